@@ -1,0 +1,47 @@
+/* advisor/advise.h - configurations for this machine, predicted from its measured ceilings, each with reason
+ * and check. */
+#ifndef QDYNO_ADVISOR_ADVISE_H
+#define QDYNO_ADVISOR_ADVISE_H
+
+#include "engine/engine.h"
+#include "telemetry/telemetry.h"
+
+enum goal { GOAL_BALANCED, GOAL_SPEED, GOAL_QUALITY, GOAL_MEMORY, GOAL_ENERGY };
+const char *goal_name(enum goal g);
+bool goal_parse(const char *name, enum goal *out);
+
+/* Roofline prediction: decode = (weights read + KV at depth) / measured read bandwidth; prefill = operations
+ * / measured arithmetic; each scaled by nothing: the interval says how far measured runs may lie under the
+ * limit. NAN when a ceiling is missing. */
+struct prediction {
+    double decode_tok_s, decode_low, decode_high;
+    double prefill_tok_s, prefill_low, prefill_high;
+    double decode_limit_tok_s, prefill_limit_tok_s; /* the machine's limit itself */
+    struct memory_plan plan;
+    bool fits;
+};
+enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,
+                      const struct machine *machine, const struct machine_ceilings *ceilings, int ctx,
+                      struct err *why);
+
+struct advice {
+    struct config config;
+    char line[640];
+    struct prediction prediction;
+    double score;
+    char reason[256];  /* "decode is bandwidth-bound here: half the bytes, near twice the speed" */
+    char caution[256]; /* "changes answers: quality not measured yet"; "" when none */
+    char check[768];   /* the command that checks it */
+};
+struct advise_options {
+    enum goal goal;
+    int64_t memory_limit; /* 0: what the machine has */
+    double target_tok_s;  /* 0: none */
+    int ctx;              /* 0: 4096 or the model's own when smaller */
+};
+/* Ranked best first; *out: free(). */
+enum err_code advise(struct advice **out, int *n, const char *model_path, const struct machine *machine,
+                     const struct machine_ceilings *ceilings, const struct advise_options *o,
+                     struct err *why);
+
+#endif

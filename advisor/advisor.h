@@ -1,0 +1,16 @@
+/* advisor/advisor.h - the door of advisor/: what to conclude. Arms, experiments, verdicts, predictions,
+ * outcomes. */
+#ifndef QDYNO_ADVISOR_H
+#define QDYNO_ADVISOR_H
+
+#include "db/db.h"
+#include "engine/engine.h"
+#include "telemetry/telemetry.h"
+
+#include "advisor/stats.h"
+#include "advisor/arm.h"
+#include "advisor/experiment.h"
+#include "advisor/advise.h"
+#include "advisor/outcome.h"
+
+#endif

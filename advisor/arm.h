@@ -1,0 +1,44 @@
+/* advisor/arm.h - one side of a comparison behind one small interface: open, describe, run cell, close.
+ *
+ * Ours is a worker process (`qdyno worker`); other kinds (an HTTP endpoint, another engine's binary) are
+ * further tables of the same functions. An arm that crashes, is killed for memory or meets a bad file is a
+ * result, not the end. */
+#ifndef QDYNO_ADVISOR_ARM_H
+#define QDYNO_ADVISOR_ARM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+
+struct arm;
+
+/* Called from the thread that waits for an answer, for each "progress"/"token" line and at least every 100 ms
+ * (event NULL): returning false cancels the request. */
+typedef bool arm_event_fn(void *ctx, const json_t *event);
+
+struct arm_spec {
+    const char *model; /* -m: used when the config names none */
+    const struct config *config;
+    int ctx;             /* context to open with */
+    const char *program; /* NULL: /proc/self/exe */
+    const struct log *log;
+};
+
+/* Starts the process and loads the config. *out owned: arm_close. Errors: as model_open says in the worker;
+ * ERR_FIT when the worker was killed for memory; ERR_INTERNAL when it died otherwise (signal named). */
+enum err_code arm_open(struct arm **out, const struct arm_spec *spec, arm_event_fn *event, void *ctx,
+                       struct err *why);
+void arm_close(struct arm *a); /* asks, waits 2 s, then kills; NULL is fine */
+
+int arm_pid(const struct arm *a);
+const json_t *arm_description(const struct arm *a); /* the open answer; borrowed */
+
+/* One request; *answer owned (json_decref). Errors: the worker's own code and message; ERR_INTERNAL / ERR_FIT
+ * when it died (then only arm_close is left). */
+enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_t **answer,
+                       arm_event_fn *event, void *ctx, struct err *why);
+enum err_code arm_generate(struct arm *a, const char *prompt, int n, double temp, json_t **answer,
+                           arm_event_fn *event, void *ctx, struct err *why);
+
+#endif

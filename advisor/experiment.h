@@ -1,0 +1,135 @@
+/* advisor/experiment.h - the paired A/B: control, blocks ABBA/BAAB, contamination, verdict.
+ *
+ * Runs in a thread of its own; everybody else sees copies of `struct experiment_state`. Each cell is in the
+ * database before the next begins, so a killed run resumes. Statistics beyond the t interval (e-processes,
+ * TOST, racing) have their place here and come later: nothing stands in for them. */
+#ifndef QDYNO_ADVISOR_EXPERIMENT_H
+#define QDYNO_ADVISOR_EXPERIMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "db/db.h"
+#include "engine/engine.h"
+#include "telemetry/telemetry.h"
+#include "advisor/stats.h"
+
+enum verdict {
+    VERDICT_NONE,
+    VERDICT_BETTER,
+    VERDICT_WORSE,
+    VERDICT_EQUIVALENT,
+    VERDICT_NEGLIGIBLE,
+    VERDICT_INCONCLUSIVE,
+    VERDICT_INVALID
+};
+const char *verdict_name(enum verdict v); /* "better" ...; "" for NONE: B seen from A */
+enum verdict verdict_parse(const char *name);
+
+enum { EXPERIMENT_ARMS = 2, EXPERIMENT_BLOCKS = 256, EXPERIMENT_EVENTS = 64 };
+
+struct experiment_spec {
+    char model[512]; /* path; "" when both configs name one */
+    struct config config[EXPERIMENT_ARMS];
+    struct workload workload;
+    const struct metric *metric; /* NULL: decode rate if the workload decodes, else prefill rate */
+    double margin;               /* log-ratio that matters: 0.01 */
+    double budget_s;             /* 0: 5 minutes; no new block starts beyond it */
+    int min_blocks, max_blocks;  /* 0: 6 and 32 */
+    int control_blocks; /* A/A blocks before the comparison; 0: 3; -1: none (verdicts say "no control") */
+    uint64_t seed;
+    int64_t resume_id; /* 0: a new run */
+};
+json_t *experiment_spec_to_json(const struct experiment_spec *s);
+enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t *object, struct err *why);
+
+struct experiment_arm {
+    char line[640]; /* config line as given */
+    char recipe[160];
+    bool ready, failed;
+    char error[512]; /* why it failed: a result */
+    double rate;     /* mean of the metric over kept cells, NAN */
+    double prefill_tok_s, decode_tok_s, ttft_s, itl_p50_s, itl_p99_s, perplexity; /* of kept cells, NAN */
+    int64_t peak_rss_bytes;                                                       /* -1 unknown */
+    struct memory_plan plan;
+    int cells;
+};
+
+enum experiment_phase {
+    PHASE_LOADING,
+    PHASE_WARMUP,
+    PHASE_CONTROL,
+    PHASE_BLOCKS,
+    PHASE_DONE,
+    PHASE_STOPPED,
+    PHASE_FAILED
+};
+
+/* A value: copied under the lock, then immutable. */
+struct experiment_state {
+    int64_t run_id;
+    enum experiment_phase phase;
+    char error[512]; /* PHASE_FAILED */
+    struct experiment_spec spec;
+    struct experiment_arm arm[EXPERIMENT_ARMS];
+    /* now */
+    int running_arm, block, slot; /* -1 between cells */
+    char cell_phase[16];          /* "load" "prefill" "decode" "quantize" "eval" */
+    int cell_done, cell_of;
+    double live_tok_s;       /* of the running cell so far, NAN */
+    double elapsed_s, eta_s; /* eta NAN when unknown */
+    /* control */
+    int control_blocks;
+    struct interval control; /* log ratio A/A, NAN until 2 blocks */
+    double noise_floor;      /* half width, NAN */
+    double mde;              /* smallest detectable effect with max_blocks, NAN */
+    bool control_failed;
+    /* comparison: d[i] log ratio of rate B/A per kept block (positive: B is faster / better by
+     * METRICS.better) */
+    int blocks, discarded;
+    double d[EXPERIMENT_BLOCKS];
+    struct interval effect; /* of d, 95 % */
+    struct interval effect90;
+    enum verdict verdict;
+    int blocks_needed; /* about how many more, 0 when decided, -1 unknown */
+    bool random_weights;
+    double overhead_ratio; /* of sampler thread during cells, share of one core */
+    int events;
+    struct {
+        int64_t unix_ms;
+        char text[160];
+    } event[EXPERIMENT_EVENTS]; /* newest last */
+};
+
+struct experiment;
+struct experiment_deps {
+    const char *db_path;            /* NULL: default; the thread opens its own handle */
+    struct sampler_thread *sampler; /* borrowed */
+    const struct machine *machine;
+    const char *program; /* worker binary, NULL: self */
+    const struct log *log;
+};
+enum err_code experiment_start(struct experiment **out, const struct experiment_spec *spec,
+                               const struct experiment_deps *deps, struct err *why);
+void experiment_state(struct experiment *x, struct experiment_state *out);
+/* Wait until something changed since `*version` or timeout_ms passed; updates *version. */
+void experiment_wait(struct experiment *x, int64_t *version, int timeout_ms);
+bool experiment_finished(struct experiment *x);
+void experiment_stop(struct experiment *x);  /* asks; resumable later by run id */
+void experiment_close(struct experiment *x); /* stop, join, free; NULL is fine */
+
+/* The pure part, for tests: effect and verdict from block effects. */
+void experiment_judge(struct experiment_state *s);
+
+/* Why a window of samples disqualifies a cell: "" when it does not. Rules are fixed in CONTAMINATION
+ * (experiment rules table). */
+const char *contamination_reason(const struct sample *samples, int n, const json_t *cell_answer,
+                                 double control_frequency, char *buf, size_t size);
+
+/* What a finished (or running) run says, rebuilt from the database alone. */
+enum err_code experiment_load(struct experiment_state *out, struct db *d, int64_t run_id, struct err *why);
+
+/* Full result as one JSON document (schema "qdyno.ab/1"). New reference. */
+json_t *experiment_to_json(const struct experiment_state *s);
+
+#endif

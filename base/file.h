@@ -1,0 +1,47 @@
+/* base/file.h - files that are either whole or absent, and where they live (XDG). */
+#ifndef QDYNO_BASE_FILE_H
+#define QDYNO_BASE_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+/* A read-only view of a whole file. Owned: file_unmap. Empty files map as size 0, data NULL. */
+struct file_map {
+    const unsigned char *data;
+    size_t size;
+};
+enum err_code file_map(struct file_map *out, const char *path,
+                       struct err *why); /* ERR_IO, ERR_FORMAT: not a file */
+void file_unmap(struct file_map *m);
+
+/* The whole file as NUL-terminated bytes (free()); *size without the terminator, may be NULL. `limit` bytes
+ * at most (ERR_FORMAT above). Works for /proc and /sys, whose sizes are not known beforehand. */
+enum err_code file_read(char **out, size_t *size, const char *path, size_t limit, struct err *why);
+
+/* Write to a temporary neighbour, then rename over `path`: a reader sees the old file or the new one.
+ *   atomic_file_open -> write to f.stream -> atomic_file_commit (fsync + rename) or atomic_file_abort. */
+struct atomic_file {
+    FILE *stream;
+    char *path, *temp;
+};
+enum err_code atomic_file_open(struct atomic_file *f, const char *path, struct err *why);
+enum err_code atomic_file_commit(struct atomic_file *f,
+                                 struct err *why); /* on error the temp file is removed */
+void atomic_file_abort(struct atomic_file *f);     /* safe after commit and on {0} */
+
+/* mkdir -p; fine when it is there. */
+enum err_code file_make_dirs(const char *path, struct err *why);
+
+/* $XDG_DATA_HOME/qdyno, $XDG_CACHE_HOME/qdyno, $XDG_CONFIG_HOME/qdyno or their defaults; created on demand.
+ * *out is owned (free). ERR_IO when neither the variable nor HOME is set or the folder cannot be made. */
+enum file_place { FILE_DATA, FILE_CACHE, FILE_CONFIG };
+enum err_code file_place(char **out, enum file_place place, struct err *why);
+
+/* A file of share/ (installed data): $QDYNO_SHARE, else <exe>/../share/qdyno (installed) or <exe>/share
+ * (build tree), whichever holds `name`. *out is owned. ERR_ABSENT when none does. */
+enum err_code file_share(char **out, const char *name, struct err *why);
+
+#endif

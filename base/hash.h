@@ -1,0 +1,16 @@
+/* base/hash.h - SHA-256 (OpenSSL's libcrypto underneath): the identity of models, recipes and machines. */
+#ifndef QDYNO_BASE_HASH_H
+#define QDYNO_BASE_HASH_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+enum { HASH_HEX = 65 }; /* 64 hex digits and the terminator */
+
+void hash_bytes(const void *data, size_t n, char hex[HASH_HEX]);
+
+/* The whole file. Errors: ERR_IO. */
+enum err_code hash_file(const char *path, char hex[HASH_HEX], struct err *why);
+
+#endif

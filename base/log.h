@@ -1,0 +1,28 @@
+/* base/log.h - messages for a person who watches, never results.
+ *
+ * There is no global logger: a log is passed to whoever may speak, NULL means silence. A sink may be called
+ * from any thread that was handed the log and must lock by itself (log_to_stream does). */
+#ifndef QDYNO_BASE_LOG_H
+#define QDYNO_BASE_LOG_H
+
+#include <stdio.h>
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_QUIET };
+
+struct log {
+    enum log_level level; /* messages below it are dropped */
+    void (*sink)(void *ctx, enum log_level level, const char *line);
+    void *ctx;
+};
+
+/* One line without a newline at its end; longer than 1 KiB is cut. */
+void log_write(const struct log *log, enum log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* A log whose lines go to `stream` as "qdyno: warning: ...". `stream` is borrowed. */
+struct log log_to_stream(FILE *stream, enum log_level level);
+
+/* "debug" "info" "warn" "error" "quiet"; -1 when `name` is none of them. */
+int log_level_parse(const char *name);
+
+#endif

@@ -1,0 +1,276 @@
+#include "base/str.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool str_reserve(struct str *s, size_t extra)
+{
+    if (s->failed) return false;
+    if (s->len + extra + 1 <= s->cap) return true;
+    size_t cap = s->cap ? s->cap : 64;
+    while (cap < s->len + extra + 1) cap *= 2;
+    char *data = realloc(s->data, cap);
+    if (!data) {
+        s->failed = true;
+        return false;
+    }
+    s->data = data;
+    s->cap = cap;
+    return true;
+}
+
+void str_append_n(struct str *s, const void *bytes, size_t n)
+{
+    if (!str_reserve(s, n)) return;
+    if (n) memcpy(s->data + s->len, bytes, n);
+    s->len += n;
+    s->data[s->len] = '\0';
+}
+
+void str_append(struct str *s, const char *text)
+{
+    str_append_n(s, text, strlen(text));
+}
+
+void str_printf(struct str *s, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n >= 0 && str_reserve(s, (size_t)n)) {
+        vsnprintf(s->data + s->len, (size_t)n + 1, fmt, again);
+        s->len += (size_t)n;
+    }
+    va_end(again);
+}
+
+void str_clear(struct str *s)
+{
+    s->len = 0;
+    s->failed = false;
+    if (s->data) s->data[0] = '\0';
+}
+
+void str_free(struct str *s)
+{
+    free(s->data);
+    *s = (struct str){ 0 };
+}
+
+const char *str_text(const struct str *s)
+{
+    return s->data ? s->data : "";
+}
+
+char *str_take(struct str *s)
+{
+    str_append(s, ""); /* an empty string is still a string */
+    char *data = s->failed ? NULL : s->data;
+    if (!data) free(s->data);
+    *s = (struct str){ 0 };
+    return data;
+}
+
+bool str_to_i64(const char *text, int64_t *out)
+{
+    char *end;
+    if (!*text || isspace((unsigned char)*text)) return false;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (errno || *end) return false;
+    *out = v;
+    return true;
+}
+
+bool str_to_u64(const char *text, uint64_t *out)
+{
+    char *end;
+    if (!isdigit((unsigned char)*text)) return false; /* strtoull would take "-1" */
+    errno = 0;
+    unsigned long long v = strtoull(text, &end, 10);
+    if (errno || *end) return false;
+    *out = v;
+    return true;
+}
+
+static locale_t c_locale(void)
+{
+    static locale_t loc; /* write-once cache of an immutable object; a race leaks one locale at worst */
+    if (!loc) loc = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    return loc;
+}
+
+/* strtod in the C locale; *end as strtod leaves it. */
+static double parse_double(const char *text, char **end)
+{
+    locale_t loc = c_locale();
+    return loc ? strtod_l(text, end, loc) : strtod(text, end);
+}
+
+bool str_to_double(const char *text, double *out)
+{
+    char *end;
+    if (!*text || isspace((unsigned char)*text)) return false;
+    double v = parse_double(text, &end);
+    if (*end) return false;
+    *out = v;
+    return true;
+}
+
+/* A number and one of `n` unit spellings behind it; the first row may be "". */
+struct unit {
+    const char *name;
+    double factor;
+};
+
+static bool parse_with_unit(const char *text, const struct unit *units, size_t n, double *out)
+{
+    char *end;
+    if (!isdigit((unsigned char)*text) && *text != '.') return false;
+    double v = parse_double(text, &end);
+    if (end == text || !isfinite(v)) return false;
+    for (size_t i = 0; i < n; i++) {
+        if (strcasecmp(end, units[i].name)) continue;
+        *out = v * units[i].factor;
+        return true;
+    }
+    return false;
+}
+
+bool str_to_bytes(const char *text, int64_t *out)
+{
+    static const struct unit UNITS[] = {
+        { "", 1 },         { "b", 1 },       { "k", 0x1p10 },   { "kb", 0x1p10 },  { "kib", 0x1p10 },
+        { "m", 0x1p20 },   { "mb", 0x1p20 }, { "mib", 0x1p20 }, { "g", 0x1p30 },   { "gb", 0x1p30 },
+        { "gib", 0x1p30 }, { "t", 0x1p40 },  { "tb", 0x1p40 },  { "tib", 0x1p40 },
+    };
+    double v;
+    if (!parse_with_unit(text, UNITS, sizeof UNITS / sizeof UNITS[0], &v) || v >= 0x1p62) return false;
+    *out = (int64_t)v;
+    return true;
+}
+
+bool str_to_seconds(const char *text, double *out)
+{
+    static const struct unit UNITS[] = { { "", 1 }, { "s", 1 }, { "ms", 1e-3 }, { "m", 60 }, { "h", 3600 } };
+    return parse_with_unit(text, UNITS, sizeof UNITS / sizeof UNITS[0], out);
+}
+
+const char *str_from_bytes(int64_t bytes, char *buf, size_t size)
+{
+    static const char UNIT[] = "BKMGTP";
+    double v = (double)bytes;
+    int u = 0;
+    if (bytes < 0) {
+        snprintf(buf, size, "n/a");
+        return buf;
+    }
+    while (v >= 999.5 && UNIT[u + 1]) {
+        v /= 1024;
+        u++;
+    }
+    snprintf(buf, size, "%.*f%c", u == 0 || v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2, v, UNIT[u]);
+    return buf;
+}
+
+const char *str_from_double(double v, char *buf, size_t size)
+{
+    if (!isfinite(v)) {
+        snprintf(buf, size, "null");
+        return buf;
+    }
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(buf, size, "%.*g", digits, v);
+        char *comma = strchr(buf, ','); /* a locale with a decimal comma */
+        if (comma) *comma = '.';
+        char *end;
+        if (parse_double(buf, &end) == v) break;
+    }
+    return buf;
+}
+
+bool str_starts(const char *text, const char *prefix)
+{
+    return !strncmp(text, prefix, strlen(prefix));
+}
+
+bool str_ends(const char *text, const char *suffix)
+{
+    size_t n = strlen(text), m = strlen(suffix);
+    return n >= m && !memcmp(text + n - m, suffix, m);
+}
+
+int str_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 64 };
+    int n = (int)strnlen(a, LONGEST), m = (int)strnlen(b, LONGEST);
+    int row[3][LONGEST + 1]; /* two back, one back, this one: swaps look two back */
+    for (int j = 0; j <= m; j++) row[0][j] = j;
+    for (int i = 1; i <= n; i++) {
+        int *now = row[i % 3], *back = row[(i + 2) % 3], *back2 = row[(i + 1) % 3];
+        now[0] = i;
+        for (int j = 1; j <= m; j++) {
+            int ca = tolower((unsigned char)a[i - 1]), cb = tolower((unsigned char)b[j - 1]);
+            int best = back[j - 1] + (ca != cb);
+            if (back[j] + 1 < best) best = back[j] + 1;
+            if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
+            if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
+                cb == tolower((unsigned char)a[i - 2]) && back2[j - 2] + 1 < best)
+                best = back2[j - 2] + 1;
+            now[j] = best;
+        }
+    }
+    return row[n % 3][m];
+}
+
+const char *str_nearest(const char *word, const char *const *names, size_t count)
+{
+    const char *best = NULL;
+    int best_distance = 1 + (int)strlen(word) / 3; /* one slip per three letters is still that word */
+    for (size_t i = 0; i < count; i++) {
+        int d = str_distance(word, names[i]);
+        if (d <= best_distance && (!best || d < best_distance)) {
+            best = names[i];
+            best_distance = d;
+        }
+    }
+    return best;
+}
+
+size_t str_utf8_next(const char *s, size_t n, uint32_t *code_point)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    if (!n) return 0;
+    size_t len = p[0] < 0x80 ? 1 : p[0] >> 5 == 6 ? 2 : p[0] >> 4 == 14 ? 3 : p[0] >> 3 == 30 ? 4 : 0;
+    static const uint32_t FLOOR[5] = { 0, 0, 0x80, 0x800, 0x10000 };
+    *code_point = 0xFFFD;
+    if (!len || len > n) return 1;
+    uint32_t c = len == 1 ? p[0] : p[0] & (0x7Fu >> len);
+    for (size_t i = 1; i < len; i++) {
+        if (p[i] >> 6 != 2) return 1;
+        c = c << 6 | (p[i] & 0x3F);
+    }
+    if (c < FLOOR[len] || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF)) return 1; /* overlong, surrogate */
+    *code_point = c;
+    return len;
+}
+
+size_t str_utf8_put(uint32_t c, char out[4])
+{
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    size_t len = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = len - 1; i > 0; i--, c >>= 6) out[i] = (char)(0x80 | (c & 0x3F));
+    static const uint32_t LEAD[5] = { 0, 0, 0xC0, 0xE0, 0xF0 };
+    out[0] = (char)(LEAD[len] | c);
+    return len;
+}

@@ -1,0 +1,281 @@
+/* A generation counter starts a region, a countdown ends it. Members poll the generation while they spin and
+ * sleep on it with a futex afterwards; the caller does the same with the countdown. */
+#include "base/threadpool.h"
+
+#include <errno.h>
+#include <hwloc.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+
+/* Spinning helps only while everybody has a processor; with more members than processors it starves the
+ * others. */
+enum { CACHE_LINE = 64, SPIN_DEFAULT_NS = 200000, SPIN_CROWDED_NS = 2000 };
+
+struct member {
+    struct threadpool *pool;
+    int index;
+    pthread_t thread;
+};
+
+struct threadpool {
+    int size;
+    bool pinned, caller_bound;
+    int64_t spin_ns;
+    hwloc_topology_t topology; /* NULL without affinity */
+    hwloc_cpuset_t *cpus;      /* [size] one processor each */
+    hwloc_cpuset_t caller_before;
+    struct member *members; /* [size - 1] */
+    int started;            /* threads that exist */
+    atomic_int bind_failed;
+
+    threadpool_fn *fn; /* written before generation rises */
+    void *arg;
+    bool quit;
+
+    _Alignas(CACHE_LINE) atomic_uint generation;
+    atomic_int sleepers; /* members in the kernel */
+    _Alignas(CACHE_LINE) atomic_uint running;
+    atomic_int caller_sleeps;
+    _Alignas(CACHE_LINE) atomic_uint barrier_count;
+    _Alignas(CACHE_LINE) atomic_uint barrier_phase;
+    _Alignas(CACHE_LINE) atomic_llong next;
+};
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+static void futex_wait(atomic_uint *word, unsigned seen)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void futex_wake_all(atomic_uint *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Return the word's value once it differs from `seen`, spinning first. `sleepers` counts those in the kernel
+ * so that a waker can skip the system call. */
+static unsigned wait_change(atomic_uint *word, unsigned seen, atomic_int *sleepers, int64_t spin_ns)
+{
+    int64_t until = 0;
+    for (int i = 0;; i++) {
+        unsigned now = atomic_load_explicit(word, memory_order_acquire);
+        if (now != seen) return now;
+        relax();
+        if (i & 63) continue; /* reading the clock costs more than a look at the word */
+        int64_t t = clock_ns();
+        if (!until) until = t + spin_ns;
+        if (t >= until) break;
+    }
+    for (;;) {
+        atomic_fetch_add(sleepers, 1);
+        unsigned now = atomic_load(word);
+        if (now == seen) futex_wait(word, seen);
+        atomic_fetch_sub(sleepers, 1);
+        now = atomic_load_explicit(word, memory_order_acquire);
+        if (now != seen) return now;
+    }
+}
+
+static bool bind_member(struct threadpool *pool, int index)
+{
+    return !hwloc_set_cpubind(pool->topology, pool->cpus[index], HWLOC_CPUBIND_THREAD);
+}
+
+static void *member_main(void *p)
+{
+    struct member *m = p;
+    struct threadpool *pool = m->pool;
+    unsigned seen = 0;
+    if (pool->topology && !bind_member(pool, m->index)) atomic_fetch_add(&pool->bind_failed, 1);
+    for (;;) {
+        seen = wait_change(&pool->generation, seen, &pool->sleepers, pool->spin_ns);
+        if (pool->quit) return NULL;
+        pool->fn(pool->arg, m->index, pool->size);
+        if (atomic_fetch_sub_explicit(&pool->running, 1, memory_order_acq_rel) == 1 &&
+            atomic_load(&pool->caller_sleeps))
+            futex_wake_all(&pool->running);
+    }
+}
+
+/* One processor for each member, in the order the affinity asks for. */
+static bool choose_cpus(struct threadpool *pool, enum affinity affinity)
+{
+    pool->cpus = calloc((size_t)pool->size, sizeof *pool->cpus);
+    if (!pool->cpus || hwloc_topology_init(&pool->topology)) return false;
+    if (hwloc_topology_load(pool->topology)) {
+        hwloc_topology_destroy(pool->topology);
+        pool->topology = NULL;
+        return false;
+    }
+    int cores = hwloc_get_nbobjs_by_type(pool->topology, HWLOC_OBJ_CORE);
+    if (cores < 1) cores = hwloc_get_nbobjs_by_type(pool->topology, HWLOC_OBJ_PU);
+    if (affinity == AFFINITY_SPREAD) {
+        hwloc_obj_t root = hwloc_get_root_obj(pool->topology);
+        return !hwloc_distrib(pool->topology, &root, 1, pool->cpus, (unsigned)pool->size, INT_MAX, 0);
+    }
+    for (int i = 0; i < pool->size; i++) {
+        hwloc_obj_t core = hwloc_get_obj_by_type(pool->topology, HWLOC_OBJ_CORE, (unsigned)(i % cores));
+        if (!core) core = hwloc_get_obj_by_type(pool->topology, HWLOC_OBJ_PU, (unsigned)(i % cores));
+        if (!core || !(pool->cpus[i] = hwloc_bitmap_dup(core->cpuset))) return false;
+        int sibling = i / cores, cpu = hwloc_bitmap_first(pool->cpus[i]);
+        for (int next; sibling > 0 && (next = hwloc_bitmap_next(pool->cpus[i], cpu)) >= 0; sibling--)
+            cpu = next;
+        hwloc_bitmap_only(pool->cpus[i], (unsigned)cpu);
+    }
+    return true;
+}
+
+static void pin_caller(struct threadpool *pool)
+{
+    pool->caller_before = hwloc_bitmap_alloc();
+    if (!pool->caller_before || hwloc_get_cpubind(pool->topology, pool->caller_before, HWLOC_CPUBIND_THREAD))
+        return;
+    pool->caller_bound = bind_member(pool, 0);
+}
+
+static void nothing(void *arg, int member, int size)
+{
+    (void)arg, (void)member, (void)size;
+}
+
+enum err_code threadpool_open(struct threadpool **out, const struct threadpool_options *o, struct err *why)
+{
+    *out = NULL;
+    if (o->threads < 1) return err_set(why, ERR_USAGE, "threads must be at least 1, not %d", o->threads);
+    struct threadpool *pool = aligned_alloc(CACHE_LINE, sizeof *pool);
+    if (!pool) return err_set(why, ERR_NOMEM, "out of memory for the thread pool");
+    bool crowded = o->threads > sysconf(_SC_NPROCESSORS_ONLN);
+    *pool = (struct threadpool){ .size = o->threads,
+                                 .spin_ns = crowded      ? SPIN_CROWDED_NS
+                                            : o->spin_ns ? o->spin_ns
+                                                         : SPIN_DEFAULT_NS };
+    pool->members = calloc((size_t)o->threads, sizeof *pool->members);
+    bool pin = o->affinity != AFFINITY_NONE && choose_cpus(pool, o->affinity);
+    if (pin) pin_caller(pool);
+    for (int i = 1; pool->members && i < pool->size; i++, pool->started++) {
+        struct member *m = &pool->members[i - 1];
+        *m = (struct member){ .pool = pool, .index = i };
+        if (pthread_create(&m->thread, NULL, member_main, m)) break;
+    }
+    if (!pool->members || pool->started != pool->size - 1) {
+        int started = pool->started;
+        threadpool_close(pool);
+        return err_set(why, ERR_NOMEM, "cannot start %d threads (%d started)", o->threads, started + 1);
+    }
+    threadpool_run(pool, nothing, NULL); /* every member has tried to bind once it has run */
+    pool->pinned = pin && pool->caller_bound && !atomic_load(&pool->bind_failed);
+    *out = pool;
+    return ERR_OK;
+}
+
+void threadpool_close(struct threadpool *pool)
+{
+    if (!pool) return;
+    pool->quit = true;
+    atomic_fetch_add(&pool->generation, 1);
+    futex_wake_all(&pool->generation);
+    for (int i = 0; i < pool->started; i++) pthread_join(pool->members[i].thread, NULL);
+    if (pool->caller_bound) hwloc_set_cpubind(pool->topology, pool->caller_before, HWLOC_CPUBIND_THREAD);
+    if (pool->caller_before) hwloc_bitmap_free(pool->caller_before);
+    for (int i = 0; pool->cpus && i < pool->size; i++)
+        if (pool->cpus[i]) hwloc_bitmap_free(pool->cpus[i]);
+    if (pool->topology) hwloc_topology_destroy(pool->topology);
+    free(pool->cpus);
+    free(pool->members);
+    free(pool);
+}
+
+int threadpool_size(const struct threadpool *pool)
+{
+    return pool->size;
+}
+
+bool threadpool_is_pinned(const struct threadpool *pool)
+{
+    return pool->pinned;
+}
+
+void threadpool_run(struct threadpool *pool, threadpool_fn *fn, void *arg)
+{
+    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
+    if (pool->size == 1) {
+        fn(arg, 0, 1);
+        return;
+    }
+    pool->fn = fn;
+    pool->arg = arg;
+    atomic_store_explicit(&pool->running, (unsigned)pool->size - 1, memory_order_relaxed);
+    atomic_fetch_add(&pool->generation, 1); /* releases fn and arg */
+    if (atomic_load(&pool->sleepers)) futex_wake_all(&pool->generation);
+    fn(arg, 0, pool->size);
+    for (unsigned left; (left = atomic_load_explicit(&pool->running, memory_order_acquire));)
+        wait_change(&pool->running, left, &pool->caller_sleeps, pool->spin_ns);
+}
+
+void threadpool_barrier(struct threadpool *pool)
+{
+    if (pool->size == 1) return;
+    unsigned phase = atomic_load_explicit(&pool->barrier_phase, memory_order_acquire);
+    if (atomic_fetch_add_explicit(&pool->barrier_count, 1, memory_order_acq_rel) + 1 ==
+        (unsigned)pool->size) {
+        atomic_store_explicit(&pool->barrier_count, 0, memory_order_relaxed);
+        atomic_fetch_add_explicit(&pool->barrier_phase, 1, memory_order_release);
+        return;
+    }
+    for (int i = 0; atomic_load_explicit(&pool->barrier_phase, memory_order_acquire) == phase; i++) {
+        relax();
+        if ((i & 255) == 255) sched_yield(); /* more threads than processors */
+    }
+}
+
+int64_t threadpool_next(struct threadpool *pool, int64_t step)
+{
+    return atomic_fetch_add_explicit(&pool->next, step, memory_order_relaxed);
+}
+
+/* CPUs worth of time the cgroup (v2) allows; 0 when there is no limit. */
+static double cgroup_cpus(void)
+{
+    char *text = NULL;
+    double quota = 0, period = 0;
+    if (!file_read(&text, NULL, "/sys/fs/cgroup/cpu.max", 256, NULL) &&
+        sscanf(text, "%lf %lf", &quota, &period) != 2)
+        quota = 0;
+    free(text);
+    return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+int threadpool_default_threads(void)
+{
+    hwloc_topology_t topology;
+    int cores = 0;
+    if (!hwloc_topology_init(&topology)) {
+        if (!hwloc_topology_load(topology)) { /* already limited to the cpuset we may use */
+            cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+            if (cores < 1) cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
+        }
+        hwloc_topology_destroy(topology);
+    }
+    if (cores < 1) cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    double quota = cgroup_cpus();
+    if (quota > 0 && quota < cores) cores = (int)quota;
+    return cores < 1 ? 1 : cores;
+}

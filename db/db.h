@@ -1,0 +1,126 @@
+/* db/db.h - what was measured: SQLite, long and narrow. WAL, foreign keys, schema version in user_version,
+ * migrations.
+ *
+ * One handle per thread; several processes may share the file. Every write is a transaction. NAN is NULL. */
+#ifndef QDYNO_DB_H
+#define QDYNO_DB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+struct db;
+
+/* path NULL: $XDG_DATA_HOME/qdyno/qdyno.db. ":memory:" works. Creates and migrates.
+ * Errors: ERR_IO (cannot open, locked longer than 5 s), ERR_FORMAT (not a database, or of a newer version).
+ */
+enum err_code db_open(struct db **out, const char *path, struct err *why);
+void db_close(struct db *d); /* NULL is fine */
+const char *db_path(const struct db *d);
+
+/* Identity rows: inserted once, same id afterwards. json is the full description. */
+enum err_code db_machine_put(struct db *d, const char *machine_id, const char *json, struct err *why);
+enum err_code db_model_put(struct db *d, const char *sha256, const char *name, const char *path,
+                           const char *json, struct err *why);
+
+/* A run: one invocation of bench, ab, eval, tune. */
+struct run_row {
+    int64_t id;
+    char kind[16];  /* "ab" "bench" "eval" */
+    char state[16]; /* "running" "done" "stopped" "failed" */
+    char machine[16], model_sha256[65], model_name[128], workload[576],
+        label[128]; /* label: arms, for lists */
+    char metric[48];
+    uint64_t seed;
+    char verdict[16];             /* "" until reached */
+    double effect_ratio;          /* B/A of the metric, NAN */
+    int64_t started_ms, ended_ms; /* ended 0: not yet */
+    char *spec_json;              /* everything needed to resume or replay; owned by the row: run_row_free */
+    char *outcome_json;           /* NULL until done */
+};
+void run_row_free(struct run_row *r);
+/* Fills r->id and started_ms. */
+enum err_code db_run_insert(struct db *d, struct run_row *r, struct err *why);
+enum err_code db_run_finish(struct db *d, int64_t id, const char *state, const char *verdict,
+                            double effect_ratio, const char *outcome_json, struct err *why);
+enum err_code db_run_get(struct db *d, int64_t id, struct run_row *out,
+                         struct err *why); /* ERR_USAGE: no such id */
+/* Newest first; filter NULL or a substring of label, model, workload, kind or verdict. *rows: free each, then
+ * the array. */
+enum err_code db_run_list(struct db *d, const char *filter, int limit, struct run_row **rows, int *n,
+                          struct err *why);
+
+/* A cell and everything measured in it, in one transaction. */
+struct measurement {
+    const char *metric, *unit;
+    double value;
+};
+struct sample_row {
+    int64_t t_ns; /* relative to the cell's start */
+    const char *metric;
+    double value;
+};
+struct cell_row {
+    int64_t id, run_id;
+    int arm;         /* 0 = A */
+    int block, slot; /* block -1: outside blocks (warm-up, bench); slot 0..3 */
+    char phase[16];  /* "warmup" "control" "block" "bench" */
+    bool discarded;
+    char discard_reason[160];
+    char config[640];
+    char work_hash[24], output_hash[24];
+    int64_t started_ms;
+    double seconds;
+    char error[256];        /* "" when it ran */
+    char worker_json[4096]; /* echo of what ran, shortened of raw samples */
+};
+/* Fills c->id. itl: raw inter-token latencies in seconds (may be NULL). */
+enum err_code db_cell_insert(struct db *d, struct cell_row *c, const struct measurement *m, int n_m,
+                             const struct sample_row *samples, int n_samples, const float *itl, int n_itl,
+                             struct err *why);
+/* Mark a whole block as discarded, after the fact. */
+enum err_code db_block_discard(struct db *d, int64_t run_id, int block, const char *phase, const char *reason,
+                               struct err *why);
+/* All cells of a run in order of insertion; free(*cells). */
+enum err_code db_cell_list(struct db *d, int64_t run_id, struct cell_row **cells, int *n, struct err *why);
+/* One measurement of a cell; NAN when absent. */
+double db_measurement_get(struct db *d, int64_t cell_id, const char *metric);
+enum err_code db_measurement_list(struct db *d, int64_t cell_id,
+                                  void (*row)(void *ctx, const char *metric, const char *unit, double value),
+                                  void *ctx, struct err *why);
+
+/* Events of a run (discards, control outcome, errors): what the log pane and reports show. */
+enum err_code db_event_add(struct db *d, int64_t run_id, const char *kind, const char *text, struct err *why);
+enum err_code db_event_list(struct db *d, int64_t run_id,
+                            void (*row)(void *ctx, int64_t unix_ms, const char *kind, const char *text),
+                            void *ctx, struct err *why);
+
+/* The push spool: a group per key, the newest body wins (PUT replaces a group, so older ones are moot). */
+struct spool_row {
+    int64_t id;
+    char *target_json, *body; /* owned: spool_row_free. No secrets in target_json. */
+    int attempts;
+    int64_t next_try_ms;
+    char last_error[256];
+};
+void spool_row_free(struct spool_row *r);
+enum err_code db_spool_put(struct db *d, const char *group_url, const char *target_json, const char *body,
+                           struct err *why);
+enum err_code db_spool_next(struct db *d, int64_t now_ms, struct spool_row *out, bool *found,
+                            struct err *why);
+enum err_code db_spool_failed(struct db *d, int64_t id, int64_t next_try_ms, const char *error,
+                              struct err *why);
+enum err_code db_spool_done(struct db *d, int64_t id, struct err *why);
+int db_spool_count(struct db *d); /* -1 on error */
+
+/* Groups we created on a gateway (for prune). */
+enum err_code db_group_put(struct db *d, const char *group_url, struct err *why);
+
+/* SQL text (INSERTs) of one run, for `-o sql`; free(). */
+enum err_code db_run_sql(struct db *d, int64_t id, char **out, struct err *why);
+
+/* For `doctor`. ERR_FORMAT with SQLite's own words when integrity_check fails. */
+enum err_code db_check(struct db *d, struct err *why);
+
+#endif

@@ -1,0 +1,85 @@
+/* engine/config.h - KNOBS: every key of a config line, in one table.
+ *
+ * A config line is `key=value` pairs, comma- or space-separated, any order; a bare format or method name is a
+ * recipe. CLI help, completion, the dashboard's forms, labels and docs are loops over KNOBS. */
+#ifndef QDYNO_ENGINE_CONFIG_H
+#define QDYNO_ENGINE_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+
+enum knob_id {
+    KNOB_MODEL,     /* path of a GGUF file; "" = the command's -m */
+    KNOB_METHOD,    /* how numbers are chosen: "none" (as the file has them) or a row of METHODS ("rtn") */
+    KNOB_FORMAT,    /* target format of the recipe; "file" = as the file has them */
+    KNOB_TENSORS,   /* per-tensor rules "attn_v:q8_0;ffn_down:f16" */
+    KNOB_THREADS,   /* 1..1024; 0 = all physical cores */
+    KNOB_AFFINITY,  /* none compact spread */
+    KNOB_ISA,       /* a level name; "auto" = all that may be used */
+    KNOB_DEVICE,    /* "cpu" */
+    KNOB_PRECISION, /* highest high medium */
+    KNOB_CTX,       /* context in tokens; 0 = what the workload needs */
+    KNOB_BATCH,     /* rows per forward pass at most (-b) */
+    KNOB_CTK,       /* KV cache type of K */
+    KNOB_CTV,       /* KV cache type of V */
+    KNOB_COUNT
+};
+/* `kv=TYPE` is shorthand for ctk=TYPE,ctv=TYPE. */
+
+enum knob_kind { KNOB_TEXT, KNOB_INT, KNOB_CHOICE };
+
+enum { /* which workloads a knob matters for */
+       FOR_PREFILL = 1,
+       FOR_DECODE = 2,
+       FOR_QUALITY = 4,
+       FOR_MEMORY = 8,
+       FOR_ALL = 15
+};
+
+struct knob {
+    const char *key;
+    enum knob_kind kind;
+    const char *const *choices; /* KNOB_CHOICE: NULL-terminated; some are filled from other tables */
+    int64_t min, max;           /* KNOB_INT */
+    const char *otherwise;      /* default, as text */
+    bool changes_answers;       /* may not be recommended without a quality measurement */
+    unsigned matters_for;       /* FOR_* bits */
+    const char *flag;           /* llama.cpp-style short flag "-t", or NULL */
+    const char *unit;           /* "tokens", "threads", or "" */
+    const char *help;           /* one line */
+};
+extern const struct knob KNOBS[KNOB_COUNT]; /* indexed by enum knob_id */
+
+/* A parsed line: values as text (valid for their kind) plus which were given. Plain value: copy freely. */
+enum { CONFIG_VALUE = 512 };
+struct config {
+    char value[KNOB_COUNT][CONFIG_VALUE];
+    bool given[KNOB_COUNT];
+};
+
+void config_default(struct config *c);
+
+/* Start from the defaults and apply `line`. Unknown keys, bad values, double keys and impossible combinations
+ * are ERR_USAGE; the message names key, value, what is allowed and the nearest spelling. */
+enum err_code config_parse(struct config *c, const char *line, struct err *why);
+
+/* Set one key (also "kv"): as if it stood in the line. */
+enum err_code config_set(struct config *c, const char *key, const char *value, struct err *why);
+
+/* The line again: given keys only, table order; a recipe is written in its short form. "default" when nothing
+ * was given. */
+const char *config_line(const struct config *c, char *buf, size_t size);
+
+/* All keys and values: what really runs, for records and comparison. New reference. */
+json_t *config_to_json(const struct config *c);
+enum err_code config_from_json(struct config *c, const json_t *object, struct err *why);
+
+int64_t config_int(const struct config *c, enum knob_id id);
+const char *config_text(const struct config *c, enum knob_id id);
+
+/* The recipe part, as text that identifies the numbers: "file", "q8_0", "rtn:q4_0;attn_v:q8_0". */
+const char *config_recipe(const struct config *c, char *buf, size_t size);
+
+#endif

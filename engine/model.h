@@ -1,0 +1,90 @@
+/* engine/model.h - a loaded model and the forward pass over a batch of rows.
+ *
+ * Architectures are rows of a table (norm kind, position scheme, activation, biases, fused tensors ...),
+ * never forks of the forward pass. A batch is rows of (token, position, sequence); the KV cache is read
+ * through block tables; a single sequence is only the special case. Not thread-safe: one thread drives one
+ * model. */
+#ifndef QDYNO_ENGINE_MODEL_H
+#define QDYNO_ENGINE_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/config.h"
+
+struct gguf;
+struct tokenizer;
+
+/* What a model is, from its metadata. */
+struct model_shape {
+    char arch[32];  /* "llama" */
+    char name[128]; /* general.name, "" when absent */
+    int layers, heads, kv_heads, head_dim_k, head_dim_v, rope_dims;
+    int64_t embd, ff, vocab, ctx_train;
+    int64_t params;           /* elements of all tensors */
+    int64_t weight_bytes;     /* tensor bytes in the file */
+    char dominant_format[16]; /* the format most weight bytes are in: "q4_0" */
+    bool tied_output;
+    bool random_weights; /* made by synth: quality figures mean nothing (qdyno.synthetic metadata) */
+};
+/* Errors: ERR_FORMAT (architecture unknown: lists the known ones; key missing or absurd). */
+enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, struct err *why);
+const char *const *model_architectures(void); /* NULL-terminated */
+
+/* Bytes, computed before anything is loaded; the loader allocates by it. */
+struct memory_plan {
+    int64_t weights; /* mapped or converted weights */
+    int64_t kv;
+    int64_t compute; /* activations and logits of one batch */
+    int64_t scratch; /* the backend's own (packed operands, quantized rows) */
+    int64_t total;
+    int64_t kv_bytes_per_token;
+    int64_t decode_read_bytes; /* bytes of weights one decode step reads (depth 0) */
+    double flops_per_token;    /* multiply-adds x 2 in weight matrices, per token in prefill */
+    int ctx, batch, sequences; /* what it was computed for */
+};
+/* ctx and sequences of the session wanted; config gives formats, KV types, batch. Pure. */
+enum err_code memory_plan_compute(struct memory_plan *out, const struct gguf *g, const struct config *c,
+                                  int ctx, int sequences, struct err *why);
+
+struct model;
+
+/* Opens file, applies the recipe (quantizing into the cache if needed), checks every tensor's shape,
+ * allocates KV and buffers for `ctx` tokens in each of `sequences`. *out owned: model_close. Errors: ERR_IO,
+ * ERR_FORMAT, ERR_USAGE (impossible config), ERR_FIT (plan exceeds what is available: both numbers),
+ * ERR_NOMEM. */
+struct model_options {
+    const char *path; /* used when the config has no model= */
+    const struct config *config;
+    int ctx;               /* 0: config's ctx, else the model's training context (at most 4096) */
+    int sequences;         /* 0 means 1 */
+    const struct log *log; /* may be NULL */
+};
+enum err_code model_open(struct model **out, const struct model_options *options, struct err *why);
+void model_close(struct model *m); /* NULL is fine */
+
+const struct model_shape *model_shape(const struct model *m);
+const struct memory_plan *model_plan(const struct model *m);
+const struct gguf *model_gguf(const struct model *m); /* of the file that runs (maybe the cached recipe) */
+const struct tokenizer *model_tokenizer(const struct model *m); /* NULL when the file has none */
+const struct config *model_config(const struct model *m); /* merged: no "auto" or 0 left that was resolved */
+void model_backend(const struct model *m, struct backend_info *out);
+int model_ctx(const struct model *m);
+
+struct batch_row {
+    int32_t token, pos, seq;
+    bool logits; /* wanted for this row */
+};
+
+/* Run rows (any number: cut into the config's batch internally). Positions of a sequence must continue where
+ * its cache ends. Logits of the rows that asked, in order, are at model_logits(). Errors: ERR_USAGE (token,
+ * position or sequence out of range), ERR_FIT (no free KV block). */
+enum err_code model_forward(struct model *m, const struct batch_row *rows, int n, struct err *why);
+
+/* Row i of the last forward's wanted logits: [vocab] floats, valid until the next forward. */
+const float *model_logits(const struct model *m, int i);
+
+/* Forget a sequence's cache from position `from` on (0: all of it). */
+void model_truncate(struct model *m, int seq, int from);
+
+#endif

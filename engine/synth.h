@@ -1,0 +1,33 @@
+/* engine/synth.h - models of any shape with seeded random weights: speed and memory without a download.
+ *
+ * Random weights say nothing about quality; the file carries qdyno.synthetic=true so that every screen can
+ * say so. */
+#ifndef QDYNO_ENGINE_SYNTH_H
+#define QDYNO_ENGINE_SYNTH_H
+
+#include "kernels/kernels.h"
+
+struct synth_shape {
+    const char *name; /* "tiny" "15m" "1b" "7b" ... */
+    int layers, heads, kv_heads;
+    int64_t embd, ff, vocab, ctx;
+    const char *help;
+};
+extern const struct synth_shape SYNTH_SHAPES[];
+extern const size_t SYNTH_SHAPE_COUNT;
+const struct synth_shape *synth_shape_find(const char *name);
+
+struct synth_options {
+    const char *arch; /* "llama" "qwen2" "gpt2" */
+    const struct synth_shape *shape;
+    const struct format
+        *format;   /* of the matrices; norms stay f32; rows that do not fit a block fall back to f16 */
+    uint64_t seed; /* same options, same bytes */
+    int threads;
+    void (*progress)(void *ctx, double done); /* 0..1; may be NULL */
+    void *ctx;
+};
+/* Writes `path` atomically, with a working SPM or BPE vocabulary of the wanted size. */
+enum err_code synth_write(const char *path, const struct synth_options *options, struct err *why);
+
+#endif

@@ -1,0 +1,30 @@
+/* engine/worker.h - the child process that owns one loaded config. JSON lines over a socket.
+ *
+ * Requests, one object a line; every request has "id" (integer, echoed):
+ *   {"id":1,"op":"open","model":PATH,"config":LINE,"ctx":N,"sequences":1}
+ *   {"id":2,"op":"cell","workload":"tg64","seed":7}
+ *   {"id":3,"op":"generate","prompt":TEXT,"n":64,"temp":0}
+ *   {"id":0,"op":"cancel"}   takes effect inside a running request; no answer of its own
+ *   {"id":9,"op":"close"}
+ * Answers:
+ *   {"id":2,"event":"progress","phase":"prefill"|"decode"|"load"|"quantize"|"eval","done":n,"of":m,"seconds":s}
+ *   {"id":3,"event":"token","text":PIECE,"token":ID}
+ *   {"id":2,"ok":true,...}       the result
+ *   {"id":2,"ok":false,"code":"ERR_FIT","message":TEXT}
+ * open answers with what really runs: {"config":{all
+ * keys},"recipe":,"arch":,"name":,"params":,"sha256":,"isa":,"device":,"threads":,
+ *   "pinned":,"ctx":,"random_weights":,"dominant_format":,"plan":{weights,kv,compute,scratch,total,kv_bytes_per_token,decode_read_bytes,
+ *   flops_per_token}, "load_s":}
+ * cell answers: {"workload":,"prefill_s":,"decode_s":,"ttft_s":,"prompt_tokens":,"gen_tokens":,"itl_s":[...],
+ *   "perplexity":,"nll":,"nll_se":,"scored_tokens":,"work_hash":,"output_hash":,"cpu_s":,"peak_rss_bytes":,"rss_bytes":,"major_faults":,
+ *   "minor_faults":,"voluntary_switches":,"involuntary_switches":}   unknown = null
+ * The worker dies with its parent (PR_SET_PDEATHSIG, and end of file on the socket). */
+#ifndef QDYNO_ENGINE_WORKER_H
+#define QDYNO_ENGINE_WORKER_H
+
+#include "base/base.h"
+
+/* Serve requests on fd until "close" or end of file. Returns 0, or an error when the channel itself broke. */
+enum err_code worker_serve(int fd, const struct log *log, struct err *why);
+
+#endif

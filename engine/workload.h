@@ -1,0 +1,43 @@
+/* engine/workload.h - what is asked of a config, as text: "pp512", "tg128", "pp512+tg128@d4096", "eval:FILE".
+ */
+#ifndef QDYNO_ENGINE_WORKLOAD_H
+#define QDYNO_ENGINE_WORKLOAD_H
+
+#include "base/base.h"
+
+struct model;
+
+struct workload {
+    int prompt;          /* tokens of prefill that are timed, 0: none */
+    int gen;             /* tokens of decode that are timed, 0: none */
+    int depth;           /* tokens already in the cache before timing starts */
+    char eval_file[512]; /* "" unless eval: */
+    int eval_ctx;        /* -c of eval, 512 */
+};
+/* Errors: ERR_USAGE with the grammar. */
+enum err_code workload_parse(struct workload *w, const char *text, struct err *why);
+const char *workload_line(const struct workload *w, char *buf, size_t size);
+int workload_ctx(const struct workload *w); /* tokens of context it needs */
+
+/* One timed run. Work is fixed by workload and seed: prompt ids come from the bundled text through the
+ * model's tokenizer (seeded ids where it has none), and decoding is greedy on what the model itself says,
+ * end-of-text ignored. */
+struct cell_result {
+    double prefill_s, decode_s, ttft_s; /* NAN when that phase is absent */
+    double load_s;
+    int prompt_tokens, gen_tokens;
+    float *itl_s;                   /* [gen_tokens] inter-token latencies; owned: cell_result_free */
+    double perplexity, nll, nll_se; /* eval only, else NAN */
+    int64_t scored_tokens;
+    char work_hash[17];   /* of prompt ids, depth, lengths: equal hashes = same work asked */
+    char output_hash[17]; /* of generated ids: equal = same answer */
+};
+void cell_result_free(struct cell_result *r);
+
+/* progress(ctx, phase, tokens so far, of, seconds in phase): at most every 100 ms; returning false cancels
+ * (ERR_CANCELLED). May be NULL. */
+typedef bool cell_progress_fn(void *ctx, const char *phase, int done, int of, double seconds);
+enum err_code cell_run(struct cell_result *out, struct model *m, const struct workload *w, uint64_t seed,
+                       cell_progress_fn *progress, void *ctx, struct err *why);
+
+#endif

@@ -1,0 +1,292 @@
+/* kernels/kernels.h - the door of kernels/: number formats, and the operations a transformer needs on them.
+ *
+ * Three layers: FORMATS (how bytes become numbers), kernel sets per ISA (chosen at run time, internal), and
+ * the backend (memory + operations), which is all the engine sees. The layer code of the engine is written
+ * once against `struct backend` and knows no ISA. Addresses handed to a backend are the backend's own
+ * (backend_alloc, or a weight it bound): on the CPU they are ordinary pointers, elsewhere they may not be
+ * dereferenced. */
+#ifndef QDYNO_KERNELS_H
+#define QDYNO_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+/* ---------------------------------------------------------------- formats */
+
+/* Every tensor type a GGUF file may hold. Rows whose `decode` is NULL are known (size, name) but cannot be
+ * run yet. */
+enum format_id {
+    FORMAT_F32,
+    FORMAT_F16,
+    FORMAT_BF16,
+    FORMAT_Q8_0,
+    FORMAT_Q4_0,
+    FORMAT_Q4_1,
+    FORMAT_Q5_0,
+    FORMAT_Q5_1,
+    FORMAT_Q2_K,
+    FORMAT_Q3_K,
+    FORMAT_Q4_K,
+    FORMAT_Q5_K,
+    FORMAT_Q6_K,
+    FORMAT_IQ4_NL,
+    FORMAT_IQ4_XS,
+    FORMAT_TQ1_0,
+    FORMAT_TQ2_0,
+    FORMAT_MXFP4,
+    FORMAT_COUNT
+};
+
+/* x: n floats, n a multiple of block_weights. blocks: n / block_weights * block_bytes, any alignment. The
+ * encoders are the field's reference (byte-identical with ggml's); both are pure functions without
+ * allocation. */
+typedef void format_encode_fn(const float *x, void *blocks, int64_t n);
+typedef void format_decode_fn(const void *blocks, float *x, int64_t n);
+
+struct format {
+    const char *name;       /* as in config lines and file names: "q4_0" */
+    uint32_t ggml_type;     /* id in GGUF tensor headers */
+    uint32_t block_weights; /* a row is a whole number of blocks */
+    uint32_t block_bytes;
+    double max_nmse;          /* decode(encode(x)) on N(0,1), 2^16 samples; NAN where encode is NULL */
+    format_encode_fn *encode; /* NULL: cannot be made by us yet */
+    format_decode_fn *decode; /* NULL: cannot be run by us yet */
+    const char *readme;       /* the folder's README, NULL with decode NULL */
+};
+extern const struct format FORMATS[FORMAT_COUNT]; /* indexed by enum format_id */
+
+const struct format *format_find(const char *name);          /* NULL when unknown; case-insensitive */
+const struct format *format_by_ggml_type(uint32_t type);     /* NULL when unknown */
+int64_t format_row_bytes(const struct format *f, int64_t n); /* n a multiple of block_weights */
+double format_bits_per_weight(const struct format *f);
+
+/* Scalar conversions, bit-exact with the definitions (round to nearest even, subnormals, NaN). */
+float f16_to_f32(uint16_t h);
+uint16_t f16_from_f32(float x);
+float bf16_to_f32(uint16_t h);
+uint16_t bf16_from_f32(float x);
+
+/* ---------------------------------------------------------------- instruction sets */
+
+/* Independent bits, never an ordered scale. */
+enum isa {
+    ISA_SSE41 = 1 << 0,
+    ISA_AVX2 = 1 << 1,   /* with FMA, F16C, BMI2 */
+    ISA_AVX512 = 1 << 2, /* F, BW, DQ, VL, VBMI not implied */
+    ISA_AVX512VNNI = 1 << 3,
+    ISA_AVX512BF16 = 1 << 4,
+    ISA_AMX = 1 << 5, /* tile, int8, bf16, and the kernel's permission to use them */
+    ISA_NEON = 1 << 6,
+    ISA_DOTPROD = 1 << 7,
+};
+
+/* What the CPU and the operating system both support (CPUID and XGETBV; AMX asks the kernel for permission).
+ */
+uint32_t isa_detect(void);
+
+/* A level name stands for itself and what it builds on: "ref" -> 0, "avx2" -> SSE41|AVX2, "avx512vnni" -> ...
+ * A comma-separated list is a union. "all" -> every bit. Errors: ERR_USAGE with the nearest name. */
+enum err_code isa_parse(uint32_t *out, const char *names, struct err *why);
+
+/* The bits that may be used: detected & isa_parse(getenv("QDYNO_ISA")), which can only take away. A variable
+ * that does not parse is ERR_USAGE. */
+enum err_code isa_usable(uint32_t *out, struct err *why);
+
+/* Level names this table knows, least first: "ref" "sse41" "avx2" ... */
+struct isa_level {
+    const char *name;
+    uint32_t bits;
+};
+extern const struct isa_level ISA_LEVELS[];
+extern const size_t ISA_LEVEL_COUNT;
+
+/* "avx2 avx512 avx512vnni amx" or "ref" into buf. Returns buf. */
+const char *isa_names(uint32_t bits, char *buf, size_t size);
+
+/* ---------------------------------------------------------------- the backend */
+
+/* How exact the products are. HIGHEST: f32 activations, f32 sums. MEDIUM: activations may be rounded to bf16
+ * (matrix products) or to 8 bits in blocks of 32 (quantized weights), sums in f32/s32. */
+enum precision { PRECISION_HIGHEST, PRECISION_HIGH, PRECISION_MEDIUM };
+
+struct backend;
+
+struct backend_options {
+    int threads; /* >= 1 */
+    enum affinity affinity;
+    uint32_t isa; /* bits that may be used (already & detected) */
+    enum precision precision;
+};
+
+/* device: "cpu". *out owned: backend_close. Errors: ERR_ABSENT (no such device), ERR_NOMEM, ERR_USAGE. */
+enum err_code backend_open(struct backend **out, const char *device, const struct backend_options *options,
+                           struct err *why);
+void backend_close(struct backend *b); /* NULL is fine */
+
+/* What really runs: device, threads, pinned, isa in use. Strings are borrowed from the backend. */
+struct backend_info {
+    const char *device;
+    int threads;
+    bool pinned;
+    uint32_t isa; /* bits the chosen kernels use */
+};
+void backend_describe(const struct backend *b, struct backend_info *out);
+
+/* Zeroed memory aligned to 64 bytes. NULL when there is none. */
+void *backend_alloc(struct backend *b, size_t bytes);
+void backend_free(struct backend *b, void *p);
+void backend_write(struct backend *b, void *dst, const void *host_src, size_t bytes);
+void backend_read(struct backend *b, void *host_dst, const void *src, size_t bytes);
+
+/* A weight matrix [rows][cols] in `format`, row-major. */
+struct weight {
+    const struct format *format;
+    int64_t rows, cols;
+    const void *data; /* backend address; on the CPU the mapped file itself */
+    void *owned;      /* what backend_weight_release gives back; NULL when the file is used in place */
+};
+
+/* Make host bytes usable by this backend. The CPU uses them in place: they must outlive the weight.
+ * Errors: ERR_USAGE when the format cannot be run, ERR_NOMEM. */
+enum err_code backend_weight_bind(struct backend *b, struct weight *out, const struct format *format,
+                                  int64_t rows, int64_t cols, const void *host, struct err *why);
+void backend_weight_release(struct backend *b, struct weight *w);
+
+/* Bytes of scratch the backend allocates itself for `rows` rows of at most `max_cols` inputs: part of the
+ * memory plan. Set once with backend_reserve (ERR_NOMEM); operations never allocate. */
+int64_t backend_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols);
+enum err_code backend_reserve(struct backend *b, int64_t rows, int64_t max_cols, struct err *why);
+
+/* Operations. All pointers are backend addresses; all matrices row-major f32 with a row stride in elements;
+ * sizes that a correct engine cannot get wrong are asserted. Splits work over the threads and returns when
+ * done. */
+
+/* y[i] = row ids[i] of the table, as f32 (+ y[i] when add). ids: host memory, 0 <= id < rows. */
+struct gather {
+    const struct weight *table;
+    const int32_t *ids;
+    int n;
+    float *y;
+    int64_t y_stride;
+    bool add;    /* y += instead of y = (learned positions) */
+    float scale; /* multiplies the row; 1 for most models */
+};
+void backend_gather(struct backend *b, const struct gather *g);
+
+/* y[n][rows] = x[n][cols] * w^T (+ bias[rows]) (+ residual[n][rows], which may be y itself). Error bound
+ * against f64: HIGHEST 1e-6 relative to sum |terms|; MEDIUM as the format's own rounding of activations (see
+ * kernels/README.md). */
+struct matmul {
+    const struct weight *w;
+    const float *x;
+    int64_t x_stride;
+    int n;
+    const float *bias;     /* NULL: none */
+    const float *residual; /* NULL: none; stride y_stride */
+    float *y;
+    int64_t y_stride;
+};
+/* `count` products in one parallel region; those with the same x, n and x_stride share its preparation. */
+void backend_matmul(struct backend *b, const struct matmul *m, int count);
+
+enum norm_kind { NORM_RMS, NORM_LAYER };
+struct norm {
+    enum norm_kind kind;
+    const float *x;
+    int64_t x_stride;
+    int n;
+    int64_t cols;
+    const float *w;    /* [cols] */
+    const float *bias; /* [cols] or NULL */
+    float eps;
+    float *y; /* may be x */
+    int64_t y_stride;
+};
+void backend_norm(struct backend *b, const struct norm *p);
+
+/* Rotate pairs of the first rot_dims of each head: angle = pos * freq[i], both outputs times magnitude. Pair
+ * i is (2i, 2i+1), or (i, i + rot_dims/2) when half_split. */
+struct rope {
+    float *x; /* in place, [n][heads][head_dim] */
+    int64_t x_stride;
+    int n, heads, head_dim, rot_dims;
+    bool half_split;
+    const float *freq;  /* host memory [rot_dims/2] */
+    float magnitude;    /* 1 but for yarn */
+    const int32_t *pos; /* host memory [n] */
+};
+void backend_rope(struct backend *b, const struct rope *p);
+
+/* The KV cache of one layer: blocks of `block_tokens` tokens, inside a block [kv_head][token][head_dim]. */
+struct kv_layer {
+    const struct format *k_format,
+        *v_format; /* f32, f16, bf16, q8_0, q4_0 (head dims a multiple of the block) */
+    void *k, *v;
+    int kv_heads, k_dim, v_dim; /* per head */
+    int block_tokens, blocks;
+};
+int64_t kv_layer_bytes(const struct kv_layer *kv); /* K and V together; fields but k and v set */
+
+/* Store k[n][kv_heads][k_dim], v[n][kv_heads][v_dim] at physical slots (block * block_tokens + token in
+ * block). */
+struct kv_store {
+    const struct kv_layer *kv;
+    const float *k, *v;
+    int64_t k_stride, v_stride;
+    int n;
+    const int32_t *slots; /* host memory [n] */
+};
+void backend_kv_store(struct backend *b, const struct kv_store *p);
+
+/* Each row i attends to positions max(0, pos[i]-window+1) .. pos[i] of its sequence, whose token t lies in
+ * physical block tables[seq[i]][t / block_tokens]. Query head h uses KV head h / (heads / kv_heads). */
+struct attention {
+    const struct kv_layer *kv;
+    const float *q; /* [n][heads][k_dim] */
+    int64_t q_stride;
+    int n, heads;
+    const int32_t *pos;           /* host memory [n] */
+    const int32_t *seq;           /* host memory [n] */
+    const int32_t *const *tables; /* host memory, by sequence */
+    float scale;                  /* of q.k, usually 1/sqrt(k_dim) */
+    float softcap;                /* 0: none */
+    int window;                   /* 0: none */
+    float *y;                     /* [n][heads][v_dim] */
+    int64_t y_stride;
+};
+void backend_attention(struct backend *b, const struct attention *p);
+
+enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU_ERF, ACT_RELU };
+/* y = act(gate) * up, or act(gate) when up is NULL. y may be gate. */
+struct activate {
+    enum activation act;
+    const float *gate, *up;
+    int64_t stride; /* of gate and up */
+    int n;
+    int64_t cols;
+    float *y;
+    int64_t y_stride;
+};
+void backend_activate(struct backend *b, const struct activate *p);
+
+/* ---------------------------------------------------------------- ceilings of this machine */
+
+/* Streaming read of `bytes` (far beyond the last cache), all members of a pool of `threads`; bytes/s, the
+ * best of runs that fill `seconds`. NAN when memory is short. */
+double ceiling_read_bytes_s(int threads, int64_t bytes, double seconds);
+
+/* Arithmetic ceilings: rows of a table, one per kind of multiply-add this build has code for. */
+struct ceiling {
+    const char *name; /* "f32_fma" "int8_dot" "bf16_tile" "int8_tile" */
+    const char *isa;  /* "avx2" ... */
+    uint32_t needs;   /* isa bits */
+};
+extern const struct ceiling CEILINGS[];
+extern const size_t CEILING_COUNT;
+/* operations/s (a multiply-add is 2) with `threads`, or NAN when the isa bits are not all in `usable`. */
+double ceiling_ops_s(const struct ceiling *c, uint32_t usable, int threads, double seconds);
+
+#endif

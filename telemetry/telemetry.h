@@ -1,0 +1,206 @@
+/* telemetry/telemetry.h - the machine: what it is, what it is doing, what it could do, and how to tell
+ * others.
+ *
+ * Absence is data: a sensor this machine lacks reads NAN. The root of /proc and /sys can be replaced, so
+ * recorded machines replay in tests. */
+#ifndef QDYNO_TELEMETRY_H
+#define QDYNO_TELEMETRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+
+/* ---------------------------------------------------------------- METRICS */
+
+enum metric_kind {
+    METRIC_SENSOR, /* read by the sampler, period_ms apart */
+    METRIC_CELL,   /* one value per cell, reported by the worker or computed from its samples */
+};
+
+enum metric_id {
+    /* sensors */
+    METRIC_CPU_BUSY,
+    METRIC_CPU_STEAL,
+    METRIC_CPU_FREQUENCY,
+    METRIC_CPU_TEMPERATURE,
+    METRIC_CPU_POWER,
+    METRIC_MEM_USED,
+    METRIC_MEM_AVAILABLE,
+    METRIC_SWAP_USED,
+    METRIC_SWAP_IN,
+    METRIC_PSI_CPU,
+    METRIC_PSI_MEMORY,
+    METRIC_PSI_IO,
+    METRIC_PROC_RSS,
+    METRIC_PROC_CPU,
+    METRIC_PROC_MAJOR_FAULTS,
+    METRIC_PROC_MINOR_FAULTS,
+    METRIC_PROC_VOLUNTARY_SWITCHES,
+    METRIC_PROC_INVOLUNTARY_SWITCHES,
+    METRIC_OTHERS_BUSY, /* processor time used by processes that are neither qdyno nor its workers */
+    METRIC_ON_BATTERY,
+    METRIC_GPU_BUSY,
+    METRIC_GPU_MEM_USED,
+    METRIC_GPU_MEM_TOTAL,
+    METRIC_GPU_POWER,
+    METRIC_GPU_TEMPERATURE,
+    METRIC_GPU_CLOCK,
+    METRIC_GPU_THROTTLE,
+    METRIC_SENSOR_COUNT,
+    /* cells */
+    METRIC_PREFILL_RATE = METRIC_SENSOR_COUNT,
+    METRIC_DECODE_RATE,
+    METRIC_TTFT,
+    METRIC_ITL_P50,
+    METRIC_ITL_P95,
+    METRIC_ITL_P99,
+    METRIC_LOAD_TIME,
+    METRIC_PEAK_MEMORY,
+    METRIC_ENERGY,
+    METRIC_PERPLEXITY,
+    METRIC_LIMIT_SHARE_PREFILL,
+    METRIC_LIMIT_SHARE_DECODE,
+    METRIC_COUNT
+};
+
+struct metric {
+    const char *name; /* in scripts and the database: "decode_tok_s", "cpu_busy_ratio" */
+    const char *unit; /* base unit: "seconds" "bytes" "ratio" "celsius" "hertz" "watts" "tokens/s" "1/s" "" */
+    enum metric_kind kind;
+    int period_ms; /* sensors: default period */
+    int better;    /* +1 more is better, -1 less, 0 neither */
+    const char *help;
+};
+extern const struct metric METRICS[METRIC_COUNT]; /* indexed by enum metric_id */
+const struct metric *metric_find(const char *name);
+
+/* ---------------------------------------------------------------- what the machine is */
+
+enum { MACHINE_GPUS = 8 };
+struct gpu_identity {
+    char vendor[16]; /* "nvidia" "amd" "intel" */
+    char name[96], driver[48];
+    int64_t memory_bytes;             /* -1 unknown */
+    int compute_major, compute_minor; /* -1: not NVIDIA or unknown */
+};
+struct machine {
+    char id[13]; /* short fingerprint: a hash of what does not change between boots (CPU, cores, caches,
+                    memory class, GPUs) */
+    char host[64], kernel[96], os[96], cpu[96], governor[32], hypervisor[32];
+    uint32_t isa; /* bits detected (this process's machine, or from the recorded flags) */
+    int sockets, cores, processors, numa_nodes;
+    int64_t cache_bytes[3]; /* per core L1d, L2; whole L3; -1 unknown */
+    int64_t memory_bytes, memory_available_bytes;
+    int64_t cgroup_memory_bytes; /* -1: no limit */
+    double cgroup_cpus;          /* NAN: no limit */
+    int gpus;
+    struct gpu_identity gpu[MACHINE_GPUS];
+    bool has_battery, on_battery;
+};
+/* root: "" for this machine, or a folder holding recorded proc/ and sys/. Unknown fields are -1, NAN or "".
+ * Errors: ERR_IO when <root>/proc cannot be read. */
+enum err_code machine_detect(struct machine *out, const char *root, struct err *why);
+json_t *machine_to_json(const struct machine *m); /* new reference; unknown = null */
+enum err_code machine_from_json(struct machine *m, const json_t *object, struct err *why);
+/* "Xeon 2c AMX·VNNI·BF16 23.0G no GPU": for a title line. Returns buf. */
+const char *machine_short(const struct machine *m, char *buf, size_t size);
+
+/* ---------------------------------------------------------------- what it could do */
+
+enum { CEILINGS_MAX = 16 };
+struct machine_ceilings {
+    double read_bytes_s_1, read_bytes_s_all; /* NAN: not measured */
+    int threads_all;
+    int count; /* rows below, one per kernels' CEILINGS row */
+    struct {
+        const char *name, *isa; /* interned in kernels' table, or owned by the interning list of from_json:
+                                   see telemetry/probe.c */
+        double ops_s_1, ops_s_all;
+    } row[CEILINGS_MAX];
+    int64_t measured_unix_ms;
+};
+/* Measures all ceilings in at most `seconds` (default 8 when 0). progress may be NULL. */
+enum err_code machine_probe(struct machine_ceilings *out, uint32_t isa_usable, double seconds,
+                            void (*progress)(void *ctx, const char *what, double done), void *ctx,
+                            struct err *why);
+json_t *ceilings_to_json(const struct machine_ceilings *c);
+enum err_code ceilings_from_json(struct machine_ceilings *c, const json_t *object, struct err *why);
+/* The probe is cached per machine id in $XDG_CACHE_HOME/qdyno/ceilings-<id>.json. *found tells. */
+enum err_code ceilings_load(struct machine_ceilings *c, const char *machine_id, bool *found, struct err *why);
+enum err_code ceilings_save(const struct machine_ceilings *c, const char *machine_id, struct err *why);
+
+/* ---------------------------------------------------------------- what it is doing */
+
+struct telemetry; /* every open sensor; reading never blocks longer than 2 ms; not thread-safe: one sampler
+                     per thread */
+
+/* Finding no sensor is a success. Errors: ERR_NOMEM; ERR_IO when procfs itself cannot be read. */
+enum err_code telemetry_open(struct telemetry **out, const char *root, struct err *why);
+void telemetry_close(struct telemetry *t);
+
+/* The process tree METRIC_PROC_* looks at: this pid and its children (0: none; NAN then). */
+void telemetry_watch_process(struct telemetry *t, int pid);
+
+/* row[METRIC_SENSOR_COUNT]; rates since the previous call (NAN on the first). */
+void telemetry_sample(struct telemetry *t, double *row);
+/* Per-core busy ratio of the last sample; returns how many were filled (at most max). */
+int telemetry_cores(const struct telemetry *t, double *busy, int max);
+
+/* A thread that samples each metric at its period into a ring. */
+struct sampler_thread;
+struct sample {
+    int64_t t_ns;                      /* clock_ns() */
+    double value[METRIC_SENSOR_COUNT]; /* NAN where absent or not due at this tick (last value is not
+                                          repeated) */
+};
+enum err_code sampler_start(struct sampler_thread **out, const char *root, int tick_ms /* 100 */,
+                            struct err *why);
+void sampler_stop(struct sampler_thread *s); /* NULL is fine */
+void sampler_watch_process(struct sampler_thread *s, int pid);
+/* Latest known value of each sensor (NAN absent), and per-core busy. Thread-safe. Returns cores filled. */
+int sampler_latest(struct sampler_thread *s, double row[METRIC_SENSOR_COUNT], double *cores, int max_cores);
+/* Samples with t in [from, to], oldest first, at most `max`; returns the count. The ring holds 10 minutes.
+ * Thread-safe. */
+int sampler_window(struct sampler_thread *s, int64_t from_ns, int64_t to_ns, struct sample *out, int max);
+/* What sampling costs: processor seconds of the thread per second of wall time. */
+double sampler_cost_ratio(struct sampler_thread *s);
+
+/* ---------------------------------------------------------------- telling others */
+
+/* Text exposition format, built sample by sample. HELP and TYPE are written once per family; families must be
+ * contiguous. */
+struct exposition {
+    struct str text;
+    char family[128]; /* open family */
+    struct err bad;   /* first misuse (bad name, duplicate family) */
+};
+struct label {
+    const char *name, *value;
+};
+/* type: "gauge" "counter". NAN value: no sample at all (absence is data), Inf spelled +Inf. */
+void exposition_family(struct exposition *e, const char *name, const char *type, const char *help);
+void exposition_sample(struct exposition *e, const struct label *labels, int n, double value);
+void exposition_free(struct exposition *e);
+
+/* A push to a Prometheus Pushgateway (see docs/monitoring.md). */
+struct push_target {
+    const char *url;              /* "http://host:9091", a path prefix is kept */
+    const char *job;              /* "qdyno" */
+    const struct label *grouping; /* further grouping labels, stable order */
+    int n_grouping;
+    const char *user, *password;                /* basic auth, NULL: none */
+    const char *bearer;                         /* NULL: none */
+    const char *ca_file, *cert_file, *key_file; /* TLS, NULL: system defaults */
+    bool insecure;    /* skip certificate checks: only when the user spelled it out */
+    double timeout_s; /* 0: 10 s; connecting at most half of it */
+};
+/* ".../metrics/job/qdyno/experiment@base64/…": free(). ERR_USAGE on a bad URL or label name. */
+enum err_code push_url(char **out, const struct push_target *t, struct err *why);
+/* PUT replaces the group. *status (may be NULL) is the HTTP status or 0. Errors: ERR_ABSENT when the network
+ * or gateway is unreachable or answers 5xx (worth retrying), ERR_USAGE when it refuses (4xx: the message
+ * holds the gateway's own text). */
+enum err_code push_put(const struct push_target *t, const char *body, int *status, struct err *why);
+enum err_code push_delete(const struct push_target *t, int *status, struct err *why);
+
+#endif

@@ -1,0 +1,158 @@
+/* Proves: numbers parse strictly and in the C locale, bytes print as people read them, spelling help finds
+ * the near word only, UTF-8 survives damage, JSON keeps unknown as null, an aborted file leaves nothing and a
+ * committed one is whole. */
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/check.h"
+
+static void numbers(void **state)
+{
+    (void)state;
+    int64_t i = 7;
+    uint64_t u = 7;
+    double d = 7;
+    CHECK(str_to_i64("-12", &i) && i == -12);
+    CHECK(!str_to_i64("12x", &i) && !str_to_i64("", &i) && !str_to_i64(" 1", &i) &&
+          !str_to_i64("9223372036854775808", &i) && i == -12);
+    CHECK(str_to_u64("18446744073709551615", &u) && u == UINT64_MAX && !str_to_u64("-1", &u));
+    setlocale(LC_ALL, "de_DE.UTF-8"); /* may be missing: then this proves less, not something wrong */
+    CHECK(str_to_double("0.5", &d) && d == 0.5 && !str_to_double("0,5", &d));
+    char buf[32];
+    assert_string_equal(str_from_double(0.1, buf, sizeof buf), "0.1");
+    assert_string_equal(str_from_double(NAN, buf, sizeof buf), "null");
+    double third = 1.0 / 3, back;
+    CHECK(str_to_double(str_from_double(third, buf, sizeof buf), &back) && back == third);
+    setlocale(LC_ALL, "C");
+    CHECK(str_to_bytes("1.5GiB", &i) && i == 1610612736 && str_to_bytes("64k", &i) && i == 65536);
+    CHECK(!str_to_bytes("64q", &i) && !str_to_bytes("-1k", &i));
+    CHECK(str_to_seconds("250ms", &d) && d == 0.25 && str_to_seconds("5m", &d) && d == 300);
+}
+
+static void bytes_print(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t n;
+        const char *text;
+    } CASES[] = { { 0, "0B" },
+                  { 999, "999B" },
+                  { 1000, "0.98K" },
+                  { 1 << 20, "1.00M" },
+                  { 1256277934, "1.17G" },
+                  { 24696061952, "23.0G" },
+                  { 160LL << 30, "160G" },
+                  { -1, "n/a" } };
+    char buf[32];
+    for (size_t i = 0; i < COUNT_OF(CASES); i++)
+        assert_string_equal(str_from_bytes(CASES[i].n, buf, sizeof buf), CASES[i].text);
+}
+
+static void spelling(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = { "threads", "format", "precision" };
+    assert_string_equal(str_nearest("thraeds", NAMES, 3), "threads");
+    assert_string_equal(str_nearest("FORMAT", NAMES, 3), "format");
+    CHECK(!str_nearest("zebra", NAMES, 3));
+    CHECK(str_distance("ab", "ba") == 1 && str_distance("", "abc") == 3 && str_distance("same", "same") == 0);
+}
+
+static void utf8(void **state)
+{
+    (void)state;
+    uint32_t c;
+    char out[4];
+    CHECK(str_utf8_next("\xE2\x96\x81", 3, &c) == 3 && c == 0x2581);
+    CHECK(str_utf8_next("\xE2\x96", 2, &c) == 1 && c == 0xFFFD);     /* cut */
+    CHECK(str_utf8_next("\xC0\x80", 2, &c) == 1 && c == 0xFFFD);     /* overlong */
+    CHECK(str_utf8_next("\xED\xA0\x80", 3, &c) == 1 && c == 0xFFFD); /* surrogate */
+    CHECK(str_utf8_put(0x1F600, out) == 4 && !memcmp(out, "\xF0\x9F\x98\x80", 4));
+}
+
+static void json_rules(void **state)
+{
+    (void)state;
+    struct err why;
+    json_t *o = json_object();
+    json_put_num(o, "rate", NAN);
+    json_put_str(o, "bad", "a\xFFz");
+    json_put_int(o, "n", 3);
+    char *line = json_line(o);
+    assert_string_equal(line, "{\"rate\":null,\"bad\":\"a\xEF\xBF\xBDz\",\"n\":3}");
+    free(line);
+    CHECK(isnan(json_get_num(o, "rate", NAN)) && json_get_int(o, "n", 0) == 3 &&
+          json_get_int(o, "absent", 9) == 9);
+    json_decref(o);
+    CHECK(json_parse(&o, "{\"a\":1} x", 9, &why) == ERR_FORMAT && strstr(why.message, "line 1"));
+}
+
+static void errors(void **state)
+{
+    (void)state;
+    struct err why;
+    CHECK(err_set(&why, ERR_FORMAT, "want %d", 3) == ERR_FORMAT);
+    CHECK(err_prefix(&why, "file '%s'", "x") == ERR_FORMAT);
+    assert_string_equal(why.message, "file 'x': want 3");
+    CHECK(err_set(NULL, ERR_IO, "nobody listens") == ERR_IO);
+}
+
+static void atomic_files(void **state)
+{
+    (void)state;
+    struct err why;
+    char dir[] = "/tmp/qdyno-test-XXXXXX", path[64], sub[80];
+    CHECK(mkdtemp(dir) != NULL);
+    snprintf(path, sizeof path, "%s/out", dir);
+    struct atomic_file f;
+    CHECK_OK(atomic_file_open(&f, path, &why));
+    fputs("half", f.stream);
+    atomic_file_abort(&f);
+    CHECK(access(path, F_OK) != 0);
+    CHECK_OK(atomic_file_open(&f, path, &why));
+    fputs("whole", f.stream);
+    CHECK_OK(atomic_file_commit(&f, &why));
+    char *text;
+    size_t n;
+    CHECK_OK(file_read(&text, &n, path, 100, &why));
+    CHECK(n == 5 && !strcmp(text, "whole"));
+    free(text);
+    CHECK(file_read(&text, &n, path, 4, &why) == ERR_FORMAT);
+    char hex[HASH_HEX];
+    CHECK_OK(hash_file(path, hex, &why)); /* printf whole | sha256sum */
+    assert_string_equal(hex, "5d5766cf2d78701614200418ee1450690d9af12c84d52545e4802f001ad53099");
+    struct file_map map;
+    CHECK(file_map(&map, dir, &why) == ERR_FORMAT);
+    unlink(path);
+    snprintf(sub, sizeof sub, "%s/a/b", dir);
+    CHECK_OK(file_make_dirs(sub, &why));
+    CHECK_OK(file_make_dirs(sub, &why));
+    CHECK(atomic_file_open(&f, "/proc/none/x", &why) == ERR_IO);
+}
+
+static void arenas(void **state)
+{
+    (void)state;
+    struct arena a = { 0 };
+    for (int i = 0; i < 1000; i++) {
+        unsigned char *p = arena_alloc(&a, (size_t)i * 7);
+        CHECK(p && (uintptr_t)p % 64 == 0 && (i == 0 || p[i * 7 - 1] == 0));
+        memset(p, 0xAA, (size_t)i * 7);
+    }
+    CHECK(arena_alloc(&a, SIZE_MAX) == NULL);
+    assert_string_equal(arena_strdup(&a, "copy"), "copy");
+    arena_free(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest TESTS[] = {
+        cmocka_unit_test(numbers),      cmocka_unit_test(bytes_print), cmocka_unit_test(spelling),
+        cmocka_unit_test(utf8),         cmocka_unit_test(json_rules),  cmocka_unit_test(errors),
+        cmocka_unit_test(atomic_files), cmocka_unit_test(arenas),
+    };
+    return cmocka_run_group_tests(TESTS, NULL, NULL);
+}

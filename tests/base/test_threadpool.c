@@ -1,0 +1,117 @@
+/* Proves: every member runs exactly once a region, results are visible to the caller, barriers hold nobody
+ * back and let nobody through early, and a pool with more members than processors still ends. */
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "tests/check.h"
+
+enum { REGIONS = 20000, MEMBERS = 4 };
+
+struct work {
+    struct threadpool *pool;
+    int64_t count[MEMBERS];
+    atomic_int arrived;
+    atomic_int early;
+    atomic_llong sum;
+};
+
+static void count_members(void *arg, int member, int size)
+{
+    struct work *w = arg;
+    (void)size;
+    w->count[member]++;
+}
+
+static void regions(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= MEMBERS; threads++) {
+        struct err why;
+        struct work w = { 0 };
+        CHECK_OK(threadpool_open(&w.pool, &(struct threadpool_options){ .threads = threads }, &why));
+        for (int i = 0; i < REGIONS; i++) threadpool_run(w.pool, count_members, &w);
+        for (int m = 0; m < MEMBERS; m++) CHECK(w.count[m] == (m < threads ? REGIONS : 0));
+        threadpool_close(w.pool);
+    }
+}
+
+static void sleepers_wake(void **state)
+{
+    (void)state;
+    struct err why;
+    struct work w = { 0 };
+    CHECK_OK(threadpool_open(&w.pool, &(struct threadpool_options){ .threads = 3, .spin_ns = 1000 }, &why));
+    for (int i = 0; i < 50; i++) {
+        threadpool_run(w.pool, count_members, &w);
+        clock_sleep_ns(2000000); /* far beyond the spin: everybody sleeps in the kernel */
+    }
+    CHECK(w.count[0] == 50 && w.count[1] == 50 && w.count[2] == 50);
+    threadpool_close(w.pool);
+}
+
+static void meet(void *arg, int member, int size)
+{
+    struct work *w = arg;
+    (void)member;
+    for (int round = 1; round <= 200; round++) {
+        atomic_fetch_add(&w->arrived, 1);
+        threadpool_barrier(w->pool);
+        if (atomic_load(&w->arrived) < round * size) atomic_fetch_add(&w->early, 1);
+        threadpool_barrier(w->pool);
+    }
+}
+
+static void barriers(void **state)
+{
+    (void)state;
+    struct err why;
+    struct work w = { 0 };
+    CHECK_OK(threadpool_open(&w.pool, &(struct threadpool_options){ .threads = MEMBERS }, &why));
+    threadpool_run(w.pool, meet, &w);
+    CHECK(atomic_load(&w.early) == 0);
+    threadpool_close(w.pool);
+}
+
+static void take(void *arg, int member, int size)
+{
+    struct work *w = arg;
+    (void)member, (void)size;
+    for (int64_t i; (i = threadpool_next(w->pool, 1)) < 1000;) atomic_fetch_add(&w->sum, i);
+}
+
+static void shares(void **state)
+{
+    (void)state;
+    struct err why;
+    struct work w = { 0 };
+    CHECK_OK(threadpool_open(&w.pool, &(struct threadpool_options){ .threads = 3 }, &why));
+    threadpool_run(w.pool, take, &w);
+    threadpool_run(w.pool, take, &w); /* the counter starts again */
+    CHECK(atomic_load(&w.sum) == 2 * 499500);
+    threadpool_close(w.pool);
+}
+
+static void options(void **state)
+{
+    (void)state;
+    struct err why;
+    struct threadpool *pool;
+    CHECK(threadpool_open(&pool, &(struct threadpool_options){ .threads = 0 }, &why) == ERR_USAGE && !pool);
+    for (int affinity = AFFINITY_COMPACT; affinity <= AFFINITY_SPREAD; affinity++) {
+        CHECK_OK(threadpool_open(
+            &pool, &(struct threadpool_options){ .threads = 2, .affinity = (enum affinity)affinity }, &why));
+        CHECK(threadpool_size(pool) == 2);
+        threadpool_close(pool);
+    }
+    CHECK(threadpool_default_threads() >= 1);
+    threadpool_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest TESTS[] = { cmocka_unit_test(regions), cmocka_unit_test(sleepers_wake),
+                                        cmocka_unit_test(barriers), cmocka_unit_test(shares),
+                                        cmocka_unit_test(options) };
+    return cmocka_run_group_tests(TESTS, NULL, NULL);
+}

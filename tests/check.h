@@ -1,0 +1,41 @@
+/* tests/check.h - what cmocka lacks: checks that NaN fails, and where the shared data lies. */
+#ifndef QDYNO_TESTS_CHECK_H
+#define QDYNO_TESTS_CHECK_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Any true expression; written so that a comparison with NaN fails. */
+#define CHECK(condition) assert_true(condition)
+
+/* |a - b| <= tolerance, false for NaN; says the numbers. */
+#define CHECK_NEAR(a, b, tolerance)                                                                          \
+    do {                                                                                                     \
+        double check_a = (a), check_b = (b), check_d = check_a - check_b;                                    \
+        if (!((check_d < 0 ? -check_d : check_d) <= (tolerance)))                                            \
+            fail_msg("%s = %.9g, want %.9g within %g", #a, check_a, check_b, (double)(tolerance));           \
+    } while (0)
+
+/* A call that must succeed: shows the message otherwise. Uses a `struct err why` in scope. */
+#define CHECK_OK(call)                                                                                       \
+    do {                                                                                                     \
+        if ((call) != ERR_OK) fail_msg("%s: %s", #call, why.message);                                        \
+    } while (0)
+
+/* Path of a file under ../shared/data into buf; skips the test, visibly, when it is not there. */
+#define SHARED_OR_SKIP(buf, name)                                                                            \
+    do {                                                                                                     \
+        snprintf((buf), sizeof(buf), "%s/../shared/data/%s", TEST_SOURCE_DIR, (name));                       \
+        if (access((buf), R_OK)) {                                                                           \
+            print_message("SKIPPED: %s is not here\n", (buf));                                               \
+            skip();                                                                                          \
+        }                                                                                                    \
+    } while (0)
+
+#endif

@@ -1,0 +1,23 @@
+/* tui/tui.h - the door of tui/: the dashboard, started by main. */
+#ifndef QDYNO_TUI_H
+#define QDYNO_TUI_H
+
+#include "advisor/advisor.h"
+
+struct dashboard_options {
+    const char *model; /* path */
+    const char *db_path;
+    const char *arms[2];  /* config lines prefilled for the next A/B; NULL: defaults */
+    const char *workload; /* NULL: "tg64" */
+    const char *push_url; /* NULL: none */
+    bool color;           /* false: NO_COLOR or --no-color */
+    bool read_only;
+    int frames; /* > 0: draw that many frames without a terminal (fixed 80x24 grid, text to stdout) and leave
+                 */
+    int64_t resume_id;
+    const struct log *log;
+};
+/* Runs until the person quits. Returns ERR_ABSENT (with a helpful message) when the terminal cannot do it. */
+enum err_code dashboard_run(const struct dashboard_options *o, struct err *why);
+
+#endif
