@@ -37,10 +37,11 @@ struct gguf_string {
 struct gguf_kv {
     struct gguf_string key;
     enum gguf_type type;
-    enum gguf_type element;    /* of an array (never GGUF_ARRAY: nested arrays are refused) */
+    enum gguf_type element;    /* of an array (never GGUF_ARRAY: nested arrays are refused); else = type */
     uint64_t count;            /* elements of an array, 1 otherwise */
     const unsigned char *data; /* first value, unaligned */
     const uint64_t *string_at; /* array of strings: offset of each from data (owned by the gguf); else NULL */
+    int length_bytes;          /* of the length in front of a string's bytes: 8, or 4 in version 1 */
 };
 
 struct gguf_tensor {
@@ -57,6 +58,8 @@ struct gguf;
 /* *out owned: gguf_close. Errors: ERR_IO (cannot open), ERR_FORMAT (what was wanted, what the file has),
  * ERR_NOMEM. */
 enum err_code gguf_open(struct gguf **out, const char *path, struct err *why);
+/* The same from bytes in memory, which must outlive *out. One file only: a part of several is refused. */
+enum err_code gguf_open_memory(struct gguf **out, const void *bytes, size_t size, struct err *why);
 void gguf_close(struct gguf *g); /* NULL is fine */
 
 const char *gguf_path(const struct gguf *g);
@@ -84,13 +87,14 @@ const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int64_t i);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g,
                                            const char *name); /* NULL when absent; hashed */
 
-/* SHA-256 over the bytes of all shards: the model's identity. */
+/* The model's identity: SHA-256 of the file; of several shards, SHA-256 of their hashes, one a line. */
 enum err_code gguf_hash(const struct gguf *g, char hex[HASH_HEX], struct err *why);
 
 /* Writing: declare everything, then stream tensor data in the declared order. Version 3, alignment 32.
  *   gguf_writer_open -> put_* / copy_kv -> add_tensor (all) -> write_tensor (all, in order) -> commit.
- * Nothing appears at `path` before commit. Any failed call leaves the writer good only for gguf_writer_abort.
- */
+ * Nothing appears at `path` before commit. The first failure sticks: later calls return it again and commit
+ * tells its message, so a caller may check only commit. A key or tensor name put twice is ERR_USAGE. copy_kv
+ * drops general.alignment and split.*, which describe how the source was laid out, not the model. */
 struct gguf_writer;
 enum err_code gguf_writer_open(struct gguf_writer **out, const char *path, struct err *why);
 enum err_code gguf_writer_put_u32(struct gguf_writer *w, const char *key, uint32_t v);
