@@ -12,14 +12,17 @@
 
 struct db;
 
-/* path NULL: $XDG_DATA_HOME/qdyno/qdyno.db. ":memory:" works. Creates and migrates.
- * Errors: ERR_IO (cannot open, locked longer than 5 s), ERR_FORMAT (not a database, or of a newer version).
+/* path NULL: $XDG_DATA_HOME/qdyno/qdyno.db. ":memory:" works. Creates and migrates. A file that may only be
+ * read opens too; writing then fails with ERR_IO. Full disk on any write: ERR_FIT, the handle stays usable.
+ * Errors: ERR_IO (cannot open, locked longer than 5 s), ERR_FORMAT (not a database, another program's, or of
+ * a newer version).
  */
 enum err_code db_open(struct db **out, const char *path, struct err *why);
 void db_close(struct db *d); /* NULL is fine */
 const char *db_path(const struct db *d);
 
-/* Identity rows: inserted once, same id afterwards. json is the full description. */
+/* Identity rows, kept once per id; json is the full description (the newest stays). A run may name only a
+ * machine and a model that are stored, or none (""): else ERR_USAGE. */
 enum err_code db_machine_put(struct db *d, const char *machine_id, const char *json, struct err *why);
 enum err_code db_model_put(struct db *d, const char *sha256, const char *name, const char *path,
                            const char *json, struct err *why);
@@ -51,7 +54,7 @@ enum err_code db_run_get(struct db *d, int64_t id, struct run_row *out,
 enum err_code db_run_list(struct db *d, const char *filter, int limit, struct run_row **rows, int *n,
                           struct err *why);
 
-/* A cell and everything measured in it, in one transaction. */
+/* A cell and everything measured in it, in one transaction. A metric stands once per cell (ERR_USAGE). */
 struct measurement {
     const char *metric, *unit;
     double value;

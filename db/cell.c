@@ -1,0 +1,157 @@
+/* db/cell.c - cells and everything measured in them, one transaction each: a kill loses the running cell and
+ * nothing else. */
+#include "db/store.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct column CELL_COLUMNS[] = {
+    COLUMN(cell_row, id, I64),           COLUMN(cell_row, run_id, I64),
+    COLUMN(cell_row, arm, INT),          COLUMN(cell_row, block, INT),
+    COLUMN(cell_row, slot, INT),         COLUMN(cell_row, phase, TEXT),
+    COLUMN(cell_row, discarded, BOOL),   COLUMN(cell_row, discard_reason, TEXT),
+    COLUMN(cell_row, config, TEXT),      COLUMN(cell_row, work_hash, TEXT),
+    COLUMN(cell_row, output_hash, TEXT), COLUMN(cell_row, started_ms, I64),
+    COLUMN(cell_row, seconds, REAL),     COLUMN(cell_row, error, TEXT),
+    COLUMN(cell_row, worker_json, TEXT),
+};
+static const struct table CELL = { "cell", CELL_COLUMNS, COUNT_OF(CELL_COLUMNS) };
+
+static const char STORE_CELL[] = "store a cell";
+
+static enum err_code measurements_insert(struct db *d, int64_t cell_id, const struct measurement *m, int n,
+                                         struct err *why)
+{
+    sqlite3_stmt *s;
+    enum err_code rc = db_prepare(d, &s, STORE_CELL, "INSERT INTO measurement VALUES(?,?,?,?)", why);
+    for (int i = 0; i < n && !rc; i++)
+        rc = db_again(d, s, STORE_CELL, why, "ittd", cell_id, m[i].metric, m[i].unit ? m[i].unit : "",
+                      m[i].value);
+    sqlite3_finalize(s);
+    return rc;
+}
+
+static enum err_code samples_insert(struct db *d, int64_t cell_id, const struct sample_row *r, int n,
+                                    struct err *why)
+{
+    sqlite3_stmt *s;
+    enum err_code rc = db_prepare(d, &s, STORE_CELL, "INSERT INTO sample VALUES(?,?,?,?)", why);
+    for (int i = 0; i < n && !rc; i++)
+        rc = db_again(d, s, STORE_CELL, why, "iitd", cell_id, r[i].t_ns, r[i].metric, r[i].value);
+    sqlite3_finalize(s);
+    return rc;
+}
+
+static enum err_code itl_insert(struct db *d, int64_t cell_id, const float *itl, int n, struct err *why)
+{
+    _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the blob is little-endian f32");
+    return db_do(d, &(struct db_call){ STORE_CELL, "INSERT INTO itl VALUES(?,?,?)", NULL, NULL }, why, "iib",
+                 cell_id, (int64_t)n, (const void *)itl, (size_t)n * sizeof *itl);
+}
+
+enum err_code db_cell_insert(struct db *d, struct cell_row *c, const struct measurement *m, int n_m,
+                             const struct sample_row *samples, int n_samples, const float *itl, int n_itl,
+                             struct err *why)
+{
+    enum err_code rc = db_begin(d, STORE_CELL, why);
+    if (rc) return rc;
+    rc = table_insert(d, &CELL, c, STORE_CELL, why);
+    if (!rc && n_m) rc = measurements_insert(d, c->id, m, n_m, why);
+    if (!rc && n_samples) rc = samples_insert(d, c->id, samples, n_samples, why);
+    if (!rc && itl && n_itl) rc = itl_insert(d, c->id, itl, n_itl, why);
+    return db_end(d, rc, STORE_CELL, why);
+}
+
+enum err_code db_block_discard(struct db *d, int64_t run_id, int block, const char *phase, const char *reason,
+                               struct err *why)
+{
+    return db_do(d,
+                 &(struct db_call){ "discard a block",
+                                    "UPDATE cell SET discarded = 1, discard_reason = ?"
+                                    " WHERE run_id = ? AND block = ? AND phase = ?",
+                                    NULL, NULL },
+                 why, "tiit", reason, run_id, (int64_t)block, phase);
+}
+
+struct cell_list {
+    struct cell_row *rows;
+    int n, cap;
+};
+
+static enum err_code cell_append(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    struct cell_list *l = ctx;
+    if (l->n == l->cap) {
+        int cap = l->cap ? 2 * l->cap : 32;
+        struct cell_row *rows = realloc(l->rows, (size_t)cap * sizeof *rows);
+        if (!rows) return err_set(why, ERR_NOMEM, "out of memory listing cells");
+        l->rows = rows;
+        l->cap = cap;
+    }
+    return table_read(&CELL, &l->rows[l->n++], row, why);
+}
+
+enum err_code db_cell_list(struct db *d, int64_t run_id, struct cell_row **cells, int *n, struct err *why)
+{
+    struct cell_list l = { 0 };
+    struct str sql = { 0 };
+    table_select(&sql, &CELL, "WHERE run_id = ? ORDER BY id");
+    enum err_code rc = db_do(d, &(struct db_call){ "list cells", str_text(&sql), cell_append, &l }, why, "i",
+                             run_id);
+    str_free(&sql);
+    if (rc) {
+        free(l.rows);
+        l = (struct cell_list){ 0 };
+    }
+    *cells = l.rows;
+    *n = l.n;
+    return rc;
+}
+
+static enum err_code read_value(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    (void)why;
+    if (sqlite3_column_type(row, 0) != SQLITE_NULL) *(double *)ctx = sqlite3_column_double(row, 0);
+    return ERR_OK;
+}
+
+double db_measurement_get(struct db *d, int64_t cell_id, const char *metric)
+{
+    double value = (double)NAN;
+    db_do(d,
+          &(struct db_call){ "read a measurement",
+                             "SELECT value FROM measurement WHERE cell_id = ? AND metric = ?", read_value,
+                             &value },
+          NULL, "it", cell_id, metric);
+    return value;
+}
+
+struct measurement_reader {
+    void (*row)(void *ctx, const char *metric, const char *unit, double value);
+    void *ctx;
+};
+
+static enum err_code measurement_row(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    const struct measurement_reader *r = ctx;
+    double value = (double)NAN;
+    (void)why;
+    if (sqlite3_column_type(row, 2) != SQLITE_NULL) value = sqlite3_column_double(row, 2);
+    r->row(r->ctx, (const char *)sqlite3_column_text(row, 0), (const char *)sqlite3_column_text(row, 1),
+           value);
+    return ERR_OK;
+}
+
+enum err_code db_measurement_list(struct db *d, int64_t cell_id,
+                                  void (*row)(void *ctx, const char *metric, const char *unit, double value),
+                                  void *ctx, struct err *why)
+{
+    struct measurement_reader r = { row, ctx };
+    return db_do(d,
+                 &(struct db_call){ "list measurements",
+                                    "SELECT metric, unit, value FROM measurement WHERE cell_id = ?"
+                                    " ORDER BY metric",
+                                    measurement_row, &r },
+                 why, "i", cell_id);
+}

@@ -1,0 +1,203 @@
+/* db/db.c - opening the file: ours or not, of which version, brought up to date, readable by several.
+ *
+ * A read-only file (another user's, a mounted archive) opens too, so that history can be read; writing to it
+ * then fails with a message. */
+#include "db/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LOCK_WAIT_MS = 5000, LOCK_RETRY_MS = 20 };
+
+static enum err_code read_int(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    (void)why;
+    *(int64_t *)ctx = sqlite3_column_int64(row, 0);
+    return ERR_OK;
+}
+
+/* One number from one row: 0 rows leave *out as it is. */
+static enum err_code number(struct db *d, const char *sql, int64_t *out, struct err *why)
+{
+    return db_do(d, &(struct db_call){ "read the version", sql, read_int, out }, why, "");
+}
+
+/* What this file is. *version 0: empty and ours to fill. */
+static enum err_code identify(struct db *d, int64_t *version, struct err *why)
+{
+    int64_t application = 0, tables = 0;
+    enum err_code rc;
+    /* The tables first: another process may be creating them, and they never exist without the id. */
+    if ((rc = number(d, "SELECT count(*) FROM sqlite_schema", &tables, why))) return rc;
+    if ((rc = number(d, "PRAGMA application_id", &application, why))) return rc;
+    if ((rc = number(d, "PRAGMA user_version", version, why))) return rc;
+    if (tables && application != SCHEMA_APPLICATION_ID)
+        return err_set(why, ERR_FORMAT,
+                       "'%s' is another program's database (want application id %d, it has %lld); name "
+                       "another file with --db",
+                       d->path, (int)SCHEMA_APPLICATION_ID, (long long)application);
+    if (*version > SCHEMA_VERSION)
+        return err_set(why, ERR_FORMAT,
+                       "database '%s' has version %lld, this qdyno knows up to %d: update qdyno or name "
+                       "another file with --db",
+                       d->path, (long long)*version, SCHEMA_VERSION);
+    return ERR_OK;
+}
+
+static enum err_code run_script(struct db *d, const char *sql, const char *doing, struct err *why)
+{
+    return sqlite3_exec(d->handle, sql, NULL, NULL, NULL) ? db_fail(d, doing, why) : ERR_OK;
+}
+
+static enum err_code migrate(struct db *d, struct err *why)
+{
+    enum err_code rc = db_begin(d, "bring the schema up to date", why);
+    if (rc) return rc;
+    int64_t version = 0;
+    rc = identify(d, &version, why); /* again, under the lock: another process may have been faster */
+    for (; !rc && version < SCHEMA_VERSION; version++) {
+        char done[48];
+        snprintf(done, sizeof done, "PRAGMA user_version = %d", (int)version + 1);
+        rc = run_script(d, SCHEMA_STEPS[version], "bring the schema up to date", why);
+        if (!rc) rc = run_script(d, done, "bring the schema up to date", why);
+    }
+    return db_end(d, rc, "bring the schema up to date", why);
+}
+
+/* Switching to WAL needs the file alone for a moment, and SQLite's own waiting does not cover it. */
+static enum err_code use_wal(struct db *d, struct err *why)
+{
+    for (int waited = 0;; waited += LOCK_RETRY_MS) {
+        int rc = sqlite3_exec(d->handle, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+        if (!rc) return ERR_OK;
+        if (rc != SQLITE_BUSY || waited >= LOCK_WAIT_MS) return db_fail(d, "switch to WAL", why);
+        clock_sleep_ns(LOCK_RETRY_MS * 1000000LL);
+    }
+}
+
+static enum err_code connect(struct db *d, const char *name, int flags, struct err *why)
+{
+    if (sqlite3_open_v2(name, &d->handle, flags | SQLITE_OPEN_NOMUTEX, NULL)) {
+        if (!d->handle) return err_set(why, ERR_NOMEM, "out of memory opening database '%s'", d->path);
+        return db_fail(d, "open it", why);
+    }
+    sqlite3_extended_result_codes(d->handle, 1);
+    sqlite3_busy_timeout(d->handle, LOCK_WAIT_MS);
+    /* NORMAL: a killed process loses nothing that was committed, a power cut at most the last cells; and no
+     * fsync per cell disturbs what is being measured. */
+    return run_script(d, "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL", "set it up", why);
+}
+
+/* A WAL database in a folder that we may not write cannot have its side files. If nobody left a log behind,
+ * the main file is complete and may be read as it is. */
+static enum err_code connect_immutable(struct db *d, struct err *why)
+{
+    struct str uri = { 0 };
+    str_append(&uri, "file:");
+    for (const char *p = d->path; *p; p++)
+        if (*p == '?' || *p == '#' || *p == '%')
+            str_printf(&uri, "%%%02X", (unsigned)*p);
+        else
+            str_append_n(&uri, p, 1);
+    str_append(&uri, "?immutable=1");
+    sqlite3_close(d->handle);
+    d->handle = NULL;
+    enum err_code rc = uri.failed ? err_set(why, ERR_NOMEM, "out of memory opening '%s'", d->path)
+                                  : connect(d, str_text(&uri), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, why);
+    str_free(&uri);
+    return rc;
+}
+
+static bool log_is_left(const char *path)
+{
+    struct str log = { 0 };
+    str_printf(&log, "%s-wal", path);
+    bool left = log.failed || !access(str_text(&log), F_OK);
+    str_free(&log);
+    return left;
+}
+
+static enum err_code db_path_choose(char **out, const char *path, struct err *why)
+{
+    struct str whole = { 0 };
+    if (path) {
+        str_append(&whole, path);
+    } else {
+        char *folder;
+        enum err_code rc = file_place(&folder, FILE_DATA, why);
+        if (rc) return rc;
+        str_printf(&whole, "%s/qdyno.db", folder);
+        free(folder);
+    }
+    *out = str_take(&whole);
+    return *out ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory opening the database");
+}
+
+enum err_code db_open(struct db **out, const char *path, struct err *why)
+{
+    *out = NULL;
+    struct db *d = calloc(1, sizeof *d);
+    if (!d) return err_set(why, ERR_NOMEM, "out of memory opening the database");
+    int64_t version = 0;
+    enum err_code rc;
+    if ((rc = db_path_choose(&d->path, path, why))) goto fail;
+    bool exists = !access(d->path, F_OK);
+    bool read_only = exists && access(d->path, W_OK);
+    int flags = read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    if ((rc = connect(d, d->path, flags, why))) goto fail;
+    rc = identify(d, &version, why);
+    if (rc == ERR_IO && read_only && !log_is_left(d->path)) {
+        if ((rc = connect_immutable(d, why))) goto fail;
+        rc = identify(d, &version, why);
+    }
+    if (rc) goto fail;
+    if (!read_only && (rc = use_wal(d, why))) goto fail;
+    if (version < SCHEMA_VERSION && (rc = migrate(d, why))) goto fail;
+    *out = d;
+    return ERR_OK;
+fail:
+    db_close(d);
+    return rc;
+}
+
+void db_close(struct db *d)
+{
+    if (!d) return;
+    sqlite3_close(d->handle);
+    free(d->path);
+    free(d);
+}
+
+const char *db_path(const struct db *d)
+{
+    return d->path;
+}
+
+static enum err_code collect_findings(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    (void)why;
+    struct str *found = ctx;
+    const char *text = (const char *)sqlite3_column_text(row, 0);
+    if (text && strcmp(text, "ok")) str_printf(found, "%s%s", found->len ? "; " : "", text);
+    return ERR_OK;
+}
+
+enum err_code db_check(struct db *d, struct err *why)
+{
+    /* The second says "cell points to a row of run that is not there". */
+    static const char *const CHECKS[] = {
+        "PRAGMA integrity_check(10)",
+        "SELECT \"table\" || ' points to a row of ' || parent || ' that is not there'"
+        "  FROM pragma_foreign_key_check LIMIT 10",
+    };
+    struct str found = { 0 };
+    enum err_code rc = ERR_OK;
+    for (size_t i = 0; i < COUNT_OF(CHECKS) && !rc; i++)
+        rc = db_do(d, &(struct db_call){ "check it", CHECKS[i], collect_findings, &found }, why, "");
+    if (!rc && found.len)
+        rc = err_set(why, ERR_FORMAT, "database '%s' is damaged: %s; move it away and start anew", d->path,
+                     str_text(&found));
+    str_free(&found);
+    return rc;
+}

@@ -1,0 +1,56 @@
+/* db/schema.c - the tables, as the steps that built them.
+ *
+ * Step i brings a file of user_version i to i + 1. A step that was released is never edited: a change is a
+ * new step, and a fixture of the version before it joins tests/db/fixtures. Long and narrow: a new metric is
+ * a row, not a column. STRICT, so that a text in a number column is an error and not a surprise. */
+#include "db/store.h"
+
+const char *const SCHEMA_STEPS[] = {
+    /* 0 -> 1: runs and what was measured in them */
+    "PRAGMA application_id = 1902410094;" /* SCHEMA_APPLICATION_ID */
+    "CREATE TABLE machine("
+    "  id TEXT PRIMARY KEY, json TEXT NOT NULL, first_ms INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE model("
+    "  sha256 TEXT PRIMARY KEY, name TEXT NOT NULL, path TEXT NOT NULL, json TEXT NOT NULL,"
+    "  first_ms INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE run("
+    "  id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, state TEXT NOT NULL,"
+    "  machine TEXT REFERENCES machine(id), model_sha256 TEXT REFERENCES model(sha256),"
+    "  model_name TEXT NOT NULL, workload TEXT NOT NULL, label TEXT NOT NULL, metric TEXT NOT NULL,"
+    "  seed INTEGER NOT NULL, verdict TEXT NOT NULL, effect_ratio REAL, started_ms INTEGER NOT NULL,"
+    "  ended_ms INTEGER NOT NULL, spec_json TEXT, outcome_json TEXT) STRICT;"
+    "CREATE TABLE cell("
+    "  id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    "  run_id INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,"
+    "  arm INTEGER NOT NULL, block INTEGER NOT NULL, slot INTEGER NOT NULL, phase TEXT NOT NULL,"
+    "  discarded INTEGER NOT NULL, discard_reason TEXT NOT NULL, config TEXT NOT NULL,"
+    "  work_hash TEXT NOT NULL, output_hash TEXT NOT NULL, started_ms INTEGER NOT NULL, seconds REAL,"
+    "  error TEXT NOT NULL, worker_json TEXT NOT NULL) STRICT;"
+    "CREATE INDEX cell_of_run ON cell(run_id);"
+    "CREATE TABLE measurement("
+    "  cell_id INTEGER NOT NULL REFERENCES cell(id) ON DELETE CASCADE,"
+    "  metric TEXT NOT NULL, unit TEXT NOT NULL, value REAL,"
+    "  PRIMARY KEY(cell_id, metric)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE sample("
+    "  cell_id INTEGER NOT NULL REFERENCES cell(id) ON DELETE CASCADE,"
+    "  t_ns INTEGER NOT NULL, metric TEXT NOT NULL, value REAL) STRICT;"
+    "CREATE INDEX sample_of_cell ON sample(cell_id);"
+    "CREATE TABLE itl(" /* inter-token latencies of a cell: little-endian f32 seconds */
+    "  cell_id INTEGER PRIMARY KEY REFERENCES cell(id) ON DELETE CASCADE,"
+    "  n INTEGER NOT NULL, seconds_f32 BLOB NOT NULL) STRICT;"
+    "CREATE TABLE event("
+    "  id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    "  run_id INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,"
+    "  unix_ms INTEGER NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL) STRICT;"
+    "CREATE INDEX event_of_run ON event(run_id);",
+
+    /* 1 -> 2: pushes that wait for a network, and the groups we own on a gateway. AUTOINCREMENT: a replaced
+     * row gets an id never used before, so "done" for the old body cannot remove the new one. */
+    "CREATE TABLE spool("
+    "  id INTEGER PRIMARY KEY AUTOINCREMENT, group_url TEXT NOT NULL UNIQUE, target_json TEXT NOT NULL,"
+    "  body TEXT NOT NULL, attempts INTEGER NOT NULL, next_try_ms INTEGER NOT NULL,"
+    "  last_error TEXT NOT NULL) STRICT;"
+    "CREATE TABLE gateway_group("
+    "  group_url TEXT PRIMARY KEY, first_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL) STRICT;",
+};
+const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);
