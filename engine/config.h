@@ -14,7 +14,7 @@ enum knob_id {
     KNOB_MODEL,     /* path of a GGUF file; "" = the command's -m */
     KNOB_METHOD,    /* how numbers are chosen: "none" (as the file has them) or a row of METHODS ("rtn") */
     KNOB_FORMAT,    /* target format of the recipe; "file" = as the file has them */
-    KNOB_TENSORS,   /* per-tensor rules "attn_v:q8_0;ffn_down:f16" */
+    KNOB_TENSORS,   /* per-tensor rules "attn_v:q8_0;ffn_down:f16"; "" = none */
     KNOB_THREADS,   /* 1..1024; 0 = all physical cores */
     KNOB_AFFINITY,  /* none compact spread */
     KNOB_ISA,       /* a level name; "auto" = all that may be used */
@@ -41,7 +41,7 @@ enum { /* which workloads a knob matters for */
 struct knob {
     const char *key;
     enum knob_kind kind;
-    const char *const *choices; /* KNOB_CHOICE: NULL-terminated; some are filled from other tables */
+    const char *const *choices; /* KNOB_CHOICE: NULL-terminated; NULL: rows of another table, knob_choices */
     int64_t min, max;           /* KNOB_INT */
     const char *otherwise;      /* default, as text */
     bool changes_answers;       /* may not be recommended without a quality measurement */
@@ -51,6 +51,10 @@ struct knob {
     const char *help;           /* one line */
 };
 extern const struct knob KNOBS[KNOB_COUNT]; /* indexed by enum knob_id */
+
+/* Every value a KNOB_CHOICE may have ("file", then what FORMATS can make; "auto", then ISA_LEVELS; ...) into
+ * names[cap]. Returns how many there are; 0 for other kinds. */
+size_t knob_choices(enum knob_id id, const char **names, size_t cap);
 
 /* A parsed line: values as text (valid for their kind) plus which were given. Plain value: copy freely. */
 enum { CONFIG_VALUE = 512 };
@@ -62,24 +66,32 @@ struct config {
 void config_default(struct config *c);
 
 /* Start from the defaults and apply `line`. Unknown keys, bad values, double keys and impossible combinations
- * are ERR_USAGE; the message names key, value, what is allowed and the nearest spelling. */
+ * are ERR_USAGE; the message names key, value, what is allowed and the nearest spelling.
+ *   line    = item { (" " | ",") item }, or "default"
+ *   item    = key "=" value | recipe;  a value with spaces, commas or quotes stands in double quotes, \" and
+ * \\ recipe  = format | method | method ":" format       a bare format means the method "rtn" */
 enum err_code config_parse(struct config *c, const char *line, struct err *why);
 
-/* Set one key (also "kv"): as if it stood in the line. */
+/* Set one key (also "kv" and "recipe"): as if it stood in the line, but a value set before is replaced. What
+ * only makes sense together (a method and its format) is checked by config_check, after the last one. */
 enum err_code config_set(struct config *c, const char *key, const char *value, struct err *why);
+enum err_code config_check(const struct config *c, struct err *why);
 
-/* The line again: given keys only, table order; a recipe is written in its short form. "default" when nothing
- * was given. */
+/* The line again, cut off at size: given keys only, table order; a recipe is written in its short form.
+ * "default" when nothing was given. config_parse of it gives the same config. */
 const char *config_line(const struct config *c, char *buf, size_t size);
 
 /* All keys and values: what really runs, for records and comparison. New reference. */
 json_t *config_to_json(const struct config *c);
+/* Absent keys keep their default; `given` becomes what differs from the defaults. ERR_USAGE as config_parse.
+ */
 enum err_code config_from_json(struct config *c, const json_t *object, struct err *why);
 
 int64_t config_int(const struct config *c, enum knob_id id);
 const char *config_text(const struct config *c, enum knob_id id);
 
-/* The recipe part, as text that identifies the numbers: "file", "q8_0", "rtn:q4_0;attn_v:q8_0". */
+/* The recipe part, as text that identifies the numbers: "file", "q8_0" (its method is rtn), "gptq:q4_0",
+ * "q4_0;attn_v:q8_0". */
 const char *config_recipe(const struct config *c, char *buf, size_t size);
 
 #endif

@@ -1,0 +1,284 @@
+/* KNOBS: the table of everything a config can say, and the check of one value against its row. */
+#include "engine/config_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "engine/quant/quant.h"
+
+static const char *const AFFINITIES[] = { "none", "compact", "spread", NULL };
+static const char *const DEVICES[] = { "cpu", NULL };
+static const char *const PRECISIONS[] = { "highest", "high", "medium", NULL };
+static const char *const KV_TYPES[] = { "f32", "f16", "bf16", "q8_0", "q4_0", NULL };
+
+/* isa, threads and affinity change at most the order of float sums; precision changes what is summed. */
+const struct knob KNOBS[KNOB_COUNT] = {
+    [KNOB_MODEL] = { .key = "model",
+                     .kind = KNOB_TEXT,
+                     .otherwise = "",
+                     .changes_answers = true,
+                     .matters_for = FOR_ALL,
+                     .flag = "-m",
+                     .unit = "",
+                     .help = "GGUF file of this arm; without it the command's own -m" },
+    [KNOB_METHOD] = { .key = "method",
+                      .kind = KNOB_CHOICE,
+                      .otherwise = "none",
+                      .changes_answers = true,
+                      .matters_for = FOR_ALL,
+                      .unit = "",
+                      .help = "how the numbers of the format are chosen" },
+    [KNOB_FORMAT] = { .key = "format",
+                      .kind = KNOB_CHOICE,
+                      .otherwise = "file",
+                      .changes_answers = true,
+                      .matters_for = FOR_ALL,
+                      .unit = "",
+                      .help = "how weights are stored; file = as the file has them" },
+    [KNOB_TENSORS] = { .key = "tensors",
+                       .kind = KNOB_TEXT,
+                       .otherwise = "",
+                       .changes_answers = true,
+                       .matters_for = FOR_ALL,
+                       .unit = "",
+                       .help = "formats of single tensors: attn_v:q8_0;ffn_down:f16" },
+    [KNOB_THREADS] = { .key = "threads",
+                       .kind = KNOB_INT,
+                       .min = 0,
+                       .max = 1024,
+                       .otherwise = "0",
+                       .matters_for = FOR_PREFILL | FOR_DECODE,
+                       .flag = "-t",
+                       .unit = "threads",
+                       .help = "threads that compute; 0 = all physical cores" },
+    [KNOB_AFFINITY] = { .key = "affinity",
+                        .kind = KNOB_CHOICE,
+                        .choices = AFFINITIES,
+                        .otherwise = "none",
+                        .matters_for = FOR_PREFILL | FOR_DECODE,
+                        .unit = "",
+                        .help = "which cores the threads are bound to" },
+    [KNOB_ISA] = { .key = "isa",
+                   .kind = KNOB_CHOICE,
+                   .otherwise = "auto",
+                   .matters_for = FOR_PREFILL | FOR_DECODE,
+                   .unit = "",
+                   .help = "instruction sets that may be used; auto = all this machine has" },
+    [KNOB_DEVICE] = { .key = "device",
+                      .kind = KNOB_CHOICE,
+                      .choices = DEVICES,
+                      .otherwise = "cpu",
+                      .matters_for = FOR_ALL,
+                      .unit = "",
+                      .help = "where the model runs" },
+    [KNOB_PRECISION] = { .key = "precision",
+                         .kind = KNOB_CHOICE,
+                         .choices = PRECISIONS,
+                         .otherwise = "highest",
+                         .changes_answers = true,
+                         .matters_for = FOR_PREFILL | FOR_DECODE | FOR_QUALITY,
+                         .unit = "",
+                         .help = "how exact products are: highest keeps f32 activations" },
+    [KNOB_CTX] = { .key = "ctx",
+                   .kind = KNOB_INT,
+                   .min = 0,
+                   .max = 1 << 24,
+                   .otherwise = "0",
+                   .matters_for = FOR_MEMORY,
+                   .flag = "-c",
+                   .unit = "tokens",
+                   .help = "context; 0 = what the workload needs" },
+    [KNOB_BATCH] = { .key = "batch",
+                     .kind = KNOB_INT,
+                     .min = 1,
+                     .max = 65536,
+                     .otherwise = "512",
+                     .matters_for = FOR_PREFILL | FOR_MEMORY,
+                     .flag = "-b",
+                     .unit = "tokens",
+                     .help = "rows of one forward pass at most" },
+    [KNOB_CTK] = { .key = "ctk",
+                   .kind = KNOB_CHOICE,
+                   .choices = KV_TYPES,
+                   .otherwise = "f16",
+                   .changes_answers = true,
+                   .matters_for = FOR_DECODE | FOR_QUALITY | FOR_MEMORY,
+                   .flag = "-ctk",
+                   .unit = "",
+                   .help = "type of the keys in the KV cache" },
+    [KNOB_CTV] = { .key = "ctv",
+                   .kind = KNOB_CHOICE,
+                   .choices = KV_TYPES,
+                   .otherwise = "f16",
+                   .changes_answers = true,
+                   .matters_for = FOR_DECODE | FOR_QUALITY | FOR_MEMORY,
+                   .flag = "-ctv",
+                   .unit = "",
+                   .help = "type of the values in the KV cache" },
+};
+
+/* ---------------------------------------------------------------- choices */
+
+struct list {
+    const char **names;
+    size_t count, cap;
+};
+
+static void add(struct list *l, const char *name)
+{
+    if (l->count < l->cap) l->names[l->count] = name;
+    l->count++;
+}
+
+static void add_made_formats(struct list *l)
+{
+    for (int i = 0; i < FORMAT_COUNT; i++)
+        if (FORMATS[i].encode) add(l, FORMATS[i].name);
+}
+
+size_t knob_choices(enum knob_id id, const char **names, size_t cap)
+{
+    struct list l = { names, 0, cap };
+    const struct knob *k = &KNOBS[id];
+    if (k->kind != KNOB_CHOICE) return 0;
+    if (k->choices) {
+        for (const char *const *c = k->choices; *c; c++) add(&l, *c);
+        return l.count;
+    }
+    add(&l, k->otherwise);
+    if (id == KNOB_FORMAT) add_made_formats(&l);
+    if (id == KNOB_METHOD)
+        for (size_t i = 0; i < METHOD_COUNT; i++)
+            if (strcmp(METHODS[i].name, k->otherwise)) add(&l, METHODS[i].name);
+    if (id == KNOB_ISA)
+        for (size_t i = 0; i < ISA_LEVEL_COUNT; i++) add(&l, ISA_LEVELS[i].name);
+    return l.count;
+}
+
+const char *choices_text(const char *word, const char *const *names, size_t count, char *buf, size_t size)
+{
+    struct str s = { 0 };
+    for (size_t i = 0; i < count; i++) str_printf(&s, "%s%s", i ? " " : "", names[i]);
+    const char *near = str_nearest(word, names, count);
+    if (near) str_printf(&s, " (did you mean %s?)", near);
+    snprintf(buf, size, "%s", str_text(&s));
+    str_free(&s);
+    return buf;
+}
+
+/* ---------------------------------------------------------------- one value */
+
+enum err_code recipe_format_check(const char *name, const struct format **out, struct err *why)
+{
+    const char *names[CHOICES_MAX];
+    char text[320];
+    struct list l = { names, 0, CHOICES_MAX };
+    add_made_formats(&l);
+    const struct format *f = format_find(name);
+    if (f && f->encode) {
+        *out = f;
+        return ERR_OK;
+    }
+    return err_set(why, ERR_USAGE, "format '%.40s' %s: %s", name,
+                   f ? "is known but cannot be made yet; what can" : "does not exist; want one of",
+                   choices_text(f ? "" : name, names, MIN(l.count, CHOICES_MAX), text, sizeof text));
+}
+
+static enum err_code choice_check(enum knob_id id, const char *value, char *out, struct err *why)
+{
+    const char *names[CHOICES_MAX];
+    char text[320];
+    size_t count = MIN(knob_choices(id, names, CHOICES_MAX), CHOICES_MAX);
+    for (size_t i = 0; i < count; i++) {
+        if (strcasecmp(value, names[i])) continue;
+        snprintf(out, CONFIG_VALUE, "%s", names[i]);
+        return ERR_OK;
+    }
+    const struct format *f;
+    if (id == KNOB_FORMAT && format_find(value)) return recipe_format_check(value, &f, why);
+    return err_set(why, ERR_USAGE, "%s=%.40s: want one of %s", KNOBS[id].key, value,
+                   choices_text(value, names, count, text, sizeof text));
+}
+
+static enum err_code int_check(const struct knob *k, const char *value, char *out, struct err *why)
+{
+    int64_t v;
+    if (!str_to_i64(value, &v) || v < k->min || v > k->max)
+        return err_set(why, ERR_USAGE, "%s=%.40s: want a whole number from %" PRId64 " to %" PRId64, k->key,
+                       value, k->min, k->max);
+    snprintf(out, CONFIG_VALUE, "%" PRId64, v);
+    return ERR_OK;
+}
+
+static bool is_pattern(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-*?", s[i]))
+            return false;
+    return n > 0;
+}
+
+/* True when out (finished rules "p:f;q:g;") already has one for this pattern. */
+static bool has_rule(const char *out, const char *pattern, size_t n)
+{
+    for (const char *p = out; *p; p = strchr(p, ';') + 1)
+        if (!strncmp(p, pattern, n) && p[n] == ':') return true;
+    return false;
+}
+
+static enum err_code rule_check(const char *rule, size_t n, struct str *out, struct err *why)
+{
+    const char *colon = memchr(rule, ':', n);
+    size_t left = colon ? (size_t)(colon - rule) : 0;
+    char name[64] = "";
+    if (colon) snprintf(name, sizeof name, "%.*s", (int)MIN(n - left - 1, sizeof name - 1), colon + 1);
+    if (!is_pattern(rule, left))
+        return err_set(
+            why, ERR_USAGE,
+            "tensors: '%.*s' is no rule: want PATTERN:FORMAT;PATTERN:FORMAT, a pattern of letters, digits and . _ - * ?",
+            (int)MIN(n, 60), rule);
+    if (has_rule(str_text(out), rule, left))
+        return err_set(why, ERR_USAGE, "tensors: two rules for '%.*s'", (int)left, rule);
+    const struct format *f;
+    enum err_code rc = recipe_format_check(name, &f, why);
+    if (rc) {
+        err_prefix(why, "tensors: rule '%.*s'", (int)MIN(n, 60), rule);
+        return rc;
+    }
+    str_append_n(out, rule, left);
+    str_printf(out, ":%s;", f->name);
+    return ERR_OK;
+}
+
+static enum err_code rules_check(const char *value, char *out, struct err *why)
+{
+    struct str all = { 0 };
+    enum err_code rc = ERR_OK;
+    for (const char *p = value; !rc && *p;) {
+        size_t n = strcspn(p, ";");
+        rc = rule_check(p, n, &all, why);
+        p += n + (p[n] == ';');
+    }
+    if (!rc && all.failed) rc = err_set(why, ERR_NOMEM, "out of memory");
+    if (!rc && all.len > CONFIG_VALUE)
+        rc = err_set(why, ERR_USAGE, "tensors: rules longer than %d bytes", CONFIG_VALUE - 1);
+    if (!rc) snprintf(out, CONFIG_VALUE, "%.*s", all.len ? (int)all.len - 1 : 0, str_text(&all));
+    str_free(&all);
+    return rc;
+}
+
+enum err_code knob_check(enum knob_id id, const char *value, char *out, struct err *why)
+{
+    const struct knob *k = &KNOBS[id];
+    if (k->kind == KNOB_INT) return int_check(k, value, out, why);
+    if (k->kind == KNOB_CHOICE) return choice_check(id, value, out, why);
+    if (id == KNOB_TENSORS) return rules_check(value, out, why);
+    if (strlen(value) >= CONFIG_VALUE)
+        return err_set(why, ERR_USAGE, "%s: longer than %d bytes", k->key, CONFIG_VALUE - 1);
+    for (const char *p = value; *p; p++)
+        if ((unsigned char)*p < 32) return err_set(why, ERR_USAGE, "%s: holds a control character", k->key);
+    snprintf(out, CONFIG_VALUE, "%s", value);
+    return ERR_OK;
+}
