@@ -76,7 +76,7 @@ static enum err_code use_wal(struct db *d, struct err *why)
     }
 }
 
-static enum err_code connect(struct db *d, const char *name, int flags, struct err *why)
+static enum err_code connect(struct db *d, const char *name, int flags, int64_t *version, struct err *why)
 {
     if (sqlite3_open_v2(name, &d->handle, flags | SQLITE_OPEN_NOMUTEX, NULL)) {
         if (!d->handle) return err_set(why, ERR_NOMEM, "out of memory opening database '%s'", d->path);
@@ -86,12 +86,13 @@ static enum err_code connect(struct db *d, const char *name, int flags, struct e
     sqlite3_busy_timeout(d->handle, LOCK_WAIT_MS);
     /* NORMAL: a killed process loses nothing that was committed, a power cut at most the last cells; and no
      * fsync per cell disturbs what is being measured. */
-    return run_script(d, "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL", "set it up", why);
+    enum err_code rc = run_script(d, "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL", "open it", why);
+    return rc ? rc : identify(d, version, why);
 }
 
 /* A WAL database in a folder that we may not write cannot have its side files. If nobody left a log behind,
  * the main file is complete and may be read as it is. */
-static enum err_code connect_immutable(struct db *d, struct err *why)
+static enum err_code connect_immutable(struct db *d, int64_t *version, struct err *why)
 {
     struct str uri = { 0 };
     str_append(&uri, "file:");
@@ -103,8 +104,9 @@ static enum err_code connect_immutable(struct db *d, struct err *why)
     str_append(&uri, "?immutable=1");
     sqlite3_close(d->handle);
     d->handle = NULL;
-    enum err_code rc = uri.failed ? err_set(why, ERR_NOMEM, "out of memory opening '%s'", d->path)
-                                  : connect(d, str_text(&uri), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, why);
+    enum err_code rc = uri.failed
+                           ? err_set(why, ERR_NOMEM, "out of memory opening '%s'", d->path)
+                           : connect(d, str_text(&uri), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, version, why);
     str_free(&uri);
     return rc;
 }
@@ -142,15 +144,10 @@ enum err_code db_open(struct db **out, const char *path, struct err *why)
     int64_t version = 0;
     enum err_code rc;
     if ((rc = db_path_choose(&d->path, path, why))) goto fail;
-    bool exists = !access(d->path, F_OK);
-    bool read_only = exists && access(d->path, W_OK);
+    bool read_only = !access(d->path, F_OK) && access(d->path, W_OK);
     int flags = read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-    if ((rc = connect(d, d->path, flags, why))) goto fail;
-    rc = identify(d, &version, why);
-    if (rc == ERR_IO && read_only && !log_is_left(d->path)) {
-        if ((rc = connect_immutable(d, why))) goto fail;
-        rc = identify(d, &version, why);
-    }
+    rc = connect(d, d->path, flags, &version, why);
+    if (rc == ERR_IO && read_only && !log_is_left(d->path)) rc = connect_immutable(d, &version, why);
     if (rc) goto fail;
     if (!read_only && (rc = use_wal(d, why))) goto fail;
     if (version < SCHEMA_VERSION && (rc = migrate(d, why))) goto fail;

@@ -30,9 +30,22 @@ static const struct {
     { SQLITE_CONSTRAINT, 0, ERR_USAGE, NULL },
 };
 
+/* Why the last write to the log failed. SQLite says "disk I/O error" for everything but ENOSPC and keeps the
+ * reason with the file. */
+static int write_errno(struct db *d)
+{
+    sqlite3_file *log = NULL;
+    int cause = 0;
+    if (sqlite3_file_control(d->handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log) || !log ||
+        !log->pMethods || !log->pMethods->xFileControl)
+        return 0;
+    return log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &cause) ? 0 : cause;
+}
+
 enum err_code db_fail(struct db *d, const char *doing, struct err *why)
 {
-    int rc = sqlite3_extended_errcode(d->handle), cause = sqlite3_system_errno(d->handle);
+    int rc = sqlite3_extended_errcode(d->handle), cause = 0;
+    if ((rc & 0xff) == SQLITE_IOERR) cause = write_errno(d);
     enum err_code code = ERR_INTERNAL;
     const char *advice = NULL;
     for (size_t i = 0; i < COUNT_OF(CAUSES); i++) {

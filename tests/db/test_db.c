@@ -1,0 +1,326 @@
+/* Proves: every field of a run and a cell comes back as it went in, NAN is NULL and back, absent is NAN, cuts
+ * respect UTF-8, a cell is stored whole or not at all, references are enforced, the list filter finds plain
+ * substrings, the spool keeps the newest body whatever an older push reports, and an exported run fills a
+ * fresh database with the same numbers. */
+#include <math.h>
+#include <sqlite3.h>
+
+#include "tests/db/temp.h"
+
+static void run_round_trip(void **state)
+{
+    struct err why;
+    struct db *d;
+    struct run_row r;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    int64_t id = temp_run(d);
+    CHECK_OK(db_run_get(d, id, &r, &why));
+    CHECK(r.id == id && r.seed == UINT64_MAX && r.started_ms > 0 && !r.ended_ms && !r.outcome_json);
+    CHECK(isnan(r.effect_ratio));
+    assert_string_equal(r.machine, "m1");
+    assert_string_equal(r.verdict, "");
+    assert_string_equal(r.spec_json, "{\"a\":1}");
+    run_row_free(&r);
+
+    CHECK_OK(db_run_finish(d, id, "done", "better", 1.25, "{\"v\":2}", &why));
+    CHECK_OK(db_run_get(d, id, &r, &why));
+    CHECK(r.effect_ratio == 1.25 && r.ended_ms >= r.started_ms);
+    assert_string_equal(r.verdict, "better");
+    assert_string_equal(r.state, "done");
+    assert_string_equal(r.outcome_json, "{\"v\":2}");
+    run_row_free(&r);
+
+    CHECK(db_run_get(d, 99, &r, &why) == ERR_USAGE && strstr(why.message, "no run 99"));
+    CHECK(db_run_finish(d, 99, "done", "", NAN, NULL, &why) == ERR_USAGE);
+    db_close(d);
+}
+
+static void references_hold(void **state)
+{
+    struct err why;
+    struct db *d;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    struct run_row r = { .kind = "bench", .machine = "nobody" };
+    CHECK(db_run_insert(d, &r, &why) == ERR_USAGE && strstr(why.message, "machine or model"));
+    r.machine[0] = '\0';
+    CHECK_OK(db_run_insert(d, &r, &why)); /* no machine is allowed, a wrong one is not */
+    struct cell_row c = { .run_id = r.id + 7 };
+    CHECK(db_cell_insert(d, &c, NULL, 0, NULL, 0, NULL, 0, &why) == ERR_USAGE);
+    CHECK(db_event_add(d, r.id + 7, "note", "x", &why) == ERR_USAGE);
+    CHECK_OK(db_check(d, &why));
+    db_close(d);
+}
+
+static void take(void *ctx, const char *metric, const char *unit, double value)
+{
+    struct str *s = ctx;
+    char number[32];
+    str_printf(s, "%s[%s]=%s ", metric, unit, str_from_double(value, number, sizeof number));
+}
+
+static void cell_round_trip(void **state)
+{
+    struct err why;
+    struct db *d;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    int64_t run = temp_run(d);
+    struct cell_row c = { .run_id = run,
+                          .arm = 1,
+                          .block = 3,
+                          .slot = 2,
+                          .phase = "block",
+                          .config = "q8_0,threads=2",
+                          .work_hash = "w",
+                          .output_hash = "o",
+                          .started_ms = 1234567890123,
+                          .seconds = 0.25,
+                          .worker_json = "{\"isa\":\"avx2\"}" };
+    const struct measurement m[] = { { "decode_tok_s", "token/s", 123.4 },
+                                     { "energy_joules", "J", NAN },
+                                     { "zero", NULL, 0.0 } };
+    const struct sample_row s[] = { { 0, "cpu_busy_ratio", 0.5 }, { 100000000, "cpu_busy_ratio", NAN } };
+    const float itl[] = { 0.008f, 0.0081f, 0.0079f };
+    CHECK_OK(db_cell_insert(d, &c, m, 3, s, 2, itl, 3, &why));
+    CHECK(c.id > 0);
+
+    CHECK_NEAR(db_measurement_get(d, c.id, "decode_tok_s"), 123.4, 0);
+    CHECK(db_measurement_get(d, c.id, "zero") == 0.0);
+    CHECK(isnan(db_measurement_get(d, c.id, "energy_joules")) && isnan(db_measurement_get(d, c.id, "none")));
+    struct str seen = { 0 };
+    CHECK_OK(db_measurement_list(d, c.id, take, &seen, &why));
+    assert_string_equal(str_text(&seen), "decode_tok_s[token/s]=123.4 energy_joules[J]=null zero[]=0 ");
+    str_free(&seen);
+
+    struct cell_row failed = {
+        .run_id = run, .block = -1, .phase = "warmup", .seconds = NAN, .error = "killed"
+    };
+    CHECK_OK(db_cell_insert(d, &failed, NULL, 0, NULL, 0, NULL, 0, &why));
+    CHECK_OK(db_block_discard(d, run, 3, "block", "swap in use", &why));
+    struct cell_row *cells;
+    int n;
+    CHECK_OK(db_cell_list(d, run, &cells, &n, &why));
+    CHECK(n == 2);
+    CHECK(cells[0].id == c.id && cells[0].arm == 1 && cells[0].block == 3 && cells[0].slot == 2);
+    CHECK(cells[0].started_ms == 1234567890123 && cells[0].seconds == 0.25 && cells[0].discarded);
+    assert_string_equal(cells[0].discard_reason, "swap in use");
+    assert_string_equal(cells[0].config, c.config);
+    assert_string_equal(cells[0].worker_json, c.worker_json);
+    assert_string_equal(cells[0].work_hash, "w");
+    assert_string_equal(cells[0].output_hash, "o");
+    CHECK(cells[1].block == -1 && isnan(cells[1].seconds) && !cells[1].discarded);
+    assert_string_equal(cells[1].error, "killed");
+    free(cells);
+    CHECK_OK(db_cell_list(d, run + 1, &cells, &n, &why));
+    CHECK(n == 0);
+    free(cells);
+    db_close(d);
+}
+
+static void cell_is_whole_or_absent(void **state)
+{
+    struct err why;
+    struct db *d;
+    struct cell_row *cells;
+    int n;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    int64_t run = temp_run(d);
+    struct cell_row c = { .run_id = run };
+    const struct measurement twice[] = { { "a", "s", 1 }, { "a", "s", 2 } };
+    CHECK(db_cell_insert(d, &c, twice, 2, NULL, 0, NULL, 0, &why) == ERR_USAGE);
+    CHECK_OK(db_cell_list(d, run, &cells, &n, &why));
+    CHECK(n == 0);
+    free(cells);
+    CHECK_OK(db_cell_insert(d, &c, twice, 1, NULL, 0, NULL, 0, &why)); /* the handle is not stuck */
+    db_close(d);
+}
+
+static void list_filters(void **state)
+{
+    struct err why;
+    struct db *d;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    static const struct {
+        const char *label, *kind;
+    } RUNS[] = { { "f32 vs q8_0", "ab" }, { "f32 vs q4_K", "ab" }, { "100% f32", "bench" } };
+    for (size_t i = 0; i < COUNT_OF(RUNS); i++) {
+        struct run_row r = { 0 };
+        snprintf(r.label, sizeof r.label, "%s", RUNS[i].label);
+        snprintf(r.kind, sizeof r.kind, "%s", RUNS[i].kind);
+        CHECK_OK(db_run_insert(d, &r, &why));
+    }
+    static const struct {
+        const char *filter;
+        int limit, n;
+        int64_t first;
+    } CASES[] = { { NULL, 10, 3, 3 }, { "", 10, 3, 3 },    { "Q8_0", 10, 1, 1 },
+                  { "ab", 10, 2, 2 }, { "%", 10, 1, 3 },   { "_", 10, 2, 2 },
+                  { NULL, 1, 1, 3 },  { "zzz", 10, 0, 0 }, { NULL, 0, 3, 3 } };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct run_row *rows;
+        int n;
+        CHECK_OK(db_run_list(d, CASES[i].filter, CASES[i].limit, &rows, &n, &why));
+        assert_int_equal(n, CASES[i].n);
+        if (n) assert_int_equal(rows[0].id, CASES[i].first);
+        for (int k = 0; k < n; k++) run_row_free(&rows[k]);
+        free(rows);
+    }
+    db_close(d);
+}
+
+static void text_is_cut_between_characters(void **state)
+{
+    struct err why;
+    struct db *d;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    char error[600];
+    memset(error, 'x', sizeof error);
+    memcpy(error + 254, "\xe2\x82\xac tail", 9); /* a euro sign over the end of last_error[256] */
+    CHECK_OK(db_spool_put(d, "http://gw/metrics/job/q", "{}", "body 1\n", &why));
+    struct spool_row s;
+    bool found;
+    CHECK_OK(db_spool_next(d, 1000, &s, &found, &why));
+    CHECK(found);
+    CHECK_OK(db_spool_failed(d, s.id, 5000, error, &why));
+    spool_row_free(&s);
+    CHECK_OK(db_spool_next(d, 6000, &s, &found, &why));
+    CHECK(found && s.attempts == 1 && s.next_try_ms == 5000 && strlen(s.last_error) == 254);
+    spool_row_free(&s);
+    db_close(d);
+}
+
+static void spool_keeps_the_newest(void **state)
+{
+    struct err why;
+    struct db *d;
+    struct spool_row s, old;
+    bool found;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    CHECK(db_spool_count(d) == 0);
+    CHECK_OK(db_spool_next(d, INT64_MAX, &s, &found, &why));
+    CHECK(!found);
+    CHECK_OK(db_spool_put(d, "http://gw/a", "{\"t\":1}", "one\n", &why));
+    CHECK_OK(db_spool_next(d, 0, &old, &found, &why));
+    CHECK(found);
+    CHECK_OK(db_spool_put(d, "http://gw/a", "{\"t\":2}", "two\n", &why)); /* while "one" is on its way */
+    CHECK(db_spool_count(d) == 1);
+    CHECK_OK(db_spool_done(d, old.id, &why)); /* must not remove "two" */
+    CHECK(db_spool_count(d) == 1);
+    CHECK_OK(db_spool_next(d, 0, &s, &found, &why));
+    CHECK(found);
+    assert_string_equal(s.body, "two\n");
+    assert_string_equal(s.target_json, "{\"t\":2}");
+    CHECK_OK(db_spool_failed(d, s.id, 30000, "no route", &why));
+    spool_row_free(&s);
+    CHECK_OK(db_spool_next(d, 29999, &s, &found, &why));
+    CHECK(!found); /* not due */
+    CHECK_OK(db_spool_next(d, 30000, &s, &found, &why));
+    CHECK(found && s.attempts == 1);
+    assert_string_equal(s.last_error, "no route");
+    CHECK_OK(db_spool_done(d, s.id, &why));
+    CHECK(db_spool_count(d) == 0);
+    spool_row_free(&s);
+    spool_row_free(&old);
+    CHECK_OK(db_group_put(d, "http://gw/a", &why));
+    CHECK_OK(db_group_put(d, "http://gw/a", &why));
+    db_close(d);
+}
+
+static void take_event(void *ctx, int64_t unix_ms, const char *kind, const char *text)
+{
+    CHECK(unix_ms > 0);
+    str_printf(ctx, "%s:%s;", kind, text);
+}
+
+static void events_in_order(void **state)
+{
+    struct err why;
+    struct db *d;
+    struct str seen = { 0 };
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    int64_t run = temp_run(d);
+    CHECK_OK(db_event_add(d, run, "control", "A/A holds", &why));
+    CHECK_OK(db_event_add(d, run, "discard", "block 2: swap", &why));
+    CHECK_OK(db_event_list(d, run, take_event, &seen, &why));
+    assert_string_equal(str_text(&seen), "control:A/A holds;discard:block 2: swap;");
+    str_free(&seen);
+    db_close(d);
+}
+
+/* Through SQLite itself, as a user's `| sqlite3 other.db` would. */
+static void export_fills_a_fresh_database(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *d;
+    char *sql, *again;
+    CHECK_OK(db_open(&d, t->file, &why));
+    int64_t run = temp_run(d);
+    temp_run(d); /* another run that must not come along */
+    struct cell_row c = { .run_id = run, .config = "it's, \"q\"\n", .seconds = 0.1 };
+    const struct measurement m[] = { { "a", "s", 0.1 }, { "b", "s", NAN }, { "c", "s", INFINITY } };
+    const struct sample_row s[] = { { 5, "x", 1e-300 } };
+    const float itl[] = { 0.5f, 0.25f };
+    CHECK_OK(db_cell_insert(d, &c, m, 3, s, 1, itl, 2, &why));
+    CHECK_OK(db_event_add(d, run, "note", "n", &why));
+    CHECK_OK(db_run_sql(d, run, &sql, &why));
+    CHECK(strstr(sql, "X'0000003f0000803e'") && strstr(sql, "CREATE TABLE IF NOT EXISTS run("));
+    CHECK(db_run_sql(d, 99, &again, &why) == ERR_USAGE && !again);
+    db_close(d);
+
+    char other[96];
+    sqlite3 *fresh;
+    snprintf(other, sizeof other, "%s/o.db", t->folder);
+    assert_int_equal(sqlite3_open(other, &fresh), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(fresh, sql, NULL, NULL, NULL),
+                     SQLITE_OK); /* no tables yet: it brings them */
+    sqlite3_close(fresh);
+    CHECK(db_open(&d, other, &why) ==
+          ERR_FORMAT); /* an extract is not a store of ours: refused, not migrated */
+
+    char whole[96];
+    snprintf(whole, sizeof whole, "%s/w.db", t->folder);
+    CHECK_OK(db_open(&d, whole, &why));
+    db_close(d);
+    assert_int_equal(sqlite3_open(whole, &fresh), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(fresh, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(fresh);
+    CHECK_OK(db_open(&d, whole, &why));
+    CHECK_OK(db_check(d, &why));
+    CHECK(db_measurement_get(d, c.id, "a") == 0.1 && isnan(db_measurement_get(d, c.id, "b")) &&
+          isinf(db_measurement_get(d, c.id, "c")));
+    CHECK_OK(db_run_sql(d, run, &again, &why));
+    assert_string_equal(again, sql);
+    struct run_row *rows;
+    int n;
+    CHECK_OK(db_run_list(d, NULL, 10, &rows, &n, &why));
+    assert_int_equal(n, 1);
+    run_row_free(rows);
+    free(rows);
+    free(sql);
+    free(again);
+    db_close(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(run_round_trip),
+        cmocka_unit_test(references_hold),
+        cmocka_unit_test(cell_round_trip),
+        cmocka_unit_test(cell_is_whole_or_absent),
+        cmocka_unit_test(list_filters),
+        cmocka_unit_test(text_is_cut_between_characters),
+        cmocka_unit_test(spool_keeps_the_newest),
+        cmocka_unit_test(events_in_order),
+        cmocka_unit_test_setup_teardown(export_fills_a_fresh_database, temp_setup, temp_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
