@@ -1,0 +1,49 @@
+/* tui/layout.c - boxes from sizes. At 80x24 the live view just holds; every further row and column shows
+ * more. */
+#include "tui/layout.h"
+
+struct layout layout_frame(int w, int h)
+{
+    struct layout l = { .too_small = w < LAYOUT_MIN_W || h < LAYOUT_MIN_H };
+    if (l.too_small) return l;
+    l.title = (struct rect){ 0, 0, w, 1 };
+    l.body = (struct rect){ 0, 1, w, h - 3 };
+    l.status = (struct rect){ 0, h - 2, w, 1 };
+    l.footer = (struct rect){ 0, h - 1, w, 1 };
+    return l;
+}
+
+void layout_live(struct rect body, struct rect box[LIVE_BOXES])
+{
+    int extra = MAX(body.h - 21, 0);
+    int top = 6 + MIN(extra / 3, 8);               /* machine and engine: cores and limits as rows come */
+    int ab = 7 + MIN((extra - (top - 6)) / 2, 16); /* the A/B strip grows a plot */
+    int low = MAX(body.h - top - ab, 0);
+    int left = body.w * 45 / 100, advice = body.w * 55 / 100;
+    box[LIVE_MACHINE] = (struct rect){ body.x, body.y, left, top };
+    box[LIVE_ENGINE] = (struct rect){ body.x + left, body.y, body.w - left, top };
+    box[LIVE_AB] = (struct rect){ body.x, body.y + top, body.w, ab };
+    box[LIVE_ADVICE] = (struct rect){ body.x, body.y + top + ab, advice, low };
+    box[LIVE_LOG] = (struct rect){ body.x + advice, body.y + top + ab, body.w - advice, low };
+}
+
+void layout_ab(struct rect body, struct rect box[AB_BOXES])
+{
+    int arms = 7, verdict = 6;
+    box[AB_ARMS] = (struct rect){ body.x, body.y, body.w, arms };
+    box[AB_EFFECT] = (struct rect){ body.x, body.y + arms, body.w, MAX(body.h - arms - verdict, 0) };
+    box[AB_VERDICT] = (struct rect){ body.x, body.y + MAX(body.h - verdict, arms), body.w, verdict };
+}
+
+struct rect layout_drawer(struct rect body, int rows)
+{
+    rows = MIN(rows, body.h);
+    return (struct rect){ body.x, body.y + body.h - rows, body.w, rows };
+}
+
+struct rect layout_overlay(struct rect body, int w, int h)
+{
+    w = MIN(w, body.w);
+    h = MIN(h, body.h);
+    return (struct rect){ body.x + (body.w - w) / 2, body.y + (body.h - h) / 2, w, h };
+}

@@ -1,0 +1,28 @@
+/* tui/layout.h - where things stand, as a pure function of the screen's size. Tested over all sizes. */
+#ifndef QDYNO_TUI_LAYOUT_H
+#define QDYNO_TUI_LAYOUT_H
+
+#include "tui/grid.h"
+
+enum { LAYOUT_MIN_W = 80, LAYOUT_MIN_H = 24 };
+
+/* The frame around every view. */
+struct layout {
+    bool too_small;
+    struct rect title, body, status, footer;
+};
+struct layout layout_frame(int w, int h);
+
+/* The boxes of a view, in a table so that tests can walk them. */
+enum live_box { LIVE_MACHINE, LIVE_ENGINE, LIVE_AB, LIVE_ADVICE, LIVE_LOG, LIVE_BOXES };
+enum ab_box { AB_ARMS, AB_EFFECT, AB_VERDICT, AB_BOXES };
+
+void layout_live(struct rect body, struct rect box[LIVE_BOXES]);
+void layout_ab(struct rect body, struct rect box[AB_BOXES]);
+
+/* The lowest `rows` of the body: forms and questions lie over the view there. */
+struct rect layout_drawer(struct rect body, int rows);
+/* The middle of the body, at most w x h. */
+struct rect layout_overlay(struct rect body, int w, int h);
+
+#endif

@@ -1,0 +1,217 @@
+/* tui/views/chrome.c - the frame around every view: title, status, footer, and what lies over them. */
+#include "tui/views/views.h"
+#include "tui/figures.h"
+
+#include <math.h>
+#include <string.h>
+
+const struct view_row VIEWS[VIEW_COUNT] = {
+    [VIEW_LIVE] = { "live", view_live },       [VIEW_AB] = { "A/B", view_ab },
+    [VIEW_ADVICE] = { "advice", view_advice }, [VIEW_HISTORY] = { "history", view_history },
+    [VIEW_LOG] = { "log", view_log },
+};
+
+static void draw_too_small(struct grid *g)
+{
+    char text[96];
+    snprintf(text, sizeof text, "terminal too small: need %dx%d, have %dx%d", LAYOUT_MIN_W, LAYOUT_MIN_H,
+             g->w, g->h);
+    struct rect all = grid_area(g);
+    grid_wrap(g, all.h > 4 ? rect_rows(all, all.h / 2 - 1, all.h) : all, ROLE_WARN, text);
+}
+
+static void title_state(const struct snapshot *s, const struct ui *u, char *buf, size_t size)
+{
+    const struct experiment_state *x = &s->experiment;
+    struct mark m = phase_mark(s);
+    if (u->waiting_to_start)
+        snprintf(buf, size, "● A/B starts after the probe");
+    else if (s->probing && !snapshot_is_running(s))
+        snprintf(buf, size, "● probing");
+    else if (snapshot_is_running(s))
+        snprintf(buf, size, "%s %s  block %d  ETA %s", m.glyph, m.word, MAX(x->block, 0) + 1,
+                 figure_duration(x->eta_s).text);
+    else if (s->experiment_known && x->phase == PHASE_DONE)
+        snprintf(buf, size, "%s A/B done: %s %s", m.glyph, verdict_mark(x->verdict).glyph,
+                 verdict_mark(x->verdict).word);
+    else
+        snprintf(buf, size, "%s %s", m.glyph, m.word);
+}
+
+static void draw_title(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u)
+{
+    char state[96], machine[160] = "", model[160] = "no model";
+    title_state(s, u, state, sizeof state);
+    if (s->machine_known) machine_short(&s->machine, machine, sizeof machine);
+    const char *slash = strrchr(s->model_path, '/');
+    if (s->model_path[0])
+        snprintf(model, sizeof model, "%.100s %s", slash ? slash + 1 : s->model_path,
+                 s->model.dominant_format);
+    struct pen p = pen_at(g, row, 0, 0);
+    pen_put(&p, ROLE_TITLE | STYLE_BOLD, " qdyno  ");
+    int room = MAX(row.w - p.x - text_columns(state) - 3, 0);
+    int for_model = MIN(text_columns(model), room * 45 / 100);
+    int for_machine = MIN(text_columns(machine), room - for_model - 2);
+    pen_field(&p, for_machine, ROLE_TEXT, machine);
+    if (for_machine > 0) pen_put(&p, ROLE_TEXT, "  ");
+    pen_field(&p, for_model, ROLE_TEXT | STYLE_BOLD, model);
+    p.x = row.w - text_columns(state) - 1;
+    pen_put(&p, phase_mark(s).role, state);
+}
+
+/* The command that does the same as what is on screen or being typed. */
+static void screen_command(const struct snapshot *s, const struct ui *u, char *buf, size_t size)
+{
+    static const enum action OF_VIEW[VIEW_COUNT] = { DO_NEW_AB, DO_VIEW_AB, DO_OPEN, DO_VIEW_HISTORY,
+                                                     DO_NOTHING };
+    static const enum action OF_FORM[FORM_KIND_COUNT] = { DO_NOTHING, DO_NEW_AB, DO_PUSH, DO_NOTHING,
+                                                          DO_FILTER };
+    enum action a = u->form.kind != FORM_CLOSED ? OF_FORM[u->form.kind] : OF_VIEW[u->view];
+    if (a == DO_OPEN && s->advice_count == 0) a = DO_ADVISE;
+    action_command(a, u, s, buf, size);
+}
+
+static void draw_status(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u)
+{
+    char text[1200], cost[96];
+    int n = snprintf(cost, sizeof cost, "own cost %s", figure_percent(s->own_cost_ratio).text);
+    if (s->spool_count > 0 && n < (int)sizeof cost)
+        snprintf(cost + n, sizeof cost - (size_t)n, "  %d to push", s->spool_count);
+    struct pen p = pen_at(g, row, 1, 0);
+    int room = row.w - 4 - text_columns(cost);
+    if (u->confirm_quit) {
+        pen_put(&p, ROLE_WARN | STYLE_BOLD,
+                "An experiment runs: quit and stop it (it can be resumed)?  y yes  n no");
+        return;
+    }
+    if (u->toast[0] && s->unix_ms < u->toast_until_ms) {
+        pen_field(&p, row.w - 2, u->toast_is_error ? ROLE_WARN | STYLE_BOLD : ROLE_TEXT | STYLE_BOLD,
+                  u->toast);
+        return;
+    }
+    screen_command(s, u, text, sizeof text);
+    if (text[0]) {
+        pen_put(&p, ROLE_DIM, "$ ");
+        pen_field(&p, room - 2, ROLE_DIM, text);
+    }
+    p.x = row.w - 1 - text_columns(cost);
+    pen_put(&p, ROLE_DIM, cost);
+}
+
+static void footer_item(struct pen *p, const struct key_binding *k, bool current, bool refused)
+{
+    pen_put(p, refused ? ROLE_DIM : (unsigned)ROLE_KEY | STYLE_BOLD, k->name);
+    pen_put(p, ROLE_TEXT, " ");
+    pen_put(p,
+            current   ? ROLE_TEXT | STYLE_REVERSE
+            : refused ? (unsigned)ROLE_DIM
+                      : (unsigned)ROLE_TEXT,
+            k->label);
+    p->x += 2;
+}
+
+static int footer_columns(const struct key_binding *k)
+{
+    return text_columns(k->name) + 1 + text_columns(k->label) + 2;
+}
+
+static void draw_footer(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u)
+{
+    const struct key_binding *help = key_of_action(DO_HELP), *quit = key_of_action(DO_QUIT);
+    int end = footer_columns(help) + footer_columns(quit) - 1;
+    struct pen p = pen_at(g, row, 1, 0);
+    char why[256];
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        const struct key_binding *k = &KEYS[i];
+        if (!k->label || k == help || k == quit) continue;
+        bool refused = action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
+        /* s and r are of use only in turn: show the one that can be pressed. */
+        if (refused && (k->action == DO_STOP || k->action == DO_RESUME)) continue;
+        if (p.x + footer_columns(k) > row.w - end) continue;
+        footer_item(&p, k, k->action == DO_VIEW_LIVE + (enum action)u->view, refused);
+    }
+    p.x = MAX(row.w - end, p.x);
+    footer_item(&p, help, u->help, false);
+    footer_item(&p, quit, false, false);
+}
+
+/* ---------------------------------------------------------------- over the view */
+
+void view_form(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
+{
+    (void)s;
+    const struct form *f = &u->form;
+    const struct form_description *d = &FORMS[f->kind];
+    char title[128], hint[700];
+    snprintf(title, sizeof title, "%s   (Enter %s, Tab next, Esc leave)", d->title, d->go);
+    struct rect area = layout_drawer(body, d->fields + 5);
+    grid_fill(g, area, ' ', ROLE_TEXT);
+    struct rect in = grid_box(g, area, title, NULL);
+    for (int i = 0; i < d->fields; i++) {
+        const struct form_field *field = &f->field[i];
+        bool good = !field->error[0], here = i == f->focus;
+        struct pen p = pen_at(g, in, 0, i);
+        pen_field(&p, 9, here ? ROLE_KEY | STYLE_BOLD : ROLE_DIM, d->label[i]);
+        pen_put(&p, good ? ROLE_BETTER : ROLE_WORSE, good ? "✓ " : "✕ ");
+        char before[FORM_TEXT];
+        snprintf(before, sizeof before, "%.*s", field->cursor, field->text);
+        int cursor = text_columns(before), room = MAX(pen_left(&p) - 1, 1), from = p.x;
+        const char *shown = field->text;
+        uint32_t code;
+        while (cursor > room && *shown) { /* scroll so that the cursor stays in sight */
+            size_t used = str_utf8_next(shown, strlen(shown), &code);
+            shown += used;
+            cursor--;
+        }
+        pen_field(&p, room, ROLE_TEXT | STYLE_UNDERLINE, shown);
+        if (!here) continue;
+        struct cell under = { ' ', 0 };
+        int x = in.x + from + cursor, y = in.y + i;
+        if (x >= 0 && x < g->w && y >= 0 && y < g->h) under = g->cells[y * g->w + x];
+        grid_put(g, in, from + cursor, i, under.code ? under.code : ' ', ROLE_TEXT | STYLE_REVERSE);
+    }
+    const char *error = f->field[f->focus].error;
+    struct rect rest = rect_rows(in, d->fields, in.h - d->fields);
+    bool say = error[0] && (f->tried || f->field[f->focus].text[0]);
+    int used = say ? grid_wrap(g, rest, ROLE_WARN, error) : 0;
+    grid_wrap(g, rect_rows(rest, used, rest.h - used), ROLE_DIM, form_hint(f, hint, sizeof hint));
+}
+
+void view_help(struct grid *g, struct rect body, const struct ui *u)
+{
+    static const char LEGEND[] =
+        "▲ better  ▼ worse  ≈ equal  ? unsure  ✕ invalid or failed   n/a: not measurable here";
+    struct rect area = layout_overlay(body, MIN(body.w - 4, 110), (int)KEY_COUNT + 5);
+    grid_fill(g, area, ' ', ROLE_TEXT);
+    struct rect in = grid_box(g, area, "Keys", "Esc closes   j k scroll");
+    int rows = in.h - 2, top = MAX(MIN(u->help_scroll, (int)KEY_COUNT - rows), 0);
+    for (int i = 0; i < rows && top + i < (int)KEY_COUNT; i++) {
+        const struct key_binding *k = &KEYS[top + i];
+        struct pen p = pen_at(g, in, 0, i);
+        pen_field_right(&p, 7, ROLE_KEY | STYLE_BOLD, k->name);
+        pen_put(&p, ROLE_TEXT, "  ");
+        pen_put(&p, ROLE_TEXT, k->help);
+        if (k->command && pen_left(&p) > text_columns(k->command) + 4) {
+            p.x = in.w - text_columns(k->command) - 2;
+            pen_printf(&p, ROLE_DIM, "$ %s", k->command);
+        }
+    }
+    struct pen p = pen_at(g, in, 0, in.h - 1);
+    pen_field(&p, pen_left(&p), ROLE_DIM, LEGEND);
+}
+
+void view_draw(struct grid *g, const struct snapshot *s, const struct ui *u)
+{
+    grid_clear(g);
+    struct layout l = layout_frame(g->w, g->h);
+    if (l.too_small) {
+        draw_too_small(g);
+        return;
+    }
+    draw_title(g, l.title, s, u);
+    VIEWS[u->view].draw(g, l.body, s, u);
+    draw_status(g, l.status, s, u);
+    draw_footer(g, l.footer, s, u);
+    if (u->form.kind != FORM_CLOSED) view_form(g, l.body, s, u);
+    if (u->help) view_help(g, l.body, u);
+}

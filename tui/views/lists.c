@@ -1,0 +1,143 @@
+/* tui/views/lists.c - the views that are lists: advice, history, log. */
+#include "tui/views/views.h"
+#include "tui/figures.h"
+
+#include <math.h>
+#include <string.h>
+
+/* First row to show so that `selected` is visible in `rows`. */
+static int list_top(int selected, int rows, int count)
+{
+    int top = selected - rows / 2;
+    return MAX(MIN(top, count - rows), 0);
+}
+
+/* ---------------------------------------------------------------- advice */
+
+static void advice_row(struct grid *g, struct rect in, int row, const struct advice *a, const char *number,
+                       unsigned style)
+{
+    struct pen p = pen_at(g, in, 0, row);
+    const struct prediction *r = a ? &a->prediction : NULL;
+    char range[128] = "decode/s (low-high)";
+    if (r && isfinite(r->decode_tok_s))
+        snprintf(range, sizeof range, "%s (%s-%s)", figure_number(r->decode_tok_s).text,
+                 figure_number(r->decode_low).text, figure_number(r->decode_high).text);
+    else if (r)
+        snprintf(range, sizeof range, "n/a");
+    pen_field_right(&p, 3, style, number);
+    pen_put(&p, style, " ");
+    pen_field(&p, MAX(in.w - 4 - 22 - 11 - 8 - 6, 8), style, a ? a->line : "configuration");
+    pen_field_right(&p, 22, style, range);
+    pen_field_right(&p, 11, style, a ? figure_number(r->prefill_tok_s).text : "prefill/s");
+    pen_field_right(&p, 8, style, a ? figure_bytes(r->plan.total).text : "memory");
+    pen_field_right(&p, 6, a && !r->fits ? ROLE_WORSE : style, !a ? "fits" : r->fits ? "yes" : "✕ no");
+}
+
+static void advice_details(struct grid *g, struct rect in, const struct advice *a)
+{
+    int y = grid_wrap(g, in, ROLE_TEXT, a->reason);
+    if (a->caution[0]) {
+        struct rect rest = rect_rows(in, y, in.h - y);
+        struct pen p = pen_at(g, rest, 0, 0);
+        pen_put(&p, ROLE_WARN, "! ");
+        y += grid_wrap(g, (struct rect){ rest.x + 2, rest.y, MAX(rest.w - 2, 0), rest.h }, ROLE_WARN,
+                       a->caution);
+    }
+    struct pen p = pen_at(g, rect_rows(in, y, in.h - y), 0, 0);
+    pen_value(&p, "limit: decode ", figure_number(a->prediction.decode_limit_tok_s).text);
+    pen_value(&p, " tok/s (reads), prefill ", figure_number(a->prediction.prefill_limit_tok_s).text);
+    pen_put(&p, ROLE_DIM, " tok/s (math)");
+    grid_wrap(g, rect_rows(in, y + 1, in.h - y - 1), ROLE_DIM, a->check);
+}
+
+void view_advice(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
+{
+    int details = s->advice_count ? MIN(9, body.h / 2) : 0;
+    struct rect in = grid_box(g, rect_rows(body, 0, body.h - details), "Advice",
+                              snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
+    if (s->advice_count == 0) {
+        const char *text =
+            s->advice_state[0] ? s->advice_state
+            : s->advice_error[0]
+                ? s->advice_error
+                : "No advice yet. a measures this machine's limits once (reads, arithmetic), predicts every "
+                  "configuration from them and ranks them; Enter then verifies one by an A/B.";
+        grid_wrap(g, in, s->advice_error[0] && !s->advice_state[0] ? ROLE_ERROR : ROLE_TEXT, text);
+        return;
+    }
+    advice_row(g, in, 0, NULL, "", ROLE_DIM);
+    int rows = in.h - 1, chosen = u->selected[VIEW_ADVICE], top = list_top(chosen, rows, s->advice_count);
+    for (int i = top; i < s->advice_count && i - top < rows; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", i + 1);
+        unsigned style = ROLE_TEXT | (i == chosen ? STYLE_REVERSE : 0u);
+        advice_row(g, in, 1 + i - top, &s->advice[i], number, style);
+    }
+    if (chosen < 0 || chosen >= s->advice_count) return;
+    advice_details(
+        g,
+        grid_box(g, rect_rows(body, body.h - details, details), "Why, and the check (Enter runs it)", NULL),
+        &s->advice[chosen]);
+}
+
+/* ---------------------------------------------------------------- history */
+
+static struct mark run_mark(const struct run_line *r)
+{
+    if (!strcmp(r->kind, "ab") && r->verdict[0]) return verdict_mark(verdict_parse(r->verdict));
+    if (!strcmp(r->state, "done")) return (struct mark){ "✓", "done", ROLE_TEXT };
+    if (!strcmp(r->state, "failed")) return (struct mark){ "✕", "failed", ROLE_ERROR };
+    if (!strcmp(r->state, "stopped")) return (struct mark){ "○", "stopped", ROLE_WARN };
+    return (struct mark){ "●", r->state, ROLE_TITLE };
+}
+
+static void history_row(struct grid *g, struct rect in, int row, const struct run_line *r, bool chosen)
+{
+    unsigned extra = chosen ? STYLE_REVERSE : 0u;
+    struct mark m = run_mark(r);
+    char text[192];
+    struct pen p = pen_at(g, in, 0, row);
+    snprintf(text, sizeof text, "%lld", (long long)r->id);
+    pen_field_right(&p, 5, ROLE_DIM | extra, text);
+    snprintf(text, sizeof text, "  %s  %-5s ", figure_date(r->started_ms).text, r->kind);
+    pen_put(&p, ROLE_TEXT | extra, text);
+    int tail = 14 + 9 + 14, model = in.w >= 100 ? 22 : 0;
+    pen_field(&p, MAX(pen_left(&p) - tail - model, 6), ROLE_TEXT | extra, r->label[0] ? r->label : r->model);
+    if (model) pen_field(&p, model, ROLE_DIM | extra, r->model);
+    pen_put(&p, ROLE_TEXT | extra, " ");
+    pen_field(&p, 13, ROLE_DIM | extra, r->workload);
+    pen_field_right(&p, 9, ROLE_TEXT | extra,
+                    r->effect_ratio > 0 ? figure_change(log(r->effect_ratio)).text : "");
+    snprintf(text, sizeof text, " %s %s", m.glyph, m.word);
+    pen_field(&p, 14, (unsigned)m.role | extra, text);
+}
+
+void view_history(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
+{
+    char title[128];
+    if (u->filter[0])
+        snprintf(title, sizeof title, "History: rows with \"%s\" (Esc: all)", u->filter);
+    else
+        snprintf(title, sizeof title, "History");
+    struct rect in = grid_box(g, body, title, snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
+    if (s->run_error[0] || s->run_count <= 0) {
+        grid_wrap(g, in, s->run_error[0] ? ROLE_ERROR : ROLE_DIM,
+                  s->run_error[0]    ? s->run_error
+                  : s->run_count < 0 ? "reading the database"
+                  : u->filter[0]     ? "no run matches"
+                                     : "nothing measured yet: b starts an A/B");
+        return;
+    }
+    struct pen p = pen_at(g, in, 0, 0);
+    pen_put(&p, ROLE_DIM, "  run  started      kind  arms");
+    int chosen = u->selected[VIEW_HISTORY], rows = in.h - 1, top = list_top(chosen, rows, s->run_count);
+    for (int i = top; i < s->run_count && i - top < rows; i++)
+        history_row(g, in, 1 + i - top, &s->run[i], i == chosen);
+}
+
+void view_log(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
+{
+    draw_log(g, grid_box(g, body, "Log", u->selected[VIEW_LOG] ? "G: newest" : NULL), s,
+             u->selected[VIEW_LOG]);
+}

@@ -1,0 +1,294 @@
+/* tui/views/live.c - everything at a glance: machine, engine, the A/B that runs, advice, log. */
+#include "tui/views/views.h"
+#include "tui/figures.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- machine */
+
+static struct pen graph_row(struct grid *g, struct rect in, int row, const char *label,
+                            const struct graph *graph)
+{
+    struct pen p = pen_at(g, in, 0, row);
+    pen_field(&p, 4, ROLE_DIM, label);
+    pen_graph(&p, MAX(in.w - 30, 6), graph);
+    pen_put(&p, ROLE_TEXT, " ");
+    return p;
+}
+
+static void row_gpu(struct grid *g, struct rect in, int row, const struct snapshot *s)
+{
+    const double *v = s->sensor;
+    if (s->machine.gpus == 0 && isnan(v[METRIC_GPU_BUSY])) {
+        struct pen p = pen_at(g, in, 0, row);
+        pen_field(&p, 4, ROLE_DIM, "GPU");
+        pen_put(&p, ROLE_DIM, s->machine_known ? "n/a (no device)" : "n/a");
+        return;
+    }
+    struct pen p = graph_row(g, in, row, "GPU", &(struct graph){ s->gpu.v, s->gpu.n, 0, 1, ROLE_GRAPH });
+    pen_field_right(&p, 4, ROLE_TEXT, figure_percent(v[METRIC_GPU_BUSY]).text);
+    pen_printf(&p, ROLE_TEXT, "  %s/%s",
+               figure_bytes(isnan(v[METRIC_GPU_MEM_USED]) ? -1 : (int64_t)v[METRIC_GPU_MEM_USED]).text,
+               figure_bytes(isnan(v[METRIC_GPU_MEM_TOTAL]) ? -1 : (int64_t)v[METRIC_GPU_MEM_TOTAL]).text);
+    if (isfinite(v[METRIC_GPU_TEMPERATURE]))
+        pen_printf(&p, ROLE_TEXT, " %s", figure_celsius(v[METRIC_GPU_TEMPERATURE]).text);
+}
+
+static struct figure watts(double w)
+{
+    struct figure f = figure_number(w);
+    if (isfinite(w)) strncat(f.text, "W", sizeof f.text - strlen(f.text) - 1);
+    return f;
+}
+
+static void row_power(struct grid *g, struct rect in, int row, const struct snapshot *s)
+{
+    const double *v = s->sensor;
+    struct pen p = pen_at(g, in, 0, row);
+    double gpu = v[METRIC_GPU_POWER], cpu = v[METRIC_CPU_POWER];
+    pen_value(&p, "PWR ", watts(isnan(cpu) ? gpu : isnan(gpu) ? cpu : cpu + gpu).text);
+    pen_value(&p, "  PSI cpu ", figure_percent(v[METRIC_PSI_CPU]).text);
+    pen_value(&p, " mem ", figure_percent(v[METRIC_PSI_MEMORY]).text);
+    pen_value(&p, " io ", figure_percent(v[METRIC_PSI_IO]).text);
+}
+
+static void rows_cores(struct grid *g, struct rect in, const struct snapshot *s)
+{
+    int columns = MAX(in.w / 19, 1);
+    for (int i = 0; i < s->cores && i < columns * in.h; i++) {
+        struct pen p = pen_at(g, in, i % columns * 19, i / columns);
+        char label[16];
+        snprintf(label, sizeof label, "%d", i);
+        pen_field_right(&p, 3, ROLE_DIM, label);
+        pen_put(&p, ROLE_TEXT, " ");
+        pen_meter(&p, 8, s->core_busy[i], ROLE_METER);
+        pen_field_right(&p, 5, ROLE_TEXT, figure_percent(s->core_busy[i]).text);
+    }
+}
+
+static void rows_limits(struct grid *g, struct rect in, const struct snapshot *s)
+{
+    struct pen p = pen_at(g, in, 0, 0);
+    pen_value(&p, "steal ", figure_percent(s->sensor[METRIC_CPU_STEAL]).text);
+    pen_value(&p, "  others ", figure_percent(s->sensor[METRIC_OTHERS_BUSY]).text);
+    pen_value(
+        &p, "  swap ",
+        figure_bytes(isnan(s->sensor[METRIC_SWAP_USED]) ? -1 : (int64_t)s->sensor[METRIC_SWAP_USED]).text);
+    p = pen_at(g, in, 0, 1);
+    if (!s->ceilings_known) {
+        pen_value(&p, "limits ", "n/a");
+        pen_put(&p, ROLE_DIM, " (a measures them)");
+        return;
+    }
+    pen_value(&p, "limit: reads ", figure_per_second(s->ceilings.read_bytes_s_all).text);
+    double best = NAN;
+    for (int i = 0; i < s->ceilings.count; i++) best = fmax(best, s->ceilings.row[i].ops_s_all);
+    pen_printf(&p, ROLE_TEXT, ", %s Gop/s", figure_number(best / 1e9).text);
+}
+
+static void box_machine(struct grid *g, struct rect area, const struct snapshot *s)
+{
+    const double *v = s->sensor;
+    struct rect in = grid_box(g, area, "Machine", NULL);
+    struct pen p = graph_row(g, in, 0, "CPU", &(struct graph){ s->cpu.v, s->cpu.n, 0, 1, ROLE_GRAPH });
+    pen_field_right(&p, 4, ROLE_TEXT, figure_percent(v[METRIC_CPU_BUSY]).text);
+    pen_value(&p, "  ", figure_hertz(v[METRIC_CPU_FREQUENCY]).text);
+    pen_value(&p, "  ", figure_celsius(v[METRIC_CPU_TEMPERATURE]).text);
+    double used = v[METRIC_MEM_USED], all = s->machine_known ? (double)s->machine.memory_bytes : NAN;
+    p = graph_row(g, in, 1, "MEM", &(struct graph){ s->memory.v, s->memory.n, 0, 1, ROLE_GRAPH });
+    pen_field_right(&p, 4, ROLE_TEXT, figure_percent(used / all).text);
+    pen_printf(&p, ROLE_TEXT, "  %s/%s", figure_bytes(isnan(used) ? -1 : (int64_t)used).text,
+               figure_bytes(isnan(all) ? -1 : (int64_t)all).text);
+    row_gpu(g, in, 2, s);
+    row_power(g, in, 3, s);
+    if (in.h < 6) return;
+    rows_limits(g, rect_rows(in, 4, 2), s);
+    rows_cores(g, rect_rows(in, 6, in.h - 6), s);
+}
+
+/* ---------------------------------------------------------------- engine */
+
+/* The arm whose figures the engine box shows: the one that runs, else the last that ran. */
+static int engine_arm(const struct snapshot *s)
+{
+    if (!s->experiment_known) return -1;
+    if (s->experiment.running_arm >= 0) return s->experiment.running_arm;
+    return s->experiment.arm[1].cells > 0 ? 1 : 0;
+}
+
+struct rate_row {
+    const char *label, *phase;
+    const struct series *series;
+    double mean, limit;
+    const char *limit_name;
+};
+
+static void row_rate(struct grid *g, struct rect in, int row, const struct snapshot *s,
+                     const struct rate_row *r)
+{
+    bool live = snapshot_is_timing(s) && !strcmp(s->experiment.cell_phase, r->phase) &&
+                isfinite(s->experiment.live_tok_s);
+    double rate = live ? s->experiment.live_tok_s : r->mean;
+    double share = snapshot_limit_share(rate, r->limit);
+    struct pen p = pen_at(g, in, 0, row);
+    pen_field(&p, 8, ROLE_DIM, r->label);
+    pen_field_right(&p, 5, isfinite(rate) ? ROLE_TEXT | STYLE_BOLD : ROLE_DIM, figure_number(rate).text);
+    pen_put(&p, ROLE_DIM, " tok/s ");
+    pen_graph(&p, MIN(MAX(in.w - 40, 2), 40),
+              &(struct graph){ r->series->v, r->series->n, 0, NAN, ROLE_GRAPH });
+    pen_value(&p, " ", figure_percent(share).text);
+    pen_put(&p, ROLE_DIM, share > 1 ? " (runs from cache)" : r->limit_name);
+}
+
+static void row_memory(struct grid *g, struct rect in, int row, const struct experiment_arm *a)
+{
+    struct pen p = pen_at(g, in, 0, row);
+    pen_value(&p, "peak ", figure_bytes(a ? a->peak_rss_bytes : -1).text);
+    if (!a || a->plan.total <= 0) return;
+    pen_printf(&p, ROLE_DIM, " = weights %s", figure_bytes(a->plan.weights).text);
+    pen_printf(&p, ROLE_DIM, " KV %s", figure_bytes(a->plan.kv).text);
+    pen_printf(&p, ROLE_DIM, " rest %s", figure_bytes(a->plan.compute + a->plan.scratch).text);
+}
+
+static void rows_model(struct grid *g, struct rect in, const struct snapshot *s)
+{
+    const struct model_shape *m = &s->model;
+    if (!m->arch[0]) {
+        grid_wrap(g, in, s->model_error[0] ? ROLE_ERROR : ROLE_DIM,
+                  s->model_error[0] ? s->model_error : "no model read yet");
+        return;
+    }
+    struct pen p = pen_at(g, in, 0, 0);
+    pen_printf(&p, ROLE_TEXT, "%s  %sM params  %s in %s", m->arch,
+               figure_number((double)m->params / 1e6).text, figure_bytes(m->weight_bytes).text,
+               m->dominant_format);
+    p = pen_at(g, in, 0, 1);
+    pen_printf(&p, ROLE_DIM, "%d layers, %d heads (%d KV), width %lld", m->layers, m->heads, m->kv_heads,
+               (long long)m->embd);
+    p = pen_at(g, in, 0, 2);
+    pen_printf(&p, ROLE_DIM, "context %lld, vocabulary %lld", (long long)m->ctx_train, (long long)m->vocab);
+}
+
+static void box_engine(struct grid *g, struct rect area, const struct snapshot *s)
+{
+    int arm = engine_arm(s);
+    const struct experiment_arm *a = arm >= 0 ? &s->experiment.arm[arm] : NULL;
+    char title[64] = "Engine";
+    if (a) snprintf(title, sizeof title, "Engine: arm %c", 'A' + arm);
+    struct rect in = grid_box(g, area, title, NULL);
+    row_rate(g, in, 0, s,
+             &(struct rate_row){ "decode", "decode", &s->decode, a ? a->decode_tok_s : NAN,
+                                 a ? s->decode_limit[arm] : NAN, " of reads" });
+    row_rate(g, in, 1, s,
+             &(struct rate_row){ "prefill", "prefill", &s->prefill, a ? a->prefill_tok_s : NAN,
+                                 a ? s->prefill_limit[arm] : NAN, " of math" });
+    struct pen p = pen_at(g, in, 0, 2);
+    pen_value(&p, "TTFT ", figure_seconds(a ? a->ttft_s : NAN).text);
+    pen_value(&p, "  ITL p50 ", figure_seconds(a ? a->itl_p50_s : NAN).text);
+    pen_value(&p, " p99 ", figure_seconds(a ? a->itl_p99_s : NAN).text);
+    row_memory(g, in, 3, a);
+    rows_model(g, rect_rows(in, 4, in.h - 4), s);
+}
+
+/* ---------------------------------------------------------------- the A/B strip */
+
+static void row_arm(struct grid *g, struct rect in, int row, const struct snapshot *s, int arm)
+{
+    const struct experiment_arm *a = &s->experiment.arm[arm];
+    const struct metric *metric = experiment_metric(&s->experiment);
+    bool rate = !strcmp(metric->unit, "tokens/s");
+    enum { VERDICT_COLUMNS = 35, RATE_COLUMNS = 13, BYTES_COLUMNS = 7 };
+    int room = in.w - 2 - RATE_COLUMNS - BYTES_COLUMNS - VERDICT_COLUMNS;
+    struct pen p = pen_at(g, in, 0, row);
+    pen_put(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, arm ? "B " : "A ");
+    if (a->failed) {
+        pen_field(&p, MIN(room, 24), ROLE_TEXT, a->line);
+        pen_put(&p, ROLE_ERROR, " ✕ ");
+        pen_field(&p, pen_left(&p), ROLE_ERROR, a->error);
+        return;
+    }
+    pen_field(&p, room, ROLE_TEXT, a->line);
+    char text[48];
+    snprintf(text, sizeof text, "%s %s", figure_number(a->rate).text, rate ? "tok/s" : metric->unit);
+    pen_field_right(&p, RATE_COLUMNS, ROLE_TEXT, isfinite(a->rate) ? text : "n/a");
+    pen_field_right(&p, BYTES_COLUMNS, ROLE_TEXT, figure_bytes(a->peak_rss_bytes).text);
+    pen_put(&p, ROLE_TEXT, "  ");
+    if (arm == 1) draw_verdict(&p, &s->experiment);
+}
+
+static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
+{
+    const struct experiment_state *x = &s->experiment;
+    char title[700] = "A/B", workload[600], text[300];
+    if (s->experiment_known)
+        snprintf(title, sizeof title, "A/B  %s  %s",
+                 workload_line(&x->spec.workload, workload, sizeof workload), experiment_metric(x)->name);
+    struct rect in = grid_box(g, area, title, snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
+    if (!s->experiment_known) {
+        struct pen p = pen_at(g, in, 0, 0);
+        pen_put(&p, ROLE_TEXT, "No experiment yet. ");
+        pen_put(&p, ROLE_KEY | STYLE_BOLD, "b");
+        pen_put(&p, ROLE_TEXT, " compares two configurations on this machine, for example");
+        grid_wrap(g, rect_rows(in, 1, 1), ROLE_DIM,
+                  "  A default    B q8_0    workload tg64 (decode 64 tokens)");
+        grid_wrap(
+            g, rect_rows(in, 2, in.h - 2), ROLE_TEXT,
+            "and says which is faster, by how much, and how sure it is. A against A comes first: that is the noise.");
+        return;
+    }
+    row_arm(g, in, 0, s, 0);
+    row_arm(g, in, 1, s, 1);
+    int tail = 2, plot = in.h - 3 - tail;
+    if (plot >= 5) draw_effect(g, rect_rows(in, 3, plot), x);
+    draw_axis(g, rect_rows(in, 2, 1), x);
+    struct pen p = pen_at(g, in, 0, in.h - 2);
+    draw_control(&p, x);
+    pen_put(&p, ROLE_DIM, "   next: ");
+    pen_field(&p, pen_left(&p), ROLE_TEXT, next_step(s, text, sizeof text));
+    p = pen_at(g, in, 0, in.h - 1);
+    draw_progress(&p, s);
+}
+
+/* ---------------------------------------------------------------- advice and log */
+
+static void box_advice(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
+{
+    struct rect in = grid_box(g, area, "Advice",
+                              s->advice_count && snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
+    if (s->advice_count == 0) {
+        const char *text =
+            s->advice_state[0]   ? s->advice_state
+            : s->advice_error[0] ? s->advice_error
+            : s->ceilings_known
+                ? "a ranks configurations for this machine"
+                : "a measures this machine's limits (about 8 s, once) and ranks configurations for it";
+        grid_wrap(g, in, s->advice_error[0] && !s->advice_state[0] ? ROLE_ERROR : ROLE_DIM, text);
+        return;
+    }
+    int chosen = u->view == VIEW_LIVE ? u->selected[VIEW_LIVE] : -1;
+    for (int i = 0, y = 0; i < s->advice_count && y < in.h; i++, y += 2) {
+        const struct advice *a = &s->advice[i];
+        struct pen p = pen_at(g, in, 0, y);
+        pen_printf(&p, ROLE_KEY, "%d ", i + 1);
+        pen_field(&p, MAX(in.w - 24, 8), i == chosen ? ROLE_TEXT | STYLE_REVERSE : ROLE_TEXT | STYLE_BOLD,
+                  a->line);
+        char rate[48];
+        snprintf(rate, sizeof rate, "%s tok/s", figure_number(a->prediction.decode_tok_s).text);
+        pen_field_right(&p, 14, ROLE_TEXT, isfinite(a->prediction.decode_tok_s) ? rate : "n/a");
+        pen_field_right(&p, 7, ROLE_TEXT, figure_bytes(a->prediction.plan.total).text);
+        p = pen_at(g, in, 2, y + 1);
+        pen_field(&p, pen_left(&p), ROLE_DIM, a->reason);
+    }
+}
+
+void view_live(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
+{
+    struct rect box[LIVE_BOXES];
+    layout_live(body, box);
+    box_machine(g, box[LIVE_MACHINE], s);
+    box_engine(g, box[LIVE_ENGINE], s);
+    box_ab(g, box[LIVE_AB], s);
+    box_advice(g, box[LIVE_ADVICE], s, u);
+    draw_log(g, grid_box(g, box[LIVE_LOG], "Log", NULL), s, 0);
+}

@@ -1,0 +1,306 @@
+/* tui/views/parts.c - what several views show of an experiment. */
+#include "tui/views/views.h"
+#include "tui/figures.h"
+
+#include <math.h>
+#include <string.h>
+
+struct mark verdict_mark(enum verdict v)
+{
+    static const struct mark MARKS[] = {
+        [VERDICT_NONE] = { "?", "no verdict yet", ROLE_UNSURE },
+        [VERDICT_BETTER] = { "▲", "better", ROLE_BETTER },
+        [VERDICT_WORSE] = { "▼", "worse", ROLE_WORSE },
+        [VERDICT_EQUIVALENT] = { "≈", "equivalent", ROLE_EQUAL },
+        [VERDICT_NEGLIGIBLE] = { "≈", "negligible", ROLE_EQUAL },
+        [VERDICT_INCONCLUSIVE] = { "?", "inconclusive", ROLE_UNSURE },
+        [VERDICT_INVALID] = { "✕", "invalid", ROLE_ERROR },
+    };
+    return (size_t)v < COUNT_OF(MARKS) ? MARKS[v] : MARKS[VERDICT_NONE];
+}
+
+struct mark phase_mark(const struct snapshot *s)
+{
+    static const struct mark MARKS[] = {
+        [PHASE_LOADING] = { "●", "loading A/B", ROLE_TITLE },
+        [PHASE_WARMUP] = { "●", "warming up", ROLE_TITLE },
+        [PHASE_CONTROL] = { "●", "A/A control", ROLE_TITLE },
+        [PHASE_BLOCKS] = { "●", "running A/B", ROLE_TITLE },
+        [PHASE_DONE] = { "✓", "done", ROLE_TEXT },
+        [PHASE_STOPPED] = { "○", "stopped", ROLE_WARN },
+        [PHASE_FAILED] = { "✕", "failed", ROLE_ERROR },
+    };
+    if (!s->experiment_known) return (struct mark){ "○", "idle", ROLE_DIM };
+    if (s->experiment.phase < PHASE_DONE && !s->experiment_live)
+        return (struct mark){ "○", "interrupted", ROLE_WARN };
+    return MARKS[s->experiment.phase];
+}
+
+const struct metric *experiment_metric(const struct experiment_state *x)
+{
+    if (x->spec.metric) return x->spec.metric;
+    return &METRICS[x->spec.workload.gen > 0 || x->spec.workload.prompt == 0 ? METRIC_DECODE_RATE
+                                                                             : METRIC_PREFILL_RATE];
+}
+
+void pen_value(struct pen *p, const char *label, const char *value)
+{
+    pen_put(p, ROLE_DIM, label);
+    pen_put(p, strcmp(value, "n/a") ? ROLE_TEXT : ROLE_DIM, value);
+}
+
+/* ---------------------------------------------------------------- the axis of the effect */
+
+struct scale {
+    double lo, hi; /* log ratios */
+};
+
+static void scale_hold(struct scale *s, double v)
+{
+    if (!isfinite(v)) return;
+    s->lo = MIN(s->lo, v);
+    s->hi = MAX(s->hi, v);
+}
+
+/* 0 .. cells-1 for a log ratio; values outside go to the edge. */
+static int scale_at(const struct scale *s, double v, int cells)
+{
+    double part = (v - s->lo) / (s->hi - s->lo);
+    return (int)lround(MIN(MAX(part, 0.0), 1.0) * (cells - 1));
+}
+
+static double margin_of(const struct experiment_state *x)
+{
+    return x->spec.margin > 0 ? x->spec.margin : 0.01;
+}
+
+void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x)
+{
+    double m = margin_of(x);
+    struct scale s = { -2 * m, 2 * m };
+    scale_hold(&s, x->effect.estimate * 1.1);
+    /* An interval of two blocks is many times wider than what it will be: let it run off the axis. */
+    double reach = 3 * MAX(fabs(x->effect.estimate), 2 * m);
+    if (isfinite(reach)) {
+        scale_hold(&s, MAX(x->effect.lower, -reach));
+        scale_hold(&s, MIN(x->effect.upper, reach));
+    }
+    struct pen p = pen_at(g, row, 0, 0);
+    pen_field_right(&p, 7, ROLE_DIM, figure_change(s.lo).text);
+    pen_put(&p, ROLE_DIM, " ");
+    int cells = row.w - p.x - 9;
+    if (cells < 8) return;
+    struct rect line = { row.x + p.x, row.y, cells, row.h };
+    for (int i = 0; i < cells; i++) grid_put(g, line, i, 0, 0x2500, ROLE_BORDER);
+    int left = scale_at(&s, -m, cells), zero = scale_at(&s, 0, cells), right = scale_at(&s, m, cells);
+    grid_put(g, line, left, 0, 0x2524, ROLE_TEXT);
+    grid_put(g, line, right, 0, 0x251c, ROLE_TEXT);
+    grid_put(g, line, zero, 0, '0', ROLE_TEXT | STYLE_BOLD);
+    if (isfinite(x->effect.estimate)) {
+        enum role role = verdict_mark(x->verdict).role;
+        if (isfinite(x->effect.lower)) {
+            int from = scale_at(&s, x->effect.lower, cells), to = scale_at(&s, x->effect.upper, cells);
+            for (int i = from; i <= to; i++) grid_put(g, line, i, 0, 0x2501, role);
+            grid_put(g, line, from, 0, 0x25cf, role);
+            grid_put(g, line, to, 0, 0x25cf, role);
+        }
+        grid_put(g, line, scale_at(&s, x->effect.estimate, cells), 0, 0x25c6, role | STYLE_BOLD);
+    }
+    p.x += cells;
+    pen_put(&p, ROLE_DIM, " ");
+    pen_put(&p, ROLE_DIM, figure_change(s.hi).text);
+}
+
+/* ---------------------------------------------------------------- effect over blocks */
+
+struct effect_plot {
+    struct grid *g;
+    struct rect area; /* without labels */
+    struct scale s;
+    const struct experiment_state *x;
+    int first, step; /* first block shown, columns per block */
+};
+
+static int plot_row(const struct effect_plot *p, double v)
+{
+    return p->area.h - 1 - scale_at(&p->s, v, p->area.h);
+}
+
+static void plot_line(const struct effect_plot *p, double v, uint32_t code, unsigned style)
+{
+    for (int i = 0; i < p->area.w; i++) grid_put(p->g, p->area, i, plot_row(p, v), code, style);
+}
+
+static struct scale plot_scale(const struct experiment_state *x, int first)
+{
+    double m = margin_of(x);
+    struct scale s = { -1.5 * m, 1.5 * m };
+    for (int i = first; i < x->blocks; i++) scale_hold(&s, x->d[i]);
+    double reach = MAX(s.hi, -s.lo) * 1.5;
+    scale_hold(&s, MAX(x->effect.lower, -reach));
+    scale_hold(&s, MIN(x->effect.upper, reach));
+    double pad = (s.hi - s.lo) * 0.05;
+    return (struct scale){ s.lo - pad, s.hi + pad };
+}
+
+static void plot_block(const struct effect_plot *p, int i)
+{
+    int column = (i - p->first) * p->step + p->step / 2;
+    struct interval so_far = stats_t_interval(p->x->d, i + 1, 0.95);
+    bool last = i == p->x->blocks - 1;
+    unsigned style = last ? (unsigned)verdict_mark(p->x->verdict).role | STYLE_BOLD : ROLE_GRAPH;
+    if (isfinite(so_far.lower)) {
+        int from = plot_row(p, so_far.upper), to = plot_row(p, so_far.lower);
+        for (int y = from; y <= to; y++) grid_put(p->g, p->area, column, y, last ? 0x2503 : 0x2502, style);
+    }
+    grid_put(p->g, p->area, column, plot_row(p, p->x->d[i]), 0x25cf, ROLE_ARM_B);
+}
+
+static void plot_label(struct grid *g, struct rect area, int row, const char *text, unsigned style)
+{
+    struct pen p = pen_at(g, area, 0, row);
+    pen_field_right(&p, 8, style, text);
+}
+
+void draw_effect(struct grid *g, struct rect area, const struct experiment_state *x)
+{
+    struct rect inside = { area.x + 9, area.y, area.w - 9, area.h };
+    if (inside.w < 8 || area.h < 3) return;
+    if (x->blocks < 1) {
+        grid_wrap(
+            g, area, ROLE_DIM,
+            "no block has been kept yet: each will be a dot here, and the 95 % interval a bar that closes in");
+        return;
+    }
+    int most = MAX(x->blocks, MIN(x->spec.max_blocks > 0 ? x->spec.max_blocks : 32, (int)EXPERIMENT_BLOCKS));
+    struct effect_plot p = { .g = g, .area = inside, .x = x };
+    p.step = MIN(MAX(inside.w / most, 1), 4);
+    p.first = MAX(x->blocks - inside.w / p.step, 0);
+    p.s = plot_scale(x, p.first);
+    double m = margin_of(x);
+    plot_line(&p, m, 0x2504, ROLE_DIM);
+    plot_line(&p, -m, 0x2504, ROLE_DIM);
+    plot_line(&p, 0, 0x2500, ROLE_BORDER);
+    for (int i = p.first; i < x->blocks; i++) plot_block(&p, i);
+    plot_label(g, area, 0, figure_change(p.s.hi).text, ROLE_DIM);
+    plot_label(g, area, area.h - 1, figure_change(p.s.lo).text, ROLE_DIM);
+    int zero = plot_row(&p, 0), up = plot_row(&p, m), down = plot_row(&p, -m);
+    if (up != zero && up > 0) plot_label(g, area, up, "+margin", ROLE_DIM);
+    if (down != zero && down < area.h - 1) plot_label(g, area, down, "-margin", ROLE_DIM);
+    if (zero > 0 && zero < area.h - 1) plot_label(g, area, zero, "0", ROLE_TEXT);
+}
+
+/* ---------------------------------------------------------------- words */
+
+void draw_verdict(struct pen *p, const struct experiment_state *x)
+{
+    struct mark m = verdict_mark(x->verdict);
+    if (isfinite(x->effect.estimate)) {
+        pen_put(p, (unsigned)m.role | STYLE_BOLD, figure_change(x->effect.estimate).text);
+        if (isfinite(x->effect.lower))
+            pen_printf(p, ROLE_TEXT, " [%s, %s]", figure_change(x->effect.lower).text,
+                       figure_change(x->effect.upper).text);
+        pen_put(p, ROLE_TEXT, " ");
+    }
+    pen_printf(p, (unsigned)m.role | STYLE_BOLD, "%s %s", m.glyph, m.word);
+}
+
+void draw_control(struct pen *p, const struct experiment_state *x)
+{
+    if (x->control_failed)
+        pen_put(p, ROLE_ERROR, "✕ A/A control failed");
+    else if (x->spec.control_blocks < 0)
+        pen_put(p, ROLE_WARN, "? no A/A control");
+    else if (isfinite(x->noise_floor))
+        pen_printf(p, ROLE_TEXT, "A/A floor ±%.2g%%", expm1(x->noise_floor) * 100);
+    else
+        pen_value(p, "A/A floor ", "n/a");
+    pen_printf(p, x->discarded ? ROLE_WARN : ROLE_TEXT, "   discarded %d of %d blocks", x->discarded,
+               x->blocks + x->discarded);
+}
+
+static void draw_cell(struct pen *p, const struct experiment_state *x)
+{
+    if (x->running_arm < 0) return;
+    pen_printf(p, x->running_arm ? ROLE_ARM_B | STYLE_BOLD : ROLE_ARM_A | STYLE_BOLD, "%c ",
+               'A' + x->running_arm);
+    pen_printf(p, ROLE_TEXT, "%s ", x->cell_phase[0] ? x->cell_phase : "waits");
+    if (x->cell_of > 0) {
+        pen_meter(p, MIN(10, pen_left(p)), (double)x->cell_done / x->cell_of, ROLE_METER);
+        pen_printf(p, ROLE_TEXT, " %d/%d", x->cell_done, x->cell_of);
+    }
+    if (isfinite(x->live_tok_s)) pen_printf(p, ROLE_TEXT, "  %s tok/s", figure_number(x->live_tok_s).text);
+}
+
+void draw_progress(struct pen *p, const struct snapshot *s)
+{
+    const struct experiment_state *x = &s->experiment;
+    struct mark m = phase_mark(s);
+    pen_printf(p, (unsigned)m.role, "%s %s  ", m.glyph, m.word);
+    if (x->phase == PHASE_FAILED) {
+        pen_field(p, pen_left(p), ROLE_ERROR, x->error);
+        return;
+    }
+    if (!snapshot_is_running(s)) {
+        pen_printf(p, ROLE_TEXT, "%d blocks in %s", x->blocks, figure_duration(x->elapsed_s).text);
+        return;
+    }
+    if (x->block >= 0 && x->phase >= PHASE_CONTROL)
+        pen_printf(p, ROLE_TEXT, "block %d cell %d/4  ", x->block + 1, x->slot + 1);
+    draw_cell(p, x);
+}
+
+static const char *done_text(enum verdict v)
+{
+    static const char *const TEXTS[] = {
+        [VERDICT_NONE] = "no verdict: too few blocks were kept",
+        [VERDICT_BETTER] =
+            "B wins. p pushes the result; check quality before you switch if B changes answers",
+        [VERDICT_WORSE] = "keep A. a proposes other configurations",
+        [VERDICT_EQUIVALENT] = "no difference beyond the margin: choose by memory and quality",
+        [VERDICT_NEGLIGIBLE] = "a real difference, but below the margin: choose by memory and quality",
+        [VERDICT_INCONCLUSIVE] =
+            "not decided within the budget: give it more time (--budget) or a calmer machine",
+        [VERDICT_INVALID] = "the measurement cannot be trusted: the log (5) says what disturbed it",
+    };
+    return (size_t)v < COUNT_OF(TEXTS) ? TEXTS[v] : "";
+}
+
+const char *next_step(const struct snapshot *s, char *buf, size_t size)
+{
+    const struct experiment_state *x = &s->experiment;
+    if (!s->experiment_known) {
+        snprintf(buf, size, "b starts an A/B: two configurations, one workload, a verdict");
+    } else if (x->phase == PHASE_DONE) {
+        snprintf(buf, size, "%s", done_text(x->verdict));
+    } else if (x->phase == PHASE_FAILED) {
+        snprintf(buf, size, "%.200s; r tries again", x->error);
+    } else if (x->phase == PHASE_STOPPED || !s->experiment_live) {
+        snprintf(buf, size, "every finished cell is kept: r resumes run %lld", (long long)x->run_id);
+    } else if (x->phase < PHASE_BLOCKS) {
+        snprintf(buf, size, "first A against A, to know the noise; then the comparison");
+    } else if (x->blocks_needed == 0) {
+        snprintf(buf, size, "decided: the last cells finish");
+    } else if (x->blocks_needed > 0) {
+        snprintf(buf, size, "about %d more block%s", x->blocks_needed, x->blocks_needed == 1 ? "" : "s");
+    } else {
+        snprintf(buf, size, "more blocks are needed before anything can be said");
+    }
+    return buf;
+}
+
+void draw_log(struct grid *g, struct rect area, const struct snapshot *s, int back)
+{
+    static const enum role ROLES[] = { ROLE_DIM, ROLE_TEXT, ROLE_WARN, ROLE_ERROR, ROLE_DIM };
+    static const char *const MARKS[] = { " ", " ", "!", "✕", " " };
+    int last = MAX(s->log_count - back, 0);
+    int first = MAX(last - area.h, 0);
+    for (int i = first; i < last; i++) {
+        const struct log_line *l = &s->log[i];
+        struct pen p = pen_at(g, area, 0, i - first);
+        pen_printf(&p, ROLE_DIM, "%s ", figure_clock(l->unix_ms).text);
+        pen_printf(&p, ROLES[l->level], "%s ", MARKS[l->level]);
+        pen_field(&p, pen_left(&p), ROLES[l->level], l->text);
+    }
+    if (s->log_count == 0) grid_wrap(g, area, ROLE_DIM, "nothing has happened yet");
+}
