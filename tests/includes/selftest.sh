@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Proves: check.sh passes a good tree and names each kind of breakage in a bad one, and nothing else.
+set -euo pipefail
+check=$(cd "$(dirname "$0")" && pwd)/check.sh
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+
+put() { # put FILE LINES...
+    mkdir -p "$tree/$(dirname "$1")"
+    printf '%s\n' "${@:2}" >"$tree/$1"
+}
+
+put base/base.h '#include "base/err.h"'
+put base/err.h '#include <stdio.h>'
+put kernels/kernels.h '#include "base/base.h"'
+put engine/engine.h '#include "kernels/kernels.h"' '#include "engine/parts.h"'
+put engine/quant/quant.h '#include "engine/engine.h"'
+put advisor/advisor.h '#include "engine/quant/quant.h"' '#include "db/db.h"'
+put db/db.h '#include "base/base.h"'
+put tests/db/test_db.c '#include "db/inside.h"' '#include "tests/check.h"' '#include "base/base.h"'
+put CMakeLists.txt '# never -march=nat''ive'
+put build/junk.c '#include "nowhere.h"'
+if ! out=$("$check" "$tree") || [ -n "$out" ]; then
+    echo "the good tree was refused:"
+    echo "$out"
+    exit 1
+fi
+
+put attic/old.c 'int x;'
+put base/up.c '#include "kernels/kernels.h"'
+put engine/peer.c '# include "db/db.h"'
+put advisor/inside.c '#include "engine/parts.h"'
+put tui/near.c '#include "theme.h"'
+put tui/tests.c '#include "tests/check.h"'
+put tests/db/peek.c '#include "engine/parts.h"'
+put kernels/mark.c '/* TO''DO: later */' '#if 0' '#endif' '#if 01 < X' 'mkstemp("XX''XXXX");'
+put kernels/CMakeLists.txt 'add_compile_options(-ffast-ma''th)'
+want="top: 'attic' is not in the plan (rooms: base kernels engine telemetry db advisor tui)
+up: base/up.c:1 in base includes \"kernels/kernels.h\"
+up: engine/peer.c:1 in engine includes \"db/db.h\"
+door: advisor/inside.c:1 enters engine by \"engine/parts.h\": want engine/engine.h
+path: tui/near.c:1 includes \"theme.h\": write it from the root, <room>/...
+path: tui/tests.c:1 includes \"tests/check.h\": write it from the root, <room>/...
+door: tests/db/peek.c:1 enters engine by \"engine/parts.h\": want engine/engine.h
+up: tests/db/peek.c:1 in db includes \"engine/parts.h\"
+mark: kernels/CMakeLists.txt:1:add_compile_options(-ffast-ma""th)
+mark: kernels/mark.c:1:/* TO""DO: later */
+mark: kernels/mark.c:2:#if 0"
+if out=$("$check" "$tree"); then
+    echo "the bad tree was accepted"
+    exit 1
+fi
+diff <(sort <<<"$want") <(sort <<<"$out") && echo "good passes, bad is named"

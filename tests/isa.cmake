@@ -1,0 +1,17 @@
+# The ISA levels of this machine below its best, each with the /proc/cpuinfo word that proves it. QDYNO_ISA only takes
+# features away, so running the suite at each of them tests the kernels that an older machine would choose. The
+# plain run, without QDYNO_ISA, is the best level.
+set(QDYNO_TEST_ISA ref)
+if(EXISTS /proc/cpuinfo)
+  file(READ /proc/cpuinfo cpuinfo)
+  string(REGEX MATCH "(flags|Features)[ \t]*:[^\n]*" cpu_words "${cpuinfo}")
+  foreach(pair sse41:sse4_1 avx2:avx2 avx512:avx512bw avx512vnni:avx512_vnni avx512bf16:avx512_bf16
+               neon:asimd dotprod:asimddp)
+    string(REPLACE ":" ";" pair ${pair})
+    list(GET pair 0 level)
+    list(GET pair 1 word)
+    if("${cpu_words} " MATCHES " ${word} ")
+      list(APPEND QDYNO_TEST_ISA ${level})
+    endif()
+  endforeach()
+endif()
