@@ -66,7 +66,8 @@ enum metric_id {
 
 struct metric {
     const char *name; /* in scripts and the database: "decode_tok_s", "cpu_busy_ratio" */
-    const char *unit; /* base unit: "seconds" "bytes" "ratio" "celsius" "hertz" "watts" "tokens/s" "1/s" "" */
+    const char *unit; /* base unit: "seconds" "bytes" "ratio" "celsius" "hertz" "watts" "joules"
+                         "tokens/s" "bytes/s" "1/s" "" */
     enum metric_kind kind;
     int period_ms; /* sensors: default period */
     int better;    /* +1 more is better, -1 less, 0 neither */
@@ -91,9 +92,10 @@ struct machine {
     uint32_t isa; /* bits detected (this process's machine, or from the recorded flags) */
     int sockets, cores, processors, numa_nodes;
     int64_t cache_bytes[3]; /* per core L1d, L2; whole L3; -1 unknown */
-    int64_t memory_bytes, memory_available_bytes;
-    int64_t cgroup_memory_bytes; /* -1: no limit */
-    double cgroup_cpus;          /* NAN: no limit */
+    int64_t memory_bytes;
+    int64_t memory_available_bytes; /* what one more program may take, control group limits respected */
+    int64_t cgroup_memory_bytes;    /* -1: no limit */
+    double cgroup_cpus;             /* quota or cpuset, whichever is less; NAN: no limit */
     int gpus;
     struct gpu_identity gpu[MACHINE_GPUS];
     bool has_battery, on_battery;
@@ -114,8 +116,7 @@ struct machine_ceilings {
     int threads_all;
     int count; /* rows below, one per kernels' CEILINGS row */
     struct {
-        const char *name, *isa; /* interned in kernels' table, or owned by the interning list of from_json:
-                                   see telemetry/probe.c */
+        char name[24], isa[24]; /* as in kernels' CEILINGS: "int8_tile" "amx" */
         double ops_s_1, ops_s_all;
     } row[CEILINGS_MAX];
     int64_t measured_unix_ms;
@@ -154,6 +155,8 @@ struct sample {
     double value[METRIC_SENSOR_COUNT]; /* NAN where absent or not due at this tick (last value is not
                                           repeated) */
 };
+/* Returns at once: sensors are opened on the thread (a GPU driver may take a second). tick_ms 10 to 60000.
+ * Errors: ERR_USAGE (tick_ms), ERR_NOMEM, ERR_IO when procfs itself cannot be read. */
 enum err_code sampler_start(struct sampler_thread **out, const char *root, int tick_ms /* 100 */,
                             struct err *why);
 void sampler_stop(struct sampler_thread *s); /* NULL is fine */
@@ -163,7 +166,8 @@ int sampler_latest(struct sampler_thread *s, double row[METRIC_SENSOR_COUNT], do
 /* Samples with t in [from, to], oldest first, at most `max`; returns the count. The ring holds 10 minutes.
  * Thread-safe. */
 int sampler_window(struct sampler_thread *s, int64_t from_ns, int64_t to_ns, struct sample *out, int max);
-/* What sampling costs: processor seconds of the thread per second of wall time. */
+/* What sampling costs: processor seconds of the thread per second of wall time; NAN before the first sample.
+ */
 double sampler_cost_ratio(struct sampler_thread *s);
 
 /* ---------------------------------------------------------------- telling others */

@@ -1,0 +1,205 @@
+/* telemetry/probe.c - what this machine could do: measured ceilings of memory bandwidth and arithmetic, and
+ * their cache.
+ *
+ * Every ceiling gets an equal share of the time that is left, so a slow step (touching a gigabyte for the
+ * first time) shortens the others instead of the user's patience. */
+#include "telemetry/machine.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "telemetry/sysfs.h"
+
+enum { CEILINGS_SCHEMA = 1 };
+static const double DEFAULT_SECONDS = 8, LEAST_SECONDS = 0.02;
+
+/* Far beyond the last cache, so that nothing is read twice from it; at most a quarter of what is free. */
+static int64_t read_buffer_bytes(void)
+{
+    struct machine m;
+    int64_t bytes = INT64_C(256) << 20;
+    if (machine_detect(&m, "", NULL)) return bytes;
+    if (m.cache_bytes[2] > 0) bytes = MAX(bytes, 4 * m.cache_bytes[2]);
+    bytes = MIN(bytes, INT64_C(2) << 30);
+    if (m.memory_available_bytes > 0) bytes = MIN(bytes, m.memory_available_bytes / 4);
+    return bytes;
+}
+
+struct schedule {
+    double deadline_s;
+    int left, total; /* measurements */
+    void (*progress)(void *ctx, const char *what, double done);
+    void *ctx;
+};
+
+static double now_s(void)
+{
+    return (double)clock_ns() / 1e9;
+}
+
+/* Announce the next measurement; returns the seconds it may take. */
+static double next_share(struct schedule *s, const char *what, int threads)
+{
+    char text[96];
+    snprintf(text, sizeof text, "%s, %d thread%s", what, threads, threads == 1 ? "" : "s");
+    if (s->progress) s->progress(s->ctx, text, 1 - (double)s->left / s->total);
+    double share = (s->deadline_s - now_s()) / s->left--;
+    return MAX(share, LEAST_SECONDS);
+}
+
+enum err_code machine_probe(struct machine_ceilings *out, uint32_t isa_usable_bits, double seconds,
+                            void (*progress)(void *ctx, const char *what, double done), void *ctx,
+                            struct err *why)
+{
+    int runs[2] = { 1, threadpool_default_threads() };
+    int per_ceiling = runs[1] > 1 ? 2 : 1, rows = 0;
+    *out = (struct machine_ceilings){ .read_bytes_s_1 = NAN,
+                                      .read_bytes_s_all = NAN,
+                                      .threads_all = runs[1] };
+    if (!(seconds >= 0) || seconds > 3600)
+        return err_set(why, ERR_USAGE, "probe time: want 0 to 3600 seconds, got %g", seconds);
+    if (CEILING_COUNT > CEILINGS_MAX)
+        return err_set(why, ERR_INTERNAL, "%zu ceilings, room for %d", CEILING_COUNT, CEILINGS_MAX);
+    for (size_t i = 0; i < CEILING_COUNT; i++)
+        rows += (CEILINGS[i].needs & isa_usable_bits) == CEILINGS[i].needs;
+    struct schedule s = { now_s() + (seconds > 0 ? seconds : DEFAULT_SECONDS), (1 + rows) * per_ceiling,
+                          (1 + rows) * per_ceiling, progress, ctx };
+    int64_t bytes = read_buffer_bytes();
+    for (int k = 0; k < per_ceiling; k++) {
+        double share = next_share(&s, "memory read", runs[k]);
+        *(k ? &out->read_bytes_s_all : &out->read_bytes_s_1) = ceiling_read_bytes_s(runs[k], bytes, share);
+    }
+    if (per_ceiling == 1) out->read_bytes_s_all = out->read_bytes_s_1;
+    for (size_t i = 0; i < CEILING_COUNT; i++) {
+        const struct ceiling *c = &CEILINGS[i];
+        double ops[2] = { NAN, NAN };
+        char what[64];
+        snprintf(what, sizeof what, "%s (%s)", c->name, c->isa);
+        bool usable = (c->needs & isa_usable_bits) == c->needs;
+        for (int k = 0; usable && k < per_ceiling; k++)
+            ops[k] = ceiling_ops_s(c, isa_usable_bits, runs[k], next_share(&s, what, runs[k]));
+        out->row[out->count].ops_s_1 = ops[0];
+        out->row[out->count].ops_s_all = per_ceiling == 1 ? ops[0] : ops[1];
+        snprintf(out->row[out->count].name, sizeof out->row[0].name, "%s", c->name);
+        snprintf(out->row[out->count].isa, sizeof out->row[0].isa, "%s", c->isa);
+        out->count++;
+    }
+    out->measured_unix_ms = clock_unix_ms();
+    if (progress) progress(ctx, "done", 1);
+    return ERR_OK;
+}
+
+json_t *ceilings_to_json(const struct machine_ceilings *c)
+{
+    json_t *object = json_object(), *rows = json_array();
+    json_put_int(object, "schema", CEILINGS_SCHEMA);
+    json_put_int(object, "measured_unix_ms", c->measured_unix_ms);
+    json_put_int(object, "threads_all", c->threads_all);
+    json_put_num(object, "read_bytes_s_1", c->read_bytes_s_1);
+    json_put_num(object, "read_bytes_s_all", c->read_bytes_s_all);
+    for (int i = 0; i < c->count; i++) {
+        json_t *row = json_object();
+        json_put_str(row, "name", c->row[i].name);
+        json_put_str(row, "isa", c->row[i].isa);
+        json_put_num(row, "ops_s_1", c->row[i].ops_s_1);
+        json_put_num(row, "ops_s_all", c->row[i].ops_s_all);
+        json_array_append_new(rows, row);
+    }
+    json_put(object, "arithmetic", rows);
+    return object;
+}
+
+/* A ceiling is a positive number or unknown: a damaged file must not become a division by zero. */
+static double ceiling_number(const json_t *object, const char *key)
+{
+    double v = json_get_num(object, key, NAN);
+    return v > 0 && isfinite(v) ? v : NAN;
+}
+
+enum err_code ceilings_from_json(struct machine_ceilings *c, const json_t *object, struct err *why)
+{
+    *c = (struct machine_ceilings){ .read_bytes_s_1 = NAN, .read_bytes_s_all = NAN };
+    const json_t *rows = json_object_get(object, "arithmetic");
+    if (!json_is_object(object) || !json_is_array(rows) ||
+        json_get_int(object, "schema", -1) != CEILINGS_SCHEMA)
+        return err_set(why, ERR_FORMAT, "measured ceilings: want an object of schema %d with 'arithmetic'",
+                       CEILINGS_SCHEMA);
+    if (json_array_size(rows) > CEILINGS_MAX)
+        return err_set(why, ERR_FORMAT, "measured ceilings: %zu rows, room for %d", json_array_size(rows),
+                       CEILINGS_MAX);
+    int64_t threads = json_get_int(object, "threads_all", -1);
+    if (threads < 1 || threads > INT16_MAX)
+        return err_set(why, ERR_FORMAT, "measured ceilings: threads_all is %lld", (long long)threads);
+    c->threads_all = (int)threads;
+    c->measured_unix_ms = json_get_int(object, "measured_unix_ms", 0);
+    c->read_bytes_s_1 = ceiling_number(object, "read_bytes_s_1");
+    c->read_bytes_s_all = ceiling_number(object, "read_bytes_s_all");
+    size_t i;
+    json_t *row;
+    json_array_foreach(rows, i, row)
+    {
+        snprintf(c->row[i].name, sizeof c->row[i].name, "%s", json_get_str(row, "name", ""));
+        snprintf(c->row[i].isa, sizeof c->row[i].isa, "%s", json_get_str(row, "isa", ""));
+        c->row[i].ops_s_1 = ceiling_number(row, "ops_s_1");
+        c->row[i].ops_s_all = ceiling_number(row, "ops_s_all");
+        c->count++;
+    }
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- the cache */
+
+static enum err_code cache_path(char **out, const char *machine_id, struct err *why)
+{
+    struct str path = { 0 };
+    char *folder;
+    *out = NULL;
+    if (!*machine_id || strspn(machine_id, "0123456789abcdef") != strlen(machine_id))
+        return err_set(why, ERR_USAGE, "'%s' is no machine id", machine_id);
+    enum err_code rc = file_place(&folder, FILE_CACHE, why);
+    if (rc) return rc;
+    str_printf(&path, "%s/ceilings-%s.json", folder, machine_id);
+    free(folder);
+    *out = str_take(&path);
+    return *out ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
+}
+
+enum err_code ceilings_load(struct machine_ceilings *c, const char *machine_id, bool *found, struct err *why)
+{
+    char *path, *text = NULL;
+    size_t n;
+    json_t *object = NULL;
+    *found = false;
+    enum err_code rc = cache_path(&path, machine_id, why);
+    if (rc) return rc;
+    /* absent, damaged or of another version: it is a cache, and measuring again mends it */
+    *found = !file_read(&text, &n, path, 1 << 20, NULL) && !json_parse(&object, text, n, NULL) &&
+             !ceilings_from_json(c, object, NULL);
+    if (!*found) *c = (struct machine_ceilings){ .read_bytes_s_1 = NAN, .read_bytes_s_all = NAN };
+    json_decref(object);
+    free(text);
+    free(path);
+    return ERR_OK;
+}
+
+enum err_code ceilings_save(const struct machine_ceilings *c, const char *machine_id, struct err *why)
+{
+    char *path;
+    struct atomic_file f;
+    enum err_code rc = cache_path(&path, machine_id, why);
+    if (rc) return rc;
+    json_t *object = ceilings_to_json(c);
+    char *line = json_line(object);
+    json_decref(object);
+    if (!line)
+        rc = err_set(why, ERR_NOMEM, "out of memory saving the measured ceilings");
+    else if (!(rc = atomic_file_open(&f, path, why))) {
+        fprintf(f.stream, "%s\n", line);
+        rc = atomic_file_commit(&f, why);
+    }
+    free(line);
+    free(path);
+    return rc;
+}

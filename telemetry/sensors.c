@@ -1,0 +1,85 @@
+/* telemetry/sensors.c - opening every source this machine has, and reading them all into one row. */
+#include "telemetry/sensors.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* cpu_linux stays first: process_linux uses its totals of the same tick. */
+const struct source *const SOURCES[] = {
+    &SOURCE_CPU_LINUX,  &SOURCE_MEMORY_LINUX, &SOURCE_PROCESS_LINUX, &SOURCE_PSI_LINUX, &SOURCE_BATTERY_LINUX,
+    &SOURCE_RAPL_LINUX, &SOURCE_GPU_NVML,     &SOURCE_GPU_AMDGPU,    &SOURCE_GPU_INTEL, &SOURCE_NONE,
+};
+const size_t SOURCE_COUNT = COUNT_OF(SOURCES);
+
+struct telemetry {
+    char root[PATH_MAX];
+    struct sensors shared;
+    void *state[COUNT_OF(SOURCES)];
+    bool open[COUNT_OF(SOURCES)];
+};
+
+enum err_code telemetry_open(struct telemetry **out, const char *root, struct err *why)
+{
+    *out = NULL;
+    if (strlen(root) >= PATH_MAX) return err_set(why, ERR_IO, "path too long: '%s'", root);
+    if (!sys_exists(root, "/proc/stat") && !sys_exists(root, "/proc/meminfo"))
+        return err_set(why, ERR_IO, "no sensors: neither '%s/proc/stat' nor '%s/proc/meminfo' is there", root,
+                       root);
+    struct telemetry *t = calloc(1, sizeof *t);
+    if (!t) return err_set(why, ERR_NOMEM, "out of memory opening the sensors");
+    memcpy(t->root, root, strlen(root) + 1);
+    t->shared = (struct sensors){
+        .root = t->root, .own_pid = *root ? 0 : (int)getpid(), .busy_s = NAN, .total_s = NAN
+    };
+    for (size_t i = 0; i < SOURCE_COUNT; i++) {
+        enum err_code rc = SOURCES[i]->open(&t->state[i], &t->shared, why);
+        if (rc == ERR_NOMEM) {
+            telemetry_close(t);
+            return rc;
+        }
+        t->open[i] = rc == ERR_OK;
+    }
+    *out = t;
+    return ERR_OK;
+}
+
+void telemetry_close(struct telemetry *t)
+{
+    if (!t) return;
+    for (size_t i = 0; i < SOURCE_COUNT; i++)
+        if (t->open[i]) SOURCES[i]->close(t->state[i]);
+    free(t->shared.core_busy);
+    free(t);
+}
+
+void telemetry_watch_process(struct telemetry *t, int pid)
+{
+    t->shared.watched_pid = pid;
+}
+
+void telemetry_sample_due(struct telemetry *t, const bool *due, double *row)
+{
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) row[i] = NAN;
+    t->shared.now_ns = clock_ns();
+    t->shared.due = due;
+    for (size_t i = 0; i < SOURCE_COUNT; i++)
+        if (t->open[i]) SOURCES[i]->sample(t->state[i], &t->shared, row);
+    t->shared.due = NULL;
+}
+
+void telemetry_sample(struct telemetry *t, double *row)
+{
+    bool due[METRIC_SENSOR_COUNT];
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) due[i] = true;
+    telemetry_sample_due(t, due, row);
+}
+
+int telemetry_cores(const struct telemetry *t, double *busy, int max)
+{
+    int n = MIN(max, t->shared.cores);
+    for (int i = 0; i < n; i++) busy[i] = t->shared.core_busy[i];
+    return MAX(n, 0);
+}

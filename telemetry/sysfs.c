@@ -1,0 +1,189 @@
+/* telemetry/sysfs.c - reading the kernel's small text files without ever failing: see sysfs.h. */
+#include "telemetry/sysfs.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+/* root + formatted path; false when it does not fit. */
+static bool path_make(char path[PATH_MAX], const char *root, const char *fmt, va_list ap)
+{
+    int n = snprintf(path, PATH_MAX, "%s", root);
+    if (n < 0 || n >= PATH_MAX) return false;
+    int m = vsnprintf(path + n, (size_t)(PATH_MAX - n), fmt, ap);
+    return m >= 0 && m < PATH_MAX - n;
+}
+
+static int read_path(const char *path, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    /* O_NONBLOCK: a recorded root may hold anything, a FIFO must not hang the sampler */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return -1;
+    size_t len = 0;
+    bool bad = false;
+    while (len < size - 1) {
+        ssize_t n = read(fd, buf + len, size - 1 - len);
+        if (n < 0 && errno == EINTR) continue;
+        bad = n < 0; /* sysfs answers EIO, ENODATA or EBUSY for sensors that are asleep */
+        if (n <= 0) break;
+        len += (size_t)n;
+    }
+    close(fd);
+    if (bad) len = 0;
+    while (len && isspace((unsigned char)buf[len - 1])) len--;
+    buf[len] = '\0';
+    return bad ? -1 : (int)len;
+}
+
+int sys_read(const char *root, char *buf, size_t size, const char *fmt, ...)
+{
+    char path[PATH_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    bool ok = path_make(path, root, fmt, ap);
+    va_end(ap);
+    buf[0] = '\0';
+    return ok ? read_path(path, buf, size) : -1;
+}
+
+double sys_number(const char *root, const char *fmt, ...)
+{
+    char path[PATH_MAX], buf[64];
+    va_list ap;
+    va_start(ap, fmt);
+    bool ok = path_make(path, root, fmt, ap);
+    va_end(ap);
+    double v;
+    if (!ok || read_path(path, buf, sizeof buf) <= 0 || !str_to_double(buf, &v) || !isfinite(v)) return NAN;
+    return v;
+}
+
+int64_t sys_integer(const char *root, const char *fmt, ...)
+{
+    char path[PATH_MAX], buf[64];
+    va_list ap;
+    va_start(ap, fmt);
+    bool ok = path_make(path, root, fmt, ap);
+    va_end(ap);
+    int64_t v;
+    if (!ok || read_path(path, buf, sizeof buf) <= 0 || !str_to_i64(buf, &v)) return -1;
+    return v;
+}
+
+bool sys_exists(const char *root, const char *fmt, ...)
+{
+    char path[PATH_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    bool ok = path_make(path, root, fmt, ap);
+    va_end(ap);
+    return ok && !access(path, F_OK);
+}
+
+static int by_natural_order(const void *a, const void *b)
+{
+    return strverscmp(a, b);
+}
+
+void sys_list(struct sys_list *out, const char *root, const char *prefix, const char *fmt, ...)
+{
+    char path[PATH_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    bool ok = path_make(path, root, fmt, ap);
+    va_end(ap);
+    out->count = 0;
+    DIR *dir = ok ? opendir(path) : NULL;
+    if (!dir) return;
+    for (struct dirent *e; out->count < SYS_LIST && (e = readdir(dir));) {
+        if (e->d_name[0] == '.' || !str_starts(e->d_name, prefix) || strlen(e->d_name) >= SYS_NAME) continue;
+        memcpy(out->name[out->count++], e->d_name, strlen(e->d_name) + 1);
+    }
+    closedir(dir);
+    qsort(out->name, (size_t)out->count, sizeof out->name[0], by_natural_order);
+}
+
+int sys_cpulist_count(const char *list)
+{
+    int count = 0;
+    for (const char *p = list; *p;) {
+        char *end;
+        if (!isdigit((unsigned char)*p)) return -1;
+        long first = strtol(p, &end, 10), last = first;
+        if (*end == '-') {
+            p = end + 1;
+            if (!isdigit((unsigned char)*p)) return -1;
+            last = strtol(p, &end, 10);
+        }
+        if (last < first || last > 1 << 20) return -1;
+        count += (int)(last - first + 1);
+        if (*end && *end != ',') return -1;
+        p = *end ? end + 1 : end;
+    }
+    return count;
+}
+
+/* The rest of the line that starts with `key`, or NULL. */
+static const char *line_find(const char *text, const char *key)
+{
+    size_t n = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        if (*line == '\n') line++;
+        if (!strncmp(line, key, n)) return line + n;
+    }
+    return NULL;
+}
+
+double sys_field(const char *text, const char *key)
+{
+    const char *p = line_find(text, key);
+    if (!p) return NAN;
+    while (*p == ' ' || *p == '\t' || *p == ':') p++;
+    char word[48];
+    size_t n = strcspn(p, " \t\n");
+    if (!n || n >= sizeof word) return NAN;
+    memcpy(word, p, n);
+    word[n] = '\0';
+    double v;
+    return str_to_double(word, &v) && isfinite(v) ? v : NAN;
+}
+
+bool sys_text_field(const char *text, const char *key, char *buf, size_t size)
+{
+    size_t n = strlen(key);
+    buf[0] = '\0';
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        if (*line == '\n') line++;
+        if (strncmp(line, key, n)) continue;
+        const char *p = line + n + strspn(line + n, " \t");
+        if (*p != ':' && *p != '=') continue; /* "cpu" must not find "cpu MHz" */
+        p++;
+        p += strspn(p, " \t\"");
+        size_t len = strcspn(p, "\n");
+        while (len && strchr(" \t\r\"", p[len - 1])) len--;
+        snprintf(buf, size, "%.*s", (int)MIN(len, (size_t)INT_MAX), p);
+        return true;
+    }
+    return false;
+}
+
+double rate_next(struct rate *r, double counter, double wrap, int64_t now_ns)
+{
+    struct rate was = *r;
+    *r = (struct rate){ counter, now_ns, isfinite(counter) };
+    if (!was.known || !r->known || now_ns <= was.t_ns) return NAN;
+    double rise = counter - was.value;
+    if (rise < 0 && wrap > 0 && was.value <= wrap) rise += wrap;
+    return rise < 0 ? NAN : rise / ((double)(now_ns - was.t_ns) / 1e9);
+}
