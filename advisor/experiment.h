@@ -47,11 +47,21 @@ struct experiment_arm {
     char line[640]; /* config line as given */
     char recipe[160];
     bool ready, failed;
-    char error[512]; /* why it failed: a result */
-    double rate;     /* mean of the metric over kept cells, NAN */
-    double prefill_tok_s, decode_tok_s, ttft_s, itl_p50_s, itl_p99_s, perplexity; /* of kept cells, NAN */
-    int64_t peak_rss_bytes;                                                       /* -1 unknown */
-    struct memory_plan plan;
+    char error[512];    /* why it failed: a result */
+    enum err_code code; /* of that failure */
+    /* what really runs, from the worker's answer; "" and -1 until it answered */
+    char model_name[128], arch[32], sha256[HASH_HEX], dominant_format[16], isa[96], device[16];
+    int threads;
+    bool merged_known;
+    struct config merged; /* every key as it was resolved */
+    /* Geometric means over kept cells (blocks if there are any, else control, else warm-up), so that the
+     * quotient of two rates is the effect; NAN when not measured. */
+    double rate; /* of the metric */
+    double prefill_tok_s, decode_tok_s, ttft_s, itl_p50_s, itl_p99_s, perplexity;
+    double itl_p95_s, load_s, joules_per_token;
+    int itl_samples;         /* pooled over kept cells; a percentile they cannot support is NAN */
+    int64_t peak_rss_bytes;  /* -1 unknown */
+    struct memory_plan plan; /* total -1 until known */
     int cells;
 };
 
@@ -67,9 +77,14 @@ enum experiment_phase {
 
 /* A value: copied under the lock, then immutable. */
 struct experiment_state {
-    int64_t run_id;
+    int64_t run_id; /* 0 until the arms are loaded */
     enum experiment_phase phase;
     char error[512]; /* PHASE_FAILED */
+    enum err_code error_code;
+    char machine_id[16];
+    int64_t started_ms, ended_ms; /* ended 0: not yet */
+    int cell_repeats; /* how often a cell runs the workload (short ones are repeated for sensors and clocks)
+                       */
     struct experiment_spec spec;
     struct experiment_arm arm[EXPERIMENT_ARMS];
     /* now */
@@ -80,17 +95,22 @@ struct experiment_state {
     double elapsed_s, eta_s; /* eta NAN when unknown */
     /* control */
     int control_blocks;
-    struct interval control; /* log ratio A/A, NAN until 2 blocks */
-    double noise_floor;      /* half width, NAN */
-    double mde;              /* smallest detectable effect with max_blocks, NAN */
+    int control_discarded;
+    double control_d[EXPERIMENT_BLOCKS]; /* log ratio per kept control block */
+    double control_frequency;            /* hertz, median over control cells, NAN */
+    struct interval control;             /* log ratio A/A, NAN until 2 blocks */
+    double noise_floor;                  /* half width, NAN */
+    double mde;                          /* smallest detectable effect with max_blocks, NAN */
     bool control_failed;
     /* comparison: d[i] log ratio of rate B/A per kept block (positive: B is faster / better by
      * METRICS.better) */
     int blocks, discarded;
+    int planned_blocks; /* the verdict is taken at this count, once; 0 until planned */
     double d[EXPERIMENT_BLOCKS];
     struct interval effect; /* of d, 95 % */
     struct interval effect90;
     enum verdict verdict;
+    char reason[256];  /* why it is invalid or inconclusive, "" otherwise */
     int blocks_needed; /* about how many more, 0 when decided, -1 unknown */
     bool random_weights;
     double overhead_ratio; /* of sampler thread during cells, share of one core */
@@ -109,6 +129,8 @@ struct experiment_deps {
     const char *program; /* worker binary, NULL: self */
     const struct log *log;
 };
+/* Errors: ERR_USAGE when the spec cannot be (metric the workload does not give, bounds, resuming a finished
+ * or foreign run); everything later is in the state. */
 enum err_code experiment_start(struct experiment **out, const struct experiment_spec *spec,
                                const struct experiment_deps *deps, struct err *why);
 void experiment_state(struct experiment *x, struct experiment_state *out);
@@ -118,7 +140,9 @@ bool experiment_finished(struct experiment *x);
 void experiment_stop(struct experiment *x);  /* asks; resumable later by run id */
 void experiment_close(struct experiment *x); /* stop, join, free; NULL is fine */
 
-/* The pure part, for tests: effect and verdict from block effects. */
+/* The pure part, for tests: effect, intervals, verdict, reason and blocks_needed from d[0..blocks),
+ * discarded, control_failed, arm[].failed and the spec's margin. Needs 6 blocks for any claim. An invalid
+ * run's reason that is already set is kept. */
 void experiment_judge(struct experiment_state *s);
 
 /* Why a window of samples disqualifies a cell: "" when it does not. Rules are fixed in CONTAMINATION

@@ -1,0 +1,77 @@
+/* advisor/arm.c - one side of a comparison, whatever kind it is. All work is in the kind's table. */
+#include "advisor/arm.h"
+
+#include <stdlib.h>
+
+#include "advisor/arm_kind.h"
+
+struct arm {
+    const struct arm_kind *kind;
+    void *state;
+    json_t *description;
+};
+
+enum err_code arm_open(struct arm **out, const struct arm_spec *spec, arm_event_fn *event, void *ctx,
+                       struct err *why)
+{
+    *out = NULL;
+    struct arm *a = calloc(1, sizeof(*a));
+    if (!a) return err_set(why, ERR_NOMEM, "no memory for an arm");
+    a->kind = &ARM_WORKER;
+    enum err_code rc = a->kind->open(&a->state, &a->description, spec, event, ctx, why);
+    if (rc) {
+        arm_close(a);
+        return rc;
+    }
+    *out = a;
+    return ERR_OK;
+}
+
+void arm_close(struct arm *a)
+{
+    if (!a) return;
+    if (a->state) a->kind->close(a->state);
+    json_decref(a->description);
+    free(a);
+}
+
+int arm_pid(const struct arm *a)
+{
+    return a->kind->pid(a->state);
+}
+
+const json_t *arm_description(const struct arm *a)
+{
+    return a->description;
+}
+
+static enum err_code arm_request(struct arm *a, json_t *request, json_t **answer, arm_event_fn *event,
+                                 void *ctx, struct err *why)
+{
+    *answer = NULL;
+    if (!request) return err_set(why, ERR_NOMEM, "no memory for a request");
+    enum err_code rc = a->kind->request(a->state, request, answer, event, ctx, why);
+    json_decref(request);
+    return rc;
+}
+
+enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_t **answer,
+                       arm_event_fn *event, void *ctx, struct err *why)
+{
+    json_t *r = json_object();
+    json_put_str(r, "op", "cell");
+    json_put_str(r, "workload", workload);
+    json_put_int(r, "seed", (int64_t)seed); /* the same 64 bits on the other side */
+    return arm_request(a, r, answer, event, ctx, why);
+}
+
+enum err_code arm_generate(struct arm *a, const char *prompt, int n, double temp, json_t **answer,
+                           arm_event_fn *event, void *ctx, struct err *why)
+{
+    json_t *r = json_object();
+    json_put_str(r, "op", "generate");
+    json_put_str(r, "prompt", prompt);
+    json_put_int(r, "n", n);
+    json_put_num(r, "temp", temp);
+    return arm_request(a, r, answer, event, ctx, why);
+}

@@ -1,0 +1,534 @@
+/* advisor/experiment.c - the thread that carries one A/B from loading to verdict, and the door to it.
+ *
+ * Everybody else sees copies of the state. The thread is its only writer, so it reads it without the lock; a
+ * change is made between state_edit() and state_done(), which also wakes those who wait. */
+#include "advisor/experiment_parts.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct experiment_state *state_edit(struct experiment *x)
+{
+    pthread_mutex_lock(&x->lock);
+    return &x->state;
+}
+
+void state_done(struct experiment *x)
+{
+    x->version++;
+    pthread_cond_broadcast(&x->changed);
+    pthread_mutex_unlock(&x->lock);
+}
+
+void experiment_tell(struct experiment *x, const char *kind, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    struct experiment_state *s = state_edit(x);
+    state_event(s, clock_unix_ms(), text);
+    state_done(x);
+    struct err ignored; /* an event that cannot be stored is no reason to lose the measurement */
+    if (x->state.run_id) (void)db_event_add(x->db, x->state.run_id, kind, text, &ignored);
+    log_write(&x->log, LOG_INFO, "%s", text);
+}
+
+double experiment_elapsed(const struct experiment *x)
+{
+    return (double)(clock_ns() - x->begun_ns) * 1e-9;
+}
+
+static void enter(struct experiment *x, enum experiment_phase phase)
+{
+    struct experiment_state *s = state_edit(x);
+    s->phase = phase;
+    s->running_arm = s->block = s->slot = -1;
+    s->elapsed_s = experiment_elapsed(x);
+    state_done(x);
+}
+
+static bool time_is_up(const struct experiment *x)
+{
+    return experiment_elapsed(x) >= x->state.spec.budget_s;
+}
+
+/* ---------------------------------------------------------------- loading */
+
+/* Bytes a new process could have now. -1 unknown. */
+static int64_t memory_available(const struct experiment *x)
+{
+    double row[METRIC_SENSOR_COUNT];
+    int64_t bytes = x->machine.memory_available_bytes;
+    if (x->sampler) {
+        sampler_latest(x->sampler, row, NULL, 0);
+        if (row[METRIC_MEM_AVAILABLE] > 0) bytes = (int64_t)row[METRIC_MEM_AVAILABLE];
+    }
+    if (x->machine.cgroup_memory_bytes > 0 && (bytes < 0 || x->machine.cgroup_memory_bytes < bytes))
+        bytes = x->machine.cgroup_memory_bytes;
+    return bytes;
+}
+
+/* What an arm will need, before any worker exists. -1 when the file cannot be planned from here. */
+static int64_t arm_bytes(const struct experiment_spec *s, int arm)
+{
+    const char *path = config_text(&s->config[arm], KNOB_MODEL);
+    struct gguf *g = NULL;
+    struct memory_plan plan;
+    struct err ignored;
+    if (gguf_open(&g, *path ? path : s->model, &ignored)) return -1;
+    const bool ok = !memory_plan_compute(&plan, g, &s->config[arm], workload_ctx(&s->workload), 1, &ignored);
+    gguf_close(g);
+    return ok ? plan.total : -1;
+}
+
+static bool arms_fit_together(const struct experiment *x)
+{
+    const int64_t a = arm_bytes(&x->state.spec, 0), b = arm_bytes(&x->state.spec, 1);
+    const int64_t have = memory_available(x);
+    if (a < 0 || b < 0 || have < 0) return true; /* unknown: try; ERR_FIT will tell */
+    return (double)a + (double)b <= 0.9 * (double)have;
+}
+
+static enum flow load_arms(struct experiment *x)
+{
+    enter(x, PHASE_LOADING);
+    x->reload = !arms_fit_together(x);
+    if (x->reload)
+        experiment_tell(x, "plan", "memory holds one arm at a time: each cell loads its arm anew, untimed");
+    enum flow worst = FLOW_ON;
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+        enum flow f = arm_load(x, i);
+        if (f == FLOW_ARM && x->why.code == ERR_FIT && i && x->arm[0]) {
+            x->reload = true; /* perhaps it fits alone */
+            f = arm_load(x, i);
+            if (f == FLOW_ON)
+                experiment_tell(x, "plan", "arm B fits only alone: each cell loads its arm anew, untimed");
+        }
+        if (f == FLOW_ARM) f = arm_gave_up(x, i, &x->why);
+        if (f == FLOW_STOPPED) return f;
+        if (f == FLOW_ARM) worst = f;
+    }
+    return worst;
+}
+
+/* ---------------------------------------------------------------- the run's row */
+
+static enum err_code put_models(struct experiment *x)
+{
+    const struct experiment_state *s = &x->state;
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+        const struct experiment_arm *a = &s->arm[i];
+        if (!*a->sha256) continue;
+        const char *path = config_text(&s->spec.config[i], KNOB_MODEL);
+        json_t *o = json_object();
+        json_put_str(o, "name", a->model_name);
+        json_put_str(o, "arch", a->arch);
+        json_put_str(o, "dominant_format", a->dominant_format);
+        json_put_bool(o, "random_weights", s->random_weights);
+        char *text = json_line(o);
+        json_decref(o);
+        if (!text) return err_set(&x->why, ERR_NOMEM, "no memory to describe a model");
+        enum err_code rc = db_model_put(x->db, a->sha256, a->model_name, *path ? path : s->spec.model, text,
+                                        &x->why);
+        free(text);
+        if (rc) return rc;
+    }
+    return ERR_OK;
+}
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static enum err_code put_run(struct experiment *x)
+{
+    if (x->state.run_id) return ERR_OK;
+    const struct experiment_state *s = &x->state;
+    json_t *machine = machine_to_json(&x->machine);
+    char *machine_text = json_line(machine);
+    json_decref(machine);
+    enum err_code rc = db_machine_put(x->db, x->machine.id, machine_text ? machine_text : "{}", &x->why);
+    free(machine_text);
+    if (!rc) rc = put_models(x);
+    if (rc) return rc;
+
+    const struct experiment_arm *known = *s->arm[0].sha256 ? &s->arm[0] : &s->arm[1];
+    struct run_row row = { .seed = s->spec.seed, .effect_ratio = NAN };
+    snprintf(row.kind, sizeof(row.kind), "ab");
+    snprintf(row.state, sizeof(row.state), "running");
+    snprintf(row.machine, sizeof(row.machine), "%s", x->machine.id);
+    snprintf(row.model_sha256, sizeof(row.model_sha256), "%s", known->sha256);
+    snprintf(row.model_name, sizeof(row.model_name), "%.127s",
+             *known->model_name ? known->model_name : file_name(s->spec.model));
+    workload_line(&s->spec.workload, row.workload, sizeof(row.workload));
+    snprintf(row.label, sizeof(row.label), "%.60s vs %.60s", s->arm[0].line, s->arm[1].line);
+    snprintf(row.metric, sizeof(row.metric), "%s", s->spec.metric->name);
+    json_t *spec = experiment_spec_to_json(&s->spec);
+    row.spec_json = json_line(spec);
+    json_decref(spec);
+    rc = db_run_insert(x->db, &row, &x->why);
+    free(row.spec_json);
+    if (rc) return rc;
+    struct experiment_state *e = state_edit(x);
+    e->run_id = row.id;
+    e->started_ms = row.started_ms;
+    state_done(x);
+    struct err ignored;
+    for (int i = 0; i < s->events; i++) /* what was said before there was a run */
+        (void)db_event_add(x->db, row.id, "load", s->event[i].text, &ignored);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- phases */
+
+/* One cell per arm that is not measured against anything: caches, clocks and pages settle, failures show, and
+ * its length says how often a cell must repeat its workload to last a quarter of a second in either arm. */
+static enum flow warm_up(struct experiment *x)
+{
+    enter(x, PHASE_WARMUP);
+    const bool resumed = x->state.blocks || x->state.control_blocks;
+    double shortest = INFINITY;
+    enum flow worst = FLOW_ON;
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+        if (x->state.arm[i].failed) {
+            worst = FLOW_ARM;
+            continue;
+        }
+        double seconds = INFINITY;
+        enum flow f = cell_warm_up(x, i, &seconds);
+        if (f == FLOW_ARM)
+            worst = f; /* the other one is still measured */
+        else if (f)
+            return f;
+        shortest = fmin(shortest, seconds);
+    }
+    if (!resumed && isfinite(shortest) && shortest > 0) {
+        struct experiment_state *s = state_edit(x);
+        s->cell_repeats = (int)fmin(fmax(ceil(0.25 / shortest), 1), 256);
+        state_done(x);
+    }
+    return worst;
+}
+
+static void estimate_end(struct experiment *x, int blocks_left)
+{
+    struct experiment_state *s = state_edit(x);
+    const int cells = BLOCK_CELLS * (s->blocks + s->control_blocks);
+    s->elapsed_s = experiment_elapsed(x);
+    if (cells > 0 && blocks_left >= 0)
+        s->eta_s = fmin(x->ledger.cell_seconds / (cells + EXPERIMENT_ARMS) * BLOCK_CELLS * blocks_left,
+                        fmax(0, s->spec.budget_s - s->elapsed_s));
+    state_done(x);
+}
+
+/* What disturbed a block is often still there a moment later. */
+static void pause_after_discard(const struct experiment *x)
+{
+    for (int i = 0; x->sampler && i < 10 && !atomic_load(&x->stop); i++) clock_sleep_ns(100000000);
+}
+
+static enum flow give_up(struct experiment *x, const char *fmt, int a, int b)
+{
+    struct experiment_state *s = state_edit(x);
+    snprintf(s->reason, sizeof(s->reason), fmt, a, b);
+    state_done(x);
+    return FLOW_INVALID;
+}
+
+static enum flow run_control(struct experiment *x)
+{
+    if (x->state.spec.control_blocks < 0) {
+        experiment_tell(x, "control", "no control was asked for: the noise floor is unknown");
+        return FLOW_ON;
+    }
+    enter(x, PHASE_CONTROL);
+    while (x->state.control_blocks < control_wanted(&x->state) && !time_is_up(x)) {
+        const enum flow f = block_run(x, CELL_CONTROL);
+        if (f != FLOW_ON && f != FLOW_DISCARDED) return f;
+        if (f == FLOW_DISCARDED) {
+            const int most = MAX(3, x->state.spec.control_blocks);
+            if (x->state.control_discarded > most)
+                return give_up(x, "the machine is too busy for a control: %d of %d blocks were disturbed",
+                               x->state.control_discarded,
+                               x->state.control_discarded + x->state.control_blocks);
+            pause_after_discard(x);
+        }
+        estimate_end(x, control_wanted(&x->state) - x->state.control_blocks + x->state.spec.min_blocks);
+    }
+    const struct experiment_state *s = &x->state;
+    if (s->control_blocks >= 2)
+        experiment_tell(x, "control", "A against itself over %d blocks: %+.2f %% +- %.2f %%%s",
+                        s->control_blocks, 100 * expm1(s->control.estimate), 100 * s->noise_floor,
+                        s->control_failed ? ": biased, nothing can be compared here now" : "");
+    return s->control_failed ? FLOW_INVALID : FLOW_ON;
+}
+
+/* The number of blocks is fixed here, from spread alone: what the blocks say on average is not looked at. */
+static void plan_once(struct experiment *x)
+{
+    struct experiment_state *s = &x->state;
+    const bool controlled = s->control_blocks >= 2;
+    if (s->planned_blocks || (!controlled && s->blocks < s->spec.min_blocks)) return;
+    const double sd = controlled ? stats_sd(s->control_d, s->control_blocks)
+                                 : stats_sd(s->d, s->spec.min_blocks);
+    const int n = plan_blocks(&s->spec, sd);
+    s = state_edit(x);
+    s->planned_blocks = n;
+    state_done(x);
+    experiment_tell(x, "plan", "%d blocks planned: spread %.2f %% a block, margin %.2f %%", n, 100 * sd,
+                    100 * s->spec.margin);
+}
+
+static enum flow run_blocks(struct experiment *x)
+{
+    enter(x, PHASE_BLOCKS);
+    for (;;) {
+        plan_once(x);
+        const struct experiment_state *s = &x->state;
+        const int aim = s->planned_blocks ? s->planned_blocks : s->spec.min_blocks;
+        if (s->planned_blocks && s->blocks >= s->planned_blocks) return FLOW_ON;
+        if (4 * s->discarded > aim) return FLOW_ON; /* over 1 in 5 whatever follows: the verdict says so */
+        if (time_is_up(x)) {
+            experiment_tell(x, "budget", "the budget of %.0f s ended after %d of %d blocks", s->spec.budget_s,
+                            s->blocks, aim);
+            return FLOW_ON;
+        }
+        const enum flow f = block_run(x, CELL_BLOCK);
+        if (f != FLOW_ON && f != FLOW_DISCARDED) return f;
+        if (f == FLOW_DISCARDED) pause_after_discard(x);
+        estimate_end(x, aim - x->state.blocks);
+    }
+}
+
+/* ---------------------------------------------------------------- the end */
+
+/* From how the last step ended to phase, verdict and the state's name in the database. */
+static const char *conclude(struct experiment *x, enum flow f)
+{
+    struct experiment_state *s = state_edit(x);
+    const bool both_failed = s->arm[0].failed && s->arm[1].failed;
+    const char *name = "done";
+    s->running_arm = s->block = s->slot = -1;
+    s->cell_phase[0] = 0;
+    s->live_tok_s = NAN;
+    s->eta_s = 0;
+    s->elapsed_s = experiment_elapsed(x);
+    s->ended_ms = clock_unix_ms();
+    if (x->overhead_s > 0) s->overhead_ratio = x->overhead_sum / x->overhead_s;
+    s->phase = PHASE_DONE;
+    if (f == FLOW_STOPPED) {
+        s->phase = PHASE_STOPPED;
+        name = "stopped";
+    } else if (f == FLOW_BROKEN || both_failed) {
+        s->phase = PHASE_FAILED;
+        s->error_code = both_failed ? s->arm[0].code : x->why.code;
+        snprintf(s->error, sizeof(s->error), "%s", both_failed ? s->arm[0].error : x->why.message);
+        name = "failed";
+    } else {
+        experiment_judge(s);
+        if (f == FLOW_INVALID) {
+            s->verdict = VERDICT_INVALID;
+            s->blocks_needed = -1;
+        }
+    }
+    state_done(x);
+    return name;
+}
+
+static void finish(struct experiment *x, enum flow f)
+{
+    const char *name = conclude(x, f);
+    const struct experiment_state *s = &x->state;
+    if (s->verdict)
+        experiment_tell(x, "verdict", "%s%s%s", verdict_name(s->verdict), *s->reason ? ": " : "", s->reason);
+    if (s->run_id && x->db) {
+        json_t *o = experiment_to_json(s);
+        char *text = json_line(o);
+        json_decref(o);
+        const double log_ratio = s->spec.metric->better < 0 ? -s->effect.estimate : s->effect.estimate;
+        struct err why;
+        if (db_run_finish(x->db, s->run_id, name, verdict_name(s->verdict), exp(log_ratio), text, &why)) {
+            struct experiment_state *e = state_edit(x);
+            e->phase = PHASE_FAILED;
+            e->error_code = why.code;
+            snprintf(e->error, sizeof(e->error), "%s", why.message);
+            state_done(x);
+        }
+        free(text);
+    }
+    pthread_mutex_lock(&x->lock);
+    x->finished = true;
+    state_done(x);
+}
+
+static enum flow carry_out(struct experiment *x)
+{
+    enum flow f = load_arms(x);
+    if (f == FLOW_STOPPED) return f;
+    if (put_run(x)) return FLOW_BROKEN;
+    if (x->state.arm[0].failed && x->state.arm[1].failed) return FLOW_ARM;
+    f = warm_up(x);
+    if (f == FLOW_ON) f = run_control(x);
+    if (f == FLOW_ON) f = run_blocks(x);
+    return f;
+}
+
+static void *experiment_thread(void *arg)
+{
+    struct experiment *x = arg;
+    finish(x, carry_out(x));
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+        arm_close(x->arm[i]); /* here, not in close: a worker dies with the thread that started it */
+        x->arm[i] = NULL;
+    }
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- the door */
+
+/* Continue a run: its own spec, its kept blocks. */
+static enum err_code resume(struct experiment *x, int64_t run_id, struct err *why)
+{
+    struct run_row row = { 0 };
+    enum err_code rc = db_run_get(x->db, run_id, &row, why);
+    if (rc) return rc;
+    if (strcmp(row.kind, "ab"))
+        rc = err_set(why, ERR_USAGE, "run %lld is a %s: only an experiment can be resumed", (long long)run_id,
+                     row.kind);
+    else if (!strcmp(row.state, "done"))
+        rc = err_set(why, ERR_USAGE,
+                     "run %lld is finished (%s): more blocks after a look would not be honest, start anew",
+                     (long long)run_id, *row.verdict ? row.verdict : "no verdict");
+    else if (strcmp(row.machine, x->machine.id))
+        rc = err_set(why, ERR_USAGE, "run %lld was measured on machine %s, this is %s: they do not mix",
+                     (long long)run_id, row.machine, x->machine.id);
+    json_t *o = NULL;
+    struct experiment_spec spec;
+    if (!rc)
+        rc = json_parse(&o, row.spec_json ? row.spec_json : "", row.spec_json ? strlen(row.spec_json) : 0,
+                        why);
+    if (!rc) rc = experiment_spec_from_json(&spec, o, why);
+    if (!rc) rc = spec_resolve(&spec, why);
+    json_decref(o);
+    if (!rc) {
+        spec.resume_id = run_id;
+        state_init(&x->state, &spec);
+        rc = store_rebuild(&x->state, &x->ledger, x->db, run_id, true, why);
+        x->state.started_ms = row.started_ms;
+        for (int i = 0; i < EXPERIMENT_ARMS; i++) x->state.arm[i].failed = false; /* it may run now */
+    }
+    run_row_free(&row);
+    return rc;
+}
+
+static enum err_code experiment_new(struct experiment *x, const struct experiment_spec *spec,
+                                    const struct experiment_deps *deps, struct err *why)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&x->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&x->lock, NULL);
+    atomic_init(&x->stop, false);
+    x->sampler = deps->sampler;
+    x->machine = *deps->machine;
+    if (deps->log)
+        x->log = *deps->log;
+    else
+        x->log.level = LOG_QUIET;
+    x->window = malloc(WINDOW_SAMPLES * sizeof(*x->window));
+    x->stored = malloc(WINDOW_STORED * sizeof(*x->stored));
+    x->program = deps->program ? strdup(deps->program) : NULL;
+    if (!x->window || !x->stored || (deps->program && !x->program))
+        return err_set(why, ERR_NOMEM, "no memory for an experiment");
+    enum err_code rc = db_open(&x->db, deps->db_path, why);
+    if (rc) return rc;
+    struct experiment_spec resolved = *spec;
+    if (!spec->resume_id) rc = spec_resolve(&resolved, why);
+    if (rc) return rc;
+    state_init(&x->state, &resolved);
+    if (spec->resume_id) rc = resume(x, spec->resume_id, why);
+    snprintf(x->state.machine_id, sizeof(x->state.machine_id), "%s", x->machine.id);
+    x->begun_ns = clock_ns() - (int64_t)(x->ledger.cell_seconds * 1e9); /* the budget counts earlier cells */
+    return rc;
+}
+
+enum err_code experiment_start(struct experiment **out, const struct experiment_spec *spec,
+                               const struct experiment_deps *deps, struct err *why)
+{
+    *out = NULL;
+    struct experiment *x = calloc(1, sizeof(*x));
+    if (!x) return err_set(why, ERR_NOMEM, "no memory for an experiment");
+    enum err_code rc = experiment_new(x, spec, deps, why);
+    if (!rc && (errno = pthread_create(&x->thread, NULL, experiment_thread, x)))
+        rc = err_set(why, ERR_INTERNAL, "cannot start the experiment's thread: %s", strerror(errno));
+    if (rc) {
+        experiment_close(x);
+        return rc;
+    }
+    x->joinable = true;
+    *out = x;
+    return ERR_OK;
+}
+
+void experiment_state(struct experiment *x, struct experiment_state *out)
+{
+    pthread_mutex_lock(&x->lock);
+    *out = x->state;
+    pthread_mutex_unlock(&x->lock);
+}
+
+void experiment_wait(struct experiment *x, int64_t *version, int timeout_ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_mutex_lock(&x->lock);
+    while (x->version == *version && !x->finished)
+        if (pthread_cond_timedwait(&x->changed, &x->lock, &until)) break;
+    *version = x->version;
+    pthread_mutex_unlock(&x->lock);
+}
+
+bool experiment_finished(struct experiment *x)
+{
+    pthread_mutex_lock(&x->lock);
+    const bool finished = x->finished;
+    pthread_mutex_unlock(&x->lock);
+    return finished;
+}
+
+void experiment_stop(struct experiment *x)
+{
+    atomic_store(&x->stop, true);
+}
+
+void experiment_close(struct experiment *x)
+{
+    if (!x) return;
+    experiment_stop(x);
+    if (x->joinable) pthread_join(x->thread, NULL);
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) arm_close(x->arm[i]);
+    db_close(x->db);
+    ledger_free(&x->ledger);
+    free(x->window);
+    free(x->stored);
+    free(x->program);
+    pthread_cond_destroy(&x->changed);
+    pthread_mutex_destroy(&x->lock);
+    free(x);
+}

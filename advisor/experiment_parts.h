@@ -1,0 +1,175 @@
+/* advisor/experiment_parts.h - what the files of one experiment share. Inside advisor/ only.
+ *
+ *   experiment.c        the thread and the door: load, warm up, control, compare, finish
+ *   experiment_cell.c   one cell, one block
+ *   experiment_plan.c   the spec, the order of blocks, how many
+ *   experiment_judge.c  numbers and verdict (pure)
+ *   experiment_store.c  the ledger of kept cells, and rebuilding it from the database
+ *   experiment_json.c   the result as a document
+ *   contamination.c     what disqualifies a cell */
+#ifndef QDYNO_ADVISOR_EXPERIMENT_PARTS_H
+#define QDYNO_ADVISOR_EXPERIMENT_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "advisor/arm.h"
+#include "advisor/experiment.h"
+
+enum { WINDOW_SAMPLES = 6000, WINDOW_STORED = 64 * METRIC_SENSOR_COUNT };
+enum { BLOCK_CELLS = 4, CELL_METRICS = METRIC_COUNT - METRIC_SENSOR_COUNT };
+
+/* ---------------------------------------------------------------- plan */
+
+/* Zeros become defaults; ERR_USAGE on what cannot be. */
+enum err_code spec_resolve(struct experiment_spec *s, struct err *why);
+
+enum cell_phase { CELL_WARMUP, CELL_CONTROL, CELL_BLOCK };
+extern const char *const CELL_PHASES[]; /* as in the database */
+
+/* side[slot] of a block: 0 = A, 1 = B; ABBA or BAAB by a coin of seed, phase and number alone. */
+void block_order(uint64_t seed, enum cell_phase phase, int block, int side[BLOCK_CELLS]);
+/* Log ratio B/A, positive when side 1 is better. NAN when a value is not a positive number. */
+double block_effect(const double value[BLOCK_CELLS], const int side[BLOCK_CELLS], int better);
+/* How many blocks a spread asks for, within the spec's bounds: an effect of the size of the margin is found
+ * 4 times in 5. */
+int plan_blocks(const struct experiment_spec *s, double sd);
+/* Kept control blocks wanted, given those there are: doubled once when the first look excludes 0. */
+int control_wanted(const struct experiment_state *s);
+
+/* ---------------------------------------------------------------- judge */
+
+enum { BLOCKS_FOR_A_CLAIM = 6 };                /* sign-flip permutation cannot reach 5 % below: 2 / 2^6 */
+void judge_control(struct experiment_state *s); /* control, noise_floor, mde, control_failed */
+void judge_numbers(struct experiment_state *s); /* effect, effect90, blocks_needed; no verdict */
+
+/* ---------------------------------------------------------------- cells and their ledger */
+
+/* The worker's figures in a cell answer, besides hashes and latencies. */
+enum field {
+    FIELD_PREFILL_S,
+    FIELD_DECODE_S,
+    FIELD_TTFT_S,
+    FIELD_PROMPT_TOKENS,
+    FIELD_GEN_TOKENS,
+    FIELD_CPU_S,
+    FIELD_PEAK_BYTES,
+    FIELD_RSS_BYTES,
+    FIELD_MAJOR_FAULTS,
+    FIELD_MINOR_FAULTS,
+    FIELD_VOLUNTARY,
+    FIELD_INVOLUNTARY,
+    FIELD_PERPLEXITY,
+    FIELD_NLL,
+    FIELD_NLL_SE,
+    FIELD_SCORED,
+    FIELD_COUNT
+};
+
+/* What one cell gave, over all its repeats. */
+struct cell {
+    double field[FIELD_COUNT];  /* NAN unknown */
+    double value[METRIC_COUNT]; /* by enum metric_id; sensors: mean over the cell; NAN unknown */
+    float *itl;                 /* owned */
+    int n_itl;
+    char work_hash[24], output_hash[24], discard[160];
+    int64_t started_ms;
+    double seconds;
+};
+/* Where a cell stands in its run, for the database. */
+struct cell_place {
+    int arm, block, slot; /* block -1: outside blocks */
+    enum cell_phase phase;
+};
+
+/* Kept cells of one arm in one tier: enough for the means the state shows. */
+struct totals {
+    int cells;
+    double log_sum[CELL_METRICS];
+    int n[CELL_METRICS];
+    double peak_bytes; /* largest, NAN */
+    float *itl;
+    int n_itl, cap_itl;
+};
+struct ledger {
+    struct totals arm[EXPERIMENT_ARMS][CELL_BLOCK + 1];
+    int next_block[CELL_BLOCK + 1];      /* number of the next block of a phase: numbers are never reused */
+    double frequency[EXPERIMENT_BLOCKS]; /* of control cells */
+    int n_frequency;
+    double cell_seconds; /* time spent so far, by all cells of the run */
+    char work_hash[24];  /* "" until the first cell */
+};
+void ledger_free(struct ledger *l);
+void ledger_keep(struct ledger *l, int arm, enum cell_phase phase, const double value[METRIC_COUNT],
+                 const float *itl, int n_itl);
+/* The arms' figures in the state, from the ledger. */
+void ledger_summarize(const struct ledger *l, struct experiment_state *s);
+/* Percentiles that the sample supports at 99 % confidence, else NAN. Sorts itl. */
+void itl_percentiles(float *itl, int n, double *p50, double *p95, double *p99);
+
+/* ---------------------------------------------------------------- the database */
+
+void state_init(struct experiment_state *s, const struct experiment_spec *spec);
+void state_event(struct experiment_state *s, int64_t unix_ms, const char *text); /* oldest falls out */
+void arm_describe(struct experiment_arm *a, const json_t *description);
+/* State and ledger as the cells of the database tell them. `discard_open`: blocks that a kill cut short are
+ * marked discarded (for resuming); otherwise they are only left out. */
+enum err_code store_rebuild(struct experiment_state *s, struct ledger *l, struct db *d, int64_t run_id,
+                            bool discard_open, struct err *why);
+enum err_code store_cell(struct db *d, const struct experiment_state *s, const struct cell_place *place,
+                         const struct cell *c, const struct sample_row *samples, int n_samples,
+                         const char *error, const json_t *description, struct err *why);
+
+/* ---------------------------------------------------------------- the running experiment */
+
+struct experiment {
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards state, version, finished */
+    pthread_cond_t changed;
+    int64_t version;
+    bool finished;
+    struct experiment_state state;
+
+    atomic_bool stop;
+    bool joinable;
+    char *program;
+    struct sampler_thread *sampler;
+    struct machine machine;
+    struct log log;
+
+    /* of the thread alone */
+    struct db *db;
+    struct arm *arm[EXPERIMENT_ARMS];
+    bool reload; /* memory holds one arm at a time: every cell loads its own */
+    struct ledger ledger;
+    struct sample *window;     /* scratch of one cell: [WINDOW_SAMPLES] */
+    struct sample_row *stored; /* scratch of one cell: [WINDOW_STORED] */
+    int64_t begun_ns;
+    int64_t shown_ns;                /* of the last live update */
+    double overhead_sum, overhead_s; /* sampler's cost, weighted by cell seconds */
+    struct err why;
+};
+
+/* How a step ended. */
+enum flow {
+    FLOW_ON,
+    FLOW_DISCARDED, /* this block does not count */
+    FLOW_STOPPED,   /* somebody asked */
+    FLOW_ARM,       /* an arm failed: state.arm[].failed */
+    FLOW_INVALID,   /* cannot be compared: state.reason */
+    FLOW_BROKEN     /* the workbench itself: x->why */
+};
+
+/* The thread is the only writer of the state: it reads it freely, and writes between these two. */
+struct experiment_state *state_edit(struct experiment *x);
+void state_done(struct experiment *x);
+void experiment_tell(struct experiment *x, const char *kind, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+enum flow arm_load(struct experiment *x, int arm);
+enum flow arm_gave_up(struct experiment *x, int arm, const struct err *why);
+enum flow cell_warm_up(struct experiment *x, int arm, double *seconds);
+enum flow block_run(struct experiment *x, enum cell_phase phase);
+double experiment_elapsed(const struct experiment *x);
+
+#endif

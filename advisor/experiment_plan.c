@@ -1,0 +1,196 @@
+/* advisor/experiment_plan.c - what is decided before anything is measured: the spec with its defaults, the
+ * order of the cells in every block, and the number of blocks. */
+#include "advisor/experiment_parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const CELL_PHASES[] = { "warmup", "control", "block" };
+
+/* What a workload must contain for a cell to give a metric. */
+enum { GIVES_PREFILL = 1, GIVES_DECODE = 2, GIVES_EVAL = 4, GIVES_ANY = 8 };
+static const struct {
+    enum metric_id metric;
+    unsigned needs;
+    const char *text;
+} GIVEN_BY[] = {
+    { METRIC_PREFILL_RATE, GIVES_PREFILL, "a prompt, such as pp512" },
+    { METRIC_DECODE_RATE, GIVES_DECODE, "generated tokens, such as tg64" },
+    { METRIC_TTFT, GIVES_PREFILL | GIVES_DECODE, "a prompt or generated tokens" },
+    { METRIC_ITL_P50, GIVES_DECODE, "generated tokens, such as tg64" },
+    { METRIC_ITL_P95, GIVES_DECODE, "at least 90 generated tokens" },
+    { METRIC_ITL_P99, GIVES_DECODE, "at least 459 generated tokens" },
+    { METRIC_PEAK_MEMORY, GIVES_ANY, "" },
+    { METRIC_ENERGY, GIVES_ANY, "" },
+    { METRIC_PERPLEXITY, GIVES_EVAL, "eval:FILE" },
+};
+
+static enum err_code metric_check(const struct metric *m, const struct workload *w, struct err *why)
+{
+    unsigned gives = GIVES_ANY;
+    if (w->prompt > 0) gives |= GIVES_PREFILL;
+    if (w->gen > 0) gives |= GIVES_DECODE;
+    if (*w->eval_file) gives |= GIVES_EVAL;
+    for (size_t i = 0; i < COUNT_OF(GIVEN_BY); i++) {
+        if (m != &METRICS[GIVEN_BY[i].metric]) continue;
+        if (gives & GIVEN_BY[i].needs) return ERR_OK;
+        char line[576];
+        return err_set(why, ERR_USAGE, "metric %s needs a workload with %s; '%s' has none", m->name,
+                       GIVEN_BY[i].text, workload_line(w, line, sizeof(line)));
+    }
+    return err_set(why, ERR_USAGE, "metric %s is not a figure of a cell that two arms can be compared by",
+                   m->name);
+}
+
+enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
+{
+    if (!s->metric) {
+        const enum metric_id id = *s->workload.eval_file ? METRIC_PERPLEXITY
+                                  : s->workload.gen > 0  ? METRIC_DECODE_RATE
+                                                         : METRIC_PREFILL_RATE;
+        s->metric = &METRICS[id];
+    }
+    enum err_code rc = metric_check(s->metric, &s->workload, why);
+    if (rc) return rc;
+    if (s->margin == 0) s->margin = 0.01;
+    if (!(s->margin > 0 && s->margin < 1))
+        return err_set(why, ERR_USAGE, "a margin of %g: want more than 0 and less than 1 (0.01 is 1 %%)",
+                       s->margin);
+    if (s->budget_s == 0) s->budget_s = 300;
+    if (!(s->budget_s > 0))
+        return err_set(why, ERR_USAGE, "a budget of %g seconds: want more than 0", s->budget_s);
+    if (!s->min_blocks) s->min_blocks = BLOCKS_FOR_A_CLAIM;
+    if (!s->max_blocks) s->max_blocks = MAX(32, s->min_blocks);
+    if (s->min_blocks < BLOCKS_FOR_A_CLAIM || s->max_blocks < s->min_blocks ||
+        s->max_blocks > EXPERIMENT_BLOCKS)
+        return err_set(why, ERR_USAGE, "%d to %d blocks: want %d <= least <= most <= %d", s->min_blocks,
+                       s->max_blocks, BLOCKS_FOR_A_CLAIM, EXPERIMENT_BLOCKS);
+    if (!s->control_blocks) s->control_blocks = 3;
+    if (s->control_blocks < -1 || s->control_blocks == 1 || s->control_blocks > EXPERIMENT_BLOCKS / 2)
+        return err_set(why, ERR_USAGE, "%d control blocks: want 2 to %d, or -1 for none", s->control_blocks,
+                       EXPERIMENT_BLOCKS / 2);
+    return ERR_OK;
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014): one well-mixed word per counter value. */
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+void block_order(uint64_t seed, enum cell_phase phase, int block, int side[BLOCK_CELLS])
+{
+    const uint64_t coin = mix(mix(seed) ^ ((uint64_t)phase << 32 | (uint32_t)block));
+    const int first = (int)(coin & 1);
+    side[0] = side[3] = first;
+    side[1] = side[2] = !first;
+}
+
+double block_effect(const double value[BLOCK_CELLS], const int side[BLOCK_CELLS], int better)
+{
+    double d = 0;
+    for (int i = 0; i < BLOCK_CELLS; i++) {
+        if (!(value[i] > 0) || isinf(value[i])) return NAN;
+        d += (side[i] ? 0.5 : -0.5) * log(value[i]);
+    }
+    return better < 0 ? -d : d;
+}
+
+int plan_blocks(const struct experiment_spec *s, double sd)
+{
+    /* Power 80 %: the interval's half width must be this share of the effect that matters. */
+    const double share = stats_normal_quantile(0.975) /
+                         (stats_normal_quantile(0.975) + stats_normal_quantile(0.80));
+    if (isnan(sd)) return s->max_blocks;
+    const int n = stats_blocks_for(sd, share * s->margin, 0.95);
+    return MIN(MAX(n, s->min_blocks), s->max_blocks);
+}
+
+int control_wanted(const struct experiment_state *s)
+{
+    const int n = s->spec.control_blocks;
+    if (n < 2 || s->control_blocks < n) return MAX(n, 0);
+    /* One look in twenty excludes 0 by chance. A real bias survives as many blocks again; chance does not. */
+    const struct interval first = stats_t_interval(s->control_d, n, 0.95);
+    return first.lower > 0 || first.upper < 0 ? MIN(2 * n, EXPERIMENT_BLOCKS) : n;
+}
+
+/* ---------------------------------------------------------------- the spec as a document */
+
+static json_t *config_document(const struct config *c)
+{
+    json_t *o = json_object(), *given = json_array();
+    json_put(o, "values", config_to_json(c));
+    for (int i = 0; i < KNOB_COUNT; i++)
+        if (c->given[i]) json_array_append_new(given, json_string(KNOBS[i].key));
+    json_put(o, "given", given);
+    return o;
+}
+
+static enum err_code config_undocument(struct config *c, const json_t *o, struct err *why)
+{
+    enum err_code rc = config_from_json(c, json_object_get(o, "values"), why);
+    if (rc) return rc;
+    size_t i;
+    json_t *key;
+    memset(c->given, 0, sizeof(c->given));
+    json_array_foreach(json_object_get(o, "given"), i,
+                       key) for (int k = 0; k < KNOB_COUNT;
+                                 k++) if (json_is_string(key) &&
+                                          !strcmp(json_string_value(key), KNOBS[k].key)) c->given[k] = true;
+    return ERR_OK;
+}
+
+json_t *experiment_spec_to_json(const struct experiment_spec *s)
+{
+    char text[576], seed[24];
+    json_t *o = json_object(), *configs = json_array();
+    json_put_str(o, "model", s->model);
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) json_array_append_new(configs, config_document(&s->config[i]));
+    json_put(o, "configs", configs);
+    json_put_str(o, "workload", workload_line(&s->workload, text, sizeof(text)));
+    json_put_int(o, "eval_ctx", s->workload.eval_ctx);
+    json_put_str(o, "metric", s->metric ? s->metric->name : NULL);
+    json_put_num(o, "margin", s->margin);
+    json_put_num(o, "budget_s", s->budget_s);
+    json_put_int(o, "min_blocks", s->min_blocks);
+    json_put_int(o, "max_blocks", s->max_blocks);
+    json_put_int(o, "control_blocks", s->control_blocks);
+    snprintf(seed, sizeof(seed), "%" PRIu64, s->seed);
+    json_put_str(o, "seed", seed); /* text: JSON readers lose the low bits of 64 */
+    return o;
+}
+
+enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t *object, struct err *why)
+{
+    memset(s, 0, sizeof(*s));
+    if (!json_is_object(object)) return err_set(why, ERR_FORMAT, "an experiment's spec must be an object");
+    snprintf(s->model, sizeof(s->model), "%s", json_get_str(object, "model", ""));
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+        const json_t *c = json_array_get(json_object_get(object, "configs"), (size_t)i);
+        if (!c) return err_set(why, ERR_FORMAT, "the experiment's spec has no config of arm %c", 'A' + i);
+        enum err_code rc = config_undocument(&s->config[i], c, why);
+        if (rc) return rc;
+    }
+    enum err_code rc = workload_parse(&s->workload, json_get_str(object, "workload", ""), why);
+    if (rc) return rc;
+    s->workload.eval_ctx = (int)json_get_int(object, "eval_ctx", s->workload.eval_ctx);
+    const char *metric = json_get_str(object, "metric", NULL);
+    s->metric = metric ? metric_find(metric) : NULL;
+    if (metric && !s->metric)
+        return err_set(why, ERR_FORMAT, "the experiment's metric '%s' is unknown to this version", metric);
+    s->margin = json_get_num(object, "margin", 0);
+    s->budget_s = json_get_num(object, "budget_s", 0);
+    s->min_blocks = (int)json_get_int(object, "min_blocks", 0);
+    s->max_blocks = (int)json_get_int(object, "max_blocks", 0);
+    s->control_blocks = (int)json_get_int(object, "control_blocks", 0);
+    if (!str_to_u64(json_get_str(object, "seed", ""), &s->seed))
+        return err_set(why, ERR_FORMAT, "the experiment's spec has no seed");
+    return ERR_OK;
+}

@@ -1,0 +1,469 @@
+/* advisor/experiment_store.c - the ledger of kept cells, how a cell goes into the database, and the way back:
+ * a killed run goes on, and history shows a run, from the rows alone. */
+#include "advisor/experiment_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char INTERRUPTED[] = "interrupted";
+
+/* ---------------------------------------------------------------- ledger */
+
+void ledger_free(struct ledger *l)
+{
+    for (int a = 0; a < EXPERIMENT_ARMS; a++)
+        for (int p = 0; p <= CELL_BLOCK; p++) free(l->arm[a][p].itl);
+}
+
+static void keep_itl(struct totals *t, const float *itl, int n)
+{
+    if (t->n_itl + n > t->cap_itl) {
+        const int cap = MAX(2 * t->cap_itl, t->n_itl + n);
+        float *grown = realloc(t->itl, (size_t)cap * sizeof(*grown));
+        if (!grown) return; /* a percentile over fewer tokens: itl_samples says how many */
+        t->itl = grown;
+        t->cap_itl = cap;
+    }
+    if (n) memcpy(t->itl + t->n_itl, itl, (size_t)n * sizeof(*itl));
+    t->n_itl += n;
+}
+
+void ledger_keep(struct ledger *l, int arm, enum cell_phase phase, const double value[METRIC_COUNT],
+                 const float *itl, int n_itl)
+{
+    struct totals *t = &l->arm[arm][phase];
+    if (!t->cells) t->peak_bytes = NAN;
+    t->cells++;
+    for (int i = 0; i < CELL_METRICS; i++) {
+        const double v = value[METRIC_SENSOR_COUNT + i];
+        if (!(v > 0)) continue;
+        t->log_sum[i] += log(v);
+        t->n[i]++;
+    }
+    t->peak_bytes = fmax(t->peak_bytes, value[METRIC_PEAK_MEMORY]); /* fmax ignores one NAN */
+    if (itl) keep_itl(t, itl, n_itl);
+    const double f = value[METRIC_CPU_FREQUENCY];
+    if (phase == CELL_CONTROL && f > 0 && l->n_frequency < EXPERIMENT_BLOCKS)
+        l->frequency[l->n_frequency++] = f;
+}
+
+static int by_float(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static int by_double(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void itl_percentiles(float *itl, int n, double *p50, double *p95, double *p99)
+{
+    /* Fewest values that can bound a percentile at 99 % confidence: p^n <= 1 %. */
+    enum { FOR_P50 = 7, FOR_P95 = 90, FOR_P99 = 459 };
+    *p50 = *p95 = *p99 = NAN;
+    if (n < FOR_P50) return;
+    qsort(itl, (size_t)n, sizeof(*itl), by_float);
+    const struct {
+        double p;
+        int least;
+        double *to;
+    } want[] = { { 0.50, FOR_P50, p50 }, { 0.95, FOR_P95, p95 }, { 0.99, FOR_P99, p99 } };
+    for (size_t i = 0; i < COUNT_OF(want); i++) {
+        if (n < want[i].least) continue;
+        const double at = want[i].p * (n - 1);
+        const int low = (int)at, high = MIN(low + 1, n - 1);
+        *want[i].to = itl[low] + (at - low) * ((double)itl[high] - (double)itl[low]);
+    }
+}
+
+static double geometric_mean(const struct totals *t, enum metric_id id)
+{
+    const int i = (int)id - METRIC_SENSOR_COUNT;
+    return t->n[i] ? exp(t->log_sum[i] / t->n[i]) : NAN;
+}
+
+static void summarize_arm(const struct totals tiers[CELL_BLOCK + 1], struct experiment_arm *a,
+                          const struct experiment_spec *spec, int repeats)
+{
+    int tier = CELL_BLOCK;
+    while (tier > CELL_WARMUP && !tiers[tier].cells) tier--;
+    const struct totals *t = &tiers[tier];
+    a->cells = t->cells;
+    if (!t->cells) return;
+    if (spec->metric) a->rate = geometric_mean(t, (enum metric_id)(spec->metric - METRICS));
+    a->prefill_tok_s = geometric_mean(t, METRIC_PREFILL_RATE);
+    a->decode_tok_s = geometric_mean(t, METRIC_DECODE_RATE);
+    a->ttft_s = geometric_mean(t, METRIC_TTFT);
+    a->perplexity = geometric_mean(t, METRIC_PERPLEXITY);
+    const int tokens = repeats * (spec->workload.prompt + spec->workload.gen);
+    a->joules_per_token = tokens > 0 ? geometric_mean(t, METRIC_ENERGY) / tokens : NAN;
+    a->itl_samples = t->n_itl;
+    if (t->n_itl) /* sorts the pool; its order means nothing */
+        itl_percentiles(t->itl, t->n_itl, &a->itl_p50_s, &a->itl_p95_s, &a->itl_p99_s);
+    double peak = NAN;
+    for (int i = 0; i <= CELL_BLOCK; i++)
+        if (tiers[i].cells) peak = fmax(peak, tiers[i].peak_bytes);
+    if (peak > 0) a->peak_rss_bytes = (int64_t)peak;
+}
+
+void ledger_summarize(const struct ledger *l, struct experiment_state *s)
+{
+    for (int i = 0; i < EXPERIMENT_ARMS; i++)
+        summarize_arm(l->arm[i], &s->arm[i], &s->spec, MAX(1, s->cell_repeats));
+    if (!l->n_frequency) return;
+    double sorted[EXPERIMENT_BLOCKS];
+    memcpy(sorted, l->frequency, (size_t)l->n_frequency * sizeof(*sorted));
+    qsort(sorted, (size_t)l->n_frequency, sizeof(*sorted), by_double);
+    s->control_frequency = stats_quantile_sorted(sorted, l->n_frequency, 0.5);
+}
+
+/* ---------------------------------------------------------------- state */
+
+void state_init(struct experiment_state *s, const struct experiment_spec *spec)
+{
+    memset(s, 0, sizeof(*s));
+    s->spec = *spec;
+    s->running_arm = s->block = s->slot = -1;
+    s->live_tok_s = s->eta_s = s->noise_floor = s->mde = s->control_frequency = s->overhead_ratio = NAN;
+    s->control = s->effect = s->effect90 = (struct interval){ NAN, NAN, NAN };
+    s->blocks_needed = -1;
+    s->cell_repeats = 1;
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+        struct experiment_arm *a = &s->arm[i];
+        config_line(&spec->config[i], a->line, sizeof(a->line));
+        config_recipe(&spec->config[i], a->recipe, sizeof(a->recipe));
+        a->rate = a->prefill_tok_s = a->decode_tok_s = a->ttft_s = a->perplexity = NAN;
+        a->itl_p50_s = a->itl_p95_s = a->itl_p99_s = a->load_s = a->joules_per_token = NAN;
+        a->peak_rss_bytes = -1;
+        a->threads = -1;
+        a->plan.total = -1;
+    }
+}
+
+void state_event(struct experiment_state *s, int64_t unix_ms, const char *text)
+{
+    if (s->events == EXPERIMENT_EVENTS) {
+        memmove(&s->event[0], &s->event[1], sizeof(s->event) - sizeof(s->event[0]));
+        s->events--;
+    }
+    s->event[s->events].unix_ms = unix_ms;
+    snprintf(s->event[s->events].text, sizeof(s->event[0].text), "%s", text);
+    s->events++;
+}
+
+static void read_plan(struct memory_plan *p, const json_t *o)
+{
+    if (!json_is_object(o)) return;
+    p->weights = json_get_int(o, "weights", -1);
+    p->kv = json_get_int(o, "kv", -1);
+    p->compute = json_get_int(o, "compute", -1);
+    p->scratch = json_get_int(o, "scratch", -1);
+    p->total = json_get_int(o, "total", -1);
+    p->kv_bytes_per_token = json_get_int(o, "kv_bytes_per_token", -1);
+    p->decode_read_bytes = json_get_int(o, "decode_read_bytes", -1);
+    p->flops_per_token = json_get_num(o, "flops_per_token", NAN);
+}
+
+void arm_describe(struct experiment_arm *a, const json_t *d)
+{
+    snprintf(a->model_name, sizeof(a->model_name), "%s", json_get_str(d, "name", ""));
+    snprintf(a->arch, sizeof(a->arch), "%s", json_get_str(d, "arch", ""));
+    snprintf(a->sha256, sizeof(a->sha256), "%s", json_get_str(d, "sha256", ""));
+    snprintf(a->dominant_format, sizeof(a->dominant_format), "%s", json_get_str(d, "dominant_format", ""));
+    snprintf(a->isa, sizeof(a->isa), "%s", json_get_str(d, "isa", ""));
+    snprintf(a->device, sizeof(a->device), "%s", json_get_str(d, "device", ""));
+    const char *recipe = json_get_str(d, "recipe", "");
+    if (*recipe) snprintf(a->recipe, sizeof(a->recipe), "%s", recipe);
+    a->threads = (int)json_get_int(d, "threads", -1);
+    a->load_s = json_get_num(d, "load_s", NAN);
+    struct err ignored;
+    a->merged_known = json_object_get(d, "config") &&
+                      !config_from_json(&a->merged, json_object_get(d, "config"), &ignored);
+    read_plan(&a->plan, json_object_get(d, "plan"));
+}
+
+/* ---------------------------------------------------------------- one cell in */
+
+/* Figures beside METRICS, under their own names. */
+static const struct {
+    enum field field;
+    const char *metric, *unit;
+} RAW[] = {
+    { FIELD_PREFILL_S, "prefill_seconds", "seconds" },
+    { FIELD_DECODE_S, "decode_seconds", "seconds" },
+    { FIELD_PROMPT_TOKENS, "prompt_tokens", "tokens" },
+    { FIELD_GEN_TOKENS, "generated_tokens", "tokens" },
+    { FIELD_CPU_S, "cpu_seconds", "seconds" },
+    { FIELD_RSS_BYTES, "rss_bytes", "bytes" },
+    { FIELD_MAJOR_FAULTS, "major_faults", "" },
+    { FIELD_MINOR_FAULTS, "minor_faults", "" },
+    { FIELD_VOLUNTARY, "voluntary_switches", "" },
+    { FIELD_INVOLUNTARY, "involuntary_switches", "" },
+    { FIELD_NLL, "nll_nats", "nats" },
+    { FIELD_NLL_SE, "nll_se_nats", "nats" },
+    { FIELD_SCORED, "scored_tokens", "tokens" },
+};
+
+/* What ran, short enough for its column: whole, or without the longest parts, never cut in the middle. */
+static void echo_text(char *buf, size_t size, const struct experiment_state *s, const json_t *description)
+{
+    static const char *const DROP[] = { NULL, "config", "plan", "name" };
+    json_t *o = json_object(), *open = description ? json_deep_copy(description) : NULL;
+    json_put_int(o, "repeats", s->cell_repeats);
+    if (open) json_put(o, "open", open);
+    buf[0] = 0;
+    for (size_t i = 0; i < COUNT_OF(DROP) && !*buf; i++) {
+        if (DROP[i] && open) json_object_del(open, DROP[i]);
+        char *line = json_line(o);
+        if (line && strlen(line) < size) snprintf(buf, size, "%s", line);
+        free(line);
+    }
+    json_decref(o);
+}
+
+enum err_code store_cell(struct db *d, const struct experiment_state *s, const struct cell_place *place,
+                         const struct cell *c, const struct sample_row *samples, int n_samples,
+                         const char *error, const json_t *description, struct err *why)
+{
+    struct measurement m[METRIC_COUNT + COUNT_OF(RAW)];
+    int n = 0;
+    for (int i = 0; i < METRIC_COUNT; i++)
+        if (!isnan(c->value[i]))
+            m[n++] = (struct measurement){ METRICS[i].name, METRICS[i].unit, c->value[i] };
+    for (size_t i = 0; i < COUNT_OF(RAW); i++)
+        if (!isnan(c->field[RAW[i].field]))
+            m[n++] = (struct measurement){ RAW[i].metric, RAW[i].unit, c->field[RAW[i].field] };
+    struct cell_row row = {
+        .run_id = s->run_id,
+        .arm = place->arm,
+        .block = place->block,
+        .slot = place->slot,
+        .discarded = *c->discard != 0,
+        .started_ms = c->started_ms,
+        .seconds = c->seconds,
+    };
+    snprintf(row.phase, sizeof(row.phase), "%s", CELL_PHASES[place->phase]);
+    snprintf(row.discard_reason, sizeof(row.discard_reason), "%s", c->discard);
+    snprintf(row.config, sizeof(row.config), "%s", s->arm[place->arm].line);
+    snprintf(row.work_hash, sizeof(row.work_hash), "%s", c->work_hash);
+    snprintf(row.output_hash, sizeof(row.output_hash), "%s", c->output_hash);
+    snprintf(row.error, sizeof(row.error), "%s", error);
+    echo_text(row.worker_json, sizeof(row.worker_json), s, description);
+    return db_cell_insert(d, &row, m, n, samples, n_samples, c->itl, c->n_itl, why);
+}
+
+/* ---------------------------------------------------------------- and out again */
+
+struct block_rows {
+    int n; /* cells in a row that belong together */
+    bool discarded, interrupted;
+};
+
+/* Cells of one block follow each other (one experiment writes in order); look at those from `i` on. */
+static struct block_rows block_at(const struct cell_row *cells, int i, int n)
+{
+    struct block_rows b = { 0 };
+    for (int k = i; k < n && cells[k].block == cells[i].block && !strcmp(cells[k].phase, cells[i].phase);
+         k++) {
+        b.n++;
+        b.discarded = b.discarded || cells[k].discarded || *cells[k].error;
+        b.interrupted = b.interrupted || !strcmp(cells[k].discard_reason, INTERRUPTED) || *cells[k].error;
+    }
+    return b;
+}
+
+struct reading {
+    double value[METRIC_COUNT];
+};
+
+static void read_measurement(void *ctx, const char *metric, const char *unit, double value)
+{
+    (void)unit;
+    struct reading *r = ctx;
+    const struct metric *m = metric_find(metric);
+    if (m) r->value[m - METRICS] = value;
+}
+
+static enum err_code read_cell(struct db *d, int64_t id, struct reading *r, struct err *why)
+{
+    for (int i = 0; i < METRIC_COUNT; i++) r->value[i] = NAN;
+    return db_measurement_list(d, id, read_measurement, r, why);
+}
+
+/* A whole block of kept cells: its effect and its share in the arms' means. */
+static enum err_code rebuild_block(struct experiment_state *s, struct ledger *l, struct db *d,
+                                   const struct cell_row *c, enum cell_phase phase, struct err *why)
+{
+    struct reading r[BLOCK_CELLS];
+    double value[BLOCK_CELLS];
+    int side[BLOCK_CELLS];
+    block_order(s->spec.seed, phase, c[0].block, side);
+    for (int i = 0; i < BLOCK_CELLS; i++) {
+        enum err_code rc = read_cell(d, c[i].id, &r[i], why);
+        if (rc) return rc;
+        value[i] = s->spec.metric ? r[i].value[s->spec.metric - METRICS] : NAN;
+    }
+    const double effect = s->spec.metric ? block_effect(value, side, s->spec.metric->better) : NAN;
+    int *count = phase == CELL_CONTROL ? &s->control_blocks : &s->blocks;
+    if (isnan(effect) || *count == EXPERIMENT_BLOCKS) return ERR_OK;
+    (phase == CELL_CONTROL ? s->control_d : s->d)[(*count)++] = effect;
+    for (int i = 0; i < BLOCK_CELLS; i++)
+        ledger_keep(l, phase == CELL_CONTROL ? 0 : side[i], phase, r[i].value, NULL, 0);
+    return ERR_OK;
+}
+
+static enum err_code rebuild_warmup(struct experiment_state *s, struct ledger *l, struct db *d,
+                                    const struct cell_row *c, struct err *why)
+{
+    if (c->arm < 0 || c->arm >= EXPERIMENT_ARMS) return ERR_OK;
+    json_t *echo = NULL;
+    if (!json_parse(&echo, c->worker_json, strlen(c->worker_json), NULL)) {
+        const json_t *open = json_object_get(echo, "open");
+        if (open) arm_describe(&s->arm[c->arm], open);
+        s->random_weights = s->random_weights || json_get_bool(open, "random_weights", false);
+        json_decref(echo);
+    }
+    if (*c->error) {
+        s->arm[c->arm].failed = true;
+        snprintf(s->arm[c->arm].error, sizeof(s->arm[c->arm].error), "%s", c->error);
+        return ERR_OK;
+    }
+    struct reading r;
+    enum err_code rc = read_cell(d, c->id, &r, why);
+    if (!rc) ledger_keep(l, c->arm, CELL_WARMUP, r.value, NULL, 0);
+    return rc;
+}
+
+static enum err_code rebuild_cells(struct experiment_state *s, struct ledger *l, struct db *d,
+                                   const struct cell_row *cells, int n, bool discard_open, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < n && !rc;) {
+        const struct cell_row *c = &cells[i];
+        if (!*l->work_hash) snprintf(l->work_hash, sizeof(l->work_hash), "%s", c->work_hash);
+        if (c->block < 0) {
+            rc = rebuild_warmup(s, l, d, c, why);
+            l->cell_seconds += c->seconds;
+            i++;
+            continue;
+        }
+        const enum cell_phase phase = !strcmp(c->phase, CELL_PHASES[CELL_CONTROL]) ? CELL_CONTROL
+                                                                                   : CELL_BLOCK;
+        const struct block_rows b = block_at(cells, i, n);
+        l->next_block[phase] = MAX(l->next_block[phase], c->block + 1);
+        for (int k = 0; k < b.n; k++) l->cell_seconds += cells[i + k].seconds;
+        json_t *echo = NULL;
+        if (!json_parse(&echo, c->worker_json, strlen(c->worker_json), NULL))
+            s->cell_repeats = (int)json_get_int(echo, "repeats", s->cell_repeats);
+        json_decref(echo);
+        if (!b.discarded && b.n == BLOCK_CELLS)
+            rc = rebuild_block(s, l, d, c, phase, why);
+        else if (b.discarded && !b.interrupted)
+            (*(phase == CELL_CONTROL ? &s->control_discarded : &s->discarded))++;
+        else if (!b.discarded && discard_open)
+            rc = db_block_discard(d, s->run_id, c->block, c->phase, INTERRUPTED, why);
+        i += b.n;
+    }
+    return rc;
+}
+
+static void rebuild_event(void *ctx, int64_t unix_ms, const char *kind, const char *text)
+{
+    (void)kind;
+    state_event(ctx, unix_ms, text);
+}
+
+enum err_code store_rebuild(struct experiment_state *s, struct ledger *l, struct db *d, int64_t run_id,
+                            bool discard_open, struct err *why)
+{
+    struct cell_row *cells = NULL;
+    int n = 0;
+    s->run_id = run_id;
+    enum err_code rc = db_cell_list(d, run_id, &cells, &n, why);
+    if (!rc) rc = rebuild_cells(s, l, d, cells, n, discard_open, why);
+    free(cells);
+    if (!rc) rc = db_event_list(d, run_id, rebuild_event, s, why);
+    if (rc) return rc;
+    judge_control(s);
+    judge_numbers(s);
+    ledger_summarize(l, s);
+    return ERR_OK;
+}
+
+/* What only the outcome knows: everything else comes from the rows. */
+static void read_outcome(struct experiment_state *s, const char *text)
+{
+    json_t *o = NULL;
+    if (!text || json_parse(&o, text, strlen(text), NULL)) return;
+    s->planned_blocks = (int)json_get_int(o, "blocks_planned", 0);
+    s->overhead_ratio = json_get_num(o, "overhead_ratio", NAN);
+    s->elapsed_s = json_get_num(o, "elapsed_s", 0);
+    s->blocks_needed = (int)json_get_int(o, "blocks_needed", -1);
+    snprintf(s->reason, sizeof(s->reason), "%s", json_get_str(o, "reason", ""));
+    snprintf(s->error, sizeof(s->error), "%s", json_get_str(o, "error", ""));
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+        const json_t *a = json_array_get(json_object_get(o, "arms"), (size_t)i);
+        struct experiment_arm *to = &s->arm[i];
+        const char *error = json_get_str(a, "error", NULL);
+        if (error) {
+            to->failed = true;
+            snprintf(to->error, sizeof(to->error), "%s", error);
+        }
+        const json_t *itl = json_object_get(a, "itl_s");
+        to->itl_p50_s = json_get_num(itl, "p50", NAN);
+        to->itl_p95_s = json_get_num(itl, "p95", NAN);
+        to->itl_p99_s = json_get_num(itl, "p99", NAN);
+        to->itl_samples = (int)json_get_int(itl, "samples", 0);
+    }
+    json_decref(o);
+}
+
+static enum experiment_phase phase_of(const struct run_row *row, const struct experiment_state *s)
+{
+    if (!strcmp(row->state, "done")) return PHASE_DONE;
+    if (!strcmp(row->state, "failed")) return PHASE_FAILED;
+    if (!strcmp(row->state, "stopped")) return PHASE_STOPPED;
+    return s->blocks || !s->control_blocks ? PHASE_BLOCKS : PHASE_CONTROL;
+}
+
+static enum err_code load_row(struct experiment_state *out, struct db *d, const struct run_row *row,
+                              struct err *why)
+{
+    if (strcmp(row->kind, "ab"))
+        return err_set(why, ERR_USAGE, "run %lld is a %s, not an experiment of two arms", (long long)row->id,
+                       row->kind);
+    json_t *o = NULL;
+    const char *text = row->spec_json ? row->spec_json : "";
+    enum err_code rc = json_parse(&o, text, strlen(text), why);
+    struct experiment_spec spec;
+    if (!rc) rc = experiment_spec_from_json(&spec, o, why);
+    json_decref(o);
+    if (rc) return err_prefix(why, "run %lld in the database", (long long)row->id);
+    state_init(out, &spec);
+    struct ledger ledger = { 0 };
+    rc = store_rebuild(out, &ledger, d, row->id, false, why);
+    ledger_free(&ledger);
+    if (rc) return rc;
+    snprintf(out->machine_id, sizeof(out->machine_id), "%s", row->machine);
+    out->started_ms = row->started_ms;
+    out->ended_ms = row->ended_ms;
+    out->phase = phase_of(row, out);
+    read_outcome(out, row->outcome_json);
+    out->verdict = verdict_parse(row->verdict);
+    return ERR_OK;
+}
+
+enum err_code experiment_load(struct experiment_state *out, struct db *d, int64_t run_id, struct err *why)
+{
+    struct run_row row = { 0 };
+    enum err_code rc = db_run_get(d, run_id, &row, why);
+    if (rc) return rc;
+    rc = load_row(out, d, &row, why);
+    run_row_free(&row);
+    return rc;
+}
