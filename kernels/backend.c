@@ -1,0 +1,142 @@
+/* The CPU backend: threads, memory, weights used where the file is mapped. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/backend.h"
+
+enum { ALIGNMENT = 64 };
+
+enum err_code backend_open(struct backend **out, const char *device, const struct backend_options *options,
+                           struct err *why)
+{
+    *out = NULL;
+    if (strcmp(device, "cpu"))
+        return err_set(why, ERR_ABSENT, "no device '%s' in this build; there is: cpu", device);
+    if (options->threads < 1)
+        return err_set(why, ERR_USAGE, "threads must be at least 1, not %d", options->threads);
+    struct backend *b = calloc(1, sizeof *b);
+    if (!b) return err_set(why, ERR_NOMEM, "out of memory for the backend");
+    b->options = *options;
+    b->options.isa &= isa_detect(); /* a wrong value may be slow, never a crash */
+    b->k = kernels_select(b->options.isa);
+    const struct threadpool_options pool = { .threads = options->threads, .affinity = options->affinity };
+    const enum err_code rc = threadpool_open(&b->pool, &pool, why);
+    if (rc) {
+        backend_close(b);
+        return rc;
+    }
+    *out = b;
+    return ERR_OK;
+}
+
+void backend_close(struct backend *b)
+{
+    if (!b) return;
+    threadpool_close(b->pool);
+    free(b->shared);
+    free(b->threads);
+    free(b);
+}
+
+void backend_describe(const struct backend *b, struct backend_info *out)
+{
+    *out = (struct backend_info){ .device = "cpu",
+                                  .threads = threadpool_size(b->pool),
+                                  .pinned = threadpool_is_pinned(b->pool),
+                                  .isa = b->k.isa };
+}
+
+void *backend_alloc(struct backend *b, size_t bytes)
+{
+    (void)b;
+    if (bytes > SIZE_MAX / 2) return NULL;
+    const size_t size = (size_t)round_up((int64_t)MAX(bytes, (size_t)1), ALIGNMENT);
+    void *p = aligned_alloc(ALIGNMENT, size);
+    return p ? memset(p, 0, size) : NULL;
+}
+
+void backend_free(struct backend *b, void *p)
+{
+    (void)b;
+    free(p);
+}
+
+void backend_write(struct backend *b, void *dst, const void *host_src, size_t bytes)
+{
+    (void)b;
+    memcpy(dst, host_src, bytes);
+}
+
+void backend_read(struct backend *b, void *host_dst, const void *src, size_t bytes)
+{
+    (void)b;
+    memcpy(host_dst, src, bytes);
+}
+
+enum err_code backend_weight_bind(struct backend *b, struct weight *out, const struct format *format,
+                                  int64_t rows, int64_t cols, const void *host, struct err *why)
+{
+    (void)b;
+    *out = (struct weight){ 0 };
+    if (!format->decode)
+        return err_set(why, ERR_USAGE, "format %s is known but cannot be run by this build", format->name);
+    if (rows < 1 || cols < 1 || cols % format->block_weights)
+        return err_set(why, ERR_USAGE, "a %s matrix needs rows of a multiple of %u weights, not [%lld][%lld]",
+                       format->name, format->block_weights, (long long)rows, (long long)cols);
+    *out = (struct weight){ .format = format, .rows = rows, .cols = cols, .data = host };
+    return ERR_OK;
+}
+
+void backend_weight_release(struct backend *b, struct weight *w)
+{
+    backend_free(b, w->owned);
+    *w = (struct weight){ 0 };
+}
+
+/* ---------------------------------------------------------------- scratch */
+
+static struct scratch_plan plan_for(const struct kernel_set *k, const struct backend_options *o, int64_t rows,
+                                    int64_t cols)
+{
+    struct scratch_plan p = { .rows = rows, .cols = cols, .thread_bytes = attention_thread_bytes(cols) };
+    p.shared_bytes = gemv_shared_bytes(MIN(rows, (int64_t)GEMV_ROWS_MAX), cols);
+    const struct gemm_kernel *g = matmul_scheme(k, o->precision, (int)MIN(rows, (int64_t)INT32_MAX));
+    if (g) {
+        p.shared_bytes = MAX(p.shared_bytes, gemm_shared_bytes(g, rows, cols));
+        p.thread_bytes = MAX(p.thread_bytes, gemm_thread_bytes(g));
+    }
+    p.shared_bytes = round_up(p.shared_bytes, ALIGNMENT);
+    p.thread_bytes = round_up(p.thread_bytes, 4096);
+    return p;
+}
+
+int64_t backend_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols)
+{
+    const struct kernel_set k = kernels_select(options->isa & isa_detect());
+    const struct scratch_plan p = plan_for(&k, options, rows, max_cols);
+    return p.shared_bytes + options->threads * p.thread_bytes;
+}
+
+enum err_code backend_reserve(struct backend *b, int64_t rows, int64_t max_cols, struct err *why)
+{
+    assert(rows >= 1 && max_cols >= 1);
+    const struct scratch_plan p = plan_for(&b->k, &b->options, rows, max_cols);
+    const size_t thread_bytes = (size_t)b->options.threads * (size_t)p.thread_bytes;
+    uint8_t *shared = aligned_alloc(4096, (size_t)round_up(p.shared_bytes, 4096));
+    uint8_t *threads = aligned_alloc(4096, thread_bytes);
+    if (!shared || !threads) {
+        free(shared);
+        free(threads);
+        return err_set(why, ERR_NOMEM, "out of memory: %lld bytes of scratch for %lld rows of %lld inputs",
+                       (long long)(p.shared_bytes + (int64_t)thread_bytes), (long long)rows,
+                       (long long)max_cols);
+    }
+    free(b->shared);
+    free(b->threads);
+    b->shared = shared;
+    b->threads = threads;
+    b->plan = p;
+    return ERR_OK;
+}

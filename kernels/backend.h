@@ -1,0 +1,69 @@
+/* kernels/backend.h - the inside of the CPU backend, shared by its operations. */
+#ifndef QDYNO_KERNELS_BACKEND_H
+#define QDYNO_KERNELS_BACKEND_H
+
+#include "kernels/kernel_set.h"
+
+/* Every thread's own memory: a weight panel and its products, or attention's tiles. */
+struct scratch_plan {
+    int64_t rows, cols;   /* what was reserved */
+    int64_t shared_bytes; /* packed or quantized activations of one group of products */
+    int64_t thread_bytes; /* per member */
+};
+
+struct backend {
+    struct backend_options options;
+    struct threadpool *pool;
+    struct kernel_set k;
+    struct scratch_plan plan;
+    uint8_t *shared;  /* plan.shared_bytes */
+    uint8_t *threads; /* options.threads * plan.thread_bytes */
+};
+
+enum {
+    HEAD_DIM_MAX = 1024,
+    /* Up to this many rows a product streams the weights and dots them; above, it unpacks panels. */
+    GEMV_ROWS_MAX = 16,
+    /* Work (in elements) below which starting the threads costs more than it saves. */
+    PARALLEL_MIN = 16384,
+};
+
+/* Which scheme multiplies: NULL for dots from the stored bytes (small n). */
+const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, enum precision precision, int n);
+
+int64_t gemv_shared_bytes(int64_t rows, int64_t cols);
+int64_t gemm_shared_bytes(const struct gemm_kernel *g, int64_t rows, int64_t cols);
+int64_t gemm_thread_bytes(const struct gemm_kernel *g);
+int64_t attention_thread_bytes(int64_t cols);
+
+/* `count` products of the same x, n and x_stride. */
+void gemv_run(struct backend *b, const struct matmul *m, int count);
+void gemm_run(struct backend *b, const struct gemm_kernel *g, const struct matmul *m, int count);
+
+static inline void *backend_thread_scratch(const struct backend *b, int member)
+{
+    return b->threads + member * b->plan.thread_bytes;
+}
+
+static inline int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Run on the pool when the work is worth it, else on the caller alone. */
+static inline void backend_run(struct backend *b, int64_t elements, threadpool_fn *fn, void *arg)
+{
+    if (elements < PARALLEL_MIN)
+        fn(arg, 0, 1);
+    else
+        threadpool_run(b->pool, fn, arg);
+}
+
+/* [*from, *to): this member's part of n things. */
+static inline void share_of(int64_t n, int member, int size, int64_t *from, int64_t *to)
+{
+    *from = n * member / size;
+    *to = n * (member + 1) / size;
+}
+
+#endif

@@ -1,0 +1,108 @@
+/* What this machine can do at most: read memory in a stream, and multiply-add from registers. Speeds are
+ * quoted as shares of these, measured in the same run. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kernels/backend.h"
+
+/* ---------------------------------------------------------------- reading */
+
+struct reading {
+    const uint64_t *words;
+    int64_t count; /* words */
+    uint64_t sums[64];
+};
+
+enum { STREAMS = 8, MEMBERS_MAX = 64 };
+
+/* Eight sums so that additions are no limit; plain C, which every compiler turns into vector loads. */
+static uint64_t sum_words(const uint64_t *w, int64_t n)
+{
+    uint64_t s[STREAMS] = { 0 };
+    for (int64_t i = 0; i + STREAMS <= n; i += STREAMS)
+        for (int j = 0; j < STREAMS; j++) s[j] += w[i + j];
+    for (int j = 1; j < STREAMS; j++) s[0] += s[j];
+    return s[0];
+}
+
+static void read_member(void *arg, int member, int size)
+{
+    struct reading *r = arg;
+    int64_t from, to;
+    share_of(r->count, member, size, &from, &to);
+    r->sums[member % MEMBERS_MAX] += sum_words(r->words + from, to - from);
+}
+
+static void touch_member(void *arg, int member, int size)
+{
+    struct reading *r = arg;
+    int64_t from, to;
+    share_of(r->count, member, size, &from, &to);
+    memset((void *)(r->words + from), 1 + member, (size_t)(to - from) * sizeof *r->words);
+}
+
+double ceiling_read_bytes_s(int threads, int64_t bytes, double seconds)
+{
+    struct threadpool *pool = NULL;
+    struct reading r = { .count = bytes / (int64_t)sizeof(uint64_t) };
+    if (r.count < 1) return NAN;
+    void *p = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return NAN;
+    madvise(p, (size_t)bytes, MADV_HUGEPAGE); /* only a hint: the limit of the memory, not of the TLB */
+    r.words = p;
+    double best = NAN;
+    if (!threadpool_open(&pool, &(struct threadpool_options){ .threads = threads }, NULL)) {
+        threadpool_run(pool, touch_member, &r);
+        const int64_t end = clock_ns() + (int64_t)(seconds * 1e9);
+        int64_t now;
+        do {
+            const int64_t start = clock_ns();
+            threadpool_run(pool, read_member, &r);
+            now = clock_ns();
+            const double speed = (double)bytes / ((double)(now - start) * 1e-9);
+            if (!(best >= speed)) best = speed;
+        } while (now < end);
+        threadpool_close(pool);
+    }
+    munmap(p, (size_t)bytes);
+    return best;
+}
+
+/* ---------------------------------------------------------------- arithmetic */
+
+struct multiplying {
+    ceiling_fn *fn;
+    int64_t rounds;
+    double operations; /* of member 0; all do the same */
+};
+
+static void multiply_member(void *arg, int member, int size)
+{
+    struct multiplying *m = arg;
+    const double done = m->fn(m->rounds);
+    if (!member) m->operations = done * size;
+}
+
+double ceiling_ops_s(const struct ceiling *c, uint32_t usable, int threads, double seconds)
+{
+    enum { FIRST_ROUNDS = 4096, RUN_NS = 2000000 };
+    struct multiplying m = { .fn = kernels_ceiling(c), .rounds = FIRST_ROUNDS };
+    struct threadpool *pool = NULL;
+    if (!m.fn || (c->needs & ~usable) || (c->needs & ~isa_detect())) return NAN;
+    if (threadpool_open(&pool, &(struct threadpool_options){ .threads = threads }, NULL)) return NAN;
+    double best = NAN;
+    const int64_t end = clock_ns() + (int64_t)(seconds * 1e9);
+    int64_t now;
+    do {
+        const int64_t start = clock_ns();
+        threadpool_run(pool, multiply_member, &m);
+        now = clock_ns();
+        const double speed = m.operations / ((double)MAX(now - start, (int64_t)1) * 1e-9);
+        if (!(best >= speed)) best = speed;
+        if (now - start < RUN_NS) m.rounds *= 2; /* long enough to drown the start of the threads */
+    } while (now < end);
+    threadpool_close(pool);
+    return best;
+}

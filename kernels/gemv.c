@@ -1,0 +1,127 @@
+/* Products with few rows of activations (decoding): every weight byte is read once from memory, dotted with
+ * all rows while it is in the first cache, and forgotten. Threads take runs of weight rows as they get free.
+ */
+#include <assert.h>
+
+#include "kernels/backend.h"
+
+enum {
+    ROWS_AT_ONCE = 16,  /* weight rows that stay in the first cache while all rows of x pass over them */
+    RUN_BYTES = 131072, /* what a thread takes at a time: long streams suit the prefetcher */
+};
+
+struct gemv {
+    struct backend *b;
+    const struct matmul *m;
+    int count;
+    bool quantize; /* some product uses 8-bit activations */
+    struct act_q8 q;
+};
+
+static bool uses_q8(const struct backend *b, const struct matmul *m)
+{
+    const struct format_kernels *f = &b->k.format[m->w->format - FORMATS];
+    return b->options.precision == PRECISION_MEDIUM && f->dot_q8;
+}
+
+int64_t gemv_shared_bytes(int64_t rows, int64_t cols)
+{
+    const int64_t blocks = (cols + Q8_BLOCK - 1) / Q8_BLOCK;
+    return rows * (round_up(blocks * Q8_BLOCK, 64) + 2 * round_up(blocks * (int64_t)sizeof(float), 64));
+}
+
+static struct act_q8 place_q8(struct backend *b, int n, int64_t cols)
+{
+    struct act_q8 q = { .q_stride = round_up(cols, 64), .d_stride = round_up(cols / Q8_BLOCK, 16) };
+    q.q = (int8_t *)b->shared;
+    q.d = (float *)(b->shared + n * q.q_stride);
+    q.sum = q.d + n * q.d_stride;
+    return q;
+}
+
+static void finish(const struct matmul *m, const struct dot *d, int i0, int64_t r0)
+{
+    for (int i = 0; i < d->n; i++) {
+        const int64_t at = (i0 + i) * m->y_stride + r0;
+        for (int r = 0; r < d->rows; r++) {
+            float v = d->y[i * d->y_stride + r];
+            if (m->bias) v += m->bias[r0 + r];
+            if (m->residual) v += m->residual[at + r];
+            m->y[at + r] = v;
+        }
+    }
+}
+
+static void rows_run(const struct gemv *g, const struct matmul *m, int64_t from, int64_t to)
+{
+    const struct format_kernels *f = &g->b->k.format[m->w->format - FORMATS];
+    const bool q8 = uses_q8(g->b, m);
+    float y[DOT_X][ROWS_AT_ONCE];
+    struct dot d = { .row_bytes = format_row_bytes(m->w->format, m->w->cols),
+                     .cols = m->w->cols,
+                     .x_stride = m->x_stride,
+                     .q = g->q,
+                     .y = &y[0][0],
+                     .y_stride = ROWS_AT_ONCE };
+    for (int64_t r = from; r < to; r += ROWS_AT_ONCE) {
+        d.rows = (int)MIN((int64_t)ROWS_AT_ONCE, to - r);
+        d.w = (const uint8_t *)m->w->data + r * d.row_bytes;
+        for (int i = 0; i < m->n; i += DOT_X) {
+            d.n = MIN((int)DOT_X, m->n - i);
+            d.x = m->x + i * m->x_stride;
+            d.q.q = g->q.q + i * g->q.q_stride;
+            d.q.d = g->q.d + i * g->q.d_stride;
+            d.q.sum = g->q.sum + i * g->q.d_stride;
+            (q8 ? f->dot_q8 : f->dot_f32)(&d);
+            finish(m, &d, i, r);
+        }
+    }
+}
+
+static void quantize_share(const struct gemv *g, int member, int size)
+{
+    const int64_t cols = g->m->w->cols, blocks = cols / Q8_BLOCK;
+    int64_t from, to;
+    share_of(g->m->n * blocks, member, size, &from, &to);
+    while (from < to) { /* a share may cross rows */
+        const int64_t i = from / blocks, b = from % blocks, n = MIN(to - from, blocks - b);
+        g->b->k.vec.quantize_q8(g->m->x + i * g->m->x_stride + b * Q8_BLOCK, n * Q8_BLOCK,
+                                g->q.q + i * g->q.q_stride + b * Q8_BLOCK, g->q.d + i * g->q.d_stride + b,
+                                g->q.sum + i * g->q.d_stride + b);
+        from += n;
+    }
+}
+
+static int64_t run_rows(const struct matmul *m, int size)
+{
+    const int64_t bytes = format_row_bytes(m->w->format, m->w->cols);
+    const int64_t fair = (m->w->rows + size * 4 - 1) / (size * 4); /* at least four runs a member */
+    return round_up(MAX(MIN(RUN_BYTES / MAX(bytes, (int64_t)1), fair), (int64_t)1), ROWS_AT_ONCE);
+}
+
+static void gemv_member(void *arg, int member, int size)
+{
+    const struct gemv *g = arg;
+    if (g->quantize) {
+        quantize_share(g, member, size);
+        threadpool_barrier(g->b->pool);
+    }
+    int64_t first = 0, run = threadpool_next(g->b->pool, 1);
+    for (int j = 0; j < g->count; j++) {
+        const struct matmul *m = &g->m[j];
+        const int64_t step = run_rows(m, size), runs = (m->w->rows + step - 1) / step;
+        for (; run < first + runs; run = threadpool_next(g->b->pool, 1)) {
+            const int64_t from = (run - first) * step;
+            rows_run(g, m, from, MIN(from + step, m->w->rows));
+        }
+        first += runs;
+    }
+}
+
+void gemv_run(struct backend *b, const struct matmul *m, int count)
+{
+    struct gemv g = { .b = b, .m = m, .count = count };
+    for (int j = 0; j < count; j++) g.quantize |= uses_q8(b, &m[j]);
+    if (g.quantize) g.q = place_q8(b, m->n, m->w->cols);
+    threadpool_run(b->pool, gemv_member, &g);
+}

@@ -1,0 +1,71 @@
+/* kernels/half.h - 16-bit floats and unaligned loads, inline for the reference kernels and the tails of the
+ * vector ones. The definitions are quant-format standards: round to nearest even, subnormals kept. */
+#ifndef QDYNO_KERNELS_HALF_H
+#define QDYNO_KERNELS_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t bits_of(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static inline float float_of(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* Blocks of 18 or 34 bytes in a mapped file have no alignment at all. */
+static inline uint16_t load_u16(const void *p)
+{
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline void store_u16(void *p, uint16_t v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+static inline float half_to_float(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16;
+    const uint32_t magnitude = h & 0x7fff;
+    if (magnitude >= 0x7c00) return float_of(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
+    if (magnitude < 0x0400) { /* subnormal: the integer times 2^-24 is exact */
+        float v = (float)magnitude * 0x1p-24f;
+        return float_of(bits_of(v) | sign);
+    }
+    return float_of(sign | ((magnitude << 13) + ((127u - 15u) << 23)));
+}
+
+static inline uint16_t half_from_float(float x)
+{
+    const uint32_t u = bits_of(x), sign = (u >> 16) & 0x8000, a = u & 0x7fffffff;
+    if (a > 0x7f800000) return (uint16_t)(sign | 0x7e00);
+    if (a >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* 65520 and above round to infinity */
+    if (a < 0x38800000) { /* below 2^-14: adding 0.5 leaves units of 2^-24, rounded by the addition itself */
+        return (uint16_t)(sign | (bits_of(float_of(a) + 0.5f) - 0x3f000000));
+    }
+    return (uint16_t)(sign | ((a - ((127u - 15u) << 23) + 0xfff + ((a >> 13) & 1)) >> 13));
+}
+
+static inline float bhalf_to_float(uint16_t h)
+{
+    return float_of((uint32_t)h << 16);
+}
+
+static inline uint16_t bhalf_from_float(float x)
+{
+    const uint32_t u = bits_of(x);
+    if ((u & 0x7fffffff) > 0x7f800000) return (uint16_t)(u >> 16 | 0x40);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+#endif

@@ -1,0 +1,89 @@
+/* Names of instruction sets and what QDYNO_ISA may take away. Detection itself is per architecture
+ * (isa/detect_x86.c), reached through select.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "kernels/kernels.h"
+
+enum {
+    WITH_AVX2 = ISA_SSE41 | ISA_AVX2,
+    WITH_AVX512 = WITH_AVX2 | ISA_AVX512,
+    WITH_VNNI = WITH_AVX512 | ISA_AVX512VNNI,
+    WITH_BF16 = WITH_VNNI | ISA_AVX512BF16,
+    EVERYTHING = WITH_BF16 | ISA_AMX | ISA_NEON | ISA_DOTPROD,
+};
+
+const struct isa_level ISA_LEVELS[] = {
+    { "ref", 0 },
+    { "sse41", ISA_SSE41 },
+    { "avx2", WITH_AVX2 },
+    { "avx512", WITH_AVX512 },
+    { "avx512vnni", WITH_VNNI },
+    { "avx512bf16", WITH_BF16 },
+    { "amx", WITH_BF16 | ISA_AMX },
+    { "neon", ISA_NEON },
+    { "dotprod", ISA_NEON | ISA_DOTPROD },
+    { "all", EVERYTHING },
+};
+const size_t ISA_LEVEL_COUNT = COUNT_OF(ISA_LEVELS);
+
+enum err_code isa_parse(uint32_t *out, const char *names, struct err *why)
+{
+    uint32_t bits = 0;
+    for (const char *p = names;; p++) {
+        const size_t n = strcspn(p, ",");
+        size_t i = 0;
+        while (i < ISA_LEVEL_COUNT &&
+               (strlen(ISA_LEVELS[i].name) != n || strncasecmp(ISA_LEVELS[i].name, p, n)))
+            i++;
+        if (i == ISA_LEVEL_COUNT) {
+            const char *known[COUNT_OF(ISA_LEVELS)];
+            char word[64];
+            for (size_t j = 0; j < ISA_LEVEL_COUNT; j++) known[j] = ISA_LEVELS[j].name;
+            snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), p);
+            const char *near = str_nearest(word, known, ISA_LEVEL_COUNT);
+            return err_set(why, ERR_USAGE,
+                           "no instruction set '%s'%s%s; known: ref sse41 avx2 avx512 avx512vnni "
+                           "avx512bf16 amx neon dotprod all",
+                           word, near ? ", did you mean " : "", near ? near : "");
+        }
+        bits |= ISA_LEVELS[i].bits;
+        p += n;
+        if (!*p) break;
+    }
+    *out = bits;
+    return ERR_OK;
+}
+
+enum err_code isa_usable(uint32_t *out, struct err *why)
+{
+    const char *allowed = getenv("QDYNO_ISA");
+    uint32_t bits = EVERYTHING;
+    if (allowed && *allowed && isa_parse(&bits, allowed, why)) return err_prefix(why, "QDYNO_ISA");
+    *out = isa_detect() & bits;
+    return ERR_OK;
+}
+
+const char *isa_names(uint32_t bits, char *buf, size_t size)
+{
+    static const struct isa_level BITS[] = {
+        { "sse41", ISA_SSE41 },
+        { "avx2", ISA_AVX2 },
+        { "avx512", ISA_AVX512 },
+        { "avx512vnni", ISA_AVX512VNNI },
+        { "avx512bf16", ISA_AVX512BF16 },
+        { "amx", ISA_AMX },
+        { "neon", ISA_NEON },
+        { "dotprod", ISA_DOTPROD },
+    };
+    size_t used = 0;
+    if (size) buf[0] = 0;
+    for (size_t i = 0; i < COUNT_OF(BITS); i++) {
+        if (!(bits & BITS[i].bits) || used >= size) continue;
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", used ? " " : "", BITS[i].name);
+    }
+    if (!used) snprintf(buf, size, "ref");
+    return buf;
+}

@@ -1,0 +1,51 @@
+/* What this x86 CPU and its operating system both support. A CPUID bit alone is a trap: without the matching
+ * XCR0 bits the kernel does not save the registers, and AMX also needs a permission asked for once. */
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "kernels/isa/isa_kernels.h"
+
+enum {
+    XCR0_SSE_AVX = 0x6,
+    XCR0_AVX512 = 0xe0 | XCR0_SSE_AVX,
+    XCR0_AMX = 0x60000,
+    XFEATURE_XTILEDATA = 18,
+    ARCH_REQ_XCOMP_PERM_CODE = 0x1023, /* asm/prctl.h of Linux 5.16; older headers lack the name */
+};
+
+static uint64_t xcr0(void)
+{
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+/* Permission is per process and idempotent. */
+static bool amx_permitted(void)
+{
+    return !syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM_CODE, XFEATURE_XTILEDATA);
+}
+
+uint32_t isa_detect_x86(void)
+{
+    uint32_t a, b, c, d, isa = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
+    if (c & bit_SSE4_1) isa |= ISA_SSE41;
+    const bool fma_f16c = (c & bit_FMA) && (c & bit_F16C);
+    if (!(c & bit_OSXSAVE)) return isa;
+    const uint64_t saved = xcr0();
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return isa;
+    const uint32_t leaves = a;
+    if ((saved & XCR0_SSE_AVX) != XCR0_SSE_AVX || !(b & bit_AVX2) || !(b & bit_BMI2) || !fma_f16c) return isa;
+    isa |= ISA_AVX2;
+    const uint32_t avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    if ((saved & XCR0_AVX512) != XCR0_AVX512 || (b & avx512) != avx512) return isa;
+    isa |= ISA_AVX512;
+    if (c & bit_AVX512VNNI) isa |= ISA_AVX512VNNI;
+    const uint32_t amx = bit_AMX_TILE | bit_AMX_INT8 | bit_AMX_BF16;
+    const bool has_amx = (d & amx) == amx && (saved & XCR0_AMX) == XCR0_AMX;
+    if (leaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVX512BF16)) isa |= ISA_AVX512BF16;
+    if (has_amx && amx_permitted()) isa |= ISA_AMX;
+    return isa;
+}

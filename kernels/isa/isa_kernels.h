@@ -1,0 +1,24 @@
+/* kernels/isa/isa_kernels.h - the format-free kernels of every ISA: tiles, vectors, ceilings, detection. */
+#ifndef QDYNO_KERNELS_ISA_KERNELS_H
+#define QDYNO_KERNELS_ISA_KERNELS_H
+
+#include "kernels/kernel_set.h"
+
+tile_fn tile_ref;
+extern const struct vector_kernels VECTORS_REF;
+extern const struct gemm_kernel GEMM_F32_REF;
+ceiling_fn ceiling_f32_fma_ref;
+
+/* Built on x86-64 only. */
+uint32_t isa_detect_x86(void);
+
+tile_fn tile_avx2, tile_avx512;
+extern const struct vector_kernels VECTORS_AVX2, VECTORS_AVX512; /* NULL fields: the reference stays */
+extern const struct gemm_kernel GEMM_F32_AVX2, GEMM_F32_AVX512, GEMM_BF16_AMX;
+
+ceiling_fn ceiling_f32_fma_avx2, ceiling_f32_fma_avx512;
+ceiling_fn ceiling_int8_dot_avx2, ceiling_int8_dot_avx512vnni;
+ceiling_fn ceiling_bf16_dot_avx512bf16;
+ceiling_fn ceiling_bf16_tile_amx, ceiling_int8_tile_amx;
+
+#endif

@@ -1,0 +1,120 @@
+/* kernels/kernel_set.h - what a format and an instruction set supply, inside kernels/ only.
+ *
+ * A kernel set is a struct of functions chosen once (select.c): the reference in every place, then whatever
+ * the usable ISA bits allow written over it. Drivers (gemv.c, gemm.c, attention.c, ops.c) know shapes,
+ * blocking and threads but no ISA and no format; kernels know one ISA and one format but nothing else. */
+#ifndef QDYNO_KERNELS_KERNEL_SET_H
+#define QDYNO_KERNELS_KERNEL_SET_H
+
+#include "kernels/kernels.h"
+
+/* ---------------------------------------------------------------- per format */
+
+enum {
+    DOT_X = 4,       /* rows of activations a dot takes at once */
+    Q8_BLOCK = 32,   /* activations of one 8-bit block */
+    TILE_ROWS = 16,  /* weight rows of an AMX tile */
+    TILE_DEPTH = 32, /* bf16 inputs of an AMX tile row */
+};
+
+/* Activations in 8 bits: x[i] ~ d[i / 32] * q[i]. sum[b] = d[b] * (sum of the block's q), which turns an
+ * offset of the weights (codes 0..15 that mean -8..7) into one multiply-add a block. Rows q_stride, d_stride
+ * apart. */
+struct act_q8 {
+    int8_t *q;
+    float *d, *sum;
+    int64_t q_stride, d_stride;
+};
+
+/* y[i][r] = dot(x row i, weight row r) for i < n <= DOT_X, r < rows. Weight rows lie row_bytes apart, any
+ * alignment, and nothing behind a row is read. dot_f32 reads x, dot_q8 reads q (cols a multiple of 32). */
+struct dot {
+    const uint8_t *w;
+    int64_t row_bytes;
+    int rows;
+    int64_t cols;
+    const float *x;
+    int64_t x_stride;
+    struct act_q8 q;
+    int n;
+    float *y;
+    int64_t y_stride;
+};
+typedef void dot_fn(const struct dot *d);
+
+/* Weights to bf16 (to nearest even), tile by tile: tile t holds inputs 32t..32t+31 of `rows` <= 16 weight
+ * rows, 64 bytes a row, 1024 bytes a tile. Rows and inputs that do not exist become 0. `w` points at the
+ * first wanted input of row 0; k inputs (a multiple of the block). out: (k + 31) / 32 tiles, 64-byte aligned.
+ */
+typedef void unpack_bf16_fn(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out);
+
+struct format_kernels {
+    format_decode_fn *decode;    /* one row to f32, same bits as the reference decode */
+    dot_fn *dot_f32;             /* f32 activations, f32 (or better) sums */
+    dot_fn *dot_q8;              /* NULL: the format has none (16 and 32-bit floats) */
+    unpack_bf16_fn *unpack_bf16; /* NULL: decode, then round (gemm.c does it) */
+};
+
+/* ---------------------------------------------------------------- per ISA */
+
+/* C[m][n] (+)= A[m][k] * B[k][n], all row-major f32. Any m, n, k >= 0. The shape behind prompt matrix
+ * products (A: decoded weights, B: transposed activations) and both halves of attention. */
+struct tile {
+    int m, n, k;
+    const float *a, *b;
+    float *c;
+    int64_t lda, ldb, ldc;
+    bool add; /* C += instead of C = */
+};
+typedef void tile_fn(const struct tile *t);
+
+/* The operand of one matrix-product scheme. Weights become panels of `panel_rows` rows by kc inputs,
+ * activations slivers of SLIVER tokens by kc inputs; multiply makes c[rows][SLIVER] of one panel and one
+ * sliver. */
+enum { SLIVER = 32 };
+struct gemm_kernel {
+    const char *name;  /* "f32" or "bf16_tile" */
+    int panel_rows;    /* multiple of 16 */
+    int kc;            /* inputs a panel holds at most, multiple of 32 */
+    int mc;            /* rows of activations for which a panel is kept, multiple of SLIVER */
+    int operand_bytes; /* 4 or 2 */
+    /* Around a thread's calls of multiply (tile state); NULL: nothing to do. */
+    void (*begin)(void);
+    void (*end)(void);
+    /* tokens <= SLIVER rows of k inputs into one sliver; missing tokens (and inputs up to 32) become 0. */
+    void (*pack)(const float *x, int64_t x_stride, int tokens, int k, void *sliver);
+    void (*multiply)(const void *panel, const void *sliver, int rows, int tokens, int k, float *c);
+};
+
+/* Plain vectors. None needs alignment, none reads past its end. */
+struct vector_kernels {
+    void (*transpose)(const float *src, int64_t src_stride, int rows, int cols, float *dst,
+                      int64_t dst_stride); /* dst[c][r] = src[r][c] */
+    void (*quantize_q8)(const float *x, int64_t n, int8_t *q, float *d, float *sum); /* n a multiple of 32 */
+    void (*norm_rms)(const float *x, const float *w, const float *bias, int64_t n, float eps, float *y);
+    void (*norm_layer)(const float *x, const float *w, const float *bias, int64_t n, float eps, float *y);
+    float (*max)(const float *x, int64_t n);          /* n >= 1 */
+    float (*exp_sum)(float *x, int64_t n, float max); /* x = exp(x - max), returns the sum */
+    void (*scale)(float *x, int64_t n, float by);     /* x *= by */
+    void (*activate[ACT_RELU + 1])(const float *gate, const float *up, int64_t n,
+                                   float *y); /* up may be NULL */
+};
+
+struct kernel_set {
+    uint32_t isa; /* bits whose kernels are in use */
+    struct format_kernels format[FORMAT_COUNT];
+    tile_fn *tile;
+    struct vector_kernels vec;
+    struct gemm_kernel gemm_f32;
+    struct gemm_kernel gemm_bf16; /* multiply NULL: none on these ISA bits */
+};
+
+/* By value, so that a test can hold two sets and compare them. */
+struct kernel_set kernels_select(uint32_t usable);
+
+/* The innermost loop behind a row of CEILINGS: runs `rounds` rounds, returns the operations done. NULL when
+ * this build has no code for it. */
+typedef double ceiling_fn(int64_t rounds);
+ceiling_fn *kernels_ceiling(const struct ceiling *c);
+
+#endif

@@ -1,0 +1,175 @@
+/* The operations around the products: look up, normalize, rotate, store keys and values, activate. Each is
+ * split by rows when there is enough of it to pay for waking the threads. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/backend.h"
+
+/* ---------------------------------------------------------------- gather */
+
+struct gather_job {
+    struct backend *b;
+    const struct gather *g;
+};
+
+enum { GATHER_PIECE = 256 }; /* a multiple of every block */
+
+static void gather_row(const struct backend *b, const struct gather *g, int i)
+{
+    const struct weight *w = g->table;
+    format_decode_fn *decode = b->k.format[w->format - FORMATS].decode;
+    const uint8_t *row = (const uint8_t *)w->data + g->ids[i] * format_row_bytes(w->format, w->cols);
+    float piece[GATHER_PIECE], *y = g->y + i * g->y_stride;
+    assert(g->ids[i] >= 0 && g->ids[i] < w->rows);
+    for (int64_t k = 0; k < w->cols; k += GATHER_PIECE) {
+        const int64_t n = MIN((int64_t)GATHER_PIECE, w->cols - k);
+        decode(row + format_row_bytes(w->format, k), piece, n);
+        for (int64_t j = 0; j < n; j++) y[k + j] = (g->add ? y[k + j] : 0) + piece[j] * g->scale;
+    }
+}
+
+static void gather_member(void *arg, int member, int size)
+{
+    const struct gather_job *job = arg;
+    int64_t from, to;
+    share_of(job->g->n, member, size, &from, &to);
+    for (int64_t i = from; i < to; i++) gather_row(job->b, job->g, (int)i);
+}
+
+void backend_gather(struct backend *b, const struct gather *g)
+{
+    struct gather_job job = { b, g };
+    backend_run(b, g->n * g->table->cols, gather_member, &job);
+}
+
+/* ---------------------------------------------------------------- norm */
+
+struct norm_job {
+    struct backend *b;
+    const struct norm *p;
+};
+
+static void norm_member(void *arg, int member, int size)
+{
+    const struct norm_job *job = arg;
+    const struct norm *p = job->p;
+    const struct vector_kernels *v = &job->b->k.vec;
+    int64_t from, to;
+    share_of(p->n, member, size, &from, &to);
+    for (int64_t i = from; i < to; i++)
+        (p->kind == NORM_RMS ? v->norm_rms : v->norm_layer)(p->x + i * p->x_stride, p->w, p->bias, p->cols,
+                                                            p->eps, p->y + i * p->y_stride);
+}
+
+void backend_norm(struct backend *b, const struct norm *p)
+{
+    struct norm_job job = { b, p };
+    backend_run(b, p->n * p->cols, norm_member, &job);
+}
+
+/* ---------------------------------------------------------------- rope */
+
+enum { ROPE_PAIRS_MAX = HEAD_DIM_MAX / 2 };
+
+static void rope_row(const struct rope *p, int i)
+{
+    float cosine[ROPE_PAIRS_MAX], sine[ROPE_PAIRS_MAX];
+    const int pairs = p->rot_dims / 2;
+    for (int j = 0; j < pairs; j++) { /* the angle in f32, as every published model computed it */
+        const float angle = (float)p->pos[i] * p->freq[j];
+        sincosf(angle, &sine[j], &cosine[j]);
+        sine[j] *= p->magnitude;
+        cosine[j] *= p->magnitude;
+    }
+    const int first = p->half_split ? 1 : 2, second = p->half_split ? pairs : 1;
+    for (int h = 0; h < p->heads; h++) {
+        float *x = p->x + i * p->x_stride + (int64_t)h * p->head_dim;
+        for (int j = 0; j < pairs; j++) {
+            const float u = x[j * first], v = x[j * first + second];
+            x[j * first] = u * cosine[j] - v * sine[j];
+            x[j * first + second] = u * sine[j] + v * cosine[j];
+        }
+    }
+}
+
+static void rope_member(void *arg, int member, int size)
+{
+    const struct rope *p = arg;
+    int64_t from, to;
+    share_of(p->n, member, size, &from, &to);
+    for (int64_t i = from; i < to; i++) rope_row(p, (int)i);
+}
+
+void backend_rope(struct backend *b, const struct rope *p)
+{
+    assert(p->rot_dims % 2 == 0 && p->rot_dims <= p->head_dim && p->rot_dims <= 2 * ROPE_PAIRS_MAX);
+    backend_run(b, (int64_t)p->n * p->heads * p->head_dim, rope_member, (void *)p);
+}
+
+/* ---------------------------------------------------------------- keys and values */
+
+int64_t kv_layer_bytes(const struct kv_layer *kv)
+{
+    const int64_t tokens = (int64_t)kv->block_tokens * kv->blocks * kv->kv_heads;
+    return tokens * (format_row_bytes(kv->k_format, kv->k_dim) + format_row_bytes(kv->v_format, kv->v_dim));
+}
+
+static void store_heads(const struct kv_layer *kv, const struct format *f, int dim, const float *x,
+                        int32_t slot, uint8_t *cache)
+{
+    const int64_t row_bytes = format_row_bytes(f, dim);
+    const int64_t block = slot / kv->block_tokens, token = slot % kv->block_tokens;
+    for (int64_t h = 0; h < kv->kv_heads; h++)
+        f->encode(x + h * dim, cache + ((block * kv->kv_heads + h) * kv->block_tokens + token) * row_bytes,
+                  dim);
+}
+
+static void kv_store_member(void *arg, int member, int size)
+{
+    const struct kv_store *p = arg;
+    const struct kv_layer *kv = p->kv;
+    int64_t from, to;
+    share_of(p->n, member, size, &from, &to);
+    for (int64_t i = from; i < to; i++) {
+        assert(p->slots[i] >= 0 && p->slots[i] < kv->block_tokens * kv->blocks);
+        store_heads(kv, kv->k_format, kv->k_dim, p->k + i * p->k_stride, p->slots[i], kv->k);
+        store_heads(kv, kv->v_format, kv->v_dim, p->v + i * p->v_stride, p->slots[i], kv->v);
+    }
+}
+
+void backend_kv_store(struct backend *b, const struct kv_store *p)
+{
+    const struct kv_layer *kv = p->kv;
+    assert(kv->k_format->encode && kv->v_format->encode);
+    assert(kv->k_dim % kv->k_format->block_weights == 0 && kv->v_dim % kv->v_format->block_weights == 0);
+    backend_run(b, (int64_t)p->n * kv->kv_heads * (kv->k_dim + kv->v_dim), kv_store_member, (void *)p);
+}
+
+/* ---------------------------------------------------------------- activation */
+
+struct activate_job {
+    struct backend *b;
+    const struct activate *p;
+};
+
+static void activate_member(void *arg, int member, int size)
+{
+    const struct activate_job *job = arg;
+    const struct activate *p = job->p;
+    int64_t from, to; /* in elements of all rows: one wide row is split too */
+    share_of(p->n * p->cols, member, size, &from, &to);
+    while (from < to) {
+        const int64_t i = from / p->cols, j = from % p->cols, n = MIN(to - from, p->cols - j);
+        const int64_t at = i * p->stride + j;
+        job->b->k.vec.activate[p->act](p->gate + at, p->up ? p->up + at : NULL, n,
+                                       p->y + i * p->y_stride + j);
+        from += n;
+    }
+}
+
+void backend_activate(struct backend *b, const struct activate *p)
+{
+    struct activate_job job = { b, p };
+    backend_run(b, p->n * p->cols, activate_member, &job);
+}

@@ -1,0 +1,65 @@
+/* q4_0: 32 weights as 4-bit codes under one f16 scale, 18 bytes. Byte j holds code j (low half) and code j +
+ * 16 (high half); a code c means (c - 8) * d, and d carries the sign of the block's largest weight. */
+#include <math.h>
+
+#include "kernels/dot_ref.h"
+#include "kernels/half.h"
+#include "kernels/q4_0/q4_0.h"
+
+enum { BLOCK = 32, BLOCK_BYTES = 18, CODES = 2 };
+
+static uint8_t code_of(float scaled)
+{
+    const int c = (int)(scaled + 8.5f); /* never below 0: the extreme itself is -8 */
+    return (uint8_t)(c > 15 ? 15 : c);
+}
+
+void q4_0_encode_ref(const float *x, void *blocks, int64_t n)
+{
+    uint8_t *out = blocks;
+    for (int64_t b = 0; b < n / BLOCK; b++, x += BLOCK, out += BLOCK_BYTES) {
+        float amax = 0, extreme = 0;
+        for (int j = 0; j < BLOCK; j++)
+            if (fabsf(x[j]) > amax) amax = fabsf(x[j]), extreme = x[j];
+        const float d = extreme / -8, id = d != 0 ? 1 / d : 0;
+        store_u16(out, half_from_float(d));
+        for (int j = 0; j < BLOCK / 2; j++)
+            out[CODES + j] = (uint8_t)(code_of(x[j] * id) | code_of(x[j + BLOCK / 2] * id) << 4);
+    }
+}
+
+void q4_0_decode_ref(const void *blocks, float *x, int64_t n)
+{
+    const uint8_t *in = blocks;
+    for (int64_t b = 0; b < n / BLOCK; b++, x += BLOCK, in += BLOCK_BYTES) {
+        const float d = half_to_float(load_u16(in));
+        for (int j = 0; j < BLOCK / 2; j++) {
+            x[j] = (float)((in[CODES + j] & 15) - 8) * d;
+            x[j + BLOCK / 2] = (float)((in[CODES + j] >> 4) - 8) * d;
+        }
+    }
+}
+
+void q4_0_dot_f32_ref(const struct dot *d)
+{
+    dot_f32_by_decoding(d, FORMAT_Q4_0, q4_0_decode_ref);
+}
+
+void q4_0_dot_q8_ref(const struct dot *d)
+{
+    for (int r = 0; r < d->rows; r++) {
+        for (int i = 0; i < d->n; i++) {
+            const uint8_t *w = d->w + r * d->row_bytes;
+            const int8_t *q = d->q.q + i * d->q.q_stride;
+            const float *scale = d->q.d + i * d->q.d_stride;
+            double sum = 0;
+            for (int64_t b = 0; b < d->cols / BLOCK; b++, w += BLOCK_BYTES, q += BLOCK) {
+                int32_t dot = 0;
+                for (int j = 0; j < BLOCK / 2; j++)
+                    dot += ((w[CODES + j] & 15) - 8) * q[j] + ((w[CODES + j] >> 4) - 8) * q[j + BLOCK / 2];
+                sum += (double)half_to_float(load_u16(w)) * scale[b] * dot;
+            }
+            d->y[i * d->y_stride + r] = (float)sum;
+        }
+    }
+}
