@@ -40,7 +40,7 @@ struct memory_plan {
     int64_t total;
     int64_t kv_bytes_per_token;
     int64_t decode_read_bytes; /* bytes of weights one decode step reads (depth 0) */
-    double flops_per_token;    /* multiply-adds x 2 in weight matrices, per token in prefill */
+    double flops_per_token;    /* multiply-adds x 2 in the layers' matrices, per token in prefill */
     int ctx, batch, sequences; /* what it was computed for */
 };
 /* ctx and sequences of the session wanted; config gives formats, KV types, batch. Pure. */
@@ -59,6 +59,9 @@ struct model_options {
     int ctx;               /* 0: config's ctx, else the model's training context (at most 4096) */
     int sequences;         /* 0 means 1 */
     const struct log *log; /* may be NULL */
+    /* phase "quantize" while a recipe is made; 0..1. May be NULL; returning false cancels. */
+    bool (*progress)(void *arg, const char *phase, double done);
+    void *progress_arg;
 };
 enum err_code model_open(struct model **out, const struct model_options *options, struct err *why);
 void model_close(struct model *m); /* NULL is fine */
@@ -81,8 +84,16 @@ struct batch_row {
  * position or sequence out of range), ERR_FIT (no free KV block). */
 enum err_code model_forward(struct model *m, const struct batch_row *rows, int n, struct err *why);
 
-/* Row i of the last forward's wanted logits: [vocab] floats, valid until the next forward. */
+/* Row i of the last forward's wanted logits: [vocab] floats in host memory, valid until the next forward. The
+ * plan holds one row per sequence; a forward that asks for more lets the buffer grow once (ERR_NOMEM). */
 const float *model_logits(const struct model *m, int i);
+
+/* Touch every weight once (a file is mapped, not read, by opening), so that the first timed run does not pay
+ * for loading. Once per model, later calls do nothing. Sequence 0 is emptied. */
+enum err_code model_warm(struct model *m, struct err *why);
+
+/* Tokens in a sequence's cache. */
+int model_length(const struct model *m, int seq);
 
 /* Forget a sequence's cache from position `from` on (0: all of it). */
 void model_truncate(struct model *m, int seq, int from);

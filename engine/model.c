@@ -1,0 +1,278 @@
+/* Opening a model: file, recipe, plan, backend, weights, cache, buffers, in that order; each step may refuse
+ * with a reason, and nothing large is touched before the plan is known to fit. */
+#include "engine/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/model_internal.h"
+#include "engine/quant/quant.h"
+#include "engine/tokenizer.h"
+
+/* Shape, numbers, session and plan of the file in m->gguf. */
+static enum err_code read_plan(struct model *m, const struct model_options *o, struct err *why)
+{
+    enum err_code rc;
+    if ((rc = model_shape_read(&m->shape, m->gguf, why))) return rc;
+    if ((rc = hyper_read(&m->hyper, &m->shape, m->gguf, why))) return rc;
+    if ((rc = session_resolve(&m->session, &m->shape, m->hyper.arch, &m->config, o->ctx, o->sequences, why)))
+        return rc;
+    return plan_compute(&m->plan, m->gguf, &m->shape, &m->hyper, &m->config, &m->session, why);
+}
+
+static bool quantize_progress(void *arg, double done)
+{
+    const struct model_options *o = arg;
+    return !o->progress || o->progress(o->progress_arg, "quantize", done);
+}
+
+/* Replace m->gguf by the file with the recipe applied. */
+static enum err_code apply_recipe(struct model *m, const struct model_options *o, struct err *why)
+{
+    if (recipe_is_identity(&m->config, m->gguf)) return ERR_OK;
+    const struct quantize_options q = { .config = &m->config,
+                                        .threads = m->session.backend.threads,
+                                        .progress = quantize_progress,
+                                        .ctx = (void *)o };
+    char *path;
+    enum err_code rc = recipe_cached(&path, m->gguf, &q, why);
+    if (rc) return rc;
+    gguf_close(m->gguf);
+    m->gguf = NULL;
+    rc = gguf_open(&m->gguf, path, why);
+    free(path);
+    return rc ? rc : read_plan(m, o, why);
+}
+
+static enum err_code alloc_cache(struct model *m, struct err *why)
+{
+    const struct kv_layer shape = session_kv_layer(&m->session, &m->shape);
+    const int64_t bytes = session_kv_bytes(&shape);
+    enum err_code rc = kv_cache_init(&m->cache, m->session.ctx, m->session.sequences, shape.blocks, why);
+    if (rc) return rc;
+    m->kv_memory = backend_alloc(m->backend, (size_t)(bytes * m->shape.layers));
+    if (!m->kv_memory)
+        return err_set(why, ERR_NOMEM, "out of memory for a KV cache of %lld bytes",
+                       (long long)(bytes * m->shape.layers));
+    for (int l = 0; l < m->shape.layers; l++) {
+        m->layers[l].kv = shape;
+        m->layers[l].kv.k = (char *)m->kv_memory + bytes * l;
+        m->layers[l].kv.v = (char *)m->layers[l].kv.k + kv_layer_k_bytes(&shape);
+    }
+    return ERR_OK;
+}
+
+static enum err_code alloc_buffers(struct model *m, struct err *why)
+{
+    const int batch = m->session.batch;
+    const struct widths *w = &m->widths;
+    m->compute_memory = backend_alloc(m->backend, (size_t)widths_bytes(w, batch));
+    if (!m->compute_memory) return err_set(why, ERR_NOMEM, "out of memory for a batch of %d rows", batch);
+    char *at = m->compute_memory;
+    const struct {
+        float **buffer;
+        int64_t floats;
+    } PARTS[] = { { &m->buffers.x, w->embd * batch },  { &m->buffers.h, w->embd * batch },
+                  { &m->buffers.qkv, w->qkv * batch }, { &m->buffers.attn, w->attn * batch },
+                  { &m->buffers.ff, w->ff * batch },   { &m->buffers.logits, w->logits * w->logit_rows } };
+    for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
+        *PARTS[i].buffer = (float *)(void *)at;
+        at += vector_bytes(PARTS[i].floats);
+    }
+    int32_t **const LISTS[] = { &m->lists.ids, &m->lists.pos, &m->lists.seq, &m->lists.slots,
+                                &m->lists.wanted };
+    const size_t rows = (size_t)batch, count = COUNT_OF(LISTS) * rows + (size_t)m->session.sequences;
+    m->list_memory = calloc(count, sizeof *m->list_memory);
+    m->logits_cap = m->session.sequences;
+    m->logits = malloc((size_t)m->logits_cap * (size_t)m->shape.vocab * sizeof(float));
+    if (!m->list_memory || !m->logits)
+        return err_set(why, ERR_NOMEM, "out of memory for a batch of %d rows", batch);
+    for (size_t i = 0; i < COUNT_OF(LISTS); i++) *LISTS[i] = m->list_memory + i * rows;
+    m->expected = m->list_memory + COUNT_OF(LISTS) * rows;
+    return ERR_OK;
+}
+
+/* A model whose tokenizer we cannot run is still worth timing: its ids are numbers like any others. */
+static enum err_code open_tokenizer(struct model *m, const struct log *log, struct err *why)
+{
+    struct err reason = { 0 };
+    const enum err_code rc = tokenizer_open(&m->tokenizer, m->gguf, &reason);
+    if (!rc || rc == ERR_ABSENT) return ERR_OK;
+    if (rc != ERR_FORMAT) return err_set(why, rc, "%s", reason.message);
+    log_write(log, LOG_WARN, "no text for this model: %s", reason.message);
+    return ERR_OK;
+}
+
+/* The config as it really runs: numbers for "automatic", names where one name says it all. */
+static void write_config(struct model *m, const char *path)
+{
+    struct config *c = &m->config;
+    snprintf(c->value[KNOB_MODEL], CONFIG_VALUE, "%s", path);
+    snprintf(c->value[KNOB_THREADS], CONFIG_VALUE, "%d", m->session.backend.threads);
+    snprintf(c->value[KNOB_CTX], CONFIG_VALUE, "%d", m->session.ctx);
+    for (size_t i = 0; i < ISA_LEVEL_COUNT; i++)
+        if (ISA_LEVELS[i].bits == m->session.backend.isa)
+            snprintf(c->value[KNOB_ISA], CONFIG_VALUE, "%s", ISA_LEVELS[i].name);
+}
+
+static enum err_code open_backend(struct model *m, struct err *why)
+{
+    enum err_code rc = backend_open(&m->backend, m->session.device, &m->session.backend, why);
+    if (rc) return rc;
+    widths_of(&m->widths, &m->shape, m->hyper.arch, m->session.batch);
+    return backend_reserve(m->backend, m->session.batch, widths_max_cols(&m->shape, m->hyper.arch), why);
+}
+
+enum err_code model_open(struct model **out, const struct model_options *o, struct err *why)
+{
+    *out = NULL;
+    const char *given = config_text(o->config, KNOB_MODEL), *path = given[0] ? given : o->path;
+    if (!path || !path[0]) return err_set(why, ERR_USAGE, "no model given: use -m FILE or model=FILE");
+    struct model *m = calloc(1, sizeof *m);
+    if (!m) return err_set(why, ERR_NOMEM, "out of memory");
+    m->config = *o->config;
+
+    enum err_code rc;
+    if ((rc = gguf_open(&m->gguf, path, why))) goto fail;
+    if ((rc = read_plan(m, o, why))) goto fail;
+    if ((rc = plan_check_fits(&m->plan, memory_available(""), why))) goto fail;
+    if ((rc = apply_recipe(m, o, why))) goto fail;
+    if (m->session.ctx > m->shape.ctx_train)
+        log_write(o->log, LOG_WARN, "context %d is beyond the %lld tokens this model was trained on",
+                  m->session.ctx, (long long)m->shape.ctx_train);
+    if ((rc = open_backend(m, why))) goto fail;
+    if ((rc = model_bind(m, o->log, why))) goto fail;
+    if ((rc = alloc_cache(m, why))) goto fail;
+    if ((rc = alloc_buffers(m, why))) goto fail;
+    if ((rc = open_tokenizer(m, o->log, why))) goto fail;
+    write_config(m, path);
+    *out = m;
+    return ERR_OK;
+fail:
+    model_close(m);
+    return rc;
+}
+
+void model_close(struct model *m)
+{
+    if (!m) return;
+    if (m->backend) {
+        model_unbind(m);
+        backend_free(m->backend, m->kv_memory);
+        backend_free(m->backend, m->compute_memory);
+        backend_close(m->backend);
+    }
+    kv_cache_done(&m->cache);
+    tokenizer_close(m->tokenizer);
+    gguf_close(m->gguf);
+    free(m->list_memory);
+    free(m->logits);
+    free(m);
+}
+
+const struct model_shape *model_shape(const struct model *m)
+{
+    return &m->shape;
+}
+const struct memory_plan *model_plan(const struct model *m)
+{
+    return &m->plan;
+}
+const struct gguf *model_gguf(const struct model *m)
+{
+    return m->gguf;
+}
+const struct tokenizer *model_tokenizer(const struct model *m)
+{
+    return m->tokenizer;
+}
+const struct config *model_config(const struct model *m)
+{
+    return &m->config;
+}
+void model_backend(const struct model *m, struct backend_info *out)
+{
+    backend_describe(m->backend, out);
+}
+int model_ctx(const struct model *m)
+{
+    return m->session.ctx;
+}
+int model_length(const struct model *m, int seq)
+{
+    return m->cache.lengths[seq];
+}
+const float *model_logits(const struct model *m, int i)
+{
+    return m->logits + (int64_t)i * m->shape.vocab;
+}
+void model_truncate(struct model *m, int seq, int from)
+{
+    kv_cache_truncate(&m->cache, seq, from);
+}
+
+/* Every row in range, and positions continuing where each sequence's cache ends. */
+static enum err_code check_rows(struct model *m, const struct batch_row *rows, int n, int *wanted,
+                                struct err *why)
+{
+    memcpy(m->expected, m->cache.lengths, (size_t)m->session.sequences * sizeof *m->expected);
+    *wanted = 0;
+    for (int i = 0; i < n; i++) {
+        const struct batch_row *r = &rows[i];
+        if (r->seq < 0 || r->seq >= m->session.sequences)
+            return err_set(why, ERR_USAGE, "sequence %d: want 0 to %d", r->seq, m->session.sequences - 1);
+        if (r->token < 0 || r->token >= m->shape.vocab)
+            return err_set(why, ERR_USAGE, "token %d: want 0 to %lld", r->token,
+                           (long long)m->shape.vocab - 1);
+        if (r->pos >= m->session.ctx)
+            return err_set(why, ERR_USAGE, "position %d is outside the context of %d tokens", r->pos,
+                           m->session.ctx);
+        if (r->pos != m->expected[r->seq])
+            return err_set(why, ERR_USAGE, "position %d in sequence %d: the next one is %d", r->pos, r->seq,
+                           m->expected[r->seq]);
+        m->expected[r->seq]++;
+        *wanted += r->logits;
+    }
+    return ERR_OK;
+}
+
+static enum err_code make_room(struct model *m, int wanted, struct err *why)
+{
+    if (wanted > m->logits_cap) {
+        float *more = realloc(m->logits, (size_t)wanted * (size_t)m->shape.vocab * sizeof(float));
+        if (!more) return err_set(why, ERR_NOMEM, "out of memory for %d rows of logits", wanted);
+        m->logits = more;
+        m->logits_cap = wanted;
+    }
+    for (int s = 0; s < m->session.sequences; s++) {
+        if (kv_cache_grow(&m->cache, s, m->expected[s])) continue;
+        for (int t = 0; t < s; t++) kv_cache_truncate(&m->cache, t, m->cache.lengths[t]);
+        return err_set(why, ERR_FIT, "no free block in the KV cache for sequence %d at %d tokens", s,
+                       m->expected[s]);
+    }
+    return ERR_OK;
+}
+
+enum err_code model_forward(struct model *m, const struct batch_row *rows, int n, struct err *why)
+{
+    int wanted;
+    enum err_code rc;
+    if ((rc = check_rows(m, rows, n, &wanted, why))) return rc;
+    if ((rc = make_room(m, wanted, why))) return rc;
+    m->logits_count = 0;
+    for (int i = 0; i < n; i += m->session.batch) forward_pass(m, rows + i, MIN(n - i, m->session.batch));
+    memcpy(m->cache.lengths, m->expected, (size_t)m->session.sequences * sizeof *m->expected);
+    return ERR_OK;
+}
+
+enum err_code model_warm(struct model *m, struct err *why)
+{
+    if (m->warm) return ERR_OK;
+    model_truncate(m, 0, 0);
+    const struct batch_row row = { .logits = true };
+    enum err_code rc = model_forward(m, &row, 1, why);
+    model_truncate(m, 0, 0);
+    m->warm = !rc;
+    return rc;
+}

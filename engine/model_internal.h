@@ -1,0 +1,73 @@
+/* engine/model_internal.h - what a loaded model is made of; shared by loading and the forward pass only. */
+#ifndef QDYNO_ENGINE_MODEL_INTERNAL_H
+#define QDYNO_ENGINE_MODEL_INTERNAL_H
+
+#include "engine/kv.h"
+#include "engine/plan.h"
+
+/* A tensor as the backend knows it: a matrix (w) or a vector (v); both empty when the file has none. */
+struct bound {
+    struct weight w;
+    const float *v;
+};
+
+struct layer {
+    struct bound slots[SLOT_COUNT - SLOT_GLOBAL_COUNT];
+    struct kv_layer kv;
+    int window; /* 0: sees everything */
+};
+
+/* Activations of one batch: backend memory, [batch][width]. */
+struct buffers {
+    float *x, *h, *qkv, *attn, *ff, *logits;
+};
+
+/* Host arrays of one batch. */
+struct batch_lists {
+    int32_t *ids, *pos, *seq, *slots, *wanted; /* [batch] each; wanted: indexes of rows with logits */
+};
+
+struct model {
+    struct gguf *gguf;
+    struct tokenizer *tokenizer;
+    struct backend *backend;
+    struct config config;
+    struct model_shape shape;
+    struct hyper hyper;
+    struct session session;
+    struct memory_plan plan;
+    struct widths widths;
+    struct bound global[SLOT_GLOBAL_COUNT];
+    struct layer *layers;
+    float *vectors;                     /* backend memory of all bound vectors */
+    int64_t vectors_size, vectors_used; /* in floats */
+    void *kv_memory, *compute_memory;   /* backend memory */
+    struct kv_cache cache;
+    struct buffers buffers;
+    struct batch_lists lists;
+    int32_t *list_memory, *expected; /* expected: [sequences] next position while a forward is checked */
+    float *rope_freq;                /* [rope_dims / 2], angle per position */
+    float rope_magnitude;
+    float *logits; /* [logits_cap][vocab], host */
+    int logits_cap, logits_count;
+    bool warm;
+};
+
+static inline const struct bound *layer_slot(const struct layer *l, enum slot s)
+{
+    return &l->slots[s - SLOT_GLOBAL_COUNT];
+}
+
+/* Fill rope_freq[rope_dims/2]; factors (NULL: none) divide the angle per pair. */
+void rope_frequencies(float *freq, float *magnitude, const struct hyper *h, int rope_dims,
+                      const float *factors);
+
+/* Bind every tensor of m->gguf: shapes are checked, vectors copied, matrices used in place. */
+enum err_code model_bind(struct model *m, const struct log *log, struct err *why);
+void model_unbind(struct model *m);
+
+/* One cut of a batch: n <= session.batch rows that passed the checks and have room in the cache. Logits of
+ * its wanted rows are appended to m->logits. */
+void forward_pass(struct model *m, const struct batch_row *rows, int n);
+
+#endif

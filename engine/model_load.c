@@ -1,0 +1,122 @@
+/* From tensors in a mapped file to weights the backend can use. */
+#include <stdlib.h>
+
+#include "engine/model_internal.h"
+
+static bool is_vector(enum slot slot)
+{
+    return ARCH_SLOTS[slot].rows == DIM_NONE;
+}
+static bool is_rope(enum slot slot)
+{
+    return slot == SLOT_ROPE_FREQS || slot == SLOT_ROPE_LONG || slot == SLOT_ROPE_SHORT;
+}
+
+static enum err_code count_vector(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
+                                  struct err *why)
+{
+    struct model *m = ctx;
+    (void)layer, (void)why;
+    if (is_vector(slot) && !is_rope(slot))
+        m->vectors_size += vector_bytes(t->shape[0]) / (int64_t)sizeof(float);
+    return ERR_OK;
+}
+
+/* The values of a vector as f32 in fresh host memory. */
+static enum err_code decode_vector(float **out, const struct gguf_tensor *t, struct err *why)
+{
+    const int64_t n = t->shape[0];
+    if (n % t->format->block_weights)
+        return err_set(why, ERR_FORMAT, "tensor '%s': %lld values do not fill blocks of %s", t->name,
+                       (long long)n, t->format->name);
+    *out = malloc((size_t)n * sizeof(float));
+    if (!*out) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", t->name);
+    t->format->decode(t->data, *out, n);
+    return ERR_OK;
+}
+
+static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
+                                 struct err *why)
+{
+    struct model *m = ctx;
+    if (is_rope(slot)) return ERR_OK; /* read by load_rope */
+    struct bound *b = layer < 0 ? &m->global[slot] : &m->layers[layer].slots[slot - SLOT_GLOBAL_COUNT];
+    if (!is_vector(slot)) {
+        if (backend_weight_bind(m->backend, &b->w, t->format, t->shape[1], t->shape[0], t->data, why))
+            return err_prefix(why, "tensor '%s'", t->name);
+        return ERR_OK;
+    }
+    float *values;
+    enum err_code rc = decode_vector(&values, t, why);
+    if (rc) return rc;
+    float *place = m->vectors + m->vectors_used;
+    m->vectors_used += vector_bytes(t->shape[0]) / (int64_t)sizeof(float);
+    backend_write(m->backend, place, values, (size_t)t->shape[0] * sizeof(float));
+    b->v = place;
+    free(values);
+    return ERR_OK;
+}
+
+/* Files with factors for long and for short contexts: which ones count depends on the session, not the text.
+ */
+static const struct gguf_tensor *rope_factors(const struct model *m)
+{
+    const uint64_t may = m->hyper.arch->may | m->hyper.arch->need;
+    const enum slot slot = (may & SLOT_BIT(SLOT_ROPE_FREQS))             ? SLOT_ROPE_FREQS
+                           : m->session.ctx > m->hyper.rope_ctx_original ? SLOT_ROPE_LONG
+                                                                         : SLOT_ROPE_SHORT;
+    return (may & SLOT_BIT(slot)) ? gguf_tensor_find(m->gguf, ARCH_SLOTS[slot].name) : NULL;
+}
+
+static enum err_code load_rope(struct model *m, struct err *why)
+{
+    if (m->hyper.arch->rope == ROPE_NONE) return ERR_OK;
+    float *factors = NULL;
+    const struct gguf_tensor *t = rope_factors(m);
+    m->rope_freq = calloc((size_t)m->shape.rope_dims / 2 + 1, sizeof(float));
+    if (!m->rope_freq) return err_set(why, ERR_NOMEM, "out of memory");
+    enum err_code rc = t ? decode_vector(&factors, t, why) : ERR_OK;
+    if (rc) return rc;
+    for (int i = 0; factors && i < m->shape.rope_dims / 2 && !rc; i++)
+        if (!(factors[i] > 0))
+            rc = err_set(why, ERR_FORMAT, "tensor '%s': factor %d is %g", t->name, i, (double)factors[i]);
+    if (!rc) rope_frequencies(m->rope_freq, &m->rope_magnitude, &m->hyper, m->shape.rope_dims, factors);
+    free(factors);
+    return rc;
+}
+
+enum err_code model_bind(struct model *m, const struct log *log, struct err *why)
+{
+    const struct arch *a = m->hyper.arch;
+    enum err_code rc;
+    m->layers = calloc((size_t)m->shape.layers, sizeof *m->layers);
+    if (!m->layers) return err_set(why, ERR_NOMEM, "out of memory for %d layers", m->shape.layers);
+    if ((rc = arch_walk(a, &m->shape, m->gguf, count_vector, m, why))) return rc;
+    m->vectors = backend_alloc(m->backend, (size_t)m->vectors_size * sizeof(float));
+    if (!m->vectors) return err_set(why, ERR_NOMEM, "out of memory for norms and biases");
+    if ((rc = arch_walk(a, &m->shape, m->gguf, bind_tensor, m, why))) return rc;
+    if ((rc = load_rope(m, why))) return rc;
+
+    for (int l = 0; l < m->shape.layers; l++) {
+        const int period = a->window_period;
+        const bool all_seen = period == 0 || (period > 1 && l % period == period - 1);
+        m->layers[l].window = all_seen ? 0 : m->hyper.window;
+    }
+    for (int64_t i = 0; i < gguf_tensor_count(m->gguf); i++) {
+        const char *name = gguf_tensor_at(m->gguf, i)->name;
+        if (!arch_uses(a, &m->shape, name))
+            log_write(log, LOG_WARN, "tensor '%s' is not part of a %s model and is ignored", name, a->name);
+    }
+    return ERR_OK;
+}
+
+void model_unbind(struct model *m)
+{
+    for (int s = 0; s < SLOT_GLOBAL_COUNT; s++) backend_weight_release(m->backend, &m->global[s].w);
+    for (int l = 0; m->layers && l < m->shape.layers; l++)
+        for (size_t s = 0; s < COUNT_OF(m->layers[l].slots); s++)
+            backend_weight_release(m->backend, &m->layers[l].slots[s].w);
+    backend_free(m->backend, m->vectors);
+    free(m->layers);
+    free(m->rope_freq);
+}

@@ -1,0 +1,231 @@
+/* The memory plan: what a session will take, computed from metadata alone. The loader allocates by the same
+ * functions, so plan and reality cannot drift apart. */
+#include "engine/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/kv.h"
+#include "engine/quant/quant.h"
+
+enum { CACHE_LINE = 64, LOGIT_ROWS_MAX = 32, CTX_DEFAULT_MAX = 4096 };
+
+static enum err_code resolve_isa(uint32_t *out, const char *wanted, struct err *why)
+{
+    uint32_t usable, asked;
+    enum err_code rc = isa_usable(&usable, why);
+    if (rc) return rc;
+    *out = usable;
+    if (!strcmp(wanted, "auto")) return ERR_OK;
+    if ((rc = isa_parse(&asked, wanted, why))) return rc;
+    if (asked & ~usable) {
+        char names[128];
+        return err_set(why, ERR_ABSENT, "isa=%s cannot be used here (QDYNO_ISA and this machine allow: %s)",
+                       wanted, isa_names(usable, names, sizeof names));
+    }
+    *out = asked;
+    return ERR_OK;
+}
+
+static enum err_code resolve_kv(const struct format **out, const struct config *c, enum knob_id id,
+                                int head_dim, struct err *why)
+{
+    const struct format *f = *out = format_find(config_text(c, id));
+    if (!f || !f->decode)
+        return err_set(why, ERR_USAGE, "%s=%s: the KV cache cannot be in this format", KNOBS[id].key,
+                       config_text(c, id));
+    if (head_dim % (int)f->block_weights)
+        return err_set(why, ERR_USAGE, "%s=%s needs heads of a multiple of %u, this model's have %d: use f16",
+                       KNOBS[id].key, f->name, f->block_weights, head_dim);
+    return ERR_OK;
+}
+
+enum err_code session_resolve(struct session *out, const struct model_shape *s, const struct arch *a,
+                              const struct config *c, int ctx, int sequences, struct err *why)
+{
+    static const struct {
+        const char *name;
+        enum precision precision;
+    } PRECISIONS[] = { { "highest", PRECISION_HIGHEST },
+                       { "high", PRECISION_HIGH },
+                       { "medium", PRECISION_MEDIUM } };
+    static const struct {
+        const char *name;
+        enum affinity affinity;
+    } AFFINITIES[] = { { "none", AFFINITY_NONE },
+                       { "compact", AFFINITY_COMPACT },
+                       { "spread", AFFINITY_SPREAD } };
+
+    *out = (struct session){ .device = config_text(c, KNOB_DEVICE) };
+    if (ctx <= 0) ctx = (int)config_int(c, KNOB_CTX);
+    if (ctx <= 0) ctx = (int)MIN(s->ctx_train, CTX_DEFAULT_MAX);
+    out->ctx = ctx;
+    out->sequences = MAX(sequences, 1);
+    out->batch = (int)MAX(config_int(c, KNOB_BATCH), 1);
+    if (a->rope == ROPE_NONE && ctx > s->ctx_train)
+        return err_set(why, ERR_USAGE, "context %d: this %s model has only %lld learned positions", ctx,
+                       s->arch, (long long)s->ctx_train);
+    if ((int64_t)kv_blocks_for(ctx) * out->sequences > INT32_MAX / KV_BLOCK_TOKENS)
+        return err_set(why, ERR_USAGE, "context %d in %d sequences is more than 2^31 tokens", ctx,
+                       out->sequences);
+
+    const int64_t threads = config_int(c, KNOB_THREADS);
+    out->backend.threads = threads > 0 ? (int)threads : threadpool_default_threads();
+    for (size_t i = 0; i < COUNT_OF(PRECISIONS); i++)
+        if (!strcmp(PRECISIONS[i].name, config_text(c, KNOB_PRECISION)))
+            out->backend.precision = PRECISIONS[i].precision;
+    for (size_t i = 0; i < COUNT_OF(AFFINITIES); i++)
+        if (!strcmp(AFFINITIES[i].name, config_text(c, KNOB_AFFINITY)))
+            out->backend.affinity = AFFINITIES[i].affinity;
+
+    enum err_code rc;
+    if ((rc = resolve_isa(&out->backend.isa, config_text(c, KNOB_ISA), why))) return rc;
+    if ((rc = resolve_kv(&out->k_format, c, KNOB_CTK, s->head_dim_k, why))) return rc;
+    return resolve_kv(&out->v_format, c, KNOB_CTV, s->head_dim_v, why);
+}
+
+void widths_of(struct widths *out, const struct model_shape *s, const struct arch *a, int batch)
+{
+    const bool gated = a->gate_in_up || (a->need & SLOT_BIT(SLOT_GATE));
+    /* A second norm of the layer's input may lie where the attention output comes later. */
+    const int64_t attn = MAX(arch_dim(DIM_ATTN, a, s), s->embd);
+    *out = (struct widths){
+        .embd = s->embd,
+        .qkv = MAX(arch_dim(DIM_QKV, a, s), attn),
+        .attn = attn,
+        .ff = gated ? 2 * s->ff : s->ff,
+        .logits = s->vocab,
+        .logit_rows = MIN(batch, LOGIT_ROWS_MAX),
+    };
+}
+
+int64_t widths_max_cols(const struct model_shape *s, const struct arch *a)
+{
+    return MAX(MAX(s->embd, s->ff), arch_dim(DIM_ATTN, a, s));
+}
+
+struct kv_layer session_kv_layer(const struct session *e, const struct model_shape *s)
+{
+    return (struct kv_layer){
+        .k_format = e->k_format,
+        .v_format = e->v_format,
+        .kv_heads = s->kv_heads,
+        .k_dim = s->head_dim_k,
+        .v_dim = s->head_dim_v,
+        .block_tokens = KV_BLOCK_TOKENS,
+        .blocks = kv_blocks_for(e->ctx) * e->sequences,
+    };
+}
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+int64_t vector_bytes(int64_t n)
+{
+    return round_up(n * (int64_t)sizeof(float), CACHE_LINE);
+}
+
+int64_t kv_layer_k_bytes(const struct kv_layer *kv)
+{
+    const int64_t rows = (int64_t)kv->blocks * kv->block_tokens * kv->kv_heads;
+    return round_up(rows * format_row_bytes(kv->k_format, kv->k_dim), CACHE_LINE);
+}
+
+int64_t session_kv_bytes(const struct kv_layer *kv)
+{
+    /* K's share is rounded up, so V may end that much later. */
+    return round_up(kv_layer_bytes(kv), CACHE_LINE) + CACHE_LINE;
+}
+
+int64_t widths_bytes(const struct widths *w, int batch)
+{
+    const int64_t rows[] = { w->embd, w->embd, w->qkv, w->attn, w->ff };
+    int64_t bytes = vector_bytes(w->logits * w->logit_rows);
+    for (size_t i = 0; i < COUNT_OF(rows); i++) bytes += vector_bytes(rows[i] * batch);
+    return bytes;
+}
+
+/* What one pass over the tensors adds up. */
+struct sums {
+    const struct config *config;
+    const struct model_shape *shape;
+    int64_t weights, read, products;
+};
+
+static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
+                                struct err *why)
+{
+    struct sums *sum = ctx;
+    const struct arch_slot *row = &ARCH_SLOTS[slot];
+    (void)why;
+    const bool vector = row->rows == DIM_NONE;
+    const struct format *f = recipe_tensor_format(sum->config, t, NULL);
+    /* Vectors are copied as f32; matrices are used where the file is mapped. */
+    const int64_t row_bytes = vector ? vector_bytes(t->shape[0]) : format_row_bytes(f, t->shape[0]);
+    const int64_t bytes = row_bytes * t->shape[1];
+    const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD;
+    sum->weights += bytes;
+    sum->read += looked_up ? row_bytes : bytes;
+    if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
+        sum->read += bytes; /* it is the output matrix too */
+    if (layer >= 0 && !vector) sum->products += t->shape[0] * t->shape[1];
+    return ERR_OK;
+}
+
+enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const struct model_shape *s,
+                           const struct hyper *h, const struct config *c, const struct session *e,
+                           struct err *why)
+{
+    struct sums sum = { .config = c, .shape = s };
+    enum err_code rc = arch_walk(h->arch, s, g, add_tensor, &sum, why);
+    if (rc) return rc;
+
+    struct widths w;
+    widths_of(&w, s, h->arch, e->batch);
+    const struct kv_layer kv = session_kv_layer(e, s);
+    *out = (struct memory_plan){
+        .weights = sum.weights,
+        .kv = session_kv_bytes(&kv) * s->layers,
+        .compute = widths_bytes(&w, e->batch) +
+                   vector_bytes(w.logits * e->sequences), /* logits on the host */
+        .scratch = backend_scratch_bytes(&e->backend, e->batch, widths_max_cols(s, h->arch)),
+        .kv_bytes_per_token = s->layers * s->kv_heads *
+                              (format_row_bytes(e->k_format, s->head_dim_k) +
+                               format_row_bytes(e->v_format, s->head_dim_v)),
+        .decode_read_bytes = sum.read,
+        .flops_per_token = 2.0 * (double)sum.products,
+        .ctx = e->ctx,
+        .batch = e->batch,
+        .sequences = e->sequences,
+    };
+    out->total = out->weights + out->kv + out->compute + out->scratch;
+    return ERR_OK;
+}
+
+enum err_code memory_plan_compute(struct memory_plan *out, const struct gguf *g, const struct config *c,
+                                  int ctx, int sequences, struct err *why)
+{
+    struct model_shape s;
+    struct hyper h;
+    struct session e;
+    enum err_code rc;
+    if ((rc = model_shape_read(&s, g, why))) return rc;
+    if ((rc = hyper_read(&h, &s, g, why))) return rc;
+    if ((rc = session_resolve(&e, &s, h.arch, c, ctx, sequences, why))) return rc;
+    return plan_compute(out, g, &s, &h, c, &e, why);
+}
+
+enum err_code plan_check_fits(const struct memory_plan *p, int64_t available, struct err *why)
+{
+    char need[16], have[16], weights[16], kv[16];
+    if (available < 0 || p->total <= available) return ERR_OK;
+    return err_set(
+        why, ERR_FIT,
+        "needs %s of memory (weights %s, KV cache %s for %d tokens), %s are available: use a smaller "
+        "format, context or KV type",
+        str_from_bytes(p->total, need, sizeof need), str_from_bytes(p->weights, weights, sizeof weights),
+        str_from_bytes(p->kv, kv, sizeof kv), p->ctx * p->sequences,
+        str_from_bytes(available, have, sizeof have));
+}

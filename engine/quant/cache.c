@@ -1,0 +1,156 @@
+/* Quantized copies are made once and kept: an A/B opens the same recipe again and again. The folder is kept
+ * below a limit by removing what was not used for longest; a copy that somebody has open stays readable for
+ * them. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/quant/quant.h"
+
+/* Raised when the same recipe would give other bytes than before. */
+#define QUANTIZER_VERSION   "1"
+#define CACHE_LIMIT_DEFAULT (20LL << 30)
+
+enum { STALE_SECONDS = 24 * 3600 }; /* what a killed writer left behind */
+
+struct entry {
+    char *name;
+    int64_t bytes;
+    struct timespec used;
+};
+
+struct entries {
+    struct entry *list;
+    size_t count, cap;
+};
+
+static int older(const void *a, const void *b)
+{
+    const struct timespec *x = &((const struct entry *)a)->used, *y = &((const struct entry *)b)->used;
+    if (x->tv_sec != y->tv_sec) return x->tv_sec < y->tv_sec ? -1 : 1;
+    return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
+}
+
+static bool add_entry(struct entries *e, const char *name, const struct stat *st)
+{
+    if (e->count == e->cap) {
+        const size_t cap = e->cap ? 2 * e->cap : 32;
+        struct entry *more = realloc(e->list, cap * sizeof *more);
+        if (!more) return false;
+        e->list = more;
+        e->cap = cap;
+    }
+    char *copy = strdup(name);
+    if (!copy) return false;
+    e->list[e->count++] = (struct entry){ .name = copy, .bytes = st->st_size, .used = st->st_mtim };
+    return true;
+}
+
+/* Remove the longest unused copies until `need` more bytes fit under the limit. Failing to is no error: the
+ * cache is then larger than asked, and the disk says no when it is full. */
+static void make_room(const char *folder, const char *keep, int64_t need)
+{
+    int64_t limit = CACHE_LIMIT_DEFAULT, total = need;
+    const char *asked = getenv("QDYNO_CACHE_LIMIT");
+    if (asked) str_to_bytes(asked, &limit);
+    DIR *dir = opendir(folder);
+    if (!dir) return;
+    struct entries e = { 0 };
+    const struct dirent *d;
+    while ((d = readdir(dir))) {
+        struct stat st;
+        if (fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) continue;
+        if (!strcmp(d->d_name, keep)) continue;
+        if (!str_ends(d->d_name, ".gguf")) {
+            if (time(NULL) - st.st_mtim.tv_sec > STALE_SECONDS) unlinkat(dirfd(dir), d->d_name, 0);
+            continue;
+        }
+        total += st.st_size;
+        if (!add_entry(&e, d->d_name, &st)) break;
+    }
+    if (e.count) qsort(e.list, e.count, sizeof *e.list, older);
+    for (size_t i = 0; i < e.count; i++) {
+        if (total > limit && !unlinkat(dirfd(dir), e.list[i].name, 0)) total -= e.list[i].bytes;
+        free(e.list[i].name);
+    }
+    free(e.list);
+    closedir(dir);
+}
+
+/* File name of source + recipe: "<sha256>.gguf". */
+static enum err_code cache_name(char name[HASH_HEX + 8], const struct gguf *source, const struct config *c,
+                                struct err *why)
+{
+    char hash[HASH_HEX], recipe[2 * CONFIG_VALUE], key[HASH_HEX];
+    enum err_code rc = gguf_hash(source, hash, why);
+    if (rc) return rc;
+    struct str text = { 0 };
+    str_printf(&text, "%s\n%s\n%s", hash, config_recipe(c, recipe, sizeof recipe), QUANTIZER_VERSION);
+    if (text.failed) rc = err_set(why, ERR_NOMEM, "out of memory");
+    if (!rc) hash_bytes(str_text(&text), text.len, key);
+    if (!rc) snprintf(name, HASH_HEX + 8, "%s.gguf", key);
+    str_free(&text);
+    return rc;
+}
+
+static int64_t quantized_bytes(const struct gguf *source, const struct config *c)
+{
+    int64_t bytes = gguf_file_bytes(source);
+    for (int64_t i = 0; i < gguf_tensor_count(source); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(source, i);
+        const struct format *f = recipe_tensor_format(c, t, NULL);
+        bytes += format_row_bytes(f, t->shape[0]) * t->shape[1] * t->shape[2] * t->shape[3] - t->bytes;
+    }
+    return bytes;
+}
+
+/* Two workers that want the same recipe: one makes it, the other waits and finds it. */
+static int lock_folder(const char *folder)
+{
+    struct str path = { 0 };
+    str_printf(&path, "%s/lock", folder);
+    const int fd = path.failed ? -1 : open(str_text(&path), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    str_free(&path);
+    while (fd >= 0 && flock(fd, LOCK_EX)) {
+        if (errno == EINTR) continue;
+        break; /* a file system without locks: both make it, the rename decides */
+    }
+    return fd;
+}
+
+enum err_code recipe_cached(char **path, const struct gguf *source, const struct quantize_options *o,
+                            struct err *why)
+{
+    char *cache, name[HASH_HEX + 8];
+    struct str folder = { 0 }, file = { 0 };
+    *path = NULL;
+    enum err_code rc = file_place(&cache, FILE_CACHE, why);
+    if (rc) return rc;
+    str_printf(&folder, "%s/models", cache);
+    free(cache);
+    if ((rc = cache_name(name, source, o->config, why))) goto done;
+    if ((rc = file_make_dirs(str_text(&folder), why))) goto done;
+    str_printf(&file, "%s/%s", str_text(&folder), name);
+    if (folder.failed || file.failed) {
+        rc = err_set(why, ERR_NOMEM, "out of memory");
+        goto done;
+    }
+    const int lock = lock_folder(str_text(&folder));
+    if (utimensat(AT_FDCWD, str_text(&file), NULL, 0)) { /* absent; touching marks it as used */
+        make_room(str_text(&folder), name, quantized_bytes(source, o->config));
+        rc = quantize_file(str_text(&file), source, o, why);
+    }
+    if (lock >= 0) close(lock);
+    if (!rc && !(*path = str_take(&file))) rc = err_set(why, ERR_NOMEM, "out of memory");
+done:
+    str_free(&folder);
+    str_free(&file);
+    return rc;
+}

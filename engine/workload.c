@@ -1,0 +1,104 @@
+/* The grammar of workloads, one line each way. */
+#include "engine/workload.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EVAL_CTX_DEFAULT = 512, TOKENS_MAX = 1 << 24 };
+
+static const char GRAMMAR[] =
+    "want ppN, tgN, ppN+tgN, each with @dN behind for tokens already in the cache, or eval:FILE[@cN]";
+
+/* Digits at *at as 1..TOKENS_MAX (0 allowed for a depth); moves *at behind them. */
+static bool read_count(const char **at, int least, int *out)
+{
+    char digits[16];
+    const size_t n = strspn(*at, "0123456789");
+    int64_t v;
+    if (n == 0 || n >= sizeof digits) return false;
+    memcpy(digits, *at, n);
+    digits[n] = '\0';
+    if (!str_to_i64(digits, &v) || v < least || v > TOKENS_MAX) return false;
+    *out = (int)v;
+    *at += n;
+    return true;
+}
+
+static bool read_tokens(struct workload *w, const char *text)
+{
+    if (str_starts(text, "pp")) {
+        text += 2;
+        if (!read_count(&text, 1, &w->prompt)) return false;
+        if (*text == '+' && !str_starts(text + 1, "tg")) return false;
+        if (*text == '+') text++;
+    }
+    if (str_starts(text, "tg")) {
+        text += 2;
+        if (!read_count(&text, 1, &w->gen)) return false;
+    }
+    if (!w->prompt && !w->gen) return false;
+    if (str_starts(text, "@d")) {
+        text += 2;
+        if (!read_count(&text, 0, &w->depth)) return false;
+    }
+    return *text == '\0' && (int64_t)w->prompt + w->gen + w->depth <= TOKENS_MAX;
+}
+
+static enum err_code read_eval(struct workload *w, const char *file, struct err *why)
+{
+    size_t n = strlen(file);
+    const char *at = strrchr(file, '@');
+    if (at && at[1] == 'c') { /* a file name may have an @ of its own: only @cN at the very end counts */
+        const char *digits = at + 2;
+        int ctx;
+        if (read_count(&digits, 4, &ctx) && !*digits) {
+            w->eval_ctx = ctx;
+            n = (size_t)(at - file);
+        }
+    }
+    if (n == 0) return err_set(why, ERR_USAGE, "workload 'eval:' names no file: %s", GRAMMAR);
+    if (n >= sizeof w->eval_file)
+        return err_set(why, ERR_USAGE, "file name of an eval workload longer than %zu bytes",
+                       sizeof w->eval_file - 1);
+    memcpy(w->eval_file, file, n);
+    w->eval_file[n] = '\0';
+    return ERR_OK;
+}
+
+enum err_code workload_parse(struct workload *w, const char *text, struct err *why)
+{
+    *w = (struct workload){ .eval_ctx = EVAL_CTX_DEFAULT };
+    if (str_starts(text, "eval:")) return read_eval(w, text + 5, why);
+    if (read_tokens(w, text)) return ERR_OK;
+    *w = (struct workload){ .eval_ctx = EVAL_CTX_DEFAULT };
+    return err_set(why, ERR_USAGE, "workload '%.60s': %s", text, GRAMMAR);
+}
+
+const char *workload_line(const struct workload *w, char *buf, size_t size)
+{
+    struct str s = { 0 };
+    if (w->eval_file[0]) {
+        str_printf(&s, "eval:%s", w->eval_file);
+        if (w->eval_ctx != EVAL_CTX_DEFAULT) str_printf(&s, "@c%d", w->eval_ctx);
+    } else {
+        if (w->prompt) str_printf(&s, "pp%d", w->prompt);
+        if (w->prompt && w->gen) str_append(&s, "+");
+        if (w->gen) str_printf(&s, "tg%d", w->gen);
+        if (w->depth) str_printf(&s, "@d%d", w->depth);
+    }
+    snprintf(buf, size, "%s", str_text(&s));
+    str_free(&s);
+    return buf;
+}
+
+int workload_ctx(const struct workload *w)
+{
+    return w->eval_file[0] ? w->eval_ctx : w->depth + w->prompt + w->gen;
+}
+
+void cell_result_free(struct cell_result *r)
+{
+    free(r->itl_s);
+    r->itl_s = NULL;
+}
