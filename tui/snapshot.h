@@ -44,7 +44,8 @@ struct snapshot {
     struct model_shape model; /* arch "" when none or unreadable */
     char model_error[256];
     bool experiment_known;
-    bool experiment_live; /* runs in this process; else it was loaded from the database */
+    bool experiment_live;     /* runs in this process; else it was loaded from the database */
+    bool experiment_starting; /* asked for; its database is being opened */
     struct experiment_state experiment;
     double decode_limit[EXPERIMENT_ARMS],
         prefill_limit[EXPERIMENT_ARMS]; /* tokens/s the machine allows, NAN */

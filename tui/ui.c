@@ -53,7 +53,7 @@ static const char *refuse_start(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return "read-only: started with --read-only";
     if (snapshot_is_running(s)) return "an experiment runs: s stops it first";
-    if (u->waiting_to_start) return "an experiment is about to start";
+    if (u->waiting_to_start || s->experiment_starting) return "an experiment is about to start";
     return no_model(s);
 }
 
@@ -61,7 +61,7 @@ static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
 {
     const struct run_line *r = selected_run(u, s);
     if (u->read_only) return "read-only: started with --read-only";
-    if (snapshot_is_running(s)) return "an experiment runs already";
+    if (snapshot_is_running(s) || s->experiment_starting) return "an experiment runs already";
     if (r) {
         if (strcmp(r->kind, "ab")) return "only an A/B can be resumed";
         return !strcmp(r->state, "done") ? "that run is complete" : "";
@@ -215,7 +215,7 @@ const char *action_command(enum action action, const struct ui *u, const struct 
     case DO_VIEW_HISTORY:
         str_append(&out, "qdyno history");
         if (u->filter[0]) {
-            str_append(&out, " ");
+            str_append(&out, " --filter ");
             shell_word(&out, u->filter);
         }
         break;

@@ -1,0 +1,304 @@
+/* tui/actions.c - what keys do. An action that cannot be done says why; one that is done says its command. */
+#include "tui/dashboard.h"
+
+#include <string.h>
+
+void dashboard_toast(struct dashboard *d, bool is_error, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(d->ui.toast, sizeof d->ui.toast, fmt, args);
+    va_end(args);
+    d->ui.toast_is_error = is_error;
+    d->ui.toast_until_ms = clock_unix_ms() + (is_error ? 6000 : 4000);
+}
+
+bool dashboard_is_running(const struct dashboard *d)
+{
+    return d->experiment && !experiment_finished(d->experiment);
+}
+
+static void put(struct dashboard *d, struct jobs *queue, const struct job *j)
+{
+    if (!jobs_put(queue, j)) dashboard_toast(d, true, "too much is waiting already: try again in a moment");
+}
+
+static void job_text(struct job *j, int i, const char *text)
+{
+    snprintf(j->text[i], sizeof j->text[i], "%s", text ? text : "");
+}
+
+/* ---------------------------------------------------------------- starting experiments */
+
+void dashboard_start(struct dashboard *d, const struct job *start)
+{
+    d->pending = *start;
+    d->pending.run = board_job_start;
+    d->ui.waiting_to_start = true;
+    dashboard_start_pending(d);
+}
+
+void dashboard_start_pending(struct dashboard *d)
+{
+    bool ready;
+    board_sampler(d->board, &ready);
+    if (!d->ui.waiting_to_start || !ready || d->s->probing || dashboard_is_running(d)) return;
+    /* A probe that was asked for but has not begun yet would begin beside the first cell. */
+    if (!d->s->ceilings_known && d->s->advice_state[0]) return;
+    pthread_mutex_lock(&d->board->lock);
+    d->board->known.experiment_starting = true;
+    pthread_mutex_unlock(&d->board->lock);
+    d->ui.waiting_to_start = false;
+    put(d, d->storage, &d->pending);
+}
+
+static void open_ab_form(struct dashboard *d, const char *a, const char *b)
+{
+    const struct snapshot *s = d->s;
+    const struct dashboard_options *o = d->options;
+    char workload[600] = "tg64";
+    if (o->workload) snprintf(workload, sizeof workload, "%s", o->workload);
+    if (s->experiment_known) workload_line(&s->experiment.spec.workload, workload, sizeof workload);
+    const char *first = s->experiment_known ? s->experiment.arm[0].line : o->arms[0] ? o->arms[0] : "default";
+    const char *second = s->experiment_known ? s->experiment.arm[1].line : o->arms[1] ? o->arms[1] : "q8_0";
+    form_show(&d->ui.form, FORM_AB,
+              (const char *const[]){ a        ? a
+                                     : *first ? first
+                                              : "default",
+                                     b ? b : second, workload });
+}
+
+/* ---------------------------------------------------------------- one function per action that does
+ * something */
+
+static void do_new_ab(struct dashboard *d)
+{
+    open_ab_form(d, NULL, NULL);
+}
+
+static void do_stop(struct dashboard *d)
+{
+    d->ui.waiting_to_start = false;
+    if (d->experiment) experiment_stop(d->experiment);
+    dashboard_toast(d, false, "stopping after the running cell is cancelled; r resumes");
+}
+
+static void do_resume(struct dashboard *d)
+{
+    char command[256];
+    struct job j = { .id = ui_run_id(&d->ui, d->s) };
+    action_command(DO_RESUME, &d->ui, d->s, command, sizeof command);
+    dashboard_start(d, &j);
+    d->ui.view = VIEW_LIVE;
+    dashboard_toast(d, false, "$ %s", command);
+}
+
+static void do_advise(struct dashboard *d)
+{
+    char command[800];
+    struct job j = { .run = board_job_advise };
+    job_text(&j, 0, d->s->model_path);
+    pthread_mutex_lock(&d->board->lock); /* at once, so that no A/B slips in before the job */
+    snprintf(d->board->known.advice_state, sizeof d->board->known.advice_state, "about to begin");
+    pthread_mutex_unlock(&d->board->lock);
+    put(d, d->slow, &j);
+    action_command(DO_ADVISE, &d->ui, d->s, command, sizeof command);
+    dashboard_toast(d, false, "$ %s", command);
+}
+
+static void do_open(struct dashboard *d)
+{
+    if (d->ui.view == VIEW_HISTORY) {
+        struct job j = { .run = board_job_load, .id = ui_run_id(&d->ui, d->s) };
+        put(d, d->storage, &j);
+        d->ui.view = VIEW_AB;
+        return;
+    }
+    open_ab_form(d, "default", d->s->advice[d->ui.selected[d->ui.view]].line);
+}
+
+static void push_to(struct dashboard *d, const char *url)
+{
+    char command[800];
+    struct job j = { .run = board_job_push, .id = ui_run_id(&d->ui, d->s) };
+    job_text(&j, 0, url);
+    snprintf(d->push_url, sizeof d->push_url, "%.255s", url);
+    put(d, d->network, &j);
+    action_command(DO_PUSH, &d->ui, d->s, command, sizeof command);
+    dashboard_toast(d, false, "$ %s", command);
+}
+
+static void do_push(struct dashboard *d)
+{
+    if (d->push_url[0])
+        push_to(d, d->push_url);
+    else
+        form_show(&d->ui.form, FORM_PUSH, (const char *const[]){ "http://", NULL, NULL });
+}
+
+static void do_model(struct dashboard *d)
+{
+    form_show(&d->ui.form, FORM_MODEL, (const char *const[]){ d->s->model_path, NULL, NULL });
+}
+
+static void do_filter(struct dashboard *d)
+{
+    form_show(&d->ui.form, FORM_FILTER, (const char *const[]){ d->ui.filter, NULL, NULL });
+}
+
+static void history_read(struct dashboard *d)
+{
+    struct job j = { .run = board_job_history };
+    job_text(&j, 0, d->ui.filter);
+    put(d, d->storage, &j);
+}
+
+static void go_to(struct dashboard *d, int view)
+{
+    d->ui.view = (enum view)((view + VIEW_COUNT) % VIEW_COUNT);
+    if (d->ui.view == VIEW_HISTORY) history_read(d);
+}
+
+static void do_back(struct dashboard *d)
+{
+    d->ui.toast[0] = '\0';
+    if (d->ui.view == VIEW_HISTORY && d->ui.filter[0]) {
+        d->ui.filter[0] = '\0';
+        history_read(d);
+    } else if (d->ui.view != VIEW_LIVE) {
+        d->ui.view = VIEW_LIVE;
+    }
+}
+
+static void do_quit(struct dashboard *d)
+{
+    if (dashboard_is_running(d))
+        d->ui.confirm_quit = true;
+    else
+        d->leaving = true;
+}
+
+/* The log counts lines back from the newest: there, up is more. */
+static void move(struct dashboard *d, int rows)
+{
+    int *at = &d->ui.selected[d->ui.view];
+    *at += d->ui.view == VIEW_LOG ? -rows : rows;
+    ui_clamp(&d->ui, d->s);
+}
+
+static void act(struct dashboard *d, enum action action)
+{
+    static void (*const DOERS[ACTION_COUNT])(struct dashboard *) = {
+        [DO_NEW_AB] = do_new_ab, [DO_STOP] = do_stop, [DO_RESUME] = do_resume, [DO_ADVISE] = do_advise,
+        [DO_OPEN] = do_open,     [DO_PUSH] = do_push, [DO_MODEL] = do_model,   [DO_FILTER] = do_filter,
+        [DO_BACK] = do_back,     [DO_QUIT] = do_quit,
+    };
+    enum { PAGE = 10, FAR = 1000000 };
+    if (action >= DO_VIEW_LIVE && action <= DO_VIEW_LOG) go_to(d, (int)action - DO_VIEW_LIVE);
+    if (DOERS[action]) DOERS[action](d);
+    switch (action) {
+    case DO_NEXT_VIEW: go_to(d, (int)d->ui.view + 1); break;
+    case DO_PREVIOUS_VIEW: go_to(d, (int)d->ui.view - 1); break;
+    case DO_UP: move(d, -1); break;
+    case DO_DOWN: move(d, 1); break;
+    case DO_PAGE_UP: move(d, -PAGE); break;
+    case DO_PAGE_DOWN: move(d, PAGE); break;
+    case DO_FIRST: move(d, -FAR); break;
+    case DO_LAST: move(d, FAR); break;
+    case DO_HELP:
+        d->ui.help = true;
+        d->ui.help_scroll = 0;
+        break;
+    case DO_REDRAW:
+        if (d->screen) screen_redraw(d->screen);
+        break;
+    case DO_SUSPEND:
+        if (d->screen) screen_suspend(d->screen);
+        break;
+    default: break;
+    }
+}
+
+/* ---------------------------------------------------------------- keys */
+
+static void form_done(struct dashboard *d)
+{
+    struct form *f = &d->ui.form;
+    struct job j = { 0 };
+    char command[1600];
+    switch (f->kind) {
+    case FORM_AB:
+        job_text(&j, 0, f->field[0].text);
+        job_text(&j, 1, f->field[1].text);
+        job_text(&j, 2, d->s->model_path);
+        job_text(&j, 3, f->field[2].text);
+        action_command(DO_NEW_AB, &d->ui, d->s, command, sizeof command);
+        dashboard_start(d, &j);
+        board_log(d->board, LOG_INFO, "$ %s", command);
+        dashboard_toast(d, false, "$ %s", command);
+        break;
+    case FORM_PUSH: push_to(d, f->field[0].text); break;
+    case FORM_MODEL:
+        j.run = board_job_model;
+        job_text(&j, 0, f->field[0].text);
+        put(d, d->storage, &j);
+        break;
+    case FORM_FILTER:
+        snprintf(d->ui.filter, sizeof d->ui.filter, "%.63s", f->field[0].text);
+        history_read(d);
+        break;
+    default: break;
+    }
+    form_hide(f);
+}
+
+static void key_in_form(struct dashboard *d, int key)
+{
+    switch (form_key(&d->ui.form, key)) {
+    case FORM_ACCEPTED: form_done(d); break;
+    case FORM_LEFT: form_hide(&d->ui.form); break;
+    case FORM_EDITED: break;
+    }
+}
+
+static void key_in_help(struct dashboard *d, int key)
+{
+    const struct key_binding *k = key_find(key);
+    enum action a = k ? k->action : DO_NOTHING;
+    if (a == DO_DOWN || a == DO_PAGE_DOWN)
+        d->ui.help_scroll = MIN(d->ui.help_scroll + 1, (int)KEY_COUNT);
+    else if (a == DO_UP || a == DO_PAGE_UP)
+        d->ui.help_scroll = MAX(d->ui.help_scroll - 1, 0);
+    else
+        d->ui.help = false;
+}
+
+void dashboard_key(struct dashboard *d, int key)
+{
+    char why[300];
+    if (d->ui.confirm_quit) {
+        d->ui.confirm_quit = false;
+        if (key != 'y' && key != 'Y' && key != UI_KEY_ENTER) return;
+        if (d->experiment) experiment_stop(d->experiment);
+        d->leaving = true;
+        dashboard_toast(d, false, "stopping the experiment");
+        return;
+    }
+    if (d->ui.form.kind != FORM_CLOSED) {
+        key_in_form(d, key);
+        return;
+    }
+    if (d->ui.help) {
+        key_in_help(d, key);
+        return;
+    }
+    const struct key_binding *k = key_find(key);
+    if (!k) {
+        dashboard_toast(d, true, "that key does nothing here: ? shows the ones that do");
+    } else if (action_refusal(k->action, &d->ui, d->s, why, sizeof why)[0]) {
+        dashboard_toast(d, true, "%s: %s", k->name, why);
+    } else {
+        d->ui.toast[0] = '\0';
+        act(d, k->action);
+    }
+}

@@ -1,0 +1,60 @@
+/* tui/board.h - what the background found out, where the drawing thread picks it up: one lock, copies only.
+ *
+ * Jobs (board_job_*) run on the threads of jobs.h. None of them is ever waited for by the thread that draws.
+ */
+#ifndef QDYNO_TUI_BOARD_H
+#define QDYNO_TUI_BOARD_H
+
+#include <pthread.h>
+
+#include "tui/jobs.h"
+#include "tui/snapshot.h"
+
+struct board {
+    pthread_mutex_t lock;
+    const char *db_path; /* borrowed, constant */
+    struct snapshot
+        known; /* machine, ceilings, model, advice, runs, log, states: what jobs write (under the lock) */
+    struct sampler_thread *sampler;  /* under the lock; NULL until started */
+    bool sampler_tried;              /* started or failed: experiments may begin */
+    struct experiment_state *loaded; /* a run read from the database, taken by board_take_loaded; owned */
+    struct experiment *started;      /* by board_job_start, taken by board_take_started; owned */
+    char news[256];                  /* for the status line, taken by board_take_news */
+    bool news_is_error;
+    struct log log; /* sink: board_log */
+};
+
+enum err_code board_open(struct board **out, const char *db_path, struct err *why);
+void board_close(struct board *b); /* stops the sampler; NULL is fine */
+
+/* One line for the log pane. Any thread. */
+void board_log(struct board *b, enum log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Copy what is known into *s (the caller adds what only it knows: experiment, sensors, series). */
+void board_copy(struct board *b, struct snapshot *s);
+
+/* The run loaded last, once: copied to *out, true. */
+bool board_take_loaded(struct board *b, struct experiment_state *out);
+
+struct experiment *board_take_started(struct board *b);
+
+/* Log a line and show it in the status line too. */
+void board_say(struct board *b, bool is_error, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+bool board_take_news(struct board *b, char *text, size_t size, bool *is_error);
+
+struct sampler_thread *board_sampler(struct board *b, bool *tried);
+
+/* Jobs, and what their text[] holds. */
+void board_job_machine(struct board *b, const struct job *j); /* identity, cached ceilings, sampler */
+void board_job_model(struct board *b, const struct job *j);   /* 0 path */
+void board_job_advise(struct board *b, const struct job *j); /* 0 path; probes first when nothing is cached */
+void board_job_limits(struct board *b, const struct job *j); /* 0, 1 config lines; 2 model */
+void board_job_history(struct board *b, const struct job *j); /* 0 filter, "" for none */
+void board_job_load(struct board *b, const struct job *j);    /* id */
+void board_job_start(struct board *b,
+                     const struct job *j); /* id to resume, or 0, 1 config lines; 2 model; 3 workload */
+void board_job_push(struct board *b, const struct job *j);  /* id; 0 address */
+void board_job_flush(struct board *b, const struct job *j); /* what waits in the spool */
+
+#endif

@@ -1,0 +1,312 @@
+/* tui/board_jobs.c - the slow pieces: detecting, probing, advising, the database, the network.
+ *
+ * Pattern: work on locals without the lock, then publish under it. */
+#include "tui/board.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void publish_begin(struct board *b)
+{
+    pthread_mutex_lock(&b->lock);
+}
+
+static void publish_end(struct board *b)
+{
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void put_text(char *out, size_t size, const char *text)
+{
+    snprintf(out, size, "%.*s", (int)size - 1, text ? text : "");
+}
+
+/* ---------------------------------------------------------------- machine */
+
+void board_job_machine(struct board *b, const struct job *j)
+{
+    (void)j;
+    struct err why = { 0 };
+    struct machine m;
+    struct machine_ceilings c;
+    struct sampler_thread *sampler = NULL;
+    bool found = false;
+    bool detected = machine_detect(&m, "", &why) == ERR_OK;
+    if (!detected) board_log(b, LOG_ERROR, "machine: %s", why.message);
+    if (detected && ceilings_load(&c, m.id, &found, &why)) board_log(b, LOG_WARN, "limits: %s", why.message);
+    publish_begin(b);
+    if (detected) b->known.machine = m;
+    b->known.machine_known = detected;
+    if (detected && found) b->known.ceilings = c;
+    b->known.ceilings_known = detected && found;
+    publish_end(b);
+    if (sampler_start(&sampler, "", 100, &why)) board_log(b, LOG_WARN, "sensors: %s", why.message);
+    publish_begin(b);
+    b->sampler = sampler;
+    b->sampler_tried = true;
+    publish_end(b);
+}
+
+/* ---------------------------------------------------------------- model */
+
+void board_job_model(struct board *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct gguf *g = NULL;
+    struct model_shape shape = { 0 };
+    enum err_code rc = gguf_open(&g, j->text[0], &why);
+    if (rc == ERR_OK) rc = model_shape_read(&shape, g, &why);
+    gguf_close(g);
+    publish_begin(b);
+    put_text(b->known.model_path, sizeof b->known.model_path, j->text[0]);
+    put_text(b->known.model_error, sizeof b->known.model_error, rc ? why.message : "");
+    b->known.model = rc ? (struct model_shape){ 0 } : shape;
+    b->known.advice_count = 0; /* spoke of another model */
+    b->known.advice_error[0] = '\0';
+    publish_end(b);
+    if (rc)
+        board_say(b, true, "%s", why.message);
+    else if (shape.random_weights)
+        board_log(b, LOG_WARN, "%s", RANDOM_WEIGHTS_TEXT);
+}
+
+/* ---------------------------------------------------------------- advice */
+
+static void say_state(struct board *b, const char *text, bool probing)
+{
+    publish_begin(b);
+    put_text(b->known.advice_state, sizeof b->known.advice_state, text);
+    b->known.probing = probing;
+    publish_end(b);
+}
+
+static void probe_progress(void *ctx, const char *what, double done)
+{
+    char text[96];
+    snprintf(text, sizeof text, "measuring this machine: %.50s, %.0f %%", what, done * 100);
+    say_state(ctx, text, true);
+}
+
+static enum err_code probe(struct board *b, const struct machine *m, struct machine_ceilings *c,
+                           struct err *why)
+{
+    uint32_t isa;
+    enum err_code rc = isa_usable(&isa, why);
+    if (rc) return rc;
+    say_state(b, "measuring this machine", true);
+    rc = machine_probe(c, isa, 0, probe_progress, b, why);
+    if (rc) return rc;
+    struct err unsaved;
+    if (ceilings_save(c, m->id, &unsaved)) board_log(b, LOG_WARN, "limits are not kept: %s", unsaved.message);
+    publish_begin(b);
+    b->known.ceilings = *c;
+    b->known.ceilings_known = true;
+    publish_end(b);
+    board_log(b, LOG_INFO, "limits measured: reads %.1f GB/s with %d threads", c->read_bytes_s_all / 1e9,
+              c->threads_all);
+    return ERR_OK;
+}
+
+void board_job_advise(struct board *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct advice *list = NULL;
+    int n = 0;
+    publish_begin(b);
+    struct machine m = b->known.machine;
+    struct machine_ceilings c = b->known.ceilings;
+    bool machine_known = b->known.machine_known, known = b->known.ceilings_known;
+    publish_end(b);
+    enum err_code rc = machine_known ? ERR_OK
+                                     : err_set(&why, ERR_ABSENT, "the machine is not known: see the log");
+    if (rc == ERR_OK && !known) rc = probe(b, &m, &c, &why);
+    say_state(b, "working out advice", false);
+    if (rc == ERR_OK)
+        rc = advise(&list, &n, j->text[0], &m, &c, &(struct advise_options){ .goal = GOAL_BALANCED }, &why);
+    publish_begin(b);
+    struct snapshot *s = &b->known;
+    s->advice_count = rc ? 0 : MIN(n, (int)SNAPSHOT_ADVICE);
+    for (int i = 0; i < s->advice_count; i++) s->advice[i] = list[i];
+    put_text(s->advice_error, sizeof s->advice_error,
+             rc       ? why.message
+             : n == 0 ? "no configuration fits this machine"
+                      : "");
+    s->advice_state[0] = '\0';
+    s->probing = false;
+    publish_end(b);
+    free(list);
+    if (rc) board_say(b, true, "advice: %s", why.message);
+}
+
+void board_job_limits(struct board *b, const struct job *j)
+{
+    publish_begin(b);
+    struct machine m = b->known.machine;
+    struct machine_ceilings c = b->known.ceilings;
+    bool known = b->known.machine_known && b->known.ceilings_known;
+    publish_end(b);
+    for (int arm = 0; arm < EXPERIMENT_ARMS; arm++) {
+        struct err why = { 0 };
+        struct config config;
+        struct prediction p = { .decode_limit_tok_s = NAN, .prefill_limit_tok_s = NAN };
+        struct gguf *g = NULL;
+        bool good = known && config_parse(&config, j->text[arm], &why) == ERR_OK;
+        const char *own = good ? config_text(&config, KNOB_MODEL) : "";
+        if (good && gguf_open(&g, own && *own ? own : j->text[2], &why) == ERR_OK &&
+            predict(&p, g, &config, &m, &c, 0, &why))
+            p.decode_limit_tok_s = p.prefill_limit_tok_s = NAN;
+        gguf_close(g);
+        publish_begin(b);
+        b->known.decode_limit[arm] = p.decode_limit_tok_s;
+        b->known.prefill_limit[arm] = p.prefill_limit_tok_s;
+        publish_end(b);
+    }
+}
+
+/* ---------------------------------------------------------------- database */
+
+static struct run_line run_line_of(const struct run_row *r)
+{
+    struct run_line l = { .id = r->id, .started_ms = r->started_ms, .effect_ratio = r->effect_ratio };
+    snprintf(l.kind, sizeof l.kind, "%s", r->kind);
+    snprintf(l.state, sizeof l.state, "%s", r->state);
+    snprintf(l.verdict, sizeof l.verdict, "%s", r->verdict);
+    snprintf(l.label, sizeof l.label, "%s", r->label);
+    snprintf(l.model, sizeof l.model, "%s", r->model_name);
+    snprintf(l.workload, sizeof l.workload, "%.*s", (int)sizeof l.workload - 1, r->workload);
+    return l;
+}
+
+void board_job_history(struct board *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct run_row *rows = NULL;
+    int n = 0;
+    enum err_code rc = db_open(&d, b->db_path, &why);
+    if (rc == ERR_OK) rc = db_run_list(d, j->text[0][0] ? j->text[0] : NULL, SNAPSHOT_RUNS, &rows, &n, &why);
+    int spooled = rc ? -1 : db_spool_count(d);
+    publish_begin(b);
+    struct snapshot *s = &b->known;
+    put_text(s->run_error, sizeof s->run_error, rc ? why.message : "");
+    s->run_count = rc ? 0 : MIN(n, (int)SNAPSHOT_RUNS);
+    for (int i = 0; i < s->run_count; i++) s->run[i] = run_line_of(&rows[i]);
+    s->spool_count = spooled;
+    publish_end(b);
+    for (int i = 0; i < n; i++) run_row_free(&rows[i]);
+    free(rows);
+    db_close(d);
+}
+
+void board_job_load(struct board *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct experiment_state *state = calloc(1, sizeof *state);
+    enum err_code rc = state ? db_open(&d, b->db_path, &why)
+                             : err_set(&why, ERR_NOMEM, "no memory for a run");
+    if (rc == ERR_OK) rc = experiment_load(state, d, j->id, &why);
+    db_close(d);
+    if (rc) {
+        board_say(b, true, "run %lld: %s", (long long)j->id, why.message);
+        free(state);
+        return;
+    }
+    publish_begin(b);
+    free(b->loaded);
+    b->loaded = state;
+    publish_end(b);
+}
+
+static enum err_code start_spec(struct experiment_spec *spec, const struct job *j, struct err *why)
+{
+    *spec = (struct experiment_spec){ .margin = 0.01, .resume_id = j->id, .seed = (uint64_t)clock_unix_ms() };
+    if (j->id) return ERR_OK;
+    put_text(spec->model, sizeof spec->model, j->text[2]);
+    enum err_code rc = workload_parse(&spec->workload, j->text[3], why);
+    for (int arm = 0; rc == ERR_OK && arm < EXPERIMENT_ARMS; arm++)
+        rc = config_parse(&spec->config[arm], strcmp(j->text[arm], "default") ? j->text[arm] : "", why);
+    return rc;
+}
+
+/* Opening the database may wait for another qdyno: so this too happens here. */
+void board_job_start(struct board *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct experiment *x = NULL;
+    struct experiment_spec *spec = malloc(sizeof *spec);
+    publish_begin(b);
+    struct machine m = b->known.machine;
+    bool known = b->known.machine_known;
+    struct sampler_thread *sampler = b->sampler;
+    publish_end(b);
+    enum err_code rc = spec ? ERR_OK : err_set(&why, ERR_NOMEM, "no memory for an experiment");
+    if (rc == ERR_OK && !known) rc = err_set(&why, ERR_ABSENT, "the machine is not known: see the log");
+    if (rc == ERR_OK) rc = start_spec(spec, j, &why);
+    struct experiment_deps deps = {
+        .db_path = b->db_path, .sampler = sampler, .machine = &m, .log = &b->log
+    };
+    if (rc == ERR_OK) rc = experiment_start(&x, spec, &deps, &why);
+    free(spec);
+    if (rc) board_say(b, true, "A/B: %s", why.message);
+    publish_begin(b);
+    b->started = x;
+    b->known.experiment_starting = false;
+    publish_end(b);
+}
+
+/* ---------------------------------------------------------------- network */
+
+/* Secrets come from the environment, as for `qdyno push`; never from the screen. */
+static struct push_target target_from_environment(const char *url)
+{
+    return (struct push_target){ .url = url,
+                                 .user = getenv("QDYNO_PUSH_USER"),
+                                 .password = getenv("QDYNO_PUSH_PASSWORD"),
+                                 .bearer = getenv("QDYNO_PUSH_BEARER"),
+                                 .ca_file = getenv("QDYNO_PUSH_CA") };
+}
+
+void board_job_push(struct board *b, const struct job *j)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    bool spooled = false;
+    publish_begin(b);
+    struct machine m = b->known.machine;
+    b->known.pushing = true;
+    publish_end(b);
+    struct push_target target = target_from_environment(j->text[0]);
+    enum err_code rc = db_open(&d, b->db_path, &why);
+    if (rc == ERR_OK) rc = outcome_push(d, j->id, &m, &target, &spooled, &why);
+    int waiting = d ? db_spool_count(d) : -1;
+    db_close(d);
+    publish_begin(b);
+    b->known.pushing = false;
+    b->known.spool_count = waiting;
+    publish_end(b);
+    if (rc == ERR_OK)
+        board_say(b, false, "run %lld pushed to %s", (long long)j->id, j->text[0]);
+    else
+        board_say(b, true, "push of run %lld: %s%s", (long long)j->id,
+                  spooled ? "kept, will be tried again: " : "", why.message);
+}
+
+void board_job_flush(struct board *b, const struct job *j)
+{
+    (void)j;
+    struct err why = { 0 };
+    struct db *d = NULL;
+    int sent = 0;
+    struct push_target auth = target_from_environment(NULL);
+    enum err_code rc = db_open(&d, b->db_path, &why);
+    if (rc == ERR_OK) rc = outcome_flush(d, &auth, false, &sent, &why);
+    int waiting = d ? db_spool_count(d) : -1;
+    db_close(d);
+    publish_begin(b);
+    b->known.spool_count = waiting;
+    publish_end(b);
+    if (sent > 0)
+        board_log(b, LOG_INFO, "%d result%s that waited for the network pushed", sent, sent == 1 ? "" : "s");
+}

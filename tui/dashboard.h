@@ -1,0 +1,45 @@
+/* tui/dashboard.h - the loop's own state, shared by dashboard.c (frames) and actions.c (what keys do). */
+#ifndef QDYNO_TUI_DASHBOARD_H
+#define QDYNO_TUI_DASHBOARD_H
+
+#include "tui/board.h"
+#include "tui/screen.h"
+#include "tui/tui.h"
+#include "tui/ui.h"
+
+struct dashboard {
+    const struct dashboard_options *options;
+    struct board *board;
+    struct jobs *slow;             /* processor: machine, model, probe, advice, limits */
+    struct jobs *storage;          /* database: history, load, start */
+    struct jobs *network;          /* push, flush */
+    struct screen *screen;         /* NULL with --frames */
+    struct experiment *experiment; /* runs, or ran last; NULL */
+    struct snapshot *s;            /* of this frame */
+    struct ui ui;
+    struct experiment_state *last; /* what the A/B view shows */
+    bool last_known;
+    struct series cpu, memory, gpu, decode, prefill;
+    int64_t series_ms, flush_ms, history_ms;
+    char push_url[256];
+    char limits_for[64]; /* what the limits were last asked for */
+    struct job pending;  /* a start that waits for the probe */
+    bool was_running, leaving;
+    int64_t cost_wall_ns, cost_cpu_ns; /* at the last reckoning */
+    double cost_ratio;
+};
+
+/* Do what a key means now. */
+void dashboard_key(struct dashboard *d, int key);
+
+/* Ask for an A/B (id to resume, or its texts); begins as soon as nothing else is measured. */
+void dashboard_start(struct dashboard *d, const struct job *start);
+/* Starts what waits, once it may. Called every frame. */
+void dashboard_start_pending(struct dashboard *d);
+
+void dashboard_toast(struct dashboard *d, bool is_error, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+bool dashboard_is_running(const struct dashboard *d);
+
+#endif
