@@ -1,0 +1,116 @@
+/* SentencePiece-style tokens: characters merge into the neighbour pair with the best score, and what no token
+ * covers falls back to its bytes. Spaces are written as U+2581 inside the vocabulary. */
+#include "engine/tokenizer_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */
+enum { SPACE_LEN = 3 };
+
+/* Smaller is better: floats as integers in reversed order. */
+static uint32_t worth_of(float score)
+{
+    uint32_t bits;
+    memcpy(&bits, &score, sizeof bits);
+    return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
+}
+
+static bool pair(const void *ctx, const char *text, const struct symbol *l, const struct symbol *r,
+                 uint32_t *worth, int32_t *id)
+{
+    const struct vocab *v = ctx;
+    *id = text_index_find(&v->words, text + l->at, (size_t)(l->len + r->len));
+    if (*id < 0) return false;
+    *worth = worth_of(v->scores[*id]);
+    return true;
+}
+
+/* Bytes of the character that begins with this one; malformed text goes byte by byte. */
+static int32_t char_length(unsigned char first, size_t left)
+{
+    int32_t n = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    return (size_t)n > left ? (int32_t)left : n;
+}
+
+static enum err_code push_bytes(const struct vocab *v, const char *text, int32_t n, struct token_list *out,
+                                struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    for (int32_t i = 0; !rc && i < n; i++) {
+        int32_t id = v->byte_id[(unsigned char)text[i]];
+        if (id < 0) id = v->unk;
+        if (id >= 0) rc = token_list_push(out, id, why);
+    }
+    return rc;
+}
+
+static void escape(const char *text, size_t n, bool space_first, struct str *out)
+{
+    if (space_first) str_append_n(out, SPACE, SPACE_LEN);
+    for (size_t i = 0; i < n;) {
+        const char *space = memchr(text + i, ' ', n - i);
+        size_t run = space ? (size_t)(space - text) - i : n - i;
+        str_append_n(out, text + i, run);
+        i += run;
+        if (space) {
+            str_append_n(out, SPACE, SPACE_LEN);
+            i++;
+        }
+    }
+}
+
+static enum err_code encode_escaped(const struct vocab *v, struct merger *m, const struct str *s,
+                                    struct token_list *out, struct err *why)
+{
+    const char *text = str_text(s);
+    enum err_code rc = ERR_OK;
+    m->count = 0;
+    for (size_t at = 0; at < s->len;) {
+        int32_t len = char_length((unsigned char)text[at], s->len - at);
+        int32_t id = text_index_find(&v->words, text + at, (size_t)len);
+        if (!merger_add(m, (int32_t)at, len, id)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
+        at += (size_t)len;
+    }
+    if (!m->count) return ERR_OK;
+    if (!merger_run(m, pair, v, text)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
+    for (int32_t i = 0; !rc && i >= 0; i = m->symbols[i].next) {
+        const struct symbol *y = &m->symbols[i];
+        rc = y->id >= 0 ? token_list_push(out, y->id, why) : push_bytes(v, text + y->at, y->len, out, why);
+    }
+    return rc;
+}
+
+enum err_code spm_encode(const struct vocab *v, struct merger *m, const char *text, size_t n,
+                         bool space_first, struct token_list *out, struct err *why)
+{
+    struct str s = { 0 };
+    escape(text, n, space_first, &s);
+    enum err_code rc = s.failed ? err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n)
+                       : s.len > INT32_MAX
+                           ? err_set(why, ERR_USAGE, "a text of %zu bytes is too long: at most 2 GiB", n)
+                           : encode_escaped(v, m, &s, out, why);
+    str_free(&s);
+    return rc;
+}
+
+void spm_piece(const struct vocab *v, int32_t id, struct str *out)
+{
+    struct gguf_string t = v->texts[id];
+    int byte = v->types[id] == TOKEN_BYTE ? byte_token_value(t) : -1;
+    if (byte >= 0) {
+        char c = (char)byte;
+        str_append_n(out, &c, 1);
+        return;
+    }
+    if (vocab_is_special(v, id) || v->types[id] == TOKEN_USER_DEFINED) {
+        str_append_n(out, t.data, t.len);
+        return;
+    }
+    for (size_t i = 0; i < t.len;) {
+        bool space = t.len - i >= SPACE_LEN && !memcmp(t.data + i, SPACE, SPACE_LEN);
+        str_append_n(out, space ? " " : t.data + i, 1);
+        i += space ? SPACE_LEN : 1;
+    }
+}
