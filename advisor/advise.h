@@ -19,7 +19,12 @@ struct prediction {
     double decode_limit_tok_s, prefill_limit_tok_s; /* the machine's limit itself */
     struct memory_plan plan;
     bool fits;
+    int depth;                   /* tokens in the cache that decode was predicted at: predict_depth(ctx) */
+    bool in_cache;               /* weights fit in the last cache: bandwidth is no limit, only a wide guess */
+    bool decode_bound_by_memory; /* else by arithmetic */
 };
+/* An eighth of the context, at most 512: where a chat usually is. The check commands measure there. */
+int predict_depth(int ctx);
 enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,
                       const struct machine *machine, const struct machine_ceilings *ceilings, int ctx,
                       struct err *why);

@@ -1,0 +1,329 @@
+/* advisor/advise.c - configurations for this machine, ranked for a goal, each with its reason and the command
+ * that checks it.
+ *
+ * The candidates are read from KNOBS and FORMATS, the figures from predict(): nothing is looked up by a
+ * machine's name. What a candidate does to quality is not known here; the only stand-in used for ranking is
+ * the rounding error its format is documented with, and every answer-changing candidate says so. */
+#include "advisor/advise.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How much a goal cares, in units of "a factor e". */
+static const struct goal_row {
+    const char *name;
+    double speed, quality, memory, energy;
+} GOALS[] = {
+    [GOAL_BALANCED] = { "balanced", 1.0, 1.0, 0.30, 0 }, [GOAL_SPEED] = { "speed", 1.0, 0.10, 0.02, 0 },
+    [GOAL_QUALITY] = { "quality", 0.05, 20.0, 0.02, 0 }, [GOAL_MEMORY] = { "memory", 0.05, 0.10, 1.0, 0 },
+    [GOAL_ENERGY] = { "energy", 0.20, 0.30, 0.05, 1.0 },
+};
+
+const char *goal_name(enum goal g)
+{
+    return (size_t)g < COUNT_OF(GOALS) ? GOALS[g].name : "";
+}
+
+bool goal_parse(const char *name, enum goal *out)
+{
+    for (size_t i = 0; name && i < COUNT_OF(GOALS); i++)
+        if (!strcmp(name, GOALS[i].name)) {
+            *out = (enum goal)i;
+            return true;
+        }
+    return false;
+}
+
+struct adviser {
+    const char *path;
+    struct gguf *g;
+    struct model_shape shape;
+    const struct machine *machine;
+    const struct machine_ceilings *ceilings;
+    const struct advise_options *o;
+    int ctx;
+    struct prediction reference; /* of the file as it is, default settings */
+    struct advice *list;
+    int n, cap;
+};
+
+/* ---------------------------------------------------------------- the space */
+
+static bool is_full_precision(const char *format)
+{
+    return !strcmp(format, "f32") || !strcmp(format, "f16") || !strcmp(format, "bf16");
+}
+
+/* Recipes the engine can make from this file: its own, and if it is full precision, what is smaller. */
+static int recipes(const struct adviser *a, const char *out[], int most)
+{
+    int n = 0;
+    out[n++] = ""; /* the file's own */
+    const struct format *own = format_find(a->shape.dominant_format);
+    if (!own || !is_full_precision(own->name)) return n;
+    for (int i = 0; i < FORMAT_COUNT && n < most; i++) {
+        const struct format *f = &FORMATS[i];
+        if (f->encode && f->decode && format_bits_per_weight(f) < format_bits_per_weight(own))
+            out[n++] = f->name;
+    }
+    return n;
+}
+
+/* Thread counts below all: 1, 2, 4 ... ; 0 stands for all. */
+static int thread_counts(const struct machine *m, int out[], int most)
+{
+    int n = 0;
+    out[n++] = 0;
+    for (int t = 1; t < m->cores && n < most; t *= 2) out[n++] = t;
+    return n;
+}
+
+static bool candidate(struct config *c, const char *recipe, const char *kv, int threads)
+{
+    struct err ignored;
+    char text[16];
+    if (config_parse(c, recipe, &ignored)) return false;
+    if (strcmp(kv, KNOBS[KNOB_CTK].otherwise) && config_set(c, "kv", kv, &ignored)) return false;
+    snprintf(text, sizeof(text), "%d", threads);
+    return !threads || !config_set(c, "threads", text, &ignored);
+}
+
+/* ---------------------------------------------------------------- the ranking */
+
+static double format_noise(const char *name)
+{
+    const struct format *f = format_find(name);
+    return f && f->max_nmse > 0 ? sqrt(f->max_nmse) : 0; /* relative error of a value, as documented */
+}
+
+/* The stand-in for quality loss against the file as it is. */
+static double noise(const struct config *c)
+{
+    const char *format = config_text(c, KNOB_FORMAT);
+    const double weights = strcmp(format, "file") ? format_noise(format) : 0;
+    const double kv = 0.5 *
+                          (format_noise(config_text(c, KNOB_CTK)) + format_noise(config_text(c, KNOB_CTV))) -
+                      format_noise(KNOBS[KNOB_CTK].otherwise);
+    return 4 * weights + 2 * kv;
+}
+
+static double log_gain(double now, double reference)
+{
+    const double r = now / reference;
+    return r > 0 && isfinite(r) ? log(r) : 0; /* unknown counts for nothing */
+}
+
+static double score(const struct adviser *a, const struct config *c, const struct prediction *p)
+{
+    const struct goal_row *g = &GOALS[a->o->goal];
+    const struct prediction *r = &a->reference;
+    double s = 0;
+    s += g->speed * (0.8 * log_gain(p->decode_tok_s, r->decode_tok_s) +
+                     0.2 * log_gain(p->prefill_tok_s, r->prefill_tok_s));
+    s -= g->quality * noise(c);
+    s -= g->memory * log_gain((double)p->plan.total, (double)r->plan.total);
+    /* Without a power model bytes moved stand for energy: they are most of a decode step's. */
+    s -= g->energy *
+         log_gain((double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth,
+                  (double)r->plan.decode_read_bytes + (double)r->plan.kv_bytes_per_token * r->depth);
+    for (int k = 0; k < KNOB_COUNT; k++) s -= 0.002 * c->given[k]; /* of two equals the plainer line */
+    if (a->o->target_tok_s > 0 && !(p->decode_high >= a->o->target_tok_s)) s -= 100;
+    if (!p->fits) s -= 10000;
+    return s;
+}
+
+static int by_score(const void *x, const void *y)
+{
+    const struct advice *a = x, *b = y;
+    if (a->score != b->score) return a->score < b->score ? 1 : -1;
+    return strcmp(a->line, b->line);
+}
+
+/* ---------------------------------------------------------------- the words */
+
+static void add_reason(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add_reason(struct str *s, const char *fmt, ...)
+{
+    char text[192];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    if (s->len) str_append(s, "; ");
+    str_append(s, text);
+}
+
+static void say_why(const struct adviser *a, struct advice *v)
+{
+    const struct prediction *p = &v->prediction, *r = &a->reference;
+    char now[16], then[16];
+    struct str s = { 0 };
+    str_from_bytes(p->plan.decode_read_bytes, now, sizeof(now));
+    str_from_bytes(r->plan.decode_read_bytes, then, sizeof(then));
+    if (strcmp(config_text(&v->config, KNOB_FORMAT), "file")) {
+        if (p->in_cache && r->in_cache)
+            add_reason(&s, "%s of weights instead of %s, both in the cache: measure what it brings", now,
+                       then);
+        else if (p->decode_bound_by_memory)
+            add_reason(&s,
+                       "decode is bound by memory: %s a token instead of %s, at most %.1f times the speed",
+                       now, then, p->decode_limit_tok_s / r->decode_limit_tok_s);
+        else
+            add_reason(&s, "%s a token instead of %s: arithmetic is the limit then", now, then);
+    }
+    if (v->config.given[KNOB_CTK] || v->config.given[KNOB_CTV]) {
+        str_from_bytes(p->plan.kv, now, sizeof(now));
+        str_from_bytes(r->plan.kv, then, sizeof(then));
+        add_reason(&s, "KV cache %s instead of %s at %d tokens", now, then, p->plan.ctx);
+    }
+    const int threads = (int)config_int(&v->config, KNOB_THREADS);
+    if (threads)
+        add_reason(&s, "%d of %d cores reach %.0f %% of the decode limit of all", threads, a->machine->cores,
+                   100 * p->decode_limit_tok_s / r->decode_limit_tok_s);
+    if (!s.len) {
+        if (p->in_cache)
+            add_reason(&s, "the file as it is: %s of weights stay in the cache, so arithmetic is the limit",
+                       now);
+        else
+            add_reason(&s, "the file as it is: each token reads %s, bound by %s", now,
+                       p->decode_bound_by_memory ? "memory" : "arithmetic");
+    }
+    snprintf(v->reason, sizeof(v->reason), "%s", str_text(&s));
+    str_free(&s);
+}
+
+static void say_caution(const struct adviser *a, struct advice *v)
+{
+    struct str s = { 0 };
+    char need[16], have[16];
+    if (!v->prediction.fits)
+        add_reason(
+            &s, "does not fit: needs %s of %s", str_from_bytes(v->prediction.plan.total, need, sizeof(need)),
+            str_from_bytes(a->o->memory_limit > 0 ? a->o->memory_limit : a->machine->memory_available_bytes,
+                           have, sizeof(have)));
+    if (a->o->target_tok_s > 0 && v->prediction.decode_high < a->o->target_tok_s)
+        add_reason(&s, "cannot reach %.3g tokens/s here", a->o->target_tok_s);
+    else if (a->o->target_tok_s > 0 && v->prediction.decode_low < a->o->target_tok_s)
+        add_reason(&s, "may miss %.3g tokens/s", a->o->target_tok_s);
+    for (int k = 0; k < KNOB_COUNT; k++)
+        if (v->config.given[k] && KNOBS[k].changes_answers) {
+            add_reason(&s, "changes answers: quality is not measured (qdyno eval --ref default)");
+            break;
+        }
+    if (a->shape.random_weights) add_reason(&s, "random weights: quality figures mean nothing");
+    snprintf(v->caution, sizeof(v->caution), "%s", str_text(&s));
+    str_free(&s);
+}
+
+/* A word as a shell reads it. */
+static void append_quoted(struct str *s, const char *word)
+{
+    static const char PLAIN[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
+    if (*word && !word[strspn(word, PLAIN)]) {
+        str_append(s, word);
+        return;
+    }
+    str_append(s, "'");
+    for (const char *c = word; *c; c++)
+        if (*c == '\'')
+            str_append(s, "'\\''");
+        else
+            str_append_n(s, c, 1);
+    str_append(s, "'");
+}
+
+static void say_check(const struct adviser *a, struct advice *v)
+{
+    struct str s = { 0 };
+    const bool is_reference = !strcmp(v->line, "default");
+    str_append(&s, is_reference ? "qdyno bench -m " : "qdyno ab -m ");
+    append_quoted(&s, a->path);
+    if (is_reference) {
+        str_printf(&s, " -n 64 -d %d", v->prediction.depth);
+    } else {
+        str_append(&s, " default ");
+        append_quoted(&s, v->line);
+        str_append(&s, " -w tg64");
+        if (v->prediction.depth) str_printf(&s, "@d%d", v->prediction.depth);
+    }
+    snprintf(v->check, sizeof(v->check), "%s", str_text(&s));
+    str_free(&s);
+}
+
+/* ---------------------------------------------------------------- all of it */
+
+static enum err_code consider(struct adviser *a, const struct config *c, struct err *why)
+{
+    struct prediction p;
+    struct err impossible; /* a combination the model's shape does not allow is no candidate */
+    if (predict(&p, a->g, c, a->machine, a->ceilings, a->ctx, &impossible)) return ERR_OK;
+    if (a->o->memory_limit > 0) p.fits = p.plan.total <= a->o->memory_limit;
+    if (a->n == a->cap) {
+        const int cap = a->cap ? 2 * a->cap : 64;
+        struct advice *grown = realloc(a->list, (size_t)cap * sizeof(*grown));
+        if (!grown) return err_set(why, ERR_NOMEM, "no memory for advice");
+        a->list = grown;
+        a->cap = cap;
+    }
+    struct advice *v = &a->list[a->n++];
+    memset(v, 0, sizeof(*v));
+    v->config = *c;
+    v->prediction = p;
+    config_line(c, v->line, sizeof(v->line));
+    v->score = score(a, c, &p);
+    say_why(a, v);
+    say_caution(a, v);
+    say_check(a, v);
+    return ERR_OK;
+}
+
+static enum err_code consider_all(struct adviser *a, struct err *why)
+{
+    const char *recipe[FORMAT_COUNT + 1];
+    int threads[16];
+    const int n_recipes = recipes(a, recipe, COUNT_OF(recipe));
+    const int n_threads = thread_counts(a->machine, threads, COUNT_OF(threads));
+    const char *const *kv = KNOBS[KNOB_CTK].choices;
+    for (int r = 0; r < n_recipes; r++)
+        for (int k = 0; kv && kv[k]; k++)
+            for (int t = 0; t < n_threads; t++) {
+                struct config c;
+                if (!candidate(&c, recipe[r], kv[k], threads[t])) continue;
+                enum err_code rc = consider(a, &c, why);
+                if (rc) return rc;
+            }
+    return ERR_OK;
+}
+
+static enum err_code adviser_open(struct adviser *a, struct err *why)
+{
+    enum err_code rc = gguf_open(&a->g, a->path, why);
+    if (!rc) rc = model_shape_read(&a->shape, a->g, why);
+    if (rc) return rc;
+    a->ctx = a->o->ctx;
+    if (!a->ctx) a->ctx = a->shape.ctx_train > 0 ? (int)MIN(a->shape.ctx_train, 4096) : 4096;
+    struct config plain;
+    config_default(&plain);
+    return predict(&a->reference, a->g, &plain, a->machine, a->ceilings, a->ctx, why);
+}
+
+enum err_code advise(struct advice **out, int *n, const char *model_path, const struct machine *machine,
+                     const struct machine_ceilings *ceilings, const struct advise_options *o, struct err *why)
+{
+    struct adviser a = { .path = model_path, .machine = machine, .ceilings = ceilings, .o = o };
+    *out = NULL;
+    *n = 0;
+    enum err_code rc = adviser_open(&a, why);
+    if (!rc) rc = consider_all(&a, why);
+    gguf_close(a.g);
+    if (rc) {
+        free(a.list);
+        return rc;
+    }
+    if (a.n) qsort(a.list, (size_t)a.n, sizeof(*a.list), by_score);
+    *out = a.list;
+    *n = a.n;
+    return ERR_OK;
+}

@@ -1,0 +1,121 @@
+/* advisor/predict.c - what the machine's measured ceilings allow a configuration, and how far below them a
+ * run may lie.
+ *
+ * A roofline: a decode step reads all weights it multiplies with and the KV cache of the tokens before it,
+ * and does two operations per weight; whichever takes longer sets the limit. Nothing is fitted: the
+ * prediction is the limit, the interval says what share of it runs have reached. */
+#include "advisor/advise.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What share of the limit a run may fall to. Decode streams weights once and loses to synchronisation and the
+ * part of the step that is not weights; prefill loses to packing operands, attention and edges of tiles. A
+ * model that fits in the last-level cache is not limited by memory at all: its limit is arithmetic, and what
+ * it reaches depends on latencies nobody has measured here, so the interval is wide. */
+static const double DECODE_LOW = 0.40, PREFILL_LOW = 0.25, CACHED_LOW = 0.02;
+
+static int threads_of(const struct config *c, const struct machine *m)
+{
+    int all = MAX(m->cores, 1);
+    if (m->cgroup_cpus >= 1 && m->cgroup_cpus < all) all = (int)m->cgroup_cpus;
+    const int asked = (int)config_int(c, KNOB_THREADS);
+    return asked > 0 ? asked : all;
+}
+
+/* A ceiling at `threads`, between what 1 and all reach: an upper bound whatever the scaling. */
+static double at_threads(double one, double all, int threads, int threads_all)
+{
+    if (threads <= 1) return one;
+    if (threads >= threads_all || isnan(one)) return all;
+    return fmin(all, threads * one);
+}
+
+static uint32_t isa_of(const struct config *c, const struct machine *m)
+{
+    uint32_t allowed;
+    const char *text = config_text(c, KNOB_ISA);
+    struct err ignored;
+    if (!strcmp(text, "auto") || isa_parse(&allowed, text, &ignored)) return m->isa;
+    return m->isa & allowed;
+}
+
+/* The fastest arithmetic that may run: at precision=highest operands stay f32, below it any kind may. */
+static double operations(const struct config *c, const struct machine *m, const struct machine_ceilings *k,
+                         int threads)
+{
+    const bool f32_only = !strcmp(config_text(c, KNOB_PRECISION), "highest");
+    const uint32_t isa = isa_of(c, m);
+    double best = NAN;
+    for (int i = 0; i < k->count; i++) {
+        uint32_t needs;
+        struct err ignored;
+        if (f32_only && strncmp(k->row[i].name, "f32", 3)) continue;
+        if (isa_parse(&needs, k->row[i].isa, &ignored) || (needs & ~isa)) continue;
+        best = fmax(best, at_threads(k->row[i].ops_s_1, k->row[i].ops_s_all, threads, k->threads_all));
+    }
+    return best;
+}
+
+static int64_t cache_bytes(const struct machine *m)
+{
+    const int64_t l2 = m->cache_bytes[1] > 0 ? m->cache_bytes[1] * MAX(m->cores, 1) : 0;
+    return MAX(m->cache_bytes[2], l2);
+}
+
+static int64_t memory_for_us(const struct machine *m)
+{
+    int64_t bytes = m->memory_available_bytes > 0 ? m->memory_available_bytes : m->memory_bytes;
+    if (m->cgroup_memory_bytes > 0 && (bytes < 0 || m->cgroup_memory_bytes < bytes))
+        bytes = m->cgroup_memory_bytes;
+    return bytes;
+}
+
+/* Greater of two times of which either may be unknown: then the result is, too. */
+static double longer(double a, double b)
+{
+    return isnan(a) || isnan(b) ? NAN : fmax(a, b);
+}
+
+enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,
+                      const struct machine *machine, const struct machine_ceilings *ceilings, int ctx,
+                      struct err *why)
+{
+    memset(out, 0, sizeof(*out));
+    enum err_code rc = memory_plan_compute(&out->plan, g, c, ctx, 1, why);
+    if (rc) return rc;
+    const struct memory_plan *p = &out->plan;
+    const int64_t have = memory_for_us(machine);
+    out->fits = have < 0 || p->total <= have;
+    out->depth = predict_depth(p->ctx);
+
+    const int threads = threads_of(c, machine);
+    const double bandwidth = at_threads(ceilings->read_bytes_s_1, ceilings->read_bytes_s_all, threads,
+                                        ceilings->threads_all);
+    const double ops = operations(c, machine, ceilings, threads);
+    const double kv = (double)p->kv_bytes_per_token * out->depth;
+    const double bytes = (double)p->decode_read_bytes + kv;
+    out->in_cache = (double)p->decode_read_bytes <= (double)cache_bytes(machine);
+
+    const double think_s = p->flops_per_token / ops;
+    const double read_s = out->in_cache ? 0 : bytes / bandwidth;
+    const double decode_s = longer(read_s, think_s);
+    out->decode_limit_tok_s = decode_s > 0 ? 1 / decode_s : NAN;
+    out->decode_bound_by_memory = read_s >= think_s;
+    /* A batch of rows shares one pass over the weights. */
+    const double batch = (double)MAX(config_int(c, KNOB_BATCH), 1);
+    const double prefill_s = longer(think_s,
+                                    out->in_cache ? 0 : (double)p->decode_read_bytes / bandwidth / batch);
+    out->prefill_limit_tok_s = prefill_s > 0 ? 1 / prefill_s : NAN;
+
+    out->decode_tok_s = out->decode_high = out->decode_limit_tok_s;
+    out->decode_low = (out->in_cache ? CACHED_LOW : DECODE_LOW) * out->decode_limit_tok_s;
+    out->prefill_tok_s = out->prefill_high = out->prefill_limit_tok_s;
+    out->prefill_low = (out->in_cache ? CACHED_LOW : PREFILL_LOW) * out->prefill_limit_tok_s;
+    return ERR_OK;
+}
+
+int predict_depth(int ctx)
+{
+    return MIN(512, MAX(ctx, 0) / 8);
+}
