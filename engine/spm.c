@@ -27,13 +27,6 @@ static bool pair(const void *ctx, const char *text, const struct symbol *l, cons
     return true;
 }
 
-/* Bytes of the character that begins with this one; malformed text goes byte by byte. */
-static int32_t char_length(unsigned char first, size_t left)
-{
-    int32_t n = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-    return (size_t)n > left ? (int32_t)left : n;
-}
-
 static enum err_code push_bytes(const struct vocab *v, const char *text, int32_t n, struct token_list *out,
                                 struct err *why)
 {
@@ -68,7 +61,8 @@ static enum err_code encode_escaped(const struct vocab *v, struct merger *m, con
     enum err_code rc = ERR_OK;
     m->count = 0;
     for (size_t at = 0; at < s->len;) {
-        int32_t len = char_length((unsigned char)text[at], s->len - at);
+        uint32_t character; /* malformed text goes byte by byte: it must not swallow the space behind it */
+        int32_t len = (int32_t)str_utf8_next(text + at, s->len - at, &character);
         int32_t id = text_index_find(&v->words, text + at, (size_t)len);
         if (!merger_add(m, (int32_t)at, len, id)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
         at += (size_t)len;
