@@ -1,0 +1,24 @@
+/* Config lines come from people, files and networks: whatever they hold, parsing ends in a config whose own
+ * line parses to the same config, or in a message. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct config c, again;
+    struct err why = { 0 };
+    char line[4096];
+    char *text = malloc(size + 1);
+    if (!text) return 0;
+    memcpy(text, data, size);
+    text[size] = '\0';
+    if (config_parse(&c, text, &why)) {
+        if (!why.message[0]) abort();
+    } else if (strlen(config_line(&c, line, sizeof line)) + 1 < sizeof line) {
+        if (config_parse(&again, line, &why) || memcmp(c.value, again.value, sizeof c.value)) abort();
+    }
+    free(text);
+    return 0;
+}
