@@ -1,7 +1,9 @@
 /* tui/cli/cli.h - COMMANDS: the command line as a table. Help, completion, man page and palette are loops
- * over it. */
+ * over it, and the parser knows no flag that the table does not name. */
 #ifndef QDYNO_CLI_H
 #define QDYNO_CLI_H
+
+#include <signal.h>
 
 #include "advisor/advisor.h"
 
@@ -14,35 +16,102 @@ enum exit_status {
     EXIT_BAD_INPUT = 5,
     EXIT_NO_FIT = 6,
     EXIT_NO_DEVICE = 7,
-    EXIT_INTERNAL = 70
+    EXIT_INTERNAL = 70,
+    EXIT_INTERRUPTED = 130 /* Ctrl-C, as shells spell it */
 };
 int exit_status_of(enum err_code code);
+int exit_status_of_verdict(enum verdict v);
 
 enum output_format { OUTPUT_MD, OUTPUT_JSON, OUTPUT_JSONL, OUTPUT_CSV, OUTPUT_SQL };
+extern const char *const OUTPUT_NAMES[]; /* indexed by enum output_format, NULL-terminated */
 
 struct cli_global {
-    const char *db_path;
+    const char *db_path; /* NULL: the default place */
     enum output_format output;
-    bool output_given, quiet, no_color;
+    bool output_given, quiet, no_color, help, version;
     uint64_t seed;
     struct log log;
+    const volatile sig_atomic_t *interrupted; /* set by Ctrl-C; NULL: never */
+};
+
+enum flag_kind {
+    FLAG_SWITCH,
+    FLAG_TEXT,
+    FLAG_INT,
+    FLAG_INTS, /* comma-separated, each within min..max: makes a grid */
+    FLAG_NUM,
+    FLAG_RATIO,   /* "1%" or "0.01" */
+    FLAG_BYTES,   /* "8G" */
+    FLAG_SECONDS, /* "5m" */
+    FLAG_CHOICE
 };
 
 struct cli_flag {
-    const char *name;  /* "-m" or "--budget" */
+    const char *name;  /* "-m" or "--budget": what args_* are asked with */
     const char *alias; /* "--model" or NULL */
     const char *value; /* placeholder "FILE", NULL for a switch */
     const char *help;
+    enum flag_kind kind;
+    double min, max; /* FLAG_INT, FLAG_INTS, FLAG_NUM; both 0: any */
+    const char *const *choices;
+    bool many; /* may be given again; otherwise a second one is refused */
 };
+
+struct cli_args;
+enum { KNOB_FLAGS_NONE, KNOB_FLAGS_ONE, KNOB_FLAGS_GRID }; /* GRID: comma-separated values multiply */
+
 struct command {
     const char *name;
-    const char *arguments;                                         /* "A B [-w WORKLOAD]" */
-    const char *help;                                              /* one line */
-    const struct cli_flag *flags;                                  /* NULL-name terminated; NULL: none */
-    int (*run)(const struct cli_global *g, int argc, char **argv); /* argv[0] is the command */
-    bool hidden;                                                   /* worker */
+    const char *arguments;        /* "A B [-w WORKLOAD]" */
+    const char *help;             /* one line */
+    const struct cli_flag *flags; /* NULL-name terminated; NULL: none */
+    int (*run)(const struct cli_global *g, const struct cli_args *a);
+    bool hidden; /* worker */
+    int min_args, max_args;
+    int knob_flags;      /* KNOB_FLAGS_* */
+    const char *details; /* paragraphs under the flags in `help COMMAND` and the man page; may be NULL */
 };
 extern const struct command COMMANDS[];
 extern const size_t COMMAND_COUNT;
+const struct command *command_find(const char *name); /* NULL when unknown */
+
+/* Flags every command takes; NULL-name terminated. */
+extern const struct cli_flag GLOBAL_FLAGS[];
+
+/* A parsed command line. Strings are borrowed from argv; every value is already valid for its flag's kind. */
+enum { ARGS_GIVEN = 64, ARGS_MAX = 64 };
+struct cli_args {
+    const struct command *command;
+    int given_count, knob_count, n;
+    struct {
+        const struct cli_flag *flag;
+        const char *value;
+    } given[ARGS_GIVEN];
+    struct {
+        enum knob_id id;
+        const char *value;
+    } knob[KNOB_COUNT];
+    const char *arg[ARGS_MAX]; /* positional */
+};
+
+/* Errors: ERR_USAGE naming the flag, the value and what is allowed, with the nearest spelling. The command is
+ * "dashboard" when argv names none. */
+enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char **argv, struct err *why);
+
+bool args_has(const struct cli_args *a, const char *flag);
+const char *args_text(const struct cli_args *a, const char *flag, const char *otherwise);
+int64_t args_int(const struct cli_args *a, const char *flag, int64_t otherwise);
+double args_num(const struct cli_args *a, const char *flag, double otherwise); /* also ratio, seconds */
+int64_t args_bytes(const struct cli_args *a, const char *flag, int64_t otherwise);
+/* All values of a repeatable flag; returns how many (at most max). */
+int args_all(const struct cli_args *a, const char *flag, const char **out, int max);
+/* A FLAG_INTS value, or `otherwise` (same syntax). Returns how many (at most max). */
+int args_ints(const struct cli_args *a, const char *flag, const char *otherwise, int64_t *out, int max);
+
+/* Help texts, all generated from COMMANDS, GLOBAL_FLAGS and KNOBS. c NULL: the overview. */
+void help_text(struct str *out, const struct command *c);
+void help_knobs(struct str *out);
+void help_man(struct str *out);
+void help_bash(struct str *out);
 
 #endif

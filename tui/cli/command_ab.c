@@ -1,0 +1,334 @@
+/* qdyno ab: the experiment, watched from a terminal or not at all. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_AB[] = {
+    FLAG_MODEL_ROW,
+    { "-w", "--workload", "WORKLOAD", "what both arms run; default tg64", FLAG_TEXT },
+    { "--margin", NULL, "SHARE", "difference that matters; default 1%", FLAG_RATIO },
+    { "--budget", NULL, "TIME", "no new block starts beyond it; default 5m", FLAG_SECONDS },
+    { "--metric", NULL, "NAME",
+      "what is compared; default the decode rate, else the prefill rate, else perplexity", FLAG_TEXT },
+    { "--min-blocks", NULL, "N", "blocks before a verdict; default 6", FLAG_INT, 6, EXPERIMENT_BLOCKS },
+    { "--max-blocks", NULL, "N", "blocks at most; default 32", FLAG_INT, 6, EXPERIMENT_BLOCKS },
+    { "--control", NULL, "N", "A/A blocks before the comparison; 0 none; default 3", FLAG_INT, 0, 64 },
+    { "--resume", NULL, "ID", "go on with a stopped or killed run", FLAG_INT, 1, 9e15 },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "run", NULL, COLUMN_INT },
+    { "model", NULL, COLUMN_TEXT },
+    { "workload", NULL, COLUMN_TEXT },
+    { "metric", NULL, COLUMN_TEXT },
+    { "unit", NULL, COLUMN_TEXT },
+    { "arm", "arm", COLUMN_TEXT },
+    { "config", "config", COLUMN_TEXT },
+    { "rate", NULL, COLUMN_NUM },
+    { "prefill_tok_s", "prefill tok/s", COLUMN_NUM, 1, 2 },
+    { "decode_tok_s", "decode tok/s", COLUMN_NUM, 1, 2 },
+    { "ttft_s", "TTFT ms", COLUMN_NUM, 1e3, 2 },
+    { "itl_p50_s", "ITL p50 ms", COLUMN_NUM, 1e3, 2 },
+    { "itl_p95_s", "p95 ms", COLUMN_NUM, 1e3, 2 },
+    { "itl_p99_s", "p99 ms", COLUMN_NUM, 1e3, 2 },
+    { "perplexity", "perplexity", COLUMN_NUM, 1, 4 },
+    { "peak_rss_bytes", "peak memory", COLUMN_BYTES },
+    { "energy_j_token", "J/token", COLUMN_NUM, 1, 3 },
+    { "cells", "cells", COLUMN_INT },
+    { "error", "error", COLUMN_TEXT },
+    { "verdict", NULL, COLUMN_TEXT },
+    { "effect_ratio", NULL, COLUMN_NUM },
+    { "effect_lower_ratio", NULL, COLUMN_NUM },
+    { "effect_upper_ratio", NULL, COLUMN_NUM },
+    { "noise_floor_ratio", NULL, COLUMN_NUM },
+    { "margin_ratio", NULL, COLUMN_NUM },
+    { "blocks", NULL, COLUMN_INT },
+    { "discarded_blocks", NULL, COLUMN_INT },
+    { "random_weights", NULL, COLUMN_BOOL },
+};
+
+static const struct metric *metric_of(const struct experiment_spec *s)
+{
+    if (s->metric) return s->metric;
+    return &METRICS[s->workload.gen > 0      ? METRIC_DECODE_RATE
+                    : *s->workload.eval_file ? METRIC_PERPLEXITY
+                                             : METRIC_PREFILL_RATE];
+}
+
+/* The state counts what is better as positive; people and scripts ask how B's number differs from A's. */
+struct interval ab_effect(const struct experiment_state *s)
+{
+    struct interval e = s->effect;
+    if (metric_of(&s->spec)->better >= 0) return e;
+    return (struct interval){ -e.estimate, -e.upper, -e.lower };
+}
+
+static void add_arm(struct table *t, const struct experiment_state *s, int i)
+{
+    const struct experiment_arm *x = &s->arm[i];
+    const struct metric *m = metric_of(&s->spec);
+    char workload[640];
+    json_t *row = table_row(t);
+    json_put_int(row, "run", s->run_id);
+    json_put_str(row, "model", s->spec.model);
+    json_put_str(row, "workload", workload_line(&s->spec.workload, workload, sizeof workload));
+    json_put_str(row, "metric", m->name);
+    json_put_str(row, "unit", m->unit);
+    json_put_str(row, "arm", i ? "B" : "A");
+    json_put_str(row, "config", x->line);
+    json_put_num(row, "rate", x->rate);
+    json_put_num(row, "prefill_tok_s", x->prefill_tok_s);
+    json_put_num(row, "decode_tok_s", x->decode_tok_s);
+    json_put_num(row, "ttft_s", x->ttft_s);
+    json_put_num(row, "itl_p50_s", x->itl_p50_s);
+    json_put_num(row, "itl_p95_s", x->itl_p95_s);
+    json_put_num(row, "itl_p99_s", x->itl_p99_s);
+    json_put_num(row, "perplexity", x->perplexity);
+    if (x->peak_rss_bytes >= 0) json_put_int(row, "peak_rss_bytes", x->peak_rss_bytes);
+    json_put_num(row, "energy_j_token", x->joules_per_token);
+    json_put_int(row, "cells", x->cells);
+    json_put_str(row, "error", *x->error ? x->error : NULL);
+    json_put_bool(row, "random_weights", s->random_weights);
+    if (!i) return; /* the verdict is about B */
+    json_put_str(row, "verdict", *verdict_name(s->verdict) ? verdict_name(s->verdict) : NULL);
+    struct interval effect = ab_effect(s);
+    json_put_num(row, "effect_ratio", exp(effect.estimate));
+    json_put_num(row, "effect_lower_ratio", exp(effect.lower));
+    json_put_num(row, "effect_upper_ratio", exp(effect.upper));
+    json_put_num(row, "noise_floor_ratio", s->noise_floor);
+    json_put_num(row, "margin_ratio", s->spec.margin);
+    json_put_int(row, "blocks", s->blocks);
+    json_put_int(row, "discarded_blocks", s->discarded);
+}
+
+static double percent(double log_ratio)
+{
+    return 100 * (exp(log_ratio) - 1);
+}
+
+static void note_effect(struct table *t, const struct experiment_state *s)
+{
+    const struct metric *m = metric_of(&s->spec);
+    struct interval e = ab_effect(s);
+    if (isfinite(e.lower))
+        table_note(t, "B against A, %s: %+.2f %% [%+.2f, %+.2f] (95 %%)   %s", m->name, percent(e.estimate),
+                   percent(e.lower), percent(e.upper), verdict_name(s->verdict));
+    else
+        table_note(t, "B against A, %s: %s", m->name,
+                   *verdict_name(s->verdict) ? verdict_name(s->verdict) : "not enough blocks");
+    if (*s->reason) table_note(t, "%s", s->reason);
+    if (isfinite(s->noise_floor))
+        table_note(t, "A/A control: +-%.2f %%%s", percent(s->noise_floor),
+                   s->control_failed ? "; it FAILED: this machine or harness is biased now" : "");
+    else
+        table_note(t, "no A/A control");
+    table_note(t, "%d blocks kept, %d discarded; margin %.2f %%", s->blocks, s->discarded,
+               100 * s->spec.margin);
+    if (s->verdict == VERDICT_INCONCLUSIVE && s->blocks_needed > 0)
+        table_note(t, "about %d more blocks would decide: qdyno ab --resume %lld --budget TIME",
+                   s->blocks_needed, (long long)s->run_id);
+}
+
+void ab_table_fill(struct table *t, const struct experiment_state *s)
+{
+    table_init(t, "qdyno.ab/1", COLUMNS, COUNT_OF(COLUMNS));
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) add_arm(t, s, i);
+    note_effect(t, s);
+    for (int i = 0; i < s->events; i++) {
+        char when[32];
+        table_note(t, "  %s  %s", clock_iso8601(s->event[i].unix_ms, when, sizeof when), s->event[i].text);
+    }
+    if (s->phase == PHASE_FAILED) table_note(t, "failed: %s", s->error);
+    if (s->phase == PHASE_STOPPED)
+        table_note(t, "stopped; go on with: qdyno ab --resume %lld", (long long)s->run_id);
+    if (s->random_weights) table_note(t, "%s", RANDOM_WEIGHTS);
+    table_note(t, "run %lld; again: qdyno show %lld", (long long)s->run_id, (long long)s->run_id);
+}
+
+static void watch(struct progress *p, const struct experiment_state *s)
+{
+    static const char *const PHASES[] = { "loading", "warm-up", "control", "block",
+                                          "done",    "stopped", "failed" };
+    char eta[32] = "", effect[64] = "";
+    if (isfinite(s->eta_s))
+        snprintf(eta, sizeof eta, "  ETA %d:%02d", (int)s->eta_s / 60, (int)s->eta_s % 60);
+    struct interval e = ab_effect(s);
+    if (isfinite(e.lower))
+        snprintf(effect, sizeof effect, "  %+.1f %% [%+.1f, %+.1f]", percent(e.estimate), percent(e.lower),
+                 percent(e.upper));
+    progress_show(p, "A/B %s %d  %s %s %d/%d%s%s", PHASES[s->phase], s->block + 1,
+                  s->running_arm < 0 ? ""
+                  : s->running_arm   ? "B"
+                                     : "A",
+                  s->cell_phase, s->cell_done, s->cell_of, effect, eta);
+}
+
+enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *spec,
+                     struct experiment_state *out, struct err *why)
+{
+    struct machine m;
+    struct sampler_thread *sampler = NULL;
+    struct experiment *x = NULL;
+    struct progress p;
+    progress_init(&p, g);
+    enum err_code rc = machine_detect(&m, "", why);
+    if (rc) return rc;
+    if (sampler_start(&sampler, "", 100, NULL))
+        sampler = NULL; /* then contamination is judged by the worker alone */
+    struct experiment_deps deps = {
+        .db_path = g->db_path, .sampler = sampler, .machine = &m, .log = &g->log
+    };
+    rc = experiment_start(&x, spec, &deps, why);
+    int64_t version = 0;
+    bool asked = false;
+    while (!rc && !experiment_finished(x)) {
+        experiment_wait(x, &version, 200);
+        experiment_state(x, out);
+        watch(&p, out);
+        if (!asked && cli_is_interrupted(g)) {
+            experiment_stop(x);
+            asked = true;
+        }
+    }
+    progress_clear(&p);
+    if (!rc) experiment_state(x, out);
+    experiment_close(x);
+    sampler_stop(sampler);
+    return rc;
+}
+
+static enum err_code spec_of_run(struct experiment_spec *s, const struct cli_global *g, int64_t id,
+                                 struct err *why)
+{
+    struct db *d = NULL;
+    struct run_row run = { 0 };
+    json_t *object = NULL;
+    enum err_code rc = db_open(&d, g->db_path, why);
+    if (!rc) rc = db_run_get(d, id, &run, why);
+    if (!rc && strcmp(run.kind, "ab"))
+        rc = err_set(why, ERR_USAGE, "--resume %lld: that run is of kind '%s', not an A/B", (long long)id,
+                     run.kind);
+    if (!rc && !run.spec_json)
+        rc = err_set(why, ERR_FORMAT, "run %lld holds no specification", (long long)id);
+    if (!rc) rc = json_parse(&object, run.spec_json, strlen(run.spec_json), why);
+    if (!rc) rc = experiment_spec_from_json(s, object, why);
+    s->resume_id = id;
+    json_decref(object);
+    run_row_free(&run);
+    db_close(d);
+    return rc;
+}
+
+static enum err_code find_metric(struct experiment_spec *s, const char *name, struct err *why)
+{
+    const char *names[METRIC_COUNT];
+    size_t n = 0;
+    s->metric = metric_find(name);
+    if (s->metric && s->metric->kind == METRIC_CELL) return ERR_OK;
+    for (int i = 0; i < METRIC_COUNT; i++)
+        if (METRICS[i].kind == METRIC_CELL) names[n++] = METRICS[i].name;
+    const char *near = str_nearest(name, names, n);
+    return err_set(why, ERR_USAGE, "--metric %s: not a metric of a cell; %s%s%s", name,
+                   near ? "did you mean '" : "e.g. decode_tok_s, prefill_tok_s, ttft_s, peak_rss_bytes",
+                   near ? near : "", near ? "'?" : "");
+}
+
+static enum err_code new_spec(struct experiment_spec *s, const struct cli_args *a, struct err *why)
+{
+    char *model = NULL;
+    enum err_code rc = a->n == 2 ? ERR_OK
+                                 : err_set(why, ERR_USAGE, "want two config lines, A and B (got %d)", a->n);
+    bool both_named = true;
+    for (int i = 0; i < EXPERIMENT_ARMS && !rc; i++) {
+        rc = cli_config(&s->config[i], a, a->arg[i], why);
+        if (rc) return err_prefix(why, "arm %s", i ? "B" : "A");
+        both_named &= *config_text(&s->config[i], KNOB_MODEL) != '\0';
+    }
+    if (!rc && (!both_named || args_has(a, "-m"))) rc = cli_model(&model, a, why);
+    if (!rc && model && strlen(model) >= sizeof s->model)
+        rc = err_set(why, ERR_USAGE, "the model's path is longer than %zu bytes", sizeof s->model - 1);
+    if (!rc) snprintf(s->model, sizeof s->model, "%s", model ? model : "");
+    free(model);
+    if (!rc) rc = workload_parse(&s->workload, args_text(a, "-w", "tg64"), why);
+    s->margin = 0.01;
+    return rc;
+}
+
+static enum err_code read_spec(struct experiment_spec *s, const struct cli_global *g,
+                               const struct cli_args *a, struct err *why)
+{
+    static const char *const FIXED[] = { "-m", "-w", "--margin", "--metric", "--control" };
+    int64_t id = args_int(a, "--resume", 0);
+    if (id) {
+        for (size_t i = 0; i < COUNT_OF(FIXED); i++)
+            if (args_has(a, FIXED[i]))
+                return err_set(why, ERR_USAGE, "--resume goes on with what run %lld is: %s cannot change it",
+                               (long long)id, FIXED[i]);
+        if (a->n || a->knob_count)
+            return err_set(why, ERR_USAGE, "--resume goes on with the configs of run %lld: leave others out",
+                           (long long)id);
+    }
+    enum err_code rc = id ? spec_of_run(s, g, id, why) : new_spec(s, a, why);
+    if (rc) return rc;
+    if (!id) s->seed = g->seed;
+    s->margin = args_num(a, "--margin", s->margin);
+    s->budget_s = args_num(a, "--budget", s->budget_s);
+    s->min_blocks = (int)args_int(a, "--min-blocks", s->min_blocks);
+    s->max_blocks = (int)args_int(a, "--max-blocks", s->max_blocks);
+    if (args_has(a, "--control")) {
+        int n = (int)args_int(a, "--control", 0);
+        s->control_blocks = n ? n : -1; /* the door's 0 means its default */
+    }
+    if (s->min_blocks && s->max_blocks && s->min_blocks > s->max_blocks)
+        return err_set(why, ERR_USAGE, "--min-blocks %d is more than --max-blocks %d", s->min_blocks,
+                       s->max_blocks);
+    return args_has(a, "--metric") ? find_metric(s, args_text(a, "--metric", ""), why) : ERR_OK;
+}
+
+/* An arm that never ran decides the status by its own error: a missing file is not "worse". */
+static int status_of(const struct experiment_state *s)
+{
+    for (int i = 0; i < EXPERIMENT_ARMS; i++)
+        if (s->arm[i].failed) return exit_status_of(s->arm[i].code);
+    if (s->phase == PHASE_FAILED) return exit_status_of(s->error_code);
+    if (s->phase == PHASE_STOPPED) return EXIT_INCONCLUSIVE;
+    return exit_status_of_verdict(s->verdict);
+}
+
+static int print_state(const struct cli_global *g, const struct cli_args *a, const struct experiment_state *s,
+                       int status)
+{
+    struct err why = { 0 };
+    if (g->output == OUTPUT_JSON) {
+        json_t *doc = experiment_to_json(s);
+        if (output_json(doc, stdout, &why)) status = cli_fail(a, &why);
+        json_decref(doc);
+        return status;
+    }
+    struct table t;
+    ab_table_fill(&t, s);
+    status = cli_print(g, a, &t, status);
+    table_done(&t);
+    return status;
+}
+
+int command_ab(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct experiment_state *s = calloc(1, sizeof *s);
+    struct experiment_spec *spec = calloc(1, sizeof *spec);
+    int status;
+    enum err_code rc = s && spec ? ERR_OK : err_set(&why, ERR_NOMEM, "no memory to begin");
+    if (!rc) rc = read_spec(spec, g, a, &why);
+    if (!rc) rc = ab_run(g, spec, s, &why);
+    if (rc)
+        status = cli_fail(a, &why);
+    else
+        status = print_state(g, a, s, status_of(s));
+    free(spec);
+    free(s);
+    return status;
+}

@@ -1,0 +1,161 @@
+/* qdyno advise: configs for this machine, or for one described in a file, with predicted numbers. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/rows.h"
+
+static const char *const GOALS[] = { "balanced", "speed", "quality", "memory", "energy", NULL };
+
+const struct cli_flag FLAGS_ADVISE[] = {
+    FLAG_MODEL_ROW,
+    { "--goal", NULL, "GOAL", "what to rank by; default balanced", FLAG_CHOICE, 0, 0, GOALS },
+    { "--limit", NULL, "memory=BYTES", "memory a config may take, e.g. memory=8G", FLAG_TEXT },
+    { "--target", NULL, "tok_s=N", "decode rate to reach, e.g. tok_s=50", FLAG_TEXT },
+    { "-c", "--ctx-size", "N", "context in tokens; default the model's own, at most 4096", FLAG_INT, 1,
+      1 << 24 },
+    { "--machine", NULL, "FILE", "advise for the machine of `qdyno detect --probe -o json > FILE`",
+      FLAG_TEXT },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "rank", "#", COLUMN_INT },
+    { "config", "config", COLUMN_TEXT },
+    { "decode_tok_s", "decode tok/s", COLUMN_NUM, 1, 1 },
+    { "decode_low_tok_s", "from", COLUMN_NUM, 1, 1 },
+    { "decode_high_tok_s", "to", COLUMN_NUM, 1, 1 },
+    { "prefill_tok_s", "prefill tok/s", COLUMN_NUM, 1, 0 },
+    { "prefill_low_tok_s", "from", COLUMN_NUM, 1, 0 },
+    { "prefill_high_tok_s", "to", COLUMN_NUM, 1, 0 },
+    { "decode_limit_tok_s", NULL, COLUMN_NUM },
+    { "prefill_limit_tok_s", NULL, COLUMN_NUM },
+    { "total_bytes", "memory", COLUMN_BYTES },
+    { "fits", "fits", COLUMN_BOOL },
+    { "score", NULL, COLUMN_NUM },
+    { "reason", NULL, COLUMN_TEXT },
+    { "caution", NULL, COLUMN_TEXT },
+    { "check", NULL, COLUMN_TEXT },
+};
+
+/* "memory=8G" or "tok_s=50": the value behind the key, or a message that says what the key must be. */
+static enum err_code key_value(const char *flag, const char *text, const char *key, const char **value,
+                               struct err *why)
+{
+    size_t n = strlen(key);
+    if (strncmp(text, key, n) || text[n] != '=')
+        return err_set(why, ERR_USAGE, "%s %s: want %s=VALUE", flag, text, key);
+    *value = text + n + 1;
+    return ERR_OK;
+}
+
+static enum err_code read_options(struct advise_options *o, const struct cli_args *a, struct err *why)
+{
+    const char *limit = args_text(a, "--limit", NULL), *target = args_text(a, "--target", NULL), *value;
+    enum err_code rc = ERR_OK;
+    goal_parse(args_text(a, "--goal", "balanced"), &o->goal);
+    o->ctx = (int)args_int(a, "-c", 0);
+    if (limit && !(rc = key_value("--limit", limit, "memory", &value, why)) &&
+        (!str_to_bytes(value, &o->memory_limit) || o->memory_limit <= 0))
+        rc = err_set(why, ERR_USAGE, "--limit memory=%s: want bytes such as 512M or 8G", value);
+    if (!rc && target && !(rc = key_value("--target", target, "tok_s", &value, why)) &&
+        (!str_to_double(value, &o->target_tok_s) || !(o->target_tok_s > 0) || !isfinite(o->target_tok_s)))
+        rc = err_set(why, ERR_USAGE, "--target tok_s=%s: want a number above 0", value);
+    return rc;
+}
+
+/* A machine that somebody else measured: the document of `detect --probe -o json`. */
+static enum err_code machine_of_file(const char *path, struct machine *m, struct machine_ceilings *c,
+                                     struct err *why)
+{
+    enum { LIMIT = 1 << 20 };
+    char *text = NULL;
+    size_t n;
+    json_t *doc = NULL;
+    enum err_code rc = file_read(&text, &n, path, LIMIT, why);
+    if (!rc) rc = json_parse(&doc, text, n, why);
+    if (!rc && strcmp(json_get_str(doc, "schema", ""), "qdyno.detect/1"))
+        rc = err_set(why, ERR_FORMAT,
+                     "want a document of `qdyno detect --probe -o json` (schema qdyno.detect/1)");
+    if (!rc) rc = machine_from_json(m, json_object_get(doc, "machine"), why);
+    if (!rc && !json_is_object(json_object_get(doc, "ceilings")))
+        rc = err_set(why, ERR_FORMAT, "it holds no measured ceilings: make it with --probe");
+    if (!rc) rc = ceilings_from_json(c, json_object_get(doc, "ceilings"), why);
+    json_decref(doc);
+    free(text);
+    return rc ? err_prefix(why, "--machine %s", path) : ERR_OK;
+}
+
+static void add(struct table *t, const struct advice *x, int rank)
+{
+    const struct prediction *p = &x->prediction;
+    json_t *row = table_row(t);
+    json_put_int(row, "rank", rank);
+    json_put_str(row, "config", x->line);
+    json_put_num(row, "decode_tok_s", p->decode_tok_s);
+    json_put_num(row, "decode_low_tok_s", p->decode_low);
+    json_put_num(row, "decode_high_tok_s", p->decode_high);
+    json_put_num(row, "prefill_tok_s", p->prefill_tok_s);
+    json_put_num(row, "prefill_low_tok_s", p->prefill_low);
+    json_put_num(row, "prefill_high_tok_s", p->prefill_high);
+    json_put_num(row, "decode_limit_tok_s", p->decode_limit_tok_s);
+    json_put_num(row, "prefill_limit_tok_s", p->prefill_limit_tok_s);
+    json_put_int(row, "total_bytes", p->plan.total);
+    json_put_bool(row, "fits", p->fits);
+    json_put_num(row, "score", x->score);
+    json_put_str(row, "reason", x->reason);
+    json_put_str(row, "caution", *x->caution ? x->caution : NULL);
+    json_put_str(row, "check", x->check);
+    table_note(t, "%d %s", rank, x->line);
+    table_note(t, "    why: %s", x->reason);
+    if (*x->caution) table_note(t, "    caution: %s", x->caution);
+    table_note(t, "    check: %s", x->check);
+}
+
+static void describe_model(struct table *t, const char *path)
+{
+    struct gguf *file = NULL;
+    struct model_shape shape;
+    if (!gguf_open(&file, path, NULL) && !model_shape_read(&shape, file, NULL)) {
+        json_put_bool(t->extra, "random_weights", shape.random_weights);
+        if (shape.random_weights) table_note(t, "%s", RANDOM_WEIGHTS);
+    }
+    gguf_close(file);
+}
+
+int command_advise(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct advise_options o = { 0 };
+    struct machine m;
+    struct machine_ceilings c;
+    struct advice *list = NULL;
+    char *model = NULL;
+    int n = 0;
+    bool known = true;
+    const char *described = args_text(a, "--machine", NULL);
+    enum err_code rc = read_options(&o, a, &why);
+    if (!rc) rc = cli_model(&model, a, &why);
+    if (!rc)
+        rc = described ? machine_of_file(described, &m, &c, &why)
+                       : cli_machine(g, PROBE_IF_MISSING, &m, &c, &known, &why);
+    if (!rc) rc = advise(&list, &n, model, &m, &c, &o, &why);
+    if (rc) {
+        free(model);
+        return cli_fail(a, &why);
+    }
+    struct table t;
+    table_init(&t, "qdyno.advise/1", COLUMNS, COUNT_OF(COLUMNS));
+    json_put_str(t.extra, "model", model);
+    json_put_str(t.extra, "goal", goal_name(o.goal));
+    json_put_str(t.extra, "machine", m.id);
+    for (int i = 0; i < n; i++) add(&t, &list[i], i + 1);
+    table_note(&t, "predicted for %s; nothing above was measured on it yet",
+               described ? described : "this machine");
+    describe_model(&t, model);
+    int status = cli_print(g, a, &t, n ? EXIT_DONE : EXIT_NO_FIT);
+    table_done(&t);
+    free(list);
+    free(model);
+    return status;
+}

@@ -1,0 +1,161 @@
+/* qdyno detect: what this machine is, and with --probe what it could do. */
+#include <math.h>
+#include <string.h>
+
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_DETECT[] = {
+    { "--probe", NULL, NULL,
+      "measure read bandwidth and arithmetic now (at most 10 s); kept for later commands", FLAG_SWITCH },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "id", "machine", COLUMN_TEXT },
+    { "host", "host", COLUMN_TEXT },
+    { "cpu", "processor", COLUMN_TEXT },
+    { "sockets", "sockets", COLUMN_INT },
+    { "cores", "cores", COLUMN_INT },
+    { "processors", "processors", COLUMN_INT },
+    { "numa_nodes", "NUMA nodes", COLUMN_INT },
+    { "isa", "instruction sets", COLUMN_TEXT },
+    { "isa_usable", "usable (QDYNO_ISA)", COLUMN_TEXT },
+    { "l1d_bytes", "L1 data cache per core", COLUMN_BYTES },
+    { "l2_bytes", "L2 cache per core", COLUMN_BYTES },
+    { "l3_bytes", "L3 cache", COLUMN_BYTES },
+    { "memory_bytes", "memory", COLUMN_BYTES },
+    { "memory_available_bytes", "memory available", COLUMN_BYTES },
+    { "cgroup_memory_bytes", "memory limit (cgroup)", COLUMN_BYTES },
+    { "cgroup_cpus", "processor limit (cgroup)", COLUMN_NUM, 1, 2 },
+    { "gpus", "GPUs", COLUMN_INT },
+    { "gpu_names", "GPU", COLUMN_TEXT },
+    { "os", "system", COLUMN_TEXT },
+    { "kernel", "kernel", COLUMN_TEXT },
+    { "governor", "frequency governor", COLUMN_TEXT },
+    { "hypervisor", "hypervisor", COLUMN_TEXT },
+    { "power_source", "power source", COLUMN_TEXT },
+    { "power_sensors", "power sensors", COLUMN_TEXT },
+    { "read_bytes_s_1", "read bandwidth, 1 thread (GB/s)", COLUMN_NUM, 1e-9, 2 },
+    { "read_bytes_s_all", "read bandwidth, all threads (GB/s)", COLUMN_NUM, 1e-9, 2 },
+};
+
+static void put_text_or_null(json_t *row, const char *key, const char *text)
+{
+    json_put_str(row, key, *text ? text : NULL);
+}
+
+static void put_count(json_t *row, const char *key, int64_t n)
+{
+    if (n >= 0)
+        json_put_int(row, key, n);
+    else
+        json_put(row, key, json_null());
+}
+
+static void put_gpus(json_t *row, const struct machine *m)
+{
+    struct str names = { 0 };
+    for (int i = 0; i < m->gpus; i++) {
+        char bytes[32];
+        const struct gpu_identity *u = &m->gpu[i];
+        str_printf(&names, "%s%s", i ? "; " : "", u->name);
+        if (u->memory_bytes > 0)
+            str_printf(&names, " %s", str_from_bytes(u->memory_bytes, bytes, sizeof bytes));
+        if (*u->driver) str_printf(&names, " (driver %s)", u->driver);
+        if (u->compute_major >= 0) str_printf(&names, " sm_%d%d", u->compute_major, u->compute_minor);
+    }
+    json_put_int(row, "gpus", m->gpus);
+    put_text_or_null(row, "gpu_names", str_text(&names));
+    str_free(&names);
+}
+
+/* Which power meters answer: energy figures exist only where one does. */
+static void put_power(json_t *row)
+{
+    struct telemetry *t = NULL;
+    double now[METRIC_SENSOR_COUNT];
+    struct str names = { 0 };
+    if (!telemetry_open(&t, "", NULL)) {
+        telemetry_sample(t, now);
+        clock_sleep_ns(20000000); /* a power is an energy difference: it needs two readings */
+        telemetry_sample(t, now);
+        if (isfinite(now[METRIC_CPU_POWER])) str_append(&names, "processor ");
+        if (isfinite(now[METRIC_GPU_POWER])) str_append(&names, "GPU");
+        telemetry_close(t);
+    }
+    json_put_str(row, "power_sensors", names.len ? str_text(&names) : NULL);
+    str_free(&names);
+}
+
+static void put_machine(json_t *row, const struct machine *m, uint32_t usable)
+{
+    char isa[256];
+    json_put_str(row, "id", m->id);
+    put_text_or_null(row, "host", m->host);
+    put_text_or_null(row, "cpu", m->cpu);
+    put_count(row, "sockets", m->sockets);
+    put_count(row, "cores", m->cores);
+    put_count(row, "processors", m->processors);
+    put_count(row, "numa_nodes", m->numa_nodes);
+    json_put_str(row, "isa", isa_names(m->isa, isa, sizeof isa));
+    json_put_str(row, "isa_usable", isa_names(usable, isa, sizeof isa));
+    put_count(row, "l1d_bytes", m->cache_bytes[0]);
+    put_count(row, "l2_bytes", m->cache_bytes[1]);
+    put_count(row, "l3_bytes", m->cache_bytes[2]);
+    put_count(row, "memory_bytes", m->memory_bytes);
+    put_count(row, "memory_available_bytes", m->memory_available_bytes);
+    put_count(row, "cgroup_memory_bytes", m->cgroup_memory_bytes);
+    json_put_num(row, "cgroup_cpus", m->cgroup_cpus);
+    put_gpus(row, m);
+    put_text_or_null(row, "os", m->os);
+    put_text_or_null(row, "kernel", m->kernel);
+    put_text_or_null(row, "governor", m->governor);
+    put_text_or_null(row, "hypervisor", m->hypervisor);
+    json_put_str(row, "power_source",
+                 !m->has_battery ? "mains"
+                 : m->on_battery ? "battery"
+                                 : "mains, with battery");
+    put_power(row);
+}
+
+static void note_ceilings(struct table *t, const struct machine_ceilings *c)
+{
+    char when[32];
+    table_note(t, "arithmetic (Gop/s, a multiply-add is 2):        1 thread   %d threads", c->threads_all);
+    for (int i = 0; i < c->count; i++) {
+        char one[32], all[32];
+        snprintf(one, sizeof one, isfinite(c->row[i].ops_s_1) ? "%.1f" : "n/a", c->row[i].ops_s_1 * 1e-9);
+        snprintf(all, sizeof all, isfinite(c->row[i].ops_s_all) ? "%.1f" : "n/a", c->row[i].ops_s_all * 1e-9);
+        table_note(t, "  %-12s %-16s %26s %11s", c->row[i].name, c->row[i].isa, one, all);
+    }
+    table_note(t, "measured %s", clock_iso8601(c->measured_unix_ms, when, sizeof when));
+}
+
+int command_detect(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct machine m;
+    struct machine_ceilings c;
+    struct table t;
+    bool known;
+    uint32_t usable;
+    if (isa_usable(&usable, &why) ||
+        cli_machine(g, args_has(a, "--probe") ? PROBE_FRESH : PROBE_CACHED, &m, &c, &known, &why))
+        return cli_fail(a, &why);
+    table_init(&t, "qdyno.detect/1", COLUMNS, COUNT_OF(COLUMNS));
+    t.record = true;
+    json_t *row = table_row(&t);
+    put_machine(row, &m, usable);
+    if (known) {
+        json_put_num(row, "read_bytes_s_1", c.read_bytes_s_1);
+        json_put_num(row, "read_bytes_s_all", c.read_bytes_s_all);
+        note_ceilings(&t, &c);
+    } else {
+        table_note(&t, "ceilings not measured yet: qdyno detect --probe");
+    }
+    json_put(t.extra, "machine", machine_to_json(&m));
+    json_put(t.extra, "ceilings", known ? ceilings_to_json(&c) : json_null());
+    int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    return status;
+}

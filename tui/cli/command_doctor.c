@@ -1,0 +1,274 @@
+/* qdyno doctor: what is installed and usable, and what to do about what is not. Each check is a row: what was
+ * found, and the cure. */
+#include <errno.h>
+#include <langinfo.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "tui/cli/rows.h"
+
+static const struct column COLUMNS[] = {
+    { "check", "check", COLUMN_TEXT },
+    { "state", "state", COLUMN_TEXT },
+    { "found", "found", COLUMN_TEXT },
+    { "advice", "what to do", COLUMN_TEXT },
+};
+
+enum state { GOOD, NOTE, BAD };
+
+struct doctor {
+    const struct cli_global *g;
+    struct table table;
+    struct machine machine;
+    bool machine_known;
+    int bad;
+    const char *check; /* the row being filled */
+};
+
+/* advice "" when there is nothing to do. */
+static void say(struct doctor *d, enum state s, const char *advice, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+static void say(struct doctor *d, enum state s, const char *advice, const char *fmt, ...)
+{
+    static const char *const NAMES[] = { "ok", "note", "bad" };
+    char text[640];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    json_t *row = table_row(&d->table);
+    json_put_str(row, "check", d->check);
+    json_put_str(row, "state", NAMES[s]);
+    json_put_str(row, "found", text);
+    json_put_str(row, "advice", *advice ? advice : NULL);
+    d->bad += s == BAD;
+}
+
+static void check_machine(struct doctor *d)
+{
+    struct err why = { 0 };
+    char text[160];
+    d->machine_known = !machine_detect(&d->machine, "", &why);
+    if (d->machine_known)
+        say(d, GOOD, "", "%s", machine_short(&d->machine, text, sizeof text));
+    else
+        say(d, BAD, "mount /proc and /sys", "%s", why.message);
+}
+
+static void check_isa(struct doctor *d)
+{
+    struct err why = { 0 };
+    uint32_t usable;
+    char text[256];
+    if (isa_usable(&usable, &why)) {
+        say(d, BAD, "correct or unset QDYNO_ISA", "%s", why.message);
+        return;
+    }
+    bool less = usable != isa_detect();
+    say(d, less ? NOTE : GOOD, less ? "QDYNO_ISA takes features away: unset it for full speed" : "", "%s",
+        isa_names(usable, text, sizeof text));
+}
+
+static void check_memory(struct doctor *d)
+{
+    char all[32], free_now[32], limit[32];
+    if (!d->machine_known) return;
+    const struct machine *m = &d->machine;
+    str_from_bytes(m->memory_bytes, all, sizeof all);
+    str_from_bytes(m->memory_available_bytes, free_now, sizeof free_now);
+    str_from_bytes(m->cgroup_memory_bytes, limit, sizeof limit);
+    bool tight = m->memory_available_bytes >= 0 && m->memory_available_bytes < (int64_t)1 << 29;
+    say(d, tight ? NOTE : GOOD,
+        tight ? "close other programs: measurements next to swapping are invalid" : "",
+        "%s, %s available%s%s", all, free_now, m->cgroup_memory_bytes >= 0 ? ", cgroup limit " : "",
+        m->cgroup_memory_bytes >= 0 ? limit : "");
+}
+
+static void check_governor(struct doctor *d)
+{
+    if (!d->machine_known || !*d->machine.governor)
+        say(d, NOTE, "", "no frequency control visible%s%s",
+            *d->machine.hypervisor ? ": a virtual machine of " : "", d->machine.hypervisor);
+    else if (strcmp(d->machine.governor, "performance"))
+        say(d, NOTE, "steadier results: cpupower frequency-set -g performance", "%s", d->machine.governor);
+    else
+        say(d, GOOD, "", "performance");
+}
+
+static void check_power(struct doctor *d)
+{
+    if (d->machine_known && d->machine.on_battery)
+        say(d, NOTE, "plug in: clocks change on battery", "on battery");
+    else
+        say(d, GOOD, "", "mains");
+}
+
+static void check_gpu(struct doctor *d)
+{
+    if (!d->machine_known || !d->machine.gpus) {
+        say(d, NOTE, "models run on the processor", "no GPU found");
+        return;
+    }
+    for (int i = 0; i < d->machine.gpus; i++) {
+        const struct gpu_identity *u = &d->machine.gpu[i];
+        say(d, NOTE, "watched, not yet computed with: models run on the processor", "%s %s, driver %s",
+            u->vendor, u->name, *u->driver ? u->driver : "n/a");
+    }
+}
+
+static void check_sensors(struct doctor *d)
+{
+    struct telemetry *t = NULL;
+    struct err why = { 0 };
+    double row[METRIC_SENSOR_COUNT];
+    struct str missing = { 0 };
+    int have = 0;
+    if (telemetry_open(&t, "", &why)) {
+        say(d, BAD, "mount /proc", "%s", why.message);
+        return;
+    }
+    telemetry_watch_process(t, getpid());
+    telemetry_sample(t, row);
+    clock_sleep_ns(50000000);
+    telemetry_sample(t, row);
+    telemetry_close(t);
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) {
+        if (isfinite(row[i]))
+            have++;
+        else
+            str_printf(&missing, "%s%s", missing.len ? " " : "", METRICS[i].name);
+    }
+    bool power = isfinite(row[METRIC_CPU_POWER]);
+    say(d, power ? GOOD : NOTE, power ? "" : "energy needs a readable /sys/class/powercap (root, bare metal)",
+        "%d of %d answer%s%s", have, METRIC_SENSOR_COUNT, missing.len ? "; not here: " : "",
+        str_text(&missing));
+    str_free(&missing);
+}
+
+static void check_ceilings(struct doctor *d)
+{
+    struct machine_ceilings c;
+    bool found = false;
+    char when[32];
+    if (!d->machine_known || ceilings_load(&c, d->machine.id, &found, NULL) || !found)
+        say(d, NOTE, "qdyno detect --probe", "not measured yet");
+    else
+        say(d, GOOD, "", "%.1f GB/s read, measured %s", c.read_bytes_s_all * 1e-9,
+            clock_iso8601(c.measured_unix_ms, when, sizeof when));
+}
+
+static void check_model(struct doctor *d)
+{
+    struct err why = { 0 };
+    char *path = NULL;
+    struct gguf *g = NULL;
+    struct model_shape s;
+    if (file_share(&path, "models/bundled.gguf", &why) || gguf_open(&g, path, &why) ||
+        model_shape_read(&s, g, &why))
+        say(d, BAD, "install again, or set QDYNO_SHARE to the folder that holds models/bundled.gguf", "%s",
+            why.message);
+    else
+        say(d, GOOD, "", "%s%s", path,
+            s.random_weights ? " (random weights: quality figures mean nothing)" : "");
+    gguf_close(g);
+    free(path);
+}
+
+static void check_worker(struct doctor *d)
+{
+    struct err why = { 0 };
+    struct config c;
+    struct arm *arm = NULL;
+    char *path = NULL;
+    config_default(&c);
+    enum err_code rc = file_share(&path, "models/bundled.gguf", &why);
+    struct arm_spec spec = { .model = path, .config = &c, .ctx = 32, .log = &d->g->log };
+    if (!rc) rc = arm_open(&arm, &spec, NULL, NULL, &why);
+    if (rc)
+        say(d, BAD, "an arm of every bench and A/B is such a process: see the message", "%s", why.message);
+    else
+        say(d, GOOD, "", "starts and loads in %.2f s", json_get_num(arm_description(arm), "load_s", NAN));
+    arm_close(arm);
+    free(path);
+}
+
+static void check_database(struct doctor *d)
+{
+    struct err why = { 0 };
+    struct db *db = NULL;
+    if (db_open(&db, d->g->db_path, &why) || db_check(db, &why)) {
+        say(d, BAD, "move the file away, or name another with --db", "%s", why.message);
+    } else {
+        int waiting = db_spool_count(db);
+        say(d, waiting > 0 ? NOTE : GOOD, waiting > 0 ? "qdyno push --url URL sends what waits" : "",
+            "%s, %d outcomes waiting to be pushed", db_path(db), MAX(0, waiting));
+    }
+    db_close(db);
+}
+
+static void check_places(struct doctor *d)
+{
+    static const struct {
+        enum file_place place;
+        const char *name;
+    } PLACES[] = { { FILE_DATA, "data" }, { FILE_CACHE, "cache" }, { FILE_CONFIG, "config" } };
+    for (size_t i = 0; i < COUNT_OF(PLACES); i++) {
+        struct err why = { 0 };
+        char *path = NULL, room[32];
+        struct statvfs fs;
+        if (file_place(&path, PLACES[i].place, &why)) {
+            say(d, BAD, "set HOME, or the XDG variable, to a folder that can be written", "%s: %s",
+                PLACES[i].name, why.message);
+        } else if (access(path, W_OK)) {
+            say(d, BAD, "make it writable", "%s: %s: %s", PLACES[i].name, path, strerror(errno));
+        } else {
+            int64_t left = statvfs(path, &fs) ? -1 : (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
+            bool tight = left >= 0 && left < (int64_t)1 << 30;
+            say(d, tight ? NOTE : GOOD, tight ? "quantized copies of a model need about its size" : "",
+                "%s: %s, %s left", PLACES[i].name, path, str_from_bytes(left, room, sizeof room));
+        }
+        free(path);
+    }
+}
+
+static void check_terminal(struct doctor *d)
+{
+    const char *term = getenv("TERM");
+    bool utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
+    if (!isatty(STDOUT_FILENO))
+        say(d, NOTE, "the dashboard needs one; commands do not", "standard output is no terminal");
+    else if (!term || !*term || !strcmp(term, "dumb"))
+        say(d, NOTE, "set TERM, e.g. xterm-256color", "TERM is %s", term && *term ? term : "not set");
+    else
+        say(d, utf8 ? GOOD : NOTE, utf8 ? "" : "a UTF-8 locale draws finer graphs (LANG=C.UTF-8)", "%s, %s",
+            term, nl_langinfo(CODESET));
+}
+
+static const struct {
+    const char *name;
+    void (*run)(struct doctor *d);
+} CHECKS[] = {
+    { "machine", check_machine },    { "instruction sets", check_isa }, { "memory", check_memory },
+    { "frequency", check_governor }, { "power source", check_power },   { "GPU", check_gpu },
+    { "sensors", check_sensors },    { "ceilings", check_ceilings },    { "bundled model", check_model },
+    { "worker", check_worker },      { "database", check_database },    { "folders", check_places },
+    { "terminal", check_terminal },
+};
+
+int command_doctor(const struct cli_global *g, const struct cli_args *a)
+{
+    struct doctor d = { .g = g };
+    table_init(&d.table, "qdyno.doctor/1", COLUMNS, COUNT_OF(COLUMNS));
+    for (size_t i = 0; i < COUNT_OF(CHECKS); i++) {
+        d.check = CHECKS[i].name;
+        CHECKS[i].run(&d);
+    }
+    json_put_int(d.table.extra, "bad", d.bad);
+    table_note(&d.table, d.bad ? "%d checks failed" : "everything needed is here", d.bad);
+    int status = cli_print(g, a, &d.table, d.bad ? EXIT_WORSE : EXIT_DONE);
+    table_done(&d.table);
+    return status;
+}

@@ -1,0 +1,101 @@
+/* qdyno help, worker, and the dashboard: the commands that only hand over. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tui/cli/rows.h"
+#include "tui/tui.h"
+
+const struct cli_flag FLAGS_HELP[] = {
+    { "--man", NULL, NULL, "the manual page, in roff", FLAG_SWITCH },
+    { "--bash", NULL, NULL, "completion for bash", FLAG_SWITCH },
+    { NULL },
+};
+
+int command_help(const struct cli_global *g, const struct cli_args *a)
+{
+    (void)g;
+    struct str text = { 0 };
+    const char *topic = a->n ? a->arg[0] : NULL;
+    const struct command *c = topic ? command_find(topic) : NULL;
+    if (args_has(a, "--man")) {
+        help_man(&text);
+    } else if (args_has(a, "--bash")) {
+        help_bash(&text);
+    } else if (topic && !strcmp(topic, "knobs")) {
+        help_knobs(&text);
+    } else if (topic && !c) {
+        struct err why;
+        err_set(&why, ERR_USAGE, "no command '%s': `qdyno help` lists them", topic);
+        return cli_fail(a, &why);
+    } else {
+        help_text(&text, c);
+    }
+    fputs(str_text(&text), stdout);
+    str_free(&text);
+    return EXIT_DONE;
+}
+
+const struct cli_flag FLAGS_WORKER[] = {
+    { "--fd", NULL, "N", "socket to serve", FLAG_INT, 0, 1 << 20 },
+    { NULL },
+};
+
+int command_worker(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    if (!args_has(a, "--fd")) {
+        err_set(&why, ERR_USAGE, "this command is started by qdyno itself; it needs --fd N, an open socket");
+        return cli_fail(a, &why);
+    }
+    if (worker_serve((int)args_int(a, "--fd", -1), &g->log, &why)) return cli_fail(a, &why);
+    return EXIT_DONE;
+}
+
+const struct cli_flag FLAGS_DASHBOARD[] = {
+    FLAG_MODEL_ROW,
+    { "-w", "--workload", "WORKLOAD", "workload of the next A/B; default tg64", FLAG_TEXT },
+    { "--url", NULL, "URL", "Pushgateway for the push key (also: QDYNO_PUSH_URL)", FLAG_TEXT },
+    { "--resume", NULL, "ID", "go on with a stopped A/B", FLAG_INT, 1, 9e15 },
+    { "--read-only", NULL, NULL, "look, start nothing", FLAG_SWITCH },
+    { "--frames", NULL, "N", "draw N frames as text without a terminal, then leave", FLAG_INT, 1, 100000 },
+    { NULL },
+};
+
+/* With nobody to look, the nearest useful thing: a short tuning report. */
+static int without_terminal(const struct cli_global *g, const struct cli_args *a)
+{
+    struct cli_args tune = { .command = command_find("tune") };
+    const struct cli_flag *budget = NULL;
+    for (const struct cli_flag *f = FLAGS_TUNE; f->name; f++)
+        if (!strcmp(f->name, "--budget")) budget = f;
+    fprintf(stderr, "qdyno: no terminal for the dashboard; this is `qdyno tune --budget 25s` instead\n");
+    for (int i = 0; i < a->given_count; i++)
+        if (!strcmp(a->given[i].flag->name, "-m")) tune.given[tune.given_count++] = a->given[i];
+    tune.given[tune.given_count].flag = budget;
+    tune.given[tune.given_count++].value = "25s";
+    return command_tune(g, &tune);
+}
+
+int command_dashboard(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    int frames = (int)args_int(a, "--frames", 0);
+    if (!frames && !(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))) return without_terminal(g, a);
+    char *model = NULL;
+    if (cli_model(&model, a, &why)) return cli_fail(a, &why);
+    const char *url = args_text(a, "--url", getenv("QDYNO_PUSH_URL"));
+    struct dashboard_options o = { .model = model,
+                                   .db_path = g->db_path,
+                                   .arms = { a->n > 0 ? a->arg[0] : NULL, a->n > 1 ? a->arg[1] : NULL },
+                                   .workload = args_text(a, "-w", NULL),
+                                   .push_url = url && *url ? url : NULL,
+                                   .color = !g->no_color,
+                                   .read_only = args_has(a, "--read-only"),
+                                   .frames = frames,
+                                   .resume_id = args_int(a, "--resume", 0),
+                                   .log = &g->log };
+    enum err_code rc = dashboard_run(&o, &why);
+    free(model);
+    return rc ? cli_fail(a, &why) : EXIT_DONE;
+}

@@ -1,0 +1,194 @@
+/* qdyno history, show: what was measured, from the database alone. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/record.h"
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_HISTORY[] = {
+    { "--filter", NULL, "TEXT", "only runs whose configs, model, workload, kind or verdict contain TEXT",
+      FLAG_TEXT },
+    { "--limit", NULL, "N", "newest N runs; default 20", FLAG_INT, 1, 1000000 },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "run", "run", COLUMN_INT },          { "started", "started (UTC)", COLUMN_TEXT },
+    { "kind", "kind", COLUMN_TEXT },       { "state", "state", COLUMN_TEXT },
+    { "model", "model", COLUMN_TEXT },     { "workload", "workload", COLUMN_TEXT },
+    { "label", "configs", COLUMN_TEXT },   { "metric", NULL, COLUMN_TEXT },
+    { "verdict", "verdict", COLUMN_TEXT }, { "effect_ratio", "B/A", COLUMN_NUM, 1, 4 },
+    { "seconds", NULL, COLUMN_NUM },       { "machine", NULL, COLUMN_TEXT },
+    { "model_sha256", NULL, COLUMN_TEXT }, { "seed", NULL, COLUMN_TEXT },
+};
+
+static void put_run(json_t *row, const struct run_row *r)
+{
+    char when[32], seed[32];
+    json_put_int(row, "run", r->id);
+    json_put_str(row, "started", clock_iso8601(r->started_ms, when, sizeof when));
+    json_put_str(row, "kind", r->kind);
+    json_put_str(row, "state", r->state);
+    json_put_str(row, "model", *r->model_name ? r->model_name : NULL);
+    json_put_str(row, "workload", *r->workload ? r->workload : NULL);
+    json_put_str(row, "label", *r->label ? r->label : NULL);
+    json_put_str(row, "metric", *r->metric ? r->metric : NULL);
+    json_put_str(row, "verdict", *r->verdict ? r->verdict : NULL);
+    json_put_num(row, "effect_ratio", r->effect_ratio);
+    json_put_num(row, "seconds", r->ended_ms ? (double)(r->ended_ms - r->started_ms) * 1e-3 : NAN);
+    json_put_str(row, "machine", *r->machine ? r->machine : NULL);
+    json_put_str(row, "model_sha256", *r->model_sha256 ? r->model_sha256 : NULL);
+    snprintf(seed, sizeof seed, "%" PRIu64, r->seed);
+    json_put_str(row, "seed", seed); /* text: JSON readers lose the low bits of 64 */
+}
+
+int command_history(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct run_row *runs = NULL;
+    int n = 0;
+    enum err_code rc = db_open(&d, g->db_path, &why);
+    if (!rc)
+        rc = db_run_list(d, args_text(a, "--filter", NULL), (int)args_int(a, "--limit", 20), &runs, &n, &why);
+    if (rc) {
+        db_close(d);
+        return cli_fail(a, &why);
+    }
+    struct table t;
+    table_init(&t, "qdyno.history/1", COLUMNS, COUNT_OF(COLUMNS));
+    for (int i = 0; i < n; i++) {
+        put_run(table_row(&t), &runs[i]);
+        run_row_free(&runs[i]);
+    }
+    if (!n) table_note(&t, "no runs%s in %s", args_has(a, "--filter") ? " that match" : " yet", db_path(d));
+    int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    free(runs);
+    db_close(d);
+    return status;
+}
+
+/* ---------------------------------------------------------------- show */
+
+static const struct column CELL_COLUMNS[] = {
+    { "cell", "cell", COLUMN_INT },
+    { "phase", "phase", COLUMN_TEXT },
+    { "block", "block", COLUMN_INT },
+    { "slot", "slot", COLUMN_INT },
+    { "arm", "arm", COLUMN_TEXT },
+    { "config", "config", COLUMN_TEXT },
+    { "seconds", "seconds", COLUMN_NUM, 1, 3 },
+    { "prefill_tok_s", "prefill tok/s", COLUMN_NUM, 1, 2 },
+    { "decode_tok_s", "decode tok/s", COLUMN_NUM, 1, 2 },
+    { "perplexity", "perplexity", COLUMN_NUM, 1, 4 },
+    { "peak_rss_bytes", "peak memory", COLUMN_BYTES },
+    { "discarded", "discarded", COLUMN_BOOL },
+    { "discard_reason", "why", COLUMN_TEXT },
+    { "error", "error", COLUMN_TEXT },
+};
+
+static void put_cell(json_t *row, struct db *d, const struct cell_row *c)
+{
+    static const enum metric_id SHOWN[] = { METRIC_PREFILL_RATE, METRIC_DECODE_RATE, METRIC_PERPLEXITY };
+    char arm[2] = { (char)('A' + c->arm % 26), 0 };
+    json_put_int(row, "cell", c->id);
+    json_put_str(row, "phase", c->phase);
+    if (c->block >= 0) {
+        json_put_int(row, "block", c->block);
+        json_put_int(row, "slot", c->slot);
+    }
+    json_put_str(row, "arm", arm);
+    json_put_str(row, "config", c->config);
+    json_put_num(row, "seconds", c->seconds);
+    for (size_t i = 0; i < COUNT_OF(SHOWN); i++)
+        json_put_num(row, METRICS[SHOWN[i]].name, db_measurement_get(d, c->id, METRICS[SHOWN[i]].name));
+    double peak = db_measurement_get(d, c->id, METRICS[METRIC_PEAK_MEMORY].name);
+    if (peak > 0) json_put_int(row, "peak_rss_bytes", (int64_t)peak);
+    json_put_bool(row, "discarded", c->discarded);
+    json_put_str(row, "discard_reason", *c->discard_reason ? c->discard_reason : NULL);
+    json_put_str(row, "error", *c->error ? c->error : NULL);
+}
+
+/* A run that never reached its table: the cells it has. */
+static enum err_code show_cells(struct table *t, struct db *d, const struct run_row *run, struct err *why)
+{
+    struct cell_row *cells = NULL;
+    int n = 0;
+    enum err_code rc = db_cell_list(d, run->id, &cells, &n, why);
+    table_init(t, "qdyno.cells/1", CELL_COLUMNS, COUNT_OF(CELL_COLUMNS));
+    for (int i = 0; i < n && !rc; i++) put_cell(table_row(t), d, &cells[i]);
+    if (!rc && !n) table_note(t, "no cell was finished");
+    free(cells);
+    return rc;
+}
+
+static enum err_code show_table(struct table *t, struct db *d, const struct run_row *run, struct err *why)
+{
+    if (run->outcome_json && !strcmp(run->kind, "bench"))
+        table_init(t, "qdyno.bench/1", BENCH_COLUMNS, (int)BENCH_COLUMN_COUNT);
+    else if (run->outcome_json && !strcmp(run->kind, "eval"))
+        table_init(t, "qdyno.eval/1", EVAL_COLUMNS, (int)EVAL_COLUMN_COUNT);
+    else
+        return show_cells(t, d, run, why);
+    return recorded_table(t, run, why);
+}
+
+static enum err_code show_ab(const struct cli_global *g, struct table *t, struct db *d, int64_t id,
+                             bool *printed, struct err *why)
+{
+    struct experiment_state *s = calloc(1, sizeof *s);
+    if (!s) return err_set(why, ERR_NOMEM, "no memory for run %" PRId64, id);
+    enum err_code rc = experiment_load(s, d, id, why);
+    if (!rc && g->output == OUTPUT_JSON) {
+        json_t *doc = experiment_to_json(s);
+        rc = output_json(doc, stdout, why);
+        json_decref(doc);
+        *printed = true;
+    } else if (!rc) {
+        ab_table_fill(t, s);
+    }
+    free(s);
+    return rc;
+}
+
+static void note_head(struct table *t, const struct run_row *r)
+{
+    char when[32];
+    table_note(t, "run %" PRId64 " (%s, %s) of %s, machine %s, model %.12s", r->id, r->kind, r->state,
+               clock_iso8601(r->started_ms, when, sizeof when), *r->machine ? r->machine : "n/a",
+               *r->model_sha256 ? r->model_sha256 : "n/a");
+}
+
+int command_show(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct run_row run = { 0 };
+    struct table t = { 0 };
+    int64_t id = 0;
+    bool printed = false;
+    enum err_code rc = ERR_OK;
+    if (!str_to_i64(a->arg[0], &id) || id < 1)
+        rc = err_set(&why, ERR_USAGE, "'%s' is no run: want a number from `qdyno history`", a->arg[0]);
+    if (!rc) rc = db_open(&d, g->db_path, &why);
+    if (!rc) rc = db_run_get(d, id, &run, &why);
+    if (!rc)
+        rc = strcmp(run.kind, "ab") ? show_table(&t, d, &run, &why) : show_ab(g, &t, d, id, &printed, &why);
+    int status = EXIT_DONE;
+    if (rc) {
+        status = cli_fail(a, &why);
+    } else if (!printed) {
+        note_head(&t, &run);
+        json_t *about = json_object();
+        put_run(about, &run);
+        json_put(t.extra, "run", about);
+        status = cli_print(g, a, &t, EXIT_DONE);
+    }
+    if (t.rows) table_done(&t);
+    run_row_free(&run);
+    db_close(d);
+    return status;
+}

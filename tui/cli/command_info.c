@@ -1,0 +1,159 @@
+/* qdyno info: what a model file is, read from its header alone. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_INFO[] = {
+    FLAG_MODEL_ROW,
+    { "--tensors", NULL, NULL, "list the tensors instead", FLAG_SWITCH },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "path", "file", COLUMN_TEXT },
+    { "name", "name", COLUMN_TEXT },
+    { "arch", "architecture", COLUMN_TEXT },
+    { "params", "parameters", COLUMN_INT },
+    { "dominant_format", "format", COLUMN_TEXT },
+    { "bits_per_weight", "bits per weight", COLUMN_NUM, 1, 2 },
+    { "layers", "layers", COLUMN_INT },
+    { "embd", "width", COLUMN_INT },
+    { "ff", "feed-forward width", COLUMN_INT },
+    { "heads", "heads", COLUMN_INT },
+    { "kv_heads", "KV heads", COLUMN_INT },
+    { "head_dim_k", "head size K", COLUMN_INT },
+    { "head_dim_v", "head size V", COLUMN_INT },
+    { "rope_dims", "RoPE dimensions", COLUMN_INT },
+    { "vocab", "vocabulary", COLUMN_INT },
+    { "ctx_train", "trained context", COLUMN_INT },
+    { "tied_output", "output tied to embedding", COLUMN_BOOL },
+    { "tokenizer", "tokenizer", COLUMN_TEXT },
+    { "bos", "BOS", COLUMN_INT },
+    { "eos", "EOS", COLUMN_INT },
+    { "add_bos", "adds BOS", COLUMN_BOOL },
+    { "tensors", "tensors", COLUMN_INT },
+    { "weight_bytes", "weights", COLUMN_BYTES },
+    { "file_bytes", "file size", COLUMN_BYTES },
+    { "gguf_version", "GGUF version", COLUMN_INT },
+    { "shards", "shards", COLUMN_INT },
+    { "sha256", "SHA-256", COLUMN_TEXT },
+    { "random_weights", "random weights", COLUMN_BOOL },
+};
+
+static const struct column TENSOR_COLUMNS[] = {
+    { "name", "tensor", COLUMN_TEXT },  { "format", "format", COLUMN_TEXT },
+    { "shape", "shape", COLUMN_TEXT },  { "elements", "elements", COLUMN_INT },
+    { "bytes", "bytes", COLUMN_BYTES },
+};
+
+static void put_shape(json_t *row, const struct model_shape *s)
+{
+    json_put_str(row, "name", *s->name ? s->name : NULL);
+    json_put_str(row, "arch", s->arch);
+    json_put_int(row, "params", s->params);
+    json_put_str(row, "dominant_format", s->dominant_format);
+    json_put_num(row, "bits_per_weight", s->params ? 8.0 * (double)s->weight_bytes / (double)s->params : NAN);
+    json_put_int(row, "layers", s->layers);
+    json_put_int(row, "embd", s->embd);
+    json_put_int(row, "ff", s->ff);
+    json_put_int(row, "heads", s->heads);
+    json_put_int(row, "kv_heads", s->kv_heads);
+    json_put_int(row, "head_dim_k", s->head_dim_k);
+    json_put_int(row, "head_dim_v", s->head_dim_v);
+    json_put_int(row, "rope_dims", s->rope_dims);
+    json_put_int(row, "vocab", s->vocab);
+    json_put_int(row, "ctx_train", s->ctx_train);
+    json_put_bool(row, "tied_output", s->tied_output);
+    json_put_int(row, "weight_bytes", s->weight_bytes);
+    json_put_bool(row, "random_weights", s->random_weights);
+}
+
+static enum err_code put_tokenizer(json_t *row, const struct gguf *g, struct err *why)
+{
+    struct tokenizer *k = NULL;
+    enum err_code rc = tokenizer_open(&k, g, why);
+    if (rc == ERR_ABSENT) return ERR_OK; /* ids can still be used */
+    if (rc) return rc;
+    struct tokenizer_info i;
+    tokenizer_describe(k, &i);
+    char text[96];
+    snprintf(text, sizeof text, "%s%s%s", i.kind, *i.pre ? " " : "", i.pre);
+    json_put_str(row, "tokenizer", text);
+    if (i.bos >= 0) json_put_int(row, "bos", i.bos);
+    if (i.eos >= 0) json_put_int(row, "eos", i.eos);
+    json_put_bool(row, "add_bos", i.add_bos);
+    tokenizer_close(k);
+    return ERR_OK;
+}
+
+static void add_tensors(struct table *t, const struct gguf *g)
+{
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *x = gguf_tensor_at(g, i);
+        json_t *row = table_row(t);
+        char shape[128];
+        int64_t elements = 1;
+        for (int d = 0, at = 0; d < x->dims; d++) {
+            at += snprintf(shape + at, sizeof shape - (size_t)at, "%s%lld", d ? "x" : "",
+                           (long long)x->shape[d]);
+            elements *= x->shape[d];
+        }
+        json_put_str(row, "name", x->name);
+        json_put_str(row, "format", x->format->name);
+        json_put_str(row, "shape", shape);
+        json_put_int(row, "elements", elements);
+        json_put_int(row, "bytes", x->bytes);
+    }
+}
+
+static enum err_code describe(struct table *t, const struct gguf *g, const struct cli_global *global,
+                              struct err *why)
+{
+    struct model_shape shape;
+    char hex[HASH_HEX];
+    json_t *row = table_row(t);
+    t->record = true;
+    json_put_str(row, "path", gguf_path(g));
+    enum err_code rc = model_shape_read(&shape, g, why);
+    if (rc) return rc;
+    put_shape(row, &shape);
+    json_put_int(row, "tensors", gguf_tensor_count(g));
+    json_put_int(row, "file_bytes", gguf_file_bytes(g));
+    json_put_int(row, "gguf_version", gguf_version(g));
+    json_put_int(row, "shards", gguf_shards(g));
+    struct err no_tokenizer = { 0 };
+    if (put_tokenizer(row, g, &no_tokenizer)) {
+        json_put_str(row, "tokenizer", "not usable");
+        cli_note(global, "tokenizer: %s", no_tokenizer.message);
+    }
+    if ((rc = gguf_hash(g, hex, why))) return rc;
+    json_put_str(row, "sha256", hex);
+    if (shape.random_weights) table_note(t, "%s", RANDOM_WEIGHTS);
+    return ERR_OK;
+}
+
+int command_info(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct gguf *file = NULL;
+    char *path = NULL;
+    bool tensors = args_has(a, "--tensors");
+    struct table t;
+    if (tensors)
+        table_init(&t, "qdyno.tensors/1", TENSOR_COLUMNS, COUNT_OF(TENSOR_COLUMNS));
+    else
+        table_init(&t, "qdyno.info/1", COLUMNS, COUNT_OF(COLUMNS));
+    enum err_code rc = cli_model(&path, a, &why);
+    if (!rc) rc = gguf_open(&file, path, &why);
+    if (!rc && tensors)
+        add_tensors(&t, file);
+    else if (!rc)
+        rc = describe(&t, file, g, &why);
+    int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, EXIT_DONE);
+    gguf_close(file);
+    table_done(&t);
+    free(path);
+    return status;
+}

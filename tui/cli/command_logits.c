@@ -1,0 +1,94 @@
+/* qdyno logits: what the model says after each of the given ids, bit for bit, for comparison with other
+ * engines. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_LOGITS[] = {
+    FLAG_MODEL_ROW,
+    { "--ids", NULL, "1,2,3", "token ids", FLAG_TEXT },
+    { "--out", NULL, "FILE", "where the logits go; - is standard output", FLAG_TEXT },
+    FLAG_CONFIG_ROW,
+    { NULL },
+};
+
+/* x86, ARM64 and RISC-V are little-endian; elsewhere bytes are turned round. */
+static bool write_floats(FILE *out, const float *x, int64_t n)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return fwrite(x, sizeof *x, (size_t)n, out) == (size_t)n;
+#else
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits = __builtin_bswap32(bits);
+        if (fwrite(&bits, sizeof bits, 1, out) != 1) return false;
+    }
+    return true;
+#endif
+}
+
+/* One row at a time asks for logits of one row at a time: memory does not grow with the ids. */
+static enum err_code write_rows(struct model *m, const struct token_list *ids, FILE *out, struct err *why)
+{
+    enum { CHUNK = 64 };
+    struct batch_row rows[CHUNK];
+    int64_t vocab = model_shape(m)->vocab;
+    for (int64_t at = 0; at < ids->n; at += CHUNK) {
+        int n = (int)MIN(ids->n - at, (int64_t)CHUNK);
+        for (int i = 0; i < n; i++)
+            rows[i] = (struct batch_row){ .token = ids->ids[at + i],
+                                          .pos = (int32_t)(at + i),
+                                          .logits = true };
+        enum err_code rc = model_forward(m, rows, n, why);
+        if (rc) return rc;
+        for (int i = 0; i < n; i++)
+            if (!write_floats(out, model_logits(m, i), vocab))
+                return err_set(why, ERR_FIT,
+                               "could not write the logits: the disk is full or the pipe is closed");
+    }
+    return ERR_OK;
+}
+
+static enum err_code write_file(struct model *m, const struct token_list *ids, const char *path,
+                                struct err *why)
+{
+    if (!strcmp(path, "-")) return write_rows(m, ids, stdout, why);
+    struct atomic_file f;
+    enum err_code rc = atomic_file_open(&f, path, why);
+    if (rc) return rc;
+    if ((rc = write_rows(m, ids, f.stream, why))) {
+        atomic_file_abort(&f);
+        return rc;
+    }
+    return atomic_file_commit(&f, why);
+}
+
+int command_logits(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct token_list ids = { 0 };
+    struct config c;
+    struct model *m = NULL;
+    char *path = NULL;
+    const char *list = args_text(a, "--ids", NULL), *out = args_text(a, "--out", NULL);
+    enum err_code rc = list && out ? ERR_OK : err_set(&why, ERR_USAGE, "want --ids 1,2,3 and --out FILE");
+    if (!rc) rc = ids_parse(&ids, list, &why);
+    if (!rc) rc = cli_config(&c, a, args_text(a, "-C", NULL), &why);
+    if (!rc) rc = cli_config_model(&path, a, &c, &why);
+    if (!rc) {
+        struct model_options o = {
+            .path = path, .config = &c, .ctx = (int)ids.n, .sequences = 1, .log = &g->log
+        };
+        rc = model_open(&m, &o, &why);
+    }
+    if (!rc) rc = write_file(m, &ids, out, &why);
+    int status = rc ? cli_fail(a, &why) : EXIT_DONE;
+    if (!rc)
+        cli_note(g, "%lld rows of %lld logits: %s", (long long)ids.n, (long long)model_shape(m)->vocab, out);
+    model_close(m);
+    token_list_free(&ids);
+    free(path);
+    return status;
+}

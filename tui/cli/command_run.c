@@ -1,0 +1,216 @@
+/* qdyno run: generate text. Pieces go to stdout as they come; what it took goes to stderr. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_RUN[] = {
+    FLAG_MODEL_ROW,
+    { "-p", "--prompt", "TEXT", "what to continue", FLAG_TEXT },
+    { "-f", "--file", "FILE", "the prompt from a file; - is standard input", FLAG_TEXT },
+    { "-n", "--n-predict", "N", "tokens to generate; default 128", FLAG_INT, 0, 1 << 24 },
+    FLAG_CONFIG_ROW,
+    { "--temp", NULL, "T", "temperature; 0 (default) always takes the likeliest token", FLAG_NUM, 0, 100 },
+    { "--top-k", NULL, "N", "draw among the N likeliest; 0 off", FLAG_INT, 0, 1 << 24 },
+    { "--top-p", NULL, "P", "draw among the likeliest that sum to P; 1 off", FLAG_NUM, 0, 1 },
+    { "--min-p", NULL, "P", "drop what is less likely than P times the likeliest; 0 off", FLAG_NUM, 0, 1 },
+    { "--repeat-penalty", NULL, "X", "divide by X what was said lately; 1 off", FLAG_NUM, 0.01, 100 },
+    { "--repeat-last-n", NULL, "N", "how far back the penalty looks", FLAG_INT, 0, 1 << 24 },
+    { "--ignore-eos", NULL, NULL, "do not stop at the end of text", FLAG_SWITCH },
+    { NULL },
+};
+
+struct generation {
+    const struct cli_global *g;
+    struct model *model;
+    struct sampler *sampler;
+    struct token_list prompt;
+    struct str text; /* all that was generated */
+    int wanted, made;
+    bool stream, ignore_eos;
+    const char *stopped; /* "length" "eos" "context" "interrupted" */
+    double load_s, prefill_s, decode_s;
+};
+
+static enum err_code open_sampler(struct generation *x, const struct cli_args *a, struct err *why)
+{
+    struct sampler_options o = SAMPLER_DEFAULTS;
+    o.temperature = (float)args_num(a, "--temp", o.temperature);
+    o.top_k = (int)args_int(a, "--top-k", o.top_k);
+    o.top_p = (float)args_num(a, "--top-p", o.top_p);
+    o.min_p = (float)args_num(a, "--min-p", o.min_p);
+    o.repeat_penalty = (float)args_num(a, "--repeat-penalty", o.repeat_penalty);
+    o.repeat_last = (int)args_int(a, "--repeat-last-n", o.repeat_last);
+    o.seed = x->g->seed;
+    return sampler_open(&x->sampler, &o, (int32_t)model_shape(x->model)->vocab, why);
+}
+
+static enum err_code open_model(struct generation *x, const struct cli_args *a, const char *text, size_t n,
+                                struct err *why)
+{
+    struct config c;
+    struct gguf *file = NULL;
+    struct tokenizer *k = NULL;
+    char *path = NULL;
+    enum err_code rc = cli_config(&c, a, args_text(a, "-C", NULL), why);
+    if (!rc) rc = cli_config_model(&path, a, &c, why);
+    /* the prompt's length decides how much context to open with */
+    if (!rc) rc = gguf_open(&file, path, why);
+    if (!rc) rc = tokenizer_open(&k, file, why);
+    if (!rc) rc = tokenizer_encode(k, text, n, TOKENIZE_ADD_BOS | TOKENIZE_SPECIAL, &x->prompt, why);
+    if (!rc && !x->prompt.n)
+        rc = err_set(why, ERR_USAGE, "the prompt is empty: the model needs at least one token");
+    tokenizer_close(k);
+    gguf_close(file);
+    if (!rc) {
+        int64_t given = config_int(&c, KNOB_CTX), need = x->prompt.n + x->wanted + 1;
+        struct model_options o = {
+            .path = path, .config = &c, .ctx = given ? 0 : (int)need, .sequences = 1, .log = &x->g->log
+        };
+        int64_t start = clock_ns();
+        rc = model_open(&x->model, &o, why);
+        x->load_s = (double)(clock_ns() - start) * 1e-9;
+    }
+    if (!rc && x->prompt.n >= model_ctx(x->model))
+        rc = err_set(why, ERR_USAGE, "the prompt has %lld tokens, the context only %d: raise -c",
+                     (long long)x->prompt.n, model_ctx(x->model));
+    free(path);
+    return rc;
+}
+
+static enum err_code prefill(struct generation *x, struct err *why)
+{
+    struct batch_row *rows = calloc((size_t)x->prompt.n, sizeof *rows);
+    if (!rows)
+        return err_set(why, ERR_NOMEM, "no memory for a prompt of %lld tokens", (long long)x->prompt.n);
+    for (int64_t i = 0; i < x->prompt.n; i++) {
+        rows[i] = (struct batch_row){ .token = x->prompt.ids[i],
+                                      .pos = (int32_t)i,
+                                      .logits = i + 1 == x->prompt.n };
+        sampler_accept(x->sampler, x->prompt.ids[i]);
+    }
+    int64_t start = clock_ns();
+    enum err_code rc = model_forward(x->model, rows, (int)x->prompt.n, why);
+    x->prefill_s = (double)(clock_ns() - start) * 1e-9;
+    free(rows);
+    return rc;
+}
+
+static enum err_code emit(struct generation *x, int32_t id, struct err *why)
+{
+    size_t before = x->text.len;
+    enum err_code rc = tokenizer_piece(model_tokenizer(x->model), id, false, &x->text, why);
+    if (!rc && x->stream) {
+        fwrite(x->text.data + before, 1, x->text.len - before, stdout);
+        fflush(stdout);
+    }
+    return rc;
+}
+
+static enum err_code decode(struct generation *x, struct err *why)
+{
+    struct tokenizer_info info;
+    tokenizer_describe(model_tokenizer(x->model), &info);
+    int64_t start = clock_ns();
+    int pos = (int)x->prompt.n;
+    enum err_code rc = ERR_OK;
+    x->stopped = "length";
+    while (!rc && x->made < x->wanted) {
+        if (cli_is_interrupted(x->g) || (x->stream && ferror(stdout))) {
+            x->stopped = "interrupted";
+            break;
+        }
+        int32_t id = sampler_next(x->sampler, model_logits(x->model, 0));
+        if (id < 0) {
+            rc = err_set(why, ERR_FORMAT, "the model's output holds NaN after %d tokens: damaged weights?",
+                         x->made);
+            break;
+        }
+        if (id == info.eos && !x->ignore_eos) {
+            x->stopped = "eos";
+            break;
+        }
+        x->made++;
+        if ((rc = emit(x, id, why)) || x->made == x->wanted) break;
+        if (pos >= model_ctx(x->model)) {
+            x->stopped = "context";
+            break;
+        }
+        struct batch_row row = { .token = id, .pos = pos++, .logits = true };
+        rc = model_forward(x->model, &row, 1, why);
+    }
+    x->decode_s = (double)(clock_ns() - start) * 1e-9;
+    return rc;
+}
+
+static const struct column COLUMNS[] = {
+    { "text", "text", COLUMN_TEXT },
+    { "stopped", "stopped by", COLUMN_TEXT },
+    { "prompt_tokens", "prompt tokens", COLUMN_INT },
+    { "gen_tokens", "generated tokens", COLUMN_INT },
+    { "load_s", "load (s)", COLUMN_NUM, 1, 3 },
+    { "prefill_s", "prefill (s)", COLUMN_NUM, 1, 3 },
+    { "prefill_tok_s", "prefill (tokens/s)", COLUMN_NUM, 1, 1 },
+    { "decode_s", "decode (s)", COLUMN_NUM, 1, 3 },
+    { "decode_tok_s", "decode (tokens/s)", COLUMN_NUM, 1, 1 },
+    { "random_weights", "random weights", COLUMN_BOOL },
+};
+
+static int report(const struct generation *x, const struct cli_args *a)
+{
+    double prefill_rate = x->prefill_s > 0 ? (double)x->prompt.n / x->prefill_s : NAN;
+    /* the first token comes out of the prefill: decoding made the others */
+    double decode_rate = x->made > 1 && x->decode_s > 0 ? (x->made - 1) / x->decode_s : NAN;
+    bool random = model_shape(x->model)->random_weights;
+    if (x->stream) {
+        putchar('\n');
+        fflush(stdout);
+        cli_note(x->g,
+                 "load %.3f s; prefill %lld tokens %.1f tok/s; decode %d tokens %.1f tok/s; stopped: %s",
+                 x->load_s, (long long)x->prompt.n, prefill_rate, x->made, decode_rate, x->stopped);
+        if (random) cli_note(x->g, "%s", RANDOM_WEIGHTS);
+        return EXIT_DONE;
+    }
+    struct table t;
+    table_init(&t, "qdyno.run/1", COLUMNS, COUNT_OF(COLUMNS));
+    t.record = true;
+    json_t *row = table_row(&t);
+    json_put_str(row, "text", str_text(&x->text));
+    json_put_str(row, "stopped", x->stopped);
+    json_put_int(row, "prompt_tokens", x->prompt.n);
+    json_put_int(row, "gen_tokens", x->made);
+    json_put_num(row, "load_s", x->load_s);
+    json_put_num(row, "prefill_s", x->prefill_s);
+    json_put_num(row, "prefill_tok_s", prefill_rate);
+    json_put_num(row, "decode_s", x->decode_s);
+    json_put_num(row, "decode_tok_s", decode_rate);
+    json_put_bool(row, "random_weights", random);
+    int status = cli_print(x->g, a, &t, EXIT_DONE);
+    table_done(&t);
+    return status;
+}
+
+int command_run(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct generation x = { .g = g,
+                            .wanted = (int)args_int(a, "-n", 128),
+                            .stream = g->output == OUTPUT_MD,
+                            .ignore_eos = args_has(a, "--ignore-eos") };
+    char *text = NULL;
+    size_t n = 0;
+    enum err_code rc = cli_text(&text, &n, a, &why);
+    if (!rc) rc = open_model(&x, a, text, n, &why);
+    if (!rc) rc = open_sampler(&x, a, &why);
+    if (!rc) rc = prefill(&x, &why);
+    if (!rc) rc = decode(&x, &why);
+    int status = rc ? cli_fail(a, &why) : report(&x, a);
+    if (!rc && cli_is_interrupted(g)) status = EXIT_INTERRUPTED;
+    sampler_close(x.sampler);
+    model_close(x.model);
+    token_list_free(&x.prompt);
+    str_free(&x.text);
+    free(text);
+    return status;
+}

@@ -1,0 +1,131 @@
+/* qdyno synth: a model of any shape with random weights, so that speed and memory can be had without a
+ * download. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_SYNTH[] = {
+    { "--shape", NULL, "SHAPE", "size; --shape list names them; default tiny", FLAG_TEXT },
+    { "--arch", NULL, "ARCH", "llama (default), qwen2 or gpt2", FLAG_TEXT },
+    { "-R", "--recipe", "FORMAT", "format of the matrices; default q8_0", FLAG_TEXT },
+    { "-t", "--threads", "N", "threads; default all cores", FLAG_INT, 1, 1024 },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "path", "file", COLUMN_TEXT },         { "arch", "architecture", COLUMN_TEXT },
+    { "shape", "shape", COLUMN_TEXT },       { "format", "format", COLUMN_TEXT },
+    { "file_bytes", "bytes", COLUMN_BYTES }, { "seconds", "seconds", COLUMN_NUM, 1, 1 },
+};
+
+static const struct column SHAPE_COLUMNS[] = {
+    { "shape", "shape", COLUMN_TEXT },     { "layers", "layers", COLUMN_INT },
+    { "embd", "width", COLUMN_INT },       { "ff", "feed-forward", COLUMN_INT },
+    { "heads", "heads", COLUMN_INT },      { "kv_heads", "KV heads", COLUMN_INT },
+    { "vocab", "vocabulary", COLUMN_INT }, { "ctx", "context", COLUMN_INT },
+    { "help", "what for", COLUMN_TEXT },
+};
+
+static int list_shapes(const struct cli_global *g, const struct cli_args *a)
+{
+    struct table t;
+    table_init(&t, "qdyno.shapes/1", SHAPE_COLUMNS, COUNT_OF(SHAPE_COLUMNS));
+    for (size_t i = 0; i < SYNTH_SHAPE_COUNT; i++) {
+        const struct synth_shape *s = &SYNTH_SHAPES[i];
+        json_t *row = table_row(&t);
+        json_put_str(row, "shape", s->name);
+        json_put_int(row, "layers", s->layers);
+        json_put_int(row, "embd", s->embd);
+        json_put_int(row, "ff", s->ff);
+        json_put_int(row, "heads", s->heads);
+        json_put_int(row, "kv_heads", s->kv_heads);
+        json_put_int(row, "vocab", s->vocab);
+        json_put_int(row, "ctx", s->ctx);
+        json_put_str(row, "help", s->help);
+    }
+    int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    return status;
+}
+
+static enum err_code find_shape(const struct synth_shape **out, const char *name, struct err *why)
+{
+    const char *names[64];
+    size_t n = 0;
+    struct str list = { 0 };
+    *out = synth_shape_find(name);
+    if (*out) return ERR_OK;
+    for (; n < SYNTH_SHAPE_COUNT && n < COUNT_OF(names); n++) {
+        names[n] = SYNTH_SHAPES[n].name;
+        str_printf(&list, "%s%s", n ? ", " : "", names[n]);
+    }
+    const char *near = str_nearest(name, names, n);
+    enum err_code rc = err_set(why, ERR_USAGE, "--shape %s: want one of %s%s%s%s", name, str_text(&list),
+                               near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    str_free(&list);
+    return rc;
+}
+
+static enum err_code find_format(const struct format **out, const char *name, struct err *why)
+{
+    const char *names[FORMAT_COUNT];
+    size_t n = 0;
+    *out = format_find(name);
+    if (*out && (*out)->encode) return ERR_OK;
+    struct str list = { 0 };
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        if (!FORMATS[i].encode) continue;
+        names[n++] = FORMATS[i].name;
+        str_printf(&list, "%s%s", n > 1 ? ", " : "", FORMATS[i].name);
+    }
+    const char *near = *out ? NULL : str_nearest(name, names, n);
+    enum err_code rc = err_set(why, ERR_USAGE, "-R %s: %s one of %s%s%s%s", name,
+                               *out ? "cannot be made yet; want" : "want", str_text(&list),
+                               near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    str_free(&list);
+    return rc;
+}
+
+static void on_progress(void *ctx, double done)
+{
+    progress_show(ctx, "writing %.0f %%", done * 100);
+}
+
+int command_synth(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct progress p;
+    const char *shape = args_text(a, "--shape", "tiny");
+    if (!strcmp(shape, "list")) return list_shapes(g, a);
+    struct synth_options o = { .arch = args_text(a, "--arch", "llama"),
+                               .seed = g->seed,
+                               .threads = (int)args_int(a, "-t", threadpool_default_threads()),
+                               .progress = on_progress,
+                               .ctx = &p };
+    progress_init(&p, g);
+    enum err_code rc = find_shape(&o.shape, shape, &why);
+    if (!rc) rc = find_format(&o.format, args_text(a, "-R", "q8_0"), &why);
+    int64_t start = clock_ns();
+    if (!rc && !a->n)
+        rc = err_set(&why, ERR_USAGE, "want OUT, the file to write: qdyno synth --shape tiny OUT");
+    if (!rc) rc = synth_write(a->arg[0], &o, &why);
+    progress_clear(&p);
+    if (rc) return cli_fail(a, &why);
+    struct table t;
+    struct stat st;
+    table_init(&t, "qdyno.synth/1", COLUMNS, COUNT_OF(COLUMNS));
+    t.record = true;
+    json_t *row = table_row(&t);
+    json_put_str(row, "path", a->arg[0]);
+    json_put_str(row, "arch", o.arch);
+    json_put_str(row, "shape", o.shape->name);
+    json_put_str(row, "format", o.format->name);
+    if (!stat(a->arg[0], &st)) json_put_int(row, "file_bytes", st.st_size);
+    json_put_num(row, "seconds", (double)(clock_ns() - start) * 1e-9);
+    table_note(&t, "%s", RANDOM_WEIGHTS);
+    int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    return status;
+}

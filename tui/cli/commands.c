@@ -1,0 +1,72 @@
+/* commands.c - COMMANDS: one row per command. Adding one = a file and a row. */
+#include "tui/cli/rows.h"
+
+#include <string.h>
+
+const struct command COMMANDS[] = {
+    { "dashboard", "[A B] [-m MODEL] [-w WORKLOAD]", "the dashboard, prefilled with two config lines",
+      FLAGS_DASHBOARD, command_dashboard, false, 0, 2, KNOB_FLAGS_NONE,
+      "What `qdyno` alone starts. Without a terminal it says so and runs `qdyno tune` with a short budget." },
+    { "detect", "[--probe]", "the machine: CPU, caches, memory, GPUs, and what they can do", FLAGS_DETECT,
+      command_detect, false, 0, 0, KNOB_FLAGS_NONE,
+      "The JSON document (-o json) describes a machine for `qdyno advise --machine FILE`." },
+    { "info", "[-m MODEL] [--tensors]",
+      "what a model file is: architecture, shapes, formats, bytes, tokenizer", FLAGS_INFO, command_info,
+      false, 0, 0, KNOB_FLAGS_NONE, NULL },
+    { "run", "[-m MODEL] -p TEXT [-n N] [-C CONFIG]", "generate text; timings on stderr", FLAGS_RUN,
+      command_run, false, 0, 0, KNOB_FLAGS_ONE,
+      "Text is written as its tokens come; Ctrl-C stops. Greedy unless --temp is given." },
+    { "tokenize", "[-m MODEL] (-p TEXT | -f FILE)", "token ids of a text, as one JSON array", FLAGS_TOKENIZE,
+      command_tokenize, false, 0, 0, KNOB_FLAGS_NONE, NULL },
+    { "logits", "[-m MODEL] --ids 1,2,3 --out FILE", "raw logits of given ids, for conformance checks",
+      FLAGS_LOGITS, command_logits, false, 0, 0, KNOB_FLAGS_ONE,
+      "FILE gets little-endian f32 [ids][vocabulary]: row i is what the model says after ids 0..i." },
+    { "bench", "[-m MODEL] [-p 512] [-n 128] [-d 0] [-C CONFIG]... [-r 5]",
+      "time workloads on a grid of configs", FLAGS_BENCH, command_bench, false, 0, 0, KNOB_FLAGS_GRID,
+      "Each config runs in a process of its own. Rates are total tokens over total seconds; +- is the standard "
+      "deviation over repetitions. A percentile is printed only where enough tokens were timed to know it (p50: 7, "
+      "p95: 90, p99: 459). The share of the machine's limit needs `qdyno detect --probe` once." },
+    { "eval", "[-m MODEL] -f TEXT [-c 512] [-C CONFIG]...", "perplexity of a text, with its error",
+      FLAGS_EVAL, command_eval, false, 0, 0, KNOB_FLAGS_GRID,
+      "Computed as llama-perplexity does: windows of -c tokens, the second half of each scored." },
+    { "ab", "[-m MODEL] A B -w WORKLOAD [--margin 1%] [--budget 5m]",
+      "the experiment: two configs, paired, with a verdict", FLAGS_AB, command_ab, false, 0, 2,
+      KNOB_FLAGS_ONE,
+      "A and B are config lines; the verdict is about B seen from A. A stopped or killed run goes on with "
+      "--resume ID. Workloads: pp512, tg128, pp512+tg128@d4096, eval:FILE." },
+    { "advise", "[-m MODEL] [--goal GOAL] [--limit memory=8G]",
+      "configs for this machine, ranked, with reasons", FLAGS_ADVISE, command_advise, false, 0, 0,
+      KNOB_FLAGS_NONE, NULL },
+    { "tune", "[-m MODEL] [--budget 10m] [-C CONFIG]", "find the best config, confirm it by an A/B, keep it",
+      FLAGS_TUNE, command_tune, false, 0, 0, KNOB_FLAGS_ONE,
+      "Advises, then races the best candidate against the current config (-C and the settings given). The winner is "
+      "written to $XDG_CONFIG_HOME/qdyno/MODEL.conf. A candidate that changes answers is kept only if its perplexity "
+      "stays within --max-ppl of the current config's." },
+    { "fit", "[-m MODEL] [-c CTX] [-C CONFIG]... [--load]", "memory plan in bytes, predicted and actual",
+      FLAGS_FIT, command_fit, false, 0, 0, KNOB_FLAGS_GRID, NULL },
+    { "synth", "--shape SHAPE [--arch ARCH] [-R FORMAT] OUT", "a model of any shape with random weights",
+      FLAGS_SYNTH, command_synth, false, 0, 1, KNOB_FLAGS_NONE, NULL },
+    { "history", "[--filter TEXT]", "what was measured", FLAGS_HISTORY, command_history, false, 0, 0,
+      KNOB_FLAGS_NONE, NULL },
+    { "show", "ID", "one run again, from the database", NULL, command_show, false, 1, 1, KNOB_FLAGS_NONE,
+      NULL },
+    { "push", "[ID] --url URL", "tell a Pushgateway the outcome of a run", FLAGS_PUSH, command_push, false, 0,
+      1, KNOB_FLAGS_NONE,
+      "Without ID: the newest finished A/B. When the gateway cannot be reached the outcome is kept and sent by a "
+      "later push. Passwords come from files or the environment (QDYNO_PUSH_PASSWORD, QDYNO_PUSH_BEARER), never "
+      "from the command line, where everybody could read them." },
+    { "doctor", "", "what is installed and usable, and what to do about what is not", NULL, command_doctor,
+      false, 0, 0, KNOB_FLAGS_NONE, NULL },
+    { "help", "[COMMAND | knobs] [--man] [--bash]", "this help, the man page, the completion", FLAGS_HELP,
+      command_help, false, 0, 1, KNOB_FLAGS_NONE, NULL },
+    { "worker", "--fd N", "the process behind one arm", FLAGS_WORKER, command_worker, true, 0, 0,
+      KNOB_FLAGS_NONE, NULL },
+};
+const size_t COMMAND_COUNT = COUNT_OF(COMMANDS);
+
+const struct command *command_find(const char *name)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        if (!strcmp(COMMANDS[i].name, name)) return &COMMANDS[i];
+    return NULL;
+}

@@ -1,0 +1,244 @@
+/* common.c - see common.h. */
+#include "tui/cli/common.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char RANDOM_WEIGHTS[] = "random weights: quality figures mean nothing";
+
+int exit_status_of(enum err_code code)
+{
+    static const unsigned char STATUS[] = {
+        [ERR_OK] = EXIT_DONE,          [ERR_NOMEM] = EXIT_NO_FIT,          [ERR_IO] = EXIT_BAD_INPUT,
+        [ERR_USAGE] = EXIT_USAGE,      [ERR_FORMAT] = EXIT_BAD_INPUT,      [ERR_FIT] = EXIT_NO_FIT,
+        [ERR_ABSENT] = EXIT_NO_DEVICE, [ERR_CANCELLED] = EXIT_INTERRUPTED, [ERR_INTERNAL] = EXIT_INTERNAL,
+    };
+    return (size_t)code < COUNT_OF(STATUS) ? STATUS[code] : EXIT_INTERNAL;
+}
+
+int exit_status_of_verdict(enum verdict v)
+{
+    switch (v) {
+    case VERDICT_BETTER:
+    case VERDICT_EQUIVALENT:
+    case VERDICT_NEGLIGIBLE: return EXIT_DONE;
+    case VERDICT_WORSE: return EXIT_WORSE;
+    case VERDICT_INVALID: return EXIT_INVALID;
+    case VERDICT_NONE:
+    case VERDICT_INCONCLUSIVE: break;
+    }
+    return EXIT_INCONCLUSIVE;
+}
+
+int cli_fail(const struct cli_args *a, const struct err *why)
+{
+    fflush(stdout);
+    fprintf(stderr, "qdyno%s%s: %s\n", a && a->command ? " " : "", a && a->command ? a->command->name : "",
+            why->message);
+    return exit_status_of(why->code);
+}
+
+int cli_print(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status)
+{
+    struct err why = { 0 };
+    if (table_write(t, g->output, stdout, &why)) return cli_fail(a, &why);
+    return status;
+}
+
+bool cli_is_interrupted(const struct cli_global *g)
+{
+    return g->interrupted && *g->interrupted;
+}
+
+enum err_code cli_model(char **path, const struct cli_args *a, struct err *why)
+{
+    const char *given = args_text(a, "-m", NULL);
+    *path = NULL;
+    if (given) {
+        *path = strdup(given);
+        return *path ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for a path");
+    }
+    enum err_code rc = file_share(path, "models/bundled.gguf", why);
+    return rc ? err_prefix(why, "no -m given, and the bundled model") : ERR_OK;
+}
+
+enum err_code cli_config_model(char **path, const struct cli_args *a, const struct config *c, struct err *why)
+{
+    const char *own = config_text(c, KNOB_MODEL);
+    if (!*own) return cli_model(path, a, why);
+    *path = strdup(own);
+    return *path ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for a path");
+}
+
+/* Knob flags never override what the line itself says. */
+static enum err_code set_default(struct config *c, const struct config *line, enum knob_id id,
+                                 const char *value, struct err *why)
+{
+    return line->given[id] ? ERR_OK : config_set(c, KNOBS[id].key, value, why);
+}
+
+enum err_code cli_config(struct config *out, const struct cli_args *a, const char *line, struct err *why)
+{
+    enum err_code rc = config_parse(out, line ? line : "", why);
+    struct config own = *out;
+    for (int i = 0; i < a->knob_count && !rc; i++)
+        rc = set_default(out, &own, a->knob[i].id, a->knob[i].value, why);
+    return rc;
+}
+
+/* Value `index` of a comma-separated list; false past its end. */
+static bool list_item(const char *list, int index, char *buf, size_t size)
+{
+    for (; index > 0; index--) {
+        list = strchr(list, ',');
+        if (!list) return false;
+        list++;
+    }
+    snprintf(buf, size, "%.*s", (int)strcspn(list, ","), list);
+    return true;
+}
+
+static int list_length(const char *list)
+{
+    int n = 1;
+    for (; *list; list++) n += *list == ',';
+    return n;
+}
+
+/* Combination number `which` of the grid, applied to one parsed line. */
+static enum err_code grid_point(struct config *c, const struct cli_args *a, int which, struct err *why)
+{
+    struct config own = *c;
+    for (int i = 0; i < a->knob_count; i++) {
+        char value[CONFIG_VALUE];
+        int n = list_length(a->knob[i].value);
+        list_item(a->knob[i].value, which % n, value, sizeof value);
+        which /= n;
+        enum err_code rc = set_default(c, &own, a->knob[i].id, value, why);
+        if (rc) return rc;
+    }
+    return ERR_OK;
+}
+
+enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a, struct err *why)
+{
+    enum { MOST = 4096 };
+    const char *lines[ARGS_GIVEN] = { "" };
+    int count = args_all(a, "-C", lines, ARGS_GIVEN);
+    int64_t points = 1;
+    if (!count) count = 1;
+    for (int i = 0; i < a->knob_count; i++)
+        points = MIN(points * list_length(a->knob[i].value), (int64_t)MOST + 1);
+    *out = NULL;
+    *n = 0;
+    if (points * count > MOST) return err_set(why, ERR_USAGE, "more than %d configs in the grid", MOST);
+    *out = calloc((size_t)(points * count), sizeof **out);
+    if (!*out) return err_set(why, ERR_NOMEM, "no memory for %lld configs", (long long)points * count);
+    for (int l = 0; l < count; l++) {
+        for (int p = 0; p < points; p++) {
+            struct config *c = &(*out)[*n];
+            enum err_code rc = config_parse(c, lines[l], why);
+            if (!rc) rc = grid_point(c, a, p, why);
+            if (rc) {
+                free(*out);
+                *out = NULL;
+                return rc;
+            }
+            /* a line's own value makes several points of the grid the same config: run it once */
+            bool twin = false;
+            for (int i = 0; i < *n && !twin; i++) {
+                char x[2048], y[2048];
+                twin = !strcmp(config_line(&(*out)[i], x, sizeof x), config_line(c, y, sizeof y));
+            }
+            *n += !twin;
+        }
+    }
+    return ERR_OK;
+}
+
+void progress_init(struct progress *p, const struct cli_global *g)
+{
+    *p = (struct progress){ .on = !g->quiet && isatty(STDERR_FILENO) };
+}
+
+void progress_show(struct progress *p, const char *fmt, ...)
+{
+    enum { EVERY_NS = 100000000 };
+    int64_t now = clock_ns();
+    if (!p->on || (p->shown && now - p->last_ns < EVERY_NS)) return;
+    char text[160];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "\r\033[K%.78s", text);
+    fflush(stderr);
+    p->shown = true;
+    p->last_ns = now;
+}
+
+void progress_clear(struct progress *p)
+{
+    if (p->shown) fputs("\r\033[K", stderr);
+    p->shown = false;
+}
+
+void cli_note(const struct cli_global *g, const char *fmt, ...)
+{
+    if (g->quiet) return;
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "%s\n", text);
+}
+
+static void probe_progress(void *ctx, const char *what, double done)
+{
+    progress_show(ctx, "probing the machine %.0f %%: %s", done * 100, what);
+}
+
+enum err_code cli_machine(const struct cli_global *g, enum cli_probe probe, struct machine *m,
+                          struct machine_ceilings *c, bool *known, struct err *why)
+{
+    *known = false;
+    enum err_code rc = machine_detect(m, "", why);
+    if (rc) return rc;
+    /* a cache that cannot be read is measured again, not an obstacle */
+    if (probe != PROBE_FRESH && ceilings_load(c, m->id, known, NULL)) *known = false;
+    if (*known || probe == PROBE_CACHED) return ERR_OK;
+    uint32_t isa;
+    struct progress p;
+    progress_init(&p, g);
+    if ((rc = isa_usable(&isa, why))) return rc;
+    rc = machine_probe(c, isa, 0, probe_progress, &p, why);
+    progress_clear(&p);
+    if (rc) return rc;
+    *known = true;
+    struct err save = { 0 };
+    if (ceilings_save(c, m->id, &save))
+        log_write(&g->log, LOG_WARN, "the probe could not be kept: %s", save.message);
+    return ERR_OK;
+}
+
+enum err_code cli_text(char **text, size_t *n, const struct cli_args *a, struct err *why)
+{
+    enum { LIMIT = 1 << 30 };
+    const char *given = args_text(a, "-p", NULL), *file = args_text(a, "-f", NULL);
+    *text = NULL;
+    if (!given == !file)
+        return err_set(why, ERR_USAGE, "%s",
+                       given ? "-p and -f exclude each other" : "want -p TEXT or -f FILE");
+    if (file) return file_read(text, n, !strcmp(file, "-") ? "/dev/stdin" : file, LIMIT, why);
+    *text = strdup(given);
+    *n = strlen(given);
+    return *text ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for the text");
+}
+
+const char *cli_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
