@@ -193,6 +193,13 @@ static void short_isa(uint32_t isa, struct str *out)
     }
 }
 
+/* "Navi 31 [Radeon RX 7900 XT/7900 XTX]" -> "Radeon RX 7900 XT": the name on the box, first of several. */
+static void short_gpu(const char *full, char *buf, size_t size)
+{
+    const char *open = strchr(full, '['), *name = open ? open + 1 : full;
+    snprintf(buf, size, "%.*s", (int)strcspn(name, open ? "]/" : ""), name);
+}
+
 const char *machine_short(const struct machine *m, char *buf, size_t size)
 {
     struct str out = { 0 };
@@ -202,10 +209,8 @@ const char *machine_short(const struct machine *m, char *buf, size_t size)
     if (m->cores > 0) str_printf(&out, " %dc", m->cores);
     short_isa(m->isa, &out);
     str_printf(&out, " %s", str_from_bytes(m->memory_bytes, text, sizeof text));
-    if (!m->gpus)
-        str_append(&out, " no GPU");
-    else
-        str_printf(&out, " %s", m->gpu[0].name);
+    if (m->gpus) short_gpu(m->gpu[0].name, text, sizeof text);
+    str_printf(&out, " %s", m->gpus ? text : "no GPU");
     if (m->gpus > 1) str_printf(&out, " +%d", m->gpus - 1);
     snprintf(buf, size, "%s", str_text(&out));
     str_free(&out);

@@ -1,0 +1,424 @@
+/* Proves: detection reads each recorded machine right (names, isa from flags, topology, caches, control group
+ * limits, GPUs, power), the fingerprint stays the same over what may change between boots and differs where
+ * the hardware does, a machine survives JSON, and damaged or missing files give "unknown", never a crash. */
+#include "tests/telemetry/roots.h"
+
+#include <ftw.h>
+#include <math.h>
+
+#include "telemetry/machine.h"
+
+#define MIB        (INT64_C(1) << 20)
+#define AVX512_ALL (ISA_SSE41 | ISA_AVX2 | ISA_AVX512)
+
+/* What detection must say of each folder of tests/data/machines; -1 and NAN: unknown or no limit. */
+static const struct expected {
+    const char *root, *name_short, *hypervisor, *governor;
+    uint32_t isa;
+    int sockets, cores, processors, numa;
+    int64_t l1, l2, l3, available, cgroup_memory;
+    double cgroup_cpus;
+    bool has_battery, on_battery;
+    int gpus;
+    const char *gpu_vendor, *gpu_driver;
+    int64_t gpu_memory;
+} EXPECTED[] = {
+    { "amx-server",
+      "Xeon 2c AMX·VNNI·BF16 23.6G no GPU",
+      "unnamed",
+      "",
+      AVX512_ALL | ISA_AVX512VNNI | ISA_AVX512BF16 | ISA_AMX,
+      1,
+      2,
+      2,
+      1,
+      48 << 10,
+      2 * MIB,
+      300 * MIB,
+      -2,
+      -1,
+      NAN,
+      false,
+      false,
+      0,
+      NULL,
+      NULL,
+      -1 },
+    { "avx2-laptop",
+      "Core i5-8265U 4c AVX2 15.5G no GPU",
+      "",
+      "powersave",
+      ISA_SSE41 | ISA_AVX2,
+      1,
+      4,
+      8,
+      1,
+      32 << 10,
+      256 << 10,
+      6 * MIB,
+      INT64_C(9876544) << 10,
+      -1,
+      NAN,
+      true,
+      true,
+      0,
+      NULL,
+      NULL,
+      -1 },
+    { "amd-gpu-box",
+      "Ryzen 5 3600 6c AVX2 31.3G Radeon RX 7900 XT",
+      "",
+      "schedutil",
+      ISA_SSE41 | ISA_AVX2,
+      1,
+      6,
+      12,
+      1,
+      32 << 10,
+      512 << 10,
+      32 * MIB,
+      INT64_C(28000000) << 10,
+      -1,
+      NAN,
+      false,
+      false,
+      1,
+      "amd",
+      "amdgpu",
+      INT64_C(25753026560) },
+    { "intel-gpu-laptop",
+      "Core i3-1115G4 2c VNNI 7.58G intel GPU 8086:9A78 +1",
+      "",
+      "powersave",
+      AVX512_ALL | ISA_AVX512VNNI,
+      1,
+      2,
+      4,
+      -1,
+      48 << 10,
+      1280 << 10,
+      6 * MIB,
+      INT64_C(5000000) << 10,
+      -1,
+      NAN,
+      true,
+      false,
+      2,
+      "intel",
+      "i915",
+      -1 },
+    { "cgroup-container",
+      "EPYC 7B13 8c AVX2 62.8G no GPU",
+      "google",
+      "",
+      ISA_SSE41 | ISA_AVX2,
+      1,
+      8,
+      16,
+      -1,
+      -1,
+      -1,
+      -1,
+      2048 * MIB - 1500000000 + 400000000,
+      2048 * MIB,
+      1.5,
+      false,
+      false,
+      0,
+      NULL,
+      NULL,
+      -1 },
+    { "cgroup1-container",
+      "Xeon 4c AVX512 29.4G no GPU",
+      "xen",
+      "",
+      AVX512_ALL,
+      1,
+      4,
+      8,
+      -1,
+      -1,
+      -1,
+      -1,
+      4096 * MIB - 1073741824 + 73741824,
+      4096 * MIB,
+      3,
+      false,
+      false,
+      0,
+      NULL,
+      NULL,
+      -1 },
+    { "nvidia-box",
+      "Xeon Gold 6148 4c AVX512 125G NVIDIA A100-PCIE-40GB +1",
+      "",
+      "performance",
+      AVX512_ALL,
+      2,
+      4,
+      4,
+      2,
+      32 << 10,
+      1 * MIB,
+      55 * MIB,
+      INT64_C(120000000) << 10,
+      -1,
+      NAN,
+      false,
+      false,
+      2,
+      "nvidia",
+      "550.54.15",
+      -1 },
+    { "arm-board",
+      "Cortex-A76 4c DOTPROD 7.88G no GPU",
+      "",
+      "ondemand",
+      ISA_NEON | ISA_DOTPROD,
+      1,
+      4,
+      4,
+      -1,
+      64 << 10,
+      512 << 10,
+      2 * MIB,
+      INT64_C(7000000) << 10,
+      -1,
+      NAN,
+      false,
+      false,
+      0,
+      NULL,
+      NULL,
+      -1 },
+};
+
+static void recorded_machines_are_read_right(void **state)
+{
+    (void)state;
+    struct err why;
+    for (size_t i = 0; i < COUNT_OF(EXPECTED); i++) {
+        const struct expected *e = &EXPECTED[i];
+        struct root r = root_get(e->root);
+        struct machine m;
+        char text[256];
+        CHECK_OK(machine_detect(&m, r.path, &why));
+        assert_string_equal(machine_short(&m, text, sizeof text), e->name_short);
+        assert_string_equal(m.hypervisor, e->hypervisor);
+        assert_string_equal(m.governor, e->governor);
+        assert_int_equal(m.isa, e->isa);
+        assert_int_equal(m.sockets, e->sockets);
+        assert_int_equal(m.cores, e->cores);
+        assert_int_equal(m.processors, e->processors);
+        assert_int_equal(m.numa_nodes, e->numa);
+        assert_int_equal(m.cache_bytes[0], e->l1);
+        assert_int_equal(m.cache_bytes[1], e->l2);
+        assert_int_equal(m.cache_bytes[2], e->l3);
+        CHECK(e->available == -2 ? m.memory_available_bytes > 0 : m.memory_available_bytes == e->available);
+        assert_int_equal(m.cgroup_memory_bytes, e->cgroup_memory);
+        CHECK(isnan(e->cgroup_cpus) ? isnan(m.cgroup_cpus) : m.cgroup_cpus == e->cgroup_cpus);
+        assert_int_equal(m.has_battery, e->has_battery);
+        assert_int_equal(m.on_battery, e->on_battery);
+        assert_int_equal(m.gpus, e->gpus);
+        if (e->gpus) {
+            assert_string_equal(m.gpu[0].vendor, e->gpu_vendor);
+            assert_string_equal(m.gpu[0].driver, e->gpu_driver);
+            assert_int_equal(m.gpu[0].memory_bytes, e->gpu_memory);
+            assert_int_equal(m.gpu[0].compute_major, -1);
+        }
+        assert_int_equal(strlen(m.id), 12);
+        CHECK(m.kernel[0] && m.host[0] && m.os[0]);
+        CHECK(str_starts(m.kernel, "Linux "));
+    }
+}
+
+static void this_machine_is_known(void **state)
+{
+    (void)state;
+    struct machine m;
+    struct err why;
+    CHECK_OK(machine_detect(&m, "", &why));
+    CHECK(m.processors >= 1 && m.cores >= 1 && m.sockets >= 1 && m.memory_bytes > 0);
+    CHECK(m.memory_available_bytes > 0 && m.memory_available_bytes <= m.memory_bytes);
+    CHECK(m.cpu[0] && m.host[0]);
+    assert_int_equal(m.isa, isa_detect());
+}
+
+static struct machine detect(const struct root *r)
+{
+    struct machine m;
+    struct err why;
+    CHECK_OK(machine_detect(&m, r->path, &why));
+    return m;
+}
+
+static void fingerprint_follows_the_hardware_only(void **state)
+{
+    (void)state;
+    struct root r = root_copy("avx2-laptop");
+    struct machine was = detect(&r);
+    /* what changes between boots: host, kernel, a per cent of memory, the governor, the battery */
+    root_write(&r, "proc/sys/kernel/hostname", "renamed\n");
+    root_write(&r, "proc/sys/kernel/osrelease", "7.0.0\n");
+    root_write(&r, "proc/meminfo", "MemTotal: 16084000 kB\nMemAvailable: 1 kB\n");
+    root_write(&r, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n");
+    root_write(&r, "sys/class/power_supply/AC/online", "1\n");
+    struct machine now = detect(&r);
+    assert_string_equal(now.id, was.id);
+    CHECK(!now.on_battery);
+    assert_string_equal(now.governor, "performance");
+    /* what does not: half of the memory gone, a new GPU */
+    root_write(&r, "proc/meminfo", "MemTotal: 8042000 kB\n");
+    assert_string_not_equal(detect(&r).id, was.id);
+    root_write(&r, "proc/meminfo", "MemTotal: 16084000 kB\n");
+    root_write(&r, "sys/class/drm/card0/device/vendor", "0x1002\n");
+    assert_string_not_equal(detect(&r).id, was.id);
+    root_remove(&r);
+    /* and no two of our machines share one */
+    for (size_t i = 0; i < COUNT_OF(EXPECTED); i++)
+        for (size_t k = 0; k < i; k++) {
+            struct root a = root_get(EXPECTED[i].root), b = root_get(EXPECTED[k].root);
+            assert_string_not_equal(detect(&a).id, detect(&b).id);
+        }
+}
+
+static void json_keeps_everything(void **state)
+{
+    (void)state;
+    struct err why;
+    for (size_t i = 0; i < COUNT_OF(EXPECTED); i++) {
+        struct root r = root_get(EXPECTED[i].root);
+        struct machine m = detect(&r), back;
+        json_t *object = machine_to_json(&m), *again = NULL;
+        char *line = json_line(object);
+        CHECK_OK(json_parse(&again, line, strlen(line), &why));
+        CHECK_OK(machine_from_json(&back, again, &why));
+        json_t *second = machine_to_json(&back);
+        CHECK(json_equal(object, second));
+        assert_int_equal(back.isa, m.isa);
+        assert_int_equal(back.gpus, m.gpus);
+        CHECK(json_is_null(json_object_get(object, "governor")) == !m.governor[0]);
+        CHECK(json_is_null(json_object_get(object, "cgroup_memory_bytes")) == (m.cgroup_memory_bytes < 0));
+        json_decref(object);
+        json_decref(again);
+        json_decref(second);
+        free(line);
+    }
+}
+
+static void bad_json_is_refused_with_a_reason(void **state)
+{
+    (void)state;
+    static const char *const BAD[] = { "[]", "{\"schema\":99}", "{\"isa\":[\"avx9\"]}", "{\"isa\":[1]}" };
+    for (size_t i = 0; i < COUNT_OF(BAD); i++) {
+        struct machine m;
+        struct err why = { 0 };
+        json_t *object = NULL;
+        CHECK_OK(json_parse(&object, BAD[i], strlen(BAD[i]), &why));
+        assert_int_equal(machine_from_json(&m, object, &why), ERR_FORMAT);
+        CHECK(why.message[0]);
+        json_decref(object);
+    }
+    /* an empty object is a machine of which nothing is known */
+    struct machine m;
+    struct err why;
+    json_t *object = json_object();
+    CHECK_OK(machine_from_json(&m, object, &why));
+    CHECK(m.cores == -1 && m.memory_bytes == -1 && isnan(m.cgroup_cpus) && m.gpus == 0 && !m.isa);
+    char text[128];
+    assert_string_equal(machine_short(&m, text, sizeof text), "unknown CPU n/a no GPU");
+    json_decref(object);
+}
+
+static void flags_are_whole_words(void **state)
+{
+    (void)state;
+    assert_int_equal(machine_isa_from_flags(""), 0);
+    assert_int_equal(machine_isa_from_flags("fpu sse4_1x avx avx512_vnni"), 0);
+    assert_int_equal(machine_isa_from_flags("avx2 fma f16c"), 0); /* BMI2 is missing */
+    assert_int_equal(machine_isa_from_flags("bmi2 f16c fma avx2"), ISA_AVX2);
+    assert_int_equal(machine_isa_from_flags("amx_bf16 amx_tile amx_int8"), ISA_AMX);
+}
+
+static void cgroup_limits_come_from_the_tightest_level(void **state)
+{
+    (void)state;
+    struct root r = root_copy("avx2-laptop");
+    root_write(&r, "sys/fs/cgroup/user.slice/memory.max", "4294967296\n");
+    root_write(&r, "sys/fs/cgroup/user.slice/user-1000.slice/memory.max", "8589934592\n");
+    root_write(&r, "sys/fs/cgroup/user.slice/cpu.max", "250000 50000\n");
+    root_write(&r, "sys/fs/cgroup/user.slice/user-1000.slice/session-2.scope/cpuset.cpus.effective", "0-5\n");
+    struct machine m = detect(&r);
+    assert_int_equal(m.cgroup_memory_bytes, INT64_C(4294967296));
+    CHECK_NEAR(m.cgroup_cpus, 5, 0);
+    /* a limit above the machine's memory limits nothing */
+    root_write(&r, "sys/fs/cgroup/user.slice/memory.max", "99999999999999\n");
+    root_write(&r, "sys/fs/cgroup/user.slice/user-1000.slice/memory.max", "99999999999999\n");
+    assert_int_equal(detect(&r).cgroup_memory_bytes, -1);
+    root_remove(&r);
+}
+
+static const char *damage; /* what every file becomes: nftw takes no argument */
+
+static int damage_file(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)at;
+    if (kind != FTW_F) return 0;
+    FILE *f = fopen(path, "w");
+    if (!f) return -1;
+    fputs(damage, f);
+    return fclose(f);
+}
+
+static void garbage_gives_unknown(void **state)
+{
+    (void)state;
+    static const char *const GARBAGE[] = { "",
+                                           "\n",
+                                           "garbage",
+                                           "-1",
+                                           "99999999999999999999999",
+                                           ":::\n= =\ncpu cpu cpu\nprocessor\t: x\nMemTotal: x kB\n",
+                                           "nan",
+                                           "1e999",
+                                           "0-99999999999\n",
+                                           "3-1" };
+    for (size_t i = 0; i < COUNT_OF(GARBAGE); i++)
+        for (size_t k = 0; k < COUNT_OF(EXPECTED); k++) {
+            struct root r = root_copy(EXPECTED[k].root);
+            struct err why;
+            struct machine m;
+            damage = GARBAGE[i];
+            assert_int_equal(nftw(r.path, damage_file, 16, FTW_PHYS), 0);
+            CHECK_OK(machine_detect(&m, r.path, &why));
+            assert_int_equal(m.memory_bytes, -1);
+            assert_int_equal(m.cgroup_memory_bytes, -1);
+            assert_int_equal(m.isa, 0);
+            char text[256];
+            machine_short(&m, text, sizeof text);
+            json_decref(machine_to_json(&m));
+            root_remove(&r);
+        }
+}
+
+static void no_proc_is_an_error_that_says_so(void **state)
+{
+    (void)state;
+    struct machine m;
+    struct err why = { 0 };
+    assert_int_equal(machine_detect(&m, "/nonexistent", &why), ERR_IO);
+    CHECK(strstr(why.message, "/nonexistent/proc/cpuinfo"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recorded_machines_are_read_right),           cmocka_unit_test(this_machine_is_known),
+        cmocka_unit_test(fingerprint_follows_the_hardware_only),      cmocka_unit_test(json_keeps_everything),
+        cmocka_unit_test(bad_json_is_refused_with_a_reason),          cmocka_unit_test(flags_are_whole_words),
+        cmocka_unit_test(cgroup_limits_come_from_the_tightest_level), cmocka_unit_test(garbage_gives_unknown),
+        cmocka_unit_test(no_proc_is_an_error_that_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
