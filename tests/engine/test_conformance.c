@@ -1,0 +1,224 @@
+/* Proves: logits are those of another engine, for every architecture and weight format we claim to run: in
+ * one batch, cut into small batches and one token at a time. What we do not claim is refused, not run
+ * wrongly. */
+#include "tests/engine/session.h"
+
+#define GOLDEN "arch-golden/"
+
+/* One entry of the manifest, with everything it names read. */
+struct entry {
+    const char *name, *arch, *weights;
+    char model[4096];
+    int32_t ids[64];
+    int n, ctx;
+    double tolerance, nrmse; /* nrmse NAN: none stated */
+    struct file_map want;
+};
+
+static json_t *read_json(const char *name)
+{
+    struct err why = { 0 };
+    char path[4096], *text;
+    size_t n;
+    json_t *value;
+    snprintf(path, sizeof path, "%s/../shared/data/" GOLDEN "%s", TEST_SOURCE_DIR, name);
+    CHECK_OK(file_read(&text, &n, path, 1 << 24, &why));
+    CHECK_OK(json_parse(&value, text, n, &why));
+    free(text);
+    return value;
+}
+
+static void entry_open(struct entry *e, const json_t *row)
+{
+    struct err why = { 0 };
+    char path[4096];
+    *e = (struct entry){ .name = json_get_str(row, "name", ""),
+                         .arch = json_get_str(row, "arch", ""),
+                         .weights = json_get_str(row, "weights", ""),
+                         .ctx = (int)json_get_int(row, "n_ctx", 0),
+                         .tolerance = json_get_num(row, "tolerance_max_abs", NAN),
+                         .nrmse = json_get_num(row, "tolerance_logits_nrmse", NAN) };
+    snprintf(e->model, sizeof e->model, "%s/../shared/data/" GOLDEN "%s", TEST_SOURCE_DIR,
+             json_get_str(row, "model", ""));
+    json_t *ids = read_json(json_get_str(row, "ids", ""));
+    e->n = (int)json_array_size(ids);
+    assert_in_range(e->n, 1, COUNT_OF(e->ids));
+    for (int i = 0; i < e->n; i++) e->ids[i] = (int32_t)json_integer_value(json_array_get(ids, (size_t)i));
+    json_decref(ids);
+    const char *want = json_get_str(row, "exact", json_get_str(row, "logits", ""));
+    snprintf(path, sizeof path, "%s/../shared/data/" GOLDEN "%s", TEST_SOURCE_DIR, want);
+    CHECK_OK(file_map(&e->want, path, &why));
+}
+
+static bool known_arch(const char *name)
+{
+    for (const char *const *a = model_architectures(); *a; a++)
+        if (!strcmp(*a, name)) return true;
+    return false;
+}
+
+/* By what the tables say, not by a list typed here. */
+static bool claimed(const struct entry *e)
+{
+    const struct format *f = format_find(e->weights);
+    return known_arch(e->arch) && f && f->decode && !strstr(e->name, "moe");
+}
+
+typedef void entry_fn(const struct entry *e);
+
+/* Run fn on every entry that is (or is not) claimed; how many. */
+static int for_entries(bool is_claimed, entry_fn *fn)
+{
+    int count = 0;
+    json_t *manifest = read_json("manifest.json");
+    for (size_t i = 0; i < json_array_size(manifest); i++) {
+        struct entry e;
+        entry_open(&e, json_array_get(manifest, i));
+        if (claimed(&e) == is_claimed) {
+            fn(&e);
+            count++;
+        }
+        file_unmap(&e.want);
+    }
+    json_decref(manifest);
+    return count;
+}
+
+/* Feed the entry's ids, `step` at a time, and put all logits into got. */
+static void run_ids(const struct entry *e, struct model *m, int step, float *got)
+{
+    struct err why = { 0 };
+    struct batch_row rows[64];
+    const int64_t vocab = model_shape(m)->vocab;
+    model_truncate(m, 0, 0);
+    for (int at = 0; at < e->n; at += step) {
+        const int n = MIN(step, e->n - at);
+        rows_of(rows, e->ids + at, n, 0, at);
+        if (model_forward(m, rows, n, &why)) fail_msg("%s: %s", e->name, why.message);
+        memcpy(got + at * vocab, model_logits(m, 0), (size_t)(n * vocab) * sizeof(float));
+    }
+}
+
+static void check_exact(const struct entry *e)
+{
+    struct model *m = session_open(e->model, EXACT ",batch=16", e->ctx, 1);
+    const int64_t n = e->n * model_shape(m)->vocab;
+    assert_int_equal(e->want.size, (size_t)n * sizeof(float));
+    float *got = malloc((size_t)n * sizeof *got);
+    const int STEPS[] = { 64, 7, 1 }; /* more than one batch, odd pieces, decoding */
+    for (size_t i = 0; i < COUNT_OF(STEPS); i++) {
+        run_ids(e, m, STEPS[i], got);
+        const double d = max_difference(got, (const float *)(const void *)e->want.data, n);
+        if (!(d <= e->tolerance)) fail_msg("%s, %d at a time: off by %g", e->name, STEPS[i], d);
+    }
+    free(got);
+    model_close(m);
+}
+
+static void test_exact(void **state)
+{
+    (void)state;
+    char path[4096];
+    SHARED_OR_SKIP(path, GOLDEN "manifest.json");
+    /* 9 llama, 3 trained, qwen2, gpt2 and 4 formats of the 256-wide one, at the least. */
+    assert_in_range(for_entries(true, check_exact), 17, 100);
+}
+
+static void check_coarse(const struct entry *e)
+{
+    if (isnan(e->nrmse) || !strcmp(e->weights, "F32")) return;
+    struct model *m = session_open(e->model, "precision=medium,kv=f32,threads=2", e->ctx, 1);
+    const int64_t n = e->n * model_shape(m)->vocab;
+    const float *want = (const float *)(const void *)e->want.data;
+    float *got = malloc((size_t)n * sizeof *got);
+    run_ids(e, m, 64, got);
+    double mean = 0, variance = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) {
+        mean += (double)want[i] / (double)n;
+        squares += pow((double)got[i] - (double)want[i], 2) / (double)n;
+    }
+    for (int64_t i = 0; i < n; i++) variance += pow((double)want[i] - mean, 2) / (double)n;
+    const double nrmse = sqrt(squares / variance);
+    if (!(nrmse <= e->nrmse))
+        fail_msg("%s at precision=medium: nrmse %g, at most %g", e->name, nrmse, e->nrmse);
+    free(got);
+    model_close(m);
+}
+
+static void test_medium(void **state)
+{
+    (void)state;
+    char path[4096];
+    SHARED_OR_SKIP(path, GOLDEN "manifest.json");
+    for_entries(true, check_coarse);
+}
+
+/* A 16-bit cache alone moves logits by at most 2.6e-2 in the golden set; the README allows 0.1. */
+static void check_f16_cache(const struct entry *e)
+{
+    struct model *m = session_open(e->model, "precision=highest,kv=f16,threads=1", e->ctx, 1);
+    const int64_t n = e->n * model_shape(m)->vocab;
+    float *got = malloc((size_t)n * sizeof *got);
+    run_ids(e, m, 64, got);
+    const double d = max_difference(got, (const float *)(const void *)e->want.data, n);
+    if (!(d <= 0.1)) fail_msg("%s with an f16 cache: off by %g", e->name, d);
+    CHECK(d > 0);
+    free(got);
+    model_close(m);
+}
+
+static void test_f16_cache(void **state)
+{
+    (void)state;
+    char path[4096];
+    SHARED_OR_SKIP(path, GOLDEN "manifest.json");
+    for_entries(true, check_f16_cache);
+}
+
+static void check_refused(const struct entry *e)
+{
+    struct err why = { 0 };
+    struct model *m;
+    const enum err_code rc = session_try(&m, e->model, EXACT, e->ctx, 1, &why);
+    if (!rc) model_close(m);
+    if (rc != ERR_FORMAT) fail_msg("%s: want a refusal, got %d: %s", e->name, rc, why.message);
+    if (!known_arch(e->arch)) assert_non_null(strstr(why.message, "llama qwen2 gpt2"));
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    char path[4096];
+    SHARED_OR_SKIP(path, GOLDEN "manifest.json");
+    for_entries(false, check_refused);
+}
+
+/* The same weights in a version 1 container, with an output matrix of its own that equals the embedding. */
+static void test_version_1(void **state)
+{
+    (void)state;
+    char old[4096], new[4096];
+    struct err why = { 0 };
+    SHARED_OR_SKIP(old, "models/stories260K/stories260K-f32.gguf");
+    SHARED_OR_SKIP(new, "models/repacked/stories260K-f32.gguf");
+    struct model *a = session_open(old, EXACT, 64, 1), *b = session_open(new, EXACT, 64, 1);
+    CHECK(!model_shape(a)->tied_output);
+    CHECK(model_shape(b)->tied_output);
+    const int32_t ids[] = { 1, 301, 427, 309, 426 };
+    struct batch_row rows[COUNT_OF(ids)];
+    rows_of(rows, ids, COUNT_OF(ids), 0, 0);
+    CHECK_OK(model_forward(a, rows, COUNT_OF(ids), &why));
+    CHECK_OK(model_forward(b, rows, COUNT_OF(ids), &why));
+    CHECK_NEAR(max_difference(model_logits(a, 0), model_logits(b, 0), 512 * (int64_t)COUNT_OF(ids)), 0, 1e-6);
+    model_close(a);
+    model_close(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exact),   cmocka_unit_test(test_medium),    cmocka_unit_test(test_f16_cache),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_version_1),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
