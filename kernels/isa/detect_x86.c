@@ -43,7 +43,8 @@ uint32_t isa_detect_x86(void)
     if ((saved & XCR0_AVX512) != XCR0_AVX512 || (b & avx512) != avx512) return isa;
     isa |= ISA_AVX512;
     if (c & bit_AVX512VNNI) isa |= ISA_AVX512VNNI;
-    const uint32_t amx = bit_AMX_TILE | bit_AMX_INT8 | bit_AMX_BF16;
+    /* tile, int8, bf16: GCC and clang name these bits differently */
+    const uint32_t amx = 1u << 24 | 1u << 25 | 1u << 22;
     const bool has_amx = (d & amx) == amx && (saved & XCR0_AMX) == XCR0_AMX;
     if (leaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVX512BF16)) isa |= ISA_AVX512BF16;
     if (has_amx && amx_permitted()) isa |= ISA_AMX;
