@@ -1,5 +1,5 @@
-/* A model file comes from strangers: whatever bytes it holds, opening ends in a reader whose every pointer lies
- * inside them, or in a message. */
+/* A model file comes from strangers: whatever bytes it holds, opening ends in a reader whose every pointer
+ * lies inside them, or in a message. */
 #include <stdlib.h>
 
 #include "tests/engine/gguf_bytes.h"
