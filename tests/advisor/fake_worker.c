@@ -1,0 +1,234 @@
+/* tests/advisor/fake_worker.c - a worker that speaks the protocol and does what its config's model name says,
+ * so that the experiment can be tested against known speeds and every way of failing.
+ *
+ *   model=fake:KEY=VALUE+KEY=VALUE...
+ *   rate prefill   tokens/s it claims                     noise   sd of ln(rate) per request
+ *   drift          ln(rate) lost per request               seed    of the noise
+ *   sleep_ms       time a cell really takes                hash    its work hash
+ *   faults_from faults_to   major faults in requests of that range (1 = the first cell)
+ *   at do          request number at which to do: crash kill garbage error hang exit bus
+ *   open           same words, while opening, and: fit
+ *   plan           bytes of its memory plan                 say     text on stderr */
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+struct fake {
+    int fd, cells;
+    bool cancelled;
+    char options[512];
+    uint64_t random;
+    struct str in;
+};
+
+static const char *option(const struct fake *f, const char *key, char *buf, size_t size)
+{
+    const size_t n = strlen(key);
+    buf[0] = 0;
+    for (const char *at = f->options; *at;) {
+        const size_t len = strcspn(at, "+");
+        if (len > n && at[n] == '=' && !strncmp(at, key, n))
+            snprintf(buf, size, "%.*s", (int)(len - n - 1), at + n + 1);
+        at += len + (at[len] == '+');
+    }
+    return buf;
+}
+
+static double number(const struct fake *f, const char *key, double otherwise)
+{
+    char text[64];
+    double v;
+    return str_to_double(option(f, key, text, sizeof(text)), &v) ? v : otherwise;
+}
+
+static double uniform(struct fake *f)
+{
+    f->random = f->random * 6364136223846793005u + 1442695040888963407u;
+    return ((double)(f->random >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static double normal(struct fake *f)
+{
+    return sqrt(-2 * log(uniform(f))) * cos(2 * M_PI * uniform(f));
+}
+
+static void put_line(const struct fake *f, json_t *o)
+{
+    char *line = json_line(o);
+    struct str s = { 0 };
+    str_append(&s, line);
+    str_append(&s, "\n");
+    for (size_t at = 0; at < s.len;) {
+        const ssize_t n = send(f->fd, s.data + at, s.len - at, MSG_NOSIGNAL);
+        if (n <= 0) exit(0); /* the parent is gone */
+        at += (size_t)n;
+    }
+    str_free(&s);
+    free(line);
+    json_decref(o);
+}
+
+static void misbehave(const struct fake *f, int64_t id, const char *how)
+{
+    char said[128];
+    fprintf(stderr, "%s", option(f, "say", said, sizeof(said)));
+    fflush(stderr);
+    if (!strcmp(how, "crash")) abort();
+    if (!strcmp(how, "bus")) raise(SIGBUS);
+    if (!strcmp(how, "kill")) raise(SIGKILL);
+    if (!strcmp(how, "exit")) exit(9);
+    if (!strcmp(how, "hang"))
+        for (;;) pause();
+    if (!strcmp(how, "garbage")) send(f->fd, "Segmentation fault (not JSON)\n", 30, MSG_NOSIGNAL);
+    if (!strcmp(how, "error") || !strcmp(how, "fit")) {
+        json_t *o = json_object();
+        json_put_int(o, "id", id);
+        json_put_bool(o, "ok", false);
+        json_put_str(o, "code", *how == 'f' ? "ERR_FIT" : "ERR_FORMAT");
+        json_put_str(o, "message", *how == 'f' ? "needs 9G, 1G is available" : "tensor 'x' is damaged");
+        put_line(f, o);
+    }
+}
+
+static json_t *answer(int64_t id)
+{
+    json_t *o = json_object();
+    json_put_int(o, "id", id);
+    json_put_bool(o, "ok", true);
+    return o;
+}
+
+static void do_open(struct fake *f, int64_t id, const char *config)
+{
+    char how[16];
+    const char *at = strstr(config, "fake:");
+    const size_t n = at ? strcspn(at, ", \"'") : 0;
+    if (at) snprintf(f->options, sizeof(f->options), "%.*s", (int)n - 5, at + 5);
+    f->random = (uint64_t)number(f, "seed", 1) * 0x9e3779b97f4a7c15u;
+    if (*option(f, "open", how, sizeof(how))) {
+        misbehave(f, id, how);
+        return;
+    }
+    json_t *o = answer(id), *plan = json_object();
+    json_put_str(o, "name", "Fake 1");
+    json_put_str(o, "arch", "llama");
+    json_put_str(o, "sha256", "00000000000000000000000000000000000000000000000000000000000000fa");
+    json_put_str(o, "isa", "ref");
+    json_put_str(o, "device", "cpu");
+    json_put_str(o, "dominant_format", "f32");
+    json_put_int(o, "threads", 2);
+    json_put_num(o, "load_s", 0.25);
+    json_put_bool(o, "random_weights", true);
+    json_put_int(plan, "total", (int64_t)number(f, "plan", 1000));
+    json_put(o, "plan", plan);
+    put_line(f, o);
+}
+
+/* True when a "cancel" came meanwhile. */
+static bool nap(struct fake *f, double ms)
+{
+    const int64_t until = clock_ns() + (int64_t)(ms * 1e6);
+    for (;;) {
+        const int64_t left = (until - clock_ns()) / 1000000;
+        struct pollfd p = { .fd = f->fd, .events = POLLIN };
+        if (poll(&p, 1, (int)MAX(left, 0)) > 0) {
+            char buf[4096];
+            const ssize_t n = recv(f->fd, buf, sizeof(buf), MSG_PEEK);
+            if (n <= 0) exit(0);
+            if (memmem(buf, (size_t)n, "cancel", 6)) return true;
+        }
+        if (left <= 0) return false;
+    }
+}
+
+static void progress(struct fake *f, int64_t id, int done, int of)
+{
+    json_t *o = json_object();
+    json_put_int(o, "id", id);
+    json_put_str(o, "event", "progress");
+    json_put_str(o, "phase", "decode");
+    json_put_int(o, "done", done);
+    json_put_int(o, "of", of);
+    json_put_num(o, "seconds", 0.01 * done);
+    put_line(f, o);
+}
+
+static void do_cell(struct fake *f, int64_t id, const char *workload)
+{
+    char how[16], hash[32];
+    f->cells++;
+    if (f->cells == (int)number(f, "at", 0)) {
+        misbehave(f, id, option(f, "do", how, sizeof(how)));
+        return;
+    }
+    const char *tg = strstr(workload, "tg"), *pp = strstr(workload, "pp");
+    const int gen = tg ? atoi(tg + 2) : 0, prompt = pp ? atoi(pp + 2) : 0;
+    const double factor = exp(number(f, "noise", 0) * normal(f) - number(f, "drift", 0) * f->cells);
+    progress(f, id, gen / 2, gen);
+    if (nap(f, number(f, "sleep_ms", 0))) {
+        json_t *o = answer(id);
+        json_put_bool(o, "ok", false);
+        json_put_str(o, "code", "ERR_CANCELLED");
+        json_put_str(o, "message", "cancelled");
+        put_line(f, o);
+        return;
+    }
+    json_t *o = answer(id), *itl = json_array();
+    const double prefill_s = prompt / (number(f, "prefill", 5000) * factor);
+    const double decode_s = gen / (number(f, "rate", 1000) * factor);
+    for (int i = 0; i < gen; i++) json_array_append_new(itl, json_real(decode_s / gen));
+    json_put_num(o, "prefill_s", prompt ? prefill_s : (double)NAN);
+    json_put_num(o, "decode_s", gen ? decode_s : (double)NAN);
+    json_put_num(o, "ttft_s", prefill_s + decode_s / MAX(gen, 1));
+    json_put_int(o, "prompt_tokens", prompt);
+    json_put_int(o, "gen_tokens", gen);
+    json_put(o, "itl_s", itl);
+    json_put_str(o, "work_hash", *option(f, "hash", hash, sizeof(hash)) ? hash : "5eed");
+    json_put_str(o, "output_hash", "0123456789abcdef");
+    json_put_num(o, "peak_rss_bytes", 123456789);
+    const bool faulty = f->cells >= number(f, "faults_from", INFINITY) &&
+                        f->cells <= number(f, "faults_to", INFINITY);
+    json_put_int(o, "major_faults", faulty ? 3 : 0);
+    put_line(f, o);
+}
+
+static void serve(struct fake *f, const char *line, size_t n)
+{
+    json_t *o = NULL;
+    if (json_parse(&o, line, n, NULL)) exit(64);
+    const char *op = json_get_str(o, "op", "");
+    const int64_t id = json_get_int(o, "id", -1);
+    if (!strcmp(op, "open")) do_open(f, id, json_get_str(o, "config", ""));
+    if (!strcmp(op, "cell")) do_cell(f, id, json_get_str(o, "workload", ""));
+    if (!strcmp(op, "close")) exit(0);
+    json_decref(o);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4 || strcmp(argv[1], "worker") || strcmp(argv[2], "--fd")) return 64;
+    struct fake f = { .fd = atoi(argv[3]) };
+    char buf[65536];
+    ssize_t n;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while ((n = recv(f.fd, buf, sizeof(buf), 0)) > 0) {
+        str_append_n(&f.in, buf, (size_t)n);
+        char *end;
+        while (f.in.len && (end = memchr(f.in.data, '\n', f.in.len))) {
+            const size_t len = (size_t)(end - f.in.data);
+            if (len) serve(&f, f.in.data, len);
+            memmove(f.in.data, end + 1, f.in.len - len - 1);
+            f.in.len -= len + 1;
+        }
+    }
+    str_free(&f.in);
+    return 0;
+}

@@ -1,0 +1,506 @@
+/* Proves: with arms of known speeds the experiment reaches the verdict that is true, keeps every cell in the
+ * database, discards what was disturbed, turns a failing arm into a result, and goes on after kill -9 without
+ * losing a finished block. */
+#include "tests/advisor/fake.h"
+
+#include <math.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "advisor/experiment_parts.h"
+
+struct bench {
+    char dir[256], db[300];
+    struct machine machine;
+    struct experiment_state s;
+};
+
+static int set_up(void **state)
+{
+    struct bench *b = calloc(1, sizeof(*b));
+    if (!b) return -1;
+    scratch(b->dir, sizeof(b->dir));
+    snprintf(b->db, sizeof(b->db), "%s/q.db", b->dir);
+    snprintf(b->machine.id, sizeof(b->machine.id), "fakemachine0");
+    snprintf(b->machine.cpu, sizeof(b->machine.cpu), "Fake CPU");
+    b->machine.memory_bytes = b->machine.memory_available_bytes = 1 << 30;
+    b->machine.cgroup_memory_bytes = -1;
+    *state = b;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    static const char *const ENDINGS[] = { "", "-wal", "-shm" };
+    struct bench *b = *state;
+    for (size_t i = 0; i < COUNT_OF(ENDINGS); i++) {
+        char path[320];
+        snprintf(path, sizeof(path), "%s%s", b->db, ENDINGS[i]);
+        unlink(path);
+    }
+    rmdir(b->dir);
+    free(b);
+    return 0;
+}
+
+static struct experiment_spec spec_of(const char *a, const char *b)
+{
+    struct experiment_spec s = { .budget_s = 60, .seed = 11 };
+    struct err why = { 0 };
+    s.config[0] = fake_config(a);
+    s.config[1] = fake_config(b);
+    CHECK_OK(workload_parse(&s.workload, "tg64", &why));
+    return s;
+}
+
+static struct experiment *begin(struct bench *b, const struct experiment_spec *spec)
+{
+    struct experiment *x = NULL;
+    struct err why = { 0 };
+    const struct experiment_deps deps = { .db_path = b->db, .machine = &b->machine, .program = FAKE_PROGRAM };
+    CHECK_OK(experiment_start(&x, spec, &deps, &why));
+    return x;
+}
+
+/* Start, wait for the end (reading the state meanwhile, as a screen does), close; the last state is b->s. */
+static void run(struct bench *b, const struct experiment_spec *spec)
+{
+    struct experiment *x = begin(b, spec);
+    int64_t version = 0;
+    while (!experiment_finished(x)) {
+        experiment_wait(x, &version, 1000);
+        experiment_state(x, &b->s);
+        CHECK(b->s.verdict == VERDICT_NONE || b->s.phase >= PHASE_DONE);
+    }
+    experiment_state(x, &b->s);
+    experiment_close(x);
+}
+
+static struct db *open_db(const struct bench *b)
+{
+    struct db *d = NULL;
+    struct err why = { 0 };
+    CHECK_OK(db_open(&d, b->db, &why));
+    return d;
+}
+
+/* What the database alone says agrees with what the thread said. */
+static void check_reload(const struct bench *b)
+{
+    struct err why = { 0 };
+    struct db *d = open_db(b);
+    struct experiment_state *t = malloc(sizeof(*t));
+    assert_non_null(t);
+    CHECK_OK(experiment_load(t, d, b->s.run_id, &why));
+    assert_int_equal(t->phase, b->s.phase);
+    assert_int_equal(t->verdict, b->s.verdict);
+    assert_int_equal(t->blocks, b->s.blocks);
+    assert_int_equal(t->discarded, b->s.discarded);
+    assert_int_equal(t->control_blocks, b->s.control_blocks);
+    assert_string_equal(t->reason, b->s.reason);
+    assert_string_equal(t->machine_id, b->s.machine_id);
+    assert_int_equal(t->cell_repeats, b->s.cell_repeats);
+    for (int i = 0; i < t->blocks; i++) CHECK_NEAR(t->d[i], b->s.d[i], 1e-12);
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+        const struct experiment_arm *x = &t->arm[i], *y = &b->s.arm[i];
+        assert_string_equal(x->line, y->line);
+        assert_int_equal(x->failed, y->failed);
+        assert_int_equal(x->cells, y->cells);
+        if (!isnan(y->rate)) CHECK_NEAR(x->rate, y->rate, 1e-9 * y->rate);
+        if (!isnan(y->itl_p99_s)) CHECK_NEAR(x->itl_p99_s, y->itl_p99_s, 1e-12);
+        if (y->cells) assert_int_equal(x->plan.total, y->plan.total);
+    }
+    free(t);
+    db_close(d);
+}
+
+static void ten_percent_faster_is_better(void **state)
+{
+    struct bench *b = *state;
+    const struct experiment_spec s = spec_of("rate=1000+noise=0.02+seed=1", "rate=1100+noise=0.02+seed=2");
+    run(b, &s);
+    assert_int_equal(b->s.phase, PHASE_DONE);
+    assert_int_equal(b->s.verdict, VERDICT_BETTER);
+    CHECK_NEAR(b->s.effect.estimate, log(1.1), 0.01);
+    CHECK(b->s.effect.lower <= log(1.1) && b->s.effect.upper >= log(1.1));
+    CHECK_NEAR(b->s.arm[1].rate / b->s.arm[0].rate, exp(b->s.effect.estimate), 1e-9);
+    CHECK_NEAR(b->s.arm[0].rate, 1000, 20);
+    assert_int_equal(b->s.blocks, b->s.planned_blocks);
+    assert_int_equal(b->s.control_blocks, 3);
+    CHECK(b->s.noise_floor > 0 && b->s.noise_floor < 0.05);
+    CHECK(b->s.random_weights);
+    CHECK(b->s.arm[0].itl_samples >= 459 && !isnan(b->s.arm[0].itl_p99_s));
+    CHECK(b->s.cell_repeats > 1);
+    check_reload(b);
+}
+
+static void slower_is_worse_and_less_latency_is_better(void **state)
+{
+    struct bench *b = *state;
+    struct experiment_spec s = spec_of("rate=1000+noise=0.02+seed=3", "rate=950+noise=0.02+seed=4");
+    run(b, &s);
+    assert_int_equal(b->s.verdict, VERDICT_WORSE);
+    check_reload(b);
+    /* B has the longer time to first token: worse, and B/A is above 1. */
+    s.metric = &METRICS[METRIC_TTFT];
+    run(b, &s);
+    assert_int_equal(b->s.verdict, VERDICT_WORSE);
+    CHECK(b->s.effect.estimate < 0);
+    json_t *o = experiment_to_json(&b->s);
+    CHECK_NEAR(json_get_num(json_object_get(o, "effect"), "ratio", NAN), 1000.0 / 950, 0.01);
+    json_decref(o);
+}
+
+static void equal_arms_are_never_better_or_worse(void **state)
+{
+    struct bench *b = *state;
+    const struct experiment_spec s = spec_of("rate=1000+noise=0.02+seed=5", "rate=1000+noise=0.02+seed=6");
+    run(b, &s);
+    CHECK(b->s.verdict == VERDICT_EQUIVALENT || b->s.verdict == VERDICT_NEGLIGIBLE ||
+          b->s.verdict == VERDICT_INCONCLUSIVE);
+    check_reload(b);
+}
+
+static void too_much_noise_is_inconclusive_with_a_number(void **state)
+{
+    struct bench *b = *state;
+    struct experiment_spec s = spec_of("rate=1000+noise=1+seed=5", "rate=1010+noise=1+seed=6");
+    s.max_blocks = 6;
+    run(b, &s);
+    assert_int_equal(b->s.verdict, VERDICT_INCONCLUSIVE);
+    CHECK(b->s.blocks_needed > 0);
+    CHECK(strstr(b->s.reason, "more blocks"));
+    check_reload(b);
+}
+
+static void drift_is_not_an_effect(void **state)
+{
+    struct bench *b = *state;
+    /* Each arm loses a hundredth of a per cent at every request: thousands of requests, ten per cent in all.
+     */
+    const struct experiment_spec s = spec_of("rate=1000+drift=0.00001+noise=0.005+seed=7",
+                                             "rate=1000+drift=0.00001+noise=0.005+seed=8");
+    run(b, &s);
+    CHECK(b->s.verdict == VERDICT_EQUIVALENT || b->s.verdict == VERDICT_NEGLIGIBLE ||
+          b->s.verdict == VERDICT_INVALID); /* the control runs on A alone: its process drifts faster then */
+}
+
+static int count_cells(const struct bench *b, const char *phase, bool discarded, const char *reason)
+{
+    struct cell_row *cells = NULL;
+    struct err why = { 0 };
+    int n = 0, count = 0;
+    struct db *d = open_db(b);
+    CHECK_OK(db_cell_list(d, b->s.run_id, &cells, &n, &why));
+    for (int i = 0; i < n; i++)
+        count += !strcmp(cells[i].phase, phase) && cells[i].discarded == discarded &&
+                 (!reason || strstr(cells[i].discard_reason, reason));
+    free(cells);
+    db_close(d);
+    return count;
+}
+
+static void a_disturbed_block_is_discarded_whole_and_made_up_for(void **state)
+{
+    struct bench *b = *state;
+    /* Arm B has no control cells: its requests are one warm-up, then two cells of each block, each of
+     * `repeats` requests. A sleep of 50 ms makes 5 repeats; the faults fall into its 2nd block. */
+    struct experiment_spec s = spec_of(
+        "rate=1000+noise=0.002+seed=1+sleep_ms=60",
+        "rate=1100+noise=0.002+seed=2+sleep_ms=60+faults_from=12+faults_to=12");
+    s.max_blocks = 7;
+    run(b, &s);
+    assert_int_equal(b->s.cell_repeats, 5);
+    assert_int_equal(b->s.discarded, 1);
+    assert_int_equal(b->s.blocks, b->s.planned_blocks);
+    assert_int_equal(b->s.verdict, VERDICT_BETTER);
+    CHECK(count_cells(b, "block", true, "major page faults") > 0);
+    assert_int_equal(count_cells(b, "block", false, NULL), 4 * b->s.blocks);
+    check_reload(b);
+}
+
+static void too_many_discards_make_it_invalid(void **state)
+{
+    struct bench *b = *state;
+    const struct experiment_spec s = spec_of("rate=1000", "rate=1100+faults_from=2+faults_to=1000000");
+    run(b, &s);
+    assert_int_equal(b->s.verdict, VERDICT_INVALID);
+    CHECK(b->s.discarded >= 2 && b->s.blocks == 0);
+    CHECK(strstr(b->s.reason, "discarded"));
+    check_reload(b);
+}
+
+static void a_disturbed_control_ends_it(void **state)
+{
+    struct bench *b = *state;
+    const struct experiment_spec s = spec_of("rate=1000+faults_from=2+faults_to=1000000", "rate=1100");
+    run(b, &s);
+    assert_int_equal(b->s.verdict, VERDICT_INVALID);
+    CHECK(strstr(b->s.reason, "control"));
+    assert_int_equal(b->s.blocks, 0);
+    check_reload(b);
+}
+
+static void an_arm_that_dies_midway_is_a_result(void **state)
+{
+    struct bench *b = *state;
+    const struct experiment_spec s = spec_of("rate=1000+sleep_ms=60", "rate=1100+sleep_ms=60+at=14+do=kill");
+    run(b, &s);
+    assert_int_equal(b->s.phase, PHASE_DONE);
+    assert_int_equal(b->s.verdict, VERDICT_INVALID);
+    CHECK(b->s.arm[1].failed && !b->s.arm[0].failed);
+    assert_int_equal(b->s.arm[1].code, ERR_FIT);
+    CHECK(strstr(b->s.arm[1].error, "memory"));
+    CHECK(!isnan(b->s.arm[0].rate));
+    CHECK(b->s.blocks >= 1); /* what was whole before stays */
+    check_reload(b);
+}
+
+static void an_arm_that_never_opens_leaves_the_other_measured(void **state)
+{
+    struct bench *b = *state;
+    struct experiment_spec s = spec_of("rate=1000", "open=error");
+    run(b, &s);
+    assert_int_equal(b->s.phase, PHASE_DONE);
+    assert_int_equal(b->s.verdict, VERDICT_INVALID);
+    assert_int_equal(b->s.arm[1].code, ERR_FORMAT);
+    CHECK_NEAR(b->s.arm[0].rate, 1000, 1);
+    check_reload(b);
+    s = spec_of("open=fit", "rate=1000");
+    run(b, &s);
+    assert_int_equal(b->s.verdict, VERDICT_INVALID);
+    assert_int_equal(b->s.arm[0].code, ERR_FIT);
+    CHECK_NEAR(b->s.arm[1].rate, 1000, 1);
+    s = spec_of("open=fit", "open=error");
+    run(b, &s);
+    assert_int_equal(b->s.phase, PHASE_FAILED);
+    assert_int_equal(b->s.error_code, ERR_FIT);
+    check_reload(b);
+}
+
+static void different_work_is_refused(void **state)
+{
+    struct bench *b = *state;
+    const struct experiment_spec s = spec_of("rate=1000+hash=aaaa", "rate=1000+hash=bbbb");
+    run(b, &s);
+    assert_int_equal(b->s.verdict, VERDICT_INVALID);
+    CHECK(strstr(b->s.reason, "aaaa") && strstr(b->s.reason, "bbbb"));
+    check_reload(b);
+}
+
+static void a_budget_ends_it_without_a_claim(void **state)
+{
+    struct bench *b = *state;
+    struct experiment_spec s = spec_of("rate=1000+sleep_ms=30", "rate=2000+sleep_ms=30");
+    s.budget_s = 0.5;
+    run(b, &s);
+    assert_int_equal(b->s.phase, PHASE_DONE);
+    assert_int_equal(b->s.verdict, VERDICT_INCONCLUSIVE);
+    CHECK(b->s.blocks < 6);
+    CHECK(b->s.elapsed_s < 8);
+}
+
+static void a_spec_that_cannot_be_is_refused(void **state)
+{
+    struct bench *b = *state;
+    struct err why = { 0 };
+    struct experiment *x = NULL;
+    const struct experiment_deps deps = { .db_path = b->db, .machine = &b->machine, .program = FAKE_PROGRAM };
+    struct experiment_spec s = spec_of("rate=1", "rate=1");
+    s.metric = &METRICS[METRIC_PREFILL_RATE];
+    assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "prefill_tok_s") && strstr(why.message, "tg64"));
+    s.metric = &METRICS[METRIC_CPU_BUSY];
+    assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+    s.metric = NULL;
+    s.min_blocks = 3;
+    assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+    s.min_blocks = 0;
+    s.resume_id = 4711;
+    assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+    assert_null(x);
+}
+
+static int cells_of_run(const struct bench *b, int64_t run)
+{
+    struct db *d = NULL;
+    struct cell_row *cells = NULL;
+    int n = 0;
+    if (db_open(&d, b->db, NULL)) return 0;
+    if (db_cell_list(d, run, &cells, &n, NULL)) n = 0;
+    free(cells);
+    db_close(d);
+    return n;
+}
+
+/* A process of its own runs the experiment and is killed with -9 once `cells` cells are stored. */
+static void run_and_kill(struct bench *b, const struct experiment_spec *spec, int cells)
+{
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (!pid) {
+        struct experiment *x = NULL;
+        const struct experiment_deps deps = { .db_path = b->db,
+                                              .machine = &b->machine,
+                                              .program = FAKE_PROGRAM };
+        if (experiment_start(&x, spec, &deps, NULL)) _exit(1);
+        for (;;) pause();
+    }
+    CHECK(pid > 0);
+    for (int i = 0; i < 3000 && cells_of_run(b, 1) < cells; i++) clock_sleep_ns(10000000);
+    CHECK(!kill(pid, SIGKILL));
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
+    CHECK(cells_of_run(b, 1) >= cells);
+}
+
+static void resuming_after_kill_9_keeps_every_whole_block(void **state)
+{
+    struct bench *b = *state;
+    struct experiment_spec s = spec_of("rate=1000+noise=0.003+sleep_ms=40",
+                                       "rate=1100+noise=0.003+sleep_ms=40");
+    run_and_kill(b, &s, 2 + 12 + 6); /* warm-up, control, one block and a half */
+    b->s.run_id = 1;
+    struct db *d = open_db(b);
+    struct experiment_state *before = malloc(sizeof(*before));
+    struct err why = { 0 };
+    assert_non_null(before);
+    CHECK_OK(experiment_load(before, d, 1, &why));
+    db_close(d);
+    CHECK(before->blocks >= 1);
+    assert_int_equal(before->control_blocks, 3);
+
+    s.resume_id = 1;
+    run(b, &s);
+    assert_int_equal(b->s.run_id, 1);
+    assert_int_equal(b->s.phase, PHASE_DONE);
+    assert_int_equal(b->s.verdict, VERDICT_BETTER);
+    assert_int_equal(b->s.control_blocks, 3); /* not measured again */
+    for (int i = 0; i < before->blocks; i++) CHECK_NEAR(b->s.d[i], before->d[i], 1e-12);
+    assert_int_equal(b->s.discarded, 0); /* a kill is no contamination */
+    CHECK(count_cells(b, "block", true, "interrupted") > 0);
+    assert_int_equal(count_cells(b, "block", false, NULL), 4 * b->s.blocks);
+    check_reload(b);
+    free(before);
+
+    /* Finished is finished: more blocks after the look would be a second look. */
+    struct experiment *x = NULL;
+    const struct experiment_deps deps = { .db_path = b->db, .machine = &b->machine, .program = FAKE_PROGRAM };
+    assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "finished"));
+}
+
+static void stopping_can_be_resumed_on_the_same_machine_only(void **state)
+{
+    struct bench *b = *state;
+    struct experiment_spec s = spec_of("rate=1000+noise=0.003+sleep_ms=40",
+                                       "rate=1100+noise=0.003+sleep_ms=40");
+    struct experiment *x = begin(b, &s);
+    int64_t version = 0;
+    do {
+        experiment_wait(x, &version, 1000);
+        experiment_state(x, &b->s);
+    } while (b->s.phase < PHASE_BLOCKS);
+    experiment_stop(x);
+    while (!experiment_finished(x)) experiment_wait(x, &version, 1000);
+    experiment_state(x, &b->s);
+    experiment_close(x);
+    assert_int_equal(b->s.phase, PHASE_STOPPED);
+    assert_int_equal(b->s.verdict, VERDICT_NONE);
+    check_reload(b);
+
+    s.resume_id = b->s.run_id;
+    struct err why = { 0 };
+    struct machine other = b->machine;
+    snprintf(other.id, sizeof(other.id), "another");
+    const struct experiment_deps deps = { .db_path = b->db, .machine = &other, .program = FAKE_PROGRAM };
+    assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "another"));
+    run(b, &s);
+    assert_int_equal(b->s.verdict, VERDICT_BETTER);
+    check_reload(b);
+}
+
+static void one_arm_at_a_time_when_memory_is_short(void **state)
+{
+    struct bench *b = *state;
+    /* B does not fit beside A (its first opening says so), nor alone: a result. */
+    struct experiment_spec s = spec_of("rate=1000", "open=fit");
+    run(b, &s);
+    assert_int_equal(b->s.arm[1].code, ERR_FIT);
+    bool told = false;
+    for (int i = 0; i < b->s.events; i++) told = told || strstr(b->s.event[i].text, "arm B failed");
+    CHECK(told);
+}
+
+static void no_control_says_so(void **state)
+{
+    struct bench *b = *state;
+    struct experiment_spec s = spec_of("rate=1000+noise=0.002", "rate=1100+noise=0.002");
+    s.control_blocks = -1;
+    run(b, &s);
+    assert_int_equal(b->s.verdict, VERDICT_BETTER);
+    CHECK(isnan(b->s.noise_floor));
+    json_t *o = experiment_to_json(&b->s);
+    CHECK(json_is_null(json_object_get(o, "control")));
+    CHECK(json_is_null(json_object_get(o, "noise_floor_ratio")));
+    json_decref(o);
+    check_reload(b);
+}
+
+static void the_document_has_what_a_script_wants(void **state)
+{
+    struct bench *b = *state;
+    const struct experiment_spec s = spec_of("rate=1000+noise=0.01+seed=1", "rate=1200+noise=0.01+seed=2");
+    run(b, &s);
+    json_t *o = experiment_to_json(&b->s);
+    assert_string_equal(json_get_str(o, "schema", ""), "qdyno.ab/1");
+    assert_string_equal(json_get_str(o, "verdict", ""), "better");
+    assert_string_equal(json_get_str(o, "metric", ""), "decode_tok_s");
+    assert_string_equal(json_get_str(o, "workload", ""), "tg64");
+    assert_string_equal(json_get_str(o, "state", ""), "done");
+    const json_t *effect = json_object_get(o, "effect");
+    CHECK_NEAR(json_get_num(effect, "ratio", NAN), 1.2, 0.02);
+    CHECK(json_get_num(effect, "lower", NAN) < json_get_num(effect, "upper", NAN));
+    CHECK_NEAR(json_get_num(effect, "confidence", NAN), 0.95, 0);
+    static const char *const KEYS[] = {
+        "noise_floor_ratio", "mde_ratio", "blocks", "discarded", "stopping", "seed",
+        "machine",           "control",   "events", "run"
+    };
+    for (size_t i = 0; i < COUNT_OF(KEYS); i++) CHECK(json_object_get(o, KEYS[i]) != NULL);
+    CHECK(json_get_bool(o, "random_weights", false));
+    CHECK(json_is_null(json_object_get(o, "overhead_ratio"))); /* no sampler ran: unknown, not 0 */
+    const json_t *a = json_array_get(json_object_get(o, "arms"), 0);
+    CHECK(json_is_null(json_object_get(a, "perplexity")));
+    CHECK(json_is_number(json_object_get(json_object_get(a, "itl_s"), "p99")));
+    char *text = json_line(o);
+    CHECK(text && !strstr(text, "nan") && !strstr(text, "NaN"));
+    free(text);
+    json_decref(o);
+}
+
+int main(void)
+{
+#define EXPERIMENT_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        EXPERIMENT_TEST(resuming_after_kill_9_keeps_every_whole_block), /* first: it forks */
+        EXPERIMENT_TEST(ten_percent_faster_is_better),
+        EXPERIMENT_TEST(slower_is_worse_and_less_latency_is_better),
+        EXPERIMENT_TEST(equal_arms_are_never_better_or_worse),
+        EXPERIMENT_TEST(too_much_noise_is_inconclusive_with_a_number),
+        EXPERIMENT_TEST(drift_is_not_an_effect),
+        EXPERIMENT_TEST(a_disturbed_block_is_discarded_whole_and_made_up_for),
+        EXPERIMENT_TEST(too_many_discards_make_it_invalid),
+        EXPERIMENT_TEST(a_disturbed_control_ends_it),
+        EXPERIMENT_TEST(an_arm_that_dies_midway_is_a_result),
+        EXPERIMENT_TEST(an_arm_that_never_opens_leaves_the_other_measured),
+        EXPERIMENT_TEST(different_work_is_refused),
+        EXPERIMENT_TEST(a_budget_ends_it_without_a_claim),
+        EXPERIMENT_TEST(a_spec_that_cannot_be_is_refused),
+        EXPERIMENT_TEST(stopping_can_be_resumed_on_the_same_machine_only),
+        EXPERIMENT_TEST(one_arm_at_a_time_when_memory_is_short),
+        EXPERIMENT_TEST(no_control_says_so),
+        EXPERIMENT_TEST(the_document_has_what_a_script_wants),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

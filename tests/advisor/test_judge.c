@@ -1,0 +1,287 @@
+/* Proves: from the same numbers always the same verdict, on each side of every boundary; the order of blocks
+ * is a function of seed and number alone; contamination rules fire on the machine and never on slowness. */
+#include "tests/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/experiment_parts.h"
+
+static struct experiment_state *with_blocks(const double *d, int n)
+{
+    struct experiment_spec spec = { .metric = &METRICS[METRIC_DECODE_RATE], .margin = 0.01 };
+    struct experiment_state *s = malloc(sizeof(*s));
+    assert_non_null(s);
+    config_default(&spec.config[0]);
+    config_default(&spec.config[1]);
+    state_init(s, &spec);
+    memcpy(s->d, d, (size_t)n * sizeof(*d));
+    s->blocks = n;
+    return s;
+}
+
+/* n blocks around `center`, alternating +-spread: mean exactly center. */
+static struct experiment_state *around(double center, double spread, int n)
+{
+    double d[64] = { 0 };
+    for (int i = 0; i < n; i++) d[i] = center + (i & 1 ? spread : -spread);
+    return with_blocks(d, n);
+}
+
+static enum verdict judged(struct experiment_state *s)
+{
+    experiment_judge(s);
+    const enum verdict v = s->verdict;
+    free(s);
+    return v;
+}
+
+static void verdicts_on_both_sides_of_every_boundary(void **state)
+{
+    (void)state;
+    assert_int_equal(judged(around(0.10, 0.01, 6)), VERDICT_BETTER);
+    assert_int_equal(judged(around(-0.10, 0.01, 6)), VERDICT_WORSE);
+    assert_int_equal(judged(around(0, 0.004, 6)), VERDICT_EQUIVALENT);
+    assert_int_equal(judged(around(0.005, 0.001, 6)), VERDICT_EQUIVALENT); /* detectable, inside the margin */
+    /* excludes 0 (95 % half width 0.0046), |estimate| <= margin, but 90 % upper end 0.0126 is outside */
+    assert_int_equal(judged(around(0.009, 0.004, 6)), VERDICT_NEGLIGIBLE);
+    assert_int_equal(judged(around(0.011, 0.004, 6)), VERDICT_BETTER); /* just over the margin */
+    assert_int_equal(judged(around(0.02, 0.05, 6)), VERDICT_INCONCLUSIVE);
+    assert_int_equal(judged(around(0, 0.05, 6)), VERDICT_INCONCLUSIVE);
+    assert_int_equal(judged(around(0.5, 0, 6)), VERDICT_BETTER); /* a metric without noise */
+    assert_int_equal(judged(around(0, 0, 6)), VERDICT_EQUIVALENT);
+}
+
+static void fewer_than_six_blocks_claim_nothing(void **state)
+{
+    (void)state;
+    for (int n = 0; n < 6; n++) assert_int_equal(judged(around(0.5, 0.001, n)), VERDICT_INCONCLUSIVE);
+    struct experiment_state *s = around(0.5, 0.001, 5);
+    experiment_judge(s);
+    assert_int_equal(s->blocks_needed, 1);
+    CHECK(*s->reason);
+    free(s);
+}
+
+static void blocks_needed_are_enough_and_not_twice_too_many(void **state)
+{
+    (void)state;
+    const double centers[] = { 0.0, 0.004, 0.008, 0.012, 0.03 };
+    for (size_t i = 0; i < COUNT_OF(centers); i++) {
+        struct experiment_state *s = around(centers[i], 0.06, 6);
+        experiment_judge(s);
+        assert_int_equal(s->verdict, VERDICT_INCONCLUSIVE);
+        CHECK(s->blocks_needed > 0);
+        /* With so many more at the same mean and sd the intervals decide. */
+        const double sd = stats_sd(s->d, 6);
+        const int n = 6 + s->blocks_needed;
+        const double half95 = stats_t_quantile(0.975, n - 1) * sd / sqrt(n);
+        const double half90 = stats_t_quantile(0.95, n - 1) * sd / sqrt(n);
+        CHECK(half95 <= centers[i] || half90 + centers[i] <= 0.01 + 1e-12);
+        free(s);
+    }
+}
+
+static void what_makes_a_run_invalid(void **state)
+{
+    (void)state;
+    struct experiment_state *s = around(0.10, 0.01, 8);
+    s->discarded = 2; /* 2 of 10: exactly 1 in 5 */
+    experiment_judge(s);
+    assert_int_equal(s->verdict, VERDICT_BETTER);
+    s->discarded = 3;
+    experiment_judge(s);
+    assert_int_equal(s->verdict, VERDICT_INVALID);
+    CHECK(strstr(s->reason, "3 of 11"));
+    free(s);
+
+    s = around(0.10, 0.01, 8);
+    s->control_failed = true;
+    assert_int_equal(judged(s), VERDICT_INVALID);
+    s = around(0.10, 0.01, 8);
+    s->arm[1].failed = true;
+    snprintf(s->arm[1].error, sizeof(s->arm[1].error), "killed");
+    experiment_judge(s);
+    assert_int_equal(s->verdict, VERDICT_INVALID);
+    CHECK(strstr(s->reason, "arm B") && strstr(s->reason, "killed"));
+    free(s);
+}
+
+static void a_control_is_doubled_once_before_it_fails(void **state)
+{
+    (void)state;
+    struct experiment_state *s = around(0, 0, 0);
+    s->spec.control_blocks = 3;
+    const double biased[] = { 0.0200, 0.0201, 0.0199, 0.0200, 0.0202, 0.0198 };
+    memcpy(s->control_d, biased, sizeof(biased));
+    s->control_blocks = 2;
+    assert_int_equal(control_wanted(s), 3);
+    s->control_blocks = 3;
+    judge_control(s);
+    assert_int_equal(control_wanted(s), 6);
+    CHECK(!s->control_failed);
+    s->control_blocks = 6;
+    judge_control(s);
+    CHECK(s->control_failed);
+    /* By chance the first three agree; the next three say otherwise. */
+    const double chance[] = { 0.0020, 0.0021, 0.0019, -0.003, -0.001, 0.001 };
+    memcpy(s->control_d, chance, sizeof(chance));
+    judge_control(s);
+    CHECK(!s->control_failed);
+    /* A quiet control is not prolonged. */
+    const double quiet[] = { 0.002, -0.002, 0.001 };
+    memcpy(s->control_d, quiet, sizeof(quiet));
+    s->control_blocks = 3;
+    judge_control(s);
+    assert_int_equal(control_wanted(s), 3);
+    CHECK_NEAR(s->noise_floor, stats_t_quantile(0.975, 2) * stats_sd(quiet, 3) / sqrt(3), 1e-15);
+    free(s);
+}
+
+static void block_order_is_fixed_by_seed_and_number(void **state)
+{
+    (void)state;
+    int abba = 0, same = 0;
+    for (int b = 0; b < 1000; b++) {
+        int x[BLOCK_CELLS], y[BLOCK_CELLS], z[BLOCK_CELLS];
+        block_order(42, CELL_BLOCK, b, x);
+        block_order(42, CELL_BLOCK, b, y);
+        block_order(43, CELL_BLOCK, b, z);
+        assert_memory_equal(x, y, sizeof(x));
+        CHECK(x[0] == x[3] && x[1] == x[2] && x[0] != x[1]);
+        abba += x[0] == 0;
+        same += x[0] == z[0];
+    }
+    CHECK(abba > 440 && abba < 560); /* a fair coin: 4 sd */
+    CHECK(same > 440 && same < 560);
+}
+
+static void a_linear_drift_cancels_in_a_block(void **state)
+{
+    (void)state;
+    for (int b = 0; b < 8; b++) {
+        int side[BLOCK_CELLS];
+        double value[BLOCK_CELLS];
+        block_order(7, CELL_BLOCK, b, side);
+        for (int i = 0; i < BLOCK_CELLS; i++) value[i] = exp((side[i] ? 0.05 : 0) - 0.02 * i);
+        CHECK_NEAR(block_effect(value, side, +1), 0.05, 1e-12);
+        CHECK_NEAR(block_effect(value, side, -1), -0.05, 1e-12);
+        value[2] = NAN;
+        CHECK(isnan(block_effect(value, side, +1)));
+        value[2] = 0;
+        CHECK(isnan(block_effect(value, side, +1)));
+    }
+}
+
+static void planning_stays_within_its_bounds(void **state)
+{
+    (void)state;
+    struct experiment_spec s = { .margin = 0.01, .min_blocks = 6, .max_blocks = 32 };
+    assert_int_equal(plan_blocks(&s, 0), 6);
+    assert_int_equal(plan_blocks(&s, 1), 32);
+    assert_int_equal(plan_blocks(&s, NAN), 32);
+    /* sd as large as the margin: the method's worked figure is 8 by z, a few more by t. */
+    const int n = plan_blocks(&s, 0.01);
+    CHECK(n >= 8 && n <= 11);
+}
+
+static struct sample *quiet_samples(int n)
+{
+    struct sample *s = calloc((size_t)n, sizeof(*s));
+    assert_non_null(s);
+    for (int i = 0; i < n; i++)
+        for (int m = 0; m < METRIC_SENSOR_COUNT; m++) s[i].value[m] = NAN;
+    for (int i = 0; i < n; i++) {
+        s[i].value[METRIC_CPU_STEAL] = 0;
+        s[i].value[METRIC_CPU_FREQUENCY] = 3e9;
+        s[i].value[METRIC_SWAP_IN] = 0;
+        s[i].value[METRIC_OTHERS_BUSY] = 0.01;
+        s[i].value[METRIC_ON_BATTERY] = 0;
+        s[i].value[METRIC_GPU_THROTTLE] = 1; /* a GPU that the cell does not use */
+    }
+    return s;
+}
+
+static void contamination_names_what_happened(void **state)
+{
+    (void)state;
+    char buf[160];
+    json_t *cpu = json_object(), *gpu = json_object(), *faults = json_object();
+    json_put_str(gpu, "device", "opencl:0");
+    json_put_int(cpu, "major_faults", 0);
+    json_put_int(faults, "major_faults", 7);
+    struct sample *s = quiet_samples(10);
+    assert_string_equal(contamination_reason(s, 10, cpu, 3e9, buf, sizeof(buf)), "");
+    assert_string_equal(contamination_reason(NULL, 0, cpu, 3e9, buf, sizeof(buf)), "");
+    assert_string_equal(contamination_reason(NULL, 0, NULL, NAN, buf, sizeof(buf)), "");
+    CHECK(strstr(contamination_reason(s, 10, faults, 3e9, buf, sizeof(buf)), "7 major page faults"));
+    CHECK(strstr(contamination_reason(s, 10, gpu, 3e9, buf, sizeof(buf)), "throttled"));
+    CHECK(strstr(contamination_reason(s, 10, cpu, 3.3e9, buf, sizeof(buf)), "clock"));  /* 3.0 of 3.3: 91 % */
+    assert_string_equal(contamination_reason(s, 10, cpu, 3.1e9, buf, sizeof(buf)), ""); /* 97 % */
+    assert_string_equal(contamination_reason(s, 10, cpu, NAN, buf, sizeof(buf)), "");
+    const struct {
+        enum metric_id metric;
+        double value;
+        const char *word;
+    } cases[] = { { METRIC_CPU_STEAL, 0.2, "hypervisor" },
+                  { METRIC_SWAP_IN, 4096, "swap" },
+                  { METRIC_OTHERS_BUSY, 1.0, "other programs" },
+                  { METRIC_ON_BATTERY, 1, "power source" } };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct sample *t = quiet_samples(10);
+        t[3].value[cases[i].metric] = cases[i].value;
+        t[4].value[cases[i].metric] = cases[i].value;
+        CHECK(strstr(contamination_reason(t, 10, cpu, 3e9, buf, sizeof(buf)), cases[i].word));
+        free(t);
+    }
+    free(s);
+    json_decref(cpu);
+    json_decref(gpu);
+    json_decref(faults);
+}
+
+static void percentiles_wait_for_enough_tokens(void **state)
+{
+    (void)state;
+    float x[1000];
+    double p50, p95, p99;
+    for (int i = 0; i < 1000; i++) x[i] = (float)((i * 617) % 1000); /* 0..999 shuffled */
+    itl_percentiles(x, 6, &p50, &p95, &p99);
+    CHECK(isnan(p50) && isnan(p95) && isnan(p99));
+    itl_percentiles(x, 458, &p50, &p95, &p99);
+    CHECK(!isnan(p50) && !isnan(p95) && isnan(p99));
+    for (int i = 0; i < 1000; i++) x[i] = (float)((i * 617) % 1000);
+    itl_percentiles(x, 1000, &p50, &p95, &p99);
+    CHECK_NEAR(p50, 499.5, 1e-3);
+    CHECK_NEAR(p95, 949.05, 1e-3);
+    CHECK_NEAR(p99, 989.01, 1e-3);
+}
+
+static void verdict_names_go_both_ways(void **state)
+{
+    (void)state;
+    for (int v = VERDICT_BETTER; v <= VERDICT_INVALID; v++)
+        assert_int_equal(verdict_parse(verdict_name((enum verdict)v)), v);
+    assert_int_equal(verdict_parse(""), VERDICT_NONE);
+    assert_int_equal(verdict_parse("good"), VERDICT_NONE);
+    assert_int_equal(verdict_parse(NULL), VERDICT_NONE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(verdicts_on_both_sides_of_every_boundary),
+        cmocka_unit_test(fewer_than_six_blocks_claim_nothing),
+        cmocka_unit_test(blocks_needed_are_enough_and_not_twice_too_many),
+        cmocka_unit_test(what_makes_a_run_invalid),
+        cmocka_unit_test(a_control_is_doubled_once_before_it_fails),
+        cmocka_unit_test(block_order_is_fixed_by_seed_and_number),
+        cmocka_unit_test(a_linear_drift_cancels_in_a_block),
+        cmocka_unit_test(planning_stays_within_its_bounds),
+        cmocka_unit_test(contamination_names_what_happened),
+        cmocka_unit_test(percentiles_wait_for_enough_tokens),
+        cmocka_unit_test(verdict_names_go_both_ways),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
