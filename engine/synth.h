@@ -11,11 +11,12 @@ struct synth_shape {
     const char *name; /* "tiny" "15m" "1b" "7b" ... */
     int layers, heads, kv_heads;
     int64_t embd, ff, vocab, ctx;
+    bool tied; /* the embedding is the output matrix too */
     const char *help;
 };
 extern const struct synth_shape SYNTH_SHAPES[];
 extern const size_t SYNTH_SHAPE_COUNT;
-const struct synth_shape *synth_shape_find(const char *name);
+const struct synth_shape *synth_shape_find(const char *name); /* NULL when unknown; case-insensitive */
 
 struct synth_options {
     const char *arch; /* "llama" "qwen2" "gpt2" */
@@ -27,7 +28,10 @@ struct synth_options {
     void (*progress)(void *ctx, double done); /* 0..1; may be NULL */
     void *ctx;
 };
-/* Writes `path` atomically, with a working SPM or BPE vocabulary of the wanted size. */
+/* Writes `path` atomically, with a working SPM or BPE vocabulary of the wanted size: about 8 MiB of memory
+ * per thread whatever the model's size. "gpt2" has a key and a value head for every head, whatever
+ * shape->kv_heads says. Errors: ERR_USAGE (architecture, shape or format that cannot be), ERR_IO, ERR_FIT
+ * (disk full), ERR_NOMEM. */
 enum err_code synth_write(const char *path, const struct synth_options *options, struct err *why);
 
 #endif

@@ -1,0 +1,212 @@
+/* Proves: every line means one config and every config has one line; recipes in all their spellings; nothing
+ * is ignored: wrong keys, values, doubles and combinations are refused with the nearest right word; the KNOBS
+ * table is whole and its defaults obey their own rows. */
+#include <string.h>
+
+#include "engine/config.h"
+#include "engine/quant/quant.h"
+#include "tests/check.h"
+
+static void knob_rows(void **state)
+{
+    (void)state;
+    for (int i = 0; i < KNOB_COUNT; i++) {
+        const struct knob *k = &KNOBS[i];
+        struct config c;
+        struct err why = { 0 };
+        CHECK(k->key && k->key[0] && k->otherwise && k->unit && k->help && k->help[0] && k->matters_for);
+        config_default(&c);
+        CHECK_OK(config_set(&c, k->key, k->otherwise, &why)); /* a default is a legal value */
+        assert_string_equal(config_text(&c, (enum knob_id)i), k->otherwise);
+        for (int j = 0; j < i; j++) {
+            CHECK(strcmp(KNOBS[j].key, k->key) != 0);
+            CHECK(!k->flag || !KNOBS[j].flag || strcmp(k->flag, KNOBS[j].flag));
+        }
+        const char *names[128];
+        size_t n = knob_choices((enum knob_id)i, names, COUNT_OF(names));
+        CHECK((n > 0) == (k->kind == KNOB_CHOICE) && n <= COUNT_OF(names));
+        for (size_t j = 0; j < n; j++) {
+            config_default(&c);
+            CHECK_OK(config_set(&c, k->key, names[j], &why));
+            assert_string_equal(config_text(&c, (enum knob_id)i), names[j]);
+        }
+        CHECK(k->kind != KNOB_INT || k->min < k->max);
+    }
+}
+
+static void lines_and_back(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *out, *recipe;
+    } CASES[] = {
+        { "", "default", "file" },
+        { "default", "default", "file" },
+        { "q8_0", "q8_0", "q8_0" },
+        { "Q8_0", "q8_0", "q8_0" },
+        { "f32", "f32", "f32" },
+        { "rtn:q4_0", "q4_0", "q4_0" },
+        { "method=rtn,format=q4_0", "q4_0", "q4_0" },
+        { "rtn format=q4_0", "q4_0", "q4_0" },
+        { "format=bf16", "bf16", "bf16" },
+        { "recipe=rtn:f16", "f16", "f16" },
+        { "file", "file", "file" },
+        { "none", "file", "file" },
+        { "  threads=2 ,, q8_0\t", "q8_0,threads=2", "q8_0" },
+        { "threads=007", "threads=7", "file" },
+        { "kv=q8_0", "kv=q8_0", "file" },
+        { "ctk=f32,ctv=f32", "kv=f32", "file" },
+        { "ctk=f32,ctv=q4_0", "ctk=f32,ctv=q4_0", "file" },
+        { "ctv=BF16", "ctv=bf16", "file" },
+        { "isa=ref precision=medium affinity=spread device=cpu",
+          "affinity=spread,isa=ref,device=cpu,precision=medium", "file" },
+        { "ctx=4096,batch=64", "ctx=4096,batch=64", "file" },
+        { "q4_0,tensors=attn_v:Q8_0;ffn_down:f16", "q4_0,tensors=attn_v:q8_0;ffn_down:f16",
+          "q4_0;attn_v:q8_0;ffn_down:f16" },
+        { "tensors=blk.*.attn_v:q8_0;", "tensors=blk.*.attn_v:q8_0", "file;blk.*.attn_v:q8_0" },
+        { "model=/a/b.gguf,q8_0", "model=/a/b.gguf,q8_0", "q8_0" },
+        { "model=\"my models/a,b \\\"x\\\" \\\\.gguf\"", "model=\"my models/a,b \\\"x\\\" \\\\.gguf\"",
+          "file" },
+        { "model=a=b.gguf", "model=a=b.gguf", "file" },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct config c, again;
+        struct err why = { 0 };
+        char line[2048], recipe[2048];
+        if (config_parse(&c, CASES[i].in, &why)) fail_msg("'%s': %s", CASES[i].in, why.message);
+        assert_string_equal(config_line(&c, line, sizeof line), CASES[i].out);
+        assert_string_equal(config_recipe(&c, recipe, sizeof recipe), CASES[i].recipe);
+        CHECK_OK(config_parse(&again, line, &why));
+        for (int k = 0; k < KNOB_COUNT; k++) assert_string_equal(again.value[k], c.value[k]);
+        json_t *o = config_to_json(&c);
+        CHECK_OK(config_from_json(&again, o, &why));
+        for (int k = 0; k < KNOB_COUNT; k++) assert_string_equal(again.value[k], c.value[k]);
+        json_decref(o);
+    }
+}
+
+static void values(void **state)
+{
+    (void)state;
+    struct config c;
+    struct err why = { 0 };
+    CHECK_OK(config_parse(&c, "q8_0,threads=3", &why));
+    assert_string_equal(config_text(&c, KNOB_METHOD), "rtn"); /* implied, not given */
+    CHECK(!c.given[KNOB_METHOD] && c.given[KNOB_FORMAT] && c.given[KNOB_THREADS] && !c.given[KNOB_BATCH]);
+    CHECK(config_int(&c, KNOB_THREADS) == 3 && config_int(&c, KNOB_BATCH) == 512);
+    CHECK_OK(config_set(&c, "threads", "5", &why)); /* a flag after the line replaces */
+    CHECK_OK(config_set(&c, "recipe", "file", &why));
+    CHECK(config_int(&c, KNOB_THREADS) == 5 && !strcmp(config_text(&c, KNOB_METHOD), "none"));
+    CHECK_OK(config_set(&c, "method", "rtn", &why)); /* half a recipe: only the whole is judged */
+    assert_int_equal(config_check(&c, &why), ERR_USAGE);
+    CHECK_OK(config_set(&c, "format", "q4_0", &why));
+    CHECK_OK(config_check(&c, &why));
+    char line[16];
+    CHECK(strlen(config_line(&c, line, 4)) == 3); /* cut, never overrun */
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *message;
+    } CASES[] = {
+        { "thread=2", "did you mean threads?" },
+        { "threads", "threads=VALUE" },
+        { "threads=", "from 0 to 1024" },
+        { "threads=1025", "from 0 to 1024" },
+        { "threads=-1", "from 0 to 1024" },
+        { "threads=2x", "from 0 to 1024" },
+        { "batch=0", "from 1 to" },
+        { "q8_1", "did you mean q8_0?" },
+        { "qq", "neither key=value nor a recipe" },
+        { "format=q4_1x", "format=q4_1x" },
+        { "kv=f8", "want one of" },
+        { "affinity=compct", "did you mean compact?" },
+        { "isa=avx3", "isa=avx3" },
+        { "precision=low", "highest high medium" },
+        { "threads=2,threads=2", "given twice" },
+        { "q8_0 q4_0", "given twice" },
+        { "q8_0,format=q4_0", "given twice" },
+        { "kv=f16,ctk=f16", "given twice" },
+        { "rtn", "needs a format" },
+        { "rtn:file", "needs a format" },
+        { "none,format=q8_0", "leaves the file as it is" },
+        { "none,tensors=a:q8_0", "leaves the file as it is" },
+        { "gtpq:q4_0", "method=gtpq" },
+        { "default,threads=2", "stands alone" },
+        { "tensors=attn_v", "is no rule" },
+        { "tensors=:q8_0", "is no rule" },
+        { "tensors=at tn:q8_0", "" },
+        { "tensors=a:nope", "'nope'" },
+        { "tensors=a:q8_0;a:f16", "two rules" },
+        { "tensors=a:q8_0;;b:f16", "is no rule" },
+        { "model=\"a b", "quote" },
+        { "=3", "unknown key" },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct config c;
+        struct err why = { 0 };
+        enum err_code rc = config_parse(&c, CASES[i].line, &why);
+        if (rc != ERR_USAGE || !strstr(why.message, CASES[i].message))
+            fail_msg("'%s': want a message with '%s', got %d '%s'", CASES[i].line, CASES[i].message, rc,
+                     why.message);
+    }
+}
+
+/* Formats FORMATS knows but nobody can encode yet are named as such; those with an encoder are accepted. */
+static void every_format(void **state)
+{
+    (void)state;
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        struct config c;
+        struct err why = { 0 };
+        enum err_code rc = config_parse(&c, FORMATS[i].name, &why);
+        if (FORMATS[i].encode)
+            CHECK_OK(rc);
+        else
+            CHECK(rc == ERR_USAGE && strstr(why.message, "cannot be made yet"));
+    }
+}
+
+static void overlong(void **state)
+{
+    (void)state;
+    char line[2000];
+    struct config c;
+    struct err why = { 0 };
+    memset(line, 'x', sizeof line);
+    memcpy(line, "model=", 6);
+    line[sizeof line - 1] = '\0';
+    assert_int_equal(config_parse(&c, line, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "longer than 511"));
+    line[6 + 511] = '\0';
+    CHECK_OK(config_parse(&c, line, &why));
+    assert_int_equal(strlen(config_text(&c, KNOB_MODEL)), 511);
+}
+
+static void json_refused(void **state)
+{
+    (void)state;
+    static const char *const CASES[] = { "[]",           "{\"threads\":1.5}", "{\"threads\":2000}",
+                                         "{\"nope\":1}", "{\"format\":null}", "{\"method\":\"rtn\"}" };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct config c;
+        struct err why = { 0 };
+        json_t *o;
+        CHECK_OK(json_parse(&o, CASES[i], strlen(CASES[i]), &why));
+        assert_int_equal(config_from_json(&c, o, &why), ERR_USAGE);
+        CHECK(why.message[0]);
+        json_decref(o);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(knob_rows),    cmocka_unit_test(lines_and_back), cmocka_unit_test(values),
+        cmocka_unit_test(refused),      cmocka_unit_test(every_format),   cmocka_unit_test(overlong),
+        cmocka_unit_test(json_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
