@@ -341,6 +341,7 @@ static void absent_and_garbage_are_nan(void **state)
         "proc/vmstat",
         "proc/cpuinfo",
         "proc/pressure/cpu",
+        "proc/pressure/memory",
         "proc/pressure/io",
         "proc/100/stat",
         "proc/100/task/100/status",

@@ -1,0 +1,137 @@
+/* Proves: the text exposition format is written to the letter (escapes, numbers, families) whatever the
+ * locale, misuse is caught instead of written, and `promtool check metrics`, where installed, has nothing to
+ * say. */
+#include "tests/telemetry/roots.h"
+
+#include <locale.h>
+#include <math.h>
+
+#include "telemetry/telemetry.h"
+
+static void by_the_letter(void **state)
+{
+    (void)state;
+    struct exposition e = { 0 };
+    setlocale(LC_ALL, "de_DE.UTF-8"); /* where installed: a decimal comma must not get in */
+    exposition_family(&e, "qdyno_ab_effect_ratio", "gauge", "B over A,\nhigher \\ better \"quoted\"");
+    exposition_sample(&e, (struct label[]){ { "metric", "decode_tok_s" }, { "workload", "tg64" } }, 2, 1.25);
+    exposition_sample(&e, (struct label[]){ { "metric", "a\\b\"c\nd" } }, 1, 0.1);
+    exposition_sample(&e, (struct label[]){ { "metric", "absent" } }, 1, NAN);
+    exposition_sample(&e, (struct label[]){ { "metric", NULL } }, 1, -INFINITY);
+    exposition_family(&e, "qdyno_runs_total", "counter", "");
+    exposition_sample(&e, NULL, 0, 3);
+    exposition_family(&e, "qdyno_big_bytes", "gauge", "µ");
+    exposition_sample(&e, (struct label[]){ { "x", "bad \xff utf8" } }, 1, INFINITY);
+    exposition_sample(&e, (struct label[]){ { "x", "y" } }, 1, 1e300);
+    setlocale(LC_ALL, "C");
+    CHECK(e.bad.code == ERR_OK);
+    assert_string_equal(str_text(&e.text),
+                        "# HELP qdyno_ab_effect_ratio B over A,\\nhigher \\\\ better \"quoted\"\n"
+                        "# TYPE qdyno_ab_effect_ratio gauge\n"
+                        "qdyno_ab_effect_ratio{metric=\"decode_tok_s\",workload=\"tg64\"} 1.25\n"
+                        "qdyno_ab_effect_ratio{metric=\"a\\\\b\\\"c\\nd\"} 0.1\n"
+                        "qdyno_ab_effect_ratio{metric=\"\"} -Inf\n"
+                        "# HELP qdyno_runs_total \n"
+                        "# TYPE qdyno_runs_total counter\n"
+                        "qdyno_runs_total 3\n"
+                        "# HELP qdyno_big_bytes µ\n"
+                        "# TYPE qdyno_big_bytes gauge\n"
+                        "qdyno_big_bytes{x=\"bad \xef\xbf\xbd utf8\"} +Inf\n"
+                        "qdyno_big_bytes{x=\"y\"} 1e+300\n");
+    exposition_free(&e);
+}
+
+static void misuse_is_caught(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *type;
+        const char *label[2];
+        const char *says;
+    } CASES[] = {
+        { "qdyno:x", "gauge", { "a", "b" }, "no metric name" },
+        { "1x", "gauge", { "a", "b" }, "no metric name" },
+        { "", "gauge", { "a", "b" }, "no metric name" },
+        { "x", "histogram", { "a", "b" }, "gauge or counter" },
+        { "x", "gauge", { "a", "a" }, "twice" },
+        { "x", "gauge", { "__name__", "b" }, "no label name" },
+        { "x", "gauge", { "a-b", "b" }, "no label name" },
+        { "x", "gauge", { "", "b" }, "no label name" },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct exposition e = { 0 };
+        exposition_family(&e, CASES[i].name, CASES[i].type, "h");
+        exposition_sample(&e, (struct label[]){ { CASES[i].label[0], "1" }, { CASES[i].label[1], "2" } }, 2,
+                          1);
+        assert_int_equal(e.bad.code, ERR_INTERNAL);
+        if (!strstr(e.bad.message, CASES[i].says)) fail_msg("%s", e.bad.message);
+        size_t len = e.text.len;
+        exposition_family(&e, "later", "gauge", "h");
+        exposition_sample(&e, NULL, 0, 1);
+        assert_int_equal(e.text.len, len); /* nothing is written after a misuse */
+        exposition_free(&e);
+    }
+    struct exposition e = { 0 };
+    exposition_sample(&e, NULL, 0, 1);
+    CHECK(strstr(e.bad.message, "before any metric"));
+    exposition_free(&e);
+}
+
+static void families_and_series_are_unique(void **state)
+{
+    (void)state;
+    struct exposition e = { 0 };
+    exposition_family(&e, "a_b", "gauge", "h");
+    exposition_family(&e, "a", "gauge", "h"); /* the start of another's name is another name */
+    CHECK(e.bad.code == ERR_OK);
+    exposition_family(&e, "a_b", "gauge", "h");
+    CHECK(strstr(e.bad.message, "'a_b' is opened twice"));
+    exposition_free(&e);
+    exposition_family(&e, "a", "gauge", "h");
+    exposition_sample(&e, (struct label[]){ { "x", "1" } }, 1, 1);
+    exposition_sample(&e, (struct label[]){ { "x", "11" } }, 1, 1);
+    exposition_sample(&e, NULL, 0, 1);
+    CHECK(e.bad.code == ERR_OK);
+    exposition_sample(&e, (struct label[]){ { "x", "1" } }, 1, 2);
+    CHECK(strstr(e.bad.message, "same labels"));
+    exposition_free(&e);
+}
+
+static void promtool_agrees(void **state)
+{
+    (void)state;
+    if (system("command -v promtool >/dev/null 2>&1")) {
+        print_message("SKIPPED: promtool (Debian package prometheus) is not installed\n");
+        skip();
+    }
+    struct exposition e = { 0 };
+    exposition_family(&e, "qdyno_ab_effect_ratio", "gauge",
+                      "Effect, B over A \\ with a backslash\nand a line.");
+    exposition_sample(&e, (struct label[]){ { "metric", "decode_tok_s" }, { "workload", "a\"b\\c\nd" } }, 2,
+                      1.07);
+    exposition_sample(&e, (struct label[]){ { "metric", "é" }, { "workload", "" } }, 2, -INFINITY);
+    exposition_family(&e, "qdyno_ab_blocks", "gauge", "Blocks measured.");
+    exposition_sample(&e, NULL, 0, 12);
+    exposition_family(&e, "qdyno_pushes_total", "counter", "Pushes.");
+    exposition_sample(&e, NULL, 0, 1e15);
+    CHECK(e.bad.code == ERR_OK);
+    FILE *p = popen("promtool check metrics", "w");
+    assert_non_null(p);
+    fputs(str_text(&e.text), p);
+    assert_int_equal(pclose(p), 0);
+    p = popen("promtool check metrics >/dev/null 2>&1", "w"); /* and it does notice things */
+    fputs("qdyno_x{a=\"b} 1\n", p);
+    assert_int_not_equal(pclose(p), 0);
+    exposition_free(&e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(by_the_letter),
+        cmocka_unit_test(misuse_is_caught),
+        cmocka_unit_test(families_and_series_are_unique),
+        cmocka_unit_test(promtool_agrees),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,170 @@
+/* Proves: the sampler reads each metric at its own period into its ring, windows are cut exactly and stay in
+ * order, the ring forgets only the oldest, readers and the thread may run at once (run under
+ * -DSANITIZE=thread), stopping is immediate, and what sampling costs is measured and small. */
+#include "tests/telemetry/roots.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "telemetry/telemetry.h"
+
+static struct sampler_thread *start(const char *root, int tick_ms)
+{
+    struct sampler_thread *s;
+    struct err why;
+    CHECK_OK(sampler_start(&s, root, tick_ms, &why));
+    return s;
+}
+
+static void wait_for_samples(struct sampler_thread *s, int n)
+{
+    static struct sample out[1000];
+    for (int i = 0; i < 1000; i++) {
+        if (sampler_window(s, 0, INT64_MAX, out, 1000) >= n) return;
+        clock_sleep_ns(10 * 1000000);
+    }
+    fail_msg("fewer than %d samples in 10 s", n);
+}
+
+static void each_metric_at_its_period(void **state)
+{
+    (void)state;
+    enum { TICKS = 25, MAX_SAMPLES = 400 };
+    static struct sample out[MAX_SAMPLES];
+    struct root r = root_get("avx2-laptop");
+    struct sampler_thread *s = start(r.path, 100);
+    wait_for_samples(s, TICKS);
+    sampler_stop(s);
+    s = start(r.path, 100);
+    wait_for_samples(s, TICKS);
+    int n = sampler_window(s, 0, INT64_MAX, out, MAX_SAMPLES);
+    CHECK(n >= TICKS);
+    for (int i = 0; i < n; i++) {
+        CHECK(!isnan(out[i].value[METRIC_MEM_AVAILABLE]));
+        CHECK(isnan(out[i].value[METRIC_CPU_FREQUENCY]) == (i % 10 != 0));   /* 1 s */
+        CHECK(isnan(out[i].value[METRIC_CPU_TEMPERATURE]) == (i % 50 != 0)); /* 5 s */
+        CHECK(isnan(out[i].value[METRIC_GPU_BUSY]));
+    }
+    /* the latest value outlives the tick it was read at */
+    double latest[METRIC_SENSOR_COUNT];
+    assert_int_equal(sampler_latest(s, latest, NULL, 0), 0);
+    CHECK_NEAR(latest[METRIC_CPU_TEMPERATURE], 57, 1e-9);
+    CHECK_NEAR(latest[METRIC_CPU_FREQUENCY], 1.95e9, 1);
+    CHECK(isnan(latest[METRIC_GPU_POWER]));
+    sampler_stop(s);
+}
+
+static void windows_are_exact(void **state)
+{
+    (void)state;
+    static struct sample all[1000], part[1000];
+    struct sampler_thread *s = start("", 10);
+    wait_for_samples(s, 40);
+    int64_t now = clock_ns();
+    int n = sampler_window(s, 0, now, all, 1000);
+    CHECK(n >= 40);
+    for (int i = 1; i < n; i++) CHECK(all[i].t_ns > all[i - 1].t_ns);
+    /* both ends belong to the window */
+    assert_int_equal(sampler_window(s, all[5].t_ns, all[9].t_ns, part, 1000), 5);
+    for (int i = 0; i < 5; i++) assert_int_equal(part[i].t_ns, all[5 + i].t_ns);
+    assert_int_equal(sampler_window(s, all[5].t_ns + 1, all[9].t_ns - 1, part, 1000), 3);
+    assert_int_equal(sampler_window(s, all[5].t_ns, all[9].t_ns, part, 2), 2);
+    assert_int_equal(part[0].t_ns, all[5].t_ns); /* the oldest of them */
+    assert_int_equal(sampler_window(s, all[9].t_ns, all[5].t_ns, part, 1000), 0);
+    assert_int_equal(sampler_window(s, now + 10000000000, INT64_MAX, part, 1000), 0);
+    assert_int_equal(sampler_window(s, 0, all[0].t_ns - 1, part, 1000), 0);
+    sampler_stop(s);
+}
+
+/* 60000 ms a tick makes a ring of 11: the first sample comes at once, so stopping must not wait for the next.
+ */
+static void stopping_is_immediate(void **state)
+{
+    (void)state;
+    struct sampler_thread *s = start("", 60000);
+    wait_for_samples(s, 1);
+    int64_t before = clock_ns();
+    sampler_stop(s);
+    CHECK(clock_ns() - before < 1000000000);
+    sampler_stop(NULL);
+}
+
+struct readers {
+    struct sampler_thread *s;
+    atomic_bool stop;
+    atomic_int reads;
+};
+
+static void *reader_main(void *arg)
+{
+    struct readers *r = arg;
+    struct sample out[64];
+    double row[METRIC_SENSOR_COUNT], cores[16];
+    while (!atomic_load(&r->stop)) {
+        int n = sampler_window(r->s, 0, INT64_MAX, out, 64);
+        for (int i = 1; i < n; i++)
+            if (out[i].t_ns <= out[i - 1].t_ns) abort();
+        if (sampler_latest(r->s, row, cores, 16) > 16) abort();
+        if (sampler_cost_ratio(r->s) < 0) abort();
+        sampler_watch_process(r->s, (int)getpid());
+        atomic_fetch_add(&r->reads, 1);
+    }
+    return NULL;
+}
+
+static void many_readers(void **state)
+{
+    (void)state;
+    struct readers r = { .s = start("", 10) };
+    pthread_t thread[3];
+    for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&thread[i], NULL, reader_main, &r), 0);
+    clock_sleep_ns(700 * 1000000);
+    atomic_store(&r.stop, true);
+    for (int i = 0; i < 3; i++) pthread_join(thread[i], NULL);
+    CHECK(atomic_load(&r.reads) > 100);
+    double row[METRIC_SENSOR_COUNT];
+    double cores[64];
+    CHECK(sampler_latest(r.s, row, cores, 64) >= 1);
+    CHECK(row[METRIC_PROC_RSS] > 0); /* the watched process arrived on the thread */
+    CHECK(row[METRIC_CPU_BUSY] >= 0 && row[METRIC_CPU_BUSY] <= 1);
+    sampler_stop(r.s);
+}
+
+static void cost_is_measured(void **state)
+{
+    (void)state;
+    struct sampler_thread *s = start("", 100);
+    sampler_watch_process(s, (int)getpid());
+    clock_sleep_ns(3 * INT64_C(1000000000));
+    double cost = sampler_cost_ratio(s);
+    print_message("sampling every 100 ms costs %.3f %% of one processor\n", 100 * cost);
+    CHECK(cost > 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    CHECK(cost <= 0.01); /* the promise; sanitizers make everything several times slower */
+#endif
+    sampler_stop(s);
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+    (void)state;
+    struct sampler_thread *s = (void *)1;
+    struct err why = { 0 };
+    assert_int_equal(sampler_start(&s, "", 0, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "10 to 60000"));
+    assert_null(s);
+    assert_int_equal(sampler_start(&s, "/nonexistent", 100, &why), ERR_IO);
+    CHECK(strstr(why.message, "/nonexistent/proc"));
+    assert_null(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_metric_at_its_period), cmocka_unit_test(windows_are_exact),
+        cmocka_unit_test(stopping_is_immediate),     cmocka_unit_test(many_readers),
+        cmocka_unit_test(cost_is_measured),          cmocka_unit_test(bad_arguments_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
