@@ -131,8 +131,8 @@ static enum err_code check_number(const struct cli_flag *f, const char *text, co
     if (any)
         snprintf(allowed, sizeof allowed, "a%s number", integer ? " whole" : "");
     else
-        snprintf(allowed, sizeof allowed, "%s from %g to %g", integer ? "whole numbers" : "a number", f->min,
-                 f->max);
+        snprintf(allowed, sizeof allowed, "%s from %.10g to %.10g", integer ? "whole numbers" : "a number",
+                 f->min, f->max);
     return bad_value(f, whole, allowed, why);
 }
 

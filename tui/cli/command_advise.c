@@ -14,6 +14,7 @@ const struct cli_flag FLAGS_ADVISE[] = {
     { "--target", NULL, "tok_s=N", "decode rate to reach, e.g. tok_s=50", FLAG_TEXT },
     { "-c", "--ctx-size", "N", "context in tokens; default the model's own, at most 4096", FLAG_INT, 1,
       1 << 24 },
+    { "--top", NULL, "N", "show the N best; default 8", FLAG_INT, 1, 10000 },
     { "--machine", NULL, "FILE", "advise for the machine of `qdyno detect --probe -o json > FILE`",
       FLAG_TEXT },
     { NULL },
@@ -149,7 +150,10 @@ int command_advise(const struct cli_global *g, const struct cli_args *a)
     json_put_str(t.extra, "model", model);
     json_put_str(t.extra, "goal", goal_name(o.goal));
     json_put_str(t.extra, "machine", m.id);
-    for (int i = 0; i < n; i++) add(&t, &list[i], i + 1);
+    int shown = MIN(n, (int)args_int(a, "--top", 8));
+    for (int i = 0; i < shown; i++) add(&t, &list[i], i + 1);
+    json_put_int(t.extra, "considered", n);
+    if (shown < n) table_note(&t, "%d of %d configs considered; --top N shows more", shown, n);
     table_note(&t, "predicted for %s; nothing above was measured on it yet",
                described ? described : "this machine");
     describe_model(&t, model);

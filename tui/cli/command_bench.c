@@ -345,7 +345,12 @@ static int finish(struct bench *b, enum err_code rc, struct err *why)
         table_note(&b->table, "share of the machine's limit: run `qdyno detect --probe` once");
     if (random) table_note(&b->table, "%s", RANDOM_WEIGHTS);
     json_put_str(b->table.extra, "machine", b->machine.id);
-    if (recorder_finish(&b->recorder, rc ? "stopped" : "done", &b->table, &db_why) && !rc) {
+    if (recorder_finish(&b->recorder,
+                        rc      ? "stopped"
+                        : b->ok ? "done"
+                                : "failed",
+                        &b->table, &db_why) &&
+        !rc) {
         rc = db_why.code;
         *why = db_why;
     }

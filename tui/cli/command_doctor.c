@@ -90,8 +90,8 @@ static void check_memory(struct doctor *d)
 static void check_governor(struct doctor *d)
 {
     if (!d->machine_known || !*d->machine.governor)
-        say(d, NOTE, "", "no frequency control visible%s%s",
-            *d->machine.hypervisor ? ": a virtual machine of " : "", d->machine.hypervisor);
+        say(d, NOTE, "", "not visible%s",
+            d->machine_known && *d->machine.hypervisor ? " in this virtual machine" : "");
     else if (strcmp(d->machine.governor, "performance"))
         say(d, NOTE, "steadier results: cpupower frequency-set -g performance", "%s", d->machine.governor);
     else

@@ -69,11 +69,11 @@ static int without_terminal(const struct cli_global *g, const struct cli_args *a
     const struct cli_flag *budget = NULL;
     for (const struct cli_flag *f = FLAGS_TUNE; f->name; f++)
         if (!strcmp(f->name, "--budget")) budget = f;
-    fprintf(stderr, "qdyno: no terminal for the dashboard; this is `qdyno tune --budget 25s` instead\n");
+    fprintf(stderr, "qdyno: no terminal for the dashboard; this is `qdyno tune --budget 45s` instead\n");
     for (int i = 0; i < a->given_count; i++)
         if (!strcmp(a->given[i].flag->name, "-m")) tune.given[tune.given_count++] = a->given[i];
     tune.given[tune.given_count].flag = budget;
-    tune.given[tune.given_count++].value = "25s";
+    tune.given[tune.given_count++].value = "45s";
     return command_tune(g, &tune);
 }
 

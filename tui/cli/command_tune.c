@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/eval/eval.h"
+#include "tui/cli/record.h"
 #include "tui/cli/rows.h"
 
 static const char *const GOALS[] = { "balanced", "speed", "quality", "memory", "energy", NULL };
@@ -56,6 +57,11 @@ struct tune {
     char *model, *written;
     struct config current, candidate;
     char current_line[2048], candidate_line[2048], because[512];
+    double budget;
+    int64_t start_ns;
+    struct progress progress;
+    const char *trying;
+    json_t *tried; /* array: config and rate of each candidate tried */
     struct advice *advice;
     int n_advice, chosen; /* -1: no advice differs from the current config */
     struct experiment_state *state;
@@ -63,11 +69,15 @@ struct tune {
     bool measured, candidate_wins, random;
 };
 
-static enum err_code prepare(struct tune *t, struct err *why)
+static double elapsed(const struct tune *t)
 {
-    struct advise_options o = { 0 };
+    return (double)(clock_ns() - t->start_ns) * 1e-9;
+}
+
+static enum err_code prepare(struct tune *t, enum goal goal, struct err *why)
+{
+    struct advise_options o = { .goal = goal };
     bool known;
-    goal_parse(args_text(t->a, "--goal", "balanced"), &o.goal);
     enum err_code rc = cli_config(&t->current, t->a, args_text(t->a, "-C", NULL), why);
     if (!rc) rc = cli_config_model(&t->model, t->a, &t->current, why);
     if (!rc)
@@ -87,15 +97,72 @@ static bool is_same(const struct config *x, const struct config *y)
     return same;
 }
 
-static void choose(struct tune *t)
+static bool go_on_event(void *ctx, const json_t *event)
 {
+    struct tune *t = ctx;
+    if (event)
+        progress_show(&t->progress, "trying %s: %s %lld/%lld", t->trying, json_get_str(event, "phase", ""),
+                      (long long)json_get_int(event, "done", 0), (long long)json_get_int(event, "of", 0));
+    return !cli_is_interrupted(t->g);
+}
+
+/* One timed cell after an untimed one: enough to order candidates, never enough to keep one. NAN when the
+ * config cannot run: then it is out of the race. */
+static double try_once(struct tune *t, const struct config *c, const struct workload *w)
+{
+    struct arm *arm = NULL;
+    json_t *answer = NULL;
+    char work[640];
+    double rate = NAN;
+    workload_line(w, work, sizeof work);
+    struct arm_spec spec = { .model = t->model, .config = c, .ctx = workload_ctx(w), .log = &t->g->log };
+    enum err_code rc = arm_open(&arm, &spec, go_on_event, t, NULL);
+    for (int i = 0; i < 2 && !rc; i++) {
+        json_decref(answer);
+        rc = arm_cell(arm, work, t->g->seed, &answer, go_on_event, t, NULL);
+    }
+    if (!rc) rate = w->gen ? answer_decode_rate(answer) : answer_prefill_rate(answer);
+    json_decref(answer);
+    arm_close(arm);
+    return rate;
+}
+
+/* The candidate that shall be confirmed: for speed the fastest of the best-ranked when tried (predictions of
+ * small models tie), otherwise the best-ranked. A quarter of the budget at most. */
+static enum err_code choose(struct tune *t, enum goal goal, struct err *why)
+{
+    enum { TRIED = 6 };
+    struct workload w;
+    int tried = 0;
+    bool by_speed = goal == GOAL_SPEED || goal == GOAL_BALANCED;
+    enum err_code rc = workload_parse(&w, args_text(t->a, "-w", "tg64"), why);
+    if (!rc && *w.eval_file)
+        rc = err_set(why, ERR_USAGE, "-w %s: tune races speed; want e.g. tg64", w.eval_file);
     t->chosen = -1;
     config_line(&t->current, t->current_line, sizeof t->current_line);
-    for (int i = 0; i < t->n_advice && t->chosen < 0; i++)
-        if (t->advice[i].prediction.fits && !is_same(&t->advice[i].config, &t->current)) t->chosen = i;
-    if (t->chosen < 0) return;
+    double best = -1;
+    for (int i = 0; i < t->n_advice && !rc && tried < TRIED; i++) {
+        const struct advice *x = &t->advice[i];
+        if (!x->prediction.fits || is_same(&x->config, &t->current)) continue;
+        if (tried && (!by_speed || elapsed(t) > t->budget / 4)) break;
+        tried++;
+        t->trying = x->line;
+        double rate = by_speed ? try_once(t, &x->config, &w) : 0;
+        json_t *row = json_object();
+        json_put_str(row, "config", x->line);
+        json_put_num(row, "tok_s", by_speed ? rate : NAN);
+        json_array_append_new(t->tried, row);
+        if (rate > best) {
+            best = rate;
+            t->chosen = i;
+        }
+        if (cli_is_interrupted(t->g)) rc = err_set(why, ERR_CANCELLED, "interrupted");
+    }
+    progress_clear(&t->progress);
+    if (rc || t->chosen < 0) return rc;
     t->candidate = t->advice[t->chosen].config;
     snprintf(t->candidate_line, sizeof t->candidate_line, "%s", t->advice[t->chosen].line);
+    return ERR_OK;
 }
 
 static enum err_code race(struct tune *t, struct err *why)
@@ -110,7 +177,7 @@ static enum err_code race(struct tune *t, struct err *why)
     spec->config[0] = t->current;
     spec->config[1] = t->candidate;
     spec->margin = 0.01;
-    spec->budget_s = args_num(t->a, "--budget", 600);
+    spec->budget_s = fmax(t->budget - elapsed(t), 1);
     spec->seed = t->g->seed;
     enum err_code rc = workload_parse(&spec->workload, args_text(t->a, "-w", "tg64"), why);
     if (!rc) rc = ab_run(t->g, spec, t->state, why);
@@ -167,7 +234,7 @@ static enum err_code measure_quality(struct tune *t, struct err *why)
     size_t n = 0;
     const char *given = args_text(t->a, "-f", NULL);
     if (!changes_answers(&t->current, &t->candidate)) return ERR_OK;
-    enum err_code rc = given ? ERR_OK : file_share(&path, "texts/sample.txt", why);
+    enum err_code rc = given ? ERR_OK : file_share(&path, "text/sample.txt", why);
     if (!rc) rc = file_read(&text, &n, given ? given : path, LIMIT, why);
     if (!rc) rc = perplexity_of(t, &t->current, text, n, &t->ppl[0], why);
     if (!rc) rc = perplexity_of(t, &t->candidate, text, n, &t->ppl[1], why);
@@ -236,6 +303,17 @@ static void put_race(json_t *row, const struct tune *t)
     json_put_num(row, "noise_floor_ratio", s->noise_floor);
 }
 
+static void put_tried(struct table *out, const struct tune *t)
+{
+    json_object_set(out->extra, "tried", t->tried);
+    for (size_t i = 0; i < json_array_size(t->tried); i++) {
+        const json_t *x = json_array_get(t->tried, i);
+        double rate = json_get_num(x, "tok_s", NAN);
+        if (isfinite(rate))
+            table_note(out, "tried once: %-40s %.1f tok/s", json_get_str(x, "config", ""), rate);
+    }
+}
+
 static int report(const struct tune *t)
 {
     struct table out;
@@ -252,6 +330,7 @@ static int report(const struct tune *t)
         json_put_num(row, "predicted_tok_s", t->advice[t->chosen].prediction.decode_tok_s);
     }
     put_race(row, t);
+    put_tried(&out, t);
     json_put_num(row, "current_perplexity", t->ppl[0]);
     json_put_num(row, "candidate_perplexity", t->ppl[1]);
     json_put_str(row, "winner", t->candidate_wins ? t->candidate_line : t->current_line);
@@ -288,14 +367,21 @@ int command_tune(const struct cli_global *g, const struct cli_args *a)
     t->g = g;
     t->a = a;
     t->ppl[0] = t->ppl[1] = NAN;
-    enum err_code rc = prepare(t, &why);
+    t->tried = json_array();
+    t->budget = args_num(a, "--budget", 600);
+    progress_init(&t->progress, g);
+    enum goal goal = GOAL_BALANCED;
+    goal_parse(args_text(a, "--goal", "balanced"), &goal);
+    enum err_code rc = prepare(t, goal, &why);
+    t->start_ns = clock_ns(); /* the budget is for measuring configs, not the machine */
     if (!rc) rc = read_random(t, &why);
-    if (!rc) choose(t);
+    if (!rc) rc = choose(t, goal, &why);
     if (!rc && t->chosen >= 0) rc = race(t, &why);
     if (!rc && t->measured && t->state->verdict == VERDICT_BETTER) rc = measure_quality(t, &why);
     if (!rc) decide(t);
     if (!rc && !cli_is_interrupted(g)) rc = write_config(t, &why);
     int status = rc ? cli_fail(a, &why) : report(t);
+    json_decref(t->tried);
     free(t->advice);
     free(t->state);
     free(t->model);

@@ -14,6 +14,7 @@ static void wrapped(struct str *out, const char *text, int indent, int column)
     while (*text) {
         size_t n = strcspn(text, " \n");
         if (column + (int)n > TEXT_WIDTH && column > indent) {
+            if (out->len && out->data[out->len - 1] == ' ') out->data[--out->len] = '\0';
             str_printf(out, "\n%*s", indent, "");
             column = indent;
         }

@@ -233,7 +233,8 @@ static int width(const char *text)
 static char *md_cell(const struct column *c, const json_t *v)
 {
     struct str raw = { 0 }, out = { 0 };
-    pretty(c, v, &raw);
+    if (c->kind != COLUMN_TEXT || !is_null(v))
+        pretty(c, v, &raw); /* no text is no text, not an unknown number */
     for (const char *p = str_text(&raw); *p; p++) {
         if (*p == '|')
             str_append(&out, "\\|");
@@ -265,7 +266,7 @@ static void write_md_record(const struct table *t, FILE *out)
         if (!t->columns[c].title) continue;
         char *text = md_cell(&t->columns[c], cell(t, 0, c));
         pad(out, t->columns[c].title, widest, false);
-        fprintf(out, "  %s\n", text);
+        fprintf(out, "  %s\n", is_null(cell(t, 0, c)) ? "n/a" : text);
         free(text);
     }
 }
