@@ -38,14 +38,87 @@ static struct kernel_set reference(void)
     };
 }
 
+#if ARCH_X86
+/* Fields the better set leaves NULL keep what was there. */
+static void take_vectors(struct vector_kernels *to, const struct vector_kernels *from)
+{
+    if (from->transpose) to->transpose = from->transpose;
+    if (from->quantize_q8) to->quantize_q8 = from->quantize_q8;
+    if (from->norm_rms) to->norm_rms = from->norm_rms;
+    if (from->norm_layer) to->norm_layer = from->norm_layer;
+    if (from->max) to->max = from->max;
+    if (from->exp_sum) to->exp_sum = from->exp_sum;
+    if (from->scale) to->scale = from->scale;
+    for (size_t i = 0; i < COUNT_OF(to->activate); i++)
+        if (from->activate[i]) to->activate[i] = from->activate[i];
+}
+
+static void take_avx2(struct kernel_set *k)
+{
+    struct format_kernels *f = k->format;
+    f[FORMAT_F32].dot_f32 = f32_dot_f32_avx2;
+    f[FORMAT_F16].decode = f16_decode_avx2, f[FORMAT_F16].dot_f32 = f16_dot_f32_avx2;
+    f[FORMAT_BF16].decode = bf16_decode_avx2, f[FORMAT_BF16].dot_f32 = bf16_dot_f32_avx2;
+    f[FORMAT_Q8_0].decode = q8_0_decode_avx2, f[FORMAT_Q8_0].dot_f32 = q8_0_dot_f32_avx2;
+    f[FORMAT_Q8_0].dot_q8 = q8_0_dot_q8_avx2;
+    f[FORMAT_Q4_0].decode = q4_0_decode_avx2, f[FORMAT_Q4_0].dot_f32 = q4_0_dot_f32_avx2;
+    f[FORMAT_Q4_0].dot_q8 = q4_0_dot_q8_avx2;
+    take_vectors(&k->vec, &VECTORS_AVX2);
+    k->tile = tile_avx2;
+    k->gemm_f32 = GEMM_F32_AVX2;
+    k->isa |= ISA_AVX2;
+}
+
+static void take_avx512(struct kernel_set *k)
+{
+    struct format_kernels *f = k->format;
+    f[FORMAT_F32].dot_f32 = f32_dot_f32_avx512;
+    f[FORMAT_F16].decode = f16_decode_avx512, f[FORMAT_F16].dot_f32 = f16_dot_f32_avx512;
+    f[FORMAT_BF16].decode = bf16_decode_avx512, f[FORMAT_BF16].dot_f32 = bf16_dot_f32_avx512;
+    f[FORMAT_Q8_0].decode = q8_0_decode_avx512, f[FORMAT_Q8_0].dot_f32 = q8_0_dot_f32_avx512;
+    f[FORMAT_Q4_0].decode = q4_0_decode_avx512, f[FORMAT_Q4_0].dot_f32 = q4_0_dot_f32_avx512;
+    take_vectors(&k->vec, &VECTORS_AVX512);
+    k->tile = tile_avx512;
+    k->gemm_f32 = GEMM_F32_AVX512;
+    k->isa |= ISA_AVX512;
+}
+
+static void take_avx512vnni(struct kernel_set *k)
+{
+    k->format[FORMAT_Q8_0].dot_q8 = q8_0_dot_q8_avx512vnni;
+    k->format[FORMAT_Q4_0].dot_q8 = q4_0_dot_q8_avx512vnni;
+    k->isa |= ISA_AVX512VNNI;
+}
+
+static void take_amx(struct kernel_set *k)
+{
+    struct format_kernels *f = k->format;
+    f[FORMAT_F32].unpack_bf16 = f32_unpack_bf16_amx;
+    f[FORMAT_F16].unpack_bf16 = f16_unpack_bf16_amx;
+    f[FORMAT_BF16].unpack_bf16 = bf16_unpack_bf16_amx;
+    f[FORMAT_Q8_0].unpack_bf16 = q8_0_unpack_bf16_amx;
+    f[FORMAT_Q4_0].unpack_bf16 = q4_0_unpack_bf16_amx;
+    k->gemm_bf16 = GEMM_BF16_AMX;
+    k->isa |= ISA_AMX | ISA_AVX512BF16; /* the tiles' operands are rounded by the latter */
+}
+#endif
+
+static bool has(uint32_t usable, uint32_t bits)
+{
+    return !(bits & ~usable);
+}
+
 struct kernel_set kernels_select(uint32_t usable)
 {
     struct kernel_set k = reference();
 #if ARCH_X86
-    (void)usable;
-#else
-    (void)usable;
+    if (has(usable, ISA_AVX2)) take_avx2(&k);
+    if (has(usable, ISA_AVX2 | ISA_AVX512)) take_avx512(&k);
+    if (has(usable, ISA_AVX2 | ISA_AVX512 | ISA_AVX512VNNI)) take_avx512vnni(&k);
+    if (has(usable, ISA_AVX2 | ISA_AVX512 | ISA_AVX512BF16 | ISA_AMX)) take_amx(&k);
 #endif
+    (void)has;
+    (void)usable;
     return k;
 }
 
@@ -54,12 +127,26 @@ struct kernel_set kernels_select(uint32_t usable)
 /* In the order of CEILINGS. */
 static ceiling_fn *const CEILING_FNS[] = {
     ceiling_f32_fma_ref,
+#if ARCH_X86
+    ceiling_f32_fma_avx2,        ceiling_f32_fma_avx512, ceiling_int8_dot_avx2, ceiling_int8_dot_avx512vnni,
+    ceiling_bf16_dot_avx512bf16, ceiling_bf16_tile_amx,  ceiling_int8_tile_amx,
+#endif
 };
 
 const struct ceiling CEILINGS[] = {
     { "f32_fma", "ref", 0 },
+#if ARCH_X86
+    { "f32_fma", "avx2", ISA_AVX2 },
+    { "f32_fma", "avx512", ISA_AVX512 },
+    { "int8_dot", "avx2", ISA_AVX2 },
+    { "int8_dot", "avx512vnni", ISA_AVX512 | ISA_AVX512VNNI },
+    { "bf16_dot", "avx512bf16", ISA_AVX512 | ISA_AVX512BF16 },
+    { "bf16_tile", "amx", ISA_AMX },
+    { "int8_tile", "amx", ISA_AMX },
+#endif
 };
 const size_t CEILING_COUNT = COUNT_OF(CEILINGS);
+_Static_assert(COUNT_OF(CEILINGS) == COUNT_OF(CEILING_FNS), "one function a row");
 
 ceiling_fn *kernels_ceiling(const struct ceiling *c)
 {

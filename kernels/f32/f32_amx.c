@@ -1,0 +1,15 @@
+/* f32 to bf16 tiles: rounded to nearest even. */
+#include "kernels/f32/f32.h"
+#include "kernels/isa/amx.h"
+
+ALWAYS_INLINE __m512i row32(const uint8_t *row, int64_t i, int64_t have)
+{
+    const uint8_t *at = row + 4 * i;
+    return to_bf16(_mm512_maskz_loadu_ps(first_lanes(have), at),
+                   _mm512_maskz_loadu_ps(first_lanes(have - 16), at + 64));
+}
+
+void f32_unpack_bf16_amx(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)
+{
+    unpack_tiles(w, row_bytes, rows, k, out, row32);
+}

@@ -1,0 +1,188 @@
+/* kernels/isa/avx2.h - what the AVX2 kernels share. No masks worth having here: tails are scalar. */
+#ifndef QDYNO_KERNELS_AVX2_H
+#define QDYNO_KERNELS_AVX2_H
+
+#include <immintrin.h>
+
+#include "kernels/half.h"
+#include "kernels/kernel_set.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+ALWAYS_INLINE float sum_of_lanes(__m256 v)
+{
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+
+ALWAYS_INLINE float max_of_lanes(__m256 v)
+{
+    __m128 s = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
+}
+
+ALWAYS_INLINE float scale_at(const void *p)
+{
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(load_u16(p))));
+}
+
+/* e^x within 2 units of the last place between -87 and 88; outside, the values there. See exp_avx512. */
+ALWAYS_INLINE __m256 exp_avx2(__m256 x)
+{
+    x = _mm256_max_ps(_mm256_set1_ps(-87.33f), x); /* in this order NaN stays NaN */
+    x = _mm256_min_ps(_mm256_set1_ps(88.72f), x);
+    const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)),
+                                     _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693145751953125f), x);
+    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(1.42860677e-6f), r);
+    __m256 p = _mm256_set1_ps(1.0f / 5040);
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f / 720));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f / 120));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f / 24));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f / 6));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
+    /* 2^n in two halves: n = 128 has no exponent of its own, and p * 2^127 may still be finite. */
+    const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
+    const __m256i bias = _mm256_set1_epi32(127);
+    const __m256i low = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
+    const __m256i high = _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23);
+    return _mm256_mul_ps(_mm256_mul_ps(p, _mm256_castsi256_ps(low)), _mm256_castsi256_ps(high));
+}
+
+/* 8 weights from index i of a row, and one. */
+typedef __m256 load8_fn(const uint8_t *row, int64_t i);
+typedef float load1_fn(const uint8_t *row, int64_t i);
+
+ALWAYS_INLINE void dot_floats_n(const struct dot *d, load8_fn *load8, load1_fn *load1, const int n)
+{
+    enum { STEP = 8, UNROLL = 2, CHAINS = 4 };
+    for (int r = 0; r < d->rows; r++) {
+        const uint8_t *w = d->w + r * d->row_bytes;
+        const int unroll = n == 1 ? CHAINS : UNROLL;
+        __m256 sum[DOT_X][CHAINS];
+        float tail[DOT_X] = { 0 };
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++)
+#pragma GCC unroll 4
+            for (int u = 0; u < CHAINS; u++) sum[i][u] = _mm256_setzero_ps();
+        int64_t k = 0;
+        for (; k + STEP * unroll <= d->cols; k += STEP * unroll) {
+#pragma GCC unroll 4
+            for (int u = 0; u < unroll; u++) {
+                const __m256 v = load8(w, k + u * STEP);
+#pragma GCC unroll 4
+                for (int i = 0; i < n; i++)
+                    sum[i][u] = _mm256_fmadd_ps(v, _mm256_loadu_ps(d->x + i * d->x_stride + k + u * STEP),
+                                                sum[i][u]);
+            }
+        }
+        for (; k + STEP <= d->cols; k += STEP) {
+            const __m256 v = load8(w, k);
+#pragma GCC unroll 4
+            for (int i = 0; i < n; i++)
+                sum[i][0] = _mm256_fmadd_ps(v, _mm256_loadu_ps(d->x + i * d->x_stride + k), sum[i][0]);
+        }
+        for (; k < d->cols; k++)
+            for (int i = 0; i < n; i++) tail[i] += load1(w, k) * d->x[i * d->x_stride + k];
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++)
+            d->y[i * d->y_stride + r] = tail[i] +
+                                        sum_of_lanes(_mm256_add_ps(_mm256_add_ps(sum[i][0], sum[i][1]),
+                                                                   _mm256_add_ps(sum[i][2], sum[i][3])));
+    }
+}
+
+ALWAYS_INLINE void dot_floats(const struct dot *d, load8_fn *load8, load1_fn *load1)
+{
+    switch (d->n) {
+    case 1: dot_floats_n(d, load8, load1, 1); break;
+    case 2: dot_floats_n(d, load8, load1, 2); break;
+    case 3: dot_floats_n(d, load8, load1, 3); break;
+    case 4: dot_floats_n(d, load8, load1, 4); break;
+    }
+}
+
+/* One block of 32 weights, scaled. */
+typedef void load32_fn(const uint8_t *block, __m256 out[4]);
+
+ALWAYS_INLINE void dot_blocks_n(const struct dot *d, load32_fn *load, const int block_bytes, const int n)
+{
+    for (int r = 0; r < d->rows; r++) {
+        const uint8_t *w = d->w + r * d->row_bytes;
+        __m256 sum[DOT_X][2];
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) sum[i][0] = sum[i][1] = _mm256_setzero_ps();
+        for (int64_t k = 0; k < d->cols; k += 32, w += block_bytes) {
+            __m256 v[4];
+            load(w, v);
+#pragma GCC unroll 4
+            for (int i = 0; i < n; i++) {
+                const float *x = d->x + i * d->x_stride + k;
+#pragma GCC unroll 4
+                for (int u = 0; u < 4; u++)
+                    sum[i][u & 1] = _mm256_fmadd_ps(v[u], _mm256_loadu_ps(x + 8 * u), sum[i][u & 1]);
+            }
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++)
+            d->y[i * d->y_stride + r] = sum_of_lanes(_mm256_add_ps(sum[i][0], sum[i][1]));
+    }
+}
+
+ALWAYS_INLINE void dot_blocks(const struct dot *d, load32_fn *load, const int block_bytes)
+{
+    switch (d->n) {
+    case 1: dot_blocks_n(d, load, block_bytes, 1); break;
+    case 2: dot_blocks_n(d, load, block_bytes, 2); break;
+    case 3: dot_blocks_n(d, load, block_bytes, 3); break;
+    case 4: dot_blocks_n(d, load, block_bytes, 4); break;
+    }
+}
+
+/* Sums of the 32 products of one block pair, 8 lanes of s32, for every row of x. */
+typedef __m256i block_codes_fn(const uint8_t *block);
+typedef __m256i block_sums_fn(__m256i codes, __m256i q);
+
+/* y = sum over blocks of d_w * (d_x * sums - offset * sum_x); offset is what the codes are too large by. */
+ALWAYS_INLINE void dot_q8_n(const struct dot *d, block_codes_fn *codes_of, block_sums_fn *sums_of,
+                            const int block_bytes, const float offset, const int n)
+{
+    for (int r = 0; r < d->rows; r++) {
+        const uint8_t *w = d->w + r * d->row_bytes;
+        __m256 sum[DOT_X];
+        float off[DOT_X] = { 0 };
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) sum[i] = _mm256_setzero_ps();
+        for (int64_t b = 0; b < d->cols / 32; b++, w += block_bytes) {
+            const __m256i codes = codes_of(w);
+            const float scale = scale_at(w);
+#pragma GCC unroll 4
+            for (int i = 0; i < n; i++) {
+                const int64_t at = i * d->q.d_stride + b;
+                const __m256i q = _mm256_loadu_si256((const __m256i *)(d->q.q + i * d->q.q_stride + b * 32));
+                sum[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums_of(codes, q)),
+                                         _mm256_set1_ps(scale * d->q.d[at]), sum[i]);
+                if (offset != 0) off[i] += scale * d->q.sum[at];
+            }
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) d->y[i * d->y_stride + r] = sum_of_lanes(sum[i]) - offset * off[i];
+    }
+}
+
+ALWAYS_INLINE void dot_q8(const struct dot *d, block_codes_fn *codes_of, block_sums_fn *sums_of,
+                          const int block_bytes, const float offset)
+{
+    switch (d->n) {
+    case 1: dot_q8_n(d, codes_of, sums_of, block_bytes, offset, 1); break;
+    case 2: dot_q8_n(d, codes_of, sums_of, block_bytes, offset, 2); break;
+    case 3: dot_q8_n(d, codes_of, sums_of, block_bytes, offset, 3); break;
+    case 4: dot_q8_n(d, codes_of, sums_of, block_bytes, offset, 4); break;
+    }
+}
+
+#endif

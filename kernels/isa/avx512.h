@@ -1,0 +1,169 @@
+/* kernels/isa/avx512.h - what the AVX-512 kernels share: tails by masks, a 16x16 transpose, exp, and the dots
+ * of float-like rows. Included by files built with the AVX-512 flags only. */
+#ifndef QDYNO_KERNELS_AVX512_H
+#define QDYNO_KERNELS_AVX512_H
+
+#include <immintrin.h>
+
+#include "kernels/half.h"
+#include "kernels/kernel_set.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* The first n of 16 lanes, any n. */
+ALWAYS_INLINE __mmask16 first_lanes(int64_t n)
+{
+    return n >= 16 ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
+}
+
+/* An f16 at any address, in all lanes. */
+ALWAYS_INLINE __m512 broadcast_f16(const void *p)
+{
+    return _mm512_cvtph_ps(_mm256_set1_epi16((short)load_u16(p)));
+}
+
+/* Four f16 scales of neighbouring blocks, `step` bytes apart. Integer loads: the vector ports are the limit.
+ */
+ALWAYS_INLINE __m128 load_4_scales(const uint8_t *p, int step)
+{
+    const uint64_t four = (uint64_t)load_u16(p) | (uint64_t)load_u16(p + step) << 16 |
+                          (uint64_t)load_u16(p + 2 * step) << 32 | (uint64_t)load_u16(p + 3 * step) << 48;
+    return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)four));
+}
+
+/* r[i] lane j <-> r[j] lane i. Four rounds of two-register shuffles: 64 instructions. */
+ALWAYS_INLINE void transpose_16x16(__m512i r[16])
+{
+    __m512i t[16];
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+        r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+        r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+    }
+}
+
+/* e^x within 2 units of the last place: x = n ln 2 + r, |r| <= 0.347, Taylor to r^7 (r^8/8! is 5e-9). */
+ALWAYS_INLINE __m512 exp_avx512(__m512 x)
+{
+    const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 8);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693145751953125f), x); /* ln 2, upper bits */
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(1.42860677e-6f), r);            /* and the rest */
+    __m512 p = _mm512_set1_ps(1.0f / 5040);
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 720));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 120));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 6));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
+    return _mm512_scalef_ps(p, n); /* overflow to infinity and underflow to 0 by themselves */
+}
+
+/* 16 weights from index i of a row, missing lanes 0. */
+typedef __m512 load16_fn(const uint8_t *row, int64_t i, __mmask16 lanes);
+
+/* n rows of x against one weight row after another. `n` is a constant at every call. */
+ALWAYS_INLINE void dot_floats_n(const struct dot *d, load16_fn *load, const int n)
+{
+    enum { STEP = 16, UNROLL = 4 };
+    for (int r = 0; r < d->rows; r++) {
+        const uint8_t *w = d->w + r * d->row_bytes;
+        __m512 sum[DOT_X][UNROLL];
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++)
+#pragma GCC unroll 4
+            for (int u = 0; u < UNROLL; u++) sum[i][u] = _mm512_setzero_ps();
+        int64_t k = 0;
+        for (; k + STEP * UNROLL <= d->cols; k += STEP * UNROLL) {
+#pragma GCC unroll 4
+            for (int u = 0; u < UNROLL; u++) {
+                const __m512 v = load(w, k + u * STEP, 0xffff);
+#pragma GCC unroll 4
+                for (int i = 0; i < n; i++)
+                    sum[i][u] = _mm512_fmadd_ps(v, _mm512_loadu_ps(d->x + i * d->x_stride + k + u * STEP),
+                                                sum[i][u]);
+            }
+        }
+        for (; k < d->cols; k += STEP) {
+            const __mmask16 lanes = first_lanes(d->cols - k);
+            const __m512 v = load(w, k, lanes);
+#pragma GCC unroll 4
+            for (int i = 0; i < n; i++)
+                sum[i][0] = _mm512_fmadd_ps(v, _mm512_maskz_loadu_ps(lanes, d->x + i * d->x_stride + k),
+                                            sum[i][0]);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++)
+            d->y[i * d->y_stride + r] = _mm512_reduce_add_ps(
+                _mm512_add_ps(_mm512_add_ps(sum[i][0], sum[i][1]), _mm512_add_ps(sum[i][2], sum[i][3])));
+    }
+}
+
+ALWAYS_INLINE void dot_floats(const struct dot *d, load16_fn *load)
+{
+    switch (d->n) {
+    case 1: dot_floats_n(d, load, 1); break;
+    case 2: dot_floats_n(d, load, 2); break;
+    case 3: dot_floats_n(d, load, 3); break;
+    case 4: dot_floats_n(d, load, 4); break;
+    }
+}
+
+/* One block of 32 weights, scaled. */
+typedef void load32_fn(const uint8_t *block, __m512 out[2]);
+
+ALWAYS_INLINE void dot_blocks_n(const struct dot *d, load32_fn *load, const int block_bytes, const int n)
+{
+    for (int r = 0; r < d->rows; r++) {
+        const uint8_t *w = d->w + r * d->row_bytes;
+        __m512 sum[DOT_X][2];
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
+        for (int64_t k = 0; k < d->cols; k += 32, w += block_bytes) {
+            __m512 v[2];
+            load(w, v);
+#pragma GCC unroll 4
+            for (int i = 0; i < n; i++) {
+                const float *x = d->x + i * d->x_stride + k;
+                sum[i][0] = _mm512_fmadd_ps(v[0], _mm512_loadu_ps(x), sum[i][0]);
+                sum[i][1] = _mm512_fmadd_ps(v[1], _mm512_loadu_ps(x + 16), sum[i][1]);
+            }
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++)
+            d->y[i * d->y_stride + r] = _mm512_reduce_add_ps(_mm512_add_ps(sum[i][0], sum[i][1]));
+    }
+}
+
+ALWAYS_INLINE void dot_blocks(const struct dot *d, load32_fn *load, const int block_bytes)
+{
+    switch (d->n) {
+    case 1: dot_blocks_n(d, load, block_bytes, 1); break;
+    case 2: dot_blocks_n(d, load, block_bytes, 2); break;
+    case 3: dot_blocks_n(d, load, block_bytes, 3); break;
+    case 4: dot_blocks_n(d, load, block_bytes, 4); break;
+    }
+}
+
+#endif
