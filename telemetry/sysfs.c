@@ -181,7 +181,7 @@ bool sys_text_field(const char *text, const char *key, char *buf, size_t size)
 double rate_next(struct rate *r, double counter, double wrap, int64_t now_ns)
 {
     struct rate was = *r;
-    *r = (struct rate){ counter, now_ns, isfinite(counter) };
+    *r = (struct rate){ counter, now_ns, isfinite(counter) && counter >= 0 };
     if (!was.known || !r->known || now_ns <= was.t_ns) return NAN;
     double rise = counter - was.value;
     if (rise < 0 && wrap > 0 && was.value <= wrap) rise += wrap;

@@ -47,7 +47,8 @@ struct rate {
     int64_t t_ns;
     bool known;
 };
-/* Increase per second since the previous call. NAN on the first call, when the counter is NAN (starts over),
+/* Increase per second since the previous call. NAN on the first call, when the counter is NAN or negative
+ * (starts over),
  * or when it went backwards and `wrap` (the counter's range, 0: none) cannot explain it. */
 double rate_next(struct rate *r, double counter, double wrap, int64_t now_ns);
 

@@ -86,6 +86,7 @@ static void rates_by_hand(void **state)
     CHECK(isnan(rate_next(&r, NAN, 0, 16 * S)));
     CHECK(isnan(rate_next(&r, 30, 0, 17 * S))); /* a gap: starts over */
     CHECK_NEAR(rate_next(&r, 31, 0, 18 * S), 1, 1e-12);
+    CHECK(isnan(rate_next(&r, -5, 1000, 19 * S))); /* no counter is negative: not a wrap */
     struct rate w = { 0 };
     rate_next(&w, 990, 1000, 0);
     CHECK_NEAR(rate_next(&w, 15, 1000, 5 * S), 5, 1e-12); /* 990 -> 1000 -> 15: 25 in 5 s */
@@ -345,6 +346,8 @@ static void absent_and_garbage_are_nan(void **state)
         "proc/pressure/io",
         "proc/100/stat",
         "proc/100/task/100/status",
+        "proc/100/task/101/status",
+        "proc/200/task/200/status",
         "proc/100/task/100/children",
         "proc/100/task/101/children",
         "sys/class/powercap/intel-rapl:0/energy_uj",

@@ -1,0 +1,158 @@
+/* Proves: the probe measures every ceiling this machine has within the time it was given and says how far it
+ * is; the ceilings survive JSON and the cache, and a damaged cache means "measure again", never a wrong
+ * number. */
+#include "tests/telemetry/roots.h"
+
+#include <math.h>
+
+#include "telemetry/telemetry.h"
+
+struct progress {
+    int calls;
+    double last;
+    bool fell;
+    char first[96];
+};
+
+static void on_progress(void *ctx, const char *what, double done)
+{
+    struct progress *p = ctx;
+    if (!p->calls++) snprintf(p->first, sizeof p->first, "%s", what);
+    p->fell |= !(done >= p->last && done <= 1);
+    p->last = done;
+}
+
+static void the_probe_keeps_its_time(void **state)
+{
+    (void)state;
+    struct machine_ceilings c;
+    struct progress p = { 0 };
+    struct err why;
+    uint32_t isa;
+    CHECK_OK(isa_usable(&isa, &why));
+    int64_t start = clock_ns();
+    CHECK_OK(machine_probe(&c, isa, 2, on_progress, &p, &why));
+    double seconds = (double)(clock_ns() - start) / 1e9;
+    print_message("probe of 2 s took %.2f s: read %.1f GB/s with 1 thread, %.1f with %d\n", seconds,
+                  c.read_bytes_s_1 / 1e9, c.read_bytes_s_all / 1e9, c.threads_all);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    CHECK(seconds < 6); /* a fixed part remains: touching the memory for the first time */
+#endif
+    CHECK(c.read_bytes_s_1 > 1e8 && c.read_bytes_s_1 < 1e13 && c.read_bytes_s_all > 1e8);
+    CHECK(c.threads_all >= 1 && c.measured_unix_ms > 1700000000000);
+    assert_int_equal(c.count, (int)CEILING_COUNT);
+    for (int i = 0; i < c.count; i++) {
+        bool usable = (CEILINGS[i].needs & isa) == CEILINGS[i].needs;
+        assert_string_equal(c.row[i].name, CEILINGS[i].name);
+        assert_string_equal(c.row[i].isa, CEILINGS[i].isa);
+        print_message("  %-12s %-12s %8.1f %8.1f Gop/s\n", c.row[i].name, c.row[i].isa,
+                      c.row[i].ops_s_1 / 1e9, c.row[i].ops_s_all / 1e9);
+        CHECK(usable ? c.row[i].ops_s_1 > 1e7 && c.row[i].ops_s_all > 1e7
+                     : isnan(c.row[i].ops_s_1) && isnan(c.row[i].ops_s_all));
+    }
+    CHECK(p.calls >= 2 && !p.fell && p.last == 1);
+    CHECK(strstr(p.first, "memory read"));
+}
+
+static void unusable_isa_is_not_measured(void **state)
+{
+    (void)state;
+    struct machine_ceilings c;
+    struct err why = { 0 };
+    CHECK_OK(machine_probe(&c, 0, 0.1, NULL, NULL, &why));
+    for (int i = 0; i < c.count; i++)
+        CHECK(CEILINGS[i].needs ? isnan(c.row[i].ops_s_1) : c.row[i].ops_s_1 > 0);
+    assert_int_equal(machine_probe(&c, 0, -1, NULL, NULL, &why), ERR_USAGE);
+    assert_int_equal(machine_probe(&c, 0, NAN, NULL, NULL, &why), ERR_USAGE);
+}
+
+static const struct machine_ceilings SAMPLE = {
+    .read_bytes_s_1 = 12345678901.5,
+    .read_bytes_s_all = NAN,
+    .threads_all = 2,
+    .count = 2,
+    .row = { { "f32_fma", "avx2", 1e11, 2e11 }, { "int8_tile", "amx", NAN, NAN } },
+    .measured_unix_ms = 1763745727123,
+};
+
+static void check_is_sample(const struct machine_ceilings *c)
+{
+    CHECK(c->read_bytes_s_1 == SAMPLE.read_bytes_s_1 && isnan(c->read_bytes_s_all));
+    CHECK(c->threads_all == 2 && c->count == 2 && c->measured_unix_ms == SAMPLE.measured_unix_ms);
+    assert_string_equal(c->row[0].name, "f32_fma");
+    assert_string_equal(c->row[1].isa, "amx");
+    CHECK(c->row[0].ops_s_1 == 1e11 && c->row[0].ops_s_all == 2e11 && isnan(c->row[1].ops_s_1));
+}
+
+static void json_and_cache_keep_everything(void **state)
+{
+    (void)state;
+    struct root home = root_empty();
+    struct machine_ceilings c;
+    struct err why;
+    bool found = true;
+    json_t *object = ceilings_to_json(&SAMPLE);
+    CHECK(json_is_null(json_object_get(object, "read_bytes_s_all")));
+    CHECK_OK(ceilings_from_json(&c, object, &why));
+    check_is_sample(&c);
+    json_decref(object);
+
+    setenv("XDG_CACHE_HOME", home.path, 1);
+    CHECK_OK(ceilings_load(&c, "d38d793ac7a0", &found, &why));
+    CHECK(!found && isnan(c.read_bytes_s_1) && c.count == 0);
+    CHECK_OK(ceilings_save(&SAMPLE, "d38d793ac7a0", &why));
+    CHECK_OK(ceilings_load(&c, "d38d793ac7a0", &found, &why));
+    CHECK(found);
+    check_is_sample(&c);
+    CHECK_OK(ceilings_load(&c, "000000000000", &found, &why)); /* another machine's are not ours */
+    CHECK(!found);
+
+    static const char *const DAMAGED[] = {
+        "",
+        "{",
+        "[]",
+        "{}",
+        "{\"schema\":1}",
+        "{\"schema\":2,\"threads_all\":2,\"arithmetic\":[]}",
+        "{\"schema\":1,\"threads_all\":0,\"arithmetic\":[]}",
+        "{\"schema\":1,\"threads_all\":2,\"arithmetic\":{}}",
+        "{\"schema\":1,\"threads_all\":2,\"arithmetic\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}",
+    };
+    for (size_t i = 0; i < COUNT_OF(DAMAGED); i++) {
+        root_write(&home, "qdyno/ceilings-d38d793ac7a0.json", DAMAGED[i]);
+        CHECK_OK(ceilings_load(&c, "d38d793ac7a0", &found, &why));
+        if (found) fail_msg("taken for ceilings: %s", DAMAGED[i]);
+    }
+    /* numbers that cannot be ceilings are unknown */
+    root_write(
+        &home, "qdyno/ceilings-d38d793ac7a0.json",
+        "{\"schema\":1,\"threads_all\":2,\"read_bytes_s_1\":0,\"read_bytes_s_all\":-5,\"arithmetic\":[{\"name\":"
+        "\"f32_fma\",\"isa\":\"avx2\",\"ops_s_1\":\"many\"},7]}");
+    CHECK_OK(ceilings_load(&c, "d38d793ac7a0", &found, &why));
+    CHECK(found && isnan(c.read_bytes_s_1) && isnan(c.read_bytes_s_all) && isnan(c.row[0].ops_s_1));
+    root_remove(&home);
+}
+
+static void a_machine_id_is_no_path(void **state)
+{
+    (void)state;
+    static const char *const BAD[] = { "", "../x", "a/b", "ABC" };
+    for (size_t i = 0; i < COUNT_OF(BAD); i++) {
+        struct machine_ceilings c;
+        struct err why = { 0 };
+        bool found;
+        assert_int_equal(ceilings_load(&c, BAD[i], &found, &why), ERR_USAGE);
+        assert_int_equal(ceilings_save(&SAMPLE, BAD[i], &why), ERR_USAGE);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_probe_keeps_its_time),
+        cmocka_unit_test(unusable_isa_is_not_measured),
+        cmocka_unit_test(json_and_cache_keep_everything),
+        cmocka_unit_test(a_machine_id_is_no_path),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,462 @@
+/* Proves: the push URL spells every grouping value so that a gateway reads it back; a real Pushgateway takes
+ * a result, replaces the whole group, deletes it, and is quoted when it refuses; and every kind of server
+ * that is not one (closed port, silent, redirecting, locked, broken) gives the documented error. */
+#include "tests/telemetry/roots.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "telemetry/telemetry.h"
+
+#define GATEWAY "/usr/bin/prometheus-pushgateway"
+
+/* ---------------------------------------------------------------- the URL */
+
+static void values_are_spelled_by_table(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *base, *job, *name, *value, *url;
+    } CASES[] = {
+        { "http://h:9091", "qdyno", NULL, NULL, "http://h:9091/metrics/job/qdyno" },
+        { "http://h:9091/", "qdyno", "machine", "d38d793ac7a0",
+          "http://h:9091/metrics/job/qdyno/machine/d38d793ac7a0" },
+        { "https://h/push//", "qdyno", "a", "b", "https://h/push/metrics/job/qdyno/a/b" },
+        { "http://[::1]:9091", "j", "a", "b", "http://[::1]:9091/metrics/job/j/a/b" },
+        /* a slash ends a path segment whatever its escape: base64, URL-safe, unpadded */
+        { "http://h", "q", "experiment", "f32 vs q8_0, tg64",
+          "http://h/metrics/job/q/experiment/f32%20vs%20q8_0%2C%20tg64" },
+        { "http://h", "q", "model", "a/b.gguf", "http://h/metrics/job/q/model@base64/YS9iLmdndWY" },
+        { "http://h", "q", "path", "/var/tmp", "http://h/metrics/job/q/path@base64/L3Zhci90bXA" },
+        { "http://h", "q", "x", "/??",
+          "http://h/metrics/job/q/x@base64/Lz8_" }, /* '_' where base64 has '/' */
+        { "http://h", "q", "x", "/>>>",
+          "http://h/metrics/job/q/x@base64/Lz4-Pg" }, /* and '-' where it has '+' */
+        { "http://h", "a/b", NULL, NULL, "http://h/metrics/job@base64/YS9i" },
+        { "http://h", "q", "x", "", "http://h/metrics/job/q/x@base64/=" },
+        { "http://h", "q", "x", ".", "http://h/metrics/job/q/x@base64/Lg" },
+        { "http://h", "q", "x", "..", "http://h/metrics/job/q/x@base64/Li4" },
+        { "http://h", "q", "x", "...", "http://h/metrics/job/q/x/..." },
+        { "http://h", "q", "x", "ä?&#%+=@", "http://h/metrics/job/q/x/%C3%A4%3F%26%23%25%2B%3D%40" },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct label l = { CASES[i].name, CASES[i].value };
+        struct push_target t = {
+            .url = CASES[i].base, .job = CASES[i].job, .grouping = &l, .n_grouping = CASES[i].name != NULL
+        };
+        struct err why;
+        char *url;
+        CHECK_OK(push_url(&url, &t, &why));
+        assert_string_equal(url, CASES[i].url);
+        free(url);
+    }
+}
+
+static void bad_targets_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *base, *job, *name, *value, *says;
+    } CASES[] = {
+        { NULL, "q", "a", "b", "http://host:9091" },
+        { "h:9091", "q", "a", "b", "http://host:9091" },
+        { "ftp://h", "q", "a", "b", "http://host:9091" },
+        { "http://", "q", "a", "b", "gateway 'http://'" },
+        { "http://h:99999", "q", "a", "b", "gateway 'http://h:99999'" },
+        { "http://h h", "q", "a", "b", "gateway" },
+        { "http://user:secret@h", "q", "a", "b", "user name" },
+        { "http://h?x=1", "q", "a", "b", "?query" },
+        { "http://h#x", "q", "a", "b", "#fragment" },
+        { "http://h", "", "a", "b", "job name" },
+        { "http://h", NULL, "a", "b", "job name" },
+        { "http://h", "q", "a-b", "b", "'a-b'" },
+        { "http://h", "q", "9", "b", "'9'" },
+        { "http://h", "q", "", "b", "''" },
+        { "http://h", "q", "__a", "b", "'__a'" },
+        { "http://h", "q", "job", "b", "twice" },
+        { "http://h", "q", "a", NULL, "'a'" },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct label l = { CASES[i].name, CASES[i].value };
+        struct push_target t = { .url = CASES[i].base, .job = CASES[i].job, .grouping = &l, .n_grouping = 1 };
+        struct err why = { 0 };
+        char *url;
+        assert_int_equal(push_url(&url, &t, &why), ERR_USAGE);
+        assert_null(url);
+        if (!strstr(why.message, CASES[i].says)) fail_msg("case %zu: %s", i, why.message);
+        assert_null(strstr(why.message, "secret"));
+    }
+    struct push_target both = { .url = "http://127.0.0.1:1", .job = "q", .user = "u", .bearer = "t" };
+    struct err why = { 0 };
+    int status = 5;
+    assert_int_equal(push_put(&both, "", &status, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "not both") && status == 0);
+}
+
+/* ---------------------------------------------------------------- a server that answers once */
+
+/* Listens on a free loopback port; *port tells which. */
+static int listen_somewhere(int *port)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t n = sizeof a;
+    CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof a) && !listen(fd, 4));
+    CHECK(!getsockname(fd, (struct sockaddr *)&a, &n));
+    *port = ntohs(a.sin_port);
+    return fd;
+}
+
+struct server {
+    int fd;
+    const char *reply; /* NULL: accept and stay silent until the client goes away */
+    char request[65536];
+};
+
+static bool request_is_whole(const char *text)
+{
+    const char *body = strstr(text, "\r\n\r\n"), *length = strstr(text, "Content-Length: ");
+    return body && (!length || strlen(body + 4) >= (size_t)atol(length + 16));
+}
+
+static void *server_main(void *arg)
+{
+    struct server *s = arg;
+    int c = accept(s->fd, NULL, NULL);
+    size_t n = 0;
+    while (c >= 0 && n < sizeof s->request - 1) {
+        ssize_t got = recv(c, s->request + n, sizeof s->request - 1 - n, 0);
+        if (got <= 0) break;
+        n += (size_t)got;
+        if (!s->reply || !request_is_whole(s->request)) continue;
+        if (send(c, s->reply, strlen(s->reply), MSG_NOSIGNAL) < 0) break;
+        break;
+    }
+    if (c >= 0) close(c);
+    return NULL;
+}
+
+struct answer {
+    enum err_code rc;
+    int status;
+    double seconds;
+    struct err why;
+    struct server server;
+};
+
+static struct answer push_to(const char *reply, struct push_target t, const char *body)
+{
+    static struct answer a; /* large */
+    int port;
+    char url[64];
+    pthread_t thread;
+    a = (struct answer){ .server.reply = reply };
+    a.server.fd = listen_somewhere(&port);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", port);
+    t.url = url;
+    t.job = "qdyno";
+    assert_int_equal(pthread_create(&thread, NULL, server_main, &a.server), 0);
+    int64_t start = clock_ns();
+    a.rc = body ? push_put(&t, body, &a.status, &a.why) : push_delete(&t, &a.status, &a.why);
+    a.seconds = (double)(clock_ns() - start) / 1e9;
+    pthread_join(thread, NULL);
+    close(a.server.fd);
+    return a;
+}
+
+static void requests_are_whole(void **state)
+{
+    (void)state;
+    static const char OK[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    struct answer a = push_to(OK, (struct push_target){ .user = "Aladdin", .password = "open sesame" },
+                              "a 1\n");
+    assert_int_equal(a.rc, ERR_OK);
+    assert_int_equal(a.status, 200);
+    CHECK(str_starts(a.server.request, "PUT /metrics/job/qdyno HTTP/1.1\r\n"));
+    CHECK(strstr(a.server.request, "Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n")); /* RFC 7617 */
+    CHECK(strstr(a.server.request, "Content-Type: text/plain; version=0.0.4"));
+    CHECK(!strstr(a.server.request, "Expect:"));
+    CHECK(str_ends(a.server.request, "\r\n\r\na 1\n"));
+    a = push_to(OK, (struct push_target){ .bearer = "mF_9.B5f-4.1JqM" }, "");
+    assert_int_equal(a.rc, ERR_OK);
+    CHECK(strstr(a.server.request, "Authorization: Bearer mF_9.B5f-4.1JqM\r\n"));
+    a = push_to("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", (struct push_target){ 0 }, NULL);
+    assert_int_equal(a.rc, ERR_OK);
+    assert_int_equal(a.status, 202);
+    CHECK(str_starts(a.server.request, "DELETE /metrics/job/qdyno HTTP/1.1\r\n"));
+    CHECK(!strstr(a.server.request, "Authorization"));
+    /* a result larger than a socket's buffer arrives whole */
+    enum { LARGE = 40000 };
+    static char body[LARGE + 1];
+    memset(body, 'x', LARGE);
+    a = push_to(OK, (struct push_target){ 0 }, body);
+    assert_int_equal(a.rc, ERR_OK);
+    CHECK(str_ends(a.server.request, body));
+}
+
+static void answers_are_judged_by_table(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        enum err_code rc;
+        int status;
+        const char *says;
+    } CASES[] = {
+        { "HTTP/1.1 400 Bad Request\r\nContent-Length: 30\r\n\r\npushed metrics are\n\tinvalid: x\n",
+          ERR_USAGE, 400, "pushed metrics are invalid: x" },
+        { "HTTP/1.1 401 Unauthorized\r\nContent-Length: 12\r\n\r\nUnauthorized", ERR_USAGE, 401,
+          "does not let us in (HTTP 401): Unauthorized" },
+        { "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", ERR_USAGE, 404, "no text" },
+        { "HTTP/1.1 429 Too Many\r\nContent-Length: 0\r\n\r\n", ERR_ABSENT, 429, "cannot take it now" },
+        { "HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\noops", ERR_ABSENT, 500, "oops" },
+        { "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", ERR_ABSENT, 503, "HTTP 503" },
+        { "HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", ERR_USAGE, 302,
+          "points to 'file:///etc/passwd'" },
+        { "HTTP/1.1 301 Moved\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", ERR_USAGE, 301,
+          "/elsewhere" },
+        { "not HTTP at all", ERR_USAGE, 0, "cannot push to" },
+        { "", ERR_ABSENT, 0, "cannot reach" },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct answer a = push_to(CASES[i].reply, (struct push_target){ .timeout_s = 5 }, "a 1\n");
+        if (a.rc != CASES[i].rc || a.status != CASES[i].status || !strstr(a.why.message, CASES[i].says))
+            fail_msg("case %zu: %d, HTTP %d, %s", i, a.rc, a.status, a.why.message);
+        CHECK(strstr(a.why.message, "http://127.0.0.1:"));
+    }
+}
+
+static void a_silent_server_times_out(void **state)
+{
+    (void)state;
+    struct answer a = push_to(NULL, (struct push_target){ .timeout_s = 0.4 }, "a 1\n");
+    assert_int_equal(a.rc, ERR_ABSENT);
+    CHECK(strstr(a.why.message, "within 0.4 s"));
+    CHECK(a.seconds >= 0.3 && a.seconds < 5);
+    assert_int_equal(a.status, 0);
+}
+
+static void a_closed_port_is_absent(void **state)
+{
+    (void)state;
+    int port, fd = listen_somewhere(&port), status = 7;
+    char url[64];
+    struct err why = { 0 };
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", port);
+    close(fd);
+    struct push_target t = { .url = url, .job = "q" };
+    assert_int_equal(push_put(&t, "a 1\n", &status, &why), ERR_ABSENT);
+    assert_int_equal(status, 0);
+    CHECK(strstr(why.message, url));
+    t.url = "http://no-such-host.invalid:9091";
+    assert_int_equal(push_put(&t, "a 1\n", &status, &why), ERR_ABSENT);
+    t.url = url;
+    t.ca_file = "/nonexistent/ca.pem";
+    snprintf(url, sizeof url, "https://127.0.0.1:%d", port);
+    CHECK(push_put(&t, "a 1\n", &status, &why) != ERR_OK);
+}
+
+/* ---------------------------------------------------------------- the real gateway */
+
+struct gateway {
+    pid_t pid;
+    int port;
+    char url[64];
+};
+
+/* The text of GET /metrics; free(). NULL when nobody answers. */
+static char *scrape(const struct gateway *g)
+{
+    static const char REQUEST[] = "GET /metrics HTTP/1.0\r\n\r\n";
+    struct sockaddr_in a = { .sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)g->port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct str reply = { 0 };
+    char part[4096], *body = NULL;
+    if (!connect(fd, (struct sockaddr *)&a, sizeof a) && send(fd, REQUEST, strlen(REQUEST), MSG_NOSIGNAL) > 0)
+        for (ssize_t n; (n = recv(fd, part, sizeof part, 0)) > 0;) str_append_n(&reply, part, (size_t)n);
+    close(fd);
+    char *end = reply.len && str_starts(reply.data + 8, " 200 ") ? strstr(reply.data, "\r\n\r\n") : NULL;
+    if (end) body = strdup(end + 4);
+    str_free(&reply);
+    return body;
+}
+
+static int gateway_start(void **state)
+{
+    if (access(GATEWAY, X_OK)) return 0; /* the tests say that they skip */
+    struct gateway *g = calloc(1, sizeof *g);
+    int fd = listen_somewhere(&g->port);
+    char listen_arg[64];
+    close(fd);
+    snprintf(listen_arg, sizeof listen_arg, "--web.listen-address=127.0.0.1:%d", g->port);
+    snprintf(g->url, sizeof g->url, "http://127.0.0.1:%d", g->port);
+    g->pid = fork();
+    if (!g->pid) {
+        int null = open("/dev/null", O_RDWR);
+        dup2(null, 1);
+        dup2(null, 2);
+        execl(GATEWAY, GATEWAY, listen_arg, (char *)NULL);
+        _exit(127);
+    }
+    char *text = NULL;
+    for (int i = 0; i < 200 && !text; i++) {
+        clock_sleep_ns(50 * 1000000);
+        text = scrape(g);
+    }
+    free(text);
+    *state = g;
+    return text ? 0 : -1;
+}
+
+static int gateway_stop(void **state)
+{
+    struct gateway *g = *state;
+    if (!g) return 0;
+    kill(g->pid, SIGTERM);
+    waitpid(g->pid, NULL, 0);
+    free(g);
+    return 0;
+}
+
+static void skip_without_gateway(const void *g)
+{
+    if (g) return;
+    print_message("SKIPPED: %s (Debian package prometheus-pushgateway) is not installed\n", GATEWAY);
+    skip();
+}
+
+/* Does a line of the scraped text hold all of these? */
+static bool has_line(const char *text, const char *const *words)
+{
+    for (const char *line = text; *line; line += strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n')) {
+        size_t n = strcspn(line, "\n");
+        bool all = *line != '#';
+        for (const char *const *w = words; *w; w++) all = all && memmem(line, n, *w, strlen(*w));
+        if (all) return true;
+    }
+    return false;
+}
+#define HAS_LINE(text, ...) has_line((text), (const char *const[]){ __VA_ARGS__, NULL })
+
+static void a_result_is_put_replaced_and_deleted(void **state)
+{
+    struct gateway *g = *state;
+    skip_without_gateway(g);
+    const struct label grouping[] = { { "experiment", "f32 vs q8_0/tg64" },
+                                      { "machine", "d38d793ac7a0" },
+                                      { "note", "" } };
+    struct push_target t = { .url = g->url, .job = "qdyno", .grouping = grouping, .n_grouping = 3 };
+    struct push_target other = { .url = g->url, .job = "somebody" };
+    struct exposition e = { 0 };
+    struct err why;
+    int status;
+    exposition_family(&e, "qdyno_ab_effect_ratio", "gauge", "B over A.");
+    exposition_sample(&e, (struct label[]){ { "metric", "decode_tok_s" }, { "workload", "w\"\\\nx" } }, 2,
+                      1.25);
+    exposition_family(&e, "qdyno_ab_blocks", "gauge", "Blocks.");
+    exposition_sample(&e, NULL, 0, 12);
+    CHECK_OK(push_put(&other, "somebody_else 1\n", &status, &why));
+    CHECK_OK(push_put(&t, str_text(&e.text), &status, &why));
+    assert_int_equal(status, 200);
+    char *text = scrape(g);
+    CHECK(HAS_LINE(text, "qdyno_ab_effect_ratio{", "experiment=\"f32 vs q8_0/tg64\"", "job=\"qdyno\"",
+                   "machine=\"d38d793ac7a0\"", "metric=\"decode_tok_s\"", "workload=\"w\\\"\\\\\\nx\"",
+                   "} 1.25"));
+    CHECK(HAS_LINE(text, "qdyno_ab_blocks{", "} 12"));
+    free(text);
+
+    /* PUT replaces the group: what the second result does not have is gone; other groups stay */
+    exposition_free(&e);
+    exposition_family(&e, "qdyno_ab_effect_ratio", "gauge", "B over A.");
+    exposition_sample(&e, (struct label[]){ { "metric", "decode_tok_s" }, { "workload", "tg64" } }, 2, 0.5);
+    CHECK_OK(push_put(&t, str_text(&e.text), &status, &why));
+    text = scrape(g);
+    CHECK(HAS_LINE(text, "qdyno_ab_effect_ratio{", "workload=\"tg64\"", "} 0.5"));
+    CHECK(!HAS_LINE(text, "qdyno_ab_blocks{") && !HAS_LINE(text, "} 1.25"));
+    CHECK(HAS_LINE(text, "somebody_else{", "} 1"));
+    free(text);
+
+    CHECK_OK(push_delete(&t, &status, &why));
+    assert_int_equal(status, 202);
+    text = scrape(g);
+    CHECK(!HAS_LINE(text, "qdyno_ab_effect_ratio{"));
+    CHECK(HAS_LINE(text, "somebody_else{"));
+    free(text);
+    CHECK_OK(push_delete(&t, &status, &why)); /* deleting nothing is fine */
+    exposition_free(&e);
+}
+
+/* Each spelling of the URL table comes back as the value that went in. */
+static void odd_grouping_values_come_back(void **state)
+{
+    struct gateway *g = *state;
+    skip_without_gateway(g);
+    static const struct {
+        const char *value, *shown;
+    } CASES[] = { { "a/b.gguf", "x=\"a/b.gguf\"" },
+                  { "/??", "x=\"/??\"" },
+                  { "/>>>", "x=\"/>>>\"" },
+                  { "..", "x=\"..\"" },
+                  { ".", "x=\".\"" },
+                  { "ä?&#%+=@", "x=\"ä?&#%+=@\"" },
+                  { "a b", "x=\"a b\"" },
+                  { "q\"\\", "x=\"q\\\"\\\\\"" } };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct label l = { "x", CASES[i].value };
+        struct push_target t = { .url = g->url, .job = "odd", .grouping = &l, .n_grouping = 1 };
+        struct err why;
+        CHECK_OK(push_put(&t, "odd_value 1\n", NULL, &why));
+        char *text = scrape(g);
+        if (!HAS_LINE(text, "odd_value{", CASES[i].shown)) fail_msg("'%s' did not come back", CASES[i].value);
+        free(text);
+        CHECK_OK(push_delete(&t, NULL, &why));
+    }
+    struct label empty = { "x", "" };
+    struct push_target t = { .url = g->url, .job = "odd", .grouping = &empty, .n_grouping = 1 };
+    struct err why;
+    CHECK_OK(push_put(&t, "odd_value 1\n", NULL, &why));
+    CHECK_OK(push_delete(&t, NULL, &why));
+    char *text = scrape(g);
+    CHECK(!HAS_LINE(text, "odd_value{"));
+    free(text);
+}
+
+static void a_refusal_is_quoted(void **state)
+{
+    struct gateway *g = *state;
+    skip_without_gateway(g);
+    struct push_target t = { .url = g->url, .job = "bad" };
+    struct err why = { 0 };
+    int status;
+    assert_int_equal(push_put(&t, "this is no metric\n", &status, &why), ERR_USAGE);
+    assert_int_equal(status, 400);
+    CHECK(strstr(why.message, "text format parsing error")); /* the gateway's own words */
+    why = (struct err){ 0 };
+    assert_int_equal(push_put(&t, "x 1 1700000000000\n", &status, &why), ERR_USAGE); /* a timestamp */
+    assert_int_equal(status, 400);
+    CHECK(strstr(why.message, "timestamp"));
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    setenv("no_proxy", "*", 1); /* loopback is not reached through a proxy */
+    const struct CMUnitTest alone[] = {
+        cmocka_unit_test(values_are_spelled_by_table), cmocka_unit_test(bad_targets_are_refused),
+        cmocka_unit_test(requests_are_whole),          cmocka_unit_test(answers_are_judged_by_table),
+        cmocka_unit_test(a_silent_server_times_out),   cmocka_unit_test(a_closed_port_is_absent),
+    };
+    const struct CMUnitTest gateway[] = {
+        cmocka_unit_test(a_result_is_put_replaced_and_deleted),
+        cmocka_unit_test(odd_grouping_values_come_back),
+        cmocka_unit_test(a_refusal_is_quoted),
+    };
+    int failed = cmocka_run_group_tests(alone, NULL, NULL);
+    return failed + cmocka_run_group_tests(gateway, gateway_start, gateway_stop);
+}
