@@ -338,7 +338,10 @@ enum err_code synth_write(const char *path, const struct synth_options *options,
     struct plan plan = { 0 };
     struct gguf_writer *w = NULL;
     enum err_code rc = find_arch(&a, o.arch, why);
-    if (!rc && !a->rope) shape.kv_heads = shape.heads; /* gpt2's fused matrix has all heads three times */
+    if (!rc && !a->rope) {
+        shape.kv_heads = shape.heads; /* gpt2's fused matrix has all heads three times */
+        shape.tied = false;           /* and llama.cpp wants its output matrix written out */
+    }
     if (!rc) rc = check_shape(&shape, why);
     if (!rc && !o.format->encode)
         rc = err_set(why, ERR_USAGE, "format '%s' is known but cannot be made yet", o.format->name);

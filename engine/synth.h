@@ -29,9 +29,9 @@ struct synth_options {
     void *ctx;
 };
 /* Writes `path` atomically, with a working SPM or BPE vocabulary of the wanted size: about 8 MiB of memory
- * per thread whatever the model's size. "gpt2" has a key and a value head for every head, whatever
- * shape->kv_heads says. Errors: ERR_USAGE (architecture, shape or format that cannot be), ERR_IO, ERR_FIT
- * (disk full), ERR_NOMEM. */
+ * per thread whatever the model's size. "gpt2" is never tied and has a key and a value head for
+ * every head, whatever the shape says. Errors: ERR_USAGE (architecture, shape or format that cannot be),
+ * ERR_IO, ERR_FIT (disk full), ERR_NOMEM. */
 enum err_code synth_write(const char *path, const struct synth_options *options, struct err *why);
 
 #endif
