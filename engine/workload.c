@@ -27,17 +27,19 @@ static bool read_count(const char **at, int least, int *out)
 
 static bool read_tokens(struct workload *w, const char *text)
 {
+    bool gen = str_starts(text, "tg");
     if (str_starts(text, "pp")) {
         text += 2;
         if (!read_count(&text, 1, &w->prompt)) return false;
-        if (*text == '+' && !str_starts(text + 1, "tg")) return false;
-        if (*text == '+') text++;
+        gen = *text == '+';
+        if (gen && !str_starts(++text, "tg")) return false;
+    } else if (!gen) {
+        return false;
     }
-    if (str_starts(text, "tg")) {
+    if (gen) {
         text += 2;
         if (!read_count(&text, 1, &w->gen)) return false;
     }
-    if (!w->prompt && !w->gen) return false;
     if (str_starts(text, "@d")) {
         text += 2;
         if (!read_count(&text, 0, &w->depth)) return false;

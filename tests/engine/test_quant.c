@@ -1,0 +1,302 @@
+/* Proves: a recipe decides as documented (what is kept, rules, fall-back), files we quantize are byte for
+ * byte what the field's quantizer writes, the same with any number of threads, load and keep their metadata;
+ * the cache makes a recipe once, forgets the longest unused, and never shows half a file. */
+#include "engine/quant/quant.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "tests/engine/session.h"
+
+#define BASE    "arch-golden/llama-gqa-256.gguf"
+#define STORIES "models/repacked/stories260K-f32.gguf"
+
+static struct config config_of(const char *line)
+{
+    struct err why = { 0 };
+    struct config c;
+    CHECK_OK(config_parse(&c, line, &why));
+    return c;
+}
+
+static struct gguf *open_file(const char *path)
+{
+    struct err why = { 0 };
+    struct gguf *g;
+    CHECK_OK(gguf_open(&g, path, &why));
+    return g;
+}
+
+/* A folder for one test; XDG_CACHE_HOME points into it. */
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/qdyno-test-quant-XXXXXX");
+    if (!mkdtemp(folder)) return -1;
+    unsetenv("QDYNO_CACHE_LIMIT");
+    return setenv("XDG_CACHE_HOME", folder, 1);
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+static const char *recipe_name(const char *line, const char *tensor, enum format_id own, int dims,
+                               int64_t cols, bool *fell_back)
+{
+    const struct config c = config_of(line);
+    const struct gguf_tensor t = {
+        .name = tensor, .format = &FORMATS[own], .dims = dims, .shape = { cols, 64, 1, 1 }
+    };
+    return recipe_tensor_format(&c, &t, fell_back)->name;
+}
+
+static void test_recipe(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *tensor;
+        enum format_id own;
+        int dims;
+        int64_t cols;
+        const char *want;
+        bool fell_back;
+    } CASES[] = {
+        { "default", "blk.0.attn_q.weight", FORMAT_F32, 2, 64, "f32", false },
+        { "q8_0", "blk.0.attn_q.weight", FORMAT_F32, 2, 64, "q8_0", false },
+        { "q8_0", "token_embd.weight", FORMAT_F32, 2, 64, "q8_0", false },
+        { "q8_0", "blk.0.attn_norm.weight", FORMAT_F32, 1, 64, "f32", false },
+        { "q8_0", "blk.0.attn_q.bias", FORMAT_F32, 1, 64, "f32", false },
+        { "q8_0", "position_embd.weight", FORMAT_F32, 2, 64, "f32", false },
+        { "q8_0", "blk.0.ffn_down.weight", FORMAT_F32, 2, 172, "f16", true },
+        { "q8_0", "blk.0.ffn_down.weight", FORMAT_BF16, 2, 172, "bf16", true },
+        { "f16", "blk.0.ffn_down.weight", FORMAT_F32, 2, 172, "f16", false },
+        { "q4_0,tensors=attn_v:q8_0;ffn_*:f16", "blk.3.attn_v.weight", FORMAT_F32, 2, 64, "q8_0", false },
+        { "q4_0,tensors=attn_v:q8_0;ffn_*:f16", "blk.3.ffn_down.weight", FORMAT_F32, 2, 64, "f16", false },
+        { "q4_0,tensors=attn_v:q8_0;ffn_*:f16", "blk.3.attn_k.weight", FORMAT_F32, 2, 64, "q4_0", false },
+        { "tensors=attn_v:q8_0", "blk.3.attn_v.weight", FORMAT_F32, 2, 64, "q8_0", false },
+        { "tensors=attn_v:q8_0", "blk.3.attn_k.weight", FORMAT_F32, 2, 64, "f32", false },
+        { "q4_0,tensors=blk.1.*:q8_0", "blk.1.attn_k.weight", FORMAT_F32, 2, 64, "q8_0", false },
+        { "q4_0,tensors=blk.1.*:q8_0", "blk.11.attn_k.weight", FORMAT_F32, 2, 64, "q4_0", false },
+        { "q4_0,tensors=output:f16", "blk.1.attn_output.weight", FORMAT_F32, 2, 64, "q4_0", false },
+        { "q4_0,tensors=output:f16", "output.weight", FORMAT_F32, 2, 64, "f16", false },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        bool fell_back;
+        const char *got = recipe_name(CASES[i].line, CASES[i].tensor, CASES[i].own, CASES[i].dims,
+                                      CASES[i].cols, &fell_back);
+        if (strcmp(got, CASES[i].want) || fell_back != CASES[i].fell_back)
+            fail_msg("%s on %s: %s, want %s", CASES[i].line, CASES[i].tensor, got, CASES[i].want);
+    }
+    assert_non_null(method_find("RTN"));
+    assert_null(method_find("magic"));
+    for (size_t i = 0; i < METHOD_COUNT; i++) assert_non_null(METHODS[i].quantize_rows);
+}
+
+static enum err_code quantize(const char *from, const char *to, const char *line, int threads,
+                              struct err *why)
+{
+    struct gguf *g = open_file(from);
+    const struct config c = config_of(line);
+    const struct quantize_options o = { .config = &c, .threads = threads };
+    const enum err_code rc = quantize_file(to, g, &o, why);
+    gguf_close(g);
+    return rc;
+}
+
+/* Every tensor of `got` with the bytes that the field's quantizer wrote. */
+static void test_like_the_field(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *golden;
+        int threads;
+    } CASES[] = {
+        { "q8_0", "arch-golden/llama-gqa-256-Q8_0.gguf", 1 },
+        { "q8_0", "arch-golden/llama-gqa-256-Q8_0.gguf", 3 },
+        { "q4_0", "arch-golden/llama-gqa-256-Q4_0.gguf", 2 },
+        { "f16", "arch-golden/llama-gqa-256-F16.gguf", 1 },
+        { "bf16", "arch-golden/llama-gqa-256-BF16.gguf", 1 },
+    };
+    struct err why = { 0 };
+    char source[4096], golden[4096], out[128];
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        SHARED_OR_SKIP(source, BASE);
+        SHARED_OR_SKIP(golden, CASES[i].golden);
+        snprintf(out, sizeof out, "%s/out.gguf", folder);
+        CHECK_OK(quantize(source, out, CASES[i].line, CASES[i].threads, &why));
+        struct gguf *got = open_file(out), *want = open_file(golden);
+        assert_int_equal(gguf_tensor_count(got), gguf_tensor_count(want));
+        for (int64_t t = 0; t < gguf_tensor_count(want); t++) {
+            const struct gguf_tensor *w = gguf_tensor_at(want, t), *g = gguf_tensor_find(got, w->name);
+            assert_non_null(g);
+            if (g->format != w->format)
+                fail_msg("%s: %s, want %s", w->name, g->format->name, w->format->name);
+            assert_int_equal(g->bytes, w->bytes);
+            if (memcmp(g->data, w->data, (size_t)w->bytes))
+                fail_msg("%s in %s: bytes differ", w->name, CASES[i].line);
+        }
+        assert_int_equal(gguf_get_int(got, "general.file_type", -1),
+                         gguf_get_int(want, "general.file_type", -2));
+        CHECK(gguf_string_is(gguf_get_string(got, "qdyno.recipe"), CASES[i].line));
+        CHECK(gguf_kv_find(got, "tokenizer.ggml.tokens"));
+        gguf_close(got);
+        gguf_close(want);
+    }
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    char q8[4096], f32[4096], out[128], damaged[128];
+    SHARED_OR_SKIP(q8, "arch-golden/llama-gqa-256-Q8_0.gguf");
+    SHARED_OR_SKIP(f32, STORIES);
+    snprintf(out, sizeof out, "%s/out.gguf", folder);
+    assert_int_equal(quantize(q8, out, "q4_0", 1, &why), ERR_USAGE);
+    assert_non_null(strstr(why.message, "q8_0 already"));
+    CHECK_OK(quantize(q8, out, "q8_0", 1, &why)); /* nothing changes: nothing is hidden */
+    unlink(out);
+
+    /* One NaN in the second layer. */
+    struct gguf *g = open_file(f32);
+    const struct gguf_tensor *t = gguf_tensor_find(g, "blk.1.ffn_up.weight");
+    struct file_map all;
+    CHECK_OK(file_map(&all, f32, &why));
+    unsigned char *copy = malloc(all.size);
+    memcpy(copy, all.data, all.size);
+    const float nan = NAN;
+    const unsigned char *found = memmem(all.data, all.size, t->data, 64);
+    assert_non_null(found);
+    memcpy(copy + (found - all.data) + 4 * 1234, &nan, sizeof nan);
+    snprintf(damaged, sizeof damaged, "%s/damaged.gguf", folder);
+    FILE *f = fopen(damaged, "wb");
+    assert_int_equal(fwrite(copy, 1, all.size, f), all.size);
+    fclose(f);
+    free(copy);
+    file_unmap(&all);
+    gguf_close(g);
+    assert_int_equal(quantize(damaged, out, "q8_0", 3, &why), ERR_FORMAT);
+    assert_non_null(strstr(why.message, "'blk.1.ffn_up.weight': value 1234"));
+    CHECK(access(out, F_OK)); /* nothing appeared */
+    assert_int_equal(quantize(f32, "/does/not/exist/out.gguf", "q8_0", 1, &why), ERR_IO);
+}
+
+static bool stop_at_once(void *ctx, double done)
+{
+    *(int *)ctx += 1;
+    CHECK(done > 0 && done <= 1);
+    return false;
+}
+
+static void test_cancel(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    char f32[4096], out[128];
+    int calls = 0;
+    SHARED_OR_SKIP(f32, STORIES);
+    snprintf(out, sizeof out, "%s/out.gguf", folder);
+    struct gguf *g = open_file(f32);
+    const struct config c = config_of("q8_0");
+    const struct quantize_options o = { .config = &c, .threads = 1, .progress = stop_at_once, .ctx = &calls };
+    assert_int_equal(quantize_file(out, g, &o, &why), ERR_CANCELLED);
+    assert_int_equal(calls, 1);
+    CHECK(access(out, F_OK));
+    gguf_close(g);
+}
+
+static char *cached(struct gguf *g, const char *line)
+{
+    struct err why = { 0 };
+    const struct config c = config_of(line);
+    const struct quantize_options o = { .config = &c, .threads = 1 };
+    char *path;
+    CHECK_OK(recipe_cached(&path, g, &o, &why));
+    return path;
+}
+
+static void set_age(const char *path, int seconds)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    struct timespec times[2] = { st.st_atim, st.st_mtim };
+    times[1].tv_sec -= seconds;
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static void test_cache(void **state)
+{
+    (void)state;
+    char f32[4096], limit[32];
+    struct stat first, again;
+    SHARED_OR_SKIP(f32, STORIES);
+    struct gguf *g = open_file(f32);
+    char *q8 = cached(g, "q8_0"), *q4 = cached(g, "q4_0"), *f16 = cached(g, "f16");
+    CHECK(strcmp(q8, q4) && strcmp(q4, f16));
+    assert_int_equal(stat(q8, &first), 0);
+    set_age(q8, 300);
+    set_age(q4, 200);
+    set_age(f16, 100);
+    char *same = cached(g, "q8_0,threads=2,kv=f32"); /* run-time settings are no part of a recipe */
+    assert_string_equal(same, q8);
+    assert_int_equal(stat(q8, &again), 0);
+    assert_int_equal(first.st_ino, again.st_ino);             /* not made again */
+    CHECK(again.st_mtim.tv_sec > first.st_mtim.tv_sec - 100); /* but marked as used */
+
+    /* Room for three of them at most: of q4_0, f16, q8_0 the first is the longest unused now. */
+    assert_int_equal(stat(f16, &first), 0);
+    snprintf(limit, sizeof limit, "%lld", (long long)(again.st_size + 2 * first.st_size + 100000));
+    setenv("QDYNO_CACHE_LIMIT", limit, 1);
+    char *bf16 = cached(g, "bf16");
+    CHECK(!access(bf16, R_OK) && !access(f16, R_OK) && !access(q8, R_OK));
+    CHECK(access(q4, F_OK));
+
+    /* A limit below one file still gives the file. */
+    setenv("QDYNO_CACHE_LIMIT", "1k", 1);
+    char *back = cached(g, "q4_0");
+    assert_string_equal(back, q4);
+    CHECK(!access(q4, R_OK) && access(bf16, F_OK) && access(f16, F_OK) && access(q8, F_OK));
+    struct gguf *result = open_file(q4);
+    const struct config c = config_of("q4_0");
+    CHECK(recipe_is_identity(&c, result) && !recipe_is_identity(&c, g));
+    gguf_close(result);
+    gguf_close(g);
+    char *const ALL[] = { q8, q4, f16, same, bf16, back };
+    for (size_t i = 0; i < COUNT_OF(ALL); i++) free(ALL[i]);
+}
+
+/* Another folder that cannot be written: said, not crashed. */
+static void test_cache_refused(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    char f32[4096], *path;
+    SHARED_OR_SKIP(f32, STORIES);
+    setenv("XDG_CACHE_HOME", "/proc/self/nowhere", 1);
+    struct gguf *g = open_file(f32);
+    const struct config c = config_of("q8_0");
+    const struct quantize_options o = { .config = &c, .threads = 1 };
+    assert_int_equal(recipe_cached(&path, g, &o, &why), ERR_IO);
+    assert_null(path);
+    gguf_close(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recipe),
+        cmocka_unit_test_setup_teardown(test_like_the_field, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_refusals, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_cancel, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_cache, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_cache_refused, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

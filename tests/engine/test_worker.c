@@ -1,0 +1,304 @@
+/* Proves: the worker's protocol, spoken to a real child process over a socketpair: what it answers to every
+ * request, to nonsense, to a cancel in the middle of work and to a parent that goes away. */
+#include "engine/worker.h"
+
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "tests/engine/session.h"
+
+#define STORIES "models/repacked/stories260K-f32.gguf"
+
+struct child {
+    pid_t pid;
+    int fd;
+    FILE *in;
+};
+
+static struct child start(void)
+{
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    fflush(NULL);
+    struct child c = { .pid = fork(), .fd = pair[0] };
+    assert_true(c.pid >= 0);
+    if (c.pid == 0) {
+        close(pair[0]);
+        _exit(worker_serve(pair[1], NULL, NULL) ? 1 : 0);
+    }
+    close(pair[1]);
+    c.in = fdopen(c.fd, "r");
+    return c;
+}
+
+static void say(const struct child *c, const char *line)
+{
+    const size_t n = strlen(line);
+    assert_int_equal(send(c->fd, line, n, MSG_NOSIGNAL), n);
+    assert_int_equal(send(c->fd, "\n", 1, MSG_NOSIGNAL), 1);
+}
+
+/* The next line as JSON; NULL at the end of file. */
+static json_t *hear(const struct child *c)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    struct err why = { 0 };
+    json_t *o = NULL;
+    const ssize_t n = getline(&line, &cap, c->in);
+    if (n > 0) CHECK_OK(json_parse(&o, line, (size_t)n - 1, &why));
+    free(line);
+    return o;
+}
+
+/* The answer to the last request, past its events; how many of them by name in *events (may be NULL). */
+static json_t *answer(const struct child *c, const char *event, int *events)
+{
+    for (;;) {
+        json_t *o = hear(c);
+        if (!o) fail_msg("the worker is gone");
+        if (!json_object_get(o, "event")) return o;
+        if (events && !strcmp(json_get_str(o, "event", ""), event)) ++*events;
+        json_decref(o);
+    }
+}
+
+static int finish(struct child *c)
+{
+    int status;
+    fclose(c->in);
+    assert_int_equal(waitpid(c->pid, &status, 0), c->pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void open_stories(const struct child *c, const char *config, int ctx)
+{
+    char path[4096], line[5000];
+    SHARED_OR_SKIP(path, STORIES);
+    snprintf(line, sizeof line, "{\"id\":1,\"op\":\"open\",\"model\":\"%s\",\"config\":\"%s\",\"ctx\":%d}",
+             path, config, ctx);
+    say(c, line);
+}
+
+static void expect_failure(const struct child *c, const char *request, const char *code, const char *says)
+{
+    say(c, request);
+    json_t *o = answer(c, "", NULL);
+    CHECK(json_get_bool(o, "ok", true) == false);
+    assert_string_equal(json_get_str(o, "code", ""), code);
+    if (!strstr(json_get_str(o, "message", ""), says))
+        fail_msg("%s: '%s' lacks '%s'", request, json_get_str(o, "message", ""), says);
+    json_decref(o);
+}
+
+static void test_open_and_cell(void **state)
+{
+    (void)state;
+    char path[4096];
+    SHARED_OR_SKIP(path, STORIES);
+    struct child c = start();
+    expect_failure(&c, "{\"id\":5,\"op\":\"cell\",\"workload\":\"tg4\"}", "ERR_USAGE", "no model is open");
+    open_stories(&c, "precision=highest,kv=f32,threads=1", 256);
+    json_t *o = answer(&c, "", NULL);
+    CHECK(json_get_bool(o, "ok", false));
+    assert_int_equal(json_get_int(o, "id", -1), 1);
+    assert_string_equal(json_get_str(o, "arch", ""), "llama");
+    assert_string_equal(json_get_str(o, "recipe", ""), "file");
+    assert_string_equal(json_get_str(o, "dominant_format", ""), "f32");
+    assert_string_equal(json_get_str(o, "sha256", ""),
+                        "6c8d18fe9c629e49e627ce8c7a80c1039e8c58c9a3ccacd3a4bc91271ef84197");
+    assert_string_equal(json_get_str(o, "device", ""), "cpu");
+    assert_int_equal(json_get_int(o, "threads", -1), 1);
+    assert_int_equal(json_get_int(o, "ctx", -1), 256);
+    CHECK(!json_get_bool(o, "random_weights", true));
+    assert_string_equal(json_get_str(json_object_get(o, "config"), "ctk", ""), "f32");
+    const json_t *plan = json_object_get(o, "plan");
+    CHECK(json_get_int(plan, "total", 0) > 1000000 && json_get_int(plan, "decode_read_bytes", 0) > 1000000);
+    CHECK(json_get_num(o, "load_s", NAN) > 0);
+    json_decref(o);
+
+    int told = 0;
+    say(&c, "{\"id\":2,\"op\":\"cell\",\"workload\":\"pp20+tg10\",\"seed\":7}");
+    o = answer(&c, "progress", &told);
+    CHECK(told >= 2);
+    CHECK(json_get_bool(o, "ok", false));
+    assert_int_equal(json_get_int(o, "id", -1), 2);
+    assert_string_equal(json_get_str(o, "workload", ""), "pp20+tg10");
+    assert_int_equal(json_get_int(o, "prompt_tokens", -1), 20);
+    assert_int_equal(json_get_int(o, "gen_tokens", -1), 10);
+    assert_int_equal(json_array_size(json_object_get(o, "itl_s")), 10);
+    const char *const POSITIVE[] = {
+        "prefill_s", "decode_s", "ttft_s", "cpu_s", "peak_rss_bytes", "rss_bytes"
+    };
+    for (size_t i = 0; i < COUNT_OF(POSITIVE); i++) CHECK(json_get_num(o, POSITIVE[i], NAN) > 0);
+    CHECK(json_get_num(o, "peak_rss_bytes", 0) >= json_get_num(o, "rss_bytes", INFINITY));
+    const char *const COUNTS[] = { "major_faults", "minor_faults", "voluntary_switches",
+                                   "involuntary_switches" };
+    for (size_t i = 0; i < COUNT_OF(COUNTS); i++) CHECK(json_get_int(o, COUNTS[i], -1) >= 0);
+    const char *const UNKNOWN[] = { "perplexity", "nll", "nll_se", "scored_tokens" };
+    for (size_t i = 0; i < COUNT_OF(UNKNOWN); i++) CHECK(json_is_null(json_object_get(o, UNKNOWN[i])));
+    assert_int_equal(strlen(json_get_str(o, "work_hash", "")), 16);
+    assert_int_equal(strlen(json_get_str(o, "output_hash", "")), 16);
+    json_decref(o);
+
+    say(&c, "{\"id\":9,\"op\":\"close\"}");
+    o = answer(&c, "", NULL);
+    CHECK(json_get_bool(o, "ok", false));
+    assert_int_equal(json_get_int(o, "id", -1), 9);
+    json_decref(o);
+    assert_null(hear(&c));
+    assert_int_equal(finish(&c), 0);
+}
+
+static void test_generate(void **state)
+{
+    (void)state;
+    char path[4096];
+    SHARED_OR_SKIP(path, STORIES);
+    struct child c = start();
+    open_stories(&c, "precision=highest,kv=f32,threads=1", 256);
+    json_decref(answer(&c, "", NULL));
+    say(&c, "{\"id\":3,\"op\":\"generate\",\"prompt\":\"Once upon a time\",\"n\":30,\"temp\":0}");
+    struct str pieces = { 0 };
+    json_t *o;
+    for (;;) {
+        o = hear(&c);
+        assert_non_null(o);
+        if (!json_object_get(o, "event")) break;
+        if (!strcmp(json_get_str(o, "event", ""), "token")) str_append(&pieces, json_get_str(o, "text", ""));
+        json_decref(o);
+    }
+    CHECK(json_get_bool(o, "ok", false));
+    assert_int_equal(json_get_int(o, "gen_tokens", -1), 30);
+    assert_string_equal(json_get_str(o, "stop", ""), "limit");
+    const char *text = json_get_str(o, "text", "");
+    assert_string_equal(str_text(&pieces), text); /* streamed and whole are the same */
+    CHECK(str_starts(text, ", there was a little girl named Lily. She loved to play outside"));
+    json_decref(o);
+    str_free(&pieces);
+
+    /* The context ends before the limit does. */
+    open_stories(&c, "kv=f32,threads=1", 16);
+    json_decref(answer(&c, "", NULL));
+    say(&c, "{\"id\":4,\"op\":\"generate\",\"prompt\":\"Once upon a time\",\"n\":500}");
+    o = answer(&c, "", NULL);
+    assert_string_equal(json_get_str(o, "stop", ""), "context");
+    json_decref(o);
+    expect_failure(
+        &c,
+        "{\"id\":5,\"op\":\"generate\",\"prompt\":\"A cat, a dog and a very long story about all of them\"}",
+        "ERR_USAGE", "the context is 16");
+    expect_failure(&c, "{\"id\":6,\"op\":\"generate\",\"prompt\":\"A\",\"temp\":-1}", "ERR_USAGE",
+                   "temperature");
+    assert_int_equal(shutdown(c.fd, SHUT_WR), 0);
+    assert_null(hear(&c));
+    assert_int_equal(finish(&c), 0); /* end of file is a way to say close */
+}
+
+static void test_nonsense(void **state)
+{
+    (void)state;
+    char path[4096], line[5000];
+    SHARED_OR_SKIP(path, STORIES);
+    struct child c = start();
+    expect_failure(&c, "{\"id\":1", "ERR_FORMAT", "");
+    expect_failure(&c, "[1,2]", "ERR_USAGE", "not known");
+    expect_failure(&c, "{\"id\":1,\"op\":\"dance\"}", "ERR_USAGE", "want open, cell, generate");
+    expect_failure(&c, "{\"id\":1,\"op\":\"open\"}", "ERR_USAGE", "no model");
+    expect_failure(&c, "{\"id\":1,\"op\":\"open\",\"model\":\"/does/not/exist\"}", "ERR_IO", "exist");
+    snprintf(line, sizeof line, "{\"id\":1,\"op\":\"open\",\"model\":\"%s\",\"config\":\"speed=9\"}", path);
+    expect_failure(&c, line, "ERR_USAGE", "speed");
+    snprintf(line, sizeof line, "{\"id\":1,\"op\":\"open\",\"model\":\"%s\",\"ctx\":-4}", path);
+    expect_failure(&c, line, "ERR_USAGE", "context -4");
+    /* After all that it still works. */
+    open_stories(&c, "threads=1", 64);
+    json_t *o = answer(&c, "", NULL);
+    CHECK(json_get_bool(o, "ok", false));
+    json_decref(o);
+    expect_failure(&c, "{\"id\":2,\"op\":\"cell\",\"workload\":\"walk\"}", "ERR_USAGE", "want ppN");
+    expect_failure(&c, "{\"id\":2,\"op\":\"cell\",\"workload\":\"pp65\"}", "ERR_USAGE", "context of 65");
+    say(&c, "{\"id\":0,\"op\":\"cancel\"}"); /* nothing runs: no answer */
+    say(&c, "{\"id\":9,\"op\":\"close\"}");
+    o = answer(&c, "", NULL);
+    assert_int_equal(json_get_int(o, "id", -1), 9);
+    json_decref(o);
+    assert_int_equal(finish(&c), 0);
+}
+
+/* A cancel that arrives while tokens flow ends the request, not the worker; requests behind it are served. */
+static void test_cancel(void **state)
+{
+    (void)state;
+    char path[4096];
+    SHARED_OR_SKIP(path, STORIES);
+    struct child c = start();
+    open_stories(&c, "kv=f32,threads=1", 512);
+    json_decref(answer(&c, "", NULL));
+    say(&c, "{\"id\":3,\"op\":\"generate\",\"prompt\":\"Once upon a time\",\"n\":400}");
+    json_t *o = hear(&c);
+    assert_non_null(o);
+    json_decref(o);
+    say(&c, "{\"id\":4,\"op\":\"cell\",\"workload\":\"tg3\"}");
+    say(&c, "{\"id\":0,\"op\":\"cancel\"}");
+    o = answer(&c, "", NULL);
+    assert_int_equal(json_get_int(o, "id", -1), 3);
+    assert_string_equal(json_get_str(o, "code", ""), "ERR_CANCELLED");
+    json_decref(o);
+    o = answer(&c, "", NULL);
+    assert_int_equal(json_get_int(o, "id", -1), 4);
+    CHECK(json_get_bool(o, "ok", false));
+    json_decref(o);
+
+    /* In a cell: its progress comes at phases and every 100 ms, so a prefill of single rows has room for it.
+     */
+    open_stories(&c, "kv=f32,threads=1,batch=1", 512);
+    json_decref(answer(&c, "", NULL));
+    say(&c, "{\"id\":5,\"op\":\"cell\",\"workload\":\"pp1+tg500\"}");
+    o = hear(&c);
+    assert_string_equal(json_get_str(o, "event", ""), "progress");
+    json_decref(o);
+    say(&c, "{\"id\":0,\"op\":\"cancel\"}");
+    o = answer(&c, "", NULL);
+    assert_string_equal(json_get_str(o, "code", ""), "ERR_CANCELLED");
+    json_decref(o);
+    assert_int_equal(finish(&c), 0);
+}
+
+/* The parent's end vanishes in the middle of work: the worker ends by itself. */
+static void test_parent_gone(void **state)
+{
+    (void)state;
+    char path[4096];
+    SHARED_OR_SKIP(path, STORIES);
+    struct child c = start();
+    open_stories(&c, "kv=f32,threads=1", 512);
+    json_decref(answer(&c, "", NULL));
+    say(&c, "{\"id\":3,\"op\":\"generate\",\"prompt\":\"Once\",\"n\":400}");
+    alarm(20);
+    finish(&c);
+    alarm(0);
+}
+
+int main(void)
+{
+    char share[] = "/tmp/qdyno-test-worker-XXXXXX", path[256];
+    if (!mkdtemp(share)) return 1;
+    snprintf(path, sizeof path, "mkdir '%s/text'", share);
+    if (system(path)) return 1;
+    snprintf(path, sizeof path, "%s/text/sample.txt", share);
+    FILE *f = fopen(path, "w");
+    if (!f) return 1;
+    fputs("Once upon a time there was a small dog. It lived in a red house.\n", f);
+    fclose(f);
+    setenv("QDYNO_SHARE", share, 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_open_and_cell), cmocka_unit_test(test_generate),
+        cmocka_unit_test(test_nonsense),      cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_parent_gone),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(path, sizeof path, "rm -rf '%s'", share);
+    return system(path) || failed;
+}
