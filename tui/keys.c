@@ -33,7 +33,7 @@ const struct key_binding KEYS[] = {
       { 'r' },
       "r",
       "resume",
-      "go on with the stopped experiment (or the one selected in the history)",
+      "go on with a stopped experiment (this, or the selected one)",
       "qdyno ab --resume ID" },
     { DO_ADVISE,
       { 'a' },

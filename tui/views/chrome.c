@@ -29,7 +29,8 @@ static void title_state(const struct snapshot *s, const struct ui *u, char *buf,
     else if (s->probing && !snapshot_is_running(s))
         snprintf(buf, size, "● probing");
     else if (snapshot_is_running(s))
-        snprintf(buf, size, "%s %s  block %d  ETA %s", m.glyph, m.word, MAX(x->block, 0) + 1,
+        snprintf(buf, size, "%s %s  block %d  ETA %s", m.glyph,
+                 s->experiment.phase == PHASE_BLOCKS ? "A/B" : m.word, MAX(x->block, 0) + 1,
                  figure_duration(x->eta_s).text);
     else if (s->experiment_known && x->phase == PHASE_DONE)
         snprintf(buf, size, "%s A/B done: %s %s", m.glyph, verdict_mark(x->verdict).glyph,
@@ -50,7 +51,7 @@ static void draw_title(struct grid *g, struct rect row, const struct snapshot *s
     struct pen p = pen_at(g, row, 0, 0);
     pen_put(&p, ROLE_TITLE | STYLE_BOLD, " qdyno  ");
     int room = MAX(row.w - p.x - text_columns(state) - 3, 0);
-    int for_model = MIN(text_columns(model), room * 45 / 100);
+    int for_model = MIN(text_columns(model), room * 65 / 100);
     int for_machine = MIN(text_columns(machine), room - for_model - 2);
     pen_field(&p, for_machine, ROLE_TEXT, machine);
     if (for_machine > 0) pen_put(&p, ROLE_TEXT, "  ");
@@ -107,18 +108,19 @@ static void footer_item(struct pen *p, const struct key_binding *k, bool current
             : refused ? (unsigned)ROLE_DIM
                       : (unsigned)ROLE_TEXT,
             k->label);
-    p->x += 2;
+    p->x += p->area.w < 100 ? 1 : 2;
 }
 
-static int footer_columns(const struct key_binding *k)
+static int footer_columns(const struct key_binding *k, int gap)
 {
-    return text_columns(k->name) + 1 + text_columns(k->label) + 2;
+    return text_columns(k->name) + 1 + text_columns(k->label) + gap;
 }
 
 static void draw_footer(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u)
 {
     const struct key_binding *help = key_of_action(DO_HELP), *quit = key_of_action(DO_QUIT);
-    int end = footer_columns(help) + footer_columns(quit) - 1;
+    int gap = row.w < 100 ? 1 : 2;
+    int end = footer_columns(help, gap) + footer_columns(quit, gap) - 1;
     struct pen p = pen_at(g, row, 1, 0);
     char why[256];
     for (size_t i = 0; i < KEY_COUNT; i++) {
@@ -127,7 +129,7 @@ static void draw_footer(struct grid *g, struct rect row, const struct snapshot *
         bool refused = action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
         /* s and r are of use only in turn: show the one that can be pressed. */
         if (refused && (k->action == DO_STOP || k->action == DO_RESUME)) continue;
-        if (p.x + footer_columns(k) > row.w - end) continue;
+        if (p.x + footer_columns(k, gap) > row.w - end) continue;
         footer_item(&p, k, k->action == DO_VIEW_LIVE + (enum action)u->view, refused);
     }
     p.x = MAX(row.w - end, p.x);

@@ -102,15 +102,15 @@ static void history_row(struct grid *g, struct rect in, int row, const struct ru
     pen_field_right(&p, 5, ROLE_DIM | extra, text);
     snprintf(text, sizeof text, "  %s  %-5s ", figure_date(r->started_ms).text, r->kind);
     pen_put(&p, ROLE_TEXT | extra, text);
-    int tail = 14 + 9 + 14, model = in.w >= 100 ? 22 : 0;
+    int tail = 11 + 8 + 15, model = in.w >= 100 ? 22 : 0;
     pen_field(&p, MAX(pen_left(&p) - tail - model, 6), ROLE_TEXT | extra, r->label[0] ? r->label : r->model);
     if (model) pen_field(&p, model, ROLE_DIM | extra, r->model);
     pen_put(&p, ROLE_TEXT | extra, " ");
-    pen_field(&p, 13, ROLE_DIM | extra, r->workload);
-    pen_field_right(&p, 9, ROLE_TEXT | extra,
+    pen_field(&p, 10, ROLE_DIM | extra, r->workload);
+    pen_field_right(&p, 8, ROLE_TEXT | extra,
                     r->effect_ratio > 0 ? figure_change(log(r->effect_ratio)).text : "");
     snprintf(text, sizeof text, " %s %s", m.glyph, m.word);
-    pen_field(&p, 14, (unsigned)m.role | extra, text);
+    pen_field(&p, 15, (unsigned)m.role | extra, text);
 }
 
 void view_history(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)

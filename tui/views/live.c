@@ -48,7 +48,7 @@ static void row_power(struct grid *g, struct rect in, int row, const struct snap
     struct pen p = pen_at(g, in, 0, row);
     double gpu = v[METRIC_GPU_POWER], cpu = v[METRIC_CPU_POWER];
     pen_value(&p, "PWR ", watts(isnan(cpu) ? gpu : isnan(gpu) ? cpu : cpu + gpu).text);
-    pen_value(&p, "  PSI cpu ", figure_percent(v[METRIC_PSI_CPU]).text);
+    pen_value(&p, "  PSI ", figure_percent(v[METRIC_PSI_CPU]).text);
     pen_value(&p, " mem ", figure_percent(v[METRIC_PSI_MEMORY]).text);
     pen_value(&p, " io ", figure_percent(v[METRIC_PSI_IO]).text);
 }
@@ -134,11 +134,12 @@ static void row_rate(struct grid *g, struct rect in, int row, const struct snaps
     struct pen p = pen_at(g, in, 0, row);
     pen_field(&p, 8, ROLE_DIM, r->label);
     pen_field_right(&p, 5, isfinite(rate) ? ROLE_TEXT | STYLE_BOLD : ROLE_DIM, figure_number(rate).text);
+    if (!isfinite(rate)) return;
     pen_put(&p, ROLE_DIM, " tok/s ");
-    pen_graph(&p, MIN(MAX(in.w - 40, 2), 40),
+    pen_graph(&p, MIN(MAX(in.w - 34, 2), 40),
               &(struct graph){ r->series->v, r->series->n, 0, NAN, ROLE_GRAPH });
     pen_value(&p, " ", figure_percent(share).text);
-    pen_put(&p, ROLE_DIM, share > 1 ? " (runs from cache)" : r->limit_name);
+    pen_put(&p, ROLE_DIM, share > 1 ? " (cache)" : r->limit_name);
 }
 
 static void row_memory(struct grid *g, struct rect in, int row, const struct experiment_arm *a)
@@ -147,8 +148,9 @@ static void row_memory(struct grid *g, struct rect in, int row, const struct exp
     pen_value(&p, "peak ", figure_bytes(a ? a->peak_rss_bytes : -1).text);
     if (!a || a->plan.total <= 0) return;
     pen_printf(&p, ROLE_DIM, " = weights %s", figure_bytes(a->plan.weights).text);
-    pen_printf(&p, ROLE_DIM, " KV %s", figure_bytes(a->plan.kv).text);
-    pen_printf(&p, ROLE_DIM, " rest %s", figure_bytes(a->plan.compute + a->plan.scratch).text);
+    pen_printf(&p, ROLE_DIM, ", KV %s", figure_bytes(a->plan.kv).text);
+    if (pen_left(&p) > 12)
+        pen_printf(&p, ROLE_DIM, ", rest %s", figure_bytes(a->plan.compute + a->plan.scratch).text);
 }
 
 static void rows_model(struct grid *g, struct rect in, const struct snapshot *s)
@@ -198,7 +200,7 @@ static void row_arm(struct grid *g, struct rect in, int row, const struct snapsh
     const struct experiment_arm *a = &s->experiment.arm[arm];
     const struct metric *metric = experiment_metric(&s->experiment);
     bool rate = !strcmp(metric->unit, "tokens/s");
-    enum { VERDICT_COLUMNS = 35, RATE_COLUMNS = 13, BYTES_COLUMNS = 7 };
+    enum { VERDICT_COLUMNS = 38, RATE_COLUMNS = 13, BYTES_COLUMNS = 7 };
     int room = in.w - 2 - RATE_COLUMNS - BYTES_COLUMNS - VERDICT_COLUMNS;
     struct pen p = pen_at(g, in, 0, row);
     pen_put(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, arm ? "B " : "A ");
@@ -217,6 +219,19 @@ static void row_arm(struct grid *g, struct rect in, int row, const struct snapsh
     if (arm == 1) draw_verdict(&p, &s->experiment);
 }
 
+static void draw_invitation(struct grid *g, struct rect in)
+{
+    struct pen p = pen_at(g, in, 0, 0);
+    pen_put(&p, ROLE_TEXT, "No experiment yet. ");
+    pen_put(&p, ROLE_KEY | STYLE_BOLD, "b");
+    pen_put(&p, ROLE_TEXT, " compares two configurations on this machine, such as");
+    p = pen_at(g, in, 0, 1);
+    pen_put(&p, ROLE_DIM, "  A default    B q8_0    workload tg64 (decode 64 tokens)");
+    grid_wrap(
+        g, rect_rows(in, 2, in.h - 2), ROLE_TEXT,
+        "and says which is faster, by how much, and how sure it is. First A runs against A: that is the noise.");
+}
+
 static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
 {
     const struct experiment_state *x = &s->experiment;
@@ -226,15 +241,7 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
                  workload_line(&x->spec.workload, workload, sizeof workload), experiment_metric(x)->name);
     struct rect in = grid_box(g, area, title, snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
     if (!s->experiment_known) {
-        struct pen p = pen_at(g, in, 0, 0);
-        pen_put(&p, ROLE_TEXT, "No experiment yet. ");
-        pen_put(&p, ROLE_KEY | STYLE_BOLD, "b");
-        pen_put(&p, ROLE_TEXT, " compares two configurations on this machine, for example");
-        grid_wrap(g, rect_rows(in, 1, 1), ROLE_DIM,
-                  "  A default    B q8_0    workload tg64 (decode 64 tokens)");
-        grid_wrap(
-            g, rect_rows(in, 2, in.h - 2), ROLE_TEXT,
-            "and says which is faster, by how much, and how sure it is. A against A comes first: that is the noise.");
+        draw_invitation(g, in);
         return;
     }
     row_arm(g, in, 0, s, 0);

@@ -8,7 +8,7 @@
 struct mark verdict_mark(enum verdict v)
 {
     static const struct mark MARKS[] = {
-        [VERDICT_NONE] = { "?", "no verdict yet", ROLE_UNSURE },
+        [VERDICT_NONE] = { "?", "undecided", ROLE_UNSURE },
         [VERDICT_BETTER] = { "▲", "better", ROLE_BETTER },
         [VERDICT_WORSE] = { "▼", "worse", ROLE_WORSE },
         [VERDICT_EQUIVALENT] = { "≈", "equivalent", ROLE_EQUAL },
@@ -126,19 +126,35 @@ static int plot_row(const struct effect_plot *p, double v)
     return p->area.h - 1 - scale_at(&p->s, v, p->area.h);
 }
 
+static bool plot_holds(const struct effect_plot *p, double v)
+{
+    return v >= p->s.lo && v <= p->s.hi;
+}
+
 static void plot_line(const struct effect_plot *p, double v, uint32_t code, unsigned style)
 {
+    if (!plot_holds(p, v)) return;
     for (int i = 0; i < p->area.w; i++) grid_put(p->g, p->area, i, plot_row(p, v), code, style);
 }
 
+/* Zero belongs to the picture while the effect is near it; far from it the picture is of the interval closing
+ * in (the axis below keeps zero in sight). */
 static struct scale plot_scale(const struct experiment_state *x, int first)
 {
     double m = margin_of(x);
-    struct scale s = { -1.5 * m, 1.5 * m };
+    struct scale s = { x->d[first], x->d[first] };
     for (int i = first; i < x->blocks; i++) scale_hold(&s, x->d[i]);
-    double reach = MAX(s.hi, -s.lo) * 1.5;
-    scale_hold(&s, MAX(x->effect.lower, -reach));
-    scale_hold(&s, MIN(x->effect.upper, reach));
+    double spread = MAX(s.hi - s.lo, 2 * m), middle = (s.lo + s.hi) / 2;
+    if (fabs(middle) < 5 * spread) {
+        scale_hold(&s, -1.5 * m);
+        scale_hold(&s, 1.5 * m);
+        spread = s.hi - s.lo;
+        middle = (s.lo + s.hi) / 2;
+    }
+    scale_hold(&s, middle - spread / 2);
+    scale_hold(&s, middle + spread / 2);
+    scale_hold(&s, MAX(x->effect.lower, middle - spread));
+    scale_hold(&s, MIN(x->effect.upper, middle + spread));
     double pad = (s.hi - s.lo) * 0.05;
     return (struct scale){ s.lo - pad, s.hi + pad };
 }
@@ -162,6 +178,21 @@ static void plot_label(struct grid *g, struct rect area, int row, const char *te
     pen_field_right(&p, 8, style, text);
 }
 
+static void draw_effect_labels(const struct effect_plot *p, struct rect area, double m)
+{
+    plot_label(p->g, area, 0, figure_change(p->s.hi).text, ROLE_DIM);
+    plot_label(p->g, area, area.h - 1, figure_change(p->s.lo).text, ROLE_DIM);
+    int zero = plot_row(p, 0), up = plot_row(p, m), down = plot_row(p, -m);
+    if (!plot_holds(p, 0)) {
+        bool below = p->s.lo > 0;
+        plot_label(p->g, area, below ? area.h - 2 : 1, below ? "0 ↓" : "0 ↑", ROLE_TEXT);
+        return;
+    }
+    if (up != zero && up > 0) plot_label(p->g, area, up, "+margin", ROLE_DIM);
+    if (down != zero && down < area.h - 1) plot_label(p->g, area, down, "-margin", ROLE_DIM);
+    if (zero > 0 && zero < area.h - 1) plot_label(p->g, area, zero, "0", ROLE_TEXT);
+}
+
 void draw_effect(struct grid *g, struct rect area, const struct experiment_state *x)
 {
     struct rect inside = { area.x + 9, area.y, area.w - 9, area.h };
@@ -172,7 +203,10 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
             "no block has been kept yet: each will be a dot here, and the 95 % interval a bar that closes in");
         return;
     }
-    int most = MAX(x->blocks, MIN(x->spec.max_blocks > 0 ? x->spec.max_blocks : 32, (int)EXPERIMENT_BLOCKS));
+    int planned = x->planned_blocks > 0    ? x->planned_blocks
+                  : x->spec.max_blocks > 0 ? x->spec.max_blocks
+                                           : 32;
+    int most = MAX(x->blocks, MIN(planned, (int)EXPERIMENT_BLOCKS));
     struct effect_plot p = { .g = g, .area = inside, .x = x };
     p.step = MIN(MAX(inside.w / most, 1), 4);
     p.first = MAX(x->blocks - inside.w / p.step, 0);
@@ -182,12 +216,7 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
     plot_line(&p, -m, 0x2504, ROLE_DIM);
     plot_line(&p, 0, 0x2500, ROLE_BORDER);
     for (int i = p.first; i < x->blocks; i++) plot_block(&p, i);
-    plot_label(g, area, 0, figure_change(p.s.hi).text, ROLE_DIM);
-    plot_label(g, area, area.h - 1, figure_change(p.s.lo).text, ROLE_DIM);
-    int zero = plot_row(&p, 0), up = plot_row(&p, m), down = plot_row(&p, -m);
-    if (up != zero && up > 0) plot_label(g, area, up, "+margin", ROLE_DIM);
-    if (down != zero && down < area.h - 1) plot_label(g, area, down, "-margin", ROLE_DIM);
-    if (zero > 0 && zero < area.h - 1) plot_label(g, area, zero, "0", ROLE_TEXT);
+    draw_effect_labels(&p, area, m);
 }
 
 /* ---------------------------------------------------------------- words */
@@ -272,9 +301,9 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
     if (!s->experiment_known) {
         snprintf(buf, size, "b starts an A/B: two configurations, one workload, a verdict");
     } else if (x->phase == PHASE_DONE) {
-        snprintf(buf, size, "%s", done_text(x->verdict));
+        snprintf(buf, size, "%s%s%s", x->reason, x->reason[0] ? ": " : "", done_text(x->verdict));
     } else if (x->phase == PHASE_FAILED) {
-        snprintf(buf, size, "%.200s; r tries again", x->error);
+        snprintf(buf, size, "b with another configuration, or r to try this one again");
     } else if (x->phase == PHASE_STOPPED || !s->experiment_live) {
         snprintf(buf, size, "every finished cell is kept: r resumes run %lld", (long long)x->run_id);
     } else if (x->phase < PHASE_BLOCKS) {
@@ -298,7 +327,7 @@ void draw_log(struct grid *g, struct rect area, const struct snapshot *s, int ba
     for (int i = first; i < last; i++) {
         const struct log_line *l = &s->log[i];
         struct pen p = pen_at(g, area, 0, i - first);
-        pen_printf(&p, ROLE_DIM, "%s ", figure_clock(l->unix_ms).text);
+        pen_printf(&p, ROLE_DIM, "%.*s ", area.w < 40 ? 5 : 8, figure_clock(l->unix_ms).text);
         pen_printf(&p, ROLES[l->level], "%s ", MARKS[l->level]);
         pen_field(&p, pen_left(&p), ROLES[l->level], l->text);
     }

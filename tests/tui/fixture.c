@@ -1,0 +1,308 @@
+/* tests/tui/fixture.c - made by hand, so that a reader can check a golden screen against it. */
+#include "tests/tui/fixture.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const int64_t NOON = 1795262400000; /* 2026-11-21 12:00:00 UTC */
+
+void fixture_environment(void)
+{
+    setlocale(LC_ALL, "C.UTF-8");
+    setenv("TZ", "UTC0", 1);
+    tzset();
+}
+
+static void text_put(char *out, size_t size, const char *text)
+{
+    snprintf(out, size, "%s", text);
+}
+#define PUT(field, text) text_put((field), sizeof(field), (text))
+
+struct snapshot *fixture_empty(void)
+{
+    struct snapshot *s = calloc(1, sizeof *s);
+    if (!s) abort();
+    s->unix_ms = NOON;
+    s->own_cost_ratio = NAN;
+    s->run_count = s->spool_count = -1;
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) s->sensor[i] = NAN;
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) s->decode_limit[i] = s->prefill_limit[i] = NAN;
+    return s;
+}
+
+static void log_put(struct snapshot *s, int seconds, enum log_level level, const char *text)
+{
+    struct log_line *l = &s->log[s->log_count++];
+    l->unix_ms = NOON - 120000 + seconds * 1000;
+    l->level = level;
+    PUT(l->text, text);
+}
+
+static void machine_fill(struct snapshot *s)
+{
+    struct machine *m = &s->machine;
+    s->machine_known = true;
+    PUT(m->id, "0123456789ab");
+    PUT(m->cpu, "Intel(R) Xeon(R) Processor @ 2.10GHz");
+    m->isa = ISA_SSE41 | ISA_AVX2 | ISA_AVX512 | ISA_AVX512VNNI | ISA_AVX512BF16 | ISA_AMX;
+    m->sockets = 1;
+    m->cores = m->processors = 2;
+    m->numa_nodes = 1;
+    m->memory_bytes = m->memory_available_bytes = 23LL << 30;
+    m->cgroup_memory_bytes = -1;
+    m->cgroup_cpus = NAN;
+    s->ceilings_known = true;
+    s->ceilings.read_bytes_s_1 = 13.2e9;
+    s->ceilings.read_bytes_s_all = 24.1e9;
+    s->ceilings.threads_all = 2;
+    s->ceilings.count = 1;
+    PUT(s->ceilings.row[0].name, "int8_tile");
+    PUT(s->ceilings.row[0].isa, "amx");
+    s->ceilings.row[0].ops_s_1 = 1.1e12;
+    s->ceilings.row[0].ops_s_all = 2.2e12;
+}
+
+static void sensors_fill(struct snapshot *s)
+{
+    static const struct {
+        enum metric_id id;
+        double value;
+    } VALUES[] = { { METRIC_CPU_BUSY, 0.93 },
+                   { METRIC_CPU_STEAL, 0.004 },
+                   { METRIC_CPU_FREQUENCY, 3.1e9 },
+                   { METRIC_CPU_TEMPERATURE, 61 },
+                   { METRIC_MEM_USED, 6.1 * (1 << 30) },
+                   { METRIC_SWAP_USED, 0 },
+                   { METRIC_PSI_CPU, 0.02 },
+                   { METRIC_PSI_MEMORY, 0 },
+                   { METRIC_OTHERS_BUSY, 0.01 } };
+    for (size_t i = 0; i < COUNT_OF(VALUES); i++) s->sensor[VALUES[i].id] = VALUES[i].value;
+    s->cores = 2;
+    s->core_busy[0] = 0.97;
+    s->core_busy[1] = 0.89;
+    for (int i = 0; i < 60; i++) {
+        series_push(&s->cpu, i % 17 == 0 ? NAN : 0.5 + 0.5 * sin(i * 0.2));
+        series_push(&s->memory, 0.20 + 0.001 * i);
+        series_push(&s->gpu, NAN);
+    }
+    s->own_cost_ratio = 0.006;
+}
+
+struct snapshot *fixture_idle(void)
+{
+    struct snapshot *s = fixture_empty();
+    machine_fill(s);
+    sensors_fill(s);
+    struct model_shape *m = &s->model;
+    PUT(s->model_path, "/models/stories15M-f16.gguf");
+    PUT(m->arch, "llama");
+    PUT(m->name, "stories15M");
+    PUT(m->dominant_format, "f16");
+    m->layers = 6;
+    m->heads = m->kv_heads = 6;
+    m->embd = 288;
+    m->ff = 768;
+    m->vocab = 32000;
+    m->ctx_train = 2048;
+    m->params = 24407712;
+    m->weight_bytes = 48900000;
+    s->run_count = 0;
+    log_put(s, 1, LOG_INFO, "limits measured: reads 24.1 GB/s with 2 threads");
+    return s;
+}
+
+/* ---------------------------------------------------------------- an experiment */
+
+static void arm_fill(struct experiment_arm *a, const char *line, const char *recipe, double decode,
+                     int64_t weights)
+{
+    PUT(a->line, line);
+    PUT(a->recipe, recipe);
+    a->ready = true;
+    a->rate = a->decode_tok_s = decode;
+    a->prefill_tok_s = NAN;
+    a->ttft_s = 0.31;
+    a->itl_p50_s = 1 / decode;
+    a->itl_p99_s = 1.2 / decode;
+    a->perplexity = NAN;
+    a->peak_rss_bytes = weights + (110LL << 20);
+    a->plan.weights = weights;
+    a->plan.kv = 30LL << 20;
+    a->plan.compute = 36LL << 20;
+    a->plan.scratch = 4LL << 20;
+    a->plan.total = weights + (70LL << 20);
+    a->cells = 14;
+}
+
+static void arms_fill(struct experiment_state *x)
+{
+    struct err why;
+    x->run_id = 12;
+    PUT(x->spec.model, "/models/stories15M-f16.gguf");
+    if (workload_parse(&x->spec.workload, "tg128", &why)) abort();
+    x->spec.metric = &METRICS[METRIC_DECODE_RATE];
+    x->spec.margin = 0.01;
+    x->spec.control_blocks = 3;
+    x->spec.min_blocks = 6;
+    x->spec.max_blocks = 32;
+    arm_fill(&x->arm[0], "q8_0,threads=2", "q8_0", 24.1, 640LL << 20);
+    arm_fill(&x->arm[1], "q4_0,threads=2", "q4_0", 38.2, 340LL << 20);
+}
+
+static void effect_fill(struct experiment_state *x, const double *d, int n)
+{
+    x->blocks = n;
+    memcpy(x->d, d, sizeof *d * (size_t)n);
+    x->effect = stats_t_interval(d, n, 0.95);
+    x->effect90 = stats_t_interval(d, n, 0.90);
+    x->control_blocks = 3;
+    x->control = (struct interval){ 0.001, -0.007, 0.009 };
+    x->noise_floor = 0.008;
+    x->mde = 0.012;
+}
+
+static void advice_put(struct snapshot *s, const char *line, double decode, int64_t bytes, const char *reason,
+                       const char *caution)
+{
+    struct advice *a = &s->advice[s->advice_count++];
+    PUT(a->line, line);
+    PUT(a->reason, reason);
+    PUT(a->caution, caution);
+    snprintf(a->check, sizeof a->check, "qdyno ab -m /models/stories15M-f16.gguf default %s -w tg128", line);
+    a->prediction.decode_tok_s = decode;
+    a->prediction.decode_low = decode * 0.8;
+    a->prediction.decode_high = decode * 1.05;
+    a->prediction.decode_limit_tok_s = decode * 1.1;
+    a->prediction.prefill_tok_s = 1610;
+    a->prediction.prefill_low = 1200;
+    a->prediction.prefill_high = 1900;
+    a->prediction.prefill_limit_tok_s = 3900;
+    a->prediction.plan.total = bytes;
+    a->prediction.fits = bytes < 23LL << 30;
+}
+
+static void runs_fill(struct snapshot *s)
+{
+    static const struct run_line RUNS[] = {
+        { 12, 1795262280000, "ab", "running", "", "q8_0,threads=2 | q4_0,threads=2", "stories15M", "tg128",
+          NAN },
+        { 11, 1795258000000, "ab", "done", "better", "f16 | q8_0", "stories15M", "tg128", 1.71 },
+        { 10, 1795254000000, "ab", "done", "equivalent", "threads=2 | threads=2,affinity=spread",
+          "stories15M", "pp512", 1.001 },
+        { 9, 1795250000000, "bench", "done", "", "f16", "stories15M", "pp512+tg128", NAN },
+        { 8, 1795240000000, "ab", "stopped", "", "f16 | q4_0", "stories15M", "tg128", NAN },
+        { 7, 1795230000000, "ab", "done", "invalid", "f16 | q4_0", "stories15M", "tg128", 1.9 },
+        { 6, 1795220000000, "ab", "failed", "", "f16 | f32", "big-70b", "tg128", NAN },
+    };
+    s->run_count = COUNT_OF(RUNS);
+    memcpy(s->run, RUNS, sizeof RUNS);
+}
+
+struct snapshot *fixture_running(void)
+{
+    static const double D[] = { 0.452, 0.468, 0.455, 0.463, 0.459, 0.466, 0.461 };
+    struct snapshot *s = fixture_idle();
+    struct experiment_state *x = &s->experiment;
+    s->experiment_known = s->experiment_live = true;
+    x->phase = PHASE_BLOCKS;
+    arms_fill(x);
+    effect_fill(x, D, COUNT_OF(D));
+    x->discarded = 1;
+    x->verdict = VERDICT_NONE;
+    x->blocks_needed = 4;
+    x->running_arm = 1;
+    x->block = 8;
+    x->slot = 2;
+    PUT(x->cell_phase, "decode");
+    x->cell_done = 45;
+    x->cell_of = 128;
+    x->live_tok_s = 38.4;
+    x->elapsed_s = 95;
+    x->eta_s = 41;
+    s->decode_limit[0] = 26.5;
+    s->decode_limit[1] = 42.0;
+    for (int i = 0; i < 30; i++) series_push(&s->decode, i % 6 == 5 ? NAN : 36 + i % 4);
+    advice_put(s, "q4_0,threads=2", 39, 700LL << 20,
+               "decode is bandwidth-bound here: half the bytes, near twice the speed",
+               "changes answers: quality not measured yet");
+    advice_put(s, "q8_0,threads=2", 24, 1170LL << 20, "half the bytes of f16 at almost its quality",
+               "changes answers: quality not measured yet");
+    advice_put(s, "threads=2", 13, 2200LL << 20, "what the file is", "");
+    runs_fill(s);
+    log_put(s, 5, LOG_INFO, "run 12: q8_0,threads=2 against q4_0,threads=2 on tg128");
+    log_put(s, 33, LOG_INFO, "A/A control passed: within 0.8 %");
+    log_put(s, 71, LOG_WARN, "block 3 discarded: CPU steal 4 %");
+    PUT(s->push_url, "http://127.0.0.1:9091");
+    return s;
+}
+
+struct snapshot *fixture_done(enum verdict verdict)
+{
+    static const double FASTER[] = { 0.452, 0.468, 0.455, 0.463, 0.459, 0.466, 0.461, 0.457 };
+    static const double SAME[] = { 0.002, -0.003, 0.001, 0.004, -0.002, 0.000, 0.001, -0.001 };
+    bool same = verdict == VERDICT_EQUIVALENT || verdict == VERDICT_NEGLIGIBLE;
+    double d[COUNT_OF(FASTER)];
+    struct snapshot *s = fixture_running();
+    struct experiment_state *x = &s->experiment;
+    for (size_t i = 0; i < COUNT_OF(d); i++)
+        d[i] = same ? SAME[i] : verdict == VERDICT_WORSE ? -FASTER[i] : FASTER[i];
+    x->phase = PHASE_DONE;
+    effect_fill(x, d, COUNT_OF(d));
+    x->verdict = verdict;
+    x->control_failed = verdict == VERDICT_INVALID;
+    x->blocks_needed = 0;
+    x->running_arm = x->block = x->slot = -1;
+    x->cell_phase[0] = '\0';
+    x->live_tok_s = x->eta_s = NAN;
+    x->elapsed_s = 133;
+    return s;
+}
+
+struct snapshot *fixture_failed(void)
+{
+    struct snapshot *s = fixture_running();
+    struct experiment_state *x = &s->experiment;
+    x->phase = PHASE_FAILED;
+    x->running_arm = -1;
+    x->blocks = 0;
+    x->effect = (struct interval){ NAN, NAN, NAN };
+    x->arm[1].failed = true;
+    PUT(x->arm[1].error, "does not fit: wants 140G, this machine has 21.3G");
+    PUT(x->error, "arm B: does not fit: wants 140G, this machine has 21.3G");
+    return s;
+}
+
+struct snapshot *fixture_extreme(void)
+{
+    struct snapshot *s = fixture_running();
+    struct experiment_state *x = &s->experiment;
+    memset(s->machine.cpu, 'W', sizeof s->machine.cpu - 1);
+    memset(x->arm[0].line, 'x', sizeof x->arm[0].line - 1);
+    PUT(x->arm[1].line,
+        "日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語 e\xcc\x81 \xff\xfe\x01\x1b[31m");
+    x->random_weights = s->model.random_weights = true;
+    x->arm[0].rate = 1e300;
+    x->arm[1].rate = -1e-300;
+    x->arm[1].peak_rss_bytes = INT64_MAX;
+    x->eta_s = 1e18;
+    x->blocks = EXPERIMENT_BLOCKS;
+    for (int i = 0; i < EXPERIMENT_BLOCKS; i++) x->d[i] = (i % 7 - 3) * 1e3;
+    x->effect = (struct interval){ 700, -1e6, 1e6 };
+    x->cell_done = 2000000000;
+    x->cell_of = 1;
+    x->block = x->slot = 2000000000;
+    s->cores = SNAPSHOT_CORES;
+    for (int i = 0; i < SNAPSHOT_CORES; i++) s->core_busy[i] = i % 3 ? 7.5 : -1;
+    while (s->log_count < SNAPSHOT_LOG)
+        log_put(s, s->log_count, LOG_ERROR,
+                "ﾊﾝｶｸ 全角 wide wide wide wide wide wide wide wide wide 全角全角全角全角全角全角全角全角");
+    memset(s->model_path, '/', sizeof s->model_path - 1);
+    memset(s->run[0].label, 'L', sizeof s->run[0].label - 1);
+    memset(s->advice[0].reason, 'r', sizeof s->advice[0].reason - 1);
+    memset(s->advice[0].check, 'c', sizeof s->advice[0].check - 1);
+    return s;
+}

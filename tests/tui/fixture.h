@@ -1,0 +1,20 @@
+/* tests/tui/fixture.h - snapshots that never change: what golden screens and size tests are drawn from. */
+#ifndef QDYNO_TESTS_TUI_FIXTURE_H
+#define QDYNO_TESTS_TUI_FIXTURE_H
+
+#include "tui/ui.h"
+
+/* Locale and time zone of golden files. */
+void fixture_environment(void);
+
+/* owned: free(). */
+struct snapshot *fixture_empty(void);   /* the first frame: nothing known yet */
+struct snapshot *fixture_idle(void);    /* machine, model and sensors, nothing ever run */
+struct snapshot *fixture_running(void); /* an A/B in its 8th block, advice, history, log */
+struct snapshot *fixture_done(enum verdict verdict);
+struct snapshot *fixture_failed(void); /* arm B did not fit */
+
+/* Long words, many cores, huge numbers, wide and broken characters: what must not leave its box. */
+struct snapshot *fixture_extreme(void);
+
+#endif

@@ -1,0 +1,115 @@
+/* Proves: what is typed arrives, editing keys do what shells taught, errors come from the config parser while
+ * typing, and a bad form is never accepted. */
+#include "tests/check.h"
+#include "tui/form.h"
+#include "tui/keys.h"
+
+#include <string.h>
+
+static void type(struct form *f, const char *text)
+{
+    uint32_t code;
+    size_t n = strlen(text), used;
+    for (; (used = str_utf8_next(text, n, &code)) > 0; text += used, n -= used) form_key(f, (int)code);
+}
+
+static void good_form(void **state)
+{
+    (void)state;
+    struct form f;
+    form_show(&f, FORM_AB, (const char *const[]){ "default", "q8_0", "tg64" });
+    CHECK(f.kind == FORM_AB && f.focus == 0);
+    for (int i = 0; i < 3; i++) assert_string_equal(f.field[i].error, "");
+    CHECK(form_key(&f, UI_KEY_TAB) == FORM_EDITED && f.focus == 1);
+    type(&f, ",threads=1");
+    assert_string_equal(f.field[1].text, "q8_0,threads=1");
+    CHECK(form_key(&f, UI_KEY_ENTER) == FORM_ACCEPTED);
+    CHECK(form_key(&f, UI_KEY_ESC) == FORM_LEFT);
+}
+
+static void errors_while_typing(void **state)
+{
+    (void)state;
+    struct form f;
+    form_show(&f, FORM_AB, (const char *const[]){ "default", "q8_0,tread=2", "tg64" });
+    assert_non_null(strstr(f.field[1].error, "threads")); /* the nearest spelling */
+    CHECK(form_key(&f, UI_KEY_ENTER) == FORM_EDITED);
+    CHECK(f.focus == 1 && f.tried);
+    form_key(&f, UI_CTRL('u'));
+    assert_string_equal(f.field[1].text, "");
+    assert_string_not_equal(f.field[1].error, "");
+    type(&f, "q8_0");
+    assert_string_equal(f.field[1].error, "");
+    form_key(&f, UI_KEY_TAB);
+    form_key(&f, UI_CTRL('w'));
+    type(&f, "xx9");
+    CHECK(form_key(&f, '\r') == FORM_EDITED);
+    CHECK(f.focus == 2 && f.field[2].error[0]);
+}
+
+static void editing(void **state)
+{
+    (void)state;
+    struct form f;
+    form_show(&f, FORM_MODEL, NULL);
+    type(&f, "añ日z");
+    assert_string_equal(f.field[0].text, "añ日z");
+    form_key(&f, UI_KEY_LEFT);
+    form_key(&f, UI_KEY_BACKSPACE);
+    assert_string_equal(f.field[0].text, "añz");
+    form_key(&f, UI_KEY_HOME);
+    form_key(&f, UI_KEY_DELETE);
+    assert_string_equal(f.field[0].text, "ñz");
+    form_key(&f, UI_KEY_RIGHT);
+    type(&f, "-");
+    assert_string_equal(f.field[0].text, "ñ-z");
+    form_key(&f, UI_CTRL('k'));
+    assert_string_equal(f.field[0].text, "ñ-");
+    for (int i = 0; i < 10; i++) form_key(&f, UI_KEY_LEFT);
+    CHECK(f.field[0].cursor == 0);
+    form_key(&f, UI_KEY_BACKSPACE);
+    assert_string_equal(f.field[0].text, "ñ-");
+    form_key(&f, UI_KEY_F1); /* no text */
+    assert_string_equal(f.field[0].text, "ñ-");
+    for (int i = 0; i < 2000; i++) form_key(&f, 0x65e5); /* full is full */
+    CHECK(strlen(f.field[0].text) < FORM_TEXT);
+    for (int i = 0; i < 3000; i++) form_key(&f, UI_KEY_DELETE);
+}
+
+static void hints(void **state)
+{
+    (void)state;
+    struct form f;
+    char hint[700];
+    form_show(&f, FORM_AB, (const char *const[]){ "q8_0,thre", "q8_0", "tg64" });
+    assert_non_null(strstr(form_hint(&f, hint, sizeof hint), "threads="));
+    form_show(&f, FORM_AB, (const char *const[]){ "affinity=", "q8_0", "tg64" });
+    assert_non_null(strstr(form_hint(&f, hint, sizeof hint), "spread"));
+    f.focus = 2;
+    assert_non_null(strstr(form_hint(&f, hint, sizeof hint), "pp512"));
+    CHECK(strlen(form_hint(&f, hint, 8)) < 8);
+}
+
+static void other_forms(void **state)
+{
+    (void)state;
+    struct form f;
+    form_show(&f, FORM_PUSH, (const char *const[]){ "ftp://x", NULL, NULL });
+    CHECK(form_key(&f, UI_KEY_ENTER) == FORM_EDITED);
+    form_show(&f, FORM_PUSH, (const char *const[]){ "http://127.0.0.1:9091", NULL, NULL });
+    CHECK(form_key(&f, UI_KEY_ENTER) == FORM_ACCEPTED);
+    form_show(&f, FORM_MODEL, (const char *const[]){ "/nonexistent.gguf", NULL, NULL });
+    CHECK(form_key(&f, UI_KEY_ENTER) == FORM_EDITED);
+    assert_non_null(strstr(f.field[0].error, "/nonexistent.gguf"));
+    form_show(&f, FORM_FILTER, NULL);
+    CHECK(form_key(&f, UI_KEY_ENTER) == FORM_ACCEPTED); /* empty: no filter */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_form), cmocka_unit_test(errors_while_typing), cmocka_unit_test(editing),
+        cmocka_unit_test(hints),     cmocka_unit_test(other_forms),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

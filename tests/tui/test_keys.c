@@ -1,0 +1,122 @@
+/* Proves: no key is bound twice, every action has exactly one row and is in the help; refusals and commands
+ * say what this screen means. */
+#include "tests/check.h"
+#include "tests/tui/fixture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void no_double_bindings(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        for (size_t a = 0; a < COUNT_OF(KEYS[i].key); a++)
+            for (size_t j = 0; j < KEY_COUNT; j++)
+                for (size_t b = 0; b < COUNT_OF(KEYS[j].key); b++)
+                    if ((i != j || a != b) && KEYS[i].key[a] && KEYS[i].key[a] == KEYS[j].key[b])
+                        fail_msg("'%s' and '%s' share key %d", KEYS[i].name, KEYS[j].name, KEYS[i].key[a]);
+}
+
+static void every_action_has_one_row(void **state)
+{
+    (void)state;
+    int rows[ACTION_COUNT] = { 0 };
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        rows[KEYS[i].action]++;
+        CHECK(KEYS[i].help && *KEYS[i].help && KEYS[i].name && *KEYS[i].name && KEYS[i].key[0]);
+        CHECK(key_find(KEYS[i].key[0]) == &KEYS[i]);
+        CHECK(key_of_action(KEYS[i].action) == &KEYS[i]);
+    }
+    CHECK(rows[DO_NOTHING] == 0);
+    for (int a = DO_NOTHING + 1; a < ACTION_COUNT; a++) CHECK(rows[a] == 1);
+    CHECK(!key_find(0) && !key_find('x'));
+}
+
+static const char *refusal(enum action a, const struct ui *u, const struct snapshot *s)
+{
+    static char buf[300];
+    return action_refusal(a, u, s, buf, sizeof buf);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    struct ui u = { 0 };
+    struct snapshot *empty = fixture_empty(), *idle = fixture_idle(), *running = fixture_running(),
+                    *done = fixture_done(VERDICT_BETTER);
+    assert_non_null(strstr(refusal(DO_NEW_AB, &u, empty), "no model"));
+    assert_string_equal(refusal(DO_NEW_AB, &u, idle), "");
+    assert_non_null(strstr(refusal(DO_NEW_AB, &u, running), "s stops it"));
+    assert_string_equal(refusal(DO_STOP, &u, running), "");
+    assert_string_not_equal(refusal(DO_STOP, &u, done), "");
+    assert_string_not_equal(refusal(DO_PUSH, &u, idle), "");
+    assert_string_not_equal(refusal(DO_PUSH, &u, running), "");
+    assert_string_equal(refusal(DO_PUSH, &u, done), "");
+    assert_string_not_equal(refusal(DO_RESUME, &u, done), "");
+    running->ceilings_known = false;
+    assert_non_null(strstr(refusal(DO_ADVISE, &u, running), "disturb"));
+    u.view = VIEW_HISTORY;
+    u.selected[VIEW_HISTORY] = 4; /* run 8, stopped */
+    assert_string_equal(refusal(DO_RESUME, &u, done), "");
+    u.selected[VIEW_HISTORY] = 3; /* run 9 is a bench */
+    assert_string_not_equal(refusal(DO_RESUME, &u, done), "");
+    assert_string_not_equal(refusal(DO_OPEN, &u, done), "");
+    u.selected[VIEW_HISTORY] = 1;
+    assert_string_equal(refusal(DO_OPEN, &u, done), "");
+    u.read_only = true;
+    assert_non_null(strstr(refusal(DO_NEW_AB, &u, idle), "read-only"));
+    assert_non_null(strstr(refusal(DO_PUSH, &u, done), "read-only"));
+    free(empty);
+    free(idle);
+    free(running);
+    free(done);
+}
+
+static void commands(void **state)
+{
+    (void)state;
+    char buf[1000];
+    struct ui u = { 0 };
+    struct snapshot *s = fixture_done(VERDICT_BETTER);
+    assert_string_equal(action_command(DO_NEW_AB, &u, s, buf, sizeof buf),
+                        "qdyno ab -m /models/stories15M-f16.gguf q8_0,threads=2 q4_0,threads=2 -w tg128");
+    assert_string_equal(action_command(DO_PUSH, &u, s, buf, sizeof buf),
+                        "qdyno push 12 --url http://127.0.0.1:9091");
+    u.view = VIEW_HISTORY;
+    u.selected[VIEW_HISTORY] = 4;
+    assert_string_equal(action_command(DO_RESUME, &u, s, buf, sizeof buf), "qdyno ab --resume 8");
+    assert_string_equal(action_command(DO_OPEN, &u, s, buf, sizeof buf), "qdyno show 8");
+    /* What a shell would take apart is quoted. */
+    snprintf(s->model_path, sizeof s->model_path, "/my models/it's;rm.gguf");
+    assert_string_equal(action_command(DO_ADVISE, &u, s, buf, sizeof buf),
+                        "qdyno advise -m '/my models/it'\\''s;rm.gguf'");
+    free(s);
+}
+
+static void selection_stays_in_range(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_running();
+    for (int view = 0; view < VIEW_COUNT; view++) {
+        struct ui u = { .view = (enum view)view };
+        u.selected[view] = 1000000;
+        ui_clamp(&u, s);
+        CHECK(u.selected[view] == MAX(ui_rows(&u, s) - 1, 0));
+        u.selected[view] = -5;
+        ui_clamp(&u, s);
+        CHECK(u.selected[view] == 0);
+    }
+    free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_double_bindings),
+        cmocka_unit_test(every_action_has_one_row),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(commands),
+        cmocka_unit_test(selection_stays_in_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,71 @@
+/* Proves: at every size the boxes of every view lie inside the body, do not overlap, and leave nothing of it
+ * unused; 80x24 is big enough for every line the live view must hold. */
+#include "tests/check.h"
+#include "tui/layout.h"
+
+static bool overlap(struct rect a, struct rect b)
+{
+    return a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
+}
+
+static void check_boxes(struct rect body, const struct rect *box, int n)
+{
+    int area = 0;
+    for (int i = 0; i < n; i++) {
+        CHECK(box[i].w >= 0 && box[i].h >= 0);
+        CHECK(box[i].x >= body.x && box[i].x + box[i].w <= body.x + body.w);
+        CHECK(box[i].y >= body.y && box[i].y + box[i].h <= body.y + body.h);
+        area += box[i].w * box[i].h;
+        for (int j = 0; j < i; j++) CHECK(!overlap(box[i], box[j]));
+    }
+    CHECK(area == body.w * body.h);
+}
+
+static void every_size(void **state)
+{
+    (void)state;
+    for (int h = 1; h <= 120; h++)
+        for (int w = 1; w <= 300; w++) {
+            struct layout l = layout_frame(w, h);
+            CHECK(l.too_small == (w < LAYOUT_MIN_W || h < LAYOUT_MIN_H));
+            if (l.too_small) continue;
+            const struct rect frame[] = { l.title, l.body, l.status, l.footer };
+            check_boxes((struct rect){ 0, 0, w, h }, frame, 4);
+            struct rect live[LIVE_BOXES], ab[AB_BOXES];
+            layout_live(l.body, live);
+            check_boxes(l.body, live, LIVE_BOXES);
+            layout_ab(l.body, ab);
+            check_boxes(l.body, ab, AB_BOXES);
+        }
+}
+
+static void smallest_holds_everything(void **state)
+{
+    (void)state;
+    struct rect live[LIVE_BOXES], ab[AB_BOXES];
+    struct layout l = layout_frame(LAYOUT_MIN_W, LAYOUT_MIN_H);
+    layout_live(l.body, live);
+    CHECK(live[LIVE_MACHINE].h >= 6 && live[LIVE_ENGINE].h >= 6); /* 4 lines and a frame */
+    CHECK(live[LIVE_AB].h >= 7 && live[LIVE_ADVICE].h >= 4 && live[LIVE_LOG].h >= 4);
+    layout_ab(l.body, ab);
+    CHECK(ab[AB_ARMS].h >= 7 && ab[AB_EFFECT].h >= 6 && ab[AB_VERDICT].h >= 6);
+}
+
+static void more_rows_show_more(void **state)
+{
+    (void)state;
+    struct rect small[LIVE_BOXES], large[LIVE_BOXES];
+    layout_live(layout_frame(80, 24).body, small);
+    layout_live(layout_frame(200, 60).body, large);
+    for (int i = 0; i < LIVE_BOXES; i++) CHECK(large[i].h > small[i].h && large[i].w > small[i].w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_size),
+        cmocka_unit_test(smallest_holds_everything),
+        cmocka_unit_test(more_rows_show_more),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

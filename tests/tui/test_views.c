@@ -1,0 +1,222 @@
+/* Proves: each view draws a fixed snapshot into exactly the text of tests/golden/, at three sizes; state is
+ * told by mark and word at every glyph level; random weights are named wherever quality is shown.
+ *
+ * When a view was changed on purpose: QDYNO_UPDATE_GOLDEN=1 ./test_views writes the files anew; read the diff
+ * before you commit it. */
+#include "tests/check.h"
+#include "tests/tui/fixture.h"
+#include "tui/views/views.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static char *draw(const struct snapshot *s, const struct ui *u, int w, int h, enum glyph_level level)
+{
+    struct grid g;
+    struct err why;
+    struct str text = { 0 };
+    CHECK_OK(grid_open(&g, w, h, level, &why));
+    view_draw(&g, s, u);
+    grid_text(&g, &text);
+    grid_close(&g);
+    return str_take(&text);
+}
+
+static void check_golden(const char *name, const char *got)
+{
+    char path[600];
+    struct err why;
+    snprintf(path, sizeof path, "%s/tests/golden/%s.txt", TEST_SOURCE_DIR, name);
+    if (getenv("QDYNO_UPDATE_GOLDEN")) {
+        FILE *f = fopen(path, "w");
+        CHECK(f && fputs(got, f) >= 0 && fclose(f) == 0);
+        return;
+    }
+    char *want = NULL;
+    if (file_read(&want, NULL, path, 1 << 20, &why))
+        fail_msg("%s (QDYNO_UPDATE_GOLDEN=1 writes it)", why.message);
+    if (strcmp(want, got)) fail_msg("%s differs; drawn now:\n%s", path, got);
+    free(want);
+}
+
+struct golden_case {
+    const char *name;
+    struct snapshot *(*make)(void);
+    struct ui ui;
+};
+
+static struct snapshot *make_better(void)
+{
+    return fixture_done(VERDICT_BETTER);
+}
+static struct snapshot *make_equal(void)
+{
+    return fixture_done(VERDICT_EQUIVALENT);
+}
+
+static struct snapshot *make_random(void)
+{
+    struct snapshot *s = fixture_done(VERDICT_WORSE);
+    s->model.random_weights = s->experiment.random_weights = true;
+    return s;
+}
+
+static const struct golden_case CASES[] = {
+    { "live", fixture_running, { .view = VIEW_LIVE } },
+    { "live_first_frame", fixture_empty, { .view = VIEW_LIVE } },
+    { "live_idle", fixture_idle, { .view = VIEW_LIVE } },
+    { "live_failed", fixture_failed, { .view = VIEW_LIVE } },
+    { "live_random_weights", make_random, { .view = VIEW_LIVE } },
+    { "ab", fixture_running, { .view = VIEW_AB } },
+    { "ab_better", make_better, { .view = VIEW_AB } },
+    { "ab_equivalent", make_equal, { .view = VIEW_AB } },
+    { "advice", fixture_running, { .view = VIEW_ADVICE } },
+    { "history", fixture_running, { .view = VIEW_HISTORY, .selected = { [VIEW_HISTORY] = 4 } } },
+    { "log", fixture_running, { .view = VIEW_LOG } },
+    { "help", fixture_running, { .view = VIEW_LIVE, .help = true } },
+};
+
+static void golden(void **state)
+{
+    (void)state;
+    static const int SIZES[][2] = { { 80, 24 }, { 120, 36 }, { 200, 60 } };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++)
+        for (size_t z = 0; z < COUNT_OF(SIZES); z++) {
+            char name[64];
+            struct snapshot *s = CASES[i].make();
+            char *text = draw(s, &CASES[i].ui, SIZES[z][0], SIZES[z][1], GLYPHS_BRAILLE);
+            snprintf(name, sizeof name, "tui_%s_%dx%d", CASES[i].name, SIZES[z][0], SIZES[z][1]);
+            check_golden(name, text);
+            free(text);
+            free(s);
+        }
+}
+
+static void golden_form_and_ascii(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_idle();
+    struct ui u = { 0 };
+    form_show(&u.form, FORM_AB, (const char *const[]){ "default", "q8_0,tread=2", "tg64" });
+    u.form.focus = 1;
+    char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
+    check_golden("tui_form_80x24", text);
+    free(text);
+    free(s);
+    s = fixture_running();
+    text = draw(s, &(struct ui){ 0 }, 80, 24, GLYPHS_ASCII);
+    for (const char *p = text; *p; p++) CHECK((unsigned char)*p < 0x7f);
+    check_golden("tui_live_ascii_80x24", text);
+    free(text);
+    free(s);
+}
+
+/* Each verdict is told by a word and, in ASCII too, by a mark of its own kind. */
+static void verdicts_without_colour(void **state)
+{
+    (void)state;
+    static const struct {
+        enum verdict verdict;
+        const char *braille, *ascii;
+    } WANT[] = { { VERDICT_BETTER, "▲ better", "^ better" },
+                 { VERDICT_WORSE, "▼ worse", "v worse" },
+                 { VERDICT_EQUIVALENT, "≈ equivalent", "= equivalent" },
+                 { VERDICT_NEGLIGIBLE, "≈ negligible", "= negligible" },
+                 { VERDICT_INCONCLUSIVE, "? inconclusive", "? inconclusive" },
+                 { VERDICT_INVALID, "✕ invalid", "x invalid" } };
+    for (size_t i = 0; i < COUNT_OF(WANT); i++)
+        for (int view = VIEW_LIVE; view <= VIEW_AB; view++) {
+            struct snapshot *s = fixture_done(WANT[i].verdict);
+            struct ui u = { .view = (enum view)view };
+            char *pretty = draw(s, &u, 80, 24, GLYPHS_BRAILLE), *plain = draw(s, &u, 80, 24, GLYPHS_ASCII);
+            if (!strstr(pretty, WANT[i].braille) || !strstr(plain, WANT[i].ascii))
+                fail_msg("verdict %s is not told on view %d:\n%s%s", WANT[i].ascii, view, pretty, plain);
+            free(pretty);
+            free(plain);
+            free(s);
+        }
+}
+
+static void random_weights_are_named(void **state)
+{
+    (void)state;
+    for (int view = 0; view < VIEW_LOG; view++) {
+        struct snapshot *s = make_random();
+        struct ui u = { .view = (enum view)view };
+        char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
+        if (!strstr(text, RANDOM_WEIGHTS_TEXT)) fail_msg("view %d hides the random weights:\n%s", view, text);
+        free(text);
+        s->model.random_weights = s->experiment.random_weights = false;
+        text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
+        CHECK(!strstr(text, RANDOM_WEIGHTS_TEXT));
+        free(text);
+        free(s);
+    }
+}
+
+/* Nothing is measured on the first frame: no number may stand where "n/a" belongs. */
+static void unknown_is_not_zero(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_empty();
+    char *text = draw(s, &(struct ui){ 0 }, 80, 24, GLYPHS_BRAILLE);
+    CHECK(strstr(text, "n/a") != NULL);
+    for (const char *p = text; (p = strpbrk(p, "0123456789")); p++) {
+        const char *line = p;
+        while (line > text && line[-1] != '\n') line--;
+        if (!strncmp(line, "│ CPU", strlen("│ CPU")) || !strncmp(line, "│ MEM", strlen("│ MEM")))
+            if (p - line < 40) fail_msg("a number among the unknown:\n%s", text);
+    }
+    free(text);
+    free(s);
+}
+
+static void too_small(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_running();
+    char *text = draw(s, &(struct ui){ 0 }, 79, 24, GLYPHS_BRAILLE);
+    CHECK(strstr(text, "terminal too small: need 80x24, have 79x24") != NULL);
+    free(text);
+    text = draw(s, &(struct ui){ 0 }, 60, 1, GLYPHS_BRAILLE);
+    assert_string_equal(text, "terminal too small: need 80x24, have 60x1\n");
+    free(text);
+    free(s);
+}
+
+static void quit_asks_and_refusals_show(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_running();
+    struct ui u = { .confirm_quit = true };
+    char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
+    CHECK(strstr(text, "quit and stop it") && strstr(text, "y yes"));
+    free(text);
+    u = (struct ui){ .toast = "b: an experiment runs: s stops it first",
+                     .toast_is_error = true,
+                     .toast_until_ms = s->unix_ms + 1 };
+    text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
+    CHECK(strstr(text, "s stops it first") != NULL);
+    free(text);
+    u.toast_until_ms = s->unix_ms; /* over */
+    text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
+    CHECK(!strstr(text, "s stops it first"));
+    CHECK(strstr(text, "$ qdyno ab -m /models/stories15M-f16.gguf") != NULL);
+    free(text);
+    free(s);
+}
+
+int main(void)
+{
+    fixture_environment();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden),
+        cmocka_unit_test(golden_form_and_ascii),
+        cmocka_unit_test(verdicts_without_colour),
+        cmocka_unit_test(random_weights_are_named),
+        cmocka_unit_test(unknown_is_not_zero),
+        cmocka_unit_test(too_small),
+        cmocka_unit_test(quit_asks_and_refusals_show),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
