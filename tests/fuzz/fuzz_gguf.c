@@ -1,12 +1,39 @@
-/* A model file comes from strangers: whatever bytes it holds, opening ends in a reader whose every pointer
- * lies inside them, or in a message. */
+/* A model file comes from strangers: whatever bytes it holds, opening ends in a message or in a reader whose
+ * every pointer lies inside them, and what is built on it (description, tokenizer) holds as well. */
 #include <stdlib.h>
+#include <string.h>
 
+#include "engine/engine.h"
 #include "tests/engine/gguf_bytes.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void use_tokenizer(const struct gguf *g)
+{
+    static const char TEXT[] = " Hello w\xc3\xb6rld 123\n\n\t<s>ab \xff\xe2\x96\x81 </s>aaaaaaaaaaaaaaaa";
+    struct tokenizer *t;
+    struct tokenizer_info info;
+    struct token_list ids = { 0 };
+    struct str text = { 0 };
+    struct err why = { 0 };
+    if (tokenizer_open(&t, g, &why)) {
+        if (!why.message[0]) abort();
+        return;
+    }
+    for (unsigned flags = 0; flags < 4; flags++)
+        if (tokenizer_encode(t, TEXT, sizeof TEXT - 1, flags, &ids, &why)) abort();
+    if (tokenizer_decode(t, ids.ids, ids.n, true, &text, &why)) abort();
+    tokenizer_describe(t, &info);
+    for (int32_t i = 0; i < MIN(info.n_vocab, 1000); i++) tokenizer_piece(t, i, true, &text, &why);
+    token_list_free(&ids);
+    str_free(&text);
+    tokenizer_close(t);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct gguf *g;
+    struct model_shape shape;
     struct err why = { 0 };
     if (gguf_open_memory(&g, data, size, &why)) {
         if (!why.message[0]) abort();
@@ -14,6 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     volatile uint64_t sum = gguf_walk(g);
     (void)sum;
+    if (model_shape_read(&shape, g, &why) && !why.message[0]) abort();
+    use_tokenizer(g);
     gguf_close(g);
     return 0;
 }
