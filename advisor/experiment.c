@@ -210,7 +210,7 @@ static enum flow warm_up(struct experiment *x)
             return f;
         shortest = fmin(shortest, seconds);
     }
-    if (!resumed && isfinite(shortest) && shortest > 0) {
+    if (!resumed && worst == FLOW_ON && shortest > 0) {
         struct experiment_state *s = state_edit(x);
         s->cell_repeats = (int)fmin(fmax(ceil(0.25 / shortest), 1), 256);
         state_done(x);
@@ -332,12 +332,12 @@ static const char *conclude(struct experiment *x, enum flow f)
         s->error_code = both_failed ? s->arm[0].code : x->why.code;
         snprintf(s->error, sizeof(s->error), "%s", both_failed ? s->arm[0].error : x->why.message);
         name = "failed";
+    } else if (f == FLOW_INVALID && *s->reason) {
+        judge_numbers(s);
+        s->verdict = VERDICT_INVALID;
+        s->blocks_needed = -1;
     } else {
         experiment_judge(s);
-        if (f == FLOW_INVALID) {
-            s->verdict = VERDICT_INVALID;
-            s->blocks_needed = -1;
-        }
     }
     state_done(x);
     return name;

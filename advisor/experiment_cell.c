@@ -290,7 +290,7 @@ enum flow cell_warm_up(struct experiment *x, int arm, double *seconds)
     if (f) return f;
     struct cell c = { 0 };
     f = cell_do(x, &(struct cell_place){ arm, -1, 0, CELL_WARMUP }, &c);
-    if (f == FLOW_ON) {
+    if (f == FLOW_ON || f == FLOW_INVALID) { /* measured, whether comparable or not */
         *seconds = c.seconds;
         ledger_keep(&x->ledger, arm, CELL_WARMUP, c.value, c.itl, c.n_itl);
         struct experiment_state *s = state_edit(x);

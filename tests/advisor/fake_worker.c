@@ -3,7 +3,7 @@
  *
  *   model=fake:KEY=VALUE+KEY=VALUE...
  *   rate prefill   tokens/s it claims                     noise   sd of ln(rate) per request
- *   drift          ln(rate) lost per request               seed    of the noise
+ *   drift t0       ln(rate) lost per second since t0       seed    of the noise
  *   sleep_ms       time a cell really takes                hash    its work hash
  *   faults_from faults_to   major faults in requests of that range (1 = the first cell)
  *   at do          request number at which to do: crash kill garbage error hang exit bus
@@ -49,10 +49,13 @@ static double number(const struct fake *f, const char *key, double otherwise)
     return str_to_double(option(f, key, text, sizeof(text)), &v) ? v : otherwise;
 }
 
-static double uniform(struct fake *f)
+static double uniform(struct fake *f) /* splitmix64: neighbouring seeds have nothing in common */
 {
-    f->random = f->random * 6364136223846793005u + 1442695040888963407u;
-    return ((double)(f->random >> 11) + 0.5) / 9007199254740992.0;
+    uint64_t x = f->random += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    x ^= x >> 31;
+    return ((double)(x >> 11) + 0.5) / 9007199254740992.0;
 }
 
 static double normal(struct fake *f)
@@ -112,7 +115,7 @@ static void do_open(struct fake *f, int64_t id, const char *config)
     const char *at = strstr(config, "fake:");
     const size_t n = at ? strcspn(at, ", \"'") : 0;
     if (at) snprintf(f->options, sizeof(f->options), "%.*s", (int)n - 5, at + 5);
-    f->random = (uint64_t)number(f, "seed", 1) * 0x9e3779b97f4a7c15u;
+    f->random = (uint64_t)number(f, "seed", 1) << 32;
     if (*option(f, "open", how, sizeof(how))) {
         misbehave(f, id, how);
         return;
@@ -171,7 +174,8 @@ static void do_cell(struct fake *f, int64_t id, const char *workload)
     }
     const char *tg = strstr(workload, "tg"), *pp = strstr(workload, "pp");
     const int gen = tg ? atoi(tg + 2) : 0, prompt = pp ? atoi(pp + 2) : 0;
-    const double factor = exp(number(f, "noise", 0) * normal(f) - number(f, "drift", 0) * f->cells);
+    const double factor = exp(number(f, "noise", 0) * normal(f) -
+                              number(f, "drift", 0) * ((double)clock_ns() * 1e-9 - number(f, "t0", 0)));
     progress(f, id, gen / 2, gen);
     if (nap(f, number(f, "sleep_ms", 0))) {
         json_t *o = answer(id);

@@ -124,6 +124,11 @@ static void a_control_is_doubled_once_before_it_fails(void **state)
     s->control_blocks = 6;
     judge_control(s);
     CHECK(s->control_failed);
+    /* Certain, but a tenth of the margin: it cannot turn a verdict. */
+    const double tiny[] = { 0.00100, 0.00101, 0.00099, 0.00100, 0.00102, 0.00098 };
+    memcpy(s->control_d, tiny, sizeof(tiny));
+    judge_control(s);
+    CHECK(s->control.lower > 0 && !s->control_failed);
     /* By chance the first three agree; the next three say otherwise. */
     const double chance[] = { 0.0020, 0.0021, 0.0019, -0.003, -0.001, 0.001 };
     memcpy(s->control_d, chance, sizeof(chance));
