@@ -80,6 +80,22 @@ static int thread_counts(const struct machine *m, int out[], int most)
     return n;
 }
 
+/* Cache types worth a candidate: smaller than the default, or more exact where quality is the goal. */
+static int kv_types(const struct adviser *a, const char *out[], int most)
+{
+    const char *otherwise = KNOBS[KNOB_CTK].otherwise;
+    const double usual = format_bits_per_weight(format_find(otherwise));
+    int n = 0;
+    out[n++] = otherwise;
+    for (const char *const *k = KNOBS[KNOB_CTK].choices; k && *k && n < most; k++) {
+        const struct format *f = format_find(*k);
+        if (!f) continue;
+        const double bits = format_bits_per_weight(f);
+        if (bits < usual || (bits > usual && a->o->goal == GOAL_QUALITY)) out[n++] = *k;
+    }
+    return n;
+}
+
 static bool candidate(struct config *c, const char *recipe, const char *kv, int threads)
 {
     struct err ignored;
@@ -155,6 +171,18 @@ static void add_reason(struct str *s, const char *fmt, ...)
     str_append(s, text);
 }
 
+/* The same configuration with every core. */
+static double all_threads_rate(const struct adviser *a, const struct config *c)
+{
+    struct config all = *c;
+    struct prediction p;
+    struct err ignored;
+    if (config_set(&all, "threads", "0", &ignored) ||
+        predict(&p, a->g, &all, a->machine, a->ceilings, a->ctx, &ignored))
+        return NAN;
+    return p.decode_tok_s;
+}
+
 static void say_why(const struct adviser *a, struct advice *v)
 {
     const struct prediction *p = &v->prediction, *r = &a->reference;
@@ -163,13 +191,13 @@ static void say_why(const struct adviser *a, struct advice *v)
     str_from_bytes(p->plan.decode_read_bytes, now, sizeof(now));
     str_from_bytes(r->plan.decode_read_bytes, then, sizeof(then));
     if (strcmp(config_text(&v->config, KNOB_FORMAT), "file")) {
-        if (p->in_cache && r->in_cache)
-            add_reason(&s, "%s of weights instead of %s, both in the cache: measure what it brings", now,
+        if (p->in_cache)
+            add_reason(&s, "%s of weights instead of %s, all in the cache: measure what it brings", now,
                        then);
         else if (p->decode_bound_by_memory)
             add_reason(&s,
                        "decode is bound by memory: %s a token instead of %s, at most %.1f times the speed",
-                       now, then, p->decode_limit_tok_s / r->decode_limit_tok_s);
+                       now, then, p->decode_tok_s / r->decode_tok_s);
         else
             add_reason(&s, "%s a token instead of %s: arithmetic is the limit then", now, then);
     }
@@ -180,8 +208,8 @@ static void say_why(const struct adviser *a, struct advice *v)
     }
     const int threads = (int)config_int(&v->config, KNOB_THREADS);
     if (threads)
-        add_reason(&s, "%d of %d cores reach %.0f %% of the decode limit of all", threads, a->machine->cores,
-                   100 * p->decode_limit_tok_s / r->decode_limit_tok_s);
+        add_reason(&s, "%d of %d cores reach %.0f %% of the decode rate of all", threads, a->machine->cores,
+                   100 * p->decode_tok_s / all_threads_rate(a, &v->config));
     if (!s.len) {
         if (p->in_cache)
             add_reason(&s, "the file as it is: %s of weights stay in the cache, so arithmetic is the limit",
@@ -281,13 +309,13 @@ static enum err_code consider(struct adviser *a, const struct config *c, struct 
 
 static enum err_code consider_all(struct adviser *a, struct err *why)
 {
-    const char *recipe[FORMAT_COUNT + 1];
+    const char *recipe[FORMAT_COUNT + 1], *kv[FORMAT_COUNT + 1];
     int threads[16];
     const int n_recipes = recipes(a, recipe, COUNT_OF(recipe));
     const int n_threads = thread_counts(a->machine, threads, COUNT_OF(threads));
-    const char *const *kv = KNOBS[KNOB_CTK].choices;
+    const int n_kv = kv_types(a, kv, COUNT_OF(kv));
     for (int r = 0; r < n_recipes; r++)
-        for (int k = 0; kv && kv[k]; k++)
+        for (int k = 0; k < n_kv; k++)
             for (int t = 0; t < n_threads; t++) {
                 struct config c;
                 if (!candidate(&c, recipe[r], kv[k], threads[t])) continue;

@@ -10,17 +10,17 @@ enum goal { GOAL_BALANCED, GOAL_SPEED, GOAL_QUALITY, GOAL_MEMORY, GOAL_ENERGY };
 const char *goal_name(enum goal g);
 bool goal_parse(const char *name, enum goal *out);
 
-/* Roofline prediction: decode = (weights read + KV at depth) / measured read bandwidth; prefill = operations
- * / measured arithmetic; each scaled by nothing: the interval says how far measured runs may lie under the
- * limit. NAN when a ceiling is missing. */
+/* Roofline prediction: decode = (weights read + KV at depth) / measured read bandwidth or operations /
+ * measured arithmetic, whichever is slower; prefill likewise with a batch sharing one read; each scaled by
+ * nothing: the interval says how far measured runs may lie from it. NAN when a ceiling is missing. */
 struct prediction {
     double decode_tok_s, decode_low, decode_high;
     double prefill_tok_s, prefill_low, prefill_high;
     double decode_limit_tok_s, prefill_limit_tok_s; /* the machine's limit itself */
     struct memory_plan plan;
     bool fits;
-    int depth;                   /* tokens in the cache that decode was predicted at: predict_depth(ctx) */
-    bool in_cache;               /* weights fit in the last cache: bandwidth is no limit, only a wide guess */
+    int depth;     /* tokens in the cache that decode was predicted at: predict_depth(ctx) */
+    bool in_cache; /* weights fit in the last cache: the limit is arithmetic, the interval wide */
     bool decode_bound_by_memory; /* else by arithmetic */
 };
 /* An eighth of the context, at most 512: where a chat usually is. The check commands measure there. */

@@ -9,11 +9,11 @@
 #include <math.h>
 #include <string.h>
 
-/* What share of the limit a run may fall to. Decode streams weights once and loses to synchronisation and the
- * part of the step that is not weights; prefill loses to packing operands, attention and edges of tiles. A
- * model that fits in the last-level cache is not limited by memory at all: its limit is arithmetic, and what
- * it reaches depends on latencies nobody has measured here, so the interval is wide. */
-static const double DECODE_LOW = 0.40, PREFILL_LOW = 0.25, CACHED_LOW = 0.02;
+/* What share of the prediction a run may fall to. Decode streams weights once and loses to synchronisation
+ * and to what is not weights; prefill loses to packing operands, attention and edges of tiles. A model that
+ * fits in the last-level cache may be faster than memory allows, or slower, when steps are so short that
+ * waiting for threads is most of them: the interval is wide on both sides. */
+static const double DECODE_LOW = 0.40, PREFILL_LOW = 0.25, CACHED_LOW = 0.05;
 
 static int threads_of(const struct config *c, const struct machine *m)
 {
@@ -23,10 +23,12 @@ static int threads_of(const struct config *c, const struct machine *m)
     return asked > 0 ? asked : all;
 }
 
-/* A ceiling at `threads`, between what 1 and all reach: an upper bound whatever the scaling. */
+/* A ceiling at `threads`, between what 1 and all reach: an upper bound whatever the scaling. All that measure
+ * less than one were disturbed. */
 static double at_threads(double one, double all, int threads, int threads_all)
 {
-    if (threads <= 1) return one;
+    all = fmax(all, one); /* of a NAN and a number: the number */
+    if (threads <= 1) return isnan(one) ? all : one;
     if (threads >= threads_all || isnan(one)) return all;
     return fmin(all, threads * one);
 }
@@ -77,6 +79,11 @@ static double longer(double a, double b)
     return isnan(a) || isnan(b) ? NAN : fmax(a, b);
 }
 
+static double rate(double seconds)
+{
+    return seconds > 0 ? 1 / seconds : NAN;
+}
+
 enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,
                       const struct machine *machine, const struct machine_ceilings *ceilings, int ctx,
                       struct err *why)
@@ -98,20 +105,20 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     out->in_cache = (double)p->decode_read_bytes <= (double)cache_bytes(machine);
 
     const double think_s = p->flops_per_token / ops;
-    const double read_s = out->in_cache ? 0 : bytes / bandwidth;
+    const double read_s = bytes / bandwidth;
+    const double batch = (double)MAX(config_int(c, KNOB_BATCH),
+                                     1); /* rows that share one pass over the weights */
     const double decode_s = longer(read_s, think_s);
-    out->decode_limit_tok_s = decode_s > 0 ? 1 / decode_s : NAN;
+    const double prefill_s = longer((double)p->decode_read_bytes / bandwidth / batch, think_s);
     out->decode_bound_by_memory = read_s >= think_s;
-    /* A batch of rows shares one pass over the weights. */
-    const double batch = (double)MAX(config_int(c, KNOB_BATCH), 1);
-    const double prefill_s = longer(think_s,
-                                    out->in_cache ? 0 : (double)p->decode_read_bytes / bandwidth / batch);
-    out->prefill_limit_tok_s = prefill_s > 0 ? 1 / prefill_s : NAN;
-
-    out->decode_tok_s = out->decode_high = out->decode_limit_tok_s;
-    out->decode_low = (out->in_cache ? CACHED_LOW : DECODE_LOW) * out->decode_limit_tok_s;
-    out->prefill_tok_s = out->prefill_high = out->prefill_limit_tok_s;
-    out->prefill_low = (out->in_cache ? CACHED_LOW : PREFILL_LOW) * out->prefill_limit_tok_s;
+    out->decode_tok_s = rate(decode_s);
+    out->prefill_tok_s = rate(prefill_s);
+    /* From the cache weights come faster than the memory's measured bandwidth: then only arithmetic limits.
+     */
+    out->decode_limit_tok_s = out->decode_high = rate(out->in_cache ? think_s : decode_s);
+    out->prefill_limit_tok_s = out->prefill_high = rate(out->in_cache ? think_s : prefill_s);
+    out->decode_low = (out->in_cache ? CACHED_LOW : DECODE_LOW) * out->decode_tok_s;
+    out->prefill_low = (out->in_cache ? CACHED_LOW : PREFILL_LOW) * out->prefill_tok_s;
     return ERR_OK;
 }
 
