@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */
-enum { SPACE_LEN = 3 };
+enum { SPACE_LEN = sizeof SPM_SPACE - 1 };
 
 /* Smaller is better: floats as integers in reversed order. */
 static uint32_t worth_of(float score)
@@ -41,33 +40,31 @@ static enum err_code push_bytes(const struct vocab *v, const char *text, int32_t
 
 static void escape(const char *text, size_t n, bool space_first, struct str *out)
 {
-    if (space_first) str_append_n(out, SPACE, SPACE_LEN);
+    if (space_first) str_append_n(out, SPM_SPACE, SPACE_LEN);
     for (size_t i = 0; i < n;) {
         const char *space = memchr(text + i, ' ', n - i);
         size_t run = space ? (size_t)(space - text) - i : n - i;
         str_append_n(out, text + i, run);
         i += run;
         if (space) {
-            str_append_n(out, SPACE, SPACE_LEN);
+            str_append_n(out, SPM_SPACE, SPACE_LEN);
             i++;
         }
     }
 }
 
-static enum err_code encode_escaped(const struct vocab *v, struct merger *m, const struct str *s,
-                                    struct token_list *out, struct err *why)
+static enum err_code encode_run(const struct vocab *v, struct merger *m, const char *text, size_t n,
+                                struct token_list *out, struct err *why)
 {
-    const char *text = str_text(s);
     enum err_code rc = ERR_OK;
     m->count = 0;
-    for (size_t at = 0; at < s->len;) {
+    for (size_t at = 0; at < n;) {
         uint32_t character; /* malformed text goes byte by byte: it must not swallow the space behind it */
-        int32_t len = (int32_t)str_utf8_next(text + at, s->len - at, &character);
+        int32_t len = (int32_t)str_utf8_next(text + at, n - at, &character);
         int32_t id = text_index_find(&v->words, text + at, (size_t)len);
         if (!merger_add(m, (int32_t)at, len, id)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
         at += (size_t)len;
     }
-    if (!m->count) return ERR_OK;
     if (!merger_run(m, pair, v, text)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
     for (int32_t i = 0; !rc && i >= 0; i = m->symbols[i].next) {
         const struct symbol *y = &m->symbols[i];
@@ -76,15 +73,41 @@ static enum err_code encode_escaped(const struct vocab *v, struct merger *m, con
     return rc;
 }
 
+/* Where nothing can merge across the beginning of a word, words are independent: the same tokens out of a
+ * small heap instead of one as large as the text. Returns the end of the run that begins at `from`. */
+static size_t run_end(const struct vocab *v, const char *text, size_t from, size_t n)
+{
+    if (!v->words_begin_with_space) return n;
+    size_t at = from;
+    while (n - at >= SPACE_LEN && !memcmp(text + at, SPM_SPACE, SPACE_LEN)) at += SPACE_LEN;
+    const char *space = memmem(text + at, n - at, SPM_SPACE, SPACE_LEN);
+    return space ? (size_t)(space - text) : n;
+}
+
+static enum err_code encode_escaped(const struct vocab *v, struct merger *m, const struct str *s,
+                                    struct token_list *out, struct err *why)
+{
+    const char *text = str_text(s);
+    enum err_code rc = ERR_OK;
+    for (size_t from = 0, to; !rc && from < s->len; from = to) {
+        to = run_end(v, text, from, s->len);
+        rc = encode_run(v, m, text + from, to - from, out, why);
+    }
+    return rc;
+}
+
 enum err_code spm_encode(const struct vocab *v, struct merger *m, const char *text, size_t n,
                          bool space_first, struct token_list *out, struct err *why)
 {
     struct str s = { 0 };
+    enum err_code rc;
     escape(text, n, space_first, &s);
-    enum err_code rc = s.failed ? err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n)
-                       : s.len > INT32_MAX
-                           ? err_set(why, ERR_USAGE, "a text of %zu bytes is too long: at most 2 GiB", n)
-                           : encode_escaped(v, m, &s, out, why);
+    if (s.failed)
+        rc = err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n);
+    else if (s.len > INT32_MAX)
+        rc = err_set(why, ERR_USAGE, "a text of %zu bytes is too long: at most 2 GiB", n);
+    else
+        rc = encode_escaped(v, m, &s, out, why);
     str_free(&s);
     return rc;
 }
@@ -103,7 +126,7 @@ void spm_piece(const struct vocab *v, int32_t id, struct str *out)
         return;
     }
     for (size_t i = 0; i < t.len;) {
-        bool space = t.len - i >= SPACE_LEN && !memcmp(t.data + i, SPACE, SPACE_LEN);
+        bool space = t.len - i >= SPACE_LEN && !memcmp(t.data + i, SPM_SPACE, SPACE_LEN);
         str_append_n(out, space ? " " : t.data + i, 1);
         i += space ? SPACE_LEN : 1;
     }

@@ -25,6 +25,8 @@ int32_t text_index_find(const struct text_index *x, const char *text, size_t n);
 
 /* ---------------------------------------------------------------- the vocabulary (vocab.c) */
 
+#define SPM_SPACE "\xe2\x96\x81" /* U+2581: how SPM vocabularies write a space */
+
 enum token_type { /* as stored in tokenizer.ggml.token_type */
                   TOKEN_UNDEFINED,
                   TOKEN_NORMAL,
@@ -47,6 +49,7 @@ struct vocab {
     int32_t special_count;
     int32_t bos, eos, unk; /* -1: none */
     bool add_bos, add_eos, add_space_prefix;
+    bool words_begin_with_space; /* no token has U+2581 behind another character */
 };
 enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *memory, struct err *why);
 bool vocab_is_special(const struct vocab *v, int32_t id); /* control or unknown: no text of its own */

@@ -132,15 +132,27 @@ static bool plain_text_may_become(uint8_t type)
     return type != TOKEN_CONTROL && type != TOKEN_UNKNOWN && type != TOKEN_BYTE;
 }
 
+/* False when U+2581 stands behind another character in it. */
+static bool begins_with_its_spaces(struct gguf_string t)
+{
+    const size_t n = sizeof SPM_SPACE - 1;
+    size_t at = 0;
+    while (t.len - at >= n && !memcmp(t.data + at, SPM_SPACE, n)) at += n;
+    return !memmem(t.data + at, t.len - at, SPM_SPACE, n);
+}
+
 static enum err_code index_words(struct vocab *v, struct arena *memory, struct err *why)
 {
     if (!text_index_init(&v->words, memory, v->texts, v->n))
         return err_set(why, ERR_NOMEM, "out of memory for %" PRId32 " tokens", v->n);
+    v->words_begin_with_space = true;
     for (int b = 0; b < 256; b++) v->byte_id[b] = -1;
     for (int32_t i = 0; i < v->n; i++) {
         int byte = byte_token_value(v->texts[i]);
         if (byte >= 0 && v->byte_id[byte] < 0) v->byte_id[byte] = i;
-        if (plain_text_may_become(v->types[i]) && v->texts[i].len) text_index_add(&v->words, i);
+        if (!plain_text_may_become(v->types[i]) || !v->texts[i].len) continue;
+        text_index_add(&v->words, i);
+        if (!begins_with_its_spaces(v->texts[i])) v->words_begin_with_space = false;
     }
     for (int b = 0; b < 256; b++) { /* no <0x..> tokens: the byte itself, where it is one */
         char c = (char)b;
