@@ -124,9 +124,14 @@ static void test_exact(void **state)
     assert_in_range(for_entries(true, check_exact), 17, 100);
 }
 
+/* precision=medium may round both operands to bf16 whatever the weights' format is, so a tighter tolerance
+ * for f32 or f16 weights does not apply to it. Rounding one operand costs 0.0085 in the peer (entry
+ * llama-gqa-256-BF16): twice that, as everywhere in the manifest, times sqrt(2) for two operands. */
+#define BF16_NRMSE 0.024
+
 static void check_coarse(const struct entry *e)
 {
-    if (isnan(e->nrmse) || !strcmp(e->weights, "F32")) return;
+    const double tolerance = isnan(e->nrmse) ? BF16_NRMSE : fmax(e->nrmse, BF16_NRMSE);
     struct model *m = session_open(e->model, "precision=medium,kv=f32,threads=2", e->ctx, 1);
     const int64_t n = e->n * model_shape(m)->vocab;
     const float *want = (const float *)(const void *)e->want.data;
@@ -139,8 +144,8 @@ static void check_coarse(const struct entry *e)
     }
     for (int64_t i = 0; i < n; i++) variance += pow((double)want[i] - mean, 2) / (double)n;
     const double nrmse = sqrt(squares / variance);
-    if (!(nrmse <= e->nrmse))
-        fail_msg("%s at precision=medium: nrmse %g, at most %g", e->name, nrmse, e->nrmse);
+    if (!(nrmse <= tolerance))
+        fail_msg("%s at precision=medium: nrmse %g, at most %g", e->name, nrmse, tolerance);
     free(got);
     model_close(m);
 }
