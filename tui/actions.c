@@ -52,7 +52,15 @@ void dashboard_start_pending(struct dashboard *d)
     put(d, d->storage, &d->pending);
 }
 
-static void open_ab_form(struct dashboard *d, const char *a, const char *b)
+/* The workload an advice wants to be checked on: what its command says. */
+static void workload_of_check(const char *check, char *out, size_t size)
+{
+    const char *flag = strstr(check, " -w ");
+    if (flag) snprintf(out, size, "%.*s", (int)MIN(strcspn(flag + 4, " "), size - 1), flag + 4);
+}
+
+/* advice NULL: what was compared last, or what the command line gave. */
+static void open_ab_form(struct dashboard *d, const struct advice *advice)
 {
     const struct snapshot *s = d->s;
     const struct dashboard_options *o = d->options;
@@ -61,11 +69,12 @@ static void open_ab_form(struct dashboard *d, const char *a, const char *b)
     if (s->experiment_known) workload_line(&s->experiment.spec.workload, workload, sizeof workload);
     const char *first = s->experiment_known ? s->experiment.arm[0].line : o->arms[0] ? o->arms[0] : "default";
     const char *second = s->experiment_known ? s->experiment.arm[1].line : o->arms[1] ? o->arms[1] : "q8_0";
-    form_show(&d->ui.form, FORM_AB,
-              (const char *const[]){ a        ? a
-                                     : *first ? first
-                                              : "default",
-                                     b ? b : second, workload });
+    if (advice) {
+        first = "default";
+        second = advice->line;
+        workload_of_check(advice->check, workload, sizeof workload);
+    }
+    form_show(&d->ui.form, FORM_AB, (const char *const[]){ *first ? first : "default", second, workload });
 }
 
 /* ---------------------------------------------------------------- one function per action that does
@@ -73,14 +82,14 @@ static void open_ab_form(struct dashboard *d, const char *a, const char *b)
 
 static void do_new_ab(struct dashboard *d)
 {
-    open_ab_form(d, NULL, NULL);
+    open_ab_form(d, NULL);
 }
 
 static void do_stop(struct dashboard *d)
 {
     d->ui.waiting_to_start = false;
     if (d->experiment) experiment_stop(d->experiment);
-    dashboard_toast(d, false, "stopping after the running cell is cancelled; r resumes");
+    dashboard_toast(d, false, "stopping; what is finished is kept, r resumes");
 }
 
 static void do_resume(struct dashboard *d)
@@ -114,7 +123,7 @@ static void do_open(struct dashboard *d)
         d->ui.view = VIEW_AB;
         return;
     }
-    open_ab_form(d, "default", d->s->advice[d->ui.selected[d->ui.view]].line);
+    open_ab_form(d, &d->s->advice[d->ui.selected[d->ui.view]]);
 }
 
 static void push_to(struct dashboard *d, const char *url)

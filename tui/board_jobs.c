@@ -88,17 +88,44 @@ static void probe_progress(void *ctx, const char *what, double done)
     say_state(ctx, text, true);
 }
 
+/* Mean share of the machine that programs other than ours took since `from_ns`; NAN when unknown. */
+static double others_since(struct board *b, int64_t from_ns)
+{
+    enum { MOST = 512 };
+    struct sampler_thread *sampler = board_sampler(b, NULL);
+    struct sample *window = sampler ? malloc(MOST * sizeof *window) : NULL;
+    int n = window ? sampler_window(sampler, from_ns, clock_ns(), window, MOST) : 0, known = 0;
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        double v = window[i].value[METRIC_OTHERS_BUSY];
+        if (isnan(v)) continue;
+        sum += v;
+        known++;
+    }
+    free(window);
+    return known ? sum / known : NAN;
+}
+
 static enum err_code probe(struct board *b, const struct machine *m, struct machine_ceilings *c,
                            struct err *why)
 {
     uint32_t isa;
     enum err_code rc = isa_usable(&isa, why);
     if (rc) return rc;
+    int64_t from = clock_ns();
     say_state(b, "measuring this machine", true);
     rc = machine_probe(c, isa, 0, probe_progress, b, why);
     if (rc) return rc;
     struct err unsaved;
-    if (ceilings_save(c, m->id, &unsaved)) board_log(b, LOG_WARN, "limits are not kept: %s", unsaved.message);
+    double others = others_since(b, from);
+    /* Limits measured beside a compiler would mislead every later prediction: use them now, measure again
+     * next time. */
+    if (others > 0.1)
+        board_log(b, LOG_WARN,
+                  "limits are too low: other programs took %.0f %% of the machine meanwhile; not kept",
+                  others * 100);
+    else if (ceilings_save(c, m->id, &unsaved))
+        board_log(b, LOG_WARN, "limits are not kept: %s", unsaved.message);
     publish_begin(b);
     b->known.ceilings = *c;
     b->known.ceilings_known = true;

@@ -135,7 +135,7 @@ static void after_run(struct dashboard *d)
         const struct experiment_state *x = &d->s->experiment;
         struct mark m = verdict_mark(x->verdict);
         if (x->phase == PHASE_DONE)
-            dashboard_toast(d, false, "run %lld done: B is %s %s", (long long)x->run_id, m.glyph, m.word);
+            dashboard_toast(d, false, "run %lld done: %s %s", (long long)x->run_id, m.glyph, m.word);
         else if (x->phase == PHASE_FAILED)
             dashboard_toast(d, true, "%s", x->error);
     }

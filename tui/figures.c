@@ -28,7 +28,9 @@ static int decimals(double v)
 struct figure figure_number(double v)
 {
     if (!isfinite(v)) return NOT_AVAILABLE;
-    if (fabs(v) >= 1e7) return say("%.3g", v);
+    if (fabs(v) >= 999.5e6) return say("%.3g", v);
+    if (fabs(v) >= 999.5e3) return say("%.*fM", decimals(v / 1e6), v / 1e6);
+    if (fabs(v) >= 99950) return say("%.0fk", v / 1e3);
     return say("%.*f", decimals(v), v);
 }
 

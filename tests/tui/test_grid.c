@@ -160,6 +160,9 @@ static void numbers(void **state)
     assert_string_equal(figure_number(38.24).text, "38.2");
     assert_string_equal(figure_number(1610.4).text, "1610");
     assert_string_equal(figure_number(0.3126).text, "0.313");
+    assert_string_equal(figure_number(99949).text, "99949");
+    assert_string_equal(figure_number(123456).text, "123k");
+    assert_string_equal(figure_number(-1059847).text, "-1.06M");
     assert_string_equal(figure_percent(0.931).text, "93%");
     assert_string_equal(figure_percent(0.006).text, "0.6%");
     assert_string_equal(figure_percent(0).text, "0%");

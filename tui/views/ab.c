@@ -133,8 +133,9 @@ static void box_verdict(struct grid *g, struct rect area, const struct snapshot 
         pen_printf(&p, ROLE_DIM, "   A/A %s [%s, %s]", figure_change(x->control.estimate).text,
                    figure_change(x->control.lower).text, figure_change(x->control.upper).text);
     p = pen_at(g, in, 0, 2);
-    pen_put(&p, ROLE_DIM, "next: ");
-    pen_field(&p, pen_left(&p), ROLE_TEXT, next_step(s, text, sizeof text));
+    bool reason = x->reason[0] != '\0';
+    pen_put(&p, ROLE_DIM, reason ? "why: " : "next: ");
+    pen_field(&p, pen_left(&p), ROLE_TEXT, reason ? x->reason : next_step(s, text, sizeof text));
     p = pen_at(g, in, 0, 3);
     draw_progress(&p, s);
 }

@@ -20,6 +20,15 @@ static void draw_too_small(struct grid *g)
     grid_wrap(g, all.h > 4 ? rect_rows(all, all.h / 2 - 1, all.h) : all, ROLE_WARN, text);
 }
 
+static void running_state(const struct experiment_state *x, struct mark m, char *buf, size_t size)
+{
+    int n = snprintf(buf, size, "%s %s", m.glyph, x->phase == PHASE_BLOCKS ? "A/B" : m.word);
+    if (x->phase >= PHASE_CONTROL && n < (int)size)
+        n += snprintf(buf + n, size - (size_t)n, "  block %d", MAX(x->block, 0) + 1);
+    if (isfinite(x->eta_s) && n < (int)size)
+        snprintf(buf + n, size - (size_t)n, "  ETA %s", figure_duration(x->eta_s).text);
+}
+
 static void title_state(const struct snapshot *s, const struct ui *u, char *buf, size_t size)
 {
     const struct experiment_state *x = &s->experiment;
@@ -29,9 +38,7 @@ static void title_state(const struct snapshot *s, const struct ui *u, char *buf,
     else if (s->probing && !snapshot_is_running(s))
         snprintf(buf, size, "● probing");
     else if (snapshot_is_running(s))
-        snprintf(buf, size, "%s %s  block %d  ETA %s", m.glyph,
-                 s->experiment.phase == PHASE_BLOCKS ? "A/B" : m.word, MAX(x->block, 0) + 1,
-                 figure_duration(x->eta_s).text);
+        running_state(x, m, buf, size);
     else if (s->experiment_known && x->phase == PHASE_DONE)
         snprintf(buf, size, "%s A/B done: %s %s", m.glyph, verdict_mark(x->verdict).glyph,
                  verdict_mark(x->verdict).word);

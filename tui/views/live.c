@@ -93,8 +93,11 @@ static void box_machine(struct grid *g, struct rect area, const struct snapshot 
     struct rect in = grid_box(g, area, "Machine", NULL);
     struct pen p = graph_row(g, in, 0, "CPU", &(struct graph){ s->cpu.v, s->cpu.n, 0, 1, ROLE_GRAPH });
     pen_field_right(&p, 4, ROLE_TEXT, figure_percent(v[METRIC_CPU_BUSY]).text);
-    pen_value(&p, "  ", figure_hertz(v[METRIC_CPU_FREQUENCY]).text);
-    pen_value(&p, "  ", figure_celsius(v[METRIC_CPU_TEMPERATURE]).text);
+    double hertz = v[METRIC_CPU_FREQUENCY], celsius = v[METRIC_CPU_TEMPERATURE];
+    pen_printf(&p, isnan(hertz) ? ROLE_DIM : ROLE_TEXT, "  %s",
+               isnan(hertz) ? "n/aGHz" : figure_hertz(hertz).text);
+    pen_printf(&p, isnan(celsius) ? ROLE_DIM : ROLE_TEXT, "  %s",
+               isnan(celsius) ? "n/a°C" : figure_celsius(celsius).text);
     double used = v[METRIC_MEM_USED], all = s->machine_known ? (double)s->machine.memory_bytes : NAN;
     p = graph_row(g, in, 1, "MEM", &(struct graph){ s->memory.v, s->memory.n, 0, 1, ROLE_GRAPH });
     pen_field_right(&p, 4, ROLE_TEXT, figure_percent(used / all).text);
@@ -219,6 +222,13 @@ static void row_arm(struct grid *g, struct rect in, int row, const struct snapsh
     if (arm == 1) draw_verdict(&p, &s->experiment);
 }
 
+static void draw_next(struct pen *p, const struct snapshot *s)
+{
+    char text[600];
+    pen_put(p, ROLE_DIM, "   next: ");
+    pen_field(p, pen_left(p), ROLE_TEXT, next_step(s, text, sizeof text));
+}
+
 static void draw_invitation(struct grid *g, struct rect in)
 {
     struct pen p = pen_at(g, in, 0, 0);
@@ -235,7 +245,7 @@ static void draw_invitation(struct grid *g, struct rect in)
 static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
 {
     const struct experiment_state *x = &s->experiment;
-    char title[700] = "A/B", workload[600], text[300];
+    char title[700] = "A/B", workload[600];
     if (s->experiment_known)
         snprintf(title, sizeof title, "A/B  %s  %s",
                  workload_line(&x->spec.workload, workload, sizeof workload), experiment_metric(x)->name);
@@ -251,10 +261,11 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
     draw_axis(g, rect_rows(in, 2, 1), x);
     struct pen p = pen_at(g, in, 0, in.h - 2);
     draw_control(&p, x);
-    pen_put(&p, ROLE_DIM, "   next: ");
-    pen_field(&p, pen_left(&p), ROLE_TEXT, next_step(s, text, sizeof text));
+    bool running = snapshot_is_running(s);
+    if (running) draw_next(&p, s);
     p = pen_at(g, in, 0, in.h - 1);
     draw_progress(&p, s);
+    if (!running && x->phase != PHASE_FAILED) draw_next(&p, s);
 }
 
 /* ---------------------------------------------------------------- advice and log */

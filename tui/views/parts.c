@@ -318,18 +318,41 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
     return buf;
 }
 
+/* Rows a line of the log takes: wrapped where there is room for it, cut where there is not. */
+enum { LOG_WRAP_FROM = 60 };
+
+static struct rect log_text_area(struct rect area, int y)
+{
+    int clock = area.w < 40 ? 6 : 9;
+    return (struct rect){ area.x + clock + 2, area.y + y, MAX(area.w - clock - 2, 0), MAX(area.h - y, 0) };
+}
+
+static int log_rows(struct grid *g, struct rect area, const struct log_line *l)
+{
+    if (area.w < LOG_WRAP_FROM) return 1;
+    struct rect nowhere = { g->w, 0, log_text_area(area, 0).w, 8 }; /* outside: measures without drawing */
+    return MAX(grid_wrap(g, nowhere, ROLE_TEXT, l->text), 1);
+}
+
 void draw_log(struct grid *g, struct rect area, const struct snapshot *s, int back)
 {
     static const enum role ROLES[] = { ROLE_DIM, ROLE_TEXT, ROLE_WARN, ROLE_ERROR, ROLE_DIM };
     static const char *const MARKS[] = { " ", " ", "!", "✕", " " };
-    int last = MAX(s->log_count - back, 0);
-    int first = MAX(last - area.h, 0);
-    for (int i = first; i < last; i++) {
-        const struct log_line *l = &s->log[i];
-        struct pen p = pen_at(g, area, 0, i - first);
-        pen_printf(&p, ROLE_DIM, "%.*s ", area.w < 40 ? 5 : 8, figure_clock(l->unix_ms).text);
-        pen_printf(&p, ROLES[l->level], "%s ", MARKS[l->level]);
-        pen_field(&p, pen_left(&p), ROLES[l->level], l->text);
-    }
     if (s->log_count == 0) grid_wrap(g, area, ROLE_DIM, "nothing has happened yet");
+    int last = MAX(s->log_count - back, 0), first = last, rows = 0;
+    while (first > 0 && rows + log_rows(g, area, &s->log[first - 1]) <= area.h)
+        rows += log_rows(g, area, &s->log[--first]);
+    for (int i = first, y = 0; i < last; i++) {
+        const struct log_line *l = &s->log[i];
+        struct pen p = pen_at(g, area, 0, y);
+        pen_printf(&p, ROLE_DIM, "%.*s ", area.w < 40 ? 5 : 8, figure_clock(l->unix_ms).text);
+        pen_put(&p, ROLES[l->level], MARKS[l->level]);
+        struct rect text = log_text_area(area, y);
+        p = pen_at(g, text, 0, 0);
+        if (area.w < LOG_WRAP_FROM)
+            pen_field(&p, text.w, ROLES[l->level], l->text);
+        else
+            grid_wrap(g, text, ROLES[l->level], l->text);
+        y += log_rows(g, area, l);
+    }
 }
