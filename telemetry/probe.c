@@ -27,6 +27,12 @@ static int64_t read_buffer_bytes(void)
     return bytes;
 }
 
+static struct machine_ceilings ceilings_unknown(void)
+{
+    return (
+        struct machine_ceilings){ .read_bytes_s_1 = NAN, .read_bytes_s_all = NAN, .others_busy_ratio = NAN };
+}
+
 struct schedule {
     double deadline_s;
     int left, total; /* measurements */
@@ -64,6 +70,9 @@ enum err_code machine_probe(struct machine_ceilings *out, uint32_t isa_usable_bi
         return err_set(why, ERR_INTERNAL, "%zu ceilings, room for %d", CEILING_COUNT, CEILINGS_MAX);
     for (size_t i = 0; i < CEILING_COUNT; i++)
         rows += (CEILINGS[i].needs & isa_usable_bits) == CEILINGS[i].needs;
+    double row[METRIC_SENSOR_COUNT];
+    struct telemetry *sensors = NULL; /* without them, nobody knows who else was running */
+    if (!telemetry_open(&sensors, "", NULL)) telemetry_sample(sensors, row);
     struct schedule s = { now_s() + (seconds > 0 ? seconds : DEFAULT_SECONDS), (1 + rows) * per_ceiling,
                           (1 + rows) * per_ceiling, progress, ctx };
     int64_t bytes = read_buffer_bytes();
@@ -87,6 +96,11 @@ enum err_code machine_probe(struct machine_ceilings *out, uint32_t isa_usable_bi
         out->count++;
     }
     out->measured_unix_ms = clock_unix_ms();
+    if (sensors) {
+        telemetry_sample(sensors, row);
+        out->others_busy_ratio = row[METRIC_OTHERS_BUSY];
+        telemetry_close(sensors);
+    }
     if (progress) progress(ctx, "done", 1);
     return ERR_OK;
 }
@@ -97,6 +111,7 @@ json_t *ceilings_to_json(const struct machine_ceilings *c)
     json_put_int(object, "schema", CEILINGS_SCHEMA);
     json_put_int(object, "measured_unix_ms", c->measured_unix_ms);
     json_put_int(object, "threads_all", c->threads_all);
+    json_put_num(object, "others_busy_ratio", c->others_busy_ratio);
     json_put_num(object, "read_bytes_s_1", c->read_bytes_s_1);
     json_put_num(object, "read_bytes_s_all", c->read_bytes_s_all);
     for (int i = 0; i < c->count; i++) {
@@ -120,7 +135,7 @@ static double ceiling_number(const json_t *object, const char *key)
 
 enum err_code ceilings_from_json(struct machine_ceilings *c, const json_t *object, struct err *why)
 {
-    *c = (struct machine_ceilings){ .read_bytes_s_1 = NAN, .read_bytes_s_all = NAN };
+    *c = ceilings_unknown();
     const json_t *rows = json_object_get(object, "arithmetic");
     if (!json_is_object(object) || !json_is_array(rows) ||
         json_get_int(object, "schema", -1) != CEILINGS_SCHEMA)
@@ -134,6 +149,7 @@ enum err_code ceilings_from_json(struct machine_ceilings *c, const json_t *objec
         return err_set(why, ERR_FORMAT, "measured ceilings: threads_all is %lld", (long long)threads);
     c->threads_all = (int)threads;
     c->measured_unix_ms = json_get_int(object, "measured_unix_ms", 0);
+    c->others_busy_ratio = json_get_num(object, "others_busy_ratio", NAN);
     c->read_bytes_s_1 = ceiling_number(object, "read_bytes_s_1");
     c->read_bytes_s_all = ceiling_number(object, "read_bytes_s_all");
     size_t i;
@@ -177,7 +193,7 @@ enum err_code ceilings_load(struct machine_ceilings *c, const char *machine_id, 
     /* absent, damaged or of another version: it is a cache, and measuring again mends it */
     *found = !file_read(&text, &n, path, 1 << 20, NULL) && !json_parse(&object, text, n, NULL) &&
              !ceilings_from_json(c, object, NULL);
-    if (!*found) *c = (struct machine_ceilings){ .read_bytes_s_1 = NAN, .read_bytes_s_all = NAN };
+    if (!*found) *c = ceilings_unknown();
     json_decref(object);
     free(text);
     free(path);

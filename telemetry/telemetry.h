@@ -120,6 +120,8 @@ struct machine_ceilings {
         double ops_s_1, ops_s_all;
     } row[CEILINGS_MAX];
     int64_t measured_unix_ms;
+    double others_busy_ratio; /* processor time other programs took meanwhile (METRIC_OTHERS_BUSY), NAN
+                                 unknown: above a tenth, the ceilings are lower than the machine's */
 };
 /* Measures all ceilings in at most `seconds` (default 8 when 0). progress may be NULL. */
 enum err_code machine_probe(struct machine_ceilings *out, uint32_t isa_usable, double seconds,

@@ -54,10 +54,8 @@ static inline void root_write(const struct root *r, const char *name, const char
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", r->path, name);
-    if (!text) {
-        unlink(path);
-        return;
-    }
+    unlink(path); /* some file systems wait for the disk when a file is cut and written again */
+    if (!text) return;
     char *slash = strrchr(path, '/');
     *slash = '\0';
     if (file_make_dirs(path, NULL)) fail_msg("folder of %s", name);

@@ -40,6 +40,7 @@ static void the_probe_keeps_its_time(void **state)
 #endif
     CHECK(c.read_bytes_s_1 > 1e8 && c.read_bytes_s_1 < 1e13 && c.read_bytes_s_all > 1e8);
     CHECK(c.threads_all >= 1 && c.measured_unix_ms > 1700000000000);
+    CHECK(c.others_busy_ratio >= 0 && c.others_busy_ratio <= 1);
     assert_int_equal(c.count, (int)CEILING_COUNT);
     for (int i = 0; i < c.count; i++) {
         bool usable = (CEILINGS[i].needs & isa) == CEILINGS[i].needs;
@@ -73,12 +74,14 @@ static const struct machine_ceilings SAMPLE = {
     .count = 2,
     .row = { { "f32_fma", "avx2", 1e11, 2e11 }, { "int8_tile", "amx", NAN, NAN } },
     .measured_unix_ms = 1763745727123,
+    .others_busy_ratio = 0.25,
 };
 
 static void check_is_sample(const struct machine_ceilings *c)
 {
     CHECK(c->read_bytes_s_1 == SAMPLE.read_bytes_s_1 && isnan(c->read_bytes_s_all));
     CHECK(c->threads_all == 2 && c->count == 2 && c->measured_unix_ms == SAMPLE.measured_unix_ms);
+    CHECK(c->others_busy_ratio == 0.25);
     assert_string_equal(c->row[0].name, "f32_fma");
     assert_string_equal(c->row[1].isa, "amx");
     CHECK(c->row[0].ops_s_1 == 1e11 && c->row[0].ops_s_all == 2e11 && isnan(c->row[1].ops_s_1));
@@ -99,7 +102,7 @@ static void json_and_cache_keep_everything(void **state)
 
     setenv("XDG_CACHE_HOME", home.path, 1);
     CHECK_OK(ceilings_load(&c, "d38d793ac7a0", &found, &why));
-    CHECK(!found && isnan(c.read_bytes_s_1) && c.count == 0);
+    CHECK(!found && isnan(c.read_bytes_s_1) && isnan(c.others_busy_ratio) && c.count == 0);
     CHECK_OK(ceilings_save(&SAMPLE, "d38d793ac7a0", &why));
     CHECK_OK(ceilings_load(&c, "d38d793ac7a0", &found, &why));
     CHECK(found);
