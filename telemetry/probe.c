@@ -61,9 +61,8 @@ enum err_code machine_probe(struct machine_ceilings *out, uint32_t isa_usable_bi
 {
     int runs[2] = { 1, threadpool_default_threads() };
     int per_ceiling = runs[1] > 1 ? 2 : 1, rows = 0;
-    *out = (struct machine_ceilings){ .read_bytes_s_1 = NAN,
-                                      .read_bytes_s_all = NAN,
-                                      .threads_all = runs[1] };
+    *out = ceilings_unknown();
+    out->threads_all = runs[1];
     if (!(seconds >= 0) || seconds > 3600)
         return err_set(why, ERR_USAGE, "probe time: want 0 to 3600 seconds, got %g", seconds);
     if (CEILING_COUNT > CEILINGS_MAX)
