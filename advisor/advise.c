@@ -16,8 +16,8 @@ static const struct goal_row {
     const char *name;
     double speed, quality, memory, energy;
 } GOALS[] = {
-    [GOAL_BALANCED] = { "balanced", 1.0, 1.0, 0.30, 0 }, [GOAL_SPEED] = { "speed", 1.0, 0.10, 0.02, 0 },
-    [GOAL_QUALITY] = { "quality", 0.05, 20.0, 0.02, 0 }, [GOAL_MEMORY] = { "memory", 0.05, 0.10, 1.0, 0 },
+    [GOAL_BALANCED] = { "balanced", 1.0, 1.0, 0.30, 0 },  [GOAL_SPEED] = { "speed", 1.0, 0.10, 0.02, 0 },
+    [GOAL_QUALITY] = { "quality", 0.05, 200.0, 0.02, 0 }, [GOAL_MEMORY] = { "memory", 0.05, 0.10, 1.0, 0 },
     [GOAL_ENERGY] = { "energy", 0.20, 0.30, 0.05, 1.0 },
 };
 

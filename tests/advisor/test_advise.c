@@ -1,0 +1,246 @@
+/* Proves: predictions are the roofline worked by hand, unknown where a ceiling is unknown; advice is ranked
+ * by its goal, fits what it says it fits, warns about changed answers, and hands out commands that parse. */
+#include "tests/advisor/fake.h"
+
+#include <math.h>
+
+struct bench {
+    char dir[256], model[300];
+    struct machine machine;
+    struct machine_ceilings ceilings;
+};
+
+static void make_model(struct bench *b, const char *name, const char *format)
+{
+    struct err why = { 0 };
+    const struct synth_options o = { .arch = "llama",
+                                     .shape = synth_shape_find("tiny"),
+                                     .format = format_find(format),
+                                     .seed = 3,
+                                     .threads = 1 };
+    snprintf(b->model, sizeof(b->model), "%s/%s", b->dir, name);
+    CHECK_OK(synth_write(b->model, &o, &why));
+}
+
+static int set_up(void **state)
+{
+    struct bench *b = calloc(1, sizeof(*b));
+    if (!b) return -1;
+    scratch(b->dir, sizeof(b->dir));
+    b->machine = (struct machine){ .isa = ISA_SSE41 | ISA_AVX2,
+                                   .cores = 4,
+                                   .processors = 4,
+                                   .memory_bytes = 1 << 30,
+                                   .memory_available_bytes = 1 << 30,
+                                   .cgroup_memory_bytes = -1,
+                                   .cgroup_cpus = NAN,
+                                   .cache_bytes = { 32768, 65536, 262144 } }; /* too small for the model */
+    b->ceilings = (struct machine_ceilings){ .read_bytes_s_1 = 6e9,
+                                             .read_bytes_s_all = 10e9,
+                                             .threads_all = 4,
+                                             .count = 3,
+                                             .row = { { "f32_fma", "avx2", 1e11, 4e11 },
+                                                      { "f32_fma", "avx512", 2e11, 8e11 },
+                                                      { "int8_tile", "amx", 1e13, 4e13 } } };
+    *state = b;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct bench *b = *state;
+    unlink(b->model);
+    rmdir(b->dir);
+    free(b);
+    return 0;
+}
+
+static struct prediction predicted(const struct bench *b, const char *line, int ctx)
+{
+    struct gguf *g = NULL;
+    struct config c;
+    struct prediction p;
+    struct err why = { 0 };
+    CHECK_OK(gguf_open(&g, b->model, &why));
+    CHECK_OK(config_parse(&c, line, &why));
+    CHECK_OK(predict(&p, g, &c, &b->machine, &b->ceilings, ctx, &why));
+    gguf_close(g);
+    return p;
+}
+
+static void a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic(void **state)
+{
+    struct bench *b = *state;
+    make_model(b, "m.gguf", "f32");
+    const struct prediction p = predicted(b, "", 512);
+    CHECK(p.plan.decode_read_bytes > 1000000 && p.plan.kv_bytes_per_token > 0 && p.plan.flops_per_token > 0);
+    assert_int_equal(p.depth, 64); /* an eighth of 512 */
+    CHECK(!p.in_cache && p.decode_bound_by_memory && p.fits);
+    const double bytes = (double)p.plan.decode_read_bytes + 64.0 * (double)p.plan.kv_bytes_per_token;
+    CHECK_NEAR(p.decode_tok_s / (10e9 / bytes), 1, 1e-12);
+    CHECK_NEAR(p.decode_limit_tok_s, p.decode_tok_s, 0);
+    CHECK(p.decode_low < p.decode_tok_s && p.decode_low > 0 && p.decode_high == p.decode_limit_tok_s);
+    /* precision=highest: f32 arithmetic of an instruction set the machine has: 4e11, not 8e11, not the tiles
+     */
+    CHECK_NEAR(p.prefill_tok_s / (4e11 / p.plan.flops_per_token), 1, 1e-12);
+
+    const struct prediction one = predicted(b, "threads=1", 512);
+    CHECK_NEAR(one.decode_tok_s / (6e9 / bytes), 1, 1e-12);
+    CHECK_NEAR(one.prefill_tok_s / (1e11 / p.plan.flops_per_token), 1, 1e-12);
+    const struct prediction two = predicted(b, "threads=2", 512);
+    CHECK_NEAR(two.decode_tok_s, p.decode_tok_s, 1e-9); /* 2 x 6 is more than all have: 10 */
+    const struct prediction small = predicted(b, "q4_0", 512);
+    CHECK(small.decode_tok_s > 3 * p.decode_tok_s && small.plan.total < p.plan.total);
+}
+
+static void what_is_not_measured_is_not_predicted(void **state)
+{
+    struct bench *b = *state;
+    make_model(b, "m.gguf", "f32");
+    b->ceilings.read_bytes_s_1 = b->ceilings.read_bytes_s_all = NAN;
+    struct prediction p = predicted(b, "", 512);
+    CHECK(isnan(p.decode_tok_s) && isnan(p.decode_low) && isnan(p.decode_limit_tok_s));
+    b->ceilings.read_bytes_s_all = 10e9;
+    b->ceilings.count = 0;
+    p = predicted(b, "", 512);
+    CHECK(isnan(p.prefill_tok_s) && isnan(p.decode_tok_s));
+}
+
+static void disturbed_ceilings_and_caches(void **state)
+{
+    struct bench *b = *state;
+    make_model(b, "m.gguf", "f32");
+    b->ceilings.read_bytes_s_all = 5e9; /* less than one thread alone: disturbed */
+    const struct prediction p = predicted(b, "", 512), one = predicted(b, "threads=1", 512);
+    CHECK_NEAR(p.decode_tok_s, one.decode_tok_s, 1e-9);
+    b->machine.cache_bytes[2] = 1 << 30;
+    const struct prediction cached = predicted(b, "", 512);
+    CHECK(cached.in_cache);
+    CHECK(cached.decode_limit_tok_s > cached.decode_tok_s); /* memory is no limit then */
+    CHECK(cached.decode_low < p.decode_low);
+}
+
+static struct advice *advised(struct bench *b, const struct advise_options *o, int *n)
+{
+    struct advice *list = NULL;
+    struct err why = { 0 };
+    CHECK_OK(advise(&list, n, b->model, &b->machine, &b->ceilings, o, &why));
+    CHECK(*n > 0);
+    for (int i = 0; i + 1 < *n; i++) CHECK(list[i].score >= list[i + 1].score);
+    return list;
+}
+
+static bool changes_answers(const struct config *c)
+{
+    for (int k = 0; k < KNOB_COUNT; k++)
+        if (c->given[k] && KNOBS[k].changes_answers) return true;
+    return false;
+}
+
+static void every_advice_parses_explains_and_warns(void **state)
+{
+    struct bench *b = *state;
+    make_model(b, "it's a model.gguf", "f32");
+    int n;
+    struct advice *list = advised(b, &(struct advise_options){ .goal = GOAL_BALANCED, .ctx = 512 }, &n);
+    bool seen_default = false;
+    for (int i = 0; i < n; i++) {
+        struct config c;
+        struct err why = { 0 };
+        CHECK_OK(config_parse(&c, list[i].line, &why));
+        CHECK(*list[i].reason && *list[i].check);
+        CHECK(strstr(list[i].check, "it'\\''s a model.gguf'")); /* as a shell reads it */
+        CHECK(strstr(list[i].caution, "random weights"));
+        CHECK(changes_answers(&c) == (strstr(list[i].caution, "changes answers") != NULL));
+        if (!strcmp(list[i].line, "default")) {
+            seen_default = true;
+            CHECK(!strncmp(list[i].check, "qdyno bench ", 12));
+        } else {
+            CHECK(!strncmp(list[i].check, "qdyno ab ", 9));
+            CHECK(strstr(list[i].check, "-w tg64@d64"));
+        }
+        for (int k = 0; k < i; k++) CHECK(strcmp(list[i].line, list[k].line) != 0);
+    }
+    CHECK(seen_default);
+    free(list);
+}
+
+static void each_goal_puts_first_what_it_asks_for(void **state)
+{
+    struct bench *b = *state;
+    make_model(b, "m.gguf", "f32");
+    int n;
+    struct advice *list = advised(b, &(struct advise_options){ .goal = GOAL_MEMORY, .ctx = 512 }, &n);
+    for (int i = 1; i < n; i++) CHECK(list[0].prediction.plan.weights <= list[i].prediction.plan.weights);
+    free(list);
+    list = advised(b, &(struct advise_options){ .goal = GOAL_SPEED, .ctx = 512 }, &n);
+    for (int i = 1; i < n; i++)
+        CHECK(list[0].prediction.decode_tok_s >= 0.95 * list[i].prediction.decode_tok_s);
+    free(list);
+    list = advised(b, &(struct advise_options){ .goal = GOAL_QUALITY, .ctx = 512 }, &n);
+    CHECK(!strcmp(config_text(&list[0].config, KNOB_FORMAT), "file"));
+    free(list);
+    for (int g = GOAL_BALANCED; g <= GOAL_ENERGY; g++) {
+        enum goal back;
+        CHECK(goal_parse(goal_name((enum goal)g), &back) && (int)back == g);
+    }
+    enum goal g;
+    CHECK(!goal_parse("fast", &g));
+}
+
+static void limits_and_targets_are_said(void **state)
+{
+    struct bench *b = *state;
+    make_model(b, "m.gguf", "f32");
+    int n;
+    const int64_t whole = predicted(b, "", 512).plan.total;
+    struct advice *list = advised(
+        b, &(struct advise_options){ .goal = GOAL_QUALITY, .ctx = 512, .memory_limit = whole / 2 }, &n);
+    CHECK(list[0].prediction.fits && list[0].prediction.plan.total <= whole / 2);
+    bool refused = false;
+    for (int i = 0; i < n; i++) {
+        if (list[i].prediction.fits) CHECK(!refused); /* what does not fit comes last */
+        if (!list[i].prediction.fits) {
+            refused = true;
+            CHECK(strstr(list[i].caution, "does not fit"));
+        }
+    }
+    CHECK(refused);
+    free(list);
+    const double twice = 2 * predicted(b, "", 512).decode_tok_s;
+    list = advised(b, &(struct advise_options){ .goal = GOAL_QUALITY, .ctx = 512, .target_tok_s = twice },
+                   &n);
+    CHECK(list[0].prediction.decode_high >= twice);
+    CHECK(strstr(list[n - 1].caution, "cannot reach"));
+    free(list);
+}
+
+static void a_quantized_file_is_left_as_it_is(void **state)
+{
+    struct bench *b = *state;
+    make_model(b, "m.gguf", "q4_0");
+    int n;
+    struct advice *list = advised(b, &(struct advise_options){ .goal = GOAL_SPEED, .ctx = 512 }, &n);
+    for (int i = 0; i < n; i++) CHECK(!strcmp(config_text(&list[i].config, KNOB_FORMAT), "file"));
+    free(list);
+    struct err why = { 0 };
+    assert_int_equal(
+        advise(&list, &n, "/nowhere.gguf", &b->machine, &b->ceilings, &(struct advise_options){ 0 }, &why),
+        ERR_IO);
+    assert_null(list);
+}
+
+int main(void)
+{
+#define ADVISE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        ADVISE_TEST(a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic),
+        ADVISE_TEST(what_is_not_measured_is_not_predicted),
+        ADVISE_TEST(disturbed_ceilings_and_caches),
+        ADVISE_TEST(every_advice_parses_explains_and_warns),
+        ADVISE_TEST(each_goal_puts_first_what_it_asks_for),
+        ADVISE_TEST(limits_and_targets_are_said),
+        ADVISE_TEST(a_quantized_file_is_left_as_it_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
