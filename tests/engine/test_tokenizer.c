@@ -204,6 +204,55 @@ static void qwen2(void **state)
     close_model(o);
 }
 
+/* The same vocabulary cut into words in five ways; ids as llama.cpp gives them for the same files. */
+static void pre_tokenizers(void **state)
+{
+    (void)state;
+    static const char TEXT[] = "I'll'VE 12345 a1b2\n\n  x\t\ty!?=...\r\n 3.14\xe4\xbd\xa0\xe5\xa5\xbd  ";
+    static const struct {
+        const char *pre;
+        int32_t n, ids[40];
+    } CASES[] = {
+        { "gpt-2",
+          30,
+          { 40, 1183,  6,  6089, 17031, 2231, 257, 16, 65,   17,    628, 220,   2124, 197, 197,
+            88, 22857, 28, 986,  201,   198,  513, 13, 1415, 19526, 254, 25001, 121,  220, 220 } },
+        { "default", 33, { 40,  6,   297, 6,    6089, 220,   10163, 2231,  257, 16,  65,
+                           17,  628, 220, 2124, 197,  197,   88,    22857, 28,  986, 201,
+                           198, 220, 18,  13,   1415, 19526, 254,   25001, 121, 220, 220 } },
+        { "llama-bpe", 32, { 40,  1183, 6,    6089, 220,   10163, 2231,  257, 16,  65,  17,
+                             628, 220,  2124, 197,  197,   88,    22857, 28,  986, 201, 198,
+                             220, 18,   13,   1415, 19526, 254,   25001, 121, 220, 220 } },
+        { "qwen2", 36, { 40,  1183, 6,   6089, 220,  16,  17,    18,  19,    20,  257, 16,
+                         65,  17,   628, 220,  2124, 197, 197,   88,  22857, 28,  986, 201,
+                         198, 220,  18,  13,   16,   19,  19526, 254, 25001, 121, 220, 220 } },
+        { "starcoder", 36, { 40,  1183, 6,   6089, 220,  16,  17,    18,  19,    20,  257, 16,
+                             65,  17,   628, 220,  2124, 197, 197,   88,  22857, 28,  986, 201,
+                             198, 220,  18,  13,   16,   19,  19526, 254, 25001, 121, 220, 220 } },
+    };
+    char path[4096], copy[4096];
+    struct err why = { 0 };
+    struct gguf *g;
+    SHARED_OR_SKIP(path, "models/vocab/ggml-vocab-gpt-2.gguf");
+    snprintf(copy, sizeof copy, "%s/tests/pre-%d.gguf", TEST_BUILD_DIR, (int)getpid());
+    CHECK_OK(gguf_open(&g, path, &why));
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct gguf_writer *w;
+        CHECK_OK(gguf_writer_open(&w, copy, &why));
+        for (int64_t k = 0; k < gguf_kv_count(g); k++)
+            if (!gguf_string_is(gguf_kv_at(g, k)->key, "tokenizer.ggml.pre"))
+                gguf_writer_copy_kv(w, gguf_kv_at(g, k));
+        gguf_writer_put_string(w, "tokenizer.ggml.pre", CASES[i].pre);
+        CHECK_OK(gguf_writer_commit(w, &why));
+        struct opened o = open_model(copy);
+        expect_ids(o.t, TEXT, sizeof TEXT - 1, 0, CASES[i].ids, CASES[i].n);
+        expect_back(o.t, TEXT, sizeof TEXT - 1);
+        close_model(o);
+    }
+    unlink(copy);
+    gguf_close(g);
+}
+
 static void trained_models(void **state)
 {
     (void)state;
@@ -410,6 +459,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recorded_vocabularies),
         cmocka_unit_test(qwen2),
+        cmocka_unit_test(pre_tokenizers),
         cmocka_unit_test(trained_models),
         cmocka_unit_test(without_merges),
         cmocka_unit_test(any_bytes),
