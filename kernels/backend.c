@@ -3,10 +3,22 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "kernels/backend.h"
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
+
+/* Rows of activations lie pages apart and are walked column by column: with 4 KiB pages every visit costs a
+ * walk of the page tables, which took more time than the tile products themselves. */
+static void *aligned_pages(size_t bytes)
+{
+    if (bytes < HUGE_PAGE)
+        return aligned_alloc(ALIGNMENT, (size_t)round_up((int64_t)MAX(bytes, 1u), ALIGNMENT));
+    void *p = aligned_alloc(HUGE_PAGE, (size_t)round_up((int64_t)bytes, HUGE_PAGE));
+    if (p) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish: refused is fine */
+    return p;
+}
 
 enum err_code backend_open(struct backend **out, const char *device, const struct backend_options *options,
                            struct err *why)
@@ -52,9 +64,8 @@ void *backend_alloc(struct backend *b, size_t bytes)
 {
     (void)b;
     if (bytes > SIZE_MAX / 2) return NULL;
-    const size_t size = (size_t)round_up((int64_t)MAX(bytes, (size_t)1), ALIGNMENT);
-    void *p = aligned_alloc(ALIGNMENT, size);
-    return p ? memset(p, 0, size) : NULL;
+    void *p = aligned_pages(bytes);
+    return p ? memset(p, 0, bytes) : NULL;
 }
 
 void backend_free(struct backend *b, void *p)
@@ -101,7 +112,8 @@ static struct scratch_plan plan_for(const struct kernel_set *k, const struct bac
                                     int64_t cols)
 {
     struct scratch_plan p = { .rows = rows, .cols = cols, .thread_bytes = attention_thread_bytes(cols) };
-    p.shared_bytes = gemv_shared_bytes(MIN(rows, (int64_t)GEMV_ROWS_MAX), cols);
+    const int64_t few = MAX(k->gemm_f32.min_rows, k->gemm_bf16.min_rows);
+    p.shared_bytes = gemv_shared_bytes(MIN(rows, few), cols);
     const struct gemm_kernel *g = matmul_scheme(k, o->precision, (int)MIN(rows, (int64_t)INT32_MAX));
     if (g) {
         p.shared_bytes = MAX(p.shared_bytes, gemm_shared_bytes(g, rows, cols));
@@ -124,8 +136,8 @@ enum err_code backend_reserve(struct backend *b, int64_t rows, int64_t max_cols,
     assert(rows >= 1 && max_cols >= 1);
     const struct scratch_plan p = plan_for(&b->k, &b->options, rows, max_cols);
     const size_t thread_bytes = (size_t)b->options.threads * (size_t)p.thread_bytes;
-    uint8_t *shared = aligned_alloc(4096, (size_t)round_up(p.shared_bytes, 4096));
-    uint8_t *threads = aligned_alloc(4096, thread_bytes);
+    uint8_t *shared = aligned_pages((size_t)p.shared_bytes);
+    uint8_t *threads = aligned_pages(thread_bytes);
     if (!shared || !threads) {
         free(shared);
         free(threads);

@@ -22,8 +22,6 @@ struct backend {
 
 enum {
     HEAD_DIM_MAX = 1024,
-    /* Up to this many rows a product streams the weights and dots them; above, it unpacks panels. */
-    GEMV_ROWS_MAX = 16,
     /* Work (in elements) below which starting the threads costs more than it saves. */
     PARALLEL_MIN = 16384,
 };

@@ -96,7 +96,7 @@ static void unpack(const struct panel *p)
         return;
     }
     const int64_t group_bytes = ROW_GROUP * depth_of(p->g->k, p->k) * 2;
-    for (int r = 0; r < p->g->k->panel_rows; r += ROW_GROUP) {
+    for (int r = 0; r < round_up(p->rows, 2 * ROW_GROUP); r += ROW_GROUP) { /* tiles go in pairs */
         const int rows = MAX(0, MIN((int)ROW_GROUP, p->rows - r));
         uint16_t *out = (uint16_t *)(p->weights + r / ROW_GROUP * group_bytes);
         if (!rows)
@@ -130,11 +130,23 @@ static void finish(const struct panel *p, int64_t token, int tokens)
     }
 }
 
+/* Rows of y lie a page or more apart, each a miss of cache and TLB: ask for them before the product, which
+ * takes longer than they do. */
+static void prefetch_results(const struct panel *p, int64_t token, int tokens)
+{
+    enum { LINE = 64 / sizeof(float) };
+    for (int t = 0; t < tokens; t++) {
+        const float *y = p->m->y + (token + t) * p->m->y_stride + p->row0;
+        for (int r = 0; r < p->rows; r += LINE) __builtin_prefetch(y + r, 1);
+    }
+}
+
 static void multiply(const struct panel *p, int64_t from, int64_t to)
 {
     const struct gemm *g = p->g;
     for (int64_t token = from; token < to; token += SLIVER) {
         const int tokens = (int)MIN((int64_t)SLIVER, g->m->n - token);
+        prefetch_results(p, token, tokens);
         g->k->multiply(p->weights, sliver_at(g, p->k0, p->k, token), p->rows, tokens, p->k, p->products);
         finish(p, token, tokens);
     }

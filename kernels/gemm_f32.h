@@ -6,6 +6,7 @@
 #include "kernels/kernel_set.h"
 
 enum {
+    GEMM_F32_MIN_ROWS = 17,
     GEMM_F32_ROWS = 48,
     GEMM_F32_KC = 512, /* sliver 64 KiB, panel 96 KiB: both stay in the second cache */
     GEMM_F32_MC = 512, /* 1 MiB of packed activations at a time */

@@ -74,6 +74,7 @@ typedef void tile_fn(const struct tile *t);
 enum { SLIVER = 32 };
 struct gemm_kernel {
     const char *name;  /* "f32" or "bf16_tile" */
+    int min_rows;      /* fewer rows of activations than this are dotted from the stored bytes instead */
     int panel_rows;    /* multiple of 16 */
     int kc;            /* inputs a panel holds at most, multiple of 32 */
     int mc;            /* rows of activations for which a panel is kept, multiple of SLIVER */

@@ -6,8 +6,9 @@
 
 const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, enum precision precision, int n)
 {
-    if (n <= GEMV_ROWS_MAX) return NULL;
-    return precision == PRECISION_MEDIUM && k->gemm_bf16.multiply ? &k->gemm_bf16 : &k->gemm_f32;
+    const struct gemm_kernel *g = precision == PRECISION_MEDIUM && k->gemm_bf16.multiply ? &k->gemm_bf16
+                                                                                         : &k->gemm_f32;
+    return n < g->min_rows ? NULL : g;
 }
 
 void backend_matmul(struct backend *b, const struct matmul *m, int count)

@@ -4,9 +4,12 @@
 #include "kernels/isa/isa_kernels.h"
 
 enum {
-    PANEL_ROWS = 2 * TILE_ROWS,
-    KC = 2048, /* a panel is 128 KiB */
-    MC = 256,  /* and the packed activations of a sweep 1 MiB: together they stay in a 2 MiB second cache */
+    MIN_ROWS = 6,
+    PAIR = 2 * TILE_ROWS,
+    PANEL_ROWS = 2 * PAIR,
+    KC = 2048, /* a panel is 256 KiB */
+    C_STRIDE = SLIVER * sizeof(float),
+    MC = 256, /* and the packed activations of a sweep 1 MiB: together they stay in a 2 MiB second cache */
 };
 
 struct tile_config {
@@ -60,12 +63,26 @@ static void pack_amx(const float *x, int64_t x_stride, int tokens, int k, void *
     pack_half(x + TILE_ROWS * x_stride, x_stride, tokens - TILE_ROWS, k, (uint16_t *)sliver + run_of(k));
 }
 
-static void multiply_amx(const void *panel, const void *sliver, int rows, int tokens, int k, float *c)
+/* At most 16 tokens: half a sliver. */
+static void multiply_narrow(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
 {
-    enum { C_STRIDE = SLIVER * sizeof(float) };
-    const int64_t run = run_of(k);
-    const uint16_t *a = panel, *a2 = a + run, *b = sliver, *b2 = b + run;
-    (void)rows, (void)tokens; /* what is missing is zeros, and a tile costs the same */
+    _tile_zero(0);
+    _tile_zero(2);
+    for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) {
+        _tile_loadd(6, b + t, 64);
+        _tile_loadd(4, a + t, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(5, a + run + t, 64);
+        _tile_dpbf16ps(2, 5, 6);
+    }
+    _tile_stored(0, c, C_STRIDE);
+    _tile_stored(2, c + TILE_ROWS * SLIVER, C_STRIDE);
+}
+
+/* 32 weight rows (what is missing is zeros, and a tile costs the same) by up to 32 tokens. */
+static void multiply_wide(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
+{
+    const uint16_t *a2 = a + run, *b2 = b + run;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -86,7 +103,16 @@ static void multiply_amx(const void *panel, const void *sliver, int rows, int to
     _tile_stored(3, c + TILE_ROWS * SLIVER + TILE_ROWS, C_STRIDE);
 }
 
+static void multiply_amx(const void *panel, const void *sliver, int rows, int tokens, int k, float *c)
+{
+    const int64_t run = run_of(k);
+    const uint16_t *a = panel;
+    for (int r = 0; r < rows; r += PAIR, a += 2 * run, c += PAIR * SLIVER)
+        (tokens <= TILE_ROWS ? multiply_narrow : multiply_wide)(a, sliver, run, c);
+}
+
 const struct gemm_kernel GEMM_BF16_AMX = { .name = "bf16_tile",
+                                           .min_rows = MIN_ROWS,
                                            .panel_rows = PANEL_ROWS,
                                            .kc = KC,
                                            .mc = MC,

@@ -101,6 +101,7 @@ static void multiply_avx2(const void *panel, const void *sliver, int rows, int t
 }
 
 const struct gemm_kernel GEMM_F32_AVX2 = { .name = "f32",
+                                           .min_rows = GEMM_F32_MIN_ROWS,
                                            .panel_rows = GEMM_F32_ROWS,
                                            .kc = GEMM_F32_KC,
                                            .mc = GEMM_F32_MC,

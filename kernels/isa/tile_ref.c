@@ -30,6 +30,7 @@ static void multiply_ref(const void *panel, const void *sliver, int rows, int to
 }
 
 const struct gemm_kernel GEMM_F32_REF = { .name = "f32",
+                                          .min_rows = GEMM_F32_MIN_ROWS,
                                           .panel_rows = GEMM_F32_ROWS,
                                           .kc = GEMM_F32_KC,
                                           .mc = GEMM_F32_MC,

@@ -1,0 +1,119 @@
+/* Proves: names of instruction sets parse to what they build on, wrong ones are refused with the nearest
+ * name, QDYNO_ISA can only take away, and a kernel set uses no bit it was not given. */
+#include "kernels/kernel_set.h"
+#include "tests/kernels/numbers.h"
+
+static void names(void **state)
+{
+    (void)state;
+    struct err why;
+    uint32_t bits = 99;
+    char text[128];
+    CHECK_OK(isa_parse(&bits, "ref", &why));
+    CHECK(bits == 0);
+    CHECK_OK(isa_parse(&bits, "avx2", &why));
+    CHECK(bits == (ISA_SSE41 | ISA_AVX2));
+    CHECK_OK(isa_parse(&bits, "AMX", &why));
+    CHECK((bits & ISA_AVX512BF16) && (bits & ISA_AMX) && !(bits & ISA_NEON));
+    CHECK_OK(isa_parse(&bits, "sse41,neon", &why));
+    CHECK(bits == (ISA_SSE41 | ISA_NEON));
+    CHECK(isa_parse(&bits, "avx51", &why) == ERR_USAGE && strstr(why.message, "avx512"));
+    CHECK(isa_parse(&bits, "", &why) == ERR_USAGE && isa_parse(&bits, "avx2,", &why) == ERR_USAGE);
+    CHECK(bits == (ISA_SSE41 | ISA_NEON)); /* errors leave it alone */
+    assert_string_equal(isa_names(0, text, sizeof text), "ref");
+    assert_string_equal(isa_names(ISA_AMX | ISA_AVX2, text, sizeof text), "avx2 amx");
+    CHECK(strlen(isa_names(~0u, text, 8)) < 8);
+    for (size_t i = 0; i < ISA_LEVEL_COUNT; i++) {
+        CHECK_OK(isa_parse(&bits, ISA_LEVELS[i].name, &why));
+        CHECK(bits == ISA_LEVELS[i].bits);
+    }
+}
+
+static void environment(void **state)
+{
+    (void)state;
+    struct err why;
+    const char *before = getenv("QDYNO_ISA");
+    char *kept = before ? strdup(before) : NULL;
+    uint32_t usable, all;
+    unsetenv("QDYNO_ISA");
+    CHECK_OK(isa_usable(&all, &why));
+    CHECK(all == isa_detect());
+    setenv("QDYNO_ISA", "ref", 1);
+    CHECK_OK(isa_usable(&usable, &why));
+    CHECK(usable == 0);
+    setenv("QDYNO_ISA", "all", 1);
+    CHECK_OK(isa_usable(&usable, &why));
+    CHECK(usable == all);
+    setenv("QDYNO_ISA", "neon,amx", 1); /* asks for more than any machine has */
+    CHECK_OK(isa_usable(&usable, &why));
+    CHECK(!(usable & ~all));
+    setenv("QDYNO_ISA", "fast", 1);
+    CHECK(isa_usable(&usable, &why) == ERR_USAGE && strstr(why.message, "QDYNO_ISA"));
+    if (kept)
+        setenv("QDYNO_ISA", kept, 1);
+    else
+        unsetenv("QDYNO_ISA");
+    free(kept);
+}
+
+static void sets(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0; bits < 256; bits++) { /* every combination, also those no CPU has */
+        const struct kernel_set k = kernels_select(bits);
+        CHECK(!(k.isa & ~bits));
+        CHECK(k.tile && k.gemm_f32.multiply && k.gemm_f32.pack);
+        for (int f = 0; f < FORMAT_COUNT; f++) {
+            CHECK(!k.format[f].decode == !FORMATS[f].decode);
+            CHECK(!k.format[f].dot_f32 == !FORMATS[f].decode);
+            if (FORMATS[f].decode && FORMATS[f].block_weights == Q8_BLOCK) CHECK(k.format[f].dot_q8);
+        }
+        for (int a = 0; a <= ACT_RELU; a++) CHECK(k.vec.activate[a]);
+    }
+    CHECK(kernels_select(0).isa == 0);
+}
+
+/* A backend handed bits the machine lacks runs without them. */
+static void backend_takes_away(void **state)
+{
+    (void)state;
+    struct err why;
+    struct backend *b;
+    struct backend_info info;
+    CHECK_OK(backend_open(&b, "cpu", &(struct backend_options){ .threads = 1, .isa = ~0u }, &why));
+    backend_describe(b, &info);
+    CHECK(!(info.isa & ~isa_detect()) && info.threads == 1);
+    assert_string_equal(info.device, "cpu");
+    backend_close(b);
+    CHECK(backend_open(&b, "quantum", &(struct backend_options){ .threads = 1 }, &why) == ERR_ABSENT && !b);
+    CHECK(backend_open(&b, "cpu", &(struct backend_options){ .threads = 0 }, &why) == ERR_USAGE && !b);
+    backend_close(NULL);
+}
+
+static void ceilings(void **state)
+{
+    (void)state;
+    uint32_t usable;
+    CHECK(!isa_usable(&usable, NULL));
+    for (size_t i = 0; i < CEILING_COUNT; i++) {
+        const double v = ceiling_ops_s(&CEILINGS[i], usable, 1, 0.005);
+        if (CEILINGS[i].needs & ~usable)
+            CHECK(isnan(v));
+        else
+            CHECK(v > 1e6 && v < 1e15);
+        CHECK(kernels_ceiling(&CEILINGS[i]) != NULL);
+    }
+    CHECK(ceiling_read_bytes_s(2, 8 << 20, 0.005) > 1e6);
+    CHECK(isnan(ceiling_read_bytes_s(1, 0, 0.005)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names),    cmocka_unit_test(environment),
+        cmocka_unit_test(sets),     cmocka_unit_test(backend_takes_away),
+        cmocka_unit_test(ceilings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,218 @@
+/* Proves: gather, norm, rope and activate do what their door says, with and without threads, in place,
+ * strided, on numbers worked out here. */
+#include "tests/kernels/numbers.h"
+
+static struct backend *open_here(int threads)
+{
+    struct err why;
+    struct backend *b;
+    uint32_t usable;
+    CHECK_OK(isa_usable(&usable, &why));
+    CHECK_OK(backend_open(&b, "cpu", &(struct backend_options){ .threads = threads, .isa = usable }, &why));
+    return b;
+}
+
+static void gather(void **state)
+{
+    (void)state;
+    enum { ROWS = 5, COLS = 544, N = 40 };
+    static const enum format_id IDS[] = { FORMAT_F32, FORMAT_F16, FORMAT_BF16, FORMAT_Q8_0, FORMAT_Q4_0 };
+    static float values[ROWS * COLS], back[ROWS * COLS], y[N * (COLS + 1)];
+    static uint8_t bytes[ROWS * COLS * 4];
+    int32_t ids[N];
+    struct err why;
+    struct rng r = { 11 };
+    struct backend *b = open_here(2);
+    for (int i = 0; i < N; i++) ids[i] = rng_below(&r, ROWS);
+    for (size_t f = 0; f < COUNT_OF(IDS); f++) {
+        struct weight w;
+        fill_gauss(&r, values, ROWS * COLS, 1);
+        FORMATS[IDS[f]].encode(values, bytes, ROWS * COLS);
+        FORMATS[IDS[f]].decode(bytes, back, ROWS * COLS);
+        CHECK_OK(backend_weight_bind(b, &w, &FORMATS[IDS[f]], ROWS, COLS, bytes, &why));
+        for (int add = 0; add < 2; add++) {
+            for (int i = 0; i < N * (COLS + 1); i++) y[i] = 7;
+            backend_gather(b, &(struct gather){ .table = &w,
+                                                .ids = ids,
+                                                .n = N,
+                                                .y = y,
+                                                .y_stride = COLS + 1,
+                                                .add = add,
+                                                .scale = 0.5f });
+            for (int i = 0; i < N; i++) {
+                for (int j = 0; j < COLS; j++)
+                    CHECK(y[i * (COLS + 1) + j] == (add ? 7 : 0) + back[ids[i] * COLS + j] * 0.5f);
+                CHECK(y[i * (COLS + 1) + COLS] == 7);
+            }
+        }
+    }
+    struct weight w;
+    CHECK(backend_weight_bind(b, &w, &FORMATS[FORMAT_Q6_K], 1, 256, bytes, &why) == ERR_USAGE);
+    CHECK(strstr(why.message, "q6_K"));
+    CHECK(backend_weight_bind(b, &w, &FORMATS[FORMAT_Q4_0], 1, 40, bytes, &why) == ERR_USAGE);
+    backend_close(b);
+}
+
+static void norms(void **state)
+{
+    (void)state;
+    enum { N = 33, COLS = 601, STRIDE = 605 };
+    static float x[N * STRIDE], y[N * STRIDE], w[COLS], bias[COLS];
+    struct rng r = { 12 };
+    fill_gauss(&r, x, N * STRIDE, 3);
+    fill_gauss(&r, w, COLS, 1);
+    fill_gauss(&r, bias, COLS, 1);
+    for (int threads = 1; threads <= 3; threads += 2) {
+        struct backend *b = open_here(threads);
+        for (int kind = NORM_RMS; kind <= NORM_LAYER; kind++) {
+            memcpy(y, x, sizeof y);
+            backend_norm(b, &(struct norm){ .kind = (enum norm_kind)kind,
+                                            .x = y,
+                                            .x_stride = STRIDE,
+                                            .n = N,
+                                            .cols = COLS,
+                                            .w = w,
+                                            .bias = bias,
+                                            .eps = 1e-5f,
+                                            .y = y,
+                                            .y_stride = STRIDE });
+            for (int i = 0; i < N; i++) {
+                double mean = 0, power = 0;
+                for (int j = 0; j < COLS && kind == NORM_LAYER; j++) mean += x[i * STRIDE + j] / (double)COLS;
+                for (int j = 0; j < COLS; j++) power += pow(x[i * STRIDE + j] - mean, 2) / COLS;
+                for (int j = 0; j < COLS; j++)
+                    CHECK_NEAR(y[i * STRIDE + j],
+                               (x[i * STRIDE + j] - mean) / sqrt(power + 1e-5) * w[j] + bias[j], 1e-5);
+                for (int j = COLS; j < STRIDE; j++) CHECK(y[i * STRIDE + j] == x[i * STRIDE + j]);
+            }
+        }
+        backend_close(b);
+    }
+}
+
+static void ropes(void **state)
+{
+    (void)state;
+    enum { N = 70, HEADS = 3, DIM = 90, ROT = 80, STRIDE = HEADS * DIM + 4 };
+    static float x[N * STRIDE], y[N * STRIDE], freq[ROT / 2];
+    int32_t pos[N];
+    struct rng r = { 13 };
+    fill_gauss(&r, x, N * STRIDE, 1);
+    for (int i = 0; i < ROT / 2; i++) freq[i] = (float)pow(10000, -2.0 * i / ROT);
+    for (int i = 0; i < N; i++) pos[i] = i * 3;
+    for (int threads = 1; threads <= 2; threads++) {
+        struct backend *b = open_here(threads);
+        for (int half = 0; half < 2; half++) {
+            memcpy(y, x, sizeof y);
+            backend_rope(b, &(struct rope){ .x = y,
+                                            .x_stride = STRIDE,
+                                            .n = N,
+                                            .heads = HEADS,
+                                            .head_dim = DIM,
+                                            .rot_dims = ROT,
+                                            .half_split = half,
+                                            .freq = freq,
+                                            .magnitude = 1.5f,
+                                            .pos = pos });
+            for (int i = 0; i < N; i++) {
+                for (int h = 0; h < HEADS; h++) {
+                    const float *in = x + i * STRIDE + h * DIM, *out = y + i * STRIDE + h * DIM;
+                    for (int j = 0; j < ROT / 2; j++) {
+                        const int p = half ? j : 2 * j, q = half ? j + ROT / 2 : 2 * j + 1;
+                        const double angle = (double)pos[i] * freq[j];
+                        CHECK_NEAR(out[p], 1.5 * (in[p] * cos(angle) - in[q] * sin(angle)), 1e-4);
+                        CHECK_NEAR(out[q], 1.5 * (in[p] * sin(angle) + in[q] * cos(angle)), 1e-4);
+                    }
+                    for (int j = ROT; j < DIM; j++) CHECK(out[j] == in[j]);
+                }
+            }
+        }
+        backend_close(b);
+    }
+}
+
+static double activated(enum activation act, double g)
+{
+    switch (act) {
+    case ACT_SILU: return g / (1 + exp(-g));
+    case ACT_GELU_TANH: return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)));
+    case ACT_GELU_ERF: return 0.5 * g * (1 + erf(g / sqrt(2)));
+    case ACT_RELU: return g > 0 ? g : 0;
+    }
+    return NAN;
+}
+
+static void activations(void **state)
+{
+    (void)state;
+    enum { N = 37, COLS = 611, STRIDE = 613 };
+    static float gate[N * STRIDE], up[N * STRIDE], y[N * STRIDE];
+    struct rng r = { 14 };
+    fill_gauss(&r, gate, N * STRIDE, 4);
+    fill_gauss(&r, up, N * STRIDE, 1);
+    gate[3] = -300, gate[4] = 300, gate[5] = 0;
+    for (int threads = 1; threads <= 3; threads++) {
+        struct backend *b = open_here(threads);
+        for (int act = 0; act <= ACT_RELU; act++) {
+            for (int with_up = 0; with_up < 2; with_up++) {
+                memcpy(y, gate, sizeof y);
+                backend_activate(b, &(struct activate){ .act = (enum activation)act,
+                                                        .gate = y,
+                                                        .up = with_up ? up : NULL,
+                                                        .stride = STRIDE,
+                                                        .n = N,
+                                                        .cols = COLS,
+                                                        .y = y,
+                                                        .y_stride = STRIDE });
+                for (int i = 0; i < N * STRIDE; i++) {
+                    const double want = activated((enum activation)act, gate[i]) * (with_up ? up[i] : 1);
+                    if (i % STRIDE < COLS)
+                        CHECK_NEAR(y[i], want, 1e-6 * fabs(want) + 1e-6);
+                    else
+                        CHECK(y[i] == gate[i]);
+                }
+            }
+        }
+        backend_close(b);
+    }
+}
+
+static void memory(void **state)
+{
+    (void)state;
+    struct err why;
+    struct backend *b = open_here(2);
+    for (size_t size = 0; size < (9u << 20); size = size * 3 + 1) {
+        uint8_t *p = backend_alloc(b, size);
+        CHECK(p && (uintptr_t)p % 64 == 0);
+        for (size_t i = 0; i < size; i += 97) CHECK(p[i] == 0);
+        if (size) {
+            char in[5] = "qdyn", out[5] = "";
+            const size_t n = MIN(size, sizeof in);
+            backend_write(b, p + size - n, in, n);
+            backend_read(b, out, p + size - n, n);
+            assert_memory_equal(in, out, n);
+        }
+        backend_free(b, p);
+    }
+    CHECK(!backend_alloc(b, SIZE_MAX - 3));
+    const struct backend_options o = { .threads = 2, .isa = isa_detect(), .precision = PRECISION_MEDIUM };
+    int64_t last = 0;
+    for (int64_t rows = 1; rows <= 1024; rows *= 2) { /* the plan only grows, and what it says can be had */
+        const int64_t bytes = backend_scratch_bytes(&o, rows, 4096);
+        CHECK(bytes >= last && bytes < (1 << 28));
+        last = bytes;
+        CHECK_OK(backend_reserve(b, rows, 4096, &why));
+    }
+    CHECK(backend_reserve(b, (int64_t)1 << 40, 1 << 20, &why) == ERR_NOMEM);
+    backend_close(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gather),      cmocka_unit_test(norms),  cmocka_unit_test(ropes),
+        cmocka_unit_test(activations), cmocka_unit_test(memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
