@@ -76,7 +76,7 @@ static int run(int argc, char **argv)
     }
     if (g.help) {
         struct str text = { 0 };
-        help_text(&text, strcmp(a.command->name, "dashboard") ? a.command : NULL);
+        help_text(&text, a.named ? a.command : NULL);
         fputs(str_text(&text), stdout);
         str_free(&text);
         return EXIT_DONE;

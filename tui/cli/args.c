@@ -317,7 +317,7 @@ enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char
     const struct command *dashboard = command_find("dashboard");
     int at = command_at(dashboard, argc, argv);
     bool only_flags = false;
-    *a = (struct cli_args){ .command = at < 0 ? dashboard : command_find(argv[at]) };
+    *a = (struct cli_args){ .command = at < 0 ? dashboard : command_find(argv[at]), .named = at >= 0 };
     if (!a->command) return unknown_command(argv[at], why);
     for (int i = 1; i < argc; i++) {
         if (i == at) continue;

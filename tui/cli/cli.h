@@ -82,6 +82,7 @@ extern const struct cli_flag GLOBAL_FLAGS[];
 enum { ARGS_GIVEN = 64, ARGS_MAX = 64 };
 struct cli_args {
     const struct command *command;
+    bool named; /* the command stands in argv */
     int given_count, knob_count, n;
     struct {
         const struct cli_flag *flag;

@@ -311,7 +311,10 @@ static enum err_code one_config(struct bench *b, struct err *why)
     if (rc) return rc;
     snprintf(b->model, sizeof b->model, "%s", path);
     free(path);
-    struct arm_spec spec = { .model = b->model, .config = c, .ctx = b->ctx, .log = &b->g->log };
+    /* 0: the config names a context of its own, and memory and speed are to be those of that one */
+    struct arm_spec spec = {
+        .model = b->model, .config = c, .ctx = config_int(c, KNOB_CTX) ? 0 : b->ctx, .log = &b->g->log
+    };
     if ((rc = arm_open(&arm, &spec, on_event, b, why))) {
         if (rc == ERR_CANCELLED) return rc;
         failed(b, why);

@@ -212,7 +212,7 @@ static void pretty(const struct column *c, const json_t *v, struct str *out)
         double x = json_number_value(v) * (c->scale != 0 ? c->scale : 1);
         /* a small number would round to nothing: keep three significant digits of it */
         bool small = x != 0 && fabs(x) < 0.5 * pow(10, -c->digits) * 100;
-        str_printf(out, small ? "%.*g" : "%.*f", small ? 3 : c->digits, x);
+        str_printf(out, small ? "%#.*g" : "%.*f", small ? 3 : c->digits, x);
     } else if (c->kind == COLUMN_BYTES && json_is_integer(v)) {
         str_append(out, str_from_bytes(json_integer_value(v), buf, sizeof buf));
     } else if (c->kind == COLUMN_BOOL) {

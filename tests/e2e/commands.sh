@@ -1,0 +1,80 @@
+#!/bin/bash
+# Proves: every command does its job on the bundled model, and on a trained one where it is there, with the
+# figures that others compute for the same file.
+. "$(dirname "$0")/lib.sh" "$@"
+
+expect 0 --version && says out '^qdyno [0-9]+\.[0-9]+'
+expect 0 help && says out 'bench' && says out 'Exit status'
+for command in $("$QDYNO" help | sed -n '/^Commands/,/^Flags/s/^  \([a-z]*\) .*/\1/p'); do
+  expect 0 help "$command" && says out "usage: qdyno $command"
+  expect 0 "$command" --help && says out "usage: qdyno $command"
+done
+expect 0 help knobs && says out 'threads'
+expect 0 help --man && says out '^\.TH QDYNO 1'
+if have groff; then
+  [ -z "$(groff -man -ww -z "$T/out" 2>&1)" ] || fail "groff warns of the man page: $(groff -man -ww -z "$T/out" 2>&1 | head -3)"
+else
+  skip "no groff to check the man page with"
+fi
+expect 0 help --bash && bash -n "$T/out" || fail "completion is no bash"
+# shellcheck disable=SC1091
+completed=$(. "$T/out"; COMP_WORDS=(qdyno advise --goal s) COMP_CWORD=3; _qdyno; echo "${COMPREPLY[*]}")
+[ "$completed" = speed ] || fail "completion of 'advise --goal s' is '$completed', want speed"
+
+expect 0 detect -o json && json 'd["schema"] == "qdyno.detect/1" and d["cores"] > 0 and d["memory_bytes"] > 2**20'
+expect 0 detect --probe -o json && json 'd["ceilings"] is not None and d["read_bytes_s_all"] > 1e8'
+cp "$T/out" "$T/machine.json"
+expect 0 doctor && says out 'bundled model +\| ok'
+
+expect 0 info -o json && json 'd["random_weights"] is True and d["params"] > 1e5 and len(d["sha256"]) == 64'
+expect 0 info && says out 'random weights: quality figures mean nothing'
+expect 0 info --tensors -o json && json 'any(r["name"] == "token_embd.weight" for r in d["rows"])'
+expect 0 run -p "Hello" -n 8 && says err 'random weights' && says err 'decode 8 tokens'
+expect 0 run -p "Hello" -n 8 -o json && json 'd["gen_tokens"] == 8 and d["stopped"] == "length" and d["decode_tok_s"] > 0'
+first=$(value 'd["text"]')
+expect 0 run -p "Hello" -n 8 -o json && [ "$(value 'd["text"]')" = "$first" ] || fail "greedy text differs between two runs"
+expect 0 run -p "Hello" -n 8 --temp 1 --seed 3 -o json && a=$(value 'd["text"]')
+expect 0 run -p "Hello" -n 8 --temp 1 --seed 3 -o json && [ "$(value 'd["text"]')" = "$a" ] || fail "same seed, other text"
+
+expect 0 tokenize -p "Once upon a time" && json 'len(d) > 1 and all(isinstance(i, int) for i in d)'
+ids=$(tr -d '[]\n' <"$T/out")
+expect 0 tokenize --detokenize -p "$ids" && says out 'Once upon a time'
+n=$(awk -F, '{print NF}' <<<"$ids")
+expect 0 info -o json && vocab=$(value 'd["vocab"]')
+expect 0 logits --ids "$ids" --out "$T/logits"
+[ "$(stat -c %s "$T/logits")" = $((n * vocab * 4)) ] || fail "logits: $(stat -c %s "$T/logits") bytes for $n ids of $vocab"
+
+expect 0 fit -o json && json 'd["rows"][0]["fits"] and d["rows"][0]["total_bytes"] == sum(d["rows"][0][k] for k in ("weights_bytes", "kv_bytes", "compute_bytes", "scratch_bytes"))'
+expect 0 fit --load -c 256 -o json && json 'd["rows"][0]["actual_bytes"] > 0 and d["rows"][0]["error"] is None'
+expect 0 synth --shape tiny -R q8_0 "$T/q8.gguf" -o json && json 'd["file_bytes"] > 1e6'
+cp "$T/q8.gguf" "$T/q8.first.gguf"
+expect 0 synth --shape tiny -R q8_0 "$T/q8.gguf" && cmp -s "$T/q8.gguf" "$T/q8.first.gguf" || fail "synth is not deterministic"
+expect 0 info -m "$T/q8.gguf" -o json && json 'd["dominant_format"] == "q8_0"'
+
+expect 0 bench -p 32 -n 8 -r 2 -t 1,2 -C default -C q8_0 -o json &&
+  json 'len(d["rows"]) == 8 and all(r["error"] is None and r["peak_rss_bytes"] > 0 for r in d["rows"])' &&
+  json 'all((r["decode_tok_s"] or r["prefill_tok_s"]) > 0 for r in d["rows"])' &&
+  json 'all(r["itl_p99_s"] is None for r in d["rows"])' &&
+  json 'all(0 < (r["decode_limit_share"] or r["prefill_limit_share"]) for r in d["rows"])'
+id=$(value 'd["run"]')
+cp "$T/out" "$T/bench.json"
+expect 0 show "$id" -o json && json 'd["rows"] == json.load(open("'"$T"'/bench.json"))["rows"]'
+expect 0 history -o json && json 'd["rows"][0]["kind"] == "bench" and d["rows"][0]["state"] == "done"'
+expect 0 bench -n 100 -p 0 -r 5 -o json && json 'd["rows"][0]["itl_p50_s"] <= d["rows"][0]["itl_p95_s"] <= d["rows"][0]["itl_p99_s"]'
+
+head -c 4000 "$(dirname "$QDYNO")/share/text/sample.txt" >"$T/text" 2>/dev/null || yes "Once upon a time there was a dog." | head -c 4000 >"$T/text"
+expect 0 eval -f "$T/text" -c 128 -o json && json 'd["rows"][0]["perplexity"] > 1 and d["rows"][0]["random_weights"] is True'
+expect 0 eval -f "$T/text" -c 128 && says out 'random weights: quality figures mean nothing'
+expect 0 advise --machine "$T/machine.json" -o json && json 'len(d["rows"]) > 0 and all(r["reason"] and r["check"] for r in d["rows"])'
+expect 0 advise --top 2 --goal memory --limit memory=1G -o json && json 'len(d["rows"]) <= 2'
+
+if [ -r "$MODEL" ]; then
+  expect 0 info -m "$MODEL" -o json && json 'd["arch"] == "llama" and d["params"] == 260032 and d["random_weights"] is False'
+  expect 0 run -m "$MODEL" -p "Once upon a time" -n 40 && says out '^, there was a little girl named Lily'
+  expect 0 tokenize -m "$MODEL" -p "Once upon a time" && [ "$(cat "$T/out")" = "[1,403,407,261,378]" ] || fail "ids of stories260K: $(cat "$T/out")"
+  expect 0 eval -m "$MODEL" -f "$SHARED/text/tinystories-valid-excerpt.txt" --chunks 4 -o json &&
+    json '3 < d["rows"][0]["perplexity"] < 5 and d["rows"][0]["scored_tokens"] == 4 * 255'
+else
+  skip "no trained model in $SHARED"
+fi
+finish

@@ -1,0 +1,88 @@
+#!/bin/bash
+# Proves: what goes wrong ends in the promised status with a message that says what to do, and nothing that
+# happens to the standard streams hurts.
+. "$(dirname "$0")/lib.sh" "$@"
+
+expect 4 benhc && says err "did you mean 'bench'"
+expect 4 bench --repititions 3 && says err "did you mean '--repetitions'"
+expect 4 bench -r 0 && says err 'whole numbers from 1'
+expect 4 bench -r && says err 'needs a value'
+expect 4 bench -r 2 -r 3 && says err 'twice'
+expect 4 bench -p 12x && says err 'whole numbers'
+expect 4 bench -C threds=2 && says err 'threads'
+expect 4 bench -C q9_0
+expect 4 bench -C threads=2,threads=3
+expect 4 bench --threads 0x2
+expect 4 ab q8_0 -w tg8 && says err 'two config lines'
+expect 4 ab f16 q8_0 f32 -w tg8
+expect 4 ab f16 q8_0 -w tgx
+expect 4 ab f16 q8_0 -w tg8 --metric decode_toks && says err 'decode_tok_s'
+expect 4 ab --resume 99999
+expect 4 advise --goal sped && says err "did you mean 'speed'"
+expect 4 advise --limit memory=lots && says err '8G'
+expect 4 run -p a -f b && says err 'exclude'
+expect 4 eval && says err '-f TEXT'
+expect 4 logits --ids 1,x --out "$T/x"
+expect 4 logits --ids 999999999 --out "$T/x"
+expect 4 show nonsense
+expect 4 show 99999
+expect 4 synth --shape hugge "$T/x.gguf" && says err '1b'
+expect 4 push && says err '--url'
+expect 4 help nonsense
+[ ! -e "$T/x" ] && [ ! -e "$T/x.gguf" ] || fail "a refused command left a file behind"
+
+expect 5 info -m "$T/none.gguf" && says err 'none.gguf'
+expect 5 bench -m "$T/none.gguf" -n 8 -p 0
+expect 5 ab f16 q8_0 -m "$T/none.gguf" -w tg8
+expect 5 eval -f "$T/none.txt"
+head -c 300 /dev/urandom >"$T/noise.gguf"
+printf 'GGUF' | cat - "$T/noise.gguf" >"$T/damaged.gguf"
+expect 5 info -m "$T/noise.gguf"
+expect 5 info -m "$T/damaged.gguf"
+expect 5 run -m "$T/damaged.gguf" -p x
+expect 0 synth --shape tiny "$T/tiny.gguf"
+for size in 0 3 23 400 5000 100000; do
+  head -c "$size" "$T/tiny.gguf" >"$T/cut.gguf"
+  expect 5 bench -m "$T/cut.gguf" -n 4 -p 0 -r 1
+done
+expect 5 info -m "$T" # a folder
+echo "not a database at all, but long enough to be looked at" >"$T/bad.db"
+expect 5 history --db "$T/bad.db"
+
+expect 0 synth --shape 15m "$T/15m.gguf" # 7 KB of KV cache a token: 16 M tokens are more than machines have
+expect 6 fit -m "$T/15m.gguf" -c 16777216 --ctk f32 --ctv f32
+expect 6 run -m "$T/15m.gguf" -p x -c 16777216 --ctk f32 --ctv f32 && says err '[0-9]G'
+expect 6 bench -m "$T/15m.gguf" -n 4 -p 0 -C "ctx=16777216,kv=f32"
+rm -f "$T/15m.gguf"
+
+# a config that cannot run is a row, not the end
+expect 0 bench -n 4 -p 0 -r 1 -C default -C "model=$T/none.gguf" -o json && json 'len(d["rows"]) == 2 and d["rows"][1]["error"]'
+
+# streams: a reader that leaves, streams that are closed, a full disk
+"$QDYNO" help bench 2>"$T/err" | true
+[ "${PIPESTATUS[0]}" = 0 ] && [ ! -s "$T/err" ] || fail "a reader that left: status ${PIPESTATUS[0]}"
+"$QDYNO" run -p Hello -n 2000 2>"$T/err" | head -c 1 >/dev/null
+[ "${PIPESTATUS[0]}" -lt 128 ] || fail "run into a closed pipe: status ${PIPESTATUS[0]}"
+"$QDYNO" history >&- 2>"$T/err"; status=$?
+[ $status -lt 128 ] && [ $status != 0 ] || fail "closed stdout: status $status"
+"$QDYNO" bench -n 4 -p 0 -r 1 <&- >&- 2>&-; status=$?
+[ $status -lt 128 ] || fail "all streams closed: status $status"
+expect 0 doctor && says out 'database +\| ok'
+if [ -w /dev/full ]; then
+  "$QDYNO" info >/dev/full 2>"$T/err"
+  [ $? = 6 ] && says err 'No space left' || fail "full disk: wrong status"
+else
+  skip "no /dev/full"
+fi
+
+# Ctrl-C stops generation cleanly and keeps what was said
+rm -f "$T/out"
+"$QDYNO" run -p Hello -n 1000000 -c 16000 --ignore-eos >"$T/out" 2>"$T/err" &
+pid=$!
+pids+=($pid)
+for _ in $(seq 100); do [ -s "$T/out" ] && break; sleep 0.1; done
+kill -INT $pid
+wait $pid
+status=$?
+[ $status = 130 ] && says err 'stopped: interrupted' || fail "Ctrl-C in run: status $status"
+finish

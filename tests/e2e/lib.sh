@@ -1,0 +1,67 @@
+# lib.sh - what the e2e scripts share. Usage in each: . "$(dirname "$0")/lib.sh" "$@"
+set -u
+
+QDYNO=${1:?the built program}
+SHARED=${2:-}
+T=$(mktemp -d "${TMPDIR:-/tmp}/qdyno-e2e.XXXXXX")
+export HOME=$T/home XDG_DATA_HOME=$T/data XDG_CACHE_HOME=$T/cache XDG_CONFIG_HOME=$T/config LC_ALL=C.UTF-8
+unset QDYNO_PUSH_URL QDYNO_PUSH_PASSWORD QDYNO_PUSH_BEARER NO_COLOR QDYNO_SHARE
+mkdir -p "$HOME"
+MODEL=$SHARED/models/repacked/stories260K-f32.gguf
+fails=0
+skips=0
+pids=()
+
+cleanup() {
+  for pid in ${pids[@]+"${pids[@]}"}; do kill "$pid" 2>/dev/null && wait "$pid" 2>/dev/null; done
+  rm -rf "$T"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+fail() {
+  echo "FAIL: $*"
+  [ -s "$T/err" ] && sed 's/^/  stderr: /' "$T/err" | head -5
+  fails=$((fails + 1))
+}
+skip() { echo "SKIPPED: $*"; skips=$((skips + 1)); }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# expect STATUS ARGUMENTS...: run the program; its output is in $T/out and $T/err.
+expect() {
+  local want=$1 got
+  shift
+  "$QDYNO" "$@" >"$T/out" 2>"$T/err" </dev/null
+  got=$?
+  [ "$got" = "$want" ] || { fail "qdyno $*: status $got, want $want"; return 1; }
+}
+# says FILE PATTERN: an extended regular expression in $T/out or $T/err.
+says() { grep -Eq -- "$2" "$T/$1" || { fail "std$1 does not say '$2': $(head -c 300 "$T/$1")"; return 1; }; }
+
+# json EXPRESSION: true of the document `d` in $T/out. Skipped where there is no python3.
+json() {
+  have python3 || { skip "no python3 to read JSON with"; return 0; }
+  python3 - "$T/out" "$1" <<'PY' || { fail "JSON: not true: $1: $(head -c 300 "$T/out")"; return 1; }
+import json, math, sys
+d = json.load(open(sys.argv[1], encoding="utf-8"))
+sys.exit(0 if eval(sys.argv[2]) else 1)
+PY
+}
+# value EXPRESSION: print it.
+value() {
+  python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$T/out" "$1" 2>/dev/null
+}
+
+free_port() {
+  local port
+  for port in $(shuf -i 20000-60000 -n 50); do
+    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return 0; }
+  done
+  return 1
+}
+
+finish() {
+  [ "$fails" = 0 ] || { echo "$fails failed"; exit 1; }
+  echo "passed${skips:+, $skips skipped}"
+  exit 0
+}
