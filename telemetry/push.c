@@ -191,8 +191,14 @@ static enum err_code auth_set(CURL *c, const struct push_target *t, struct err *
 
 /* What went wrong below HTTP: worth another try later, or wrong for good. */
 static enum err_code transfer_failed(CURLcode code, const char *text, const char *url, double timeout_s,
-                                     struct err *why)
+                                     bool showed_cert, struct err *why)
 {
+    /* a server that wants a certificate may just hang up on who has none */
+    bool hung_up = code != CURLE_COULDNT_CONNECT && code != CURLE_COULDNT_RESOLVE_HOST &&
+                   code != CURLE_COULDNT_RESOLVE_PROXY;
+    const char *hint = hung_up && !showed_cert && str_starts(url, "https:")
+                           ? " (it may want a client certificate)"
+                           : "";
     switch (code) {
     case CURLE_OUT_OF_MEMORY: return err_set(why, ERR_NOMEM, "out of memory pushing to %s", url);
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -203,7 +209,7 @@ static enum err_code transfer_failed(CURLcode code, const char *text, const char
     case CURLE_URL_MALFORMAT: return err_set(why, ERR_USAGE, "cannot push to %s: %s", url, text);
     case CURLE_OPERATION_TIMEDOUT:
         return err_set(why, ERR_ABSENT, "no answer from %s within %g s: %s", url, timeout_s, text);
-    default: return err_set(why, ERR_ABSENT, "cannot reach %s: %s", url, text);
+    default: return err_set(why, ERR_ABSENT, "cannot reach %s: %s%s", url, text, hint);
     }
 }
 
@@ -262,7 +268,8 @@ static enum err_code request(const struct push_target *t, const char *method, co
         }
         CURLcode code = curl_easy_perform(c);
         if (code)
-            rc = transfer_failed(code, *problem ? problem : curl_easy_strerror(code), url, timeout_s, why);
+            rc = transfer_failed(code, *problem ? problem : curl_easy_strerror(code), url, timeout_s,
+                                 t->cert_file != NULL, why);
         else {
             curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &http);
             if (status) *status = (int)http;

@@ -35,10 +35,11 @@ enum err_code telemetry_open(struct telemetry **out, const char *root, struct er
         .root = t->root, .own_pid = *root ? 0 : (int)getpid(), .busy_s = NAN, .total_s = NAN
     };
     for (size_t i = 0; i < SOURCE_COUNT; i++) {
-        enum err_code rc = SOURCES[i]->open(&t->state[i], &t->shared, why);
+        struct err absent; /* why a source is not here is nobody's error */
+        enum err_code rc = SOURCES[i]->open(&t->state[i], &t->shared, &absent);
         if (rc == ERR_NOMEM) {
             telemetry_close(t);
-            return rc;
+            return err_set(why, rc, "%s", absent.message);
         }
         t->open[i] = rc == ERR_OK;
     }

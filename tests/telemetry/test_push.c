@@ -1,6 +1,7 @@
 /* Proves: the push URL spells every grouping value so that a gateway reads it back; a real Pushgateway takes
- * a result, replaces the whole group, deletes it, and is quoted when it refuses; and every kind of server
- * that is not one (closed port, silent, redirecting, locked, broken) gives the documented error. */
+ * a result, replaces the whole group, deletes it, and is quoted when it refuses; TLS, client certificates and
+ * passwords open a locked one and nothing less does; and every kind of server that is not one (closed port,
+ * silent, redirecting, locked, broken) gives the documented error. */
 #include "tests/telemetry/roots.h"
 
 #include <arpa/inet.h>
@@ -287,9 +288,9 @@ static char *scrape(const struct gateway *g)
     return body;
 }
 
-static int gateway_start(void **state)
+/* Its own port, its own data, perhaps one more option. NULL when it does not answer. */
+static struct gateway *gateway_run(const char *option, bool (*answers)(const struct gateway *))
 {
-    if (access(GATEWAY, X_OK)) return 0; /* the tests say that they skip */
     struct gateway *g = calloc(1, sizeof *g);
     int fd = listen_somewhere(&g->port);
     char listen_arg[64];
@@ -303,17 +304,31 @@ static int gateway_start(void **state)
         dup2(null, 2);
         /* Debian's default keeps groups in /var/lib: a test must neither read nor write a gateway's real data
          */
-        execl(GATEWAY, GATEWAY, listen_arg, "--persistence.file=", (char *)NULL);
+        execl(GATEWAY, GATEWAY, listen_arg, "--persistence.file=", option, (char *)NULL);
         _exit(127);
     }
-    char *text = NULL;
-    for (int i = 0; i < 200 && !text; i++) {
+    for (int i = 0; i < 200; i++) {
         clock_sleep_ns(50 * 1000000);
-        text = scrape(g);
+        if (answers(g)) return g;
     }
+    kill(g->pid, SIGKILL);
+    waitpid(g->pid, NULL, 0);
+    free(g);
+    return NULL;
+}
+
+static bool can_be_scraped(const struct gateway *g)
+{
+    char *text = scrape(g);
     free(text);
-    *state = g;
-    return text ? 0 : -1;
+    return text != NULL;
+}
+
+static int gateway_start(void **state)
+{
+    if (access(GATEWAY, X_OK)) return 0; /* the tests say that they skip */
+    *state = gateway_run(NULL, can_be_scraped);
+    return *state ? 0 : -1;
 }
 
 static int gateway_stop(void **state)
@@ -345,6 +360,19 @@ static bool has_line(const char *text, const char *const *words)
     return false;
 }
 #define HAS_LINE(text, ...) has_line((text), (const char *const[]){ __VA_ARGS__, NULL })
+
+/* The gateway answers a DELETE before it acts on it. */
+static void check_goes_away(const struct gateway *g, const char *name)
+{
+    for (int i = 0; i < 100; i++) {
+        char *text = scrape(g);
+        bool there = HAS_LINE(text, name);
+        free(text);
+        if (!there) return;
+        clock_sleep_ns(20 * 1000000);
+    }
+    fail_msg("%s is still there", name);
+}
 
 static void a_result_is_put_replaced_and_deleted(void **state)
 {
@@ -389,8 +417,8 @@ static void a_result_is_put_replaced_and_deleted(void **state)
 
     CHECK_OK(push_delete(&t, &status, &why));
     assert_int_equal(status, 202);
+    check_goes_away(g, "qdyno_ab_effect_ratio{");
     text = scrape(g);
-    CHECK(!HAS_LINE(text, "qdyno_ab_effect_ratio{"));
     CHECK(HAS_LINE(text, "somebody_else{"));
     free(text);
     CHECK_OK(push_delete(&t, &status, &why)); /* deleting nothing is fine */
@@ -427,9 +455,7 @@ static void odd_grouping_values_come_back(void **state)
     struct err why;
     CHECK_OK(push_put(&t, "odd_value 1\n", NULL, &why));
     CHECK_OK(push_delete(&t, NULL, &why));
-    char *text = scrape(g);
-    CHECK(!HAS_LINE(text, "odd_value{"));
-    free(text);
+    check_goes_away(g, "odd_value{");
 }
 
 static void a_refusal_is_quoted(void **state)
@@ -448,6 +474,127 @@ static void a_refusal_is_quoted(void **state)
     CHECK(strstr(why.message, "timestamp"));
 }
 
+/* ---------------------------------------------------------------- a locked gateway */
+
+static bool accepts_connections(const struct gateway *g)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)g->port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool ok = !connect(fd, (struct sockaddr *)&a, sizeof a);
+    close(fd);
+    return ok;
+}
+
+/* TLS with our own authority, a client certificate and a password: each missing or wrong piece is told apart.
+ */
+static void a_locked_gateway(void **state)
+{
+    (void)state;
+    skip_without_gateway(access(GATEWAY, X_OK) ? NULL : GATEWAY);
+    if (system("command -v openssl >/dev/null 2>&1")) {
+        print_message("SKIPPED: the openssl program is not installed\n");
+        skip();
+    }
+    struct root r = root_empty();
+    char command[2 * PATH_MAX], config[PATH_MAX], cert[PATH_MAX], key[PATH_MAX], option[PATH_MAX], url[64],
+        named[64];
+    snprintf(cert, sizeof cert, "%s/cert.pem", r.path);
+    snprintf(key, sizeof key, "%s/key.pem", r.path);
+    snprintf(option, sizeof option, "--web.config.file=%s/web.yml", r.path);
+    snprintf(
+        command, sizeof command,
+        "cd '%s' && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=t "
+        "-addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem 2>/dev/null",
+        r.path);
+    root_run(command);
+    snprintf(
+        config, sizeof config,
+        "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n"
+        "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: cert.pem\n"
+        "basic_auth_users:\n  lab: $2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay\n"); /* "test"
+                                                                                                      */
+    root_write(&r, "web.yml", config);
+    struct gateway *g = gateway_run(option, accepts_connections);
+    assert_non_null(g);
+    snprintf(url, sizeof url, "https://127.0.0.1:%d", g->port);
+    snprintf(named, sizeof named, "https://localhost:%d", g->port);
+    const struct {
+        struct push_target t;
+        enum err_code
+            rc; /* ERR_INTERNAL: any but success: TLS 1.3 tells the client after its handshake, or hangs up */
+        int status;
+        const char *says;
+    } CASES[] = {
+        { { .url = url,
+            .user = "lab",
+            .password = "test",
+            .ca_file = cert,
+            .cert_file = cert,
+            .key_file = key },
+          ERR_OK,
+          200,
+          "" },
+        { { .url = url,
+            .user = "lab",
+            .password = "test",
+            .insecure = true,
+            .cert_file = cert,
+            .key_file = key },
+          ERR_OK,
+          200,
+          "" },
+        { { .url = url, .user = "lab", .password = "test", .cert_file = cert, .key_file = key },
+          ERR_USAGE,
+          0,
+          "certificate" },
+        { { .url = named,
+            .user = "lab",
+            .password = "test",
+            .ca_file = cert,
+            .cert_file = cert,
+            .key_file = key },
+          ERR_USAGE,
+          0,
+          "localhost" },
+        { { .url = url, .user = "lab", .password = "test", .ca_file = cert },
+          ERR_INTERNAL,
+          0,
+          "may want a client certificate" },
+        { { .url = url,
+            .user = "lab",
+            .password = "tset",
+            .ca_file = cert,
+            .cert_file = cert,
+            .key_file = key },
+          ERR_USAGE,
+          401,
+          "does not let us in" },
+        { { .url = url, .ca_file = cert, .cert_file = cert, .key_file = key }, ERR_USAGE, 401, "HTTP 401" },
+        { { .url = url, .ca_file = "/nonexistent.pem" }, ERR_USAGE, 0, "/nonexistent.pem" },
+        { { .url = url, .ca_file = cert, .cert_file = "/nonexistent.pem" },
+          ERR_USAGE,
+          0,
+          "/nonexistent.pem" },
+        { { .url = g->url }, ERR_USAGE, 400, "HTTP request to an HTTPS server" },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct push_target t = CASES[i].t;
+        struct err why = { 0 };
+        int status = -1;
+        t.job = "locked";
+        enum err_code rc = push_put(&t, "locked_value 1\n", &status, &why);
+        bool as_said = CASES[i].rc == ERR_INTERNAL ? rc != ERR_OK : rc == CASES[i].rc;
+        if (!as_said || status != CASES[i].status || !strstr(why.message, CASES[i].says))
+            fail_msg("case %zu: %d, HTTP %d, %s", i, rc, status, why.message);
+        assert_null(strstr(why.message, "tset"));
+    }
+    void *state_of_it = g;
+    gateway_stop(&state_of_it);
+    root_remove(&r);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -461,6 +608,7 @@ int main(void)
         cmocka_unit_test(a_result_is_put_replaced_and_deleted),
         cmocka_unit_test(odd_grouping_values_come_back),
         cmocka_unit_test(a_refusal_is_quoted),
+        cmocka_unit_test(a_locked_gateway),
     };
     int failed = cmocka_run_group_tests(alone, NULL, NULL);
     return failed + cmocka_run_group_tests(gateway, gateway_start, gateway_stop);
