@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/model_identity.h"
 #include "engine/quant/quant.h"
 
 /* Raised when the same recipe would give other bytes than before. */
@@ -89,7 +90,7 @@ static enum err_code cache_name(char name[HASH_HEX + 8], const struct gguf *sour
                                 struct err *why)
 {
     char hash[HASH_HEX], recipe[2 * CONFIG_VALUE], key[HASH_HEX];
-    enum err_code rc = gguf_hash(source, hash, why);
+    enum err_code rc = model_identity(source, hash, why);
     if (rc) return rc;
     struct str text = { 0 };
     str_printf(&text, "%s\n%s\n%s", hash, config_recipe(c, recipe, sizeof recipe), QUANTIZER_VERSION);

@@ -1,5 +1,6 @@
 /* Proves: sequences do not see each other, whichever blocks of the cache they got and however they were cut
  * into batches; impossible rows, files and configs are refused with a message that names what was wanted. */
+#include "engine/model_identity.h"
 #include "engine/quant/quant.h"
 #include "tests/engine/session.h"
 
@@ -289,12 +290,61 @@ static void test_shape(void **state)
     gguf_close(g);
 }
 
+/* Remembered, but never for another file or another state of it. */
+static void test_identity(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    char source[4096], dir[] = "/tmp/qdyno-test-model-XXXXXX", path[64], command[5000], first[HASH_HEX],
+                       hex[HASH_HEX];
+    SHARED_OR_SKIP(source, STORIES);
+    assert_non_null(mkdtemp(dir));
+    setenv("XDG_CACHE_HOME", dir, 1);
+    snprintf(path, sizeof path, "%s/m.gguf", dir);
+    /* Old enough to be remembered. */
+    snprintf(command, sizeof command, "cp '%s' '%s' && chmod u+w '%s' && touch -d '1 hour ago' '%s'", source,
+             path, path, path);
+    assert_int_equal(system(command), 0);
+    struct gguf *g;
+    CHECK_OK(gguf_open(&g, path, &why));
+    CHECK_OK(gguf_hash(g, first, &why));
+    for (int i = 0; i < 2; i++) { /* computed, then recalled */
+        CHECK_OK(model_identity(g, hex, &why));
+        assert_string_equal(hex, first);
+    }
+    gguf_close(g);
+    snprintf(command, sizeof command, "test $(ls '%s/qdyno/hashes' | wc -l) = 1", dir);
+    assert_int_equal(system(command), 0);
+
+    /* The same size and date, one byte changed: the inode's time of change tells. */
+    snprintf(command, sizeof command,
+             "printf X | dd of='%s' bs=1 seek=1000000 conv=notrunc 2>/dev/null && touch -d '1 hour ago' '%s'",
+             path, path);
+    assert_int_equal(system(command), 0);
+    CHECK_OK(gguf_open(&g, path, &why));
+    CHECK_OK(model_identity(g, hex, &why));
+    assert_string_not_equal(hex, first);
+    gguf_close(g);
+
+    /* A memo that is not a hash is not believed. */
+    snprintf(command, sizeof command, "for f in '%s'/qdyno/hashes/*; do echo nonsense > $f; done", dir);
+    assert_int_equal(system(command), 0);
+    CHECK_OK(gguf_open(&g, path, &why));
+    char again[HASH_HEX];
+    CHECK_OK(model_identity(g, again, &why));
+    assert_string_equal(again, hex);
+    gguf_close(g);
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sequences), cmocka_unit_test(test_only_wanted),
         cmocka_unit_test(test_bad_rows),  cmocka_unit_test(test_bad_configs),
         cmocka_unit_test(test_bad_files), cmocka_unit_test(test_shape),
+        cmocka_unit_test(test_identity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

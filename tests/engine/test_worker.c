@@ -293,6 +293,7 @@ int main(void)
     fputs("Once upon a time there was a small dog. It lived in a red house.\n", f);
     fclose(f);
     setenv("QDYNO_SHARE", share, 1);
+    setenv("XDG_CACHE_HOME", share, 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open_and_cell), cmocka_unit_test(test_generate),
         cmocka_unit_test(test_nonsense),      cmocka_unit_test(test_cancel),
