@@ -20,7 +20,8 @@ struct fixture {
     int n, count;
     int64_t rows, cols, x_stride, y_stride;
     const struct format *f;
-    float *x, *bias, *decoded, *sink;
+    float *x, *bias, *decoded;
+    double *product, *terms; /* [n][rows] in binary64: the sum and the sum of magnitudes */
     void *bytes;
     size_t weight_bytes, skew;
 };
@@ -47,12 +48,31 @@ static void fixture_make(struct fixture *t, const struct format *f, const struct
     f->decode(t->bytes, t->decoded, weights);
 }
 
+static void fixture_solve(struct fixture *t)
+{
+    t->product = malloc((size_t)(t->n * t->rows) * sizeof(double));
+    t->terms = malloc((size_t)(t->n * t->rows) * sizeof(double));
+    for (int i = 0; i < t->n; i++) {
+        for (int64_t r = 0; r < t->rows; r++) {
+            double sum = 0, terms = 0;
+            for (int64_t k = 0; k < t->cols; k++) {
+                const double term = (double)t->x[i * t->x_stride + k] * t->decoded[r * t->cols + k];
+                sum += term, terms += fabs(term);
+            }
+            t->product[i * t->rows + r] = sum;
+            t->terms[i * t->rows + r] = terms;
+        }
+    }
+}
+
 static void fixture_free(struct fixture *t)
 {
     guarded_free(t->bytes, t->weight_bytes, t->skew);
     guarded_free(t->x, (size_t)((t->n - 1) * t->x_stride + t->cols) * sizeof(float), 0);
     guarded_free(t->bias, (size_t)t->rows * sizeof(float), 0);
     free(t->decoded);
+    free(t->product);
+    free(t->terms);
 }
 
 /* Largest |error| / (sum |terms| + |bias| + |residual|), and the NMSE, over all of y. */
@@ -66,12 +86,8 @@ static struct verdict judge(const struct fixture *t, const float *y, const float
     double error = 0, power = 0;
     for (int i = 0; i < t->n; i++) {
         for (int64_t r = 0; r < t->rows; r++) {
-            double want = 0, terms = 0;
-            for (int64_t k = 0; k < t->cols; k++) {
-                const double term = (double)t->x[i * t->x_stride + k] * t->decoded[r * t->cols + k];
-                want += term, terms += fabs(term);
-            }
-            const double product = want;
+            const double product = t->product[i * t->rows + r];
+            double want = product, terms = t->terms[i * t->rows + r];
             if (bias) want += t->bias[r], terms += fabs(t->bias[r]);
             if (before) want += before[i * t->y_stride + r], terms += fabs(before[i * t->y_stride + r]);
             const double e = fabs(want - y[i * t->y_stride + r]), relative = e == 0 ? 0 : e / terms;
@@ -134,22 +150,21 @@ static void run_variants(struct backend *b, const struct fixture *t, enum precis
 static void shapes(enum precision precision)
 {
     const struct isa_level *levels[16];
+    struct backend *b[16];
     const size_t count = levels_here(levels);
-    for (size_t l = 0; l < count; l++) {
-        struct backend *b = backend_for(levels[l]->bits, precision, 2);
-        struct rng r = { 42 };
-        for (int id = 0; id < FORMAT_COUNT; id++) {
-            if (!FORMATS[id].encode) continue;
-            for (size_t s = 0; s < COUNT_OF(SHAPES); s++) {
-                if (SHAPES[s].cols % FORMATS[id].block_weights) continue;
-                struct fixture t;
-                fixture_make(&t, &FORMATS[id], &SHAPES[s], &r);
-                run_variants(b, &t, precision, levels[l]->name);
-                fixture_free(&t);
-            }
+    struct rng r = { 42 };
+    for (size_t l = 0; l < count; l++) b[l] = backend_for(levels[l]->bits, precision, 2);
+    for (int id = 0; id < FORMAT_COUNT; id++) {
+        for (size_t s = 0; s < COUNT_OF(SHAPES) && FORMATS[id].encode; s++) {
+            if (SHAPES[s].cols % FORMATS[id].block_weights) continue;
+            struct fixture t;
+            fixture_make(&t, &FORMATS[id], &SHAPES[s], &r);
+            fixture_solve(&t);
+            for (size_t l = 0; l < count; l++) run_variants(b[l], &t, precision, levels[l]->name);
+            fixture_free(&t);
         }
-        backend_close(b);
     }
+    for (size_t l = 0; l < count; l++) backend_close(b[l]);
 }
 
 static void highest(void **state)
