@@ -32,7 +32,7 @@ const char *gguf_type_name(enum gguf_type type)
     return (unsigned)type < GGUF_TYPE_COUNT ? TYPES[type].name : "unknown";
 }
 
-/* A position in the file. The first failed take sets `short_by` and all later ones fail too. */
+/* A position in the file. The first take that wants too much sets `cut`, and all later ones fail too. */
 struct cursor {
     const unsigned char *data;
     size_t size, at;
@@ -182,7 +182,27 @@ static enum err_code take_kvs(struct cursor *c, struct gguf_shard *s, uint64_t c
     return ERR_OK;
 }
 
-/* Shape and type of a tensor; *bytes_out is what its data takes. All products are checked. */
+/* Types of ggml that FORMATS has no row for: named, so that the message says more than a number. */
+static const struct {
+    uint32_t type;
+    const char *name;
+} OTHER_TYPES[] = {
+    { 9, "q8_1" },      { 15, "q8_K" },     { 16, "iq2_xxs" }, { 17, "iq2_xs" }, { 18, "iq3_xxs" },
+    { 19, "iq1_s" },    { 21, "iq3_s" },    { 22, "iq2_s" },   { 24, "i8" },     { 25, "i16" },
+    { 26, "i32" },      { 27, "i64" },      { 28, "f64" },     { 29, "iq1_m" },  { 31, "q4_0_4_4" },
+    { 32, "q4_0_4_8" }, { 33, "q4_0_8_8" },
+};
+
+static enum err_code unknown_type(uint32_t type, struct err *why)
+{
+    for (size_t i = 0; i < COUNT_OF(OTHER_TYPES); i++)
+        if (OTHER_TYPES[i].type == type)
+            return err_set(why, ERR_FORMAT, "weights in %s (type %" PRIu32 ") are not supported",
+                           OTHER_TYPES[i].name, type);
+    return err_set(why, ERR_FORMAT, "weight type %" PRIu32 " is not one this program knows", type);
+}
+
+/* Shape and type of a tensor, and the bytes its data takes. All products are checked. */
 static enum err_code take_shape(struct cursor *c, struct gguf_tensor *t, struct err *why)
 {
     uint32_t dims = take_u32(c);
@@ -201,8 +221,7 @@ static enum err_code take_shape(struct cursor *c, struct gguf_tensor *t, struct 
     uint32_t type = take_u32(c);
     if (c->cut) return cut_error(c, why, "its type");
     t->format = format_by_ggml_type(type);
-    if (!t->format)
-        return err_set(why, ERR_FORMAT, "weight type %" PRIu32 " is not one this program knows", type);
+    if (!t->format) return unknown_type(type, why);
     if (t->shape[0] % t->format->block_weights)
         return err_set(why, ERR_FORMAT,
                        "rows of %" PRId64 " do not fill whole %s blocks of %" PRIu32 " weights", t->shape[0],

@@ -8,6 +8,11 @@
 
 enum { SPACE_LEN = sizeof SPM_SPACE - 1 };
 
+static bool is_space(const char *text, size_t at, size_t n)
+{
+    return n - at >= SPACE_LEN && !memcmp(text + at, SPM_SPACE, SPACE_LEN);
+}
+
 /* Smaller is better: floats as integers in reversed order. */
 static uint32_t worth_of(float score)
 {
@@ -79,9 +84,12 @@ static size_t run_end(const struct vocab *v, const char *text, size_t from, size
 {
     if (!v->words_begin_with_space) return n;
     size_t at = from;
-    while (n - at >= SPACE_LEN && !memcmp(text + at, SPM_SPACE, SPACE_LEN)) at += SPACE_LEN;
-    const char *space = memmem(text + at, n - at, SPM_SPACE, SPACE_LEN);
-    return space ? (size_t)(space - text) : n;
+    while (is_space(text, at, n)) at += SPACE_LEN;
+    for (const char *p; at < n && (p = memchr(text + at, SPM_SPACE[0], n - at)); at++) {
+        at = (size_t)(p - text);
+        if (is_space(text, at, n)) return at;
+    }
+    return n;
 }
 
 static enum err_code encode_escaped(const struct vocab *v, struct merger *m, const struct str *s,
@@ -126,7 +134,7 @@ void spm_piece(const struct vocab *v, int32_t id, struct str *out)
         return;
     }
     for (size_t i = 0; i < t.len;) {
-        bool space = t.len - i >= SPACE_LEN && !memcmp(t.data + i, SPM_SPACE, SPACE_LEN);
+        bool space = is_space(t.data, i, t.len);
         str_append_n(out, space ? " " : t.data + i, 1);
         i += space ? SPACE_LEN : 1;
     }

@@ -1,6 +1,8 @@
 /* Proves: every id agrees with the recorded cases of six vocabularies and the id lists of the trained models;
  * what was encoded decodes to the same bytes, malformed ones too; special tokens are parsed only when asked;
- * a megabyte costs no more than a megabyte; damaged metadata is refused by name. */
+ * a megabyte costs no more than a megabyte; threads may share a tokenizer; damaged metadata is refused by
+ * name. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -260,6 +262,9 @@ static void trained_models(void **state)
         const char *model;
         int32_t n, ids[12];
     } CASES[] = {
+        { "models/stories260K/stories260K-f32.gguf", /* GGUF version 1 */
+          192,
+          { 1, 301, 427, 309, 426, 301, 427, 309, 394, 265, 262, 415 } },
         { "models/repacked/stories260K-f32.gguf",
           192,
           { 1, 301, 427, 309, 426, 301, 427, 309, 394, 265, 262, 415 } },
@@ -411,6 +416,56 @@ static void a_megabyte(void **state)
     free(text);
 }
 
+/* ---------------------------------------------------------------- shared between threads */
+
+struct shared_job {
+    const struct tokenizer *t;
+    const char *text;
+    size_t n;
+    struct token_list ids;
+    bool back;
+};
+
+static void *encode_and_decode(void *arg)
+{
+    struct shared_job *job = arg;
+    struct str s = { 0 };
+    job->back = !tokenizer_encode(job->t, job->text, job->n, 0, &job->ids, NULL) &&
+                !tokenizer_decode(job->t, job->ids.ids, job->ids.n, false, &s, NULL) && s.len == job->n &&
+                !memcmp(str_text(&s), job->text, job->n);
+    str_free(&s);
+    return NULL;
+}
+
+static void shared_by_threads(void **state)
+{
+    (void)state;
+    static const char *const FILES[] = { "models/vocab/ggml-vocab-gpt-2.gguf",
+                                         "models/vocab/ggml-vocab-llama-spm.gguf" };
+    char path[4096];
+    size_t n;
+    SHARED_OR_SKIP(path, "text/gpt2-basic-domain.txt");
+    char *text = read_all(path, &n);
+    for (size_t f = 0; f < COUNT_OF(FILES); f++) {
+        SHARED_OR_SKIP(path, FILES[f]);
+        struct opened o = open_model(path);
+        struct shared_job jobs[4];
+        pthread_t threads[4];
+        for (int i = 0; i < 4; i++) {
+            jobs[i] = (struct shared_job){ .t = o.t, .text = text, .n = n };
+            assert_int_equal(pthread_create(&threads[i], NULL, encode_and_decode, &jobs[i]), 0);
+        }
+        for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+        for (int i = 0; i < 4; i++) {
+            CHECK(jobs[i].back && jobs[i].ids.n == jobs[0].ids.n);
+            assert_memory_equal(jobs[i].ids.ids, jobs[0].ids.ids, (size_t)jobs[0].ids.n * sizeof(int32_t));
+        }
+        for (int i = 0; i < 4; i++) token_list_free(&jobs[i].ids);
+        close_model(o);
+    }
+    free(text);
+}
+
 /* ---------------------------------------------------------------- damaged metadata */
 
 static void expect_refused(const char *model, const char *pre, int tokens, int scores, int64_t bos,
@@ -457,15 +512,11 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recorded_vocabularies),
-        cmocka_unit_test(qwen2),
-        cmocka_unit_test(pre_tokenizers),
-        cmocka_unit_test(trained_models),
-        cmocka_unit_test(without_merges),
-        cmocka_unit_test(any_bytes),
-        cmocka_unit_test(special_tokens),
-        cmocka_unit_test(a_megabyte),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(recorded_vocabularies), cmocka_unit_test(qwen2),
+        cmocka_unit_test(pre_tokenizers),        cmocka_unit_test(trained_models),
+        cmocka_unit_test(without_merges),        cmocka_unit_test(any_bytes),
+        cmocka_unit_test(special_tokens),        cmocka_unit_test(a_megabyte),
+        cmocka_unit_test(shared_by_threads),     cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
