@@ -111,7 +111,7 @@ static enum flow load_arms(struct experiment *x)
                 experiment_tell(x, "plan", "arm B fits only alone: each cell loads its arm anew, untimed");
         }
         if (f == FLOW_ARM) f = arm_gave_up(x, i, &x->why);
-        if (f == FLOW_STOPPED) return f;
+        if (f == FLOW_STOPPED || f == FLOW_INVALID) return f;
         if (f == FLOW_ARM) worst = f;
     }
     return worst;
@@ -375,7 +375,7 @@ static enum flow carry_out(struct experiment *x)
     if (f == FLOW_STOPPED) return f;
     if (put_run(x)) return FLOW_BROKEN;
     if (x->state.arm[0].failed && x->state.arm[1].failed) return FLOW_ARM;
-    f = warm_up(x);
+    if (f != FLOW_INVALID) f = warm_up(x);
     if (f == FLOW_ON) f = run_control(x);
     if (f == FLOW_ON) f = run_blocks(x);
     return f;

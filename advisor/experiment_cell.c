@@ -105,13 +105,19 @@ enum flow arm_load(struct experiment *x, int arm)
         x->why = why;
         return why.code == ERR_CANCELLED ? FLOW_STOPPED : FLOW_ARM; /* the caller decides what it means */
     }
+    const char *sha256 = json_get_str(arm_description(x->arm[arm]), "sha256", "");
+    const bool same = !*s->arm[arm].sha256 || !strcmp(s->arm[arm].sha256, sha256);
     s = state_edit(x);
+    if (!same)
+        snprintf(s->reason, sizeof(s->reason),
+                 "the model of arm %c is not the one the run began with: %.8s, was %.8s", 'A' + arm, sha256,
+                 s->arm[arm].sha256);
     s->arm[arm].ready = true;
     arm_describe(&s->arm[arm], arm_description(x->arm[arm]));
     s->random_weights = s->random_weights ||
                         json_get_bool(arm_description(x->arm[arm]), "random_weights", false);
     state_done(x);
-    return FLOW_ON;
+    return same ? FLOW_ON : FLOW_INVALID;
 }
 
 /* ---------------------------------------------------------------- one cell */

@@ -3,6 +3,7 @@
 #include "advisor/experiment_parts.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,9 @@ static enum err_code metric_check(const struct metric *m, const struct workload 
 
 enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
 {
+    char whole[PATH_MAX]; /* a run is resumed and replayed from other folders */
+    if (*s->model && realpath(s->model, whole) && strlen(whole) < sizeof(s->model))
+        memcpy(s->model, whole, strlen(whole) + 1);
     if (!s->metric) {
         const enum metric_id id = *s->workload.eval_file ? METRIC_PERPLEXITY
                                   : s->workload.gen > 0  ? METRIC_DECODE_RATE

@@ -277,8 +277,11 @@ static struct block_rows block_at(const struct cell_row *cells, int i, int n)
     return b;
 }
 
+/* A stored cell's figures again. */
 struct reading {
     double value[METRIC_COUNT];
+    float *itl; /* owned: reading_done */
+    int n_itl;
 };
 
 static void read_measurement(void *ctx, const char *metric, const char *unit, double value)
@@ -292,29 +295,37 @@ static void read_measurement(void *ctx, const char *metric, const char *unit, do
 static enum err_code read_cell(struct db *d, int64_t id, struct reading *r, struct err *why)
 {
     for (int i = 0; i < METRIC_COUNT; i++) r->value[i] = NAN;
-    return db_measurement_list(d, id, read_measurement, r, why);
+    enum err_code rc = db_itl_get(d, id, &r->itl, &r->n_itl, why);
+    return rc ? rc : db_measurement_list(d, id, read_measurement, r, why);
+}
+
+static void reading_done(struct reading *r, int n)
+{
+    for (int i = 0; i < n; i++) free(r[i].itl);
 }
 
 /* A whole block of kept cells: its effect and its share in the arms' means. */
 static enum err_code rebuild_block(struct experiment_state *s, struct ledger *l, struct db *d,
                                    const struct cell_row *c, enum cell_phase phase, struct err *why)
 {
-    struct reading r[BLOCK_CELLS];
+    struct reading r[BLOCK_CELLS] = { 0 };
     double value[BLOCK_CELLS];
     int side[BLOCK_CELLS];
+    enum err_code rc = ERR_OK;
     block_order(s->spec.seed, phase, c[0].block, side);
-    for (int i = 0; i < BLOCK_CELLS; i++) {
-        enum err_code rc = read_cell(d, c[i].id, &r[i], why);
-        if (rc) return rc;
+    for (int i = 0; i < BLOCK_CELLS && !rc; i++) {
+        rc = read_cell(d, c[i].id, &r[i], why);
         value[i] = s->spec.metric ? r[i].value[s->spec.metric - METRICS] : NAN;
     }
-    const double effect = s->spec.metric ? block_effect(value, side, s->spec.metric->better) : NAN;
+    const double effect = !rc && s->spec.metric ? block_effect(value, side, s->spec.metric->better) : NAN;
     int *count = phase == CELL_CONTROL ? &s->control_blocks : &s->blocks;
-    if (isnan(effect) || *count == EXPERIMENT_BLOCKS) return ERR_OK;
-    (phase == CELL_CONTROL ? s->control_d : s->d)[(*count)++] = effect;
-    for (int i = 0; i < BLOCK_CELLS; i++)
-        ledger_keep(l, phase == CELL_CONTROL ? 0 : side[i], phase, r[i].value, NULL, 0);
-    return ERR_OK;
+    if (!isnan(effect) && *count < EXPERIMENT_BLOCKS) {
+        (phase == CELL_CONTROL ? s->control_d : s->d)[(*count)++] = effect;
+        for (int i = 0; i < BLOCK_CELLS; i++)
+            ledger_keep(l, phase == CELL_CONTROL ? 0 : side[i], phase, r[i].value, r[i].itl, r[i].n_itl);
+    }
+    reading_done(r, BLOCK_CELLS);
+    return rc;
 }
 
 static enum err_code rebuild_warmup(struct experiment_state *s, struct ledger *l, struct db *d,
@@ -333,9 +344,10 @@ static enum err_code rebuild_warmup(struct experiment_state *s, struct ledger *l
         snprintf(s->arm[c->arm].error, sizeof(s->arm[c->arm].error), "%s", c->error);
         return ERR_OK;
     }
-    struct reading r;
+    struct reading r = { 0 };
     enum err_code rc = read_cell(d, c->id, &r, why);
-    if (!rc) ledger_keep(l, c->arm, CELL_WARMUP, r.value, NULL, 0);
+    if (!rc) ledger_keep(l, c->arm, CELL_WARMUP, r.value, r.itl, r.n_itl);
+    reading_done(&r, 1);
     return rc;
 }
 
@@ -414,11 +426,6 @@ static void read_outcome(struct experiment_state *s, const char *text)
             to->failed = true;
             snprintf(to->error, sizeof(to->error), "%s", error);
         }
-        const json_t *itl = json_object_get(a, "itl_s");
-        to->itl_p50_s = json_get_num(itl, "p50", NAN);
-        to->itl_p95_s = json_get_num(itl, "p95", NAN);
-        to->itl_p99_s = json_get_num(itl, "p99", NAN);
-        to->itl_samples = (int)json_get_int(itl, "samples", 0);
     }
     json_decref(o);
 }

@@ -63,6 +63,35 @@ enum err_code db_cell_insert(struct db *d, struct cell_row *c, const struct meas
     return db_end(d, rc, STORE_CELL, why);
 }
 
+struct itl_reader {
+    float *itl;
+    int n;
+};
+
+static enum err_code itl_row(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    struct itl_reader *r = ctx;
+    const size_t bytes = (size_t)sqlite3_column_bytes(row, 0);
+    if (!bytes) return ERR_OK;
+    r->itl = malloc(bytes);
+    if (!r->itl) return err_set(why, ERR_NOMEM, "out of memory reading latencies");
+    memcpy(r->itl, sqlite3_column_blob(row, 0), bytes);
+    r->n = (int)(bytes / sizeof *r->itl);
+    return ERR_OK;
+}
+
+enum err_code db_itl_get(struct db *d, int64_t cell_id, float **itl, int *n, struct err *why)
+{
+    struct itl_reader r = { 0 };
+    enum err_code rc = db_do(
+        d,
+        &(struct db_call){ "read latencies", "SELECT seconds_f32 FROM itl WHERE cell_id = ?", itl_row, &r },
+        why, "i", cell_id);
+    *itl = r.itl;
+    *n = r.n;
+    return rc;
+}
+
 enum err_code db_block_discard(struct db *d, int64_t run_id, int block, const char *phase, const char *reason,
                                struct err *why)
 {

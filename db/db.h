@@ -82,6 +82,8 @@ struct cell_row {
 enum err_code db_cell_insert(struct db *d, struct cell_row *c, const struct measurement *m, int n_m,
                              const struct sample_row *samples, int n_samples, const float *itl, int n_itl,
                              struct err *why);
+/* The latencies of a cell, as they were inserted. *itl: free(); NULL and 0 when there are none. */
+enum err_code db_itl_get(struct db *d, int64_t cell_id, float **itl, int *n, struct err *why);
 /* Mark a whole block as discarded, after the fact. */
 enum err_code db_block_discard(struct db *d, int64_t run_id, int block, const char *phase, const char *reason,
                                struct err *why);

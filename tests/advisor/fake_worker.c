@@ -8,13 +8,16 @@
  *   faults_from faults_to   major faults in requests of that range (1 = the first cell)
  *   at do          request number at which to do: crash kill garbage error hang exit bus
  *   open           same words, while opening, and: fit
+ *   alone          FILE: does not fit while another worker holds it
  *   plan           bytes of its memory plan                 say     text on stderr */
+#include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -111,7 +114,7 @@ static json_t *answer(int64_t id)
 
 static void do_open(struct fake *f, int64_t id, const char *config)
 {
-    char how[16];
+    char how[16], path[300];
     const char *at = strstr(config, "fake:");
     const size_t n = at ? strcspn(at, ", \"'") : 0;
     if (at) snprintf(f->options, sizeof(f->options), "%.*s", (int)n - 5, at + 5);
@@ -120,10 +123,18 @@ static void do_open(struct fake *f, int64_t id, const char *config)
         misbehave(f, id, how);
         return;
     }
+    if (*option(f, "alone", path, sizeof(path))) {
+        const int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* held until we end */
+        if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB)) {
+            misbehave(f, id, "fit");
+            return;
+        }
+    }
     json_t *o = answer(id), *plan = json_object();
     json_put_str(o, "name", "Fake 1");
     json_put_str(o, "arch", "llama");
-    json_put_str(o, "sha256", "00000000000000000000000000000000000000000000000000000000000000fa");
+    const char *sha = getenv("FAKE_SHA256"); /* not in the config: the same line, another file */
+    json_put_str(o, "sha256", sha ? sha : "00fa");
     json_put_str(o, "isa", "ref");
     json_put_str(o, "device", "cpu");
     json_put_str(o, "dominant_format", "f32");

@@ -107,6 +107,7 @@ static void check_reload(const struct bench *b)
         assert_int_equal(x->failed, y->failed);
         assert_int_equal(x->cells, y->cells);
         if (!isnan(y->rate)) CHECK_NEAR(x->rate, y->rate, 1e-9 * y->rate);
+        assert_int_equal(x->itl_samples, y->itl_samples);
         if (!isnan(y->itl_p99_s)) CHECK_NEAR(x->itl_p99_s, y->itl_p99_s, 1e-12);
         if (y->cells) assert_int_equal(x->plan.total, y->plan.total);
     }
@@ -425,16 +426,42 @@ static void stopping_can_be_resumed_on_the_same_machine_only(void **state)
     check_reload(b);
 }
 
+static void a_model_that_changed_since_is_not_mixed_in(void **state)
+{
+    struct bench *b = *state;
+    struct experiment_spec s = spec_of("rate=1000+sleep_ms=40", "rate=1100+sleep_ms=40");
+    struct experiment *x = begin(b, &s);
+    int64_t version = 0;
+    do {
+        experiment_wait(x, &version, 1000);
+        experiment_state(x, &b->s);
+    } while (b->s.phase < PHASE_CONTROL);
+    experiment_close(x); /* stops it */
+    s.resume_id = b->s.run_id;
+    setenv("FAKE_SHA256", "beef", 1);
+    run(b, &s);
+    unsetenv("FAKE_SHA256");
+    assert_int_equal(b->s.verdict, VERDICT_INVALID);
+    CHECK(strstr(b->s.reason, "beef") && strstr(b->s.reason, "00fa"));
+}
+
 static void one_arm_at_a_time_when_memory_is_short(void **state)
 {
     struct bench *b = *state;
-    /* B does not fit beside A (its first opening says so), nor alone: a result. */
-    struct experiment_spec s = spec_of("rate=1000", "open=fit");
+    char lock[280], options[2][CONFIG_VALUE];
+    snprintf(lock, sizeof(lock), "%s/lock", b->dir);
+    for (int i = 0; i < 2; i++)
+        snprintf(options[i], sizeof(options[i]), "rate=%d+noise=0.002+seed=%d+alone=%s", 1000 + 100 * i, i,
+                 lock);
+    const struct experiment_spec s = spec_of(options[0], options[1]);
     run(b, &s);
-    assert_int_equal(b->s.arm[1].code, ERR_FIT);
+    unlink(lock);
+    assert_int_equal(b->s.verdict, VERDICT_BETTER);
+    CHECK_NEAR(b->s.effect.estimate, log(1.1), 0.01);
     bool told = false;
-    for (int i = 0; i < b->s.events; i++) told = told || strstr(b->s.event[i].text, "arm B failed");
+    for (int i = 0; i < b->s.events; i++) told = told || strstr(b->s.event[i].text, "fits only alone");
     CHECK(told);
+    check_reload(b);
 }
 
 static void no_control_says_so(void **state)
@@ -502,6 +529,7 @@ int main(void)
         EXPERIMENT_TEST(a_budget_ends_it_without_a_claim),
         EXPERIMENT_TEST(a_spec_that_cannot_be_is_refused),
         EXPERIMENT_TEST(stopping_can_be_resumed_on_the_same_machine_only),
+        EXPERIMENT_TEST(a_model_that_changed_since_is_not_mixed_in),
         EXPERIMENT_TEST(one_arm_at_a_time_when_memory_is_short),
         EXPERIMENT_TEST(no_control_says_so),
         EXPERIMENT_TEST(the_document_has_what_a_script_wants),

@@ -191,6 +191,58 @@ static void planning_stays_within_its_bounds(void **state)
     CHECK(n >= 8 && n <= 11);
 }
 
+static double normal(uint64_t *random)
+{
+    double u[2];
+    for (int i = 0; i < 2; i++) {
+        *random = *random * 6364136223846793005u + 1442695040888963407u;
+        u[i] = ((double)(*random >> 11) + 0.5) / 9007199254740992.0;
+    }
+    return sqrt(-2 * log(u[0])) * cos(2 * M_PI * u[1]);
+}
+
+/* Whole experiments without a worker: control, plan, blocks, one look. Counts verdicts; noise of the given sd
+ * in every block, `effect` in those of the comparison. */
+static void simulate(int rounds, double sd, double effect, int count[VERDICT_INVALID + 1])
+{
+    uint64_t random = 2026;
+    struct experiment_state *s = around(0, 0, 0);
+    memset(count, 0, (VERDICT_INVALID + 1) * sizeof(*count));
+    s->spec.min_blocks = 6;
+    s->spec.max_blocks = 32;
+    s->spec.control_blocks = 3;
+    for (int r = 0; r < rounds; r++) {
+        s->control_blocks = s->blocks = s->planned_blocks = 0;
+        s->reason[0] = 0;
+        while (s->control_blocks < control_wanted(s))
+            s->control_d[s->control_blocks++] = sd * normal(&random);
+        judge_control(s);
+        const int n = plan_blocks(&s->spec, stats_sd(s->control_d, s->control_blocks));
+        while (s->blocks < n) s->d[s->blocks++] = effect + sd * normal(&random);
+        experiment_judge(s);
+        count[s->verdict]++;
+    }
+    free(s);
+}
+
+static void simulated_experiments_keep_their_promises(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 1500 };
+    int count[VERDICT_INVALID + 1];
+    static const double SD[] = { 0.002, 0.01, 0.03 };
+    for (size_t i = 0; i < COUNT_OF(SD); i++) {
+        simulate(ROUNDS, SD[i], 0, count); /* A against A: a false claim at most once in 20 */
+        CHECK(count[VERDICT_BETTER] + count[VERDICT_WORSE] <= ROUNDS / 20);
+        CHECK(count[VERDICT_INVALID] <= ROUNDS / 20);
+        simulate(ROUNDS, SD[i], 0.04, count); /* four margins: hardly ever missed, never the wrong way */
+        CHECK(count[VERDICT_WORSE] <= ROUNDS / 1000);
+        CHECK(count[VERDICT_BETTER] >= ROUNDS * (SD[i] < 0.03 ? 0.90 : 0.70));
+    }
+    simulate(ROUNDS, 0.002, 0, count);
+    CHECK(count[VERDICT_EQUIVALENT] >= ROUNDS * 0.9);
+}
+
 static struct sample *quiet_samples(int n)
 {
     struct sample *s = calloc((size_t)n, sizeof(*s));
@@ -284,6 +336,7 @@ int main(void)
         cmocka_unit_test(block_order_is_fixed_by_seed_and_number),
         cmocka_unit_test(a_linear_drift_cancels_in_a_block),
         cmocka_unit_test(planning_stays_within_its_bounds),
+        cmocka_unit_test(simulated_experiments_keep_their_promises),
         cmocka_unit_test(contamination_names_what_happened),
         cmocka_unit_test(percentiles_wait_for_enough_tokens),
         cmocka_unit_test(verdict_names_go_both_ways),
