@@ -27,10 +27,11 @@ const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
     [SLOT_V_B] = { "attn_v.bias", DIM_V, DIM_NONE },
     [SLOT_QKV] = { "attn_qkv.weight", DIM_EMBD, DIM_QKV },
     [SLOT_QKV_B] = { "attn_qkv.bias", DIM_QKV, DIM_NONE },
-    [SLOT_Q_NORM] = { "attn_q_norm.weight", DIM_HEAD, DIM_NONE },
-    [SLOT_K_NORM] = { "attn_k_norm.weight", DIM_HEAD, DIM_NONE },
+    [SLOT_Q_NORM] = { "attn_q_norm.weight", DIM_Q_NORM, DIM_NONE },
+    [SLOT_K_NORM] = { "attn_k_norm.weight", DIM_K_NORM, DIM_NONE },
     [SLOT_ATTN_OUT] = { "attn_output.weight", DIM_ATTN, DIM_EMBD },
     [SLOT_ATTN_OUT_B] = { "attn_output.bias", DIM_EMBD, DIM_NONE },
+    [SLOT_POST_ATTN_NORM] = { "post_attention_norm.weight", DIM_EMBD, DIM_NONE },
     [SLOT_FFN_NORM] = { "ffn_norm.weight", DIM_EMBD, DIM_NONE },
     [SLOT_FFN_NORM_B] = { "ffn_norm.bias", DIM_EMBD, DIM_NONE },
     [SLOT_GATE] = { "ffn_gate.weight", DIM_EMBD, DIM_FF },
@@ -39,6 +40,7 @@ const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
     [SLOT_UP_B] = { "ffn_up.bias", DIM_UP, DIM_NONE },
     [SLOT_DOWN] = { "ffn_down.weight", DIM_FF, DIM_EMBD },
     [SLOT_DOWN_B] = { "ffn_down.bias", DIM_EMBD, DIM_NONE },
+    [SLOT_POST_FFN_NORM] = { "post_ffw_norm.weight", DIM_EMBD, DIM_NONE },
 };
 _Static_assert(SLOT_COUNT <= 64, "slots are bits of a uint64_t");
 
@@ -57,6 +59,7 @@ _Static_assert(SLOT_COUNT <= 64, "slots are bits of a uint64_t");
 #define QK_NORMS   (SLOT_BIT(SLOT_Q_NORM) | SLOT_BIT(SLOT_K_NORM))
 #define FFN_BIASES (SLOT_BIT(SLOT_GATE_B) | SLOT_BIT(SLOT_UP_B) | SLOT_BIT(SLOT_DOWN_B))
 #define MAY_ENDS   (SLOT_BIT(SLOT_OUTPUT) | SLOT_BIT(SLOT_OUTPUT_B))
+#define POST_NORMS (SLOT_BIT(SLOT_POST_ATTN_NORM) | SLOT_BIT(SLOT_POST_FFN_NORM))
 #define LLAMA_LIKE (NEED_ENDS | NEED_NORMS | NEED_QKV | NEED_GATED)
 
 const struct arch ARCHS[] = {
@@ -128,6 +131,42 @@ const struct arch ARCHS[] = {
       .rope = ROPE_HALVES,
       .act = ACT_GELU_TANH,
       .embedding_root = true },
+    { .name = "gemma2",
+      .need = LLAMA_LIKE | POST_NORMS,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_GELU_TANH,
+      .embedding_root = true,
+      .window_period = 2,
+      .window = 4096,
+      .attn_softcap = 50,
+      .logit_softcap = 30,
+      .wide_query_layers = 46 },
+    { .name = "gemma3",
+      .need = LLAMA_LIKE | QK_NORMS | POST_NORMS,
+      .may = MAY_ENDS,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_GELU_TANH,
+      .qk_norm = QK_NORM_HEAD,
+      .embedding_root = true,
+      .window_period = 6,
+      .window_rope_base = 10000,
+      .wide_query_layers = 62 },
+    { .name = "olmo2",
+      .need = NEED_ENDS | NEED_QKV | NEED_GATED | QK_NORMS | POST_NORMS,
+      .may = MAY_ENDS,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_ROW },
+    { .name = "granite",
+      .need = LLAMA_LIKE,
+      .may = MAY_ENDS | QKV_BIASES | SLOT_BIT(SLOT_ATTN_OUT_B),
+      .norm = NORM_RMS,
+      .rope = ROPE_NEIGHBOURS,
+      .act = ACT_SILU,
+      .logits_divided = true },
 };
 const size_t ARCH_COUNT = COUNT_OF(ARCHS);
 
@@ -153,7 +192,8 @@ int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
     case DIM_V: return v;
     case DIM_QKV: return q + k + v;
     case DIM_ATTN: return (int64_t)s->heads * s->head_dim_v;
-    case DIM_HEAD: return s->head_dim_k;
+    case DIM_Q_NORM: return a->qk_norm == QK_NORM_ROW ? q : s->head_dim_k;
+    case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? k : s->head_dim_k;
     case DIM_FF: return s->ff;
     case DIM_UP: return a->gate_in_up ? 2 * s->ff : s->ff;
     }

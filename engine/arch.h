@@ -36,6 +36,7 @@ enum slot {
     SLOT_K_NORM,
     SLOT_ATTN_OUT,
     SLOT_ATTN_OUT_B,
+    SLOT_POST_ATTN_NORM,
     SLOT_FFN_NORM,
     SLOT_FFN_NORM_B,
     SLOT_GATE,
@@ -44,6 +45,7 @@ enum slot {
     SLOT_UP_B,
     SLOT_DOWN,
     SLOT_DOWN_B,
+    SLOT_POST_FFN_NORM,
     SLOT_COUNT
 };
 #define SLOT_BIT(slot) (1ULL << (slot))
@@ -60,7 +62,8 @@ enum dim {
     DIM_V,
     DIM_QKV,
     DIM_ATTN, /* heads x value length: input of the attention output matrix */
-    DIM_HEAD,
+    DIM_Q_NORM,
+    DIM_K_NORM,
     DIM_FF,
     DIM_UP, /* FF, twice that where gate and up are one matrix */
 };
@@ -72,7 +75,7 @@ struct arch_slot {
 extern const struct arch_slot ARCH_SLOTS[SLOT_COUNT];
 
 enum rope_style { ROPE_NONE, ROPE_NEIGHBOURS, ROPE_HALVES }; /* which elements form a pair */
-enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD };                 /* over each head */
+enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ROW };    /* over each head, or over the whole row */
 enum residual { RESIDUAL_SEQUENTIAL, RESIDUAL_PARALLEL, RESIDUAL_BY_KEY /* use_parallel_residual */ };
 
 struct arch {
@@ -83,9 +86,14 @@ struct arch {
     enum activation act;
     enum qk_norm qk_norm;
     enum residual residual;
-    bool gate_in_up;     /* one matrix holds gate, then up */
-    bool embedding_root; /* token embeddings times sqrt(embd) */
-    int window_period;   /* 0: no layer; 1: every layer; n: all but the n-th of every n has the window */
+    bool gate_in_up;         /* one matrix holds gate, then up */
+    bool embedding_root;     /* token embeddings times sqrt(embd) */
+    bool logits_divided;     /* by logit_scale instead of multiplied */
+    int window_period;       /* 0: no layer; 1: every layer; n: all but the n-th of every n has the window */
+    int window;              /* where the file does not say */
+    double window_rope_base; /* of layers with a window, not scaled; 0: as the others */
+    float attn_softcap, logit_softcap; /* where the file does not say; 0: none */
+    int wide_query_layers; /* a model of so many layers scales q by 1/sqrt(embd / heads), not by head size */
 };
 extern const struct arch ARCHS[];
 extern const size_t ARCH_COUNT;
@@ -101,7 +109,7 @@ struct hyper {
     int64_t rope_ctx_original;
     bool parallel;
     int window; /* 0: none */
-    float attn_scale, attn_softcap, logit_softcap, logit_scale, embedding_scale;
+    float attn_scale, attn_softcap, logit_softcap, logit_scale, embedding_scale, residual_scale;
 };
 /* `s` from model_shape_read of the same file. ERR_FORMAT: a scaling type or value that is not known. */
 enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const struct gguf *g,

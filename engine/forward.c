@@ -14,6 +14,8 @@ struct pass {
     int wanted; /* rows whose logits were asked for, m->lists.wanted[] */
 };
 
+static const struct bound NOTHING; /* in the place of a tensor that is never there */
+
 static void norm_rows(const struct pass *p, const float *x, float *y, const struct bound *w,
                       const struct bound *bias)
 {
@@ -31,14 +33,14 @@ static void norm_rows(const struct pass *p, const float *x, float *y, const stru
                                              .y_stride = embd });
 }
 
-/* RMS norm of each head by itself; y is x. Heads of one row lie side by side, rows are `stride` apart: take
- * the direction that needs fewer calls. */
+/* RMS norm of q or k, in place: over the whole row of heads, or of each head by itself. Heads of one row lie
+ * side by side, rows are `stride` apart: single heads are taken in the direction that needs fewer calls. */
 static void norm_heads(const struct pass *p, float *x, int heads, const struct bound *w)
 {
     const struct model *m = p->m;
-    const int64_t stride = m->widths.qkv, dim = m->shape.head_dim_k;
-    const bool by_row = p->n < heads;
-    const int calls = by_row ? p->n : heads;
+    const bool whole = m->hyper.arch->qk_norm == QK_NORM_ROW, by_row = !whole && p->n < heads;
+    const int64_t stride = m->widths.qkv, dim = (int64_t)m->shape.head_dim_k * (whole ? heads : 1);
+    const int calls = whole ? 1 : by_row ? p->n : heads;
     for (int i = 0; i < calls; i++) {
         float *at = x + i * (by_row ? stride : dim);
         const int64_t step = by_row ? dim : stride;
@@ -54,7 +56,7 @@ static void norm_heads(const struct pass *p, float *x, int heads, const struct b
     }
 }
 
-static void rope_rows(const struct pass *p, float *x, int heads)
+static void rope_rows(const struct pass *p, const struct layer *l, float *x, int heads)
 {
     const struct model *m = p->m;
     backend_rope(m->backend, &(struct rope){ .x = x,
@@ -64,8 +66,8 @@ static void rope_rows(const struct pass *p, float *x, int heads)
                                              .head_dim = m->shape.head_dim_k,
                                              .rot_dims = m->shape.rope_dims,
                                              .half_split = m->hyper.arch->rope == ROPE_HALVES,
-                                             .freq = m->rope_freq,
-                                             .magnitude = m->rope_magnitude,
+                                             .freq = m->rope_freq + l->rope * (m->shape.rope_dims / 2),
+                                             .magnitude = m->rope_magnitude[l->rope],
                                              .pos = m->lists.pos });
 }
 
@@ -103,13 +105,13 @@ static void attend(const struct pass *p, const struct layer *l)
     const struct model_shape *s = &m->shape;
     const struct arch *a = m->hyper.arch;
     float *q = p->b.qkv, *k = q + arch_dim(DIM_Q, a, s), *v = k + arch_dim(DIM_K, a, s);
-    if (a->qk_norm == QK_NORM_HEAD) {
+    if (a->qk_norm != QK_NORM_NONE) {
         norm_heads(p, q, s->heads, layer_slot(l, SLOT_Q_NORM));
         norm_heads(p, k, s->kv_heads, layer_slot(l, SLOT_K_NORM));
     }
     if (a->rope != ROPE_NONE) {
-        rope_rows(p, q, s->heads);
-        rope_rows(p, k, s->kv_heads);
+        rope_rows(p, l, q, s->heads);
+        rope_rows(p, l, k, s->kv_heads);
     }
     backend_kv_store(m->backend, &(struct kv_store){ .kv = &l->kv,
                                                      .k = k,
@@ -134,15 +136,32 @@ static void attend(const struct pass *p, const struct layer *l)
                                                        .y_stride = m->widths.attn });
 }
 
-/* x += attn * W. */
-static void add_attention(const struct pass *p, const struct layer *l)
+/* x += scale * norm(mm), where norm and scale are there; h is free by now and takes what comes between. */
+static void add_to_stream(const struct pass *p, struct matmul mm, const struct bound *post_norm)
 {
     const struct model *m = p->m;
-    struct matmul mm = product(p, layer_slot(l, SLOT_ATTN_OUT), layer_slot(l, SLOT_ATTN_OUT_B), p->b.attn,
-                               m->widths.attn);
-    mm.residual = mm.y = p->b.x;
-    mm.y_stride = m->shape.embd;
+    const int64_t embd = m->shape.embd;
+    const bool plain = !post_norm->v && m->hyper.residual_scale == 1;
+    mm.y = plain ? p->b.x : p->b.h;
+    mm.residual = plain ? p->b.x : NULL;
+    mm.y_stride = embd;
     backend_matmul(m->backend, &mm, 1);
+    if (plain) return;
+    if (post_norm->v) norm_rows(p, p->b.h, p->b.h, post_norm, &NOTHING);
+    const struct weight rows = { .format = &FORMATS[FORMAT_F32], .rows = p->n, .cols = embd, .data = p->b.h };
+    backend_gather(m->backend, &(struct gather){ .table = &rows,
+                                                 .ids = m->lists.every,
+                                                 .n = p->n,
+                                                 .y = p->b.x,
+                                                 .y_stride = embd,
+                                                 .add = true,
+                                                 .scale = m->hyper.residual_scale });
+}
+
+static void add_attention(const struct pass *p, const struct layer *l)
+{
+    const struct bound *w = layer_slot(l, SLOT_ATTN_OUT), *bias = layer_slot(l, SLOT_ATTN_OUT_B);
+    add_to_stream(p, product(p, w, bias, p->b.attn, p->m->widths.attn), layer_slot(l, SLOT_POST_ATTN_NORM));
 }
 
 /* x += down(act(gate(h)) * up(h)), or down(act(up(h))) where there is no gate. */
@@ -170,10 +189,8 @@ static void add_feed_forward(const struct pass *p, const struct layer *l, const 
                                                      .cols = ff,
                                                      .y = p->b.ff,
                                                      .y_stride = stride });
-    mm[0] = product(p, layer_slot(l, SLOT_DOWN), layer_slot(l, SLOT_DOWN_B), p->b.ff, stride);
-    mm[0].residual = mm[0].y = p->b.x;
-    mm[0].y_stride = m->shape.embd;
-    backend_matmul(m->backend, mm, 1);
+    const struct bound *w = layer_slot(l, SLOT_DOWN), *bias = layer_slot(l, SLOT_DOWN_B);
+    add_to_stream(p, product(p, w, bias, p->b.ff, stride), layer_slot(l, SLOT_POST_FFN_NORM));
 }
 
 /* Copy the wanted ones of p->n rows of `width`; an activation buffer is a table of f32 rows like any other.
@@ -203,22 +220,11 @@ static void drop_unwanted(struct pass *p)
     p->n = p->wanted;
 }
 
-static void run_layer(struct pass *p, const struct layer *l, bool last)
+/* Both halves read the layer's input: what the second one needs is normed before x changes. */
+static void run_parallel(struct pass *p, const struct layer *l, bool last)
 {
-    const struct model *m = p->m;
-    norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B));
-    if (!m->hyper.parallel) {
-        project_qkv(p, l, p->b.h);
-        attend(p, l);
-        if (last && p->wanted < p->n) drop_unwanted(p);
-        if (p->n == 0) return;
-        add_attention(p, l);
-        norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B));
-        add_feed_forward(p, l, p->b.h);
-        return;
-    }
-    /* Both halves read the layer's input: what the second one needs is normed before x changes. */
     const struct bound *second = layer_slot(l, SLOT_ATTN_NORM_2);
+    norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B));
     if (second->v) { /* a norm of its own for attention; the first one is the feed-forward's */
         norm_rows(p, p->b.x, p->b.attn, second, layer_slot(l, SLOT_ATTN_NORM_2_B));
         project_qkv(p, l, p->b.attn);
@@ -231,6 +237,28 @@ static void run_layer(struct pass *p, const struct layer *l, bool last)
     if (last && p->wanted == 0) return;
     add_attention(p, l);
     add_feed_forward(p, l, p->b.h);
+}
+
+/* The input of a half of a layer: normed, or x itself where the norm comes behind. */
+static const float *normed(const struct pass *p, const struct bound *w, const struct bound *bias)
+{
+    if (!w->v) return p->b.x;
+    norm_rows(p, p->b.x, p->b.h, w, bias);
+    return p->b.h;
+}
+
+static void run_layer(struct pass *p, const struct layer *l, bool last)
+{
+    if (p->m->hyper.parallel) {
+        run_parallel(p, l, last);
+        return;
+    }
+    project_qkv(p, l, normed(p, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B)));
+    attend(p, l);
+    if (last && p->wanted < p->n) drop_unwanted(p);
+    if (p->n == 0) return;
+    add_attention(p, l);
+    add_feed_forward(p, l, normed(p, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B)));
 }
 
 static void finish_logits(const struct model *m, float *logits, int64_t n)

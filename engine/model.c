@@ -80,8 +80,8 @@ static enum err_code alloc_buffers(struct model *m, struct err *why)
         *PARTS[i].buffer = (float *)(void *)at;
         at += vector_bytes(PARTS[i].floats);
     }
-    int32_t **const LISTS[] = { &m->lists.ids, &m->lists.pos, &m->lists.seq, &m->lists.slots,
-                                &m->lists.wanted };
+    int32_t **const LISTS[] = { &m->lists.ids,   &m->lists.pos,    &m->lists.seq,
+                                &m->lists.slots, &m->lists.wanted, &m->lists.every };
     const size_t rows = (size_t)batch, count = COUNT_OF(LISTS) * rows + (size_t)m->session.sequences;
     m->list_memory = calloc(count, sizeof *m->list_memory);
     m->logits_cap = m->session.sequences;
@@ -89,6 +89,7 @@ static enum err_code alloc_buffers(struct model *m, struct err *why)
     if (!m->list_memory || !m->logits)
         return err_set(why, ERR_NOMEM, "out of memory for a batch of %d rows", batch);
     for (size_t i = 0; i < COUNT_OF(LISTS); i++) *LISTS[i] = m->list_memory + i * rows;
+    for (int i = 0; i < batch; i++) m->lists.every[i] = i;
     m->expected = m->list_memory + COUNT_OF(LISTS) * rows;
     return ERR_OK;
 }

@@ -15,6 +15,7 @@ struct layer {
     struct bound slots[SLOT_COUNT - SLOT_GLOBAL_COUNT];
     struct kv_layer kv;
     int window; /* 0: sees everything */
+    int rope;   /* which of the model's two tables of angles */
 };
 
 /* Activations of one batch: backend memory, [batch][width]. */
@@ -24,7 +25,9 @@ struct buffers {
 
 /* Host arrays of one batch. */
 struct batch_lists {
-    int32_t *ids, *pos, *seq, *slots, *wanted; /* [batch] each; wanted: indexes of rows with logits */
+    int32_t *ids, *pos, *seq, *slots; /* [batch] each, as all of these */
+    int32_t *wanted;                  /* indexes of the rows with logits */
+    int32_t *every;                   /* 0, 1, 2 ... */
 };
 
 struct model {
@@ -46,8 +49,8 @@ struct model {
     struct buffers buffers;
     struct batch_lists lists;
     int32_t *list_memory, *expected; /* expected: [sequences] next position while a forward is checked */
-    float *rope_freq;                /* [rope_dims / 2], angle per position */
-    float rope_magnitude;
+    float *rope_freq; /* [2][rope_dims / 2] angle per position: of ordinary layers, of layers with a window */
+    float rope_magnitude[2];
     float *logits; /* [logits_cap][vocab], host */
     int logits_cap, logits_count;
     bool warm;

@@ -73,14 +73,22 @@ static enum err_code load_rope(struct model *m, struct err *why)
     if (m->hyper.arch->rope == ROPE_NONE) return ERR_OK;
     float *factors = NULL;
     const struct gguf_tensor *t = rope_factors(m);
-    m->rope_freq = calloc((size_t)m->shape.rope_dims / 2 + 1, sizeof(float));
+    m->rope_freq = calloc((size_t)m->shape.rope_dims + 1, sizeof(float));
     if (!m->rope_freq) return err_set(why, ERR_NOMEM, "out of memory");
     enum err_code rc = t ? decode_vector(&factors, t, why) : ERR_OK;
     if (rc) return rc;
     for (int i = 0; factors && i < m->shape.rope_dims / 2 && !rc; i++)
         if (!(factors[i] > 0))
             rc = err_set(why, ERR_FORMAT, "tensor '%s': factor %d is %g", t->name, i, (double)factors[i]);
-    if (!rc) rope_frequencies(m->rope_freq, &m->rope_magnitude, &m->hyper, m->shape.rope_dims, factors);
+    if (!rc) rope_frequencies(m->rope_freq, &m->rope_magnitude[0], &m->hyper, m->shape.rope_dims, factors);
+    if (!rc && m->hyper.arch->window_rope_base > 0) {
+        struct hyper near = m->hyper; /* layers with a window see little: their angles are never stretched */
+        near.rope_base = m->hyper.arch->window_rope_base;
+        near.rope_factor = 1;
+        near.yarn = false;
+        rope_frequencies(m->rope_freq + m->shape.rope_dims / 2, &m->rope_magnitude[1], &near,
+                         m->shape.rope_dims, NULL);
+    }
     free(factors);
     return rc;
 }
@@ -101,6 +109,7 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
         const int period = a->window_period;
         const bool all_seen = period == 0 || (period > 1 && l % period == period - 1);
         m->layers[l].window = all_seen ? 0 : m->hyper.window;
+        m->layers[l].rope = !all_seen && a->window_rope_base > 0;
     }
     for (int64_t i = 0; i < gguf_tensor_count(m->gguf); i++) {
         const char *name = gguf_tensor_at(m->gguf, i)->name;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LAYERS_MAX = 4096, HEADS_MAX = 65536, HEAD_DIM_MAX = 65536, WIDTH_MAX = 1 << 26, CTX_MAX = 1 << 30 };
+enum { LAYERS_MAX = 4096, HEADS_MAX = 65536, HEAD_DIM_MAX = 1024, WIDTH_MAX = 1 << 26, CTX_MAX = 1 << 30 };
 
 /* "arch.key"; buf is the caller's. */
 static const char *key_of(char buf[128], const char *arch, const char *key)
@@ -217,25 +217,29 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
                     (a->residual == RESIDUAL_BY_KEY &&
                      gguf_get_bool(g, key_of(key, a->name, "use_parallel_residual"), true));
     const int64_t window = a->window_period
-                               ? gguf_get_int(g, key_of(key, a->name, "attention.sliding_window"), 0)
+                               ? gguf_get_int(g, key_of(key, a->name, "attention.sliding_window"), a->window)
                                : 0;
     out->window = window > 0 && window < INT32_MAX ? (int)window : 0;
 
-    static const struct {
+    const struct {
         const char *key;
         size_t at;
         float otherwise;
     } SCALES[] = {
         { "attention.scale", offsetof(struct hyper, attn_scale), 0 },
-        { "attn_logit_softcapping", offsetof(struct hyper, attn_softcap), 0 },
-        { "final_logit_softcapping", offsetof(struct hyper, logit_softcap), 0 },
+        { "attn_logit_softcapping", offsetof(struct hyper, attn_softcap), a->attn_softcap },
+        { "final_logit_softcapping", offsetof(struct hyper, logit_softcap), a->logit_softcap },
         { "logit_scale", offsetof(struct hyper, logit_scale), 1 },
         { "embedding_scale", offsetof(struct hyper, embedding_scale), 1 },
+        { "residual_scale", offsetof(struct hyper, residual_scale), 1 },
     };
     for (size_t i = 0; i < COUNT_OF(SCALES); i++)
         *(float *)((char *)out + SCALES[i].at) = (float)gguf_get_num(g, key_of(key, a->name, SCALES[i].key),
                                                                      SCALES[i].otherwise);
-    if (out->attn_scale == 0) out->attn_scale = 1.0f / sqrtf((float)s->head_dim_k);
+    const bool wide = a->wide_query_layers == s->layers;
+    if (out->attn_scale == 0)
+        out->attn_scale = 1.0f / sqrtf(wide ? (float)s->embd / (float)s->heads : (float)s->head_dim_k);
+    if (a->logits_divided) out->logit_scale = 1.0f / out->logit_scale;
     if (a->embedding_root) out->embedding_scale = sqrtf((float)s->embd);
     return ERR_OK;
 }

@@ -101,7 +101,7 @@ void widths_of(struct widths *out, const struct model_shape *s, const struct arc
 
 int64_t widths_max_cols(const struct model_shape *s, const struct arch *a)
 {
-    return MAX(MAX(s->embd, s->ff), arch_dim(DIM_ATTN, a, s));
+    return MAX(MAX(s->embd, s->ff), MAX(arch_dim(DIM_ATTN, a, s), arch_dim(DIM_Q, a, s)));
 }
 
 struct kv_layer session_kv_layer(const struct session *e, const struct model_shape *s)
@@ -182,6 +182,12 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
     enum err_code rc = arch_walk(h->arch, s, g, add_tensor, &sum, why);
     if (rc) return rc;
 
+    /* Nothing real comes near 2^60 bytes; beyond it the sums below would overflow. */
+    const double cache = (double)e->ctx * e->sequences * s->layers * s->kv_heads *
+                         (s->head_dim_k + s->head_dim_v) * 4;
+    if (cache > 0x1p60)
+        return err_set(why, ERR_FIT, "a KV cache for %d tokens in %d sequences would take %.3g bytes", e->ctx,
+                       e->sequences, cache);
     struct widths w;
     widths_of(&w, s, h->arch, e->batch);
     const struct kv_layer kv = session_kv_layer(e, s);
