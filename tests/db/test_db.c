@@ -89,6 +89,13 @@ static void cell_round_trip(void **state)
     CHECK_NEAR(db_measurement_get(d, c.id, "decode_tok_s"), 123.4, 0);
     CHECK(db_measurement_get(d, c.id, "zero") == 0.0);
     CHECK(isnan(db_measurement_get(d, c.id, "energy_joules")) && isnan(db_measurement_get(d, c.id, "none")));
+    float *back;
+    int n_back;
+    CHECK_OK(db_itl_get(d, c.id, &back, &n_back, &why));
+    CHECK(n_back == 3 && !memcmp(back, itl, sizeof itl));
+    free(back);
+    CHECK_OK(db_itl_get(d, c.id + 1, &back, &n_back, &why));
+    CHECK(n_back == 0 && !back);
     struct str seen = { 0 };
     CHECK_OK(db_measurement_list(d, c.id, take, &seen, &why));
     assert_string_equal(str_text(&seen), "decode_tok_s[token/s]=123.4 energy_joules[J]=null zero[]=0 ");
