@@ -264,6 +264,11 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
     bool running = snapshot_is_running(s);
     if (running) draw_next(&p, s);
     p = pen_at(g, in, 0, in.h - 1);
+    if (!running && x->reason[0]) {
+        pen_put(&p, ROLE_DIM, "why: ");
+        pen_field(&p, pen_left(&p), ROLE_TEXT, x->reason);
+        return;
+    }
     draw_progress(&p, s);
     if (!running && x->phase != PHASE_FAILED) draw_next(&p, s);
 }

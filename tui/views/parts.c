@@ -244,8 +244,9 @@ void draw_control(struct pen *p, const struct experiment_state *x)
         pen_printf(p, ROLE_TEXT, "A/A floor ±%.2g%%", expm1(x->noise_floor) * 100);
     else
         pen_value(p, "A/A floor ", "n/a");
-    pen_printf(p, x->discarded ? ROLE_WARN : ROLE_TEXT, "   discarded %d of %d blocks", x->discarded,
-               x->blocks + x->discarded);
+    int bad = x->discarded + x->control_discarded;
+    pen_printf(p, bad ? ROLE_WARN : ROLE_TEXT, "   discarded %d of %d blocks", bad,
+               bad + x->blocks + MAX(x->control_blocks, 0));
 }
 
 static void draw_cell(struct pen *p, const struct experiment_state *x)
@@ -301,7 +302,7 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
     if (!s->experiment_known) {
         snprintf(buf, size, "b starts an A/B: two configurations, one workload, a verdict");
     } else if (x->phase == PHASE_DONE) {
-        snprintf(buf, size, "%s%s%s", x->reason, x->reason[0] ? ": " : "", done_text(x->verdict));
+        snprintf(buf, size, "%s", done_text(x->verdict));
     } else if (x->phase == PHASE_FAILED) {
         snprintf(buf, size, "b with another configuration, or r to try this one again");
     } else if (x->phase == PHASE_STOPPED || !s->experiment_live) {

@@ -1,0 +1,274 @@
+/* Proves: the parser refuses what no table names, with the nearest spelling, and takes the rest whatever the
+ * order; every flag of every command is documented and reachable; the five writers agree on hard values. */
+#include "tests/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/record.h"
+
+/* cli_parse over a line of words separated by blanks; "~" stands for a blank inside a word. */
+static enum err_code parse(struct cli_global *g, struct cli_args *a, const char *line, struct err *why)
+{
+    static char words[16][128];
+    static char *argv[17];
+    int argc = 0;
+    *g = (struct cli_global){ .seed = 1 };
+    for (const char *p = line; *p; p += strspn(p, " ")) {
+        size_t n = strcspn(p, " ");
+        snprintf(words[argc], sizeof words[argc], "%.*s", (int)n, p);
+        for (char *c = words[argc]; *c; c++)
+            if (*c == '~') *c = ' ';
+        argv[argc] = words[argc];
+        argc++;
+        p += n;
+    }
+    argv[argc] = NULL;
+    return cli_parse(g, a, argc, argv, why);
+}
+
+static void test_flags_stand_anywhere(void **state)
+{
+    (void)state;
+    static const char *const LINES[] = {
+        "qdyno bench -m M -p 1,2 -o json -t 3 --seed 7",
+        "qdyno -o json --seed 7 bench -m M -p 1,2 -t 3",
+        "qdyno --output=json bench --model=M --n-prompt=1,2 --threads=3 --seed=7",
+        "qdyno -m M -o json bench -p 1,2 --threads 3 -s 7",
+    };
+    for (size_t i = 0; i < COUNT_OF(LINES); i++) {
+        struct cli_global g;
+        struct cli_args a;
+        struct err why = { 0 };
+        int64_t p[4];
+        CHECK_OK(parse(&g, &a, LINES[i], &why));
+        assert_string_equal(a.command->name, "bench");
+        assert_string_equal(args_text(&a, "-m", ""), "M");
+        CHECK(g.output == OUTPUT_JSON && g.output_given && g.seed == 7);
+        CHECK(args_ints(&a, "-p", "", p, 4) == 2 && p[0] == 1 && p[1] == 2);
+        CHECK(a.knob_count == 1 && a.knob[0].id == KNOB_THREADS && !strcmp(a.knob[0].value, "3"));
+    }
+}
+
+static void test_refusals_name_flag_value_and_allowed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *says[3];
+    } CASES[] = {
+        { "qdyno bnech", { "bnech", "did you mean 'bench'" } },
+        { "qdyno bench --repetitons 3", { "--repetitons", "did you mean '--repetitions'" } },
+        { "qdyno bench --thread 3", { "--thread", "did you mean '--threads'" } },
+        { "qdyno bench -r 0", { "-r", "0", "from 1" } },
+        { "qdyno bench -r 1.5", { "-r", "1.5", "whole" } },
+        { "qdyno bench -r 9999999999999999999999", { "-r", "whole" } },
+        { "qdyno bench -p 1,,2", { "-p", "1,,2" } },
+        { "qdyno bench -p 1,-2", { "-p", "from 0" } },
+        { "qdyno bench -r", { "-r", "needs a value" } },
+        { "qdyno bench -r 1 -r 2", { "-r", "twice" } },
+        { "qdyno bench -t 1 --threads 2", { "threads", "twice" } },
+        { "qdyno info --tensors=1", { "--tensors", "no value" } },
+        { "qdyno info extra", { "extra", "too many" } },
+        { "qdyno show", { "show", "needs 1" } },
+        { "qdyno run -p x --temp nan", { "--temp", "nan" } },
+        { "qdyno run -p x --threads 2x", { "threads", "2x" } },
+        { "qdyno info -t 2", { "-t", "unknown flag" } },
+        { "qdyno ab a b --margin -1%", { "--margin", "1%" } },
+        { "qdyno ab a b --budget soon", { "--budget", "soon", "5m" } },
+        { "qdyno advise --goal sped", { "--goal", "sped", "did you mean 'speed'" } },
+        { "qdyno history -o xml", { "-o", "xml", "jsonl" } },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct cli_global g;
+        struct cli_args a;
+        struct err why = { 0 };
+        if (parse(&g, &a, CASES[i].line, &why) != ERR_USAGE) fail_msg("accepted: %s", CASES[i].line);
+        for (int s = 0; s < 3 && CASES[i].says[s]; s++)
+            if (!strstr(why.message, CASES[i].says[s]))
+                fail_msg("%s: '%s' does not say '%s'", CASES[i].line, why.message, CASES[i].says[s]);
+    }
+}
+
+static void test_values_that_look_like_flags(void **state)
+{
+    (void)state;
+    struct cli_global g;
+    struct cli_args a;
+    struct err why = { 0 };
+    CHECK_OK(parse(&g, &a, "qdyno run -p -n -n 3", &why)); /* a prompt may begin with a dash */
+    assert_string_equal(args_text(&a, "-p", ""), "-n");
+    CHECK(args_int(&a, "-n", 0) == 3);
+    CHECK_OK(parse(&g, &a, "qdyno ab -w tg8 -- -a -b", &why));
+    CHECK(a.n == 2 && !strcmp(a.arg[0], "-a") && !strcmp(a.arg[1], "-b"));
+    CHECK_OK(parse(&g, &a, "qdyno", &why));
+    CHECK(!a.named && !strcmp(a.command->name, "dashboard"));
+    CHECK_OK(parse(&g, &a, "qdyno -m M", &why));
+    CHECK(!a.named && !strcmp(args_text(&a, "-m", ""), "M"));
+}
+
+/* A knob flag is a default for every line; a line's own value wins; values multiply into a grid without
+ * twins. */
+static void test_config_grid(void **state)
+{
+    (void)state;
+    struct cli_global g;
+    struct cli_args a;
+    struct err why = { 0 };
+    struct config *c = NULL;
+    int n = 0;
+    CHECK_OK(parse(&g, &a, "qdyno bench -C q8_0 -C q4_0,threads=5 -t 1,2 -ctk f16,q8_0", &why));
+    CHECK_OK(cli_configs(&c, &n, &a, &why));
+    CHECK(n == 6); /* 2 x 2 for the first line, 2 for the second, whose threads are fixed */
+    for (int i = 0; i < n; i++)
+        CHECK(config_int(&c[i], KNOB_THREADS) ==
+              (strcmp(config_text(&c[i], KNOB_FORMAT), "q4_0") ? 1 + i % 2 : 5));
+    free(c);
+    CHECK_OK(parse(&g, &a, "qdyno bench -t 1,zwei", &why));
+    CHECK(cli_configs(&c, &n, &a, &why) == ERR_USAGE && !c);
+}
+
+static void test_tables_are_whole(void **state)
+{
+    (void)state;
+    struct str man = { 0 }, bash = { 0 };
+    help_man(&man);
+    help_bash(&bash);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        const struct command *c = &COMMANDS[i];
+        struct str text = { 0 };
+        CHECK(c->run && *c->help && command_find(c->name) == c);
+        help_text(&text, c);
+        for (const struct cli_flag *f = c->flags; f && f->name; f++) {
+            CHECK(f->help && *f->help && (f->kind == FLAG_SWITCH) == !f->value);
+            CHECK(f->kind != FLAG_CHOICE || f->choices);
+            for (const struct cli_flag *o = GLOBAL_FLAGS; o->name; o++) {
+                if (!strcmp(f->name, o->name) || (f->alias && o->alias && !strcmp(f->alias, o->alias)))
+                    fail_msg("%s %s hides a global flag", c->name, f->name);
+            }
+            if (!strstr(str_text(&text), f->name))
+                fail_msg("help of %s is silent about %s", c->name, f->name);
+            if (!c->hidden && !strstr(str_text(&bash), f->name))
+                fail_msg("completion lacks %s %s", c->name, f->name);
+        }
+        if (!c->hidden && !strstr(str_text(&man), c->help)) {
+            /* the man page escapes dashes: compare the words before the first */
+            char head[64];
+            snprintf(head, sizeof head, "%.*s", (int)MIN(strcspn(c->help, "-"), sizeof head - 1), c->help);
+            if (!strstr(str_text(&man), head)) fail_msg("man page lacks %s", c->name);
+        }
+        str_free(&text);
+    }
+    str_free(&man);
+    str_free(&bash);
+}
+
+static const struct column COLUMNS[] = {
+    { "name", "name", COLUMN_TEXT },
+    { "count", "count", COLUMN_INT },
+    { "rate_tok_s", "rate", COLUMN_NUM, 1, 2 },
+    { "size_bytes", "size", COLUMN_BYTES },
+    { "good", "good", COLUMN_BOOL },
+};
+
+static char *written(const struct table *t, enum output_format format)
+{
+    char *text = NULL;
+    size_t n = 0;
+    struct err why = { 0 };
+    FILE *f = open_memstream(&text, &n);
+    CHECK_OK(table_write(t, format, f, &why));
+    fclose(f);
+    return text;
+}
+
+static void test_writers(void **state)
+{
+    (void)state;
+    static const char *const WANT[] = {
+        [OUTPUT_MD] = "| name           | count |  rate |  size | good |\n"
+                      "| -------------- | ----: | ----: | ----: | ---: |\n"
+                      "| a,\"b\" 'c' \\| d |     7 | 0.100 | 1.00K |  yes |\n"
+                      "|                |   n/a |   n/a |   n/a |   no |\n"
+                      "\na note\n",
+        [OUTPUT_JSONL] =
+            "{\"schema\":\"qdyno.test/1\",\"name\":\"a,\\\"b\\\" 'c' | d\",\"count\":7,\"rate_tok_s\":0.1,"
+            "\"size_bytes\":1024,\"good\":true}\n"
+            "{\"schema\":\"qdyno.test/1\",\"name\":null,\"count\":null,\"rate_tok_s\":null,\"size_bytes\":null,"
+            "\"good\":false}\n",
+        [OUTPUT_CSV] = "name,count,rate_tok_s,size_bytes,good\n\"a,\"\"b\"\" 'c' | d\",7,0.1,1024,1\n,,,,0\n",
+        [OUTPUT_SQL] =
+            "CREATE TABLE IF NOT EXISTS qdyno_test (\n  name TEXT,\n  count INTEGER,\n  rate_tok_s REAL,\n"
+            "  size_bytes INTEGER,\n  good INTEGER\n);\n"
+            "INSERT INTO qdyno_test VALUES ('a,\"b\" ''c'' | d', 7, 0.1, 1024, 1);\n"
+            "INSERT INTO qdyno_test VALUES (NULL, NULL, NULL, NULL, 0);\n",
+    };
+    struct table t;
+    table_init(&t, "qdyno.test/1", COLUMNS, COUNT_OF(COLUMNS));
+    json_t *row = table_row(&t);
+    json_put_str(row, "name", "a,\"b\" 'c' | d");
+    json_put_int(row, "count", 7);
+    json_put_num(row, "rate_tok_s", 0.1);
+    json_put_int(row, "size_bytes", 1024);
+    json_put_bool(row, "good", true);
+    row = table_row(&t);
+    json_put_num(row, "rate_tok_s", NAN); /* unknown: null, "", n/a, never 0 */
+    json_put_bool(row, "good", false);
+    table_note(&t, "a note");
+    for (int f = 0; f < (int)COUNT_OF(WANT); f++) {
+        if (!WANT[f]) continue;
+        char *got = written(&t, (enum output_format)f);
+        assert_string_equal(got, WANT[f]);
+        free(got);
+    }
+    char *text = written(&t, OUTPUT_JSON);
+    json_t *doc = NULL;
+    struct err why = { 0 };
+    CHECK_OK(json_parse(&doc, text, strlen(text), &why));
+    assert_string_equal(json_get_str(doc, "schema", ""), "qdyno.test/1");
+    CHECK(json_array_size(json_object_get(doc, "rows")) == 2);
+    json_decref(doc);
+    free(text);
+    table_done(&t);
+}
+
+static void test_percentiles_need_samples(void **state)
+{
+    (void)state;
+    float x[700];
+    for (int i = 0; i < 700; i++) x[i] = (float)(699 - i); /* unsorted on purpose */
+    CHECK(isnan(itl_quantile(x, 458, 0.99)));
+    CHECK_NEAR(itl_quantile(x + 700 - 459, 459, 0.99), 0.99 * 458, 1e-3);
+    CHECK(isnan(itl_quantile(x, 89, 0.95)));
+    CHECK(!isnan(itl_quantile(x, 90, 0.95)));
+    CHECK(isnan(itl_quantile(x, 6, 0.50)));
+    CHECK(!isnan(itl_quantile(x, 7, 0.50)));
+    CHECK(isnan(itl_quantile(NULL, 0, 0.50)));
+}
+
+static void test_exit_statuses(void **state)
+{
+    (void)state;
+    CHECK(exit_status_of(ERR_OK) == 0 && exit_status_of(ERR_USAGE) == 4 && exit_status_of(ERR_FORMAT) == 5);
+    CHECK(exit_status_of(ERR_IO) == 5 && exit_status_of(ERR_FIT) == 6 && exit_status_of(ERR_NOMEM) == 6);
+    CHECK(exit_status_of(ERR_ABSENT) == 7 && exit_status_of(ERR_INTERNAL) == 70);
+    CHECK(exit_status_of_verdict(VERDICT_BETTER) == 0 && exit_status_of_verdict(VERDICT_EQUIVALENT) == 0);
+    CHECK(exit_status_of_verdict(VERDICT_NEGLIGIBLE) == 0 && exit_status_of_verdict(VERDICT_WORSE) == 1);
+    CHECK(exit_status_of_verdict(VERDICT_INCONCLUSIVE) == 2 && exit_status_of_verdict(VERDICT_NONE) == 2);
+    CHECK(exit_status_of_verdict(VERDICT_INVALID) == 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_flags_stand_anywhere),
+        cmocka_unit_test(test_refusals_name_flag_value_and_allowed),
+        cmocka_unit_test(test_values_that_look_like_flags),
+        cmocka_unit_test(test_config_grid),
+        cmocka_unit_test(test_tables_are_whole),
+        cmocka_unit_test(test_writers),
+        cmocka_unit_test(test_percentiles_need_samples),
+        cmocka_unit_test(test_exit_statuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
