@@ -68,6 +68,12 @@ expect 0 eval -f "$T/text" -c 128 && says out 'random weights: quality figures m
 expect 0 advise --machine "$T/machine.json" -o json && json 'len(d["rows"]) > 0 and all(r["reason"] and r["check"] for r in d["rows"])'
 expect 0 advise --top 2 --goal memory --limit memory=1G -o json && json 'len(d["rows"]) <= 2'
 
+expect 0 tune --budget 12s -o json && json 'd["winner"] in (d["current"], d["candidate"]) and d["because"] and d["random_weights"] is True'
+[ -s "$(value 'd["written"]')" ] && grep -qxF -- "$(value 'd["winner"]')" "$(value 'd["written"]')" || fail "tune wrote no config file"
+expect 0 bench -n 4 -p 0 -r 1 -C "$(tail -n 1 "$XDG_CONFIG_HOME/qdyno/bundled.conf")"
+expect 0 tune --budget 5s --dry-run -m "$T/q8.gguf" && [ ! -e "$XDG_CONFIG_HOME/qdyno/q8.conf" ] || fail "--dry-run wrote"
+expect 5 -m "$T/none.gguf" && says err 'no terminal' # what `qdyno` alone says without one
+
 if [ -r "$MODEL" ]; then
   expect 0 info -m "$MODEL" -o json && json 'd["arch"] == "llama" and d["params"] == 260032 and d["random_weights"] is False'
   expect 0 run -m "$MODEL" -p "Once upon a time" -n 40 && says out '^, there was a little girl named Lily'

@@ -50,6 +50,7 @@ const struct column BENCH_COLUMNS[] = {
 const size_t BENCH_COLUMN_COUNT = COUNT_OF(BENCH_COLUMNS);
 
 enum { WORKLOADS_MAX = 256, SAMPLES_MAX = 6000 };
+static const double LIMIT_SLACK = 1.05; /* ceilings are measured within a few percent */
 
 struct bench {
     const struct cli_global *g;
@@ -336,9 +337,13 @@ static int finish(struct bench *b, enum err_code rc, struct err *why)
 {
     struct err db_why = { 0 };
     progress_clear(&b->progress);
-    bool random = false, some = json_array_size(b->table.rows) > 0;
-    for (size_t i = 0; i < json_array_size(b->table.rows); i++)
-        random |= json_get_bool(json_array_get(b->table.rows, i), "random_weights", false);
+    bool random = false, beyond = false, some = json_array_size(b->table.rows) > 0;
+    for (size_t i = 0; i < json_array_size(b->table.rows); i++) {
+        const json_t *row = json_array_get(b->table.rows, i);
+        random |= json_get_bool(row, "random_weights", false);
+        beyond |= json_get_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, 0) > LIMIT_SLACK ||
+                  json_get_num(row, METRICS[METRIC_LIMIT_SHARE_DECODE].name, 0) > LIMIT_SLACK;
+    }
     if (b->recorder.started) {
         json_put_int(b->table.extra, "run", b->recorder.run.id);
         table_note(&b->table, "run %lld; again: qdyno show %lld", (long long)b->recorder.run.id,
@@ -346,6 +351,10 @@ static int finish(struct bench *b, enum err_code rc, struct err *why)
     }
     if (!b->ceilings_known)
         table_note(&b->table, "share of the machine's limit: run `qdyno detect --probe` once");
+    if (beyond)
+        table_note(&b->table,
+                   "a rate lies above the machine's limit: the weights stay in a cache, or the limit was "
+                   "measured while the machine was busy (qdyno detect --probe)");
     if (random) table_note(&b->table, "%s", RANDOM_WEIGHTS);
     json_put_str(b->table.extra, "machine", b->machine.id);
     if (recorder_finish(&b->recorder,

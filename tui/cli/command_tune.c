@@ -338,6 +338,7 @@ static int report(const struct tune *t)
     json_put_str(row, "written", t->written);
     json_put_bool(row, "random_weights", t->random);
     if (t->random) table_note(&out, "%s", RANDOM_WEIGHTS);
+    if (t->written) table_note(&out, "use it: qdyno run -C \"$(tail -n 1 '%s')\" -p TEXT", t->written);
     int status = t->measured && !t->candidate_wins && t->state->phase == PHASE_STOPPED ? EXIT_INTERRUPTED
                                                                                        : EXIT_DONE;
     status = cli_print(t->g, t->a, &out, status);
