@@ -237,7 +237,8 @@ static void say_caution(const struct adviser *a, struct advice *v)
         add_reason(&s, "may miss %.3g tokens/s", a->o->target_tok_s);
     for (int k = 0; k < KNOB_COUNT; k++)
         if (v->config.given[k] && KNOBS[k].changes_answers) {
-            add_reason(&s, "changes answers: quality is not measured (qdyno eval -f TEXT -C default -C CONFIG)");
+            add_reason(&s,
+                       "changes answers: quality is not measured (qdyno eval -f TEXT -C default -C CONFIG)");
             break;
         }
     if (a->shape.random_weights) add_reason(&s, "random weights: quality figures mean nothing");

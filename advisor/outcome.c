@@ -33,13 +33,31 @@ static const char *model_name(const struct experiment_state *s)
     return file_name(s->spec.model);
 }
 
+/* Labels name files, never paths: the same question from another folder is the same question. */
+static void short_workload(const struct experiment_state *s, char *buf, size_t size)
+{
+    struct workload w = s->spec.workload;
+    if (*w.eval_file) snprintf(w.eval_file, sizeof(w.eval_file), "%s", file_name(s->spec.workload.eval_file));
+    workload_line(&w, buf, size);
+}
+
+static void short_line(const struct experiment_state *s, int arm, char *buf, size_t size)
+{
+    struct config c = s->spec.config[arm];
+    const char *file = file_name(s->spec.config[arm].value[KNOB_MODEL]);
+    memmove(c.value[KNOB_MODEL], file, strlen(file) + 1);
+    config_line(&c, buf, size);
+}
+
 /* Stable over runs: the same question on the same model is the same group. */
 static void experiment_name(const struct experiment_state *s, char *buf, size_t size)
 {
-    char workload[576];
-    snprintf(buf, size, "%s: %.200s vs %.200s, %s of %s", model_name(s), s->arm[0].line, s->arm[1].line,
-             s->spec.metric ? s->spec.metric->name : "",
-             workload_line(&s->spec.workload, workload, sizeof(workload)));
+    char workload[576], a[640], b[640];
+    short_workload(s, workload, sizeof(workload));
+    short_line(s, 0, a, sizeof(a));
+    short_line(s, 1, b, sizeof(b));
+    snprintf(buf, size, "%s: %.200s vs %.200s, %s of %s", model_name(s), a, b,
+             s->spec.metric ? s->spec.metric->name : "", workload);
 }
 
 /* ---------------------------------------------------------------- the body */
@@ -220,7 +238,7 @@ static enum err_code exposition_of(char **out, struct db *d, const struct experi
                                    const struct run_row *row, const struct machine *machine, struct err *why)
 {
     struct body b = { .s = s };
-    workload_line(&s->spec.workload, b.workload, sizeof(b.workload));
+    short_workload(s, b.workload, sizeof(b.workload));
     put_effect(&b);
     put_arms(&b);
     put_times(&b, d, row);

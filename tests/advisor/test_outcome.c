@@ -119,16 +119,16 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A finished run of six blocks, B 10 % faster; `verdict` as it was reached. Returns its id. */
-static int64_t put_run(struct bench *b, const char *verdict)
+/* A finished run of six blocks of equal arms; `verdict` as it was reached. Returns its id. */
+static int64_t put_run_of(struct bench *b, const char *verdict, const char *workload, const char *line_b)
 {
     struct err why = { 0 };
     struct experiment_spec spec = { .margin = 0.01,
                                     .control_blocks = -1,
                                     .metric = &METRICS[METRIC_DECODE_RATE] };
-    CHECK_OK(workload_parse(&spec.workload, "tg64", &why));
+    CHECK_OK(workload_parse(&spec.workload, workload, &why));
     CHECK_OK(config_parse(&spec.config[0], "f32", &why));
-    CHECK_OK(config_parse(&spec.config[1], "q8_0", &why));
+    CHECK_OK(config_parse(&spec.config[1], line_b, &why));
     snprintf(spec.model, sizeof(spec.model), "/models/a/b.gguf");
     json_t *o = experiment_spec_to_json(&spec);
     struct run_row row = { .effect_ratio = 1.1, .spec_json = json_line(o) };
@@ -153,6 +153,11 @@ static int64_t put_run(struct bench *b, const char *verdict)
     }
     CHECK_OK(db_run_finish(b->db, row.id, "done", verdict, 1.0, "{\"elapsed_s\":12.5}", &why));
     return row.id;
+}
+
+static int64_t put_run(struct bench *b, const char *verdict)
+{
+    return put_run_of(b, verdict, "tg64", "q8_0");
 }
 
 static double value_of(const char *body, const char *name)
@@ -197,6 +202,22 @@ static void the_body_has_the_promised_names(void **state)
     free(body);
     assert_int_equal(outcome_exposition(&body, b->db, 4711, &b->machine, &why), ERR_USAGE);
     assert_null(body);
+}
+
+static void no_path_becomes_a_label(void **state)
+{
+    struct bench *b = *state;
+    struct err why = { 0 };
+    bool spooled;
+    struct push_target t = { .url = b->url };
+    const int64_t id = put_run_of(b, "invalid", "eval:/home/me/secret/wiki.txt",
+                                  "model=/home/me/secret/other.gguf");
+    gateway_start(&b->gateway);
+    CHECK_OK(outcome_push(b->db, id, &b->machine, &t, &spooled, &why));
+    gateway_stop(&b->gateway);
+    CHECK(strstr(b->gateway.last, "workload=\"eval:wiki.txt\""));
+    CHECK(strstr(b->gateway.last, "other.gguf,") || strstr(b->gateway.last, "other.gguf%2C"));
+    CHECK(!strstr(b->gateway.last, "secret"));
 }
 
 static void an_invalid_run_keeps_the_last_success(void **state)
@@ -317,6 +338,7 @@ int main(void)
 #define OUTCOME_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         OUTCOME_TEST(the_body_has_the_promised_names),
+        OUTCOME_TEST(no_path_becomes_a_label),
         OUTCOME_TEST(an_invalid_run_keeps_the_last_success),
         OUTCOME_TEST(a_push_goes_to_a_stable_group),
         OUTCOME_TEST(without_a_network_it_waits_in_the_spool),
