@@ -7,7 +7,7 @@
 #   path     "..." includes are written from the root; rooms do not include tests
 #   mark     no unfinished-work marks, no disabled code, no flags that break NaN or portability
 #
-# Tests of a room may open that room's inside, everything else by doors.
+# Tests of a room (tests/<room>/, tests/bench/<room>/) may open that room's inside, everything else by doors.
 set -euo pipefail
 root=$(cd "$1" && pwd)
 cd "$root"
@@ -43,7 +43,7 @@ check_includes() {
             match($0, /"[^"]*"/)
             what = substr($0, RSTART + 1, RLENGTH - 2); from = $1 ":" $2
             n = split($1, at, "/"); m = split(what, to, "/")
-            test = (at[1] == "tests"); room = test ? at[2] : at[1]
+            test = (at[1] == "tests"); room = test ? (at[2] in rank ? at[2] : at[3]) : at[1]
             if (to[1] == "tests" && test) next
             if (!(to[1] in rank) || m < 2) { print "path: " from " includes \"" what "\": write it from the root, <room>/..."; next }
             if (to[1] == room) next

@@ -18,6 +18,7 @@ put engine/quant/quant.h '#include "engine/engine.h"'
 put advisor/advisor.h '#include "engine/quant/quant.h"' '#include "db/db.h"'
 put db/db.h '#include "base/base.h"'
 put tests/db/test_db.c '#include "db/inside.h"' '#include "tests/check.h"' '#include "base/base.h"'
+put tests/bench/kernels/bench.c '#include "kernels/inside.h"'
 put CMakeLists.txt '# never -march=nat''ive'
 put build/junk.c '#include "nowhere.h"'
 if ! out=$("$check" "$tree") || [ -n "$out" ]; then
