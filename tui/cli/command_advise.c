@@ -5,11 +5,9 @@
 
 #include "tui/cli/rows.h"
 
-static const char *const GOALS[] = { "balanced", "speed", "quality", "memory", "energy", NULL };
-
 const struct cli_flag FLAGS_ADVISE[] = {
     FLAG_MODEL_ROW,
-    { "--goal", NULL, "GOAL", "what to rank by; default balanced", FLAG_CHOICE, 0, 0, GOALS },
+    { "--goal", NULL, "GOAL", "what to rank by; default balanced", FLAG_CHOICE, 0, 0, GOAL_NAMES },
     { "--limit", NULL, "memory=BYTES", "memory a config may take, e.g. memory=8G", FLAG_TEXT },
     { "--target", NULL, "tok_s=N", "decode rate to reach, e.g. tok_s=50", FLAG_TEXT },
     { "-c", "--ctx-size", "N", "context in tokens; default the model's own, at most 4096", FLAG_INT, 1,

@@ -90,8 +90,14 @@ static enum err_code prefill(struct generation *x, struct err *why)
                                       .logits = i + 1 == x->prompt.n };
         sampler_accept(x->sampler, x->prompt.ids[i]);
     }
-    int64_t start = clock_ns();
-    enum err_code rc = model_forward(x->model, rows, (int)x->prompt.n, why);
+    /* in slices, so that Ctrl-C need not wait for a long prompt */
+    int64_t start = clock_ns(), slice = config_int(model_config(x->model), KNOB_BATCH);
+    enum err_code rc = ERR_OK;
+    for (int64_t at = 0; at < x->prompt.n && !rc; at += slice) {
+        rc = model_forward(x->model, rows + at, (int)MIN(slice, x->prompt.n - at), why);
+        if (!rc && cli_is_interrupted(x->g))
+            rc = err_set(why, ERR_CANCELLED, "interrupted while reading the prompt");
+    }
     x->prefill_s = (double)(clock_ns() - start) * 1e-9;
     free(rows);
     return rc;

@@ -8,12 +8,10 @@
 #include "tui/cli/record.h"
 #include "tui/cli/rows.h"
 
-static const char *const GOALS[] = { "balanced", "speed", "quality", "memory", "energy", NULL };
-
 const struct cli_flag FLAGS_TUNE[] = {
     FLAG_MODEL_ROW,
     { "--budget", NULL, "TIME", "time for measuring; default 10m", FLAG_SECONDS },
-    { "--goal", NULL, "GOAL", "what to look for; default balanced", FLAG_CHOICE, 0, 0, GOALS },
+    { "--goal", NULL, "GOAL", "what to look for; default balanced", FLAG_CHOICE, 0, 0, GOAL_NAMES },
     { "-C", "--config", "CONFIG", "the current config, which the candidate must beat; default the defaults",
       FLAG_TEXT },
     { "-w", "--workload", "WORKLOAD", "what is timed; default tg64", FLAG_TEXT },

@@ -25,7 +25,8 @@ const struct command COMMANDS[] = {
       "time workloads on a grid of configs", FLAGS_BENCH, command_bench, false, 0, 0, KNOB_FLAGS_GRID,
       "Each config runs in a process of its own. Rates are total tokens over total seconds; +- is the standard "
       "deviation over repetitions. A percentile is printed only where enough tokens were timed to know it (p50: 7, "
-      "p95: 90, p99: 459). The share of the machine's limit needs `qdyno detect --probe` once." },
+      "p95: 90, p99: 459). The share of the machine's limit needs `qdyno detect --probe` once. A config that cannot run is a row with its "
+      "error; the status is the failure's only when none ran." },
     { "eval", "[-m MODEL] -f TEXT [-c 512] [-C CONFIG]...", "perplexity of a text, with its error",
       FLAGS_EVAL, command_eval, false, 0, 0, KNOB_FLAGS_GRID,
       "Computed as llama-perplexity does: windows of -c tokens, the second half of each scored." },

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+const char *const GOAL_NAMES[] = { "balanced", "speed", "quality", "memory", "energy", NULL };
 const char RANDOM_WEIGHTS[] = "random weights: quality figures mean nothing";
 
 int exit_status_of(enum err_code code)

@@ -64,6 +64,7 @@ enum err_code cli_text(char **text, size_t *n, const struct cli_args *a, struct 
 /* The last part of a path. */
 const char *cli_base_name(const char *path);
 
-extern const char RANDOM_WEIGHTS[]; /* "random weights: quality figures mean nothing" */
+extern const char *const GOAL_NAMES[]; /* the advisor's goals as choices of a flag, NULL-terminated */
+extern const char RANDOM_WEIGHTS[];    /* "random weights: quality figures mean nothing" */
 
 #endif

@@ -246,6 +246,19 @@ static void test_percentiles_need_samples(void **state)
     CHECK(isnan(itl_quantile(NULL, 0, 0.50)));
 }
 
+/* GOAL_NAMES lists the advisor's goals again, because choices must be constant: both must say the same. */
+static void test_goals(void **state)
+{
+    (void)state;
+    enum goal g;
+    int n = 0;
+    for (; GOAL_NAMES[n]; n++) {
+        CHECK(goal_parse(GOAL_NAMES[n], &g));
+        assert_string_equal(goal_name(g), GOAL_NAMES[n]);
+    }
+    CHECK(n == GOAL_ENERGY + 1);
+}
+
 static void test_exit_statuses(void **state)
 {
     (void)state;
@@ -268,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_tables_are_whole),
         cmocka_unit_test(test_writers),
         cmocka_unit_test(test_percentiles_need_samples),
+        cmocka_unit_test(test_goals),
         cmocka_unit_test(test_exit_statuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
