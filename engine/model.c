@@ -27,22 +27,28 @@ static bool quantize_progress(void *arg, double done)
     return !o->progress || o->progress(o->progress_arg, "quantize", done);
 }
 
-/* Replace m->gguf by the file with the recipe applied. */
+/* Replace m->gguf by the file with the recipe applied. Another process may make room in the cache between our
+ * being told the path and our opening it: then it is made again. */
 static enum err_code apply_recipe(struct model *m, const struct model_options *o, struct err *why)
 {
+    enum { TRIES = 3 };
     if (recipe_is_identity(&m->config, m->gguf)) return ERR_OK;
     const struct quantize_options q = { .config = &m->config,
                                         .threads = m->session.backend.threads,
                                         .progress = quantize_progress,
                                         .ctx = (void *)o };
-    char *path;
-    enum err_code rc = recipe_cached(&path, m->gguf, &q, why);
+    struct gguf *made = NULL;
+    enum err_code rc = ERR_IO;
+    for (int i = 0; i < TRIES && rc == ERR_IO; i++) {
+        char *path;
+        if ((rc = recipe_cached(&path, m->gguf, &q, why))) return rc;
+        rc = gguf_open(&made, path, why);
+        free(path);
+    }
     if (rc) return rc;
     gguf_close(m->gguf);
-    m->gguf = NULL;
-    rc = gguf_open(&m->gguf, path, why);
-    free(path);
-    return rc ? rc : read_plan(m, o, why);
+    m->gguf = made;
+    return read_plan(m, o, why);
 }
 
 static enum err_code alloc_cache(struct model *m, struct err *why)

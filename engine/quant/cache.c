@@ -56,11 +56,9 @@ static bool add_entry(struct entries *e, const char *name, const struct stat *st
 
 /* Remove the longest unused copies until `need` more bytes fit under the limit. Failing to is no error: the
  * cache is then larger than asked, and the disk says no when it is full. */
-static void make_room(const char *folder, const char *keep, int64_t need)
+static void make_room(const char *folder, const char *keep, int64_t need, int64_t limit)
 {
-    int64_t limit = CACHE_LIMIT_DEFAULT, total = need;
-    const char *asked = getenv("QDYNO_CACHE_LIMIT");
-    if (asked) str_to_bytes(asked, &limit);
+    int64_t total = need;
     DIR *dir = opendir(folder);
     if (!dir) return;
     struct entries e = { 0 };
@@ -83,6 +81,14 @@ static void make_room(const char *folder, const char *keep, int64_t need)
     }
     free(e.list);
     closedir(dir);
+}
+
+static enum err_code read_limit(int64_t *limit, struct err *why)
+{
+    const char *asked = getenv("QDYNO_CACHE_LIMIT");
+    *limit = CACHE_LIMIT_DEFAULT;
+    if (!asked || !asked[0] || str_to_bytes(asked, limit)) return ERR_OK;
+    return err_set(why, ERR_USAGE, "QDYNO_CACHE_LIMIT='%.40s': want a size such as 500M or 20G", asked);
 }
 
 /* File name of source + recipe: "<sha256>.gguf". */
@@ -130,9 +136,11 @@ enum err_code recipe_cached(char **path, const struct gguf *source, const struct
                             struct err *why)
 {
     char *cache, name[HASH_HEX + 8];
+    int64_t limit;
     struct str folder = { 0 }, file = { 0 };
     *path = NULL;
-    enum err_code rc = file_place(&cache, FILE_CACHE, why);
+    enum err_code rc = read_limit(&limit, why);
+    if (!rc) rc = file_place(&cache, FILE_CACHE, why);
     if (rc) return rc;
     str_printf(&folder, "%s/models", cache);
     free(cache);
@@ -145,7 +153,7 @@ enum err_code recipe_cached(char **path, const struct gguf *source, const struct
     }
     const int lock = lock_folder(str_text(&folder));
     if (utimensat(AT_FDCWD, str_text(&file), NULL, 0)) { /* absent; touching marks it as used */
-        make_room(str_text(&folder), name, quantized_bytes(source, o->config));
+        make_room(str_text(&folder), name, quantized_bytes(source, o->config), limit);
         rc = quantize_file(str_text(&file), source, o, why);
     }
     if (lock >= 0) close(lock);

@@ -161,7 +161,20 @@ static void test_bad_configs(void **state)
     refuse("/does/not/exist.gguf", "", 64, ERR_IO, "exist.gguf");
     /* A gigatoken of context: both numbers are in the message. */
     refuse(path, "kv=f32", 1 << 29, ERR_FIT, "are available");
+    /* An instruction set that was taken away is not quietly replaced by another. */
+    char was[128] = "";
+    const char *isa = getenv("QDYNO_ISA");
+    if (isa) snprintf(was, sizeof was, "%s", isa);
+    setenv("QDYNO_ISA", "ref", 1);
+    refuse(path, "isa=avx2", 64, ERR_ABSENT, "isa=avx2 cannot be used here");
     struct model *m = session_open(path, "threads=2", 0, 0);
+    assert_string_equal(config_text(model_config(m), KNOB_ISA), "ref");
+    model_close(m);
+    if (was[0])
+        setenv("QDYNO_ISA", was, 1);
+    else
+        unsetenv("QDYNO_ISA");
+    m = session_open(path, "threads=2", 0, 0);
     assert_int_equal(model_ctx(m), 512);
     assert_int_equal(config_int(model_config(m), KNOB_THREADS), 2);
     assert_int_equal(config_int(model_config(m), KNOB_CTX), 512);

@@ -285,6 +285,9 @@ static void test_cache_refused(void **state)
     const struct quantize_options o = { .config = &c, .threads = 1 };
     assert_int_equal(recipe_cached(&path, g, &o, &why), ERR_IO);
     assert_null(path);
+    setenv("QDYNO_CACHE_LIMIT", "lots", 1);
+    assert_int_equal(recipe_cached(&path, g, &o, &why), ERR_USAGE);
+    assert_non_null(strstr(why.message, "QDYNO_CACHE_LIMIT='lots'"));
     gguf_close(g);
 }
 
