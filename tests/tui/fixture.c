@@ -115,6 +115,24 @@ struct snapshot *fixture_idle(void)
     return s;
 }
 
+struct snapshot *fixture_gpu(void)
+{
+    struct snapshot *s = fixture_idle();
+    s->machine.gpus = 1;
+    PUT(s->machine.gpu[0].vendor, "nvidia");
+    PUT(s->machine.gpu[0].name, "NVIDIA H200");
+    s->machine.gpu[0].memory_bytes = 139LL << 30;
+    s->sensor[METRIC_GPU_BUSY] = 0.42;
+    s->sensor[METRIC_GPU_MEM_USED] = 12.5 * (1 << 30);
+    s->sensor[METRIC_GPU_MEM_TOTAL] = 139.0 * (1 << 30);
+    s->sensor[METRIC_GPU_TEMPERATURE] = 48;
+    s->sensor[METRIC_GPU_POWER] = 312;
+    s->sensor[METRIC_CPU_POWER] = 95.4;
+    s->sensor[METRIC_PSI_IO] = 0.01;
+    for (int i = 0; i < 60; i++) series_push(&s->gpu, 0.01 * (i % 50));
+    return s;
+}
+
 /* ---------------------------------------------------------------- an experiment */
 
 static void arm_fill(struct experiment_arm *a, const char *line, const char *recipe, double decode,

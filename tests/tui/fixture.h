@@ -10,6 +10,7 @@ void fixture_environment(void);
 /* owned: free(). */
 struct snapshot *fixture_empty(void);   /* the first frame: nothing known yet */
 struct snapshot *fixture_idle(void);    /* machine, model and sensors, nothing ever run */
+struct snapshot *fixture_gpu(void);     /* the same with a device, power and temperatures */
 struct snapshot *fixture_running(void); /* an A/B in its 8th block, advice, history, log */
 struct snapshot *fixture_done(enum verdict verdict);
 struct snapshot *fixture_failed(void); /* arm B did not fit */

@@ -65,6 +65,7 @@ static const struct golden_case CASES[] = {
     { "live", fixture_running, { .view = VIEW_LIVE } },
     { "live_first_frame", fixture_empty, { .view = VIEW_LIVE } },
     { "live_idle", fixture_idle, { .view = VIEW_LIVE } },
+    { "live_gpu", fixture_gpu, { .view = VIEW_LIVE } },
     { "live_failed", fixture_failed, { .view = VIEW_LIVE } },
     { "live_random_weights", make_random, { .view = VIEW_LIVE } },
     { "ab", fixture_running, { .view = VIEW_AB } },
