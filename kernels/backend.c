@@ -114,8 +114,10 @@ static struct scratch_plan plan_for(const struct kernel_set *k, const struct bac
     struct scratch_plan p = { .rows = rows, .cols = cols, .thread_bytes = attention_thread_bytes(cols) };
     const int64_t few = MAX(k->gemm_f32.min_rows, k->gemm_bf16.min_rows);
     p.shared_bytes = gemv_shared_bytes(MIN(rows, few), cols);
-    const struct gemm_kernel *g = matmul_scheme(k, o->precision, (int)MIN(rows, (int64_t)INT32_MAX));
-    if (g) {
+    for (int i = 0; i < FORMAT_COUNT; i++) { /* a model may mix formats, and with them schemes */
+        const struct gemm_kernel *g = matmul_scheme(k, o->precision, &FORMATS[i],
+                                                    (int)MIN(rows, (int64_t)INT32_MAX));
+        if (!g) continue;
         p.shared_bytes = MAX(p.shared_bytes, gemm_shared_bytes(g, rows, cols));
         p.thread_bytes = MAX(p.thread_bytes, gemm_thread_bytes(g));
     }

@@ -26,8 +26,10 @@ enum {
     PARALLEL_MIN = 16384,
 };
 
+enum precision precision_for(enum precision wanted, const struct format *f); /* AUTO resolved */
 /* Which scheme multiplies: NULL for dots from the stored bytes (small n). */
-const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, enum precision precision, int n);
+const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, enum precision wanted,
+                                        const struct format *f, int n);
 
 int64_t gemv_shared_bytes(int64_t rows, int64_t cols);
 int64_t gemm_shared_bytes(const struct gemm_kernel *g, int64_t rows, int64_t cols);

@@ -21,7 +21,7 @@ struct gemv {
 static bool uses_q8(const struct backend *b, const struct matmul *m)
 {
     const struct format_kernels *f = &b->k.format[m->w->format - FORMATS];
-    return b->options.precision == PRECISION_MEDIUM && f->dot_q8;
+    return precision_for(b->options.precision, m->w->format) == PRECISION_MEDIUM && f->dot_q8;
 }
 
 int64_t gemv_shared_bytes(int64_t rows, int64_t cols)

@@ -110,7 +110,13 @@ const char *isa_names(uint32_t bits, char *buf, size_t size);
 
 /* How exact the products are. HIGHEST: f32 activations, f32 sums. MEDIUM: activations may be rounded to bf16
  * (matrix products) or to 8 bits in blocks of 32 (quantized weights), sums in f32/s32. */
-enum precision { PRECISION_HIGHEST, PRECISION_HIGH, PRECISION_MEDIUM };
+enum precision {
+    PRECISION_HIGHEST,
+    PRECISION_HIGH,
+    PRECISION_MEDIUM,
+    PRECISION_AUTO, /* by the weight: HIGHEST for f32, MEDIUM for what is already rounded (16 bits and fewer)
+                     */
+};
 
 struct backend;
 
@@ -189,6 +195,9 @@ struct matmul {
     float *y;
     int64_t y_stride;
 };
+/* Which kind of CEILINGS row bounds matrix products of many rows: "f32_fma" or "bf16_tile". */
+const char *matmul_ceiling(const struct format *f, enum precision precision, uint32_t isa);
+
 /* `count` products in one parallel region; those with the same x, n and x_stride share its preparation. */
 void backend_matmul(struct backend *b, const struct matmul *m, int count);
 

@@ -4,11 +4,30 @@
 
 #include "kernels/backend.h"
 
-const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, enum precision precision, int n)
+enum precision precision_for(enum precision wanted, const struct format *f)
 {
-    const struct gemm_kernel *g = precision == PRECISION_MEDIUM && k->gemm_bf16.multiply ? &k->gemm_bf16
-                                                                                         : &k->gemm_f32;
+    if (wanted != PRECISION_AUTO) return wanted;
+    return f == &FORMATS[FORMAT_F32] ? PRECISION_HIGHEST : PRECISION_MEDIUM;
+}
+
+static const struct gemm_kernel *scheme_of_many(const struct kernel_set *k, enum precision wanted,
+                                                const struct format *f)
+{
+    const bool rounded = precision_for(wanted, f) == PRECISION_MEDIUM;
+    return rounded && k->gemm_bf16.multiply ? &k->gemm_bf16 : &k->gemm_f32;
+}
+
+const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, enum precision wanted,
+                                        const struct format *f, int n)
+{
+    const struct gemm_kernel *g = scheme_of_many(k, wanted, f);
     return n < g->min_rows ? NULL : g;
+}
+
+const char *matmul_ceiling(const struct format *f, enum precision precision, uint32_t isa)
+{
+    const struct kernel_set k = kernels_select(isa);
+    return scheme_of_many(&k, precision, f) == &k.gemm_bf16 ? "bf16_tile" : "f32_fma";
 }
 
 void backend_matmul(struct backend *b, const struct matmul *m, int count)
@@ -16,12 +35,13 @@ void backend_matmul(struct backend *b, const struct matmul *m, int count)
     for (int first = 0, next; first < count; first = next) {
         const struct matmul *f = &m[first];
         assert(f->n >= 0 && f->n <= b->plan.rows && f->w->cols <= b->plan.cols); /* backend_reserve first */
+        const struct gemm_kernel *g = matmul_scheme(&b->k, b->options.precision, f->w->format, f->n);
         for (next = first + 1; next < count; next++)
-            if (m[next].x != f->x || m[next].n != f->n || m[next].x_stride != f->x_stride ||
+            if (matmul_scheme(&b->k, b->options.precision, m[next].w->format, f->n) != g ||
+                m[next].x != f->x || m[next].n != f->n || m[next].x_stride != f->x_stride ||
                 m[next].w->cols != f->w->cols)
                 break;
         if (!f->n) continue;
-        const struct gemm_kernel *g = matmul_scheme(&b->k, b->options.precision, f->n);
         if (g)
             gemm_run(b, g, f, next - first);
         else

@@ -15,7 +15,7 @@ ALWAYS_INLINE float load1(const uint8_t *row, int64_t i)
 
 void bf16_dot_f32_avx2(const struct dot *d)
 {
-    dot_floats(d, load8, load1);
+    dot_floats(d, load8, load1, 2);
 }
 
 void bf16_decode_avx2(const void *blocks, float *x, int64_t n)

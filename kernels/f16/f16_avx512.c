@@ -9,7 +9,7 @@ ALWAYS_INLINE __m512 load16(const uint8_t *row, int64_t i, __mmask16 lanes)
 
 void f16_dot_f32_avx512(const struct dot *d)
 {
-    dot_floats(d, load16);
+    dot_floats(d, load16, 2);
 }
 
 void f16_decode_avx512(const void *blocks, float *x, int64_t n)

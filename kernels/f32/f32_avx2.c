@@ -18,5 +18,5 @@ ALWAYS_INLINE float load1(const uint8_t *row, int64_t i)
 
 void f32_dot_f32_avx2(const struct dot *d)
 {
-    dot_floats(d, load8, load1);
+    dot_floats(d, load8, load1, 4);
 }

@@ -9,5 +9,5 @@ ALWAYS_INLINE __m512 load16(const uint8_t *row, int64_t i, __mmask16 lanes)
 
 void f32_dot_f32_avx512(const struct dot *d)
 {
-    dot_floats(d, load16);
+    dot_floats(d, load16, 4);
 }

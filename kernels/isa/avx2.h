@@ -9,6 +9,15 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
+/* Weights are read once, in a stream; the hardware's prefetcher stops at every 4 KiB page (see avx512.h). */
+enum { AHEAD_BYTES = 4096, LINE_BYTES = 64 };
+
+ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
+{
+#pragma GCC unroll 4
+    for (int i = 0; i < bytes; i += LINE_BYTES) _mm_prefetch((const char *)p + AHEAD_BYTES + i, _MM_HINT_T0);
+}
+
 ALWAYS_INLINE float sum_of_lanes(__m256 v)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -57,7 +66,8 @@ ALWAYS_INLINE __m256 exp_avx2(__m256 x)
 typedef __m256 load8_fn(const uint8_t *row, int64_t i);
 typedef float load1_fn(const uint8_t *row, int64_t i);
 
-ALWAYS_INLINE void dot_floats_n(const struct dot *d, load8_fn *load8, load1_fn *load1, const int n)
+ALWAYS_INLINE void dot_floats_n(const struct dot *d, load8_fn *load8, load1_fn *load1, const int weight_bytes,
+                                const int n)
 {
     enum { STEP = 8, UNROLL = 2, CHAINS = 4 };
     for (int r = 0; r < d->rows; r++) {
@@ -71,6 +81,7 @@ ALWAYS_INLINE void dot_floats_n(const struct dot *d, load8_fn *load8, load1_fn *
             for (int u = 0; u < CHAINS; u++) sum[i][u] = _mm256_setzero_ps();
         int64_t k = 0;
         for (; k + STEP * unroll <= d->cols; k += STEP * unroll) {
+            prefetch_ahead(w + k * weight_bytes, STEP * unroll * weight_bytes);
 #pragma GCC unroll 4
             for (int u = 0; u < unroll; u++) {
                 const __m256 v = load8(w, k + u * STEP);
@@ -96,13 +107,13 @@ ALWAYS_INLINE void dot_floats_n(const struct dot *d, load8_fn *load8, load1_fn *
     }
 }
 
-ALWAYS_INLINE void dot_floats(const struct dot *d, load8_fn *load8, load1_fn *load1)
+ALWAYS_INLINE void dot_floats(const struct dot *d, load8_fn *load8, load1_fn *load1, const int weight_bytes)
 {
     switch (d->n) {
-    case 1: dot_floats_n(d, load8, load1, 1); break;
-    case 2: dot_floats_n(d, load8, load1, 2); break;
-    case 3: dot_floats_n(d, load8, load1, 3); break;
-    case 4: dot_floats_n(d, load8, load1, 4); break;
+    case 1: dot_floats_n(d, load8, load1, weight_bytes, 1); break;
+    case 2: dot_floats_n(d, load8, load1, weight_bytes, 2); break;
+    case 3: dot_floats_n(d, load8, load1, weight_bytes, 3); break;
+    case 4: dot_floats_n(d, load8, load1, weight_bytes, 4); break;
     }
 }
 
@@ -118,6 +129,7 @@ ALWAYS_INLINE void dot_blocks_n(const struct dot *d, load32_fn *load, const int 
         for (int i = 0; i < n; i++) sum[i][0] = sum[i][1] = _mm256_setzero_ps();
         for (int64_t k = 0; k < d->cols; k += 32, w += block_bytes) {
             __m256 v[4];
+            prefetch_ahead(w, block_bytes);
             load(w, v);
 #pragma GCC unroll 4
             for (int i = 0; i < n; i++) {
@@ -158,6 +170,7 @@ ALWAYS_INLINE void dot_q8_n(const struct dot *d, block_codes_fn *codes_of, block
 #pragma GCC unroll 4
         for (int i = 0; i < n; i++) sum[i] = _mm256_setzero_ps();
         for (int64_t b = 0; b < d->cols / 32; b++, w += block_bytes) {
+            prefetch_ahead(w, block_bytes);
             const __m256i codes = codes_of(w);
             const float scale = scale_at(w);
 #pragma GCC unroll 4

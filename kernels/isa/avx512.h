@@ -16,6 +16,16 @@ ALWAYS_INLINE __mmask16 first_lanes(int64_t n)
     return n >= 16 ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
 }
 
+/* Weights are read once, in a stream; the hardware's prefetcher stops at every 4 KiB page. Asking this far
+ * ahead hides the start of the next page (behind the last row it asks in vain, which is harmless). */
+enum { AHEAD_BYTES = 4096, LINE_BYTES = 64 };
+
+ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
+{
+#pragma GCC unroll 4
+    for (int i = 0; i < bytes; i += LINE_BYTES) _mm_prefetch((const char *)p + AHEAD_BYTES + i, _MM_HINT_T0);
+}
+
 /* An f16 at any address, in all lanes. */
 ALWAYS_INLINE __m512 broadcast_f16(const void *p)
 {
@@ -84,7 +94,7 @@ ALWAYS_INLINE __m512 exp_avx512(__m512 x)
 typedef __m512 load16_fn(const uint8_t *row, int64_t i, __mmask16 lanes);
 
 /* n rows of x against one weight row after another. `n` is a constant at every call. */
-ALWAYS_INLINE void dot_floats_n(const struct dot *d, load16_fn *load, const int n)
+ALWAYS_INLINE void dot_floats_n(const struct dot *d, load16_fn *load, const int weight_bytes, const int n)
 {
     enum { STEP = 16, UNROLL = 4 };
     for (int r = 0; r < d->rows; r++) {
@@ -96,6 +106,7 @@ ALWAYS_INLINE void dot_floats_n(const struct dot *d, load16_fn *load, const int 
             for (int u = 0; u < UNROLL; u++) sum[i][u] = _mm512_setzero_ps();
         int64_t k = 0;
         for (; k + STEP * UNROLL <= d->cols; k += STEP * UNROLL) {
+            prefetch_ahead(w + k * weight_bytes, STEP * UNROLL * weight_bytes);
 #pragma GCC unroll 4
             for (int u = 0; u < UNROLL; u++) {
                 const __m512 v = load(w, k + u * STEP, 0xffff);
@@ -120,13 +131,13 @@ ALWAYS_INLINE void dot_floats_n(const struct dot *d, load16_fn *load, const int 
     }
 }
 
-ALWAYS_INLINE void dot_floats(const struct dot *d, load16_fn *load)
+ALWAYS_INLINE void dot_floats(const struct dot *d, load16_fn *load, const int weight_bytes)
 {
     switch (d->n) {
-    case 1: dot_floats_n(d, load, 1); break;
-    case 2: dot_floats_n(d, load, 2); break;
-    case 3: dot_floats_n(d, load, 3); break;
-    case 4: dot_floats_n(d, load, 4); break;
+    case 1: dot_floats_n(d, load, weight_bytes, 1); break;
+    case 2: dot_floats_n(d, load, weight_bytes, 2); break;
+    case 3: dot_floats_n(d, load, weight_bytes, 3); break;
+    case 4: dot_floats_n(d, load, weight_bytes, 4); break;
     }
 }
 
@@ -142,6 +153,7 @@ ALWAYS_INLINE void dot_blocks_n(const struct dot *d, load32_fn *load, const int 
         for (int i = 0; i < n; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
         for (int64_t k = 0; k < d->cols; k += 32, w += block_bytes) {
             __m512 v[2];
+            prefetch_ahead(w, block_bytes);
             load(w, v);
 #pragma GCC unroll 4
             for (int i = 0; i < n; i++) {

@@ -45,6 +45,7 @@ ALWAYS_INLINE void dot_n(const struct dot *d, const int n)
         for (int i = 0; i < n; i++) sum[i] = _mm512_setzero_ps(), offset[i] = _mm_setzero_ps();
         for (int64_t g = 0; g < groups; g++) {
             const uint8_t *p = w + g * GROUP * BLOCK_BYTES;
+            prefetch_ahead(p, GROUP * BLOCK_BYTES);
             __m512i bytes = _mm512_castsi128_si512(codes_of(p));
             bytes = _mm512_inserti32x4(bytes, codes_of(p + BLOCK_BYTES), 1);
             bytes = _mm512_inserti32x4(bytes, codes_of(p + 2 * BLOCK_BYTES), 2);

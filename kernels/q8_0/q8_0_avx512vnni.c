@@ -43,6 +43,7 @@ ALWAYS_INLINE void dot_n(const struct dot *d, const int n)
         for (int i = 0; i < n; i++) sum[i] = _mm512_setzero_ps(), offset[i] = _mm_setzero_ps();
         for (int64_t g = 0; g < groups; g++) {
             const uint8_t *p = w + g * GROUP * BLOCK_BYTES;
+            prefetch_ahead(p, GROUP * BLOCK_BYTES);
             const __m512i a = two_blocks(p), b = two_blocks(p + 2 * BLOCK_BYTES);
             const __m128 scales = load_4_scales(p, BLOCK_BYTES);
 #pragma GCC unroll 4

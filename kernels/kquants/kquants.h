@@ -1,0 +1,25 @@
+/* kernels/kquants/kquants.h - the formats with blocks of 256 weights: q2_K q3_K q4_K q5_K q6_K iq4_xs. See
+ * README.md here. Signatures: kernels/kernel_set.h. */
+#ifndef QDYNO_KERNELS_KQUANTS_H
+#define QDYNO_KERNELS_KQUANTS_H
+
+#include "kernels/kernel_set.h"
+
+format_encode_fn q2_k_encode_ref, q3_k_encode_ref, q4_k_encode_ref, q5_k_encode_ref, q6_k_encode_ref,
+    iq4_xs_encode_ref;
+format_decode_fn q2_k_decode_ref, q3_k_decode_ref, q4_k_decode_ref, q5_k_decode_ref, q6_k_decode_ref,
+    iq4_xs_decode_ref;
+
+/* One row a format; functions that are NULL keep what was there. */
+enum { KQUANT_COUNT = 6 };
+struct kquant_kernels {
+    enum format_id id;
+    struct format_kernels k;
+};
+extern const struct kquant_kernels KQUANTS_REF[KQUANT_COUNT];
+
+/* Built on x86-64 only. */
+extern const struct kquant_kernels KQUANTS_AVX2[KQUANT_COUNT], KQUANTS_AVX512[KQUANT_COUNT],
+    KQUANTS_AVX512VNNI[KQUANT_COUNT], KQUANTS_AMX[KQUANT_COUNT];
+
+#endif

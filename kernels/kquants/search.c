@@ -1,0 +1,210 @@
+/* The searches for scales; see search.h. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/half.h"
+#include "kernels/kquants/layout.h"
+#include "kernels/kquants/search.h"
+
+static const float NEARLY_ZERO = 1e-15f;
+
+int search_round(float v)
+{
+    const float cut = v < -4194303.f ? -4194303.f : v > 4194303.f ? 4194303.f : v;
+    return (int)(bits_of(cut + 12582912.f) & 0x7fffff) - 0x400000;
+}
+
+/* The signed value of the first element with the largest magnitude. */
+static float extreme_of(int n, const float *x)
+{
+    float most = 0, extreme = 0;
+    for (int i = 0; i < n; i++)
+        if (fabsf(x[i]) > most) most = fabsf(x[i]), extreme = x[i];
+    return extreme;
+}
+
+/* Codes under one inverse scale, and the sums of a least squares fit: best scale a / b, its gain a * a / b.
+ */
+struct fit {
+    int code[SEARCH_MOST];
+    float a, b;
+};
+
+static void fit_symmetric(struct fit *f, int n, int nmax, const float *x, float inverse)
+{
+    f->a = f->b = 0;
+    for (int i = 0; i < n; i++) {
+        const int l = search_clamp(search_round(inverse * x[i]), -nmax, nmax - 1);
+        const float w = x[i] * x[i];
+        f->code[i] = l;
+        f->a += w * x[i] * (float)l;
+        f->b += w * (float)l * (float)l;
+    }
+}
+
+static void keep(const struct fit *f, int n, int nmax, uint8_t *code)
+{
+    for (int i = 0; i < n; i++) code[i] = (uint8_t)(f->code[i] + nmax);
+}
+
+float search_symmetric(int n, int nmax, const float *x, uint8_t *code)
+{
+    enum { REACH = 9 };
+    const float extreme = extreme_of(n, x);
+    memset(code, 0, (unsigned)n);
+    if (fabsf(extreme) < NEARLY_ZERO) return 0;
+    struct fit f;
+    fit_symmetric(&f, n, nmax, x, (float)-nmax / extreme);
+    keep(&f, n, nmax, code);
+    float scale = f.b != 0 ? f.a / f.b : 0, best = scale * f.a;
+    for (int k = -REACH; k <= REACH; k++) {
+        if (!k) continue;
+        fit_symmetric(&f, n, nmax, x, -((float)nmax + 0.1f * (float)k) / extreme);
+        if (f.b > 0 && f.a * f.a > best * f.b) {
+            keep(&f, n, nmax, code);
+            scale = f.a / f.b, best = scale * f.a;
+        }
+    }
+    return scale;
+}
+
+/* The code of one weight that suits the scale the others ask for. True when it changed. */
+static bool improve(struct fit *f, int i, int nmax, float x)
+{
+    const float w = x * x, l = (float)f->code[i];
+    float a = f->a - w * x * l;
+    if (!(a > 0)) return false;
+    float b = f->b - w * l * l;
+    const int better = search_clamp(search_round(x * b / a), -nmax, nmax - 1);
+    if (better == f->code[i]) return false;
+    a += w * x * (float)better;
+    b += w * (float)better * (float)better;
+    if (!(b > 0 && a * a * f->b > f->a * f->a * b)) return false;
+    f->code[i] = better, f->a = a, f->b = b;
+    return true;
+}
+
+float search_symmetric_steps(int n, int nmax, const float *x, uint8_t *code)
+{
+    enum { PASSES = 5 };
+    const float extreme = extreme_of(n, x);
+    memset(code, 0, (unsigned)n);
+    if (fabsf(extreme) < NEARLY_ZERO) return 0;
+    struct fit f;
+    fit_symmetric(&f, n, nmax, x, (float)-nmax / extreme);
+    bool changed = true;
+    for (int pass = 0; pass < PASSES && changed; pass++) {
+        changed = false;
+        for (int i = 0; i < n; i++) changed |= improve(&f, i, nmax, x[i]);
+    }
+    keep(&f, n, nmax, code);
+    return f.b > 0 ? f.a / f.b : 0;
+}
+
+static float error_of(float e, bool squared)
+{
+    return squared ? e * e : fabsf(e);
+}
+
+static float grid_error(const struct search_grid *g, int n, const float *x, const float *w,
+                        const uint8_t *code, float scale, float lo)
+{
+    float sum = 0;
+    for (int i = 0; i < n; i++) sum += w[i] * error_of(scale * (float)code[i] + lo - x[i], g->squared);
+    return sum;
+}
+
+static void grid_codes(const struct search_grid *g, int n, const float *x, float inverse, float lo,
+                       uint8_t *code)
+{
+    for (int i = 0; i < n; i++)
+        code[i] = (uint8_t)search_clamp(search_round(inverse * (x[i] - lo)), 0, g->nmax);
+}
+
+/* The scale and lower end that suit these codes best; false when they are not determined. */
+static bool fit_line(int n, const float *x, const float *w, const uint8_t *code, float *scale, float *lo)
+{
+    float sw = 0, sx = 0, sl = 0, sll = 0, sxl = 0;
+    for (int i = 0; i < n; i++) {
+        const float l = (float)code[i];
+        sw += w[i];
+        sx += w[i] * x[i];
+        sl += w[i] * l;
+        sll += w[i] * l * l;
+        sxl += w[i] * l * x[i];
+    }
+    const float det = sw * sll - sl * sl;
+    if (!(det > 0)) return false;
+    *scale = (sw * sxl - sx * sl) / det;
+    *lo = (sll * sx - sl * sxl) / det;
+    if (*lo > 0) *lo = 0, *scale = sxl / sll;
+    return true;
+}
+
+float search_min(const struct search_grid *g, int n, const float *x, const float *w, uint8_t *code,
+                 float *min)
+{
+    float lo = x[0], hi = x[0];
+    for (int i = 1; i < n; i++) {
+        if (x[i] < lo) lo = x[i];
+        if (x[i] > hi) hi = x[i];
+    }
+    if (lo > 0) lo = 0;
+    memset(code, 0, (unsigned)n);
+    *min = -lo;
+    if (hi <= lo) return 0;
+    const float nmax = (float)g->nmax;
+    float inverse = nmax / (hi - lo), scale = 1 / inverse;
+    grid_codes(g, n, x, inverse, lo, code);
+    float best = grid_error(g, n, x, w, code, scale, lo);
+    for (int k = 0; k <= g->steps; k++) {
+        uint8_t trial[SEARCH_MOST];
+        float s, m;
+        inverse = (g->rmin + g->rdelta * (float)k + nmax) / (hi - lo); /* lo moves when a trial wins */
+        grid_codes(g, n, x, inverse, lo, trial);
+        if (!fit_line(n, x, w, trial, &s, &m)) continue;
+        const float e = grid_error(g, n, x, w, trial, s, m);
+        if (e < best) {
+            memcpy(code, trial, (unsigned)n);
+            scale = s, lo = m, best = e;
+        }
+    }
+    *min = -lo;
+    return scale;
+}
+
+static const int8_t VALUES[16] = { IQ4_VALUES };
+
+int search_codebook_nearest(float v)
+{
+    if (v <= VALUES[0]) return 0;
+    if (v >= VALUES[15]) return 15;
+    int above = 1;
+    while (v >= VALUES[above]) above++;
+    return v - VALUES[above - 1] < VALUES[above] - v ? above - 1 : above;
+}
+
+static void fit_codebook(struct fit *f, int n, const float *x, float inverse)
+{
+    f->a = f->b = 0;
+    for (int i = 0; i < n; i++) {
+        const float t = VALUES[search_codebook_nearest(inverse * x[i])], w = x[i] * x[i];
+        f->a += w * t * x[i];
+        f->b += w * t * t;
+    }
+}
+
+float search_codebook(int n, const float *x)
+{
+    enum { REACH = 7 };
+    const float extreme = extreme_of(n, x);
+    if (fabsf(extreme) < NEARLY_ZERO) return 0;
+    struct fit f;
+    fit_codebook(&f, n, x, 1 / (extreme / -VALUES[0]));
+    float d = f.b > 0 ? f.a / f.b : 0, best = d * f.a;
+    for (int k = -REACH; k <= REACH; k++) {
+        fit_codebook(&f, n, x, (float)(k + VALUES[0]) / extreme);
+        if (f.b > 0 && f.a * f.a > best * f.b) d = f.a / f.b, best = d * f.a;
+    }
+    return d;
+}
