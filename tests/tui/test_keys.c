@@ -2,6 +2,7 @@
  * say what this screen means. */
 #include "tests/check.h"
 #include "tests/tui/fixture.h"
+#include "tui/cli/cli.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,19 @@ static void every_action_has_one_row(void **state)
     CHECK(rows[DO_NOTHING] == 0);
     for (int a = DO_NOTHING + 1; a < ACTION_COUNT; a++) CHECK(rows[a] == 1);
     CHECK(!key_find(0) && !key_find('x'));
+}
+
+/* A key that says "$ qdyno X" must not teach a command that is not there. */
+static void commands_exist(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        for (const char *p = KEYS[i].command; p && (p = strstr(p, "qdyno ")); p += strlen("qdyno ")) {
+            char name[32];
+            const char *word = p + strlen("qdyno ");
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(word, " ;"), word);
+            if (!command_find(name)) fail_msg("key '%s' speaks of a command '%s'", KEYS[i].name, name);
+        }
 }
 
 static const char *refusal(enum action a, const struct ui *u, const struct snapshot *s)
@@ -112,11 +126,9 @@ static void selection_stays_in_range(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_double_bindings),
-        cmocka_unit_test(every_action_has_one_row),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(commands),
-        cmocka_unit_test(selection_stays_in_range),
+        cmocka_unit_test(no_double_bindings), cmocka_unit_test(every_action_has_one_row),
+        cmocka_unit_test(refusals),           cmocka_unit_test(commands),
+        cmocka_unit_test(commands_exist),     cmocka_unit_test(selection_stays_in_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
