@@ -188,6 +188,63 @@ static void test_refusals(void **state)
     assert_int_equal(quantize(f32, "/does/not/exist/out.gguf", "q8_0", 1, &why), ERR_IO);
 }
 
+/* Shard `no` of two: all metadata in the first, every other tensor in each. */
+static void write_shard(const struct gguf *g, int no)
+{
+    struct err why = { 0 };
+    struct gguf_writer *w;
+    char path[128];
+    snprintf(path, sizeof path, "%s/m-0000%d-of-00002.gguf", folder, no + 1);
+    CHECK_OK(gguf_writer_open(&w, path, &why));
+    for (int64_t i = 0; i < gguf_kv_count(g) && no == 0; i++)
+        if (!gguf_string_is(gguf_kv_at(g, i)->key, "general.alignment"))
+            assert_int_equal(gguf_writer_copy_kv(w, gguf_kv_at(g, i)), ERR_OK);
+    assert_int_equal(gguf_writer_put_u32(w, "split.no", (uint32_t)no), ERR_OK);
+    assert_int_equal(gguf_writer_put_u32(w, "split.count", 2), ERR_OK);
+    assert_int_equal(gguf_writer_put_u32(w, "split.tensors.count", (uint32_t)gguf_tensor_count(g)), ERR_OK);
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t i = no; i < gguf_tensor_count(g); i += 2) {
+            const struct gguf_tensor *t = gguf_tensor_at(g, i);
+            if (pass == 0)
+                assert_int_equal(gguf_writer_add_tensor(w, t->name, t->format, t->dims, t->shape), ERR_OK);
+            if (pass == 1) CHECK_OK(gguf_writer_write(w, t->data, t->bytes, &why));
+        }
+    CHECK_OK(gguf_writer_commit(w, &why));
+}
+
+/* A source in shards: one file comes out, which does not claim to be a shard, with the same bytes. */
+static void test_shards(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    char f32[4096], shard[128], whole[128], joined[128];
+    SHARED_OR_SKIP(f32, STORIES);
+    struct gguf *g = open_file(f32);
+    write_shard(g, 0);
+    write_shard(g, 1);
+    gguf_close(g);
+    snprintf(shard, sizeof shard, "%s/m-00001-of-00002.gguf", folder);
+    snprintf(whole, sizeof whole, "%s/whole.gguf", folder);
+    snprintf(joined, sizeof joined, "%s/joined.gguf", folder);
+    CHECK_OK(quantize(shard, joined, "q8_0", 1, &why));
+    CHECK_OK(quantize(f32, whole, "q8_0", 1, &why));
+    struct gguf *a = open_file(joined), *b = open_file(whole);
+    CHECK(!gguf_kv_find(a, "split.count"));
+    assert_int_equal(gguf_shards(a), 1);
+    assert_int_equal(gguf_tensor_count(a), gguf_tensor_count(b));
+    for (int64_t i = 0; i < gguf_tensor_count(b); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(b, i), *u = gguf_tensor_find(a, t->name);
+        assert_non_null(u);
+        assert_int_equal(u->bytes, t->bytes);
+        assert_memory_equal(u->data, t->data, (size_t)t->bytes);
+    }
+    gguf_close(a);
+    gguf_close(b);
+    struct model *m = session_open(shard, EXACT ",q4_0", 64, 1); /* and as the source of a session */
+    assert_string_equal(model_shape(m)->dominant_format, "q4_0");
+    model_close(m);
+}
+
 static bool stop_at_once(void *ctx, double done)
 {
     *(int *)ctx += 1;
@@ -297,6 +354,7 @@ int main(void)
         cmocka_unit_test(test_recipe),
         cmocka_unit_test_setup_teardown(test_like_the_field, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_refusals, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_shards, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cancel, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cache, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cache_refused, make_folder, remove_folder),
