@@ -10,7 +10,7 @@
 
 static const char *const AFFINITIES[] = { "none", "compact", "spread", NULL };
 static const char *const DEVICES[] = { "cpu", NULL };
-static const char *const PRECISIONS[] = { "highest", "high", "medium", NULL };
+static const char *const PRECISIONS[] = { "auto", "highest", "high", "medium", NULL };
 static const char *const KV_TYPES[] = { "f32", "f16", "bf16", "q8_0", "q4_0", NULL };
 
 /* isa, threads and affinity change at most the order of float sums; precision changes what is summed. */
@@ -76,11 +76,12 @@ const struct knob KNOBS[KNOB_COUNT] = {
     [KNOB_PRECISION] = { .key = "precision",
                          .kind = KNOB_CHOICE,
                          .choices = PRECISIONS,
-                         .otherwise = "highest",
+                         .otherwise = "auto",
                          .changes_answers = true,
                          .matters_for = FOR_PREFILL | FOR_DECODE | FOR_QUALITY,
                          .unit = "",
-                         .help = "how exact products are: highest keeps f32 activations" },
+                         .help =
+                             "how exact products are: highest = f32, medium = bf16 or 8-bit activations, auto = highest for f32 weights, else medium" },
     [KNOB_CTX] = { .key = "ctx",
                    .kind = KNOB_INT,
                    .min = 0,

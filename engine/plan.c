@@ -48,7 +48,8 @@ enum err_code session_resolve(struct session *out, const struct model_shape *s, 
         enum precision precision;
     } PRECISIONS[] = { { "highest", PRECISION_HIGHEST },
                        { "high", PRECISION_HIGH },
-                       { "medium", PRECISION_MEDIUM } };
+                       { "medium", PRECISION_MEDIUM },
+                       { "auto", PRECISION_AUTO } };
     static const struct {
         const char *name;
         enum affinity affinity;
