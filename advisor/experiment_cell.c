@@ -96,7 +96,8 @@ enum flow arm_load(struct experiment *x, int arm)
     const struct arm_spec spec = {
         .model = s->spec.model,
         .config = &s->spec.config[arm],
-        .ctx = workload_ctx(&s->spec.workload),
+        /* a context named in the line is part of what is compared: 0 leaves it to the config */
+        .ctx = config_int(&s->spec.config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->spec.workload),
         .program = x->program,
         .log = &x->log,
     };
