@@ -53,6 +53,8 @@ expect 0 synth --shape 15m "$T/15m.gguf" # 7 KB of KV cache a token: 16 M tokens
 expect 6 fit -m "$T/15m.gguf" -c 16777216 --ctk f32 --ctv f32
 expect 6 run -m "$T/15m.gguf" -p x -c 16777216 --ctk f32 --ctv f32 && says err '[0-9]G'
 expect 6 bench -m "$T/15m.gguf" -n 4 -p 0 -C "ctx=16777216,kv=f32"
+expect 6 ab -m "$T/15m.gguf" default "ctx=16777216,kv=f32" -w tg4
+expect 4 bench -m "$T/15m.gguf" -n 0 -p 64 -r 1 -C ctx=32 && says err 32
 rm -f "$T/15m.gguf"
 
 # a config that cannot run is a row, not the end
