@@ -96,12 +96,15 @@ static int kv_types(const struct adviser *a, const char *out[], int most)
     return n;
 }
 
-static bool candidate(struct config *c, const char *recipe, const char *kv, int threads)
+static bool candidate(struct config *c, const char *recipe, const char *kv, const char *precision,
+                      int threads)
 {
     struct err ignored;
     char text[16];
     if (config_parse(c, recipe, &ignored)) return false;
     if (strcmp(kv, KNOBS[KNOB_CTK].otherwise) && config_set(c, "kv", kv, &ignored)) return false;
+    if (strcmp(precision, KNOBS[KNOB_PRECISION].otherwise) && config_set(c, "precision", precision, &ignored))
+        return false;
     snprintf(text, sizeof(text), "%d", threads);
     return !threads || !config_set(c, "threads", text, &ignored);
 }
@@ -122,7 +125,10 @@ static double noise(const struct config *c)
     const double kv = 0.5 *
                           (format_noise(config_text(c, KNOB_CTK)) + format_noise(config_text(c, KNOB_CTV))) -
                       format_noise(KNOBS[KNOB_CTK].otherwise);
-    return 4 * weights + 2 * kv;
+    /* kernels/README.md: activations rounded to 8 bits in blocks, NMSE about 3e-5. "auto" does so only with
+     * weights that are rounded more coarsely than that. */
+    const double activations = strcmp(config_text(c, KNOB_PRECISION), "medium") ? 0 : sqrt(3e-5);
+    return 4 * (weights + activations) + 2 * kv;
 }
 
 static double log_gain(double now, double reference)
@@ -139,13 +145,14 @@ static double score(const struct adviser *a, const struct config *c, const struc
     s += g->speed * (0.8 * log_gain(p->decode_tok_s, r->decode_tok_s) +
                      0.2 * log_gain(p->prefill_tok_s, r->prefill_tok_s));
     s -= g->quality * noise(c);
-    s -= g->memory * log_gain((double)p->plan.total, (double)r->plan.total);
+    /* what grows with the model and the context; working buffers follow threads and batch */
+    s -= g->memory * log_gain((double)(p->plan.weights + p->plan.kv), (double)(r->plan.weights + r->plan.kv));
     /* Without a power model bytes moved stand for energy: they are most of a decode step's. */
     s -= g->energy *
          log_gain((double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth,
                   (double)r->plan.decode_read_bytes + (double)r->plan.kv_bytes_per_token * r->depth);
     for (int k = 0; k < KNOB_COUNT; k++) s -= 0.002 * c->given[k]; /* of two equals the plainer line */
-    if (a->o->target_tok_s > 0 && !(p->decode_high >= a->o->target_tok_s)) s -= 100;
+    if (a->o->target_tok_s > 0 && !(p->decode_high >= a->o->target_tok_s)) s -= 1000;
     if (!p->fits) s -= 10000;
     return s;
 }
@@ -171,16 +178,14 @@ static void add_reason(struct str *s, const char *fmt, ...)
     str_append(s, text);
 }
 
-/* The same configuration with every core. */
-static double all_threads_rate(const struct adviser *a, const struct config *c)
+/* The same configuration with one key otherwise. */
+static bool predict_with(const struct adviser *a, struct prediction *p, const struct config *c,
+                         const char *key, const char *value)
 {
-    struct config all = *c;
-    struct prediction p;
+    struct config other = *c;
     struct err ignored;
-    if (config_set(&all, "threads", "0", &ignored) ||
-        predict(&p, a->g, &all, a->machine, a->ceilings, a->ctx, &ignored))
-        return NAN;
-    return p.decode_tok_s;
+    return !config_set(&other, key, value, &ignored) &&
+           !predict(p, a->g, &other, a->machine, a->ceilings, a->ctx, &ignored);
 }
 
 static void say_why(const struct adviser *a, struct advice *v)
@@ -206,10 +211,16 @@ static void say_why(const struct adviser *a, struct advice *v)
         str_from_bytes(r->plan.kv, then, sizeof(then));
         add_reason(&s, "KV cache %s instead of %s at %d tokens", now, then, p->plan.ctx);
     }
+    struct prediction other;
+    if (v->config.given[KNOB_PRECISION] &&
+        predict_with(a, &other, &v->config, "precision", KNOBS[KNOB_PRECISION].otherwise))
+        add_reason(&s, "%s products: prefill at most %.1f times as fast, decode %.1f",
+                   config_text(&v->config, KNOB_PRECISION), p->prefill_tok_s / other.prefill_tok_s,
+                   p->decode_tok_s / other.decode_tok_s);
     const int threads = (int)config_int(&v->config, KNOB_THREADS);
-    if (threads)
+    if (threads && predict_with(a, &other, &v->config, "threads", "0"))
         add_reason(&s, "%d of %d cores reach %.0f %% of the decode rate of all", threads, a->machine->cores,
-                   100 * p->decode_tok_s / all_threads_rate(a, &v->config));
+                   100 * p->decode_tok_s / other.decode_tok_s);
     if (!s.len) {
         if (p->in_cache)
             add_reason(&s, "the file as it is: %s of weights stay in the cache, so arithmetic is the limit",
@@ -283,11 +294,23 @@ static void say_check(const struct adviser *a, struct advice *v)
 
 /* ---------------------------------------------------------------- all of it */
 
+/* Another precision is worth a candidate where something becomes faster by it, or where quality is the goal.
+ */
+static bool precision_helps(const struct adviser *a, const struct config *c, const struct prediction *p)
+{
+    struct prediction usual;
+    if (!c->given[KNOB_PRECISION]) return true;
+    if (!predict_with(a, &usual, c, "precision", KNOBS[KNOB_PRECISION].otherwise)) return false;
+    return p->decode_tok_s > 1.05 * usual.decode_tok_s || p->prefill_tok_s > 1.05 * usual.prefill_tok_s ||
+           a->o->goal == GOAL_QUALITY;
+}
+
 static enum err_code consider(struct adviser *a, const struct config *c, struct err *why)
 {
     struct prediction p;
     struct err impossible; /* a combination the model's shape does not allow is no candidate */
     if (predict(&p, a->g, c, a->machine, a->ceilings, a->ctx, &impossible)) return ERR_OK;
+    if (!precision_helps(a, c, &p)) return ERR_OK;
     if (a->o->memory_limit > 0) p.fits = p.plan.total <= a->o->memory_limit;
     if (a->n == a->cap) {
         const int cap = a->cap ? 2 * a->cap : 64;
@@ -310,19 +333,21 @@ static enum err_code consider(struct adviser *a, const struct config *c, struct 
 
 static enum err_code consider_all(struct adviser *a, struct err *why)
 {
+    static const char *const PRECISION[] = { "auto", "highest", "medium" };
     const char *recipe[FORMAT_COUNT + 1], *kv[FORMAT_COUNT + 1];
     int threads[16];
     const int n_recipes = recipes(a, recipe, COUNT_OF(recipe));
     const int n_threads = thread_counts(a->machine, threads, COUNT_OF(threads));
-    const int n_kv = kv_types(a, kv, COUNT_OF(kv));
-    for (int r = 0; r < n_recipes; r++)
-        for (int k = 0; k < n_kv; k++)
-            for (int t = 0; t < n_threads; t++) {
-                struct config c;
-                if (!candidate(&c, recipe[r], kv[k], threads[t])) continue;
-                enum err_code rc = consider(a, &c, why);
-                if (rc) return rc;
-            }
+    const int n_kv = kv_types(a, kv, COUNT_OF(kv)), n_precisions = COUNT_OF(PRECISION);
+    const int all = n_recipes * n_kv * n_precisions * n_threads;
+    for (int i = 0; i < all; i++) { /* i counts through all combinations */
+        struct config c;
+        const int t = i % n_threads, p = i / n_threads % n_precisions;
+        const int k = i / n_threads / n_precisions % n_kv, r = i / n_threads / n_precisions / n_kv;
+        if (!candidate(&c, recipe[r], kv[k], PRECISION[p], threads[t])) continue;
+        enum err_code rc = consider(a, &c, why);
+        if (rc) return rc;
+    }
     return ERR_OK;
 }
 

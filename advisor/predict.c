@@ -42,17 +42,40 @@ static uint32_t isa_of(const struct config *c, const struct machine *m)
     return m->isa & allowed;
 }
 
-/* The fastest arithmetic that may run: at precision=highest operands stay f32, below it any kind may. */
-static double operations(const struct config *c, const struct machine *m, const struct machine_ceilings *k,
-                         int threads)
+static enum precision precision_of(const struct config *c)
 {
-    const bool f32_only = !strcmp(config_text(c, KNOB_PRECISION), "highest");
+    static const struct {
+        const char *name;
+        enum precision precision;
+    } NAMES[] = { { "highest", PRECISION_HIGHEST },
+                  { "high", PRECISION_HIGH },
+                  { "medium", PRECISION_MEDIUM } };
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
+        if (!strcmp(NAMES[i].name, config_text(c, KNOB_PRECISION))) return NAMES[i].precision;
+    return PRECISION_AUTO;
+}
+
+/* The format most weights will be in. NULL unknown. */
+static const struct format *weights_of(const struct config *c, const struct gguf *g)
+{
+    const char *name = config_text(c, KNOB_FORMAT);
+    struct model_shape shape;
+    struct err ignored;
+    if (strcmp(name, "file")) return format_find(name);
+    return model_shape_read(&shape, g, &ignored) ? NULL : format_find(shape.dominant_format);
+}
+
+/* The fastest arithmetic of that name that this machine and this configuration may use; NAN: not measured. */
+static double operations(const struct config *c, const struct machine *m, const struct machine_ceilings *k,
+                         const char *name)
+{
     const uint32_t isa = isa_of(c, m);
+    const int threads = threads_of(c, m);
     double best = NAN;
     for (int i = 0; i < k->count; i++) {
         uint32_t needs;
         struct err ignored;
-        if (f32_only && strncmp(k->row[i].name, "f32", 3)) continue;
+        if (strcmp(k->row[i].name, name)) continue;
         if (isa_parse(&needs, k->row[i].isa, &ignored) || (needs & ~isa)) continue;
         best = fmax(best, at_threads(k->row[i].ops_s_1, k->row[i].ops_s_all, threads, k->threads_all));
     }
@@ -99,24 +122,32 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     const int threads = threads_of(c, machine);
     const double bandwidth = at_threads(ceilings->read_bytes_s_1, ceilings->read_bytes_s_all, threads,
                                         ceilings->threads_all);
-    const double ops = operations(c, machine, ceilings, threads);
+    const struct format *weights = weights_of(c, g);
+    const enum precision precision = precision_of(c);
+    const char *many = weights ? matmul_ceiling(weights, precision, isa_of(c, machine)) : "f32_fma";
+    /* One row is dotted in f32, or in 8 bits where activations may be rounded: whichever is faster. */
+    const bool exact = precision == PRECISION_HIGHEST || precision == PRECISION_HIGH ||
+                       (precision == PRECISION_AUTO && weights == &FORMATS[FORMAT_F32]);
+    const double one_row = fmax(operations(c, machine, ceilings, "f32_fma"),
+                                exact ? NAN : operations(c, machine, ceilings, "int8_dot"));
     const double kv = (double)p->kv_bytes_per_token * out->depth;
     const double bytes = (double)p->decode_read_bytes + kv;
     out->in_cache = (double)p->decode_read_bytes <= (double)cache_bytes(machine);
 
-    const double think_s = p->flops_per_token / ops;
+    const double think_s = p->flops_per_token / one_row;
+    const double row_s = p->flops_per_token / operations(c, machine, ceilings, many);
     const double read_s = bytes / bandwidth;
     const double batch = (double)MAX(config_int(c, KNOB_BATCH),
                                      1); /* rows that share one pass over the weights */
     const double decode_s = longer(read_s, think_s);
-    const double prefill_s = longer((double)p->decode_read_bytes / bandwidth / batch, think_s);
+    const double prefill_s = longer((double)p->decode_read_bytes / bandwidth / batch, row_s);
     out->decode_bound_by_memory = read_s >= think_s;
     out->decode_tok_s = rate(decode_s);
     out->prefill_tok_s = rate(prefill_s);
     /* From the cache weights come faster than the memory's measured bandwidth: then only arithmetic limits.
      */
     out->decode_limit_tok_s = out->decode_high = rate(out->in_cache ? think_s : decode_s);
-    out->prefill_limit_tok_s = out->prefill_high = rate(out->in_cache ? think_s : prefill_s);
+    out->prefill_limit_tok_s = out->prefill_high = rate(out->in_cache ? row_s : prefill_s);
     out->decode_low = (out->in_cache ? CACHED_LOW : DECODE_LOW) * out->decode_tok_s;
     out->prefill_low = (out->in_cache ? CACHED_LOW : PREFILL_LOW) * out->prefill_tok_s;
     return ERR_OK;

@@ -38,10 +38,11 @@ static int set_up(void **state)
     b->ceilings = (struct machine_ceilings){ .read_bytes_s_1 = 6e9,
                                              .read_bytes_s_all = 10e9,
                                              .threads_all = 4,
-                                             .count = 3,
+                                             .count = 4,
                                              .row = { { "f32_fma", "avx2", 1e11, 4e11 },
                                                       { "f32_fma", "avx512", 2e11, 8e11 },
-                                                      { "int8_tile", "amx", 1e13, 4e13 } } };
+                                                      { "int8_tile", "amx", 1e13, 4e13 },
+                                                      { "bf16_tile", "amx", 5e12, 2e13 } } };
     *state = b;
     return 0;
 }
@@ -118,6 +119,27 @@ static void disturbed_ceilings_and_caches(void **state)
     CHECK(cached.in_cache);
     CHECK(cached.decode_limit_tok_s > cached.decode_tok_s); /* memory is no limit then */
     CHECK(cached.decode_low < p.decode_low);
+}
+
+static void precision_chooses_the_arithmetic(void **state)
+{
+    struct bench *b = *state;
+    make_model(b, "m.gguf", "f32");
+    const struct prediction exact = predicted(b, "precision=highest", 512),
+                            coarse = predicted(b, "precision=medium", 512);
+    CHECK_NEAR(coarse.prefill_tok_s, exact.prefill_tok_s, 0); /* no tiles on this machine */
+    b->machine.isa |= ISA_AVX512 | ISA_AVX512VNNI | ISA_AVX512BF16 | ISA_AMX;
+    if (strcmp(matmul_ceiling(&FORMATS[FORMAT_F32], PRECISION_MEDIUM, b->machine.isa), "bf16_tile")) {
+        print_message("SKIPPED: this build has no tile kernels\n");
+        skip();
+    }
+    const struct prediction tiles = predicted(b, "precision=medium", 512);
+    CHECK(tiles.prefill_tok_s > 4 * exact.prefill_tok_s);
+    CHECK(tiles.prefill_tok_s <= 2e13 / tiles.plan.flops_per_token * (1 + 1e-12));
+    const struct prediction still = predicted(b, "precision=highest", 512);
+    CHECK_NEAR(still.prefill_tok_s, 2 * exact.prefill_tok_s, 1e-6); /* AVX-512 for f32, no tiles */
+    const struct prediction barred = predicted(b, "precision=medium,isa=avx2", 512);
+    CHECK_NEAR(barred.prefill_tok_s, exact.prefill_tok_s, 0);
 }
 
 static struct advice *advised(struct bench *b, const struct advise_options *o, int *n)
@@ -237,6 +259,7 @@ int main(void)
         ADVISE_TEST(a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic),
         ADVISE_TEST(what_is_not_measured_is_not_predicted),
         ADVISE_TEST(disturbed_ceilings_and_caches),
+        ADVISE_TEST(precision_chooses_the_arithmetic),
         ADVISE_TEST(every_advice_parses_explains_and_warns),
         ADVISE_TEST(each_goal_puts_first_what_it_asks_for),
         ADVISE_TEST(limits_and_targets_are_said),
