@@ -8,6 +8,7 @@
 #include "kernels/bf16/bf16.h"
 #include "kernels/f16/f16.h"
 #include "kernels/f32/f32.h"
+#include "kernels/kquants/kquants.h"
 #include "kernels/q4_0/q4_0.h"
 #include "kernels/q8_0/q8_0.h"
 
@@ -22,13 +23,19 @@ const struct format FORMATS[FORMAT_COUNT] = {
     [FORMAT_Q4_1] = { "q4_1", 3, 32, 20, NAN, NULL, NULL, NULL },
     [FORMAT_Q5_0] = { "q5_0", 6, 32, 22, NAN, NULL, NULL, NULL },
     [FORMAT_Q5_1] = { "q5_1", 7, 32, 24, NAN, NULL, NULL, NULL },
-    [FORMAT_Q2_K] = { "q2_K", 10, 256, 84, NAN, NULL, NULL, NULL },
-    [FORMAT_Q3_K] = { "q3_K", 11, 256, 110, NAN, NULL, NULL, NULL },
-    [FORMAT_Q4_K] = { "q4_K", 12, 256, 144, NAN, NULL, NULL, NULL },
-    [FORMAT_Q5_K] = { "q5_K", 13, 256, 176, NAN, NULL, NULL, NULL },
-    [FORMAT_Q6_K] = { "q6_K", 14, 256, 210, NAN, NULL, NULL, NULL },
+    [FORMAT_Q2_K] = { "q2_K", 10, 256, 84, 9.7e-2, q2_k_encode_ref, q2_k_decode_ref,
+                      "kernels/kquants/README.md" },
+    [FORMAT_Q3_K] = { "q3_K", 11, 256, 110, 2.6e-2, q3_k_encode_ref, q3_k_decode_ref,
+                      "kernels/kquants/README.md" },
+    [FORMAT_Q4_K] = { "q4_K", 12, 256, 144, 5.7e-3, q4_k_encode_ref, q4_k_decode_ref,
+                      "kernels/kquants/README.md" },
+    [FORMAT_Q5_K] = { "q5_K", 13, 256, 176, 1.5e-3, q5_k_encode_ref, q5_k_decode_ref,
+                      "kernels/kquants/README.md" },
+    [FORMAT_Q6_K] = { "q6_K", 14, 256, 210, 3.5e-4, q6_k_encode_ref, q6_k_decode_ref,
+                      "kernels/kquants/README.md" },
     [FORMAT_IQ4_NL] = { "iq4_nl", 20, 32, 18, NAN, NULL, NULL, NULL },
-    [FORMAT_IQ4_XS] = { "iq4_xs", 23, 256, 136, NAN, NULL, NULL, NULL },
+    [FORMAT_IQ4_XS] = { "iq4_xs", 23, 256, 136, 6.5e-3, iq4_xs_encode_ref, iq4_xs_decode_ref,
+                        "kernels/kquants/README.md" },
     [FORMAT_TQ1_0] = { "tq1_0", 34, 256, 54, NAN, NULL, NULL, NULL },
     [FORMAT_TQ2_0] = { "tq2_0", 35, 256, 66, NAN, NULL, NULL, NULL },
     [FORMAT_MXFP4] = { "mxfp4", 39, 32, 17, NAN, NULL, NULL, NULL },

@@ -4,6 +4,7 @@
 #include "kernels/f16/f16.h"
 #include "kernels/f32/f32.h"
 #include "kernels/isa/isa_kernels.h"
+#include "kernels/kquants/kquants.h"
 #include "kernels/q4_0/q4_0.h"
 #include "kernels/q8_0/q8_0.h"
 
@@ -38,8 +39,21 @@ static struct kernel_set reference(void)
     };
 }
 
-#if ARCH_X86
 /* Fields the better set leaves NULL keep what was there. */
+static void take_kquants(struct format_kernels *f, const struct kquant_kernels rows[KQUANT_COUNT])
+{
+    for (int i = 0; i < KQUANT_COUNT; i++) {
+        struct format_kernels *to = &f[rows[i].id];
+        const struct format_kernels *from = &rows[i].k;
+        if (from->decode) to->decode = from->decode;
+        if (from->dot_f32) to->dot_f32 = from->dot_f32;
+        if (from->dot_q8) to->dot_q8 = from->dot_q8;
+        if (from->unpack_bf16) to->unpack_bf16 = from->unpack_bf16;
+    }
+}
+
+#if ARCH_X86
+/* The same. */
 static void take_vectors(struct vector_kernels *to, const struct vector_kernels *from)
 {
     if (from->transpose) to->transpose = from->transpose;
@@ -63,6 +77,7 @@ static void take_avx2(struct kernel_set *k)
     f[FORMAT_Q8_0].dot_q8 = q8_0_dot_q8_avx2;
     f[FORMAT_Q4_0].decode = q4_0_decode_avx2, f[FORMAT_Q4_0].dot_f32 = q4_0_dot_f32_avx2;
     f[FORMAT_Q4_0].dot_q8 = q4_0_dot_q8_avx2;
+    take_kquants(f, KQUANTS_AVX2);
     take_vectors(&k->vec, &VECTORS_AVX2);
     k->tile = tile_avx2;
     k->gemm_f32 = GEMM_F32_AVX2;
@@ -77,6 +92,7 @@ static void take_avx512(struct kernel_set *k)
     f[FORMAT_BF16].decode = bf16_decode_avx512, f[FORMAT_BF16].dot_f32 = bf16_dot_f32_avx512;
     f[FORMAT_Q8_0].decode = q8_0_decode_avx512, f[FORMAT_Q8_0].dot_f32 = q8_0_dot_f32_avx512;
     f[FORMAT_Q4_0].decode = q4_0_decode_avx512, f[FORMAT_Q4_0].dot_f32 = q4_0_dot_f32_avx512;
+    take_kquants(f, KQUANTS_AVX512);
     take_vectors(&k->vec, &VECTORS_AVX512);
     k->tile = tile_avx512;
     k->gemm_f32 = GEMM_F32_AVX512;
@@ -87,6 +103,7 @@ static void take_avx512vnni(struct kernel_set *k)
 {
     k->format[FORMAT_Q8_0].dot_q8 = q8_0_dot_q8_avx512vnni;
     k->format[FORMAT_Q4_0].dot_q8 = q4_0_dot_q8_avx512vnni;
+    take_kquants(k->format, KQUANTS_AVX512VNNI);
     k->isa |= ISA_AVX512VNNI;
 }
 
@@ -98,6 +115,7 @@ static void take_amx(struct kernel_set *k)
     f[FORMAT_BF16].unpack_bf16 = bf16_unpack_bf16_amx;
     f[FORMAT_Q8_0].unpack_bf16 = q8_0_unpack_bf16_amx;
     f[FORMAT_Q4_0].unpack_bf16 = q4_0_unpack_bf16_amx;
+    take_kquants(f, KQUANTS_AMX);
     k->gemm_bf16 = GEMM_BF16_AMX;
     k->isa |= ISA_AMX | ISA_AVX512BF16; /* the tiles' operands are rounded by the latter */
 }
@@ -111,6 +129,7 @@ static bool has(uint32_t usable, uint32_t bits)
 struct kernel_set kernels_select(uint32_t usable)
 {
     struct kernel_set k = reference();
+    take_kquants(k.format, KQUANTS_REF);
 #if ARCH_X86
     if (has(usable, ISA_AVX2)) take_avx2(&k);
     if (has(usable, ISA_AVX2 | ISA_AVX512)) take_avx512(&k);

@@ -1,9 +1,9 @@
 /* kernels/kquants/layout.h - where a block of 256 weights keeps what, for every kernel of the family.
  *
- * All six formats say the same thing in different bits: weight i = scale[j] * (code[i] - bias) - min[j], with j
- * = i / sub, scale[j] = d * (a small integer), min[j] = dmin * (a small integer, where the format has minima).
- * So a format supplies its shape, its integer scales (portable, below: a few shifts of 64-bit words) and, per
- * instruction set, its codes as bytes in natural order. The rest is written once. */
+ * All six formats say the same thing in different bits: weight i = scale[j] * (code[i] - bias) - min[j], with
+ * j = i / sub, scale[j] = d * (a small integer), min[j] = dmin * (a small integer, where the format has
+ * minima). So a format supplies its shape, its integer scales (portable, below: a few shifts of 64-bit words)
+ * and, per instruction set, its codes as bytes in natural order. The rest is written once. */
 #ifndef QDYNO_KERNELS_KQUANTS_LAYOUT_H
 #define QDYNO_KERNELS_KQUANTS_LAYOUT_H
 

@@ -18,22 +18,23 @@ static inline int search_clamp(int v, int lo, int hi)
     return v < lo ? lo : v > hi ? hi : v;
 }
 
-/* x ~ scale * (code - nmax), codes 0..2 nmax - 1, errors weighted by x * x. Returns the scale, 0 (and codes 0)
- * for weights that are all but zero. */
+/* x ~ scale * (code - nmax), codes 0..2 nmax - 1, errors weighted by x * x. Returns the scale, 0 (and codes
+ * 0) for weights that are all but zero. */
 float search_symmetric(int n, int nmax, const float *x, uint8_t *code);
 
 /* The same, but one trial improved code by code (q3_K). */
 float search_symmetric_steps(int n, int nmax, const float *x, uint8_t *code);
 
-/* x ~ scale * code - *min, codes 0..nmax, *min >= 0. Tries inverse scales (rmin + k rdelta + nmax) / range for
- * k = 0..steps, each followed by a least squares fit. */
+/* x ~ scale * code - *min, codes 0..nmax, *min >= 0. Tries inverse scales (rmin + k rdelta + nmax) / range
+ * for k = 0..steps, each followed by a least squares fit. */
 struct search_grid {
     int nmax;
     float rmin, rdelta;
     int steps;
     bool squared; /* errors count squared, else as magnitudes */
 };
-float search_min(const struct search_grid *g, int n, const float *x, const float *w, uint8_t *code, float *min);
+float search_min(const struct search_grid *g, int n, const float *x, const float *w, uint8_t *code,
+                 float *min);
 
 /* x ~ scale * IQ4 value. Returns the scale only. */
 float search_codebook(int n, const float *x);

@@ -1,0 +1,251 @@
+/* The 256-weight formats with AVX2: decoding and both dots. A register holds 32 codes, which are one
+ * sub-block or two. */
+#include "kernels/isa/avx2.h"
+#include "kernels/kquants/kquants.h"
+#include "kernels/kquants/layout.h"
+
+enum { PARTS = 8, PART = 32 };
+
+/* The 256 codes in natural order, unsigned. */
+typedef void k_codes256_fn(const uint8_t *block, __m256i code[PARTS]);
+
+ALWAYS_INLINE __m256i load(const uint8_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+/* The bits `mask` << from of every byte, moved to where `mask` << to is. */
+ALWAYS_INLINE __m256i bits_to(__m256i v, const int mask, const int from, const int to)
+{
+    const __m256i moved = from > to ? _mm256_srli_epi16(v, from - to) : _mm256_slli_epi16(v, to - from);
+    return _mm256_and_si256(moved, _mm256_set1_epi8((char)(mask << to)));
+}
+
+ALWAYS_INLINE void codes_2_bits(const uint8_t *in, __m256i code[PARTS])
+{
+#pragma GCC unroll 8
+    for (int p = 0; p < PARTS; p++) code[p] = bits_to(load(in + p / 4 * 32), 3, p % 4 * 2, 0);
+}
+
+ALWAYS_INLINE void codes_4_bits(const uint8_t *in, __m256i code[PARTS])
+{
+#pragma GCC unroll 8
+    for (int p = 0; p < PARTS; p++) code[p] = bits_to(load(in + p / 2 * 32), 15, p % 2 * 4, 0);
+}
+
+ALWAYS_INLINE void add_plane(const uint8_t *in, const int shift, __m256i code[PARTS])
+{
+    const __m256i plane = load(in);
+#pragma GCC unroll 8
+    for (int p = 0; p < PARTS; p++) code[p] = _mm256_or_si256(code[p], bits_to(plane, 1, p, shift));
+}
+
+ALWAYS_INLINE void q2_k_codes(const uint8_t *block, __m256i code[PARTS])
+{
+    codes_2_bits(block + Q2_K_CODES, code);
+}
+
+ALWAYS_INLINE void q3_k_codes(const uint8_t *block, __m256i code[PARTS])
+{
+    codes_2_bits(block + Q3_K_CODES, code);
+    add_plane(block + Q3_K_HIGH, 2, code);
+}
+
+ALWAYS_INLINE void q4_k_codes(const uint8_t *block, __m256i code[PARTS])
+{
+    codes_4_bits(block + Q4_K_CODES, code);
+}
+
+ALWAYS_INLINE void q5_k_codes(const uint8_t *block, __m256i code[PARTS])
+{
+    codes_4_bits(block + Q5_K_CODES, code);
+    add_plane(block + Q5_K_HIGH, 4, code);
+}
+
+ALWAYS_INLINE void q6_k_codes(const uint8_t *block, __m256i code[PARTS])
+{
+#pragma GCC unroll 8
+    for (int p = 0; p < PARTS; p++) {
+        const __m256i low = load(block + Q6_K_LOW + p / 4 * 64 + p % 2 * 32);
+        const __m256i high = load(block + Q6_K_HIGH + p / 4 * 32);
+        code[p] = _mm256_or_si256(bits_to(low, 15, p % 4 / 2 * 4, 0), bits_to(high, 3, p % 4 * 2, 4));
+    }
+}
+
+ALWAYS_INLINE void iq4_xs_codes(const uint8_t *block, __m256i code[PARTS])
+{
+    const __m256i values = _mm256_xor_si256(_mm256_broadcastsi128_si256(_mm_setr_epi8(IQ4_VALUES)),
+                                            _mm256_set1_epi8((char)0x80));
+#pragma GCC unroll 8
+    for (int p = 0; p < PARTS; p++) {
+        const __m128i bytes = _mm_loadu_si128((const __m128i *)(block + IQ4_XS_CODES + 16 * p));
+        const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(bytes), _mm_srli_epi16(bytes, 4),
+                                                     1);
+        code[p] = _mm256_shuffle_epi8(values, _mm256_and_si256(both, _mm256_set1_epi8(15)));
+    }
+}
+
+/* A block: codes without bias, scales in memory. */
+struct unpacked {
+    __m256i code[PARTS];
+    float scale[K_SUBS], min[K_SUBS];
+};
+
+ALWAYS_INLINE void floats_of(const uint64_t bytes[2], uint16_t d, const int n, float *out)
+{
+    const __m256 by = _mm256_set1_ps(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(d))));
+#pragma GCC unroll 2
+    for (int j = 0; j < n; j += 8) {
+        const __m256i v = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128((long long)bytes[j / 8]));
+        _mm256_storeu_ps(out + j, _mm256_mul_ps(by, _mm256_cvtepi32_ps(v)));
+    }
+}
+
+ALWAYS_INLINE void unpack(const uint8_t *block, const struct k_shape *shape, k_scales_fn *scales,
+                          k_codes256_fn *codes, struct unpacked *u)
+{
+    struct k_scales s;
+    scales(block, &s);
+    codes(block, u->code);
+    floats_of(s.scale, s.d, K_BLOCK / shape->sub, u->scale);
+    if (shape->has_min) floats_of(s.min, s.dmin, K_BLOCK / shape->sub, u->min);
+    if (shape->bias)
+#pragma GCC unroll 8
+        for (int p = 0; p < PARTS; p++)
+            u->code[p] = _mm256_sub_epi8(u->code[p], _mm256_set1_epi8((char)shape->bias));
+}
+
+/* Weights 8g..8g + 7, same bits as the reference. g is a constant. */
+ALWAYS_INLINE __m256 weights8(const struct unpacked *u, const struct k_shape *shape, const int g)
+{
+    __m128i bytes = g & 2 ? _mm256_extracti128_si256(u->code[g / 4], 1)
+                          : _mm256_castsi256_si128(u->code[g / 4]);
+    if (g & 1) bytes = _mm_srli_si128(bytes, 8);
+    const int j = g * 8 / shape->sub;
+    const __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+                                         _mm256_set1_ps(u->scale[j]));
+    return shape->has_min ? _mm256_sub_ps(product, _mm256_set1_ps(u->min[j])) : product;
+}
+
+ALWAYS_INLINE void decode(const void *blocks, float *x, int64_t n, const struct k_shape *shape,
+                          k_scales_fn *scales, k_codes256_fn *codes)
+{
+    const uint8_t *block = blocks;
+    for (int64_t k = 0; k < n; k += K_BLOCK, block += shape->block_bytes) {
+        struct unpacked u;
+        unpack(block, shape, scales, codes, &u);
+#pragma GCC unroll 32
+        for (int g = 0; g < K_BLOCK / 8; g++) _mm256_storeu_ps(x + k + 8 * g, weights8(&u, shape, g));
+    }
+}
+
+ALWAYS_INLINE void block_dot_f32(const struct unpacked *u, const struct k_shape *shape, const struct dot *d,
+                                 int64_t k, const int n, __m256 sum[DOT_X])
+{
+#pragma GCC unroll 32
+    for (int g = 0; g < K_BLOCK / 8; g++) {
+        const __m256 v = weights8(u, shape, g);
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++)
+            sum[i] = _mm256_fmadd_ps(v, _mm256_loadu_ps(d->x + i * d->x_stride + k + 8 * g), sum[i]);
+    }
+}
+
+/* The sub-block values v[j] of part p in the lanes where sums of its products are. */
+ALWAYS_INLINE __m256 part_lanes(const float *v, const int sub, const int p)
+{
+    return sub == 32 ? _mm256_set1_ps(v[p])
+                     : _mm256_set_m128(_mm_set1_ps(v[2 * p + 1]), _mm_set1_ps(v[2 * p]));
+}
+
+ALWAYS_INLINE __m256 pair_sums(__m256i unsigned_side, __m256i signed_side)
+{
+    return _mm256_cvtepi32_ps(
+        _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned_side, signed_side), _mm256_set1_epi16(1)));
+}
+
+ALWAYS_INLINE void block_dot_q8(const struct unpacked *u, const struct k_shape *shape, const struct dot *d,
+                                int64_t k, const int n, __m256 sum[DOT_X])
+{
+#pragma GCC unroll 8
+    for (int p = 0; p < PARTS; p++) {
+        const __m256i code = u->code[p], size = shape->bias ? _mm256_abs_epi8(code) : code;
+        const __m256 scale = part_lanes(u->scale, shape->sub, p);
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) {
+            const __m256i q = load((const uint8_t *)d->q.q + i * d->q.q_stride + k + p * PART);
+            const int64_t at = i * d->q.d_stride + k / Q8_BLOCK + p;
+            __m256 v = _mm256_mul_ps(pair_sums(size, shape->bias ? _mm256_sign_epi8(q, code) : q), scale);
+            if (shape->has_min && shape->sub == 16)
+                v = _mm256_fnmadd_ps(pair_sums(_mm256_set1_epi8(1), q), part_lanes(u->min, 16, p), v);
+            sum[i] = _mm256_fmadd_ps(v, _mm256_set1_ps(d->q.d[at]), sum[i]);
+        }
+    }
+    if (!shape->has_min || shape->sub == 16) return;
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++) /* eight sub-blocks, eight sums of activations */
+        sum[i] = _mm256_fnmadd_ps(_mm256_loadu_ps(u->min),
+                                  _mm256_loadu_ps(d->q.sum + i * d->q.d_stride + k / Q8_BLOCK), sum[i]);
+}
+
+typedef void block_dot_fn(const struct unpacked *u, const struct k_shape *shape, const struct dot *d,
+                          int64_t k, const int n, __m256 sum[DOT_X]);
+
+ALWAYS_INLINE void dot_n(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
+                         k_codes256_fn *codes, block_dot_fn *block_dot, const int n)
+{
+    for (int r = 0; r < d->rows; r++) {
+        const uint8_t *block = d->w + r * d->row_bytes;
+        __m256 sum[DOT_X];
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) sum[i] = _mm256_setzero_ps();
+        for (int64_t k = 0; k < d->cols; k += K_BLOCK, block += shape->block_bytes) {
+            struct unpacked u;
+            prefetch_ahead(block, shape->block_bytes);
+            unpack(block, shape, scales, codes, &u);
+            block_dot(&u, shape, d, k, n, sum);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) d->y[i * d->y_stride + r] = sum_of_lanes(sum[i]);
+    }
+}
+
+ALWAYS_INLINE void dot(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
+                       k_codes256_fn *codes, block_dot_fn *block_dot)
+{
+    switch (d->n) {
+    case 1: dot_n(d, shape, scales, codes, block_dot, 1); break;
+    case 2: dot_n(d, shape, scales, codes, block_dot, 2); break;
+    case 3: dot_n(d, shape, scales, codes, block_dot, 3); break;
+    case 4: dot_n(d, shape, scales, codes, block_dot, 4); break;
+    }
+}
+
+#define K_FUNCTIONS(name, shape, scales, codes)                                                              \
+    static void name##_decode(const void *blocks, float *x, int64_t n)                                       \
+    {                                                                                                        \
+        decode(blocks, x, n, &shape, scales, codes);                                                         \
+    }                                                                                                        \
+    static void name##_dot_f32(const struct dot *d)                                                          \
+    {                                                                                                        \
+        dot(d, &shape, scales, codes, block_dot_f32);                                                        \
+    }                                                                                                        \
+    static void name##_dot_q8(const struct dot *d)                                                           \
+    {                                                                                                        \
+        dot(d, &shape, scales, codes, block_dot_q8);                                                         \
+    }
+K_FUNCTIONS(q2_k, Q2_K_SHAPE, q2_k_scales, q2_k_codes)
+K_FUNCTIONS(q3_k, Q3_K_SHAPE, q3_k_scales, q3_k_codes)
+K_FUNCTIONS(q4_k, Q4_K_SHAPE, q4_k_scales, q4_k_codes)
+K_FUNCTIONS(q5_k, Q5_K_SHAPE, q4_k_scales, q5_k_codes)
+K_FUNCTIONS(q6_k, Q6_K_SHAPE, q6_k_scales, q6_k_codes)
+K_FUNCTIONS(iq4_xs, IQ4_XS_SHAPE, iq4_xs_scales, iq4_xs_codes)
+
+const struct kquant_kernels KQUANTS_AVX2[KQUANT_COUNT] = {
+    { FORMAT_Q2_K, { q2_k_decode, q2_k_dot_f32, q2_k_dot_q8, NULL } },
+    { FORMAT_Q3_K, { q3_k_decode, q3_k_dot_f32, q3_k_dot_q8, NULL } },
+    { FORMAT_Q4_K, { q4_k_decode, q4_k_dot_f32, q4_k_dot_q8, NULL } },
+    { FORMAT_Q5_K, { q5_k_decode, q5_k_dot_f32, q5_k_dot_q8, NULL } },
+    { FORMAT_Q6_K, { q6_k_decode, q6_k_dot_f32, q6_k_dot_q8, NULL } },
+    { FORMAT_IQ4_XS, { iq4_xs_decode, iq4_xs_dot_f32, iq4_xs_dot_q8, NULL } },
+};
