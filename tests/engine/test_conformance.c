@@ -61,6 +61,12 @@ static bool known_arch(const char *name)
 static bool claimed(const struct entry *e)
 {
     const struct format *f = format_find(e->weights);
+    const size_t length = strlen(e->weights);
+    char most[32]; /* "Q4_K_M": Q4_K, and better formats of the same family for some tensors */
+    if (!f && length > 2 && e->weights[length - 2] == '_') {
+        snprintf(most, sizeof most, "%.*s", (int)length - 2, e->weights);
+        f = format_find(most);
+    }
     return known_arch(e->arch) && f && f->decode && !strstr(e->name, "moe");
 }
 
