@@ -8,15 +8,24 @@
 
 enum { BLOCK = 32, BLOCK_BYTES = 34, CODES = 2 };
 
+/* To nearest, halves away from zero, like roundf but without a call: the part cut off is exact. This also
+ * writes the KV cache, token by token. */
+static inline int8_t round_half_away(float v)
+{
+    const int whole = (int)v;
+    const float rest = v - (float)whole;
+    return (int8_t)(whole + (rest >= 0.5f) - (rest <= -0.5f));
+}
+
 void q8_0_encode_ref(const float *x, void *blocks, int64_t n)
 {
     uint8_t *out = blocks;
     for (int64_t b = 0; b < n / BLOCK; b++, x += BLOCK, out += BLOCK_BYTES) {
         float amax = 0;
-        for (int j = 0; j < BLOCK; j++) amax = fmaxf(amax, fabsf(x[j]));
+        for (int j = 0; j < BLOCK; j++) amax = fabsf(x[j]) > amax ? fabsf(x[j]) : amax;
         const float d = amax / 127, id = d != 0 ? 1 / d : 0;
         store_u16(out, half_from_float(d));
-        for (int j = 0; j < BLOCK; j++) out[CODES + j] = (uint8_t)(int8_t)roundf(x[j] * id);
+        for (int j = 0; j < BLOCK; j++) out[CODES + j] = (uint8_t)round_half_away(x[j] * id);
     }
 }
 
