@@ -3,6 +3,7 @@
  * the cache makes a recipe once, forgets the longest unused, and never shows half a file. */
 #include "engine/quant/quant.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -110,45 +111,50 @@ static enum err_code quantize(const char *from, const char *to, const char *line
     return rc;
 }
 
-/* Every tensor of `got` with the bytes that the field's quantizer wrote. */
+/* Every tensor of a file we made has the bytes that the field's quantizer wrote. */
+static void compare_files(const char *made, const char *golden, const char *recipe)
+{
+    struct gguf *got = open_file(made), *want = open_file(golden);
+    assert_int_equal(gguf_tensor_count(got), gguf_tensor_count(want));
+    for (int64_t t = 0; t < gguf_tensor_count(want); t++) {
+        const struct gguf_tensor *w = gguf_tensor_at(want, t), *g = gguf_tensor_find(got, w->name);
+        assert_non_null(g);
+        if (g->format != w->format) fail_msg("%s: %s, want %s", w->name, g->format->name, w->format->name);
+        assert_int_equal(g->bytes, w->bytes);
+        if (memcmp(g->data, w->data, (size_t)w->bytes)) fail_msg("%s in %s: bytes differ", w->name, recipe);
+    }
+    if (gguf_get_int(got, "general.file_type", -1) != gguf_get_int(want, "general.file_type", -2))
+        fail_msg("%s: general.file_type %d, want %d", recipe, (int)gguf_get_int(got, "general.file_type", -1),
+                 (int)gguf_get_int(want, "general.file_type", -2));
+    CHECK(gguf_string_is(gguf_get_string(got, "qdyno.recipe"), recipe));
+    CHECK(gguf_kv_find(got, "tokenizer.ggml.tokens"));
+    gguf_close(got);
+    gguf_close(want);
+}
+
+/* All formats that can be made and that the golden set has, by one thread and by three. */
 static void test_like_the_field(void **state)
 {
     (void)state;
-    static const struct {
-        const char *line, *golden;
-        int threads;
-    } CASES[] = {
-        { "q8_0", "arch-golden/llama-gqa-256-Q8_0.gguf", 1 },
-        { "q8_0", "arch-golden/llama-gqa-256-Q8_0.gguf", 3 },
-        { "q4_0", "arch-golden/llama-gqa-256-Q4_0.gguf", 2 },
-        { "f16", "arch-golden/llama-gqa-256-F16.gguf", 1 },
-        { "bf16", "arch-golden/llama-gqa-256-BF16.gguf", 1 },
-    };
     struct err why = { 0 };
     char source[4096], golden[4096], out[128];
-    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        SHARED_OR_SKIP(source, BASE);
-        SHARED_OR_SKIP(golden, CASES[i].golden);
-        snprintf(out, sizeof out, "%s/out.gguf", folder);
-        CHECK_OK(quantize(source, out, CASES[i].line, CASES[i].threads, &why));
-        struct gguf *got = open_file(out), *want = open_file(golden);
-        assert_int_equal(gguf_tensor_count(got), gguf_tensor_count(want));
-        for (int64_t t = 0; t < gguf_tensor_count(want); t++) {
-            const struct gguf_tensor *w = gguf_tensor_at(want, t), *g = gguf_tensor_find(got, w->name);
-            assert_non_null(g);
-            if (g->format != w->format)
-                fail_msg("%s: %s, want %s", w->name, g->format->name, w->format->name);
-            assert_int_equal(g->bytes, w->bytes);
-            if (memcmp(g->data, w->data, (size_t)w->bytes))
-                fail_msg("%s in %s: bytes differ", w->name, CASES[i].line);
+    int compared = 0;
+    SHARED_OR_SKIP(source, BASE);
+    snprintf(out, sizeof out, "%s/out.gguf", folder);
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        char upper[16];
+        snprintf(upper, sizeof upper, "%s", FORMATS[i].name);
+        for (char *c = upper; *c; c++) *c = (char)toupper((unsigned char)*c);
+        snprintf(golden, sizeof golden, "%s/../shared/data/arch-golden/llama-gqa-256-%s.gguf",
+                 TEST_SOURCE_DIR, upper);
+        if (!FORMATS[i].encode || access(golden, R_OK)) continue;
+        for (int threads = 1; threads <= 3; threads += 2) {
+            CHECK_OK(quantize(source, out, FORMATS[i].name, threads, &why));
+            compare_files(out, golden, FORMATS[i].name);
         }
-        assert_int_equal(gguf_get_int(got, "general.file_type", -1),
-                         gguf_get_int(want, "general.file_type", -2));
-        CHECK(gguf_string_is(gguf_get_string(got, "qdyno.recipe"), CASES[i].line));
-        CHECK(gguf_kv_find(got, "tokenizer.ggml.tokens"));
-        gguf_close(got);
-        gguf_close(want);
+        compared++;
     }
+    assert_in_range(compared, 4, FORMAT_COUNT); /* q8_0 q4_0 f16 bf16 at the least */
 }
 
 static void test_refusals(void **state)
