@@ -109,7 +109,8 @@ const char *isa_names(uint32_t bits, char *buf, size_t size);
 /* ---------------------------------------------------------------- the backend */
 
 /* How exact the products are. HIGHEST: f32 activations, f32 sums. MEDIUM: activations may be rounded to bf16
- * (matrix products) or to 8 bits in blocks of 32 (quantized weights), sums in f32/s32. */
+ * (matrix products) or to 8 bits in blocks of 32 (quantized weights), sums in f32/s32. HIGH: as HIGHEST
+ * today. */
 enum precision {
     PRECISION_HIGHEST,
     PRECISION_HIGH,
@@ -289,7 +290,7 @@ double ceiling_read_bytes_s(int threads, int64_t bytes, double seconds);
 
 /* Arithmetic ceilings: rows of a table, one per kind of multiply-add this build has code for. */
 struct ceiling {
-    const char *name; /* "f32_fma" "int8_dot" "bf16_tile" "int8_tile" */
+    const char *name; /* "f32_fma" "int8_dot" "bf16_dot" "bf16_tile" "int8_tile" */
     const char *isa;  /* "avx2" ... */
     uint32_t needs;   /* isa bits */
 };
