@@ -40,7 +40,7 @@ expect 0 tokenize -p "Once upon a time" && json 'len(d) > 1 and all(isinstance(i
 ids=$(tr -d '[]\n' <"$T/out")
 expect 0 tokenize --detokenize -p "$ids" && says out 'Once upon a time'
 n=$(awk -F, '{print NF}' <<<"$ids")
-expect 0 info -o json && vocab=$(value 'd["vocab"]')
+expect 0 info && vocab=$(sed -n 's/^vocabulary *//p' "$T/out")
 expect 0 logits --ids "$ids" --out "$T/logits"
 [ "$(stat -c %s "$T/logits")" = $((n * vocab * 4)) ] || fail "logits: $(stat -c %s "$T/logits") bytes for $n ids of $vocab"
 
@@ -56,9 +56,8 @@ expect 0 bench -p 32 -n 8 -r 2 -t 1,2 -C default -C q8_0 -o json &&
   json 'all((r["decode_tok_s"] or r["prefill_tok_s"]) > 0 for r in d["rows"])' &&
   json 'all(r["itl_p99_s"] is None for r in d["rows"])' &&
   json 'all(0 < (r["decode_limit_share"] or r["prefill_limit_share"]) for r in d["rows"])'
-id=$(value 'd["run"]')
 cp "$T/out" "$T/bench.json"
-expect 0 show "$id" -o json && json 'd["rows"] == json.load(open("'"$T"'/bench.json"))["rows"]'
+expect 0 show 1 -o json && json 'd["rows"] == json.load(open("'"$T"'/bench.json"))["rows"]'
 expect 0 history -o json && json 'd["rows"][0]["kind"] == "bench" and d["rows"][0]["state"] == "done"'
 expect 0 bench -n 100 -p 0 -r 5 -o json && json 'd["rows"][0]["itl_p50_s"] <= d["rows"][0]["itl_p95_s"] <= d["rows"][0]["itl_p99_s"]'
 
@@ -69,7 +68,8 @@ expect 0 advise --machine "$T/machine.json" -o json && json 'len(d["rows"]) > 0 
 expect 0 advise --top 2 --goal memory --limit memory=1G -o json && json 'len(d["rows"]) <= 2'
 
 expect 0 tune --budget 12s -o json && json 'd["winner"] in (d["current"], d["candidate"]) and d["because"] and d["random_weights"] is True'
-[ -s "$(value 'd["written"]')" ] && grep -qxF -- "$(value 'd["winner"]')" "$(value 'd["written"]')" || fail "tune wrote no config file"
+[ -s "$XDG_CONFIG_HOME/qdyno/bundled.conf" ] || fail "tune wrote no config file"
+[ -z "$PYTHON" ] || grep -qxF -- "$(value 'd["winner"]')" "$XDG_CONFIG_HOME/qdyno/bundled.conf" || fail "the file is not the winner"
 expect 0 bench -n 4 -p 0 -r 1 -C "$(tail -n 1 "$XDG_CONFIG_HOME/qdyno/bundled.conf")"
 expect 0 tune --budget 5s --dry-run -m "$T/q8.gguf" && [ ! -e "$XDG_CONFIG_HOME/qdyno/q8.conf" ] || fail "--dry-run wrote"
 expect 5 -m "$T/none.gguf" && says err 'no terminal' # what `qdyno` alone says without one

@@ -51,14 +51,14 @@ sleep 0.5
 tm send-keys Enter
 wait_for 20 'running|control|block|A/A' || finish
 wait_for 170 'better|worse|equivalent|negligible|inconclusive|invalid' && wait_for 170 '● done|○ idle|done|finished' || true
-"$QDYNO" history -o json >"$T/out" 2>"$T/err"
+state() { "$QDYNO" history -o csv --limit 1 2>/dev/null | sed -n 2p; }
 for _ in $(seq 400); do
-  [ "$(value 'd["rows"][0]["state"]')" = running ] || break
-  sleep 0.5
-  "$QDYNO" history -o json >"$T/out" 2>"$T/err"
+  case $(state) in *,ab,running,*) sleep 0.5 ;; *) break ;; esac
 done
-json 'd["rows"][0]["kind"] == "ab" and d["rows"][0]["state"] == "done" and d["rows"][0]["verdict"]'
-verdict=$(value 'd["rows"][0]["verdict"]')
+row=$(state)
+case $row in *,ab,done,*) ;; *) fail "the newest run is not a finished A/B: $row" ;; esac
+verdict=$(grep -oE 'better|worse|equivalent|negligible|inconclusive|invalid' <<<"$row" | head -1)
+[ -n "$verdict" ] || fail "the run has no verdict: $row"
 wait_for 5 "${verdict:-verdict}"
 if [ -n "$port" ]; then
   tm send-keys p

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Proves: an A/B that is killed outright loses at most the running block: --resume keeps every finished one.
 . "$(dirname "$0")/lib.sh" "$@"
-have python3 || { echo "SKIPPED: no python3 to read JSON with"; exit 77; }
+[ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to read JSON with"; exit 77; }
 
 "$QDYNO" ab default q8_0 -w tg16 --max-blocks 8 --control 2 --budget 90s >/dev/null 2>"$T/err" &
 pid=$!
