@@ -3,7 +3,7 @@ set -u
 
 QDYNO=${1:?the built program}
 SHARED=${2:-}
-T=$(mktemp -d "${TMPDIR:-/tmp}/qdyno-e2e.XXXXXX")
+T=$(mktemp -d)
 export HOME=$T/home XDG_DATA_HOME=$T/data XDG_CACHE_HOME=$T/cache XDG_CONFIG_HOME=$T/config LC_ALL=C.UTF-8
 unset QDYNO_PUSH_URL QDYNO_PUSH_PASSWORD QDYNO_PUSH_BEARER NO_COLOR QDYNO_SHARE
 mkdir -p "$HOME"
