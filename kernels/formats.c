@@ -6,11 +6,13 @@
 #include "kernels/kernels.h"
 #include "kernels/half.h"
 #include "kernels/bf16/bf16.h"
+#include "kernels/blocks32/blocks32.h"
 #include "kernels/f16/f16.h"
 #include "kernels/f32/f32.h"
 #include "kernels/kquants/kquants.h"
 #include "kernels/q4_0/q4_0.h"
 #include "kernels/q8_0/q8_0.h"
+#include "kernels/tq/tq.h"
 
 /* max_nmse: measured on 2^16 samples of N(0,1), with 10 % of margin for the seed (f16 4.3e-8, bf16 2.8e-6,
  * q8_0 2.9e-5, q4_0 7.4e-3); tests/kernels/test_formats.c prints and checks the measured value. */
@@ -20,9 +22,12 @@ const struct format FORMATS[FORMAT_COUNT] = {
     [FORMAT_BF16] = { "bf16", 30, 1, 2, 3.2e-6, bf16_encode_ref, bf16_decode_ref, "kernels/bf16/README.md" },
     [FORMAT_Q8_0] = { "q8_0", 8, 32, 34, 3.3e-5, q8_0_encode_ref, q8_0_decode_ref, "kernels/q8_0/README.md" },
     [FORMAT_Q4_0] = { "q4_0", 2, 32, 18, 8.2e-3, q4_0_encode_ref, q4_0_decode_ref, "kernels/q4_0/README.md" },
-    [FORMAT_Q4_1] = { "q4_1", 3, 32, 20, NAN, NULL, NULL, NULL },
-    [FORMAT_Q5_0] = { "q5_0", 6, 32, 22, NAN, NULL, NULL, NULL },
-    [FORMAT_Q5_1] = { "q5_1", 7, 32, 24, NAN, NULL, NULL, NULL },
+    [FORMAT_Q4_1] = { "q4_1", 3, 32, 20, 6.8e-3, q4_1_encode_ref, q4_1_decode_ref,
+                      "kernels/blocks32/README.md" },
+    [FORMAT_Q5_0] = { "q5_0", 6, 32, 22, 2.1e-3, q5_0_encode_ref, q5_0_decode_ref,
+                      "kernels/blocks32/README.md" },
+    [FORMAT_Q5_1] = { "q5_1", 7, 32, 24, 1.6e-3, q5_1_encode_ref, q5_1_decode_ref,
+                      "kernels/blocks32/README.md" },
     [FORMAT_Q2_K] = { "q2_K", 10, 256, 84, 9.7e-2, q2_k_encode_ref, q2_k_decode_ref,
                       "kernels/kquants/README.md" },
     [FORMAT_Q3_K] = { "q3_K", 11, 256, 110, 2.6e-2, q3_k_encode_ref, q3_k_decode_ref,
@@ -33,12 +38,16 @@ const struct format FORMATS[FORMAT_COUNT] = {
                       "kernels/kquants/README.md" },
     [FORMAT_Q6_K] = { "q6_K", 14, 256, 210, 3.5e-4, q6_k_encode_ref, q6_k_decode_ref,
                       "kernels/kquants/README.md" },
-    [FORMAT_IQ4_NL] = { "iq4_nl", 20, 32, 18, NAN, NULL, NULL, NULL },
+    [FORMAT_IQ4_NL] = { "iq4_nl", 20, 32, 18, 6.5e-3, iq4_nl_encode_ref, iq4_nl_decode_ref,
+                        "kernels/blocks32/README.md" },
     [FORMAT_IQ4_XS] = { "iq4_xs", 23, 256, 136, 6.5e-3, iq4_xs_encode_ref, iq4_xs_decode_ref,
                         "kernels/kquants/README.md" },
-    [FORMAT_TQ1_0] = { "tq1_0", 34, 256, 54, NAN, NULL, NULL, NULL },
-    [FORMAT_TQ2_0] = { "tq2_0", 35, 256, 66, NAN, NULL, NULL, NULL },
-    [FORMAT_MXFP4] = { "mxfp4", 39, 32, 17, NAN, NULL, NULL, NULL },
+    [FORMAT_TQ1_0] = { "tq1_0", 34, 256, 54, 0.73, tq1_0_encode_ref, tq1_0_decode_ref,
+                       "kernels/tq/README.md" },
+    [FORMAT_TQ2_0] = { "tq2_0", 35, 256, 66, 0.73, tq2_0_encode_ref, tq2_0_decode_ref,
+                       "kernels/tq/README.md" },
+    [FORMAT_MXFP4] = { "mxfp4", 39, 32, 17, 1.5e-2, mxfp4_encode_ref, mxfp4_decode_ref,
+                       "kernels/blocks32/README.md" },
 };
 
 const struct format *format_find(const char *name)

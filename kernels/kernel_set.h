@@ -55,6 +55,12 @@ struct format_kernels {
     unpack_bf16_fn *unpack_bf16; /* NULL: decode, then round (gemm.c does it) */
 };
 
+/* A family's kernels of one ISA are a table of these; NULL functions leave what was there. */
+struct format_row {
+    enum format_id id;
+    struct format_kernels k;
+};
+
 /* ---------------------------------------------------------------- per ISA */
 
 /* C[m][n] (+)= A[m][k] * B[k][n], all row-major f32. Any m, n, k >= 0. The shape behind prompt matrix

@@ -1,12 +1,14 @@
 /* Which kernel runs: the reference in every place, then whatever the usable ISA bits allow written over it.
  * The only file that knows architectures at compile time. */
 #include "kernels/bf16/bf16.h"
+#include "kernels/blocks32/blocks32.h"
 #include "kernels/f16/f16.h"
 #include "kernels/f32/f32.h"
 #include "kernels/isa/isa_kernels.h"
 #include "kernels/kquants/kquants.h"
 #include "kernels/q4_0/q4_0.h"
 #include "kernels/q8_0/q8_0.h"
+#include "kernels/tq/tq.h"
 
 #if defined(__x86_64__)
 #define ARCH_X86 1
@@ -40,9 +42,9 @@ static struct kernel_set reference(void)
 }
 
 /* Fields the better set leaves NULL keep what was there. */
-static void take_kquants(struct format_kernels *f, const struct kquant_kernels rows[KQUANT_COUNT])
+static void take_rows(struct format_kernels *f, const struct format_row *rows, int count)
 {
-    for (int i = 0; i < KQUANT_COUNT; i++) {
+    for (int i = 0; i < count; i++) {
         struct format_kernels *to = &f[rows[i].id];
         const struct format_kernels *from = &rows[i].k;
         if (from->decode) to->decode = from->decode;
@@ -77,7 +79,9 @@ static void take_avx2(struct kernel_set *k)
     f[FORMAT_Q8_0].dot_q8 = q8_0_dot_q8_avx2;
     f[FORMAT_Q4_0].decode = q4_0_decode_avx2, f[FORMAT_Q4_0].dot_f32 = q4_0_dot_f32_avx2;
     f[FORMAT_Q4_0].dot_q8 = q4_0_dot_q8_avx2;
-    take_kquants(f, KQUANTS_AVX2);
+    take_rows(f, KQUANTS_AVX2, KQUANT_COUNT);
+    take_rows(f, BLOCKS32_AVX2, BLOCKS32_COUNT);
+    take_rows(f, TQ_AVX2, TQ_COUNT);
     take_vectors(&k->vec, &VECTORS_AVX2);
     k->tile = tile_avx2;
     k->gemm_f32 = GEMM_F32_AVX2;
@@ -92,7 +96,8 @@ static void take_avx512(struct kernel_set *k)
     f[FORMAT_BF16].decode = bf16_decode_avx512, f[FORMAT_BF16].dot_f32 = bf16_dot_f32_avx512;
     f[FORMAT_Q8_0].decode = q8_0_decode_avx512, f[FORMAT_Q8_0].dot_f32 = q8_0_dot_f32_avx512;
     f[FORMAT_Q4_0].decode = q4_0_decode_avx512, f[FORMAT_Q4_0].dot_f32 = q4_0_dot_f32_avx512;
-    take_kquants(f, KQUANTS_AVX512);
+    take_rows(f, KQUANTS_AVX512, KQUANT_COUNT);
+    take_rows(f, BLOCKS32_AVX512, BLOCKS32_COUNT);
     take_vectors(&k->vec, &VECTORS_AVX512);
     k->tile = tile_avx512;
     k->gemm_f32 = GEMM_F32_AVX512;
@@ -103,7 +108,9 @@ static void take_avx512vnni(struct kernel_set *k)
 {
     k->format[FORMAT_Q8_0].dot_q8 = q8_0_dot_q8_avx512vnni;
     k->format[FORMAT_Q4_0].dot_q8 = q4_0_dot_q8_avx512vnni;
-    take_kquants(k->format, KQUANTS_AVX512VNNI);
+    take_rows(k->format, KQUANTS_AVX512VNNI, KQUANT_COUNT);
+    take_rows(k->format, BLOCKS32_AVX512VNNI, BLOCKS32_COUNT);
+    take_rows(k->format, TQ_AVX512VNNI, TQ_COUNT);
     k->isa |= ISA_AVX512VNNI;
 }
 
@@ -115,7 +122,9 @@ static void take_amx(struct kernel_set *k)
     f[FORMAT_BF16].unpack_bf16 = bf16_unpack_bf16_amx;
     f[FORMAT_Q8_0].unpack_bf16 = q8_0_unpack_bf16_amx;
     f[FORMAT_Q4_0].unpack_bf16 = q4_0_unpack_bf16_amx;
-    take_kquants(f, KQUANTS_AMX);
+    take_rows(f, KQUANTS_AMX, KQUANT_COUNT);
+    take_rows(f, BLOCKS32_AMX, BLOCKS32_COUNT);
+    take_rows(f, TQ_AMX, TQ_COUNT);
     k->gemm_bf16 = GEMM_BF16_AMX;
     k->isa |= ISA_AMX | ISA_AVX512BF16; /* the tiles' operands are rounded by the latter */
 }
@@ -129,7 +138,9 @@ static bool has(uint32_t usable, uint32_t bits)
 struct kernel_set kernels_select(uint32_t usable)
 {
     struct kernel_set k = reference();
-    take_kquants(k.format, KQUANTS_REF);
+    take_rows(k.format, KQUANTS_REF, KQUANT_COUNT);
+    take_rows(k.format, BLOCKS32_REF, BLOCKS32_COUNT);
+    take_rows(k.format, TQ_REF, TQ_COUNT);
 #if ARCH_X86
     if (has(usable, ISA_AVX2)) take_avx2(&k);
     if (has(usable, ISA_AVX2 | ISA_AVX512)) take_avx512(&k);

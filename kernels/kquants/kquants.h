@@ -10,16 +10,11 @@ format_encode_fn q2_k_encode_ref, q3_k_encode_ref, q4_k_encode_ref, q5_k_encode_
 format_decode_fn q2_k_decode_ref, q3_k_decode_ref, q4_k_decode_ref, q5_k_decode_ref, q6_k_decode_ref,
     iq4_xs_decode_ref;
 
-/* One row a format; functions that are NULL keep what was there. */
 enum { KQUANT_COUNT = 6 };
-struct kquant_kernels {
-    enum format_id id;
-    struct format_kernels k;
-};
-extern const struct kquant_kernels KQUANTS_REF[KQUANT_COUNT];
+extern const struct format_row KQUANTS_REF[KQUANT_COUNT];
 
 /* Built on x86-64 only. */
-extern const struct kquant_kernels KQUANTS_AVX2[KQUANT_COUNT], KQUANTS_AVX512[KQUANT_COUNT],
+extern const struct format_row KQUANTS_AVX2[KQUANT_COUNT], KQUANTS_AVX512[KQUANT_COUNT],
     KQUANTS_AVX512VNNI[KQUANT_COUNT], KQUANTS_AMX[KQUANT_COUNT];
 
 #endif

@@ -38,7 +38,7 @@ K_UNPACK(q5_k, Q5_K_SHAPE, q4_k_scales, q5_k_codes512)
 K_UNPACK(q6_k, Q6_K_SHAPE, q6_k_scales, q6_k_codes512)
 K_UNPACK(iq4_xs, IQ4_XS_SHAPE, iq4_xs_scales, iq4_xs_codes512)
 
-const struct kquant_kernels KQUANTS_AMX[KQUANT_COUNT] = {
+const struct format_row KQUANTS_AMX[KQUANT_COUNT] = {
     { FORMAT_Q2_K, { .unpack_bf16 = q2_k_unpack } }, { FORMAT_Q3_K, { .unpack_bf16 = q3_k_unpack } },
     { FORMAT_Q4_K, { .unpack_bf16 = q4_k_unpack } }, { FORMAT_Q5_K, { .unpack_bf16 = q5_k_unpack } },
     { FORMAT_Q6_K, { .unpack_bf16 = q6_k_unpack } }, { FORMAT_IQ4_XS, { .unpack_bf16 = iq4_xs_unpack } },

@@ -4,7 +4,13 @@
 #include "kernels/kquants/kquants.h"
 #include "kernels/kquants/layout.h"
 
-enum { PARTS = 8, PART = 32 };
+enum { PARTS = 8, PART = 32, CHAINS = 4 };
+
+/* Independent sums: the latency of an addition is the limit of few rows, registers that of many. */
+ALWAYS_INLINE int chains_of(const int n)
+{
+    return n == 1 ? CHAINS : 2;
+}
 
 /* The 256 codes in natural order, unsigned. */
 typedef void k_codes256_fn(const uint8_t *block, __m256i code[PARTS]);
@@ -140,14 +146,15 @@ ALWAYS_INLINE void decode(const void *blocks, float *x, int64_t n, const struct 
 }
 
 ALWAYS_INLINE void block_dot_f32(const struct unpacked *u, const struct k_shape *shape, const struct dot *d,
-                                 int64_t k, const int n, __m256 sum[DOT_X])
+                                 int64_t k, const int n, __m256 sum[DOT_X][CHAINS])
 {
 #pragma GCC unroll 32
     for (int g = 0; g < K_BLOCK / 8; g++) {
         const __m256 v = weights8(u, shape, g);
 #pragma GCC unroll 4
         for (int i = 0; i < n; i++)
-            sum[i] = _mm256_fmadd_ps(v, _mm256_loadu_ps(d->x + i * d->x_stride + k + 8 * g), sum[i]);
+            sum[i][g % chains_of(n)] = _mm256_fmadd_ps(v, _mm256_loadu_ps(d->x + i * d->x_stride + k + 8 * g),
+                                                       sum[i][g % chains_of(n)]);
     }
 }
 
@@ -165,7 +172,7 @@ ALWAYS_INLINE __m256 pair_sums(__m256i unsigned_side, __m256i signed_side)
 }
 
 ALWAYS_INLINE void block_dot_q8(const struct unpacked *u, const struct k_shape *shape, const struct dot *d,
-                                int64_t k, const int n, __m256 sum[DOT_X])
+                                int64_t k, const int n, __m256 sum[DOT_X][CHAINS])
 {
 #pragma GCC unroll 8
     for (int p = 0; p < PARTS; p++) {
@@ -178,35 +185,47 @@ ALWAYS_INLINE void block_dot_q8(const struct unpacked *u, const struct k_shape *
             __m256 v = _mm256_mul_ps(pair_sums(size, shape->bias ? _mm256_sign_epi8(q, code) : q), scale);
             if (shape->has_min && shape->sub == 16)
                 v = _mm256_fnmadd_ps(pair_sums(_mm256_set1_epi8(1), q), part_lanes(u->min, 16, p), v);
-            sum[i] = _mm256_fmadd_ps(v, _mm256_set1_ps(d->q.d[at]), sum[i]);
+            sum[i][p % chains_of(n)] = _mm256_fmadd_ps(v, _mm256_set1_ps(d->q.d[at]),
+                                                       sum[i][p % chains_of(n)]);
         }
     }
     if (!shape->has_min || shape->sub == 16) return;
 #pragma GCC unroll 4
     for (int i = 0; i < n; i++) /* eight sub-blocks, eight sums of activations */
-        sum[i] = _mm256_fnmadd_ps(_mm256_loadu_ps(u->min),
-                                  _mm256_loadu_ps(d->q.sum + i * d->q.d_stride + k / Q8_BLOCK), sum[i]);
+        sum[i][0] = _mm256_fnmadd_ps(_mm256_loadu_ps(u->min),
+                                     _mm256_loadu_ps(d->q.sum + i * d->q.d_stride + k / Q8_BLOCK), sum[i][0]);
 }
 
 typedef void block_dot_fn(const struct unpacked *u, const struct k_shape *shape, const struct dot *d,
-                          int64_t k, const int n, __m256 sum[DOT_X]);
+                          int64_t k, const int n, __m256 sum[DOT_X][CHAINS]);
 
 ALWAYS_INLINE void dot_n(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
                          k_codes256_fn *codes, block_dot_fn *block_dot, const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *block = d->w + r * d->row_bytes;
-        __m256 sum[DOT_X];
+        __m256 total[DOT_X];
 #pragma GCC unroll 4
-        for (int i = 0; i < n; i++) sum[i] = _mm256_setzero_ps();
+        for (int i = 0; i < n; i++) total[i] = _mm256_setzero_ps();
         for (int64_t k = 0; k < d->cols; k += K_BLOCK, block += shape->block_bytes) {
             struct unpacked u;
+            __m256 sum[DOT_X][CHAINS]; /* of this block: long rows keep their accuracy */
             prefetch_ahead(block, shape->block_bytes);
             unpack(block, shape, scales, codes, &u);
+#pragma GCC unroll 4
+            for (int i = 0; i < n; i++)
+#pragma GCC unroll 4
+                for (int c = 0; c < chains_of(n); c++) sum[i][c] = _mm256_setzero_ps();
             block_dot(&u, shape, d, k, n, sum);
+#pragma GCC unroll 4
+            for (int i = 0; i < n; i++) {
+                __m256 both = _mm256_add_ps(sum[i][0], sum[i][1]);
+                if (chains_of(n) == CHAINS) both = _mm256_add_ps(both, _mm256_add_ps(sum[i][2], sum[i][3]));
+                total[i] = _mm256_add_ps(total[i], both);
+            }
         }
 #pragma GCC unroll 4
-        for (int i = 0; i < n; i++) d->y[i * d->y_stride + r] = sum_of_lanes(sum[i]);
+        for (int i = 0; i < n; i++) d->y[i * d->y_stride + r] = sum_of_lanes(total[i]);
     }
 }
 
@@ -241,7 +260,7 @@ K_FUNCTIONS(q5_k, Q5_K_SHAPE, q4_k_scales, q5_k_codes)
 K_FUNCTIONS(q6_k, Q6_K_SHAPE, q6_k_scales, q6_k_codes)
 K_FUNCTIONS(iq4_xs, IQ4_XS_SHAPE, iq4_xs_scales, iq4_xs_codes)
 
-const struct kquant_kernels KQUANTS_AVX2[KQUANT_COUNT] = {
+const struct format_row KQUANTS_AVX2[KQUANT_COUNT] = {
     { FORMAT_Q2_K, { q2_k_decode, q2_k_dot_f32, q2_k_dot_q8, NULL } },
     { FORMAT_Q3_K, { q3_k_decode, q3_k_dot_f32, q3_k_dot_q8, NULL } },
     { FORMAT_Q4_K, { q4_k_decode, q4_k_dot_f32, q4_k_dot_q8, NULL } },

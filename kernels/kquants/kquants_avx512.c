@@ -19,13 +19,16 @@ ALWAYS_INLINE void dot_n(const struct dot *d, const struct k_shape *shape, k_sca
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *block = d->w + r * d->row_bytes;
-        __m512 sum[DOT_X][2];
+        __m512 total[DOT_X];
 #pragma GCC unroll 4
-        for (int i = 0; i < n; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
+        for (int i = 0; i < n; i++) total[i] = _mm512_setzero_ps();
         for (int64_t k = 0; k < d->cols; k += K_BLOCK, block += shape->block_bytes) {
             struct k_unpacked u;
+            __m512 sum[DOT_X][2]; /* of this block: long rows keep their accuracy */
             prefetch_ahead(block, shape->block_bytes);
             k_unpack(block, shape, scales, codes, &u);
+#pragma GCC unroll 4
+            for (int i = 0; i < n; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
 #pragma GCC unroll 16
             for (int g = 0; g < K_BLOCK / 16; g++) {
                 const __m512 v = k_weights16(&u, shape, g);
@@ -34,10 +37,12 @@ ALWAYS_INLINE void dot_n(const struct dot *d, const struct k_shape *shape, k_sca
                     sum[i][g & 1] = _mm512_fmadd_ps(v, _mm512_loadu_ps(d->x + i * d->x_stride + k + 16 * g),
                                                     sum[i][g & 1]);
             }
+#pragma GCC unroll 4
+            for (int i = 0; i < n; i++)
+                total[i] = _mm512_add_ps(total[i], _mm512_add_ps(sum[i][0], sum[i][1]));
         }
 #pragma GCC unroll 4
-        for (int i = 0; i < n; i++)
-            d->y[i * d->y_stride + r] = _mm512_reduce_add_ps(_mm512_add_ps(sum[i][0], sum[i][1]));
+        for (int i = 0; i < n; i++) d->y[i * d->y_stride + r] = _mm512_reduce_add_ps(total[i]);
     }
 }
 
@@ -68,7 +73,7 @@ K_FUNCTIONS(q5_k, Q5_K_SHAPE, q4_k_scales, q5_k_codes512)
 K_FUNCTIONS(q6_k, Q6_K_SHAPE, q6_k_scales, q6_k_codes512)
 K_FUNCTIONS(iq4_xs, IQ4_XS_SHAPE, iq4_xs_scales, iq4_xs_codes512)
 
-const struct kquant_kernels KQUANTS_AVX512[KQUANT_COUNT] = {
+const struct format_row KQUANTS_AVX512[KQUANT_COUNT] = {
     { FORMAT_Q2_K, { .decode = q2_k_decode, .dot_f32 = q2_k_dot_f32 } },
     { FORMAT_Q3_K, { .decode = q3_k_decode, .dot_f32 = q3_k_dot_f32 } },
     { FORMAT_Q4_K, { .decode = q4_k_decode, .dot_f32 = q4_k_dot_f32 } },

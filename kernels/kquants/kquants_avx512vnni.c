@@ -113,7 +113,7 @@ static void iq4_xs_dot_q8(const struct dot *d)
     dot_q8(d, &IQ4_XS_SHAPE, iq4_xs_scales, iq4_xs_codes512);
 }
 
-const struct kquant_kernels KQUANTS_AVX512VNNI[KQUANT_COUNT] = {
+const struct format_row KQUANTS_AVX512VNNI[KQUANT_COUNT] = {
     { FORMAT_Q2_K, { .dot_q8 = q2_k_dot_q8 } }, { FORMAT_Q3_K, { .dot_q8 = q3_k_dot_q8 } },
     { FORMAT_Q4_K, { .dot_q8 = q4_k_dot_q8 } }, { FORMAT_Q5_K, { .dot_q8 = q5_k_dot_q8 } },
     { FORMAT_Q6_K, { .dot_q8 = q6_k_dot_q8 } }, { FORMAT_IQ4_XS, { .dot_q8 = iq4_xs_dot_q8 } },

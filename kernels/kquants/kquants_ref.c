@@ -158,7 +158,7 @@ K_REFERENCE(q5_k, 3)
 K_REFERENCE(q6_k, 4)
 K_REFERENCE(iq4_xs, 5)
 
-const struct kquant_kernels KQUANTS_REF[KQUANT_COUNT] = {
+const struct format_row KQUANTS_REF[KQUANT_COUNT] = {
     { FORMAT_Q2_K, { q2_k_decode_ref, q2_k_dot_f32, q2_k_dot_q8, NULL } },
     { FORMAT_Q3_K, { q3_k_decode_ref, q3_k_dot_f32, q3_k_dot_q8, NULL } },
     { FORMAT_Q4_K, { q4_k_decode_ref, q4_k_dot_f32, q4_k_dot_q8, NULL } },

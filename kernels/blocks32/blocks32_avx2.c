@@ -1,0 +1,86 @@
+/* Blocks of 32 weights with AVX2: how each format's codes become 32 bytes. */
+#include "kernels/blocks32/blocks32.h"
+#include "kernels/blocks32/dot_avx2.h"
+#include "kernels/blocks32/layout.h"
+
+ALWAYS_INLINE __m256i nibbles(const uint8_t *p)
+{
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)p);
+    const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(bytes), _mm_srli_epi16(bytes, 4), 1);
+    return _mm256_and_si256(both, _mm256_set1_epi8(15));
+}
+
+/* Bit j of the word at p as 16 in byte j: every byte gets its byte of the word and looks for its bit. */
+ALWAYS_INLINE __m256i fifths(const uint8_t *p)
+{
+    const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
+    const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32((int)load_u32(p)), spread);
+    return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit), _mm256_set1_epi8(16));
+}
+
+ALWAYS_INLINE __m256i look_up(__m128i table, const uint8_t *p)
+{
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), nibbles(p));
+}
+
+ALWAYS_INLINE __m256i q4_1_codes(const uint8_t *block, int part)
+{
+    (void)part;
+    return nibbles(block + Q4_1_CODES);
+}
+
+ALWAYS_INLINE __m256i q5_0_codes(const uint8_t *block, int part)
+{
+    (void)part;
+    return _mm256_or_si256(nibbles(block + Q5_0_CODES), fifths(block + Q5_0_HIGH));
+}
+
+ALWAYS_INLINE __m256i q5_1_codes(const uint8_t *block, int part)
+{
+    (void)part;
+    return _mm256_or_si256(nibbles(block + Q5_1_CODES), fifths(block + Q5_1_HIGH));
+}
+
+ALWAYS_INLINE __m256i iq4_nl_codes(const uint8_t *block, int part)
+{
+    (void)part;
+    return look_up(_mm_setr_epi8(IQ4_NL_VALUES), block + IQ4_NL_CODES);
+}
+
+ALWAYS_INLINE __m256i mxfp4_codes(const uint8_t *block, int part)
+{
+    (void)part;
+    return look_up(_mm_setr_epi8(MXFP4_BIASED), block + MXFP4_CODES);
+}
+
+ALWAYS_INLINE float first_scale(const uint8_t *block)
+{
+    return scale_at(block);
+}
+
+ALWAYS_INLINE float second_min(const uint8_t *block)
+{
+    return scale_at(block + Q4_1_MIN);
+}
+
+static const struct block_kind
+    Q4_1 = { Q4_1_BYTES, 1, 0, q4_1_codes, products_unsigned, first_scale, second_min },
+    Q5_0 = { Q5_0_BYTES, 1, Q5_0_BIAS, q5_0_codes, products_unsigned, first_scale, NULL },
+    Q5_1 = { Q5_1_BYTES, 1, 0, q5_1_codes, products_unsigned, first_scale, second_min },
+    IQ4_NL = { IQ4_NL_BYTES, 1, 0, iq4_nl_codes, products_signed, first_scale, NULL },
+    MXFP4 = { MXFP4_BYTES, 1, MXFP4_BIAS, mxfp4_codes, products_unsigned, mxfp4_scale, NULL };
+
+BLOCK_KIND_FUNCTIONS(q4_1, Q4_1)
+BLOCK_KIND_FUNCTIONS(q5_0, Q5_0)
+BLOCK_KIND_FUNCTIONS(q5_1, Q5_1)
+BLOCK_KIND_FUNCTIONS(iq4_nl, IQ4_NL)
+BLOCK_KIND_FUNCTIONS(mxfp4, MXFP4)
+
+const struct format_row BLOCKS32_AVX2[BLOCKS32_COUNT] = {
+    { FORMAT_Q4_1, { q4_1_decode, q4_1_dot_f32, q4_1_dot_q8, NULL } },
+    { FORMAT_Q5_0, { q5_0_decode, q5_0_dot_f32, q5_0_dot_q8, NULL } },
+    { FORMAT_Q5_1, { q5_1_decode, q5_1_dot_f32, q5_1_dot_q8, NULL } },
+    { FORMAT_IQ4_NL, { iq4_nl_decode, iq4_nl_dot_f32, iq4_nl_dot_q8, NULL } },
+    { FORMAT_MXFP4, { mxfp4_decode, mxfp4_dot_f32, mxfp4_dot_q8, NULL } },
+};

@@ -1,0 +1,147 @@
+/* kernels/blocks32/dot_avx2.h - AVX2: decode and both dots for every format that can expand 32 codes to
+ * bytes. A format is a struct block_kind of constants; everything is inlined into it. */
+#ifndef QDYNO_KERNELS_BLOCKS32_DOT_AVX2_H
+#define QDYNO_KERNELS_BLOCKS32_DOT_AVX2_H
+
+#include "kernels/isa/avx2.h"
+
+/* weight = scale * (code - bias) (+ min), 32 * parts weights in a block. */
+struct block_kind {
+    int bytes, parts, bias;
+    __m256i (*codes)(const uint8_t *block, int part); /* bytes in natural order */
+    __m256i (*products)(__m256i codes, __m256i q);    /* sums of four neighbours in each of 8 lanes */
+    float (*scale)(const uint8_t *block);
+    float (*min)(const uint8_t *block); /* NULL: the format has none */
+};
+
+/* Unsigned codes up to 31: pairs reach 2 * 31 * 127 = 7874, far from saturating. */
+ALWAYS_INLINE __m256i products_unsigned(__m256i codes, __m256i q)
+{
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(codes, q), _mm256_set1_epi16(1));
+}
+
+/* Signed codes down to -127: pairs reach 2 * 127 * 127 = 32258 (activations are never -128). */
+ALWAYS_INLINE __m256i products_signed(__m256i codes, __m256i q)
+{
+    return products_unsigned(_mm256_abs_epi8(codes), _mm256_sign_epi8(q, codes));
+}
+
+ALWAYS_INLINE void part_floats(const struct block_kind *f, const uint8_t *block, int part, __m256 out[4])
+{
+    const __m256i codes = _mm256_sub_epi8(f->codes(block, part), _mm256_set1_epi8((char)f->bias));
+    const __m128i low = _mm256_castsi256_si128(codes), high = _mm256_extracti128_si256(codes, 1);
+    const __m128i eighths[4] = { low, _mm_srli_si128(low, 8), high, _mm_srli_si128(high, 8) };
+    const __m256 d = _mm256_set1_ps(f->scale(block));
+#pragma GCC unroll 4
+    for (int u = 0; u < 4; u++) {
+        out[u] = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eighths[u])), d);
+        if (f->min) out[u] = _mm256_add_ps(out[u], _mm256_set1_ps(f->min(block)));
+    }
+}
+
+ALWAYS_INLINE void kind_decode(const struct block_kind *f, const void *blocks, float *x, int64_t n)
+{
+    const uint8_t *in = blocks;
+    for (int64_t i = 0; i < n; i += 32 * f->parts, in += f->bytes) {
+        for (int p = 0; p < f->parts; p++) {
+            __m256 v[4];
+            part_floats(f, in, p, v);
+            for (int u = 0; u < 4; u++) _mm256_storeu_ps(x + i + 32 * p + 8 * u, v[u]);
+        }
+    }
+}
+
+ALWAYS_INLINE void kind_dot_f32_n(const struct block_kind *f, const struct dot *d, const int n)
+{
+    for (int r = 0; r < d->rows; r++) {
+        const uint8_t *w = d->w + r * d->row_bytes;
+        __m256 sum[DOT_X][2];
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) sum[i][0] = sum[i][1] = _mm256_setzero_ps();
+        for (int64_t k = 0; k < d->cols; k += 32 * f->parts, w += f->bytes) {
+            prefetch_ahead(w, f->bytes);
+            for (int p = 0; p < f->parts; p++) {
+                __m256 v[4];
+                part_floats(f, w, p, v);
+#pragma GCC unroll 4
+                for (int i = 0; i < n; i++) {
+                    const float *x = d->x + i * d->x_stride + k + 32 * p;
+#pragma GCC unroll 4
+                    for (int u = 0; u < 4; u++)
+                        sum[i][u & 1] = _mm256_fmadd_ps(v[u], _mm256_loadu_ps(x + 8 * u), sum[i][u & 1]);
+                }
+            }
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++)
+            d->y[i * d->y_stride + r] = sum_of_lanes(_mm256_add_ps(sum[i][0], sum[i][1]));
+    }
+}
+
+/* y = sum over parts of scale * (d_x * products) + (min - bias * scale) * sum_x. */
+ALWAYS_INLINE void kind_dot_q8_n(const struct block_kind *f, const struct dot *d, const int n)
+{
+    for (int r = 0; r < d->rows; r++) {
+        const uint8_t *w = d->w + r * d->row_bytes;
+        __m256 sum[DOT_X];
+        float off[DOT_X] = { 0 };
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) sum[i] = _mm256_setzero_ps();
+        for (int64_t b = 0; b < d->cols / 32; b += f->parts, w += f->bytes) {
+            prefetch_ahead(w, f->bytes);
+            const float scale = f->scale(w);
+            const float per_sum = f->min ? f->min(w) : -(float)f->bias * scale;
+            for (int p = 0; p < f->parts; p++) {
+                const __m256i codes = f->codes(w, p);
+#pragma GCC unroll 4
+                for (int i = 0; i < n; i++) {
+                    const int64_t at = i * d->q.d_stride + b + p;
+                    const int8_t *q = d->q.q + i * d->q.q_stride + (b + p) * 32;
+                    const __m256i dots = f->products(codes, _mm256_loadu_si256((const __m256i *)q));
+                    sum[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots), _mm256_set1_ps(scale * d->q.d[at]),
+                                             sum[i]);
+                    if (f->min || f->bias) off[i] += per_sum * d->q.sum[at];
+                }
+            }
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) d->y[i * d->y_stride + r] = sum_of_lanes(sum[i]) + off[i];
+    }
+}
+
+ALWAYS_INLINE void kind_dot_f32(const struct block_kind *f, const struct dot *d)
+{
+    switch (d->n) {
+    case 1: kind_dot_f32_n(f, d, 1); break;
+    case 2: kind_dot_f32_n(f, d, 2); break;
+    case 3: kind_dot_f32_n(f, d, 3); break;
+    case 4: kind_dot_f32_n(f, d, 4); break;
+    }
+}
+
+ALWAYS_INLINE void kind_dot_q8(const struct block_kind *f, const struct dot *d)
+{
+    switch (d->n) {
+    case 1: kind_dot_q8_n(f, d, 1); break;
+    case 2: kind_dot_q8_n(f, d, 2); break;
+    case 3: kind_dot_q8_n(f, d, 3); break;
+    case 4: kind_dot_q8_n(f, d, 4); break;
+    }
+}
+
+/* The three functions of a format, from its static const struct block_kind. */
+#define BLOCK_KIND_FUNCTIONS(name, KIND)                                                                     \
+    static void name##_decode(const void *blocks, float *x, int64_t n)                                       \
+    {                                                                                                        \
+        kind_decode(&KIND, blocks, x, n);                                                                    \
+    }                                                                                                        \
+    static void name##_dot_f32(const struct dot *d)                                                          \
+    {                                                                                                        \
+        kind_dot_f32(&KIND, d);                                                                              \
+    }                                                                                                        \
+    static void name##_dot_q8(const struct dot *d)                                                           \
+    {                                                                                                        \
+        kind_dot_q8(&KIND, d);                                                                               \
+    }
+
+#endif

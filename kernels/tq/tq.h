@@ -1,0 +1,17 @@
+/* kernels/tq/tq.h - the ternary formats tq1_0 (five weights a byte) and tq2_0 (four). See README.md here.
+ * Signatures: kernels/kernel_set.h. */
+#ifndef QDYNO_KERNELS_TQ_H
+#define QDYNO_KERNELS_TQ_H
+
+#include "kernels/kernel_set.h"
+
+format_encode_fn tq1_0_encode_ref, tq2_0_encode_ref;
+format_decode_fn tq1_0_decode_ref, tq2_0_decode_ref;
+
+enum { TQ_COUNT = 2 };
+extern const struct format_row TQ_REF[TQ_COUNT];
+
+/* Built on x86-64 only. */
+extern const struct format_row TQ_AVX2[TQ_COUNT], TQ_AVX512VNNI[TQ_COUNT], TQ_AMX[TQ_COUNT];
+
+#endif
