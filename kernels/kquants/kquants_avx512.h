@@ -135,18 +135,24 @@ ALWAYS_INLINE struct k_floats512 k_floats(const uint8_t *block, const struct k_s
     return f;
 }
 
-/* A block on its way to floats: signed codes, and scales in memory, where a broadcast costs no shuffle. */
+/* A block on its way to floats: scales in memory, where a broadcast costs no shuffle. */
 struct k_unpacked {
-    __m512i code[K_CHUNKS];
+    __m512i code[K_CHUNKS]; /* signed */
     float scale[K_SUBS], min[K_SUBS];
 };
 
-ALWAYS_INLINE void k_unpack(const uint8_t *block, const struct k_shape *shape, k_scales_fn *scales,
-                            k_codes512_fn *codes, struct k_unpacked *u)
+ALWAYS_INLINE void k_scales_in_memory(const uint8_t *block, const struct k_shape *shape, k_scales_fn *scales,
+                                      struct k_unpacked *u)
 {
     const struct k_floats512 f = k_floats(block, shape, scales);
     _mm512_storeu_ps(u->scale, f.scale);
     if (shape->has_min) _mm512_storeu_ps(u->min, f.min);
+}
+
+ALWAYS_INLINE void k_unpack(const uint8_t *block, const struct k_shape *shape, k_scales_fn *scales,
+                            k_codes512_fn *codes, struct k_unpacked *u)
+{
+    k_scales_in_memory(block, shape, scales, u);
     codes(block, u->code);
     if (shape->bias)
 #pragma GCC unroll 4
