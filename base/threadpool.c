@@ -38,6 +38,7 @@ struct threadpool {
     int started;            /* threads that exist */
     atomic_int bind_failed;
 
+    int present;       /* members of the running region: size or 1 */
     threadpool_fn *fn; /* written before generation rises */
     void *arg;
     bool quit;
@@ -215,11 +216,12 @@ bool threadpool_is_pinned(const struct threadpool *pool)
 
 void threadpool_run(struct threadpool *pool, threadpool_fn *fn, void *arg)
 {
-    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
     if (pool->size == 1) {
-        fn(arg, 0, 1);
+        threadpool_run_alone(pool, fn, arg);
         return;
     }
+    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
+    pool->present = pool->size;
     pool->fn = fn;
     pool->arg = arg;
     atomic_store_explicit(&pool->running, (unsigned)pool->size - 1, memory_order_relaxed);
@@ -230,9 +232,16 @@ void threadpool_run(struct threadpool *pool, threadpool_fn *fn, void *arg)
         wait_change(&pool->running, left, &pool->caller_sleeps, pool->spin_ns);
 }
 
+void threadpool_run_alone(struct threadpool *pool, threadpool_fn *fn, void *arg)
+{
+    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
+    pool->present = 1;
+    fn(arg, 0, 1);
+}
+
 void threadpool_barrier(struct threadpool *pool)
 {
-    if (pool->size == 1) return;
+    if (pool->present == 1) return;
     unsigned phase = atomic_load_explicit(&pool->barrier_phase, memory_order_acquire);
     if (atomic_fetch_add_explicit(&pool->barrier_count, 1, memory_order_acq_rel) + 1 ==
         (unsigned)pool->size) {

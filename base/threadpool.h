@@ -38,10 +38,13 @@ bool threadpool_is_pinned(const struct threadpool *pool);
 typedef void threadpool_fn(void *arg, int member, int size);
 void threadpool_run(struct threadpool *pool, threadpool_fn *fn, void *arg);
 
+/* The same on the calling thread only, as fn(arg, 0, 1): for work too small to wake the others for. */
+void threadpool_run_alone(struct threadpool *pool, threadpool_fn *fn, void *arg);
+
 /* Inside a region: nobody passes before all have come. All writes before it are seen after it. */
 void threadpool_barrier(struct threadpool *pool);
 
-/* Inside a region: hand out 0,1,2,... once each (work that is uneven). Reset by threadpool_run. */
+/* Inside a region: hand out 0,1,2,... once each (work that is uneven). Each region starts at 0. */
 int64_t threadpool_next(struct threadpool *pool, int64_t step);
 
 /* How many processors this process may use (cpuset and cgroup quota respected, at least 1): the default for

@@ -81,7 +81,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                          .matters_for = FOR_PREFILL | FOR_DECODE | FOR_QUALITY,
                          .unit = "",
                          .help =
-                             "how exact products are: highest = f32, medium = bf16 or 8-bit activations, auto = highest for f32 weights, else medium" },
+                             "how exact products are: highest = f32, medium = bf16 or 8-bit activations, auto = highest for f32 and f16 weights, else medium" },
     [KNOB_CTX] = { .key = "ctx",
                    .kind = KNOB_INT,
                    .min = 0,

@@ -241,5 +241,7 @@ void backend_attention(struct backend *b, const struct attention *p)
     assert(MAX(kv->k_dim, kv->v_dim) <= b->plan.cols); /* backend_reserve first */
     job.heads_a_task = MIN(job.group, (int)QUERIES);
     job.rows_a_task = QUERIES / job.heads_a_task;
-    threadpool_run(b->pool, attention_member, &job);
+    int64_t tokens = 0;
+    for (int i = 0; i < p->n; i++) tokens += p->window ? MIN(p->pos[i] + 1, p->window) : p->pos[i] + 1;
+    backend_run(b, tokens * p->heads * (kv->k_dim + kv->v_dim) / DOTS_AN_ELEMENT, attention_member, &job);
 }

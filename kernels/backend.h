@@ -22,8 +22,11 @@ struct backend {
 
 enum {
     HEAD_DIM_MAX = 1024,
-    /* Work (in elements) below which starting the threads costs more than it saves. */
+    /* Work (in elements passed over) below which starting the threads costs more than it saves; a weight of a
+     * dot is about a quarter of an element, a multiply-add of a panel product a sixteenth. */
     PARALLEL_MIN = 16384,
+    DOTS_AN_ELEMENT = 4,
+    PRODUCTS_AN_ELEMENT = 16,
 };
 
 enum precision precision_for(enum precision wanted, const struct format *f); /* AUTO resolved */
@@ -54,7 +57,7 @@ static inline int64_t round_up(int64_t n, int64_t to)
 static inline void backend_run(struct backend *b, int64_t elements, threadpool_fn *fn, void *arg)
 {
     if (elements < PARALLEL_MIN)
-        fn(arg, 0, 1);
+        threadpool_run_alone(b->pool, fn, arg);
     else
         threadpool_run(b->pool, fn, arg);
 }

@@ -194,5 +194,7 @@ void gemm_run(struct backend *b, const struct gemm_kernel *k, const struct matmu
 {
     struct gemm g = { .b = b, .k = k, .m = m, .count = count, .cols = m->w->cols };
     g.padded = round_up(m->n, SLIVER);
-    threadpool_run(b->pool, gemm_member, &g);
+    int64_t products = 0;
+    for (int j = 0; j < count; j++) products += m[j].n * m[j].w->rows * m[j].w->cols;
+    backend_run(b, products / PRODUCTS_AN_ELEMENT, gemm_member, &g);
 }

@@ -121,7 +121,11 @@ static void gemv_member(void *arg, int member, int size)
 void gemv_run(struct backend *b, const struct matmul *m, int count)
 {
     struct gemv g = { .b = b, .m = m, .count = count };
-    for (int j = 0; j < count; j++) g.quantize |= uses_q8(b, &m[j]);
+    int64_t dots = 0;
+    for (int j = 0; j < count; j++) {
+        g.quantize |= uses_q8(b, &m[j]);
+        dots += m[j].n * m[j].w->rows * m[j].w->cols;
+    }
     if (g.quantize) g.q = place_q8(b, m->n, m->w->cols);
-    threadpool_run(b->pool, gemv_member, &g);
+    backend_run(b, dots / DOTS_AN_ELEMENT, gemv_member, &g);
 }

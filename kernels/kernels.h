@@ -108,15 +108,14 @@ const char *isa_names(uint32_t bits, char *buf, size_t size);
 
 /* ---------------------------------------------------------------- the backend */
 
-/* How exact the products are. HIGHEST: f32 activations, f32 sums. MEDIUM: activations may be rounded to bf16
- * (matrix products) or to 8 bits in blocks of 32 (quantized weights), sums in f32/s32. HIGH: as HIGHEST
- * today. */
+/* How exact the products are. HIGHEST: f32 operands, f32 sums. MEDIUM: both operands may be rounded to bf16
+ * (matrix products), activations to 8 bits in blocks of 32 (quantized weights), sums in f32/s32. HIGH: as
+ * HIGHEST today. */
 enum precision {
     PRECISION_HIGHEST,
     PRECISION_HIGH,
     PRECISION_MEDIUM,
-    PRECISION_AUTO, /* by the weight: HIGHEST for f32, MEDIUM for what is already rounded (16 bits and fewer)
-                     */
+    PRECISION_AUTO, /* by the weight: HIGHEST where bf16 would round it (f32, f16), else MEDIUM */
 };
 
 struct backend;

@@ -7,7 +7,8 @@
 enum precision precision_for(enum precision wanted, const struct format *f)
 {
     if (wanted != PRECISION_AUTO) return wanted;
-    return f == &FORMATS[FORMAT_F32] ? PRECISION_HIGHEST : PRECISION_MEDIUM;
+    const bool exact = f == &FORMATS[FORMAT_F32] || f == &FORMATS[FORMAT_F16]; /* bf16 would round them */
+    return exact ? PRECISION_HIGHEST : PRECISION_MEDIUM;
 }
 
 static const struct gemm_kernel *scheme_of_many(const struct kernel_set *k, enum precision wanted,

@@ -92,6 +92,28 @@ static void shares(void **state)
     threadpool_close(w.pool);
 }
 
+static void alone(void *arg, int member, int size)
+{
+    struct work *w = arg;
+    CHECK(member == 0 && size == 1);
+    threadpool_barrier(w->pool); /* nobody else is coming */
+    while (threadpool_next(w->pool, 1) < 10) w->count[0]++;
+}
+
+static void the_caller_alone(void **state)
+{
+    (void)state;
+    struct err why;
+    struct work w = { 0 };
+    CHECK_OK(threadpool_open(&w.pool, &(struct threadpool_options){ .threads = 2 }, &why));
+    for (int i = 0; i < 100; i++) {
+        threadpool_run_alone(w.pool, alone, &w);
+        threadpool_run(w.pool, count_members, &w);
+    }
+    CHECK(w.count[0] == 100 * 10 + 100 && w.count[1] == 100);
+    threadpool_close(w.pool);
+}
+
 static void options(void **state)
 {
     (void)state;
@@ -110,8 +132,8 @@ static void options(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest TESTS[] = { cmocka_unit_test(regions), cmocka_unit_test(sleepers_wake),
-                                        cmocka_unit_test(barriers), cmocka_unit_test(shares),
-                                        cmocka_unit_test(options) };
+    const struct CMUnitTest TESTS[] = { cmocka_unit_test(regions),          cmocka_unit_test(sleepers_wake),
+                                        cmocka_unit_test(barriers),         cmocka_unit_test(shares),
+                                        cmocka_unit_test(the_caller_alone), cmocka_unit_test(options) };
     return cmocka_run_group_tests(TESTS, NULL, NULL);
 }
