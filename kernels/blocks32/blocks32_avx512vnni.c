@@ -86,8 +86,9 @@ ALWAYS_INLINE __m128 iq4_nl_scales(const uint8_t *block)
 /* As mxfp4_scale, four at once. */
 ALWAYS_INLINE __m128 mxfp4_scales(const uint8_t *block)
 {
-    const __m128i e = _mm_setr_epi32(block[0], block[MXFP4_BYTES], block[2 * MXFP4_BYTES],
-                                     block[3 * MXFP4_BYTES]);
+    const uint32_t four = (uint32_t)block[0] | (uint32_t)block[MXFP4_BYTES] << 8 |
+                          (uint32_t)block[2 * MXFP4_BYTES] << 16 | (uint32_t)block[3 * MXFP4_BYTES] << 24;
+    const __m128i e = _mm_cvtepu8_epi32(_mm_cvtsi32_si128((int)four));
     const __m128i normal = _mm_slli_epi32(_mm_sub_epi32(e, _mm_set1_epi32(1)), 23);
     const __m128i tiny = _mm_sllv_epi32(_mm_set1_epi32(0x00200000), e);
     return _mm_castsi128_ps(_mm_mask_mov_epi32(normal, _mm_cmplt_epu32_mask(e, _mm_set1_epi32(2)), tiny));

@@ -28,8 +28,8 @@ enum {
 enum { Q5_0_BIAS = 16, IQ4_NL_BIAS = 128, MXFP4_BIAS = 12 };
 
 #define IQ4_NL_VALUES -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
-#define IQ4_NL_BIASED 1, 24, 45, 63, 79, 93, 106, 118, -127, -115, -103, -90, -75, -59, -39, -15 /* mod 256  \
-                                                                                                  */
+/* Plus IQ4_NL_BIAS, as bytes that a signed type can spell. */
+#define IQ4_NL_BIASED 1, 24, 45, 63, 79, 93, 106, 118, -127, -115, -103, -90, -75, -59, -39, -15
 
 /* Twice 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives, so that they are integers; the scale is halved. */
 #define MXFP4_VALUES 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
