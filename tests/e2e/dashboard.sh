@@ -24,7 +24,7 @@ expect 0 dashboard --frames 3 && says out 'Machine' && says out 'qdyno'
 port=
 if have prometheus-pushgateway && have curl; then
   port=$(free_port)
-  prometheus-pushgateway --web.listen-address="127.0.0.1:$port" >"$T/gateway.log" 2>&1 &
+  prometheus-pushgateway --web.listen-address="127.0.0.1:$port" --persistence.file="$T/gateway.data" >"$T/gateway.log" 2>&1 &
   pids+=($!)
 else
   skip "no prometheus-pushgateway: the push key is not tried"

@@ -12,7 +12,7 @@ port=$(free_port)
 expect 7 push 1 --url "http://127.0.0.1:$port" --timeout 3s && says err 'kept'
 expect 0 doctor && says out '1 outcomes waiting'
 
-prometheus-pushgateway --web.listen-address="127.0.0.1:$port" >"$T/gateway.log" 2>&1 &
+prometheus-pushgateway --web.listen-address="127.0.0.1:$port" --persistence.file="$T/gateway.data" >"$T/gateway.log" 2>&1 &
 gateway=$!
 pids+=("$gateway")
 for _ in $(seq 100); do curl -fs "http://127.0.0.1:$port/-/ready" >/dev/null && break; sleep 0.1; done

@@ -180,6 +180,8 @@ static void roff(struct str *out, const char *text)
             str_append(out, "\\e");
         else if (*text == '-')
             str_append(out, "\\-");
+        else if (*text == '|')
+            str_append(out, "|\\:"); /* a long list of choices may be broken here */
         else
             str_append_n(out, text, 1);
     }
