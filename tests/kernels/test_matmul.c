@@ -21,7 +21,8 @@ struct fixture {
     int64_t rows, cols, x_stride, y_stride;
     const struct format *f;
     float *x, *bias, *decoded;
-    double *product, *terms; /* [n][rows] in binary64: the sum and the sum of magnitudes */
+    double *product, *terms,
+        *squares; /* [n][rows] in binary64: sums of the terms, of magnitudes, of squares */
     void *bytes;
     size_t weight_bytes, skew;
 };
@@ -52,15 +53,17 @@ static void fixture_solve(struct fixture *t)
 {
     t->product = malloc((size_t)(t->n * t->rows) * sizeof(double));
     t->terms = malloc((size_t)(t->n * t->rows) * sizeof(double));
+    t->squares = malloc((size_t)(t->n * t->rows) * sizeof(double));
     for (int i = 0; i < t->n; i++) {
         for (int64_t r = 0; r < t->rows; r++) {
-            double sum = 0, terms = 0;
+            double sum = 0, terms = 0, squares = 0;
             for (int64_t k = 0; k < t->cols; k++) {
                 const double term = (double)t->x[i * t->x_stride + k] * t->decoded[r * t->cols + k];
-                sum += term, terms += fabs(term);
+                sum += term, terms += fabs(term), squares += term * term;
             }
             t->product[i * t->rows + r] = sum;
             t->terms[i * t->rows + r] = terms;
+            t->squares[i * t->rows + r] = squares;
         }
     }
 }
@@ -73,9 +76,12 @@ static void fixture_free(struct fixture *t)
     free(t->decoded);
     free(t->product);
     free(t->terms);
+    free(t->squares);
 }
 
-/* Largest |error| / (sum |terms| + |bias| + |residual|), and the NMSE, over all of y. */
+/* Largest |error| / (sum |terms| + |bias| + |residual|), and the NMSE, over all of y. Its power is that of
+ * the terms, which is what a product of random signs has on average: one that happens to be near 0 does not
+ * count as a large error. */
 struct verdict {
     double worst, error;
 };
@@ -92,7 +98,7 @@ static struct verdict judge(const struct fixture *t, const float *y, const float
             if (before) want += before[i * t->y_stride + r], terms += fabs(before[i * t->y_stride + r]);
             const double e = fabs(want - y[i * t->y_stride + r]), relative = e == 0 ? 0 : e / terms;
             if (!(relative <= v.worst)) v.worst = relative;
-            error += e * e, power += product * product;
+            error += e * e, power += t->squares[i * t->rows + r];
         }
     }
     v.error = error == 0 ? 0 : error / power;
@@ -133,8 +139,10 @@ static void run_variants(struct backend *b, const struct fixture *t, enum precis
                                   .y_stride = t->y_stride };
         backend_matmul(b, &m, 1);
         const struct verdict v = judge(t, y, variant == 2 ? before : NULL, variant > 0);
-        /* MEDIUM: 8 bits in blocks of 32 give 3e-5 NMSE, bf16 on both sides 6e-6; few columns scatter. */
-        const bool good = precision == PRECISION_MEDIUM ? v.error <= 2e-4 : v.worst <= 1e-6;
+        /* MEDIUM: 8 bits in blocks of 32 give 3e-5 NMSE, bf16 on both sides 6e-6; few results scatter (of one
+         * alone, the squared error is ten times the mean once in 600). */
+        const double limit = 2e-4 * (1 + 16.0 / (double)(t->n * t->rows));
+        const bool good = precision == PRECISION_MEDIUM ? v.error <= limit : v.worst <= 1e-6;
         if (!good)
             fail_msg("%s %s precision %d n %d rows %d cols %d variant %d: worst %.3g nmse %.3g", isa,
                      t->f->name, (int)precision, t->n, (int)t->rows, (int)t->cols, variant, v.worst, v.error);
