@@ -72,6 +72,8 @@ const struct metric METRICS[METRIC_COUNT] = {
                              "highest resident memory of the worker" },
     [METRIC_ENERGY] = { "energy_j", "joules", METRIC_CELL, 0, -1, "energy used during the cell" },
     [METRIC_PERPLEXITY] = { "perplexity", "", METRIC_CELL, 0, -1, "perplexity of the evaluation text" },
+    [METRIC_KLD] = { "kld_mean", "nats", METRIC_CELL, 0, -1,
+                     "mean KL divergence from a reference's predictions over the evaluation text" },
     [METRIC_LIMIT_SHARE_PREFILL] = { "prefill_limit_share", "ratio", METRIC_CELL, 0, +1,
                                      "prefill rate as a share of what the machine's arithmetic allows" },
     [METRIC_LIMIT_SHARE_DECODE] = { "decode_limit_share", "ratio", METRIC_CELL, 0, +1,

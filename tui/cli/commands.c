@@ -27,9 +27,15 @@ const struct command COMMANDS[] = {
       "deviation over repetitions. A percentile is printed only where enough tokens were timed to know it (p50: 7, "
       "p95: 90, p99: 459). The share of the machine's limit needs `qdyno detect --probe` once. A config that cannot run is a row with its "
       "error; the status is the failure's only when none ran." },
-    { "eval", "[-m MODEL] -f TEXT [-c 512] [-C CONFIG]...", "perplexity of a text, with its error",
-      FLAGS_EVAL, command_eval, false, 0, 0, KNOB_FLAGS_GRID,
-      "Computed as llama-perplexity does: windows of -c tokens, the second half of each scored." },
+    { "eval", "[-m MODEL] -f TEXT [-c 512] [-C CONFIG]... [--ref CONFIG]",
+      "perplexity of a text, with its error; against a reference: KL divergence", FLAGS_EVAL, command_eval,
+      false, 0, 0, KNOB_FLAGS_GRID,
+      "Computed as llama-perplexity does: windows of -c tokens, the second half of each scored. --ref runs a "
+      "reference beside each config and compares them at the same positions: the mean over them of the KL divergence "
+      "sum p ln(p/q) in nats (p the reference's, q the config's), how often both hold the same token most likely, "
+      "and the ratio of the perplexities, paired. Both files must read the text as the same tokens. Errors count windows, "
+      "not tokens: +- is one standard error, from and to are 95 %. Flags that set a knob hold for the reference, too, "
+      "unless they list several values. p99 is printed from 459 positions on." },
     { "ab", "[-m MODEL] A B -w WORKLOAD [--margin 1%] [--budget 5m]",
       "the experiment: two configs, paired, with a verdict", FLAGS_AB, command_ab, false, 0, 2,
       KNOB_FLAGS_ONE,

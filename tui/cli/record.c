@@ -64,6 +64,7 @@ static void measure(struct measure_list *l, const json_t *answer, float *itl, in
     add(l, METRIC_DECODE_RATE, answer_decode_rate(answer));
     add(l, METRIC_TTFT, json_get_num(answer, "ttft_s", NAN));
     add(l, METRIC_PERPLEXITY, json_get_num(answer, "perplexity", NAN));
+    add(l, METRIC_KLD, json_get_num(answer, METRICS[METRIC_KLD].name, NAN));
     add(l, METRIC_PEAK_MEMORY, json_get_num(answer, "peak_rss_bytes", NAN));
     add(l, METRIC_ENERGY, energy_j);
     add(l, METRIC_ITL_P50, itl_quantile(itl, n_itl, 0.50));

@@ -1,0 +1,154 @@
+/* What a candidate's predictions lose against a reference's. Both run side by side, so that nothing the size
+ * of vocabulary x text is ever held or written, and every difference is taken at one position: noise that the
+ * text brings to both (some words are hard for anybody) cancels. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/eval/moments.h"
+#include "engine/eval/windows.h"
+
+/* ---------------------------------------------------------------- the same question to both */
+
+static enum err_code same_pieces(const struct tokenizer *a, const struct tokenizer *b, int32_t n,
+                                 struct err *why)
+{
+    struct str x = { 0 }, y = { 0 };
+    enum err_code rc = ERR_OK;
+    for (int32_t id = 0; id < n && !rc; id++) {
+        str_clear(&x);
+        str_clear(&y);
+        rc = tokenizer_piece(a, id, true, &x, why);
+        if (!rc) rc = tokenizer_piece(b, id, true, &y, why);
+        if (!rc && (x.len != y.len || memcmp(str_text(&x), str_text(&y), x.len)))
+            rc = err_set(
+                why, ERR_USAGE,
+                "id %d is '%.40s' to the reference and '%.40s' to the candidate: predictions compare "
+                "only over one vocabulary",
+                id, str_text(&x), str_text(&y));
+    }
+    str_free(&x);
+    str_free(&y);
+    return rc;
+}
+
+static enum err_code same_vocabulary(const struct model *a, const struct model *b, struct err *why)
+{
+    const struct tokenizer *x = model_tokenizer(a), *y = model_tokenizer(b);
+    struct tokenizer_info i, j;
+    if (!x || !y)
+        return err_set(why, ERR_USAGE,
+                       "the %s has no tokenizer that can be used: whether it reads the text as the same ids "
+                       "cannot be checked",
+                       x ? "candidate" : "reference");
+    tokenizer_describe(x, &i);
+    tokenizer_describe(y, &j);
+    if (model_shape(a)->vocab != model_shape(b)->vocab || i.n_vocab != j.n_vocab)
+        return err_set(why, ERR_USAGE,
+                       "the reference has a vocabulary of %lld, the candidate of %lld: predictions compare "
+                       "only over one vocabulary",
+                       (long long)model_shape(a)->vocab, (long long)model_shape(b)->vocab);
+    return same_pieces(x, y, i.n_vocab, why);
+}
+
+static enum err_code same_ids(const struct windows *a, const struct windows *b, struct err *why)
+{
+    if (a->bos != b->bos)
+        return err_set(why, ERR_USAGE,
+                       "a window begins with id %d for the reference, %d for the candidate "
+                       "(-1: with the text itself)",
+                       a->bos, b->bos);
+    for (int64_t i = 0; i < MIN(a->ids.n, b->ids.n); i++)
+        if (a->ids.ids[i] != b->ids.ids[i])
+            return err_set(why, ERR_USAGE,
+                           "token %lld of the text is id %d for the reference, %d for the candidate: both "
+                           "must read it alike",
+                           (long long)i, a->ids.ids[i], b->ids.ids[i]);
+    if (a->ids.n != b->ids.n)
+        return err_set(why, ERR_USAGE,
+                       "the text has %lld tokens for the reference, %lld for the candidate: both must read "
+                       "it alike",
+                       (long long)a->ids.n, (long long)b->ids.n);
+    return ERR_OK;
+}
+
+/* The windows of both, which must be the same. */
+static enum err_code cut(struct windows *w, const struct model *reference, const struct model *candidate,
+                         const struct eval_request *r, struct err *why)
+{
+    struct windows other = { 0 };
+    *w = (struct windows){ 0 };
+    enum err_code rc = same_vocabulary(reference, candidate, why);
+    if (rc) return rc;
+    rc = windows_cut(w, reference, r, why);
+    if (!rc) rc = windows_cut(&other, candidate, r, why);
+    if (!rc) rc = same_ids(w, &other, why);
+    windows_done(&other);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- side by side */
+
+struct pair {
+    struct model *reference, *candidate;
+    struct batch_row *rows; /* [ctx] */
+    struct divergence_moments moments;
+};
+
+static enum err_code not_numbers(const struct position *p, int64_t window, int pos, struct err *why)
+{
+    return err_set(why, ERR_FORMAT, "the %s's logits are not numbers at position %d of window %lld",
+                   isfinite(p->nll_reference) ? "candidate" : "reference", pos, (long long)window);
+}
+
+static enum err_code compare_window(struct pair *p, const int32_t *ids, int64_t window, int ctx,
+                                    struct err *why)
+{
+    const int64_t vocab = model_shape(p->reference)->vocab;
+    const int most = windows_most_scored(p->reference, 2);
+    int n, scored;
+    model_truncate(p->reference, 0, 0);
+    model_truncate(p->candidate, 0, 0);
+    /* A forward cuts its rows by its own config's batch. */
+    for (int at = 0; (n = windows_piece(p->rows, ids, ctx, at, ctx, most, &scored)) > 0; at += n) {
+        enum err_code rc = model_forward(p->reference, p->rows, n, why);
+        if (rc) return err_prefix(why, "reference");
+        if ((rc = model_forward(p->candidate, p->rows, n, why))) return rc;
+        for (int i = 0, row = 0; i < n; i++) {
+            if (!p->rows[i].logits) continue;
+            const struct position q = position_compare(
+                model_logits(p->reference, row), model_logits(p->candidate, row), vocab, ids[at + i + 1]);
+            row++;
+            if (!isfinite(q.kld) || !isfinite(q.nll_reference) || !isfinite(q.nll_candidate))
+                return not_numbers(&q, window, at + i, why);
+            divergence_add(&p->moments, &q);
+        }
+    }
+    divergence_close_window(&p->moments, windows_scored(ctx));
+    return ERR_OK;
+}
+
+enum err_code eval_divergence(struct divergence *out, struct model *reference, struct model *candidate,
+                              const struct eval_request *r, struct err *why)
+{
+    struct pair p = { .reference = reference, .candidate = candidate };
+    struct windows w;
+    assert(reference != candidate);
+    enum err_code rc = cut(&w, reference, candidate, r, why);
+    if (!rc) rc = divergence_moments_init(&p.moments, w.count * windows_scored(r->ctx), why);
+    if (!rc && !(p.rows = malloc((size_t)r->ctx * sizeof *p.rows)))
+        rc = err_set(why, ERR_NOMEM, "out of memory");
+    for (int64_t c = 0; c < w.count && !rc; c++) {
+        rc = compare_window(&p, windows_get(&w, c), c, r->ctx, why);
+        if (!rc && r->progress && !r->progress(r->arg, c + 1, w.count, p.moments.candidate.nll.mean))
+            rc = err_set(why, ERR_CANCELLED, "cancelled");
+    }
+    if (!rc) divergence_finish(out, &p.moments, windows_scored(r->ctx));
+    model_truncate(reference, 0, 0);
+    model_truncate(candidate, 0, 0);
+    divergence_moments_done(&p.moments);
+    windows_done(&w);
+    free(p.rows);
+    return rc;
+}

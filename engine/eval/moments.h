@@ -1,0 +1,57 @@
+/* engine/eval/moments.h - from two rows of logits to a divergence with its error: pure arithmetic, no model.
+ *
+ * Tokens of one window share their context and are no independent observations: every standard error here
+ * counts windows. All windows score equally many positions, so the mean over windows of their means is the
+ * mean, and SE^2 = C/(C-1) sum_c (sum_{t in c} (x_t - mean))^2 / N^2 is the variance of window means over C.
+ */
+#ifndef QDYNO_ENGINE_EVAL_MOMENTS_H
+#define QDYNO_ENGINE_EVAL_MOMENTS_H
+
+#include "engine/eval/eval.h"
+
+/* What one position says. Softmax in double precision. */
+struct position {
+    double kld; /* >= 0; infinite where q is 0 and p is not; NAN from logits that are NAN */
+    double nll_reference, nll_candidate; /* of `id` */
+    bool same_top;
+};
+/* reference, candidate [n]; 0 <= id < n. Equal rows give a kld of exactly 0. */
+struct position position_compare(const float *reference, const float *candidate, int64_t n, int32_t id);
+
+/* -ln p of `id` under softmax(logits). */
+double position_surprise(const float *logits, int64_t n, int32_t id);
+
+/* Mean and variance of window means as they come (Welford: a small spread of large means keeps its digits).
+ */
+struct clustered {
+    int64_t windows;
+    double mean, squares;
+};
+void clustered_add(struct clustered *c, double window_mean);
+double clustered_se(const struct clustered *c); /* NAN below two windows */
+
+/* Likelihoods of one model, window by window; `open` is the window being summed. */
+struct nll_moments {
+    struct clustered nll;
+    double open, squares; /* squares: over tokens */
+};
+void nll_add(struct nll_moments *m, double nll);
+void nll_close_window(struct nll_moments *m, int scored);
+void nll_finish(struct perplexity *out, const struct nll_moments *m, int scored_per_window);
+
+struct divergence_moments {
+    struct nll_moments reference, candidate;
+    struct clustered kld, same_top, log_ratio;
+    double open_kld, open_same, open_ratio;
+    double *klds; /* [n] of every position, for the quantiles; owned: divergence_moments_done */
+    int64_t n, cap;
+};
+/* Room for `positions` scored ones. ERR_NOMEM. */
+enum err_code divergence_moments_init(struct divergence_moments *m, int64_t positions, struct err *why);
+void divergence_moments_done(struct divergence_moments *m);
+void divergence_add(struct divergence_moments *m, const struct position *p);
+void divergence_close_window(struct divergence_moments *m, int scored);
+/* Sorts klds. At least one closed window. */
+void divergence_finish(struct divergence *out, struct divergence_moments *m, int scored_per_window);
+
+#endif

@@ -1,0 +1,313 @@
+/* Proves: the divergence of two rows of logits, its quantiles and its clustered errors are what their
+ * definitions give by hand; side by side two models get the perplexities they get alone; models that do not
+ * read a text alike are refused with what differs. Golden figures: test_kld.c. */
+#include "engine/eval/moments.h"
+#include "tests/engine/session.h"
+
+#define STORIES "models/repacked/stories260K-f32.gguf"
+#define TINY    "models/repacked/tinystories-656k-f32.gguf"
+#define EXCERPT "text/tinystories-valid-excerpt.txt"
+
+static void test_position(void **state)
+{
+    (void)state;
+    const double half = log(0.5), quarter = log(0.25);
+    const float a[] = { (float)half, (float)quarter, (float)quarter };
+    const float b[] = { (float)quarter, (float)half, (float)quarter };
+    const float shifted[] = { (float)quarter + 64, (float)half + 64, (float)quarter + 64 };
+    /* 1/2 ln(1/2 : 1/4) + 1/4 ln(1/4 : 1/2) + 1/4 ln 1 = ln(2) / 4 */
+    struct position p = position_compare(a, b, 3, 0);
+    CHECK_NEAR(p.kld, 0.25 * log(2), 1e-7);
+    CHECK_NEAR(p.nll_reference, log(2), 1e-7);
+    CHECK_NEAR(p.nll_candidate, log(4), 1e-7);
+    assert_false(p.same_top);
+    CHECK_NEAR(position_compare(a, shifted, 3, 1).kld, 0.25 * log(2), 1e-5);
+    CHECK_NEAR(position_surprise(b, 3, 2), log(4), 1e-7);
+    CHECK_NEAR(position_surprise(shifted, 3, 1), log(2), 1e-5);
+    /* not symmetric: 0.9 ln(0.9 : 0.5) + 0.1 ln(0.1 : 0.5) */
+    const float c[] = { (float)log(0.9), (float)log(0.1) }, even[] = { 0, 0 };
+    CHECK_NEAR(position_compare(c, even, 2, 0).kld, 0.9 * log(1.8) + 0.1 * log(0.2), 1e-7);
+    CHECK_NEAR(position_compare(even, c, 2, 0).kld, 0.5 * log(0.5 / 0.9) + 0.5 * log(5), 1e-7);
+    /* of equals the first */
+    assert_true(position_compare(even, c, 2, 0).same_top);
+}
+
+static void test_position_extremes(void **state)
+{
+    (void)state;
+    float row[2048];
+    uint32_t seed = 7;
+    for (size_t i = 0; i < COUNT_OF(row); i++) {
+        seed = seed * 1664525u + 1013904223u;
+        row[i] = (float)(seed >> 8) * 0x1p-20f - 8;
+    }
+    struct position p = position_compare(row, row, COUNT_OF(row), 5);
+    assert_true(p.kld == 0 && p.nll_reference == p.nll_candidate && p.same_top);
+    CHECK_NEAR(p.nll_reference, position_surprise(row, COUNT_OF(row), 5), 1e-12);
+    const float far[] = { 30000, -30000 }, back[] = { -30000, 30000 }, cut[] = { 0, -INFINITY },
+                even[] = { 0, 0 }, broken[] = { 0, NAN };
+    CHECK_NEAR(position_compare(far, back, 2, 0).kld, 60000, 1e-9);
+    CHECK_NEAR(position_compare(cut, even, 2, 0).kld, log(2), 1e-12); /* 0 ln 0 is 0 */
+    assert_true(isinf(position_compare(even, cut, 2, 0).kld));
+    p = position_compare(even, broken, 2, 0);
+    assert_true(isnan(p.kld) && isfinite(p.nll_reference) && isnan(p.nll_candidate));
+    p = position_compare(broken, even, 2, 0);
+    assert_true(isnan(p.kld) && isnan(p.nll_reference) && isfinite(p.nll_candidate));
+}
+
+/* Windows of equally many positions, each with its divergence, agreement and likelihoods. */
+static struct divergence finish(const struct position *p, int windows, int scored)
+{
+    struct err why = { 0 };
+    struct divergence d;
+    struct divergence_moments m;
+    CHECK_OK(divergence_moments_init(&m, (int64_t)windows * scored, &why));
+    for (int w = 0; w < windows; w++) {
+        for (int i = 0; i < scored; i++) divergence_add(&m, &p[w * scored + i]);
+        divergence_close_window(&m, scored);
+    }
+    divergence_finish(&d, &m, scored);
+    divergence_moments_done(&m);
+    return d;
+}
+
+static void test_clustered(void **state)
+{
+    (void)state;
+    /* kld 1 3 | 2 2 | 5 5: sums off the mean of 3 by -2 -2 +4, SE^2 = 3/2 * (4 + 4 + 16) / 6^2 = 1 */
+    const struct position p[] = { { 1, 1, 1.5, true }, { 3, 2, 2.5, true }, { 2, 1, 2, true },
+                                  { 2, 3, 3, false },  { 5, 2, 4, true },   { 5, 3, 3, true } };
+    const struct divergence d = finish(p, 3, 2);
+    CHECK_NEAR(d.kld_mean, 3, 1e-12);
+    CHECK_NEAR(d.kld_se, 1, 1e-12);
+    CHECK_NEAR(d.kld_max, 5, 0);
+    assert_true(isnan(d.kld_p50)); /* six values */
+    /* differences 0.5 0.5 | 1 0 | 2 0: window means 1/2 1/2 1 */
+    CHECK_NEAR(d.log_ratio, 2.0 / 3, 1e-12);
+    CHECK_NEAR(d.log_ratio_se, 1.0 / 6, 1e-12);
+    CHECK_NEAR(d.reference.nll, 2, 1e-12);
+    CHECK_NEAR(d.candidate.ppl, exp(2 + 2.0 / 3), 1e-9);
+    CHECK_NEAR(d.candidate.ppl / d.reference.ppl, exp(d.log_ratio), 1e-12);
+    /* 5 of 6 agree; window means 1 1/2 1: SE 1/6, worth (5/36) / (1/36) = 5 independent positions */
+    CHECK_NEAR(d.top1_ratio, 5.0 / 6, 1e-12);
+    CHECK_NEAR(d.top1_se, 1.0 / 6, 1e-12);
+    CHECK_NEAR(d.top1_lower, 0.40334, 1e-5);
+    CHECK_NEAR(d.top1_upper, 0.97367, 1e-5);
+    assert_int_equal(d.candidate.scored, 6);
+    assert_int_equal(d.reference.chunks, 3);
+}
+
+static void test_agreement(void **state)
+{
+    (void)state;
+    struct position p[10];
+    /* 4 of 5 in both windows: no clustering seen, Wilson's 8 of 10 as textbooks have it */
+    for (int i = 0; i < 10; i++) p[i] = (struct position){ .kld = 1, .same_top = i % 5 > 0 };
+    struct divergence d = finish(p, 2, 5);
+    CHECK_NEAR(d.top1_lower, 0.490, 5e-4);
+    CHECK_NEAR(d.top1_upper, 0.943, 5e-4);
+    /* all agree: 2 windows, 2 / (2 + z^2) */
+    for (int i = 0; i < 10; i++) p[i].same_top = true;
+    d = finish(p, 2, 5);
+    CHECK_NEAR(d.top1_se, 0, 0);
+    CHECK_NEAR(d.top1_lower, 2 / (2 + 3.841459), 1e-5);
+    CHECK_NEAR(d.top1_upper, 1, 1e-12);
+    /* one window: no error is known */
+    d = finish(p, 1, 10);
+    assert_true(isnan(d.kld_se) && isnan(d.top1_se) && isnan(d.top1_lower) && isnan(d.top1_upper) &&
+                isnan(d.log_ratio_se) && isnan(d.candidate.nll_se));
+    CHECK_NEAR(d.kld_mean, 1, 1e-12);
+}
+
+static void test_quantiles(void **state)
+{
+    (void)state;
+    static struct position p[500];
+    static const struct {
+        int n;
+        double p50, p90, p99;
+    } CASES[] = {
+        { 6, NAN, NAN, NAN },          { 7, 3, NAN, NAN },         { 43, 21, NAN, NAN },
+        { 101, 50, 90, NAN },          { 458, 228.5, 411.3, NAN }, { 459, 229, 412.2, 453.42 },
+        { 500, 249.5, 449.1, 494.01 },
+    };
+    for (size_t c = 0; c < COUNT_OF(CASES); c++) {
+        const int n = CASES[c].n;
+        for (int i = 0; i < n; i++) p[i] = (struct position){ .kld = (i * 7919) % n }; /* 0 .. n-1, mixed */
+        const struct divergence d = finish(p, 1, n);
+        const double got[] = { d.kld_p50, d.kld_p90, d.kld_p99 },
+                     want[] = { CASES[c].p50, CASES[c].p90, CASES[c].p99 };
+        for (int i = 0; i < 3; i++) {
+            if (isnan(want[i]))
+                assert_true(isnan(got[i]));
+            else
+                CHECK_NEAR(got[i], want[i], 1e-9);
+        }
+        CHECK_NEAR(d.kld_max, n - 1, 0);
+    }
+}
+
+/* ---------------------------------------------------------------- models */
+
+static char *read_shared(const char *name, size_t *n)
+{
+    struct err why = { 0 };
+    char path[4096], *text;
+    snprintf(path, sizeof path, "%s/../shared/data/%s", TEST_SOURCE_DIR, name);
+    CHECK_OK(file_read(&text, n, path, 1 << 24, &why));
+    return text;
+}
+
+static void test_side_by_side(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    char path[4096];
+    SHARED_OR_SKIP(path, EXCERPT);
+    SHARED_OR_SKIP(path, STORIES);
+    size_t n;
+    char *text = read_shared(EXCERPT, &n);
+    const struct eval_request r = { .text = text, .n = 6000, .ctx = 64, .max_chunks = 20 };
+    struct model *a = session_open(path, EXACT, 64, 1),
+                 *b = session_open(path, "precision=highest,threads=1,batch=5,kv=bf16", 64, 1);
+    struct perplexity alone_a, alone_b;
+    struct divergence d;
+    CHECK_OK(eval_perplexity(&alone_a, a, text, r.n, r.ctx, r.max_chunks, NULL, NULL, &why));
+    CHECK_OK(eval_perplexity(&alone_b, b, text, r.n, r.ctx, r.max_chunks, NULL, NULL, &why));
+    CHECK_OK(eval_divergence(&d, a, b, &r, &why));
+    const struct perplexity *const pairs[][2] = { { &alone_a, &d.reference }, { &alone_b, &d.candidate } };
+    for (size_t i = 0; i < COUNT_OF(pairs); i++) {
+        const struct perplexity *alone = pairs[i][0], *beside = pairs[i][1];
+        assert_int_equal(beside->chunks, 20);
+        assert_int_equal(beside->scored, 20 * 31);
+        CHECK_NEAR(beside->nll, alone->nll, 1e-7);
+        CHECK_NEAR(beside->nll_se, alone->nll_se, 1e-7);
+        CHECK_NEAR(beside->ppl_se_token, alone->ppl_se_token, 1e-6);
+    }
+    CHECK(d.kld_mean > 0 && d.kld_p50 <= d.kld_p90 && d.kld_p90 <= d.kld_p99 && d.kld_p99 <= d.kld_max);
+    CHECK(d.log_ratio_se < d.reference.nll_se); /* what pairing is for */
+    CHECK_NEAR(d.log_ratio, alone_b.nll - alone_a.nll, 1e-7);
+    model_close(b);
+    b = session_open(path, EXACT, 64, 1);
+    CHECK_OK(eval_divergence(&d, a, b, &r, &why));
+    CHECK(d.kld_max == 0 && d.kld_mean == 0 && d.top1_ratio == 1 && d.log_ratio == 0 && d.log_ratio_se == 0);
+    model_close(a);
+    model_close(b);
+    free(text);
+}
+
+static bool count_until(void *arg, int64_t chunk, int64_t of, double nll)
+{
+    int *calls = arg;
+    CHECK(chunk <= of && isfinite(nll));
+    return ++*calls < 2;
+}
+
+/* A copy of STORIES with some bytes changed, opened. */
+static struct model *open_changed(void (*change)(char *bytes, size_t n))
+{
+    char path[] = "/tmp/qdyno-test-moments-XXXXXX";
+    size_t n;
+    char *bytes = read_shared(STORIES, &n);
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    change(bytes, n);
+    assert_int_equal(write(fd, bytes, n), n);
+    close(fd);
+    free(bytes);
+    struct model *m = session_open(path, EXACT, 64, 1);
+    unlink(path); /* it stays mapped */
+    return m;
+}
+
+static char *find(char *bytes, size_t n, const char *what)
+{
+    char *at = memmem(bytes, n, what, strlen(what));
+    assert_non_null(at);
+    return at;
+}
+
+static void change_piece(char *bytes, size_t n)
+{
+    memcpy(find(bytes, n, "\342\226\201with"), "\342\226\201wiTh", 7);
+}
+
+static void change_key(char *bytes, size_t n)
+{
+    memcpy(find(bytes, n, "tokenizer.ggml.model"), "tokenizer.ggml.mocel", 20);
+}
+
+/* Merges prefer other pieces. */
+static void change_scores(char *bytes, size_t n)
+{
+    static const char KEY[] = "tokenizer.ggml.scores";
+    char *scores = find(bytes, n, KEY) + strlen(KEY) + 4 + 4 + 8; /* type, type of elements, their number */
+    for (int i = 259; i < 512; i++) {
+        const float score = (float)(i - 1000);
+        memcpy(scores + (size_t)i * sizeof score, &score, sizeof score);
+    }
+}
+
+static void change_weights(char *bytes, size_t n)
+{
+    memset(bytes + n - 4096, 0xff, 4096); /* f32 not numbers */
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    char path[4096], tiny[4096];
+    SHARED_OR_SKIP(path, EXCERPT);
+    SHARED_OR_SKIP(tiny, TINY);
+    SHARED_OR_SKIP(path, STORIES);
+    size_t n;
+    int calls = 0;
+    char *text = read_shared(EXCERPT, &n);
+    struct model *m = session_open(path, EXACT, 64, 1), *twin = session_open(path, EXACT, 64, 1);
+    struct model *others[] = { session_open(tiny, EXACT, 64, 1),
+                               open_changed(change_key),
+                               open_changed(change_piece),
+                               open_changed(change_scores),
+                               open_changed(change_weights),
+                               twin,
+                               twin,
+                               twin };
+    const struct {
+        struct eval_request r;
+        enum err_code rc;
+        const char *says;
+    } CASES[] = {
+        { { text, 4000, 64, 0, NULL, NULL }, ERR_USAGE, "vocabulary of 512, the candidate of 2048" },
+        { { text, 4000, 64, 0, NULL, NULL }, ERR_USAGE, "the candidate has no tokenizer" },
+        { { text, 4000, 64, 0, NULL, NULL }, ERR_USAGE, "' wiTh' to the candidate" },
+        { { text, 4000, 64, 0, NULL, NULL }, ERR_USAGE, "of the text is id" },
+        { { text, 4000, 64, 0, NULL, NULL }, ERR_FORMAT, "the candidate's logits are not numbers" },
+        { { "Too short.", 10, 64, 0, NULL, NULL }, ERR_USAGE, "need 128" },
+        { { text, 4000, 65, 0, NULL, NULL }, ERR_USAGE, "context of 64" },
+        { { text, 4000, 16, 0, count_until, &calls }, ERR_CANCELLED, "cancelled" },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct err why = { 0 };
+        struct divergence d;
+        const enum err_code rc = eval_divergence(&d, m, others[i], &CASES[i].r, &why);
+        print_message("%s\n", why.message);
+        assert_int_equal(rc, CASES[i].rc);
+        assert_non_null(strstr(why.message, CASES[i].says));
+        if (others[i] != twin) model_close(others[i]);
+    }
+    assert_int_equal(calls, 2);
+    model_close(m);
+    model_close(twin);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_position),  cmocka_unit_test(test_position_extremes),
+        cmocka_unit_test(test_clustered), cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_quantiles), cmocka_unit_test(test_side_by_side),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
