@@ -56,6 +56,10 @@ static bool is_full_precision(const char *format)
     return !strcmp(format, "f32") || !strcmp(format, "f16") || !strcmp(format, "bf16");
 }
 
+/* Half of a model's numbers is more than any rounding may cost: ternary formats, which take 0.66 of N(0,1),
+ * are for models that were trained in them. */
+static const double WORST_NMSE = 0.5;
+
 /* Recipes the engine can make from this file: its own, and if it is full precision, what is smaller. */
 static int recipes(const struct adviser *a, const char *out[], int most)
 {
@@ -65,7 +69,8 @@ static int recipes(const struct adviser *a, const char *out[], int most)
     if (!own || !is_full_precision(own->name)) return n;
     for (int i = 0; i < FORMAT_COUNT && n < most; i++) {
         const struct format *f = &FORMATS[i];
-        if (f->encode && f->decode && format_bits_per_weight(f) < format_bits_per_weight(own))
+        if (f->encode && f->decode && f->max_nmse <= WORST_NMSE &&
+            format_bits_per_weight(f) < format_bits_per_weight(own))
             out[n++] = f->name;
     }
     return n;
@@ -248,8 +253,8 @@ static void say_caution(const struct adviser *a, struct advice *v)
         add_reason(&s, "may miss %.3g tokens/s", a->o->target_tok_s);
     for (int k = 0; k < KNOB_COUNT; k++)
         if (v->config.given[k] && KNOBS[k].changes_answers) {
-            add_reason(&s,
-                       "changes answers: quality is not measured (qdyno eval -f TEXT -C default -C CONFIG)");
+            add_reason(
+                &s, "changes answers: quality is not measured (qdyno eval -f TEXT -C CONFIG --ref default)");
             break;
         }
     if (a->shape.random_weights) add_reason(&s, "random weights: quality figures mean nothing");
