@@ -64,6 +64,12 @@ expect 0 bench -n 100 -p 0 -r 5 -o json && json 'd["rows"][0]["itl_p50_s"] <= d[
 head -c 4000 "$(dirname "$QDYNO")/share/text/sample.txt" >"$T/text" 2>/dev/null || yes "Once upon a time there was a dog." | head -c 4000 >"$T/text"
 expect 0 eval -f "$T/text" -c 128 -o json && json 'd["rows"][0]["perplexity"] > 1 and d["rows"][0]["random_weights"] is True'
 expect 0 eval -f "$T/text" -c 128 && says out 'random weights: quality figures mean nothing'
+expect 0 eval -f "$T/text" -c 64 -C file -C q8_0 -C q4_0 --ref default -o json && cp "$T/out" "$T/kld.json" &&
+  json '[r["kld_mean"] == 0 for r in d["rows"]] == [True, False, False] and d["reference"]["perplexity"] > 1' &&
+  json 'd["rows"][1]["kld_mean"] < d["rows"][2]["kld_mean"] and all(r["top1_ratio"] <= 1 for r in d["rows"])' &&
+  json 'all(r["ppl_ratio_lower"] <= r["ppl_ratio"] <= r["ppl_ratio_upper"] for r in d["rows"])'
+[ -z "$PYTHON" ] || { expect 0 show "$(value 'd["run"]')" -o json && json 'd["rows"] == json.load(open("'"$T"'/kld.json"))["rows"]'; }
+expect 4 eval -f "$T/text" -c 64 --ref q9_0 && says err '--ref q9_0'
 expect 0 advise --machine "$T/machine.json" -o json && json 'len(d["rows"]) > 0 and all(r["reason"] and r["check"] for r in d["rows"])'
 expect 0 advise --top 2 --goal memory --limit memory=1G -o json && json 'len(d["rows"]) <= 2'
 

@@ -137,8 +137,9 @@ static void put_reference(struct eval *e, const struct perplexity *p)
     json_put_str(ref, "config", e->ref.line);
     put_perplexity(ref, p);
     json_put(e->table.extra, "reference", ref);
-    table_note(&e->table, "reference %s: perplexity %.4f +- %.4f; perplexity ratio from .. to: 95 %%, paired",
-               e->ref.line, p->ppl, p->ppl_se);
+    table_note(&e->table, "reference %s: perplexity %.4f", e->ref.line, p->ppl);
+    if (p->chunks > 1)
+        table_note(&e->table, "+-: one standard error; perplexity ratio from .. to: 95 %%, paired");
     e->random |= model_shape(e->ref.model)->random_weights;
     e->ref.told = true;
 }
