@@ -36,7 +36,10 @@ static void test_perplexity(void **state)
         { STORIES, "", 128, 224, 4.0620426, 0.0632 }, { STORIES, "", 256, 112, 3.9152183, 0.0601 },
         { TINY, "", 128, 106, 25.537552, 0.7728 },    { TINY, "", 256, 53, 29.9930, 0.9175 },
         { TINY, ",q8_0", 128, 106, 25.5092, NAN },    { TINY, ",q4_0", 128, 106, 27.3877, NAN },
+        { TINY, ",q5_1", 128, 106, 26.0626, NAN },    { TINY, ",iq4_nl", 128, 106, 27.7089, NAN },
+        { TINY, ",q5_1", 256, 53, 30.7534, NAN },     { TINY, ",iq4_nl", 256, 53, 32.9224, NAN },
         { STORIES, ",q8_0", 128, 224, 4.0650, NAN },  { STORIES, ",q4_0", 128, 224, 4.3953, NAN },
+        { STORIES, ",q5_1", 128, 224, 4.1117, NAN },  { STORIES, ",iq4_nl", 128, 224, 4.4275, NAN },
     };
     char path[4096], line[256];
     SHARED_OR_SKIP(path, STORIES);
@@ -66,6 +69,8 @@ static void test_perplexity_medium(void **state)
     SHARED_OR_SKIP(path, EXCERPT);
     CHECK_NEAR(measure(TINY, "precision=medium,kv=f16,q8_0", 128).ppl / 25.5181, 1, 5e-3);
     CHECK_NEAR(measure(TINY, "precision=medium,kv=f16,q4_0", 128).ppl / 27.4267, 1, 5e-3);
+    CHECK_NEAR(measure(TINY, "precision=medium,kv=f16,q5_1", 128).ppl / 26.1007, 1, 5e-3);
+    CHECK_NEAR(measure(TINY, "precision=medium,kv=f16,iq4_nl", 128).ppl / 27.7074, 1, 5e-3);
 }
 
 int main(void)
