@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum statistic { MEAN, MEDIAN, MAXIMUM, SPREAD /* maximum - minimum */ };
 
@@ -18,17 +19,19 @@ static const struct rule {
     double above;         /* NAN: not this kind of rule */
     double below_control; /* NAN: not this kind of rule */
     bool gpu;             /* only for cells that ran on one */
+    bool ticks;           /* the kernel counts it in whole clock ticks: one tick more is allowed */
     const char *text;     /* what happened; the value and the limit are added */
     double shown_times;   /* value in the text = value times this */
     const char *unit;
 } CONTAMINATION[] = {
     /* A virtual processor that was taken away: 1 % of a cell is as large as the default margin. */
-    { METRIC_CPU_STEAL, MEAN, 0.01, NAN, false, "the hypervisor took processor time", 100, " %" },
-    { METRIC_CPU_FREQUENCY, MEDIAN, NAN, 0.95, false, "the clock dropped", 1e-9, " GHz" },
-    { METRIC_SWAP_IN, MAXIMUM, 0, NAN, false, "memory came back from swap", 1, "/s" },
-    { METRIC_OTHERS_BUSY, MEAN, 0.10, NAN, false, "other programs kept the processors busy", 100, " %" },
-    { METRIC_ON_BATTERY, SPREAD, 0, NAN, false, "the power source changed", 1, "" },
-    { METRIC_GPU_THROTTLE, MAXIMUM, 0, NAN, true, "the GPU throttled", 1, "" },
+    { METRIC_CPU_STEAL, MEAN, 0.01, NAN, false, true, "the hypervisor took processor time", 100, " %" },
+    { METRIC_CPU_FREQUENCY, MEDIAN, NAN, 0.95, false, false, "the clock dropped", 1e-9, " GHz" },
+    { METRIC_SWAP_IN, MAXIMUM, 0, NAN, false, false, "memory came back from swap", 1, "/s" },
+    { METRIC_OTHERS_BUSY, MEAN, 0.10, NAN, false, true, "other programs kept the processors busy", 100,
+      " %" },
+    { METRIC_ON_BATTERY, SPREAD, 0, NAN, false, false, "the power source changed", 1, "" },
+    { METRIC_GPU_THROTTLE, MAXIMUM, 0, NAN, true, false, "the GPU throttled", 1, "" },
 };
 
 static int by_value(const void *a, const void *b)
@@ -57,6 +60,16 @@ static double over_samples(const struct sample *s, int n, enum metric_id metric,
     return r;
 }
 
+/* What one clock tick of one processor is of all processor time in the window: a short cell on a small
+ * machine has so few that a single one, charged for a moment, would look like several per cent. */
+static double one_tick(const struct sample *s, int n)
+{
+    const double ticks_a_second = (double)sysconf(_SC_CLK_TCK) * (double)sysconf(_SC_NPROCESSORS_ONLN);
+    if (n < 2) return ticks_a_second > 0 ? 1 / (0.1 * ticks_a_second) : 0;
+    const double seconds = (double)(s[n - 1].t_ns - s[0].t_ns) * 1e-9 * n / (n - 1);
+    return seconds > 0 && ticks_a_second > 0 ? 1 / (seconds * ticks_a_second) : 0;
+}
+
 const char *contamination_reason(const struct sample *samples, int n, const json_t *cell_answer,
                                  double control_frequency, char *buf, size_t size)
 {
@@ -73,7 +86,9 @@ const char *contamination_reason(const struct sample *samples, int n, const json
         if (r->gpu && !on_gpu) continue;
         const double got = over_samples(samples, n, r->metric, r->statistic);
         const bool low = !isnan(r->below_control);
-        const double limit = low ? r->below_control * control_frequency : r->above;
+        const double limit = low        ? r->below_control * control_frequency
+                             : r->ticks ? r->above + one_tick(samples, n)
+                                        : r->above;
         if (low ? !(got < limit) : !(got > limit)) continue; /* NAN on either side: no rule */
         snprintf(buf, size, "%s: %.3g%s, limit %.3g%s", r->text, got * r->shown_times, r->unit,
                  limit * r->shown_times, r->unit);
