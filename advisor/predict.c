@@ -35,11 +35,13 @@ static double at_threads(double one, double all, int threads, int threads_all)
 
 static uint32_t isa_of(const struct config *c, const struct machine *m)
 {
-    uint32_t allowed;
+    uint32_t allowed, usable, bits = m->isa;
     const char *text = config_text(c, KNOB_ISA);
     struct err ignored;
-    if (!strcmp(text, "auto") || isa_parse(&allowed, text, &ignored)) return m->isa;
-    return m->isa & allowed;
+    if (bits == isa_detect() && !isa_usable(&usable, &ignored))
+        bits &= usable; /* QDYNO_ISA, on this machine */
+    if (!strcmp(text, "auto") || isa_parse(&allowed, text, &ignored)) return bits;
+    return bits & allowed;
 }
 
 static enum precision precision_of(const struct config *c)

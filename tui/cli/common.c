@@ -218,6 +218,7 @@ enum err_code cli_machine(const struct cli_global *g, enum cli_probe probe, stru
     progress_clear(&p);
     if (rc) return rc;
     *known = true;
+    if (isa != isa_detect()) return ERR_OK; /* QDYNO_ISA hid a part of the machine: nothing to remember */
     struct err save = { 0 };
     if (ceilings_save(c, m->id, &save))
         log_write(&g->log, LOG_WARN, "the probe could not be kept: %s", save.message);
