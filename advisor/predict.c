@@ -44,19 +44,6 @@ static uint32_t isa_of(const struct config *c, const struct machine *m)
     return bits & allowed;
 }
 
-static enum precision precision_of(const struct config *c)
-{
-    static const struct {
-        const char *name;
-        enum precision precision;
-    } NAMES[] = { { "highest", PRECISION_HIGHEST },
-                  { "high", PRECISION_HIGH },
-                  { "medium", PRECISION_MEDIUM } };
-    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
-        if (!strcmp(NAMES[i].name, config_text(c, KNOB_PRECISION))) return NAMES[i].precision;
-    return PRECISION_AUTO;
-}
-
 /* The format most weights will be in. NULL unknown. */
 static const struct format *weights_of(const struct config *c, const struct gguf *g)
 {
@@ -125,7 +112,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     const double bandwidth = at_threads(ceilings->read_bytes_s_1, ceilings->read_bytes_s_all, threads,
                                         ceilings->threads_all);
     const struct format *weights = weights_of(c, g);
-    const enum precision precision = precision_of(c);
+    const enum precision precision = (enum precision)config_choice(c, KNOB_PRECISION);
     const char *many = weights ? matmul_ceiling(weights, precision, isa_of(c, machine)) : "f32_fma";
     /* One row is dotted in f32, or in 8 bits where activations may be rounded: whichever is faster. */
     const bool exact = precision == PRECISION_HIGHEST || precision == PRECISION_HIGH ||

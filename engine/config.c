@@ -344,3 +344,10 @@ const char *config_text(const struct config *c, enum knob_id id)
 {
     return c->value[id];
 }
+
+int config_choice(const struct config *c, enum knob_id id)
+{
+    int i = 0; /* a parsed value is one of them */
+    while (KNOBS[id].choices[i + 1] && strcasecmp(KNOBS[id].choices[i], c->value[id])) i++;
+    return i;
+}

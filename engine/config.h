@@ -89,6 +89,9 @@ enum err_code config_from_json(struct config *c, const json_t *object, struct er
 
 int64_t config_int(const struct config *c, enum knob_id id);
 const char *config_text(const struct config *c, enum knob_id id);
+/* Index of the value among the knob's own choices (KNOBS[id].choices not NULL): for precision and affinity,
+ * the enum of that name. */
+int config_choice(const struct config *c, enum knob_id id);
 
 /* The recipe part, as text that identifies the numbers: "file", "q8_0" (its method is rtn), "gptq:q4_0",
  * "q4_0;attn_v:q8_0". */

@@ -8,9 +8,15 @@
 
 #include "engine/quant/quant.h"
 
-static const char *const AFFINITIES[] = { "none", "compact", "spread", NULL };
+static const char *const AFFINITIES[] = {
+    [AFFINITY_NONE] = "none", [AFFINITY_COMPACT] = "compact", [AFFINITY_SPREAD] = "spread", NULL
+};
 static const char *const DEVICES[] = { "cpu", NULL };
-static const char *const PRECISIONS[] = { "auto", "highest", "high", "medium", NULL };
+static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = "highest",
+                                          [PRECISION_HIGH] = "high",
+                                          [PRECISION_MEDIUM] = "medium",
+                                          [PRECISION_AUTO] = "auto",
+                                          NULL };
 static const char *const KV_TYPES[] = { "f32", "f16", "bf16", "q8_0", "q4_0", NULL };
 
 /* isa, threads and affinity change at most the order of float sums; precision changes what is summed. */

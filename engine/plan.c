@@ -43,20 +43,6 @@ static enum err_code resolve_kv(const struct format **out, const struct config *
 enum err_code session_resolve(struct session *out, const struct model_shape *s, const struct arch *a,
                               const struct config *c, int ctx, int sequences, struct err *why)
 {
-    static const struct {
-        const char *name;
-        enum precision precision;
-    } PRECISIONS[] = { { "highest", PRECISION_HIGHEST },
-                       { "high", PRECISION_HIGH },
-                       { "medium", PRECISION_MEDIUM },
-                       { "auto", PRECISION_AUTO } };
-    static const struct {
-        const char *name;
-        enum affinity affinity;
-    } AFFINITIES[] = { { "none", AFFINITY_NONE },
-                       { "compact", AFFINITY_COMPACT },
-                       { "spread", AFFINITY_SPREAD } };
-
     *out = (struct session){ .device = config_text(c, KNOB_DEVICE) };
     if (ctx <= 0) ctx = (int)config_int(c, KNOB_CTX);
     if (ctx <= 0) ctx = (int)MIN(s->ctx_train, CTX_DEFAULT_MAX);
@@ -72,12 +58,8 @@ enum err_code session_resolve(struct session *out, const struct model_shape *s, 
 
     const int64_t threads = config_int(c, KNOB_THREADS);
     out->backend.threads = threads > 0 ? (int)threads : threadpool_default_threads();
-    for (size_t i = 0; i < COUNT_OF(PRECISIONS); i++)
-        if (!strcmp(PRECISIONS[i].name, config_text(c, KNOB_PRECISION)))
-            out->backend.precision = PRECISIONS[i].precision;
-    for (size_t i = 0; i < COUNT_OF(AFFINITIES); i++)
-        if (!strcmp(AFFINITIES[i].name, config_text(c, KNOB_AFFINITY)))
-            out->backend.affinity = AFFINITIES[i].affinity;
+    out->backend.precision = (enum precision)config_choice(c, KNOB_PRECISION);
+    out->backend.affinity = (enum affinity)config_choice(c, KNOB_AFFINITY);
 
     enum err_code rc;
     if ((rc = resolve_isa(&out->backend.isa, config_text(c, KNOB_ISA), why))) return rc;
