@@ -226,8 +226,11 @@ static enum err_code take_shape(struct cursor *c, struct gguf_tensor *t, struct 
         return err_set(why, ERR_FORMAT,
                        "rows of %" PRId64 " do not fill whole %s blocks of %" PRIu32 " weights", t->shape[0],
                        t->format->name, t->format->block_weights);
+    int64_t blocks, tails;
     if (__builtin_mul_overflow(elements / t->format->block_weights, (int64_t)t->format->block_bytes,
-                               &t->bytes))
+                               &blocks) ||
+        __builtin_mul_overflow(elements / t->shape[0], (int64_t)t->format->row_tail_bytes, &tails) ||
+        __builtin_add_overflow(blocks, tails, &t->bytes))
         return err_set(why, ERR_FORMAT, "%" PRId64 " weights: no file can hold that", elements);
     return ERR_OK;
 }

@@ -179,7 +179,9 @@ static int64_t tensor_bytes(const struct format *f, int dims, const int64_t *sha
 {
     if (dims < 1 || dims > GGUF_DIMS_MAX || shape[0] < 1 || shape[0] % f->block_weights) return -1;
     int64_t n = shape[0] / f->block_weights;
-    if (__builtin_mul_overflow(n, (int64_t)f->block_bytes, &n)) return -1;
+    if (__builtin_mul_overflow(n, (int64_t)f->block_bytes, &n) ||
+        __builtin_add_overflow(n, (int64_t)f->row_tail_bytes, &n))
+        return -1;
     for (int i = 1; i < dims; i++)
         if (shape[i] < 1 || __builtin_mul_overflow(n, shape[i], &n)) return -1;
     return n <= INT64_MAX / 2 ? n : -1;

@@ -80,8 +80,20 @@ static void decode_tile(const struct task *t, const void *cache, const struct fo
 {
     format_decode_fn *decode = t->job->b->k.format[f - FORMATS].decode;
     for (int i = 0, len; i < n; i += len) {
-        len = stretch(t, from + i, n - i);
+        len = f->row_tail_bytes ? 1 : stretch(t, from + i, n - i); /* tails lie between the rows */
         decode(cached(t, cache, f, dim, from + i), out + (int64_t)i * dim, (int64_t)len * dim);
+    }
+}
+
+/* Formats with a scale for each row: decoded or dotted were the codes, so what belongs to a token is
+ * multiplied by its scale - scores by K's, weights by V's. */
+static void scale_tokens(const struct task *t, const void *cache, const struct format *f, int dim, int from,
+                         int n)
+{
+    if (!f->row_tail_bytes) return;
+    for (int i = 0; i < n; i++) {
+        const float scale = format_row_scale(f, cached(t, cache, f, dim, from + i), dim);
+        for (int q = 0; q < t->queries; q++) t->s[(int64_t)q * TOKENS + i] *= scale;
     }
 }
 
@@ -184,7 +196,9 @@ static void task_run(const struct task *t)
     for (int n; from <= last; from += n) {
         n = MIN((int)TOKENS, last + 1 - from);
         (t->queries <= DOT_QUERIES_MAX ? score_by_dots : score_by_tile)(t, from, n);
+        scale_tokens(t, kv->k, kv->k_format, kv->k_dim, from, n);
         soften(t, from, n);
+        scale_tokens(t, kv->v, kv->v_format, kv->v_dim, from, n);
         decode_tile(t, kv->v, kv->v_format, kv->v_dim, from, n, t->values);
         t->job->b->k.tile(&(struct tile){ .m = t->queries,
                                           .n = kv->v_dim,

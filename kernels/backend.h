@@ -2,6 +2,8 @@
 #ifndef QDYNO_KERNELS_BACKEND_H
 #define QDYNO_KERNELS_BACKEND_H
 
+#include <string.h>
+
 #include "kernels/kernel_set.h"
 
 /* Every thread's own memory: a weight panel and its products, or attention's tiles. */
@@ -42,6 +44,14 @@ int64_t attention_thread_bytes(int64_t cols);
 /* `count` products of the same x, n and x_stride. */
 void gemv_run(struct backend *b, const struct matmul *m, int count);
 void gemm_run(struct backend *b, const struct gemm_kernel *g, const struct matmul *m, int count);
+
+/* What the drivers multiply a row's codes by: 1, or the f32 behind its blocks. */
+static inline float format_row_scale(const struct format *f, const void *row, int64_t cols)
+{
+    float scale = 1;
+    if (f->row_tail_bytes) memcpy(&scale, (const uint8_t *)row + format_span_bytes(f, cols), sizeof scale);
+    return scale;
+}
 
 static inline void *backend_thread_scratch(const struct backend *b, int member)
 {

@@ -15,7 +15,7 @@ static inline void dot_f32_by_decoding(const struct dot *d, enum format_id id, f
         double sum[DOT_X] = { 0 };
         for (int64_t k = 0; k < d->cols; k += DOT_REF_PIECE) {
             const int64_t n = MIN((int64_t)DOT_REF_PIECE, d->cols - k);
-            decode(w + format_row_bytes(&FORMATS[id], k), piece, n);
+            decode(w + format_span_bytes(&FORMATS[id], k), piece, n);
             for (int i = 0; i < d->n; i++) {
                 const float *x = d->x + i * d->x_stride + k;
                 double s0 = 0, s1 = 0;

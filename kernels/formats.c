@@ -17,36 +17,39 @@
 /* max_nmse: measured on 2^16 samples of N(0,1), with 10 % of margin for the seed (f16 4.3e-8, bf16 2.8e-6,
  * q8_0 2.9e-5, q4_0 7.4e-3); tests/kernels/test_formats.c prints and checks the measured value. */
 const struct format FORMATS[FORMAT_COUNT] = {
-    [FORMAT_F32] = { "f32", 0, 1, 4, 0, f32_encode_ref, f32_decode_ref, "kernels/f32/README.md" },
-    [FORMAT_F16] = { "f16", 1, 1, 2, 5e-8, f16_encode_ref, f16_decode_ref, "kernels/f16/README.md" },
-    [FORMAT_BF16] = { "bf16", 30, 1, 2, 3.2e-6, bf16_encode_ref, bf16_decode_ref, "kernels/bf16/README.md" },
-    [FORMAT_Q8_0] = { "q8_0", 8, 32, 34, 3.3e-5, q8_0_encode_ref, q8_0_decode_ref, "kernels/q8_0/README.md" },
-    [FORMAT_Q4_0] = { "q4_0", 2, 32, 18, 8.2e-3, q4_0_encode_ref, q4_0_decode_ref, "kernels/q4_0/README.md" },
-    [FORMAT_Q4_1] = { "q4_1", 3, 32, 20, 6.8e-3, q4_1_encode_ref, q4_1_decode_ref,
+    [FORMAT_F32] = { "f32", 0, 1, 4, 0, 0, f32_encode_ref, f32_decode_ref, "kernels/f32/README.md" },
+    [FORMAT_F16] = { "f16", 1, 1, 2, 0, 5e-8, f16_encode_ref, f16_decode_ref, "kernels/f16/README.md" },
+    [FORMAT_BF16] = { "bf16", 30, 1, 2, 0, 3.2e-6, bf16_encode_ref, bf16_decode_ref,
+                      "kernels/bf16/README.md" },
+    [FORMAT_Q8_0] = { "q8_0", 8, 32, 34, 0, 3.3e-5, q8_0_encode_ref, q8_0_decode_ref,
+                      "kernels/q8_0/README.md" },
+    [FORMAT_Q4_0] = { "q4_0", 2, 32, 18, 0, 8.2e-3, q4_0_encode_ref, q4_0_decode_ref,
+                      "kernels/q4_0/README.md" },
+    [FORMAT_Q4_1] = { "q4_1", 3, 32, 20, 0, 6.8e-3, q4_1_encode_ref, q4_1_decode_ref,
                       "kernels/blocks32/README.md" },
-    [FORMAT_Q5_0] = { "q5_0", 6, 32, 22, 2.1e-3, q5_0_encode_ref, q5_0_decode_ref,
+    [FORMAT_Q5_0] = { "q5_0", 6, 32, 22, 0, 2.1e-3, q5_0_encode_ref, q5_0_decode_ref,
                       "kernels/blocks32/README.md" },
-    [FORMAT_Q5_1] = { "q5_1", 7, 32, 24, 1.6e-3, q5_1_encode_ref, q5_1_decode_ref,
+    [FORMAT_Q5_1] = { "q5_1", 7, 32, 24, 0, 1.6e-3, q5_1_encode_ref, q5_1_decode_ref,
                       "kernels/blocks32/README.md" },
-    [FORMAT_Q2_K] = { "q2_K", 10, 256, 84, 9.7e-2, q2_k_encode_ref, q2_k_decode_ref,
+    [FORMAT_Q2_K] = { "q2_K", 10, 256, 84, 0, 9.7e-2, q2_k_encode_ref, q2_k_decode_ref,
                       "kernels/kquants/README.md" },
-    [FORMAT_Q3_K] = { "q3_K", 11, 256, 110, 2.6e-2, q3_k_encode_ref, q3_k_decode_ref,
+    [FORMAT_Q3_K] = { "q3_K", 11, 256, 110, 0, 2.6e-2, q3_k_encode_ref, q3_k_decode_ref,
                       "kernels/kquants/README.md" },
-    [FORMAT_Q4_K] = { "q4_K", 12, 256, 144, 5.7e-3, q4_k_encode_ref, q4_k_decode_ref,
+    [FORMAT_Q4_K] = { "q4_K", 12, 256, 144, 0, 5.7e-3, q4_k_encode_ref, q4_k_decode_ref,
                       "kernels/kquants/README.md" },
-    [FORMAT_Q5_K] = { "q5_K", 13, 256, 176, 1.5e-3, q5_k_encode_ref, q5_k_decode_ref,
+    [FORMAT_Q5_K] = { "q5_K", 13, 256, 176, 0, 1.5e-3, q5_k_encode_ref, q5_k_decode_ref,
                       "kernels/kquants/README.md" },
-    [FORMAT_Q6_K] = { "q6_K", 14, 256, 210, 3.5e-4, q6_k_encode_ref, q6_k_decode_ref,
+    [FORMAT_Q6_K] = { "q6_K", 14, 256, 210, 0, 3.5e-4, q6_k_encode_ref, q6_k_decode_ref,
                       "kernels/kquants/README.md" },
-    [FORMAT_IQ4_NL] = { "iq4_nl", 20, 32, 18, 6.5e-3, iq4_nl_encode_ref, iq4_nl_decode_ref,
+    [FORMAT_IQ4_NL] = { "iq4_nl", 20, 32, 18, 0, 6.5e-3, iq4_nl_encode_ref, iq4_nl_decode_ref,
                         "kernels/blocks32/README.md" },
-    [FORMAT_IQ4_XS] = { "iq4_xs", 23, 256, 136, 6.5e-3, iq4_xs_encode_ref, iq4_xs_decode_ref,
+    [FORMAT_IQ4_XS] = { "iq4_xs", 23, 256, 136, 0, 6.5e-3, iq4_xs_encode_ref, iq4_xs_decode_ref,
                         "kernels/kquants/README.md" },
-    [FORMAT_TQ1_0] = { "tq1_0", 34, 256, 54, 0.73, tq1_0_encode_ref, tq1_0_decode_ref,
+    [FORMAT_TQ1_0] = { "tq1_0", 34, 256, 54, 0, 0.73, tq1_0_encode_ref, tq1_0_decode_ref,
                        "kernels/tq/README.md" },
-    [FORMAT_TQ2_0] = { "tq2_0", 35, 256, 66, 0.73, tq2_0_encode_ref, tq2_0_decode_ref,
+    [FORMAT_TQ2_0] = { "tq2_0", 35, 256, 66, 0, 0.73, tq2_0_encode_ref, tq2_0_decode_ref,
                        "kernels/tq/README.md" },
-    [FORMAT_MXFP4] = { "mxfp4", 39, 32, 17, 1.5e-2, mxfp4_encode_ref, mxfp4_decode_ref,
+    [FORMAT_MXFP4] = { "mxfp4", 39, 32, 17, 0, 1.5e-2, mxfp4_encode_ref, mxfp4_decode_ref,
                        "kernels/blocks32/README.md" },
 };
 
@@ -64,9 +67,28 @@ const struct format *format_by_ggml_type(uint32_t type)
     return NULL;
 }
 
-int64_t format_row_bytes(const struct format *f, int64_t n)
+int64_t format_span_bytes(const struct format *f, int64_t n)
 {
     return n / f->block_weights * f->block_bytes;
+}
+
+int64_t format_row_bytes(const struct format *f, int64_t n)
+{
+    return format_span_bytes(f, n) + f->row_tail_bytes;
+}
+
+void format_encode_rows(const struct format *f, const float *x, void *out, int64_t rows, int64_t cols)
+{
+    const int64_t at_once = f->row_tail_bytes ? 1 : rows, row_bytes = format_row_bytes(f, cols);
+    for (int64_t r = 0; r < rows; r += at_once)
+        f->encode(x + r * cols, (uint8_t *)out + r * row_bytes, at_once * cols);
+}
+
+void format_decode_rows(const struct format *f, const void *in, float *x, int64_t rows, int64_t cols)
+{
+    const int64_t at_once = f->row_tail_bytes ? 1 : rows, row_bytes = format_row_bytes(f, cols);
+    for (int64_t r = 0; r < rows; r += at_once)
+        f->decode((const uint8_t *)in + r * row_bytes, x + r * cols, at_once * cols);
 }
 
 double format_bits_per_weight(const struct format *f)

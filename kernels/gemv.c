@@ -39,8 +39,18 @@ static struct act_q8 place_q8(struct backend *b, int n, int64_t cols)
     return q;
 }
 
+/* Codes to weights, where a row keeps its scale behind its blocks. */
+static void scale_rows(const struct matmul *m, const struct dot *d)
+{
+    for (int r = 0; r < d->rows; r++) {
+        const float scale = format_row_scale(m->w->format, d->w + r * d->row_bytes, d->cols);
+        for (int i = 0; i < d->n; i++) d->y[i * d->y_stride + r] *= scale;
+    }
+}
+
 static void finish(const struct matmul *m, const struct dot *d, int i0, int64_t r0)
 {
+    if (m->w->format->row_tail_bytes) scale_rows(m, d);
     for (int i = 0; i < d->n; i++) {
         const int64_t at = (i0 + i) * m->y_stride + r0;
         for (int r = 0; r < d->rows; r++) {

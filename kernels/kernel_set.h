@@ -48,8 +48,10 @@ typedef void dot_fn(const struct dot *d);
  */
 typedef void unpack_bf16_fn(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out);
 
+/* Kernels see blocks only: in a format with a row tail they give codes as if the tail's scale were 1, from
+ * any block of a row on, and the drivers multiply (format_row_scale of backend.h). */
 struct format_kernels {
-    format_decode_fn *decode;    /* one row to f32, same bits as the reference decode */
+    format_decode_fn *decode;    /* blocks to f32, same bits as the reference decode */
     dot_fn *dot_f32;             /* f32 activations, f32 (or better) sums */
     dot_fn *dot_q8;              /* NULL: the format has none (16 and 32-bit floats) */
     unpack_bf16_fn *unpack_bf16; /* NULL: decode, then round (gemm.c does it) */

@@ -40,9 +40,10 @@ enum format_id {
     FORMAT_COUNT
 };
 
-/* x: n floats, n a multiple of block_weights. blocks: n / block_weights * block_bytes, any alignment. The
- * encoders are the field's reference (byte-identical with ggml's); both are pure functions without
- * allocation. */
+/* x: n floats, n a multiple of block_weights. blocks: format_row_bytes(n) bytes, any alignment. n may span
+ * several rows, but not in a format with row_tail_bytes: there it is exactly one row, whose tail lies behind
+ * its blocks (format_encode_rows and format_decode_rows know). The encoders are the field's reference
+ * (byte-identical with ggml's); both are pure functions without allocation. */
 typedef void format_encode_fn(const float *x, void *blocks, int64_t n);
 typedef void format_decode_fn(const void *blocks, float *x, int64_t n);
 
@@ -51,17 +52,23 @@ struct format {
     uint32_t ggml_type;     /* id in GGUF tensor headers */
     uint32_t block_weights; /* a row is a whole number of blocks */
     uint32_t block_bytes;
-    double max_nmse;          /* decode(encode(x)) on N(0,1), 2^16 samples; NAN where encode is NULL */
+    uint32_t row_tail_bytes; /* behind a row's blocks: 0, or 4 for the f32 its codes are multiplied by */
+    double max_nmse; /* decode(encode(x)) on N(0,1), 2^16 samples in rows of 4096; NAN without encode */
     format_encode_fn *encode; /* NULL: cannot be made by us yet */
     format_decode_fn *decode; /* NULL: cannot be run by us yet */
     const char *readme;       /* the folder's README, NULL with decode NULL */
 };
 extern const struct format FORMATS[FORMAT_COUNT]; /* indexed by enum format_id */
 
-const struct format *format_find(const char *name);          /* NULL when unknown; case-insensitive */
-const struct format *format_by_ggml_type(uint32_t type);     /* NULL when unknown */
-int64_t format_row_bytes(const struct format *f, int64_t n); /* n a multiple of block_weights */
-double format_bits_per_weight(const struct format *f);
+const struct format *format_find(const char *name);           /* NULL when unknown; case-insensitive */
+const struct format *format_by_ggml_type(uint32_t type);      /* NULL when unknown */
+int64_t format_row_bytes(const struct format *f, int64_t n);  /* n a multiple of block_weights; with tail */
+int64_t format_span_bytes(const struct format *f, int64_t n); /* where weight n of a row begins: no tail */
+double format_bits_per_weight(const struct format *f);        /* of the blocks */
+
+/* Whole rows of `cols` weights each, format_row_bytes apart, through encode and decode. */
+void format_encode_rows(const struct format *f, const float *x, void *out, int64_t rows, int64_t cols);
+void format_decode_rows(const struct format *f, const void *in, float *x, int64_t rows, int64_t cols);
 
 /* Scalar conversions, bit-exact with the definitions (round to nearest even, subnormals, NaN). */
 float f16_to_f32(uint16_t h);

@@ -20,12 +20,13 @@ static void gather_row(const struct backend *b, const struct gather *g, int i)
     const struct weight *w = g->table;
     format_decode_fn *decode = b->k.format[w->format - FORMATS].decode;
     const uint8_t *row = (const uint8_t *)w->data + g->ids[i] * format_row_bytes(w->format, w->cols);
+    const float scale = format_row_scale(w->format, row, w->cols);
     float piece[GATHER_PIECE], *y = g->y + i * g->y_stride;
     assert(g->ids[i] >= 0 && g->ids[i] < w->rows);
     for (int64_t k = 0; k < w->cols; k += GATHER_PIECE) {
         const int64_t n = MIN((int64_t)GATHER_PIECE, w->cols - k);
-        decode(row + format_row_bytes(w->format, k), piece, n);
-        for (int64_t j = 0; j < n; j++) y[k + j] = (g->add ? y[k + j] : 0) + piece[j] * g->scale;
+        decode(row + format_span_bytes(w->format, k), piece, n);
+        for (int64_t j = 0; j < n; j++) y[k + j] = (g->add ? y[k + j] : 0) + piece[j] * scale * g->scale;
     }
 }
 

@@ -55,8 +55,9 @@ static void convert_rows(void *arg, int member, int size)
     if (from == to) return;
     float *x = c->x + from * cols;
     const int64_t n = (to - from) * cols, at = (c->first_row + from) * cols;
-    c->source->format->decode(
-        c->source->data + (c->first_row + from) * format_row_bytes(c->source->format, cols), x, n);
+    format_decode_rows(c->source->format,
+                       c->source->data + (c->first_row + from) * format_row_bytes(c->source->format, cols), x,
+                       to - from, cols);
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i])) {
             note_bad(c, at + i);
@@ -64,7 +65,7 @@ static void convert_rows(void *arg, int member, int size)
         }
     unsigned char *out = c->out + from * format_row_bytes(c->format, cols);
     if (is_plain(c->format) || !c->method)
-        c->format->encode(x, out, n);
+        format_encode_rows(c->format, x, out, to - from, cols);
     else
         c->method->quantize_rows(x, out, to - from, cols, c->format);
 }
@@ -85,6 +86,11 @@ static int64_t tensor_rows(const struct gguf_tensor *t)
     return t->shape[1] * t->shape[2] * t->shape[3];
 }
 
+static int64_t rows_at_once(int64_t cols)
+{
+    return MAX(CHUNK_FLOATS / cols, 1);
+}
+
 static enum err_code report(struct job *j, int64_t bytes, struct err *why)
 {
     const struct quantize_options *o = j->options;
@@ -97,7 +103,7 @@ static enum err_code report(struct job *j, int64_t bytes, struct err *why)
 static enum err_code convert_tensor(struct job *j, const struct gguf_tensor *t, const struct format *format,
                                     struct err *why)
 {
-    const int64_t cols = t->shape[0], rows = tensor_rows(t), step = MAX(CHUNK_FLOATS / cols, 1);
+    const int64_t cols = t->shape[0], rows = tensor_rows(t), step = rows_at_once(cols);
     for (int64_t first = 0; first < rows; first += step) {
         struct chunk c = { .source = t,
                            .format = format,
@@ -174,7 +180,7 @@ static enum err_code check_tensor(const struct gguf_tensor *t, const struct form
 static enum err_code declare(struct job *j, const struct gguf *source, struct err *why)
 {
     const struct config *config = j->options->config;
-    int64_t row_floats = CHUNK_FLOATS;
+    int64_t row_floats = CHUNK_FLOATS, out_bytes = 1;
     enum err_code rc = write_metadata(j->writer, source, config);
     for (int64_t i = 0; i < gguf_tensor_count(source) && !rc; i++) {
         const struct gguf_tensor *t = gguf_tensor_at(source, i);
@@ -182,11 +188,12 @@ static enum err_code declare(struct job *j, const struct gguf *source, struct er
         if ((rc = check_tensor(t, format, why))) return rc;
         rc = gguf_writer_add_tensor(j->writer, t->name, format, t->dims, t->shape);
         row_floats = MAX(row_floats, t->shape[0]);
+        out_bytes = MAX(out_bytes, rows_at_once(t->shape[0]) * format_row_bytes(format, t->shape[0]));
         j->total += t->bytes;
     }
     if (rc) return err_set(why, rc, "cannot describe the quantized file: %s", err_text(rc));
     j->x = malloc((size_t)row_floats * sizeof(float));
-    j->out = malloc((size_t)row_floats * sizeof(float)); /* no format is wider than f32 */
+    j->out = malloc((size_t)out_bytes);
     if (!j->x || !j->out) return err_set(why, ERR_NOMEM, "out of memory while quantizing");
     return ERR_OK;
 }

@@ -3,6 +3,5 @@
 
 void rtn_quantize_rows(const float *x, void *out, int64_t rows, int64_t cols, const struct format *format)
 {
-    /* Blocks never cross rows, so all rows are one run of blocks. */
-    format->encode(x, out, rows * cols);
+    format_encode_rows(format, x, out, rows, cols);
 }

@@ -2,7 +2,7 @@
  * directly: decode to the same bits, dots and tiles and vectors within the rounding of their sums, over
  * lengths around every vector width, zeros and extremes - with buffers that end at an unreadable page, so
  * that a load too far is a crash. */
-#include "kernels/kernel_set.h"
+#include "kernels/backend.h"
 #include "tests/kernels/numbers.h"
 
 static const int64_t LENGTHS[] = { 1,  2,  7,  8,  9,   15,  16,  17,  31,  32,  33,
@@ -54,6 +54,8 @@ static void decode_body(const struct kernel_set *k, const char *name, int64_t n,
         for (size_t i = 0; i < bytes; i++) blocks[i] = (uint8_t)(rng_u32(r) >> 24) & 0xbf; /* no NaN */
         f->decode(blocks, a.want, n);
         k->format[id].decode(blocks, a.y, n);
+        const float scale = format_row_scale(f, blocks, n);
+        for (int64_t i = 0; i < n && f->row_tail_bytes; i++) a.y[i] *= scale;
         if (memcmp(a.want, a.y, (size_t)n * sizeof(float))) fail_msg("%s %s %d", name, f->name, (int)n);
         guarded_free(blocks, bytes, 0);
         arrays_free(&a);
@@ -90,11 +92,11 @@ static void dot_case(const struct kernel_set *k, const char *name, int id, int64
     const struct format *f = &FORMATS[id];
     const struct kernel_set ref = kernels_select(0);
     struct arrays x = arrays_make(n * X, r), w = arrays_make(n * ROWS, r);
-    const size_t bytes = (size_t)format_row_bytes(f, n * ROWS);
+    const size_t bytes = (size_t)(format_row_bytes(f, n) * ROWS);
     uint8_t *blocks = guarded(bytes, 0);
     for (int64_t i = 0; i < n * X && mode; i++) x.x[i] = mode == 1 ? 0 : i & 8 ? -127 : 127;
     for (int64_t i = 0; i < n * ROWS && mode == 2; i++) w.x[i] = i & 8 ? -127 : 127;
-    f->encode(w.x, blocks, n * ROWS);
+    format_encode_rows(f, w.x, blocks, ROWS, n);
     struct dot d = {
         .w = blocks, .row_bytes = format_row_bytes(f, n), .rows = ROWS, .cols = n, .x = x.x, .x_stride = n
     };
@@ -118,7 +120,8 @@ static void dot_case(const struct kernel_set *k, const char *name, int id, int64
                 double terms = 0;
                 const float *a = x.x + i / ROWS * n, *b = w.x + i % ROWS * n;
                 for (int64_t j = 0; j < n; j++) terms += fabs((double)a[j] * b[j]);
-                if (!(fabs((double)want[i] - got[i]) <= 1e-6 * terms + 1e-30))
+                const double scale = format_row_scale(f, blocks + i % ROWS * d.row_bytes, n);
+                if (!(fabs((double)want[i] - got[i]) * scale <= 1e-6 * terms + 1e-30))
                     fail_msg("%s %s %s n %d cols %d: %.9g, want %.9g", name, f->name, q8 ? "q8" : "f32", d.n,
                              (int)n, got[i], want[i]);
             }
@@ -143,23 +146,26 @@ static void dots(void **state)
     each(dot_body);
 }
 
-/* unpack_bf16 rounds each weight to bf16 and puts it where the tiles want it; what does not exist is 0. */
+/* unpack_bf16 rounds each weight (where a row has a scale: each code) to bf16 and puts it where the tiles
+ * want it; what does not exist is 0. */
 static void unpack_body(const struct kernel_set *k, const char *name, int64_t n, struct rng *r)
 {
+    const struct kernel_set ref = kernels_select(0);
     for (int id = 0; id < FORMAT_COUNT; id++) {
         const struct format *f = &FORMATS[id];
         if (!k->format[id].unpack_bf16 || n % f->block_weights) continue;
         const int rows = 1 + rng_below(r, TILE_ROWS);
         struct arrays w = arrays_make(n * rows, r);
-        const size_t bytes = (size_t)format_row_bytes(f, n * rows),
+        const size_t row_bytes = (size_t)format_row_bytes(f, n), bytes = row_bytes * (size_t)rows,
                      tiles = (size_t)(n + TILE_DEPTH - 1) / TILE_DEPTH;
         const size_t out_bytes = tiles * TILE_ROWS * TILE_DEPTH * sizeof(uint16_t);
         uint8_t *blocks = guarded(bytes, 0);
         uint16_t *out = guarded(out_bytes, 0);
         memset(out, 0xff, out_bytes);
-        f->encode(w.x, blocks, n * rows);
-        f->decode(blocks, w.want, n * rows);
-        k->format[id].unpack_bf16(blocks, format_row_bytes(f, n), rows, n, out);
+        format_encode_rows(f, w.x, blocks, rows, n);
+        for (int i = 0; i < rows; i++)
+            ref.format[id].decode(blocks + (size_t)i * row_bytes, w.want + i * n, n);
+        k->format[id].unpack_bf16(blocks, (int64_t)row_bytes, rows, n, out);
         for (size_t t = 0; t < tiles; t++)
             for (int row = 0; row < TILE_ROWS; row++)
                 for (int j = 0; j < TILE_DEPTH; j++) {

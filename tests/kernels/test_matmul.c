@@ -35,7 +35,7 @@ static void fixture_make(struct fixture *t, const struct format *f, const struct
     t->x_stride = s->cols + rng_below(r, 3);
     t->y_stride = s->rows + rng_below(r, 3);
     const int64_t weights = s->rows * s->cols;
-    t->weight_bytes = (size_t)format_row_bytes(f, weights);
+    t->weight_bytes = (size_t)(format_row_bytes(f, s->cols) * s->rows);
     t->bytes = guarded(t->weight_bytes, t->skew);
     /* The last row of x ends where an unreadable page begins, too. */
     t->x = guarded((size_t)((t->n - 1) * t->x_stride + t->cols) * sizeof(float), 0);
@@ -45,8 +45,8 @@ static void fixture_make(struct fixture *t, const struct format *f, const struct
     for (int i = 0; i < t->cols && rng_below(r, 4) == 0; i++) t->x[i] = 0; /* a row of zeros now and then */
     fill_gauss(r, t->bias, t->rows, 1);
     fill_gauss(r, t->decoded, weights, 0.05);
-    f->encode(t->decoded, t->bytes, weights);
-    f->decode(t->bytes, t->decoded, weights);
+    format_encode_rows(f, t->decoded, t->bytes, s->rows, s->cols);
+    format_decode_rows(f, t->bytes, t->decoded, s->rows, s->cols);
 }
 
 static void fixture_solve(struct fixture *t)
@@ -209,7 +209,7 @@ static void together(void **state)
             struct backend *b = backend_for(usable, PRECISION_MEDIUM, threads);
             for (int j = 0; j < COUNT; j++) {
                 fill_gauss(&r, values, COUNT_OF(values), 1);
-                if (threads == 1) FORMATS[IDS[j]].encode(values, bytes[j], ROWS * COLS);
+                if (threads == 1) format_encode_rows(&FORMATS[IDS[j]], values, bytes[j], ROWS, COLS);
                 CHECK_OK(backend_weight_bind(b, &w[j], &FORMATS[IDS[j]], ROWS, COLS, bytes[j], &why));
                 m[j] = (struct matmul){ .w = &w[j],
                                         .x = x[j == 2],
@@ -248,8 +248,8 @@ static void extremes(void **state)
                 for (int zero = 0; zero < 2; zero++) {
                     for (int i = 0; i < ROWS * COLS; i++) values[i] = zero ? 0 : i & 4 ? -1000.f : 1000.f;
                     for (int i = 0; i < 33 * COLS; i++) x[i] = i & 4 ? -500.f : 500.f;
-                    FORMATS[id].encode(values, bytes, ROWS * COLS);
-                    FORMATS[id].decode(bytes, back, ROWS * COLS);
+                    format_encode_rows(&FORMATS[id], values, bytes, ROWS, COLS);
+                    format_decode_rows(&FORMATS[id], bytes, back, ROWS, COLS);
                     struct weight w;
                     CHECK(!backend_weight_bind(b, &w, &FORMATS[id], ROWS, COLS, bytes, NULL));
                     for (size_t c = 0; c < COUNT_OF(NS); c++) {

@@ -39,8 +39,8 @@ static void gather(void **state)
     for (size_t f = 0; f < COUNT_OF(IDS); f++) {
         struct weight w;
         fill_gauss(&r, values, ROWS * COLS, 1);
-        FORMATS[IDS[f]].encode(values, bytes, ROWS * COLS);
-        FORMATS[IDS[f]].decode(bytes, back, ROWS * COLS);
+        format_encode_rows(&FORMATS[IDS[f]], values, bytes, ROWS, COLS);
+        format_decode_rows(&FORMATS[IDS[f]], bytes, back, ROWS, COLS);
         CHECK_OK(backend_weight_bind(b, &w, &FORMATS[IDS[f]], ROWS, COLS, bytes, &why));
         for (int add = 0; add < 2; add++) {
             for (int i = 0; i < N * (COLS + 1); i++) y[i] = 7;
