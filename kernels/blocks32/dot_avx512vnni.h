@@ -6,9 +6,10 @@
 
 #include "kernels/isa/avx512.h"
 
-enum { ROUND = 4, ROUND_BYTES = 96 /* four blocks of the largest 32-weight format */ };
+enum { ROUND = 4, ROUND_BYTES = 128 /* of the largest format with less than 128 weights a block */ };
 
-/* weight = scale * (code - bias) (+ min); a block holds 32 weights (parts 1) or a multiple of 128. */
+/* weight = scale * (code - bias) (+ min); a block holds 32 or 64 weights (parts 1, 2) or a multiple of 128.
+ */
 struct block_kind512 {
     int bytes, parts, bias;
     __m256i (*codes)(const uint8_t *block, int part); /* unsigned bytes in natural order */
@@ -28,12 +29,11 @@ ALWAYS_INLINE void round_add(const struct block_kind512 *f, const struct dot *d,
                              int part, int64_t b, int have, const int n, struct round_sums *sums)
 {
     __m512i codes[2];
-    const int step = f->parts == 1 ? f->bytes : 0, next = f->parts == 1 ? 0 : 1;
 #pragma GCC unroll 2
     for (int h = 0; h < 2; h++) {
-        const uint8_t *at = block + 2 * h * step;
-        const __m256i first = f->codes(at, part + 2 * h * next);
-        const __m256i second = f->codes(at + step, part + (2 * h + 1) * next);
+        const int j = 2 * h, k = j + 1;
+        const __m256i first = f->codes(block + j / f->parts * f->bytes, part + j % f->parts);
+        const __m256i second = f->codes(block + k / f->parts * f->bytes, part + k % f->parts);
         codes[h] = _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
     }
     const __m128 scales = f->scales(block);
@@ -74,14 +74,14 @@ ALWAYS_INLINE void kind_dot_vnni_n(const struct block_kind512 *f, const struct d
             sums[i].offset = _mm_setzero_ps();
         }
         int64_t b = 0;
-        if (f->parts == 1) {
-            for (; b + ROUND <= parts; b += ROUND, w += ROUND * f->bytes) {
-                prefetch_ahead(w, ROUND * f->bytes);
+        if (f->parts < ROUND) {
+            for (; b + ROUND <= parts; b += ROUND, w += ROUND / f->parts * f->bytes) {
+                prefetch_ahead(w, ROUND / f->parts * f->bytes);
                 round_add(f, d, w, 0, b, ROUND, n, sums);
             }
-            if (b < parts) { /* fewer than four blocks: nothing behind them may be read */
+            if (b < parts) { /* fewer than four parts: nothing behind them may be read */
                 uint8_t rest[ROUND_BYTES] = { 0 };
-                memcpy(rest, w, (size_t)((parts - b) * f->bytes));
+                memcpy(rest, w, (size_t)((parts - b) / f->parts * f->bytes));
                 round_add(f, d, rest, 0, b, (int)(parts - b), n, sums);
             }
         } else {
