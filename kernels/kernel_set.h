@@ -48,6 +48,27 @@ typedef void dot_fn(const struct dot *d);
  */
 typedef void unpack_bf16_fn(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out);
 
+/* 32 inputs of TILE_ROWS weight rows as small integers:
+ *   weight = scale[i / sub] * (code - bias) + min[i / sub]          (min only with has_min, i: input 0..31)
+ * |code - bias| <= 512 / sub where not wide: 16-bit sums of half a block's products cannot overflow. `kind`
+ * is read from the first of a run. */
+struct q8_group {
+    uint8_t code[TILE_ROWS][Q8_BLOCK];
+    float scale[2][TILE_ROWS], min[2][TILE_ROWS];
+    struct q8_kind {
+        int sub;  /* weights under one scale: 16 or 32 */
+        int bias; /* what codes are too large by; a multiple of 16 when wide */
+        bool has_min;
+        bool wide; /* codes use all 8 bits */
+    } kind;
+    uint8_t unused[52];
+};
+_Static_assert(sizeof(struct q8_group) == 832, "whole cache lines");
+
+/* k inputs (a multiple of the block) of `rows` <= 16 weight rows to k / 32 groups. Rows that do not exist get
+ * codes and scales of 0. */
+typedef void unpack_q8_fn(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, struct q8_group *out);
+
 /* Kernels see blocks only: in a format with a row tail they give codes as if the tail's scale were 1, from
  * any block of a row on, and the drivers multiply (format_row_scale of backend.h). */
 struct format_kernels {
@@ -55,6 +76,7 @@ struct format_kernels {
     dot_fn *dot_f32;             /* f32 activations, f32 (or better) sums */
     dot_fn *dot_q8;              /* NULL: the format has none (16 and 32-bit floats) */
     unpack_bf16_fn *unpack_bf16; /* NULL: decode, then round (gemm.c does it) */
+    unpack_q8_fn *unpack_q8;     /* NULL: no integer matrix product */
 };
 
 /* A family's kernels of one ISA are a table of these; NULL functions leave what was there. */

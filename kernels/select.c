@@ -29,11 +29,13 @@ static struct kernel_set reference(void)
 {
     return (struct kernel_set){
         .format = {
-            [FORMAT_F32] = { f32_decode_ref, f32_dot_f32_ref, NULL, NULL },
-            [FORMAT_F16] = { f16_decode_ref, f16_dot_f32_ref, NULL, NULL },
-            [FORMAT_BF16] = { bf16_decode_ref, bf16_dot_f32_ref, NULL, NULL },
-            [FORMAT_Q8_0] = { q8_0_decode_ref, q8_0_dot_f32_ref, q8_0_dot_q8_ref, NULL },
-            [FORMAT_Q4_0] = { q4_0_decode_ref, q4_0_dot_f32_ref, q4_0_dot_q8_ref, NULL },
+            [FORMAT_F32] = { .decode = f32_decode_ref, .dot_f32 = f32_dot_f32_ref },
+            [FORMAT_F16] = { .decode = f16_decode_ref, .dot_f32 = f16_dot_f32_ref },
+            [FORMAT_BF16] = { .decode = bf16_decode_ref, .dot_f32 = bf16_dot_f32_ref },
+            [FORMAT_Q8_0] = { .decode = q8_0_decode_ref, .dot_f32 = q8_0_dot_f32_ref,
+                              .dot_q8 = q8_0_dot_q8_ref },
+            [FORMAT_Q4_0] = { .decode = q4_0_decode_ref, .dot_f32 = q4_0_dot_f32_ref,
+                              .dot_q8 = q4_0_dot_q8_ref },
         },
         .tile = tile_ref,
         .vec = VECTORS_REF,
@@ -53,6 +55,7 @@ static void take_rows(struct format_kernels *f, const struct format_row *rows, i
         if (from->unpack_bf16) to->unpack_bf16 = from->unpack_bf16;
     }
 }
+        if (from->unpack_q8) to->unpack_q8 = from->unpack_q8;
 
 #if ARCH_X86
 /* The same. */

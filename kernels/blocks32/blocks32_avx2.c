@@ -78,9 +78,9 @@ BLOCK_KIND_FUNCTIONS(iq4_nl, IQ4_NL)
 BLOCK_KIND_FUNCTIONS(mxfp4, MXFP4)
 
 const struct format_row BLOCKS32_AVX2[BLOCKS32_COUNT] = {
-    { FORMAT_Q4_1, { q4_1_decode, q4_1_dot_f32, q4_1_dot_q8, NULL } },
-    { FORMAT_Q5_0, { q5_0_decode, q5_0_dot_f32, q5_0_dot_q8, NULL } },
-    { FORMAT_Q5_1, { q5_1_decode, q5_1_dot_f32, q5_1_dot_q8, NULL } },
-    { FORMAT_IQ4_NL, { iq4_nl_decode, iq4_nl_dot_f32, iq4_nl_dot_q8, NULL } },
-    { FORMAT_MXFP4, { mxfp4_decode, mxfp4_dot_f32, mxfp4_dot_q8, NULL } },
+    { FORMAT_Q4_1, { .decode = q4_1_decode, .dot_f32 = q4_1_dot_f32, .dot_q8 = q4_1_dot_q8 } },
+    { FORMAT_Q5_0, { .decode = q5_0_decode, .dot_f32 = q5_0_dot_f32, .dot_q8 = q5_0_dot_q8 } },
+    { FORMAT_Q5_1, { .decode = q5_1_decode, .dot_f32 = q5_1_dot_f32, .dot_q8 = q5_1_dot_q8 } },
+    { FORMAT_IQ4_NL, { .decode = iq4_nl_decode, .dot_f32 = iq4_nl_dot_f32, .dot_q8 = iq4_nl_dot_q8 } },
+    { FORMAT_MXFP4, { .decode = mxfp4_decode, .dot_f32 = mxfp4_dot_f32, .dot_q8 = mxfp4_dot_q8 } },
 };

@@ -261,10 +261,10 @@ K_FUNCTIONS(q6_k, Q6_K_SHAPE, q6_k_scales, q6_k_codes)
 K_FUNCTIONS(iq4_xs, IQ4_XS_SHAPE, iq4_xs_scales, iq4_xs_codes)
 
 const struct format_row KQUANTS_AVX2[KQUANT_COUNT] = {
-    { FORMAT_Q2_K, { q2_k_decode, q2_k_dot_f32, q2_k_dot_q8, NULL } },
-    { FORMAT_Q3_K, { q3_k_decode, q3_k_dot_f32, q3_k_dot_q8, NULL } },
-    { FORMAT_Q4_K, { q4_k_decode, q4_k_dot_f32, q4_k_dot_q8, NULL } },
-    { FORMAT_Q5_K, { q5_k_decode, q5_k_dot_f32, q5_k_dot_q8, NULL } },
-    { FORMAT_Q6_K, { q6_k_decode, q6_k_dot_f32, q6_k_dot_q8, NULL } },
-    { FORMAT_IQ4_XS, { iq4_xs_decode, iq4_xs_dot_f32, iq4_xs_dot_q8, NULL } },
+    { FORMAT_Q2_K, { .decode = q2_k_decode, .dot_f32 = q2_k_dot_f32, .dot_q8 = q2_k_dot_q8 } },
+    { FORMAT_Q3_K, { .decode = q3_k_decode, .dot_f32 = q3_k_dot_f32, .dot_q8 = q3_k_dot_q8 } },
+    { FORMAT_Q4_K, { .decode = q4_k_decode, .dot_f32 = q4_k_dot_f32, .dot_q8 = q4_k_dot_q8 } },
+    { FORMAT_Q5_K, { .decode = q5_k_decode, .dot_f32 = q5_k_dot_f32, .dot_q8 = q5_k_dot_q8 } },
+    { FORMAT_Q6_K, { .decode = q6_k_decode, .dot_f32 = q6_k_dot_f32, .dot_q8 = q6_k_dot_q8 } },
+    { FORMAT_IQ4_XS, { .decode = iq4_xs_decode, .dot_f32 = iq4_xs_dot_f32, .dot_q8 = iq4_xs_dot_q8 } },
 };

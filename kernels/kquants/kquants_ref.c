@@ -159,10 +159,10 @@ K_REFERENCE(q6_k, 4)
 K_REFERENCE(iq4_xs, 5)
 
 const struct format_row KQUANTS_REF[KQUANT_COUNT] = {
-    { FORMAT_Q2_K, { q2_k_decode_ref, q2_k_dot_f32, q2_k_dot_q8, NULL } },
-    { FORMAT_Q3_K, { q3_k_decode_ref, q3_k_dot_f32, q3_k_dot_q8, NULL } },
-    { FORMAT_Q4_K, { q4_k_decode_ref, q4_k_dot_f32, q4_k_dot_q8, NULL } },
-    { FORMAT_Q5_K, { q5_k_decode_ref, q5_k_dot_f32, q5_k_dot_q8, NULL } },
-    { FORMAT_Q6_K, { q6_k_decode_ref, q6_k_dot_f32, q6_k_dot_q8, NULL } },
-    { FORMAT_IQ4_XS, { iq4_xs_decode_ref, iq4_xs_dot_f32, iq4_xs_dot_q8, NULL } },
+    { FORMAT_Q2_K, { .decode = q2_k_decode_ref, .dot_f32 = q2_k_dot_f32, .dot_q8 = q2_k_dot_q8 } },
+    { FORMAT_Q3_K, { .decode = q3_k_decode_ref, .dot_f32 = q3_k_dot_f32, .dot_q8 = q3_k_dot_q8 } },
+    { FORMAT_Q4_K, { .decode = q4_k_decode_ref, .dot_f32 = q4_k_dot_f32, .dot_q8 = q4_k_dot_q8 } },
+    { FORMAT_Q5_K, { .decode = q5_k_decode_ref, .dot_f32 = q5_k_dot_f32, .dot_q8 = q5_k_dot_q8 } },
+    { FORMAT_Q6_K, { .decode = q6_k_decode_ref, .dot_f32 = q6_k_dot_f32, .dot_q8 = q6_k_dot_q8 } },
+    { FORMAT_IQ4_XS, { .decode = iq4_xs_decode_ref, .dot_f32 = iq4_xs_dot_f32, .dot_q8 = iq4_xs_dot_q8 } },
 };
