@@ -4,6 +4,9 @@
 
 #include "engine/gguf.h"
 
+/* Metadata key: which of our formats the file's private tensor types mean. */
+#define GGUF_OWN_FORMATS "qdyno.formats"
+
 enum {
     GGUF_MAGIC = 0x46554747,      /* "GGUF" read as a little-endian u32 */
     GGUF_ALIGNMENT = 32,          /* when general.alignment is absent, and what we write */

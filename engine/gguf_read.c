@@ -193,6 +193,40 @@ static const struct {
     { 32, "q4_0_4_8" }, { 33, "q4_0_8_8" },
 };
 
+/* What the file's list ("int8=1002 nf4=1030") calls this type. {0} when it does not. */
+static struct gguf_string own_name(const struct gguf_shard *s, uint32_t type)
+{
+    char wanted[16];
+    const size_t n = (size_t)snprintf(wanted, sizeof wanted, "=%" PRIu32, type);
+    for (int64_t i = 0; i < s->kv_count; i++) {
+        if (s->kv[i].type != GGUF_STRING || !gguf_string_is(s->kv[i].key, GGUF_OWN_FORMATS)) continue;
+        const struct gguf_string list = gguf_kv_string(&s->kv[i], 0);
+        for (size_t from = 0, to; from < list.len; from = to + 1) {
+            for (to = from; to < list.len && list.data[to] != ' ';) to++;
+            if (to - from > n && !memcmp(list.data + to - n, wanted, n))
+                return (struct gguf_string){ list.data + from, to - from - n };
+        }
+    }
+    return (struct gguf_string){ 0 };
+}
+
+/* Formats of ours: the number is this file's, the name decides. */
+static enum err_code own_format(const struct format **out, const struct gguf_shard *s, uint32_t type,
+                                struct err *why)
+{
+    char name[32];
+    const struct gguf_string text = own_name(s, type);
+    if (!text.len)
+        return err_set(why, ERR_FORMAT,
+                       "weight type %" PRIu32 " is none of ggml's, and metadata '" GGUF_OWN_FORMATS
+                       "' does not name it",
+                       type);
+    *out = format_find(show(text, name, sizeof name));
+    if (*out) return ERR_OK;
+    return err_set(why, ERR_FORMAT, "weights in %s (type %" PRIu32 "), which this version does not know",
+                   name, type);
+}
+
 static enum err_code unknown_type(uint32_t type, struct err *why)
 {
     for (size_t i = 0; i < COUNT_OF(OTHER_TYPES); i++)
@@ -202,8 +236,19 @@ static enum err_code unknown_type(uint32_t type, struct err *why)
     return err_set(why, ERR_FORMAT, "weight type %" PRIu32 " is not one this program knows", type);
 }
 
+static enum err_code take_format(struct cursor *c, const struct gguf_shard *s, const struct format **out,
+                                 struct err *why)
+{
+    const uint32_t type = take_u32(c);
+    if (c->cut) return cut_error(c, why, "its type");
+    if (type >= FORMAT_OWN_TYPES) return own_format(out, s, type, why);
+    *out = format_by_ggml_type(type);
+    return *out ? ERR_OK : unknown_type(type, why);
+}
+
 /* Shape and type of a tensor, and the bytes its data takes. All products are checked. */
-static enum err_code take_shape(struct cursor *c, struct gguf_tensor *t, struct err *why)
+static enum err_code take_shape(struct cursor *c, const struct gguf_shard *s, struct gguf_tensor *t,
+                                struct err *why)
 {
     uint32_t dims = take_u32(c);
     if (c->cut) return cut_error(c, why, "its header");
@@ -218,10 +263,8 @@ static enum err_code take_shape(struct cursor *c, struct gguf_tensor *t, struct 
             return err_set(why, ERR_FORMAT, "dimension %d is %" PRIu64 ": no file can hold that", i, n);
         t->shape[i] = (int64_t)n;
     }
-    uint32_t type = take_u32(c);
-    if (c->cut) return cut_error(c, why, "its type");
-    t->format = format_by_ggml_type(type);
-    if (!t->format) return unknown_type(type, why);
+    const enum err_code rc = take_format(c, s, &t->format, why);
+    if (rc) return rc;
     if (t->shape[0] % t->format->block_weights)
         return err_set(why, ERR_FORMAT,
                        "rows of %" PRId64 " do not fill whole %s blocks of %" PRIu32 " weights", t->shape[0],
@@ -236,8 +279,8 @@ static enum err_code take_shape(struct cursor *c, struct gguf_tensor *t, struct 
 }
 
 /* One tensor header; its offset within the data section goes to *offset. */
-static enum err_code take_tensor(struct cursor *c, struct gguf_tensor *t, uint64_t *offset,
-                                 struct arena *memory, struct err *why)
+static enum err_code take_tensor(struct cursor *c, const struct gguf_shard *s, struct gguf_tensor *t,
+                                 uint64_t *offset, struct arena *memory, struct err *why)
 {
     char name[80];
     struct gguf_string text = take_string(c);
@@ -247,7 +290,7 @@ static enum err_code take_tensor(struct cursor *c, struct gguf_tensor *t, uint64
                        GGUF_NAME_MAX);
     t->name = arena_strndup(memory, text.data, text.len);
     if (!t->name) return err_set(why, ERR_NOMEM, "out of memory for a tensor's name");
-    enum err_code rc = take_shape(c, t, why);
+    enum err_code rc = take_shape(c, s, t, why);
     if (!rc) {
         *offset = take_u64(c);
         if (c->cut) rc = cut_error(c, why, "its offset");
@@ -313,7 +356,7 @@ static enum err_code take_tensors(struct cursor *c, struct gguf_shard *s, uint64
     enum err_code rc = ERR_OK;
     if (!s->tensors || !spans) rc = err_set(why, ERR_NOMEM, "out of memory for %" PRIu64 " tensors", count);
     for (uint64_t i = 0; !rc && i < count; i++) {
-        rc = take_tensor(c, &s->tensors[i], &spans[i].from, memory, why);
+        rc = take_tensor(c, s, &s->tensors[i], &spans[i].from, memory, why);
         spans[i].index = (int64_t)i;
         s->tensor_count += !rc;
     }

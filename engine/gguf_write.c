@@ -9,6 +9,7 @@
 
 struct planned {
     char *name;
+    const struct format *format;
     int64_t bytes;
 };
 
@@ -161,7 +162,7 @@ enum err_code gguf_writer_put_strings(struct gguf_writer *w, const char *key,
 
 enum err_code gguf_writer_copy_kv(struct gguf_writer *w, const struct gguf_kv *kv)
 {
-    if (gguf_string_is(kv->key, "general.alignment") ||
+    if (gguf_string_is(kv->key, "general.alignment") || gguf_string_is(kv->key, GGUF_OWN_FORMATS) ||
         (kv->key.len > 6 && !memcmp(kv->key.data, "split.", 6)))
         return w->failed.code;
     bool begun = kv->type == GGUF_ARRAY ? begin_array(w, kv->key, kv->element, kv->count)
@@ -205,7 +206,7 @@ enum err_code gguf_writer_add_tensor(struct gguf_writer *w, const char *name, co
         fail(w, ERR_NOMEM, "out of memory for tensor", name);
         return w->failed.code;
     }
-    w->tensors[w->tensor_count++] = (struct planned){ copy, bytes };
+    w->tensors[w->tensor_count++] = (struct planned){ copy, format, bytes };
     uint32_t rank = (uint32_t)dims, type = format->ggml_type;
     uint64_t offset = (uint64_t)w->data_bytes;
     put_string(&w->headers, text_of(name));
@@ -229,8 +230,24 @@ static void emit_padding(struct gguf_writer *w, int64_t after)
     emit(w, zeros, (size_t)(padded(after) - after));
 }
 
+/* Types that are nobody's but ours are named in the metadata: "int8=1002 nf4=1030". */
+static void put_own_formats(struct gguf_writer *w)
+{
+    struct str text = { 0 };
+    for (int f = 0; f < FORMAT_COUNT; f++) {
+        bool used = false;
+        for (int64_t i = 0; i < w->tensor_count && !used; i++) used = w->tensors[i].format == &FORMATS[f];
+        if (used && FORMATS[f].ggml_type >= FORMAT_OWN_TYPES)
+            str_printf(&text, "%s%s=%" PRIu32, text.len ? " " : "", FORMATS[f].name, FORMATS[f].ggml_type);
+    }
+    if (text.failed) fail(w, ERR_NOMEM, "out of memory for", "metadata");
+    if (text.len) gguf_writer_put_string(w, GGUF_OWN_FORMATS, str_text(&text));
+    str_free(&text);
+}
+
 static void emit_header(struct gguf_writer *w)
 {
+    put_own_formats(w);
     const struct {
         uint32_t magic, version;
         uint64_t tensors, kvs;

@@ -17,7 +17,7 @@ static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = "highest",
                                           [PRECISION_MEDIUM] = "medium",
                                           [PRECISION_AUTO] = "auto",
                                           NULL };
-static const char *const KV_TYPES[] = { "f32", "f16", "bf16", "q8_0", "q4_0", NULL };
+static const char *const KV_TYPES[] = { "f32", "f16", "bf16", "q8_0", "q4_0", "fp8_e4m3", "fp8_e5m2", NULL };
 
 /* isa, threads and affinity change at most the order of float sums; precision changes what is summed. */
 const struct knob KNOBS[KNOB_COUNT] = {

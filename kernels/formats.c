@@ -9,6 +9,8 @@
 #include "kernels/blocks32/blocks32.h"
 #include "kernels/f16/f16.h"
 #include "kernels/f32/f32.h"
+#include "kernels/fp8/fp8.h"
+#include "kernels/int8/int8.h"
 #include "kernels/kquants/kquants.h"
 #include "kernels/q4_0/q4_0.h"
 #include "kernels/q8_0/q8_0.h"
@@ -51,6 +53,12 @@ const struct format FORMATS[FORMAT_COUNT] = {
                        "kernels/tq/README.md" },
     [FORMAT_MXFP4] = { "mxfp4", 39, 32, 17, 0, 1.5e-2, mxfp4_encode_ref, mxfp4_decode_ref,
                        "kernels/blocks32/README.md" },
+    [FORMAT_FP8_E4M3] = { "fp8_e4m3", 1000, 1, 1, 4, 7.7e-4, fp8_e4m3_encode_ref, fp8_e4m3_decode_ref,
+                          "kernels/fp8/README.md" },
+    [FORMAT_FP8_E5M2] = { "fp8_e5m2", 1001, 1, 1, 4, 3.1e-3, fp8_e5m2_encode_ref, fp8_e5m2_decode_ref,
+                          "kernels/fp8/README.md" },
+    [FORMAT_INT8] = { "int8", 1002, 32, 32, 4, 8.7e-5, int8_encode_ref, int8_decode_ref,
+                      "kernels/int8/README.md" },
 };
 
 const struct format *format_find(const char *name)

@@ -89,7 +89,7 @@ static void unpack(const struct panel *p)
     const struct format_kernels *f = &p->g->b->k.format[w->format - FORMATS];
     const int64_t row_bytes = format_row_bytes(w->format, w->cols);
     const uint8_t *first = (const uint8_t *)w->data + p->row0 * row_bytes +
-                           format_row_bytes(w->format, p->k0);
+                           format_span_bytes(w->format, p->k0);
     if (p->g->k->operand_bytes == 4) {
         for (int r = 0; r < p->rows; r++)
             f->decode(first + r * row_bytes, (float *)p->weights + (int64_t)r * p->k, p->k);
@@ -108,10 +108,23 @@ static void unpack(const struct panel *p)
     }
 }
 
+/* Codes to weights, where a row keeps its scale behind its blocks. */
+static void scale_products(const struct panel *p)
+{
+    const struct weight *w = p->m->w;
+    const int64_t row_bytes = format_row_bytes(w->format, w->cols);
+    const uint8_t *first = (const uint8_t *)w->data + p->row0 * row_bytes;
+    for (int r = 0; r < p->rows; r++) {
+        const float scale = format_row_scale(w->format, first + r * row_bytes, w->cols);
+        for (int t = 0; t < SLIVER; t++) p->products[r * SLIVER + t] *= scale;
+    }
+}
+
 static void finish(const struct panel *p, int64_t token, int tokens)
 {
     const struct matmul *m = p->m;
     const int stride = p->g->k->panel_rows;
+    if (m->w->format->row_tail_bytes) scale_products(p);
     p->g->b->k.vec.transpose(p->products, SLIVER, p->rows, tokens, p->turned, stride);
     for (int t = 0; t < tokens; t++) {
         float *restrict y = m->y + (token + t) * m->y_stride + p->row0;

@@ -37,6 +37,9 @@ enum format_id {
     FORMAT_TQ1_0,
     FORMAT_TQ2_0,
     FORMAT_MXFP4,
+    FORMAT_FP8_E4M3,
+    FORMAT_FP8_E5M2,
+    FORMAT_INT8,
     FORMAT_COUNT
 };
 
@@ -47,9 +50,13 @@ enum format_id {
 typedef void format_encode_fn(const float *x, void *blocks, int64_t n);
 typedef void format_decode_fn(const void *blocks, float *x, int64_t n);
 
+/* Formats that ggml does not have carry ids from here on: nobody else's, so a file that holds them says in
+ * its metadata which they are (docs/formats.md). */
+enum { FORMAT_OWN_TYPES = 1000 };
+
 struct format {
     const char *name;       /* as in config lines and file names: "q4_0" */
-    uint32_t ggml_type;     /* id in GGUF tensor headers */
+    uint32_t ggml_type;     /* id in GGUF tensor headers; from FORMAT_OWN_TYPES on, one of ours */
     uint32_t block_weights; /* a row is a whole number of blocks */
     uint32_t block_bytes;
     uint32_t row_tail_bytes; /* behind a row's blocks: 0, or 4 for the f32 its codes are multiplied by */
@@ -239,7 +246,7 @@ void backend_rope(struct backend *b, const struct rope *p);
 /* The KV cache of one layer: blocks of `block_tokens` tokens, inside a block [kv_head][token][head_dim]. */
 struct kv_layer {
     const struct format *k_format,
-        *v_format; /* f32, f16, bf16, q8_0, q4_0 (head dims a multiple of the block) */
+        *v_format; /* any that can be made (head dims a multiple of the block) */
     void *k, *v;
     int kv_heads, k_dim, v_dim; /* per head */
     int block_tokens, blocks;

@@ -4,6 +4,8 @@
 #include "kernels/blocks32/blocks32.h"
 #include "kernels/f16/f16.h"
 #include "kernels/f32/f32.h"
+#include "kernels/fp8/fp8.h"
+#include "kernels/int8/int8.h"
 #include "kernels/isa/isa_kernels.h"
 #include "kernels/kquants/kquants.h"
 #include "kernels/q4_0/q4_0.h"
@@ -84,6 +86,8 @@ static void take_avx2(struct kernel_set *k)
     f[FORMAT_Q4_0].dot_q8 = q4_0_dot_q8_avx2;
     take_rows(f, KQUANTS_AVX2, KQUANT_COUNT);
     take_rows(f, BLOCKS32_AVX2, BLOCKS32_COUNT);
+    take_rows(f, FP8_AVX2, FP8_COUNT);
+    take_rows(f, INT8_AVX2, INT8_COUNT);
     take_rows(f, TQ_AVX2, TQ_COUNT);
     take_vectors(&k->vec, &VECTORS_AVX2);
     k->tile = tile_avx2;
@@ -101,6 +105,8 @@ static void take_avx512(struct kernel_set *k)
     f[FORMAT_Q4_0].decode = q4_0_decode_avx512, f[FORMAT_Q4_0].dot_f32 = q4_0_dot_f32_avx512;
     take_rows(f, KQUANTS_AVX512, KQUANT_COUNT);
     take_rows(f, BLOCKS32_AVX512, BLOCKS32_COUNT);
+    take_rows(f, FP8_AVX512, FP8_COUNT);
+    take_rows(f, INT8_AVX512, INT8_COUNT);
     take_vectors(&k->vec, &VECTORS_AVX512);
     k->tile = tile_avx512;
     k->gemm_f32 = GEMM_F32_AVX512;
@@ -113,6 +119,7 @@ static void take_avx512vnni(struct kernel_set *k)
     k->format[FORMAT_Q4_0].dot_q8 = q4_0_dot_q8_avx512vnni;
     take_rows(k->format, KQUANTS_AVX512VNNI, KQUANT_COUNT);
     take_rows(k->format, BLOCKS32_AVX512VNNI, BLOCKS32_COUNT);
+    take_rows(k->format, INT8_AVX512VNNI, INT8_COUNT);
     take_rows(k->format, TQ_AVX512VNNI, TQ_COUNT);
     k->isa |= ISA_AVX512VNNI;
 }
@@ -127,6 +134,8 @@ static void take_amx(struct kernel_set *k)
     f[FORMAT_Q4_0].unpack_bf16 = q4_0_unpack_bf16_amx;
     take_rows(f, KQUANTS_AMX, KQUANT_COUNT);
     take_rows(f, BLOCKS32_AMX, BLOCKS32_COUNT);
+    take_rows(f, FP8_AMX, FP8_COUNT);
+    take_rows(f, INT8_AMX, INT8_COUNT);
     take_rows(f, TQ_AMX, TQ_COUNT);
     k->gemm_bf16 = GEMM_BF16_AMX;
     k->isa |= ISA_AMX | ISA_AVX512BF16; /* the tiles' operands are rounded by the latter */
@@ -144,6 +153,8 @@ struct kernel_set kernels_select(uint32_t usable)
     take_rows(k.format, KQUANTS_REF, KQUANT_COUNT);
     take_rows(k.format, BLOCKS32_REF, BLOCKS32_COUNT);
     take_rows(k.format, TQ_REF, TQ_COUNT);
+    take_rows(k.format, FP8_REF, FP8_COUNT);
+    take_rows(k.format, INT8_REF, INT8_COUNT);
 #if ARCH_X86
     if (has(usable, ISA_AVX2)) take_avx2(&k);
     if (has(usable, ISA_AVX2 | ISA_AVX512)) take_avx512(&k);

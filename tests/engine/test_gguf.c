@@ -279,6 +279,64 @@ static void false_claims(void **state)
     str_free(&s);
 }
 
+/* A file of one tensor [32][2] of a type of ours; `list` NULL: without the key that names it. */
+static void own_file(struct str *s, const char *list, uint32_t type)
+{
+    str_clear(s);
+    put_head(s, 3, 1, list ? 1 : 0);
+    if (list) {
+        put_text(s, "qdyno.formats");
+        put_u32(s, GGUF_STRING);
+        put_text(s, list);
+    }
+    put_tensor(s, "a", 2, (uint64_t[]){ 32, 2 }, type, 0);
+    put_padding(s, 32);
+    for (int i = 0; i < 2 * 36; i++) str_append_n(s, "w", 1);
+}
+
+/* The number of a format of ours is the file's own business: its metadata says what it means. */
+static void own_formats(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *list, *message;
+    } REFUSED[] = { { NULL, "does not name it" },
+                    { "", "does not name it" },
+                    { "int8=12345 fp8_e4m3=234 =1234 1234", "does not name it" },
+                    { "other_3=1234", "weights in other_3 (type 1234)" } };
+    struct str s = { 0 };
+    struct err why = { 0 };
+    struct gguf *g;
+    own_file(&s, "fp8_e4m3=1000 int8=1234", 1234);
+    CHECK_OK(gguf_open_memory(&g, s.data, s.len, &why));
+    const struct gguf_tensor *t = gguf_tensor_find(g, "a");
+    CHECK(t->format == &FORMATS[FORMAT_INT8] && t->bytes == 2 * 36);
+    gguf_close(g);
+    for (size_t i = 0; i < COUNT_OF(REFUSED); i++) {
+        own_file(&s, REFUSED[i].list, 1234);
+        why = (struct err){ 0 };
+        assert_int_equal(open_copy(s.data, s.len, &why), ERR_FORMAT);
+        if (!strstr(why.message, REFUSED[i].message)) fail_msg("case %zu: %s", i, why.message);
+    }
+    str_free(&s);
+
+    struct gguf_writer *w;
+    char *path = temp_path("own.gguf");
+    uint8_t rows[5 + 4];
+    FORMATS[FORMAT_FP8_E5M2].encode(NORM, rows, 5);
+    CHECK_OK(gguf_writer_open(&w, path, &why));
+    gguf_writer_add_tensor(w, "norm", &FORMATS[FORMAT_FP8_E5M2], 1, ROW);
+    CHECK_OK(gguf_writer_write(w, rows, sizeof rows, &why));
+    CHECK_OK(gguf_writer_commit(w, &why));
+    CHECK_OK(gguf_open(&g, path, &why));
+    CHECK(gguf_string_is(gguf_get_string(g, "qdyno.formats"), "fp8_e5m2=1001"));
+    t = gguf_tensor_find(g, "norm");
+    CHECK(t->format == &FORMATS[FORMAT_FP8_E5M2] && t->bytes == 9);
+    assert_memory_equal(t->data, rows, sizeof rows);
+    gguf_close(g);
+    unlink(path);
+}
+
 static void more_false_claims(void **state)
 {
     (void)state;
@@ -475,17 +533,12 @@ static void real_files_cut_and_flipped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),
-        cmocka_unit_test(writer_refuses),
-        cmocka_unit_test(copied_metadata),
-        cmocka_unit_test(scalar_types),
-        cmocka_unit_test(false_claims),
-        cmocka_unit_test(more_false_claims),
-        cmocka_unit_test(any_truncation),
-        cmocka_unit_test(any_flipped_byte),
-        cmocka_unit_test(shards),
-        cmocka_unit_test(version_one),
-        cmocka_unit_test(real_files_cut_and_flipped),
+        cmocka_unit_test(round_trip),        cmocka_unit_test(writer_refuses),
+        cmocka_unit_test(copied_metadata),   cmocka_unit_test(scalar_types),
+        cmocka_unit_test(false_claims),      cmocka_unit_test(own_formats),
+        cmocka_unit_test(more_false_claims), cmocka_unit_test(any_truncation),
+        cmocka_unit_test(any_flipped_byte),  cmocka_unit_test(shards),
+        cmocka_unit_test(version_one),       cmocka_unit_test(real_files_cut_and_flipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,9 @@ static const struct scene SCENES[] = {
     { FORMAT_F32, FORMAT_F32, 71, 1, 64, 64, 16, 20, 3, 1, 0, 0 },
     { FORMAT_F32, FORMAT_F32, 2, 1, 256, 256, 16, 65, 4, 1, 0, 30 },
     { FORMAT_F16, FORMAT_F16, 140, 1, 8, 8, 16, 20, 40, 1, 5, 0 },
+    { FORMAT_FP8_E4M3, FORMAT_FP8_E4M3, 8, 2, 64, 64, 16, 150, 1, 2, 0, 0 },
+    { FORMAT_FP8_E5M2, FORMAT_FP8_E4M3, 6, 3, 45, 90, 8, 70, 50, 1, 40, 0 },
+    { FORMAT_INT8, FORMAT_FP8_E5M2, 4, 4, 32, 50, 16, 33, 3, 2, 0, 30 },
 };
 
 struct stage {
