@@ -111,9 +111,9 @@ void backend_weight_release(struct backend *b, struct weight *w)
 static struct scratch_plan plan_for(const struct kernel_set *k, const struct backend_options *o, int64_t rows,
                                     int64_t cols)
 {
-    struct scratch_plan p = { .rows = rows, .cols = cols, .thread_bytes = attention_thread_bytes(cols) };
+    struct scratch_plan p = { .rows = rows, .cols = cols, .thread_bytes = attention_thread_bytes(k, cols) };
     const int64_t few = MAX(k->gemm_f32.min_rows, k->gemm_bf16.min_rows);
-    p.shared_bytes = gemv_shared_bytes(MIN(rows, few), cols);
+    p.shared_bytes = MAX(gemv_shared_bytes(MIN(rows, few), cols), attention_shared_bytes(o->threads, cols));
     for (int i = 0; i < FORMAT_COUNT; i++) { /* a model may mix formats, and with them schemes */
         const struct gemm_kernel *g = matmul_scheme(k, o->precision, &FORMATS[i],
                                                     (int)MIN(rows, (int64_t)INT32_MAX));

@@ -39,7 +39,8 @@ const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, enum precisi
 int64_t gemv_shared_bytes(int64_t rows, int64_t cols);
 int64_t gemm_shared_bytes(const struct gemm_kernel *g, int64_t rows, int64_t cols);
 int64_t gemm_thread_bytes(const struct gemm_kernel *g);
-int64_t attention_thread_bytes(int64_t cols);
+int64_t attention_thread_bytes(const struct kernel_set *k, int64_t cols);
+int64_t attention_shared_bytes(int threads, int64_t cols);
 
 /* `count` products of the same x, n and x_stride. */
 void gemv_run(struct backend *b, const struct matmul *m, int count);

@@ -117,6 +117,36 @@ struct gemm_kernel {
     void (*multiply)(const void *panel, const void *sliver, int rows, int tokens, int k, float *c);
 };
 
+/* One step of attention on bf16 tiles: up to 32 queries of one KV head meet a block of tokens. Everything is
+ * turned on its side, [token][query] and [dim][query]; a tile is 16 rows of 32 bf16, 1 KiB, 64-byte aligned.
+ */
+struct attend {
+    const uint16_t *q;              /* as `pack` made it, times the scale */
+    const uint16_t *k;              /* [tokens / 16][depth] tiles of 16 tokens x 32 inputs (unpack_bf16) */
+    const uint16_t *v;              /* [v_dim / 16][tokens / 32] tiles of 16 dims x 32 tokens (`turn`) */
+    int64_t v_stride;               /* weights from one 16 dims to the next */
+    int depth, v_dim;               /* tiles of 32 inputs of K; dims of V, a multiple of 32 */
+    int tokens, queries;            /* tokens a multiple of 32 */
+    const int32_t *first, *end;     /* [32] query i sees tokens first[i]..end[i]-1; both NULL: all see all */
+    const float *k_scale, *v_scale; /* [tokens] what a token's codes are multiplied by; NULL: 1 */
+    float softcap;                  /* 0: q.k is a power of 2; else it is score / softcap */
+    float *s;                       /* [tokens][32] scratch */
+    uint16_t *p;                    /* [tokens][32] scratch */
+    float *o;                       /* [v_dim][32] += weights times V */
+    float *peak, *total; /* [32] in powers of 2: what o and total are relative to (-inf before the first) */
+};
+
+struct attention_kernel {
+    void (*begin)(void); /* around a thread's calls (tile state) */
+    void (*end)(void);
+    /* n <= 32 vectors of k floats to two runs of (k + 31) / 32 tiles; what is missing becomes 0. */
+    void (*pack)(const float *x, int64_t x_stride, int n, int k, uint16_t *out);
+    /* V of 32 tokens, [tiles] tiles of 16 tokens x 32 dims each in a and b, to [2 tiles] tiles of 16 dims x
+     * 32 tokens, out_stride weights apart. */
+    void (*turn)(const uint16_t *a, const uint16_t *b, int tiles, uint16_t *out, int64_t out_stride);
+    void (*attend)(const struct attend *a); /* NULL: none on these ISA bits */
+};
+
 /* Plain vectors. None needs alignment, none reads past its end. */
 struct vector_kernels {
     void (*transpose)(const float *src, int64_t src_stride, int rows, int cols, float *dst,
@@ -138,6 +168,7 @@ struct kernel_set {
     struct vector_kernels vec;
     struct gemm_kernel gemm_f32;
     struct gemm_kernel gemm_bf16; /* multiply NULL: none on these ISA bits */
+    struct attention_kernel attend;
 };
 
 /* By value, so that a test can hold two sets and compare them. */

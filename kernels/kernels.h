@@ -277,6 +277,7 @@ struct attention {
     float scale;                  /* of q.k, usually 1/sqrt(k_dim) */
     float softcap;                /* 0: none */
     int window;                   /* 0: none */
+    const struct format *like;    /* of the weights around it: AUTO is resolved as for them; NULL: f32 */
     float *y;                     /* [n][heads][v_dim] */
     int64_t y_stride;
 };

@@ -55,9 +55,9 @@ static void take_rows(struct format_kernels *f, const struct format_row *rows, i
         if (from->dot_f32) to->dot_f32 = from->dot_f32;
         if (from->dot_q8) to->dot_q8 = from->dot_q8;
         if (from->unpack_bf16) to->unpack_bf16 = from->unpack_bf16;
+        if (from->unpack_q8) to->unpack_q8 = from->unpack_q8;
     }
 }
-        if (from->unpack_q8) to->unpack_q8 = from->unpack_q8;
 
 #if ARCH_X86
 /* The same. */
@@ -138,6 +138,7 @@ static void take_amx(struct kernel_set *k)
     take_rows(f, INT8_AMX, INT8_COUNT);
     take_rows(f, TQ_AMX, TQ_COUNT);
     k->gemm_bf16 = GEMM_BF16_AMX;
+    k->attend = ATTEND_BF16_AMX;
     k->isa |= ISA_AMX | ISA_AVX512BF16; /* the tiles' operands are rounded by the latter */
 }
 #endif

@@ -15,6 +15,7 @@ uint32_t isa_detect_x86(void);
 tile_fn tile_avx2, tile_avx512;
 extern const struct vector_kernels VECTORS_AVX2, VECTORS_AVX512; /* NULL fields: the reference stays */
 extern const struct gemm_kernel GEMM_F32_AVX2, GEMM_F32_AVX512, GEMM_BF16_AMX;
+extern const struct attention_kernel ATTEND_BF16_AMX;
 
 ceiling_fn ceiling_f32_fma_avx2, ceiling_f32_fma_avx512;
 ceiling_fn ceiling_int8_dot_avx2, ceiling_int8_dot_avx512vnni;

@@ -1,0 +1,323 @@
+/* Attention on bf16 tiles, turned on its side: scores come out as [token][query], so that the largest score
+ * and the sum of a query run down a column and no register is ever summed across, and keys are the A operand,
+ * plain rows as they are stored. exp is as exact as what follows needs: the weights are rounded to bf16. */
+#include <math.h>
+
+#include "kernels/isa/amx.h"
+#include "kernels/isa/isa_kernels.h"
+
+enum {
+    GROUP = 32, /* queries */
+    STEP = 32,  /* tokens of one tile's depth */
+    TILE = AMX_TILE_WEIGHTS,
+    S_STRIDE = GROUP * sizeof(float),
+};
+
+struct tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+_Static_assert(sizeof(struct tile_config) == 64, "the processor's layout");
+
+static void begin_amx(void)
+{
+    struct tile_config config = { .palette = 1 };
+    for (int t = 0; t < 8; t++) config.row_bytes[t] = 64, config.rows[t] = 16;
+    /* The intrinsic of some compilers claims to read 8 bytes: without this the others are never written. */
+    __asm__ volatile("" : : "r"(&config) : "memory");
+    _tile_loadconfig(&config);
+}
+
+static void end_amx(void)
+{
+    _tile_release();
+}
+
+/* ---------------------------------------------------------------- operands */
+
+/* 16 queries to tiles of 16 input pairs: a 16 x 16 transpose of pairs. */
+static void pack_half(const float *x, int64_t x_stride, int n, int k, uint16_t *out)
+{
+    for (int i = 0; i < k; i += TILE_DEPTH, out += TILE) {
+        const __mmask16 low = first_lanes(k - i), high = first_lanes(k - i - 16);
+        __m512i v[16];
+#pragma GCC unroll 16
+        for (int t = 0; t < 16; t++) {
+            const float *at = x + t * x_stride + i;
+            v[t] = t < n ? to_bf16(_mm512_maskz_loadu_ps(low, at), _mm512_maskz_loadu_ps(high, at + 16))
+                         : _mm512_setzero_si512();
+        }
+        transpose_16x16(v);
+#pragma GCC unroll 16
+        for (int p = 0; p < 16; p++) _mm512_store_si512(out + p * TILE_DEPTH, v[p]);
+    }
+}
+
+static void pack_amx(const float *x, int64_t x_stride, int n, int k, uint16_t *out)
+{
+    const int tiles = (k + TILE_DEPTH - 1) / TILE_DEPTH;
+    pack_half(x, x_stride, MIN(n, (int)TILE_ROWS), k, out);
+    pack_half(x + TILE_ROWS * x_stride, x_stride, n - TILE_ROWS, k, out + tiles * TILE);
+}
+
+/* 16 registers of token pairs, one 32-bit lane a dim, to rows of dims. Lane l holds dim l % 4 of the l / 4-th
+ * eight dims, from `first` on: that is how the unpack instructions leave them. */
+ALWAYS_INLINE void turn_pairs(__m512i v[16], int first, uint16_t *out, int64_t out_stride)
+{
+    transpose_16x16(v);
+#pragma GCC unroll 16
+    for (int l = 0; l < 16; l++) {
+        const int dim = l / 4 * 8 + first + l % 4;
+        _mm512_store_si512(out + dim / TILE_ROWS * out_stride + dim % TILE_ROWS * STEP, v[l]);
+    }
+}
+
+static void turn_amx(const uint16_t *a, const uint16_t *b, int tiles, uint16_t *out, int64_t out_stride)
+{
+    for (int i = 0; i < tiles; i++, a += TILE, b += TILE, out += 2 * out_stride) {
+        __m512i low[16], high[16];
+#pragma GCC unroll 16
+        for (int p = 0; p < 16; p++) {
+            const uint16_t *pair = (p < 8 ? a : b) + p % 8 * 2 * TILE_DEPTH;
+            const __m512i even = _mm512_load_si512(pair), odd = _mm512_load_si512(pair + TILE_DEPTH);
+            low[p] = _mm512_unpacklo_epi16(even, odd);
+            high[p] = _mm512_unpackhi_epi16(even, odd);
+        }
+        turn_pairs(low, 0, out, out_stride);
+        turn_pairs(high, 4, out, out_stride);
+    }
+}
+
+/* ---------------------------------------------------------------- scores */
+
+/* s[tokens][32] of `tokens` x 32 queries, or the left half of it. */
+static void scores_wide(const struct attend *a)
+{
+    const int64_t run = (int64_t)a->depth * TILE;
+    const uint16_t *k = a->k, *q = a->q;
+    for (int t = 0; t < a->tokens; t += 2 * TILE_ROWS, k += 2 * run) {
+        float *s = a->s + t * GROUP;
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+        for (int64_t d = 0; d < run; d += TILE) {
+            _tile_loadd(4, k + d, 64);
+            _tile_loadd(6, q + d, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(7, q + run + d, 64);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_loadd(5, k + run + d, 64);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+        _tile_stored(0, s, S_STRIDE);
+        _tile_stored(1, s + TILE_ROWS, S_STRIDE);
+        _tile_stored(2, s + TILE_ROWS * GROUP, S_STRIDE);
+        _tile_stored(3, s + TILE_ROWS * GROUP + TILE_ROWS, S_STRIDE);
+    }
+}
+
+static void scores_narrow(const struct attend *a)
+{
+    const int64_t run = (int64_t)a->depth * TILE;
+    const uint16_t *k = a->k, *q = a->q;
+    for (int t = 0; t < a->tokens; t += 2 * TILE_ROWS, k += 2 * run) {
+        float *s = a->s + t * GROUP;
+        _tile_zero(0);
+        _tile_zero(2);
+        for (int64_t d = 0; d < run; d += TILE) {
+            _tile_loadd(6, q + d, 64);
+            _tile_loadd(4, k + d, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(5, k + run + d, 64);
+            _tile_dpbf16ps(2, 5, 6);
+        }
+        _tile_stored(0, s, S_STRIDE);
+        _tile_stored(2, s + TILE_ROWS * GROUP, S_STRIDE);
+    }
+}
+
+/* ---------------------------------------------------------------- softmax */
+
+/* 2^x within 7.5e-5 of itself: minimax polynomial of the fraction, 0 <= f <= 1. -inf gives 0. */
+ALWAYS_INLINE __m512 exp2_short(__m512 x)
+{
+    const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(0.07802452f), f, _mm512_set1_ps(0.22606716f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.69583354f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.99992522f));
+    return _mm512_scalef_ps(p, x);
+}
+
+static void scale_scores(const struct attend *a, int half)
+{
+    for (int t = 0; t < a->tokens; t++) {
+        float *s = a->s + t * GROUP + half * 16;
+        _mm512_storeu_ps(s, _mm512_mul_ps(_mm512_set1_ps(a->k_scale[t]), _mm512_loadu_ps(s)));
+    }
+}
+
+/* cap * tanh(x), in powers of 2; x = score / cap. */
+static void cap_scores(const struct attend *a, int half)
+{
+    const __m512 one = _mm512_set1_ps(1), by = _mm512_set1_ps(a->softcap * (float)M_LOG2E);
+    for (int t = 0; t < a->tokens; t++) {
+        float *s = a->s + t * GROUP + half * 16;
+        const __m512 x = _mm512_loadu_ps(s), e = exp_avx512(_mm512_add_ps(x, x));
+        const __m512 gone = _mm512_div_ps(_mm512_set1_ps(2), _mm512_add_ps(e, one));
+        _mm512_storeu_ps(s, _mm512_mul_ps(by, _mm512_sub_ps(one, gone)));
+    }
+}
+
+/* Hidden scores to -inf. */
+static void mask_scores(const struct attend *a, int half)
+{
+    const __m512i first = _mm512_loadu_si512(a->first + half * 16);
+    const __m512i end = _mm512_loadu_si512(a->end + half * 16);
+    for (int t = 0; t < a->tokens; t++) {
+        float *s = a->s + t * GROUP + half * 16;
+        const __m512i now = _mm512_set1_epi32(t);
+        const __mmask16 hidden = _mm512_cmplt_epi32_mask(now, first) | _mm512_cmple_epi32_mask(end, now);
+        _mm512_mask_storeu_ps(s, hidden, _mm512_set1_ps(-INFINITY));
+    }
+}
+
+ALWAYS_INLINE __m512 largest(const float *s, int tokens)
+{
+    __m512 m[4];
+#pragma GCC unroll 4
+    for (int u = 0; u < 4; u++) m[u] = _mm512_loadu_ps(s + u * GROUP);
+    for (int t = 4; t < tokens; t += 4)
+#pragma GCC unroll 4
+        for (int u = 0; u < 4; u++) m[u] = _mm512_max_ps(m[u], _mm512_loadu_ps(s + (t + u) * GROUP));
+    return _mm512_max_ps(_mm512_max_ps(m[0], m[1]), _mm512_max_ps(m[2], m[3]));
+}
+
+/* The peak all exponents of this block are taken from. It only has to keep sums from overflowing, so it moves
+ * when scores rise above it by a lot: bringing the sums so far to a new one costs a pass over them. */
+static __m512 move_peak(const struct attend *a, int half)
+{
+    enum { RISE = 8 }; /* sums stay below 2^8 x tokens */
+    float *s = a->s + half * 16, *o = a->o + half * 16;
+    const __m512 old = _mm512_loadu_ps(a->peak + half * 16), most = largest(s, a->tokens);
+    const __mmask16 rose = _mm512_cmp_ps_mask(most, _mm512_add_ps(old, _mm512_set1_ps(RISE)), _CMP_GT_OQ);
+    const __m512 peak = _mm512_mask_mov_ps(old, rose, most);
+    if (rose) {
+        const __m512 total = _mm512_loadu_ps(a->total + half * 16);
+        const __m512 by = _mm512_mask_mov_ps(_mm512_set1_ps(1), rose, exp2_short(_mm512_sub_ps(old, peak)));
+        for (int d = 0; d < a->v_dim; d++)
+            _mm512_storeu_ps(o + d * GROUP, _mm512_mul_ps(by, _mm512_loadu_ps(o + d * GROUP)));
+        _mm512_storeu_ps(a->total + half * 16, _mm512_mul_ps(by, total));
+        _mm512_storeu_ps(a->peak + half * 16, peak);
+    }
+    /* A query that has seen nothing yet: any finite number makes 2^(-inf - peak) a 0. */
+    return _mm512_mask_mov_ps(peak, _mm512_cmp_ps_mask(peak, _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ),
+                              _mm512_setzero_ps());
+}
+
+/* Scores to weights: tokens 2p and 2p + 1 side by side in row p of a tile, two tiles (one a half) a step. */
+ALWAYS_INLINE void weights(const struct attend *a, int half, __m512 peak, const bool scaled)
+{
+    const __m512i pairs = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23,
+                                           7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    __m512 sum[2] = { _mm512_setzero_ps(), _mm512_loadu_ps(a->total + half * 16) };
+    const float *s = a->s + half * 16;
+    uint16_t *out = a->p + half * TILE;
+    for (int i = 0; i < a->tokens; i += STEP, out += 2 * TILE) {
+#pragma GCC unroll 4
+        for (int t = 0; t < STEP; t += 2, s += 2 * GROUP) {
+            __m512 u = exp2_short(_mm512_sub_ps(_mm512_loadu_ps(s), peak));
+            __m512 v = exp2_short(_mm512_sub_ps(_mm512_loadu_ps(s + GROUP), peak));
+            sum[0] = _mm512_add_ps(sum[0], u);
+            sum[1] = _mm512_add_ps(sum[1], v);
+            if (scaled) {
+                u = _mm512_mul_ps(u, _mm512_set1_ps(a->v_scale[i + t]));
+                v = _mm512_mul_ps(v, _mm512_set1_ps(a->v_scale[i + t + 1]));
+            }
+            _mm512_store_si512(out + t / 2 * TILE_DEPTH, _mm512_permutexvar_epi16(pairs, to_bf16(u, v)));
+        }
+    }
+    _mm512_storeu_ps(a->total + half * 16, _mm512_add_ps(sum[0], sum[1]));
+}
+
+static void soften(const struct attend *a, int half)
+{
+    if (a->k_scale) scale_scores(a, half);
+    if (a->softcap > 0) cap_scores(a, half);
+    if (a->first) mask_scores(a, half);
+    const __m512 peak = move_peak(a, half);
+    if (a->v_scale)
+        weights(a, half, peak, true);
+    else
+        weights(a, half, peak, false);
+}
+
+/* ---------------------------------------------------------------- values */
+
+/* o[v_dim][32] += V^T P, 32 dims at a time. */
+static void values_wide(const struct attend *a)
+{
+    const uint16_t *v = a->v, *p = a->p;
+    const int64_t run = (int64_t)a->tokens / STEP * TILE;
+    float *o = a->o;
+    for (int d = 0; d < a->v_dim; d += 2 * TILE_ROWS, v += 2 * a->v_stride, o += 2 * TILE_ROWS * GROUP) {
+        _tile_loadd(0, o, S_STRIDE);
+        _tile_loadd(1, o + TILE_ROWS, S_STRIDE);
+        _tile_loadd(2, o + TILE_ROWS * GROUP, S_STRIDE);
+        _tile_loadd(3, o + TILE_ROWS * GROUP + TILE_ROWS, S_STRIDE);
+        for (int64_t t = 0; t < run; t += TILE) {
+            _tile_loadd(4, v + t, 64);
+            _tile_loadd(6, p + 2 * t, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(7, p + 2 * t + TILE, 64);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_loadd(5, v + a->v_stride + t, 64);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+        _tile_stored(0, o, S_STRIDE);
+        _tile_stored(1, o + TILE_ROWS, S_STRIDE);
+        _tile_stored(2, o + TILE_ROWS * GROUP, S_STRIDE);
+        _tile_stored(3, o + TILE_ROWS * GROUP + TILE_ROWS, S_STRIDE);
+    }
+}
+
+static void values_narrow(const struct attend *a)
+{
+    const uint16_t *v = a->v, *p = a->p;
+    const int64_t run = (int64_t)a->tokens / STEP * TILE;
+    float *o = a->o;
+    for (int d = 0; d < a->v_dim; d += 2 * TILE_ROWS, v += 2 * a->v_stride, o += 2 * TILE_ROWS * GROUP) {
+        _tile_loadd(0, o, S_STRIDE);
+        _tile_loadd(2, o + TILE_ROWS * GROUP, S_STRIDE);
+        for (int64_t t = 0; t < run; t += TILE) {
+            _tile_loadd(6, p + 2 * t, 64);
+            _tile_loadd(4, v + t, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(5, v + a->v_stride + t, 64);
+            _tile_dpbf16ps(2, 5, 6);
+        }
+        _tile_stored(0, o, S_STRIDE);
+        _tile_stored(2, o + TILE_ROWS * GROUP, S_STRIDE);
+    }
+}
+
+static void attend_amx(const struct attend *a)
+{
+    if (a->queries <= TILE_ROWS) {
+        scores_narrow(a);
+        soften(a, 0);
+        values_narrow(a);
+        return;
+    }
+    scores_wide(a);
+    soften(a, 0);
+    soften(a, 1);
+    values_wide(a);
+}
+
+const struct attention_kernel ATTEND_BF16_AMX = {
+    .begin = begin_amx, .end = end_amx, .pack = pack_amx, .turn = turn_amx, .attend = attend_amx
+};
