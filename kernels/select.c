@@ -17,11 +17,18 @@
 #else
 #define ARCH_X86 0
 #endif
+#if defined(__aarch64__)
+#define ARCH_ARM 1
+#else
+#define ARCH_ARM 0
+#endif
 
 uint32_t isa_detect(void)
 {
 #if ARCH_X86
     return isa_detect_x86();
+#elif ARCH_ARM
+    return isa_detect_arm();
 #else
     return 0;
 #endif
@@ -59,7 +66,7 @@ static void take_rows(struct format_kernels *f, const struct format_row *rows, i
     }
 }
 
-#if ARCH_X86
+#if ARCH_X86 || ARCH_ARM
 /* The same. */
 static void take_vectors(struct vector_kernels *to, const struct vector_kernels *from)
 {
@@ -72,6 +79,34 @@ static void take_vectors(struct vector_kernels *to, const struct vector_kernels 
     if (from->scale) to->scale = from->scale;
     for (size_t i = 0; i < COUNT_OF(to->activate); i++)
         if (from->activate[i]) to->activate[i] = from->activate[i];
+}
+#endif
+
+#if ARCH_ARM
+static void take_neon(struct kernel_set *k)
+{
+    take_rows(k->format, FORMATS_NEON, FORMATS_V128_COUNT);
+    take_vectors(&k->vec, &VECTORS_NEON);
+    k->tile = tile_neon;
+    k->gemm_f32 = GEMM_F32_NEON;
+    k->isa |= ISA_NEON;
+}
+
+static void take_dotprod(struct kernel_set *k)
+{
+    take_rows(k->format, FORMATS_DOTPROD, FORMATS_V128_COUNT);
+    k->isa |= ISA_DOTPROD;
+}
+#endif
+
+#if ARCH_X86
+static void take_sse41(struct kernel_set *k)
+{
+    take_rows(k->format, FORMATS_SSE41, FORMATS_V128_COUNT);
+    take_vectors(&k->vec, &VECTORS_SSE41);
+    k->tile = tile_sse41;
+    k->gemm_f32 = GEMM_F32_SSE41;
+    k->isa |= ISA_SSE41;
 }
 
 static void take_avx2(struct kernel_set *k)
@@ -157,10 +192,15 @@ struct kernel_set kernels_select(uint32_t usable)
     take_rows(k.format, FP8_REF, FP8_COUNT);
     take_rows(k.format, INT8_REF, INT8_COUNT);
 #if ARCH_X86
+    if (has(usable, ISA_SSE41)) take_sse41(&k);
     if (has(usable, ISA_AVX2)) take_avx2(&k);
     if (has(usable, ISA_AVX2 | ISA_AVX512)) take_avx512(&k);
     if (has(usable, ISA_AVX2 | ISA_AVX512 | ISA_AVX512VNNI)) take_avx512vnni(&k);
     if (has(usable, ISA_AVX2 | ISA_AVX512 | ISA_AVX512BF16 | ISA_AMX)) take_amx(&k);
+#endif
+#if ARCH_ARM
+    if (has(usable, ISA_NEON)) take_neon(&k);
+    if (has(usable, ISA_NEON | ISA_DOTPROD)) take_dotprod(&k);
 #endif
     (void)has;
     (void)usable;
@@ -173,14 +213,20 @@ struct kernel_set kernels_select(uint32_t usable)
 static ceiling_fn *const CEILING_FNS[] = {
     ceiling_f32_fma_ref,
 #if ARCH_X86
-    ceiling_f32_fma_avx2,        ceiling_f32_fma_avx512, ceiling_int8_dot_avx2, ceiling_int8_dot_avx512vnni,
+    ceiling_f32_fma_sse41,       ceiling_int8_dot_sse41, ceiling_f32_fma_avx2,
+    ceiling_f32_fma_avx512,      ceiling_int8_dot_avx2,  ceiling_int8_dot_avx512vnni,
     ceiling_bf16_dot_avx512bf16, ceiling_bf16_tile_amx,  ceiling_int8_tile_amx,
+#endif
+#if ARCH_ARM
+    ceiling_f32_fma_neon,        ceiling_int8_dot_neon,  ceiling_int8_dot_dotprod,
 #endif
 };
 
 const struct ceiling CEILINGS[] = {
     { "f32_fma", "ref", 0 },
 #if ARCH_X86
+    { "f32_fma", "sse41", ISA_SSE41 },
+    { "int8_dot", "sse41", ISA_SSE41 },
     { "f32_fma", "avx2", ISA_AVX2 },
     { "f32_fma", "avx512", ISA_AVX512 },
     { "int8_dot", "avx2", ISA_AVX2 },
@@ -188,6 +234,11 @@ const struct ceiling CEILINGS[] = {
     { "bf16_dot", "avx512bf16", ISA_AVX512 | ISA_AVX512BF16 },
     { "bf16_tile", "amx", ISA_AMX },
     { "int8_tile", "amx", ISA_AMX },
+#endif
+#if ARCH_ARM
+    { "f32_fma", "neon", ISA_NEON },
+    { "int8_dot", "neon", ISA_NEON },
+    { "int8_dot", "dotprod", ISA_NEON | ISA_DOTPROD },
 #endif
 };
 const size_t CEILING_COUNT = COUNT_OF(CEILINGS);

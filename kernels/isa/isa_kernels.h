@@ -9,8 +9,28 @@ extern const struct vector_kernels VECTORS_REF;
 extern const struct gemm_kernel GEMM_F32_REF;
 ceiling_fn ceiling_f32_fma_ref;
 
+/* 128-bit vectors, written once (v128.h): decoding and dots of all formats they have kernels for. */
+enum { FORMATS_V128_COUNT = 18 };
+
+/* Built on 64-bit ARM only. */
+uint32_t isa_detect_arm(void);
+
+tile_fn tile_neon;
+extern const struct format_row FORMATS_NEON[FORMATS_V128_COUNT], FORMATS_DOTPROD[FORMATS_V128_COUNT];
+extern const struct vector_kernels VECTORS_NEON;
+extern const struct gemm_kernel GEMM_F32_NEON;
+
+ceiling_fn ceiling_f32_fma_neon, ceiling_int8_dot_neon, ceiling_int8_dot_dotprod;
+
 /* Built on x86-64 only. */
 uint32_t isa_detect_x86(void);
+
+tile_fn tile_sse41;
+extern const struct format_row FORMATS_SSE41[FORMATS_V128_COUNT];
+extern const struct vector_kernels VECTORS_SSE41;
+extern const struct gemm_kernel GEMM_F32_SSE41;
+
+ceiling_fn ceiling_f32_fma_sse41, ceiling_int8_dot_sse41;
 
 tile_fn tile_avx2, tile_avx512;
 extern const struct vector_kernels VECTORS_AVX2, VECTORS_AVX512; /* NULL fields: the reference stays */

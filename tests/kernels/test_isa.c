@@ -74,6 +74,38 @@ static void sets(void **state)
     CHECK(kernels_select(0).isa == 0);
 }
 
+/* A level that this machine has is real: its set says so, and none of these formats is left to the level
+ * below. (Formats added later may have the reference for a while.) */
+static void levels_are_real(void **state)
+{
+    (void)state;
+    static const char *const FIRST[] = { "sse41", "neon", "dotprod" }; /* all on 128-bit vectors */
+    static const enum format_id IDS[] = { FORMAT_F32,   FORMAT_F16,    FORMAT_BF16,   FORMAT_Q8_0,
+                                          FORMAT_Q4_0,  FORMAT_Q4_1,   FORMAT_Q5_0,   FORMAT_Q5_1,
+                                          FORMAT_Q2_K,  FORMAT_Q3_K,   FORMAT_Q4_K,   FORMAT_Q5_K,
+                                          FORMAT_Q6_K,  FORMAT_IQ4_NL, FORMAT_IQ4_XS, FORMAT_TQ1_0,
+                                          FORMAT_TQ2_0, FORMAT_MXFP4 };
+    uint32_t usable, bits;
+    struct err why;
+    CHECK_OK(isa_usable(&usable, &why));
+    for (size_t l = 0; l < COUNT_OF(FIRST); l++) {
+        CHECK_OK(isa_parse(&bits, FIRST[l], &why));
+        if (bits & ~usable) continue;
+        const struct kernel_set k = kernels_select(bits),
+                                below = kernels_select(bits & ISA_DOTPROD ? ISA_NEON : 0);
+        CHECK(k.isa == bits);
+        for (size_t i = 0; i < COUNT_OF(IDS); i++) {
+            const struct format_kernels *f = &k.format[IDS[i]], *old = &below.format[IDS[i]];
+            CHECK(f->decode != old->decode && f->dot_f32 != old->dot_f32);
+            CHECK(!f->dot_q8 == !old->dot_q8 && (!f->dot_q8 || f->dot_q8 != old->dot_q8));
+        }
+        const struct kernel_set ref = kernels_select(0);
+        CHECK(k.tile != ref.tile && k.gemm_f32.multiply != ref.gemm_f32.multiply);
+        CHECK(k.vec.quantize_q8 != ref.vec.quantize_q8 && k.vec.exp_sum != ref.vec.exp_sum);
+        CHECK(k.vec.activate[ACT_SILU] != ref.vec.activate[ACT_SILU]);
+    }
+}
+
 /* A backend handed bits the machine lacks runs without them. */
 static void backend_takes_away(void **state)
 {
@@ -113,7 +145,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),    cmocka_unit_test(environment),
         cmocka_unit_test(sets),     cmocka_unit_test(backend_takes_away),
-        cmocka_unit_test(ceilings),
+        cmocka_unit_test(ceilings), cmocka_unit_test(levels_are_real),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,83 @@
+/* kernels/isa/v128.h - one set of kernels for every processor with 128-bit vectors.
+ *
+ * SSE4.1 and NEON differ in little that matters here, so kernels are written once, over the small interface
+ * below; a file of an ISA includes that ISA's implementation (v128_sse41.h, v128_neon.h, v128_dotprod.h),
+ * which ends with this header, then the kernels' headers (*_v128.h). V128(name) gives functions the ISA's
+ * suffix, V128_TABLE(name) tables. Types are the compiler's own vectors: + - * & | ^ << >> and comparisons
+ * (all bits of a lane set or clear) are written as operators, a cast between them keeps the bits.
+ *
+ * An implementation supplies, all of it inline:
+ *
+ *   load_f32 store_f32 load_u8 store_s8     unaligned, 16 bytes
+ *   load_f16 load_bf16                      four numbers of 2 bytes to f32; subnormals and infinities kept
+ *   gather_f16(p, stride) load_one_f16      four f16 numbers `stride` bytes apart; one
+ *   all_f32                                 one number in every lane
+ *   fma_f32(a, b, c)                        a * b + c, rounded once or twice
+ *   max_f32 min_f32                         the second operand where either is NaN
+ *   round_f32 nearest_s32 f32_of_s32        to even; to an integer; from one
+ *   sum_of_f32 max_of_f32                   over the lanes
+ *   transpose_4x4                           in place
+ *   f32_of_s8 s8_of_s32                     16 bytes to 16 floats; 16 integers to bytes, saturated
+ *   look_up(table, index)                   table[index] by lane, index < 16
+ *   mul_u8                                  modulo 256
+ *
+ * and products of 16 unsigned (small, <= 63) or signed bytes with signed ones that are never -128, summed as
+ * far as the instructions do it by themselves (`products`; which products share a lane is left open, sums of
+ * all lanes are what counts):
+ *
+ *   multiply_small multiply_signed          16 products
+ *   multiply_small_2                        32 products
+ *   fold                                    products to s32 in four lanes
+ *   fold_signed_2                           fold of 32 signed products
+ *   subscales_of(bytes, n)                  n (8 or 16) signed bytes, made ready for
+ *   fold_scaled(sum, products, s, j)        sum + fold(products) * (byte j), j a constant after inlining
+ *   sums_of_four(v)                         lane i: the sum of v[i]'s lanes
+ *
+ * Also V128_TILE_ROWS x V128_TILE_VECTORS, how many results of a product stay in registers, and keep_f32 and
+ * keep_u8, which pin a register for measuring ceilings. */
+#ifndef QDYNO_KERNELS_V128_H
+#define QDYNO_KERNELS_V128_H
+
+#ifndef ALWAYS_INLINE
+#error "include isa/v128_sse41.h, isa/v128_neon.h or isa/v128_dotprod.h instead"
+#endif
+
+/* Weights are read once, in a stream; the hardware's prefetcher stops at every 4 KiB page (see avx512.h). */
+enum { AHEAD_BYTES = 4096, LINE_BYTES = 64 };
+
+ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
+{
+#pragma GCC unroll 4
+    for (int i = 0; i < bytes; i += LINE_BYTES) __builtin_prefetch((const char *)p + AHEAD_BYTES + i);
+}
+
+ALWAYS_INLINE f32x4 abs_f32(f32x4 v)
+{
+    return (f32x4)((u32x4)v & 0x7fffffff);
+}
+
+/* e^x within 2 units of the last place between -87 and 88; outside, the values there. See exp_avx512. */
+ALWAYS_INLINE f32x4 exp_f32(f32x4 x)
+{
+    static const float FACTORS[] = { 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1, 1 };
+    x = max_f32(all_f32(-87.33f), x); /* in this order NaN stays NaN */
+    x = min_f32(all_f32(88.72f), x);
+    const f32x4 n = round_f32(x * 1.44269504f);
+    f32x4 r = fma_f32(n, all_f32(-0.693145751953125f), x);
+    r = fma_f32(n, all_f32(-1.42860677e-6f), r);
+    f32x4 p = all_f32(1.0f / 5040);
+#pragma GCC unroll 7
+    for (int i = 0; i < 7; i++) p = fma_f32(p, r, all_f32(FACTORS[i]));
+    /* 2^n in two halves: n = 128 has no exponent of its own, and p * 2^127 may still be finite. */
+    const s32x4 whole = nearest_s32(n), half = whole >> 1;
+    return p * (f32x4)((half + 127) << 23) * (f32x4)((whole - half + 127) << 23);
+}
+
+/* The bits `mask` << from of every byte, moved to where `mask` << to is. */
+ALWAYS_INLINE u8x16 bits_to(u8x16 v, const int mask, const int from, const int to)
+{
+    const u16x8 moved = from > to ? (u16x8)v >> (from - to) : (u16x8)v << (to - from);
+    return (u8x16)moved & (uint8_t)(mask << to);
+}
+
+#endif
