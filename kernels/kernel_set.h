@@ -62,8 +62,9 @@ struct q8_group {
         bool wide; /* codes use all 8 bits */
     } kind;
     uint8_t unused[52];
+    uint8_t high[TILE_ROWS][Q8_BLOCK]; /* left to the kernel, which may split wide codes */
 };
-_Static_assert(sizeof(struct q8_group) == 832, "whole cache lines");
+_Static_assert(sizeof(struct q8_group) == 1344, "whole cache lines");
 
 /* k inputs (a multiple of the block) of `rows` <= 16 weight rows to k / 32 groups. Rows that do not exist get
  * codes and scales of 0. */

@@ -72,15 +72,40 @@ static const struct block_kind
     MXFP4 = { MXFP4_BYTES, 1, MXFP4_BIAS, mxfp4_codes, products_unsigned, mxfp4_scale, NULL };
 
 BLOCK_KIND_FUNCTIONS(q4_1, Q4_1)
+BLOCK_KIND_UNPACK_Q8(q4_1, Q4_1)
 BLOCK_KIND_FUNCTIONS(q5_0, Q5_0)
+BLOCK_KIND_UNPACK_Q8(q5_0, Q5_0)
 BLOCK_KIND_FUNCTIONS(q5_1, Q5_1)
+BLOCK_KIND_UNPACK_Q8(q5_1, Q5_1)
 BLOCK_KIND_FUNCTIONS(iq4_nl, IQ4_NL)
+BLOCK_KIND_UNPACK_Q8(iq4_nl, IQ4_NL)
 BLOCK_KIND_FUNCTIONS(mxfp4, MXFP4)
+BLOCK_KIND_UNPACK_Q8(mxfp4, MXFP4)
 
 const struct format_row BLOCKS32_AVX2[BLOCKS32_COUNT] = {
-    { FORMAT_Q4_1, { .decode = q4_1_decode, .dot_f32 = q4_1_dot_f32, .dot_q8 = q4_1_dot_q8 } },
-    { FORMAT_Q5_0, { .decode = q5_0_decode, .dot_f32 = q5_0_dot_f32, .dot_q8 = q5_0_dot_q8 } },
-    { FORMAT_Q5_1, { .decode = q5_1_decode, .dot_f32 = q5_1_dot_f32, .dot_q8 = q5_1_dot_q8 } },
-    { FORMAT_IQ4_NL, { .decode = iq4_nl_decode, .dot_f32 = iq4_nl_dot_f32, .dot_q8 = iq4_nl_dot_q8 } },
-    { FORMAT_MXFP4, { .decode = mxfp4_decode, .dot_f32 = mxfp4_dot_f32, .dot_q8 = mxfp4_dot_q8 } },
+    { FORMAT_Q4_1,
+      { .decode = q4_1_decode,
+        .dot_f32 = q4_1_dot_f32,
+        .dot_q8 = q4_1_dot_q8,
+        .unpack_q8 = q4_1_unpack_q8 } },
+    { FORMAT_Q5_0,
+      { .decode = q5_0_decode,
+        .dot_f32 = q5_0_dot_f32,
+        .dot_q8 = q5_0_dot_q8,
+        .unpack_q8 = q5_0_unpack_q8 } },
+    { FORMAT_Q5_1,
+      { .decode = q5_1_decode,
+        .dot_f32 = q5_1_dot_f32,
+        .dot_q8 = q5_1_dot_q8,
+        .unpack_q8 = q5_1_unpack_q8 } },
+    { FORMAT_IQ4_NL,
+      { .decode = iq4_nl_decode,
+        .dot_f32 = iq4_nl_dot_f32,
+        .dot_q8 = iq4_nl_dot_q8,
+        .unpack_q8 = iq4_nl_unpack_q8 } },
+    { FORMAT_MXFP4,
+      { .decode = mxfp4_decode,
+        .dot_f32 = mxfp4_dot_f32,
+        .dot_q8 = mxfp4_dot_q8,
+        .unpack_q8 = mxfp4_unpack_q8 } },
 };

@@ -129,6 +129,34 @@ ALWAYS_INLINE void kind_dot_q8(const struct block_kind *f, const struct dot *d)
     }
 }
 
+/* Codes for the integer matrix product. Signed ones get 128 added; codes up to 31 that count from 0 are taken
+ * as -16..15 (the minimum grows by 16 scales), so that sums of half a block stay within 16 bits. */
+ALWAYS_INLINE void kind_unpack_q8(const struct block_kind *f, const uint8_t *w, int64_t row_bytes, int rows,
+                                  int64_t k, struct q8_group *out)
+{
+    const bool is_signed = f->products == products_signed;
+    const int recentred = f->min && !f->bias ? 16 : 0;
+    const struct q8_kind kind = {
+        .sub = 32, .bias = is_signed ? 128 : f->bias + recentred, .has_min = f->min != NULL, .wide = is_signed
+    };
+    q8_groups_begin(out, rows, k, &kind);
+    for (int r = 0; r < rows; r++) {
+        const uint8_t *block = w + r * row_bytes;
+        struct q8_group *to = out;
+        for (int64_t i = 0; i < k; i += 32 * f->parts, block += f->bytes) {
+            const float scale = f->scale(block), min = f->min ? f->min(block) + (float)recentred * scale : 0;
+            prefetch_next_rows(block, row_bytes, f->bytes);
+            for (int p = 0; p < f->parts; p++, to++) {
+                __m256i codes = f->codes(block, p);
+                if (is_signed) codes = _mm256_xor_si256(codes, _mm256_set1_epi8((char)0x80));
+                _mm256_storeu_si256((__m256i *)to->code[r], codes);
+                to->scale[0][r] = scale;
+                if (f->min) to->min[0][r] = min;
+            }
+        }
+    }
+}
+
 /* The three functions of a format, from its static const struct block_kind. */
 #define BLOCK_KIND_FUNCTIONS(name, KIND)                                                                     \
     static void name##_decode(const void *blocks, float *x, int64_t n)                                       \
@@ -142,6 +170,14 @@ ALWAYS_INLINE void kind_dot_q8(const struct block_kind *f, const struct dot *d)
     static void name##_dot_q8(const struct dot *d)                                                           \
     {                                                                                                        \
         kind_dot_q8(&KIND, d);                                                                               \
+    }
+
+/* Its codes for the integer matrix product. */
+#define BLOCK_KIND_UNPACK_Q8(name, KIND)                                                                     \
+    static void name##_unpack_q8(const uint8_t *w, int64_t row_bytes, int rows, int64_t k,                   \
+                                 struct q8_group *out)                                                       \
+    {                                                                                                        \
+        kind_unpack_q8(&KIND, w, row_bytes, rows, k, out);                                                   \
     }
 
 #endif

@@ -17,7 +17,12 @@ ALWAYS_INLINE float one(const uint8_t *block)
 static const struct block_kind INT8 = { INT8_BLOCK, 1, 0, codes_of, products_signed, one, NULL };
 
 BLOCK_KIND_FUNCTIONS(int8, INT8)
+BLOCK_KIND_UNPACK_Q8(int8, INT8)
 
 const struct format_row INT8_AVX2[INT8_COUNT] = {
-    { FORMAT_INT8, { .decode = int8_decode, .dot_f32 = int8_dot_f32, .dot_q8 = int8_dot_q8 } },
+    { FORMAT_INT8,
+      { .decode = int8_decode,
+        .dot_f32 = int8_dot_f32,
+        .dot_q8 = int8_dot_q8,
+        .unpack_q8 = int8_unpack_q8 } },
 };

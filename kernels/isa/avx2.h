@@ -18,6 +18,22 @@ ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
     for (int i = 0; i < bytes; i += LINE_BYTES) _mm_prefetch((const char *)p + AHEAD_BYTES + i, _MM_HINT_T0);
 }
 
+/* Sixteen rows walked side by side are more streams than the hardware follows: ask for the same place in the
+ * rows of the next call. */
+ALWAYS_INLINE void prefetch_next_rows(const uint8_t *block, int64_t row_bytes, int bytes)
+{
+    const char *next = (const char *)block + TILE_ROWS * row_bytes;
+#pragma GCC unroll 4
+    for (int i = 0; i < bytes; i += LINE_BYTES) _mm_prefetch(next + i, _MM_HINT_T0);
+}
+
+/* Missing rows to zero, and what the codes mean. */
+static inline void q8_groups_begin(struct q8_group *out, int rows, int64_t k, const struct q8_kind *kind)
+{
+    if (rows < TILE_ROWS) memset(out, 0, (size_t)(k / Q8_BLOCK) * sizeof *out);
+    out->kind = *kind;
+}
+
 ALWAYS_INLINE float sum_of_lanes(__m256 v)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -195,6 +211,25 @@ ALWAYS_INLINE void dot_q8(const struct dot *d, block_codes_fn *codes_of, block_s
     case 2: dot_q8_n(d, codes_of, sums_of, block_bytes, offset, 2); break;
     case 3: dot_q8_n(d, codes_of, sums_of, block_bytes, offset, 3); break;
     case 4: dot_q8_n(d, codes_of, sums_of, block_bytes, offset, 4); break;
+    }
+}
+
+/* Codes for the integer matrix product, of a format whose block starts with an f16 scale. */
+ALWAYS_INLINE void unpack_q8_blocks(const uint8_t *w, int64_t row_bytes, int rows, int64_t k,
+                                    struct q8_group *out, block_codes_fn *codes_of, const int block_bytes,
+                                    const struct q8_kind kind)
+{
+    q8_groups_begin(out, rows, k, &kind);
+    for (int r = 0; r < rows; r++) {
+        const uint8_t *block = w + r * row_bytes;
+        for (int64_t b = 0; b < k / Q8_BLOCK; b++, block += block_bytes) {
+            prefetch_next_rows(block, row_bytes, block_bytes);
+            __m256i codes = codes_of(block);
+            if (kind.wide)
+                codes = _mm256_xor_si256(codes, _mm256_set1_epi8((char)0x80)); /* signed until here */
+            _mm256_storeu_si256((__m256i *)out[b].code[r], codes);
+            out[b].scale[0][r] = scale_at(block);
+        }
     }
 }
 

@@ -240,6 +240,41 @@ ALWAYS_INLINE void dot(const struct dot *d, const struct k_shape *shape, k_scale
     }
 }
 
+/* Codes for the integer matrix product. Codes up to 31 that count from 0 are taken as -16..15 (minima shrink
+ * by 16 scales), so that sums of half a block stay within 16 bits. */
+ALWAYS_INLINE void unpack_q8(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, struct q8_group *out,
+                             const struct k_shape *shape, k_scales_fn *scales, k_codes256_fn *codes)
+{
+    const int recentred = shape->has_min && shape->sub == 32 ? 16 : 0, halves = 32 / shape->sub;
+    const struct q8_kind kind = { .sub = shape->sub,
+                                  .bias = shape->bias + recentred,
+                                  .has_min = shape->has_min,
+                                  .wide = shape->bias == 128 };
+    q8_groups_begin(out, rows, k, &kind);
+    for (int r = 0; r < rows; r++) {
+        const uint8_t *block = w + r * row_bytes;
+        struct q8_group *to = out;
+        for (int64_t i = 0; i < k; i += K_BLOCK, block += shape->block_bytes) {
+            struct k_scales s;
+            struct unpacked u;
+            prefetch_next_rows(block, row_bytes, shape->block_bytes);
+            scales(block, &s);
+            codes(block, u.code);
+            floats_of(s.scale, s.d, K_BLOCK / shape->sub, u.scale);
+            if (shape->has_min) floats_of(s.min, s.dmin, K_BLOCK / shape->sub, u.min);
+#pragma GCC unroll 8
+            for (int p = 0; p < PARTS; p++, to++) {
+                _mm256_storeu_si256((__m256i *)to->code[r], u.code[p]);
+                for (int h = 0; h < halves; h++) {
+                    const float scale = u.scale[p * halves + h];
+                    to->scale[h][r] = scale;
+                    if (shape->has_min) to->min[h][r] = (float)recentred * scale - u.min[p * halves + h];
+                }
+            }
+        }
+    }
+}
+
 #define K_FUNCTIONS(name, shape, scales, codes)                                                              \
     static void name##_decode(const void *blocks, float *x, int64_t n)                                       \
     {                                                                                                        \
@@ -252,6 +287,11 @@ ALWAYS_INLINE void dot(const struct dot *d, const struct k_shape *shape, k_scale
     static void name##_dot_q8(const struct dot *d)                                                           \
     {                                                                                                        \
         dot(d, &shape, scales, codes, block_dot_q8);                                                         \
+    }                                                                                                        \
+    static void name##_unpack_q8(const uint8_t *w, int64_t row_bytes, int rows, int64_t k,                   \
+                                 struct q8_group *out)                                                       \
+    {                                                                                                        \
+        unpack_q8(w, row_bytes, rows, k, out, &shape, scales, codes);                                        \
     }
 K_FUNCTIONS(q2_k, Q2_K_SHAPE, q2_k_scales, q2_k_codes)
 K_FUNCTIONS(q3_k, Q3_K_SHAPE, q3_k_scales, q3_k_codes)
@@ -261,10 +301,34 @@ K_FUNCTIONS(q6_k, Q6_K_SHAPE, q6_k_scales, q6_k_codes)
 K_FUNCTIONS(iq4_xs, IQ4_XS_SHAPE, iq4_xs_scales, iq4_xs_codes)
 
 const struct format_row KQUANTS_AVX2[KQUANT_COUNT] = {
-    { FORMAT_Q2_K, { .decode = q2_k_decode, .dot_f32 = q2_k_dot_f32, .dot_q8 = q2_k_dot_q8 } },
-    { FORMAT_Q3_K, { .decode = q3_k_decode, .dot_f32 = q3_k_dot_f32, .dot_q8 = q3_k_dot_q8 } },
-    { FORMAT_Q4_K, { .decode = q4_k_decode, .dot_f32 = q4_k_dot_f32, .dot_q8 = q4_k_dot_q8 } },
-    { FORMAT_Q5_K, { .decode = q5_k_decode, .dot_f32 = q5_k_dot_f32, .dot_q8 = q5_k_dot_q8 } },
-    { FORMAT_Q6_K, { .decode = q6_k_decode, .dot_f32 = q6_k_dot_f32, .dot_q8 = q6_k_dot_q8 } },
-    { FORMAT_IQ4_XS, { .decode = iq4_xs_decode, .dot_f32 = iq4_xs_dot_f32, .dot_q8 = iq4_xs_dot_q8 } },
+    { FORMAT_Q2_K,
+      { .decode = q2_k_decode,
+        .dot_f32 = q2_k_dot_f32,
+        .dot_q8 = q2_k_dot_q8,
+        .unpack_q8 = q2_k_unpack_q8 } },
+    { FORMAT_Q3_K,
+      { .decode = q3_k_decode,
+        .dot_f32 = q3_k_dot_f32,
+        .dot_q8 = q3_k_dot_q8,
+        .unpack_q8 = q3_k_unpack_q8 } },
+    { FORMAT_Q4_K,
+      { .decode = q4_k_decode,
+        .dot_f32 = q4_k_dot_f32,
+        .dot_q8 = q4_k_dot_q8,
+        .unpack_q8 = q4_k_unpack_q8 } },
+    { FORMAT_Q5_K,
+      { .decode = q5_k_decode,
+        .dot_f32 = q5_k_dot_f32,
+        .dot_q8 = q5_k_dot_q8,
+        .unpack_q8 = q5_k_unpack_q8 } },
+    { FORMAT_Q6_K,
+      { .decode = q6_k_decode,
+        .dot_f32 = q6_k_dot_f32,
+        .dot_q8 = q6_k_dot_q8,
+        .unpack_q8 = q6_k_unpack_q8 } },
+    { FORMAT_IQ4_XS,
+      { .decode = iq4_xs_decode,
+        .dot_f32 = iq4_xs_dot_f32,
+        .dot_q8 = iq4_xs_dot_q8,
+        .unpack_q8 = iq4_xs_unpack_q8 } },
 };

@@ -14,5 +14,6 @@ format_decode_fn q4_0_decode_avx2, q4_0_decode_avx512;
 dot_fn q4_0_dot_f32_avx2, q4_0_dot_f32_avx512;
 dot_fn q4_0_dot_q8_avx2, q4_0_dot_q8_avx512vnni;
 unpack_bf16_fn q4_0_unpack_bf16_amx;
+unpack_q8_fn q4_0_unpack_q8_avx2;
 
 #endif

@@ -44,3 +44,9 @@ void q8_0_dot_q8_avx2(const struct dot *d)
 {
     dot_q8(d, codes_of, sums_of, BLOCK_BYTES, 0);
 }
+
+void q8_0_unpack_q8_avx2(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, struct q8_group *out)
+{
+    unpack_q8_blocks(w, row_bytes, rows, k, out, codes_of, BLOCK_BYTES,
+                     (struct q8_kind){ .sub = 32, .bias = 128, .wide = true });
+}

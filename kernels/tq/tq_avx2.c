@@ -19,9 +19,19 @@ static const struct block_kind TQ1_0 = { TQ1_0_BYTES,       TQ_PARTS,    TQ_BIAS
                                          products_unsigned, tq2_0_scale, NULL };
 
 BLOCK_KIND_FUNCTIONS(tq1_0, TQ1_0)
+BLOCK_KIND_UNPACK_Q8(tq1_0, TQ1_0)
 BLOCK_KIND_FUNCTIONS(tq2_0, TQ2_0)
+BLOCK_KIND_UNPACK_Q8(tq2_0, TQ2_0)
 
 const struct format_row TQ_AVX2[TQ_COUNT] = {
-    { FORMAT_TQ1_0, { .decode = tq1_0_decode, .dot_f32 = tq1_0_dot_f32, .dot_q8 = tq1_0_dot_q8 } },
-    { FORMAT_TQ2_0, { .decode = tq2_0_decode, .dot_f32 = tq2_0_dot_f32, .dot_q8 = tq2_0_dot_q8 } },
+    { FORMAT_TQ1_0,
+      { .decode = tq1_0_decode,
+        .dot_f32 = tq1_0_dot_f32,
+        .dot_q8 = tq1_0_dot_q8,
+        .unpack_q8 = tq1_0_unpack_q8 } },
+    { FORMAT_TQ2_0,
+      { .decode = tq2_0_decode,
+        .dot_f32 = tq2_0_dot_f32,
+        .dot_q8 = tq2_0_dot_q8,
+        .unpack_q8 = tq2_0_unpack_q8 } },
 };
