@@ -19,6 +19,7 @@ const struct isa_level ISA_LEVELS[] = {
     { "ref", 0 },
     { "sse41", ISA_SSE41 },
     { "avx2", WITH_AVX2 },
+    { "avxvnni", WITH_AVX2 | ISA_AVXVNNI },
     { "avx512", WITH_AVX512 },
     { "avx512vnni", WITH_VNNI },
     { "avx512bf16", WITH_BF16 },
@@ -45,7 +46,7 @@ enum err_code isa_parse(uint32_t *out, const char *names, struct err *why)
             snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), p);
             const char *near = str_nearest(word, known, ISA_LEVEL_COUNT);
             return err_set(why, ERR_USAGE,
-                           "no instruction set '%s'%s%s; known: ref sse41 avx2 avx512 avx512vnni "
+                           "no instruction set '%s'%s%s; known: ref sse41 avx2 avxvnni avx512 avx512vnni "
                            "avx512bf16 amx neon dotprod all",
                            word, near ? ", did you mean " : "", near ? near : "");
         }
@@ -71,6 +72,7 @@ const char *isa_names(uint32_t bits, char *buf, size_t size)
     static const struct isa_level BITS[] = {
         { "sse41", ISA_SSE41 },
         { "avx2", ISA_AVX2 },
+        { "avxvnni", ISA_AVXVNNI },
         { "avx512", ISA_AVX512 },
         { "avx512vnni", ISA_AVX512VNNI },
         { "avx512bf16", ISA_AVX512BF16 },

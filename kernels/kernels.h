@@ -112,6 +112,7 @@ enum err_code isa_usable(uint32_t *out, struct err *why);
 /* Level names this table knows, least first: "ref" "sse41" "avx2" ... */
 struct isa_level {
     const char *name;
+    ISA_AVXVNNI = 1 << 8, /* vpdpbusd on 256 bits, which processors without AVX-512 have */
     uint32_t bits;
 };
 extern const struct isa_level ISA_LEVELS[];

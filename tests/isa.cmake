@@ -5,7 +5,7 @@ set(QDYNO_TEST_ISA ref)
 if(EXISTS /proc/cpuinfo)
   file(READ /proc/cpuinfo cpuinfo)
   string(REGEX MATCH "(flags|Features)[ \t]*:[^\n]*" cpu_words "${cpuinfo}")
-  foreach(pair sse41:sse4_1 avx2:avx2 avx512:avx512bw avx512vnni:avx512_vnni avx512bf16:avx512_bf16
+  foreach(pair sse41:sse4_1 avx2:avx2 avxvnni:avx_vnni avx512:avx512bw avx512vnni:avx512_vnni avx512bf16:avx512_bf16
                neon:asimd dotprod:asimddp)
     string(REPLACE ":" ";" pair ${pair})
     list(GET pair 0 level)

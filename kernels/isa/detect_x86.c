@@ -36,9 +36,11 @@ uint32_t isa_detect_x86(void)
     if (!(c & bit_OSXSAVE)) return isa;
     const uint64_t saved = xcr0();
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return isa;
-    const uint32_t leaves = a;
     if ((saved & XCR0_SSE_AVX) != XCR0_SSE_AVX || !(b & bit_AVX2) || !(b & bit_BMI2) || !fma_f16c) return isa;
     isa |= ISA_AVX2;
+    uint32_t more, ignored; /* the second page of the same leaf */
+    if (a < 1 || !__get_cpuid_count(7, 1, &more, &ignored, &ignored, &ignored)) more = 0;
+    if (more & 1u << 4) isa |= ISA_AVXVNNI; /* not named by older compilers' headers */
     const uint32_t avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
     if ((saved & XCR0_AVX512) != XCR0_AVX512 || (b & avx512) != avx512) return isa;
     isa |= ISA_AVX512;
@@ -46,7 +48,7 @@ uint32_t isa_detect_x86(void)
     /* tile, int8, bf16: GCC and clang name these bits differently */
     const uint32_t amx = 1u << 24 | 1u << 25 | 1u << 22;
     const bool has_amx = (d & amx) == amx && (saved & XCR0_AMX) == XCR0_AMX;
-    if (leaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVX512BF16)) isa |= ISA_AVX512BF16;
+    if (more & bit_AVX512BF16) isa |= ISA_AVX512BF16;
     if (has_amx && amx_permitted()) isa |= ISA_AMX;
     return isa;
 }

@@ -60,7 +60,7 @@ static void environment(void **state)
 static void sets(void **state)
 {
     (void)state;
-    for (uint32_t bits = 0; bits < 256; bits++) { /* every combination, also those no CPU has */
+    for (uint32_t bits = 0; bits < 512; bits++) { /* every combination, also those no CPU has */
         const struct kernel_set k = kernels_select(bits);
         CHECK(!(k.isa & ~bits));
         CHECK(k.tile && k.gemm_f32.multiply && k.gemm_f32.pack);
