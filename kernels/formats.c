@@ -10,6 +10,7 @@
 #include "kernels/f16/f16.h"
 #include "kernels/f32/f32.h"
 #include "kernels/fp8/fp8.h"
+#include "kernels/groups/groups.h"
 #include "kernels/int8/int8.h"
 #include "kernels/kquants/kquants.h"
 #include "kernels/q4_0/q4_0.h"
@@ -59,6 +60,20 @@ const struct format FORMATS[FORMAT_COUNT] = {
                           "kernels/fp8/README.md" },
     [FORMAT_INT8] = { "int8", 1002, 32, 32, 4, 8.7e-5, int8_encode_ref, int8_decode_ref,
                       "kernels/int8/README.md" },
+    [FORMAT_U4_G32] = { "u4_g32", 1010, 32, 20, 0, 7.3e-3, u4_g32_encode_ref, u4_g32_decode_ref,
+                        "kernels/groups/README.md" },
+    [FORMAT_U4_G64] = { "u4_g64", 1011, 64, 36, 0, 9.3e-3, u4_g64_encode_ref, u4_g64_decode_ref,
+                        "kernels/groups/README.md" },
+    [FORMAT_U4_G128] = { "u4_g128", 1012, 128, 68, 0, 1.14e-2, u4_g128_encode_ref, u4_g128_decode_ref,
+                         "kernels/groups/README.md" },
+    [FORMAT_U3_G64] = { "u3_g64", 1013, 64, 28, 0, 4.2e-2, u3_g64_encode_ref, u3_g64_decode_ref,
+                        "kernels/groups/README.md" },
+    [FORMAT_U3_G128] = { "u3_g128", 1014, 128, 52, 0, 5.1e-2, u3_g128_encode_ref, u3_g128_decode_ref,
+                         "kernels/groups/README.md" },
+    [FORMAT_U2_G64] = { "u2_g64", 1015, 64, 20, 0, 0.24, u2_g64_encode_ref, u2_g64_decode_ref,
+                        "kernels/groups/README.md" },
+    [FORMAT_U2_G128] = { "u2_g128", 1016, 128, 36, 0, 0.28, u2_g128_encode_ref, u2_g128_decode_ref,
+                         "kernels/groups/README.md" },
 };
 
 const struct format *format_find(const char *name)

@@ -40,6 +40,13 @@ enum format_id {
     FORMAT_FP8_E4M3,
     FORMAT_FP8_E5M2,
     FORMAT_INT8,
+    FORMAT_U4_G32,
+    FORMAT_U4_G64,
+    FORMAT_U4_G128,
+    FORMAT_U3_G64,
+    FORMAT_U3_G128,
+    FORMAT_U2_G64,
+    FORMAT_U2_G128,
     FORMAT_COUNT
 };
 
@@ -76,6 +83,16 @@ double format_bits_per_weight(const struct format *f);        /* of the blocks *
 /* Whole rows of `cols` weights each, format_row_bytes apart, through encode and decode. */
 void format_encode_rows(const struct format *f, const float *x, void *out, int64_t rows, int64_t cols);
 void format_decode_rows(const struct format *f, const void *in, float *x, int64_t rows, int64_t cols);
+
+/* The group formats (u4_g64 ...), for those who choose codes themselves: weight i of a group is
+ * scale * (code[i] - zero). Scale and zero are rounded to f16 in the block; codes take format_group_bits. */
+struct group_codes {
+    float scale, zero;
+    uint8_t code[128]; /* block_weights of them */
+};
+int format_group_bits(const struct format *f); /* 0: not a group format */
+void format_group_pack(const struct format *f, const struct group_codes *g, void *block);
+void format_group_unpack(const struct format *f, const void *block, struct group_codes *g);
 
 /* Scalar conversions, bit-exact with the definitions (round to nearest even, subnormals, NaN). */
 float f16_to_f32(uint16_t h);

@@ -1,0 +1,29 @@
+/* Groups with AVX2: how 32 codes become bytes. */
+#include "kernels/blocks32/dot_avx2.h"
+#include "kernels/groups/codes_avx2.h"
+#include "kernels/groups/groups.h"
+
+ALWAYS_INLINE float scale_of(const uint8_t *block)
+{
+    return scale_at(block);
+}
+
+ALWAYS_INLINE float min_of(const uint8_t *block)
+{
+    return -(scale_at(block + GROUP_ZERO) * scale_at(block));
+}
+
+#define FUNCTIONS(name, NAME, bits, size)                                                                    \
+    ALWAYS_INLINE __m256i name##_codes(const uint8_t *block, int part)                                       \
+    {                                                                                                        \
+        return group_codes32(block, part, bits, size);                                                       \
+    }                                                                                                        \
+    static const struct block_kind NAME = {                                                                  \
+        GROUP_BYTES(bits, size), (size) / 32, 0, name##_codes, products_unsigned, scale_of, min_of,          \
+    };                                                                                                       \
+    BLOCK_KIND_FUNCTIONS(name, NAME)
+GROUP_FORMATS(FUNCTIONS)
+
+#define ROW(name, NAME, bits, size)                                                                          \
+    { FORMAT_##NAME, { .decode = name##_decode, .dot_f32 = name##_dot_f32, .dot_q8 = name##_dot_q8 } },
+const struct format_row GROUPS_AVX2[GROUPS_COUNT] = { GROUP_FORMATS(ROW) };

@@ -1,0 +1,18 @@
+/* kernels/isa/tables_amx.h - bf16 tile rows for formats whose codes are looked up (tables_avx512.h). */
+#ifndef QDYNO_KERNELS_TABLES_AMX_H
+#define QDYNO_KERNELS_TABLES_AMX_H
+
+#include "kernels/isa/amx.h"
+#include "kernels/isa/tables_avx512.h"
+
+/* A look-up in 32 words looks at five bits of an index: with sixteen values twice in the register, the fifth
+ * does not matter. */
+ALWAYS_INLINE __m512i table_row32(const struct table_kind *f, const uint8_t *row, int64_t i)
+{
+    const uint8_t *block = row + i / f->weights * f->bytes;
+    const int within = (int)(i % f->weights);
+    const __m512 values = f->values(block, within / f->unit);
+    return _mm512_permutexvar_epi16(f->codes32(block, within / 32), to_bf16(values, values));
+}
+
+#endif
