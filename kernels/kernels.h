@@ -112,6 +112,7 @@ enum isa {
     ISA_AMX = 1 << 5, /* tile, int8, bf16, and the kernel's permission to use them */
     ISA_NEON = 1 << 6,
     ISA_DOTPROD = 1 << 7,
+    ISA_AVXVNNI = 1 << 8, /* vpdpbusd on 256 bits, which processors without AVX-512 have */
 };
 
 /* What the CPU and the operating system both support (CPUID and XGETBV; AMX asks the kernel for permission).
@@ -129,7 +130,6 @@ enum err_code isa_usable(uint32_t *out, struct err *why);
 /* Level names this table knows, least first: "ref" "sse41" "avx2" ... */
 struct isa_level {
     const char *name;
-    ISA_AVXVNNI = 1 << 8, /* vpdpbusd on 256 bits, which processors without AVX-512 have */
     uint32_t bits;
 };
 extern const struct isa_level ISA_LEVELS[];
@@ -263,8 +263,7 @@ void backend_rope(struct backend *b, const struct rope *p);
 
 /* The KV cache of one layer: blocks of `block_tokens` tokens, inside a block [kv_head][token][head_dim]. */
 struct kv_layer {
-    const struct format *k_format,
-        *v_format; /* any that can be made (head dims a multiple of the block) */
+    const struct format *k_format, *v_format; /* any that can be made (head dims a multiple of the block) */
     void *k, *v;
     int kv_heads, k_dim, v_dim; /* per head */
     int block_tokens, blocks;
