@@ -190,7 +190,8 @@ static bool predict_with(const struct adviser *a, struct prediction *p, const st
     struct config other = *c;
     struct err ignored;
     return !config_set(&other, key, value, &ignored) &&
-           !predict(p, a->g, &other, a->machine, a->ceilings, a->ctx, &ignored);
+           !predict(p, a->g, &other, a->machine, a->ceilings, &(struct predict_for){ .ctx = a->ctx },
+                    &ignored);
 }
 
 static void say_why(const struct adviser *a, struct advice *v)
@@ -314,7 +315,8 @@ static enum err_code consider(struct adviser *a, const struct config *c, struct 
 {
     struct prediction p;
     struct err impossible; /* a combination the model's shape does not allow is no candidate */
-    if (predict(&p, a->g, c, a->machine, a->ceilings, a->ctx, &impossible)) return ERR_OK;
+    if (predict(&p, a->g, c, a->machine, a->ceilings, &(struct predict_for){ .ctx = a->ctx }, &impossible))
+        return ERR_OK;
     if (!precision_helps(a, c, &p)) return ERR_OK;
     if (a->o->memory_limit > 0) p.fits = p.plan.total <= a->o->memory_limit;
     if (a->n == a->cap) {
@@ -365,7 +367,8 @@ static enum err_code adviser_open(struct adviser *a, struct err *why)
     if (!a->ctx) a->ctx = a->shape.ctx_train > 0 ? (int)MIN(a->shape.ctx_train, 4096) : 4096;
     struct config plain;
     config_default(&plain);
-    return predict(&a->reference, a->g, &plain, a->machine, a->ceilings, a->ctx, why);
+    return predict(&a->reference, a->g, &plain, a->machine, a->ceilings,
+                   &(struct predict_for){ .ctx = a->ctx }, why);
 }
 
 enum err_code advise(struct advice **out, int *n, const char *model_path, const struct machine *machine,

@@ -20,7 +20,8 @@ typedef bool arm_event_fn(void *ctx, const json_t *event);
 struct arm_spec {
     const char *model; /* -m: used when the config names none */
     const struct config *config;
-    int ctx;             /* context to open with */
+    int ctx;             /* context to open with, in each of */
+    int sequences;       /* that many; 0 means 1 */
     const char *program; /* NULL: /proc/self/exe */
     const struct log *log;
 };

@@ -422,7 +422,7 @@ static enum err_code worker_open(void **state, json_t **description, const struc
     json_put_str(request, "model", spec->model ? spec->model : "");
     json_put_str(request, "config", line);
     json_put_int(request, "ctx", spec->ctx);
-    json_put_int(request, "sequences", 1);
+    json_put_int(request, "sequences", MAX(spec->sequences, 1));
     rc = worker_request(w, request, description, event, ctx, why);
     json_decref(request);
     free(line);

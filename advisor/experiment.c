@@ -82,9 +82,9 @@ static int64_t arm_bytes(const struct experiment_spec *s, int arm)
     struct memory_plan plan;
     struct err ignored;
     if (gguf_open(&g, *path ? path : s->model, &ignored)) return -1;
-    const bool ok = !memory_plan_compute(
-        &plan, g, &s->config[arm], config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload), 1,
-        &ignored);
+    const int ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload);
+    const bool ok = !memory_plan_compute(&plan, g, &s->config[arm], ctx, workload_sequences(&s->workload),
+                                         &ignored);
     gguf_close(g);
     return ok ? plan.total : -1;
 }

@@ -98,6 +98,7 @@ enum flow arm_load(struct experiment *x, int arm)
         .config = &s->spec.config[arm],
         /* a context named in the line is part of what is compared: 0 leaves it to the config */
         .ctx = config_int(&s->spec.config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->spec.workload),
+        .sequences = workload_sequences(&s->spec.workload),
         .program = x->program,
         .log = &x->log,
     };

@@ -100,7 +100,8 @@ static void summarize_arm(const struct totals tiers[CELL_BLOCK + 1], struct expe
     a->decode_tok_s = geometric_mean(t, METRIC_DECODE_RATE);
     a->ttft_s = geometric_mean(t, METRIC_TTFT);
     a->perplexity = geometric_mean(t, METRIC_PERPLEXITY);
-    const int tokens = repeats * (spec->workload.prompt + spec->workload.gen);
+    const int tokens = repeats * workload_sequences(&spec->workload) *
+                       (spec->workload.prompt + spec->workload.gen);
     a->joules_per_token = tokens > 0 ? geometric_mean(t, METRIC_ENERGY) / tokens : NAN;
     a->itl_samples = t->n_itl;
     if (t->n_itl) /* sorts the pool; its order means nothing */

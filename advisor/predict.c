@@ -97,16 +97,17 @@ static double rate(double seconds)
 }
 
 enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,
-                      const struct machine *machine, const struct machine_ceilings *ceilings, int ctx,
-                      struct err *why)
+                      const struct machine *machine, const struct machine_ceilings *ceilings,
+                      const struct predict_for *what, struct err *why)
 {
+    const int sequences = MAX(what->sequences, 1);
     memset(out, 0, sizeof(*out));
-    enum err_code rc = memory_plan_compute(&out->plan, g, c, ctx, 1, why);
+    enum err_code rc = memory_plan_compute(&out->plan, g, c, what->ctx, sequences, why);
     if (rc) return rc;
     const struct memory_plan *p = &out->plan;
     const int64_t have = memory_for_us(machine);
     out->fits = have < 0 || p->total <= have;
-    out->depth = predict_depth(p->ctx);
+    out->depth = what->depth > 0 ? what->depth : predict_depth(p->ctx);
 
     const int threads = threads_of(c, machine);
     const double bandwidth = at_threads(ceilings->read_bytes_s_1, ceilings->read_bytes_s_all, threads,
@@ -119,23 +120,26 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
                        (precision == PRECISION_AUTO && weights == &FORMATS[FORMAT_F32]);
     const double one_row = fmax(operations(c, machine, ceilings, "f32_fma"),
                                 exact ? NAN : operations(c, machine, ceilings, "int8_dot"));
-    const double kv = (double)p->kv_bytes_per_token * out->depth;
+    const double kv = (double)p->kv_bytes_per_token * out->depth * sequences;
     const double bytes = (double)p->decode_read_bytes + kv;
     out->in_cache = (double)p->decode_read_bytes <= (double)cache_bytes(machine);
 
-    const double think_s = p->flops_per_token / one_row;
-    const double row_s = p->flops_per_token / operations(c, machine, ceilings, many);
+    const double many_rows = operations(c, machine, ceilings, many);
+    /* Rows that are decoded together may be dotted like one or multiplied like a prompt. */
+    const double think_s = p->flops_per_token * sequences /
+                           (sequences > 1 ? fmax(one_row, many_rows) : one_row);
+    const double row_s = p->flops_per_token / many_rows;
     const double read_s = bytes / bandwidth;
     const double batch = (double)MAX(config_int(c, KNOB_BATCH),
                                      1); /* rows that share one pass over the weights */
     const double decode_s = longer(read_s, think_s);
     const double prefill_s = longer((double)p->decode_read_bytes / bandwidth / batch, row_s);
     out->decode_bound_by_memory = read_s >= think_s;
-    out->decode_tok_s = rate(decode_s);
+    out->decode_tok_s = sequences * rate(decode_s);
     out->prefill_tok_s = rate(prefill_s);
     /* From the cache weights come faster than the memory's measured bandwidth: then only arithmetic limits.
      */
-    out->decode_limit_tok_s = out->decode_high = rate(out->in_cache ? think_s : decode_s);
+    out->decode_limit_tok_s = out->decode_high = sequences * rate(out->in_cache ? think_s : decode_s);
     out->prefill_limit_tok_s = out->prefill_high = rate(out->in_cache ? row_s : prefill_s);
     out->decode_low = (out->in_cache ? CACHED_LOW : DECODE_LOW) * out->decode_tok_s;
     out->prefill_low = (out->in_cache ? CACHED_LOW : PREFILL_LOW) * out->prefill_tok_s;

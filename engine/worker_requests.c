@@ -212,9 +212,10 @@ static json_t *cell_json(const struct worker *w, const struct workload *load, co
     json_put_num(o, "decode_s", r->decode_s);
     json_put_num(o, "ttft_s", r->ttft_s);
     json_put_num(o, "load_s", r->load_s);
+    json_put_int(o, "sequences", workload_sequences(load));
     json_put_int(o, "prompt_tokens", r->prompt_tokens);
     json_put_int(o, "gen_tokens", r->gen_tokens);
-    for (int i = 0; i < r->gen_tokens; i++) json_array_append_new(itl, json_num((double)r->itl_s[i]));
+    for (int i = 0; i < r->steps; i++) json_array_append_new(itl, json_num((double)r->itl_s[i]));
     json_put(o, "itl_s", itl);
     json_put_num(o, "perplexity", r->perplexity);
     json_put_num(o, "nll", r->nll);

@@ -8,7 +8,8 @@
 enum { EVAL_CTX_DEFAULT = 512, TOKENS_MAX = 1 << 24 };
 
 static const char GRAMMAR[] =
-    "want ppN, tgN, ppN+tgN, each with @dN behind for tokens already in the cache, or eval:FILE[@cN]";
+    "want ppN, tgN, ppN+tgN, each with @dN behind for tokens already in the cache and @bN for sequences that "
+    "run side by side, or eval:FILE[@cN]";
 
 /* Digits at *at as 1..TOKENS_MAX (0 allowed for a depth); moves *at behind them. */
 static bool read_count(const char **at, int least, int *out)
@@ -44,7 +45,11 @@ static bool read_tokens(struct workload *w, const char *text)
         text += 2;
         if (!read_count(&text, 0, &w->depth)) return false;
     }
-    return *text == '\0' && (int64_t)w->prompt + w->gen + w->depth <= TOKENS_MAX;
+    if (str_starts(text, "@b")) {
+        text += 2;
+        if (!read_count(&text, 1, &w->sequences)) return false;
+    }
+    return *text == '\0' && ((int64_t)w->prompt + w->gen + w->depth) * workload_sequences(w) <= TOKENS_MAX;
 }
 
 static enum err_code read_eval(struct workload *w, const char *file, struct err *why)
@@ -88,6 +93,7 @@ const char *workload_line(const struct workload *w, char *buf, size_t size)
         if (w->prompt && w->gen) str_append(&s, "+");
         if (w->gen) str_printf(&s, "tg%d", w->gen);
         if (w->depth) str_printf(&s, "@d%d", w->depth);
+        if (workload_sequences(w) > 1) str_printf(&s, "@b%d", w->sequences);
     }
     snprintf(buf, size, "%s", str_text(&s));
     str_free(&s);
@@ -97,6 +103,11 @@ const char *workload_line(const struct workload *w, char *buf, size_t size)
 int workload_ctx(const struct workload *w)
 {
     return w->eval_file[0] ? w->eval_ctx : w->depth + w->prompt + w->gen;
+}
+
+int workload_sequences(const struct workload *w)
+{
+    return MAX(w->sequences, 1);
 }
 
 void cell_result_free(struct cell_result *r)

@@ -16,10 +16,12 @@ struct cell {
     const struct workload *w;
     cell_progress_fn *progress;
     void *ctx;
-    int32_t *prompt; /* [depth + max(prompt, 1)] ids */
-    int prompt_count;
-    int32_t *output; /* [gen] */
-    struct batch_row *rows;
+    int sequences;
+    int32_t *prompt;        /* [sequences][prompt_count] ids */
+    int prompt_count;       /* depth + max(prompt, 1) */
+    int32_t *output;        /* [sequences][gen] */
+    int32_t *token;         /* [sequences] what comes next in each */
+    struct batch_row *rows; /* [max(batch, sequences)] */
     int64_t reported_ns;
 };
 
@@ -59,33 +61,40 @@ static enum err_code sample_ids(struct token_list *ids, const struct tokenizer *
     return rc;
 }
 
-/* Prompt ids: real text from a seeded place on, again from its start when it is too short; without a
- * tokenizer, seeded ids. BOS comes first where the model wants one. */
-static enum err_code make_prompt(struct cell *c, uint64_t seed, struct err *why)
+/* One sequence's ids: real text from a seeded place on, again from its start when it is too short; without a
+ * tokenizer (no text), seeded ids. bos comes first unless it is -1. */
+static enum err_code make_prompt(const struct cell *c, int32_t *prompt, const struct token_list *text,
+                                 int32_t bos, uint64_t start, struct err *why)
+{
+    const int64_t vocab = model_shape(c->m)->vocab;
+    int at = 0;
+    if (bos >= 0) prompt[at++] = bos;
+    for (int64_t i = 0; at < c->prompt_count; i++) {
+        const int32_t id = text->n ? text->ids[(start + (uint64_t)i) % (uint64_t)text->n]
+                                   : (int32_t)(mix(start + (uint64_t)i) % (uint64_t)vocab);
+        if (id >= vocab)
+            return err_set(why, ERR_FORMAT, "the tokenizer gives id %d, the model has only %lld", id,
+                           (long long)vocab);
+        prompt[at++] = id;
+    }
+    return ERR_OK;
+}
+
+static enum err_code make_prompts(struct cell *c, uint64_t seed, struct err *why)
 {
     const struct tokenizer *t = model_tokenizer(c->m);
-    const int64_t vocab = model_shape(c->m)->vocab;
     struct token_list text = { 0 };
-    int at = 0;
+    int32_t bos = -1;
     enum err_code rc = ERR_OK;
     if (t) {
         struct tokenizer_info info;
         tokenizer_describe(t, &info);
-        if ((rc = sample_ids(&text, t, why))) goto done;
-        if (info.add_bos && info.bos >= 0) c->prompt[at++] = info.bos;
+        if (info.add_bos) bos = info.bos;
+        rc = sample_ids(&text, t, why);
     }
-    const uint64_t start = mix(seed);
-    for (int64_t i = 0; at < c->prompt_count; i++) {
-        const int32_t id = text.n ? text.ids[(start + (uint64_t)i) % (uint64_t)text.n]
-                                  : (int32_t)(mix(start + (uint64_t)i) % (uint64_t)vocab);
-        if (id >= vocab) {
-            rc = err_set(why, ERR_FORMAT, "the tokenizer gives id %d, the model has only %lld", id,
-                         (long long)vocab);
-            goto done;
-        }
-        c->prompt[at++] = id;
-    }
-done:
+    uint64_t start = mix(seed);
+    for (int s = 0; s < c->sequences && !rc; s++, start = mix(start))
+        rc = make_prompt(c, c->prompt + (int64_t)s * c->prompt_count, &text, bos, start, why);
     token_list_free(&text);
     return rc;
 }
@@ -103,7 +112,7 @@ static enum err_code hash_work(struct cell *c, struct err *why)
     struct str s = { 0 };
     char line[600];
     str_printf(&s, "%s\n", workload_line(c->w, line, sizeof line));
-    str_append_n(&s, c->prompt, (size_t)c->prompt_count * sizeof *c->prompt);
+    str_append_n(&s, c->prompt, (size_t)c->sequences * (size_t)c->prompt_count * sizeof *c->prompt);
     const bool failed = s.failed;
     hash_short(c->out->work_hash, &s);
     str_free(&s);
@@ -112,98 +121,127 @@ static enum err_code hash_work(struct cell *c, struct err *why)
 
 /* ---------------------------------------------------------------- phases */
 
-/* Feed prompt ids [from, to) into sequence 0, batch by batch; logits of the last one when wanted. */
-static enum err_code feed(struct cell *c, const char *phase, int from, int to, bool logits, double *seconds,
+/* The index of the largest, -1 when nothing is a number. Lanes of their own, so that it is no chain of
+ * comparisons: with many sequences and a large vocabulary that would be a percent of the step. */
+static int32_t best_token(const float *logits, int64_t n)
+{
+    enum { LANES = 16 };
+    float most[LANES], best = -INFINITY;
+    for (int l = 0; l < LANES; l++) most[l] = -INFINITY;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int l = 0; l < LANES; l++) most[l] = logits[i + l] > most[l] ? logits[i + l] : most[l];
+    for (; i < n; i++) most[0] = logits[i] > most[0] ? logits[i] : most[0];
+    for (int l = 0; l < LANES; l++) best = most[l] > best ? most[l] : best;
+    if (!(best > -INFINITY)) return -1;
+    for (i = 0; logits[i] != best;) i++;
+    return (int32_t)i;
+}
+
+/* Row i of the last forward's logits says what comes next in sequence seq. */
+static enum err_code choose(struct cell *c, int i, int seq, struct err *why)
+{
+    c->token[seq] = best_token(model_logits(c->m, i), model_shape(c->m)->vocab);
+    if (c->token[seq] >= 0) return ERR_OK;
+    return err_set(why, ERR_FORMAT, "the model's logits are not numbers: its weights are damaged");
+}
+
+/* Feed prompt ids [from, to) of every sequence, one sequence behind the other, batch by batch; with `first`
+ * each one's next token is chosen from the logits of its last id. seconds: the forward passes alone. */
+static enum err_code feed(struct cell *c, const char *phase, int from, int to, bool first, double *seconds,
                           struct err *why)
 {
-    const int batch = (int)config_int(model_config(c->m), KNOB_BATCH);
-    const int64_t start = clock_ns();
-    for (int at = from; at < to; at += batch) {
-        const int n = MIN(batch, to - at);
-        for (int i = 0; i < n; i++)
-            c->rows[i] = (struct batch_row){ .token = c->prompt[at + i],
-                                             .pos = at + i,
-                                             .logits = logits && at + i == to - 1 };
+    const int batch = (int)config_int(model_config(c->m), KNOB_BATCH), each = to - from,
+              all = each * c->sequences;
+    *seconds = 0;
+    for (int at = 0; at < all; at += batch) {
+        const int n = MIN(batch, all - at);
+        for (int i = 0; i < n; i++) {
+            const int seq = (at + i) / each, pos = from + (at + i) % each;
+            c->rows[i] = (struct batch_row){ .token = c->prompt[(int64_t)seq * c->prompt_count + pos],
+                                             .pos = pos,
+                                             .seq = seq,
+                                             .logits = first && pos == to - 1 };
+        }
+        const int64_t start = clock_ns();
         enum err_code rc = model_forward(c->m, c->rows, n, why);
-        *seconds = (double)(clock_ns() - start) * 1e-9;
-        if (!rc) rc = tell(c, phase, at + n - from, to - from, *seconds, why);
+        *seconds += (double)(clock_ns() - start) * 1e-9;
+        for (int i = 0, chosen = 0; i < n && !rc; i++)
+            if (c->rows[i].logits) rc = choose(c, chosen++, c->rows[i].seq, why);
+        if (!rc) rc = tell(c, phase, at + n, all, *seconds, why);
         if (rc) return rc;
     }
     return ERR_OK;
 }
 
-static int32_t best_token(const float *logits, int64_t n)
+/* c->token is what comes next at position `pos` of every sequence. */
+static enum err_code decode(struct cell *c, int pos, struct err *why)
 {
-    int32_t best = -1;
-    float most = -INFINITY;
-    for (int64_t i = 0; i < n; i++)
-        if (logits[i] > most) {
-            most = logits[i];
-            best = (int32_t)i;
-        }
-    return best;
-}
-
-static enum err_code choose(struct cell *c, int32_t *token, struct err *why)
-{
-    *token = best_token(model_logits(c->m, 0), model_shape(c->m)->vocab);
-    if (*token >= 0) return ERR_OK;
-    return err_set(why, ERR_FORMAT, "the model's logits are not numbers: its weights are damaged");
-}
-
-/* `token` is what comes next at position `pos`. */
-static enum err_code decode(struct cell *c, int32_t token, int pos, struct err *why)
-{
-    const int64_t start = clock_ns();
-    int64_t before = start;
+    struct cell_result *out = c->out;
+    out->decode_s = 0; /* the sum of the steps, without the time the listener takes between them */
     for (int i = 0; i < c->w->gen; i++) {
-        const struct batch_row row = { .token = token, .pos = pos + i, .logits = true };
-        enum err_code rc = model_forward(c->m, &row, 1, why);
-        if (!rc) rc = choose(c, &token, why);
+        const int64_t start = clock_ns();
+        for (int s = 0; s < c->sequences; s++)
+            c->rows[s] = (struct batch_row){ .token = c->token[s], .pos = pos + i, .seq = s, .logits = true };
+        enum err_code rc = model_forward(c->m, c->rows, c->sequences, why);
+        for (int s = 0; s < c->sequences && !rc; s++) rc = choose(c, s, s, why);
         if (rc) return rc;
-        const int64_t now = clock_ns();
-        c->output[i] = token;
-        c->out->itl_s[i] = (float)((double)(now - before) * 1e-9);
-        c->out->gen_tokens = i + 1;
-        c->out->decode_s = (double)(now - start) * 1e-9;
-        if ((rc = tell(c, "decode", i + 1, c->w->gen, c->out->decode_s, why))) return rc;
-        before = clock_ns(); /* what the listener took is not the model's */
+        out->itl_s[i] = (float)((double)(clock_ns() - start) * 1e-9);
+        out->decode_s += (double)out->itl_s[i];
+        out->steps = i + 1;
+        out->gen_tokens = out->steps * c->sequences;
+        for (int s = 0; s < c->sequences; s++) c->output[(int64_t)s * c->w->gen + i] = c->token[s];
+        rc = tell(c, "decode", out->gen_tokens, c->w->gen * c->sequences, out->decode_s, why);
+        if (rc) return rc;
     }
-    /* The sum of the steps, without the time between them. */
-    c->out->decode_s = 0;
-    for (int i = 0; i < c->w->gen; i++) c->out->decode_s += (double)c->out->itl_s[i];
     return ERR_OK;
 }
 
 static enum err_code run_tokens(struct cell *c, struct err *why)
 {
     const struct workload *w = c->w;
-    double ignored = 0;
+    double ignored;
     enum err_code rc;
     if ((rc = feed(c, "load", 0, w->depth, false, &ignored, why))) return rc;
-    int32_t token = c->prompt[w->depth];
+    for (int s = 0; s < c->sequences; s++) c->token[s] = c->prompt[(int64_t)s * c->prompt_count + w->depth];
     if (w->prompt) {
         const int64_t start = clock_ns();
-        double seconds = 0;
+        double seconds;
         if ((rc = feed(c, "prefill", w->depth, w->depth + w->prompt, true, &seconds, why))) return rc;
-        if ((rc = choose(c, &token, why))) return rc;
         c->out->ttft_s = (double)(clock_ns() - start) * 1e-9;
         c->out->prefill_s = seconds;
-        c->out->prompt_tokens = w->prompt;
+        c->out->prompt_tokens = w->prompt * c->sequences;
     }
-    return w->gen ? decode(c, token, w->depth + w->prompt, why) : ERR_OK;
+    return w->gen ? decode(c, w->depth + w->prompt, why) : ERR_OK;
 }
 
 static enum err_code alloc_cell(struct cell *c, struct err *why)
 {
-    const int batch = (int)config_int(model_config(c->m), KNOB_BATCH);
+    const size_t sequences = (size_t)c->sequences;
     c->prompt_count = c->w->depth + MAX(c->w->prompt, 1);
-    c->prompt = malloc((size_t)c->prompt_count * sizeof *c->prompt);
-    c->output = malloc((size_t)MAX(c->w->gen, 1) * sizeof *c->output);
-    c->rows = malloc((size_t)MIN(batch, c->prompt_count) * sizeof *c->rows);
+    const int64_t batch = MIN(config_int(model_config(c->m), KNOB_BATCH),
+                              (int64_t)c->prompt_count * c->sequences);
+    c->prompt = malloc(sequences * (size_t)c->prompt_count * sizeof *c->prompt);
+    c->output = malloc(sequences * (size_t)MAX(c->w->gen, 1) * sizeof *c->output);
+    c->token = malloc(sequences * sizeof *c->token);
+    c->rows = malloc((size_t)MAX(batch, (int64_t)c->sequences) * sizeof *c->rows);
     c->out->itl_s = malloc((size_t)MAX(c->w->gen, 1) * sizeof *c->out->itl_s);
-    if (c->prompt && c->output && c->rows && c->out->itl_s) return ERR_OK;
-    return err_set(why, ERR_NOMEM, "out of memory for a run of %d tokens", workload_ctx(c->w));
+    if (c->prompt && c->output && c->token && c->rows && c->out->itl_s) return ERR_OK;
+    return err_set(why, ERR_NOMEM, "out of memory for a run of %d tokens in %d sequences", workload_ctx(c->w),
+                   c->sequences);
+}
+
+static void hash_output(struct cell *c)
+{
+    struct str s = { 0 };
+    str_append_n(&s, c->output, (size_t)c->out->gen_tokens * sizeof *c->output);
+    if (c->out->gen_tokens) hash_short(c->out->output_hash, &s);
+    str_free(&s);
+}
+
+static void empty_caches(struct model *m)
+{
+    for (int s = 0; s < model_plan(m)->sequences; s++) model_truncate(m, s, 0);
 }
 
 /* ---------------------------------------------------------------- quality */
@@ -250,30 +288,33 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
                                  .perplexity = NAN,
                                  .nll = NAN,
                                  .nll_se = NAN };
-    struct cell c = { .out = out, .m = m, .w = w, .progress = progress, .ctx = ctx };
+    struct cell c = {
+        .out = out, .m = m, .w = w, .sequences = workload_sequences(w), .progress = progress, .ctx = ctx
+    };
     if (workload_ctx(w) > model_ctx(m))
         return err_set(why, ERR_USAGE, "the workload needs a context of %d tokens, this session has %d",
                        workload_ctx(w), model_ctx(m));
+    if (c.sequences > model_plan(m)->sequences)
+        return err_set(why, ERR_USAGE, "the workload runs %d sequences side by side, this session has %d",
+                       c.sequences, model_plan(m)->sequences);
     enum err_code rc;
     const int64_t start = clock_ns();
     if ((rc = model_warm(m, why))) return rc;
     out->load_s = (double)(clock_ns() - start) * 1e-9;
-    model_truncate(m, 0, 0);
+    empty_caches(m);
     if (w->eval_file[0]) {
         rc = run_eval(&c, why);
     } else {
         rc = alloc_cell(&c, why);
-        if (!rc) rc = make_prompt(&c, seed, why);
+        if (!rc) rc = make_prompts(&c, seed, why);
         if (!rc) rc = hash_work(&c, why);
         if (!rc) rc = run_tokens(&c, why);
-        struct str s = { 0 };
-        str_append_n(&s, c.output, (size_t)out->gen_tokens * sizeof *c.output);
-        if (!rc && out->gen_tokens) hash_short(out->output_hash, &s);
-        str_free(&s);
+        if (!rc) hash_output(&c);
     }
-    model_truncate(m, 0, 0);
+    empty_caches(m);
     free(c.prompt);
     free(c.output);
+    free(c.token);
     free(c.rows);
     if (rc) cell_result_free(out);
     return rc;

@@ -181,7 +181,7 @@ void board_job_limits(struct board *b, const struct job *j)
         bool good = known && config_parse(&config, j->text[arm], &why) == ERR_OK;
         const char *own = good ? config_text(&config, KNOB_MODEL) : "";
         if (good && gguf_open(&g, own && *own ? own : j->text[2], &why) == ERR_OK &&
-            predict(&p, g, &config, &m, &c, 0, &why))
+            predict(&p, g, &config, &m, &c, &(struct predict_for){ .ctx = 0 }, &why))
             p.decode_limit_tok_s = p.prefill_limit_tok_s = NAN;
         gguf_close(g);
         publish_begin(b);

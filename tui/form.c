@@ -212,7 +212,7 @@ const char *form_hint(const struct form *f, char *buf, size_t size)
 {
     buf[0] = '\0';
     if (f->kind == FORM_AB && f->focus == 2) {
-        snprintf(buf, size, "pp512 (prefill), tg128 (decode), pp512+tg128@d4096, eval:FILE");
+        snprintf(buf, size, "pp512 (prefill), tg128 (decode), pp512+tg128@d4096, tg64@b16, eval:FILE");
     } else if (f->kind == FORM_AB) {
         const struct knob *k = knob_at_cursor(&f->field[f->focus]);
         if (k) {

@@ -56,7 +56,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-static struct prediction predicted(const struct bench *b, const char *line, int ctx)
+static struct prediction predicted_for(const struct bench *b, const char *line,
+                                       const struct predict_for *what)
 {
     struct gguf *g = NULL;
     struct config c;
@@ -64,9 +65,14 @@ static struct prediction predicted(const struct bench *b, const char *line, int 
     struct err why = { 0 };
     CHECK_OK(gguf_open(&g, b->model, &why));
     CHECK_OK(config_parse(&c, line, &why));
-    CHECK_OK(predict(&p, g, &c, &b->machine, &b->ceilings, ctx, &why));
+    CHECK_OK(predict(&p, g, &c, &b->machine, &b->ceilings, what, &why));
     gguf_close(g);
     return p;
+}
+
+static struct prediction predicted(const struct bench *b, const char *line, int ctx)
+{
+    return predicted_for(b, line, &(struct predict_for){ .ctx = ctx });
 }
 
 static void a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic(void **state)
@@ -92,6 +98,19 @@ static void a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic(void **
     CHECK_NEAR(two.decode_tok_s, p.decode_tok_s, 1e-9); /* 2 x 6 is more than all have: 10 */
     const struct prediction small = predicted(b, "q4_0", 512);
     CHECK(small.decode_tok_s > 3 * p.decode_tok_s && small.plan.total < p.plan.total);
+
+    /* Side by side: weights are read once, each sequence's cache for itself; far more of them are bound by
+     * arithmetic. */
+    const double kv = (double)p.plan.kv_bytes_per_token;
+    const struct prediction four = predicted_for(
+        b, "", &(struct predict_for){ .ctx = 512, .depth = 100, .sequences = 4 });
+    assert_int_equal(four.depth, 100);
+    assert_int_equal(four.plan.sequences, 4);
+    CHECK_NEAR(four.decode_tok_s / (4 * 10e9 / ((double)p.plan.decode_read_bytes + 400 * kv)), 1, 1e-12);
+    const struct prediction many = predicted_for(
+        b, "", &(struct predict_for){ .ctx = 512, .depth = 1, .sequences = 4000 });
+    CHECK(!many.decode_bound_by_memory);
+    CHECK_NEAR(many.decode_tok_s / (4e11 / p.plan.flops_per_token), 1, 1e-12);
 }
 
 static void what_is_not_measured_is_not_predicted(void **state)

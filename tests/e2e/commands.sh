@@ -59,6 +59,18 @@ expect 0 bench -p 32 -n 8 -r 2 -t 1,2 -C default -C q8_0 -o json &&
 cp "$T/out" "$T/bench.json"
 expect 0 show 1 -o json && json 'd["rows"] == json.load(open("'"$T"'/bench.json"))["rows"]'
 expect 0 history -o json && json 'd["rows"][0]["kind"] == "bench" and d["rows"][0]["state"] == "done"'
+expect 0 bench -p 16 -n 8 -npl 1,4 -r 1 -t 2 -o json &&
+  json '[x["workload"] for x in d["rows"]] == ["pp16", "tg8", "pp16@b4", "tg8@b4"]' &&
+  json '[x["sequences"] for x in d["rows"]] == [1, 1, 4, 4]' &&
+  json 'all(abs(x["decode_tok_s"] - x["sequences"] * x["decode_seq_tok_s"]) < 1e-6 for x in d["rows"] if x["decode_tok_s"])' &&
+  json 'd["rows"][3]["plan_bytes"] > d["rows"][0]["plan_bytes"]'
+expect 0 bench -w pp16+tg8@d4@b3 -r 1 && says out 'pp16\+tg8@d4@b3' && says out 'per sequence'
+expect 4 bench -npl 0 && says err '\-npl'
+expect 4 bench -npl 2 -w tg8 && says err 'leave -p, -n, -d and -npl out'
+expect 4 bench -w tg8@b0 && says err '@bN'
+# What the verdict is depends on the machine's quiet; that both arms did the work does not.
+"$QDYNO" ab default threads=1 -w tg4@b2 --budget 5s -o json >"$T/out" 2>"$T/err" </dev/null
+json 'd["workload"] == "tg4@b2" and all(a["decode_tok_s"] > 0 for a in d["arms"])'
 expect 0 bench -n 100 -p 0 -r 5 -o json && json 'd["rows"][0]["itl_p50_s"] <= d["rows"][0]["itl_p95_s"] <= d["rows"][0]["itl_p99_s"]'
 
 head -c 4000 "$(dirname "$QDYNO")/share/text/sample.txt" >"$T/text" 2>/dev/null || yes "Once upon a time there was a dog." | head -c 4000 >"$T/text"

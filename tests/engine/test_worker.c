@@ -143,6 +143,27 @@ static void test_open_and_cell(void **state)
     assert_int_equal(strlen(json_get_str(o, "output_hash", "")), 16);
     json_decref(o);
 
+    /* More sequences than the session has, then a session that has them. */
+    say(&c, "{\"id\":3,\"op\":\"cell\",\"workload\":\"tg4@b3\"}");
+    o = answer(&c, "", NULL);
+    CHECK(!json_get_bool(o, "ok", true) && !strcmp(json_get_str(o, "code", ""), "ERR_USAGE"));
+    json_decref(o);
+    char request[4400];
+    snprintf(request, sizeof request,
+             "{\"id\":4,\"op\":\"open\",\"model\":\"%s\",\"ctx\":64,\"sequences\":3}", path);
+    say(&c, request);
+    o = answer(&c, "progress", NULL);
+    assert_int_equal(json_get_int(json_object_get(o, "plan"), "sequences", 0), 3);
+    json_decref(o);
+    say(&c, "{\"id\":5,\"op\":\"cell\",\"workload\":\"pp5+tg4@b3\"}");
+    o = answer(&c, "progress", NULL);
+    assert_string_equal(json_get_str(o, "workload", ""), "pp5+tg4@b3");
+    assert_int_equal(json_get_int(o, "sequences", 0), 3);
+    assert_int_equal(json_get_int(o, "prompt_tokens", -1), 15);
+    assert_int_equal(json_get_int(o, "gen_tokens", -1), 12);
+    assert_int_equal(json_array_size(json_object_get(o, "itl_s")), 4); /* one a step */
+    json_decref(o);
+
     say(&c, "{\"id\":9,\"op\":\"close\"}");
     o = answer(&c, "", NULL);
     CHECK(json_get_bool(o, "ok", false));

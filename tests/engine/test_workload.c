@@ -1,6 +1,6 @@
 /* Proves: the grammar reads and writes the same workloads and refuses others; a cell does exactly the work
- * its hash says, the same for the same seed, in any cut into batches; it can be stopped, and says what it
- * cannot do. */
+ * its hash says, the same for the same seed, in any cut into batches; sequences side by side answer what each
+ * answers alone; it can be stopped, and says what it cannot do. */
 #include "engine/workload.h"
 
 #include "tests/engine/session.h"
@@ -12,13 +12,16 @@ static void test_grammar(void **state)
     (void)state;
     static const struct {
         const char *text, *line;
-        int prompt, gen, depth, ctx;
+        int prompt, gen, depth, sequences, ctx;
     } GOOD[] = {
-        { "pp512", "pp512", 512, 0, 0, 512 },
-        { "tg128", "tg128", 0, 128, 0, 128 },
-        { "pp512+tg128@d4096", "pp512+tg128@d4096", 512, 128, 4096, 4736 },
-        { "tg1@d0", "tg1", 0, 1, 0, 1 },
-        { "pp007", "pp7", 7, 0, 0, 7 },
+        { "pp512", "pp512", 512, 0, 0, 1, 512 },
+        { "tg128", "tg128", 0, 128, 0, 1, 128 },
+        { "pp512+tg128@d4096", "pp512+tg128@d4096", 512, 128, 4096, 1, 4736 },
+        { "tg1@d0", "tg1", 0, 1, 0, 1, 1 },
+        { "pp007", "pp7", 7, 0, 0, 1, 7 },
+        { "tg64@b16", "tg64@b16", 0, 64, 0, 16, 64 },
+        { "pp128+tg64@b1", "pp128+tg64", 128, 64, 0, 1, 192 },
+        { "pp128+tg64@d32@b4", "pp128+tg64@d32@b4", 128, 64, 32, 4, 224 },
     };
     struct err why = { 0 };
     struct workload w;
@@ -28,13 +31,15 @@ static void test_grammar(void **state)
         assert_int_equal(w.prompt, GOOD[i].prompt);
         assert_int_equal(w.gen, GOOD[i].gen);
         assert_int_equal(w.depth, GOOD[i].depth);
+        assert_int_equal(workload_sequences(&w), GOOD[i].sequences);
         assert_int_equal(workload_ctx(&w), GOOD[i].ctx);
         assert_string_equal(workload_line(&w, line, sizeof line), GOOD[i].line);
     }
-    static const char *const BAD[] = { "",           "pp",          "tg0",      "pp-1",
-                                       "pp512+",     "tg128+pp512", "pp512tg1", "pp1+tg1x",
-                                       "pp1@4",      "pp1@d",       "tg1 ",     "@d5",
-                                       "pp99999999", "eval:",       "pp1.5",    "pp1+tg16777216" };
+    static const char *const BAD[] = {
+        "",       "pp",    "tg0",  "pp-1",      "pp512+",     "tg128+pp512", "pp512tg1", "pp1+tg1x",
+        "pp1@4",  "pp1@d", "tg1 ", "@d5",       "pp99999999", "eval:",       "pp1.5",    "pp1+tg16777216",
+        "tg1@b0", "tg1@b", "@b2",  "tg1@b2@d3", "tg1@b2@b2",  "tg2@b9999999"
+    };
     for (size_t i = 0; i < COUNT_OF(BAD); i++) {
         if (workload_parse(&w, BAD[i], &why) != ERR_USAGE) fail_msg("'%s' was taken", BAD[i]);
         assert_non_null(strstr(why.message, "want ppN, tgN"));
@@ -110,6 +115,91 @@ static void test_cell(void **state)
     CHECK(isnan(tg.prefill_s) && isnan(tg.ttft_s) && tg.decode_s > 0 && tg.prompt_tokens == 0);
     cell_result_free(&pp);
     cell_result_free(&tg);
+    model_close(small);
+    model_close(m);
+}
+
+/* What greedy decoding says after `n` ids, alone in a session: next[count]. */
+static void decode_alone(struct model *m, const int32_t *ids, int n, int32_t *next, int count)
+{
+    struct err why = { 0 };
+    const int64_t vocab = model_shape(m)->vocab;
+    int32_t id = 0;
+    model_truncate(m, 0, 0);
+    for (int i = 0; i < n + count - 1; i++) {
+        const struct batch_row row = { .token = i < n ? ids[i] : id, .pos = i, .logits = true };
+        CHECK_OK(model_forward(m, &row, 1, &why));
+        id = 0;
+        for (int32_t v = 1; v < vocab; v++)
+            if (model_logits(m, 0)[v] > model_logits(m, 0)[id]) id = v;
+        if (i >= n - 1) next[i - n + 1] = id;
+    }
+}
+
+/* Where in the bundled text a seed leads to; the next sequence's place follows from the one before. */
+static uint64_t splitmix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15ULL;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+}
+
+/* Every sequence has a prompt and a cache of its own: together they answer what each answers alone, however
+ * prompts are cut into batches. */
+static void test_side_by_side(void **state)
+{
+    (void)state;
+    enum { SEQUENCES = 5, PROMPT = 40, GEN = 12, IDS = 16 + PROMPT };
+    struct err why = { 0 };
+    char path[4096], hex[HASH_HEX], *sample, *text;
+    size_t n;
+    SHARED_OR_SKIP(path, STORIES);
+    struct model *one = session_open(path, EXACT, 128, 1), *m = session_open(path, EXACT, 128, SEQUENCES + 1),
+                 *small = session_open(path, EXACT ",batch=7", 128, SEQUENCES);
+    struct token_list words = { 0 };
+    CHECK_OK(file_share(&sample, "text/sample.txt", &why));
+    CHECK_OK(file_read(&text, &n, sample, 1 << 24, &why));
+    CHECK_OK(tokenizer_encode(model_tokenizer(m), text, n, 0, &words, &why));
+    int32_t want[SEQUENCES][GEN], all[GEN + 1];
+    uint64_t start = splitmix(5);
+    for (int s = 0; s < SEQUENCES; s++, start = splitmix(start)) {
+        int32_t ids[IDS] = { 1 }; /* BOS */
+        for (int i = 1; i < IDS; i++) ids[i] = words.ids[(start + (uint64_t)i - 1) % (uint64_t)words.n];
+        decode_alone(one, ids, IDS, all, GEN + 1);
+        memcpy(want[s], all + 1, sizeof want[s]); /* the first is the prompt's own, not decoding's */
+    }
+    hash_bytes(want, sizeof want, hex);
+    struct cell_result a = run(m, "pp40+tg12@d16@b5", 5), b = run(small, "pp40+tg12@d16@b5", 5),
+                       c = run(m, "pp40+tg12@d16@b2", 5), d = run(m, "pp40+tg12@d16", 5),
+                       alone = run(one, "pp40+tg12@d16", 5);
+    assert_memory_equal(a.output_hash, hex, 16);
+    assert_string_equal(b.output_hash, a.output_hash);
+    assert_string_equal(b.work_hash, a.work_hash);
+    assert_string_not_equal(c.work_hash, a.work_hash);
+    assert_string_equal(d.work_hash, alone.work_hash); /* one sequence of many is the old work */
+    assert_string_equal(d.output_hash, alone.output_hash);
+    assert_int_equal(a.prompt_tokens, SEQUENCES * PROMPT);
+    assert_int_equal(a.gen_tokens, SEQUENCES * GEN);
+    assert_int_equal(a.steps, GEN);
+    assert_int_equal(d.steps, GEN);
+    double sum = 0;
+    for (int i = 0; i < a.steps; i++) sum += (double)a.itl_s[i];
+    CHECK_NEAR(sum, a.decode_s, 1e-9);
+    CHECK(a.prefill_s > 0 && a.ttft_s >= a.prefill_s);
+    for (int s = 0; s <= SEQUENCES; s++) assert_int_equal(model_length(m, s), 0);
+    struct cell_result *const ALL[] = { &a, &b, &c, &d, &alone };
+    for (size_t i = 0; i < COUNT_OF(ALL); i++) cell_result_free(ALL[i]);
+
+    struct workload w;
+    struct cell_result r;
+    CHECK_OK(workload_parse(&w, "tg4@b7", &why));
+    assert_int_equal(cell_run(&r, m, &w, 0, NULL, NULL, &why), ERR_USAGE);
+    assert_non_null(strstr(why.message, "7 sequences side by side, this session has 6"));
+    token_list_free(&words);
+    free(sample);
+    free(text);
+    model_close(one);
     model_close(small);
     model_close(m);
 }
@@ -215,7 +305,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grammar),  cmocka_unit_test(test_eval_grammar),
         cmocka_unit_test(test_cell),     cmocka_unit_test(test_same_as_by_hand),
-        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_progress), cmocka_unit_test(test_side_by_side),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(path, sizeof path, "rm -rf '%s'", share);

@@ -12,10 +12,11 @@ const struct cli_flag FLAGS_BENCH[] = {
     { "-p", "--n-prompt", "N,...", "prompt lengths to time; 0 none; default 512", FLAG_INTS, 0, 1 << 24 },
     { "-n", "--n-gen", "N,...", "numbers of tokens to generate; 0 none; default 128", FLAG_INTS, 0, 1 << 24 },
     { "-d", "--n-depth", "N,...", "tokens already in the cache; default 0", FLAG_INTS, 0, 1 << 24 },
+    { "-npl", "--n-parallel", "N,...", "sequences that run side by side; default 1", FLAG_INTS, 1, 1 << 16 },
     { .name = "-w",
       .alias = "--workload",
       .value = "WORKLOAD",
-      .help = "instead of -p, -n and -d: e.g. pp512+tg128@d4096",
+      .help = "instead of -p, -n, -d and -npl: e.g. pp512+tg128@d4096@b16",
       .kind = FLAG_TEXT,
       .many = true },
     FLAG_CONFIGS_ROW,
@@ -28,11 +29,13 @@ const struct column BENCH_COLUMNS[] = {
     { "model", "model", COLUMN_TEXT },
     { "config", "config", COLUMN_TEXT },
     { "workload", "workload", COLUMN_TEXT },
+    { "sequences", NULL, COLUMN_INT },
     { "repetitions", NULL, COLUMN_INT },
     { "prefill_tok_s", "prefill tok/s", COLUMN_NUM, 1, 2 },
     { "prefill_sd_tok_s", "+-", COLUMN_NUM, 1, 2 },
     { "decode_tok_s", "decode tok/s", COLUMN_NUM, 1, 2 },
     { "decode_sd_tok_s", "+-", COLUMN_NUM, 1, 2 },
+    { "decode_seq_tok_s", "per sequence", COLUMN_NUM, 1, 2 },
     { "ttft_s", "TTFT ms", COLUMN_NUM, 1e3, 2 },
     { "itl_p50_s", "ITL p50 ms", COLUMN_NUM, 1e3, 2 },
     { "itl_p95_s", "p95 ms", COLUMN_NUM, 1e3, 2 },
@@ -64,6 +67,7 @@ struct bench {
     struct table table;
     struct workload workload[WORKLOADS_MAX];
     int n_workloads, repetitions, ctx;
+    bool side_by_side; /* some workload has more than one sequence */
     struct config *configs;
     int n_configs, ok;
     /* now */
@@ -93,41 +97,54 @@ static bool on_event(void *ctx, const json_t *event)
     return !cli_is_interrupted(b->g);
 }
 
-static enum err_code add_workload(struct bench *b, const struct workload *w, struct err *why)
+static enum err_code add_workload(struct bench *b, const char *text, struct err *why)
 {
+    struct workload w;
+    enum err_code rc = workload_parse(&w, text, why);
+    if (rc) return rc;
+    if (*w.eval_file) return err_set(why, ERR_USAGE, "-w %s: `qdyno eval` does that", text);
     if (b->n_workloads == WORKLOADS_MAX)
         return err_set(why, ERR_USAGE, "more than %d workloads", WORKLOADS_MAX);
-    b->workload[b->n_workloads++] = *w;
-    b->ctx = MAX(b->ctx, workload_ctx(w));
+    b->workload[b->n_workloads++] = w;
+    b->ctx = MAX(b->ctx, workload_ctx(&w));
+    b->side_by_side |= workload_sequences(&w) > 1;
     return ERR_OK;
 }
 
 static enum err_code named_workloads(struct bench *b, const char **names, int n, struct err *why)
 {
-    if (args_has(b->a, "-p") || args_has(b->a, "-n") || args_has(b->a, "-d"))
-        return err_set(why, ERR_USAGE, "-w names the whole workload: leave -p, -n and -d out");
-    for (int i = 0; i < n; i++) {
-        struct workload w;
-        enum err_code rc = workload_parse(&w, names[i], why);
-        if (!rc && *w.eval_file) rc = err_set(why, ERR_USAGE, "-w %s: `qdyno eval` does that", names[i]);
-        if (!rc) rc = add_workload(b, &w, why);
-        if (rc) return rc;
-    }
-    return ERR_OK;
+    enum err_code rc = ERR_OK;
+    if (args_has(b->a, "-p") || args_has(b->a, "-n") || args_has(b->a, "-d") || args_has(b->a, "-npl"))
+        return err_set(why, ERR_USAGE, "-w names the whole workload: leave -p, -n, -d and -npl out");
+    for (int i = 0; i < n && !rc; i++) rc = add_workload(b, names[i], why);
+    return rc;
+}
+
+/* One of the grid, unless it has nothing to time. */
+static enum err_code grid_cell(struct bench *b, const struct workload *w, struct err *why)
+{
+    char line[64];
+    return w->prompt || w->gen ? add_workload(b, workload_line(w, line, sizeof line), why) : ERR_OK;
 }
 
 static enum err_code grid_workloads(struct bench *b, struct err *why)
 {
-    int64_t p[64], n[64], d[64];
+    int64_t p[64], n[64], d[64], l[64];
     int np = args_ints(b->a, "-p", "512", p, 64), nn = args_ints(b->a, "-n", "128", n, 64),
-        nd = args_ints(b->a, "-d", "0", d, 64);
+        nd = args_ints(b->a, "-d", "0", d, 64), nl = args_ints(b->a, "-npl", "1", l, 64);
     enum err_code rc = ERR_OK;
-    for (int k = 0; k < nd && !rc; k++) {
-        for (int i = 0; i < np && !rc; i++)
-            if (p[i])
-                rc = add_workload(b, &(struct workload){ .prompt = (int)p[i], .depth = (int)d[k] }, why);
-        for (int i = 0; i < nn && !rc; i++)
-            if (n[i]) rc = add_workload(b, &(struct workload){ .gen = (int)n[i], .depth = (int)d[k] }, why);
+    for (int s = 0; s < nl * nd && !rc; s++) {
+        const struct workload base = { .depth = (int)d[s % nd], .sequences = (int)l[s / nd] };
+        struct workload w = base;
+        for (int i = 0; i < np && !rc; i++) {
+            w.prompt = (int)p[i];
+            rc = grid_cell(b, &w, why);
+        }
+        w = base;
+        for (int i = 0; i < nn && !rc; i++) {
+            w.gen = (int)n[i];
+            rc = grid_cell(b, &w, why);
+        }
     }
     if (!rc && !b->n_workloads) rc = err_set(why, ERR_USAGE, "-p 0 and -n 0 leave nothing to time");
     return rc;
@@ -216,8 +233,11 @@ static void put_shares(struct bench *b, json_t *row, const struct workload *w, d
     struct prediction p;
     struct gguf *file = NULL;
     if (!b->ceilings_known || gguf_open(&file, b->model, NULL)) return;
-    int depth = w->depth + w->prompt + w->gen / 2; /* the middle of what was decoded */
-    if (!predict(&p, file, &b->configs[b->config_i], &b->machine, &b->ceilings, MAX(1, depth), NULL)) {
+    const struct predict_for what = { .ctx = workload_ctx(w),
+                                      /* the middle of what was decoded */
+                                      .depth = MAX(1, w->depth + w->prompt + w->gen / 2),
+                                      .sequences = w->sequences };
+    if (!predict(&p, file, &b->configs[b->config_i], &b->machine, &b->ceilings, &what, NULL)) {
         json_put_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, prefill / p.prefill_limit_tok_s);
         json_put_num(row, METRICS[METRIC_LIMIT_SHARE_DECODE].name, decode / p.decode_limit_tok_s);
     }
@@ -233,6 +253,7 @@ static void put_tally(struct bench *b, json_t *row, struct tally *t, const struc
     json_put_num(row, "prefill_sd_tok_s", stats_sd(t->prefill, spread));
     json_put_num(row, "decode_tok_s", decode);
     json_put_num(row, "decode_sd_tok_s", stats_sd(t->decode, spread));
+    if (b->side_by_side) json_put_num(row, "decode_seq_tok_s", decode / workload_sequences(w));
     json_put_num(row, "ttft_s", t->ttft_s / t->n);
     json_put_num(row, "itl_p50_s", itl_quantile(t->itl, t->n_itl, 0.50));
     json_put_num(row, "itl_p95_s", itl_quantile(t->itl, t->n_itl, 0.95));
@@ -249,6 +270,7 @@ static json_t *new_row(struct bench *b)
     json_put_str(row, "model", cli_base_name(b->model));
     json_put_str(row, "config", b->line);
     json_put_str(row, "workload", b->label);
+    json_put_int(row, "sequences", workload_sequences(&b->workload[b->workload_i]));
     return row;
 }
 
@@ -300,36 +322,53 @@ static enum err_code start_run(struct bench *b, struct arm *arm, struct err *why
     return rc;
 }
 
-/* Only a broken database or Ctrl-C ends the whole grid: everything else is a row. */
-static enum err_code one_config(struct bench *b, struct err *why)
+/* The workloads from b->workload_i on that run in the same number of sequences: a worker of their own, so
+ * that memory is that of this number. */
+static enum err_code one_arm(struct bench *b, struct err *why)
 {
     struct config *c = &b->configs[b->config_i];
     struct arm *arm = NULL;
-    char *path = NULL, buf[640];
-    config_line(c, b->line, sizeof b->line);
-    b->label = "load";
-    enum err_code rc = cli_config_model(&path, b->a, c, why);
-    if (rc) return rc;
-    snprintf(b->model, sizeof b->model, "%s", path);
-    free(path);
+    char buf[640];
+    const int sequences = workload_sequences(&b->workload[b->workload_i]);
+    int last = b->workload_i;
+    while (last < b->n_workloads && workload_sequences(&b->workload[last]) == sequences) last++;
     /* 0: the config names a context of its own, and memory and speed are to be those of that one */
-    struct arm_spec spec = {
-        .model = b->model, .config = c, .ctx = config_int(c, KNOB_CTX) ? 0 : b->ctx, .log = &b->g->log
-    };
-    if ((rc = arm_open(&arm, &spec, on_event, b, why))) {
-        if (rc == ERR_CANCELLED) return rc;
+    struct arm_spec spec = { .model = b->model,
+                             .config = c,
+                             .ctx = config_int(c, KNOB_CTX) ? 0 : b->ctx,
+                             .sequences = sequences,
+                             .log = &b->g->log };
+    b->label = "load";
+    enum err_code rc = arm_open(&arm, &spec, on_event, b, why);
+    if (rc == ERR_CANCELLED) return rc;
+    if (rc) {
         failed(b, why);
+        b->workload_i = last;
         return ERR_OK;
     }
     if (b->sampler) sampler_watch_process(b->sampler, arm_pid(arm));
     rc = start_run(b, arm, why);
-    for (int w = 0; w < b->n_workloads && !rc; w++) {
-        b->workload_i = w;
-        b->label = workload_line(&b->workload[w], buf, sizeof buf);
-        if (one_workload(b, arm, &b->workload[w], why) == ERR_CANCELLED || cli_is_interrupted(b->g))
+    for (; b->workload_i < last && !rc; b->workload_i++) {
+        const struct workload *w = &b->workload[b->workload_i];
+        b->label = workload_line(w, buf, sizeof buf);
+        if (one_workload(b, arm, w, why) == ERR_CANCELLED || cli_is_interrupted(b->g))
             rc = err_set(why, ERR_CANCELLED, "interrupted");
     }
     arm_close(arm);
+    return rc;
+}
+
+/* Only a broken database or Ctrl-C ends the whole grid: everything else is a row. */
+static enum err_code one_config(struct bench *b, struct err *why)
+{
+    struct config *c = &b->configs[b->config_i];
+    char *path = NULL;
+    config_line(c, b->line, sizeof b->line);
+    enum err_code rc = cli_config_model(&path, b->a, c, why);
+    if (rc) return rc;
+    snprintf(b->model, sizeof b->model, "%s", path);
+    free(path);
+    for (b->workload_i = 0; b->workload_i < b->n_workloads && !rc;) rc = one_arm(b, why);
     return rc;
 }
 

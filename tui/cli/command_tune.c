@@ -113,7 +113,11 @@ static double try_once(struct tune *t, const struct config *c, const struct work
     char work[640];
     double rate = NAN;
     workload_line(w, work, sizeof work);
-    struct arm_spec spec = { .model = t->model, .config = c, .ctx = workload_ctx(w), .log = &t->g->log };
+    struct arm_spec spec = { .model = t->model,
+                             .config = c,
+                             .ctx = workload_ctx(w),
+                             .sequences = workload_sequences(w),
+                             .log = &t->g->log };
     enum err_code rc = arm_open(&arm, &spec, go_on_event, t, NULL);
     for (int i = 0; i < 2 && !rc; i++) {
         json_decref(answer);

@@ -40,7 +40,7 @@ const struct command COMMANDS[] = {
       "the experiment: two configs, paired, with a verdict", FLAGS_AB, command_ab, false, 0, 2,
       KNOB_FLAGS_ONE,
       "A and B are config lines; the verdict is about B seen from A. A stopped or killed run goes on with "
-      "--resume ID. Workloads: pp512, tg128, pp512+tg128@d4096, eval:FILE." },
+      "--resume ID. Workloads: pp512, tg128, pp512+tg128@d4096, tg64@b16, eval:FILE." },
     { "advise", "[-m MODEL] [--goal GOAL] [--limit memory=8G]",
       "configs for this machine, ranked, with reasons", FLAGS_ADVISE, command_advise, false, 0, 0,
       KNOB_FLAGS_NONE, NULL },
