@@ -27,7 +27,7 @@ static bool uses_q8(const struct backend *b, const struct matmul *m)
 int64_t gemv_shared_bytes(int64_t rows, int64_t cols)
 {
     const int64_t blocks = (cols + Q8_BLOCK - 1) / Q8_BLOCK;
-    return rows * (round_up(blocks * Q8_BLOCK, 64) + 2 * round_up(blocks * (int64_t)sizeof(float), 64));
+    return rows * (round_up(blocks * Q8_BLOCK, 64) + 4 * round_up(blocks * (int64_t)sizeof(float), 64));
 }
 
 static struct act_q8 place_q8(struct backend *b, int n, int64_t cols)
@@ -36,6 +36,7 @@ static struct act_q8 place_q8(struct backend *b, int n, int64_t cols)
     q.q = (int8_t *)b->shared;
     q.d = (float *)(b->shared + n * q.q_stride);
     q.sum = q.d + n * q.d_stride;
+    q.sum16 = q.sum + n * q.d_stride;
     return q;
 }
 
@@ -82,6 +83,7 @@ static void rows_run(const struct gemv *g, const struct matmul *m, int64_t from,
             d.q.q = g->q.q + i * g->q.q_stride;
             d.q.d = g->q.d + i * g->q.d_stride;
             d.q.sum = g->q.sum + i * g->q.d_stride;
+            d.q.sum16 = g->q.sum16 + 2 * i * g->q.d_stride;
             (q8 ? f->dot_q8 : f->dot_f32)(&d);
             finish(m, &d, i, r);
         }
@@ -95,9 +97,11 @@ static void quantize_share(const struct gemv *g, int member, int size)
     share_of(g->m->n * blocks, member, size, &from, &to);
     while (from < to) { /* a share may cross rows */
         const int64_t i = from / blocks, b = from % blocks, n = MIN(to - from, blocks - b);
-        g->b->k.vec.quantize_q8(g->m->x + i * g->m->x_stride + b * Q8_BLOCK, n * Q8_BLOCK,
-                                g->q.q + i * g->q.q_stride + b * Q8_BLOCK, g->q.d + i * g->q.d_stride + b,
-                                g->q.sum + i * g->q.d_stride + b);
+        int8_t *q = g->q.q + i * g->q.q_stride + b * Q8_BLOCK;
+        const int64_t at = i * g->q.d_stride + b;
+        g->b->k.vec.quantize_q8(g->m->x + i * g->m->x_stride + b * Q8_BLOCK, n * Q8_BLOCK, q, g->q.d + at,
+                                g->q.sum + at);
+        q8_sums16(q, g->q.d + at, n * Q8_BLOCK, g->q.sum16 + 2 * at);
         from += n;
     }
 }

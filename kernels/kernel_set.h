@@ -23,8 +23,19 @@ enum {
 struct act_q8 {
     int8_t *q;
     float *d, *sum;
+    float *sum16; /* as sum, of every 16; rows 2 * d_stride apart */
     int64_t q_stride, d_stride;
 };
+
+/* sum16 of n activations (a multiple of 32) from their q and d. */
+static inline void q8_sums16(const int8_t *q, const float *d, int64_t n, float *sum16)
+{
+    for (int64_t i = 0; i < n; i += 16) {
+        int total = 0;
+        for (int j = 0; j < 16; j++) total += q[i + j];
+        sum16[i / 16] = d[i / Q8_BLOCK] * (float)total;
+    }
+}
 
 /* y[i][r] = dot(x row i, weight row r) for i < n <= DOT_X, r < rows. Weight rows lie row_bytes apart, any
  * alignment, and nothing behind a row is read. dot_f32 reads x, dot_q8 reads q (cols a multiple of 32). */

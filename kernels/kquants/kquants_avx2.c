@@ -158,49 +158,8 @@ ALWAYS_INLINE void block_dot_f32(const struct unpacked *u, const struct k_shape 
     }
 }
 
-/* The sub-block values v[j] of part p in the lanes where sums of its products are. */
-ALWAYS_INLINE __m256 part_lanes(const float *v, const int sub, const int p)
-{
-    return sub == 32 ? _mm256_set1_ps(v[p])
-                     : _mm256_set_m128(_mm_set1_ps(v[2 * p + 1]), _mm_set1_ps(v[2 * p]));
-}
-
-ALWAYS_INLINE __m256 pair_sums(__m256i unsigned_side, __m256i signed_side)
-{
-    return _mm256_cvtepi32_ps(
-        _mm256_madd_epi16(_mm256_maddubs_epi16(unsigned_side, signed_side), _mm256_set1_epi16(1)));
-}
-
-ALWAYS_INLINE void block_dot_q8(const struct unpacked *u, const struct k_shape *shape, const struct dot *d,
-                                int64_t k, const int n, __m256 sum[DOT_X][CHAINS])
-{
-#pragma GCC unroll 8
-    for (int p = 0; p < PARTS; p++) {
-        const __m256i code = u->code[p], size = shape->bias ? _mm256_abs_epi8(code) : code;
-        const __m256 scale = part_lanes(u->scale, shape->sub, p);
-#pragma GCC unroll 4
-        for (int i = 0; i < n; i++) {
-            const __m256i q = load((const uint8_t *)d->q.q + i * d->q.q_stride + k + p * PART);
-            const int64_t at = i * d->q.d_stride + k / Q8_BLOCK + p;
-            __m256 v = _mm256_mul_ps(pair_sums(size, shape->bias ? _mm256_sign_epi8(q, code) : q), scale);
-            if (shape->has_min && shape->sub == 16)
-                v = _mm256_fnmadd_ps(pair_sums(_mm256_set1_epi8(1), q), part_lanes(u->min, 16, p), v);
-            sum[i][p % chains_of(n)] = _mm256_fmadd_ps(v, _mm256_set1_ps(d->q.d[at]),
-                                                       sum[i][p % chains_of(n)]);
-        }
-    }
-    if (!shape->has_min || shape->sub == 16) return;
-#pragma GCC unroll 4
-    for (int i = 0; i < n; i++) /* eight sub-blocks, eight sums of activations */
-        sum[i][0] = _mm256_fnmadd_ps(_mm256_loadu_ps(u->min),
-                                     _mm256_loadu_ps(d->q.sum + i * d->q.d_stride + k / Q8_BLOCK), sum[i][0]);
-}
-
-typedef void block_dot_fn(const struct unpacked *u, const struct k_shape *shape, const struct dot *d,
-                          int64_t k, const int n, __m256 sum[DOT_X][CHAINS]);
-
-ALWAYS_INLINE void dot_n(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
-                         k_codes256_fn *codes, block_dot_fn *block_dot, const int n)
+ALWAYS_INLINE void dot_f32_n(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
+                             k_codes256_fn *codes, const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *block = d->w + r * d->row_bytes;
@@ -216,7 +175,7 @@ ALWAYS_INLINE void dot_n(const struct dot *d, const struct k_shape *shape, k_sca
             for (int i = 0; i < n; i++)
 #pragma GCC unroll 4
                 for (int c = 0; c < chains_of(n); c++) sum[i][c] = _mm256_setzero_ps();
-            block_dot(&u, shape, d, k, n, sum);
+            block_dot_f32(&u, shape, d, k, n, sum);
 #pragma GCC unroll 4
             for (int i = 0; i < n; i++) {
                 __m256 both = _mm256_add_ps(sum[i][0], sum[i][1]);
@@ -229,14 +188,136 @@ ALWAYS_INLINE void dot_n(const struct dot *d, const struct k_shape *shape, k_sca
     }
 }
 
-ALWAYS_INLINE void dot(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
-                       k_codes256_fn *codes, block_dot_fn *block_dot)
+ALWAYS_INLINE void dot_f32(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
+                           k_codes256_fn *codes)
 {
     switch (d->n) {
-    case 1: dot_n(d, shape, scales, codes, block_dot, 1); break;
-    case 2: dot_n(d, shape, scales, codes, block_dot, 2); break;
-    case 3: dot_n(d, shape, scales, codes, block_dot, 3); break;
-    case 4: dot_n(d, shape, scales, codes, block_dot, 4); break;
+    case 1: dot_f32_n(d, shape, scales, codes, 1); break;
+    case 2: dot_f32_n(d, shape, scales, codes, 2); break;
+    case 3: dot_f32_n(d, shape, scales, codes, 3); break;
+    case 4: dot_f32_n(d, shape, scales, codes, 4); break;
+    }
+}
+
+/* ---------------------------------------------------------------- 8-bit activations */
+
+/* A block as integers: part p's scales are lane p of each half of `scale` (the same number twice with
+ * sub-blocks of 32). `less` is what sums of activations are multiplied by and taken off: minima, or scales
+ * times the bias; 16 of them, or 8. */
+struct k_integers {
+    __m256i code[PARTS], scale;
+    __m256 less[2];
+    float d;
+};
+
+ALWAYS_INLINE __m256 bytes_to_floats(uint64_t bytes)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128((long long)bytes)));
+}
+
+ALWAYS_INLINE float half_of(uint16_t h)
+{
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
+}
+
+/* Whether codes are signed bytes, too large a product for vpmaddubsw without the sign trick. */
+ALWAYS_INLINE bool by_sign(const struct k_shape *shape)
+{
+    return shape->bias == 128;
+}
+
+ALWAYS_INLINE void integers_of(const uint8_t *block, const struct k_shape *shape, k_scales_fn *scales,
+                               k_codes256_fn *codes, struct k_integers *b)
+{
+    struct k_scales s;
+    scales(block, &s);
+    codes(block, b->code);
+    b->d = half_of(s.d);
+    if (shape->sub == 16) {
+        const __m128i apart = _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+        const __m128i bytes = _mm_set_epi64x((long long)s.scale[1], (long long)s.scale[0]);
+        b->scale = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(bytes, apart));
+    } else {
+        b->scale = _mm256_broadcastsi128_si256(_mm_cvtepi8_epi16(_mm_cvtsi64_si128((long long)s.scale[0])));
+    }
+    const __m256 by = _mm256_set1_ps(shape->has_min ? half_of(s.dmin) : b->d * (float)shape->bias);
+#pragma GCC unroll 2
+    for (int h = 0; h < 32 / shape->sub; h++)
+        b->less[h] = _mm256_mul_ps(by, bytes_to_floats(shape->has_min ? s.min[h] : s.scale[h]));
+}
+
+/* Products of 32 codes and activations, each times its integer scale, as 8 sums of four. Before the scales:
+ * pairs up to 2 * 63 * 127 or 2 * 127 * 127, both below 2^15. */
+ALWAYS_INLINE __m256i part_products(__m256i code, __m256i q, __m256i scale, const bool is_signed)
+{
+    if (is_signed) {
+        code = _mm256_xor_si256(code, _mm256_set1_epi8((char)0x80));
+        q = _mm256_sign_epi8(q, code);
+        code = _mm256_abs_epi8(code);
+    }
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(code, q), scale);
+}
+
+ALWAYS_INLINE void block_dot_q8(const struct k_integers *b, const struct k_shape *shape, const struct dot *d,
+                                int64_t k, const int n, __m256 total[DOT_X])
+{
+    __m256 sum[DOT_X][2];
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++) sum[i][0] = sum[i][1] = _mm256_setzero_ps();
+#pragma GCC unroll 8
+    for (int p = 0; p < PARTS; p++) {
+        const __m256i lane = _mm256_set1_epi16((short)(2 * p | (2 * p + 1) << 8));
+        const __m256i scale = _mm256_shuffle_epi8(b->scale, lane);
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) {
+            const __m256i q = load((const uint8_t *)d->q.q + i * d->q.q_stride + k + p * PART);
+            const __m256 v = _mm256_cvtepi32_ps(part_products(b->code[p], q, scale, by_sign(shape)));
+            sum[i][p & 1] = _mm256_fmadd_ps(
+                v, _mm256_broadcast_ss(d->q.d + i * d->q.d_stride + k / Q8_BLOCK + p), sum[i][p & 1]);
+        }
+    }
+    const __m256 by = _mm256_set1_ps(b->d);
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++) {
+        total[i] = _mm256_fmadd_ps(by, _mm256_add_ps(sum[i][0], sum[i][1]), total[i]);
+        if (by_sign(shape)) continue;
+        const int64_t at = i * d->q.d_stride + k / Q8_BLOCK;
+        if (shape->sub == 32) {
+            total[i] = _mm256_fnmadd_ps(b->less[0], _mm256_loadu_ps(d->q.sum + at), total[i]);
+        } else {
+            total[i] = _mm256_fnmadd_ps(b->less[0], _mm256_loadu_ps(d->q.sum16 + 2 * at), total[i]);
+            total[i] = _mm256_fnmadd_ps(b->less[1], _mm256_loadu_ps(d->q.sum16 + 2 * at + 8), total[i]);
+        }
+    }
+}
+
+ALWAYS_INLINE void k_dot_q8_n(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
+                              k_codes256_fn *codes, const int n)
+{
+    for (int r = 0; r < d->rows; r++) {
+        const uint8_t *block = d->w + r * d->row_bytes;
+        __m256 total[DOT_X];
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) total[i] = _mm256_setzero_ps();
+        for (int64_t k = 0; k < d->cols; k += K_BLOCK, block += shape->block_bytes) {
+            struct k_integers b;
+            prefetch_ahead(block, shape->block_bytes);
+            integers_of(block, shape, scales, codes, &b);
+            block_dot_q8(&b, shape, d, k, n, total);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) d->y[i * d->y_stride + r] = sum_of_lanes(total[i]);
+    }
+}
+
+ALWAYS_INLINE void k_dot_q8(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
+                            k_codes256_fn *codes)
+{
+    switch (d->n) {
+    case 1: k_dot_q8_n(d, shape, scales, codes, 1); break;
+    case 2: k_dot_q8_n(d, shape, scales, codes, 2); break;
+    case 3: k_dot_q8_n(d, shape, scales, codes, 3); break;
+    case 4: k_dot_q8_n(d, shape, scales, codes, 4); break;
     }
 }
 
@@ -282,11 +363,11 @@ ALWAYS_INLINE void unpack_q8(const uint8_t *w, int64_t row_bytes, int rows, int6
     }                                                                                                        \
     static void name##_dot_f32(const struct dot *d)                                                          \
     {                                                                                                        \
-        dot(d, &shape, scales, codes, block_dot_f32);                                                        \
+        dot_f32(d, &shape, scales, codes);                                                                   \
     }                                                                                                        \
     static void name##_dot_q8(const struct dot *d)                                                           \
     {                                                                                                        \
-        dot(d, &shape, scales, codes, block_dot_q8);                                                         \
+        k_dot_q8(d, &shape, scales, codes);                                                                  \
     }                                                                                                        \
     static void name##_unpack_q8(const uint8_t *w, int64_t row_bytes, int rows, int64_t k,                   \
                                  struct q8_group *out)                                                       \

@@ -6,7 +6,8 @@
 
 /* What a block of weights brings, whatever the activations are. With sub-blocks of 32, even lanes of `scale`
  * are scales and odd lanes what is multiplied by the activations' sums (minima, or the scale again where
- * codes are biased): one conversion and one product for both. With sub-blocks of 16, 16 lanes each. */
+ * codes are biased): one conversion and one product for both. With sub-blocks of 16, 16 lanes each, and `min`
+ * is what meets the sums. */
 struct k_block {
     __m512i code[K_CHUNKS];
     __m512 scale, min;
@@ -19,7 +20,7 @@ ALWAYS_INLINE struct k_block block_of(const uint8_t *block, const struct k_shape
     codes(block, b.code);
     if (shape->sub == 16) {
         const struct k_floats512 f = k_floats(block, shape, scales);
-        b.scale = f.scale, b.min = f.min;
+        b.scale = f.scale, b.min = shape->has_min ? f.min : f.scale;
         return b;
     }
     struct k_scales s;
@@ -58,18 +59,14 @@ ALWAYS_INLINE void block_dot(const struct k_block *b, const struct k_shape *shap
     const bool by_16 = shape->sub == 16;
     const __m512 dx = interleaved(x->d + d_at, by_16 ? x->d + d_at : x->sum + d_at);
     const __m512 scale = _mm512_mul_ps(b->scale, dx);
-    if (!by_16) *off = _mm512_add_ps(*off, scale);
+    *off = by_16 ? _mm512_fmadd_ps(b->min, _mm512_loadu_ps(x->sum16 + 2 * d_at), *off)
+                 : _mm512_add_ps(*off, scale);
 #pragma GCC unroll 4
     for (int c = 0; c < K_CHUNKS; c++) {
         const __m512i zero = _mm512_setzero_si512(), at = lane_scales(shape->sub, c);
         const __m512i q = _mm512_loadu_si512(x->q + q_at + c * K_CHUNK);
-        __m512i dots = _mm512_dpbusd_epi32(zero, b->code[c], q);
-        if (by_16 && shape->bias)
-            dots = _mm512_sub_epi32(dots, _mm512_dpbusd_epi32(zero, _mm512_set1_epi8((char)shape->bias), q));
+        const __m512i dots = _mm512_dpbusd_epi32(zero, b->code[c], q);
         *sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots), _mm512_permutexvar_ps(at, scale), *sum);
-        if (by_16 && shape->has_min)
-            *off = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_dpbusd_epi32(zero, _mm512_set1_epi8(1), q)),
-                                   _mm512_permutexvar_ps(at, _mm512_mul_ps(b->min, dx)), *off);
     }
 }
 

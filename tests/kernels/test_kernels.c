@@ -74,6 +74,7 @@ static struct act_q8 q8_make(int64_t n, int rows)
     q.q = guarded((size_t)(rows * n), 0);
     q.d = guarded((size_t)(rows * q.d_stride) * sizeof(float), 0);
     q.sum = guarded((size_t)(rows * q.d_stride) * sizeof(float), 0);
+    q.sum16 = guarded((size_t)(rows * q.d_stride) * 2 * sizeof(float), 0);
     return q;
 }
 
@@ -82,6 +83,7 @@ static void q8_free(struct act_q8 *q, int64_t n, int rows)
     guarded_free(q->q, (size_t)(rows * n), 0);
     guarded_free(q->d, (size_t)(rows * q->d_stride) * sizeof(float), 0);
     guarded_free(q->sum, (size_t)(rows * q->d_stride) * sizeof(float), 0);
+    guarded_free(q->sum16, (size_t)(rows * q->d_stride) * 2 * sizeof(float), 0);
 }
 
 /* One weight matrix of 3 rows, 1 to 4 rows of x; `mode` 0 ordinary, 1 zero activations, 2 all at the largest.
@@ -110,6 +112,7 @@ static void dot_case(const struct kernel_set *k, const char *name, int id, int64
             for (int i = 0; i < X; i++)
                 ref.vec.quantize_q8(x.x + i * n, n, d.q.q + i * d.q.q_stride, d.q.d + i * d.q.d_stride,
                                     d.q.sum + i * d.q.d_stride);
+            q8_sums16(d.q.q, d.q.d, n * X, d.q.sum16);
         }
         for (d.n = 1; d.n <= X; d.n++) {
             float want[X * ROWS], got[X * ROWS];

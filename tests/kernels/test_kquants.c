@@ -192,6 +192,7 @@ static struct fixture fixture_make(const struct format *f, enum content content,
     t.q.q = guarded((size_t)(X * t.n), 0);
     t.q.d = guarded((size_t)(X * t.q.d_stride) * sizeof(float), 0);
     t.q.sum = guarded((size_t)(X * t.q.d_stride) * sizeof(float), 0);
+    t.q.sum16 = guarded((size_t)(X * t.q.d_stride) * 2 * sizeof(float), 0);
     fill_gauss(r, t.x, X * t.n, 1);
     fill_gauss(r, t.decoded, weights, 0.1);
     for (int64_t i = 0; i < X * t.n && content == EXTREME; i++) t.x[i] = i / 16 & 1 ? -127 : 127;
@@ -202,6 +203,7 @@ static struct fixture fixture_make(const struct format *f, enum content content,
         f->encode(t.decoded, t.blocks, weights);
     f->decode(t.blocks, t.decoded, weights);
     kernels_select(0).vec.quantize_q8(t.x, X * t.n, t.q.q, t.q.d, t.q.sum);
+    q8_sums16(t.q.q, t.q.d, X * t.n, t.q.sum16);
     return t;
 }
 
@@ -213,6 +215,7 @@ static void fixture_free(struct fixture *t)
     guarded_free(t->q.q, (size_t)(X * t->n), 0);
     guarded_free(t->q.d, (size_t)(X * t->q.d_stride) * sizeof(float), 0);
     guarded_free(t->q.sum, (size_t)(X * t->q.d_stride) * sizeof(float), 0);
+    guarded_free(t->q.sum16, (size_t)(X * t->q.d_stride) * 2 * sizeof(float), 0);
 }
 
 typedef void body_fn(const struct kernel_set *k, const char *level, const struct fixture *t);
