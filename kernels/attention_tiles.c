@@ -12,8 +12,16 @@ enum {
     STEP = 32,            /* tokens of one tile product's depth */
     QUERY_FLOATS = 65536, /* queries x dim of a piece: 128 KiB of queries, 256 KiB of results */
     TOKEN_FLOATS = 32768, /* tokens x dim in tile order at a time: keys and values 64 KiB each */
-    TOKENS_MAX = 256,
+    TOKENS_MAX = 64,
+    ROWS_FLOATS = 9, /* a row of f32 and 16 of bf16, times dim */
     TILE = TILE_ROWS * TILE_DEPTH,
+    GROUPS_MAX = QUERY_FLOATS / STEP / GROUP,
+};
+
+/* What a group's queries see, in positions. */
+struct bounds {
+    int32_t first[GROUP], end[GROUP];
+    int32_t least_first, most_first, least_end, most_end;
 };
 
 struct walk {
@@ -25,11 +33,12 @@ struct walk {
     float *peak, *total; /* [groups][GROUP] */
     uint16_t *k, *v;     /* of a block, in the order of struct attend */
     uint16_t *loose;     /* V of STEP tokens before it is turned, or a few rows of a tile on their way */
-    float *rows;         /* GROUP vectors; one decoded row */
+    float *rows;         /* one decoded row, and 16 rows of a tile on their way */
     float scales[2][TOKENS_MAX];
     const float *k_scale, *v_scale; /* in scales, or NULL */
-    float *s;                       /* [tokens][GROUP] */
+    float *s;                       /* [2][tokens][GROUP] */
     uint16_t *p;                    /* the same, as tiles */
+    struct bounds *bounds;          /* [groups] */
 };
 
 static int tokens_for(int64_t dim)
@@ -45,8 +54,8 @@ int attention_tiles_queries(int64_t dim)
 static int64_t bytes_for(int64_t queries, int64_t tokens, int64_t k_dim, int64_t v_dim)
 {
     const int64_t dim = MAX(k_dim, v_dim);
-    return queries * (2 * k_dim + 4 * v_dim + 8) + tokens * (2 * k_dim + 2 * v_dim + 6 * GROUP) +
-           2 * STEP * dim + 4 * GROUP * dim;
+    return queries * (2 * k_dim + 4 * v_dim + 8) + queries / GROUP * (int64_t)sizeof(struct bounds) +
+           tokens * (2 * k_dim + 2 * v_dim + 2 * 6 * GROUP) + 2 * STEP * dim + 4 * ROWS_FLOATS * dim;
 }
 
 int64_t attention_tiles_bytes(int64_t dim)
@@ -69,13 +78,14 @@ static void place(struct walk *w, void *scratch)
     w->peak = at += queries * w->v_dim;
     w->total = at += queries;
     w->s = at += queries;
-    w->rows = at += (int64_t)w->tokens * GROUP;
-    at += GROUP * dim;
+    w->rows = at += 2 * (int64_t)w->tokens * GROUP;
+    at += ROWS_FLOATS * dim;
     w->q = (uint16_t *)at;
     w->k = w->q + queries * w->k_dim;
     w->v = w->k + (int64_t)w->tokens * w->k_dim;
     w->loose = w->v + (int64_t)w->tokens * w->v_dim;
     w->p = w->loose + STEP * dim;
+    w->bounds = (struct bounds *)(w->p + 2 * (int64_t)w->tokens * GROUP);
 }
 
 /* ---------------------------------------------------------------- keys and values to tiles */
@@ -105,6 +115,7 @@ static void unpack(const struct walk *w, const struct side *c, int position, int
     const struct format_kernels *f = &w->t->job->b->k.format[c->f - FORMATS];
     const uint8_t *from = attention_cached(w->t, c->cache, c->f, c->dim, position);
     const int64_t row_bytes = format_row_bytes(c->f, c->dim);
+    if (rows < TILE_ROWS) memset(out, 0, (size_t)round_up(c->dim, TILE_DEPTH) * TILE_ROWS * sizeof *out);
     if (f->unpack_bf16)
         f->unpack_bf16(from, row_bytes, rows, c->dim, out);
     else
@@ -168,19 +179,32 @@ static int group_queries(const struct walk *w, int g)
     return MIN((int)GROUP, w->t->queries - g * GROUP);
 }
 
+static void find_bounds(const struct walk *w, int g)
+{
+    const struct attention_piece *t = w->t;
+    const struct attention *p = t->job->p;
+    struct bounds *b = &w->bounds[g];
+    b->least_first = b->least_end = INT32_MAX, b->most_first = b->most_end = 0;
+    for (int q = 0; q < GROUP; q++) { /* queries that are missing see what the last one sees */
+        const int row = t->row + MIN(g * GROUP + q, t->queries - 1) / t->heads;
+        const int first = MAX(attention_first_position(p, row), t->from), end = MIN(p->pos[row] + 1, t->to);
+        b->first[q] = first, b->end[q] = end;
+        b->least_first = MIN(b->least_first, first), b->most_first = MAX(b->most_first, first);
+        b->least_end = MIN(b->least_end, end), b->most_end = MAX(b->most_end, end);
+    }
+}
+
 static void start(const struct walk *w)
 {
     const struct attention *p = w->t->job->p;
-    const int k_dim = p->kv->k_dim;
     /* Scores come out as powers of 2, or, with a cap, as what tanh takes. */
     const float by = p->softcap > 0 ? p->scale / p->softcap : p->scale * (float)M_LOG2E;
     for (int g = 0; g * GROUP < w->t->queries; g++) {
         const int n = group_queries(w, g);
-        for (int q = 0; q < n; q++) {
-            const float *x = attention_query(w->t, g * GROUP + q);
-            for (int j = 0; j < k_dim; j++) w->rows[q * k_dim + j] = x[j] * by;
-        }
-        w->t->job->b->k.attend.pack(w->rows, k_dim, n, k_dim, w->q + (int64_t)g * GROUP * w->k_dim);
+        const float *x[GROUP];
+        find_bounds(w, g);
+        for (int q = 0; q < n; q++) x[q] = attention_query(w->t, g * GROUP + q);
+        w->t->job->b->k.attend.pack(x, n, p->kv->k_dim, by, w->q + (int64_t)g * GROUP * w->k_dim);
         for (int q = 0; q < GROUP; q++) {
             w->peak[g * GROUP + q] = -INFINITY;
             w->total[g * GROUP + q] = 0;
@@ -189,25 +213,15 @@ static void start(const struct walk *w)
     memset(w->o, 0, (size_t)(round_up(w->t->queries, GROUP) * w->v_dim) * sizeof *w->o);
 }
 
-/* Group g over the block of tokens at.., as far as it may see them. */
-static void attend_group(const struct walk *w, int g, int at, int steps)
+/* What group g may see of the block of tokens at..: false, nothing. */
+static bool aim_group(const struct walk *w, int g, int at, int steps, struct attend *a)
 {
-    const struct attention_piece *t = w->t;
-    const struct attention *p = t->job->p;
-    const int n = group_queries(w, g), tokens = steps * STEP;
-    int32_t first[GROUP], end[GROUP], from = tokens, to = 0, last_first = 0, first_end = tokens;
-    for (int q = 0; q < GROUP; q++) {
-        const int row = t->row + MIN(g * GROUP + q, t->queries - 1) / t->heads;
-        first[q] = MAX(MAX(attention_first_position(p, row), t->from) - at, 0);
-        end[q] = MIN(MIN(p->pos[row] + 1, t->to) - at, tokens);
-        from = MIN(from, first[q]), last_first = MAX(last_first, first[q]);
-        to = MAX(to, end[q]), first_end = MIN(first_end, end[q]);
-    }
-    if (from >= to) return;
-    const int skip = from / STEP, used = (int)round_up(to, STEP) / STEP - skip;
-    for (int q = 0; q < GROUP; q++) first[q] -= skip * STEP, end[q] -= skip * STEP;
-    const bool all = last_first <= skip * STEP && first_end >= (skip + used) * STEP;
-    t->job->b->k.attend.attend(&(struct attend){
+    const struct bounds *b = &w->bounds[g];
+    const int from = MAX(b->least_first - at, 0), to = MIN(b->most_end - at, steps * STEP);
+    if (from >= to) return false;
+    const int skip = from / STEP, used = (int)round_up(to, STEP) / STEP - skip, first = at + skip * STEP;
+    const struct attention *p = w->t->job->p;
+    *a = (struct attend){
         .q = w->q + (int64_t)g * GROUP * w->k_dim,
         .k = w->k + (int64_t)skip * STEP * w->k_dim,
         .v = w->v + skip * TILE,
@@ -215,18 +229,33 @@ static void attend_group(const struct walk *w, int g, int at, int steps)
         .depth = w->k_dim / TILE_DEPTH,
         .v_dim = w->v_dim,
         .tokens = used * STEP,
-        .queries = n,
-        .first = all ? NULL : first,
-        .end = all ? NULL : end,
+        .queries = group_queries(w, g),
+        .position = first,
+        .first = b->first,
+        .end = b->end,
+        .masked = b->most_first > first || b->least_end < first + used * STEP,
         .k_scale = w->k_scale ? w->k_scale + skip * STEP : NULL,
         .v_scale = w->v_scale ? w->v_scale + skip * STEP : NULL,
         .softcap = p->softcap,
-        .s = w->s,
-        .p = w->p,
         .o = w->o + (int64_t)g * GROUP * w->v_dim,
         .peak = w->peak + g * GROUP,
         .total = w->total + g * GROUP,
-    });
+    };
+    return true;
+}
+
+/* All groups over the block of tokens at.. */
+static void attend_block(const struct walk *w, int at, int steps)
+{
+    struct attend a[GROUPS_MAX];
+    int count = 0;
+    for (int g = 0; g * GROUP < w->t->queries; g++) {
+        if (!aim_group(w, g, at, steps, &a[count])) continue;
+        a[count].s = w->s + (int64_t)(count & 1) * w->tokens * GROUP;
+        a[count].p = w->p + (int64_t)(count & 1) * w->tokens * GROUP;
+        count++;
+    }
+    if (count) w->t->job->b->k.attend.attend(a, count);
 }
 
 static void finish(const struct walk *w)
@@ -235,21 +264,17 @@ static void finish(const struct walk *w)
     const int v_dim = t->job->p->kv->v_dim;
     for (int g = 0; g * GROUP < t->queries; g++) {
         const int n = group_queries(w, g);
-        t->job->b->k.vec.transpose(w->o + (int64_t)g * GROUP * w->v_dim, GROUP, v_dim, n, w->rows, v_dim);
+        float by[GROUP] = { 0 }, *y[GROUP];
         for (int q = 0; q < n; q++) {
-            const float *o = w->rows + (int64_t)q * v_dim;
-            const float peak = w->peak[g * GROUP + q], total = w->total[g * GROUP + q];
-            if (t->partial) {
-                float *part = attention_partial_at(t, g * GROUP + q);
-                part[0] = peak * (float)M_LN2;
-                part[1] = total;
-                memcpy(part + PARTIAL_HEAD, o, (size_t)v_dim * sizeof *o);
-                continue;
-            }
-            float *y = attention_result(t, g * GROUP + q);
-            const float by = 1 / total; /* every row sees at least itself */
-            for (int j = 0; j < v_dim; j++) y[j] = o[j] * by;
+            const float total = w->total[g * GROUP + q];
+            by[q] = t->partial ? 1 : 1 / total; /* every row sees at least itself */
+            y[q] = t->partial ? attention_partial_at(t, g * GROUP + q) : attention_result(t, g * GROUP + q);
+            if (!t->partial) continue;
+            y[q][0] = w->peak[g * GROUP + q] * (float)M_LN2;
+            y[q][1] = total;
+            y[q] += PARTIAL_HEAD;
         }
+        t->job->b->k.attend.unpack(w->o + (int64_t)g * GROUP * w->v_dim, by, n, v_dim, y);
     }
 }
 
@@ -261,7 +286,7 @@ void attention_tiles_run(const struct attention_piece *t, void *scratch)
     for (int at = t->from / STEP * STEP; at < t->to; at += w.tokens) {
         const int steps = (int)round_up(MIN(w.tokens, t->to - at), STEP) / STEP;
         load_block(&w, at, steps);
-        for (int g = 0; g * GROUP < t->queries; g++) attend_group(&w, g, at, steps);
+        attend_block(&w, at, steps);
     }
     finish(&w);
 }

@@ -139,7 +139,9 @@ struct attend {
     int64_t v_stride;               /* weights from one 16 dims to the next */
     int depth, v_dim;               /* tiles of 32 inputs of K; dims of V, a multiple of 32 */
     int tokens, queries;            /* tokens a multiple of 32 */
-    const int32_t *first, *end;     /* [32] query i sees tokens first[i]..end[i]-1; both NULL: all see all */
+    int position;                   /* of the first token */
+    const int32_t *first, *end;     /* [32] query i sees positions first[i]..end[i]-1 */
+    bool masked;                    /* false: all see all, first and end do not matter */
     const float *k_scale, *v_scale; /* [tokens] what a token's codes are multiplied by; NULL: 1 */
     float softcap;                  /* 0: q.k is a power of 2; else it is score / softcap */
     float *s;                       /* [tokens][32] scratch */
@@ -151,12 +153,17 @@ struct attend {
 struct attention_kernel {
     void (*begin)(void); /* around a thread's calls (tile state) */
     void (*end)(void);
-    /* n <= 32 vectors of k floats to two runs of (k + 31) / 32 tiles; what is missing becomes 0. */
-    void (*pack)(const float *x, int64_t x_stride, int n, int k, uint16_t *out);
+    /* n <= 32 vectors of k floats, times `by`, to two runs of (k + 31) / 32 tiles; what is missing becomes 0.
+     */
+    void (*pack)(const float *const *x, int n, int k, float by, uint16_t *out);
     /* V of 32 tokens, [tiles] tiles of 16 tokens x 32 dims each in a and b, to [2 tiles] tiles of 16 dims x
      * 32 tokens, out_stride weights apart. */
     void (*turn)(const uint16_t *a, const uint16_t *b, int tiles, uint16_t *out, int64_t out_stride);
-    void (*attend)(const struct attend *a); /* NULL: none on these ISA bits */
+    /* `count` groups of queries, one after another: s and p of neighbours differ, all o do. NULL: none on
+     * these ISA bits. */
+    void (*attend)(const struct attend *a, int count);
+    /* y[i][v_dim] = o[v_dim][32] column i times by[i], i < n <= 32. by: [32]. */
+    void (*unpack)(const float *o, const float *by, int n, int v_dim, float *const *y);
 };
 
 /* Plain vectors. None needs alignment, none reads past its end. */

@@ -37,28 +37,45 @@ static void end_amx(void)
 /* ---------------------------------------------------------------- operands */
 
 /* 16 queries to tiles of 16 input pairs: a 16 x 16 transpose of pairs. */
-static void pack_half(const float *x, int64_t x_stride, int n, int k, uint16_t *out)
+static void pack_half(const float *const *x, int n, int k, float by, uint16_t *out)
 {
+    const __m512 scale = _mm512_set1_ps(by);
     for (int i = 0; i < k; i += TILE_DEPTH, out += TILE) {
         const __mmask16 low = first_lanes(k - i), high = first_lanes(k - i - 16);
         __m512i v[16];
 #pragma GCC unroll 16
-        for (int t = 0; t < 16; t++) {
-            const float *at = x + t * x_stride + i;
-            v[t] = t < n ? to_bf16(_mm512_maskz_loadu_ps(low, at), _mm512_maskz_loadu_ps(high, at + 16))
+        for (int t = 0; t < 16; t++)
+            v[t] = t < n ? to_bf16(_mm512_mul_ps(scale, _mm512_maskz_loadu_ps(low, x[t] + i)),
+                                   _mm512_mul_ps(scale, _mm512_maskz_loadu_ps(high, x[t] + i + 16)))
                          : _mm512_setzero_si512();
-        }
         transpose_16x16(v);
 #pragma GCC unroll 16
         for (int p = 0; p < 16; p++) _mm512_store_si512(out + p * TILE_DEPTH, v[p]);
     }
 }
 
-static void pack_amx(const float *x, int64_t x_stride, int n, int k, uint16_t *out)
+static void pack_amx(const float *const *x, int n, int k, float by, uint16_t *out)
 {
     const int tiles = (k + TILE_DEPTH - 1) / TILE_DEPTH;
-    pack_half(x, x_stride, MIN(n, (int)TILE_ROWS), k, out);
-    pack_half(x + TILE_ROWS * x_stride, x_stride, n - TILE_ROWS, k, out + tiles * TILE);
+    pack_half(x, MIN(n, (int)TILE_ROWS), k, by, out);
+    pack_half(x + TILE_ROWS, n - TILE_ROWS, k, by, out + tiles * TILE);
+}
+
+static void unpack_amx(const float *o, const float *by, int n, int v_dim, float *const *y)
+{
+    for (int half = 0; half < n; half += 16) {
+        const __m512 scale = _mm512_loadu_ps(by + half);
+        for (int d = 0; d < v_dim; d += 16) {
+            __m512i v[16];
+#pragma GCC unroll 16
+            for (int i = 0; i < 16; i++)
+                v[i] = _mm512_castps_si512(_mm512_mul_ps(scale, _mm512_loadu_ps(o + (d + i) * GROUP + half)));
+            transpose_16x16(v);
+#pragma GCC unroll 16
+            for (int i = 0; i < 16; i++)
+                if (half + i < n) _mm512_mask_storeu_epi32(y[half + i] + d, first_lanes(v_dim - d), v[i]);
+        }
+    }
 }
 
 /* 16 registers of token pairs, one 32-bit lane a dim, to rows of dims. Lane l holds dim l % 4 of the l / 4-th
@@ -89,54 +106,102 @@ static void turn_amx(const uint16_t *a, const uint16_t *b, int tiles, uint16_t *
     }
 }
 
-/* ---------------------------------------------------------------- scores */
+/* ---------------------------------------------------------------- tile products */
 
-/* s[tokens][32] of `tokens` x 32 queries, or the left half of it. */
-static void scores_wide(const struct attend *a)
+/* Products to be done, a step (32 deep, up to 2 x 2 tiles) at a time: the tile unit works on them while the
+ * vector units turn other scores into weights. */
+struct products {
+    const struct attend *scores; /* s[tokens][32] = k q, 32 tokens x 32 queries a block; NULL: done */
+    const struct attend *values; /* then o[v_dim][32] += v p, 32 dims x 32 queries a block; NULL: done */
+    int block, step;
+};
+
+static int count_steps(const struct products *w)
 {
-    const int64_t run = (int64_t)a->depth * TILE;
-    const uint16_t *k = a->k, *q = a->q;
-    for (int t = 0; t < a->tokens; t += 2 * TILE_ROWS, k += 2 * run) {
-        float *s = a->s + t * GROUP;
+    const int scores = w->scores ? w->scores->tokens / STEP * w->scores->depth : 0;
+    return scores + (w->values ? w->values->v_dim / STEP * (w->values->tokens / STEP) : 0);
+}
+
+/* c (+)= [a; a2] [b b2], where b2 is the right half of 32 queries. */
+ALWAYS_INLINE void multiply(const uint16_t *a, const uint16_t *a2, const uint16_t *b, const uint16_t *b2,
+                            bool wide)
+{
+    _tile_loadd(4, a, 64);
+    _tile_loadd(6, b, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(5, a2, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    if (!wide) return;
+    _tile_loadd(7, b2, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
+ALWAYS_INLINE void store(float *c, bool wide)
+{
+    _tile_stored(0, c, S_STRIDE);
+    _tile_stored(2, c + TILE_ROWS * GROUP, S_STRIDE);
+    if (!wide) return;
+    _tile_stored(1, c + TILE_ROWS, S_STRIDE);
+    _tile_stored(3, c + TILE_ROWS * GROUP + TILE_ROWS, S_STRIDE);
+}
+
+ALWAYS_INLINE void load(const float *c, bool wide)
+{
+    /* What vectors stored must be stored: the intrinsics do not say that they read memory. */
+    __asm__ volatile("" : : : "memory");
+    _tile_loadd(0, c, S_STRIDE);
+    _tile_loadd(2, c + TILE_ROWS * GROUP, S_STRIDE);
+    if (!wide) return;
+    _tile_loadd(1, c + TILE_ROWS, S_STRIDE);
+    _tile_loadd(3, c + TILE_ROWS * GROUP + TILE_ROWS, S_STRIDE);
+}
+
+ALWAYS_INLINE void step_scores(struct products *w)
+{
+    const struct attend *a = w->scores;
+    const int64_t run = (int64_t)a->depth * TILE, d = (int64_t)w->step * TILE;
+    const uint16_t *k = a->k + w->block * 2 * run + d, *q = a->q + d;
+    const bool wide = a->queries > TILE_ROWS;
+    if (w->step == 0) {
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
-        for (int64_t d = 0; d < run; d += TILE) {
-            _tile_loadd(4, k + d, 64);
-            _tile_loadd(6, q + d, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_loadd(7, q + run + d, 64);
-            _tile_dpbf16ps(1, 4, 7);
-            _tile_loadd(5, k + run + d, 64);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
-        }
-        _tile_stored(0, s, S_STRIDE);
-        _tile_stored(1, s + TILE_ROWS, S_STRIDE);
-        _tile_stored(2, s + TILE_ROWS * GROUP, S_STRIDE);
-        _tile_stored(3, s + TILE_ROWS * GROUP + TILE_ROWS, S_STRIDE);
     }
+    multiply(k, k + run, q, q + run, wide);
+    if (++w->step < a->depth) return;
+    store(a->s + (int64_t)w->block * STEP * GROUP, wide);
+    w->step = 0;
+    if (++w->block == a->tokens / STEP) w->scores = NULL, w->block = 0;
 }
 
-static void scores_narrow(const struct attend *a)
+ALWAYS_INLINE void step_values(struct products *w)
 {
-    const int64_t run = (int64_t)a->depth * TILE;
-    const uint16_t *k = a->k, *q = a->q;
-    for (int t = 0; t < a->tokens; t += 2 * TILE_ROWS, k += 2 * run) {
-        float *s = a->s + t * GROUP;
-        _tile_zero(0);
-        _tile_zero(2);
-        for (int64_t d = 0; d < run; d += TILE) {
-            _tile_loadd(6, q + d, 64);
-            _tile_loadd(4, k + d, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_loadd(5, k + run + d, 64);
-            _tile_dpbf16ps(2, 5, 6);
-        }
-        _tile_stored(0, s, S_STRIDE);
-        _tile_stored(2, s + TILE_ROWS * GROUP, S_STRIDE);
-    }
+    const struct attend *a = w->values;
+    const uint16_t *v = a->v + w->block * 2 * a->v_stride + (int64_t)w->step * TILE;
+    const uint16_t *p = a->p + (int64_t)w->step * 2 * TILE;
+    float *o = a->o + (int64_t)w->block * STEP * GROUP;
+    const bool wide = a->queries > TILE_ROWS;
+    if (w->step == 0) load(o, wide);
+    multiply(v, v + a->v_stride, p, p + TILE, wide);
+    if (++w->step < a->tokens / STEP) return;
+    store(o, wide);
+    w->step = 0;
+    if (++w->block == a->v_dim / STEP) w->values = NULL, w->block = 0;
+}
+
+ALWAYS_INLINE void step_products(struct products *w)
+{
+    if (w->scores)
+        step_scores(w);
+    else if (w->values)
+        step_values(w);
+}
+
+static void finish_products(struct products *w)
+{
+    while (w->scores || w->values) step_products(w);
 }
 
 /* ---------------------------------------------------------------- softmax */
@@ -178,7 +243,7 @@ static void mask_scores(const struct attend *a, int half)
     const __m512i end = _mm512_loadu_si512(a->end + half * 16);
     for (int t = 0; t < a->tokens; t++) {
         float *s = a->s + t * GROUP + half * 16;
-        const __m512i now = _mm512_set1_epi32(t);
+        const __m512i now = _mm512_set1_epi32(a->position + t);
         const __mmask16 hidden = _mm512_cmplt_epi32_mask(now, first) | _mm512_cmple_epi32_mask(end, now);
         _mm512_mask_storeu_ps(s, hidden, _mm512_set1_ps(-INFINITY));
     }
@@ -218,16 +283,31 @@ static __m512 move_peak(const struct attend *a, int half)
 }
 
 /* Scores to weights: tokens 2p and 2p + 1 side by side in row p of a tile, two tiles (one a half) a step. */
-ALWAYS_INLINE void weights(const struct attend *a, int half, __m512 peak, const bool scaled)
+/* Products that go on during the loop below, evenly: `steps` of them in `chances`. */
+struct pace {
+    struct products *products;
+    int steps, chances, due;
+};
+
+ALWAYS_INLINE void keep_pace(struct pace *c)
 {
+    for (c->due += c->steps; c->due >= c->chances; c->due -= c->chances) step_products(c->products);
+}
+
+/* Scores to weights: tokens 2p and 2p + 1 side by side in row p of a tile, two tiles (one a half) a step. */
+ALWAYS_INLINE void weights(const struct attend *a, int half, __m512 peak, struct pace *pace,
+                           const bool scaled)
+{
+    enum { AT_ONCE = 8 };
     const __m512i pairs = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23,
                                            7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     __m512 sum[2] = { _mm512_setzero_ps(), _mm512_loadu_ps(a->total + half * 16) };
     const float *s = a->s + half * 16;
-    uint16_t *out = a->p + half * TILE;
-    for (int i = 0; i < a->tokens; i += STEP, out += 2 * TILE) {
+    for (int i = 0; i < a->tokens; i += AT_ONCE) {
+        uint16_t *out = a->p + (i / STEP * 2 + half) * TILE + i % STEP / 2 * TILE_DEPTH;
+        keep_pace(pace);
 #pragma GCC unroll 4
-        for (int t = 0; t < STEP; t += 2, s += 2 * GROUP) {
+        for (int t = 0; t < AT_ONCE; t += 2, s += 2 * GROUP, out += TILE_DEPTH) {
             __m512 u = exp2_short(_mm512_sub_ps(_mm512_loadu_ps(s), peak));
             __m512 v = exp2_short(_mm512_sub_ps(_mm512_loadu_ps(s + GROUP), peak));
             sum[0] = _mm512_add_ps(sum[0], u);
@@ -236,88 +316,43 @@ ALWAYS_INLINE void weights(const struct attend *a, int half, __m512 peak, const 
                 u = _mm512_mul_ps(u, _mm512_set1_ps(a->v_scale[i + t]));
                 v = _mm512_mul_ps(v, _mm512_set1_ps(a->v_scale[i + t + 1]));
             }
-            _mm512_store_si512(out + t / 2 * TILE_DEPTH, _mm512_permutexvar_epi16(pairs, to_bf16(u, v)));
+            _mm512_store_si512(out, _mm512_permutexvar_epi16(pairs, to_bf16(u, v)));
         }
     }
     _mm512_storeu_ps(a->total + half * 16, _mm512_add_ps(sum[0], sum[1]));
 }
 
-static void soften(const struct attend *a, int half)
+static void soften(const struct attend *a, struct products *meanwhile)
 {
-    if (a->k_scale) scale_scores(a, half);
-    if (a->softcap > 0) cap_scores(a, half);
-    if (a->first) mask_scores(a, half);
-    const __m512 peak = move_peak(a, half);
-    if (a->v_scale)
-        weights(a, half, peak, true);
-    else
-        weights(a, half, peak, false);
-}
-
-/* ---------------------------------------------------------------- values */
-
-/* o[v_dim][32] += V^T P, 32 dims at a time. */
-static void values_wide(const struct attend *a)
-{
-    const uint16_t *v = a->v, *p = a->p;
-    const int64_t run = (int64_t)a->tokens / STEP * TILE;
-    float *o = a->o;
-    for (int d = 0; d < a->v_dim; d += 2 * TILE_ROWS, v += 2 * a->v_stride, o += 2 * TILE_ROWS * GROUP) {
-        _tile_loadd(0, o, S_STRIDE);
-        _tile_loadd(1, o + TILE_ROWS, S_STRIDE);
-        _tile_loadd(2, o + TILE_ROWS * GROUP, S_STRIDE);
-        _tile_loadd(3, o + TILE_ROWS * GROUP + TILE_ROWS, S_STRIDE);
-        for (int64_t t = 0; t < run; t += TILE) {
-            _tile_loadd(4, v + t, 64);
-            _tile_loadd(6, p + 2 * t, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_loadd(7, p + 2 * t + TILE, 64);
-            _tile_dpbf16ps(1, 4, 7);
-            _tile_loadd(5, v + a->v_stride + t, 64);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
-        }
-        _tile_stored(0, o, S_STRIDE);
-        _tile_stored(1, o + TILE_ROWS, S_STRIDE);
-        _tile_stored(2, o + TILE_ROWS * GROUP, S_STRIDE);
-        _tile_stored(3, o + TILE_ROWS * GROUP + TILE_ROWS, S_STRIDE);
+    const int halves = a->queries > TILE_ROWS ? 2 : 1;
+    struct pace pace = { meanwhile, count_steps(meanwhile), halves * a->tokens / 8, 0 };
+    for (int half = 0; half < halves; half++) {
+        if (a->k_scale) scale_scores(a, half);
+        if (a->softcap > 0) cap_scores(a, half);
+        if (a->masked) mask_scores(a, half);
+        const __m512 peak = move_peak(a, half);
+        if (a->v_scale)
+            weights(a, half, peak, &pace, true);
+        else
+            weights(a, half, peak, &pace, false);
     }
+    finish_products(meanwhile);
 }
 
-static void values_narrow(const struct attend *a)
+/* While one group's scores become weights, the scores of the next one and the sums of the last one are made.
+ */
+static void attend_amx(const struct attend *a, int count)
 {
-    const uint16_t *v = a->v, *p = a->p;
-    const int64_t run = (int64_t)a->tokens / STEP * TILE;
-    float *o = a->o;
-    for (int d = 0; d < a->v_dim; d += 2 * TILE_ROWS, v += 2 * a->v_stride, o += 2 * TILE_ROWS * GROUP) {
-        _tile_loadd(0, o, S_STRIDE);
-        _tile_loadd(2, o + TILE_ROWS * GROUP, S_STRIDE);
-        for (int64_t t = 0; t < run; t += TILE) {
-            _tile_loadd(6, p + 2 * t, 64);
-            _tile_loadd(4, v + t, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_loadd(5, v + a->v_stride + t, 64);
-            _tile_dpbf16ps(2, 5, 6);
-        }
-        _tile_stored(0, o, S_STRIDE);
-        _tile_stored(2, o + TILE_ROWS * GROUP, S_STRIDE);
-    }
+    finish_products(&(struct products){ .scores = a });
+    for (int i = 0; i < count; i++)
+        soften(a + i, &(struct products){ .scores = i + 1 < count ? a + i + 1 : NULL,
+                                          .values = i > 0 ? a + i - 1 : NULL });
+    finish_products(&(struct products){ .values = a + count - 1 });
 }
 
-static void attend_amx(const struct attend *a)
-{
-    if (a->queries <= TILE_ROWS) {
-        scores_narrow(a);
-        soften(a, 0);
-        values_narrow(a);
-        return;
-    }
-    scores_wide(a);
-    soften(a, 0);
-    soften(a, 1);
-    values_wide(a);
-}
-
-const struct attention_kernel ATTEND_BF16_AMX = {
-    .begin = begin_amx, .end = end_amx, .pack = pack_amx, .turn = turn_amx, .attend = attend_amx
-};
+const struct attention_kernel ATTEND_BF16_AMX = { .begin = begin_amx,
+                                                  .end = end_amx,
+                                                  .pack = pack_amx,
+                                                  .turn = turn_amx,
+                                                  .attend = attend_amx,
+                                                  .unpack = unpack_amx };
