@@ -3,13 +3,6 @@
 #include "kernels/blocks32/dot_avx2.h"
 #include "kernels/blocks32/layout.h"
 
-ALWAYS_INLINE __m256i nibbles(const uint8_t *p)
-{
-    const __m128i bytes = _mm_loadu_si128((const __m128i *)p);
-    const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(bytes), _mm_srli_epi16(bytes, 4), 1);
-    return _mm256_and_si256(both, _mm256_set1_epi8(15));
-}
-
 /* Bit j of the word at p as 16 in byte j: every byte gets its byte of the word and looks for its bit. */
 ALWAYS_INLINE __m256i fifths(const uint8_t *p)
 {
@@ -54,21 +47,11 @@ ALWAYS_INLINE __m256i mxfp4_codes(const uint8_t *block, int part)
     return look_up(_mm_setr_epi8(MXFP4_BIASED), block + MXFP4_CODES);
 }
 
-ALWAYS_INLINE float first_scale(const uint8_t *block)
-{
-    return scale_at(block);
-}
-
-ALWAYS_INLINE float second_min(const uint8_t *block)
-{
-    return scale_at(block + Q4_1_MIN);
-}
-
 static const struct block_kind
-    Q4_1 = { Q4_1_BYTES, 1, 0, q4_1_codes, products_unsigned, first_scale, second_min },
-    Q5_0 = { Q5_0_BYTES, 1, Q5_0_BIAS, q5_0_codes, products_unsigned, first_scale, NULL },
-    Q5_1 = { Q5_1_BYTES, 1, 0, q5_1_codes, products_unsigned, first_scale, second_min },
-    IQ4_NL = { IQ4_NL_BYTES, 1, 0, iq4_nl_codes, products_signed, first_scale, NULL },
+    Q4_1 = { Q4_1_BYTES, 1, 0, q4_1_codes, products_unsigned, leading_scale, second_min },
+    Q5_0 = { Q5_0_BYTES, 1, Q5_0_BIAS, q5_0_codes, products_unsigned, leading_scale, NULL },
+    Q5_1 = { Q5_1_BYTES, 1, 0, q5_1_codes, products_unsigned, leading_scale, second_min },
+    IQ4_NL = { IQ4_NL_BYTES, 1, 0, iq4_nl_codes, products_signed, leading_scale, NULL },
     MXFP4 = { MXFP4_BYTES, 1, MXFP4_BIAS, mxfp4_codes, products_unsigned, mxfp4_scale, NULL };
 
 BLOCK_KIND_FUNCTIONS(q4_1, Q4_1)

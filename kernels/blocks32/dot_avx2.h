@@ -78,34 +78,125 @@ ALWAYS_INLINE void kind_dot_f32_n(const struct block_kind *f, const struct dot *
     }
 }
 
+/* The scale that a block starts with, which most do; a function of its own so that it can be recognized. */
+ALWAYS_INLINE float leading_scale(const uint8_t *block)
+{
+    return scale_at(block);
+}
+
+/* And the minimum behind it. */
+ALWAYS_INLINE float second_min(const uint8_t *block)
+{
+    return scale_at(block + 2);
+}
+
+enum { ROUND = 4 /* blocks */ };
+
+/* Four f16, `step` bytes apart. Integer loads: the vector ports are the limit. */
+ALWAYS_INLINE __m128 load_4_halves(const uint8_t *p, int step)
+{
+    const uint64_t four = (uint64_t)load_u16(p) | (uint64_t)load_u16(p + step) << 16 |
+                          (uint64_t)load_u16(p + 2 * step) << 32 | (uint64_t)load_u16(p + 3 * step) << 48;
+    return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)four));
+}
+
+ALWAYS_INLINE __m128 four_of(float (*of)(const uint8_t *block), const uint8_t *w, int step)
+{
+    if (of == leading_scale) return load_4_halves(w, step);
+    if (of == second_min) return load_4_halves(w + 2, step);
+    return _mm_setr_ps(of(w), of(w + step), of(w + 2 * step), of(w + 3 * step));
+}
+
+struct kind_sums {
+    __m256 products[2];
+    __m128 offset;
+};
+
+ALWAYS_INLINE __m256 part_dots(const struct block_kind *f, __m256i codes, const int8_t *q)
+{
+    return _mm256_cvtepi32_ps(f->products(codes, _mm256_loadu_si256((const __m256i *)q)));
+}
+
+/* Four blocks of 32: their scales (times the activations') come from memory one by one, where a broadcast
+ * costs no shuffle. */
+ALWAYS_INLINE void round_add(const struct block_kind *f, const struct dot *d, const uint8_t *w, int64_t b,
+                             const int n, struct kind_sums *sums)
+{
+    float by[DOT_X][ROUND];
+    const __m128 scales = four_of(f->scale, w, f->bytes);
+    const __m128 per_sum = f->min ? four_of(f->min, w, f->bytes)
+                                  : _mm_mul_ps(scales, _mm_set1_ps(-(float)f->bias));
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++) {
+        const int64_t at = i * d->q.d_stride + b;
+        _mm_storeu_ps(by[i], _mm_mul_ps(scales, _mm_loadu_ps(d->q.d + at)));
+        if (f->min || f->bias)
+            sums[i].offset = _mm_fmadd_ps(per_sum, _mm_loadu_ps(d->q.sum + at), sums[i].offset);
+    }
+#pragma GCC unroll 4
+    for (int u = 0; u < ROUND; u++) {
+        const __m256i codes = f->codes(w + u * f->bytes, 0);
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++)
+            sums[i].products[u & 1] = _mm256_fmadd_ps(
+                part_dots(f, codes, d->q.q + i * d->q.q_stride + (b + u) * 32),
+                _mm256_broadcast_ss(&by[i][u]), sums[i].products[u & 1]);
+    }
+}
+
+/* One block of any number of parts under one scale. */
+ALWAYS_INLINE void block_add(const struct block_kind *f, const struct dot *d, const uint8_t *w, int64_t b,
+                             const int n, struct kind_sums *sums)
+{
+    const float scale = f->scale(w), per_sum = f->min ? f->min(w) : -(float)f->bias * scale;
+    __m256 block[DOT_X];
+    float offset[DOT_X] = { 0 };
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++) block[i] = _mm256_setzero_ps();
+#pragma GCC unroll 8
+    for (int p = 0; p < f->parts; p++) {
+        const __m256i codes = f->codes(w, p);
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) {
+            const int64_t at = i * d->q.d_stride + b + p;
+            block[i] = _mm256_fmadd_ps(part_dots(f, codes, d->q.q + i * d->q.q_stride + (b + p) * 32),
+                                       _mm256_broadcast_ss(d->q.d + at), block[i]);
+            if (f->min || f->bias) offset[i] += d->q.sum[at];
+        }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < n; i++) {
+        sums[i].products[0] = _mm256_fmadd_ps(block[i], _mm256_set1_ps(scale), sums[i].products[0]);
+        if (f->min || f->bias) sums[i].offset = _mm_add_ss(sums[i].offset, _mm_set_ss(per_sum * offset[i]));
+    }
+}
+
 /* y = sum over parts of scale * (d_x * products) + (min - bias * scale) * sum_x. */
 ALWAYS_INLINE void kind_dot_q8_n(const struct block_kind *f, const struct dot *d, const int n)
 {
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *w = d->w + r * d->row_bytes;
-        __m256 sum[DOT_X];
-        float off[DOT_X] = { 0 };
+        struct kind_sums sums[DOT_X];
 #pragma GCC unroll 4
-        for (int i = 0; i < n; i++) sum[i] = _mm256_setzero_ps();
-        for (int64_t b = 0; b < d->cols / 32; b += f->parts, w += f->bytes) {
+        for (int i = 0; i < n; i++) {
+            sums[i].products[0] = sums[i].products[1] = _mm256_setzero_ps();
+            sums[i].offset = _mm_setzero_ps();
+        }
+        int64_t b = 0;
+        for (; f->parts == 1 && b + ROUND <= d->cols / 32; b += ROUND, w += ROUND * f->bytes) {
+            prefetch_ahead(w, ROUND * f->bytes);
+            round_add(f, d, w, b, n, sums);
+        }
+        for (; b < d->cols / 32; b += f->parts, w += f->bytes) {
             prefetch_ahead(w, f->bytes);
-            const float scale = f->scale(w);
-            const float per_sum = f->min ? f->min(w) : -(float)f->bias * scale;
-            for (int p = 0; p < f->parts; p++) {
-                const __m256i codes = f->codes(w, p);
-#pragma GCC unroll 4
-                for (int i = 0; i < n; i++) {
-                    const int64_t at = i * d->q.d_stride + b + p;
-                    const int8_t *q = d->q.q + i * d->q.q_stride + (b + p) * 32;
-                    const __m256i dots = f->products(codes, _mm256_loadu_si256((const __m256i *)q));
-                    sum[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots), _mm256_set1_ps(scale * d->q.d[at]),
-                                             sum[i]);
-                    if (f->min || f->bias) off[i] += per_sum * d->q.sum[at];
-                }
-            }
+            block_add(f, d, w, b, n, sums);
         }
 #pragma GCC unroll 4
-        for (int i = 0; i < n; i++) d->y[i * d->y_stride + r] = sum_of_lanes(sum[i]) + off[i];
+        for (int i = 0; i < n; i++) {
+            const __m256 off = _mm256_insertf128_ps(_mm256_setzero_ps(), sums[i].offset, 0);
+            d->y[i * d->y_stride + r] = sum_of_lanes(
+                _mm256_add_ps(_mm256_add_ps(sums[i].products[0], sums[i].products[1]), off));
+        }
     }
 }
 

@@ -53,6 +53,13 @@ ALWAYS_INLINE float scale_at(const void *p)
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(load_u16(p))));
 }
 
+/* 32 codes of four bits, of 16 bytes: first the low halves. */
+ALWAYS_INLINE __m256i nibbles(const uint8_t *p)
+{
+    const __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_and_si256(_mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4)), _mm256_set1_epi8(15));
+}
+
 /* e^x within 2 units of the last place between -87 and 88; outside, the values there. See exp_avx512. */
 ALWAYS_INLINE __m256 exp_avx2(__m256 x)
 {
@@ -168,68 +175,6 @@ ALWAYS_INLINE void dot_blocks(const struct dot *d, load32_fn *load, const int bl
     case 2: dot_blocks_n(d, load, block_bytes, 2); break;
     case 3: dot_blocks_n(d, load, block_bytes, 3); break;
     case 4: dot_blocks_n(d, load, block_bytes, 4); break;
-    }
-}
-
-/* Sums of the 32 products of one block pair, 8 lanes of s32, for every row of x. */
-typedef __m256i block_codes_fn(const uint8_t *block);
-typedef __m256i block_sums_fn(__m256i codes, __m256i q);
-
-/* y = sum over blocks of d_w * (d_x * sums - offset * sum_x); offset is what the codes are too large by. */
-ALWAYS_INLINE void dot_q8_n(const struct dot *d, block_codes_fn *codes_of, block_sums_fn *sums_of,
-                            const int block_bytes, const float offset, const int n)
-{
-    for (int r = 0; r < d->rows; r++) {
-        const uint8_t *w = d->w + r * d->row_bytes;
-        __m256 sum[DOT_X];
-        float off[DOT_X] = { 0 };
-#pragma GCC unroll 4
-        for (int i = 0; i < n; i++) sum[i] = _mm256_setzero_ps();
-        for (int64_t b = 0; b < d->cols / 32; b++, w += block_bytes) {
-            prefetch_ahead(w, block_bytes);
-            const __m256i codes = codes_of(w);
-            const float scale = scale_at(w);
-#pragma GCC unroll 4
-            for (int i = 0; i < n; i++) {
-                const int64_t at = i * d->q.d_stride + b;
-                const __m256i q = _mm256_loadu_si256((const __m256i *)(d->q.q + i * d->q.q_stride + b * 32));
-                sum[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums_of(codes, q)),
-                                         _mm256_set1_ps(scale * d->q.d[at]), sum[i]);
-                if (offset != 0) off[i] += scale * d->q.sum[at];
-            }
-        }
-#pragma GCC unroll 4
-        for (int i = 0; i < n; i++) d->y[i * d->y_stride + r] = sum_of_lanes(sum[i]) - offset * off[i];
-    }
-}
-
-ALWAYS_INLINE void dot_q8(const struct dot *d, block_codes_fn *codes_of, block_sums_fn *sums_of,
-                          const int block_bytes, const float offset)
-{
-    switch (d->n) {
-    case 1: dot_q8_n(d, codes_of, sums_of, block_bytes, offset, 1); break;
-    case 2: dot_q8_n(d, codes_of, sums_of, block_bytes, offset, 2); break;
-    case 3: dot_q8_n(d, codes_of, sums_of, block_bytes, offset, 3); break;
-    case 4: dot_q8_n(d, codes_of, sums_of, block_bytes, offset, 4); break;
-    }
-}
-
-/* Codes for the integer matrix product, of a format whose block starts with an f16 scale. */
-ALWAYS_INLINE void unpack_q8_blocks(const uint8_t *w, int64_t row_bytes, int rows, int64_t k,
-                                    struct q8_group *out, block_codes_fn *codes_of, const int block_bytes,
-                                    const struct q8_kind kind)
-{
-    q8_groups_begin(out, rows, k, &kind);
-    for (int r = 0; r < rows; r++) {
-        const uint8_t *block = w + r * row_bytes;
-        for (int64_t b = 0; b < k / Q8_BLOCK; b++, block += block_bytes) {
-            prefetch_next_rows(block, row_bytes, block_bytes);
-            __m256i codes = codes_of(block);
-            if (kind.wide)
-                codes = _mm256_xor_si256(codes, _mm256_set1_epi8((char)0x80)); /* signed until here */
-            _mm256_storeu_si256((__m256i *)out[b].code[r], codes);
-            out[b].scale[0][r] = scale_at(block);
-        }
     }
 }
 

@@ -84,10 +84,7 @@ ALWAYS_INLINE void iq4_xs_codes(const uint8_t *block, __m256i code[PARTS])
                                             _mm256_set1_epi8((char)0x80));
 #pragma GCC unroll 8
     for (int p = 0; p < PARTS; p++) {
-        const __m128i bytes = _mm_loadu_si128((const __m128i *)(block + IQ4_XS_CODES + 16 * p));
-        const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(bytes), _mm_srli_epi16(bytes, 4),
-                                                     1);
-        code[p] = _mm256_shuffle_epi8(values, _mm256_and_si256(both, _mm256_set1_epi8(15)));
+        code[p] = _mm256_shuffle_epi8(values, nibbles(block + IQ4_XS_CODES + 16 * p));
     }
 }
 

@@ -1,7 +1,7 @@
 /* q4_0 with AVX2. Codes stay 0..15, the unsigned side of vpmaddubsw; their 8 too many are taken off
  * with the sum of the activations. */
 #include "kernels/q4_0/q4_0.h"
-#include "kernels/isa/avx2.h"
+#include "kernels/blocks32/dot_avx2.h"
 
 enum { BLOCK = 32, BLOCK_BYTES = 18, CODES = 2 };
 
@@ -31,26 +31,20 @@ void q4_0_decode_avx2(const void *blocks, float *x, int64_t n)
     }
 }
 
-ALWAYS_INLINE __m256i codes_of(const uint8_t *block)
+ALWAYS_INLINE __m256i codes_of(const uint8_t *block, int part)
 {
-    const __m128i bytes = _mm_loadu_si128((const __m128i *)(block + CODES));
-    const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(bytes), _mm_srli_epi16(bytes, 4), 1);
-    return _mm256_and_si256(both, _mm256_set1_epi8(15));
+    (void)part;
+    return nibbles(block + CODES);
 }
 
-/* Pairs: 2 * 15 * 127 = 3810, far from saturating. */
-ALWAYS_INLINE __m256i sums_of(__m256i codes, __m256i q)
-{
-    return _mm256_madd_epi16(_mm256_maddubs_epi16(codes, q), _mm256_set1_epi16(1));
-}
+static const struct block_kind KIND = { BLOCK_BYTES, 1, 8, codes_of, products_unsigned, leading_scale, NULL };
 
 void q4_0_dot_q8_avx2(const struct dot *d)
 {
-    dot_q8(d, codes_of, sums_of, BLOCK_BYTES, 8);
+    kind_dot_q8(&KIND, d);
 }
 
 void q4_0_unpack_q8_avx2(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, struct q8_group *out)
 {
-    unpack_q8_blocks(w, row_bytes, rows, k, out, codes_of, BLOCK_BYTES,
-                     (struct q8_kind){ .sub = 32, .bias = 8 });
+    kind_unpack_q8(&KIND, w, row_bytes, rows, k, out);
 }

@@ -1,6 +1,6 @@
 /* q8_0 with AVX2. vpmaddubsw wants one unsigned side: |w| times q with the sign of w. */
 #include "kernels/q8_0/q8_0.h"
-#include "kernels/isa/avx2.h"
+#include "kernels/blocks32/dot_avx2.h"
 
 enum { BLOCK = 32, BLOCK_BYTES = 34, CODES = 2 };
 
@@ -28,25 +28,20 @@ void q8_0_decode_avx2(const void *blocks, float *x, int64_t n)
     }
 }
 
-ALWAYS_INLINE __m256i codes_of(const uint8_t *block)
+ALWAYS_INLINE __m256i codes_of(const uint8_t *block, int part)
 {
+    (void)part;
     return _mm256_loadu_si256((const __m256i *)(block + CODES));
 }
 
-/* Pairs: 2 * 128 * 127 = 32512 < 2^15, nothing saturates (q is never -128). */
-ALWAYS_INLINE __m256i sums_of(__m256i codes, __m256i q)
-{
-    return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(q, codes)),
-                             _mm256_set1_epi16(1));
-}
+static const struct block_kind KIND = { BLOCK_BYTES, 1, 0, codes_of, products_signed, leading_scale, NULL };
 
 void q8_0_dot_q8_avx2(const struct dot *d)
 {
-    dot_q8(d, codes_of, sums_of, BLOCK_BYTES, 0);
+    kind_dot_q8(&KIND, d);
 }
 
 void q8_0_unpack_q8_avx2(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, struct q8_group *out)
 {
-    unpack_q8_blocks(w, row_bytes, rows, k, out, codes_of, BLOCK_BYTES,
-                     (struct q8_kind){ .sub = 32, .bias = 128, .wide = true });
+    kind_unpack_q8(&KIND, w, row_bytes, rows, k, out);
 }
