@@ -7,6 +7,7 @@
 #include "kernels/half.h"
 #include "kernels/bf16/bf16.h"
 #include "kernels/blocks32/blocks32.h"
+#include "kernels/codebook/codebook.h"
 #include "kernels/f16/f16.h"
 #include "kernels/f32/f32.h"
 #include "kernels/fp8/fp8.h"
@@ -74,6 +75,14 @@ const struct format FORMATS[FORMAT_COUNT] = {
                         "kernels/groups/README.md" },
     [FORMAT_U2_G128] = { "u2_g128", 1016, 128, 36, 0, 0.28, u2_g128_encode_ref, u2_g128_decode_ref,
                          "kernels/groups/README.md" },
+    [FORMAT_NF4] = { "nf4", 1020, 64, 36, 0, 9.3e-3, nf4_encode_ref, nf4_decode_ref,
+                     "kernels/codebook/README.md" },
+    [FORMAT_FP4] = { "fp4", 1021, 64, 36, 0, 1.7e-2, fp4_encode_ref, fp4_decode_ref,
+                     "kernels/codebook/README.md" },
+    [FORMAT_NF4_DQ] = { "nf4_dq", 1022, 256, 140, 0, 9.3e-3, nf4_dq_encode_ref, nf4_dq_decode_ref,
+                        "kernels/codebook/README.md", true },
+    [FORMAT_FP4_DQ] = { "fp4_dq", 1023, 256, 140, 0, 1.7e-2, fp4_dq_encode_ref, fp4_dq_decode_ref,
+                        "kernels/codebook/README.md", true },
 };
 
 const struct format *format_find(const char *name)
@@ -102,7 +111,8 @@ int64_t format_row_bytes(const struct format *f, int64_t n)
 
 void format_encode_rows(const struct format *f, const float *x, void *out, int64_t rows, int64_t cols)
 {
-    const int64_t at_once = f->row_tail_bytes ? 1 : rows, row_bytes = format_row_bytes(f, cols);
+    const int64_t at_once = f->row_tail_bytes || f->row_encode ? 1 : rows,
+                  row_bytes = format_row_bytes(f, cols);
     for (int64_t r = 0; r < rows; r += at_once)
         f->encode(x + r * cols, (uint8_t *)out + r * row_bytes, at_once * cols);
 }

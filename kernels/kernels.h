@@ -47,13 +47,17 @@ enum format_id {
     FORMAT_U3_G128,
     FORMAT_U2_G64,
     FORMAT_U2_G128,
+    FORMAT_NF4,
+    FORMAT_FP4,
+    FORMAT_NF4_DQ,
+    FORMAT_FP4_DQ,
     FORMAT_COUNT
 };
 
 /* x: n floats, n a multiple of block_weights. blocks: format_row_bytes(n) bytes, any alignment. n may span
  * several rows, but not in a format with row_tail_bytes: there it is exactly one row, whose tail lies behind
- * its blocks (format_encode_rows and format_decode_rows know). The encoders are the field's reference
- * (byte-identical with ggml's); both are pure functions without allocation. */
+ * its blocks (format_encode_rows and format_decode_rows know this, and row_encode). The encoders are the
+ * field's reference (ggml's formats byte-identical with ggml); both are pure functions without allocation. */
 typedef void format_encode_fn(const float *x, void *blocks, int64_t n);
 typedef void format_decode_fn(const void *blocks, float *x, int64_t n);
 
@@ -71,6 +75,7 @@ struct format {
     format_encode_fn *encode; /* NULL: cannot be made by us yet */
     format_decode_fn *decode; /* NULL: cannot be run by us yet */
     const char *readme;       /* the folder's README, NULL with decode NULL */
+    bool row_encode;          /* encode looks at a whole row: one row a call */
 };
 extern const struct format FORMATS[FORMAT_COUNT]; /* indexed by enum format_id */
 
@@ -93,6 +98,15 @@ struct group_codes {
 int format_group_bits(const struct format *f); /* 0: not a group format */
 void format_group_pack(const struct format *f, const struct group_codes *g, void *block);
 void format_group_unpack(const struct format *f, const void *block, struct group_codes *g);
+
+/* nf4_dq and fp4_dq with statistics of more than the row `encode` looks at (double quantization of a tensor):
+ * n weights, a multiple of 256, that are weights first.. of the tensor. */
+struct nested_scales {
+    float offset;         /* mean of the largest magnitudes of all 64 weights */
+    const float *largest; /* for each 16384 weights: the largest distance of those magnitudes from offset */
+};
+void format_nested_encode(const struct format *f, const struct nested_scales *s, int64_t first,
+                          const float *x, void *blocks, int64_t n);
 
 /* Scalar conversions, bit-exact with the definitions (round to nearest even, subnormals, NaN). */
 float f16_to_f32(uint16_t h);

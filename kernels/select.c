@@ -2,6 +2,7 @@
  * The only file that knows architectures at compile time. */
 #include "kernels/bf16/bf16.h"
 #include "kernels/blocks32/blocks32.h"
+#include "kernels/codebook/codebook.h"
 #include "kernels/f16/f16.h"
 #include "kernels/f32/f32.h"
 #include "kernels/fp8/fp8.h"
@@ -125,6 +126,7 @@ static void take_avx2(struct kernel_set *k)
     take_rows(f, FP8_AVX2, FP8_COUNT);
     take_rows(f, INT8_AVX2, INT8_COUNT);
     take_rows(f, GROUPS_AVX2, GROUPS_COUNT);
+    take_rows(f, CODEBOOK_AVX2, CODEBOOK_COUNT);
     take_rows(f, TQ_AVX2, TQ_COUNT);
     take_vectors(&k->vec, &VECTORS_AVX2);
     k->tile = tile_avx2;
@@ -145,6 +147,7 @@ static void take_avx512(struct kernel_set *k)
     take_rows(f, FP8_AVX512, FP8_COUNT);
     take_rows(f, INT8_AVX512, INT8_COUNT);
     take_rows(f, GROUPS_AVX512, GROUPS_COUNT);
+    take_rows(f, CODEBOOK_AVX512, CODEBOOK_COUNT);
     take_vectors(&k->vec, &VECTORS_AVX512);
     k->tile = tile_avx512;
     k->gemm_f32 = GEMM_F32_AVX512;
@@ -159,6 +162,7 @@ static void take_avx512vnni(struct kernel_set *k)
     take_rows(k->format, BLOCKS32_AVX512VNNI, BLOCKS32_COUNT);
     take_rows(k->format, INT8_AVX512VNNI, INT8_COUNT);
     take_rows(k->format, GROUPS_AVX512VNNI, GROUPS_COUNT);
+    take_rows(k->format, CODEBOOK_AVX512VNNI, CODEBOOK_COUNT);
     take_rows(k->format, TQ_AVX512VNNI, TQ_COUNT);
     k->isa |= ISA_AVX512VNNI;
 }
@@ -176,6 +180,7 @@ static void take_amx(struct kernel_set *k)
     take_rows(f, FP8_AMX, FP8_COUNT);
     take_rows(f, INT8_AMX, INT8_COUNT);
     take_rows(f, GROUPS_AMX, GROUPS_COUNT);
+    take_rows(f, CODEBOOK_AMX, CODEBOOK_COUNT);
     take_rows(f, TQ_AMX, TQ_COUNT);
     k->gemm_bf16 = GEMM_BF16_AMX;
     k->attend = ATTEND_BF16_AMX;
@@ -197,6 +202,7 @@ struct kernel_set kernels_select(uint32_t usable)
     take_rows(k.format, FP8_REF, FP8_COUNT);
     take_rows(k.format, INT8_REF, INT8_COUNT);
     take_rows(k.format, GROUPS_REF, GROUPS_COUNT);
+    take_rows(k.format, CODEBOOK_REF, CODEBOOK_COUNT);
 #if ARCH_X86
     if (has(usable, ISA_SSE41)) take_sse41(&k);
     if (has(usable, ISA_AVX2)) take_avx2(&k);
