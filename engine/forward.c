@@ -98,6 +98,13 @@ static void project_qkv(const struct pass *p, const struct layer *l, const float
     backend_matmul(m->backend, mm, count);
 }
 
+/* The matrix that made the queries. */
+static const struct bound *projection(const struct layer *l)
+{
+    const struct bound *fused = layer_slot(l, SLOT_QKV);
+    return fused->w.data ? fused : layer_slot(l, SLOT_Q);
+}
+
 /* qkv -> cache and attn. */
 static void attend(const struct pass *p, const struct layer *l)
 {
@@ -132,6 +139,7 @@ static void attend(const struct pass *p, const struct layer *l)
                                                        .scale = m->hyper.attn_scale,
                                                        .softcap = m->hyper.attn_softcap,
                                                        .window = l->window,
+                                                       .like = projection(l)->w.format,
                                                        .y = p->b.attn,
                                                        .y_stride = m->widths.attn });
 }
