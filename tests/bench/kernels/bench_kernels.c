@@ -1,98 +1,109 @@
-/* How near the kernels come to what this machine can do: each format x instruction set x shape, decoding as
- * bytes of weights per second and prompts as operations per second, each also as a share of the ceiling
- * measured in the same run. Rounds interleave all variants, so that a neighbour on the machine disturbs them
- * alike; the table shows the median and the spread of the rounds.
+/* Every kernel, verified and timed in one program: format x instruction set x number of rows, attention, and
+ * the vector operations around them. Few rows count as bytes of weights per second, many as operations per
+ * second, each also as a share of the ceiling measured in the same run. Rounds interleave all lines, so that
+ * a neighbour on the machine disturbs them alike; the table shows median and spread. An error over its bound
+ * is marked, and the exit status is 1.
  *
- *   bench_kernels [--json] [--threads N] [--rounds N] [--isa LIST] [--format NAME] [--small] [--cpu-time] */
+ *   bench_kernels [--json] [--only LIST] [--isa LIST] [--precision LIST] [--rows LIST] [--threads N]
+ *                 [--rounds N] [--small] [--verify] [--cpu-time] */
+#include "tests/bench/kernels/bench.h"
+
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
-#include "kernels/kernel_set.h"
+enum { NS_SMALL = 1000000, NS_FULL = 6000000, EXIT_OVER_BOUND = 1, EXIT_USAGE = 4, EXIT_MEMORY = 6 };
 
-enum { ROUNDS_MAX = 64, ITEMS_MAX = 512, NS_PER_RUN = 40000000 };
-
-struct options {
-    bool json, small, cpu_time; /* cpu_time: this thread's own seconds, for busy machines; needs one thread */
-    int threads, rounds;
-    const char *isa, *format;
+const char *const PRECISION_NAMES[] = {
+    [PRECISION_HIGHEST] = "highest", [PRECISION_HIGH] = "high", [PRECISION_MEDIUM] = "medium"
 };
 
-/* One line of the table. */
-struct item {
-    const struct isa_level *level;
-    enum precision precision;
-    const struct format *f;
-    int64_t rows, cols;
-    int n, copies; /* weights in a ring, so that decoding never finds them in a cache */
-    struct backend *b;
-    struct weight *w; /* [copies] */
-    int turn;
-    double ceiling;
-    double speed[ROUNDS_MAX];
-};
+/* ---------------------------------------------------------------- shared by the parts */
 
-struct bench {
-    struct options o;
-    uint32_t usable;
-    double read_bytes_s;
-    struct item items[ITEMS_MAX];
-    int count;
-    uint8_t *bytes;
-    int64_t bytes_size;
-    float *x, *y;
-};
-
-static int by_value(const void *a, const void *b)
+struct line *bench_line(struct bench *t)
 {
-    const double d = *(const double *)a - *(const double *)b;
-    return (d > 0) - (d < 0);
+    if (t->count == t->room) {
+        const int room = MAX(2 * t->room, 256);
+        struct line *grown = realloc(t->line, (size_t)room * sizeof *grown);
+        if (!grown) return NULL;
+        t->line = grown;
+        t->room = room;
+    }
+    struct line *l = &t->line[t->count++];
+    *l = (struct line){ .format = "", .precision = "", .n = -1, .error = NAN, .bound = NAN, .limit = NAN };
+    return l;
 }
 
-static double median(const double *v, int n, double *spread)
+void line_judge(struct line *l, double error, double bound)
 {
-    double s[ROUNDS_MAX];
-    memcpy(s, v, (size_t)n * sizeof *s);
-    qsort(s, (size_t)n, sizeof *s, by_value);
-    *spread = (s[n - 1 - n / 4] - s[n / 4]) / s[n / 2];
-    return s[n / 2];
+    if (isnan(error)) error = INFINITY;
+    if (isnan(l->error) || error / bound > l->error / l->bound) {
+        l->error = error;
+        l->bound = bound;
+        l->worst = l->trying;
+    }
 }
 
-/* The arithmetic a product of this item could reach at most: the best row its ISA and precision have. */
-static double arithmetic_ceiling(const struct bench *t, const struct item *i)
+bool listed(const char *list, const char *word)
 {
-    const struct kernel_set k = kernels_select(i->level->bits & t->usable);
-    const bool tiles = i->precision == PRECISION_MEDIUM && k.gemm_bf16.multiply;
+    const size_t n = strlen(word);
+    for (const char *p = list; p; p = strchr(p, ','), p = p ? p + 1 : NULL)
+        if (strcspn(p, ",") == n && !strncmp(p, word, n)) return true;
+    return !list;
+}
+
+/* Some word of the list names a format. */
+static bool names_formats(const char *list)
+{
+    for (int f = 0; f < FORMAT_COUNT; f++)
+        if (listed(list, FORMATS[f].name)) return true;
+    return false;
+}
+
+static bool names_kinds(const char *list)
+{
+    char word[32];
+    for (const char *p = list; p; p = strchr(p, ','), p = p ? p + 1 : NULL) {
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
+        if (!format_find(word)) return true;
+    }
+    return false;
+}
+
+bool wanted(const struct bench *t, const char *kind, const char *format)
+{
+    static const char *const ATTENTION[] = { "prompt", "verify", "decode", "batch" };
+    const char *list = t->o.only;
+    if (!list) return true;
+    bool named = listed(list, kind), attention = false;
+    for (size_t i = 0; i < COUNT_OF(ATTENTION); i++) attention |= !strcmp(kind, ATTENTION[i]);
+    named |= attention ? listed(list, "attention") : strcmp(kind, "product") && listed(list, "ops");
+    if (names_kinds(list) && !named) return false;
+    if (names_formats(list)) return *format && listed(list, format);
+    return true;
+}
+
+double rig_ops_s(const struct bench *t, struct rig *r, const char *ceiling)
+{
+    static const char *const NAMES[] = { "f32_fma", "int8_dot", "bf16_dot", "bf16_tile", "int8_tile" };
+    size_t known = 0;
+    while (known < COUNT_OF(NAMES) && strcmp(NAMES[known], ceiling)) known++;
+    if (known == COUNT_OF(NAMES)) return NAN;
+    if (r->ops_s[known] != 0) return r->ops_s[known]; /* 0: not measured yet */
     double best = NAN;
     for (size_t c = 0; c < CEILING_COUNT; c++) {
-        const bool wanted = tiles ? !strcmp(CEILINGS[c].name, "bf16_tile")
-                                  : !strcmp(CEILINGS[c].name, "f32_fma");
-        if (!wanted) continue;
-        const double v = ceiling_ops_s(&CEILINGS[c], i->level->bits & t->usable, t->o.threads, 0.05);
+        if (strcmp(CEILINGS[c].name, ceiling)) continue;
+        const double v = ceiling_ops_s(&CEILINGS[c], r->level->bits & t->usable, t->o.threads, 0.05);
         if (!(best >= v)) best = v;
     }
-    return best;
+    return r->ops_s[known] = best;
 }
 
-static void run_once(const struct bench *t, struct item *i)
-{
-    backend_matmul(i->b,
-                   &(struct matmul){ .w = &i->w[i->turn++ % i->copies],
-                                     .x = t->x,
-                                     .x_stride = i->cols,
-                                     .n = i->n,
-                                     .y = t->y,
-                                     .y_stride = i->rows },
-                   1);
-}
-
-static bool is_stream(const struct item *i)
-{
-    return i->n <= 16;
-}
-
-static int64_t now_ns(const struct bench *t)
+int64_t bench_now_ns(const struct bench *t)
 {
     struct timespec v;
     if (!t->o.cpu_time) return clock_ns();
@@ -100,130 +111,199 @@ static int64_t now_ns(const struct bench *t)
     return (int64_t)v.tv_sec * 1000000000 + v.tv_nsec;
 }
 
-static double measure(const struct bench *t, struct item *i)
+static size_t guarded_size(size_t bytes, size_t page)
 {
-    run_once(t, i);
-    int64_t start = now_ns(t), now;
-    int done = 0;
-    do {
-        run_once(t, i);
-        done++;
-        now = now_ns(t);
-    } while (now - start < NS_PER_RUN);
-    const double seconds = (double)(now - start) * 1e-9 / done;
-    if (is_stream(i)) return (double)(i->rows * format_row_bytes(i->f, i->cols)) / seconds;
-    return 2.0 * (double)i->rows * (double)i->cols * i->n / seconds;
+    return (bytes + page - 1) / page * page + page;
 }
 
-static void add_item(struct bench *t, const struct item *want)
+void *guarded(size_t bytes)
 {
-    if (t->count == ITEMS_MAX) return;
-    struct item *i = &t->items[t->count];
-    struct err why;
-    const int64_t bytes = want->rows * format_row_bytes(want->f, want->cols);
-    *i = *want;
-    i->copies = is_stream(i) ? (int)MAX((int64_t)1, MIN((int64_t)64, t->bytes_size / bytes)) : 1;
-    i->w = calloc((size_t)i->copies, sizeof *i->w);
-    const struct backend_options o = { .threads = t->o.threads,
-                                       .isa = i->level->bits & t->usable,
-                                       .precision = i->precision,
-                                       .affinity = AFFINITY_COMPACT };
-    if (!i->w || backend_open(&i->b, "cpu", &o, &why) || backend_reserve(i->b, i->n, i->cols, &why)) return;
-    for (int c = 0; c < i->copies; c++)
-        if (backend_weight_bind(i->b, &i->w[c], i->f, i->rows, i->cols, t->bytes + c * bytes, &why)) return;
-    i->ceiling = is_stream(i) ? t->read_bytes_s : arithmetic_ceiling(t, i);
-    t->count++;
-}
-
-static void add_items(struct bench *t)
-{
-    static const int NS[] = { 1, 4, 8, 16, 512 };
-    for (size_t l = 0; l < ISA_LEVEL_COUNT; l++) {
-        const struct isa_level *level = &ISA_LEVELS[l];
-        const struct kernel_set k = kernels_select(level->bits & t->usable);
-        if ((level->bits & ~t->usable) ||
-            (level->bits && k.isa == kernels_select(ISA_LEVELS[l - 1].bits).isa))
-            continue; /* not here, or nothing of its own */
-        if (t->o.isa && strcmp(t->o.isa, level->name)) continue;
-        for (int f = 0; f < FORMAT_COUNT; f++) {
-            if (!FORMATS[f].decode || (t->o.format && strcmp(t->o.format, FORMATS[f].name))) continue;
-            for (size_t n = 0; n < COUNT_OF(NS); n++) {
-                for (int p = PRECISION_HIGHEST; p <= PRECISION_MEDIUM; p += PRECISION_MEDIUM) {
-                    const bool differs = NS[n] <= 16 ? k.format[f].dot_q8 != NULL
-                                                     : k.gemm_bf16.multiply != NULL;
-                    if (p == PRECISION_MEDIUM && !differs) continue;
-                    add_item(t, &(struct item){ .level = level,
-                                                .precision = (enum precision)p,
-                                                .f = &FORMATS[f],
-                                                .n = NS[n],
-                                                .rows = t->o.small ? 1024 : 8192,
-                                                .cols = 2048 });
-                    if (NS[n] == 512 && !t->o.small && p == PRECISION_MEDIUM)
-                        add_item(t, &(struct item){ .level = level,
-                                                    .precision = (enum precision)p,
-                                                    .f = &FORMATS[f],
-                                                    .n = NS[n],
-                                                    .rows = 2048,
-                                                    .cols = 8192 });
-                }
-            }
-        }
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = guarded_size(bytes, page);
+    uint8_t *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    if (mprotect(p + size - page, page, PROT_NONE)) {
+        munmap(p, size);
+        return NULL;
     }
+    return p + size - page - bytes;
 }
 
-static void print_item(const struct bench *t, const struct item *i, bool last)
+void guarded_free(void *p, size_t bytes)
 {
-    static const char *const PRECISIONS[] = { "highest", "high", "medium" };
-    double spread;
-    const double speed = median(i->speed, t->o.rounds, &spread), share = speed / i->ceiling;
-    const char *unit = is_stream(i) ? "GB/s" : "GFLOP/s";
-    if (t->o.json)
-        printf(
-            "  {\"isa\": \"%s\", \"format\": \"%s\", \"precision\": \"%s\", \"rows\": %lld, \"cols\": %lld, "
-            "\"n\": %d, \"unit\": \"%s\", \"speed\": %.4g, \"spread\": %.3g, \"share\": %.3g}%s\n",
-            i->level->name, i->f->name, PRECISIONS[i->precision], (long long)i->rows, (long long)i->cols,
-            i->n, unit, speed * 1e-9, spread, share, last ? "" : ",");
-    else
-        printf("| %-10s | %-5s | %-7s | %5lld x %-5lld | %4d | %8.1f %-7s | %4.0f %% | %3.0f %% |\n",
-               i->level->name, i->f->name, PRECISIONS[i->precision], (long long)i->rows, (long long)i->cols,
-               i->n, speed * 1e-9, unit, 100 * spread, 100 * share);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = guarded_size(bytes, page);
+    if (p) munmap((uint8_t *)p + bytes + page - size, size);
 }
+
+uint32_t rng_u32(struct rng *r)
+{
+    r->s = r->s * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(r->s >> 32);
+}
+
+float rng_gauss(struct rng *r, double sigma)
+{
+    const double u1 = (rng_u32(r) + 1.0) / 4294967296.0, u2 = rng_u32(r) / 4294967296.0;
+    return (float)(sigma * sqrt(-2 * log(u1)) * cos(6.283185307179586 * u2));
+}
+
+/* ---------------------------------------------------------------- set-up */
 
 static bool parse(struct options *o, int argc, char **argv)
 {
-    *o = (struct options){ .threads = threadpool_default_threads(), .rounds = 5 };
+    *o = (struct options){ .threads = threadpool_default_threads(), .rounds = 3 };
+    const struct {
+        const char *name;
+        bool *value;
+    } SWITCHES[] = { { "--json", &o->json },
+                     { "--small", &o->small },
+                     { "--verify", &o->verify_only },
+                     { "--cpu-time", &o->cpu_time } };
+    const struct {
+        const char *name;
+        const char **value;
+    } LISTS[] = { { "--isa", &o->isa },
+                  { "--only", &o->only },
+                  { "--format", &o->only },
+                  { "--precision", &o->precision },
+                  { "--rows", &o->rows } };
     for (int i = 1; i < argc; i++) {
+        const char *next = i + 1 < argc ? argv[i + 1] : NULL;
         int64_t v = 0;
-        const char *next = i + 1 < argc ? argv[i + 1] : "";
-        if (!strcmp(argv[i], "--json"))
-            o->json = true;
-        else if (!strcmp(argv[i], "--cpu-time"))
-            o->cpu_time = true, o->threads = 1;
-        else if (!strcmp(argv[i], "--small"))
-            o->small = true;
-        else if (!strcmp(argv[i], "--threads") && str_to_i64(next, &v) && v >= 1 && v <= 1024)
+        bool known = false;
+        for (size_t j = 0; j < COUNT_OF(SWITCHES) && !known; j++)
+            if ((known = !strcmp(argv[i], SWITCHES[j].name))) *SWITCHES[j].value = true;
+        for (size_t j = 0; j < COUNT_OF(LISTS) && !known && next; j++)
+            if ((known = !strcmp(argv[i], LISTS[j].name))) *LISTS[j].value = argv[++i];
+        if (known) continue;
+        if (!next || !str_to_i64(next, &v) || v < 1) return false;
+        if (!strcmp(argv[i], "--threads") && v <= 1024)
             o->threads = (int)v, i++;
-        else if (!strcmp(argv[i], "--rounds") && str_to_i64(next, &v) && v >= 1 && v <= ROUNDS_MAX)
+        else if (!strcmp(argv[i], "--rounds") && v <= ROUNDS_MAX)
             o->rounds = (int)v, i++;
-        else if (!strcmp(argv[i], "--isa"))
-            o->isa = next, i++;
-        else if (!strcmp(argv[i], "--format"))
-            o->format = next, i++;
         else
             return false;
     }
+    if (o->cpu_time) o->threads = 1;
+    if (o->small) o->rounds = MIN(o->rounds, 1);
     return true;
 }
 
-static void fill(struct bench *t)
+/* A name nobody knows would quietly measure nothing. */
+static const char *unknown_word(const struct options *o)
 {
+    static const char *const KINDS[] = { "product",  "attention", "ops",       "prompt",     "verify",
+                                         "decode",   "batch",     "norm_rms",  "norm_layer", "rope",
+                                         "softmax",  "silu_mul",  "gelu_tanh", "gather",     "store",
+                                         "quantize", "barrier" };
+    static char word[32];
+    for (const char *p = o->only; p; p = strchr(p, ','), p = p ? p + 1 : NULL) {
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
+        bool known = format_find(word) != NULL;
+        for (size_t i = 0; i < COUNT_OF(KINDS); i++) known |= !strcmp(word, KINDS[i]);
+        if (!known) return word;
+    }
+    for (const char *p = o->isa; p; p = strchr(p, ','), p = p ? p + 1 : NULL) {
+        bool known = false;
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
+        for (size_t i = 0; i < ISA_LEVEL_COUNT; i++) known |= !strcmp(word, ISA_LEVELS[i].name);
+        if (!known) return word;
+    }
+    return NULL;
+}
+
+static int open_rig(struct bench *t, struct rig *r)
+{
+    struct err why;
+    for (int p = 0; p < PRECISION_AUTO; p++) {
+        if (!listed(t->o.precision ? t->o.precision : "highest,medium", PRECISION_NAMES[p])) continue;
+        const struct backend_options o = { .threads = t->o.threads,
+                                           .isa = r->level->bits & t->usable,
+                                           .precision = (enum precision)p,
+                                           .affinity = t->o.threads > 1 ? AFFINITY_COMPACT : AFFINITY_NONE };
+        if (backend_open(&r->backend[p], "cpu", &o, &why) ||
+            backend_reserve(r->backend[p], PRODUCT_ROWS_MAX, COLS_MAX, &why)) {
+            fprintf(stderr, "bench_kernels: %s\n", why.message);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* One rig for each level that has something of its own here. */
+static int open_rigs(struct bench *t)
+{
+    uint32_t before = UINT32_MAX;
+    for (size_t l = 0; l < ISA_LEVEL_COUNT && t->rigs < LEVELS_MAX; l++) {
+        const struct isa_level *level = &ISA_LEVELS[l];
+        if (level->bits & ~t->usable) continue;
+        struct rig *r = &t->rig[t->rigs];
+        *r = (struct rig){ .level = level, .kernels = kernels_select(level->bits) };
+        const bool same = r->kernels.isa == before;
+        before = r->kernels.isa;
+        if (same || !listed(t->o.isa, level->name)) continue;
+        if (open_rig(t, r)) return 1;
+        t->rigs++;
+    }
+    return 0;
+}
+
+static int take_memory(struct bench *t)
+{
+    struct backend *memory; /* as the engine allocates */
+    struct err why;
     uint32_t s = 1;
+    t->bytes_size = (int64_t)(t->o.small ? 64 : 512) << 20;
+    t->bytes = malloc((size_t)t->bytes_size);
+    if (!t->bytes || backend_open(&memory, "cpu", &(struct backend_options){ .threads = 1 }, &why)) return 1;
+    t->x = backend_alloc(memory, sizeof(float) * PRODUCT_ROWS_MAX * COLS_MAX);
+    t->y = backend_alloc(memory, sizeof(float) * PRODUCT_ROWS_MAX * COLS_MAX);
+    backend_close(memory);
+    if (!t->x || !t->y) return 1;
     for (int64_t i = 0; i < t->bytes_size; i++) {
         s = s * 1664525 + 1013904223;
         /* Ordinary numbers in every format: NaN and subnormals would change the speed of sums. */
         t->bytes[i] = (uint8_t)(0x3c + (s >> 30));
     }
-    for (int64_t i = 0; i < 512 * 8192; i++) t->x[i] = (float)(i % 17 - 8) * 0.125f;
+    for (int64_t i = 0; i < PRODUCT_ROWS_MAX * COLS_MAX; i++) t->x[i] = (float)(i % 17 - 8) * 0.125f;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- timing */
+
+static double measure(const struct bench *t, const struct line *l)
+{
+    const int64_t least = t->o.small ? NS_SMALL : NS_FULL;
+    l->run(l->arg);
+    const int64_t start = bench_now_ns(t);
+    int64_t now;
+    int done = 0;
+    do {
+        l->run(l->arg);
+        done++;
+        now = bench_now_ns(t);
+    } while (now - start < least);
+    return l->work * done / ((double)(now - start) * 1e-9);
+}
+
+static void time_all(struct bench *t)
+{
+    for (int r = 0; r < t->o.rounds; r++)
+        for (int i = 0; i < t->count; i++) {
+            struct line *l = &t->line[i];
+            if (l->run) l->speed[r] = measure(t, l);
+        }
+}
+
+static void close_all(struct bench *t)
+{
+    for (int i = 0; i < t->count; i++)
+        if (t->line[i].finish) t->line[i].finish(t->line[i].arg);
+    for (int i = 0; i < t->rigs; i++)
+        for (int p = 0; p < PRECISION_AUTO; p++) backend_close(t->rig[i].backend[p]);
+    free(t->line);
+    free(t->bytes);
+    free(t->x);
+    free(t->y);
 }
 
 int main(int argc, char **argv)
@@ -231,36 +311,32 @@ int main(int argc, char **argv)
     static struct bench t;
     struct err why;
     if (!parse(&t.o, argc, argv)) {
-        fprintf(stderr,
-                "usage: bench_kernels [--json] [--threads N] [--rounds 1..64] [--isa NAME] [--format NAME] "
-                "[--small] [--cpu-time]\n");
-        return 4;
+        fprintf(stderr, "usage: bench_kernels [--json] [--only LIST] [--isa LIST] [--precision LIST] "
+                        "[--rows LIST] [--threads N] [--rounds 1..64] [--small] [--verify] [--cpu-time]\n"
+                        "LIST: words with commas; --only takes formats, product, attention, ops and single "
+                        "operations: q4_0,attention\n");
+        return EXIT_USAGE;
+    }
+    const char *word = unknown_word(&t.o);
+    if (word) {
+        fprintf(stderr, "bench_kernels: '%s' is no format, operation or instruction set\n", word);
+        return EXIT_USAGE;
     }
     if (isa_usable(&t.usable, &why)) {
         fprintf(stderr, "%s\n", why.message);
-        return 4;
+        return EXIT_USAGE;
     }
-    t.bytes_size = (int64_t)(t.o.small ? 64 : 512) << 20;
-    t.bytes = malloc((size_t)t.bytes_size);
-    struct backend *memory; /* as the engine allocates */
-    if (backend_open(&memory, "cpu", &(struct backend_options){ .threads = 1 }, &why)) return 6;
-    t.x = backend_alloc(memory, 512 * 8192 * sizeof *t.x);
-    t.y = backend_alloc(memory, 512 * 8192 * sizeof *t.y);
-    if (!t.bytes || !t.x || !t.y) return 6;
-    fill(&t);
-    t.read_bytes_s = ceiling_read_bytes_s(t.o.threads, t.bytes_size, 0.5);
-    add_items(&t);
-    for (int r = 0; r < t.o.rounds; r++)
-        for (int i = 0; i < t.count; i++) t.items[i].speed[r] = measure(&t, &t.items[i]);
-    if (t.o.json)
-        printf("{\"schema\": 1, \"threads\": %d, \"read_gb_s\": %.4g, \"items\": [\n", t.o.threads,
-               t.read_bytes_s * 1e-9);
-    else
-        printf("%d threads, streaming read %.1f GB/s; n <= 16: bytes of weights read, else arithmetic\n\n"
-               "| isa        | format| precision | rows x cols | n  | median | spread | of the limit |\n"
-               "|---|---|---|---|---|---|---|---|\n",
-               t.o.threads, t.read_bytes_s * 1e-9);
-    for (int i = 0; i < t.count; i++) print_item(&t, &t.items[i], i + 1 == t.count);
-    if (t.o.json) printf("]}\n");
-    return 0;
+    if (take_memory(&t) || open_rigs(&t)) {
+        fprintf(stderr, "bench_kernels: out of memory\n");
+        return EXIT_MEMORY;
+    }
+    t.read_bytes_s = t.o.verify_only ? NAN : ceiling_read_bytes_s(t.o.threads, t.bytes_size, 0.5);
+    if (products_add(&t) || attention_add(&t) || vectors_add(&t)) {
+        fprintf(stderr, "bench_kernels: out of memory\n");
+        return EXIT_MEMORY;
+    }
+    if (!t.o.verify_only) time_all(&t);
+    const int over = report(&t);
+    close_all(&t);
+    return over ? EXIT_OVER_BOUND : 0;
 }
