@@ -89,9 +89,9 @@ static void encode_nested(const struct book *b, const float *x, float offset, fl
 static void encode_row(const struct book *b, const float *x, uint8_t *out, int64_t n)
 {
     enum { RUN = NESTED_RUN * UNIT };
-    float sum = 0;
+    double sum = 0;
     for (int64_t i = 0; i < n; i += UNIT) sum += largest_of(x + i);
-    const float offset = sum / (float)(n / UNIT);
+    const float offset = (float)(sum / (double)(n / UNIT));
     for (int64_t run = 0; run < n; run += RUN) {
         const int64_t end = MIN(run + RUN, n);
         float largest = 0;
