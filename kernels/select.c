@@ -228,6 +228,7 @@ static ceiling_fn *const CEILING_FNS[] = {
     ceiling_f32_fma_sse41,       ceiling_int8_dot_sse41, ceiling_f32_fma_avx2,
     ceiling_f32_fma_avx512,      ceiling_int8_dot_avx2,  ceiling_int8_dot_avx512vnni,
     ceiling_bf16_dot_avx512bf16, ceiling_bf16_tile_amx,  ceiling_int8_tile_amx,
+    ceiling_int8_dot_avxvnni,
 #endif
 #if ARCH_ARM
     ceiling_f32_fma_neon,        ceiling_int8_dot_neon,  ceiling_int8_dot_dotprod,
@@ -244,6 +245,7 @@ const struct ceiling CEILINGS[] = {
     { "int8_dot", "avx2", ISA_AVX2 },
     { "int8_dot", "avx512vnni", ISA_AVX512 | ISA_AVX512VNNI },
     { "bf16_dot", "avx512bf16", ISA_AVX512 | ISA_AVX512BF16 },
+    { "int8_dot", "avxvnni", ISA_AVX2 | ISA_AVXVNNI },
     { "bf16_tile", "amx", ISA_AMX },
     { "int8_tile", "amx", ISA_AMX },
 #endif

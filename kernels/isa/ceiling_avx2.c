@@ -18,17 +18,18 @@ double ceiling_f32_fma_avx2(int64_t rounds)
     return 2.0 * 8 * CHAINS * (double)rounds;
 }
 
+/* Sums stay in 16 bits, as they may for a few products of small codes: two instructions for 32 products. */
 double ceiling_int8_dot_avx2(int64_t rounds)
 {
     enum { CHAINS = 8 };
-    __m256i sum[CHAINS], a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(5), ones = _mm256_set1_epi16(1);
+    __m256i sum[CHAINS], a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(5);
 #pragma GCC unroll 8
     for (int j = 0; j < CHAINS; j++) sum[j] = _mm256_setzero_si256();
     for (int64_t i = 0; i < rounds; i++) {
 #pragma GCC unroll 8
         for (int j = 0; j < CHAINS; j++) {
             __asm__ volatile("" : "+x"(a));
-            sum[j] = _mm256_add_epi32(sum[j], _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones));
+            sum[j] = _mm256_add_epi16(sum[j], _mm256_maddubs_epi16(a, b));
             __asm__ volatile("" : "+x"(sum[j]));
         }
     }

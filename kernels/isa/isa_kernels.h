@@ -38,7 +38,7 @@ extern const struct gemm_kernel GEMM_F32_AVX2, GEMM_F32_AVX512, GEMM_BF16_AMX;
 extern const struct attention_kernel ATTEND_BF16_AMX;
 
 ceiling_fn ceiling_f32_fma_avx2, ceiling_f32_fma_avx512;
-ceiling_fn ceiling_int8_dot_avx2, ceiling_int8_dot_avx512vnni;
+ceiling_fn ceiling_int8_dot_avx2, ceiling_int8_dot_avxvnni, ceiling_int8_dot_avx512vnni;
 ceiling_fn ceiling_bf16_dot_avx512bf16;
 ceiling_fn ceiling_bf16_tile_amx, ceiling_int8_tile_amx;
 
