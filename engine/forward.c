@@ -178,25 +178,28 @@ static void add_feed_forward(const struct pass *p, const struct layer *l, const 
     const struct model *m = p->m;
     const int64_t ff = m->shape.ff, stride = m->widths.ff;
     const bool gate = layer_slot(l, SLOT_GATE)->w.data, gated = stride > ff;
-    struct matmul mm[2];
-    int count = 0;
+    struct gated g = { .up = product(p, layer_slot(l, SLOT_UP), layer_slot(l, SLOT_UP_B), h, m->shape.embd),
+                       .act = m->hyper.arch->act,
+                       .y = p->b.ff,
+                       .y_stride = stride };
+    g.up.y = p->b.ff + (gate ? ff : 0);
+    g.up.y_stride = stride;
     if (gate) {
-        mm[count] = product(p, layer_slot(l, SLOT_GATE), layer_slot(l, SLOT_GATE_B), h, m->shape.embd);
-        mm[count].y = p->b.ff;
-        mm[count++].y_stride = stride;
+        g.gate = product(p, layer_slot(l, SLOT_GATE), layer_slot(l, SLOT_GATE_B), h, m->shape.embd);
+        g.gate.y = p->b.ff;
+        g.gate.y_stride = stride;
+        backend_gated(m->backend, &g);
+    } else { /* ungated, or both halves from one matrix */
+        backend_matmul(m->backend, &g.up, 1);
+        backend_activate(m->backend, &(struct activate){ .act = g.act,
+                                                         .gate = p->b.ff,
+                                                         .up = gated ? p->b.ff + ff : NULL,
+                                                         .stride = stride,
+                                                         .n = p->n,
+                                                         .cols = ff,
+                                                         .y = p->b.ff,
+                                                         .y_stride = stride });
     }
-    mm[count] = product(p, layer_slot(l, SLOT_UP), layer_slot(l, SLOT_UP_B), h, m->shape.embd);
-    mm[count].y = p->b.ff + (gate ? ff : 0);
-    mm[count++].y_stride = stride;
-    backend_matmul(m->backend, mm, count);
-    backend_activate(m->backend, &(struct activate){ .act = m->hyper.arch->act,
-                                                     .gate = p->b.ff,
-                                                     .up = gated ? p->b.ff + ff : NULL,
-                                                     .stride = stride,
-                                                     .n = p->n,
-                                                     .cols = ff,
-                                                     .y = p->b.ff,
-                                                     .y_stride = stride });
     const struct bound *w = layer_slot(l, SLOT_DOWN), *bias = layer_slot(l, SLOT_DOWN_B);
     add_to_stream(p, product(p, w, bias, p->b.ff, stride), layer_slot(l, SLOT_POST_FFN_NORM));
 }

@@ -46,6 +46,10 @@ int64_t attention_shared_bytes(int threads, int64_t cols);
 void gemv_run(struct backend *b, const struct matmul *m, int count);
 void gemm_run(struct backend *b, const struct gemm_kernel *g, const struct matmul *m, int count);
 
+/* Both products of the pair in one go; gemm_can_gate says whether this pair can. */
+bool gemm_can_gate(const struct gemm_kernel *g, const struct gated *p);
+void gemm_run_gated(struct backend *b, const struct gemm_kernel *g, const struct gated *p);
+
 /* What the drivers multiply a row's codes by: 1, or the f32 behind its blocks. */
 static inline float format_row_scale(const struct format *f, const void *row, int64_t cols)
 {

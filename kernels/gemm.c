@@ -1,24 +1,33 @@
 /* Products with many rows of activations (prompts, batches): the weights are unpacked once into a panel of
- * the ISA's own operand and multiplied with all rows while the panel is in cache.
+ * the scheme's own operand and multiplied with all rows while the panel is in cache.
  *
  * The activations are packed first (all members, one barrier): k blocks of kc inputs, in each of them slivers
  * of 32 tokens, every sliver contiguous - rows 4 KiB apart would fall into the same cache set. Then each
  * member walks its share of the weight rows: for every mc rows of x and kc inputs (whose packed form stays in
- * the second cache) it unpacks panel after panel and multiplies. Sums over several k blocks meet in y. */
+ * the second cache) it unpacks panel after panel and multiplies. Sums over several k blocks meet in y.
+ *
+ * Two variations: a single sliver needs no panels where the scheme can do without (multiply_few), and a gated
+ * pair of products shares its panels, so that only act(gate) * up is ever written. */
 #include <assert.h>
 #include <string.h>
 
 #include "kernels/backend.h"
-#include "kernels/half.h"
 
-enum { ROW_GROUP = 16, COLS_AT_ONCE = 512 };
+enum {
+    ROW_GROUP = 16,
+    FAR_BYTES = 1 << 20, /* results beyond this are not in the second cache any more when they are wanted */
+};
 
 struct gemm {
     struct backend *b;
     const struct gemm_kernel *k;
     const struct matmul *m;
     int count;
+    const struct matmul *gate; /* NULL, or the partner of m[0] (count 1) */
+    enum activation act;
+    bool few;             /* by multiply_few */
     int64_t cols, padded; /* padded: tokens up to a whole sliver */
+    int kc;               /* inputs of a packed block */
 };
 
 /* One panel's way through a member. */
@@ -31,152 +40,206 @@ struct panel {
     int k;
     uint8_t *weights;
     float *products, *turned; /* [panel_rows][SLIVER] and [SLIVER][panel_rows] */
-    float *decoded;           /* one row of kc, for formats without their own unpacking */
 };
 
-static int64_t depth_of(const struct gemm_kernel *g, int64_t k)
+static int64_t steps_of(int64_t k)
 {
-    return g->operand_bytes == 4 ? k : round_up(k, TILE_DEPTH);
+    return (k + DEPTH_STEP - 1) / DEPTH_STEP;
 }
 
 int64_t gemm_shared_bytes(const struct gemm_kernel *g, int64_t rows, int64_t cols)
 {
-    return round_up(rows, SLIVER) * depth_of(g, cols) * g->operand_bytes;
+    return round_up(rows, SLIVER) / SLIVER * steps_of(cols) * g->sliver_step;
+}
+
+static int64_t panel_bytes(const struct gemm_kernel *g)
+{
+    const int64_t few = 2 * (g->few_rows / ROW_GROUP) * steps_of(g->few_depth);
+    return MAX(g->panel_rows / ROW_GROUP * steps_of(g->kc), few) * g->panel_step;
 }
 
 int64_t gemm_thread_bytes(const struct gemm_kernel *g)
 {
-    const int64_t panel = (int64_t)g->panel_rows * g->kc * g->operand_bytes;
-    return panel + (2 * (int64_t)g->panel_rows * SLIVER + g->kc) * (int64_t)sizeof(float);
+    return panel_bytes(g) + 2 * (int64_t)g->panel_rows * SLIVER * (int64_t)sizeof(float);
 }
 
+/* Behind the k blocks before k0, and in k0's block behind the slivers before `token`'s. */
 static uint8_t *sliver_at(const struct gemm *g, int64_t k0, int k, int64_t token)
 {
-    return g->b->shared + (g->padded * k0 + token * depth_of(g->k, k)) * g->k->operand_bytes;
+    const int64_t before = g->padded / SLIVER * steps_of(k0) + token / SLIVER * steps_of(k);
+    return g->b->shared + before * g->k->sliver_step;
 }
 
 static void pack_share(const struct gemm *g, int member, int size)
 {
-    const struct gemm_kernel *gk = g->k;
-    const int64_t slivers = g->padded / SLIVER, blocks = (g->cols + gk->kc - 1) / gk->kc;
+    const int64_t slivers = g->padded / SLIVER, blocks = (g->cols + g->kc - 1) / g->kc;
     int64_t from, to;
     share_of(slivers * blocks, member, size, &from, &to);
     for (int64_t t = from; t < to; t++) {
-        const int64_t k0 = t / slivers * gk->kc, token = t % slivers * SLIVER;
-        const int k = (int)MIN((int64_t)gk->kc, g->cols - k0);
-        gk->pack(g->m->x + token * g->m->x_stride + k0, g->m->x_stride,
-                 (int)MIN((int64_t)SLIVER, g->m->n - token), k, sliver_at(g, k0, k, token));
+        const int64_t k0 = t / slivers * g->kc, token = t % slivers * SLIVER;
+        const int k = (int)MIN((int64_t)g->kc, g->cols - k0);
+        g->k->pack(g->m->x + token * g->m->x_stride + k0, g->m->x_stride,
+                   (int)MIN((int64_t)SLIVER, g->m->n - token), k, sliver_at(g, k0, k, token));
     }
 }
 
-/* Any format by way of f32: slower than a format's own function, but a format needs only `decode`. */
-static void unpack_bf16_by_decoding(const struct panel *p, const struct format_kernels *f, const uint8_t *w,
-                                    int64_t row_bytes, int rows, uint16_t *out)
+static const uint8_t *weights_at(const struct weight *w, int64_t row, int64_t k0)
 {
-    const int64_t tiles = (p->k + TILE_DEPTH - 1) / TILE_DEPTH;
-    memset(out, 0, (size_t)tiles * TILE_ROWS * TILE_DEPTH * sizeof *out);
-    for (int r = 0; r < rows; r++) {
-        f->decode(w + r * row_bytes, p->decoded, p->k);
-        for (int64_t i = 0; i < p->k; i++)
-            out[(i / TILE_DEPTH * TILE_ROWS + r) * TILE_DEPTH + i % TILE_DEPTH] = bhalf_from_float(
-                p->decoded[i]);
+    return (const uint8_t *)w->data + row * format_row_bytes(w->format, w->cols) +
+           format_span_bytes(w->format, k0);
+}
+
+static struct unpacking unpacking_of(const struct gemm *g, const struct weight *w, int64_t row, int64_t k0)
+{
+    return (struct unpacking){ .format = w->format,
+                               .f = &g->b->k.format[w->format - FORMATS],
+                               .w = weights_at(w, row, k0),
+                               .row_bytes = format_row_bytes(w->format, w->cols) };
+}
+
+/* Rows row0.. of a matrix into the panel's groups from `out` on. */
+static void unpack(const struct panel *p, const struct weight *w, uint8_t *out)
+{
+    struct unpacking u = unpacking_of(p->g, w, p->row0, p->k0);
+    u.k = p->k;
+    u.group = out;
+    for (int r = 0; r < p->rows; r += ROW_GROUP) {
+        u.rows = MIN((int)ROW_GROUP, p->rows - r);
+        p->g->k->unpack(&u);
+        u.w += ROW_GROUP * u.row_bytes;
+        u.group = (uint8_t *)u.group + steps_of(p->k) * p->g->k->panel_step;
     }
 }
 
-static void unpack(const struct panel *p)
+/* Codes to weights, where a row keeps its scale behind its blocks; and biases. */
+static void adjust(const struct panel *p, const struct matmul *m, float *c)
 {
-    const struct weight *w = p->m->w;
-    const struct format_kernels *f = &p->g->b->k.format[w->format - FORMATS];
-    const int64_t row_bytes = format_row_bytes(w->format, w->cols);
-    const uint8_t *first = (const uint8_t *)w->data + p->row0 * row_bytes +
-                           format_span_bytes(w->format, p->k0);
-    if (p->g->k->operand_bytes == 4) {
-        for (int r = 0; r < p->rows; r++)
-            f->decode(first + r * row_bytes, (float *)p->weights + (int64_t)r * p->k, p->k);
-        return;
-    }
-    const int64_t group_bytes = ROW_GROUP * depth_of(p->g->k, p->k) * 2;
-    for (int r = 0; r < round_up(p->rows, 2 * ROW_GROUP); r += ROW_GROUP) { /* tiles go in pairs */
-        const int rows = MAX(0, MIN((int)ROW_GROUP, p->rows - r));
-        uint16_t *out = (uint16_t *)(p->weights + r / ROW_GROUP * group_bytes);
-        if (!rows)
-            memset(out, 0, (size_t)group_bytes);
-        else if (f->unpack_bf16)
-            f->unpack_bf16(first + r * row_bytes, row_bytes, rows, p->k, out);
-        else
-            unpack_bf16_by_decoding(p, f, first + r * row_bytes, row_bytes, rows, out);
-    }
-}
-
-/* Codes to weights, where a row keeps its scale behind its blocks. */
-static void scale_products(const struct panel *p)
-{
-    const struct weight *w = p->m->w;
-    const int64_t row_bytes = format_row_bytes(w->format, w->cols);
-    const uint8_t *first = (const uint8_t *)w->data + p->row0 * row_bytes;
+    const struct weight *w = m->w;
+    const float *bias = m->bias && !p->k0 ? m->bias + p->row0 : NULL; /* came with the first k block */
+    if (!bias && !w->format->row_tail_bytes) return;
     for (int r = 0; r < p->rows; r++) {
-        const float scale = format_row_scale(w->format, first + r * row_bytes, w->cols);
-        for (int t = 0; t < SLIVER; t++) p->products[r * SLIVER + t] *= scale;
+        const float scale = format_row_scale(w->format, weights_at(w, p->row0 + r, 0), w->cols);
+        const float add = bias ? bias[r] : 0;
+        for (int t = 0; t < SLIVER; t++) c[r * SLIVER + t] = c[r * SLIVER + t] * scale + add;
     }
 }
 
-static void finish(const struct panel *p, int64_t token, int tokens)
+static void deliver_by_turning(const struct panel *p, const struct delivery *d)
 {
-    const struct matmul *m = p->m;
     const int stride = p->g->k->panel_rows;
-    if (m->w->format->row_tail_bytes) scale_products(p);
-    p->g->b->k.vec.transpose(p->products, SLIVER, p->rows, tokens, p->turned, stride);
-    for (int t = 0; t < tokens; t++) {
-        float *restrict y = m->y + (token + t) * m->y_stride + p->row0;
-        float *restrict v = p->turned + (int64_t)t * stride;
-        if (p->k0) { /* bias and residual came with the first k block */
-            for (int r = 0; r < p->rows; r++) y[r] += v[r];
+    p->g->b->k.vec.transpose(d->c, SLIVER, d->rows, d->tokens, p->turned, stride);
+    for (int t = 0; t < d->tokens; t++) {
+        float *restrict y = d->y + t * d->stride;
+        const float *restrict v = p->turned + (int64_t)t * stride;
+        if (!d->residual) {
+            memcpy(y, v, (size_t)d->rows * sizeof *y);
             continue;
         }
-        const float *bias = m->bias ? m->bias + p->row0 : NULL;
-        const float *residual = m->residual ? m->residual + (token + t) * m->y_stride + p->row0 : NULL;
-        if (bias)
-            for (int r = 0; r < p->rows; r++) v[r] += bias[r];
-        if (residual)
-            for (int r = 0; r < p->rows; r++) v[r] += residual[r];
-        memcpy(y, v, (size_t)p->rows * sizeof *y);
+        const float *residual = d->residual + t * d->stride;
+        for (int r = 0; r < d->rows; r++) y[r] = residual[r] + v[r];
     }
 }
 
-/* Rows of y lie a page or more apart, each a miss of cache and TLB: ask for them before the product, which
- * takes longer than they do. */
-static void prefetch_results(const struct panel *p, int64_t token, int tokens)
+static struct delivery delivery_of(const struct panel *p, const struct matmul *m, int64_t token, int tokens)
+{
+    const int64_t at = token * m->y_stride + p->row0;
+    struct delivery d = { .c = p->products, .rows = p->rows, .tokens = tokens, .y = m->y + at };
+    d.stride = m->y_stride;
+    d.residual = p->k0 ? d.y : m->residual ? m->residual + at : NULL;
+    d.far = m->n * m->w->rows * (int64_t)sizeof(float) > FAR_BYTES && p->k0 + p->k == p->g->cols;
+    return d;
+}
+
+static void deliver(const struct panel *p, const struct delivery *d)
+{
+    if (p->g->b->k.vec.deliver)
+        p->g->b->k.vec.deliver(d);
+    else
+        deliver_by_turning(p, d);
+}
+
+/* Rows of what is added lie a page or more apart, each a miss of cache and TLB: ask for them before the
+ * product, which takes longer than they do. */
+static void prefetch_residual(const struct delivery *d)
 {
     enum { LINE = 64 / sizeof(float) };
-    for (int t = 0; t < tokens; t++) {
-        const float *y = p->m->y + (token + t) * p->m->y_stride + p->row0;
-        for (int r = 0; r < p->rows; r += LINE) __builtin_prefetch(y + r, 1);
-    }
+    for (int t = 0; t < d->tokens && d->residual; t++)
+        for (int r = 0; r < d->rows; r += LINE) __builtin_prefetch(d->residual + t * d->stride + r);
 }
 
 static void multiply(const struct panel *p, int64_t from, int64_t to)
 {
     const struct gemm *g = p->g;
+    const int gated = g->gate ? 2 : 1;
     for (int64_t token = from; token < to; token += SLIVER) {
-        const int tokens = (int)MIN((int64_t)SLIVER, g->m->n - token);
-        prefetch_results(p, token, tokens);
-        g->k->multiply(p->weights, sliver_at(g, p->k0, p->k, token), p->rows, tokens, p->k, p->products);
-        finish(p, token, tokens);
+        const int tokens = (int)MIN((int64_t)SLIVER, g->m->n - token),
+                  rows = gated == 2 ? round_up(p->rows, ROW_GROUP) : p->rows;
+        const struct delivery d = delivery_of(p, p->m, token, tokens);
+        prefetch_residual(&d);
+        g->k->multiply(&(struct gemm_step){ .panel = p->weights,
+                                          .sliver = sliver_at(g, p->k0, p->k, token),
+                                          .rows = gated * rows,
+                                          .tokens = tokens,
+                                          .k = p->k,
+                                          .c = p->products });
+        adjust(p, p->m, p->products);
+        if (g->gate) {
+            float *gate = p->products + (int64_t)rows * SLIVER;
+            adjust(p, g->gate, gate);
+            g->b->k.vec.activate[g->act](gate, p->products, (int64_t)p->rows * SLIVER, p->products);
+        }
+        deliver(p, &d);
     }
+}
+
+/* This member's rows of a matrix, in whole groups. */
+static void rows_share(const struct weight *w, int member, int size, int64_t *from, int64_t *to)
+{
+    share_of((w->rows + ROW_GROUP - 1) / ROW_GROUP, member, size, from, to);
+    *from *= ROW_GROUP;
+    *to = MIN(*to * ROW_GROUP, w->rows);
 }
 
 /* This member's rows of every product, for tokens [from, to) and inputs [k0, k0 + k). */
 static void block_run(const struct gemm *g, struct panel *p, int member, int size, int64_t from, int64_t to)
 {
+    const int step = g->gate ? g->k->panel_rows / 2 / ROW_GROUP * ROW_GROUP : g->k->panel_rows;
     for (int j = 0; j < g->count; j++) {
         int64_t first, last;
-        share_of(round_up(g->m[j].w->rows, ROW_GROUP) / ROW_GROUP, member, size, &first, &last);
-        last = MIN(last * ROW_GROUP, g->m[j].w->rows);
+        rows_share(g->m[j].w, member, size, &first, &last);
         p->m = &g->m[j];
-        for (p->row0 = first * ROW_GROUP; p->row0 < last; p->row0 += g->k->panel_rows) {
-            p->rows = (int)MIN((int64_t)g->k->panel_rows, last - p->row0);
-            unpack(p);
+        for (p->row0 = first; p->row0 < last; p->row0 += step) {
+            p->rows = (int)MIN((int64_t)step, last - p->row0);
+            const int64_t groups = (p->rows + ROW_GROUP - 1) / ROW_GROUP;
+            unpack(p, p->m->w, p->weights);
+            if (g->gate) unpack(p, g->gate->w, p->weights + groups * steps_of(p->k) * g->k->panel_step);
             multiply(p, from, to);
+        }
+    }
+}
+
+static void few_run(const struct gemm *g, struct panel *p, int member, int size)
+{
+    const int step = g->k->few_rows;
+    p->k = (int)g->cols;
+    for (int j = 0; j < g->count; j++) {
+        const struct weight *w = g->m[j].w;
+        int64_t first, last;
+        rows_share(w, member, size, &first, &last);
+        p->m = &g->m[j];
+        for (p->row0 = first; p->row0 < last; p->row0 += step) {
+            p->rows = (int)MIN((int64_t)step, last - p->row0);
+            const struct delivery d = delivery_of(p, p->m, 0, g->m->n);
+            struct few_product few = { .u = unpacking_of(g, w, p->row0, 0),
+                                       .sliver = g->b->shared,
+                                       .tokens = g->m->n,
+                                       .c = p->products };
+            few.u.rows = p->rows;
+            few.u.k = p->k;
+            few.u.group = p->weights;
+            g->k->multiply_few(&few);
+            adjust(p, p->m, p->products);
+            deliver(p, &d);
         }
     }
 }
@@ -189,11 +252,11 @@ static void gemm_member(void *arg, int member, int size)
     threadpool_barrier(g->b->pool);
     uint8_t *scratch = backend_thread_scratch(g->b, member);
     struct panel p = { .g = g, .weights = scratch };
-    p.products = (float *)(scratch + (int64_t)gk->panel_rows * gk->kc * gk->operand_bytes);
+    p.products = (float *)(scratch + panel_bytes(gk));
     p.turned = p.products + (int64_t)gk->panel_rows * SLIVER;
-    p.decoded = p.turned + (int64_t)gk->panel_rows * SLIVER;
     if (gk->begin) gk->begin();
-    for (int64_t from = 0; from < g->padded; from += gk->mc) {
+    if (g->few) few_run(g, &p, member, size);
+    for (int64_t from = 0; from < g->padded && !g->few; from += gk->mc) {
         const int64_t to = MIN(from + gk->mc, g->padded);
         for (p.k0 = 0; p.k0 < g->cols; p.k0 += gk->kc) {
             p.k = (int)MIN((int64_t)gk->kc, g->cols - p.k0);
@@ -203,11 +266,33 @@ static void gemm_member(void *arg, int member, int size)
     if (gk->end) gk->end();
 }
 
+static void run(struct gemm *g)
+{
+    int64_t products = 0;
+    for (int j = 0; j < g->count; j++) products += g->m[j].n * g->m[j].w->rows * g->m[j].w->cols;
+    g->cols = g->m->w->cols;
+    g->padded = round_up(g->m->n, SLIVER);
+    g->few = !g->gate && g->k->multiply_few && g->m->n <= SLIVER;
+    g->kc = g->few ? g->k->few_depth : g->k->kc;
+    backend_run(g->b, products / PRODUCTS_AN_ELEMENT, gemm_member, g);
+}
+
 void gemm_run(struct backend *b, const struct gemm_kernel *k, const struct matmul *m, int count)
 {
-    struct gemm g = { .b = b, .k = k, .m = m, .count = count, .cols = m->w->cols };
-    g.padded = round_up(m->n, SLIVER);
-    int64_t products = 0;
-    for (int j = 0; j < count; j++) products += m[j].n * m[j].w->rows * m[j].w->cols;
-    backend_run(b, products / PRODUCTS_AN_ELEMENT, gemm_member, &g);
+    run(&(struct gemm){ .b = b, .k = k, .m = m, .count = count });
+}
+
+bool gemm_can_gate(const struct gemm_kernel *k, const struct gated *p)
+{
+    const struct weight *gate = p->gate.w, *up = p->up.w;
+    return up->cols <= k->kc && up->cols == gate->cols && up->rows == gate->rows &&
+           k->panel_rows >= 2 * ROW_GROUP && !(k->multiply_few && p->up.n <= SLIVER);
+}
+
+void gemm_run_gated(struct backend *b, const struct gemm_kernel *k, const struct gated *p)
+{
+    struct matmul up = p->up;
+    up.y = p->y;
+    up.y_stride = p->y_stride;
+    run(&(struct gemm){ .b = b, .k = k, .m = &up, .count = 1, .gate = &p->gate, .act = p->act });
 }

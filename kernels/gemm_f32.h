@@ -20,18 +20,35 @@ static inline void gemm_f32_pack(const struct vector_kernels *v, const float *x,
     v->transpose(x, x_stride, tokens, k, sliver, SLIVER);
 }
 
-static inline void gemm_f32_multiply(tile_fn *tile, const float *panel, const float *sliver, int rows,
-                                     int tokens, int k, float *c)
+/* Rows of k floats, a whole step apart. */
+static inline void gemm_f32_unpack(const struct unpacking *u)
 {
-    tile(&(struct tile){ .m = rows,
-                         .n = tokens,
-                         .k = k,
-                         .a = panel,
-                         .lda = k,
-                         .b = sliver,
+    const int64_t stride = (u->k + DEPTH_STEP - 1) / DEPTH_STEP * DEPTH_STEP;
+    for (int r = 0; r < u->rows; r++)
+        u->f->decode(u->w + r * u->row_bytes, (float *)u->group + r * stride, u->k);
+}
+
+/* `lanes`: the tile is fastest with tokens in multiples of this; a sliver's missing tokens are zeros. */
+static inline void gemm_f32_multiply(tile_fn *tile, int lanes, const struct gemm_step *p)
+{
+    tile(&(struct tile){ .m = p->rows,
+                         .n = (p->tokens + lanes - 1) / lanes * lanes,
+                         .k = p->k,
+                         .a = p->panel,
+                         .lda = (p->k + DEPTH_STEP - 1) / DEPTH_STEP * DEPTH_STEP,
+                         .b = p->sliver,
                          .ldb = SLIVER,
-                         .c = c,
+                         .c = p->c,
                          .ldc = SLIVER });
 }
+
+/* The table of an ISA. */
+#define GEMM_F32_TABLE(pack_fn, multiply_fn)                                                                 \
+    {                                                                                                        \
+        .name = "f32", .min_rows = GEMM_F32_MIN_ROWS, .panel_rows = GEMM_F32_ROWS, .kc = GEMM_F32_KC,        \
+        .mc = GEMM_F32_MC, .panel_step = 16 * DEPTH_STEP * sizeof(float),                                    \
+        .sliver_step = SLIVER * DEPTH_STEP * sizeof(float), .pack = pack_fn, .unpack = gemm_f32_unpack,      \
+        .multiply = multiply_fn                                                                              \
+    }
 
 #endif

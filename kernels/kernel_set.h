@@ -53,10 +53,10 @@ struct dot {
 };
 typedef void dot_fn(const struct dot *d);
 
-/* Weights to bf16 (to nearest even), tile by tile: tile t holds inputs 32t..32t+31 of `rows` <= 16 weight
- * rows, 64 bytes a row, 1024 bytes a tile. Rows and inputs that do not exist become 0. `w` points at the
- * first wanted input of row 0; k inputs (a multiple of the block). out: (k + 31) / 32 tiles, 64-byte aligned.
- */
+/* Weights to bf16 (to nearest even), tile by tile: tile t holds inputs 32t..32t+31 of 16 weight rows, 64
+ * bytes a row, 1024 bytes a tile. Of these, `rows` rows are written, from `out` (any row of tile 0, 64-byte
+ * aligned) on, the others left alone; inputs up to 32 that do not exist become 0. `w` points at the first
+ * wanted input of the first row; k inputs (a multiple of the block). */
 typedef void unpack_bf16_fn(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out);
 
 /* 32 inputs of TILE_ROWS weight rows as small integers:
@@ -87,7 +87,7 @@ struct format_kernels {
     format_decode_fn *decode;    /* blocks to f32, same bits as the reference decode */
     dot_fn *dot_f32;             /* f32 activations, f32 (or better) sums */
     dot_fn *dot_q8;              /* NULL: the format has none (16 and 32-bit floats) */
-    unpack_bf16_fn *unpack_bf16; /* NULL: decode, then round (gemm.c does it) */
+    unpack_bf16_fn *unpack_bf16; /* NULL: decode, then round (the scheme does it) */
     unpack_q8_fn *unpack_q8;     /* NULL: no integer matrix product */
 };
 
@@ -110,23 +110,67 @@ struct tile {
 };
 typedef void tile_fn(const struct tile *t);
 
-/* The operand of one matrix-product scheme. Weights become panels of `panel_rows` rows by kc inputs,
- * activations slivers of SLIVER tokens by kc inputs; multiply makes c[rows][SLIVER] of one panel and one
- * sliver. */
-enum { SLIVER = 32 };
+/* One way of multiplying matrices. Weights become panels of `panel_rows` rows by kc inputs, activations
+ * slivers of SLIVER tokens by kc inputs; multiply makes c[rows][SLIVER] of one panel and one sliver. What is
+ * inside a panel or a sliver is the scheme's own business. */
+enum { SLIVER = 32, DEPTH_STEP = 32 /* inputs to which operands are padded */ };
+
+/* <= 16 weight rows, k inputs from a block's start, into one group of a panel. */
+struct unpacking {
+    const struct format *format;
+    const struct format_kernels *f;
+    const uint8_t *w;
+    int64_t row_bytes;
+    int rows, k;
+    void *group;
+};
+
+/* One panel or a part of it meets one sliver. */
+struct gemm_step {
+    const void *panel, *sliver;
+    int rows, tokens, k;
+    float *c; /* [rows up to whole groups of 16][SLIVER], 64-byte aligned */
+};
+
+/* At most `few_rows` weight rows with all their inputs meet one sliver: weights go through the first cache
+ * and leave no panel behind. Inputs lie in chunks of few_depth, each packed as a sliver of its own, one
+ * behind the other. */
+struct few_product {
+    struct unpacking u; /* rows <= few_rows, k: all inputs; group: two chunks of weights */
+    const void *sliver;
+    int tokens;
+    float *c;      /* [few_rows][SLIVER] */
+};
+
 struct gemm_kernel {
-    const char *name;  /* "f32" or "bf16_tile" */
-    int min_rows;      /* fewer rows of activations than this are dotted from the stored bytes instead */
-    int panel_rows;    /* multiple of 16 */
-    int kc;            /* inputs a panel holds at most, multiple of 32 */
-    int mc;            /* rows of activations for which a panel is kept, multiple of SLIVER */
-    int operand_bytes; /* 4 or 2 */
-    /* Around a thread's calls of multiply (tile state); NULL: nothing to do. */
+    const char *name; /* "f32", "bf16_tile" */
+    int min_rows;     /* fewer rows of activations than this are dotted from the stored bytes instead */
+    int panel_rows;   /* multiple of 16 */
+    int kc;           /* inputs a panel holds at most, multiple of 256 */
+    int mc;           /* rows of activations for which a panel is kept, multiple of SLIVER */
+    int panel_step;   /* bytes that DEPTH_STEP inputs take of 16 weight rows */
+    int sliver_step;  /* and of SLIVER tokens */
+    /* Around a thread's calls of the others (tile state); NULL: nothing to do. */
     void (*begin)(void);
     void (*end)(void);
-    /* tokens <= SLIVER rows of k inputs into one sliver; missing tokens (and inputs up to 32) become 0. */
+    /* tokens <= SLIVER rows of k inputs into one sliver; missing tokens (and inputs up to a step) become 0.
+     */
     void (*pack)(const float *x, int64_t x_stride, int tokens, int k, void *sliver);
-    void (*multiply)(const void *panel, const void *sliver, int rows, int tokens, int k, float *c);
+    void (*unpack)(const struct unpacking *u);
+    void (*multiply)(const struct gemm_step *p);
+    /* Up to SLIVER tokens without panels; NULL: they are treated like more. */
+    void (*multiply_few)(const struct few_product *p);
+    int few_rows, few_depth; /* multiples of 16 and 256 */
+};
+
+/* Products to where they belong: y[t][r] = c[r][t] + residual[t][r], t < tokens, r < rows. */
+struct delivery {
+    const float *c; /* [rows up to whole groups of 16][SLIVER], 64-byte aligned */
+    int rows, tokens;
+    const float *residual; /* NULL: none; may be y */
+    float *y;
+    int64_t stride; /* of y and residual */
+    bool far;       /* y is too large to be in cache when it is read again: write past the caches */
 };
 
 /* One step of attention on bf16 tiles: up to 32 queries of one KV head meet a block of tokens. Everything is
@@ -169,13 +213,21 @@ struct attention_kernel {
 /* Plain vectors. None needs alignment, none reads past its end. */
 struct vector_kernels {
     void (*transpose)(const float *src, int64_t src_stride, int rows, int cols, float *dst,
-                      int64_t dst_stride); /* dst[c][r] = src[r][c] */
+                      int64_t dst_stride);     /* dst[c][r] = src[r][c] */
+    void (*deliver)(const struct delivery *d); /* NULL: gemm.c's own, by transpose */
     void (*quantize_q8)(const float *x, int64_t n, int8_t *q, float *d, float *sum); /* n a multiple of 32 */
     void (*norm_rms)(const float *x, const float *w, const float *bias, int64_t n, float eps, float *y);
     void (*norm_layer)(const float *x, const float *w, const float *bias, int64_t n, float eps, float *y);
     float (*max)(const float *x, int64_t n);          /* n >= 1 */
     float (*exp_sum)(float *x, int64_t n, float max); /* x = exp(x - max), returns the sum */
     void (*scale)(float *x, int64_t n, float by);     /* x *= by */
+    /* y[r] = x . row r of n rows of `cols`, `stride` apart. */
+    void (*dots)(const float *rows, int64_t stride, int n, int64_t cols, const float *x, float *y);
+    void (*softcap)(float *x, int64_t n, float cap); /* x = cap tanh(x / cap) */
+    /* by * sin x and by * cos x, in radians. */
+    void (*sincos)(const float *x, int64_t n, float by, float *sine, float *cosine);
+    /* Turn `pairs` pairs in place: [0] neighbours (2i, 2i + 1), [1] halves (i, i + pairs). */
+    void (*rotate[2])(float *x, int pairs, const float *sine, const float *cosine);
     void (*activate[ACT_RELU + 1])(const float *gate, const float *up, int64_t n,
                                    float *y); /* up may be NULL */
 };

@@ -247,6 +247,18 @@ const char *matmul_ceiling(const struct format *f, enum precision precision, uin
 /* `count` products in one parallel region; those with the same x, n and x_stride share its preparation. */
 void backend_matmul(struct backend *b, const struct matmul *m, int count);
 
+enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU_ERF, ACT_RELU };
+
+/* y = act(gate) * up of two products of the same x. Where they can be made together, only y is written;
+ * else gate.y and up.y take what comes between (y may be gate.y). gate and up have no residual. */
+struct gated {
+    struct matmul gate, up;
+    enum activation act;
+    float *y;
+    int64_t y_stride;
+};
+void backend_gated(struct backend *b, const struct gated *p);
+
 enum norm_kind { NORM_RMS, NORM_LAYER };
 struct norm {
     enum norm_kind kind;
@@ -314,7 +326,6 @@ struct attention {
 };
 void backend_attention(struct backend *b, const struct attention *p);
 
-enum activation { ACT_SILU, ACT_GELU_TANH, ACT_GELU_ERF, ACT_RELU };
 /* y = act(gate) * up, or act(gate) when up is NULL. y may be gate. */
 struct activate {
     enum activation act;

@@ -49,3 +49,25 @@ void backend_matmul(struct backend *b, const struct matmul *m, int count)
             gemv_run(b, f, next - first);
     }
 }
+
+void backend_gated(struct backend *b, const struct gated *p)
+{
+    const struct matmul both[] = { p->gate, p->up };
+    const struct gemm_kernel *g = matmul_scheme(&b->k, b->options.precision, p->up.w->format, p->up.n);
+    const bool same = g == matmul_scheme(&b->k, b->options.precision, p->gate.w->format, p->gate.n);
+    assert(p->gate.x == p->up.x && p->gate.n == p->up.n && !p->gate.residual && !p->up.residual);
+    if (g && same && p->up.n && gemm_can_gate(g, p)) {
+        gemm_run_gated(b, g, p);
+        return;
+    }
+    assert(p->gate.y_stride == p->up.y_stride);
+    backend_matmul(b, both, 2);
+    backend_activate(b, &(struct activate){ .act = p->act,
+                                            .gate = p->gate.y,
+                                            .up = p->up.y,
+                                            .stride = p->up.y_stride,
+                                            .n = p->up.n,
+                                            .cols = p->up.w->rows,
+                                            .y = p->y,
+                                            .y_stride = p->y_stride });
+}

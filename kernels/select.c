@@ -79,6 +79,11 @@ static void take_vectors(struct vector_kernels *to, const struct vector_kernels 
     if (from->max) to->max = from->max;
     if (from->exp_sum) to->exp_sum = from->exp_sum;
     if (from->scale) to->scale = from->scale;
+    if (from->dots) to->dots = from->dots;
+    if (from->softcap) to->softcap = from->softcap;
+    if (from->sincos) to->sincos = from->sincos;
+    for (size_t i = 0; i < COUNT_OF(to->rotate); i++)
+        if (from->rotate[i]) to->rotate[i] = from->rotate[i];
     for (size_t i = 0; i < COUNT_OF(to->activate); i++)
         if (from->activate[i]) to->activate[i] = from->activate[i];
 }
@@ -149,6 +154,7 @@ static void take_avx512(struct kernel_set *k)
     take_rows(f, GROUPS_AVX512, GROUPS_COUNT);
     take_rows(f, CODEBOOK_AVX512, CODEBOOK_COUNT);
     take_vectors(&k->vec, &VECTORS_AVX512);
+    k->vec.deliver = deliver_avx512;
     k->tile = tile_avx512;
     k->gemm_f32 = GEMM_F32_AVX512;
     k->isa |= ISA_AVX512;
@@ -227,8 +233,8 @@ static ceiling_fn *const CEILING_FNS[] = {
 #if ARCH_X86
     ceiling_f32_fma_sse41,       ceiling_int8_dot_sse41, ceiling_f32_fma_avx2,
     ceiling_f32_fma_avx512,      ceiling_int8_dot_avx2,  ceiling_int8_dot_avx512vnni,
-    ceiling_bf16_dot_avx512bf16, ceiling_bf16_tile_amx,  ceiling_int8_tile_amx,
     ceiling_int8_dot_avxvnni,
+    ceiling_bf16_dot_avx512bf16, ceiling_bf16_tile_amx,  ceiling_int8_tile_amx,
 #endif
 #if ARCH_ARM
     ceiling_f32_fma_neon,        ceiling_int8_dot_neon,  ceiling_int8_dot_dotprod,
@@ -244,8 +250,8 @@ const struct ceiling CEILINGS[] = {
     { "f32_fma", "avx512", ISA_AVX512 },
     { "int8_dot", "avx2", ISA_AVX2 },
     { "int8_dot", "avx512vnni", ISA_AVX512 | ISA_AVX512VNNI },
-    { "bf16_dot", "avx512bf16", ISA_AVX512 | ISA_AVX512BF16 },
     { "int8_dot", "avxvnni", ISA_AVX2 | ISA_AVXVNNI },
+    { "bf16_dot", "avx512bf16", ISA_AVX512 | ISA_AVX512BF16 },
     { "bf16_tile", "amx", ISA_AMX },
     { "int8_tile", "amx", ISA_AMX },
 #endif

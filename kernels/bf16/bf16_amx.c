@@ -10,5 +10,5 @@ ALWAYS_INLINE __m512i row32(const uint8_t *row, int64_t i, int64_t have)
 
 void bf16_unpack_bf16_amx(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)
 {
-    unpack_tiles(w, row_bytes, rows, k, out, row32, 64);
+    unpack_tiles(w, row_bytes, rows, k, out, row32);
 }

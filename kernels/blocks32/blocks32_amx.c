@@ -30,7 +30,7 @@ ALWAYS_INLINE __m512i row32(const struct look_up *f, const uint8_t *row, int64_t
     }                                                                                                        \
     static void name##_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)       \
     {                                                                                                        \
-        unpack_tiles(w, row_bytes, rows, k, out, name##_row32, LOOK_UP.bytes);                               \
+        unpack_tiles(w, row_bytes, rows, k, out, name##_row32);                                              \
     }
 UNPACK_FUNCTION(q4_1, Q4_1)
 UNPACK_FUNCTION(q5_0, Q5_0)

@@ -11,7 +11,7 @@
     }                                                                                                        \
     static void name##_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)       \
     {                                                                                                        \
-        unpack_tiles(w, row_bytes, rows, k, out, name##_row32, NAME.bytes / (NAME.weights / TILE_DEPTH));    \
+        unpack_tiles(w, row_bytes, rows, k, out, name##_row32);                                              \
     }
 CODEBOOK_FORMATS(FUNCTIONS)
 

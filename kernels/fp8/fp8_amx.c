@@ -43,12 +43,12 @@ ALWAYS_INLINE __m512i e5m2_row32(const uint8_t *row, int64_t i, int64_t have)
 
 static void e4m3_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)
 {
-    unpack_tiles(w, row_bytes, rows, k, out, e4m3_row32, 32);
+    unpack_tiles(w, row_bytes, rows, k, out, e4m3_row32);
 }
 
 static void e5m2_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)
 {
-    unpack_tiles(w, row_bytes, rows, k, out, e5m2_row32, 32);
+    unpack_tiles(w, row_bytes, rows, k, out, e5m2_row32);
 }
 
 const struct format_row FP8_AMX[FP8_COUNT] = {

@@ -15,7 +15,7 @@ ALWAYS_INLINE __m512i row32(const uint8_t *row, int64_t i, int64_t have)
 
 static void int8_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)
 {
-    unpack_tiles(w, row_bytes, rows, k, out, row32, INT8_BLOCK);
+    unpack_tiles(w, row_bytes, rows, k, out, row32);
 }
 
 const struct format_row INT8_AMX[INT8_COUNT] = {

@@ -15,25 +15,27 @@ ALWAYS_INLINE __m512i to_bf16(__m512 low, __m512 high)
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
 
+/* The f16 scales of n <= 8 (a constant) neighbouring blocks, `step` bytes apart, as floats in memory: integer
+ * loads, one conversion, and a broadcast from memory takes no vector port. */
+ALWAYS_INLINE void load_8_scales(const uint8_t *p, int step, const int n, float out[8])
+{
+    uint64_t four[2] = { 0, 0 };
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) four[i / 4] |= (uint64_t)load_u16(p + i * step) << 16 * (i % 4);
+    _mm256_storeu_ps(out, _mm256_cvtph_ps(_mm_set_epi64x((long long)four[1], (long long)four[0])));
+    __asm__ volatile("" : : "r"(out) : "memory"); /* from memory, as said */
+}
+
 /* 32 weights from index i of a row; `have` of them exist, the others become 0. */
 typedef __m512i bf16_row_fn(const uint8_t *row, int64_t i, int64_t have);
 
-/* depth_bytes: what 32 weights of a row take. */
+/* What an unpack_bf16_fn does. */
 ALWAYS_INLINE void unpack_tiles(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out,
-                                bf16_row_fn *load, const int depth_bytes)
+                                bf16_row_fn *load)
 {
-    for (int64_t i = 0; i < k; i += TILE_DEPTH, out += AMX_TILE_WEIGHTS) {
-        int r = 0;
-        for (; r < rows; r++) {
-            const uint8_t *row = w + r * row_bytes;
-            /* The rows of the next call: sixteen streams are more than the hardware follows. */
-            const char *next = (const char *)row + TILE_ROWS * row_bytes + i / TILE_DEPTH * depth_bytes;
-#pragma GCC unroll 2
-            for (int b = 0; b < depth_bytes; b += LINE_BYTES) _mm_prefetch(next + b, _MM_HINT_T0);
-            _mm512_store_si512(out + r * TILE_DEPTH, load(row, i, k - i));
-        }
-        for (; r < TILE_ROWS; r++) _mm512_store_si512(out + r * TILE_DEPTH, _mm512_setzero_si512());
-    }
+    for (int r = 0; r < rows; r++, w += row_bytes, out += TILE_DEPTH)
+        for (int64_t i = 0; i < k; i += TILE_DEPTH)
+            _mm512_store_si512(out + i / TILE_DEPTH * AMX_TILE_WEIGHTS, load(w, i, k - i));
 }
 
 #endif

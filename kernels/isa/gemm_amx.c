@@ -1,15 +1,23 @@
-/* bf16 matrix products on AMX tiles: 2 x 2 result tiles, per 32 inputs four tile loads for four products.
- * Both operands are runs of contiguous 1 KiB tiles: rows a power of two apart would share one cache set. */
+/* bf16 matrix products on AMX tiles. Both operands are runs of contiguous 1 KiB tiles: rows a power of two
+ * apart would share one cache set. With panels, 3 x 2 result tiles: per 32 inputs and six products, five
+ * different tiles come from the second cache, whose bandwidth is the limit. With a single sliver, unpacking
+ * is the limit: it is interleaved with the products, which run beside it as long as neither waits for the
+ * other's result. */
+#include <string.h>
+
+#include "kernels/half.h"
 #include "kernels/isa/amx.h"
 #include "kernels/isa/isa_kernels.h"
 
 enum {
     MIN_ROWS = 6,
-    PAIR = 2 * TILE_ROWS,
-    PANEL_ROWS = 2 * PAIR,
-    KC = 2048, /* a panel is 256 KiB */
+    PANEL_ROWS = 96,
+    KC = 2048, /* a panel is 384 KiB */
+    MC = 256,  /* and the packed activations of a sweep 1 MiB: together they stay in a 2 MiB second cache */
     C_STRIDE = SLIVER * sizeof(float),
-    MC = 256, /* and the packed activations of a sweep 1 MiB: together they stay in a 2 MiB second cache */
+    FEW_ROWS = 32,
+    CHUNK = 256, /* inputs unpacked at a time: a whole number of every format's blocks */
+    CHUNK_TILES = CHUNK / TILE_DEPTH,
 };
 
 struct tile_config {
@@ -52,9 +60,9 @@ static void pack_half(const float *x, int64_t x_stride, int tokens, int k, uint1
     }
 }
 
-static int64_t run_of(int k) /* weights in the tiles of 16 rows */
+static int64_t run_of(int64_t k) /* weights in the tiles of 16 rows */
 {
-    return (int64_t)(k + TILE_DEPTH - 1) / TILE_DEPTH * AMX_TILE_WEIGHTS;
+    return (k + TILE_DEPTH - 1) / TILE_DEPTH * AMX_TILE_WEIGHTS;
 }
 
 static void pack_amx(const float *x, int64_t x_stride, int tokens, int k, void *sliver)
@@ -63,30 +71,89 @@ static void pack_amx(const float *x, int64_t x_stride, int tokens, int k, void *
     pack_half(x + TILE_ROWS * x_stride, x_stride, tokens - TILE_ROWS, k, (uint16_t *)sliver + run_of(k));
 }
 
-/* At most 16 tokens: half a sliver. */
-static void multiply_narrow(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
+/* Any format by way of f32: slower than a format's own function, but a format needs only `decode`. */
+static void unpack_by_decoding(format_decode_fn *decode, const uint8_t *w, int64_t row_bytes, int rows,
+                               int64_t k, uint16_t *out)
 {
-    _tile_zero(0);
-    _tile_zero(2);
-    for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) {
-        _tile_loadd(6, b + t, 64);
-        _tile_loadd(4, a + t, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(5, a + run + t, 64);
-        _tile_dpbf16ps(2, 5, 6);
+    float row[CHUNK];
+    for (int r = 0; r < rows; r++) {
+        decode(w + r * row_bytes, row, k);
+        for (int64_t i = 0; i < k; i += TILE_DEPTH)
+            _mm512_store_si512(out + run_of(i) + r * TILE_DEPTH,
+                               to_bf16(_mm512_maskz_loadu_ps(first_lanes(k - i), row + i),
+                                       _mm512_maskz_loadu_ps(first_lanes(k - i - 16), row + i + 16)));
     }
-    _tile_stored(0, c, C_STRIDE);
-    _tile_stored(2, c + TILE_ROWS * SLIVER, C_STRIDE);
 }
 
-/* 32 weight rows (what is missing is zeros, and a tile costs the same) by up to 32 tokens. */
-static void multiply_wide(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
+/* A piece of a few rows (not more than the processor's line buffers hold), and a wish for the one after it:
+ * 16 rows are more streams than the hardware follows by itself. */
+static void unpack_piece(const struct unpacking *u, const uint8_t *w, int rows, int k, const uint8_t *next,
+                         uint16_t *out)
+{
+    const int64_t bytes = format_span_bytes(u->format, k);
+    for (int r = 0; r < rows; r++)
+        for (int64_t b = 0; b < bytes; b += LINE_BYTES)
+            _mm_prefetch((const char *)next + r * u->row_bytes + b, _MM_HINT_T0);
+    if (u->f->unpack_bf16)
+        u->f->unpack_bf16(w, u->row_bytes, rows, k, out);
+    else
+        unpack_by_decoding(u->f->decode, w, u->row_bytes, rows, k, out);
+}
+
+static void unpack_amx(const struct unpacking *u)
+{
+    enum { ROWS = 4 };
+    if (u->rows < TILE_ROWS) memset(u->group, 0, (size_t)run_of(u->k) * sizeof(uint16_t));
+    for (int i = 0; i < u->k; i += CHUNK) {
+        const int k = MIN((int)CHUNK, u->k - i);
+        const uint8_t *w = u->w + format_span_bytes(u->format, i);
+        for (int r = 0; r < u->rows; r += ROWS, w += ROWS * u->row_bytes)
+            unpack_piece(u, w, MIN((int)ROWS, u->rows - r), k, w + TILE_ROWS * u->row_bytes,
+                         (uint16_t *)u->group + run_of(i) + r * TILE_DEPTH);
+    }
+}
+
+/* ---------------------------------------------------------------- panels */
+
+/* Results of 16 rows by 32 tokens. */
+#define ZERO(first, second)                                                                                  \
+    _tile_zero(first);                                                                                       \
+    _tile_zero(second)
+#define STORE(first, second, c)                                                                              \
+    _tile_stored(first, c, C_STRIDE);                                                                        \
+    _tile_stored(second, (c) + TILE_ROWS, C_STRIDE)
+
+static void multiply_48(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
+{
+    const uint16_t *a2 = a + run, *a3 = a2 + run, *b2 = b + run;
+    ZERO(0, 1);
+    ZERO(2, 3);
+    ZERO(4, 5);
+    for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) {
+        _tile_loadd(6, b + t, 64);
+        _tile_loadd(7, a + t, 64);
+        _tile_dpbf16ps(0, 7, 6);
+        _tile_loadd(7, a2 + t, 64);
+        _tile_dpbf16ps(2, 7, 6);
+        _tile_loadd(7, a3 + t, 64);
+        _tile_dpbf16ps(4, 7, 6);
+        _tile_loadd(6, b2 + t, 64);
+        _tile_dpbf16ps(5, 7, 6);
+        _tile_loadd(7, a2 + t, 64);
+        _tile_dpbf16ps(3, 7, 6);
+        _tile_loadd(7, a + t, 64);
+        _tile_dpbf16ps(1, 7, 6);
+    }
+    STORE(0, 1, c);
+    STORE(2, 3, c + TILE_ROWS * SLIVER);
+    STORE(4, 5, c + 2 * TILE_ROWS * SLIVER);
+}
+
+static void multiply_32(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
 {
     const uint16_t *a2 = a + run, *b2 = b + run;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    ZERO(0, 1);
+    ZERO(2, 3);
     for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) {
         _tile_loadd(4, a + t, 64);
         _tile_loadd(6, b + t, 64);
@@ -97,27 +164,123 @@ static void multiply_wide(const uint16_t *a, const uint16_t *b, int64_t run, flo
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
-    _tile_stored(0, c, C_STRIDE);
-    _tile_stored(1, c + TILE_ROWS, C_STRIDE);
-    _tile_stored(2, c + TILE_ROWS * SLIVER, C_STRIDE);
-    _tile_stored(3, c + TILE_ROWS * SLIVER + TILE_ROWS, C_STRIDE);
+    STORE(0, 1, c);
+    STORE(2, 3, c + TILE_ROWS * SLIVER);
 }
 
-static void multiply_amx(const void *panel, const void *sliver, int rows, int tokens, int k, float *c)
+static void multiply_16(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
 {
-    const int64_t run = run_of(k);
-    const uint16_t *a = panel;
-    for (int r = 0; r < rows; r += PAIR, a += 2 * run, c += PAIR * SLIVER)
-        (tokens <= TILE_ROWS ? multiply_narrow : multiply_wide)(a, sliver, run, c);
+    const uint16_t *b2 = b + run;
+    ZERO(0, 1);
+    for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) {
+        _tile_loadd(4, a + t, 64);
+        _tile_loadd(6, b + t, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, b2 + t, 64);
+        _tile_dpbf16ps(1, 4, 7);
+    }
+    STORE(0, 1, c);
 }
 
-const struct gemm_kernel GEMM_BF16_AMX = { .name = "bf16_tile",
-                                           .min_rows = MIN_ROWS,
-                                           .panel_rows = PANEL_ROWS,
-                                           .kc = KC,
-                                           .mc = MC,
-                                           .operand_bytes = sizeof(uint16_t),
-                                           .begin = begin_amx,
-                                           .end = end_amx,
-                                           .pack = pack_amx,
-                                           .multiply = multiply_amx };
+static void multiply_amx(const struct gemm_step *p)
+{
+    static void (*const by_groups[])(const uint16_t *, const uint16_t *, int64_t,
+                                     float *) = { multiply_16, multiply_32, multiply_48 };
+    const int64_t run = run_of(p->k);
+    const uint16_t *a = p->panel;
+    float *c = p->c;
+    for (int groups = (p->rows + TILE_ROWS - 1) / TILE_ROWS, now; groups > 0; groups -= now) {
+        now = MIN(groups, 3);
+        by_groups[now - 1](a, p->sliver, run, c);
+        a += now * run;
+        c += now * TILE_ROWS * SLIVER;
+    }
+}
+
+/* ---------------------------------------------------------------- a single sliver */
+
+/* A chunk of 256 inputs of 32 weight rows: [2][8] tiles. */
+struct chunk {
+    uint16_t tile[2][CHUNK_TILES][AMX_TILE_WEIGHTS];
+};
+
+/* Inputs i.. of two rows of each half: a chunk takes as many parts as it has tiles. */
+static void unpack_part(const struct unpacking *u, int i, int part, struct chunk *to)
+{
+    const int k = MIN((int)CHUNK, u->k - i);
+    const uint8_t *w = u->w + format_span_bytes(u->format, i);
+    const uint8_t *next = i + CHUNK < u->k ? w + format_span_bytes(u->format, CHUNK)
+                                           : u->w + FEW_ROWS * u->row_bytes;
+    for (int half = 0; half < 2; half++) {
+        const int row = half * TILE_ROWS + 2 * part, rows = MIN(2, u->rows - row);
+        if (rows > 0)
+            unpack_piece(u, w + row * u->row_bytes, rows, k, next + row * u->row_bytes,
+                         &to->tile[half][0][2 * part * TILE_DEPTH]);
+    }
+}
+
+ALWAYS_INLINE void product_wide(const struct chunk *a, const uint16_t *b, int64_t run, int t)
+{
+    _tile_loadd(4, a->tile[0][t], 64);
+    _tile_loadd(6, b + t * AMX_TILE_WEIGHTS, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + run + t * AMX_TILE_WEIGHTS, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a->tile[1][t], 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
+ALWAYS_INLINE void product_narrow(const struct chunk *a, const uint16_t *b, int t)
+{
+    _tile_loadd(6, b + t * AMX_TILE_WEIGHTS, 64);
+    _tile_loadd(4, a->tile[0][t], 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(5, a->tile[1][t], 64);
+    _tile_dpbf16ps(2, 5, 6);
+}
+
+static void multiply_few_amx(const struct few_product *p)
+{
+    struct chunk *chunks = p->u.group;
+    const bool wide = p->tokens > TILE_ROWS;
+    const uint16_t *b = p->sliver, *before_b = NULL;
+    int before_k = 0; /* inputs of the chunk unpacked last, not multiplied yet */
+    if (p->u.rows < FEW_ROWS) memset(chunks, 0, 2 * sizeof *chunks);
+    ZERO(0, 1);
+    ZERO(2, 3);
+    for (int i = 0, which = 0; i < p->u.k || before_k; i += CHUNK, which ^= 1) {
+        const int k = MAX(0, MIN((int)CHUNK, p->u.k - i));
+        for (int part = 0; part < CHUNK_TILES; part++) {
+            if (k) unpack_part(&p->u, i, part, &chunks[which]);
+            if (part * TILE_DEPTH >= before_k) continue;
+            if (wide)
+                product_wide(&chunks[which ^ 1], before_b, run_of(before_k), part);
+            else
+                product_narrow(&chunks[which ^ 1], before_b, part);
+        }
+        before_k = k;
+        before_b = b;
+        b += 2 * run_of(k);
+    }
+    STORE(0, 1, p->c);
+    STORE(2, 3, p->c + TILE_ROWS * SLIVER);
+}
+
+const struct gemm_kernel GEMM_BF16_AMX = {
+    .name = "bf16_tile",
+    .min_rows = MIN_ROWS,
+    .panel_rows = PANEL_ROWS,
+    .kc = KC,
+    .mc = MC,
+    .panel_step = AMX_TILE_WEIGHTS * sizeof(uint16_t),
+    .sliver_step = 2 * AMX_TILE_WEIGHTS * sizeof(uint16_t),
+    .begin = begin_amx,
+    .end = end_amx,
+    .pack = pack_amx,
+    .unpack = unpack_amx,
+    .multiply = multiply_amx,
+    .multiply_few = multiply_few_amx,
+    .few_rows = FEW_ROWS,
+    .few_depth = CHUNK,
+};

@@ -94,17 +94,9 @@ static void pack_avx2(const float *x, int64_t x_stride, int tokens, int k, void 
     gemm_f32_pack(&VECTORS_AVX2, x, x_stride, tokens, k, sliver);
 }
 
-static void multiply_avx2(const void *panel, const void *sliver, int rows, int tokens, int k, float *c)
+static void multiply_avx2(const struct gemm_step *p)
 {
-    const int whole = (tokens + 7) / 8 * 8; /* the sliver's missing tokens are zeros, its rows SLIVER wide */
-    gemm_f32_multiply(tile_avx2, panel, sliver, rows, whole, k, c);
+    gemm_f32_multiply(tile_avx2, 8, p);
 }
 
-const struct gemm_kernel GEMM_F32_AVX2 = { .name = "f32",
-                                           .min_rows = GEMM_F32_MIN_ROWS,
-                                           .panel_rows = GEMM_F32_ROWS,
-                                           .kc = GEMM_F32_KC,
-                                           .mc = GEMM_F32_MC,
-                                           .operand_bytes = sizeof(float),
-                                           .pack = pack_avx2,
-                                           .multiply = multiply_avx2 };
+const struct gemm_kernel GEMM_F32_AVX2 = GEMM_F32_TABLE(pack_avx2, multiply_avx2);

@@ -91,16 +91,9 @@ static void pack_avx512(const float *x, int64_t x_stride, int tokens, int k, voi
     gemm_f32_pack(&VECTORS_AVX512, x, x_stride, tokens, k, sliver);
 }
 
-static void multiply_avx512(const void *panel, const void *sliver, int rows, int tokens, int k, float *c)
+static void multiply_avx512(const struct gemm_step *p)
 {
-    gemm_f32_multiply(tile_avx512, panel, sliver, rows, tokens, k, c);
+    gemm_f32_multiply(tile_avx512, 1, p);
 }
 
-const struct gemm_kernel GEMM_F32_AVX512 = { .name = "f32",
-                                             .min_rows = GEMM_F32_MIN_ROWS,
-                                             .panel_rows = GEMM_F32_ROWS,
-                                             .kc = GEMM_F32_KC,
-                                             .mc = GEMM_F32_MC,
-                                             .operand_bytes = sizeof(float),
-                                             .pack = pack_avx512,
-                                             .multiply = multiply_avx512 };
+const struct gemm_kernel GEMM_F32_AVX512 = GEMM_F32_TABLE(pack_avx512, multiply_avx512);

@@ -24,16 +24,9 @@ static void pack_ref(const float *x, int64_t x_stride, int tokens, int k, void *
     gemm_f32_pack(&VECTORS_REF, x, x_stride, tokens, k, sliver);
 }
 
-static void multiply_ref(const void *panel, const void *sliver, int rows, int tokens, int k, float *c)
+static void multiply_ref(const struct gemm_step *p)
 {
-    gemm_f32_multiply(tile_ref, panel, sliver, rows, tokens, k, c);
+    gemm_f32_multiply(tile_ref, 1, p);
 }
 
-const struct gemm_kernel GEMM_F32_REF = { .name = "f32",
-                                          .min_rows = GEMM_F32_MIN_ROWS,
-                                          .panel_rows = GEMM_F32_ROWS,
-                                          .kc = GEMM_F32_KC,
-                                          .mc = GEMM_F32_MC,
-                                          .operand_bytes = sizeof(float),
-                                          .pack = pack_ref,
-                                          .multiply = multiply_ref };
+const struct gemm_kernel GEMM_F32_REF = GEMM_F32_TABLE(pack_ref, multiply_ref);

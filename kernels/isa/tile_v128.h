@@ -88,20 +88,11 @@ static void pack(const float *x, int64_t x_stride, int tokens, int k, void *sliv
     gemm_f32_pack(&V128_TABLE(VECTORS), x, x_stride, tokens, k, sliver);
 }
 
-static void multiply(const void *panel, const void *sliver, int rows, int tokens, int k, float *c)
+static void multiply(const struct gemm_step *p)
 {
-    /* The sliver's missing tokens are zeros, its rows SLIVER wide. */
-    const int whole = (tokens + TILE_LANES - 1) / TILE_LANES * TILE_LANES;
-    gemm_f32_multiply(V128(tile), panel, sliver, rows, whole, k, c);
+    gemm_f32_multiply(V128(tile), TILE_LANES, p);
 }
 
-const struct gemm_kernel V128_TABLE(GEMM_F32) = { .name = "f32",
-                                                  .min_rows = GEMM_F32_MIN_ROWS,
-                                                  .panel_rows = GEMM_F32_ROWS,
-                                                  .kc = GEMM_F32_KC,
-                                                  .mc = GEMM_F32_MC,
-                                                  .operand_bytes = sizeof(float),
-                                                  .pack = pack,
-                                                  .multiply = multiply };
+const struct gemm_kernel V128_TABLE(GEMM_F32) = GEMM_F32_TABLE(pack, multiply);
 
 #endif

@@ -20,14 +20,8 @@ ALWAYS_INLINE void unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t
     for (int64_t i = 0; i < k; i += K_BLOCK, w += block_bytes, out += TILES * AMX_TILE_WEIGHTS) {
         for (int r = 0; r < rows; r++) {
             const uint8_t *block = w + r * row_bytes;
-            /* The rows of the next call: sixteen streams are more than the hardware follows. */
-#pragma GCC unroll 4
-            for (int b = 0; b < block_bytes; b += LINE_BYTES)
-                _mm_prefetch((const char *)block + TILE_ROWS * row_bytes + b, _MM_HINT_T0);
             row(block, out + r * TILE_DEPTH);
         }
-        for (int r = rows; r < TILE_ROWS; r++)
-            for (int t = 0; t < TILES; t++) put(out + r * TILE_DEPTH, t, _mm512_setzero_si512());
     }
 }
 

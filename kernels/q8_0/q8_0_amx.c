@@ -1,19 +1,29 @@
 /* q8_0 to bf16 tiles: widen, scale, round. */
-#include "kernels/q8_0/q8_0.h"
 #include "kernels/isa/amx.h"
+#include "kernels/q8_0/q8_0.h"
 
-ALWAYS_INLINE __m512i row32(const uint8_t *row, int64_t i, int64_t have)
+enum { BYTES = 34, CODES = 2, RUN = 8 };
+
+/* n blocks of a row (n a constant at every call) to one row of n tiles. */
+ALWAYS_INLINE void run(const uint8_t *row, uint16_t *out, const int n)
 {
-    const uint8_t *block = row + i / 32 * 34;
-    const __m512 d = broadcast_f16(block);
-    const __m128i low = _mm_loadu_si128((const __m128i *)(block + 2));
-    const __m128i high = _mm_loadu_si128((const __m128i *)(block + 18));
-    (void)have;
-    return to_bf16(_mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(low)), d),
-                   _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(high)), d));
+    float scale[RUN];
+    load_8_scales(row, BYTES, n, scale);
+#pragma GCC unroll 8
+    for (int b = 0; b < n; b++, row += BYTES) {
+        const __m512 d = _mm512_set1_ps(scale[b]);
+        const __m512i low = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(row + CODES)));
+        const __m512i high = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(row + CODES + 16)));
+        _mm512_store_si512(out + b * AMX_TILE_WEIGHTS, to_bf16(_mm512_mul_ps(_mm512_cvtepi32_ps(low), d),
+                                                               _mm512_mul_ps(_mm512_cvtepi32_ps(high), d)));
+    }
 }
 
 void q8_0_unpack_bf16_amx(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)
 {
-    unpack_tiles(w, row_bytes, rows, k, out, row32, 34);
+    for (int r = 0; r < rows; r++, w += row_bytes, out += TILE_DEPTH) {
+        int64_t b = 0;
+        for (; b + RUN <= k / TILE_DEPTH; b += RUN) run(w + b * BYTES, out + b * AMX_TILE_WEIGHTS, RUN);
+        for (; b < k / TILE_DEPTH; b++) run(w + b * BYTES, out + b * AMX_TILE_WEIGHTS, 1);
+    }
 }

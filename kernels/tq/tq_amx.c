@@ -28,12 +28,12 @@ ALWAYS_INLINE __m512i tq2_0_row32(const uint8_t *row, int64_t i, int64_t have)
 /* What 32 weights take: an eighth of a block, rounded up. */
 static void tq1_0_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)
 {
-    unpack_tiles(w, row_bytes, rows, k, out, tq1_0_row32, (TQ1_0_BYTES + TQ_PARTS - 1) / TQ_PARTS);
+    unpack_tiles(w, row_bytes, rows, k, out, tq1_0_row32);
 }
 
 static void tq2_0_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)
 {
-    unpack_tiles(w, row_bytes, rows, k, out, tq2_0_row32, (TQ2_0_BYTES + TQ_PARTS - 1) / TQ_PARTS);
+    unpack_tiles(w, row_bytes, rows, k, out, tq2_0_row32);
 }
 
 const struct format_row TQ_AMX[TQ_COUNT] = {

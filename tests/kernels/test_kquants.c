@@ -310,7 +310,7 @@ static void unpack_body(const struct kernel_set *k, const char *level, const str
         unpack(t->blocks, format_row_bytes(t->f, t->n), rows, t->n, out);
         for (int64_t at = 0; at < t->n / TILE_DEPTH * TILE; at++) {
             const int64_t row = at % TILE / TILE_DEPTH, i = at / TILE * TILE_DEPTH + at % TILE_DEPTH;
-            const uint16_t want = row < rows ? bf16_from_f32(t->decoded[row * t->n + i]) : 0;
+            const uint16_t want = row < rows ? bf16_from_f32(t->decoded[row * t->n + i]) : UINT16_MAX;
             if (out[at] != want)
                 fail_msg("%s %s row %d input %d: %04x, want %04x", level, t->f->name, (int)row, (int)i,
                          out[at], want);
