@@ -1,8 +1,17 @@
 # The ISA levels of this machine below its best, each with the /proc/cpuinfo word that proves it. QDYNO_ISA only takes
 # features away, so running the suite at each of them tests the kernels that an older machine would choose. The
 # plain run, without QDYNO_ISA, is the best level.
+#
+# Cross-built tests (aarch64.cmake) run on an emulated processor: the best there is, or for neon one that has nothing
+# more, so that an instruction too new would end the test. Emulation is slow, and tests that can leave out what takes
+# long do so where they see QDYNO_TEST_EMULATED.
 set(QDYNO_TEST_ISA ref)
-if(EXISTS /proc/cpuinfo)
+set(QDYNO_TEST_ENVIRONMENT "")
+if(CMAKE_CROSSCOMPILING)
+  list(APPEND QDYNO_TEST_ISA neon)
+  set(QDYNO_TEST_ENVIRONMENT QDYNO_TEST_EMULATED=1)
+  set(QDYNO_TEST_ENVIRONMENT_neon QEMU_CPU=cortex-a53)
+elseif(EXISTS /proc/cpuinfo)
   file(READ /proc/cpuinfo cpuinfo)
   string(REGEX MATCH "(flags|Features)[ \t]*:[^\n]*" cpu_words "${cpuinfo}")
   foreach(pair sse41:sse4_1 avx2:avx2 avxvnni:avx_vnni avx512:avx512bw avx512vnni:avx512_vnni avx512bf16:avx512_bf16
