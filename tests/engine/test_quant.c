@@ -157,6 +157,49 @@ static void test_like_the_field(void **state)
     assert_in_range(compared, 4, FORMAT_COUNT); /* q8_0 q4_0 f16 bf16 at the least */
 }
 
+/* Formats that only we have: every matrix holds what the format's encoder makes of its rows, whatever the
+ * threads; the file names them; quantizing to something else afterwards is refused, copying is not. */
+static void test_own_formats(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    char source[4096], out[128], again[128], list[64];
+    SHARED_OR_SKIP(source, BASE);
+    snprintf(out, sizeof out, "%s/out.gguf", folder);
+    snprintf(again, sizeof again, "%s/again.gguf", folder);
+    struct gguf *from = open_file(source);
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        const struct format *f = &FORMATS[i];
+        if (f->ggml_type < FORMAT_OWN_TYPES) continue;
+        for (int threads = 1; threads <= 3; threads += 2) {
+            int made = 0;
+            CHECK_OK(quantize(source, out, f->name, threads, &why));
+            struct gguf *to = open_file(out);
+            snprintf(list, sizeof list, "%s=%u", f->name, f->ggml_type);
+            CHECK(gguf_string_is(gguf_get_string(to, "qdyno.formats"), list));
+            for (int64_t t = 0; t < gguf_tensor_count(from); t++) {
+                const struct gguf_tensor *x = gguf_tensor_at(from, t), *q = gguf_tensor_find(to, x->name);
+                if (q->format != f) continue;
+                uint8_t *want = malloc((size_t)q->bytes);
+                format_encode_rows(f, (const float *)(const void *)x->data, want, x->shape[1], x->shape[0]);
+                CHECK(q->bytes == format_row_bytes(f, x->shape[0]) * x->shape[1]);
+                if (memcmp(want, q->data, (size_t)q->bytes)) fail_msg("%s: %s", f->name, x->name);
+                free(want);
+                made++;
+            }
+            CHECK(made >= 8);
+            gguf_close(to);
+        }
+        assert_int_equal(quantize(out, again, "q8_0", 1, &why), ERR_USAGE);
+        CHECK(strstr(why.message, f->name));
+        CHECK_OK(quantize(out, again, "default", 1, &why)); /* copied, and named again */
+        struct gguf *copy = open_file(again);
+        CHECK(gguf_string_is(gguf_get_string(copy, "qdyno.formats"), list));
+        gguf_close(copy);
+    }
+    gguf_close(from);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -359,6 +402,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recipe),
         cmocka_unit_test_setup_teardown(test_like_the_field, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_own_formats, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_refusals, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_shards, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cancel, make_folder, remove_folder),
