@@ -1,5 +1,5 @@
 /* Attention with exact products, on any machine: a piece walks its tokens in tiles of TOKENS. Few queries
- * (decoding) dot the keys straight from the stored bytes; many turn the tile once and use the small matrix
+ * (decoding) are dotted with keys decoded into the first cache; many turn them once and use the small matrix
  * product. */
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 enum {
     QUERIES = 64,
     TOKENS = 64,
-    DOT_QUERIES_MAX = 8, /* up to here, dots from the stored bytes beat decoding and turning the keys */
+    DOT_QUERIES_MAX = 8, /* up to here, dots beat turning the keys */
 };
 
 /* A piece on its way, and its memory. */
@@ -69,23 +69,11 @@ static void scale_tokens(const struct walk *w, const void *cache, const struct f
 
 static void score_by_dots(const struct walk *w, int from, int n)
 {
-    const struct attention_piece *t = w->t;
-    const struct kv_layer *kv = t->job->p->kv;
-    const struct format_kernels *f = &t->job->b->k.format[kv->k_format - FORMATS];
-    struct dot d = { .row_bytes = format_row_bytes(kv->k_format, kv->k_dim),
-                     .cols = kv->k_dim,
-                     .x_stride = kv->k_dim,
-                     .y_stride = TOKENS };
-    for (int i = 0; i < n; i += d.rows) {
-        d.rows = attention_stretch(t, from + i, n - i);
-        d.w = attention_cached(t, kv->k, kv->k_format, kv->k_dim, from + i);
-        for (int q = 0; q < t->queries; q += DOT_X) {
-            d.n = MIN((int)DOT_X, t->queries - q);
-            d.x = w->q + (int64_t)q * kv->k_dim;
-            d.y = w->s + (int64_t)q * TOKENS + i;
-            f->dot_f32(&d);
-        }
-    }
+    const struct kv_layer *kv = w->t->job->p->kv;
+    decode_tile(w->t, kv->k, kv->k_format, kv->k_dim, from, n, w->keys);
+    for (int q = 0; q < w->t->queries; q++)
+        w->t->job->b->k.vec.dots(w->keys, kv->k_dim, n, kv->k_dim, w->q + (int64_t)q * kv->k_dim,
+                                 w->s + (int64_t)q * TOKENS);
 }
 
 static void score_by_tile(const struct walk *w, int from, int n)
@@ -119,8 +107,7 @@ static void soften(const struct walk *w, int from, int n)
             memset(s, 0, (size_t)n * sizeof *s);
             continue;
         }
-        if (p->softcap > 0)
-            for (int i = lo; i < hi; i++) s[i] = p->softcap * tanhf(s[i] / p->softcap);
+        if (p->softcap > 0) v->softcap(s + lo, hi - lo, p->softcap);
         const float peak = fmaxf(w->peak[q], v->max(s + lo, hi - lo)), old = expf(w->peak[q] - peak);
         if (old < 1) v->scale(w->o + (int64_t)q * p->kv->v_dim, p->kv->v_dim, old);
         w->total[q] = w->total[q] * old + v->exp_sum(s + lo, hi - lo, peak);

@@ -21,7 +21,7 @@ static void gather_row(const struct backend *b, const struct gather *g, int i)
     format_decode_fn *decode = b->k.format[w->format - FORMATS].decode;
     const uint8_t *row = (const uint8_t *)w->data + g->ids[i] * format_row_bytes(w->format, w->cols);
     const float scale = format_row_scale(w->format, row, w->cols);
-    float piece[GATHER_PIECE], *y = g->y + i * g->y_stride;
+    float piece[GATHER_PIECE], *restrict y = g->y + i * g->y_stride;
     assert(g->ids[i] >= 0 && g->ids[i] < w->rows);
     for (int64_t k = 0; k < w->cols; k += GATHER_PIECE) {
         const int64_t n = MIN((int64_t)GATHER_PIECE, w->cols - k);
@@ -73,39 +73,36 @@ void backend_norm(struct backend *b, const struct norm *p)
 
 enum { ROPE_PAIRS_MAX = HEAD_DIM_MAX / 2 };
 
-static void rope_row(const struct rope *p, int i)
+struct rope_job {
+    struct backend *b;
+    const struct rope *p;
+};
+
+static void rope_row(const struct backend *b, const struct rope *p, int i)
 {
-    float cosine[ROPE_PAIRS_MAX], sine[ROPE_PAIRS_MAX];
+    float angle[ROPE_PAIRS_MAX], cosine[ROPE_PAIRS_MAX], sine[ROPE_PAIRS_MAX];
     const int pairs = p->rot_dims / 2;
-    for (int j = 0; j < pairs; j++) { /* the angle in f32, as every published model computed it */
-        const float angle = (float)p->pos[i] * p->freq[j];
-        sincosf(angle, &sine[j], &cosine[j]);
-        sine[j] *= p->magnitude;
-        cosine[j] *= p->magnitude;
-    }
-    const int first = p->half_split ? 1 : 2, second = p->half_split ? pairs : 1;
-    for (int h = 0; h < p->heads; h++) {
-        float *x = p->x + i * p->x_stride + (int64_t)h * p->head_dim;
-        for (int j = 0; j < pairs; j++) {
-            const float u = x[j * first], v = x[j * first + second];
-            x[j * first] = u * cosine[j] - v * sine[j];
-            x[j * first + second] = u * sine[j] + v * cosine[j];
-        }
-    }
+    for (int j = 0; j < pairs; j++) /* in f32, as every published model computed it */
+        angle[j] = (float)p->pos[i] * p->freq[j];
+    b->k.vec.sincos(angle, pairs, p->magnitude, sine, cosine);
+    for (int h = 0; h < p->heads; h++)
+        b->k.vec.rotate[p->half_split](p->x + i * p->x_stride + (int64_t)h * p->head_dim, pairs, sine,
+                                       cosine);
 }
 
 static void rope_member(void *arg, int member, int size)
 {
-    const struct rope *p = arg;
+    const struct rope_job *job = arg;
     int64_t from, to;
-    share_of(p->n, member, size, &from, &to);
-    for (int64_t i = from; i < to; i++) rope_row(p, (int)i);
+    share_of(job->p->n, member, size, &from, &to);
+    for (int64_t i = from; i < to; i++) rope_row(job->b, job->p, (int)i);
 }
 
 void backend_rope(struct backend *b, const struct rope *p)
 {
     assert(p->rot_dims % 2 == 0 && p->rot_dims <= p->head_dim && p->rot_dims <= 2 * ROPE_PAIRS_MAX);
-    backend_run(b, (int64_t)p->n * p->heads * p->head_dim, rope_member, (void *)p);
+    struct rope_job job = { b, p };
+    backend_run(b, (int64_t)p->n * p->heads * p->head_dim, rope_member, &job);
 }
 
 /* ---------------------------------------------------------------- keys and values */

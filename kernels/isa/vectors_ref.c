@@ -61,6 +61,46 @@ static void scale_ref(float *x, int64_t n, float by)
     for (int64_t i = 0; i < n; i++) x[i] *= by;
 }
 
+static void dots_ref(const float *rows, int64_t stride, int n, int64_t cols, const float *x, float *y)
+{
+    for (int r = 0; r < n; r++) {
+        double sum = 0;
+        for (int64_t k = 0; k < cols; k++) sum += (double)rows[r * stride + k] * x[k];
+        y[r] = (float)sum;
+    }
+}
+
+static void softcap_ref(float *x, int64_t n, float cap)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = cap * tanhf(x[i] / cap);
+}
+
+static void sincos_ref(const float *x, int64_t n, float by, float *sine, float *cosine)
+{
+    for (int64_t i = 0; i < n; i++) {
+        sincosf(x[i], &sine[i], &cosine[i]);
+        sine[i] *= by;
+        cosine[i] *= by;
+    }
+}
+
+static void rotate(float *u, float *v, float sine, float cosine)
+{
+    const float x = *u, y = *v;
+    *u = x * cosine - y * sine;
+    *v = x * sine + y * cosine;
+}
+
+static void rotate_pairs_ref(float *x, int pairs, const float *sine, const float *cosine)
+{
+    for (int j = 0; j < pairs; j++) rotate(&x[2 * j], &x[2 * j + 1], sine[j], cosine[j]);
+}
+
+static void rotate_halves_ref(float *x, int pairs, const float *sine, const float *cosine)
+{
+    for (int j = 0; j < pairs; j++) rotate(&x[j], &x[j + pairs], sine[j], cosine[j]);
+}
+
 static void silu_ref(const float *gate, const float *up, int64_t n, float *y)
 {
     for (int64_t i = 0; i < n; i++) y[i] = gate[i] / (1 + expf(-gate[i])) * (up ? up[i] : 1);
@@ -95,6 +135,10 @@ const struct vector_kernels VECTORS_REF = {
     .max = max_ref,
     .exp_sum = exp_sum_ref,
     .scale = scale_ref,
+    .dots = dots_ref,
+    .softcap = softcap_ref,
+    .sincos = sincos_ref,
+    .rotate = { rotate_pairs_ref, rotate_halves_ref },
     .activate = { [ACT_SILU] = silu_ref,
                   [ACT_GELU_TANH] = gelu_tanh_ref,
                   [ACT_GELU_ERF] = gelu_erf_ref,
