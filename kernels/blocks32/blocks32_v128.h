@@ -16,20 +16,6 @@ ALWAYS_INLINE void nibbles(const uint8_t *p, u8x16 out[2])
     out[1] = bits_to(bytes, 15, 4, 0);
 }
 
-/* Bit j of the word at p as 16 in byte j: every byte gets its byte of the word and looks for its bit. */
-ALWAYS_INLINE void add_fifths(const uint8_t *p, u8x16 out[2])
-{
-    const u8x16 bit = { 1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128 };
-    const u8x16 spread = { 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1 };
-    const uint32_t word = load_u32(p);
-    const u8x16 all = (u8x16)(u32x4){ word, word, word, word };
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; h++) {
-        const u8x16 bytes = look_up(all, spread + (uint8_t)(2 * h));
-        out[h] |= (u8x16)((bytes & bit) == bit) & 16;
-    }
-}
-
 ALWAYS_INLINE void look_up_nibbles(u8x16 table, const uint8_t *p, u8x16 out[2])
 {
     nibbles(p, out);
@@ -58,14 +44,14 @@ ALWAYS_INLINE void q5_0_codes(const uint8_t *block, int part, u8x16 out[2])
 {
     (void)part;
     nibbles(block + Q5_0_CODES, out);
-    add_fifths(block + Q5_0_HIGH, out);
+    add_bits(block + Q5_0_HIGH, 16, out);
 }
 
 ALWAYS_INLINE void q5_1_codes(const uint8_t *block, int part, u8x16 out[2])
 {
     (void)part;
     nibbles(block + Q5_1_CODES, out);
-    add_fifths(block + Q5_1_HIGH, out);
+    add_bits(block + Q5_1_HIGH, 16, out);
 }
 
 ALWAYS_INLINE void iq4_nl_codes(const uint8_t *block, int part, u8x16 out[2])
@@ -80,14 +66,16 @@ ALWAYS_INLINE void mxfp4_codes(const uint8_t *block, int part, u8x16 out[2])
     look_up_nibbles((u8x16){ MXFP4_BIASED }, block + MXFP4_CODES, out);
 }
 
-static const struct block_kind KIND_Q8_0 = { Q8_0_BYTES, 1, 0, true, q8_0_codes, 0, NULL, -1 },
-                               KIND_Q4_0 = { Q4_0_BYTES, 1, Q4_0_BIAS, false, q4_0_codes, 0, NULL, -1 },
-                               KIND_Q4_1 = { Q4_1_BYTES, 1, 0, false, q4_1_codes, 0, NULL, Q4_1_MIN },
-                               KIND_Q5_0 = { Q5_0_BYTES, 1, Q5_0_BIAS, false, q5_0_codes, 0, NULL, -1 },
-                               KIND_Q5_1 = { Q5_1_BYTES, 1, 0, false, q5_1_codes, 0, NULL, Q5_1_MIN },
-                               KIND_IQ4_NL = { IQ4_NL_BYTES, 1, 0, true, iq4_nl_codes, 0, NULL, -1 },
-                               KIND_MXFP4 = { MXFP4_BYTES, 1,  MXFP4_BIAS,  false,
-                                              mxfp4_codes, -1, mxfp4_scale, -1 };
+static const struct block_kind
+    KIND_Q8_0 = { .bytes = Q8_0_BYTES, .parts = 1, .is_signed = true, .codes = q8_0_codes },
+    KIND_Q4_0 = { .bytes = Q4_0_BYTES, .parts = 1, .bias = Q4_0_BIAS, .codes = q4_0_codes },
+    KIND_Q4_1 = { .bytes = Q4_1_BYTES, .parts = 1, .codes = q4_1_codes, .min = MIN, .min_at = Q4_1_MIN },
+    KIND_Q5_0 = { .bytes = Q5_0_BYTES, .parts = 1, .bias = Q5_0_BIAS, .codes = q5_0_codes },
+    KIND_Q5_1 = { .bytes = Q5_1_BYTES, .parts = 1, .codes = q5_1_codes, .min = MIN, .min_at = Q5_1_MIN },
+    KIND_IQ4_NL = { .bytes = IQ4_NL_BYTES, .parts = 1, .is_signed = true, .codes = iq4_nl_codes },
+    KIND_MXFP4 = {
+        .bytes = MXFP4_BYTES, .parts = 1, .bias = MXFP4_BIAS, .codes = mxfp4_codes, .scale = mxfp4_scale
+    };
 
 BLOCK_KIND_FUNCTIONS(q8_0, KIND_Q8_0)
 BLOCK_KIND_FUNCTIONS(q4_0, KIND_Q4_0)

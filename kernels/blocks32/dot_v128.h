@@ -8,33 +8,59 @@
 
 enum { PART = 32, GROUP = 4 /* parts of a round */ };
 
-/* weight = scale * (code - bias) (+ min), 32 * parts weights in a block, parts 1 or a multiple of 4. */
+/* weight = scale * (code - bias) (+ min), 32 * parts weights in a block, parts 1, 2 or a multiple of 4. */
 struct block_kind {
     int bytes, parts, bias;
     bool is_signed;                                              /* codes -128..127 instead of 0..63 */
     void (*codes)(const uint8_t *block, int part, u8x16 out[2]); /* in natural order */
-    int scale_at;                                                /* where the f16 scale lies; -1: */
-    float (*scale)(const uint8_t *block);                        /* how to get one that is none */
-    int min_at;                                                  /* of the f16 minimum; -1: there is none */
+    float (*scale)(const uint8_t *block);                        /* NULL: it is the f16 at */
+    int scale_at;
+    enum { NO_MIN, MIN, ZERO } min; /* ZERO: an f16 zero point, which makes the minimum -(zero * scale) */
+    int min_at;                     /* where the f16 minimum or zero point lies */
 };
 
 ALWAYS_INLINE float kind_scale(const struct block_kind *f, const uint8_t *block)
 {
-    return f->scale_at >= 0 ? load_one_f16(block + f->scale_at) : f->scale(block);
+    return f->scale ? f->scale(block) : load_one_f16(block + f->scale_at);
 }
 
-/* Of the four parts of a round: four blocks, or one. */
+ALWAYS_INLINE float kind_min(const struct block_kind *f, const uint8_t *block)
+{
+    if (f->min == NO_MIN) return 0;
+    const float m = load_one_f16(block + f->min_at);
+    return f->min == MIN ? m : -(m * kind_scale(f, block));
+}
+
+/* The f16 number at `at` of the blocks of each part of a round: four blocks, two, or one. */
+ALWAYS_INLINE f32x4 kind_f16(const struct block_kind *f, const uint8_t *w)
+{
+    if (f->parts > 2) return all_f32(load_one_f16(w));
+    if (f->parts == 1) return gather_f16(w, f->bytes);
+    const float first = load_one_f16(w), second = load_one_f16(w + f->bytes);
+    return (f32x4){ first, first, second, second };
+}
+
 ALWAYS_INLINE f32x4 kind_scales(const struct block_kind *f, const uint8_t *w)
 {
-    if (f->parts > 1) return all_f32(kind_scale(f, w));
-    if (f->scale_at >= 0) return gather_f16(w + f->scale_at, f->bytes);
+    if (!f->scale) return kind_f16(f, w + f->scale_at);
     return (f32x4){ f->scale(w), f->scale(w + f->bytes), f->scale(w + 2 * f->bytes),
-                    f->scale(w + 3 * f->bytes) };
+                    f->scale(w + 3 * f->bytes) }; /* one part a block */
 }
 
-ALWAYS_INLINE f32x4 kind_mins(const struct block_kind *f, const uint8_t *w)
+/* Where bit j of the word at p is set, `value` more in byte j: every byte gets its byte of the word and looks
+ * for its bit. */
+ALWAYS_INLINE void add_bits(const uint8_t *p, const uint8_t value, u8x16 out[2])
 {
-    return f->parts > 1 ? all_f32(load_one_f16(w + f->min_at)) : gather_f16(w + f->min_at, f->bytes);
+    const u8x16 bit = { 1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128 };
+    const u8x16 spread = { 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1 };
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    const u8x16 all = (u8x16)(u32x4){ word, word, word, word };
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; h++) {
+        const u8x16 bytes = look_up(all, spread + (uint8_t)(2 * h));
+        out[h] |= (u8x16)((bytes & bit) == bit) & value;
+    }
 }
 
 /* ---------------------------------------------------------------- to floats */
@@ -43,14 +69,14 @@ ALWAYS_INLINE void kind_floats(const struct block_kind *f, const uint8_t *block,
 {
     u8x16 code[2];
     f->codes(block, part, code);
-    const float d = kind_scale(f, block), m = f->min_at >= 0 ? load_one_f16(block + f->min_at) : 0;
+    const float d = kind_scale(f, block), m = kind_min(f, block);
 #pragma GCC unroll 2
     for (int h = 0; h < 2; h++) {
         f32_of_s8((s8x16)(code[h] - (uint8_t)f->bias), out + 4 * h);
 #pragma GCC unroll 4
         for (int u = 4 * h; u < 4 * h + 4; u++) {
             out[u] = out[u] * d;
-            if (f->min_at >= 0) out[u] = out[u] + m;
+            if (f->min) out[u] = out[u] + m;
         }
     }
 }
@@ -108,16 +134,23 @@ struct q8_sums {
     float tail[DOT_X];
 };
 
-/* The parts b..b + 3 of a row. */
+/* What is multiplied with the sums of activations. */
+ALWAYS_INLINE f32x4 kind_per_sum(const struct block_kind *f, const uint8_t *w, f32x4 scale)
+{
+    if (f->min == MIN) return kind_f16(f, w + f->min_at);
+    if (f->min == ZERO) return all_f32(0) - kind_f16(f, w + f->min_at) * scale;
+    return scale * all_f32((float)-f->bias);
+}
+
+/* The parts b..b + 3 of a row, of which the first is part `first` of its block. */
 ALWAYS_INLINE void kind_round(const struct block_kind *f, const struct dot *d, const uint8_t *w, int64_t b,
-                              const int first_part, struct q8_sums *s, const int n)
+                              const int first, struct q8_sums *s, const int n)
 {
     u8x16 code[GROUP][2];
-    const f32x4 scale = kind_scales(f, w);
-    const f32x4 per_sum = f->min_at >= 0 ? kind_mins(f, w) : scale * (float)-f->bias;
+    const f32x4 scale = kind_scales(f, w), per_sum = kind_per_sum(f, w, scale);
 #pragma GCC unroll 4
     for (int j = 0; j < GROUP; j++)
-        f->codes(f->parts > 1 ? w : w + j * f->bytes, f->parts > 1 ? first_part + j : 0, code[j]);
+        f->codes(w + (first + j) / f->parts * f->bytes, (first + j) % f->parts, code[j]);
 #pragma GCC unroll 4
     for (int i = 0; i < n; i++) {
         const int8_t *q = d->q.q + i * d->q.q_stride + b * PART;
@@ -126,19 +159,18 @@ ALWAYS_INLINE void kind_round(const struct block_kind *f, const struct dot *d, c
         for (int j = 0; j < GROUP; j++) v[j] = part_products(f, code[j], q + j * PART);
         const f32x4 by = scale * load_f32(d->q.d + i * d->q.d_stride + b);
         s->sum[i] = fma_f32(f32_of_s32(sums_of_four(v)), by, s->sum[i]);
-        if (f->min_at >= 0 || f->bias)
+        if (f->min || f->bias)
             s->off[i] = fma_f32(per_sum, load_f32(d->q.sum + i * d->q.d_stride + b), s->off[i]);
     }
 }
 
-/* One block of one part: the last ones of a row. */
+/* Part p of one of the last blocks of a row. */
 ALWAYS_INLINE void kind_last(const struct block_kind *f, const struct dot *d, const uint8_t *w, int64_t b,
-                             struct q8_sums *s, const int n)
+                             int p, struct q8_sums *s, const int n)
 {
     u8x16 code[2];
-    f->codes(w, 0, code);
-    const float scale = kind_scale(f, w);
-    const float per_sum = f->min_at >= 0 ? load_one_f16(w + f->min_at) : (float)-f->bias * scale;
+    f->codes(w, p, code);
+    const float scale = kind_scale(f, w), per_sum = f->min ? kind_min(f, w) : (float)-f->bias * scale;
     for (int i = 0; i < n; i++) {
         const int64_t at = i * d->q.d_stride + b;
         const s32x4 v = part_products(f, code, d->q.q + i * d->q.q_stride + b * PART);
@@ -149,7 +181,7 @@ ALWAYS_INLINE void kind_last(const struct block_kind *f, const struct dot *d, co
 /* y = sum over parts of scale * (d_x * products) + (min - bias * scale) * sum_x. */
 ALWAYS_INLINE void kind_dot_q8_n(const struct block_kind *f, const struct dot *d, const int n)
 {
-    const int blocks = f->parts > 1 ? 1 : GROUP, step = f->parts * blocks;
+    const int blocks = f->parts < GROUP ? GROUP / f->parts : 1, step = f->parts * blocks;
     for (int r = 0; r < d->rows; r++) {
         const uint8_t *w = d->w + r * d->row_bytes;
         const int64_t parts = d->cols / PART;
@@ -162,8 +194,9 @@ ALWAYS_INLINE void kind_dot_q8_n(const struct block_kind *f, const struct dot *d
 #pragma GCC unroll 2
             for (int p = 0; p < step; p += GROUP) kind_round(f, d, w, b + p, p, &s, n);
         }
-        if (f->parts == 1)
-            for (; b < parts; b++, w += f->bytes) kind_last(f, d, w, b, &s, n);
+        if (f->parts < GROUP) /* blocks that are no whole round */
+            for (; b < parts; b += f->parts, w += f->bytes)
+                for (int p = 0; p < f->parts; p++) kind_last(f, d, w, b + p, p, &s, n);
 #pragma GCC unroll 4
         for (int i = 0; i < n; i++) d->y[i * d->y_stride + r] = s.tail[i] + sum_of_f32(s.sum[i] + s.off[i]);
     }

@@ -4,10 +4,16 @@
 #define QDYNO_KERNELS_FORMATS_V128_H
 
 #include "kernels/blocks32/blocks32_v128.h"
+#include "kernels/fp8/fp8_v128.h"
+#include "kernels/groups/groups_v128.h"
+#include "kernels/int8/int8_v128.h"
 #include "kernels/isa/floats_v128.h"
 #include "kernels/isa/isa_kernels.h"
 #include "kernels/kquants/kquants_v128.h"
 #include "kernels/tq/tq_v128.h"
+
+#define GROUP_ROW(name, NAME, bits, size)                                                                    \
+    { FORMAT_##NAME, { .decode = name##_decode, .dot_f32 = name##_dot_f32, .dot_q8 = name##_dot_q8 } },
 
 const struct format_row V128_TABLE(FORMATS)[FORMATS_V128_COUNT] = {
     { FORMAT_F32, { .decode = f32_decode, .dot_f32 = f32_dot_f32 } },
@@ -28,6 +34,10 @@ const struct format_row V128_TABLE(FORMATS)[FORMATS_V128_COUNT] = {
     { FORMAT_TQ1_0, { .decode = tq1_0_decode, .dot_f32 = tq1_0_dot_f32, .dot_q8 = tq1_0_dot_q8 } },
     { FORMAT_TQ2_0, { .decode = tq2_0_decode, .dot_f32 = tq2_0_dot_f32, .dot_q8 = tq2_0_dot_q8 } },
     { FORMAT_MXFP4, { .decode = mxfp4_decode, .dot_f32 = mxfp4_dot_f32, .dot_q8 = mxfp4_dot_q8 } },
+    { FORMAT_FP8_E4M3, { .decode = fp8_e4m3_decode, .dot_f32 = fp8_e4m3_dot_f32 } },
+    { FORMAT_FP8_E5M2, { .decode = fp8_e5m2_decode, .dot_f32 = fp8_e5m2_dot_f32 } },
+    { FORMAT_INT8, { .decode = int8_decode, .dot_f32 = int8_dot_f32, .dot_q8 = int8_dot_q8 } },
+    GROUP_FORMATS(GROUP_ROW)
 };
 
 #endif

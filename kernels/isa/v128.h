@@ -9,8 +9,10 @@
  * An implementation supplies, all of it inline:
  *
  *   load_f32 store_f32 load_u8 store_s8     unaligned, 16 bytes
+ *   load4_u8                                four bytes, widened
  *   load_f16 load_bf16                      four numbers of 2 bytes to f32; subnormals and infinities kept
  *   gather_f16(p, stride) load_one_f16      four f16 numbers `stride` bytes apart; one
+ *   f32_of_f16                              four in 32-bit lanes
  *   all_f32                                 one number in every lane
  *   fma_f32(a, b, c)                        a * b + c, rounded once or twice
  *   max_f32 min_f32                         the second operand where either is NaN

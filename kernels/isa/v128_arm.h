@@ -43,6 +43,13 @@ ALWAYS_INLINE void store_s8(int8_t *p, s8x16 v)
     vst1q_s8(p, v);
 }
 
+ALWAYS_INLINE u32x4 load4_u8(const uint8_t *p)
+{
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(word))));
+}
+
 ALWAYS_INLINE f32x4 all_f32(float x)
 {
     return vdupq_n_f32(x);
@@ -55,6 +62,11 @@ ALWAYS_INLINE float load_one_f16(const uint8_t *p)
     __fp16 h;
     memcpy(&h, p, sizeof h);
     return (float)h;
+}
+
+ALWAYS_INLINE f32x4 f32_of_f16(u32x4 h)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(h)));
 }
 
 ALWAYS_INLINE f32x4 load_f16(const uint8_t *p)

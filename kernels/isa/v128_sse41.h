@@ -45,6 +45,13 @@ ALWAYS_INLINE void store_s8(int8_t *p, s8x16 v)
     _mm_storeu_si128((__m128i *)p, (__m128i)v);
 }
 
+ALWAYS_INLINE u32x4 load4_u8(const uint8_t *p)
+{
+    int32_t word;
+    memcpy(&word, p, sizeof word);
+    return (u32x4)_mm_cvtepu8_epi32(_mm_cvtsi32_si128(word));
+}
+
 ALWAYS_INLINE f32x4 all_f32(float x)
 {
     return _mm_set1_ps(x);

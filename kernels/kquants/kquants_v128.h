@@ -11,9 +11,14 @@ enum { K_PARTS = 8, K_PART = 32, K_GROUP = 4 /* parts of a round */ };
 struct k_kind {
     const struct k_shape *shape;
     k_scales_fn *scales;
-    /* Codes of part p in natural order, as signed bytes where the shape has a bias (taken off), else < 64. */
+    /* Codes of part p in natural order, < 64; where k_signed, signed bytes instead, without their bias. */
     void (*codes)(const uint8_t *block, int p, u8x16 out[2]);
 };
+
+ALWAYS_INLINE bool k_signed(const struct k_kind *f)
+{
+    return f->shape->bias && f->shape->sub == 32;
+}
 
 /* ---------------------------------------------------------------- codes */
 
@@ -35,11 +40,6 @@ ALWAYS_INLINE void add_plane(const uint8_t *in, int p, const int shift, u8x16 ou
     out[1] |= bits_to(load_u8(in + 16), 1, p, shift);
 }
 
-ALWAYS_INLINE void take_off(const int bias, u8x16 out[2])
-{
-    out[0] -= (uint8_t)bias, out[1] -= (uint8_t)bias;
-}
-
 ALWAYS_INLINE void q2_k_codes(const uint8_t *block, int p, u8x16 out[2])
 {
     two_bits(block + Q2_K_CODES, p, out);
@@ -49,7 +49,6 @@ ALWAYS_INLINE void q3_k_codes(const uint8_t *block, int p, u8x16 out[2])
 {
     two_bits(block + Q3_K_CODES, p, out);
     add_plane(block + Q3_K_HIGH, p, 2, out);
-    take_off(Q3_K_SHAPE.bias, out);
 }
 
 ALWAYS_INLINE void q4_k_codes(const uint8_t *block, int p, u8x16 out[2])
@@ -70,7 +69,6 @@ ALWAYS_INLINE void q6_k_codes(const uint8_t *block, int p, u8x16 out[2])
     for (int h = 0; h < 2; h++)
         out[h] = bits_to(load_u8(low + 16 * h), 15, p % 4 / 2 * 4, 0) |
                  bits_to(load_u8(high + 16 * h), 3, p % 4 * 2, 4);
-    take_off(Q6_K_SHAPE.bias, out);
 }
 
 ALWAYS_INLINE void iq4_xs_codes(const uint8_t *block, int p, u8x16 out[2])
@@ -119,6 +117,7 @@ ALWAYS_INLINE void k_weights(const struct k_kind *f, const uint8_t *block, const
 #pragma GCC unroll 2
     for (int h = 0; h < 2; h++) {
         const int j = (p * K_PART + h * 16) / f->shape->sub;
+        if (!k_signed(f)) code[h] -= (uint8_t)f->shape->bias;
         f32_of_s8((s8x16)code[h], out + 4 * h);
 #pragma GCC unroll 4
         for (int v = 4 * h; v < 4 * h + 4; v++) {
@@ -174,57 +173,50 @@ ALWAYS_INLINE void k_block_f32(const struct k_kind *f, const uint8_t *block, con
 /* ---------------------------------------------------------------- 8-bit activations */
 
 /* Sum of scale * code * q over part p. */
-ALWAYS_INLINE s32x4 k_part_products(const struct k_kind *f, const u8x16 code[2], const s8x16 q[2],
+ALWAYS_INLINE s32x4 k_part_products(const struct k_kind *f, const u8x16 code[2], const int8_t *at,
                                     const struct subscales *s, const int p)
 {
+    const s8x16 q[2] = { (s8x16)load_u8(at), (s8x16)load_u8(at + 16) };
     const s32x4 zero = { 0 };
-    if (f->shape->bias) {
-        const int first = f->shape->sub == 16 ? 2 * p : p, second = f->shape->sub == 16 ? first + 1 : first;
-        return fold_scaled(fold_scaled(zero, multiply_signed(code[0], q[0]), s, first),
-                           multiply_signed(code[1], q[1]), s, second);
-    }
+    if (k_signed(f))
+        return fold_scaled(fold_scaled(zero, multiply_signed(code[0], q[0]), s, p),
+                           multiply_signed(code[1], q[1]), s, p);
     if (f->shape->sub == 32) return fold_scaled(zero, multiply_small_2(code, q), s, p);
     return fold_scaled(fold_scaled(zero, multiply_small(code[0], q[0]), s, 2 * p),
                        multiply_small(code[1], q[1]), s, 2 * p + 1);
 }
 
-/* Sum of min * q over part p, two sub-blocks. */
-ALWAYS_INLINE s32x4 k_part_mins(const s8x16 q[2], const struct subscales *mins, const int p)
-{
-    const s32x4 zero = { 0 };
-    const u8x16 one = (u8x16){ 0 } + 1;
-    return fold_scaled(fold_scaled(zero, multiply_small(one, q[0]), mins, 2 * p), multiply_small(one, q[1]),
-                       mins, 2 * p + 1);
-}
-
 /* What all rows of x share of a block. */
 struct k_q8 {
-    struct subscales scale, min;
-    f32x4 min8[2]; /* of formats with eight sub-blocks, times dmin */
-    float d, dmin;
+    struct subscales scale;
+    float d;
+    float off[K_SUBS]; /* of each sub-block, times the sum of its activations, to be taken off: minima, biases
+                        */
 };
+
+ALWAYS_INLINE bool k_has_off(const struct k_kind *f)
+{
+    return f->shape->has_min || (f->shape->bias && !k_signed(f));
+}
 
 ALWAYS_INLINE void k_q8_of(const struct k_kind *f, const uint8_t *block, struct k_q8 *u)
 {
+    const int subs = K_BLOCK / f->shape->sub;
     struct k_scales s;
     f->scales(block, &s);
-    u->scale = subscales_of(s.scale, K_BLOCK / f->shape->sub);
+    u->scale = subscales_of(s.scale, subs);
     u->d = half_to_float(s.d);
-    if (!f->shape->has_min) return;
-    u->dmin = half_to_float(s.dmin);
-    if (f->shape->sub == 16) {
-        u->min = subscales_of(s.min, K_SUBS);
-    } else {
-        float mins[8];
-        k_floats_of(s.min, u->dmin, 8, mins);
-        u->min8[0] = load_f32(mins), u->min8[1] = load_f32(mins + 4);
-    }
+    if (f->shape->has_min)
+        k_floats_of(s.min, half_to_float(s.dmin), subs, u->off);
+    else if (k_has_off(f))
+        k_floats_of(s.scale, u->d * (float)f->shape->bias, subs, u->off);
 }
 
 /* Parts 4g..4g + 3 of a block. */
 ALWAYS_INLINE void k_round(const struct k_kind *f, const uint8_t *block, const struct k_q8 *u,
                            const struct dot *d, int64_t k, const int g, const int n, f32x4 sum[DOT_X])
 {
+    const int subs = K_GROUP * K_PART / f->shape->sub; /* of a round */
     u8x16 code[K_GROUP][2];
 #pragma GCC unroll 4
     for (int j = 0; j < K_GROUP; j++) f->codes(block, K_GROUP * g + j, code[j]);
@@ -232,17 +224,16 @@ ALWAYS_INLINE void k_round(const struct k_kind *f, const uint8_t *block, const s
     for (int i = 0; i < n; i++) {
         const int64_t at = i * d->q.d_stride + k / Q8_BLOCK + K_GROUP * g;
         const int8_t *in = d->q.q + i * d->q.q_stride + k + K_GROUP * K_PART * g;
-        s32x4 v[K_GROUP], m[K_GROUP];
+        s32x4 v[K_GROUP];
 #pragma GCC unroll 4
-        for (int j = 0; j < K_GROUP; j++) {
-            const s8x16 q[2] = { (s8x16)load_u8(in + K_PART * j), (s8x16)load_u8(in + K_PART * j + 16) };
-            v[j] = k_part_products(f, code[j], q, &u->scale, K_GROUP * g + j);
-            if (f->shape->has_min && f->shape->sub == 16) m[j] = k_part_mins(q, &u->min, K_GROUP * g + j);
-        }
-        f32x4 whole = f32_of_s32(sums_of_four(v)) * u->d;
-        if (f->shape->has_min && f->shape->sub == 16) whole -= f32_of_s32(sums_of_four(m)) * u->dmin;
-        sum[i] = fma_f32(whole, load_f32(d->q.d + at), sum[i]);
-        if (f->shape->has_min && f->shape->sub == 32) sum[i] = sum[i] - u->min8[g] * load_f32(d->q.sum + at);
+        for (int j = 0; j < K_GROUP; j++)
+            v[j] = k_part_products(f, code[j], in + K_PART * j, &u->scale, K_GROUP * g + j);
+        sum[i] = fma_f32(f32_of_s32(sums_of_four(v)) * u->d, load_f32(d->q.d + at), sum[i]);
+        if (!k_has_off(f)) continue;
+        const float *q_sums = f->shape->sub == 32 ? d->q.sum + at : d->q.sum16 + 2 * at;
+#pragma GCC unroll 2
+        for (int j = 0; j < subs; j += 4)
+            sum[i] = sum[i] - load_f32(u->off + g * subs + j) * load_f32(q_sums + j);
     }
 }
 

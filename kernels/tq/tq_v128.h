@@ -48,10 +48,12 @@ ALWAYS_INLINE void tq2_0_codes(const uint8_t *block, int part, u8x16 out[2])
     out[1] = bits_to(load_u8(in + 16), 3, part % 4 * 2, 0);
 }
 
-static const struct block_kind KIND_TQ1_0 = { TQ1_0_BYTES, TQ_PARTS, TQ_BIAS, false,
-                                              tq1_0_codes, TQ1_0_D,  NULL,    -1 },
-                               KIND_TQ2_0 = { TQ2_0_BYTES, TQ_PARTS, TQ_BIAS, false,
-                                              tq2_0_codes, TQ2_0_D,  NULL,    -1 };
+static const struct block_kind KIND_TQ1_0 = {
+    .bytes = TQ1_0_BYTES, .parts = TQ_PARTS, .bias = TQ_BIAS, .codes = tq1_0_codes, .scale_at = TQ1_0_D
+};
+static const struct block_kind KIND_TQ2_0 = {
+    .bytes = TQ2_0_BYTES, .parts = TQ_PARTS, .bias = TQ_BIAS, .codes = tq2_0_codes, .scale_at = TQ2_0_D
+};
 
 BLOCK_KIND_FUNCTIONS(tq1_0, KIND_TQ1_0)
 BLOCK_KIND_FUNCTIONS(tq2_0, KIND_TQ2_0)

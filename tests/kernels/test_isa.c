@@ -80,11 +80,13 @@ static void levels_are_real(void **state)
 {
     (void)state;
     static const char *const FIRST[] = { "sse41", "neon", "dotprod" }; /* all on 128-bit vectors */
-    static const enum format_id IDS[] = { FORMAT_F32,   FORMAT_F16,    FORMAT_BF16,   FORMAT_Q8_0,
-                                          FORMAT_Q4_0,  FORMAT_Q4_1,   FORMAT_Q5_0,   FORMAT_Q5_1,
-                                          FORMAT_Q2_K,  FORMAT_Q3_K,   FORMAT_Q4_K,   FORMAT_Q5_K,
-                                          FORMAT_Q6_K,  FORMAT_IQ4_NL, FORMAT_IQ4_XS, FORMAT_TQ1_0,
-                                          FORMAT_TQ2_0, FORMAT_MXFP4 };
+    static const enum format_id IDS[] = { FORMAT_F32,    FORMAT_F16,     FORMAT_BF16,     FORMAT_Q8_0,
+                                          FORMAT_Q4_0,   FORMAT_Q4_1,    FORMAT_Q5_0,     FORMAT_Q5_1,
+                                          FORMAT_Q2_K,   FORMAT_Q3_K,    FORMAT_Q4_K,     FORMAT_Q5_K,
+                                          FORMAT_Q6_K,   FORMAT_IQ4_NL,  FORMAT_IQ4_XS,   FORMAT_TQ1_0,
+                                          FORMAT_TQ2_0,  FORMAT_MXFP4,   FORMAT_FP8_E4M3, FORMAT_FP8_E5M2,
+                                          FORMAT_INT8,   FORMAT_U4_G32,  FORMAT_U4_G64,   FORMAT_U4_G128,
+                                          FORMAT_U3_G64, FORMAT_U3_G128, FORMAT_U2_G64,   FORMAT_U2_G128 };
     uint32_t usable, bits;
     struct err why;
     CHECK_OK(isa_usable(&usable, &why));
