@@ -67,13 +67,38 @@ static void scale_tokens(const struct walk *w, const void *cache, const struct f
     }
 }
 
+/* Runs of one head's tokens lie between those of other heads: where the next one begins no hardware can know,
+ * how it goes on it sees by itself. */
+static void prefetch_run(const struct attention_piece *t, const void *cache, const struct format *f, int dim,
+                         int from)
+{
+    enum { LINE = 64, START = 1024, SECOND_CACHE = 2 };
+    if (from >= t->to) return;
+    const uint8_t *at = attention_cached(t, cache, f, dim, from);
+    for (int i = 0; i < START; i += LINE) __builtin_prefetch(at + i, 0, SECOND_CACHE);
+}
+
+/* Tokens of one run of the cache as f32 rows: where they lie, or decoded. */
+static const float *rows_of(const struct attention_piece *t, const void *cache, const struct format *f,
+                            int dim, int from, int n, float *decoded)
+{
+    prefetch_run(t, cache, f, dim, from + n);
+    if (f == &FORMATS[FORMAT_F32]) return (const float *)attention_cached(t, cache, f, dim, from);
+    decode_tile(t, cache, f, dim, from, n, decoded);
+    return decoded;
+}
+
 static void score_by_dots(const struct walk *w, int from, int n)
 {
-    const struct kv_layer *kv = w->t->job->p->kv;
-    decode_tile(w->t, kv->k, kv->k_format, kv->k_dim, from, n, w->keys);
-    for (int q = 0; q < w->t->queries; q++)
-        w->t->job->b->k.vec.dots(w->keys, kv->k_dim, n, kv->k_dim, w->q + (int64_t)q * kv->k_dim,
-                                 w->s + (int64_t)q * TOKENS);
+    const struct attention_piece *t = w->t;
+    const struct kv_layer *kv = t->job->p->kv;
+    for (int i = 0, len; i < n; i += len) {
+        len = attention_stretch(t, from + i, n - i);
+        const float *rows = rows_of(t, kv->k, kv->k_format, kv->k_dim, from + i, len, w->keys);
+        for (int q = 0; q < t->queries; q++)
+            t->job->b->k.vec.dots(rows, kv->k_dim, len, kv->k_dim, w->q + (int64_t)q * kv->k_dim,
+                                  w->s + (int64_t)q * TOKENS + i);
+    }
 }
 
 static void score_by_tile(const struct walk *w, int from, int n)
@@ -149,6 +174,26 @@ static void finish(const struct walk *w)
     }
 }
 
+static void add_values(const struct walk *w, int from, int n)
+{
+    const struct attention_piece *t = w->t;
+    const struct kv_layer *kv = t->job->p->kv;
+    for (int i = 0, len; i < n; i += len) {
+        len = attention_stretch(t, from + i, n - i);
+        const float *rows = rows_of(t, kv->v, kv->v_format, kv->v_dim, from + i, len, w->values);
+        t->job->b->k.tile(&(struct tile){ .m = t->queries,
+                                          .n = kv->v_dim,
+                                          .k = len,
+                                          .a = w->s + i,
+                                          .lda = TOKENS,
+                                          .b = rows,
+                                          .ldb = kv->v_dim,
+                                          .c = w->o,
+                                          .ldc = kv->v_dim,
+                                          .add = true });
+    }
+}
+
 void attention_f32_run(const struct attention_piece *t, void *scratch)
 {
     const struct kv_layer *kv = t->job->p->kv;
@@ -161,17 +206,7 @@ void attention_f32_run(const struct attention_piece *t, void *scratch)
         scale_tokens(&w, kv->k, kv->k_format, kv->k_dim, from, n);
         soften(&w, from, n);
         scale_tokens(&w, kv->v, kv->v_format, kv->v_dim, from, n);
-        decode_tile(t, kv->v, kv->v_format, kv->v_dim, from, n, w.values);
-        t->job->b->k.tile(&(struct tile){ .m = t->queries,
-                                          .n = kv->v_dim,
-                                          .k = n,
-                                          .a = w.s,
-                                          .lda = TOKENS,
-                                          .b = w.values,
-                                          .ldb = kv->v_dim,
-                                          .c = w.o,
-                                          .ldc = kv->v_dim,
-                                          .add = true });
+        add_values(&w, from, n);
     }
     finish(&w);
 }

@@ -130,12 +130,18 @@ static void dots_avx512(const float *rows, int64_t stride, int n, int64_t cols, 
         __m512 sum[16];
 #pragma GCC unroll 16
         for (int i = 0; i < 16; i++) row[i] = rows + MIN(r + i, n - 1) * stride, sum[i] = _mm512_setzero_ps();
-        for (int64_t k = 0; k < cols; k += 16) {
-            const __mmask16 lanes = first_lanes(cols - k);
-            const __m512 v = _mm512_maskz_loadu_ps(lanes, x + k);
+        int64_t k = 0;
+        for (; k + 16 <= cols; k += 16) {
+            const __m512 v = _mm512_loadu_ps(x + k);
+#pragma GCC unroll 16
+            for (int i = 0; i < 16; i++) sum[i] = _mm512_fmadd_ps(_mm512_loadu_ps(row[i] + k), v, sum[i]);
+        }
+        const __mmask16 rest = first_lanes(cols - k);
+        if (rest) {
+            const __m512 v = _mm512_maskz_loadu_ps(rest, x + k);
 #pragma GCC unroll 16
             for (int i = 0; i < 16; i++)
-                sum[i] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(lanes, row[i] + k), v, sum[i]);
+                sum[i] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(rest, row[i] + k), v, sum[i]);
         }
         _mm512_mask_storeu_ps(y + r, first_lanes(n - r), sums_of_16(sum));
     }
