@@ -114,7 +114,10 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
                                         ceilings->threads_all);
     const struct format *weights = weights_of(c, g);
     const enum precision precision = (enum precision)config_choice(c, KNOB_PRECISION);
-    const char *many = weights ? matmul_ceiling(weights, precision, isa_of(c, machine)) : "f32_fma";
+    const struct backend_options options = { .isa = isa_of(c, machine),
+                                             .precision = precision,
+                                             .activations = (enum activations)config_choice(c, KNOB_ACT) };
+    const char *many = weights ? matmul_ceiling(weights, &options) : "f32_fma";
     /* One row is dotted in f32, or in 8 bits where activations may be rounded: whichever is faster. */
     const bool exact = precision == PRECISION_HIGHEST || precision == PRECISION_HIGH ||
                        (precision == PRECISION_AUTO && weights == &FORMATS[FORMAT_F32]);

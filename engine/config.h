@@ -20,6 +20,7 @@ enum knob_id {
     KNOB_ISA,       /* a level name; "auto" = all that may be used */
     KNOB_DEVICE,    /* "cpu" */
     KNOB_PRECISION, /* highest high medium */
+    KNOB_ACT,       /* auto int8 */
     KNOB_CTX,       /* context in tokens; 0 = what the workload needs */
     KNOB_BATCH,     /* rows per forward pass at most (-b) */
     KNOB_CTK,       /* KV cache type of K */
@@ -89,8 +90,8 @@ enum err_code config_from_json(struct config *c, const json_t *object, struct er
 
 int64_t config_int(const struct config *c, enum knob_id id);
 const char *config_text(const struct config *c, enum knob_id id);
-/* Index of the value among the knob's own choices (KNOBS[id].choices not NULL): for precision and affinity,
- * the enum of that name. */
+/* Index of the value among the knob's own choices (KNOBS[id].choices not NULL): for precision, act (enum
+ * activations) and affinity, the enum of that name. */
 int config_choice(const struct config *c, enum knob_id id);
 
 /* The recipe part, as text that identifies the numbers: "file", "q8_0" (its method is rtn), "gptq:q4_0",

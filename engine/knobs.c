@@ -17,6 +17,7 @@ static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = "highest",
                                           [PRECISION_MEDIUM] = "medium",
                                           [PRECISION_AUTO] = "auto",
                                           NULL };
+static const char *const ACTIVATIONS[] = { [ACTIVATIONS_AUTO] = "auto", [ACTIVATIONS_INT8] = "int8", NULL };
 static const char *const KV_TYPES[] = { "f32", "f16", "bf16", "q8_0", "q4_0", "fp8_e4m3", "fp8_e5m2", NULL };
 
 /* isa, threads and affinity change at most the order of float sums; precision changes what is summed. */
@@ -88,6 +89,15 @@ const struct knob KNOBS[KNOB_COUNT] = {
                          .unit = "",
                          .help =
                              "how exact products are: highest = f32, medium = bf16 or 8-bit activations, auto = highest for f32 and f16 weights, else medium" },
+    [KNOB_ACT] = { .key = "act",
+                   .kind = KNOB_CHOICE,
+                   .choices = ACTIVATIONS,
+                   .otherwise = "auto",
+                   .changes_answers = true,
+                   .matters_for = FOR_PREFILL | FOR_DECODE | FOR_QUALITY,
+                   .unit = "",
+                   .help =
+                       "activations of quantized weights' products at precision medium: int8 = 8 bits in prompts, too (W8A8), auto = what is fastest" },
     [KNOB_CTX] = { .key = "ctx",
                    .kind = KNOB_INT,
                    .min = 0,

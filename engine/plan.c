@@ -59,6 +59,7 @@ enum err_code session_resolve(struct session *out, const struct model_shape *s, 
     const int64_t threads = config_int(c, KNOB_THREADS);
     out->backend.threads = threads > 0 ? (int)threads : threadpool_default_threads();
     out->backend.precision = (enum precision)config_choice(c, KNOB_PRECISION);
+    out->backend.activations = (enum activations)config_choice(c, KNOB_ACT);
     out->backend.affinity = (enum affinity)config_choice(c, KNOB_AFFINITY);
 
     enum err_code rc;

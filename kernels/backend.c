@@ -115,11 +115,12 @@ static struct scratch_plan plan_for(const struct kernel_set *k, const struct bac
     const int64_t few = MAX(k->gemm_f32.min_rows, k->gemm_bf16.min_rows);
     p.shared_bytes = MAX(gemv_shared_bytes(MIN(rows, few), cols), attention_shared_bytes(o->threads, cols));
     for (int i = 0; i < FORMAT_COUNT; i++) { /* a model may mix formats, and with them schemes */
-        const struct gemm_kernel *g = matmul_scheme(k, o->precision, &FORMATS[i],
-                                                    (int)MIN(rows, (int64_t)INT32_MAX));
-        if (!g) continue;
-        p.shared_bytes = MAX(p.shared_bytes, gemm_shared_bytes(g, rows, cols));
-        p.thread_bytes = MAX(p.thread_bytes, gemm_thread_bytes(g));
+        for (int64_t n = 1; n <= rows; n = n < SLIVER || n == rows ? n + 1 : rows) {
+            const struct gemm_kernel *g = matmul_scheme(k, o, &FORMATS[i], (int)MIN(n, (int64_t)INT32_MAX));
+            if (!g) continue;
+            p.shared_bytes = MAX(p.shared_bytes, gemm_shared_bytes(g, n, cols));
+            p.thread_bytes = MAX(p.thread_bytes, gemm_thread_bytes(g));
+        }
     }
     p.shared_bytes = round_up(p.shared_bytes, ALIGNMENT);
     p.thread_bytes = round_up(p.thread_bytes, 4096);

@@ -33,7 +33,7 @@ enum {
 
 enum precision precision_for(enum precision wanted, const struct format *f); /* AUTO resolved */
 /* Which scheme multiplies: NULL for dots from the stored bytes (small n). */
-const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, enum precision wanted,
+const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
                                         const struct format *f, int n);
 
 int64_t gemv_shared_bytes(int64_t rows, int64_t cols);

@@ -89,6 +89,7 @@ struct format_kernels {
     dot_fn *dot_q8;              /* NULL: the format has none (16 and 32-bit floats) */
     unpack_bf16_fn *unpack_bf16; /* NULL: decode, then round (the scheme does it) */
     unpack_q8_fn *unpack_q8;     /* NULL: no integer matrix product */
+    bool wide_q8;                /* its kind.wide */
 };
 
 /* A family's kernels of one ISA are a table of these; NULL functions leave what was there. */
@@ -139,17 +140,18 @@ struct few_product {
     struct unpacking u; /* rows <= few_rows, k: all inputs; group: two chunks of weights */
     const void *sliver;
     int tokens;
-    float *c;      /* [few_rows][SLIVER] */
+    float *c; /* [few_rows][SLIVER] */
 };
 
 struct gemm_kernel {
-    const char *name; /* "f32", "bf16_tile" */
-    int min_rows;     /* fewer rows of activations than this are dotted from the stored bytes instead */
-    int panel_rows;   /* multiple of 16 */
-    int kc;           /* inputs a panel holds at most, multiple of 256 */
-    int mc;           /* rows of activations for which a panel is kept, multiple of SLIVER */
-    int panel_step;   /* bytes that DEPTH_STEP inputs take of 16 weight rows */
-    int sliver_step;  /* and of SLIVER tokens */
+    const char *name;  /* "f32", "bf16_tile" */
+    int min_rows;      /* fewer rows of activations than this are dotted from the stored bytes instead */
+    int min_rows_wide; /* the same of formats with codes of 8 bits (wide_q8) */
+    int panel_rows;    /* multiple of 16 */
+    int kc;            /* inputs a panel holds at most, multiple of 256 */
+    int mc;            /* rows of activations for which a panel is kept, multiple of SLIVER */
+    int panel_step;    /* bytes that DEPTH_STEP inputs take of 16 weight rows */
+    int sliver_step;   /* and of SLIVER tokens */
     /* Around a thread's calls of the others (tile state); NULL: nothing to do. */
     void (*begin)(void);
     void (*end)(void);
@@ -239,6 +241,7 @@ struct kernel_set {
     struct vector_kernels vec;
     struct gemm_kernel gemm_f32;
     struct gemm_kernel gemm_bf16; /* multiply NULL: none on these ISA bits */
+    struct gemm_kernel gemm_int8; /* the same; for formats with unpack_q8 */
     struct attention_kernel attend;
 };
 

@@ -164,6 +164,13 @@ enum precision {
     PRECISION_AUTO, /* by the weight: HIGHEST where bf16 would round it (f32, f16), else MEDIUM */
 };
 
+/* How activations meet quantized weights where precision allows rounding (MEDIUM). AUTO: as is fastest within
+ * MEDIUM's bounds: 8 bits or bf16. INT8: 8 bits at any number of rows. */
+enum activations {
+    ACTIVATIONS_AUTO,
+    ACTIVATIONS_INT8,
+};
+
 struct backend;
 
 struct backend_options {
@@ -171,6 +178,7 @@ struct backend_options {
     enum affinity affinity;
     uint32_t isa; /* bits that may be used (already & detected) */
     enum precision precision;
+    enum activations activations;
 };
 
 /* device: "cpu". *out owned: backend_close. Errors: ERR_ABSENT (no such device), ERR_NOMEM, ERR_USAGE. */
@@ -241,8 +249,9 @@ struct matmul {
     float *y;
     int64_t y_stride;
 };
-/* Which kind of CEILINGS row bounds matrix products of many rows: "f32_fma" or "bf16_tile". */
-const char *matmul_ceiling(const struct format *f, enum precision precision, uint32_t isa);
+/* Which kind of CEILINGS row bounds matrix products of many rows: "f32_fma", "bf16_tile" or "int8_dot". Of
+ * the options, isa, precision and activations matter. */
+const char *matmul_ceiling(const struct format *f, const struct backend_options *o);
 
 /* `count` products in one parallel region; those with the same x, n and x_stride share its preparation. */
 void backend_matmul(struct backend *b, const struct matmul *m, int count);

@@ -11,24 +11,30 @@ enum precision precision_for(enum precision wanted, const struct format *f)
     return exact ? PRECISION_HIGHEST : PRECISION_MEDIUM;
 }
 
-static const struct gemm_kernel *scheme_of_many(const struct kernel_set *k, enum precision wanted,
-                                                const struct format *f)
-{
-    const bool rounded = precision_for(wanted, f) == PRECISION_MEDIUM;
-    return rounded && k->gemm_bf16.multiply ? &k->gemm_bf16 : &k->gemm_f32;
-}
+enum {
+    /* Rows from which tiles beat integer dots where both are there; formats without the latter (or whose
+     * codes are left alone at this precision) go by the tiles' own min_rows. */
+    TILES_FROM = 9,
+};
 
-const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, enum precision wanted,
+const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
                                         const struct format *f, int n)
 {
-    const struct gemm_kernel *g = scheme_of_many(k, wanted, f);
-    return n < g->min_rows ? NULL : g;
+    const bool rounded = precision_for(o->precision, f) == PRECISION_MEDIUM;
+    const bool integers = rounded && k->gemm_int8.multiply && k->format[f - FORMATS].unpack_q8;
+    const bool tiles = rounded && k->gemm_bf16.multiply && !(integers && o->activations == ACTIVATIONS_INT8);
+    if (tiles && n >= (integers ? (int)TILES_FROM : k->gemm_bf16.min_rows)) return &k->gemm_bf16;
+    const bool wide = k->format[f - FORMATS].wide_q8;
+    if (integers)
+        return n >= (wide ? k->gemm_int8.min_rows_wide : k->gemm_int8.min_rows) ? &k->gemm_int8 : NULL;
+    return !tiles && n >= k->gemm_f32.min_rows ? &k->gemm_f32 : NULL;
 }
 
-const char *matmul_ceiling(const struct format *f, enum precision precision, uint32_t isa)
+const char *matmul_ceiling(const struct format *f, const struct backend_options *o)
 {
-    const struct kernel_set k = kernels_select(isa);
-    return scheme_of_many(&k, precision, f) == &k.gemm_bf16 ? "bf16_tile" : "f32_fma";
+    const struct kernel_set k = kernels_select(o->isa);
+    const struct gemm_kernel *g = matmul_scheme(&k, o, f, INT32_MAX);
+    return g == &k.gemm_bf16 ? "bf16_tile" : g == &k.gemm_int8 ? "int8_dot" : "f32_fma";
 }
 
 void backend_matmul(struct backend *b, const struct matmul *m, int count)
@@ -36,11 +42,10 @@ void backend_matmul(struct backend *b, const struct matmul *m, int count)
     for (int first = 0, next; first < count; first = next) {
         const struct matmul *f = &m[first];
         assert(f->n >= 0 && f->n <= b->plan.rows && f->w->cols <= b->plan.cols); /* backend_reserve first */
-        const struct gemm_kernel *g = matmul_scheme(&b->k, b->options.precision, f->w->format, f->n);
+        const struct gemm_kernel *g = matmul_scheme(&b->k, &b->options, f->w->format, f->n);
         for (next = first + 1; next < count; next++)
-            if (matmul_scheme(&b->k, b->options.precision, m[next].w->format, f->n) != g ||
-                m[next].x != f->x || m[next].n != f->n || m[next].x_stride != f->x_stride ||
-                m[next].w->cols != f->w->cols)
+            if (matmul_scheme(&b->k, &b->options, m[next].w->format, f->n) != g || m[next].x != f->x ||
+                m[next].n != f->n || m[next].x_stride != f->x_stride || m[next].w->cols != f->w->cols)
                 break;
         if (!f->n) continue;
         if (g)
@@ -53,8 +58,8 @@ void backend_matmul(struct backend *b, const struct matmul *m, int count)
 void backend_gated(struct backend *b, const struct gated *p)
 {
     const struct matmul both[] = { p->gate, p->up };
-    const struct gemm_kernel *g = matmul_scheme(&b->k, b->options.precision, p->up.w->format, p->up.n);
-    const bool same = g == matmul_scheme(&b->k, b->options.precision, p->gate.w->format, p->gate.n);
+    const struct gemm_kernel *g = matmul_scheme(&b->k, &b->options, p->up.w->format, p->up.n);
+    const bool same = g == matmul_scheme(&b->k, &b->options, p->gate.w->format, p->gate.n);
     assert(p->gate.x == p->up.x && p->gate.n == p->up.n && !p->gate.residual && !p->up.residual);
     if (g && same && p->up.n && gemm_can_gate(g, p)) {
         gemm_run_gated(b, g, p);

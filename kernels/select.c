@@ -64,7 +64,7 @@ static void take_rows(struct format_kernels *f, const struct format_row *rows, i
         if (from->dot_f32) to->dot_f32 = from->dot_f32;
         if (from->dot_q8) to->dot_q8 = from->dot_q8;
         if (from->unpack_bf16) to->unpack_bf16 = from->unpack_bf16;
-        if (from->unpack_q8) to->unpack_q8 = from->unpack_q8;
+        if (from->unpack_q8) to->unpack_q8 = from->unpack_q8, to->wide_q8 = from->wide_q8;
     }
 }
 
@@ -124,8 +124,10 @@ static void take_avx2(struct kernel_set *k)
     f[FORMAT_BF16].decode = bf16_decode_avx2, f[FORMAT_BF16].dot_f32 = bf16_dot_f32_avx2;
     f[FORMAT_Q8_0].decode = q8_0_decode_avx2, f[FORMAT_Q8_0].dot_f32 = q8_0_dot_f32_avx2;
     f[FORMAT_Q8_0].dot_q8 = q8_0_dot_q8_avx2;
+    f[FORMAT_Q8_0].unpack_q8 = q8_0_unpack_q8_avx2, f[FORMAT_Q8_0].wide_q8 = true;
     f[FORMAT_Q4_0].decode = q4_0_decode_avx2, f[FORMAT_Q4_0].dot_f32 = q4_0_dot_f32_avx2;
     f[FORMAT_Q4_0].dot_q8 = q4_0_dot_q8_avx2;
+    f[FORMAT_Q4_0].unpack_q8 = q4_0_unpack_q8_avx2;
     take_rows(f, KQUANTS_AVX2, KQUANT_COUNT);
     take_rows(f, BLOCKS32_AVX2, BLOCKS32_COUNT);
     take_rows(f, FP8_AVX2, FP8_COUNT);
@@ -136,7 +138,14 @@ static void take_avx2(struct kernel_set *k)
     take_vectors(&k->vec, &VECTORS_AVX2);
     k->tile = tile_avx2;
     k->gemm_f32 = GEMM_F32_AVX2;
+    k->gemm_int8 = GEMM_INT8_AVX2;
     k->isa |= ISA_AVX2;
+}
+
+static void take_avxvnni(struct kernel_set *k)
+{
+    k->gemm_int8 = GEMM_INT8_AVXVNNI;
+    k->isa |= ISA_AVXVNNI;
 }
 
 static void take_avx512(struct kernel_set *k)
@@ -170,6 +179,7 @@ static void take_avx512vnni(struct kernel_set *k)
     take_rows(k->format, GROUPS_AVX512VNNI, GROUPS_COUNT);
     take_rows(k->format, CODEBOOK_AVX512VNNI, CODEBOOK_COUNT);
     take_rows(k->format, TQ_AVX512VNNI, TQ_COUNT);
+    k->gemm_int8 = GEMM_INT8_AVX512VNNI;
     k->isa |= ISA_AVX512VNNI;
 }
 
@@ -212,8 +222,10 @@ struct kernel_set kernels_select(uint32_t usable)
 #if ARCH_X86
     if (has(usable, ISA_SSE41)) take_sse41(&k);
     if (has(usable, ISA_AVX2)) take_avx2(&k);
+    const bool vnni512 = has(usable, ISA_AVX2 | ISA_AVX512 | ISA_AVX512VNNI);
+    if (has(usable, ISA_AVX2 | ISA_AVXVNNI) && !vnni512) take_avxvnni(&k);
     if (has(usable, ISA_AVX2 | ISA_AVX512)) take_avx512(&k);
-    if (has(usable, ISA_AVX2 | ISA_AVX512 | ISA_AVX512VNNI)) take_avx512vnni(&k);
+    if (vnni512) take_avx512vnni(&k);
     if (has(usable, ISA_AVX2 | ISA_AVX512 | ISA_AVX512BF16 | ISA_AMX)) take_amx(&k);
 #endif
 #if ARCH_ARM
@@ -231,13 +243,12 @@ struct kernel_set kernels_select(uint32_t usable)
 static ceiling_fn *const CEILING_FNS[] = {
     ceiling_f32_fma_ref,
 #if ARCH_X86
-    ceiling_f32_fma_sse41,       ceiling_int8_dot_sse41, ceiling_f32_fma_avx2,
-    ceiling_f32_fma_avx512,      ceiling_int8_dot_avx2,  ceiling_int8_dot_avx512vnni,
-    ceiling_int8_dot_avxvnni,
-    ceiling_bf16_dot_avx512bf16, ceiling_bf16_tile_amx,  ceiling_int8_tile_amx,
+    ceiling_f32_fma_sse41, ceiling_int8_dot_sse41,      ceiling_f32_fma_avx2,     ceiling_f32_fma_avx512,
+    ceiling_int8_dot_avx2, ceiling_int8_dot_avx512vnni, ceiling_int8_dot_avxvnni, ceiling_bf16_dot_avx512bf16,
+    ceiling_bf16_tile_amx, ceiling_int8_tile_amx,
 #endif
 #if ARCH_ARM
-    ceiling_f32_fma_neon,        ceiling_int8_dot_neon,  ceiling_int8_dot_dotprod,
+    ceiling_f32_fma_neon,  ceiling_int8_dot_neon,       ceiling_int8_dot_dotprod,
 #endif
 };
 

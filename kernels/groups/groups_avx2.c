@@ -21,9 +21,14 @@ ALWAYS_INLINE float min_of(const uint8_t *block)
     static const struct block_kind NAME = {                                                                  \
         GROUP_BYTES(bits, size), (size) / 32, 0, name##_codes, products_unsigned, scale_of, min_of,          \
     };                                                                                                       \
-    BLOCK_KIND_FUNCTIONS(name, NAME)
+    BLOCK_KIND_FUNCTIONS(name, NAME)                                                                         \
+    BLOCK_KIND_UNPACK_Q8(name, NAME)
 GROUP_FORMATS(FUNCTIONS)
 
 #define ROW(name, NAME, bits, size)                                                                          \
-    { FORMAT_##NAME, { .decode = name##_decode, .dot_f32 = name##_dot_f32, .dot_q8 = name##_dot_q8 } },
+    { FORMAT_##NAME,                                                                                         \
+      { .decode = name##_decode,                                                                             \
+        .dot_f32 = name##_dot_f32,                                                                           \
+        .dot_q8 = name##_dot_q8,                                                                             \
+        .unpack_q8 = name##_unpack_q8 } },
 const struct format_row GROUPS_AVX2[GROUPS_COUNT] = { GROUP_FORMATS(ROW) };

@@ -24,5 +24,6 @@ const struct format_row INT8_AVX2[INT8_COUNT] = {
       { .decode = int8_decode,
         .dot_f32 = int8_dot_f32,
         .dot_q8 = int8_dot_q8,
-        .unpack_q8 = int8_unpack_q8 } },
+        .unpack_q8 = int8_unpack_q8,
+        .wide_q8 = true } },
 };

@@ -111,13 +111,14 @@ typedef void q8_unpack_fn(const struct unpacking *u);
 
 static inline void q8_multiply_few(const struct few_product *p, q8_unpack_fn *unpack, q8_chunk_fn *chunk)
 {
+    const struct q8_group *w = p->u.group;
     for (int k = 0; k < p->u.k; k += INT8_CHUNK) {
         struct unpacking u = p->u;
+        u.k = MIN(p->u.k - k, (int)INT8_CHUNK);
         u.w += format_span_bytes(u.format, k);
-        u.k = MIN((int)INT8_CHUNK, p->u.k - k);
         unpack(&u);
-        chunk(&(struct q8_chunk){ .w = u.group,
-                                  .kind = &((const struct q8_group *)u.group)->kind,
+        chunk(&(struct q8_chunk){ .w = w,
+                                  .kind = &w->kind,
                                   .x = (const struct q8_sliver *)p->sliver + k / Q8_BLOCK,
                                   .blocks = u.k / Q8_BLOCK,
                                   .step = u.k / Q8_BLOCK,
@@ -129,12 +130,12 @@ static inline void q8_multiply_few(const struct few_product *p, q8_unpack_fn *un
 }
 
 /* The table of an ISA. */
-#define GEMM_INT8_TABLE(at_least, pack_fn, unpack_fn, multiply_fn, few_fn)                                   \
+#define GEMM_INT8_TABLE(at_least, at_least_wide, pack_fn, unpack_fn, multiply_fn, few_fn)                    \
     {                                                                                                        \
-        .name = "int8_dot", .min_rows = at_least, .panel_rows = INT8_PANEL_ROWS, .kc = INT8_KC,              \
-        .mc = INT8_MC, .panel_step = sizeof(struct q8_group), .sliver_step = sizeof(struct q8_sliver),       \
-        .pack = pack_fn, .unpack = unpack_fn, .multiply = multiply_fn, .multiply_few = few_fn,               \
-        .few_rows = TILE_ROWS, .few_depth = INT8_CHUNK                                                       \
+        .name = "int8_dot", .min_rows = at_least, .min_rows_wide = at_least_wide,                            \
+        .panel_rows = INT8_PANEL_ROWS, .kc = INT8_KC, .mc = INT8_MC, .panel_step = sizeof(struct q8_group),  \
+        .sliver_step = sizeof(struct q8_sliver), .pack = pack_fn, .unpack = unpack_fn,                       \
+        .multiply = multiply_fn, .multiply_few = few_fn, .few_rows = TILE_ROWS, .few_depth = INT8_CHUNK      \
     }
 
 #endif

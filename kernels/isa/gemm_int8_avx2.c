@@ -121,7 +121,7 @@ static void chunk_avx2(const struct q8_chunk *p)
 static void unpack_avx2(const struct unpacking *u)
 {
     struct q8_group *g = u->group;
-    u->f->unpack_q8(u->w, u->row_bytes, u->rows, u->k, g);
+    u->f->unpack_q8(u->w, u->row_bytes, u->rows, u->k, u->group);
     if (!g->kind.wide) return;
     const __m256i mask = _mm256_set1_epi8(HALF - 1);
     for (int64_t b = 0; b < u->k / Q8_BLOCK; b++) {
@@ -143,5 +143,5 @@ static void multiply_few_avx2(const struct few_product *p)
     q8_multiply_few(p, unpack_avx2, chunk_avx2);
 }
 
-const struct gemm_kernel GEMM_INT8_AVX2 = GEMM_INT8_TABLE(2, pack_avx2, unpack_avx2, multiply_avx2,
+const struct gemm_kernel GEMM_INT8_AVX2 = GEMM_INT8_TABLE(7, 20, pack_avx2, unpack_avx2, multiply_avx2,
                                                           multiply_few_avx2);

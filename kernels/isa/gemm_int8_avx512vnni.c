@@ -279,5 +279,5 @@ static void multiply_few_vnni(const struct few_product *p)
     q8_multiply_few(p, unpack_vnni, chunk_vnni);
 }
 
-const struct gemm_kernel GEMM_INT8_AVX512VNNI = GEMM_INT8_TABLE(3, pack_vnni, unpack_vnni, multiply_vnni,
+const struct gemm_kernel GEMM_INT8_AVX512VNNI = GEMM_INT8_TABLE(7, 7, pack_vnni, unpack_vnni, multiply_vnni,
                                                                 multiply_few_vnni);

@@ -105,5 +105,5 @@ static void multiply_few_avxvnni(const struct few_product *p)
     q8_multiply_few(p, unpack_avxvnni, chunk_avxvnni);
 }
 
-const struct gemm_kernel GEMM_INT8_AVXVNNI = GEMM_INT8_TABLE(3, pack_avxvnni, unpack_avxvnni,
+const struct gemm_kernel GEMM_INT8_AVXVNNI = GEMM_INT8_TABLE(7, 7, pack_avxvnni, unpack_avxvnni,
                                                              multiply_avxvnni, multiply_few_avxvnni);

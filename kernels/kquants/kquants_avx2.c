@@ -408,5 +408,6 @@ const struct format_row KQUANTS_AVX2[KQUANT_COUNT] = {
       { .decode = iq4_xs_decode,
         .dot_f32 = iq4_xs_dot_f32,
         .dot_q8 = iq4_xs_dot_q8,
-        .unpack_q8 = iq4_xs_unpack_q8 } },
+        .unpack_q8 = iq4_xs_unpack_q8,
+        .wide_q8 = true } },
 };

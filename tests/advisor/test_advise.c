@@ -148,7 +148,10 @@ static void precision_chooses_the_arithmetic(void **state)
                             coarse = predicted(b, "precision=medium", 512);
     CHECK_NEAR(coarse.prefill_tok_s, exact.prefill_tok_s, 0); /* no tiles on this machine */
     b->machine.isa |= ISA_AVX512 | ISA_AVX512VNNI | ISA_AVX512BF16 | ISA_AMX;
-    if (strcmp(matmul_ceiling(&FORMATS[FORMAT_F32], PRECISION_MEDIUM, b->machine.isa), "bf16_tile")) {
+    if (strcmp(
+            matmul_ceiling(&FORMATS[FORMAT_F32],
+                           &(struct backend_options){ .isa = b->machine.isa, .precision = PRECISION_MEDIUM }),
+            "bf16_tile")) {
         print_message("SKIPPED: this build has no tile kernels\n");
         skip();
     }

@@ -205,6 +205,11 @@ static bool size_product(struct product *p, int64_t most)
     return bind(p, MAX(fit / ROWS_LEAST * ROWS_LEAST, (int64_t)ROWS_LEAST));
 }
 
+static const char *ceiling_of(const struct rig *r, const struct format *f, enum precision p)
+{
+    return matmul_ceiling(f, &(struct backend_options){ .isa = r->level->bits, .precision = p });
+}
+
 static int line_time(struct bench *t, struct line *l, struct rig *r, const struct format *f, enum precision p,
                      int64_t cols)
 {
@@ -219,7 +224,7 @@ static int line_time(struct bench *t, struct line *l, struct rig *r, const struc
     l->unit = few ? UNIT_BYTES : UNIT_OPS;
     l->work = few ? (double)(item->rows * format_row_bytes(f, cols))
                   : 2.0 * (double)item->rows * (double)cols * l->n;
-    l->limit = few ? t->read_bytes_s : rig_ops_s(t, r, matmul_ceiling(f, p, r->level->bits));
+    l->limit = few ? t->read_bytes_s : rig_ops_s(t, r, ceiling_of(r, f, p));
     snprintf(l->shape, sizeof l->shape, "%lldx%lld", (long long)item->rows, (long long)cols);
     return 0;
 }
@@ -245,7 +250,7 @@ static bool same_product(const struct rig *a, const struct rig *b, int f)
 static bool differs(const struct rig *r, int f, enum precision p)
 {
     return p == PRECISION_HIGHEST || r->kernels.format[f].dot_q8 ||
-           strcmp(matmul_ceiling(&FORMATS[f], p, r->level->bits), "f32_fma") != 0;
+           strcmp(ceiling_of(r, &FORMATS[f], p), "f32_fma") != 0;
 }
 
 static bool wants_rows(const struct bench *t, int n)
