@@ -112,7 +112,8 @@ static struct scratch_plan plan_for(const struct kernel_set *k, const struct bac
                                     int64_t cols)
 {
     struct scratch_plan p = { .rows = rows, .cols = cols, .thread_bytes = attention_thread_bytes(k, cols) };
-    const int64_t few = MAX(k->gemm_f32.min_rows, k->gemm_bf16.min_rows);
+    const int64_t few = MAX(MAX(k->gemm_f32.min_rows, k->gemm_bf16.min_rows),
+                            MAX(k->gemm_int8.min_rows, k->gemm_int8.min_rows_wide)); /* dots end before */
     p.shared_bytes = MAX(gemv_shared_bytes(MIN(rows, few), cols), attention_shared_bytes(o->threads, cols));
     for (int i = 0; i < FORMAT_COUNT; i++) { /* a model may mix formats, and with them schemes */
         for (int64_t n = 1; n <= rows; n = n < SLIVER || n == rows ? n + 1 : rows) {
