@@ -146,7 +146,7 @@ struct few_product {
 struct gemm_kernel {
     const char *name;  /* "f32", "bf16_tile" */
     int min_rows;      /* fewer rows of activations than this are dotted from the stored bytes instead */
-    int min_rows_wide; /* the same of formats with codes of 8 bits (wide_q8) */
+    int min_rows_wide; /* the same of formats with codes of 8 bits (wide_q8); 0: never */
     int panel_rows;    /* multiple of 16 */
     int kc;            /* inputs a panel holds at most, multiple of 256 */
     int mc;            /* rows of activations for which a panel is kept, multiple of SLIVER */
@@ -240,6 +240,7 @@ struct kernel_set {
     tile_fn *tile;
     struct vector_kernels vec;
     struct gemm_kernel gemm_f32;
+    struct gemm_kernel gemm_high; /* three products of bf16 halves; multiply NULL: gemm_f32 */
     struct gemm_kernel gemm_bf16; /* multiply NULL: none on these ISA bits */
     struct gemm_kernel gemm_int8; /* the same; for formats with unpack_q8 */
     struct attention_kernel attend;

@@ -155,13 +155,13 @@ const char *isa_names(uint32_t bits, char *buf, size_t size);
 /* ---------------------------------------------------------------- the backend */
 
 /* How exact the products are. HIGHEST: f32 operands, f32 sums. MEDIUM: both operands may be rounded to bf16
- * (matrix products), activations to 8 bits in blocks of 32 (quantized weights), sums in f32/s32. HIGH: as
- * HIGHEST today. */
+ * (matrix products), activations to 8 bits in blocks of 32 (quantized weights), sums in f32/s32. HIGH: many
+ * rows by three bf16 products of operands split in two where there are tiles for it, else as HIGHEST. */
 enum precision {
     PRECISION_HIGHEST,
     PRECISION_HIGH,
     PRECISION_MEDIUM,
-    PRECISION_AUTO, /* by the weight: HIGHEST where bf16 would round it (f32, f16), else MEDIUM */
+    PRECISION_AUTO, /* by the weight: HIGHEST for f32, HIGH for f16 (bf16 would round them), else MEDIUM */
 };
 
 /* How activations meet quantized weights where precision allows rounding (MEDIUM). AUTO: as is fastest within

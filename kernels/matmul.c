@@ -7,8 +7,8 @@
 enum precision precision_for(enum precision wanted, const struct format *f)
 {
     if (wanted != PRECISION_AUTO) return wanted;
-    const bool exact = f == &FORMATS[FORMAT_F32] || f == &FORMATS[FORMAT_F16]; /* bf16 would round them */
-    return exact ? PRECISION_HIGHEST : PRECISION_MEDIUM;
+    if (f == &FORMATS[FORMAT_F32]) return PRECISION_HIGHEST;
+    return f == &FORMATS[FORMAT_F16] ? PRECISION_HIGH : PRECISION_MEDIUM; /* bf16 would round f16 weights */
 }
 
 enum {
@@ -20,13 +20,16 @@ enum {
 const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
                                         const struct format *f, int n)
 {
-    const bool rounded = precision_for(o->precision, f) == PRECISION_MEDIUM;
-    const bool integers = rounded && k->gemm_int8.multiply && k->format[f - FORMATS].unpack_q8;
+    const enum precision precision = precision_for(o->precision, f);
+    const bool rounded = precision == PRECISION_MEDIUM;
+    if (precision == PRECISION_HIGH && k->gemm_high.multiply)
+        return n >= k->gemm_high.min_rows ? &k->gemm_high : NULL;
+    const struct format_kernels *fk = &k->format[f - FORMATS];
+    const int from = fk->wide_q8 ? k->gemm_int8.min_rows_wide : k->gemm_int8.min_rows;
+    const bool integers = rounded && fk->unpack_q8 && from;
     const bool tiles = rounded && k->gemm_bf16.multiply && !(integers && o->activations == ACTIVATIONS_INT8);
     if (tiles && n >= (integers ? (int)TILES_FROM : k->gemm_bf16.min_rows)) return &k->gemm_bf16;
-    const bool wide = k->format[f - FORMATS].wide_q8;
-    if (integers)
-        return n >= (wide ? k->gemm_int8.min_rows_wide : k->gemm_int8.min_rows) ? &k->gemm_int8 : NULL;
+    if (integers) return n >= from ? &k->gemm_int8 : NULL;
     return !tiles && n >= k->gemm_f32.min_rows ? &k->gemm_f32 : NULL;
 }
 
@@ -34,7 +37,7 @@ const char *matmul_ceiling(const struct format *f, const struct backend_options 
 {
     const struct kernel_set k = kernels_select(o->isa);
     const struct gemm_kernel *g = matmul_scheme(&k, o, f, INT32_MAX);
-    return g == &k.gemm_bf16 ? "bf16_tile" : g == &k.gemm_int8 ? "int8_dot" : "f32_fma";
+    return g == &k.gemm_bf16 || g == &k.gemm_high ? "bf16_tile" : g == &k.gemm_int8 ? "int8_dot" : "f32_fma";
 }
 
 void backend_matmul(struct backend *b, const struct matmul *m, int count)

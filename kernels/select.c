@@ -162,10 +162,12 @@ static void take_avx512(struct kernel_set *k)
     take_rows(f, INT8_AVX512, INT8_COUNT);
     take_rows(f, GROUPS_AVX512, GROUPS_COUNT);
     take_rows(f, CODEBOOK_AVX512, CODEBOOK_COUNT);
+    for (int i = 0; i < CODEBOOK_COUNT; i++) f[CODEBOOK_AVX512[i].id].dot_q8 = NULL; /* see its README */
     take_vectors(&k->vec, &VECTORS_AVX512);
     k->vec.deliver = deliver_avx512;
     k->tile = tile_avx512;
     k->gemm_f32 = GEMM_F32_AVX512;
+    if (!(k->isa & ISA_AVXVNNI)) k->gemm_int8.min_rows_wide = 0; /* beats AVX2 at codes of 8 bits */
     k->isa |= ISA_AVX512;
 }
 
@@ -177,7 +179,6 @@ static void take_avx512vnni(struct kernel_set *k)
     take_rows(k->format, BLOCKS32_AVX512VNNI, BLOCKS32_COUNT);
     take_rows(k->format, INT8_AVX512VNNI, INT8_COUNT);
     take_rows(k->format, GROUPS_AVX512VNNI, GROUPS_COUNT);
-    take_rows(k->format, CODEBOOK_AVX512VNNI, CODEBOOK_COUNT);
     take_rows(k->format, TQ_AVX512VNNI, TQ_COUNT);
     k->gemm_int8 = GEMM_INT8_AVX512VNNI;
     k->isa |= ISA_AVX512VNNI;
@@ -199,6 +200,7 @@ static void take_amx(struct kernel_set *k)
     take_rows(f, CODEBOOK_AMX, CODEBOOK_COUNT);
     take_rows(f, TQ_AMX, TQ_COUNT);
     k->gemm_bf16 = GEMM_BF16_AMX;
+    k->gemm_high = GEMM_HIGH_AMX;
     k->attend = ATTEND_BF16_AMX;
     k->isa |= ISA_AMX | ISA_AVX512BF16; /* the tiles' operands are rounded by the latter */
 }

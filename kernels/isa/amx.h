@@ -9,6 +9,25 @@
 
 enum { AMX_TILE_WEIGHTS = TILE_ROWS * TILE_DEPTH };
 
+/* Around a thread's use of tiles: all eight of 16 rows of 64 bytes (gemm_amx.c). */
+void amx_begin(void);
+void amx_end(void);
+
+/* bf16 numbers in the tiles of 16 rows of k. */
+static inline int64_t amx_run(int64_t k)
+{
+    return (k + TILE_DEPTH - 1) / TILE_DEPTH * AMX_TILE_WEIGHTS;
+}
+
+/* The results of 16 rows by 32 tokens, in two tiles, as a panel's results lie in memory. */
+enum { AMX_C_STRIDE = SLIVER * sizeof(float) };
+#define AMX_ZERO(first, second)                                                                              \
+    _tile_zero(first);                                                                                       \
+    _tile_zero(second)
+#define AMX_STORE(first, second, c)                                                                          \
+    _tile_stored(first, c, AMX_C_STRIDE);                                                                    \
+    _tile_stored(second, (c) + TILE_ROWS, AMX_C_STRIDE)
+
 /* Two times 16 floats to 32 bf16, low first. */
 ALWAYS_INLINE __m512i to_bf16(__m512 low, __m512 high)
 {

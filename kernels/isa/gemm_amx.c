@@ -14,7 +14,6 @@ enum {
     PANEL_ROWS = 96,
     KC = 2048, /* a panel is 384 KiB */
     MC = 256,  /* and the packed activations of a sweep 1 MiB: together they stay in a 2 MiB second cache */
-    C_STRIDE = SLIVER * sizeof(float),
     FEW_ROWS = 32,
     CHUNK = 256, /* inputs unpacked at a time: a whole number of every format's blocks */
     CHUNK_TILES = CHUNK / TILE_DEPTH,
@@ -27,7 +26,7 @@ struct tile_config {
 };
 _Static_assert(sizeof(struct tile_config) == 64, "the processor's layout");
 
-static void begin_amx(void)
+void amx_begin(void)
 {
     struct tile_config config = { .palette = 1 };
     for (int t = 0; t < 8; t++) config.row_bytes[t] = 64, config.rows[t] = 16;
@@ -36,7 +35,7 @@ static void begin_amx(void)
     _tile_loadconfig(&config);
 }
 
-static void end_amx(void)
+void amx_end(void)
 {
     _tile_release();
 }
@@ -60,15 +59,10 @@ static void pack_half(const float *x, int64_t x_stride, int tokens, int k, uint1
     }
 }
 
-static int64_t run_of(int64_t k) /* weights in the tiles of 16 rows */
-{
-    return (k + TILE_DEPTH - 1) / TILE_DEPTH * AMX_TILE_WEIGHTS;
-}
-
 static void pack_amx(const float *x, int64_t x_stride, int tokens, int k, void *sliver)
 {
     pack_half(x, x_stride, MIN(tokens, (int)TILE_ROWS), k, sliver);
-    pack_half(x + TILE_ROWS * x_stride, x_stride, tokens - TILE_ROWS, k, (uint16_t *)sliver + run_of(k));
+    pack_half(x + TILE_ROWS * x_stride, x_stride, tokens - TILE_ROWS, k, (uint16_t *)sliver + amx_run(k));
 }
 
 /* Any format by way of f32: slower than a format's own function, but a format needs only `decode`. */
@@ -79,7 +73,7 @@ static void unpack_by_decoding(format_decode_fn *decode, const uint8_t *w, int64
     for (int r = 0; r < rows; r++) {
         decode(w + r * row_bytes, row, k);
         for (int64_t i = 0; i < k; i += TILE_DEPTH)
-            _mm512_store_si512(out + run_of(i) + r * TILE_DEPTH,
+            _mm512_store_si512(out + amx_run(i) + r * TILE_DEPTH,
                                to_bf16(_mm512_maskz_loadu_ps(first_lanes(k - i), row + i),
                                        _mm512_maskz_loadu_ps(first_lanes(k - i - 16), row + i + 16)));
     }
@@ -103,32 +97,24 @@ static void unpack_piece(const struct unpacking *u, const uint8_t *w, int rows, 
 static void unpack_amx(const struct unpacking *u)
 {
     enum { ROWS = 4 };
-    if (u->rows < TILE_ROWS) memset(u->group, 0, (size_t)run_of(u->k) * sizeof(uint16_t));
+    if (u->rows < TILE_ROWS) memset(u->group, 0, (size_t)amx_run(u->k) * sizeof(uint16_t));
     for (int i = 0; i < u->k; i += CHUNK) {
         const int k = MIN((int)CHUNK, u->k - i);
         const uint8_t *w = u->w + format_span_bytes(u->format, i);
         for (int r = 0; r < u->rows; r += ROWS, w += ROWS * u->row_bytes)
             unpack_piece(u, w, MIN((int)ROWS, u->rows - r), k, w + TILE_ROWS * u->row_bytes,
-                         (uint16_t *)u->group + run_of(i) + r * TILE_DEPTH);
+                         (uint16_t *)u->group + amx_run(i) + r * TILE_DEPTH);
     }
 }
 
 /* ---------------------------------------------------------------- panels */
 
-/* Results of 16 rows by 32 tokens. */
-#define ZERO(first, second)                                                                                  \
-    _tile_zero(first);                                                                                       \
-    _tile_zero(second)
-#define STORE(first, second, c)                                                                              \
-    _tile_stored(first, c, C_STRIDE);                                                                        \
-    _tile_stored(second, (c) + TILE_ROWS, C_STRIDE)
-
 static void multiply_48(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
 {
     const uint16_t *a2 = a + run, *a3 = a2 + run, *b2 = b + run;
-    ZERO(0, 1);
-    ZERO(2, 3);
-    ZERO(4, 5);
+    AMX_ZERO(0, 1);
+    AMX_ZERO(2, 3);
+    AMX_ZERO(4, 5);
     for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) {
         _tile_loadd(6, b + t, 64);
         _tile_loadd(7, a + t, 64);
@@ -144,16 +130,16 @@ static void multiply_48(const uint16_t *a, const uint16_t *b, int64_t run, float
         _tile_loadd(7, a + t, 64);
         _tile_dpbf16ps(1, 7, 6);
     }
-    STORE(0, 1, c);
-    STORE(2, 3, c + TILE_ROWS * SLIVER);
-    STORE(4, 5, c + 2 * TILE_ROWS * SLIVER);
+    AMX_STORE(0, 1, c);
+    AMX_STORE(2, 3, c + TILE_ROWS * SLIVER);
+    AMX_STORE(4, 5, c + 2 * TILE_ROWS * SLIVER);
 }
 
 static void multiply_32(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
 {
     const uint16_t *a2 = a + run, *b2 = b + run;
-    ZERO(0, 1);
-    ZERO(2, 3);
+    AMX_ZERO(0, 1);
+    AMX_ZERO(2, 3);
     for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) {
         _tile_loadd(4, a + t, 64);
         _tile_loadd(6, b + t, 64);
@@ -164,14 +150,14 @@ static void multiply_32(const uint16_t *a, const uint16_t *b, int64_t run, float
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
-    STORE(0, 1, c);
-    STORE(2, 3, c + TILE_ROWS * SLIVER);
+    AMX_STORE(0, 1, c);
+    AMX_STORE(2, 3, c + TILE_ROWS * SLIVER);
 }
 
 static void multiply_16(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
 {
     const uint16_t *b2 = b + run;
-    ZERO(0, 1);
+    AMX_ZERO(0, 1);
     for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) {
         _tile_loadd(4, a + t, 64);
         _tile_loadd(6, b + t, 64);
@@ -179,14 +165,14 @@ static void multiply_16(const uint16_t *a, const uint16_t *b, int64_t run, float
         _tile_loadd(7, b2 + t, 64);
         _tile_dpbf16ps(1, 4, 7);
     }
-    STORE(0, 1, c);
+    AMX_STORE(0, 1, c);
 }
 
 static void multiply_amx(const struct gemm_step *p)
 {
     static void (*const by_groups[])(const uint16_t *, const uint16_t *, int64_t,
                                      float *) = { multiply_16, multiply_32, multiply_48 };
-    const int64_t run = run_of(p->k);
+    const int64_t run = amx_run(p->k);
     const uint16_t *a = p->panel;
     float *c = p->c;
     for (int groups = (p->rows + TILE_ROWS - 1) / TILE_ROWS, now; groups > 0; groups -= now) {
@@ -247,24 +233,24 @@ static void multiply_few_amx(const struct few_product *p)
     const uint16_t *b = p->sliver, *before_b = NULL;
     int before_k = 0; /* inputs of the chunk unpacked last, not multiplied yet */
     if (p->u.rows < FEW_ROWS) memset(chunks, 0, 2 * sizeof *chunks);
-    ZERO(0, 1);
-    ZERO(2, 3);
+    AMX_ZERO(0, 1);
+    AMX_ZERO(2, 3);
     for (int i = 0, which = 0; i < p->u.k || before_k; i += CHUNK, which ^= 1) {
         const int k = MAX(0, MIN((int)CHUNK, p->u.k - i));
         for (int part = 0; part < CHUNK_TILES; part++) {
             if (k) unpack_part(&p->u, i, part, &chunks[which]);
             if (part * TILE_DEPTH >= before_k) continue;
             if (wide)
-                product_wide(&chunks[which ^ 1], before_b, run_of(before_k), part);
+                product_wide(&chunks[which ^ 1], before_b, amx_run(before_k), part);
             else
                 product_narrow(&chunks[which ^ 1], before_b, part);
         }
         before_k = k;
         before_b = b;
-        b += 2 * run_of(k);
+        b += 2 * amx_run(k);
     }
-    STORE(0, 1, p->c);
-    STORE(2, 3, p->c + TILE_ROWS * SLIVER);
+    AMX_STORE(0, 1, p->c);
+    AMX_STORE(2, 3, p->c + TILE_ROWS * SLIVER);
 }
 
 const struct gemm_kernel GEMM_BF16_AMX = {
@@ -275,8 +261,8 @@ const struct gemm_kernel GEMM_BF16_AMX = {
     .mc = MC,
     .panel_step = AMX_TILE_WEIGHTS * sizeof(uint16_t),
     .sliver_step = 2 * AMX_TILE_WEIGHTS * sizeof(uint16_t),
-    .begin = begin_amx,
-    .end = end_amx,
+    .begin = amx_begin,
+    .end = amx_end,
     .pack = pack_amx,
     .unpack = unpack_amx,
     .multiply = multiply_amx,

@@ -35,7 +35,7 @@ ceiling_fn ceiling_f32_fma_sse41, ceiling_int8_dot_sse41;
 tile_fn tile_avx2, tile_avx512;
 void deliver_avx512(const struct delivery *d);
 extern const struct vector_kernels VECTORS_AVX2, VECTORS_AVX512; /* NULL fields: the reference stays */
-extern const struct gemm_kernel GEMM_F32_AVX2, GEMM_F32_AVX512, GEMM_BF16_AMX, GEMM_INT8_AVX2,
+extern const struct gemm_kernel GEMM_F32_AVX2, GEMM_F32_AVX512, GEMM_BF16_AMX, GEMM_HIGH_AMX, GEMM_INT8_AVX2,
     GEMM_INT8_AVXVNNI, GEMM_INT8_AVX512VNNI;
 extern const struct attention_kernel ATTEND_BF16_AMX;
 
