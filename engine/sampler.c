@@ -1,5 +1,6 @@
 /* Choosing a token. A vocabulary has 10^5 entries and a choice needs a few hundred of them at most, so
- * nothing here sorts it whole: candidates are selected first, then only they are ordered. */
+ * nothing here sorts it whole: passes over all logits only compare, or add weights in f32 in loops a compiler
+ * turns into vectors; candidates are those above a threshold, and only they are ordered. */
 #include "engine/sampler.h"
 
 #include <math.h>
@@ -20,7 +21,7 @@ struct sampler {
     struct sampler_options o;
     int32_t n_vocab;
     struct candidate *candidates; /* [n_vocab] */
-    double *weights;              /* [n_vocab] of the candidates, not normalized */
+    float *weights;               /* [n_vocab] of all, or of the candidates; 1 for the largest */
     float *penalized;             /* [n_vocab] */
     uint32_t *stamps, stamp;      /* [n_vocab] which tokens this round's penalty has met */
     int32_t *recent;              /* [repeat_last] ring */
@@ -146,31 +147,80 @@ static const float *penalize(struct sampler *s, const float *logits)
     return s->penalized;
 }
 
+enum { LANES = 16 }; /* sums and maxima side by side, for vectors */
+
 /* The largest, the first of equals; -1 when any is NaN or none is above minus infinity. */
 static int32_t greedy(const float *logits, int32_t n)
 {
-    int32_t best = -1;
-    float most = -INFINITY;
-    bool bad = false;
-    for (int32_t i = 0; i < n; i++) {
-        bad |= isnan(logits[i]);
-        if (logits[i] > most) {
-            most = logits[i];
-            best = i;
+    float most[LANES], best = -INFINITY;
+    int bad[LANES] = { 0 }, any_bad = 0;
+    int32_t i = 0;
+    for (int j = 0; j < LANES; j++) most[j] = -INFINITY;
+    for (; i + LANES <= n; i += LANES) {
+        for (int j = 0; j < LANES; j++) {
+            const float v = logits[i + j];
+            most[j] = v > most[j] ? v : most[j];
+            bad[j] |= v != v;
         }
     }
-    return bad ? -1 : best;
+    for (; i < n; i++) {
+        most[0] = logits[i] > most[0] ? logits[i] : most[0];
+        bad[0] |= isnan(logits[i]);
+    }
+    for (int j = 0; j < LANES; j++) {
+        best = most[j] > best ? most[j] : best;
+        any_bad |= bad[j];
+    }
+    if (any_bad || best == -INFINITY) return -1;
+    for (i = 0; logits[i] != best; i++) {}
+    return i;
+}
+
+/* w[i] = e^((x[i] - most) * by) within 1e-6 of itself, 0 below 2^-125; returns the sum. x <= most. */
+static double weigh(const float *x, int32_t n, float most, float by, float *w)
+{
+    enum { AT_ONCE = 1024 }; /* weights of one f32 sum */
+    const float turn = by * (float)M_LOG2E;
+    double total = 0;
+    for (int32_t from = 0; from < n; from += AT_ONCE) {
+        const int32_t to = MIN(from + AT_ONCE, n);
+        float sum[LANES] = { 0 };
+        for (int32_t i = from; i < to; i++) { /* 2^t = 2^whole * 2^rest, rest in -1..0 */
+            const float t = (x[i] - most) * turn, in = t > -125 ? t : -125;
+            const int32_t whole = (int32_t)in;
+            const float r = (in - (float)whole) * (float)M_LN2;
+            float p = 1 +
+                      r * (1 + r * (0.5f + r * (1.0f / 6 + r * (1.0f / 24 + r * (1.0f / 120 + r / 720)))));
+            const int32_t bits = (whole + 127) << 23;
+            float power;
+            memcpy(&power, &bits, sizeof power);
+            w[i] = t > -125 ? p * power : 0;
+        }
+        int32_t i = from;
+        for (; i + LANES <= to; i += LANES)
+            for (int j = 0; j < LANES; j++) sum[j] += w[i + j];
+        for (; i < to; i++) sum[0] += w[i];
+        for (int j = 0; j < LANES; j++) total += (double)sum[j];
+    }
+    return total;
+}
+
+/* Weights of the logits from `least` on. */
+static double weight_from(const float *x, const float *w, int32_t n, float least)
+{
+    double total[LANES] = { 0 }, sum = 0;
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) total[j] += (double)(x[i + j] >= least ? w[i + j] : 0);
+    for (; i < n; i++) sum += (double)(x[i] >= least ? w[i] : 0);
+    for (int j = 0; j < LANES; j++) sum += total[j];
+    return sum;
 }
 
 /* Total order: larger logits first, of equals the smaller id. */
 static bool ahead(struct candidate a, struct candidate b)
 {
     return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-}
-
-static int compare(const void *a, const void *b)
-{
-    return ahead(*(const struct candidate *)a, *(const struct candidate *)b) ? -1 : 1;
 }
 
 static void swap(struct candidate *a, struct candidate *b)
@@ -180,22 +230,29 @@ static void swap(struct candidate *a, struct candidate *b)
     *b = t;
 }
 
-/* Bring the k first of c[0..n) to the front, in any order (quickselect, median of three). */
+/* Part c[low..high] at the median of three: what is ahead of it comes first. Afterwards c[low..*j] are not
+ * behind c[*i..high], and *i - *j is 1 or 2 (one in its place between them). */
+static void part(struct candidate *c, int32_t low, int32_t high, int32_t *i, int32_t *j)
+{
+    const int32_t middle = low + (high - low) / 2;
+    if (ahead(c[middle], c[low])) swap(&c[middle], &c[low]);
+    if (ahead(c[high], c[low])) swap(&c[high], &c[low]);
+    if (ahead(c[high], c[middle])) swap(&c[high], &c[middle]);
+    const struct candidate pivot = c[middle];
+    *i = low, *j = high;
+    while (*i <= *j) {
+        while (ahead(c[*i], pivot)) ++*i;
+        while (ahead(pivot, c[*j])) --*j;
+        if (*i <= *j) swap(&c[(*i)++], &c[(*j)--]);
+    }
+}
+
+/* Bring the k first of c[0..n) to the front, in any order. */
 static void select_first(struct candidate *c, int32_t n, int32_t k)
 {
-    int32_t low = 0, high = n - 1;
+    int32_t low = 0, high = n - 1, i, j;
     while (low < high) {
-        const int32_t middle = low + (high - low) / 2;
-        if (ahead(c[middle], c[low])) swap(&c[middle], &c[low]);
-        if (ahead(c[high], c[low])) swap(&c[high], &c[low]);
-        if (ahead(c[high], c[middle])) swap(&c[high], &c[middle]);
-        const struct candidate pivot = c[middle];
-        int32_t i = low, j = high;
-        while (i <= j) {
-            while (ahead(c[i], pivot)) i++;
-            while (ahead(pivot, c[j])) j--;
-            if (i <= j) swap(&c[i++], &c[j--]);
-        }
+        part(c, low, high, &i, &j);
         if (k - 1 <= j)
             high = j;
         else if (k - 1 >= i)
@@ -205,66 +262,135 @@ static void select_first(struct candidate *c, int32_t n, int32_t k)
     }
 }
 
-/* Candidates in order, as few as top-k and top-p need; how many. */
-static int32_t choose_candidates(struct sampler *s, const float *logits, float most)
+/* Bring as many of the first of c[0..n) to the front as weigh at least `wanted` together, w[id] each; how
+ * many that are. */
+static int32_t select_weight(struct candidate *c, int32_t n, const float *w, double wanted)
 {
-    enum { FIRST_STEP = 256 };
-    struct candidate *c = s->candidates;
-    int32_t n = 0;
-    /* min-p compares with the largest only; which candidates are left does not change what it means. */
-    const float least = s->o.min_p > 0 ? most + logf(s->o.min_p) : -INFINITY;
-    for (int32_t i = 0; i < s->n_vocab; i++) c[n++] = (struct candidate){ logits[i], i };
-    const int32_t limit = s->o.top_k > 0 ? MIN(s->o.top_k, n) : n;
-    int32_t ordered = 0, kept = limit;
-    if (limit < n) {
-        select_first(c, n, limit);
-        n = limit;
-    }
-    if (s->o.top_p < 1) {
-        double total = 0, sum = 0;
-        for (int32_t i = 0; i < n; i++) total += exp((double)(c[i].logit - most));
-        kept = 0;
-        while (kept < n && sum < (double)s->o.top_p * total) {
-            if (kept == ordered) { /* order a few more; most distributions are done with the first step */
-                const int32_t step = MIN(n - ordered, MAX(FIRST_STEP, ordered));
-                select_first(c + ordered, n - ordered, step);
-                qsort(c + ordered, (size_t)step, sizeof *c, compare);
-                ordered += step;
-            }
-            sum += exp((double)(c[kept++].logit - most));
+    int32_t low = 0, high = n - 1, i, j;
+    double before = 0; /* of c[0..low): less than wanted */
+    while (low < high) {
+        double part_weight = 0;
+        part(c, low, high, &i, &j);
+        for (int32_t m = low; m <= j; m++) part_weight += (double)w[c[m].id];
+        if (before + part_weight >= wanted) {
+            high = j;
+            continue;
+        }
+        before += part_weight;
+        for (low = j + 1; low < i; low++) {
+            before += (double)w[c[low].id];
+            if (before >= wanted) return low + 1;
         }
     }
-    n = 0;
-    for (int32_t i = 0; i < kept; i++)
-        if (c[i].logit >= least) c[n++] = c[i];
+    return MIN(low + 1, n);
+}
+
+/* All from `least` on, in order of id. */
+static int32_t gather_from(const struct sampler *s, const float *logits, float least)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n_vocab; i++)
+        if (logits[i] >= least) s->candidates[n++] = (struct candidate){ logits[i], i };
     return n;
 }
 
-/* One of the candidates by weight. The order they lie in follows from the logits alone, so a seed means one
- * answer. */
-static int32_t draw(struct sampler *s, int32_t n, float most)
+/* The k first of all, in any order: of what is ahead of the k-th seen so far, never more than 4 k are kept.
+ */
+static int32_t gather_first(const struct sampler *s, const float *logits, int32_t k)
 {
+    struct candidate *c = s->candidates;
+    const int32_t room = k < s->n_vocab / 4 ? 4 * k : s->n_vocab;
+    float least = -INFINITY;
+    int32_t n = 0, i = 0;
+    for (; i < s->n_vocab && n < k; i++) c[n++] = (struct candidate){ logits[i], i };
+    for (; i < s->n_vocab; i++) {
+        if (!(logits[i] > least)) continue; /* an equal one has the larger id */
+        c[n++] = (struct candidate){ logits[i], i };
+        if (n < room) continue;
+        select_first(c, n, k);
+        n = k;
+        least = c[0].logit;
+        for (int32_t j = 1; j < k; j++) least = c[j].logit < least ? c[j].logit : least;
+    }
+    if (n > k) select_first(c, n, k);
+    return MIN(n, k);
+}
+
+/* As few candidates as top-k and top-p need; how many. */
+static int32_t choose_candidates(struct sampler *s, const float *logits, float most)
+{
+    struct candidate *c = s->candidates;
+    const int32_t all = s->n_vocab;
+    const bool some = s->o.top_k > 0 && s->o.top_k < all;
+    const double p = (double)s->o.top_p;
+    /* min-p compares with the largest only; which candidates are left does not change what it means. */
+    const float least = s->o.min_p > 0 ? most + logf(s->o.min_p) : -INFINITY;
+    int32_t n;
+    if (s->o.top_p < 1 && !some) {
+        const double wanted = p * weigh(logits, all, most, 1, s->weights);
+        float reach = 1;
+        while (reach < 128 && weight_from(logits, s->weights, all, most - reach) < wanted * 1.0001)
+            reach *= 1.5f;
+        n = gather_from(s, logits, reach < 128 ? most - reach : -INFINITY);
+        n = select_weight(c, n, s->weights, wanted);
+    } else if (some) {
+        n = gather_first(s, logits, s->o.top_k);
+        double total = 0;
+        for (int32_t i = 0; i < n && s->o.top_p < 1; i++)
+            total += (double)(s->weights[c[i].id] = (float)exp((double)(c[i].logit - most)));
+        if (s->o.top_p < 1) n = select_weight(c, n, s->weights, p * total);
+    } else {
+        return gather_from(s, logits, least);
+    }
+    int32_t kept = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (c[i].logit >= least) c[kept++] = c[i];
+    return kept;
+}
+
+/* The first whose weights up to it are more than `left`; the last one when rounding used up the last grain.
+ */
+static int32_t walk(const float *w, int32_t n, double left)
+{
+    enum { AT_ONCE = 256 };
+    int32_t from = 0;
+    for (; from + AT_ONCE < n; from += AT_ONCE) { /* whole runs first */
+        double run = 0;
+        for (int32_t i = from; i < from + AT_ONCE; i++) run += (double)w[i];
+        if (left < run) break;
+        left -= run;
+    }
+    for (int32_t i = from; i < n; i++) {
+        left -= (double)w[i];
+        if (left < 0) return i;
+    }
+    while (n > 1 && w[n - 1] == 0) n--;
+    return n - 1;
+}
+
+/* One of all, or of the candidates, by weight. The order they lie in follows from the logits alone, so a seed
+ * means one answer. */
+static int32_t draw(struct sampler *s, const float *logits, float most)
+{
+    const float by = 1 / s->o.temperature;
+    if (s->o.top_k == 0 && s->o.top_p >= 1 && s->o.min_p <= 0) {
+        const double total = weigh(logits, s->n_vocab, most, by, s->weights);
+        return walk(s->weights, s->n_vocab, random_unit(s->state) * total);
+    }
+    const int32_t n = choose_candidates(s, logits, most);
     double total = 0;
     for (int32_t i = 0; i < n; i++) {
-        s->weights[i] = exp((double)(s->candidates[i].logit - most) / (double)s->o.temperature);
-        total += s->weights[i];
+        s->weights[i] = (float)exp((double)(s->candidates[i].logit - most) / (double)s->o.temperature);
+        total += (double)s->weights[i];
     }
-    double left = random_unit(s->state) * total;
-    for (int32_t i = 0; i < n; i++) {
-        left -= s->weights[i];
-        if (left < 0) return s->candidates[i].id;
-    }
-    return s->candidates[n - 1].id; /* rounding used up the last grain */
+    return s->candidates[walk(s->weights, n, random_unit(s->state) * total)].id;
 }
 
 int32_t sampler_next(struct sampler *s, const float *logits)
 {
     const float *l = penalize(s, logits);
     int32_t id = greedy(l, s->n_vocab);
-    if (id >= 0 && s->o.temperature > 0 && isfinite(l[id])) {
-        const int32_t n = choose_candidates(s, l, l[id]);
-        id = draw(s, n, l[id]);
-    }
+    if (id >= 0 && s->o.temperature > 0 && isfinite(l[id])) id = draw(s, l, l[id]);
     sampler_accept(s, id);
     return id;
 }

@@ -124,6 +124,71 @@ static void test_stages(void **state)
     assert_int_equal(counts[2], 1000);
 }
 
+/* Large vocabularies: what top-k and top-p leave is the head of the whole order, ties by id, and nothing else
+ * is ever drawn. */
+enum { MANY = 30011 };
+
+static const float *sort_by;
+
+static int by_order(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    if (sort_by[x] != sort_by[y]) return sort_by[x] > sort_by[y] ? -1 : 1;
+    return x < y ? -1 : 1;
+}
+
+static void check_head(struct sampler_options o, const float *logits, const int32_t *order, int head)
+{
+    static bool seen[MANY], in[MANY];
+    struct sampler *s = open_sampler(o, MANY);
+    int met = 0;
+    for (int i = 0; i < MANY; i++) seen[i] = in[i] = false;
+    for (int i = 0; i < head; i++) in[order[i]] = true;
+    for (int i = 0; i < 4000; i++) {
+        const int32_t id = sampler_next(s, logits);
+        CHECK(id >= 0 && id < MANY && in[id]);
+        met += !seen[id];
+        seen[id] = true;
+    }
+    CHECK(met <= head && met >= MIN(head, 100) / 2);
+    sampler_close(s);
+}
+
+static void test_heads(void **state)
+{
+    (void)state;
+    static float logits[MANY];
+    static int32_t order[MANY];
+    uint32_t x = 1;
+    for (int i = 0; i < MANY; i++) {
+        x = x * 1664525 + 1013904223;
+        logits[i] = (float)(x >> 22) / 128; /* 0 to 8 in steps: many equal ones */
+        order[i] = i;
+    }
+    sort_by = logits;
+    qsort(order, MANY, sizeof *order, by_order);
+    struct sampler_options o = warm();
+    o.temperature = 4; /* flat: the last of the head come up too */
+    for (int k = 1; k <= 1000; k *= 10) {
+        o.top_k = k;
+        check_head(o, logits, order, k);
+    }
+    o.top_k = MANY + 5;
+    check_head(o, logits, order, MANY);
+    for (float p = 0.001f; p < 1; p *= 5) {
+        double total = 0, sum = 0;
+        int head = 0;
+        for (int i = 0; i < MANY; i++) total += exp(logits[order[i]]);
+        while (sum < (double)p * total) sum += exp(logits[order[head++]]);
+        o.top_k = 0;
+        o.top_p = p;
+        check_head(o, logits, order, head + 1); /* the edge may fall either way: weights are f32 */
+        o.top_k = 300;
+        o.top_p = 1;
+        check_head(o, logits, order, 300);
+    }
+}
+
 static void test_penalty(void **state)
 {
     (void)state;
@@ -232,9 +297,9 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy), cmocka_unit_test(test_damaged),  cmocka_unit_test(test_distribution),
-        cmocka_unit_test(test_stages), cmocka_unit_test(test_penalty),  cmocka_unit_test(test_seed),
-        cmocka_unit_test(test_large),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_greedy), cmocka_unit_test(test_damaged), cmocka_unit_test(test_distribution),
+        cmocka_unit_test(test_stages), cmocka_unit_test(test_heads),   cmocka_unit_test(test_penalty),
+        cmocka_unit_test(test_seed),   cmocka_unit_test(test_large),   cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
