@@ -50,6 +50,12 @@ enum err_code config_check(const struct config *c, struct err *why)
         return err_set(why, ERR_USAGE,
                        "method=%s needs a format to convert to: write %s:q8_0 or add format=q8_0", method,
                        method);
+    if (!strcmp(c->value[KNOB_HUGEPAGES], "all") && strcmp(c->value[KNOB_PREFETCH], "off"))
+        return err_set(
+            why, ERR_USAGE,
+            "hugepages=all copies the weights, which reads all of them: prefetch=%s has nothing to do, "
+            "leave one of them out",
+            c->value[KNOB_PREFETCH]);
     return ERR_OK;
 }
 

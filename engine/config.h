@@ -25,6 +25,8 @@ enum knob_id {
     KNOB_BATCH,     /* rows per forward pass at most (-b) */
     KNOB_CTK,       /* KV cache type of K */
     KNOB_CTV,       /* KV cache type of V */
+    KNOB_HUGEPAGES, /* buffers off all: the enum huge_pages */
+    KNOB_PREFETCH,  /* off willneed populate: the enum prefetch of plan.h */
     KNOB_COUNT
 };
 /* `kv=TYPE` is shorthand for ctk=TYPE,ctv=TYPE. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "engine/plan.h"
 #include "engine/quant/quant.h"
 
 static const char *const AFFINITIES[] = {
@@ -18,6 +19,12 @@ static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = "highest",
                                           [PRECISION_AUTO] = "auto",
                                           NULL };
 static const char *const ACTIVATIONS[] = { [ACTIVATIONS_AUTO] = "auto", [ACTIVATIONS_INT8] = "int8", NULL };
+static const char *const HUGE_PAGES[] = {
+    [HUGE_PAGES_BUFFERS] = "buffers", [HUGE_PAGES_OFF] = "off", [HUGE_PAGES_ALL] = "all", NULL
+};
+static const char *const PREFETCHES[] = {
+    [PREFETCH_OFF] = "off", [PREFETCH_WILLNEED] = "willneed", [PREFETCH_POPULATE] = "populate", NULL
+};
 static const char *const KV_TYPES[] = { "f32", "f16", "bf16", "q8_0", "q4_0", "fp8_e4m3", "fp8_e5m2", NULL };
 
 /* isa, threads and affinity change at most the order of float sums; precision changes what is summed. */
@@ -134,6 +141,22 @@ const struct knob KNOBS[KNOB_COUNT] = {
                    .flag = "-ctv",
                    .unit = "",
                    .help = "type of the values in the KV cache" },
+    [KNOB_HUGEPAGES] = { .key = "hugepages",
+                         .kind = KNOB_CHOICE,
+                         .choices = HUGE_PAGES,
+                         .otherwise = "buffers",
+                         .matters_for = FOR_PREFILL | FOR_DECODE | FOR_MEMORY,
+                         .unit = "",
+                         .help =
+                             "what asks for 2 MiB pages: buffers = KV cache, activations and scratch; all = weights too, copied from the file" },
+    [KNOB_PREFETCH] = { .key = "prefetch",
+                        .kind = KNOB_CHOICE,
+                        .choices = PREFETCHES,
+                        .otherwise = "off",
+                        .matters_for = FOR_MEMORY,
+                        .unit = "",
+                        .help =
+                            "weights before the first run: willneed = the kernel is told to read ahead, populate = read and mapped while loading" },
 };
 
 /* ---------------------------------------------------------------- choices */

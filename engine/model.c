@@ -149,9 +149,12 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
         log_write(o->log, LOG_WARN, "context %d is beyond the %lld tokens this model was trained on",
                   m->session.ctx, (long long)m->shape.ctx_train);
     if ((rc = open_backend(m, why))) goto fail;
+    const int64_t huge_before = model_huge_bytes();
     if ((rc = model_bind(m, o->log, why))) goto fail;
+    model_prefetch(m, o->log);
     if ((rc = alloc_cache(m, why))) goto fail;
     if ((rc = alloc_buffers(m, why))) goto fail;
+    model_account_huge(m, huge_before, o->log);
     if ((rc = open_tokenizer(m, o->log, why))) goto fail;
     write_config(m, path);
     *out = m;
@@ -201,6 +204,10 @@ const struct config *model_config(const struct model *m)
 void model_backend(const struct model *m, struct backend_info *out)
 {
     backend_describe(m->backend, out);
+}
+void model_memory(const struct model *m, struct model_memory *out)
+{
+    *out = m->memory;
 }
 int model_ctx(const struct model *m)
 {

@@ -74,6 +74,15 @@ const struct config *model_config(const struct model *m); /* merged: no "auto" o
 void model_backend(const struct model *m, struct backend_info *out);
 int model_ctx(const struct model *m);
 
+/* What became of the wishes about memory while the model was opened. */
+struct model_memory {
+    int64_t huge_wanted_bytes, huge_bytes; /* asked for in huge pages, and given (-1: not known here) */
+    int64_t copied_bytes;                  /* weights that are not used in the mapped file */
+    int64_t prefetched_bytes;              /* read ahead, or asked for */
+    double prefetch_s;
+};
+void model_memory(const struct model *m, struct model_memory *out);
+
 struct batch_row {
     int32_t token, pos, seq;
     bool logits; /* wanted for this row */

@@ -39,6 +39,7 @@ struct model {
     struct hyper hyper;
     struct session session;
     struct memory_plan plan;
+    struct model_memory memory;
     struct widths widths;
     struct bound global[SLOT_GLOBAL_COUNT];
     struct layer *layers;
@@ -68,6 +69,13 @@ void rope_frequencies(float *freq, float *magnitude, const struct hyper *h, int 
 /* Bind every tensor of m->gguf: shapes are checked, vectors copied, matrices used in place. */
 enum err_code model_bind(struct model *m, const struct log *log, struct err *why);
 void model_unbind(struct model *m);
+
+/* engine/model_memory.c: read weights ahead as the session wants it; drop mapped pages of what was copied;
+ * and say what became of huge pages, against the process's count before (model_huge_bytes, -1 unknown). */
+void model_prefetch(struct model *m, const struct log *log);
+void model_drop_copied(const struct gguf_tensor *t);
+int64_t model_huge_bytes(void);
+void model_account_huge(struct model *m, int64_t before, const struct log *log);
 
 /* One cut of a batch: n <= session.batch rows that passed the checks and have room in the cache. Logits of
  * its wanted rows are appended to m->logits. */

@@ -44,6 +44,7 @@ static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, const str
     if (!is_vector(slot)) {
         if (backend_weight_bind(m->backend, &b->w, t->format, t->shape[1], t->shape[0], t->data, why))
             return err_prefix(why, "tensor '%s'", t->name);
+        if (b->w.owned) model_drop_copied(t);
         return ERR_OK;
     }
     float *values;

@@ -61,6 +61,8 @@ enum err_code session_resolve(struct session *out, const struct model_shape *s, 
     out->backend.precision = (enum precision)config_choice(c, KNOB_PRECISION);
     out->backend.activations = (enum activations)config_choice(c, KNOB_ACT);
     out->backend.affinity = (enum affinity)config_choice(c, KNOB_AFFINITY);
+    out->backend.huge_pages = (enum huge_pages)config_choice(c, KNOB_HUGEPAGES);
+    out->prefetch = (enum prefetch)config_choice(c, KNOB_PREFETCH);
 
     enum err_code rc;
     if ((rc = resolve_isa(&out->backend.isa, config_text(c, KNOB_ISA), why))) return rc;
@@ -135,6 +137,7 @@ int64_t widths_bytes(const struct widths *w, int batch)
 struct sums {
     const struct config *config;
     const struct model_shape *shape;
+    bool copied; /* matrices are copied from the file */
     int64_t weights, read, products;
 };
 
@@ -150,7 +153,8 @@ static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const stru
     const int64_t row_bytes = vector ? vector_bytes(t->shape[0]) : format_row_bytes(f, t->shape[0]);
     const int64_t bytes = row_bytes * t->shape[1];
     const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD;
-    sum->weights += bytes;
+    /* A copy begins on a cache line. */
+    sum->weights += sum->copied ? round_up(bytes, CACHE_LINE) : bytes;
     sum->read += looked_up ? row_bytes : bytes;
     if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
         sum->read += bytes; /* it is the output matrix too */
@@ -162,7 +166,7 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
                            const struct hyper *h, const struct config *c, const struct session *e,
                            struct err *why)
 {
-    struct sums sum = { .config = c, .shape = s };
+    struct sums sum = { .config = c, .shape = s, .copied = e->backend.huge_pages == HUGE_PAGES_ALL };
     enum err_code rc = arch_walk(h->arch, s, g, add_tensor, &sum, why);
     if (rc) return rc;
 

@@ -5,9 +5,13 @@
 
 #include "engine/arch.h"
 
+/* What happens to mapped weights while loading; in the order of the knob's choices. */
+enum prefetch { PREFETCH_OFF, PREFETCH_WILLNEED, PREFETCH_POPULATE };
+
 /* A config's runtime part as values. */
 struct session {
     struct backend_options backend;
+    enum prefetch prefetch;
     const char *device;
     int ctx, batch, sequences;
     const struct format *k_format, *v_format;

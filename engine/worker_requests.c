@@ -46,6 +46,19 @@ static json_t *plan_json(const struct memory_plan *p)
     return o;
 }
 
+static json_t *memory_json(const struct model *m)
+{
+    struct model_memory got;
+    model_memory(m, &got);
+    json_t *o = json_object();
+    json_put_int(o, "huge_wanted_bytes", got.huge_wanted_bytes);
+    json_put(o, "huge_bytes", got.huge_bytes < 0 ? json_null() : json_integer(got.huge_bytes));
+    json_put_int(o, "copied_bytes", got.copied_bytes);
+    json_put_int(o, "prefetched_bytes", got.prefetched_bytes);
+    json_put_num(o, "prefetch_s", got.prefetch_s);
+    return o;
+}
+
 static json_t *describe_open(const struct worker *w, double load_s)
 {
     const struct model *m = w->model;
@@ -69,6 +82,7 @@ static json_t *describe_open(const struct worker *w, double load_s)
     json_put_bool(o, "random_weights", s->random_weights);
     json_put_str(o, "dominant_format", s->dominant_format);
     json_put(o, "plan", plan_json(model_plan(m)));
+    json_put(o, "memory", memory_json(m));
     json_put_num(o, "load_s", load_s);
     return o;
 }

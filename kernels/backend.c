@@ -11,9 +11,9 @@ enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
 
 /* Rows of activations lie pages apart and are walked column by column: with 4 KiB pages every visit costs a
  * walk of the page tables, which took more time than the tile products themselves. */
-static void *aligned_pages(size_t bytes)
+static void *aligned_pages(size_t bytes, enum huge_pages huge)
 {
-    if (bytes < HUGE_PAGE)
+    if (bytes < HUGE_PAGE || huge == HUGE_PAGES_OFF)
         return aligned_alloc(ALIGNMENT, (size_t)round_up((int64_t)MAX(bytes, 1u), ALIGNMENT));
     void *p = aligned_alloc(HUGE_PAGE, (size_t)round_up((int64_t)bytes, HUGE_PAGE));
     if (p) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish: refused is fine */
@@ -57,15 +57,24 @@ void backend_describe(const struct backend *b, struct backend_info *out)
     *out = (struct backend_info){ .device = "cpu",
                                   .threads = threadpool_size(b->pool),
                                   .pinned = threadpool_is_pinned(b->pool),
-                                  .isa = b->k.isa };
+                                  .isa = b->k.isa,
+                                  .huge_wanted_bytes = b->huge_wanted_bytes,
+                                  .copied_bytes = b->copied_bytes };
+}
+
+/* Of an allocation, what asks for huge pages. */
+static int64_t huge_part(size_t bytes, enum huge_pages huge)
+{
+    return huge == HUGE_PAGES_OFF ? 0 : (int64_t)(bytes / HUGE_PAGE * HUGE_PAGE);
 }
 
 void *backend_alloc(struct backend *b, size_t bytes)
 {
-    (void)b;
     if (bytes > SIZE_MAX / 2) return NULL;
-    void *p = aligned_pages(bytes);
-    return p ? memset(p, 0, bytes) : NULL;
+    void *p = aligned_pages(bytes, b->options.huge_pages);
+    if (!p) return NULL;
+    b->huge_wanted_bytes += huge_part(bytes, b->options.huge_pages);
+    return memset(p, 0, bytes);
 }
 
 void backend_free(struct backend *b, void *p)
@@ -89,7 +98,6 @@ void backend_read(struct backend *b, void *host_dst, const void *src, size_t byt
 enum err_code backend_weight_bind(struct backend *b, struct weight *out, const struct format *format,
                                   int64_t rows, int64_t cols, const void *host, struct err *why)
 {
-    (void)b;
     *out = (struct weight){ 0 };
     if (!format->decode)
         return err_set(why, ERR_USAGE, "format %s is known but cannot be run by this build", format->name);
@@ -97,6 +105,14 @@ enum err_code backend_weight_bind(struct backend *b, struct weight *out, const s
         return err_set(why, ERR_USAGE, "a %s matrix needs rows of a multiple of %u weights, not [%lld][%lld]",
                        format->name, format->block_weights, (long long)rows, (long long)cols);
     *out = (struct weight){ .format = format, .rows = rows, .cols = cols, .data = host };
+    if (b->options.huge_pages != HUGE_PAGES_ALL) return ERR_OK;
+    const size_t bytes = (size_t)(rows * format_row_bytes(format, cols));
+    out->owned = aligned_pages(bytes, HUGE_PAGES_ALL);
+    if (!out->owned)
+        return err_set(why, ERR_NOMEM, "out of memory for a copy of %zu bytes of weights", bytes);
+    out->data = memcpy(out->owned, host, bytes);
+    b->huge_wanted_bytes += huge_part(bytes, HUGE_PAGES_ALL);
+    b->copied_bytes += (int64_t)bytes;
     return ERR_OK;
 }
 
@@ -140,8 +156,8 @@ enum err_code backend_reserve(struct backend *b, int64_t rows, int64_t max_cols,
     assert(rows >= 1 && max_cols >= 1);
     const struct scratch_plan p = plan_for(&b->k, &b->options, rows, max_cols);
     const size_t thread_bytes = (size_t)b->options.threads * (size_t)p.thread_bytes;
-    uint8_t *shared = aligned_pages((size_t)p.shared_bytes);
-    uint8_t *threads = aligned_pages(thread_bytes);
+    uint8_t *shared = aligned_pages((size_t)p.shared_bytes, b->options.huge_pages);
+    uint8_t *threads = aligned_pages(thread_bytes, b->options.huge_pages);
     if (!shared || !threads) {
         free(shared);
         free(threads);

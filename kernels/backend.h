@@ -18,6 +18,7 @@ struct backend {
     struct threadpool *pool;
     struct kernel_set k;
     struct scratch_plan plan;
+    int64_t huge_wanted_bytes, copied_bytes;
     uint8_t *shared;  /* plan.shared_bytes */
     uint8_t *threads; /* options.threads * plan.thread_bytes */
 };

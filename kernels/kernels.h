@@ -171,6 +171,14 @@ enum activations {
     ACTIVATIONS_INT8,
 };
 
+/* Which memory asks for huge pages. 2 MiB pages spare walks of the page tables; the kernel may refuse, and a
+ * file that is mapped has them hardly anywhere, so ALL copies the weights into memory of our own. */
+enum huge_pages {
+    HUGE_PAGES_BUFFERS, /* what the backend allocates: KV cache, activations, scratch */
+    HUGE_PAGES_OFF,
+    HUGE_PAGES_ALL, /* and weights */
+};
+
 struct backend;
 
 struct backend_options {
@@ -179,6 +187,7 @@ struct backend_options {
     uint32_t isa; /* bits that may be used (already & detected) */
     enum precision precision;
     enum activations activations;
+    enum huge_pages huge_pages;
 };
 
 /* device: "cpu". *out owned: backend_close. Errors: ERR_ABSENT (no such device), ERR_NOMEM, ERR_USAGE. */
@@ -192,6 +201,8 @@ struct backend_info {
     int threads;
     bool pinned;
     uint32_t isa; /* bits the chosen kernels use */
+    int64_t huge_wanted_bytes; /* in huge pages, if the kernel agreed, of what was allocated and filled */
+    int64_t copied_bytes;      /* of weights that are not used where the file is mapped */
 };
 void backend_describe(const struct backend *b, struct backend_info *out);
 
@@ -209,7 +220,8 @@ struct weight {
     void *owned;      /* what backend_weight_release gives back; NULL when the file is used in place */
 };
 
-/* Make host bytes usable by this backend. The CPU uses them in place: they must outlive the weight.
+/* Make host bytes usable by this backend. The CPU uses them in place: they must outlive the weight; with
+ * HUGE_PAGES_ALL it copies them (then out->owned is not NULL).
  * Errors: ERR_USAGE when the format cannot be run, ERR_NOMEM. */
 enum err_code backend_weight_bind(struct backend *b, struct weight *out, const struct format *format,
                                   int64_t rows, int64_t cols, const void *host, struct err *why);

@@ -65,6 +65,9 @@ expect 0 bench -p 16 -n 8 -npl 1,4 -r 1 -t 2 -o json &&
   json 'all(abs(x["decode_tok_s"] - x["sequences"] * x["decode_seq_tok_s"]) < 1e-6 for x in d["rows"] if x["decode_tok_s"])' &&
   json 'd["rows"][3]["plan_bytes"] > d["rows"][0]["plan_bytes"]'
 expect 0 bench -w pp16+tg8@d4@b3 -r 1 && says out 'pp16\+tg8@d4@b3' && says out 'per sequence'
+expect 0 bench -p 0 -n 4 -r 1 -C hugepages=all -C hugepages=off -C prefetch=populate -o json &&
+  json 'len(d["rows"]) == 3 and not any(x["error"] for x in d["rows"])' &&
+  json 'd["rows"][1]["huge_bytes"] in (0, None) and d["rows"][2]["prefetch_s"] > 0'
 expect 4 bench -npl 0 && says err '\-npl'
 expect 4 bench -npl 2 -w tg8 && says err 'leave -p, -n, -d and -npl out'
 expect 4 bench -w tg8@b0 && says err '@bN'

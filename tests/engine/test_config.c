@@ -130,6 +130,8 @@ static void refused(void **state)
         { "q8_0,format=q4_0", "given twice" },
         { "kv=f16,ctk=f16", "given twice" },
         { "rtn", "needs a format" },
+        { "hugepages=all,prefetch=populate", "leave one of them out" },
+        { "hugepages=on", "buffers off all" },
         { "rtn:file", "needs a format" },
         { "none,format=q8_0", "leaves the file as it is" },
         { "none,tensors=a:q8_0", "leaves the file as it is" },

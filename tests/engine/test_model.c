@@ -71,6 +71,49 @@ static void test_sequences(void **state)
     model_close(m);
 }
 
+/* Where weights lie and when they are read changes no bit of the answer, and what was done is what is said.
+ */
+static void test_memory(void **state)
+{
+    (void)state;
+    static const char *const LINES[] = { EXACT, EXACT ",hugepages=off", EXACT ",hugepages=all",
+                                         EXACT ",prefetch=populate", EXACT ",prefetch=willneed" };
+    struct err why = { 0 };
+    char path[4096];
+    SHARED_OR_SKIP(path, LLAMA);
+    float *first = NULL;
+    int64_t matrices = 0;
+    for (size_t i = 0; i < COUNT_OF(LINES); i++) {
+        struct model *m = session_open(path, LINES[i], 4096, 4);
+        struct model_memory got;
+        const int64_t vocab = model_shape(m)->vocab;
+        model_memory(m, &got);
+        const bool copied = strstr(LINES[i], "=all"), off = strstr(LINES[i], "=off");
+        if (!i)
+            for (int64_t t = 0; t < gguf_tensor_count(model_gguf(m)); t++)
+                if (gguf_tensor_at(model_gguf(m), t)->dims > 1)
+                    matrices += gguf_tensor_at(model_gguf(m), t)->bytes;
+        assert_int_equal(got.copied_bytes, copied ? matrices : 0);
+        CHECK(off ? got.huge_wanted_bytes == 0
+                  : got.huge_wanted_bytes >= 2 << 20); /* the cache of 4 x 4096 */
+        CHECK(got.huge_bytes >= -1);
+        CHECK(strstr(LINES[i], "prefetch")
+                  ? got.prefetched_bytes == model_shape(m)->weight_bytes && got.prefetch_s > 0
+                  : got.prefetched_bytes == 0 && got.prefetch_s == 0);
+        struct batch_row rows[9];
+        for (int r = 0; r < 9; r++)
+            rows[r] = (struct batch_row){ .token = 1 + r, .pos = r, .logits = r == 8 };
+        CHECK_OK(model_forward(m, rows, 9, &why));
+        if (!i) {
+            first = malloc((size_t)vocab * sizeof *first);
+            memcpy(first, model_logits(m, 0), (size_t)vocab * sizeof *first);
+        }
+        assert_memory_equal(model_logits(m, 0), first, (size_t)vocab * sizeof *first);
+        model_close(m);
+    }
+    free(first);
+}
+
 static void test_only_wanted(void **state)
 {
     (void)state;
@@ -354,10 +397,10 @@ static void test_identity(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequences), cmocka_unit_test(test_only_wanted),
-        cmocka_unit_test(test_bad_rows),  cmocka_unit_test(test_bad_configs),
-        cmocka_unit_test(test_bad_files), cmocka_unit_test(test_shape),
-        cmocka_unit_test(test_identity),
+        cmocka_unit_test(test_sequences),   cmocka_unit_test(test_only_wanted),
+        cmocka_unit_test(test_memory),      cmocka_unit_test(test_bad_rows),
+        cmocka_unit_test(test_bad_configs), cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_shape),       cmocka_unit_test(test_identity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

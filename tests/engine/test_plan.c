@@ -50,6 +50,11 @@ static void test_by_hand(void **state)
     const int64_t fit = embd + 5 * (64 * 64 * 2 + 64 * 32 * 2 + 2 * 64 * 172), fallen = 5 * 64 * 172;
     assert_int_equal(p.weights, fit * 34 / 32 + fallen * 2 + norms * 4);
 
+    /* Copied weights begin on cache lines: 40 matrices here, all of whole lines but the ones of 172 columns.
+     */
+    const struct memory_plan copied = plan_of(path, "q8_0,hugepages=all", 100, 1);
+    CHECK(copied.weights >= p.weights && copied.weights < p.weights + 40 * 64);
+
     /* Sequences multiply the cache and nothing else but their row of logits. */
     const struct memory_plan one = plan_of(path, "kv=f32", 64, 1), three = plan_of(path, "kv=f32", 64, 3);
     CHECK(three.kv >= 3 * one.kv - 5 * 3 * 128 && three.kv <= 3 * one.kv);

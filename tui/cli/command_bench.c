@@ -43,6 +43,8 @@ const struct column BENCH_COLUMNS[] = {
     { "load_s", NULL, COLUMN_NUM },
     { "peak_rss_bytes", "peak memory", COLUMN_BYTES },
     { "plan_bytes", NULL, COLUMN_BYTES },
+    { "huge_bytes", NULL, COLUMN_BYTES },
+    { "prefetch_s", NULL, COLUMN_NUM },
     { "energy_j", "energy J", COLUMN_NUM, 1, 2 },
     { "prefill_limit_share", "prefill % of limit", COLUMN_NUM, 100, 0 },
     { "decode_limit_share", "decode % of limit", COLUMN_NUM, 100, 0 },
@@ -280,6 +282,14 @@ static void failed(struct bench *b, const struct err *why)
     if (!b->first.code) b->first = *why;
 }
 
+/* What the kernel gave, not what was asked for. */
+static void put_memory(json_t *row, const json_t *memory)
+{
+    const int64_t huge = json_get_int(memory, "huge_bytes", -1);
+    if (huge >= 0) json_put_int(row, "huge_bytes", huge);
+    json_put_num(row, "prefetch_s", json_get_num(memory, "prefetch_s", NAN));
+}
+
 static enum err_code one_workload(struct bench *b, struct arm *arm, const struct workload *w, struct err *why)
 {
     struct tally t = { .peak = NAN };
@@ -296,6 +306,7 @@ static enum err_code one_workload(struct bench *b, struct arm *arm, const struct
         json_put_num(row, "load_s", json_get_num(about, "load_s", NAN));
         int64_t plan = json_get_int(json_object_get(about, "plan"), "total", -1);
         if (plan >= 0) json_put_int(row, "plan_bytes", plan);
+        put_memory(row, json_object_get(about, "memory"));
         json_put_bool(row, "random_weights", json_get_bool(about, "random_weights", false));
         if (rc) json_put_str(row, "error", why->message);
         b->ok++;

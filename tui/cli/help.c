@@ -245,7 +245,8 @@ void help_man(struct str *out)
     };
     str_append(
         out,
-        ".TH QDYNO 1 \"\" \"qdyno " QDYNO_VERSION "\" \"User Commands\"\n.SH NAME\nqdyno \\- how fast, how "
+        ".TH QDYNO 1 \"\" \"qdyno " QDYNO_VERSION
+        "\" \"User Commands\"\n.ad l\n.SH NAME\nqdyno \\- how fast, how "
         "good and how expensive each way of running a language model is on this machine\n.SH SYNOPSIS\n.B "
         "qdyno\n[\\fICOMMAND\\fR] [\\fIflags\\fR]\n.SH DESCRIPTION\nWith no command: the dashboard. Where "
         "\\fB\\-m\\fR is left out, the bundled model is used. Results go to standard output, progress and "

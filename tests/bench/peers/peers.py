@@ -152,9 +152,16 @@ class BatchedPeer:
 
 
 def names_of(paths):
-    """Short names that differ: the part of each path that the others do not share."""
+    """Short names that differ: from the folder that names the project on, else as much of the path as it takes."""
     parts = [os.path.dirname(os.path.realpath(path)).split(os.sep) for path in paths]
     skip = {"bin", "build", ""}
+    for p in parts:
+        projects = [i for i, x in enumerate(p) if "llama" in x.lower()]
+        if projects:
+            del p[:projects[-1]]
+    names = ["/".join(x for x in p if x not in skip) or p[-1] for p in parts]
+    if all("llama" in name for name in names) and len(set(names)) == len(names):
+        return names
     for depth in range(1, max(len(p) for p in parts) + 1):
         names = ["/".join([x for x in p if x not in skip][-depth:]) or p[-1] for p in parts]
         if len(set(names)) == len(names):
