@@ -89,7 +89,7 @@ ALWAYS_INLINE void kind_decode(const struct block_kind *f, const void *blocks, f
             f32x4 v[8];
             kind_floats(f, in, p, v);
 #pragma GCC unroll 8
-            for (int u = 0; u < 8; u++) store_f32(x + i + PART * p + 4 * u, v[u]);
+            for (int u = 0; u < 8; u++) store_f32x4(x + i + PART * p + 4 * u, v[u]);
         }
     }
 }
@@ -111,7 +111,7 @@ ALWAYS_INLINE void kind_dot_f32_n(const struct block_kind *f, const struct dot *
                     const float *x = d->x + i * d->x_stride + k + PART * p;
 #pragma GCC unroll 8
                     for (int u = 0; u < 8; u++)
-                        sum[i][u & 1] = fma_f32(v[u], load_f32(x + 4 * u), sum[i][u & 1]);
+                        sum[i][u & 1] = fma_f32(v[u], load_f32x4(x + 4 * u), sum[i][u & 1]);
                 }
             }
         }
@@ -157,10 +157,10 @@ ALWAYS_INLINE void kind_round(const struct block_kind *f, const struct dot *d, c
         s32x4 v[GROUP];
 #pragma GCC unroll 4
         for (int j = 0; j < GROUP; j++) v[j] = part_products(f, code[j], q + j * PART);
-        const f32x4 by = scale * load_f32(d->q.d + i * d->q.d_stride + b);
+        const f32x4 by = scale * load_f32x4(d->q.d + i * d->q.d_stride + b);
         s->sum[i] = fma_f32(f32_of_s32(sums_of_four(v)), by, s->sum[i]);
         if (f->min || f->bias)
-            s->off[i] = fma_f32(per_sum, load_f32(d->q.sum + i * d->q.d_stride + b), s->off[i]);
+            s->off[i] = fma_f32(per_sum, load_f32x4(d->q.sum + i * d->q.d_stride + b), s->off[i]);
     }
 }
 

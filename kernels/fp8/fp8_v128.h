@@ -1,5 +1,6 @@
-/* kernels/fp8/fp8_v128.h - eight-bit floats with 128-bit vectors: four at a time by way of f16. After an
- * implementation of isa/v128.h. */
+/* kernels/fp8/fp8_v128.h - eight-bit floats with 128-bit vectors: four at a time: the code's bits as a
+ * f32's, whose exponent is then right but for its bias. (Subnormal codes become subnormal f32, slow on some
+ * processors but far below a row's scale.) After an implementation of isa/v128.h. */
 #ifndef QDYNO_KERNELS_FP8_V128_H
 #define QDYNO_KERNELS_FP8_V128_H
 
@@ -8,8 +9,7 @@
 
 ALWAYS_INLINE f32x4 load4_e4m3(const uint8_t *p)
 {
-    const u32x4 code = load4_u8(p);
-    return f32_of_f16((code & 0x80) << 8 | (code & 0x7f) << 7) * all_f32(E4M3_FROM_HALF);
+    return (f32x4)(load4_s8(p) << 20 & (int32_t)0x87f00000) * all_f32(0x1p120f); /* 127 - 7 */
 }
 
 ALWAYS_INLINE float load1_e4m3(const uint8_t *p)
@@ -19,7 +19,9 @@ ALWAYS_INLINE float load1_e4m3(const uint8_t *p)
 
 ALWAYS_INLINE f32x4 load4_e5m2(const uint8_t *p)
 {
-    return f32_of_f16(load4_u8(p) << 8);
+    const s32x4 code = load4_s8(p), endless = ((code & 0x7f) > 0x7b) & 0x7f800000;
+    const f32x4 v = (f32x4)(code << 21 & (int32_t)0x8fe00000) * all_f32(0x1p112f); /* 127 - 15 */
+    return (f32x4)((s32x4)v | endless);
 }
 
 ALWAYS_INLINE float load1_e5m2(const uint8_t *p)

@@ -30,9 +30,10 @@ static inline __attribute__((always_inline)) __m256i group_codes32(const uint8_t
                                                                    const int bits, const int weights)
 {
     const uint8_t *low = block + GROUP_CODES;
-    if (bits == 4) return _mm256_and_si256(group_halves(low + part * UNIT_BYTES, 0, 4), _mm256_set1_epi8(15));
+    if (bits == 4)
+        return _mm256_and_si256(group_halves(low + part * GROUP_UNIT_BYTES, 0, 4), _mm256_set1_epi8(15));
     const int shift = part % 2 * 4;
-    const __m256i two = _mm256_and_si256(group_halves(low + part / 2 * UNIT_BYTES, shift, shift + 2),
+    const __m256i two = _mm256_and_si256(group_halves(low + part / 2 * GROUP_UNIT_BYTES, shift, shift + 2),
                                          _mm256_set1_epi8(3));
     if (bits == 2) return two;
     return _mm256_or_si256(two, group_third_bits(block + GROUP_THIRD_BITS(weights) + part * 4));

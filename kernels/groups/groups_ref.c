@@ -17,8 +17,8 @@ struct group_shape {
 static int code_at(const struct group_shape *s, const uint8_t *block, int i)
 {
     const uint8_t *low = block + GROUP_CODES;
-    if (s->bits == 4) return low[i / 32 * UNIT_BYTES + i % 16] >> 4 * (i % 32 / 16) & 15;
-    const int code = low[i / 64 * UNIT_BYTES + i % 16] >> 2 * (i % 64 / 16) & 3;
+    if (s->bits == 4) return low[i / 32 * GROUP_UNIT_BYTES + i % 16] >> 4 * (i % 32 / 16) & 15;
+    const int code = low[i / 64 * GROUP_UNIT_BYTES + i % 16] >> 2 * (i % 64 / 16) & 3;
     return s->bits == 2 ? code : code | (block[GROUP_THIRD_BITS(s->weights) + i / 8] >> i % 8 & 1) << 2;
 }
 
@@ -27,10 +27,10 @@ static void put_code(const struct group_shape *s, uint8_t *block, int i, int cod
     uint8_t *low = block + GROUP_CODES;
     assert(code >> s->bits == 0);
     if (s->bits == 4) {
-        low[i / 32 * UNIT_BYTES + i % 16] |= (uint8_t)(code << 4 * (i % 32 / 16));
+        low[i / 32 * GROUP_UNIT_BYTES + i % 16] |= (uint8_t)(code << 4 * (i % 32 / 16));
         return;
     }
-    low[i / 64 * UNIT_BYTES + i % 16] |= (uint8_t)((code & 3) << 2 * (i % 64 / 16));
+    low[i / 64 * GROUP_UNIT_BYTES + i % 16] |= (uint8_t)((code & 3) << 2 * (i % 64 / 16));
     if (s->bits == 3) block[GROUP_THIRD_BITS(s->weights) + i / 8] |= (uint8_t)((code >> 2) << i % 8);
 }
 

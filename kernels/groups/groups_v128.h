@@ -12,11 +12,11 @@ ALWAYS_INLINE void group_codes(const uint8_t *block, int part, const int bits, c
 {
     const uint8_t *low = block + GROUP_CODES;
     if (bits == 4) {
-        const u8x16 bytes = load_u8(low + part * UNIT_BYTES);
+        const u8x16 bytes = load_u8(low + part * GROUP_UNIT_BYTES);
         out[0] = bits_to(bytes, 15, 0, 0), out[1] = bits_to(bytes, 15, 4, 0);
         return;
     }
-    const u8x16 bytes = load_u8(low + part / 2 * UNIT_BYTES);
+    const u8x16 bytes = load_u8(low + part / 2 * GROUP_UNIT_BYTES);
     out[0] = bits_to(bytes, 3, part % 2 * 4, 0), out[1] = bits_to(bytes, 3, part % 2 * 4 + 2, 0);
     if (bits == 3) add_bits(block + GROUP_THIRD_BITS(weights) + part * 4, 4, out);
 }

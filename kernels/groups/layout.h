@@ -11,7 +11,7 @@ enum {
     GROUP_ZERO = 2,
     GROUP_CODES = 4,
     GROUP_MAX = 128,
-    UNIT_BYTES = 16, /* 32 codes of 4 bits, the lower bits of 64 others */
+    GROUP_UNIT_BYTES = 16, /* 32 codes of 4 bits, the lower bits of 64 others */
 };
 
 /* X(name, NAME, bits, size): every format here, in the order of enum format_id. */

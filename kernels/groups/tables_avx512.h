@@ -17,7 +17,7 @@ ALWAYS_INLINE __m512 group_values(const uint8_t *block, const int bits)
 ALWAYS_INLINE __m512i group_codes16(const uint8_t *block, int i, const int bits, const int weights)
 {
     const int pieces = bits == 4 ? 2 : 4; /* of 16 codes, in the same 16 bytes */
-    const uint8_t *p = block + GROUP_CODES + i / pieces * UNIT_BYTES;
+    const uint8_t *p = block + GROUP_CODES + i / pieces * GROUP_UNIT_BYTES;
     const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
     const __m512i codes = _mm512_srli_epi32(bytes, (unsigned)(i % pieces * (8 / pieces)));
     if (bits != 3) return codes;
@@ -28,7 +28,7 @@ ALWAYS_INLINE __m512i group_codes16(const uint8_t *block, int i, const int bits,
 
 ALWAYS_INLINE __m512i group_codes_words(const uint8_t *block, int i, const int bits, const int weights)
 {
-    const uint8_t *p = block + GROUP_CODES + (bits == 4 ? i : i / 2) * UNIT_BYTES;
+    const uint8_t *p = block + GROUP_CODES + (bits == 4 ? i : i / 2) * GROUP_UNIT_BYTES;
     const __m256i bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
     const int low = bits == 4 ? 0 : i % 2 * 4, high = low + (bits == 4 ? 4 : 2);
     const __m512i shift = _mm512_inserti64x4(_mm512_set1_epi16((short)low), _mm256_set1_epi16((short)high),

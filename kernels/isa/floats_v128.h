@@ -34,7 +34,7 @@ ALWAYS_INLINE void floats_decode(const struct float_kind *f, const void *blocks,
 {
     const uint8_t *in = blocks;
     int64_t i = 0;
-    for (; i + 4 <= n; i += 4) store_f32(x + i, f->load4(in + i * f->weight_bytes));
+    for (; i + 4 <= n; i += 4) store_f32x4(x + i, f->load4(in + i * f->weight_bytes));
     for (; i < n; i++) x[i] = f->load1(in + i * f->weight_bytes);
 }
 
@@ -60,14 +60,14 @@ ALWAYS_INLINE void floats_dot_n(const struct float_kind *f, const struct dot *d,
                 const f32x4 v = f->load4(w + (k + u * STEP) * f->weight_bytes);
 #pragma GCC unroll 4
                 for (int i = 0; i < n; i++)
-                    sum[i][u] = fma_f32(v, load_f32(d->x + i * d->x_stride + k + u * STEP), sum[i][u]);
+                    sum[i][u] = fma_f32(v, load_f32x4(d->x + i * d->x_stride + k + u * STEP), sum[i][u]);
             }
         }
         for (; k + STEP <= d->cols; k += STEP) {
             const f32x4 v = f->load4(w + k * f->weight_bytes);
 #pragma GCC unroll 4
             for (int i = 0; i < n; i++)
-                sum[i][0] = fma_f32(v, load_f32(d->x + i * d->x_stride + k), sum[i][0]);
+                sum[i][0] = fma_f32(v, load_f32x4(d->x + i * d->x_stride + k), sum[i][0]);
         }
         for (; k < d->cols; k++)
             for (int i = 0; i < n; i++)

@@ -4,6 +4,7 @@
 #define QDYNO_KERNELS_FORMATS_V128_H
 
 #include "kernels/blocks32/blocks32_v128.h"
+#include "kernels/codebook/codebook_v128.h"
 #include "kernels/fp8/fp8_v128.h"
 #include "kernels/groups/groups_v128.h"
 #include "kernels/int8/int8_v128.h"
@@ -12,7 +13,8 @@
 #include "kernels/kquants/kquants_v128.h"
 #include "kernels/tq/tq_v128.h"
 
-#define GROUP_ROW(name, NAME, bits, size)                                                                    \
+/* As GROUP_FORMATS and CODEBOOK_FORMATS spell their members. */
+#define LISTED_ROW(name, NAME, one, two)                                                                     \
     { FORMAT_##NAME, { .decode = name##_decode, .dot_f32 = name##_dot_f32, .dot_q8 = name##_dot_q8 } },
 
 const struct format_row V128_TABLE(FORMATS)[FORMATS_V128_COUNT] = {
@@ -37,7 +39,7 @@ const struct format_row V128_TABLE(FORMATS)[FORMATS_V128_COUNT] = {
     { FORMAT_FP8_E4M3, { .decode = fp8_e4m3_decode, .dot_f32 = fp8_e4m3_dot_f32 } },
     { FORMAT_FP8_E5M2, { .decode = fp8_e5m2_decode, .dot_f32 = fp8_e5m2_dot_f32 } },
     { FORMAT_INT8, { .decode = int8_decode, .dot_f32 = int8_dot_f32, .dot_q8 = int8_dot_q8 } },
-    GROUP_FORMATS(GROUP_ROW)
+    GROUP_FORMATS(LISTED_ROW) CODEBOOK_FORMATS(LISTED_ROW)
 };
 
 #endif

@@ -20,7 +20,7 @@ ALWAYS_INLINE void tile_part(const struct tile *t, int i, int j, const int rows,
     for (int k = 0; k < t->k; k++, b += t->ldb) {
         f32x4 x[V128_TILE_VECTORS];
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; v++) x[v] = load_f32(b + TILE_LANES * v);
+        for (int v = 0; v < vectors; v++) x[v] = load_f32x4(b + TILE_LANES * v);
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             const f32x4 w = all_f32(a[r * t->lda + k]);
@@ -34,8 +34,8 @@ ALWAYS_INLINE void tile_part(const struct tile *t, int i, int j, const int rows,
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
             float *at = c + r * t->ldc + TILE_LANES * v;
-            if (t->add) sum[r][v] = sum[r][v] + load_f32(at);
-            store_f32(at, sum[r][v]);
+            if (t->add) sum[r][v] = sum[r][v] + load_f32x4(at);
+            store_f32x4(at, sum[r][v]);
         }
     }
 }

@@ -8,18 +8,20 @@
  *
  * An implementation supplies, all of it inline:
  *
- *   load_f32 store_f32 load_u8 store_s8     unaligned, 16 bytes
- *   load4_u8                                four bytes, widened
+ *   load_f32x4 store_f32x4 load_u8 store_s8 unaligned, 16 bytes
+ *   load4_s8                                four signed bytes, widened
  *   load_f16 load_bf16                      four numbers of 2 bytes to f32; subnormals and infinities kept
  *   gather_f16(p, stride) load_one_f16      four f16 numbers `stride` bytes apart; one
- *   f32_of_f16                              four in 32-bit lanes
  *   all_f32                                 one number in every lane
  *   fma_f32(a, b, c)                        a * b + c, rounded once or twice
  *   max_f32 min_f32                         the second operand where either is NaN
  *   round_f32 nearest_s32 f32_of_s32        to even; to an integer; from one
  *   sum_of_f32 max_of_f32                   over the lanes
  *   transpose_4x4                           in place
+ *   swap_pairs double_low double_high       lanes 1 0 3 2; 0 0 1 1; 2 2 3 3
+ *   sums_of_four_f32                        as sums_of_four below, of floats
  *   f32_of_s8 s8_of_s32                     16 bytes to 16 floats; 16 integers to bytes, saturated
+ *   f32_of_planes                           16 floats from their first, second, third and fourth bytes
  *   look_up(table, index)                   table[index] by lane, index < 16
  *   mul_u8                                  modulo 256
  *
@@ -56,6 +58,12 @@ ALWAYS_INLINE void prefetch_ahead(const void *p, int bytes)
 ALWAYS_INLINE f32x4 abs_f32(f32x4 v)
 {
     return (f32x4)((u32x4)v & 0x7fffffff);
+}
+
+/* b where `mask` (a comparison's) is set, else a. */
+ALWAYS_INLINE f32x4 choose(s32x4 mask, f32x4 b, f32x4 a)
+{
+    return (f32x4)(((s32x4)b & mask) | ((s32x4)a & ~mask));
 }
 
 /* e^x within 2 units of the last place between -87 and 88; outside, the values there. See exp_avx512. */

@@ -23,12 +23,12 @@ enum { V128_TILE_ROWS = 6, V128_TILE_VECTORS = 4 };
 
 /* ---------------------------------------------------------------- memory */
 
-ALWAYS_INLINE f32x4 load_f32(const float *p)
+ALWAYS_INLINE f32x4 load_f32x4(const float *p)
 {
     return vld1q_f32(p);
 }
 
-ALWAYS_INLINE void store_f32(float *p, f32x4 v)
+ALWAYS_INLINE void store_f32x4(float *p, f32x4 v)
 {
     vst1q_f32(p, v);
 }
@@ -43,11 +43,11 @@ ALWAYS_INLINE void store_s8(int8_t *p, s8x16 v)
     vst1q_s8(p, v);
 }
 
-ALWAYS_INLINE u32x4 load4_u8(const uint8_t *p)
+ALWAYS_INLINE s32x4 load4_s8(const uint8_t *p)
 {
     uint32_t word;
     memcpy(&word, p, sizeof word);
-    return vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(word))));
+    return vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(word))));
 }
 
 ALWAYS_INLINE f32x4 all_f32(float x)
@@ -62,11 +62,6 @@ ALWAYS_INLINE float load_one_f16(const uint8_t *p)
     __fp16 h;
     memcpy(&h, p, sizeof h);
     return (float)h;
-}
-
-ALWAYS_INLINE f32x4 f32_of_f16(u32x4 h)
-{
-    return vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(h)));
 }
 
 ALWAYS_INLINE f32x4 load_f16(const uint8_t *p)
@@ -137,6 +132,26 @@ ALWAYS_INLINE void transpose_4x4(f32x4 r[4])
     r[2] = vzip1q_f32(b, d), r[3] = vzip2q_f32(b, d);
 }
 
+ALWAYS_INLINE f32x4 swap_pairs(f32x4 v)
+{
+    return vrev64q_f32(v);
+}
+
+ALWAYS_INLINE f32x4 double_low(f32x4 v)
+{
+    return vzip1q_f32(v, v);
+}
+
+ALWAYS_INLINE f32x4 double_high(f32x4 v)
+{
+    return vzip2q_f32(v, v);
+}
+
+ALWAYS_INLINE f32x4 sums_of_four_f32(const f32x4 v[4])
+{
+    return vpaddq_f32(vpaddq_f32(v[0], v[1]), vpaddq_f32(v[2], v[3]));
+}
+
 /* ---------------------------------------------------------------- bytes */
 
 ALWAYS_INLINE void f32_of_s8(s8x16 bytes, f32x4 out[4])
@@ -152,6 +167,14 @@ ALWAYS_INLINE s8x16 s8_of_s32(const s32x4 v[4])
 {
     const s16x8 low = vqmovn_high_s32(vqmovn_s32(v[0]), v[1]), high = vqmovn_high_s32(vqmovn_s32(v[2]), v[3]);
     return vqmovn_high_s16(vqmovn_s16(low), high);
+}
+
+ALWAYS_INLINE void f32_of_planes(const u8x16 plane[4], f32x4 out[4])
+{
+    const u16x8 ab = (u16x8)vzip1q_u8(plane[0], plane[1]), ab2 = (u16x8)vzip2q_u8(plane[0], plane[1]);
+    const u16x8 cd = (u16x8)vzip1q_u8(plane[2], plane[3]), cd2 = (u16x8)vzip2q_u8(plane[2], plane[3]);
+    out[0] = (f32x4)vzip1q_u16(ab, cd), out[1] = (f32x4)vzip2q_u16(ab, cd);
+    out[2] = (f32x4)vzip1q_u16(ab2, cd2), out[3] = (f32x4)vzip2q_u16(ab2, cd2);
 }
 
 ALWAYS_INLINE u8x16 look_up(u8x16 table, u8x16 index)

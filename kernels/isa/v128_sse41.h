@@ -25,12 +25,12 @@ enum { V128_TILE_ROWS = 6, V128_TILE_VECTORS = 2 };
 
 /* ---------------------------------------------------------------- memory */
 
-ALWAYS_INLINE f32x4 load_f32(const float *p)
+ALWAYS_INLINE f32x4 load_f32x4(const float *p)
 {
     return _mm_loadu_ps(p);
 }
 
-ALWAYS_INLINE void store_f32(float *p, f32x4 v)
+ALWAYS_INLINE void store_f32x4(float *p, f32x4 v)
 {
     _mm_storeu_ps(p, v);
 }
@@ -45,11 +45,11 @@ ALWAYS_INLINE void store_s8(int8_t *p, s8x16 v)
     _mm_storeu_si128((__m128i *)p, (__m128i)v);
 }
 
-ALWAYS_INLINE u32x4 load4_u8(const uint8_t *p)
+ALWAYS_INLINE s32x4 load4_s8(const uint8_t *p)
 {
     int32_t word;
     memcpy(&word, p, sizeof word);
-    return (u32x4)_mm_cvtepu8_epi32(_mm_cvtsi32_si128(word));
+    return (s32x4)_mm_cvtepi8_epi32(_mm_cvtsi32_si128(word));
 }
 
 ALWAYS_INLINE f32x4 all_f32(float x)
@@ -141,6 +141,26 @@ ALWAYS_INLINE void transpose_4x4(f32x4 r[4])
     _MM_TRANSPOSE4_PS(r[0], r[1], r[2], r[3]);
 }
 
+ALWAYS_INLINE f32x4 swap_pairs(f32x4 v)
+{
+    return _mm_shuffle_ps(v, v, 0xb1);
+}
+
+ALWAYS_INLINE f32x4 double_low(f32x4 v)
+{
+    return _mm_unpacklo_ps(v, v);
+}
+
+ALWAYS_INLINE f32x4 double_high(f32x4 v)
+{
+    return _mm_unpackhi_ps(v, v);
+}
+
+ALWAYS_INLINE f32x4 sums_of_four_f32(const f32x4 v[4])
+{
+    return _mm_hadd_ps(_mm_hadd_ps(v[0], v[1]), _mm_hadd_ps(v[2], v[3]));
+}
+
 /* ---------------------------------------------------------------- bytes */
 
 ALWAYS_INLINE void f32_of_s8(s8x16 bytes, f32x4 out[4])
@@ -156,6 +176,15 @@ ALWAYS_INLINE s8x16 s8_of_s32(const s32x4 v[4])
 {
     return (s8x16)_mm_packs_epi16(_mm_packs_epi32((__m128i)v[0], (__m128i)v[1]),
                                   _mm_packs_epi32((__m128i)v[2], (__m128i)v[3]));
+}
+
+ALWAYS_INLINE void f32_of_planes(const u8x16 plane[4], f32x4 out[4])
+{
+    const __m128i a = (__m128i)plane[0], b = (__m128i)plane[1], c = (__m128i)plane[2], d = (__m128i)plane[3];
+    const __m128i ab = _mm_unpacklo_epi8(a, b), cd = _mm_unpacklo_epi8(c, d);
+    const __m128i ab2 = _mm_unpackhi_epi8(a, b), cd2 = _mm_unpackhi_epi8(c, d);
+    out[0] = (f32x4)_mm_unpacklo_epi16(ab, cd), out[1] = (f32x4)_mm_unpackhi_epi16(ab, cd);
+    out[2] = (f32x4)_mm_unpacklo_epi16(ab2, cd2), out[3] = (f32x4)_mm_unpackhi_epi16(ab2, cd2);
 }
 
 ALWAYS_INLINE u8x16 look_up(u8x16 table, u8x16 index)

@@ -93,7 +93,7 @@ ALWAYS_INLINE void k_floats_of(const uint64_t bytes[2], float by, const int n, f
     f32x4 wide[4];
     f32_of_s8(v, wide);
 #pragma GCC unroll 4
-    for (int j = 0; j < n; j += 4) store_f32(out + j, wide[j / 4] * by);
+    for (int j = 0; j < n; j += 4) store_f32x4(out + j, wide[j / 4] * by);
 }
 
 struct k_floats {
@@ -138,7 +138,7 @@ ALWAYS_INLINE void k_decode(const struct k_kind *f, const void *blocks, float *x
             f32x4 v[8];
             k_weights(f, block, &u, p, v);
 #pragma GCC unroll 8
-            for (int j = 0; j < 8; j++) store_f32(x + k + p * K_PART + 4 * j, v[j]);
+            for (int j = 0; j < 8; j++) store_f32x4(x + k + p * K_PART + 4 * j, v[j]);
         }
     }
 }
@@ -163,7 +163,7 @@ ALWAYS_INLINE void k_block_f32(const struct k_kind *f, const uint8_t *block, con
         for (int i = 0; i < n; i++) {
             const float *x = d->x + i * d->x_stride + k + p * K_PART;
 #pragma GCC unroll 8
-            for (int j = 0; j < 8; j++) part[i][j & 1] = fma_f32(v[j], load_f32(x + 4 * j), part[i][j & 1]);
+            for (int j = 0; j < 8; j++) part[i][j & 1] = fma_f32(v[j], load_f32x4(x + 4 * j), part[i][j & 1]);
         }
     }
 #pragma GCC unroll 4
@@ -228,12 +228,12 @@ ALWAYS_INLINE void k_round(const struct k_kind *f, const uint8_t *block, const s
 #pragma GCC unroll 4
         for (int j = 0; j < K_GROUP; j++)
             v[j] = k_part_products(f, code[j], in + K_PART * j, &u->scale, K_GROUP * g + j);
-        sum[i] = fma_f32(f32_of_s32(sums_of_four(v)) * u->d, load_f32(d->q.d + at), sum[i]);
+        sum[i] = fma_f32(f32_of_s32(sums_of_four(v)) * u->d, load_f32x4(d->q.d + at), sum[i]);
         if (!k_has_off(f)) continue;
         const float *q_sums = f->shape->sub == 32 ? d->q.sum + at : d->q.sum16 + 2 * at;
 #pragma GCC unroll 2
         for (int j = 0; j < subs; j += 4)
-            sum[i] = sum[i] - load_f32(u->off + g * subs + j) * load_f32(q_sums + j);
+            sum[i] = sum[i] - load_f32x4(u->off + g * subs + j) * load_f32x4(q_sums + j);
     }
 }
 

@@ -86,7 +86,8 @@ static void levels_are_real(void **state)
                                           FORMAT_Q6_K,   FORMAT_IQ4_NL,  FORMAT_IQ4_XS,   FORMAT_TQ1_0,
                                           FORMAT_TQ2_0,  FORMAT_MXFP4,   FORMAT_FP8_E4M3, FORMAT_FP8_E5M2,
                                           FORMAT_INT8,   FORMAT_U4_G32,  FORMAT_U4_G64,   FORMAT_U4_G128,
-                                          FORMAT_U3_G64, FORMAT_U3_G128, FORMAT_U2_G64,   FORMAT_U2_G128 };
+                                          FORMAT_U3_G64, FORMAT_U3_G128, FORMAT_U2_G64,   FORMAT_U2_G128,
+                                          FORMAT_NF4,    FORMAT_FP4,     FORMAT_NF4_DQ,   FORMAT_FP4_DQ };
     uint32_t usable, bits;
     struct err why;
     CHECK_OK(isa_usable(&usable, &why));
