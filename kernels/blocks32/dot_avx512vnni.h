@@ -12,9 +12,10 @@ enum { ROUND = 4, ROUND_BYTES = 128 /* of the largest format with less than 128 
  */
 struct block_kind512 {
     int bytes, parts, bias;
-    __m256i (*codes)(const uint8_t *block, int part); /* unsigned bytes in natural order */
-    __m128 (*scales)(const uint8_t *block);           /* of ROUND blocks; of the one block in all lanes */
-    __m128 (*mins)(const uint8_t *block);             /* NULL: the format has none */
+    __m256i (*codes)(const uint8_t *block, int part);   /* unsigned bytes in natural order */
+    __m128 (*scales)(const uint8_t *block);             /* of ROUND blocks; of the one block in all lanes */
+    __m128 (*mins)(const uint8_t *block);               /* NULL: the format has none */
+    __m512i (*codes64)(const uint8_t *block, int part); /* two parts of a block at once; NULL: one by one */
 };
 
 /* The row's sums on their way: lanes of products, and of what minima and biases add. */
@@ -32,6 +33,10 @@ ALWAYS_INLINE void round_add(const struct block_kind512 *f, const struct dot *d,
 #pragma GCC unroll 2
     for (int h = 0; h < 2; h++) {
         const int j = 2 * h, k = j + 1;
+        if (f->codes64) {
+            codes[h] = f->codes64(block + j / f->parts * f->bytes, part + j % f->parts);
+            continue;
+        }
         const __m256i first = f->codes(block + j / f->parts * f->bytes, part + j % f->parts);
         const __m256i second = f->codes(block + k / f->parts * f->bytes, part + k % f->parts);
         codes[h] = _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);

@@ -1,6 +1,7 @@
 /* Groups with AVX-512 VNNI, 8-bit activations. */
 #include "kernels/blocks32/dot_avx512vnni.h"
 #include "kernels/groups/codes_avx2.h"
+#include "kernels/groups/codes_avx512.h"
 #include "kernels/groups/groups.h"
 
 /* The f16 at `offset` of the blocks that a round of four times 32 weights meets, one for each of the four. */
@@ -18,6 +19,10 @@ ALWAYS_INLINE __m128 four(const uint8_t *p, const int bytes, const int weights)
     {                                                                                                        \
         return group_codes32(block, part, bits, size);                                                       \
     }                                                                                                        \
+    ALWAYS_INLINE __m512i name##_codes64(const uint8_t *block, int part)                                     \
+    {                                                                                                        \
+        return group_codes64(block, part, bits, size);                                                       \
+    }                                                                                                        \
     ALWAYS_INLINE __m128 name##_scales(const uint8_t *block)                                                 \
     {                                                                                                        \
         return four(block, GROUP_BYTES(bits, size), size);                                                   \
@@ -27,8 +32,13 @@ ALWAYS_INLINE __m128 four(const uint8_t *p, const int bytes, const int weights)
         const __m128 zeros = four(block + GROUP_ZERO, GROUP_BYTES(bits, size), size);                        \
         return _mm_xor_ps(_mm_mul_ps(zeros, name##_scales(block)), _mm_set1_ps(-0.0f));                      \
     }                                                                                                        \
-    static const struct block_kind512 NAME = { GROUP_BYTES(bits, size), (size) / 32, 0, name##_codes,        \
-                                               name##_scales,           name##_mins };                       \
+    static const struct block_kind512 NAME = { GROUP_BYTES(bits, size),                                      \
+                                               (size) / 32,                                                  \
+                                               0,                                                            \
+                                               name##_codes,                                                 \
+                                               name##_scales,                                                \
+                                               name##_mins,                                                  \
+                                               (size) > 32 ? name##_codes64 : NULL };                        \
     static void name##_dot_q8(const struct dot *d)                                                           \
     {                                                                                                        \
         kind_dot_vnni(&NAME, d);                                                                             \

@@ -15,7 +15,7 @@ ALWAYS_INLINE __m128 ones(const uint8_t *block)
     return _mm_set1_ps(1);
 }
 
-static const struct block_kind512 INT8 = { INT8_BLOCK, 1, 128, codes_of, ones, NULL };
+static const struct block_kind512 INT8 = { INT8_BLOCK, 1, 128, codes_of, ones, NULL, NULL };
 
 static void int8_dot_q8(const struct dot *d)
 {

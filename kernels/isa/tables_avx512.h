@@ -18,6 +18,7 @@ ALWAYS_INLINE void table_decode(const struct table_kind *f, const void *blocks, 
 {
     const uint8_t *in = blocks;
     for (int64_t i = 0; i < n; i += f->weights, in += f->bytes) {
+#pragma GCC unroll 4
         for (int u = 0; u < f->weights / f->unit; u++) {
             const __m512 values = f->values(in, u);
 #pragma GCC unroll 8
@@ -36,6 +37,7 @@ ALWAYS_INLINE void table_dot_n(const struct table_kind *f, const struct dot *d, 
         for (int i = 0; i < n; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
         for (int64_t k = 0; k < d->cols; k += f->weights, w += f->bytes) {
             prefetch_ahead(w, f->bytes);
+#pragma GCC unroll 4
             for (int u = 0; u < f->weights / f->unit; u++) {
                 const __m512 values = f->values(w, u);
 #pragma GCC unroll 8
