@@ -28,6 +28,17 @@ static const struct scene SCENES[] = {
     { FORMAT_FP8_E4M3, FORMAT_FP8_E4M3, 8, 2, 64, 64, 16, 150, 1, 2, 0, 0 },
     { FORMAT_FP8_E5M2, FORMAT_FP8_E4M3, 6, 3, 45, 90, 8, 70, 50, 1, 40, 0 },
     { FORMAT_INT8, FORMAT_FP8_E5M2, 4, 4, 32, 50, 16, 33, 3, 2, 0, 30 },
+    { FORMAT_FP8_E4M3, FORMAT_FP8_E4M3, 8, 2, 64, 64, 32, 90, 40, 1, 0, 0 },
+    { FORMAT_FP8_E5M2, FORMAT_F16, 4, 4, 32, 96, 16, 30, 12, 3, 0, 20 },
+    { FORMAT_Q8_0, FORMAT_FP8_E4M3, 16, 1, 128, 32, 32, 200, 2, 2, 50, 0 },
+    /* One sequence, few pieces: positions are split, also where windows leave stretches without a token. */
+    { FORMAT_F16, FORMAT_F16, 4, 1, 64, 64, 32, 1000, 1, 1, 0, 0 },
+    { FORMAT_F16, FORMAT_BF16, 8, 1, 64, 64, 32, 900, 4, 1, 0, 0 },
+    { FORMAT_Q4_0, FORMAT_Q8_0, 4, 2, 64, 64, 32, 900, 8, 1, 600, 0 },
+    { FORMAT_F32, FORMAT_F32, 2, 1, 40, 24, 16, 700, 2, 2, 0, 0 },
+    /* More than one piece of rows, blocks that tiles straddle, a window narrower than a tile. */
+    { FORMAT_BF16, FORMAT_F16, 16, 1, 128, 128, 32, 100, 90, 1, 0, 0 },
+    { FORMAT_F16, FORMAT_F16, 4, 2, 64, 64, 24, 37, 120, 2, 20, 0 },
 };
 
 struct stage {
@@ -143,11 +154,14 @@ static void check_scene(const struct scene *s, const struct isa_level *level, en
                                               .y = t.y,
                                               .y_stride = s->heads * s->v_dim });
     const double limit = precision == PRECISION_MEDIUM ? 0.05 : 5e-6;
+    double error = 0, power = 0;
     for (int row = 0; row < t.rows; row++) {
         for (int h = 0; h < s->heads; h++) {
             double want[1024];
             naive(&t, row, h, scale, want);
             for (int d = 0; d < s->v_dim; d++) {
+                power += want[d] * want[d];
+                error += pow(t.y[((int64_t)row * s->heads + h) * s->v_dim + d] - want[d], 2);
                 const double got = t.y[((int64_t)row * s->heads + h) * s->v_dim + d];
                 if (!(fabs(got - want[d]) <= limit))
                     fail_msg("scene %d %s row %d head %d dim %d: %.9g, want %.9g", (int)(s - SCENES),
@@ -155,6 +169,10 @@ static void check_scene(const struct scene *s, const struct isa_level *level, en
             }
         }
     }
+    /* Operands and weights in bf16: see "Precision" in kernels/README.md. */
+    if (!(error / power <= (precision == PRECISION_MEDIUM ? 6e-5 : 1e-11)))
+        fail_msg("scene %d %s precision %d: NMSE %g", (int)(s - SCENES), level->name, precision,
+                 error / power);
     for (int q = 0; q < s->sequences; q++) free(t.tables[q]);
     free(t.tables), free(t.slots), free(t.seq), free(t.pos), free(t.y), free(t.q), free(t.v), free(t.k);
     backend_close(b);
@@ -168,7 +186,7 @@ static void scenes(void **state)
     for (size_t l = 0; l < count; l++)
         for (size_t i = 0; i < COUNT_OF(SCENES); i++) {
             check_scene(&SCENES[i], levels[l], PRECISION_HIGHEST, 1 + (int)(i & 1));
-            check_scene(&SCENES[i], levels[l], PRECISION_MEDIUM, 2 - (int)(i & 1));
+            check_scene(&SCENES[i], levels[l], PRECISION_MEDIUM, 2);
         }
 }
 
