@@ -240,17 +240,17 @@ static int add(struct bench *t, const struct shape *shape, const struct format *
     int failed = !small || (!large && !t->o.verify_only);
     struct line *l = NULL;
     for (int r = 0; r < t->rigs && !failed; r++)
-        for (int p = 0; p < PRECISION_AUTO && !failed; p++) {
+        for (int p = 0; p < MODES && !failed; p++) {
             struct backend *b = t->rig[r].backend[p];
-            if (!b) continue;
+            if (!b || p == MODE_INT8) continue; /* of products only */
             if (!(l = bench_line(t))) return 1;
             l->kind = shape->kind;
             l->level = t->rig[r].level;
             l->format = f->name;
-            l->precision = PRECISION_NAMES[p];
+            l->precision = MODE_TABLE[p].name;
             l->n = shape->n;
-            judge(l, small, b, p == PRECISION_MEDIUM ? BOUND_MEDIUM : BOUND_HIGHEST);
-            if (large) failed = time_it(t, l, &t->rig[r], b, large, p == PRECISION_MEDIUM);
+            judge(l, small, b, p == MODE_MEDIUM ? BOUND_MEDIUM : BOUND_HIGHEST);
+            if (large) failed = time_it(t, l, &t->rig[r], b, large, p == MODE_MEDIUM);
         }
     if (l && l->arg) ((struct timed *)l->arg)->last = true;
     if (small) scene_free(small);
@@ -260,7 +260,7 @@ static int add(struct bench *t, const struct shape *shape, const struct format *
 int attention_add(struct bench *t)
 {
     struct backend *memory = NULL;
-    for (int p = 0; p < PRECISION_AUTO && t->rigs; p++)
+    for (int p = 0; p < MODES && t->rigs; p++)
         if (t->rig[0].backend[p]) memory = t->rig[0].backend[p];
     for (size_t s = 0; s < COUNT_OF(SHAPES) && memory; s++)
         for (size_t f = 0; f < COUNT_OF(CACHES); f++)

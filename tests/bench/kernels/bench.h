@@ -39,12 +39,21 @@ struct line {
     double speed[ROUNDS_MAX];
 };
 
-/* One backend for each level and precision, and the limits of this machine at the level. */
+/* The ways of computing a product: a precision, or 8-bit activations at any number of rows. */
+enum mode { MODE_HIGHEST, MODE_HIGH, MODE_MEDIUM, MODE_INT8, MODES };
+struct mode_row {
+    const char *name;
+    enum precision precision;
+    enum activations activations;
+};
+extern const struct mode_row MODE_TABLE[MODES];
+
+/* One backend for each level and mode, and the limits of this machine at the level. */
 struct rig {
     const struct isa_level *level;
     struct kernel_set kernels;
-    struct backend *backend[PRECISION_AUTO]; /* by precision; NULL: not wanted */
-    double ops_s[8];                         /* by row of CEILING_NAMES, NAN: none */
+    struct backend *backend[MODES]; /* NULL: not wanted */
+    double ops_s[8];                /* by row of CEILING_NAMES, NAN: none */
 };
 
 struct bench {
@@ -59,8 +68,6 @@ struct bench {
     int64_t bytes_size;
     float *x, *y; /* [PRODUCT_ROWS_MAX][COLS_MAX] */
 };
-
-extern const char *const PRECISION_NAMES[];
 
 /* A zeroed line that stays where it is until the next one; NULL without memory. */
 struct line *bench_line(struct bench *t);

@@ -18,8 +18,11 @@
 
 enum { NS_SMALL = 1000000, NS_FULL = 6000000, EXIT_OVER_BOUND = 1, EXIT_USAGE = 4, EXIT_MEMORY = 6 };
 
-const char *const PRECISION_NAMES[] = {
-    [PRECISION_HIGHEST] = "highest", [PRECISION_HIGH] = "high", [PRECISION_MEDIUM] = "medium"
+const struct mode_row MODE_TABLE[MODES] = {
+    [MODE_HIGHEST] = { "highest", PRECISION_HIGHEST, ACTIVATIONS_AUTO },
+    [MODE_HIGH] = { "high", PRECISION_HIGH, ACTIVATIONS_AUTO },
+    [MODE_MEDIUM] = { "medium", PRECISION_MEDIUM, ACTIVATIONS_AUTO },
+    [MODE_INT8] = { "int8", PRECISION_MEDIUM, ACTIVATIONS_INT8 },
 };
 
 /* ---------------------------------------------------------------- shared by the parts */
@@ -202,6 +205,12 @@ static const char *unknown_word(const struct options *o)
         for (size_t i = 0; i < COUNT_OF(KINDS); i++) known |= !strcmp(word, KINDS[i]);
         if (!known) return word;
     }
+    for (const char *p = o->precision; p; p = strchr(p, ','), p = p ? p + 1 : NULL) {
+        bool known = false;
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
+        for (int i = 0; i < MODES; i++) known |= !strcmp(word, MODE_TABLE[i].name);
+        if (!known) return word;
+    }
     for (const char *p = o->isa; p; p = strchr(p, ','), p = p ? p + 1 : NULL) {
         bool known = false;
         snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
@@ -214,11 +223,12 @@ static const char *unknown_word(const struct options *o)
 static int open_rig(struct bench *t, struct rig *r)
 {
     struct err why;
-    for (int p = 0; p < PRECISION_AUTO; p++) {
-        if (!listed(t->o.precision ? t->o.precision : "highest,medium", PRECISION_NAMES[p])) continue;
+    for (int p = 0; p < MODES; p++) {
+        if (!listed(t->o.precision, MODE_TABLE[p].name)) continue;
         const struct backend_options o = { .threads = t->o.threads,
                                            .isa = r->level->bits & t->usable,
-                                           .precision = (enum precision)p,
+                                           .precision = MODE_TABLE[p].precision,
+                                           .activations = MODE_TABLE[p].activations,
                                            .affinity = t->o.threads > 1 ? AFFINITY_COMPACT : AFFINITY_NONE };
         if (backend_open(&r->backend[p], "cpu", &o, &why) ||
             backend_reserve(r->backend[p], PRODUCT_ROWS_MAX, COLS_MAX, &why)) {
@@ -299,7 +309,7 @@ static void close_all(struct bench *t)
     for (int i = 0; i < t->count; i++)
         if (t->line[i].finish) t->line[i].finish(t->line[i].arg);
     for (int i = 0; i < t->rigs; i++)
-        for (int p = 0; p < PRECISION_AUTO; p++) backend_close(t->rig[i].backend[p]);
+        for (int p = 0; p < MODES; p++) backend_close(t->rig[i].backend[p]);
     free(t->line);
     free(t->bytes);
     free(t->x);
@@ -319,7 +329,7 @@ int main(int argc, char **argv)
     }
     const char *word = unknown_word(&t.o);
     if (word) {
-        fprintf(stderr, "bench_kernels: '%s' is no format, operation or instruction set\n", word);
+        fprintf(stderr, "bench_kernels: '%s' is no format, operation, precision or instruction set\n", word);
         return EXIT_USAGE;
     }
     if (isa_usable(&t.usable, &why)) {

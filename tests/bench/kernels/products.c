@@ -113,7 +113,7 @@ static double allowance(const struct trial *t)
     return t->content == NO_WEIGHTS ? 1e-6 * (double)(t->cols + 128) : 0;
 }
 
-static void trial_judge(const struct trial *t, struct line *l, enum precision p, int n)
+static void trial_judge(const struct trial *t, struct line *l, enum mode p, int n)
 {
     const int64_t first = (t->most - n) * t->rows;
     double worst = 0, error = 0, power = 0;
@@ -124,15 +124,15 @@ static void trial_judge(const struct trial *t, struct line *l, enum precision p,
         if (e > 0) worst = fmax(worst, e / t->terms[i]);
         error += e * e, power += t->powers[i];
     }
-    if (p == PRECISION_MEDIUM)
+    if (p == MODE_MEDIUM || p == MODE_INT8)
         line_judge(l, error > 0 ? error / power : 0, BOUND_MEDIUM * (1 + 16.0 / (double)(n * t->rows)));
     else
-        line_judge(l, worst, p == PRECISION_HIGH ? BOUND_HIGH : BOUND_HIGHEST);
+        line_judge(l, worst, p == MODE_HIGH ? BOUND_HIGH : BOUND_HIGHEST);
     for (int64_t i = 0; i < first; i++) /* nothing in front of the results was touched */
         if (t->y[i] != -77.f) line_judge(l, INFINITY, 1);
 }
 
-static void trial_run(struct trial *t, struct line *l, struct backend *b, enum precision p)
+static void trial_run(struct trial *t, struct line *l, struct backend *b, enum mode p)
 {
     struct weight w;
     const int n = MIN(l->n, t->most);
@@ -216,12 +216,14 @@ static bool size_product(struct product *p, int64_t most)
     return true;
 }
 
-static const char *ceiling_of(const struct rig *r, const struct format *f, enum precision p)
+static const char *ceiling_of(const struct rig *r, const struct format *f, enum mode p)
 {
-    return matmul_ceiling(f, &(struct backend_options){ .isa = r->level->bits, .precision = p });
+    return matmul_ceiling(f, &(struct backend_options){ .isa = r->level->bits,
+                                                        .precision = MODE_TABLE[p].precision,
+                                                        .activations = MODE_TABLE[p].activations });
 }
 
-static int line_time(struct bench *t, struct line *l, struct rig *r, const struct format *f, enum precision p,
+static int line_time(struct bench *t, struct line *l, struct rig *r, const struct format *f, enum mode p,
                      int64_t cols)
 {
     struct product *item = calloc(1, sizeof *item);
@@ -257,11 +259,14 @@ static bool same_product(const struct rig *a, const struct rig *b, int f)
     return !memcmp(&x, &y, sizeof x);
 }
 
-/* MEDIUM is HIGHEST where nothing rounds. */
-static bool differs(const struct rig *r, int f, enum precision p)
+/* Whether a mode computes otherwise than the ones before it. */
+static bool differs(const struct rig *r, int f, enum mode p)
 {
-    return p == PRECISION_HIGHEST || r->kernels.format[f].dot_q8 ||
-           strcmp(ceiling_of(r, &FORMATS[f], p), "f32_fma") != 0;
+    const struct format *format = &FORMATS[f];
+    if (p == MODE_HIGHEST) return true;
+    if (p == MODE_HIGH) return strcmp(ceiling_of(r, format, p), ceiling_of(r, format, MODE_HIGHEST)) != 0;
+    if (p == MODE_INT8) return strcmp(ceiling_of(r, format, p), ceiling_of(r, format, MODE_MEDIUM)) != 0;
+    return r->kernels.format[f].dot_q8 || strcmp(ceiling_of(r, format, p), "f32_fma") != 0;
 }
 
 static bool wants_rows(const struct bench *t, int n)
@@ -275,21 +280,20 @@ static bool wants_rows(const struct bench *t, int n)
 static int add_rig(struct bench *t, struct rig *r, int f)
 {
     static const int64_t COLS[] = { 2048, 8192 };
-    for (int p = 0; p < PRECISION_AUTO; p++) {
-        if (!r->backend[p] || !differs(r, f, (enum precision)p)) continue;
+    for (int p = 0; p < MODES; p++) {
+        if (!r->backend[p] || !differs(r, f, (enum mode)p)) continue;
         for (size_t i = 0; i < COUNT_OF(NS); i++) {
             if (!wants_rows(t, NS[i])) continue;
-            const bool twice = NS[i] == 512 && p == PRECISION_MEDIUM && !t->o.small;
+            const bool twice = NS[i] == 512 && p == MODE_MEDIUM && !t->o.small;
             for (size_t c = 0; c < (twice ? COUNT_OF(COLS) : 1); c++) {
                 struct line *l = bench_line(t);
                 if (!l) return 1;
                 l->kind = "product";
                 l->level = r->level;
                 l->format = FORMATS[f].name;
-                l->precision = PRECISION_NAMES[p];
+                l->precision = MODE_TABLE[p].name;
                 l->n = NS[i];
-                if (!t->o.verify_only && line_time(t, l, r, &FORMATS[f], (enum precision)p, COLS[c]))
-                    return 1;
+                if (!t->o.verify_only && line_time(t, l, r, &FORMATS[f], (enum mode)p, COLS[c])) return 1;
             }
         }
     }
@@ -303,11 +307,11 @@ static struct rig *rig_of(struct bench *t, const struct isa_level *level)
     return r;
 }
 
-static enum precision precision_of(const char *name)
+static enum mode mode_of(const char *name)
 {
     int p = 0;
-    while (strcmp(PRECISION_NAMES[p], name)) p++;
-    return (enum precision)p;
+    while (strcmp(MODE_TABLE[p].name, name) != 0) p++;
+    return (enum mode)p;
 }
 
 /* All contents through all lines of one format: encoding and the exact product are made once. */
@@ -325,7 +329,7 @@ static int verify(struct bench *t, const struct format *f, int first)
                                    .content = (enum content)c };
             int failed = trial_make(&trial);
             for (int i = first; i < t->count && !failed; i++) {
-                const enum precision p = precision_of(t->line[i].precision);
+                const enum mode p = mode_of(t->line[i].precision);
                 trial_run(&trial, &t->line[i], rig_of(t, t->line[i].level)->backend[p], p);
             }
             trial_free(&trial);

@@ -410,7 +410,7 @@ int vectors_add(struct bench *t)
             const struct format *format = id == FORMAT_COUNT ? NULL : &FORMATS[id];
             if (!format && f) break;
             for (int r = 0; r < t->rigs && wanted(t, OPERATIONS[o].kind, format ? format->name : ""); r++)
-                for (int p = 0; p < PRECISION_AUTO; p++) { /* none of these rounds: one precision says all */
+                for (int p = 0; p < MODES; p++) { /* none of these rounds: one precision says all */
                     if (!t->rig[r].backend[p]) continue;
                     if (add(t, &t->rig[r], t->rig[r].backend[p], &OPERATIONS[o], format)) return 1;
                     break;
