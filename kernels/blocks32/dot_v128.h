@@ -206,21 +206,27 @@ ALWAYS_INLINE void kind_dot_q8_n(const struct block_kind *f, const struct dot *d
 
 ALWAYS_INLINE void kind_dot_f32(const struct block_kind *f, const struct dot *d)
 {
-    switch (d->n) {
-    case 1: kind_dot_f32_n(f, d, 1); break;
-    case 2: kind_dot_f32_n(f, d, 2); break;
-    case 3: kind_dot_f32_n(f, d, 3); break;
-    case 4: kind_dot_f32_n(f, d, 4); break;
+    if (d->n == DOT_X) {
+        kind_dot_f32_n(f, d, DOT_X);
+        return;
+    }
+    if (d->n >= 2) kind_dot_f32_n(f, d, 2);
+    if (d->n % 2) {
+        const struct dot last = last_row(d);
+        kind_dot_f32_n(f, &last, 1);
     }
 }
 
 ALWAYS_INLINE void kind_dot_q8(const struct block_kind *f, const struct dot *d)
 {
-    switch (d->n) {
-    case 1: kind_dot_q8_n(f, d, 1); break;
-    case 2: kind_dot_q8_n(f, d, 2); break;
-    case 3: kind_dot_q8_n(f, d, 3); break;
-    case 4: kind_dot_q8_n(f, d, 4); break;
+    if (d->n == DOT_X) {
+        kind_dot_q8_n(f, d, DOT_X);
+        return;
+    }
+    if (d->n >= 2) kind_dot_q8_n(f, d, 2);
+    if (d->n % 2) {
+        const struct dot last = last_row(d);
+        kind_dot_q8_n(f, &last, 1);
     }
 }
 

@@ -136,6 +136,32 @@ ALWAYS_INLINE void book_dot_q8_n(const struct integer_book *book, const struct d
 
 /* ---------------------------------------------------------------- functions */
 
+ALWAYS_INLINE void book_dot_f32(const float values[16], const struct dot *d, const int nested)
+{
+    if (d->n == DOT_X) {
+        book_dot_f32_n(values, d, nested, DOT_X);
+        return;
+    }
+    if (d->n >= 2) book_dot_f32_n(values, d, nested, 2);
+    if (d->n % 2) {
+        const struct dot last = last_row(d);
+        book_dot_f32_n(values, &last, nested, 1);
+    }
+}
+
+ALWAYS_INLINE void book_dot_q8(const struct integer_book *book, const struct dot *d, const int nested)
+{
+    if (d->n == DOT_X) {
+        book_dot_q8_n(book, d, nested, DOT_X);
+        return;
+    }
+    if (d->n >= 2) book_dot_q8_n(book, d, nested, 2);
+    if (d->n % 2) {
+        const struct dot last = last_row(d);
+        book_dot_q8_n(book, &last, nested, 1);
+    }
+}
+
 #define CODEBOOK_FUNCTIONS(name, NAME, book, nested)                                                         \
     static void name##_decode(const void *blocks, float *x, int64_t n)                                       \
     {                                                                                                        \
@@ -143,21 +169,11 @@ ALWAYS_INLINE void book_dot_q8_n(const struct integer_book *book, const struct d
     }                                                                                                        \
     static void name##_dot_f32(const struct dot *d)                                                          \
     {                                                                                                        \
-        switch (d->n) {                                                                                      \
-        case 1: book_dot_f32_n(book##_VALUE, d, nested, 1); break;                                           \
-        case 2: book_dot_f32_n(book##_VALUE, d, nested, 2); break;                                           \
-        case 3: book_dot_f32_n(book##_VALUE, d, nested, 3); break;                                           \
-        case 4: book_dot_f32_n(book##_VALUE, d, nested, 4); break;                                           \
-        }                                                                                                    \
+        book_dot_f32(book##_VALUE, d, nested);                                                               \
     }                                                                                                        \
     static void name##_dot_q8(const struct dot *d)                                                           \
     {                                                                                                        \
-        switch (d->n) {                                                                                      \
-        case 1: book_dot_q8_n(&book##_BOOK, d, nested, 1); break;                                            \
-        case 2: book_dot_q8_n(&book##_BOOK, d, nested, 2); break;                                            \
-        case 3: book_dot_q8_n(&book##_BOOK, d, nested, 3); break;                                            \
-        case 4: book_dot_q8_n(&book##_BOOK, d, nested, 4); break;                                            \
-        }                                                                                                    \
+        book_dot_q8(&book##_BOOK, d, nested);                                                                \
     }
 CODEBOOK_FORMATS(CODEBOOK_FUNCTIONS)
 

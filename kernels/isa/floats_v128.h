@@ -81,11 +81,14 @@ ALWAYS_INLINE void floats_dot_n(const struct float_kind *f, const struct dot *d,
 
 ALWAYS_INLINE void floats_dot(const struct float_kind *f, const struct dot *d)
 {
-    switch (d->n) {
-    case 1: floats_dot_n(f, d, 1); break;
-    case 2: floats_dot_n(f, d, 2); break;
-    case 3: floats_dot_n(f, d, 3); break;
-    case 4: floats_dot_n(f, d, 4); break;
+    if (d->n == DOT_X) {
+        floats_dot_n(f, d, DOT_X);
+        return;
+    }
+    if (d->n >= 2) floats_dot_n(f, d, 2);
+    if (d->n % 2) {
+        const struct dot last = last_row(d);
+        floats_dot_n(f, &last, 1);
     }
 }
 

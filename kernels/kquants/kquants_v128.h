@@ -271,11 +271,14 @@ ALWAYS_INLINE void k_dot_n(const struct k_kind *f, const struct dot *d, k_block_
 
 ALWAYS_INLINE void k_dot(const struct k_kind *f, const struct dot *d, k_block_fn *block_dot)
 {
-    switch (d->n) {
-    case 1: k_dot_n(f, d, block_dot, 1); break;
-    case 2: k_dot_n(f, d, block_dot, 2); break;
-    case 3: k_dot_n(f, d, block_dot, 3); break;
-    case 4: k_dot_n(f, d, block_dot, 4); break;
+    if (d->n == DOT_X) {
+        k_dot_n(f, d, block_dot, DOT_X);
+        return;
+    }
+    if (d->n >= 2) k_dot_n(f, d, block_dot, 2);
+    if (d->n % 2) {
+        const struct dot last = last_row(d);
+        k_dot_n(f, &last, block_dot, 1);
     }
 }
 
