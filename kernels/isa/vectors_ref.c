@@ -118,7 +118,7 @@ static void gelu_erf_ref(const float *gate, const float *up, int64_t n, float *y
 {
     for (int64_t i = 0; i < n; i++) {
         const float g = gate[i];
-        y[i] = 0.5f * g * (1 + erff(g * 0.7071067811865475f)) * (up ? up[i] : 1);
+        y[i] = 0.5f * g * erfcf(-g * 0.7071067811865475f) * (up ? up[i] : 1); /* 1 + erf would cancel */
     }
 }
 

@@ -1,5 +1,6 @@
 /* Proves: gather, norm, rope and activate do what their door says, with and without threads, in place,
  * strided, on numbers worked out here. */
+#include "kernels/kernel_set.h"
 #include "tests/kernels/numbers.h"
 
 /* The sanitizers end a program that asks for more than anybody can have; the test wants to see the NULL. */
@@ -190,6 +191,70 @@ static void activations(void **state)
     }
 }
 
+/* The bounds of kernels/README.md, "Precision", for every instruction set here, whole vectors and tails. */
+static void curves(void **state)
+{
+    (void)state;
+    enum { N = 4099 };
+    static float x[N], y[N], sine[N], cosine[N];
+    const struct isa_level *levels[16];
+    const size_t count = levels_here(levels);
+    struct rng r = { 15 };
+    for (size_t l = 0; l < count; l++) {
+        const struct vector_kernels v = kernels_select(levels[l]->bits).vec;
+        for (double size = 0.01; size < 1e6; size *= 10) {
+            fill_gauss(&r, x, N, size);
+            v.sincos(x, N, 1, sine, cosine);
+            for (int i = 0; i < N; i++) {
+                CHECK_NEAR(sine[i], sin((double)x[i]), 2e-7);
+                CHECK_NEAR(cosine[i], cos((double)x[i]), 2e-7);
+            }
+            memcpy(y, x, sizeof y);
+            v.softcap(y, N, 30);
+            for (int i = 0; i < N; i++)
+                CHECK_NEAR(y[i], 30 * tanh(x[i] / 30.0), 5e-7 * fabs(30 * tanh(x[i] / 30.0)));
+        }
+        fill_gauss(&r, x, N, 3);
+        v.activate[ACT_GELU_ERF](x, NULL, N, y);
+        for (int i = 0; i < N; i++) {
+            const double want = 0.5 * x[i] * erfc(-x[i] / sqrt(2));
+            CHECK_NEAR(y[i], want, x[i] > -3 ? 2e-6 * fabs(want) : 1e-8);
+        }
+    }
+}
+
+/* Rows of dots: any number of rows, columns and stride, nothing read behind a row. */
+static void row_dots(void **state)
+{
+    (void)state;
+    const struct isa_level *levels[16];
+    const size_t count = levels_here(levels);
+    struct rng r = { 16 };
+    for (size_t l = 0; l < count; l++) {
+        const struct vector_kernels v = kernels_select(levels[l]->bits).vec;
+        for (int n = 1; n < 40; n += 1 + n / 4) {
+            for (int cols = 1; cols < 140; cols += 1 + cols / 3) {
+                const size_t floats = (size_t)(n * cols);
+                float *rows = guarded(floats * sizeof *rows, 0), *x = guarded((size_t)cols * sizeof *x, 0),
+                      y[41];
+                fill_gauss(&r, rows, (int64_t)floats, 1);
+                fill_gauss(&r, x, cols, 1);
+                y[n] = 7;
+                v.dots(rows, cols, n, cols, x, y);
+                CHECK(y[n] == 7);
+                for (int i = 0; i < n; i++) {
+                    double want = 0, terms = 0;
+                    for (int k = 0; k < cols; k++) want += (double)rows[i * cols + k] * x[k];
+                    for (int k = 0; k < cols; k++) terms += fabs((double)rows[i * cols + k] * x[k]);
+                    CHECK_NEAR(y[i], want, 1e-6 * terms);
+                }
+                guarded_free(rows, floats * sizeof *rows, 0);
+                guarded_free(x, (size_t)cols * sizeof *x, 0);
+            }
+        }
+    }
+}
+
 static void memory(void **state)
 {
     (void)state;
@@ -225,7 +290,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gather),      cmocka_unit_test(norms),  cmocka_unit_test(ropes),
-        cmocka_unit_test(activations), cmocka_unit_test(memory),
+        cmocka_unit_test(activations), cmocka_unit_test(memory), cmocka_unit_test(curves),
+        cmocka_unit_test(row_dots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
