@@ -238,9 +238,9 @@ ALWAYS_INLINE void integers_of(const uint8_t *block, const struct k_shape *shape
         b->scale = _mm256_broadcastsi128_si256(_mm_cvtepi8_epi16(_mm_cvtsi64_si128((long long)s.scale[0])));
     }
     const __m256 by = _mm256_set1_ps(shape->has_min ? half_of(s.dmin) : b->d * (float)shape->bias);
-#pragma GCC unroll 2
-    for (int h = 0; h < 32 / shape->sub; h++)
-        b->less[h] = _mm256_mul_ps(by, bytes_to_floats(shape->has_min ? s.min[h] : s.scale[h]));
+    const uint64_t *less = shape->has_min ? s.min : s.scale;
+    b->less[0] = _mm256_mul_ps(by, bytes_to_floats(less[0]));
+    if (shape->sub == 16) b->less[1] = _mm256_mul_ps(by, bytes_to_floats(less[1]));
 }
 
 /* Products of 32 codes and activations, each times its integer scale, as 8 sums of four. Before the scales:
