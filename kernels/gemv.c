@@ -6,8 +6,8 @@
 #include "kernels/backend.h"
 
 enum {
-    ROWS_AT_ONCE = 16,  /* weight rows that stay in the first cache while all rows of x pass over them */
-    RUN_BYTES = 131072, /* what a thread takes at a time: long streams suit the prefetcher */
+    ROWS_AT_ONCE = 16, /* weight rows that stay in the first cache while all rows of x pass over them */
+    RUN_BYTES = 65536, /* the least a thread takes at a time */
 };
 
 struct gemv {
@@ -109,8 +109,29 @@ static void quantize_share(const struct gemv *g, int member, int size)
 static int64_t run_rows(const struct matmul *m, int size)
 {
     const int64_t bytes = format_row_bytes(m->w->format, m->w->cols);
-    const int64_t fair = (m->w->rows + size * 4 - 1) / (size * 4); /* at least four runs a member */
+    const int64_t fair = (m->w->rows + size * 8 - 1) / (size * 8); /* at least eight runs a member */
     return round_up(MAX(MIN(RUN_BYTES / MAX(bytes, (int64_t)1), fair), (int64_t)1), ROWS_AT_ONCE);
+}
+
+static int64_t runs_of(const struct matmul *m, int size)
+{
+    const int64_t step = run_rows(m, size);
+    return (m->w->rows + step - 1) / step;
+}
+
+/* The runs a member holds, of all runs of all products. */
+struct turn {
+    int64_t run, end;
+};
+
+/* The next run, or a new lot of them: a fair share of half of what is left. What is asked for ahead of a
+ * lot's end was asked for in vain, so lots are long at first; in the end nobody waits long for the others. */
+static void turn_next(const struct gemv *g, struct turn *t, int64_t runs, int size)
+{
+    if (++t->run < t->end) return;
+    const int64_t lot = MAX((runs - t->end) / (2 * size), (int64_t)1);
+    t->run = threadpool_next(g->b->pool, lot);
+    t->end = t->run + lot;
 }
 
 static void gemv_member(void *arg, int member, int size)
@@ -120,15 +141,18 @@ static void gemv_member(void *arg, int member, int size)
         quantize_share(g, member, size);
         threadpool_barrier(g->b->pool);
     }
-    int64_t first = 0, run = threadpool_next(g->b->pool, 1);
+    int64_t first = 0, runs = 0;
+    for (int j = 0; j < g->count; j++) runs += runs_of(&g->m[j], size);
+    struct turn t = { -1, 0 };
+    turn_next(g, &t, runs, size);
     for (int j = 0; j < g->count; j++) {
         const struct matmul *m = &g->m[j];
-        const int64_t step = run_rows(m, size), runs = (m->w->rows + step - 1) / step;
-        for (; run < first + runs; run = threadpool_next(g->b->pool, 1)) {
-            const int64_t from = (run - first) * step;
+        const int64_t step = run_rows(m, size), last = first + runs_of(m, size);
+        for (; t.run < last; turn_next(g, &t, runs, size)) {
+            const int64_t from = (t.run - first) * step;
             rows_run(g, m, from, MIN(from + step, m->w->rows));
         }
-        first += runs;
+        first = last;
     }
 }
 
