@@ -34,6 +34,13 @@ ALWAYS_INLINE __m512i to_bf16(__m512 low, __m512 high)
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
 
+/* 16 floats to bf16, twice. Beside tile products faster than converting them twice in one instruction, which
+ * waits for the tiles. */
+ALWAYS_INLINE __m512i twice_bf16(__m512 values)
+{
+    return _mm512_broadcast_i64x4((__m256i)_mm512_cvtneps_pbh(values));
+}
+
 /* The f16 scales of n <= 8 (a constant) neighbouring blocks, `step` bytes apart, as floats in memory: integer
  * loads, one conversion, and a broadcast from memory takes no vector port. */
 ALWAYS_INLINE void load_8_scales(const uint8_t *p, int step, const int n, float out[8])

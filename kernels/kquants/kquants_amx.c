@@ -60,11 +60,6 @@ ALWAYS_INLINE __m512 values_of(__m512 codes, const struct k_unpacked *u, int j)
     return _mm512_sub_ps(_mm512_mul_ps(codes, _mm512_set1_ps(u->scale[j])), _mm512_set1_ps(u->min[j]));
 }
 
-ALWAYS_INLINE __m512i twice_bf16(__m512 values)
-{
-    return _mm512_broadcast_i64x4((__m256i)_mm512_cvtneps_pbh(values));
-}
-
 ALWAYS_INLINE void q4_k_row(const uint8_t *block, uint16_t *out)
 {
     struct k_unpacked u;

@@ -15,10 +15,10 @@ ALWAYS_INLINE void run(const uint8_t *row, uint16_t *out, const int n)
     load_8_scales(row, BYTES, n, scale);
 #pragma GCC unroll 8
     for (int b = 0; b < n; b++, row += BYTES) {
-        const __m512 v = _mm512_mul_ps(means, _mm512_set1_ps(scale[b]));
+        const __m512i values = twice_bf16(_mm512_mul_ps(means, _mm512_set1_ps(scale[b])));
         const __m256i bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(row + CODES)));
         const __m512i codes = _mm512_srlv_epi16(_mm512_cvtepu8_epi16(bytes), shift);
-        _mm512_store_si512(out + b * AMX_TILE_WEIGHTS, _mm512_permutexvar_epi16(codes, to_bf16(v, v)));
+        _mm512_store_si512(out + b * AMX_TILE_WEIGHTS, _mm512_permutexvar_epi16(codes, values));
     }
 }
 
