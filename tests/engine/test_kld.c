@@ -97,11 +97,13 @@ static void between(double got, double peer, double exact, double tolerance)
     CHECK(got >= fmin(peer, exact) - tolerance && got <= fmax(peer, exact) + tolerance);
 }
 
-/* Many rows at once go through bf16 tiles or unpacked weights: never further from exact than the peer. */
+/* Many rows at once go through bf16 tiles or unpacked weights: never further from exact than the peer.
+ * Attention on tiles rounds, too, and turns a choice here and there: a quarter of a percent, less than the
+ * peer's half. */
 static void within_default(const struct divergence *d, size_t i)
 {
     between(d->kld_mean, GOLDEN[i].peer_kld, GOLDEN[i].exact_kld, 0.01 * GOLDEN[i].peer_kld);
-    between(100 * d->top1_ratio, GOLDEN[i].peer_top1, GOLDEN[i].exact_top1, 0.1);
+    between(100 * d->top1_ratio, GOLDEN[i].peer_top1, GOLDEN[i].exact_top1, 0.25);
 }
 
 static void test_default_precision(void **state)
