@@ -170,18 +170,17 @@ static void prefetch_residual(const struct delivery *d)
 static void multiply(const struct panel *p, int64_t from, int64_t to)
 {
     const struct gemm *g = p->g;
-    const int gated = g->gate ? 2 : 1;
+    const int rows = g->gate ? (int)round_up(p->rows, ROW_GROUP) : p->rows; /* the gate's begin a group */
     for (int64_t token = from; token < to; token += SLIVER) {
-        const int tokens = (int)MIN((int64_t)SLIVER, g->m->n - token),
-                  rows = gated == 2 ? round_up(p->rows, ROW_GROUP) : p->rows;
+        const int tokens = (int)MIN((int64_t)SLIVER, g->m->n - token);
         const struct delivery d = delivery_of(p, p->m, token, tokens);
         prefetch_residual(&d);
         g->k->multiply(&(struct gemm_step){ .panel = p->weights,
-                                          .sliver = sliver_at(g, p->k0, p->k, token),
-                                          .rows = gated * rows,
-                                          .tokens = tokens,
-                                          .k = p->k,
-                                          .c = p->products });
+                                            .sliver = sliver_at(g, p->k0, p->k, token),
+                                            .rows = g->gate ? 2 * rows : rows,
+                                            .tokens = tokens,
+                                            .k = p->k,
+                                            .c = p->products });
         adjust(p, p->m, p->products);
         if (g->gate) {
             float *gate = p->products + (int64_t)rows * SLIVER;

@@ -200,7 +200,7 @@ struct backend_info {
     const char *device;
     int threads;
     bool pinned;
-    uint32_t isa; /* bits the chosen kernels use */
+    uint32_t isa;              /* bits the chosen kernels use */
     int64_t huge_wanted_bytes; /* in huge pages, if the kernel agreed, of what was allocated and filled */
     int64_t copied_bytes;      /* of weights that are not used where the file is mapped */
 };

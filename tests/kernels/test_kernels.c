@@ -173,7 +173,9 @@ static void unpack_body(const struct kernel_set *k, const char *name, int64_t n,
             for (int row = 0; row < TILE_ROWS; row++)
                 for (int j = 0; j < TILE_DEPTH; j++) {
                     const int64_t i = (int64_t)t * TILE_DEPTH + j;
-                    const uint16_t want = row >= rows ? UINT16_MAX : i < n ? bf16_from_f32(w.want[row * n + i]) : 0;
+                    const uint16_t want = row >= rows ? UINT16_MAX
+                                          : i < n     ? bf16_from_f32(w.want[row * n + i])
+                                                      : 0;
                     const uint16_t got = out[(t * TILE_ROWS + (size_t)row) * TILE_DEPTH + (size_t)j];
                     if (got != want)
                         fail_msg("%s %s %d row %d input %d: %04x, want %04x", name, f->name, (int)n, row,
