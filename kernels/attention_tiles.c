@@ -219,7 +219,7 @@ static bool aim_group(const struct walk *w, int g, int at, int steps, struct att
     const struct bounds *b = &w->bounds[g];
     const int from = MAX(b->least_first - at, 0), to = MIN(b->most_end - at, steps * STEP);
     if (from >= to) return false;
-    const int skip = from / STEP, used = (int)round_up(to, STEP) / STEP - skip, first = at + skip * STEP;
+    const int skip = from / STEP, used = (int)round_up(to, STEP) / STEP - skip, start = at + skip * STEP;
     const struct attention *p = w->t->job->p;
     *a = (struct attend){
         .q = w->q + (int64_t)g * GROUP * w->k_dim,
@@ -230,10 +230,10 @@ static bool aim_group(const struct walk *w, int g, int at, int steps, struct att
         .v_dim = w->v_dim,
         .tokens = used * STEP,
         .queries = group_queries(w, g),
-        .position = first,
+        .position = start,
         .first = b->first,
         .end = b->end,
-        .masked = b->most_first > first || b->least_end < first + used * STEP,
+        .masked = b->most_first > start || b->least_end < start + used * STEP,
         .k_scale = w->k_scale ? w->k_scale + skip * STEP : NULL,
         .v_scale = w->v_scale ? w->v_scale + skip * STEP : NULL,
         .softcap = p->softcap,
