@@ -13,27 +13,6 @@ enum {
     S_STRIDE = GROUP * sizeof(float),
 };
 
-struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
-_Static_assert(sizeof(struct tile_config) == 64, "the processor's layout");
-
-static void begin_amx(void)
-{
-    struct tile_config config = { .palette = 1 };
-    for (int t = 0; t < 8; t++) config.row_bytes[t] = 64, config.rows[t] = 16;
-    /* The intrinsic of some compilers claims to read 8 bytes: without this the others are never written. */
-    __asm__ volatile("" : : "r"(&config) : "memory");
-    _tile_loadconfig(&config);
-}
-
-static void end_amx(void)
-{
-    _tile_release();
-}
-
 /* ---------------------------------------------------------------- operands */
 
 /* 16 queries to tiles of 16 input pairs: a 16 x 16 transpose of pairs. */
@@ -350,8 +329,8 @@ static void attend_amx(const struct attend *a, int count)
     finish_products(&(struct products){ .values = a + count - 1 });
 }
 
-const struct attention_kernel ATTEND_BF16_AMX = { .begin = begin_amx,
-                                                  .end = end_amx,
+const struct attention_kernel ATTEND_BF16_AMX = { .begin = amx_begin,
+                                                  .end = amx_end,
                                                   .pack = pack_amx,
                                                   .turn = turn_amx,
                                                   .attend = attend_amx,
