@@ -135,21 +135,25 @@ static void multiply_48(const uint16_t *a, const uint16_t *b, int64_t run, float
     AMX_STORE(4, 5, c + 2 * TILE_ROWS * SLIVER);
 }
 
+/* 32 rows by 32 tokens by 32 inputs, into tiles 0 to 3. */
+ALWAYS_INLINE void step_32(const uint16_t *a, const uint16_t *a2, const uint16_t *b, const uint16_t *b2)
+{
+    _tile_loadd(4, a, 64);
+    _tile_loadd(6, b, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b2, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a2, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
 static void multiply_32(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
 {
     const uint16_t *a2 = a + run, *b2 = b + run;
     AMX_ZERO(0, 1);
     AMX_ZERO(2, 3);
-    for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) {
-        _tile_loadd(4, a + t, 64);
-        _tile_loadd(6, b + t, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, b2 + t, 64);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, a2 + t, 64);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-    }
+    for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) step_32(a + t, a2 + t, b + t, b2 + t);
     AMX_STORE(0, 1, c);
     AMX_STORE(2, 3, c + TILE_ROWS * SLIVER);
 }
@@ -205,18 +209,6 @@ static void unpack_part(const struct unpacking *u, int i, int part, struct chunk
     }
 }
 
-ALWAYS_INLINE void product_wide(const struct chunk *a, const uint16_t *b, int64_t run, int t)
-{
-    _tile_loadd(4, a->tile[0][t], 64);
-    _tile_loadd(6, b + t * AMX_TILE_WEIGHTS, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b + run + t * AMX_TILE_WEIGHTS, 64);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a->tile[1][t], 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-}
-
 ALWAYS_INLINE void product_narrow(const struct chunk *a, const uint16_t *b, int t)
 {
     _tile_loadd(6, b + t * AMX_TILE_WEIGHTS, 64);
@@ -241,7 +233,9 @@ static void multiply_few_amx(const struct few_product *p)
             if (k) unpack_part(&p->u, i, part, &chunks[which]);
             if (part * TILE_DEPTH >= before_k) continue;
             if (wide)
-                product_wide(&chunks[which ^ 1], before_b, amx_run(before_k), part);
+                step_32(chunks[which ^ 1].tile[0][part], chunks[which ^ 1].tile[1][part],
+                        before_b + part * AMX_TILE_WEIGHTS,
+                        before_b + amx_run(before_k) + part * AMX_TILE_WEIGHTS);
             else
                 product_narrow(&chunks[which ^ 1], before_b, part);
         }
