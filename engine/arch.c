@@ -200,7 +200,7 @@ int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
     return 0;
 }
 
-static void slot_name(char *buf, size_t size, int layer, enum slot slot)
+void arch_slot_name(char *buf, size_t size, int layer, enum slot slot)
 {
     if (slot < SLOT_GLOBAL_COUNT)
         snprintf(buf, size, "%s", ARCH_SLOTS[slot].name);
@@ -221,10 +221,10 @@ static enum err_code slot_check(const struct gguf_tensor **out, const struct arc
                                 const struct model_shape *s, const struct gguf *g, int layer, enum slot slot,
                                 struct err *why)
 {
-    char name[96], want[64], have[96];
+    char name[ARCH_NAME], want[64], have[96];
     const bool vector = ARCH_SLOTS[slot].rows == DIM_NONE;
     const int64_t cols = arch_dim(ARCH_SLOTS[slot].cols, a, s), rows = arch_dim(ARCH_SLOTS[slot].rows, a, s);
-    slot_name(name, sizeof name, layer, slot);
+    arch_slot_name(name, sizeof name, layer, slot);
     snprintf(want, sizeof want, vector ? "%lld" : "%lld,%lld", (long long)cols, (long long)rows);
 
     const struct gguf_tensor *t = gguf_tensor_find(g, name);
@@ -259,14 +259,17 @@ enum err_code arch_walk(const struct arch *a, const struct model_shape *s, const
     return ERR_OK;
 }
 
-bool arch_uses(const struct arch *a, const struct model_shape *s, const char *tensor_name)
+bool arch_slot_find(int *layer, enum slot *slot, const struct arch *a, const struct model_shape *s,
+                    const char *tensor_name)
 {
-    int layer = -1, behind = 0;
-    const bool in_layer = sscanf(tensor_name, "blk.%d.%n", &layer, &behind) == 1 && behind > 0;
-    if (in_layer && (layer < 0 || layer >= s->layers)) return false;
-    for (int slot = in_layer ? SLOT_GLOBAL_COUNT : 0; slot < (in_layer ? SLOT_COUNT : SLOT_GLOBAL_COUNT);
-         slot++)
-        if (((a->need | a->may) & SLOT_BIT(slot)) && !strcmp(tensor_name + behind, ARCH_SLOTS[slot].name))
-            return true;
+    int n = -1, behind = 0;
+    const bool in_layer = sscanf(tensor_name, "blk.%d.%n", &n, &behind) == 1 && behind > 0;
+    if (in_layer && (n < 0 || n >= s->layers)) return false;
+    *layer = in_layer ? n : -1;
+    for (int i = in_layer ? SLOT_GLOBAL_COUNT : 0; i < (in_layer ? SLOT_COUNT : SLOT_GLOBAL_COUNT); i++) {
+        if (!((a->need | a->may) & SLOT_BIT(i)) || strcmp(tensor_name + behind, ARCH_SLOTS[i].name)) continue;
+        *slot = (enum slot)i;
+        return true;
+    }
     return false;
 }

@@ -115,6 +115,9 @@ struct hyper {
 enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const struct gguf *g,
                          struct err *why);
 
+enum { ARCH_NAME = 96 }; /* bytes that a slot's full name takes at most */
+void arch_slot_name(char *buf, size_t size, int layer, enum slot slot);
+
 int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s);
 
 /* Call visit for every tensor of the model that the file has, after checking presence and shape of all:
@@ -124,7 +127,8 @@ typedef enum err_code arch_visit_fn(void *ctx, int layer, enum slot slot, const 
 enum err_code arch_walk(const struct arch *a, const struct model_shape *s, const struct gguf *g,
                         arch_visit_fn *visit, void *ctx, struct err *why);
 
-/* Does a model of this shape use a tensor of that name? */
-bool arch_uses(const struct arch *a, const struct model_shape *s, const char *tensor_name);
+/* Which tensor of a model of this shape has that name? Layer -1 for global slots. False: none. */
+bool arch_slot_find(int *layer, enum slot *slot, const struct arch *a, const struct model_shape *s,
+                    const char *tensor_name);
 
 #endif

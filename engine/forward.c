@@ -77,6 +77,15 @@ static struct matmul product(const struct pass *p, const struct bound *w, const 
     return (struct matmul){ .w = &w->w, .x = x, .x_stride = x_stride, .n = p->n, .bias = bias->v };
 }
 
+/* Tell who looks on that matrices `slots` of layer l (NULL: of the model) are about to be multiplied with x.
+ */
+static void watched(const struct pass *p, const struct layer *l, const enum slot *slots, int count,
+                    const float *x, int64_t stride)
+{
+    const struct watch *w = &p->m->watch;
+    if (w->see) w->see(w->ctx, l ? (int)(l - p->m->layers) : -1, slots, count, x, stride, p->n);
+}
+
 /* h -> qkv: q, k and v side by side, from one fused matrix or from three. */
 static void project_qkv(const struct pass *p, const struct layer *l, const float *h)
 {
@@ -95,6 +104,7 @@ static void project_qkv(const struct pass *p, const struct layer *l, const float
         mm[i].y_stride = m->widths.qkv;
         at += arch_dim(ARCH_SLOTS[slots[i]].rows, a, &m->shape);
     }
+    watched(p, l, slots, count, h, m->shape.embd);
     backend_matmul(m->backend, mm, count);
 }
 
@@ -169,6 +179,7 @@ static void add_to_stream(const struct pass *p, struct matmul mm, const struct b
 static void add_attention(const struct pass *p, const struct layer *l)
 {
     const struct bound *w = layer_slot(l, SLOT_ATTN_OUT), *bias = layer_slot(l, SLOT_ATTN_OUT_B);
+    watched(p, l, (const enum slot[]){ SLOT_ATTN_OUT }, 1, p->b.attn, p->m->widths.attn);
     add_to_stream(p, product(p, w, bias, p->b.attn, p->m->widths.attn), layer_slot(l, SLOT_POST_ATTN_NORM));
 }
 
@@ -182,6 +193,7 @@ static void add_feed_forward(const struct pass *p, const struct layer *l, const 
                        .act = m->hyper.arch->act,
                        .y = p->b.ff,
                        .y_stride = stride };
+    watched(p, l, (const enum slot[]){ SLOT_UP, SLOT_GATE }, gate ? 2 : 1, h, m->shape.embd);
     g.up.y = p->b.ff + (gate ? ff : 0);
     g.up.y_stride = stride;
     if (gate) {
@@ -201,6 +213,7 @@ static void add_feed_forward(const struct pass *p, const struct layer *l, const 
                                                          .y_stride = stride });
     }
     const struct bound *w = layer_slot(l, SLOT_DOWN), *bias = layer_slot(l, SLOT_DOWN_B);
+    watched(p, l, (const enum slot[]){ SLOT_DOWN }, 1, p->b.ff, stride);
     add_to_stream(p, product(p, w, bias, p->b.ff, stride), layer_slot(l, SLOT_POST_FFN_NORM));
 }
 
@@ -281,10 +294,10 @@ static void finish_logits(const struct model *m, float *logits, int64_t n)
         for (int64_t i = 0; i < n; i++) logits[i] = cap * tanhf(logits[i] / cap);
 }
 
-/* x -> logits of the wanted rows, a few rows at a time, appended to the host's copy. */
-static void run_head(struct pass *p)
+/* x -> h: what the output matrix is multiplied with, of the wanted rows only. */
+static void norm_output(struct pass *p)
 {
-    struct model *m = p->m;
+    const struct model *m = p->m;
     if (p->wanted < p->n) { /* the last layer did not drop them */
         gather_wanted(p, p->b.x, p->b.h, m->shape.embd);
         struct buffers b = p->b;
@@ -293,6 +306,14 @@ static void run_head(struct pass *p)
         p->n = p->wanted;
     }
     norm_rows(p, p->b.x, p->b.h, &m->global[SLOT_OUTPUT_NORM], &m->global[SLOT_OUTPUT_NORM_B]);
+    watched(p, NULL, (const enum slot[]){ m->shape.tied_output ? SLOT_TOKEN_EMBD : SLOT_OUTPUT }, 1, p->b.h,
+            m->shape.embd);
+}
+
+/* h -> logits, a few rows at a time, appended to the host's copy. */
+static void run_output(const struct pass *p)
+{
+    struct model *m = p->m;
     const struct bound *w = m->shape.tied_output ? &m->global[SLOT_TOKEN_EMBD] : &m->global[SLOT_OUTPUT];
     const int64_t vocab = m->shape.vocab;
     for (int i = 0; i < p->wanted; i += (int)m->widths.logit_rows) {
@@ -340,5 +361,25 @@ void forward_pass(struct model *m, const struct batch_row *rows, int n)
     }
     embed(&p);
     for (int l = 0; l < m->shape.layers; l++) run_layer(&p, &m->layers[l], l == m->shape.layers - 1);
-    if (p.wanted) run_head(&p);
+    if (!p.wanted) return;
+    norm_output(&p);
+    run_output(&p);
+}
+
+void forward_part(struct model *m, enum forward_part part, int layer, int n)
+{
+    struct pass p = { .m = m, .b = m->buffers, .n = n, .wanted = n };
+    const struct layer *l = &m->layers[layer];
+    switch (part) {
+    case FORWARD_EMBED: embed(&p); break;
+    case FORWARD_LAYER: run_layer(&p, l, false); break;
+    case FORWARD_ATTENTION:
+        project_qkv(&p, l, p.b.h);
+        attend(&p, l);
+        add_attention(&p, l);
+        break;
+    case FORWARD_FEED_FORWARD: add_feed_forward(&p, l, p.b.h); break;
+    case FORWARD_OUTPUT_NORM: norm_output(&p); break;
+    case FORWARD_OUTPUT: run_output(&p); break;
+    }
 }

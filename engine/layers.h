@@ -14,8 +14,8 @@
 struct gguf;
 
 struct layers_options {
-    int threads;              /* 0: all physical cores */
-    int tokens;               /* of the longest sequence; 0: 512 */
+    int threads; /* 0: all physical cores */
+    int tokens;  /* of the longest sequence; 0: 512, or all the model was trained on if that is less */
     enum precision precision; /* 0: PRECISION_HIGHEST */
     const struct log *log;    /* may be NULL */
 };
@@ -30,8 +30,8 @@ enum err_code layers_open(struct layers **out, const struct gguf *g, const struc
 void layers_close(struct layers *l); /* NULL is fine */
 
 int layers_count(const struct layers *l);
-int64_t layers_width(const struct layers *l); /* of a row of x */
-int layers_tokens(const struct layers *l);    /* rows of a sequence at most */
+int64_t layers_width(const struct layers *l);             /* of a row of x */
+int layers_tokens(const struct layers *l);                /* rows of a sequence at most */
 const struct model *layers_model(const struct layers *l); /* shape, tokenizer; never run it */
 
 /* One input that matrices are multiplied with, in host memory, before the products are made. */
@@ -63,14 +63,13 @@ enum err_code layers_head(struct layers *l, const float *x, int n, float *logits
 
 /* Half a layer by itself: h [n][width], its input behind the norm in front of it, -> y [n][width], what it
  * adds to the stream (output matrix, norm behind it and residual scale included). y may be h. */
-enum err_code layers_attention(struct layers *l, int layer, const float *h, int n, float *y,
-                               struct err *why);
+enum err_code layers_attention(struct layers *l, int layer, const float *h, int n, float *y, struct err *why);
 enum err_code layers_feed_forward(struct layers *l, int layer, const float *h, int n, float *y,
                                   struct err *why);
 
 /* Use other numbers for a tensor of the model until it is put back: of the same shape, a matrix in any format
- * (row-major; borrowed until then, and its bytes may change between calls), a vector as f32 (copied). ERR_USAGE: no
- * such tensor, or it is not used in products, norms or biases. */
+ * (row-major; borrowed until then, and its bytes may change between calls), a vector as f32 (copied).
+ * ERR_USAGE: no such tensor, or it is not used in products, norms or biases. */
 enum err_code layers_replace(struct layers *l, const char *tensor, const struct format *f, const void *data,
                              struct err *why);
 enum err_code layers_restore(struct layers *l, const char *tensor, struct err *why); /* NULL: all of them */

@@ -27,6 +27,29 @@ static bool quantize_progress(void *arg, double done)
     return !o->progress || o->progress(o->progress_arg, "quantize", done);
 }
 
+static enum err_code open_file(struct model *m, const struct model_options *o, const char *path,
+                               struct err *why)
+{
+    m->borrowed = o->gguf;
+    m->gguf = (struct gguf *)o->gguf; /* only read, as a file of our own is */
+    return o->gguf ? ERR_OK : gguf_open(&m->gguf, path, why);
+}
+
+static void close_file(struct model *m)
+{
+    if (!m->borrowed) gguf_close(m->gguf);
+    m->borrowed = false;
+    m->gguf = NULL;
+}
+
+/* Layers run apart need one cache, and of the mapped weights one layer's at a time. */
+static void plan_apart(struct memory_plan *p, int layers)
+{
+    p->total -= p->kv - p->kv / layers + p->weights - p->weights / layers;
+    p->kv /= layers;
+    p->weights /= layers;
+}
+
 /* Replace m->gguf by the file with the recipe applied. Another process may make room in the cache between our
  * being told the path and our opening it: then it is made again. */
 static enum err_code apply_recipe(struct model *m, const struct model_options *o, struct err *why)
@@ -46,7 +69,7 @@ static enum err_code apply_recipe(struct model *m, const struct model_options *o
         free(path);
     }
     if (rc) return rc;
-    gguf_close(m->gguf);
+    close_file(m);
     m->gguf = made;
     return read_plan(m, o, why);
 }
@@ -57,13 +80,14 @@ static enum err_code alloc_cache(struct model *m, struct err *why)
     const int64_t bytes = session_kv_bytes(&shape);
     enum err_code rc = kv_cache_init(&m->cache, m->session.ctx, m->session.sequences, shape.blocks, why);
     if (rc) return rc;
-    m->kv_memory = backend_alloc(m->backend, (size_t)(bytes * m->shape.layers));
+    const int64_t layers = m->apart ? 1 : m->shape.layers;
+    m->kv_memory = backend_alloc(m->backend, (size_t)(bytes * layers));
     if (!m->kv_memory)
         return err_set(why, ERR_NOMEM, "out of memory for a KV cache of %lld bytes",
-                       (long long)(bytes * m->shape.layers));
+                       (long long)(bytes * layers));
     for (int l = 0; l < m->shape.layers; l++) {
         m->layers[l].kv = shape;
-        m->layers[l].kv.k = (char *)m->kv_memory + bytes * l;
+        m->layers[l].kv.k = (char *)m->kv_memory + bytes * (m->apart ? 0 : l);
         m->layers[l].kv.v = (char *)m->layers[l].kv.k + kv_layer_k_bytes(&shape);
     }
     return ERR_OK;
@@ -131,18 +155,27 @@ static enum err_code open_backend(struct model *m, struct err *why)
     return backend_reserve(m->backend, m->session.batch, widths_max_cols(&m->shape, m->hyper.arch), why);
 }
 
+static const char *path_of(const struct model_options *o)
+{
+    const char *given = config_text(o->config, KNOB_MODEL);
+    const char *path = o->gguf ? gguf_path(o->gguf) : given[0] ? given : o->path;
+    return path ? path : "";
+}
+
 enum err_code model_open(struct model **out, const struct model_options *o, struct err *why)
 {
     *out = NULL;
-    const char *given = config_text(o->config, KNOB_MODEL), *path = given[0] ? given : o->path;
-    if (!path || !path[0]) return err_set(why, ERR_USAGE, "no model given: use -m FILE or model=FILE");
+    const char *path = path_of(o);
+    if (!o->gguf && !path[0]) return err_set(why, ERR_USAGE, "no model given: use -m FILE or model=FILE");
     struct model *m = calloc(1, sizeof *m);
     if (!m) return err_set(why, ERR_NOMEM, "out of memory");
     m->config = *o->config;
 
     enum err_code rc;
-    if ((rc = gguf_open(&m->gguf, path, why))) goto fail;
+    m->apart = o->apart;
+    if ((rc = open_file(m, o, path, why))) goto fail;
     if ((rc = read_plan(m, o, why))) goto fail;
+    if (m->apart) plan_apart(&m->plan, m->shape.layers);
     if ((rc = plan_check_fits(&m->plan, memory_available(""), why))) goto fail;
     if ((rc = apply_recipe(m, o, why))) goto fail;
     if (m->session.ctx > m->shape.ctx_train)
@@ -175,7 +208,7 @@ void model_close(struct model *m)
     }
     kv_cache_done(&m->cache);
     tokenizer_close(m->tokenizer);
-    gguf_close(m->gguf);
+    close_file(m);
     free(m->list_memory);
     free(m->logits);
     free(m);

@@ -55,6 +55,9 @@ struct model;
  * ERR_NOMEM. */
 struct model_options {
     const char *path; /* used when the config has no model= */
+    /* A file already open, used instead of any path and borrowed for the model's life; may be NULL. */
+    const struct gguf *gguf;
+    bool apart; /* for engine/layers.h: layers run one at a time, with one cache; model_forward is not used */
     const struct config *config;
     int ctx;               /* 0: config's ctx, else the model's training context (at most 4096) */
     int sequences;         /* 0 means 1 */

@@ -30,8 +30,18 @@ struct batch_lists {
     int32_t *every;                   /* 0, 1, 2 ... */
 };
 
+/* Who looks on while a model runs; see NULL: nobody. Called before matrices `slots` of a layer (-1: of the
+ * model) are multiplied with x [n][their columns]; backend memory. */
+struct watch {
+    void (*see)(void *ctx, int layer, const enum slot *slots, int count, const float *x, int64_t stride,
+                int n);
+    void *ctx;
+};
+
 struct model {
     struct gguf *gguf;
+    bool borrowed; /* the gguf is the caller's */
+    bool apart;    /* layers are run one at a time: they share one cache */
     struct tokenizer *tokenizer;
     struct backend *backend;
     struct config config;
@@ -54,6 +64,7 @@ struct model {
     float rope_magnitude[2];
     float *logits; /* [logits_cap][vocab], host */
     int logits_cap, logits_count;
+    struct watch watch;
     bool warm;
 };
 
@@ -68,6 +79,10 @@ void rope_frequencies(float *freq, float *magnitude, const struct hyper *h, int 
 
 /* Bind every tensor of m->gguf: shapes are checked, vectors copied, matrices used in place. */
 enum err_code model_bind(struct model *m, const struct log *log, struct err *why);
+/* Bind one tensor to its slot (again), with a matrix' bytes where t->data points; a vector is copied to its
+ * place. */
+enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
+                              struct err *why);
 void model_unbind(struct model *m);
 
 /* engine/model_memory.c: read weights ahead as the session wants it; drop mapped pages of what was copied;
@@ -80,5 +95,18 @@ void model_account_huge(struct model *m, int64_t before, const struct log *log);
 /* One cut of a batch: n <= session.batch rows that passed the checks and have room in the cache. Logits of
  * its wanted rows are appended to m->logits. */
 void forward_pass(struct model *m, const struct batch_row *rows, int n);
+
+/* Parts of it for engine/layers.c, on the first n rows, for which m->lists are filled and the cache has room:
+ * EMBED ids -> x, LAYER x -> x, ATTENTION and FEED_FORWARD add to x what the half makes of h, OUTPUT_NORM
+ * x -> h, OUTPUT h -> m->logits (appended). */
+enum forward_part {
+    FORWARD_EMBED,
+    FORWARD_LAYER,
+    FORWARD_ATTENTION,
+    FORWARD_FEED_FORWARD,
+    FORWARD_OUTPUT_NORM,
+    FORWARD_OUTPUT,
+};
+void forward_part(struct model *m, enum forward_part part, int layer, int n);
 
 #endif

@@ -35,27 +35,43 @@ static enum err_code decode_vector(float **out, const struct gguf_tensor *t, str
     return ERR_OK;
 }
 
-static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
-                                 struct err *why)
+static struct bound *place_of(struct model *m, int layer, enum slot slot)
 {
-    struct model *m = ctx;
+    return layer < 0 ? &m->global[slot] : &m->layers[layer].slots[slot - SLOT_GLOBAL_COUNT];
+}
+
+enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
+                              struct err *why)
+{
     if (is_rope(slot)) return ERR_OK; /* read by load_rope */
-    struct bound *b = layer < 0 ? &m->global[slot] : &m->layers[layer].slots[slot - SLOT_GLOBAL_COUNT];
+    struct bound *b = place_of(m, layer, slot);
     if (!is_vector(slot)) {
-        if (backend_weight_bind(m->backend, &b->w, t->format, t->shape[1], t->shape[0], t->data, why))
+        struct weight w;
+        if (backend_weight_bind(m->backend, &w, t->format, t->shape[1], t->shape[0], t->data, why))
             return err_prefix(why, "tensor '%s'", t->name);
-        if (b->w.owned) model_drop_copied(t);
+        if (b->w.data) backend_weight_release(m->backend, &b->w);
+        b->w = w;
         return ERR_OK;
     }
     float *values;
     enum err_code rc = decode_vector(&values, t, why);
     if (rc) return rc;
-    float *place = m->vectors + m->vectors_used;
-    m->vectors_used += vector_bytes(t->shape[0]) / (int64_t)sizeof(float);
-    backend_write(m->backend, place, values, (size_t)t->shape[0] * sizeof(float));
-    b->v = place;
+    if (!b->v) {
+        b->v = m->vectors + m->vectors_used;
+        m->vectors_used += vector_bytes(t->shape[0]) / (int64_t)sizeof(float);
+    }
+    backend_write(m->backend, (float *)b->v, values, (size_t)t->shape[0] * sizeof(float));
     free(values);
     return ERR_OK;
+}
+
+static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
+                                 struct err *why)
+{
+    struct model *m = ctx;
+    enum err_code rc = model_bind_slot(m, layer, slot, t, why);
+    if (!rc && place_of(m, layer, slot)->w.owned) model_drop_copied(t);
+    return rc;
 }
 
 /* Files with factors for long and for short contexts: which ones count depends on the session, not the text.
@@ -114,7 +130,9 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
     }
     for (int64_t i = 0; i < gguf_tensor_count(m->gguf); i++) {
         const char *name = gguf_tensor_at(m->gguf, i)->name;
-        if (!arch_uses(a, &m->shape, name))
+        int layer;
+        enum slot slot;
+        if (!arch_slot_find(&layer, &slot, a, &m->shape, name))
             log_write(log, LOG_WARN, "tensor '%s' is not part of a %s model and is ignored", name, a->name);
     }
     return ERR_OK;
