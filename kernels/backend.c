@@ -96,7 +96,8 @@ void backend_read(struct backend *b, void *host_dst, const void *src, size_t byt
 }
 
 enum err_code backend_weight_bind(struct backend *b, struct weight *out, const struct format *format,
-                                  int64_t rows, int64_t cols, const void *host, struct err *why)
+                                  int64_t rows, int64_t cols, const struct input_scheme *input,
+                                  const void *host, struct err *why)
 {
     *out = (struct weight){ 0 };
     if (!format->decode)
@@ -104,7 +105,9 @@ enum err_code backend_weight_bind(struct backend *b, struct weight *out, const s
     if (rows < 1 || cols < 1 || cols % format->block_weights)
         return err_set(why, ERR_USAGE, "a %s matrix needs rows of a multiple of %u weights, not [%lld][%lld]",
                        format->name, format->block_weights, (long long)rows, (long long)cols);
-    *out = (struct weight){ .format = format, .rows = rows, .cols = cols, .data = host };
+    if (input && (input->kind != INPUT_FREE || input->order || input->divide))
+        return err_set(why, ERR_USAGE, "prescribed inputs are not run yet");
+    *out = (struct weight){ .format = format, .rows = rows, .cols = cols, .data = host, .input = input };
     if (b->options.huge_pages != HUGE_PAGES_ALL) return ERR_OK;
     const size_t bytes = (size_t)(rows * format_row_bytes(format, cols));
     out->owned = aligned_pages(bytes, HUGE_PAGES_ALL);

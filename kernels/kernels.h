@@ -212,19 +212,49 @@ void backend_free(struct backend *b, void *p);
 void backend_write(struct backend *b, void *dst, const void *host_src, size_t bytes);
 void backend_read(struct backend *b, void *host_dst, const void *src, size_t bytes);
 
+/* How the inputs of one weight's products are treated where the method that made it prescribes it: every
+ * product with this weight runs so, at any number of rows, on every ISA, whatever the backend's options say
+ * (kernels/README.md, "Inputs"). Borrowed by the weight: outlives it. Absent arrays are NULL. */
+enum input_kind {
+    INPUT_FREE,          /* as precision and activations say */
+    INPUT_INT8_TOKEN,    /* 8 bits, symmetric, a scale for each token */
+    INPUT_INT8_TENSOR,   /* 8 bits, a scale and a zero for all tokens of a product */
+    INPUT_INT8_STATIC,   /* 8 bits, scale and zero as given */
+    INPUT_INT8_OUTLIERS, /* LLM.int8: as INT8_TOKEN, but columns with large values multiply as floats */
+    INPUT_FP8_TOKEN,     /* through fp8 (the weight's kind of it, else e4m3), a scale for each token */
+    INPUT_TF32,          /* 10 bits of mantissa, then HIGHEST */
+    INPUT_KIND_COUNT
+};
+struct input_scheme {
+    enum input_kind kind;
+    float scale;     /* INT8_STATIC: x ~ scale * (code - zero), codes 0..255 */
+    int zero;        /* the same */
+    float threshold; /* INT8_OUTLIERS: |x| >= threshold makes a column an outlier of this product; 0: none */
+    float limit;     /* FP8_TOKEN: upper bound of a token's max (activation_scale_ub); 0: none */
+    const float *divide;             /* [cols] x[i] is divided by it first */
+    const int32_t *order;            /* [cols] stored input i is input order[i] of x (and of divide) */
+    const int32_t *outliers;         /* stored inputs, ascending, whose column is kept besides */
+    int outlier_count;               /* of them */
+    const uint16_t *outlier_weights; /* f16 [outlier_count][rows], what an outlier column is multiplied by;
+                                        columns not kept: the weights as stored */
+};
+
 /* A weight matrix [rows][cols] in `format`, row-major. */
 struct weight {
     const struct format *format;
     int64_t rows, cols;
     const void *data; /* backend address; on the CPU the mapped file itself */
     void *owned;      /* what backend_weight_release gives back; NULL when the file is used in place */
+    const struct input_scheme *input; /* NULL: INPUT_FREE, in the order of x */
 };
 
 /* Make host bytes usable by this backend. The CPU uses them in place: they must outlive the weight; with
- * HUGE_PAGES_ALL it copies them (then out->owned is not NULL).
- * Errors: ERR_USAGE when the format cannot be run, ERR_NOMEM. */
+ * HUGE_PAGES_ALL it copies them (then out->owned is not NULL). input: NULL, or how inputs are treated.
+ * Errors: ERR_USAGE when the format cannot be run, or not with such inputs (INT8_* are products of int8
+ * only); ERR_FORMAT when the scheme's numbers cannot be right; ERR_NOMEM. */
 enum err_code backend_weight_bind(struct backend *b, struct weight *out, const struct format *format,
-                                  int64_t rows, int64_t cols, const void *host, struct err *why);
+                                  int64_t rows, int64_t cols, const struct input_scheme *input,
+                                  const void *host, struct err *why);
 void backend_weight_release(struct backend *b, struct weight *w);
 
 /* Bytes of scratch the backend allocates itself for `rows` rows of at most `max_cols` inputs: part of the

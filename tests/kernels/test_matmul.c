@@ -124,7 +124,7 @@ static void run_variants(struct backend *b, const struct fixture *t, enum precis
 {
     struct err why;
     struct weight w;
-    CHECK_OK(backend_weight_bind(b, &w, t->f, t->rows, t->cols, t->bytes, &why));
+    CHECK_OK(backend_weight_bind(b, &w, t->f, t->rows, t->cols, NULL, t->bytes, &why));
     const size_t floats = (size_t)(t->n * t->y_stride);
     float *y = aligned_alloc(64, (floats * sizeof *y + 63) / 64 * 64), *before = malloc(floats * sizeof *y);
     struct rng r = { 7 };
@@ -235,8 +235,8 @@ static void check_gated(struct backend *b, const char *isa, const struct fixture
 {
     struct err why;
     struct weight gate, up;
-    CHECK_OK(backend_weight_bind(b, &gate, g->f, g->rows, g->cols, g->bytes, &why));
-    CHECK_OK(backend_weight_bind(b, &up, u->f, u->rows, u->cols, u->bytes, &why));
+    CHECK_OK(backend_weight_bind(b, &gate, g->f, g->rows, g->cols, NULL, g->bytes, &why));
+    CHECK_OK(backend_weight_bind(b, &up, u->f, u->rows, u->cols, NULL, u->bytes, &why));
     const int64_t stride = 2 * u->rows;
     const size_t floats = (size_t)(u->n * stride);
     float *want = malloc(floats * sizeof *want), *got = malloc(floats * sizeof *got);
@@ -326,7 +326,7 @@ static void together(void **state)
             for (int j = 0; j < COUNT; j++) {
                 fill_gauss(&r, values, COUNT_OF(values), 1);
                 if (threads == 1) format_encode_rows(&FORMATS[IDS[j]], values, bytes[j], ROWS, COLS);
-                CHECK_OK(backend_weight_bind(b, &w[j], &FORMATS[IDS[j]], ROWS, COLS, bytes[j], &why));
+                CHECK_OK(backend_weight_bind(b, &w[j], &FORMATS[IDS[j]], ROWS, COLS, NULL, bytes[j], &why));
                 m[j] = (struct matmul){ .w = &w[j],
                                         .x = x[j == 2],
                                         .x_stride = COLS,
@@ -412,7 +412,7 @@ static void extremes(void **state)
                     format_encode_rows(&FORMATS[id], values, bytes, ROWS, COLS);
                     format_decode_rows(&FORMATS[id], bytes, back, ROWS, COLS);
                     struct weight w;
-                    CHECK(!backend_weight_bind(b, &w, &FORMATS[id], ROWS, COLS, bytes, NULL));
+                    CHECK(!backend_weight_bind(b, &w, &FORMATS[id], ROWS, COLS, NULL, bytes, NULL));
                     for (size_t c = 0; c < COUNT_OF(NS); c++) {
                         memset(y, 0xff, sizeof y);
                         backend_matmul(

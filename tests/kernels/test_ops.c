@@ -42,7 +42,7 @@ static void gather(void **state)
         fill_gauss(&r, values, ROWS * COLS, 1);
         format_encode_rows(&FORMATS[IDS[f]], values, bytes, ROWS, COLS);
         format_decode_rows(&FORMATS[IDS[f]], bytes, back, ROWS, COLS);
-        CHECK_OK(backend_weight_bind(b, &w, &FORMATS[IDS[f]], ROWS, COLS, bytes, &why));
+        CHECK_OK(backend_weight_bind(b, &w, &FORMATS[IDS[f]], ROWS, COLS, NULL, bytes, &why));
         for (int add = 0; add < 2; add++) {
             for (int i = 0; i < N * (COLS + 1); i++) y[i] = 7;
             backend_gather(b, &(struct gather){ .table = &w,
@@ -61,9 +61,9 @@ static void gather(void **state)
     }
     struct weight w;
     const struct format unknown = { .name = "q9_x", .block_weights = 32, .block_bytes = 40 }; /* no decode */
-    CHECK(backend_weight_bind(b, &w, &unknown, 1, 256, bytes, &why) == ERR_USAGE);
+    CHECK(backend_weight_bind(b, &w, &unknown, 1, 256, NULL, bytes, &why) == ERR_USAGE);
     CHECK(strstr(why.message, "q9_x"));
-    CHECK(backend_weight_bind(b, &w, &FORMATS[FORMAT_Q4_0], 1, 40, bytes, &why) == ERR_USAGE);
+    CHECK(backend_weight_bind(b, &w, &FORMATS[FORMAT_Q4_0], 1, 40, NULL, bytes, &why) == ERR_USAGE);
     backend_close(b);
 }
 

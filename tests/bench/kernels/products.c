@@ -138,7 +138,7 @@ static void trial_run(struct trial *t, struct line *l, struct backend *b, enum m
     const int n = MIN(l->n, t->most);
     l->trying = CONTENT_NAMES[t->content];
     float *y = t->y + (t->most - n) * t->rows;
-    if (backend_weight_bind(b, &w, t->f, t->rows, t->cols, t->bytes, NULL)) {
+    if (backend_weight_bind(b, &w, t->f, t->rows, t->cols, NULL, t->bytes, NULL)) {
         line_judge(l, INFINITY, 1);
         return;
     }
@@ -187,7 +187,7 @@ static bool bind(struct product *p, int64_t rows)
     p->copies = p->n <= FEW ? (int)MAX((int64_t)1, MIN((int64_t)COUNT_OF(p->w), p->bench->bytes_size / bytes))
                             : 1;
     for (int c = 0; c < p->copies; c++)
-        if (backend_weight_bind(p->b, &p->w[c], p->f, rows, p->cols, p->bench->bytes + c * bytes, NULL))
+        if (backend_weight_bind(p->b, &p->w[c], p->f, rows, p->cols, NULL, p->bench->bytes + c * bytes, NULL))
             return false;
     return true;
 }

@@ -321,7 +321,7 @@ static bool work_format(struct work *k)
     }
     if (!k->bytes) return false;
     format_encode_rows(k->f, k->x, k->bytes, VOCAB, COLS);
-    return !backend_weight_bind(k->b, &k->table, k->f, VOCAB, COLS, k->bytes, NULL);
+    return !backend_weight_bind(k->b, &k->table, k->f, VOCAB, COLS, NULL, k->bytes, NULL);
 }
 
 static struct work *work_new(struct bench *t, struct rig *r, struct backend *b, const struct format *f)
