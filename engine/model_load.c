@@ -47,7 +47,7 @@ enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const 
     struct bound *b = place_of(m, layer, slot);
     if (!is_vector(slot)) {
         struct weight w;
-        if (backend_weight_bind(m->backend, &w, t->format, t->shape[1], t->shape[0], t->data, why))
+        if (backend_weight_bind(m->backend, &w, t->format, t->shape[1], t->shape[0], NULL, t->data, why))
             return err_prefix(why, "tensor '%s'", t->name);
         if (b->w.data) backend_weight_release(m->backend, &b->w);
         b->w = w;
