@@ -1,6 +1,8 @@
 /* The registry of number formats: how many bytes a block has and who turns it into numbers. Rows without
  * functions are formats a GGUF file may hold and `info` can name, but that no kernel here runs. */
+#include <assert.h>
 #include <math.h>
+#include <string.h>
 #include <strings.h>
 
 #include "kernels/kernels.h"
@@ -109,19 +111,18 @@ int64_t format_row_bytes(const struct format *f, int64_t n)
     return format_span_bytes(f, n) + f->row_tail_bytes;
 }
 
-void format_encode_rows(const struct format *f, const float *x, void *out, int64_t rows, int64_t cols)
-{
-    const int64_t at_once = f->row_tail_bytes || f->row_encode ? 1 : rows,
-                  row_bytes = format_row_bytes(f, cols);
-    for (int64_t r = 0; r < rows; r += at_once)
-        f->encode(x + r * cols, (uint8_t *)out + r * row_bytes, at_once * cols);
-}
-
 void format_decode_rows(const struct format *f, const void *in, float *x, int64_t rows, int64_t cols)
 {
     const int64_t at_once = f->row_tail_bytes ? 1 : rows, row_bytes = format_row_bytes(f, cols);
     for (int64_t r = 0; r < rows; r += at_once)
         f->decode((const uint8_t *)in + r * row_bytes, x + r * cols, at_once * cols);
+}
+
+void format_row_pack(const struct format *f, const uint8_t *codes, float scale, void *row, int64_t n)
+{
+    assert(f->row_tail_bytes == sizeof scale);
+    memcpy(row, codes, (size_t)format_span_bytes(f, n));
+    memcpy((uint8_t *)row + format_span_bytes(f, n), &scale, sizeof scale);
 }
 
 double format_bits_per_weight(const struct format *f)

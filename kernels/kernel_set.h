@@ -81,6 +81,16 @@ _Static_assert(sizeof(struct q8_group) == 1344, "whole cache lines");
  * codes and scales of 0. */
 typedef void unpack_q8_fn(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, struct q8_group *out);
 
+/* rows x cols weights, row after row, to rows of blocks (format_row_bytes apart, tails included). Bytes are
+ * the reference encoder's on every ISA. */
+struct encode {
+    const float *x;
+    const float *importance; /* [cols] >= 0, what an error in a column counts; NULL: none given */
+    uint8_t *out;
+    int64_t rows, cols;
+};
+typedef void encode_rows_fn(const struct encode *e);
+
 /* Kernels see blocks only: in a format with a row tail they give codes as if the tail's scale were 1, from
  * any block of a row on, and the drivers multiply (format_row_scale of backend.h). */
 struct format_kernels {
@@ -90,6 +100,7 @@ struct format_kernels {
     unpack_bf16_fn *unpack_bf16; /* NULL: decode, then round (the scheme does it) */
     unpack_q8_fn *unpack_q8;     /* NULL: no integer matrix product */
     bool wide_q8;                /* its kind.wide */
+    encode_rows_fn *encode;      /* NULL: FORMATS' encode, which knows no importance */
 };
 
 /* A family's kernels of one ISA are a table of these; NULL functions leave what was there. */
@@ -245,6 +256,9 @@ struct kernel_set {
     struct gemm_kernel gemm_int8; /* the same; for formats with unpack_q8 */
     struct attention_kernel attend;
 };
+
+/* Encoding by the kernels of a set. */
+void encode_with(const struct kernel_set *k, const struct format *f, const struct encode *e);
 
 /* By value, so that a test can hold two sets and compare them. */
 struct kernel_set kernels_select(uint32_t usable);

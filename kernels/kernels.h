@@ -85,9 +85,25 @@ int64_t format_row_bytes(const struct format *f, int64_t n);  /* n a multiple of
 int64_t format_span_bytes(const struct format *f, int64_t n); /* where weight n of a row begins: no tail */
 double format_bits_per_weight(const struct format *f);        /* of the blocks */
 
-/* Whole rows of `cols` weights each, format_row_bytes apart, through encode and decode. */
+/* Whole rows of `cols` weights each, format_row_bytes apart. Encoding is by the fastest kernels of this
+ * machine, to the bytes of `encode`. */
 void format_encode_rows(const struct format *f, const float *x, void *out, int64_t rows, int64_t cols);
 void format_decode_rows(const struct format *f, const void *in, float *x, int64_t rows, int64_t cols);
+
+/* The same where an error in column i counts importance[i] >= 0 (mean square of the inputs that meet it;
+ * NULL: format_encode_rows). q4_0 q4_1 q5_0 q5_1, q2_K to q6_K, iq4_nl and iq4_xs use it, others encode as
+ * ever. */
+void format_encode_weighted(const struct format *f, const float *x, const float *importance, void *out,
+                            int64_t rows, int64_t cols);
+
+/* The formats with row_tail_bytes (fp8_*, int8), for those who choose codes themselves: n codes as they are
+ * stored, and what they are multiplied by. */
+void format_row_pack(const struct format *f, const uint8_t *codes, float scale, void *row, int64_t n);
+
+/* nf4 and fp4 under magnitudes chosen elsewhere: the nearest values to x / absmax[i / 64], cut at -1 and 1.
+ * absmax: [n / 64], > 0 or the weights are 0. */
+void format_codebook_encode(const struct format *f, const float *absmax, const float *x, void *blocks,
+                            int64_t n);
 
 /* The group formats (u4_g64 ...), for those who choose codes themselves: weight i of a group is
  * scale * (code[i] - zero). Scale and zero are rounded to f16 in the block; codes take format_group_bits. */

@@ -46,7 +46,7 @@ static struct kernel_set reference(void)
             [FORMAT_Q8_0] = { .decode = q8_0_decode_ref, .dot_f32 = q8_0_dot_f32_ref,
                               .dot_q8 = q8_0_dot_q8_ref },
             [FORMAT_Q4_0] = { .decode = q4_0_decode_ref, .dot_f32 = q4_0_dot_f32_ref,
-                              .dot_q8 = q4_0_dot_q8_ref },
+                              .dot_q8 = q4_0_dot_q8_ref, .encode = q4_0_encode_rows_ref },
         },
         .tile = tile_ref,
         .vec = VECTORS_REF,
@@ -65,6 +65,7 @@ static void take_rows(struct format_kernels *f, const struct format_row *rows, i
         if (from->dot_q8) to->dot_q8 = from->dot_q8;
         if (from->unpack_bf16) to->unpack_bf16 = from->unpack_bf16;
         if (from->unpack_q8) to->unpack_q8 = from->unpack_q8, to->wide_q8 = from->wide_q8;
+        if (from->encode) to->encode = from->encode;
     }
 }
 

@@ -8,6 +8,9 @@
 format_encode_fn q4_1_encode_ref, q5_0_encode_ref, q5_1_encode_ref, iq4_nl_encode_ref, mxfp4_encode_ref;
 format_decode_fn q4_1_decode_ref, q5_0_decode_ref, q5_1_decode_ref, iq4_nl_decode_ref, mxfp4_decode_ref;
 
+encode_rows_fn q4_0_encode_rows_ref, q4_1_encode_rows_ref, q5_0_encode_rows_ref, q5_1_encode_rows_ref,
+    iq4_nl_encode_rows_ref; /* with and without importance */
+
 enum { BLOCKS32_COUNT = 5 };
 extern const struct format_row BLOCKS32_REF[BLOCKS32_COUNT];
 

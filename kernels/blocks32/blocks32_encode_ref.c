@@ -13,18 +13,6 @@ static float inverse(float d)
     return d != 0 ? 1 / d : 0;
 }
 
-static void nibbles_store(uint8_t *out, const uint8_t *code)
-{
-    for (int j = 0; j < BLOCK / 2; j++) out[j] = (uint8_t)((code[j] & 15) | (code[j + BLOCK / 2] & 15) << 4);
-}
-
-static void fifths_store(uint8_t *out, const uint8_t *code)
-{
-    uint32_t high = 0;
-    for (int j = 0; j < BLOCK; j++) high |= (uint32_t)(code[j] >> 4) << j;
-    memcpy(out, &high, sizeof high);
-}
-
 /* Codes 0..levels from the minimum upwards. */
 static void affine_codes(const float *x, int levels, uint8_t *block, uint8_t *code)
 {
@@ -77,17 +65,6 @@ void q5_0_encode_ref(const float *x, void *blocks, int64_t n)
         }
         fifths_store(out + Q5_0_HIGH, code);
         nibbles_store(out + Q5_0_CODES, code);
-    }
-}
-
-void iq4_nl_encode_ref(const float *x, void *blocks, int64_t n)
-{
-    uint8_t *out = blocks, code[BLOCK];
-    for (int64_t b = 0; b < n / BLOCK; b++, x += BLOCK, out += IQ4_NL_BYTES) {
-        const float d = search_codebook(BLOCK, x), id = inverse(d);
-        store_u16(out, half_from_float(d));
-        for (int j = 0; j < BLOCK; j++) code[j] = (uint8_t)search_codebook_nearest(x[j] * id);
-        nibbles_store(out + IQ4_NL_CODES, code);
     }
 }
 

@@ -76,10 +76,18 @@ REF_FUNCTIONS(q5_1, Q5_1)
 REF_FUNCTIONS(iq4_nl, IQ4_NL)
 REF_FUNCTIONS(mxfp4, MXFP4)
 
+#define ROW(name, NAME)                                                                                      \
+    {                                                                                                        \
+        FORMAT_##NAME,                                                                                       \
+        {                                                                                                    \
+            .decode = name##_decode_ref, .dot_f32 = name##_dot_f32, .dot_q8 = name##_dot_q8,                 \
+            .encode = name##_encode_rows_ref                                                                 \
+        }                                                                                                    \
+    }
 const struct format_row BLOCKS32_REF[BLOCKS32_COUNT] = {
-    { FORMAT_Q4_1, { .decode = q4_1_decode_ref, .dot_f32 = q4_1_dot_f32, .dot_q8 = q4_1_dot_q8 } },
-    { FORMAT_Q5_0, { .decode = q5_0_decode_ref, .dot_f32 = q5_0_dot_f32, .dot_q8 = q5_0_dot_q8 } },
-    { FORMAT_Q5_1, { .decode = q5_1_decode_ref, .dot_f32 = q5_1_dot_f32, .dot_q8 = q5_1_dot_q8 } },
-    { FORMAT_IQ4_NL, { .decode = iq4_nl_decode_ref, .dot_f32 = iq4_nl_dot_f32, .dot_q8 = iq4_nl_dot_q8 } },
+    ROW(q4_1, Q4_1),
+    ROW(q5_0, Q5_0),
+    ROW(q5_1, Q5_1),
+    ROW(iq4_nl, IQ4_NL),
     { FORMAT_MXFP4, { .decode = mxfp4_decode_ref, .dot_f32 = mxfp4_dot_f32, .dot_q8 = mxfp4_dot_q8 } },
 };

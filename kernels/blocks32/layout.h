@@ -35,6 +35,19 @@ enum { Q5_0_BIAS = 16, IQ4_NL_BIAS = 128, MXFP4_BIAS = 12 };
 #define MXFP4_VALUES 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
 #define MXFP4_BIASED 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0
 
+/* 32 codes of up to five bits, of which the first four go here and the fifth there. */
+static inline void nibbles_store(uint8_t *out, const uint8_t *code)
+{
+    for (int j = 0; j < 16; j++) out[j] = (uint8_t)((code[j] & 15) | (code[j + 16] & 15) << 4);
+}
+
+static inline void fifths_store(uint8_t *out, const uint8_t *code)
+{
+    uint32_t high = 0;
+    for (int j = 0; j < 32; j++) high |= (uint32_t)(code[j] >> 4) << j;
+    memcpy(out, &high, sizeof high);
+}
+
 static inline uint32_t load_u32(const void *p)
 {
     uint32_t v;

@@ -174,6 +174,19 @@ const struct format_row CODEBOOK_REF[CODEBOOK_COUNT] = { CODEBOOK_FORMATS(ROW) }
 
 /* ---------------------------------------------------------------- statistics from elsewhere */
 
+void format_codebook_encode(const struct format *f, const float *absmax, const float *x, void *blocks,
+                            int64_t n)
+{
+    const bool nf4 = f == &FORMATS[FORMAT_NF4];
+    assert(nf4 || f == &FORMATS[FORMAT_FP4]);
+    assert(n % UNIT == 0);
+    uint8_t *out = blocks;
+    for (int64_t i = 0; i < n; i += UNIT, out += PLAIN_BYTES) {
+        memcpy(out, &absmax[i / UNIT], sizeof *absmax);
+        encode_unit(nf4 ? &NF4_BOOK : &FP4_BOOK, x + i, absmax[i / UNIT], out + PLAIN_CODES);
+    }
+}
+
 void format_nested_encode(const struct format *f, const struct nested_scales *s, int64_t first,
                           const float *x, void *blocks, int64_t n)
 {

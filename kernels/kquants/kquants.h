@@ -9,6 +9,8 @@ format_encode_fn q2_k_encode_ref, q3_k_encode_ref, q4_k_encode_ref, q5_k_encode_
     iq4_xs_encode_ref;
 format_decode_fn q2_k_decode_ref, q3_k_decode_ref, q4_k_decode_ref, q5_k_decode_ref, q6_k_decode_ref,
     iq4_xs_decode_ref;
+encode_rows_fn q2_k_encode_rows_ref, q3_k_encode_rows_ref, q4_k_encode_rows_ref, q5_k_encode_rows_ref,
+    q6_k_encode_rows_ref, iq4_xs_encode_rows_ref;
 
 enum { KQUANT_COUNT = 6 };
 extern const struct format_row KQUANTS_REF[KQUANT_COUNT];

@@ -1,6 +1,7 @@
-/* The 256-weight formats, encoding as ggml does it without an importance matrix, to the same bytes: search a
- * scale (and minimum) for each sub-block, store those in a few bits, then choose every code anew under what
- * was stored. A sub-block whose stored scale is zero keeps the search's codes. */
+/* The 256-weight formats, encoding as ggml does it, with and without an importance matrix, to the same bytes:
+ * search a scale (and minimum) for each sub-block, store those in a few bits, then choose every code anew
+ * under what was stored. A sub-block whose stored scale is zero keeps the search's codes. With importance,
+ * sub-blocks' scales are searched for in their turn, each as heavy as its weights together. */
 #include <math.h>
 
 #include "kernels/half.h"
@@ -38,9 +39,14 @@ struct sub_blocks {
     uint8_t code[K_BLOCK];
 };
 
-/* values >= 0 as integers 0..top of *d. */
-static void scales_to_bits(const float *values, int n, int top, uint8_t *bits, uint16_t *d)
+/* values >= 0 as integers 0..top of *d. heavy: how heavy each is, where that counts (else NULL). */
+static void scales_to_bits(const float *values, const float *heavy, int n, int top, uint8_t *bits,
+                           uint16_t *d)
 {
+    if (heavy) {
+        *d = half_from_float(search_positive(n, top, values, heavy, bits));
+        return;
+    }
     float most = 0;
     for (int j = 0; j < n; j++)
         if (values[j] > most) most = values[j];
@@ -61,21 +67,57 @@ static void choose_codes_min(const float *x, int sub, int nmax, uint16_t d, uint
     }
 }
 
-static void q2_k_block(const float *x, uint8_t *out)
+/* How the family's formats differ in their search. */
+struct min_search {
+    int sub, top; /* weights of a sub-block, largest scale or minimum as it is stored */
+    struct search_grid plain, important;
+    float per_square; /* what the mean square is multiplied by, with importance: in ggml's order, sum first */
+};
+
+static float sum_of(const float *w, int n)
 {
-    enum { SUB = 16, NMAX = 3, TOP = 15 };
-    static const struct search_grid GRID = { NMAX, -0.5f, 0.1f, 15, false };
-    struct sub_blocks s;
-    for (int j = 0; j < K_BLOCK / SUB; j++) {
-        float w[SUB];
-        for (int i = 0; i < SUB; i++) w[i] = fabsf(x[j * SUB + i]);
-        s.scale[j] = search_min(&GRID, SUB, x + j * SUB, w, s.code + j * SUB, &s.min[j]);
+    float sum = 0;
+    for (int i = 0; i < n; i++) sum += w[i];
+    return sum;
+}
+
+/* Weights of errors without importance: q2_K takes magnitudes, the others add the root mean square. */
+static void plain_weights(int n, const float *x, float base, float *w)
+{
+    for (int i = 0; i < n; i++) w[i] = base + fabsf(x[i]);
+}
+
+/* Everything but where the bits go. */
+static void search_block(const struct min_search *f, const float *x, const float *importance, uint16_t *d,
+                         uint16_t *dmin, struct sub_blocks *s)
+{
+    const int subs = K_BLOCK / f->sub;
+    const struct search_grid *grid = importance ? &f->important : &f->plain;
+    const float base = importance ? f->per_square * search_squares(K_BLOCK, x) / K_BLOCK : 0;
+    float heavy[K_SUBS], w[SEARCH_MOST];
+    for (int j = 0; j < subs; j++) {
+        const float *v = x + j * f->sub;
+        if (importance)
+            search_weights(f->sub, v, importance + j * f->sub, base, w);
+        else
+            plain_weights(f->sub, v, f->sub == 32 ? sqrtf(search_squares(f->sub, v) / 32) : 0, w);
+        heavy[j] = sum_of(w, f->sub);
+        s->scale[j] = search_min(grid, f->sub, v, w, s->code + j * f->sub, &s->min[j]);
     }
+    scales_to_bits(s->scale, importance ? heavy : NULL, subs, f->top, s->scale_bits, d);
+    scales_to_bits(s->min, importance ? heavy : NULL, subs, f->top, s->min_bits, dmin);
+    choose_codes_min(x, f->sub, grid->nmax, *d, *dmin, s);
+}
+
+static void q2_k_block(const float *x, const float *importance, uint8_t *out)
+{
+    static const struct min_search SEARCH = {
+        16, 15, { 3, -0.5f, 0.1f, 15, false }, { 3, -0.9f, 0.05f, 36, true }, 1
+    };
+    struct sub_blocks s;
     uint16_t d, dmin;
-    scales_to_bits(s.scale, K_BLOCK / SUB, TOP, s.scale_bits, &d);
-    scales_to_bits(s.min, K_BLOCK / SUB, TOP, s.min_bits, &dmin);
-    choose_codes_min(x, SUB, NMAX, d, dmin, &s);
-    for (int j = 0; j < K_BLOCK / SUB; j++)
+    search_block(&SEARCH, x, importance, &d, &dmin, &s);
+    for (int j = 0; j < K_BLOCK / SEARCH.sub; j++)
         out[Q2_K_SCALES + j] = (uint8_t)(s.scale_bits[j] | s.min_bits[j] << 4);
     put_two_bits(s.code, 0, out + Q2_K_CODES);
     store_u16(out + Q2_K_D, d);
@@ -83,45 +125,39 @@ static void q2_k_block(const float *x, uint8_t *out)
 }
 
 /* All of q4_K and q5_K but the codes. */
-static void q45_k_block(const struct search_grid *g, const float *x, uint8_t *out, struct sub_blocks *s)
+static void q45_k_block(const struct min_search *f, const float *x, const float *importance, uint8_t *out,
+                        struct sub_blocks *s)
 {
-    enum { SUB = 32, SUBS = K_BLOCK / SUB, TOP = 63 };
-    for (int j = 0; j < SUBS; j++) {
-        const float *v = x + j * SUB;
-        float w[SUB], squares = 0;
-        for (int i = 0; i < SUB; i++) squares += v[i] * v[i];
-        const float base = sqrtf(squares / SUB);
-        for (int i = 0; i < SUB; i++) w[i] = base + fabsf(v[i]);
-        s->scale[j] = search_min(g, SUB, v, w, s->code + j * SUB, &s->min[j]);
-    }
     uint16_t d, dmin;
-    scales_to_bits(s->scale, SUBS, TOP, s->scale_bits, &d);
-    scales_to_bits(s->min, SUBS, TOP, s->min_bits, &dmin);
-    choose_codes_min(x, SUB, g->nmax, d, dmin, s);
+    search_block(f, x, importance, &d, &dmin, s);
     store_u16(out + Q4_K_D, d);
     store_u16(out + Q4_K_DMIN, dmin);
     uint8_t *b = out + Q4_K_SCALES;
     const uint8_t *sc = s->scale_bits, *mn = s->min_bits;
-    for (int j = 0; j < SUBS / 2; j++) {
+    for (int j = 0; j < 4; j++) {
         b[j] = (uint8_t)(sc[j] | sc[j + 4] >> 4 << 6);
         b[j + 4] = (uint8_t)(mn[j] | mn[j + 4] >> 4 << 6);
         b[j + 8] = (uint8_t)((sc[j + 4] & 15) | (mn[j + 4] & 15) << 4);
     }
 }
 
-static void q4_k_block(const float *x, uint8_t *out)
+static void q4_k_block(const float *x, const float *importance, uint8_t *out)
 {
-    static const struct search_grid GRID = { 15, -1, 0.1f, 20, true };
+    static const struct min_search SEARCH = {
+        32, 63, { 15, -1, 0.1f, 20, true }, { 15, -0.9f, 0.05f, 36, true }, 2
+    };
     struct sub_blocks s;
-    q45_k_block(&GRID, x, out, &s);
+    q45_k_block(&SEARCH, x, importance, out, &s);
     put_four_bits(s.code, out + Q4_K_CODES);
 }
 
-static void q5_k_block(const float *x, uint8_t *out)
+static void q5_k_block(const float *x, const float *importance, uint8_t *out)
 {
-    static const struct search_grid GRID = { 31, -0.5f, 0.1f, 15, true };
+    static const struct min_search SEARCH = {
+        32, 63, { 31, -0.5f, 0.1f, 15, true }, { 31, -0.9f, 0.05f, 36, true }, 2
+    };
     struct sub_blocks s;
-    q45_k_block(&GRID, x, out, &s);
+    q45_k_block(&SEARCH, x, importance, out, &s);
     put_plane(s.code, 4, out + Q5_K_HIGH);
     put_four_bits(s.code, out + Q5_K_CODES);
 }
@@ -148,36 +184,67 @@ static void choose_codes_symmetric(const float *x, int nmax, float d, const int8
     }
 }
 
-static void q3_k_block(const float *x, uint8_t *out)
+/* The twelve bytes that hold sixteen six-bit scales. */
+static void q3_k_store_scales(const int8_t *bits, uint8_t *b)
 {
-    enum { SUB = 16, SUBS = K_BLOCK / SUB, NMAX = 4 };
-    float scale[SUBS];
-    int8_t bits[SUBS];
-    uint8_t code[K_BLOCK], *b = out + Q3_K_SCALES;
-    for (int j = 0; j < SUBS; j++) scale[j] = search_symmetric_steps(SUB, NMAX, x + j * SUB, code + j * SUB);
-    const float largest = largest_of(scale, SUBS), inverse = largest != 0 ? -32 / largest : 0;
-    const uint16_t d = half_from_float(largest != 0 ? 1 / inverse : 0);
     memset(b, 0, 12);
-    for (int j = 0; j < SUBS; j++) {
-        bits[j] = (int8_t)search_clamp(search_round(inverse * scale[j]), -32, 31);
-        if (largest == 0) bits[j] = -32; /* all scale bytes zero */
+    for (int j = 0; j < K_SUBS; j++) {
         const int u = bits[j] + 32;
         b[j % 8] |= (uint8_t)((u & 15) << (j / 8 * 4));
         b[8 + j % 4] |= (uint8_t)(u >> 4 << (j / 4 * 2));
     }
-    choose_codes_symmetric(x, NMAX, half_to_float(d), bits, code);
-    put_plane(code, 2, out + Q3_K_HIGH);
-    put_two_bits(code, 0, out + Q3_K_CODES);
-    store_u16(out + Q3_K_D, d);
 }
 
-static void q6_k_block(const float *x, uint8_t *out)
+/* Sixteen signed scales as integers -32..31; returns what they are multiplied by. */
+static float q3_k_scales_to_bits(const float *scale, int8_t *bits)
+{
+    const float largest = largest_of(scale, K_SUBS), inverse = largest != 0 ? -32 / largest : 0;
+    for (int j = 0; j < K_SUBS; j++) {
+        bits[j] = (int8_t)search_clamp(search_round(inverse * scale[j]), -32, 31);
+        if (largest == 0) bits[j] = -32; /* all scale bytes zero */
+    }
+    return largest != 0 ? 1 / inverse : 0;
+}
+
+static void q3_k_block(const float *x, const float *importance, uint8_t *out)
+{
+    enum { SUB = 16, NMAX = 4 };
+    float scale[K_SUBS], heavy[K_SUBS], w[SUB], d;
+    int8_t bits[K_SUBS];
+    uint8_t code[K_BLOCK], unsigned_bits[K_SUBS];
+    const float base = importance ? 2 * search_squares(K_BLOCK, x) / K_BLOCK : 0;
+    for (int j = 0; j < K_SUBS; j++) {
+        if (importance) {
+            search_weights(SUB, x + j * SUB, importance + j * SUB, base, w);
+            heavy[j] = sum_of(w, SUB);
+            scale[j] = search_symmetric(SUB, NMAX, x + j * SUB, w, code + j * SUB);
+        } else {
+            scale[j] = search_symmetric_steps(SUB, NMAX, x + j * SUB, code + j * SUB);
+        }
+    }
+    if (importance) {
+        d = search_symmetric(K_SUBS, 32, scale, heavy, unsigned_bits);
+        for (int j = 0; j < K_SUBS; j++) bits[j] = (int8_t)(unsigned_bits[j] - 32);
+    } else {
+        d = q3_k_scales_to_bits(scale, bits);
+    }
+    const uint16_t stored = half_from_float(d);
+    q3_k_store_scales(bits, out + Q3_K_SCALES);
+    choose_codes_symmetric(x, NMAX, half_to_float(stored), bits, code);
+    put_plane(code, 2, out + Q3_K_HIGH);
+    put_two_bits(code, 0, out + Q3_K_CODES);
+    store_u16(out + Q3_K_D, stored);
+}
+
+static void q6_k_block(const float *x, const float *importance, uint8_t *out)
 {
     enum { SUB = 16, SUBS = K_BLOCK / SUB, NMAX = 32 };
     float scale[SUBS];
     int8_t bits[SUBS];
     uint8_t code[K_BLOCK];
-    for (int j = 0; j < SUBS; j++) scale[j] = search_symmetric(SUB, NMAX, x + j * SUB, code + j * SUB);
+    for (int j = 0; j < SUBS; j++)
+        scale[j] = search_symmetric(SUB, NMAX, x + j * SUB, importance ? importance + j * SUB : NULL,
+                                    code + j * SUB);
     const float largest = largest_of(scale, SUBS);
     memset(out, 0, (size_t)Q6_K_SHAPE.block_bytes);
     if (fabsf(largest) < 1e-15f) return;
@@ -193,11 +260,15 @@ static void q6_k_block(const float *x, uint8_t *out)
     store_u16(out + Q6_K_D, d);
 }
 
-static void iq4_xs_block(const float *x, uint8_t *out)
+static void iq4_xs_block(const float *x, const float *importance, uint8_t *out)
 {
     enum { SUB = 32, SUBS = K_BLOCK / SUB };
-    float scale[SUBS];
-    for (int j = 0; j < SUBS; j++) scale[j] = search_codebook(SUB, x + j * SUB);
+    float scale[SUBS], w[SUB];
+    const float base = importance ? 2 * search_squares(K_BLOCK, x) / K_BLOCK : 0;
+    for (int j = 0; j < SUBS; j++) {
+        if (importance) search_weights(SUB, x + j * SUB, importance + j * SUB, base, w);
+        scale[j] = search_codebook(SUB, x + j * SUB, importance ? w : NULL);
+    }
     const float d = -largest_of(scale, SUBS) / 32, inverse = d != 0 ? 1 / d : 0;
     unsigned high = 0;
     memset(out, 0, (size_t)IQ4_XS_SHAPE.block_bytes);
@@ -216,39 +287,28 @@ static void iq4_xs_block(const float *x, uint8_t *out)
 
 /* ---------------------------------------------------------------- rows */
 
-static void encode(const float *x, void *blocks, int64_t n, void (*block)(const float *, uint8_t *),
-                   int bytes)
+typedef void block_fn(const float *x, const float *importance, uint8_t *out);
+
+static void encode_rows(const struct encode *e, block_fn *block, int bytes)
 {
-    uint8_t *out = blocks;
-    for (int64_t k = 0; k < n; k += K_BLOCK, out += bytes) block(x + k, out);
+    uint8_t *out = e->out;
+    for (int64_t r = 0; r < e->rows; r++)
+        for (int64_t k = 0; k < e->cols; k += K_BLOCK, out += bytes)
+            block(e->x + r * e->cols + k, e->importance ? e->importance + k : NULL, out);
 }
 
-void q2_k_encode_ref(const float *x, void *blocks, int64_t n)
-{
-    encode(x, blocks, n, q2_k_block, Q2_K_SHAPE.block_bytes);
-}
-
-void q3_k_encode_ref(const float *x, void *blocks, int64_t n)
-{
-    encode(x, blocks, n, q3_k_block, Q3_K_SHAPE.block_bytes);
-}
-
-void q4_k_encode_ref(const float *x, void *blocks, int64_t n)
-{
-    encode(x, blocks, n, q4_k_block, Q4_K_SHAPE.block_bytes);
-}
-
-void q5_k_encode_ref(const float *x, void *blocks, int64_t n)
-{
-    encode(x, blocks, n, q5_k_block, Q5_K_SHAPE.block_bytes);
-}
-
-void q6_k_encode_ref(const float *x, void *blocks, int64_t n)
-{
-    encode(x, blocks, n, q6_k_block, Q6_K_SHAPE.block_bytes);
-}
-
-void iq4_xs_encode_ref(const float *x, void *blocks, int64_t n)
-{
-    encode(x, blocks, n, iq4_xs_block, IQ4_XS_SHAPE.block_bytes);
-}
+#define FUNCTIONS(name, NAME)                                                                                \
+    void name##_encode_rows_ref(const struct encode *e)                                                      \
+    {                                                                                                        \
+        encode_rows(e, name##_block, NAME##_SHAPE.block_bytes);                                              \
+    }                                                                                                        \
+    void name##_encode_ref(const float *x, void *blocks, int64_t n)                                          \
+    {                                                                                                        \
+        name##_encode_rows_ref(&(struct encode){ .x = x, .out = blocks, .rows = 1, .cols = n });             \
+    }
+FUNCTIONS(q2_k, Q2_K)
+FUNCTIONS(q3_k, Q3_K)
+FUNCTIONS(q4_k, Q4_K)
+FUNCTIONS(q5_k, Q5_K)
+FUNCTIONS(q6_k, Q6_K)
+FUNCTIONS(iq4_xs, IQ4_XS)

@@ -158,11 +158,14 @@ K_REFERENCE(q5_k, 3)
 K_REFERENCE(q6_k, 4)
 K_REFERENCE(iq4_xs, 5)
 
+#define ROW(name, NAME)                                                                                      \
+    {                                                                                                        \
+        FORMAT_##NAME,                                                                                       \
+        {                                                                                                    \
+            .decode = name##_decode_ref, .dot_f32 = name##_dot_f32, .dot_q8 = name##_dot_q8,                 \
+            .encode = name##_encode_rows_ref                                                                 \
+        }                                                                                                    \
+    }
 const struct format_row KQUANTS_REF[KQUANT_COUNT] = {
-    { FORMAT_Q2_K, { .decode = q2_k_decode_ref, .dot_f32 = q2_k_dot_f32, .dot_q8 = q2_k_dot_q8 } },
-    { FORMAT_Q3_K, { .decode = q3_k_decode_ref, .dot_f32 = q3_k_dot_f32, .dot_q8 = q3_k_dot_q8 } },
-    { FORMAT_Q4_K, { .decode = q4_k_decode_ref, .dot_f32 = q4_k_dot_f32, .dot_q8 = q4_k_dot_q8 } },
-    { FORMAT_Q5_K, { .decode = q5_k_decode_ref, .dot_f32 = q5_k_dot_f32, .dot_q8 = q5_k_dot_q8 } },
-    { FORMAT_Q6_K, { .decode = q6_k_decode_ref, .dot_f32 = q6_k_dot_f32, .dot_q8 = q6_k_dot_q8 } },
-    { FORMAT_IQ4_XS, { .decode = iq4_xs_decode_ref, .dot_f32 = iq4_xs_dot_f32, .dot_q8 = iq4_xs_dot_q8 } },
+    ROW(q2_k, Q2_K), ROW(q3_k, Q3_K), ROW(q4_k, Q4_K), ROW(q5_k, Q5_K), ROW(q6_k, Q6_K), ROW(iq4_xs, IQ4_XS),
 };

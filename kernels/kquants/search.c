@@ -30,15 +30,14 @@ struct fit {
     float a, b;
 };
 
-static void fit_symmetric(struct fit *f, int n, int nmax, const float *x, float inverse)
+static void fit_symmetric(struct fit *f, int n, int nmax, const float *x, const float *w, float inverse)
 {
     f->a = f->b = 0;
     for (int i = 0; i < n; i++) {
         const int l = search_clamp(search_round(inverse * x[i]), -nmax, nmax - 1);
-        const float w = x[i] * x[i];
         f->code[i] = l;
-        f->a += w * x[i] * (float)l;
-        f->b += w * (float)l * (float)l;
+        f->a += w[i] * x[i] * (float)l;
+        f->b += w[i] * (float)l * (float)l;
     }
 }
 
@@ -47,19 +46,29 @@ static void keep(const struct fit *f, int n, int nmax, uint8_t *code)
     for (int i = 0; i < n; i++) code[i] = (uint8_t)(f->code[i] + nmax);
 }
 
-float search_symmetric(int n, int nmax, const float *x, uint8_t *code)
+/* w, or squares of x in its place. */
+static const float *weights_or_squares(int n, const float *x, const float *w, float squares[SEARCH_MOST])
+{
+    if (w) return w;
+    for (int i = 0; i < n; i++) squares[i] = x[i] * x[i];
+    return squares;
+}
+
+float search_symmetric(int n, int nmax, const float *x, const float *w, uint8_t *code)
 {
     enum { REACH = 9 };
     const float extreme = extreme_of(n, x);
+    float squares[SEARCH_MOST];
     memset(code, 0, (unsigned)n);
     if (fabsf(extreme) < NEARLY_ZERO) return 0;
     struct fit f;
-    fit_symmetric(&f, n, nmax, x, (float)-nmax / extreme);
+    w = weights_or_squares(n, x, w, squares);
+    fit_symmetric(&f, n, nmax, x, w, (float)-nmax / extreme);
     keep(&f, n, nmax, code);
     float scale = f.b != 0 ? f.a / f.b : 0, best = scale * f.a;
     for (int k = -REACH; k <= REACH; k++) {
         if (!k) continue;
-        fit_symmetric(&f, n, nmax, x, -((float)nmax + 0.1f * (float)k) / extreme);
+        fit_symmetric(&f, n, nmax, x, w, -((float)nmax + 0.1f * (float)k) / extreme);
         if (f.b > 0 && f.a * f.a > best * f.b) {
             keep(&f, n, nmax, code);
             scale = f.a / f.b, best = scale * f.a;
@@ -91,13 +100,76 @@ float search_symmetric_steps(int n, int nmax, const float *x, uint8_t *code)
     memset(code, 0, (unsigned)n);
     if (fabsf(extreme) < NEARLY_ZERO) return 0;
     struct fit f;
-    fit_symmetric(&f, n, nmax, x, (float)-nmax / extreme);
+    float squares[SEARCH_MOST];
+    fit_symmetric(&f, n, nmax, x, weights_or_squares(n, x, NULL, squares), (float)-nmax / extreme);
     bool changed = true;
     for (int pass = 0; pass < PASSES && changed; pass++) {
         changed = false;
         for (int i = 0; i < n; i++) changed |= improve(&f, i, nmax, x[i]);
     }
     keep(&f, n, nmax, code);
+    return f.b > 0 ? f.a / f.b : 0;
+}
+
+static int positive_code(float v, int nmax)
+{
+    const int code = search_round(v);
+    return code < nmax ? code : nmax;
+}
+
+/* As `improve`, but codes 0..nmax. */
+static bool improve_positive(struct fit *f, int i, int nmax, float x, float w)
+{
+    const float l = (float)f->code[i];
+    float a = f->a - w * x * l, b = f->b - w * l * l;
+    if (!(a > 0 && b > 0)) return false;
+    const int better = positive_code(x * b / a, nmax);
+    if (better == f->code[i]) return false;
+    a += w * x * (float)better;
+    b += w * (float)better * (float)better;
+    if (!(a * a * f->b > f->a * f->a * b)) return false;
+    f->code[i] = better, f->a = a, f->b = b;
+    return true;
+}
+
+static float positive_error(int n, int nmax, const float *x, const float *w, float inverse)
+{
+    const float scale = 1 / inverse;
+    float sum = 0;
+    for (int i = 0; i < n; i++) {
+        const float d = x[i] - scale * (float)positive_code(inverse * x[i], nmax);
+        sum += w[i] * d * d;
+    }
+    return sum;
+}
+
+float search_positive(int n, int nmax, const float *x, const float *w, uint8_t *code)
+{
+    enum { REACH = 4, PASSES = 5 };
+    float most = 0;
+    for (int i = 0; i < n; i++)
+        if (x[i] > most) most = x[i];
+    memset(code, 0, (unsigned)n);
+    if (most < NEARLY_ZERO) return 0;
+    float inverse = (float)nmax / most, best = positive_error(n, nmax, x, w, inverse);
+    for (int k = -REACH; k <= REACH; k++) {
+        if (!k) continue;
+        const float trial = (0.1f * (float)k + (float)nmax) / most, e = positive_error(n, nmax, x, w, trial);
+        if (e < best) best = e, inverse = trial;
+    }
+    struct fit f = { .a = 0 };
+    for (int i = 0; i < n; i++) {
+        const int l = positive_code(inverse * x[i], nmax);
+        f.code[i] = l;
+        f.a += w[i] * x[i] * (float)l;
+        f.b += w[i] * (float)l * (float)l;
+    }
+    bool changed = true;
+    for (int pass = 0; pass < PASSES && changed; pass++) {
+        changed = false;
+        for (int i = 0; i < n; i++) changed |= improve_positive(&f, i, nmax, x[i], w[i]);
+    }
+    keep(&f, n, 0, code);
     return f.b > 0 ? f.a / f.b : 0;
 }
 
@@ -184,27 +256,41 @@ int search_codebook_nearest(float v)
     return v - VALUES[above - 1] < VALUES[above] - v ? above - 1 : above;
 }
 
-static void fit_codebook(struct fit *f, int n, const float *x, float inverse)
+static void fit_codebook(struct fit *f, int n, const float *x, const float *w, float inverse)
 {
     f->a = f->b = 0;
     for (int i = 0; i < n; i++) {
-        const float t = VALUES[search_codebook_nearest(inverse * x[i])], w = x[i] * x[i];
-        f->a += w * t * x[i];
-        f->b += w * t * t;
+        const float t = VALUES[search_codebook_nearest(inverse * x[i])];
+        f->a += w[i] * t * x[i];
+        f->b += w[i] * t * t;
     }
 }
 
-float search_codebook(int n, const float *x)
+float search_codebook(int n, const float *x, const float *w)
 {
     enum { REACH = 7 };
     const float extreme = extreme_of(n, x);
+    float squares[SEARCH_MOST];
     if (fabsf(extreme) < NEARLY_ZERO) return 0;
     struct fit f;
-    fit_codebook(&f, n, x, 1 / (extreme / -VALUES[0]));
+    w = weights_or_squares(n, x, w, squares);
+    fit_codebook(&f, n, x, w, 1 / (extreme / -VALUES[0]));
     float d = f.b > 0 ? f.a / f.b : 0, best = d * f.a;
     for (int k = -REACH; k <= REACH; k++) {
-        fit_codebook(&f, n, x, (float)(k + VALUES[0]) / extreme);
+        fit_codebook(&f, n, x, w, ((float)k + VALUES[0]) / extreme);
         if (f.b > 0 && f.a * f.a > best * f.b) d = f.a / f.b, best = d * f.a;
     }
     return d;
+}
+
+void search_weights(int n, const float *x, const float *importance, float base, float *w)
+{
+    for (int i = 0; i < n; i++) w[i] = importance[i] * sqrtf(base + x[i] * x[i]);
+}
+
+float search_squares(int64_t n, const float *x)
+{
+    float sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return sum;
 }
