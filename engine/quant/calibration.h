@@ -8,7 +8,7 @@
 #define QDYNO_QUANT_CALIBRATION_H
 
 #include "engine/gguf.h"
-#include "engine/quant/observers.h"
+#include "engine/quant/ranges.h"
 
 /* One input and the matrices that read it. Columns' arrays are [cols]. */
 struct calibration_input {
@@ -23,31 +23,42 @@ struct calibration_input {
     float *mean_abs, *max_abs, *min, *max; /* over all tokens */
     int64_t batches;                       /* sequences seen */
     float *batch_min, *batch_max;          /* [batches] over all columns, in order */
-    struct histogram histogram;
-    struct symmetric_histogram symmetric;
+    struct histogram histogram;            /* over [low, high] of the data, as PyTorch's HistogramObserver */
+    struct histogram symmetric;            /* over [-high, high], an odd number of bins: for range_entropy */
 };
 
-struct calibration {
-    char *text;           /* its name: a path, or "bundled text"; "" when unknown */
-    bool bundled_text;    /* nobody chose it */
-    char model[HASH_HEX]; /* model_identity of the file it was made with; "" unknown (imatrix files) */
-    char *model_name;     /* "" unknown */
-    int tokens;           /* of a sequence (imatrix files: of a chunk; 0 unknown) */
-    int64_t sequences;    /* chunks */
-    int32_t *ids;         /* [sequences][tokens] to run the model on again; NULL: unknown */
-    struct calibration_input *inputs;
-    int input_count;
-    int *by_name; /* internal: inputs of all tensors, sorted by name */
-    int name_count;
-};
+struct calibration; /* never changes once it is there: any number of threads may read it */
 
-/* *out owned: calibration_free. By content: ours, imatrix as GGUF, legacy imatrix. Errors: ERR_IO, ERR_NOMEM,
- * ERR_FORMAT (not such a file, cut off, newer than we know, numbers that cannot be). */
+/* NULL: nothing is known of that matrix' input. */
+const struct calibration_input *calibration_find(const struct calibration *c, const char *tensor);
+
+/* Token ids of the text, cut anew into sequences of `tokens`, each beginning as the model wants a text to: at
+ * most `cap` of them into ids [cap][tokens] (NULL: only counted). How many there are; 0 when the text is not
+ * known (imatrix files) or too short. */
+int calibration_samples(const struct calibration *c, int tokens, int32_t *ids, int cap);
+
+/* What there is to say of it, for records and screens. */
+struct calibration_about {
+    const char *text;       /* its name: a path, or "bundled text"; "" unknown */
+    bool bundled_text;      /* nobody chose it */
+    bool imatrix;           /* from somebody else's file: mean squares and nothing more */
+    const char *model;      /* model_identity of the file it was made with; "" unknown */
+    const char *model_name; /* "" unknown */
+    int tokens;             /* of a sequence; 0 unknown */
+    int64_t sequences;      /* (imatrix: chunks) */
+    int inputs, matrices;
+};
+void calibration_describe(const struct calibration *c, struct calibration_about *about);
+const struct calibration_input *calibration_at(const struct calibration *c, int i); /* 0 .. inputs-1 */
+/* In one line: "12 sequences of 512 tokens of bundled text". Owned by c. */
+const char *calibration_name(const struct calibration *c);
+
+/* ---------------------------------------------------------------- files */
+
+/* *out owned: calibration_close. By content: ours, imatrix as GGUF, legacy imatrix. Errors: ERR_IO,
+ * ERR_NOMEM, ERR_FORMAT (not such a file, cut off, newer than we know, numbers that cannot be). */
 enum err_code calibration_load(struct calibration **out, const char *path, struct err *why);
-void calibration_free(struct calibration *c); /* NULL is fine */
-
-/* Does the file look like one that calibration_load should read, rather than a text? ERR_IO. */
-enum err_code calibration_is_file(bool *out, const char *path, struct err *why);
+void calibration_close(struct calibration *c); /* NULL is fine */
 
 /* Atomic. ERR_USAGE for a calibration that came from an imatrix file: it lacks most of what belongs there. */
 enum err_code calibration_save(const struct calibration *c, const char *path, struct err *why);
@@ -56,33 +67,30 @@ enum err_code calibration_save(const struct calibration *c, const char *path, st
  * GGUF. Atomic. */
 enum err_code imatrix_save(const struct calibration *c, const char *path, struct err *why);
 
-/* NULL: nothing is known of that matrix' input. */
-const struct calibration_input *calibration_find(const struct calibration *c, const char *tensor);
-
 /* May it be used to quantize this file? ERR_USAGE: made with another model, or (imatrix files) no matrix of
  * this model in it, or one with another number of columns. */
 enum err_code calibration_check(const struct calibration *c, const struct gguf *g, struct err *why);
 
 /* ---------------------------------------------------------------- collecting */
 
-struct calibrate_options {
-    const char *text; /* [n] bytes */
-    size_t n;
-    const char *text_name;
-    bool bundled_text;
+struct calibration_options {
+    const char
+        *path;      /* a calibration or imatrix file (loaded and checked), or a text; "": the bundled text */
     int threads;    /* 0: all physical cores */
     int ctx;        /* tokens of a sequence; 0: 512, or what the model was trained on if that is less */
-    int64_t tokens; /* use so many at most, in whole sequences; 0: the whole text */
+    int64_t tokens; /* use so many at most, in whole sequences; 0: CALIBRATION_TOKENS, below 0: all */
     int64_t memory; /* bytes for activations at most; 0: a quarter of what is free */
     bool (*progress)(void *ctx, double done); /* 0..1, may be NULL; false cancels (ERR_CANCELLED) */
     void *progress_ctx;
     const struct log *log;
 };
+enum { CALIBRATION_TOKENS = 128 * 512 };
 
-/* Run the model on the text, cut into windows as perplexity is measured on. Sums do not depend on threads or
- * memory. Errors: as model_open; ERR_USAGE (no tokenizer, too little text), ERR_FORMAT (an input that is not
- * finite: names the matrix), ERR_CANCELLED. */
-enum err_code calibrate(struct calibration **out, const struct gguf *g, const struct calibrate_options *o,
-                        struct err *why);
+/* What is known about the inputs of `source`, from a file, or by running the model on a text cut into windows
+ * as perplexity is measured on. Sums do not depend on threads or memory. Errors: as calibration_load,
+ * calibration_check and model_open; ERR_USAGE (no tokenizer, too little text), ERR_FORMAT (an input that is
+ * not finite: names the matrix), ERR_ABSENT (no bundled text here), ERR_CANCELLED. */
+enum err_code calibration_obtain(struct calibration **out, const struct gguf *source,
+                                 const struct calibration_options *o, struct err *why);
 
 #endif
