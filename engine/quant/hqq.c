@@ -1,0 +1,145 @@
+/* Zero points by half-quadratic splitting. Each iteration is one pass over the weights: what a group needs of
+ * the others is only whether all of them together still get better. */
+#include "engine/quant/hqq.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/quant/rounding.h"
+
+enum { LANES = 8 }; /* partial sums: a fixed order that vectors can follow */
+
+struct hqq_options hqq_defaults(int bits)
+{
+    return (struct hqq_options){
+        .bits = bits, .group = 64, .axis = 1, .lp_norm = 0.7, .beta = 10, .iters = 20, .round_zero = bits == 4
+    };
+}
+
+float shrink(float e, double lp_norm, double beta)
+{
+    const float size = fabsf(e);
+    if (size == 0) return 0;
+    const float left = size - (float)(1 / beta) * powf(size, (float)(lp_norm - 1));
+    return left > 0 ? copysignf(left, e) : 0;
+}
+
+/* |e| = |e|^(p - 1) / beta there; a little less, because shrink rounds. */
+float shrink_floor(double lp_norm, double beta)
+{
+    return (float)(0.999 * pow(beta, -1 / (2 - lp_norm)));
+}
+
+struct solver {
+    const float *w;
+    const struct hqq_options *o;
+    struct hqq_group *groups;
+    double *errors; /* [count]: sum of |w - dequantized| of a group */
+    int64_t count;
+    float most, floor;
+};
+
+static const float *gather(const struct solver *s, int64_t g, float *own)
+{
+    const int size = s->o->group;
+    if (s->o->axis == 1) return s->w + g * size;
+    for (int k = 0; k < size; k++) own[k] = s->w[g + k * s->count];
+    return own;
+}
+
+static struct hqq_group start(const float *w, int size, const struct hqq_options *o)
+{
+    float low = w[0], high = w[0];
+    for (int k = 1; k < size; k++) {
+        low = w[k] < low ? w[k] : low;
+        high = w[k] > high ? w[k] : high;
+    }
+    const float range = high - low, most = (float)((1 << o->bits) - 1);
+    float per_unit = range <= 1e-4f ? 1 : most / range;
+    if (per_unit > 2e4f) per_unit = 2e4f;
+    const float zero = -low * per_unit;
+    return (struct hqq_group){ per_unit, o->round_zero ? rintf(zero) : zero };
+}
+
+static float total(const float lane[LANES])
+{
+    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
+/* One iteration of one group: the error of its zero, and the zero after it. */
+static double improve(const struct solver *s, const float *w, struct hqq_group *g)
+{
+    const int size = s->o->group;
+    const float t = g->per_unit, z = g->zero;
+    float code[HQQ_GROUP_MAX], error[HQQ_GROUP_MAX], sum[LANES] = { 0 }, shift[LANES] = { 0 }, worst = 0;
+    for (int k = 0; k < size; k += LANES)
+        for (int l = 0; l < LANES; l++) {
+            const float c = round_within(w[k + l] * t + z, s->most), e = w[k + l] - (c - z) / t;
+            code[k + l] = c, error[k + l] = e;
+            sum[l] += fabsf(e);
+            worst = fabsf(e) > worst ? fabsf(e) : worst;
+        }
+    if (worst <= s->floor)
+        for (int k = 0; k < size; k += LANES)
+            for (int l = 0; l < LANES; l++) shift[l] += code[k + l] - w[k + l] * t;
+    else
+        for (int k = 0; k < size; k++)
+            shift[k % LANES] += code[k] - (w[k] - shrink(error[k], s->o->lp_norm, s->o->beta)) * t;
+    g->zero = total(shift) / (float)size;
+    return total(sum);
+}
+
+static void start_all(void *arg, int member, int size)
+{
+    struct solver *s = arg;
+    float own[HQQ_GROUP_MAX];
+    for (int64_t g = s->count * member / size; g < s->count * (member + 1) / size; g++)
+        s->groups[g] = start(gather(s, g, own), s->o->group, s->o);
+}
+
+static void improve_all(void *arg, int member, int size)
+{
+    struct solver *s = arg;
+    float own[HQQ_GROUP_MAX];
+    for (int64_t g = s->count * member / size; g < s->count * (member + 1) / size; g++)
+        s->errors[g] = improve(s, gather(s, g, own), &s->groups[g]);
+}
+
+enum err_code hqq_solve(const float *w, int64_t n, const struct hqq_options *o, struct threadpool *pool,
+                        struct hqq_group *groups, struct err *why)
+{
+    assert(o->group % LANES == 0 && o->group <= HQQ_GROUP_MAX && n % o->group == 0 && o->bits <= 8);
+    struct solver s = { .w = w,
+                        .o = o,
+                        .groups = groups,
+                        .count = n / o->group,
+                        .most = (float)((1 << o->bits) - 1),
+                        .floor = shrink_floor(o->lp_norm, o->beta) };
+    s.errors = calloc((size_t)s.count + 1, sizeof *s.errors);
+    if (!s.errors)
+        return err_set(why, ERR_NOMEM, "out of memory for the errors of %lld groups", (long long)s.count);
+    threadpool_run(pool, start_all, &s);
+    double best = INFINITY;
+    for (int i = 0; i < o->iters; i++) {
+        threadpool_run(pool, improve_all, &s);
+        double sum = 0; /* in one order, whoever computed the parts */
+        for (int64_t g = 0; g < s.count; g++) sum += s.errors[g];
+        if (!(sum < best)) break;
+        best = sum;
+    }
+    free(s.errors);
+    return ERR_OK;
+}
+
+void hqq_codes(const float *w, int64_t n, const struct hqq_options *o, const struct hqq_group *groups,
+               uint8_t *codes)
+{
+    const int64_t count = n / o->group;
+    const float most = (float)((1 << o->bits) - 1);
+    for (int64_t i = 0; i < n; i++) {
+        const struct hqq_group *g = &groups[o->axis == 1 ? i / o->group : i % count];
+        codes[i] = (uint8_t)round_within(w[i] * g->per_unit + g->zero, most);
+    }
+}
