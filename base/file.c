@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -96,6 +97,34 @@ enum err_code atomic_file_open(struct atomic_file *f, const char *path, struct e
     return rc;
 }
 
+/* Names of f for a path; false without memory. */
+static bool name_partial(struct atomic_file *f, const char *path)
+{
+    struct str temp = { 0 };
+    str_printf(&temp, "%s.partial", path);
+    *f = (struct atomic_file){ .path = strdup(path), .temp = str_take(&temp), .keep = true };
+    return f->path && f->temp;
+}
+
+enum err_code atomic_file_resume(struct atomic_file *f, const char *path, struct err *why)
+{
+    if (!name_partial(f, path)) {
+        atomic_file_abort(f);
+        return err_set(why, ERR_NOMEM, "out of memory opening '%s'", path);
+    }
+    const int fd = open(f->temp, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+        err_set(why, ERR_IO, "'%s' is being written by another process", f->temp);
+    } else {
+        f->stream = fd >= 0 ? fdopen(fd, "r+b") : NULL;
+        if (f->stream) return ERR_OK;
+        err_set(why, ERR_IO, "cannot create a file beside '%s': %s", path, strerror(errno));
+    }
+    if (fd >= 0) close(fd);
+    atomic_file_abort(f);
+    return ERR_IO;
+}
+
 enum err_code atomic_file_commit(struct atomic_file *f, struct err *why)
 {
     bool bad = ferror(f->stream) || fflush(f->stream) || fsync(fileno(f->stream));
@@ -117,7 +146,7 @@ enum err_code atomic_file_commit(struct atomic_file *f, struct err *why)
 void atomic_file_abort(struct atomic_file *f)
 {
     if (f->stream) fclose(f->stream);
-    if (f->temp) unlink(f->temp);
+    if (f->temp && !f->keep) unlink(f->temp);
     free(f->temp);
     free(f->path);
     *f = (struct atomic_file){ 0 };

@@ -2,6 +2,7 @@
 #ifndef QDYNO_BASE_FILE_H
 #define QDYNO_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,8 +27,12 @@ enum err_code file_read(char **out, size_t *size, const char *path, size_t limit
 struct atomic_file {
     FILE *stream;
     char *path, *temp;
+    bool keep; /* abort leaves the temporary file */
 };
 enum err_code atomic_file_open(struct atomic_file *f, const char *path, struct err *why);
+/* The same with PATH.partial as the temporary file, which abort leaves there and the next opening finds
+ * again, read and write from its start. ERR_IO: another process has it open so. */
+enum err_code atomic_file_resume(struct atomic_file *f, const char *path, struct err *why);
 enum err_code atomic_file_commit(struct atomic_file *f,
                                  struct err *why); /* on error the temp file is removed */
 void atomic_file_abort(struct atomic_file *f);     /* safe after commit and on {0} */

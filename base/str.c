@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static bool str_reserve(struct str *s, size_t extra)
 {
@@ -205,6 +206,17 @@ bool str_ends(const char *text, const char *suffix)
 {
     size_t n = strlen(text), m = strlen(suffix);
     return n >= m && !memcmp(text + n - m, suffix, m);
+}
+
+bool str_has_word(const char *list, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *p = list; n && *p; p += strspn(p, " ")) {
+        const size_t part = strcspn(p, " ");
+        if (part == n && !strncasecmp(p, word, n)) return true;
+        p += part;
+    }
+    return false;
 }
 
 int str_distance(const char *a, const char *b)

@@ -50,6 +50,9 @@ const char *str_from_double(double v, char *buf, size_t size);
 bool str_starts(const char *text, const char *prefix);
 bool str_ends(const char *text, const char *suffix);
 
+/* Is `word` one of a list's words, which single spaces divide? Case-insensitive. */
+bool str_has_word(const char *list, const char *word);
+
 /* Case-insensitive edit distance (insert, delete, replace, swap of neighbours each cost 1). */
 int str_distance(const char *a, const char *b);
 

@@ -26,8 +26,18 @@ static const char *implied_method(const struct config *c)
     return converts(c) ? RTN : KNOBS[KNOB_METHOD].otherwise;
 }
 
-static void derive_method(struct config *c)
+/* A method without a format means the one its parameters say. */
+static const char *implied_format(const struct config *c)
 {
+    const struct params p = config_params(c);
+    return p.method && p.method->format ? p.method->format(&p) : KNOBS[KNOB_FORMAT].otherwise;
+}
+
+static void derive_recipe(struct config *c)
+{
+    if (!c->given[KNOB_FORMAT])
+        snprintf(c->value[KNOB_FORMAT], CONFIG_VALUE, "%s",
+                 c->given[KNOB_METHOD] ? implied_format(c) : KNOBS[KNOB_FORMAT].otherwise);
     if (!c->given[KNOB_METHOD]) snprintf(c->value[KNOB_METHOD], CONFIG_VALUE, "%s", implied_method(c));
 }
 
@@ -37,9 +47,34 @@ void config_default(struct config *c)
     for (int i = 0; i < KNOB_COUNT; i++) snprintf(c->value[i], CONFIG_VALUE, "%s", KNOBS[i].otherwise);
 }
 
+static const char *first_param(const struct method *m)
+{
+    return m->params ? m->params[0].name : "it has none";
+}
+
+/* The method, its parameters and the format must mean one thing. */
+static enum err_code check_method(const struct config *c, struct err *why)
+{
+    const struct params p = config_params(c);
+    const char *format = c->value[KNOB_FORMAT];
+    enum err_code rc = params_check_all(&p, why);
+    if (rc || !p.method || !strcmp(format, "file")) return rc;
+    if (p.method->format && strcmp(implied_format(c), format))
+        return err_set(why, ERR_USAGE,
+                       "method %s with these parameters makes %s, not %s: leave the format out and say what "
+                       "you want by its parameters (%s)",
+                       p.method->name, implied_format(c), format, first_param(p.method));
+    if (p.method->formats && !str_has_word(p.method->formats, format))
+        return err_set(why, ERR_USAGE, "method %s cannot make %s; it makes %s", p.method->name, format,
+                       p.method->formats);
+    return ERR_OK;
+}
+
 enum err_code config_check(const struct config *c, struct err *why)
 {
     const char *method = c->value[KNOB_METHOD], *format = c->value[KNOB_FORMAT];
+    enum err_code rc = check_method(c, why);
+    if (rc) return rc;
     if (!strcmp(method, "none") && converts(c))
         return err_set(
             why, ERR_USAGE,
@@ -61,14 +96,33 @@ enum err_code config_check(const struct config *c, struct err *why)
 
 /* ---------------------------------------------------------------- setting */
 
+/* The pairs in `more` join those that are there. */
+static enum err_code add_params(const struct config *c, const char *more, char *out, struct err *why)
+{
+    char all[CONFIG_VALUE], pair[CONFIG_VALUE];
+    snprintf(all, sizeof all, "%s", c->value[KNOB_PARAMS]);
+    for (const char *p = more; *p;) {
+        const size_t n = strcspn(p, ";");
+        snprintf(pair, sizeof pair, "%.*s", (int)n, p);
+        p += n + (p[n] == ';');
+        char *equals = strchr(pair, '=');
+        *equals = '\0';
+        enum err_code rc = params_merge(all, pair, equals + 1, why);
+        if (rc) return rc;
+    }
+    memcpy(out, all, sizeof all);
+    return ERR_OK;
+}
+
 static enum err_code set_knob(struct config *c, enum knob_id id, const char *value, struct err *why)
 {
     char text[CONFIG_VALUE];
     enum err_code rc = knob_check(id, value, text, why);
+    if (!rc && id == KNOB_PARAMS) rc = add_params(c, text, text, why);
     if (rc) return rc;
     memcpy(c->value[id], text, sizeof text);
     c->given[id] = true;
-    derive_method(c);
+    derive_recipe(c);
     return ERR_OK;
 }
 
@@ -146,6 +200,12 @@ static enum err_code item_of(struct item *it, const char *key, const char *value
         item_add(it, (enum knob_id)i, value);
         return ERR_OK;
     }
+    if (param_name(key)) {
+        char pair[CONFIG_VALUE];
+        snprintf(pair, sizeof pair, "%s=%s", param_name(key), value);
+        item_add(it, KNOB_PARAMS, pair);
+        return ERR_OK;
+    }
     names[KNOB_COUNT] = "kv";
     names[KNOB_COUNT + 1] = "recipe";
     return err_set(why, ERR_USAGE, "unknown key '%.40s'; keys are %s", key,
@@ -205,6 +265,14 @@ static enum err_code next_item(const char **line, struct lexed *out, struct err 
     return out->text.failed ? err_set(why, ERR_NOMEM, "out of memory") : ERR_OK;
 }
 
+/* Is the parameter of this pair set already? */
+static bool has_param(const struct config *c, const char *pair)
+{
+    char name[CONFIG_VALUE];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(pair, "="), pair);
+    return params_given(&(struct params){ .given = c->value[KNOB_PARAMS] }, name);
+}
+
 static enum err_code line_item(struct config *c, bool *seen, struct lexed *in, struct err *why)
 {
     struct item it = { .count = 0 };
@@ -216,7 +284,7 @@ static enum err_code line_item(struct config *c, bool *seen, struct lexed *in, s
         rc = item_recipe(&it, str_text(&in->text), why);
     }
     for (int i = 0; !rc && i < it.count; i++) {
-        if (seen[it.id[i]])
+        if (it.id[i] == KNOB_PARAMS ? has_param(c, it.value[i]) : seen[it.id[i]])
             rc = err_set(why, ERR_USAGE, "%s is given twice: %.60s and %.60s", KNOBS[it.id[i]].key,
                          c->value[it.id[i]], it.value[i]);
         seen[it.id[i]] = true;
@@ -258,22 +326,33 @@ static void append_value(struct str *s, const char *value)
     str_append(s, "\"");
 }
 
-/* "method:format", the method left out when it goes without saying. */
+/* "method:format", each left out when it goes without saying. */
 static void append_recipe(struct str *s, const struct config *c)
 {
     const char *method = c->value[KNOB_METHOD], *format = c->value[KNOB_FORMAT];
-    if (strcmp(method, implied_method(c))) str_printf(s, "%s:", method);
-    str_append(s, format);
+    const bool named = strcmp(method, implied_method(c)) != 0;
+    if (named) str_append(s, method);
+    if (!named || strcmp(format, implied_format(c))) str_printf(s, "%s%s", named ? ":" : "", format);
 }
 
 const char *config_recipe(const struct config *c, char *buf, size_t size)
 {
     struct str s = { 0 };
-    append_recipe(&s, c);
+    const char *method = c->value[KNOB_METHOD];
+    const struct params p = config_params(c);
+    str_printf(&s, "%s%s%s", strcmp(method, implied_method(c)) ? method : "",
+               strcmp(method, implied_method(c)) ? ":" : "", c->value[KNOB_FORMAT]);
+    params_identity(&p, &s);
     if (c->value[KNOB_TENSORS][0]) str_printf(&s, ";%s", c->value[KNOB_TENSORS]);
     snprintf(buf, size, "%s", str_text(&s));
     str_free(&s);
     return buf;
+}
+
+/* Parameters as items by themselves. */
+static void append_params(struct str *s, const char *pairs)
+{
+    for (; *pairs; pairs++) str_append_n(s, *pairs == ';' ? "," : pairs, 1);
 }
 
 const char *config_line(const struct config *c, char *buf, size_t size)
@@ -288,6 +367,10 @@ const char *config_line(const struct config *c, char *buf, size_t size)
         if (s.len) str_append(&s, ",");
         if (recipe) {
             append_recipe(&s, c);
+            continue;
+        }
+        if (i == KNOB_PARAMS) {
+            append_params(&s, c->value[i]);
             continue;
         }
         str_printf(&s, "%s=", i == KNOB_CTK && same_kv ? "kv" : KNOBS[i].key);
@@ -334,6 +417,8 @@ enum err_code config_from_json(struct config *c, const json_t *object, struct er
     config_default(&plain);
     for (int i = 0; i < KNOB_COUNT; i++) c->given[i] = strcmp(c->value[i], plain.value[i]) != 0;
     if (!strcmp(c->value[KNOB_METHOD], implied_method(c))) c->given[KNOB_METHOD] = false;
+    if (c->given[KNOB_METHOD] && !strcmp(c->value[KNOB_FORMAT], implied_format(c)))
+        c->given[KNOB_FORMAT] = false;
     return config_check(c, why);
 }
 

@@ -11,9 +11,12 @@
 #include "kernels/kernels.h"
 
 enum knob_id {
-    KNOB_MODEL,     /* path of a GGUF file; "" = the command's -m */
-    KNOB_METHOD,    /* how numbers are chosen: "none" (as the file has them) or a row of METHODS ("rtn") */
-    KNOB_FORMAT,    /* target format of the recipe; "file" = as the file has them */
+    KNOB_MODEL,  /* path of a GGUF file; "" = the command's -m */
+    KNOB_METHOD, /* how numbers are chosen: "none" (as the file has them) or a row of METHODS ("rtn") */
+    KNOB_FORMAT, /* target format of the recipe; "file" = as the file has them */
+    KNOB_PARAMS, /* the method's parameters "bits=3;group_size=64", sorted; each may stand in a line by itself
+                  */
+    KNOB_CALIB,  /* file of calibration statistics or text; "" = the bundled text where a method needs one */
     KNOB_TENSORS,   /* per-tensor rules "attn_v:q8_0;ffn_down:f16"; "" = none */
     KNOB_THREADS,   /* 1..1024; 0 = all physical cores */
     KNOB_AFFINITY,  /* none compact spread */
@@ -29,7 +32,8 @@ enum knob_id {
     KNOB_PREFETCH,  /* off willneed populate: the enum prefetch of plan.h */
     KNOB_COUNT
 };
-/* `kv=TYPE` is shorthand for ctk=TYPE,ctv=TYPE. */
+/* `kv=TYPE` is shorthand for ctk=TYPE,ctv=TYPE; `bits=4` (any parameter of any method, or an alias of it) for
+ * params=bits=4. */
 
 enum knob_kind { KNOB_TEXT, KNOB_INT, KNOB_CHOICE };
 
@@ -72,7 +76,8 @@ void config_default(struct config *c);
  * are ERR_USAGE; the message names key, value, what is allowed and the nearest spelling.
  *   line    = item { (" " | ",") item }, or "default"
  *   item    = key "=" value | recipe;  a value with spaces, commas or quotes stands in double quotes, \" and
- * \\ recipe  = format | method | method ":" format       a bare format means the method "rtn" */
+ * \\ recipe  = format | method | method ":" format       a bare format means the method "rtn"; a bare method
+ * the format that its parameters mean */
 enum err_code config_parse(struct config *c, const char *line, struct err *why);
 
 /* Set one key (also "kv" and "recipe"): as if it stood in the line, but a value set before is replaced. What
@@ -96,8 +101,8 @@ const char *config_text(const struct config *c, enum knob_id id);
  * activations) and affinity, the enum of that name. */
 int config_choice(const struct config *c, enum knob_id id);
 
-/* The recipe part, as text that identifies the numbers: "file", "q8_0" (its method is rtn), "gptq:q4_0",
- * "q4_0;attn_v:q8_0". */
+/* The recipe part, as text that identifies the numbers: "file", "q8_0" (its method is rtn), "gptq:u4_g128",
+ * "gptq:u3_g64;damp_percent=0.05", "q4_0;attn_v:q8_0". Parameters that say the default are left out. */
 const char *config_recipe(const struct config *c, char *buf, size_t size);
 
 #endif

@@ -10,6 +10,10 @@ enum { CHOICES_MAX = 96 };
  */
 enum err_code knob_check(enum knob_id id, const char *value, char *out, struct err *why);
 
+/* Put name=value into the sorted list "name=value;name=value" of CONFIG_VALUE bytes, in the place of the pair
+ * of that name. ERR_USAGE: no room. */
+enum err_code params_merge(char *list, const char *name, const char *value, struct err *why);
+
 /* A format a recipe may ask for. Errors name it, and say when it is known but cannot be made yet. */
 enum err_code recipe_format_check(const char *name, const struct format **out, struct err *why);
 

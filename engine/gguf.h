@@ -90,13 +90,18 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *g,
 /* The model's identity: SHA-256 of the file; of several shards, SHA-256 of their hashes, one a line. */
 enum err_code gguf_hash(const struct gguf *g, char hex[HASH_HEX], struct err *why);
 
-/* Writing: declare everything, then stream tensor data in the declared order. Version 3, alignment 32.
- *   gguf_writer_open -> put_* / copy_kv -> add_tensor (all) -> write_tensor (all, in order) -> commit.
+/* Writing: declare everything, then stream tensor data, in the declared order or tensor by tensor in any
+ * order (gguf_writer_select). Version 3, alignment 32.
+ *   gguf_writer_open -> put_* / copy_kv -> add_tensor (all) -> write (all) -> commit.
  * Nothing appears at `path` before commit. The first failure sticks: later calls return it again and commit
  * tells its message, so a caller may check only commit. A key or tensor name put twice is ERR_USAGE. copy_kv
  * drops general.alignment and split.*, which describe how the source was laid out, not the model. */
 struct gguf_writer;
 enum err_code gguf_writer_open(struct gguf_writer **out, const char *path, struct err *why);
+/* The same for work that takes long: what was written is kept as PATH.partial when the writer is aborted or
+ * its process dies, and a later writer that declares the same header finds the tensors that were finished
+ * (gguf_writer_finished). ERR_IO: somebody else is writing it. */
+enum err_code gguf_writer_resume(struct gguf_writer **out, const char *path, struct err *why);
 enum err_code gguf_writer_put_u32(struct gguf_writer *w, const char *key, uint32_t v);
 enum err_code gguf_writer_put_f32(struct gguf_writer *w, const char *key, float v);
 enum err_code gguf_writer_put_bool(struct gguf_writer *w, const char *key, bool v);
@@ -112,6 +117,10 @@ enum err_code gguf_writer_add_tensor(struct gguf_writer *w, const char *name, co
 /* A piece of the current tensor's bytes; pieces follow each other until the tensor is full, then the next
  * begins. */
 enum err_code gguf_writer_write(struct gguf_writer *w, const void *bytes, int64_t n, struct err *why);
+/* What is written next belongs to this tensor, from its first byte on. Everything is declared by now. */
+enum err_code gguf_writer_select(struct gguf_writer *w, const char *tensor, struct err *why);
+/* Is the whole tensor there, from this writer or an earlier one? Everything is declared by now. */
+bool gguf_writer_finished(struct gguf_writer *w, const char *tensor);
 enum err_code gguf_writer_commit(struct gguf_writer *w, struct err *why); /* frees w in any case */
 void gguf_writer_abort(struct gguf_writer *w);                            /* NULL is fine */
 

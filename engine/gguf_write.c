@@ -6,11 +6,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct planned {
     char *name;
     const struct format *format;
-    int64_t bytes;
+    int64_t bytes, offset; /* offset: in the data section */
+    int64_t written;       /* bytes of it so far */
 };
 
 struct gguf_writer {
@@ -21,9 +23,10 @@ struct gguf_writer {
     int64_t key_count, key_cap;
     struct planned *tensors;
     int64_t tensor_count, tensor_cap;
-    int64_t data_bytes;       /* of the data section, padding included */
-    int64_t current, written; /* tensor being streamed, bytes of it so far */
-    bool streaming;           /* header written: nothing can be declared any more */
+    int64_t data_bytes;  /* of the data section, padding included */
+    int64_t data_offset; /* of that section in the file */
+    int64_t current;     /* tensor being streamed */
+    bool streaming;      /* header written: nothing can be declared any more */
 };
 
 /* GGML_MAX_NAME of the programs that will read our files, terminator included. */
@@ -51,18 +54,31 @@ static bool grow(void **items, int64_t count, int64_t *cap, size_t size)
     return true;
 }
 
-enum err_code gguf_writer_open(struct gguf_writer **out, const char *path, struct err *why)
+typedef enum err_code open_file_fn(struct atomic_file *f, const char *path, struct err *why);
+
+static enum err_code open_writer(struct gguf_writer **out, const char *path, open_file_fn *open_file,
+                                 struct err *why)
 {
     *out = NULL;
     struct gguf_writer *w = calloc(1, sizeof *w);
     if (!w) return err_set(why, ERR_NOMEM, "out of memory writing '%s'", path);
-    enum err_code rc = atomic_file_open(&w->file, path, why);
+    enum err_code rc = open_file(&w->file, path, why);
     if (rc) {
         free(w);
         return rc;
     }
     *out = w;
     return ERR_OK;
+}
+
+enum err_code gguf_writer_open(struct gguf_writer **out, const char *path, struct err *why)
+{
+    return open_writer(out, path, atomic_file_open, why);
+}
+
+enum err_code gguf_writer_resume(struct gguf_writer **out, const char *path, struct err *why)
+{
+    return open_writer(out, path, atomic_file_resume, why);
 }
 
 static void put_string(struct str *s, struct gguf_string text)
@@ -206,7 +222,7 @@ enum err_code gguf_writer_add_tensor(struct gguf_writer *w, const char *name, co
         fail(w, ERR_NOMEM, "out of memory for tensor", name);
         return w->failed.code;
     }
-    w->tensors[w->tensor_count++] = (struct planned){ copy, format, bytes };
+    w->tensors[w->tensor_count++] = (struct planned){ copy, format, bytes, w->data_bytes, 0 };
     uint32_t rank = (uint32_t)dims, type = format->ggml_type;
     uint64_t offset = (uint64_t)w->data_bytes;
     put_string(&w->headers, text_of(name));
@@ -224,12 +240,6 @@ static void emit(struct gguf_writer *w, const void *bytes, size_t n)
     fail(w, errno == ENOSPC || errno == EDQUOT ? ERR_FIT : ERR_IO, "cannot write:", strerror(errno));
 }
 
-static void emit_padding(struct gguf_writer *w, int64_t after)
-{
-    static const char zeros[GGUF_ALIGNMENT];
-    emit(w, zeros, (size_t)(padded(after) - after));
-}
-
 /* Types that are nobody's but ours are named in the metadata: "int8=1002 nf4=1030". */
 static void put_own_formats(struct gguf_writer *w)
 {
@@ -245,18 +255,57 @@ static void put_own_formats(struct gguf_writer *w)
     str_free(&text);
 }
 
-static void emit_header(struct gguf_writer *w)
+static void seek(struct gguf_writer *w, int64_t to)
+{
+    if (!w->failed.code && fseeko(w->file.stream, to, SEEK_SET))
+        fail(w, ERR_IO, "cannot move in the file:", strerror(errno));
+}
+
+/* Behind the weights of an unfinished file: one byte a tensor, 1 when all of it is on the disk. */
+static int64_t marks_at(const struct gguf_writer *w)
+{
+    return w->data_offset + w->data_bytes;
+}
+
+/* What an earlier writer finished counts when its header was the same to the byte. */
+static void take_finished(struct gguf_writer *w, const struct str *header)
+{
+    char *before = malloc(header->len + (size_t)w->tensor_count + 1);
+    if (!before) {
+        fail(w, ERR_NOMEM, "out of memory for", "metadata");
+        return;
+    }
+    char *marks = before + header->len;
+    const bool same = fread(before, 1, header->len, w->file.stream) == header->len &&
+                      !memcmp(before, header->data, header->len);
+    seek(w, marks_at(w));
+    const size_t n = same ? fread(marks, 1, (size_t)w->tensor_count, w->file.stream) : 0;
+    for (size_t i = 0; i < n; i++)
+        if (marks[i] == 1) w->tensors[i].written = w->tensors[i].bytes;
+    if (!same && ftruncate(fileno(w->file.stream), 0)) fail(w, ERR_IO, "cannot start anew:", strerror(errno));
+    free(before);
+}
+
+static void begin_streaming(struct gguf_writer *w)
 {
     put_own_formats(w);
     const struct {
         uint32_t magic, version;
         uint64_t tensors, kvs;
     } head = { GGUF_MAGIC, 3, (uint64_t)w->tensor_count, (uint64_t)w->key_count };
+    struct str header = { 0 };
+    str_append_n(&header, &head, sizeof head);
+    str_append_n(&header, w->kv.data, w->kv.len);
+    str_append_n(&header, w->headers.data, w->headers.len);
+    static const char ZEROS[GGUF_ALIGNMENT];
+    str_append_n(&header, ZEROS, (size_t)(padded((int64_t)header.len) - (int64_t)header.len));
+    if (header.failed) fail(w, ERR_NOMEM, "out of memory for", "metadata");
     w->streaming = true;
-    emit(w, &head, sizeof head);
-    emit(w, w->kv.data, w->kv.len);
-    emit(w, w->headers.data, w->headers.len);
-    emit_padding(w, (int64_t)(sizeof head + w->kv.len + w->headers.len));
+    w->data_offset = (int64_t)header.len;
+    if (!w->failed.code && w->file.keep) take_finished(w, &header);
+    seek(w, 0);
+    emit(w, str_text(&header), header.len);
+    str_free(&header);
 }
 
 static enum err_code told(const struct gguf_writer *w, struct err *why)
@@ -264,33 +313,83 @@ static enum err_code told(const struct gguf_writer *w, struct err *why)
     return w->failed.code ? err_set(why, w->failed.code, "%s", w->failed.message) : ERR_OK;
 }
 
+static struct planned *planned_find(struct gguf_writer *w, const char *tensor)
+{
+    if (!w->failed.code && !w->streaming) begin_streaming(w);
+    for (int64_t i = 0; i < w->tensor_count; i++)
+        if (!strcmp(w->tensors[i].name, tensor)) return &w->tensors[i];
+    return NULL;
+}
+
+bool gguf_writer_finished(struct gguf_writer *w, const char *tensor)
+{
+    const struct planned *t = planned_find(w, tensor);
+    return t && t->written == t->bytes;
+}
+
+enum err_code gguf_writer_select(struct gguf_writer *w, const char *tensor, struct err *why)
+{
+    struct planned *t = planned_find(w, tensor);
+    if (!t) {
+        fail(w, ERR_USAGE, "no tensor was declared as", tensor);
+        return told(w, why);
+    }
+    w->current = t - w->tensors;
+    t->written = 0;
+    seek(w, w->data_offset + t->offset);
+    return told(w, why);
+}
+
+/* The tensor is whole: marked so for whoever resumes, once its bytes are safe. */
+static void finish_tensor(struct gguf_writer *w)
+{
+    static const char MARK = 1;
+    const struct planned *t = &w->tensors[w->current];
+    if (w->file.keep) {
+        if (fflush(w->file.stream) || fdatasync(fileno(w->file.stream)))
+            fail(w, ERR_IO, "cannot write:", strerror(errno));
+        seek(w, marks_at(w) + w->current);
+        emit(w, &MARK, 1);
+    }
+    seek(w, w->data_offset + t->offset + padded(t->bytes));
+    w->current++;
+}
+
 enum err_code gguf_writer_write(struct gguf_writer *w, const void *bytes, int64_t n, struct err *why)
 {
     const char *p = bytes;
-    if (!w->failed.code && !w->streaming) emit_header(w);
+    if (!w->failed.code && !w->streaming) begin_streaming(w);
     while (n > 0 && !w->failed.code) {
         if (w->current == w->tensor_count) {
             fail(w, ERR_USAGE, "more weights than were declared, after", "the last tensor");
             break;
         }
-        int64_t all = w->tensors[w->current].bytes, part = MIN(n, all - w->written);
+        struct planned *t = &w->tensors[w->current];
+        const int64_t part = MIN(n, t->bytes - t->written);
         emit(w, p, (size_t)part);
         p += part;
         n -= part;
-        w->written += part;
-        if (w->written < all) break;
-        emit_padding(w, all);
-        w->current++;
-        w->written = 0;
+        t->written += part;
+        if (t->written == t->bytes) finish_tensor(w);
     }
     return told(w, why);
 }
 
+/* Exactly as long as the format says: padding behind the last tensor, no marks. */
+static void set_length(struct gguf_writer *w)
+{
+    if (w->failed.code) return;
+    if (fflush(w->file.stream) || ftruncate(fileno(w->file.stream), marks_at(w)))
+        fail(w, errno == ENOSPC || errno == EDQUOT ? ERR_FIT : ERR_IO, "cannot write:", strerror(errno));
+}
+
 enum err_code gguf_writer_commit(struct gguf_writer *w, struct err *why)
 {
-    if (!w->failed.code && !w->streaming) emit_header(w);
-    if (!w->failed.code && w->current < w->tensor_count)
-        fail(w, ERR_USAGE, "weights missing, from tensor", w->tensors[w->current].name);
+    if (!w->failed.code && !w->streaming) begin_streaming(w);
+    for (int64_t i = 0; i < w->tensor_count && !w->failed.code; i++)
+        if (w->tensors[i].written < w->tensors[i].bytes)
+            fail(w, ERR_USAGE, "weights missing, from tensor", w->tensors[i].name);
+    set_length(w);
     enum err_code rc = told(w, why);
     if (!rc) rc = atomic_file_commit(&w->file, why);
     gguf_writer_abort(w);

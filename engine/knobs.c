@@ -51,6 +51,22 @@ const struct knob KNOBS[KNOB_COUNT] = {
                       .matters_for = FOR_ALL,
                       .unit = "",
                       .help = "how weights are stored; file = as the file has them" },
+    [KNOB_PARAMS] = { .key = "params",
+                      .kind = KNOB_TEXT,
+                      .otherwise = "",
+                      .changes_answers = true,
+                      .matters_for = FOR_ALL,
+                      .unit = "",
+                      .help =
+                          "parameters of the method, name=value;name=value; each may stand by itself: bits=4" },
+    [KNOB_CALIB] = { .key = "calib",
+                     .kind = KNOB_TEXT,
+                     .otherwise = "",
+                     .changes_answers = true,
+                     .matters_for = FOR_ALL,
+                     .unit = "",
+                     .help =
+                         "what methods learn activations from: a file of calibrate, an imatrix, or a text; without it the bundled text, where one is needed" },
     [KNOB_TENSORS] = { .key = "tensors",
                        .kind = KNOB_TEXT,
                        .otherwise = "",
@@ -190,8 +206,7 @@ size_t knob_choices(enum knob_id id, const char **names, size_t cap)
     add(&l, k->otherwise);
     if (id == KNOB_FORMAT) add_made_formats(&l);
     if (id == KNOB_METHOD)
-        for (size_t i = 0; i < METHOD_COUNT; i++)
-            if (strcmp(METHODS[i].name, k->otherwise)) add(&l, METHODS[i].name);
+        for (size_t i = 0; i < method_count(); i++) add(&l, method_at(i)->name);
     if (id == KNOB_ISA)
         for (size_t i = 0; i < ISA_LEVEL_COUNT; i++) add(&l, ISA_LEVELS[i].name);
     return l.count;
@@ -309,12 +324,58 @@ static enum err_code rules_check(const char *value, char *out, struct err *why)
     return rc;
 }
 
+enum err_code params_merge(char *list, const char *name, const char *value, struct err *why)
+{
+    struct str all = { 0 };
+    bool put = false;
+    for (const char *p = list; *p || !put;) {
+        const size_t n = strcspn(p, ";"), key = strcspn(p, "=");
+        const int order = *p ? strncmp(p, name, MAX(key, strlen(name))) : 1;
+        if (!put && order >= 0) {
+            str_printf(&all, "%s%s=%s", all.len ? ";" : "", name, value);
+            put = true;
+        }
+        if (*p && order != 0) str_printf(&all, "%s%.*s", all.len ? ";" : "", (int)n, p);
+        p += n + (p[n] == ';');
+    }
+    enum err_code rc = ERR_OK;
+    if (all.failed) rc = err_set(why, ERR_NOMEM, "out of memory");
+    if (!rc && all.len >= CONFIG_VALUE)
+        rc = err_set(why, ERR_USAGE, "params: longer than %d bytes", CONFIG_VALUE - 1);
+    if (!rc) snprintf(list, CONFIG_VALUE, "%s", str_text(&all));
+    str_free(&all);
+    return rc;
+}
+
+/* "name=value;name=value" of any method's parameters: names in their one spelling, sorted, no two alike.
+ * Values are checked when the method is known. */
+static enum err_code params_check(const char *value, char *out, struct err *why)
+{
+    out[0] = '\0';
+    for (const char *p = value; *p;) {
+        char pair[CONFIG_VALUE];
+        const size_t n = strcspn(p, ";");
+        snprintf(pair, sizeof pair, "%.*s", (int)n, p);
+        p += n + (p[n] == ';');
+        char *equals = strchr(pair, '=');
+        if (equals) *equals = '\0';
+        const char *name = param_name(pair);
+        if (!equals || !equals[1] || strpbrk(equals + 1, " ,\"=\t\r\n"))
+            return err_set(why, ERR_USAGE, "params: '%.60s' is no pair: want NAME=VALUE;NAME=VALUE", pair);
+        if (!name) return err_set(why, ERR_USAGE, "params: no method has a parameter '%.60s'", pair);
+        enum err_code rc = params_merge(out, name, equals + 1, why);
+        if (rc) return rc;
+    }
+    return ERR_OK;
+}
+
 enum err_code knob_check(enum knob_id id, const char *value, char *out, struct err *why)
 {
     const struct knob *k = &KNOBS[id];
     if (k->kind == KNOB_INT) return int_check(k, value, out, why);
     if (k->kind == KNOB_CHOICE) return choice_check(id, value, out, why);
     if (id == KNOB_TENSORS) return rules_check(value, out, why);
+    if (id == KNOB_PARAMS) return params_check(value, out, why);
     if (strlen(value) >= CONFIG_VALUE)
         return err_set(why, ERR_USAGE, "%s: longer than %d bytes", k->key, CONFIG_VALUE - 1);
     for (const char *p = value; *p; p++)

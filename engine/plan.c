@@ -136,6 +136,7 @@ int64_t widths_bytes(const struct widths *w, int batch)
 /* What one pass over the tensors adds up. */
 struct sums {
     const struct config *config;
+    const struct gguf *gguf;
     const struct model_shape *shape;
     bool copied; /* matrices are copied from the file */
     int64_t weights, read, products;
@@ -148,7 +149,7 @@ static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const stru
     const struct arch_slot *row = &ARCH_SLOTS[slot];
     (void)why;
     const bool vector = row->rows == DIM_NONE;
-    const struct format *f = recipe_tensor_format(sum->config, t, NULL);
+    const struct format *f = recipe_tensor_format(sum->config, sum->gguf, t, NULL);
     /* Vectors are copied as f32; matrices are used where the file is mapped. */
     const int64_t row_bytes = vector ? vector_bytes(t->shape[0]) : format_row_bytes(f, t->shape[0]);
     const int64_t bytes = row_bytes * t->shape[1];
@@ -166,7 +167,9 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
                            const struct hyper *h, const struct config *c, const struct session *e,
                            struct err *why)
 {
-    struct sums sum = { .config = c, .shape = s, .copied = e->backend.huge_pages == HUGE_PAGES_ALL };
+    struct sums sum = {
+        .config = c, .gguf = g, .shape = s, .copied = e->backend.huge_pages == HUGE_PAGES_ALL
+    };
     enum err_code rc = arch_walk(h->arch, s, g, add_tensor, &sum, why);
     if (rc) return rc;
 

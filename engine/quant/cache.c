@@ -112,7 +112,7 @@ static int64_t quantized_bytes(const struct gguf *source, const struct config *c
     int64_t bytes = gguf_file_bytes(source);
     for (int64_t i = 0; i < gguf_tensor_count(source); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(source, i);
-        const struct format *f = recipe_tensor_format(c, t, NULL);
+        const struct format *f = recipe_tensor_format(c, source, t, NULL);
         bytes += format_row_bytes(f, t->shape[0]) * t->shape[1] * t->shape[2] * t->shape[3] - t->bytes;
     }
     return bytes;

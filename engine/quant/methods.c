@@ -3,16 +3,26 @@
 
 #include <strings.h>
 
-const struct method METHODS[] = {
-    { .name = "rtn",
-      .help = "round to nearest: each block by itself, no calibration",
-      .quantize_rows = rtn_quantize_rows },
-};
-const size_t METHOD_COUNT = COUNT_OF(METHODS);
+static const struct method *const METHODS[] = { &METHOD_RTN };
+
+size_t method_count(void)
+{
+    return COUNT_OF(METHODS);
+}
+
+const struct method *method_at(size_t i)
+{
+    return METHODS[i];
+}
 
 const struct method *method_find(const char *name)
 {
-    for (size_t i = 0; i < METHOD_COUNT; i++)
-        if (!strcasecmp(METHODS[i].name, name)) return &METHODS[i];
+    for (size_t i = 0; i < method_count(); i++)
+        if (!strcasecmp(method_at(i)->name, name)) return method_at(i);
     return NULL;
+}
+
+bool method_makes(const struct method *m, const struct format *f)
+{
+    return m->formats ? str_has_word(m->formats, f->name) : f->encode != NULL;
 }

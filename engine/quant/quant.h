@@ -5,23 +5,111 @@
 #include "engine/config.h"
 #include "engine/gguf.h"
 
-struct method {
-    const char *name; /* "rtn" */
-    const char *help;
-    bool needs_calibration;
-    /* Quantize rows [rows][cols] of f32 into `format`; rows are independent (threads split them). */
-    void (*quantize_rows)(const float *x, void *out, int64_t rows, int64_t cols, const struct format *format);
-};
-extern const struct method METHODS[];
-extern const size_t METHOD_COUNT;
-const struct method *method_find(const char *name);
+/* ---------------------------------------------------------------- parameters of methods */
 
-/* The format tensor `t` gets under the config's recipe. 1-d tensors (norms, biases) and tensors that are
- * looked up rather than multiplied in other architectures stay as they are; a row length that no block of the
- * wanted format fits falls back to f16 (to the file's own format when that is smaller). *fell_back (may be
- * NULL) tells. Pure. */
-const struct format *recipe_tensor_format(const struct config *c, const struct gguf_tensor *t,
-                                          bool *fell_back);
+enum param_kind { PARAM_INT, PARAM_REAL, PARAM_BOOL, PARAM_CHOICE };
+
+/* One parameter of one method. Methods that mean the same by a parameter give it the same name and aliases
+ * (the tests check that no alias of one is the name of another). */
+struct param {
+    const char *name;    /* the field's: "group_size" */
+    const char *aliases; /* other spellings, space-separated: "group q_group_size"; NULL: none */
+    enum param_kind kind;
+    double min, max;       /* INT and REAL, where choices is NULL */
+    const char *choices;   /* space-separated: all values of a CHOICE, or of an INT that has few; else NULL */
+    const char *otherwise; /* default, as text */
+    const char *help;      /* one line */
+};
+
+/* What a config says about its method's parameters. Borrowed from the config. */
+struct params {
+    const struct method *method;
+    const char *given; /* "bits=3;group_size=64" */
+};
+
+/* The value of a parameter that the method has (asserted): what is given, else the default. */
+int64_t params_int(const struct params *p, const char *name);
+double params_real(const struct params *p, const char *name);
+bool params_bool(const struct params *p, const char *name);
+bool params_is(const struct params *p, const char *name, const char *choice); /* of a CHOICE */
+bool params_given(const struct params *p, const char *name); /* false, too, where there is no such one */
+struct params config_params(const struct config *c);
+/* Are all of them the method's, and sensible together? ERR_USAGE. */
+enum err_code params_check_all(const struct params *p, struct err *why);
+/* ";bits=3;group_size=64": the given ones that are not the default, in one spelling, appended. */
+void params_identity(const struct params *p, struct str *out);
+
+/* ---------------------------------------------------------------- methods */
+
+/* What a method needs to know about the inputs of a matrix. */
+enum calibration_need { CALIBRATION_NONE, CALIBRATION_OPTIONAL, CALIBRATION_NEEDED };
+
+/* How matrices in the method's format treat their inputs when the model runs. */
+struct act_scheme {
+    enum input_kind kind;
+    float threshold, limit; /* as in struct input_scheme */
+};
+
+struct tensor_job;
+struct layer_job;
+struct side_tensor;
+
+struct method {
+    const char *name;           /* "gptq" */
+    const char *help;           /* one line: what it does */
+    const char *good, *bad;     /* one line each: where it shines and where not */
+    const struct param *params; /* up to the row whose name is NULL; NULL: none */
+    const char *formats;        /* space-separated names of what it can make; NULL: any that has an encoder */
+    bool linear_only;           /* token embedding and output matrix stay as they are (f16 at most) */
+    enum calibration_need calibration;
+
+    /* All NULL where the method has no use for it. Pure but for the last three. */
+
+    /* Refuse combinations of parameters that make no sense. */
+    enum err_code (*check)(const struct params *p, struct err *why);
+    /* The format these parameters mean, for a recipe that names none. */
+    const char *(*format)(const struct params *p);
+    /* Instead of that one format for all: what this tensor of this file gets (published mixes). NULL: keep.
+     */
+    const struct format *(*tensor_format)(const struct params *p, const struct gguf *g,
+                                          const struct gguf_tensor *t);
+    /* How matrices of the method's format treat activations. */
+    struct act_scheme (*act)(const struct params *p);
+    /* How many samples of how many tokens `layer` wants; without it there are none. */
+    void (*samples)(const struct params *p, int *count, int *tokens);
+    /* The small tensors that job->name brings along: filled into out[SIDE_MAX], returns how many. */
+    int (*sides)(const struct tensor_job *job, struct side_tensor *out);
+
+    /* See engine/quant/methods.h. At least one of rows and tensor. */
+    void (*rows)(const struct tensor_job *job, const float *x, void *out, int64_t rows);
+    enum err_code (*tensor)(struct tensor_job *job, struct err *why);
+    enum err_code (*layer)(struct layer_job *job, struct err *why);
+};
+/* Built in, then what plug-ins added. */
+size_t method_count(void);
+const struct method *method_at(size_t i);
+const struct method *method_find(const char *name); /* NULL when unknown; case-insensitive */
+
+/* Can the method make this format by itself? (What rules ask for beyond that is rounded to nearest.) */
+bool method_makes(const struct method *m, const struct format *f);
+
+/* The canonical name of a parameter of any method, by name or alias; NULL when no method has it. */
+const char *param_name(const char *word);
+/* Check a value for this method's parameter and write its one spelling to out[size]. ERR_USAGE. */
+enum err_code param_check(const struct method *m, const char *name, const char *value, char *out, size_t size,
+                          struct err *why);
+
+/* ---------------------------------------------------------------- recipes */
+
+/* The format tensor `t` of file `g` gets under the config's recipe. 1-d tensors (norms, biases) and tensors
+ * that are looked up rather than multiplied in other architectures stay as they are; a row length that no
+ * block of the wanted format fits falls back to f16 (to the file's own format when that is smaller).
+ * *fell_back (may be NULL) tells. Pure. */
+const struct format *recipe_tensor_format(const struct config *c, const struct gguf *g,
+                                          const struct gguf_tensor *t, bool *fell_back);
+
+/* Does the recipe give it other numbers? Not the same as another format: some methods keep the format. */
+bool recipe_converts(const struct config *c, const struct gguf *g, const struct gguf_tensor *t);
 
 /* True when the recipe leaves every tensor of the file as it is. */
 bool recipe_is_identity(const struct config *c, const struct gguf *g);
@@ -29,12 +117,15 @@ bool recipe_is_identity(const struct config *c, const struct gguf *g);
 /* Write `out_path` (atomic) = the source with the recipe applied; metadata copied, general.file_type and
  * qdyno.recipe set. A source tensor that is itself quantized and would change is ERR_USAGE (re-quantizing
  * hides what is measured); NaN or infinity in weights is ERR_FORMAT naming tensor and index. progress as in
- * synth; returning false cancels. */
+ * synth; returning false cancels (ERR_CANCELLED). With `resume`, what a cancelled or killed run has finished
+ * is kept beside the target (PATH.partial) and a run with the same source and recipe goes on from there. */
 struct quantize_options {
-    const struct config *config;
+    const struct config *config; /* its calib: a calibration or imatrix file, or a text; "": bundled text */
     int threads;
+    bool resume;
     bool (*progress)(void *ctx, double done); /* may be NULL */
     void *ctx;
+    const struct log *log; /* may be NULL */
 };
 enum err_code quantize_file(const char *out_path, const struct gguf *source, const struct quantize_options *o,
                             struct err *why);

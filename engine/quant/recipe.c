@@ -40,6 +40,13 @@ static const struct format *rule_format(const char *rules, const char *name)
     return NULL;
 }
 
+/* The first and the last matrix: what most methods leave alone, because errors in them cost most. A tied
+ * embedding is both. */
+static bool is_outer(const struct gguf_tensor *t)
+{
+    return !strcmp(t->name, "token_embd.weight") || !strcmp(t->name, "output.weight");
+}
+
 static bool is_kept(const struct gguf_tensor *t)
 {
     if (t->dims < 2) return true;
@@ -48,25 +55,48 @@ static bool is_kept(const struct gguf_tensor *t)
     return false;
 }
 
-const struct format *recipe_tensor_format(const struct config *c, const struct gguf_tensor *t,
-                                          bool *fell_back)
+/* The smaller of the tensor's own format and f16. */
+static const struct format *f16_at_most(const struct gguf_tensor *t)
 {
-    if (fell_back) *fell_back = false;
-    if (is_kept(t)) return t->format;
-    const struct format *wanted = rule_format(config_text(c, KNOB_TENSORS), t->name);
-    if (!wanted) wanted = format_find(config_text(c, KNOB_FORMAT)); /* NULL for "file" */
-    if (!wanted) return t->format;
-    if (t->shape[0] % wanted->block_weights == 0) return wanted;
-    if (fell_back) *fell_back = true;
     const struct format *f16 = &FORMATS[FORMAT_F16];
     return format_row_bytes(t->format, t->shape[0]) <= format_row_bytes(f16, t->shape[0]) ? t->format : f16;
 }
 
+/* What the recipe asks for before anything is said about fitting; NULL: leave it. */
+static const struct format *wanted_format(const struct config *c, const struct gguf *g,
+                                          const struct gguf_tensor *t)
+{
+    const struct format *rule = rule_format(config_text(c, KNOB_TENSORS), t->name);
+    const struct params p = config_params(c);
+    if (rule) return rule;
+    if (!p.method) return NULL;
+    if (p.method->tensor_format) return p.method->tensor_format(&p, g, t);
+    if (p.method->linear_only && is_outer(t)) return f16_at_most(t);
+    return format_find(config_text(c, KNOB_FORMAT)); /* NULL for "file" */
+}
+
+const struct format *recipe_tensor_format(const struct config *c, const struct gguf *g,
+                                          const struct gguf_tensor *t, bool *fell_back)
+{
+    if (fell_back) *fell_back = false;
+    if (is_kept(t)) return t->format;
+    const struct format *wanted = wanted_format(c, g, t);
+    if (!wanted) return t->format;
+    if (t->shape[0] % wanted->block_weights == 0) return wanted;
+    if (fell_back) *fell_back = true;
+    return f16_at_most(t);
+}
+
+bool recipe_converts(const struct config *c, const struct gguf *g, const struct gguf_tensor *t)
+{
+    const struct format *f = recipe_tensor_format(c, g, t, NULL);
+    const struct method *m = method_find(config_text(c, KNOB_METHOD));
+    return f != t->format || (m && m->formats && !is_kept(t) && method_makes(m, f));
+}
+
 bool recipe_is_identity(const struct config *c, const struct gguf *g)
 {
-    for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
-        const struct gguf_tensor *t = gguf_tensor_at(g, i);
-        if (recipe_tensor_format(c, t, NULL) != t->format) return false;
-    }
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++)
+        if (recipe_converts(c, g, gguf_tensor_at(g, i))) return false;
     return true;
 }

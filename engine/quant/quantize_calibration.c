@@ -1,0 +1,58 @@
+/* What a method is told about activations, and samples for it to run again. */
+#include <stdlib.h>
+
+#include "engine/quant/calibration.h"
+#include "engine/quant/quantize_internal.h"
+
+/* A file's own progress begins behind this. */
+static bool pass_on(void *ctx, double done)
+{
+    const struct quantize_options *o = ctx;
+    (void)done;
+    return !o->progress || o->progress(o->ctx, 0);
+}
+
+enum err_code quantize_calibrate(struct quantization *q, struct err *why)
+{
+    const struct method *m = q->params.method;
+    const char *path = config_text(q->options->config, KNOB_CALIB);
+    int count = 0, tokens = 0;
+    if (!m || m->calibration == CALIBRATION_NONE) {
+        if (!path[0]) return ERR_OK;
+        return err_set(why, ERR_USAGE, "calib=%s: method %s looks at weights only and has no use for it",
+                       path, m ? m->name : "none");
+    }
+    if (m->calibration == CALIBRATION_OPTIONAL && !path[0]) return ERR_OK;
+    if (m->samples) m->samples(&q->params, &count, &tokens);
+    const struct calibration_options o = { .path = path,
+                                           .threads = q->options->threads,
+                                           .ctx = tokens,
+                                           .tokens = (int64_t)count * tokens,
+                                           .progress = pass_on,
+                                           .progress_ctx = (void *)q->options,
+                                           .log = q->options->log };
+    if (!path[0])
+        log_write(q->options->log, LOG_WARN,
+                  "method %s learns from activations and calib= names no file: the bundled text is used",
+                  m->name);
+    const enum err_code rc = calibration_obtain(&q->calibration, q->source, &o, why);
+    return rc && path[0] ? err_prefix(why, "calib=%s", path) : rc;
+}
+
+enum err_code quantize_samples(const struct quantization *q, struct samples *s, int32_t **ids,
+                               struct err *why)
+{
+    const int there = calibration_samples(q->calibration, s->tokens, NULL, 0);
+    *ids = NULL;
+    if (!there)
+        return err_set(
+            why, ERR_USAGE,
+            "method %s runs the model on samples of %d tokens, and %s has none: give calib= a file "
+            "that qdyno calibrate made (an imatrix holds no text), or a longer text",
+            q->params.method->name, s->tokens, calibration_name(q->calibration));
+    s->count = MIN(s->count, there);
+    *ids = malloc((size_t)s->count * (size_t)s->tokens * sizeof **ids);
+    if (!*ids) return err_set(why, ERR_NOMEM, "out of memory for %d samples", s->count);
+    calibration_samples(q->calibration, s->tokens, *ids, s->count);
+    return ERR_OK;
+}

@@ -1,0 +1,221 @@
+/* One tensor: read, checked, converted on all threads and written. Rows that stand by themselves pass a few
+ * megabytes at a time, so that a model larger than memory can be quantized; a method that looks at a whole
+ * matrix gets it whole. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "engine/quant/calibration.h"
+#include "engine/quant/quantize_internal.h"
+
+enum { CHUNK_FLOATS = 1 << 20 };
+
+int64_t unit_rows(const struct unit *u)
+{
+    return u->source->shape[1] * u->source->shape[2] * u->source->shape[3];
+}
+
+struct tensor_job unit_job(const struct quantization *q, const struct unit *u)
+{
+    struct tensor_job job = { .name = u->source->name,
+                              .format = u->format,
+                              .params = q->params,
+                              .rows = unit_rows(u),
+                              .cols = u->source->shape[0],
+                              .input = calibration_find(q->calibration, u->source->name),
+                              .sides = u->sides,
+                              .pool = q->pool };
+    for (int i = 0; i < u->sides; i++) job.side[i] = u->side[i];
+    return job;
+}
+
+struct side_tensor *job_side(struct tensor_job *job, enum side_what what)
+{
+    for (int i = 0; i < job->sides; i++)
+        if (job->side[i].what == what) return &job->side[i];
+    return NULL;
+}
+
+bool unit_finished(const struct quantization *q, const struct unit *u)
+{
+    char name[160];
+    bool all = gguf_writer_finished(q->writer, u->source->name);
+    for (int i = 0; i < u->sides && all; i++)
+        all = gguf_writer_finished(q->writer, side_name(u->source->name, u->side[i].what, name, sizeof name));
+    return all;
+}
+
+/* ---------------------------------------------------------------- reading */
+
+/* Whole rows of a tensor to f32, then (out not NULL) to bytes, divided over all members. */
+struct piece {
+    const struct quantization *q;
+    const struct unit *unit;
+    const struct tensor_job *job; /* what `rows` is told; NULL: x is only read */
+    int64_t first_row, rows;
+    bool loaded; /* x is there already */
+    float *x;
+    unsigned char *out;
+    _Atomic int64_t bad; /* first index in the tensor that is not finite, or -1 */
+};
+
+static void note_bad(struct piece *p, int64_t at)
+{
+    int64_t seen = atomic_load(&p->bad);
+    while ((seen < 0 || at < seen) && !atomic_compare_exchange_weak(&p->bad, &seen, at)) continue;
+}
+
+static bool read_rows(struct piece *p, int64_t from, int64_t to, float *x)
+{
+    const struct gguf_tensor *t = p->unit->source;
+    const int64_t cols = t->shape[0], n = (to - from) * cols;
+    format_decode_rows(t->format, t->data + (p->first_row + from) * format_row_bytes(t->format, cols), x,
+                       to - from, cols);
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) {
+            note_bad(p, (p->first_row + from) * cols + i);
+            return false;
+        }
+    return true;
+}
+
+static void pass_rows(void *arg, int member, int size)
+{
+    struct piece *p = arg;
+    const int64_t cols = p->unit->source->shape[0], from = p->rows * member / size,
+                  to = p->rows * (member + 1) / size;
+    float *x = p->x + from * cols;
+    if (from == to || (!p->loaded && !read_rows(p, from, to, x)) || !p->out) return;
+    const struct method *m = p->q->params.method;
+    unsigned char *out = p->out + from * format_row_bytes(p->unit->format, cols);
+    if (p->unit->by_method && m->rows)
+        m->rows(p->job, x, out, to - from);
+    else
+        format_encode_rows(p->unit->format, x, out, to - from, cols);
+}
+
+static enum err_code run_piece(struct piece *p, struct err *why)
+{
+    atomic_init(&p->bad, -1);
+    threadpool_run(p->q->pool, pass_rows, p);
+    const int64_t bad = atomic_load(&p->bad);
+    if (bad < 0) return ERR_OK;
+    return err_set(why, ERR_FORMAT, "tensor '%s': value %" PRId64 " is not a finite number",
+                   p->unit->source->name, bad);
+}
+
+enum err_code unit_load(struct quantization *q, const struct unit *u, float *x, struct err *why)
+{
+    struct piece p = { .q = q, .unit = u, .rows = unit_rows(u), .x = x };
+    return run_piece(&p, why);
+}
+
+/* ---------------------------------------------------------------- encoding */
+
+enum err_code sides_alloc(struct tensor_job *job, struct err *why)
+{
+    for (int i = 0; i < job->sides; i++) {
+        struct side_tensor *s = &job->side[i];
+        s->data = calloc((size_t)s->size, (size_t)format_row_bytes(side_format(s->what), 1));
+        if (!s->data) return err_set(why, ERR_NOMEM, "out of memory while quantizing '%s'", job->name);
+    }
+    return ERR_OK;
+}
+
+void sides_free(struct tensor_job *job)
+{
+    for (int i = 0; i < job->sides; i++) free(job->side[i].data);
+}
+
+enum err_code unit_encode(struct quantization *q, const struct unit *u, struct tensor_job *job,
+                          struct err *why)
+{
+    if (u->by_method && q->params.method->tensor) return q->params.method->tensor(job, why);
+    struct piece p = {
+        .q = q, .unit = u, .job = job, .rows = job->rows, .loaded = true, .x = job->x, .out = job->out
+    };
+    return run_piece(&p, why);
+}
+
+enum err_code unit_put(struct quantization *q, const struct unit *u, const struct tensor_job *job,
+                       struct err *why)
+{
+    char name[160];
+    enum err_code rc = gguf_writer_select(q->writer, job->name, why);
+    if (!rc)
+        rc = gguf_writer_write(q->writer, job->out, job->rows * format_row_bytes(u->format, job->cols), why);
+    for (int i = 0; i < job->sides && !rc; i++) {
+        const struct side_tensor *s = &job->side[i];
+        rc = gguf_writer_select(q->writer, side_name(job->name, s->what, name, sizeof name), why);
+        if (!rc)
+            rc = gguf_writer_write(q->writer, s->data, format_row_bytes(side_format(s->what), s->size), why);
+    }
+    return rc;
+}
+
+/* ---------------------------------------------------------------- one unit */
+
+/* In memory as a whole: for methods that look at all of it. */
+static enum err_code write_whole(struct quantization *q, struct unit *u, struct err *why)
+{
+    struct tensor_job job = unit_job(q, u);
+    job.x = malloc((size_t)(job.rows * job.cols) * sizeof(float));
+    job.out = malloc((size_t)(job.rows * format_row_bytes(u->format, job.cols)));
+    enum err_code rc = job.x && job.out
+                           ? sides_alloc(&job, why)
+                           : err_set(why, ERR_NOMEM, "out of memory while quantizing '%s'", job.name);
+    if (!rc) rc = unit_load(q, u, job.x, why);
+    if (!rc) rc = unit_encode(q, u, &job, why);
+    if (!rc) rc = unit_put(q, u, &job, why);
+    if (!rc) rc = quantize_report(q, u->source->bytes, why);
+    sides_free(&job);
+    free(job.x);
+    free(job.out);
+    return rc;
+}
+
+static enum err_code write_pieces(struct quantization *q, struct unit *u, struct err *why)
+{
+    const struct tensor_job job = unit_job(q, u);
+    const int64_t step = MIN(MAX(CHUNK_FLOATS / job.cols, 1), job.rows);
+    float *x = malloc((size_t)(step * job.cols) * sizeof(float));
+    unsigned char *out = malloc((size_t)(step * format_row_bytes(u->format, job.cols)));
+    enum err_code rc = x && out ? gguf_writer_select(q->writer, job.name, why)
+                                : err_set(why, ERR_NOMEM, "out of memory while quantizing '%s'", job.name);
+    for (int64_t first = 0; first < job.rows && !rc; first += step) {
+        struct piece p = { .q = q,
+                           .unit = u,
+                           .job = &job,
+                           .first_row = first,
+                           .rows = MIN(step, job.rows - first),
+                           .x = x,
+                           .out = out };
+        rc = run_piece(&p, why);
+        if (!rc) rc = gguf_writer_write(q->writer, out, p.rows * format_row_bytes(u->format, job.cols), why);
+        if (!rc) rc = quantize_report(q, p.rows * format_row_bytes(u->source->format, job.cols), why);
+    }
+    free(x);
+    free(out);
+    return rc;
+}
+
+static enum err_code copy(struct quantization *q, const struct unit *u, struct err *why)
+{
+    enum { PIECE = 16 << 20 };
+    const struct gguf_tensor *t = u->source;
+    enum err_code rc = gguf_writer_select(q->writer, t->name, why);
+    for (int64_t at = 0; at < t->bytes && !rc; at += PIECE) {
+        const int64_t n = MIN(PIECE, t->bytes - at);
+        rc = gguf_writer_write(q->writer, t->data + at, n, why);
+        if (!rc) rc = quantize_report(q, n, why);
+    }
+    return rc;
+}
+
+enum err_code unit_write(struct quantization *q, struct unit *u, struct err *why)
+{
+    if (!u->converts) return copy(q, u, why);
+    const bool whole = u->by_method && q->params.method->tensor;
+    return whole ? write_whole(q, u, why) : write_pieces(q, u, why);
+}
