@@ -47,6 +47,8 @@ enum format_id {
     FORMAT_U3_G128,
     FORMAT_U2_G64,
     FORMAT_U2_G128,
+    FORMAT_U8_G64,
+    FORMAT_U8_G128,
     FORMAT_NF4,
     FORMAT_FP4,
     FORMAT_NF4_DQ,

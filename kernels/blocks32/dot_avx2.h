@@ -20,10 +20,17 @@ ALWAYS_INLINE __m256i products_unsigned(__m256i codes, __m256i q)
     return _mm256_madd_epi16(_mm256_maddubs_epi16(codes, q), _mm256_set1_epi16(1));
 }
 
-/* Signed codes down to -127: pairs reach 2 * 127 * 127 = 32258 (activations are never -128). */
+/* Signed codes: pairs reach 2 * 128 * 127 = 32512 (activations are never -128). */
 ALWAYS_INLINE __m256i products_signed(__m256i codes, __m256i q)
 {
     return products_unsigned(_mm256_abs_epi8(codes), _mm256_sign_epi8(q, codes));
+}
+
+/* Codes that use all of their byte, products of code - 128: 128 scales come back with the minimum, which such
+ * a format has, beside more than one part. */
+ALWAYS_INLINE __m256i products_lowered(__m256i codes, __m256i q)
+{
+    return products_signed(_mm256_xor_si256(codes, _mm256_set1_epi8((char)0x80)), q);
 }
 
 ALWAYS_INLINE void part_floats(const struct block_kind *f, const uint8_t *block, int part, __m256 out[4])
@@ -34,7 +41,9 @@ ALWAYS_INLINE void part_floats(const struct block_kind *f, const uint8_t *block,
     const __m256 d = _mm256_set1_ps(f->scale(block));
 #pragma GCC unroll 4
     for (int u = 0; u < 4; u++) {
-        out[u] = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eighths[u])), d);
+        const __m256i code = f->products == products_lowered ? _mm256_cvtepu8_epi32(eighths[u])
+                                                             : _mm256_cvtepi8_epi32(eighths[u]);
+        out[u] = _mm256_mul_ps(_mm256_cvtepi32_ps(code), d);
         if (f->min) out[u] = _mm256_add_ps(out[u], _mm256_set1_ps(f->min(block)));
     }
 }
@@ -148,7 +157,8 @@ ALWAYS_INLINE void round_add(const struct block_kind *f, const struct dot *d, co
 ALWAYS_INLINE void block_add(const struct block_kind *f, const struct dot *d, const uint8_t *w, int64_t b,
                              const int n, struct kind_sums *sums)
 {
-    const float scale = f->scale(w), per_sum = f->min ? f->min(w) : -(float)f->bias * scale;
+    const float scale = f->scale(w), lowered = f->products == products_lowered ? 128 * scale : 0;
+    const float per_sum = f->min ? f->min(w) + lowered : -(float)f->bias * scale;
     __m256 block[DOT_X];
     float offset[DOT_X] = { 0 };
 #pragma GCC unroll 4

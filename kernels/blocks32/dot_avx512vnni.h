@@ -6,7 +6,7 @@
 
 #include "kernels/isa/avx512.h"
 
-enum { ROUND = 4, ROUND_BYTES = 128 /* of the largest format with less than 128 weights a block */ };
+enum { ROUND = 4, ROUND_BYTES = 136 /* of the largest format with less than 128 weights a block */ };
 
 /* weight = scale * (code - bias) (+ min); a block holds 32 or 64 weights (parts 1, 2) or a multiple of 128.
  */

@@ -11,7 +11,7 @@ enum { PART = 32 };
 /* weight = code * d, plus m where the format has minima. */
 struct part {
     float d, m;
-    int8_t code[PART];
+    int16_t code[PART];
 };
 typedef void part_fn(const uint8_t *block, int part, struct part *out);
 

@@ -17,6 +17,7 @@ struct block_kind {
     int scale_at;
     enum { NO_MIN, MIN, ZERO } min; /* ZERO: an f16 zero point, which makes the minimum -(zero * scale) */
     int min_at;                     /* where the f16 minimum or zero point lies */
+    bool whole_bytes;               /* codes 0..255 and a zero point: products are of code - 128 */
 };
 
 ALWAYS_INLINE float kind_scale(const struct block_kind *f, const uint8_t *block)
@@ -72,9 +73,10 @@ ALWAYS_INLINE void kind_floats(const struct block_kind *f, const uint8_t *block,
     const float d = kind_scale(f, block), m = kind_min(f, block);
 #pragma GCC unroll 2
     for (int h = 0; h < 2; h++) {
-        f32_of_s8((s8x16)(code[h] - (uint8_t)f->bias), out + 4 * h);
+        f32_of_s8((s8x16)(f->whole_bytes ? code[h] ^ 0x80 : code[h] - (uint8_t)f->bias), out + 4 * h);
 #pragma GCC unroll 4
         for (int u = 4 * h; u < 4 * h + 4; u++) {
+            if (f->whole_bytes) out[u] = out[u] + 128.0f;
             out[u] = out[u] * d;
             if (f->min) out[u] = out[u] + m;
         }
@@ -125,6 +127,10 @@ ALWAYS_INLINE void kind_dot_f32_n(const struct block_kind *f, const struct dot *
 ALWAYS_INLINE s32x4 part_products(const struct block_kind *f, const u8x16 code[2], const int8_t *at)
 {
     const s8x16 q[2] = { (s8x16)load_u8(at), (s8x16)load_u8(at + 16) };
+    if (f->whole_bytes) {
+        const u8x16 lowered[2] = { code[0] ^ 0x80, code[1] ^ 0x80 };
+        return fold_signed_2(lowered, q);
+    }
     return f->is_signed ? fold_signed_2(code, q) : fold(multiply_small_2(code, q));
 }
 
@@ -138,7 +144,7 @@ struct q8_sums {
 ALWAYS_INLINE f32x4 kind_per_sum(const struct block_kind *f, const uint8_t *w, f32x4 scale)
 {
     if (f->min == MIN) return kind_f16(f, w + f->min_at);
-    if (f->min == ZERO) return all_f32(0) - kind_f16(f, w + f->min_at) * scale;
+    if (f->min == ZERO) return (all_f32(f->whole_bytes ? 128 : 0) - kind_f16(f, w + f->min_at)) * scale;
     return scale * all_f32((float)-f->bias);
 }
 
@@ -170,7 +176,8 @@ ALWAYS_INLINE void kind_last(const struct block_kind *f, const struct dot *d, co
 {
     u8x16 code[2];
     f->codes(w, p, code);
-    const float scale = kind_scale(f, w), per_sum = f->min ? kind_min(f, w) : (float)-f->bias * scale;
+    const float scale = kind_scale(f, w), lowered = f->whole_bytes ? 128 * scale : 0;
+    const float per_sum = f->min ? kind_min(f, w) + lowered : (float)-f->bias * scale;
     for (int i = 0; i < n; i++) {
         const int64_t at = i * d->q.d_stride + b;
         const s32x4 v = part_products(f, code, d->q.q + i * d->q.q_stride + b * PART);

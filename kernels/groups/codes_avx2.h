@@ -30,6 +30,7 @@ static inline __attribute__((always_inline)) __m256i group_codes32(const uint8_t
                                                                    const int bits, const int weights)
 {
     const uint8_t *low = block + GROUP_CODES;
+    if (bits == 8) return _mm256_loadu_si256((const __m256i *)(low + part * 32));
     if (bits == 4)
         return _mm256_and_si256(group_halves(low + part * GROUP_UNIT_BYTES, 0, 4), _mm256_set1_epi8(15));
     const int shift = part % 2 * 4;

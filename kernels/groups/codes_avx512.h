@@ -10,6 +10,7 @@
 ALWAYS_INLINE __m512i group_codes64(const uint8_t *block, int part, const int bits, const int weights)
 {
     const uint8_t *low = block + GROUP_CODES;
+    if (bits == 8) return _mm512_loadu_si512(low + part * 32);
     if (bits == 4) {
         const __m256i bytes = _mm256_loadu_si256((const __m256i *)(low + part * GROUP_UNIT_BYTES));
         const __m512i twice = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 1, 0, 1, 2, 3, 2, 3),

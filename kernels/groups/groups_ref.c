@@ -17,6 +17,7 @@ struct group_shape {
 static int code_at(const struct group_shape *s, const uint8_t *block, int i)
 {
     const uint8_t *low = block + GROUP_CODES;
+    if (s->bits == 8) return low[i];
     if (s->bits == 4) return low[i / 32 * GROUP_UNIT_BYTES + i % 16] >> 4 * (i % 32 / 16) & 15;
     const int code = low[i / 64 * GROUP_UNIT_BYTES + i % 16] >> 2 * (i % 64 / 16) & 3;
     return s->bits == 2 ? code : code | (block[GROUP_THIRD_BITS(s->weights) + i / 8] >> i % 8 & 1) << 2;
@@ -26,6 +27,10 @@ static void put_code(const struct group_shape *s, uint8_t *block, int i, int cod
 {
     uint8_t *low = block + GROUP_CODES;
     assert(code >> s->bits == 0);
+    if (s->bits == 8) {
+        low[i] = (uint8_t)code;
+        return;
+    }
     if (s->bits == 4) {
         low[i / 32 * GROUP_UNIT_BYTES + i % 16] |= (uint8_t)(code << 4 * (i % 32 / 16));
         return;
@@ -48,7 +53,7 @@ static void pack(const struct group_shape *s, const struct group_codes *g, uint8
  * every range (a scale may be at its limit) stays outside. */
 static inline int round_even(float v)
 {
-    const float near = v < -64 ? -64 : v > 64 ? 64 : v;
+    const float near = v < -1024 ? -1024 : v > 1024 ? 1024 : v;
     return (int)(bits_of(near + 12582912.0f) - bits_of(12582912.0f));
 }
 
@@ -89,7 +94,7 @@ static void encode(const struct group_shape *s, const float *x, uint8_t *out, in
 static void group_part(const struct group_shape *s, const uint8_t *block, int part, struct part *out)
 {
     out->d = half_to_float(load_u16(block)), out->m = group_min(block);
-    for (int j = 0; j < PART; j++) out->code[j] = (int8_t)code_at(s, block, part * PART + j);
+    for (int j = 0; j < PART; j++) out->code[j] = (int16_t)code_at(s, block, part * PART + j);
 }
 
 #define FUNCTIONS(name, NAME, bits, size)                                                                    \

@@ -11,6 +11,10 @@ ALWAYS_INLINE void group_codes(const uint8_t *block, int part, const int bits, c
                                u8x16 out[2])
 {
     const uint8_t *low = block + GROUP_CODES;
+    if (bits == 8) {
+        out[0] = load_u8(low + part * 32), out[1] = load_u8(low + part * 32 + 16);
+        return;
+    }
     if (bits == 4) {
         const u8x16 bytes = load_u8(low + part * GROUP_UNIT_BYTES);
         out[0] = bits_to(bytes, 15, 0, 0), out[1] = bits_to(bytes, 15, 4, 0);
@@ -30,7 +34,8 @@ ALWAYS_INLINE void group_codes(const uint8_t *block, int part, const int bits, c
                                                    .parts = (size) / 32,                                     \
                                                    .codes = name##_codes,                                    \
                                                    .min = ZERO,                                              \
-                                                   .min_at = GROUP_ZERO };                                   \
+                                                   .min_at = GROUP_ZERO,                                     \
+                                                   .whole_bytes = (bits) == 8 };                             \
     BLOCK_KIND_FUNCTIONS(name, KIND_##NAME)
 GROUP_FORMATS(GROUP_KIND)
 

@@ -50,7 +50,7 @@ static void int8_part(const uint8_t *block, int part, struct part *out)
 {
     (void)part;
     out->d = 1;
-    memcpy(out->code, block, sizeof out->code);
+    for (int j = 0; j < PART; j++) out->code[j] = (int8_t)block[j];
 }
 
 static void int8_dot_q8(const struct dot *d)

@@ -10,7 +10,7 @@ extern const struct gemm_kernel GEMM_F32_REF;
 ceiling_fn ceiling_f32_fma_ref;
 
 /* 128-bit vectors, written once (v128.h): decoding and dots of all formats they have kernels for. */
-enum { FORMATS_V128_COUNT = 32 };
+enum { FORMATS_V128_COUNT = 34 };
 
 /* Built on 64-bit ARM only. */
 uint32_t isa_detect_arm(void);

@@ -223,7 +223,7 @@ static void pack_and_compare(const struct peer *p)
     CHECK(format_group_bits(f) > 0 && p->groups * g == ALL);
     for (int i = 0; i < p->groups; i++) {
         struct group_codes in = { .scale = p->scale[i], .zero = p->zero[i] }, out;
-        uint8_t block[68];
+        uint8_t block[132];
         float back[128];
         memcpy(in.code, p->code + i * g, (size_t)g);
         format_group_pack(f, &in, block);
@@ -309,6 +309,10 @@ static void hqq(void **state)
     static uint8_t code[ALL], bytes[ALL / 2];
     static int32_t words[THIRDS * 64];
     static float scale[GROUPS], zero[GROUPS];
+    LOAD("hqq/b8.axis1.packed.u8", code);
+    LOAD("hqq/b8.axis1.scale.f32", scale);
+    LOAD("hqq/b8.axis1.zero.f32", zero);
+    pack_and_compare(&(struct peer){ "hqq 8", FORMAT_U8_G64, GROUPS, code, scale, zero, 0x1p-11 });
     LOAD("hqq/b4.axis1.packed.u8", bytes);
     LOAD("hqq/b4.axis1.scale.f32", scale);
     LOAD("hqq/b4.axis1.zero.f32", zero);
