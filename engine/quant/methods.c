@@ -26,3 +26,9 @@ bool method_makes(const struct method *m, const struct format *f)
 {
     return m->formats ? str_has_word(m->formats, f->name) : f->encode != NULL;
 }
+
+enum calibration_need method_needs(const struct params *p)
+{
+    if (!p->method) return CALIBRATION_NONE;
+    return p->method->needs ? p->method->needs(p) : p->method->calibration;
+}

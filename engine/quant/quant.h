@@ -73,6 +73,10 @@ struct method {
      */
     const struct format *(*tensor_format)(const struct params *p, const struct gguf *g,
                                           const struct gguf_tensor *t);
+    /* What it needs to know with these parameters; without it `calibration`. */
+    enum calibration_need (*needs)(const struct params *p);
+    /* general.file_type of what it makes, where that says more than the format. */
+    uint32_t (*file_type)(const struct params *p);
     /* How matrices of the method's format treat activations. */
     struct act_scheme (*act)(const struct params *p);
     /* How many samples of how many tokens `layer` wants; without it there are none. */
@@ -89,6 +93,9 @@ struct method {
 size_t method_count(void);
 const struct method *method_at(size_t i);
 const struct method *method_find(const char *name); /* NULL when unknown; case-insensitive */
+
+/* What a recipe's method needs to know; of none: nothing. */
+enum calibration_need method_needs(const struct params *p);
 
 /* Can the method make this format by itself? (What rules ask for beyond that is rounded to nearest.) */
 bool method_makes(const struct method *m, const struct format *f);

@@ -96,9 +96,12 @@ static enum err_code write_metadata(struct quantization *q, struct err *why)
     for (int64_t i = 0; i < gguf_kv_count(q->source) && !rc; i++)
         if (!is_dropped(gguf_kv_at(q->source, i))) rc = gguf_writer_copy_kv(w, gguf_kv_at(q->source, i));
     const struct format *f = format_find(config_text(config, KNOB_FORMAT));
-    for (size_t i = 0; f && i < COUNT_OF(FILE_TYPES) && !rc; i++)
-        if (f == &FORMATS[FILE_TYPES[i].format])
-            rc = gguf_writer_put_u32(w, "general.file_type", FILE_TYPES[i].file_type);
+    if (q->params.method && q->params.method->file_type && !rc)
+        rc = gguf_writer_put_u32(w, "general.file_type", q->params.method->file_type(&q->params));
+    else
+        for (size_t i = 0; f && i < COUNT_OF(FILE_TYPES) && !rc; i++)
+            if (f == &FORMATS[FILE_TYPES[i].format])
+                rc = gguf_writer_put_u32(w, "general.file_type", FILE_TYPES[i].file_type);
     if (!rc) rc = gguf_writer_put_u32(w, "general.quantization_version", QUANTIZATION_VERSION);
     if (!rc) rc = gguf_writer_put_string(w, "qdyno.recipe", config_recipe(config, recipe, sizeof recipe));
     if (!rc) rc = gguf_writer_put_string(w, "qdyno.source", hash);

@@ -17,12 +17,13 @@ enum err_code quantize_calibrate(struct quantization *q, struct err *why)
     const struct method *m = q->params.method;
     const char *path = config_text(q->options->config, KNOB_CALIB);
     int count = 0, tokens = 0;
-    if (!m || m->calibration == CALIBRATION_NONE) {
+    const enum calibration_need need = method_needs(&q->params);
+    if (need == CALIBRATION_NONE) {
         if (!path[0]) return ERR_OK;
-        return err_set(why, ERR_USAGE, "calib=%s: method %s looks at weights only and has no use for it",
-                       path, m ? m->name : "none");
+        return err_set(why, ERR_USAGE, "calib=%s: method %s%s looks at weights only and has no use for it",
+                       path, m ? m->name : "none", m && m->needs ? " with these parameters" : "");
     }
-    if (m->calibration == CALIBRATION_OPTIONAL && !path[0]) return ERR_OK;
+    if (need == CALIBRATION_OPTIONAL && !path[0]) return ERR_OK;
     if (m->samples) m->samples(&q->params, &count, &tokens);
     const struct calibration_options o = { .path = path,
                                            .threads = q->options->threads,

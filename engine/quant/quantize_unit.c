@@ -37,6 +37,31 @@ struct side_tensor *job_side(struct tensor_job *job, enum side_what what)
     return NULL;
 }
 
+struct row_loop {
+    const struct tensor_job *job;
+    void (*rows)(const struct tensor_job *, const float *x, void *out, int64_t rows);
+};
+
+static void run_rows(void *arg, int member, int size)
+{
+    const struct row_loop *l = arg;
+    const struct tensor_job *job = l->job;
+    const int64_t from = job->rows * member / size, count = job->rows * (member + 1) / size - from;
+    const float *x = job->x + from * job->cols;
+    void *out = (unsigned char *)job->out + from * format_row_bytes(job->format, job->cols);
+    if (l->rows)
+        l->rows(job, x, out, count);
+    else
+        format_encode_rows(job->format, x, out, count, job->cols);
+}
+
+void job_encode_rows(struct tensor_job *job,
+                     void (*rows)(const struct tensor_job *, const float *x, void *out, int64_t rows))
+{
+    struct row_loop l = { job, rows };
+    threadpool_run(job->pool, run_rows, &l);
+}
+
 bool unit_finished(const struct quantization *q, const struct unit *u)
 {
     char name[160];

@@ -70,8 +70,8 @@ static const struct format *wanted_format(const struct config *c, const struct g
     const struct params p = config_params(c);
     if (rule) return rule;
     if (!p.method) return NULL;
-    if (p.method->tensor_format) return p.method->tensor_format(&p, g, t);
     if (p.method->linear_only && is_outer(t)) return f16_at_most(t);
+    if (p.method->tensor_format) return p.method->tensor_format(&p, g, t);
     return format_find(config_text(c, KNOB_FORMAT)); /* NULL for "file" */
 }
 
