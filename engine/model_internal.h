@@ -8,6 +8,7 @@
 /* A tensor as the backend knows it: a matrix (w) or a vector (v); both empty when the file has none. */
 struct bound {
     struct weight w;
+    struct input_scheme *input; /* how the matrix treats its inputs; NULL: like any other */
     const float *v;
 };
 

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 
 #include "engine/model_internal.h"
+#include "engine/quant/act.h"
+#include "engine/quant/sides.h"
 
 static bool is_vector(enum slot slot)
 {
@@ -40,17 +42,28 @@ static struct bound *place_of(struct model *m, int layer, enum slot slot)
     return layer < 0 ? &m->global[slot] : &m->layers[layer].slots[slot - SLOT_GLOBAL_COUNT];
 }
 
+static void unbind(struct model *m, struct bound *b)
+{
+    if (b->w.data) backend_weight_release(m->backend, &b->w);
+    act_free(b->input);
+}
+
 enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
                               struct err *why)
 {
     if (is_rope(slot)) return ERR_OK; /* read by load_rope */
     struct bound *b = place_of(m, layer, slot);
     if (!is_vector(slot)) {
-        struct weight w;
-        if (backend_weight_bind(m->backend, &w, t->format, t->shape[1], t->shape[0], NULL, t->data, why))
+        struct bound now = { .v = NULL };
+        enum err_code failed = act_read(&now.input, m->gguf, t, why);
+        if (failed) return failed;
+        if (backend_weight_bind(m->backend, &now.w, t->format, t->shape[1], t->shape[0], now.input, t->data,
+                                why)) {
+            act_free(now.input);
             return err_prefix(why, "tensor '%s'", t->name);
-        if (b->w.data) backend_weight_release(m->backend, &b->w);
-        b->w = w;
+        }
+        unbind(m, b);
+        *b = now;
         return ERR_OK;
     }
     float *values;
@@ -140,10 +153,9 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
 
 void model_unbind(struct model *m)
 {
-    for (int s = 0; s < SLOT_GLOBAL_COUNT; s++) backend_weight_release(m->backend, &m->global[s].w);
+    for (int s = 0; s < SLOT_GLOBAL_COUNT; s++) unbind(m, &m->global[s]);
     for (int l = 0; m->layers && l < m->shape.layers; l++)
-        for (size_t s = 0; s < COUNT_OF(m->layers[l].slots); s++)
-            backend_weight_release(m->backend, &m->layers[l].slots[s].w);
+        for (size_t s = 0; s < COUNT_OF(m->layers[l].slots); s++) unbind(m, &m->layers[l].slots[s]);
     backend_free(m->backend, m->vectors);
     free(m->layers);
     free(m->rope_freq);

@@ -16,7 +16,7 @@
 #include "engine/quant/quant.h"
 
 /* Raised when the same recipe would give other bytes than before. */
-#define QUANTIZER_VERSION   "1"
+#define QUANTIZER_VERSION   "2"
 #define CACHE_LIMIT_DEFAULT (20LL << 30)
 
 enum { STALE_SECONDS = 24 * 3600 }; /* what a killed writer left behind */
@@ -91,15 +91,35 @@ static enum err_code read_limit(int64_t *limit, struct err *why)
     return err_set(why, ERR_USAGE, "QDYNO_CACHE_LIMIT='%.40s': want a size such as 500M or 20G", asked);
 }
 
+/* Hash of what the config's method learns activations from, "" where it does not. */
+static enum err_code calibration_hash(char hash[HASH_HEX], const struct config *c, struct err *why)
+{
+    const struct params p = config_params(c);
+    const enum calibration_need need = method_needs(&p);
+    const char *path = config_text(c, KNOB_CALIB);
+    char *bundled = NULL;
+    hash[0] = '\0';
+    if (need == CALIBRATION_NONE || (need == CALIBRATION_OPTIONAL && !path[0])) return ERR_OK;
+    struct file_map map = { 0 };
+    enum err_code rc = path[0] ? ERR_OK : file_share(&bundled, "text/sample.txt", why);
+    if (!rc) rc = file_map(&map, path[0] ? path : bundled, why);
+    if (!rc) hash_bytes(map.data, map.size, hash);
+    file_unmap(&map);
+    free(bundled);
+    return rc && path[0] ? err_prefix(why, "calib=%s", path) : rc;
+}
+
 /* File name of source + recipe: "<sha256>.gguf". */
 static enum err_code cache_name(char name[HASH_HEX + 8], const struct gguf *source, const struct config *c,
                                 struct err *why)
 {
-    char hash[HASH_HEX], recipe[2 * CONFIG_VALUE], key[HASH_HEX];
+    char hash[HASH_HEX], learned[HASH_HEX], recipe[3 * CONFIG_VALUE], key[HASH_HEX];
     enum err_code rc = model_identity(source, hash, why);
+    if (!rc) rc = calibration_hash(learned, c, why);
     if (rc) return rc;
     struct str text = { 0 };
-    str_printf(&text, "%s\n%s\n%s", hash, config_recipe(c, recipe, sizeof recipe), QUANTIZER_VERSION);
+    str_printf(&text, "%s\n%s\n%s\n%s", hash, config_recipe(c, recipe, sizeof recipe), learned,
+               QUANTIZER_VERSION);
     if (text.failed) rc = err_set(why, ERR_NOMEM, "out of memory");
     if (!rc) hash_bytes(str_text(&text), text.len, key);
     if (!rc) snprintf(name, HASH_HEX + 8, "%s.gguf", key);
