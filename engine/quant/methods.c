@@ -3,7 +3,7 @@
 
 #include <strings.h>
 
-static const struct method *const METHODS[] = { &METHOD_RTN };
+static const struct method *const METHODS[] = { &METHOD_RTN, &METHOD_GPTQ };
 
 size_t method_count(void)
 {

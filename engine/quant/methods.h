@@ -89,5 +89,6 @@ struct layer_vector *layer_vector_at(struct layer_job *job, enum slot slot);
 
 /* Rows of METHODS, one file each. */
 extern const struct method METHOD_RTN;
+extern const struct method METHOD_GPTQ;
 
 #endif
