@@ -1,0 +1,168 @@
+/* Proves: what a file says about activations is read back as it was written, per matrix and per format, and a
+ * file whose side tensors cannot be right is refused by name instead of being run. */
+#include "engine/quant/act.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/quant/sides.h"
+#include "tests/check.h"
+
+enum { ROWS = 3, COLS = 32 };
+
+static const char MATRIX[] = "blk.0.attn_q.weight";
+
+/* One side tensor of the file under test. */
+struct side {
+    enum side_what what;
+    int64_t n;
+    float value[COLS];
+    bool as_f16; /* in the wrong type */
+};
+
+static struct gguf *make_file(const struct act_scheme *act, const struct side *sides, int count)
+{
+    struct err why = { 0 };
+    struct gguf_writer *w;
+    struct gguf *g;
+    char path[] = "/tmp/qdyno-test-act-XXXXXX", name[160];
+    const int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    close(fd);
+    CHECK_OK(gguf_writer_open(&w, path, &why));
+    if (act) CHECK_OK(act_put(w, act, &FORMATS[FORMAT_INT8]));
+    const int64_t shape[] = { COLS, ROWS };
+    gguf_writer_add_tensor(w, MATRIX, &FORMATS[FORMAT_INT8], 2, shape);
+    gguf_writer_add_tensor(w, "blk.0.attn_k.weight", &FORMATS[FORMAT_F16], 2, shape);
+    for (int i = 0; i < count; i++) {
+        const struct format *f = sides[i].as_f16 ? &FORMATS[FORMAT_F16] : side_format(sides[i].what);
+        gguf_writer_add_tensor(w, side_name(MATRIX, sides[i].what, name, sizeof name), f, 1, &sides[i].n);
+    }
+    const float zeros[ROWS * COLS] = { 0 };
+    unsigned char bytes[4 * ROWS * COLS];
+    format_encode_rows(&FORMATS[FORMAT_INT8], zeros, bytes, ROWS, COLS);
+    CHECK_OK(gguf_writer_write(w, bytes, ROWS * format_row_bytes(&FORMATS[FORMAT_INT8], COLS), &why));
+    format_encode_rows(&FORMATS[FORMAT_F16], zeros, bytes, ROWS, COLS);
+    CHECK_OK(gguf_writer_write(w, bytes, ROWS * format_row_bytes(&FORMATS[FORMAT_F16], COLS), &why));
+    for (int i = 0; i < count; i++) {
+        const struct format *f = sides[i].as_f16 ? &FORMATS[FORMAT_F16] : side_format(sides[i].what);
+        f->encode(sides[i].value, bytes, sides[i].n);
+        CHECK_OK(gguf_writer_write(w, bytes, format_row_bytes(f, sides[i].n), &why));
+    }
+    CHECK_OK(gguf_writer_commit(w, &why));
+    CHECK_OK(gguf_open(&g, path, &why));
+    unlink(path);
+    return g;
+}
+
+static struct input_scheme *read_of(const struct gguf *g, const char *matrix)
+{
+    struct err why = { 0 };
+    struct input_scheme *s;
+    CHECK_OK(act_read(&s, g, gguf_tensor_find(g, matrix), &why));
+    return s;
+}
+
+static void test_nothing_said(void **state)
+{
+    (void)state;
+    struct gguf *g = make_file(NULL, NULL, 0);
+    assert_null(read_of(g, MATRIX));
+    gguf_close(g);
+    g = make_file(&(struct act_scheme){ .kind = INPUT_FREE }, NULL, 0);
+    CHECK(gguf_kv_count(g) <= 2 && !gguf_kv_find(g, "qdyno.act")); /* alignment, own formats */
+    assert_null(read_of(g, MATRIX));
+    gguf_close(g);
+}
+
+static void test_kinds(void **state)
+{
+    (void)state;
+    for (int k = INPUT_FREE + 1; k < INPUT_KIND_COUNT; k++) {
+        const struct side scale = { SIDE_INPUT, 2, { 0.125f, 117 }, false };
+        const struct act_scheme act = { (enum input_kind)k, 6.5f, 1200 };
+        struct gguf *g = make_file(&act, &scale, 1);
+        struct input_scheme *s = read_of(g, MATRIX);
+        CHECK(s && s->kind == (enum input_kind)k && s->threshold == 6.5f && s->limit == 1200);
+        if (k == INPUT_INT8_STATIC) CHECK(s->scale == 0.125f && s->zero == 117);
+        assert_null(read_of(g, "blk.0.attn_k.weight")); /* another format: not the method's */
+        act_free(s);
+        gguf_close(g);
+    }
+}
+
+static void test_sides(void **state)
+{
+    (void)state;
+    struct side sides[] = { { .what = SIDE_ORDER, .n = COLS }, { .what = SIDE_DIVIDE, .n = COLS } };
+    for (int i = 0; i < COLS; i++) {
+        sides[0].value[i] = (float)((i * 5 + 3) % COLS);
+        sides[1].value[i] = 0.5f + (float)i;
+    }
+    struct gguf *g = make_file(NULL, sides, 2);
+    struct input_scheme *s = read_of(g, MATRIX);
+    CHECK(s && s->kind == INPUT_FREE);
+    for (int i = 0; i < COLS; i++)
+        CHECK(s->order[i] == (i * 5 + 3) % COLS && s->divide[i] == 0.5f + (float)i);
+    act_free(s);
+    gguf_close(g);
+
+    const struct act_scheme act = { INPUT_INT8_OUTLIERS, 6, 0 };
+    const struct side kept[] = { { SIDE_OUTLIERS, 2, { 4, 30 }, false },
+                                 { SIDE_OUTLIER_WEIGHTS, 2 * ROWS, { 1, 2, 3, 4, 5, 6 }, false } };
+    g = make_file(&act, kept, 2);
+    s = read_of(g, MATRIX);
+    CHECK(s && s->outlier_count == 2 && s->outliers[0] == 4 && s->outliers[1] == 30);
+    CHECK(f16_to_f32(s->outlier_weights[5]) == 6);
+    act_free(s);
+    gguf_close(g);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        enum input_kind kind;
+        struct side side;
+        const char *says;
+    } CASES[] = {
+        { INPUT_FREE, { SIDE_ORDER, COLS - 1, { 0 }, false }, "want 32 values" },
+        { INPUT_FREE, { SIDE_ORDER, COLS, { 0 }, true }, "want 32 values of f32" },
+        { INPUT_FREE, { SIDE_ORDER, COLS, { 0 }, false }, "list of inputs holds 0" }, /* all the same */
+        { INPUT_FREE, { SIDE_ORDER, COLS, { 32 }, false }, "holds 32" },
+        { INPUT_FREE, { SIDE_ORDER, COLS, { 0.5f }, false }, "holds 0.5" },
+        { INPUT_FREE, { SIDE_ORDER, COLS, { -1 }, false }, "holds -1" },
+        { INPUT_FREE, { SIDE_DIVIDE, COLS, { 0 }, false }, "divided by 0" },
+        { INPUT_FREE, { SIDE_DIVIDE, COLS, { __builtin_inff() }, false }, "not a finite" },
+        { INPUT_INT8_STATIC, { SIDE_DIVIDE, 1, { 1 }, false }, "want 32 values" },
+        { INPUT_INT8_STATIC, { SIDE_INPUT, 2, { 0, 5 }, false }, "cannot be" },
+        { INPUT_INT8_STATIC, { SIDE_INPUT, 2, { 1, 256 }, false }, "cannot be" },
+        { INPUT_INT8_STATIC, { SIDE_INPUT, 1, { 1 }, false }, "want 2 values" },
+        { INPUT_INT8_STATIC, { SIDE_OUTLIERS, 1, { 1 }, false }, "without their scale" },
+        { INPUT_INT8_OUTLIERS, { SIDE_OUTLIERS, 1, { 1 }, false }, "without their weights" },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct err why = { 0 };
+        struct input_scheme *s;
+        const struct act_scheme act = { CASES[i].kind, 0, 0 };
+        struct gguf *g = make_file(&act, &CASES[i].side, 1);
+        assert_int_equal(act_read(&s, g, gguf_tensor_find(g, MATRIX), &why), ERR_FORMAT);
+        assert_null(s);
+        if (!strstr(why.message, CASES[i].says))
+            fail_msg("case %zu: '%s', want '%s'", i, why.message, CASES[i].says);
+        CHECK(strstr(why.message, "blk.0.attn_q.weight"));
+        gguf_close(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_said),
+        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_sides),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
