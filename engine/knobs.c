@@ -18,7 +18,9 @@ static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = "highest",
                                           [PRECISION_MEDIUM] = "medium",
                                           [PRECISION_AUTO] = "auto",
                                           NULL };
-static const char *const ACTIVATIONS[] = { [ACTIVATIONS_AUTO] = "auto", [ACTIVATIONS_INT8] = "int8", NULL };
+static const char *const ACTIVATIONS[] = {
+    [ACTIVATIONS_AUTO] = "auto", [ACTIVATIONS_INT8] = "int8", [ACTIVATIONS_INT8_TOKEN] = "int8_token", NULL
+};
 static const char *const HUGE_PAGES[] = {
     [HUGE_PAGES_BUFFERS] = "buffers", [HUGE_PAGES_OFF] = "off", [HUGE_PAGES_ALL] = "all", NULL
 };
@@ -120,7 +122,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                    .matters_for = FOR_PREFILL | FOR_DECODE | FOR_QUALITY,
                    .unit = "",
                    .help =
-                       "activations of quantized weights' products at precision medium: int8 = 8 bits in prompts, too (W8A8), auto = what is fastest" },
+                       "activations of quantized weights' products at precision medium: int8 = 8 bits in blocks of 32 in prompts, too, int8_token = under one scale a token where weights are int8 (W8A8), auto = what is fastest" },
     [KNOB_CTX] = { .key = "ctx",
                    .kind = KNOB_INT,
                    .min = 0,

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "kernels/backend.h"
+#include "kernels/inputs.h"
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
 
@@ -105,8 +105,8 @@ enum err_code backend_weight_bind(struct backend *b, struct weight *out, const s
     if (rows < 1 || cols < 1 || cols % format->block_weights)
         return err_set(why, ERR_USAGE, "a %s matrix needs rows of a multiple of %u weights, not [%lld][%lld]",
                        format->name, format->block_weights, (long long)rows, (long long)cols);
-    if (input && (input->kind != INPUT_FREE || input->order || input->divide))
-        return err_set(why, ERR_USAGE, "prescribed inputs are not run yet");
+    const enum err_code rc = inputs_check(input, format, cols, why);
+    if (rc) return rc;
     *out = (struct weight){ .format = format, .rows = rows, .cols = cols, .data = host, .input = input };
     if (b->options.huge_pages != HUGE_PAGES_ALL) return ERR_OK;
     const size_t bytes = (size_t)(rows * format_row_bytes(format, cols));
@@ -133,16 +133,21 @@ static struct scratch_plan plan_for(const struct kernel_set *k, const struct bac
     struct scratch_plan p = { .rows = rows, .cols = cols, .thread_bytes = attention_thread_bytes(k, cols) };
     const int64_t few = MAX(MAX(k->gemm_f32.min_rows, k->gemm_bf16.min_rows),
                             MAX(k->gemm_int8.min_rows, k->gemm_int8.min_rows_wide)); /* dots end before */
-    p.shared_bytes = MAX(gemv_shared_bytes(MIN(rows, few), cols), attention_shared_bytes(o->threads, cols));
-    for (int i = 0; i < FORMAT_COUNT; i++) { /* a model may mix formats, and with them schemes */
+    const int64_t codes = k->gemm_w8a8.multiply ? MIN(rows, (int64_t)k->gemm_w8a8.min_rows) : rows;
+    p.shared_bytes = gemv_shared_bytes(MIN(rows, few), codes, cols);
+    for (int i = 0; i < FORMAT_COUNT * INPUT_KIND_COUNT;
+         i++) { /* a model may mix formats, and with them schemes */
+        const struct format *f = &FORMATS[i / INPUT_KIND_COUNT];
         for (int64_t n = 1; n <= rows; n = n < SLIVER || n == rows ? n + 1 : rows) {
-            const struct gemm_kernel *g = matmul_scheme(k, o, &FORMATS[i], (int)MIN(n, (int64_t)INT32_MAX));
+            const struct gemm_kernel *g = matmul_scheme(k, o, f, (enum input_kind)(i % INPUT_KIND_COUNT),
+                                                        (int)MIN(n, (int64_t)INT32_MAX));
             if (!g) continue;
             p.shared_bytes = MAX(p.shared_bytes, gemm_shared_bytes(g, n, cols));
             p.thread_bytes = MAX(p.thread_bytes, gemm_thread_bytes(g));
         }
     }
-    p.shared_bytes = round_up(p.shared_bytes, ALIGNMENT);
+    p.shared_bytes += inputs_shared_bytes(o->threads, rows, cols);
+    p.shared_bytes = round_up(MAX(p.shared_bytes, attention_shared_bytes(o->threads, cols)), ALIGNMENT);
     p.thread_bytes = round_up(p.thread_bytes, 4096);
     return p;
 }

@@ -35,9 +35,10 @@ enum {
 enum precision precision_for(enum precision wanted, const struct format *f); /* AUTO resolved */
 /* Which scheme multiplies: NULL for dots from the stored bytes (small n). */
 const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
-                                        const struct format *f, int n);
+                                        const struct format *f, enum input_kind kind, int n);
 
-int64_t gemv_shared_bytes(int64_t rows, int64_t cols);
+/* rows: of floats; codes: rows of 8-bit codes under one scale. */
+int64_t gemv_shared_bytes(int64_t rows, int64_t codes, int64_t cols);
 int64_t gemm_shared_bytes(const struct gemm_kernel *g, int64_t rows, int64_t cols);
 int64_t gemm_thread_bytes(const struct gemm_kernel *g);
 int64_t attention_thread_bytes(const struct kernel_set *k, int64_t cols);

@@ -11,7 +11,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "kernels/backend.h"
+#include "kernels/inputs.h"
 
 enum {
     ROW_GROUP = 16,
@@ -24,6 +24,7 @@ struct gemm {
     const struct matmul *m;
     int count;
     const struct matmul *gate; /* NULL, or the partner of m[0] (count 1) */
+    struct inputs in;
     enum activation act;
     bool few;             /* by multiply_few */
     int64_t cols, padded; /* padded: tokens up to a whole sliver */
@@ -33,6 +34,7 @@ struct gemm {
 /* One panel's way through a member. */
 struct panel {
     const struct gemm *g;
+    const struct inputs *in;
     const struct matmul *m;
     int64_t row0;
     int rows;
@@ -40,37 +42,78 @@ struct panel {
     int k;
     uint8_t *weights;
     float *products, *turned; /* [panel_rows][SLIVER] and [SLIVER][panel_rows] */
+    int32_t *sums;            /* [panel_rows] */
+    float *outliers;          /* [panel_rows][OUTLIER_CHUNK] the panel's first columns with outliers */
 };
 
-static int64_t steps_of(int64_t k)
+static int64_t steps_of(const struct gemm_kernel *g, int64_t k)
 {
-    return (k + DEPTH_STEP - 1) / DEPTH_STEP;
+    const int64_t step = g->depth ? g->depth : DEPTH_STEP;
+    return (k + step - 1) / step;
 }
 
 int64_t gemm_shared_bytes(const struct gemm_kernel *g, int64_t rows, int64_t cols)
 {
-    return round_up(rows, SLIVER) / SLIVER * steps_of(cols) * g->sliver_step;
+    return round_up(rows, SLIVER) / SLIVER * steps_of(g, cols) * g->sliver_step;
 }
 
 static int64_t panel_bytes(const struct gemm_kernel *g)
 {
-    const int64_t few = 2 * (g->few_rows / ROW_GROUP) * steps_of(g->few_depth);
-    return MAX(g->panel_rows / ROW_GROUP * steps_of(g->kc), few) * g->panel_step;
+    const int64_t few = 2 * (g->few_rows / ROW_GROUP) * steps_of(g, g->few_depth);
+    return MAX(g->panel_rows / ROW_GROUP * steps_of(g, g->kc), few) * g->panel_step;
+}
+
+/* Inputs on their way into a sliver, where a panel is not yet. */
+static int64_t stage_bytes(const struct gemm_kernel *g)
+{
+    const int64_t size = g->pack_codes ? sizeof(uint8_t) : sizeof(float);
+    return SLIVER * MAX(g->kc, g->few_depth) * size;
 }
 
 int64_t gemm_thread_bytes(const struct gemm_kernel *g)
 {
-    return panel_bytes(g) + 2 * (int64_t)g->panel_rows * SLIVER * (int64_t)sizeof(float);
+    const int64_t outliers = g->pack_codes ? OUTLIER_CHUNK : 0;
+    return MAX(panel_bytes(g), stage_bytes(g)) +
+           g->panel_rows * (2 * SLIVER + 1 + outliers) * (int64_t)sizeof(float);
+}
+
+static void place_scratch(struct panel *p, const struct gemm_kernel *g, uint8_t *scratch)
+{
+    const int64_t rows = g->panel_rows;
+    p->weights = scratch;
+    p->products = (float *)(scratch + MAX(panel_bytes(g), stage_bytes(g)));
+    p->turned = p->products + rows * SLIVER;
+    p->outliers = p->turned + rows * SLIVER;
+    p->sums = (int32_t *)(p->outliers + (g->pack_codes ? rows * OUTLIER_CHUNK : 0));
 }
 
 /* Behind the k blocks before k0, and in k0's block behind the slivers before `token`'s. */
 static uint8_t *sliver_at(const struct gemm *g, int64_t k0, int k, int64_t token)
 {
-    const int64_t before = g->padded / SLIVER * steps_of(k0) + token / SLIVER * steps_of(k);
-    return g->b->shared + before * g->k->sliver_step;
+    const int64_t before = g->padded / SLIVER * steps_of(g->k, k0) + token / SLIVER * steps_of(g->k, k);
+    return g->in.shared + before * g->k->sliver_step;
 }
 
-static void pack_share(const struct gemm *g, int member, int size)
+/* One sliver of one block of inputs, as the weights' method wants them. stage: stage_bytes. */
+static void pack_sliver(const struct gemm *g, const struct inputs *in, void *stage, int64_t token, int64_t k0,
+                        int k)
+{
+    const int tokens = (int)MIN((int64_t)SLIVER, in->n - token);
+    void *out = sliver_at(g, k0, k, token);
+    uint8_t *codes = stage;
+    float *floats = stage;
+    if (g->k->pack_codes) {
+        for (int t = 0; t < tokens; t++) inputs_codes(in, (int)token + t, k0, k, codes + (int64_t)t * k);
+        g->k->pack_codes(codes, k, tokens, k, out);
+    } else if (inputs_plain(in)) {
+        g->k->pack(in->x + token * in->x_stride + k0, in->x_stride, tokens, k, out);
+    } else {
+        for (int t = 0; t < tokens; t++) inputs_floats(in, (int)token + t, k0, k, floats + (int64_t)t * k);
+        g->k->pack(floats, k, tokens, k, out);
+    }
+}
+
+static void pack_share(const struct gemm *g, const struct inputs *in, void *stage, int member, int size)
 {
     const int64_t slivers = g->padded / SLIVER, blocks = (g->cols + g->kc - 1) / g->kc;
     int64_t from, to;
@@ -78,8 +121,7 @@ static void pack_share(const struct gemm *g, int member, int size)
     for (int64_t t = from; t < to; t++) {
         const int64_t k0 = t / slivers * g->kc, token = t % slivers * SLIVER;
         const int k = (int)MIN((int64_t)g->kc, g->cols - k0);
-        g->k->pack(g->m->x + token * g->m->x_stride + k0, g->m->x_stride,
-                   (int)MIN((int64_t)SLIVER, g->m->n - token), k, sliver_at(g, k0, k, token));
+        pack_sliver(g, in, stage, token, k0, k);
     }
 }
 
@@ -97,31 +139,62 @@ static struct unpacking unpacking_of(const struct gemm *g, const struct weight *
                                .row_bytes = format_row_bytes(w->format, w->cols) };
 }
 
-/* Rows row0.. of a matrix into the panel's groups from `out` on. */
-static void unpack(const struct panel *p, const struct weight *w, uint8_t *out)
+/* Rows row0.. of a matrix into the panel's groups from `group` on. */
+static void unpack(const struct panel *p, const struct weight *w, int64_t group)
 {
     struct unpacking u = unpacking_of(p->g, w, p->row0, p->k0);
     u.k = p->k;
-    u.group = out;
+    u.group = p->weights + group * steps_of(p->g->k, p->k) * p->g->k->panel_step;
     for (int r = 0; r < p->rows; r += ROW_GROUP) {
         u.rows = MIN((int)ROW_GROUP, p->rows - r);
+        u.sums = p->sums + group * ROW_GROUP + r;
         p->g->k->unpack(&u);
         u.w += ROW_GROUP * u.row_bytes;
-        u.group = (uint8_t *)u.group + steps_of(p->k) * p->g->k->panel_step;
+        u.group = (uint8_t *)u.group + steps_of(p->g->k, p->k) * p->g->k->panel_step;
     }
 }
 
-/* Codes to weights, where a row keeps its scale behind its blocks; and biases. */
-static void adjust(const struct panel *p, const struct matmul *m, float *c)
+/* What columns left to floats add to a panel's products with a sliver. */
+static void add_outliers(const struct panel *p, const struct weight *w, int64_t token, float *c)
+{
+    const struct inputs *in = p->in;
+    const struct outlier_block block = { .in = in, .w = w, .row0 = p->row0, .rows = p->rows };
+    const int tokens = (int)MIN((int64_t)SLIVER, in->n - token);
+    float x[SLIVER][OUTLIER_CHUNK], turned[OUTLIER_CHUNK][SLIVER] = { 0 };
+    for (int first = 0; first < in->outlier_count; first += OUTLIER_CHUNK) {
+        const int count = outliers_weights(&block, first, p->outliers);
+        for (int t = 0; t < tokens; t++) outliers_inputs(in, first, count, (int)token + t, x[t]);
+        for (int t = 0; t < tokens; t++)
+            for (int i = 0; i < count; i++) turned[i][t] = x[t][i];
+        p->g->b->k.tile(&(struct tile){ .m = p->rows,
+                                        .n = SLIVER,
+                                        .k = count,
+                                        .a = p->outliers,
+                                        .lda = OUTLIER_CHUNK,
+                                        .b = turned[0],
+                                        .ldb = SLIVER,
+                                        .c = c,
+                                        .ldc = SLIVER,
+                                        .add = true });
+    }
+}
+
+/* Codes to numbers, where a row keeps its scale behind its blocks and a token its own; outliers and biases.
+ */
+static void adjust(const struct panel *p, const struct matmul *m, int64_t token, float *c)
 {
     const struct weight *w = m->w;
     const float *bias = m->bias && !p->k0 ? m->bias + p->row0 : NULL; /* came with the first k block */
-    if (!bias && !w->format->row_tail_bytes) return;
+    const float *by = p->in->scale ? p->in->scale + token : NULL;
+    if (!bias && !by && !w->format->row_tail_bytes) return;
     for (int r = 0; r < p->rows; r++) {
         const float scale = format_row_scale(w->format, weights_at(w, p->row0 + r, 0), w->cols);
         const float add = bias ? bias[r] : 0;
-        for (int t = 0; t < SLIVER; t++) c[r * SLIVER + t] = c[r * SLIVER + t] * scale + add;
+        float *restrict row = c + r * SLIVER;
+        for (int t = 0; by && t < SLIVER; t++) row[t] *= by[t];
+        for (int t = 0; t < SLIVER; t++) row[t] = row[t] * scale + add;
     }
+    if (p->in->outlier_count && !p->k0) add_outliers(p, w, token, c);
 }
 
 static void deliver_by_turning(const struct panel *p, const struct delivery *d)
@@ -180,11 +253,13 @@ static void multiply(const struct panel *p, int64_t from, int64_t to)
                                             .rows = g->gate ? 2 * rows : rows,
                                             .tokens = tokens,
                                             .k = p->k,
-                                            .c = p->products });
-        adjust(p, p->m, p->products);
+                                            .c = p->products,
+                                            .zero = p->in->zero,
+                                            .sums = p->sums });
+        adjust(p, p->m, token, p->products);
         if (g->gate) {
             float *gate = p->products + (int64_t)rows * SLIVER;
-            adjust(p, g->gate, gate);
+            adjust(p, g->gate, token, gate);
             g->b->k.vec.activate[g->act](gate, p->products, (int64_t)p->rows * SLIVER, p->products);
         }
         deliver(p, &d);
@@ -210,8 +285,8 @@ static void block_run(const struct gemm *g, struct panel *p, int member, int siz
         for (p->row0 = first; p->row0 < last; p->row0 += step) {
             p->rows = (int)MIN((int64_t)step, last - p->row0);
             const int64_t groups = (p->rows + ROW_GROUP - 1) / ROW_GROUP;
-            unpack(p, p->m->w, p->weights);
-            if (g->gate) unpack(p, g->gate->w, p->weights + groups * steps_of(p->k) * g->k->panel_step);
+            unpack(p, p->m->w, 0);
+            if (g->gate) unpack(p, g->gate->w, groups);
             multiply(p, from, to);
         }
     }
@@ -230,14 +305,15 @@ static void few_run(const struct gemm *g, struct panel *p, int member, int size)
             p->rows = (int)MIN((int64_t)step, last - p->row0);
             const struct delivery d = delivery_of(p, p->m, 0, g->m->n);
             struct few_product few = { .u = unpacking_of(g, w, p->row0, 0),
-                                       .sliver = g->b->shared,
+                                       .sliver = g->in.shared,
                                        .tokens = g->m->n,
-                                       .c = p->products };
+                                       .c = p->products,
+                                       .zero = p->in->zero };
             few.u.rows = p->rows;
             few.u.k = p->k;
             few.u.group = p->weights;
             g->k->multiply_few(&few);
-            adjust(p, p->m, p->products);
+            adjust(p, p->m, 0, p->products);
             deliver(p, &d);
         }
     }
@@ -247,12 +323,18 @@ static void gemm_member(void *arg, int member, int size)
 {
     const struct gemm *g = arg;
     const struct gemm_kernel *gk = g->k;
-    pack_share(g, member, size);
+    struct inputs in = g->in; /* members settle their inputs by themselves */
+    struct panel p = { .g = g, .in = &in };
+    place_scratch(&p, gk, backend_thread_scratch(g->b, member));
+    if (in.scale) {
+        int64_t from, to;
+        share_of(in.n, member, size, &from, &to);
+        inputs_measure(&in, (int)from, (int)to, member);
+        threadpool_barrier(g->b->pool);
+        inputs_settle(&in, member, size);
+    }
+    pack_share(g, &in, p.weights, member, size);
     threadpool_barrier(g->b->pool);
-    uint8_t *scratch = backend_thread_scratch(g->b, member);
-    struct panel p = { .g = g, .weights = scratch };
-    p.products = (float *)(scratch + panel_bytes(gk));
-    p.turned = p.products + (int64_t)gk->panel_rows * SLIVER;
     if (gk->begin) gk->begin();
     if (g->few) few_run(g, &p, member, size);
     for (int64_t from = 0; from < g->padded && !g->few; from += gk->mc) {
@@ -270,6 +352,7 @@ static void run(struct gemm *g)
     int64_t products = 0;
     for (int j = 0; j < g->count; j++) products += g->m[j].n * g->m[j].w->rows * g->m[j].w->cols;
     g->cols = g->m->w->cols;
+    g->in = inputs_of(g->b, g->m);
     g->padded = round_up(g->m->n, SLIVER);
     g->few = !g->gate && g->k->multiply_few && g->m->n <= SLIVER;
     g->kc = g->few ? g->k->few_depth : g->k->kc;

@@ -3,7 +3,7 @@
  */
 #include <assert.h>
 
-#include "kernels/backend.h"
+#include "kernels/inputs.h"
 
 enum {
     ROWS_AT_ONCE = 16, /* weight rows that stay in the first cache while all rows of x pass over them */
@@ -14,44 +14,86 @@ struct gemv {
     struct backend *b;
     const struct matmul *m;
     int count;
-    bool quantize; /* some product uses 8-bit activations */
+    struct inputs in;
+    const float *x; /* what is dotted: the product's x, or inputs as prescribed */
+    int64_t x_stride;
+    bool quantize, sums16; /* some product uses 8-bit activations in blocks, sums of 16 */
     struct act_q8 q;
+    uint8_t *codes; /* INPUT_INT8_*: [n] rows, code_stride apart */
+    int64_t code_stride;
 };
 
 static bool uses_q8(const struct backend *b, const struct matmul *m)
 {
     const struct format_kernels *f = &b->k.format[m->w->format - FORMATS];
+    if (inputs_scheme(&b->options, m->w).kind != INPUT_FREE) return false;
     return precision_for(b->options.precision, m->w->format) == PRECISION_MEDIUM && f->dot_q8;
 }
 
-int64_t gemv_shared_bytes(int64_t rows, int64_t cols)
+int64_t gemv_shared_bytes(int64_t rows, int64_t codes, int64_t cols)
 {
-    const int64_t blocks = (cols + Q8_BLOCK - 1) / Q8_BLOCK;
-    return rows * (round_up(blocks * Q8_BLOCK, 64) + 4 * round_up(blocks * (int64_t)sizeof(float), 64));
+    const int64_t blocks = (cols + Q8_BLOCK - 1) / Q8_BLOCK, padded = round_up(cols, 64);
+    const int64_t q8 = padded + 4 * round_up(blocks * (int64_t)sizeof(float), 64);
+    return MAX(rows * (q8 + padded * (int64_t)sizeof(float)), codes * padded);
 }
 
-static struct act_q8 place_q8(struct backend *b, int n, int64_t cols)
+/* Where inputs lie: floats as prescribed, then blocks of 8 bits; or codes. */
+static void place_inputs(struct gemv *g, int n, int64_t cols)
+{
+    const int64_t padded = round_up(cols, 64);
+    g->in = inputs_of(g->b, g->m);
+    g->x = g->m->x, g->x_stride = g->m->x_stride;
+    if (input_is_int8(g->in.scheme.kind)) {
+        g->codes = g->in.shared, g->code_stride = padded;
+    } else if (!inputs_plain(&g->in)) {
+        g->x = (float *)g->in.shared, g->x_stride = padded;
+        g->in.shared += n * padded * (int64_t)sizeof(float);
+    }
+}
+
+static struct act_q8 place_q8(const struct gemv *g, int n, int64_t cols)
 {
     struct act_q8 q = { .q_stride = round_up(cols, 64), .d_stride = round_up(cols / Q8_BLOCK, 16) };
-    q.q = (int8_t *)b->shared;
-    q.d = (float *)(b->shared + n * q.q_stride);
+    q.q = (int8_t *)g->in.shared;
+    q.d = (float *)(g->in.shared + n * q.q_stride);
     q.sum = q.d + n * q.d_stride;
     q.sum16 = q.sum + n * q.d_stride;
     return q;
 }
 
-/* Codes to weights, where a row keeps its scale behind its blocks. */
-static void scale_rows(const struct matmul *m, const struct dot *d)
+/* Codes to numbers, where a row keeps its scale behind its blocks and a token its own. */
+static void scale_rows(const struct matmul *m, const struct inputs *in, const struct dot *d, int i0)
 {
     for (int r = 0; r < d->rows; r++) {
         const float scale = format_row_scale(m->w->format, d->w + r * d->row_bytes, d->cols);
-        for (int i = 0; i < d->n; i++) d->y[i * d->y_stride + r] *= scale;
+        for (int i = 0; i < d->n; i++)
+            d->y[i * d->y_stride + r] *= in->scale ? in->scale[i0 + i] * scale : scale;
     }
 }
 
-static void finish(const struct matmul *m, const struct dot *d, int i0, int64_t r0)
+/* What the columns left to floats add. */
+static void add_outliers(const struct matmul *m, const struct inputs *in, const struct dot *d, int i0,
+                         int64_t r0)
 {
-    if (m->w->format->row_tail_bytes) scale_rows(m, d);
+    const struct outlier_block block = { .in = in, .w = m->w, .row0 = r0, .rows = d->rows };
+    float w[ROWS_AT_ONCE * OUTLIER_CHUNK], x[OUTLIER_CHUNK];
+    for (int first = 0; first < in->outlier_count; first += OUTLIER_CHUNK) {
+        const int count = outliers_weights(&block, first, w);
+        for (int i = 0; i < d->n; i++) {
+            outliers_inputs(in, first, count, i0 + i, x);
+            for (int r = 0; r < d->rows; r++) {
+                float sum = 0;
+                for (int k = 0; k < count; k++) sum += w[r * OUTLIER_CHUNK + k] * x[k];
+                d->y[i * d->y_stride + r] += sum;
+            }
+        }
+    }
+}
+
+static void finish(const struct matmul *m, const struct inputs *in, const struct dot *d, int i0, int64_t r0)
+{
+    if (m->w->format->row_tail_bytes || in->scale) scale_rows(m, in, d, i0);
+    if (in->outlier_count) add_outliers(m, in, d, i0, r0);
     for (int i = 0; i < d->n; i++) {
         const int64_t at = (i0 + i) * m->y_stride + r0;
         for (int r = 0; r < d->rows; r++) {
@@ -63,6 +105,21 @@ static void finish(const struct matmul *m, const struct dot *d, int i0, int64_t 
     }
 }
 
+/* Integers under one scale a token. */
+static void dot_codes(const struct gemv *g, const struct dot *d, int i0)
+{
+    g->b->k.w8a8_dot(&(struct w8a8_dot){ .w = d->w,
+                                         .row_bytes = d->row_bytes,
+                                         .rows = d->rows,
+                                         .cols = d->cols,
+                                         .code = g->codes + i0 * g->code_stride,
+                                         .code_stride = g->code_stride,
+                                         .n = d->n,
+                                         .zero = g->in.zero,
+                                         .y = d->y,
+                                         .y_stride = d->y_stride });
+}
+
 static void rows_run(const struct gemv *g, const struct matmul *m, int64_t from, int64_t to)
 {
     const struct format_kernels *f = &g->b->k.format[m->w->format - FORMATS];
@@ -70,7 +127,7 @@ static void rows_run(const struct gemv *g, const struct matmul *m, int64_t from,
     float y[DOT_X][ROWS_AT_ONCE];
     struct dot d = { .row_bytes = format_row_bytes(m->w->format, m->w->cols),
                      .cols = m->w->cols,
-                     .x_stride = m->x_stride,
+                     .x_stride = g->x_stride,
                      .q = g->q,
                      .y = &y[0][0],
                      .y_stride = ROWS_AT_ONCE };
@@ -79,13 +136,16 @@ static void rows_run(const struct gemv *g, const struct matmul *m, int64_t from,
         d.w = (const uint8_t *)m->w->data + r * d.row_bytes;
         for (int i = 0; i < m->n; i += DOT_X) {
             d.n = MIN((int)DOT_X, m->n - i);
-            d.x = m->x + i * m->x_stride;
+            d.x = g->x + i * g->x_stride;
             d.q.q = g->q.q + i * g->q.q_stride;
             d.q.d = g->q.d + i * g->q.d_stride;
             d.q.sum = g->q.sum + i * g->q.d_stride;
             d.q.sum16 = g->q.sum16 + 2 * i * g->q.d_stride;
-            (q8 ? f->dot_q8 : f->dot_f32)(&d);
-            finish(m, &d, i, r);
+            if (g->codes)
+                dot_codes(g, &d, i);
+            else
+                (q8 ? f->dot_q8 : f->dot_f32)(&d);
+            finish(m, &g->in, &d, i, r);
         }
     }
 }
@@ -99,11 +159,29 @@ static void quantize_share(const struct gemv *g, int member, int size)
         const int64_t i = from / blocks, b = from % blocks, n = MIN(to - from, blocks - b);
         int8_t *q = g->q.q + i * g->q.q_stride + b * Q8_BLOCK;
         const int64_t at = i * g->q.d_stride + b;
-        g->b->k.vec.quantize_q8(g->m->x + i * g->m->x_stride + b * Q8_BLOCK, n * Q8_BLOCK, q, g->q.d + at,
+        g->b->k.vec.quantize_q8(g->x + i * g->x_stride + b * Q8_BLOCK, n * Q8_BLOCK, q, g->q.d + at,
                                 g->q.sum + at);
-        q8_sums16(q, g->q.d + at, n * Q8_BLOCK, g->q.sum16 + 2 * at);
+        if (g->sums16) q8_sums16(q, g->q.d + at, n * Q8_BLOCK, g->q.sum16 + 2 * at);
         from += n;
     }
+}
+
+/* Inputs as prescribed, this member's share of them; whole when all have passed the barrier behind it. */
+static void inputs_share(const struct gemv *g, struct inputs *in, int member, int size)
+{
+    int64_t from, to;
+    if (inputs_plain(in)) return;
+    share_of(in->n, member, size, &from, &to);
+    inputs_measure(in, (int)from, (int)to, member);
+    if (!inputs_by_token(in)) threadpool_barrier(g->b->pool);
+    inputs_settle(in, member, size);
+    for (int64_t t = from; t < to; t++) {
+        if (g->codes)
+            inputs_codes(in, (int)t, 0, in->cols, g->codes + t * g->code_stride);
+        else
+            inputs_floats(in, (int)t, 0, in->cols, (float *)g->x + t * g->x_stride);
+    }
+    threadpool_barrier(g->b->pool);
 }
 
 static int64_t run_rows(const struct matmul *m, int size)
@@ -136,7 +214,9 @@ static void turn_next(const struct gemv *g, struct turn *t, int64_t runs, int si
 
 static void gemv_member(void *arg, int member, int size)
 {
-    const struct gemv *g = arg;
+    struct gemv own = *(const struct gemv *)arg; /* members settle their inputs by themselves */
+    const struct gemv *g = &own;
+    inputs_share(g, &own.in, member, size);
     if (g->quantize) {
         quantize_share(g, member, size);
         threadpool_barrier(g->b->pool);
@@ -160,10 +240,12 @@ void gemv_run(struct backend *b, const struct matmul *m, int count)
 {
     struct gemv g = { .b = b, .m = m, .count = count };
     int64_t dots = 0;
+    place_inputs(&g, m->n, m->w->cols);
     for (int j = 0; j < count; j++) {
         g.quantize |= uses_q8(b, &m[j]);
+        g.sums16 |= b->k.format[m[j].w->format - FORMATS].sums16;
         dots += m[j].n * m[j].w->rows * m[j].w->cols;
     }
-    if (g.quantize) g.q = place_q8(b, m->n, m->w->cols);
+    if (g.quantize) g.q = place_q8(&g, m->n, m->w->cols);
     backend_run(b, dots / DOTS_AN_ELEMENT, gemv_member, &g);
 }

@@ -91,6 +91,23 @@ struct encode {
 };
 typedef void encode_rows_fn(const struct encode *e);
 
+/* Activations of 8 bits under one scale a token, x ~ scale * (code - zero), meet int8 weights:
+ *   y[i][r] = sum of w[r][k] * (code[i][k] - zero), an exact integer below 2^31, then a float
+ * for i < n, r < rows; cols a multiple of 32 and at most W8A8_COLS. Nothing behind a row is read. */
+enum { W8A8_COLS = 1 << 16 };
+struct w8a8_dot {
+    const uint8_t *w;
+    int64_t row_bytes;
+    int rows;
+    int64_t cols;
+    const uint8_t *code;
+    int64_t code_stride;
+    int n, zero;
+    float *y;
+    int64_t y_stride;
+};
+typedef void w8a8_dot_fn(const struct w8a8_dot *d);
+
 /* Kernels see blocks only: in a format with a row tail they give codes as if the tail's scale were 1, from
  * any block of a row on, and the drivers multiply (format_row_scale of backend.h). */
 struct format_kernels {
@@ -100,6 +117,7 @@ struct format_kernels {
     unpack_bf16_fn *unpack_bf16; /* NULL: decode, then round (the scheme does it) */
     unpack_q8_fn *unpack_q8;     /* NULL: no integer matrix product */
     bool wide_q8;                /* its kind.wide */
+    bool sums16;                 /* dot_q8 reads q.sum16 */
     encode_rows_fn *encode;      /* NULL: FORMATS' encode, which knows no importance */
 };
 
@@ -125,7 +143,7 @@ typedef void tile_fn(const struct tile *t);
 /* One way of multiplying matrices. Weights become panels of `panel_rows` rows by kc inputs, activations
  * slivers of SLIVER tokens by kc inputs; multiply makes c[rows][SLIVER] of one panel and one sliver. What is
  * inside a panel or a sliver is the scheme's own business. */
-enum { SLIVER = 32, DEPTH_STEP = 32 /* inputs to which operands are padded */ };
+enum { SLIVER = 32, DEPTH_STEP = 32 /* inputs to which operands are padded, unless the scheme says more */ };
 
 /* <= 16 weight rows, k inputs from a block's start, into one group of a panel. */
 struct unpacking {
@@ -135,13 +153,16 @@ struct unpacking {
     int64_t row_bytes;
     int rows, k;
     void *group;
+    int32_t *sums; /* [16] of the codes of each row: schemes of 8-bit codes write them */
 };
 
 /* One panel or a part of it meets one sliver. */
 struct gemm_step {
     const void *panel, *sliver;
     int rows, tokens, k;
-    float *c; /* [rows up to whole groups of 16][SLIVER], 64-byte aligned */
+    float *c;            /* [rows up to whole groups of 16][SLIVER], 64-byte aligned */
+    int zero;            /* the code of 0; of 8-bit codes */
+    const int32_t *sums; /* [rows] as unpacked */
 };
 
 /* At most `few_rows` weight rows with all their inputs meet one sliver: weights go through the first cache
@@ -152,6 +173,7 @@ struct few_product {
     const void *sliver;
     int tokens;
     float *c; /* [few_rows][SLIVER] */
+    int zero; /* as above */
 };
 
 struct gemm_kernel {
@@ -161,7 +183,8 @@ struct gemm_kernel {
     int panel_rows;    /* multiple of 16 */
     int kc;            /* inputs a panel holds at most, multiple of 256 */
     int mc;            /* rows of activations for which a panel is kept, multiple of SLIVER */
-    int panel_step;    /* bytes that DEPTH_STEP inputs take of 16 weight rows */
+    int depth;         /* inputs to which operands are padded; 0: DEPTH_STEP */
+    int panel_step;    /* bytes that `depth` inputs take of 16 weight rows */
     int sliver_step;   /* and of SLIVER tokens */
     /* Around a thread's calls of the others (tile state); NULL: nothing to do. */
     void (*begin)(void);
@@ -169,6 +192,8 @@ struct gemm_kernel {
     /* tokens <= SLIVER rows of k inputs into one sliver; missing tokens (and inputs up to a step) become 0.
      */
     void (*pack)(const float *x, int64_t x_stride, int tokens, int k, void *sliver);
+    /* The same of 8-bit codes, `stride` apart; NULL: the scheme takes floats. */
+    void (*pack_codes)(const uint8_t *code, int64_t stride, int tokens, int k, void *sliver);
     void (*unpack)(const struct unpacking *u);
     void (*multiply)(const struct gemm_step *p);
     /* Up to SLIVER tokens without panels; NULL: they are treated like more. */
@@ -245,6 +270,26 @@ struct vector_kernels {
                                    float *y); /* up may be NULL */
 };
 
+/* What 8-bit codes of floats are made by: clamp(zero + rne(x / by), 0, 255), or by 0: x * reciprocal. */
+struct u8_scale {
+    float by, reciprocal; /* 1 / by, where by is not 0 */
+    int zero;
+};
+
+/* Floats of fewer bits: `drop` of 23 bits of mantissa are missing, below `normal` numbers are whole multiples
+ * of a unit, which is that of the binary32 numbers around `magic`; nothing beyond `largest`. */
+struct small_float {
+    int drop;
+    float normal, magic, largest;
+};
+
+/* Activations to numbers of fewer bits (kernels/inputs.c). Same bits on every ISA. */
+struct rounding_kernels {
+    float (*largest)(const float *x, int64_t n); /* of |x|; NaN where one is */
+    void (*quantize_u8)(const float *x, int64_t n, const struct u8_scale *s, uint8_t *code);
+    void (*round)(const float *x, int64_t n, float by, const struct small_float *k, float *y); /* of x / by */
+};
+
 struct kernel_set {
     uint32_t isa; /* bits whose kernels are in use */
     struct format_kernels format[FORMAT_COUNT];
@@ -254,6 +299,9 @@ struct kernel_set {
     struct gemm_kernel gemm_high; /* three products of bf16 halves; multiply NULL: gemm_f32 */
     struct gemm_kernel gemm_bf16; /* multiply NULL: none on these ISA bits */
     struct gemm_kernel gemm_int8; /* the same; for formats with unpack_q8 */
+    struct rounding_kernels rounding;
+    w8a8_dot_fn *w8a8_dot;
+    struct gemm_kernel gemm_w8a8; /* multiply NULL: dots, at any number of rows */
     struct attention_kernel attend;
 };
 

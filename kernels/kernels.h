@@ -183,10 +183,12 @@ enum precision {
 };
 
 /* How activations meet quantized weights where precision allows rounding (MEDIUM). AUTO: as is fastest within
- * MEDIUM's bounds: 8 bits or bf16. INT8: 8 bits at any number of rows. */
+ * MEDIUM's bounds: 8 bits or bf16. INT8: 8 bits in blocks of 32 at any number of rows. INT8_TOKEN: int8
+ * weights meet 8 bits under one scale a token (INPUT_INT8_TOKEN), other formats as AUTO. */
 enum activations {
     ACTIVATIONS_AUTO,
     ACTIVATIONS_INT8,
+    ACTIVATIONS_INT8_TOKEN,
 };
 
 /* Which memory asks for huge pages. 2 MiB pages spare walks of the page tables; the kernel may refuse, and a
@@ -243,6 +245,7 @@ enum input_kind {
     INPUT_TF32,          /* 10 bits of mantissa, then HIGHEST */
     INPUT_KIND_COUNT
 };
+const char *input_kind_name(enum input_kind kind); /* "int8_token" */
 struct input_scheme {
     enum input_kind kind;
     float scale;     /* INT8_STATIC: x ~ scale * (code - zero), codes 0..255 */
@@ -284,7 +287,8 @@ enum err_code backend_reserve(struct backend *b, int64_t rows, int64_t max_cols,
  * sizes that a correct engine cannot get wrong are asserted. Splits work over the threads and returns when
  * done. */
 
-/* y[i] = row ids[i] of the table, as f32 (+ y[i] when add). ids: host memory, 0 <= id < rows. */
+/* y[i] = row ids[i] of the table, as f32 (+ y[i] when add), in the order of x where the table prescribes its
+ * own. ids: host memory, 0 <= id < rows. */
 struct gather {
     const struct weight *table;
     const int32_t *ids;

@@ -2,7 +2,7 @@
  * many rows are worth unpacking weights into panels for (arithmetic decides). */
 #include <assert.h>
 
-#include "kernels/backend.h"
+#include "kernels/inputs.h"
 
 enum precision precision_for(enum precision wanted, const struct format *f)
 {
@@ -17,16 +17,28 @@ enum {
     TILES_FROM = 9,
 };
 
-const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
-                                        const struct format *f, int n)
+/* Rounded inputs are rounded once: fp8 and tf32 numbers are multiplied as they are. Where weights are codes
+ * with a scale a row, tiles do that, too: both operands are exact in bf16. */
+static enum precision precision_with(const struct backend_options *o, const struct format *f,
+                                     enum input_kind kind)
 {
-    const enum precision precision = precision_for(o->precision, f);
+    const enum precision p = precision_for(o->precision, f);
+    if (kind == INPUT_FREE) return p;
+    return kind == INPUT_FP8_TOKEN && f->row_tail_bytes && p == PRECISION_MEDIUM ? p : PRECISION_HIGHEST;
+}
+
+const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
+                                        const struct format *f, enum input_kind kind, int n)
+{
+    if (input_is_int8(kind))
+        return n >= k->gemm_w8a8.min_rows && k->gemm_w8a8.multiply ? &k->gemm_w8a8 : NULL;
+    const enum precision precision = precision_with(o, f, kind);
     const bool rounded = precision == PRECISION_MEDIUM;
     if (precision == PRECISION_HIGH && k->gemm_high.multiply)
         return n >= k->gemm_high.min_rows ? &k->gemm_high : NULL;
     const struct format_kernels *fk = &k->format[f - FORMATS];
     const int from = fk->wide_q8 ? k->gemm_int8.min_rows_wide : k->gemm_int8.min_rows;
-    const bool integers = rounded && fk->unpack_q8 && from;
+    const bool integers = rounded && kind == INPUT_FREE && fk->unpack_q8 && from;
     const bool tiles = rounded && k->gemm_bf16.multiply && !(integers && o->activations == ACTIVATIONS_INT8);
     if (tiles && n >= (integers ? (int)TILES_FROM : k->gemm_bf16.min_rows)) return &k->gemm_bf16;
     if (integers) return n >= from ? &k->gemm_int8 : NULL;
@@ -36,8 +48,24 @@ const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct
 const char *matmul_ceiling(const struct format *f, const struct backend_options *o)
 {
     const struct kernel_set k = kernels_select(o->isa);
-    const struct gemm_kernel *g = matmul_scheme(&k, o, f, INT32_MAX);
+    const enum input_kind kind = inputs_kind(o, f, f->block_weights);
+    const struct gemm_kernel *g = matmul_scheme(&k, o, f, kind, INT32_MAX);
+    if (input_is_int8(kind)) return g && g->begin ? "int8_tile" : "int8_dot";
     return g == &k.gemm_bf16 || g == &k.gemm_high ? "bf16_tile" : g == &k.gemm_int8 ? "int8_dot" : "f32_fma";
+}
+
+static const struct gemm_kernel *scheme_of(const struct backend *b, const struct matmul *m)
+{
+    const enum input_kind kind = inputs_scheme(&b->options, m->w).kind;
+    return matmul_scheme(&b->k, &b->options, m->w->format, kind, m->n);
+}
+
+/* Whether both products can be made together. */
+static bool alike(const struct backend *b, const struct matmul *m, const struct matmul *other)
+{
+    return m->x == other->x && m->n == other->n && m->x_stride == other->x_stride &&
+           m->w->cols == other->w->cols && scheme_of(b, m) == scheme_of(b, other) &&
+           inputs_shared(&b->options, m->w, other->w);
 }
 
 void backend_matmul(struct backend *b, const struct matmul *m, int count)
@@ -45,11 +73,8 @@ void backend_matmul(struct backend *b, const struct matmul *m, int count)
     for (int first = 0, next; first < count; first = next) {
         const struct matmul *f = &m[first];
         assert(f->n >= 0 && f->n <= b->plan.rows && f->w->cols <= b->plan.cols); /* backend_reserve first */
-        const struct gemm_kernel *g = matmul_scheme(&b->k, &b->options, f->w->format, f->n);
-        for (next = first + 1; next < count; next++)
-            if (matmul_scheme(&b->k, &b->options, m[next].w->format, f->n) != g || m[next].x != f->x ||
-                m[next].n != f->n || m[next].x_stride != f->x_stride || m[next].w->cols != f->w->cols)
-                break;
+        const struct gemm_kernel *g = scheme_of(b, f);
+        for (next = first + 1; next < count && alike(b, f, &m[next]);) next++;
         if (!f->n) continue;
         if (g)
             gemm_run(b, g, f, next - first);
@@ -61,10 +86,9 @@ void backend_matmul(struct backend *b, const struct matmul *m, int count)
 void backend_gated(struct backend *b, const struct gated *p)
 {
     const struct matmul both[] = { p->gate, p->up };
-    const struct gemm_kernel *g = matmul_scheme(&b->k, &b->options, p->up.w->format, p->up.n);
-    const bool same = g == matmul_scheme(&b->k, &b->options, p->gate.w->format, p->gate.n);
+    const struct gemm_kernel *g = scheme_of(b, &p->up);
     assert(p->gate.x == p->up.x && p->gate.n == p->up.n && !p->gate.residual && !p->up.residual);
-    if (g && same && p->up.n && gemm_can_gate(g, p)) {
+    if (g && p->up.n && alike(b, &p->up, &p->gate) && gemm_can_gate(g, p)) {
         gemm_run_gated(b, g, p);
         return;
     }

@@ -15,6 +15,18 @@ struct gather_job {
 
 enum { GATHER_PIECE = 256 }; /* a multiple of every block */
 
+/* Rows whose inputs are reordered or divided first hold other numbers than the matrix they stand for. */
+static void gather_prescribed(const struct gather *g, const float *piece, int64_t k0, int64_t n, float scale,
+                              float *y)
+{
+    const struct input_scheme *s = g->table->input;
+    for (int64_t j = 0; j < n; j++) {
+        const int64_t k = s->order ? s->order[k0 + j] : k0 + j;
+        const float v = piece[j] * scale / (s->divide ? s->divide[k] : 1);
+        y[k] = (g->add ? y[k] : 0) + v * g->scale;
+    }
+}
+
 static void gather_row(const struct backend *b, const struct gather *g, int i)
 {
     const struct weight *w = g->table;
@@ -22,11 +34,15 @@ static void gather_row(const struct backend *b, const struct gather *g, int i)
     const uint8_t *row = (const uint8_t *)w->data + g->ids[i] * format_row_bytes(w->format, w->cols);
     const float scale = format_row_scale(w->format, row, w->cols);
     float piece[GATHER_PIECE], *restrict y = g->y + i * g->y_stride;
+    const bool prescribed = w->input && (w->input->order || w->input->divide);
     assert(g->ids[i] >= 0 && g->ids[i] < w->rows);
     for (int64_t k = 0; k < w->cols; k += GATHER_PIECE) {
         const int64_t n = MIN((int64_t)GATHER_PIECE, w->cols - k);
         decode(row + format_span_bytes(w->format, k), piece, n);
-        for (int64_t j = 0; j < n; j++) y[k + j] = (g->add ? y[k + j] : 0) + piece[j] * scale * g->scale;
+        if (prescribed)
+            gather_prescribed(g, piece, k, n, scale, y);
+        else
+            for (int64_t j = 0; j < n; j++) y[k + j] = (g->add ? y[k + j] : 0) + piece[j] * scale * g->scale;
     }
 }
 

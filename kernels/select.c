@@ -51,6 +51,8 @@ static struct kernel_set reference(void)
         .tile = tile_ref,
         .vec = VECTORS_REF,
         .gemm_f32 = GEMM_F32_REF,
+        .rounding = ROUNDING_REF,
+        .w8a8_dot = w8a8_dot_ref,
     };
 }
 
@@ -64,6 +66,7 @@ static void take_rows(struct format_kernels *f, const struct format_row *rows, i
         if (from->dot_f32) to->dot_f32 = from->dot_f32;
         if (from->dot_q8) to->dot_q8 = from->dot_q8;
         if (from->unpack_bf16) to->unpack_bf16 = from->unpack_bf16;
+        if (from->sums16) to->sums16 = true;
         if (from->unpack_q8) to->unpack_q8 = from->unpack_q8, to->wide_q8 = from->wide_q8;
         if (from->encode) to->encode = from->encode;
     }
@@ -140,6 +143,8 @@ static void take_avx2(struct kernel_set *k)
     k->tile = tile_avx2;
     k->gemm_f32 = GEMM_F32_AVX2;
     k->gemm_int8 = GEMM_INT8_AVX2;
+    k->rounding = ROUNDING_AVX2;
+    k->w8a8_dot = w8a8_dot_avx2;
     k->isa |= ISA_AVX2;
 }
 
@@ -168,6 +173,7 @@ static void take_avx512(struct kernel_set *k)
     k->vec.deliver = deliver_avx512;
     k->tile = tile_avx512;
     k->gemm_f32 = GEMM_F32_AVX512;
+    k->rounding = ROUNDING_AVX512;
     if (!(k->isa & ISA_AVXVNNI)) k->gemm_int8.min_rows_wide = 0; /* beats AVX2 at codes of 8 bits */
     k->isa |= ISA_AVX512;
 }
@@ -182,6 +188,8 @@ static void take_avx512vnni(struct kernel_set *k)
     take_rows(k->format, GROUPS_AVX512VNNI, GROUPS_COUNT);
     take_rows(k->format, TQ_AVX512VNNI, TQ_COUNT);
     k->gemm_int8 = GEMM_INT8_AVX512VNNI;
+    k->w8a8_dot = w8a8_dot_avx512vnni;
+    k->gemm_w8a8 = GEMM_W8A8_AVX512VNNI;
     k->isa |= ISA_AVX512VNNI;
 }
 
@@ -202,6 +210,7 @@ static void take_amx(struct kernel_set *k)
     take_rows(f, TQ_AMX, TQ_COUNT);
     k->gemm_bf16 = GEMM_BF16_AMX;
     k->gemm_high = GEMM_HIGH_AMX;
+    if (k->isa & ISA_AVX512VNNI) k->gemm_w8a8 = GEMM_W8A8_AMX;
     k->attend = ATTEND_BF16_AMX;
     k->isa |= ISA_AMX | ISA_AVX512BF16; /* the tiles' operands are rounded by the latter */
 }

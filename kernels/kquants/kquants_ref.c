@@ -158,14 +158,15 @@ K_REFERENCE(q5_k, 3)
 K_REFERENCE(q6_k, 4)
 K_REFERENCE(iq4_xs, 5)
 
-#define ROW(name, NAME)                                                                                      \
+#define ROW(name, NAME, scale_of)                                                                            \
     {                                                                                                        \
         FORMAT_##NAME,                                                                                       \
         {                                                                                                    \
             .decode = name##_decode_ref, .dot_f32 = name##_dot_f32, .dot_q8 = name##_dot_q8,                 \
-            .encode = name##_encode_rows_ref                                                                 \
+            .sums16 = (scale_of) == 16, .encode = name##_encode_rows_ref                                     \
         }                                                                                                    \
     }
 const struct format_row KQUANTS_REF[KQUANT_COUNT] = {
-    ROW(q2_k, Q2_K), ROW(q3_k, Q3_K), ROW(q4_k, Q4_K), ROW(q5_k, Q5_K), ROW(q6_k, Q6_K), ROW(iq4_xs, IQ4_XS),
+    ROW(q2_k, Q2_K, 16), ROW(q3_k, Q3_K, 16), ROW(q4_k, Q4_K, 32),
+    ROW(q5_k, Q5_K, 32), ROW(q6_k, Q6_K, 16), ROW(iq4_xs, IQ4_XS, 32),
 };

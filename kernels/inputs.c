@@ -1,0 +1,454 @@
+/* How activations become what a product takes (inputs.h). Formulas: kernels/README.md, "Inputs". */
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/inputs.h"
+
+enum { PIECE = 512 /* inputs at a time: a page of the stack */ };
+
+static const struct small_float F16 = { 13, 0x1p-14f, 0.75f, 65504 };
+static const struct small_float TF32 = { 13, 0, 0, INFINITY };
+static const struct small_float E4M3 = { 20, 0x1p-6f, 0x1.8p14f, 448 };
+static const struct small_float E5M2 = { 21, 0x1p-14f, 0x1.8p7f, 57344 };
+
+static const char *const NAMES[INPUT_KIND_COUNT] = {
+    [INPUT_FREE] = "free",
+    [INPUT_INT8_TOKEN] = "int8_token",
+    [INPUT_INT8_TENSOR] = "int8_tensor",
+    [INPUT_INT8_STATIC] = "int8_static",
+    [INPUT_INT8_OUTLIERS] = "int8_outliers",
+    [INPUT_FP8_TOKEN] = "fp8_token",
+    [INPUT_TF32] = "tf32",
+};
+
+const char *input_kind_name(enum input_kind kind)
+{
+    return NAMES[kind];
+}
+
+/* ---------------------------------------------------------------- what may be */
+
+static enum err_code check_outliers(const struct input_scheme *s, int64_t cols, struct err *why)
+{
+    if (s->outlier_count && (!s->outliers || !s->outlier_weights || s->kind != INPUT_INT8_OUTLIERS))
+        return err_set(why, ERR_FORMAT,
+                       "%d columns of outliers need their indexes, weights and int8_outliers",
+                       s->outlier_count);
+    for (int i = 0; i < s->outlier_count; i++)
+        if (s->outliers[i] < 0 || s->outliers[i] >= cols || (i && s->outliers[i] <= s->outliers[i - 1]))
+            return err_set(why, ERR_FORMAT, "outlier %d is column %d: want ascending ones below %lld", i,
+                           s->outliers[i], (long long)cols);
+    return ERR_OK;
+}
+
+/* Every input once: what is missing would be lost, unseen. */
+static enum err_code check_order(const int32_t *order, int64_t cols, struct err *why)
+{
+    enum { WINDOW = 1 << 16 };
+    for (int64_t from = 0; from < cols; from += WINDOW) {
+        uint64_t seen[WINDOW / 64] = { 0 };
+        for (int64_t i = 0; i < cols; i++) {
+            if (order[i] < 0 || order[i] >= cols)
+                return err_set(why, ERR_FORMAT, "input %lld would be number %d of %lld", (long long)i,
+                               order[i], (long long)cols);
+            const int64_t at = order[i] - from;
+            if (at < 0 || at >= WINDOW) continue;
+            if (seen[at / 64] >> at % 64 & 1)
+                return err_set(why, ERR_FORMAT, "two inputs would be number %d", order[i]);
+            seen[at / 64] |= (uint64_t)1 << at % 64;
+        }
+    }
+    return ERR_OK;
+}
+
+enum err_code inputs_check(const struct input_scheme *s, const struct format *f, int64_t cols,
+                           struct err *why)
+{
+    enum err_code rc;
+    if (!s) return ERR_OK;
+    if (input_is_int8(s->kind) && f != &FORMATS[FORMAT_INT8])
+        return err_set(why, ERR_USAGE, "inputs of kind %s need weights in int8, not %s", NAMES[s->kind],
+                       f->name);
+    if (input_is_int8(s->kind) && cols > W8A8_COLS)
+        return err_set(why, ERR_USAGE, "integer products take rows of at most %d weights, not %lld",
+                       W8A8_COLS, (long long)cols);
+    if (s->kind == INPUT_INT8_STATIC && (!(s->scale > 0) || isinf(s->scale) || s->zero < 0 || s->zero > 255))
+        return err_set(why, ERR_FORMAT, "a static scale is above 0 and its zero 0 to 255, not %g and %d",
+                       (double)s->scale, s->zero);
+    if (s->threshold < 0 || s->limit < 0 || isnan(s->threshold) || isnan(s->limit))
+        return err_set(why, ERR_FORMAT, "thresholds of inputs are not negative, but there is %g",
+                       (double)(s->threshold < 0 ? s->threshold : s->limit));
+    for (int64_t i = 0; s->divide && i < cols; i++)
+        if (!(fabsf(s->divide[i]) > 0) || isinf(s->divide[i]))
+            return err_set(why, ERR_FORMAT, "input %lld would be divided by %g", (long long)i,
+                           (double)s->divide[i]);
+    if (s->order && (rc = check_order(s->order, cols, why))) return rc;
+    return check_outliers(s, cols, why);
+}
+
+struct input_scheme inputs_scheme(const struct backend_options *o, const struct weight *w)
+{
+    struct input_scheme s = { 0 };
+    if (w->input) s = *w->input;
+    if (s.kind == INPUT_FREE) s.kind = inputs_kind(o, w->format, w->cols);
+    return s;
+}
+
+enum input_kind inputs_kind(const struct backend_options *o, const struct format *f, int64_t cols)
+{
+    const bool wanted = o->activations == ACTIVATIONS_INT8_TOKEN && f == &FORMATS[FORMAT_INT8];
+    return wanted && cols <= W8A8_COLS && precision_for(o->precision, f) == PRECISION_MEDIUM
+               ? INPUT_INT8_TOKEN
+               : INPUT_FREE;
+}
+
+bool inputs_shared(const struct backend_options *o, const struct weight *a, const struct weight *b)
+{
+    const struct input_scheme s = inputs_scheme(o, a), t = inputs_scheme(o, b);
+    return s.kind == t.kind && s.divide == t.divide && s.order == t.order && s.scale == t.scale &&
+           s.zero == t.zero && s.threshold == t.threshold && s.limit == t.limit &&
+           (s.kind != INPUT_FP8_TOKEN || a->format == b->format);
+}
+
+/* ---------------------------------------------------------------- where it lies */
+
+struct input_range {
+    float low, high, unused[14]; /* a cache line a member */
+};
+
+struct places {
+    int64_t scale, range, marked, outlier, end;
+};
+
+static struct places places_of(int threads, int64_t rows, int64_t cols)
+{
+    struct places p = { 0 };
+    p.range = p.scale + round_up(rows, SLIVER) * (int64_t)sizeof(float);
+    p.marked = p.range + threads * (int64_t)sizeof(struct input_range);
+    p.outlier = p.marked + round_up(cols, 64) / 64 * (int64_t)sizeof(uint64_t);
+    p.end = round_up(p.outlier + cols * (int64_t)sizeof(int32_t), 64);
+    return p;
+}
+
+int64_t inputs_shared_bytes(int threads, int64_t rows, int64_t cols)
+{
+    return places_of(threads, rows, cols).end;
+}
+
+/* The least magnitude that f16 rounds to `threshold` or more. */
+static float rounded_from(float threshold)
+{
+    if (threshold <= 0) return INFINITY;
+    float x = threshold;
+    while (f16_to_f32(f16_from_f32(x)) < threshold) x = nextafterf(x, INFINITY);
+    while (f16_to_f32(f16_from_f32(nextafterf(x, 0))) >= threshold) x = nextafterf(x, 0);
+    return x;
+}
+
+struct inputs inputs_of(const struct backend *b, const struct matmul *m)
+{
+    struct inputs in = { .scheme = inputs_scheme(&b->options, m->w),
+                         .k = &b->k,
+                         .x = m->x,
+                         .x_stride = m->x_stride,
+                         .cols = m->w->cols,
+                         .n = m->n,
+                         .outlier_from = INFINITY,
+                         .shared = b->shared };
+    const enum input_kind kind = in.scheme.kind;
+    if (kind == INPUT_FREE || kind == INPUT_TF32) {
+        in.to = &TF32;
+        return in;
+    }
+    const struct places p = places_of(b->options.threads, m->n, in.cols);
+    in.scale = (float *)(b->shared + p.scale);
+    in.range = (struct input_range *)(b->shared + p.range);
+    in.marked = (_Atomic uint64_t *)(b->shared + p.marked);
+    in.outlier = (int32_t *)(b->shared + p.outlier);
+    in.shared = b->shared + p.end;
+    in.zero = kind == INPUT_INT8_STATIC ? in.scheme.zero : 128;
+    in.to = m->w->format == &FORMATS[FORMAT_FP8_E5M2] ? &E5M2 : &E4M3;
+    if (kind != INPUT_INT8_OUTLIERS) return in;
+    in.to = &F16;
+    in.outlier_from = rounded_from(in.scheme.threshold);
+    for (int64_t i = 0; i < (in.cols + 63) / 64; i++) atomic_init(&in.marked[i], 0);
+    return in;
+}
+
+/* ---------------------------------------------------------------- inputs as stored */
+
+static float input_at(const struct inputs *in, int token, int64_t k)
+{
+    const struct input_scheme *s = &in->scheme;
+    const int64_t i = s->order ? s->order[k] : k;
+    const float x = in->x[token * in->x_stride + i];
+    return s->divide ? x / s->divide[i] : x;
+}
+
+/* Stored inputs k0..k0+k-1, k <= PIECE: where they lie already, or in `room`. */
+static const float *piece_of(const struct inputs *in, int token, int64_t k0, int64_t k, float *room)
+{
+    const struct input_scheme *s = &in->scheme;
+    const float *x = in->x + token * in->x_stride;
+    if (!s->order && !s->divide) return x + k0;
+    if (!s->order) {
+        for (int64_t i = 0; i < k; i++) room[i] = x[k0 + i] / s->divide[k0 + i];
+        return room;
+    }
+    const int32_t *order = s->order + k0;
+    for (int64_t i = 0; i < k; i++) room[i] = x[order[i]];
+    for (int64_t i = 0; s->divide && i < k; i++) room[i] /= s->divide[order[i]];
+    return room;
+}
+
+/* ---------------------------------------------------------------- measuring */
+
+static float largest_of(const struct inputs *in, int token)
+{
+    const struct rounding_kernels *r = &in->k->rounding;
+    if (!in->scheme.divide) return r->largest(in->x + token * in->x_stride, in->cols);
+    float room[PIECE], top = 0;
+    for (int64_t k = 0; k < in->cols; k += PIECE) {
+        const int64_t n = MIN((int64_t)PIECE, in->cols - k);
+        const float now = r->largest(piece_of(in, token, k, n, room), n);
+        if (now > top || isnan(now)) top = now; /* and NaN stays: nothing is above it */
+    }
+    return top;
+}
+
+/* 64 inputs of which one is an outlier (or NaN, which shall be seen): mark them, and the largest of the
+ * others.
+ */
+static float mark_outliers(const struct inputs *in, const float *x, int64_t k0, int64_t n)
+{
+    uint64_t marks = 0;
+    float top = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float a = fabsf(x[i]);
+        if (a < in->outlier_from)
+            top = MAX(top, a);
+        else
+            marks |= (uint64_t)1 << i;
+    }
+    _Atomic uint64_t *at = &in->marked[k0 / 64];
+    if (marks & ~atomic_load_explicit(at, memory_order_relaxed))
+        atomic_fetch_or_explicit(at, marks, memory_order_relaxed);
+    return top;
+}
+
+static float largest_below(const struct inputs *in, int token)
+{
+    float room[PIECE], top = 0;
+    for (int64_t k = 0; k < in->cols; k += PIECE) {
+        const int64_t n = MIN((int64_t)PIECE, in->cols - k);
+        const float *x = piece_of(in, token, k, n, room);
+        for (int64_t i = 0; i < n; i += 64) {
+            const int64_t some = MIN((int64_t)64, n - i);
+            float now = in->k->rounding.largest(x + i, some);
+            if (!(now < in->outlier_from)) now = mark_outliers(in, x + i, k + i, some);
+            top = MAX(top, now);
+        }
+    }
+    in->k->rounding.round(&top, 1, 1, &F16,
+                          &top); /* of rounded numbers, the rounded largest is the largest */
+    return top;
+}
+
+static void widen_range(const struct inputs *in, int token, struct input_range *r)
+{
+    enum { LANES = 16 };
+    float room[PIECE], low[LANES] = { 0 }, high[LANES] = { 0 };
+    for (int64_t k = 0; k < in->cols; k += PIECE) {
+        const int64_t n = MIN((int64_t)PIECE, in->cols - k);
+        const float *x = piece_of(in, token, k, n, room);
+        if (isnan(in->k->rounding.largest(x, n))) r->low = r->high = NAN;
+        for (int64_t i = 0; i + LANES <= n; i += LANES) {
+            for (int j = 0; j < LANES; j++) low[j] = x[i + j] < low[j] ? x[i + j] : low[j];
+            for (int j = 0; j < LANES; j++) high[j] = x[i + j] > high[j] ? x[i + j] : high[j];
+        }
+        for (int64_t i = n / LANES * LANES; i < n; i++)
+            low[0] = MIN(low[0], x[i]), high[0] = MAX(high[0], x[i]);
+    }
+    for (int j = 0; j < LANES; j++) {
+        if (low[j] < r->low) r->low = low[j];
+        if (high[j] > r->high) r->high = high[j];
+    }
+}
+
+/* The integers' scale, or what fp8 is relative to. */
+static float scale_of(const struct inputs *in, int token)
+{
+    const struct input_scheme *s = &in->scheme;
+    if (s->kind == INPUT_INT8_STATIC) return s->scale;
+    if (s->kind == INPUT_INT8_OUTLIERS) return largest_below(in, token) / 127;
+    float top = largest_of(in, token);
+    if (s->kind == INPUT_INT8_TOKEN) return (top < 1e-5f ? 1e-5f : top) / 127;
+    if (s->limit > 0 && top > s->limit) top = s->limit;
+    return (top < 1e-12f ? 1e-12f : top) / in->to->largest;
+}
+
+void inputs_measure(const struct inputs *in, int from, int to, int member)
+{
+    const enum input_kind kind = in->scheme.kind;
+    if (!in->scale) return;
+    if (kind != INPUT_INT8_TENSOR) {
+        for (int t = from; t < to; t++) in->scale[t] = scale_of(in, t);
+        return;
+    }
+    struct input_range *r = &in->range[member];
+    r->low = r->high = 0;
+    for (int t = from; t < to; t++) widen_range(in, t, r);
+}
+
+/* FBGEMM's rule for codes 0..255 of low <= 0 <= high. */
+static float scale_of_range(double low, double high, int *zero)
+{
+    enum { LEAST = 0, MOST = 255 };
+    float scale = (float)((high - low) / (MOST - LEAST));
+    if (scale == 0 || isinf(1 / scale)) scale = 0.1f;
+    if (scale < 6.1e-5f) {
+        const double grown = 6.1e-5f / scale;
+        scale = 6.1e-5f;
+        if (low == 0)
+            high = (double)scale * (MOST - LEAST);
+        else if (high == 0)
+            low = -(double)scale * (MOST - LEAST);
+        else
+            low *= grown, high *= grown;
+    }
+    const double by_low = LEAST - low / scale, by_high = MOST - high / scale;
+    const double error_low = LEAST + fabs(low / scale), error_high = MOST + fabs(high / scale);
+    const double exact = error_low < error_high ? by_low : by_high;
+    *zero = exact <= LEAST ? LEAST : exact >= MOST ? MOST : (int)nearbyint(exact);
+    return scale;
+}
+
+static void settle_tensor(struct inputs *in, int member, int size)
+{
+    double low = 0, high = 0;
+    for (int i = 0; i < size; i++) {
+        const struct input_range *r = &in->range[i];
+        if (r->low < low || isnan(r->low)) low = (double)r->low;
+        if (r->high > high || isnan(r->high)) high = (double)r->high;
+    }
+    in->zero = 128;
+    in->scheme.scale = isnan(low) || isnan(high) ? NAN : scale_of_range(low, high, &in->zero);
+    for (int t = 0; !member && t < in->n; t++) in->scale[t] = in->scheme.scale;
+}
+
+static void settle_outliers(struct inputs *in, int member)
+{
+    in->outlier_count = 0;
+    for (int64_t i = 0; i < (in->cols + 63) / 64; i++) {
+        uint64_t marks = atomic_load_explicit(&in->marked[i], memory_order_relaxed);
+        for (; marks; marks &= marks - 1, in->outlier_count++)
+            if (!member) in->outlier[in->outlier_count] = (int32_t)(64 * i + __builtin_ctzll(marks));
+    }
+}
+
+void inputs_settle(struct inputs *in, int member, int size)
+{
+    if (in->scheme.kind == INPUT_INT8_TENSOR) settle_tensor(in, member, size);
+    if (in->scheme.kind == INPUT_INT8_OUTLIERS) settle_outliers(in, member);
+}
+
+/* ---------------------------------------------------------------- making */
+
+static struct u8_scale u8_scale_of(const struct inputs *in, int token)
+{
+    const enum input_kind kind = in->scheme.kind;
+    struct u8_scale s = { .zero = in->zero };
+    const float scale = kind == INPUT_INT8_TENSOR ? in->scheme.scale : in->scale[token];
+    s.reciprocal = 1 / scale;
+    if (kind == INPUT_INT8_TOKEN) s.by = scale;
+    if (kind != INPUT_INT8_OUTLIERS) return s;
+    float largest = scale * 127;
+    in->k->rounding.round(&largest, 1, 1, &F16, &largest); /* what it was before it was divided by 127 */
+    s.reciprocal = scale > 0 ? 1 / largest * 127 : 0;
+    return s;
+}
+
+/* Columns with outliers are left to floats. */
+static void clear_outliers(const struct inputs *in, int64_t k0, int64_t k, uint8_t *code)
+{
+    for (int64_t i = k0; i < k0 + k; i += 64 - i % 64) {
+        uint64_t marks = atomic_load_explicit(&in->marked[i / 64], memory_order_relaxed) >> i % 64;
+        for (; marks; marks &= marks - 1) {
+            const int64_t at = i + __builtin_ctzll(marks);
+            if (at < k0 + k) code[at - k0] = (uint8_t)in->zero;
+        }
+    }
+}
+
+void inputs_codes(const struct inputs *in, int token, int64_t k0, int64_t k, uint8_t *code)
+{
+    const struct rounding_kernels *r = &in->k->rounding;
+    const struct u8_scale s = u8_scale_of(in, token);
+    const bool outliers = in->scheme.kind == INPUT_INT8_OUTLIERS;
+    float room[PIECE], rounded[PIECE];
+    for (int64_t i = 0; i < k; i += PIECE) {
+        const int64_t n = MIN((int64_t)PIECE, k - i);
+        const float *x = piece_of(in, token, k0 + i, n, room);
+        if (outliers) r->round(x, n, 1, &F16, rounded), x = rounded;
+        r->quantize_u8(x, n, &s, code + i);
+    }
+    if (outliers) clear_outliers(in, k0, k, code);
+}
+
+void inputs_floats(const struct inputs *in, int token, int64_t k0, int64_t k, float *out)
+{
+    float room[PIECE];
+    for (int64_t i = 0; i < k; i += PIECE) {
+        const int64_t n = MIN((int64_t)PIECE, k - i);
+        const float *x = piece_of(in, token, k0 + i, n, room);
+        if (in->scheme.kind == INPUT_FREE)
+            memcpy(out + i, x, (size_t)n * sizeof *x);
+        else
+            in->k->rounding.round(x, n, in->scale ? in->scale[token] : 1, in->to, out + i);
+    }
+}
+
+/* ---------------------------------------------------------------- outliers */
+
+/* Where the weight keeps this column besides, -1: nowhere. */
+static int kept_at(const struct input_scheme *s, int32_t column)
+{
+    int low = 0, high = s->outlier_count;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (s->outliers[middle] < column)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < s->outlier_count && s->outliers[low] == column ? low : -1;
+}
+
+int outliers_weights(const struct outlier_block *b, int first, float *w)
+{
+    const struct weight *m = b->w;
+    const struct input_scheme *s = m->input ? m->input : &b->in->scheme;
+    const int64_t row_bytes = format_row_bytes(m->format, m->cols);
+    const int count = MIN((int)OUTLIER_CHUNK, b->in->outlier_count - first);
+    for (int i = 0; i < count; i++) {
+        const int32_t column = b->in->outlier[first + i];
+        const int kept = kept_at(s, column);
+        for (int r = 0; r < b->rows; r++) {
+            const int64_t row = b->row0 + r;
+            const int8_t *codes = (const int8_t *)m->data + row * row_bytes;
+            w[r * OUTLIER_CHUNK + i] = kept >= 0
+                                           ? f16_to_f32(s->outlier_weights[kept * m->rows + row])
+                                           : codes[column] * format_row_scale(m->format, codes, m->cols);
+        }
+    }
+    return count;
+}
+
+void outliers_inputs(const struct inputs *in, int first, int count, int token, float *x)
+{
+    float found[OUTLIER_CHUNK];
+    for (int i = 0; i < count; i++) found[i] = input_at(in, token, in->outlier[first + i]);
+    in->k->rounding.round(found, count, 1, &F16, x);
+}

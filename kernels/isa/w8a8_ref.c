@@ -1,0 +1,19 @@
+/* Integer products under one scale a row and a token (struct w8a8_dot): a plain loop, which compilers turn
+ * into multiplications of 16 bits summed in 32. */
+#include "kernels/isa/isa_kernels.h"
+
+static int32_t product(const int8_t *restrict w, const uint8_t *restrict code, int16_t zero, int64_t n)
+{
+    int32_t sum = 0;
+    for (int64_t k = 0; k < n; k++) sum += w[k] * (int16_t)(code[k] - zero);
+    return sum;
+}
+
+void w8a8_dot_ref(const struct w8a8_dot *d)
+{
+    for (int r = 0; r < d->rows; r++)
+        for (int i = 0; i < d->n; i++)
+            d->y[i * d->y_stride + r] = (float)product((const int8_t *)d->w + r * d->row_bytes,
+                                                       d->code + i * d->code_stride, (int16_t)d->zero,
+                                                       d->cols);
+}
