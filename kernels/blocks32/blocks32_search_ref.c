@@ -54,7 +54,7 @@ static void iq4_nl_block(const float *x, const float *w, uint8_t *out)
     const float d = search_codebook(BLOCK, x, w), inverse = d != 0 ? 1 / d : 0;
     uint8_t code[BLOCK];
     store_u16(out, half_from_float(d));
-    for (int j = 0; j < BLOCK; j++) code[j] = (uint8_t)search_codebook_nearest(x[j] * inverse);
+    search_codebook_codes(BLOCK, x, inverse, code);
     nibbles_store(out + IQ4_NL_CODES, code);
 }
 

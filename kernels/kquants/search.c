@@ -6,14 +6,6 @@
 #include "kernels/kquants/layout.h"
 #include "kernels/kquants/search.h"
 
-static const float NEARLY_ZERO = 1e-15f;
-
-int search_round(float v)
-{
-    const float cut = v < -4194303.f ? -4194303.f : v > 4194303.f ? 4194303.f : v;
-    return (int)(bits_of(cut + 12582912.f) & 0x7fffff) - 0x400000;
-}
-
 /* The signed value of the first element with the largest magnitude. */
 static float extreme_of(int n, const float *x)
 {
@@ -60,7 +52,7 @@ float search_symmetric(int n, int nmax, const float *x, const float *w, uint8_t 
     const float extreme = extreme_of(n, x);
     float squares[SEARCH_MOST];
     memset(code, 0, (unsigned)n);
-    if (fabsf(extreme) < NEARLY_ZERO) return 0;
+    if (fabsf(extreme) < SEARCH_NEARLY_ZERO) return 0;
     struct fit f;
     w = weights_or_squares(n, x, w, squares);
     fit_symmetric(&f, n, nmax, x, w, (float)-nmax / extreme);
@@ -98,7 +90,7 @@ float search_symmetric_steps(int n, int nmax, const float *x, uint8_t *code)
     enum { PASSES = 5 };
     const float extreme = extreme_of(n, x);
     memset(code, 0, (unsigned)n);
-    if (fabsf(extreme) < NEARLY_ZERO) return 0;
+    if (fabsf(extreme) < SEARCH_NEARLY_ZERO) return 0;
     struct fit f;
     float squares[SEARCH_MOST];
     fit_symmetric(&f, n, nmax, x, weights_or_squares(n, x, NULL, squares), (float)-nmax / extreme);
@@ -150,7 +142,7 @@ float search_positive(int n, int nmax, const float *x, const float *w, uint8_t *
     for (int i = 0; i < n; i++)
         if (x[i] > most) most = x[i];
     memset(code, 0, (unsigned)n);
-    if (most < NEARLY_ZERO) return 0;
+    if (most < SEARCH_NEARLY_ZERO) return 0;
     float inverse = (float)nmax / most, best = positive_error(n, nmax, x, w, inverse);
     for (int k = -REACH; k <= REACH; k++) {
         if (!k) continue;
@@ -247,20 +239,13 @@ float search_min(const struct search_grid *g, int n, const float *x, const float
 
 static const float VALUES[16] = { IQ4_VALUES };
 
-int search_codebook_nearest(float v)
-{
-    if (v <= VALUES[0]) return 0;
-    if (v >= VALUES[15]) return 15;
-    int above = 1; /* counted, not searched: comparisons without branches, four at a time */
-    for (int i = 1; i < 15; i++) above += v >= VALUES[i];
-    return v - VALUES[above - 1] < VALUES[above] - v ? above - 1 : above;
-}
-
 static void fit_codebook(struct fit *f, int n, const float *x, const float *w, float inverse)
 {
+    uint8_t code[SEARCH_MOST];
+    search_codebook_codes(n, x, inverse, code);
     f->a = f->b = 0;
     for (int i = 0; i < n; i++) {
-        const float t = VALUES[search_codebook_nearest(inverse * x[i])];
+        const float t = VALUES[code[i]];
         f->a += w[i] * t * x[i];
         f->b += w[i] * t * t;
     }
@@ -271,7 +256,7 @@ float search_codebook(int n, const float *x, const float *w)
     enum { REACH = 7 };
     const float extreme = extreme_of(n, x);
     float squares[SEARCH_MOST];
-    if (fabsf(extreme) < NEARLY_ZERO) return 0;
+    if (fabsf(extreme) < SEARCH_NEARLY_ZERO) return 0;
     struct fit f;
     w = weights_or_squares(n, x, w, squares);
     fit_codebook(&f, n, x, w, 1 / (extreme / -VALUES[0]));

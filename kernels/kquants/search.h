@@ -1,17 +1,25 @@
 /* kernels/kquants/search.h - choosing the scale (and minimum) of a few weights so that the weighted squared
  * error of their codes is small. Every operation is one rounded binary32 operation in the order written:
- * files of other programs are reproduced byte for byte. Only for the reference encoders. */
+ * files of other programs are reproduced byte for byte. Functions that are not inline are the reference,
+ * one weight after another; isa/search_lanes.h does the same for many sub-blocks side by side. */
 #ifndef QDYNO_KERNELS_KQUANTS_SEARCH_H
 #define QDYNO_KERNELS_KQUANTS_SEARCH_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/half.h"
+
 enum { SEARCH_MOST = 32 }; /* weights at most */
+#define SEARCH_NEARLY_ZERO 1e-15f
 
 /* To the nearest integer, ties to even, |v| cut at 4194303. Adding 1.5 * 2^23 leaves the integer in the low
  * mantissa bits; a call of rintf an element would be most of the search's time. */
-int search_round(float v);
+static inline int search_round(float v)
+{
+    const float cut = v < -4194303.f ? -4194303.f : v > 4194303.f ? 4194303.f : v;
+    return (int)(bits_of(cut + 12582912.f) & 0x7fffff) - 0x400000;
+}
 
 static inline int search_clamp(int v, int lo, int hi)
 {
@@ -41,7 +49,21 @@ float search_positive(int n, int nmax, const float *x, const float *w, uint8_t *
 
 /* x ~ scale * IQ4 value, errors weighted by w (NULL: by x * x). Returns the scale only. */
 float search_codebook(int n, const float *x, const float *w);
-int search_codebook_nearest(float v); /* 0..15 */
+
+/* The codes 0..15 of the values nearest to by * x: what lies in the middle of two takes the upper one, so a
+ * code is the number of middles not above it. */
+#define SEARCH_CODEBOOK_MIDDLES                                                                              \
+    -115.5f, -93.5f, -74, -57, -42, -28.5f, -16, -4.5f, 7, 19, 31.5f, 45.5f, 61, 79, 101
+static inline void search_codebook_codes(int n, const float *x, float by, uint8_t *code)
+{
+    static const float MIDDLE[15] = { SEARCH_CODEBOOK_MIDDLES };
+    for (int i = 0; i < n; i++) {
+        const float v = x[i] * by;
+        int c = 0;
+        for (int m = 0; m < 15; m++) c += v >= MIDDLE[m];
+        code[i] = (uint8_t)c;
+    }
+}
 
 /* How heavy an error is where columns have an importance: the larger weights of a column count more, and how
  * much more depends on the mean square of their surroundings, `base`. */
