@@ -84,7 +84,7 @@ struct calibration_options {
     void *progress_ctx;
     const struct log *log;
 };
-enum { CALIBRATION_TOKENS = 128 * 512 };
+enum { CALIBRATION_CTX = 512, CALIBRATION_TOKENS = 128 * CALIBRATION_CTX };
 
 /* What is known about the inputs of `source`, from a file, or by running the model on a text cut into windows
  * as perplexity is measured on. Sums do not depend on threads or memory. Errors: as calibration_load,

@@ -21,7 +21,7 @@ struct growing {
 /* Bins over [-high, high] whose width never changes (the entropy observer): data beyond adds whole bins on
  * both sides. Their number is odd, so that zero lies in the middle of one. Where it would pass
  * SYMMETRIC_BINS_MAX, three neighbours become one first. */
-enum { SYMMETRIC_BINS = 2049, SYMMETRIC_BINS_MAX = (1 << 16) + 1 };
+enum { SYMMETRIC_BINS = 2049, SYMMETRIC_BINS_MAX = (1 << 14) + 1 };
 struct symmetric {
     float high; /* 0: nothing but zeros seen */
     int bins;

@@ -1,0 +1,301 @@
+/* What is known about the inputs of matrices: holding it, finding it, and refusing it where it does not
+ * belong. */
+#include "engine/quant/calibration_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/model_identity.h"
+
+enum { TEXT_LIMIT = 1 << 30, SNIFF = 4096 };
+
+struct calibration *calibration_new(void)
+{
+    struct calibration *c = calloc(1, sizeof *c);
+    if (!c) return NULL;
+    c->text = c->model_name = c->line = "";
+    c->bos = -1;
+    return c;
+}
+
+void calibration_close(struct calibration *c)
+{
+    if (!c) return;
+    arena_free(&c->memory);
+    free(c);
+}
+
+float **calibration_column(struct calibration_input *in, int i)
+{
+    float **const COLUMNS[CALIBRATION_COLUMNS] = { &in->mean_abs, &in->max_abs, &in->min, &in->max };
+    return COLUMNS[i];
+}
+
+static bool grow_inputs(struct calibration *c)
+{
+    if (c->input_count < c->input_cap) return true;
+    const int cap = c->input_cap ? 2 * c->input_cap : 64;
+    struct calibration_input *more = arena_alloc(&c->memory, (size_t)cap * sizeof *more);
+    if (!more) return false;
+    if (c->input_count) memcpy(more, c->inputs, (size_t)c->input_count * sizeof *more);
+    c->inputs = more;
+    c->input_cap = cap;
+    return true;
+}
+
+struct calibration_input *calibration_add(struct calibration *c, const char *const *tensors, int count,
+                                          int64_t cols, int64_t batches)
+{
+    const size_t bytes = (size_t)cols * sizeof(float);
+    struct arena *a = &c->memory;
+    if (!grow_inputs(c)) return NULL;
+    struct calibration_input *in = &c->inputs[c->input_count];
+    *in = (struct calibration_input){ .tensor_count = count, .cols = cols, .batches = batches };
+    in->tensors = arena_alloc(a, (size_t)count * sizeof *in->tensors);
+    in->sum_squares = arena_alloc(a, bytes);
+    in->mean_square = arena_alloc(a, bytes);
+    bool there = in->tensors && in->sum_squares && in->mean_square;
+    for (int i = 0; i < count && there; i++) there = (in->tensors[i] = arena_strdup(a, tensors[i]));
+    if (batches > 0) {
+        for (int i = 0; i < CALIBRATION_COLUMNS && there; i++)
+            there = (*calibration_column(in, i) = arena_alloc(a, bytes));
+        in->batch_min = arena_alloc(a, (size_t)batches * sizeof(float));
+        in->batch_max = arena_alloc(a, (size_t)batches * sizeof(float));
+        there = there && in->batch_min && in->batch_max;
+    }
+    if (!there) return NULL;
+    c->input_count++;
+    return in;
+}
+
+/* ---------------------------------------------------------------- when all is there */
+
+static enum err_code bad(const struct calibration_input *in, const char *what, double value, int64_t at,
+                         struct err *why)
+{
+    return err_set(why, ERR_FORMAT, "calibration of '%s': %s of column %" PRId64 " is %g", in->tensors[0],
+                   what, at, value);
+}
+
+static enum err_code check_columns(const struct calibration_input *in, struct err *why)
+{
+    for (int64_t i = 0; i < in->cols; i++) {
+        if (!(in->sum_squares[i] >= 0) || !isfinite(in->mean_square[i]))
+            return bad(in, "the sum of squares", in->sum_squares[i], i, why);
+        if (!in->batches) continue;
+        if (!(in->mean_abs[i] >= 0) || !isfinite(in->mean_abs[i]))
+            return bad(in, "the mean magnitude", in->mean_abs[i], i, why);
+        if (!(in->min[i] <= in->max[i]) || !isfinite(in->min[i]) || !isfinite(in->max[i]))
+            return bad(in, "the least value", in->min[i], i, why);
+        if (in->max_abs[i] != fmaxf(-in->min[i], in->max[i]))
+            return bad(in, "the largest magnitude", in->max_abs[i], i, why);
+    }
+    return ERR_OK;
+}
+
+static enum err_code check_histogram(const struct calibration_input *in, const struct histogram *h,
+                                     struct err *why)
+{
+    double all = 0;
+    bool good = isfinite(h->low) && isfinite(h->high) && h->low <= h->high;
+    for (int i = 0; i < h->bins && good; i++) {
+        good = h->counts[i] >= 0 && isfinite(h->counts[i]);
+        all += (double)h->counts[i];
+    }
+    if (good && all > 0) return ERR_OK;
+    return err_set(why, ERR_FORMAT, "calibration of '%s': a histogram from %g to %g with %g values in it",
+                   in->tensors[0], (double)h->low, (double)h->high, all);
+}
+
+static enum err_code check_input(const struct calibration_input *in, struct err *why)
+{
+    if (in->count < 1 || in->cols < 1)
+        return err_set(why, ERR_FORMAT, "calibration of '%s': %" PRId64 " tokens of %" PRId64 " columns",
+                       in->tensors[0], in->count, in->cols);
+    enum err_code rc = check_columns(in, why);
+    for (int64_t i = 0; i < in->batches && !rc; i++)
+        if (!(in->batch_min[i] <= in->batch_max[i]) || !isfinite(in->batch_min[i]) ||
+            !isfinite(in->batch_max[i]))
+            rc = err_set(why, ERR_FORMAT, "calibration of '%s': sequence %" PRId64 " ranges from %g to %g",
+                         in->tensors[0], i, (double)in->batch_min[i], (double)in->batch_max[i]);
+    if (!rc && in->batches) rc = check_histogram(in, &in->histogram, why);
+    if (!rc && in->batches) rc = check_histogram(in, &in->symmetric, why);
+    return rc;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const struct calibration_name *)a)->name, ((const struct calibration_name *)b)->name);
+}
+
+static enum err_code sort_names(struct calibration *c, struct err *why)
+{
+    int count = 0, at = 0;
+    for (int i = 0; i < c->input_count; i++) count += c->inputs[i].tensor_count;
+    c->names = arena_alloc(&c->memory, (size_t)count * sizeof *c->names);
+    if (!c->names) return err_set(why, ERR_NOMEM, "out of memory for a calibration");
+    for (int i = 0; i < c->input_count; i++)
+        for (int t = 0; t < c->inputs[i].tensor_count; t++)
+            c->names[at++] = (struct calibration_name){ c->inputs[i].tensors[t], i };
+    c->name_count = count;
+    qsort(c->names, (size_t)count, sizeof *c->names, compare_names);
+    for (int i = 1; i < count; i++)
+        if (!strcmp(c->names[i - 1].name, c->names[i].name))
+            return err_set(why, ERR_FORMAT, "the calibration holds '%s' twice", c->names[i].name);
+    return ERR_OK;
+}
+
+static const char *describe_line(struct calibration *c)
+{
+    struct str s = { 0 };
+    const char *of = c->text[0] ? c->text : "a text that is not named";
+    if (c->imatrix)
+        str_printf(&s, "imatrix of %" PRId64 " chunks of %s", c->sequences, of);
+    else
+        str_printf(&s, "%" PRId64 " sequences of %d tokens of %s", c->sequences, c->tokens, of);
+    const char *line = s.failed ? NULL : arena_strdup(&c->memory, str_text(&s));
+    str_free(&s);
+    return line;
+}
+
+enum err_code calibration_finish(struct calibration *c, struct err *why)
+{
+    if (!c->input_count) return err_set(why, ERR_FORMAT, "the calibration is empty: no matrix in it");
+    for (int i = 0; i < c->input_count; i++) {
+        struct calibration_input *in = &c->inputs[i];
+        for (int64_t k = 0; k < in->cols; k++) in->mean_square[k] = in->sum_squares[k] / (float)in->count;
+        enum err_code rc = check_input(in, why);
+        if (rc) return rc;
+    }
+    enum err_code rc = sort_names(c, why);
+    if (rc) return rc;
+    c->line = describe_line(c);
+    return c->line ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a calibration");
+}
+
+/* ---------------------------------------------------------------- looking */
+
+const struct calibration_input *calibration_find(const struct calibration *c, const char *tensor)
+{
+    if (!c || !c->name_count) return NULL;
+    const struct calibration_name key = { .name = tensor },
+                                  *n = bsearch(&key, c->names, (size_t)c->name_count, sizeof key,
+                                               compare_names);
+    return n ? &c->inputs[n->input] : NULL;
+}
+
+const struct calibration_input *calibration_at(const struct calibration *c, int i)
+{
+    return &c->inputs[i];
+}
+
+int calibration_samples(const struct calibration *c, int tokens, int32_t *ids, int cap)
+{
+    const int64_t all = c && c->ids && tokens > 0 ? c->sequences * c->tokens / tokens : 0;
+    const int count = (int)MIN(all, INT32_MAX);
+    if (!ids) return count;
+    for (int i = 0; i < MIN(count, cap); i++) {
+        int32_t *to = ids + (int64_t)i * tokens;
+        memcpy(to, c->ids + (int64_t)i * tokens, (size_t)tokens * sizeof *to);
+        if (c->bos >= 0) to[0] = c->bos;
+    }
+    return MIN(count, cap);
+}
+
+void calibration_describe(const struct calibration *c, struct calibration_about *about)
+{
+    *about = (struct calibration_about){ .text = c->text,
+                                         .bundled_text = c->bundled_text,
+                                         .imatrix = c->imatrix,
+                                         .model = c->model,
+                                         .model_name = c->model_name,
+                                         .tokens = c->tokens,
+                                         .sequences = c->sequences,
+                                         .inputs = c->input_count,
+                                         .matrices = c->name_count };
+}
+
+const char *calibration_name(const struct calibration *c)
+{
+    return c->line;
+}
+
+enum err_code calibration_check(const struct calibration *c, const struct gguf *g, struct err *why)
+{
+    char hash[HASH_HEX];
+    int known = 0;
+    enum err_code rc = c->model[0] ? model_identity(g, hash, why) : ERR_OK;
+    if (rc) return rc;
+    if (c->model[0] && strcmp(c->model, hash))
+        return err_set(
+            why, ERR_USAGE,
+            "the calibration was made with another model (%s, sha256 %.12s...), this one is %.12s...: "
+            "make one with qdyno calibrate",
+            c->model_name[0] ? c->model_name : "no name", c->model, hash);
+    for (int i = 0; i < c->name_count; i++) {
+        const struct gguf_tensor *t = gguf_tensor_find(g, c->names[i].name);
+        const int64_t cols = c->inputs[c->names[i].input].cols;
+        if (!t) continue;
+        known++;
+        if (t->shape[0] != cols)
+            return err_set(why, ERR_USAGE,
+                           "the calibration is of another model: '%s' has %" PRId64
+                           " columns here and %" PRId64 " there",
+                           t->name, t->shape[0], cols);
+    }
+    if (!known)
+        return err_set(why, ERR_USAGE,
+                       "the calibration is of another model: none of its matrices ('%s' ...) is in this one",
+                       c->names[0].name);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- wherever it comes from */
+
+/* A text has no zero bytes; both kinds of files have some near their beginning. */
+static enum err_code is_text(bool *out, const char *path, struct err *why)
+{
+    struct file_map map;
+    enum err_code rc = file_map(&map, path, why);
+    if (rc) return rc;
+    *out = !map.size || !memchr(map.data, 0, MIN(map.size, SNIFF));
+    file_unmap(&map);
+    return ERR_OK;
+}
+
+static enum err_code collect_text(struct calibration **out, const struct gguf *source, const char *path,
+                                  bool bundled, const struct calibration_options *o, struct err *why)
+{
+    char *bytes;
+    struct calibration_text text = { .name = bundled ? "bundled text" : path, .bundled = bundled };
+    enum err_code rc = file_read(&bytes, &text.n, path, TEXT_LIMIT, why);
+    if (rc) return rc;
+    text.bytes = bytes;
+    rc = calibration_collect(out, source, &text, o, why);
+    free(bytes);
+    return rc;
+}
+
+enum err_code calibration_obtain(struct calibration **out, const struct gguf *source,
+                                 const struct calibration_options *o, struct err *why)
+{
+    char *bundled = NULL;
+    bool text = true;
+    *out = NULL;
+    const bool given = o->path && o->path[0];
+    enum err_code rc = given ? is_text(&text, o->path, why) : file_share(&bundled, "text/sample.txt", why);
+    if (rc) return rc;
+    if (text) {
+        rc = collect_text(out, source, given ? o->path : bundled, !given, o, why);
+    } else {
+        rc = calibration_load(out, o->path, why);
+        if (!rc) rc = calibration_check(*out, source, why);
+    }
+    free(bundled);
+    if (!rc) return ERR_OK;
+    calibration_close(*out);
+    *out = NULL;
+    return rc;
+}

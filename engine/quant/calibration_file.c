@@ -1,0 +1,363 @@
+/* Calibrations as files: GGUF that the field's quantizers read as an importance matrix ("<matrix>.in_sum2",
+ * "<matrix>.counts"), with ours beside it under names they pass over. Nothing read is believed before
+ * calibration_finish has looked at it. */
+#include "engine/quant/calibration_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Layout of what is ours; a file with a higher number is refused. */
+enum { VERSION = 1, NAME = 128 };
+static const char KEY_VERSION[] = "qdyno.calibration.version", KEY_MODEL[] = "qdyno.calibration.model",
+                  KEY_MODEL_NAME[] = "qdyno.calibration.model_name",
+                  KEY_BUNDLED[] = "qdyno.calibration.bundled_text", KEY_IDS[] = "qdyno.calibration.ids",
+                  KEY_BOS[] = "qdyno.calibration.bos", KEY_INPUTS[] = "qdyno.calibration.inputs",
+                  KEY_TEXTS[] = "imatrix.datasets", KEY_CHUNKS[] = "imatrix.chunk_count",
+                  KEY_CHUNK[] = "imatrix.chunk_size";
+
+/* One array of an input, as the tensor "<first matrix><suffix>" [rows][cols]. */
+struct part {
+    const char *suffix;
+    int64_t cols, rows;
+    float *row[CALIBRATION_COLUMNS]; /* rows of them */
+};
+enum { PARTS = 4 };
+
+/* in->histogram and in->symmetric have their number of bins and memory for counts. */
+static void list_parts(struct part *p, struct calibration_input *in)
+{
+    p[0] = (struct part){ ".qdyno.columns", in->cols, CALIBRATION_COLUMNS, { 0 } };
+    for (int i = 0; i < CALIBRATION_COLUMNS; i++) p[0].row[i] = *calibration_column(in, i);
+    p[1] = (struct part){ ".qdyno.batches", in->batches, 2, { in->batch_min, in->batch_max } };
+    p[2] = (struct part){ ".qdyno.histogram", in->histogram.bins, 1, { (float *)in->histogram.counts } };
+    p[3] = (struct part){ ".qdyno.symmetric", in->symmetric.bins, 1, { (float *)in->symmetric.counts } };
+}
+
+static const char RANGES[] = ".qdyno.ranges"; /* [4] low and high of both histograms */
+enum { RANGE_COUNT = 4 };
+
+static const char *name_of(char buf[NAME], const char *matrix, const char *suffix)
+{
+    snprintf(buf, NAME, "%s%s", matrix, suffix);
+    return buf;
+}
+
+/* ---------------------------------------------------------------- writing */
+
+static void declare_metadata(struct gguf_writer *w, const struct calibration *c, enum calibration_parts parts)
+{
+    const struct gguf_string text = { c->text, strlen(c->text) };
+    gguf_writer_put_string(w, "general.type", "imatrix");
+    gguf_writer_put_strings(w, KEY_TEXTS, &text, text.len ? 1 : 0);
+    gguf_writer_put_u32(w, KEY_CHUNKS, (uint32_t)MIN(c->sequences, UINT32_MAX));
+    gguf_writer_put_u32(w, KEY_CHUNK, (uint32_t)MAX(c->tokens, 1));
+    if (parts != CALIBRATION_ALL) return;
+    gguf_writer_put_u32(w, KEY_VERSION, VERSION);
+    gguf_writer_put_string(w, KEY_MODEL, c->model);
+    gguf_writer_put_string(w, KEY_MODEL_NAME, c->model_name);
+    gguf_writer_put_bool(w, KEY_BUNDLED, c->bundled_text);
+    gguf_writer_put_array(w, KEY_IDS, GGUF_I32, c->ids, (uint64_t)(c->sequences * c->tokens));
+    if (c->bos >= 0) gguf_writer_put_u32(w, KEY_BOS, (uint32_t)c->bos);
+}
+
+/* "matrix matrix matrix" of each input. */
+static enum err_code declare_inputs(struct gguf_writer *w, const struct calibration *c, struct err *why)
+{
+    struct gguf_string *lists = calloc((size_t)c->input_count, sizeof *lists);
+    struct str all = { 0 };
+    size_t *from = calloc((size_t)c->input_count + 1, sizeof *from);
+    for (int i = 0; i < c->input_count && lists && from; i++) {
+        for (int t = 0; t < c->inputs[i].tensor_count; t++)
+            str_printf(&all, "%s%s", t ? " " : "", c->inputs[i].tensors[t]);
+        from[i + 1] = all.len;
+    }
+    const bool made = lists && from && !all.failed;
+    for (int i = 0; i < c->input_count && made; i++)
+        lists[i] = (struct gguf_string){ str_text(&all) + from[i], from[i + 1] - from[i] };
+    if (made) gguf_writer_put_strings(w, KEY_INPUTS, lists, (uint64_t)c->input_count);
+    str_free(&all);
+    free(lists);
+    free(from);
+    return made ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a calibration's file");
+}
+
+static bool is_written(const struct calibration_name *n, enum calibration_parts parts)
+{
+    return parts == CALIBRATION_ALL || imatrix_holds(n->name);
+}
+
+static void declare_tensors(struct gguf_writer *w, const struct calibration *c, enum calibration_parts parts)
+{
+    const struct format *f32 = &FORMATS[FORMAT_F32];
+    char name[NAME];
+    for (int i = 0; i < c->name_count; i++) {
+        const struct calibration_name *n = &c->names[i];
+        if (!is_written(n, parts)) continue;
+        gguf_writer_add_tensor(w, name_of(name, n->name, ".in_sum2"), f32, 2,
+                               (const int64_t[]){ c->inputs[n->input].cols, 1 });
+        gguf_writer_add_tensor(w, name_of(name, n->name, ".counts"), f32, 2, (const int64_t[]){ 1, 1 });
+    }
+    for (int i = 0; i < c->input_count && parts == CALIBRATION_ALL; i++) {
+        struct part part[PARTS];
+        list_parts(part, &c->inputs[i]);
+        const char *first = c->inputs[i].tensors[0];
+        for (int p = 0; p < PARTS; p++)
+            gguf_writer_add_tensor(w, name_of(name, first, part[p].suffix), f32, 2,
+                                   (const int64_t[]){ part[p].cols, part[p].rows });
+        gguf_writer_add_tensor(w, name_of(name, first, RANGES), f32, 1, (const int64_t[]){ RANGE_COUNT });
+    }
+}
+
+static void write_tensors(struct gguf_writer *w, const struct calibration *c, enum calibration_parts parts)
+{
+    for (int i = 0; i < c->name_count; i++) {
+        const struct calibration_input *in = &c->inputs[c->names[i].input];
+        const float count = (float)in->count;
+        if (!is_written(&c->names[i], parts)) continue;
+        gguf_writer_write(w, in->sum_squares, in->cols * (int64_t)sizeof(float), NULL);
+        gguf_writer_write(w, &count, sizeof count, NULL);
+    }
+    for (int i = 0; i < c->input_count && parts == CALIBRATION_ALL; i++) {
+        struct calibration_input *in = &c->inputs[i];
+        const float ranges[RANGE_COUNT] = { in->histogram.low, in->histogram.high, in->symmetric.low,
+                                            in->symmetric.high };
+        struct part part[PARTS];
+        list_parts(part, in);
+        for (int p = 0; p < PARTS; p++)
+            for (int64_t r = 0; r < part[p].rows; r++)
+                gguf_writer_write(w, part[p].row[r], part[p].cols * (int64_t)sizeof(float), NULL);
+        gguf_writer_write(w, ranges, sizeof ranges, NULL);
+    }
+}
+
+/* The writer's first failure sticks, and committing tells it. */
+enum err_code calibration_write(const struct calibration *c, const char *path, enum calibration_parts parts,
+                                struct err *why)
+{
+    struct gguf_writer *w;
+    enum err_code rc = gguf_writer_open(&w, path, why);
+    if (rc) return rc;
+    declare_metadata(w, c, parts);
+    if (parts == CALIBRATION_ALL && (rc = declare_inputs(w, c, why))) {
+        gguf_writer_abort(w);
+        return rc;
+    }
+    declare_tensors(w, c, parts);
+    write_tensors(w, c, parts);
+    return gguf_writer_commit(w, why);
+}
+
+enum err_code calibration_save(const struct calibration *c, const char *path, struct err *why)
+{
+    if (c->imatrix)
+        return err_set(why, ERR_USAGE,
+                       "'%s': an importance matrix of others holds mean squares only and cannot become a "
+                       "calibration",
+                       path);
+    return calibration_write(c, path, CALIBRATION_ALL, why);
+}
+
+/* ---------------------------------------------------------------- reading */
+
+/* The floats of tensor "<matrix><suffix>" [rows][cols], cols < 0: any. NULL and a message otherwise. */
+static const struct gguf_tensor *find_floats(const struct gguf *g, const char *matrix, const char *suffix,
+                                             int64_t cols, int64_t rows, struct err *why)
+{
+    char name[NAME];
+    const struct gguf_tensor *t = gguf_tensor_find(g, name_of(name, matrix, suffix));
+    if (t && t->format == &FORMATS[FORMAT_F32] && (cols < 0 || t->shape[0] == cols) && t->shape[1] == rows &&
+        t->shape[2] == 1 && t->shape[3] == 1)
+        return t;
+    err_set(why, ERR_FORMAT,
+            "'%s': want %" PRId64 " rows of %s%" PRId64 " f32 numbers in '%s', the file has %s", gguf_path(g),
+            rows, cols < 0 ? "at least " : "", MAX(cols, 1), name, t ? "others" : "none");
+    return NULL;
+}
+
+static enum err_code read_sums(struct calibration_input *in, const struct gguf *g, struct err *why)
+{
+    const struct gguf_tensor *sums = find_floats(g, in->tensors[0], ".in_sum2", in->cols, 1, why),
+                             *counts = sums ? find_floats(g, in->tensors[0], ".counts", 1, 1, why) : NULL;
+    float count;
+    if (!counts) return ERR_FORMAT;
+    memcpy(&count, counts->data, sizeof count);
+    if (!(count >= 1) || count > 0x1p53f)
+        return err_set(why, ERR_FORMAT, "'%s': '%s' was seen %g times", gguf_path(g), in->tensors[0],
+                       (double)count);
+    in->count = (int64_t)roundf(count);
+    memcpy(in->sum_squares, sums->data, (size_t)in->cols * sizeof(float));
+    return ERR_OK;
+}
+
+/* Bins of one of an input's histograms, with memory for them. */
+static enum err_code read_bins(struct calibration *c, struct histogram *h, const struct gguf *g,
+                               const char *matrix, const char *suffix, struct err *why)
+{
+    const struct gguf_tensor *t = find_floats(g, matrix, suffix, -1, 1, why);
+    if (!t) return ERR_FORMAT;
+    if (t->shape[0] > INT32_MAX) return err_set(why, ERR_FORMAT, "'%s': absurdly long", t->name);
+    h->bins = (int)t->shape[0];
+    h->counts = arena_alloc(&c->memory, (size_t)h->bins * sizeof(float));
+    return h->counts ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for '%s'", t->name);
+}
+
+static enum err_code read_parts(struct calibration *c, struct calibration_input *in, const struct gguf *g,
+                                struct err *why)
+{
+    struct part part[PARTS];
+    const char *first = in->tensors[0];
+    enum err_code rc = read_bins(c, &in->histogram, g, first, ".qdyno.histogram", why);
+    if (!rc) rc = read_bins(c, &in->symmetric, g, first, ".qdyno.symmetric", why);
+    if (rc) return rc;
+    list_parts(part, in);
+    for (int p = 0; p < PARTS; p++) {
+        const struct gguf_tensor *t = find_floats(g, first, part[p].suffix, part[p].cols, part[p].rows, why);
+        if (!t) return ERR_FORMAT;
+        const size_t bytes = (size_t)part[p].cols * sizeof(float);
+        for (int64_t r = 0; r < part[p].rows; r++) memcpy(part[p].row[r], t->data + (size_t)r * bytes, bytes);
+    }
+    float ranges[RANGE_COUNT];
+    const struct gguf_tensor *t = find_floats(g, first, RANGES, RANGE_COUNT, 1, why);
+    if (!t) return ERR_FORMAT;
+    memcpy(ranges, t->data, sizeof ranges);
+    in->histogram.low = ranges[0];
+    in->histogram.high = ranges[1];
+    in->symmetric.low = ranges[2];
+    in->symmetric.high = ranges[3];
+    return ERR_OK;
+}
+
+/* One of KEY_INPUTS: "matrix matrix matrix". */
+static enum err_code read_input(struct calibration *c, const struct gguf *g, struct gguf_string list,
+                                struct err *why)
+{
+    enum { READERS_MAX = 16 };
+    const char *names[READERS_MAX];
+    int count = 0;
+    char *text = arena_strndup(&c->memory, list.data, list.len), *rest = NULL;
+    if (!text) return err_set(why, ERR_NOMEM, "out of memory for '%s'", gguf_path(g));
+    for (char *n = strtok_r(text, " ", &rest); n && count < READERS_MAX; n = strtok_r(NULL, " ", &rest))
+        names[count++] = n;
+    const struct gguf_tensor *sums = count ? find_floats(g, names[0], ".in_sum2", -1, 1, why) : NULL;
+    if (!count) return err_set(why, ERR_FORMAT, "'%s': an input without a matrix", gguf_path(g));
+    if (!sums) return ERR_FORMAT;
+    struct calibration_input *in = calibration_add(c, names, count, sums->shape[0], c->sequences);
+    if (!in) return err_set(why, ERR_NOMEM, "out of memory for '%s'", gguf_path(g));
+    enum err_code rc = read_sums(in, g, why);
+    return rc ? rc : read_parts(c, in, g, why);
+}
+
+static enum err_code read_ids(struct calibration *c, const struct gguf *g, struct err *why)
+{
+    const struct gguf_kv *ids = gguf_kv_find(g, KEY_IDS);
+    const int64_t bos = gguf_get_int(g, KEY_BOS, -1);
+    if (!ids || ids->type != GGUF_ARRAY || ids->element != GGUF_I32 || c->sequences < 1 || c->tokens < 1 ||
+        ids->count != (uint64_t)(c->sequences * c->tokens) || bos < -1 || bos > INT32_MAX)
+        return err_set(why, ERR_FORMAT, "'%s': want the ids of %" PRId64 " sequences of %d tokens in '%s'",
+                       gguf_path(g), c->sequences, c->tokens, KEY_IDS);
+    c->bos = (int32_t)bos;
+    c->ids = arena_alloc(&c->memory, (size_t)ids->count * sizeof *c->ids);
+    if (!c->ids) return err_set(why, ERR_NOMEM, "out of memory for '%s'", gguf_path(g));
+    memcpy(c->ids, ids->data, (size_t)ids->count * sizeof *c->ids);
+    for (uint64_t i = 0; i < ids->count; i++)
+        if (c->ids[i] < 0)
+            return err_set(why, ERR_FORMAT, "'%s': id %" PRIu64 " is %d", gguf_path(g), i, c->ids[i]);
+    return ERR_OK;
+}
+
+static char *text_at(struct calibration *c, const struct gguf *g, const char *key)
+{
+    const struct gguf_string s = gguf_get_string(g, key);
+    return arena_strndup(&c->memory, s.data ? s.data : "", s.len);
+}
+
+static enum err_code read_ours(struct calibration *c, const struct gguf *g, struct err *why)
+{
+    const int64_t version = gguf_get_int(g, KEY_VERSION, -1);
+    const struct gguf_string model = gguf_get_string(g, KEY_MODEL);
+    const struct gguf_kv *inputs = gguf_kv_find(g, KEY_INPUTS);
+    if (version < 1 || version > VERSION)
+        return err_set(why, ERR_FORMAT,
+                       "'%s': want layout version 1 to %d of a calibration, the file has %" PRId64,
+                       gguf_path(g), VERSION, version);
+    if (model.len != HASH_HEX - 1 || !inputs || inputs->type != GGUF_ARRAY || inputs->element != GGUF_STRING)
+        return err_set(why, ERR_FORMAT, "'%s': want '%s' and '%s', the file has none", gguf_path(g),
+                       KEY_MODEL, KEY_INPUTS);
+    memcpy(c->model, model.data, model.len);
+    c->model_name = text_at(c, g, KEY_MODEL_NAME);
+    c->bundled_text = gguf_get_bool(g, KEY_BUNDLED, false);
+    enum err_code rc = read_ids(c, g, why);
+    for (uint64_t i = 0; i < inputs->count && !rc; i++) rc = read_input(c, g, gguf_kv_string(inputs, i), why);
+    return rc;
+}
+
+static enum err_code read_imatrix(struct calibration *c, const struct gguf *g, struct err *why)
+{
+    static const char SUFFIX[] = ".in_sum2";
+    enum err_code rc = ERR_OK;
+    c->imatrix = true;
+    for (int64_t i = 0; i < gguf_tensor_count(g) && !rc; i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        const size_t n = strlen(t->name), tail = sizeof SUFFIX - 1;
+        if (n <= tail || strcmp(t->name + n - tail, SUFFIX)) continue;
+        if (t->shape[1] * t->shape[2] * t->shape[3] != 1)
+            return err_set(why, ERR_FORMAT, "'%s': '%s' is of several experts, which are not supported",
+                           gguf_path(g), t->name);
+        const char *matrix = arena_strndup(&c->memory, t->name, n - tail);
+        struct calibration_input *in = matrix ? calibration_add(c, &matrix, 1, t->shape[0], 0) : NULL;
+        if (!in) return err_set(why, ERR_NOMEM, "out of memory for '%s'", gguf_path(g));
+        rc = read_sums(in, g, why);
+    }
+    return rc;
+}
+
+static enum err_code read_gguf(struct calibration *c, const struct gguf *g, struct err *why)
+{
+    if (!gguf_string_is(gguf_get_string(g, "general.type"), "imatrix"))
+        return err_set(why, ERR_FORMAT,
+                       "'%s' is no calibration: want general.type 'imatrix'%s; qdyno calibrate makes one",
+                       gguf_path(g),
+                       gguf_get_string(g, "general.architecture").data ? ", this is a model" : "");
+    const struct gguf_kv *texts = gguf_kv_find(g, KEY_TEXTS);
+    const bool named = texts && texts->type == GGUF_ARRAY && texts->element == GGUF_STRING && texts->count;
+    const struct gguf_string text = named ? gguf_kv_string(texts, 0) : (struct gguf_string){ "", 0 };
+    const int64_t tokens = gguf_get_int(g, KEY_CHUNK, 0);
+    c->text = arena_strndup(&c->memory, text.data, text.len);
+    c->sequences = MIN(MAX(gguf_get_int(g, KEY_CHUNKS, 0), 0), INT32_MAX);
+    c->tokens = tokens > 0 && tokens < INT32_MAX ? (int)tokens : 0;
+    enum err_code rc = gguf_kv_find(g, KEY_VERSION) ? read_ours(c, g, why) : read_imatrix(c, g, why);
+    if (!rc && (!c->text || !c->model_name))
+        rc = err_set(why, ERR_NOMEM, "out of memory for '%s'", gguf_path(g));
+    return rc ? rc : calibration_finish(c, why);
+}
+
+static enum err_code load_gguf(struct calibration **out, const char *path, struct err *why)
+{
+    struct gguf *g;
+    enum err_code rc = gguf_open(&g, path, why);
+    if (rc) return rc;
+    struct calibration *c = calibration_new();
+    rc = c ? read_gguf(c, g, why) : err_set(why, ERR_NOMEM, "out of memory for '%s'", path);
+    gguf_close(g);
+    if (!rc) {
+        *out = c;
+        return ERR_OK;
+    }
+    calibration_close(c);
+    return rc;
+}
+
+enum err_code calibration_load(struct calibration **out, const char *path, struct err *why)
+{
+    struct file_map map;
+    *out = NULL;
+    enum err_code rc = file_map(&map, path, why);
+    if (rc) return rc;
+    const bool is_gguf = map.size >= 4 && !memcmp(map.data, "GGUF", 4);
+    if (!is_gguf) rc = imatrix_parse(out, map.data, map.size, path, why);
+    file_unmap(&map);
+    return is_gguf ? load_gguf(out, path, why) : rc;
+}

@@ -1,0 +1,337 @@
+/* One pass over a text for everything that methods want to know of activations. Layer by layer: all sequences
+ * that fit into memory together go through one layer before the next one's weights are touched, so a model
+ * larger than memory is read once for each such group, not once for each sequence. Every sum runs over the
+ * sequences in order whatever the groups and threads are. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/arch.h"
+#include "engine/layers.h"
+#include "engine/model_identity.h"
+#include "engine/plan.h"
+#include "engine/quant/calibration_internal.h"
+#include "engine/quant/observers.h"
+#include "engine/tokenizer.h"
+
+enum { SEQUENCE_MIN = 8, TOKENS_MAX = 1 << 24 /* f32 counts them exactly, in files of others, too */ };
+
+/* What an input has gathered beside struct calibration_input. */
+struct gathered {
+    double *squares, *magnitudes; /* [cols] sums */
+    struct growing growing;
+    struct symmetric symmetric;
+    double growing_count[HISTOGRAM_BINS], symmetric_count[SYMMETRIC_BINS_MAX];
+};
+
+struct collect {
+    struct calibration *c;
+    const struct calibration_options *options;
+    struct layers *layers;
+    struct threadpool *pool;
+    struct gathered **gathered;    /* [inputs] */
+    uint32_t *bins;                /* [threads][HISTOGRAM_BINS + SYMMETRIC_BINS_MAX] of one batch */
+    float *extremes;               /* [threads][2] of one batch */
+    const struct layer_input *now; /* what the threads work on */
+    int input;                     /* of these */
+    int64_t sequence;
+    int64_t done, total; /* layers times sequences */
+    struct err failed;   /* in an observer */
+};
+
+/* ---------------------------------------------------------------- one batch */
+
+/* Columns by threads: every column is summed in the order of the rows. */
+static void sum_columns(void *arg, int member, int size)
+{
+    struct collect *k = arg;
+    const struct layer_input *b = k->now;
+    struct calibration_input *in = &k->c->inputs[k->input];
+    struct gathered *g = k->gathered[k->input];
+    const int64_t from = b->cols * member / size, to = b->cols * (member + 1) / size;
+    float low = INFINITY, high = -INFINITY;
+    for (int r = 0; r < b->n; r++) {
+        const float *x = b->x + r * b->stride;
+        for (int64_t i = from; i < to; i++) {
+            g->squares[i] += (double)x[i] * (double)x[i];
+            g->magnitudes[i] += (double)fabsf(x[i]);
+            in->min[i] = x[i] < in->min[i] ? x[i] : in->min[i];
+            in->max[i] = x[i] > in->max[i] ? x[i] : in->max[i];
+            low = x[i] < low ? x[i] : low;
+            high = x[i] > high ? x[i] : high;
+        }
+    }
+    k->extremes[2 * member] = low;
+    k->extremes[2 * member + 1] = high;
+}
+
+static uint32_t *bins_of(const struct collect *k, int member)
+{
+    return k->bins + (int64_t)member * (HISTOGRAM_BINS + SYMMETRIC_BINS_MAX);
+}
+
+/* Rows by threads, each into bins of its own. */
+static void count_rows(void *arg, int member, int size)
+{
+    struct collect *k = arg;
+    const struct layer_input *b = k->now;
+    const struct gathered *g = k->gathered[k->input];
+    uint32_t *bins = bins_of(k, member);
+    const int from = (int)((int64_t)b->n * member / size), to = (int)((int64_t)b->n * (member + 1) / size);
+    memset(bins, 0, (size_t)(HISTOGRAM_BINS + g->symmetric.bins) * sizeof *bins);
+    for (int r = from; r < to; r++) {
+        growing_count(&g->growing, b->x + r * b->stride, b->cols, bins);
+        symmetric_count(&g->symmetric, b->x + r * b->stride, b->cols, bins + HISTOGRAM_BINS);
+    }
+}
+
+static void add_bins(struct collect *k)
+{
+    struct gathered *g = k->gathered[k->input];
+    for (int m = 0; m < threadpool_size(k->pool); m++) {
+        const uint32_t *bins = bins_of(k, m);
+        for (int i = 0; i < HISTOGRAM_BINS; i++) g->growing.count[i] += bins[i];
+        for (int i = 0; i < g->symmetric.bins; i++) g->symmetric.count[i] += bins[HISTOGRAM_BINS + i];
+    }
+}
+
+/* A NaN or an infinity makes its column's sum one. */
+static bool all_finite(const struct collect *k)
+{
+    const struct gathered *g = k->gathered[k->input];
+    for (int64_t i = 0; i < k->now->cols; i++)
+        if (!isfinite(g->squares[i])) return false;
+    return true;
+}
+
+/* ---------------------------------------------------------------- inputs */
+
+static struct calibration_input *add_input(struct collect *k, const struct layer_input *b)
+{
+    struct calibration *c = k->c;
+    struct arena *a = &c->memory;
+    struct calibration_input *in = calibration_add(c, b->tensors, b->count, b->cols, c->sequences);
+    struct gathered *g = calloc(1, sizeof *g),
+                    **more = realloc(k->gathered, (size_t)c->input_count * sizeof *more);
+    if (more) k->gathered = more;
+    if (!in || !g || !more) {
+        free(g);
+        if (in) c->input_count--;
+        return NULL;
+    }
+    more[c->input_count - 1] = g;
+    growing_init(&g->growing, g->growing_count);
+    symmetric_init(&g->symmetric, g->symmetric_count);
+    g->squares = arena_alloc(a, (size_t)b->cols * sizeof(double));
+    g->magnitudes = arena_alloc(a, (size_t)b->cols * sizeof(double));
+    if (!g->squares || !g->magnitudes) return NULL;
+    for (int64_t i = 0; i < b->cols; i++) {
+        in->min[i] = INFINITY;
+        in->max[i] = -INFINITY;
+    }
+    return in;
+}
+
+static struct calibration_input *input_of(struct collect *k, const struct layer_input *b)
+{
+    for (k->input = 0; k->input < k->c->input_count; k->input++)
+        if (!strcmp(k->c->inputs[k->input].tensors[0], b->tensors[0])) return &k->c->inputs[k->input];
+    return add_input(k, b);
+}
+
+static void observe(void *ctx, const struct layer_input *b)
+{
+    struct collect *k = ctx;
+    if (k->failed.code) return;
+    struct calibration_input *in = input_of(k, b);
+    if (!in) {
+        err_set(&k->failed, ERR_NOMEM, "out of memory for what is seen of '%s'", b->tensors[0]);
+        return;
+    }
+    k->now = b;
+    threadpool_run(k->pool, sum_columns, k);
+    if (!all_finite(k)) {
+        err_set(&k->failed, ERR_FORMAT, "the inputs of '%s' are not all finite numbers (sequence %lld)",
+                b->tensors[0], (long long)k->sequence);
+        return;
+    }
+    float low = INFINITY, high = -INFINITY;
+    for (int m = 0; m < threadpool_size(k->pool); m++) {
+        low = fminf(low, k->extremes[2 * m]);
+        high = fmaxf(high, k->extremes[2 * m + 1]);
+    }
+    in->batch_min[k->sequence] = low;
+    in->batch_max[k->sequence] = high;
+    in->count += b->n;
+    growing_reserve(&k->gathered[k->input]->growing, low, high);
+    symmetric_reserve(&k->gathered[k->input]->symmetric, low, high);
+    threadpool_run(k->pool, count_rows, k);
+    add_bins(k);
+}
+
+/* ---------------------------------------------------------------- the pass */
+
+static enum err_code report(struct collect *k, struct err *why)
+{
+    const struct calibration_options *o = k->options;
+    k->done++;
+    if (k->failed.code) return err_set(why, k->failed.code, "%s", k->failed.message);
+    if (o->progress && !o->progress(o->progress_ctx, (double)k->done / (double)k->total))
+        return err_set(why, ERR_CANCELLED, "cancelled");
+    return ERR_OK;
+}
+
+/* Sequences first .. first+n-1, whose hidden states are x [n][tokens][width]. */
+static enum err_code run_group(struct collect *k, int64_t first, int64_t n, float *x, struct err *why)
+{
+    const struct calibration *c = k->c;
+    const int64_t step = c->tokens * layers_width(k->layers);
+    enum err_code rc = ERR_OK;
+    for (int64_t s = 0; s < n && !rc; s++) {
+        int32_t *ids = c->ids + (first + s) * c->tokens;
+        const int32_t own = ids[0];
+        if (c->bos >= 0) ids[0] = c->bos;
+        rc = layers_embed(k->layers, ids, c->tokens, x + s * step, why);
+        ids[0] = own;
+    }
+    for (int l = 0; l <= layers_count(k->layers) && !rc; l++)
+        for (int64_t s = 0; s < n && !rc; s++) {
+            k->sequence = first + s;
+            rc = l < layers_count(k->layers)
+                     ? layers_run(k->layers, l, x + s * step, c->tokens, observe, k, why)
+                     : layers_head(k->layers, x + s * step, c->tokens, NULL, observe, k, why);
+            if (!rc) rc = report(k, why);
+        }
+    return rc;
+}
+
+static enum err_code run_all(struct collect *k, struct err *why)
+{
+    const struct calibration *c = k->c;
+    const int64_t available = memory_available(""),
+                  each = c->tokens * layers_width(k->layers) * (int64_t)sizeof(float);
+    const int64_t memory = k->options->memory > 0 ? k->options->memory : MAX(available, 1 << 30) / 4;
+    const int64_t group = MAX(MIN(memory / each, c->sequences), 1);
+    float *x = malloc((size_t)(group * each));
+    if (!x)
+        return err_set(why, ERR_NOMEM, "out of memory for the activations of %lld sequences",
+                       (long long)group);
+    k->total = (layers_count(k->layers) + 1) * c->sequences;
+    enum err_code rc = ERR_OK;
+    for (int64_t first = 0; first < c->sequences && !rc; first += group)
+        rc = run_group(k, first, MIN(group, c->sequences - first), x, why);
+    free(x);
+    return rc;
+}
+
+static float *round_counts(struct calibration *c, const double *count, int bins)
+{
+    float *counts = arena_alloc(&c->memory, (size_t)bins * sizeof *counts);
+    for (int i = 0; i < bins && counts; i++) counts[i] = (float)count[i];
+    return counts;
+}
+
+/* What was gathered, in the precision of the file: loading it again gives the same numbers. */
+static enum err_code finish(struct collect *k, struct err *why)
+{
+    struct calibration *c = k->c;
+    for (int n = 0; n < c->input_count; n++) {
+        struct calibration_input *in = &c->inputs[n];
+        const struct gathered *g = k->gathered[n];
+        for (int64_t i = 0; i < in->cols; i++) {
+            in->sum_squares[i] = (float)g->squares[i];
+            in->mean_abs[i] = (float)(g->magnitudes[i] / (double)in->count);
+            in->max_abs[i] = fmaxf(-in->min[i], in->max[i]);
+        }
+        in->histogram = (struct histogram){ round_counts(c, g->growing.count, HISTOGRAM_BINS), HISTOGRAM_BINS,
+                                            g->growing.low, g->growing.high };
+        in->symmetric = (struct histogram){ round_counts(c, g->symmetric.count, g->symmetric.bins),
+                                            g->symmetric.bins, -g->symmetric.high, g->symmetric.high };
+        if (!in->histogram.counts || !in->symmetric.counts)
+            return err_set(why, ERR_NOMEM, "out of memory for histograms");
+    }
+    return calibration_finish(c, why);
+}
+
+/* ---------------------------------------------------------------- beginning */
+
+/* The text's ids into the calibration, in as many whole sequences as are wanted. */
+static enum err_code cut_text(struct collect *k, const struct gguf *g, const struct calibration_text *text,
+                              const struct model_shape *shape, struct err *why)
+{
+    struct calibration *c = k->c;
+    struct tokenizer *t;
+    struct tokenizer_info info;
+    struct token_list ids = { 0 };
+    enum err_code rc = tokenizer_open(&t, g, why);
+    if (rc) return err_prefix(why, "the model cannot read a text");
+    tokenizer_describe(t, &info);
+    rc = tokenizer_encode(t, text->bytes, text->n, TOKENIZE_ADD_BOS, &ids, why);
+    tokenizer_close(t);
+    for (int64_t i = 0; i < ids.n && !rc; i++)
+        if (ids.ids[i] >= shape->vocab)
+            rc = err_set(why, ERR_FORMAT, "the tokenizer gives id %d, the model has only %lld", ids.ids[i],
+                         (long long)shape->vocab);
+    if (!rc && ids.n < 2 * SEQUENCE_MIN)
+        rc = err_set(why, ERR_USAGE, "the text has %lld tokens: too few to learn anything from",
+                     (long long)ids.n);
+    if (!rc) {
+        const int64_t ctx = k->options->ctx > 0 ? k->options->ctx : CALIBRATION_CTX,
+                      wanted = k->options->tokens;
+        const int64_t most = wanted == 0  ? CALIBRATION_TOKENS
+                             : wanted < 0 ? TOKENS_MAX
+                                          : MIN(wanted, TOKENS_MAX);
+        c->tokens = (int)MIN(MIN(ctx, shape->ctx_train), ids.n / 2);
+        c->sequences = MAX(MIN(ids.n, most) / c->tokens, 1);
+        c->bos = info.add_bos ? info.bos : -1;
+        c->ids = arena_alloc(&c->memory, (size_t)(c->sequences * c->tokens) * sizeof *c->ids);
+        if (!c->ids) rc = err_set(why, ERR_NOMEM, "out of memory for a text");
+        if (!rc) memcpy(c->ids, ids.ids, (size_t)(c->sequences * c->tokens) * sizeof *c->ids);
+    }
+    token_list_free(&ids);
+    return rc;
+}
+
+static enum err_code begin(struct collect *k, const struct gguf *g, const struct calibration_text *text,
+                           struct err *why)
+{
+    struct model_shape shape;
+    struct calibration *c = k->c = calibration_new();
+    if (!c) return err_set(why, ERR_NOMEM, "out of memory for a calibration");
+    enum err_code rc = model_shape_read(&shape, g, why);
+    if (!rc) rc = model_identity(g, c->model, why);
+    if (!rc) rc = cut_text(k, g, text, &shape, why);
+    if (rc) return rc;
+    c->bundled_text = text->bundled;
+    c->text = arena_strdup(&c->memory, text->name);
+    c->model_name = arena_strdup(&c->memory, shape.name);
+    const int threads = k->options->threads > 0 ? k->options->threads : threadpool_default_threads();
+    k->bins = malloc((size_t)threads * (HISTOGRAM_BINS + SYMMETRIC_BINS_MAX) * sizeof *k->bins);
+    k->extremes = malloc((size_t)threads * 2 * sizeof *k->extremes);
+    if (!c->text || !c->model_name || !k->bins || !k->extremes)
+        return err_set(why, ERR_NOMEM, "out of memory for a calibration");
+    if ((rc = threadpool_open(&k->pool, &(struct threadpool_options){ .threads = threads }, why))) return rc;
+    const struct layers_options o = { .threads = threads, .tokens = c->tokens, .log = k->options->log };
+    return layers_open(&k->layers, g, &o, why);
+}
+
+enum err_code calibration_collect(struct calibration **out, const struct gguf *g,
+                                  const struct calibration_text *text, const struct calibration_options *o,
+                                  struct err *why)
+{
+    struct collect k = { .options = o };
+    enum err_code rc = begin(&k, g, text, why);
+    if (!rc) rc = run_all(&k, why);
+    if (!rc) rc = finish(&k, why);
+    layers_close(k.layers);
+    threadpool_close(k.pool);
+    for (int i = 0; k.gathered && k.c && i < k.c->input_count; i++) free(k.gathered[i]);
+    free(k.gathered);
+    free(k.bins);
+    free(k.extremes);
+    *out = k.c;
+    if (!rc) return ERR_OK;
+    calibration_close(k.c);
+    *out = NULL;
+    return rc;
+}

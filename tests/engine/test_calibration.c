@@ -1,0 +1,713 @@
+/* Proves: what is collected is what flows through the model (recomputed here from the layers, one value at a
+ * time), whatever the threads and the memory; files hold all of it to the bit, are read by others as others
+ * write them, and are refused when they are damaged, newer, or of another model. */
+#include "engine/quant/calibration_internal.h"
+
+#include "engine/layers.h"
+#include "engine/model_identity.h"
+#include "engine/quant/observers.h"
+#include "engine/synth.h"
+#include "tests/engine/session.h"
+
+static char folder[] = "/tmp/qdyno-test-calibration-XXXXXX";
+
+static const char *place(const char *name)
+{
+    static char path[4][256];
+    static int next;
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof path[next], "%s/%s", folder, name);
+    return path[next];
+}
+
+static const char *synth(const char *arch, uint64_t seed)
+{
+    static const struct synth_shape SMALL = {
+        .name = "small", .layers = 3, .heads = 4, .kv_heads = 2, .embd = 64, .ff = 96, .vocab = 512, .ctx = 64
+    };
+    struct err why = { 0 };
+    char name[64];
+    snprintf(name, sizeof name, "%s-%d.gguf", arch, (int)seed);
+    const char *path = place(name);
+    const struct synth_options o = {
+        .arch = arch, .shape = &SMALL, .format = &FORMATS[FORMAT_F32], .seed = seed, .threads = 1
+    };
+    CHECK_OK(synth_write(path, &o, &why));
+    return path;
+}
+
+static void write_bytes(const char *path, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static char *read_bytes(const char *path, size_t *n)
+{
+    struct err why = { 0 };
+    char *bytes;
+    CHECK_OK(file_read(&bytes, n, path, 1 << 28, &why));
+    return bytes;
+}
+
+static bool same_bytes(const char *a, const char *b)
+{
+    size_t n, m;
+    char *x = read_bytes(a, &n), *y = read_bytes(b, &m);
+    const bool same = n == m && !memcmp(x, y, n);
+    free(x);
+    free(y);
+    return same;
+}
+
+static const char *text_file(void)
+{
+    const char *path = place("text.txt");
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (int i = 0; i < 120; i++)
+        fprintf(f, "Line %d says that %d times %d is %d, and the miller's cat agrees.\n", i, i, i * 7 % 13,
+                i * (i * 7 % 13));
+    fclose(f);
+    return path;
+}
+
+static struct calibration *collect(const char *model, int threads, int64_t memory, int64_t tokens)
+{
+    struct err why = { 0 };
+    struct gguf *g;
+    struct calibration *c;
+    CHECK_OK(gguf_open(&g, model, &why));
+    const struct calibration_options o = {
+        .path = text_file(), .threads = threads, .ctx = 32, .tokens = tokens, .memory = memory
+    };
+    CHECK_OK(calibration_obtain(&c, g, &o, &why));
+    gguf_close(g);
+    return c;
+}
+
+/* ---------------------------------------------------------------- histograms */
+
+static uint32_t random_u32(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 32);
+}
+
+static float random_unit(uint64_t *state)
+{
+    return (float)random_u32(state) * 0x1p-31f - 1;
+}
+
+static void add_growing(struct growing *h, const float *x, int64_t n)
+{
+    uint32_t bins[HISTOGRAM_BINS] = { 0 };
+    float low = x[0], high = x[0];
+    for (int64_t i = 1; i < n; i++) {
+        low = fminf(low, x[i]);
+        high = fmaxf(high, x[i]);
+    }
+    growing_reserve(h, low, high);
+    growing_count(h, x, n, bins);
+    for (int i = 0; i < HISTOGRAM_BINS; i++) h->count[i] += bins[i];
+}
+
+static void add_symmetric(struct symmetric *h, const float *x, int64_t n)
+{
+    static uint32_t bins[SYMMETRIC_BINS_MAX];
+    float low = x[0], high = x[0];
+    memset(bins, 0, sizeof bins);
+    for (int64_t i = 1; i < n; i++) {
+        low = fminf(low, x[i]);
+        high = fmaxf(high, x[i]);
+    }
+    symmetric_reserve(h, low, high);
+    symmetric_count(h, x, n, bins);
+    for (int i = 0; i < h->bins; i++) h->count[i] += bins[i];
+}
+
+static double total(const double *count, int n)
+{
+    double all = 0;
+    for (int i = 0; i < n; i++) all += count[i];
+    return all;
+}
+
+/* The field's way: the old bins on a finer grid, in an array, summed in runs. */
+static void test_growing(void **state)
+{
+    (void)state;
+    enum { N = 5000 };
+    static double count[HISTOGRAM_BINS], before[HISTOGRAM_BINS];
+    static float x[N];
+    uint64_t seed = 5;
+    struct growing h;
+    growing_init(&h, count);
+    for (int batch = 0; batch < 6; batch++) {
+        for (int i = 0; i < N; i++) x[i] = random_unit(&seed) * (1 + (float)batch * 0.37f) + 0.2f;
+        const struct growing old = h;
+        memcpy(before, count, sizeof count);
+        add_growing(&h, x, N);
+        CHECK_NEAR(total(count, HISTOGRAM_BINS), N * (batch + 1.0), 1e-6 * N);
+        if (!batch) continue;
+        const float width = (old.high - old.low) / (2048.0f * 128);
+        const int64_t start = lrintf((old.low - h.low) / width);
+        const int64_t d = lrint((double)(h.high - h.low) / ((double)width * 2048));
+        double *fine = calloc((size_t)(2048 * (d + 1)), sizeof *fine);
+        for (int64_t i = 0; i < 2048 * 128; i++) fine[start + i] = before[i / 128] / 128;
+        static uint32_t fresh[HISTOGRAM_BINS];
+        memset(fresh, 0, sizeof fresh);
+        growing_count(&h, x, N, fresh);
+        for (int64_t i = 0; i < 2048; i++) {
+            double want = fresh[i];
+            for (int64_t k = 0; k < d; k++) want += fine[i * d + k];
+            CHECK_NEAR(count[i], want, 1e-9);
+        }
+        free(fine);
+    }
+    /* Data a million times, and beyond any grid, wider than before. */
+    const float wide[] = { -1e6f, 1e6f }, wider[] = { -1e30f, 1e30f };
+    add_growing(&h, wide, 2);
+    CHECK_NEAR(total(count, HISTOGRAM_BINS), 6 * N + 2, 1e-3);
+    add_growing(&h, wider, 2);
+    CHECK_NEAR(total(count, HISTOGRAM_BINS), 6 * N + 4, 1e-3);
+    CHECK(h.low == -1e30f && h.high >= 1e30f);
+}
+
+static void test_symmetric(void **state)
+{
+    (void)state;
+    static double count[SYMMETRIC_BINS_MAX];
+    struct symmetric h;
+    float x[3000];
+    double all = 0;
+    uint64_t seed = 9;
+    symmetric_init(&h, count);
+    const float zeros[] = { 0, 0, -0.0f };
+    add_symmetric(&h, zeros, 3);
+    CHECK(count[(h.bins - 1) / 2] == 3);
+    all = 3;
+    for (int batch = 0; batch < 40; batch++) {
+        const float scale = expf((float)batch * 0.35f) * 1e-3f;
+        for (size_t i = 0; i < COUNT_OF(x); i++) x[i] = random_unit(&seed) * scale;
+        x[7] = 0.999f * h.high; /* lies in the outermost bin, and goes on doing so */
+        x[8] = 0;
+        const double width = 2 * (double)h.high / h.bins;
+        const int bins = h.bins;
+        add_symmetric(&h, x, COUNT_OF(x));
+        all += COUNT_OF(x);
+        CHECK(total(count, h.bins) == all);
+        CHECK(h.bins % 2 == 1 && h.bins <= SYMMETRIC_BINS_MAX);
+        CHECK(h.high >= scale * 0.99f);
+        /* The width stays, or is three times (or nine times ...) what it was. */
+        if (width > 0) {
+            double times = 2 * (double)h.high / h.bins / width;
+            while (times > 1.5) times /= 3;
+            CHECK_NEAR(times, 1, 1e-3);
+        }
+        if (batch > 0 && h.bins < bins) CHECK(h.bins > SYMMETRIC_BINS);
+        CHECK(count[(h.bins - 1) / 2] >= batch + 3);
+    }
+}
+
+static float *golden_activations(int64_t *n)
+{
+    struct err why = { 0 };
+    char path[4096];
+    snprintf(path, sizeof path, "%s/../shared/data/quant-golden/peers/in/activation.f16", TEST_SOURCE_DIR);
+    struct file_map map;
+    CHECK_OK(file_map(&map, path, &why));
+    *n = (int64_t)(map.size / 2);
+    float *x = malloc((size_t)*n * sizeof *x);
+    for (int64_t i = 0; i < *n; i++) x[i] = f16_to_f32(((const uint16_t *)(const void *)map.data)[i]);
+    file_unmap(&map);
+    return x;
+}
+
+static void test_golden_histogram(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    static double count[HISTOGRAM_BINS];
+    char path[4096];
+    struct file_map want;
+    struct growing h;
+    int64_t n;
+    SHARED_OR_SKIP(path, "quant-golden/peers/observers/histogram_single.f32");
+    CHECK_OK(file_map(&want, path, &why));
+    float *x = golden_activations(&n);
+    growing_init(&h, count);
+    add_growing(&h, x, n);
+    assert_int_equal(want.size, sizeof(float) * HISTOGRAM_BINS);
+    for (int i = 0; i < HISTOGRAM_BINS; i++)
+        CHECK((float)count[i] == ((const float *)(const void *)want.data)[i]);
+    CHECK(h.low == -98.3125f && h.high == 119.25f); /* manifest.json: histogram_single_batch */
+    growing_init(&h, count);
+    for (int i = 0; i < 4; i++) add_growing(&h, x + i * n / 4, n / 4);
+    CHECK(h.low == -98.3125f && h.high == 119.56103515625f); /* histogram_quint8: four batches */
+    CHECK_NEAR(total(count, HISTOGRAM_BINS), (double)n, 1e-6);
+    file_unmap(&want);
+    free(x);
+}
+
+/* ---------------------------------------------------------------- collecting */
+
+struct recount {
+    const struct calibration *c;
+    int inputs, sequence;
+};
+
+/* Every value of the observer's input, against what was collected of that sequence and before. */
+struct plain {
+    double *squares, *magnitudes;
+    float *low, *high;
+    int64_t count;
+};
+static struct plain plain[64];
+
+static void recount(void *ctx, const struct layer_input *in)
+{
+    struct recount *r = ctx;
+    const struct calibration_input *have = calibration_find(r->c, in->tensors[0]);
+    assert_non_null(have);
+    assert_int_equal(have->cols, in->cols);
+    assert_int_equal(have->tensor_count, in->count);
+    for (int t = 0; t < in->count; t++) CHECK(calibration_find(r->c, in->tensors[t]) == have);
+    struct plain *p = &plain[have - calibration_at(r->c, 0)];
+    if (!p->squares) {
+        p->squares = calloc((size_t)in->cols, sizeof(double));
+        p->magnitudes = calloc((size_t)in->cols, sizeof(double));
+        p->low = malloc((size_t)in->cols * sizeof(float));
+        p->high = malloc((size_t)in->cols * sizeof(float));
+        for (int64_t i = 0; i < in->cols; i++) p->low[i] = INFINITY, p->high[i] = -INFINITY;
+        r->inputs++;
+    }
+    float low = INFINITY, high = -INFINITY;
+    for (int64_t i = 0; i < in->cols; i++)
+        for (int row = 0; row < in->n; row++) {
+            const float x = in->x[row * in->stride + i];
+            p->squares[i] += (double)x * (double)x;
+            p->magnitudes[i] += fabs((double)x);
+            p->low[i] = fminf(p->low[i], x);
+            p->high[i] = fmaxf(p->high[i], x);
+            low = fminf(low, x);
+            high = fmaxf(high, x);
+        }
+    p->count += in->n;
+    CHECK(have->batch_min[r->sequence] == low && have->batch_max[r->sequence] == high);
+}
+
+static void check_plain(const struct calibration_input *in, const struct plain *p)
+{
+    double all = 0, symmetric = 0;
+    float low = INFINITY, high = -INFINITY;
+    assert_int_equal(in->count, p->count);
+    for (int64_t i = 0; i < in->cols; i++) {
+        CHECK(in->sum_squares[i] == (float)p->squares[i]);
+        CHECK(in->mean_square[i] == in->sum_squares[i] / (float)p->count);
+        CHECK(in->mean_abs[i] == (float)(p->magnitudes[i] / (double)p->count));
+        CHECK(in->min[i] == p->low[i] && in->max[i] == p->high[i]);
+        CHECK(in->max_abs[i] == fmaxf(-p->low[i], p->high[i]));
+        low = fminf(low, p->low[i]);
+        high = fmaxf(high, p->high[i]);
+    }
+    for (int i = 0; i < in->histogram.bins; i++) all += (double)in->histogram.counts[i];
+    for (int i = 0; i < in->symmetric.bins; i++) symmetric += (double)in->symmetric.counts[i];
+    CHECK_NEAR(all, (double)(p->count * in->cols), 1e-4 * all);
+    CHECK(symmetric == (double)(p->count * in->cols));
+    CHECK(in->histogram.low == low && in->histogram.high >= high);
+    CHECK(in->symmetric.high >= fmaxf(-low, high) && in->symmetric.low == -in->symmetric.high);
+    free(p->squares);
+    free(p->magnitudes);
+    free(p->low);
+    free(p->high);
+}
+
+static void check_collected(const char *arch)
+{
+    struct err why = { 0 };
+    struct gguf *g;
+    struct layers *l;
+    char model[256];
+    snprintf(model, sizeof model, "%s", synth(arch, 3));
+    struct calibration *c = collect(model, 2, 0, 0);
+    struct calibration_about about;
+    calibration_describe(c, &about);
+    assert_int_equal(about.tokens, 32);
+    assert_in_range(about.sequences, 10, 1000);
+    assert_false(about.bundled_text);
+    assert_false(about.imatrix);
+    int32_t *ids = malloc((size_t)(about.sequences * 32) * sizeof *ids);
+    assert_int_equal(calibration_samples(c, 32, NULL, 0), about.sequences);
+    assert_int_equal(calibration_samples(c, 32, ids, INT32_MAX), about.sequences);
+    memset(plain, 0, sizeof plain);
+    struct recount r = { .c = c };
+    float *x = malloc((size_t)(32 * 64) * sizeof *x);
+    CHECK_OK(gguf_open(&g, model, &why));
+    CHECK_OK(layers_open(&l, g, &(struct layers_options){ .threads = 1, .tokens = 32 }, &why));
+    for (; r.sequence < about.sequences; r.sequence++) {
+        CHECK_OK(layers_embed(l, ids + r.sequence * 32, 32, x, &why));
+        for (int i = 0; i < 3; i++) CHECK_OK(layers_run(l, i, x, 32, recount, &r, &why));
+        CHECK_OK(layers_head(l, x, 32, NULL, recount, &r, &why));
+    }
+    assert_int_equal(r.inputs, about.inputs);
+    assert_int_equal(about.inputs, 3 * 4 + 1);
+    for (int i = 0; i < about.inputs; i++) check_plain(calibration_at(c, i), &plain[i]);
+    layers_close(l);
+    gguf_close(g);
+    free(x);
+    free(ids);
+    calibration_close(c);
+}
+
+static void test_collected(void **state)
+{
+    (void)state;
+    check_collected("llama");
+    check_collected("gpt2");
+}
+
+/* Threads and memory change nothing; fewer tokens are the first ones. */
+static void test_independent(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    char model[256], first[256];
+    snprintf(model, sizeof model, "%s", synth("llama", 3));
+    snprintf(first, sizeof first, "%s", place("first.gguf"));
+    const struct {
+        int threads;
+        int64_t memory;
+    } WAYS[] = { { 1, 0 }, { 3, 0 }, { 2, 1 }, { 1, 3 * 32 * 64 * 4 } };
+    for (size_t i = 0; i < COUNT_OF(WAYS); i++) {
+        struct calibration *c = collect(model, WAYS[i].threads, WAYS[i].memory, 0);
+        CHECK_OK(calibration_save(c, i ? place("other.gguf") : first, &why));
+        calibration_close(c);
+        if (i) CHECK(same_bytes(first, place("other.gguf")));
+    }
+    struct calibration *all = collect(model, 1, 0, 0), *few = collect(model, 1, 0, 100);
+    struct calibration_about about;
+    calibration_describe(few, &about);
+    assert_int_equal(about.sequences, 3);
+    int32_t a[4 * 24], b[4 * 24];
+    assert_int_equal(calibration_samples(few, 24, a, 4), 4);
+    assert_int_equal(calibration_samples(all, 24, b, 4), 4);
+    assert_memory_equal(a, b, sizeof a);
+    assert_int_equal(calibration_samples(few, 97, NULL, 0), 0);
+    calibration_close(all);
+    calibration_close(few);
+}
+
+static bool stop_soon(void *ctx, double done)
+{
+    double *last = ctx;
+    CHECK(done > *last && done <= 1);
+    *last = done;
+    return done < 0.3;
+}
+
+static void test_refused_collecting(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct gguf *g;
+    struct calibration *c;
+    double last = 0;
+    char model[256], broken[256];
+    snprintf(model, sizeof model, "%s", synth("llama", 3));
+    CHECK_OK(gguf_open(&g, model, &why));
+    struct calibration_options o = {
+        .path = text_file(), .threads = 1, .ctx = 32, .progress = stop_soon, .progress_ctx = &last
+    };
+    assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_CANCELLED);
+    assert_null(c);
+    CHECK(last >= 0.3);
+    o = (struct calibration_options){ .path = place("short.txt"), .threads = 1 };
+    write_bytes(o.path, "a b", 3);
+    assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_USAGE);
+    write_bytes(o.path, "", 0);
+    assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_USAGE);
+    o.path = place("absent");
+    assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_IO);
+    o.path = model; /* a model is no calibration */
+    assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "this is a model"));
+    assert_null(c);
+
+    /* One infinite weight in layer 1 reaches the inputs of what comes behind it. */
+    size_t n;
+    char *bytes = read_bytes(model, &n);
+    const struct gguf_tensor *t = gguf_tensor_find(g, "blk.1.attn_output.weight");
+    for (size_t at = 0; at + 64 <= n; at += 4) {
+        if (memcmp(bytes + at, t->data, 64)) continue;
+        const float infinite = INFINITY;
+        memcpy(bytes + at, &infinite, sizeof infinite);
+        break;
+    }
+    snprintf(broken, sizeof broken, "%s", place("broken.gguf"));
+    write_bytes(broken, bytes, n);
+    free(bytes);
+    gguf_close(g);
+    CHECK_OK(gguf_open(&g, broken, &why));
+    o = (struct calibration_options){ .path = text_file(), .threads = 2, .ctx = 32 };
+    assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "blk.1.ffn_up.weight"));
+    gguf_close(g);
+}
+
+/* ---------------------------------------------------------------- files */
+
+static void check_same_input(const struct calibration_input *a, const struct calibration_input *b)
+{
+    const size_t bytes = (size_t)a->cols * sizeof(float);
+    assert_int_equal(a->cols, b->cols);
+    assert_int_equal(a->count, b->count);
+    assert_int_equal(a->batches, b->batches);
+    assert_int_equal(a->tensor_count, b->tensor_count);
+    for (int i = 0; i < a->tensor_count; i++) assert_string_equal(a->tensors[i], b->tensors[i]);
+    assert_memory_equal(a->sum_squares, b->sum_squares, bytes);
+    assert_memory_equal(a->mean_square, b->mean_square, bytes);
+    assert_memory_equal(a->mean_abs, b->mean_abs, bytes);
+    assert_memory_equal(a->max_abs, b->max_abs, bytes);
+    assert_memory_equal(a->min, b->min, bytes);
+    assert_memory_equal(a->max, b->max, bytes);
+    assert_memory_equal(a->batch_min, b->batch_min, (size_t)a->batches * sizeof(float));
+    assert_memory_equal(a->batch_max, b->batch_max, (size_t)a->batches * sizeof(float));
+    const struct histogram *h[2][2] = { { &a->histogram, &b->histogram }, { &a->symmetric, &b->symmetric } };
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(h[i][0]->bins, h[i][1]->bins);
+        CHECK(h[i][0]->low == h[i][1]->low && h[i][0]->high == h[i][1]->high);
+        assert_memory_equal(h[i][0]->counts, h[i][1]->counts, (size_t)h[i][0]->bins * sizeof(float));
+    }
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct calibration *c = collect(synth("qwen2", 3), 1, 0, 0), *d;
+    struct calibration_about a, b;
+    CHECK_OK(calibration_save(c, place("c.gguf"), &why));
+    CHECK_OK(calibration_load(&d, place("c.gguf"), &why));
+    calibration_describe(c, &a);
+    calibration_describe(d, &b);
+    assert_string_equal(a.text, b.text);
+    assert_string_equal(a.model, b.model);
+    assert_string_equal(a.model_name, b.model_name);
+    assert_string_equal(calibration_name(c), calibration_name(d));
+    assert_int_equal(a.tokens, b.tokens);
+    assert_int_equal(a.sequences, b.sequences);
+    assert_int_equal(a.inputs, b.inputs);
+    assert_int_equal(a.matrices, b.matrices);
+    for (int i = 0; i < a.inputs; i++) check_same_input(calibration_at(c, i), calibration_at(d, i));
+    int32_t ids[2][60];
+    assert_int_equal(calibration_samples(c, 20, ids[0], 3), 3);
+    assert_int_equal(calibration_samples(d, 20, ids[1], 3), 3);
+    assert_memory_equal(ids[0], ids[1], sizeof ids[0]);
+    CHECK_OK(calibration_save(d, place("d.gguf"), &why));
+    CHECK(same_bytes(place("c.gguf"), place("d.gguf")));
+    calibration_close(c);
+    calibration_close(d);
+}
+
+/* Both formats of others: mean squares come back, ours reads as theirs, and what was read is written as it
+ * was. */
+static void test_imatrix(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct gguf *g;
+    static const char *const NAMES[] = { "m.dat", "m.gguf", "c.gguf" };
+    char model[256];
+    snprintf(model, sizeof model, "%s", synth("llama", 3));
+    CHECK_OK(gguf_open(&g, model, &why));
+    struct calibration *c = collect(model, 1, 0, 0), *d;
+    struct calibration_about a, b;
+    calibration_describe(c, &a);
+    CHECK_OK(calibration_save(c, place("c.gguf"), &why));
+    for (size_t f = 0; f < 2; f++) {
+        CHECK_OK(imatrix_save(c, place(NAMES[f]), &why));
+        CHECK_OK(calibration_load(&d, place(NAMES[f]), &why));
+        CHECK_OK(calibration_check(d, g, &why));
+        calibration_describe(d, &b);
+        assert_true(b.imatrix);
+        assert_string_equal(b.text, a.text);
+        assert_int_equal(b.sequences, a.sequences);
+        assert_int_equal(b.matrices, a.matrices - 1); /* all but the output matrix */
+        assert_null(calibration_find(d, "output.weight"));
+        assert_int_equal(calibration_samples(d, 8, NULL, 0), 0);
+        for (int i = 0; i < b.inputs; i++) {
+            const struct calibration_input *in = calibration_at(d, i);
+            const struct calibration_input *own = calibration_find(c, in->tensors[0]);
+            assert_null(in->mean_abs);
+            assert_int_equal(in->batches, 0);
+            for (int64_t k = 0; k < in->cols; k++)
+                CHECK_NEAR(in->mean_square[k], own->mean_square[k], 2e-7 * (double)own->mean_square[k]);
+        }
+        assert_int_equal(calibration_save(d, place("no.gguf"), &why), ERR_USAGE);
+        CHECK_OK(imatrix_save(d, place(f ? "again.gguf" : "again.dat"), &why));
+        CHECK(same_bytes(place(NAMES[f]), place(f ? "again.gguf" : "again.dat")));
+        calibration_close(d);
+    }
+    calibration_close(c);
+    gguf_close(g);
+}
+
+static void test_wrong_model(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct gguf *g;
+    struct calibration *c = collect(synth("llama", 3), 1, 0, 64), *d;
+    CHECK_OK(calibration_save(c, place("c.gguf"), &why));
+    CHECK_OK(imatrix_save(c, place("m.dat"), &why));
+    calibration_close(c);
+    CHECK_OK(gguf_open(&g, synth("llama", 4), &why)); /* as large, other weights */
+    struct calibration_options o = { .path = place("c.gguf"), .threads = 1 };
+    assert_int_equal(calibration_obtain(&d, g, &o, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "another model"));
+    assert_null(d);
+    o.path = place("m.dat"); /* says nothing of whose it is, and fits */
+    CHECK_OK(calibration_obtain(&d, g, &o, &why));
+    calibration_close(d);
+    gguf_close(g);
+    CHECK_OK(gguf_open(&g, synth("gpt2", 4), &why));
+    assert_int_equal(calibration_obtain(&d, g, &o, &why), ERR_OK); /* shares some matrices' names and sizes */
+    calibration_close(d);
+    gguf_close(g);
+
+    struct calibration *e = calibration_new();
+    const char *name = "blk.0.attn_q.weight";
+    struct calibration_input *in = calibration_add(e, &name, 1, 32, 0);
+    in->count = 1;
+    CHECK_OK(calibration_finish(e, &why));
+    CHECK_OK(gguf_open(&g, synth("llama", 4), &why));
+    assert_int_equal(calibration_check(e, g, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "64 columns here and 32 there"));
+    calibration_close(e);
+    e = calibration_new();
+    name = "layers.0.attention";
+    calibration_add(e, &name, 1, 32, 0)->count = 1;
+    CHECK_OK(calibration_finish(e, &why));
+    assert_int_equal(calibration_check(e, g, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "none of its matrices"));
+    calibration_close(e);
+    gguf_close(g);
+}
+
+/* Cut anywhere, and with any byte changed: an error that says so, or a calibration that can be used. */
+static void test_damaged(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct calibration *c = collect(synth("llama", 3), 1, 0, 64), *d;
+    static const char *const NAMES[] = { "c.gguf", "m.dat", "m.gguf" };
+    CHECK_OK(calibration_save(c, place("c.gguf"), &why));
+    CHECK_OK(imatrix_save(c, place("m.dat"), &why));
+    CHECK_OK(imatrix_save(c, place("m.gguf"), &why));
+    calibration_close(c);
+    uint64_t seed = 1;
+    for (size_t f = 0; f < COUNT_OF(NAMES); f++) {
+        size_t n;
+        char *bytes = read_bytes(place(NAMES[f]), &n);
+        int refused = 0;
+        for (int i = 0; i < 150; i++) {
+            const size_t cut = i < 60 ? (size_t)i * 7 : random_u32(&seed) % n;
+            write_bytes(place("cut"), bytes, cut);
+            const enum err_code rc = calibration_load(&d, place("cut"), &why);
+            /* What others append to the legacy format may be missing as a whole; one such cut is chance. */
+            if (rc) assert_int_equal(rc, ERR_FORMAT);
+            refused += rc == ERR_FORMAT;
+            if (!rc) calibration_close(d);
+        }
+        assert_in_range(refused, 149, 150);
+        for (int i = 0; i < 300; i++) {
+            const size_t at = i < 200 ? random_u32(&seed) % MIN(n, 6000) : random_u32(&seed) % n;
+            const char old = bytes[at];
+            bytes[at] = (char)(old ^ (1 << random_u32(&seed) % 8));
+            write_bytes(place("flip"), bytes, n);
+            bytes[at] = old;
+            if (calibration_load(&d, place("flip"), &why)) continue;
+            struct calibration_about about;
+            calibration_describe(d, &about);
+            assert_in_range(about.inputs, 1, 100);
+            CHECK(calibration_find(d, calibration_at(d, 0)->tensors[0]) == calibration_at(d, 0));
+            calibration_samples(d, 7, NULL, 0);
+            calibration_close(d);
+        }
+        free(bytes);
+    }
+}
+
+/* A file that says NaN, and one that is newer than we are. */
+static void test_bad_numbers(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct calibration *c = collect(synth("llama", 3), 1, 0, 64), *d;
+    const float bad = NAN;
+    float *const PLACES[] = { c->inputs[1].sum_squares,
+                              c->inputs[1].mean_abs,
+                              c->inputs[1].max_abs,
+                              c->inputs[1].min,
+                              c->inputs[1].max,
+                              c->inputs[1].batch_min,
+                              c->inputs[1].batch_max,
+                              &c->inputs[1].histogram.low,
+                              (float *)c->inputs[1].histogram.counts,
+                              (float *)c->inputs[1].symmetric.counts };
+    for (size_t i = 0; i < COUNT_OF(PLACES); i++) {
+        const float was = *PLACES[i];
+        *PLACES[i] = bad;
+        CHECK_OK(calibration_save(c, place("bad.gguf"), &why));
+        *PLACES[i] = was;
+        assert_int_equal(calibration_load(&d, place("bad.gguf"), &why), ERR_FORMAT);
+        CHECK(strstr(why.message, c->inputs[1].tensors[0]));
+        assert_null(d);
+    }
+    const float good = c->inputs[0].mean_square[0];
+    c->inputs[0].mean_square[0] = -1;
+    CHECK_OK(imatrix_save(c, place("bad.dat"), &why));
+    assert_int_equal(calibration_load(&d, place("bad.dat"), &why), ERR_FORMAT);
+    c->inputs[0].mean_square[0] = good;
+    CHECK_OK(calibration_save(c, place("new.gguf"), &why));
+    size_t n;
+    char *bytes = read_bytes(place("new.gguf"), &n);
+    char *key = memmem(bytes, n, "qdyno.calibration.version", 25);
+    assert_non_null(key);
+    key[25 + 4] = 99;
+    write_bytes(place("new.gguf"), bytes, n);
+    free(bytes);
+    assert_int_equal(calibration_load(&d, place("new.gguf"), &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "version"));
+    calibration_close(c);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? setenv("XDG_CACHE_HOME", folder, 1) : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_growing),          cmocka_unit_test(test_symmetric),
+        cmocka_unit_test(test_golden_histogram), cmocka_unit_test(test_collected),
+        cmocka_unit_test(test_independent),      cmocka_unit_test(test_refused_collecting),
+        cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_imatrix),
+        cmocka_unit_test(test_wrong_model),      cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_bad_numbers),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
