@@ -38,3 +38,149 @@ void bnb_nested(const float *absmax, int64_t count, float offset, int nested_blo
         largest[from / nested_blocksize] = most;
     }
 }
+
+/* ---------------------------------------------------------------- the methods */
+
+static const struct param BNB_PARAMS[] = {
+    { .name = "blocksize",
+      .kind = PARAM_INT,
+      .choices = "64 128 256 512 1024 2048 4096",
+      .otherwise = "64",
+      .help = "weights under one largest magnitude; above 64 it is stored once for every 64 all the same" },
+    { .name = "double_quant",
+      .aliases = "bnb_4bit_use_double_quant",
+      .kind = PARAM_BOOL,
+      .otherwise = "false",
+      .help = "magnitudes become bytes around their mean over the matrix" },
+    { .name = "nested_blocksize",
+      .kind = PARAM_INT,
+      .choices = "64 128 256 512 1024 2048 4096",
+      .otherwise = "256",
+      .help = "double_quant: magnitudes that share a scale" },
+    { 0 },
+};
+
+static enum err_code bnb_check(const struct params *p, struct err *why)
+{
+    if (params_bool(p, "double_quant") && params_int(p, "blocksize") != BNB_UNIT)
+        return err_set(why, ERR_USAGE,
+                       "double_quant=true wants blocksize=64: each 64 weights have a byte of their own");
+    if (!params_bool(p, "double_quant") && params_given(p, "nested_blocksize"))
+        return err_set(why, ERR_USAGE, "nested_blocksize is for double_quant=true");
+    return ERR_OK;
+}
+
+/* Which of a book's formats: nested ones want rows of whole blocks of 256. */
+static const struct format *book_format(const struct params *p, enum format_id plain, enum format_id nested,
+                                        int64_t cols)
+{
+    const bool wanted = params_bool(p, "double_quant");
+    return &FORMATS[wanted && cols % FORMATS[nested].block_weights == 0 ? nested : plain];
+}
+
+static const char *nf4_format(const struct params *p)
+{
+    return book_format(p, FORMAT_NF4, FORMAT_NF4_DQ, 256)->name;
+}
+
+static const char *fp4_format(const struct params *p)
+{
+    return book_format(p, FORMAT_FP4, FORMAT_FP4_DQ, 256)->name;
+}
+
+static const struct format *nf4_tensor_format(const struct params *p, const struct gguf *g,
+                                              const struct gguf_tensor *t)
+{
+    (void)g;
+    return book_format(p, FORMAT_NF4, FORMAT_NF4_DQ, t->shape[0]);
+}
+
+static const struct format *fp4_tensor_format(const struct params *p, const struct gguf *g,
+                                              const struct gguf_tensor *t)
+{
+    (void)g;
+    return book_format(p, FORMAT_FP4, FORMAT_FP4_DQ, t->shape[0]);
+}
+
+/* A matrix under its statistics, for all threads to encode. */
+struct encoding {
+    const struct tensor_job *job;
+    const float *absmax;  /* [units] */
+    float offset;         /* nested formats: */
+    const float *largest; /* of each run of nested_blocksize units */
+    int nested_blocksize;
+};
+
+static void encode_plain(void *arg, int member, int size)
+{
+    const struct encoding *e = arg;
+    const struct format *f = e->job->format;
+    const int64_t units = e->job->rows * e->job->cols / BNB_UNIT, from = units * member / size,
+                  to = units * (member + 1) / size;
+    format_codebook_encode(f, e->absmax + from, e->job->x + from * BNB_UNIT,
+                           (uint8_t *)e->job->out + from * f->block_bytes, (to - from) * BNB_UNIT);
+}
+
+static void encode_nested(void *arg, int member, int size)
+{
+    const struct encoding *e = arg;
+    const struct format *f = e->job->format;
+    const int units = (int)f->block_weights / BNB_UNIT; /* of a block: they lie in one run */
+    const int64_t blocks = e->job->rows * e->job->cols / f->block_weights;
+    for (int64_t b = blocks * member / size; b < blocks * (member + 1) / size; b++) {
+        const struct nested_scales s = { e->offset, &e->largest[b * units / e->nested_blocksize] };
+        format_nested_encode(f, &s, 0, e->job->x + b * f->block_weights,
+                             (uint8_t *)e->job->out + b * f->block_bytes, f->block_weights);
+    }
+}
+
+static enum err_code bnb_tensor(struct tensor_job *job, struct err *why)
+{
+    const int64_t n = job->rows * job->cols, units = n / BNB_UNIT;
+    const bool nested = job->format == &FORMATS[FORMAT_NF4_DQ] || job->format == &FORMATS[FORMAT_FP4_DQ];
+    const int nested_blocksize = (int)params_int(&job->params, "nested_blocksize");
+    float *absmax = malloc((size_t)units * sizeof *absmax);
+    float *largest = malloc((size_t)(units / nested_blocksize + 1) * sizeof *largest);
+    enum err_code rc = ERR_OK;
+    if (!absmax || !largest) {
+        rc = err_set(why, ERR_NOMEM, "out of memory for '%s'", job->name);
+        goto done;
+    }
+    bnb_absmax(job->x, n, (int)params_int(&job->params, "blocksize"), absmax);
+    struct encoding e = { job, absmax, bnb_offset(absmax, units), largest, nested_blocksize };
+    if (nested) bnb_nested(absmax, units, e.offset, nested_blocksize, largest);
+    threadpool_run(job->pool, nested ? encode_nested : encode_plain, &e);
+done:
+    free(absmax);
+    free(largest);
+    return rc;
+}
+
+const struct method METHOD_NF4 = {
+    .name = "nf4",
+    .help =
+        "bitsandbytes NF4: sixteen quantiles of a normal distribution under each block's largest magnitude",
+    .good = "weights that are normally distributed, which most are; AVX-512 and AMX; no data needed",
+    .bad = "AVX2 (two lookups and a blend), integer products: codes lie on no grid",
+    .params = BNB_PARAMS,
+    .formats = "nf4 nf4_dq",
+    .linear_only = true,
+    .check = bnb_check,
+    .format = nf4_format,
+    .tensor_format = nf4_tensor_format,
+    .tensor = bnb_tensor,
+};
+
+const struct method METHOD_FP4 = {
+    .name = "fp4",
+    .help = "bitsandbytes FP4: sixteen values of a tiny float under each block's largest magnitude",
+    .good = "comparisons with NF4, and heavy-tailed blocks",
+    .bad = "nearly always worse than NF4 at the same size",
+    .params = BNB_PARAMS,
+    .formats = "fp4 fp4_dq",
+    .linear_only = true,
+    .check = bnb_check,
+    .format = fp4_format,
+    .tensor_format = fp4_tensor_format,
+    .tensor = bnb_tensor,
+};

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/quant/groups.h"
 #include "engine/quant/rounding.h"
 
 enum { LANES = 8 }; /* partial sums: a fixed order that vectors can follow */
@@ -143,3 +144,104 @@ void hqq_codes(const float *w, int64_t n, const struct hqq_options *o, const str
         codes[i] = (uint8_t)round_within(w[i] * g->per_unit + g->zero, most);
     }
 }
+
+/* ---------------------------------------------------------------- the method */
+
+static const struct param HQQ_PARAMS[] = {
+    { .name = "bits",
+      .aliases = "nbits w_bit wbits",
+      .kind = PARAM_INT,
+      .choices = "8 4 3 2",
+      .otherwise = "4",
+      .help = "bits of a code" },
+    { .name = "group_size",
+      .aliases = "group q_group_size",
+      .kind = PARAM_INT,
+      .choices = "32 64 128",
+      .otherwise = "64",
+      .help = "weights that share a scale and a zero (32: 4 bits only)" },
+    { .name = "axis",
+      .kind = PARAM_INT,
+      .choices = "1 0",
+      .otherwise = "1",
+      .help = "1: groups along the inputs; 0 cannot be stored, because no product could use it" },
+    { .name = "lp_norm",
+      .kind = PARAM_REAL,
+      .min = 0.1,
+      .max = 1,
+      .otherwise = "0.7",
+      .help = "norm of the error that is made small" },
+    { .name = "beta",
+      .kind = PARAM_REAL,
+      .min = 0.01,
+      .max = 1e5,
+      .otherwise = "10",
+      .help = "how large an error is no outlier: larger, more are" },
+    { .name = "iters",
+      .kind = PARAM_INT,
+      .min = 0,
+      .max = 1000,
+      .otherwise = "20",
+      .help = "iterations at most; they end when the error stops falling" },
+    { .name = "round_zero",
+      .kind = PARAM_CHOICE,
+      .choices = "auto true false",
+      .otherwise = "auto",
+      .help = "zeros begin as whole numbers; auto: with 4 bits" },
+    { 0 },
+};
+
+static enum err_code hqq_check(const struct params *p, struct err *why)
+{
+    const int bits = (int)params_int(p, "bits"), size = (int)params_int(p, "group_size");
+    if (params_int(p, "axis") == 0)
+        return err_set(why, ERR_USAGE,
+                       "axis=0: groups across rows cannot be stored in any format, because a product would "
+                       "need a scale for each single weight; want axis=1");
+    if (!group_format(bits, size))
+        return err_set(why, ERR_USAGE,
+                       "bits=%d, group_size=%d: no format has such groups; want group_size 64 or 128", bits,
+                       size);
+    return ERR_OK;
+}
+
+static const char *hqq_format(const struct params *p)
+{
+    const struct format *f = group_format((int)params_int(p, "bits"), params_int(p, "group_size"));
+    return f ? f->name : FORMATS[FORMAT_U4_G64].name; /* hqq_check refuses it */
+}
+
+static enum err_code hqq_tensor(struct tensor_job *job, struct err *why)
+{
+    struct hqq_options o = hqq_defaults((int)params_int(&job->params, "bits"));
+    o.group = (int)job->format->block_weights;
+    o.lp_norm = params_real(&job->params, "lp_norm");
+    o.beta = params_real(&job->params, "beta");
+    o.iters = (int)params_int(&job->params, "iters");
+    if (!params_is(&job->params, "round_zero", "auto"))
+        o.round_zero = params_is(&job->params, "round_zero", "true");
+    const int64_t n = job->rows * job->cols, count = n / o.group;
+    struct hqq_group *groups = malloc((size_t)count * sizeof *groups);
+    struct group_choice *choices = malloc((size_t)count * sizeof *choices);
+    enum err_code rc = groups && choices ? hqq_solve(job->x, n, &o, job->pool, groups, why)
+                                         : err_set(why, ERR_NOMEM, "out of memory for '%s'", job->name);
+    for (int64_t g = 0; g < count && !rc; g++)
+        choices[g] = (struct group_choice){ 1 / groups[g].per_unit, groups[g].zero };
+    if (!rc) groups_encode(job->format, job->x, choices, count, job->pool, job->out);
+    free(groups);
+    free(choices);
+    return rc;
+}
+
+const struct method METHOD_HQQ = {
+    .name = "hqq",
+    .help = "codes in groups whose zero points are moved until the errors that are no outliers balance",
+    .good = "made in seconds without data; at 3 and 2 bits clearly better than rounding to nearest",
+    .bad = "2 bits on small models; knows nothing of activations, so methods that do are better at 3 bits",
+    .params = HQQ_PARAMS,
+    .formats = "u8_g64 u8_g128 u4_g32 u4_g64 u4_g128 u3_g64 u3_g128 u2_g64 u2_g128",
+    .linear_only = true,
+    .check = hqq_check,
+    .format = hqq_format,
+    .tensor = hqq_tensor,
+};

@@ -3,7 +3,11 @@
 
 #include <strings.h>
 
-static const struct method *const METHODS[] = { &METHOD_RTN, &METHOD_GPTQ };
+static const struct method *const METHODS[] = { &METHOD_RTN,         &METHOD_GGUF,     &METHOD_HQQ,
+                                                &METHOD_QUANTO,      &METHOD_NF4,      &METHOD_FP4,
+                                                &METHOD_EETQ,        &METHOD_LLM_INT8, &METHOD_INT8_DYNAMIC,
+                                                &METHOD_INT8_STATIC, &METHOD_MXFP4,    &METHOD_TF32,
+                                                &METHOD_GPTQ };
 
 size_t method_count(void)
 {

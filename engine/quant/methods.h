@@ -89,6 +89,11 @@ struct layer_vector *layer_vector_at(struct layer_job *job, enum slot slot);
 
 /* Rows of METHODS, one file each. */
 extern const struct method METHOD_RTN;
+extern const struct method METHOD_GGUF;
+extern const struct method METHOD_HQQ, METHOD_QUANTO;
+extern const struct method METHOD_NF4, METHOD_FP4;
+extern const struct method METHOD_EETQ, METHOD_LLM_INT8, METHOD_INT8_DYNAMIC, METHOD_INT8_STATIC;
+extern const struct method METHOD_MXFP4, METHOD_TF32;
 extern const struct method METHOD_GPTQ;
 
 #endif

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/quant/calibration.h"
+#include "engine/quant/groups.h"
 #include "engine/quant/hqq.h"
+#include "engine/quant/static_input.h"
 #include "engine/quant/rounding.h"
 
 struct quanto_options quanto_defaults(int bits, int group)
@@ -150,3 +153,165 @@ void quanto_codes(const float *w, int64_t n, const struct quanto_options *o,
         codes[i] = (uint8_t)code;
     }
 }
+
+/* ---------------------------------------------------------------- the method */
+
+static const struct param QUANTO_PARAMS[] = {
+    { .name = "weights",
+      .kind = PARAM_CHOICE,
+      .choices = "int8 int4 int2 float8 float8_e5m2",
+      .otherwise = "int8",
+      .help = "what weights become; int4 and int2 in groups of 128, less where rows are no multiple" },
+    { .name = "activations",
+      .kind = PARAM_CHOICE,
+      .choices = "none int8",
+      .otherwise = "none",
+      .help = "int8: one scale for each input, learned by calibration (weights=int8 only)" },
+    { .name = "optimizer",
+      .kind = PARAM_CHOICE,
+      .choices = "auto absmax max hqq",
+      .otherwise = "auto",
+      .help = "how scales are found: absmax for 8 bits (auto), max (auto) or hqq for int4 and int2" },
+    { .name = "zeropoint",
+      .kind = PARAM_BOOL,
+      .otherwise = "false",
+      .help = "int4, int2: zero is one of the codes" },
+    { .name = "momentum",
+      .kind = PARAM_REAL,
+      .min = 0,
+      .max = 1,
+      .otherwise = "0.9",
+      .help = "activations: how much of a scale stays when the next sequence is seen" },
+    { 0 },
+};
+
+static int group_bits(const struct params *p)
+{
+    return params_is(p, "weights", "int4") ? 4 : params_is(p, "weights", "int2") ? 2 : 0;
+}
+
+static enum err_code quanto_check(const struct params *p, struct err *why)
+{
+    const bool groups = group_bits(p) > 0;
+    if (groups && params_is(p, "optimizer", "absmax"))
+        return err_set(why, ERR_USAGE,
+                       "optimizer=absmax is for int8 and float8 weights; int4 and int2 want max or hqq");
+    if (!groups && (params_is(p, "optimizer", "max") || params_is(p, "optimizer", "hqq")))
+        return err_set(why, ERR_USAGE,
+                       "optimizer=max and hqq are for int4 and int2 weights; 8 bits want absmax");
+    if (!groups && params_bool(p, "zeropoint"))
+        return err_set(why, ERR_USAGE, "zeropoint=true is for int4 and int2 weights; 8 bits have no shift");
+    if (params_is(p, "activations", "int8") && !params_is(p, "weights", "int8"))
+        return err_set(why, ERR_USAGE, "activations=int8 want weights=int8: other weights multiply floats");
+    return ERR_OK;
+}
+
+/* The largest groups that have a format and divide both the row and quanto's own group. */
+static const struct format *fitting(int bits, int64_t cols)
+{
+    const int own = quanto_group_size(cols);
+    for (int size = 128; size >= 32; size /= 2) {
+        const struct format *f = group_format(bits, size);
+        if (f && size <= (own ? own : cols) && cols % size == 0) return f;
+    }
+    return group_format(bits, 128); /* fits no row of this length: it falls back */
+}
+
+static const struct format *quanto_format_for(const struct params *p, int64_t cols)
+{
+    if (group_bits(p)) return fitting(group_bits(p), cols);
+    return &FORMATS[params_is(p, "weights", "int8")     ? FORMAT_INT8
+                    : params_is(p, "weights", "float8") ? FORMAT_FP8_E4M3
+                                                        : FORMAT_FP8_E5M2];
+}
+
+static const char *quanto_format(const struct params *p)
+{
+    return quanto_format_for(p, 128)->name;
+}
+
+static const struct format *quanto_tensor_format(const struct params *p, const struct gguf *g,
+                                                 const struct gguf_tensor *t)
+{
+    (void)g;
+    return quanto_format_for(p, t->shape[0]);
+}
+
+static struct act_scheme quanto_act(const struct params *p)
+{
+    return (struct act_scheme){ .kind = params_is(p, "activations", "int8") ? INPUT_INT8_STATIC
+                                                                            : INPUT_FREE };
+}
+
+static enum calibration_need quanto_needs(const struct params *p)
+{
+    return params_is(p, "activations", "none") ? CALIBRATION_NONE : CALIBRATION_NEEDED;
+}
+
+static enum err_code quanto_groups(struct tensor_job *job, struct err *why)
+{
+    struct quanto_options o = quanto_defaults(group_bits(&job->params), (int)job->format->block_weights);
+    if (params_is(&job->params, "optimizer", "hqq")) o.optimizer = QUANTO_HQQ;
+    o.zeropoint = params_bool(&job->params, "zeropoint");
+    const int64_t n = job->rows * job->cols, count = n / o.group;
+    struct quanto_group *groups = malloc((size_t)count * sizeof *groups);
+    struct group_choice *choices = malloc((size_t)count * sizeof *choices);
+    enum err_code rc = groups && choices ? quanto_solve(job->x, n, &o, job->pool, groups, why)
+                                         : err_set(why, ERR_NOMEM, "out of memory for '%s'", job->name);
+    for (int64_t g = 0; g < count && !rc; g++) {
+        const float scale = groups[g].scale, shift = groups[g].shift;
+        choices[g] = (struct group_choice){ scale, o.zeropoint ? shift : shift / scale };
+    }
+    if (!rc) groups_encode(job->format, job->x, choices, count, job->pool, job->out);
+    free(groups);
+    free(choices);
+    return rc;
+}
+
+/* The scale of a symmetric byte that follows the largest magnitude of each sequence, slowly. */
+static struct affine follow(const struct calibration_input *in, double momentum)
+{
+    float scale = 0;
+    for (int64_t b = 0; b < in->batches; b++) {
+        const float low = fabsf(in->batch_min[b]), high = fabsf(in->batch_max[b]);
+        const float own = (low > high ? low : high) / 127;
+        scale = b == 0 ? own : (float)momentum * scale + (float)(1 - momentum) * own;
+    }
+    return (struct affine){ scale > 0 ? scale : 1, 128 };
+}
+
+static int quanto_sides(const struct tensor_job *job, struct side_tensor *out)
+{
+    return params_is(&job->params, "activations", "none") ? 0 : static_input_side(out);
+}
+
+static enum err_code quanto_tensor(struct tensor_job *job, struct err *why)
+{
+    if (group_bits(&job->params)) return quanto_groups(job, why);
+    if (!params_is(&job->params, "activations", "none")) {
+        enum err_code rc = static_input_known(job, why);
+        if (rc) return rc;
+        static_input_put(job, follow(job->input, params_real(&job->params, "momentum")));
+    }
+    job_encode_rows(job, NULL);
+    return ERR_OK;
+}
+
+const struct method METHOD_QUANTO = {
+    .name = "quanto",
+    .help =
+        "optimum-quanto: int8, int4, int2 or float8 weights by absmax, range or HQQ; int8 activations on request",
+    .good = "8 bits everywhere; 4 bits where there is no data to calibrate with",
+    .bad = "2 bits; activations=int8 with one scale for all where a few inputs are much larger than the rest",
+    .params = QUANTO_PARAMS,
+    .linear_only = true,
+    .formats = "int8 fp8_e4m3 fp8_e5m2 u4_g32 u4_g64 u4_g128 u2_g64 u2_g128",
+    .calibration = CALIBRATION_OPTIONAL,
+    .check = quanto_check,
+    .format = quanto_format,
+    .tensor_format = quanto_tensor_format,
+    .act = quanto_act,
+    .needs = quanto_needs,
+    .sides = quanto_sides,
+    .tensor = quanto_tensor,
+};

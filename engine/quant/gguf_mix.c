@@ -1,0 +1,174 @@
+/* GGUF block formats as llama.cpp's file types mix them, with or without importance of the inputs. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/quant/calibration.h"
+#include "engine/quant/methods.h"
+#include "engine/quant/mixes.h"
+
+#define GGUF_FORMATS                                                                                         \
+    "q4_0 q4_1 q5_0 q5_1 q8_0 q2_K q3_K q4_K q5_K q6_K iq4_nl iq4_xs tq1_0 tq2_0 f16 bf16 f32"
+
+static const struct param GGUF_PARAMS[] = {
+    { .name = "type",
+      .aliases = "ftype",
+      .kind = PARAM_CHOICE,
+      .choices = "q2_K q2_K_S q3_K_S q3_K_M q3_K_L q4_K_S q4_K_M q5_K_S q5_K_M q6_K q4_0 q4_1 q5_0 q5_1 q8_0 "
+                 "iq4_nl iq4_xs tq1_0 tq2_0",
+      .otherwise = "q4_K_M",
+      .help = "the file type, as llama-quantize names it" },
+    { .name = "imatrix",
+      .kind = PARAM_BOOL,
+      .otherwise = "false",
+      .help =
+          "weigh errors by the inputs' mean squares, from calib= (a calibration, an imatrix, or a text)" },
+    { .name = "pure",
+      .kind = PARAM_BOOL,
+      .otherwise = "false",
+      .help = "one format for all matrices, no mixing" },
+    { .name = "output_tensor_type",
+      .aliases = "output-tensor-type",
+      .kind = PARAM_CHOICE,
+      .choices = "auto " GGUF_FORMATS,
+      .otherwise = "auto",
+      .help = "format of the output matrix" },
+    { .name = "token_embedding_type",
+      .aliases = "token-embedding-type",
+      .kind = PARAM_CHOICE,
+      .choices = "auto " GGUF_FORMATS,
+      .otherwise = "auto",
+      .help = "format of the token embedding" },
+    { 0 },
+};
+
+/* The word of a list that a CHOICE parameter has. */
+static const char *choice(const struct params *p, const char *name, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (params_is(p, name, words[i])) return words[i];
+    return NULL;
+}
+
+static const struct mix *mix_of(const struct params *p)
+{
+    const char *names[32];
+    for (size_t i = 0; i < MIX_COUNT; i++) names[i] = MIXES[i].name;
+    return mix_find(choice(p, "type", names, MIX_COUNT));
+}
+
+/* What a parameter that names a format asks for; NULL: auto. */
+static const struct format *asked(const struct params *p, const char *name)
+{
+    const char *names[FORMAT_COUNT];
+    for (int i = 0; i < FORMAT_COUNT; i++) names[i] = FORMATS[i].name;
+    const char *word = choice(p, name, names, FORMAT_COUNT);
+    return word ? format_find(word) : NULL;
+}
+
+static enum err_code gguf_check(const struct params *p, struct err *why)
+{
+    if (params_is(p, "type", "q2_K_S") && !params_bool(p, "imatrix"))
+        return err_set(
+            why, ERR_USAGE,
+            "type=q2_K_S without an importance matrix gives garbage: add imatrix=true (and calib=), or "
+            "take q2_K");
+    return ERR_OK;
+}
+
+static const char *gguf_format(const struct params *p)
+{
+    return FORMATS[mix_of(p)->base].name;
+}
+
+static uint32_t gguf_file_type(const struct params *p)
+{
+    return mix_of(p)->file_type;
+}
+
+static enum calibration_need gguf_needs(const struct params *p)
+{
+    return params_bool(p, "imatrix") ? CALIBRATION_NEEDED : CALIBRATION_NONE;
+}
+
+/* ---------------------------------------------------------------- the mix */
+
+static int64_t number(const struct gguf *g, const char *arch, const char *key, int64_t otherwise)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s.%s", arch, key);
+    return gguf_get_int(g, name, otherwise);
+}
+
+/* Tensors with `part` in their names, in layers below `layer`. */
+static int count_below(const struct gguf *g, const char *part, int layer)
+{
+    int n = 0;
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
+        const char *name = gguf_tensor_at(g, i)->name;
+        n += strstr(name, part) && !strncmp(name, "blk.", 4) && atoi(name + 4) < layer;
+    }
+    return n;
+}
+
+static struct mix_facts facts_of(const struct gguf *g, bool has_imatrix)
+{
+    char arch[32];
+    const struct gguf_string s = gguf_get_string(g, "general.architecture");
+    snprintf(arch, sizeof arch, "%.*s", (int)MIN(s.len, sizeof arch - 1), s.data ? s.data : "");
+    struct mix_facts f = { .falcon = !strcmp(arch, "falcon"),
+                           .heads = (int)number(g, arch, "attention.head_count", 1),
+                           .layers = (int)number(g, arch, "block_count", 1),
+                           .experts = (int)number(g, arch, "expert_count", 0),
+                           .has_output = gguf_tensor_find(g, "output.weight") != NULL,
+                           .has_imatrix = has_imatrix };
+    f.kv_heads = (int)number(g, arch, "attention.head_count_kv", f.heads);
+    f.values = count_below(g, "attn_v.weight", INT32_MAX) + count_below(g, "attn_qkv.weight", INT32_MAX);
+    f.seventy_b = f.layers == 80 &&
+                  (!strcmp(arch, "qwen2") || (!strcmp(arch, "llama") && f.heads != f.kv_heads));
+    return f;
+}
+
+static const struct format *gguf_tensor_format(const struct params *p, const struct gguf *g,
+                                               const struct gguf_tensor *t)
+{
+    const struct mix *mix = mix_of(p);
+    const bool output = !strcmp(t->name, "output.weight"), embedding = !strcmp(t->name, "token_embd.weight");
+    const struct format *wish = output      ? asked(p, "output_tensor_type")
+                                : embedding ? asked(p, "token_embedding_type")
+                                            : NULL;
+    if (embedding && !wish && !gguf_tensor_find(g, "output.weight")) wish = asked(p, "output_tensor_type");
+    if (wish) return mix_fitting(wish, t->shape[0]);
+    if (params_bool(p, "pure")) return mix_fitting(&FORMATS[mix->base], t->shape[0]);
+    const struct mix_facts facts = facts_of(g, params_bool(p, "imatrix"));
+    const char *kind = strstr(t->name, "ffn_down") ? "ffn_down" : "attn_v.weight";
+    const int index = strncmp(t->name, "blk.", 4) ? 0 : count_below(g, kind, atoi(t->name + 4));
+    return mix_format(mix, &facts, t->name, index, t->shape[0]);
+}
+
+/* ---------------------------------------------------------------- encoding */
+
+/* Matrices that the imatrix does not know (others' leave out the output matrix) are encoded without, as
+ * llama-quantize does. */
+static void gguf_rows(const struct tensor_job *job, const float *x, void *out, int64_t rows)
+{
+    const bool weighted = params_bool(&job->params, "imatrix") && job->input;
+    format_encode_weighted(job->format, x, weighted ? job->input->mean_square : NULL, out, rows, job->cols);
+}
+
+const struct method METHOD_GGUF = {
+    .name = "gguf",
+    .help = "GGUF block formats as llama.cpp mixes them (q4_K_M ...), with an importance matrix if asked",
+    .good =
+        "the standard everywhere llama.cpp runs; q4_K_M and larger lose little; imatrix helps below 5 bits",
+    .bad = "2 and 3 bits on small models; q2_K and q3_K are bound by arithmetic on few cores",
+    .params = GGUF_PARAMS,
+    .formats = GGUF_FORMATS,
+    .calibration = CALIBRATION_OPTIONAL,
+    .check = gguf_check,
+    .format = gguf_format,
+    .tensor_format = gguf_tensor_format,
+    .needs = gguf_needs,
+    .file_type = gguf_file_type,
+    .rows = gguf_rows,
+};

@@ -1,0 +1,175 @@
+/* Dynamic and static int8: products of bytes, activations rounded while the model runs or by what a
+ * calibration saw. */
+#include <math.h>
+
+#include "engine/quant/int8_rows.h"
+#include "engine/quant/rounding.h"
+#include "engine/quant/static_input.h"
+
+float int8_observed_row(const float *x, int64_t n, int8_t *codes)
+{
+    const float wanted = int8_largest(x, n) / 127.5f, least = 0x1p-23f,
+                scale = wanted > least ? wanted : least;
+    const float by = 1 / scale;
+    for (int64_t i = 0; i < n; i++) codes[i] = (int8_t)round_between(x[i] * by, -128, 127);
+    return scale;
+}
+
+static const char *int8_format(const struct params *p)
+{
+    (void)p;
+    return FORMATS[FORMAT_INT8].name;
+}
+
+/* ---------------------------------------------------------------- dynamic */
+
+static const struct param DYNAMIC_PARAMS[] = {
+    { .name = "act_quant",
+      .kind = PARAM_CHOICE,
+      .choices = "per_token per_tensor",
+      .otherwise = "per_token",
+      .help =
+          "per_token: symmetric, a scale each; per_tensor: one scale and zero for all tokens of a product" },
+    { 0 },
+};
+
+static struct act_scheme dynamic_act(const struct params *p)
+{
+    return (struct act_scheme){ .kind = params_is(p, "act_quant", "per_token") ? INPUT_INT8_TOKEN
+                                                                               : INPUT_INT8_TENSOR };
+}
+
+/* The format's own rule: 127 steps of the row's largest magnitude. */
+static void dynamic_rows(const struct tensor_job *job, const float *x, void *out, int64_t rows)
+{
+    format_encode_rows(job->format, x, out, rows, job->cols);
+}
+
+const struct method METHOD_INT8_DYNAMIC = {
+    .name = "int8_dynamic",
+    .help = "bytes for weights and activations; those of activations found while the model runs",
+    .good = "prompts on VNNI and AMX, no calibration; close to weight-only int8 up to a few billion weights",
+    .bad = "large models, whose outlier activations make every step coarse (smoothquant, llm_int8)",
+    .params = DYNAMIC_PARAMS,
+    .formats = "int8",
+    .linear_only = true,
+    .format = int8_format,
+    .act = dynamic_act,
+    .rows = dynamic_rows,
+};
+
+/* ---------------------------------------------------------------- static */
+
+static const struct param STATIC_PARAMS[] = {
+    { .name = "observer",
+      .kind = PARAM_CHOICE,
+      .choices = "histogram minmax moving_average percentile entropy",
+      .otherwise = "histogram",
+      .help = "how the range of an input is found in what calibration saw" },
+    { .name = "qscheme",
+      .kind = PARAM_CHOICE,
+      .choices = "per_tensor_affine per_tensor_symmetric",
+      .otherwise = "per_tensor_affine",
+      .help = "affine: zero anywhere in the codes; symmetric: in their middle" },
+    { .name = "averaging_constant",
+      .kind = PARAM_REAL,
+      .min = 1e-6,
+      .max = 1,
+      .otherwise = "0.01",
+      .help = "moving_average: how far a sequence moves the range" },
+    { .name = "percentile",
+      .kind = PARAM_REAL,
+      .min = 50,
+      .max = 100,
+      .otherwise = "99.999",
+      .help = "percentile: how much of the mass stays inside" },
+    { .name = "num_quantized_bins",
+      .kind = PARAM_INT,
+      .min = 16,
+      .max = 1024,
+      .otherwise = "128",
+      .help = "entropy: levels that are compared with the histogram" },
+    { 0 },
+};
+
+static struct act_scheme static_act(const struct params *p)
+{
+    (void)p;
+    return (struct act_scheme){ .kind = INPUT_INT8_STATIC };
+}
+
+static struct range minmax(const struct calibration_input *in)
+{
+    struct range r = { in->batch_min[0], in->batch_max[0] };
+    for (int64_t b = 1; b < in->batches; b++) {
+        r.low = in->batch_min[b] < r.low ? in->batch_min[b] : r.low;
+        r.high = in->batch_max[b] > r.high ? in->batch_max[b] : r.high;
+    }
+    return r;
+}
+
+static struct range moving_average(const struct calibration_input *in, float constant)
+{
+    struct range r = { in->batch_min[0], in->batch_max[0] };
+    for (int64_t b = 1; b < in->batches; b++) {
+        r.low += constant * (in->batch_min[b] - r.low);
+        r.high += constant * (in->batch_max[b] - r.high);
+    }
+    return r;
+}
+
+static enum err_code observed_range(const struct tensor_job *job, struct range *out, struct err *why)
+{
+    const struct params *p = &job->params;
+    const struct calibration_input *in = job->input;
+    if (params_is(p, "observer", "entropy"))
+        return range_entropy(&in->symmetric, (int)params_int(p, "num_quantized_bins"), out, why);
+    if (params_is(p, "observer", "minmax"))
+        *out = minmax(in);
+    else if (params_is(p, "observer", "moving_average"))
+        *out = moving_average(in, (float)params_real(p, "averaging_constant"));
+    else if (params_is(p, "observer", "percentile"))
+        *out = range_percentile(&in->histogram, params_real(p, "percentile"));
+    else
+        *out = range_least_error(&in->histogram);
+    return ERR_OK;
+}
+
+static int static_sides(const struct tensor_job *job, struct side_tensor *out)
+{
+    (void)job;
+    return static_input_side(out);
+}
+
+static void static_rows(const struct tensor_job *job, const float *x, void *out, int64_t rows)
+{
+    int8_rows_encode(job, int8_observed_row, x, out, rows);
+}
+
+static enum err_code static_tensor(struct tensor_job *job, struct err *why)
+{
+    struct range r;
+    enum err_code rc = static_input_known(job, why);
+    if (!rc) rc = observed_range(job, &r, why);
+    if (rc) return rc;
+    static_input_put(job, params_is(&job->params, "qscheme", "per_tensor_affine")
+                              ? affine_observed(r, 0, 255)
+                              : symmetric_observed(r, 0, 255));
+    job_encode_rows(job, static_rows);
+    return ERR_OK;
+}
+
+const struct method METHOD_INT8_STATIC = {
+    .name = "int8_static",
+    .help = "bytes for weights and activations; ranges of activations fixed by calibration",
+    .good = "VNNI, AMX and small machines: nothing is searched while the model runs",
+    .bad = "outlier activations, and text unlike the calibration's",
+    .params = STATIC_PARAMS,
+    .formats = "int8",
+    .linear_only = true,
+    .calibration = CALIBRATION_NEEDED,
+    .format = int8_format,
+    .act = static_act,
+    .sides = static_sides,
+    .tensor = static_tensor,
+};

@@ -1,0 +1,32 @@
+/* What int8_static and quanto's int8 activations share. */
+#include "engine/quant/static_input.h"
+
+#include <assert.h>
+
+int static_input_side(struct side_tensor *out)
+{
+    *out = (struct side_tensor){ .what = SIDE_INPUT, .size = 2 };
+    return 1;
+}
+
+enum err_code static_input_known(const struct tensor_job *job, struct err *why)
+{
+    if (!job->input)
+        return err_set(why, ERR_USAGE, "method %s: the calibration knows nothing of the inputs of '%s'",
+                       job->params.method->name, job->name);
+    if (!job->input->batches)
+        return err_set(
+            why, ERR_USAGE,
+            "method %s needs the ranges of inputs, and calib= holds mean squares only (an imatrix): "
+            "give it a file that qdyno calibrate made, or a text",
+            job->params.method->name);
+    return ERR_OK;
+}
+
+void static_input_put(struct tensor_job *job, struct affine a)
+{
+    const struct side_tensor *side = job_side(job, SIDE_INPUT);
+    assert(side);
+    float *values = side->data;
+    values[0] = a.scale, values[1] = (float)a.zero;
+}
