@@ -217,9 +217,9 @@ size_t knob_choices(enum knob_id id, const char **names, size_t cap)
 const char *choices_text(const char *word, const char *const *names, size_t count, char *buf, size_t size)
 {
     struct str s = { 0 };
+    const char *near = str_nearest(word, names, count); /* first: a message may be cut off at its end */
+    if (near) str_printf(&s, "(did you mean %s?) ", near);
     for (size_t i = 0; i < count; i++) str_printf(&s, "%s%s", i ? " " : "", names[i]);
-    const char *near = str_nearest(word, names, count);
-    if (near) str_printf(&s, " (did you mean %s?)", near);
     snprintf(buf, size, "%s", str_text(&s));
     str_free(&s);
     return buf;
