@@ -4,6 +4,7 @@
 
 #include "engine/config.h"
 #include "engine/gguf.h"
+#include "engine/quant/calibration.h"
 
 /* ---------------------------------------------------------------- parameters of methods */
 
@@ -120,6 +121,54 @@ bool recipe_converts(const struct config *c, const struct gguf *g, const struct 
 
 /* True when the recipe leaves every tensor of the file as it is. */
 bool recipe_is_identity(const struct config *c, const struct gguf *g);
+
+enum tensor_fate {
+    FATE_METHOD,    /* the method chooses its numbers */
+    FATE_RULE,      /* a rule of the recipe names its format */
+    FATE_FELL_BACK, /* its rows do not fill the wanted format's blocks */
+    FATE_OUTER,     /* token embedding or output matrix, which the method leaves alone */
+    FATE_KEPT,      /* no recipe changes it: norms, biases, positions */
+    FATE_AS_IS,     /* the recipe asks for nothing */
+    FATE_COUNT
+};
+extern const char *const TENSOR_FATES[FATE_COUNT]; /* in a few words, for people */
+
+/* Why the recipe gives tensor `t` the format it does. Pure. */
+enum tensor_fate recipe_tensor_fate(const struct config *c, const struct gguf *g,
+                                    const struct gguf_tensor *t);
+
+struct tensor_plan {
+    const struct gguf_tensor *source;
+    const struct format *format; /* in the new file */
+    enum tensor_fate fate;
+    bool converts;      /* other bytes than the source's */
+    int64_t bytes;      /* with its side tensors */
+    double nmse;        /* sum (w - w')^2 / sum w^2; NAN before quantize_plan_measure */
+    bool nmse_rescaled; /* a scale that the method moved into another matrix was estimated for it */
+};
+
+/* A recipe on a file, tensor by tensor, from headers alone. */
+struct quantize_plan {
+    struct tensor_plan *tensors; /* in the source's order */
+    int64_t count;
+    int64_t weights, weights_converted;
+    int64_t bytes_before, bytes; /* of weights; side tensors included */
+    int64_t file_bytes;          /* of the new file, a little more than it will be */
+    double nmse; /* over all weights in tensors that the method or a rule converts: mean of the tensors' own,
+                  * by weights; NAN before quantize_plan_measure */
+    int64_t worst; /* of those tensors the one with the largest; -1: none or not measured */
+};
+
+/* *out owned: quantize_plan_done. Errors: whatever quantize_file refuses from headers alone. */
+enum err_code quantize_plan_init(struct quantize_plan *out, const struct gguf *source, const struct config *c,
+                                 struct err *why);
+void quantize_plan_done(struct quantize_plan *p); /* {0} is fine */
+
+/* Decode what was made and compare: fills nmse of the plan and its tensors. What a method keeps beside a
+ * matrix counts (order of inputs, divided inputs, columns kept aside), and so do scales it moved into a norm;
+ * those moved into another matrix are estimated. ERR_FORMAT: `made` is not what the plan says. */
+enum err_code quantize_plan_measure(struct quantize_plan *p, const struct gguf *source,
+                                    const struct gguf *made, int threads, struct err *why);
 
 /* Write `out_path` (atomic) = the source with the recipe applied; metadata copied, general.file_type and
  * qdyno.recipe set. A source tensor that is itself quantized and would change is ERR_USAGE (re-quantizing

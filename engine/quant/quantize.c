@@ -57,7 +57,7 @@ static int layer_of(const char *name)
     return end > name + 4 && *end == '.' && n >= 0 && n < INT32_MAX ? (int)n : -1;
 }
 
-static enum err_code plan_units(struct quantization *q, struct err *why)
+enum err_code units_plan(struct quantization *q, struct err *why)
 {
     const struct config *c = q->options->config;
     q->count = gguf_tensor_count(q->source);
@@ -114,14 +114,18 @@ static enum err_code write_metadata(struct quantization *q, struct err *why)
     return rc ? err_set(why, rc, "cannot describe the quantized file: %s", err_text(rc)) : ERR_OK;
 }
 
+void unit_declare_sides(const struct quantization *q, struct unit *u)
+{
+    if (!u->by_method || !q->params.method->sides) return;
+    const struct tensor_job job = unit_job(q, u);
+    u->sides = q->params.method->sides(&job, u->side);
+}
+
 static enum err_code declare_unit(struct quantization *q, struct unit *u, struct err *why)
 {
     const struct gguf_tensor *t = u->source;
     enum err_code rc = gguf_writer_add_tensor(q->writer, t->name, u->format, t->dims, t->shape);
-    if (u->by_method && q->params.method->sides) {
-        const struct tensor_job job = unit_job(q, u);
-        u->sides = q->params.method->sides(&job, u->side);
-    }
+    unit_declare_sides(q, u);
     for (int i = 0; i < u->sides && !rc; i++) {
         char name[160];
         const struct side_tensor *s = &u->side[i];
@@ -168,7 +172,7 @@ enum err_code quantize_file(const char *out_path, const struct gguf *source, con
     struct quantization q = { .options = o, .source = source, .params = config_params(o->config) };
     const struct threadpool_options pool = { .threads = MAX(o->threads, 1) };
     enum err_code rc;
-    if ((rc = plan_units(&q, why))) goto done;
+    if ((rc = units_plan(&q, why))) goto done;
     if ((rc = quantize_calibrate(&q, why))) goto done;
     if ((rc = threadpool_open(&q.pool, &pool, why))) goto done;
     if ((rc = open_target(&q, out_path, why))) goto done;

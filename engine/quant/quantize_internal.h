@@ -28,6 +28,11 @@ struct quantization {
     int64_t layer_bytes; /* of the layer in work */
 };
 
+/* What becomes of each tensor, from headers alone; q->units owned. Errors: see quantize_file. */
+enum err_code units_plan(struct quantization *q, struct err *why);
+/* Its side tensors' names and sizes. */
+void unit_declare_sides(const struct quantization *q, struct unit *u);
+
 /* q->calibration, where the method has use for one. ERR_USAGE: it cannot be used for this. */
 enum err_code quantize_calibrate(struct quantization *q, struct err *why);
 /* Cut s->count samples of s->tokens, or fewer and shorter ones, from the calibration's text; s becomes what

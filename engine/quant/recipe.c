@@ -87,6 +87,18 @@ const struct format *recipe_tensor_format(const struct config *c, const struct g
     return f16_at_most(t);
 }
 
+enum tensor_fate recipe_tensor_fate(const struct config *c, const struct gguf *g, const struct gguf_tensor *t)
+{
+    const struct params p = config_params(c);
+    bool fell_back;
+    if (is_kept(t)) return FATE_KEPT;
+    recipe_tensor_format(c, g, t, &fell_back);
+    if (fell_back) return FATE_FELL_BACK;
+    if (rule_format(config_text(c, KNOB_TENSORS), t->name)) return FATE_RULE;
+    if (p.method && p.method->linear_only && is_outer(t)) return FATE_OUTER;
+    return wanted_format(c, g, t) ? FATE_METHOD : FATE_AS_IS;
+}
+
 bool recipe_converts(const struct config *c, const struct gguf *g, const struct gguf_tensor *t)
 {
     const struct format *f = recipe_tensor_format(c, g, t, NULL);

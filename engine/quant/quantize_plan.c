@@ -1,0 +1,74 @@
+/* What a recipe would make of a file, before anything is made: formats, bytes, and why a tensor is left out.
+ * The quantizer walks the same units, so the plan and the file cannot differ. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/quant/quantize_internal.h"
+
+const char *const TENSOR_FATES[FATE_COUNT] = {
+    [FATE_METHOD] = "by the method",
+    [FATE_RULE] = "by a rule of the recipe",
+    [FATE_FELL_BACK] = "fell back: rows do not fill whole blocks",
+    [FATE_OUTER] = "first or last matrix: the method is for layers",
+    [FATE_KEPT] = "kept: norm, bias or position",
+    [FATE_AS_IS] = "as the file has it",
+};
+
+/* Of the directory in front of the weights: one entry a tensor, written generously. */
+enum { ENTRY_BYTES = 128, METADATA_BYTES = 4096, ALIGNMENT = 32 };
+
+static int64_t aligned(int64_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static void plan_tensor(struct quantize_plan *p, struct quantization *q, struct unit *u)
+{
+    const struct gguf_tensor *s = u->source;
+    const int64_t rows = unit_rows(u);
+    struct tensor_plan *t = &p->tensors[p->count++];
+    *t = (struct tensor_plan){ .source = s,
+                               .format = u->format,
+                               .fate = recipe_tensor_fate(q->options->config, q->source, s),
+                               .converts = u->converts,
+                               .bytes = rows * format_row_bytes(u->format, s->shape[0]),
+                               .nmse = NAN };
+    p->file_bytes += aligned(t->bytes) + ENTRY_BYTES;
+    unit_declare_sides(q, u);
+    for (int i = 0; i < u->sides; i++) {
+        const int64_t bytes = format_row_bytes(side_format(u->side[i].what), u->side[i].size);
+        t->bytes += bytes;
+        p->file_bytes += aligned(bytes) + ENTRY_BYTES;
+    }
+    p->weights += rows * s->shape[0];
+    if (u->converts) p->weights_converted += rows * s->shape[0];
+    p->bytes_before += s->bytes;
+    p->bytes += t->bytes;
+}
+
+enum err_code quantize_plan_init(struct quantize_plan *out, const struct gguf *source, const struct config *c,
+                                 struct err *why)
+{
+    const struct quantize_options o = { .config = c };
+    struct quantization q = { .options = &o, .source = source, .params = config_params(c) };
+    *out = (struct quantize_plan){ .nmse = NAN, .worst = -1 };
+    enum err_code rc = units_plan(&q, why);
+    if (!rc) {
+        out->tensors = calloc((size_t)q.count + 1, sizeof *out->tensors);
+        if (!out->tensors)
+            rc = err_set(why, ERR_NOMEM, "out of memory for a plan of %lld tensors", (long long)q.count);
+    }
+    out->file_bytes = METADATA_BYTES + gguf_file_bytes(source);
+    for (int64_t i = 0; i < q.count && !rc; i++) {
+        out->file_bytes -= q.units[i].source->bytes;
+        plan_tensor(out, &q, &q.units[i]);
+    }
+    free(q.units);
+    return rc;
+}
+
+void quantize_plan_done(struct quantize_plan *p)
+{
+    free(p->tensors);
+    *p = (struct quantize_plan){ .nmse = NAN, .worst = -1 };
+}
