@@ -97,6 +97,7 @@ static void take_vectors(struct vector_kernels *to, const struct vector_kernels 
 static void take_neon(struct kernel_set *k)
 {
     take_rows(k->format, FORMATS_NEON, FORMATS_V128_COUNT);
+    take_rows(k->format, ENCODERS_NEON, ENCODER_COUNT);
     take_vectors(&k->vec, &VECTORS_NEON);
     k->tile = tile_neon;
     k->gemm_f32 = GEMM_F32_NEON;
@@ -114,6 +115,7 @@ static void take_dotprod(struct kernel_set *k)
 static void take_sse41(struct kernel_set *k)
 {
     take_rows(k->format, FORMATS_SSE41, FORMATS_V128_COUNT);
+    take_rows(k->format, ENCODERS_SSE41, ENCODER_COUNT);
     take_vectors(&k->vec, &VECTORS_SSE41);
     k->tile = tile_sse41;
     k->gemm_f32 = GEMM_F32_SSE41;
@@ -139,6 +141,7 @@ static void take_avx2(struct kernel_set *k)
     take_rows(f, GROUPS_AVX2, GROUPS_COUNT);
     take_rows(f, CODEBOOK_AVX2, CODEBOOK_COUNT);
     take_rows(f, TQ_AVX2, TQ_COUNT);
+    take_rows(f, ENCODERS_AVX2, ENCODER_COUNT);
     take_vectors(&k->vec, &VECTORS_AVX2);
     k->tile = tile_avx2;
     k->gemm_f32 = GEMM_F32_AVX2;
@@ -168,6 +171,7 @@ static void take_avx512(struct kernel_set *k)
     take_rows(f, INT8_AVX512, INT8_COUNT);
     take_rows(f, GROUPS_AVX512, GROUPS_COUNT);
     take_rows(f, CODEBOOK_AVX512, CODEBOOK_COUNT);
+    take_rows(f, ENCODERS_AVX512, ENCODER_COUNT);
     for (int i = 0; i < CODEBOOK_COUNT; i++) f[CODEBOOK_AVX512[i].id].dot_q8 = NULL; /* see its README */
     take_vectors(&k->vec, &VECTORS_AVX512);
     k->vec.deliver = deliver_avx512;

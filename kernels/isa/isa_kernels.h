@@ -14,11 +14,15 @@ ceiling_fn ceiling_f32_fma_ref;
 /* 128-bit vectors, written once (v128.h): decoding and dots of all formats they have kernels for. */
 enum { FORMATS_V128_COUNT = 34 };
 
+/* Encoders that search for scales, written once (encode_lanes.h). */
+enum { ENCODER_COUNT = 6 };
+
 /* Built on 64-bit ARM only. */
 uint32_t isa_detect_arm(void);
 
 tile_fn tile_neon;
 extern const struct format_row FORMATS_NEON[FORMATS_V128_COUNT], FORMATS_DOTPROD[FORMATS_V128_COUNT];
+extern const struct format_row ENCODERS_NEON[ENCODER_COUNT];
 extern const struct vector_kernels VECTORS_NEON;
 extern const struct gemm_kernel GEMM_F32_NEON;
 
@@ -29,6 +33,8 @@ uint32_t isa_detect_x86(void);
 
 tile_fn tile_sse41;
 extern const struct format_row FORMATS_SSE41[FORMATS_V128_COUNT];
+extern const struct format_row ENCODERS_SSE41[ENCODER_COUNT], ENCODERS_AVX2[ENCODER_COUNT],
+    ENCODERS_AVX512[ENCODER_COUNT];
 extern const struct vector_kernels VECTORS_SSE41;
 extern const struct gemm_kernel GEMM_F32_SSE41;
 

@@ -15,6 +15,7 @@
  *   all_f32                                 one number in every lane
  *   fma_f32(a, b, c)                        a * b + c, rounded once or twice
  *   max_f32 min_f32                         the second operand where either is NaN
+ *   root_f32                                the square root
  *   round_f32 nearest_s32 f32_of_s32        to even; to an integer; from one
  *   sum_of_f32 max_of_f32                   over the lanes
  *   transpose_4x4                           in place

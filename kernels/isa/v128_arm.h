@@ -89,6 +89,11 @@ ALWAYS_INLINE f32x4 fma_f32(f32x4 a, f32x4 b, f32x4 c)
 }
 
 /* fmax would give NaN where either is one. */
+ALWAYS_INLINE f32x4 root_f32(f32x4 v)
+{
+    return vsqrtq_f32(v);
+}
+
 ALWAYS_INLINE f32x4 max_f32(f32x4 a, f32x4 b)
 {
     return vbslq_f32(vcgtq_f32(a, b), a, b);

@@ -99,6 +99,11 @@ ALWAYS_INLINE f32x4 fma_f32(f32x4 a, f32x4 b, f32x4 c)
     return _mm_add_ps(_mm_mul_ps(a, b), c);
 }
 
+ALWAYS_INLINE f32x4 root_f32(f32x4 v)
+{
+    return _mm_sqrt_ps(v);
+}
+
 ALWAYS_INLINE f32x4 max_f32(f32x4 a, f32x4 b)
 {
     return _mm_max_ps(a, b);
