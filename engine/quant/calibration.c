@@ -285,7 +285,9 @@ enum err_code calibration_obtain(struct calibration **out, const struct gguf *so
     bool text = true;
     *out = NULL;
     const bool given = o->path && o->path[0];
-    enum err_code rc = given ? is_text(&text, o->path, why) : file_share(&bundled, "text/sample.txt", why);
+    enum err_code rc = !given         ? file_share(&bundled, "text/sample.txt", why)
+                       : o->text_only ? ERR_OK
+                                      : is_text(&text, o->path, why);
     if (rc) return rc;
     if (text) {
         rc = collect_text(out, source, given ? o->path : bundled, !given, o, why);

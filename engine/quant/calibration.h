@@ -74,10 +74,11 @@ enum err_code calibration_check(const struct calibration *c, const struct gguf *
 /* ---------------------------------------------------------------- collecting */
 
 struct calibration_options {
-    const char
-        *path;      /* a calibration or imatrix file (loaded and checked), or a text; "": the bundled text */
-    int threads;    /* 0: all physical cores */
-    int ctx;        /* tokens of a sequence; 0: 512, or what the model was trained on if that is less */
+    const char *path; /* a calibration or imatrix file (loaded and checked), or a text; "": the bundled one */
+    bool text_only;   /* path is a text whatever it looks like */
+    int threads;      /* 0: all physical cores */
+    int ctx; /* tokens of a sequence at most; 0: CALIBRATION_CTX. Fewer where the model was trained on less,
+              * or the text is too short for two sequences */
     int64_t tokens; /* use so many at most, in whole sequences; 0: CALIBRATION_TOKENS, below 0: all */
     int64_t memory; /* bytes for activations at most; 0: a quarter of what is free */
     bool (*progress)(void *ctx, double done); /* 0..1, may be NULL; false cancels (ERR_CANCELLED) */

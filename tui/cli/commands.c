@@ -51,6 +51,12 @@ const struct command COMMANDS[] = {
       "stays within --max-ppl of the current config's." },
     { "fit", "[-m MODEL] [-c CTX] [-C CONFIG]... [--load]", "memory plan in bytes, predicted and actual",
       FLAGS_FIT, command_fit, false, 0, 0, KNOB_FLAGS_GRID, NULL },
+    { "calibrate", "IN [-f TEXT] --out FILE | --show FILE",
+      "what a model's activations are like on a text, for methods that want to know", FLAGS_CALIBRATE,
+      command_calibrate, false, 0, 1, KNOB_FLAGS_NONE,
+      "One pass over the text for all methods: mean squares (importance matrix), mean and largest magnitudes, ranges and "
+      "histograms of what every matrix is multiplied with, computed exactly (f32), layer by layer within --memory. The file "
+      "remembers the model, and is refused for any other. `--show X --imatrix Y` converts." },
     { "synth", "--shape SHAPE [--arch ARCH] [-R FORMAT] OUT", "a model of any shape with random weights",
       FLAGS_SYNTH, command_synth, false, 0, 1, KNOB_FLAGS_NONE, NULL },
     { "history", "[--filter TEXT]", "what was measured", FLAGS_HISTORY, command_history, false, 0, 0,

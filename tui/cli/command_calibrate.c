@@ -1,0 +1,215 @@
+/* qdyno calibrate: what the inputs of a model's matrices are like while it reads a text, into a file that
+ * every quantization method takes; and a look into such files, also those of others. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "engine/quant/quant.h"
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_CALIBRATE[] = {
+    { "-f", "--file", "TEXT", "text to read; default: the bundled one, which the result says", FLAG_TEXT },
+    { "--out", NULL, "FILE", "the calibration: a GGUF file that others read as an importance matrix",
+      FLAG_TEXT },
+    { "--imatrix", NULL, "FILE",
+      "the importance matrix alone, for other programs: the legacy format when FILE ends in .dat, else GGUF",
+      FLAG_TEXT },
+    { "--show", NULL, "FILE", "what a calibration or importance matrix holds, instead of making one",
+      FLAG_TEXT },
+    { "-c", "--ctx-size", "N", "tokens of a sequence at most; default 512", FLAG_INT, 8, 1 << 24 },
+    { "--tokens", NULL, "N", "tokens of the text at most, in whole sequences; default 65536, 0: all",
+      FLAG_INT, 0, 1 << 24 },
+    { "-t", "--threads", "N", "threads; default all cores", FLAG_INT, 1, 1024 },
+    { "--memory", NULL, "BYTES", "for activations; default a quarter of what is free", FLAG_BYTES },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "path", "file", COLUMN_TEXT },
+    { "file_bytes", "bytes", COLUMN_BYTES },
+    { "imatrix", "importance matrix", COLUMN_TEXT },
+    { "model", "model", COLUMN_TEXT },
+    { "model_sha256", "SHA-256 of the model", COLUMN_TEXT },
+    { "text", "text", COLUMN_TEXT },
+    { "bundled_text", "bundled text", COLUMN_BOOL },
+    { "ctx", "tokens of a sequence", COLUMN_INT },
+    { "sequences", "sequences", COLUMN_INT },
+    { "matrices", "matrices", COLUMN_INT },
+    { "inputs", "different inputs", COLUMN_INT },
+    { "seconds", "seconds", COLUMN_NUM, 1, 1 },
+    { "tok_s", "tokens/s", COLUMN_NUM, 1, 1 },
+    { "random_weights", NULL, COLUMN_BOOL },
+};
+
+/* Of one input. */
+static const struct column SHOW_COLUMNS[] = {
+    { "input", "input of", COLUMN_TEXT },
+    { "matrices", "matrices", COLUMN_INT },
+    { "cols", "columns", COLUMN_INT },
+    { "count", "tokens", COLUMN_INT },
+    { "rms", "RMS", COLUMN_NUM, 1, 4 },
+    { "rms_ratio_max", "largest column, x RMS", COLUMN_NUM, 1, 1 },
+    { "mean_abs", "mean magnitude", COLUMN_NUM, 1, 4 },
+    { "min", "least", COLUMN_NUM, 1, 3 },
+    { "max", "most", COLUMN_NUM, 1, 3 },
+};
+
+static void put_about(json_t *to, const struct calibration *c)
+{
+    struct calibration_about about;
+    calibration_describe(c, &about);
+    json_put_str(to, "model", about.model_name[0] ? about.model_name : NULL);
+    json_put_str(to, "model_sha256", about.model[0] ? about.model : NULL);
+    json_put_str(to, "text", about.text[0] ? about.text : NULL);
+    json_put_bool(to, "bundled_text", about.bundled_text);
+    json_put_int(to, "ctx", about.tokens);
+    json_put_int(to, "sequences", about.sequences);
+    json_put_int(to, "matrices", about.matrices);
+    json_put_int(to, "inputs", about.inputs);
+}
+
+/* ---------------------------------------------------------------- --show */
+
+static void put_input(json_t *row, const struct calibration_input *in)
+{
+    double squares = 0, magnitude = in->mean_abs ? 0 : NAN, low = NAN, high = NAN, most = 0;
+    for (int64_t i = 0; i < in->cols; i++) {
+        squares += (double)in->mean_square[i] / (double)in->cols;
+        most = fmax(most, in->mean_square[i]);
+        if (in->mean_abs) magnitude += (double)in->mean_abs[i] / (double)in->cols;
+        if (in->min) low = fmin(low, in->min[i]); /* fmin and fmax drop a NaN */
+        if (in->max) high = fmax(high, in->max[i]);
+    }
+    json_put_str(row, "input", in->tensors[0]);
+    json_put_int(row, "matrices", in->tensor_count);
+    json_put_int(row, "cols", in->cols);
+    json_put_int(row, "count", in->count);
+    json_put_num(row, "rms", sqrt(squares));
+    json_put_num(row, "rms_ratio_max", squares > 0 ? sqrt(most / squares) : NAN);
+    json_put_num(row, "mean_abs", magnitude);
+    json_put_num(row, "min", low);
+    json_put_num(row, "max", high);
+}
+
+static enum err_code show(const struct cli_global *g, const struct cli_args *a, const char *path, int *status,
+                          struct err *why)
+{
+    struct calibration *c;
+    struct calibration_about about;
+    struct table t;
+    const char *imatrix = args_text(a, "--imatrix", NULL);
+    enum err_code rc = calibration_load(&c, path, why);
+    if (rc) return rc;
+    if (imatrix && (rc = imatrix_save(c, imatrix, why))) {
+        calibration_close(c);
+        return rc;
+    }
+    calibration_describe(c, &about);
+    table_init(&t, "qdyno.calibration/1", SHOW_COLUMNS, COUNT_OF(SHOW_COLUMNS));
+    for (int i = 0; i < about.inputs; i++) put_input(table_row(&t), calibration_at(c, i));
+    put_about(t.extra, c);
+    json_put_str(t.extra, "path", path);
+    json_put_str(t.extra, "imatrix", imatrix);
+    table_note(&t, "%s%s%s", calibration_name(c), about.model_name[0] ? ", by " : "", about.model_name);
+    if (about.imatrix) table_note(&t, "an importance matrix of others: mean squares only");
+    *status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    calibration_close(c);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- making one */
+
+struct watch {
+    const struct cli_global *g;
+    struct progress progress;
+    int64_t start;
+};
+
+static bool on_progress(void *ctx, double done)
+{
+    struct watch *w = ctx;
+    const double seconds = (double)(clock_ns() - w->start) * 1e-9;
+    progress_show(&w->progress, "calibrating %.0f %%  %.0f s left", done * 100, seconds * (1 - done) / done);
+    return !cli_is_interrupted(w->g);
+}
+
+static int report(const struct cli_global *g, const struct cli_args *a, const struct calibration *c,
+                  double seconds, bool random_weights)
+{
+    const char *out = args_text(a, "--out", NULL);
+    struct calibration_about about;
+    struct table t;
+    struct stat st;
+    calibration_describe(c, &about);
+    table_init(&t, "qdyno.calibrate/1", COLUMNS, COUNT_OF(COLUMNS));
+    t.record = true;
+    json_t *row = table_row(&t);
+    json_put_str(row, "path", out);
+    if (out && !stat(out, &st)) json_put_int(row, "file_bytes", st.st_size);
+    json_put_str(row, "imatrix", args_text(a, "--imatrix", NULL));
+    put_about(row, c);
+    json_put_num(row, "seconds", seconds);
+    json_put_num(row, "tok_s", (double)(about.sequences * about.tokens) / seconds);
+    json_put_bool(row, "random_weights", random_weights);
+    if (about.bundled_text)
+        table_note(&t, "no -f given: the bundled text stands for what this model will really read");
+    if (about.tokens < args_int(a, "-c", about.tokens))
+        table_note(&t, "sequences of %d tokens: the text is too short, or the model was trained on no more",
+                   about.tokens);
+    if (random_weights) table_note(&t, "%s", RANDOM_WEIGHTS);
+    const int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    return status;
+}
+
+static enum err_code make(const struct cli_global *g, const struct cli_args *a, int *status, struct err *why)
+{
+    const char *out = args_text(a, "--out", NULL), *imatrix = args_text(a, "--imatrix", NULL);
+    struct watch w = { .g = g, .start = clock_ns() };
+    struct model_shape shape;
+    struct gguf *model;
+    struct calibration *c = NULL;
+    if (!a->n) return err_set(why, ERR_USAGE, "want IN, the model: qdyno calibrate IN -f TEXT --out FILE");
+    if (!out && !imatrix)
+        return err_set(why, ERR_USAGE, "want --out FILE, the calibration to write, or --imatrix FILE");
+    const int64_t tokens = args_int(a, "--tokens", CALIBRATION_TOKENS);
+    const struct calibration_options o = { .path = args_text(a, "-f", ""),
+                                           .text_only = true,
+                                           .threads = (int)args_int(a, "-t", 0),
+                                           .ctx = (int)args_int(a, "-c", 0),
+                                           .tokens = tokens ? tokens : -1,
+                                           .memory = args_bytes(a, "--memory", 0),
+                                           .progress = on_progress,
+                                           .progress_ctx = &w,
+                                           .log = &g->log };
+    enum err_code rc = gguf_open(&model, a->arg[0], why);
+    if (rc) return rc;
+    progress_init(&w.progress, g);
+    rc = model_shape_read(&shape, model, why);
+    if (!rc) rc = calibration_obtain(&c, model, &o, why);
+    const double seconds = (double)(clock_ns() - w.start) * 1e-9;
+    progress_clear(&w.progress);
+    if (!rc && out) rc = calibration_save(c, out, why);
+    if (!rc && imatrix) rc = imatrix_save(c, imatrix, why);
+    if (!rc) *status = report(g, a, c, seconds, shape.random_weights);
+    calibration_close(c);
+    gguf_close(model);
+    return rc;
+}
+
+int command_calibrate(const struct cli_global *g, const struct cli_args *a)
+{
+    static const char *const MAKING[] = { "-f", "--out", "-c", "--tokens", "-t", "--memory" };
+    struct err why = { 0 };
+    const char *path = args_text(a, "--show", NULL);
+    int status = EXIT_INTERNAL;
+    enum err_code rc = ERR_OK;
+    for (size_t i = 0; i < COUNT_OF(MAKING) && path && !rc; i++)
+        if (a->n || args_has(a, MAKING[i]))
+            rc = err_set(&why, ERR_USAGE, "--show looks into a file that is there: %s has no place beside it",
+                         a->n ? a->arg[0] : MAKING[i]);
+    if (!rc) rc = path ? show(g, a, path, &status, &why) : make(g, a, &status, &why);
+    return rc ? cli_fail(a, &why) : status;
+}
