@@ -51,6 +51,20 @@ cp "$T/q8.gguf" "$T/q8.first.gguf"
 expect 0 synth --shape tiny -R q8_0 "$T/q8.gguf" && cmp -s "$T/q8.gguf" "$T/q8.first.gguf" || fail "synth is not deterministic"
 expect 0 info -m "$T/q8.gguf" -o json && json 'd["dominant_format"] == "q8_0"'
 
+for i in $(seq 60); do echo "Line $i: the miller weighs $((i * 17 % 29)) sacks and is content."; done >"$T/mill.txt"
+expect 0 calibrate "$T/q8.gguf" -f "$T/mill.txt" -c 64 --tokens 320 --out "$T/c.gguf" --imatrix "$T/m.dat" -o json &&
+  json 'd["sequences"] == 5 and d["ctx"] == 64 and d["bundled_text"] is False and d["random_weights"] is True' &&
+  json 'd["text"].endswith("mill.txt") and len(d["model_sha256"]) == 64 and d["file_bytes"] > 1000'
+cp "$T/c.gguf" "$T/c.first.gguf"
+expect 0 calibrate "$T/q8.gguf" -f "$T/mill.txt" -c 64 --tokens 320 -t 1 --memory 1 --out "$T/c.gguf" &&
+  cmp -s "$T/c.gguf" "$T/c.first.gguf" || fail "a calibration depends on threads or memory"
+expect 0 calibrate --show "$T/c.gguf" -o json &&
+  json 'len(d["rows"]) == d["inputs"] and all(r["count"] == 320 and r["min"] <= r["max"] for r in d["rows"])'
+expect 0 calibrate --show "$T/m.dat" --imatrix "$T/m.gguf" -o json && json 'd["rows"][0]["mean_abs"] is None and d["matrices"] > 6'
+expect 0 calibrate --show "$T/m.gguf" --imatrix "$T/m2.dat" && cmp -s "$T/m.dat" "$T/m2.dat" ||
+  fail "an importance matrix is not the same after both formats"
+expect 0 calibrate "$T/q8.gguf" -c 64 --tokens 128 --imatrix "$T/m.gguf" && says out 'the bundled text stands for'
+
 expect 0 bench -p 32 -n 8 -r 2 -t 1,2 -C default -C q8_0 -o json &&
   json 'len(d["rows"]) == 8 and all(r["error"] is None and r["peak_rss_bytes"] > 0 for r in d["rows"])' &&
   json 'all((r["decode_tok_s"] or r["prefill_tok_s"]) > 0 for r in d["rows"])' &&

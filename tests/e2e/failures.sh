@@ -28,6 +28,10 @@ expect 4 show nonsense
 expect 4 show 99999
 expect 4 synth --shape hugge "$T/x.gguf" && says err '1b'
 expect 4 push && says err '--url'
+expect 4 calibrate --out "$T/x.gguf" && says err 'want IN'
+expect 4 calibrate "$T/x" && says err '--out FILE'
+expect 4 calibrate --show "$T/x" -f "$T/x" && says err 'no place beside'
+expect 4 calibrate "$T/x" --out "$T/x.gguf" -c 4
 expect 4 help nonsense
 [ ! -e "$T/x" ] && [ ! -e "$T/x.gguf" ] || fail "a refused command left a file behind"
 
@@ -46,6 +50,16 @@ for size in 0 3 23 400 5000 100000; do
   expect 5 bench -m "$T/cut.gguf" -n 4 -p 0 -r 1
 done
 expect 5 info -m "$T" # a folder
+expect 5 calibrate "$T/none.gguf" --out "$T/x.gguf"
+expect 5 calibrate "$T/tiny.gguf" -f "$T/none.txt" --out "$T/x.gguf"
+echo "too short" >"$T/short.txt"
+expect 4 calibrate "$T/tiny.gguf" -f "$T/short.txt" --out "$T/x.gguf" && says err 'too few'
+expect 5 calibrate --show "$T/tiny.gguf" && says err 'this is a model'
+expect 5 calibrate --show "$T/damaged.gguf"
+expect 5 calibrate --show "$T/noise.gguf"
+head -c 100 /dev/zero >"$T/zeros.dat"
+expect 5 calibrate --show "$T/zeros.dat"
+[ ! -e "$T/x.gguf" ] || fail "a refused calibration left a file behind"
 echo "not a database at all, but long enough to be looked at" >"$T/bad.db"
 expect 5 history --db "$T/bad.db"
 
