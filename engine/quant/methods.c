@@ -7,7 +7,7 @@ static const struct method *const METHODS[] = { &METHOD_RTN,         &METHOD_GGU
                                                 &METHOD_QUANTO,      &METHOD_NF4,      &METHOD_FP4,
                                                 &METHOD_EETQ,        &METHOD_LLM_INT8, &METHOD_INT8_DYNAMIC,
                                                 &METHOD_INT8_STATIC, &METHOD_MXFP4,    &METHOD_TF32,
-                                                &METHOD_GPTQ };
+                                                &METHOD_GPTQ, &METHOD_AWQ, &METHOD_SMOOTHQUANT };
 
 size_t method_count(void)
 {

@@ -1,0 +1,501 @@
+/* AWQ in a model. The samples that a layer sees are those of the model as it was: each layer is scaled and
+ * clipped for itself. For each input that something can take the division of, scales are tried on what the
+ * input is for: the half of the layer behind a norm, or the one matrix that reads it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/quant/awq.h"
+#include "engine/quant/fold.h"
+#include "engine/quant/group_rows.h"
+#include "engine/quant/groups.h"
+#include "engine/quant/layer_samples.h"
+#include "engine/quant/linear_algebra.h"
+
+struct awq_work {
+    struct layer_job *job;
+    struct linear_algebra *la;
+};
+
+static enum err_code options_of(const struct tensor_job *job, struct awq_options *o, struct err *why)
+{
+    const struct params *p = &job->params;
+    *o = (struct awq_options){ .zero_point = params_bool(p, "zero_point"),
+                               .duo_scaling = params_bool(p, "duo_scaling"),
+                               .n_grid = (int)params_int(p, "n_grid"),
+                               .max_shrink = params_real(p, "max_shrink"),
+                               .n_sample_token = params_int(p, "n_sample_token") };
+    return group_of_job(job, &o->bits, &o->group_size, why);
+}
+
+/* ---------------------------------------------------------------- quantized on trial */
+
+/* to = what w [rows][cols] becomes with these scales: quantized(w * scales) / scales, or its distance from w.
+ */
+struct trial {
+    const struct awq_options *o;
+    const float *w, *scales;
+    float *to;
+    int64_t rows, cols;
+    bool distance;
+};
+
+static void try_rows(void *arg, int member, int size)
+{
+    const struct trial *t = arg;
+    const int64_t group = t->o->group_size;
+    for (int64_t row = t->rows * member / size; row < t->rows * (member + 1) / size; row++) {
+        const float *w = t->w + row * t->cols;
+        float *to = t->to + row * t->cols;
+        for (int64_t k = 0; k < t->cols; k++) to[k] = w[k] * t->scales[k];
+        for (int64_t k = 0; k < t->cols; k += group) awq_quantize_group(t->o, to + k, to + k, group);
+        for (int64_t k = 0; k < t->cols; k++) to[k] = to[k] / t->scales[k] - (t->distance ? w[k] : 0);
+    }
+}
+
+/* ---------------------------------------------------------------- one input: what is known of it */
+
+struct entry {
+    struct awq_work *work;
+    const struct fold *fold;
+    struct awq_options o[FOLD_READERS]; /* of the readers */
+    float *inputs, *shares;             /* [n]: mean |input|, mean share of weights */
+    double *sums;                       /* [n] */
+    int64_t tokens;
+
+    float *h, *want, *got; /* of a half of the layer: [samples][tokens][width], the same, one sample's */
+    float *trials[FOLD_READERS]; /* readers' weights on trial; NULL where a reader does not convert */
+
+    float *gram, *product; /* of one matrix: sum x^T x [n][n]; trials times that [rows][n] */
+};
+
+/* One matrix reads it: then the error of its outputs is a matter of the inputs' products alone. */
+static bool is_single(const struct fold *f)
+{
+    return !f->norm;
+}
+
+static void see_input(void *ctx, const struct layer_input *in)
+{
+    struct entry *e = ctx;
+    if (!input_is_of(in, e->fold->readers[0]->job.name)) return;
+    for (int t = 0; t < in->n; t++)
+        for (int64_t k = 0; k < in->cols; k++) e->sums[k] += fabs((double)in->x[t * in->stride + k]);
+    for (int t = 0; t < in->n && e->h; t++)
+        memcpy(e->h + (e->tokens + t) * in->cols, in->x + t * in->stride, (size_t)in->cols * sizeof *e->h);
+    if (e->gram) linear_gram_add(e->work->la, e->gram, in->cols, in->x, in->stride, in->n);
+    e->tokens += in->n;
+}
+
+static float *floats(int64_t n)
+{
+    return calloc((size_t)MAX(n, 1), sizeof(float));
+}
+
+static enum err_code entry_alloc(struct entry *e, struct err *why)
+{
+    const struct fold *f = e->fold;
+    const struct samples *s = e->work->job->samples;
+    const int64_t all = (int64_t)s->count * s->tokens * s->width;
+    const bool single = is_single(f);
+    enum err_code rc = ERR_OK;
+    bool there = (e->inputs = floats(f->n)) && (e->shares = floats(f->n)) &&
+                 (e->sums = calloc((size_t)f->n, sizeof *e->sums));
+    for (int i = 0; i < f->reader_count && there && !rc; i++) {
+        const struct layer_matrix *m = f->readers[i];
+        if (!m->converts) continue;
+        there = (e->trials[i] = floats(m->job.rows * m->job.cols));
+        rc = options_of(&m->job, &e->o[i], why);
+    }
+    if (there && single)
+        there = (e->gram = floats(f->n * f->n)) && (e->product = floats(f->readers[0]->job.rows * f->n));
+    if (there && !single)
+        there = (e->h = floats(all)) && (e->want = floats(all)) &&
+                (e->got = floats((int64_t)s->tokens * s->width));
+    return there || rc ? rc
+                       : err_set(why, ERR_NOMEM, "awq: out of memory for %s in layer %d", f->input,
+                                 e->work->job->layer);
+}
+
+static void entry_free(struct entry *e)
+{
+    free(e->inputs), free(e->shares), free(e->sums);
+    free(e->h), free(e->want), free(e->got);
+    free(e->gram), free(e->product);
+    for (int i = 0; i < FOLD_READERS; i++) free(e->trials[i]);
+}
+
+static void entry_means(struct entry *e)
+{
+    const struct fold *f = e->fold;
+    int64_t rows = 0;
+    for (int64_t k = 0; k < f->n; k++) e->inputs[k] = (float)(e->sums[k] / (double)e->tokens);
+    memset(e->sums, 0, (size_t)f->n * sizeof *e->sums);
+    for (int i = 0; i < f->reader_count; i++) {
+        const struct tensor_job *m = &f->readers[i]->job;
+        if (!e->trials[i]) continue;
+        awq_weight_shares(&e->o[i], m->x, m->rows, m->cols, e->sums, e->work->job->pool);
+        rows += m->rows;
+    }
+    for (int64_t k = 0; k < f->n; k++) e->shares[k] = (float)(e->sums[k] / (double)rows);
+}
+
+/* ---------------------------------------------------------------- losses */
+
+static void make_trial(const struct entry *e, int reader, const float *scales, bool distance)
+{
+    const struct tensor_job *m = &e->fold->readers[reader]->job;
+    struct trial t = { &e->o[reader], m->x, scales, e->trials[reader], m->rows, m->cols, distance };
+    threadpool_run(e->work->job->pool, try_rows, &t);
+}
+
+/* sum d G d^T over the rows d of what the matrix loses. */
+static enum err_code matrix_loss(void *ctx, const float *scales, double *loss, struct err *why)
+{
+    struct entry *e = ctx;
+    const struct tensor_job *m = &e->fold->readers[0]->job;
+    const int64_t n = m->rows * m->cols;
+    make_trial(e, 0, scales, true);
+    memset(e->product, 0, (size_t)n * sizeof *e->product);
+    linear_multiply_add(e->work->la, &(struct linear_product){ .rows = m->rows,
+                                                               .cols = m->cols,
+                                                               .inner = m->cols,
+                                                               .alpha = 1,
+                                                               .a = e->trials[0],
+                                                               .a_stride = m->cols,
+                                                               .b = e->gram,
+                                                               .b_stride = m->cols,
+                                                               .c = e->product,
+                                                               .c_stride = m->cols });
+    *loss = 0;
+    for (int64_t i = 0; i < n; i++) *loss += (double)e->trials[0][i] * (double)e->product[i];
+    (void)why;
+    return ERR_OK;
+}
+
+/* What the halves of the layer that read the input add to the stream. */
+static enum err_code run_halves(const struct entry *e, const float *h, float *y, struct err *why)
+{
+    const struct layer_job *job = e->work->job;
+    const struct samples *s = job->samples;
+    bool attention = false, forward = false;
+    for (int i = 0; i < e->fold->reader_count; i++) {
+        const enum slot slot = e->fold->readers[i]->slot;
+        if (slot == SLOT_GATE || slot == SLOT_UP)
+            forward = true;
+        else
+            attention = true;
+    }
+    if (!forward) return layers_attention(job->model, job->layer, h, s->tokens, y, why);
+    if (!attention) return layers_feed_forward(job->model, job->layer, h, s->tokens, y, why);
+    const int64_t n = s->tokens * s->width;
+    float *other = floats(n);
+    enum err_code rc = other ? layers_attention(job->model, job->layer, h, s->tokens, y, why)
+                             : err_set(why, ERR_NOMEM, "awq: out of memory");
+    if (!rc) rc = layers_feed_forward(job->model, job->layer, h, s->tokens, other, why);
+    for (int64_t i = 0; i < n && !rc; i++) y[i] += other[i];
+    free(other);
+    return rc;
+}
+
+/* Mean squared difference of what the half of the layer adds, over all samples. */
+static enum err_code half_loss(void *ctx, const float *scales, double *loss, struct err *why)
+{
+    struct entry *e = ctx;
+    const struct samples *s = e->work->job->samples;
+    const int64_t each = s->tokens * s->width;
+    for (int i = 0; i < e->fold->reader_count; i++)
+        if (e->trials[i]) make_trial(e, i, scales, false);
+    *loss = 0;
+    for (int i = 0; i < s->count; i++) {
+        const float *want = e->want + i * each;
+        const enum err_code rc = run_halves(e, e->h + i * each, e->got, why);
+        if (rc) return rc;
+        for (int64_t k = 0; k < each; k++)
+            *loss += ((double)e->got[k] - want[k]) * ((double)e->got[k] - want[k]);
+    }
+    *loss /= (double)(s->count * each);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- searching */
+
+/* Readers' weights in the model: those on trial, or the job's own. */
+static enum err_code bind_readers(const struct entry *e, bool trials, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < e->fold->reader_count && !rc; i++) {
+        const struct tensor_job *m = &e->fold->readers[i]->job;
+        if (e->trials[i])
+            rc = layers_replace(e->work->job->model, m->name, &FORMATS[FORMAT_F32],
+                                trials ? e->trials[i] : m->x, why);
+    }
+    return rc;
+}
+
+static enum err_code search_half(struct entry *e, const struct awq_options *o, float *scales, struct err *why)
+{
+    const struct samples *s = e->work->job->samples;
+    const int64_t each = s->tokens * s->width;
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < s->count && !rc; i++) rc = run_halves(e, e->h + i * each, e->want + i * each, why);
+    if (!rc) rc = bind_readers(e, true, why);
+    if (!rc) rc = awq_search(o, e->inputs, e->shares, e->fold->n, half_loss, e, scales, NULL, why);
+    const enum err_code back = bind_readers(e, false, rc ? NULL : why);
+    return rc ? rc : back;
+}
+
+static void mirror(float *gram, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < i; j++) gram[j * n + i] = gram[i * n + j];
+}
+
+static enum err_code search_entry(struct entry *e, struct share part, struct err *why)
+{
+    const struct fold *f = e->fold;
+    const struct awq_options *o = NULL;
+    for (int i = f->reader_count; i-- > 0;)
+        if (e->trials[i]) o = &e->o[i];
+    enum err_code rc = samples_run(e->work->job, false, see_input, e, part, why);
+    float *scales = floats(f->n);
+    if (!rc && !scales) rc = err_set(why, ERR_NOMEM, "awq: out of memory");
+    if (!rc) entry_means(e);
+    if (!rc && is_single(f)) {
+        mirror(e->gram, f->n);
+        rc = awq_search(o, e->inputs, e->shares, f->n, matrix_loss, e, scales, NULL, why);
+    } else if (!rc) {
+        rc = search_half(e, o, scales, why);
+    }
+    if (rc) err_prefix(why, "%s in layer %d", f->input, e->work->job->layer);
+    if (!rc) fold_apply(f, scales);
+    if (!rc) rc = layer_bind(e->work->job, why); /* vectors changed */
+    free(scales);
+    return rc;
+}
+
+static enum err_code scale_input(struct awq_work *w, const struct fold *f, struct share part, struct err *why)
+{
+    bool any = false;
+    for (int i = 0; i < f->reader_count; i++) any |= f->readers[i]->converts;
+    if (!any) return ERR_OK;
+    if (f->obstacle) {
+        log_write(w->job->log, LOG_INFO, "awq, layer %d: %s is not scaled: %s", w->job->layer, f->input,
+                  f->obstacle);
+        return ERR_OK;
+    }
+    struct entry e = { .work = w, .fold = f };
+    enum err_code rc = entry_alloc(&e, why);
+    if (!rc) rc = search_entry(&e, part, why);
+    entry_free(&e);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- clipping and encoding */
+
+/* The reference leaves alone what makes attention's scores. */
+static bool is_clipped(const struct layer_matrix *m)
+{
+    return m->converts && m->slot != SLOT_Q && m->slot != SLOT_K && m->slot != SLOT_QKV;
+}
+
+/* What clipping a matrix looks at: products of inputs inside each group, of every step-th token. */
+struct clip_input {
+    struct awq_options o;
+    float *gram; /* [groups][group][group]; NULL: not clipped */
+    int64_t seen;
+};
+struct clip_inputs {
+    struct awq_work *work;
+    int64_t step;
+    struct clip_input *of; /* [matrices] */
+};
+
+static void see_groups(void *ctx, const struct layer_input *in)
+{
+    const struct clip_inputs *inputs = ctx;
+    const struct layer_job *job = inputs->work->job;
+    const int64_t step = inputs->step;
+    for (int i = 0; i < job->matrix_count; i++) {
+        struct clip_input *c = &inputs->of[i];
+        if (!c->gram || !input_is_of(in, job->matrices[i].job.name)) continue;
+        const int64_t first = (step - c->seen % step) % step, n = c->o.group_size;
+        c->seen += in->n;
+        if (first >= in->n) continue;
+        for (int64_t k = 0; k < in->cols; k += n)
+            linear_gram_add(inputs->work->la, c->gram + k * n, n, in->x + first * in->stride + k,
+                            in->stride * step, (in->n - first + step - 1) / step);
+    }
+}
+
+static enum err_code encode(struct layer_matrix *m, const struct awq_options *o, struct err *why)
+{
+    struct tensor_job *job = &m->job;
+    const int64_t block = job->format->block_weights, count = job->rows * job->cols / block;
+    struct group_choice *choices = malloc((size_t)count * sizeof *choices);
+    if (!choices) return err_set(why, ERR_NOMEM, "awq: out of memory for '%s'", job->name);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t group = i * block / o->group_size * o->group_size; /* its first weight */
+        const struct awq_grid g = awq_grid_of(o, job->x + group, o->group_size);
+        choices[i] = (struct group_choice){ g.scale, g.zero };
+    }
+    groups_encode(job->format, job->x, choices, count, job->pool, job->out);
+    free(choices);
+    m->encoded = true;
+    return ERR_OK;
+}
+
+static enum err_code clip_and_encode(struct awq_work *w, const struct clip_inputs *inputs, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < w->job->matrix_count && !rc; i++) {
+        struct layer_matrix *m = &w->job->matrices[i];
+        const struct clip_input *c = &inputs->of[i];
+        if (!m->converts) continue;
+        if (c->gram)
+            rc = awq_clip(&c->o, m->job.x, m->job.rows, m->job.cols, c->gram, NULL, w->job->pool, why);
+        if (!rc) rc = encode(m, &c->o, why);
+    }
+    return rc;
+}
+
+static enum err_code clip_inputs_alloc(struct clip_inputs *inputs, struct err *why)
+{
+    const struct layer_job *job = inputs->work->job;
+    const int64_t tokens = (int64_t)job->samples->count * job->samples->tokens;
+    inputs->step = MAX(1, tokens / params_int(&job->params, "n_sample_token"));
+    inputs->of = calloc((size_t)job->matrix_count, sizeof *inputs->of);
+    if (!inputs->of) return err_set(why, ERR_NOMEM, "awq: out of memory");
+    for (int i = 0; i < job->matrix_count; i++) {
+        const struct layer_matrix *m = &job->matrices[i];
+        struct clip_input *c = &inputs->of[i];
+        if (!m->converts) continue;
+        const enum err_code rc = options_of(&m->job, &c->o, why);
+        if (rc) return rc;
+        if (!is_clipped(m) || !params_bool(&job->params, "apply_clip")) continue;
+        c->gram = floats(m->job.cols * c->o.group_size);
+        if (!c->gram) return err_set(why, ERR_NOMEM, "awq: out of memory for '%s'", m->job.name);
+    }
+    return ERR_OK;
+}
+
+/* The samples pass on, through numbers scaled but neither clipped nor quantized; then those are. */
+static enum err_code finish_layer(struct awq_work *w, struct share part, struct err *why)
+{
+    struct clip_inputs inputs = { .work = w };
+    enum err_code rc = clip_inputs_alloc(&inputs, why);
+    if (!rc) rc = samples_run(w->job, true, see_groups, &inputs, part, why);
+    if (!rc) rc = clip_and_encode(w, &inputs, why);
+    for (int i = 0; inputs.of && i < w->job->matrix_count; i++) free(inputs.of[i].gram);
+    free(inputs.of);
+    return rc;
+}
+
+static enum err_code awq_layer(struct layer_job *job, struct err *why)
+{
+    struct awq_work w = { .job = job };
+    struct fold folds[FOLD_COUNT];
+    enum err_code rc = folds_find(job, folds, why), undone;
+    if (!rc) rc = linear_algebra_open(&w.la, job->pool, why);
+    if (!rc) rc = layer_bind(job, why);
+    for (int i = 0; i < FOLD_COUNT && !rc; i++)
+        rc = scale_input(&w, &folds[i], (struct share){ 0.2 * i, 0.2 * (i + 1) }, why);
+    if (!rc) rc = finish_layer(&w, (struct share){ 0.8, 1 }, why);
+    undone = layer_unbind(job, rc ? NULL : why);
+    linear_algebra_close(w.la);
+    return rc ? rc : undone;
+}
+
+/* ---------------------------------------------------------------- the row of METHODS */
+
+static const char *awq_format(const struct params *p)
+{
+    return group_format_name(params_int(p, "bits"), params_int(p, "group_size"));
+}
+
+static void awq_samples(const struct params *p, int *count, int *tokens)
+{
+    *count = (int)params_int(p, "max_calib_samples");
+    *tokens = (int)params_int(p, "max_calib_seq_len");
+}
+
+/* Never needed: every matrix of a layer that converts is encoded there. */
+static void awq_rows(const struct tensor_job *job, const float *x, void *out, int64_t rows)
+{
+    format_encode_rows(job->format, x, out, rows, job->cols);
+}
+
+static const struct param AWQ_PARAMS[] = {
+    { .name = "bits",
+      .aliases = "nbits w_bit wbits",
+      .kind = PARAM_INT,
+      .choices = "2 3 4 8",
+      .otherwise = "4",
+      .help = "bits of a code" },
+    { .name = "group_size",
+      .aliases = "group q_group_size",
+      .kind = PARAM_INT,
+      .choices = "-1 32 64 128",
+      .otherwise = "128",
+      .help = "inputs under one scale; -1: all of a row" },
+    { .name = "zero_point",
+      .kind = PARAM_BOOL,
+      .otherwise = "true",
+      .help = "steps from a group's smallest to its largest weight, else symmetric" },
+    { .name = "duo_scaling",
+      .kind = PARAM_BOOL,
+      .otherwise = "true",
+      .help = "scales look at the weights, too" },
+    { .name = "apply_clip",
+      .kind = PARAM_BOOL,
+      .otherwise = "true",
+      .help = "clip outliers where outputs gain" },
+    { .name = "n_grid",
+      .kind = PARAM_INT,
+      .min = 1,
+      .max = 1000,
+      .otherwise = "20",
+      .help = "scales that are tried" },
+    { .name = "max_shrink",
+      .kind = PARAM_REAL,
+      .min = 0,
+      .max = 1,
+      .otherwise = "0.5",
+      .help = "clipping takes less than this share away" },
+    { .name = "n_sample_token",
+      .kind = PARAM_INT,
+      .min = 1,
+      .max = 1048576,
+      .otherwise = "512",
+      .help = "tokens clipping looks at" },
+    { .name = "max_calib_samples",
+      .kind = PARAM_INT,
+      .min = 1,
+      .max = 65536,
+      .otherwise = "128",
+      .help = "samples of text" },
+    { .name = "max_calib_seq_len",
+      .kind = PARAM_INT,
+      .min = 1,
+      .max = 65536,
+      .otherwise = "512",
+      .help = "tokens of a sample" },
+    { 0 },
+};
+
+const struct method METHOD_AWQ = {
+    .name = "awq",
+    .help = "inputs with much activation get finer steps (scales folded away), outliers are clipped",
+    .good = "4 bits; little to overfit, so it keeps off its calibration text, too",
+    .bad =
+        "2 bits; where inputs cannot be scaled (no norm in front, heads that share values) it is rounding with clipping",
+    .params = AWQ_PARAMS,
+    .formats = "u4_g128 u4_g64 u4_g32 u3_g128 u3_g64 u2_g128 u2_g64 u8_g128 u8_g64",
+    .linear_only = true,
+    .calibration = CALIBRATION_NEEDED,
+    .check = group_check,
+    .format = awq_format,
+    .samples = awq_samples,
+    .rows = awq_rows,
+    .layer = awq_layer,
+};
