@@ -42,7 +42,8 @@ struct panel {
     int k;
     uint8_t *weights;
     float *products, *turned; /* [panel_rows][SLIVER] and [SLIVER][panel_rows] */
-    int32_t *sums;            /* [panel_rows] */
+    int32_t *sums;            /* [panel_rows] of codes */
+    float *scales, *adds;     /* [panel_rows] what results are multiplied by, and biases */
     float *outliers;          /* [panel_rows][OUTLIER_CHUNK] the panel's first columns with outliers */
 };
 
@@ -74,7 +75,7 @@ int64_t gemm_thread_bytes(const struct gemm_kernel *g)
 {
     const int64_t outliers = g->pack_codes ? OUTLIER_CHUNK : 0;
     return MAX(panel_bytes(g), stage_bytes(g)) +
-           g->panel_rows * (2 * SLIVER + 1 + outliers) * (int64_t)sizeof(float);
+           g->panel_rows * (2 * SLIVER + 3 + outliers) * (int64_t)sizeof(float);
 }
 
 static void place_scratch(struct panel *p, const struct gemm_kernel *g, uint8_t *scratch)
@@ -83,7 +84,9 @@ static void place_scratch(struct panel *p, const struct gemm_kernel *g, uint8_t 
     p->weights = scratch;
     p->products = (float *)(scratch + MAX(panel_bytes(g), stage_bytes(g)));
     p->turned = p->products + rows * SLIVER;
-    p->outliers = p->turned + rows * SLIVER;
+    p->scales = p->turned + rows * SLIVER;
+    p->adds = p->scales + rows;
+    p->outliers = p->adds + rows;
     p->sums = (int32_t *)(p->outliers + (g->pack_codes ? rows * OUTLIER_CHUNK : 0));
 }
 
@@ -179,22 +182,32 @@ static void add_outliers(const struct panel *p, const struct weight *w, int64_t 
     }
 }
 
-/* Codes to numbers, where a row keeps its scale behind its blocks and a token its own; outliers and biases.
- */
-static void adjust(const struct panel *p, const struct matmul *m, int64_t token, float *c)
+/* What a matrix's rows are adjusted by, from the panel's `group` on: found once a panel. Biases come with the
+ * first block of inputs. */
+static void find_adjustment(const struct panel *p, const struct matmul *m, int64_t group)
 {
     const struct weight *w = m->w;
-    const float *bias = m->bias && !p->k0 ? m->bias + p->row0 : NULL; /* came with the first k block */
-    const float *by = p->in->scale ? p->in->scale + token : NULL;
-    if (!bias && !by && !w->format->row_tail_bytes) return;
     for (int r = 0; r < p->rows; r++) {
-        const float scale = format_row_scale(w->format, weights_at(w, p->row0 + r, 0), w->cols);
-        const float add = bias ? bias[r] : 0;
-        float *restrict row = c + r * SLIVER;
-        for (int t = 0; by && t < SLIVER; t++) row[t] *= by[t];
-        for (int t = 0; t < SLIVER; t++) row[t] = row[t] * scale + add;
+        const int64_t row = p->row0 + r, at = group * ROW_GROUP + r;
+        p->scales[at] = format_row_scale(w->format, weights_at(w, row, 0), w->cols);
+        p->adds[at] = m->bias && !p->k0 ? m->bias[row] : 0;
     }
-    if (p->in->outlier_count && !p->k0) add_outliers(p, w, token, c);
+}
+
+/* Codes to numbers, where a row keeps its scale behind its blocks and a token its own; outliers and biases.
+ */
+static void adjust(const struct panel *p, const struct matmul *m, int64_t group, int64_t token)
+{
+    static const float ONES[SLIVER] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                        1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+    const struct inputs *in = p->in;
+    const struct adjustment a = { .c = p->products + group * ROW_GROUP * SLIVER,
+                                  .rows = p->rows,
+                                  .by = in->scale ? in->scale + token : ONES,
+                                  .scale = p->scales + group * ROW_GROUP,
+                                  .add = p->adds + group * ROW_GROUP };
+    if ((m->bias && !p->k0) || in->scale || m->w->format->row_tail_bytes) p->g->b->k.rounding.adjust(&a);
+    if (in->outlier_count && !p->k0) add_outliers(p, m->w, token, a.c);
 }
 
 static void deliver_by_turning(const struct panel *p, const struct delivery *d)
@@ -256,10 +269,10 @@ static void multiply(const struct panel *p, int64_t from, int64_t to)
                                             .c = p->products,
                                             .zero = p->in->zero,
                                             .sums = p->sums });
-        adjust(p, p->m, token, p->products);
+        adjust(p, p->m, 0, token);
         if (g->gate) {
             float *gate = p->products + (int64_t)rows * SLIVER;
-            adjust(p, g->gate, token, gate);
+            adjust(p, g->gate, rows / ROW_GROUP, token);
             g->b->k.vec.activate[g->act](gate, p->products, (int64_t)p->rows * SLIVER, p->products);
         }
         deliver(p, &d);
@@ -286,7 +299,8 @@ static void block_run(const struct gemm *g, struct panel *p, int member, int siz
             p->rows = (int)MIN((int64_t)step, last - p->row0);
             const int64_t groups = (p->rows + ROW_GROUP - 1) / ROW_GROUP;
             unpack(p, p->m->w, 0);
-            if (g->gate) unpack(p, g->gate->w, groups);
+            find_adjustment(p, p->m, 0);
+            if (g->gate) unpack(p, g->gate->w, groups), find_adjustment(p, g->gate, groups);
             multiply(p, from, to);
         }
     }
@@ -313,7 +327,8 @@ static void few_run(const struct gemm *g, struct panel *p, int member, int size)
             few.u.k = p->k;
             few.u.group = p->weights;
             g->k->multiply_few(&few);
-            adjust(p, p->m, 0, p->products);
+            find_adjustment(p, p->m, 0);
+            adjust(p, p->m, 0, 0);
             deliver(p, &d);
         }
     }

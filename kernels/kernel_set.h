@@ -283,11 +283,19 @@ struct small_float {
     float normal, magic, largest;
 };
 
-/* Activations to numbers of fewer bits (kernels/inputs.c). Same bits on every ISA. */
+/* A panel's results with a sliver to what they stand for: c[r][t] = c[r][t] * by[t] * scale[r] + add[r]. */
+struct adjustment {
+    float *c; /* [rows][SLIVER] */
+    int rows;
+    const float *by, *scale, *add; /* [SLIVER], [rows], [rows] */
+};
+
+/* Activations to numbers of fewer bits, and results back (kernels/inputs.c). Same bits on every ISA. */
 struct rounding_kernels {
     float (*largest)(const float *x, int64_t n); /* of |x|; NaN where one is */
     void (*quantize_u8)(const float *x, int64_t n, const struct u8_scale *s, uint8_t *code);
     void (*round)(const float *x, int64_t n, float by, const struct small_float *k, float *y); /* of x / by */
+    void (*adjust)(const struct adjustment *a);
 };
 
 struct kernel_set {

@@ -88,6 +88,16 @@ static inline __attribute__((always_inline)) void round_kind(const float *restri
     }
 }
 
+static inline void adjust_panel(const struct adjustment *a)
+{
+    const float *restrict by = a->by;
+    for (int r = 0; r < a->rows; r++) {
+        const float scale = a->scale[r], add = a->add[r];
+        float *restrict c = a->c + r * SLIVER;
+        for (int t = 0; t < SLIVER; t++) c[t] = c[t] * by[t] * scale + add;
+    }
+}
+
 #define ROUNDING_FUNCTIONS(isa, fma)                                                                         \
     static float largest_##isa(const float *x, int64_t n)                                                    \
     {                                                                                                        \
@@ -100,11 +110,16 @@ static inline __attribute__((always_inline)) void round_kind(const float *restri
     static void round_##isa(const float *x, int64_t n, float by, const struct small_float *k, float *y)      \
     {                                                                                                        \
         round_kind(x, n, by, k, y, fma);                                                                     \
+    }                                                                                                        \
+    static void adjust_##isa(const struct adjustment *a)                                                     \
+    {                                                                                                        \
+        adjust_panel(a);                                                                                     \
     }
 
 #define ROUNDING_TABLE(isa)                                                                                  \
     {                                                                                                        \
-        .largest = largest_##isa, .quantize_u8 = quantize_u8_##isa, .round = round_##isa                     \
+        .largest = largest_##isa, .quantize_u8 = quantize_u8_##isa, .round = round_##isa,                    \
+        .adjust = adjust_##isa                                                                               \
     }
 
 #endif

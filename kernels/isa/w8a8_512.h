@@ -44,31 +44,33 @@ static inline void w8a8_pack(const uint8_t *code, int64_t stride, int tokens, in
     w8a8_pack_half(code + TILE_ROWS * stride, stride, tokens - TILE_ROWS, k, sliver + w8a8_run(k));
 }
 
-/* k codes of up to four rows as they are, and their sums. `next`: rows wanted after these: more streams than
- * the hardware follows by itself. */
-static inline void w8a8_unpack_rows(const struct unpacking *u, int r, int rows, int64_t next)
+/* The sum of a row's codes. */
+static inline int32_t w8a8_sum(const uint8_t *w, int64_t k)
 {
-    const uint8_t *w = u->w + r * u->row_bytes;
-    uint8_t *out = (uint8_t *)u->group + r * W8A8_DEPTH;
-    for (int j = 0; j < rows; j++, w += u->row_bytes, out += W8A8_DEPTH) {
-        __m512i sum = _mm512_setzero_si512();
-        for (int64_t i = 0; i < u->k; i += W8A8_DEPTH) {
-            __builtin_prefetch(w + next + i);
-            const __m512i v = _mm512_maskz_loadu_epi8(first_bytes(u->k - i), w + i);
-            _mm512_store_si512(out + i * TILE_ROWS, v);
-            sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), v);
-        }
-        u->sums[r + j] = _mm512_reduce_add_epi32(sum);
-    }
+    __m512i sum = _mm512_setzero_si512();
+    for (int64_t i = 0; i < k; i += W8A8_DEPTH)
+        sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1),
+                                  _mm512_maskz_loadu_epi8(first_bytes(k - i), w + i));
+    return _mm512_reduce_add_epi32(sum);
 }
 
+/* Codes as they are, and their sums. The next 16 rows are asked for: more streams than the hardware follows
+ * by itself. */
 static inline void w8a8_unpack(const struct unpacking *u)
 {
     if (u->rows < TILE_ROWS) {
         memset(u->group, 0, (size_t)w8a8_run(u->k));
         memset(u->sums, 0, TILE_ROWS * sizeof *u->sums);
     }
-    w8a8_unpack_rows(u, 0, u->rows, TILE_ROWS * u->row_bytes);
+    for (int r = 0; r < u->rows; r++) {
+        const uint8_t *w = u->w + r * u->row_bytes;
+        uint8_t *out = (uint8_t *)u->group + r * W8A8_DEPTH;
+        for (int64_t i = 0; i < u->k; i += W8A8_DEPTH) {
+            __builtin_prefetch(w + TILE_ROWS * u->row_bytes + i);
+            _mm512_store_si512(out + i * TILE_ROWS, _mm512_maskz_loadu_epi8(first_bytes(u->k - i), w + i));
+        }
+        u->sums[r] = w8a8_sum(w, u->k);
+    }
 }
 
 /* Sums of row r with half a sliver, without what `zero` put into them, as floats. */

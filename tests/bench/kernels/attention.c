@@ -242,7 +242,7 @@ static int add(struct bench *t, const struct shape *shape, const struct format *
     for (int r = 0; r < t->rigs && !failed; r++)
         for (int p = 0; p < MODES && !failed; p++) {
             struct backend *b = t->rig[r].backend[p];
-            if (!b || p == MODE_INT8) continue; /* of products only */
+            if (!b || p > MODE_MEDIUM) continue; /* of products only */
             if (!(l = bench_line(t))) return 1;
             l->kind = shape->kind;
             l->level = t->rig[r].level;

@@ -40,7 +40,7 @@ struct line {
 };
 
 /* The ways of computing a product: a precision, or 8-bit activations at any number of rows. */
-enum mode { MODE_HIGHEST, MODE_HIGH, MODE_MEDIUM, MODE_INT8, MODES };
+enum mode { MODE_HIGHEST, MODE_HIGH, MODE_MEDIUM, MODE_INT8, MODE_INT8_TOKEN, MODES };
 struct mode_row {
     const char *name;
     enum precision precision;

@@ -23,6 +23,7 @@ const struct mode_row MODE_TABLE[MODES] = {
     [MODE_HIGH] = { "high", PRECISION_HIGH, ACTIVATIONS_AUTO },
     [MODE_MEDIUM] = { "medium", PRECISION_MEDIUM, ACTIVATIONS_AUTO },
     [MODE_INT8] = { "int8", PRECISION_MEDIUM, ACTIVATIONS_INT8 },
+    [MODE_INT8_TOKEN] = { "int8_token", PRECISION_MEDIUM, ACTIVATIONS_INT8_TOKEN },
 };
 
 /* ---------------------------------------------------------------- shared by the parts */

@@ -8,7 +8,8 @@
 #include <string.h>
 
 /* Bounds of kernels/README.md, "Precision". HIGHEST: error / sum |terms|. MEDIUM: squared error / squares of
- * the terms: 8 bits in blocks of 32 give 3e-5, bf16 on both sides 6e-6; few results scatter. */
+ * the terms: 8 bits in blocks of 32 give 3e-5, under one scale a token 5e-5 to 8e-5, bf16 on both sides 6e-6;
+ * few results scatter. */
 static const double BOUND_HIGHEST = 1e-6, BOUND_HIGH = 3e-5, BOUND_MEDIUM = 2e-4;
 
 static const int NS[] = { 1, 2, 3, 4, 5, 8, 16, 17, 33, 512 };
@@ -124,7 +125,7 @@ static void trial_judge(const struct trial *t, struct line *l, enum mode p, int 
         if (e > 0) worst = fmax(worst, e / t->terms[i]);
         error += e * e, power += t->powers[i];
     }
-    if (p == MODE_MEDIUM || p == MODE_INT8)
+    if (p == MODE_MEDIUM || p == MODE_INT8 || p == MODE_INT8_TOKEN)
         line_judge(l, error > 0 ? error / power : 0, BOUND_MEDIUM * (1 + 16.0 / (double)(n * t->rows)));
     else
         line_judge(l, worst, p == MODE_HIGH ? BOUND_HIGH : BOUND_HIGHEST);
@@ -254,6 +255,10 @@ static bool same_product(const struct rig *a, const struct rig *b, int f)
     memset(&y.vec, 0, sizeof y.vec);
     memset(x.format, 0, sizeof x.format);
     memset(y.format, 0, sizeof y.format);
+    if (f != FORMAT_INT8) {
+        x.w8a8_dot = y.w8a8_dot, x.gemm_w8a8 = y.gemm_w8a8;
+        x.rounding = y.rounding;
+    }
     x.format[f] = fx;
     y.format[f] = fy;
     return !memcmp(&x, &y, sizeof x);
@@ -265,6 +270,7 @@ static bool differs(const struct rig *r, int f, enum mode p)
     const struct format *format = &FORMATS[f];
     if (p == MODE_HIGHEST) return true;
     if (p == MODE_HIGH) return strcmp(ceiling_of(r, format, p), ceiling_of(r, format, MODE_HIGHEST)) != 0;
+    if (p == MODE_INT8_TOKEN) return f == FORMAT_INT8;
     if (p == MODE_INT8) return strcmp(ceiling_of(r, format, p), ceiling_of(r, format, MODE_MEDIUM)) != 0;
     return r->kernels.format[f].dot_q8 || strcmp(ceiling_of(r, format, p), "f32_fma") != 0;
 }
