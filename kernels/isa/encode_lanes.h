@@ -5,9 +5,11 @@
 #ifndef QDYNO_KERNELS_ENCODE_LANES_H
 #define QDYNO_KERNELS_ENCODE_LANES_H
 
-#include "kernels/blocks32/layout.h"
+#include "kernels/blocks32/blocks32.h"
+#include "kernels/blocks32/store.h"
 #include "kernels/isa/search_lanes.h"
 #include "kernels/kquants/store.h"
+#include "kernels/q4_0/q4_0.h"
 
 /* ---------------------------------------------------------------- to lanes and back */
 
@@ -192,6 +194,7 @@ static void q6_k_search(struct lane_block *b, bool important)
     lanes_search_symmetric(b, 16, 32);
 }
 
+/* And of iq4_nl. */
 static void iq4_xs_search(struct lane_block *b, bool important)
 {
     b->min = all(0);
@@ -223,10 +226,120 @@ K_FUNCTION(q5_k, Q5_K, 32, 2, false)
 K_FUNCTION(q6_k, Q6_K, 16, 0, true)
 K_FUNCTION(iq4_xs, IQ4_XS, 32, 2, false)
 
+/* ---------------------------------------------------------------- blocks of 32 */
+
+struct b32_encoder {
+    int bytes;
+    bool row_base; /* the mean square of the row is the base of the weights, else twice that of the block */
+    lanes_search_fn *search;
+    b32_store_fn *store;
+};
+
+/* `have` blocks from weight `at` of the matrix on; base: of each. */
+ALWAYS_INLINE void b32_encode_lanes(const struct b32_encoder *f, const struct encode *e, int64_t at, int have,
+                                    floats base)
+{
+    enum { BLOCK = 32 };
+    struct lane_block b;
+    lanes_load(e->x + at, BLOCK, have, b.x);
+    if (e->importance) {
+        floats importance[BLOCK], squares = all(0);
+        for (int i = 0; i < BLOCK; i++) squares += b.x[i] * b.x[i];
+        lanes_load_columns(e, at, BLOCK, have, importance);
+        lanes_weigh(&b, BLOCK, importance, f->row_base ? base : squares * (2.0f / BLOCK));
+    }
+    f->search(&b, e->importance != NULL);
+    float scale[LANES], min[LANES];
+    uint8_t code[LANES * BLOCK];
+    lanes_to_array(b.scale, LANES, scale), lanes_to_array(b.min, LANES, min);
+    lanes_store_codes(b.code, BLOCK, have, code);
+    for (int i = 0; i < have; i++) {
+        struct b32_found s = { .scale = scale[i], .min = min[i] };
+        memcpy(s.code, code + i * BLOCK, BLOCK);
+        f->store(e->x + at + i * BLOCK, &s, e->out + (at / BLOCK + i) * f->bytes);
+    }
+}
+
+/* LANES rows are looked at together for their mean squares. */
+ALWAYS_INLINE void b32_encode(const struct b32_encoder *f, const struct encode *e)
+{
+    const int64_t of_row = e->cols / 32;
+    for (int64_t r = 0; r < e->rows; r += LANES) {
+        const int rows = (int)MIN(e->rows - r, (int64_t)LANES);
+        float base[LANES] = { 0 };
+        if (e->importance && f->row_base) {
+            lanes_squares(e->x + r * e->cols, e->cols, rows, base);
+            for (int i = 0; i < rows; i++) base[i] = base[i] / (float)e->cols;
+        }
+        for (int64_t j = 0; j < rows * of_row; j += LANES) {
+            const int have = (int)MIN(rows * of_row - j, (int64_t)LANES);
+            float lane[LANES] = { 0 };
+            floats bases;
+            for (int i = 0; i < have; i++) lane[i] = base[(j + i) / of_row];
+            memcpy(&bases, lane, sizeof bases);
+            b32_encode_lanes(f, e, r * e->cols + j * 32, have, bases);
+        }
+    }
+}
+
+static void q4_0_search(struct lane_block *b, bool important)
+{
+    (void)important;
+    b->min = all(0);
+    lanes_search_symmetric(b, 32, 8);
+}
+
+static void q5_0_search(struct lane_block *b, bool important)
+{
+    (void)important;
+    b->min = all(0);
+    lanes_search_symmetric(b, 32, 16);
+}
+
+static void q4_1_search(struct lane_block *b, bool important)
+{
+    (void)important;
+    lanes_search_min(b, 32, &Q4_1_GRID);
+}
+
+static void q5_1_search(struct lane_block *b, bool important)
+{
+    (void)important;
+    lanes_search_min(b, 32, &Q5_1_GRID);
+}
+
+/* Searched for with importance only. */
+#define B32_FUNCTION(name, NAME)                                                                             \
+    static void name##_encode(const struct encode *e)                                                        \
+    {                                                                                                        \
+        static const struct b32_encoder ENCODER = { NAME##_BYTES, true, name##_search, name##_store };       \
+        if (e->importance)                                                                                   \
+            b32_encode(&ENCODER, e);                                                                         \
+        else                                                                                                 \
+            name##_encode_ref(e->x, e->out, e->rows * e->cols);                                              \
+    }
+B32_FUNCTION(q4_0, Q4_0)
+B32_FUNCTION(q4_1, Q4_1)
+B32_FUNCTION(q5_0, Q5_0)
+B32_FUNCTION(q5_1, Q5_1)
+
+static void iq4_nl_encode(const struct encode *e)
+{
+    static const struct b32_encoder ENCODER = { IQ4_NL_BYTES, false, iq4_xs_search, iq4_nl_store };
+    b32_encode(&ENCODER, e);
+}
+
+#define ENCODER_ROW(name, NAME)                                                                              \
+    {                                                                                                        \
+        FORMAT_##NAME,                                                                                       \
+        {                                                                                                    \
+            .encode = name##_encode                                                                          \
+        }                                                                                                    \
+    }
 const struct format_row LANES_TABLE(ENCODERS)[ENCODER_COUNT] = {
-    { FORMAT_Q2_K, { .encode = q2_k_encode } }, { FORMAT_Q3_K, { .encode = q3_k_encode } },
-    { FORMAT_Q4_K, { .encode = q4_k_encode } }, { FORMAT_Q5_K, { .encode = q5_k_encode } },
-    { FORMAT_Q6_K, { .encode = q6_k_encode } }, { FORMAT_IQ4_XS, { .encode = iq4_xs_encode } },
+    ENCODER_ROW(q4_0, Q4_0), ENCODER_ROW(q4_1, Q4_1),     ENCODER_ROW(q5_0, Q5_0),    ENCODER_ROW(q5_1, Q5_1),
+    ENCODER_ROW(q2_k, Q2_K), ENCODER_ROW(q3_k, Q3_K),     ENCODER_ROW(q4_k, Q4_K),    ENCODER_ROW(q5_k, Q5_K),
+    ENCODER_ROW(q6_k, Q6_K), ENCODER_ROW(iq4_nl, IQ4_NL), ENCODER_ROW(iq4_xs, IQ4_XS)
 };
 
 #endif
