@@ -1,0 +1,256 @@
+/* Telling stories, and finding out how a story was told.
+ *
+ * A teller runs a form's program up to the next choice and stops there; whoever drives it takes one of the
+ * options. The generator takes one by chance. The scorer takes all, each with a copy of the teller, and drops
+ * a copy as soon as what it says is not the text. */
+#include <assert.h>
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+
+#include "engine/train/corpus_internal.h"
+
+const char *const CORPUS_SPLIT_NAMES[] = { "train", "calibration", "held-out", NULL };
+
+enum { NUMBER = -1, NOTHING = -2 }; /* instead of a rule */
+
+struct value {
+    int rule; /* whose form it is; NUMBER: form is the number; NOTHING */
+    int form;
+};
+
+struct teller {
+    const struct corpus *c;
+    int stack[GRAMMAR_DEPTH]; /* ops to run next, innermost last */
+    int depth;
+    struct value vars[GRAMMAR_SLOTS];
+    bool capital, stopped; /* the next letter; the last character ended a sentence */
+    struct str *out;       /* where it is said; NULL: compared with `text` */
+    const char *text;
+    size_t size, at;
+    bool differs;
+};
+
+/* ---------------------------------------------------------------- saying */
+
+static void say_char(struct teller *t, char c)
+{
+    if (t->capital && isalpha((unsigned char)c)) c = (char)toupper((unsigned char)c);
+    t->capital = c == ' ' && (t->stopped || t->capital);
+    t->stopped = c == '.' || c == '!' || c == '?';
+    if (t->out) {
+        str_append_n(t->out, &c, 1);
+    } else if (t->at < t->size && t->text[t->at] == c) {
+        t->at++;
+    } else {
+        t->differs = true;
+    }
+}
+
+static void say(struct teller *t, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n && !t->differs; i++) say_char(t, text[i]);
+}
+
+static void say_number(struct teller *t, int n)
+{
+    static const char *const UNITS[] = { "zero",    "one",     "two",       "three",    "four",
+                                         "five",    "six",     "seven",     "eight",    "nine",
+                                         "ten",     "eleven",  "twelve",    "thirteen", "fourteen",
+                                         "fifteen", "sixteen", "seventeen", "eighteen", "nineteen" };
+    static const char *const TENS[] = { "twenty", "thirty",  "forty",  "fifty",
+                                        "sixty",  "seventy", "eighty", "ninety" };
+    char word[32];
+    assert(n >= 0 && n < 100);
+    if (n < 20)
+        snprintf(word, sizeof word, "%s", UNITS[n]);
+    else
+        snprintf(word, sizeof word, "%s%s%s", TENS[n / 10 - 2], n % 10 ? "-" : "",
+                 n % 10 ? UNITS[n % 10] : "");
+    say(t, word, strlen(word));
+}
+
+static int sum_of(const struct teller *t, const struct grammar_sum *s)
+{
+    int total = 0;
+    for (int i = 0; i < s->count; i++) {
+        int v = s->term[i].slot < 0 ? s->term[i].number : t->vars[s->term[i].slot].form;
+        total = s->term[i].sign == '+' ? total + v : s->term[i].sign == '-' ? total - v : total * v;
+    }
+    return total;
+}
+
+static const struct form *form_of(const struct teller *t, struct value v)
+{
+    assert(v.rule >= 0); /* the grammar gave it a form */
+    return &t->c->forms[t->c->rules[v.rule].first_form + v.form];
+}
+
+static void say_slot(struct teller *t, const struct op *op)
+{
+    struct value v = t->vars[op->slot];
+    if (v.rule == NUMBER) {
+        say_number(t, v.form);
+        return;
+    }
+    const struct form *f = form_of(t, v);
+    if (op->how == SAY_PRONOUN) {
+        const struct pronoun *p = &PRONOUNS[op->field];
+        const char *word = f->fields[1].text[0] == 'f' ? p->female : p->male;
+        say(t, word, strlen(word));
+        return;
+    }
+    const int field = op->how == SAY_COUNT ? sum_of(t, &op->a) != 1 : op->field;
+    const struct field said = f->fields[field];
+    assert(field < f->field_count);
+    if (op->article) say(t, "an ", strchr("aeiou", said.text[0]) ? 3 : 1);
+    if (op->article && !strchr("aeiou", said.text[0])) say(t, " ", 1);
+    say(t, said.text, (size_t)said.len);
+}
+
+/* ---------------------------------------------------------------- running */
+
+static bool holds(const struct teller *t, const struct op *op)
+{
+    int a = sum_of(t, &op->a), b = sum_of(t, &op->b);
+    return op->compare == '<' ? a < b : op->compare == '>' ? a > b : a == b;
+}
+
+/* Up to the next choice, which is returned; NULL at the end of the story, or where the text differs. */
+static const struct op *run(struct teller *t)
+{
+    while (t->depth && !t->differs) {
+        const struct op *op = &t->c->ops[t->stack[t->depth - 1]++];
+        switch (op->kind) {
+        case OP_TEXT: say(t, op->text, (size_t)op->len); break;
+        case OP_CALL:
+        case OP_CHOOSE:
+        case OP_DRAW: return op;
+        case OP_SET: t->vars[op->slot] = (struct value){ NUMBER, sum_of(t, &op->a) }; break;
+        case OP_COPY: t->vars[op->slot] = t->vars[op->a.term[0].slot]; break;
+        case OP_SAY: say_slot(t, op); break;
+        case OP_NUMBER: say_number(t, sum_of(t, &op->a)); break;
+        case OP_CAPITAL: t->capital = true; break;
+        case OP_UNLESS:
+            if (!holds(t, op)) t->stack[t->depth - 1] = op->jump;
+            break;
+        case OP_JUMP: t->stack[t->depth - 1] = op->jump; break;
+        case OP_RETURN: t->depth--; break;
+        }
+    }
+    return NULL;
+}
+
+/* Option i of a choice as a whole-numbered weight; 0: not to be had, because a variable holds it. */
+static int option_weight(const struct teller *t, const struct op *op, int i)
+{
+    if (op->kind == OP_DRAW) return 1;
+    for (int s = 0; op->kind == OP_CHOOSE && s < t->c->slot_count; s++)
+        if (t->vars[s].rule == op->rule && t->vars[s].form == i) return 0;
+    return t->c->forms[t->c->rules[op->rule].first_form + i].weight;
+}
+
+static int option_count(const struct teller *t, const struct op *op)
+{
+    if (op->kind == OP_DRAW) return sum_of(t, &op->b) - sum_of(t, &op->a) + 1;
+    return t->c->rules[op->rule].form_count;
+}
+
+static int options_total(const struct teller *t, const struct op *op)
+{
+    int total = 0, n = option_count(t, op);
+    if (op->kind == OP_DRAW) return n;
+    if (op->kind == OP_CALL) return t->c->rules[op->rule].total;
+    for (int i = 0; i < n; i++) total += option_weight(t, op, i);
+    return total;
+}
+
+static void take(struct teller *t, const struct op *op, int i)
+{
+    switch (op->kind) {
+    case OP_DRAW: t->vars[op->slot] = (struct value){ NUMBER, sum_of(t, &op->a) + i }; break;
+    case OP_CHOOSE: t->vars[op->slot] = (struct value){ op->rule, i }; break;
+    default:
+        assert(t->depth < GRAMMAR_DEPTH);
+        t->stack[t->depth++] = t->c->forms[t->c->rules[op->rule].first_form + i].first_op;
+    }
+}
+
+/* The rule "story" itself is the first choice. */
+static const struct op *begin(struct teller *t, const struct corpus *c, struct op *first)
+{
+    *t = (struct teller){ .c = c, .capital = true };
+    for (int i = 0; i < GRAMMAR_SLOTS; i++) t->vars[i].rule = NOTHING;
+    *first = (struct op){ .kind = OP_CALL, .rule = c->story };
+    return first;
+}
+
+/* ---------------------------------------------------------------- chance */
+
+static uint64_t mix(uint64_t z) /* SplitMix64's finishing step */
+{
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+double corpus_story(const struct corpus *c, struct story_id id, struct str *out)
+{
+    struct teller t;
+    struct op first;
+    uint64_t state = mix(mix(mix(id.seed + 0x9e3779b97f4a7c15u) ^ (uint64_t)id.split) ^ id.number);
+    double log_p = 0;
+    const struct op *op = begin(&t, c, &first);
+    t.out = out;
+    for (; op; op = run(&t)) {
+        const int total = options_total(&t, op);
+        int i = 0, left;
+        uint64_t bits = mix(state += 0x9e3779b97f4a7c15u);
+        left = (int)((bits >> 32) * (uint64_t)total >> 32);
+        while (left >= option_weight(&t, op, i)) left -= option_weight(&t, op, i++);
+        log_p += log((double)option_weight(&t, op, i) / total);
+        take(&t, op, i);
+    }
+    return log_p;
+}
+
+/* ---------------------------------------------------------------- score */
+
+static double log_add(double a, double b)
+{
+    double high = fmax(a, b);
+    return high == -INFINITY ? high : high + log1p(exp(-fabs(a - b)));
+}
+
+static void explore(const struct teller *t, const struct op *op, double log_p, struct corpus_score *s)
+{
+    const double total = options_total(t, op);
+    const int n = option_count(t, op);
+    for (int i = 0; i < n; i++) {
+        const int weight = option_weight(t, op, i);
+        if (!weight) continue;
+        struct teller next = *t;
+        take(&next, op, i);
+        const struct op *choice = run(&next);
+        s->told = MAX(s->told, next.at);
+        if (next.differs) continue;
+        if (choice) {
+            explore(&next, choice, log_p + log(weight / total), s);
+        } else if (next.at == next.size) {
+            s->log_probability = log_add(s->log_probability, log_p + log(weight / total));
+            s->derivations++;
+        }
+    }
+}
+
+struct corpus_score corpus_score(const struct corpus *c, const char *text, size_t n)
+{
+    struct corpus_score s = { .log_probability = -INFINITY };
+    struct teller t;
+    struct op first;
+    const struct op *op = begin(&t, c, &first);
+    t.text = text;
+    t.size = n;
+    explore(&t, op, 0, &s);
+    return s;
+}

@@ -1,0 +1,86 @@
+/* engine/train/corpus_internal.h - a grammar made ready: forms as short programs. */
+#ifndef QDYNO_ENGINE_TRAIN_CORPUS_INTERNAL_H
+#define QDYNO_ENGINE_TRAIN_CORPUS_INTERNAL_H
+
+#include "engine/train/corpus.h"
+
+enum {
+    GRAMMAR_SLOTS = 64, /* variables of a story */
+    GRAMMAR_DEPTH = 16, /* rules within rules */
+    GRAMMAR_TERMS = 3,  /* of a sum */
+    GRAMMAR_FIELDS = 4,
+};
+
+/* A sum, worked from left to right. */
+struct grammar_sum {
+    int count;
+    struct {
+        char sign; /* + - * */
+        int slot;  /* -1: `number` */
+        int number;
+    } term[GRAMMAR_TERMS];
+};
+
+enum op_kind {
+    OP_TEXT,    /* say text[len] */
+    OP_CALL,    /* choose a form of `rule` and run it */
+    OP_CHOOSE,  /* choose a form of `rule` for `slot` */
+    OP_DRAW,    /* choose a number a..b for `slot` */
+    OP_SET,     /* slot = sum a */
+    OP_COPY,    /* slot = slot of a's first term */
+    OP_SAY,     /* what `slot` holds, as `how` says */
+    OP_NUMBER,  /* sum a as a word */
+    OP_CAPITAL, /* the next letter */
+    OP_UNLESS,  /* a `compare` b, or jump */
+    OP_JUMP,
+    OP_RETURN,
+};
+
+enum say_how { SAY_FIELD, SAY_PRONOUN, SAY_COUNT }; /* field; PRONOUNS[field]; field 1 unless sum a is 1 */
+
+struct op {
+    enum op_kind kind;
+    const char *text;
+    int len, slot, rule, jump;
+    enum say_how how;
+    int field;
+    bool article;
+    char compare;
+    struct grammar_sum a, b;
+};
+
+struct field {
+    const char *text;
+    int len;
+};
+
+struct form {
+    int weight, first_op;
+    int field_count;
+    struct field fields[GRAMMAR_FIELDS]; /* of a word: the form itself, cut at '|' */
+};
+
+struct rule {
+    const char *name;
+    int first_form, form_count;
+    int total;  /* of weights */
+    bool words; /* forms are words with fields, not programs */
+};
+
+struct pronoun {
+    const char *name, *female, *male;
+};
+extern const struct pronoun PRONOUNS[];
+extern const int PRONOUN_COUNT;
+
+struct corpus {
+    struct rule *rules;
+    struct form *forms;
+    struct op *ops;
+    int rule_count, form_count, op_count, op_cap;
+    int story; /* the rule to begin with */
+    char *slots[GRAMMAR_SLOTS];
+    int slot_count;
+};
+
+#endif

@@ -1,0 +1,113 @@
+/* The words of the stories: people, things, places, and what is known about them. Fields that a story ties
+ * together stand in one form, so that what a cow gives or where snow lies is the same in all of them. */
+#include <stddef.h>
+
+#include "engine/train/grammar.h"
+
+#define FORMS(...)                                                                                           \
+    (const char *const[])                                                                                    \
+    {                                                                                                        \
+        __VA_ARGS__, NULL                                                                                    \
+    }
+
+const struct grammar_rule GRAMMAR_WORDS[] = {
+    { "name", FORMS("Lily|f", "Tom|m", "Anna|f", "Ben|m", "Mia|f", "Max|m", "Emma|f", "Sam|m", "Lucy|f",
+                    "Tim|m", "Sara|f", "Jack|m", "Nora|f", "Leo|m", "Ella|f", "Finn|m", "Rosa|f", "Paul|m",
+                    "Clara|f", "Oscar|m", "Ida|f", "Hugo|m", "Maya|f", "Noah|m", "Zoe|f", "Adam|m", "Ruby|f",
+                    "Luke|m", "Alice|f", "Peter|m", "Molly|f", "Felix|m", "Hana|f", "Omar|m", "Lena|f",
+                    "David|m", "Iris|f", "Simon|m", "Daisy|f", "Henry|m", "Eva|f", "Karl|m", "June|f",
+                    "Theo|m", "Olga|f", "Ravi|m", "Nina|f", "Jonas|m") },
+    /* who looks after children */
+    { "elder", FORMS("mother|f", "father|m", "grandmother|f", "grandfather|m", "aunt|f", "uncle|m") },
+    /* who works, where, with what, making what */
+    { "worker",
+      FORMS("baker|bakery|oven|bread", "farmer|farm|tractor|corn", "painter|studio|brush|pictures",
+            "tailor|shop|needle|coats", "gardener|garden|spade|flowers", "carpenter|workshop|saw|tables",
+            "cook|kitchen|spoon|soup", "fisherman|harbor|net|fish", "smith|forge|hammer|horseshoes",
+            "potter|cellar|wheel|bowls", "writer|library|pen|books", "shoemaker|market|leather|boots") },
+    /* animal, its sound, where it lives, what it likes to eat */
+    { "animal", FORMS("dog|woof|kennel|bones", "cat|meow|basket|fish", "cow|moo|barn|grass",
+                      "sheep|baa|meadow|clover", "duck|quack|pond|bread", "pig|oink|sty|potatoes",
+                      "horse|neigh|stable|hay", "frog|croak|swamp|flies", "owl|hoot|forest|mice",
+                      "rooster|cock-a-doodle|yard|corn", "bee|buzz|hive|honey", "mouse|squeak|hole|cheese",
+                      "lion|roar|desert|meat", "crow|caw|tower|seeds") },
+    { "pet",
+      FORMS("puppy|puppies", "kitten|kittens", "rabbit|rabbits", "pony|ponies", "turtle|turtles",
+            "parrot|parrots", "hamster|hamsters", "goat|goats", "hedgehog|hedgehogs", "squirrel|squirrels") },
+    { "petname", FORMS("Biscuit", "Pepper", "Shadow", "Cookie", "Whiskers", "Button", "Snowball", "Patch",
+                       "Ginger", "Coco", "Pickle", "Sparky") },
+    { "color", FORMS("red", "blue", "green", "yellow", "white", "black", "brown", "pink", "purple", "orange",
+                     "gray", "golden", "silver") },
+    { "size", FORMS("big", "small", "tiny", "huge", "little", "large") },
+    { "looks",
+      FORMS("old", "new", "shiny", "soft", "round", "smooth", "heavy", "pretty", "strange", "wooden") },
+    { "state", FORMS("lost", "hungry", "tired", "wet", "lonely", "young", "thin", "friendly") },
+    { "thing",
+      FORMS("ball|balls", "kite|kites", "doll|dolls", "drum|drums", "hat|hats", "book|books", "cup|cups",
+            "key|keys", "ring|rings", "lamp|lamps", "boat|boats", "bell|bells", "coin|coins", "stone|stones",
+            "shell|shells", "feather|feathers", "ribbon|ribbons", "mask|masks", "flute|flutes", "map|maps",
+            "whistle|whistles", "button|buttons", "candle|candles", "umbrella|umbrellas", "scarf|scarves",
+            "mirror|mirrors", "train|trains", "robot|robots", "puzzle|puzzles", "basket|baskets",
+            "bucket|buckets", "pillow|pillows") },
+    { "fruit",
+      FORMS("apple|apples", "pear|pears", "plum|plums", "cherry|cherries", "berry|berries", "nut|nuts",
+            "lemon|lemons", "peach|peaches", "carrot|carrots", "egg|eggs", "cookie|cookies", "cake|cakes",
+            "mushroom|mushrooms", "tomato|tomatoes", "grape|grapes", "bun|buns") },
+    { "ingredient", FORMS("flour", "sugar", "milk", "butter", "salt", "honey", "cream", "cheese", "rice",
+                          "chocolate", "cinnamon", "oil") },
+    { "dish", FORMS("a pie|was", "a soup|was", "pancakes|were", "a pudding|was", "a salad|was",
+                    "waffles|were", "a stew|was", "muffins|were", "dumplings|were", "a big omelet|was") },
+    { "tool", FORMS("glue", "tape", "some string", "a nail", "needle and thread", "a little wire") },
+    { "spot",
+      FORMS("under the bed", "behind the door", "in the drawer", "on the shelf", "under the table",
+            "in the closet", "behind the curtain", "in the attic", "on the roof", "in the cellar",
+            "under the stairs", "in the garage", "behind the sofa", "next to the stove", "in the mailbox",
+            "under the old oak", "behind the barn", "in the tall grass", "by the well", "near the fence") },
+    { "hideout", FORMS("under the bed", "behind the door", "in the closet", "behind the curtain",
+                       "in the attic", "in the cellar", "under the stairs", "in the garage",
+                       "behind the sofa", "behind a tree", "behind the barn", "in the tall grass",
+                       "behind the fence", "in a big barrel", "under a blanket") },
+    { "tree", FORMS("oak", "pine", "birch", "willow", "elm", "maple", "fir", "poplar") },
+    { "bird", FORMS("robin", "sparrow", "swallow", "blackbird", "pigeon", "gull", "stork", "wren") },
+    { "garment", FORMS("jacket", "shirt", "sweater", "cap", "cape", "vest", "apron", "dress") },
+    { "vessel", FORMS("box|boxes", "bag|bags", "jar|jars", "chest|chests", "pot|pots", "sack|sacks",
+                      "tin|tins", "crate|crates") },
+    { "place", FORMS("park", "forest", "beach", "river", "lake", "market", "school", "library", "castle",
+                     "square", "mill", "harbor", "bridge", "museum", "zoo", "playground", "bakery", "station",
+                     "fountain", "lighthouse", "theater", "orchard") },
+    { "home", FORMS("in a small house", "in a tall tower", "in a village by the sea",
+                    "in a town in the hills", "in a cottage near the woods", "on a farm", "in a big city",
+                    "in a house with a red roof", "on a boat on the river", "in a street full of trees",
+                    "next to a windmill", "above a bookshop", "behind the station", "on an island") },
+    { "trait", FORMS("kind", "brave", "clever", "shy", "cheerful", "curious", "quiet", "careful", "funny",
+                     "patient", "gentle", "stubborn") },
+    { "feeling", FORMS("happy", "proud", "glad", "excited", "thankful", "pleased") },
+    { "trouble", FORMS("sad", "worried", "upset", "angry", "unhappy", "lonely") },
+    { "hobby", FORMS("to sing", "to dance", "to swim", "to read", "to paint", "to climb trees", "to fish",
+                     "to cook", "to ride", "to build towers", "to play chess", "to tell jokes",
+                     "to collect stamps", "to watch the stars") },
+    { "dayname", FORMS("Monday|Tuesday|Wednesday|Sunday", "Tuesday|Wednesday|Thursday|Monday",
+                       "Wednesday|Thursday|Friday|Tuesday", "Thursday|Friday|Saturday|Wednesday",
+                       "Friday|Saturday|Sunday|Thursday", "Saturday|Sunday|Monday|Friday",
+                       "Sunday|Monday|Tuesday|Saturday") },
+    { "event", FORMS("the party", "the picnic", "the concert", "the big race", "the fair", "the school play",
+                     "the wedding", "the parade") },
+    /* weather, what it does, what one wears, what one does */
+    { "weather", FORMS("rainy|the streets were wet|a raincoat|jump in the puddles",
+                       "snowy|the hills were white|a warm coat|build a snowman",
+                       "sunny|the grass was warm|a straw hat|swim in the lake",
+                       "windy|the leaves flew around|a thick sweater|fly a kite",
+                       "foggy|nobody could see far|a bright vest|play hide and seek",
+                       "icy|the pond was frozen|mittens|skate on the pond") },
+    /* two colors and what they make */
+    { "mix", FORMS("red|yellow|orange", "blue|yellow|green", "red|blue|purple", "black|white|gray",
+                   "red|white|pink") },
+    /* what is measured, the highest, the lowest */
+    { "measure", FORMS("taller|tallest|shortest", "older|oldest|youngest", "faster|fastest|slowest",
+                       "stronger|strongest|weakest", "louder|loudest|quietest") },
+
+    { "time", FORMS("one day", "one morning", "one afternoon", "one evening", "last week", "on a quiet day",
+                    "after lunch", "before breakfast", "early in the morning", "on the way home",
+                    "at the weekend", "in the holidays") },
+    { NULL, NULL },
+};
