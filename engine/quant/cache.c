@@ -120,6 +120,8 @@ static enum err_code cache_name(char name[HASH_HEX + 8], const struct gguf *sour
     struct str text = { 0 };
     str_printf(&text, "%s\n%s\n%s\n%s", hash, config_recipe(c, recipe, sizeof recipe), learned,
                QUANTIZER_VERSION);
+    const struct params p = config_params(c);
+    if (p.method && p.method->identity) str_printf(&text, "\n%s", p.method->identity);
     if (text.failed) rc = err_set(why, ERR_NOMEM, "out of memory");
     if (!rc) hash_bytes(str_text(&text), text.len, key);
     if (!rc) snprintf(name, HASH_HEX + 8, "%s.gguf", key);

@@ -1,22 +1,23 @@
 /* METHODS: one row per way of choosing numbers. */
 #include "engine/quant/methods.h"
+#include "engine/quant/plugin.h"
 
 #include <strings.h>
 
-static const struct method *const METHODS[] = { &METHOD_RTN,         &METHOD_GGUF,     &METHOD_HQQ,
-                                                &METHOD_QUANTO,      &METHOD_NF4,      &METHOD_FP4,
-                                                &METHOD_EETQ,        &METHOD_LLM_INT8, &METHOD_INT8_DYNAMIC,
-                                                &METHOD_INT8_STATIC, &METHOD_MXFP4,    &METHOD_TF32,
-                                                &METHOD_GPTQ, &METHOD_AWQ, &METHOD_SMOOTHQUANT };
+static const struct method *const METHODS[] = {
+    &METHOD_RTN,  &METHOD_GGUF,     &METHOD_HQQ,          &METHOD_QUANTO,      &METHOD_NF4, &METHOD_FP4,
+    &METHOD_EETQ, &METHOD_LLM_INT8, &METHOD_INT8_DYNAMIC, &METHOD_INT8_STATIC, &METHOD_FP8, &METHOD_MXFP4,
+    &METHOD_TF32, &METHOD_GPTQ,     &METHOD_AWQ,          &METHOD_SMOOTHQUANT
+};
 
 size_t method_count(void)
 {
-    return COUNT_OF(METHODS);
+    return COUNT_OF(METHODS) + plugin_count();
 }
 
 const struct method *method_at(size_t i)
 {
-    return METHODS[i];
+    return i < COUNT_OF(METHODS) ? METHODS[i] : plugin_at(i - COUNT_OF(METHODS));
 }
 
 const struct method *method_find(const char *name)

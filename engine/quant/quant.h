@@ -63,6 +63,7 @@ struct method {
     const char *formats;        /* space-separated names of what it can make; NULL: any that has an encoder */
     bool linear_only;           /* token embedding and output matrix stay as they are (f16 at most) */
     enum calibration_need calibration;
+    const char *identity; /* hash of the plug-in it came from, whose answers may change; NULL: built in */
 
     /* All NULL where the method has no use for it. Pure but for the last three. */
 
@@ -94,6 +95,13 @@ struct method {
 size_t method_count(void);
 const struct method *method_at(size_t i);
 const struct method *method_find(const char *name); /* NULL when unknown; case-insensitive */
+
+/* Make methods of plug-ins (share/include/qdyno_plugin.h) known: those of QDYNO_PLUGINS, paths with ':'
+ * between them, then `files`. The variable names all of them afterwards, for worker processes to inherit.
+ * Once, while there is one thread. Errors: ERR_IO (no such file), ERR_FORMAT (not a plug-in of this version;
+ * it crashes, or hangs; its description cannot be right), ERR_USAGE, ERR_FIT, ERR_CANCELLED. */
+enum err_code plugins_load(const char *const *files, int count, struct err *why);
+void plugins_unload(void); /* forget them: their methods are gone */
 
 /* What a recipe's method needs to know; of none: nothing. */
 enum calibration_need method_needs(const struct params *p);

@@ -21,11 +21,11 @@ static const struct {
                    { FORMAT_IQ4_NL, 25 }, { FORMAT_IQ4_XS, 30 }, { FORMAT_BF16, 32 } };
 
 /* Written anew, or true of the source's container only. */
-static const char *const DROPPED_KEYS[] = { "general.file_type",  "general.quantization_version",
-                                            "general.alignment",  "qdyno.recipe",
-                                            "qdyno.source",       "qdyno.calibration",
-                                            "split.no",           "split.count",
-                                            "split.tensors.count" };
+static const char *const DROPPED_KEYS[] = { "general.file_type", "general.quantization_version",
+                                            "general.alignment", "qdyno.recipe",
+                                            "qdyno.plugin",      "qdyno.source",
+                                            "qdyno.calibration", "split.no",
+                                            "split.count",       "split.tensors.count" };
 
 /* ---------------------------------------------------------------- what becomes of each tensor */
 
@@ -109,6 +109,8 @@ static enum err_code write_metadata(struct quantization *q, struct err *why)
         const struct act_scheme act = q->params.method->act(&q->params);
         rc = act_put(w, &act, f);
     }
+    if (!rc && q->params.method && q->params.method->identity)
+        rc = gguf_writer_put_string(w, "qdyno.plugin", q->params.method->identity);
     if (!rc && q->calibration)
         rc = gguf_writer_put_string(w, "qdyno.calibration", calibration_name(q->calibration));
     return rc ? err_set(why, rc, "cannot describe the quantized file: %s", err_text(rc)) : ERR_OK;

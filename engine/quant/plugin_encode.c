@@ -1,0 +1,316 @@
+/* A matrix through a plug-in: rows are dealt out to child processes, which leave their choices in memory that
+ * they share with us; each sees its own part of it, with pages around it that may not be touched. Whatever is
+ * found there is checked before it becomes bytes of a file. */
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "engine/quant/calibration.h"
+#include "engine/quant/methods.h"
+#include "engine/quant/plugin.h"
+
+enum {
+    PROCESS_WEIGHTS = 1 << 17, /* fewer are not worth a process of their own */
+    CALL_WEIGHTS = 1 << 16,    /* of one call: progress is seen in between */
+    PART_DONE = 0,             /* parts of a share's memory */
+    PART_WEIGHTS,
+    PART_CODES,
+    PART_SCALES,
+    PART_ZEROS,
+    PART_COUNT
+};
+
+/* Memory that ends at a page nobody may touch. */
+struct guarded {
+    void *map; /* NULL: there is none */
+    size_t map_bytes;
+    void *at;
+};
+
+/* The rows of one child. */
+struct share {
+    int64_t first, rows;
+    struct guarded part[PART_COUNT];
+};
+
+struct encoding {
+    const struct plugin *plugin;
+    struct tensor_job *job;
+    int64_t group, groups; /* columns of a group, groups of a row */
+    int bits;
+    double *value; /* [parameters] */
+    struct share *shares;
+    int count;
+};
+
+/* ---------------------------------------------------------------- memory */
+
+static enum err_code guard(struct guarded *g, size_t bytes, struct err *why)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), body = (bytes + page - 1) / page * page;
+    if (!bytes) return ERR_OK;
+    unsigned char *map = mmap(NULL, body + 2 * page, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (map != MAP_FAILED && mprotect(map + page, body, PROT_READ | PROT_WRITE)) {
+        munmap(map, body + 2 * page);
+        map = MAP_FAILED;
+    }
+    if (map == MAP_FAILED) return err_set(why, ERR_NOMEM, "out of memory for what a plug-in answers");
+    *g = (struct guarded){ map, body + 2 * page, map + page + body - bytes };
+    return ERR_OK;
+}
+
+static enum err_code open_share(const struct encoding *e, struct share *s, struct err *why)
+{
+    const bool codes = e->plugin->answer == QDYNO_CODES, zeros = codes && format_group_bits(e->job->format);
+    const size_t weights = (size_t)(s->rows * e->job->cols), groups = (size_t)(s->rows * e->groups);
+    const size_t bytes[PART_COUNT] = { [PART_DONE] = sizeof(int64_t),
+                                       [PART_WEIGHTS] = codes ? 0 : weights * sizeof(float),
+                                       [PART_CODES] = codes ? weights : 0,
+                                       [PART_SCALES] = codes ? groups * sizeof(float) : 0,
+                                       [PART_ZEROS] = zeros ? groups * sizeof(float) : 0 };
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < PART_COUNT && !rc; i++) rc = guard(&s->part[i], bytes[i], why);
+    return rc;
+}
+
+static void lend(void *arg, int member, bool on)
+{
+    const struct encoding *e = arg;
+    for (int i = 0; i < PART_COUNT; i++) {
+        const struct guarded *g = &e->shares[member].part[i];
+        if (g->map) madvise(g->map, g->map_bytes, on ? MADV_DOFORK : MADV_DONTFORK);
+    }
+}
+
+static void close_encoding(struct encoding *e)
+{
+    for (int s = 0; e->shares && s < e->count; s++)
+        for (int i = 0; i < PART_COUNT; i++)
+            if (e->shares[s].part[i].map) munmap(e->shares[s].part[i].map, e->shares[s].part[i].map_bytes);
+    free(e->shares);
+    free(e->value);
+}
+
+/* ---------------------------------------------------------------- in a child */
+
+/* Row `row` of a share's part, `width` bytes a row. */
+static void *part_row(const struct share *s, int part, int64_t row, int64_t width)
+{
+    return s->part[part].at ? (unsigned char *)s->part[part].at + row * width : NULL;
+}
+
+static int encode_share(void *arg, int member, const struct qdyno_plugin *plugin, struct str *out)
+{
+    const struct encoding *e = arg;
+    const struct tensor_job *job = e->job;
+    const struct share *s = &e->shares[member];
+    const int64_t step = MAX(CALL_WEIGHTS / job->cols, 1), width = job->cols * (int64_t)sizeof(float),
+                  group_width = e->groups * (int64_t)sizeof(float);
+    for (int64_t row = 0; row < s->rows; row += step) {
+        char error[256] = "";
+        struct qdyno_rows r = { .tensor = job->name,
+                                .format = job->format->name,
+                                .first_row = s->first + row,
+                                .rows = MIN(step, s->rows - row),
+                                .cols = job->cols,
+                                .group = e->group,
+                                .bits = e->bits,
+                                .x = job->x + (s->first + row) * job->cols,
+                                .mean_square = job->input ? job->input->mean_square : NULL,
+                                .value = e->value,
+                                .weights = part_row(s, PART_WEIGHTS, row, width),
+                                .codes = part_row(s, PART_CODES, row, job->cols),
+                                .scales = part_row(s, PART_SCALES, row, group_width),
+                                .zeros = part_row(s, PART_ZEROS, row, group_width),
+                                .error = error,
+                                .error_size = sizeof error };
+        if (plugin->encode(&r)) {
+            error[sizeof error - 1] = '\0';
+            str_printf(out, "'%s': %s", job->name, error[0] ? error : "it failed and does not say why");
+            return 1;
+        }
+        atomic_store((_Atomic int64_t *)s->part[PART_DONE].at, row + MIN(step, s->rows - row));
+    }
+    return 0;
+}
+
+static int64_t rows_done(void *arg)
+{
+    const struct encoding *e = arg;
+    int64_t sum = 0;
+    for (int i = 0; i < e->count; i++) sum += atomic_load((_Atomic int64_t *)e->shares[i].part[PART_DONE].at);
+    return sum;
+}
+
+/* ---------------------------------------------------------------- what they answered */
+
+static bool all_finite(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return false;
+    return true;
+}
+
+static void pack_groups(const struct encoding *e, const struct share *s, int64_t row, unsigned char *out)
+{
+    const struct format *f = e->job->format;
+    const uint8_t *codes = part_row(s, PART_CODES, row, e->job->cols);
+    const float *scales = part_row(s, PART_SCALES, row, e->groups * (int64_t)sizeof(float)),
+                *zeros = part_row(s, PART_ZEROS, row, e->groups * (int64_t)sizeof(float));
+    for (int64_t i = 0; i < e->groups; i++) {
+        struct group_codes g = { .scale = scales[i], .zero = zeros[i] };
+        memcpy(g.code, codes + i * e->group, (size_t)e->group);
+        format_group_pack(f, &g, out + i * f->block_bytes);
+    }
+}
+
+/* One row of a share to where it belongs in job->out. NULL, or what is wrong with it. */
+static const char *take_row(const struct encoding *e, const struct share *s, int64_t row, float *decoded)
+{
+    const struct tensor_job *job = e->job;
+    const struct format *f = job->format;
+    unsigned char *out = (unsigned char *)job->out + (s->first + row) * format_row_bytes(f, job->cols);
+    if (e->plugin->answer == QDYNO_WEIGHTS) {
+        const float *w = part_row(s, PART_WEIGHTS, row, job->cols * (int64_t)sizeof(float));
+        if (!all_finite(w, job->cols)) return "a weight that is not a finite number";
+        format_encode_rows(f, w, out, 1, job->cols);
+        return NULL;
+    }
+    const uint8_t *codes = part_row(s, PART_CODES, row, job->cols);
+    if (format_group_bits(f)) {
+        const int most = (1 << e->bits) - 1;
+        for (int64_t i = 0; i < job->cols; i++)
+            if (codes[i] > most) return "a code that its format has no room for";
+        pack_groups(e, s, row, out);
+    } else {
+        format_row_pack(f, codes, *(float *)part_row(s, PART_SCALES, row, sizeof(float)), out, job->cols);
+    }
+    /* as the format keeps them: a scale may be too large for its 16 bits, a code of fp8 may mean NaN */
+    format_decode_rows(f, out, decoded, 1, job->cols);
+    return all_finite(decoded, job->cols) ? NULL : "codes, a scale or a zero that do not make finite numbers";
+}
+
+struct taking {
+    const struct encoding *e;
+    const struct share *share;
+    float *decoded;      /* [members][cols] */
+    _Atomic int64_t bad; /* first bad row of the share, or `rows` */
+};
+
+static void take_rows(void *arg, int member, int size)
+{
+    struct taking *t = arg;
+    const int64_t rows = t->share->rows, to = rows * (member + 1) / size;
+    float *decoded = t->decoded + member * t->e->job->cols;
+    for (int64_t row = rows * member / size; row < to; row++) {
+        if (!take_row(t->e, t->share, row, decoded)) continue;
+        int64_t seen = atomic_load(&t->bad);
+        while (row < seen && !atomic_compare_exchange_weak(&t->bad, &seen, row)) continue;
+        return;
+    }
+}
+
+static enum err_code take_answers(const struct encoding *e, struct err *why)
+{
+    struct tensor_job *job = e->job;
+    const size_t members = (size_t)threadpool_size(job->pool);
+    float *decoded = malloc(members * (size_t)job->cols * sizeof *decoded);
+    if (!decoded) return err_set(why, ERR_NOMEM, "out of memory while quantizing '%s'", job->name);
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < e->count && !rc; i++) {
+        const struct share *s = &e->shares[i];
+        struct taking t = { .e = e, .share = s, .decoded = decoded };
+        atomic_init(&t.bad, s->rows);
+        threadpool_run(job->pool, take_rows, &t);
+        const int64_t bad = atomic_load(&t.bad);
+        if (bad < s->rows)
+            rc = err_set(why, ERR_FORMAT, "plug-in %s gave %s in row %lld of '%s'", e->plugin->method.name,
+                         take_row(e, s, bad, decoded), (long long)(s->first + bad), job->name);
+    }
+    free(decoded);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- one matrix */
+
+/* The parameters' values in the order of the description. */
+static double *values_of(const struct params *p)
+{
+    size_t n = 0;
+    while (p->method->params[n].name) n++;
+    double *value = calloc(n + 1, sizeof *value);
+    for (size_t i = 0; value && i < n; i++) {
+        const struct param *q = &p->method->params[i];
+        if (q->kind == PARAM_BOOL) {
+            value[i] = params_bool(p, q->name);
+        } else if (q->kind == PARAM_CHOICE) {
+            char word[64];
+            for (const char *at = q->choices; *at; at += strcspn(at, " "), at += *at == ' ') {
+                snprintf(word, sizeof word, "%.*s", (int)strcspn(at, " "), at);
+                if (params_is(p, q->name, word)) break;
+                value[i]++;
+            }
+        } else {
+            value[i] = params_real(p, q->name);
+        }
+    }
+    return value;
+}
+
+/* Results made by two different libraries must not meet in one file. */
+static enum err_code check_unchanged(const struct plugin *p, struct err *why)
+{
+    char hash[HASH_HEX];
+    enum err_code rc = hash_file(p->path, hash, why);
+    if (rc) return err_prefix(why, "plug-in %s", p->method.name);
+    if (!strcmp(hash, p->hash)) return ERR_OK;
+    return err_set(why, ERR_USAGE, "plug-in %s has changed since it was loaded: start again", p->path);
+}
+
+static enum err_code open_encoding(struct encoding *e, struct err *why)
+{
+    const struct tensor_job *job = e->job;
+    const struct format *f = job->format;
+    const bool groups = format_group_bits(f) != 0, codes = e->plugin->answer == QDYNO_CODES;
+    e->bits = !codes ? 0 : groups ? format_group_bits(f) : 8;
+    e->group = codes && !groups ? job->cols : f->block_weights;
+    e->groups = job->cols / e->group;
+    e->count = (int)MIN(threadpool_size(job->pool), MAX(job->rows * job->cols / PROCESS_WEIGHTS, 1));
+    e->count = (int)MIN(e->count, job->rows);
+    e->value = values_of(&job->params);
+    e->shares = calloc((size_t)e->count, sizeof *e->shares);
+    if (!e->value || !e->shares) return err_set(why, ERR_NOMEM, "out of memory for a plug-in");
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < e->count && !rc; i++) {
+        e->shares[i].first = job->rows * i / e->count;
+        e->shares[i].rows = job->rows * (i + 1) / e->count - e->shares[i].first;
+        rc = open_share(e, &e->shares[i], why);
+        lend(e, i, false);
+    }
+    return rc;
+}
+
+enum err_code plugin_encode(struct tensor_job *job, struct err *why)
+{
+    struct encoding e = { .plugin = (const struct plugin *)job->params.method, .job = job };
+    char doing[192];
+    snprintf(doing, sizeof doing, "encoding '%s'", job->name);
+    struct plugin_crew crew = { .path = e.plugin->path,
+                                .doing = doing,
+                                .work = encode_share,
+                                .lend = lend,
+                                .done = rows_done,
+                                .arg = &e };
+    enum err_code rc = plugin_patience(&crew.patience_ns, why);
+    if (!rc) rc = check_unchanged(e.plugin, why);
+    if (!rc) rc = open_encoding(&e, why);
+    crew.count = e.count;
+    if (!rc) rc = plugin_crew_run(&crew, NULL, why);
+    if (!rc) rc = take_answers(&e, why);
+    close_encoding(&e);
+    return rc;
+}

@@ -1,0 +1,258 @@
+/* Code that nobody here wrote runs in processes of its own: it may crash, hang, print, end the process or
+ * write where it likes, and what it costs is an error message. A child is forked rather than started anew, so
+ * that it reads the matrix where it lies; of what the parent has open it keeps nothing. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio_ext.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/quant/plugin.h"
+
+enum {
+    TICK_MS = 20,
+    CHILD_FD = 3,
+    ANSWER_LIMIT = 1 << 20,
+    PATIENCE_S = 60,
+    SHOWN = 240 /* of a reason, in a message */
+};
+
+static const char DONE = '+', FAILED = '-'; /* first byte of an answer */
+
+enum err_code plugin_patience(int64_t *ns, struct err *why)
+{
+    const char *text = getenv("QDYNO_PLUGIN_TIMEOUT");
+    double seconds = PATIENCE_S;
+    if (text && text[0] && (!str_to_seconds(text, &seconds) || !(seconds > 0 && seconds < 1e8)))
+        return err_set(why, ERR_USAGE, "QDYNO_PLUGIN_TIMEOUT='%.40s': want a time such as 90s or 5m", text);
+    *ns = (int64_t)(seconds * 1e9);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- in the child */
+
+static void say(int fd, char first, const struct str *text)
+{
+    struct str all = { 0 };
+    str_append_n(&all, &first, 1);
+    str_append_n(&all, str_text(text), text->len);
+    for (size_t at = 0; at < all.len;) {
+        const ssize_t n = write(fd, all.data + at, all.len - at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) break; /* nobody listens: the parent is about to kill us */
+        at += (size_t)n;
+    }
+}
+
+/* NULL and a reason in *out when the library is none of ours. */
+static const struct qdyno_plugin *load(const char *path, struct str *out)
+{
+    const struct qdyno_plugin *p;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        str_printf(out, "cannot be loaded: %s", dlerror());
+        return NULL;
+    }
+    /* an object pointer for a function: POSIX wants this to work, ISO C has no word for it */
+    const struct qdyno_plugin *(*get)(void);
+    *(void **)(&get) = dlsym(library, QDYNO_PLUGIN_SYMBOL);
+    if (!get) {
+        str_printf(out, "is no plug-in: it does not export %s", QDYNO_PLUGIN_SYMBOL);
+        return NULL;
+    }
+    if (!(p = get())) {
+        str_printf(out, "%s returned nothing", QDYNO_PLUGIN_SYMBOL);
+        return NULL;
+    }
+    if (p->version == QDYNO_PLUGIN_VERSION) return p;
+    str_printf(out,
+               "was made for version %u of the plug-in interface, this program has version %d: compile it "
+               "again with this program's qdyno_plugin.h",
+               (unsigned)p->version, QDYNO_PLUGIN_VERSION);
+    return NULL;
+}
+
+/* Nothing of the parent's may be reached by accident: not its files, not its output, not its handlers. */
+static void detach(int fd, pid_t parent)
+{
+    static const int SIGNALS[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGINT, SIGTERM, SIGPIPE };
+    sigset_t none;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(EXIT_FAILURE);
+    for (size_t i = 0; i < COUNT_OF(SIGNALS); i++) signal(SIGNALS[i], SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    __fpurge(stdout); /* what the parent has not written yet is the parent's to write */
+    if (fd != CHILD_FD) dup2(fd, CHILD_FD);
+    close_range(CHILD_FD + 1, ~0U, 0);
+    close(STDIN_FILENO);
+    open("/dev/null", O_RDONLY);
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* results are written there: a remark does not belong among them */
+}
+
+static _Noreturn void be_child(const struct plugin_crew *crew, int member, int fd, pid_t parent)
+{
+    struct str out = { 0 };
+    detach(fd, parent);
+    const struct qdyno_plugin *plugin = load(crew->path, &out);
+    const bool failed = !plugin || crew->work(crew->arg, member, plugin, &out);
+    say(CHILD_FD, failed ? FAILED : DONE, &out);
+    _exit(EXIT_SUCCESS); /* no handlers of the library's or ours */
+}
+
+/* ---------------------------------------------------------------- in the parent */
+
+struct child {
+    pid_t pid; /* 0: ended */
+    int fd;    /* -1: nothing comes any more */
+    int status;
+    struct str in;
+};
+
+static enum err_code start(struct child *c, const struct plugin_crew *crew, int member, struct err *why)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC))
+        return err_set(why, ERR_INTERNAL, "cannot make a pipe to a plug-in's process: %s", strerror(errno));
+    const pid_t parent = getpid();
+    if (crew->lend) crew->lend(crew->arg, member, true);
+    const pid_t pid = fork();
+    if (pid == 0) be_child(crew, member, ends[1], parent);
+    if (crew->lend) crew->lend(crew->arg, member, false);
+    close(ends[1]);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    c->fd = ends[0];
+    if (pid < 0)
+        return err_set(why, ERR_INTERNAL, "cannot start a process for plug-in %s: %s", crew->path,
+                       strerror(errno));
+    c->pid = pid;
+    return ERR_OK;
+}
+
+static void listen_to(struct child *c)
+{
+    char piece[4096];
+    while (c->fd >= 0 && c->in.len <= ANSWER_LIMIT) {
+        const ssize_t n = read(c->fd, piece, sizeof piece);
+        if (n > 0) {
+            str_append_n(&c->in, piece, (size_t)n);
+        } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+            close(c->fd);
+            c->fd = -1;
+        } else if (errno == EAGAIN) {
+            return;
+        }
+    }
+}
+
+/* What there is to read, then whether it ended: in this order nothing of an ended one is missed. */
+static void look_after(struct child *c)
+{
+    const pid_t got = c->pid ? waitpid(c->pid, &c->status, WNOHANG) : 0;
+    listen_to(c);
+    if (got == c->pid || (got < 0 && errno != EINTR)) c->pid = 0;
+}
+
+static void end(struct child *c)
+{
+    if (c->pid) {
+        kill(c->pid, SIGKILL);
+        while (waitpid(c->pid, &c->status, 0) < 0 && errno == EINTR) continue;
+    }
+    if (c->fd >= 0) close(c->fd);
+    str_free(&c->in);
+}
+
+/* One line that can be shown, of text that may be anything. */
+static const char *shown(const struct str *text, char *buf, size_t size)
+{
+    size_t n = 0;
+    for (size_t i = 1; i < text->len && n + 1 < size; i++)
+        buf[n++] = (unsigned char)text->data[i] < 32 || text->data[i] == 127 ? ' ' : text->data[i];
+    buf[n] = '\0';
+    return buf;
+}
+
+/* How an ended child ended. */
+static enum err_code verdict(const struct child *c, const struct plugin_crew *crew, struct err *why)
+{
+    char reason[SHOWN];
+    const int sig = WIFSIGNALED(c->status) ? WTERMSIG(c->status) : 0;
+    if (sig == SIGINT || sig == SIGTERM) return err_set(why, ERR_CANCELLED, "cancelled");
+    if (sig == SIGKILL)
+        return err_set(why, ERR_FIT, "plug-in %s was killed while %s, probably for memory", crew->path,
+                       crew->doing);
+    if (sig)
+        return err_set(why, ERR_FORMAT, "plug-in %s died of signal %d (SIG%s) while %s", crew->path, sig,
+                       sigabbrev_np(sig) ? sigabbrev_np(sig) : "?", crew->doing);
+    if (!c->in.len || WEXITSTATUS(c->status) != EXIT_SUCCESS)
+        return err_set(why, ERR_FORMAT, "plug-in %s ended its process (status %d) while %s", crew->path,
+                       WEXITSTATUS(c->status), crew->doing);
+    if (c->in.failed) return err_set(why, ERR_NOMEM, "out of memory for what plug-in %s says", crew->path);
+    if (c->in.data[0] == DONE) return ERR_OK;
+    return err_set(why, ERR_FORMAT, "plug-in %s: %s", crew->path, shown(&c->in, reason, sizeof reason));
+}
+
+/* Wait for something to happen. */
+static void doze(const struct child *all, int count, struct pollfd *polled)
+{
+    bool ending = false; /* said all it had to say, and is about to end */
+    for (int i = 0; i < count; i++) {
+        polled[i] = (struct pollfd){ .fd = all[i].fd, .events = POLLIN };
+        ending |= all[i].pid && all[i].fd < 0;
+    }
+    poll(polled, (nfds_t)count, ending ? 1 : TICK_MS);
+}
+
+static enum err_code watch(struct child *all, struct pollfd *polled, const struct plugin_crew *crew,
+                           struct err *why)
+{
+    int64_t moved_ns = clock_ns(), seen = 0;
+    for (;;) {
+        int running = 0;
+        for (int i = 0; i < crew->count; i++) {
+            const bool was = all[i].pid != 0;
+            look_after(&all[i]);
+            running += all[i].pid != 0;
+            enum err_code rc = was && !all[i].pid ? verdict(&all[i], crew, why) : ERR_OK;
+            if (!rc && all[i].in.len > ANSWER_LIMIT)
+                rc = err_set(why, ERR_FORMAT, "plug-in %s does not stop talking while %s", crew->path,
+                             crew->doing);
+            if (rc) return rc;
+        }
+        if (!running) return ERR_OK;
+        const int64_t done = crew->done ? crew->done(crew->arg) : 0, now = clock_ns();
+        if (done != seen) {
+            seen = done;
+            moved_ns = now;
+        }
+        if (now - moved_ns > crew->patience_ns)
+            return err_set(why, ERR_FORMAT,
+                           "plug-in %s hangs: nothing came of %s for %.3g s (QDYNO_PLUGIN_TIMEOUT=5m would "
+                           "wait longer)",
+                           crew->path, crew->doing, (double)crew->patience_ns * 1e-9);
+        doze(all, crew->count, polled);
+    }
+}
+
+enum err_code plugin_crew_run(const struct plugin_crew *crew, struct str *answer, struct err *why)
+{
+    struct child *all = calloc((size_t)crew->count, sizeof *all);
+    struct pollfd *polled = calloc((size_t)crew->count, sizeof *polled);
+    enum err_code rc = all && polled ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a plug-in");
+    for (int i = 0; all && i < crew->count; i++) all[i].fd = -1;
+    for (int i = 0; i < crew->count && !rc; i++) rc = start(&all[i], crew, i, why);
+    if (!rc) rc = watch(all, polled, crew, why);
+    if (!rc && answer) str_append_n(answer, all[0].in.data + 1, all[0].in.len - 1);
+    if (!rc && answer && answer->failed) rc = err_set(why, ERR_NOMEM, "out of memory for a plug-in");
+    for (int i = 0; all && i < crew->count; i++) end(&all[i]);
+    free(all);
+    free(polled);
+    return rc;
+}
