@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/quant/quant.h"
+
 const char *const OUTPUT_NAMES[] = { "md", "json", "jsonl", "csv", "sql", NULL };
 static const char *const LOG_LEVELS[] = { "debug", "info", "warn", "error", "quiet", NULL };
 
@@ -16,6 +18,9 @@ const struct cli_flag GLOBAL_FLAGS[] = {
     { "--quiet", "-q", NULL, "no progress, no notes on stderr", FLAG_SWITCH },
     { "--no-color", NULL, NULL, "no colour (also: NO_COLOR)", FLAG_SWITCH },
     { "--seed", "-s", "N", "seed of everything random; default 1", FLAG_INT, 0, 9e18 },
+    { "--plugin", NULL, "FILE",
+      "a method of your own, a shared library; may be repeated (also: QDYNO_PLUGINS)", FLAG_TEXT,
+      .many = true },
     { "--log-level", NULL, "LEVEL", "what stderr shows; default warn", FLAG_CHOICE, 0, 0, LOG_LEVELS },
     { "--version", NULL, NULL, "print the version", FLAG_SWITCH },
     { "--help", "-h", NULL, "help for the command", FLAG_SWITCH },
@@ -190,10 +195,11 @@ static enum err_code check_value(const struct cli_flag *f, const char *value, st
     return ERR_OK;
 }
 
-static void apply_global(struct cli_global *g, const struct cli_flag *f, const char *value)
+static enum err_code apply_global(struct cli_global *g, const struct cli_flag *f, const char *value,
+                                  struct err *why)
 {
-    static const char *const NAMES[] = { "--db",   "-o",          "--quiet",   "--no-color",
-                                         "--seed", "--log-level", "--version", "--help" };
+    static const char *const NAMES[] = { "--db",        "-o",        "--quiet",  "--no-color", "--seed",
+                                         "--log-level", "--version", "--plugin", "--help" };
     size_t which = 0;
     while (strcmp(NAMES[which], f->name)) which++;
     switch (which) {
@@ -208,8 +214,14 @@ static void apply_global(struct cli_global *g, const struct cli_flag *f, const c
     case 4: str_to_u64(value, &g->seed); break;
     case 5: g->log.level = (enum log_level)log_level_parse(value); break;
     case 6: g->version = true; break;
+    case 7:
+        if (g->plugin_count == PLUGIN_FLAGS)
+            return err_set(why, ERR_USAGE, "more than %d times %s", PLUGIN_FLAGS, f->name);
+        g->plugin[g->plugin_count++] = value;
+        break;
     default: g->help = true; break;
     }
+    return ERR_OK;
 }
 
 static enum err_code take_knob(struct cli_args *a, int id, const char *value, struct err *why)
@@ -220,11 +232,21 @@ static enum err_code take_knob(struct cli_args *a, int id, const char *value, st
                            value);
     a->knob[a->knob_count].id = (enum knob_id)id;
     a->knob[a->knob_count++].value = value;
-    if (a->command->knob_flags == KNOB_FLAGS_GRID && strchr(value, ','))
-        return ERR_OK; /* the grid checks each */
-    struct config c;
-    config_default(&c);
-    return config_set(&c, KNOBS[id].key, value, why);
+    return ERR_OK;
+}
+
+/* When all flags are known: what a knob may say depends on plug-ins. */
+static enum err_code check_knobs(const struct cli_args *a, struct err *why)
+{
+    for (int i = 0; i < a->knob_count; i++) {
+        if (a->command->knob_flags == KNOB_FLAGS_GRID && strchr(a->knob[i].value, ','))
+            continue; /* the grid checks each */
+        struct config c;
+        config_default(&c);
+        enum err_code rc = config_set(&c, KNOBS[a->knob[i].id].key, a->knob[i].value, why);
+        if (rc) return rc;
+    }
+    return ERR_OK;
 }
 
 static enum err_code take_flag(struct cli_global *g, struct cli_args *a, const struct flag_match *m,
@@ -233,10 +255,7 @@ static enum err_code take_flag(struct cli_global *g, struct cli_args *a, const s
     if (m->knob >= 0) return take_knob(a, m->knob, value, why);
     enum err_code rc = check_value(m->flag, value ? value : "", why);
     if (rc) return rc;
-    if (m->global) {
-        apply_global(g, m->flag, value);
-        return ERR_OK;
-    }
+    if (m->global) return apply_global(g, m->flag, value, why);
     if (!m->flag->many && args_has(a, m->flag->name) && m->flag->value)
         return err_set(why, ERR_USAGE, "%s is given twice (%s and %s)", m->flag->name,
                        args_text(a, m->flag->name, ""), value);
@@ -331,7 +350,10 @@ enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char
             a->arg[a->n++] = argv[i];
         }
     }
-    return g->help || g->version ? ERR_OK : check_count(a, why);
+    if (g->help || g->version) return ERR_OK;
+    enum err_code rc = plugins_load(g->plugin, g->plugin_count, why);
+    if (!rc) rc = check_knobs(a, why);
+    return rc ? rc : check_count(a, why);
 }
 
 bool args_has(const struct cli_args *a, const char *flag)

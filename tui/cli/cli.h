@@ -25,11 +25,15 @@ int exit_status_of_verdict(enum verdict v);
 enum output_format { OUTPUT_MD, OUTPUT_JSON, OUTPUT_JSONL, OUTPUT_CSV, OUTPUT_SQL };
 extern const char *const OUTPUT_NAMES[]; /* indexed by enum output_format, NULL-terminated */
 
+enum { PLUGIN_FLAGS = 16 };
+
 struct cli_global {
     const char *db_path; /* NULL: the default place */
     enum output_format output;
     bool output_given, quiet, no_color, help, version;
     uint64_t seed;
+    const char *plugin[PLUGIN_FLAGS]; /* --plugin; loaded by cli_parse */
+    int plugin_count;
     struct log log;
     const volatile sig_atomic_t *interrupted; /* set by Ctrl-C; NULL: never */
 };
@@ -95,8 +99,9 @@ struct cli_args {
     const char *arg[ARGS_MAX]; /* positional */
 };
 
-/* Errors: ERR_USAGE naming the flag, the value and what is allowed, with the nearest spelling. The command is
- * "dashboard" when argv names none. */
+/* Loads plug-ins, too, because they say what a config may say. Errors: ERR_USAGE naming the flag, the value
+ * and what is allowed, with the nearest spelling; those of plugins_load. The command is "dashboard" when argv
+ * names none. */
 enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char **argv, struct err *why);
 
 bool args_has(const struct cli_args *a, const char *flag);
