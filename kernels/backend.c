@@ -52,6 +52,11 @@ void backend_close(struct backend *b)
     free(b);
 }
 
+struct threadpool *backend_threads(struct backend *b)
+{
+    return b->pool;
+}
+
 void backend_describe(const struct backend *b, struct backend_info *out)
 {
     *out = (struct backend_info){ .device = "cpu",

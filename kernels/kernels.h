@@ -226,6 +226,9 @@ struct backend_info {
 };
 void backend_describe(const struct backend *b, struct backend_info *out);
 
+/* The threads operations run on, for work between them that is no operation of ours. */
+struct threadpool *backend_threads(struct backend *b);
+
 /* Zeroed memory aligned to 64 bytes. NULL when there is none. */
 void *backend_alloc(struct backend *b, size_t bytes);
 void backend_free(struct backend *b, void *p);
