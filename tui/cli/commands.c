@@ -57,6 +57,19 @@ const struct command COMMANDS[] = {
       "One pass over the text for all methods: mean squares (importance matrix), mean and largest magnitudes, ranges and "
       "histograms of what every matrix is multiplied with, computed exactly (f32), layer by layer within --memory. The file "
       "remembers the model, and is refused for any other. `--show X --imatrix Y` converts." },
+    { "quantize", "IN OUT -R RECIPE [--calib FILE] [--force]", "a model file by a recipe", FLAGS_QUANTIZE,
+      command_quantize, false, 2, 2, KNOB_FLAGS_NONE,
+      "RECIPE is what a config line says about numbers: a format (q4_K), a method (gptq,bits=3,group_size=64) or "
+      "METHOD:FORMAT, and tensors=PATTERN:FORMAT;... for single tensors. Formats of the field load in other GGUF programs; "
+      "the rest carries qdyno.* metadata. What Ctrl-C, a full disk or a kill ended goes on from OUT.partial when the same "
+      "command is given again. NMSE is sum (w-w')^2 / sum w^2, of what was written against IN." },
+    { "methods", "[-m MODEL] [--method NAME]... [-C CONFIG]... [--eval | -f TEXT]",
+      "ways to quantize, and what they do to a model", FLAGS_METHODS, command_methods, false, 0, 0,
+      KNOB_FLAGS_ONE,
+      "Without -m: what each method does, its formats, parameters and needs. With -m every method at its default "
+      "parameters (or each -C line) is made into the cache, decoded and compared with the model, tensor by tensor; with "
+      "--eval or -f also run against it: perplexity, KL divergence and how often both hold the same token most likely. Flags "
+      "that set a knob hold for all lines; --precision highest leaves only what the method itself rounds." },
     { "synth", "--shape SHAPE [--arch ARCH] [-R FORMAT] OUT", "a model of any shape with random weights",
       FLAGS_SYNTH, command_synth, false, 0, 1, KNOB_FLAGS_NONE, NULL },
     { "history", "[--filter TEXT]", "what was measured", FLAGS_HISTORY, command_history, false, 0, 0,

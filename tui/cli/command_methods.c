@@ -1,0 +1,514 @@
+/* qdyno methods: what ways of choosing numbers there are; with a model, what each of them does to it: the
+ * error of every tensor, and with a text what its predictions lose against the model as it is. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/eval/eval.h"
+#include "tui/cli/recipes.h"
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_METHODS[] = {
+    { "-m", "--model", "FILE", "GGUF model to measure methods on; without it they are listed", FLAG_TEXT },
+    { .name = "--method",
+      .value = "NAME",
+      .help = "only this one, with its parameters",
+      .kind = FLAG_TEXT,
+      .many = true },
+    { .name = "-C",
+      .alias = "--config",
+      .value = "CONFIG",
+      .help = "measure these config lines; default: each method at its default parameters",
+      .kind = FLAG_TEXT,
+      .many = true },
+    { "--eval", NULL, NULL, "also perplexity and KL divergence against the model as it is", FLAG_SWITCH },
+    { "-f", "--file", "TEXT", "text of --eval; default: the bundled one", FLAG_TEXT },
+    { "-c", "--ctx-size", "N", "tokens of a window of --eval; default 512", FLAG_INT, 8, 1 << 24 },
+    { "--chunks", NULL, "N", "score N windows at most; default all", FLAG_INT, 1, 1 << 24 },
+    { "--calib", NULL, "FILE", "text or calibration for the methods that want one; default: the bundled text",
+      FLAG_TEXT },
+    { "--tensors", NULL, NULL, "one row a tensor instead of one a config", FLAG_SWITCH },
+    { NULL },
+};
+
+/* ---------------------------------------------------------------- the list */
+
+static const struct column LIST_COLUMNS[] = {
+    { "method", "method", COLUMN_TEXT },
+    { "help", "what it does", COLUMN_TEXT },
+    { "good", "good at", COLUMN_TEXT },
+    { "bad", "bad at", COLUMN_TEXT },
+    { "formats", "formats", COLUMN_TEXT },
+    { "format", "format by default", COLUMN_TEXT },
+    { "bits", "bits per weight", COLUMN_TEXT },
+    { "bits_per_weight", NULL, COLUMN_NUM },
+    { "row_bits", NULL, COLUMN_INT },
+    { "calibration", "calibration", COLUMN_TEXT },
+    { "layers_only", "embedding and output", COLUMN_TEXT },
+    { "parameters", NULL, COLUMN_TEXT },
+};
+
+static const char *const NEEDS[] = {
+    [CALIBRATION_NONE] = "none",
+    [CALIBRATION_OPTIONAL] = "optional",
+    [CALIBRATION_NEEDED] = "needed",
+};
+
+/* What parameters at their defaults make; NULL: the recipe has to name it. */
+static const struct format *default_format(const struct method *m)
+{
+    const struct params p = { m, "" };
+    return m->format ? format_find(m->format(&p)) : NULL;
+}
+
+/* "4.25", "8 + 32/inputs", or from the fewest to the most of all it makes. */
+static void put_bits(json_t *row, const struct method *m)
+{
+    const struct format *f = default_format(m);
+    char text[64];
+    double least = INFINITY, most = 0;
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        if (!method_makes(m, &FORMATS[i])) continue;
+        least = MIN(least, format_bits_per_weight(&FORMATS[i]));
+        most = MAX(most, format_bits_per_weight(&FORMATS[i]));
+    }
+    int n = 0;
+    if (f) {
+        n = snprintf(text, sizeof text, "%.5g", format_bits_per_weight(f));
+        if (f->row_tail_bytes)
+            n += snprintf(text + n, sizeof text - (size_t)n, " + %u/inputs", 8 * f->row_tail_bytes);
+        json_put_num(row, "bits_per_weight", format_bits_per_weight(f));
+        json_put_int(row, "row_bits", 8 * (int64_t)f->row_tail_bytes);
+    }
+    if (least < most)
+        snprintf(text + n, sizeof text - (size_t)n, "%s%.4g to %.4g%s", f ? " (" : "", least, most,
+                 f ? ")" : "");
+    json_put_str(row, "bits", text);
+}
+
+static void put_formats(json_t *row, const struct method *m)
+{
+    struct str names = { 0 };
+    for (int i = 0; i < FORMAT_COUNT; i++)
+        if (method_makes(m, &FORMATS[i])) str_printf(&names, "%s%s", names.len ? " " : "", FORMATS[i].name);
+    json_put_str(row, "formats", str_text(&names));
+    str_free(&names);
+}
+
+static const char *allowed(const struct param *p, char *buf, size_t size)
+{
+    if (p->kind == PARAM_BOOL)
+        snprintf(buf, size, "true or false");
+    else if (p->choices)
+        snprintf(buf, size, "%s", p->choices);
+    else
+        snprintf(buf, size, "%g to %g", p->min, p->max);
+    return buf;
+}
+
+static json_t *parameters(const struct method *m)
+{
+    static const char *const KINDS[] = {
+        [PARAM_INT] = "integer", [PARAM_REAL] = "number", [PARAM_BOOL] = "boolean", [PARAM_CHOICE] = "choice"
+    };
+    json_t *list = json_array();
+    for (const struct param *p = m->params; p && p->name; p++) {
+        char values[256];
+        json_t *one = json_object();
+        json_put_str(one, "name", p->name);
+        json_put_str(one, "aliases", p->aliases);
+        json_put_str(one, "kind", KINDS[p->kind]);
+        json_put_str(one, "default", p->otherwise);
+        json_put_str(one, "allowed", allowed(p, values, sizeof values));
+        json_put_str(one, "help", p->help);
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
+static void put_method(json_t *row, const struct method *m)
+{
+    const struct params p = { m, "" };
+    const struct format *f = default_format(m);
+    char needs[64];
+    snprintf(needs, sizeof needs, "%s%s", NEEDS[method_needs(&p)],
+             m->needs ? " (depends on parameters)" : "");
+    json_put_str(row, "method", m->name);
+    json_put_str(row, "help", m->help);
+    json_put_str(row, "good", m->good);
+    json_put_str(row, "bad", m->bad);
+    put_formats(row, m);
+    json_put_str(row, "format", f ? f->name : NULL);
+    put_bits(row, m);
+    json_put_str(row, "calibration", needs);
+    json_put_str(row, "layers_only", m->linear_only ? "left as they are" : "quantized like the rest");
+    json_put(row, "parameters", parameters(m));
+}
+
+static void note_parameters(struct table *t, const struct method *m)
+{
+    char values[256];
+    for (const struct param *p = m->params; p && p->name; p++) {
+        table_note(t, "  %s=%s   %s%s%s%s", p->name, p->otherwise, p->help, p->kind == PARAM_BOOL ? "" : "; ",
+                   p->kind == PARAM_BOOL ? "" : allowed(p, values, sizeof values),
+                   p->aliases ? "; also: " : "");
+        if (p->aliases) {
+            t->notes.len--; /* the alias belongs to the same line */
+            t->notes.data[t->notes.len] = '\0';
+            table_note(t, "%s", p->aliases);
+        }
+    }
+}
+
+static enum err_code find_methods(const struct method **out, size_t cap, size_t *n, const struct cli_args *a,
+                                  struct err *why)
+{
+    const char *asked[ARGS_GIVEN], *names[64];
+    const int count = args_all(a, "--method", asked, ARGS_GIVEN);
+    size_t known = 0;
+    *n = 0;
+    for (size_t i = 0; i < method_count(); i++) {
+        if (known < COUNT_OF(names)) names[known++] = method_at(i)->name;
+        if (!count && *n < cap) out[(*n)++] = method_at(i);
+    }
+    for (int i = 0; i < count && *n < cap; i++) {
+        const struct method *m = method_find(asked[i]);
+        const char *near = m ? NULL : str_nearest(asked[i], names, known);
+        if (!m)
+            return err_set(why, ERR_USAGE, "--method %s: there is none%s%s%s; `qdyno methods` lists them",
+                           asked[i], near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+        out[(*n)++] = m;
+    }
+    return ERR_OK;
+}
+
+/* For people one block a method, for scripts one table. */
+static int list_methods(const struct cli_global *g, const struct cli_args *a, const struct method **methods,
+                        size_t n)
+{
+    int status = EXIT_DONE;
+    struct table t;
+    if (g->output != OUTPUT_MD) {
+        table_init(&t, "qdyno.methods/1", LIST_COLUMNS, COUNT_OF(LIST_COLUMNS));
+        for (size_t i = 0; i < n; i++) put_method(table_row(&t), methods[i]);
+        status = cli_print(g, a, &t, EXIT_DONE);
+        table_done(&t);
+        return status;
+    }
+    for (size_t i = 0; i < n && status == EXIT_DONE; i++) {
+        table_init(&t, "qdyno.methods/1", LIST_COLUMNS, COUNT_OF(LIST_COLUMNS));
+        t.record = true;
+        put_method(table_row(&t), methods[i]);
+        note_parameters(&t, methods[i]);
+        if (i) putchar('\n');
+        status = cli_print(g, a, &t, EXIT_DONE);
+        table_done(&t);
+    }
+    return status;
+}
+
+/* ---------------------------------------------------------------- on a model */
+
+static const struct column COLUMNS[] = {
+    { "model", NULL, COLUMN_TEXT },
+    { "config", "config", COLUMN_TEXT },
+    { "method", NULL, COLUMN_TEXT },
+    { "formats", "formats", COLUMN_TEXT },
+    { "bits_per_weight", "bits per weight", COLUMN_NUM, 1, 3 },
+    { "bits_quantized", "where quantized", COLUMN_NUM, 1, 3 },
+    { "weights", NULL, COLUMN_INT },
+    { "weight_bytes", "weights", COLUMN_BYTES },
+    { "tensors", NULL, COLUMN_INT },
+    { "tensors_quantized", "quantized", COLUMN_INT },
+    { "tensors_fell_back", "fell back", COLUMN_INT },
+    { "nmse", "NMSE", COLUMN_NUM, 1, 7 },
+    { "nmse_worst", "worst", COLUMN_NUM, 1, 7 },
+    { "worst_tensor", "worst tensor", COLUMN_TEXT },
+    { "perplexity", "perplexity", COLUMN_NUM, 1, 4 },
+    { "ppl_ratio", "ratio", COLUMN_NUM, 1, 5 },
+    { "kld_mean", "KLD, nats", COLUMN_NUM, 1, 6 },
+    { "kld_se", "+-", COLUMN_NUM, 1, 6 },
+    { "kld_p99", "p99", COLUMN_NUM, 1, 6 },
+    { "top1_ratio", "same top-1 %", COLUMN_NUM, 100, 2 },
+    { "calibration", NULL, COLUMN_TEXT },
+    { "quantize_s", "seconds to make", COLUMN_NUM, 1, 2 },
+    { "random_weights", NULL, COLUMN_BOOL },
+    { "error", "error", COLUMN_TEXT },
+};
+
+struct measuring {
+    const struct cli_global *g;
+    const struct cli_args *a;
+    struct table table;
+    struct progress progress;
+    char *path;
+    struct gguf *source;
+    struct config *configs;
+    int config_i, n_configs, ok, threads;
+    char line[2048];
+    char *text; /* NULL: no evaluation */
+    size_t text_bytes;
+    const char *text_name;
+    struct model *reference;
+    bool random, rescaled;
+    struct err first;
+};
+
+static bool on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
+{
+    struct measuring *m = arg;
+    progress_show(&m->progress, "%d/%d %.40s  window %lld/%lld  perplexity %.4f", m->config_i + 1,
+                  m->n_configs, m->line, (long long)chunk, (long long)of, exp(nll));
+    return !cli_is_interrupted(m->g);
+}
+
+/* A config that cannot be had is a row, not the end. */
+static void put_error(struct measuring *m, const struct err *why)
+{
+    json_t *row = table_row(&m->table);
+    json_put_str(row, "model", cli_base_name(m->path));
+    json_put_str(row, "config", m->line);
+    json_put_str(row, args_has(m->a, "--tensors") ? "reason" : "error", why->message);
+    if (!m->first.code) m->first = *why;
+}
+
+static enum err_code evaluate(struct measuring *m, const struct config *c, json_t *row, struct err *why)
+{
+    struct model *candidate = NULL;
+    struct divergence d;
+    const struct model_options o = {
+        .path = m->path, .config = c, .ctx = (int)args_int(m->a, "-c", 512), .sequences = 1, .log = &m->g->log
+    };
+    const struct eval_request q = { .text = m->text,
+                                    .n = m->text_bytes,
+                                    .ctx = o.ctx,
+                                    .max_chunks = args_int(m->a, "--chunks", 0),
+                                    .progress = on_chunk,
+                                    .arg = m };
+    enum err_code rc = model_open(&candidate, &o, why);
+    if (!rc) rc = eval_divergence(&d, m->reference, candidate, &q, why);
+    model_close(candidate);
+    if (rc) return rc;
+    json_put_num(row, "perplexity", d.candidate.ppl);
+    json_put_num(row, "ppl_ratio", exp(d.log_ratio));
+    json_put_num(row, "kld_mean", d.kld_mean);
+    json_put_num(row, "kld_se", d.kld_se);
+    json_put_num(row, "kld_p99", d.kld_p99);
+    json_put_num(row, "top1_ratio", d.top1_ratio);
+    if (!json_object_get(m->table.extra, "reference")) {
+        json_t *ref = json_object();
+        json_put_str(ref, "model", cli_base_name(m->path));
+        json_put_str(ref, "text", m->text_name);
+        json_put_int(ref, "scored_tokens", d.reference.scored);
+        json_put_num(ref, "perplexity", d.reference.ppl);
+        json_put(m->table.extra, "reference", ref);
+        table_note(&m->table, "%s as it is: perplexity %.4f on %lld tokens of %s", cli_base_name(m->path),
+                   d.reference.ppl, (long long)d.reference.scored, m->text_name);
+    }
+    return ERR_OK;
+}
+
+static void put_tensors(struct measuring *m, const struct quantize_plan *p)
+{
+    for (int64_t i = 0; i < p->count; i++) {
+        json_t *row = table_row(&m->table);
+        json_put_str(row, "config", m->line);
+        recipe_put_tensor(row, &p->tensors[i]);
+    }
+}
+
+/* The recipe made (or found in the cache), and how far it is from the source. */
+static enum err_code make(struct measuring *m, const struct config *c, struct quantize_plan *p, json_t *row,
+                          struct err *why)
+{
+    char *path = NULL;
+    struct gguf *made = NULL;
+    struct pace pace = {
+        .progress = &m->progress, .global = m->g, .what = m->line, .weights = p->weights, .done = -1
+    };
+    const struct params params = config_params(c);
+    if (method_needs(&params) != CALIBRATION_NONE) pace.at_first = "calibrating";
+    const struct quantize_options o = {
+        .config = c, .threads = m->threads, .progress = pace_tell, .ctx = &pace, .log = &m->g->log
+    };
+    const int64_t start = clock_ns();
+    enum err_code rc = recipe_cached(&path, m->source, &o, why);
+    if (!rc && pace.done >= 0) json_put_num(row, "quantize_s", (double)(clock_ns() - start) * 1e-9);
+    if (!rc) rc = gguf_open(&made, path, why);
+    if (!rc) {
+        progress_show(&m->progress, "%.40s  comparing", m->line);
+        rc = quantize_plan_measure(p, m->source, made, m->threads, why);
+    }
+    const struct gguf_string with = made ? gguf_get_string(made, "qdyno.calibration")
+                                         : (struct gguf_string){ 0 };
+    if (!rc && with.data) json_put(row, "calibration", json_stringn(with.data, with.len));
+    gguf_close(made);
+    free(path);
+    return rc;
+}
+
+static enum err_code measure_plan(struct measuring *m, const struct config *c, struct quantize_plan *p,
+                                  struct err *why)
+{
+    json_t *row = json_object();
+    enum err_code rc = ERR_OK;
+    if (!recipe_is_identity(c, m->source)) rc = make(m, c, p, row, why);
+    json_put_str(row, "model", cli_base_name(m->path));
+    json_put_str(row, "config", m->line);
+    json_put_str(row, "method", config_text(c, KNOB_METHOD));
+    json_put_bool(row, "random_weights", m->random);
+    recipe_put_plan(row, p);
+    if (!rc && !json_get_int(row, "tensors_quantized", 0) && !recipe_is_identity(c, m->source))
+        rc = err_set(why, ERR_USAGE,
+                     "no row of this model fills a block: smaller groups may (group_size=32 or 64)");
+    if (!rc && m->text) rc = evaluate(m, c, row, why);
+    for (int64_t i = 0; i < p->count; i++) m->rescaled |= p->tensors[i].nmse_rescaled;
+    if (!rc && args_has(m->a, "--tensors"))
+        put_tensors(m, p);
+    else if (!rc)
+        json_array_append(m->table.rows, row);
+    json_decref(row);
+    return rc;
+}
+
+static enum err_code one_config(struct measuring *m)
+{
+    struct config *c = &m->configs[m->config_i];
+    struct quantize_plan plan = { 0 };
+    struct err why = { 0 };
+    const struct params p = config_params(c);
+    const char *calib = args_text(m->a, "--calib", NULL);
+    enum err_code rc = ERR_OK;
+    if (calib && !c->given[KNOB_CALIB] && method_needs(&p) != CALIBRATION_NONE)
+        rc = config_set(c, "calib", calib, &why);
+    config_line(c, m->line, sizeof m->line);
+    if (!rc && c->given[KNOB_MODEL])
+        rc = err_set(&why, ERR_USAGE, "model= has no place here: -m names the one model");
+    if (!rc) rc = quantize_plan_init(&plan, m->source, c, &why);
+    if (!rc) rc = measure_plan(m, c, &plan, &why);
+    quantize_plan_done(&plan);
+    if (rc == ERR_CANCELLED) return rc;
+    if (rc)
+        put_error(m, &why);
+    else
+        m->ok++;
+    return ERR_OK;
+}
+
+/* Each method as it is when nothing more is said. What makes every format is shown with two that are compared
+ * with.
+ */
+static enum err_code default_configs(struct measuring *m, const struct method **methods, size_t n,
+                                     struct err *why)
+{
+    static const char *const ANY[] = { "q8_0", "q4_0" };
+    m->configs = calloc(n * COUNT_OF(ANY) + 1, sizeof *m->configs);
+    if (!m->configs) return err_set(why, ERR_NOMEM, "no memory for %zu configs", n);
+    enum err_code rc = ERR_OK;
+    for (size_t i = 0; i < n && !rc; i++) {
+        const bool fixed = methods[i]->format != NULL;
+        for (size_t f = 0; f < (fixed ? 1 : COUNT_OF(ANY)) && !rc; f++) {
+            char line[128];
+            snprintf(line, sizeof line, "%s%s%s", methods[i]->name, fixed ? "" : ":", fixed ? "" : ANY[f]);
+            rc = cli_config(&m->configs[m->n_configs++], m->a, line, why);
+        }
+    }
+    return rc;
+}
+
+/* The model as it is, computed exactly unless a flag says otherwise. */
+static enum err_code open_reference(struct measuring *m, struct err *why)
+{
+    struct config c;
+    enum err_code rc = cli_config(&c, m->a, NULL, why);
+    if (!rc && !c.given[KNOB_PRECISION]) rc = config_set(&c, "precision", "highest", why);
+    const struct model_options o = { .path = m->path,
+                                     .config = &c,
+                                     .ctx = (int)args_int(m->a, "-c", 512),
+                                     .sequences = 1,
+                                     .log = &m->g->log };
+    return rc ? rc : model_open(&m->reference, &o, why);
+}
+
+static enum err_code read_text(struct measuring *m, struct err *why)
+{
+    enum { LIMIT = 1 << 30 };
+    const char *given = args_text(m->a, "-f", NULL);
+    char *bundled = NULL;
+    if (!given && !args_has(m->a, "--eval")) return ERR_OK;
+    m->text_name = given ? cli_base_name(given) : "the bundled text";
+    enum err_code rc = given ? ERR_OK : file_share(&bundled, "text/sample.txt", why);
+    if (!rc) rc = file_read(&m->text, &m->text_bytes, given ? given : bundled, LIMIT, why);
+    free(bundled);
+    return rc ? rc : open_reference(m, why);
+}
+
+static enum err_code prepare(struct measuring *m, const struct method **methods, size_t n, struct err *why)
+{
+    struct model_shape shape;
+    struct config first;
+    enum err_code rc = cli_model(&m->path, m->a, why);
+    if (!rc) rc = gguf_open(&m->source, m->path, why);
+    if (!rc)
+        rc = args_has(m->a, "-C") ? cli_configs(&m->configs, &m->n_configs, m->a, why)
+                                  : default_configs(m, methods, n, why);
+    if (!rc) rc = cli_config(&first, m->a, NULL, why);
+    if (rc) return rc;
+    m->threads = (int)config_int(&first, KNOB_THREADS);
+    if (!m->threads) m->threads = threadpool_default_threads();
+    m->random = !model_shape_read(&shape, m->source, NULL) && shape.random_weights;
+    return read_text(m, why);
+}
+
+static int measure_methods(const struct cli_global *g, const struct cli_args *a,
+                           const struct method **methods, size_t n)
+{
+    struct err why = { 0 };
+    struct measuring *m = calloc(1, sizeof *m);
+    if (!m) {
+        err_set(&why, ERR_NOMEM, "no memory to begin");
+        return cli_fail(a, &why);
+    }
+    m->g = g;
+    m->a = a;
+    if (args_has(a, "--tensors"))
+        table_init(&m->table, "qdyno.method_tensors/1", RECIPE_TENSOR_COLUMNS,
+                   (int)RECIPE_TENSOR_COLUMN_COUNT);
+    else
+        table_init(&m->table, "qdyno.method_errors/1", COLUMNS, COUNT_OF(COLUMNS));
+    progress_init(&m->progress, g);
+    enum err_code rc = prepare(m, methods, n, &why);
+    for (; m->config_i < m->n_configs && !rc; m->config_i++) {
+        rc = cli_is_interrupted(g) ? err_set(&why, ERR_CANCELLED, "cancelled") : one_config(m);
+        if (rc == ERR_CANCELLED)
+            err_set(&why, rc, "cancelled after %d of %d configs", m->config_i, m->n_configs);
+    }
+    progress_clear(&m->progress);
+    if (m->rescaled)
+        table_note(&m->table,
+                   "methods that move scales from matrix to matrix: where no norm tells them, NMSE is what "
+                   "is left at the best factor for each row or column");
+    if (m->random) table_note(&m->table, "%s", RANDOM_WEIGHTS);
+    if (m->ok || (rc == ERR_CANCELLED && m->config_i)) cli_print(g, a, &m->table, EXIT_DONE);
+    int status = rc ? cli_fail(a, &why) : m->ok ? EXIT_DONE : cli_fail(a, &m->first);
+    model_close(m->reference);
+    table_done(&m->table);
+    gguf_close(m->source);
+    free(m->configs);
+    free(m->path);
+    free(m->text);
+    free(m);
+    return status;
+}
+
+int command_methods(const struct cli_global *g, const struct cli_args *a)
+{
+    enum { MOST = 128 };
+    const struct method *methods[MOST];
+    struct err why = { 0 };
+    size_t n;
+    if (find_methods(methods, MOST, &n, a, &why)) return cli_fail(a, &why);
+    const bool measure = args_has(a, "-m") || args_has(a, "-C") || args_has(a, "--eval") ||
+                         args_has(a, "-f") || args_has(a, "--tensors");
+    return measure ? measure_methods(g, a, methods, n) : list_methods(g, a, methods, n);
+}

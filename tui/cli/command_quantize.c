@@ -1,0 +1,305 @@
+/* qdyno quantize: a GGUF file with a recipe applied, for this program and, in the formats others know, for
+ * theirs. What cannot be is refused before anything is written; what was interrupted goes on where it
+ * stopped; and the result says how far it is from what it was made of. */
+#include <errno.h>
+#include <libgen.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "tui/cli/recipes.h"
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_QUANTIZE[] = {
+    { "-R", "--recipe", "RECIPE",
+      "what to make: the recipe part of a config line, e.g. q4_K or gptq,bits=3,group_size=64", FLAG_TEXT },
+    { "--calib", NULL, "FILE",
+      "for methods that look at activations: a text, a file of `qdyno calibrate` or an imatrix; default: the "
+      "bundled text",
+      FLAG_TEXT },
+    { "-t", "--threads", "N", "threads; default all cores", FLAG_INT, 1, 1024 },
+    { "--force", NULL, NULL, "replace OUT if it exists", FLAG_SWITCH },
+    { "--dry-run", NULL, NULL, "say what would become of each tensor and write nothing", FLAG_SWITCH },
+    { "--tensors", NULL, NULL, "one row a tensor: format, bytes, error", FLAG_SWITCH },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "path", "file", COLUMN_TEXT },
+    { "source", "made of", COLUMN_TEXT },
+    { "recipe", "recipe", COLUMN_TEXT },
+    { "formats", "formats", COLUMN_TEXT },
+    { "weights", "weights", COLUMN_INT },
+    { "file_bytes_before", "bytes before", COLUMN_BYTES },
+    { "file_bytes", "bytes", COLUMN_BYTES },
+    { "bits_per_weight", "bits per weight", COLUMN_NUM, 1, 3 },
+    { "bits_quantized", "where quantized", COLUMN_NUM, 1, 3 },
+    { "weight_bytes_before", NULL, COLUMN_BYTES },
+    { "weight_bytes", NULL, COLUMN_BYTES },
+    { "tensors", "tensors", COLUMN_INT },
+    { "tensors_quantized", "quantized", COLUMN_INT },
+    { "tensors_fell_back", "fell back", COLUMN_INT },
+    { "calibration", "calibrated with", COLUMN_TEXT },
+    { "bundled_text", NULL, COLUMN_BOOL },
+    { "nmse", "NMSE, mean", COLUMN_NUM, 1, 8 },
+    { "nmse_worst", "NMSE, worst tensor", COLUMN_NUM, 1, 8 },
+    { "worst_tensor", "worst tensor", COLUMN_TEXT },
+    { "threads", "threads", COLUMN_INT },
+    { "seconds", "seconds", COLUMN_NUM, 1, 2 },
+    { "weights_s", "M weights/s", COLUMN_NUM, 1e-6, 1 },
+    { "random_weights", NULL, COLUMN_BOOL },
+};
+
+struct quantizing {
+    const struct cli_global *g;
+    const struct cli_args *a;
+    const char *in, *out;
+    char partial[4096];
+    bool went_on; /* there was something to go on from */
+    struct config config;
+    char recipe[3 * CONFIG_VALUE];
+    struct gguf *source;
+    struct quantize_plan plan;
+    int threads;
+    double seconds;
+};
+
+/* ---------------------------------------------------------------- refusing */
+
+/* Of a config line only the part that chooses numbers. */
+static enum err_code read_recipe(struct quantizing *z, struct err *why)
+{
+    static const enum knob_id RECIPE[] = { KNOB_METHOD, KNOB_FORMAT, KNOB_PARAMS, KNOB_CALIB, KNOB_TENSORS };
+    const char *line = args_text(z->a, "-R", NULL), *calib = args_text(z->a, "--calib", NULL);
+    if (!line)
+        return err_set(why, ERR_USAGE, "want -R RECIPE, e.g. -R q4_K or -R gptq,bits=3 (`qdyno methods`)");
+    enum err_code rc = config_parse(&z->config, line, why);
+    if (!rc && calib && z->config.given[KNOB_CALIB])
+        rc = err_set(why, ERR_USAGE, "calib stands in -R and in --calib: once is enough");
+    if (!rc && calib) rc = config_set(&z->config, "calib", calib, why);
+    if (!rc) rc = config_check(&z->config, why);
+    for (int k = 0; k < KNOB_COUNT && !rc; k++) {
+        bool allowed = !z->config.given[k];
+        for (size_t i = 0; i < COUNT_OF(RECIPE); i++) allowed |= RECIPE[i] == (enum knob_id)k;
+        if (!allowed)
+            rc = err_set(why, ERR_USAGE, "-R %.200s: %s is no part of a recipe%s", line, KNOBS[k].key,
+                         k == KNOB_THREADS ? " (use -t)" : "");
+    }
+    config_recipe(&z->config, z->recipe, sizeof z->recipe);
+    return rc;
+}
+
+/* Is `path` the file (or, of several, one of the files) that IN is read from? */
+static bool is_source(const struct quantizing *z, const char *path)
+{
+    struct stat out, in;
+    char shard[4096];
+    const size_t tail = strlen("-00001-of-00001.gguf"), n = strlen(z->in);
+    const int shards = gguf_shards(z->source);
+    if (stat(path, &out)) return false;
+    for (int i = 1; i <= shards; i++) {
+        snprintf(shard, sizeof shard, "%s", z->in);
+        if (shards > 1 && n > tail)
+            snprintf(shard + n - tail, sizeof shard - n + tail, "-%05d-of-%05d.gguf", i, shards);
+        if (!stat(shard, &in) && in.st_dev == out.st_dev && in.st_ino == out.st_ino) return true;
+    }
+    return false;
+}
+
+static enum err_code check_space(const struct quantizing *z, const char *folder, struct err *why)
+{
+    struct statvfs fs;
+    struct stat begun;
+    char need[32], free_[32];
+    if (statvfs(folder, &fs))
+        return err_set(why, ERR_IO, "%s: the folder of OUT: %s", folder, strerror(errno));
+    int64_t bytes = z->plan.file_bytes;
+    if (!stat(z->partial, &begun)) bytes -= MIN((int64_t)begun.st_blocks * 512, bytes);
+    const int64_t there = (int64_t)((double)fs.f_bavail * (double)fs.f_frsize);
+    if (bytes <= there) return ERR_OK;
+    return err_set(why, ERR_FIT, "%s takes about %s, and %s has %s free", z->out,
+                   str_from_bytes(bytes, need, sizeof need), folder,
+                   str_from_bytes(there, free_, sizeof free_));
+}
+
+static enum err_code check_target(struct quantizing *z, struct err *why)
+{
+    struct stat st;
+    char folder[4096];
+    if (strlen(z->out) + sizeof ".partial" > sizeof z->partial)
+        return err_set(why, ERR_USAGE, "OUT is longer than a path can be");
+    snprintf(z->partial, sizeof z->partial, "%s.partial", z->out);
+    z->went_on = !stat(z->partial, &st);
+    if (is_source(z, z->out))
+        return err_set(why, ERR_USAGE, "%s is the file to read: OUT must be another one", z->out);
+    if (!stat(z->out, &st)) {
+        if (!S_ISREG(st.st_mode)) return err_set(why, ERR_USAGE, "%s is there and is no file", z->out);
+        if (!args_has(z->a, "--force"))
+            return err_set(why, ERR_USAGE, "%s is there already: --force replaces it", z->out);
+    }
+    snprintf(folder, sizeof folder, "%s", z->out);
+    const char *parent = dirname(folder);
+    if (access(parent, W_OK | X_OK))
+        return err_set(why, ERR_IO, "%s: cannot write into this folder: %s", parent, strerror(errno));
+    return check_space(z, parent, why);
+}
+
+static enum err_code prepare(struct quantizing *z, struct err *why)
+{
+    enum err_code rc = read_recipe(z, why);
+    if (!rc) rc = gguf_open(&z->source, z->in, why);
+    if (!rc && recipe_is_identity(&z->config, z->source))
+        rc = err_set(why, ERR_USAGE, "-R %s leaves every tensor of %s as it is: there is nothing to make",
+                     args_text(z->a, "-R", ""), z->in);
+    if (!rc) rc = quantize_plan_init(&z->plan, z->source, &z->config, why);
+    return rc ? rc : check_target(z, why);
+}
+
+/* ---------------------------------------------------------------- making */
+
+/* A file that was begun and is of no use to a later run. */
+static void drop_useless(const struct quantizing *z, enum err_code code, double done)
+{
+    const bool again = code == ERR_CANCELLED || code == ERR_FIT || code == ERR_IO || code == ERR_NOMEM;
+    if (!again && (!z->went_on || done > 0)) unlink(z->partial);
+}
+
+static enum err_code make(struct quantizing *z, struct err *why)
+{
+    struct progress progress;
+    const struct params p = config_params(&z->config);
+    struct pace pace = { .progress = &progress,
+                         .global = z->g,
+                         .what = z->recipe,
+                         .at_first = method_needs(&p) == CALIBRATION_NONE ? NULL : "calibrating",
+                         .weights = z->plan.weights };
+    const struct quantize_options o = { .config = &z->config,
+                                        .threads = z->threads,
+                                        .resume = true,
+                                        .progress = pace_tell,
+                                        .ctx = &pace,
+                                        .log = &z->g->log };
+    struct stat st;
+    progress_init(&progress, z->g);
+    if (z->went_on) cli_note(z->g, "%s is there: what it has of this recipe is not made again", z->partial);
+    const int64_t start = clock_ns();
+    enum err_code rc = quantize_file(z->out, z->source, &o, why);
+    z->seconds = (double)(clock_ns() - start) * 1e-9;
+    progress_clear(&progress);
+    if (!rc) return ERR_OK;
+    drop_useless(z, rc, pace.done);
+    if (!stat(z->partial, &st) && rc != ERR_USAGE && rc != ERR_FORMAT)
+        err_prefix(why, "%.0f %% done, kept in %s; the same command goes on from there", pace.done * 100,
+                   z->partial);
+    return rc;
+}
+
+static enum err_code measure(struct quantizing *z, struct gguf **made, struct err *why)
+{
+    struct progress progress;
+    progress_init(&progress, z->g);
+    enum err_code rc = gguf_open(made, z->out, why);
+    progress_show(&progress, "comparing with %s", cli_base_name(z->in));
+    if (!rc) rc = quantize_plan_measure(&z->plan, z->source, *made, z->threads, why);
+    progress_clear(&progress);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- telling */
+
+/* made NULL: a plan. */
+static void put_result(const struct quantizing *z, json_t *row, const struct gguf *made)
+{
+    const struct params p = config_params(&z->config);
+    struct model_shape shape;
+    json_put_str(row, "path", z->out);
+    json_put_str(row, "source", z->in);
+    json_put_str(row, "recipe", z->recipe);
+    json_put_int(row, "file_bytes_before", gguf_file_bytes(z->source));
+    json_put_int(row, "file_bytes", made ? gguf_file_bytes(made) : z->plan.file_bytes);
+    recipe_put_plan(row, &z->plan);
+    json_put_int(row, "threads", z->threads);
+    json_put_bool(row, "random_weights", !model_shape_read(&shape, z->source, NULL) && shape.random_weights);
+    json_put_bool(row, "bundled_text",
+                  method_needs(&p) == CALIBRATION_NEEDED && !*config_text(&z->config, KNOB_CALIB));
+    if (!made) return;
+    const struct gguf_string with = gguf_get_string(made, "qdyno.calibration");
+    if (with.data) json_put(row, "calibration", json_stringn(with.data, with.len));
+    json_put_num(row, "seconds", z->seconds);
+    if (!z->went_on) json_put_num(row, "weights_s", (double)z->plan.weights / z->seconds);
+}
+
+static void note_rescaled(struct table *t, const struct quantize_plan *p)
+{
+    bool any = false;
+    for (int64_t i = 0; i < p->count; i++) any |= p->tensors[i].nmse_rescaled;
+    if (any)
+        table_note(t,
+                   "the method moved scales from matrix to matrix: where no norm tells them, NMSE is what is "
+                   "left at the best factor for each row or column");
+}
+
+static int tell(const struct quantizing *z, const struct gguf *made)
+{
+    const bool tensors = args_has(z->a, "--tensors");
+    struct table t;
+    json_t *sums;
+    if (tensors) {
+        table_init(&t, "qdyno.quantized_tensors/1", RECIPE_TENSOR_COLUMNS, (int)RECIPE_TENSOR_COLUMN_COUNT);
+        for (int64_t i = 0; i < z->plan.count; i++) {
+            json_t *row = table_row(&t);
+            json_put_str(row, "config", z->recipe);
+            recipe_put_tensor(row, &z->plan.tensors[i]);
+        }
+        sums = json_object();
+    } else {
+        table_init(&t, "qdyno.quantize/1", COLUMNS, COUNT_OF(COLUMNS));
+        t.record = true;
+        sums = table_row(&t);
+    }
+    put_result(z, sums, made);
+    if (tensors && made)
+        table_note(&t, "NMSE: mean %.3g over the weights that were quantized, worst %.3g in %s",
+                   json_get_num(sums, "nmse", NAN), json_get_num(sums, "nmse_worst", NAN),
+                   json_get_str(sums, "worst_tensor", "none"));
+    recipe_note_left_out(&t, &z->plan);
+    note_rescaled(&t, &z->plan);
+    if (json_get_bool(sums, "bundled_text", false))
+        table_note(&t, "no --calib was given: calibrated with the bundled text");
+    if (json_get_bool(sums, "random_weights", false)) table_note(&t, "%s", RANDOM_WEIGHTS);
+    if (!made) table_note(&t, "a dry run: nothing was written; bytes are what it takes at most");
+    json_put_bool(t.extra, "dry_run", !made);
+    if (tensors) json_put(t.extra, "file", sums);
+    const int status = cli_print(z->g, z->a, &t, EXIT_DONE);
+    table_done(&t);
+    return status;
+}
+
+int command_quantize(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct gguf *made = NULL;
+    struct quantizing *z = calloc(1, sizeof *z);
+    if (!z) {
+        err_set(&why, ERR_NOMEM, "no memory to begin");
+        return cli_fail(a, &why);
+    }
+    *z = (struct quantizing){ .g = g,
+                              .a = a,
+                              .in = a->arg[0],
+                              .out = a->arg[1],
+                              .threads = (int)args_int(a, "-t", threadpool_default_threads()) };
+    const bool dry = args_has(a, "--dry-run");
+    enum err_code rc = prepare(z, &why);
+    if (!rc && !dry) rc = make(z, &why);
+    if (!rc && !dry) rc = measure(z, &made, &why);
+    const int status = rc ? cli_fail(a, &why) : tell(z, made);
+    quantize_plan_done(&z->plan);
+    gguf_close(made);
+    gguf_close(z->source);
+    free(z);
+    return status;
+}
