@@ -20,6 +20,7 @@ static const char *const NAMES[INPUT_KIND_COUNT] = {
     [INPUT_INT8_STATIC] = "int8_static",
     [INPUT_INT8_OUTLIERS] = "int8_outliers",
     [INPUT_FP8_TOKEN] = "fp8_token",
+    [INPUT_FP8_STATIC] = "fp8_static",
     [INPUT_TF32] = "tf32",
 };
 
@@ -63,6 +64,16 @@ static enum err_code check_order(const int32_t *order, int64_t cols, struct err 
     return ERR_OK;
 }
 
+static int most_of(const struct input_scheme *s)
+{
+    return s->most ? s->most : 255;
+}
+
+static bool is_fp8(enum input_kind kind)
+{
+    return kind == INPUT_FP8_TOKEN || kind == INPUT_FP8_STATIC;
+}
+
 enum err_code inputs_check(const struct input_scheme *s, const struct format *f, int64_t cols,
                            struct err *why)
 {
@@ -74,9 +85,12 @@ enum err_code inputs_check(const struct input_scheme *s, const struct format *f,
     if (input_is_int8(s->kind) && cols > W8A8_COLS)
         return err_set(why, ERR_USAGE, "integer products take rows of at most %d weights, not %lld",
                        W8A8_COLS, (long long)cols);
-    if (s->kind == INPUT_INT8_STATIC && (!(s->scale > 0) || isinf(s->scale) || s->zero < 0 || s->zero > 255))
-        return err_set(why, ERR_FORMAT, "a static scale is above 0 and its zero 0 to 255, not %g and %d",
-                       (double)s->scale, s->zero);
+    const bool codes = s->kind == INPUT_INT8_STATIC;
+    if ((codes || s->kind == INPUT_FP8_STATIC) && (!(s->scale > 0) || isinf(s->scale)))
+        return err_set(why, ERR_FORMAT, "a static scale is above 0, not %g", (double)s->scale);
+    if (codes && (s->most < 0 || s->most > 255 || s->zero < 0 || s->zero > most_of(s)))
+        return err_set(why, ERR_FORMAT, "codes of inputs are 0 to 255, not 0 to %d with %d for zero", s->most,
+                       s->zero);
     if (s->threshold < 0 || s->limit < 0 || isnan(s->threshold) || isnan(s->limit))
         return err_set(why, ERR_FORMAT, "thresholds of inputs are not negative, but there is %g",
                        (double)(s->threshold < 0 ? s->threshold : s->limit));
@@ -108,8 +122,8 @@ bool inputs_shared(const struct backend_options *o, const struct weight *a, cons
 {
     const struct input_scheme s = inputs_scheme(o, a), t = inputs_scheme(o, b);
     return s.kind == t.kind && s.divide == t.divide && s.order == t.order && s.scale == t.scale &&
-           s.zero == t.zero && s.threshold == t.threshold && s.limit == t.limit &&
-           (s.kind != INPUT_FP8_TOKEN || a->format == b->format);
+           s.zero == t.zero && s.most == t.most && s.threshold == t.threshold && s.limit == t.limit &&
+           (!is_fp8(s.kind) || a->format == b->format);
 }
 
 /* ---------------------------------------------------------------- where it lies */
@@ -281,7 +295,7 @@ static void widen_range(const struct inputs *in, int token, struct input_range *
 static float scale_of(const struct inputs *in, int token)
 {
     const struct input_scheme *s = &in->scheme;
-    if (s->kind == INPUT_INT8_STATIC) return s->scale;
+    if (s->kind == INPUT_INT8_STATIC || s->kind == INPUT_FP8_STATIC) return s->scale;
     if (s->kind == INPUT_INT8_OUTLIERS) return largest_below(in, token) / 127;
     float top = largest_of(in, token);
     if (s->kind == INPUT_INT8_TOKEN) return (top < 1e-5f ? 1e-5f : top) / 127;
@@ -387,12 +401,14 @@ void inputs_codes(const struct inputs *in, int token, int64_t k0, int64_t k, uin
     const struct rounding_kernels *r = &in->k->rounding;
     const struct u8_scale s = u8_scale_of(in, token);
     const bool outliers = in->scheme.kind == INPUT_INT8_OUTLIERS;
+    const int most = in->scheme.kind == INPUT_INT8_STATIC ? most_of(&in->scheme) : 255;
     float room[PIECE], rounded[PIECE];
     for (int64_t i = 0; i < k; i += PIECE) {
         const int64_t n = MIN((int64_t)PIECE, k - i);
         const float *x = piece_of(in, token, k0 + i, n, room);
         if (outliers) r->round(x, n, 1, &F16, rounded), x = rounded;
         r->quantize_u8(x, n, &s, code + i);
+        for (int64_t j = 0; most < 255 && j < n; j++) code[i + j] = (uint8_t)MIN((int)code[i + j], most);
     }
     if (outliers) clear_outliers(in, k0, k, code);
 }

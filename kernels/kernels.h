@@ -102,6 +102,9 @@ void format_encode_weighted(const struct format *f, const float *x, const float 
  * stored, and what they are multiplied by. */
 void format_row_pack(const struct format *f, const uint8_t *codes, float scale, void *row, int64_t n);
 
+/* One row of fp8_e4m3 or fp8_e5m2 under a scale chosen elsewhere (> 0): the nearest codes to x / *scale. */
+void format_fp8_encode(const struct format *f, const float *scale, const float *x, void *row, int64_t n);
+
 /* nf4 and fp4 under magnitudes chosen elsewhere: the nearest values to x / absmax[i / 64], cut at -1 and 1.
  * absmax: [n / 64], > 0 or the weights are 0. */
 void format_codebook_encode(const struct format *f, const float *absmax, const float *x, void *blocks,
@@ -245,14 +248,16 @@ enum input_kind {
     INPUT_INT8_STATIC,   /* 8 bits, scale and zero as given */
     INPUT_INT8_OUTLIERS, /* LLM.int8: as INT8_TOKEN, but columns with large values multiply as floats */
     INPUT_FP8_TOKEN,     /* through fp8 (the weight's kind of it, else e4m3), a scale for each token */
+    INPUT_FP8_STATIC,    /* the same under the scale that is given */
     INPUT_TF32,          /* 10 bits of mantissa, then HIGHEST */
     INPUT_KIND_COUNT
 };
 const char *input_kind_name(enum input_kind kind); /* "int8_token" */
 struct input_scheme {
     enum input_kind kind;
-    float scale;     /* INT8_STATIC: x ~ scale * (code - zero), codes 0..255 */
-    int zero;        /* the same */
+    float scale;     /* INT8_STATIC: x ~ scale * (code - zero); FP8_STATIC: x ~ scale * code */
+    int zero;        /* INT8_STATIC, 0..most */
+    int most;        /* INT8_STATIC: codes 0..most, 1..255; 0: 255 */
     float threshold; /* INT8_OUTLIERS: |x| >= threshold makes a column an outlier of this product; 0: none */
     float limit;     /* FP8_TOKEN: upper bound of a token's max (activation_scale_ub); 0: none */
     const float *divide;             /* [cols] x[i] is divided by it first */

@@ -24,7 +24,8 @@ static enum precision precision_with(const struct backend_options *o, const stru
 {
     const enum precision p = precision_for(o->precision, f);
     if (kind == INPUT_FREE) return p;
-    return kind == INPUT_FP8_TOKEN && f->row_tail_bytes && p == PRECISION_MEDIUM ? p : PRECISION_HIGHEST;
+    const bool fp8 = kind == INPUT_FP8_TOKEN || kind == INPUT_FP8_STATIC;
+    return fp8 && f->row_tail_bytes && p == PRECISION_MEDIUM ? p : PRECISION_HIGHEST;
 }
 
 const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,

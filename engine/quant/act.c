@@ -13,9 +13,13 @@ static const char KEY[] = "qdyno.act", KEY_FORMAT[] = "qdyno.act.format",
                   KEY_THRESHOLD[] = "qdyno.act.threshold", KEY_LIMIT[] = "qdyno.act.limit";
 
 static const char *const NAMES[INPUT_KIND_COUNT] = {
-    [INPUT_INT8_TOKEN] = "int8_token",   [INPUT_INT8_TENSOR] = "int8_tensor",
-    [INPUT_INT8_STATIC] = "int8_static", [INPUT_INT8_OUTLIERS] = "int8_outliers",
-    [INPUT_FP8_TOKEN] = "fp8_token",     [INPUT_TF32] = "tf32",
+    [INPUT_INT8_TOKEN] = "int8_token",
+    [INPUT_INT8_TENSOR] = "int8_tensor",
+    [INPUT_INT8_STATIC] = "int8_static",
+    [INPUT_INT8_OUTLIERS] = "int8_outliers",
+    [INPUT_FP8_TOKEN] = "fp8_token",
+    [INPUT_FP8_STATIC] = "fp8_static",
+    [INPUT_TF32] = "tf32",
 };
 
 const char *act_name(enum input_kind kind)
@@ -128,15 +132,18 @@ static enum err_code read_static(struct input_scheme *s, const struct gguf *g, c
 {
     float *values;
     int64_t n = 0;
-    enum err_code rc = read_side(&values, &n, g, m, SIDE_INPUT, 2, why);
+    enum err_code rc = read_side(&values, &n, g, m, SIDE_INPUT, 3, why);
     if (!rc && !values)
         rc = err_set(why, ERR_FORMAT, "tensor '%s': static activations without their scale", m->name);
-    if (!rc && (!(values[0] > 0) || !(values[1] >= 0 && values[1] <= 255)))
-        rc = err_set(why, ERR_FORMAT, "tensor '%s': scale %g and zero %g of its inputs cannot be", m->name,
-                     (double)values[0], (double)values[1]);
+    if (!rc && (!(values[0] > 0) || !(values[2] >= 1 && values[2] <= 255) ||
+                !(values[1] >= 0 && values[1] <= values[2])))
+        rc = err_set(why, ERR_FORMAT,
+                     "tensor '%s': scale %g, zero %g and largest code %g of its inputs cannot be", m->name,
+                     (double)values[0], (double)values[1], (double)values[2]);
     if (!rc) {
         s->scale = values[0];
         s->zero = (int)values[1];
+        s->most = (int)values[2];
     }
     free(values);
     return rc;
@@ -174,7 +181,8 @@ enum err_code act_read(struct input_scheme **out, const struct gguf *g, const st
     if (!s) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", matrix->name);
     enum err_code rc = read_kind(s, g, matrix, why);
     if (!rc) rc = read_order(s, g, matrix, why);
-    if (!rc && s->kind == INPUT_INT8_STATIC) rc = read_static(s, g, matrix, why);
+    if (!rc && (s->kind == INPUT_INT8_STATIC || s->kind == INPUT_FP8_STATIC))
+        rc = read_static(s, g, matrix, why);
     if (!rc && s->kind == INPUT_INT8_OUTLIERS) rc = read_outliers(s, g, matrix, why);
     if (!rc && (s->kind || s->order || s->divide)) return ERR_OK;
     act_free(s);

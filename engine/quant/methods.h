@@ -93,7 +93,7 @@ extern const struct method METHOD_GGUF;
 extern const struct method METHOD_HQQ, METHOD_QUANTO;
 extern const struct method METHOD_NF4, METHOD_FP4;
 extern const struct method METHOD_EETQ, METHOD_LLM_INT8, METHOD_INT8_DYNAMIC, METHOD_INT8_STATIC;
-extern const struct method METHOD_MXFP4, METHOD_TF32;
+extern const struct method METHOD_FP8, METHOD_MXFP4, METHOD_TF32;
 extern const struct method METHOD_GPTQ, METHOD_AWQ, METHOD_SMOOTHQUANT;
 
 #endif

@@ -164,9 +164,10 @@ static const struct param QUANTO_PARAMS[] = {
       .help = "what weights become; int4 and int2 in groups of 128, less where rows are no multiple" },
     { .name = "activations",
       .kind = PARAM_CHOICE,
-      .choices = "none int8",
+      .choices = "none int8 float8",
       .otherwise = "none",
-      .help = "int8: one scale for each input, learned by calibration (weights=int8 only)" },
+      .help =
+          "int8, float8: with one scale for each input, learned by calibration; for weights of the same kind" },
     { .name = "optimizer",
       .kind = PARAM_CHOICE,
       .choices = "auto absmax max hqq",
@@ -203,6 +204,8 @@ static enum err_code quanto_check(const struct params *p, struct err *why)
         return err_set(why, ERR_USAGE, "zeropoint=true is for int4 and int2 weights; 8 bits have no shift");
     if (params_is(p, "activations", "int8") && !params_is(p, "weights", "int8"))
         return err_set(why, ERR_USAGE, "activations=int8 want weights=int8: other weights multiply floats");
+    if (params_is(p, "activations", "float8") && (groups || params_is(p, "weights", "int8")))
+        return err_set(why, ERR_USAGE, "activations=float8 want weights=float8 or float8_e5m2");
     return ERR_OK;
 }
 
@@ -239,8 +242,9 @@ static const struct format *quanto_tensor_format(const struct params *p, const s
 
 static struct act_scheme quanto_act(const struct params *p)
 {
-    return (struct act_scheme){ .kind = params_is(p, "activations", "int8") ? INPUT_INT8_STATIC
-                                                                            : INPUT_FREE };
+    return (struct act_scheme){ .kind = params_is(p, "activations", "int8")     ? INPUT_INT8_STATIC
+                                        : params_is(p, "activations", "float8") ? INPUT_FP8_STATIC
+                                                                                : INPUT_FREE };
 }
 
 static enum calibration_need quanto_needs(const struct params *p)
@@ -268,16 +272,27 @@ static enum err_code quanto_groups(struct tensor_job *job, struct err *why)
     return rc;
 }
 
-/* The scale of a symmetric byte that follows the largest magnitude of each sequence, slowly. */
-static struct affine follow(const struct calibration_input *in, double momentum)
+/* One scale that follows the largest magnitude of each sequence, slowly, so that `largest` holds it. */
+static float follow(const struct calibration_input *in, double momentum, float largest)
 {
     float scale = 0;
     for (int64_t b = 0; b < in->batches; b++) {
         const float low = fabsf(in->batch_min[b]), high = fabsf(in->batch_max[b]);
-        const float own = (low > high ? low : high) / 127;
+        const float own = (low > high ? low : high) / largest;
         scale = b == 0 ? own : (float)momentum * scale + (float)(1 - momentum) * own;
     }
-    return (struct affine){ scale > 0 ? scale : 1, 128 };
+    return scale > 0 ? scale : 1;
+}
+
+static void put_input(struct tensor_job *job)
+{
+    const bool bytes = params_is(&job->params, "activations", "int8");
+    const bool wide = params_is(&job->params, "weights", "float8_e5m2");
+    const float scale = follow(job->input, params_real(&job->params, "momentum"),
+                               bytes  ? 127
+                               : wide ? 57344
+                                      : 448);
+    static_input_put(job, (struct affine){ scale, bytes ? 128 : 0 }, 255);
 }
 
 static int quanto_sides(const struct tensor_job *job, struct side_tensor *out)
@@ -291,7 +306,7 @@ static enum err_code quanto_tensor(struct tensor_job *job, struct err *why)
     if (!params_is(&job->params, "activations", "none")) {
         enum err_code rc = static_input_known(job, why);
         if (rc) return rc;
-        static_input_put(job, follow(job->input, params_real(&job->params, "momentum")));
+        put_input(job);
     }
     job_encode_rows(job, NULL);
     return ERR_OK;

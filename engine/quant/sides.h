@@ -9,7 +9,7 @@
 enum side_what {
     SIDE_ORDER,           /* f32 [cols]: stored input i is input order[i] of x */
     SIDE_DIVIDE,          /* f32 [cols]: inputs are divided by it */
-    SIDE_INPUT,           /* f32 [2]: scale and zero of static activations */
+    SIDE_INPUT,           /* f32 [3]: scale, zero and largest code of static activations */
     SIDE_OUTLIERS,        /* f32 [n]: columns kept aside, ascending */
     SIDE_OUTLIER_WEIGHTS, /* f16 [n][rows]: their weights, column by column */
     SIDE_MAX

@@ -5,7 +5,7 @@
 
 int static_input_side(struct side_tensor *out)
 {
-    *out = (struct side_tensor){ .what = SIDE_INPUT, .size = 2 };
+    *out = (struct side_tensor){ .what = SIDE_INPUT, .size = 3 };
     return 1;
 }
 
@@ -23,10 +23,10 @@ enum err_code static_input_known(const struct tensor_job *job, struct err *why)
     return ERR_OK;
 }
 
-void static_input_put(struct tensor_job *job, struct affine a)
+void static_input_put(struct tensor_job *job, struct affine a, int most)
 {
     const struct side_tensor *side = job_side(job, SIDE_INPUT);
     assert(side);
     float *values = side->data;
-    values[0] = a.scale, values[1] = (float)a.zero;
+    values[0] = a.scale, values[1] = (float)a.zero, values[2] = (float)most;
 }

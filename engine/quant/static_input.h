@@ -12,7 +12,7 @@ int static_input_side(struct side_tensor *out);
 /* Does the calibration know this matrix' input well enough? ERR_USAGE. */
 enum err_code static_input_known(const struct tensor_job *job, struct err *why);
 
-/* Into the job's side tensor. */
-void static_input_put(struct tensor_job *job, struct affine a);
+/* Into the job's side tensor: x ~ scale * (code - zero), codes 0..most. */
+void static_input_put(struct tensor_job *job, struct affine a, int most);
 
 #endif

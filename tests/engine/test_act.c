@@ -80,12 +80,12 @@ static void test_kinds(void **state)
 {
     (void)state;
     for (int k = INPUT_FREE + 1; k < INPUT_KIND_COUNT; k++) {
-        const struct side scale = { SIDE_INPUT, 2, { 0.125f, 117 }, false };
+        const struct side scale = { SIDE_INPUT, 3, { 0.125f, 117, 127 }, false };
         const struct act_scheme act = { (enum input_kind)k, 6.5f, 1200 };
         struct gguf *g = make_file(&act, &scale, 1);
         struct input_scheme *s = read_of(g, MATRIX);
         CHECK(s && s->kind == (enum input_kind)k && s->threshold == 6.5f && s->limit == 1200);
-        if (k == INPUT_INT8_STATIC) CHECK(s->scale == 0.125f && s->zero == 117);
+        if (k == INPUT_INT8_STATIC) CHECK(s->scale == 0.125f && s->zero == 117 && s->most == 127);
         assert_null(read_of(g, "blk.0.attn_k.weight")); /* another format: not the method's */
         act_free(s);
         gguf_close(g);
@@ -136,9 +136,10 @@ static void test_refused(void **state)
         { INPUT_FREE, { SIDE_DIVIDE, COLS, { 0 }, false }, "divided by 0" },
         { INPUT_FREE, { SIDE_DIVIDE, COLS, { __builtin_inff() }, false }, "not a finite" },
         { INPUT_INT8_STATIC, { SIDE_DIVIDE, 1, { 1 }, false }, "want 32 values" },
-        { INPUT_INT8_STATIC, { SIDE_INPUT, 2, { 0, 5 }, false }, "cannot be" },
-        { INPUT_INT8_STATIC, { SIDE_INPUT, 2, { 1, 256 }, false }, "cannot be" },
-        { INPUT_INT8_STATIC, { SIDE_INPUT, 1, { 1 }, false }, "want 2 values" },
+        { INPUT_INT8_STATIC, { SIDE_INPUT, 3, { 0, 5, 255 }, false }, "cannot be" },
+        { INPUT_INT8_STATIC, { SIDE_INPUT, 3, { 1, 128, 127 }, false }, "cannot be" },
+        { INPUT_INT8_STATIC, { SIDE_INPUT, 3, { 1, 5, 256 }, false }, "cannot be" },
+        { INPUT_INT8_STATIC, { SIDE_INPUT, 1, { 1 }, false }, "want 3 values" },
         { INPUT_INT8_STATIC, { SIDE_OUTLIERS, 1, { 1 }, false }, "without their scale" },
         { INPUT_INT8_OUTLIERS, { SIDE_OUTLIERS, 1, { 1 }, false }, "without their weights" },
     };

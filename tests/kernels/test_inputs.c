@@ -117,7 +117,15 @@ static void expect(const struct input_scheme *s, const struct format *f, const f
         case INPUT_INT8_TOKEN: expect_token(row, cols, out); break;
         case INPUT_INT8_STATIC:
             for (int64_t k = 0; k < cols; k++)
-                out[k] = int8_of(row[k], 0, 1 / s->scale, s->zero) * (double)s->scale;
+                out[k] = fmin(int8_of(row[k], 0, 1 / s->scale, s->zero),
+                              (s->most ? s->most : 255) - s->zero) *
+                         (double)s->scale;
+            break;
+        case INPUT_FP8_STATIC:
+            for (int64_t k = 0; k < cols; k++)
+                out[k] = (f == &FORMATS[FORMAT_FP8_E5M2] ? nearest_of_kind(row[k] / s->scale, 2, -14, 57344)
+                                                         : nearest_of_kind(row[k] / s->scale, 3, -6, 448)) *
+                         (double)s->scale;
             break;
         case INPUT_FP8_TOKEN: expect_fp8(row, cols, s->limit, f == &FORMATS[FORMAT_FP8_E5M2], out); break;
         case INPUT_TF32:
@@ -348,6 +356,7 @@ static void integers(void **state)
         { .kind = INPUT_INT8_STATIC, .scale = 0.03f, .zero = 120 },
         { .kind = INPUT_INT8_STATIC, .scale = 0.01f, .zero = 0 },
         { .kind = INPUT_INT8_STATIC, .scale = 0.02f, .zero = 255 },
+        { .kind = INPUT_INT8_STATIC, .scale = 0.03f, .zero = 60, .most = 127 },
         { .kind = INPUT_INT8_OUTLIERS, .threshold = 6 },
         { .kind = INPUT_INT8_OUTLIERS, .threshold = 1 }, /* most columns */
         { .kind = INPUT_INT8_OUTLIERS },                 /* none */
@@ -365,6 +374,7 @@ static void rounded(void **state)
     for (size_t i = 0; i < COUNT_OF(FORMATS8); i++) {
         one_kind(&(struct input_scheme){ .kind = INPUT_FP8_TOKEN }, FORMATS8[i], bound);
         one_kind(&(struct input_scheme){ .kind = INPUT_FP8_TOKEN, .limit = 2 }, FORMATS8[i], bound);
+        one_kind(&(struct input_scheme){ .kind = INPUT_FP8_STATIC, .scale = 0.01f }, FORMATS8[i], bound);
     }
     one_kind(&(struct input_scheme){ .kind = INPUT_TF32 }, FORMAT_F32, bound);
     one_kind(&(struct input_scheme){ .kind = INPUT_TF32 }, FORMAT_Q4_0, bound);
