@@ -63,6 +63,7 @@ struct method {
     const char *formats;        /* space-separated names of what it can make; NULL: any that has an encoder */
     bool linear_only;           /* token embedding and output matrix stay as they are (f16 at most) */
     enum calibration_need calibration;
+    const char *usual;    /* its format where the recipe names none and `format` is NULL; NULL: it has to */
     const char *identity; /* hash of the plug-in it came from, whose answers may change; NULL: built in */
 
     /* All NULL where the method has no use for it. Pure but for the last three. */
@@ -105,6 +106,9 @@ void plugins_unload(void); /* forget them: their methods are gone */
 
 /* What a recipe's method needs to know; of none: nothing. */
 enum calibration_need method_needs(const struct params *p);
+
+/* The format of a recipe that names none, NULL where it has to. */
+const char *method_format(const struct params *p);
 
 /* Can the method make this format by itself? (What rules ask for beyond that is rounded to nearest.) */
 bool method_makes(const struct method *m, const struct format *f);
@@ -150,6 +154,7 @@ struct tensor_plan {
     const struct format *format; /* in the new file */
     enum tensor_fate fate;
     bool converts;      /* other bytes than the source's */
+    bool quantized;     /* as the method or a rule wants it; not what is left out or kept in floats */
     int64_t bytes;      /* with its side tensors */
     double nmse;        /* sum (w - w')^2 / sum w^2; NAN before quantize_plan_measure */
     bool nmse_rescaled; /* a scale that the method moved into another matrix was estimated for it */
@@ -159,12 +164,11 @@ struct tensor_plan {
 struct quantize_plan {
     struct tensor_plan *tensors; /* in the source's order */
     int64_t count;
-    int64_t weights, weights_converted;
+    int64_t weights;
     int64_t bytes_before, bytes; /* of weights; side tensors included */
     int64_t file_bytes;          /* of the new file, a little more than it will be */
-    double nmse; /* over all weights in tensors that the method or a rule converts: mean of the tensors' own,
-                  * by weights; NAN before quantize_plan_measure */
-    int64_t worst; /* of those tensors the one with the largest; -1: none or not measured */
+    double nmse;   /* mean over the weights of quantized tensors; NAN before quantize_plan_measure */
+    int64_t worst; /* the quantized tensor with the largest; -1: none or not measured */
 };
 
 /* *out owned: quantize_plan_done. Errors: whatever quantize_file refuses from headers alone. */

@@ -304,7 +304,7 @@ enum err_code quantize_plan_measure(struct quantize_plan *p, const struct gguf *
         struct tensor_plan *t = &p->tensors[i];
         if (t->fate == FATE_KEPT) continue; /* whatever was moved into a norm came out of a matrix */
         rc = measure_tensor(t, source, made, pool, why);
-        if (rc || !t->converts || (t->fate != FATE_METHOD && t->fate != FATE_RULE)) continue;
+        if (rc || !t->quantized) continue;
         const double n = (double)t->source->shape[0] * (double)t->source->shape[1] *
                          (double)t->source->shape[2] * (double)t->source->shape[3];
         sum += n * t->nmse;

@@ -8,9 +8,9 @@
 const char *const TENSOR_FATES[FATE_COUNT] = {
     [FATE_METHOD] = "by the method",
     [FATE_RULE] = "by a rule of the recipe",
-    [FATE_FELL_BACK] = "fell back: rows do not fill whole blocks",
-    [FATE_OUTER] = "first or last matrix: the method is for layers",
-    [FATE_KEPT] = "kept: norm, bias or position",
+    [FATE_FELL_BACK] = "fell back, rows do not fill whole blocks",
+    [FATE_OUTER] = "left alone as first or last matrix",
+    [FATE_KEPT] = "kept (norm, bias or position)",
     [FATE_AS_IS] = "as the file has it",
 };
 
@@ -20,6 +20,14 @@ enum { ENTRY_BYTES = 128, METADATA_BYTES = 4096, ALIGNMENT = 32 };
 static int64_t aligned(int64_t bytes)
 {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* A rule that keeps a tensor in a float format leaves it out, too. */
+static bool is_quantized(const struct tensor_plan *t)
+{
+    const bool floats = t->format == &FORMATS[FORMAT_F32] || t->format == &FORMATS[FORMAT_F16] ||
+                        t->format == &FORMATS[FORMAT_BF16];
+    return t->converts && (t->fate == FATE_METHOD || (t->fate == FATE_RULE && !floats));
 }
 
 static void plan_tensor(struct quantize_plan *p, struct quantization *q, struct unit *u)
@@ -33,6 +41,7 @@ static void plan_tensor(struct quantize_plan *p, struct quantization *q, struct 
                                .converts = u->converts,
                                .bytes = rows * format_row_bytes(u->format, s->shape[0]),
                                .nmse = NAN };
+    t->quantized = is_quantized(t);
     p->file_bytes += aligned(t->bytes) + ENTRY_BYTES;
     unit_declare_sides(q, u);
     for (int i = 0; i < u->sides; i++) {
@@ -41,7 +50,6 @@ static void plan_tensor(struct quantize_plan *p, struct quantization *q, struct 
         p->file_bytes += aligned(bytes) + ENTRY_BYTES;
     }
     p->weights += rows * s->shape[0];
-    if (u->converts) p->weights_converted += rows * s->shape[0];
     p->bytes_before += s->bytes;
     p->bytes += t->bytes;
 }

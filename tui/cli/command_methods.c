@@ -236,6 +236,8 @@ static const struct column COLUMNS[] = {
     { "error", "error", COLUMN_TEXT },
 };
 
+enum { CONFIG_LINE = 2048 };
+
 struct measuring {
     const struct cli_global *g;
     const struct cli_args *a;
@@ -243,10 +245,10 @@ struct measuring {
     struct progress progress;
     char *path;
     struct gguf *source;
-    struct config *configs;
+    char (*lines)[CONFIG_LINE]; /* [n_configs], as they were given */
     int config_i, n_configs, ok, threads;
-    char line[2048];
-    char *text; /* NULL: no evaluation */
+    const char *line; /* of config_i */
+    char *text;       /* NULL: no evaluation */
     size_t text_bytes;
     const char *text_name;
     struct model *reference;
@@ -373,19 +375,19 @@ static enum err_code measure_plan(struct measuring *m, const struct config *c, s
 
 static enum err_code one_config(struct measuring *m)
 {
-    struct config *c = &m->configs[m->config_i];
+    struct config c;
     struct quantize_plan plan = { 0 };
     struct err why = { 0 };
-    const struct params p = config_params(c);
     const char *calib = args_text(m->a, "--calib", NULL);
-    enum err_code rc = ERR_OK;
-    if (calib && !c->given[KNOB_CALIB] && method_needs(&p) != CALIBRATION_NONE)
-        rc = config_set(c, "calib", calib, &why);
-    config_line(c, m->line, sizeof m->line);
-    if (!rc && c->given[KNOB_MODEL])
+    m->line = m->lines[m->config_i];
+    enum err_code rc = cli_config(&c, m->a, m->line, &why);
+    const struct params p = config_params(&c);
+    if (!rc && calib && !c.given[KNOB_CALIB] && method_needs(&p) != CALIBRATION_NONE)
+        rc = config_set(&c, "calib", calib, &why);
+    if (!rc && c.given[KNOB_MODEL])
         rc = err_set(&why, ERR_USAGE, "model= has no place here: -m names the one model");
-    if (!rc) rc = quantize_plan_init(&plan, m->source, c, &why);
-    if (!rc) rc = measure_plan(m, c, &plan, &why);
+    if (!rc) rc = quantize_plan_init(&plan, m->source, &c, &why);
+    if (!rc) rc = measure_plan(m, &c, &plan, &why);
     quantize_plan_done(&plan);
     if (rc == ERR_CANCELLED) return rc;
     if (rc)
@@ -395,22 +397,31 @@ static enum err_code one_config(struct measuring *m)
     return ERR_OK;
 }
 
-/* Each method as it is when nothing more is said. What makes every format is shown with two that are compared
- * with.
- */
-static enum err_code default_configs(struct measuring *m, const struct method **methods, size_t n,
-                                     struct err *why)
+static enum err_code add_line(struct measuring *m, const char *line, struct err *why)
+{
+    struct config c;
+    enum err_code rc = config_parse(&c, line, why);
+    if (!rc) config_line(&c, m->lines[m->n_configs++], CONFIG_LINE);
+    return rc;
+}
+
+/* The -C lines; without any, each method as it is when nothing more is said (what makes every format is shown
+ * with two that are compared with). */
+static enum err_code choose_lines(struct measuring *m, const struct method **methods, size_t n,
+                                  struct err *why)
 {
     static const char *const ANY[] = { "q8_0", "q4_0" };
-    m->configs = calloc(n * COUNT_OF(ANY) + 1, sizeof *m->configs);
-    if (!m->configs) return err_set(why, ERR_NOMEM, "no memory for %zu configs", n);
-    enum err_code rc = ERR_OK;
-    for (size_t i = 0; i < n && !rc; i++) {
+    const char *given[ARGS_GIVEN];
+    const int count = args_all(m->a, "-C", given, ARGS_GIVEN);
+    m->lines = calloc(MAX(n * COUNT_OF(ANY), ARGS_GIVEN), sizeof *m->lines);
+    enum err_code rc = m->lines ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for the configs");
+    for (int i = 0; i < count && !rc; i++) rc = add_line(m, given[i], why);
+    for (size_t i = 0; i < n && !count && !rc; i++) {
         const bool fixed = methods[i]->format != NULL;
         for (size_t f = 0; f < (fixed ? 1 : COUNT_OF(ANY)) && !rc; f++) {
             char line[128];
             snprintf(line, sizeof line, "%s%s%s", methods[i]->name, fixed ? "" : ":", fixed ? "" : ANY[f]);
-            rc = cli_config(&m->configs[m->n_configs++], m->a, line, why);
+            rc = add_line(m, line, why);
         }
     }
     return rc;
@@ -449,9 +460,7 @@ static enum err_code prepare(struct measuring *m, const struct method **methods,
     struct config first;
     enum err_code rc = cli_model(&m->path, m->a, why);
     if (!rc) rc = gguf_open(&m->source, m->path, why);
-    if (!rc)
-        rc = args_has(m->a, "-C") ? cli_configs(&m->configs, &m->n_configs, m->a, why)
-                                  : default_configs(m, methods, n, why);
+    if (!rc) rc = choose_lines(m, methods, n, why);
     if (!rc) rc = cli_config(&first, m->a, NULL, why);
     if (rc) return rc;
     m->threads = (int)config_int(&first, KNOB_THREADS);
@@ -494,7 +503,7 @@ static int measure_methods(const struct cli_global *g, const struct cli_args *a,
     model_close(m->reference);
     table_done(&m->table);
     gguf_close(m->source);
-    free(m->configs);
+    free(m->lines);
     free(m->path);
     free(m->text);
     free(m);

@@ -54,14 +54,14 @@ static int64_t count_of(const struct quantize_plan *p, enum tensor_fate fate)
     return n;
 }
 
-/* Of the tensors that the recipe means, without those it left out. */
+/* Without what the recipe left out. */
 static double bits_quantized(const struct quantize_plan *p)
 {
     double bytes = 0, weights = 0;
     for (int64_t i = 0; i < p->count; i++) {
         const struct tensor_plan *t = &p->tensors[i];
         const int64_t *n = t->source->shape;
-        if (t->fate != FATE_METHOD && t->fate != FATE_RULE) continue;
+        if (!t->quantized) continue;
         bytes += (double)t->bytes;
         weights += (double)n[0] * (double)n[1] * (double)n[2] * (double)n[3];
     }
@@ -71,6 +71,8 @@ static double bits_quantized(const struct quantize_plan *p)
 void recipe_put_plan(json_t *row, const struct quantize_plan *p)
 {
     struct str formats = { 0 };
+    int64_t quantized = 0;
+    for (int64_t i = 0; i < p->count; i++) quantized += p->tensors[i].quantized;
     recipe_formats(p, &formats);
     json_put_int(row, "weights", p->weights);
     json_put_int(row, "weight_bytes_before", p->bytes_before);
@@ -79,7 +81,7 @@ void recipe_put_plan(json_t *row, const struct quantize_plan *p)
     json_put_num(row, "bits_quantized", bits_quantized(p));
     json_put_str(row, "formats", str_text(&formats));
     json_put_int(row, "tensors", p->count);
-    json_put_int(row, "tensors_quantized", count_of(p, FATE_METHOD) + count_of(p, FATE_RULE));
+    json_put_int(row, "tensors_quantized", quantized);
     json_put_int(row, "tensors_fell_back", count_of(p, FATE_FELL_BACK));
     json_put_num(row, "nmse", p->nmse);
     if (p->worst >= 0) {
@@ -108,7 +110,7 @@ void recipe_note_left_out(struct table *t, const struct quantize_plan *p)
     json_t *list = json_array();
     for (int64_t i = 0; i < p->count; i++) {
         const struct tensor_plan *x = &p->tensors[i];
-        if (x->fate == FATE_METHOD || x->fate == FATE_RULE) continue;
+        if (x->quantized) continue;
         json_t *one = json_object();
         json_put_str(one, "name", x->source->name);
         json_put_str(one, "format", x->format->name);
