@@ -68,4 +68,31 @@ static inline uint16_t bhalf_from_float(float x)
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
+/* The largest magnitude of n numbers, none of them NaN: magnitudes are in the order of their bits, and
+ * integers may be compared in any order, so that compilers do it in vectors. */
+static inline float largest_magnitude(const float *x, int64_t n)
+{
+    int32_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t size = (int32_t)(bits_of(x[i]) & 0x7fffffff);
+        most = size > most ? size : most;
+    }
+    return float_of((uint32_t)most);
+}
+
+/* To the nearest integer, ties to even, |v| <= 2^22: 1.5 * 2^23 leaves units of 1, rounded by the addition
+ * itself. */
+static inline int32_t round_even(float v)
+{
+    return (int32_t)(bits_of(v + 12582912.0f) - bits_of(12582912.0f));
+}
+
+/* To nearest, halves away from zero, like roundf but without a call: the part cut off is exact. */
+static inline int32_t round_half_away(float v)
+{
+    const int32_t whole = (int32_t)v;
+    const float rest = v - (float)whole;
+    return whole + (rest >= 0.5f) - (rest <= -0.5f);
+}
+
 #endif

@@ -1,29 +1,17 @@
 /* Eight-bit floats under a scale for each row: the error is relative to each weight, so rows with a few large
  * weights lose nothing on the small ones. */
-#include <math.h>
-
 #include "kernels/dot_ref.h"
-#include "kernels/fp8/codes.h"
+#include "kernels/fp8/encode.h"
 #include "kernels/fp8/fp8.h"
-
-/* A row of zeros has scale 1e-12 / max and codes 0. */
-static void encode_row(const struct fp8_kind *f, float largest, const float *x, uint8_t *out, int64_t n)
-{
-    float amax = 1e-12f;
-    for (int64_t i = 0; i < n; i++) amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
-    const float scale = amax / largest;
-    for (int64_t i = 0; i < n; i++) out[i] = fp8_from_float(f, x[i] / scale);
-    memcpy(out + n, &scale, sizeof scale);
-}
 
 void fp8_e4m3_encode_ref(const float *x, void *row, int64_t n)
 {
-    encode_row(&E4M3, E4M3_MAX, x, row, n);
+    fp8_encode_row(&E4M3, E4M3_MAX, x, row, n);
 }
 
 void fp8_e5m2_encode_ref(const float *x, void *row, int64_t n)
 {
-    encode_row(&E5M2, E5M2_MAX, x, row, n);
+    fp8_encode_row(&E5M2, E5M2_MAX, x, row, n);
 }
 
 static void e4m3_codes(const void *codes, float *x, int64_t n)

@@ -1,30 +1,12 @@
 /* Signed bytes under a scale for each row: the layout that integer hardware multiplies as it is. */
-#include <math.h>
-
 #include "kernels/blocks32/dot_ref.h"
 #include "kernels/dot_ref.h"
-#include "kernels/half.h"
+#include "kernels/int8/encode.h"
 #include "kernels/int8/int8.h"
 
-/* To nearest, ties to even, |v| <= 2^22: 1.5 * 2^23 leaves units of 1, rounded by the addition itself. */
-static inline int32_t round_even(float v)
-{
-    return (int32_t)(bits_of(v + 12582912.0f) - bits_of(12582912.0f));
-}
-
-/* A row of zeros has scale 1. */
 void int8_encode_ref(const float *x, void *row, int64_t n)
 {
-    uint8_t *out = row;
-    float amax = 0;
-    for (int64_t i = 0; i < n; i++) amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
-    float scale = amax / 127;
-    if (scale == 0) scale = 1;
-    for (int64_t i = 0; i < n; i++) {
-        const int32_t code = round_even(x[i] / scale);
-        out[i] = (uint8_t)(code < -128 ? -128 : code > 127 ? 127 : code);
-    }
-    memcpy(out + n, &scale, sizeof scale);
+    int8_encode_row(x, row, n);
 }
 
 static void int8_codes(const void *codes, float *x, int64_t n)

@@ -5,11 +5,9 @@
 #ifndef QDYNO_KERNELS_ENCODE_LANES_H
 #define QDYNO_KERNELS_ENCODE_LANES_H
 
-#include "kernels/blocks32/blocks32.h"
-#include "kernels/blocks32/store.h"
+#include "kernels/isa/encode_plain.h"
 #include "kernels/isa/search_lanes.h"
 #include "kernels/kquants/store.h"
-#include "kernels/q4_0/q4_0.h"
 
 /* ---------------------------------------------------------------- to lanes and back */
 
@@ -316,7 +314,7 @@ static void q5_1_search(struct lane_block *b, bool important)
         if (e->importance)                                                                                   \
             b32_encode(&ENCODER, e);                                                                         \
         else                                                                                                 \
-            name##_encode_ref(e->x, e->out, e->rows * e->cols);                                              \
+            name##_encode_plain(e);                                                                          \
     }
 B32_FUNCTION(q4_0, Q4_0)
 B32_FUNCTION(q4_1, Q4_1)
@@ -329,17 +327,16 @@ static void iq4_nl_encode(const struct encode *e)
     b32_encode(&ENCODER, e);
 }
 
-#define ENCODER_ROW(name, NAME)                                                                              \
-    {                                                                                                        \
-        FORMAT_##NAME,                                                                                       \
-        {                                                                                                    \
-            .encode = name##_encode                                                                          \
-        }                                                                                                    \
-    }
+/* Called name, stored as NAME. */
+#define SEARCHED(name, NAME)               { FORMAT_##NAME, { .encode = name##_encode } },
+#define PLAIN(name, NAME)                  { FORMAT_##NAME, { .encode = name##_encode_plain } },
+#define LISTED_PLAIN(name, NAME, one, two) PLAIN(name, NAME)
 const struct format_row LANES_TABLE(ENCODERS)[ENCODER_COUNT] = {
-    ENCODER_ROW(q4_0, Q4_0), ENCODER_ROW(q4_1, Q4_1),     ENCODER_ROW(q5_0, Q5_0),    ENCODER_ROW(q5_1, Q5_1),
-    ENCODER_ROW(q2_k, Q2_K), ENCODER_ROW(q3_k, Q3_K),     ENCODER_ROW(q4_k, Q4_K),    ENCODER_ROW(q5_k, Q5_K),
-    ENCODER_ROW(q6_k, Q6_K), ENCODER_ROW(iq4_nl, IQ4_NL), ENCODER_ROW(iq4_xs, IQ4_XS)
+    SEARCHED(q4_0, Q4_0) SEARCHED(q4_1, Q4_1) SEARCHED(q5_0, Q5_0) SEARCHED(q5_1, Q5_1) SEARCHED(q2_k, Q2_K)
+        SEARCHED(q3_k, Q3_K) SEARCHED(q4_k, Q4_K) SEARCHED(q5_k, Q5_K) SEARCHED(q6_k, Q6_K)
+            SEARCHED(iq4_nl, IQ4_NL) SEARCHED(iq4_xs, IQ4_XS) PLAIN(f16, F16) PLAIN(bf16, BF16)
+                PLAIN(q8_0, Q8_0) PLAIN(mxfp4, MXFP4) PLAIN(int8, INT8) PLAIN(fp8_e4m3, FP8_E4M3)
+                    PLAIN(fp8_e5m2, FP8_E5M2) GROUP_FORMATS(LISTED_PLAIN)
 };
 
 #endif

@@ -15,7 +15,7 @@ ceiling_fn ceiling_f32_fma_ref;
 enum { FORMATS_V128_COUNT = 34 };
 
 /* Encoders that search for scales, written once (encode_lanes.h). */
-enum { ENCODER_COUNT = 11 };
+enum { ENCODER_COUNT = 27 };
 
 /* Built on 64-bit ARM only. */
 uint32_t isa_detect_arm(void);

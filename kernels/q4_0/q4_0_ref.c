@@ -1,31 +1,15 @@
 /* q4_0: 32 weights as 4-bit codes under one f16 scale, 18 bytes. Byte j holds code j (low half) and code j +
  * 16 (high half); a code c means (c - 8) * d, and d carries the sign of the block's largest weight. */
-#include <math.h>
-
+#include "kernels/blocks32/encode.h"
 #include "kernels/dot_ref.h"
 #include "kernels/half.h"
 #include "kernels/q4_0/q4_0.h"
 
 enum { BLOCK = 32, BLOCK_BYTES = 18, CODES = 2 };
 
-static uint8_t code_of(float scaled)
-{
-    const int c = (int)(scaled + 8.5f); /* never below 0: the extreme itself is -8 */
-    return (uint8_t)(c > 15 ? 15 : c);
-}
-
 void q4_0_encode_ref(const float *x, void *blocks, int64_t n)
 {
-    uint8_t *out = blocks;
-    for (int64_t b = 0; b < n / BLOCK; b++, x += BLOCK, out += BLOCK_BYTES) {
-        float amax = 0, extreme = 0;
-        for (int j = 0; j < BLOCK; j++)
-            if (fabsf(x[j]) > amax) amax = fabsf(x[j]), extreme = x[j];
-        const float d = extreme / -8, id = d != 0 ? 1 / d : 0;
-        store_u16(out, half_from_float(d));
-        for (int j = 0; j < BLOCK / 2; j++)
-            out[CODES + j] = (uint8_t)(code_of(x[j] * id) | code_of(x[j + BLOCK / 2] * id) << 4);
-    }
+    B32_ENCODE(q4_0, BLOCK_BYTES, x, blocks, n);
 }
 
 void q4_0_decode_ref(const void *blocks, float *x, int64_t n)

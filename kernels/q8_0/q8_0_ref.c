@@ -1,32 +1,15 @@
 /* q8_0: 32 weights as signed bytes under one f16 scale, 34 bytes. The 8-bit format that loses next to
  * nothing. */
-#include <math.h>
-
+#include "kernels/blocks32/encode.h"
 #include "kernels/dot_ref.h"
 #include "kernels/half.h"
 #include "kernels/q8_0/q8_0.h"
 
 enum { BLOCK = 32, BLOCK_BYTES = 34, CODES = 2 };
 
-/* To nearest, halves away from zero, like roundf but without a call: the part cut off is exact. This also
- * writes the KV cache, token by token. */
-static inline int8_t round_half_away(float v)
-{
-    const int whole = (int)v;
-    const float rest = v - (float)whole;
-    return (int8_t)(whole + (rest >= 0.5f) - (rest <= -0.5f));
-}
-
 void q8_0_encode_ref(const float *x, void *blocks, int64_t n)
 {
-    uint8_t *out = blocks;
-    for (int64_t b = 0; b < n / BLOCK; b++, x += BLOCK, out += BLOCK_BYTES) {
-        float amax = 0;
-        for (int j = 0; j < BLOCK; j++) amax = fabsf(x[j]) > amax ? fabsf(x[j]) : amax;
-        const float d = amax / 127, id = d != 0 ? 1 / d : 0;
-        store_u16(out, half_from_float(d));
-        for (int j = 0; j < BLOCK; j++) out[CODES + j] = (uint8_t)round_half_away(x[j] * id);
-    }
+    B32_ENCODE(q8_0, BLOCK_BYTES, x, blocks, n);
 }
 
 void q8_0_decode_ref(const void *blocks, float *x, int64_t n)
