@@ -30,7 +30,8 @@ static const char *implied_method(const struct config *c)
 static const char *implied_format(const struct config *c)
 {
     const struct params p = config_params(c);
-    return p.method && p.method->format ? p.method->format(&p) : KNOBS[KNOB_FORMAT].otherwise;
+    const char *format = method_format(&p);
+    return format ? format : KNOBS[KNOB_FORMAT].otherwise;
 }
 
 static void derive_recipe(struct config *c)

@@ -32,6 +32,12 @@ bool method_makes(const struct method *m, const struct format *f)
     return m->formats ? str_has_word(m->formats, f->name) : f->encode != NULL;
 }
 
+const char *method_format(const struct params *p)
+{
+    if (!p->method) return NULL;
+    return p->method->format ? p->method->format(p) : p->method->usual;
+}
+
 enum calibration_need method_needs(const struct params *p)
 {
     if (!p->method) return CALIBRATION_NONE;

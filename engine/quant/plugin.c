@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { PLUGINS_MAX = 32, PARAMETERS_MAX = 32, DESCRIBE_S = 10, WORD_MAX = 31, LINE_MAX_BYTES = 240 };
+enum { PLUGINS_MAX = 32, PARAMETERS_MAX = 32, DESCRIBE_S = 10, WORD_MAX = 31, LINE_MAX_BYTES = 480 };
 
 static const char VARIABLE[] = "QDYNO_PLUGINS";
 
@@ -121,12 +121,6 @@ static bool can_be_made(const char *word, void *arg)
     return p->answer == QDYNO_WEIGHTS || format_group_bits(f) || f->row_tail_bytes;
 }
 
-/* The only one, where there is one. */
-static const char *one_format(const struct params *p)
-{
-    return p->method->formats;
-}
-
 /* Named one by one, so that weights may change and stay in the format of the file. */
 static enum err_code take_all_formats(struct plugin *p, struct err *why)
 {
@@ -149,8 +143,9 @@ static enum err_code take_formats(struct plugin *p, const json_t *o, struct err 
                                  "kin, int8 or fp8_*"
                                : "among its formats is none that can be made",
                          why);
-    if (!rc && !strchr(p->method.formats, ' ')) p->method.format = one_format;
-    return rc;
+    if (rc) return rc;
+    p->method.usual = arena_strndup(&p->memory, p->method.formats, strcspn(p->method.formats, " "));
+    return p->method.usual ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a plug-in");
 }
 
 static enum err_code take_range(struct param *q, const json_t *o, struct err *why)
@@ -161,30 +156,29 @@ static enum err_code take_range(struct param *q, const json_t *o, struct err *wh
                                              [QDYNO_CHOICE] = PARAM_CHOICE };
     const int64_t kind = json_get_int(o, "kind", -1);
     if (kind < 0 || kind >= (int64_t)COUNT_OF(KINDS))
-        return err_set(why, ERR_FORMAT, "its parameter %s is of no known kind", q->name);
+        return err_set(why, ERR_FORMAT, "%s is of no known kind", q->name);
     q->kind = KINDS[kind];
     q->min = json_get_num(o, "min", NAN);
     q->max = json_get_num(o, "max", NAN);
     if ((q->kind == PARAM_INT || q->kind == PARAM_REAL) && !(q->min <= q->max))
-        return err_set(why, ERR_FORMAT, "its parameter %s has no range (min %g, max %g)", q->name, q->min,
-                       q->max);
+        return err_set(why, ERR_FORMAT, "%s has no range (min %g, max %g)", q->name, q->min, q->max);
     return ERR_OK;
 }
 
 static enum err_code take_parameter(struct plugin *p, struct param *q, const json_t *o, struct err *why)
 {
     char text[64];
-    enum err_code rc = take_line(p, &q->name, o, "parameter's name", NULL, why);
+    enum err_code rc = take_line(p, &q->name, o, "name", NULL, why);
     const char *known = rc ? NULL : param_name(q->name);
     if (rc) return rc;
     if (!is_word(q->name) || is_taken(q->name))
-        return err_set(why, ERR_FORMAT, "a parameter cannot be called '%s'", q->name);
+        return err_set(why, ERR_FORMAT, "it cannot be called '%s'", q->name);
     if (known && strcmp(known, q->name))
         return err_set(why, ERR_FORMAT, "what it calls %s is %s everywhere else: give it that name", q->name,
                        known);
     for (const struct param *other = p->method.params; other != q; other++)
         if (!strcmp(other->name, q->name))
-            return err_set(why, ERR_FORMAT, "it has two parameters called %s", q->name);
+            return err_set(why, ERR_FORMAT, "another one is called %s, too", q->name);
     if ((rc = take_line(p, &q->help, o, "help", NULL, why))) return rc;
     if ((rc = take_range(q, o, why))) return rc;
     if (q->kind == PARAM_CHOICE) {
@@ -193,8 +187,7 @@ static enum err_code take_parameter(struct plugin *p, struct param *q, const jso
     }
     if ((rc = take_line(p, &q->otherwise, o, "otherwise", NULL, why))) return rc;
     return param_check(&p->method, q->name, q->otherwise, text, sizeof text, why)
-               ? err_set(why, ERR_FORMAT, "the default of its parameter %s is not allowed: %s", q->name,
-                         q->otherwise)
+               ? err_set(why, ERR_FORMAT, "the default of %s is not allowed: %s", q->name, q->otherwise)
                : ERR_OK;
 }
 
@@ -209,11 +202,8 @@ static enum err_code take_parameters(struct plugin *p, const json_t *list, struc
     p->method.params = rows;
     enum err_code rc = ERR_OK;
     for (size_t i = 0; i < n && !rc; i++) {
-        const json_t *one = json_array_get(list, i);
-        json_t *o = json_copy((json_t *)one);
-        json_put_str(o, "parameter's name", json_get_str(one, "name", NULL));
-        rc = take_parameter(p, &rows[i], o, why);
-        json_decref(o);
+        rc = take_parameter(p, &rows[i], json_array_get(list, i), why);
+        if (rc) err_prefix(why, "parameter %zu", i + 1);
     }
     return rc;
 }

@@ -187,6 +187,8 @@ static const char *take_row(const struct encoding *e, const struct share *s, int
             if (codes[i] > most) return "a code that its format has no room for";
         pack_groups(e, s, row, out);
     } else {
+        for (int64_t i = 0; f == &FORMATS[FORMAT_FP8_E4M3] && i < job->cols; i++)
+            if ((codes[i] & 0x7f) == 0x7f) return "a code that means NaN"; /* our kernels read a number */
         format_row_pack(f, codes, *(float *)part_row(s, PART_SCALES, row, sizeof(float)), out, job->cols);
     }
     /* as the format keeps them: a scale may be too large for its 16 bits, a code of fp8 may mean NaN */
