@@ -40,7 +40,8 @@ static inline __attribute__((always_inline)) float divided(float x, float by, fl
 {
     if (!fma) return x / by;
     const float q = x * reciprocal;
-    return __builtin_fmaf(__builtin_fmaf(-q, by, x), reciprocal, q);
+    const float exact = __builtin_fmaf(__builtin_fmaf(-q, by, x), reciprocal, q);
+    return __builtin_fabsf(q) < 0x1p100f ? exact : q; /* infinity misses by infinity */
 }
 
 static inline __attribute__((always_inline)) void codes_of(const float *restrict x, int64_t n,
@@ -78,7 +79,7 @@ static inline __attribute__((always_inline)) void round_kind(const float *restri
     const float magic = k->magic, normal = k->normal, largest = k->largest, reciprocal = 1 / by;
     for (int64_t i = 0; i < n; i++) {
         const float v = divided(x[i], by, reciprocal, fma);
-        const uint32_t u = float_bits(v), sign = u & 0x80000000;
+        const uint32_t u = float_bits(v), sign = float_bits(x[i]) & 0x80000000; /* of -0, too */
         float r = bits_float(((u & 0x7fffffff) + half + (u >> odd & 1)) & keep);
         const float a = bits_float(u & 0x7fffffff), small = (a + magic) - magic;
         r = a < normal ? small : r;
