@@ -95,6 +95,11 @@ const struct model *layers_model(const struct layers *l)
     return l->m;
 }
 
+struct threadpool *layers_threads(const struct layers *l)
+{
+    return backend_threads(l->m->backend);
+}
+
 /* ---------------------------------------------------------------- running */
 
 static enum err_code check(const struct layers *l, int layer, int n, struct err *why)

@@ -33,6 +33,8 @@ int layers_count(const struct layers *l);
 int64_t layers_width(const struct layers *l);             /* of a row of x */
 int layers_tokens(const struct layers *l);                /* rows of a sequence at most */
 const struct model *layers_model(const struct layers *l); /* shape, tokenizer; never run it */
+/* The threads it runs on, for work between calls and inside an observer. */
+struct threadpool *layers_threads(const struct layers *l);
 
 /* One input that matrices are multiplied with, in host memory, before the products are made. */
 struct layer_input {

@@ -28,7 +28,7 @@ struct collect {
     struct calibration *c;
     const struct calibration_options *options;
     struct layers *layers;
-    struct threadpool *pool;
+    struct threadpool *pool;       /* the layers' own */
     struct gathered **gathered;    /* [inputs] */
     uint32_t *bins;                /* [threads][HISTOGRAM_BINS + SYMMETRIC_BINS_MAX] of one batch */
     float *extremes;               /* [threads][2] of one batch */
@@ -210,7 +210,8 @@ static enum err_code run_all(struct collect *k, struct err *why)
     const struct calibration *c = k->c;
     const int64_t available = memory_available(""),
                   each = c->tokens * layers_width(k->layers) * (int64_t)sizeof(float);
-    const int64_t memory = k->options->memory > 0 ? k->options->memory : MAX(available, 1 << 30) / 4;
+    const int64_t memory = k->options->memory > 0 ? k->options->memory
+                                                  : (available < 0 ? 1 << 30 : available) / 4;
     const int64_t group = MAX(MIN(memory / each, c->sequences), 1);
     float *x = malloc((size_t)(group * each));
     if (!x)
@@ -305,14 +306,16 @@ static enum err_code begin(struct collect *k, const struct gguf *g, const struct
     c->bundled_text = text->bundled;
     c->text = arena_strdup(&c->memory, text->name);
     c->model_name = arena_strdup(&c->memory, shape.name);
-    const int threads = k->options->threads > 0 ? k->options->threads : threadpool_default_threads();
-    k->bins = malloc((size_t)threads * (HISTOGRAM_BINS + SYMMETRIC_BINS_MAX) * sizeof *k->bins);
-    k->extremes = malloc((size_t)threads * 2 * sizeof *k->extremes);
-    if (!c->text || !c->model_name || !k->bins || !k->extremes)
-        return err_set(why, ERR_NOMEM, "out of memory for a calibration");
-    if ((rc = threadpool_open(&k->pool, &(struct threadpool_options){ .threads = threads }, why))) return rc;
-    const struct layers_options o = { .threads = threads, .tokens = c->tokens, .log = k->options->log };
-    return layers_open(&k->layers, g, &o, why);
+    if (!c->text || !c->model_name) return err_set(why, ERR_NOMEM, "out of memory for a calibration");
+    const struct layers_options o = { .threads = MAX(k->options->threads, 0),
+                                      .tokens = c->tokens,
+                                      .log = k->options->log };
+    if ((rc = layers_open(&k->layers, g, &o, why))) return rc;
+    k->pool = layers_threads(k->layers);
+    const size_t threads = (size_t)threadpool_size(k->pool);
+    k->bins = malloc(threads * (HISTOGRAM_BINS + SYMMETRIC_BINS_MAX) * sizeof *k->bins);
+    k->extremes = malloc(threads * 2 * sizeof *k->extremes);
+    return k->bins && k->extremes ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a calibration");
 }
 
 enum err_code calibration_collect(struct calibration **out, const struct gguf *g,
@@ -324,7 +327,6 @@ enum err_code calibration_collect(struct calibration **out, const struct gguf *g
     if (!rc) rc = run_all(&k, why);
     if (!rc) rc = finish(&k, why);
     layers_close(k.layers);
-    threadpool_close(k.pool);
     for (int i = 0; k.gathered && k.c && i < k.c->input_count; i++) free(k.gathered[i]);
     free(k.gathered);
     free(k.bins);
