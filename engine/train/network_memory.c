@@ -1,0 +1,246 @@
+/* Which tensors a network has, and where everything lies. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/train/network_internal.h"
+
+/* ---------------------------------------------------------------- tensors */
+
+static void describe(struct network *n, int i, const char *name, int layer, int64_t rows, int64_t cols)
+{
+    struct network_tensor *t = &n->tensors[i];
+    if (layer < 0)
+        snprintf(t->name, sizeof t->name, "%s.weight", name);
+    else
+        snprintf(t->name, sizeof t->name, "blk.%d.%s.weight", layer, name);
+    t->rows = rows;
+    t->cols = cols;
+    t->matrix = rows > 1;
+    t->offset = n->params;
+    n->params += rows * cols;
+}
+
+static enum err_code check_shape(const struct network_options *o, struct err *why)
+{
+    const struct network_shape *s = &o->shape;
+    bool ok = s->layers >= 1 && s->layers <= 256 && s->heads >= 1 && s->kv_heads >= 1 &&
+              s->heads % s->kv_heads == 0 && s->embd >= 2 && s->embd <= 1 << 14 && s->embd % s->heads == 0 &&
+              s->embd / s->heads % 2 == 0 && s->ff >= 2 && s->ff <= 1 << 16 && s->vocab >= 2 &&
+              s->vocab <= 1 << 18 && s->ctx >= 2 && s->ctx <= 1 << 14 && o->batch >= 1 && o->batch <= 4096;
+    if (!ok)
+        return err_set(why, ERR_USAGE,
+                       "a model of %d layers, width %" PRId64
+                       ", %d heads of which %d for keys, feed-forward %" PRId64 ", %" PRId64
+                       " tokens, context %d, batch %d cannot be trained: heads must divide the width "
+                       "into even parts, and key heads divide heads",
+                       s->layers, s->embd, s->heads, s->kv_heads, s->ff, s->vocab, s->ctx, o->batch);
+    if (o->checkpoint_every < 0 || o->checkpoint_every > s->layers)
+        return err_set(why, ERR_USAGE, "checkpoint every %d layers: the model has %d; want 0 to %d",
+                       o->checkpoint_every, s->layers, s->layers);
+    return ERR_OK;
+}
+
+enum err_code network_describe(struct network *n, struct err *why)
+{
+    const struct network_shape *s = &n->o.shape;
+    enum err_code rc = check_shape(&n->o, why);
+    if (rc) return rc;
+    n->head_dim = (int)(s->embd / s->heads);
+    n->kv = (int64_t)n->head_dim * s->kv_heads;
+    n->tokens = (int64_t)n->o.batch * s->ctx;
+    n->tensor_count = END_TENSORS + s->layers * LAYER_TENSORS;
+    n->tensors = calloc((size_t)n->tensor_count, sizeof *n->tensors);
+    if (!n->tensors) return err_set(why, ERR_NOMEM, "out of memory for a network");
+    const struct {
+        const char *name;
+        int64_t rows, cols;
+    } layer[LAYER_TENSORS] = {
+        [T_ATTN_NORM] = { "attn_norm", 1, s->embd },
+        [T_Q] = { "attn_q", s->embd, s->embd },
+        [T_K] = { "attn_k", n->kv, s->embd },
+        [T_V] = { "attn_v", n->kv, s->embd },
+        [T_ATTN_OUT] = { "attn_output", s->embd, s->embd },
+        [T_FFN_NORM] = { "ffn_norm", 1, s->embd },
+        [T_GATE] = { "ffn_gate", s->ff, s->embd },
+        [T_UP] = { "ffn_up", s->ff, s->embd },
+        [T_DOWN] = { "ffn_down", s->embd, s->ff },
+    };
+    describe(n, T_EMBD, "token_embd", -1, s->vocab, s->embd);
+    describe(n, T_OUTPUT_NORM, "output_norm", -1, 1, s->embd);
+    describe(n, T_OUTPUT, "output", -1, s->tied ? 0 : s->vocab, s->embd);
+    for (int l = 0; l < s->layers; l++)
+        for (int t = 0; t < LAYER_TENSORS; t++)
+            describe(n, tensor_index(l, (enum layer_tensor)t), layer[t].name, l, layer[t].rows,
+                     layer[t].cols);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- memory */
+
+/* Carves pieces out of a block; with base NULL it only counts. */
+struct carver {
+    char *base;
+    int64_t used;
+};
+
+static void *carve(struct carver *c, int64_t bytes)
+{
+    void *p = c->base ? c->base + c->used : NULL;
+    c->used += (bytes + 63) / 64 * 64;
+    return p;
+}
+
+static float *carve_floats(struct carver *c, int64_t n)
+{
+    return carve(c, n * (int64_t)sizeof(float));
+}
+
+static void carve_operand(struct carver *c, const struct network *n, struct operand *o, int64_t elements)
+{
+    o->store = carve(c, operand_bytes(n->o.amp, 1, elements));
+}
+
+static void carve_kept(struct carver *c, const struct network *n, struct layer_kept *a)
+{
+    const int64_t t = n->tokens, embd = n->o.shape.embd, ff = n->o.shape.ff;
+    a->q = carve_floats(c, t * embd);
+    a->k = carve_floats(c, t * n->kv);
+    a->v = carve_floats(c, t * n->kv);
+    a->attn = carve_floats(c, t * embd);
+    a->mid = carve_floats(c, t * embd);
+    a->gate = carve_floats(c, t * ff);
+    a->up = carve_floats(c, t * ff);
+}
+
+/* With checkpoints, layers l, l + every, l + 2 every ... share memory, but for what enters a segment. */
+static void carve_layers(struct carver *c, struct network *n)
+{
+    const int layers = n->o.shape.layers, every = n->o.checkpoint_every ? n->o.checkpoint_every : layers;
+    for (int l = 0; l <= layers; l++)
+        if (l % every == 0 || l < every || l == layers)
+            n->x[l] = carve_floats(c, n->tokens * n->o.shape.embd);
+        else
+            n->x[l] = n->x[l % every];
+    for (int l = 0; l < layers; l++)
+        if (l < every)
+            carve_kept(c, n, &n->kept[l]);
+        else
+            n->kept[l] = n->kept[l % every];
+}
+
+static void carve_all(struct carver *c, struct network *n)
+{
+    const struct network_shape *s = &n->o.shape;
+    const int64_t t = n->tokens, ctx = s->ctx, widest = MAX(MAX(s->embd, s->ff), s->vocab);
+    carve_layers(c, n);
+    n->normed = carve_floats(c, t * s->embd);
+    n->gated = carve_floats(c, t * s->ff);
+    n->dx = carve_floats(c, t * s->embd);
+    n->dnormed = carve_floats(c, t * s->embd);
+    n->dgated = carve_floats(c, t * s->ff);
+    n->dq = carve_floats(c, t * s->embd);
+    n->dk = carve_floats(c, t * n->kv);
+    n->dv = carve_floats(c, t * n->kv);
+    n->dattn = carve_floats(c, t * s->embd);
+    n->logits = carve_floats(c, t * s->vocab);
+    n->inverse = carve_floats(c, t);
+    n->losses = carve(c, t * (int64_t)sizeof(double));
+    n->scores = carve_floats(c, ctx * ctx);
+    n->dscores = carve_floats(c, ctx * ctx);
+    n->turned_scores = carve_floats(c, ctx * ctx);
+    carve_operand(c, n, &n->input, t * MAX(s->embd, s->ff));
+    carve_operand(c, n, &n->keys, ctx * n->head_dim);
+    carve_operand(c, n, &n->values, ctx * n->head_dim);
+    /* also every matrix, for its backward operand */
+    n->products.turned = carve_floats(c, MAX(t * widest, widest * MAX(s->embd, s->ff)));
+    if (n->o.amp == AMP_FP16) n->products.rounded = carve_floats(c, t * widest);
+}
+
+static enum err_code allocate_parameters(struct network *n, struct err *why)
+{
+    n->weights = calloc((size_t)n->params, sizeof *n->weights);
+    n->gradients = calloc((size_t)n->params, sizeof *n->gradients);
+    n->prepared = calloc((size_t)n->tensor_count, sizeof *n->prepared);
+    n->parameter_bytes = 2 * n->params * (int64_t)sizeof(float);
+    bool ok = n->weights && n->gradients && n->prepared;
+    for (int i = 0; ok && i < n->tensor_count; i++) {
+        const struct network_tensor *t = &n->tensors[i];
+        if (!t->matrix) continue;
+        struct prepared *p = &n->prepared[i];
+        const int64_t bytes = operand_bytes(n->o.amp, t->rows, t->cols);
+        p->backward.store = malloc((size_t)operand_bytes(n->o.amp, t->cols, t->rows));
+        p->forward.store = n->o.amp == AMP_OFF ? NULL : malloc((size_t)bytes);
+        ok = p->backward.store && (n->o.amp == AMP_OFF || p->forward.store);
+        n->parameter_bytes += n->o.amp == AMP_OFF ? bytes : 2 * bytes;
+    }
+    return ok ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for %" PRId64 " parameters", n->params);
+}
+
+static enum err_code allocate_activations(struct network *n, struct err *why)
+{
+    struct carver count = { 0 };
+    n->x = calloc((size_t)n->o.shape.layers + 1, sizeof *n->x);
+    n->kept = calloc((size_t)n->o.shape.layers, sizeof *n->kept);
+    if (!n->x || !n->kept) return err_set(why, ERR_NOMEM, "out of memory for a network");
+    carve_all(&count, n);
+    n->memory = mmap(NULL, (size_t)count.used, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (n->memory == MAP_FAILED) {
+        n->memory = NULL;
+        return err_set(why, ERR_NOMEM, "out of memory for %" PRId64 " bytes of activations", count.used);
+    }
+    n->memory_bytes = count.used;
+    carve_all(&(struct carver){ .base = n->memory }, n);
+    return ERR_OK;
+}
+
+static enum err_code fill_angles(struct network *n, struct err *why)
+{
+    const int half = n->head_dim / 2, ctx = n->o.shape.ctx;
+    n->cosines = malloc((size_t)ctx * (size_t)half * sizeof *n->cosines);
+    n->sines = malloc((size_t)ctx * (size_t)half * sizeof *n->sines);
+    if (!n->cosines || !n->sines) return err_set(why, ERR_NOMEM, "out of memory for a network");
+    for (int i = 0; i < ctx * half; i++) {
+        const double angle = (double)(float)pow(n->o.shape.rope_base, -2.0 * (i % half) / n->head_dim) *
+                             (i / half);
+        n->cosines[i] = (float)cos(angle);
+        n->sines[i] = (float)sin(angle);
+    }
+    return ERR_OK;
+}
+
+enum err_code network_allocate(struct network *n, struct err *why)
+{
+    enum err_code rc = allocate_parameters(n, why);
+    if (!rc) rc = allocate_activations(n, why);
+    return rc ? rc : fill_angles(n, why);
+}
+
+void network_release(struct network *n)
+{
+    for (int i = 0; n->prepared && i < n->tensor_count; i++) {
+        free(n->prepared[i].forward.store);
+        free(n->prepared[i].backward.store);
+    }
+    if (n->memory) munmap(n->memory, (size_t)n->memory_bytes);
+    free(n->prepared);
+    free(n->weights);
+    free(n->gradients);
+    free(n->tensors);
+    free(n->x);
+    free(n->kept);
+    free(n->cosines);
+    free(n->sines);
+}
+
+struct network_memory network_memory(const struct network *n)
+{
+    return (struct network_memory){ n->parameter_bytes, n->memory_bytes };
+}
+
+void network_trim(struct network *n)
+{
+    madvise(n->memory, (size_t)n->memory_bytes, MADV_DONTNEED);
+}

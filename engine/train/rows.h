@@ -1,0 +1,81 @@
+/* engine/train/rows.h - what happens to activations between matrix products, forwards and backwards.
+ *
+ * Each operation splits rows (or columns, where it sums over rows) over the threads and sums in one order, so
+ * results do not depend on how many there are. All matrices are row-major f32, without gaps but where a
+ * stride is named. In front of each backward step stands what it is the derivative of. */
+#ifndef QDYNO_ENGINE_TRAIN_ROWS_H
+#define QDYNO_ENGINE_TRAIN_ROWS_H
+
+#include "base/base.h"
+
+struct matrix {
+    float *data;
+    int64_t rows, cols;
+};
+
+/* y[rows][cols] = x / rms(x) * w. */
+struct norm_rows {
+    const float *x, *w;
+    float eps;
+    int64_t rows, cols;
+    float *y;
+};
+void rows_norm(struct threadpool *pool, const struct norm_rows *p);
+/* dx += what dy means for x; dw[cols] += what it means for w. inverse: [rows] scratch. */
+struct norm_back {
+    const float *x, *w, *dy;
+    float eps;
+    int64_t rows, cols;
+    float *dx, *dw, *inverse;
+};
+void rows_norm_back(struct threadpool *pool, const struct norm_back *p);
+
+/* s = silu(gate) * up, n numbers. */
+void rows_swiglu(struct threadpool *pool, const float *gate, const float *up, float *s, int64_t n);
+/* gate and up become their own gradients, from that of s. */
+void rows_swiglu_back(struct threadpool *pool, float *gate, float *up, const float *ds, int64_t n);
+
+/* Pairs (2i, 2i+1) of every head turn by the angle of the row's position (row % ctx): cosines and sines
+ * [ctx][head_dim / 2]. Backwards is the same turn the other way: sines negated by `sign`. */
+struct rope_rows {
+    float *x;
+    int64_t rows, ctx;
+    int heads, head_dim;
+    const float *cosines, *sines;
+    float sign; /* 1 or -1 */
+};
+void rows_rope(struct threadpool *pool, const struct rope_rows *p);
+
+/* Row i of s [n][n] becomes softmax(scale * s[i][0..i]), with zeros behind it. */
+void rows_softmax(struct threadpool *pool, float *s, int64_t n, float scale);
+/* dp becomes the gradient of s: p * (dp - sum p dp) * scale. */
+void rows_softmax_back(struct threadpool *pool, const float *p, float *dp, int64_t n, float scale);
+
+/* loss[i] = -log softmax(logits[i])[target[i]], 0 where the target is negative. */
+struct cross_entropy {
+    float *logits;
+    const int32_t *targets;
+    int64_t rows, cols;
+    double *loss; /* [rows] */
+    float scale;  /* of the gradient, which takes the logits' place; 0: they stay */
+};
+void rows_cross_entropy(struct threadpool *pool, const struct cross_entropy *p);
+
+/* y[i] = table[ids[i]]. */
+void rows_gather(struct threadpool *pool, const struct matrix *table, const int32_t *ids, float *y,
+                 int64_t n);
+/* table[ids[i]] += dy[i]. */
+void rows_gather_back(struct threadpool *pool, const struct matrix *table, const int32_t *ids,
+                      const float *dy, int64_t n);
+
+/* y += x. */
+void rows_add(struct threadpool *pool, const float *x, float *y, int64_t n);
+
+/* Any of these over [0, n), in equal shares. */
+typedef void rows_fn(const void *arg, int64_t from, int64_t to);
+void rows_run(struct threadpool *pool, int64_t n, rows_fn *fn, const void *arg);
+
+/* Sum of a[i] * b[i], in one order on any instruction set. */
+float rows_dot(const float *a, const float *b, int64_t n);
+
+#endif
