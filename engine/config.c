@@ -30,8 +30,7 @@ static const char *implied_method(const struct config *c)
 static const char *implied_format(const struct config *c)
 {
     const struct params p = config_params(c);
-    const char *format = method_format(&p);
-    return format ? format : KNOBS[KNOB_FORMAT].otherwise;
+    return p.method && p.method->format ? p.method->format(&p) : KNOBS[KNOB_FORMAT].otherwise;
 }
 
 static void derive_recipe(struct config *c)
@@ -141,7 +140,7 @@ static enum err_code not_a_recipe(const char *word, struct err *why)
                    word, choices_text(word, names, both, text, sizeof text));
 }
 
-/* format | method | method:format. The parts come out as "" when not written. */
+/* method | format | method:format. The parts come out as "" when not written. */
 static enum err_code recipe_split(const char *word, char *method, char *format, struct err *why)
 {
     const char *colon = strchr(word, ':');
@@ -153,9 +152,10 @@ static enum err_code recipe_split(const char *word, char *method, char *format, 
         enum err_code rc = knob_check(KNOB_METHOD, left, method, why);
         return rc ? rc : knob_check(KNOB_FORMAT, colon + 1, format, why);
     }
+    if (!knob_check(KNOB_METHOD, word, method, NULL))
+        return ERR_OK; /* of what is both: nf4 with parameters */
     if (!knob_check(KNOB_FORMAT, word, format, NULL)) return ERR_OK;
     if (format_find(word)) return recipe_format_check(word, &f, why); /* known, cannot be made */
-    if (!knob_check(KNOB_METHOD, word, method, NULL)) return ERR_OK;
     return not_a_recipe(word, why);
 }
 
@@ -331,7 +331,7 @@ static void append_value(struct str *s, const char *value)
 static void append_recipe(struct str *s, const struct config *c)
 {
     const char *method = c->value[KNOB_METHOD], *format = c->value[KNOB_FORMAT];
-    const bool named = strcmp(method, implied_method(c)) != 0;
+    const bool named = strcmp(method, implied_method(c)) != 0 || method_find(format);
     if (named) str_append(s, method);
     if (!named || strcmp(format, implied_format(c))) str_printf(s, "%s%s", named ? ":" : "", format);
 }
