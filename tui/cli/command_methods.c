@@ -58,7 +58,8 @@ static const char *const NEEDS[] = {
 static const struct format *default_format(const struct method *m)
 {
     const struct params p = { m, "" };
-    return m->format ? format_find(m->format(&p)) : NULL;
+    const char *name = method_format(&p);
+    return name ? format_find(name) : NULL;
 }
 
 /* "4.25", "8 + 32/inputs", or from the fewest to the most of all it makes. */
