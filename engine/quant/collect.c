@@ -14,6 +14,7 @@
 #include "engine/quant/observers.h"
 #include "engine/tokenizer.h"
 
+enum { TILE = 256 /* columns whose sums stay in the first cache */ };
 enum { SEQUENCE_MIN = 8, TOKENS_MAX = 1 << 24 /* f32 counts them exactly, in files of others, too */ };
 
 /* What an input has gathered beside struct calibration_input. */
@@ -41,26 +42,42 @@ struct collect {
 
 /* ---------------------------------------------------------------- one batch */
 
+/* Columns from .. to (TILE of them at most) of all rows, in the order of the rows; low and high take in the
+ * batch's extremes. */
+static void sum_tile(struct collect *k, int64_t from, int64_t to, float *low, float *high)
+{
+    const struct layer_input *b = k->now;
+    struct calibration_input *in = &k->c->inputs[k->input];
+    const struct gathered *g = k->gathered[k->input];
+    double *squares = g->squares + from, *magnitudes = g->magnitudes + from;
+    float lows[TILE], highs[TILE];
+    const int n = (int)(to - from);
+    for (int i = 0; i < n; i++) lows[i] = highs[i] = b->x[from + i];
+    for (int r = 0; r < b->n; r++) {
+        const float *x = b->x + r * b->stride + from;
+        for (int i = 0; i < n; i++) {
+            squares[i] += (double)x[i] * (double)x[i];
+            magnitudes[i] += (double)fabsf(x[i]);
+            lows[i] = x[i] < lows[i] ? x[i] : lows[i];
+            highs[i] = x[i] > highs[i] ? x[i] : highs[i];
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        in->min[from + i] = fminf(in->min[from + i], lows[i]);
+        in->max[from + i] = fmaxf(in->max[from + i], highs[i]);
+        *low = fminf(*low, lows[i]);
+        *high = fmaxf(*high, highs[i]);
+    }
+}
+
 /* Columns by threads: every column is summed in the order of the rows. */
 static void sum_columns(void *arg, int member, int size)
 {
     struct collect *k = arg;
-    const struct layer_input *b = k->now;
-    struct calibration_input *in = &k->c->inputs[k->input];
-    struct gathered *g = k->gathered[k->input];
-    const int64_t from = b->cols * member / size, to = b->cols * (member + 1) / size;
+    const int64_t cols = k->now->cols, end = cols * (member + 1) / size;
     float low = INFINITY, high = -INFINITY;
-    for (int r = 0; r < b->n; r++) {
-        const float *x = b->x + r * b->stride;
-        for (int64_t i = from; i < to; i++) {
-            g->squares[i] += (double)x[i] * (double)x[i];
-            g->magnitudes[i] += (double)fabsf(x[i]);
-            in->min[i] = x[i] < in->min[i] ? x[i] : in->min[i];
-            in->max[i] = x[i] > in->max[i] ? x[i] : in->max[i];
-            low = x[i] < low ? x[i] : low;
-            high = x[i] > high ? x[i] : high;
-        }
-    }
+    for (int64_t at = cols * member / size; at < end; at += TILE)
+        sum_tile(k, at, MIN(at + TILE, end), &low, &high);
     k->extremes[2 * member] = low;
     k->extremes[2 * member + 1] = high;
 }

@@ -7,6 +7,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Values whose bins are found together, side by side, before any is counted. */
+enum { LOT = 64 };
+
 /* ---------------------------------------------------------------- bins over all that was seen */
 
 void growing_init(struct growing *h, double *count)
@@ -71,9 +74,11 @@ void growing_count(const struct growing *h, const float *x, int64_t n, uint32_t 
         counts[0] += (uint32_t)n;
         return;
     }
-    for (int64_t i = 0; i < n; i++) {
-        const int bin = (int)((x[i] - low) / range * (float)HISTOGRAM_BINS);
-        counts[MIN(bin, HISTOGRAM_BINS - 1)]++;
+    int bin[LOT];
+    for (int64_t at = 0; at < n; at += LOT) {
+        const int m = (int)MIN(n - at, LOT);
+        for (int i = 0; i < m; i++) bin[i] = (int)((x[at + i] - low) / range * (float)HISTOGRAM_BINS);
+        for (int i = 0; i < m; i++) counts[MIN(bin[i], HISTOGRAM_BINS - 1)]++;
     }
 }
 
@@ -135,8 +140,11 @@ void symmetric_count(const struct symmetric *h, const float *x, int64_t n, uint3
         return;
     }
     const float high = h->high, range = 2 * h->high;
-    for (int64_t i = 0; i < n; i++) {
-        const int bin = (int)((x[i] + high) / range * (float)h->bins);
-        counts[MIN(bin, h->bins - 1)]++;
+    const int last = h->bins - 1;
+    int bin[LOT];
+    for (int64_t at = 0; at < n; at += LOT) {
+        const int m = (int)MIN(n - at, LOT);
+        for (int i = 0; i < m; i++) bin[i] = (int)((x[at + i] + high) / range * (float)(last + 1));
+        for (int i = 0; i < m; i++) counts[MIN(bin[i], last)]++;
     }
 }
