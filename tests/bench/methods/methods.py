@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Every method on small trained models: error of the weights, and what predictions lose against the model as it is.
+
+Runs `qdyno methods` over one list of recipes and writes the page docs/methods.md. Half of the text calibrates, the other
+half scores. Models that are matrices only (raw f32 files with a manifest) are wrapped into a GGUF file for the errors;
+they cannot predict, so methods that have to run the model say so in their row.
+
+Exit status: 0 the page was written, 1 a program failed, 4 bad usage, 5 bad input file.
+"""
+
+import argparse
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+EXIT_FAILED, EXIT_USAGE, EXIT_INPUT = 1, 4, 5
+
+# Rows of these models are 64, 128, 172, 288, 384 and 768 long: groups of 32 and 64 fit most of them.
+RECIPES = """
+f16
+bf16
+tf32
+q8_0
+q5_1
+q5_0
+q4_1
+q4_0
+iq4_nl
+mxfp4
+q6_K
+q4_K
+q3_K
+q2_K
+fp8_e4m3
+fp8_e5m2
+int8
+u4_g32
+u4_g64
+u3_g64
+u2_g64
+eetq
+quanto
+quanto,weights=int4
+quanto,weights=int4,optimizer=hqq
+quanto,weights=int2
+quanto,weights=float8
+nf4
+nf4,bnb_4bit_use_double_quant=true
+fp4
+fp4,bnb_4bit_use_double_quant=true
+hqq,nbits=8
+hqq,nbits=4
+hqq,nbits=3
+hqq,nbits=2
+gptq,bits=8,group_size=64
+gptq,bits=4,group_size=32
+gptq,bits=4,group_size=64
+gptq,bits=4,group_size=64,desc_act=true
+gptq,bits=3,group_size=64
+gptq,bits=2,group_size=64
+awq,bits=4,group_size=32
+awq,bits=4,group_size=64
+awq,bits=3,group_size=64
+awq,bits=2,group_size=64
+llm_int8
+int8_dynamic
+int8_static
+int8_static,observer=minmax
+int8_static,observer=percentile
+int8_static,observer=entropy
+smoothquant
+fp8
+"""
+
+# (file under the data folder, title)
+MODELS = (
+    ("models/repacked/stories260K-f32.gguf", "stories260K"),
+    ("models/repacked/tinystories-656k-f32.gguf", "tinystories-656k"),
+)
+MATRICES = ("models/stories15m-body", "stories15M, its matrices")
+TEXT = "text/tinystories-valid-excerpt.txt"
+
+
+class Failure(Exception):
+    """What a program was asked, and what it said."""
+
+
+def note(text):
+    print(f"methods: {text}", file=sys.stderr, flush=True)
+
+
+# ---------------------------------------------------------------- raw matrices as GGUF
+
+GGUF_STRING, GGUF_U32, ALIGNMENT, TYPE_F32 = 8, 4, 32, 0
+PARTS = {
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}
+
+
+def gguf_name(name):
+    """model.layers.3.mlp.up_proj.weight -> blk.3.ffn_up.weight"""
+    if name == "model.norm.weight":
+        return "output_norm.weight"
+    parts = name.split(".")
+    return f"blk.{parts[2]}.{PARTS['.'.join(parts[3:-1])]}.weight"
+
+
+def text(value):
+    raw = value.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def wrap_matrices(folder, path):
+    """The files of a manifest that are there, as one GGUF file of f32 tensors."""
+    with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as f:
+        listed = json.load(f)["tensors"]
+    tensors = [t for t in listed if os.path.exists(os.path.join(folder, t["filename"]))]
+    pairs = [("general.architecture", "llama"), ("general.name", os.path.basename(folder))]
+    head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(pairs))
+    for key, value in pairs:
+        head += text(key) + struct.pack("<I", GGUF_STRING) + text(value)
+    at = 0
+    for t in tensors:
+        shape = list(reversed(t["shape"]))
+        head += text(gguf_name(t["name"])) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, TYPE_F32, at)
+        at += -(-t["nbytes"] // ALIGNMENT) * ALIGNMENT
+    with open(path, "wb") as out:
+        out.write(head + bytes(-len(head) % ALIGNMENT))
+        for t in tensors:
+            with open(os.path.join(folder, t["filename"]), "rb") as f:
+                data = f.read()
+            if len(data) != t["nbytes"]:
+                raise Failure(f"{t['filename']}: want {t['nbytes']} bytes, found {len(data)}")
+            out.write(data + bytes(-len(data) % ALIGNMENT))
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def split_text(path, folder):
+    """First half to calibrate with, second half to score; cut between stories."""
+    with open(path, encoding="utf-8") as f:
+        whole = f.read()
+    middle = whole.index("\n\n", len(whole) // 2)
+    names = [os.path.join(folder, name) for name in ("calibrate.txt", "score.txt")]
+    for name, part in zip(names, (whole[:middle], whole[middle + 2:])):
+        with open(name, "w", encoding="utf-8") as f:
+            f.write(part)
+    return names
+
+
+def measure(qdyno, model, recipes, more):
+    command = [qdyno, "methods", "-m", model, "-o", "json", "--log-level", "error"] + more
+    for recipe in recipes:
+        command += ["-C", recipe]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise Failure(f"{' '.join(command[:4])}: status {done.returncode}: {done.stderr.strip()[-400:]}")
+    return json.loads(done.stdout)
+
+
+def shown(value, form):
+    return "" if value is None else format(value, form)
+
+
+def nmse(value):
+    return "" if value is None else "0" if value == 0 else f"{value:.2e}"
+
+
+def table(document, predicts):
+    """Markdown: one line a recipe."""
+    head = ["recipe", "bits", "quantized", "fell back", "NMSE", "worst tensor"]
+    if predicts:
+        head += ["perplexity", "ratio", "KL divergence", "p99", "same top-1"]
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * 4 + "---|" + ("---:|" * 5 if predicts else "")]
+    for row in document["rows"]:
+        if row["error"]:
+            cells = [f"`{row['config']}`", "", "", "", "", row["error"].split("; ")[0][:110]] + [""] * (len(head) - 6)
+        else:
+            worst = f"{nmse(row['nmse_worst'])} {row['worst_tensor'] or ''}".replace(".weight", "")
+            cells = [f"`{row['config']}`", shown(row["bits_quantized"], ".3f"), str(row["tensors_quantized"]),
+                     str(row["tensors_fell_back"] or ""), nmse(row["nmse"]), worst]
+            if predicts:
+                kld = f"{row['kld_mean']:.6f} ± {row['kld_se']:.6f}"
+                cells += [shown(row["perplexity"], ".4f"), shown(row["ppl_ratio"], ".4f"), kld,
+                          shown(row["kld_p99"], ".4f"), f"{100 * row['top1_ratio']:.2f} %"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+INTRO = """# Methods, measured
+
+Made by one command; the numbers are its output and nothing was edited:
+
+    {command}
+
+It runs `qdyno methods -m MODEL -C RECIPE...` over one list of recipes. *Bits* are stored bits per weight of the tensors that
+were quantized. *NMSE* is sum (w - w')² / sum w² over them, in the order and scale in which products see the weights. Perplexity,
+KL divergence (mean in nats ± one standard error; p99) and how often both hold the same token most likely compare each recipe
+with the same file as it is in f32, on the same tokens: {tokens} of the second half of `{text}`. Methods that want
+activations saw the first half. Everything was computed with `precision=highest`, so a row shows what its method rounds: weights, and
+activations where the method says so (`llm_int8`, `int8_*`, `smoothquant`, `fp8`, `tf32`).
+
+A tensor falls back (to f16) when its rows are no whole number of blocks. Methods for layers leave the token embedding and the output
+matrix in f16; `rtn`'s formats (a bare format name) and the GGUF formats quantize them, too, so their rows cost more bits' worth of error.
+These are tiny models: what is lost at 3 and 2 bits here is far more than a large model loses. Orderings carry over, sizes do not.
+"""
+
+
+def page(data, qdyno, folder, chunks, command):
+    recipes = RECIPES.split()
+    calibrate, score = split_text(os.path.join(data, TEXT), folder)
+    sections, tokens = [], []
+    for file, title in MODELS:
+        note(f"{title}: {len(recipes)} recipes")
+        more = ["-f", score, "-c", "256", "--calib", calibrate, "--precision", "highest"]
+        document = measure(qdyno, os.path.join(data, file), recipes, more + ["--chunks", str(chunks)])
+        reference = document["reference"]
+        tokens.append(f"{reference['scored_tokens']}")
+        sections.append(f"## {title}\n\nAs it is: perplexity {reference['perplexity']:.4f}.\n\n{table(document, True)}\n")
+    wrapped = os.path.join(folder, "matrices.gguf")
+    wrap_matrices(os.path.join(data, MATRICES[0]), wrapped)
+    note(f"{MATRICES[1]}: {len(recipes)} recipes")
+    document = measure(qdyno, wrapped, recipes, [])
+    sections.append(f"## {MATRICES[1]}\n\nWeights without embeddings: errors only, and no method that runs the model.\n\n"
+                    f"{table(document, False)}\n")
+    intro = INTRO.format(command=command, tokens=" and ".join(tokens), text=os.path.basename(TEXT))
+    return intro + "\n" + "\n".join(sections)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", metavar="DATA", help="folder with models/ and text/")
+    parser.add_argument("--qdyno", required=True, help="the built program")
+    parser.add_argument("--out", required=True, help="page to write")
+    parser.add_argument("--chunks", type=int, default=200, help="windows of 256 tokens to score (default 200)")
+    args = parser.parse_args()
+    command = "./dev bench methods ../shared/data"
+    missing = [f for f in [m[0] for m in MODELS] + [MATRICES[0], TEXT] if not os.path.exists(os.path.join(args.data, f))]
+    if missing:
+        note(f"{args.data} has no {missing[0]}")
+        return EXIT_INPUT
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = os.path.join(folder, "cache")
+        try:
+            made = page(args.data, args.qdyno, folder, args.chunks, command)
+        except (Failure, OSError, KeyError, ValueError) as reason:
+            note(f"{reason}")
+            return EXIT_FAILED
+    with open(args.out, "w", encoding="utf-8") as out:
+        out.write(made)
+    note(f"wrote {args.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

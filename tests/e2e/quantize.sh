@@ -1,0 +1,147 @@
+#!/bin/bash
+# Proves: quantize writes what the recipe says, the same bytes whether it is interrupted or not, and says how far they are
+# from the source; what cannot be is refused with nothing left behind; methods lists and measures; two methods' recipes
+# can be run against each other.
+. "$(dirname "$0")/lib.sh" "$@"
+
+expect 0 synth --shape tiny -R f32 "$T/tiny.gguf" || finish
+IN=$T/tiny.gguf
+TEXT=$(dirname "$QDYNO")/share/text/sample.txt
+[ -r "$TEXT" ] || { for _ in $(seq 3000); do printf 'The mill turned slowly while the river went by. '; done >"$T/text"; TEXT=$T/text; }
+hash_of() { sha256sum "$1" | cut -d' ' -f1; }
+
+# ---- what it makes
+expect 0 quantize "$IN" "$T/q8.gguf" -R q8_0 -o json && json 'd["schema"] == "qdyno.quantize/1" and d["recipe"] == "q8_0"' &&
+  json 'd["file_bytes"] < d["file_bytes_before"] / 3 and 8 < d["bits_per_weight"] < 10 and d["weights_s"] > 0' &&
+  json '0 < d["nmse"] < 1e-4 and d["nmse"] <= d["nmse_worst"] < 1e-4 and d["worst_tensor"]' &&
+  json 'd["file_bytes"] == __import__("os").path.getsize(d["path"]) and "q8_0 x " in d["formats"] and d["dry_run"] is False' &&
+  json 'all(x["reason"].startswith("kept") for x in d["left_out"]) and d["random_weights"] is True'
+expect 0 info -m "$T/q8.gguf" -o json && json 'd["dominant_format"] == "q8_0"'
+expect 0 run -m "$T/q8.gguf" -p Hello -n 4 -o json && a=$(value 'd["text"]')
+expect 0 run -m "$IN" -C q8_0 -p Hello -n 4 -o json && [ "$(value 'd["text"]')" = "$a" ] || fail "the file and the recipe say different things"
+expect 0 quantize "$IN" "$T/q8t.gguf" -R q8_0 -t 1 && [ "$(hash_of "$T/q8.gguf")" = "$(hash_of "$T/q8t.gguf")" ] || fail "bytes depend on threads"
+expect 0 quantize "$IN" "$T/mix.gguf" -R "q4_0,tensors=attn_v:q6_K;ffn_down:q8_0" --tensors -o json &&
+  json '{r["format"] for r in d["rows"] if "attn_v.weight" in r["name"]} == {"q6_K"}' &&
+  json '{r["format"] for r in d["rows"] if "ffn_down" in r["name"]} == {"q8_0"}' &&
+  json '{r["format"] for r in d["rows"] if "attn_q.weight" in r["name"]} == {"q4_0"}' &&
+  json 'all((r["nmse"] is None) == r["reason"].startswith("kept") for r in d["rows"])' &&
+  json 'abs(sum(r["bytes"] for r in d["rows"]) - d["file"]["weight_bytes"]) == 0'
+expect 0 quantize "$IN" "$T/plan.gguf" -R hqq,nbits=3 --dry-run && says out 'dry run' && says out 'u3_g64 x' || true
+[ ! -e "$T/plan.gguf" ] && [ ! -e "$T/plan.gguf.partial" ] || fail "--dry-run wrote"
+
+# ---- files of every kind of method are read again: side tensors, folded scales, own formats
+n=0
+while read -r line; do
+  # shellcheck disable=SC2086
+  expect 0 quantize "$IN" "$T/m.gguf" --force -o json -R $line || continue
+  json 'd["nmse"] > 0 and d["tensors_quantized"] > 0 and d["nmse_worst"] < 0.1' || echo "  recipe: $line"
+  [[ $line != *--calib* ]] || json '"tokens" in d["calibration"] and d["bundled_text"] is False'
+  expect 0 logits -m "$T/m.gguf" --ids 5,6,7,8 --out "$T/a.f32" || echo "  recipe: $line"
+  ! grep -q 'ignored' "$T/err" || fail "$line: parts of the file are ignored: $(head -1 "$T/err")"
+  n=$((n + 1))
+done <<RECIPES
+hqq,nbits=4,group_size=64
+nf4,bnb_4bit_use_double_quant=true
+llm_int8
+int8_static --calib $TEXT
+gptq,bits=4,group_size=64,desc_act=true,nsamples=4,model_seqlen=64 --calib $TEXT
+awq,bits=4,group_size=64,max_calib_samples=4,max_calib_seq_len=64 --calib $TEXT
+smoothquant --calib $TEXT
+RECIPES
+[ $n = 7 ] || fail "only $n of 7 methods made a file"
+expect 0 quantize "$IN" "$T/m.gguf" --force -o json -R smoothquant && says err 'bundled text is used' && json 'd["bundled_text"] is True'
+
+# ---- refusals: status, message, and nothing on the disk
+refused() { # refused STATUS PATTERN ARGUMENTS...: behind `quantize IN $T/no.gguf`
+  local status=$1 pattern=$2
+  shift 2
+  expect "$status" quantize "$IN" "$T/no.gguf" "$@" && says err "$pattern"
+  [ ! -e "$T/no.gguf" ] && [ ! -e "$T/no.gguf.partial" ] || { fail "refused, but wrote: $*"; rm -f "$T"/no.gguf*; }
+}
+refused 4 'want -R RECIPE'
+refused 4 'q4_0' -R q4_9
+refused 4 'gptq wants' -R gptq,bits=5
+refused 4 'has no parameter' -R rtn:q8_0,bits=4
+refused 4 'makes u4_g64, not q4_0' -R hqq:q4_0
+refused 4 'no part of a recipe' -R q8_0,threads=2
+refused 4 'leaves every tensor' -R default
+refused 4 'no use for it' -R q8_0 --calib "$TEXT"
+refused 5 'none.txt' -R gptq,bits=4,group_size=64 --calib "$T/none.txt"
+echo "Too short." >"$T/short.txt"
+refused 4 'short.txt' -R gptq,bits=4,group_size=64 --calib "$T/short.txt"
+expect 0 synth --shape tiny -R f32 --seed 9 "$T/other.gguf"
+expect 0 calibrate "$T/other.gguf" -f "$TEXT" -c 64 --tokens 512 --out "$T/other.calib"
+refused 4 'other model|another model' -R int8_static --calib "$T/other.calib"
+expect 4 quantize "$T/q8.gguf" "$T/no.gguf" -R q4_0 && says err 'is q8_0 already' && [ ! -e "$T/no.gguf" ]
+expect 4 quantize "$IN" "$T/q8.gguf" -R q4_0 && says err '\-\-force'
+[ "$(hash_of "$T/q8.gguf")" = "$(hash_of "$T/q8t.gguf")" ] || fail "a refused run changed the file that was there"
+expect 4 quantize "$IN" "$IN" -R q8_0 --force && says err 'file to read'
+expect 4 quantize "$IN" "$T" -R q8_0 --force && says err 'no file'
+expect 5 quantize "$IN" "$T/nowhere/x.gguf" -R q8_0 && says err 'nowhere'
+expect 5 quantize "$T/none.gguf" "$T/no.gguf" -R q8_0 && says err 'none.gguf'
+expect 4 quantize "$IN" && says err 'needs 2 arguments'
+# a NaN in the last weights of the file: found on the way, and nothing is left
+cp "$IN" "$T/nan.gguf" && printf '\x00\x00\xc0\x7f' | dd of="$T/nan.gguf" bs=1 seek=$(($(stat -c %s "$IN") - 4096)) conv=notrunc 2>/dev/null
+expect 5 quantize "$T/nan.gguf" "$T/no.gguf" -R q8_0 && says err 'not a finite number'
+[ ! -e "$T/no.gguf" ] && [ ! -e "$T/no.gguf.partial" ] || fail "NaN was refused, but something was written"
+
+# ---- killed in the middle, and again: the same bytes
+expect 0 synth --shape 15m -R f32 "$T/15m.gguf"
+SLOW="hqq,nbits=4,iters=200"
+expect 0 quantize "$T/15m.gguf" "$T/whole.gguf" -R "$SLOW" -t 1
+killed=0
+for _ in 1 2 3; do
+  "$QDYNO" quantize "$T/15m.gguf" "$T/parts.gguf" -R "$SLOW" -t 1 >/dev/null 2>&1 &
+  pid=$!
+  pids+=($pid)
+  for _ in $(seq 400); do # until there are weights behind the header
+    [ "$(stat -c %b "$T/parts.gguf.partial" 2>/dev/null || echo 0)" -gt $((killed * 1500 + 200)) ] && break
+    kill -0 $pid 2>/dev/null || break
+    sleep 0.02
+  done
+  kill -9 $pid 2>/dev/null && killed=$((killed + 1))
+  wait $pid 2>/dev/null
+  [ -e "$T/parts.gguf" ] && break
+done
+[ $killed -ge 1 ] || fail "it was never killed"
+[ ! -e "$T/parts.gguf" ] && [ -e "$T/parts.gguf.partial" ] || fail "killed $killed times, and it is not half made"
+expect 0 quantize "$T/15m.gguf" "$T/parts.gguf" -R "$SLOW" && says err 'parts.gguf.partial is there'
+[ "$(hash_of "$T/whole.gguf")" = "$(hash_of "$T/parts.gguf")" ] || fail "what was resumed differs from what was made at once"
+[ ! -e "$T/parts.gguf.partial" ] || fail ".partial was left behind"
+# Ctrl-C says what is kept and how to go on
+"$QDYNO" quantize "$T/15m.gguf" "$T/stop.gguf" -R "$SLOW" -t 1 >/dev/null 2>"$T/err" &
+pid=$!
+pids+=($pid)
+for _ in $(seq 400); do
+  [ "$(stat -c %b "$T/stop.gguf.partial" 2>/dev/null || echo 0)" -gt 200 ] && break
+  sleep 0.02
+done
+kill -INT $pid
+wait $pid
+[ $? = 130 ] && says err 'stop.gguf.partial; the same command goes on' && [ ! -e "$T/stop.gguf" ] || fail "Ctrl-C"
+rm -f "$T"/*.partial "$T/15m.gguf" "$T/whole.gguf" "$T/parts.gguf"
+
+# ---- methods
+expect 0 methods && says out 'rtn' && says out 'gptq' && says out 'good at' && says out 'group_size='
+expect 0 methods -o json && json 'len(d["rows"]) >= 10 and all(r["help"] and r["good"] and r["bad"] for r in d["rows"])' &&
+  json 'all(p["default"] and p["help"] and p["allowed"] for r in d["rows"] for p in r["parameters"])' &&
+  json 'all(r["formats"] and r["calibration"] for r in d["rows"])'
+expect 0 methods --method gptq && says out 'damp_percent=0.01'
+expect 4 methods --method gtpq && says err "did you mean 'gptq'"
+expect 0 methods -m "$IN" -C q8_0 -C q4_0 -C nf4 -C u4_g64 -o json &&
+  json '[r["config"] for r in d["rows"]] == ["q8_0", "q4_0", "nf4", "u4_g64"] and not any(r["error"] for r in d["rows"])' &&
+  json '0 < d["rows"][0]["nmse"] < 1e-4 < d["rows"][2]["nmse"] < 2e-2 and d["rows"][0]["bits_quantized"] == 8.5'
+expect 0 methods -m "$IN" -C q8_0 -C q4_0 --eval -c 64 --chunks 4 -o json &&
+  json '0 < d["rows"][0]["kld_mean"] < d["rows"][1]["kld_mean"] and d["reference"]["perplexity"] > 1' &&
+  json 'all(0 < r["top1_ratio"] <= 1 and r["random_weights"] is True for r in d["rows"])'
+expect 0 methods -m "$IN" -C hqq,nbits=3 --tensors && says out 'blk.0.attn_q.weight +\|.* u3_g64'
+expect 0 methods -m "$IN" -C q8_0 -C model=x.gguf -o json && json 'd["rows"][0]["error"] is None and "model=" in d["rows"][1]["error"]'
+expect 4 methods -m "$IN" -C q8_1
+expect 5 methods -m "$T/none.gguf"
+
+# ---- two methods against each other
+"$QDYNO" ab -m "$IN" nf4 hqq,nbits=4 -w tg4 --max-blocks 6 --control 2 --budget 30s -o json >"$T/out" 2>"$T/err"
+[ $? -le 3 ] || fail "ab of two methods: $(head -c 300 "$T/err")"
+json '[a["config"] for a in d["arms"]] == ["nf4", "hqq,bits=4"] or len(d["arms"]) == 2' && json 'all(a["decode_tok_s"] > 0 for a in d["arms"])'
+expect 0 eval -m "$IN" -f "$TEXT" -c 64 --chunks 4 -C nf4 -C llm_int8 --ref default -o json && json 'all(r["kld_mean"] > 0 for r in d["rows"])'
+finish
