@@ -1,0 +1,103 @@
+/* The optimizer's loops: blocks of fixed size, so that sums do not depend on the number of threads. This file
+ * is built with -O3. */
+#include "engine/train/adam.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/train/rows.h"
+
+enum { BLOCK = 4096, GROW_AFTER = 200 };
+
+struct work {
+    const struct adam_step *s;
+    const struct network_tensor *tensor;
+    const float *gradients;
+    int64_t n;
+    double *squares; /* of each block */
+    float by;        /* gradients are multiplied with it */
+};
+
+static void square_share(const void *arg, int64_t from, int64_t to)
+{
+    const struct work *w = arg;
+    for (int64_t b = from; b < to; b++) {
+        const int64_t at = b * BLOCK, n = MIN((int64_t)BLOCK, w->n - at);
+        w->squares[b] = (double)rows_dot(w->gradients + at, w->gradients + at, n);
+    }
+}
+
+/* Squares of scaled gradients may be infinite where their length is not: f32 sums, so a scale of 2^16 and
+ * gradients above 2^40 would be needed. NaN and infinity come through. */
+static double gradient_length(const struct adam_step *s, double *squares)
+{
+    const int64_t n = network_params(s->network), blocks = (n + BLOCK - 1) / BLOCK;
+    struct work w = { .s = s, .gradients = network_gradients(s->network), .n = n, .squares = squares };
+    double sum = 0;
+    rows_run(network_threads(s->network), blocks, square_share, &w);
+    for (int64_t b = 0; b < blocks; b++) sum += squares[b];
+    return sqrt(sum) / s->scale;
+}
+
+static void update_share(const void *arg, int64_t from, int64_t to)
+{
+    const struct work *w = arg;
+    const struct adam_step *s = w->s;
+    const struct adam_options *o = s->o;
+    const int64_t offset = w->tensor->offset;
+    const float b1 = (float)o->beta1, b2 = (float)o->beta2, by = w->by, epsilon = (float)o->epsilon;
+    const float rate = (float)(s->rate / (1 - pow(o->beta1, (double)s->t)));
+    const float grown = (float)(1 / (1 - pow(o->beta2, (double)s->t)));
+    const float keep = w->tensor->matrix ? (float)(1 - s->rate * o->weight_decay) : 1;
+    const float *g = w->gradients + offset;
+    float *restrict x = network_weights(s->network) + offset, *restrict m = s->m + offset,
+                    *restrict v = s->v + offset;
+    for (int64_t i = from; i < to; i++) {
+        const float gradient = g[i] * by;
+        m[i] = b1 * m[i] + (1 - b1) * gradient;
+        v[i] = b2 * v[i] + (1 - b2) * gradient * gradient;
+        x[i] = x[i] * keep - rate * m[i] / (sqrtf(v[i] * grown) + epsilon);
+    }
+}
+
+double adam_step(const struct adam_step *s)
+{
+    const int64_t blocks = (network_params(s->network) + BLOCK - 1) / BLOCK;
+    double *squares = malloc((size_t)blocks * sizeof *squares);
+    if (!squares) return NAN;
+    const double length = gradient_length(s, squares);
+    free(squares);
+    if (!isfinite(length)) return length;
+    const double clip = s->o->clip > 0 && length > s->o->clip ? s->o->clip / length : 1;
+    struct work w = { .s = s, .gradients = network_gradients(s->network), .by = (float)(clip / s->scale) };
+    for (int i = 0; i < network_tensor_count(s->network); i++) {
+        w.tensor = network_tensor_at(s->network, i);
+        rows_run(network_threads(s->network), w.tensor->rows * w.tensor->cols, update_share, &w);
+    }
+    network_changed(s->network);
+    return length;
+}
+
+double learning_rate(double peak, int64_t step, int64_t steps, int64_t warmup)
+{
+    if (step < warmup) return peak * (double)(step + 1) / (double)warmup;
+    const double done = steps > warmup ? (double)(step - warmup) / (double)(steps - warmup) : 1;
+    return peak * (0.1 + 0.9 * 0.5 * (1 + cos(M_PI * done)));
+}
+
+struct loss_scale loss_scale_begin(enum amp amp)
+{
+    return (struct loss_scale){ .scale = amp == AMP_FP16 ? 32768.0f : 1 };
+}
+
+void loss_scale_update(struct loss_scale *s, enum amp amp, bool finite)
+{
+    if (amp != AMP_FP16) return;
+    if (!finite) {
+        s->scale = MAX(s->scale / 2, 1.0f);
+        s->good = 0;
+    } else if (++s->good == GROW_AFTER) {
+        s->scale *= 2;
+        s->good = 0;
+    }
+}

@@ -1,0 +1,108 @@
+/* Stories to rows of tokens. */
+#include "engine/train/lessons.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { STORIES_A_ROW = 1 << 10, ANYWHERE = 8 };
+
+static uint64_t mix(uint64_t z) /* SplitMix64's finishing step */
+{
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static bool ends_document(const struct lessons *l, uint64_t story)
+{
+    return mix(mix(l->seed + 0x9e3779b97f4a7c15u) ^ story) & 1;
+}
+
+/* BOS, stories, EOS; or without the end, where it is long enough. Returns by *story the next one. */
+static enum err_code add_document(const struct lessons *l, uint64_t *story, int64_t wanted, struct str *text,
+                                  struct token_list *ids, struct err *why)
+{
+    enum { LONGEST_TOKEN = 16 };
+    bool ends = false;
+    str_clear(text);
+    while (!ends && (int64_t)text->len < wanted * LONGEST_TOKEN) {
+        if (text->len) str_append(text, "\n");
+        corpus_story(l->corpus, (struct story_id){ l->seed, CORPUS_TRAIN, *story }, text);
+        ends = ends_document(l, (*story)++);
+    }
+    if (text->failed) return err_set(why, ERR_NOMEM, "out of memory for stories");
+    enum err_code rc = token_list_push(ids, l->bos, why);
+    if (!rc) rc = tokenizer_encode(l->tokenizer, text->data, text->len, 0, ids, why);
+    if (!rc && ends) rc = token_list_push(ids, l->eos, why);
+    return rc;
+}
+
+static void deal(const struct lessons *l, const int32_t *ids, int32_t *tokens, int32_t *targets)
+{
+    for (int i = 0; i < l->ctx; i++) {
+        tokens[i] = ids[i];
+        targets[i] = ids[i + 1] == l->bos ? -1 : ids[i + 1];
+    }
+}
+
+enum err_code lessons_row(const struct lessons *l, uint64_t row, int32_t *tokens, int32_t *targets,
+                          struct err *why)
+{
+    struct str text = { 0 };
+    struct token_list ids = { 0 };
+    const int64_t skip = row % ANYWHERE == ANYWHERE - 1 ? 1 + (int64_t)(mix(row) % (uint64_t)l->ctx) : 0;
+    uint64_t story = row * STORIES_A_ROW;
+    enum err_code rc = ERR_OK;
+    while (!rc && ids.n < skip + l->ctx + 1)
+        rc = add_document(l, &story, skip + l->ctx + 1 - ids.n, &text, &ids, why);
+    if (!rc) {
+        ids.ids[skip] = l->bos;
+        deal(l, ids.ids + skip, tokens, targets);
+    }
+    token_list_free(&ids);
+    str_free(&text);
+    return rc;
+}
+
+/* One story between BOS and EOS, appended. */
+static enum err_code add_story(const struct lessons *l, uint64_t number, struct token_list *ids, double *nats,
+                               struct err *why)
+{
+    struct str text = { 0 };
+    *nats = M_LN2 - corpus_story(l->corpus, (struct story_id){ l->seed, CORPUS_HELD_OUT, number }, &text);
+    enum err_code rc = text.failed ? err_set(why, ERR_NOMEM, "out of memory for stories") : ERR_OK;
+    if (!rc) rc = token_list_push(ids, l->bos, why);
+    if (!rc) rc = tokenizer_encode(l->tokenizer, text.data, text.len, 0, ids, why);
+    if (!rc) rc = token_list_push(ids, l->eos, why);
+    str_free(&text);
+    return rc;
+}
+
+enum err_code lessons_exam(const struct lessons *l, struct exam_row *e, int32_t *tokens, int32_t *targets,
+                           struct err *why)
+{
+    struct token_list ids = { 0 };
+    enum err_code rc = ERR_OK;
+    e->stories = 0;
+    e->counted = 0;
+    e->floor_nats = 0;
+    for (int64_t whole = 0;;) {
+        double nats;
+        rc = add_story(l, e->number, &ids, &nats, why);
+        if (rc || ids.n > l->ctx + 1) { /* the last token of a row is only a target */
+            ids.n = whole;
+            break;
+        }
+        e->counted += ids.n - whole - 1;
+        whole = ids.n;
+        e->floor_nats += nats;
+        e->stories++;
+        e->number++;
+    }
+    if (!rc && !e->stories)
+        rc = err_set(why, ERR_USAGE, "a context of %d tokens is too short for a story", l->ctx);
+    while (!rc && ids.n <= l->ctx) rc = token_list_push(&ids, l->bos, why);
+    if (!rc) deal(l, ids.ids, tokens, targets);
+    token_list_free(&ids);
+    return rc;
+}

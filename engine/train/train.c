@@ -1,0 +1,333 @@
+/* The run: steps of rows, an examination at the end, the model's file. */
+#include "engine/train/train.h"
+
+#include <inttypes.h>
+#include <malloc.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "engine/train/trainer.h"
+
+enum { LAST_STEPS = 50 }; /* whose mean is the report's loss */
+
+struct train_options train_defaults(void)
+{
+    return (struct train_options){
+        .shape = { .layers = 6,
+                   .heads = 4,
+                   .kv_heads = 2,
+                   .ctx = 256,
+                   .embd = 256,
+                   .ff = 768,
+                   .vocab = 1536,
+                   .tied = true,
+                   .rope_base = 10000,
+                   .eps = 1e-5f },
+        .amp = AMP_BF16,
+        .batch = 8,
+        .accumulate = 2,
+        .save_every = 200,
+        .steps = 8000,
+        .warmup = 200,
+        .adam = { .rate = 3e-3,
+                  .beta1 = 0.9,
+                  .beta2 = 0.95,
+                  .epsilon = 1e-8,
+                  .weight_decay = 0.1,
+                  .clip = 1 },
+        .seed = 1,
+        .vocabulary_stories = 20000,
+        .exam_stories = 1000,
+        .format = &FORMATS[FORMAT_F16],
+        .name = "qdyno stories",
+        .threads = 1,
+    };
+}
+
+static int64_t peak_bytes(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) ? -1 : (int64_t)u.ru_maxrss * 1024;
+}
+
+/* ---------------------------------------------------------------- rows of one step, and of an examination */
+
+/* Tokens and targets [rows][ctx]. */
+struct rows {
+    int32_t *tokens, *targets;
+};
+
+static enum err_code rows_open(struct rows *r, int64_t rows, int ctx, struct err *why)
+{
+    r->tokens = malloc((size_t)(rows * ctx) * sizeof *r->tokens);
+    r->targets = malloc((size_t)(rows * ctx) * sizeof *r->targets);
+    return r->tokens && r->targets ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for tokens");
+}
+
+static void rows_close(struct rows *r)
+{
+    free(r->tokens);
+    free(r->targets);
+}
+
+static int64_t counted(const int32_t *targets, int64_t n)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) count += targets[i] >= 0;
+    return count;
+}
+
+/* One step. *loss: mean nats a target. */
+static enum err_code step(struct trainer *t, struct rows *r, struct train_progress *p, struct err *why)
+{
+    const struct train_options *o = t->o;
+    const int64_t rows = (int64_t)o->batch * o->accumulate, ctx = o->shape.ctx;
+    enum err_code rc = ERR_OK;
+    for (int64_t i = 0; !rc && i < rows; i++)
+        rc = lessons_row(&t->lessons, (uint64_t)(t->step * rows + i), r->tokens + i * ctx,
+                         r->targets + i * ctx, why);
+    if (rc) return rc;
+    const int64_t targets = counted(r->targets, rows * ctx);
+    double sum = 0;
+    memset(network_gradients(t->network), 0, (size_t)network_params(t->network) * sizeof(float));
+    for (int64_t i = 0; i < rows; i += o->batch)
+        sum += network_backward(t->network, r->tokens + i * ctx, r->targets + i * ctx,
+                                t->scale.scale / (float)targets);
+    p->loss = sum / (double)targets;
+    p->rate = learning_rate(o->adam.rate, t->step, o->steps, o->warmup);
+    p->length = adam_step(&(struct adam_step){ .o = &o->adam,
+                                               .network = t->network,
+                                               .m = t->m,
+                                               .v = t->v,
+                                               .t = t->updates + 1,
+                                               .rate = p->rate,
+                                               .scale = (double)t->scale.scale });
+    const bool finite = isfinite(p->length);
+    if (!finite && (o->amp != AMP_FP16 || t->scale.scale <= 1))
+        return err_set(why, ERR_FORMAT,
+                       "step %" PRId64
+                       ": loss %g, and its gradient is no number; a smaller learning rate may help",
+                       t->step + 1, p->loss);
+    loss_scale_update(&t->scale, o->amp, finite);
+    t->updates += finite;
+    t->skipped += !finite;
+    t->losses[t->step++] = finite ? (float)p->loss : NAN;
+    return ERR_OK;
+}
+
+/* Loss of whole held-out stories, and what it could be at best. */
+static enum err_code examine(struct trainer *t, struct train_report *out, struct err *why)
+{
+    const int batch = t->o->batch, ctx = t->o->shape.ctx;
+    struct rows r = { 0 };
+    struct exam_row e = { 0 };
+    double sum = 0, floor_nats = 0;
+    int64_t targets = 0;
+    enum err_code rc = rows_open(&r, batch, ctx, why);
+    while (!rc && e.number < (uint64_t)t->o->exam_stories) {
+        for (int i = 0; !rc && i < batch; i++) {
+            rc = lessons_exam(&t->lessons, &e, r.tokens + i * ctx, r.targets + i * ctx, why);
+            targets += e.counted;
+            floor_nats += e.floor_nats;
+        }
+        if (!rc) sum += network_forward(t->network, r.tokens, r.targets);
+    }
+    rows_close(&r);
+    if (!rc && targets) {
+        out->held_out = sum / (double)targets;
+        out->floor = floor_nats / (double)targets;
+    }
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the run */
+
+static bool go_on(const struct trainer *t, struct train_progress *p, int64_t first, int64_t start_ns)
+{
+    const double seconds = (double)(clock_ns() - start_ns) * 1e-9;
+    const struct train_options *o = t->o;
+    p->step = t->step;
+    p->steps = o->steps;
+    p->tokens_s = (double)(t->step - first) * o->batch * o->accumulate * o->shape.ctx / seconds;
+    p->left_s = seconds / (double)(t->step - first) * (double)(o->steps - t->step);
+    p->peak_bytes = peak_bytes();
+    return !o->progress || o->progress(o->ctx, p);
+}
+
+static enum err_code run_steps(struct trainer *t, struct train_report *out, struct err *why)
+{
+    const struct train_options *o = t->o;
+    struct rows r = { 0 };
+    struct train_progress p = { .loss = NAN };
+    const int64_t first = t->step, start = clock_ns();
+    bool going = true;
+    enum err_code rc = rows_open(&r, (int64_t)o->batch * o->accumulate, o->shape.ctx, why);
+    while (!rc && going && t->step < o->steps) {
+        rc = step(t, &r, &p, why);
+        if (rc) break;
+        if (o->trim_every && t->step % o->trim_every == 0) {
+            network_trim(t->network);
+            malloc_trim(0);
+        }
+        going = go_on(t, &p, first, start);
+        if (t->step % o->save_every == 0 || t->step == o->steps || !going) rc = trainer_save(t, why);
+    }
+    out->seconds = (double)(clock_ns() - start) * 1e-9;
+    if (t->step > first) out->tokens_s = p.tokens_s;
+    rows_close(&r);
+    if (!rc && !going && t->step < o->steps)
+        rc = err_set(why, ERR_CANCELLED,
+                     "stopped after step %" PRId64 " of %" PRId64 "; the same command goes on", t->step,
+                     o->steps);
+    return rc;
+}
+
+static double last_loss(const struct trainer *t)
+{
+    double sum = 0;
+    int64_t n = 0;
+    for (int64_t i = MAX(0, t->step - LAST_STEPS); i < t->step; i++)
+        if (isfinite(t->losses[i])) sum += (double)t->losses[i], n++;
+    return n ? sum / (double)n : NAN;
+}
+
+static enum err_code report(struct trainer *t, struct train_report *out, struct err *why)
+{
+    const struct train_options *o = t->o;
+    out->losses = malloc((size_t)o->steps * sizeof *out->losses);
+    if (!out->losses) return err_set(why, ERR_NOMEM, "out of memory for a report");
+    memcpy(out->losses, t->losses, (size_t)o->steps * sizeof *out->losses);
+    out->steps = t->step;
+    out->skipped = t->skipped;
+    out->params = network_params(t->network);
+    out->tokens = t->step * o->batch * o->accumulate * o->shape.ctx;
+    out->loss = last_loss(t);
+    out->memory = network_memory(t->network);
+    out->peak_bytes = peak_bytes();
+    return examine(t, out, why);
+}
+
+/* ---------------------------------------------------------------- open, close */
+
+static enum err_code check_options(const struct train_options *o, struct err *why)
+{
+    const struct adam_options *a = &o->adam;
+    if (o->steps < 1 || o->steps > 1 << 24 || o->accumulate < 1 || o->save_every < 1 || o->warmup < 0 ||
+        o->trim_every < 0 || o->vocabulary_stories < 1 || o->exam_stories < 1)
+        return err_set(why, ERR_USAGE,
+                       "steps, accumulate, save-every and numbers of stories want at least 1");
+    if (!(a->rate > 0 && a->rate < 1 && a->weight_decay >= 0 && a->weight_decay < 10 && a->clip >= 0))
+        return err_set(why, ERR_USAGE, "learning rate %g, weight decay %g, clip %g cannot be", a->rate,
+                       a->weight_decay, a->clip);
+    if (o->format != &FORMATS[FORMAT_F16] && o->format != &FORMATS[FORMAT_F32])
+        return err_set(why, ERR_USAGE, "a model is written as f16 or f32; quantize it for other formats");
+    return ERR_OK;
+}
+
+/* All that decides which model comes out; not threads, saving, checkpoints of activations or trimming. */
+static char *identity_of(const struct train_options *o)
+{
+    const struct network_shape *s = &o->shape;
+    struct str text = { 0 };
+    str_printf(&text,
+               "layers=%d width=%" PRId64 " heads=%d kv_heads=%d ff=%" PRId64 " vocab=%" PRId64
+               " ctx=%d tied=%d",
+               s->layers, s->embd, s->heads, s->kv_heads, s->ff, s->vocab, s->ctx, s->tied);
+    str_printf(&text, " amp=%s batch=%d accumulate=%d steps=%" PRId64 " warmup=%" PRId64 " seed=%" PRIu64,
+               AMP_NAMES[o->amp], o->batch, o->accumulate, o->steps, o->warmup, o->seed);
+    str_printf(&text, " rate=%g decay=%g clip=%g stories=%" PRId64, o->adam.rate, o->adam.weight_decay,
+               o->adam.clip, o->vocabulary_stories);
+    return str_take(&text);
+}
+
+static enum err_code trainer_open(struct trainer *t, const char *path, const struct train_options *o,
+                                  struct err *why)
+{
+    struct str state = { 0 };
+    *t = (struct trainer){ .o = o, .scale = loss_scale_begin(o->amp) };
+    enum err_code rc = check_options(o, why);
+    if (rc) return rc;
+    t->path = strdup(path);
+    t->identity = identity_of(o);
+    str_printf(&state, "%s.train", path);
+    t->state_path = str_take(&state);
+    if (!t->path || !t->identity || !t->state_path)
+        return err_set(why, ERR_NOMEM, "out of memory for training");
+    const struct network_options network = { .shape = o->shape,
+                                             .amp = o->amp,
+                                             .batch = o->batch,
+                                             .checkpoint_every = o->checkpoint_every,
+                                             .threads = o->threads,
+                                             .isa = o->isa };
+    rc = network_open(&t->network, &network, why); /* before anything is written: it checks the shape */
+    if (!rc) rc = corpus_open(&t->corpus, why);
+    if (!rc) rc = trainer_open_state(t, why);
+    if (rc) return rc;
+    struct tokenizer_info info;
+    tokenizer_describe(t->tokenizer, &info);
+    t->lessons = (struct lessons){ t->corpus, t->tokenizer, o->seed, o->shape.ctx, info.bos, info.eos };
+    if (info.n_vocab != o->shape.vocab)
+        return err_set(why, ERR_FORMAT, "'%s': want %" PRId64 " tokens, it has %" PRId32, t->state_path,
+                       o->shape.vocab, info.n_vocab);
+    t->m = calloc((size_t)network_params(t->network), sizeof *t->m);
+    t->v = calloc((size_t)network_params(t->network), sizeof *t->v);
+    t->losses = calloc((size_t)o->steps, sizeof *t->losses);
+    return t->m && t->v && t->losses ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for training");
+}
+
+static void trainer_close(struct trainer *t)
+{
+    network_close(t->network);
+    tokenizer_close(t->tokenizer);
+    gguf_close(t->gguf);
+    corpus_close(t->corpus);
+    free(t->path);
+    free(t->state_path);
+    free(t->identity);
+    free(t->m);
+    free(t->v);
+    free(t->losses);
+}
+
+/* How many characters a token stands for, on held-out stories. */
+static enum err_code measure_tokens(const struct trainer *t, struct train_report *out, struct err *why)
+{
+    struct str text = { 0 };
+    struct token_list ids = { 0 };
+    for (uint64_t i = 0; i < 100; i++) {
+        if (i) str_append(&text, "\n");
+        corpus_story(t->corpus, (struct story_id){ t->o->seed, CORPUS_HELD_OUT, i }, &text);
+    }
+    enum err_code rc = text.failed ? err_set(why, ERR_NOMEM, "out of memory for stories")
+                                   : tokenizer_encode(t->tokenizer, text.data, text.len, 0, &ids, why);
+    if (!rc) out->characters = (double)text.len / (double)ids.n;
+    token_list_free(&ids);
+    str_free(&text);
+    return rc;
+}
+
+enum err_code train_run(const char *path, const struct train_options *o, struct train_report *out,
+                        struct err *why)
+{
+    struct trainer t;
+    *out = (struct train_report){
+        .loss = NAN, .held_out = NAN, .floor = NAN, .characters = NAN, .tokens_s = NAN
+    };
+    enum err_code rc = trainer_open(&t, path, o, why);
+    if (!rc) rc = trainer_load(&t, &out->resumed, why);
+    if (!rc && !out->resumed) rc = network_randomize(t.network, o->seed, why);
+    if (!rc) rc = measure_tokens(&t, out, why);
+    if (!rc) rc = run_steps(&t, out, why);
+    if (!rc) rc = report(&t, out, why);
+    if (!rc) rc = trainer_export(&t, out, why);
+    trainer_close(&t);
+    return rc;
+}
+
+void train_report_done(struct train_report *r)
+{
+    free(r->losses);
+    r->losses = NULL;
+}

@@ -1,0 +1,281 @@
+/* Proves: training makes a model that has learned something and that the engine runs with the trainer's own
+ * logits; a run that was stopped and goes on ends in the same file, byte by byte, as one that was not, on any
+ * number of threads; half precision trains, too, and its overflows are skipped; the examination's floor is a
+ * floor; rows hold what they should; other options are refused and nothing is half-written. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "engine/train/lessons.h"
+#include "engine/train/train.h"
+#include "engine/train/trainer.h"
+#include "tests/check.h"
+
+static char *temp_path(char *buf, size_t size, const char *name)
+{
+    snprintf(buf, size, "%s/tests/train-%d-%s.gguf", TEST_BUILD_DIR, (int)getpid(), name);
+    return buf;
+}
+
+static void forget(const char *path)
+{
+    char state[512];
+    snprintf(state, sizeof state, "%s.train", path);
+    unlink(state);
+    unlink(path);
+}
+
+static struct train_options tiny(void)
+{
+    struct err why = { 0 };
+    struct train_options o = train_defaults();
+    o.shape.layers = 2;
+    o.shape.heads = 2;
+    o.shape.kv_heads = 1;
+    o.shape.embd = 32;
+    o.shape.ff = 64;
+    o.shape.vocab = 512;
+    o.amp = AMP_OFF;
+    o.batch = 2;
+    o.accumulate = 2;
+    o.steps = 6;
+    o.warmup = 3;
+    o.adam.rate = 1e-2;
+    o.vocabulary_stories = 300;
+    o.exam_stories = 4;
+    o.save_every = 2;
+    o.format = &FORMATS[FORMAT_F32];
+    CHECK_OK(isa_usable(&o.isa, &why));
+    return o;
+}
+
+static void train(const char *path, const struct train_options *o, struct train_report *r)
+{
+    struct err why = { 0 };
+    CHECK_OK(train_run(path, o, r, &why));
+}
+
+static void learns(void **state)
+{
+    (void)state;
+    char path[256];
+    struct train_report r;
+    struct train_options o = tiny();
+    o.steps = 40;
+    o.threads = 2;
+    forget(temp_path(path, sizeof path, "learns"));
+    train(path, &o, &r);
+    CHECK_NEAR((double)r.losses[0], log(512), 0.3); /* knows nothing yet */
+    print_message("loss %.2f, held-out %.2f, floor %.2f nats a token\n", r.loss, r.held_out, r.floor);
+    CHECK((double)r.losses[o.steps - 1] < 5.3); /* which letters and words there are */
+    CHECK(r.held_out < 5.3 && r.held_out > r.floor);
+    CHECK(r.floor > 0.1 && r.floor < 1 && r.characters > 1.5 && r.characters < 4);
+    assert_int_equal(r.tokens, 40 * 4 * o.shape.ctx);
+    CHECK(r.tokens_s > 0 && r.peak_bytes > 0 && r.memory.activations > 0);
+    train_report_done(&r);
+    forget(path);
+}
+
+static bool stop_at(void *ctx, const struct train_progress *p)
+{
+    return p->step < *(const int64_t *)ctx;
+}
+
+static void file_hash(const char *path, char hex[HASH_HEX])
+{
+    struct err why = { 0 };
+    CHECK_OK(hash_file(path, hex, &why));
+}
+
+static void stopped_or_not_is_the_same(void **state)
+{
+    (void)state;
+    char whole[256], parts[256], one[HASH_HEX], other[HASH_HEX];
+    struct err why = { 0 };
+    struct train_report r;
+    for (int amp = 0; amp < AMP_COUNT; amp++) {
+        struct train_options o = tiny();
+        o.amp = (enum amp)amp;
+        forget(temp_path(whole, sizeof whole, "whole"));
+        forget(temp_path(parts, sizeof parts, "parts"));
+        train(whole, &o, &r);
+        assert_false(r.resumed);
+        train_report_done(&r);
+        int64_t at = 3;
+        o.progress = stop_at;
+        o.ctx = &at;
+        o.threads = 2;
+        o.checkpoint_every = 1;
+        o.trim_every = 2;
+        assert_int_equal(train_run(parts, &o, &r, &why), ERR_CANCELLED);
+        CHECK(access(parts, F_OK) != 0); /* no model yet */
+        train_report_done(&r);
+        o.progress = NULL;
+        train(parts, &o, &r);
+        assert_true(r.resumed);
+        assert_int_equal(r.steps, o.steps);
+        CHECK(r.losses[0] > 5); /* the first part's losses are there, too */
+        train_report_done(&r);
+        file_hash(whole, one);
+        file_hash(parts, other);
+        assert_string_equal(one, other);
+        o.steps++;
+        assert_int_equal(train_run(parts, &o, &r, &why), ERR_USAGE);
+        CHECK(strstr(why.message, "other options") != NULL);
+        train_report_done(&r);
+        forget(whole);
+        forget(parts);
+    }
+}
+
+/* The engine's logits of the trained file against the trainer's, for the same tokens. */
+static void compare_logits(const char *path, const struct train_options *o, double tolerance)
+{
+    struct err why = { 0 };
+    struct trainer t = { .o = o };
+    struct network_options network = { .shape = o->shape, .batch = 1, .threads = 1, .isa = o->isa };
+    struct config config;
+    struct model *m;
+    char state[512];
+    bool found;
+    enum { COUNT = 64 };
+    int32_t tokens[256], targets[256];
+    struct batch_row rows[COUNT];
+
+    network.shape.ctx = COUNT;
+    snprintf(state, sizeof state, "%s.train", path);
+    CHECK_OK(gguf_open(&t.gguf, state, &why));
+    CHECK_OK(network_open(&t.network, &network, &why));
+    t.state_path = state;
+    t.m = calloc((size_t)network_params(t.network), sizeof *t.m);
+    t.v = calloc((size_t)network_params(t.network), sizeof *t.v);
+    t.losses = calloc((size_t)o->steps, sizeof *t.losses);
+    CHECK_OK(trainer_load(&t, &found, &why));
+    assert_true(found);
+    CHECK_OK(config_parse(&config, "precision=highest,kv=f32,threads=1", &why));
+    const struct model_options options = { .path = path, .config = &config };
+    CHECK_OK(model_open(&m, &options, &why));
+    for (int i = 0; i < COUNT; i++) {
+        tokens[i] = (i * 37 + 5) % (int)o->shape.vocab;
+        targets[i] = -1;
+        rows[i] = (struct batch_row){ .token = tokens[i], .pos = i, .logits = true };
+    }
+    network_forward(t.network, tokens, targets);
+    CHECK_OK(model_forward(m, rows, COUNT, &why));
+    for (int i = 0; i < COUNT; i++)
+        for (int64_t c = 0; c < o->shape.vocab; c++)
+            CHECK_NEAR((double)model_logits(m, i)[c],
+                       (double)network_logits(t.network)[i * o->shape.vocab + c], tolerance);
+    model_close(m);
+    network_close(t.network);
+    gguf_close(t.gguf);
+    free(t.m);
+    free(t.v);
+    free(t.losses);
+}
+
+static void engine_runs_it(void **state)
+{
+    (void)state;
+    char path[256];
+    struct train_report r;
+    struct train_options o = tiny();
+    forget(temp_path(path, sizeof path, "engine"));
+    train(path, &o, &r);
+    train_report_done(&r);
+    compare_logits(path, &o, 2e-4);
+    forget(path);
+    o.shape.tied = false;
+    o.format = &FORMATS[FORMAT_F16];
+    train(path, &o, &r);
+    train_report_done(&r);
+    compare_logits(path, &o, 5e-2); /* weights rounded to 11 bits */
+    forget(path);
+}
+
+static void overflows_are_skipped(void **state)
+{
+    (void)state;
+    struct loss_scale s = loss_scale_begin(AMP_FP16);
+    const float first = s.scale;
+    loss_scale_update(&s, AMP_FP16, false);
+    CHECK_NEAR((double)s.scale, (double)first / 2, 0);
+    for (int i = 0; i < 200; i++) loss_scale_update(&s, AMP_FP16, true);
+    CHECK_NEAR((double)s.scale, (double)first, 0);
+    s = loss_scale_begin(AMP_BF16);
+    loss_scale_update(&s, AMP_BF16, false);
+    CHECK_NEAR((double)s.scale, 1, 0);
+}
+
+/* One step worked by hand: m = 0.1 g, v = 0.05 g^2, so x moves by rate * sign(g), and decays. */
+static void adam_by_hand(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    const struct network_options o = { .shape = tiny().shape, .batch = 1, .threads = 1, .isa = tiny().isa };
+    const struct adam_options a = {
+        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip = 0
+    };
+    struct network *n;
+    CHECK_OK(network_open(&n, &o, &why));
+    CHECK_OK(network_randomize(n, 1, &why));
+    const int64_t params = network_params(n);
+    float *m = calloc((size_t)params, sizeof *m), *v = calloc((size_t)params, sizeof *v), before[2];
+    const int64_t matrix = network_tensor_at(n, 0)->offset, norm = network_tensor_at(n, 1)->offset;
+    before[0] = network_weights(n)[matrix];
+    before[1] = network_weights(n)[norm];
+    memset(network_gradients(n), 0, (size_t)params * sizeof(float));
+    network_gradients(n)[matrix] = 6;
+    network_gradients(n)[norm] = -8;
+    const double length = adam_step(
+        &(struct adam_step){ .o = &a, .network = n, .m = m, .v = v, .t = 1, .rate = 0.01, .scale = 2 });
+    CHECK_NEAR(length, 5, 1e-6); /* of 3 and -4 */
+    CHECK_NEAR((double)m[matrix], 0.3, 1e-6);
+    CHECK_NEAR((double)v[norm], 0.05 * 16, 1e-6);
+    CHECK_NEAR((double)network_weights(n)[matrix], (double)before[0] * (1 - 0.001) - 0.01, 1e-6);
+    CHECK_NEAR((double)network_weights(n)[norm], (double)before[1] + 0.01, 1e-6); /* no decay */
+    network_gradients(n)[norm] = INFINITY;
+    before[0] = network_weights(n)[matrix];
+    CHECK(!isfinite(adam_step(
+        &(struct adam_step){ .o = &a, .network = n, .m = m, .v = v, .t = 2, .rate = 0.01, .scale = 1 })));
+    CHECK_NEAR((double)network_weights(n)[matrix], (double)before[0], 0);
+    CHECK_NEAR(learning_rate(1, 0, 100, 10), 0.1, 1e-12);
+    CHECK_NEAR(learning_rate(1, 10, 100, 10), 1, 1e-12);
+    CHECK_NEAR(learning_rate(1, 55, 100, 10), 0.55, 1e-12);
+    CHECK_NEAR(learning_rate(1, 100, 100, 10), 0.1, 1e-12);
+    free(m);
+    free(v);
+    network_close(n);
+}
+
+static void refuses(void **state)
+{
+    (void)state;
+    char path[256], kept[512];
+    struct err why = { 0 };
+    struct train_report r;
+    struct train_options o = tiny();
+    forget(temp_path(path, sizeof path, "refused"));
+    snprintf(kept, sizeof kept, "%s.train", path);
+    o.shape.kv_heads = 3;
+    assert_int_equal(train_run(path, &o, &r, &why), ERR_USAGE);
+    o = tiny();
+    o.shape.vocab = 100;
+    assert_int_equal(train_run(path, &o, &r, &why), ERR_USAGE);
+    o = tiny();
+    o.format = &FORMATS[FORMAT_Q4_0];
+    assert_int_equal(train_run(path, &o, &r, &why), ERR_USAGE);
+    CHECK(access(path, F_OK) && access(kept, F_OK));
+    forget(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adam_by_hand),   cmocka_unit_test(overflows_are_skipped),
+        cmocka_unit_test(learns),         cmocka_unit_test(stopped_or_not_is_the_same),
+        cmocka_unit_test(engine_runs_it), cmocka_unit_test(refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
