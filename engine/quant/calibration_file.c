@@ -334,19 +334,27 @@ static enum err_code read_gguf(struct calibration *c, const struct gguf *g, stru
     return rc ? rc : calibration_finish(c, why);
 }
 
-static enum err_code load_gguf(struct calibration **out, const char *path, struct err *why)
+enum err_code calibration_parse(struct calibration **out, const struct gguf *g, struct err *why)
 {
-    struct gguf *g;
-    enum err_code rc = gguf_open(&g, path, why);
-    if (rc) return rc;
     struct calibration *c = calibration_new();
-    rc = c ? read_gguf(c, g, why) : err_set(why, ERR_NOMEM, "out of memory for '%s'", path);
-    gguf_close(g);
+    *out = NULL;
+    enum err_code rc = c ? read_gguf(c, g, why)
+                         : err_set(why, ERR_NOMEM, "out of memory for '%s'", gguf_path(g));
     if (!rc) {
         *out = c;
         return ERR_OK;
     }
     calibration_close(c);
+    return rc;
+}
+
+static enum err_code load_gguf(struct calibration **out, const char *path, struct err *why)
+{
+    struct gguf *g;
+    enum err_code rc = gguf_open(&g, path, why);
+    if (rc) return rc;
+    rc = calibration_parse(out, g, why);
+    gguf_close(g);
     return rc;
 }
 

@@ -1,0 +1,58 @@
+/* Calibrations and importance matrices come from strangers, too: whatever bytes one holds, reading ends in a
+ * message or in numbers that can all be used. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/quant/calibration_internal.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_histogram(const struct histogram *h)
+{
+    double all = 0;
+    for (int i = 0; i < h->bins; i++) all += (double)h->counts[i];
+    if (!(all > 0) || !(h->low <= h->high)) abort();
+}
+
+static void check_input(const struct calibration *c, const struct calibration_input *in)
+{
+    double all = 0;
+    for (int t = 0; t < in->tensor_count; t++)
+        if (calibration_find(c, in->tensors[t]) != in) abort();
+    for (int64_t i = 0; i < in->cols; i++) {
+        if (!(in->mean_square[i] >= 0) || !isfinite(in->mean_square[i])) abort();
+        if (in->batches) all += (double)in->mean_abs[i] + (double)in->max_abs[i] - (double)in->min[i];
+    }
+    for (int64_t i = 0; i < in->batches; i++) all += (double)in->batch_max[i] - (double)in->batch_min[i];
+    if (!isfinite(all)) abort();
+    if (!in->batches) return;
+    check_histogram(&in->histogram);
+    check_histogram(&in->symmetric);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct gguf *g = NULL;
+    struct calibration *c = NULL;
+    struct calibration_about about;
+    struct err why = { 0 };
+    enum err_code rc;
+    if (size >= 4 && !memcmp(data, "GGUF", 4)) {
+        rc = gguf_open_memory(&g, data, size, &why);
+        if (!rc) rc = calibration_parse(&c, g, &why);
+    } else {
+        rc = imatrix_parse(&c, data, size, "memory", &why);
+    }
+    gguf_close(g); /* nothing points into it any more */
+    if (rc) {
+        if (c || !why.message[0]) abort();
+        return 0;
+    }
+    calibration_describe(c, &about);
+    for (int i = 0; i < about.inputs; i++) check_input(c, calibration_at(c, i));
+    int32_t ids[2 * 3];
+    if (calibration_samples(c, 3, ids, 2) > 2 || !calibration_name(c)[0]) abort();
+    calibration_close(c);
+    return 0;
+}
