@@ -36,12 +36,13 @@ static inline uint8_t fp8_from_float(const struct fp8_kind *f, float x)
 {
     const uint32_t u = bits_of(x), sign = u >> 24 & 0x80, a = u & 0x7fffffff;
     const float magnitude = float_of(a);
-    uint32_t code;
-    if (magnitude < f->normal) /* 1.5 * 2^23 leaves units of 1, rounded by the addition itself */
-        code = bits_of(magnitude * f->per_unit + 12582912.0f) & 0xff;
-    else
-        code = ((a + (1u << (f->cut - 1)) - 1 + (a >> f->cut & 1)) >> f->cut) - f->bias;
-    return (uint8_t)(sign | (code > f->largest_code ? f->largest_code : code));
+    /* 1.5 * 2^23 leaves units of 1, rounded by the addition itself; both cases, so that loops become vectors
+     */
+    const int32_t small = (int32_t)(bits_of(magnitude * f->per_unit + 12582912.0f) & 0xff);
+    const int32_t normal = (int32_t)((a + (1u << (f->cut - 1)) - 1 + (a >> f->cut & 1)) >> f->cut) -
+                           (int32_t)f->bias;
+    const int32_t code = magnitude < f->normal ? small : normal;
+    return (uint8_t)(sign | (uint32_t)(code > f->largest_code ? f->largest_code : code));
 }
 
 #endif

@@ -24,7 +24,7 @@ ROW_ENCODER(fp8_e4m3, n + 4, fp8_encode_row(&E4M3, E4M3_MAX, x, out, n))
 ROW_ENCODER(fp8_e5m2, n + 4, fp8_encode_row(&E5M2, E5M2_MAX, x, out, n))
 
 #define B32_PLAIN(name, bytes)                                                                               \
-    static void name##_encode_plain(const struct encode *e)                                                  \
+    LANES_SHORT static void name##_encode_plain(const struct encode *e)                                      \
     {                                                                                                        \
         B32_ENCODE(name, bytes, e->x, e->out, e->rows * e->cols);                                            \
     }
@@ -42,14 +42,15 @@ B32_PLAIN(mxfp4, MXFP4_BYTES)
     }
 GROUP_FORMATS(GROUP_PLAIN)
 
-static void f16_encode_plain(const struct encode *e)
-{
-    for (int64_t i = 0; i < e->rows * e->cols; i++) store_u16(e->out + 2 * i, half_from_float(e->x[i]));
-}
-
-static void bf16_encode_plain(const struct encode *e)
-{
-    for (int64_t i = 0; i < e->rows * e->cols; i++) store_u16(e->out + 2 * i, bhalf_from_float(e->x[i]));
-}
+#define FLOAT_PLAIN(name, convert)                                                                           \
+    static void name##_encode_plain(const struct encode *e)                                                  \
+    {                                                                                                        \
+        const int64_t n = e->rows * e->cols;                                                                 \
+        const float *x = e->x;                                                                               \
+        uint8_t *out = e->out;                                                                               \
+        for (int64_t i = 0; i < n; i++) store_u16(out + 2 * i, convert(x[i]));                               \
+    }
+FLOAT_PLAIN(f16, half_from_float)
+FLOAT_PLAIN(bf16, bhalf_from_float)
 
 #endif

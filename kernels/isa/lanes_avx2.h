@@ -9,6 +9,7 @@
 #define ALWAYS_INLINE     static inline __attribute__((always_inline))
 #define LANES_TABLE(name) name##_AVX2
 #define LANES_VECTORS     VECTORS_AVX2
+#define LANES_SHORT
 enum { LANES = 8 };
 typedef float floats __attribute__((vector_size(32)));
 typedef __m256i lane_mask;

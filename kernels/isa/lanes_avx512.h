@@ -10,6 +10,8 @@
 #define ALWAYS_INLINE     static inline __attribute__((always_inline))
 #define LANES_TABLE(name) name##_AVX512
 #define LANES_VECTORS     VECTORS_AVX512
+#define LANES_SHORT                                                                                          \
+    __attribute__((target("prefer-vector-width=256"))) /* loops of 32: less to fold at their ends */
 enum { LANES = 16 };
 typedef float floats __attribute__((vector_size(64)));
 typedef __mmask16 lane_mask;

@@ -7,6 +7,7 @@
 
 #define LANES_TABLE(name) V128_TABLE(name)
 #define LANES_VECTORS     V128_TABLE(VECTORS)
+#define LANES_SHORT
 enum { LANES = 4 };
 typedef f32x4 floats;
 typedef s32x4 lane_mask;
