@@ -129,35 +129,44 @@ int64_t kv_layer_bytes(const struct kv_layer *kv)
     return tokens * (format_row_bytes(kv->k_format, kv->k_dim) + format_row_bytes(kv->v_format, kv->v_dim));
 }
 
-static void store_heads(const struct kv_layer *kv, const struct format *f, int dim, const float *x,
+struct store_job {
+    const struct backend *b;
+    const struct kv_store *p;
+};
+
+static void store_heads(const struct store_job *job, const struct format *f, int dim, const float *x,
                         int32_t slot, uint8_t *cache)
 {
+    const struct kv_layer *kv = job->p->kv;
     const int64_t row_bytes = format_row_bytes(f, dim);
     const int64_t block = slot / kv->block_tokens, token = slot % kv->block_tokens;
-    for (int64_t h = 0; h < kv->kv_heads; h++)
-        f->encode(x + h * dim, cache + ((block * kv->kv_heads + h) * kv->block_tokens + token) * row_bytes,
-                  dim);
+    for (int64_t h = 0; h < kv->kv_heads; h++) {
+        uint8_t *out = cache + ((block * kv->kv_heads + h) * kv->block_tokens + token) * row_bytes;
+        encode_with(&job->b->k, f, &(struct encode){ .x = x + h * dim, .out = out, .rows = 1, .cols = dim });
+    }
 }
 
 static void kv_store_member(void *arg, int member, int size)
 {
-    const struct kv_store *p = arg;
+    const struct store_job *job = arg;
+    const struct kv_store *p = job->p;
     const struct kv_layer *kv = p->kv;
     int64_t from, to;
     share_of(p->n, member, size, &from, &to);
     for (int64_t i = from; i < to; i++) {
         assert(p->slots[i] >= 0 && p->slots[i] < kv->block_tokens * kv->blocks);
-        store_heads(kv, kv->k_format, kv->k_dim, p->k + i * p->k_stride, p->slots[i], kv->k);
-        store_heads(kv, kv->v_format, kv->v_dim, p->v + i * p->v_stride, p->slots[i], kv->v);
+        store_heads(job, kv->k_format, kv->k_dim, p->k + i * p->k_stride, p->slots[i], kv->k);
+        store_heads(job, kv->v_format, kv->v_dim, p->v + i * p->v_stride, p->slots[i], kv->v);
     }
 }
 
 void backend_kv_store(struct backend *b, const struct kv_store *p)
 {
     const struct kv_layer *kv = p->kv;
+    struct store_job job = { b, p };
     assert(kv->k_format->encode && kv->v_format->encode);
     assert(kv->k_dim % kv->k_format->block_weights == 0 && kv->v_dim % kv->v_format->block_weights == 0);
-    backend_run(b, (int64_t)p->n * kv->kv_heads * (kv->k_dim + kv->v_dim), kv_store_member, (void *)p);
+    backend_run(b, (int64_t)p->n * kv->kv_heads * (kv->k_dim + kv->v_dim), kv_store_member, &job);
 }
 
 /* ---------------------------------------------------------------- activation */
