@@ -30,7 +30,8 @@ static const char *implied_method(const struct config *c)
 static const char *implied_format(const struct config *c)
 {
     const struct params p = config_params(c);
-    return p.method && p.method->format ? p.method->format(&p) : KNOBS[KNOB_FORMAT].otherwise;
+    const char *format = method_format(&p);
+    return format ? format : KNOBS[KNOB_FORMAT].otherwise;
 }
 
 static void derive_recipe(struct config *c)
@@ -172,9 +173,25 @@ static void item_add(struct item *it, enum knob_id id, const char *value)
     snprintf(it->value[it->count++], CONFIG_VALUE, "%s", value);
 }
 
+/* A word that means a method by one of its parameters: q4_K_M is gguf,type=q4_K_M. */
+static bool item_shorthand(struct item *it, const char *word)
+{
+    char value[CONFIG_VALUE], pair[CONFIG_VALUE];
+    for (size_t i = 0; i < method_count(); i++) {
+        const struct method *m = method_at(i);
+        if (!m->shorthand || param_check(m, m->shorthand, word, value, sizeof value, NULL)) continue;
+        snprintf(pair, sizeof pair, "%s=%s", m->shorthand, value);
+        item_add(it, KNOB_METHOD, m->name);
+        item_add(it, KNOB_PARAMS, pair);
+        return true;
+    }
+    return false;
+}
+
 static enum err_code item_recipe(struct item *it, const char *word, struct err *why)
 {
     char method[CONFIG_VALUE], format[CONFIG_VALUE];
+    if (!format_find(word) && item_shorthand(it, word)) return ERR_OK;
     enum err_code rc = recipe_split(word, method, format, why);
     if (rc) return rc;
     if (method[0]) item_add(it, KNOB_METHOD, method);

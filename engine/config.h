@@ -77,7 +77,8 @@ void config_default(struct config *c);
  *   line    = item { (" " | ",") item }, or "default"
  *   item    = key "=" value | recipe;  a value with spaces, commas or quotes stands in double quotes, \" and
  * \\ recipe  = format | method | method ":" format       a bare format means the method "rtn"; a bare method
- * the format that its parameters mean; a word that is both ("nf4") the method */
+ * the format that its parameters mean; a word that is both ("nf4") the method; a published mix ("q4_K_M")
+ * the method "gguf" */
 enum err_code config_parse(struct config *c, const char *line, struct err *why);
 
 /* Set one key (also "kv" and "recipe"): as if it stood in the line, but a value set before is replaced. What

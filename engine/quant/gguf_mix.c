@@ -163,6 +163,7 @@ const struct method METHOD_GGUF = {
         "the standard everywhere llama.cpp runs; q4_K_M and larger lose little; imatrix helps below 5 bits",
     .bad = "2 and 3 bits on small models; q2_K and q3_K are bound by arithmetic on few cores",
     .params = GGUF_PARAMS,
+    .shorthand = "type",
     .formats = GGUF_FORMATS,
     .calibration = CALIBRATION_OPTIONAL,
     .check = gguf_check,

@@ -61,7 +61,8 @@ struct method {
     const char *good, *bad;     /* one line each: where it shines and where not */
     const struct param *params; /* up to the row whose name is NULL; NULL: none */
     const char *formats;        /* space-separated names of what it can make; NULL: any that has an encoder */
-    bool linear_only;           /* token embedding and output matrix stay as they are (f16 at most) */
+    const char *shorthand; /* a parameter whose choices are recipes by themselves ("q4_K_M"); NULL: none */
+    bool linear_only;      /* token embedding and output matrix stay as they are (f16 at most) */
     enum calibration_need calibration;
     const char *usual;    /* its format where the recipe names none and `format` is NULL; NULL: it has to */
     const char *identity; /* hash of the plug-in it came from, whose answers may change; NULL: built in */
