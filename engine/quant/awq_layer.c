@@ -14,7 +14,7 @@
 
 struct awq_work {
     struct layer_job *job;
-    struct linear_algebra *la;
+    struct linear_algebra *la; /* on the model's threads: a second set would fight with them */
 };
 
 static enum err_code options_of(const struct tensor_job *job, struct awq_options *o, struct err *why)
@@ -134,7 +134,7 @@ static void entry_means(struct entry *e)
     for (int i = 0; i < f->reader_count; i++) {
         const struct tensor_job *m = &f->readers[i]->job;
         if (!e->trials[i]) continue;
-        awq_weight_shares(&e->o[i], m->x, m->rows, m->cols, e->sums, e->work->job->pool);
+        awq_weight_shares(&e->o[i], m->x, m->rows, m->cols, e->sums, linear_algebra_pool(e->work->la));
         rows += m->rows;
     }
     for (int64_t k = 0; k < f->n; k++) e->shares[k] = (float)(e->sums[k] / (double)rows);
@@ -146,7 +146,7 @@ static void make_trial(const struct entry *e, int reader, const float *scales, b
 {
     const struct tensor_job *m = &e->fold->readers[reader]->job;
     struct trial t = { &e->o[reader], m->x, scales, e->trials[reader], m->rows, m->cols, distance };
-    threadpool_run(e->work->job->pool, try_rows, &t);
+    threadpool_run(linear_algebra_pool(e->work->la), try_rows, &t);
 }
 
 /* sum d G d^T over the rows d of what the matrix loses. */
@@ -353,7 +353,8 @@ static enum err_code clip_and_encode(struct awq_work *w, const struct clip_input
         const struct clip_input *c = &inputs->of[i];
         if (!m->converts) continue;
         if (c->gram)
-            rc = awq_clip(&c->o, m->job.x, m->job.rows, m->job.cols, c->gram, NULL, w->job->pool, why);
+            rc = awq_clip(&c->o, m->job.x, m->job.rows, m->job.cols, c->gram, NULL,
+                          linear_algebra_pool(w->la), why);
         if (!rc) rc = encode(m, &c->o, why);
     }
     return rc;
@@ -396,7 +397,7 @@ static enum err_code awq_layer(struct layer_job *job, struct err *why)
     struct awq_work w = { .job = job };
     struct fold folds[FOLD_COUNT];
     enum err_code rc = folds_find(job, folds, why), undone;
-    if (!rc) rc = linear_algebra_open(&w.la, job->pool, why);
+    if (!rc) rc = linear_algebra_open(&w.la, layers_threads(job->model), why);
     if (!rc) rc = layer_bind(job, why);
     for (int i = 0; i < FOLD_COUNT && !rc; i++)
         rc = scale_input(&w, &folds[i], (struct share){ 0.2 * i, 0.2 * (i + 1) }, why);

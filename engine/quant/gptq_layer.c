@@ -127,7 +127,7 @@ static enum err_code gptq_layer(struct layer_job *job, struct err *why)
 {
     const bool sequential = params_bool(&job->params, "true_sequential");
     struct linear_algebra *la;
-    enum err_code rc = linear_algebra_open(&la, job->pool, why), undone;
+    enum err_code rc = linear_algebra_open(&la, layers_threads(job->model), why), undone;
     if (rc) return rc;
     if (sequential) rc = layer_bind(job, why);
     for (int stage = 0; stage < STAGES && !rc; stage++)
