@@ -1,6 +1,6 @@
 /* Proves: in every architecture, an input that is said to be foldable can be divided by any numbers, and the
  * layer gives what it gave, while its input and weights really are others; where it cannot, the obstacle is
- * the expected one. SmoothQuant's scales are the reference's. */
+ * the expected one. SmoothQuant's scales are the reference's, and so are the outputs of a layer in 8 bits. */
 #include "engine/quant/fold.h"
 
 #include "engine/layers.h"
@@ -268,6 +268,63 @@ static void scales_are_the_references(void **state)
     free(w), free(x), free(maxima);
 }
 
+/* y [PEER_TOKENS][PEER_ROWS] = x w^T in 8 bits: as METHODS' row encodes weights and treats inputs. */
+static void multiply_w8a8(const float *w, const float *x, float *y)
+{
+    struct err why = { 0 };
+    const struct format *f = &FORMATS[FORMAT_INT8];
+    const struct input_scheme scheme = { .kind = INPUT_INT8_TOKEN };
+    struct backend *b;
+    struct weight weight;
+    uint8_t *bytes = malloc((size_t)(PEER_ROWS * format_row_bytes(f, PEER_COLS)));
+    struct backend_options o = { .threads = 1, .precision = PRECISION_HIGHEST };
+    CHECK_OK(isa_usable(&o.isa, &why));
+    format_encode_rows(f, w, bytes, PEER_ROWS, PEER_COLS);
+    CHECK_OK(backend_open(&b, "cpu", &o, &why));
+    CHECK_OK(backend_reserve(b, PEER_TOKENS, PEER_COLS, &why));
+    CHECK_OK(backend_weight_bind(b, &weight, f, PEER_ROWS, PEER_COLS, &scheme, bytes, &why));
+    const struct matmul m = {
+        .w = &weight, .x = x, .x_stride = PEER_COLS, .n = PEER_TOKENS, .y = y, .y_stride = PEER_ROWS
+    };
+    backend_matmul(b, &m, 1);
+    backend_weight_release(b, &weight);
+    backend_close(b);
+    free(bytes);
+}
+
+/* Error of the outputs: with scales the reference's W8A8 layer to rounding, without them 19 times as much. */
+static void w8a8_outputs_are_the_references(void **state)
+{
+    (void)state;
+    PEERS_OR_SKIP;
+    enum { OUT = PEER_TOKENS * PEER_ROWS };
+    float *w = peer_weights(), *x = peer_inputs(),
+          *s = peer_file("smoothquant/smooth.a0.5.f32", 4 * PEER_COLS),
+          *want = peer_file("smoothquant/w8a8.a0.5.out.f32", 4 * OUT), *exact = calloc(OUT, sizeof *exact),
+          *plain = malloc(OUT * sizeof *plain), *smooth = malloc(OUT * sizeof *smooth);
+    for (int t = 0; t < PEER_TOKENS; t++)
+        for (int r = 0; r < PEER_ROWS; r++) {
+            double sum = 0;
+            for (int k = 0; k < PEER_COLS; k++) sum += (double)x[t * PEER_COLS + k] * w[r * PEER_COLS + k];
+            exact[t * PEER_ROWS + r] = (float)sum;
+        }
+    multiply_w8a8(w, x, plain);
+    for (int i = 0; i < PEER_ROWS * PEER_COLS; i++) w[i] *= s[i % PEER_COLS];
+    for (int i = 0; i < PEER_TOKENS * PEER_COLS; i++) x[i] /= s[i % PEER_COLS];
+    multiply_w8a8(w, x, smooth);
+    double plain_mse = 0, smooth_mse = 0;
+    for (int i = 0; i < OUT; i++) {
+        plain_mse += pow((double)plain[i] - exact[i], 2) / OUT;
+        smooth_mse += pow((double)smooth[i] - exact[i], 2) / OUT;
+    }
+    print_message("W8A8: NMSE against the reference %g; mse %g, unsmoothed %g\n", nmse(want, smooth, OUT),
+                  smooth_mse, plain_mse);
+    CHECK(nmse(want, smooth, OUT) < 1e-6);
+    CHECK_NEAR(smooth_mse, 7.359180507765537e-05, 0.02 * 7.359180507765537e-05);
+    CHECK_NEAR(plain_mse, 0.0014304460467266533, 0.02 * 0.0014304460467266533);
+    free(w), free(x), free(s), free(want), free(exact), free(plain), free(smooth);
+}
+
 static void dead_inputs_and_weights_divide_by_nothing(void **state)
 {
     (void)state;
@@ -286,6 +343,7 @@ int main(void)
         cmocka_unit_test(our_own_models_keep_theirs),
         cmocka_unit_test(scales_worked_by_hand),
         cmocka_unit_test(scales_are_the_references),
+        cmocka_unit_test(w8a8_outputs_are_the_references),
         cmocka_unit_test(dead_inputs_and_weights_divide_by_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
