@@ -53,7 +53,7 @@ const struct qdyno_plugin *qdyno_plugin_get(void)
 #if defined(ODD_CRASH)
     raise(SIGSEGV);
 #elif defined(ODD_EXIT)
-    exit(3);
+    _exit(3);
 #elif defined(ODD_HANG)
     for (;;) pause();
 #elif defined(ODD_NOTHING)
