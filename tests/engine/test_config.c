@@ -68,6 +68,20 @@ static void lines_and_back(void **state)
         { "model=\"my models/a,b \\\"x\\\" \\\\.gguf\"", "model=\"my models/a,b \\\"x\\\" \\\\.gguf\"",
           "file" },
         { "model=a=b.gguf", "model=a=b.gguf", "file" },
+        { "gptq", "gptq", "gptq:u4_g128" },
+        { "method=gptq", "gptq", "gptq:u4_g128" },
+        { "GPTQ,group=64,bits=3", "gptq,bits=3,group_size=64", "gptq:u3_g64;bits=3;group_size=64" },
+        { "params=group_size=64;bits=3,gptq", "gptq,bits=3,group_size=64",
+          "gptq:u3_g64;bits=3;group_size=64" },
+        { "group=64 wbits=3 gptq", "gptq,bits=3,group_size=64", "gptq:u3_g64;bits=3;group_size=64" },
+        { "gptq,bits=4", "gptq,bits=4", "gptq:u4_g128" }, /* the default, said */
+        { "gptq,damp_percent=0.10", "gptq,damp_percent=0.10", "gptq:u4_g128;damp_percent=0.1" },
+        { "gptq,sym=no", "gptq,sym=no", "gptq:u4_g128;sym=false" },
+        { "awq,calib=/a/b.txt", "awq,calib=/a/b.txt", "awq:u4_g128" },
+        { "hqq:u4_g64", "hqq", "hqq:u4_g64" },
+        { "q4_K_M", "gguf,type=q4_K_M", "gguf:q4_K" },
+        { "q5_k_s,tensors=attn_v:q8_0", "gguf,type=q5_K_S,tensors=attn_v:q8_0",
+          "gguf:q5_K;type=q5_K_S;attn_v:q8_0" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct config c, again;
@@ -145,6 +159,21 @@ static void refused(void **state)
         { "tensors=a:q8_0;;b:f16", "is no rule" },
         { "model=\"a b", "quote" },
         { "=3", "unknown key" },
+        { "gptq,bits=5", "bits=5: gptq wants one of" },
+        { "gptq,bits=x", "gptq wants one of" },
+        { "gptq,damp_percent=2", "gptq wants a number" },
+        { "gptq,desc_act=perhaps", "true or false" },
+        { "gptq,alpha=0.5", "method gptq has no parameter 'alpha'" },
+        { "q8_0,bits=4", "method rtn has no parameter 'bits'; it has none" },
+        { "bits=4", "without a method there is nothing to set" },
+        { "gptq,bits=4,bits=3", "given twice" },
+        { "gptq,bits=4,wbits=3", "given twice" },
+        { "gptq,params=nope=3", "no method has a parameter 'nope'" },
+        { "gptq,params=bits", "want NAME=VALUE" },
+        { "gptq,params=bits=", "want NAME=VALUE" },
+        { "gptq:u3_g64", "say what you want by its parameters" },
+        { "gptq,format=q4_K", "say what you want by its parameters" },
+        { "q4_K_X", "neither key=value nor a recipe" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct config c;
@@ -168,6 +197,42 @@ static void every_format(void **state)
             CHECK_OK(rc);
         else
             CHECK(rc == ERR_USAGE && strstr(why.message, "cannot be made yet"));
+    }
+}
+
+static bool is_alias(const struct param *p, const char *word)
+{
+    return p->aliases && str_has_word(p->aliases, word);
+}
+
+/* Rows obey themselves; and a word means the same parameter in whatever method it stands. */
+static void method_rows(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < method_count(); i++) {
+        const struct method *m = method_at(i);
+        CHECK(m->name && m->help && m->good && m->bad && method_find(m->name) == m);
+        CHECK(m->rows || m->tensor);
+        CHECK(!param_name(m->name) &&
+              !format_find(m->name) ==
+                  (strcmp(m->name, "nf4") && strcmp(m->name, "fp4") && strcmp(m->name, "mxfp4")));
+        for (const struct param *p = m->params; p && p->name; p++) {
+            char value[CONFIG_VALUE];
+            struct err why = { 0 };
+            CHECK_OK(param_check(m, p->name, p->otherwise, value, sizeof value, &why));
+            assert_string_equal(value, p->otherwise);
+            CHECK(p->help && p->help[0] && (p->choices || p->kind == PARAM_BOOL || p->min < p->max));
+            assert_string_equal(param_name(p->name), p->name);
+            for (int k = 0; k < KNOB_COUNT; k++)
+                CHECK(strcmp(KNOBS[k].key, p->name) && !is_alias(p, KNOBS[k].key));
+            for (size_t j = 0; j < method_count(); j++)
+                for (const struct param *q = method_at(j)->params; q && q->name; q++)
+                    if (is_alias(q, p->name)) fail_msg("%s: %s is an alias of %s", m->name, p->name, q->name);
+        }
+        struct config c;
+        struct err why = { 0 };
+        const enum err_code rc = config_parse(&c, m->name, &why);
+        CHECK(m->format || m->tensor_format ? rc == ERR_OK : rc == ERR_USAGE);
     }
 }
 
@@ -208,7 +273,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(knob_rows),    cmocka_unit_test(lines_and_back), cmocka_unit_test(values),
         cmocka_unit_test(refused),      cmocka_unit_test(every_format),   cmocka_unit_test(overlong),
-        cmocka_unit_test(json_refused),
+        cmocka_unit_test(json_refused), cmocka_unit_test(method_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
