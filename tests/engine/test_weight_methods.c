@@ -213,6 +213,55 @@ static void orderings(void **state)
     CHECK(error_of("fp8") <= 1.01 * error_of("fp8,granularity=tensor"));
 }
 
+static double trained_error(const float *w, const char *line)
+{
+    static float x[288 * 768];
+    struct err why = { 0 };
+    struct made m;
+    memcpy(x, w, sizeof x);
+    if (make(&m, line, x, 288, 768, 2, NULL, &why)) fail_msg("%s: %s", line, why.message);
+    const double error = nmse(w, m.back, 288 * 768);
+    free_made(&m);
+    return error;
+}
+
+/* The same on weights that were trained, whose tails are longer than a normal distribution's. */
+static void orderings_of_trained_weights(void **state)
+{
+    (void)state;
+    static const char *const LINES[] = { "method=nf4",
+                                         "method=nf4,double_quant=true",
+                                         "method=fp4",
+                                         "hqq",
+                                         "rtn:u4_g64",
+                                         "hqq,bits=3",
+                                         "rtn:u3_g64",
+                                         "hqq,bits=2",
+                                         "rtn:u2_g64",
+                                         "eetq",
+                                         "llm_int8",
+                                         "fp8",
+                                         "quanto,weights=int4",
+                                         "quanto,weights=int4,optimizer=hqq" };
+    enum { NF4, NF4_DQ, FP4, HQQ4, RTN4, HQQ3, RTN3, HQQ2, RTN2, EETQ, LLM, FP8, MAX4, OPT4 };
+    static float w[288 * 768];
+    double error[COUNT_OF(LINES)];
+    char path[512];
+    SHARED_OR_SKIP(path, "models/stories15m-body/model_layers_3_mlp_down_proj_weight.bin");
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(w, sizeof *w, COUNT_OF(w), f), COUNT_OF(w));
+    fclose(f);
+    for (size_t i = 0; i < COUNT_OF(LINES); i++) {
+        error[i] = trained_error(w, LINES[i]);
+        print_message("%-36s NMSE %.3g\n", LINES[i], error[i]);
+    }
+    CHECK(error[NF4] < 0.75 * error[FP4] && error[NF4_DQ] < 1.01 * error[NF4]);
+    CHECK(error[HQQ4] < error[RTN4] && error[HQQ3] < 0.95 * error[RTN3] && error[HQQ2] < 0.95 * error[RTN2]);
+    CHECK(error[OPT4] < error[MAX4]);
+    CHECK(error[EETQ] < 3e-4 && error[LLM] < 3e-4 && error[FP8] < 8e-4 && error[FP8] > error[LLM]);
+}
+
 /* Zeros, constants, one outlier, groups far from 0, sizes at both ends of f16. */
 static void hard_matrices(void **state)
 {
@@ -442,6 +491,7 @@ int main(void)
         cmocka_unit_test(gguf_types_are_the_mixes),
         cmocka_unit_test(errors_are_the_published),
         cmocka_unit_test(orderings),
+        cmocka_unit_test(orderings_of_trained_weights),
         cmocka_unit_test(hard_matrices),
         cmocka_unit_test(groups_that_f16_cannot_hold),
         cmocka_unit_test(refusals),
