@@ -5,6 +5,7 @@
 #include "engine/quant/bnb.h"
 #include "engine/quant/hqq.h"
 #include "engine/quant/int8_rows.h"
+#include "engine/quant/observers.h"
 #include "engine/quant/quanto.h"
 #include "engine/quant/ranges.h"
 #include "tests/kernels/numbers.h"
@@ -505,6 +506,38 @@ static void histogram_is_pytorchs(void **state)
     CHECK(a.zero == 125);
 }
 
+/* Four batches, each of which widens the range. */
+static void growing_histogram_is_pytorchs(void **state)
+{
+    (void)state;
+    char path[512];
+    GOLDEN_OR_SKIP(path);
+    enum { BATCH = 96 * K };
+    static uint16_t halves[4 * BATCH];
+    static float x[4 * BATCH], counts[HISTOGRAM_BINS];
+    static double count[HISTOGRAM_BINS];
+    LOAD("in/activation.f16", halves);
+    for (int i = 0; i < 4 * BATCH; i++) x[i] = f16_to_f32(halves[i]);
+    struct growing h;
+    growing_init(&h, count);
+    for (const float *batch = x; batch < x + 4 * BATCH; batch += BATCH) {
+        uint32_t fresh[HISTOGRAM_BINS] = { 0 };
+        float low = batch[0], high = batch[0];
+        for (int i = 1; i < BATCH; i++) low = fminf(low, batch[i]), high = fmaxf(high, batch[i]);
+        growing_reserve(&h, low, high);
+        growing_count(&h, batch, BATCH, fresh);
+        for (int i = 0; i < HISTOGRAM_BINS; i++) count[i] += fresh[i];
+    }
+    CHECK(h.low == -98.3125f);
+    CHECK_NEAR(h.high, 119.56103515625, 1e-4);
+    for (int i = 0; i < HISTOGRAM_BINS; i++) counts[i] = (float)count[i];
+    const struct range r = range_least_error(&(struct histogram){ counts, HISTOGRAM_BINS, h.low, h.high });
+    const struct affine full = affine_observed(r, 0, 255), reduced = affine_observed(r, 0, 127);
+    CHECK_NEAR(full.scale, 0.7859867811203003, 1e-6);
+    CHECK_NEAR(reduced.scale, 1.578162431716919, 2e-6);
+    CHECK(full.zero == 125 && reduced.zero == 62);
+}
+
 static void ranges_of_histograms(void **state)
 {
     (void)state;
@@ -545,7 +578,8 @@ int main(void)
         cmocka_unit_test(nested_is_the_peers),   cmocka_unit_test(rows_by_hand),
         cmocka_unit_test(rows_are_the_peers),    cmocka_unit_test(hard_int8_rows),
         cmocka_unit_test(fbgemm_rule),           cmocka_unit_test(observed_rule),
-        cmocka_unit_test(histogram_is_pytorchs), cmocka_unit_test(ranges_of_histograms),
+        cmocka_unit_test(histogram_is_pytorchs), cmocka_unit_test(growing_histogram_is_pytorchs),
+        cmocka_unit_test(ranges_of_histograms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
