@@ -65,7 +65,7 @@ static json_t *describe_open(const struct worker *w, double load_s)
     const struct model_shape *s = model_shape(m);
     const struct config *c = model_config(m);
     struct backend_info info;
-    char isa[128], recipe[2 * CONFIG_VALUE];
+    char isa[128], inputs[128], recipe[2 * CONFIG_VALUE];
     model_backend(m, &info);
     json_t *o = channel_ok(&w->channel);
     json_put(o, "config", config_to_json(c));
@@ -75,6 +75,7 @@ static json_t *describe_open(const struct worker *w, double load_s)
     json_put_int(o, "params", s->params);
     json_put_str(o, "sha256", w->sha256);
     json_put_str(o, "isa", isa_names(info.isa, isa, sizeof isa));
+    json_put_str(o, "inputs", input_kind_names(info.inputs, inputs, sizeof inputs));
     json_put_str(o, "device", info.device);
     json_put_int(o, "threads", info.threads);
     json_put_bool(o, "pinned", info.pinned);

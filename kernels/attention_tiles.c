@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "kernels/attention.h"
-#include "kernels/half.h"
 
 enum {
     GROUP = 32,           /* queries of one call of the kernel */
@@ -13,7 +12,7 @@ enum {
     QUERY_FLOATS = 65536, /* queries x dim of a piece: 128 KiB of queries, 256 KiB of results */
     TOKEN_FLOATS = 32768, /* tokens x dim in tile order at a time: keys and values 64 KiB each */
     TOKENS_MAX = 64,
-    ROWS_FLOATS = 9, /* a row of f32 and 16 of bf16, times dim */
+    ROWS_FLOATS = 8, /* 16 rows of bf16, times dim */
     TILE = TILE_ROWS * TILE_DEPTH,
     GROUPS_MAX = QUERY_FLOATS / STEP / GROUP,
 };
@@ -33,7 +32,7 @@ struct walk {
     float *peak, *total; /* [groups][GROUP] */
     uint16_t *k, *v;     /* of a block, in the order of struct attend */
     uint16_t *loose;     /* V of STEP tokens before it is turned, or a few rows of a tile on their way */
-    float *rows;         /* one decoded row, and 16 rows of a tile on their way */
+    uint16_t *spare;     /* 16 rows of a tile on their way */
     float scales[2][TOKENS_MAX];
     const float *k_scale, *v_scale; /* in scales, or NULL */
     float *s;                       /* [2][tokens][GROUP] */
@@ -78,7 +77,7 @@ static void place(struct walk *w, void *scratch)
     w->peak = at += queries * w->v_dim;
     w->total = at += queries;
     w->s = at += queries;
-    w->rows = at += 2 * (int64_t)w->tokens * GROUP;
+    w->spare = (uint16_t *)(at += 2 * (int64_t)w->tokens * GROUP);
     at += ROWS_FLOATS * dim;
     w->q = (uint16_t *)at;
     w->k = w->q + queries * w->k_dim;
@@ -89,19 +88,6 @@ static void place(struct walk *w, void *scratch)
 }
 
 /* ---------------------------------------------------------------- keys and values to tiles */
-
-/* Any format by way of f32: slower than a format's own function, but a format needs only `decode`. */
-static void unpack_by_decoding(const struct walk *w, const struct format_kernels *f, const uint8_t *from,
-                               int64_t row_bytes, int rows, int dim, uint16_t *out)
-{
-    memset(out, 0, (size_t)round_up(dim, TILE_DEPTH) * TILE_ROWS * sizeof *out);
-    for (int r = 0; r < rows; r++) {
-        f->decode(from + r * row_bytes, w->rows, dim);
-        for (int i = 0; i < dim; i++)
-            out[(i / TILE_DEPTH * TILE_ROWS + r) * TILE_DEPTH + i % TILE_DEPTH] = bhalf_from_float(
-                w->rows[i]);
-    }
-}
 
 /* One side of the cache. */
 struct side {
@@ -116,14 +102,11 @@ static void unpack(const struct walk *w, const struct side *c, int position, int
     const uint8_t *from = attention_cached(w->t, c->cache, c->f, c->dim, position);
     const int64_t row_bytes = format_row_bytes(c->f, c->dim);
     if (rows < TILE_ROWS) memset(out, 0, (size_t)round_up(c->dim, TILE_DEPTH) * TILE_ROWS * sizeof *out);
-    if (f->unpack_bf16)
-        f->unpack_bf16(from, row_bytes, rows, c->dim, out);
-    else
-        unpack_by_decoding(w, f, from, row_bytes, rows, c->dim, out);
+    w->t->job->b->k.attend.load(c->f, f, from, row_bytes, rows, c->dim, out);
 }
 
 /* Positions at..at+15 to [dim / 32] tiles; those outside the piece become 0 and are not read. */
-static void load_rows(const struct walk *w, const struct side *c, int at, uint16_t *out, uint16_t *spare)
+static void load_rows(const struct walk *w, const struct side *c, int at, uint16_t *out)
 {
     const int from = MAX(at, w->t->from), to = MIN(at + TILE_ROWS, w->t->to);
     const int64_t tiles = round_up(c->dim, TILE_DEPTH) / TILE_DEPTH;
@@ -134,9 +117,9 @@ static void load_rows(const struct walk *w, const struct side *c, int at, uint16
     memset(out, 0, (size_t)(tiles * TILE) * sizeof *out);
     for (int p = from, n; p < to; p += n) { /* rows that are not the tile's first, or lie in several blocks */
         n = attention_stretch(w->t, p, to - p);
-        unpack(w, c, p, n, spare);
+        unpack(w, c, p, n, w->spare);
         for (int64_t i = 0; i < tiles; i++)
-            memcpy(out + i * TILE + (p - at) * TILE_DEPTH, spare + i * TILE,
+            memcpy(out + i * TILE + (p - at) * TILE_DEPTH, w->spare + i * TILE,
                    (size_t)n * TILE_DEPTH * sizeof *out);
     }
 }
@@ -158,15 +141,13 @@ static void load_block(struct walk *w, int at, int steps)
 {
     const struct kv_layer *kv = w->t->job->p->kv;
     const struct side k = { kv->k, kv->k_format, kv->k_dim }, v = { kv->v, kv->v_format, kv->v_dim };
-    uint16_t *second = w->loose + TILE_ROWS * w->v_dim,
-             *spare = (uint16_t *)(w->rows + MAX(w->k_dim, w->v_dim));
+    uint16_t *second = w->loose + TILE_ROWS * w->v_dim;
     w->k_scale = load_scales(w, &k, at, steps * STEP, w->scales[0]);
     w->v_scale = load_scales(w, &v, at, steps * STEP, w->scales[1]);
-    for (int i = 0; i < steps * STEP; i += TILE_ROWS)
-        load_rows(w, &k, at + i, w->k + (int64_t)i * w->k_dim, spare);
+    for (int i = 0; i < steps * STEP; i += TILE_ROWS) load_rows(w, &k, at + i, w->k + (int64_t)i * w->k_dim);
     for (int i = 0; i < steps; i++) {
-        load_rows(w, &v, at + i * STEP, w->loose, spare);
-        load_rows(w, &v, at + i * STEP + TILE_ROWS, second, spare);
+        load_rows(w, &v, at + i * STEP, w->loose);
+        load_rows(w, &v, at + i * STEP + TILE_ROWS, second);
         w->t->job->b->k.attend.turn(w->loose, second, w->v_dim / TILE_DEPTH, w->v + i * TILE,
                                     (int64_t)steps * TILE);
     }

@@ -64,7 +64,8 @@ void backend_describe(const struct backend *b, struct backend_info *out)
                                   .pinned = threadpool_is_pinned(b->pool),
                                   .isa = b->k.isa,
                                   .huge_wanted_bytes = b->huge_wanted_bytes,
-                                  .copied_bytes = b->copied_bytes };
+                                  .copied_bytes = b->copied_bytes,
+                                  .inputs = b->inputs };
 }
 
 /* Of an allocation, what asks for huge pages. */
@@ -113,6 +114,7 @@ enum err_code backend_weight_bind(struct backend *b, struct weight *out, const s
     const enum err_code rc = inputs_check(input, format, cols, why);
     if (rc) return rc;
     *out = (struct weight){ .format = format, .rows = rows, .cols = cols, .data = host, .input = input };
+    b->inputs |= 1u << inputs_scheme(&b->options, out).kind;
     if (b->options.huge_pages != HUGE_PAGES_ALL) return ERR_OK;
     const size_t bytes = (size_t)(rows * format_row_bytes(format, cols));
     out->owned = aligned_pages(bytes, HUGE_PAGES_ALL);

@@ -19,6 +19,7 @@ struct backend {
     struct kernel_set k;
     struct scratch_plan plan;
     int64_t huge_wanted_bytes, copied_bytes;
+    uint32_t inputs;  /* 1 << enum input_kind of the weights */
     uint8_t *shared;  /* plan.shared_bytes */
     uint8_t *threads; /* options.threads * plan.thread_bytes */
 };

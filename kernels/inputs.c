@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/inputs.h"
@@ -27,6 +28,16 @@ static const char *const NAMES[INPUT_KIND_COUNT] = {
 const char *input_kind_name(enum input_kind kind)
 {
     return NAMES[kind];
+}
+
+const char *input_kind_names(uint32_t bits, char *buf, size_t size)
+{
+    size_t used = 0;
+    buf[0] = 0;
+    for (int k = 0; k < INPUT_KIND_COUNT && used < size; k++)
+        if (bits >> k & 1)
+            used += (size_t)snprintf(buf + used, size - used, "%s%s", used ? " " : "", NAMES[k]);
+    return buf;
 }
 
 /* ---------------------------------------------------------------- what may be */

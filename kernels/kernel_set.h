@@ -238,6 +238,9 @@ struct attention_kernel {
     /* n <= 32 vectors of k floats, times `by`, to two runs of (k + 31) / 32 tiles; what is missing becomes 0.
      */
     void (*pack)(const float *const *x, int n, int k, float by, uint16_t *out);
+    /* Rows of K or V to tiles, as unpack_bf16, of any format. */
+    void (*load)(const struct format *format, const struct format_kernels *f, const uint8_t *rows_of,
+                 int64_t row_bytes, int rows, int64_t k, uint16_t *out);
     /* V of 32 tokens, [tiles] tiles of 16 tokens x 32 dims each in a and b, to [2 tiles] tiles of 16 dims x
      * 32 tokens, out_stride weights apart. */
     void (*turn)(const uint16_t *a, const uint16_t *b, int tiles, uint16_t *out, int64_t out_stride);

@@ -226,6 +226,7 @@ struct backend_info {
     uint32_t isa;              /* bits the chosen kernels use */
     int64_t huge_wanted_bytes; /* in huge pages, if the kernel agreed, of what was allocated and filled */
     int64_t copied_bytes;      /* of weights that are not used where the file is mapped */
+    uint32_t inputs;           /* 1 << enum input_kind of every weight bound so far, as its products run */
 };
 void backend_describe(const struct backend *b, struct backend_info *out);
 
@@ -253,6 +254,8 @@ enum input_kind {
     INPUT_KIND_COUNT
 };
 const char *input_kind_name(enum input_kind kind); /* "int8_token" */
+/* "free int8_token" of bits 1 << kind into buf. Returns buf. */
+const char *input_kind_names(uint32_t bits, char *buf, size_t size);
 struct input_scheme {
     enum input_kind kind;
     float scale;     /* INT8_STATIC: x ~ scale * (code - zero); FP8_STATIC: x ~ scale * code */

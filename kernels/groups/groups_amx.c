@@ -3,19 +3,7 @@
 #include "kernels/groups/tables_avx512.h"
 #include "kernels/isa/tables_amx.h"
 
-#define UNPACK(name)                                                                                         \
-    static void name##_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)       \
-    {                                                                                                        \
-        unpack_tiles(w, row_bytes, rows, k, out, name##_row32);                                              \
-    }
-
-#define FUNCTIONS(name, NAME, bits, size)                                                                    \
-    ALWAYS_INLINE __m512i name##_row32(const uint8_t *row, int64_t i, int64_t have)                          \
-    {                                                                                                        \
-        (void)have;                                                                                          \
-        return table_row32(&NAME, row, i);                                                                   \
-    }                                                                                                        \
-    UNPACK(name)
+#define FUNCTIONS(name, NAME, bits, size) TABLE_UNPACK(name, NAME)
 GROUP_TABLE_FORMATS(FUNCTIONS)
 
 #define BYTE_FUNCTIONS(name, NAME, bits, size)                                                               \
@@ -26,7 +14,7 @@ GROUP_TABLE_FORMATS(FUNCTIONS)
         (void)have;                                                                                          \
         return to_bf16(group_bytes16(block, at), group_bytes16(block, at + 1));                              \
     }                                                                                                        \
-    UNPACK(name)
+    ROW32_UNPACK(name)
 GROUP_BYTE_FORMATS(BYTE_FUNCTIONS)
 
 #define ROW(name, NAME, bits, size) { FORMAT_##NAME, { .unpack_bf16 = name##_unpack } },

@@ -13,6 +13,10 @@ enum { AMX_TILE_WEIGHTS = TILE_ROWS * TILE_DEPTH };
 void amx_begin(void);
 void amx_end(void);
 
+/* unpack_bf16_fn of any format, also one that can only be decoded (gemm_amx.c). */
+void unpack_bf16_amx(const struct format *format, const struct format_kernels *f, const uint8_t *w,
+                     int64_t row_bytes, int rows, int64_t k, uint16_t *out);
+
 /* bf16 numbers in the tiles of 16 rows of k. */
 static inline int64_t amx_run(int64_t k)
 {

@@ -332,6 +332,7 @@ static void attend_amx(const struct attend *a, int count)
 const struct attention_kernel ATTEND_BF16_AMX = { .begin = amx_begin,
                                                   .end = amx_end,
                                                   .pack = pack_amx,
+                                                  .load = unpack_bf16_amx,
                                                   .turn = turn_amx,
                                                   .attend = attend_amx,
                                                   .unpack = unpack_amx };

@@ -66,17 +66,30 @@ static void pack_amx(const float *x, int64_t x_stride, int tokens, int k, void *
 }
 
 /* Any format by way of f32: slower than a format's own function, but a format needs only `decode`. */
-static void unpack_by_decoding(format_decode_fn *decode, const uint8_t *w, int64_t row_bytes, int rows,
-                               int64_t k, uint16_t *out)
+static void unpack_by_decoding(const struct format *format, format_decode_fn *decode, const uint8_t *w,
+                               int64_t row_bytes, int rows, int64_t k, uint16_t *out)
 {
     float row[CHUNK];
-    for (int r = 0; r < rows; r++) {
-        decode(w + r * row_bytes, row, k);
-        for (int64_t i = 0; i < k; i += TILE_DEPTH)
-            _mm512_store_si512(out + amx_run(i) + r * TILE_DEPTH,
-                               to_bf16(_mm512_maskz_loadu_ps(first_lanes(k - i), row + i),
-                                       _mm512_maskz_loadu_ps(first_lanes(k - i - 16), row + i + 16)));
+    for (int64_t from = 0; from < k; from += CHUNK, out += amx_run(CHUNK)) {
+        const uint8_t *at = w + format_span_bytes(format, from);
+        const int64_t n = MIN(k - from, (int64_t)CHUNK);
+        for (int r = 0; r < rows; r++) {
+            decode(at + r * row_bytes, row, n);
+            for (int64_t i = 0; i < n; i += TILE_DEPTH)
+                _mm512_store_si512(out + amx_run(i) + r * TILE_DEPTH,
+                                   to_bf16(_mm512_maskz_loadu_ps(first_lanes(n - i), row + i),
+                                           _mm512_maskz_loadu_ps(first_lanes(n - i - 16), row + i + 16)));
+        }
     }
+}
+
+void unpack_bf16_amx(const struct format *format, const struct format_kernels *f, const uint8_t *w,
+                     int64_t row_bytes, int rows, int64_t k, uint16_t *out)
+{
+    if (f->unpack_bf16)
+        f->unpack_bf16(w, row_bytes, rows, k, out);
+    else
+        unpack_by_decoding(format, f->decode, w, row_bytes, rows, k, out);
 }
 
 /* A piece of a few rows (not more than the processor's line buffers hold), and a wish for the one after it:
@@ -88,10 +101,7 @@ static void unpack_piece(const struct unpacking *u, const uint8_t *w, int rows, 
     for (int r = 0; r < rows; r++)
         for (int64_t b = 0; b < bytes; b += LINE_BYTES)
             _mm_prefetch((const char *)next + r * u->row_bytes + b, _MM_HINT_T0);
-    if (u->f->unpack_bf16)
-        u->f->unpack_bf16(w, u->row_bytes, rows, k, out);
-    else
-        unpack_by_decoding(u->f->decode, w, u->row_bytes, rows, k, out);
+    unpack_bf16_amx(u->format, u->f, w, u->row_bytes, rows, k, out);
 }
 
 static void unpack_amx(const struct unpacking *u)

@@ -15,4 +15,18 @@ ALWAYS_INLINE __m512i table_row32(const struct table_kind *f, const uint8_t *row
     return _mm512_permutexvar_epi16(f->codes32(block, within / 32), to_bf16(values, values));
 }
 
+/* The unpack_bf16_fn of a format whose rows of 32 are `name`_row32, and both for one of tables. */
+#define ROW32_UNPACK(name)                                                                                   \
+    static void name##_unpack(const uint8_t *w, int64_t row_bytes, int rows, int64_t k, uint16_t *out)       \
+    {                                                                                                        \
+        unpack_tiles(w, row_bytes, rows, k, out, name##_row32);                                              \
+    }
+#define TABLE_UNPACK(name, kind)                                                                             \
+    ALWAYS_INLINE __m512i name##_row32(const uint8_t *row, int64_t i, int64_t have)                          \
+    {                                                                                                        \
+        (void)have;                                                                                          \
+        return table_row32(&(kind), row, i);                                                                 \
+    }                                                                                                        \
+    ROW32_UNPACK(name)
+
 #endif
