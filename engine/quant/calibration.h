@@ -80,7 +80,8 @@ struct calibration_options {
     int ctx; /* tokens of a sequence at most; 0: CALIBRATION_CTX. Fewer where the model was trained on less,
               * or the text is too short for two sequences */
     int64_t tokens; /* use so many at most, in whole sequences; 0: CALIBRATION_TOKENS, below 0: all */
-    int64_t memory; /* bytes for activations at most; 0: a quarter of what is free */
+    enum precision precision; /* of the products; 0: PRECISION_HIGHEST */
+    int64_t memory;           /* bytes for activations at most; 0: a quarter of what is free */
     bool (*progress)(void *ctx, double done); /* 0..1, may be NULL; false cancels (ERR_CANCELLED) */
     void *progress_ctx;
     const struct log *log;

@@ -281,8 +281,9 @@ static enum err_code cut_text(struct collect *k, const struct gguf *g, const str
     struct tokenizer *t;
     struct tokenizer_info info;
     struct token_list ids = { 0 };
-    enum err_code rc = tokenizer_open(&t, g, why);
-    if (rc) return err_prefix(why, "the model cannot read a text");
+    struct err reason = { 0 };
+    enum err_code rc = tokenizer_open(&t, g, &reason);
+    if (rc) return err_set(why, ERR_USAGE, "this model cannot read a text: %s", reason.message);
     tokenizer_describe(t, &info);
     rc = tokenizer_encode(t, text->bytes, text->n, TOKENIZE_ADD_BOS, &ids, why);
     tokenizer_close(t);
@@ -326,6 +327,7 @@ static enum err_code begin(struct collect *k, const struct gguf *g, const struct
     if (!c->text || !c->model_name) return err_set(why, ERR_NOMEM, "out of memory for a calibration");
     const struct layers_options o = { .threads = MAX(k->options->threads, 0),
                                       .tokens = c->tokens,
+                                      .precision = k->options->precision,
                                       .log = k->options->log };
     if ((rc = layers_open(&k->layers, g, &o, why))) return rc;
     k->pool = layers_threads(k->layers);

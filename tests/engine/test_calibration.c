@@ -400,6 +400,32 @@ static void test_independent(void **state)
     calibration_close(few);
 }
 
+/* The same model without its vocabulary. */
+static void check_no_tokenizer(const struct gguf *g)
+{
+    struct err why = { 0 };
+    struct gguf_writer *w;
+    struct gguf *bare;
+    struct calibration *c;
+    CHECK_OK(gguf_writer_open(&w, place("bare.gguf"), &why));
+    for (int64_t i = 0; i < gguf_kv_count(g); i++) {
+        const struct gguf_kv *kv = gguf_kv_at(g, i);
+        if (kv->key.len < 10 || memcmp(kv->key.data, "tokenizer.", 10)) gguf_writer_copy_kv(w, kv);
+    }
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        gguf_writer_add_tensor(w, t->name, t->format, t->dims, t->shape);
+    }
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++)
+        gguf_writer_write(w, gguf_tensor_at(g, i)->data, gguf_tensor_at(g, i)->bytes, &why);
+    CHECK_OK(gguf_writer_commit(w, &why));
+    CHECK_OK(gguf_open(&bare, place("bare.gguf"), &why));
+    const struct calibration_options o = { .path = text_file(), .threads = 1 };
+    assert_int_equal(calibration_obtain(&c, bare, &o, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "cannot read a text"));
+    gguf_close(bare);
+}
+
 static bool stop_soon(void *ctx, double done)
 {
     double *last = ctx;
@@ -435,6 +461,8 @@ static void test_refused_collecting(void **state)
     assert_int_equal(calibration_obtain(&c, g, &o, &why), ERR_FORMAT);
     CHECK(strstr(why.message, "this is a model"));
     assert_null(c);
+
+    check_no_tokenizer(g);
 
     /* One infinite weight in layer 1 reaches the inputs of what comes behind it. */
     size_t n;

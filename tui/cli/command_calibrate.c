@@ -8,6 +8,9 @@
 #include "engine/quant/quant.h"
 #include "tui/cli/rows.h"
 
+/* The exact ones of enum precision, in its order: less would say more about rounding than about the text. */
+static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = "highest", [PRECISION_HIGH] = "high", NULL };
+
 const struct cli_flag FLAGS_CALIBRATE[] = {
     { "-f", "--file", "TEXT", "text to read; default: the bundled one, which the result says", FLAG_TEXT },
     { "--out", NULL, "FILE", "the calibration: a GGUF file that others read as an importance matrix",
@@ -21,6 +24,9 @@ const struct cli_flag FLAGS_CALIBRATE[] = {
     { "--tokens", NULL, "N", "tokens of the text at most, in whole sequences; default 65536, 0: all",
       FLAG_INT, 0, 1 << 24 },
     { "-t", "--threads", "N", "threads; default all cores", FLAG_INT, 1, 1024 },
+    { "--precision", NULL, "P",
+      "of the products: highest (f32, default) or high (a few 1e-5 off, faster where there are tiles)",
+      FLAG_CHOICE, .choices = PRECISIONS },
     { "--memory", NULL, "BYTES", "for activations; default a quarter of what is free", FLAG_BYTES },
     { NULL },
 };
@@ -180,6 +186,9 @@ static enum err_code make(const struct cli_global *g, const struct cli_args *a, 
                                            .threads = (int)args_int(a, "-t", 0),
                                            .ctx = (int)args_int(a, "-c", 0),
                                            .tokens = tokens ? tokens : -1,
+                                           .precision = strcmp(args_text(a, "--precision", "highest"), "high")
+                                                            ? PRECISION_HIGHEST
+                                                            : PRECISION_HIGH,
                                            .memory = args_bytes(a, "--memory", 0),
                                            .progress = on_progress,
                                            .progress_ctx = &w,
@@ -201,7 +210,7 @@ static enum err_code make(const struct cli_global *g, const struct cli_args *a, 
 
 int command_calibrate(const struct cli_global *g, const struct cli_args *a)
 {
-    static const char *const MAKING[] = { "-f", "--out", "-c", "--tokens", "-t", "--memory" };
+    static const char *const MAKING[] = { "-f", "--out", "-c", "--tokens", "-t", "--precision", "--memory" };
     struct err why = { 0 };
     const char *path = args_text(a, "--show", NULL);
     int status = EXIT_INTERNAL;
