@@ -37,10 +37,10 @@ float rows_dot(const float *a, const float *b, int64_t n)
     return part[0];
 }
 
-/* Within 2e-7 of exp(x), relatively, for x <= 88; 0 below -87. */
+/* Within 2e-7 of exp(x), relatively, from -87 to 88; what is beyond counts as the nearer of the two. */
 static inline float fast_exp(float x)
 {
-    const float clamped = x > 88 ? 88 : x < -87 ? -87 : x;
+    const float low = x < -87 ? -87 : x, clamped = low > 88 ? 88 : low;
     const float magic = 12582912; /* adding it rounds to a whole number, kept in the low bits */
     const float shifted = clamped * 1.44269504f + magic, whole = shifted - magic;
     const float r = (clamped - whole * 0.693359375f) - whole * -2.12194440e-4f;
@@ -51,12 +51,12 @@ static inline float fast_exp(float x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1;
-    uint32_t bits;
-    float power;
-    memcpy(&bits, &shifted, sizeof bits);
-    bits = (bits + 127) << 23;
-    memcpy(&power, &bits, sizeof power);
-    return x < -87 ? 0 : p * power;
+    union {
+        float number;
+        uint32_t bits;
+    } power = { .number = shifted };
+    power.bits = (power.bits + 127) << 23;
+    return p * power.number;
 }
 
 /* ---------------------------------------------------------------- norm */
