@@ -72,6 +72,12 @@ const struct command COMMANDS[] = {
       "that set a knob hold for all lines; --precision highest leaves only what the method itself rounds." },
     { "synth", "--shape SHAPE [--arch ARCH] [-R FORMAT] OUT", "a model of any shape with random weights",
       FLAGS_SYNTH, command_synth, false, 0, 1, KNOB_FLAGS_NONE, NULL },
+    { "train", "OUT [--steps N] [--amp off|bf16|fp16] [--checkpoint-every K]",
+      "make a model from nothing: vocabulary, training, examination", FLAGS_TRAIN, command_train, false, 0, 1,
+      KNOB_FLAGS_NONE,
+      "Reads stories made by a grammar whose entropy is known, so the report says how far from the best possible loss "
+      "the model is. OUT appears when training is over; until then OUT.train holds all that is needed: the same command "
+      "goes on after Ctrl-C or a kill. Same options and seed, same model, on any number of threads." },
     { "history", "[--filter TEXT]", "what was measured", FLAGS_HISTORY, command_history, false, 0, 0,
       KNOB_FLAGS_NONE, NULL },
     { "show", "ID", "one run again, from the database", NULL, command_show, false, 1, 1, KNOB_FLAGS_NONE,
