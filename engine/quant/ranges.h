@@ -1,6 +1,6 @@
 /* engine/quant/ranges.h - from what was seen of activations to the scale and zero of a byte.
  *
- * Observers (C: observers.h) collect; here a range is searched in what they collected and becomes (scale,
+ * Observers (observers.h) collect; here a range is searched in what they collected and becomes (scale,
  * zero point). Pure functions. Sources: PyTorch's observers, FBGEMM's ChooseQuantizationParams, TensorRT's
  * entropy calibration in the form that masks empty bins. */
 #ifndef QDYNO_ENGINE_QUANT_RANGES_H

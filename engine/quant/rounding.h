@@ -3,8 +3,8 @@
 #ifndef QDYNO_ENGINE_QUANT_ROUNDING_H
 #define QDYNO_ENGINE_QUANT_ROUNDING_H
 
-/* v limited to [low, high], then to nearest: the same as rounding first, because the limits are whole numbers.
- * 1.5 * 2^23 leaves units of 1, so the addition rounds. |low|, |high| <= 2^22. NaN becomes low. */
+/* v limited to [low, high], then to nearest: the same as rounding first, because the limits are whole
+ * numbers. 1.5 * 2^23 leaves units of 1, so the addition rounds. |low|, |high| <= 2^22. NaN becomes low. */
 static inline float round_between(float v, float low, float high)
 {
     const float above = v > low ? v : low, near = above < high ? above : high;
