@@ -418,7 +418,7 @@ static enum err_code choose_lines(struct measuring *m, const struct method **met
     enum err_code rc = m->lines ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for the configs");
     for (int i = 0; i < count && !rc; i++) rc = add_line(m, given[i], why);
     for (size_t i = 0; i < n && !count && !rc; i++) {
-        const bool fixed = methods[i]->format != NULL;
+        const bool fixed = default_format(methods[i]) != NULL;
         for (size_t f = 0; f < (fixed ? 1 : COUNT_OF(ANY)) && !rc; f++) {
             char line[128];
             snprintf(line, sizeof line, "%s%s%s", methods[i]->name, fixed ? "" : ":", fixed ? "" : ANY[f]);

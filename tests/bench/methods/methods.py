@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every method on small trained models: error of the weights, and what predictions lose against the model as it is.
 
-Runs `qdyno methods` over one list of recipes and writes the page docs/methods.md. Half of the text calibrates, the other
+Runs `qdyno methods` over one list of recipes and writes the page docs/methods.md. The text's beginning calibrates, its second
 half scores. Models that are matrices only (raw f32 files with a manifest) are wrapped into a GGUF file for the errors;
 they cannot predict, so methods that have to run the model say so in their row.
 
@@ -15,8 +15,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
-EXIT_FAILED, EXIT_USAGE, EXIT_INPUT = 1, 4, 5
+EXIT_FAILED, EXIT_USAGE, EXIT_INPUT, EXIT_NO_FIT = 1, 4, 5, 6
 
 # Rows of these models are 64, 128, 172, 288, 384 and 768 long: groups of 32 and 64 fit most of them.
 RECIPES = """
@@ -30,6 +31,8 @@ q4_1
 q4_0
 iq4_nl
 mxfp4
+gguf,type=q4_0,imatrix=true
+gguf,type=iq4_nl,imatrix=true
 q6_K
 q4_K
 q3_K
@@ -37,10 +40,10 @@ q2_K
 fp8_e4m3
 fp8_e5m2
 int8
-u4_g32
-u4_g64
-u3_g64
-u2_g64
+u4_g32,tensors=token_embd:f16
+u4_g64,tensors=token_embd:f16
+u3_g64,tensors=token_embd:f16
+u2_g64,tensors=token_embd:f16
 eetq
 quanto
 quanto,weights=int4
@@ -48,9 +51,9 @@ quanto,weights=int4,optimizer=hqq
 quanto,weights=int2
 quanto,weights=float8
 nf4
-nf4,bnb_4bit_use_double_quant=true
+nf4,double_quant=true
 fp4
-fp4,bnb_4bit_use_double_quant=true
+fp4,double_quant=true
 hqq,nbits=8
 hqq,nbits=4
 hqq,nbits=3
@@ -81,6 +84,8 @@ MODELS = (
     ("models/repacked/tinystories-656k-f32.gguf", "tinystories-656k"),
 )
 MATRICES = ("models/stories15m-body", "stories15M, its matrices")
+CALIBRATION_CHARACTERS = 100_000
+CHUNKS = 200
 TEXT = "text/tinystories-valid-excerpt.txt"
 
 
@@ -143,25 +148,36 @@ def wrap_matrices(folder, path):
 
 
 def split_text(path, folder):
-    """First half to calibrate with, second half to score; cut between stories."""
+    """The beginning to calibrate with, the second half to score; cut between stories."""
     with open(path, encoding="utf-8") as f:
         whole = f.read()
     middle = whole.index("\n\n", len(whole) // 2)
+    begin = whole.index("\n\n", min(CALIBRATION_CHARACTERS, middle - 2))
     names = [os.path.join(folder, name) for name in ("calibrate.txt", "score.txt")]
-    for name, part in zip(names, (whole[:middle], whole[middle + 2:])):
+    for name, part in zip(names, (whole[:begin], whole[middle + 2:])):
         with open(name, "w", encoding="utf-8") as f:
             f.write(part)
     return names
 
 
 def measure(qdyno, model, recipes, more):
-    command = [qdyno, "methods", "-m", model, "-o", "json", "--log-level", "error"] + more
-    for recipe in recipes:
-        command += ["-C", recipe]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        raise Failure(f"{' '.join(command[:4])}: status {done.returncode}: {done.stderr.strip()[-400:]}")
-    return json.loads(done.stdout)
+    """One document with all recipes' rows; a recipe that cannot be made of this model is a row with its error."""
+    whole = {"rows": []}
+    for at, recipe in enumerate(recipes):
+        began = time.monotonic()
+        command = [qdyno, "methods", "-m", model, "-o", "json", "--log-level", "error", "-C", recipe] + more
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        said = done.stderr.strip()
+        if done.returncode == 0:
+            document = json.loads(done.stdout)
+            whole["rows"] += document["rows"]
+            whole.setdefault("reference", document.get("reference"))
+        elif done.returncode in (EXIT_USAGE, EXIT_INPUT, EXIT_NO_FIT) and said:
+            whole["rows"].append({"config": recipe, "error": said.replace("qdyno methods: ", "")})
+        else:
+            raise Failure(f"{' '.join(command)}: status {done.returncode}: {said[-400:]}")
+        note(f"  {at + 1}/{len(recipes)} {recipe}: {time.monotonic() - began:.1f} s")
+    return whole
 
 
 def shown(value, form):
@@ -179,8 +195,8 @@ def table(document, predicts):
         head += ["perplexity", "ratio", "KL divergence", "p99", "same top-1"]
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * 4 + "---|" + ("---:|" * 5 if predicts else "")]
     for row in document["rows"]:
-        if row["error"]:
-            cells = [f"`{row['config']}`", "", "", "", "", row["error"].split("; ")[0][:110]] + [""] * (len(head) - 6)
+        if row.get("error"):
+            cells = [f"`{row['config']}`", "", "", "", "", row["error"].split("; ")[0][:150].replace("|", "/")] + [""] * (len(head) - 6)
         else:
             worst = f"{nmse(row['nmse_worst'])} {row['worst_tensor'] or ''}".replace(".weight", "")
             cells = [f"`{row['config']}`", shown(row["bits_quantized"], ".3f"), str(row["tensors_quantized"]),
@@ -199,15 +215,15 @@ Made by one command; the numbers are its output and nothing was edited:
 
     {command}
 
-It runs `qdyno methods -m MODEL -C RECIPE...` over one list of recipes. *Bits* are stored bits per weight of the tensors that
+It runs `qdyno methods -m MODEL -C RECIPE` over one list of recipes. *Bits* are stored bits per weight of the tensors that
 were quantized. *NMSE* is sum (w - w')² / sum w² over them, in the order and scale in which products see the weights. Perplexity,
 KL divergence (mean in nats ± one standard error; p99) and how often both hold the same token most likely compare each recipe
 with the same file as it is in f32, on the same tokens: {tokens} of the second half of `{text}`. Methods that want
-activations saw the first half. Everything was computed with `precision=highest`, so a row shows what its method rounds: weights, and
+activations saw its first 100 kB. Everything was computed with `precision=highest`, so a row shows what its method rounds: weights, and
 activations where the method says so (`llm_int8`, `int8_*`, `smoothquant`, `fp8`, `tf32`).
 
 A tensor falls back (to f16) when its rows are no whole number of blocks. Methods for layers leave the token embedding and the output
-matrix in f16; `rtn`'s formats (a bare format name) and the GGUF formats quantize them, too, so their rows cost more bits' worth of error.
+matrix in f16, and `tensors=token_embd:f16` makes rounding to nearest do so, to be compared with them; the other bare formats quantize it, too.
 These are tiny models: what is lost at 3 and 2 bits here is far more than a large model loses. Orderings carry over, sizes do not.
 """
 
@@ -238,9 +254,11 @@ def main():
     parser.add_argument("data", metavar="DATA", help="folder with models/ and text/")
     parser.add_argument("--qdyno", required=True, help="the built program")
     parser.add_argument("--out", required=True, help="page to write")
-    parser.add_argument("--chunks", type=int, default=200, help="windows of 256 tokens to score (default 200)")
+    parser.add_argument("--chunks", type=int, default=CHUNKS, help=f"windows of 256 tokens to score (default {CHUNKS})")
     args = parser.parse_args()
     command = "./dev bench methods ../shared/data"
+    if args.chunks != CHUNKS:
+        command += f" --chunks {args.chunks}"
     missing = [f for f in [m[0] for m in MODELS] + [MATRICES[0], TEXT] if not os.path.exists(os.path.join(args.data, f))]
     if missing:
         note(f"{args.data} has no {missing[0]}")
