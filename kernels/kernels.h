@@ -78,6 +78,7 @@ struct format {
     format_decode_fn *decode; /* NULL: cannot be run by us yet */
     const char *readme;       /* the folder's README, NULL with decode NULL */
     bool row_encode;          /* encode looks at a whole row: one row a call */
+    bool weighted;            /* format_encode_weighted makes use of importance */
 };
 extern const struct format FORMATS[FORMAT_COUNT]; /* indexed by enum format_id */
 
@@ -93,8 +94,7 @@ void format_encode_rows(const struct format *f, const float *x, void *out, int64
 void format_decode_rows(const struct format *f, const void *in, float *x, int64_t rows, int64_t cols);
 
 /* The same where an error in column i counts importance[i] >= 0 (mean square of the inputs that meet it;
- * NULL: format_encode_rows). q4_0 q4_1 q5_0 q5_1, q2_K to q6_K, iq4_nl and iq4_xs use it, others encode as
- * ever. */
+ * NULL: format_encode_rows). Formats that are not `weighted` encode as ever. */
 void format_encode_weighted(const struct format *f, const float *x, const float *importance, void *out,
                             int64_t rows, int64_t cols);
 

@@ -1,14 +1,17 @@
 /* kernels/isa/search_lanes.h - the searches of kquants/search.h for LANES sub-blocks at once: lane i of every
  * vector belongs to sub-block i, so each sub-block's sums are formed in the order of its weights, one rounded
  * operation after another, and the results have the reference's bits on every instruction set. After an
- * implementation of the lanes:
+ * implementation of the lanes (lanes_avx512.h, lanes_avx2.h, lanes_v128.h), which supplies
  *
- *   LANES, floats, lane_mask           how many; a float in each; comparisons' results (& | ~ on them)
- *   max_of min_of                      the second operand where one is NaN
- *   root_of magnitude_of
- *   less differ choose any             comparisons false (differ: true) where one is NaN; by lane; of all
- * lanes step_of(middles, table, v)         table[number of middles <= v], middles ascending LANES_TABLE(name)
- * LANES_VECTORS    the instruction set's suffix; its vector_kernels
+ *   LANES floats lane_mask      how many; a float in each; comparisons' results (& | ~ on them)
+ *   max_of min_of               the second operand where one is NaN
+ *   root_of magnitude_of        by lane
+ *   less differ                 false (differ: true) where one is NaN
+ *   choose any                  by lane; of all lanes
+ *   step_of(middles, table, v)  table[number of middles <= v], middles ascending
+ *   LANES_TABLE(name)           the name of this instruction set's table
+ *   LANES_VECTORS               its vector_kernels
+ *   LANES_SHORT                 attribute of functions whose loops are short
  *
  * Where + - * / have a vector and a number, the number is meant in every lane. */
 #ifndef QDYNO_KERNELS_SEARCH_LANES_H

@@ -18,7 +18,7 @@ struct options {
     const char *isa, *only, *precision, *rows; /* lists; NULL: all */
 };
 
-enum unit { UNIT_BYTES, UNIT_OPS, UNIT_CALLS };
+enum unit { UNIT_BYTES, UNIT_OPS, UNIT_CALLS, UNIT_WEIGHTS };
 
 struct line {
     const char *kind;              /* "product" "prompt" "decode" "norm_rms" ... */
@@ -31,7 +31,7 @@ struct line {
     const char *trying;  /* what the next errors come from, set before line_judge; NULL: nothing special */
     const char *worst;   /* what the worst came from */
     enum unit unit;
-    double work;               /* of one run: bytes, operations, or 1 */
+    double work;               /* of one run: bytes, operations, 1, or weights */
     double limit;              /* work a second at most; NAN: none is known */
     void (*run)(void *arg);    /* NULL: only verified */
     void (*finish)(void *arg); /* gives it back; may be NULL */
@@ -98,6 +98,7 @@ float rng_gauss(struct rng *r, double sigma);
 int products_add(struct bench *t);
 int attention_add(struct bench *t);
 int vectors_add(struct bench *t);
+int encode_add(struct bench *t);
 
 /* The table or JSON document. Returns how many lines are over their bound. */
 int report(struct bench *t);

@@ -198,7 +198,7 @@ static const char *unknown_word(const struct options *o)
     static const char *const KINDS[] = { "product",  "attention", "ops",       "prompt",     "verify",
                                          "decode",   "batch",     "norm_rms",  "norm_layer", "rope",
                                          "softmax",  "silu_mul",  "gelu_tanh", "gather",     "store",
-                                         "quantize", "barrier" };
+                                         "quantize", "barrier",   "encode" };
     static char word[32];
     for (const char *p = o->only; p; p = strchr(p, ','), p = p ? p + 1 : NULL) {
         snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
@@ -342,7 +342,7 @@ int main(int argc, char **argv)
         return EXIT_MEMORY;
     }
     t.read_bytes_s = t.o.verify_only ? NAN : ceiling_read_bytes_s(t.o.threads, t.bytes_size, 0.5);
-    if (products_add(&t) || attention_add(&t) || vectors_add(&t)) {
+    if (products_add(&t) || attention_add(&t) || vectors_add(&t) || encode_add(&t)) {
         fprintf(stderr, "bench_kernels: out of memory\n");
         return EXIT_MEMORY;
     }

@@ -38,7 +38,7 @@ static const char *number(double v, char *buf, size_t size)
 
 static void put_json(const struct line *l, double speed, double spread, bool last)
 {
-    static const char *const UNITS[] = { "bytes/s", "ops/s", "calls/s" };
+    static const char *const UNITS[] = { "bytes/s", "ops/s", "calls/s", "weights/s" };
     char error[32], bound[32], rate[32], noise[32], share[32];
     printf(
         "  {\"kind\": \"%s\", \"isa\": \"%s\", \"format\": \"%s\", \"precision\": \"%s\", \"shape\": \"%s\", "
@@ -56,11 +56,12 @@ static void put_speed(const struct line *l, double speed, double spread)
     if (isnan(speed))
         printf(" %17s | %6s | %6s |\n", "", "", "");
     else {
-        const bool calls = l->unit == UNIT_CALLS;
-        printf(" %9.2f %-7s | %4.0f %% |", calls ? 1e9 / speed : speed * 1e-9,
-               calls                   ? "ns"
-               : l->unit == UNIT_BYTES ? "GB/s"
-                                       : "GFLOP/s",
+        static const struct {
+            const char *name;
+            double factor;
+        } SHOWN[] = { { "GB/s", 1e-9 }, { "GFLOP/s", 1e-9 }, { "ns", 0 }, { "Mw/s", 1e-6 } };
+        const double factor = SHOWN[l->unit].factor;
+        printf(" %9.2f %-7s | %4.0f %% |", factor ? speed * factor : 1e9 / speed, SHOWN[l->unit].name,
                100 * spread);
         if (isnan(l->limit))
             printf(" %6s |\n", "");
@@ -90,7 +91,7 @@ int report(struct bench *t)
                t->o.threads, number(t->read_bytes_s, read, sizeof read));
     else
         printf(
-            "%d threads, streaming read %.1f GB/s; up to 16 rows: bytes of weights read, else arithmetic\n\n"
+            "%d threads, streaming read %.1f GB/s; up to 16 rows: bytes of weights read, else arithmetic; encoding: one core\n\n"
             "| kind       | isa         | format   | precision | timed shape    | rows | error             | "
             "           speed | spread | of the limit |\n|---|---|---|---|---|---:|---|---:|---:|---:|\n",
             t->o.threads, t->read_bytes_s * 1e-9);
