@@ -58,7 +58,9 @@ const char *calibration_name(const struct calibration *c);
 /* *out owned: calibration_close. By content: ours, imatrix as GGUF, legacy imatrix. Errors: ERR_IO,
  * ERR_NOMEM, ERR_FORMAT (not such a file, cut off, newer than we know, numbers that cannot be). */
 enum err_code calibration_load(struct calibration **out, const char *path, struct err *why);
-void calibration_close(struct calibration *c); /* NULL is fine */
+enum err_code calibration_load_memory(struct calibration **out, const void *bytes, size_t size,
+                                      struct err *why); /* bytes are not needed afterwards */
+void calibration_close(struct calibration *c);          /* NULL is fine */
 
 /* Atomic. ERR_USAGE for a calibration that came from an imatrix file: it lacks most of what belongs there. */
 enum err_code calibration_save(const struct calibration *c, const char *path, struct err *why);

@@ -334,7 +334,8 @@ static enum err_code read_gguf(struct calibration *c, const struct gguf *g, stru
     return rc ? rc : calibration_finish(c, why);
 }
 
-enum err_code calibration_parse(struct calibration **out, const struct gguf *g, struct err *why)
+/* Nothing of it points into g. */
+static enum err_code parse_gguf(struct calibration **out, const struct gguf *g, struct err *why)
 {
     struct calibration *c = calibration_new();
     *out = NULL;
@@ -348,12 +349,20 @@ enum err_code calibration_parse(struct calibration **out, const struct gguf *g, 
     return rc;
 }
 
-static enum err_code load_gguf(struct calibration **out, const char *path, struct err *why)
+static bool is_gguf(const void *bytes, size_t size)
+{
+    return size >= 4 && !memcmp(bytes, "GGUF", 4);
+}
+
+enum err_code calibration_load_memory(struct calibration **out, const void *bytes, size_t size,
+                                      struct err *why)
 {
     struct gguf *g;
-    enum err_code rc = gguf_open(&g, path, why);
+    *out = NULL;
+    if (!is_gguf(bytes, size)) return imatrix_parse(out, bytes, size, "memory", why);
+    enum err_code rc = gguf_open_memory(&g, bytes, size, why);
     if (rc) return rc;
-    rc = calibration_parse(out, g, why);
+    rc = parse_gguf(out, g, why);
     gguf_close(g);
     return rc;
 }
@@ -361,11 +370,16 @@ static enum err_code load_gguf(struct calibration **out, const char *path, struc
 enum err_code calibration_load(struct calibration **out, const char *path, struct err *why)
 {
     struct file_map map;
+    struct gguf *g;
     *out = NULL;
     enum err_code rc = file_map(&map, path, why);
     if (rc) return rc;
-    const bool is_gguf = map.size >= 4 && !memcmp(map.data, "GGUF", 4);
-    if (!is_gguf) rc = imatrix_parse(out, map.data, map.size, path, why);
+    const bool legacy = !is_gguf(map.data, map.size);
+    if (legacy) rc = imatrix_parse(out, map.data, map.size, path, why);
     file_unmap(&map);
-    return is_gguf ? load_gguf(out, path, why) : rc;
+    if (legacy) return rc;
+    if ((rc = gguf_open(&g, path, why))) return rc; /* says where it is broken, by name */
+    rc = parse_gguf(out, g, why);
+    gguf_close(g);
+    return rc;
 }

@@ -36,9 +36,8 @@ struct calibration_input *calibration_add(struct calibration *c, const char *con
  * input at all, a matrix twice, numbers that cannot be; ERR_NOMEM. */
 enum err_code calibration_finish(struct calibration *c, struct err *why);
 
-/* From an open GGUF file, which is not needed any more then; and from the legacy format of imatrix files.
+/* The legacy format of imatrix files.
  * `path` for messages. */
-enum err_code calibration_parse(struct calibration **out, const struct gguf *g, struct err *why);
 enum err_code imatrix_parse(struct calibration **out, const void *bytes, size_t size, const char *path,
                             struct err *why);
 

@@ -2,9 +2,8 @@
  * message or in numbers that can all be used. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "engine/quant/calibration_internal.h"
+#include "engine/quant/quant.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -33,19 +32,10 @@ static void check_input(const struct calibration *c, const struct calibration_in
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct gguf *g = NULL;
-    struct calibration *c = NULL;
+    struct calibration *c;
     struct calibration_about about;
     struct err why = { 0 };
-    enum err_code rc;
-    if (size >= 4 && !memcmp(data, "GGUF", 4)) {
-        rc = gguf_open_memory(&g, data, size, &why);
-        if (!rc) rc = calibration_parse(&c, g, &why);
-    } else {
-        rc = imatrix_parse(&c, data, size, "memory", &why);
-    }
-    gguf_close(g); /* nothing points into it any more */
-    if (rc) {
+    if (calibration_load_memory(&c, data, size, &why)) {
         if (c || !why.message[0]) abort();
         return 0;
     }
