@@ -1,5 +1,6 @@
 /* engine/engine.h - the door of engine/: the model, from file to logits. Sub-rooms have their own doors:
- * engine/quant/quant.h (methods), engine/eval/eval.h (quality). */
+ * engine/quant/quant.h (methods), engine/eval/eval.h (quality),
+ * engine/train/train.h (making a model). */
 #ifndef QDYNO_ENGINE_H
 #define QDYNO_ENGINE_H
 

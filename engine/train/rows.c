@@ -37,10 +37,12 @@ float rows_dot(const float *a, const float *b, int64_t n)
     return part[0];
 }
 
-/* Within 2e-7 of exp(x), relatively, from -87 to 88; what is beyond counts as the nearer of the two. */
+/* Within 2e-7 of exp(x), relatively, from -60 to 60; what is beyond counts as the nearer of the two, which
+ * added to 1 is the same. Wider bounds would do, but the compiler works out both ends of a division by 1 +
+ * exp(x), and subnormal numbers there cost a hundred times what they are worth. */
 static inline float fast_exp(float x)
 {
-    const float low = x < -87 ? -87 : x, clamped = low > 88 ? 88 : low;
+    const float low = x < -60 ? -60 : x, clamped = low > 60 ? 60 : low;
     const float magic = 12582912; /* adding it rounds to a whole number, kept in the low bits */
     const float shifted = clamped * 1.44269504f + magic, whole = shifted - magic;
     const float r = (clamped - whole * 0.693359375f) - whole * -2.12194440e-4f;

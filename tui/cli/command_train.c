@@ -127,7 +127,7 @@ static int plot_row(double v, double top, double bottom)
     return (int)lround((top - v) / (top - bottom) * (PLOT_HEIGHT - 1));
 }
 
-/* Loss over steps on a logarithmic axis above the floor line, drawn with ASCII only. */
+/* Loss over steps on a logarithmic axis, in ASCII: it is read in logs, too. */
 static void plot_losses(struct table *t, const struct train_report *r)
 {
     double mean[PLOT_WIDTH], top = -INFINITY, bottom = log(r->floor);
@@ -142,8 +142,10 @@ static void plot_losses(struct table *t, const struct train_report *r)
     for (int c = 0; c < PLOT_WIDTH; c++)
         if (isfinite(mean[c])) grid[plot_row(mean[c], top, bottom)][c] = '*';
     table_note(t, "loss, nats a token, over %lld steps (-: the language's own entropy)", (long long)r->steps);
-    for (int i = 0; i < PLOT_HEIGHT; i++)
+    for (int i = 0; i < PLOT_HEIGHT; i++) {
+        for (int c = PLOT_WIDTH; c > 0 && grid[i][c - 1] == ' '; c--) grid[i][c - 1] = '\0';
         table_note(t, "%7.3f |%s", exp(top - (top - bottom) * i / (PLOT_HEIGHT - 1)), grid[i]);
+    }
 }
 
 /* ---------------------------------------------------------------- what came out */
