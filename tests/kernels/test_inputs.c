@@ -465,6 +465,11 @@ static void on_request(void **state)
             struct backend *b = backend_for(usable, PRECISION_MEDIUM,
                                             asked ? ACTIVATIONS_INT8_TOKEN : ACTIVATIONS_AUTO, N, COLS);
             CHECK_OK(backend_weight_bind(b, &w, format, ROWS, COLS, prescribed ? &s : NULL, bytes, &why));
+            struct backend_info info; /* says which inputs really run */
+            char names[64];
+            backend_describe(b, &info);
+            assert_string_equal(input_kind_names(info.inputs, names, sizeof names),
+                                !f && i ? "int8_token" : "free");
             for (int n = 1; n <= N; n += 39)
                 backend_matmul(b,
                                &(struct matmul){
@@ -475,6 +480,10 @@ static void on_request(void **state)
         CHECK((memcmp(y[0], y[1], sizeof y[0]) == 0) == f);
         assert_memory_equal(y[1], y[2], sizeof y[0]);
     }
+    char names[64], few[8];
+    assert_string_equal(input_kind_names(1 << INPUT_FREE | 1 << INPUT_TF32, names, sizeof names),
+                        "free tf32");
+    assert_string_equal(input_kind_names(1 << INPUT_FREE | 1 << INPUT_TF32, few, sizeof few), "free tf");
     /* Only where rounding is allowed. */
     const struct backend_options exact = { .precision = PRECISION_HIGHEST,
                                            .activations = ACTIVATIONS_INT8_TOKEN };
