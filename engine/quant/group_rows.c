@@ -1,16 +1,15 @@
 /* Groups into blocks. A group as long as a row has no format of its own: its scale stands in each block. */
 #include "engine/quant/group_rows.h"
 
-#include <stdio.h>
 #include <string.h>
+
+#include "engine/quant/groups.h"
 
 const char *group_format_name(int64_t bits, int64_t group_size)
 {
     static const int BLOCKS[] = { 32, 64, 128 };
     for (size_t i = 0; i < COUNT_OF(BLOCKS); i++) {
-        char name[32];
-        snprintf(name, sizeof name, "u%d_g%d", (int)bits, BLOCKS[i]);
-        const struct format *f = format_find(name);
+        const struct format *f = group_format((int)bits, BLOCKS[i]);
         if (f && (group_size == -1 || group_size == BLOCKS[i])) return f->name;
     }
     return NULL;

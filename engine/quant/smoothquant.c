@@ -45,8 +45,9 @@ static enum err_code smooth(const struct layer_job *job, const struct fold *f, s
                        "smoothquant needs the largest inputs of '%s', which this calibration does not "
                        "know (an imatrix has mean squares only): make one from a text",
                        f->readers[0]->job.name);
-    float *scales = calloc(2 * (size_t)f->n, sizeof *scales), *weights = scales + f->n;
+    float *scales = calloc(2 * (size_t)f->n, sizeof *scales);
     if (!scales) return err_set(why, ERR_NOMEM, "out of memory");
+    float *weights = scales + f->n;
     for (int i = 0; i < f->reader_count; i++) {
         const struct tensor_job *m = &f->readers[i]->job;
         smoothquant_weight_max(m->x, m->rows, m->cols, weights);
