@@ -84,7 +84,7 @@ MODELS = (
     ("models/repacked/tinystories-656k-f32.gguf", "tinystories-656k"),
 )
 MATRICES = ("models/stories15m-body", "stories15M, its matrices")
-CALIBRATION_CHARACTERS = 100_000
+CALIBRATION_CHARACTERS = 30_000
 CHUNKS = 200
 TEXT = "text/tinystories-valid-excerpt.txt"
 
@@ -219,7 +219,7 @@ It runs `qdyno methods -m MODEL -C RECIPE` over one list of recipes. *Bits* are 
 were quantized. *NMSE* is sum (w - w')² / sum w² over them, in the order and scale in which products see the weights. Perplexity,
 KL divergence (mean in nats ± one standard error; p99) and how often both hold the same token most likely compare each recipe
 with the same file as it is in f32, on the same tokens: {tokens} of the second half of `{text}`. Methods that want
-activations saw its first 100 kB. Everything was computed with `precision=highest`, so a row shows what its method rounds: weights, and
+activations saw its first 30 kB. Everything was computed with `precision=highest`, so a row shows what its method rounds: weights, and
 activations where the method says so (`llm_int8`, `int8_*`, `smoothquant`, `fp8`, `tf32`).
 
 A tensor falls back (to f16) when its rows are no whole number of blocks. Methods for layers leave the token embedding and the output
