@@ -31,8 +31,8 @@ q4_1
 q4_0
 iq4_nl
 mxfp4
-gguf,type=q4_0,imatrix=true
-gguf,type=iq4_nl,imatrix=true
+gguf,type=q4_0,pure=true,imatrix=true
+gguf,type=iq4_nl,pure=true,imatrix=true
 q6_K
 q4_K
 q3_K
@@ -196,7 +196,9 @@ def table(document, predicts):
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * 4 + "---|" + ("---:|" * 5 if predicts else "")]
     for row in document["rows"]:
         if row.get("error"):
-            cells = [f"`{row['config']}`", "", "", "", "", row["error"].split("; ")[0][:150].replace("|", "/")] + [""] * (len(head) - 6)
+            why = row["error"].split("; ")[0][:150].replace("|", "/")
+            cells = [f"`{row['config']}`", "", "", "", "", why if predicts else f"has to run a model: {why}"]
+            cells += [""] * (len(head) - len(cells))
         else:
             worst = f"{nmse(row['nmse_worst'])} {row['worst_tensor'] or ''}".replace(".weight", "")
             cells = [f"`{row['config']}`", shown(row["bits_quantized"], ".3f"), str(row["tensors_quantized"]),
