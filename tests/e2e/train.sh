@@ -1,6 +1,6 @@
 #!/bin/bash
 # Proves: `train` makes a model that `run` and `eval` take for one of ours, without the warning of random weights; a
-# run that is killed goes on and ends in the same file; what cannot be is refused and leaves no model.
+# run that is killed goes on and ends in the same file; what cannot be is refused and leaves no model; `stories` tells and judges.
 . "$(dirname "$0")/lib.sh" "$@"
 SMALL="--layers 2 --width 32 --heads 2 --kv-heads 1 --ff 64 --vocab 512 -b 2 --exam 4 --steps 8 --save-every 2"
 
@@ -24,6 +24,13 @@ kill -9 $pid 2>/dev/null
 wait $pid 2>/dev/null
 expect 0 train "$T/parts.gguf" $SMALL -t 1 --checkpoint-every 1 -o json
 cmp -s "$T/whole.gguf" "$T/parts.gguf" || fail "a killed run did not end in the same model"
+
+# The language itself: the same stories again, and a story with a wrong end is none.
+expect 0 stories -n 20 && cp "$T/out" "$T/stories" && [ "$(wc -l <"$T/stories")" = 20 ] || fail "want 20 stories"
+expect 0 stories -n 20 && cmp -s "$T/out" "$T/stories" || fail "other stories the second time"
+sed 1s/.$/!/ "$T/stories" >"$T/wrong"
+expect 0 stories -f "$T/wrong" -o json && json '[r["nats"] is None for r in d["rows"]] == [True] + [False] * 19' &&
+  json 'd["rows"][0]["told"] == d["rows"][0]["chars"] - 1'
 
 expect 4 train "$T/parts.gguf" $SMALL --rate 0.1 && says err "other options"
 expect 4 train "$T/no.gguf" --heads 3 && says err "heads"

@@ -78,6 +78,11 @@ const struct command COMMANDS[] = {
       "Reads stories made by a grammar whose entropy is known, so the report says how far from the best possible loss "
       "the model is. OUT appears when training is over; until then OUT.train holds all that is needed: the same command "
       "goes on after Ctrl-C or a kill. Same options and seed, same model, on any number of threads." },
+    { "stories", "[-n 10] [--split SPLIT] | -f FILE",
+      "texts in the language that `train` teaches, and what they are worth", FLAGS_STORIES, command_stories,
+      false, 0, 0, KNOB_FLAGS_NONE,
+      "One story a line; in other formats than md with -log p in nats. With -f it judges: is each line a story the grammar "
+      "tells, and up to where could it be? `qdyno run` with --temp 1 gives lines to judge." },
     { "history", "[--filter TEXT]", "what was measured", FLAGS_HISTORY, command_history, false, 0, 0,
       KNOB_FLAGS_NONE, NULL },
     { "show", "ID", "one run again, from the database", NULL, command_show, false, 1, 1, KNOB_FLAGS_NONE,

@@ -1,0 +1,97 @@
+/* qdyno stories: texts in the language that `train` teaches, with what they are worth: for calibration, for
+ * `eval`, and to see whether what a model tells is one of them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/train/train.h"
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_STORIES[] = {
+    { "-n", "--count", "N", "how many; default 10", FLAG_INT, 1, 1 << 24 },
+    { "--split", NULL, "SPLIT", "of which part; default held-out", FLAG_CHOICE, 0, 0, CORPUS_SPLIT_NAMES },
+    { "--from", NULL, "N", "number of the first; default 0", FLAG_INT, 0, 9e15 },
+    { "-f", "--file", "FILE", "judge these instead, one a line; - is standard input", FLAG_TEXT },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "nats", "nats", COLUMN_NUM, 1, 2 }, /* null: no story of ours */
+    { "chars", "characters", COLUMN_INT },
+    { "told", "could be one up to", COLUMN_INT }, /* characters */
+    { "story", "story", COLUMN_TEXT },
+};
+
+static void put_row(struct table *t, const char *text, size_t n, double log_probability, size_t told)
+{
+    struct str line = { 0 };
+    json_t *row = table_row(t);
+    str_append_n(&line, text, n);
+    json_put_num(row, "nats", -log_probability);
+    json_put_int(row, "chars", (int64_t)n);
+    json_put_int(row, "told", (int64_t)told);
+    json_put_str(row, "story", str_text(&line));
+    str_free(&line);
+}
+
+/* Plain text in md: it is made to be read, and to go into a file. */
+static enum err_code tell(const struct corpus *c, const struct cli_global *g, const struct cli_args *a,
+                          struct table *t)
+{
+    const char *split = args_text(a, "--split", CORPUS_SPLIT_NAMES[CORPUS_HELD_OUT]);
+    struct story_id id = { .seed = g->seed, .number = (uint64_t)args_int(a, "--from", 0) };
+    struct str s = { 0 };
+    for (int i = 0; i < CORPUS_SPLIT_COUNT; i++)
+        if (!strcmp(split, CORPUS_SPLIT_NAMES[i])) id.split = (enum corpus_split)i;
+    for (int64_t n = args_int(a, "-n", 10); n > 0 && !s.failed && !cli_is_interrupted(g); n--, id.number++) {
+        str_clear(&s);
+        const double log_probability = corpus_story(c, id, &s);
+        if (g->output == OUTPUT_MD)
+            puts(str_text(&s));
+        else
+            put_row(t, str_text(&s), s.len, log_probability, s.len);
+    }
+    const bool failed = s.failed;
+    str_free(&s);
+    return failed ? ERR_NOMEM : ERR_OK;
+}
+
+static enum err_code judge(const struct corpus *c, const struct cli_args *a, struct table *t, struct err *why)
+{
+    char *text = NULL;
+    size_t n = 0;
+    int64_t ours = 0, lines = 0;
+    enum err_code rc = cli_text(&text, &n, a, why);
+    for (const char *at = text, *end; !rc && at < text + n; at = end + 1) {
+        end = memchr(at, '\n', n - (size_t)(at - text));
+        if (!end) end = text + n;
+        if (end == at) continue;
+        const struct corpus_score s = corpus_score(c, at, (size_t)(end - at));
+        put_row(t, at, (size_t)(end - at), s.log_probability, s.told);
+        ours += s.derivations > 0;
+        lines++;
+    }
+    table_note(t, "%lld of %lld are stories of ours", (long long)ours, (long long)lines);
+    free(text);
+    return rc;
+}
+
+int command_stories(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct corpus *c = NULL;
+    struct table t;
+    const bool judging = args_has(a, "-f");
+    int status = EXIT_DONE;
+    table_init(&t, "qdyno.stories/1", COLUMNS, COUNT_OF(COLUMNS));
+    enum err_code rc = corpus_open(&c, &why);
+    if (!rc) rc = judging ? judge(c, a, &t, &why) : tell(c, g, a, &t);
+    if (rc == ERR_NOMEM && !judging) err_set(&why, rc, "out of memory for a story");
+    if (rc)
+        status = cli_fail(a, &why);
+    else if (judging || g->output != OUTPUT_MD)
+        status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    corpus_close(c);
+    return status;
+}
