@@ -350,6 +350,16 @@ static enum err_code make(struct measuring *m, const struct config *c, struct qu
     return rc;
 }
 
+/* The recipe would change nothing but what falls back. */
+static enum err_code no_row_fits(const struct config *c, struct err *why)
+{
+    const struct format *f = format_find(config_text(c, KNOB_FORMAT));
+    if (!f) return err_set(why, ERR_USAGE, "no row of this model fills blocks of the recipe's formats");
+    return err_set(why, ERR_USAGE, "no row of this model is a whole number of %s's blocks of %u%s", f->name,
+                   f->block_weights,
+                   format_group_bits(f) ? "; smaller groups may fit (group_size=32 or 64)" : "");
+}
+
 static enum err_code measure_plan(struct measuring *m, const struct config *c, struct quantize_plan *p,
                                   struct err *why)
 {
@@ -362,8 +372,7 @@ static enum err_code measure_plan(struct measuring *m, const struct config *c, s
     json_put_bool(row, "random_weights", m->random);
     recipe_put_plan(row, p);
     if (!rc && !json_get_int(row, "tensors_quantized", 0) && !recipe_is_identity(c, m->source))
-        rc = err_set(why, ERR_USAGE,
-                     "no row of this model fills a block: smaller groups may (group_size=32 or 64)");
+        rc = no_row_fits(c, why);
     if (!rc && m->text) rc = evaluate(m, c, row, why);
     for (int64_t i = 0; i < p->count; i++) m->rescaled |= p->tensors[i].nmse_rescaled;
     if (!rc && args_has(m->a, "--tensors"))
