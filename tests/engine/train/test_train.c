@@ -194,6 +194,85 @@ static void engine_runs_it(void **state)
     forget(path);
 }
 
+/* Where a row's documents begin, its targets are not counted; what is counted follows its token. */
+static void check_row(const struct lessons *l, const int32_t *tokens, const int32_t *targets)
+{
+    assert_int_equal(tokens[0], l->bos);
+    for (int i = 0; i + 1 < l->ctx; i++)
+        if (targets[i] >= 0)
+            assert_int_equal(targets[i], tokens[i + 1]);
+        else
+            CHECK(tokens[i + 1] == l->bos);
+    CHECK(targets[0] >= 0);
+}
+
+static void rows_hold_stories(void **state)
+{
+    (void)state;
+    char path[256], kept[512];
+    struct err why = { 0 };
+    struct train_report r;
+    struct train_options o = tiny();
+    struct lessons l = { .seed = 1, .ctx = 256 };
+    struct corpus *c;
+    struct gguf *g;
+    struct tokenizer *k;
+    struct tokenizer_info info;
+    int32_t tokens[256], targets[256], again[256], other[256];
+    struct str text = { 0 }, story = { 0 };
+    o.steps = 1;
+    forget(temp_path(path, sizeof path, "rows"));
+    train(path, &o, &r);
+    train_report_done(&r);
+    snprintf(kept, sizeof kept, "%s.train", path);
+    CHECK_OK(gguf_open(&g, kept, &why));
+    CHECK_OK(tokenizer_open(&k, g, &why));
+    CHECK_OK(corpus_open(&c, &why));
+    tokenizer_describe(k, &info);
+    l.corpus = c, l.tokenizer = k, l.bos = info.bos, l.eos = info.eos;
+
+    int ends = 0, newlines = 0;
+    for (uint64_t row = 0; row < 32; row++) {
+        CHECK_OK(lessons_row(&l, row, tokens, targets, &why));
+        check_row(&l, tokens, targets);
+        CHECK_OK(lessons_row(&l, row, again, other, &why));
+        assert_memory_equal(tokens, again, sizeof tokens);
+        str_clear(&text);
+        CHECK_OK(tokenizer_decode(k, tokens, l.ctx, false, &text, &why));
+        str_clear(&story);
+        corpus_story(c, (struct story_id){ 1, CORPUS_TRAIN, row * 1024 }, &story);
+        const size_t n = MIN(text.len, story.len) / 2;
+        assert_int_equal(!memcmp(text.data, story.data, n), row % 8 != 7); /* each eighth begins anywhere */
+        for (int i = 0; i < l.ctx; i++) ends += tokens[i] == l.eos;
+        newlines += strchr(text.data, '\n') != NULL;
+    }
+    CHECK(ends > 5 && newlines > 2); /* both ways to go on */
+
+    /* Whole stories; their floor is theirs and a coin each. */
+    struct exam_row e = { .number = 3 };
+    double nats = 0;
+    int64_t counted = 0;
+    l.ctx = 256;
+    CHECK_OK(lessons_exam(&l, &e, tokens, targets, &why));
+    check_row(&l, tokens, targets);
+    CHECK(e.stories >= 1 && e.number == 3 + (uint64_t)e.stories);
+    for (int i = 0; i < e.stories; i++) {
+        str_clear(&story);
+        nats += log(2) - corpus_story(c, (struct story_id){ 1, CORPUS_HELD_OUT, 3 + (uint64_t)i }, &story);
+    }
+    CHECK_NEAR(e.floor_nats, nats, 1e-9);
+    for (int i = 0; i < l.ctx; i++) counted += targets[i] >= 0;
+    assert_int_equal(e.counted, counted);
+    l.ctx = 16;
+    assert_int_equal(lessons_exam(&l, &e, tokens, targets, &why), ERR_USAGE);
+    str_free(&text);
+    str_free(&story);
+    tokenizer_close(k);
+    gguf_close(g);
+    corpus_close(c);
+    forget(path);
+}
+
 static void overflows_are_skipped(void **state)
 {
     (void)state;
@@ -273,9 +352,13 @@ static void refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adam_by_hand),   cmocka_unit_test(overflows_are_skipped),
-        cmocka_unit_test(learns),         cmocka_unit_test(stopped_or_not_is_the_same),
-        cmocka_unit_test(engine_runs_it), cmocka_unit_test(refuses),
+        cmocka_unit_test(adam_by_hand),
+        cmocka_unit_test(overflows_are_skipped),
+        cmocka_unit_test(rows_hold_stories),
+        cmocka_unit_test(learns),
+        cmocka_unit_test(stopped_or_not_is_the_same),
+        cmocka_unit_test(engine_runs_it),
+        cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
