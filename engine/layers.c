@@ -219,7 +219,7 @@ static enum err_code bind(struct layers *l, const struct gguf_tensor *t, struct 
     int layer;
     enum slot slot;
     if (!arch_slot_find(&layer, &slot, m->hyper.arch, &m->shape, t->name) ||
-        (ARCH_SLOTS[slot].cols == DIM_ROPE && slot < SLOT_GLOBAL_COUNT))
+        (slot < SLOT_GLOBAL_COUNT && ARCH_SLOTS[slot].cols == DIM_ROPE))
         return err_set(why, ERR_USAGE, "tensor '%s' is not one of this model's matrices, norms or biases",
                        t->name);
     return model_bind_slot(l->m, layer, slot, t, why);

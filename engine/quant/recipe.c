@@ -63,15 +63,14 @@ static const struct format *f16_at_most(const struct gguf_tensor *t)
 }
 
 /* What the recipe asks for before anything is said about fitting; NULL: leave it. */
-static const struct format *wanted_format(const struct config *c, const struct gguf *g,
-                                          const struct gguf_tensor *t)
+static const struct format *wanted_format(const struct config *c, const struct params *p,
+                                          const struct gguf *g, const struct gguf_tensor *t)
 {
     const struct format *rule = rule_format(config_text(c, KNOB_TENSORS), t->name);
-    const struct params p = config_params(c);
     if (rule) return rule;
-    if (!p.method) return NULL;
-    if (p.method->linear_only && is_outer(t)) return f16_at_most(t);
-    if (p.method->tensor_format) return p.method->tensor_format(&p, g, t);
+    if (!p->method) return NULL;
+    if (p->method->linear_only && is_outer(t)) return f16_at_most(t);
+    if (p->method->tensor_format) return p->method->tensor_format(p, g, t);
     return format_find(config_text(c, KNOB_FORMAT)); /* NULL for "file" */
 }
 
@@ -80,7 +79,8 @@ const struct format *recipe_tensor_format(const struct config *c, const struct g
 {
     if (fell_back) *fell_back = false;
     if (is_kept(t)) return t->format;
-    const struct format *wanted = wanted_format(c, g, t);
+    const struct params p = config_params(c);
+    const struct format *wanted = wanted_format(c, &p, g, t);
     if (!wanted) return t->format;
     if (t->shape[0] % wanted->block_weights == 0) return wanted;
     if (fell_back) *fell_back = true;

@@ -30,12 +30,12 @@ static inline float b32_extreme(const float *x)
 static inline int32_t b32_key(float v)
 {
     const int32_t bits = (int32_t)bits_of(v);
-    return bits ^ (bits >> 31 & 0x7fffffff);
+    return bits < 0 ? bits ^ 0x7fffffff : bits;
 }
 
 static inline float b32_of_key(int32_t key)
 {
-    return float_of((uint32_t)(key ^ (key >> 31 & 0x7fffffff)));
+    return float_of((uint32_t)(key < 0 ? key ^ 0x7fffffff : key));
 }
 
 /* Both ends of 32 weights; a minimum of zero has the sign of the first zero. */
