@@ -96,7 +96,8 @@ enum tensor_fate recipe_tensor_fate(const struct config *c, const struct gguf *g
     if (fell_back) return FATE_FELL_BACK;
     if (rule_format(config_text(c, KNOB_TENSORS), t->name)) return FATE_RULE;
     if (p.method && p.method->linear_only && is_outer(t)) return FATE_OUTER;
-    return wanted_format(c, g, t) ? FATE_METHOD : FATE_AS_IS;
+    const struct params p = config_params(c);
+    return wanted_format(c, &p, g, t) ? FATE_METHOD : FATE_AS_IS;
 }
 
 bool recipe_converts(const struct config *c, const struct gguf *g, const struct gguf_tensor *t)
