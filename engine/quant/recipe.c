@@ -96,7 +96,6 @@ enum tensor_fate recipe_tensor_fate(const struct config *c, const struct gguf *g
     if (fell_back) return FATE_FELL_BACK;
     if (rule_format(config_text(c, KNOB_TENSORS), t->name)) return FATE_RULE;
     if (p.method && p.method->linear_only && is_outer(t)) return FATE_OUTER;
-    const struct params p = config_params(c);
     return wanted_format(c, &p, g, t) ? FATE_METHOD : FATE_AS_IS;
 }
 
