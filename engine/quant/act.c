@@ -12,21 +12,6 @@
 static const char KEY[] = "qdyno.act", KEY_FORMAT[] = "qdyno.act.format",
                   KEY_THRESHOLD[] = "qdyno.act.threshold", KEY_LIMIT[] = "qdyno.act.limit";
 
-static const char *const NAMES[INPUT_KIND_COUNT] = {
-    [INPUT_INT8_TOKEN] = "int8_token",
-    [INPUT_INT8_TENSOR] = "int8_tensor",
-    [INPUT_INT8_STATIC] = "int8_static",
-    [INPUT_INT8_OUTLIERS] = "int8_outliers",
-    [INPUT_FP8_TOKEN] = "fp8_token",
-    [INPUT_FP8_STATIC] = "fp8_static",
-    [INPUT_TF32] = "tf32",
-};
-
-const char *act_name(enum input_kind kind)
-{
-    return NAMES[kind];
-}
-
 bool act_is_key(struct gguf_string key)
 {
     const char *const KEYS[] = { KEY, KEY_FORMAT, KEY_THRESHOLD, KEY_LIMIT };
@@ -37,8 +22,8 @@ bool act_is_key(struct gguf_string key)
 
 enum err_code act_put(struct gguf_writer *w, const struct act_scheme *act, const struct format *format)
 {
-    if (!act_name(act->kind) || !format) return ERR_OK;
-    enum err_code rc = gguf_writer_put_string(w, KEY, act_name(act->kind));
+    if (act->kind == INPUT_FREE || !format) return ERR_OK;
+    enum err_code rc = gguf_writer_put_string(w, KEY, input_kind_name(act->kind));
     if (!rc) rc = gguf_writer_put_string(w, KEY_FORMAT, format->name);
     if (!rc && act->threshold > 0) rc = gguf_writer_put_f32(w, KEY_THRESHOLD, act->threshold);
     if (!rc && act->limit > 0) rc = gguf_writer_put_f32(w, KEY_LIMIT, act->limit);
@@ -52,8 +37,8 @@ static enum err_code read_kind(struct input_scheme *s, const struct gguf *g, con
 {
     const struct gguf_string name = gguf_get_string(g, KEY), format = gguf_get_string(g, KEY_FORMAT);
     if (!name.data || (format.data && !gguf_string_is(format, matrix->format->name))) return ERR_OK;
-    for (int k = 0; k < INPUT_KIND_COUNT && !s->kind; k++)
-        if (NAMES[k] && gguf_string_is(name, NAMES[k])) s->kind = (enum input_kind)k;
+    for (int k = INPUT_FREE + 1; k < INPUT_KIND_COUNT && !s->kind; k++)
+        if (gguf_string_is(name, input_kind_name((enum input_kind)k))) s->kind = (enum input_kind)k;
     if (!s->kind)
         return err_set(why, ERR_FORMAT,
                        "%s is '%.*s', which this program does not know; it needs a newer one", KEY,

@@ -5,9 +5,6 @@
 
 #include "engine/quant/quant.h"
 
-/* "int8_token"; NULL for INPUT_FREE. */
-const char *act_name(enum input_kind kind);
-
 bool act_is_key(struct gguf_string key);
 
 /* Metadata for matrices in `format`; nothing for INPUT_FREE. */
