@@ -61,6 +61,8 @@ const struct format FORMATS[FORMAT_COUNT] = {
                           "kernels/fp8/README.md" },
     [FORMAT_FP8_E5M2] = { "fp8_e5m2", 1001, 1, 1, 4, 3.1e-3, fp8_e5m2_encode_ref, fp8_e5m2_decode_ref,
                           "kernels/fp8/README.md" },
+    [FORMAT_FP8_E4M3_B128] = { "fp8_e4m3_b128", 1003, 128, 132, 0, 7.7e-4, fp8_e4m3_b128_encode_ref,
+                               fp8_e4m3_b128_decode_ref, "kernels/fp8/README.md" },
     [FORMAT_INT8] = { "int8", 1002, 32, 32, 4, 8.7e-5, int8_encode_ref, int8_decode_ref,
                       "kernels/int8/README.md" },
     [FORMAT_U4_G32] = { "u4_g32", 1010, 32, 20, 0, 7.3e-3, u4_g32_encode_ref, u4_g32_decode_ref,

@@ -1,6 +1,7 @@
 /* FP8 weights: eight-bit floats under a scale for each row or for the whole matrix. A float of eight bits has
  * its error relative to each weight, so a coarse scale costs little until weights fall below the smallest
- * subnormal: what `granularity` measures. Tiles of 128 x 128 (DeepSeek's) have no format here. */
+ * subnormal: what `granularity` measures. Tiles of 128 x 128 (DeepSeek's) are stored as blocks of 128, whose
+ * rows repeat the tile's scale. */
 #include <math.h>
 
 #include "engine/quant/methods.h"
@@ -14,9 +15,9 @@ static const struct param FP8_PARAMS[] = {
       .help = "e4m3: three bits of mantissa, up to 448; e5m2: two, up to 57344" },
     { .name = "granularity",
       .kind = PARAM_CHOICE,
-      .choices = "channel tensor",
+      .choices = "channel tensor block",
       .otherwise = "channel",
-      .help = "weights that share a scale: a row, or the whole matrix" },
+      .help = "weights that share a scale: a row, the whole matrix, or a tile of 128 x 128 (e4m3 only)" },
     { .name = "activation_scheme",
       .kind = PARAM_CHOICE,
       .choices = "dynamic none",
@@ -36,16 +37,23 @@ static bool wide(const struct params *p)
     return params_is(p, "fp8_format", "e5m2");
 }
 
+static bool in_tiles(const struct params *p)
+{
+    return params_is(p, "granularity", "block");
+}
+
 static enum err_code fp8_check(const struct params *p, struct err *why)
 {
     if (params_is(p, "activation_scheme", "none") && params_given(p, "activation_scale_ub"))
         return err_set(why, ERR_USAGE, "activation_scale_ub is for activation_scheme=dynamic");
+    if (in_tiles(p) && wide(p))
+        return err_set(why, ERR_USAGE, "granularity=block is for fp8_format=e4m3: no format stores e5m2 so");
     return ERR_OK;
 }
 
 static const char *fp8_format(const struct params *p)
 {
-    return FORMATS[wide(p) ? FORMAT_FP8_E5M2 : FORMAT_FP8_E4M3].name;
+    return FORMATS[in_tiles(p) ? FORMAT_FP8_E4M3_B128 : wide(p) ? FORMAT_FP8_E5M2 : FORMAT_FP8_E4M3].name;
 }
 
 static struct act_scheme fp8_act(const struct params *p)
@@ -71,6 +79,38 @@ static void encode_scaled(void *arg, int member, int size)
                           job->cols);
 }
 
+/* Largest magnitude of rows x cols weights, `stride` apart. */
+static float largest_of(const float *x, int64_t rows, int64_t cols, int64_t stride)
+{
+    float largest = 1e-12f;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t k = 0; k < cols; k++) {
+            const float magnitude = fabsf(x[r * stride + k]);
+            largest = magnitude > largest ? magnitude : largest;
+        }
+    return largest;
+}
+
+/* Strips of 128 rows by all members, tile by tile. */
+static void encode_tiles(void *arg, int member, int size)
+{
+    enum { TILE = 128, TILE_BYTES = TILE + sizeof(float) };
+    const struct tensor_job *job = arg;
+    const int64_t strips = (job->rows + TILE - 1) / TILE,
+                  row_bytes = format_row_bytes(job->format, job->cols);
+    for (int64_t s = strips * member / size; s < strips * (member + 1) / size; s++) {
+        const int64_t first = s * TILE, rows = MIN((int64_t)TILE, job->rows - first);
+        for (int64_t k = 0; k < job->cols; k += TILE) {
+            const float *x = job->x + first * job->cols + k;
+            uint8_t *out = (uint8_t *)job->out + first * row_bytes + k / TILE * TILE_BYTES;
+            const float scale = largest_of(x, rows, TILE, job->cols) / 448.0f;
+            for (int64_t r = 0; r < rows; r++)
+                format_fp8_encode(&FORMATS[FORMAT_FP8_E4M3], &scale, x + r * job->cols, out + r * row_bytes,
+                                  TILE);
+        }
+    }
+}
+
 static enum err_code fp8_tensor(struct tensor_job *job, struct err *why)
 {
     (void)why;
@@ -78,12 +118,12 @@ static enum err_code fp8_tensor(struct tensor_job *job, struct err *why)
         job_encode_rows(job, NULL);
         return ERR_OK;
     }
-    float largest = 1e-12f;
-    for (int64_t i = 0; i < job->rows * job->cols; i++) {
-        const float magnitude = fabsf(job->x[i]);
-        largest = magnitude > largest ? magnitude : largest;
+    if (in_tiles(&job->params)) {
+        threadpool_run(job->pool, encode_tiles, job);
+        return ERR_OK;
     }
-    const float scale = largest / (wide(&job->params) ? 57344.0f : 448.0f);
+    const float scale = largest_of(job->x, job->rows, job->cols, job->cols) /
+                        (wide(&job->params) ? 57344.0f : 448.0f);
     struct scaled s = { job, &scale };
     threadpool_run(job->pool, encode_scaled, &s);
     return ERR_OK;
@@ -96,7 +136,7 @@ const struct method METHOD_FP8 = {
         "decoding anywhere: half the reads of f16, small weights in rows with large ones keep their precision",
     .bad = "prompts on processors: no arithmetic for it, every weight is converted",
     .params = FP8_PARAMS,
-    .formats = "fp8_e4m3 fp8_e5m2",
+    .formats = "fp8_e4m3 fp8_e5m2 fp8_e4m3_b128",
     .linear_only = true,
     .check = fp8_check,
     .format = fp8_format,

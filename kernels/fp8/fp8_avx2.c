@@ -54,6 +54,36 @@ static void e5m2_codes(const void *codes, float *x, int64_t n)
     decode(codes, x, n, e5m2_load8, e5m2_load1);
 }
 
+ALWAYS_INLINE float b128_scale(const uint8_t *block)
+{
+    float scale;
+    memcpy(&scale, block + FP8_BLOCK, sizeof scale);
+    return scale;
+}
+
+/* Of blocks with a scale each; i is a multiple of 8. */
+ALWAYS_INLINE __m256 b128_load8(const uint8_t *row, int64_t i)
+{
+    const uint8_t *block = row + i / FP8_BLOCK * FP8_BLOCK_BYTES;
+    return _mm256_mul_ps(e4m3_load8(block, i % FP8_BLOCK), _mm256_set1_ps(b128_scale(block)));
+}
+
+ALWAYS_INLINE float b128_load1(const uint8_t *row, int64_t i)
+{
+    const uint8_t *block = row + i / FP8_BLOCK * FP8_BLOCK_BYTES;
+    return e4m3_to_float(block[i % FP8_BLOCK]) * b128_scale(block);
+}
+
+static void b128_decode(const void *blocks, float *x, int64_t n)
+{
+    decode(blocks, x, n, b128_load8, b128_load1);
+}
+
+static void b128_dot_f32(const struct dot *d)
+{
+    dot_floats(d, b128_load8, b128_load1, 1);
+}
+
 /* The power of two that was left out comes in once a row. */
 static void e4m3_dot_f32(const struct dot *d)
 {
@@ -70,4 +100,5 @@ static void e5m2_dot_f32(const struct dot *d)
 const struct format_row FP8_AVX2[FP8_COUNT] = {
     { FORMAT_FP8_E4M3, { .decode = e4m3_codes, .dot_f32 = e4m3_dot_f32 } },
     { FORMAT_FP8_E5M2, { .decode = e5m2_codes, .dot_f32 = e5m2_dot_f32 } },
+    { FORMAT_FP8_E4M3_B128, { .decode = b128_decode, .dot_f32 = b128_dot_f32 } },
 };

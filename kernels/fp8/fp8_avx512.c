@@ -39,6 +39,25 @@ static void e5m2_codes(const void *codes, float *x, int64_t n)
     decode(codes, x, n, e5m2_load16);
 }
 
+/* Of blocks with a scale each; i is 16 weights from a block's start or more, and so are their ends. */
+ALWAYS_INLINE __m512 b128_load16(const uint8_t *row, int64_t i, __mmask16 lanes)
+{
+    const uint8_t *block = row + i / FP8_BLOCK * FP8_BLOCK_BYTES;
+    float scale;
+    memcpy(&scale, block + FP8_BLOCK, sizeof scale);
+    return _mm512_mul_ps(e4m3_load16(block, i % FP8_BLOCK, lanes), _mm512_set1_ps(scale));
+}
+
+static void b128_decode(const void *blocks, float *x, int64_t n)
+{
+    decode(blocks, x, n, b128_load16);
+}
+
+static void b128_dot_f32(const struct dot *d)
+{
+    dot_floats(d, b128_load16, 1);
+}
+
 /* The power of two that was left out comes in once a row. */
 static void e4m3_dot_f32(const struct dot *d)
 {
@@ -55,4 +74,5 @@ static void e5m2_dot_f32(const struct dot *d)
 const struct format_row FP8_AVX512[FP8_COUNT] = {
     { FORMAT_FP8_E4M3, { .decode = e4m3_codes, .dot_f32 = e4m3_dot_f32 } },
     { FORMAT_FP8_E5M2, { .decode = e5m2_codes, .dot_f32 = e5m2_dot_f32 } },
+    { FORMAT_FP8_E4M3_B128, { .decode = b128_decode, .dot_f32 = b128_dot_f32 } },
 };

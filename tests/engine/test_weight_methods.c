@@ -185,6 +185,7 @@ static void errors_are_the_published(void **state)
         { "fp8", 7.4e-4 },
         { "fp8,fp8_format=e5m2", 3e-3 },
         { "fp8,granularity=tensor", 7.4e-4 },
+        { "fp8,granularity=block", 7.4e-4 },
         { "method=mxfp4", 1.4e-2 },
         { "tf32", 4.6e-8 },
         { "gguf,type=q6_K,pure=true", 3.3e-4 },
@@ -283,6 +284,7 @@ static void hard_matrices(void **state)
                                          "int8_dynamic",
                                          "fp8",
                                          "fp8,granularity=tensor",
+                                         "fp8,granularity=block",
                                          "method=mxfp4",
                                          "tf32" };
     enum { H_ROWS = 6, H_COLS = 256 };
@@ -350,6 +352,7 @@ static void refusals(void **state)
         { "gguf,type=q2_K_S", "imatrix=true" },
         { "gguf,type=q4_K_XXL", "q4_K_M" },
         { "fp8,activation_scheme=none,activation_scale_ub=5", "dynamic" },
+        { "fp8,granularity=block,fp8_format=e5m2", "granularity=block is for fp8_format=e4m3" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct err why = { 0 };

@@ -39,6 +39,7 @@ q3_K
 q2_K
 fp8_e4m3
 fp8_e5m2
+fp8_e4m3_b128
 int8
 u4_g32,tensors=token_embd:f16
 u4_g64,tensors=token_embd:f16
@@ -76,6 +77,7 @@ int8_static,observer=percentile
 int8_static,observer=entropy
 smoothquant
 fp8
+fp8,granularity=block
 """
 
 # (file under the data folder, title)
