@@ -184,3 +184,31 @@ enum err_code db_measurement_list(struct db *d, int64_t cell_id,
                                     measurement_row, &r },
                  why, "i", cell_id);
 }
+
+struct sample_reader {
+    void (*row)(void *ctx, int64_t t_ns, const char *metric, double value);
+    void *ctx;
+};
+
+static enum err_code sample_row(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    const struct sample_reader *r = ctx;
+    (void)why;
+    if (sqlite3_column_type(row, 2) != SQLITE_NULL)
+        r->row(r->ctx, sqlite3_column_int64(row, 0), (const char *)sqlite3_column_text(row, 1),
+               sqlite3_column_double(row, 2));
+    return ERR_OK;
+}
+
+enum err_code db_sample_list(struct db *d, int64_t cell_id,
+                             void (*row)(void *ctx, int64_t t_ns, const char *metric, double value),
+                             void *ctx, struct err *why)
+{
+    struct sample_reader r = { row, ctx };
+    return db_do(d,
+                 &(struct db_call){ "list samples",
+                                    "SELECT t_ns, metric, value FROM sample WHERE cell_id = ?"
+                                    " ORDER BY t_ns, metric",
+                                    sample_row, &r },
+                 why, "i", cell_id);
+}

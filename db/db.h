@@ -26,6 +26,8 @@ const char *db_path(const struct db *d);
 enum err_code db_machine_put(struct db *d, const char *machine_id, const char *json, struct err *why);
 enum err_code db_model_put(struct db *d, const char *sha256, const char *name, const char *path,
                            const char *json, struct err *why);
+/* The machine's description as it was stored; *json: free(). NULL when there is none of that id. */
+enum err_code db_machine_get(struct db *d, const char *machine_id, char **json, struct err *why);
 
 /* A run: one invocation of bench, ab, eval, tune. */
 struct run_row {
@@ -94,6 +96,11 @@ double db_measurement_get(struct db *d, int64_t cell_id, const char *metric);
 enum err_code db_measurement_list(struct db *d, int64_t cell_id,
                                   void (*row)(void *ctx, const char *metric, const char *unit, double value),
                                   void *ctx, struct err *why);
+
+/* What the sensors said during a cell, in order of time (relative to the cell's start). */
+enum err_code db_sample_list(struct db *d, int64_t cell_id,
+                             void (*row)(void *ctx, int64_t t_ns, const char *metric, double value),
+                             void *ctx, struct err *why);
 
 /* Events of a run (discards, control outcome, errors): what the log pane and reports show. */
 enum err_code db_event_add(struct db *d, int64_t run_id, const char *kind, const char *text, struct err *why);

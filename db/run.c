@@ -26,6 +26,21 @@ enum err_code db_machine_put(struct db *d, const char *machine_id, const char *j
                  why, "tti", machine_id, json, clock_unix_ms());
 }
 
+static enum err_code text_row(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    char **text = ctx;
+    *text = strdup((const char *)sqlite3_column_text(row, 0));
+    return *text ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory reading a machine");
+}
+
+enum err_code db_machine_get(struct db *d, const char *machine_id, char **json, struct err *why)
+{
+    *json = NULL;
+    return db_do(
+        d, &(struct db_call){ "read a machine", "SELECT json FROM machine WHERE id = ?", text_row, json },
+        why, "t", machine_id);
+}
+
 enum err_code db_model_put(struct db *d, const char *sha256, const char *name, const char *path,
                            const char *json, struct err *why)
 {

@@ -60,6 +60,38 @@ static void take(void *ctx, const char *metric, const char *unit, double value)
     str_printf(s, "%s[%s]=%s ", metric, unit, str_from_double(value, number, sizeof number));
 }
 
+static void take_sample(void *ctx, int64_t t_ns, const char *metric, double value)
+{
+    char number[32];
+    str_printf(ctx, "%lld %s=%s ", (long long)t_ns, metric, str_from_double(value, number, sizeof number));
+}
+
+static void samples_and_machine_come_back(void **state)
+{
+    struct err why;
+    struct db *d;
+    char *json;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    struct cell_row c = { .run_id = temp_run(d), .phase = "block" };
+    /* inserted out of order; a value that is not known is no sample */
+    const struct sample_row s[] = { { 200, "cpu_busy_ratio", 0.5 },
+                                    { 100, "cpu_busy_ratio", NAN },
+                                    { 100, "cpu_steal_ratio", 0 } };
+    CHECK_OK(db_cell_insert(d, &c, NULL, 0, s, 3, NULL, 0, &why));
+    struct str seen = { 0 };
+    CHECK_OK(db_sample_list(d, c.id, take_sample, &seen, &why));
+    assert_string_equal(str_text(&seen), "100 cpu_steal_ratio=0 200 cpu_busy_ratio=0.5 ");
+    str_free(&seen);
+    CHECK_OK(db_machine_get(d, "nobody", &json, &why));
+    CHECK(!json);
+    CHECK_OK(db_machine_put(d, "somebody", "{\"cpu\":\"x\"}", &why));
+    CHECK_OK(db_machine_get(d, "somebody", &json, &why));
+    assert_string_equal(json, "{\"cpu\":\"x\"}");
+    free(json);
+    db_close(d);
+}
+
 static void cell_round_trip(void **state)
 {
     struct err why;
@@ -322,6 +354,7 @@ int main(void)
         cmocka_unit_test(run_round_trip),
         cmocka_unit_test(references_hold),
         cmocka_unit_test(cell_round_trip),
+        cmocka_unit_test(samples_and_machine_come_back),
         cmocka_unit_test(cell_is_whole_or_absent),
         cmocka_unit_test(list_filters),
         cmocka_unit_test(text_is_cut_between_characters),
