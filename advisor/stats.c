@@ -94,6 +94,14 @@ static double beta_regularized(double a, double b, double x)
     return 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
 
+double stats_binomial_cdf(int64_t k, int64_t n, double p)
+{
+    if (n < 0 || !(p >= 0 && p <= 1)) return NAN;
+    if (k < 0) return 0;
+    if (k >= n) return 1;
+    return beta_regularized((double)(n - k), (double)k + 1, 1 - p);
+}
+
 double stats_t_cdf(double t, double df)
 {
     if (isnan(t) || !(df > 0)) return NAN;
