@@ -108,6 +108,48 @@ enum err_code db_event_list(struct db *d, int64_t run_id,
                             void (*row)(void *ctx, int64_t unix_ms, const char *kind, const char *text),
                             void *ctx, struct err *why);
 
+/* ---------------------------------------------------------------- runs over time */
+
+/* What a run needs to be understood and repeated, taken at its start; one per run (advisor/capsule.h). */
+enum err_code db_capsule_put(struct db *d, int64_t run_id, const char *json, struct err *why);
+/* *json: free(). NULL when the run has none: it is older than capsules. */
+enum err_code db_capsule_get(struct db *d, int64_t run_id, char **json, struct err *why);
+
+/* Every known measurement of a run's cells that count (kept, without error), in order of cells. Strings are
+ * borrowed for the call. An error of `row` ends the listing. */
+struct value_row {
+    int64_t cell_id;
+    int arm, block; /* as in the cell */
+    const char *phase, *config, *work_hash, *metric;
+    double value;
+};
+typedef enum err_code db_value_fn(void *ctx, const struct value_row *v, struct err *why);
+enum err_code db_value_list(struct db *d, int64_t run_id, db_value_fn *row, void *ctx, struct err *why);
+
+/* That a run was made because of another: kind "replay" with what it said ("reproduced"). A run has one. */
+struct link_row {
+    int64_t of_run;
+    char kind[16], verdict[16];
+};
+enum err_code db_link_put(struct db *d, int64_t run_id, int64_t of_run, const char *kind, const char *verdict,
+                          struct err *why);
+enum err_code db_link_get(struct db *d, int64_t run_id, struct link_row *out, bool *found, struct err *why);
+
+/* A champion: what a challenger is measured against, by name. It outlives the run it came from. */
+struct baseline_row {
+    int64_t id;
+    char name[64], config[640], model_path[512], model_sha256[65], model_name[128], workload[576], metric[48];
+    double margin;    /* log-ratio that matters */
+    double value;     /* of the metric when it was set, NAN: not measured */
+    char machine[16]; /* where, "" */
+    int64_t run_id;   /* 0: it came from no run */
+    int64_t set_ms;
+};
+/* Replaces the one of that name; fills id and set_ms. */
+enum err_code db_baseline_put(struct db *d, struct baseline_row *b, struct err *why);
+/* By name; *rows: free(). */
+enum err_code db_baseline_list(struct db *d, struct baseline_row **rows, int *n, struct err *why);
+
 /* The push spool: a group per key, the newest body wins (PUT replaces a group, so older ones are moot). */
 struct spool_row {
     int64_t id;

@@ -12,6 +12,7 @@ static const struct {
     { "machine", "id = (SELECT machine FROM run WHERE id = ?)", true },
     { "model", "sha256 = (SELECT model_sha256 FROM run WHERE id = ?)", true },
     { "run", "id = ?", false },
+    { "capsule", "run_id = ?", false },
     { "cell", "run_id = ?", false },
     { "measurement", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },
     { "sample", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },

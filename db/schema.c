@@ -52,5 +52,19 @@ const char *const SCHEMA_STEPS[] = {
     "  last_error TEXT NOT NULL) STRICT;"
     "CREATE TABLE gateway_group("
     "  group_url TEXT PRIMARY KEY, first_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL) STRICT;",
+
+    /* 2 -> 3: runs over time: what each was made of, which was made because of which, and the champions. A
+     * champion's run_id is no reference (0: none): it stays when its run is deleted. */
+    "CREATE TABLE capsule("
+    "  run_id INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE, json TEXT NOT NULL) STRICT;"
+    "CREATE TABLE run_link("
+    "  run_id INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE,"
+    "  of_run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, kind TEXT NOT NULL,"
+    "  verdict TEXT NOT NULL) STRICT;"
+    "CREATE TABLE baseline("
+    "  id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, config TEXT NOT NULL,"
+    "  model_path TEXT NOT NULL, model_sha256 TEXT, model_name TEXT NOT NULL, workload TEXT NOT NULL,"
+    "  metric TEXT NOT NULL, margin REAL, value REAL, machine TEXT NOT NULL, run_id INTEGER NOT NULL,"
+    "  set_ms INTEGER NOT NULL) STRICT;",
 };
 const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);

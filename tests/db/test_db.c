@@ -1,6 +1,7 @@
 /* Proves: every field of a run and a cell comes back as it went in, NAN is NULL and back, absent is NAN, cuts
  * respect UTF-8, a cell is stored whole or not at all, references are enforced, the list filter finds plain
- * substrings, the spool keeps the newest body whatever an older push reports, and an exported run fills a
+ * substrings, only what counts is listed as values, capsules, links and champions come back, the spool keeps
+ * the newest body whatever an older push reports, and an exported run fills a
  * fresh database with the same numbers. */
 #include <math.h>
 #include <sqlite3.h>
@@ -174,6 +175,124 @@ static void cell_is_whole_or_absent(void **state)
     CHECK(n == 0);
     free(cells);
     CHECK_OK(db_cell_insert(d, &c, twice, 1, NULL, 0, NULL, 0, &why)); /* the handle is not stuck */
+    db_close(d);
+}
+
+static enum err_code take_value(void *ctx, const struct value_row *v, struct err *why)
+{
+    (void)why;
+    str_printf(ctx, "%d/%d %s %s %s=%g;", v->arm, v->block, v->phase, v->config, v->metric, v->value);
+    return ERR_OK;
+}
+
+static enum err_code refuse_value(void *ctx, const struct value_row *v, struct err *why)
+{
+    (void)ctx, (void)v;
+    return err_set(why, ERR_FORMAT, "enough");
+}
+
+static void values_of_what_counts(void **state)
+{
+    struct err why;
+    struct db *d;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    int64_t run = temp_run(d);
+    static const struct {
+        int arm, block;
+        const char *phase, *error;
+        double value;
+    } CELLS[] = { { 0, 0, "block", "", 10 },
+                  { 1, 0, "block", "", NAN },
+                  { 1, 0, "block", "", 12 },
+                  { 0, 1, "block", "", 99 },
+                  { 1, -1, "warmup", "killed", 1 } };
+    for (size_t i = 0; i < COUNT_OF(CELLS); i++) {
+        struct cell_row c = { .run_id = run, .arm = CELLS[i].arm, .block = CELLS[i].block, .config = "q8_0" };
+        snprintf(c.phase, sizeof c.phase, "%s", CELLS[i].phase);
+        snprintf(c.error, sizeof c.error, "%s", CELLS[i].error);
+        const struct measurement m[] = { { "ttft_s", "seconds", 0.5 },
+                                         { "decode_tok_s", "tokens/s", CELLS[i].value } };
+        CHECK_OK(db_cell_insert(d, &c, m, COUNT_OF(m), NULL, 0, NULL, 0, &why));
+    }
+    CHECK_OK(db_block_discard(d, run, 1, "block", "swap in use", &why));
+    struct str seen = { 0 };
+    CHECK_OK(db_value_list(d, run, take_value, &seen, &why));
+    assert_string_equal(str_text(&seen), "0/0 block q8_0 decode_tok_s=10;0/0 block q8_0 ttft_s=0.5;"
+                                         "1/0 block q8_0 ttft_s=0.5;"
+                                         "1/0 block q8_0 decode_tok_s=12;1/0 block q8_0 ttft_s=0.5;");
+    str_free(&seen);
+    CHECK(db_value_list(d, run, refuse_value, NULL, &why) == ERR_FORMAT);
+    assert_string_equal(why.message, "enough");
+    CHECK_OK(db_value_list(d, run + 1, refuse_value, NULL, &why)); /* nothing to list */
+    db_close(d);
+}
+
+static void capsules_and_links(void **state)
+{
+    struct err why;
+    struct db *d;
+    char *json, *sql;
+    struct link_row l;
+    bool found;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    int64_t first = temp_run(d), second = temp_run(d);
+    CHECK_OK(db_capsule_get(d, first, &json, &why));
+    assert_null(json);
+    CHECK_OK(db_capsule_put(d, first, "{\"kernel\":1}", &why));
+    CHECK_OK(db_capsule_get(d, first, &json, &why));
+    assert_string_equal(json, "{\"kernel\":1}");
+    free(json);
+    CHECK(db_capsule_put(d, 99, "{}", &why) == ERR_USAGE); /* of no run */
+    CHECK_OK(db_run_sql(d, first, &sql, &why));
+    CHECK(strstr(sql, "INSERT INTO capsule"));
+    free(sql);
+
+    CHECK_OK(db_link_get(d, second, &l, &found, &why));
+    CHECK(!found);
+    CHECK_OK(db_link_put(d, second, first, "replay", "", &why));
+    CHECK_OK(db_link_put(d, second, first, "replay", "reproduced", &why));
+    CHECK_OK(db_link_get(d, second, &l, &found, &why));
+    CHECK(found && l.of_run == first);
+    assert_string_equal(l.kind, "replay");
+    assert_string_equal(l.verdict, "reproduced");
+    CHECK(db_link_put(d, second, 99, "replay", "", &why) == ERR_USAGE);
+    db_close(d);
+}
+
+static void champions_by_name(void **state)
+{
+    struct err why;
+    struct db *d;
+    struct baseline_row *rows;
+    int n;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    CHECK_OK(db_baseline_list(d, &rows, &n, &why));
+    CHECK(n == 0 && !rows);
+    struct baseline_row b = { .name = "release",
+                              .config = "q8_0",
+                              .workload = "tg64",
+                              .metric = "decode_tok_s",
+                              .margin = 0.01,
+                              .value = NAN };
+    CHECK_OK(db_baseline_put(d, &b, &why));
+    strcpy(b.config, "q4_K");
+    b.value = 12.5;
+    b.run_id = 77; /* no run has to exist */
+    CHECK_OK(db_baseline_put(d, &b, &why));
+    strcpy(b.name, "nightly");
+    CHECK_OK(db_baseline_put(d, &b, &why));
+    CHECK_OK(db_baseline_list(d, &rows, &n, &why));
+    CHECK(n == 2);
+    assert_string_equal(rows[0].name, "nightly");
+    assert_string_equal(rows[1].name, "release");
+    assert_string_equal(rows[1].config, "q4_K");
+    CHECK(rows[1].value == 12.5 && rows[1].run_id == 77 && rows[1].margin == 0.01 && rows[1].set_ms > 0);
+    CHECK(!*rows[1].model_sha256);
+    free(rows);
+    CHECK_OK(db_check(d, &why));
     db_close(d);
 }
 
@@ -357,6 +476,9 @@ int main(void)
         cmocka_unit_test(samples_and_machine_come_back),
         cmocka_unit_test(cell_is_whole_or_absent),
         cmocka_unit_test(list_filters),
+        cmocka_unit_test(values_of_what_counts),
+        cmocka_unit_test(capsules_and_links),
+        cmocka_unit_test(champions_by_name),
         cmocka_unit_test(text_is_cut_between_characters),
         cmocka_unit_test(spool_keeps_the_newest),
         cmocka_unit_test(events_in_order),

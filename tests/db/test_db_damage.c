@@ -1,7 +1,7 @@
 /* Proves: a store survives what machines do to it. Two processes write at once and lose nothing; kill -9 in
  * the middle of transactions leaves whole cells only; a full disk is ERR_FIT and the handle goes on; a
- * read-only file reads; foreign, damaged and newer files are refused with a message; a version 1 file is
- * migrated with its rows; two processes may create the same file. */
+ * read-only file reads; foreign, damaged and newer files are refused with a message; files of versions 1 and
+ * 2 are migrated with their rows; two processes may create the same file. */
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
@@ -344,6 +344,29 @@ static void version_1_is_migrated(void **state)
     db_close(d);
 }
 
+static void version_2_is_migrated(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *d;
+    char *text;
+    CHECK_OK(file_read(&text, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v2.sql", 1 << 20, &why));
+    tell(t->file, text);
+    free(text);
+    assert_int_equal(ask(t->file, "PRAGMA user_version"), 2);
+    assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema WHERE name = 'capsule'"), 0);
+
+    CHECK_OK(db_open(&d, t->file, &why));
+    CHECK(ask(t->file, "PRAGMA user_version") >= 3);
+    CHECK(db_measurement_get(d, 9, "decode_tok_s") == 812.5);
+    CHECK(db_spool_count(d) == 1);
+    CHECK_OK(db_capsule_get(d, 4, &text, &why)); /* a run from before: no capsule, and no error */
+    assert_null(text);
+    CHECK_OK(db_capsule_put(d, 4, "{}", &why));
+    CHECK_OK(db_check(d, &why));
+    db_close(d);
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, temp_setup, temp_teardown)
@@ -357,6 +380,7 @@ int main(void)
         T(strange_files_are_refused),
         T(damage_is_found),
         T(version_1_is_migrated),
+        T(version_2_is_migrated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
