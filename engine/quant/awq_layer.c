@@ -420,12 +420,6 @@ static void awq_samples(const struct params *p, int *count, int *tokens)
     *tokens = (int)params_int(p, "max_calib_seq_len");
 }
 
-/* Never needed: every matrix of a layer that converts is encoded there. */
-static void awq_rows(const struct tensor_job *job, const float *x, void *out, int64_t rows)
-{
-    format_encode_rows(job->format, x, out, rows, job->cols);
-}
-
 static const struct param AWQ_PARAMS[] = {
     { .name = "bits",
       .aliases = "nbits w_bit wbits",
@@ -497,6 +491,6 @@ const struct method METHOD_AWQ = {
     .check = group_check,
     .format = awq_format,
     .samples = awq_samples,
-    .rows = awq_rows,
+    .rows = nearest_rows, /* never needed: every matrix of a layer that converts is encoded there */
     .layer = awq_layer,
 };

@@ -30,12 +30,6 @@ static void eetq_rows(const struct tensor_job *job, const float *x, void *out, i
     int8_rows_encode(job, eetq_row, x, out, rows);
 }
 
-static const char *eetq_format(const struct params *p)
-{
-    (void)p;
-    return "int8";
-}
-
 static const struct param EETQ_PARAMS[] = {
     { .name = "weights",
       .kind = PARAM_CHOICE,
@@ -53,6 +47,6 @@ const struct method METHOD_EETQ = {
     .params = EETQ_PARAMS,
     .formats = "int8",
     .linear_only = true,
-    .format = eetq_format,
+    .usual = "int8",
     .rows = eetq_rows,
 };

@@ -4,17 +4,6 @@
 
 #include "engine/quant/methods.h"
 
-static const char *mxfp4_format(const struct params *p)
-{
-    (void)p;
-    return FORMATS[FORMAT_MXFP4].name;
-}
-
-static void mxfp4_rows(const struct tensor_job *job, const float *x, void *out, int64_t rows)
-{
-    format_encode_rows(job->format, x, out, rows, job->cols);
-}
-
 const struct method METHOD_MXFP4 = {
     .name = "mxfp4",
     .help = "four-bit floats in blocks of 32 under a power of two, as the OCP microscaling format has it",
@@ -22,8 +11,8 @@ const struct method METHOD_MXFP4 = {
     .bad = "made after training it is weaker than iq4_xs or nf4 at the same size",
     .formats = "mxfp4",
     .linear_only = true,
-    .format = mxfp4_format,
-    .rows = mxfp4_rows,
+    .usual = "mxfp4",
+    .rows = nearest_rows,
 };
 
 /* Ten bits of mantissa, to nearest, ties to even; x is finite, and may round to infinity only from above
@@ -36,12 +25,6 @@ static float to_tf32(float x)
     u = (rounded & 0x7f800000) == 0x7f800000 ? u & ~0x1fffu : rounded;
     memcpy(&x, &u, sizeof u);
     return x;
-}
-
-static const char *tf32_format(const struct params *p)
-{
-    (void)p;
-    return FORMATS[FORMAT_F32].name;
 }
 
 static struct act_scheme tf32_act(const struct params *p)
@@ -66,7 +49,7 @@ const struct method METHOD_TF32 = {
     .bad = "everything else: neither smaller nor faster than f32 here",
     .formats = "f32",
     .linear_only = false,
-    .format = tf32_format,
+    .usual = "f32",
     .act = tf32_act,
     .rows = tf32_rows,
 };

@@ -115,7 +115,7 @@ static enum err_code fp8_tensor(struct tensor_job *job, struct err *why)
 {
     (void)why;
     if (params_is(&job->params, "granularity", "channel")) {
-        job_encode_rows(job, NULL);
+        job_encode_rows(job, nearest_rows);
         return ERR_OK;
     }
     if (in_tiles(&job->params)) {

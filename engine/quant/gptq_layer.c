@@ -166,12 +166,6 @@ static int gptq_sides(const struct tensor_job *job, struct side_tensor *out)
     return 1;
 }
 
-/* Never needed: every matrix of a layer that converts is solved. */
-static void gptq_rows(const struct tensor_job *job, const float *x, void *out, int64_t rows)
-{
-    format_encode_rows(job->format, x, out, rows, job->cols);
-}
-
 static const struct param GPTQ_PARAMS[] = {
     { .name = "bits",
       .aliases = "nbits w_bit wbits",
@@ -257,6 +251,6 @@ const struct method METHOD_GPTQ = {
     .format = gptq_format,
     .samples = gptq_samples,
     .sides = gptq_sides,
-    .rows = gptq_rows,
+    .rows = nearest_rows, /* never needed: every matrix of a layer that converts is solved */
     .layer = gptq_layer,
 };

@@ -15,12 +15,6 @@ float int8_observed_row(const float *x, int64_t n, int8_t *codes)
     return scale;
 }
 
-static const char *int8_format(const struct params *p)
-{
-    (void)p;
-    return FORMATS[FORMAT_INT8].name;
-}
-
 /* ---------------------------------------------------------------- dynamic */
 
 static const struct param DYNAMIC_PARAMS[] = {
@@ -39,12 +33,6 @@ static struct act_scheme dynamic_act(const struct params *p)
                                                                                : INPUT_INT8_TENSOR };
 }
 
-/* The format's own rule: 127 steps of the row's largest magnitude. */
-static void dynamic_rows(const struct tensor_job *job, const float *x, void *out, int64_t rows)
-{
-    format_encode_rows(job->format, x, out, rows, job->cols);
-}
-
 const struct method METHOD_INT8_DYNAMIC = {
     .name = "int8_dynamic",
     .help = "bytes for weights and activations; those of activations found while the model runs",
@@ -53,9 +41,9 @@ const struct method METHOD_INT8_DYNAMIC = {
     .params = DYNAMIC_PARAMS,
     .formats = "int8",
     .linear_only = true,
-    .format = int8_format,
+    .usual = "int8",
     .act = dynamic_act,
-    .rows = dynamic_rows,
+    .rows = nearest_rows, /* 127 steps of the row's largest magnitude */
 };
 
 /* ---------------------------------------------------------------- static */
@@ -172,7 +160,7 @@ const struct method METHOD_INT8_STATIC = {
     .formats = "int8",
     .linear_only = true,
     .calibration = CALIBRATION_NEEDED,
-    .format = int8_format,
+    .usual = "int8",
     .act = static_act,
     .sides = static_sides,
     .tensor = static_tensor,

@@ -56,12 +56,6 @@ static enum err_code llm_int8_check(const struct params *p, struct err *why)
     return ERR_OK;
 }
 
-static const char *llm_int8_format(const struct params *p)
-{
-    (void)p;
-    return FORMATS[FORMAT_INT8].name;
-}
-
 static enum calibration_need llm_int8_needs(const struct params *p)
 {
     return keeps_columns(p) ? CALIBRATION_NEEDED : CALIBRATION_NONE;
@@ -134,8 +128,8 @@ const struct method METHOD_LLM_INT8 = {
     .formats = "int8",
     .linear_only = true,
     .calibration = CALIBRATION_OPTIONAL,
+    .usual = "int8",
     .check = llm_int8_check,
-    .format = llm_int8_format,
     .needs = llm_int8_needs,
     .act = llm_int8_act,
     .sides = llm_int8_sides,

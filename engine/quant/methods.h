@@ -38,9 +38,11 @@ struct tensor_job {
     struct threadpool *pool; /* `tensor` and `layer` only */
 };
 struct side_tensor *job_side(struct tensor_job *job, enum side_what what); /* NULL: not declared */
-/* For `tensor`: all of job->x into job->out by rows, on all threads. NULL: to the nearest. */
-void job_encode_rows(struct tensor_job *job,
-                     void (*rows)(const struct tensor_job *, const float *x, void *out, int64_t rows));
+/* What `rows` is, and the one that most methods use: to the nearest, by the format's own rule. */
+typedef void rows_fn(const struct tensor_job *job, const float *x, void *out, int64_t rows);
+rows_fn nearest_rows;
+/* For `tensor`: all of job->x into job->out by rows, on all threads. */
+void job_encode_rows(struct tensor_job *job, rows_fn *rows);
 
 struct layer_matrix {
     struct tensor_job

@@ -37,9 +37,14 @@ struct side_tensor *job_side(struct tensor_job *job, enum side_what what)
     return NULL;
 }
 
+void nearest_rows(const struct tensor_job *job, const float *x, void *out, int64_t rows)
+{
+    format_encode_rows(job->format, x, out, rows, job->cols);
+}
+
 struct row_loop {
     const struct tensor_job *job;
-    void (*rows)(const struct tensor_job *, const float *x, void *out, int64_t rows);
+    rows_fn *rows;
 };
 
 static void run_rows(void *arg, int member, int size)
@@ -49,14 +54,10 @@ static void run_rows(void *arg, int member, int size)
     const int64_t from = job->rows * member / size, count = job->rows * (member + 1) / size - from;
     const float *x = job->x + from * job->cols;
     void *out = (unsigned char *)job->out + from * format_row_bytes(job->format, job->cols);
-    if (l->rows)
-        l->rows(job, x, out, count);
-    else
-        format_encode_rows(job->format, x, out, count, job->cols);
+    l->rows(job, x, out, count);
 }
 
-void job_encode_rows(struct tensor_job *job,
-                     void (*rows)(const struct tensor_job *, const float *x, void *out, int64_t rows))
+void job_encode_rows(struct tensor_job *job, rows_fn *rows)
 {
     struct row_loop l = { job, rows };
     threadpool_run(job->pool, run_rows, &l);
@@ -113,11 +114,8 @@ static void pass_rows(void *arg, int member, int size)
     float *x = p->x + from * cols;
     if (from == to || (!p->loaded && !read_rows(p, from, to, x)) || !p->out) return;
     const struct method *m = p->q->params.method;
-    unsigned char *out = p->out + from * format_row_bytes(p->unit->format, cols);
-    if (p->unit->by_method && m->rows)
-        m->rows(p->job, x, out, to - from);
-    else
-        format_encode_rows(p->unit->format, x, out, to - from, cols);
+    rows_fn *rows = p->unit->by_method && m->rows ? m->rows : nearest_rows;
+    rows(p->job, x, p->out + from * format_row_bytes(p->unit->format, cols), to - from);
 }
 
 static enum err_code run_piece(struct piece *p, struct err *why)

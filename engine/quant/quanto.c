@@ -308,7 +308,7 @@ static enum err_code quanto_tensor(struct tensor_job *job, struct err *why)
         if (rc) return rc;
         put_input(job);
     }
-    job_encode_rows(job, NULL);
+    job_encode_rows(job, nearest_rows);
     return ERR_OK;
 }
 

@@ -73,18 +73,6 @@ static enum err_code smoothquant_layer(struct layer_job *job, struct err *why)
 
 /* ---------------------------------------------------------------- the row of METHODS */
 
-/* Steps of largest / 127, ties to even. */
-static void smoothquant_rows(const struct tensor_job *job, const float *x, void *out, int64_t rows)
-{
-    format_encode_rows(job->format, x, out, rows, job->cols);
-}
-
-static const char *smoothquant_format(const struct params *p)
-{
-    (void)p;
-    return FORMATS[FORMAT_INT8].name;
-}
-
 static struct act_scheme smoothquant_act(const struct params *p)
 {
     const bool token = params_is(p, "act_quant", "per_token");
@@ -116,8 +104,8 @@ const struct method METHOD_SMOOTHQUANT = {
     .formats = "int8",
     .linear_only = true,
     .calibration = CALIBRATION_NEEDED,
-    .format = smoothquant_format,
+    .usual = "int8",
     .act = smoothquant_act,
-    .rows = smoothquant_rows,
+    .rows = nearest_rows, /* steps of largest / 127, ties to even */
     .layer = smoothquant_layer,
 };

@@ -58,7 +58,8 @@ static void rows_are_complete(void **state)
         const struct params defaults = { .method = m, .given = "" };
         struct err why = { 0 };
         CHECK_OK(params_check_all(&defaults, &why));
-        if (m->format) CHECK(method_makes(m, format_find(m->format(&defaults))));
+        if (m->format || m->usual) CHECK(method_makes(m, format_find(method_format(&defaults))));
+        CHECK(!m->format || !m->usual); /* one of them would never be asked */
     }
 }
 
