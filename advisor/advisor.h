@@ -9,6 +9,7 @@
 
 #include "advisor/stats.h"
 #include "advisor/arm.h"
+#include "advisor/quality.h"
 #include "advisor/experiment.h"
 #include "advisor/advise.h"
 #include "advisor/outcome.h"

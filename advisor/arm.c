@@ -75,3 +75,21 @@ enum err_code arm_generate(struct arm *a, const char *prompt, int n, double temp
     json_put_num(r, "temp", temp);
     return arm_request(a, r, answer, event, ctx, why);
 }
+
+enum err_code arm_quality(struct arm *a, const struct quality_spec *spec, json_t **answer,
+                          arm_event_fn *event, void *ctx, struct err *why)
+{
+    const size_t size = KNOB_COUNT * (CONFIG_VALUE + 16);
+    char *line = malloc(size);
+    if (!line) return err_set(why, ERR_NOMEM, "no memory for a request");
+    json_t *r = json_object(), *reference = json_object();
+    json_put_str(reference, "model", spec->model ? spec->model : "");
+    json_put_str(reference, "config", config_line(spec->reference, line, size));
+    json_put_str(r, "op", "quality");
+    json_put_str(r, "file", spec->file ? spec->file : "");
+    json_put_int(r, "ctx", spec->ctx);
+    json_put_int(r, "chunks", spec->chunks);
+    json_put(r, "reference", reference);
+    free(line);
+    return arm_request(a, r, answer, event, ctx, why);
+}

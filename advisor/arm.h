@@ -42,4 +42,16 @@ enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_
 enum err_code arm_generate(struct arm *a, const char *prompt, int n, double temp, json_t **answer,
                            arm_event_fn *event, void *ctx, struct err *why);
 
+/* What the arm's predictions lose against a reference's, which its process opens beside it (engine/worker.h,
+ * op "quality"). */
+struct quality_spec {
+    const char *file;  /* text; NULL or "": the bundled one */
+    int ctx;           /* tokens of a window, at most the arm's context; 0: 512 */
+    int64_t chunks;    /* windows at most; 0: all */
+    const char *model; /* of the reference, used when its config names none */
+    const struct config *reference;
+};
+enum err_code arm_quality(struct arm *a, const struct quality_spec *spec, json_t **answer,
+                          arm_event_fn *event, void *ctx, struct err *why);
+
 #endif

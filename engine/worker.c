@@ -176,7 +176,10 @@ bool worker_progress(struct worker *w, const char *phase, int64_t done, int64_t 
 static const struct {
     const char *op;
     enum err_code (*run)(struct worker *w, const json_t *request, struct err *why);
-} OPS[] = { { "open", worker_open }, { "cell", worker_cell }, { "generate", worker_generate } };
+} OPS[] = { { "open", worker_open },
+            { "cell", worker_cell },
+            { "generate", worker_generate },
+            { "quality", worker_quality } };
 
 static enum err_code serve_one(struct worker *w, const json_t *request, struct err *why)
 {
@@ -184,8 +187,8 @@ static enum err_code serve_one(struct worker *w, const json_t *request, struct e
     w->channel.cancelled = false;
     for (size_t i = 0; i < COUNT_OF(OPS); i++)
         if (!strcmp(OPS[i].op, op)) return OPS[i].run(w, request, why);
-    return err_set(why, ERR_USAGE, "request '%.40s' is not known: want open, cell, generate, cancel or close",
-                   op);
+    return err_set(why, ERR_USAGE,
+                   "request '%.40s' is not known: want open, cell, generate, quality, cancel or close", op);
 }
 
 /* False after "close". */

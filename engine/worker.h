@@ -4,10 +4,13 @@
  *   {"id":1,"op":"open","model":PATH,"config":LINE,"ctx":N,"sequences":1}
  *   {"id":2,"op":"cell","workload":"tg64","seed":7}
  *   {"id":3,"op":"generate","prompt":TEXT,"n":64,"temp":0}
+ *   {"id":4,"op":"quality","file":PATH,"ctx":512,"chunks":0,"reference":{"model":PATH,"config":LINE}}
+ *     file "": the bundled text; chunks 0: all; the reference is opened beside the open model for the time of
+ *     the request, ctx must not be more than the open model's
  *   {"id":0,"op":"cancel"}   takes effect inside a running request; no answer of its own
  *   {"id":9,"op":"close"}
  * Answers:
- *   {"id":2,"event":"progress","phase":"prefill"|"decode"|"load"|"quantize"|"eval","done":n,"of":m,"seconds":s}
+ *   {"id":2,"event":"progress","phase":"prefill"|"decode"|"load"|"quantize"|"eval"|"greedy","done":n,"of":m,"seconds":s}
  *   {"id":3,"event":"token","text":PIECE,"token":ID}
  *   {"id":2,"ok":true,...}       the result
  *   {"id":2,"ok":false,"code":"ERR_FIT","message":TEXT}
@@ -20,6 +23,8 @@
  * step of decoding],
  *   "perplexity":,"nll":,"nll_se":,"scored_tokens":,"work_hash":,"output_hash":,"cpu_s":,"peak_rss_bytes":,"rss_bytes":,"major_faults":,
  *   "minor_faults":,"voluntary_switches":,"involuntary_switches":}   unknown = null
+ * quality answers: {"quality":{"file":,"ctx":, figures of engine/eval/eval.h by divergence_to_json},
+ *   "random_weights":,"seconds":}
  * The worker dies with its parent (PR_SET_PDEATHSIG, and end of file on the socket). */
 #ifndef QDYNO_ENGINE_WORKER_H
 #define QDYNO_ENGINE_WORKER_H

@@ -42,6 +42,18 @@ struct worker {
 enum err_code worker_open(struct worker *w, const json_t *request, struct err *why);
 enum err_code worker_cell(struct worker *w, const json_t *request, struct err *why);
 enum err_code worker_generate(struct worker *w, const json_t *request, struct err *why);
+enum err_code worker_quality(struct worker *w, const json_t *request, struct err *why);
+
+/* ERR_USAGE unless a model is open. */
+enum err_code worker_needs_model(const struct worker *w, struct err *why);
+
+/* The callback of model_open: {"event":"progress"} ten times a second at most; arg is a struct open_progress.
+ */
+struct open_progress {
+    struct worker *w;
+    int64_t started_ns, told_ns;
+};
+bool worker_tell_open(void *arg, const char *phase, double done);
 
 /* {"event":"progress",...} and whether to go on. */
 bool worker_progress(struct worker *w, const char *phase, int64_t done, int64_t of, double seconds);

@@ -14,13 +14,7 @@ enum { STATUS_LIMIT = 64 << 10, PROGRESS_NS = 100000000 };
 
 /* ---------------------------------------------------------------- open */
 
-/* Arguments of the progress callback of model_open, which may come often. */
-struct open_progress {
-    struct worker *w;
-    int64_t started_ns, told_ns;
-};
-
-static bool tell_open(void *arg, const char *phase, double done)
+bool worker_tell_open(void *arg, const char *phase, double done)
 {
     struct open_progress *p = arg;
     const int64_t now = clock_ns();
@@ -129,7 +123,7 @@ enum err_code worker_open(struct worker *w, const json_t *request, struct err *w
                                            .ctx = (int)ctx,
                                            .sequences = (int)sequences,
                                            .log = w->log,
-                                           .progress = tell_open,
+                                           .progress = worker_tell_open,
                                            .progress_arg = &progress };
     if ((rc = model_open(&w->model, &options, why))) return rc;
     if (!worker_progress(w, "load", 0, 1, (double)(clock_ns() - progress.started_ns) * 1e-9))
@@ -241,7 +235,7 @@ static json_t *cell_json(const struct worker *w, const struct workload *load, co
     return o;
 }
 
-static enum err_code need_model(const struct worker *w, struct err *why)
+enum err_code worker_needs_model(const struct worker *w, struct err *why)
 {
     return w->model ? ERR_OK : err_set(why, ERR_USAGE, "no model is open: send an open request first");
 }
@@ -251,7 +245,7 @@ enum err_code worker_cell(struct worker *w, const json_t *request, struct err *w
     struct workload load;
     struct cell_result result;
     enum err_code rc;
-    if ((rc = need_model(w, why))) return rc;
+    if ((rc = worker_needs_model(w, why))) return rc;
     if ((rc = workload_parse(&load, json_get_str(request, "workload", ""), why))) return rc;
     const uint64_t seed = (uint64_t)json_get_int(request, "seed", 0);
     const struct usage before = usage_now();
@@ -408,7 +402,7 @@ enum err_code worker_generate(struct worker *w, const json_t *request, struct er
     struct generation g = { .w = w };
     struct sampler_options options;
     enum err_code rc;
-    if ((rc = need_model(w, why))) return rc;
+    if ((rc = worker_needs_model(w, why))) return rc;
     g.t = model_tokenizer(w->model);
     if (!g.t)
         return err_set(why, ERR_USAGE,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/eval/greedy.h"
 #include "engine/eval/moments.h"
 #include "engine/eval/windows.h"
 
@@ -125,7 +126,7 @@ static enum err_code compare_window(struct pair *p, const int32_t *ids, int64_t 
             divergence_add(&p->moments, &q);
         }
     }
-    divergence_close_window(&p->moments, windows_scored(ctx));
+    divergence_close_window(&p->moments);
     return ERR_OK;
 }
 
@@ -136,7 +137,7 @@ enum err_code eval_divergence(struct divergence *out, struct model *reference, s
     struct windows w;
     assert(reference != candidate);
     enum err_code rc = cut(&w, reference, candidate, r, why);
-    if (!rc) rc = divergence_moments_init(&p.moments, w.count * windows_scored(r->ctx), why);
+    if (!rc) rc = divergence_moments_init(&p.moments, w.count, windows_scored(r->ctx), why);
     if (!rc && !(p.rows = malloc((size_t)r->ctx * sizeof *p.rows)))
         rc = err_set(why, ERR_NOMEM, "out of memory");
     for (int64_t c = 0; c < w.count && !rc; c++) {
@@ -144,7 +145,8 @@ enum err_code eval_divergence(struct divergence *out, struct model *reference, s
         if (!rc && r->progress && !r->progress(r->arg, c + 1, w.count, p.moments.candidate.nll.mean))
             rc = err_set(why, ERR_CANCELLED, "cancelled");
     }
-    if (!rc) divergence_finish(out, &p.moments, windows_scored(r->ctx));
+    if (!rc) divergence_finish(out, &p.moments, r->ctx / 2);
+    if (!rc) rc = eval_greedy(&out->greedy, reference, candidate, &w, r, why);
     model_truncate(reference, 0, 0);
     model_truncate(candidate, 0, 0);
     divergence_moments_done(&p.moments);

@@ -5,7 +5,8 @@
 
 #include "engine/engine.h"
 
-/* progress(arg, window, of, nll so far) may be NULL; false cancels. */
+/* progress(arg, window, of, nll so far) may be NULL; false cancels. While greedy texts are compared it is
+ * called with the number of prompts done and NAN. */
 typedef bool eval_progress_fn(void *arg, int64_t chunk, int64_t of, double nll);
 
 struct eval_request {
@@ -15,7 +16,12 @@ struct eval_request {
     int64_t max_chunks; /* 0: all */
     eval_progress_fn *progress;
     void *arg;
+    /* eval_divergence only: greedy continuations of both are compared after so many prompts (0: none), the
+     * first halves of windows spread over the text, for this many tokens at most (the window's other half if
+     * that is less). */
+    int greedy_prompts, greedy_tokens;
 };
+enum { GREEDY_PROMPTS = 16, GREEDY_TOKENS = 64 }; /* what the programs ask for */
 
 struct perplexity {
     double ppl, nll;       /* nats per token */
@@ -29,6 +35,23 @@ struct perplexity {
 enum err_code eval_perplexity(struct perplexity *out, struct model *m, const char *text, size_t n, int ctx,
                               int64_t max_chunks, eval_progress_fn *progress, void *arg, struct err *why);
 
+/* KL divergence by how much context a prediction had: scored positions cut into DEPTHS pieces as equal as
+ * they can be. */
+enum { DEPTHS = 4 };
+struct depth {
+    int from, to;    /* positions in the window, `to` not in it; equal: no positions */
+    double mean, se; /* nats, clustered by chunk; NAN without positions */
+};
+
+/* How long two greedy continuations of one prompt stay the same. A prompt after which they never differ says
+ * only "longer than the limit", so the median is NAN when that is so for half of the prompts or more. An end
+ * of text that both choose ends a continuation that never differed. */
+struct greedy {
+    int prompts, diverged; /* 0 prompts: not asked */
+    int limit;             /* tokens a continuation has at most */
+    double median;         /* tokens before the first difference, over prompts */
+};
+
 /* A candidate against a reference at every position eval_perplexity scores; p is the reference's
  * distribution, q the candidate's. KL divergence is sum p ln(p/q) in nats. Standard errors are clustered by
  * chunk (NAN for one chunk). A quantile is NAN where so few positions say nothing about it (99 % confidence
@@ -39,6 +62,12 @@ struct divergence {
     double top1_ratio, top1_se; /* positions where both hold the same id most likely (of equals: the first) */
     double top1_lower, top1_upper;  /* 95 %, Wilson, at as many independent positions as top1_se is worth */
     double log_ratio, log_ratio_se; /* ln(PPL of the candidate / PPL of the reference), paired by token */
+    /* Positions where the most likely id is the text's next one, for only one of the two: discordant pairs */
+    int64_t only_reference_right, only_candidate_right;
+    double accuracy_reference, accuracy_candidate; /* share of positions that were predicted right */
+    double accuracy_change, accuracy_change_se;    /* candidate - reference, paired, clustered */
+    struct depth depth[DEPTHS];
+    struct greedy greedy;
 };
 /* Both models (two sessions) go through the same windows side by side, a piece of a window at a time; no more
  * logits than those of one piece are held, and 8 bytes for each scored position. Both caches are emptied.
@@ -46,5 +75,11 @@ struct divergence {
  * vocabulary (says what differs); ERR_FORMAT when a model's logits are not numbers (says whose and where). */
 enum err_code eval_divergence(struct divergence *out, struct model *reference, struct model *candidate,
                               const struct eval_request *r, struct err *why);
+
+/* The figures as an object and back; keys are those of `qdyno eval -o json`. Unknown is null on the way out
+ * and NAN (-1 for a count) on the way in. New reference. */
+json_t *divergence_to_json(const struct divergence *d);
+void divergence_from_json(struct divergence *d, const json_t *object);
+void perplexity_put_json(json_t *to, const struct perplexity *p);
 
 #endif

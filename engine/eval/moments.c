@@ -39,7 +39,9 @@ struct position position_compare(const float *reference, const float *candidate,
     return (struct position){ .kld = kld < 0 ? 0 : kld, /* rounding only; NAN stays */
                               .nll_reference = log_a - ((double)reference[id] - most_a),
                               .nll_candidate = log_b - ((double)candidate[id] - most_b),
-                              .same_top = top_a == top_b };
+                              .same_top = top_a == top_b,
+                              .reference_right = top_a == id,
+                              .candidate_right = top_b == id };
 }
 
 /* ---------------------------------------------------------------- windows */
@@ -84,13 +86,14 @@ void nll_finish(struct perplexity *out, const struct nll_moments *m, int scored_
 
 /* ---------------------------------------------------------------- pairs */
 
-enum err_code divergence_moments_init(struct divergence_moments *m, int64_t positions, struct err *why)
+enum err_code divergence_moments_init(struct divergence_moments *m, int64_t windows, int scored,
+                                      struct err *why)
 {
-    *m = (struct divergence_moments){ .cap = positions };
-    m->klds = calloc((size_t)positions, sizeof *m->klds);
+    *m = (struct divergence_moments){ .cap = windows * scored, .scored = scored };
+    m->klds = calloc((size_t)m->cap, sizeof *m->klds);
     return m->klds ? ERR_OK
                    : err_set(why, ERR_NOMEM, "no memory for the divergences of %lld positions",
-                             (long long)positions);
+                             (long long)m->cap);
 }
 
 void divergence_moments_done(struct divergence_moments *m)
@@ -99,24 +102,52 @@ void divergence_moments_done(struct divergence_moments *m)
     m->klds = NULL;
 }
 
+int depth_begin(int scored, int i)
+{
+    return (int)((int64_t)scored * i / DEPTHS);
+}
+
+static int depth_of(int scored, int at)
+{
+    int i = DEPTHS - 1;
+    while (depth_begin(scored, i) > at) i--;
+    return i;
+}
+
 void divergence_add(struct divergence_moments *m, const struct position *p)
 {
     m->klds[m->n++] = p->kld;
     m->open_kld += p->kld;
     m->open_same += p->same_top;
     m->open_ratio += p->nll_candidate - p->nll_reference;
+    m->open_reference_right += p->reference_right;
+    m->open_candidate_right += p->candidate_right;
+    m->only_reference_right += p->reference_right && !p->candidate_right;
+    m->only_candidate_right += p->candidate_right && !p->reference_right;
+    m->open_depth[depth_of(m->scored, m->open_at++)] += p->kld;
     nll_add(&m->reference, p->nll_reference);
     nll_add(&m->candidate, p->nll_candidate);
 }
 
-void divergence_close_window(struct divergence_moments *m, int scored)
+void divergence_close_window(struct divergence_moments *m)
 {
-    clustered_add(&m->kld, m->open_kld / scored);
-    clustered_add(&m->same_top, m->open_same / scored);
-    clustered_add(&m->log_ratio, m->open_ratio / scored);
+    const double n = m->scored;
+    clustered_add(&m->kld, m->open_kld / n);
+    clustered_add(&m->same_top, m->open_same / n);
+    clustered_add(&m->log_ratio, m->open_ratio / n);
+    clustered_add(&m->reference_right, (double)m->open_reference_right / n);
+    clustered_add(&m->candidate_right, (double)m->open_candidate_right / n);
+    clustered_add(&m->change, (double)(m->open_candidate_right - m->open_reference_right) / n);
     m->open_kld = m->open_same = m->open_ratio = 0;
-    nll_close_window(&m->reference, scored);
-    nll_close_window(&m->candidate, scored);
+    m->open_reference_right = m->open_candidate_right = 0;
+    for (int i = 0; i < DEPTHS; i++) {
+        const int positions = depth_begin(m->scored, i + 1) - depth_begin(m->scored, i);
+        if (positions) clustered_add(&m->depth[i], m->open_depth[i] / positions);
+        m->open_depth[i] = 0;
+    }
+    m->open_at = 0;
+    nll_close_window(&m->reference, m->scored);
+    nll_close_window(&m->candidate, m->scored);
 }
 
 static int ascending(const void *a, const void *b)
@@ -152,7 +183,18 @@ static void top1_interval(struct divergence *out)
     out->top1_upper = fmin(middle + half, 1);
 }
 
-void divergence_finish(struct divergence *out, struct divergence_moments *m, int scored_per_window)
+static void depth_finish(struct divergence *out, const struct divergence_moments *m, int first)
+{
+    for (int i = 0; i < DEPTHS; i++) {
+        const struct clustered *c = &m->depth[i];
+        out->depth[i] = (struct depth){ .from = first + depth_begin(m->scored, i),
+                                        .to = first + depth_begin(m->scored, i + 1),
+                                        .mean = c->windows ? c->mean : NAN,
+                                        .se = clustered_se(c) };
+    }
+}
+
+void divergence_finish(struct divergence *out, struct divergence_moments *m, int first)
 {
     qsort(m->klds, (size_t)m->n, sizeof *m->klds, ascending);
     *out = (struct divergence){ .kld_mean = m->kld.mean,
@@ -164,8 +206,33 @@ void divergence_finish(struct divergence *out, struct divergence_moments *m, int
                                 .top1_ratio = m->same_top.mean,
                                 .top1_se = clustered_se(&m->same_top),
                                 .log_ratio = m->log_ratio.mean,
-                                .log_ratio_se = clustered_se(&m->log_ratio) };
-    nll_finish(&out->reference, &m->reference, scored_per_window);
-    nll_finish(&out->candidate, &m->candidate, scored_per_window);
+                                .log_ratio_se = clustered_se(&m->log_ratio),
+                                .only_reference_right = m->only_reference_right,
+                                .only_candidate_right = m->only_candidate_right,
+                                .accuracy_reference = m->reference_right.mean,
+                                .accuracy_candidate = m->candidate_right.mean,
+                                .accuracy_change = m->change.mean,
+                                .accuracy_change_se = clustered_se(&m->change),
+                                .greedy.median = NAN };
+    nll_finish(&out->reference, &m->reference, m->scored);
+    nll_finish(&out->candidate, &m->candidate, m->scored);
     top1_interval(out);
+    depth_finish(out, m, first);
+}
+
+/* ---------------------------------------------------------------- greedy continuations */
+
+static int longer(const void *a, const void *b)
+{
+    const unsigned x = (unsigned)*(const int *)a, y = (unsigned)*(const int *)b; /* -1 is longest */
+    return (x > y) - (x < y);
+}
+
+void greedy_finish(struct greedy *out, int *same, int prompts, int limit)
+{
+    qsort(same, (size_t)prompts, sizeof *same, longer);
+    *out = (struct greedy){ .prompts = prompts, .limit = limit, .median = NAN };
+    while (out->diverged < prompts && same[out->diverged] >= 0) out->diverged++;
+    const int low = (prompts - 1) / 2, high = prompts / 2;
+    if (prompts && high < out->diverged) out->median = 0.5 * (same[low] + same[high]);
 }

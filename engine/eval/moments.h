@@ -14,6 +14,7 @@ struct position {
     double kld; /* >= 0; infinite where q is 0 and p is not; NAN from logits that are NAN */
     double nll_reference, nll_candidate; /* of `id` */
     bool same_top;
+    bool reference_right, candidate_right; /* `id` is the most likely one (of equals: the first) */
 };
 /* reference, candidate [n]; 0 <= id < n. Equal rows give a kld of exactly 0. */
 struct position position_compare(const float *reference, const float *candidate, int64_t n, int32_t id);
@@ -41,17 +42,28 @@ void nll_finish(struct perplexity *out, const struct nll_moments *m, int scored_
 
 struct divergence_moments {
     struct nll_moments reference, candidate;
-    struct clustered kld, same_top, log_ratio;
+    struct clustered kld, same_top, log_ratio, reference_right, candidate_right, change;
     double open_kld, open_same, open_ratio;
-    double *klds; /* [n] of every position, for the quantiles; owned: divergence_moments_done */
+    int64_t open_reference_right, open_candidate_right, only_reference_right, only_candidate_right;
+    struct clustered depth[DEPTHS];
+    double open_depth[DEPTHS];
+    int scored, open_at; /* positions of a window, and of the open one so far */
+    double *klds;        /* [n] of every position, for the quantiles; owned: divergence_moments_done */
     int64_t n, cap;
 };
-/* Room for `positions` scored ones. ERR_NOMEM. */
-enum err_code divergence_moments_init(struct divergence_moments *m, int64_t positions, struct err *why);
+/* Room for `windows` of `scored` positions each. ERR_NOMEM. */
+enum err_code divergence_moments_init(struct divergence_moments *m, int64_t windows, int scored,
+                                      struct err *why);
 void divergence_moments_done(struct divergence_moments *m);
 void divergence_add(struct divergence_moments *m, const struct position *p);
-void divergence_close_window(struct divergence_moments *m, int scored);
-/* Sorts klds. At least one closed window. */
-void divergence_finish(struct divergence *out, struct divergence_moments *m, int scored_per_window);
+void divergence_close_window(struct divergence_moments *m);
+/* Sorts klds. At least one closed window; `first` is the position in a window of the first scored one. */
+void divergence_finish(struct divergence *out, struct divergence_moments *m, int first);
+
+/* The first of `scored` positions that belongs to depth piece i; i == DEPTHS: scored. */
+int depth_begin(int scored, int i);
+
+/* same[prompts]: tokens before the first difference; -1: none within `limit`. Sorts. */
+void greedy_finish(struct greedy *out, int *same, int prompts, int limit);
 
 #endif

@@ -26,7 +26,7 @@ static enum err_code score_window(struct nll_moments *s, struct model *m, const 
 enum err_code eval_perplexity(struct perplexity *out, struct model *m, const char *text, size_t n, int ctx,
                               int64_t max_chunks, eval_progress_fn *progress, void *arg, struct err *why)
 {
-    const struct eval_request r = { text, n, ctx, max_chunks, progress, arg };
+    const struct eval_request r = { .text = text, .n = n, .ctx = ctx, .max_chunks = max_chunks };
     struct nll_moments s = { 0 };
     struct windows w;
     struct batch_row *rows = NULL;

@@ -61,12 +61,12 @@ static struct divergence finish(const struct position *p, int windows, int score
     struct err why = { 0 };
     struct divergence d;
     struct divergence_moments m;
-    CHECK_OK(divergence_moments_init(&m, (int64_t)windows * scored, &why));
+    CHECK_OK(divergence_moments_init(&m, windows, scored, &why));
     for (int w = 0; w < windows; w++) {
         for (int i = 0; i < scored; i++) divergence_add(&m, &p[w * scored + i]);
-        divergence_close_window(&m, scored);
+        divergence_close_window(&m);
     }
-    divergence_finish(&d, &m, scored);
+    divergence_finish(&d, &m, scored + 1);
     divergence_moments_done(&m);
     return d;
 }
@@ -75,8 +75,9 @@ static void test_clustered(void **state)
 {
     (void)state;
     /* kld 1 3 | 2 2 | 5 5: sums off the mean of 3 by -2 -2 +4, SE^2 = 3/2 * (4 + 4 + 16) / 6^2 = 1 */
-    const struct position p[] = { { 1, 1, 1.5, true }, { 3, 2, 2.5, true }, { 2, 1, 2, true },
-                                  { 2, 3, 3, false },  { 5, 2, 4, true },   { 5, 3, 3, true } };
+    const struct position p[] = { { 1, 1, 1.5, true, true, true }, { 3, 2, 2.5, true, false, false },
+                                  { 2, 1, 2, true, true, true },   { 2, 3, 3, false, true, false },
+                                  { 5, 2, 4, true, false, false }, { 5, 3, 3, true, true, true } };
     const struct divergence d = finish(p, 3, 2);
     CHECK_NEAR(d.kld_mean, 3, 1e-12);
     CHECK_NEAR(d.kld_se, 1, 1e-12);
@@ -95,6 +96,13 @@ static void test_clustered(void **state)
     CHECK_NEAR(d.top1_upper, 0.97367, 1e-5);
     assert_int_equal(d.candidate.scored, 6);
     assert_int_equal(d.reference.chunks, 3);
+    /* right: 4 and 3 of 6, one discordant pair; window means of the change 0 -1/2 0 */
+    assert_int_equal(d.only_reference_right, 1);
+    assert_int_equal(d.only_candidate_right, 0);
+    CHECK_NEAR(d.accuracy_reference, 4.0 / 6, 1e-12);
+    CHECK_NEAR(d.accuracy_candidate, 3.0 / 6, 1e-12);
+    CHECK_NEAR(d.accuracy_change, -1.0 / 6, 1e-12);
+    CHECK_NEAR(d.accuracy_change_se, 1.0 / 6, 1e-12);
 }
 
 static void test_agreement(void **state)
@@ -277,14 +285,16 @@ static void test_refusals(void **state)
         enum err_code rc;
         const char *says;
     } CASES[] = {
-        { { text, 4000, 64, 0, NULL, NULL }, ERR_USAGE, "vocabulary of 512, the candidate of 2048" },
-        { { text, 4000, 64, 0, NULL, NULL }, ERR_USAGE, "the candidate has no tokenizer" },
-        { { text, 4000, 64, 0, NULL, NULL }, ERR_USAGE, "' wiTh' to the candidate" },
-        { { text, 4000, 64, 0, NULL, NULL }, ERR_USAGE, "of the text is id" },
-        { { text, 4000, 64, 0, NULL, NULL }, ERR_FORMAT, "the candidate's logits are not numbers" },
-        { { "Too short.", 10, 64, 0, NULL, NULL }, ERR_USAGE, "need 128" },
-        { { text, 4000, 65, 0, NULL, NULL }, ERR_USAGE, "context of 64" },
-        { { text, 4000, 16, 0, count_until, &calls }, ERR_CANCELLED, "cancelled" },
+        { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "vocabulary of 512, the candidate of 2048" },
+        { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "the candidate has no tokenizer" },
+        { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "' wiTh' to the candidate" },
+        { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "of the text is id" },
+        { { .text = text, .n = 4000, .ctx = 64 }, ERR_FORMAT, "the candidate's logits are not numbers" },
+        { { .text = "Too short.", .n = 10, .ctx = 64 }, ERR_USAGE, "need 128" },
+        { { .text = text, .n = 4000, .ctx = 65 }, ERR_USAGE, "context of 64" },
+        { { .text = text, .n = 4000, .ctx = 16, .progress = count_until, .arg = &calls },
+          ERR_CANCELLED,
+          "cancelled" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct err why = { 0 };

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/eval/eval.h"
 #include "tui/cli/record.h"
 #include "tui/cli/rows.h"
 
@@ -42,9 +41,21 @@ const struct column EVAL_COLUMNS[] = {
     { "top1_se", "+-", COLUMN_NUM, 100, 2 },
     { "top1_lower", NULL, COLUMN_NUM },
     { "top1_upper", NULL, COLUMN_NUM },
+    { "kld_lower", NULL, COLUMN_NUM },
+    { "kld_upper", NULL, COLUMN_NUM },
     { "ppl_ratio", "perplexity ratio", COLUMN_NUM, 1, 5 },
     { "ppl_ratio_lower", "from", COLUMN_NUM, 1, 5 },
     { "ppl_ratio_upper", "to", COLUMN_NUM, 1, 5 },
+    { "accuracy_reference", NULL, COLUMN_NUM },
+    { "accuracy", "right %", COLUMN_NUM, 100, 2 },
+    { "accuracy_change", "change", COLUMN_NUM, 100, 2 },
+    { "only_reference_right", NULL, COLUMN_INT },
+    { "only_candidate_right", NULL, COLUMN_INT },
+    { "mcnemar_p", "McNemar p", COLUMN_NUM, 1, 4 },
+    { "first_divergence_median", "same greedy text", COLUMN_NUM, 1, 1 },
+    { "first_divergence_diverged", NULL, COLUMN_INT },
+    { "first_divergence_prompts", NULL, COLUMN_INT },
+    { "first_divergence_limit", NULL, COLUMN_INT },
     { "seconds", "seconds", COLUMN_NUM, 1, 1 },
     { "random_weights", NULL, COLUMN_BOOL },
     { "error", "error", COLUMN_TEXT },
@@ -76,8 +87,12 @@ struct eval {
 static bool on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
 {
     struct eval *e = arg;
-    progress_show(&e->progress, "%d/%d %s  window %lld/%lld  perplexity %.4f", e->config_i + 1, e->n_configs,
-                  e->line, (long long)chunk, (long long)of, exp(nll));
+    if (isnan(nll))
+        progress_show(&e->progress, "%d/%d %s  greedy text %lld/%lld", e->config_i + 1, e->n_configs, e->line,
+                      (long long)chunk, (long long)of);
+    else
+        progress_show(&e->progress, "%d/%d %s  window %lld/%lld  perplexity %.4f", e->config_i + 1,
+                      e->n_configs, e->line, (long long)chunk, (long long)of, exp(nll));
     return !cli_is_interrupted(e->g);
 }
 
@@ -94,38 +109,43 @@ static json_t *new_row(struct eval *e, const char *path)
 /* One config's figures. */
 struct result {
     struct perplexity ppl;
-    struct divergence kld; /* with --ref */
+    struct quality quality; /* with --ref */
     double seconds;
 };
 
-static void put_perplexity(json_t *to, const struct perplexity *p)
+/* Figures of a row: flat, as columns are; what is nested in the document of one comparison stays out of it.
+ */
+static void put_quality(json_t *row, const struct quality *q)
 {
-    json_put_int(to, "chunks", p->chunks);
-    json_put_int(to, "scored_tokens", p->scored);
-    json_put_num(to, "perplexity", p->ppl);
-    json_put_num(to, "perplexity_se", p->ppl_se);
-    json_put_num(to, "perplexity_se_token", p->ppl_se_token);
-    json_put_num(to, "nll", p->nll);
-    json_put_num(to, "nll_se", p->nll_se);
+    const struct greedy *g = &q->figures.greedy;
+    json_t *all = quality_to_json(q);
+    const char *key;
+    json_t *value;
+    json_object_foreach(all, key, value) if (!json_is_object(value) && !json_is_array(value) &&
+                                             !json_object_get(row, key)) json_object_set(row, key, value);
+    json_decref(all);
+    json_put_num(row, "first_divergence_median", g->median);
+    json_put_int(row, "first_divergence_diverged", g->diverged);
+    json_put_int(row, "first_divergence_prompts", g->prompts);
+    json_put_int(row, "first_divergence_limit", g->limit);
 }
 
-static void put_divergence(json_t *to, const struct divergence *d)
+/* Where in the window it is lost, and when a reader would see it: a line each under the table. */
+static void note_quality(struct eval *e, const struct quality *q)
 {
-    /* few windows: the quantile of Student's t for as many as there are */
-    const double t = stats_t_quantile(0.975, (double)(d->candidate.chunks - 1));
-    json_put_num(to, "kld_mean", d->kld_mean);
-    json_put_num(to, "kld_se", d->kld_se);
-    json_put_num(to, "kld_p50", d->kld_p50);
-    json_put_num(to, "kld_p90", d->kld_p90);
-    json_put_num(to, "kld_p99", d->kld_p99);
-    json_put_num(to, "kld_max", d->kld_max);
-    json_put_num(to, "top1_ratio", d->top1_ratio);
-    json_put_num(to, "top1_se", d->top1_se);
-    json_put_num(to, "top1_lower", d->top1_lower);
-    json_put_num(to, "top1_upper", d->top1_upper);
-    json_put_num(to, "ppl_ratio", exp(d->log_ratio));
-    json_put_num(to, "ppl_ratio_lower", exp(d->log_ratio - t * d->log_ratio_se));
-    json_put_num(to, "ppl_ratio_upper", exp(d->log_ratio + t * d->log_ratio_se));
+    const struct divergence *d = &q->figures;
+    const struct greedy *g = &d->greedy;
+    struct str line = { 0 };
+    for (int i = 0; i < DEPTHS; i++)
+        if (d->depth[i].to > d->depth[i].from)
+            str_printf(&line, "%s%d..%d %.6f", *str_text(&line) ? ", " : "", d->depth[i].from,
+                       d->depth[i].to - 1, d->depth[i].mean);
+    table_note(&e->table, "%s: KLD at depth %s", e->line, str_text(&line));
+    if (g->prompts)
+        table_note(&e->table, "%s: greedy texts differ within %d tokens after %d of %d prompts%s", e->line,
+                   g->limit, g->diverged, g->prompts,
+                   isnan(g->median) ? ", so the median is more than that" : "");
+    str_free(&line);
 }
 
 /* The reference's own perplexity comes with the first comparison. */
@@ -135,7 +155,7 @@ static void put_reference(struct eval *e, const struct perplexity *p)
     json_t *ref = json_object();
     json_put_str(ref, "model", cli_base_name(e->ref.path));
     json_put_str(ref, "config", e->ref.line);
-    put_perplexity(ref, p);
+    perplexity_put_json(ref, p);
     json_put(e->table.extra, "reference", ref);
     table_note(&e->table, "reference %s: perplexity %.4f", e->ref.line, p->ppl);
     if (p->chunks > 1)
@@ -147,10 +167,11 @@ static void put_reference(struct eval *e, const struct perplexity *p)
 static void put_result(struct eval *e, const char *path, const struct result *r, bool random)
 {
     json_t *row = new_row(e, path);
-    put_perplexity(row, &r->ppl);
+    perplexity_put_json(row, &r->ppl);
     if (e->ref.model) {
-        put_divergence(row, &r->kld);
-        put_reference(e, &r->kld.reference);
+        put_quality(row, &r->quality);
+        put_reference(e, &r->quality.figures.reference);
+        note_quality(e, &r->quality);
         random |= model_shape(e->ref.model)->random_weights;
     }
     json_put_num(row, "seconds", r->seconds);
@@ -173,11 +194,11 @@ static enum err_code record(struct eval *e, const char *path, struct model *m, c
     json_put_str(about, "arch", model_shape(m)->arch);
     json_put_str(answer, "workload", workload);
     json_put_int(answer, "ctx", e->ctx);
-    put_perplexity(answer, &r->ppl);
+    perplexity_put_json(answer, &r->ppl);
     if (e->ref.model) {
         json_put_str(answer, "reference", e->ref.line);
         json_put_str(answer, "reference_model", cli_base_name(e->ref.path));
-        put_divergence(answer, &r->kld);
+        put_quality(answer, &r->quality);
     }
     rc = recorder_start(&e->recorder, &e->machine, about, path, workload, e->line, e->g->seed, why);
     struct recorded_cell cell = { .arm = e->config_i,
@@ -199,12 +220,17 @@ static enum err_code measure(struct eval *e, struct model *m, struct result *r, 
                                     .ctx = e->ctx,
                                     .max_chunks = args_int(e->a, "--chunks", 0),
                                     .progress = on_chunk,
-                                    .arg = e };
+                                    .arg = e,
+                                    .greedy_prompts = GREEDY_PROMPTS,
+                                    .greedy_tokens = GREEDY_TOKENS };
+    struct divergence d;
     if (!e->ref.model)
         return eval_perplexity(&r->ppl, m, q.text, q.n, q.ctx, q.max_chunks, q.progress, q.arg, why);
-    enum err_code rc = eval_divergence(&r->kld, e->ref.model, m, &q, why);
-    r->ppl = r->kld.candidate;
-    return rc;
+    enum err_code rc = eval_divergence(&d, e->ref.model, m, &q, why);
+    if (rc) return rc;
+    quality_of(&r->quality, &d, e->file, e->ctx);
+    r->ppl = d.candidate;
+    return ERR_OK;
 }
 
 /* --ref: opened once, before the first config. Knob flags hold for it as for -C lines, unless they are lists:

@@ -1,0 +1,86 @@
+/* A mean divergence does not say when a reader would notice. Greedy texts of two models are the same until a
+ * first token where their most likely ones differ; after it they are different texts. So both run in step,
+ * on the same tokens, and stop at the first difference: nothing after it is worth computing. */
+#include "engine/eval/greedy.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/eval/moments.h"
+
+struct race {
+    struct model *reference, *candidate;
+    struct batch_row *rows; /* [half a window] */
+    int32_t eos;            /* -1: none */
+    int limit;
+};
+
+/* -1 when they are not numbers. */
+static int32_t most_likely(const float *logits, int64_t n)
+{
+    int64_t best = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (isnan(logits[i])) return -1;
+        if (logits[i] > logits[best]) best = i;
+    }
+    return (int32_t)best;
+}
+
+static enum err_code step(struct race *g, int n, int32_t chosen[2], struct err *why)
+{
+    struct model *const both[2] = { g->reference, g->candidate };
+    for (int i = 0; i < 2; i++) {
+        enum err_code rc = model_forward(both[i], g->rows, n, why);
+        if (rc) return i ? rc : err_prefix(why, "reference");
+        chosen[i] = most_likely(model_logits(both[i], 0), model_shape(both[i])->vocab);
+        if (chosen[i] < 0)
+            return err_set(why, ERR_FORMAT, "the %s's logits are not numbers", i ? "candidate" : "reference");
+    }
+    return ERR_OK;
+}
+
+/* *same: tokens both said alike before they differed; -1: they did not. */
+static enum err_code one_prompt(struct race *g, const int32_t *ids, int prompt, int *same, struct err *why)
+{
+    int32_t chosen[2];
+    model_truncate(g->reference, 0, 0);
+    model_truncate(g->candidate, 0, 0);
+    for (int i = 0; i < prompt; i++)
+        g->rows[i] = (struct batch_row){ .token = ids[i], .pos = i, .logits = i == prompt - 1 };
+    enum err_code rc = step(g, prompt, chosen, why);
+    for (int said = 0; !rc; said++) {
+        *same = said;
+        if (chosen[0] != chosen[1]) return ERR_OK;
+        *same = -1;
+        if (chosen[0] == g->eos || said + 1 == g->limit) return ERR_OK;
+        g->rows[0] = (struct batch_row){ .token = chosen[0], .pos = prompt + said, .logits = true };
+        rc = step(g, 1, chosen, why);
+    }
+    return rc;
+}
+
+enum err_code eval_greedy(struct greedy *out, struct model *reference, struct model *candidate,
+                          struct windows *w, const struct eval_request *r, struct err *why)
+{
+    struct tokenizer_info info;
+    const int prompt = w->ctx / 2, prompts = (int)MIN(r->greedy_prompts, w->count);
+    struct race g = { .reference = reference,
+                      .candidate = candidate,
+                      .limit = MIN(r->greedy_tokens, w->ctx - prompt) };
+    *out = (struct greedy){ .median = NAN };
+    if (prompts < 1 || g.limit < 1) return ERR_OK;
+    tokenizer_describe(model_tokenizer(reference), &info);
+    g.eos = info.eos;
+    g.rows = malloc((size_t)prompt * sizeof *g.rows);
+    int *same = malloc((size_t)prompts * sizeof *same);
+    enum err_code rc = g.rows && same ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
+    for (int i = 0; i < prompts && !rc; i++) {
+        rc = one_prompt(&g, windows_get(w, i * w->count / prompts), prompt, &same[i], why);
+        if (!rc && r->progress && !r->progress(r->arg, i + 1, prompts, NAN))
+            rc = err_set(why, ERR_CANCELLED, "cancelled");
+    }
+    if (!rc) greedy_finish(out, same, prompts, g.limit);
+    free(g.rows);
+    free(same);
+    return rc;
+}
