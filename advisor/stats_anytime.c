@@ -7,6 +7,8 @@
 
 enum { BEYOND_REASON = 1000000 };
 
+/* ---------------------------------------------------------------- e-values by formula */
+
 double stats_sign_evalue(int positive, int n)
 {
     if (positive < 0 || positive > n) return NAN;
@@ -37,37 +39,136 @@ double stats_anytime_factor(int n, double g, double alpha)
     return room > 0 ? sqrt((n - 1) * (k - 1) / room) : INFINITY;
 }
 
+/* ---------------------------------------------------------------- the coin's evidence */
+
+/* What Student's t model makes of n values with this sum and sum of squares is q^(-n/2), up to a constant
+ * (g = 1). */
+static double model_q(double squares, double sum, int n)
+{
+    return squares - sum * sum / (1 + n);
+}
+
+/* stats_coin_evalue of x - null. */
+static double coin_evalue(const double *x, int n, double null)
+{
+    double e = 1, sum = 0, squares = 0;
+    int positive = 0, signs = 0;
+    for (int i = 0; i < n; i++) {
+        const double d = x[i] - null;
+        const double q = model_q(squares + d * d, sum + d, i + 1);
+        const double mirrored = model_q(squares + d * d, sum - d, i + 1);
+        if (mirrored > 0) e *= 2 / (1 + pow(q / mirrored, 0.5 * (i + 1))); /* else all are 0: no bet */
+        sum += d;
+        squares += d * d;
+        positive += d > 0;
+        signs += d != 0;
+    }
+    return 0.5 * (e + stats_sign_evalue(positive, signs)) + 0 * sum; /* NAN in, NAN out */
+}
+
+double stats_coin_evalue(const double *x, int n)
+{
+    return coin_evalue(x, n, 0);
+}
+
+/* Evidence of n equal blocks: no bet can win more. */
+static double coin_most(int n)
+{
+    double e = 1;
+    for (int i = 1; i <= n; i++) e *= 2 / (1 + pow(model_q(i, i, i) / model_q(i, i - 2, i), 0.5 * i));
+    return 0.5 * (e + stats_sign_evalue(n, n));
+}
+
+int stats_anytime_fewest(double alpha)
+{
+    if (!(alpha > 0 && alpha < 1)) return BEYOND_REASON;
+    int n = 1;
+    while (n < 1000 && coin_most(n) < 1 / alpha) n++;
+    return n;
+}
+
+/* The farthest effect on one side that is not refuted. Evidence mostly rises outwards but may dip where an
+ * outlier changes sides, so the walk goes on until it is past every value; steps of a quarter, then halving.
+ */
+static double coin_bound(const double *x, int n, double within, double step, double level)
+{
+    enum { STEPS = 400, HALVINGS = 30 };
+    double farthest = within;
+    for (int i = 0; i < n; i++)
+        if ((x[i] - farthest) * step > 0) farthest = x[i];
+    double inside = within, outside = within;
+    bool refuted = false;
+    for (int i = 0; i < STEPS; i++, step *= 1.25) {
+        const double at = within + step;
+        if (coin_evalue(x, n, at) < level) {
+            inside = at;
+            refuted = false;
+        } else {
+            if (!refuted) outside = at;
+            refuted = true;
+            if ((at - farthest) * step > 0) break;
+        }
+    }
+    if (!refuted) return NAN;
+    for (int i = 0; i < HALVINGS; i++) {
+        const double middle = 0.5 * (inside + outside);
+        if (coin_evalue(x, n, middle) < level)
+            inside = middle;
+        else
+            outside = middle;
+    }
+    return outside;
+}
+
 struct interval stats_anytime_interval(const double *x, int n, double confidence)
 {
-    struct interval i = { stats_mean(x, n), NAN, NAN };
-    const double factor = stats_anytime_factor(n, 1, 1 - confidence);
-    if (!isfinite(factor)) return i;
-    const double half = factor * stats_sd(x, n) / sqrt(n);
-    i.lower = i.estimate - half;
-    i.upper = i.estimate + half;
-    return i;
+    struct interval out = { stats_mean(x, n), NAN, NAN };
+    const double level = 1 / (1 - confidence), sd = stats_sd(x, n);
+    if (isnan(sd) || !(confidence > 0 && confidence < 1) || coin_most(n) < level) return out;
+    if (sd == 0) return (struct interval){ out.estimate, out.estimate, out.estimate };
+    double within = out.estimate, least = coin_evalue(x, n, within);
+    for (int i = 0; i < n && least >= level; i++) { /* rare: an outlier has dragged the mean off the rest */
+        const double e = coin_evalue(x, n, x[i]);
+        if (e < least) within = x[i];
+        least = fmin(least, e);
+    }
+    if (least >= level) return out;
+    const double step = sd / sqrt(n), below = coin_bound(x, n, within, -step, level);
+    const double above = coin_bound(x, n, within, step, level);
+    out.lower = isnan(below) ? NAN : fmin(below, out.estimate);
+    out.upper = isnan(above) ? NAN : fmax(above, out.estimate);
+    return out;
+}
+
+/* ---------------------------------------------------------------- planning */
+
+static bool effect_shows(double sd, double effect, int n, double alpha, double power)
+{
+    return (stats_anytime_factor(n, 1, alpha) + stats_normal_quantile(power)) * sd / sqrt(n) <= effect;
 }
 
 int stats_anytime_blocks_for(double sd, double effect, double confidence, double power)
 {
     if (!(sd >= 0) || !(effect > 0) || !(confidence > 0 && confidence < 1) || !(power > 0 && power < 1))
         return BEYOND_REASON;
-    const double alpha = 1 - confidence, z = stats_normal_quantile(power);
-    int low = 1, high = 2; /* the half width falls with n: enough at high, not at low */
-    while (!((stats_anytime_factor(high, 1, alpha) + z) * sd / sqrt(high) <= effect)) {
+    const double alpha = 1 - confidence;
+    int low = stats_anytime_fewest(alpha), high = low;
+    while (!effect_shows(sd, effect, high, alpha, power)) { /* the half width falls with n */
         if (high >= BEYOND_REASON) return BEYOND_REASON;
         low = high;
         high *= 2;
     }
     while (high - low > 1) {
         const int n = low + (high - low) / 2;
-        if ((stats_anytime_factor(n, 1, alpha) + z) * sd / sqrt(n) <= effect)
+        if (effect_shows(sd, effect, n, alpha, power))
             high = n;
         else
             low = n;
     }
     return high;
 }
+
+/* ---------------------------------------------------------------- planned looks, many claims */
 
 double stats_obrien_fleming(double fraction, double alpha)
 {
