@@ -13,5 +13,6 @@
 #include "advisor/experiment.h"
 #include "advisor/advise.h"
 #include "advisor/outcome.h"
+#include "advisor/series.h"
 
 #endif
