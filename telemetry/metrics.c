@@ -78,6 +78,10 @@ const struct metric METRICS[METRIC_COUNT] = {
                                      "prefill rate as a share of what the machine's arithmetic allows" },
     [METRIC_LIMIT_SHARE_DECODE] = { "decode_limit_share", "ratio", METRIC_CELL, 0, +1,
                                     "decode rate as a share of what the memory bandwidth allows" },
+    [METRIC_CANARY_READ] = { "canary_read_bytes_s", "bytes/s", METRIC_CELL, 0, +1,
+                             "memory read rate of the fixed work that is run beside every run" },
+    [METRIC_CANARY_OPS] = { "canary_ops_s", "1/s", METRIC_CELL, 0, +1,
+                            "multiply-adds a second, each two operations, of that fixed work" },
 };
 
 const struct metric *metric_find(const char *name)

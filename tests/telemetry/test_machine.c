@@ -1,6 +1,7 @@
 /* Proves: detection reads each recorded machine right (names, isa from flags, topology, caches, control group
  * limits, GPUs, power), the fingerprint stays the same over what may change between boots and differs where
- * the hardware does, a machine survives JSON, and damaged or missing files give "unknown", never a crash. */
+ * the hardware does, settings are read in every form they have, a machine survives JSON, and damaged or
+ * missing files give "unknown", never a crash. */
 #include "tests/telemetry/roots.h"
 
 #include <ftw.h>
@@ -404,6 +405,65 @@ static void garbage_gives_unknown(void **state)
     }
 }
 
+static const char *setting(const json_t *state, const char *group, const char *key)
+{
+    const json_t *g = json_object_get(state, group);
+    assert_non_null(g);
+    assert_non_null(json_object_get(g, key)); /* null when unknown, never left out */
+    return json_get_str(g, key, "");
+}
+
+static void settings_are_read_as_they_are(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *text, *group, *key, *want;
+    } CASES[] = {
+        { "proc/sys/kernel/osrelease", "6.9.1\n", "kernel", "release", "6.9.1" },
+        { "proc/cmdline", "quiet mitigations=off\n", "kernel", "cmdline", "quiet mitigations=off" },
+        { "sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n", "kernel",
+          "transparent_hugepage", "madvise" },
+        { "sys/kernel/mm/transparent_hugepage/defrag", "no brackets\n", "kernel",
+          "transparent_hugepage_defrag", "" },
+        { "proc/sys/vm/swappiness", "60\n", "kernel", "swappiness", "60" },
+        { "sys/devices/system/cpu/intel_pstate/no_turbo", "1\n", "governor", "turbo", "off" },
+        { "sys/devices/system/cpu/intel_pstate/no_turbo", "0\n", "governor", "turbo", "on" },
+        { "sys/devices/system/cpu/intel_pstate/no_turbo", NULL, "governor", "turbo", "" },
+        { "sys/devices/system/cpu/cpufreq/boost", "1\n", "governor", "turbo", "on" },
+        { "sys/devices/system/cpu/cpufreq/boost", "0\n", "governor", "turbo", "off" },
+        { "sys/devices/system/cpu/cpufreq/boost", "2\n", "governor", "turbo", "" },
+        { "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n", "governor", "governor",
+          "performance" },
+        { "sys/devices/system/cpu/smt/control", "forceoff\n", "governor", "smt", "forceoff" },
+        { "proc/cpuinfo", "processor\t: 0\n", "microcode", "version", "" },
+        { "proc/cpuinfo", "microcode\t: 0x2b0004\n", "microcode", "version", "0x2b0004" },
+        { "sys/devices/system/cpu/cpu0/microcode/version", "0x2b0005\n", "microcode", "version", "0x2b0005" },
+    };
+    struct root r = root_copy("amx-server");
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        root_write(&r, CASES[i].file, CASES[i].text);
+        json_t *s = machine_state_to_json(r.path);
+        assert_string_equal(setting(s, CASES[i].group, CASES[i].key), CASES[i].want);
+        json_decref(s);
+    }
+    json_t *s = machine_state_to_json(r.path);
+    CHECK(json_is_null(json_object_get(json_object_get(s, "kernel"), "mitigations")));
+    json_decref(s);
+    root_write(&r, "sys/devices/system/cpu/vulnerabilities/meltdown", "Not affected\n");
+    root_write(&r, "sys/devices/system/cpu/vulnerabilities/retbleed", "Mitigation: IBRS\n");
+    s = machine_state_to_json(r.path);
+    const json_t *m = json_object_get(json_object_get(s, "kernel"), "mitigations");
+    assert_int_equal(json_object_size(m), 2);
+    assert_string_equal(json_get_str(m, "retbleed", ""), "Mitigation: IBRS");
+    json_decref(s);
+    root_remove(&r);
+
+    s = machine_state_to_json("/nowhere"); /* nothing can be read: all unknown, no failure */
+    assert_string_equal(setting(s, "kernel", "release"), "");
+    assert_string_equal(setting(s, "microcode", "version"), "");
+    json_decref(s);
+}
+
 static void no_proc_is_an_error_that_says_so(void **state)
 {
     (void)state;
@@ -416,10 +476,15 @@ static void no_proc_is_an_error_that_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recorded_machines_are_read_right),           cmocka_unit_test(this_machine_is_known),
-        cmocka_unit_test(fingerprint_follows_the_hardware_only),      cmocka_unit_test(json_keeps_everything),
-        cmocka_unit_test(bad_json_is_refused_with_a_reason),          cmocka_unit_test(flags_are_whole_words),
-        cmocka_unit_test(cgroup_limits_come_from_the_tightest_level), cmocka_unit_test(garbage_gives_unknown),
+        cmocka_unit_test(settings_are_read_as_they_are),
+        cmocka_unit_test(recorded_machines_are_read_right),
+        cmocka_unit_test(this_machine_is_known),
+        cmocka_unit_test(fingerprint_follows_the_hardware_only),
+        cmocka_unit_test(json_keeps_everything),
+        cmocka_unit_test(bad_json_is_refused_with_a_reason),
+        cmocka_unit_test(flags_are_whole_words),
+        cmocka_unit_test(cgroup_limits_come_from_the_tightest_level),
+        cmocka_unit_test(garbage_gives_unknown),
         cmocka_unit_test(no_proc_is_an_error_that_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
