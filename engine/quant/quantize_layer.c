@@ -1,7 +1,6 @@
 /* Methods that look at a whole layer: its matrices and vectors in memory as f32, samples of what flows into
  * it, and afterwards everything encoded and written. One layer is in memory at a time. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "engine/layers.h"
 #include "engine/quant/calibration.h"
@@ -32,14 +31,6 @@ struct layer_work {
     struct layer_vector vectors[UNITS_MAX];
     struct unit *matrix_unit[UNITS_MAX], *vector_unit[UNITS_MAX];
 };
-
-static enum slot slot_of(const char *name)
-{
-    const char *rest = strchr(name + 4, '.');
-    for (int s = SLOT_GLOBAL_COUNT; rest && s < SLOT_COUNT; s++)
-        if (!strcmp(rest + 1, ARCH_SLOTS[s].name)) return (enum slot)s;
-    return SLOT_COUNT; /* not part of the model */
-}
 
 static enum err_code load_matrix(struct layer_work *w, struct unit *u, enum slot slot, struct err *why)
 {
@@ -72,9 +63,11 @@ static enum err_code load_layer(struct layer_work *w, struct err *why)
     for (int64_t i = 0; i < w->q->count && !rc; i++) {
         struct unit *u = &w->q->units[i];
         if (u->layer != w->job.layer) continue;
-        const enum slot slot = slot_of(u->source->name);
+        int layer;
+        enum slot slot;
+        const bool part = arch_slot_find(&layer, &slot, w->job.arch, w->job.shape, u->source->name);
         w->q->layer_bytes += u->source->bytes;
-        if (slot == SLOT_COUNT || w->job.matrix_count == UNITS_MAX || w->job.vector_count == UNITS_MAX)
+        if (!part || w->job.matrix_count == UNITS_MAX || w->job.vector_count == UNITS_MAX)
             rc = unit_write(w->q, u, why);
         else
             rc = u->source->dims > 1 ? load_matrix(w, u, slot, why) : load_vector(w, u, slot, why);
@@ -90,8 +83,8 @@ static enum err_code put_plain(struct layer_work *w, struct unit *u, struct tens
         enum err_code rc = gguf_writer_select(w->q->writer, u->source->name, why);
         return rc ? rc : gguf_writer_write(w->q->writer, u->source->data, u->source->bytes, why);
     }
-    format_encode_rows(u->format, job->x, job->out, job->rows, job->cols);
-    return unit_put(w->q, u, job, why);
+    enum err_code rc = unit_encode(w->q, u, job, why);
+    return rc ? rc : unit_put(w->q, u, job, why);
 }
 
 static enum err_code put_layer(struct layer_work *w, struct err *why)
