@@ -409,11 +409,6 @@ static enum err_code awq_layer(struct layer_job *job, struct err *why)
 
 /* ---------------------------------------------------------------- the row of METHODS */
 
-static const char *awq_format(const struct params *p)
-{
-    return group_format_name(params_int(p, "bits"), params_int(p, "group_size"));
-}
-
 static void awq_samples(const struct params *p, int *count, int *tokens)
 {
     *count = (int)params_int(p, "max_calib_samples");
@@ -421,18 +416,8 @@ static void awq_samples(const struct params *p, int *count, int *tokens)
 }
 
 static const struct param AWQ_PARAMS[] = {
-    { .name = "bits",
-      .aliases = "nbits w_bit wbits",
-      .kind = PARAM_INT,
-      .choices = "2 3 4 8",
-      .otherwise = "4",
-      .help = "bits of a code" },
-    { .name = "group_size",
-      .aliases = "group q_group_size",
-      .kind = PARAM_INT,
-      .choices = "-1 32 64 128",
-      .otherwise = "128",
-      .help = "inputs under one scale; -1: all of a row" },
+    GROUP_BITS_PARAM,
+    GROUP_SIZE_PARAM,
     { .name = "zero_point",
       .kind = PARAM_BOOL,
       .otherwise = "true",
@@ -485,12 +470,12 @@ const struct method METHOD_AWQ = {
     .bad =
         "2 bits; where inputs cannot be scaled (no norm in front, heads that share values) it is rounding with clipping",
     .params = AWQ_PARAMS,
-    .formats = "u4_g128 u4_g64 u4_g32 u3_g128 u3_g64 u2_g128 u2_g64 u8_g128 u8_g64",
+    .formats = GROUP_FORMATS,
     .linear_only = true,
     .calibration = CALIBRATION_NEEDED,
     .check = group_check,
-    .format = awq_format,
+    .format = group_format_of,
     .samples = awq_samples,
-    .rows = nearest_rows, /* never needed: every matrix of a layer that converts is encoded there */
+    .rows = nearest_rows, /* of what the model has no use for; else `layer` encodes */
     .layer = awq_layer,
 };

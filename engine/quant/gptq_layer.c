@@ -141,11 +141,6 @@ static enum err_code gptq_layer(struct layer_job *job, struct err *why)
 
 /* ---------------------------------------------------------------- the row of METHODS */
 
-static const char *gptq_format(const struct params *p)
-{
-    return group_format_name(params_int(p, "bits"), params_int(p, "group_size"));
-}
-
 static enum err_code gptq_check_params(const struct params *p, struct err *why)
 {
     if (params_bool(p, "desc_act") && params_bool(p, "act_group_aware"))
@@ -167,18 +162,8 @@ static int gptq_sides(const struct tensor_job *job, struct side_tensor *out)
 }
 
 static const struct param GPTQ_PARAMS[] = {
-    { .name = "bits",
-      .aliases = "nbits w_bit wbits",
-      .kind = PARAM_INT,
-      .choices = "2 3 4 8",
-      .otherwise = "4",
-      .help = "bits of a code" },
-    { .name = "group_size",
-      .aliases = "group q_group_size",
-      .kind = PARAM_INT,
-      .choices = "-1 32 64 128",
-      .otherwise = "128",
-      .help = "inputs under one scale; -1: all of a row" },
+    GROUP_BITS_PARAM,
+    GROUP_SIZE_PARAM,
     { .name = "damp_percent",
       .aliases = "percdamp",
       .kind = PARAM_REAL,
@@ -244,13 +229,13 @@ const struct method METHOD_GPTQ = {
     .good = "4 bits at small loss; at 3 and 2 bits far better than rounding",
     .bad = "slow to make (cube of the row length); follows its calibration text",
     .params = GPTQ_PARAMS,
-    .formats = "u4_g128 u4_g64 u4_g32 u3_g128 u3_g64 u2_g128 u2_g64 u8_g128 u8_g64",
+    .formats = GROUP_FORMATS,
     .linear_only = true,
     .calibration = CALIBRATION_NEEDED,
     .check = gptq_check_params,
-    .format = gptq_format,
+    .format = group_format_of,
     .samples = gptq_samples,
     .sides = gptq_sides,
-    .rows = nearest_rows, /* never needed: every matrix of a layer that converts is solved */
+    .rows = nearest_rows, /* of what the model has no use for; else `layer` encodes */
     .layer = gptq_layer,
 };

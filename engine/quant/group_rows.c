@@ -5,20 +5,16 @@
 
 #include "engine/quant/groups.h"
 
-const char *group_format_name(int64_t bits, int64_t group_size)
+const char *group_format_of(const struct params *p)
 {
-    static const int BLOCKS[] = { 32, 64, 128 };
-    for (size_t i = 0; i < COUNT_OF(BLOCKS); i++) {
-        const struct format *f = group_format((int)bits, BLOCKS[i]);
-        if (f && (group_size == -1 || group_size == BLOCKS[i])) return f->name;
-    }
-    return NULL;
+    const struct format *f = group_format((int)params_int(p, "bits"), params_int(p, "group_size"));
+    return f ? f->name : NULL;
 }
 
 enum err_code group_check(const struct params *p, struct err *why)
 {
     const int64_t bits = params_int(p, "bits"), group = params_int(p, "group_size");
-    if (group_format_name(bits, group)) return ERR_OK;
+    if (group_format_of(p)) return ERR_OK;
     return err_set(why, ERR_USAGE,
                    "bits=%lld, group_size=%lld: there is no format of %lld bits in groups of %lld",
                    (long long)bits, (long long)group, (long long)bits, (long long)group);

@@ -5,12 +5,21 @@
 
 #include "engine/quant/methods.h"
 
-/* The group format of so many bits whose blocks make up groups of that size: equal, or (group_size -1: all of
- * a row) the smallest, which fits the most rows and repeats the group's scale in every block. NULL: there is
- * none. */
-const char *group_format_name(int64_t bits, int64_t group_size);
+/* Their rows of `params`, and what these can mean. */
+#define GROUP_BITS_PARAM                                                                                     \
+    {                                                                                                        \
+        .name = "bits", .aliases = "nbits w_bit wbits", .kind = PARAM_INT, .choices = "2 3 4 8",             \
+        .otherwise = "4", .help = "bits of a code"                                                           \
+    }
+#define GROUP_SIZE_PARAM                                                                                     \
+    {                                                                                                        \
+        .name = "group_size", .aliases = "group q_group_size", .kind = PARAM_INT, .choices = "-1 32 64 128", \
+        .otherwise = "128", .help = "inputs under one scale; -1: all of a row"                               \
+    }
+#define GROUP_FORMATS "u4_g128 u4_g64 u4_g32 u3_g128 u3_g64 u2_g128 u2_g64 u8_g128 u8_g64"
 
-/* A method's `check` for parameters bits and group_size. */
+/* A method's `format` and `check` for them. */
+const char *group_format_of(const struct params *p); /* NULL: group_check refuses it */
 enum err_code group_check(const struct params *p, struct err *why);
 
 /* Bits and group of one matrix: what its format says, and whole rows where group_size is -1. ERR_USAGE when

@@ -2,7 +2,6 @@
 #include "engine/quant/groups.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "engine/quant/rounding.h"
 
@@ -49,8 +48,11 @@ void groups_encode(const struct format *f, const float *x, const struct group_ch
 
 const struct format *group_format(int bits, int64_t size)
 {
-    char name[32];
-    snprintf(name, sizeof name, "u%d_g%lld", bits, (long long)size);
-    const struct format *f = format_find(name);
-    return f && f->encode ? f : NULL;
+    const struct format *best = NULL;
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        const struct format *f = &FORMATS[i];
+        if (!f->encode || format_group_bits(f) != bits || (size != -1 && f->block_weights != size)) continue;
+        if (!best || f->block_weights < best->block_weights) best = f;
+    }
+    return best;
 }

@@ -19,7 +19,9 @@ struct group_choice group_stored(struct group_choice c);
 void groups_encode(const struct format *f, const float *x, const struct group_choice *choices, int64_t groups,
                    struct threadpool *pool, void *out);
 
-/* "u4_g64"; NULL: no format has groups of that size with so many bits. */
+/* The format of so many bits whose blocks are groups of that size, or (-1: all of a row is a group) the
+ * smallest one, which fits the most rows and repeats the group's scale in every block. NULL: there is none.
+ */
 const struct format *group_format(int bits, int64_t size);
 
 #endif
