@@ -14,5 +14,7 @@
 #include "advisor/advise.h"
 #include "advisor/outcome.h"
 #include "advisor/series.h"
+#include "advisor/capsule.h"
+#include "advisor/canary.h"
 
 #endif
