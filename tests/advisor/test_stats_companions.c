@@ -1,0 +1,249 @@
+/* Proves: ranks, sign flips, bootstrap, counts, order statistics and series agree with other programs and
+ * with cases worked by hand, and say nothing where there are too few values.
+ *
+ * References computed with SciPy 1.17 and statsmodels 0.15. */
+#include "tests/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "advisor/stats.h"
+
+/* Darwin's maize, height of crossed less self-fertilized plants (Fisher 1935). */
+static const double DARWIN[15] = { 49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48 };
+
+static void hodges_lehmann_agrees_with_scipy(void **state)
+{
+    (void)state;
+    /* Bounds: where scipy.stats.wilcoxon(x - v) stops rejecting v. */
+    struct interval i = stats_hodges_lehmann(DARWIN, 15, 0.95);
+    CHECK_NEAR(i.estimate, 25, 1e-12);
+    CHECK_NEAR(i.lower, 4, 1e-12);
+    CHECK_NEAR(i.upper, 41.5, 1e-12);
+    i = stats_hodges_lehmann(DARWIN, 15, 0.90);
+    CHECK_NEAR(i.lower, 8, 1e-12);
+    CHECK_NEAR(i.upper, 39.5, 1e-12);
+    double x[70]; /* beyond the exact table: normal approximation with continuity correction */
+    for (int k = 0; k < 70; k++) x[k] = sin(0.7 * k * k) + 0.2;
+    i = stats_hodges_lehmann(x, 70, 0.95);
+    CHECK_NEAR(i.estimate, 0.2875496364, 1e-9);
+    CHECK_NEAR(i.lower, 0.1517660821, 1e-9);
+    CHECK_NEAR(i.upper, 0.5102062817, 1e-9);
+    const double six[] = { 1, 2, 3, 4, 5, 6 };
+    i = stats_hodges_lehmann(six, 6, 0.95); /* unanimous at 2/64: all of them, and nothing less, is 95 % */
+    CHECK(i.lower == 1 && i.upper == 6 && i.estimate == 3.5);
+    i = stats_hodges_lehmann(six, 5, 0.95);
+    CHECK(i.estimate == 3 && isnan(i.lower) && isnan(i.upper));
+    const double hole[] = { 1, NAN };
+    CHECK(isnan(stats_hodges_lehmann(hole, 2, 0.95).estimate));
+    CHECK(isnan(stats_hodges_lehmann(six, 0, 0.95).estimate));
+}
+
+static void sign_flips_agree_with_fisher(void **state)
+{
+    (void)state;
+    /* Fisher's own count by hand was 1726 of 32768. */
+    CHECK_NEAR(stats_permutation_p(DARWIN, 15, 1), 1726 / 32768.0, 1e-15);
+    const double six[] = { 0.01, 0.02, 0.03, 0.01, 0.02, 0.05 };
+    CHECK_NEAR(stats_permutation_p(six, 6, 1), 2 / 64.0, 1e-15);
+    const double none[] = { 1, -1 }, one[] = { 5 };
+    CHECK(stats_permutation_p(none, 2, 1) == 1);
+    CHECK(stats_permutation_p(one, 1, 1) == 1);
+    CHECK(isnan(stats_permutation_p(one, 0, 1)));
+    /* Against counting every pattern, with ties that rounding must not part. */
+    for (int n = 1; n <= 12; n++) {
+        double x[12], sum = 0;
+        for (int i = 0; i < n; i++) sum += x[i] = 0.1 * ((7 * i + n) % 5 - 1);
+        int reached = 0;
+        for (int pattern = 0; pattern < 1 << n; pattern++) {
+            double s = 0;
+            for (int i = 0; i < n; i++) s += pattern >> i & 1 ? x[i] : -x[i];
+            reached += fabs(s) >= fabs(sum) - 1e-9;
+        }
+        CHECK_NEAR(stats_permutation_p(x, n, 1), reached / (double)(1 << n), 1e-15);
+    }
+}
+
+static void sign_flips_beyond_twenty_are_drawn(void **state)
+{
+    (void)state;
+    double x[28]; /* Darwin's and zeros: flipping a zero changes nothing, so p is the same but drawn */
+    for (int i = 0; i < 28; i++) x[i] = i < 15 ? DARWIN[i] : 0;
+    const double p = stats_permutation_p(x, 28, 7);
+    CHECK_NEAR(p, 1726 / 32768.0, 4 * sqrt(0.0527 * 0.9473 / 9999)); /* four standard errors */
+    CHECK(p == stats_permutation_p(x, 28, 7));                       /* seeded */
+    CHECK(p != stats_permutation_p(x, 28, 8));
+    CHECK_NEAR(stats_permutation_p(x, 20, 7), 1726 / 32768.0, 1e-15); /* the last exact one */
+    for (int i = 0; i < 28; i++) x[i] = 1;
+    CHECK_NEAR(stats_permutation_p(x, 28, 7), 1e-4, 1e-12); /* never 0: (0 + 1) / (9999 + 1) */
+}
+
+static void bootstrap_agrees_with_scipy(void **state)
+{
+    (void)state;
+    double x[25];
+    for (int i = 0; i < 25; i++) x[i] = exp(sin(0.9 * i * i));
+    /* scipy.stats.bootstrap, BCa, 400000 resamples; ours has 9999: about 0.003 of noise in a bound. */
+    struct interval i = stats_bca(x, 25, 0.95, 3);
+    CHECK_NEAR(i.estimate, 1.6550895862, 1e-9);
+    CHECK_NEAR(i.lower, 1.30133, 0.012);
+    CHECK_NEAR(i.upper, 1.98378, 0.012);
+    i = stats_bca(x, 25, 0.90, 3);
+    CHECK_NEAR(i.lower, 1.35743, 0.010);
+    CHECK_NEAR(i.upper, 1.93431, 0.010);
+    CHECK(stats_bca(x, 25, 0.95, 3).lower == stats_bca(x, 25, 0.95, 3).lower);
+    /* Skewness is what it corrects for: a long right tail, and the percentile interval is too low. */
+    for (int k = 0; k < 25; k++) x[k] = k == 24 ? 60 : k % 5;
+    i = stats_bca(x, 25, 0.95, 3);
+    CHECK(i.upper - i.estimate > 1.3 * (i.estimate - i.lower));
+    i = stats_bca(x, 19, 0.95, 3);
+    CHECK(!isnan(i.estimate) && isnan(i.lower) && isnan(i.upper));
+    for (int k = 0; k < 25; k++) x[k] = 4;
+    i = stats_bca(x, 25, 0.95, 3);
+    CHECK(i.lower == 4 && i.upper == 4);
+    x[3] = NAN;
+    CHECK(isnan(stats_bca(x, 25, 0.95, 3).lower));
+}
+
+static void binomial_agrees_with_scipy(void **state)
+{
+    (void)state;
+    CHECK_NEAR(stats_binomial_cdf(3, 10, 0.3), 0.6496107184, 1e-12);
+    CHECK_NEAR(stats_binomial_cdf(459, 1000, 0.5), 0.005194065783, 1e-12);
+    CHECK_NEAR(stats_binomial_cdf(99940, 100000, 0.999), 0.9999937132948, 1e-11);
+    CHECK(stats_binomial_cdf(-1, 5, 0.5) == 0 && stats_binomial_cdf(5, 5, 0.5) == 1);
+    CHECK(stats_binomial_cdf(2, 5, 0) == 1 && stats_binomial_cdf(2, 5, 1) == 0);
+    CHECK(isnan(stats_binomial_cdf(1, 5, 1.5)) && isnan(stats_binomial_cdf(1, 5, NAN)));
+}
+
+static void samples_for_a_percentile_are_mlperf_s(void **state)
+{
+    (void)state;
+    const struct {
+        double p;
+        int slow, n;
+    } known[] = { { 0.99, 0, 459 }, { 0.99, 1, 662 }, { 0.90, 0, 44 },   { 0.90, 1, 64 },
+                  { 0.95, 0, 90 },  { 0.50, 0, 7 },   { 0.999, 0, 4603 } };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        const int n = stats_samples_for_quantile(known[i].p, 0.99, known[i].slow);
+        assert_int_equal(n, known[i].n);
+        CHECK(stats_binomial_cdf(known[i].slow, n, 1 - known[i].p) <= 0.01);
+        CHECK(stats_binomial_cdf(known[i].slow, n - 1, 1 - known[i].p) > 0.01);
+    }
+    assert_int_equal(stats_samples_for_quantile(0.5, 0.75, 0), 2); /* exact: 1/4 */
+    CHECK(stats_samples_for_quantile(1, 0.99, 0) >= 1000000000);
+    CHECK(stats_samples_for_quantile(0.99, 0.99, -1) >= 1000000000);
+}
+
+static void quantile_bounds_are_order_statistics(void **state)
+{
+    (void)state;
+    double x[1000]; /* x[i] = i + 1: a bound is its rank. Against scipy.stats.quantile_test */
+    for (int i = 0; i < 1000; i++) x[i] = i + 1;
+    const struct {
+        int n;
+        double p, lower, upper;
+    } known[] = { { 1000, 0.50, 469, 532 }, { 1000, 0.99, 983, 997 }, { 1000, 0.95, 936, 964 },
+                  { 30, 0.50, 10, 21 },     { 368, 0.99, 360, 368 },  { 367, 0.99, 359, NAN },
+                  { 5, 0.50, NAN, NAN },    { 30, 0.05, NAN, 5 } };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        const struct interval q = stats_quantile_interval(x, known[i].n, known[i].p, 0.95);
+        CHECK(isnan(known[i].lower) ? isnan(q.lower) : q.lower == known[i].lower);
+        CHECK(isnan(known[i].upper) ? isnan(q.upper) : q.upper == known[i].upper);
+        CHECK_NEAR(q.estimate, 1 + known[i].p * (known[i].n - 1), 1e-9);
+    }
+    CHECK(isnan(stats_quantile_interval(x, 0, 0.5, 0.95).estimate));
+}
+
+static void mcnemar_agrees_with_statsmodels(void **state)
+{
+    (void)state;
+    CHECK_NEAR(stats_mcnemar(2, 11), 0.0224609375, 1e-12);
+    CHECK_NEAR(stats_mcnemar(40, 62), 0.037066767439, 1e-11);
+    CHECK_NEAR(stats_mcnemar(0, 6), 0.03125, 1e-14);
+    CHECK(stats_mcnemar(5, 5) == 1 && stats_mcnemar(0, 0) == 1);
+    CHECK(stats_mcnemar(3, 9) == stats_mcnemar(9, 3));
+    CHECK(stats_mcnemar(400000, 500000) < 1e-100 && stats_mcnemar(400000, 400100) > 0.9);
+    CHECK(isnan(stats_mcnemar(-1, 4)));
+}
+
+static void wilson_agrees_with_statsmodels(void **state)
+{
+    (void)state;
+    struct interval i = stats_wilson(8, 10, 0.95);
+    CHECK_NEAR(i.estimate, 0.8, 1e-15);
+    CHECK_NEAR(i.lower, 0.490162471537, 1e-11);
+    CHECK_NEAR(i.upper, 0.943317848546, 1e-11);
+    i = stats_wilson(0, 20, 0.95);
+    CHECK(i.lower == 0);
+    CHECK_NEAR(i.upper, 0.161125158053, 1e-11);
+    i = stats_wilson(20, 20, 0.95);
+    CHECK(i.upper == 1);
+    i = stats_wilson(117, 10000, 0.99);
+    CHECK_NEAR(i.lower, 0.009235982725, 1e-11);
+    CHECK_NEAR(i.upper, 0.014811551644, 1e-11);
+    CHECK(isnan(stats_wilson(3, 2, 0.95).estimate) && isnan(stats_wilson(0, 0, 0.95).lower));
+}
+
+static void neighbours_that_know_of_each_other(void **state)
+{
+    (void)state;
+    double x[25];
+    for (int i = 0; i < 25; i++) x[i] = exp(sin(0.9 * i * i));
+    CHECK_NEAR(stats_lag1(DARWIN, 15), -0.064544601692, 1e-11);
+    CHECK_NEAR(stats_lag1(x, 25), -0.429828430287, 1e-11);
+    CHECK_NEAR(stats_effective_n(x, 25), 25, 0); /* neighbours that differ more than chance are no gain */
+    const double slow[] = { 1, 2, 3, 4, 5, 6 };  /* products 8.75, squares 17.5: 1/2; 6 x (1/2) / (3/2) */
+    CHECK_NEAR(stats_lag1(slow, 6), 0.5, 1e-15);
+    CHECK_NEAR(stats_effective_n(slow, 6), 2, 1e-14);
+    const double flat[] = { 1, 1, 1, 1 };
+    CHECK(isnan(stats_lag1(flat, 4)) && isnan(stats_effective_n(flat, 4)) && isnan(stats_lag1(slow, 2)));
+}
+
+static void mser_finds_the_end_of_a_warm_up(void **state)
+{
+    (void)state;
+    double x[40];
+    for (int i = 0; i < 40; i++) x[i] = 10 + (i % 2 ? 0.1 : -0.1) + (i < 6 ? 5 - 0.5 * i : 0);
+    assert_int_equal(stats_mser(x, 40), 6);
+    for (int n = 1; n <= 40; n++) { /* against its definition */
+        int best = 0;
+        double least = INFINITY;
+        for (int d = 0; d <= n / 2 && n >= 4; d++) {
+            double sum = 0;
+            const double mean = stats_mean(x + d, n - d);
+            for (int i = d; i < n; i++) sum += (x[i] - mean) * (x[i] - mean);
+            const double score = sum / ((double)(n - d) * (n - d));
+            if (score < least * (1 - 1e-12)) {
+                least = score;
+                best = d;
+            }
+        }
+        assert_int_equal(stats_mser(x, n), best);
+    }
+    for (int i = 0; i < 40; i++) x[i] = 7;
+    assert_int_equal(stats_mser(x, 40), 0); /* nothing to gain: nothing is dropped */
+    for (int i = 0; i < 40; i++) x[i] = i;
+    assert_int_equal(stats_mser(x, 40), 20); /* never settles: half, and no more */
+    x[30] = NAN;
+    assert_int_equal(stats_mser(x, 40), -1);
+    assert_int_equal(stats_mser(x, 3), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hodges_lehmann_agrees_with_scipy),
+        cmocka_unit_test(sign_flips_agree_with_fisher),
+        cmocka_unit_test(sign_flips_beyond_twenty_are_drawn),
+        cmocka_unit_test(bootstrap_agrees_with_scipy),
+        cmocka_unit_test(binomial_agrees_with_scipy),
+        cmocka_unit_test(samples_for_a_percentile_are_mlperf_s),
+        cmocka_unit_test(quantile_bounds_are_order_statistics),
+        cmocka_unit_test(mcnemar_agrees_with_statsmodels),
+        cmocka_unit_test(wilson_agrees_with_statsmodels),
+        cmocka_unit_test(neighbours_that_know_of_each_other),
+        cmocka_unit_test(mser_finds_the_end_of_a_warm_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
