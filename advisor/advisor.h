@@ -10,6 +10,7 @@
 #include "advisor/stats.h"
 #include "advisor/arm.h"
 #include "advisor/quality.h"
+#include "advisor/gate.h"
 #include "advisor/experiment.h"
 #include "advisor/advise.h"
 #include "advisor/outcome.h"
