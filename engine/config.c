@@ -454,6 +454,13 @@ const char *config_text(const struct config *c, enum knob_id id)
     return c->value[id];
 }
 
+const struct knob *config_stray(const struct config *c, unsigned work)
+{
+    for (int i = 0; i < KNOB_COUNT; i++)
+        if (c->given[i] && !(KNOBS[i].matters_for & work)) return &KNOBS[i];
+    return NULL;
+}
+
 int config_choice(const struct config *c, enum knob_id id)
 {
     int i = 0; /* a parsed value is one of them */

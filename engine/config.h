@@ -17,19 +17,24 @@ enum knob_id {
     KNOB_PARAMS, /* the method's parameters "bits=3;group_size=64", sorted; each may stand in a line by itself
                   */
     KNOB_CALIB,  /* file of calibration statistics or text; "" = the bundled text where a method needs one */
-    KNOB_TENSORS,   /* per-tensor rules "attn_v:q8_0;ffn_down:f16"; "" = none */
-    KNOB_THREADS,   /* 1..1024; 0 = all physical cores */
-    KNOB_AFFINITY,  /* none compact spread */
-    KNOB_ISA,       /* a level name; "auto" = all that may be used */
-    KNOB_DEVICE,    /* "cpu" */
-    KNOB_PRECISION, /* highest high medium */
-    KNOB_ACT,       /* auto int8 */
-    KNOB_CTX,       /* context in tokens; 0 = what the workload needs */
-    KNOB_BATCH,     /* rows per forward pass at most (-b) */
-    KNOB_CTK,       /* KV cache type of K */
-    KNOB_CTV,       /* KV cache type of V */
-    KNOB_HUGEPAGES, /* buffers off all: the enum huge_pages */
-    KNOB_PREFETCH,  /* off willneed populate: the enum prefetch of plan.h */
+    KNOB_TENSORS,          /* per-tensor rules "attn_v:q8_0;ffn_down:f16"; "" = none */
+    KNOB_THREADS,          /* 1..1024; 0 = all physical cores */
+    KNOB_AFFINITY,         /* none compact spread */
+    KNOB_ISA,              /* a level name; "auto" = all that may be used */
+    KNOB_DEVICE,           /* "cpu" */
+    KNOB_PRECISION,        /* highest high medium */
+    KNOB_ACT,              /* auto int8 */
+    KNOB_CTX,              /* context in tokens; 0 = what the workload needs */
+    KNOB_BATCH,            /* rows per forward pass at most (-b) */
+    KNOB_CTK,              /* KV cache type of K */
+    KNOB_CTV,              /* KV cache type of V */
+    KNOB_HUGEPAGES,        /* buffers off all: the enum huge_pages */
+    KNOB_PREFETCH,         /* off willneed populate: the enum prefetch of plan.h */
+    KNOB_AMP,              /* from here on of workloads that train: the enum amp of engine/train/product.h */
+    KNOB_CHECKPOINT_EVERY, /* layers; 0: keep all activations */
+    KNOB_TRIM_EVERY,       /* steps; 0: never give memory back */
+    KNOB_TRAIN_BATCH,      /* rows worked on at once */
+    KNOB_ACCUMULATE,       /* batches of a step */
     KNOB_COUNT
 };
 /* `kv=TYPE` is shorthand for ctk=TYPE,ctv=TYPE; `bits=4` (any parameter of any method, or an alias of it) for
@@ -42,7 +47,8 @@ enum { /* which workloads a knob matters for */
        FOR_DECODE = 2,
        FOR_QUALITY = 4,
        FOR_MEMORY = 8,
-       FOR_ALL = 15
+       FOR_ALL = 15,  /* of running a model */
+       FOR_TRAIN = 16 /* training one */
 };
 
 struct knob {
@@ -98,6 +104,8 @@ enum err_code config_from_json(struct config *c, const json_t *object, struct er
 
 int64_t config_int(const struct config *c, enum knob_id id);
 const char *config_text(const struct config *c, enum knob_id id);
+/* The first given key that means nothing for such work (FOR_* bits); NULL: there is none. */
+const struct knob *config_stray(const struct config *c, unsigned work);
 /* Index of the value among the knob's own choices (KNOBS[id].choices not NULL): for precision, act (enum
  * activations) and affinity, the enum of that name. */
 int config_choice(const struct config *c, enum knob_id id);

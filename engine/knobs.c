@@ -8,6 +8,7 @@
 
 #include "engine/plan.h"
 #include "engine/quant/quant.h"
+#include "engine/train/train.h"
 
 static const char *const AFFINITIES[] = {
     [AFFINITY_NONE] = "none", [AFFINITY_COMPACT] = "compact", [AFFINITY_SPREAD] = "spread", NULL
@@ -81,7 +82,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                        .min = 0,
                        .max = 1024,
                        .otherwise = "0",
-                       .matters_for = FOR_PREFILL | FOR_DECODE,
+                       .matters_for = FOR_PREFILL | FOR_DECODE | FOR_TRAIN,
                        .flag = "-t",
                        .unit = "threads",
                        .help = "threads that compute; 0 = all physical cores" },
@@ -95,7 +96,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
     [KNOB_ISA] = { .key = "isa",
                    .kind = KNOB_CHOICE,
                    .otherwise = "auto",
-                   .matters_for = FOR_PREFILL | FOR_DECODE,
+                   .matters_for = FOR_PREFILL | FOR_DECODE | FOR_TRAIN,
                    .unit = "",
                    .help = "instruction sets that may be used; auto = all this machine has" },
     [KNOB_DEVICE] = { .key = "device",
@@ -175,6 +176,49 @@ const struct knob KNOBS[KNOB_COUNT] = {
                         .unit = "",
                         .help =
                             "weights before the first run: willneed = the kernel is told to read ahead, populate = read and mapped while loading" },
+    [KNOB_AMP] = { .key = "amp",
+                   .kind = KNOB_CHOICE,
+                   .choices = AMP_NAMES,
+                   .otherwise = "bf16",
+                   .changes_answers = true,
+                   .matters_for = FOR_TRAIN,
+                   .unit = "",
+                   .help = "training: mixed precision of matrix products; off = f32" },
+    [KNOB_CHECKPOINT_EVERY] = { .key = "checkpoint_every",
+                                .kind = KNOB_INT,
+                                .min = 0,
+                                .max = 256,
+                                .otherwise = "0",
+                                .matters_for = FOR_TRAIN,
+                                .unit = "layers",
+                                .help =
+                                    "training: keep what enters every K-th layer and compute the rest again; 0 = keep all" },
+    [KNOB_TRIM_EVERY] = { .key = "trim_every",
+                          .kind = KNOB_INT,
+                          .min = 0,
+                          .max = 1 << 24,
+                          .otherwise = "0",
+                          .matters_for = FOR_TRAIN,
+                          .unit = "steps",
+                          .help = "training: give memory back to the system every N steps; 0 = never" },
+    [KNOB_TRAIN_BATCH] = { .key = "train_batch",
+                           .kind = KNOB_INT,
+                           .min = 1,
+                           .max = 4096,
+                           .otherwise = "8",
+                           .changes_answers = true,
+                           .matters_for = FOR_TRAIN,
+                           .unit = "rows",
+                           .help = "training: rows that are worked on at once" },
+    [KNOB_ACCUMULATE] = { .key = "accumulate",
+                          .kind = KNOB_INT,
+                          .min = 1,
+                          .max = 4096,
+                          .otherwise = "2",
+                          .changes_answers = true,
+                          .matters_for = FOR_TRAIN,
+                          .unit = "batches",
+                          .help = "training: batches whose gradients make one step" },
 };
 
 /* ---------------------------------------------------------------- choices */

@@ -167,6 +167,10 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     *out = NULL;
     const char *path = path_of(o);
     if (!o->gguf && !path[0]) return err_set(why, ERR_USAGE, "no model given: use -m FILE or model=FILE");
+    const struct knob *stray = config_stray(o->config, FOR_ALL);
+    if (stray)
+        return err_set(why, ERR_USAGE, "%s=%s is a setting of training, and this model only runs", stray->key,
+                       o->config->value[stray - KNOBS]);
     struct model *m = calloc(1, sizeof *m);
     if (!m) return err_set(why, ERR_NOMEM, "out of memory");
     m->config = *o->config;

@@ -10,8 +10,9 @@
 
 enum { CACHE_LINE = 64, LOGIT_ROWS_MAX = 32, CTX_DEFAULT_MAX = 4096 };
 
-static enum err_code resolve_isa(uint32_t *out, const char *wanted, struct err *why)
+enum err_code session_isa(uint32_t *out, const struct config *c, struct err *why)
 {
+    const char *wanted = config_text(c, KNOB_ISA);
     uint32_t usable, asked;
     enum err_code rc = isa_usable(&usable, why);
     if (rc) return rc;
@@ -65,7 +66,7 @@ enum err_code session_resolve(struct session *out, const struct model_shape *s, 
     out->prefetch = (enum prefetch)config_choice(c, KNOB_PREFETCH);
 
     enum err_code rc;
-    if ((rc = resolve_isa(&out->backend.isa, config_text(c, KNOB_ISA), why))) return rc;
+    if ((rc = session_isa(&out->backend.isa, c, why))) return rc;
     if ((rc = resolve_kv(&out->k_format, c, KNOB_CTK, s->head_dim_k, why))) return rc;
     return resolve_kv(&out->v_format, c, KNOB_CTV, s->head_dim_v, why);
 }

@@ -21,6 +21,9 @@ struct session {
 enum err_code session_resolve(struct session *out, const struct model_shape *s, const struct arch *a,
                               const struct config *c, int ctx, int sequences, struct err *why);
 
+/* The instruction sets its isa= means here; errors as above. */
+enum err_code session_isa(uint32_t *out, const struct config *c, struct err *why);
+
 /* Row widths of the activation buffers, in floats; every buffer has `batch` rows. */
 struct widths {
     int64_t embd;   /* x, normed x */

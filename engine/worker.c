@@ -227,6 +227,7 @@ enum err_code worker_serve(int fd, const struct log *log, struct err *why)
         free(line);
     }
     model_close(w.model);
+    trial_close(w.trial);
     channel_done(&w.channel);
     return rc;
 }

@@ -2,6 +2,7 @@
  *
  * Requests, one object a line; every request has "id" (integer, echoed):
  *   {"id":1,"op":"open","model":PATH,"config":LINE,"ctx":N,"sequences":1}
+ *   {"id":1,"op":"open","train":true,"config":LINE}   no model: cells train one from nothing
  *   {"id":2,"op":"cell","workload":"tg64","seed":7}
  *   {"id":3,"op":"generate","prompt":TEXT,"n":64,"temp":0}
  *   {"id":4,"op":"quality","file":PATH,"ctx":512,"chunks":0,"reference":{"model":PATH,"config":LINE}}
@@ -10,7 +11,7 @@
  *   {"id":0,"op":"cancel"}   takes effect inside a running request; no answer of its own
  *   {"id":9,"op":"close"}
  * Answers:
- *   {"id":2,"event":"progress","phase":"prefill"|"decode"|"load"|"quantize"|"eval"|"greedy","done":n,"of":m,"seconds":s}
+ *   {"id":2,"event":"progress","phase":"prefill"|"decode"|"load"|"quantize"|"eval"|"greedy"|"train","done":n,"of":m,"seconds":s}
  *   {"id":3,"event":"token","text":PIECE,"token":ID}
  *   {"id":2,"ok":true,...}       the result
  *   {"id":2,"ok":false,"code":"ERR_FIT","message":TEXT}
@@ -25,6 +26,9 @@
  *   "minor_faults":,"voluntary_switches":,"involuntary_switches":}   unknown = null
  * quality answers: {"quality":{"file":,"ctx":, figures of engine/eval/eval.h by divergence_to_json},
  *   "random_weights":,"seconds":}
+ * Cells of training say {"workload":"train20","train_s":,"steps":,"skipped_steps":,"train_tokens":,
+ *   "first_loss":,"train_loss":,"parameter_bytes":,"activation_bytes":,"optimizer_bytes":,"work_hash":,
+ *   "output_hash":, and what it cost, as above}; their peak is that of this cell alone.
  * The worker dies with its parent (PR_SET_PDEATHSIG, and end of file on the socket). */
 #ifndef QDYNO_ENGINE_WORKER_H
 #define QDYNO_ENGINE_WORKER_H

@@ -3,6 +3,7 @@
 #define QDYNO_ENGINE_WORKER_INTERNAL_H
 
 #include "engine/engine.h"
+#include "engine/train/train.h"
 
 /* Lines in, lines out, over one socket. */
 struct channel {
@@ -33,6 +34,7 @@ void channel_fail(struct channel *c, const struct err *why);
 struct worker {
     struct channel channel;
     struct model *model; /* NULL before open */
+    struct trial *trial; /* instead of it: open with "train" */
     char sha256[HASH_HEX];
     const struct log *log;
 };
@@ -54,6 +56,21 @@ struct open_progress {
     int64_t started_ns, told_ns;
 };
 bool worker_tell_open(void *arg, const char *phase, double done);
+
+/* What the process has used so far, and the figures of an answer since then: worker_requests.c. */
+struct usage {
+    double cpu_s;
+    int64_t major_faults, minor_faults, voluntary_switches, involuntary_switches;
+};
+struct usage usage_now(void);
+void usage_put(json_t *o, struct usage before);
+/* From here on the peak is that of what follows: reading a source file to quantize or to hash it is not what
+ * running the arm takes. Where the kernel does not allow it the peak stays that of the whole process. */
+void usage_reset_peak(void);
+
+/* open and cell of a worker that trains from nothing: worker_train.c. */
+enum err_code worker_open_trial(struct worker *w, const struct config *c, struct err *why);
+enum err_code worker_train(struct worker *w, const struct workload *load, uint64_t seed, struct err *why);
 
 /* {"event":"progress",...} and whether to go on. */
 bool worker_progress(struct worker *w, const char *phase, int64_t done, int64_t of, double seconds);

@@ -95,9 +95,7 @@ static enum err_code hash_source(char sha256[HASH_HEX], const struct model *m, s
     return rc;
 }
 
-/* From here on the peak is that of what follows: reading a source file to quantize or to hash it is not what
- * running the arm takes. Where the kernel does not allow it the peak stays that of the whole process. */
-static void reset_peak(void)
+void usage_reset_peak(void)
 {
     FILE *f = fopen("/proc/self/clear_refs", "w");
     if (!f) return;
@@ -110,8 +108,11 @@ enum err_code worker_open(struct worker *w, const json_t *request, struct err *w
     struct config config;
     enum err_code rc;
     model_close(w->model);
+    trial_close(w->trial);
     w->model = NULL;
+    w->trial = NULL;
     if ((rc = config_parse(&config, json_get_str(request, "config", ""), why))) return rc;
+    if (json_get_bool(request, "train", false)) return worker_open_trial(w, &config, why);
     const int64_t ctx = json_get_int(request, "ctx", 0), sequences = json_get_int(request, "sequences", 1);
     if (ctx < 0 || ctx > INT32_MAX || sequences < 1 || sequences > INT32_MAX)
         return err_set(why, ERR_USAGE, "context %lld in %lld sequences cannot be", (long long)ctx,
@@ -136,24 +137,19 @@ enum err_code worker_open(struct worker *w, const json_t *request, struct err *w
         w->model = NULL;
         return rc;
     }
-    reset_peak();
+    usage_reset_peak();
     channel_send(&w->channel, describe_open(w, load_s));
     return ERR_OK;
 }
 
 /* ---------------------------------------------------------------- what it cost */
 
-struct usage {
-    double cpu_s;
-    int64_t major_faults, minor_faults, voluntary_switches, involuntary_switches;
-};
-
 static double seconds(struct timeval t)
 {
     return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
 }
 
-static struct usage usage_now(void)
+struct usage usage_now(void)
 {
     struct rusage r;
     if (getrusage(RUSAGE_SELF, &r)) return (struct usage){ .cpu_s = NAN };
@@ -175,7 +171,7 @@ static double status_bytes(const char *text, const char *field)
     return end == at ? NAN : (double)kb * 1024;
 }
 
-static void put_usage(json_t *o, struct usage before)
+void usage_put(json_t *o, struct usage before)
 {
     const struct usage now = usage_now();
     char *status = NULL;
@@ -245,13 +241,14 @@ enum err_code worker_cell(struct worker *w, const json_t *request, struct err *w
     struct workload load;
     struct cell_result result;
     enum err_code rc;
-    if ((rc = worker_needs_model(w, why))) return rc;
-    if ((rc = workload_parse(&load, json_get_str(request, "workload", ""), why))) return rc;
     const uint64_t seed = (uint64_t)json_get_int(request, "seed", 0);
+    if (!w->trial && (rc = worker_needs_model(w, why))) return rc;
+    if ((rc = workload_parse(&load, json_get_str(request, "workload", ""), why))) return rc;
+    if (w->trial || load.train) return worker_train(w, &load, seed, why);
     const struct usage before = usage_now();
     if ((rc = cell_run(&result, w->model, &load, seed, tell_cell, w, why))) return rc;
     json_t *o = cell_json(w, &load, &result);
-    put_usage(o, before);
+    usage_put(o, before);
     cell_result_free(&result);
     channel_send(&w->channel, o);
     return ERR_OK;

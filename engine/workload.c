@@ -9,7 +9,7 @@ enum { EVAL_CTX_DEFAULT = 512, TOKENS_MAX = 1 << 24 };
 
 static const char GRAMMAR[] =
     "want ppN, tgN, ppN+tgN, each with @dN behind for tokens already in the cache and @bN for sequences that "
-    "run side by side, or eval:FILE[@cN]";
+    "run side by side, eval:FILE[@cN], or trainN: N steps of training from nothing";
 
 /* Digits at *at as 1..TOKENS_MAX (0 allowed for a depth); moves *at behind them. */
 static bool read_count(const char **at, int least, int *out)
@@ -73,10 +73,16 @@ static enum err_code read_eval(struct workload *w, const char *file, struct err 
     return ERR_OK;
 }
 
+static bool read_steps(struct workload *w, const char *text)
+{
+    return read_count(&text, 1, &w->train) && !*text;
+}
+
 enum err_code workload_parse(struct workload *w, const char *text, struct err *why)
 {
     *w = (struct workload){ .eval_ctx = EVAL_CTX_DEFAULT };
     if (str_starts(text, "eval:")) return read_eval(w, text + 5, why);
+    if (str_starts(text, "train") && read_steps(w, text + 5)) return ERR_OK;
     if (read_tokens(w, text)) return ERR_OK;
     *w = (struct workload){ .eval_ctx = EVAL_CTX_DEFAULT };
     return err_set(why, ERR_USAGE, "workload '%.60s': %s", text, GRAMMAR);
@@ -88,6 +94,8 @@ const char *workload_line(const struct workload *w, char *buf, size_t size)
     if (w->eval_file[0]) {
         str_printf(&s, "eval:%s", w->eval_file);
         if (w->eval_ctx != EVAL_CTX_DEFAULT) str_printf(&s, "@c%d", w->eval_ctx);
+    } else if (w->train) {
+        str_printf(&s, "train%d", w->train);
     } else {
         if (w->prompt) str_printf(&s, "pp%d", w->prompt);
         if (w->prompt && w->gen) str_append(&s, "+");
@@ -98,6 +106,28 @@ const char *workload_line(const struct workload *w, char *buf, size_t size)
     snprintf(buf, size, "%s", str_text(&s));
     str_free(&s);
     return buf;
+}
+
+enum err_code workload_check(const struct workload *w, const struct config *c, struct err *why)
+{
+    const struct knob *stray = config_stray(c, w->train ? FOR_TRAIN : FOR_ALL);
+    char line[600];
+    if (!stray) return ERR_OK;
+    workload_line(w, line, sizeof line);
+    const char *value = c->value[stray - KNOBS];
+    if (!w->train)
+        return err_set(
+            why, ERR_USAGE,
+            "%s=%s is a setting of training, and %s trains nothing: want a workload such as train20",
+            stray->key, value, line);
+    struct str keys = { 0 };
+    for (int i = 0; i < KNOB_COUNT; i++)
+        if (KNOBS[i].matters_for & FOR_TRAIN) str_printf(&keys, " %s", KNOBS[i].key);
+    enum err_code rc = err_set(why, ERR_USAGE,
+                               "%s=%s means nothing to %s, which trains a model from nothing; what does:%s",
+                               stray->key, value, line, str_text(&keys));
+    str_free(&keys);
+    return rc;
 }
 
 int workload_ctx(const struct workload *w)

@@ -1,9 +1,9 @@
 /* engine/workload.h - what is asked of a config, as text: "pp512", "tg128", "pp512+tg128@d4096", "tg64@b16",
- * "eval:FILE". */
+ * "eval:FILE", "train20". */
 #ifndef QDYNO_ENGINE_WORKLOAD_H
 #define QDYNO_ENGINE_WORKLOAD_H
 
-#include "base/base.h"
+#include "engine/config.h"
 
 struct model;
 
@@ -14,9 +14,12 @@ struct workload {
     int sequences;       /* that run side by side, all of the above in each; 0 and 1: one */
     char eval_file[512]; /* "" unless eval: */
     int eval_ctx;        /* -c of eval, 512 */
+    int train;           /* steps of training from nothing (engine/train/trial.h), 0: a model runs */
 };
 /* Errors: ERR_USAGE with the grammar. */
 enum err_code workload_parse(struct workload *w, const char *text, struct err *why);
+/* Does everything this config says mean something to this workload? ERR_USAGE: names what does not. */
+enum err_code workload_check(const struct workload *w, const struct config *c, struct err *why);
 const char *workload_line(const struct workload *w, char *buf, size_t size);
 int workload_ctx(const struct workload *w);       /* tokens of context each sequence needs */
 int workload_sequences(const struct workload *w); /* >= 1 */

@@ -54,19 +54,14 @@ static int64_t peak_bytes(void)
 
 /* ---------------------------------------------------------------- rows of one step, and of an examination */
 
-/* Tokens and targets [rows][ctx]. */
-struct rows {
-    int32_t *tokens, *targets;
-};
-
-static enum err_code rows_open(struct rows *r, int64_t rows, int ctx, struct err *why)
+enum err_code train_rows_open(struct train_rows *r, int64_t rows, int ctx, struct err *why)
 {
     r->tokens = malloc((size_t)(rows * ctx) * sizeof *r->tokens);
     r->targets = malloc((size_t)(rows * ctx) * sizeof *r->targets);
     return r->tokens && r->targets ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for tokens");
 }
 
-static void rows_close(struct rows *r)
+void train_rows_close(struct train_rows *r)
 {
     free(r->tokens);
     free(r->targets);
@@ -79,8 +74,7 @@ static int64_t counted(const int32_t *targets, int64_t n)
     return count;
 }
 
-/* One step. *loss: mean nats a target. */
-static enum err_code step(struct trainer *t, struct rows *r, struct train_progress *p, struct err *why)
+enum err_code trainer_step(struct trainer *t, struct train_rows *r, struct train_progress *p, struct err *why)
 {
     const struct train_options *o = t->o;
     const int64_t rows = (int64_t)o->batch * o->accumulate, ctx = o->shape.ctx;
@@ -117,15 +111,22 @@ static enum err_code step(struct trainer *t, struct rows *r, struct train_progre
     return ERR_OK;
 }
 
+void trainer_trim(struct trainer *t)
+{
+    if (!t->o->trim_every || t->step % t->o->trim_every) return;
+    network_trim(t->network);
+    malloc_trim(0);
+}
+
 /* Loss of whole held-out stories, and what it could be at best. */
 static enum err_code examine(struct trainer *t, struct train_report *out, struct err *why)
 {
     const int batch = t->o->batch, ctx = t->o->shape.ctx;
-    struct rows r = { 0 };
+    struct train_rows r = { 0 };
     struct exam_row e = { 0 };
     double sum = 0, floor_nats = 0;
     int64_t targets = 0;
-    enum err_code rc = rows_open(&r, batch, ctx, why);
+    enum err_code rc = train_rows_open(&r, batch, ctx, why);
     while (!rc && e.number < (uint64_t)t->o->exam_stories) {
         for (int i = 0; !rc && i < batch; i++) {
             rc = lessons_exam(&t->lessons, &e, r.tokens + i * ctx, r.targets + i * ctx, why);
@@ -134,7 +135,7 @@ static enum err_code examine(struct trainer *t, struct train_report *out, struct
         }
         if (!rc) sum += network_forward(t->network, r.tokens, r.targets);
     }
-    rows_close(&r);
+    train_rows_close(&r);
     if (!rc && targets) {
         out->held_out = sum / (double)targets;
         out->floor = floor_nats / (double)targets;
@@ -159,24 +160,21 @@ static bool go_on(const struct trainer *t, struct train_progress *p, int64_t fir
 static enum err_code run_steps(struct trainer *t, struct train_report *out, struct err *why)
 {
     const struct train_options *o = t->o;
-    struct rows r = { 0 };
+    struct train_rows r = { 0 };
     struct train_progress p = { .loss = NAN };
     const int64_t first = t->step, start = clock_ns();
     bool going = true;
-    enum err_code rc = rows_open(&r, (int64_t)o->batch * o->accumulate, o->shape.ctx, why);
+    enum err_code rc = train_rows_open(&r, (int64_t)o->batch * o->accumulate, o->shape.ctx, why);
     while (!rc && going && t->step < o->steps) {
-        rc = step(t, &r, &p, why);
+        rc = trainer_step(t, &r, &p, why);
         if (rc) break;
-        if (o->trim_every && t->step % o->trim_every == 0) {
-            network_trim(t->network);
-            malloc_trim(0);
-        }
+        trainer_trim(t);
         going = go_on(t, &p, first, start);
         if (t->step % o->save_every == 0 || t->step == o->steps || !going) rc = trainer_save(t, why);
     }
     out->seconds = (double)(clock_ns() - start) * 1e-9;
     if (t->step > first) out->tokens_s = p.tokens_s;
-    rows_close(&r);
+    train_rows_close(&r);
     if (!rc && !going && t->step < o->steps)
         rc = err_set(why, ERR_CANCELLED,
                      "stopped after step %" PRId64 " of %" PRId64 "; the same command goes on", t->step,
@@ -242,8 +240,33 @@ static char *identity_of(const struct train_options *o)
     return str_take(&text);
 }
 
-static enum err_code trainer_open(struct trainer *t, const char *path, const struct train_options *o,
-                                  struct err *why)
+enum err_code trainer_open_network(struct trainer *t, struct err *why)
+{
+    const struct train_options *o = t->o;
+    const struct network_options network = { .shape = o->shape,
+                                             .amp = o->amp,
+                                             .batch = o->batch,
+                                             .checkpoint_every = o->checkpoint_every,
+                                             .threads = o->threads,
+                                             .isa = o->isa };
+    enum err_code rc = network_open(&t->network, &network, why);
+    if (rc) return rc;
+    t->m = calloc((size_t)network_params(t->network), sizeof *t->m);
+    t->v = calloc((size_t)network_params(t->network), sizeof *t->v);
+    return t->m && t->v ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for training");
+}
+
+void trainer_close_network(struct trainer *t)
+{
+    network_close(t->network);
+    free(t->m);
+    free(t->v);
+    t->network = NULL;
+    t->m = t->v = NULL;
+}
+
+enum err_code trainer_open(struct trainer *t, const char *path, const struct train_options *o,
+                           struct err *why)
 {
     struct str state = { 0 };
     *t = (struct trainer){ .o = o, .scale = loss_scale_begin(o->amp) };
@@ -253,41 +276,30 @@ static enum err_code trainer_open(struct trainer *t, const char *path, const str
     t->identity = identity_of(o);
     str_printf(&state, "%s.train", path);
     t->state_path = str_take(&state);
-    if (!t->path || !t->identity || !t->state_path)
+    t->losses = calloc((size_t)o->steps, sizeof *t->losses);
+    if (!t->path || !t->identity || !t->state_path || !t->losses)
         return err_set(why, ERR_NOMEM, "out of memory for training");
-    const struct network_options network = { .shape = o->shape,
-                                             .amp = o->amp,
-                                             .batch = o->batch,
-                                             .checkpoint_every = o->checkpoint_every,
-                                             .threads = o->threads,
-                                             .isa = o->isa };
-    rc = network_open(&t->network, &network, why); /* before anything is written: it checks the shape */
+    rc = trainer_open_network(t, why); /* before anything is written: it checks the shape */
     if (!rc) rc = corpus_open(&t->corpus, why);
     if (!rc) rc = trainer_open_state(t, why);
     if (rc) return rc;
     struct tokenizer_info info;
     tokenizer_describe(t->tokenizer, &info);
     t->lessons = (struct lessons){ t->corpus, t->tokenizer, o->seed, o->shape.ctx, info.bos, info.eos };
-    if (info.n_vocab != o->shape.vocab)
-        return err_set(why, ERR_FORMAT, "'%s': want %" PRId64 " tokens, it has %" PRId32, t->state_path,
-                       o->shape.vocab, info.n_vocab);
-    t->m = calloc((size_t)network_params(t->network), sizeof *t->m);
-    t->v = calloc((size_t)network_params(t->network), sizeof *t->v);
-    t->losses = calloc((size_t)o->steps, sizeof *t->losses);
-    return t->m && t->v && t->losses ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for training");
+    if (info.n_vocab == o->shape.vocab) return ERR_OK;
+    return err_set(why, ERR_FORMAT, "'%s': want %" PRId64 " tokens, it has %" PRId32, t->state_path,
+                   o->shape.vocab, info.n_vocab);
 }
 
-static void trainer_close(struct trainer *t)
+void trainer_close(struct trainer *t)
 {
-    network_close(t->network);
+    trainer_close_network(t);
     tokenizer_close(t->tokenizer);
     gguf_close(t->gguf);
     corpus_close(t->corpus);
     free(t->path);
     free(t->state_path);
     free(t->identity);
-    free(t->m);
-    free(t->v);
     free(t->losses);
 }
 

@@ -2,6 +2,7 @@
  * request, to nonsense, to a cancel in the middle of work and to a parent that goes away. */
 #include "engine/worker.h"
 
+#include <math.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -287,6 +288,52 @@ static void test_cancel(void **state)
     assert_int_equal(finish(&c), 0);
 }
 
+/* A cell of training needs no model: the same seed is the same work whatever the settings, activations that
+ * are computed again are no longer in memory and change no number, and what has nothing to do with training
+ * is refused by name. */
+static void test_training(void **state)
+{
+    (void)state;
+    struct child c = start();
+    expect_failure(&c, "{\"id\":1,\"op\":\"open\",\"train\":true,\"config\":\"q8_0\"}", "ERR_USAGE",
+                   "format means nothing");
+    json_t *all[2];
+    for (int i = 0; i < 2; i++) {
+        char line[256];
+        snprintf(
+            line, sizeof line,
+            "{\"id\":1,\"op\":\"open\",\"train\":true,\"config\":\"train_batch=1,accumulate=1,threads=%d%s\"}",
+            i + 1, i ? ",checkpoint_every=1,trim_every=1" : "");
+        say(&c, line);
+        json_t *o = answer(&c, "progress", NULL);
+        CHECK(json_get_bool(o, "ok", false));
+        CHECK(str_starts(json_get_str(o, "name", ""), "trained from nothing"));
+        assert_int_equal(json_get_int(json_object_get(o, "config"), "checkpoint_every", -1), i);
+        assert_int_equal(json_get_int(o, "params", 0), 5115136);
+        json_decref(o);
+        say(&c, "{\"id\":2,\"op\":\"cell\",\"workload\":\"train2\",\"seed\":7}");
+        all[i] = answer(&c, "progress", NULL);
+        CHECK(json_get_bool(all[i], "ok", false));
+        assert_string_equal(json_get_str(all[i], "workload", ""), "train2");
+        assert_int_equal(json_get_int(all[i], "train_tokens", 0), 512);
+        CHECK(json_get_num(all[i], "train_s", NAN) > 0);
+        CHECK_NEAR(json_get_num(all[i], "first_loss", NAN), log(1536), 0.3);
+        CHECK(json_get_num(all[i], "train_loss", NAN) < json_get_num(all[i], "first_loss", NAN) + 0.3);
+    }
+    assert_string_equal(json_get_str(all[0], "work_hash", "a"), json_get_str(all[1], "work_hash", "b"));
+    assert_string_equal(json_get_str(all[0], "output_hash", "a"), json_get_str(all[1], "output_hash", "b"));
+    CHECK(json_get_int(all[1], "activation_bytes", 0) < 0.7 * json_get_num(all[0], "activation_bytes", NAN));
+    CHECK(json_get_num(all[1], "rss_bytes", NAN) < json_get_num(all[1], "peak_rss_bytes", NAN)); /* trimmed */
+    expect_failure(&c, "{\"id\":3,\"op\":\"cell\",\"workload\":\"tg4\"}", "ERR_USAGE", "has no model to run");
+    expect_failure(&c, "{\"id\":3,\"op\":\"cell\",\"workload\":\"train9000\"}", "ERR_USAGE",
+                   "want 1 to 8000");
+    json_decref(all[0]);
+    json_decref(all[1]);
+    say(&c, "{\"id\":9,\"op\":\"close\"}");
+    json_decref(answer(&c, "", NULL));
+    assert_int_equal(finish(&c), 0);
+}
+
 /* The parent's end vanishes in the middle of work: the worker ends by itself. */
 static void test_parent_gone(void **state)
 {
@@ -318,7 +365,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open_and_cell), cmocka_unit_test(test_generate),
         cmocka_unit_test(test_nonsense),      cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_parent_gone),
+        cmocka_unit_test(test_parent_gone),   cmocka_unit_test(test_training),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(path, sizeof path, "rm -rf '%s'", share);

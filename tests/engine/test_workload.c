@@ -78,6 +78,43 @@ static struct cell_result run(struct model *m, const char *text, uint64_t seed)
     return r;
 }
 
+/* Steps of training, and which settings mean something to which workload. */
+static void test_training_grammar(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *workload, *config, *refused; /* NULL: fits */
+    } CASES[] = { { "train20", "default", NULL },
+                  { "train20", "amp=off,checkpoint_every=2,threads=1,isa=ref", NULL },
+                  { "train20", "trim_every=1,train_batch=4,accumulate=4", NULL },
+                  { "train20", "q8_0", "format=q8_0 means nothing to train20" },
+                  { "train20", "ctx=64", "what does: threads isa amp checkpoint_every" },
+                  { "train20", "model=x.gguf", "model=x.gguf means nothing" },
+                  { "tg4", "q8_0,threads=1", NULL },
+                  { "tg4", "amp=bf16", "amp=bf16 is a setting of training, and tg4 trains nothing" },
+                  { "eval:x", "trim_every=1", "trim_every=1 is a setting of training" } };
+    struct err why = { 0 };
+    char line[64];
+    struct workload w;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct config c;
+        CHECK_OK(workload_parse(&w, CASES[i].workload, &why));
+        assert_string_equal(workload_line(&w, line, sizeof line), CASES[i].workload);
+        CHECK_OK(config_parse(&c, CASES[i].config, &why));
+        const enum err_code rc = workload_check(&w, &c, &why);
+        assert_int_equal(rc, CASES[i].refused ? ERR_USAGE : ERR_OK);
+        if (CASES[i].refused && !strstr(why.message, CASES[i].refused))
+            fail_msg("%s on %s: '%s' lacks '%s'", CASES[i].config, CASES[i].workload, why.message,
+                     CASES[i].refused);
+    }
+    CHECK_OK(workload_parse(&w, "train020", &why));
+    assert_int_equal(w.train, 20);
+    assert_int_equal(workload_sequences(&w), 1);
+    static const char *const WRONG[] = { "train", "train0", "train-1", "train5x", "train5@d1", "train5+tg1" };
+    for (size_t i = 0; i < COUNT_OF(WRONG); i++)
+        assert_int_equal(workload_parse(&w, WRONG[i], &why), ERR_USAGE);
+}
+
 static void test_cell(void **state)
 {
     (void)state;
@@ -303,9 +340,10 @@ int main(void)
     fclose(f);
     setenv("QDYNO_SHARE", share, 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grammar),  cmocka_unit_test(test_eval_grammar),
-        cmocka_unit_test(test_cell),     cmocka_unit_test(test_same_as_by_hand),
-        cmocka_unit_test(test_progress), cmocka_unit_test(test_side_by_side),
+        cmocka_unit_test(test_grammar),          cmocka_unit_test(test_eval_grammar),
+        cmocka_unit_test(test_training_grammar), cmocka_unit_test(test_cell),
+        cmocka_unit_test(test_same_as_by_hand),  cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_side_by_side),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(path, sizeof path, "rm -rf '%s'", share);

@@ -25,7 +25,8 @@ static void append_row(struct str *s, int id)
     } WORK[] = { { FOR_PREFILL, "prefill" },
                  { FOR_DECODE, "decode" },
                  { FOR_QUALITY, "quality" },
-                 { FOR_MEMORY, "memory" } };
+                 { FOR_MEMORY, "memory" },
+                 { FOR_TRAIN, "training" } };
     const struct knob *k = &KNOBS[id];
     str_printf(s, "| `%s` | ", k->key);
     append_values(s, id);

@@ -1,0 +1,182 @@
+/* Training from nothing, again and again, in one process. */
+#include "engine/train/trial.h"
+
+#include <inttypes.h>
+#include <malloc.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/plan.h"
+#include "engine/train/trainer.h"
+
+/* A vocabulary of the same size from fewer stories: other words' parts, same work, and it is learned whenever
+ * a worker starts. */
+enum { VOCABULARY_STORIES = 2000 };
+
+struct trial {
+    struct train_options o;
+    struct config config;
+    struct trainer trainer;
+    int64_t params;
+    struct network_memory memory;
+};
+
+/* ---------------------------------------------------------------- open, close */
+
+static enum err_code read_options(struct train_options *o, const struct config *c, struct err *why)
+{
+    const struct knob *stray = config_stray(c, FOR_TRAIN);
+    if (stray) return err_set(why, ERR_USAGE, "%s means nothing to training", stray->key);
+    const int64_t threads = config_int(c, KNOB_THREADS);
+    *o = train_defaults();
+    o->amp = (enum amp)config_choice(c, KNOB_AMP);
+    o->checkpoint_every = (int)config_int(c, KNOB_CHECKPOINT_EVERY);
+    o->trim_every = (int)config_int(c, KNOB_TRIM_EVERY);
+    o->batch = (int)config_int(c, KNOB_TRAIN_BATCH);
+    o->accumulate = (int)config_int(c, KNOB_ACCUMULATE);
+    o->threads = threads ? (int)threads : threadpool_default_threads();
+    o->vocabulary_stories = VOCABULARY_STORIES;
+    return session_isa(&o->isa, c, why);
+}
+
+/* A name nobody else uses, for the moment in which the vocabulary is a file. */
+static char *temporary_path(struct err *why)
+{
+    char *folder;
+    struct str path = { 0 };
+    if (file_place(&folder, FILE_CACHE, why)) return NULL;
+    str_printf(&path, "%s/trial-%d-%" PRId64, folder, (int)getpid(), clock_ns());
+    free(folder);
+    return str_take(&path);
+}
+
+static void resolve_config(struct trial *t)
+{
+    snprintf(t->config.value[KNOB_THREADS], CONFIG_VALUE, "%d", t->o.threads);
+    for (size_t i = 0; i < ISA_LEVEL_COUNT; i++)
+        if (ISA_LEVELS[i].bits == t->o.isa)
+            snprintf(t->config.value[KNOB_ISA], CONFIG_VALUE, "%s", ISA_LEVELS[i].name);
+}
+
+enum err_code trial_open(struct trial **out, const struct config *c, struct err *why)
+{
+    *out = NULL;
+    struct trial *t = calloc(1, sizeof *t);
+    if (!t) return err_set(why, ERR_NOMEM, "out of memory for training");
+    t->config = *c;
+    enum err_code rc = read_options(&t->o, c, why);
+    char *path = rc ? NULL : temporary_path(why);
+    if (!rc && !path) rc = why ? why->code : ERR_IO;
+    if (!rc) rc = trainer_open(&t->trainer, path, &t->o, why);
+    if (t->trainer.state_path) unlink(t->trainer.state_path); /* it stays mapped */
+    free(path);
+    if (rc) {
+        trial_close(t);
+        return rc;
+    }
+    t->params = network_params(t->trainer.network);
+    t->memory = network_memory(t->trainer.network);
+    resolve_config(t);
+    trial_rest(t);
+    *out = t;
+    return ERR_OK;
+}
+
+void trial_close(struct trial *t)
+{
+    if (!t) return;
+    trainer_close(&t->trainer);
+    free(t);
+}
+
+void trial_rest(struct trial *t)
+{
+    trainer_close_network(&t->trainer);
+    malloc_trim(0);
+}
+
+void trial_describe(const struct trial *t, struct trial_info *out)
+{
+    const struct network_shape *s = &t->o.shape;
+    *out = (struct trial_info){ .params = t->params,
+                                .memory = t->memory,
+                                .optimizer_bytes = 2 * t->params * (int64_t)sizeof(float),
+                                .threads = t->o.threads,
+                                .ctx = s->ctx,
+                                .isa = t->o.isa,
+                                .config = t->config };
+    snprintf(out->name, sizeof out->name,
+             "trained from nothing: llama, %d layers, width %" PRId64 ", %" PRId64 " tokens, rows of %d",
+             s->layers, s->embd, s->vocab, s->ctx);
+}
+
+/* ---------------------------------------------------------------- one run */
+
+static enum err_code begin(struct trial *t, uint64_t seed, struct err *why)
+{
+    struct trainer *x = &t->trainer;
+    trial_rest(t);
+    t->o.seed = seed;
+    x->lessons.seed = seed;
+    x->step = x->updates = x->skipped = 0;
+    x->scale = loss_scale_begin(t->o.amp);
+    enum err_code rc = trainer_open_network(x, why);
+    return rc ? rc : network_randomize(x->network, seed, why);
+}
+
+static void hash_short(char out[17], const void *bytes, size_t n)
+{
+    char hex[HASH_HEX];
+    hash_bytes(bytes, n, hex);
+    memcpy(out, hex, 16);
+    out[16] = '\0';
+}
+
+static enum err_code run_steps(struct trial *t, struct trial_result *out, int steps, struct train_rows *r,
+                               trial_progress_fn *progress, void *ctx, struct err *why)
+{
+    struct trainer *x = &t->trainer;
+    const size_t rows = (size_t)t->o.batch * (size_t)t->o.accumulate;
+    const size_t bytes = rows * (size_t)t->o.shape.ctx * sizeof *r->tokens;
+    struct str work = { 0 };
+    struct train_progress p = { .loss = NAN };
+    enum err_code rc = ERR_OK;
+    while (!rc && x->step < steps) {
+        char hash[17];
+        const int64_t start = clock_ns();
+        rc = trainer_step(x, r, &p, why);
+        trainer_trim(x);
+        out->seconds += (double)(clock_ns() - start) * 1e-9;
+        hash_short(hash, r->tokens, bytes);
+        str_append(&work, hash);
+        if (!rc && progress && !progress(ctx, (int)x->step, steps, out->seconds))
+            rc = err_set(why, ERR_CANCELLED, "cancelled");
+    }
+    if (!rc && work.failed) rc = err_set(why, ERR_NOMEM, "out of memory");
+    hash_short(out->work_hash, str_text(&work), work.len);
+    str_free(&work);
+    return rc;
+}
+
+enum err_code trial_run(struct trial *t, struct trial_result *out, int steps, uint64_t seed,
+                        trial_progress_fn *progress, void *ctx, struct err *why)
+{
+    struct train_rows r = { 0 };
+    *out = (struct trial_result){ .steps = steps, .first_loss = NAN, .loss = NAN };
+    if (steps < 1 || steps > t->o.steps)
+        return err_set(why, ERR_USAGE, "%d steps: want 1 to %" PRId64, steps, t->o.steps);
+    const int64_t rows = (int64_t)t->o.batch * t->o.accumulate;
+    enum err_code rc = begin(t, seed, why);
+    if (!rc) rc = train_rows_open(&r, rows, t->o.shape.ctx, why);
+    if (!rc) rc = run_steps(t, out, steps, &r, progress, ctx, why);
+    train_rows_close(&r);
+    if (rc) return rc;
+    out->skipped = t->trainer.skipped;
+    out->tokens = steps * rows * t->o.shape.ctx;
+    out->first_loss = (double)t->trainer.losses[0];
+    out->loss = (double)t->trainer.losses[steps - 1];
+    hash_short(out->output_hash, t->trainer.losses, (size_t)steps * sizeof *t->trainer.losses);
+    return ERR_OK;
+}
