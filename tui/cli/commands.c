@@ -87,6 +87,12 @@ const struct command COMMANDS[] = {
       KNOB_FLAGS_NONE, NULL },
     { "show", "ID", "one run again, from the database", NULL, command_show, false, 1, 1, KNOB_FLAGS_NONE,
       NULL },
+    { "report", "ID --out FILE.html|FILE.md|FILE.svg",
+      "an experiment as one file for somebody who was not there", FLAGS_REPORT, command_report, false, 1, 1,
+      KNOB_FLAGS_NONE,
+      "The file's ending says what it is: a page, Markdown with plots drawn in characters, or a picture of verdict, effect "
+      "and arms. Nothing in it is loaded from anywhere. Runs that failed, were stopped or go on have a report, too: it says "
+      "what is missing." },
     { "push", "[ID] --url URL", "tell a Pushgateway the outcome of a run", FLAGS_PUSH, command_push, false, 0,
       1, KNOB_FLAGS_NONE,
       "Without ID: the newest finished A/B. When the gateway cannot be reached the outcome is kept and sent by a "

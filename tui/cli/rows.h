@@ -9,12 +9,12 @@ typedef int command_fn(const struct cli_global *g, const struct cli_args *a);
 command_fn command_dashboard, command_detect, command_info, command_run, command_tokenize, command_logits,
     command_bench, command_calibrate, command_eval, command_ab, command_advise, command_tune, command_fit,
     command_synth, command_train, command_stories, command_history, command_methods, command_quantize,
-    command_show, command_push, command_doctor, command_help, command_worker;
+    command_show, command_report, command_push, command_doctor, command_help, command_worker;
 
 extern const struct cli_flag FLAGS_DASHBOARD[], FLAGS_DETECT[], FLAGS_INFO[], FLAGS_RUN[], FLAGS_TOKENIZE[],
     FLAGS_LOGITS[], FLAGS_BENCH[], FLAGS_CALIBRATE[], FLAGS_EVAL[], FLAGS_AB[], FLAGS_ADVISE[], FLAGS_TUNE[],
     FLAGS_FIT[], FLAGS_SYNTH[], FLAGS_TRAIN[], FLAGS_STORIES[], FLAGS_HISTORY[], FLAGS_METHODS[],
-    FLAGS_QUANTIZE[], FLAGS_PUSH[], FLAGS_HELP[], FLAGS_WORKER[];
+    FLAGS_QUANTIZE[], FLAGS_PUSH[], FLAGS_REPORT[], FLAGS_HELP[], FLAGS_WORKER[];
 
 /* "1,2,3" or a JSON array. ERR_USAGE names what is no id. */
 enum err_code ids_parse(struct token_list *ids, const char *text, struct err *why);

@@ -1,0 +1,61 @@
+/* qdyno report: an experiment as one file for somebody who was not there. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/rows.h"
+#include "tui/report/report.h"
+
+const struct cli_flag FLAGS_REPORT[] = {
+    { "--out", NULL, "FILE", "what to write: FILE.html, FILE.md or FILE.svg", FLAG_TEXT },
+    { NULL },
+};
+
+/* Whole or not at all: a reader never finds half a report. */
+static enum err_code write_file(const char *path, const struct str *text, struct err *why)
+{
+    struct atomic_file f = { 0 };
+    enum err_code rc = atomic_file_open(&f, path, why);
+    if (rc) return rc;
+    if (fwrite(text->data, 1, text->len, f.stream) != text->len) {
+        atomic_file_abort(&f);
+        return err_set(why, ERR_FIT, "--out %s: only a part could be written; is the disk full?", path);
+    }
+    return atomic_file_commit(&f, why);
+}
+
+static enum err_code report_of(struct str *text, const struct cli_global *g, int64_t id,
+                               enum report_format format, struct err *why)
+{
+    struct db *d = NULL;
+    struct report_source *source = NULL;
+    struct report *report = NULL;
+    enum err_code rc = db_open(&d, g->db_path, why);
+    if (!rc) rc = report_load(&source, d, id, why);
+    if (!rc) rc = report_build(&report, source, why);
+    if (!rc) report_write(text, report, format);
+    if (!rc && text->failed)
+        rc = err_set(why, ERR_NOMEM, "no memory for the report of run %lld", (long long)id);
+    report_free(report);
+    report_source_free(source);
+    db_close(d);
+    return rc;
+}
+
+int command_report(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct str text = { 0 };
+    enum report_format format = REPORT_HTML;
+    int64_t id = 0;
+    const char *path = args_text(a, "--out", NULL);
+    enum err_code rc = ERR_OK;
+    if (!str_to_i64(a->arg[0], &id) || id < 1)
+        rc = err_set(&why, ERR_USAGE, "'%s' is no run: want a number from `qdyno history`", a->arg[0]);
+    if (!rc && !path) rc = err_set(&why, ERR_USAGE, "where to? want --out FILE.html, FILE.md or FILE.svg");
+    if (!rc) rc = report_format_of(&format, path, &why);
+    if (!rc) rc = report_of(&text, g, id, format, &why);
+    if (!rc) rc = write_file(path, &text, &why);
+    if (!rc) cli_note(g, "run %lld: %s, %zu bytes", (long long)id, path, text.len);
+    str_free(&text);
+    return rc ? cli_fail(a, &why) : EXIT_DONE;
+}

@@ -1,0 +1,244 @@
+/* tui/report/about.c - what was compared, on what, how, and how to do it again. */
+#include "tui/report/content.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "tui/figures.h"
+
+/* ---------------------------------------------------------------- what was compared */
+
+/* A setting as the worker resolved it; as it was asked for when the worker never answered. */
+static const char *setting(const struct report_source *s, int arm, enum knob_id id)
+{
+    const struct experiment_arm *a = &s->state.arm[arm];
+    return config_text(a->merged_known ? &a->merged : &s->state.spec.config[arm], id);
+}
+
+static const char *shown(struct report *r, const char *value)
+{
+    return *value ? content_printf(r, "`%s`", content_plain(r, value)) : "not set";
+}
+
+static void settings_table(struct report *r, const struct report_source *s)
+{
+    struct content_table *t = NULL;
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        bool differs = false;
+        for (int a = 1; a < report_arms(s); a++)
+            differs = differs || strcmp(setting(s, a, (enum knob_id)id), setting(s, 0, (enum knob_id)id));
+        if (!differs) continue;
+        if (!t) {
+            t = content_table(r, "Settings that differ, as they really ran", 1 + report_arms(s));
+            t->head[0] = "setting";
+            for (int a = 0; a < report_arms(s); a++) t->head[1 + a] = report_arm_name(a);
+        }
+        struct content_row *row = content_row(r, t);
+        row->cell[0] = content_printf(r, "`%s` (%s)", KNOBS[id].key, KNOBS[id].help);
+        for (int a = 0; a < report_arms(s); a++) row->cell[1 + a] = shown(r, setting(s, a, (enum knob_id)id));
+    }
+    if (!t)
+        content_add(r, CONTENT_TEXT,
+                    "No setting differs: both sides ran the same configuration, so any difference is noise.");
+}
+
+static void arm_facts(struct report *r, const struct report_source *s, struct content_table *t, int arm)
+{
+    const struct experiment_arm *a = &s->state.arm[arm];
+    const char *who = report_arm_name(arm);
+    content_fact(r, t, content_printf(r, "%s: model", who),
+                 *a->model_name
+                     ? content_printf(r, "%s%s%s%s", content_plain(r, a->model_name), *a->arch ? " (" : "",
+                                      content_plain(r, a->arch), *a->arch ? ")" : "")
+                     : NULL);
+    content_fact(r, t, content_printf(r, "%s: SHA-256 of the file", who),
+                 *a->sha256 ? content_printf(r, "`%s`", content_plain(r, a->sha256)) : NULL);
+    content_fact(r, t, content_printf(r, "%s: numbers", who),
+                 *a->recipe ? content_printf(r, "`%s`%s%s", content_plain(r, a->recipe),
+                                             *a->dominant_format ? ", mostly " : "",
+                                             content_plain(r, a->dominant_format))
+                            : NULL);
+    content_fact(r, t, content_printf(r, "%s: ran with", who),
+                 a->threads > 0 ? content_printf(r, "%d thread%s, %s kernels on the %s", a->threads,
+                                                 a->threads == 1 ? "" : "s", content_plain(r, a->isa),
+                                                 content_plain(r, a->device))
+                                : NULL);
+    if (a->plan.total < 0) return;
+    content_fact(r, t, content_printf(r, "%s: memory plan", who),
+                 content_printf(r, "%s = weights %s + KV cache %s + compute %s + scratch %s",
+                                figure_bytes(a->plan.total).text, figure_bytes(a->plan.weights).text,
+                                figure_bytes(a->plan.kv).text, figure_bytes(a->plan.compute).text,
+                                figure_bytes(a->plan.scratch).text));
+}
+
+/* "tg64": said in words. */
+static const char *workload_words(struct report *r, const struct workload *w)
+{
+    struct str s = { 0 };
+    if (w->train > 0) str_printf(&s, "trains a model from nothing for %d steps", w->train);
+    if (*w->eval_file) str_append(&s, "scores a text: each arm predicts every token of it");
+    if (w->prompt > 0) str_printf(&s, "reads a prompt of %d tokens", w->prompt);
+    if (w->gen > 0) str_printf(&s, "%sgenerates %d tokens", w->prompt > 0 ? ", then " : "", w->gen);
+    if (w->depth > 0) str_printf(&s, ", behind %d tokens that are there already", w->depth);
+    if (w->sequences > 1) str_printf(&s, ", in %d sequences side by side", w->sequences);
+    const char *text = content_printf(r, "%s", str_text(&s));
+    str_free(&s);
+    return text;
+}
+
+void section_compared(struct report *r, const struct report_source *s)
+{
+    const struct experiment_state *x = &s->state;
+    content_add(r, CONTENT_SECTION, "What was compared");
+    char line[600];
+    const char *words = workload_words(r, &x->spec.workload);
+    content_add(r, CONTENT_TEXT,
+                content_printf(r, "Every arm did the same work, token for token: workload `%s`%s%s%s",
+                               content_plain(r, workload_line(&x->spec.workload, line, sizeof line)),
+                               *words ? ", that is: it " : "", words,
+                               x->cell_repeats > 1
+                                   ? content_printf(r, ", %d times in each cell.", x->cell_repeats)
+                                   : "."));
+    settings_table(r, s);
+    struct content_table *t = content_table(r, "The arms", 2);
+    for (int a = 0; a < report_arms(s); a++) arm_facts(r, s, t, a);
+}
+
+/* ---------------------------------------------------------------- machine */
+
+static const char *bytes(struct report *r, int64_t n)
+{
+    return n >= 0 ? content_printf(r, "%s", figure_bytes(n).text) : NULL;
+}
+
+void section_machine(struct report *r, const struct report_source *s)
+{
+    const struct machine *m = &s->machine;
+    content_add(r, CONTENT_SECTION, "Machine");
+    if (!s->machine_known) {
+        content_add(r, CONTENT_TEXT,
+                    content_printf(r, "Unknown%s%s: no description of it is in the database.",
+                                   *s->state.machine_id ? ", id " : "",
+                                   content_plain(r, s->state.machine_id)));
+        return;
+    }
+    struct content_table *t = content_table(r, NULL, 2);
+    char isa[256];
+    content_fact(r, t, "processor", content_plain(r, m->cpu));
+    content_fact(r, t, "cores",
+                 content_printf(r, "%d (%d processors, %d socket%s)", m->cores, m->processors, m->sockets,
+                                m->sockets == 1 ? "" : "s"));
+    content_fact(r, t, "instruction sets", content_plain(r, isa_names(m->isa, isa, sizeof isa)));
+    content_fact(r, t, "caches",
+                 content_printf(r, "L1d %s and L2 %s a core, L3 %s", figure_bytes(m->cache_bytes[0]).text,
+                                figure_bytes(m->cache_bytes[1]).text, figure_bytes(m->cache_bytes[2]).text));
+    content_fact(r, t, "memory", bytes(r, m->memory_bytes));
+    for (int i = 0; i < m->gpus && i < MACHINE_GPUS; i++)
+        content_fact(r, t, content_printf(r, "GPU %d", i), content_plain(r, m->gpu[i].name));
+    if (!m->gpus) content_fact(r, t, "GPU", "none");
+    content_fact(r, t, "frequency governor", content_plain(r, m->governor));
+    content_fact(r, t, "hypervisor", *m->hypervisor ? content_plain(r, m->hypervisor) : "none seen");
+    content_fact(r, t, "operating system", content_plain(r, m->os));
+    content_fact(r, t, "kernel", content_plain(r, m->kernel));
+    content_fact(r, t, "power", m->has_battery ? m->on_battery ? "battery" : "mains" : "mains (no battery)");
+    content_fact(r, t, "id", content_printf(r, "`%s`", content_plain(r, m->id)));
+}
+
+/* ---------------------------------------------------------------- method */
+
+void section_method(struct report *r, const struct report_source *s)
+{
+    const struct experiment_state *x = &s->state;
+    static const struct {
+        const char *word, *meaning;
+    } WORDS[] = {
+        { "cell", "one timed run of one arm on the workload; tokens inside it are not repetitions" },
+        { "block", "every arm twice, in an order drawn by lot and then reversed; the unit that counts" },
+        { "effect of a block",
+          "the difference of the mean logarithms of two arms in it, shown as a percentage" },
+        { "95 % interval",
+          "a range that holds the true difference at every look of the run, in 95 of 100 experiments" },
+        { "e-value",
+          "evidence against no difference; 20 is enough, and it may be watched without spoiling it" },
+        { "p",
+          "one over the largest e-value so far: at most this often would chance alone look so convincing" },
+        { "margin", "the smallest difference that anybody would act on, set before the run" },
+        { "equivalent", "shown to differ by less than the margin; not merely not shown to differ" },
+        { "noise floor", "half the width of the interval when A is compared with itself" },
+        { "control", "A against A through the same code: it has to show nothing" },
+    };
+    content_add(r, CONTENT_SECTION, "How it was measured");
+    content_add(
+        r, CONTENT_TEXT,
+        content_printf(
+            r,
+            "Each arm ran in a process of its own, loaded and warmed up before anything counted. The arms then took "
+            "turns in blocks, in an order drawn by lot (seed %" PRIu64
+            ") and reversed in the second half of the "
+            "block, so that a machine that slowly warms up favours nobody. Blocks that something else disturbed "
+            "(stolen processor time, swapping, lower clocks, other programs) were discarded whole and run again, by "
+            "rules fixed beforehand that never look at how fast a cell was. A was first compared with itself, which "
+            "tells how much of a difference is noise. Differences were judged after every block with intervals that "
+            "stay honest however often one looks, so stopping early is no cheating.",
+            x->spec.seed));
+    struct content_table *t = content_table(r, "Words", 2);
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++) content_fact(r, t, WORDS[i].word, WORDS[i].meaning);
+    if (isfinite(x->overhead_ratio))
+        content_add(r, CONTENT_TEXT,
+                    content_printf(r, "Watching the sensors cost %.2f %% of one processor during the cells.",
+                                   100 * x->overhead_ratio));
+}
+
+/* ---------------------------------------------------------------- again */
+
+/* As a shell reads it back. */
+static void put_word(struct str *out, const char *word)
+{
+    static const char SAFE[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+    if (*word && strspn(word, SAFE) == strlen(word)) {
+        str_printf(out, " %s", word);
+        return;
+    }
+    str_append(out, " '");
+    for (; *word; word++) {
+        if (*word == '\'')
+            str_append(out, "'\\''");
+        else
+            str_append_n(out, word, 1);
+    }
+    str_append(out, "'");
+}
+
+void section_again(struct report *r, const struct report_source *s)
+{
+    const struct experiment_spec *spec = &s->state.spec;
+    struct str line = { 0 };
+    char text[640];
+    content_add(r, CONTENT_SECTION, "Again");
+    content_add(r, CONTENT_TEXT,
+                "The same experiment from nothing, and this very run repeated and compared with itself:");
+    str_append(&line, "qdyno ab");
+    if (*spec->model) str_append(&line, " -m"), put_word(&line, spec->model);
+    for (int a = 0; a < report_arms(s); a++) put_word(&line, s->state.arm[a].line);
+    str_append(&line, " -w");
+    put_word(&line, workload_line(&spec->workload, text, sizeof text));
+    str_printf(&line, " --metric %s --margin %.10g%% --seed %" PRIu64, report_metric(s)->name,
+               100 * (spec->margin > 0 ? spec->margin : 0.01), spec->seed);
+    if (spec->budget_s > 0) str_printf(&line, " --budget %.10gs", spec->budget_s);
+    str_printf(&line, "\nqdyno replay %lld", (long long)s->state.run_id);
+    content_add(r, CONTENT_CODE, content_printf(r, "%s", str_text(&line)));
+    str_free(&line);
+    struct content_table *t = content_table(r, NULL, 2);
+    char when[32];
+    content_fact(r, t, "run", content_printf(r, "%lld", (long long)s->state.run_id));
+    content_fact(r, t, "started",
+                 content_printf(r, "%s", clock_iso8601(s->state.started_ms, when, sizeof when)));
+    content_fact(r, t, "ended",
+                 s->state.ended_ms
+                     ? content_printf(r, "%s", clock_iso8601(s->state.ended_ms, when, sizeof when))
+                     : "not finished");
+    content_fact(r, t, "measured by",
+                 *s->version ? content_printf(r, "qdyno %s", content_plain(r, s->version)) : NULL);
+    content_fact(r, t, "report by", "qdyno " QDYNO_VERSION);
+}

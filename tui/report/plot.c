@@ -1,0 +1,226 @@
+/* tui/report/plot.c - what both ways of drawing share: layers, the span of an axis, round values on it. */
+#include "tui/report/plot.h"
+
+#include <math.h>
+#include <string.h>
+
+const struct plot_point PLOT_NOWHERE = { NAN, NAN, NAN, NAN, NAN, NAN, NULL, NULL };
+
+struct plot_layer *plot_layer(struct plot *p, struct arena *a, enum mark mark, int hue, int n)
+{
+    if (p->layers == PLOT_LAYERS || n < 0) return NULL;
+    struct plot_point *point = arena_alloc(a, (size_t)(n ? n : 1) * sizeof *point);
+    if (!point) return NULL;
+    for (int i = 0; i < n; i++) point[i] = PLOT_NOWHERE;
+    struct plot_layer *l = &p->layer[p->layers++];
+    *l = (struct plot_layer){ .mark = mark, .hue = hue, .point = point, .n = n };
+    return l;
+}
+
+struct plot_layer *plot_place(struct plot *p, struct arena *a, enum mark mark, int hue, struct plot_point at)
+{
+    struct plot_layer *l = plot_layer(p, a, mark, hue, 1);
+    if (l) l->point[0] = at;
+    return l;
+}
+
+bool plot_has_points(const struct plot *p)
+{
+    for (int i = 0; i < p->layers; i++) {
+        const struct plot_layer *l = &p->layer[i];
+        if (l->mark == MARK_RULE || l->loose) continue;
+        for (int k = 0; k < l->n; k++) {
+            const struct plot_point *at = &l->point[k];
+            if (isfinite(at->x) || isfinite(at->x_low) || isfinite(at->y_low)) return true;
+        }
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------- scales */
+
+static void stretch(struct plot_scale *s, double v)
+{
+    if (!isfinite(v) || (s->log && v <= 0)) return;
+    s->low = fmin(s->low, v);
+    s->high = fmax(s->high, v);
+}
+
+static void stretch_by(struct plot_scale *s, const struct plot_point *at, char axis)
+{
+    stretch(s, axis == 'x' ? at->x : at->y);
+    stretch(s, axis == 'x' ? at->x_low : at->y_low);
+    stretch(s, axis == 'x' ? at->x_high : at->y_high);
+}
+
+/* A little air, so that marks do not lie on the frame. */
+static void widen(struct plot_scale *s)
+{
+    const double AIR = 0.05;
+    if (s->log) {
+        const double room = s->high > s->low ? pow(s->high / s->low, AIR) : 2;
+        s->low /= room;
+        s->high *= room;
+        return;
+    }
+    double room = (s->high - s->low) * AIR;
+    if (!(room > 1e-9 * fmax(fabs(s->low), fabs(s->high)))) room = fmax(fabs(s->high) * AIR, 1e-3);
+    s->low -= room;
+    s->high += room;
+}
+
+struct plot_scale plot_scale(const struct plot *p, char axis)
+{
+    const struct plot_axis *a = axis == 'x' ? &p->x : &p->y;
+    struct plot_scale s = { INFINITY, -INFINITY, a->log };
+    if (a->names) return (struct plot_scale){ -0.6, a->n_names - 0.4, false };
+    for (int i = 0; i < p->layers; i++)
+        for (int k = 0; k < p->layer[i].n && !p->layer[i].loose; k++)
+            stretch_by(&s, &p->layer[i].point[k], axis);
+    if (!(s.low <= s.high)) s = (struct plot_scale){ a->log ? 0.1 : 0, 1, a->log };
+    widen(&s);
+    if (isfinite(a->low) && (!a->log || a->low > 0)) s.low = a->low;
+    if (isfinite(a->high) && (!a->log || a->high > 0)) s.high = a->high;
+    if (!(s.low < s.high)) s.high = s.low + (s.low > 0 ? s.low : 1);
+    return s;
+}
+
+double plot_at(const struct plot_scale *s, double value)
+{
+    if (!isfinite(value) || (s->log && value <= 0)) return NAN;
+    if (s->log) return log(value / s->low) / log(s->high / s->low);
+    return (value - s->low) / (s->high - s->low);
+}
+
+/* ---------------------------------------------------------------- round values */
+
+/* The smallest of 1, 2, 5 times a power of ten that is at least `v`. */
+static double round_up(double v)
+{
+    const double power = pow(10, floor(log10(v)));
+    static const double STEPS[] = { 1, 2, 5, 10 };
+    for (size_t i = 0; i < COUNT_OF(STEPS); i++)
+        if (v <= STEPS[i] * power * (1 + 1e-9)) return STEPS[i] * power;
+    return 10 * power;
+}
+
+static double clock_step(double v)
+{
+    static const double STEPS[] = { 1,   2,   5,    10,   15,   30,    60,    120,  300,
+                                    600, 900, 1800, 3600, 7200, 14400, 28800, 86400 };
+    for (size_t i = 0; i < COUNT_OF(STEPS); i++)
+        if (v <= STEPS[i]) return STEPS[i];
+    return 86400 * round_up(v / 86400);
+}
+
+/* The unit in which values of this size are written. */
+static double unit_of(enum plot_unit unit, double size, const char **name)
+{
+    static const struct {
+        enum plot_unit unit;
+        double from, scale;
+        const char *name;
+    } UNITS[] = {
+        { UNIT_CHANGE, 0, 0.01, "%" },
+        { UNIT_SHARE, 0, 0.01, "%" },
+        { UNIT_SECONDS, 1, 1, "s" },
+        { UNIT_SECONDS, 1e-3, 1e-3, "ms" },
+        { UNIT_SECONDS, 0, 1e-6, "us" },
+        { UNIT_BYTES, 1 << 30, 1 << 30, "G" },
+        { UNIT_BYTES, 1 << 20, 1 << 20, "M" },
+        { UNIT_BYTES, 1 << 10, 1 << 10, "K" },
+        { UNIT_BYTES, 0, 1, "B" },
+        { UNIT_HERTZ, 1e9, 1e9, "GHz" },
+        { UNIT_HERTZ, 0, 1e6, "MHz" },
+        { UNIT_CELSIUS, 0, 1, "°C" },
+        { UNIT_WATTS, 0, 1, "W" },
+        { UNIT_NUMBER, 1e6, 1e6, "M" },
+        { UNIT_NUMBER, 1e5, 1e3, "k" },
+    };
+    for (size_t i = 0; i < COUNT_OF(UNITS); i++)
+        if (UNITS[i].unit == unit && fabs(size) >= UNITS[i].from * (1 - 1e-9)) {
+            *name = UNITS[i].name;
+            return UNITS[i].scale;
+        }
+    *name = "";
+    return 1;
+}
+
+/* `size`: of the largest value beside it, which chooses the unit; `step`: what must stay visible. */
+static void write_value(char text[24], enum plot_unit unit, double v, double size, double step)
+{
+    const char *name;
+    const double scale = unit_of(unit, size, &name);
+    if (unit == UNIT_CLOCK) {
+        const long s = lround(fmax(0, fmin(v, 1e9)));
+        if (size >= 3600)
+            snprintf(text, 24, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+        else
+            snprintf(text, 24, "%ld:%02ld", s / 60, s % 60);
+        return;
+    }
+    int digits = 0;
+    for (double left = step / scale; digits < 6 && left < 1 - 1e-6; left *= 10) digits++;
+    double shown = v / scale;
+    if (fabs(shown) < 0.5 * pow(10, -digits)) shown = 0; /* no "-0.0" */
+    if (fabs(shown) >= 1e7)
+        snprintf(text, 24, "%.3g%s", shown, name);
+    else
+        snprintf(text, 24, unit == UNIT_CHANGE && shown != 0 ? "%+.*f%s" : "%.*f%s", digits, shown, name);
+}
+
+static void put_tick(struct plot_ticks *t, const struct plot_scale *s, double v)
+{
+    const double at = plot_at(s, v);
+    if (at >= -1e-9 && at <= 1 + 1e-9 && t->n < PLOT_TICKS) t->at[t->n++] = v;
+}
+
+static void linear_ticks(struct plot_ticks *t, const struct plot_axis *axis, const struct plot_scale *s,
+                         int most)
+{
+    const char *name;
+    const double size = fmax(fabs(s->low), fabs(s->high)), span = s->high - s->low;
+    const double scale = unit_of(axis->unit, size, &name);
+    double step;
+    for (double want = span / most;; want = step * 1.01) {
+        step = axis->unit == UNIT_CLOCK ? clock_step(want) : round_up(want / scale) * scale;
+        if (axis->unit == UNIT_COUNT) step = fmax(step, 1);
+        if (floor(s->high / step) - ceil(s->low / step) + 1 <= most) break;
+    }
+    const double first = ceil(s->low / step - 1e-9);
+    for (int i = 0; i < most && (first + i) * step <= s->high + 1e-9 * span; i++)
+        put_tick(t, s, (first + i) * step);
+    for (int i = 0; i < t->n; i++) write_value(t->text[i], axis->unit, t->at[i], size, step);
+}
+
+/* Powers of ten, with 2 and 5 between them when there is room. false: too narrow for two of them. */
+static bool log_ticks(struct plot_ticks *t, const struct plot_axis *axis, const struct plot_scale *s,
+                      int most)
+{
+    static const double FINE[] = { 1, 2, 5 };
+    const int from = (int)floor(log10(s->low)), to = (int)ceil(log10(s->high));
+    const int decades = MAX(1, to - from);
+    const int every = MAX(1, (decades + most) / most);
+    const size_t fine = decades * 3 <= most + 2 ? COUNT_OF(FINE) : 1;
+    for (int d = from; d <= to; d += every)
+        for (size_t i = 0; i < fine; i++) put_tick(t, s, FINE[i] * pow(10, d));
+    for (int i = 0; i < t->n; i++)
+        write_value(t->text[i], axis->unit, t->at[i], t->at[i], t->at[i] * (1 - 1e-9));
+    return t->n >= 2 && t->n <= most;
+}
+
+void plot_ticks(struct plot_ticks *t, const struct plot_axis *axis, const struct plot_scale *s, int most)
+{
+    t->n = 0;
+    most = MAX(1, MIN(most, PLOT_TICKS));
+    if (axis->names) {
+        for (int i = 0; i < axis->n_names && i < PLOT_TICKS; i++) {
+            t->at[t->n] = i;
+            snprintf(t->text[t->n++], sizeof t->text[0], "%s", axis->names[i]);
+        }
+        return;
+    }
+    if (s->log && log_ticks(t, axis, s, most)) return;
+    t->n = 0;
+    linear_ticks(t, axis, s, most);
+}

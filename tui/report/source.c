@@ -1,0 +1,176 @@
+/* tui/report/source.c - a run out of the database, with all that its cells left behind. */
+#include "tui/report/report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct reader {
+    struct report_source *s;
+    struct report_cell *cell;
+    int room; /* of samples or events */
+    bool failed;
+};
+
+static const char *keep(struct reader *r, const char *text)
+{
+    const char *kept = arena_strdup(&r->s->arena, text);
+    r->failed = r->failed || !kept;
+    return kept ? kept : "";
+}
+
+static void take_measurement(void *ctx, const char *name, const char *unit, double value)
+{
+    struct report_cell *c = ctx;
+    const struct metric *m = metric_find(name);
+    (void)unit;
+    if (m) c->value[m - METRICS] = value;
+}
+
+static void take_sample(void *ctx, int64_t t_ns, const char *name, double value)
+{
+    struct reader *r = ctx;
+    struct report_cell *c = r->cell;
+    const struct metric *m = metric_find(name);
+    if (!m) return;
+    if (c->samples == r->room) { /* the arena gives nothing back: doubling wastes at most as much again */
+        const int room = MAX(64, 2 * r->room);
+        struct report_sample *grown = arena_alloc(&r->s->arena, (size_t)room * sizeof *grown);
+        if (!grown) {
+            r->failed = true;
+            return;
+        }
+        if (c->samples) memcpy(grown, c->sample, (size_t)c->samples * sizeof *grown);
+        c->sample = grown;
+        r->room = room;
+    }
+    c->sample[c->samples++] = (struct report_sample){ (float)(1e-9 * (double)t_ns), (short)(m - METRICS),
+                                                      value };
+}
+
+static enum report_cell_phase phase_of(const char *name)
+{
+    return !strcmp(name, "block") ? REPORT_BLOCK : !strcmp(name, "control") ? REPORT_CONTROL : REPORT_WARMUP;
+}
+
+static enum err_code load_itl(struct reader *r, struct db *d, int64_t id, struct err *why)
+{
+    float *itl = NULL;
+    enum err_code rc = db_itl_get(d, id, &itl, &r->cell->itls, why);
+    if (rc || !r->cell->itls) return rc;
+    float *kept = arena_alloc(&r->s->arena, (size_t)r->cell->itls * sizeof *kept);
+    if (kept) memcpy(kept, itl, (size_t)r->cell->itls * sizeof *kept);
+    r->failed = r->failed || !kept;
+    if (!kept) r->cell->itls = 0;
+    r->cell->itl = kept;
+    free(itl);
+    return ERR_OK;
+}
+
+static enum err_code load_cell(struct reader *r, struct db *d, const struct cell_row *row, int64_t begin_ms,
+                               struct err *why)
+{
+    struct report_cell *c = r->cell;
+    c->arm = row->arm;
+    c->block = row->block;
+    c->slot = row->slot;
+    c->phase = phase_of(row->phase);
+    c->discarded = row->discarded || *row->error;
+    c->reason = keep(r, *row->error ? row->error : row->discard_reason);
+    c->start_s = 1e-3 * (double)(row->started_ms - begin_ms);
+    c->seconds = row->seconds;
+    for (int i = 0; i < METRIC_COUNT; i++) c->value[i] = NAN;
+    r->room = 0;
+    enum err_code rc = db_measurement_list(d, row->id, take_measurement, c, why);
+    if (!rc) rc = db_sample_list(d, row->id, take_sample, r, why);
+    return rc ? rc : load_itl(r, d, row->id, why);
+}
+
+static enum err_code load_cells(struct reader *r, struct db *d, struct err *why)
+{
+    struct report_source *s = r->s;
+    struct cell_row *rows = NULL;
+    int n = 0;
+    enum err_code rc = db_cell_list(d, s->state.run_id, &rows, &n, why);
+    if (!rc && n) {
+        s->cell = arena_alloc(&s->arena, (size_t)n * sizeof *s->cell);
+        if (!s->cell) rc = err_set(why, ERR_NOMEM, "no memory for the %d cells of the run", n);
+    }
+    int64_t begin_ms = n ? rows[0].started_ms : 0;
+    for (int i = 1; i < n; i++) begin_ms = rows[i].started_ms < begin_ms ? rows[i].started_ms : begin_ms;
+    for (int i = 0; i < n && !rc; i++) {
+        r->cell = &s->cell[s->cells++];
+        rc = load_cell(r, d, &rows[i], begin_ms, why);
+    }
+    free(rows);
+    return rc;
+}
+
+static void take_event(void *ctx, int64_t unix_ms, const char *kind, const char *text)
+{
+    struct reader *r = ctx;
+    struct report_source *s = r->s;
+    if (s->events == r->room) {
+        const int room = MAX(64, 2 * r->room);
+        struct report_event *grown = arena_alloc(&s->arena, (size_t)room * sizeof *grown);
+        if (!grown) {
+            r->failed = true;
+            return;
+        }
+        if (s->events) memcpy(grown, s->event, (size_t)s->events * sizeof *grown);
+        s->event = grown;
+        r->room = room;
+    }
+    s->event[s->events++] = (struct report_event){ unix_ms, keep(r, kind), keep(r, text) };
+}
+
+/* A machine that is not described, or by another version, is an unknown machine. */
+static enum err_code load_machine(struct report_source *s, struct db *d, struct err *why)
+{
+    char *text = NULL;
+    json_t *o = NULL;
+    if (!*s->state.machine_id) return ERR_OK;
+    enum err_code rc = db_machine_get(d, s->state.machine_id, &text, why);
+    if (!rc && text && !json_parse(&o, text, strlen(text), NULL))
+        s->machine_known = !machine_from_json(&s->machine, o, NULL);
+    json_decref(o);
+    free(text);
+    return rc;
+}
+
+enum err_code report_load(struct report_source **out, struct db *d, int64_t run_id, struct err *why)
+{
+    struct report_source *s = calloc(1, sizeof *s);
+    struct run_row run = { 0 };
+    struct reader r = { .s = s };
+    *out = NULL;
+    if (!s) return err_set(why, ERR_NOMEM, "no memory for run %lld", (long long)run_id);
+    enum err_code rc = db_run_get(d, run_id, &run, why);
+    if (!rc && strcmp(run.kind, "ab"))
+        rc = err_set(
+            why, ERR_USAGE,
+            "run %lld is of kind '%s': reports are about experiments (`qdyno ab`); `qdyno show %lld` prints it",
+            (long long)run_id, run.kind, (long long)run_id);
+    if (!rc) rc = experiment_load(&s->state, d, run_id, why);
+    if (!rc) snprintf(s->label, sizeof s->label, "%s", run.label);
+    if (!rc) rc = load_machine(s, d, why);
+    if (!rc) rc = load_cells(&r, d, why);
+    r.room = 0;
+    if (!rc) rc = db_event_list(d, run_id, take_event, &r, why);
+    if (!rc && r.failed) rc = err_set(why, ERR_NOMEM, "no memory for run %lld", (long long)run_id);
+    run_row_free(&run);
+    s->written_ms = clock_unix_ms();
+    if (rc) {
+        report_source_free(s);
+        return rc;
+    }
+    *out = s;
+    return ERR_OK;
+}
+
+void report_source_free(struct report_source *s)
+{
+    if (!s) return;
+    arena_free(&s->arena);
+    free(s);
+}

@@ -1,0 +1,200 @@
+/* tui/report/words.c - numbers and the verdict as sentences for somebody who has not read the manual. */
+#include "tui/report/content.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tui/figures.h"
+
+const struct metric *report_metric(const struct report_source *s)
+{
+    const struct experiment_spec *spec = &s->state.spec;
+    if (spec->metric) return spec->metric;
+    return &METRICS[*spec->workload.eval_file ? METRIC_PERPLEXITY
+                    : spec->workload.gen > 0  ? METRIC_DECODE_RATE
+                                              : METRIC_PREFILL_RATE];
+}
+
+double report_change(const struct report_source *s, double log_ratio)
+{
+    return expm1(report_metric(s)->better < 0 ? -log_ratio : log_ratio);
+}
+
+/* Digits that still mean something next to an interval of a percent or so. */
+static int digits_of(double percent)
+{
+    return fabs(percent) >= 99.95 ? 0 : fabs(percent) >= 9.995 ? 1 : 2;
+}
+
+const char *report_percent(struct report *r, const struct report_source *s, double log_ratio)
+{
+    const double p = 100 * report_change(s, log_ratio);
+    return isfinite(p) ? content_printf(r, "%+.*f %%", digits_of(p), p) : "unknown";
+}
+
+const char *report_interval(struct report *r, const struct report_source *s, struct interval i)
+{
+    if (!isfinite(i.estimate)) return "unknown";
+    const bool turned = report_metric(s)->better < 0;
+    const double low = turned ? i.upper : i.lower, high = turned ? i.lower : i.upper;
+    if (!isfinite(low) || !isfinite(high))
+        return content_printf(r, "%s (no bounds yet)", report_percent(r, s, i.estimate));
+    return content_printf(r, "%s (%s to %s)", report_percent(r, s, i.estimate), report_percent(r, s, low),
+                          report_percent(r, s, high));
+}
+
+const char *report_value(struct report *r, const struct metric *m, double v)
+{
+    if (!isfinite(v)) return "unknown";
+    if (!strcmp(m->unit, "seconds")) return content_printf(r, "%s", figure_seconds(v).text);
+    if (!strcmp(m->unit, "bytes")) return content_printf(r, "%s", figure_bytes((int64_t)v).text);
+    if (!strcmp(m->unit, "ratio")) return content_printf(r, "%.1f %%", 100 * v);
+    return content_printf(r, "%s%s%s", figure_number(v).text, *m->unit ? " " : "", m->unit);
+}
+
+/* ---------------------------------------------------------------- the headline */
+
+/* What somebody sees of a metric: "%s" is how much, "58.4 %". */
+static const struct {
+    enum metric_id metric;
+    const char *more, *less; /* of the number itself */
+} PHRASES[] = {
+    { METRIC_DECODE_RATE, "generates text %s faster", "generates text %s slower" },
+    { METRIC_PREFILL_RATE, "reads prompts %s faster", "reads prompts %s slower" },
+    { METRIC_TTFT, "takes %s longer to its first token", "takes %s less time to its first token" },
+    { METRIC_ITL_P50, "has %s longer gaps between tokens", "has %s shorter gaps between tokens" },
+    { METRIC_ITL_P95, "has slow tokens (p95) %s slower", "has slow tokens (p95) %s faster" },
+    { METRIC_ITL_P99, "has its slowest tokens (p99) %s slower", "has its slowest tokens (p99) %s faster" },
+    { METRIC_LOAD_TIME, "takes %s longer to load", "takes %s less time to load" },
+    { METRIC_PEAK_MEMORY, "needs %s more memory", "needs %s less memory" },
+    { METRIC_ENERGY, "uses %s more energy", "uses %s less energy" },
+    { METRIC_PERPLEXITY, "has a perplexity %s higher", "has a perplexity %s lower" },
+    { METRIC_KLD, "strays %s further from the reference", "strays %s less from the reference" },
+};
+
+static const char *does(struct report *r, const struct report_source *s, double log_ratio)
+{
+    const struct metric *m = report_metric(s);
+    const double p = 100 * report_change(s, log_ratio);
+    const char *much = content_printf(r, "%.*f %%", digits_of(p), fabs(p));
+    if (!isfinite(p)) return "has no effect that is known";
+    for (size_t i = 0; i < COUNT_OF(PHRASES); i++)
+        if (m == &METRICS[PHRASES[i].metric]) {
+            const char *phrase = p >= 0 ? PHRASES[i].more : PHRASES[i].less, *at = strstr(phrase, "%s");
+            return content_printf(r, "%.*s%s%s", (int)(at - phrase), phrase, much, at + 2);
+        }
+    return content_printf(r, "has %s %s %s", m->name, much, p >= 0 ? "higher" : "lower");
+}
+
+static const char *verdict_mark_of(enum verdict v)
+{
+    static const char *const MARKS[] = {
+        [VERDICT_NONE] = "… no verdict",       [VERDICT_BETTER] = "▲ better",
+        [VERDICT_WORSE] = "▼ worse",           [VERDICT_EQUIVALENT] = "≈ equivalent",
+        [VERDICT_NEGLIGIBLE] = "≈ negligible", [VERDICT_INCONCLUSIVE] = "? inconclusive",
+        [VERDICT_INVALID] = "✕ invalid",
+    };
+    return (size_t)v < COUNT_OF(MARKS) ? MARKS[v] : MARKS[VERDICT_NONE];
+}
+
+/* "B (`q4_0`)" */
+static const char *arm_called(struct report *r, const struct report_source *s, int arm)
+{
+    return content_printf(r, "%s (`%s`)", report_arm_name(arm), content_plain(r, s->state.arm[arm].line));
+}
+
+static double margin_percent(const struct report_source *s)
+{
+    return 100 * expm1(s->state.spec.margin > 0 ? s->state.spec.margin : 0.01);
+}
+
+static const char *title_of_pair(struct report *r, const struct report_source *s, int arm)
+{
+    const struct claim *c = report_comparison(s, arm);
+    const char *a = arm_called(r, s, 0), *b = arm_called(r, s, arm), *how = does(r, s, c->effect.estimate);
+    switch (c->verdict) {
+    case VERDICT_BETTER:
+    case VERDICT_WORSE: return content_printf(r, "%s %s than %s", b, how, a);
+    case VERDICT_EQUIVALENT:
+        return content_printf(r, "%s and %s are equivalent: they differ by less than %.3g %%", b, a,
+                              margin_percent(s));
+    case VERDICT_NEGLIGIBLE:
+        return content_printf(r, "%s %s than %s: a difference, but less than the %.3g %% that matter", b, how,
+                              a, margin_percent(s));
+    case VERDICT_INCONCLUSIVE:
+        return content_printf(r, "Undecided: %s against %s after %d block%s", b, a, c->blocks,
+                              c->blocks == 1 ? "" : "s");
+    case VERDICT_INVALID: return content_printf(r, "No valid measurement: %s against %s", b, a);
+    default: return content_printf(r, "No verdict: %s against %s", b, a);
+    }
+}
+
+static const char *title_of_many(struct report *r, const struct report_source *s)
+{
+    int count[VERDICT_INVALID + 1] = { 0 }, best = 0;
+    for (int k = 1; k < report_arms(s); k++) {
+        const struct claim *c = report_comparison(s, k);
+        count[c->verdict]++;
+        if (c->verdict == VERDICT_BETTER &&
+            (!best || c->effect.estimate > report_comparison(s, best)->effect.estimate))
+            best = k;
+    }
+    const int all = report_arms(s) - 1;
+    if (best)
+        return content_printf(r, "%d of %d configurations %s better than %s; the best, %s, %s",
+                              count[VERDICT_BETTER], all, count[VERDICT_BETTER] == 1 ? "is" : "are",
+                              arm_called(r, s, 0), arm_called(r, s, best),
+                              does(r, s, report_comparison(s, best)->effect.estimate));
+    if (count[VERDICT_INVALID])
+        return content_printf(r, "No valid measurement of %d configurations against %s", all,
+                              arm_called(r, s, 0));
+    return content_printf(
+        r,
+        "None of %d configurations is shown to be better than %s (%d worse, %d equivalent or nearly, %d undecided)",
+        all, arm_called(r, s, 0), count[VERDICT_WORSE], count[VERDICT_EQUIVALENT] + count[VERDICT_NEGLIGIBLE],
+        count[VERDICT_INCONCLUSIVE] + count[VERDICT_NONE]);
+}
+
+/* Why it ended as it did, when that is not the verdict itself. */
+static const char *ending(struct report *r, const struct report_source *s)
+{
+    const struct experiment_state *x = &s->state;
+    if (x->phase == PHASE_FAILED)
+        return content_printf(r, "The run failed: %s. ",
+                              *x->error ? content_plain(r, x->error) : "no reason was kept");
+    if (x->phase == PHASE_STOPPED) return "The run was stopped before it was decided. ";
+    if (x->phase != PHASE_DONE)
+        return "The run is not finished (or was killed): this is what had been measured when the report was written. ";
+    return "";
+}
+
+static const char *subtitle_of(struct report *r, const struct report_source *s)
+{
+    const struct claim *c = report_comparison(s, 1);
+    const char *end = ending(r, s), *metric = report_metric(s)->name;
+    const char *reason = *s->state.reason ? content_printf(r, "%s. ", content_plain(r, s->state.reason)) : "";
+    if (report_arms(s) > 2) return content_printf(r, "%s%sCompared by %s, each with A.", end, reason, metric);
+    if (!isfinite(c->effect.estimate))
+        return content_printf(r, "%s%sNo block of the comparison was completed.", end, reason);
+    if (!isfinite(c->effect.lower))
+        return content_printf(r, "%s%s%s: %s so far; %d block%s: too few for an interval.", end, reason,
+                              metric, report_percent(r, s, c->effect.estimate), c->blocks,
+                              c->blocks == 1 ? " is" : "s are");
+    return content_printf(
+        r, "%s%s%s: %s, 95 %% interval %s to %s.", end, reason, metric,
+        report_percent(r, s, c->effect.estimate),
+        report_percent(r, s, report_metric(s)->better < 0 ? c->effect.upper : c->effect.lower),
+        report_percent(r, s, report_metric(s)->better < 0 ? c->effect.lower : c->effect.upper));
+}
+
+void report_headline(struct report *r, const struct report_source *s)
+{
+    char when[32];
+    r->verdict = s->state.verdict;
+    r->mark = verdict_mark_of(s->state.verdict);
+    r->title = report_arms(s) > 2 ? title_of_many(r, s) : title_of_pair(r, s, 1);
+    r->subtitle = subtitle_of(r, s);
+    r->footer = content_printf(r, "Run %lld of %s, written by qdyno " QDYNO_VERSION ".",
+                               (long long)s->state.run_id,
+                               clock_iso8601(s->state.started_ms, when, sizeof when));
+}

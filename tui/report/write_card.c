@@ -1,0 +1,131 @@
+/* tui/report/write_card.c - the report as one picture for a README or an issue: the verdict, the effect, the
+ * arms. Everything else is in the other two forms. */
+#include "tui/report/content.h"
+
+#include <string.h>
+
+#include "tui/grid.h"
+
+enum { WIDTH = 840, MARGIN = 28, INNER = WIDTH - 2 * MARGIN, LINES = 5 };
+
+/* A sentence without markup, broken into lines of `columns` at most; what is left over ends in "…". */
+struct lines {
+    int n;
+    char text[LINES][400];
+};
+
+static void break_lines(struct lines *l, const char *text, int columns)
+{
+    int used = 0;
+    l->n = 1;
+    l->text[0][0] = '\0';
+    while (*text) {
+        char word[360] = "";
+        size_t n = 0;
+        while (*text == ' ') text++;
+        for (; *text && *text != ' ' && n < sizeof word - 5; text++)
+            if (*text != '`') word[n++] = *text;
+        word[n] = '\0';
+        const int wide = text_columns(word);
+        if (used && used + 1 + wide > columns) {
+            if (l->n == LINES) {
+                strcat(l->text[LINES - 1], "…");
+                return;
+            }
+            l->text[l->n++][0] = '\0';
+            used = 0;
+        }
+        char *line = l->text[l->n - 1];
+        const size_t at = strlen(line);
+        snprintf(line + at, sizeof l->text[0] - at - 4, "%s%s", used ? " " : "", word);
+        used += wide + (used > 0);
+    }
+}
+
+static double put_lines(struct str *out, const struct lines *l, double y, int size, const char *class)
+{
+    for (int i = 0; i < l->n; i++) {
+        str_printf(out, "<text x=\"%d\" y=\"%.0f\" font-size=\"%d\" class=\"%s\">", MARGIN, y + size, size,
+                   class);
+        xml_text(out, l->text[i]);
+        str_append(out, "</text>\n");
+        y += 1.35 * size;
+    }
+    return y;
+}
+
+static double put_arms(struct str *out, const struct content_table *t, double y)
+{
+    static const int AT[] = { MARGIN + 8, MARGIN + 24, WIDTH - MARGIN - 130, WIDTH - MARGIN };
+    int arm = 0;
+    for (const struct content_row *row = t ? t->first : NULL; row; row = row->next, arm++) {
+        struct lines config;
+        break_lines(&config, row->cell[1], 62);
+        str_printf(
+            out,
+            "<g class=\"h%d\"><text x=\"%d\" y=\"%.0f\" text-anchor=\"middle\" style=\"fill:currentColor\">%s</text></g>",
+            arm % HUE_ARMS, AT[0], y + 13, plot_glyph(arm % HUE_ARMS));
+        str_printf(out, "<text x=\"%d\" y=\"%.0f\"><tspan font-weight=\"600\">", AT[1], y + 13);
+        xml_text(out, row->cell[0]);
+        str_append(out, "</tspan>  ");
+        xml_text(out, config.text[0]);
+        str_append(out, config.n > 1 ? "…</text>" : "</text>");
+        for (int i = 2; i < 4; i++) {
+            str_printf(out, "<text x=\"%d\" y=\"%.0f\" text-anchor=\"end\"%s>", AT[i], y + 13,
+                       i == 3 ? " class=\"dim\"" : "");
+            xml_text(out, row->cell[i]);
+            str_append(out, "</text>");
+        }
+        str_append(out, "\n");
+        y += 21;
+    }
+    return y;
+}
+
+static const char *hue_of(enum verdict v)
+{
+    return v == VERDICT_BETTER ? "h0" : v == VERDICT_WORSE ? "h1" : v == VERDICT_INVALID ? "h9" : "h8";
+}
+
+void write_card(struct str *out, const struct report *r)
+{
+    struct str body = { 0 };
+    struct lines title, subtitle, footer;
+    break_lines(&title, r->title, 66);
+    break_lines(&subtitle, r->subtitle, 104);
+    break_lines(&footer, r->footer, 110);
+    str_printf(&body,
+               "<g class=\"%s\"><rect x=\"0\" y=\"0\" width=\"7\" height=\"100%%\" fill=\"currentColor\"/>"
+               "<text x=\"%d\" y=\"38\" font-size=\"15\" font-weight=\"700\" style=\"fill:currentColor\">",
+               hue_of(r->verdict), MARGIN);
+    xml_text(&body, r->mark);
+    str_append(&body, "</text></g>\n");
+    double y = put_lines(&body, &title, 50, 20, "title") + 4;
+    y = put_lines(&body, &subtitle, y, 13, "dim") + 14;
+    y = put_arms(&body, r->card_table, y) + 14;
+    if (r->card_plot) y += plot_svg(&body, r->card_plot, MARGIN, y, INNER, "card") + 8;
+    y = put_lines(&body, &footer, y, 11, "dim") + 14;
+
+    str_printf(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"q\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\" "
+        "role=\"img\" aria-labelledby=\"t d\"><title id=\"t\">",
+        WIDTH, y, WIDTH, y);
+    for (int i = 0; i < title.n; i++) {
+        xml_text(out, title.text[i]);
+        str_append(out, i + 1 < title.n ? " " : "");
+    }
+    str_append(out, "</title><desc id=\"d\">");
+    for (int i = 0; i < subtitle.n; i++) {
+        xml_text(out, subtitle.text[i]);
+        str_append(out, i + 1 < subtitle.n ? " " : "");
+    }
+    str_printf(out,
+               "</desc>\n<style>%s.q .title{font-weight:650}</style>\n"
+               "<rect class=\"paper\" width=\"100%%\" height=\"100%%\" rx=\"6\"/>\n",
+               PLOT_STYLE);
+    str_append(out, str_text(&body));
+    str_append(out, "</svg>\n");
+    out->failed = out->failed || body.failed;
+    str_free(&body);
+}

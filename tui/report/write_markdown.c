@@ -1,0 +1,117 @@
+/* tui/report/write_markdown.c - the report as one Markdown file: tables, and plots drawn with characters. */
+#include "tui/report/content.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { COLUMNS = 78, ROWS = 14 };
+
+/* Does this character mean something to Markdown where it stands? Underscores within words do not. */
+static bool is_markup(const char *text, const char *at)
+{
+    if (*at == '_') return at == text || !isalnum((unsigned char)at[-1]) || !isalnum((unsigned char)at[1]);
+    return strchr("\\*[]<>|#&~", *at) != NULL;
+}
+
+/* Code spans stay as they are, all else is escaped. `cell`: inside a table, where even code minds a bar. */
+static void put_text(struct str *out, const char *text, bool cell)
+{
+    bool code = false;
+    for (const char *at = text; *at; at++) {
+        if (*at == '`' && (code || strchr(at + 1, '`'))) {
+            code = !code;
+            str_append(out, "`");
+        } else if (*at == '\n') {
+            str_append(out, " ");
+        } else if (code ? cell && *at == '|' : is_markup(text, at) || *at == '`') {
+            str_printf(out, "\\%c", *at);
+        } else {
+            str_append_n(out, at, 1);
+        }
+    }
+}
+
+static void put_row(struct str *out, const struct content_table *t, const char *const *cell)
+{
+    str_append(out, "|");
+    for (int i = 0; i < t->columns; i++) {
+        str_append(out, " ");
+        put_text(out, cell[i] ? cell[i] : "", true);
+        str_append(out, " |");
+    }
+    str_append(out, "\n");
+}
+
+static void put_table(struct str *out, const struct content_table *t)
+{
+    if (!t->first) return;
+    if (t->caption) {
+        put_text(out, t->caption, false);
+        str_append(out, "\n\n");
+    }
+    put_row(out, t, t->head);
+    str_append(out, "|");
+    for (int i = 0; i < t->columns; i++) str_append(out, t->right[i] ? " ---: |" : " --- |");
+    str_append(out, "\n");
+    for (const struct content_row *row = t->first; row; row = row->next) put_row(out, t, row->cell);
+    str_append(out, "\n");
+}
+
+/* A fence longer than any run of backticks inside: there are none in plots, but there may be in a command. */
+static void put_fence(struct str *out, const char *text)
+{
+    str_append(out, "````text\n");
+    str_append(out, text);
+    str_append(out, text[0] && text[strlen(text) - 1] == '\n' ? "````\n\n" : "\n````\n\n");
+}
+
+static int rows_of(const struct plot *p)
+{
+    if (p->y.names) return 2 * p->y.n_names + 1;
+    return p->height > 0 && p->height < 100 ? 7 : ROWS;
+}
+
+static void put_figure(struct str *out, const struct figure_plots *f)
+{
+    str_append(out, "### ");
+    put_text(out, f->title, false);
+    str_append(out, "\n\n");
+    if (f->reading) {
+        put_text(out, f->reading, false);
+        str_append(out, "\n\n");
+    }
+    for (int i = 0; i < f->plots; i++) {
+        struct str drawn = { 0 };
+        plot_text(&drawn, f->plot[i], COLUMNS, rows_of(f->plot[i]));
+        put_fence(out, str_text(&drawn));
+        out->failed = out->failed || drawn.failed;
+        str_free(&drawn);
+    }
+}
+
+static void put_paragraph(struct str *out, const char *before, const char *text)
+{
+    str_append(out, before);
+    put_text(out, text, false);
+    str_append(out, "\n\n");
+}
+
+void write_markdown(struct str *out, const struct report *r)
+{
+    put_paragraph(out, "# ", r->title);
+    str_append(out, "**");
+    put_text(out, r->mark, false);
+    str_append(out, "** ");
+    put_paragraph(out, "", r->subtitle);
+    for (const struct content *c = r->first; c; c = c->next) {
+        switch (c->kind) {
+        case CONTENT_SECTION: put_paragraph(out, "## ", c->text); break;
+        case CONTENT_TEXT: put_paragraph(out, "", c->text); break;
+        case CONTENT_WARNING: put_paragraph(out, "> **Mind:** ", c->text); break;
+        case CONTENT_TABLE: put_table(out, &c->table); break;
+        case CONTENT_FIGURE: put_figure(out, &c->figure); break;
+        case CONTENT_CODE: put_fence(out, c->text); break;
+        }
+    }
+    put_paragraph(out, "", r->footer);
+}
