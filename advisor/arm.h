@@ -22,6 +22,7 @@ struct arm_spec {
     const struct config *config;
     int ctx;             /* context to open with, in each of */
     int sequences;       /* that many; 0 means 1 */
+    bool train;          /* no model: cells train one from nothing */
     const char *program; /* NULL: /proc/self/exe */
     const struct log *log;
 };

@@ -419,6 +419,7 @@ static enum err_code worker_open(void **state, json_t **description, const struc
     }
     config_line(spec->config, line, KNOB_COUNT * (CONFIG_VALUE + 16));
     json_put_str(request, "op", "open");
+    if (spec->train) json_put_bool(request, "train", true);
     json_put_str(request, "model", spec->model ? spec->model : "");
     json_put_str(request, "config", line);
     json_put_int(request, "ctx", spec->ctx);

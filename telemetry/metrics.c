@@ -82,6 +82,11 @@ const struct metric METRICS[METRIC_COUNT] = {
                              "memory read rate of the fixed work that is run beside every run" },
     [METRIC_CANARY_OPS] = { "canary_ops_s", "1/s", METRIC_CELL, 0, +1,
                             "multiply-adds a second, each two operations, of that fixed work" },
+    [METRIC_TRAIN_RATE] = { "train_tok_s", "tokens/s", METRIC_CELL, 0, +1, "tokens trained on per second" },
+    [METRIC_TRAIN_LOSS] = { "train_loss", "", METRIC_CELL, 0, -1,
+                            "loss of the last step of training, nats a token" },
+    [METRIC_MEMORY_AFTER] = { "rss_after_bytes", "bytes", METRIC_CELL, 0, -1,
+                              "resident memory of the worker when a cell has ended: of training, between steps" },
 };
 
 const struct metric *metric_find(const char *name)

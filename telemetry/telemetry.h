@@ -64,6 +64,9 @@ enum metric_id {
     METRIC_LIMIT_SHARE_DECODE,
     METRIC_CANARY_READ, /* of the fixed work beside every run (advisor/canary.h), in cells of its own */
     METRIC_CANARY_OPS,
+    METRIC_TRAIN_RATE,
+    METRIC_TRAIN_LOSS,
+    METRIC_MEMORY_AFTER,
     METRIC_COUNT
 };
 
