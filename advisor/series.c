@@ -51,6 +51,26 @@ void series_robust_z(const double *x, int n, double *scratch, double *z)
         if (!isnan(x[i])) z[i] = spread > 0 ? (x[i] - center) / spread : 0;
 }
 
+void series_self_starting_z(const double *x, int n, double *z)
+{
+    double mean = 0, squares = 0; /* of the k known values so far (Welford 1962) */
+    int k = 0;
+    for (int i = 0; i < n; i++) {
+        z[i] = NAN;
+        if (isnan(x[i])) continue;
+        const double sd = k > 1 ? sqrt(squares / (k - 1)) : 0;
+        if (sd > 0) {
+            const double t = sqrt(k / (k + 1.0)) * (x[i] - mean) / sd;
+            /* by the lower tail, where the distribution function keeps its digits */
+            z[i] = copysign(stats_normal_quantile(stats_t_cdf(-fabs(t), k - 1)), t);
+        }
+        k++;
+        const double step = x[i] - mean;
+        mean += step / k;
+        squares += step * (x[i] - mean);
+    }
+}
+
 struct cusum series_cusum(const double *z, int n)
 {
     static const double SLACK = 0.5, ALARM = 5;
@@ -72,7 +92,7 @@ struct cusum series_cusum(const double *z, int n)
 
 /* ---------------------------------------------------------------- two samples */
 
-static double squares(const double *x, int n)
+static double sum_of_squares(const double *x, int n)
 {
     const double sd = stats_sd(x, n);
     return n < 2 ? 0 : sd * sd * (n - 1);
@@ -85,9 +105,9 @@ struct two_samples series_test(const double *a, int na, const double *b, int nb,
     if (na < least || nb < least || na + nb < 3) return t;
     if (spread == SPREAD_POOLED) {
         t.df = na + nb - 2;
-        t.se = sqrt((squares(a, na) + squares(b, nb)) / t.df * (1.0 / na + 1.0 / nb));
+        t.se = sqrt((sum_of_squares(a, na) + sum_of_squares(b, nb)) / t.df * (1.0 / na + 1.0 / nb));
     } else {
-        const double va = squares(a, na) / (na - 1) / na, vb = squares(b, nb) / (nb - 1) / nb;
+        const double va = sum_of_squares(a, na) / (na - 1) / na, vb = sum_of_squares(b, nb) / (nb - 1) / nb;
         t.se = sqrt(va + vb);
         t.df = (va + vb) * (va + vb) / (va * va / (na - 1) + vb * vb / (nb - 1));
         if (va + vb == 0) t.df = na + nb - 2; /* no spread at all: any number says the same */

@@ -23,6 +23,12 @@ void series_moving_average(const double *x, int n, int window, double *out);
  * mean |x - median| takes its place; where all are, z is 0. scratch: [n]. */
 void series_robust_z(const double *x, int n, double *scratch, double *z);
 
+/* Each value against all known ones before it, as a standard normal deviate under normal noise of one level:
+ * Phi^-1(T_(k-1)(sqrt(k / (k+1)) (x - mean) / sd)) with mean and sd of the k before. NAN for the first two,
+ * and while those before are all equal. What a CUSUM of few values needs: an estimated mean and spread, taken
+ * for the true ones, would alarm on noise every fourth time. Source: Hawkins 1987 (self-starting CUSUM). */
+void series_self_starting_z(const double *x, int n, double *z);
+
 /* Two-sided cumulative sums of standardized values: S <- max(0, S + z - 0.5), and the same of -z; alarm where
  * one reaches 5 (Page 1954). In noise of standard deviation 1 about one alarm in 465 values per side. */
 struct cusum {

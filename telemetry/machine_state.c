@@ -12,6 +12,7 @@ enum reading {
     READ_CHOSEN, /* the word in brackets: "always [madvise] never" */
     READ_OFF_ON, /* 0 or 1 */
     READ_ON_OFF, /* the same of a file that says what is forbidden */
+    READ_BOOT,   /* of a kernel command line what concerns speed: the rest names disks and consoles */
 };
 
 /* Where several rows have one key, the first whose file is there speaks. */
@@ -21,7 +22,7 @@ static const struct {
 } SETTINGS[] = {
     { "kernel", "release", "/proc/sys/kernel/osrelease", READ_TEXT },
     { "kernel", "version", "/proc/sys/kernel/version", READ_TEXT },
-    { "kernel", "cmdline", "/proc/cmdline", READ_TEXT },
+    { "kernel", "cmdline", "/proc/cmdline", READ_BOOT },
     { "kernel", "transparent_hugepage", "/sys/kernel/mm/transparent_hugepage/enabled", READ_CHOSEN },
     { "kernel", "transparent_hugepage_defrag", "/sys/kernel/mm/transparent_hugepage/defrag", READ_CHOSEN },
     { "kernel", "swappiness", "/proc/sys/vm/swappiness", READ_TEXT },
@@ -38,9 +39,54 @@ static const struct {
     { "microcode", "version", "/sys/devices/system/cpu/cpu0/microcode/version", READ_TEXT },
 };
 
+static void keep_boot_parameters(char *line)
+{
+    static const char *const KEPT[] = { "mitigations",
+                                        "isolcpus",
+                                        "nohz_full",
+                                        "rcu_nocbs",
+                                        "nosmt",
+                                        "maxcpus",
+                                        "nr_cpus",
+                                        "idle",
+                                        "intel_idle.",
+                                        "processor.",
+                                        "intel_pstate",
+                                        "amd_pstate",
+                                        "cpufreq.",
+                                        "hugepages",
+                                        "hugepagesz",
+                                        "default_hugepagesz",
+                                        "numa_balancing",
+                                        "transparent_hugepage",
+                                        "spec",
+                                        "spectre_",
+                                        "tsx",
+                                        "kvm",
+                                        "preempt",
+                                        "nopti",
+                                        "clocksource",
+                                        "mem" };
+    char *to = line;
+    for (char *save, *word = strtok_r(line, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        bool keep = false;
+        for (size_t i = 0; i < COUNT_OF(KEPT) && !keep; i++) {
+            const char *rest = str_starts(word, KEPT[i]) ? word + strlen(KEPT[i]) : NULL;
+            keep = rest && (!*rest || *rest == '=' || strchr("._", rest[-1]));
+        }
+        if (!keep) continue;
+        if (to != line) *to++ = ' ';
+        const size_t n = strlen(word); /* never beyond where `word` stands: it moves left */
+        memmove(to, word, n);
+        to += n;
+    }
+    *to = '\0';
+}
+
 static bool setting_read(char *buf, size_t size, const char *root, const char *path, enum reading how)
 {
     if (sys_read(root, buf, size, "%s", path) <= 0) return false;
+    if (how == READ_BOOT) keep_boot_parameters(buf);
     if (how == READ_CHOSEN) {
         char *open = strchr(buf, '['), *close = open ? strchr(open, ']') : NULL;
         if (!close) return false;

@@ -8,6 +8,8 @@
 #include "advisor/series.h"
 #include "tests/check.h"
 
+enum { LONG = 60 };
+
 static double uniform(uint64_t *random)
 {
     return ((double)(stats_random(random) >> 11) + 0.5) * 0x1p-53;
@@ -79,6 +81,38 @@ static void cusum_by_hand(void **state)
     assert_int_equal(c.direction, 0);
 }
 
+static void self_starting_z_is_normal(void **state)
+{
+    (void)state;
+    /* The 3: t = (3 - 1.5) / 0.70711 * sqrt(2/3) = sqrt(3), T_1 = 1/2 + atan(sqrt(3)) / pi = 5/6. */
+    const double x[] = { 1, 2, NAN, 3, 2 };
+    double z[LONG];
+    series_self_starting_z(x, 5, z);
+    CHECK(isnan(z[0]) && isnan(z[1]) && isnan(z[2]));
+    CHECK_NEAR(z[3], stats_normal_quantile(5.0 / 6), 1e-12);
+    CHECK_NEAR(z[4], 0, 1e-12); /* the mean of those before */
+    const double same[] = { 4, 4, 4, 5 };
+    series_self_starting_z(same, 4, z);
+    CHECK(isnan(z[3])); /* nothing to measure its distance with */
+
+    int alarms = 0, found = 0, right = 0;
+    for (uint64_t seed = 0; seed < 500; seed++) {
+        uint64_t random = seed * 77 + 1;
+        double y[30];
+        for (int i = 0; i < 30; i++) y[i] = noise(&random);
+        series_self_starting_z(y, 30, z);
+        alarms += series_cusum(z, 30).alarm >= 0;
+        for (int i = 24; i < 30; i++) y[i] -= 3; /* three standard deviations lower, lately */
+        series_self_starting_z(y, 30, z);
+        const struct cusum c = series_cusum(z, 30);
+        found += c.alarm >= 0;
+        right += c.alarm >= 24 && c.direction == -1 && c.since >= 20;
+    }
+    CHECK(alarms <= 45); /* measured: 31; 1 in 16 series of 30 */
+    CHECK(found >= 480); /* measured: 498 */
+    CHECK(right >= 400); /* measured: 427 */
+}
+
 static void tests_as_scipy(void **state)
 {
     (void)state;
@@ -119,8 +153,6 @@ static void divergence_as_numpy(void **state)
     CHECK(isnan(series_divergence(x, 1, 6)));
     CHECK(isnan(series_divergence(x, 5, 6)));
 }
-
-enum { LONG = 60 };
 
 static int changes_of(const double *x, int n, double min_effect, struct change *out, int most)
 {
@@ -299,6 +331,7 @@ int main(void)
         cmocka_unit_test(averages_by_hand),
         cmocka_unit_test(robust_z_as_numpy),
         cmocka_unit_test(cusum_by_hand),
+        cmocka_unit_test(self_starting_z_is_normal),
         cmocka_unit_test(tests_as_scipy),
         cmocka_unit_test(divergence_as_numpy),
         cmocka_unit_test(planted_changes_are_found),

@@ -420,7 +420,8 @@ static void settings_are_read_as_they_are(void **state)
         const char *file, *text, *group, *key, *want;
     } CASES[] = {
         { "proc/sys/kernel/osrelease", "6.9.1\n", "kernel", "release", "6.9.1" },
-        { "proc/cmdline", "quiet mitigations=off\n", "kernel", "cmdline", "quiet mitigations=off" },
+        { "proc/cmdline", "root=/dev/sda quiet mitigations=off memtest isolcpus=2-3 nosmt\n", "kernel",
+          "cmdline", "mitigations=off isolcpus=2-3 nosmt" },
         { "sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n", "kernel",
           "transparent_hugepage", "madvise" },
         { "sys/kernel/mm/transparent_hugepage/defrag", "no brackets\n", "kernel",
