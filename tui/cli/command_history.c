@@ -100,7 +100,7 @@ static void put_cell(json_t *row, struct db *d, const struct cell_row *c)
         json_put_int(row, "block", c->block);
         json_put_int(row, "slot", c->slot);
     }
-    json_put_str(row, "arm", arm);
+    json_put_str(row, "arm", c->arm < 0 ? NULL : arm); /* the canary is nobody's */
     json_put_str(row, "config", c->config);
     json_put_num(row, "seconds", c->seconds);
     for (size_t i = 0; i < COUNT_OF(SHOWN); i++)

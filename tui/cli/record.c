@@ -33,6 +33,27 @@ static enum err_code put_identities(struct recorder *r, const struct machine *m,
     return rc;
 }
 
+/* What the run is made of. Of a grid of configs only the first has answered by now, so its keys stand for
+ * nobody's line. */
+static enum err_code put_capsule(struct recorder *r, const struct machine *m, const json_t *description,
+                                 const char *model_path, struct err *why)
+{
+    struct config resolved;
+    const json_t *keys = json_object_get(description, "config");
+    const bool alone = !strstr(r->run.label, " | ");
+    struct capsule_arm arm = { .line = r->run.label,
+                               .model_path = model_path,
+                               .model_name = r->run.model_name,
+                               .sha256 = r->run.model_sha256 };
+    if (alone && keys && !config_from_json(&resolved, keys, NULL)) arm.resolved = &resolved;
+    return capsule_store(r->db, r->run.id, &(struct capsule_of){ m, "", NULL, &arm, 1 }, why);
+}
+
+static bool is_timed(const struct recorder *r)
+{
+    return strcmp(r->run.kind, "eval") != 0; /* a perplexity is the same on a slow day */
+}
+
 enum err_code recorder_start(struct recorder *r, const struct machine *m, const json_t *description,
                              const char *model_path, const char *workload, const char *label, uint64_t seed,
                              struct err *why)
@@ -45,6 +66,8 @@ enum err_code recorder_start(struct recorder *r, const struct machine *m, const 
     r->run.seed = seed;
     rc = db_run_insert(r->db, &r->run, why);
     r->started = !rc;
+    if (!rc) rc = put_capsule(r, m, description, model_path, why);
+    if (!rc && is_timed(r)) rc = canary_record(r->db, r->run.id, CANARY_START, why);
     return rc;
 }
 
@@ -137,8 +160,10 @@ enum err_code recorder_finish(struct recorder *r, const char *state, const struc
     json_object_set(outcome, "extra", t->extra);
     char *line = json_line(outcome);
     json_decref(outcome);
-    enum err_code rc = line ? db_run_finish(r->db, r->run.id, state, "", NAN, line, why)
-                            : err_set(why, ERR_NOMEM, "no memory for the outcome");
+    enum err_code rc = is_timed(r) ? canary_record(r->db, r->run.id, CANARY_END, why) : ERR_OK;
+    if (!rc)
+        rc = line ? db_run_finish(r->db, r->run.id, state, "", NAN, line, why)
+                  : err_set(why, ERR_NOMEM, "no memory for the outcome");
     free(line);
     return rc;
 }
