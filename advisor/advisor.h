@@ -11,6 +11,7 @@
 #include "advisor/arm.h"
 #include "advisor/quality.h"
 #include "advisor/gate.h"
+#include "advisor/joint.h"
 #include "advisor/experiment.h"
 #include "advisor/advise.h"
 #include "advisor/outcome.h"
