@@ -30,7 +30,7 @@ static enum err_code read_text(struct quality_run *q, const char *file, struct e
 {
     enum err_code rc = ERR_OK;
     if (*file && !(q->path = strdup(file))) rc = err_set(why, ERR_NOMEM, "out of memory");
-    if (!*file) rc = file_share(&q->path, "text/sample.txt", why);
+    if (!*file) rc = file_share(&q->path, EVAL_TEXT, why);
     return rc ? rc : file_read(&q->text, &q->n, q->path, TEXT_LIMIT, why);
 }
 

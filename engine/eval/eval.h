@@ -5,6 +5,8 @@
 
 #include "engine/engine.h"
 
+extern const char EVAL_TEXT[]; /* of share/: held-out stories, for when no text is named */
+
 /* progress(arg, window, of, nll so far) may be NULL; false cancels. While greedy texts are compared it is
  * called with the number of prompts done and NAN. */
 typedef bool eval_progress_fn(void *arg, int64_t chunk, int64_t of, double nll);

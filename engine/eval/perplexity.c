@@ -5,6 +5,8 @@
 #include "engine/eval/moments.h"
 #include "engine/eval/windows.h"
 
+const char EVAL_TEXT[] = "text/held-out.txt";
+
 /* Feed one window and score its second half. */
 static enum err_code score_window(struct nll_moments *s, struct model *m, const int32_t *ids, int ctx,
                                   struct batch_row *rows, struct err *why)

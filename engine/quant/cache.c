@@ -101,7 +101,7 @@ static enum err_code calibration_hash(char hash[HASH_HEX], const struct config *
     hash[0] = '\0';
     if (need == CALIBRATION_NONE || (need == CALIBRATION_OPTIONAL && !path[0])) return ERR_OK;
     struct file_map map = { 0 };
-    enum err_code rc = path[0] ? ERR_OK : file_share(&bundled, "text/sample.txt", why);
+    enum err_code rc = path[0] ? ERR_OK : file_share(&bundled, CALIBRATION_TEXT, why);
     if (!rc) rc = file_map(&map, path[0] ? path : bundled, why);
     if (!rc) hash_bytes(map.data, map.size, hash);
     file_unmap(&map);

@@ -10,6 +10,7 @@
 #include "engine/model_identity.h"
 
 enum { TEXT_LIMIT = 1 << 30, SNIFF = 4096 };
+const char CALIBRATION_TEXT[] = "text/calibration.txt";
 
 struct calibration *calibration_new(void)
 {
@@ -285,7 +286,7 @@ enum err_code calibration_obtain(struct calibration **out, const struct gguf *so
     bool text = true;
     *out = NULL;
     const bool given = o->path && o->path[0];
-    enum err_code rc = !given         ? file_share(&bundled, "text/sample.txt", why)
+    enum err_code rc = !given         ? file_share(&bundled, CALIBRATION_TEXT, why)
                        : o->text_only ? ERR_OK
                                       : is_text(&text, o->path, why);
     if (rc) return rc;

@@ -10,6 +10,8 @@
 #include "engine/gguf.h"
 #include "engine/quant/ranges.h"
 
+extern const char CALIBRATION_TEXT[]; /* of share/: stories to learn from, for when no text is named */
+
 /* One input and the matrices that read it. Columns' arrays are [cols]. */
 struct calibration_input {
     char **tensors; /* names of the matrices, at least one */

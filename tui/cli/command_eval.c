@@ -10,7 +10,7 @@
 
 const struct cli_flag FLAGS_EVAL[] = {
     FLAG_MODEL_ROW,
-    { "-f", "--file", "TEXT", "text file to score", FLAG_TEXT },
+    { "-f", "--file", "TEXT", "text file to score; default: the bundled held-out stories", FLAG_TEXT },
     { "-c", "--ctx-size", "N", "tokens of a window; default 512", FLAG_INT, 8, 1 << 24 },
     { "--chunks", NULL, "N", "score N windows at most; default all", FLAG_INT, 1, 1 << 24 },
     FLAG_CONFIGS_ROW,
@@ -306,6 +306,7 @@ int command_eval(const struct cli_global *g, const struct cli_args *a)
     struct err why = { 0 };
     struct machine_ceilings unused;
     bool known;
+    char *bundled = NULL;
     struct eval *e = calloc(1, sizeof *e);
     if (!e) {
         err_set(&why, ERR_NOMEM, "no memory to begin");
@@ -317,7 +318,8 @@ int command_eval(const struct cli_global *g, const struct cli_args *a)
     e->ctx = (int)args_int(a, "-c", 512);
     table_init(&e->table, "qdyno.eval/1", EVAL_COLUMNS, (int)EVAL_COLUMN_COUNT);
     progress_init(&e->progress, g);
-    enum err_code rc = e->file ? ERR_OK : err_set(&why, ERR_USAGE, "want -f TEXT, the file to score");
+    enum err_code rc = e->file ? ERR_OK : file_share(&bundled, EVAL_TEXT, &why);
+    if (bundled) e->file = bundled;
     if (!rc) rc = file_read(&e->text, &e->n, e->file, LIMIT, &why);
     if (!rc) rc = cli_configs(&e->configs, &e->n_configs, a, &why);
     if (!rc) rc = open_reference(e, &why);
@@ -329,6 +331,7 @@ int command_eval(const struct cli_global *g, const struct cli_args *a)
     table_done(&e->table);
     model_close(e->ref.model);
     free(e->ref.path);
+    free(bundled);
     free(e->text);
     free(e->configs);
     free(e);

@@ -458,7 +458,7 @@ static enum err_code read_text(struct measuring *m, struct err *why)
     char *bundled = NULL;
     if (!given && !args_has(m->a, "--eval")) return ERR_OK;
     m->text_name = given ? cli_base_name(given) : "the bundled text";
-    enum err_code rc = given ? ERR_OK : file_share(&bundled, "text/sample.txt", why);
+    enum err_code rc = given ? ERR_OK : file_share(&bundled, EVAL_TEXT, why);
     if (!rc) rc = file_read(&m->text, &m->text_bytes, given ? given : bundled, LIMIT, why);
     free(bundled);
     return rc ? rc : open_reference(m, why);

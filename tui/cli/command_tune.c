@@ -236,7 +236,7 @@ static enum err_code measure_quality(struct tune *t, struct err *why)
     size_t n = 0;
     const char *given = args_text(t->a, "-f", NULL);
     if (!changes_answers(&t->current, &t->candidate)) return ERR_OK;
-    enum err_code rc = given ? ERR_OK : file_share(&path, "text/sample.txt", why);
+    enum err_code rc = given ? ERR_OK : file_share(&path, EVAL_TEXT, why);
     if (!rc) rc = file_read(&text, &n, given ? given : path, LIMIT, why);
     if (!rc) rc = perplexity_of(t, &t->current, text, n, &t->ppl[0], why);
     if (!rc) rc = perplexity_of(t, &t->candidate, text, n, &t->ppl[1], why);
