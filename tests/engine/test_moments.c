@@ -2,6 +2,7 @@
  * definitions give by hand; side by side two models get the perplexities they get alone; models that do not
  * read a text alike are refused with what differs. Golden figures: test_kld.c. */
 #include "engine/eval/moments.h"
+#include "engine/eval/windows.h"
 #include "tests/engine/session.h"
 
 #define STORIES "models/repacked/stories260K-f32.gguf"
@@ -155,6 +156,90 @@ static void test_quantiles(void **state)
     }
 }
 
+/* Nine positions a window: pieces of 2 2 2 3. The divergence of a position is its place, so means are
+ * middles. */
+static void test_depth(void **state)
+{
+    (void)state;
+    static const double MEANS[DEPTHS] = { 0.5, 2.5, 4.5, 7 };
+    static const int BEGINS[DEPTHS + 1] = { 0, 2, 4, 6, 9 };
+    struct position p[18];
+    for (int i = 0; i < 18; i++) p[i] = (struct position){ .kld = i % 9 + (i < 9 ? -0.25 : 0.25) };
+    const struct divergence d = finish(p, 2, 9);
+    for (int i = 0; i < DEPTHS; i++) {
+        assert_int_equal(d.depth[i].from, 10 + BEGINS[i]);
+        assert_int_equal(d.depth[i].to, 10 + BEGINS[i + 1]);
+        CHECK_NEAR(d.depth[i].mean, MEANS[i], 1e-12);
+        CHECK_NEAR(d.depth[i].se, 0.25, 1e-12); /* window means differ by 0.5 */
+    }
+    /* fewer positions than pieces: empty ones have no mean */
+    const struct divergence few = finish(p, 2, 1);
+    for (int i = 0; i < DEPTHS; i++) {
+        assert_int_equal(few.depth[i].to - few.depth[i].from, i == DEPTHS - 1);
+        assert_int_equal(isnan(few.depth[i].mean), i < DEPTHS - 1);
+    }
+}
+
+static void test_greedy_median(void **state)
+{
+    (void)state;
+    static const struct {
+        int same[5], prompts, diverged;
+        double median;
+    } CASES[] = {
+        { { 3 }, 1, 1, 3 },
+        { { 9, 3, 5 }, 3, 3, 5 },
+        { { 9, 3, 5, 6 }, 4, 4, 5.5 },
+        { { -1 }, 1, 0, NAN },
+        { { -1, 3, 5 }, 3, 2, 5 },
+        { { -1, -1, 5 }, 3, 1, NAN },
+        { { 0, -1, -1, 8, 2 }, 5, 3, 8 },
+        { { 4, -1, 2, -1 }, 4, 2, NAN },
+        { { 0 }, 0, 0, NAN },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct greedy g;
+        int same[5];
+        memcpy(same, CASES[i].same, sizeof same);
+        greedy_finish(&g, same, CASES[i].prompts, 32);
+        assert_int_equal(g.prompts, CASES[i].prompts);
+        assert_int_equal(g.diverged, CASES[i].diverged);
+        assert_int_equal(g.limit, 32);
+        if (isnan(CASES[i].median))
+            assert_true(isnan(g.median));
+        else
+            CHECK_NEAR(g.median, CASES[i].median, 1e-12);
+    }
+}
+
+static void test_json(void **state)
+{
+    (void)state;
+    struct position p[40];
+    for (int i = 0; i < 40; i++)
+        p[i] = (struct position){ 0.01 * i, 1 + 0.1 * i, 1.3 + 0.07 * i, i % 3 > 0, i % 2 > 0, i % 5 > 0 };
+    struct divergence d = finish(p, 4, 10), back;
+    d.greedy = (struct greedy){ .prompts = 7, .diverged = 5, .limit = 64, .median = 11.5 };
+    json_t *o = divergence_to_json(&d);
+    divergence_from_json(&back, o);
+    json_t *again = divergence_to_json(&back);
+    assert_true(json_equal(o, again));
+    CHECK_NEAR(back.kld_mean, d.kld_mean, 0);
+    CHECK_NEAR(back.reference.nll, d.reference.nll, 0);
+    CHECK_NEAR(back.candidate.ppl_se, d.candidate.ppl_se, 0);
+    CHECK_NEAR(back.depth[3].mean, d.depth[3].mean, 0);
+    assert_int_equal(back.only_candidate_right, d.only_candidate_right);
+    assert_int_equal(back.candidate.chunks, 4);
+    assert_int_equal(back.greedy.limit, 64);
+    assert_true(isnan(back.kld_p99)); /* null: 40 values */
+    json_decref(o);
+    json_decref(again);
+    o = json_object(); /* nothing known */
+    divergence_from_json(&back, o);
+    assert_true(isnan(back.kld_mean) && isnan(back.depth[0].mean) && back.candidate.chunks == -1);
+    json_decref(o);
+}
+
 /* ---------------------------------------------------------------- models */
 
 static char *read_shared(const char *name, size_t *n)
@@ -175,7 +260,7 @@ static void test_side_by_side(void **state)
     SHARED_OR_SKIP(path, STORIES);
     size_t n;
     char *text = read_shared(EXCERPT, &n);
-    const struct eval_request r = { .text = text, .n = 6000, .ctx = 64, .max_chunks = 20 };
+    struct eval_request r = { .text = text, .n = 6000, .ctx = 64, .max_chunks = 20 };
     struct model *a = session_open(path, EXACT, 64, 1),
                  *b = session_open(path, "precision=highest,threads=1,batch=5,kv=bf16", 64, 1);
     struct perplexity alone_a, alone_b;
@@ -195,12 +280,76 @@ static void test_side_by_side(void **state)
     CHECK(d.kld_mean > 0 && d.kld_p50 <= d.kld_p90 && d.kld_p90 <= d.kld_p99 && d.kld_p99 <= d.kld_max);
     CHECK(d.log_ratio_se < d.reference.nll_se); /* what pairing is for */
     CHECK_NEAR(d.log_ratio, alone_b.nll - alone_a.nll, 1e-7);
+    assert_int_equal(d.greedy.prompts, 0); /* not asked for */
     model_close(b);
     b = session_open(path, EXACT, 64, 1);
+    r.greedy_prompts = 30; /* more than there are windows */
+    r.greedy_tokens = 40;  /* more than half a window */
     CHECK_OK(eval_divergence(&d, a, b, &r, &why));
+    assert_int_equal(d.greedy.prompts, 20);
+    assert_int_equal(d.greedy.limit, 32);
+    assert_int_equal(d.greedy.diverged, 0);
     CHECK(d.kld_max == 0 && d.kld_mean == 0 && d.top1_ratio == 1 && d.log_ratio == 0 && d.log_ratio_se == 0);
     model_close(a);
     model_close(b);
+    free(text);
+}
+
+/* Two models of different recipes, each run alone: the lengths of what their greedy texts share are those of
+ * the race in step. */
+static void test_greedy_texts(void **state)
+{
+    (void)state;
+    enum { PROMPTS = 6, CTX = 64, LIMIT = 24 };
+    struct err why = { 0 };
+    char path[4096];
+    SHARED_OR_SKIP(path, EXCERPT);
+    SHARED_OR_SKIP(path, STORIES);
+    size_t n;
+    char *text = read_shared(EXCERPT, &n);
+    struct model *m[2] = { session_open(path, EXACT, CTX, 1),
+                           session_open(path, "q4_0,kv=f32,threads=1,precision=highest", CTX, 1) };
+    const struct eval_request r = { .text = text,
+                                    .n = 6000,
+                                    .ctx = CTX,
+                                    .max_chunks = PROMPTS,
+                                    .greedy_prompts = PROMPTS,
+                                    .greedy_tokens = LIMIT };
+    struct divergence d;
+    struct windows w;
+    int same[PROMPTS];
+    CHECK_OK(eval_divergence(&d, m[0], m[1], &r, &why));
+    CHECK_OK(windows_cut(&w, m[0], &r, &why));
+    for (int i = 0; i < PROMPTS; i++) {
+        int32_t said[2][LIMIT];
+        for (int k = 0; k < 2; k++) {
+            struct batch_row rows[CTX / 2];
+            rows_of(rows, windows_get(&w, i), CTX / 2, 0, 0);
+            model_truncate(m[k], 0, 0);
+            CHECK_OK(model_forward(m[k], rows, CTX / 2, &why));
+            const float *logits = model_logits(m[k], CTX / 2 - 1);
+            for (int t = 0; t < LIMIT; t++) {
+                said[k][t] = 0;
+                for (int id = 1; id < model_shape(m[k])->vocab; id++)
+                    if (logits[id] > logits[said[k][t]]) said[k][t] = id;
+                rows[0] = (struct batch_row){ .token = said[k][t], .pos = CTX / 2 + t, .logits = true };
+                CHECK_OK(model_forward(m[k], rows, 1, &why));
+                logits = model_logits(m[k], 0);
+            }
+        }
+        same[i] = 0;
+        while (same[i] < LIMIT && said[0][same[i]] == said[1][same[i]]) same[i]++;
+        if (same[i] == LIMIT) same[i] = -1;
+    }
+    struct greedy alone;
+    greedy_finish(&alone, same, PROMPTS, LIMIT);
+    print_message("%d of %d greedy texts differ, median %.1f\n", alone.diverged, PROMPTS, alone.median);
+    assert_int_equal(d.greedy.diverged, alone.diverged);
+    CHECK(alone.diverged > PROMPTS / 2);
+    CHECK_NEAR(d.greedy.median, alone.median, 0);
+    windows_done(&w);
+    model_close(m[0]);
+    model_close(m[1]);
     free(text);
 }
 
@@ -314,9 +463,11 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_position),  cmocka_unit_test(test_position_extremes),
-        cmocka_unit_test(test_clustered), cmocka_unit_test(test_agreement),
-        cmocka_unit_test(test_quantiles), cmocka_unit_test(test_side_by_side),
+        cmocka_unit_test(test_position),      cmocka_unit_test(test_position_extremes),
+        cmocka_unit_test(test_clustered),     cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_quantiles),     cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_greedy_median), cmocka_unit_test(test_json),
+        cmocka_unit_test(test_side_by_side),  cmocka_unit_test(test_greedy_texts),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* Proves: the worker's protocol, spoken to a real child process over a socketpair: what it answers to every
  * request, to nonsense, to a cancel in the middle of work and to a parent that goes away. */
+#include "engine/eval/eval.h"
 #include "engine/worker.h"
 
 #include <math.h>
@@ -334,6 +335,92 @@ static void test_training(void **state)
     assert_int_equal(finish(&c), 0);
 }
 
+/* Half a text of words, in the path that the parent's test removes. */
+static void write_words(char *path, size_t size)
+{
+    static const char *const WORDS[] = { "a dog", "the red house", "Lily", "ran to", "saw", "and", "big" };
+    snprintf(path, size, "%s/words", getenv("QDYNO_SHARE"));
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (unsigned i = 0, seed = 5; i < 700; i++, seed = seed * 1664525u + 1013904223u)
+        fprintf(f, "%s%s", WORDS[(seed >> 16) % COUNT_OF(WORDS)], i % 9 == 8 ? ".\n" : " ");
+    fclose(f);
+}
+
+/* A reference beside the open model: the same one loses nothing, a coarser one does and is still open for
+ * cells afterwards; what cannot be compared is refused by name. */
+static void test_quality(void **state)
+{
+    (void)state;
+    char path[4096], words[4096], line[9000];
+    SHARED_OR_SKIP(path, STORIES);
+    write_words(words, sizeof words);
+    struct child c = start();
+    expect_failure(&c, "{\"id\":2,\"op\":\"quality\"}", "ERR_USAGE", "no model is open");
+    for (int lossy = 0; lossy < 2; lossy++) {
+        int told = 0;
+        open_stories(&c, lossy ? "q4_0,kv=f32,threads=1" : "kv=f32,threads=1", 64);
+        json_decref(answer(&c, "", NULL));
+        snprintf(line, sizeof line,
+                 "{\"id\":4,\"op\":\"quality\",\"file\":\"%s\",\"ctx\":64,\"chunks\":12,\"reference\":"
+                 "{\"model\":\"%s\",\"config\":\"kv=f32,threads=1\"}}",
+                 words, path);
+        say(&c, line);
+        json_t *o = answer(&c, "progress", &told);
+        CHECK(json_get_bool(o, "ok", false));
+        CHECK(told >= 12 + 12); /* windows, and prompts of greedy texts */
+        const json_t *q = json_object_get(o, "quality"), *greedy = json_object_get(q, "first_divergence");
+        assert_string_equal(json_get_str(q, "file", ""), "words");
+        assert_int_equal(json_get_int(q, "ctx", 0), 64);
+        assert_int_equal(json_get_int(q, "chunks", 0), 12);
+        assert_int_equal(json_get_int(q, "scored_tokens", 0), 12 * 31);
+        assert_int_equal(json_get_int(greedy, "prompts", 0), 12);
+        assert_int_equal(json_get_int(greedy, "limit", 0), 32);
+        assert_int_equal(json_array_size(json_object_get(q, "depth")), DEPTHS);
+        if (lossy) {
+            CHECK(json_get_num(q, "kld_mean", NAN) > 0.01 && json_get_num(q, "kld_mean", NAN) < 1);
+            CHECK(json_get_int(greedy, "diverged", 0) > 0);
+        } else {
+            CHECK(json_get_num(q, "kld_max", NAN) == 0 && json_get_num(q, "top1_ratio", NAN) == 1);
+            CHECK(json_get_int(greedy, "diverged", -1) == 0);
+            CHECK(json_is_null(json_object_get(greedy, "median")));
+        }
+        CHECK(json_get_num(json_object_get(q, "reference"), "perplexity", NAN) > 1);
+        json_decref(o);
+        say(&c, "{\"id\":5,\"op\":\"cell\",\"workload\":\"tg3\"}");
+        o = answer(&c, "progress", NULL);
+        CHECK(json_get_bool(o, "ok", false));
+        json_decref(o);
+    }
+    snprintf(line, sizeof line,
+             "{\"id\":4,\"op\":\"quality\",\"file\":\"%s\",\"ctx\":32,\"reference\":{\"config\":\"q9_0\"}}",
+             words);
+    expect_failure(&c, line, "ERR_USAGE", "reference: ");
+    snprintf(line, sizeof line,
+             "{\"id\":4,\"op\":\"quality\",\"file\":\"%s\",\"ctx\":128,\"reference\":{\"model\":\"%s\"}}",
+             words, path);
+    expect_failure(&c, line, "ERR_USAGE", "context of 64");
+    expect_failure(&c, "{\"id\":4,\"op\":\"quality\",\"ctx\":-1}", "ERR_USAGE", "cannot be");
+    expect_failure(&c, "{\"id\":4,\"op\":\"quality\",\"file\":\"/does/not/exist\"}", "ERR_IO", "exist");
+    snprintf(line, sizeof line,
+             "{\"id\":6,\"op\":\"quality\",\"file\":\"%s\",\"ctx\":16,\"reference\":{\"model\":\"%s\"}}",
+             words, path);
+    say(&c, line);
+    json_t *o;
+    do { /* into the windows, past loading */
+        o = hear(&c);
+        assert_non_null(o);
+        const bool evaluating = !strcmp(json_get_str(o, "phase", ""), "eval");
+        json_decref(o);
+        if (evaluating) break;
+    } while (true);
+    say(&c, "{\"id\":0,\"op\":\"cancel\"}");
+    o = answer(&c, "", NULL);
+    assert_string_equal(json_get_str(o, "code", ""), "ERR_CANCELLED");
+    json_decref(o);
+    assert_int_equal(finish(&c), 0);
+}
+
 /* The parent's end vanishes in the middle of work: the worker ends by itself. */
 static void test_parent_gone(void **state)
 {
@@ -366,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_open_and_cell), cmocka_unit_test(test_generate),
         cmocka_unit_test(test_nonsense),      cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_parent_gone),   cmocka_unit_test(test_training),
+        cmocka_unit_test(test_quality),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(path, sizeof path, "rm -rf '%s'", share);
