@@ -37,24 +37,26 @@ static double at(const struct forest *f, int i, int dim)
     return f->x[(size_t)i * (size_t)f->dims + (size_t)dim];
 }
 
-/* A dimension in which the node's vectors differ, and a place between their extremes; false when they are all
- * the same. */
+/* A dimension in which the node's vectors differ, each of those as likely, and a place between their
+ * extremes; false when the vectors are all the same. */
 static bool choose_cut(struct forest *f, const int *node, int n, int *dim, double *place)
 {
-    const int first = (int)(unit(f) * f->dims);
-    for (int k = 0; k < f->dims; k++) {
-        const int d = (first + k) % f->dims;
+    *dim = 0;
+    double least = 0, most = 0;
+    int differing = 0;
+    for (int d = 0; d < f->dims; d++) {
         double low = INFINITY, high = -INFINITY;
         for (int i = 0; i < n; i++) {
             low = fmin(low, at(f, node[i], d));
             high = fmax(high, at(f, node[i], d));
         }
-        if (!(high > low)) continue;
+        if (!(high > low) || unit(f) * ++differing >= 1) continue; /* the k-th is taken with 1 / k */
         *dim = d;
-        *place = low + unit(f) * (high - low);
-        return true;
+        least = low;
+        most = high;
     }
-    return false;
+    *place = least + unit(f) * (most - least);
+    return differing > 0;
 }
 
 /* Those below the cut first; returns how many. */

@@ -121,6 +121,7 @@ struct value_row {
     int64_t cell_id;
     int arm, block; /* as in the cell */
     const char *phase, *config, *work_hash, *metric;
+    const char *workload; /* of the cell, else of its run */
     double value;
 };
 typedef enum err_code db_value_fn(void *ctx, const struct value_row *v, struct err *why);

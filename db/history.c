@@ -50,6 +50,7 @@ static enum err_code value_row(void *ctx, sqlite3_stmt *s, struct err *why)
         .work_hash = (const char *)sqlite3_column_text(s, 5),
         .metric = (const char *)sqlite3_column_text(s, 6),
         .value = sqlite3_column_double(s, 7),
+        .workload = (const char *)sqlite3_column_text(s, 8),
     };
     return r->row(r->ctx, &v, why);
 }
@@ -57,14 +58,18 @@ static enum err_code value_row(void *ctx, sqlite3_stmt *s, struct err *why)
 enum err_code db_value_list(struct db *d, int64_t run_id, db_value_fn *row, void *ctx, struct err *why)
 {
     struct value_reader r = { row, ctx };
-    return db_do(d,
-                 &(struct db_call){ "list a run's values",
-                                    "SELECT c.id, c.arm, c.block, c.phase, c.config, c.work_hash, m.metric,"
-                                    " m.value FROM cell c JOIN measurement m ON m.cell_id = c.id"
-                                    " WHERE c.run_id = ? AND c.discarded = 0 AND c.error = ''"
-                                    " AND m.value IS NOT NULL ORDER BY c.id, m.metric",
-                                    value_row, &r },
-                 why, "i", run_id);
+    return db_do(
+        d,
+        &(struct db_call){
+            "list a run's values",
+            "SELECT c.id, c.arm, c.block, c.phase, c.config, c.work_hash, m.metric,"
+            " m.value, coalesce(CASE WHEN json_valid(c.worker_json) THEN"
+            "  json_extract(c.worker_json, '$.workload') END, r.workload)"
+            " FROM cell c JOIN run r ON r.id = c.run_id"
+            " JOIN measurement m ON m.cell_id = c.id WHERE c.run_id = ? AND c.discarded = 0 AND c.error = ''"
+            " AND m.value IS NOT NULL ORDER BY c.id, m.metric",
+            value_row, &r },
+        why, "i", run_id);
 }
 
 /* ---------------------------------------------------------------- links */
