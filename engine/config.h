@@ -30,6 +30,7 @@ enum knob_id {
     KNOB_CTV,              /* KV cache type of V */
     KNOB_HUGEPAGES,        /* buffers off all: the enum huge_pages */
     KNOB_PREFETCH,         /* off willneed populate: the enum prefetch of plan.h */
+    KNOB_HANDICAP,         /* percent that each step is slowed down by */
     KNOB_AMP,              /* from here on of workloads that train: the enum amp of engine/train/product.h */
     KNOB_CHECKPOINT_EVERY, /* layers; 0: keep all activations */
     KNOB_TRIM_EVERY,       /* steps; 0: never give memory back */
@@ -60,7 +61,7 @@ struct knob {
     bool changes_answers;       /* may not be recommended without a quality measurement */
     unsigned matters_for;       /* FOR_* bits */
     const char *flag;           /* llama.cpp-style short flag "-t", or NULL */
-    const char *unit;           /* "tokens", "threads", or "" */
+    const char *unit;           /* "tokens", "threads", or ""; "%" may stand behind the value */
     const char *help;           /* one line */
 };
 extern const struct knob KNOBS[KNOB_COUNT]; /* indexed by enum knob_id */

@@ -176,6 +176,15 @@ const struct knob KNOBS[KNOB_COUNT] = {
                         .unit = "",
                         .help =
                             "weights before the first run: willneed = the kernel is told to read ahead, populate = read and mapped while loading" },
+    [KNOB_HANDICAP] = { .key = "handicap",
+                        .kind = KNOB_INT,
+                        .min = 0,
+                        .max = 100,
+                        .otherwise = "0",
+                        .matters_for = FOR_PREFILL | FOR_DECODE,
+                        .unit = "%",
+                        .help =
+                            "for testing the workbench itself: every step waits this share of its own time, which an A/B should find" },
     [KNOB_AMP] = { .key = "amp",
                    .kind = KNOB_CHOICE,
                    .choices = AMP_NAMES,
@@ -305,8 +314,12 @@ static enum err_code choice_check(enum knob_id id, const char *value, char *out,
 
 static enum err_code int_check(const struct knob *k, const char *value, char *out, struct err *why)
 {
+    char number[CONFIG_VALUE];
     int64_t v;
-    if (!str_to_i64(value, &v) || v < k->min || v > k->max)
+    size_t n = strlen(value);
+    if (n && value[n - 1] == '%' && !strcmp(k->unit, "%")) n--;
+    snprintf(number, sizeof number, "%.*s", (int)MIN(n, sizeof number), value);
+    if (!str_to_i64(number, &v) || v < k->min || v > k->max)
         return err_set(why, ERR_USAGE, "%s=%.40s: want a whole number from %" PRId64 " to %" PRId64, k->key,
                        value, k->min, k->max);
     snprintf(out, CONFIG_VALUE, "%" PRId64, v);

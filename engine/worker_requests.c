@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "engine/handicap.h"
 #include "engine/model_identity.h"
 #include "engine/quant/quant.h"
 #include "engine/worker_internal.h"
@@ -336,7 +337,9 @@ static enum err_code prefill(struct generation *g, struct err *why)
                                           .logits = at + i == g->prompt.n - 1 };
             if (id < vocab) sampler_accept(g->sampler, id);
         }
+        const int64_t step = clock_ns();
         rc = model_forward(m, rows, n, why);
+        handicap_wait(model_config(m), step);
         g->prefill_s = (double)(clock_ns() - start) * 1e-9;
         if (!rc && !worker_progress(g->w, "prefill", at + n, g->prompt.n, g->prefill_s))
             rc = err_set(why, ERR_CANCELLED, "cancelled");
@@ -375,7 +378,9 @@ static enum err_code decode_loop(struct generation *g, struct err *why)
             break;
         }
         const struct batch_row row = { .token = id, .pos = pos++, .logits = true };
+        const int64_t step = clock_ns();
         if ((rc = model_forward(m, &row, 1, why))) return rc;
+        handicap_wait(model_config(m), step);
     }
     g->decode_s = (double)(clock_ns() - start) * 1e-9;
     send_token(g, -1, true); /* whatever bytes are still held */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/eval/eval.h"
+#include "engine/handicap.h"
 
 enum { SAMPLE_LIMIT = 64 << 20, REPORT_NS = 100000000 };
 
@@ -165,6 +166,7 @@ static enum err_code feed(struct cell *c, const char *phase, int from, int to, b
         }
         const int64_t start = clock_ns();
         enum err_code rc = model_forward(c->m, c->rows, n, why);
+        handicap_wait(model_config(c->m), start);
         *seconds += (double)(clock_ns() - start) * 1e-9;
         for (int i = 0, chosen = 0; i < n && !rc; i++)
             if (c->rows[i].logits) rc = choose(c, chosen++, c->rows[i].seq, why);
@@ -186,6 +188,7 @@ static enum err_code decode(struct cell *c, int pos, struct err *why)
         enum err_code rc = model_forward(c->m, c->rows, c->sequences, why);
         for (int s = 0; s < c->sequences && !rc; s++) rc = choose(c, s, s, why);
         if (rc) return rc;
+        handicap_wait(model_config(c->m), start);
         out->itl_s[i] = (float)((double)(clock_ns() - start) * 1e-9);
         out->decode_s += (double)out->itl_s[i];
         out->steps = i + 1;
