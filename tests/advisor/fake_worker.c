@@ -9,7 +9,8 @@
  *   at do          request number at which to do: crash kill garbage error hang exit bus
  *   open           same words, while opening, and: fit
  *   alone          FILE: does not fit while another worker holds it
- *   plan           bytes of its memory plan                 say     text on stderr */
+ *   plan           bytes of its memory plan                 say     text on stderr
+ *   kld kld_se     of its answer to "quality", which counts as a cell for at, do and sleep_ms */
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
@@ -163,6 +164,15 @@ static bool nap(struct fake *f, double ms)
     }
 }
 
+static void cancelled(const struct fake *f, int64_t id)
+{
+    json_t *o = answer(id);
+    json_put_bool(o, "ok", false);
+    json_put_str(o, "code", "ERR_CANCELLED");
+    json_put_str(o, "message", "cancelled");
+    put_line(f, o);
+}
+
 static void progress(struct fake *f, int64_t id, int done, int of)
 {
     json_t *o = json_object();
@@ -189,11 +199,7 @@ static void do_cell(struct fake *f, int64_t id, const char *workload)
                               number(f, "drift", 0) * ((double)clock_ns() * 1e-9 - number(f, "t0", 0)));
     progress(f, id, gen / 2, gen);
     if (nap(f, number(f, "sleep_ms", 0))) {
-        json_t *o = answer(id);
-        json_put_bool(o, "ok", false);
-        json_put_str(o, "code", "ERR_CANCELLED");
-        json_put_str(o, "message", "cancelled");
-        put_line(f, o);
+        cancelled(f, id);
         return;
     }
     json_t *o = answer(id), *itl = json_array();
@@ -215,6 +221,29 @@ static void do_cell(struct fake *f, int64_t id, const char *workload)
     put_line(f, o);
 }
 
+static void do_quality(struct fake *f, int64_t id, const json_t *request)
+{
+    char how[16];
+    f->cells++;
+    if (f->cells == (int)number(f, "at", 0)) {
+        misbehave(f, id, option(f, "do", how, sizeof(how)));
+        return;
+    }
+    progress(f, id, 1, 9);
+    if (nap(f, number(f, "sleep_ms", 0))) {
+        cancelled(f, id);
+        return;
+    }
+    json_t *o = answer(id), *q = json_object();
+    json_put_str(q, "file", json_get_str(request, "file", ""));
+    json_put_int(q, "ctx", json_get_int(request, "ctx", 0));
+    json_put_int(q, "chunks", json_get_int(request, "chunks", 0));
+    json_put_num(q, "kld_mean", number(f, "kld", 0));
+    json_put_num(q, "kld_se", number(f, "kld_se", 0));
+    json_put(o, "quality", q);
+    put_line(f, o);
+}
+
 static void serve(struct fake *f, const char *line, size_t n)
 {
     json_t *o = NULL;
@@ -223,6 +252,7 @@ static void serve(struct fake *f, const char *line, size_t n)
     const int64_t id = json_get_int(o, "id", -1);
     if (!strcmp(op, "open")) do_open(f, id, json_get_str(o, "config", ""));
     if (!strcmp(op, "cell")) do_cell(f, id, json_get_str(o, "workload", ""));
+    if (!strcmp(op, "quality")) do_quality(f, id, o);
     if (!strcmp(op, "close")) exit(0);
     json_decref(o);
 }
