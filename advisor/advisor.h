@@ -18,5 +18,8 @@
 #include "advisor/series.h"
 #include "advisor/capsule.h"
 #include "advisor/canary.h"
+#include "advisor/results.h"
+#include "advisor/history.h"
+#include "advisor/compare.h"
 
 #endif
