@@ -48,6 +48,15 @@ static double model_q(double squares, double sum, int n)
     return squares - sum * sum / (1 + n);
 }
 
+/* r^(k/2) for r >= 0: k is small, pow would be most of the time of an interval. */
+static double half_power(double r, int k)
+{
+    double power = k & 1 ? sqrt(r) : 1;
+    for (int left = k / 2; left; left /= 2, r *= r)
+        if (left & 1) power *= r;
+    return power;
+}
+
 /* stats_coin_evalue of x - null. */
 static double coin_evalue(const double *x, int n, double null)
 {
@@ -57,7 +66,7 @@ static double coin_evalue(const double *x, int n, double null)
         const double d = x[i] - null;
         const double q = model_q(squares + d * d, sum + d, i + 1);
         const double mirrored = model_q(squares + d * d, sum - d, i + 1);
-        if (mirrored > 0) e *= 2 / (1 + pow(q / mirrored, 0.5 * (i + 1))); /* else all are 0: no bet */
+        if (mirrored > 0) e *= 2 / (1 + half_power(q / mirrored, i + 1)); /* else all are 0: no bet */
         sum += d;
         squares += d * d;
         positive += d > 0;
@@ -75,7 +84,7 @@ double stats_coin_evalue(const double *x, int n)
 static double coin_most(int n)
 {
     double e = 1;
-    for (int i = 1; i <= n; i++) e *= 2 / (1 + pow(model_q(i, i, i) / model_q(i, i - 2, i), 0.5 * i));
+    for (int i = 1; i <= n; i++) e *= 2 / (1 + half_power(model_q(i, i, i) / model_q(i, i - 2, i), i));
     return 0.5 * (e + stats_sign_evalue(n, n));
 }
 
@@ -87,16 +96,39 @@ int stats_anytime_fewest(double alpha)
     return n;
 }
 
+/* Between an effect that is not refuted and one that is: the place where evidence reaches the level, to a
+ * millionth of its distance from `origin`. Secants of the logarithm; halving whenever one gained little,
+ * which it does where evidence jumps because an effect passes a value. */
+static double coin_crossing(const double *x, int n, double inside, double outside, double origin,
+                            double level)
+{
+    double low = log(coin_evalue(x, n, inside) / level), high = log(coin_evalue(x, n, outside) / level);
+    bool halve = false;
+    for (int i = 0; i < 60 && fabs(outside - inside) > 1e-6 * fabs(outside - origin); i++) {
+        const double width = fabs(outside - inside);
+        double share = halve || isinf(low) || isinf(high) ? 0.5 : low / (low - high);
+        share = fmin(fmax(share, 0.02), 0.98); /* a step on each side of a good guess closes the bracket */
+        const double at = inside + share * (outside - inside), v = log(coin_evalue(x, n, at) / level);
+        if (v < 0) {
+            inside = at;
+            low = v;
+        } else {
+            outside = at;
+            high = v;
+        }
+        halve = fabs(outside - inside) > 0.5 * width;
+    }
+    return outside;
+}
+
 /* The farthest effect on one side that is not refuted. Evidence mostly rises outwards but may dip where an
- * outlier changes sides, so the walk goes on until it is past every value; steps of a quarter, then halving.
- */
+ * outlier changes sides, so the walk goes on until it is past every value. */
 static double coin_bound(const double *x, int n, double within, double step, double level)
 {
-    enum { STEPS = 400, HALVINGS = 30 };
-    double farthest = within;
+    enum { STEPS = 400 };
+    double farthest = within, inside = within, outside = within;
     for (int i = 0; i < n; i++)
         if ((x[i] - farthest) * step > 0) farthest = x[i];
-    double inside = within, outside = within;
     bool refuted = false;
     for (int i = 0; i < STEPS; i++, step *= 1.25) {
         const double at = within + step;
@@ -109,15 +141,7 @@ static double coin_bound(const double *x, int n, double within, double step, dou
             if ((at - farthest) * step > 0) break;
         }
     }
-    if (!refuted) return NAN;
-    for (int i = 0; i < HALVINGS; i++) {
-        const double middle = 0.5 * (inside + outside);
-        if (coin_evalue(x, n, middle) < level)
-            inside = middle;
-        else
-            outside = middle;
-    }
-    return outside;
+    return refuted ? coin_crossing(x, n, inside, outside, within, level) : NAN;
 }
 
 struct interval stats_anytime_interval(const double *x, int n, double confidence)
@@ -133,8 +157,11 @@ struct interval stats_anytime_interval(const double *x, int n, double confidence
         least = fmin(least, e);
     }
     if (least >= level) return out;
-    const double step = sd / sqrt(n), below = coin_bound(x, n, within, -step, level);
-    const double above = coin_bound(x, n, within, step, level);
+    /* Half of what Student's t would say: nearly always inside, and where not, the first step is the bound.
+     */
+    const double step = 0.5 * stats_anytime_factor(n, 1, 1 - confidence) * sd / sqrt(n);
+    const double below = coin_bound(x, n, within, -step, level),
+                 above = coin_bound(x, n, within, step, level);
     out.lower = isnan(below) ? NAN : fmin(below, out.estimate);
     out.upper = isnan(above) ? NAN : fmax(above, out.estimate);
     return out;

@@ -156,7 +156,7 @@ static void anytime_interval_holds_what_is_not_refuted(void **state)
             for (int k = -1; k < 400; k++) {
                 double y[64];
                 const double off = k < 1 ? k : exp(0.03 * k);
-                for (int j = 0; j < n; j++) y[j] = x[j] - (bounds[side] + (off + 0.01) * away);
+                for (int j = 0; j < n; j++) y[j] = x[j] - (bounds[side] + (off + 0.05) * away);
                 CHECK((stats_coin_evalue(y, n) >= 20) == (k >= 0));
             }
         }
