@@ -155,7 +155,7 @@ static void do_filter(struct dashboard *d)
     form_show(&d->ui.form, FORM_FILTER, (const char *const[]){ d->ui.filter, NULL, NULL });
 }
 
-static void history_read(struct dashboard *d)
+static void runs_read(struct dashboard *d)
 {
     struct job j = { .run = board_job_history };
     job_text(&j, 0, d->ui.filter);
@@ -165,7 +165,7 @@ static void history_read(struct dashboard *d)
 static void go_to(struct dashboard *d, int view)
 {
     d->ui.view = (enum view)((view + VIEW_COUNT) % VIEW_COUNT);
-    if (d->ui.view == VIEW_HISTORY) history_read(d);
+    if (d->ui.view == VIEW_HISTORY) runs_read(d);
 }
 
 static void do_back(struct dashboard *d)
@@ -173,7 +173,7 @@ static void do_back(struct dashboard *d)
     d->ui.toast[0] = '\0';
     if (d->ui.view == VIEW_HISTORY && d->ui.filter[0]) {
         d->ui.filter[0] = '\0';
-        history_read(d);
+        runs_read(d);
     } else if (d->ui.view != VIEW_LIVE) {
         d->ui.view = VIEW_LIVE;
     }
@@ -254,7 +254,7 @@ static void form_done(struct dashboard *d)
         break;
     case FORM_FILTER:
         snprintf(d->ui.filter, sizeof d->ui.filter, "%.63s", f->field[0].text);
-        history_read(d);
+        runs_read(d);
         break;
     default: break;
     }
