@@ -98,6 +98,10 @@ uint64_t stats_random(uint64_t *state);
 /* Fewest values for a one-sided bound on quantile p (0.5 <= p < 1) with this confidence while `slow` of them
  * may lie beyond it: the binomial bound of MLPerf Inference. p99 at 99 %: 459, or 662 with one slow. */
 int stats_samples_for_quantile(double p, double confidence, int slow);
+/* Quantile p >= 0.5 of n latencies in any order (sorts them); NAN for fewer than
+ * stats_samples_for_quantile(p, 0.99, 0): of those the largest would be repeated, and a p99 of 64 tokens is
+ * only the slowest token. */
+double stats_latency_quantile(float *x, int n, double p);
 /* Quantile p of n sorted values between order statistics: P(lower <= quantile <= upper) >= confidence for any
  * distribution, each tail at most half of the rest. A bound that n cannot support is NAN. */
 struct interval stats_quantile_interval(const double *sorted, int n, double p, double confidence);

@@ -3,6 +3,7 @@
 #include "advisor/stats.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 int stats_samples_for_quantile(double p, double confidence, int slow)
 {
@@ -26,6 +27,21 @@ int stats_samples_for_quantile(double p, double confidence, int slow)
             low = n;
     }
     return (int)high;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+double stats_latency_quantile(float *x, int n, double p)
+{
+    if (n < stats_samples_for_quantile(p, 0.99, 0)) return NAN;
+    qsort(x, (size_t)n, sizeof *x, ascending);
+    const double at = p * (n - 1);
+    const int low = (int)at;
+    return low + 1 < n ? x[low] + (at - low) * ((double)x[low + 1] - x[low]) : x[low];
 }
 
 struct interval stats_quantile_interval(const double *sorted, int n, double p, double confidence)

@@ -135,6 +135,21 @@ static void samples_for_a_percentile_are_mlperf_s(void **state)
     CHECK(stats_samples_for_quantile(0.99, 0.99, -1) >= 1000000000);
 }
 
+static void latency_percentiles_need_samples(void **state)
+{
+    (void)state;
+    float x[700];
+    for (int i = 0; i < 700; i++) x[i] = (float)(699 - i); /* unsorted on purpose */
+    CHECK(isnan(stats_latency_quantile(x, 458, 0.99)));
+    CHECK_NEAR(stats_latency_quantile(x + 700 - 459, 459, 0.99), 0.99 * 458, 1e-3);
+    CHECK(isnan(stats_latency_quantile(x, 89, 0.95)));
+    CHECK(!isnan(stats_latency_quantile(x, 90, 0.95)));
+    CHECK(isnan(stats_latency_quantile(x, 6, 0.50)));
+    CHECK(!isnan(stats_latency_quantile(x, 7, 0.50)));
+    CHECK(isnan(stats_latency_quantile(NULL, 0, 0.50)));
+    CHECK(isnan(stats_latency_quantile(x, 700, 1)));
+}
+
 static void quantile_bounds_are_order_statistics(void **state)
 {
     (void)state;
@@ -239,6 +254,7 @@ int main(void)
         cmocka_unit_test(bootstrap_agrees_with_scipy),
         cmocka_unit_test(binomial_agrees_with_scipy),
         cmocka_unit_test(samples_for_a_percentile_are_mlperf_s),
+        cmocka_unit_test(latency_percentiles_need_samples),
         cmocka_unit_test(quantile_bounds_are_order_statistics),
         cmocka_unit_test(mcnemar_agrees_with_statsmodels),
         cmocka_unit_test(wilson_agrees_with_statsmodels),

@@ -257,9 +257,9 @@ static void put_tally(struct bench *b, json_t *row, struct tally *t, const struc
     json_put_num(row, "decode_sd_tok_s", stats_sd(t->decode, spread));
     if (b->side_by_side) json_put_num(row, "decode_seq_tok_s", decode / workload_sequences(w));
     json_put_num(row, "ttft_s", t->ttft_s / t->n);
-    json_put_num(row, "itl_p50_s", itl_quantile(t->itl, t->n_itl, 0.50));
-    json_put_num(row, "itl_p95_s", itl_quantile(t->itl, t->n_itl, 0.95));
-    json_put_num(row, "itl_p99_s", itl_quantile(t->itl, t->n_itl, 0.99));
+    json_put_num(row, "itl_p50_s", stats_latency_quantile(t->itl, t->n_itl, 0.50));
+    json_put_num(row, "itl_p95_s", stats_latency_quantile(t->itl, t->n_itl, 0.95));
+    json_put_num(row, "itl_p99_s", stats_latency_quantile(t->itl, t->n_itl, 0.99));
     if (t->peak > 0) json_put_int(row, "peak_rss_bytes", (int64_t)t->peak);
     json_put_num(row, "energy_j", t->energy_j / t->n);
     json_put_int(row, "disturbed", t->disturbed);

@@ -90,9 +90,9 @@ static void measure(struct measure_list *l, const json_t *answer, float *itl, in
     add(l, METRIC_KLD, json_get_num(answer, METRICS[METRIC_KLD].name, NAN));
     add(l, METRIC_PEAK_MEMORY, json_get_num(answer, "peak_rss_bytes", NAN));
     add(l, METRIC_ENERGY, energy_j);
-    add(l, METRIC_ITL_P50, itl_quantile(itl, n_itl, 0.50));
-    add(l, METRIC_ITL_P95, itl_quantile(itl, n_itl, 0.95));
-    add(l, METRIC_ITL_P99, itl_quantile(itl, n_itl, 0.99));
+    add(l, METRIC_ITL_P50, stats_latency_quantile(itl, n_itl, 0.50));
+    add(l, METRIC_ITL_P95, stats_latency_quantile(itl, n_itl, 0.95));
+    add(l, METRIC_ITL_P99, stats_latency_quantile(itl, n_itl, 0.99));
 }
 
 /* The samples of the cell, one row per value that was due; *rows owned. */
@@ -214,20 +214,4 @@ enum err_code answer_itl(const json_t *answer, float **all, int *n, struct err *
     *all = grown;
     for (size_t i = 0; i < more; i++) grown[(*n)++] = (float)json_number_value(json_array_get(list, i));
     return ERR_OK;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-double itl_quantile(float *x, int n, double p)
-{
-    int needed = (int)ceil(log(0.01) / log(p) - 1e-9);
-    if (n < needed || !x) return NAN;
-    qsort(x, (size_t)n, sizeof *x, ascending);
-    double at = p * (n - 1);
-    int low = (int)at;
-    return low + 1 < n ? x[low] + (at - low) * (double)(x[low + 1] - x[low]) : x[low];
 }

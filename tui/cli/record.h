@@ -46,8 +46,4 @@ double answer_decode_rate(const json_t *answer);
 /* Appends itl_s to *all (realloc'd, owned by the caller); ERR_NOMEM. */
 enum err_code answer_itl(const json_t *answer, float **all, int *n, struct err *why);
 
-/* Quantile p of n latencies (sorted in place), or NAN where so few say nothing about it: with 99 % confidence
- * a quantile needs ln(0.01)/ln(p) values. */
-double itl_quantile(float *x, int n, double p);
-
 #endif

@@ -232,20 +232,6 @@ static void test_writers(void **state)
     table_done(&t);
 }
 
-static void test_percentiles_need_samples(void **state)
-{
-    (void)state;
-    float x[700];
-    for (int i = 0; i < 700; i++) x[i] = (float)(699 - i); /* unsorted on purpose */
-    CHECK(isnan(itl_quantile(x, 458, 0.99)));
-    CHECK_NEAR(itl_quantile(x + 700 - 459, 459, 0.99), 0.99 * 458, 1e-3);
-    CHECK(isnan(itl_quantile(x, 89, 0.95)));
-    CHECK(!isnan(itl_quantile(x, 90, 0.95)));
-    CHECK(isnan(itl_quantile(x, 6, 0.50)));
-    CHECK(!isnan(itl_quantile(x, 7, 0.50)));
-    CHECK(isnan(itl_quantile(NULL, 0, 0.50)));
-}
-
 /* GOAL_NAMES lists the advisor's goals again, because choices must be constant: both must say the same. */
 static void test_goals(void **state)
 {
@@ -280,7 +266,6 @@ int main(void)
         cmocka_unit_test(test_config_grid),
         cmocka_unit_test(test_tables_are_whole),
         cmocka_unit_test(test_writers),
-        cmocka_unit_test(test_percentiles_need_samples),
         cmocka_unit_test(test_goals),
         cmocka_unit_test(test_exit_statuses),
     };
