@@ -43,33 +43,55 @@ static void settings_table(struct report *r, const struct report_source *s)
                     "No setting differs: both sides ran the same configuration, so any difference is noise.");
 }
 
-static void arm_facts(struct report *r, const struct report_source *s, struct content_table *t, int arm)
+static const char *arm_model(struct report *r, const struct experiment_arm *a)
 {
-    const struct experiment_arm *a = &s->state.arm[arm];
-    const char *who = report_arm_name(arm);
-    content_fact(r, t, content_printf(r, "%s: model", who),
-                 *a->model_name
-                     ? content_printf(r, "%s%s%s%s", content_plain(r, a->model_name), *a->arch ? " (" : "",
-                                      content_plain(r, a->arch), *a->arch ? ")" : "")
-                     : NULL);
-    content_fact(r, t, content_printf(r, "%s: SHA-256 of the file", who),
-                 *a->sha256 ? content_printf(r, "`%s`", content_plain(r, a->sha256)) : NULL);
-    content_fact(r, t, content_printf(r, "%s: numbers", who),
-                 *a->recipe ? content_printf(r, "`%s`%s%s", content_plain(r, a->recipe),
-                                             *a->dominant_format ? ", mostly " : "",
-                                             content_plain(r, a->dominant_format))
-                            : NULL);
-    content_fact(r, t, content_printf(r, "%s: ran with", who),
-                 a->threads > 0 ? content_printf(r, "%d thread%s, %s kernels on the %s", a->threads,
-                                                 a->threads == 1 ? "" : "s", content_plain(r, a->isa),
-                                                 content_plain(r, a->device))
-                                : NULL);
-    if (a->plan.total < 0) return;
-    content_fact(r, t, content_printf(r, "%s: memory plan", who),
-                 content_printf(r, "%s = weights %s + KV cache %s + compute %s + scratch %s",
-                                figure_bytes(a->plan.total).text, figure_bytes(a->plan.weights).text,
-                                figure_bytes(a->plan.kv).text, figure_bytes(a->plan.compute).text,
-                                figure_bytes(a->plan.scratch).text));
+    const char *name = content_plain(r, a->model_name);
+    if (!*name) return NULL;
+    return *a->arch ? content_printf(r, "%s (%s)", name, content_plain(r, a->arch)) : name;
+}
+
+static const char *arm_hash(struct report *r, const struct experiment_arm *a)
+{
+    return *a->sha256 ? content_printf(r, "`%s`", content_plain(r, a->sha256)) : NULL;
+}
+
+static const char *arm_numbers(struct report *r, const struct experiment_arm *a)
+{
+    if (!*a->recipe) return NULL;
+    const char *recipe = content_plain(r, a->recipe), *most = content_plain(r, a->dominant_format);
+    return *most ? content_printf(r, "`%s`, mostly %s", recipe, most) : content_printf(r, "`%s`", recipe);
+}
+
+static const char *arm_ran(struct report *r, const struct experiment_arm *a)
+{
+    if (a->threads <= 0) return NULL;
+    return content_printf(r, "%d thread%s, kernels for %s, device %s", a->threads, a->threads == 1 ? "" : "s",
+                          content_plain(r, a->isa), content_plain(r, a->device));
+}
+
+static const char *arm_plan(struct report *r, const struct experiment_arm *a)
+{
+    if (a->plan.total < 0) return NULL;
+    return content_printf(r, "%s = weights %s + KV cache %s + compute %s + scratch %s",
+                          figure_bytes(a->plan.total).text, figure_bytes(a->plan.weights).text,
+                          figure_bytes(a->plan.kv).text, figure_bytes(a->plan.compute).text,
+                          figure_bytes(a->plan.scratch).text);
+}
+
+/* A fact of every arm: once where all agree, else by arm. */
+static void arm_fact(struct report *r, const struct report_source *s, struct content_table *t,
+                     const char *name, const char *(*of)(struct report *, const struct experiment_arm *))
+{
+    const char *value[EXPERIMENT_ARMS];
+    bool same = true;
+    for (int a = 0; a < report_arms(s); a++) {
+        value[a] = of(r, &s->state.arm[a]);
+        if (!value[a]) value[a] = "unknown";
+        same = same && !strcmp(value[a], value[0]);
+    }
+    for (int a = 0; a < (same ? 1 : report_arms(s)); a++)
+        content_fact(r, t, content_printf(r, "%s, %s", name, same ? "all arms" : report_arm_name(a)),
+                     value[a]);
 }
 
 /* "tg64": said in words. */
@@ -102,7 +124,11 @@ void section_compared(struct report *r, const struct report_source *s)
                                    : "."));
     settings_table(r, s);
     struct content_table *t = content_table(r, "The arms", 2);
-    for (int a = 0; a < report_arms(s); a++) arm_facts(r, s, t, a);
+    arm_fact(r, s, t, "model", arm_model);
+    arm_fact(r, s, t, "SHA-256 of the file", arm_hash);
+    arm_fact(r, s, t, "weights as", arm_numbers);
+    arm_fact(r, s, t, "ran with", arm_ran);
+    arm_fact(r, s, t, "memory plan", arm_plan);
 }
 
 /* ---------------------------------------------------------------- machine */

@@ -30,7 +30,7 @@ const struct claim *report_comparison(const struct report_source *cs, int arm)
     int k = 0;
     for (int i = 0; i < c->blocks; i++) k += c->d[i] > 0;
     c->e_sign = stats_sign_evalue(k, c->blocks);
-    c->e_t = stats_t_evalue(c->d, c->blocks, 1);
+    c->e_t = stats_coin_evalue(c->d, c->blocks);
     c->p = 1 / c->e_t;
     c->verdict = x->verdict;
     strcpy(c->reason, x->reason);

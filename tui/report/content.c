@@ -91,6 +91,9 @@ void content_fact(struct report *r, struct content_table *t, const char *name, c
 
 void content_figure(struct report *r, const struct figure_plots *f)
 {
+    double gutter = 0;
+    for (int i = 0; i < f->plots; i++) gutter = fmax(gutter, plot_svg_gutter(f->plot[i]));
+    for (int i = 0; i < f->plots; i++) f->plot[i]->gutter = gutter;
     if (f->plots) content_add(r, CONTENT_FIGURE, NULL)->figure = *f;
 }
 

@@ -90,13 +90,9 @@ static void latency_plot(struct figure_plots *f, struct report *r, const struct 
     if (p) {
         p->title = "Time between tokens";
         p->height = 200;
-        p->x = (struct plot_axis){ "time from one token to the next (each step of the axis multiplies)",
-                                   UNIT_SECONDS,
-                                   true,
-                                   NAN,
-                                   NAN,
-                                   NULL,
-                                   0 };
+        p->x = (struct plot_axis){
+            "time from one token to the next (logarithmic)", UNIT_SECONDS, true, NAN, NAN, NULL, 0
+        };
         p->y = (struct plot_axis){ "share of the tokens", UNIT_SHARE, false, 0, NAN, NULL, 0 };
         for (int a = 0; a < report_arms(s); a++)
             if (h->n[a]) histogram_layers(p, r, h, a, report_arms(s) <= 2);

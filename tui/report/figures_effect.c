@@ -31,7 +31,7 @@ static void margin_zone(struct plot *p, struct report *r, const struct report_so
     at.y_high = fmax(a, b);
     struct plot_layer *l = plot_place(p, &r->arena, MARK_BOX, HUE_MUTED, at);
     if (l) l->soft = true;
-    name_it(l, content_printf(r, "too small to matter (margin %.3g %%)", 100 * expm1(margin_of(s))));
+    name_it(l, content_printf(r, "too small to matter (margin %.3g %%)", 100 * margin_of(s)));
 }
 
 static void block_dots(struct plot *p, struct report *r, const struct report_source *s, const struct claim *c,
@@ -86,16 +86,21 @@ static struct plot *effect_plot(struct figure_plots *f, struct report *r, const 
     return p;
 }
 
-/* The last interval decides how much room there is: the early ones are huge. */
-static void last_interval(struct plot *p, struct report *r, const struct report_source *s,
-                          const struct claim *c)
+/* What the axis spans: all blocks and the last interval (the early ones are huge), and 0 if asked for. */
+static void span(struct plot *p, const struct report_source *s, const struct claim *c, bool zero)
 {
-    struct plot_point at = PLOT_NOWHERE;
+    double low = zero ? fmin(0, report_change(s, -margin_of(s))) : (double)INFINITY;
+    double high = zero ? fmax(0, report_change(s, margin_of(s))) : (double)-INFINITY;
+    for (int i = 0; i < c->blocks; i++) {
+        low = fmin(low, report_change(s, c->d[i]));
+        high = fmax(high, report_change(s, c->d[i]));
+    }
     const double a = report_change(s, c->effect.lower), b = report_change(s, c->effect.upper);
-    at.y_low = fmin(a, b);
-    at.y_high = fmax(a, b);
-    at.x = c->blocks + 0.3;
-    plot_place(p, &r->arena, MARK_INTERVAL, HUE_MUTED, at);
+    low = fmin(low, fmin(a, b)); /* fmin and fmax ignore what is not known */
+    high = fmax(high, fmax(a, b));
+    const double air = 0.08 * (high - low);
+    p->y.low = low - air;
+    p->y.high = high + air;
 }
 
 int figure_effect(struct figure_plots *f, struct report *r, const struct report_source *s, int arm)
@@ -113,20 +118,20 @@ int figure_effect(struct figure_plots *f, struct report *r, const struct report_
     struct plot *p = effect_plot(f, r, s, arm);
     if (!p) return 0;
     margin_zone(p, r, s);
-    struct plot_layer *zero = rule_y(p, r, 0, "no difference");
+    rule_y(p, r, 0, "no difference");
     closing_band(p, r, s, c, arm);
-    last_interval(p, r, s, c);
     block_dots(p, r, s, c, arm);
-    if (zero && c->dropped) name_it(zero, NULL);
+    span(p, s, c, true);
     const double sd = stats_sd(c->d, c->blocks), far = fabs(c->effect.estimate);
     if (!(sd > 0) || far < 8 * sd) return f->plots;
     struct plot *near = effect_plot(f, r, s, arm); /* 0 is far off: the same without it shows the spread */
     if (!near) return f->plots;
+    p->height = 170;
     near->title = "The same, closer";
-    near->height = 180;
+    near->height = 190;
     closing_band(near, r, s, c, arm);
-    last_interval(near, r, s, c);
     block_dots(near, r, s, c, arm);
+    span(near, s, c, false);
     for (int i = 0; i < near->layers; i++) near->layer[i].name = NULL;
     return f->plots;
 }
@@ -151,7 +156,7 @@ static void evidence_of(struct plot *p, struct report *r, const struct claim *c,
     struct plot_layer *dots = plot_layer(p, &r->arena, MARK_DOT, arm, c->blocks);
     int reached = 0;
     for (int n = 1; t && dots && n <= c->blocks; n++) {
-        const double e = stats_t_evalue(c->d, n, 1);
+        const double e = stats_coin_evalue(c->d, n);
         t->point[n - 1].x = dots->point[n - 1].x = n;
         t->point[n - 1].y = dots->point[n - 1].y = e;
         dots->point[n - 1].hint = content_printf(r, "after block %d: e = %.3g", n, e);
@@ -177,7 +182,7 @@ int figure_evidence(struct figure_plots *f, struct report *r, const struct repor
     for (int k = 1; k < report_arms(s); k++) {
         const struct claim *c = report_comparison(s, k);
         blocks = MAX(blocks, c->blocks);
-        for (int n = 1; n <= c->blocks; n++) most = fmax(most, 3 * stats_t_evalue(c->d, n, 1));
+        for (int n = 1; n <= c->blocks; n++) most = fmax(most, 3 * stats_coin_evalue(c->d, n));
     }
     if (blocks < 2) return 0;
     struct plot *p = figure_plot(f, r);

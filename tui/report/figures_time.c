@@ -222,7 +222,7 @@ static void sensor_panels(struct figure_plots *f, struct report *r, const struct
 int figure_timeline(struct figure_plots *f, struct report *r, const struct report_source *s)
 {
     *f = (struct figure_plots){
-        .title = "The run in time",
+        .title = "Cells, clocks, load",
         .reading =
             "All panels share one clock. Lines are means, the stripe around them the range. A block that something "
             "else on the machine disturbed is shaded: it was thrown away whole, by rules fixed beforehand that "

@@ -37,6 +37,29 @@ bool plot_has_points(const struct plot *p)
     return false;
 }
 
+int plot_columns(const char *text)
+{
+    static const struct {
+        uint32_t from, to;
+        int columns;
+    } RANGES[] = {
+        { 0x300, 0x36f, 0 },     { 0x200b, 0x200f, 0 },   { 0xfe00, 0xfe0f, 0 }, { 0x1100, 0x115f, 2 },
+        { 0x2e80, 0x303e, 2 },   { 0x3041, 0xa4cf, 2 },   { 0xac00, 0xd7a3, 2 }, { 0xf900, 0xfaff, 2 },
+        { 0xfe30, 0xfe6f, 2 },   { 0xff00, 0xff60, 2 },   { 0xffe0, 0xffe6, 2 }, { 0x1f300, 0x1f64f, 2 },
+        { 0x1f900, 0x1f9ff, 2 }, { 0x20000, 0x3fffd, 2 },
+    };
+    int columns = 0;
+    size_t n = strlen(text), used;
+    uint32_t code;
+    for (; (used = str_utf8_next(text, n, &code)) > 0; text += used, n -= used) {
+        int wide = 1;
+        for (size_t i = 0; i < COUNT_OF(RANGES); i++)
+            if (code >= RANGES[i].from && code <= RANGES[i].to) wide = RANGES[i].columns;
+        columns += wide;
+    }
+    return columns;
+}
+
 /* ---------------------------------------------------------------- scales */
 
 static void stretch(struct plot_scale *s, double v)

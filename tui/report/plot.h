@@ -69,6 +69,7 @@ struct plot {
     struct plot_layer layer[PLOT_LAYERS];
     int layers;
     double height; /* of its picture, in the units of plot_svg; 0: PLOT_HEIGHT */
+    double gutter; /* left of its frame; 0: what its values need. Plots above each other share one. */
 };
 
 /* A point with nothing known. */
@@ -112,13 +113,18 @@ enum { PLOT_WIDTH = 760, PLOT_HEIGHT = 260 };
  * inside unique ("f1p0"). Looks are classes of PLOT_STYLE. */
 double plot_svg(struct str *out, const struct plot *p, double x, double y, double width, const char *id);
 double plot_svg_height(const struct plot *p, double width);
-extern const char PLOT_STYLE[]; /* CSS: light, dark, print */
+double plot_svg_gutter(const struct plot *p); /* what its values need */
+extern const char PLOT_STYLE[];               /* CSS: light, dark, print */
 
 /* As lines of `columns` characters at most (UTF-8), `rows` of them for the frame. */
 void plot_text(struct str *out, const struct plot *p, int columns, int rows);
 
 /* Text as XML: escaped, and without what XML cannot hold. */
 void xml_text(struct str *out, const char *text);
+
+/* Columns of characters a text takes, whatever the locale: what is in a file does not depend on who wrote it.
+ */
+int plot_columns(const char *text);
 
 /* The shape of an arm as a character: "●" "◆" ... */
 const char *plot_glyph(int hue);

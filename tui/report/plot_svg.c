@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "tui/grid.h"
-
 /* Colours: Okabe and Ito's set, which people with any colour vision tell apart; lighter ones on dark. */
 const char PLOT_STYLE[] =
     ".q{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:12px}"
@@ -25,7 +23,7 @@ const char PLOT_STYLE[] =
     ".q .h4{color:#3a8fc2}.q .h5{color:#b07c00}.q .h6{color:#6b4fa0}.q .h7{color:#4d4d4d}.q .h8{color:#6e7781}"
     ".q .h9{color:#a3262a}}";
 
-enum { ROW = 18, PLACED = 96 };
+enum { ROW = 18, PLACED = 640 };
 
 struct frame { /* where the data lie, and what is written already */
     double x, y, w, h;
@@ -40,7 +38,7 @@ struct frame { /* where the data lie, and what is written already */
 /* No font is known where this is drawn: wide enough for the widest of the usual ones. */
 static double text_width(const char *text)
 {
-    return 7.0 * text_columns(text);
+    return 7.2 * plot_columns(text);
 }
 
 void xml_text(struct str *out, const char *text)
@@ -138,12 +136,25 @@ static void ticks_that_fit(struct plot_ticks *t, const struct plot_axis *axis, c
     }
 }
 
+static void y_ticks(struct plot_ticks *t, const struct plot *p)
+{
+    const struct plot_scale s = plot_scale(p, 'y');
+    plot_ticks(t, &p->y, &s, MAX(2, (int)(inner_height(p) / 36)));
+}
+
+double plot_svg_gutter(const struct plot *p)
+{
+    struct plot_ticks t;
+    y_ticks(&t, p);
+    return fmax(34, 1.12 * widest(&t) + 12); /* signs and % are wider than letters */
+}
+
 static struct frame frame_of(const struct plot *p, double x, double y, double width)
 {
     struct frame f = { .sx = plot_scale(p, 'x'), .sy = plot_scale(p, 'y') };
+    const double left = p->gutter > 0 ? p->gutter : plot_svg_gutter(p);
     f.h = inner_height(p);
-    plot_ticks(&f.ty, &p->y, &f.sy, MAX(2, (int)(f.h / 36)));
-    const double left = fmax(34, widest(&f.ty) + 12);
+    y_ticks(&f.ty, p);
     f.x = x + left;
     f.y = y + head_height(p, width);
     f.w = fmax(width - left - 14, 10);
@@ -346,7 +357,6 @@ static void draw_axes(struct str *out, const struct frame *f, const struct plot 
         put_text(out, x, foot + 16, "middle", "dim", f->tx.text[i]);
     }
     if (p->x.title) put_text(out, f->x + f->w, foot + 16 + ROW, "end", "dim", p->x.title);
-    if (p->y.title) put_text(out, f->x - 34, f->y - 9, "start", "dim", p->y.title);
     str_append(out, "\n");
 }
 
@@ -401,7 +411,8 @@ static bool is_free(const struct frame *f, struct box b)
     return true;
 }
 
-static bool put_label(struct str *out, struct frame *f, const struct box *wish, int n, int hue,
+/* A label without a free place is left out: the marks are worth more. */
+static void put_label(struct str *out, struct frame *f, const struct box *wish, int n, int hue,
                       const char *label)
 {
     for (int i = 0; i < n && f->placed < PLACED; i++) {
@@ -410,9 +421,8 @@ static bool put_label(struct str *out, struct frame *f, const struct box *wish, 
         str_printf(out, "<g class=\"h%d\">", hue);
         put_text(out, wish[i].x, wish[i].y + 11, "start", "halo", label);
         str_append(out, "</g>");
-        return true;
+        return;
     }
-    return false;
 }
 
 /* Where a label may stand, best place first; returns how many. */
@@ -451,9 +461,21 @@ static int label_places(const struct frame *f, const struct plot_layer *l, const
     return n;
 }
 
+/* Marks that a label must not lie on. */
+static void keep_clear(struct frame *f, const struct plot_layer *l)
+{
+    const double r = 4;
+    if (l->mark != MARK_DOT && l->mark != MARK_LINE && l->mark != MARK_STEP) return;
+    for (int i = 0; i < l->n && f->placed < PLACED / 2; i++) {
+        const double x = at_x(f, l->point[i].x), y = at_y(f, l->point[i].y);
+        if (isfinite(x) && isfinite(y)) f->box[f->placed++] = (struct box){ x - r, y - r, 2 * r, 2 * r };
+    }
+}
+
 static void draw_labels(struct str *out, struct frame *f, const struct plot *p)
 {
     struct box place[24];
+    for (int i = 0; i < p->layers; i++) keep_clear(f, &p->layer[i]);
     for (int i = 0; i < p->layers; i++) {
         const struct plot_layer *l = &p->layer[i];
         for (int k = 0; k < l->n; k++)
@@ -472,6 +494,7 @@ double plot_svg(struct str *out, const struct plot *p, double x, double y, doubl
         head += ROW + 4;
     }
     draw_legend(out, p, x, head - 4, width);
+    if (p->y.title) put_text(out, x, f.y - 9, "start", "dim", p->y.title);
     draw_grid(out, &f, p);
     str_printf(out,
                "<clipPath id=\"%s\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/></clipPath>\n"

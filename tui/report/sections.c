@@ -68,7 +68,7 @@ void section_summary(struct report *r, const struct report_source *s)
     content_fact(r, t, "blocks", content_printf(r, "%d kept, %d discarded", x->blocks, x->discarded));
     content_fact(r, t, "differences that matter",
                  content_printf(r, "%.3g %% and more (the margin)",
-                                100 * expm1(x->spec.margin > 0 ? x->spec.margin : 0.01)));
+                                100 * (x->spec.margin > 0 ? x->spec.margin : 0.01)));
     content_fact(r, t, "noise floor",
                  isfinite(x->noise_floor)
                      ? content_printf(r, "±%.2f %% (A against itself)", 100 * expm1(x->noise_floor))
@@ -108,23 +108,27 @@ static void verdict_table(struct report *r, const struct report_source *s)
 
 static void companion_table(struct report *r, const struct report_source *s)
 {
-    static const char *const HEADS[] = { "arm",           "t interval",   "Hodges-Lehmann",
-                                         "permutation p", "sign e-value", "neighbours correlate" };
+    static const char *const HEADS[] = { "arm", "companion", "says" };
     struct content_table *t = content_table(
-        r,
-        "Companions: the same blocks by other methods, each honest for one look only (the sign "
-        "e-value for any number). They should agree; where they do not, look at the blocks.",
-        6);
-    heads(t, HEADS, "lrrrrr");
+        r, "Companions: the same blocks by other methods. Where they disagree, look at the blocks.", 3);
+    heads(t, HEADS, "llr");
     for (int k = 1; k < report_arms(s); k++) {
         const struct claim *c = report_comparison(s, k);
-        struct content_row *row = content_row(r, t);
-        row->cell[0] = report_arm_name(k);
-        row->cell[1] = report_interval(r, s, c->fixed);
-        row->cell[2] = report_interval(r, s, c->hodges_lehmann);
-        row->cell[3] = probability(r, c->permutation_p);
-        row->cell[4] = evidence(r, c->e_sign);
-        row->cell[5] = isfinite(c->lag1) ? content_printf(r, "%+.2f", c->lag1) : "unknown";
+        const char *const rows[][2] = {
+            { "mean and t interval (honest for one look)", report_interval(r, s, c->fixed) },
+            { "Hodges-Lehmann median and Wilcoxon's interval (one look)",
+              report_interval(r, s, c->hodges_lehmann) },
+            { "permutation of signs, p (one look)", probability(r, c->permutation_p) },
+            { "e-value of the signs alone (any number of looks)", evidence(r, c->e_sign) },
+            { "how neighbouring blocks correlate",
+              isfinite(c->lag1) ? content_printf(r, "%+.2f", c->lag1) : "unknown" },
+        };
+        for (size_t i = 0; i < COUNT_OF(rows); i++) {
+            struct content_row *row = content_row(r, t);
+            row->cell[0] = report_arm_name(k);
+            row->cell[1] = rows[i][0];
+            row->cell[2] = rows[i][1];
+        }
     }
 }
 
@@ -143,32 +147,64 @@ static void needs_more(struct report *r, const struct report_source *s)
     }
 }
 
+static const char *memory(struct report *r, int64_t n)
+{
+    return n >= 0 ? content_printf(r, "%s", figure_bytes(n).text) : "unknown";
+}
+
+/* What is known of the arms. A column that no arm has a figure for is named under the table instead. */
 static void arms_table(struct report *r, const struct report_source *s)
 {
-    static const char *const HEADS[] = { "arm",         "configuration", "prefill tok/s", "decode tok/s",
-                                         "first token", "gap p50",       "p95",           "p99",
-                                         "peak memory", "J/token",       "cells" };
+    static const char *const NAMES[] = { "prefill tok/s", "decode tok/s", "first token", "gap p50",   "p95",
+                                         "p99",           "peak memory",  "J/token",     "perplexity" };
+    enum { FIGURES = COUNT_OF(NAMES) };
+    const char *value[EXPERIMENT_ARMS][FIGURES];
+    bool known[FIGURES] = { false };
+    for (int a = 0; a < report_arms(s); a++) {
+        const struct experiment_arm *x = &s->state.arm[a];
+        const char *const of[FIGURES] = { plain_number(r, x->prefill_tok_s),
+                                          plain_number(r, x->decode_tok_s),
+                                          seconds(r, x->ttft_s),
+                                          seconds(r, x->itl_p50_s),
+                                          seconds(r, x->itl_p95_s),
+                                          seconds(r, x->itl_p99_s),
+                                          memory(r, x->peak_rss_bytes),
+                                          plain_number(r, x->joules_per_token),
+                                          plain_number(r, x->perplexity) };
+        for (int i = 0; i < FIGURES; i++) {
+            value[a][i] = of[i];
+            known[i] = known[i] || strcmp(of[i], "unknown");
+        }
+    }
     struct content_table *t = content_table(
         r,
         "Means over kept cells (geometric). A percentile stands only where enough tokens were timed to know it.",
-        11);
-    heads(t, HEADS, "llrrrrrrrrr");
+        3);
+    t->head[0] = "arm";
+    t->head[1] = "configuration";
+    t->head[2] = "cells";
+    t->right[2] = true;
+    struct str missing = { 0 };
+    for (int i = 0; i < FIGURES; i++) {
+        if (known[i]) {
+            t->head[t->columns] = NAMES[i];
+            t->right[t->columns++] = true;
+        } else {
+            str_printf(&missing, "%s%s", missing.len ? ", " : "", NAMES[i]);
+        }
+    }
     for (int a = 0; a < report_arms(s); a++) {
-        const struct experiment_arm *x = &s->state.arm[a];
         struct content_row *row = content_row(r, t);
         row->cell[0] = report_arm_name(a);
-        row->cell[1] = content_printf(r, "`%s`", content_plain(r, x->line));
-        row->cell[2] = plain_number(r, x->prefill_tok_s);
-        row->cell[3] = plain_number(r, x->decode_tok_s);
-        row->cell[4] = seconds(r, x->ttft_s);
-        row->cell[5] = seconds(r, x->itl_p50_s);
-        row->cell[6] = seconds(r, x->itl_p95_s);
-        row->cell[7] = seconds(r, x->itl_p99_s);
-        row->cell[8] = x->peak_rss_bytes >= 0 ? content_printf(r, "%s", figure_bytes(x->peak_rss_bytes).text)
-                                              : "unknown";
-        row->cell[9] = plain_number(r, x->joules_per_token);
-        row->cell[10] = content_printf(r, "%d", x->cells);
+        row->cell[1] = content_printf(r, "`%s`", content_plain(r, s->state.arm[a].line));
+        row->cell[2] = content_printf(r, "%d", s->state.arm[a].cells);
+        for (int i = 0, k = 3; i < FIGURES; i++)
+            if (known[i]) row->cell[k++] = value[a][i];
     }
+    if (missing.len)
+        content_add(r, CONTENT_TEXT,
+                    content_printf(r, "Unknown in this run, for every arm: %s.", str_text(&missing)));
+    str_free(&missing);
 }
 
 /* Arms for the card: name, configuration, the compared figure, memory. */

@@ -105,7 +105,7 @@ static const char *arm_called(struct report *r, const struct report_source *s, i
 
 static double margin_percent(const struct report_source *s)
 {
-    return 100 * expm1(s->state.spec.margin > 0 ? s->state.spec.margin : 0.01);
+    return 100 * (s->state.spec.margin > 0 ? s->state.spec.margin : 0.01);
 }
 
 static const char *title_of_pair(struct report *r, const struct report_source *s, int arm)

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "tui/grid.h"
-
 enum { WIDTH = 840, MARGIN = 28, INNER = WIDTH - 2 * MARGIN, LINES = 5 };
 
 /* A sentence without markup, broken into lines of `columns` at most; what is left over ends in "…". */
@@ -26,7 +24,7 @@ static void break_lines(struct lines *l, const char *text, int columns)
         for (; *text && *text != ' ' && n < sizeof word - 5; text++)
             if (*text != '`') word[n++] = *text;
         word[n] = '\0';
-        const int wide = text_columns(word);
+        const int wide = plot_columns(word);
         if (used && used + 1 + wide > columns) {
             if (l->n == LINES) {
                 strcat(l->text[LINES - 1], "…");

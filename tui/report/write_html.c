@@ -17,6 +17,7 @@ static const char PAGE_STYLE[] =
     "header.good .mark{color:var(--good)}header.bad .mark{color:var(--bad)}header.alert .mark{color:var(--alert)}"
     ".mark{font-weight:700;letter-spacing:.02em;margin:0;color:var(--even)}"
     "h1{font-size:1.65rem;line-height:1.25;margin:.2rem 0 .5rem;overflow-wrap:anywhere}"
+    "h1 code{padding:0;background:none;font-weight:600}"
     "h2{font-size:1.2rem;margin:2.6rem 0 .7rem;padding-bottom:.3rem;border-bottom:1px solid var(--line)}"
     "h3{font-size:1rem;margin:0 0 .2rem}p{margin:.6rem 0;max-width:46rem}.sub{font-size:1.05rem;color:var(--dim);margin:0}"
     ".warning{border-left:.3rem solid var(--alert);padding-left:.8rem}"
@@ -24,6 +25,7 @@ static const char PAGE_STYLE[] =
     "background:var(--code);border-radius:.25rem}code{padding:.05em .3em;overflow-wrap:anywhere}"
     "pre{padding:.8rem 1rem;white-space:pre-wrap;overflow-wrap:anywhere}"
     ".scroll{overflow-x:auto;margin:1rem 0}table{border-collapse:collapse;font-size:.92rem;min-width:min(100%,24rem)}"
+    "td code{white-space:nowrap}tbody th+td code{white-space:normal}"
     "caption{caption-side:top;text-align:left;color:var(--dim);padding-bottom:.4rem}"
     "th,td{text-align:left;vertical-align:top;padding:.32rem .9rem .32rem 0;border-bottom:1px solid var(--line)}"
     "th{font-weight:600}tbody th{white-space:nowrap;font-weight:400;color:var(--dim)}"
@@ -32,6 +34,20 @@ static const char PAGE_STYLE[] =
     "svg{display:block;width:100%;height:auto}footer{margin-top:3rem;color:var(--dim);font-size:.9rem}"
     "@media print{:root{--ink:#000;--dim:#444;--line:#bbb;--paper:#fff;--code:#f3f3f3}body{font-size:10.5pt}"
     "main{max-width:none;padding:0}figure,tr,pre{break-inside:avoid}h2{break-after:avoid}.scroll{overflow:visible}}";
+
+/* A number and its "%" stay on one line. */
+static void put_words(struct str *out, const char *text)
+{
+    struct str s = { 0 };
+    for (const char *at; (at = strstr(text, " %")); text = at + 1) {
+        str_append_n(&s, text, (size_t)(at - text));
+        str_append(&s, "\xc2\xa0");
+    }
+    str_append(&s, text);
+    xml_text(out, str_text(&s));
+    out->failed = out->failed || s.failed;
+    str_free(&s);
+}
 
 /* Text with its one markup. */
 static void put_text(struct str *out, const char *text)
@@ -43,7 +59,7 @@ static void put_text(struct str *out, const char *text)
         end = tick ? tick : text + strlen(text);
         str_clear(&part);
         str_append_n(&part, text, (size_t)(end - text));
-        xml_text(out, str_text(&part));
+        (code ? xml_text : put_words)(out, str_text(&part));
         if (!tick) break;
         str_append(out, code ? "</code>" : "<code>");
         code = !code;
