@@ -141,6 +141,7 @@ enum err_code db_open(struct db **out, const char *path, struct err *why)
     *out = NULL;
     struct db *d = calloc(1, sizeof *d);
     if (!d) return err_set(why, ERR_NOMEM, "out of memory opening the database");
+    d->holds = -1;
     int64_t version = 0;
     enum err_code rc;
     if ((rc = db_path_choose(&d->path, path, why))) goto fail;
@@ -161,6 +162,7 @@ fail:
 void db_close(struct db *d)
 {
     if (!d) return;
+    if (d->holds >= 0) close(d->holds);
     sqlite3_close(d->handle);
     free(d->path);
     free(d);

@@ -10,6 +10,7 @@
 struct db {
     sqlite3 *handle;
     char *path;
+    int holds; /* descriptor of hold.c's file, -1: no run is held */
 };
 
 /* What SQLite's last error means for us: full disk is ERR_FIT, a foreign or damaged file ERR_FORMAT, a broken
