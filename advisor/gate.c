@@ -86,17 +86,25 @@ static void judge_term(struct gate_row *r, const struct gate_term *t, const stru
 
 /* ---------------------------------------------------------------- the whole */
 
+enum gate_outcome gate_both(enum gate_outcome a, enum gate_outcome b)
+{
+    return a == GATE_FAIL || b == GATE_FAIL ? GATE_FAIL : MAX(a, b);
+}
+
+static enum gate_outcome negate(enum gate_outcome o)
+{
+    return o == GATE_PASS ? GATE_FAIL : o == GATE_FAIL ? GATE_PASS : o;
+}
+
 static enum gate_outcome combine(const struct gate *g, const struct gate_result *r, int node)
 {
     const enum gate_kind kind = g->node[node].kind;
     const int left = g->node[node].left;
     if (kind == GATE_TERM) return r->row[left].outcome;
     const enum gate_outcome a = combine(g, r, left);
-    if (kind == GATE_NOT) return a == GATE_PASS ? GATE_FAIL : a == GATE_FAIL ? GATE_PASS : a;
+    if (kind == GATE_NOT) return negate(a);
     const enum gate_outcome b = combine(g, r, g->node[node].right);
-    const enum gate_outcome decides = kind == GATE_AND ? GATE_FAIL : GATE_PASS;
-    if (a == decides || b == decides) return decides;
-    return MAX(a, b); /* undecided or invalid where one is, else both are the other */
+    return kind == GATE_AND ? gate_both(a, b) : negate(gate_both(negate(a), negate(b)));
 }
 
 void gate_judge(const struct gate *g, gate_lookup_fn *lookup, void *ctx, struct gate_result *out)

@@ -18,7 +18,7 @@
 #include "advisor/stats.h"
 #include "base/base.h"
 
-enum { GATE_TERMS = 32, GATE_NODES = 3 * GATE_TERMS, GATE_TEXT = 1024 };
+enum { GATE_TERMS = 32, GATE_NODES = 3 * GATE_TERMS, GATE_TEXT = 512 };
 
 /* Figures that are not metrics of a cell. */
 enum gate_figure {
@@ -30,7 +30,6 @@ enum gate_figure {
     GATE_TOP1,
     GATE_PPL,
     GATE_PPL_RATIO,
-    GATE_ACCURACY,
     GATE_MCNEMAR_P,
     GATE_FIRST_DIVERGENCE,
     GATE_NOISE_FLOOR,
@@ -81,6 +80,8 @@ typedef void gate_lookup_fn(void *ctx, const struct gate_term *t, struct gate_va
 
 enum gate_outcome { GATE_PASS, GATE_FAIL, GATE_UNDECIDED, GATE_INVALID }; /* values are exit statuses */
 const char *gate_outcome_name(enum gate_outcome o);
+/* a and b: fails when one does; else undecided or invalid when one is. */
+enum gate_outcome gate_both(enum gate_outcome a, enum gate_outcome b);
 struct gate_row {
     enum gate_outcome outcome;
     double value, bound;      /* NAN unknown; in the figure's unit */

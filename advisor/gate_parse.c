@@ -20,7 +20,6 @@ const struct gate_name GATE_NAMES[GATE_FIGURES] = {
     [GATE_TOP1] = { "top1", "ratio", "share of positions with the same most likely token as A", true },
     [GATE_PPL] = { "ppl", "", "perplexity of the text", true },
     [GATE_PPL_RATIO] = { "ppl_ratio", "ratio", "perplexity over A's, paired by token", true },
-    [GATE_ACCURACY] = { "accuracy", "ratio", "share of next tokens predicted right", true },
     [GATE_MCNEMAR_P] = { "mcnemar_p", "ratio", "is one right more often? exact p", true },
     [GATE_FIRST_DIVERGENCE] = { "first_divergence", "", "tokens of greedy text before it differs, median",
                                 true },
@@ -220,7 +219,7 @@ static enum err_code parse_number(struct parser *p, const struct gate_term *t, d
 /* Does A's figure say anything? A is its own reference. */
 static enum err_code check_a(struct parser *p, const struct gate_term *t)
 {
-    if (t->metric >= 0 || t->figure == GATE_PPL || t->figure == GATE_ACCURACY) return ERR_OK;
+    if (t->metric >= 0 || t->figure == GATE_PPL) return ERR_OK;
     return err_set(p->why, ERR_USAGE, "gate '%s', position %d: %s already compares with A: expected a number",
                    p->g->text, position(p), name_of(t));
 }

@@ -285,7 +285,9 @@ static int command_at(const struct command *dashboard, int argc, char **argv)
         if (!is_flag(argv[i])) return i;
         size_t n = name_length(argv[i]);
         struct flag_match m;
-        if (match_flag(&m, dashboard, argv[i], n) && takes_value(&m) && !argv[i][n]) i++;
+        if (match_flag(&m, dashboard, argv[i], n) && takes_value(&m) && !argv[i][n] &&
+            !(m.flag && m.flag->optional))
+            i++;
     }
     return -1;
 }
@@ -322,6 +324,7 @@ static enum err_code take_word(struct cli_global *g, struct cli_args *a, int arg
     if (!match_flag(&m, a->command, word, n)) return unknown_flag(a->command, word, n, why);
     const char *value = word[n] == '=' ? word + n + 1 : NULL;
     if (!takes_value(&m) && value) return err_set(why, ERR_USAGE, "%.*s takes no value", (int)n, word);
+    if (m.flag && m.flag->optional && !value) value = "";
     if (takes_value(&m) && !value) {
         if (*i + 1 >= argc)
             return err_set(why, ERR_USAGE, "%s needs a value (%s)", word,

@@ -58,7 +58,8 @@ struct cli_flag {
     enum flag_kind kind;
     double min, max; /* FLAG_INT, FLAG_INTS, FLAG_NUM; both 0: any */
     const char *const *choices;
-    bool many; /* may be given again; otherwise a second one is refused */
+    bool many;     /* may be given again; otherwise a second one is refused */
+    bool optional; /* the value may be left out ("" then), and is only what stands behind "=" */
 };
 
 struct cli_args;

@@ -56,6 +56,7 @@ const struct column EVAL_COLUMNS[] = {
     { "first_divergence_diverged", NULL, COLUMN_INT },
     { "first_divergence_prompts", NULL, COLUMN_INT },
     { "first_divergence_limit", NULL, COLUMN_INT },
+    { "depth", NULL, COLUMN_TEXT },
     { "seconds", "seconds", COLUMN_NUM, 1, 1 },
     { "random_weights", NULL, COLUMN_BOOL },
     { "error", "error", COLUMN_TEXT },

@@ -52,7 +52,7 @@ static void flag_name(struct str *out, const struct cli_flag *f)
 {
     str_printf(out, "%s", f->name);
     if (f->alias) str_printf(out, ", %s", f->alias);
-    if (f->value) str_printf(out, " %s", f->value);
+    if (f->value) str_printf(out, f->optional ? "[=%s]" : " %s", f->value);
 }
 
 static void flag_help(struct str *out, const struct cli_flag *f)
