@@ -108,22 +108,22 @@ static json_t *new_row(struct eval *e, const char *path)
 }
 
 /* One config's figures. */
-struct result {
+struct evaluation {
     struct perplexity ppl;
     struct quality quality; /* with --ref */
     double seconds;
 };
 
-/* Figures of a row: flat, as columns are; what is nested in the document of one comparison stays out of it.
- */
+/* Figures of a row, flat as columns are; of what is nested only the list of depths. */
 static void put_quality(json_t *row, const struct quality *q)
 {
     const struct greedy *g = &q->figures.greedy;
     json_t *all = quality_to_json(q);
-    const char *key;
-    json_t *value;
-    json_object_foreach(all, key, value) if (!json_is_object(value) && !json_is_array(value) &&
-                                             !json_object_get(row, key)) json_object_set(row, key, value);
+    for (void *at = json_object_iter(all); at; at = json_object_iter_next(all, at)) {
+        const char *key = json_object_iter_key(at);
+        json_t *value = json_object_iter_value(at);
+        if (!json_is_object(value) && !json_object_get(row, key)) json_object_set(row, key, value);
+    }
     json_decref(all);
     json_put_num(row, "first_divergence_median", g->median);
     json_put_int(row, "first_divergence_diverged", g->diverged);
@@ -165,7 +165,7 @@ static void put_reference(struct eval *e, const struct perplexity *p)
     e->ref.told = true;
 }
 
-static void put_result(struct eval *e, const char *path, const struct result *r, bool random)
+static void put_result(struct eval *e, const char *path, const struct evaluation *r, bool random)
 {
     json_t *row = new_row(e, path);
     perplexity_put_json(row, &r->ppl);
@@ -182,7 +182,7 @@ static void put_result(struct eval *e, const char *path, const struct result *r,
 }
 
 /* The run and its cell, in the words the recorder knows. */
-static enum err_code record(struct eval *e, const char *path, struct model *m, const struct result *r,
+static enum err_code record(struct eval *e, const char *path, struct model *m, const struct evaluation *r,
                             struct err *why)
 {
     char hex[HASH_HEX], workload[600];
@@ -214,7 +214,7 @@ static enum err_code record(struct eval *e, const char *path, struct model *m, c
     return rc;
 }
 
-static enum err_code measure(struct eval *e, struct model *m, struct result *r, struct err *why)
+static enum err_code measure(struct eval *e, struct model *m, struct evaluation *r, struct err *why)
 {
     const struct eval_request q = { .text = e->text,
                                     .n = e->n,
@@ -261,7 +261,7 @@ static enum err_code one_config(struct eval *e, struct err *why)
 {
     struct config *c = &e->configs[e->config_i];
     struct model *m = NULL;
-    struct result r = { .seconds = NAN };
+    struct evaluation r = { .seconds = NAN };
     char *path = NULL;
     config_line(c, e->line, sizeof e->line);
     enum err_code rc = cli_config_model(&path, e->a, c, why);
