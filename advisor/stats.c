@@ -1,6 +1,6 @@
 /* advisor/stats.c - the distributions and intervals a verdict stands on, written out so that nothing has to
  * be believed: Student's t through the regularized incomplete beta function (continued fraction), the normal
- * quantile by a rational start and two Halley steps, t quantiles by bisection on the tested cdf. */
+ * quantile by a rational start and two Halley steps, t quantiles by Newton's steps on the tested cdf. */
 #include "advisor/stats.h"
 
 #include <math.h>
@@ -117,16 +117,18 @@ double stats_t_quantile(double p, double df)
     if (p == 1) return INFINITY;
     if (p == 0.5) return 0;
     if (p > 0.5) return -stats_t_quantile(1 - p, df); /* the lower tail keeps its digits */
-    double low = -1, high = 0;
-    while (stats_t_cdf(low, df) > p && low > -1e300) low *= 2;
-    for (int i = 0; i < 200 && high - low > 1e-15 * fabs(low); i++) {
-        const double middle = 0.5 * (low + high);
-        if (stats_t_cdf(middle, df) > p)
-            high = middle;
-        else
-            low = middle;
+    /* Below the median the cdf is convex and the normal quantile lies right of t's, so Newton's steps all go
+     * left and never overshoot. */
+    int sign;
+    const double scale = lgamma_r(0.5 * (df + 1), &sign) - lgamma_r(0.5 * df, &sign) - 0.5 * log(df * M_PI);
+    double t = stats_normal_quantile(p);
+    for (int i = 0; i < 2000; i++) {
+        const double density = exp(scale - 0.5 * (df + 1) * log1p(t * t / df));
+        const double step = (stats_t_cdf(t, df) - p) / density;
+        if (!(step > -1e-15 * t)) break; /* t is negative */
+        t -= step;
     }
-    return 0.5 * (low + high);
+    return t;
 }
 
 struct interval stats_t_interval(const double *x, int n, double confidence)
