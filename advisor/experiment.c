@@ -177,6 +177,7 @@ static enum err_code put_run(struct experiment *x)
     row.spec_json = json_line(spec);
     json_decref(spec);
     rc = db_run_insert(x->db, &row, &x->why);
+    if (!rc) rc = db_run_hold(x->db, row.id, &x->why);
     free(row.spec_json);
     if (rc) return rc;
     struct experiment_state *e = state_edit(x);
@@ -366,6 +367,7 @@ static void finish(struct experiment *x, enum flow f)
         }
         free(text);
     }
+    if (x->db) db_run_release(x->db); /* others may go on with it, while this handle still shows it */
     pthread_mutex_lock(&x->lock);
     x->finished = true;
     state_done(x);
@@ -400,7 +402,10 @@ static void *experiment_thread(void *arg)
 static enum err_code resume(struct experiment *x, int64_t run_id, struct err *why)
 {
     struct run_row row = { 0 };
-    enum err_code rc = db_run_get(x->db, run_id, &row, why);
+    enum err_code rc = db_run_get(x->db, run_id, &row, why); /* is there one? */
+    run_row_free(&row);
+    if (!rc) rc = db_run_hold(x->db, run_id, why);
+    if (!rc) rc = db_run_get(x->db, run_id, &row, why); /* as the last one to hold it left it */
     if (rc) return rc;
     if (strcmp(row.kind, "ab"))
         rc = err_set(why, ERR_USAGE, "run %lld is a %s: only an experiment can be resumed", (long long)run_id,

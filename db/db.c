@@ -162,7 +162,7 @@ fail:
 void db_close(struct db *d)
 {
     if (!d) return;
-    if (d->holds >= 0) close(d->holds);
+    db_run_release(d);
     sqlite3_close(d->handle);
     free(d->path);
     free(d);

@@ -49,9 +49,10 @@ void run_row_free(struct run_row *r);
 enum err_code db_run_insert(struct db *d, struct run_row *r, struct err *why);
 enum err_code db_run_finish(struct db *d, int64_t id, const char *state, const char *verdict,
                             double effect_ratio, const char *outcome_json, struct err *why);
-/* Be the one that measures this run, until the handle is closed or the process is gone. ERR_USAGE: another
- * handle, of this or another process, does; ERR_IO. */
+/* Be the one that measures this run, until db_run_release, the end of the handle, or that of the process.
+ * ERR_USAGE: another handle, of this or another process, does; ERR_IO. */
 enum err_code db_run_hold(struct db *d, int64_t id, struct err *why);
+void db_run_release(struct db *d); /* all that it holds */
 enum err_code db_run_get(struct db *d, int64_t id, struct run_row *out,
                          struct err *why); /* ERR_USAGE: no such id */
 /* Newest first; filter NULL or a substring of label, model, workload, kind or verdict. *rows: free each, then

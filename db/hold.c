@@ -71,3 +71,9 @@ enum err_code db_run_hold(struct db *d, int64_t run_id, struct err *why)
     if (pwrite(d->holds, record, RECORD, range.l_start) == RECORD) return ERR_OK;
     return unsaid(d, run_id, why);
 }
+
+void db_run_release(struct db *d)
+{
+    if (d->holds >= 0) close(d->holds);
+    d->holds = -1;
+}

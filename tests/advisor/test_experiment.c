@@ -31,7 +31,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const ENDINGS[] = { "", "-wal", "-shm" };
+    static const char *const ENDINGS[] = { "", "-wal", "-shm", "-holds" };
     struct bench *b = *state;
     for (size_t i = 0; i < COUNT_OF(ENDINGS); i++) {
         char path[320];
@@ -406,22 +406,26 @@ static void stopping_can_be_resumed_on_the_same_machine_only(void **state)
         experiment_wait(x, &version, 1000);
         experiment_state(x, &b->s);
     } while (b->s.phase < PHASE_BLOCKS);
+    s.resume_id = b->s.run_id;
+    struct experiment *second = NULL;
+    struct err why = { 0 };
+    const struct experiment_deps here = { .db_path = b->db, .machine = &b->machine, .program = FAKE_PROGRAM };
+    assert_int_equal(experiment_start(&second, &s, &here, &why), ERR_USAGE);
+    CHECK(strstr(why.message, "is being measured by process"));
     experiment_stop(x);
     while (!experiment_finished(x)) experiment_wait(x, &version, 1000);
     experiment_state(x, &b->s);
-    experiment_close(x);
     assert_int_equal(b->s.phase, PHASE_STOPPED);
     assert_int_equal(b->s.verdict, VERDICT_NONE);
     check_reload(b);
 
-    s.resume_id = b->s.run_id;
-    struct err why = { 0 };
     struct machine other = b->machine;
     snprintf(other.id, sizeof(other.id), "another");
     const struct experiment_deps deps = { .db_path = b->db, .machine = &other, .program = FAKE_PROGRAM };
     assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
     CHECK(strstr(why.message, "another"));
-    run(b, &s);
+    run(b, &s); /* although x, which is at its end, is still open */
+    experiment_close(x);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
     check_reload(b);
 }

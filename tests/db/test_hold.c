@@ -39,6 +39,14 @@ static void one_handle(void **state)
     run_row_free(&r);
     db_close(a);
     CHECK_OK(db_run_hold(b, run, &why));
+    struct db *c = opened(t->file);
+    refused(c, run, getpid());
+    db_run_release(b);
+    db_run_release(b); /* nothing is held: fine */
+    CHECK_OK(db_run_hold(c, run, &why));
+    CHECK_OK(db_run_hold(c, other, &why));
+    refused(b, other, getpid());
+    db_close(c);
     db_close(b);
 }
 
