@@ -194,8 +194,12 @@ static void planning_for_looks_after_every_block(void **state)
     for (double ratio = 0.3; ratio < 5; ratio *= 1.4) {
         const int n = stats_anytime_blocks_for(ratio, 1, 0.95, 0.8);
         CHECK(n >= 7 && (stats_anytime_factor(n, 1, 0.05) + z) * ratio / sqrt(n) <= 1);
-        if (n > 7) CHECK((stats_anytime_factor(n - 1, 1, 0.05) + z) * ratio / sqrt(n - 1) > 1);
+        if (n > 8) CHECK((stats_anytime_factor(n - 1, 1, 0.05) + z) * ratio / sqrt(n - 1) > 1);
     }
+    assert_int_equal(stats_anytime_blocks_for(0.38, 1, 0.95, 0.8), 7); /* the fewest must be clear */
+    assert_int_equal(stats_anytime_blocks_for(0.41, 1, 0.95, 0.8), 8);
+    assert_int_equal(stats_anytime_blocks_for(1, 1, 0.95, 0.8), 19);
+    assert_int_equal(stats_anytime_blocks_for(2, 1, 0.95, 0.8), 70);
     CHECK(stats_anytime_blocks_for(0, 0.01, 0.95, 0.8) == 7);
     CHECK(stats_anytime_blocks_for(NAN, 0.01, 0.95, 0.8) >= 1000000);
     CHECK(stats_anytime_blocks_for(1, 1e-9, 0.95, 0.8) >= 1000000);

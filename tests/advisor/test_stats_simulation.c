@@ -1,0 +1,101 @@
+/* Proves, on a small scale what ./dev bench stats counts on a large one: with a look after every block,
+ * verdicts on simulated experiments of a known truth are wrong no more often than they say, under noise that
+ * breaks a t interval, and effects are found as planned. Fixed seeds. */
+#include "tests/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bench/stats/simulate.h"
+
+struct counts {
+    int claims, equivalent, found, peeked;
+};
+
+/* n experiments of two arms at this spread of block effects; effect: log ratio. */
+static struct counts count(const char *noise, double sd, double effect, double margin, int blocks, int n)
+{
+    struct counts c = { 0 };
+    const struct noise *kind = noise_find(noise);
+    assert_non_null(kind);
+    struct experiment_state *scratch = calloc(1, sizeof *scratch);
+    assert_non_null(scratch);
+    const struct trial t = { .noise = kind,
+                             .scale = sd / noise_unit_sd(kind),
+                             .arms = 2,
+                             .effect = { 0, effect },
+                             .margin = margin,
+                             .max_blocks = blocks,
+                             .seed = 7 };
+    for (int i = 0; i < n; i++) {
+        struct outcome o;
+        trial_run(&t, (uint64_t)i, scratch, &o);
+        c.claims += claims_difference(o.verdict[1]);
+        c.equivalent += o.verdict[1] == VERDICT_EQUIVALENT;
+        c.found += o.verdict[1] == VERDICT_BETTER || o.verdict[1] == VERDICT_NEGLIGIBLE;
+        c.peeked += o.peeked;
+    }
+    free(scratch);
+    return c;
+}
+
+static void false_alarms_are_rare_however_often_one_looks(void **state)
+{
+    (void)state;
+    const char *const kinds[] = { "independent", "all of these", "rhythm" };
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        const struct counts c = count(kinds[i], 0.01, 0, 0.0005, 32, 400);
+        CHECK(c.claims <= 20); /* 5 % of 400 */
+        CHECK(c.peeked > 48);  /* a t interval looked at as often cries wolf in over 12 % */
+    }
+}
+
+static void equivalence_at_the_margin_is_rare(void **state)
+{
+    (void)state;
+    CHECK(count("independent", 0.005, 0.01, 0.01, 32, 300).equivalent <= 15);
+    CHECK(count("AR(1) 0.9", 0.005, -0.01, 0.01, 32, 300).equivalent <= 15);
+}
+
+static void arms_without_a_difference_are_called_equivalent(void **state)
+{
+    (void)state;
+    const struct counts c = count("independent", 0.005, 0, 0.01, 32, 100);
+    CHECK(c.equivalent >= 90 && c.claims <= 5);
+}
+
+static void effects_are_found_as_planned(void **state)
+{
+    (void)state;
+    const struct {
+        const char *noise;
+        double effect, sd;
+    } wanted[] = { { "independent", 0.01, 0.01 }, { "heavy tails", 0.02, 0.02 }, { "drift", 0.05, 0.04 } };
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        const double effect = log1p(wanted[i].effect);
+        const int plan = stats_anytime_blocks_for(wanted[i].sd, effect, 0.95, 0.8);
+        CHECK(count(wanted[i].noise, wanted[i].sd, effect, 0.005, plan, 200).found >= 150); /* 3 of 4 */
+    }
+}
+
+static void the_same_experiment_twice_is_the_same(void **state)
+{
+    (void)state;
+    const struct counts a = count("all of these", 0.02, 0.02, 0.005, 16, 50);
+    const struct counts b = count("all of these", 0.02, 0.02, 0.005, 16, 50);
+    CHECK(a.found > 0 && memcmp(&a, &b, sizeof a) == 0);
+    assert_null(noise_find("quiet"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(false_alarms_are_rare_however_often_one_looks),
+        cmocka_unit_test(equivalence_at_the_margin_is_rare),
+        cmocka_unit_test(arms_without_a_difference_are_called_equivalent),
+        cmocka_unit_test(effects_are_found_as_planned),
+        cmocka_unit_test(the_same_experiment_twice_is_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

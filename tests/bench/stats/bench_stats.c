@@ -1,0 +1,319 @@
+/* How often a verdict is wrong, counted: simulated experiments of a known truth through the project's own
+ * blocks and judge, with a look after every block. Exit 1 when false claims exceed 5 %, or an effect is found
+ * less often than planned.
+ *
+ *   bench_stats [--experiments N] [--threads N] [--seed N] [--json]
+ *
+ * The tables are in docs/statistics.md, which says what they mean. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "tests/bench/stats/simulate.h"
+
+enum { EXIT_WRONG = 1, EXIT_USAGE = 4, EXIT_MEMORY = 6, MEMBERS = 64, ROWS = 64, CHUNK = 8 };
+/* A plan is made for normal noise and 80 %; five points are what other kinds of noise may cost it. */
+static const double FALSE_CLAIMS_MOST = 0.05, POWER = 0.80, FOUND_LEAST = 0.75;
+
+/* What a row counts as a hit, and whether hits are errors or successes. */
+enum question { FALSE_ALARM, FALSE_EQUIVALENCE, FOUND, FAMILY };
+static const struct {
+    const char *name, *title, *hit;
+} QUESTIONS[] = {
+    [FALSE_ALARM] = { "false_alarm", "A against A: false alarms, a look after every block", "verdict" },
+    [FALSE_EQUIVALENCE] = { "false_equivalence", "True effect of the size of the margin: called equivalent",
+                            "verdict" },
+    [FOUND] = { "found", "A true effect: found within the planned blocks", "found" },
+    [FAMILY] = { "family", "Four challengers: any that is no different called different", "any" },
+};
+
+struct tally {
+    int64_t experiments, hits, blocks, peeked, t_evalue, fixed;
+};
+
+struct row {
+    enum question question;
+    struct trial trial;
+    double block_sd;
+    int64_t experiments;
+    struct tally total;
+};
+
+struct bench {
+    int64_t experiments;
+    int threads;
+    uint64_t seed;
+    bool json;
+    struct row row[ROWS];
+    int rows;
+    struct experiment_state *scratch; /* [threads] */
+    struct threadpool *pool;
+    const struct row *now; /* that is running */
+    struct tally part[MEMBERS];
+};
+
+/* ---------------------------------------------------------------- what is simulated */
+
+/* A trial of two arms at this spread of block effects and true effect, as rates. */
+static struct row *row_add(struct bench *b, enum question q, const struct noise *n, double sd, double effect)
+{
+    struct row *r = &b->row[b->rows++];
+    *r = (struct row){ .question = q, .block_sd = noise_block_sd(n, sd), .experiments = b->experiments };
+    r->trial = (struct trial){ .noise = n,
+                               .scale = sd / noise_unit_sd(n),
+                               .arms = 2,
+                               .effect = { 0, log1p(effect) },
+                               .margin = 0.01,
+                               .max_blocks = 32,
+                               .seed = b->seed };
+    return r;
+}
+
+/* Blocks planned for an effect, as the plan of a run and as the classic one with a single look. */
+static void plan_row(struct row *r)
+{
+    struct trial *t = &r->trial;
+    const double effect = t->effect[1];
+    t->max_blocks = MIN(stats_anytime_blocks_for(r->block_sd, effect, 0.95, POWER), EXPERIMENT_BLOCKS);
+    const double share = 1.959963984540054 / (1.959963984540054 + stats_normal_quantile(POWER));
+    t->fixed_blocks = MIN(stats_blocks_for(r->block_sd, share * effect, 0.95), EXPERIMENT_BLOCKS);
+}
+
+static void rows_add(struct bench *b)
+{
+    for (int i = 0; i < NOISE_COUNT; i++) /* so small a margin that every exclusion of 0 is a claim */
+        row_add(b, FALSE_ALARM, &NOISES[i], 0.01, 0)->trial.margin = 0.0005;
+    for (int i = 0; i < NOISE_COUNT; i++) {
+        struct row *r = row_add(b, FALSE_EQUIVALENCE, &NOISES[i], 0.005, 0);
+        r->trial.effect[1] = i % 2 ? 0.01 : -0.01; /* the margin itself, a log ratio like it */
+    }
+    static const double EFFECTS[] = { 0.01, 0.02, 0.05 }, SPREADS[] = { 0.005, 0.01, 0.02, 0.04 };
+    for (size_t e = 0; e < COUNT_OF(EFFECTS); e++)
+        for (size_t s = 0; s < COUNT_OF(SPREADS); s++) {
+            struct row *r = row_add(b, FOUND, &NOISES[0], SPREADS[s], EFFECTS[e]);
+            r->trial.margin = 0.005;
+            plan_row(r);
+            if (r->trial.max_blocks == EXPERIMENT_BLOCKS) b->rows--; /* more than a run may have */
+        }
+    for (int i = 1; i < NOISE_COUNT; i++) {
+        struct row *r = row_add(b, FOUND, &NOISES[i], 0.02, 0.02);
+        r->trial.margin = 0.005;
+        plan_row(r);
+    }
+    for (int r = 0; r < b->rows; r++)
+        if (b->row[r].question == FOUND) b->row[r].experiments = MAX(b->experiments / 5, 1);
+}
+
+/* ---------------------------------------------------------------- running */
+
+static bool is_hit(const struct row *r, const struct outcome *o)
+{
+    const struct trial *t = &r->trial;
+    switch (r->question) {
+    case FALSE_ALARM: return claims_difference(o->verdict[1]);
+    case FALSE_EQUIVALENCE: return o->verdict[1] == VERDICT_EQUIVALENT;
+    case FOUND: return claims_difference(o->verdict[1]) && o->verdict[1] != VERDICT_WORSE;
+    case FAMILY:
+        for (int k = 1; k < t->arms; k++)
+            if (t->effect[k] == 0 && claims_difference(o->verdict[k])) return true;
+        return false;
+    }
+    return false;
+}
+
+static void run_member(void *arg, int member, int size)
+{
+    (void)size;
+    struct bench *b = arg;
+    const struct row *r = b->now;
+    struct tally t = { 0 };
+    for (int64_t at; (at = threadpool_next(b->pool, CHUNK)) < r->experiments;)
+        for (int64_t i = at; i < MIN(at + CHUNK, r->experiments); i++) {
+            struct outcome o;
+            trial_run(&r->trial, (uint64_t)i, &b->scratch[member], &o);
+            t.experiments++;
+            t.hits += is_hit(r, &o);
+            t.blocks += o.blocks[1];
+            t.peeked += o.peeked;
+            t.t_evalue += o.t_evalue;
+            t.fixed += o.fixed;
+        }
+    b->part[member] = t;
+}
+
+static void row_run(struct bench *b, struct row *r)
+{
+    b->now = r;
+    memset(b->part, 0, sizeof b->part);
+    threadpool_run(b->pool, run_member, b);
+    for (int m = 0; m < b->threads; m++) {
+        const struct tally *p = &b->part[m];
+        r->total.experiments += p->experiments;
+        r->total.hits += p->hits;
+        r->total.blocks += p->blocks;
+        r->total.peeked += p->peeked;
+        r->total.t_evalue += p->t_evalue;
+        r->total.fixed += p->fixed;
+    }
+}
+
+/* ---------------------------------------------------------------- saying it */
+
+static struct interval share(const struct row *r, int64_t hits)
+{
+    return stats_wilson(hits, r->total.experiments, 0.95);
+}
+
+static bool is_wrong(const struct row *r)
+{
+    const double hits = share(r, r->total.hits).estimate;
+    return r->question == FOUND ? !(hits >= FOUND_LEAST) : !(hits <= FALSE_CLAIMS_MOST);
+}
+
+static void put_head(enum question q)
+{
+    static const char *const HEADS[] = {
+        [FALSE_ALARM] = "| noise | s_d % | t interval, peeked at % | t e-value % | verdict % | 95 % | |\n"
+                        "|---|---:|---:|---:|---:|---|---|",
+        [FALSE_EQUIVALENCE] =
+            "| noise | s_d % | verdict % | 95 % | mean blocks | |\n|---|---:|---:|---|---:|---|",
+        [FOUND] = "| noise | s_d % | effect % | found % | 95 % | mean blocks | planned | one look: planned "
+                  "| found % | |\n|---|---:|---:|---:|---|---:|---:|---:|---:|---|",
+        [FAMILY] =
+            "| noise | s_d % | best challenger % | any false claim % | 95 % | |\n|---|---:|---:|---:|---|---|",
+    };
+    printf("\n### %s\n\n%s\n", QUESTIONS[q].title, HEADS[q]);
+}
+
+static void put_row(const struct row *r)
+{
+    const double n = (double)r->total.experiments;
+    const struct interval hits = share(r, r->total.hits);
+    char found[64];
+    snprintf(found, sizeof found, "**%.2f** | %.2f to %.2f", 100 * hits.estimate, 100 * hits.lower,
+             100 * hits.upper);
+    const char *mark = is_wrong(r) ? "WRONG" : "";
+    printf("| %s | %.2f |", r->trial.noise->name, 100 * r->block_sd);
+    switch (r->question) {
+    case FALSE_ALARM:
+        printf(" %.2f | %.2f | %s | %s |\n", 100 * (double)r->total.peeked / n,
+               100 * (double)r->total.t_evalue / n, found, mark);
+        break;
+    case FALSE_EQUIVALENCE: printf(" %s | %.1f | %s |\n", found, (double)r->total.blocks / n, mark); break;
+    case FOUND:
+        printf(" %.0f | %s | %.1f | %d | %d | %.1f | %s |\n", 100 * expm1(r->trial.effect[1]), found,
+               (double)r->total.blocks / n, r->trial.max_blocks, r->trial.fixed_blocks,
+               100 * (double)r->total.fixed / n, mark);
+        break;
+    case FAMILY: printf(" %.0f | %s | %s |\n", 100 * expm1(r->trial.effect[1]), found, mark); break;
+    }
+}
+
+static json_t *row_to_json(const struct row *r)
+{
+    const double n = (double)r->total.experiments;
+    const struct interval hits = share(r, r->total.hits);
+    json_t *o = json_object();
+    json_put_str(o, "question", QUESTIONS[r->question].name);
+    json_put_str(o, "noise", r->trial.noise->name);
+    json_put_int(o, "arms", r->trial.arms);
+    json_put_num(o, "block_sd", r->block_sd);
+    json_put_num(o, "effect", r->trial.effect[1]);
+    json_put_num(o, "margin", r->trial.margin);
+    json_put_int(o, "max_blocks", r->trial.max_blocks);
+    json_put_int(o, "experiments", r->total.experiments);
+    json_put_num(o, "share", hits.estimate);
+    json_put_num(o, "lower", hits.lower);
+    json_put_num(o, "upper", hits.upper);
+    json_put_num(o, "mean_blocks", (double)r->total.blocks / n);
+    if (r->question == FALSE_ALARM) {
+        json_put_num(o, "t_interval_peeked", (double)r->total.peeked / n);
+        json_put_num(o, "t_evalue", (double)r->total.t_evalue / n);
+    }
+    if (r->question == FOUND) {
+        json_put_int(o, "fixed_blocks", r->trial.fixed_blocks);
+        json_put_num(o, "fixed_found", (double)r->total.fixed / n);
+    }
+    json_put(o, "ok", json_boolean(!is_wrong(r)));
+    return o;
+}
+
+/* Runs every row; how many are wrong. A table grows as it is computed. */
+static int run_all(struct bench *b)
+{
+    int wrong = 0;
+    json_t *rows = json_array();
+    for (int i = 0; i < b->rows; i++) {
+        struct row *r = &b->row[i];
+        row_run(b, r);
+        wrong += is_wrong(r);
+        if (b->json) {
+            json_array_append_new(rows, row_to_json(r));
+            continue;
+        }
+        if (!i || r->question != b->row[i - 1].question) put_head(r->question);
+        put_row(r);
+        fflush(stdout);
+    }
+    if (b->json) {
+        json_t *o = json_object();
+        json_put_str(o, "schema", "qdyno.bench.stats/1");
+        json_put(o, "rows", rows);
+        json_put_int(o, "wrong", wrong);
+        json_dumpf(o, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+        putchar('\n');
+        json_decref(o);
+        return wrong;
+    }
+    json_decref(rows);
+    if (wrong) printf("\n%d of %d rows are wrong\n", wrong, b->rows);
+    return wrong;
+}
+
+static int usage(const char *what)
+{
+    fprintf(stderr,
+            "bench_stats: %s\nusage: bench_stats [--experiments N] [--threads N] [--seed N] [--json]\n"
+            "N experiments a row (default 10000; a fifth of that where power is counted)\n",
+            what);
+    return EXIT_USAGE;
+}
+
+static bool read_number(const char *text, uint64_t least, uint64_t most, uint64_t *out)
+{
+    return text && str_to_u64(text, out) && *out >= least && *out <= most;
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b = { .experiments = 10000, .seed = 20261121 };
+    b.threads = MIN(threadpool_default_threads(), MEMBERS);
+    for (int i = 1; i < argc; i++) {
+        uint64_t n;
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (!strcmp(argv[i], "--json"))
+            b.json = true;
+        else if (!strcmp(argv[i], "--experiments") && read_number(value, 1, 10000000, &n) && ++i)
+            b.experiments = (int64_t)n;
+        else if (!strcmp(argv[i], "--threads") && read_number(value, 1, MEMBERS, &n) && ++i)
+            b.threads = (int)n;
+        else if (!strcmp(argv[i], "--seed") && read_number(value, 0, UINT64_MAX, &n) && ++i)
+            b.seed = n;
+        else
+            return usage(argv[i]);
+    }
+    struct err why = { 0 };
+    if (threadpool_open(&b.pool, &(struct threadpool_options){ .threads = b.threads }, &why)) {
+        fprintf(stderr, "bench_stats: %s\n", why.message);
+        return EXIT_MEMORY;
+    }
+    b.scratch = calloc((size_t)b.threads, sizeof *b.scratch);
+    if (!b.scratch) return EXIT_MEMORY;
+    rows_add(&b);
+    const int wrong = run_all(&b);
+    free(b.scratch);
+    threadpool_close(b.pool);
+    return wrong ? EXIT_WRONG : 0;
+}

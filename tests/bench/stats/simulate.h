@@ -1,0 +1,57 @@
+/* tests/bench/stats/simulate.h - experiments without a machine: noise of a known kind goes through the
+ * project's own order of blocks, block effects and judge, one look after every block, so that how often a
+ * verdict is wrong can be counted instead of believed. Deterministic: an experiment depends on its trial and
+ * number only. */
+#ifndef QDYNO_BENCH_STATS_SIMULATE_H
+#define QDYNO_BENCH_STATS_SIMULATE_H
+
+#include "advisor/experiment.h"
+
+/* Logarithm of a cell's time is a sum of these, in units of the trial's scale; time runs cell by cell through
+ * the whole experiment. */
+struct noise {
+    const char *name, *what;
+    double normal;    /* independent from cell to cell */
+    double slope;     /* drift per cell */
+    double walk;      /* steps of a random walk */
+    double ar, phi;   /* a process that remembers phi of its last value; ar: its standard deviation */
+    double heavy;     /* Student's t with 3 degrees of freedom, standard deviation 1 */
+    double rhythm;    /* every fourth cell is this much slower */
+    double disturbed; /* share of cells that are slower by 10 %, whatever the scale */
+};
+extern const struct noise NOISES[];
+extern const int NOISE_COUNT;
+const struct noise *noise_find(const char *name); /* NULL: none of that name */
+
+/* Standard deviation of a block effect of two arms: at scale 1 without disturbed cells (from 100000 blocks),
+ * and with them where the rest has spread `sd`. */
+double noise_unit_sd(const struct noise *n);
+double noise_block_sd(const struct noise *n, double sd);
+
+enum { TRIAL_ARMS = 5 };
+
+struct trial {
+    const struct noise *noise;
+    double scale;              /* of the noise: wanted spread of block effects / noise_unit_sd */
+    int arms;                  /* 2 .. TRIAL_ARMS */
+    double effect[TRIAL_ARMS]; /* true log ratio of an arm's rate to that of arm 0, which is 0 */
+    double margin;
+    int max_blocks;
+    int fixed_blocks; /* where `fixed` looks once */
+    uint64_t seed;
+};
+
+struct outcome {
+    enum verdict verdict[TRIAL_ARMS]; /* of an arm against arm 0: the judge's; [0] unused */
+    int blocks[TRIAL_ARMS];           /* after which it stood, max_blocks if it never did */
+    /* Of two arms, whatever the judge said: what other rules make of the same blocks. */
+    bool peeked;   /* Student's t interval, looked at after every block, excluded 0 at some */
+    bool t_evalue; /* stats_t_evalue reached 20 at some */
+    bool fixed;    /* Student's t interval at fixed_blocks excluded 0 */
+};
+void trial_run(const struct trial *t, uint64_t number, struct experiment_state *scratch, struct outcome *out);
+
+/* The verdict says that there is a difference. */
+bool claims_difference(enum verdict v);
+
+#endif
