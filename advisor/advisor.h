@@ -21,5 +21,6 @@
 #include "advisor/results.h"
 #include "advisor/history.h"
 #include "advisor/compare.h"
+#include "advisor/baseline.h"
 
 #endif

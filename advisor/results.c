@@ -162,14 +162,10 @@ double results_canary(const struct results *r, enum metric_id metric)
 
 const char *results_model(const struct results *r, const char *config)
 {
-    const json_t *configs = json_object_get(r->capsule, "config"),
+    const json_t *lines = json_object_get(r->capsule, "config"),
                  *models = json_object_get(r->capsule, "model");
-    size_t i;
-    json_t *item;
-    json_array_foreach(configs, i, item) if (!strcmp(json_get_str(item, "line", ""), config))
-    {
-        const char *sha = json_get_str(json_array_get(models, i), "sha256", NULL);
-        if (sha) return sha;
-    }
+    for (size_t i = 0; i < json_array_size(lines); i++)
+        if (!strcmp(json_get_str(json_array_get(lines, i), "line", ""), config))
+            return json_get_str(json_array_get(models, i), "sha256", r->run.model_sha256);
     return r->run.model_sha256;
 }

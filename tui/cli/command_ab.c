@@ -289,7 +289,7 @@ static enum err_code read_spec(struct experiment_spec *s, const struct cli_globa
 }
 
 /* An arm that never ran decides the status by its own error: a missing file is not "worse". */
-static int status_of(const struct experiment_state *s)
+int ab_status(const struct experiment_state *s)
 {
     for (int i = 0; i < EXPERIMENT_ARMS; i++)
         if (s->arm[i].failed) return exit_status_of(s->arm[i].code);
@@ -327,7 +327,7 @@ int command_ab(const struct cli_global *g, const struct cli_args *a)
     if (rc)
         status = cli_fail(a, &why);
     else
-        status = print_state(g, a, s, status_of(s));
+        status = print_state(g, a, s, ab_status(s));
     free(spec);
     free(s);
     return status;

@@ -10,7 +10,13 @@
 const struct cli_flag FLAGS_HISTORY[] = {
     { "--filter", NULL, "TEXT", "only runs whose configs, model, workload, kind or verdict contain TEXT",
       FLAG_TEXT },
-    { "--limit", NULL, "N", "newest N runs; default 20", FLAG_INT, 1, 1000000 },
+    { "--limit", NULL, "N", "newest N runs; default 20, with --detect 1000", FLAG_INT, 1, 1000000 },
+    { "--detect", NULL, NULL, "look for changes, drifts and outliers in each config's results", FLAG_SWITCH },
+    { "--metric", NULL, "NAME",
+      "with --detect: what is looked at; default the decode rate, else the prefill rate, else perplexity",
+      FLAG_TEXT },
+    { "--margin", NULL, "SHARE", "with --detect: smallest change that matters; default 1%", FLAG_RATIO },
+    { "--raw", NULL, NULL, "with --detect: as measured, not divided by the canary", FLAG_SWITCH },
     { NULL },
 };
 
@@ -44,13 +50,24 @@ static void put_run(json_t *row, const struct run_row *r)
     json_put_str(row, "seed", seed); /* text: JSON readers lose the low bits of 64 */
 }
 
+/* The flags that only --detect knows would be ignored without it. */
+static enum err_code check_flags(const struct cli_args *a, struct err *why)
+{
+    static const char *const ONLY[] = { "--metric", "--margin", "--raw" };
+    for (size_t i = 0; i < COUNT_OF(ONLY); i++)
+        if (args_has(a, ONLY[i])) return err_set(why, ERR_USAGE, "%s belongs to --detect", ONLY[i]);
+    return ERR_OK;
+}
+
 int command_history(const struct cli_global *g, const struct cli_args *a)
 {
+    if (args_has(a, "--detect")) return history_detect_print(g, a);
     struct err why = { 0 };
     struct db *d = NULL;
     struct run_row *runs = NULL;
     int n = 0;
-    enum err_code rc = db_open(&d, g->db_path, &why);
+    enum err_code rc = check_flags(a, &why);
+    if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc)
         rc = db_run_list(d, args_text(a, "--filter", NULL), (int)args_int(a, "--limit", 20), &runs, &n, &why);
     if (rc) {

@@ -83,8 +83,28 @@ const struct command COMMANDS[] = {
       false, 0, 0, KNOB_FLAGS_NONE,
       "One story a line; in other formats than md with -log p in nats. With -f it judges: is each line a story the grammar "
       "tells, and up to where could it be? `qdyno run` with --temp 1 gives lines to judge." },
-    { "history", "[--filter TEXT]", "what was measured", FLAGS_HISTORY, command_history, false, 0, 0,
-      KNOB_FLAGS_NONE, NULL },
+    { "history", "[--filter TEXT] [--detect [--metric M]]", "what was measured, and whether it changed",
+      FLAGS_HISTORY, command_history, false, 0, 0, KNOB_FLAGS_NONE,
+      "--detect puts the results of each model, config, workload and machine in order of time, divides them by the canary "
+      "that runs beside every run, and names changes of level with date, size, confidence, what changed on the machine "
+      "then, and an urgency; drifts that may be beginning; runs unlike the others. Status 1: some config is now at a lower "
+      "level than before its last change; 2: too few runs to say." },
+    { "compare", "ID ID [--metric M] [--margin 1%]", "two runs side by side: what changed, and does it show",
+      FLAGS_COMPARE, command_compare, false, 2, 2, KNOB_FLAGS_NONE,
+      "The second is seen from the first; verdicts and statuses are those of `ab`. Two moments are compared, so "
+      "whatever changed between them is in the difference: `normalized` takes out what slowed a fixed piece of work as "
+      "well. `ab` and `baseline check` measure both sides now." },
+    { "replay", "ID", "a run again, and whether it says the same", FLAGS_REPLAY, command_replay, false, 1, 1,
+      KNOB_FLAGS_NONE,
+      "The same specification and seed on the same model files, which are checked by their hash, as a new run. "
+      "Reproduced (0) when the difference of the two effects lies within the run's margin, not reproduced (1) when it "
+      "excludes 0 and is larger; inconclusive (2) otherwise; invalid (3) when either run is." },
+    { "baseline", "set NAME [ID | CONFIG] | list | check [NAME] [CONFIG]",
+      "keep a champion; measure it again, now, against a challenger", FLAGS_BASELINE, command_baseline, false,
+      1, 3, KNOB_FLAGS_ONE,
+      "`set` keeps the better config of run ID (or --arm), or a config line with -m, -w and --metric. `check` runs the "
+      "champion and the challenger (CONFIG, default the default config; -m another model) as an A/B: status 0 no "
+      "regression, 1 regression, 2 inconclusive, 3 invalid. A stored number is shown and never compared with." },
     { "show", "ID", "one run again, from the database", NULL, command_show, false, 1, 1, KNOB_FLAGS_NONE,
       NULL },
     { "report", "ID --out FILE.html|FILE.md|FILE.svg",

@@ -1,0 +1,169 @@
+/* qdyno compare: two runs that are over, side by side: what changed between them, and whether what they
+ * measured differs. Weaker than an A/B, and it says so: two moments are compared. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/changes.h"
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_COMPARE[] = {
+    { "--metric", NULL, "NAME",
+      "what is compared; default the decode rate, else the prefill rate, else perplexity", FLAG_TEXT },
+    { "--margin", NULL, "SHARE", "difference that matters; default the first run's, else 1%", FLAG_RATIO },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "config", "config", COLUMN_TEXT },
+    { "config_after", NULL, COLUMN_TEXT },
+    { "workload", "workload", COLUMN_TEXT },
+    { "metric", "metric", COLUMN_TEXT },
+    { "unit", NULL, COLUMN_TEXT },
+    { "n_before", NULL, COLUMN_INT },
+    { "n_after", NULL, COLUMN_INT },
+    { "before", "first", COLUMN_NUM, 1, 2 },
+    { "before_lower", NULL, COLUMN_NUM },
+    { "before_upper", NULL, COLUMN_NUM },
+    { "before_half_ratio", "+- %", COLUMN_NUM, 100, 2 },
+    { "after", "second", COLUMN_NUM, 1, 2 },
+    { "after_lower", NULL, COLUMN_NUM },
+    { "after_upper", NULL, COLUMN_NUM },
+    { "after_half_ratio", "+- %", COLUMN_NUM, 100, 2 },
+    { "effect_ratio", "second/first", COLUMN_NUM, 1, 4 },
+    { "effect_lower_ratio", "from", COLUMN_NUM, 1, 4 },
+    { "effect_upper_ratio", "to", COLUMN_NUM, 1, 4 },
+    { "p", NULL, COLUMN_NUM },
+    { "canary_ratio", "canary", COLUMN_NUM, 1, 4 },
+    { "normalized_ratio", "normalized", COLUMN_NUM, 1, 4 },
+    { "normalized_lower_ratio", NULL, COLUMN_NUM },
+    { "normalized_upper_ratio", NULL, COLUMN_NUM },
+    { "verdict", "verdict", COLUMN_TEXT },
+    { "reason", "why", COLUMN_TEXT },
+};
+
+static void put_interval(json_t *row, const char *const names[3], struct interval i)
+{
+    json_put_num(row, names[0], i.estimate);
+    json_put_num(row, names[1], i.lower);
+    json_put_num(row, names[2], i.upper);
+}
+
+/* The state counts what is better as positive; people and scripts ask how the number differs. */
+static struct interval ratio(struct interval logs, int better)
+{
+    struct interval r = { exp(better * logs.estimate), exp(better * logs.lower), exp(better * logs.upper) };
+    if (better < 0) r = (struct interval){ r.estimate, r.upper, r.lower };
+    return r;
+}
+
+/* Half the width in logs, as a share: symmetric there, and the same on both sides for small ones. */
+static double half_ratio(struct interval rate)
+{
+    return expm1(0.5 * log(rate.upper / rate.lower));
+}
+
+static void put_pair(json_t *row, const struct compared *c)
+{
+    static const char *const BEFORE[] = { "before", "before_lower", "before_upper" },
+                             *const AFTER[] = { "after", "after_lower", "after_upper" },
+                             *const EFFECT[] = { "effect_ratio", "effect_lower_ratio", "effect_upper_ratio" },
+                             *const NORMALIZED[] = { "normalized_ratio", "normalized_lower_ratio",
+                                                     "normalized_upper_ratio" };
+    const struct result *one = c->before ? c->before : c->after;
+    json_put_str(row, "config", one->config);
+    json_put_str(row, "config_after", c->after ? c->after->config : NULL);
+    json_put_str(row, "workload", one->workload);
+    json_put_str(row, "reason", *c->reason ? c->reason : NULL);
+    if (c->metric == METRIC_COUNT) return;
+    const int better = METRICS[c->metric].better < 0 ? -1 : 1;
+    json_put_str(row, "metric", METRICS[c->metric].name);
+    json_put_str(row, "unit", METRICS[c->metric].unit);
+    json_put_int(row, "n_before", c->n_before);
+    json_put_int(row, "n_after", c->n_after);
+    put_interval(row, BEFORE, c->rate_before);
+    put_interval(row, AFTER, c->rate_after);
+    json_put_num(row, "before_half_ratio", half_ratio(c->rate_before));
+    json_put_num(row, "after_half_ratio", half_ratio(c->rate_after));
+    put_interval(row, EFFECT, ratio(c->effect, better));
+    json_put_num(row, "p", c->p);
+    json_put_num(row, "canary_ratio", exp(better * c->canary));
+    put_interval(row, NORMALIZED, ratio(c->normalized, better));
+    json_put_str(row, "verdict", *verdict_name(c->verdict) ? verdict_name(c->verdict) : NULL);
+}
+
+static double margin_of(const struct cli_args *a, const struct run_row *run)
+{
+    json_t *spec = NULL;
+    double margin = 0.01;
+    if (run->spec_json && !json_parse(&spec, run->spec_json, strlen(run->spec_json), NULL))
+        margin = json_get_num(spec, "margin", margin);
+    json_decref(spec);
+    return args_num(a, "--margin", margin > 0 ? margin : 0.01);
+}
+
+static void note_run(struct table *t, const char *which, const struct results *r)
+{
+    char when[32];
+    table_note(t, "%s: run %lld (%s, %s) of %s, machine %s", which, (long long)r->run.id, r->run.kind,
+               r->run.state, clock_iso8601(r->run.started_ms, when, sizeof when),
+               *r->run.machine ? r->run.machine : "n/a");
+}
+
+static void tell_runs(struct table *t, const struct results *before, const struct results *after,
+                      double margin, enum verdict verdict)
+{
+    note_run(t, "first", before);
+    note_run(t, "second", after);
+    table_note(
+        t,
+        "two moments are compared (Welch, 95 %%): what else changed between them is in the difference, and "
+        "`normalized` takes out only the canary's share. To decide, measure both now: qdyno ab");
+    table_note(t, "margin %.2f %%; the second seen from the first: %s", 100 * margin, verdict_name(verdict));
+    json_put_int(t->extra, "run_before", before->run.id);
+    json_put_int(t->extra, "run_after", after->run.id);
+    json_put_num(t->extra, "margin", margin);
+    json_put_str(t->extra, "verdict", verdict_name(verdict));
+    changes_tell(t, before->capsule, after->capsule);
+}
+
+static enum err_code compare(struct table *t, const struct cli_args *a, const struct results *before,
+                             const struct results *after, enum verdict *verdict, struct err *why)
+{
+    const struct metric *metric;
+    struct compared *rows = NULL;
+    int n;
+    const double margin = margin_of(a, &before->run);
+    enum err_code rc = cli_metric(&metric, a, why);
+    if (!rc) rc = compare_runs(&rows, &n, before, after, metric, margin, why);
+    if (rc) return rc;
+    *verdict = compare_worst(rows, n);
+    table_init(t, "qdyno.compare/1", COLUMNS, COUNT_OF(COLUMNS));
+    for (int i = 0; i < n; i++) put_pair(table_row(t), &rows[i]);
+    if (*verdict == VERDICT_INVALID)
+        table_note(t, "the runs have nothing in common that was measured in both");
+    tell_runs(t, before, after, margin, *verdict);
+    free(rows);
+    return ERR_OK;
+}
+
+int command_compare(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct results run[2] = { { .n = 0 }, { .n = 0 } };
+    struct table t = { 0 };
+    enum verdict verdict = VERDICT_NONE;
+    enum err_code rc = db_open(&d, g->db_path, &why);
+    for (int i = 0; i < 2 && !rc; i++) {
+        int64_t id;
+        rc = cli_run_id(&id, a->arg[i], &why);
+        if (!rc) rc = results_read(&run[i], d, id, &why);
+    }
+    if (!rc) rc = compare(&t, a, &run[0], &run[1], &verdict, &why);
+    const int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, exit_status_of_verdict(verdict));
+    if (t.rows) table_done(&t);
+    for (int i = 0; i < 2; i++) results_free(&run[i]);
+    db_close(d);
+    return status;
+}

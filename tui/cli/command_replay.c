@@ -1,0 +1,203 @@
+/* qdyno replay: a run again, as it was asked for then, and whether it says the same. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/changes.h"
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_REPLAY[] = {
+    { "--budget", NULL, "TIME", "no new block starts beyond it; default what the run had", FLAG_SECONDS },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "arm", "arm", COLUMN_TEXT },
+    { "config", "config", COLUMN_TEXT },
+    { "metric", "metric", COLUMN_TEXT },
+    { "blocks_before", NULL, COLUMN_INT },
+    { "blocks_after", NULL, COLUMN_INT },
+    { "effect_before_ratio", "then", COLUMN_NUM, 1, 4 },
+    { "effect_before_lower_ratio", "from", COLUMN_NUM, 1, 4 },
+    { "effect_before_upper_ratio", "to", COLUMN_NUM, 1, 4 },
+    { "effect_after_ratio", "now", COLUMN_NUM, 1, 4 },
+    { "effect_after_lower_ratio", "from", COLUMN_NUM, 1, 4 },
+    { "effect_after_upper_ratio", "to", COLUMN_NUM, 1, 4 },
+    { "difference_ratio", "now/then", COLUMN_NUM, 1, 4 },
+    { "difference_lower_ratio", "from", COLUMN_NUM, 1, 4 },
+    { "difference_upper_ratio", "to", COLUMN_NUM, 1, 4 },
+    { "reproduction", "verdict", COLUMN_TEXT },
+};
+
+static enum err_code read_spec(struct experiment_spec *s, const struct run_row *run, struct err *why)
+{
+    json_t *object = NULL;
+    if (strcmp(run->kind, "ab"))
+        return err_set(why, ERR_USAGE,
+                       "run %lld is of kind '%s': only an A/B holds what is needed to repeat it",
+                       (long long)run->id, run->kind);
+    if (!run->spec_json)
+        return err_set(why, ERR_FORMAT, "run %lld holds no specification", (long long)run->id);
+    enum err_code rc = json_parse(&object, run->spec_json, strlen(run->spec_json), why);
+    if (!rc) rc = experiment_spec_from_json(s, object, why);
+    json_decref(object);
+    s->resume_id = 0;
+    return rc ? (err_prefix(why, "run %lld", (long long)run->id), rc) : ERR_OK;
+}
+
+/* The figures of the two runs mean the same thing only with the same model. */
+static enum err_code check_arm(const struct results *then, const struct experiment_spec *s, int arm,
+                               struct err *why)
+{
+    const char *own = config_text(&s->config[arm], KNOB_MODEL);
+    char line[640];
+    config_line(&s->config[arm], line, sizeof line);
+    enum err_code rc = model_check(*own ? own : s->model, results_model(then, line), why);
+    if (rc) err_prefix(why, "arm %c of run %lld", 'A' + arm, (long long)then->run.id);
+    return rc;
+}
+
+static enum err_code check_models(const struct results *then, const struct experiment_spec *s,
+                                  struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < EXPERIMENT_ARMS && !rc; i++) rc = check_arm(then, s, i, why);
+    return rc;
+}
+
+static void put_ratio(json_t *row, const char *name, struct interval logs, int better)
+{
+    char key[64];
+    const double low = better < 0 ? logs.upper : logs.lower, high = better < 0 ? logs.lower : logs.upper;
+    snprintf(key, sizeof key, "%s_ratio", name);
+    json_put_num(row, key, exp(better * logs.estimate));
+    snprintf(key, sizeof key, "%s_lower_ratio", name);
+    json_put_num(row, key, exp(better * low));
+    snprintf(key, sizeof key, "%s_upper_ratio", name);
+    json_put_num(row, key, exp(better * high));
+}
+
+static void put_arm(json_t *row, const struct reproduced *r, const struct experiment_state *s)
+{
+    const int better = s->spec.metric->better < 0 ? -1 : 1;
+    json_put_str(row, "arm", (char[]){ (char)('A' + r->arm), '\0' });
+    json_put_str(row, "config", s->arm[r->arm].line);
+    json_put_str(row, "metric", s->spec.metric->name);
+    json_put_int(row, "blocks_before", r->n_before);
+    json_put_int(row, "blocks_after", r->n_after);
+    put_ratio(row, "effect_before", r->before, better);
+    put_ratio(row, "effect_after", r->after, better);
+    put_ratio(row, "difference", r->difference, better);
+    json_put_str(row, "reproduction", reproduction_name(r->verdict));
+}
+
+/* Of several arms the least that can be said of all. */
+static enum reproduction overall(const struct reproduced *r, int n)
+{
+    enum reproduction all = n ? REPRODUCED : REPRODUCTION_UNKNOWN;
+    for (int i = 0; i < n; i++) {
+        if (r[i].verdict == NOT_REPRODUCED) return NOT_REPRODUCED;
+        if (r[i].verdict == REPRODUCTION_UNKNOWN) all = REPRODUCTION_UNKNOWN;
+    }
+    return all;
+}
+
+static int status_of(enum reproduction r)
+{
+    return r == REPRODUCED ? EXIT_DONE : r == NOT_REPRODUCED ? EXIT_WORSE : EXIT_INCONCLUSIVE;
+}
+
+/* Why nothing can be said at all; "" when something can. */
+static const char *no_comparison(const struct results *then, const struct experiment_state *now)
+{
+    if (!strcmp(then->run.verdict, verdict_name(VERDICT_INVALID))) return "the run of then was invalid";
+    if (now->verdict == VERDICT_INVALID) return "the run of now is invalid";
+    return "";
+}
+
+static enum err_code judge(struct table *t, struct db *d, const struct results *then,
+                           const struct experiment_state *now, int *status, struct err *why)
+{
+    struct results again;
+    struct reproduced *rows = NULL;
+    int n = 0;
+    const double margin = now->spec.margin;
+    enum err_code rc = results_read(&again, d, now->run_id, why);
+    if (!rc) rc = compare_effects(&rows, &n, then, &again, now->spec.metric, margin, why);
+    if (rc) {
+        results_free(&again);
+        return rc;
+    }
+    const char *invalid = no_comparison(then, now);
+    const enum reproduction verdict = overall(rows, n);
+    const char *word = *invalid ? verdict_name(VERDICT_INVALID) : reproduction_name(verdict);
+    *status = *invalid ? EXIT_INVALID : status_of(verdict);
+    rc = db_link_put(d, now->run_id, then->run.id, "replay", word, why);
+    table_init(t, "qdyno.replay/1", COLUMNS, COUNT_OF(COLUMNS));
+    for (int i = 0; i < n; i++) put_arm(table_row(t), &rows[i], now);
+    table_note(t, "run %lld again, as run %lld: %s%s%s (margin %.2f %%)", (long long)then->run.id,
+               (long long)now->run_id, word, *invalid ? ": " : "", invalid, 100 * margin);
+    if (now->verdict == VERDICT_INVALID && *now->reason) table_note(t, "%s", now->reason);
+    json_put_int(t->extra, "run", now->run_id);
+    json_put_int(t->extra, "replay_of", then->run.id);
+    json_put_num(t->extra, "margin", margin);
+    json_put_str(t->extra, "verdict", word);
+    json_put_str(t->extra, "reason", *invalid ? invalid : NULL);
+    changes_tell(t, then->capsule, again.capsule);
+    free(rows);
+    results_free(&again);
+    return rc;
+}
+
+/* The run itself failed or was stopped: its own status, and no verdict about the old one. */
+static bool is_over(const struct experiment_state *s)
+{
+    return s->phase == PHASE_DONE;
+}
+
+static int unfinished(const struct cli_args *a, const struct experiment_state *s)
+{
+    struct err why = { 0 };
+    if (s->phase == PHASE_STOPPED) {
+        fprintf(stderr, "qdyno replay: stopped; run %lld can go on with: qdyno ab --resume %lld\n",
+                (long long)s->run_id, (long long)s->run_id);
+        return EXIT_INCONCLUSIVE;
+    }
+    err_set(&why, s->error_code, "%s", s->error);
+    return cli_fail(a, &why);
+}
+
+int command_replay(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct results then = { 0 };
+    struct table t = { 0 };
+    int64_t id;
+    int status = EXIT_INTERNAL;
+    struct experiment_spec *spec = calloc(1, sizeof *spec);
+    struct experiment_state *now = calloc(1, sizeof *now);
+    enum err_code rc = spec && now ? ERR_OK : err_set(&why, ERR_NOMEM, "no memory to begin");
+    if (!rc) rc = cli_run_id(&id, a->arg[0], &why);
+    if (!rc) rc = db_open(&d, g->db_path, &why);
+    if (!rc) rc = results_read(&then, d, id, &why);
+    if (!rc) rc = read_spec(spec, &then.run, &why);
+    if (!rc && !then.n)
+        rc = err_set(&why, ERR_USAGE, "run %lld kept no block: there is nothing to reproduce", (long long)id);
+    if (!rc) rc = check_models(&then, spec, &why);
+    if (!rc) {
+        spec->budget_s = args_num(a, "--budget", spec->budget_s);
+        rc = ab_run(g, spec, now, &why);
+    }
+    if (!rc && is_over(now)) rc = judge(&t, d, &then, now, &status, &why);
+    if (rc)
+        status = cli_fail(a, &why);
+    else
+        status = is_over(now) ? cli_print(g, a, &t, status) : unfinished(a, now);
+    if (t.rows) table_done(&t);
+    results_free(&then);
+    db_close(d);
+    free(spec);
+    free(now);
+    return status;
+}
