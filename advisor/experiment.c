@@ -2,7 +2,7 @@
  *
  * Everybody else sees copies of the state. The thread is its only writer, so it reads it without the lock; a
  * change is made between state_edit() and state_done(), which also wakes those who wait. */
-#include "advisor/experiment_parts.h"
+#include "advisor/experiment_capsule.h"
 
 #include <errno.h>
 #include <math.h>
@@ -184,6 +184,7 @@ static enum err_code put_run(struct experiment *x)
     e->run_id = row.id;
     e->started_ms = row.started_ms;
     state_done(x);
+    if ((rc = experiment_capsule(x))) return rc;
     struct err ignored;
     for (int i = 0; i < s->events; i++) /* what was said before there was a run */
         (void)db_event_add(x->db, row.id, "load", s->event[i].text, &ignored);
@@ -380,8 +381,11 @@ static enum flow carry_out(struct experiment *x)
     if (put_run(x)) return FLOW_BROKEN;
     if (x->state.arm[0].failed && x->state.arm[1].failed) return FLOW_ARM;
     if (f != FLOW_INVALID) f = warm_up(x);
-    if (f == FLOW_ON) f = run_control(x);
+    if (f != FLOW_ON) return f;
+    if (experiment_canary(x, CANARY_START)) return FLOW_BROKEN;
+    f = run_control(x);
     if (f == FLOW_ON) f = run_blocks(x);
+    if (f == FLOW_ON && experiment_canary(x, CANARY_END)) return FLOW_BROKEN;
     return f;
 }
 
