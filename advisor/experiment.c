@@ -1,4 +1,4 @@
-/* advisor/experiment.c - the thread that carries one A/B from loading to verdict, and the door to it.
+/* advisor/experiment.c - the thread that carries one comparison from loading to verdict, and the door to it.
  *
  * Everybody else sees copies of the state. The thread is its only writer, so it reads it without the lock; a
  * change is made between state_edit() and state_done(), which also wakes those who wait. */
@@ -91,10 +91,28 @@ static int64_t arm_bytes(const struct experiment_spec *s, int arm)
 
 static bool arms_fit_together(const struct experiment *x)
 {
-    const int64_t a = arm_bytes(&x->state.spec, 0), b = arm_bytes(&x->state.spec, 1);
     const int64_t have = memory_available(x);
-    if (a < 0 || b < 0 || have < 0) return true; /* unknown: try; ERR_FIT will tell */
-    return (double)a + (double)b <= 0.9 * (double)have;
+    double sum = 0;
+    for (int i = 0; i < x->state.spec.arms; i++) {
+        const int64_t bytes = arm_bytes(&x->state.spec, i);
+        if (bytes < 0) return true; /* unknown: try; ERR_FIT will tell */
+        sum += (double)bytes;
+    }
+    return have < 0 || sum <= 0.9 * (double)have;
+}
+
+/* Something can still be compared. */
+static bool arms_remain(const struct experiment *x)
+{
+    int arm[EXPERIMENT_ARMS];
+    return !x->state.arm[0].failed && arms_live(&x->state, CELL_BLOCK, arm) >= 2;
+}
+
+static bool any_arm(const struct experiment *x)
+{
+    for (int i = 0; i < x->state.spec.arms; i++)
+        if (!x->state.arm[i].failed) return true;
+    return false;
 }
 
 static enum flow load_arms(struct experiment *x)
@@ -104,13 +122,14 @@ static enum flow load_arms(struct experiment *x)
     if (x->reload)
         experiment_tell(x, "plan", "memory holds one arm at a time: each cell loads its arm anew, untimed");
     enum flow worst = FLOW_ON;
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+    for (int i = 0; i < x->state.spec.arms; i++) {
         enum flow f = arm_load(x, i);
-        if (f == FLOW_ARM && x->why.code == ERR_FIT && i && x->arm[0]) {
+        if (f == FLOW_ARM && x->why.code == ERR_FIT && i && !x->reload && any_arm(x)) {
             x->reload = true; /* perhaps it fits alone */
             f = arm_load(x, i);
             if (f == FLOW_ON)
-                experiment_tell(x, "plan", "arm B fits only alone: each cell loads its arm anew, untimed");
+                experiment_tell(x, "plan", "arm %c fits only alone: each cell loads its arm anew, untimed",
+                                'A' + i);
         }
         if (f == FLOW_ARM) f = arm_gave_up(x, i, &x->why);
         if (f == FLOW_STOPPED || f == FLOW_INVALID) return f;
@@ -124,7 +143,7 @@ static enum flow load_arms(struct experiment *x)
 static enum err_code put_models(struct experiment *x)
 {
     const struct experiment_state *s = &x->state;
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+    for (int i = 0; i < s->spec.arms; i++) {
         const struct experiment_arm *a = &s->arm[i];
         if (!*a->sha256) continue;
         const char *path = config_text(&s->spec.config[i], KNOB_MODEL);
@@ -150,9 +169,18 @@ static const char *file_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* "A vs B vs C": as much of each line as there is room for. */
+static void label_of(const struct experiment_state *s, char *buf, size_t size)
+{
+    const int room = (int)size / s->spec.arms - 5;
+    int n = 0;
+    for (int i = 0; i < s->spec.arms; i++)
+        n += snprintf(buf + n, size - (size_t)n, "%s%.*s", i ? " vs " : "", room, s->arm[i].line);
+}
+
 static enum err_code put_run(struct experiment *x)
 {
-    if (x->state.run_id) return ERR_OK;
+    if (x->state.run_id) return db_run_reopen(x->db, x->state.run_id, &x->why);
     const struct experiment_state *s = &x->state;
     json_t *machine = machine_to_json(&x->machine);
     char *machine_text = json_line(machine);
@@ -162,7 +190,8 @@ static enum err_code put_run(struct experiment *x)
     if (!rc) rc = put_models(x);
     if (rc) return rc;
 
-    const struct experiment_arm *known = *s->arm[0].sha256 ? &s->arm[0] : &s->arm[1];
+    const struct experiment_arm *known = &s->arm[0];
+    for (int i = 1; i < s->spec.arms && !*known->sha256; i++) known = &s->arm[i];
     struct run_row row = { .seed = s->spec.seed, .effect_ratio = NAN };
     snprintf(row.kind, sizeof(row.kind), "ab");
     snprintf(row.state, sizeof(row.state), "running");
@@ -171,7 +200,7 @@ static enum err_code put_run(struct experiment *x)
     snprintf(row.model_name, sizeof(row.model_name), "%.127s",
              *known->model_name ? known->model_name : file_name(s->spec.model));
     workload_line(&s->spec.workload, row.workload, sizeof(row.workload));
-    snprintf(row.label, sizeof(row.label), "%.60s vs %.60s", s->arm[0].line, s->arm[1].line);
+    label_of(s, row.label, sizeof(row.label));
     snprintf(row.metric, sizeof(row.metric), "%s", s->spec.metric->name);
     json_t *spec = experiment_spec_to_json(&s->spec);
     row.spec_json = json_line(spec);
@@ -193,42 +222,89 @@ static enum err_code put_run(struct experiment *x)
 
 /* ---------------------------------------------------------------- phases */
 
-/* One cell per arm that is not measured against anything: caches, clocks and pages settle, failures show, and
- * its length says how often a cell must repeat its workload to last a quarter of a second in either arm. */
-static enum flow warm_up(struct experiment *x)
+enum { WARMUP_LEAST = 4, WARMUP_MOST = 12 };
+
+/* Settled when MSER, which finds the prefix that hurts the mean most, would keep at least three cells and
+ * drop fewer than half. How many it drops is told; none of them counts in any case. */
+static bool has_settled(const double *value, int n, int *drop)
 {
-    enter(x, PHASE_WARMUP);
-    const bool resumed = x->state.blocks || x->state.control_blocks;
-    double shortest = INFINITY;
+    double y[WARMUP_MOST];
+    for (int i = 0; i < n; i++) y[i] = log(value[i]);
+    *drop = stats_mser(y, n);
+    return n >= WARMUP_LEAST && *drop >= 0 && 2 * *drop < n && n - *drop >= 3;
+}
+
+/* One arm's cells that are not measured against anything: caches, clocks and pages settle, and failures show.
+ * The first says how long a cell is. No arm gets more than its share of a tenth of the budget, and every arm
+ * at least one. */
+static enum flow warm_up_arm(struct experiment *x, int arm, bool more, double *shortest)
+{
+    const struct experiment_spec *spec = &x->state.spec;
+    const double until = experiment_elapsed(x) + 0.1 * spec->budget_s / spec->arms;
+    double value[WARMUP_MOST], seconds = INFINITY;
+    int n = 0, drop = 0;
+    const int most = !more ? 1 : spec->warmup_cells ? MIN(spec->warmup_cells, WARMUP_MOST) : WARMUP_MOST;
+    bool settled = false;
+    while (n < most && !settled) {
+        if (n && !spec->warmup_cells && experiment_elapsed(x) >= until) break;
+        const enum flow f = cell_warm_up(x, arm, &seconds, &value[n]);
+        if (!n) *shortest = fmin(*shortest, seconds);
+        if (f) return f;
+        n++;
+        settled = !spec->warmup_cells && has_settled(value, n, &drop);
+    }
+    if (more && !spec->warmup_cells)
+        experiment_tell(x, "warmup", "arm %c: %d warm-up cells, %s", 'A' + arm, n,
+                        !settled ? "not surely settled"
+                        : drop   ? "the first were slower or faster and the rest is level"
+                                 : "level from the first");
+    return FLOW_ON;
+}
+
+static enum flow warm_up_round(struct experiment *x, bool more, double *shortest)
+{
     enum flow worst = FLOW_ON;
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+    for (int i = 0; i < x->state.spec.arms; i++) {
         if (x->state.arm[i].failed) {
             worst = FLOW_ARM;
             continue;
         }
-        double seconds = INFINITY;
-        enum flow f = cell_warm_up(x, i, &seconds);
+        const enum flow f = warm_up_arm(x, i, more, shortest);
         if (f == FLOW_ARM)
-            worst = f; /* the other one is still measured */
+            worst = f; /* the others are still measured */
         else if (f)
             return f;
-        shortest = fmin(shortest, seconds);
     }
-    if (!resumed && worst == FLOW_ON && shortest > 0) {
+    return worst;
+}
+
+/* First a cell of each, whose length says how often a cell must repeat its workload to last a quarter of a
+ * second in every arm; then as many as it takes to settle. */
+static enum flow warm_up(struct experiment *x)
+{
+    enter(x, PHASE_WARMUP);
+    const bool resumed = x->state.blocks || x->state.control_blocks;
+    double shortest = INFINITY, ignored = INFINITY;
+    enum flow f = warm_up_round(x, false, &shortest);
+    if (f == FLOW_ARM && arms_remain(x)) f = FLOW_ON;
+    if (!resumed && f == FLOW_ON && shortest > 0 && isfinite(shortest)) {
         struct experiment_state *s = state_edit(x);
         s->cell_repeats = (int)fmin(fmax(ceil(0.25 / shortest), 1), 256);
         state_done(x);
     }
-    return worst;
+    if (f == FLOW_ON && x->state.spec.warmup_cells != 1) f = warm_up_round(x, true, &ignored);
+    return f == FLOW_ARM && arms_remain(x) ? FLOW_ON : f;
 }
 
 static void estimate_end(struct experiment *x, int blocks_left)
 {
     struct experiment_state *s = state_edit(x);
-    const int cells = BLOCK_CELLS * (s->blocks + s->control_blocks);
+    const int cells = x->ledger.cells;
+    int arm[EXPERIMENT_ARMS];
+    const int per_block = 2 * arms_live(s, CELL_BLOCK, arm);
     s->elapsed_s = experiment_elapsed(x);
     if (cells > 0 && blocks_left >= 0)
-        s->eta_s = fmin(x->ledger.cell_seconds / (cells + EXPERIMENT_ARMS) * BLOCK_CELLS * blocks_left,
+        s->eta_s = fmin(x->ledger.cell_seconds / cells * per_block * blocks_left,
                         fmax(0, s->spec.budget_s - s->elapsed_s));
     state_done(x);
 }
@@ -275,41 +351,89 @@ static enum flow run_control(struct experiment *x)
     return s->control_failed ? FLOW_INVALID : FLOW_ON;
 }
 
-/* The number of blocks is fixed here, from spread alone: what the blocks say on average is not looked at. */
+/* How many blocks to expect, from the control's spread. An expectation: the run ends when its intervals
+ * decide. */
 static void plan_once(struct experiment *x)
 {
     struct experiment_state *s = &x->state;
     const bool controlled = s->control_blocks >= 2;
     if (s->planned_blocks || (!controlled && s->blocks < s->spec.min_blocks)) return;
     const double sd = controlled ? stats_sd(s->control_d, s->control_blocks)
-                                 : stats_sd(s->d, s->spec.min_blocks);
+                                 : stats_sd(s->comparison[s->headline].d, s->comparison[s->headline].blocks);
     const int n = plan_blocks(&s->spec, sd);
     s = state_edit(x);
     s->planned_blocks = n;
     state_done(x);
-    experiment_tell(x, "plan", "%d blocks planned: spread %.2f %% a block, margin %.2f %%", n, 100 * sd,
-                    100 * s->spec.margin);
+    experiment_tell(x, "plan",
+                    "about %d blocks expected, at most %d: spread %.2f %% a block, margin %.2f %%, smallest "
+                    "effect that can be found %.2f %%",
+                    n, s->spec.max_blocks, 100 * sd, 100 * s->spec.margin, 100 * s->mde);
 }
 
-static enum flow run_blocks(struct experiment *x)
+/* A race may take two thirds of the blocks' time; the rest belongs to its winner. */
+static bool race_time_is_up(const struct experiment *x)
 {
-    enter(x, PHASE_BLOCKS);
-    for (;;) {
-        plan_once(x);
-        const struct experiment_state *s = &x->state;
-        const int aim = s->planned_blocks ? s->planned_blocks : s->spec.min_blocks;
-        if (s->planned_blocks && s->blocks >= s->planned_blocks) return FLOW_ON;
-        if (4 * s->discarded > aim) return FLOW_ON; /* over 1 in 5 whatever follows: the verdict says so */
-        if (time_is_up(x)) {
-            experiment_tell(x, "budget", "the budget of %.0f s ended after %d of %d blocks", s->spec.budget_s,
-                            s->blocks, aim);
-            return FLOW_ON;
-        }
-        const enum flow f = block_run(x, CELL_BLOCK);
+    const double begun = x->blocks_begun_s, whole = x->state.spec.budget_s - begun;
+    return x->state.spec.race && experiment_elapsed(x) - begun >= whole * 2 / 3;
+}
+
+static bool phase_is_over(struct experiment *x, enum cell_phase phase)
+{
+    const struct experiment_state *s = &x->state;
+    const int kept = phase == CELL_CONFIRM ? s->confirmation.blocks : s->blocks;
+    const int aim = s->planned_blocks ? s->planned_blocks : s->spec.min_blocks;
+    if (kept >= s->spec.max_blocks) return true;
+    if (s->discarded >= 3 && 4 * s->discarded > MAX(aim, s->blocks)) return true; /* the verdict says so */
+    if (phase == CELL_BLOCK && s->spec.race ? race_time_is_up(x) || x->race_over : judge_is_decided(s))
+        return true;
+    if (!time_is_up(x)) return false;
+    experiment_tell(x, "budget", "the budget of %.0f s ended after %d blocks, about %d were expected",
+                    s->spec.budget_s, kept, aim);
+    return true;
+}
+
+static void race_look(struct experiment *x)
+{
+    bool was[EXPERIMENT_ARMS];
+    for (int k = 1; k < x->state.spec.arms; k++) was[k] = x->state.comparison[k].dropped;
+    struct experiment_state *s = state_edit(x);
+    x->race_over = judge_race(s);
+    state_done(x);
+    for (int k = 1; k < s->spec.arms; k++)
+        if (s->comparison[k].dropped && !was[k])
+            experiment_tell(x, "race", "arm %c (%.80s) cannot win any more and is left out", 'A' + k,
+                            s->arm[k].line);
+}
+
+static enum flow run_blocks(struct experiment *x, enum cell_phase phase)
+{
+    enter(x, phase == CELL_CONFIRM ? PHASE_CONFIRM : PHASE_BLOCKS);
+    x->blocks_begun_s = experiment_elapsed(x);
+    while (plan_once(x), !phase_is_over(x, phase)) {
+        enum flow f = block_run(x, phase);
+        if (f == FLOW_ARM && arms_remain(x) &&
+            !(phase == CELL_CONFIRM && x->state.arm[x->state.headline].failed))
+            f = FLOW_ON; /* the others go on */
         if (f != FLOW_ON && f != FLOW_DISCARDED) return f;
         if (f == FLOW_DISCARDED) pause_after_discard(x);
-        estimate_end(x, aim - x->state.blocks);
+        if (f == FLOW_ON && phase == CELL_BLOCK && x->state.spec.race) race_look(x);
+        estimate_end(x, x->state.blocks_needed);
     }
+    return FLOW_ON;
+}
+
+/* A race chooses, so what it says about the winner is too good: the winner is measured again, and only that
+ * counts. Where A itself leads there is nothing to confirm: choosing flattered its challengers. */
+static enum flow confirm_winner(struct experiment *x)
+{
+    const struct experiment_state *s = &x->state;
+    const struct comparison *c = &s->comparison[s->headline];
+    if (!s->spec.race || !c->blocks || s->arm[s->headline].failed || c->effect.upper < 0) return FLOW_ON;
+    experiment_tell(x, "race", "arm %c (%.80s) leads after %d blocks: measured again, against A alone",
+                    'A' + s->headline, s->arm[s->headline].line, s->blocks);
+    state_edit(x)->confirming = true;
+    state_done(x);
+    return run_blocks(x, CELL_CONFIRM);
 }
 
 /* ---------------------------------------------------------------- the end */
@@ -318,7 +442,7 @@ static enum flow run_blocks(struct experiment *x)
 static const char *conclude(struct experiment *x, enum flow f)
 {
     struct experiment_state *s = state_edit(x);
-    const bool both_failed = s->arm[0].failed && s->arm[1].failed;
+    const bool all_failed = !any_arm(x);
     const char *name = "done";
     s->running_arm = s->block = s->slot = -1;
     s->cell_phase[0] = 0;
@@ -331,10 +455,10 @@ static const char *conclude(struct experiment *x, enum flow f)
     if (f == FLOW_STOPPED) {
         s->phase = PHASE_STOPPED;
         name = "stopped";
-    } else if (f == FLOW_BROKEN || both_failed) {
+    } else if (f == FLOW_BROKEN || all_failed) {
         s->phase = PHASE_FAILED;
-        s->error_code = both_failed ? s->arm[0].code : x->why.code;
-        snprintf(s->error, sizeof(s->error), "%s", both_failed ? s->arm[0].error : x->why.message);
+        s->error_code = all_failed ? s->arm[0].code : x->why.code;
+        snprintf(s->error, sizeof(s->error), "%s", all_failed ? s->arm[0].error : x->why.message);
         name = "failed";
     } else if (f == FLOW_INVALID && *s->reason) {
         judge_numbers(s);
@@ -343,6 +467,7 @@ static const char *conclude(struct experiment *x, enum flow f)
     } else {
         experiment_judge(s);
     }
+    judge_companions(s);
     state_done(x);
     return name;
 }
@@ -357,7 +482,8 @@ static void finish(struct experiment *x, enum flow f)
         json_t *o = experiment_to_json(s);
         char *text = json_line(o);
         json_decref(o);
-        const double log_ratio = s->spec.metric->better < 0 ? -s->effect.estimate : s->effect.estimate;
+        const double effect = experiment_headline(s)->effect.estimate;
+        const double log_ratio = s->spec.metric->better < 0 ? -effect : effect;
         struct err why;
         if (db_run_finish(x->db, s->run_id, name, verdict_name(s->verdict), exp(log_ratio), text, &why)) {
             struct experiment_state *e = state_edit(x);
@@ -379,12 +505,13 @@ static enum flow carry_out(struct experiment *x)
     enum flow f = load_arms(x);
     if (f == FLOW_STOPPED) return f;
     if (put_run(x)) return FLOW_BROKEN;
-    if (x->state.arm[0].failed && x->state.arm[1].failed) return FLOW_ARM;
+    if (!any_arm(x)) return FLOW_ARM;
     if (f != FLOW_INVALID) f = warm_up(x);
     if (f != FLOW_ON) return f;
     if (experiment_canary(x, CANARY_START)) return FLOW_BROKEN;
     f = run_control(x);
-    if (f == FLOW_ON) f = run_blocks(x);
+    if (f == FLOW_ON && !x->state.confirming) f = run_blocks(x, CELL_BLOCK);
+    if (f == FLOW_ON) f = confirm_winner(x);
     if (f == FLOW_ON && experiment_canary(x, CANARY_END)) return FLOW_BROKEN;
     return f;
 }
@@ -403,8 +530,9 @@ static void *experiment_thread(void *arg)
 /* ---------------------------------------------------------------- the door */
 
 /* Continue a run: its own spec, its kept blocks. */
-static enum err_code resume(struct experiment *x, int64_t run_id, struct err *why)
+static enum err_code resume(struct experiment *x, const struct experiment_spec *given, struct err *why)
 {
+    const int64_t run_id = given->resume_id;
     struct run_row row = { 0 };
     enum err_code rc = db_run_get(x->db, run_id, &row, why); /* is there one? */
     run_row_free(&row);
@@ -414,10 +542,9 @@ static enum err_code resume(struct experiment *x, int64_t run_id, struct err *wh
     if (strcmp(row.kind, "ab"))
         rc = err_set(why, ERR_USAGE, "run %lld is a %s: only an experiment can be resumed", (long long)run_id,
                      row.kind);
-    else if (!strcmp(row.state, "done"))
-        rc = err_set(why, ERR_USAGE,
-                     "run %lld is finished (%s): more blocks after a look would not be honest, start anew",
-                     (long long)run_id, *row.verdict ? row.verdict : "no verdict");
+    else if (!strcmp(row.state, "done") && verdict_parse(row.verdict) != VERDICT_INCONCLUSIVE)
+        rc = err_set(why, ERR_USAGE, "run %lld is finished (%s): `qdyno replay %lld` measures it again",
+                     (long long)run_id, *row.verdict ? row.verdict : "no verdict", (long long)run_id);
     else if (strcmp(row.machine, x->machine.id))
         rc = err_set(why, ERR_USAGE, "run %lld was measured on machine %s, this is %s: they do not mix",
                      (long long)run_id, row.machine, x->machine.id);
@@ -427,6 +554,9 @@ static enum err_code resume(struct experiment *x, int64_t run_id, struct err *wh
         rc = json_parse(&o, row.spec_json ? row.spec_json : "", row.spec_json ? strlen(row.spec_json) : 0,
                         why);
     if (!rc) rc = experiment_spec_from_json(&spec, o, why);
+    /* how long it may take is of today, not of the run */
+    if (!rc && given->budget_s > 0) spec.budget_s = given->budget_s;
+    if (!rc && given->max_blocks > 0) spec.max_blocks = given->max_blocks;
     if (!rc) rc = spec_resolve(&spec, why);
     json_decref(o);
     if (!rc) {
@@ -434,7 +564,7 @@ static enum err_code resume(struct experiment *x, int64_t run_id, struct err *wh
         state_init(&x->state, &spec);
         rc = store_rebuild(&x->state, &x->ledger, x->db, run_id, true, why);
         x->state.started_ms = row.started_ms;
-        for (int i = 0; i < EXPERIMENT_ARMS; i++) x->state.arm[i].failed = false; /* it may run now */
+        for (int i = 0; i < spec.arms; i++) x->state.arm[i].failed = false; /* it may run now */
     }
     run_row_free(&row);
     return rc;
@@ -467,9 +597,9 @@ static enum err_code experiment_new(struct experiment *x, const struct experimen
     if (!spec->resume_id) rc = spec_resolve(&resolved, why);
     if (rc) return rc;
     state_init(&x->state, &resolved);
-    if (spec->resume_id) rc = resume(x, spec->resume_id, why);
+    if (spec->resume_id) rc = resume(x, spec, why);
     snprintf(x->state.machine_id, sizeof(x->state.machine_id), "%s", x->machine.id);
-    x->begun_ns = clock_ns() - (int64_t)(x->ledger.cell_seconds * 1e9); /* the budget counts earlier cells */
+    x->begun_ns = clock_ns();
     return rc;
 }
 

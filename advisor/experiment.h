@@ -1,8 +1,8 @@
-/* advisor/experiment.h - the paired A/B: control, blocks ABBA/BAAB, contamination, verdict.
+/* advisor/experiment.h - the paired comparison: control, palindromic blocks, contamination, verdict.
  *
  * Runs in a thread of its own; everybody else sees copies of `struct experiment_state`. Each cell is in the
- * database before the next begins, so a killed run resumes. Statistics beyond the t interval (e-processes,
- * TOST, racing) have their place here and come later: nothing stands in for them. */
+ * database before the next begins, so a killed run resumes. Two to eight arms; every verdict is about one of
+ * them seen from A, arm 0. The intervals hold at every look at once, so the run stops when they decide. */
 #ifndef QDYNO_ADVISOR_EXPERIMENT_H
 #define QDYNO_ADVISOR_EXPERIMENT_H
 
@@ -26,17 +26,26 @@ enum verdict {
 const char *verdict_name(enum verdict v); /* "better" ...; "" for NONE: B seen from A */
 enum verdict verdict_parse(const char *name);
 
-enum { EXPERIMENT_ARMS = 2, EXPERIMENT_BLOCKS = 256, EXPERIMENT_EVENTS = 64 };
+enum { EXPERIMENT_ARMS = 8, EXPERIMENT_BLOCKS = 256, EXPERIMENT_EVENTS = 64 };
+enum { CELL_METRICS = METRIC_COUNT - METRIC_SENSOR_COUNT }; /* what a cell gives, in the order of METRICS */
 
 struct experiment_spec {
     char model[512]; /* path; "" when both configs name one */
+    int arms;        /* 0: 2 */
     struct config config[EXPERIMENT_ARMS];
     struct workload workload;
     const struct metric *metric; /* NULL: decode rate if the workload decodes, else prefill rate */
     double margin;               /* log-ratio that matters: 0.01 */
     double budget_s;             /* 0: 5 minutes; no new block starts beyond it */
-    int min_blocks, max_blocks;  /* 0: 6 and 32 */
+    int min_blocks, max_blocks;  /* 0: 6 and 64 */
     int control_blocks; /* A/A blocks before the comparison; 0: 3; -1: none (verdicts say "no control") */
+    int warmup_cells;   /* of each arm; 0: until their rate has settled */
+    bool race;          /* leave out arms that cannot win, then measure the winner afresh against A */
+    /* quality of every arm with A as reference, measured once; "" : not asked. 0: defaults of eval */
+    char quality_file[512];
+    int quality_ctx, quality_chunks;
+    double kld_margin; /* mean KL divergence that still counts as no loss, nats; 0: 0.02 */
+    char gate[512];    /* what must hold, advisor/gate.h; "": nothing */
     uint64_t seed;
     int64_t resume_id; /* 0: a new run */
 };
@@ -65,11 +74,35 @@ struct experiment_arm {
     int cells;
 };
 
+/* Arm k against A, from the blocks in which both ran. Log ratios of the compared metric, positive: k is
+ * better by METRICS.better. */
+struct comparison {
+    int blocks;
+    double d[EXPERIMENT_BLOCKS]; /* one per kept block */
+    /* Valid at every look at once (stats_anytime_interval), and over the whole family of challengers (Holm):
+     * with one challenger 95 %. effect90 is the pair of one-sided tests of equivalence. */
+    struct interval effect, effect90;
+    double alpha;     /* of `effect`: 0.05, less in a family */
+    double e, e_sign; /* evidence against "no difference" (stats_coin_evalue; signs alone); 20 is 1 in 20 */
+    double p;         /* valid at any time: 1 / the largest e of any look, at most 1 */
+    /* companions: honest for one look only; not used for the verdict. NAN until the end of the run */
+    struct interval fixed, hodges_lehmann;
+    double permutation_p, lag1;
+    struct interval by_metric[CELL_METRICS]; /* as effect, at 95 %; NAN unknown */
+    bool dropped;                            /* left out of the race */
+    int dropped_at;                          /* after so many blocks */
+    enum verdict verdict;
+    char reason[256];  /* why it is invalid or inconclusive, "" otherwise */
+    int blocks_needed; /* about how many more, 0 when decided, -1 unknown */
+};
+
 enum experiment_phase {
     PHASE_LOADING,
     PHASE_WARMUP,
+    PHASE_QUALITY,
     PHASE_CONTROL,
     PHASE_BLOCKS,
+    PHASE_CONFIRM, /* the winner of a race, against A, on blocks of its own */
     PHASE_DONE,
     PHASE_STOPPED,
     PHASE_FAILED
@@ -102,16 +135,15 @@ struct experiment_state {
     double noise_floor;                  /* half width, NAN */
     double mde;                          /* smallest detectable effect with max_blocks, NAN */
     bool control_failed;
-    /* comparison: d[i] log ratio of rate B/A per kept block (positive: B is faster / better by
-     * METRICS.better) */
-    int blocks, discarded;
-    int planned_blocks; /* the verdict is taken at this count, once; 0 until planned */
-    double d[EXPERIMENT_BLOCKS];
-    struct interval effect; /* of d, 95 % */
-    struct interval effect90;
-    enum verdict verdict;
-    char reason[256];  /* why it is invalid or inconclusive, "" otherwise */
-    int blocks_needed; /* about how many more, 0 when decided, -1 unknown */
+    int blocks, discarded; /* kept and discarded, of comparison and confirmation */
+    int planned_blocks;    /* about how many the control's spread asks for; 0 until known */
+    struct comparison comparison[EXPERIMENT_ARMS]; /* by arm; [0] is unused */
+    int headline;                   /* the arm that the run's verdict is about: B, the best, the winner */
+    bool confirming;                /* `confirmation` has taken the place of comparison[headline] */
+    struct comparison confirmation; /* of a race's winner, on fresh blocks */
+    enum verdict verdict;           /* of the run */
+    char reason[256];               /* why it is invalid or inconclusive, "" otherwise */
+    int blocks_needed;              /* about how many more, 0 when decided, -1 unknown */
     bool random_weights;
     double overhead_ratio; /* of sampler thread during cells, share of one core */
     int events;
@@ -140,9 +172,12 @@ bool experiment_finished(struct experiment *x);
 void experiment_stop(struct experiment *x);  /* asks; resumable later by run id */
 void experiment_close(struct experiment *x); /* stop, join, free; NULL is fine */
 
-/* The pure part, for tests: effect, intervals, verdict, reason and blocks_needed from d[0..blocks),
- * discarded, control_failed, arm[].failed and the spec's margin. Needs 6 blocks for any claim. An invalid
- * run's reason that is already set is kept. */
+/* The comparison that the run's verdict is about. */
+const struct comparison *experiment_headline(const struct experiment_state *s);
+
+/* The pure part: every comparison's intervals and verdict, and the run's, from d[], discarded,
+ * control_failed, arm[].failed and the spec's margin. May be called after every block: what it says holds at
+ * all looks together. Needs 6 blocks for any claim. An invalid run's reason that is already set is kept. */
 void experiment_judge(struct experiment_state *s);
 
 /* Why a window of samples disqualifies a cell: "" when it does not. Rules are fixed in CONTAMINATION

@@ -1,4 +1,4 @@
-/* advisor/experiment_cell.c - one timed cell on one arm, and the block of four that is the unit of
+/* advisor/experiment_cell.c - one timed cell on one arm, and the block of them that is the unit of
  * comparison.
  *
  * A cell runs the workload `cell_repeats` times without a break: short ones (a tiny model) would otherwise
@@ -82,10 +82,24 @@ static void arm_unload(struct experiment *x, int arm)
     state_done(x);
 }
 
+static struct arm_spec arm_spec_of(const struct experiment *x, int arm)
+{
+    const struct experiment_spec *s = &x->state.spec;
+    return (struct arm_spec){
+        .model = s->model,
+        .config = &s->config[arm],
+        /* a context named in the line is part of what is compared: 0 leaves it to the config */
+        .ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload),
+        .sequences = workload_sequences(&s->workload),
+        .program = x->program,
+        .log = &x->log,
+    };
+}
+
 enum flow arm_load(struct experiment *x, int arm)
 {
     if (x->reload)
-        for (int i = 0; i < EXPERIMENT_ARMS; i++) arm_unload(x, i);
+        for (int i = 0; i < x->state.spec.arms; i++) arm_unload(x, i);
     if (x->arm[arm]) return FLOW_ON;
     struct experiment_state *s = state_edit(x);
     s->running_arm = arm;
@@ -93,15 +107,7 @@ enum flow arm_load(struct experiment *x, int arm)
     s->live_tok_s = NAN;
     snprintf(s->cell_phase, sizeof(s->cell_phase), "load");
     state_done(x);
-    const struct arm_spec spec = {
-        .model = s->spec.model,
-        .config = &s->spec.config[arm],
-        /* a context named in the line is part of what is compared: 0 leaves it to the config */
-        .ctx = config_int(&s->spec.config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->spec.workload),
-        .sequences = workload_sequences(&s->spec.workload),
-        .program = x->program,
-        .log = &x->log,
-    };
+    const struct arm_spec spec = arm_spec_of(x, arm);
     struct err why = { 0 };
     if (arm_open(&x->arm[arm], &spec, on_event, x, &why)) {
         x->why = why;
@@ -224,8 +230,7 @@ static void show_cell(struct experiment *x, const struct cell_place *p)
     state_done(x);
 }
 
-/* The work itself: fills fields, latencies, seconds. A warm-up also finds out how many repeats a cell needs.
- */
+/* The work itself: fills fields, latencies, seconds. */
 static enum err_code run_repeats(struct experiment *x, const struct cell_place *p, struct cell *c,
                                  struct err *why)
 {
@@ -270,6 +275,7 @@ static enum flow cell_do(struct experiment *x, const struct cell_place *p, struc
         x->overhead_s += c->seconds;
     }
     x->ledger.cell_seconds += c->seconds;
+    x->ledger.cells++;
     const int stored = thin_samples(x, n, t0, x->stored);
     const json_t *description = p->phase == CELL_WARMUP ? arm_description(x->arm[p->arm]) : NULL;
     if (store_cell(x->db, &x->state, p, c, x->stored, stored, rc ? why.message : "", description, &x->why))
@@ -291,7 +297,7 @@ static enum flow cell_do(struct experiment *x, const struct cell_place *p, struc
     return FLOW_ON;
 }
 
-enum flow cell_warm_up(struct experiment *x, int arm, double *seconds)
+enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *value)
 {
     enum flow f = arm_load(x, arm);
     if (f == FLOW_ARM) return arm_gave_up(x, arm, &x->why);
@@ -300,6 +306,7 @@ enum flow cell_warm_up(struct experiment *x, int arm, double *seconds)
     f = cell_do(x, &(struct cell_place){ arm, -1, 0, CELL_WARMUP }, &c);
     if (f == FLOW_ON || f == FLOW_INVALID) { /* measured, whether comparable or not */
         *seconds = c.seconds;
+        *value = c.value[x->state.spec.metric - METRICS];
         ledger_keep(&x->ledger, arm, CELL_WARMUP, c.value, c.itl, c.n_itl);
         struct experiment_state *s = state_edit(x);
         ledger_summarize(&x->ledger, s);
@@ -328,23 +335,17 @@ static enum flow cell_prepare(struct experiment *x, int arm)
     return FLOW_ON;
 }
 
-static void block_keep(struct experiment *x, enum cell_phase phase, const struct cell cell[BLOCK_CELLS],
-                       const int side[BLOCK_CELLS], double d)
+/* False when the compared metric has no value in one of its cells. */
+static bool block_keep(struct experiment *x, const struct block_values *b)
 {
     struct experiment_state *s = state_edit(x);
-    for (int i = 0; i < BLOCK_CELLS; i++) {
-        const int arm = phase == CELL_CONTROL ? 0 : side[i];
-        ledger_keep(&x->ledger, arm, phase, cell[i].value, cell[i].itl, cell[i].n_itl);
-    }
-    if (phase == CELL_CONTROL) {
-        s->control_d[s->control_blocks++] = d;
-        judge_control(s);
-    } else {
-        s->d[s->blocks++] = d;
-        judge_numbers(s);
-    }
+    const bool kept = ledger_block(&x->ledger, s, b);
+    if (kept && b->phase == CELL_CONTROL) judge_control(s);
+    if (kept && b->phase != CELL_CONTROL) judge_numbers(s);
+    if (!kept) snprintf(s->reason, sizeof(s->reason), "a cell gave no value of %s", s->spec.metric->name);
     ledger_summarize(&x->ledger, s);
     state_done(x);
+    return kept;
 }
 
 static enum flow block_discard(struct experiment *x, enum cell_phase phase, int block, const char *reason)
@@ -365,29 +366,22 @@ static enum flow block_discard(struct experiment *x, enum cell_phase phase, int 
 enum flow block_run(struct experiment *x, enum cell_phase phase)
 {
     const int block = x->ledger.next_block[phase]++;
-    const int metric = (int)(x->state.spec.metric - METRICS);
-    int side[BLOCK_CELLS];
-    double value[BLOCK_CELLS];
+    struct block_values b = { .phase = phase };
     struct cell cell[BLOCK_CELLS] = { 0 };
     enum flow f = FLOW_ON;
-    block_order(x->state.spec.seed, phase, block, side);
-    for (int i = 0; i < BLOCK_CELLS && f == FLOW_ON; i++) {
-        const int arm = phase == CELL_CONTROL ? 0 : side[i]; /* control: both sides are arm A */
+    b.arms = arms_live(&x->state, phase, b.arm);
+    block_order(x->state.spec.seed, phase, block, b.arms, b.place);
+    for (int i = 0; i < 2 * b.arms && f == FLOW_ON; i++) {
+        const int arm = b.arm[b.place[i]];
         f = cell_prepare(x, arm);
         if (f == FLOW_ON) f = cell_do(x, &(struct cell_place){ arm, block, i, phase }, &cell[i]);
-        value[i] = cell[i].value[metric];
+        b.value[i] = cell[i].value;
+        b.itl[i] = cell[i].itl;
+        b.n_itl[i] = cell[i].n_itl;
         if (f == FLOW_DISCARDED) f = block_discard(x, phase, block, cell[i].discard);
     }
     if (f == FLOW_ON) {
-        const double d = block_effect(value, side, x->state.spec.metric->better);
-        if (isnan(d)) {
-            struct experiment_state *s = state_edit(x);
-            snprintf(s->reason, sizeof(s->reason), "a cell gave no value of %s", x->state.spec.metric->name);
-            state_done(x);
-            f = FLOW_INVALID;
-        } else {
-            block_keep(x, phase, cell, side, d);
-        }
+        if (!block_keep(x, &b)) f = FLOW_INVALID;
     } else if (f != FLOW_DISCARDED && f != FLOW_BROKEN) {
         /* cut short by a stop or a failed arm: no contamination, but no comparison either */
         if (db_block_discard(x->db, x->state.run_id, block, CELL_PHASES[phase], "interrupted", &x->why))

@@ -7,13 +7,13 @@
 #include <stdio.h>
 
 static const char *const PHASES[] = {
-    [PHASE_LOADING] = "loading", [PHASE_WARMUP] = "warmup", [PHASE_CONTROL] = "control",
-    [PHASE_BLOCKS] = "blocks",   [PHASE_DONE] = "done",     [PHASE_STOPPED] = "stopped",
-    [PHASE_FAILED] = "failed",
+    [PHASE_LOADING] = "loading", [PHASE_WARMUP] = "warmup",   [PHASE_QUALITY] = "quality",
+    [PHASE_CONTROL] = "control", [PHASE_BLOCKS] = "blocks",   [PHASE_CONFIRM] = "confirm",
+    [PHASE_DONE] = "done",       [PHASE_STOPPED] = "stopped", [PHASE_FAILED] = "failed",
 };
 
-static const char STOPPING[] = "one look: the number of blocks is planned from the spread of the control "
-                               "(without one: of the first 6 blocks) and the verdict is taken once, there";
+static const char STOPPING[] = "a look after every block: intervals hold at all looks together (evidence "
+                               "from the coin of the blocks), so the run ends when they decide";
 
 /* The interval of log ratios "positive is better" as an interval of B/A. */
 static json_t *ratio_interval(struct interval i, int better, double confidence)
@@ -25,6 +25,13 @@ static json_t *ratio_interval(struct interval i, int better, double confidence)
     json_put_num(o, "upper", exp(turned ? -i.lower : i.upper));
     json_put_num(o, "confidence", confidence);
     return o;
+}
+
+static json_t *numbers(const double *x, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(list, json_num(x[i]));
+    return list;
 }
 
 static void put_bytes(json_t *o, const char *key, int64_t bytes)
@@ -89,15 +96,64 @@ static json_t *arm_document(const struct experiment_arm *a, int index)
     return o;
 }
 
+/* What is said beside the interval that decides; honest for one look only. */
+static json_t *companions_document(const struct comparison *c, int better)
+{
+    json_t *o = json_object();
+    json_put(o, "t_interval", ratio_interval(c->fixed, better, 0.95));
+    json_put(o, "hodges_lehmann", ratio_interval(c->hodges_lehmann, better, 0.95));
+    json_put_num(o, "permutation_p", c->permutation_p);
+    json_put_num(o, "lag1_correlation", c->lag1);
+    return o;
+}
+
+/* The figures of one comparison, into the object that is about it. */
+static void put_comparison(json_t *o, const struct comparison *c, int better)
+{
+    json_put(o, "effect", ratio_interval(c->effect, better, 1 - c->alpha));
+    json_put(o, "effect90", ratio_interval(c->effect90, better, 1 - 2 * c->alpha));
+    json_put_num(o, "e_value", c->e);
+    json_put_num(o, "e_value_sign", c->e_sign);
+    json_put_num(o, "p_anytime", c->p);
+    json_put(o, "companions", companions_document(c, better));
+    json_put(o, "log_ratios", numbers(c->d, c->blocks)); /* per kept block, positive: better than A */
+    json_t *by = json_object();
+    for (int m = 0; m < CELL_METRICS; m++) {
+        const struct metric *metric = &METRICS[METRIC_SENSOR_COUNT + m];
+        if (!isnan(c->by_metric[m].estimate))
+            json_put(by, metric->name, ratio_interval(c->by_metric[m], metric->better, 0.95));
+    }
+    json_put(o, "by_metric", by);
+}
+
+static json_t *comparisons_document(const struct experiment_state *s, int better)
+{
+    json_t *list = json_array();
+    for (int k = 1; k < s->spec.arms; k++) {
+        const struct comparison *c = &s->comparison[k];
+        const char name[2] = { (char)('a' + k), 0 };
+        json_t *o = json_object();
+        json_put_str(o, "arm", name);
+        json_put_str(o, "config", s->arm[k].line);
+        json_put_str(o, "verdict", c->verdict ? verdict_name(c->verdict) : NULL);
+        put_text(o, "reason", c->reason);
+        json_put_int(o, "blocks", c->blocks);
+        put_bytes(o, "blocks_needed", c->blocks_needed);
+        json_put(o, "dropped_after", c->dropped ? json_integer(c->dropped_at) : json_null());
+        put_comparison(o, c, better);
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
 static json_t *control_document(const struct experiment_state *s)
 {
     if (s->spec.control_blocks < 0) return json_null();
-    json_t *o = ratio_interval(s->control, 1, 0.95), *d = json_array();
+    json_t *o = ratio_interval(s->control, 1, 0.95);
     json_put_int(o, "blocks", s->control_blocks);
     json_put_int(o, "discarded", s->control_discarded);
     json_put_bool(o, "failed", s->control_failed);
-    for (int i = 0; i < s->control_blocks; i++) json_array_append_new(d, json_num(s->control_d[i]));
-    json_put(o, "log_ratios", d);
+    json_put(o, "log_ratios", numbers(s->control_d, s->control_blocks));
     json_put_num(o, "cpu_frequency_hertz", s->control_frequency);
     return o;
 }
@@ -125,7 +181,9 @@ json_t *experiment_to_json(const struct experiment_state *s)
 {
     char workload[576], seed[24];
     const int better = s->spec.metric ? s->spec.metric->better : 1;
-    json_t *o = json_object(), *d = json_array(), *arms = json_array();
+    const struct comparison *c = experiment_headline(s);
+    const char headline[2] = { (char)('a' + s->headline), 0 };
+    json_t *o = json_object(), *arms = json_array();
     json_put_str(o, "schema", "qdyno.ab/1");
     if (s->run_id)
         json_put_int(o, "run", s->run_id);
@@ -133,15 +191,16 @@ json_t *experiment_to_json(const struct experiment_state *s)
         json_put(o, "run", json_null());
     json_put_str(o, "state", PHASES[s->phase]);
     put_text(o, "error", s->error);
-    json_put_str(o, "verdict", s->verdict ? verdict_name(s->verdict) : NULL); /* B seen from A */
+    json_put_str(o, "verdict", s->verdict ? verdict_name(s->verdict) : NULL); /* headline seen from A */
+    json_put_str(o, "headline", headline);
+    json_put_bool(o, "confirmed", s->confirming); /* on blocks that did not choose it */
     put_text(o, "reason", s->reason);
     json_put_str(o, "metric", s->spec.metric ? s->spec.metric->name : NULL);
     json_put_str(o, "unit", s->spec.metric ? s->spec.metric->unit : NULL);
     json_put_int(o, "better", better);
     json_put_str(o, "model", s->spec.model);
     json_put_str(o, "workload", workload_line(&s->spec.workload, workload, sizeof(workload)));
-    json_put(o, "effect", ratio_interval(s->effect, better, 0.95));
-    json_put(o, "effect90", ratio_interval(s->effect90, better, 0.90));
+    put_comparison(o, c, better);
     json_put_num(o, "margin", s->spec.margin);
     json_put_num(o, "noise_floor_ratio", s->noise_floor);
     json_put_num(o, "mde_ratio", s->mde);
@@ -151,10 +210,9 @@ json_t *experiment_to_json(const struct experiment_state *s)
     json_put_int(o, "discarded", s->discarded);
     put_bytes(o, "blocks_needed", s->blocks_needed);
     json_put_int(o, "cell_repeats", s->cell_repeats);
-    for (int i = 0; i < s->blocks; i++) json_array_append_new(d, json_num(s->d[i]));
-    json_put(o, "log_ratios", d); /* per kept block, positive: B is better */
+    json_put(o, "comparisons", comparisons_document(s, better));
     json_put(o, "control", control_document(s));
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) json_array_append_new(arms, arm_document(&s->arm[i], i));
+    for (int i = 0; i < s->spec.arms; i++) json_array_append_new(arms, arm_document(&s->arm[i], i));
     json_put(o, "arms", arms);
     json_put_bool(o, "random_weights", s->random_weights);
     put_text(o, "machine", s->machine_id);

@@ -17,31 +17,42 @@
 #include "advisor/experiment.h"
 
 enum { WINDOW_SAMPLES = 6000, WINDOW_STORED = 64 * METRIC_SENSOR_COUNT };
-enum { BLOCK_CELLS = 4, CELL_METRICS = METRIC_COUNT - METRIC_SENSOR_COUNT };
+enum { BLOCK_CELLS = 2 * EXPERIMENT_ARMS }; /* at most */
 
 /* ---------------------------------------------------------------- plan */
 
 /* Zeros become defaults; ERR_USAGE on what cannot be. */
 enum err_code spec_resolve(struct experiment_spec *s, struct err *why);
 
-enum cell_phase { CELL_WARMUP, CELL_CONTROL, CELL_BLOCK };
+enum cell_phase { CELL_WARMUP, CELL_CONTROL, CELL_BLOCK, CELL_CONFIRM, CELL_PHASES_COUNT };
 extern const char *const CELL_PHASES[]; /* as in the database */
 
-/* side[slot] of a block: 0 = A, 1 = B; ABBA or BAAB by a coin of seed, phase and number alone. */
-void block_order(uint64_t seed, enum cell_phase phase, int block, int side[BLOCK_CELLS]);
-/* Log ratio B/A, positive when side 1 is better. NAN when a value is not a positive number. */
-double block_effect(const double value[BLOCK_CELLS], const int side[BLOCK_CELLS], int better);
-/* How many blocks a spread asks for, within the spec's bounds: an effect of the size of the margin is found
- * 4 times in 5. */
+/* The order in which `arms` run in a block: a permutation by a coin of seed, phase and number alone, then the
+ * same reversed, so that a linear drift cancels between any two. place[slot] in 0..arms, 2 * arms slots; two
+ * arms make ABBA or BAAB. */
+void block_order(uint64_t seed, enum cell_phase phase, int block, int arms, int place[BLOCK_CELLS]);
+/* Log ratio of what stands at place k to what stands at place 0, positive when k is better: the means of the
+ * logs of their two cells. NAN when a value is not a positive number. */
+double block_effect(const double value[BLOCK_CELLS], const int place[BLOCK_CELLS], int arms, int k,
+                    int better);
+/* The arms that still run, ascending, A first; their number. */
+int arms_live(const struct experiment_state *s, enum cell_phase phase, int arm[EXPERIMENT_ARMS]);
+/* About how many blocks a spread asks for, within the spec's bounds: an effect of the size of the margin is
+ * found 4 times in 5. */
 int plan_blocks(const struct experiment_spec *s, double sd);
 /* Kept control blocks wanted, given those there are: doubled once when the first look excludes 0. */
 int control_wanted(const struct experiment_state *s);
 
 /* ---------------------------------------------------------------- judge */
 
-enum { BLOCKS_FOR_A_CLAIM = 6 };                /* sign-flip permutation cannot reach 5 % below: 2 / 2^6 */
-void judge_control(struct experiment_state *s); /* control, noise_floor, mde, control_failed */
-void judge_numbers(struct experiment_state *s); /* effect, effect90, blocks_needed; no verdict */
+enum { BLOCKS_FOR_A_CLAIM = 6 };                   /* sign-flip permutation cannot reach 5 % below: 2 / 2^6 */
+void judge_control(struct experiment_state *s);    /* control, noise_floor, mde, control_failed */
+void judge_numbers(struct experiment_state *s);    /* intervals and e-values; no verdict */
+void judge_companions(struct experiment_state *s); /* what is told beside them, at the end */
+bool judge_is_decided(const struct experiment_state *s); /* nothing is left to find out */
+/* Racing: leaves out every arm that is surely worse than the leader; true when the race is over. */
+bool judge_race(struct experiment_state *s);
+double judge_margin(const struct experiment_state *s);
 
 /* ---------------------------------------------------------------- cells and their ledger */
 
@@ -82,6 +93,11 @@ struct cell_place {
     enum cell_phase phase;
 };
 
+/* Log ratios to A of every metric of cells, block by block: kept beside the state, which shows intervals. */
+struct effects {
+    int blocks;
+    double d[CELL_METRICS][EXPERIMENT_BLOCKS]; /* NAN unknown */
+};
 /* Kept cells of one arm in one tier: enough for the means the state shows. */
 struct totals {
     int cells;
@@ -92,16 +108,28 @@ struct totals {
     int n_itl, cap_itl;
 };
 struct ledger {
-    struct totals arm[EXPERIMENT_ARMS][CELL_BLOCK + 1];
-    int next_block[CELL_BLOCK + 1];      /* number of the next block of a phase: numbers are never reused */
+    struct totals arm[EXPERIMENT_ARMS][CELL_PHASES_COUNT];
+    struct effects effects[EXPERIMENT_ARMS]; /* [0]: the confirmation's */
+    int next_block[CELL_PHASES_COUNT];   /* number of the next block of a phase: numbers are never reused */
     double frequency[EXPERIMENT_BLOCKS]; /* of control cells */
     int n_frequency;
-    double cell_seconds; /* time spent so far, by all cells of the run */
-    char work_hash[24];  /* "" until the first cell */
+    double cell_seconds; /* time spent so far, by all cells of the run; and their number */
+    int cells;
+    char work_hash[24]; /* "" until the first cell */
 };
 void ledger_free(struct ledger *l);
 void ledger_keep(struct ledger *l, int arm, enum cell_phase phase, const double value[METRIC_COUNT],
                  const float *itl, int n_itl);
+/* A kept block: its effects into the state's comparisons and the ledger, its cells into the means. cell[i] at
+ * place[i] of the arms arm[0..arms). False when the compared metric has no value in one of them. */
+struct block_values {
+    enum cell_phase phase;
+    int arms, arm[EXPERIMENT_ARMS], place[BLOCK_CELLS];
+    const double *value[BLOCK_CELLS]; /* [METRIC_COUNT] */
+    const float *itl[BLOCK_CELLS];
+    int n_itl[BLOCK_CELLS];
+};
+bool ledger_block(struct ledger *l, struct experiment_state *s, const struct block_values *b);
 /* The arms' figures in the state, from the ledger. */
 void ledger_summarize(const struct ledger *l, struct experiment_state *s);
 /* Percentiles that the sample supports at 99 % confidence, else NAN. Sorts itl. */
@@ -140,11 +168,13 @@ struct experiment {
     /* of the thread alone */
     struct db *db;
     struct arm *arm[EXPERIMENT_ARMS];
-    bool reload; /* memory holds one arm at a time: every cell loads its own */
-    struct ledger ledger;
+    bool reload;               /* memory holds one arm at a time: every cell loads its own */
+    struct ledger ledger;      /* large */
     struct sample *window;     /* scratch of one cell: [WINDOW_SAMPLES] */
     struct sample_row *stored; /* scratch of one cell: [WINDOW_STORED] */
     int64_t begun_ns;
+    double blocks_begun_s; /* on the clock of experiment_elapsed */
+    bool race_over;
     int64_t shown_ns;                /* of the last live update */
     double overhead_sum, overhead_s; /* sampler's cost, weighted by cell seconds */
     struct err why;
@@ -168,7 +198,8 @@ void experiment_tell(struct experiment *x, const char *kind, const char *fmt, ..
 
 enum flow arm_load(struct experiment *x, int arm);
 enum flow arm_gave_up(struct experiment *x, int arm, const struct err *why);
-enum flow cell_warm_up(struct experiment *x, int arm, double *seconds);
+/* One warm-up cell; its length, and its value of the compared metric. */
+enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *value);
 enum flow block_run(struct experiment *x, enum cell_phase phase);
 double experiment_elapsed(const struct experiment *x);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const CELL_PHASES[] = { "warmup", "control", "block" };
+const char *const CELL_PHASES[] = { "warmup", "control", "block", "confirm" };
 
 /* What a workload must contain for a cell to give a metric. */
 enum { GIVES_PREFILL = 1, GIVES_DECODE = 2, GIVES_EVAL = 4, GIVES_ANY = 8 };
@@ -59,6 +59,14 @@ enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
     }
     enum err_code rc = metric_check(s->metric, &s->workload, why);
     if (rc) return rc;
+    if (!s->arms) s->arms = 2;
+    if (s->arms < 2 || s->arms > EXPERIMENT_ARMS)
+        return err_set(why, ERR_USAGE, "%d arms: want 2 to %d", s->arms, EXPERIMENT_ARMS);
+    if (s->race && s->arms < 3)
+        return err_set(why, ERR_USAGE, "a race wants three arms or more: two are compared as they are");
+    if (s->warmup_cells < 0 || s->warmup_cells > 64)
+        return err_set(why, ERR_USAGE, "%d warm-up cells: want 1 to 64, or 0 for as many as it takes",
+                       s->warmup_cells);
     if (s->margin == 0) s->margin = 0.01;
     if (!(s->margin > 0 && s->margin < 1))
         return err_set(why, ERR_USAGE, "a margin of %g: want more than 0 and less than 1 (0.01 is 1 %%)",
@@ -67,7 +75,7 @@ enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
     if (!(s->budget_s > 0))
         return err_set(why, ERR_USAGE, "a budget of %g seconds: want more than 0", s->budget_s);
     if (!s->min_blocks) s->min_blocks = BLOCKS_FOR_A_CLAIM;
-    if (!s->max_blocks) s->max_blocks = MAX(32, s->min_blocks);
+    if (!s->max_blocks) s->max_blocks = MAX(64, s->min_blocks);
     if (s->min_blocks < BLOCKS_FOR_A_CLAIM || s->max_blocks < s->min_blocks ||
         s->max_blocks > EXPERIMENT_BLOCKS)
         return err_set(why, ERR_USAGE, "%d to %d blocks: want %d <= least <= most <= %d", s->min_blocks,
@@ -88,31 +96,50 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-void block_order(uint64_t seed, enum cell_phase phase, int block, int side[BLOCK_CELLS])
+void block_order(uint64_t seed, enum cell_phase phase, int block, int arms, int place[BLOCK_CELLS])
 {
     const uint64_t coin = mix(mix(seed) ^ ((uint64_t)phase << 32 | (uint32_t)block));
-    const int first = (int)(coin & 1);
-    side[0] = side[3] = first;
-    side[1] = side[2] = !first;
+    for (int i = 0; i < arms; i++) place[i] = i;
+    for (int i = arms - 1; i > 0; i--) { /* Fisher-Yates */
+        const uint64_t draw = i > 1 ? mix(coin ^ (uint64_t)i) : coin;
+        const int j = i - (int)(draw % (uint64_t)(i + 1)), k = place[i];
+        place[i] = place[j];
+        place[j] = k;
+    }
+    for (int i = 0; i < arms; i++) place[2 * arms - 1 - i] = place[i];
 }
 
-double block_effect(const double value[BLOCK_CELLS], const int side[BLOCK_CELLS], int better)
+double block_effect(const double value[BLOCK_CELLS], const int place[BLOCK_CELLS], int arms, int k,
+                    int better)
 {
     double d = 0;
-    for (int i = 0; i < BLOCK_CELLS; i++) {
+    for (int i = 0; i < 2 * arms; i++) {
+        if (place[i] != k && place[i] != 0) continue;
         if (!(value[i] > 0) || isinf(value[i])) return NAN;
-        d += (side[i] ? 0.5 : -0.5) * log(value[i]);
+        d += (place[i] == k ? 0.5 : -0.5) * log(value[i]);
     }
     return better < 0 ? -d : d;
 }
 
+int arms_live(const struct experiment_state *s, enum cell_phase phase, int arm[EXPERIMENT_ARMS])
+{
+    int n = 0;
+    if (phase == CELL_CONTROL) { /* A, in both places */
+        arm[n++] = 0;
+        arm[n++] = 0;
+        return n;
+    }
+    for (int k = 0; k < s->spec.arms; k++)
+        if (!s->arm[k].failed && !s->comparison[k].dropped &&
+            (phase != CELL_CONFIRM || k == 0 || k == s->headline))
+            arm[n++] = k;
+    return n;
+}
+
 int plan_blocks(const struct experiment_spec *s, double sd)
 {
-    /* Power 80 %: the interval's half width must be this share of the effect that matters. */
-    const double share = stats_normal_quantile(0.975) /
-                         (stats_normal_quantile(0.975) + stats_normal_quantile(0.80));
     if (isnan(sd)) return s->max_blocks;
-    const int n = stats_blocks_for(sd, share * s->margin, 0.95);
+    const int n = stats_anytime_blocks_for(sd, s->margin, 1 - 0.05 / MAX(1, s->arms - 1), 0.80);
     return MIN(MAX(n, s->min_blocks), s->max_blocks);
 }
 
@@ -156,7 +183,8 @@ json_t *experiment_spec_to_json(const struct experiment_spec *s)
     char text[576], seed[24];
     json_t *o = json_object(), *configs = json_array();
     json_put_str(o, "model", s->model);
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) json_array_append_new(configs, config_document(&s->config[i]));
+    for (int i = 0; i < (s->arms ? s->arms : 2); i++)
+        json_array_append_new(configs, config_document(&s->config[i]));
     json_put(o, "configs", configs);
     json_put_str(o, "workload", workload_line(&s->workload, text, sizeof(text)));
     json_put_int(o, "eval_ctx", s->workload.eval_ctx);
@@ -166,6 +194,13 @@ json_t *experiment_spec_to_json(const struct experiment_spec *s)
     json_put_int(o, "min_blocks", s->min_blocks);
     json_put_int(o, "max_blocks", s->max_blocks);
     json_put_int(o, "control_blocks", s->control_blocks);
+    json_put_int(o, "warmup_cells", s->warmup_cells);
+    json_put_bool(o, "race", s->race);
+    json_put_str(o, "quality_file", *s->quality_file ? s->quality_file : NULL);
+    json_put_int(o, "quality_ctx", s->quality_ctx);
+    json_put_int(o, "quality_chunks", s->quality_chunks);
+    json_put_num(o, "kld_margin", s->kld_margin);
+    json_put_str(o, "gate", *s->gate ? s->gate : NULL);
     snprintf(seed, sizeof(seed), "%" PRIu64, s->seed);
     json_put_str(o, "seed", seed); /* text: JSON readers lose the low bits of 64 */
     return o;
@@ -176,10 +211,13 @@ enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t 
     memset(s, 0, sizeof(*s));
     if (!json_is_object(object)) return err_set(why, ERR_FORMAT, "an experiment's spec must be an object");
     snprintf(s->model, sizeof(s->model), "%s", json_get_str(object, "model", ""));
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
-        const json_t *c = json_array_get(json_object_get(object, "configs"), (size_t)i);
-        if (!c) return err_set(why, ERR_FORMAT, "the experiment's spec has no config of arm %c", 'A' + i);
-        enum err_code rc = config_undocument(&s->config[i], c, why);
+    const json_t *configs = json_object_get(object, "configs");
+    s->arms = (int)MIN(json_array_size(configs), (size_t)EXPERIMENT_ARMS + 1);
+    if (s->arms < 2 || s->arms > EXPERIMENT_ARMS)
+        return err_set(why, ERR_FORMAT, "the experiment's spec has %zu configs, not 2 to %d",
+                       json_array_size(configs), EXPERIMENT_ARMS);
+    for (int i = 0; i < s->arms; i++) {
+        enum err_code rc = config_undocument(&s->config[i], json_array_get(configs, (size_t)i), why);
         if (rc) return rc;
     }
     enum err_code rc = workload_parse(&s->workload, json_get_str(object, "workload", ""), why);
@@ -194,6 +232,13 @@ enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t 
     s->min_blocks = (int)json_get_int(object, "min_blocks", 0);
     s->max_blocks = (int)json_get_int(object, "max_blocks", 0);
     s->control_blocks = (int)json_get_int(object, "control_blocks", 0);
+    s->warmup_cells = (int)json_get_int(object, "warmup_cells", 0);
+    s->race = json_get_bool(object, "race", false);
+    snprintf(s->quality_file, sizeof(s->quality_file), "%s", json_get_str(object, "quality_file", ""));
+    s->quality_ctx = (int)json_get_int(object, "quality_ctx", 0);
+    s->quality_chunks = (int)json_get_int(object, "quality_chunks", 0);
+    s->kld_margin = json_get_num(object, "kld_margin", 0);
+    snprintf(s->gate, sizeof(s->gate), "%s", json_get_str(object, "gate", ""));
     if (!str_to_u64(json_get_str(object, "seed", ""), &s->seed))
         return err_set(why, ERR_FORMAT, "the experiment's spec has no seed");
     return ERR_OK;

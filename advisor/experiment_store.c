@@ -14,7 +14,7 @@ static const char INTERRUPTED[] = "interrupted";
 void ledger_free(struct ledger *l)
 {
     for (int a = 0; a < EXPERIMENT_ARMS; a++)
-        for (int p = 0; p <= CELL_BLOCK; p++) free(l->arm[a][p].itl);
+        for (int p = 0; p < CELL_PHASES_COUNT; p++) free(l->arm[a][p].itl);
 }
 
 static void keep_itl(struct totals *t, const float *itl, int n)
@@ -81,13 +81,73 @@ void itl_percentiles(float *itl, int n, double *p50, double *p95, double *p99)
     }
 }
 
+/* The compared metric decides whether a block counts; another one that is unknown is only unknown. */
+static void keep_effects(struct effects *e, const struct block_values *b, int k)
+{
+    double value[BLOCK_CELLS];
+    for (int m = 0; m < CELL_METRICS; m++) {
+        for (int i = 0; i < 2 * b->arms; i++) value[i] = b->value[i][METRIC_SENSOR_COUNT + m];
+        e->d[m][e->blocks] = block_effect(value, b->place, b->arms, k,
+                                          METRICS[METRIC_SENSOR_COUNT + m].better);
+    }
+    e->blocks++;
+}
+
+static void intervals_of(const struct effects *e, struct interval to[CELL_METRICS])
+{
+    for (int m = 0; m < CELL_METRICS; m++) {
+        double known[EXPERIMENT_BLOCKS];
+        int n = 0;
+        for (int i = 0; i < e->blocks; i++)
+            if (!isnan(e->d[m][i])) known[n++] = e->d[m][i];
+        to[m] = stats_anytime_interval(known, n, 0.95);
+    }
+}
+
+/* Places 1.. of a kept block into their comparisons; false when the compared metric has no value. */
+static bool keep_comparisons(struct ledger *l, struct experiment_state *s, const struct block_values *b)
+{
+    const int metric = (int)(s->spec.metric - METRICS);
+    double value[BLOCK_CELLS], d[EXPERIMENT_ARMS];
+    for (int i = 0; i < 2 * b->arms; i++) value[i] = b->value[i][metric];
+    for (int k = 1; k < b->arms; k++) {
+        d[k] = block_effect(value, b->place, b->arms, k, s->spec.metric->better);
+        if (isnan(d[k])) return false;
+    }
+    if (b->phase == CELL_CONTROL) {
+        if (s->control_blocks == EXPERIMENT_BLOCKS) return true;
+        s->control_d[s->control_blocks++] = d[1];
+        return true;
+    }
+    s->confirming = s->confirming || b->phase == CELL_CONFIRM;
+    s->blocks++;
+    for (int k = 1; k < b->arms; k++) {
+        const bool confirms = b->phase == CELL_CONFIRM;
+        struct comparison *c = confirms ? &s->confirmation : &s->comparison[b->arm[k]];
+        struct effects *e = &l->effects[confirms ? 0 : b->arm[k]];
+        if (c->blocks == EXPERIMENT_BLOCKS) continue;
+        c->d[c->blocks++] = d[k];
+        keep_effects(e, b, k);
+        intervals_of(e, c->by_metric);
+    }
+    return true;
+}
+
+bool ledger_block(struct ledger *l, struct experiment_state *s, const struct block_values *b)
+{
+    if (!s->spec.metric || !keep_comparisons(l, s, b)) return false;
+    for (int i = 0; i < 2 * b->arms; i++)
+        ledger_keep(l, b->arm[b->place[i]], b->phase, b->value[i], b->itl[i], b->n_itl[i]);
+    return true;
+}
+
 static double geometric_mean(const struct totals *t, enum metric_id id)
 {
     const int i = (int)id - METRIC_SENSOR_COUNT;
     return t->n[i] ? exp(t->log_sum[i] / t->n[i]) : NAN;
 }
 
-static void summarize_arm(const struct totals tiers[CELL_BLOCK + 1], struct experiment_arm *a,
+static void summarize_arm(const struct totals tiers[CELL_PHASES_COUNT], struct experiment_arm *a,
                           const struct experiment_spec *spec, int repeats)
 {
     int tier = CELL_BLOCK;
@@ -107,14 +167,14 @@ static void summarize_arm(const struct totals tiers[CELL_BLOCK + 1], struct expe
     if (t->n_itl) /* sorts the pool; its order means nothing */
         itl_percentiles(t->itl, t->n_itl, &a->itl_p50_s, &a->itl_p95_s, &a->itl_p99_s);
     double peak = NAN;
-    for (int i = 0; i <= CELL_BLOCK; i++)
+    for (int i = 0; i < CELL_PHASES_COUNT; i++)
         if (tiers[i].cells) peak = fmax(peak, tiers[i].peak_bytes);
     if (peak > 0) a->peak_rss_bytes = (int64_t)peak;
 }
 
 void ledger_summarize(const struct ledger *l, struct experiment_state *s)
 {
-    for (int i = 0; i < EXPERIMENT_ARMS; i++)
+    for (int i = 0; i < s->spec.arms; i++)
         summarize_arm(l->arm[i], &s->arm[i], &s->spec, MAX(1, s->cell_repeats));
     if (!l->n_frequency) return;
     double sorted[EXPERIMENT_BLOCKS];
@@ -125,17 +185,32 @@ void ledger_summarize(const struct ledger *l, struct experiment_state *s)
 
 /* ---------------------------------------------------------------- state */
 
+static void comparison_init(struct comparison *c)
+{
+    const struct interval unknown = { NAN, NAN, NAN };
+    c->effect = c->effect90 = c->fixed = c->hodges_lehmann = unknown;
+    for (int m = 0; m < CELL_METRICS; m++) c->by_metric[m] = unknown;
+    c->e = c->e_sign = c->p = 1;
+    c->permutation_p = c->lag1 = NAN;
+    c->alpha = 0.05;
+    c->blocks_needed = -1;
+}
+
 void state_init(struct experiment_state *s, const struct experiment_spec *spec)
 {
     memset(s, 0, sizeof(*s));
     s->spec = *spec;
+    if (!s->spec.arms) s->spec.arms = 2;
+    s->headline = 1;
+    comparison_init(&s->confirmation);
     s->running_arm = s->block = s->slot = -1;
     s->live_tok_s = s->eta_s = s->noise_floor = s->mde = s->control_frequency = s->overhead_ratio = NAN;
-    s->control = s->effect = s->effect90 = (struct interval){ NAN, NAN, NAN };
+    s->control = (struct interval){ NAN, NAN, NAN };
     s->blocks_needed = -1;
     s->cell_repeats = 1;
     for (int i = 0; i < EXPERIMENT_ARMS; i++) {
         struct experiment_arm *a = &s->arm[i];
+        comparison_init(&s->comparison[i]);
         config_line(&spec->config[i], a->line, sizeof(a->line));
         config_recipe(&spec->config[i], a->recipe, sizeof(a->recipe));
         a->rate = a->prefill_tok_s = a->decode_tok_s = a->ttft_s = a->perplexity = NAN;
@@ -305,25 +380,51 @@ static void reading_done(struct reading *r, int n)
     for (int i = 0; i < n; i++) free(r[i].itl);
 }
 
-/* A whole block of kept cells: its effect and its share in the arms' means. */
+/* Which arms a stored block ran: ascending, with the place of every cell. Two arms of a control are both A,
+ * and only the coin knows which was which. False when it was cut short. */
+static bool block_arms(struct block_values *b, const struct experiment_state *s, const struct cell_row *c,
+                       int n)
+{
+    int count[EXPERIMENT_ARMS] = { 0 };
+    if (b->phase == CELL_CONTROL) {
+        b->arms = 2;
+        b->arm[0] = b->arm[1] = 0;
+        block_order(s->spec.seed, b->phase, c[0].block, 2, b->place);
+        return n == 4;
+    }
+    for (int i = 0; i < n && i < BLOCK_CELLS; i++)
+        if (c[i].arm >= 0 && c[i].arm < s->spec.arms) count[c[i].arm]++;
+    b->arms = 0;
+    for (int k = 0; k < s->spec.arms; k++) {
+        if (count[k] != 0 && count[k] != 2) return false;
+        if (count[k]) b->arm[b->arms++] = k;
+    }
+    for (int i = 0; i < n && i < BLOCK_CELLS; i++)
+        for (int k = 0; k < b->arms; k++)
+            if (b->arm[k] == c[i].arm) b->place[i] = k;
+    return n == 2 * b->arms && b->arms >= 2 && b->arm[0] == 0;
+}
+
+/* A whole block of kept cells: its effects and its share in the arms' means. */
 static enum err_code rebuild_block(struct experiment_state *s, struct ledger *l, struct db *d,
-                                   const struct cell_row *c, enum cell_phase phase, struct err *why)
+                                   const struct cell_row *c, struct block_values *b, struct err *why)
 {
     struct reading r[BLOCK_CELLS] = { 0 };
-    double value[BLOCK_CELLS];
-    int side[BLOCK_CELLS];
     enum err_code rc = ERR_OK;
-    block_order(s->spec.seed, phase, c[0].block, side);
-    for (int i = 0; i < BLOCK_CELLS && !rc; i++) {
+    for (int i = 0; i < 2 * b->arms && !rc; i++) {
         rc = read_cell(d, c[i].id, &r[i], why);
-        value[i] = s->spec.metric ? r[i].value[s->spec.metric - METRICS] : NAN;
+        b->value[i] = r[i].value;
+        b->itl[i] = r[i].itl;
+        b->n_itl[i] = r[i].n_itl;
     }
-    const double effect = !rc && s->spec.metric ? block_effect(value, side, s->spec.metric->better) : NAN;
-    int *count = phase == CELL_CONTROL ? &s->control_blocks : &s->blocks;
-    if (!isnan(effect) && *count < EXPERIMENT_BLOCKS) {
-        (phase == CELL_CONTROL ? s->control_d : s->d)[(*count)++] = effect;
-        for (int i = 0; i < BLOCK_CELLS; i++)
-            ledger_keep(l, phase == CELL_CONTROL ? 0 : side[i], phase, r[i].value, r[i].itl, r[i].n_itl);
+    if (!rc) {
+        /* A race is run again from its blocks: who was left out, and which arm the confirmation is of. */
+        if (b->phase == CELL_CONFIRM) s->headline = b->arm[1];
+        (void)ledger_block(l, s, b);
+        if (b->phase == CELL_BLOCK && s->spec.race) {
+            judge_numbers(s);
+            (void)judge_race(s);
+        }
     }
     reading_done(r, BLOCK_CELLS);
     return rc;
@@ -352,6 +453,14 @@ static enum err_code rebuild_warmup(struct experiment_state *s, struct ledger *l
     return rc;
 }
 
+/* Phases of other kinds (a later version's) are CELL_WARMUP: they are no comparison. */
+static enum cell_phase phase_named(const char *name)
+{
+    for (int p = CELL_CONTROL; p < CELL_PHASES_COUNT; p++)
+        if (!strcmp(name, CELL_PHASES[p])) return (enum cell_phase)p;
+    return CELL_WARMUP;
+}
+
 static enum err_code rebuild_cells(struct experiment_state *s, struct ledger *l, struct db *d,
                                    const struct cell_row *cells, int n, bool discard_open, struct err *why)
 {
@@ -359,23 +468,29 @@ static enum err_code rebuild_cells(struct experiment_state *s, struct ledger *l,
     for (int i = 0; i < n && !rc;) {
         const struct cell_row *c = &cells[i];
         if (!*l->work_hash) snprintf(l->work_hash, sizeof(l->work_hash), "%s", c->work_hash);
-        if (c->block < 0) {
-            rc = rebuild_warmup(s, l, d, c, why);
+        if (c->block < 0) { /* outside of blocks, as other kinds of measurement are */
+            if (!strcmp(c->phase, CELL_PHASES[CELL_WARMUP])) rc = rebuild_warmup(s, l, d, c, why);
             l->cell_seconds += c->seconds;
+            l->cells++;
             i++;
             continue;
         }
-        const enum cell_phase phase = !strcmp(c->phase, CELL_PHASES[CELL_CONTROL]) ? CELL_CONTROL
-                                                                                   : CELL_BLOCK;
+        const enum cell_phase phase = phase_named(c->phase);
         const struct block_rows b = block_at(cells, i, n);
+        struct block_values values = { .phase = phase };
+        if (phase == CELL_WARMUP) { /* not of a block */
+            i += b.n;
+            continue;
+        }
         l->next_block[phase] = MAX(l->next_block[phase], c->block + 1);
         for (int k = 0; k < b.n; k++) l->cell_seconds += cells[i + k].seconds;
+        l->cells += b.n;
         json_t *echo = NULL;
         if (!json_parse(&echo, c->worker_json, strlen(c->worker_json), NULL))
             s->cell_repeats = (int)json_get_int(echo, "repeats", s->cell_repeats);
         json_decref(echo);
-        if (!b.discarded && b.n == BLOCK_CELLS)
-            rc = rebuild_block(s, l, d, c, phase, why);
+        if (!b.discarded && block_arms(&values, s, c, b.n))
+            rc = rebuild_block(s, l, d, c, &values, why);
         else if (b.discarded && !b.interrupted)
             (*(phase == CELL_CONTROL ? &s->control_discarded : &s->discarded))++;
         else if (!b.discarded && discard_open)
@@ -404,23 +519,17 @@ enum err_code store_rebuild(struct experiment_state *s, struct ledger *l, struct
     if (rc) return rc;
     judge_control(s);
     judge_numbers(s);
+    judge_companions(s);
     ledger_summarize(l, s);
     return ERR_OK;
 }
 
-/* What only the outcome knows: everything else comes from the rows. */
-static void read_outcome(struct experiment_state *s, const char *text)
+/* What only the outcome knows: everything else comes from the rows. Failures first, since verdicts stand on
+ * them; the run's own words last, as they were told. */
+static void read_failures(struct experiment_state *s, const json_t *outcome)
 {
-    json_t *o = NULL;
-    if (!text || json_parse(&o, text, strlen(text), NULL)) return;
-    s->planned_blocks = (int)json_get_int(o, "blocks_planned", 0);
-    s->overhead_ratio = json_get_num(o, "overhead_ratio", NAN);
-    s->elapsed_s = json_get_num(o, "elapsed_s", 0);
-    s->blocks_needed = (int)json_get_int(o, "blocks_needed", -1);
-    snprintf(s->reason, sizeof(s->reason), "%s", json_get_str(o, "reason", ""));
-    snprintf(s->error, sizeof(s->error), "%s", json_get_str(o, "error", ""));
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
-        const json_t *a = json_array_get(json_object_get(o, "arms"), (size_t)i);
+    for (int i = 0; i < s->spec.arms; i++) {
+        const json_t *a = json_array_get(json_object_get(outcome, "arms"), (size_t)i);
         struct experiment_arm *to = &s->arm[i];
         const char *error = json_get_str(a, "error", NULL);
         if (error) {
@@ -428,7 +537,16 @@ static void read_outcome(struct experiment_state *s, const char *text)
             snprintf(to->error, sizeof(to->error), "%s", error);
         }
     }
-    json_decref(o);
+}
+
+static void read_words(struct experiment_state *s, const json_t *outcome)
+{
+    s->planned_blocks = (int)json_get_int(outcome, "blocks_planned", 0);
+    s->overhead_ratio = json_get_num(outcome, "overhead_ratio", NAN);
+    s->elapsed_s = json_get_num(outcome, "elapsed_s", 0);
+    s->blocks_needed = (int)json_get_int(outcome, "blocks_needed", -1);
+    snprintf(s->reason, sizeof(s->reason), "%s", json_get_str(outcome, "reason", ""));
+    snprintf(s->error, sizeof(s->error), "%s", json_get_str(outcome, "error", ""));
 }
 
 static enum experiment_phase phase_of(const struct run_row *row, const struct experiment_state *s)
@@ -443,8 +561,7 @@ static enum err_code load_row(struct experiment_state *out, struct db *d, const 
                               struct err *why)
 {
     if (strcmp(row->kind, "ab"))
-        return err_set(why, ERR_USAGE, "run %lld is a %s, not an experiment of two arms", (long long)row->id,
-                       row->kind);
+        return err_set(why, ERR_USAGE, "run %lld is a %s, not an experiment", (long long)row->id, row->kind);
     json_t *o = NULL;
     const char *text = row->spec_json ? row->spec_json : "";
     enum err_code rc = json_parse(&o, text, strlen(text), why);
@@ -453,15 +570,23 @@ static enum err_code load_row(struct experiment_state *out, struct db *d, const 
     json_decref(o);
     if (rc) return err_prefix(why, "run %lld in the database", (long long)row->id);
     state_init(out, &spec);
-    struct ledger ledger = { 0 };
-    rc = store_rebuild(out, &ledger, d, row->id, false, why);
-    ledger_free(&ledger);
+    struct ledger *ledger = calloc(1, sizeof(*ledger));
+    if (!ledger) return err_set(why, ERR_NOMEM, "no memory to read a run");
+    rc = store_rebuild(out, ledger, d, row->id, false, why);
+    ledger_free(ledger);
+    free(ledger);
     if (rc) return rc;
     snprintf(out->machine_id, sizeof(out->machine_id), "%s", row->machine);
     out->started_ms = row->started_ms;
     out->ended_ms = row->ended_ms;
     out->phase = phase_of(row, out);
-    read_outcome(out, row->outcome_json);
+    json_t *outcome = NULL;
+    if (row->outcome_json && !json_parse(&outcome, row->outcome_json, strlen(row->outcome_json), NULL)) {
+        read_failures(out, outcome);
+        if (out->phase == PHASE_DONE) experiment_judge(out);
+        read_words(out, outcome);
+        json_decref(outcome);
+    }
     out->verdict = verdict_parse(row->verdict);
     return ERR_OK;
 }

@@ -28,7 +28,7 @@ static const char *file_name(const char *path)
 
 static const char *model_name(const struct experiment_state *s)
 {
-    for (int i = 0; i < EXPERIMENT_ARMS; i++)
+    for (int i = 0; i < s->spec.arms; i++)
         if (*s->arm[i].model_name) return s->arm[i].model_name;
     return file_name(s->spec.model);
 }
@@ -52,12 +52,15 @@ static void short_line(const struct experiment_state *s, int arm, char *buf, siz
 /* Stable over runs: the same question on the same model is the same group. */
 static void experiment_name(const struct experiment_state *s, char *buf, size_t size)
 {
-    char workload[576], a[640], b[640];
+    char workload[576], line[640];
+    size_t n = (size_t)snprintf(buf, size, "%s: ", model_name(s));
+    for (int i = 0; i < s->spec.arms && n < size; i++) {
+        short_line(s, i, line, sizeof(line));
+        n += (size_t)snprintf(buf + n, size - n, "%s%.*s", i ? " vs " : "", 400 / s->spec.arms, line);
+    }
     short_workload(s, workload, sizeof(workload));
-    short_line(s, 0, a, sizeof(a));
-    short_line(s, 1, b, sizeof(b));
-    snprintf(buf, size, "%s: %.200s vs %.200s, %s of %s", model_name(s), a, b,
-             s->spec.metric ? s->spec.metric->name : "", workload);
+    if (n < size)
+        snprintf(buf + n, size - n, ", %s of %s", s->spec.metric ? s->spec.metric->name : "", workload);
 }
 
 /* ---------------------------------------------------------------- the body */
@@ -90,13 +93,15 @@ static void put_effect(struct body *b)
 {
     const struct experiment_state *s = b->s;
     const bool turned = s->spec.metric && s->spec.metric->better < 0;
-    const struct interval i = s->effect;
-    gauge(b, "qdyno_ab_effect_ratio", "B divided by A of the metric", exp(turned ? -i.estimate : i.estimate));
+    const struct comparison *c = experiment_headline(s);
+    const struct interval i = c->effect;
+    gauge(b, "qdyno_ab_effect_ratio", "B (of several: the best) divided by A of the metric",
+          exp(turned ? -i.estimate : i.estimate));
     gauge(b, "qdyno_ab_effect_lower_ratio", "Lower bound of qdyno_ab_effect_ratio",
           exp(turned ? -i.upper : i.lower));
     gauge(b, "qdyno_ab_effect_upper_ratio", "Upper bound of qdyno_ab_effect_ratio",
           exp(turned ? -i.lower : i.upper));
-    gauge(b, "qdyno_ab_confidence_ratio", "Confidence of the bounds", 0.95);
+    gauge(b, "qdyno_ab_confidence_ratio", "Confidence of the bounds", 1 - c->alpha);
     gauge(b, "qdyno_ab_blocks", "Blocks of four cells that count", s->blocks);
     gauge(b, "qdyno_ab_discarded_blocks", "Blocks discarded because the machine was disturbed", s->discarded);
     gauge(b, "qdyno_ab_noise_floor_ratio", "Half width of the interval of A against itself", s->noise_floor);
@@ -123,21 +128,22 @@ static const struct {
 
 static const char *arm_letter(int i)
 {
-    return i ? "b" : "a";
+    static const char LETTERS[EXPERIMENT_ARMS][2] = { "a", "b", "c", "d", "e", "f", "g", "h" };
+    return LETTERS[i];
 }
 
 static void put_arms(struct body *b)
 {
     for (size_t f = 0; f < COUNT_OF(ARM_FIGURES); f++) {
         exposition_family(&b->e, ARM_FIGURES[f].name, "gauge", ARM_FIGURES[f].help);
-        for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+        for (int i = 0; i < b->s->spec.arms; i++) {
             double v;
             memcpy(&v, (const char *)&b->s->arm[i] + ARM_FIGURES[f].offset, sizeof(v));
             sample(b, &(struct label){ "arm", arm_letter(i) }, v);
         }
     }
     exposition_family(&b->e, "qdyno_ab_peak_memory_bytes", "gauge", "Highest resident memory of the arm");
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+    for (int i = 0; i < b->s->spec.arms; i++) {
         const int64_t bytes = b->s->arm[i].peak_rss_bytes;
         sample(b, &(struct label){ "arm", arm_letter(i) }, bytes > 0 ? (double)bytes : NAN);
     }
@@ -153,7 +159,7 @@ static void put_info(struct body *b, const struct machine *m, int64_t run_id)
     exposition_family(&b->e, "qdyno_build_info", "gauge", "The program that measured");
     exposition_sample(&b->e, build, COUNT_OF(build), 1);
     exposition_family(&b->e, "qdyno_model_info", "gauge", "The model of each arm");
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+    for (int i = 0; i < b->s->spec.arms; i++) {
         const struct experiment_arm *a = &b->s->arm[i];
         char sha[9];
         snprintf(sha, sizeof(sha), "%.8s", a->sha256);

@@ -53,6 +53,8 @@ enum err_code db_run_finish(struct db *d, int64_t id, const char *state, const c
  * ERR_USAGE: another handle, of this or another process, does; ERR_IO. */
 enum err_code db_run_hold(struct db *d, int64_t id, struct err *why);
 void db_run_release(struct db *d); /* all that it holds */
+/* A stopped, killed or undecided run goes on: it has no verdict until db_run_finish. */
+enum err_code db_run_reopen(struct db *d, int64_t id, struct err *why);
 enum err_code db_run_get(struct db *d, int64_t id, struct run_row *out,
                          struct err *why); /* ERR_USAGE: no such id */
 /* Newest first; filter NULL or a substring of label, model, workload, kind or verdict. *rows: free each, then

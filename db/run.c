@@ -81,6 +81,16 @@ enum err_code db_run_finish(struct db *d, int64_t id, const char *state, const c
     return rc;
 }
 
+enum err_code db_run_reopen(struct db *d, int64_t id, struct err *why)
+{
+    return db_do(d,
+                 &(struct db_call){ "go on with a run",
+                                    "UPDATE run SET state = 'running', verdict = '', ended_ms = 0"
+                                    " WHERE id = ?",
+                                    NULL, NULL },
+                 why, "i", id);
+}
+
 struct run_list {
     struct run_row *rows;
     int n, cap;

@@ -173,7 +173,7 @@ void board_job_limits(struct board *b, const struct job *j)
     struct machine_ceilings c = b->known.ceilings;
     bool known = b->known.machine_known && b->known.ceilings_known;
     publish_end(b);
-    for (int arm = 0; arm < EXPERIMENT_ARMS; arm++) {
+    for (int arm = 0; arm < JOB_ARMS; arm++) {
         struct err why = { 0 };
         struct config config;
         struct prediction p = { .decode_limit_tok_s = NAN, .prefill_limit_tok_s = NAN };
@@ -248,11 +248,13 @@ void board_job_load(struct board *b, const struct job *j)
 
 static enum err_code start_spec(struct experiment_spec *spec, const struct job *j, struct err *why)
 {
-    *spec = (struct experiment_spec){ .margin = 0.01, .resume_id = j->id, .seed = (uint64_t)clock_unix_ms() };
+    *spec = (struct experiment_spec){
+        .arms = JOB_ARMS, .margin = 0.01, .resume_id = j->id, .seed = (uint64_t)clock_unix_ms()
+    };
     if (j->id) return ERR_OK;
     put_text(spec->model, sizeof spec->model, j->text[2]);
     enum err_code rc = workload_parse(&spec->workload, j->text[3], why);
-    for (int arm = 0; rc == ERR_OK && arm < EXPERIMENT_ARMS; arm++)
+    for (int arm = 0; rc == ERR_OK && arm < JOB_ARMS; arm++)
         rc = config_parse(&spec->config[arm], strcmp(j->text[arm], "default") ? j->text[arm] : "", why);
     return rc;
 }

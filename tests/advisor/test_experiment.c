@@ -45,7 +45,7 @@ static int tear_down(void **state)
 
 static struct experiment_spec spec_of(const char *a, const char *b)
 {
-    struct experiment_spec s = { .budget_s = 60, .seed = 11 };
+    struct experiment_spec s = { .budget_s = 60, .seed = 11, .warmup_cells = 1 };
     struct err why = { 0 };
     s.config[0] = fake_config(a);
     s.config[1] = fake_config(b);
@@ -84,6 +84,33 @@ static struct db *open_db(const struct bench *b)
     return d;
 }
 
+static int count_cells(const struct bench *b, const char *phase, bool discarded, const char *reason)
+{
+    struct cell_row *cells = NULL;
+    struct err why = { 0 };
+    int n = 0, count = 0;
+    struct db *d = open_db(b);
+    CHECK_OK(db_cell_list(d, b->s.run_id, &cells, &n, &why));
+    for (int i = 0; i < n; i++)
+        count += !strcmp(cells[i].phase, phase) && cells[i].discarded == discarded &&
+                 (!reason || strstr(cells[i].discard_reason, reason));
+    free(cells);
+    db_close(d);
+    return count;
+}
+
+static void check_comparison(const struct comparison *x, const struct comparison *y)
+{
+    assert_int_equal(x->blocks, y->blocks);
+    assert_int_equal(x->verdict, y->verdict);
+    assert_int_equal(x->dropped, y->dropped);
+    for (int i = 0; i < x->blocks; i++) CHECK_NEAR(x->d[i], y->d[i], 1e-12);
+    if (!isnan(y->effect.lower)) CHECK_NEAR(x->effect.lower, y->effect.lower, 1e-9);
+    const struct interval *m = &x->by_metric[METRIC_DECODE_RATE - METRIC_SENSOR_COUNT];
+    const struct interval *n = &y->by_metric[METRIC_DECODE_RATE - METRIC_SENSOR_COUNT];
+    if (!isnan(n->upper)) CHECK_NEAR(m->upper, n->upper, 1e-9);
+}
+
 /* What the database alone says agrees with what the thread said. */
 static void check_reload(const struct bench *b)
 {
@@ -100,7 +127,11 @@ static void check_reload(const struct bench *b)
     assert_string_equal(t->reason, b->s.reason);
     assert_string_equal(t->machine_id, b->s.machine_id);
     assert_int_equal(t->cell_repeats, b->s.cell_repeats);
-    for (int i = 0; i < t->blocks; i++) CHECK_NEAR(t->d[i], b->s.d[i], 1e-12);
+    assert_int_equal(t->headline, b->s.headline);
+    assert_int_equal(t->confirming, b->s.confirming);
+    if (b->s.phase == PHASE_DONE && b->s.verdict != VERDICT_INVALID)
+        for (int k = 1; k < b->s.spec.arms; k++) check_comparison(&t->comparison[k], &b->s.comparison[k]);
+    if (b->s.confirming) check_comparison(&t->confirmation, &b->s.confirmation);
     for (int i = 0; i < EXPERIMENT_ARMS; i++) {
         const struct experiment_arm *x = &t->arm[i], *y = &b->s.arm[i];
         assert_string_equal(x->line, y->line);
@@ -118,15 +149,20 @@ static void check_reload(const struct bench *b)
 static void ten_percent_faster_is_better(void **state)
 {
     struct bench *b = *state;
-    const struct experiment_spec s = spec_of("rate=1000+noise=0.02+seed=1", "rate=1100+noise=0.02+seed=2");
+    struct experiment_spec s = spec_of("rate=1000+noise=0.02+seed=1", "rate=1100+noise=0.02+seed=2");
+    s.warmup_cells = 0; /* as many as it takes */
     run(b, &s);
+    const int warmups = count_cells(b, "warmup", false, NULL);
+    CHECK(warmups >= 2 * (1 + 4) && warmups <= 2 * (1 + 12));
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
-    CHECK_NEAR(b->s.effect.estimate, log(1.1), 0.01);
-    CHECK(b->s.effect.lower < b->s.effect.estimate && b->s.effect.estimate < b->s.effect.upper);
-    CHECK_NEAR(b->s.arm[1].rate / b->s.arm[0].rate, exp(b->s.effect.estimate), 1e-9);
+    CHECK_NEAR(b->s.comparison[1].effect.estimate, log(1.1), 0.01);
+    CHECK(b->s.comparison[1].effect.lower < b->s.comparison[1].effect.estimate &&
+          b->s.comparison[1].effect.estimate < b->s.comparison[1].effect.upper);
+    CHECK_NEAR(b->s.arm[1].rate / b->s.arm[0].rate, exp(b->s.comparison[1].effect.estimate), 1e-9);
     CHECK_NEAR(b->s.arm[0].rate, 1000, 20);
-    assert_int_equal(b->s.blocks, b->s.planned_blocks);
+    CHECK(b->s.blocks >= 6 && b->s.blocks <= 20); /* ten margins: soon decided */
+    CHECK(b->s.planned_blocks >= 6 && b->s.comparison[1].e >= 20);
     CHECK(b->s.control_blocks == 3 || b->s.control_blocks == 6);
     CHECK(b->s.noise_floor > 0 && b->s.noise_floor < 0.05);
     CHECK(b->s.random_weights);
@@ -146,7 +182,7 @@ static void slower_is_worse_and_less_latency_is_better(void **state)
     s.metric = &METRICS[METRIC_TTFT];
     run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_WORSE);
-    CHECK(b->s.effect.estimate < 0);
+    CHECK(b->s.comparison[1].effect.estimate < 0);
     json_t *o = experiment_to_json(&b->s);
     CHECK_NEAR(json_get_num(json_object_get(o, "effect"), "ratio", NAN), 1000.0 / 950, 0.01);
     json_decref(o);
@@ -187,22 +223,7 @@ static void drift_is_not_an_effect(void **state)
     CHECK(b->s.arm[0].rate < 980);
     CHECK(b->s.verdict == VERDICT_EQUIVALENT || b->s.verdict == VERDICT_NEGLIGIBLE ||
           b->s.verdict == VERDICT_INCONCLUSIVE);
-    CHECK_NEAR(b->s.effect.estimate, 0, 0.01);
-}
-
-static int count_cells(const struct bench *b, const char *phase, bool discarded, const char *reason)
-{
-    struct cell_row *cells = NULL;
-    struct err why = { 0 };
-    int n = 0, count = 0;
-    struct db *d = open_db(b);
-    CHECK_OK(db_cell_list(d, b->s.run_id, &cells, &n, &why));
-    for (int i = 0; i < n; i++)
-        count += !strcmp(cells[i].phase, phase) && cells[i].discarded == discarded &&
-                 (!reason || strstr(cells[i].discard_reason, reason));
-    free(cells);
-    db_close(d);
-    return count;
+    CHECK_NEAR(b->s.comparison[1].effect.estimate, 0, 0.01);
 }
 
 static void a_disturbed_block_is_discarded_whole_and_made_up_for(void **state)
@@ -213,11 +234,11 @@ static void a_disturbed_block_is_discarded_whole_and_made_up_for(void **state)
     struct experiment_spec s = spec_of(
         "rate=1000+noise=0.002+seed=1+sleep_ms=60",
         "rate=1100+noise=0.002+seed=2+sleep_ms=60+faults_from=12+faults_to=12");
-    s.max_blocks = 7;
+    s.min_blocks = s.max_blocks = 7;
     run(b, &s);
     assert_int_equal(b->s.cell_repeats, 5);
     assert_int_equal(b->s.discarded, 1);
-    assert_int_equal(b->s.blocks, b->s.planned_blocks);
+    assert_int_equal(b->s.blocks, 7);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
     CHECK(count_cells(b, "block", true, "major page faults") > 0);
     assert_int_equal(count_cells(b, "block", false, NULL), 4 * b->s.blocks);
@@ -227,7 +248,7 @@ static void a_disturbed_block_is_discarded_whole_and_made_up_for(void **state)
 static void too_many_discards_make_it_invalid(void **state)
 {
     struct bench *b = *state;
-    const struct experiment_spec s = spec_of("rate=1000", "rate=1100+faults_from=2+faults_to=1000000");
+    struct experiment_spec s = spec_of("rate=1000", "rate=1100+faults_from=2+faults_to=1000000");
     run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_INVALID);
     CHECK(b->s.discarded >= 2 && b->s.blocks == 0);
@@ -249,7 +270,7 @@ static void a_disturbed_control_ends_it(void **state)
 static void an_arm_that_dies_midway_is_a_result(void **state)
 {
     struct bench *b = *state;
-    const struct experiment_spec s = spec_of("rate=1000+sleep_ms=60", "rate=1100+sleep_ms=60+at=14+do=kill");
+    struct experiment_spec s = spec_of("rate=1000+sleep_ms=60", "rate=1100+sleep_ms=60+at=14+do=kill");
     run(b, &s);
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.verdict, VERDICT_INVALID);
@@ -381,7 +402,8 @@ static void resuming_after_kill_9_keeps_every_whole_block(void **state)
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
     assert_int_equal(b->s.control_blocks, 3); /* not measured again */
-    for (int i = 0; i < before->blocks; i++) CHECK_NEAR(b->s.d[i], before->d[i], 1e-12);
+    for (int i = 0; i < before->blocks; i++)
+        CHECK_NEAR(b->s.comparison[1].d[i], before->comparison[1].d[i], 1e-12);
     assert_int_equal(b->s.discarded, 0); /* a kill is no contamination */
     CHECK(count_cells(b, "block", true, "interrupted") > 0);
     assert_int_equal(count_cells(b, "block", false, NULL), 4 * b->s.blocks);
@@ -461,10 +483,107 @@ static void one_arm_at_a_time_when_memory_is_short(void **state)
     run(b, &s);
     unlink(lock);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
-    CHECK_NEAR(b->s.effect.estimate, log(1.1), 0.01);
+    CHECK_NEAR(b->s.comparison[1].effect.estimate, log(1.1), 0.01);
     bool told = false;
     for (int i = 0; i < b->s.events; i++) told = told || strstr(b->s.event[i].text, "fits only alone");
     CHECK(told);
+    check_reload(b);
+}
+
+static struct experiment_spec spec_of_arms(const char *const *options, int n)
+{
+    struct experiment_spec s = spec_of(options[0], options[1]);
+    for (int i = 2; i < n; i++) s.config[i] = fake_config(options[i]);
+    s.arms = n;
+    s.control_blocks = 2;
+    return s;
+}
+
+static void four_arms_are_a_family(void **state)
+{
+    static const char *const ARMS[] = { "rate=1000+noise=0.004+seed=1", "rate=1100+noise=0.004+seed=2",
+                                        "rate=900+noise=0.004+seed=3", "rate=1000+noise=0.004+seed=4" };
+    struct bench *b = *state;
+    const struct experiment_spec s = spec_of_arms(ARMS, COUNT_OF(ARMS));
+    run(b, &s);
+    assert_int_equal(b->s.phase, PHASE_DONE);
+    assert_int_equal(b->s.comparison[1].verdict, VERDICT_BETTER);
+    assert_int_equal(b->s.comparison[2].verdict, VERDICT_WORSE);
+    CHECK(b->s.comparison[3].verdict != VERDICT_BETTER && b->s.comparison[3].verdict != VERDICT_WORSE);
+    assert_int_equal(b->s.headline, 1);
+    assert_int_equal(b->s.verdict, VERDICT_BETTER);
+    CHECK_NEAR(b->s.comparison[2].effect.estimate, log(0.9), 0.01);
+    CHECK(b->s.comparison[1].alpha < 0.05 && b->s.comparison[3].alpha <= 0.05);
+    assert_int_equal(count_cells(b, "block", false, NULL), 8 * b->s.blocks);
+    check_reload(b);
+    json_t *o = experiment_to_json(&b->s);
+    assert_int_equal(json_array_size(json_object_get(o, "comparisons")), 3);
+    assert_int_equal(json_array_size(json_object_get(o, "arms")), 4);
+    json_decref(o);
+}
+
+static void one_of_three_that_fails_is_left_out(void **state)
+{
+    static const char *const ARMS[] = { "rate=1000+noise=0.002+seed=1", "open=error",
+                                        "rate=1100+noise=0.002+seed=3" };
+    struct bench *b = *state;
+    const struct experiment_spec s = spec_of_arms(ARMS, COUNT_OF(ARMS));
+    run(b, &s);
+    assert_int_equal(b->s.comparison[1].verdict, VERDICT_INVALID);
+    CHECK(strstr(b->s.comparison[1].reason, "arm B"));
+    assert_int_equal(b->s.comparison[2].verdict, VERDICT_BETTER);
+    assert_int_equal(b->s.verdict, VERDICT_BETTER);
+    assert_int_equal(b->s.headline, 2);
+    check_reload(b);
+}
+
+static void a_race_measures_its_winner_again(void **state)
+{
+    static const char *const ARMS[] = { "rate=1000+noise=0.004+seed=1", "rate=800+noise=0.004+seed=2",
+                                        "rate=1200+noise=0.004+seed=3", "rate=1050+noise=0.004+seed=4" };
+    struct bench *b = *state;
+    struct experiment_spec s = spec_of_arms(ARMS, COUNT_OF(ARMS));
+    s.race = true;
+    run(b, &s);
+    assert_int_equal(b->s.phase, PHASE_DONE);
+    assert_int_equal(b->s.headline, 2);
+    CHECK(b->s.confirming && b->s.confirmation.blocks >= 6);
+    CHECK(b->s.comparison[1].dropped && b->s.comparison[3].dropped && !b->s.comparison[2].dropped);
+    assert_int_equal(b->s.verdict, VERDICT_BETTER);
+    CHECK_NEAR(b->s.confirmation.effect.estimate, log(1.2), 0.01);
+    assert_int_equal(count_cells(b, "confirm", false, NULL), 4 * b->s.confirmation.blocks);
+    check_reload(b);
+}
+
+static void a_race_that_a_wins_confirms_nobody(void **state)
+{
+    static const char *const ARMS[] = { "rate=1000+noise=0.002+seed=1", "rate=900+noise=0.002+seed=2",
+                                        "rate=800+noise=0.002+seed=3" };
+    struct bench *b = *state;
+    struct experiment_spec s = spec_of_arms(ARMS, COUNT_OF(ARMS));
+    s.race = true;
+    run(b, &s);
+    CHECK(!b->s.confirming);
+    assert_int_equal(b->s.verdict, VERDICT_WORSE);
+    assert_int_equal(b->s.headline, 1); /* the better of the two */
+    check_reload(b);
+}
+
+/* Looks cost nothing here, so a run that could not decide goes on where it stopped. */
+static void an_undecided_run_goes_on(void **state)
+{
+    struct bench *b = *state;
+    struct experiment_spec s = spec_of("rate=1000+noise=0.03+seed=1", "rate=1030+noise=0.03+seed=2");
+    s.max_blocks = 6;
+    run(b, &s);
+    assert_int_equal(b->s.verdict, VERDICT_INCONCLUSIVE);
+    const double first = b->s.comparison[1].d[0];
+    s.resume_id = b->s.run_id;
+    s.max_blocks = 64;
+    run(b, &s);
+    CHECK(b->s.blocks > 6);
+    CHECK_NEAR(b->s.comparison[1].d[0], first, 1e-12);
+    assert_int_equal(b->s.verdict, VERDICT_BETTER);
     check_reload(b);
 }
 
@@ -535,6 +654,11 @@ int main(void)
         EXPERIMENT_TEST(stopping_can_be_resumed_on_the_same_machine_only),
         EXPERIMENT_TEST(a_model_that_changed_since_is_not_mixed_in),
         EXPERIMENT_TEST(one_arm_at_a_time_when_memory_is_short),
+        EXPERIMENT_TEST(four_arms_are_a_family),
+        EXPERIMENT_TEST(one_of_three_that_fails_is_left_out),
+        EXPERIMENT_TEST(a_race_measures_its_winner_again),
+        EXPERIMENT_TEST(a_race_that_a_wins_confirms_nobody),
+        EXPERIMENT_TEST(an_undecided_run_goes_on),
         EXPERIMENT_TEST(no_control_says_so),
         EXPERIMENT_TEST(the_document_has_what_a_script_wants),
     };

@@ -119,7 +119,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A finished run of six blocks of equal arms; `verdict` as it was reached. Returns its id. */
+/* A finished run of eight blocks of equal arms; `verdict` as it was reached. Returns its id. */
 static int64_t put_run_of(struct bench *b, const char *verdict, const char *workload, const char *line_b)
 {
     struct err why = { 0 };
@@ -144,7 +144,7 @@ static int64_t put_run_of(struct bench *b, const char *verdict, const char *work
     CHECK_OK(db_run_insert(b->db, &row, &why));
     free(row.spec_json);
     static const int ORDER[] = { 0, 1, 1, 0 };
-    for (int i = 0; i < 24; i++) { /* the order of the coin is what the cells say: rates by arm, both alike */
+    for (int i = 0; i < 32; i++) { /* the order of the coin is what the cells say: rates by arm, both alike */
         struct cell_row c = { .run_id = row.id, .block = i / 4, .slot = i % 4, .seconds = 0.1 };
         c.arm = ORDER[i % 4];
         const struct measurement m = { "decode_tok_s", "tokens/s", 100 };
@@ -178,7 +178,7 @@ static void the_body_has_the_promised_names(void **state)
         "qdyno_ab_effect_lower_ratio{metric=\"decode_tok_s\",workload=\"tg64\"} 1\n",
         "qdyno_ab_effect_upper_ratio{metric=\"decode_tok_s\",workload=\"tg64\"} 1\n",
         "qdyno_ab_confidence_ratio{metric=\"decode_tok_s\",workload=\"tg64\"} 0.95\n",
-        "qdyno_ab_blocks{metric=\"decode_tok_s\",workload=\"tg64\"} 6\n",
+        "qdyno_ab_blocks{metric=\"decode_tok_s\",workload=\"tg64\"} 8\n",
         "qdyno_ab_discarded_blocks{metric=\"decode_tok_s\",workload=\"tg64\"} 0\n",
         "verdict=\"equivalent\"} 1\n",
         "verdict=\"better\"} 0\n",

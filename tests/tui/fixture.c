@@ -173,10 +173,16 @@ static void arms_fill(struct experiment_state *x)
 
 static void effect_fill(struct experiment_state *x, const double *d, int n)
 {
-    x->blocks = n;
-    memcpy(x->d, d, sizeof *d * (size_t)n);
-    x->effect = stats_t_interval(d, n, 0.95);
-    x->effect90 = stats_t_interval(d, n, 0.90);
+    struct comparison *c = &x->comparison[1];
+    x->spec.arms = 2;
+    x->headline = 1;
+    x->blocks = c->blocks = n;
+    memcpy(c->d, d, sizeof *d * (size_t)n);
+    c->effect = stats_anytime_interval(d, n, 0.95);
+    c->effect90 = stats_anytime_interval(d, n, 0.90);
+    c->alpha = 0.05;
+    c->e = stats_coin_evalue(d, n);
+    c->p = fmin(1, 1 / c->e);
     x->control_blocks = 3;
     x->control = (struct interval){ 0.001, -0.007, 0.009 };
     x->noise_floor = 0.008;
@@ -287,7 +293,8 @@ struct snapshot *fixture_failed(void)
     x->phase = PHASE_FAILED;
     x->running_arm = -1;
     x->blocks = 0;
-    x->effect = (struct interval){ NAN, NAN, NAN };
+    x->comparison[1].blocks = 0;
+    x->comparison[1].effect = (struct interval){ NAN, NAN, NAN };
     x->arm[1].failed = true;
     PUT(x->arm[1].error, "does not fit: wants 140G, this machine has 21.3G");
     PUT(x->error, "arm B: does not fit: wants 140G, this machine has 21.3G");
@@ -307,9 +314,9 @@ struct snapshot *fixture_extreme(void)
     x->arm[1].rate = -1e-300;
     x->arm[1].peak_rss_bytes = INT64_MAX;
     x->eta_s = 1e18;
-    x->blocks = EXPERIMENT_BLOCKS;
-    for (int i = 0; i < EXPERIMENT_BLOCKS; i++) x->d[i] = (i % 7 - 3) * 1e3;
-    x->effect = (struct interval){ 700, -1e6, 1e6 };
+    x->blocks = x->comparison[1].blocks = EXPERIMENT_BLOCKS;
+    for (int i = 0; i < EXPERIMENT_BLOCKS; i++) x->comparison[1].d[i] = (i % 7 - 3) * 1e3;
+    x->comparison[1].effect = (struct interval){ 700, -1e6, 1e6 };
     x->cell_done = 2000000000;
     x->cell_of = 1;
     x->block = x->slot = 2000000000;

@@ -7,15 +7,18 @@
 
 const struct cli_flag FLAGS_AB[] = {
     FLAG_MODEL_ROW,
-    { "-w", "--workload", "WORKLOAD", "what both arms run; default tg64", FLAG_TEXT },
+    { "-w", "--workload", "WORKLOAD", "what every arm runs; default tg64", FLAG_TEXT },
     { "--margin", NULL, "SHARE", "difference that matters; default 1%", FLAG_RATIO },
     { "--budget", NULL, "TIME", "no new block starts beyond it; default 5m", FLAG_SECONDS },
     { "--metric", NULL, "NAME",
       "what is compared; default the decode rate, else the prefill rate, else perplexity", FLAG_TEXT },
     { "--min-blocks", NULL, "N", "blocks before a verdict; default 6", FLAG_INT, 6, EXPERIMENT_BLOCKS },
-    { "--max-blocks", NULL, "N", "blocks at most; default 32", FLAG_INT, 6, EXPERIMENT_BLOCKS },
+    { "--max-blocks", NULL, "N", "blocks at most; default 64", FLAG_INT, 6, EXPERIMENT_BLOCKS },
     { "--control", NULL, "N", "A/A blocks before the comparison; 0 none; default 3", FLAG_INT, 0, 64 },
-    { "--resume", NULL, "ID", "go on with a stopped or killed run", FLAG_INT, 1, 9e15 },
+    { "--warmup", NULL, "N", "warm-up cells of each arm; default until their rate has settled", FLAG_INT, 1,
+      64 },
+    { "--race", NULL, NULL, "of several arms find the best, and measure it again against A", FLAG_SWITCH },
+    { "--resume", NULL, "ID", "go on with a stopped, killed or undecided run", FLAG_INT, 1, 9e15 },
     { NULL },
 };
 
@@ -39,10 +42,12 @@ static const struct column COLUMNS[] = {
     { "energy_j_token", "J/token", COLUMN_NUM, 1, 3 },
     { "cells", "cells", COLUMN_INT },
     { "error", "error", COLUMN_TEXT },
-    { "verdict", NULL, COLUMN_TEXT },
-    { "effect_ratio", NULL, COLUMN_NUM },
+    { "verdict", "verdict", COLUMN_TEXT },
+    { "effect_ratio", "x A", COLUMN_NUM, 1, 4 },
     { "effect_lower_ratio", NULL, COLUMN_NUM },
     { "effect_upper_ratio", NULL, COLUMN_NUM },
+    { "e_value", NULL, COLUMN_NUM },
+    { "p_anytime", NULL, COLUMN_NUM },
     { "noise_floor_ratio", NULL, COLUMN_NUM },
     { "margin_ratio", NULL, COLUMN_NUM },
     { "blocks", NULL, COLUMN_INT },
@@ -59,11 +64,15 @@ static const struct metric *metric_of(const struct experiment_spec *s)
 }
 
 /* The state counts what is better as positive; people and scripts ask how B's number differs from A's. */
-struct interval ab_effect(const struct experiment_state *s)
+static struct interval as_change(const struct experiment_state *s, struct interval e)
 {
-    struct interval e = s->effect;
     if (metric_of(&s->spec)->better >= 0) return e;
     return (struct interval){ -e.estimate, -e.upper, -e.lower };
+}
+
+struct interval ab_effect(const struct experiment_state *s)
+{
+    return as_change(s, experiment_headline(s)->effect);
 }
 
 static void add_arm(struct table *t, const struct experiment_state *s, int i)
@@ -77,7 +86,7 @@ static void add_arm(struct table *t, const struct experiment_state *s, int i)
     json_put_str(row, "workload", workload_line(&s->spec.workload, workload, sizeof workload));
     json_put_str(row, "metric", m->name);
     json_put_str(row, "unit", m->unit);
-    json_put_str(row, "arm", i ? "B" : "A");
+    json_put_str(row, "arm", (char[]){ (char)('A' + i), 0 });
     json_put_str(row, "config", x->line);
     json_put_num(row, "rate", x->rate);
     json_put_num(row, "prefill_tok_s", x->prefill_tok_s);
@@ -92,15 +101,19 @@ static void add_arm(struct table *t, const struct experiment_state *s, int i)
     json_put_int(row, "cells", x->cells);
     json_put_str(row, "error", *x->error ? x->error : NULL);
     json_put_bool(row, "random_weights", s->random_weights);
-    if (!i) return; /* the verdict is about B */
-    json_put_str(row, "verdict", *verdict_name(s->verdict) ? verdict_name(s->verdict) : NULL);
-    struct interval effect = ab_effect(s);
+    if (!i) return; /* verdicts are about the others */
+    const struct comparison *c = s->confirming && i == s->headline ? &s->confirmation : &s->comparison[i];
+    const char *verdict = verdict_name(s->spec.arms == 2 ? s->verdict : c->verdict);
+    json_put_str(row, "verdict", *verdict ? verdict : NULL);
+    struct interval effect = as_change(s, c->effect);
     json_put_num(row, "effect_ratio", exp(effect.estimate));
     json_put_num(row, "effect_lower_ratio", exp(effect.lower));
     json_put_num(row, "effect_upper_ratio", exp(effect.upper));
+    json_put_num(row, "e_value", c->e);
+    json_put_num(row, "p_anytime", c->p);
     json_put_num(row, "noise_floor_ratio", s->noise_floor);
     json_put_num(row, "margin_ratio", s->spec.margin);
-    json_put_int(row, "blocks", s->blocks);
+    json_put_int(row, "blocks", c->blocks);
     json_put_int(row, "discarded_blocks", s->discarded);
 }
 
@@ -109,17 +122,46 @@ static double percent(double log_ratio)
     return 100 * (exp(log_ratio) - 1);
 }
 
-static void note_effect(struct table *t, const struct experiment_state *s)
+static void note_comparison(struct table *t, const struct experiment_state *s, const struct comparison *c,
+                            int arm)
 {
     const struct metric *m = metric_of(&s->spec);
-    struct interval e = ab_effect(s);
+    const struct interval e = as_change(s, c->effect);
+    const char *word = verdict_name(s->spec.arms == 2 ? s->verdict : c->verdict);
     if (isfinite(e.lower))
-        table_note(t, "B against A, %s: %+.2f %% [%+.2f, %+.2f] (95 %%)   %s", m->name, percent(e.estimate),
-                   percent(e.lower), percent(e.upper), verdict_name(s->verdict));
+        table_note(t, "%c against A, %s: %+.2f %% [%+.2f, %+.2f] (%.3g %%, at every look)   %s%s", 'A' + arm,
+                   m->name, percent(e.estimate), percent(e.lower), percent(e.upper), 100 * (1 - c->alpha),
+                   word, c->dropped ? " (left out of the race)" : "");
     else
-        table_note(t, "B against A, %s: %s", m->name,
-                   *verdict_name(s->verdict) ? verdict_name(s->verdict) : "not enough blocks");
+        table_note(t, "%c against A, %s: %s", 'A' + arm, m->name, *word ? word : "not enough blocks");
+    if (*c->reason && strcmp(c->reason, s->reason)) table_note(t, "%s", c->reason);
+}
+
+/* Evidence, and what the usual methods would say: no part of the verdict. */
+static void note_companions(struct table *t, const struct experiment_state *s)
+{
+    const struct comparison *c = experiment_headline(s);
+    const struct interval f = as_change(s, c->fixed), h = as_change(s, c->hodges_lehmann);
+    if (c->blocks < 2) return;
+    table_note(t, "evidence %.3g against no difference (20 decides; signs alone %.3g), p %.2g at any time",
+               c->e, c->e_sign, c->p);
+    if (isfinite(f.lower) && isfinite(h.lower))
+        table_note(t,
+                   "for one look: t [%+.2f, %+.2f] %%, Hodges-Lehmann %+.2f [%+.2f, %+.2f] %%, permutation p "
+                   "%.2g",
+                   percent(f.lower), percent(f.upper), percent(h.estimate), percent(h.lower),
+                   percent(h.upper), c->permutation_p);
+}
+
+static void note_effect(struct table *t, const struct experiment_state *s)
+{
+    for (int k = 1; k < s->spec.arms; k++) note_comparison(t, s, &s->comparison[k], k);
+    if (s->confirming) {
+        table_note(t, "the winner, %c, on %d blocks of its own:", 'A' + s->headline, s->confirmation.blocks);
+        note_comparison(t, s, &s->confirmation, s->headline);
+    }
     if (*s->reason) table_note(t, "%s", s->reason);
+    note_companions(t, s);
     if (isfinite(s->noise_floor))
         table_note(t, "A/A control: +-%.2f %%%s", percent(s->noise_floor),
                    s->control_failed ? "; it FAILED: this machine or harness is biased now" : "");
@@ -135,7 +177,7 @@ static void note_effect(struct table *t, const struct experiment_state *s)
 void ab_table_fill(struct table *t, const struct experiment_state *s)
 {
     table_init(t, "qdyno.ab/1", COLUMNS, COUNT_OF(COLUMNS));
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) add_arm(t, s, i);
+    for (int i = 0; i < s->spec.arms; i++) add_arm(t, s, i);
     note_effect(t, s);
     for (int i = 0; i < s->events; i++) {
         char when[32];
@@ -150,8 +192,8 @@ void ab_table_fill(struct table *t, const struct experiment_state *s)
 
 static void watch(struct progress *p, const struct experiment_state *s)
 {
-    static const char *const PHASES[] = { "loading", "warm-up", "control", "block",
-                                          "done",    "stopped", "failed" };
+    static const char *const PHASES[] = { "loading", "warm-up", "quality", "control", "block",
+                                          "confirm", "done",    "stopped", "failed" };
     char eta[32] = "", effect[64] = "";
     if (isfinite(s->eta_s))
         snprintf(eta, sizeof eta, "  ETA %d:%02d", (int)s->eta_s / 60, (int)s->eta_s % 60);
@@ -159,11 +201,9 @@ static void watch(struct progress *p, const struct experiment_state *s)
     if (isfinite(e.lower))
         snprintf(effect, sizeof effect, "  %+.1f %% [%+.1f, %+.1f]", percent(e.estimate), percent(e.lower),
                  percent(e.upper));
-    progress_show(p, "A/B %s %d  %s %s %d/%d%s%s", PHASES[s->phase], s->block + 1,
-                  s->running_arm < 0 ? ""
-                  : s->running_arm   ? "B"
-                                     : "A",
-                  s->cell_phase, s->cell_done, s->cell_of, effect, eta);
+    const char letter[2] = { s->running_arm < 0 ? 0 : (char)('A' + s->running_arm), 0 };
+    progress_show(p, "A/B %s %d  %s %s %d/%d%s%s", PHASES[s->phase], s->block + 1, letter, s->cell_phase,
+                  s->cell_done, s->cell_of, effect, eta);
 }
 
 enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *spec,
@@ -239,15 +279,18 @@ static enum err_code find_metric(struct experiment_spec *s, const char *name, st
 static enum err_code new_spec(struct experiment_spec *s, const struct cli_args *a, struct err *why)
 {
     char *model = NULL;
-    enum err_code rc = a->n == 2 ? ERR_OK
-                                 : err_set(why, ERR_USAGE, "want two config lines, A and B (got %d)", a->n);
-    bool both_named = true;
-    for (int i = 0; i < EXPERIMENT_ARMS && !rc; i++) {
+    enum err_code rc = a->n >= 2 && a->n <= EXPERIMENT_ARMS
+                           ? ERR_OK
+                           : err_set(why, ERR_USAGE, "want 2 to %d config lines, A B [C...] (got %d)",
+                                     EXPERIMENT_ARMS, a->n);
+    bool all_named = true;
+    s->arms = a->n;
+    for (int i = 0; i < a->n && !rc; i++) {
         rc = cli_config(&s->config[i], a, a->arg[i], why);
-        if (rc) return err_prefix(why, "arm %s", i ? "B" : "A");
-        both_named &= *config_text(&s->config[i], KNOB_MODEL) != '\0';
+        if (rc) return err_prefix(why, "arm %c", 'A' + i);
+        all_named &= *config_text(&s->config[i], KNOB_MODEL) != '\0';
     }
-    if (!rc && (!both_named || args_has(a, "-m"))) rc = cli_model(&model, a, why);
+    if (!rc && (!all_named || args_has(a, "-m"))) rc = cli_model(&model, a, why);
     if (!rc && model && strlen(model) >= sizeof s->model)
         rc = err_set(why, ERR_USAGE, "the model's path is longer than %zu bytes", sizeof s->model - 1);
     if (!rc) snprintf(s->model, sizeof s->model, "%s", model ? model : "");
@@ -260,7 +303,8 @@ static enum err_code new_spec(struct experiment_spec *s, const struct cli_args *
 static enum err_code read_spec(struct experiment_spec *s, const struct cli_global *g,
                                const struct cli_args *a, struct err *why)
 {
-    static const char *const FIXED[] = { "-m", "-w", "--margin", "--metric", "--control" };
+    static const char *const FIXED[] = { "-m",        "-w",       "--margin", "--metric",
+                                         "--control", "--warmup", "--race",   "--min-blocks" };
     int64_t id = args_int(a, "--resume", 0);
     if (id) {
         for (size_t i = 0; i < COUNT_OF(FIXED); i++)
@@ -278,6 +322,8 @@ static enum err_code read_spec(struct experiment_spec *s, const struct cli_globa
     s->budget_s = args_num(a, "--budget", s->budget_s);
     s->min_blocks = (int)args_int(a, "--min-blocks", s->min_blocks);
     s->max_blocks = (int)args_int(a, "--max-blocks", s->max_blocks);
+    s->warmup_cells = (int)args_int(a, "--warmup", s->warmup_cells);
+    s->race = s->race || args_has(a, "--race");
     if (args_has(a, "--control")) {
         int n = (int)args_int(a, "--control", 0);
         s->control_blocks = n ? n : -1; /* the door's 0 means its default */
@@ -291,8 +337,8 @@ static enum err_code read_spec(struct experiment_spec *s, const struct cli_globa
 /* An arm that never ran decides the status by its own error: a missing file is not "worse". */
 int ab_status(const struct experiment_state *s)
 {
-    for (int i = 0; i < EXPERIMENT_ARMS; i++)
-        if (s->arm[i].failed) return exit_status_of(s->arm[i].code);
+    for (int i = 0; i < s->spec.arms; i++)
+        if (s->arm[i].failed && (i == 0 || s->spec.arms == 2)) return exit_status_of(s->arm[i].code);
     if (s->phase == PHASE_FAILED) return exit_status_of(s->error_code);
     if (s->phase == PHASE_STOPPED) return EXIT_INCONCLUSIVE;
     return exit_status_of_verdict(s->verdict);

@@ -36,11 +36,11 @@ const struct command COMMANDS[] = {
       "and the ratio of the perplexities, paired. Both files must read the text as the same tokens. Errors count windows, "
       "not tokens: +- is one standard error, from and to are 95 %. Flags that set a knob hold for the reference, too, "
       "unless they list several values. p99 is printed from 459 positions on." },
-    { "ab", "[-m MODEL] A B -w WORKLOAD [--margin 1%] [--budget 5m]",
-      "the experiment: two configs, paired, with a verdict", FLAGS_AB, command_ab, false, 0, 2,
+    { "ab", "[-m MODEL] A B [C...] -w WORKLOAD [--margin 1%] [--budget 5m]",
+      "the experiment: configs, paired, with a verdict", FLAGS_AB, command_ab, false, 0, 8,
       KNOB_FLAGS_ONE,
-      "A and B are config lines; the verdict is about B seen from A. A stopped or killed run goes on with "
-      "--resume ID. Workloads: pp512, tg128, pp512+tg128@d4096, tg64@b16, eval:FILE." },
+      "A, B, ... are config lines; verdicts are about the others seen from A. A stopped, killed or "
+      "undecided run goes on with --resume ID. Workloads: pp512, tg128, pp512+tg128@d4096, tg64@b16, eval:FILE." },
     { "advise", "[-m MODEL] [--goal GOAL] [--limit memory=8G]",
       "configs for this machine, ranked, with reasons", FLAGS_ADVISE, command_advise, false, 0, 0,
       KNOB_FLAGS_NONE, NULL },

@@ -4,8 +4,7 @@
 #include <string.h>
 int report_arms(const struct report_source *s)
 {
-    (void)s;
-    return EXPERIMENT_ARMS;
+    return s->state.spec.arms;
 }
 const char *report_arm_name(int arm)
 {
@@ -16,24 +15,25 @@ const struct claim *report_comparison(const struct report_source *cs, int arm)
 {
     struct report_source *s = (struct report_source *)cs;
     const struct experiment_state *x = &s->state;
-    (void)arm;
-    if (!s->comparison) s->comparison = arena_alloc(&s->arena, sizeof *s->comparison);
-    struct claim *c = s->comparison;
-    c->blocks = x->blocks;
-    memcpy(c->d, x->d, sizeof c->d);
-    c->effect = stats_anytime_interval(c->d, c->blocks, 0.95);
-    c->effect90 = stats_anytime_interval(c->d, c->blocks, 0.90);
-    c->fixed = stats_t_interval(c->d, c->blocks, 0.95);
-    c->hodges_lehmann = stats_hodges_lehmann(c->d, c->blocks, 0.95);
-    c->permutation_p = stats_permutation_p(c->d, c->blocks, 1);
-    c->lag1 = stats_lag1(c->d, c->blocks);
-    int k = 0;
-    for (int i = 0; i < c->blocks; i++) k += c->d[i] > 0;
-    c->e_sign = stats_sign_evalue(k, c->blocks);
-    c->e_t = stats_coin_evalue(c->d, c->blocks);
-    c->p = 1 / c->e_t;
-    c->verdict = x->verdict;
-    strcpy(c->reason, x->reason);
-    c->blocks_needed = x->blocks_needed;
+    if (!s->comparison) s->comparison = arena_alloc(&s->arena, EXPERIMENT_ARMS * sizeof *s->comparison);
+    struct claim *c = &s->comparison[arm];
+    const struct comparison *from = x->confirming && arm == x->headline ? &x->confirmation
+                                                                        : &x->comparison[arm];
+    c->blocks = from->blocks;
+    memcpy(c->d, from->d, sizeof c->d);
+    c->effect = from->effect;
+    c->effect90 = from->effect90;
+    c->fixed = from->fixed;
+    c->hodges_lehmann = from->hodges_lehmann;
+    c->permutation_p = from->permutation_p;
+    c->lag1 = from->lag1;
+    c->e_sign = from->e_sign;
+    c->e_t = from->e;
+    c->p = from->p;
+    c->verdict = x->spec.arms == 2 ? x->verdict : from->verdict;
+    memcpy(c->reason, from->reason, sizeof c->reason);
+    c->blocks_needed = from->blocks_needed;
+    c->dropped = from->dropped;
+    c->dropped_at = from->dropped_at;
     return c;
 }

@@ -24,8 +24,10 @@ struct mark phase_mark(const struct snapshot *s)
     static const struct mark MARKS[] = {
         [PHASE_LOADING] = { "●", "loading A/B", ROLE_TITLE },
         [PHASE_WARMUP] = { "●", "warming up", ROLE_TITLE },
+        [PHASE_QUALITY] = { "●", "measuring quality", ROLE_TITLE },
         [PHASE_CONTROL] = { "●", "A/A control", ROLE_TITLE },
         [PHASE_BLOCKS] = { "●", "running A/B", ROLE_TITLE },
+        [PHASE_CONFIRM] = { "●", "confirming", ROLE_TITLE },
         [PHASE_DONE] = { "✓", "done", ROLE_TEXT },
         [PHASE_STOPPED] = { "○", "stopped", ROLE_WARN },
         [PHASE_FAILED] = { "✕", "failed", ROLE_ERROR },
@@ -78,12 +80,12 @@ void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x
 {
     double m = margin_of(x);
     struct scale s = { -2 * m, 2 * m };
-    scale_hold(&s, x->effect.estimate * 1.1);
+    scale_hold(&s, experiment_headline(x)->effect.estimate * 1.1);
     /* An interval of two blocks is many times wider than what it will be: let it run off the axis. */
-    double reach = 3 * MAX(fabs(x->effect.estimate), 2 * m);
+    double reach = 3 * MAX(fabs(experiment_headline(x)->effect.estimate), 2 * m);
     if (isfinite(reach)) {
-        scale_hold(&s, MAX(x->effect.lower, -reach));
-        scale_hold(&s, MIN(x->effect.upper, reach));
+        scale_hold(&s, MAX(experiment_headline(x)->effect.lower, -reach));
+        scale_hold(&s, MIN(experiment_headline(x)->effect.upper, reach));
     }
     struct pen p = pen_at(g, row, 0, 0);
     pen_field_right(&p, 7, ROLE_DIM, figure_change(s.lo).text);
@@ -96,15 +98,17 @@ void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x
     grid_put(g, line, left, 0, 0x2524, ROLE_TEXT);
     grid_put(g, line, right, 0, 0x251c, ROLE_TEXT);
     grid_put(g, line, zero, 0, '0', ROLE_TEXT | STYLE_BOLD);
-    if (isfinite(x->effect.estimate)) {
+    if (isfinite(experiment_headline(x)->effect.estimate)) {
         enum role role = verdict_mark(x->verdict).role;
-        if (isfinite(x->effect.lower)) {
-            int from = scale_at(&s, x->effect.lower, cells), to = scale_at(&s, x->effect.upper, cells);
+        if (isfinite(experiment_headline(x)->effect.lower)) {
+            int from = scale_at(&s, experiment_headline(x)->effect.lower, cells),
+                to = scale_at(&s, experiment_headline(x)->effect.upper, cells);
             for (int i = from; i <= to; i++) grid_put(g, line, i, 0, 0x2501, role);
             grid_put(g, line, from, 0, 0x25cf, role);
             grid_put(g, line, to, 0, 0x25cf, role);
         }
-        grid_put(g, line, scale_at(&s, x->effect.estimate, cells), 0, 0x25c6, role | STYLE_BOLD);
+        grid_put(g, line, scale_at(&s, experiment_headline(x)->effect.estimate, cells), 0, 0x25c6,
+                 role | STYLE_BOLD);
     }
     p.x += cells;
     pen_put(&p, ROLE_DIM, " ");
@@ -141,9 +145,10 @@ static void plot_line(const struct effect_plot *p, double v, uint32_t code, unsi
  * in (the axis below keeps zero in sight). */
 static struct scale plot_scale(const struct experiment_state *x, int first)
 {
+    const struct comparison *c = experiment_headline(x);
     double m = margin_of(x);
-    struct scale s = { x->d[first], x->d[first] };
-    for (int i = first; i < x->blocks; i++) scale_hold(&s, x->d[i]);
+    struct scale s = { c->d[first], c->d[first] };
+    for (int i = first; i < c->blocks; i++) scale_hold(&s, c->d[i]);
     double spread = MAX(s.hi - s.lo, 2 * m), middle = (s.lo + s.hi) / 2;
     if (fabs(middle) < 5 * spread) {
         scale_hold(&s, -1.5 * m);
@@ -153,8 +158,8 @@ static struct scale plot_scale(const struct experiment_state *x, int first)
     }
     scale_hold(&s, middle - spread / 2);
     scale_hold(&s, middle + spread / 2);
-    scale_hold(&s, MAX(x->effect.lower, middle - spread));
-    scale_hold(&s, MIN(x->effect.upper, middle + spread));
+    scale_hold(&s, MAX(experiment_headline(x)->effect.lower, middle - spread));
+    scale_hold(&s, MIN(experiment_headline(x)->effect.upper, middle + spread));
     double pad = (s.hi - s.lo) * 0.05;
     return (struct scale){ s.lo - pad, s.hi + pad };
 }
@@ -162,14 +167,15 @@ static struct scale plot_scale(const struct experiment_state *x, int first)
 static void plot_block(const struct effect_plot *p, int i)
 {
     int column = (i - p->first) * p->step + p->step / 2;
-    struct interval so_far = stats_t_interval(p->x->d, i + 1, 0.95);
-    bool last = i == p->x->blocks - 1;
+    const struct comparison *c = experiment_headline(p->x);
+    struct interval so_far = stats_anytime_interval(c->d, i + 1, 1 - c->alpha);
+    bool last = i == c->blocks - 1;
     unsigned style = last ? (unsigned)verdict_mark(p->x->verdict).role | STYLE_BOLD : ROLE_GRAPH;
     if (isfinite(so_far.lower)) {
         int from = plot_row(p, so_far.upper), to = plot_row(p, so_far.lower);
         for (int y = from; y <= to; y++) grid_put(p->g, p->area, column, y, last ? 0x2503 : 0x2502, style);
     }
-    grid_put(p->g, p->area, column, plot_row(p, p->x->d[i]), 0x25cf, ROLE_ARM_B);
+    grid_put(p->g, p->area, column, plot_row(p, c->d[i]), 0x25cf, ROLE_ARM_B);
 }
 
 static void plot_label(struct grid *g, struct rect area, int row, const char *text, unsigned style)
@@ -197,7 +203,8 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
 {
     struct rect inside = { area.x + 9, area.y, area.w - 9, area.h };
     if (inside.w < 8 || area.h < 3) return;
-    if (x->blocks < 1) {
+    const int blocks = experiment_headline(x)->blocks;
+    if (blocks < 1) {
         grid_wrap(
             g, area, ROLE_DIM,
             "no block has been kept yet: each will be a dot here, and the 95 % interval a bar that closes in");
@@ -205,17 +212,17 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
     }
     int planned = x->planned_blocks > 0    ? x->planned_blocks
                   : x->spec.max_blocks > 0 ? x->spec.max_blocks
-                                           : 32;
-    int most = MAX(x->blocks, MIN(planned, (int)EXPERIMENT_BLOCKS));
+                                           : 64;
+    int most = MAX(blocks, MIN(planned, (int)EXPERIMENT_BLOCKS));
     struct effect_plot p = { .g = g, .area = inside, .x = x };
     p.step = MIN(MAX(inside.w / most, 1), 4);
-    p.first = MAX(x->blocks - inside.w / p.step, 0);
+    p.first = MAX(blocks - inside.w / p.step, 0);
     p.s = plot_scale(x, p.first);
     double m = margin_of(x);
     plot_line(&p, m, 0x2504, ROLE_DIM);
     plot_line(&p, -m, 0x2504, ROLE_DIM);
     plot_line(&p, 0, 0x2500, ROLE_BORDER);
-    for (int i = p.first; i < x->blocks; i++) plot_block(&p, i);
+    for (int i = p.first; i < blocks; i++) plot_block(&p, i);
     draw_effect_labels(&p, area, m);
 }
 
@@ -224,11 +231,12 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
 void draw_verdict(struct pen *p, const struct experiment_state *x)
 {
     struct mark m = verdict_mark(x->verdict);
-    if (isfinite(x->effect.estimate)) {
-        pen_put(p, (unsigned)m.role | STYLE_BOLD, figure_change(x->effect.estimate).text);
-        if (isfinite(x->effect.lower))
-            pen_printf(p, ROLE_TEXT, " [%s, %s]", figure_change(x->effect.lower).text,
-                       figure_change(x->effect.upper).text);
+    if (isfinite(experiment_headline(x)->effect.estimate)) {
+        pen_put(p, (unsigned)m.role | STYLE_BOLD,
+                figure_change(experiment_headline(x)->effect.estimate).text);
+        if (isfinite(experiment_headline(x)->effect.lower))
+            pen_printf(p, ROLE_TEXT, " [%s, %s]", figure_change(experiment_headline(x)->effect.lower).text,
+                       figure_change(experiment_headline(x)->effect.upper).text);
         pen_put(p, ROLE_TEXT, " ");
     }
     pen_printf(p, (unsigned)m.role | STYLE_BOLD, "%s %s", m.glyph, m.word);

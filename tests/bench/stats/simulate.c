@@ -129,15 +129,15 @@ void trial_run(const struct trial *t, uint64_t number, struct experiment_state *
     source_start(&s, t->noise, t->seed, number);
     *out = (struct outcome){ .blocks = { 0, t->max_blocks } };
     for (int b = 0; b < t->max_blocks; b++) {
-        int side[4];
-        double v[4];
-        block_order(t->seed + number, CELL_BLOCK, b, side);
+        int side[BLOCK_CELLS];
+        double v[BLOCK_CELLS];
+        block_order(t->seed + number, CELL_BLOCK, b, 2, side);
         for (int i = 0; i < 4; i++) {
             double y = t->scale * source_next(&s);
             if (t->noise->disturbed > 0 && uniform(&s) < t->noise->disturbed) y += log(1.1);
             v[i] = exp((side[i] ? t->effect[1] : 0) - y);
         }
-        d[b] = block_effect(v, side, 1);
+        d[b] = block_effect(v, side, 2, 1, 1);
         const int n = b + 1;
         if (!out->verdict[1] || out->verdict[1] == VERDICT_INCONCLUSIVE) {
             out->verdict[1] = decide(d, n, t->margin);
