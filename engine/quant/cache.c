@@ -19,7 +19,9 @@
 #define QUANTIZER_VERSION   "2"
 #define CACHE_LIMIT_DEFAULT (20LL << 30)
 
-enum { STALE_SECONDS = 24 * 3600 }; /* what a killed writer left behind */
+#define LOCK "lock"
+
+enum { STALE_SECONDS = 24 * 3600 }; /* what a killed writer left behind, where there are no locks to tell */
 
 struct entry {
     char *name;
@@ -55,8 +57,9 @@ static bool add_entry(struct entries *e, const char *name, const struct stat *st
 }
 
 /* Remove the longest unused copies until `need` more bytes fit under the limit. Failing to is no error: the
- * cache is then larger than asked, and the disk says no when it is full. */
-static void make_room(const char *folder, const char *keep, int64_t need, int64_t limit)
+ * cache is then larger than asked, and the disk says no when it is full. Files of killed writers go, too:
+ * `alone` (the folder's lock is ours) whatever is not finished is one. */
+static void make_room(const char *folder, const char *keep, int64_t need, int64_t limit, bool alone)
 {
     int64_t total = need;
     DIR *dir = opendir(folder);
@@ -66,9 +69,9 @@ static void make_room(const char *folder, const char *keep, int64_t need, int64_
     while ((d = readdir(dir))) {
         struct stat st;
         if (fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) continue;
-        if (!strcmp(d->d_name, keep)) continue;
+        if (!strcmp(d->d_name, keep) || !strcmp(d->d_name, LOCK)) continue;
         if (!str_ends(d->d_name, ".gguf")) {
-            if (time(NULL) - st.st_mtim.tv_sec > STALE_SECONDS) unlinkat(dirfd(dir), d->d_name, 0);
+            if (alone || time(NULL) - st.st_mtim.tv_sec > STALE_SECONDS) unlinkat(dirfd(dir), d->d_name, 0);
             continue;
         }
         total += st.st_size;
@@ -140,16 +143,18 @@ static int64_t quantized_bytes(const struct gguf *source, const struct config *c
     return bytes;
 }
 
-/* Two workers that want the same recipe: one makes it, the other waits and finds it. */
+/* Two workers that want the same recipe: one makes it, the other waits and finds it. -1: a file system
+ * without locks; both make it, the rename decides. */
 static int lock_folder(const char *folder)
 {
     struct str path = { 0 };
-    str_printf(&path, "%s/lock", folder);
+    str_printf(&path, "%s/" LOCK, folder);
     const int fd = path.failed ? -1 : open(str_text(&path), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
     str_free(&path);
     while (fd >= 0 && flock(fd, LOCK_EX)) {
         if (errno == EINTR) continue;
-        break; /* a file system without locks: both make it, the rename decides */
+        close(fd);
+        return -1;
     }
     return fd;
 }
@@ -175,7 +180,7 @@ enum err_code recipe_cached(char **path, const struct gguf *source, const struct
     }
     const int lock = lock_folder(str_text(&folder));
     if (utimensat(AT_FDCWD, str_text(&file), NULL, 0)) { /* absent; touching marks it as used */
-        make_room(str_text(&folder), name, quantized_bytes(source, o->config), limit);
+        make_room(str_text(&folder), name, quantized_bytes(source, o->config), limit, lock >= 0);
         rc = quantize_file(str_text(&file), source, o, why);
     }
     if (lock >= 0) close(lock);

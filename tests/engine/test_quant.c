@@ -378,6 +378,28 @@ static void test_cache(void **state)
     for (size_t i = 0; i < COUNT_OF(ALL); i++) free(ALL[i]);
 }
 
+/* What a killed writer left is taken away by the next one; the lock stays, however old: somebody may wait on
+ * it. */
+static void test_cache_after_a_kill(void **state)
+{
+    (void)state;
+    char f32[4096], left[4200], lock[4200];
+    SHARED_OR_SKIP(f32, STORIES);
+    struct gguf *g = open_file(f32);
+    char *q8 = cached(g, "q8_0");
+    snprintf(left, sizeof left, "%s.tmp.a1b2c3", q8);
+    snprintf(lock, sizeof lock, "%.*s/lock", (int)(strrchr(q8, '/') - q8), q8);
+    FILE *f = fopen(left, "w");
+    assert_non_null(f);
+    assert_int_equal(fclose(f), 0);
+    set_age(lock, 3 * 24 * 3600);
+    char *q5 = cached(g, "q5_0"); /* made now, in the same folder */
+    CHECK(access(left, F_OK) && !access(lock, F_OK) && !access(q8, R_OK) && !access(q5, R_OK));
+    gguf_close(g);
+    free(q8);
+    free(q5);
+}
+
 /* Another folder that cannot be written: said, not crashed. */
 static void test_cache_refused(void **state)
 {
@@ -407,6 +429,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_shards, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cancel, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cache, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_cache_after_a_kill, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_cache_refused, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
