@@ -50,6 +50,8 @@ int stats_blocks_for(double sd, double half_width, double confidence);
  * should have, and its odds are the bet (a conditional likelihood ratio: a martingale by construction).
  * Half is on signs alone, stats_sign_evalue, which a few disturbed blocks cannot drown. 1 for n < 2. */
 double stats_coin_evalue(const double *x, int n);
+/* 1 / the largest it has been after any of the n blocks: a p value valid at every look, at most 1. */
+double stats_anytime_p(const double *x, int n);
 /* Every effect that stats_coin_evalue has not refuted: those that, taken off x, leave it under
  * 1/(1-confidence). Valid at every n at once. Always holds its estimate, the mean. Bounds NAN below
  * stats_anytime_fewest, or where no constant effect fits. */

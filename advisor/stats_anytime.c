@@ -57,22 +57,39 @@ static double half_power(double r, int k)
     return power;
 }
 
+/* The bets so far. */
+struct coin {
+    double sizes, signs; /* what each half of the stake has become */
+    double sum, squares;
+    int n, plus, minus;
+};
+
+static const struct coin COIN_START = { .sizes = 1, .signs = 1 };
+
+static void coin_bet(struct coin *c, double d)
+{
+    c->n++;
+    c->squares += d * d;
+    const double q = model_q(c->squares, c->sum + d, c->n), mirrored = model_q(c->squares, c->sum - d, c->n);
+    c->sum += d;
+    if (mirrored > 0) c->sizes *= 2 / (1 + half_power(q / mirrored, c->n)); /* else all are 0: no bet */
+    if (d > 0) c->plus++;
+    if (d < 0) c->minus++;
+    /* stats_sign_evalue of one block more, over that of one block less */
+    if (d != 0) c->signs *= 2.0 * (d > 0 ? c->plus : c->minus) / (c->plus + c->minus + 1);
+}
+
+static double coin_value(const struct coin *c)
+{
+    return 0.5 * (c->sizes + c->signs) + 0 * c->sum; /* NAN in, NAN out */
+}
+
 /* stats_coin_evalue of x - null. */
 static double coin_evalue(const double *x, int n, double null)
 {
-    double e = 1, sum = 0, squares = 0;
-    int positive = 0, signs = 0;
-    for (int i = 0; i < n; i++) {
-        const double d = x[i] - null;
-        const double q = model_q(squares + d * d, sum + d, i + 1);
-        const double mirrored = model_q(squares + d * d, sum - d, i + 1);
-        if (mirrored > 0) e *= 2 / (1 + half_power(q / mirrored, i + 1)); /* else all are 0: no bet */
-        sum += d;
-        squares += d * d;
-        positive += d > 0;
-        signs += d != 0;
-    }
-    return 0.5 * (e + stats_sign_evalue(positive, signs)) + 0 * sum; /* NAN in, NAN out */
+    struct coin c = COIN_START;
+    for (int i = 0; i < n; i++) coin_bet(&c, x[i] - null);
+    return coin_value(&c);
 }
 
 double stats_coin_evalue(const double *x, int n)
@@ -80,12 +97,23 @@ double stats_coin_evalue(const double *x, int n)
     return coin_evalue(x, n, 0);
 }
 
+double stats_anytime_p(const double *x, int n)
+{
+    struct coin c = COIN_START;
+    double most = 1;
+    for (int i = 0; i < n; i++) {
+        coin_bet(&c, x[i]);
+        most = fmax(most, coin_value(&c));
+    }
+    return isnan(c.sum) ? NAN : 1 / most;
+}
+
 /* Evidence of n equal blocks: no bet can win more. */
 static double coin_most(int n)
 {
-    double e = 1;
-    for (int i = 1; i <= n; i++) e *= 2 / (1 + half_power(model_q(i, i, i) / model_q(i, i - 2, i), i));
-    return 0.5 * (e + stats_sign_evalue(n, n));
+    struct coin c = COIN_START;
+    for (int i = 0; i < n; i++) coin_bet(&c, 1);
+    return coin_value(&c);
 }
 
 int stats_anytime_fewest(double alpha)

@@ -103,7 +103,14 @@ static void coin_evalue_is_the_bet_its_model_asks_for(void **state)
     CHECK_NEAR(stats_coin_evalue(zero, 9), 1, 1e-15); /* nothing happened, nothing was bet */
     CHECK_NEAR(stats_coin_evalue(x, 1), 1, 1e-15);
     CHECK_NEAR(stats_coin_evalue(x, 0), 1, 1e-15);
-    CHECK(isnan(stats_coin_evalue(hole, 3)));
+    CHECK(isnan(stats_coin_evalue(hole, 3)) && isnan(stats_anytime_p(hole, 3)));
+    double most = 1;
+    for (int i = 0; i <= 15; i++) {
+        most = fmax(most, stats_coin_evalue(x, i));
+        CHECK_NEAR(stats_anytime_p(x, i) * most, 1, 1e-12);
+    }
+    x[14] = 1e3; /* evidence against it later does not take back what was seen */
+    CHECK(stats_coin_evalue(x, 15) < most && stats_anytime_p(x, 15) <= 1 / stats_coin_evalue(x, 14));
 }
 
 /* Whatever the sizes, over all sign patterns the evidence is 1 on average, and no more than 1 in 20 ever sees
