@@ -196,11 +196,10 @@ double network_forward(struct network *n, const int32_t *tokens, const int32_t *
     return loss_of(n, targets, 0);
 }
 
-double network_backward(struct network *n, const int32_t *tokens, const int32_t *targets, float scale)
+/* From the gradient of the logits, which is where they were. */
+static void run_backward(struct network *n, const int32_t *tokens)
 {
     const int layers = n->o.shape.layers, every = n->o.checkpoint_every ? n->o.checkpoint_every : layers;
-    run_forward(n, tokens);
-    const double loss = loss_of(n, targets, scale);
     set_input(n, n->normed, n->o.shape.embd);
     add_gradient(n, output_tensor(n), n->logits);
     apply_back(n, output_tensor(n), n->logits, n->dnormed, false);
@@ -215,7 +214,29 @@ double network_backward(struct network *n, const int32_t *tokens, const int32_t 
     }
     const struct matrix table = { gradients_of(n, T_EMBD), n->o.shape.vocab, n->o.shape.embd };
     rows_gather_back(n->products.pool, &table, tokens, n->dx, n->tokens);
+}
+
+double network_backward(struct network *n, const int32_t *tokens, const int32_t *targets, float scale)
+{
+    run_forward(n, tokens);
+    const double loss = loss_of(n, targets, scale);
+    run_backward(n, tokens);
     return loss;
+}
+
+double network_distill(struct network *n, const int32_t *tokens, const float *teacher, float scale)
+{
+    double sum = 0;
+    run_forward(n, tokens);
+    rows_distill(n->products.pool, &(struct distillation){ .logits = n->logits,
+                                                           .teacher = teacher,
+                                                           .rows = n->tokens,
+                                                           .cols = n->o.shape.vocab,
+                                                           .loss = n->losses,
+                                                           .scale = scale });
+    for (int64_t i = 0; i < n->tokens; i++) sum += n->losses[i];
+    if (scale != 0) run_backward(n, tokens);
+    return sum;
 }
 
 /* ---------------------------------------------------------------- parameters */
@@ -313,6 +334,11 @@ const struct network_tensor *network_tensor_at(const struct network *n, int i)
 int64_t network_params(const struct network *n)
 {
     return n->params;
+}
+
+int network_ctx(const struct network *n)
+{
+    return n->o.shape.ctx;
 }
 
 float *network_weights(struct network *n)

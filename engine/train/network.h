@@ -40,6 +40,7 @@ const struct network_tensor *network_tensor_at(const struct network *n, int i);
 int64_t network_params(const struct network *n);
 float *network_weights(struct network *n);   /* [params]; call network_changed after writing */
 float *network_gradients(struct network *n); /* [params]; what network_backward adds to */
+int network_ctx(const struct network *n); /* tokens of a row */
 struct threadpool *network_threads(struct network *n);
 
 /* N(0, 0.02) for matrices, less for those that add to the residual stream; 1 for norms. Same seed, same
@@ -53,6 +54,9 @@ void network_changed(struct network *n);
 double network_forward(struct network *n, const int32_t *tokens, const int32_t *targets);
 /* The same, and adds `scale` times the gradient of that sum to the gradients; logits are gone. */
 double network_backward(struct network *n, const int32_t *tokens, const int32_t *targets, float scale);
+/* As network_backward, against whole distributions instead of targets: teacher [batch][ctx][vocab] logits of
+ * the same tokens. Returns the sum over positions of KL(teacher || model) in nats. */
+double network_distill(struct network *n, const int32_t *tokens, const float *teacher, float scale);
 const double *network_losses(const struct network *n); /* [batch][ctx], 0 where not counted */
 const float *network_logits(const struct network *n);  /* [batch][ctx][vocab] */
 

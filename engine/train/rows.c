@@ -275,6 +275,48 @@ void rows_cross_entropy(struct threadpool *pool, const struct cross_entropy *p)
     rows_run(pool, p->rows, cross_entropy_share, p);
 }
 
+/* Sum of e^(z - peak) over a row, and its peak. */
+static double whole_exponentials(const float *z, int64_t n, float *peak)
+{
+    float part[LANES] = { 0 }, most = -INFINITY;
+    for (int64_t c = 0; c < n; c++) most = z[c] > most ? z[c] : most;
+    int64_t c0 = 0;
+    for (; c0 + LANES <= n; c0 += LANES)
+        for (int j = 0; j < LANES; j++) part[j] += fast_exp(z[c0 + j] - most);
+    for (int j = 0; c0 + j < n; j++) part[j] += fast_exp(z[c0 + j] - most);
+    double total = 0;
+    for (int j = 0; j < LANES; j++) total += (double)part[j];
+    *peak = most;
+    return total;
+}
+
+/* ln(p / q) = teacher - logits - (ln of their sums); p ln(p / q) summed in double, as most terms cancel. */
+static void distill_share(const void *arg, int64_t from, int64_t to)
+{
+    const struct distillation *d = arg;
+    for (int64_t i = from; i < to; i++) {
+        float *restrict z = d->logits + i * d->cols;
+        const float *restrict t = d->teacher + i * d->cols;
+        float peak_z, peak_t;
+        const double sum_z = whole_exponentials(z, d->cols, &peak_z);
+        const double sum_t = whole_exponentials(t, d->cols, &peak_t);
+        const double shift = (double)peak_z - (double)peak_t + log(sum_z) - log(sum_t);
+        double loss = 0;
+        for (int64_t c = 0; c < d->cols; c++)
+            loss += (double)fast_exp(t[c] - peak_t) * ((double)t[c] - (double)z[c] + shift);
+        d->loss[i] = loss / sum_t;
+        if (d->scale == 0) continue;
+        const float by_z = d->scale / (float)sum_z, by_t = d->scale / (float)sum_t;
+        for (int64_t c = 0; c < d->cols; c++)
+            z[c] = fast_exp(z[c] - peak_z) * by_z - fast_exp(t[c] - peak_t) * by_t;
+    }
+}
+
+void rows_distill(struct threadpool *pool, const struct distillation *p)
+{
+    rows_run(pool, p->rows, distill_share, p);
+}
+
 /* ---------------------------------------------------------------- embedding, sums */
 
 struct gathering {

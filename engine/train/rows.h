@@ -61,6 +61,16 @@ struct cross_entropy {
 };
 void rows_cross_entropy(struct threadpool *pool, const struct cross_entropy *p);
 
+/* loss[i] = sum over c of p ln(p / q), p = softmax(teacher[i]), q = softmax(logits[i]). */
+struct distillation {
+    float *logits;
+    const float *teacher; /* [rows][cols], logits too */
+    int64_t rows, cols;
+    double *loss; /* [rows] */
+    float scale;  /* of the gradient, which takes the logits' place; 0: they stay */
+};
+void rows_distill(struct threadpool *pool, const struct distillation *p);
+
 /* y[i] = table[ids[i]]. */
 void rows_gather(struct threadpool *pool, const struct matrix *table, const int32_t *ids, float *y,
                  int64_t n);

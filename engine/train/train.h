@@ -10,6 +10,7 @@
 #include "engine/train/adam.h"
 #include "engine/train/corpus.h"
 #include "engine/train/network.h"
+#include "engine/train/recover.h"
 #include "engine/train/trial.h"
 
 struct train_progress {

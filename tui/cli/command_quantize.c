@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tui/cli/recipes.h"
+#include "tui/cli/recover.h"
 #include "tui/cli/rows.h"
 
 const struct cli_flag FLAGS_QUANTIZE[] = {
@@ -19,6 +20,10 @@ const struct cli_flag FLAGS_QUANTIZE[] = {
     { "--calib", NULL, "FILE",
       "for methods that look at activations: a text, a file of `qdyno calibrate` or an imatrix; default: the "
       "bundled text",
+      FLAG_TEXT },
+    { "--recover", NULL, "HOW",
+      "then train the quantized weights to say what IN says: steps=N[,rate=X][,batch=N][,ctx=N][,only=norms]"
+      "[,amp=off]; on the text of --calib or on stories",
       FLAG_TEXT },
     { "-t", "--threads", "N", "threads; default all cores", FLAG_INT, 1, 1024 },
     { "--force", NULL, NULL, "replace OUT if it exists", FLAG_SWITCH },
@@ -47,6 +52,7 @@ static const struct column COLUMNS[] = {
     { "nmse", "NMSE, mean", COLUMN_NUM, 1, 8 },
     { "nmse_worst", "NMSE, worst tensor", COLUMN_NUM, 1, 8 },
     { "worst_tensor", "worst tensor", COLUMN_TEXT },
+    RECOVER_COLUMNS,
     { "threads", "threads", COLUMN_INT },
     { "seconds", "seconds", COLUMN_NUM, 1, 2 },
     { "weights_s", "M weights/s", COLUMN_NUM, 1e-6, 1 },
@@ -57,6 +63,9 @@ struct quantizing {
     const struct cli_global *g;
     const struct cli_args *a;
     const char *in, *out;
+    bool recovers;
+    struct recovering recovering;
+    char made[4096]; /* what quantizing writes: OUT, or what is recovered from */
     char partial[4096];
     bool went_on; /* there was something to go on from */
     struct config config;
@@ -79,7 +88,10 @@ static enum err_code read_recipe(struct quantizing *z, struct err *why)
     enum err_code rc = config_parse(&z->config, line, why);
     if (!rc && calib && z->config.given[KNOB_CALIB])
         rc = err_set(why, ERR_USAGE, "calib stands in -R and in --calib: once is enough");
-    if (!rc && calib) rc = config_set(&z->config, "calib", calib, why);
+    const struct params p = config_params(&z->config);
+    const bool for_method = method_needs(&p) != CALIBRATION_NONE ||
+                            !z->recovers; /* else for recovery alone */
+    if (!rc && calib && for_method) rc = config_set(&z->config, "calib", calib, why);
     if (!rc) rc = config_check(&z->config, why);
     for (int k = 0; k < KNOB_COUNT && !rc; k++) {
         bool allowed = !z->config.given[k];
@@ -116,7 +128,7 @@ static enum err_code check_space(const struct quantizing *z, const char *folder,
     char need[32], free_[32];
     if (statvfs(folder, &fs))
         return err_set(why, ERR_IO, "%s: the folder of OUT: %s", folder, strerror(errno));
-    int64_t bytes = z->plan.file_bytes;
+    int64_t bytes = z->plan.file_bytes * (z->recovers ? 2 : 1);
     if (!stat(z->partial, &begun)) bytes -= MIN((int64_t)begun.st_blocks * 512, bytes);
     const int64_t there = (int64_t)((double)fs.f_bavail * (double)fs.f_frsize);
     if (bytes <= there) return ERR_OK;
@@ -129,9 +141,10 @@ static enum err_code check_target(struct quantizing *z, struct err *why)
 {
     struct stat st;
     char folder[4096];
-    if (strlen(z->out) + sizeof ".partial" > sizeof z->partial)
+    if (strlen(z->out) + sizeof ".unrecovered.partial" > sizeof z->partial)
         return err_set(why, ERR_USAGE, "OUT is longer than a path can be");
-    snprintf(z->partial, sizeof z->partial, "%s.partial", z->out);
+    snprintf(z->made, sizeof z->made, "%s%s", z->out, z->recovers ? ".unrecovered" : "");
+    snprintf(z->partial, sizeof z->partial, "%s%s.partial", z->out, z->recovers ? ".unrecovered" : "");
     z->went_on = !stat(z->partial, &st);
     if (is_source(z, z->out))
         return err_set(why, ERR_USAGE, "%s is the file to read: OUT must be another one", z->out);
@@ -149,8 +162,11 @@ static enum err_code check_target(struct quantizing *z, struct err *why)
 
 static enum err_code prepare(struct quantizing *z, struct err *why)
 {
+    z->recovers = args_has(z->a, "--recover");
     enum err_code rc = read_recipe(z, why);
+    if (!rc && z->recovers) rc = recover_read(&z->recovering, args_text(z->a, "--recover", ""), why);
     if (!rc) rc = gguf_open(&z->source, z->in, why);
+    if (!rc && z->recovers) rc = recover_check(z->source, z->source, why); /* before anything is made */
     if (!rc && recipe_is_identity(&z->config, z->source))
         rc = err_set(why, ERR_USAGE, "-R %s leaves every tensor of %s as it is: there is nothing to make",
                      args_text(z->a, "-R", ""), z->in);
@@ -186,7 +202,7 @@ static enum err_code make(struct quantizing *z, struct err *why)
     progress_init(&progress, z->g);
     if (z->went_on) cli_note(z->g, "%s is there: what it has of this recipe is not made again", z->partial);
     const int64_t start = clock_ns();
-    enum err_code rc = quantize_file(z->out, z->source, &o, why);
+    enum err_code rc = quantize_file(z->made, z->source, &o, why);
     z->seconds = (double)(clock_ns() - start) * 1e-9;
     progress_clear(&progress);
     if (!rc) return ERR_OK;
@@ -194,6 +210,26 @@ static enum err_code make(struct quantizing *z, struct err *why)
     if (!stat(z->partial, &st) && rc != ERR_USAGE && rc != ERR_FORMAT)
         err_prefix(why, "%.0f %% done, kept in %s; the same command goes on from there", pace.done * 100,
                    z->partial);
+    return rc;
+}
+
+/* From what was made, OUT, which takes its place only when it is better; what was made goes in any case. */
+static enum err_code recover(struct quantizing *z, struct err *why)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s.recovered", z->out);
+    const struct recover_job job = { .g = z->g,
+                                     .original = z->source,
+                                     .quantized = z->made,
+                                     .path = path,
+                                     .calib = args_text(z->a, "--calib", config_text(&z->config, KNOB_CALIB)),
+                                     .threads = z->threads };
+    enum err_code rc = recover_run(&z->recovering, &job, why);
+    unlink(z->made);
+    if (!rc && rename(path, z->out)) {
+        rc = err_set(why, ERR_IO, "%s cannot become %s: %s", path, z->out, strerror(errno));
+        unlink(path);
+    }
     return rc;
 }
 
@@ -228,6 +264,7 @@ static void put_result(const struct quantizing *z, json_t *row, const struct ggu
     if (!made) return;
     const struct gguf_string with = gguf_get_string(made, "qdyno.calibration");
     if (with.data) json_put(row, "calibration", json_stringn(with.data, with.len));
+    if (z->recovers) recover_put(&z->recovering, row);
     json_put_num(row, "seconds", z->seconds);
     if (!z->went_on) json_put_num(row, "weights_s", (double)z->plan.weights / z->seconds);
 }
@@ -267,6 +304,10 @@ static int tell(const struct quantizing *z, const struct gguf *made)
                    json_get_str(sums, "worst_tensor", "none"));
     recipe_note_left_out(&t, &z->plan);
     note_rescaled(&t, &z->plan);
+    if (z->recovers && made)
+        table_note(&t, "recovered on %s; NMSE counts what recovery moved as well",
+                   z->recovering.stories ? "stories (calibration split), measured on others (held-out split)"
+                                         : "four fifths of the text, measured on the rest");
     if (json_get_bool(sums, "bundled_text", false))
         table_note(&t, "no --calib was given: calibrated with the bundled text");
     if (json_get_bool(sums, "random_weights", false)) table_note(&t, "%s", RANDOM_WEIGHTS);
@@ -295,6 +336,7 @@ int command_quantize(const struct cli_global *g, const struct cli_args *a)
     const bool dry = args_has(a, "--dry-run");
     enum err_code rc = prepare(z, &why);
     if (!rc && !dry) rc = make(z, &why);
+    if (!rc && !dry && z->recovers) rc = recover(z, &why);
     if (!rc && !dry) rc = measure(z, &made, &why);
     const int status = rc ? cli_fail(a, &why) : tell(z, made);
     quantize_plan_done(&z->plan);

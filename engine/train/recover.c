@@ -1,0 +1,427 @@
+/* Straight-through training of a quantized model against its original. */
+#include "engine/train/recover.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/plan.h"
+#include "engine/train/adam.h"
+#include "engine/train/rows.h"
+
+enum { ROW_MOST = 256 };
+
+struct recovery {
+    const struct recover_options *o;
+    const struct gguf *original, *quantized;
+    struct network *teacher, *student;
+    const struct gguf_tensor *
+        *stored;               /* [tensors of the network] as the quantized file has them; NULL: tied */
+    float *master, *m, *v;     /* [params]: what is trained, the optimizer's means */
+    void *codes;               /* the largest matrix, encoded */
+    int32_t *tokens, *targets; /* [batch][ctx]; no target counts */
+    int64_t rows;              /* read so far */
+};
+
+struct recover_options recover_defaults(void)
+{
+    return (struct recover_options){
+        .steps = 200, .batch = 4, .rate = 5e-4, .amp = AMP_BF16, .bos = -1, .threads = 1
+    };
+}
+
+/* ---------------------------------------------------------------- what can be recovered */
+
+static enum err_code shape_of(struct network_shape *out, const struct gguf *g, struct err *why)
+{
+    struct model_shape s;
+    struct hyper h;
+    enum err_code rc = model_shape_read(&s, g, why);
+    if (!rc) rc = hyper_read(&h, &s, g, why);
+    if (rc) return rc;
+    const char *lack = NULL;
+    if (strcmp(s.arch, "llama"))
+        lack = "its architecture is not llama";
+    else if (s.rope_dims != s.head_dim_k || s.head_dim_k != s.head_dim_v || s.head_dim_k * s.heads != s.embd)
+        lack = "its heads do not share the width evenly, or turn only in part";
+    else if (h.rope_factor != 1 || h.yarn || h.window)
+        lack = "its positions are stretched, or attention sees only a window";
+    if (lack)
+        return err_set(
+            why, ERR_USAGE,
+            "this model cannot be recovered: %s; want a plain llama model, as the trainer's network is one",
+            lack);
+    *out = (struct network_shape){ .layers = s.layers,
+                                   .heads = s.heads,
+                                   .kv_heads = s.kv_heads,
+                                   .ctx = (int)MIN(s.ctx_train, ROW_MOST),
+                                   .embd = s.embd,
+                                   .ff = s.ff,
+                                   .vocab = s.vocab,
+                                   .tied = s.tied_output,
+                                   .rope_base = h.rope_base,
+                                   .eps = h.eps };
+    return ERR_OK;
+}
+
+/* Does a network of this shape have a tensor of that name? */
+static bool shape_has(const struct network_shape *s, const char *name)
+{
+    static const char *const LAYER[] = { "attn_norm", "attn_q",   "attn_k", "attn_v",  "attn_output",
+                                         "ffn_norm",  "ffn_gate", "ffn_up", "ffn_down" };
+    char full[64];
+    if (!strcmp(name, "token_embd.weight") || !strcmp(name, "output_norm.weight")) return true;
+    if (!strcmp(name, "output.weight")) return !s->tied;
+    for (int l = 0; l < s->layers; l++)
+        for (size_t i = 0; i < COUNT_OF(LAYER); i++) {
+            snprintf(full, sizeof full, "blk.%d.%s.weight", l, LAYER[i]);
+            if (!strcmp(name, full)) return true;
+        }
+    return false;
+}
+
+static enum err_code check_tensors(const struct gguf *g, const struct network_shape *s, struct err *why)
+{
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        if (!shape_has(s, t->name))
+            return err_set(
+                why, ERR_USAGE,
+                "this model cannot be recovered: the trainer's network has no tensor '%s' (biases, "
+                "experts, and what a method keeps beside a matrix are not trained)",
+                t->name);
+        if (!t->format->decode || (t->dims > 1 && !t->format->encode))
+            return err_set(why, ERR_USAGE,
+                           "this model cannot be recovered: tensor '%s' is %s, which is not encoded here",
+                           t->name, t->format->name);
+    }
+    return ERR_OK;
+}
+
+static enum err_code check_both(struct network_shape *s, const struct gguf *original,
+                                const struct gguf *quantized, struct err *why)
+{
+    struct network_shape other;
+    enum err_code rc = shape_of(s, original, why);
+    if (!rc) rc = shape_of(&other, quantized, why);
+    if (!rc) rc = check_tensors(original, s, why);
+    if (!rc) rc = check_tensors(quantized, s, why);
+    if (rc) return rc;
+    if (s->layers != other.layers || s->heads != other.heads || s->kv_heads != other.kv_heads ||
+        s->embd != other.embd || s->ff != other.ff || s->vocab != other.vocab || s->tied != other.tied)
+        return err_set(why, ERR_USAGE, "the original and the quantized file are not one model");
+    if (gguf_get_string(quantized, "qdyno.act").data)
+        return err_set(
+            why, ERR_USAGE,
+            "this model cannot be recovered: it quantizes activations, too, which the trainer's network "
+            "does not; want a method that quantizes weights alone");
+    return ERR_OK;
+}
+
+enum err_code recover_check(const struct gguf *original, const struct gguf *quantized, struct err *why)
+{
+    struct network_shape shape;
+    return check_both(&shape, original, quantized, why);
+}
+
+/* ---------------------------------------------------------------- weights in and out */
+
+static void decode(const struct gguf_tensor *t, const struct network_tensor *x, float *out)
+{
+    format_decode_rows(t->format, t->data, out, x->rows, x->cols);
+}
+
+struct coding {
+    const struct format *format;
+    int64_t cols;
+    const float *x;
+    uint8_t *codes;
+    float *back; /* decoded again; NULL: not wanted */
+};
+
+static void code_share(const void *arg, int64_t from, int64_t to)
+{
+    const struct coding *c = arg;
+    uint8_t *codes = c->codes + from * format_row_bytes(c->format, c->cols);
+    format_encode_rows(c->format, c->x + from * c->cols, codes, to - from, c->cols);
+    if (c->back) format_decode_rows(c->format, codes, c->back + from * c->cols, to - from, c->cols);
+}
+
+/* Tensor i of the master as the file will have it, in r->codes; and what that means, where `back` is wanted.
+ */
+static void encode(const struct recovery *r, int i, float *back)
+{
+    const struct network_tensor *x = network_tensor_at(r->student, i);
+    const struct coding c = { r->stored[i]->format, x->cols, r->master + x->offset, r->codes, back };
+    rows_run(network_threads(r->student), x->rows, code_share, &c);
+}
+
+/* The student's weights from the master: rounded, or for what is no matrix as they are. */
+static void round_student(struct recovery *r)
+{
+    for (int i = 0; i < network_tensor_count(r->student); i++) {
+        const struct network_tensor *x = network_tensor_at(r->student, i);
+        float *w = network_weights(r->student) + x->offset;
+        if (!r->stored[i]) continue;
+        if (x->matrix)
+            encode(r, i, w);
+        else
+            memcpy(w, r->master + x->offset, (size_t)(x->rows * x->cols) * sizeof *w);
+    }
+    network_changed(r->student);
+}
+
+/* The master begins at the original's numbers where rounding those to nearest is what the file has (they may
+ * move either way), else at the file's own (a method chose better ones than rounding would). */
+static void begin_tensor(struct recovery *r, int i)
+{
+    const struct network_tensor *x = network_tensor_at(r->student, i);
+    const struct gguf_tensor *stored = r->stored[i], *source = gguf_tensor_find(r->original, stored->name);
+    float *to = r->master + x->offset;
+    decode(source, x, network_weights(r->teacher) + x->offset);
+    if (x->matrix && !r->o->norms_only) {
+        memcpy(to, network_weights(r->teacher) + x->offset, (size_t)(x->rows * x->cols) * sizeof *to);
+        encode(r, i, NULL);
+        if (!memcmp(r->codes, stored->data, (size_t)stored->bytes)) return;
+    }
+    decode(stored, x, to);
+}
+
+static enum err_code find_tensors(struct recovery *r, struct err *why)
+{
+    const int count = network_tensor_count(r->student);
+    int64_t largest = 1;
+    r->stored = calloc((size_t)count, sizeof *r->stored);
+    if (!r->stored) return err_set(why, ERR_NOMEM, "out of memory for recovery");
+    for (int i = 0; i < count; i++) {
+        const struct network_tensor *x = network_tensor_at(r->student, i);
+        if (!x->rows) continue; /* a tied output */
+        const struct gguf *const files[] = { r->original, r->quantized };
+        for (int f = 0; f < 2; f++) {
+            const struct gguf_tensor *t = gguf_tensor_find(files[f], x->name);
+            if (!t || t->shape[0] != x->cols || t->shape[1] != x->rows)
+                return err_set(why, ERR_FORMAT, "tensor '%s': want [%" PRId64 ",%" PRId64 "]%s", x->name,
+                               x->cols, x->rows, t ? ", the file has another shape" : ", the file has none");
+            r->stored[i] = t;
+        }
+        largest = MAX(largest, x->rows * format_row_bytes(r->stored[i]->format, x->cols));
+    }
+    r->codes = malloc((size_t)largest);
+    return r->codes ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for recovery");
+}
+
+/* ---------------------------------------------------------------- open, close */
+
+static enum err_code check_options(const struct recover_options *o, int ctx, struct err *why)
+{
+    if (o->steps < 1 || o->steps > 1 << 24 || o->batch < 1 || !(o->rate > 0 && o->rate < 1) ||
+        o->amp == AMP_FP16)
+        return err_set(why, ERR_USAGE,
+                       "recovery of %" PRId64
+                       " steps of %d rows at rate %g cannot be: want at least one of each, a "
+                       "rate between 0 and 1, amp off or bf16",
+                       o->steps, o->batch, o->rate);
+    if (o->n < 2 * ctx)
+        return err_set(why, ERR_USAGE,
+                       "the text to learn from has %" PRId64 " tokens, a row %d: want at least two rows",
+                       o->n, ctx);
+    return ERR_OK;
+}
+
+static enum err_code open_networks(struct recovery *r, const struct network_shape *shape,
+                                   struct recover_report *out, struct err *why)
+{
+    struct network_options o = { .shape = *shape,
+                                 .amp = r->o->amp,
+                                 .batch = r->o->batch,
+                                 .checkpoint_every = 1, /* a teacher keeps nothing for a way back */
+                                 .threads = r->o->threads,
+                                 .isa = r->o->isa };
+    enum err_code rc = network_open(&r->teacher, &o, why);
+    o.checkpoint_every = 0;
+    if (!rc) rc = network_open(&r->student, &o, why);
+    if (rc) return rc;
+    const struct network_memory a = network_memory(r->teacher), b = network_memory(r->student);
+    out->memory = (struct network_memory){ a.parameters + b.parameters, a.activations + b.activations };
+    out->params = network_params(r->student);
+    const struct memory_plan plan = { .total = out->memory.parameters + out->memory.activations +
+                                               3 * out->params * (int64_t)sizeof(float) };
+    return plan_check_fits(&plan, memory_available(""), why);
+}
+
+static enum err_code recovery_open(struct recovery *r, struct recover_report *out, struct err *why)
+{
+    struct network_shape shape;
+    enum err_code rc = check_both(&shape, r->original, r->quantized, why);
+    if (rc) return rc;
+    if (r->o->ctx) shape.ctx = r->o->ctx;
+    rc = check_options(r->o, shape.ctx, why);
+    if (!rc) rc = open_networks(r, &shape, out, why);
+    if (!rc) rc = find_tensors(r, why);
+    if (rc) return rc;
+    const size_t params = (size_t)network_params(r->student),
+                 tokens = (size_t)r->o->batch * (size_t)shape.ctx;
+    r->master = calloc(params, sizeof *r->master);
+    r->m = calloc(params, sizeof *r->m);
+    r->v = calloc(params, sizeof *r->v);
+    r->tokens = malloc(tokens * sizeof *r->tokens);
+    r->targets = malloc(tokens * sizeof *r->targets);
+    if (!r->master || !r->m || !r->v || !r->tokens || !r->targets)
+        return err_set(why, ERR_NOMEM, "out of memory for recovery");
+    for (size_t i = 0; i < tokens; i++) r->targets[i] = -1;
+    for (int i = 0; i < network_tensor_count(r->student); i++)
+        if (r->stored[i]) begin_tensor(r, i);
+    network_changed(r->teacher);
+    round_student(r);
+    return ERR_OK;
+}
+
+static void recovery_close(struct recovery *r)
+{
+    network_close(r->teacher);
+    network_close(r->student);
+    free(r->stored);
+    free(r->master);
+    free(r->m);
+    free(r->v);
+    free(r->codes);
+    free(r->tokens);
+    free(r->targets);
+}
+
+/* ---------------------------------------------------------------- steps */
+
+static uint64_t mix(uint64_t x) /* SplitMix64 */
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static void deal(struct recovery *r, int ctx)
+{
+    const struct recover_options *o = r->o;
+    for (int i = 0; i < o->batch; i++) {
+        int32_t *row = r->tokens + (int64_t)i * ctx;
+        const uint64_t from = mix(o->seed ^ mix((uint64_t)r->rows++)) % (uint64_t)(o->n - ctx + 1);
+        memcpy(row, o->ids + from, (size_t)ctx * sizeof *row);
+        if (o->bos >= 0) row[0] = o->bos;
+    }
+}
+
+/* Without gradients the optimizer leaves a tensor alone. */
+static void keep_matrices(struct recovery *r)
+{
+    for (int i = 0; i < network_tensor_count(r->student); i++) {
+        const struct network_tensor *x = network_tensor_at(r->student, i);
+        if (x->matrix)
+            memset(network_gradients(r->student) + x->offset, 0, (size_t)(x->rows * x->cols) * sizeof(float));
+    }
+}
+
+static enum err_code step(struct recovery *r, int64_t t, double *loss, struct err *why)
+{
+    static const struct adam_options ADAM = { .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-10, .clip = 1 };
+    const struct recover_options *o = r->o;
+    const size_t bytes = (size_t)network_params(r->student) * sizeof(float);
+    const int ctx = network_ctx(r->student);
+    const double tokens = (double)o->batch * ctx;
+    deal(r, ctx);
+    network_forward(r->teacher, r->tokens, r->targets);
+    memset(network_gradients(r->student), 0, bytes);
+    *loss = network_distill(r->student, r->tokens, network_logits(r->teacher), (float)(1 / tokens)) / tokens;
+    if (o->norms_only) keep_matrices(r);
+    memcpy(network_weights(r->student), r->master, bytes);
+    const double length = adam_step(
+        &(struct adam_step){ .o = &ADAM,
+                             .network = r->student,
+                             .m = r->m,
+                             .v = r->v,
+                             .t = t + 1,
+                             .rate = learning_rate(o->rate, t, o->steps, o->steps / 20),
+                             .scale = 1 });
+    memcpy(r->master, network_weights(r->student), bytes);
+    if (!isfinite(length) || !isfinite(*loss))
+        return err_set(why, ERR_FORMAT,
+                       "step %" PRId64 ": a loss of %g has no gradient; a smaller rate may help", t + 1,
+                       *loss);
+    round_student(r);
+    return ERR_OK;
+}
+
+static enum err_code run_steps(struct recovery *r, struct recover_report *out, struct err *why)
+{
+    const struct recover_options *o = r->o;
+    const int64_t tenth = MAX(1, o->steps / 10), start = clock_ns();
+    double first = 0, last = 0, loss;
+    for (int64_t t = 0; t < o->steps; t++) {
+        enum err_code rc = step(r, t, &loss, why);
+        if (rc) return rc;
+        if (t < tenth) first += loss;
+        if (t >= o->steps - tenth) last += loss;
+        out->seconds = (double)(clock_ns() - start) * 1e-9;
+        const struct recover_progress p = { t + 1, o->steps, loss,
+                                            out->seconds / (double)(t + 1) * (double)(o->steps - t - 1) };
+        if (o->progress && !o->progress(o->progress_ctx, &p)) return err_set(why, ERR_CANCELLED, "cancelled");
+    }
+    out->first_loss = first / (double)tenth;
+    out->loss = last / (double)tenth;
+    out->tokens = o->steps * o->batch * network_ctx(r->student);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- the file */
+
+/* What a tensor of the file holds now. */
+static enum err_code write_tensor(struct recovery *r, struct gguf_writer *w, const struct gguf_tensor *t,
+                                  struct err *why)
+{
+    int i = 0;
+    while (strcmp(network_tensor_at(r->student, i)->name, t->name)) i++; /* check_tensors: there is one */
+    const struct network_tensor *x = network_tensor_at(r->student, i);
+    if (x->matrix && r->o->norms_only) return gguf_writer_write(w, t->data, t->bytes, why);
+    if (!x->matrix && !t->format->encode)
+        return err_set(why, ERR_USAGE, "tensor '%s' is %s, which is not encoded here", t->name,
+                       t->format->name);
+    encode(r, i, NULL);
+    return gguf_writer_write(w, r->codes, t->bytes, why);
+}
+
+static enum err_code write_file(struct recovery *r, const char *path, struct err *why)
+{
+    struct gguf_writer *w;
+    char text[128];
+    const struct gguf *g = r->quantized;
+    const struct recover_options *o = r->o;
+    enum err_code rc = gguf_writer_open(&w, path, why);
+    if (rc) return rc;
+    for (int64_t i = 0; i < gguf_kv_count(g); i++) gguf_writer_copy_kv(w, gguf_kv_at(g, i));
+    snprintf(text, sizeof text, "steps=%" PRId64 " rate=%g batch=%d ctx=%d seed=%" PRIu64 "%s", o->steps,
+             o->rate, o->batch, network_ctx(r->student), o->seed, o->norms_only ? " only=norms" : "");
+    gguf_writer_put_string(w, "qdyno.recovered", text);
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        gguf_writer_add_tensor(w, t->name, t->format, t->dims, t->shape);
+    }
+    for (int64_t i = 0; !rc && i < gguf_tensor_count(g); i++)
+        rc = write_tensor(r, w, gguf_tensor_at(g, i), why);
+    if (rc) {
+        gguf_writer_abort(w);
+        return rc;
+    }
+    return gguf_writer_commit(w, why);
+}
+
+enum err_code recover_file(const char *path, const struct gguf *original, const struct gguf *quantized,
+                           const struct recover_options *o, struct recover_report *out, struct err *why)
+{
+    struct recovery r = { .o = o, .original = original, .quantized = quantized };
+    *out = (struct recover_report){ .first_loss = NAN, .loss = NAN };
+    enum err_code rc = recovery_open(&r, out, why);
+    if (!rc) rc = run_steps(&r, out, why);
+    if (!rc) rc = write_file(&r, path, why);
+    recovery_close(&r);
+    return rc;
+}
