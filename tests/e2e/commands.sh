@@ -96,7 +96,10 @@ expect 0 eval -f "$T/text" -c 128 && says out 'random weights: quality figures m
 expect 0 eval -f "$T/text" -c 64 -C file -C q8_0 -C q4_0 --ref default -o json && cp "$T/out" "$T/kld.json" &&
   json '[r["kld_mean"] == 0 for r in d["rows"]] == [True, False, False] and d["reference"]["perplexity"] > 1' &&
   json 'd["rows"][1]["kld_mean"] < d["rows"][2]["kld_mean"] and all(r["top1_ratio"] <= 1 for r in d["rows"])' &&
-  json 'all(r["ppl_ratio_lower"] <= r["ppl_ratio"] <= r["ppl_ratio_upper"] for r in d["rows"])'
+  json 'all(r["ppl_ratio_lower"] <= r["ppl_ratio"] <= r["ppl_ratio_upper"] for r in d["rows"])' &&
+  json 'all(len(r["depth"]) == 4 and r["kld_lower"] <= r["kld_mean"] <= r["kld_upper"] for r in d["rows"])' &&
+  json 'd["rows"][0]["first_divergence_diverged"] == 0 and d["rows"][0]["mcnemar_p"] == 1' &&
+  json 'all(r["first_divergence_prompts"] > 0 and r["first_divergence_limit"] == 32 for r in d["rows"])'
 [ -z "$PYTHON" ] || { expect 0 show "$(value 'd["run"]')" -o json && json 'd["rows"] == json.load(open("'"$T"'/kld.json"))["rows"]'; }
 expect 4 eval -f "$T/text" -c 64 --ref q9_0 && says err '--ref q9_0'
 expect 0 advise --machine "$T/machine.json" -o json && json 'len(d["rows"]) > 0 and all(r["reason"] and r["check"] for r in d["rows"])'
