@@ -31,9 +31,9 @@ static struct counts count(const char *noise, double sd, double effect, double m
     for (int i = 0; i < n; i++) {
         struct outcome o;
         trial_run(&t, (uint64_t)i, scratch, &o);
-        c.claims += claims_difference(o.verdict[1]);
-        c.equivalent += o.verdict[1] == VERDICT_EQUIVALENT;
-        c.found += o.verdict[1] == VERDICT_BETTER || o.verdict[1] == VERDICT_NEGLIGIBLE;
+        c.claims += claims_difference(o.seen[1]);
+        c.equivalent += says(o.seen[1], VERDICT_EQUIVALENT);
+        c.found += says(o.seen[1], VERDICT_BETTER) || says(o.seen[1], VERDICT_NEGLIGIBLE);
         c.peeked += o.peeked;
     }
     free(scratch);

@@ -18,19 +18,30 @@ enum { EXIT_WRONG = 1, EXIT_USAGE = 4, EXIT_MEMORY = 6, MEMBERS = 64, ROWS = 64,
 static const double FALSE_CLAIMS_MOST = 0.05, POWER = 0.80, FOUND_LEAST = 0.75;
 
 /* What a row counts as a hit, and whether hits are errors or successes. */
-enum question { FALSE_ALARM, FALSE_EQUIVALENCE, FOUND, FAMILY };
+enum question { FALSE_ALARM, FALSE_EQUIVALENCE, FOUND, FAMILY, RACE };
 static const struct {
-    const char *name, *title, *hit;
+    const char *name, *title, *head;
 } QUESTIONS[] = {
-    [FALSE_ALARM] = { "false_alarm", "A against A: false alarms, a look after every block", "verdict" },
-    [FALSE_EQUIVALENCE] = { "false_equivalence", "True effect of the size of the margin: called equivalent",
-                            "verdict" },
-    [FOUND] = { "found", "A true effect: found within the planned blocks", "found" },
-    [FAMILY] = { "family", "Four challengers: any that is no different called different", "any" },
+    [FALSE_ALARM] = { "false_alarm", "A against A: a difference is claimed, with a look after every block",
+                      "| noise | s_d % | t interval, peeked at % | t e-value % | verdict % | 95 % | |\n"
+                      "|---|---:|---:|---:|---:|---|---|" },
+    [FALSE_EQUIVALENCE] = { "false_equivalence",
+                            "A true effect of the size of the margin is called equivalent",
+                            "| noise | s_d % | verdict % | 95 % | |\n|---|---:|---:|---|---|" },
+    [FOUND] = { "found", "A true effect is found within the planned blocks",
+                "| noise | s_d % | effect % | found % | 95 % | mean blocks | planned | one look: planned | found "
+                "% | |\n|---|---:|---:|---:|---|---:|---:|---:|---:|---|" },
+    [FAMILY] = { "family", "Four challengers: one that is no different is called different",
+                 "| noise | s_d % | first challenger % | verdict on another % | 95 % | |\n|---|---:|---:|---:|---|---|" },
+    [RACE] = { "race", "A race of four: its confirmed winner is no different, and is called different",
+               "| noise | s_d % | first challenger % | verdict % | 95 % | wins % | effect of the winner: raced % | "
+               "confirmed % | |\n|---|---:|---:|---:|---|---:|---:|---:|---|" },
 };
 
 struct tally {
     int64_t experiments, hits, blocks, peeked, t_evalue, fixed;
+    int64_t confirmed, first_won; /* races whose winner was measured again, and was the first challenger */
+    double raced_sum, confirmed_sum;
 };
 
 struct row {
@@ -102,8 +113,18 @@ static void rows_add(struct bench *b)
         r->trial.margin = 0.005;
         plan_row(r);
     }
+    static const char *const SEVERAL[] = { "independent", "all of these" };
+    for (int q = FAMILY; q <= RACE; q++)
+        for (size_t i = 0; i < 2 * COUNT_OF(SEVERAL); i++) { /* all alike, then one that is better */
+            struct row *r = row_add(b, (enum question)q, noise_find(SEVERAL[i / 2]), 0.02, i % 2 ? 0.03 : 0);
+            r->trial.arms = 5;
+            r->trial.margin = 0.005;
+            r->trial.race = q == RACE;
+            r->trial.max_blocks = 24;
+        }
     for (int r = 0; r < b->rows; r++)
-        if (b->row[r].question == FOUND) b->row[r].experiments = MAX(b->experiments / 5, 1);
+        if (b->row[r].question == FOUND || b->row[r].question == RACE)
+            b->row[r].experiments = MAX(b->experiments / 5, 1);
 }
 
 /* ---------------------------------------------------------------- running */
@@ -112,13 +133,14 @@ static bool is_hit(const struct row *r, const struct outcome *o)
 {
     const struct trial *t = &r->trial;
     switch (r->question) {
-    case FALSE_ALARM: return claims_difference(o->verdict[1]);
-    case FALSE_EQUIVALENCE: return o->verdict[1] == VERDICT_EQUIVALENT;
-    case FOUND: return claims_difference(o->verdict[1]) && o->verdict[1] != VERDICT_WORSE;
+    case FALSE_ALARM: return claims_difference(o->seen[1]);
+    case FALSE_EQUIVALENCE: return says(o->seen[1], VERDICT_EQUIVALENT);
+    case FOUND: return says(o->seen[1], VERDICT_BETTER) || says(o->seen[1], VERDICT_NEGLIGIBLE);
     case FAMILY:
         for (int k = 1; k < t->arms; k++)
-            if (t->effect[k] == 0 && claims_difference(o->verdict[k])) return true;
+            if (t->effect[k] == 0 && claims_difference(o->seen[k])) return true;
         return false;
+    case RACE: return o->winner > 0 && t->effect[o->winner] == 0 && claims_difference(o->seen[o->winner]);
     }
     return false;
 }
@@ -139,6 +161,11 @@ static void run_member(void *arg, int member, int size)
             t.peeked += o.peeked;
             t.t_evalue += o.t_evalue;
             t.fixed += o.fixed;
+            if (o.winner < 0) continue;
+            t.confirmed++;
+            t.first_won += o.winner == 1;
+            t.raced_sum += o.winner_raced;
+            t.confirmed_sum += o.winner_confirmed;
         }
     b->part[member] = t;
 }
@@ -156,6 +183,10 @@ static void row_run(struct bench *b, struct row *r)
         r->total.peeked += p->peeked;
         r->total.t_evalue += p->t_evalue;
         r->total.fixed += p->fixed;
+        r->total.confirmed += p->confirmed;
+        r->total.first_won += p->first_won;
+        r->total.raced_sum += p->raced_sum;
+        r->total.confirmed_sum += p->confirmed_sum;
     }
 }
 
@@ -172,19 +203,10 @@ static bool is_wrong(const struct row *r)
     return r->question == FOUND ? !(hits >= FOUND_LEAST) : !(hits <= FALSE_CLAIMS_MOST);
 }
 
-static void put_head(enum question q)
+/* Mean of n log ratios, as a per cent. */
+static double percent(double sum, int64_t n)
 {
-    static const char *const HEADS[] = {
-        [FALSE_ALARM] = "| noise | s_d % | t interval, peeked at % | t e-value % | verdict % | 95 % | |\n"
-                        "|---|---:|---:|---:|---:|---|---|",
-        [FALSE_EQUIVALENCE] =
-            "| noise | s_d % | verdict % | 95 % | mean blocks | |\n|---|---:|---:|---|---:|---|",
-        [FOUND] = "| noise | s_d % | effect % | found % | 95 % | mean blocks | planned | one look: planned "
-                  "| found % | |\n|---|---:|---:|---:|---|---:|---:|---:|---:|---|",
-        [FAMILY] =
-            "| noise | s_d % | best challenger % | any false claim % | 95 % | |\n|---|---:|---:|---:|---|---|",
-    };
-    printf("\n### %s\n\n%s\n", QUESTIONS[q].title, HEADS[q]);
+    return 100 * expm1(sum / (double)n);
 }
 
 static void put_row(const struct row *r)
@@ -201,13 +223,18 @@ static void put_row(const struct row *r)
         printf(" %.2f | %.2f | %s | %s |\n", 100 * (double)r->total.peeked / n,
                100 * (double)r->total.t_evalue / n, found, mark);
         break;
-    case FALSE_EQUIVALENCE: printf(" %s | %.1f | %s |\n", found, (double)r->total.blocks / n, mark); break;
+    case FALSE_EQUIVALENCE: printf(" %s | %s |\n", found, mark); break;
     case FOUND:
         printf(" %.0f | %s | %.1f | %d | %d | %.1f | %s |\n", 100 * expm1(r->trial.effect[1]), found,
                (double)r->total.blocks / n, r->trial.max_blocks, r->trial.fixed_blocks,
                100 * (double)r->total.fixed / n, mark);
         break;
     case FAMILY: printf(" %.0f | %s | %s |\n", 100 * expm1(r->trial.effect[1]), found, mark); break;
+    case RACE:
+        printf(" %.0f | %s | %.1f | %.2f | %.2f | %s |\n", 100 * expm1(r->trial.effect[1]), found,
+               100 * (double)r->total.first_won / n, percent(r->total.raced_sum, r->total.confirmed),
+               percent(r->total.confirmed_sum, r->total.confirmed), mark);
+        break;
     }
 }
 
@@ -236,6 +263,11 @@ static json_t *row_to_json(const struct row *r)
         json_put_int(o, "fixed_blocks", r->trial.fixed_blocks);
         json_put_num(o, "fixed_found", (double)r->total.fixed / n);
     }
+    if (r->question == RACE) {
+        json_put_num(o, "first_won", (double)r->total.first_won / n);
+        json_put_num(o, "winner_raced", r->total.raced_sum / (double)r->total.confirmed);
+        json_put_num(o, "winner_confirmed", r->total.confirmed_sum / (double)r->total.confirmed);
+    }
     json_put(o, "ok", json_boolean(!is_wrong(r)));
     return o;
 }
@@ -253,7 +285,8 @@ static int run_all(struct bench *b)
             json_array_append_new(rows, row_to_json(r));
             continue;
         }
-        if (!i || r->question != b->row[i - 1].question) put_head(r->question);
+        if (!i || r->question != b->row[i - 1].question)
+            printf("\n### %s\n\n%s\n", QUESTIONS[r->question].title, QUESTIONS[r->question].head);
         put_row(r);
         fflush(stdout);
     }
@@ -276,7 +309,7 @@ static int usage(const char *what)
 {
     fprintf(stderr,
             "bench_stats: %s\nusage: bench_stats [--experiments N] [--threads N] [--seed N] [--json]\n"
-            "N experiments a row (default 10000; a fifth of that where power is counted)\n",
+            "N experiments a row (default 10000; a fifth of that for power and races)\n",
             what);
     return EXIT_USAGE;
 }

@@ -102,9 +102,14 @@ double noise_block_sd(const struct noise *n, double sd)
 
 /* ---------------------------------------------------------------- one experiment */
 
-bool claims_difference(enum verdict v)
+bool says(unsigned seen, enum verdict v)
 {
-    return v == VERDICT_BETTER || v == VERDICT_WORSE || v == VERDICT_NEGLIGIBLE;
+    return seen >> v & 1;
+}
+
+bool claims_difference(unsigned seen)
+{
+    return says(seen, VERDICT_BETTER) || says(seen, VERDICT_WORSE) || says(seen, VERDICT_NEGLIGIBLE);
 }
 
 static bool excludes_zero(struct interval i)
@@ -112,40 +117,83 @@ static bool excludes_zero(struct interval i)
     return i.lower > 0 || i.upper < 0;
 }
 
-static enum verdict decide(const double *d, int n, double margin)
+/* The next block's cells, in the project's own order; their block effects to every arm that still runs. */
+static void block_add(const struct trial *t, struct source *source, uint64_t number, int block,
+                      struct experiment_state *s)
 {
-    const struct interval i = stats_anytime_interval(d, n, 0.95), wide = stats_anytime_interval(d, n, 0.90);
-    if (excludes_zero(i) && fabs(i.estimate) > margin) return i.estimate > 0 ? VERDICT_BETTER : VERDICT_WORSE;
-    if (wide.lower >= -margin && wide.upper <= margin) return VERDICT_EQUIVALENT;
-    if (excludes_zero(i) && i.lower >= -margin && i.upper <= margin) return VERDICT_NEGLIGIBLE;
-    return VERDICT_INCONCLUSIVE;
+    const enum cell_phase phase = s->confirming ? CELL_CONFIRM : CELL_BLOCK;
+    int arm[EXPERIMENT_ARMS], place[BLOCK_CELLS];
+    double rate[BLOCK_CELLS];
+    const int arms = arms_live(s, phase, arm);
+    block_order(t->seed + number, phase, block, arms, place);
+    for (int i = 0; i < 2 * arms; i++) {
+        double slower = t->scale * source_next(source);
+        if (t->noise->disturbed > 0 && uniform(source) < t->noise->disturbed) slower += log(1.1);
+        rate[i] = exp(t->effect[arm[place[i]]] - slower);
+    }
+    for (int k = 1; k < arms; k++) {
+        struct comparison *c = s->confirming ? &s->confirmation : &s->comparison[arm[k]];
+        c->d[c->blocks++] = block_effect(rate, place, arms, k, 1);
+    }
+    s->blocks++;
 }
 
-void trial_run(const struct trial *t, uint64_t number, struct experiment_state *scratch, struct outcome *out)
+/* What the judge says after this block. Every look counts: a claim that was seen once was made. */
+static void look(const struct trial *t, struct experiment_state *s, struct outcome *out)
 {
-    struct source s;
-    double d[EXPERIMENT_BLOCKS];
-    (void)scratch;
-    source_start(&s, t->noise, t->seed, number);
-    *out = (struct outcome){ .blocks = { 0, t->max_blocks } };
-    for (int b = 0; b < t->max_blocks; b++) {
-        int side[BLOCK_CELLS];
-        double v[BLOCK_CELLS];
-        block_order(t->seed + number, CELL_BLOCK, b, 2, side);
-        for (int i = 0; i < 4; i++) {
-            double y = t->scale * source_next(&s);
-            if (t->noise->disturbed > 0 && uniform(&s) < t->noise->disturbed) y += log(1.1);
-            v[i] = exp((side[i] ? t->effect[1] : 0) - y);
-        }
-        d[b] = block_effect(v, side, 2, 1, 1);
-        const int n = b + 1;
-        if (!out->verdict[1] || out->verdict[1] == VERDICT_INCONCLUSIVE) {
-            out->verdict[1] = decide(d, n, t->margin);
-            if (out->verdict[1] != VERDICT_INCONCLUSIVE) out->blocks[1] = n;
-        }
-        const bool apart = excludes_zero(stats_t_interval(d, n, 0.95));
-        out->peeked |= n >= BLOCKS_FOR_A_CLAIM && apart;
-        out->t_evalue |= n >= BLOCKS_FOR_A_CLAIM && stats_t_evalue(d, n, 1) >= 20;
-        if (n == t->fixed_blocks) out->fixed = apart;
+    experiment_judge(s);
+    for (int k = 1; k < t->arms; k++) {
+        const bool confirms = s->confirming && k == s->headline;
+        if (t->race && !confirms) continue; /* a race claims nothing; only its winner's fresh blocks do */
+        const struct comparison *c = confirms ? &s->confirmation : &s->comparison[k];
+        if (c->verdict == VERDICT_INCONCLUSIVE) continue;
+        if (!out->seen[k]) out->blocks[k] = c->blocks;
+        out->seen[k] |= 1u << c->verdict;
     }
+}
+
+/* What other rules make of the blocks of two arms so far. */
+static void compare_rules(const struct trial *t, const struct comparison *c, struct outcome *out)
+{
+    const bool apart = excludes_zero(stats_t_interval(c->d, c->blocks, 0.95));
+    if (c->blocks >= BLOCKS_FOR_A_CLAIM) {
+        out->peeked |= apart;
+        out->t_evalue |= stats_t_evalue(c->d, c->blocks, 1) >= 20;
+    }
+    if (c->blocks == t->fixed_blocks) out->fixed = apart;
+}
+
+void trial_run(const struct trial *t, uint64_t number, struct experiment_state *s, struct outcome *out)
+{
+    struct experiment_spec spec = { .arms = t->arms,
+                                    .metric = &METRICS[METRIC_DECODE_RATE],
+                                    .margin = t->margin,
+                                    .max_blocks = t->max_blocks,
+                                    .race = t->race };
+    struct source source;
+    source_start(&source, t->noise, t->seed, number);
+    state_init(s, &spec);
+    *out = (struct outcome){ .winner = -1 };
+    for (int k = 1; k < t->arms; k++) out->blocks[k] = t->max_blocks;
+    bool over = false;
+    for (int b = 0; b < t->max_blocks && !(over && t->arms > 2); b++) {
+        block_add(t, &source, number, b, s);
+        if (!over) {
+            look(t, s, out);
+            over = t->race ? judge_race(s) : judge_is_decided(s);
+        }
+        if (t->arms == 2) compare_rules(t, &s->comparison[1], out);
+    }
+    out->raced = s->blocks;
+    if (!t->race || s->comparison[s->headline].effect.upper < 0) return; /* A leads: nothing to confirm */
+    s->confirming = true;
+    out->winner = s->headline;
+    out->winner_raced = s->comparison[s->headline].effect.estimate;
+    over = false;
+    for (int b = 0; b < t->max_blocks && !over; b++) {
+        block_add(t, &source, number, b, s);
+        look(t, s, out);
+        over = judge_is_decided(s);
+    }
+    out->winner_confirmed = s->confirmation.effect.estimate;
 }

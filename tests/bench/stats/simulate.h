@@ -36,22 +36,29 @@ struct trial {
     int arms;                  /* 2 .. TRIAL_ARMS */
     double effect[TRIAL_ARMS]; /* true log ratio of an arm's rate to that of arm 0, which is 0 */
     double margin;
+    bool race; /* leave out arms that cannot win, then measure the winner on fresh blocks */
     int max_blocks;
     int fixed_blocks; /* where `fixed` looks once */
     uint64_t seed;
 };
 
 struct outcome {
-    enum verdict verdict[TRIAL_ARMS]; /* of an arm against arm 0: the judge's; [0] unused */
-    int blocks[TRIAL_ARMS];           /* after which it stood, max_blocks if it never did */
+    unsigned seen[TRIAL_ARMS]; /* verdicts on an arm against arm 0, 1 << enum verdict, of any look until the
+                                  run would have stopped; [0] unused */
+    int blocks[TRIAL_ARMS];    /* after which the first of them was there, max_blocks if none */
     /* Of two arms, whatever the judge said: what other rules make of the same blocks. */
     bool peeked;   /* Student's t interval, looked at after every block, excluded 0 at some */
     bool t_evalue; /* stats_t_evalue reached 20 at some */
     bool fixed;    /* Student's t interval at fixed_blocks excluded 0 */
+    /* Of a race. */
+    int winner, raced;                     /* arm that was confirmed, -1: none; blocks of the race */
+    double winner_raced, winner_confirmed; /* its effect as the race saw it, and on fresh blocks */
 };
+/* scratch: of the caller, one for each thread. */
 void trial_run(const struct trial *t, uint64_t number, struct experiment_state *scratch, struct outcome *out);
 
-/* The verdict says that there is a difference. */
-bool claims_difference(enum verdict v);
+/* There was a verdict that says "different". */
+bool claims_difference(unsigned seen);
+bool says(unsigned seen, enum verdict v);
 
 #endif
