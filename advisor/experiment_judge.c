@@ -102,18 +102,16 @@ static int blocks_until_claim(const struct comparison *c, double margin)
 static void numbers_of(struct comparison *c, double alpha, double margin)
 {
     int positive = 0, nonzero = 0;
-    double most = 1;
     for (int i = 0; i < c->blocks; i++) {
         positive += c->d[i] > 0;
         nonzero += c->d[i] != 0;
-        most = fmax(most, stats_coin_evalue(c->d, i + 1)); /* fmax ignores one NAN */
     }
     c->alpha = alpha;
     c->effect = stats_anytime_interval(c->d, c->blocks, 1 - alpha);
     c->effect90 = stats_anytime_interval(c->d, c->blocks, 1 - 2 * alpha);
     c->e = stats_coin_evalue(c->d, c->blocks);
     c->e_sign = stats_sign_evalue(positive, nonzero);
-    c->p = 1 / most;
+    c->p = stats_anytime_p(c->d, c->blocks);
     c->blocks_needed = blocks_until_claim(c, margin);
 }
 
