@@ -49,6 +49,8 @@ struct experiment_spec {
     uint64_t seed;
     int64_t resume_id; /* 0: a new run */
 };
+/* What is compared when the spec names no metric. */
+const struct metric *experiment_default_metric(const struct workload *w);
 json_t *experiment_spec_to_json(const struct experiment_spec *s);
 enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t *object, struct err *why);
 
@@ -68,6 +70,8 @@ struct experiment_arm {
     double rate; /* of the metric */
     double prefill_tok_s, decode_tok_s, ttft_s, itl_p50_s, itl_p99_s, perplexity;
     double itl_p95_s, load_s, joules_per_token;
+    double train_tok_s, train_loss; /* of workloads that train */
+    double rss_after_bytes;         /* between steps of training; else when a cell has ended */
     int itl_samples;         /* pooled over kept cells; a percentile they cannot support is NAN */
     int64_t peak_rss_bytes;  /* -1 unknown */
     struct memory_plan plan; /* total -1 until known */

@@ -32,6 +32,9 @@ static const struct {
     [FIELD_NLL] = { "nll", AVERAGE },
     [FIELD_NLL_SE] = { "nll_se", AVERAGE },
     [FIELD_SCORED] = { "scored_tokens", LARGEST },
+    [FIELD_TRAIN_S] = { "train_s", SUM },
+    [FIELD_TRAIN_TOKENS] = { "train_tokens", SUM },
+    [FIELD_TRAIN_LOSS] = { "train_loss", AVERAGE },
 };
 
 /* ---------------------------------------------------------------- arms */
@@ -91,6 +94,7 @@ static struct arm_spec arm_spec_of(const struct experiment *x, int arm)
         /* a context named in the line is part of what is compared: 0 leaves it to the config */
         .ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload),
         .sequences = workload_sequences(&s->workload),
+        .train = s->workload.train > 0,
         .program = x->program,
         .log = &x->log,
     };
@@ -193,6 +197,9 @@ static void cell_values(struct cell *c, const struct sample *samples, int n)
     c->value[METRIC_TTFT] = c->field[FIELD_TTFT_S];
     c->value[METRIC_PEAK_MEMORY] = c->field[FIELD_PEAK_BYTES];
     c->value[METRIC_PERPLEXITY] = c->field[FIELD_PERPLEXITY];
+    c->value[METRIC_TRAIN_RATE] = quotient(c->field[FIELD_TRAIN_TOKENS], c->field[FIELD_TRAIN_S]);
+    c->value[METRIC_TRAIN_LOSS] = c->field[FIELD_TRAIN_LOSS];
+    c->value[METRIC_MEMORY_AFTER] = c->field[FIELD_RSS_BYTES];
     c->value[METRIC_ENERGY] = c->value[METRIC_CPU_POWER] * c->seconds;
     itl_percentiles(c->itl, c->n_itl, &c->value[METRIC_ITL_P50], &c->value[METRIC_ITL_P95],
                     &c->value[METRIC_ITL_P99]);

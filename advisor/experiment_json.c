@@ -91,6 +91,9 @@ static json_t *arm_document(const struct experiment_arm *a, int index)
     json_put_num(o, "load_s", a->load_s);
     json_put_num(o, "joules_per_token", a->joules_per_token);
     put_bytes(o, "peak_rss_bytes", a->peak_rss_bytes);
+    json_put_num(o, "rss_after_bytes", a->rss_after_bytes);
+    json_put_num(o, "train_tok_s", a->train_tok_s);
+    json_put_num(o, "train_loss", a->train_loss);
     json_put_int(o, "cells", a->cells);
     json_put(o, "plan", plan_document(&a->plan));
     return o;

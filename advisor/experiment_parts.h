@@ -74,6 +74,9 @@ enum field {
     FIELD_NLL,
     FIELD_NLL_SE,
     FIELD_SCORED,
+    FIELD_TRAIN_S,
+    FIELD_TRAIN_TOKENS,
+    FIELD_TRAIN_LOSS,
     FIELD_COUNT
 };
 

@@ -12,7 +12,7 @@
 const char *const CELL_PHASES[] = { "warmup", "control", "block", "confirm" };
 
 /* What a workload must contain for a cell to give a metric. */
-enum { GIVES_PREFILL = 1, GIVES_DECODE = 2, GIVES_EVAL = 4, GIVES_ANY = 8 };
+enum { GIVES_PREFILL = 1, GIVES_DECODE = 2, GIVES_EVAL = 4, GIVES_TRAIN = 8, GIVES_ANY = 16 };
 static const struct {
     enum metric_id metric;
     unsigned needs;
@@ -27,6 +27,9 @@ static const struct {
     { METRIC_PEAK_MEMORY, GIVES_ANY, "" },
     { METRIC_ENERGY, GIVES_ANY, "" },
     { METRIC_PERPLEXITY, GIVES_EVAL, "eval:FILE" },
+    { METRIC_TRAIN_RATE, GIVES_TRAIN, "steps of training, such as train20" },
+    { METRIC_TRAIN_LOSS, GIVES_TRAIN, "steps of training, such as train20" },
+    { METRIC_MEMORY_AFTER, GIVES_ANY, "" },
 };
 
 static enum err_code metric_check(const struct metric *m, const struct workload *w, struct err *why)
@@ -35,6 +38,7 @@ static enum err_code metric_check(const struct metric *m, const struct workload 
     if (w->prompt > 0) gives |= GIVES_PREFILL;
     if (w->gen > 0) gives |= GIVES_DECODE;
     if (*w->eval_file) gives |= GIVES_EVAL;
+    if (w->train) gives |= GIVES_TRAIN;
     for (size_t i = 0; i < COUNT_OF(GIVEN_BY); i++) {
         if (m != &METRICS[GIVEN_BY[i].metric]) continue;
         if (gives & GIVEN_BY[i].needs) return ERR_OK;
@@ -46,22 +50,49 @@ static enum err_code metric_check(const struct metric *m, const struct workload 
                    m->name);
 }
 
+const struct metric *experiment_default_metric(const struct workload *w)
+{
+    return &METRICS[w->train        ? METRIC_TRAIN_RATE
+                    : *w->eval_file ? METRIC_PERPLEXITY
+                    : w->gen > 0    ? METRIC_DECODE_RATE
+                                    : METRIC_PREFILL_RATE];
+}
+
+/* Settings that mean something to the workload, and arms that train on the same rows. */
+static enum err_code arms_check(const struct experiment_spec *s, struct err *why)
+{
+    const int64_t first = config_int(&s->config[0], KNOB_TRAIN_BATCH) *
+                          config_int(&s->config[0], KNOB_ACCUMULATE);
+    for (int i = 0; i < s->arms; i++) {
+        const struct config *c = &s->config[i];
+        const int64_t rows = config_int(c, KNOB_TRAIN_BATCH) * config_int(c, KNOB_ACCUMULATE);
+        enum err_code rc = workload_check(&s->workload, c, why);
+        if (rc) return err_prefix(why, "arm %c", 'A' + i);
+        if (s->workload.train && rows != first)
+            return err_set(
+                why, ERR_USAGE,
+                "a step of arm A has %" PRId64 " rows, one of arm %c %" PRId64
+                ": want train_batch times accumulate to be the same, so that both do the same work",
+                first, 'A' + i, rows);
+    }
+    if (s->workload.train && *s->model)
+        return err_set(why, ERR_USAGE, "a model (%s) means nothing to a workload that trains from nothing",
+                       s->model);
+    return ERR_OK;
+}
+
 enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
 {
     char whole[PATH_MAX]; /* a run is resumed and replayed from other folders */
     if (*s->model && realpath(s->model, whole) && strlen(whole) < sizeof(s->model))
         memcpy(s->model, whole, strlen(whole) + 1);
-    if (!s->metric) {
-        const enum metric_id id = *s->workload.eval_file ? METRIC_PERPLEXITY
-                                  : s->workload.gen > 0  ? METRIC_DECODE_RATE
-                                                         : METRIC_PREFILL_RATE;
-        s->metric = &METRICS[id];
-    }
+    if (!s->metric) s->metric = experiment_default_metric(&s->workload);
     enum err_code rc = metric_check(s->metric, &s->workload, why);
     if (rc) return rc;
     if (!s->arms) s->arms = 2;
     if (s->arms < 2 || s->arms > EXPERIMENT_ARMS)
         return err_set(why, ERR_USAGE, "%d arms: want 2 to %d", s->arms, EXPERIMENT_ARMS);
+    if ((rc = arms_check(s, why))) return rc;
     if (s->race && s->arms < 3)
         return err_set(why, ERR_USAGE, "a race wants three arms or more: two are compared as they are");
     if (s->warmup_cells < 0 || s->warmup_cells > 64)

@@ -160,6 +160,9 @@ static void summarize_arm(const struct totals tiers[CELL_PHASES_COUNT], struct e
     a->decode_tok_s = geometric_mean(t, METRIC_DECODE_RATE);
     a->ttft_s = geometric_mean(t, METRIC_TTFT);
     a->perplexity = geometric_mean(t, METRIC_PERPLEXITY);
+    a->train_tok_s = geometric_mean(t, METRIC_TRAIN_RATE);
+    a->train_loss = geometric_mean(t, METRIC_TRAIN_LOSS);
+    a->rss_after_bytes = geometric_mean(t, METRIC_MEMORY_AFTER);
     const int tokens = repeats * workload_sequences(&spec->workload) *
                        (spec->workload.prompt + spec->workload.gen);
     a->joules_per_token = tokens > 0 ? geometric_mean(t, METRIC_ENERGY) / tokens : NAN;
@@ -215,6 +218,7 @@ void state_init(struct experiment_state *s, const struct experiment_spec *spec)
         config_recipe(&spec->config[i], a->recipe, sizeof(a->recipe));
         a->rate = a->prefill_tok_s = a->decode_tok_s = a->ttft_s = a->perplexity = NAN;
         a->itl_p50_s = a->itl_p95_s = a->itl_p99_s = a->load_s = a->joules_per_token = NAN;
+        a->train_tok_s = a->train_loss = a->rss_after_bytes = NAN;
         a->peak_rss_bytes = -1;
         a->threads = -1;
         a->plan.total = -1;
@@ -283,6 +287,8 @@ static const struct {
     { FIELD_NLL, "nll_nats", "nats" },
     { FIELD_NLL_SE, "nll_se_nats", "nats" },
     { FIELD_SCORED, "scored_tokens", "tokens" },
+    { FIELD_TRAIN_S, "train_seconds", "seconds" },
+    { FIELD_TRAIN_TOKENS, "train_tokens", "tokens" },
 };
 
 /* What ran, short enough for its column: whole, or without the longest parts, never cut in the middle. */

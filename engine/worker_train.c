@@ -83,7 +83,7 @@ enum err_code worker_train(struct worker *w, const struct workload *load, uint64
     struct trial_result r;
     if (!w->trial)
         return err_set(why, ERR_USAGE,
-                       "steps train from nothing: want a worker opened with \"train\", this one has a model");
+                       "steps of training are for `qdyno ab`: they begin from nothing, and here a model runs");
     if (!load->train)
         return err_set(
             why, ERR_USAGE,

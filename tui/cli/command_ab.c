@@ -38,7 +38,10 @@ static const struct column COLUMNS[] = {
     { "itl_p95_s", "p95 ms", COLUMN_NUM, 1e3, 2 },
     { "itl_p99_s", "p99 ms", COLUMN_NUM, 1e3, 2 },
     { "perplexity", "perplexity", COLUMN_NUM, 1, 4 },
+    { "train_tok_s", "training tok/s", COLUMN_NUM, 1, 1 },
+    { "train_loss", "loss", COLUMN_NUM, 1, 4 },
     { "peak_rss_bytes", "peak memory", COLUMN_BYTES },
+    { "rss_after_bytes", NULL, COLUMN_BYTES },
     { "energy_j_token", "J/token", COLUMN_NUM, 1, 3 },
     { "cells", "cells", COLUMN_INT },
     { "error", "error", COLUMN_TEXT },
@@ -57,10 +60,7 @@ static const struct column COLUMNS[] = {
 
 static const struct metric *metric_of(const struct experiment_spec *s)
 {
-    if (s->metric) return s->metric;
-    return &METRICS[s->workload.gen > 0      ? METRIC_DECODE_RATE
-                    : *s->workload.eval_file ? METRIC_PERPLEXITY
-                                             : METRIC_PREFILL_RATE];
+    return s->metric ? s->metric : experiment_default_metric(&s->workload);
 }
 
 /* The state counts what is better as positive; people and scripts ask how B's number differs from A's. */
@@ -82,7 +82,7 @@ static void add_arm(struct table *t, const struct experiment_state *s, int i)
     char workload[640];
     json_t *row = table_row(t);
     json_put_int(row, "run", s->run_id);
-    json_put_str(row, "model", s->spec.model);
+    json_put_str(row, "model", *s->spec.model || !*x->model_name ? s->spec.model : x->model_name);
     json_put_str(row, "workload", workload_line(&s->spec.workload, workload, sizeof workload));
     json_put_str(row, "metric", m->name);
     json_put_str(row, "unit", m->unit);
@@ -96,7 +96,10 @@ static void add_arm(struct table *t, const struct experiment_state *s, int i)
     json_put_num(row, "itl_p95_s", x->itl_p95_s);
     json_put_num(row, "itl_p99_s", x->itl_p99_s);
     json_put_num(row, "perplexity", x->perplexity);
+    json_put_num(row, "train_tok_s", x->train_tok_s);
+    json_put_num(row, "train_loss", x->train_loss);
     if (x->peak_rss_bytes >= 0) json_put_int(row, "peak_rss_bytes", x->peak_rss_bytes);
+    if (isfinite(x->rss_after_bytes)) json_put_int(row, "rss_after_bytes", (int64_t)x->rss_after_bytes);
     json_put_num(row, "energy_j_token", x->joules_per_token);
     json_put_int(row, "cells", x->cells);
     json_put_str(row, "error", *x->error ? x->error : NULL);
@@ -290,12 +293,13 @@ static enum err_code new_spec(struct experiment_spec *s, const struct cli_args *
         if (rc) return err_prefix(why, "arm %c", 'A' + i);
         all_named &= *config_text(&s->config[i], KNOB_MODEL) != '\0';
     }
-    if (!rc && (!all_named || args_has(a, "-m"))) rc = cli_model(&model, a, why);
+    if (!rc) rc = workload_parse(&s->workload, args_text(a, "-w", "tg64"), why);
+    const bool wanted = !all_named && !s->workload.train; /* training begins from nothing */
+    if (!rc && (wanted || args_has(a, "-m"))) rc = cli_model(&model, a, why);
     if (!rc && model && strlen(model) >= sizeof s->model)
         rc = err_set(why, ERR_USAGE, "the model's path is longer than %zu bytes", sizeof s->model - 1);
     if (!rc) snprintf(s->model, sizeof s->model, "%s", model ? model : "");
     free(model);
-    if (!rc) rc = workload_parse(&s->workload, args_text(a, "-w", "tg64"), why);
     s->margin = 0.01;
     return rc;
 }

@@ -40,9 +40,7 @@ struct mark phase_mark(const struct snapshot *s)
 
 const struct metric *experiment_metric(const struct experiment_state *x)
 {
-    if (x->spec.metric) return x->spec.metric;
-    return &METRICS[x->spec.workload.gen > 0 || x->spec.workload.prompt == 0 ? METRIC_DECODE_RATE
-                                                                             : METRIC_PREFILL_RATE];
+    return x->spec.metric ? x->spec.metric : experiment_default_metric(&x->spec.workload);
 }
 
 void pen_value(struct pen *p, const char *label, const char *value)
