@@ -160,6 +160,7 @@ enum err_code baseline_spec(struct experiment_spec *out, const struct baseline_r
         err_prefix(why, "champion of baseline '%s'", b->name);
         return rc;
     }
+    out->arms = 2;
     out->config[1] = *challenger;
     out->margin = b->margin;
     snprintf(out->model, sizeof out->model, "%s", b->model_path);

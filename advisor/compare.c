@@ -181,14 +181,24 @@ static const struct result *arm_result(const struct results *r, int arm)
     return NULL;
 }
 
-/* d[i] = ln of arm k - ln of arm 0 in every block that both have. Returns how many. */
+static bool was_confirmed(const struct result *r)
+{
+    for (int i = 0; r && i < r->units; i++)
+        if (r->unit[i].confirm) return true;
+    return false;
+}
+
+/* d[i] = ln of arm k - ln of arm 0 in every block that both have; of a race's winner only the blocks that
+ * measured it again, because being chosen made the others look better. Returns how many. */
 static int block_effects(const struct results *r, int arm, enum metric_id metric, double *d)
 {
     const struct result *a = arm_result(r, 0), *k = arm_result(r, arm);
     const int better = METRICS[metric].better < 0 ? -1 : 1, m = (int)metric - METRIC_SENSOR_COUNT;
+    const bool confirmed = was_confirmed(k);
     int n = 0;
     for (int i = 0; a && k && i < k->units; i++)
         for (int j = 0; j < a->units; j++) {
+            if (k->unit[i].confirm != confirmed || a->unit[j].confirm != confirmed) continue;
             if (k->unit[i].block < 0 || a->unit[j].block != k->unit[i].block) continue;
             const double x = better * (k->unit[i].y[m] - a->unit[j].y[m]);
             if (!isnan(x)) d[n++] = x;

@@ -7,7 +7,7 @@ enum err_code experiment_capsule(struct experiment *x)
 {
     const struct experiment_state *s = &x->state;
     struct capsule_arm arm[EXPERIMENT_ARMS];
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+    for (int i = 0; i < s->spec.arms; i++) {
         const char *own = config_text(&s->spec.config[i], KNOB_MODEL);
         arm[i] = (struct capsule_arm){ .line = s->arm[i].line,
                                        .resolved = s->arm[i].merged_known ? &s->arm[i].merged : NULL,
@@ -16,7 +16,7 @@ enum err_code experiment_capsule(struct experiment *x)
                                        .sha256 = s->arm[i].sha256 };
     }
     return capsule_store(x->db, s->run_id,
-                         &(struct capsule_of){ &x->machine, "", x->program, arm, EXPERIMENT_ARMS }, &x->why);
+                         &(struct capsule_of){ &x->machine, "", x->program, arm, s->spec.arms }, &x->why);
 }
 
 enum err_code experiment_canary(struct experiment *x, enum canary_when when)

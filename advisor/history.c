@@ -188,18 +188,58 @@ static void find_alarm(struct history_findings *f, const struct known *k)
     f->cusum.since = k->place[from + f->cusum.since];
 }
 
-/* Vectors of what the cells gave; a metric that none of them has is the same for all, and cuts nothing. */
+/* The metric by which point `at` is farthest from the others, in robust standard deviations. scratch: [3 n].
+ */
+static struct history_outlier farthest(const struct history_series *s, int at, double *scratch)
+{
+    struct history_outlier far = { at, METRIC_COUNT, 0 };
+    double *x = scratch, *z = x + s->n, *sorted = z + s->n;
+    for (int m = 0; m < RESULT_METRICS; m++) {
+        for (int i = 0; i < s->n; i++) x[i] = s->point[i].metric[m];
+        series_robust_z(x, s->n, sorted, z);
+        if (!(fabs(z[at]) > fabs(far.z))) continue;
+        far.z = z[at];
+        far.metric = (enum metric_id)(METRIC_SENSOR_COUNT + m);
+    }
+    return far;
+}
+
+/* Metrics that differ among the runs: one that none has, or all alike, is no dimension. */
+static int dimensions(const struct history_series *s)
+{
+    int n = 0;
+    for (int m = 0; m < RESULT_METRICS; m++) {
+        double low = INFINITY, high = -INFINITY;
+        for (int i = 0; i < s->n; i++) {
+            low = fmin(low, s->point[i].metric[m]);
+            high = fmax(high, s->point[i].metric[m]);
+        }
+        n += high > low;
+    }
+    return n;
+}
+
+/* The forest sees combinations, but the farthest of a few dozen runs of pure noise is isolated as well: z
+ * says whether it is far in anything. */
 static enum err_code find_outliers(struct history_findings *f, const struct history_series *s,
                                    struct err *why)
 {
     enum { DIMS = RESULT_METRICS };
     for (int i = 0; i < s->n; i++) f->isolation[i] = NAN;
-    if (s->n < HISTORY_VECTORS) return ERR_OK;
-    double *x = malloc((size_t)s->n * DIMS * sizeof *x);
-    if (!x) return no_memory(why);
-    for (int i = 0; i < s->n; i++) memcpy(x + (size_t)i * DIMS, s->point[i].metric, DIMS * sizeof *x);
-    enum err_code rc = series_isolation(f->isolation, x, s->n, DIMS, 1, why);
+    if (s->n < HISTORY_VECTORS || dimensions(s) < HISTORY_DIMENSIONS) return ERR_OK;
+    const size_t n = (size_t)s->n;
+    double *x = malloc(n * DIMS * sizeof *x), *scratch = malloc(3 * n * sizeof *scratch);
+    f->outlier = malloc(n * sizeof *f->outlier);
+    enum err_code rc = x && scratch && f->outlier ? ERR_OK : no_memory(why);
+    for (size_t i = 0; i < n && !rc; i++) memcpy(x + i * DIMS, s->point[i].metric, DIMS * sizeof *x);
+    if (!rc) rc = series_isolation(f->isolation, x, s->n, DIMS, 1, why);
+    for (int i = 0; i < s->n && !rc; i++) {
+        if (!(f->isolation[i] > HISTORY_OUTLIER)) continue;
+        const struct history_outlier far = farthest(s, i, scratch);
+        if (fabs(far.z) > HISTORY_UNUSUAL) f->outlier[f->outliers++] = far;
+    }
     free(x);
+    free(scratch);
     return rc;
 }
 
@@ -238,6 +278,7 @@ void history_findings_free(struct history_findings *f)
 {
     for (int i = 0; i < f->changes; i++) json_decref(f->change[i].what);
     free(f->change);
+    free(f->outlier);
     free(f->average);
     *f = (struct history_findings){ 0 };
 }

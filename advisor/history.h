@@ -41,7 +41,8 @@ enum err_code history_read(struct history *out, struct db *d, const struct histo
                            struct err *why);
 void history_free(struct history *h);
 
-enum { HISTORY_LEAST = 6, HISTORY_WINDOW = 5, HISTORY_VECTORS = 8 };
+/* Outliers are asked for from so many runs and so many metrics on: of fewer, the farthest is always far. */
+enum { HISTORY_LEAST = 6, HISTORY_WINDOW = 5, HISTORY_VECTORS = 8, HISTORY_DIMENSIONS = 3 };
 #define HISTORY_OUTLIER 0.65
 #define HISTORY_UNUSUAL 3.5
 
@@ -50,12 +51,19 @@ struct history_change {
     enum priority priority;
     json_t *what; /* capsule_diff of the runs before and after */
 };
+struct history_outlier {
+    int at;
+    enum metric_id metric; /* by which the run differs most from its series */
+    double z;              /* robust, of the metric as it is judged; over HISTORY_UNUSUAL either way */
+};
 /* Arrays run parallel to the series' points. */
 struct history_findings {
     bool judged; /* enough known levels: at least HISTORY_LEAST */
     int known;
     double *average, *z,
-        *isolation;     /* [n] NAN where a level is unknown; isolation NAN below HISTORY_VECTORS */
+        *isolation; /* [n] NAN where a level is unknown; isolation NAN where there are too few */
+    struct history_outlier *outlier; /* isolated by more than HISTORY_OUTLIER, and unusual in some metric */
+    int outliers;
     struct cusum cusum; /* since the last change; indices of points */
     struct history_change *change;
     int changes;

@@ -15,9 +15,11 @@ struct reader {
     double first[RESULT_METRICS], last[RESULT_METRICS];
 };
 
+static const char CONFIRM[] = "confirm";
+
 static bool counts(const char *phase)
 {
-    static const char *const PHASES[] = { "block", "bench", "eval" };
+    static const char *const PHASES[] = { "block", CONFIRM, "bench", "eval" };
     for (size_t i = 0; i < COUNT_OF(PHASES); i++)
         if (!strcmp(phase, PHASES[i])) return true;
     return false;
@@ -48,8 +50,12 @@ static struct result *result_at(struct results *r, const struct value_row *v)
 /* Cells of one block are one observation; cells outside blocks are one each. `id` tells those apart. */
 static struct result_unit *unit_at(struct result *r, const struct value_row *v, bool same_cell)
 {
-    for (int i = r->units - 1; i >= 0; i--)
-        if (v->block >= 0 ? r->unit[i].block == v->block : same_cell && i == r->units - 1) return &r->unit[i];
+    const bool confirm = !strcmp(v->phase, CONFIRM);
+    for (int i = r->units - 1; i >= 0; i--) {
+        const struct result_unit *u = &r->unit[i];
+        if (v->block >= 0 ? u->block == v->block && u->confirm == confirm : same_cell && i == r->units - 1)
+            return &r->unit[i];
+    }
     if (r->units == r->cap) {
         const int cap = r->cap ? 2 * r->cap : 16;
         struct result_unit *grown = realloc(r->unit, (size_t)cap * sizeof *grown);
@@ -58,7 +64,7 @@ static struct result_unit *unit_at(struct result *r, const struct value_row *v, 
         r->cap = cap;
     }
     struct result_unit *new = &r->unit[r->units++];
-    *new = (struct result_unit){ .block = v->block };
+    *new = (struct result_unit){ .block = v->block, .confirm = confirm };
     for (int i = 0; i < RESULT_METRICS; i++) new->y[i] = NAN;
     return new;
 }

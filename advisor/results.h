@@ -13,7 +13,8 @@
 enum { RESULT_METRICS = METRIC_COUNT - METRIC_SENSOR_COUNT };
 
 struct result_unit {
-    int block; /* -1: no block */
+    int block;    /* -1: no block */
+    bool confirm; /* of the blocks that measured the winner of a race again */
     int cells[RESULT_METRICS];
     double y[RESULT_METRICS]; /* mean of ln(value) by enum metric_id - METRIC_SENSOR_COUNT; NAN unknown */
 };

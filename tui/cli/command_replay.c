@@ -61,7 +61,7 @@ static enum err_code check_models(const struct results *then, const struct exper
                                   struct err *why)
 {
     enum err_code rc = ERR_OK;
-    for (int i = 0; i < EXPERIMENT_ARMS && !rc; i++) rc = check_arm(then, s, i, why);
+    for (int i = 0; i < s->arms && !rc; i++) rc = check_arm(then, s, i, why);
     return rc;
 }
 

@@ -95,33 +95,13 @@ static void put_alarm(const struct detector *x)
     put_text(row, "what", &text);
 }
 
-/* The metric by which a run differs most from the others of its series. */
-static void name_outlier(struct str *text, const struct history_series *s, int point)
+static void put_outlier(const struct detector *x, const struct history_outlier *o)
 {
-    double *x = malloc(3 * (size_t)s->n * sizeof *x), most = 0;
-    int which = -1;
-    for (int m = 0; x && m < RESULT_METRICS; m++) {
-        double *z = x + s->n;
-        for (int i = 0; i < s->n; i++) x[i] = s->point[i].metric[m];
-        series_robust_z(x, s->n, x + 2 * s->n, z);
-        if (!(fabs(z[point]) > fabs(most))) continue;
-        most = z[point];
-        which = m;
-    }
-    free(x);
-    if (which >= 0) str_printf(text, "most by %s: z %+.1f", METRICS[METRIC_SENSOR_COUNT + which].name, most);
-}
-
-static void put_outliers(const struct detector *x)
-{
-    for (int i = 0; i < x->s->n; i++) {
-        if (!(x->f->isolation[i] > HISTORY_OUTLIER)) continue;
-        json_t *row = row_at(x, "outlier", i);
-        struct str text = { 0 };
-        json_put_num(row, "score", x->f->isolation[i]);
-        name_outlier(&text, x->s, i);
-        put_text(row, "what", &text);
-    }
+    json_t *row = row_at(x, "outlier", o->at);
+    struct str text = { 0 };
+    json_put_num(row, "score", x->f->isolation[o->at]);
+    str_printf(&text, "most by %s: z %+.1f", METRICS[o->metric].name, o->z);
+    put_text(row, "what", &text);
 }
 
 /* ---------------------------------------------------------------- whole series, for scripts */
@@ -195,7 +175,7 @@ static enum err_code detect_series(struct table *t, json_t *all, struct tally *n
     const struct detector x = { t, s, &f, METRICS[s->metric].better < 0 ? -1 : 1 };
     for (int i = 0; i < f.changes; i++) put_change(&x, &f.change[i]);
     if (f.cusum.alarm >= 0) put_alarm(&x);
-    put_outliers(&x);
+    for (int i = 0; i < f.outliers; i++) put_outlier(&x, &f.outlier[i]);
     json_array_append_new(all, series_json(&x));
     count(n, &x);
     history_findings_free(&f);
