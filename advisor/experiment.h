@@ -72,9 +72,9 @@ struct experiment_arm {
     double itl_p95_s, load_s, joules_per_token;
     double train_tok_s, train_loss; /* of workloads that train */
     double rss_after_bytes;         /* between steps of training; else when a cell has ended */
-    int itl_samples;         /* pooled over kept cells; a percentile they cannot support is NAN */
-    int64_t peak_rss_bytes;  /* -1 unknown */
-    struct memory_plan plan; /* total -1 until known */
+    int itl_samples;                /* pooled over kept cells; a percentile they cannot support is NAN */
+    int64_t peak_rss_bytes;         /* -1 unknown */
+    struct memory_plan plan;        /* total -1 until known */
     int cells;
 };
 
