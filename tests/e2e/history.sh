@@ -1,0 +1,149 @@
+#!/bin/bash
+# Proves: runs are compared with each other and over time. A regression planted in a database is found at its run, with
+# what changed then, and statuses say so to a script; every run carries a capsule and a canary; a replay is a linked run
+# of the same work and refuses a model that is gone or another; a champion is measured again beside its challenger.
+# Machines that run tests are busy, so of what is measured here only structure and statuses are asked.
+. "$(dirname "$0")/lib.sh" "$@"
+[ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to prepare and read databases with"; exit 77; }
+
+# status_in ALLOWED ARGUMENTS...: as expect, for what a busy machine may say in several ways.
+status_in() {
+  local allowed=$1 got
+  shift
+  "$QDYNO" "$@" >"$T/out" 2>"$T/err" </dev/null
+  got=$?
+  [[ " $allowed " == *" $got "* ]] || { fail "qdyno $*: status $got, want one of $allowed"; return 1; }
+}
+sql() { python3 -c 'import sqlite3,sys; d=sqlite3.connect(sys.argv[1]); print(*[r[0] for r in d.execute(sys.argv[2])]); d.commit()' "$DB" "$1"; }
+
+# ---- nothing yet
+DB=$T/empty.db
+expect 2 --db "$DB" history --detect && says out '0 series judged'
+expect 4 --db "$DB" history --raw && says err 'belongs to --detect'
+expect 4 --db "$DB" history --detect --metric decode_toks && says err "did you mean 'decode_tok_s'"
+expect 4 --db "$DB" compare 1 2 && says err 'no run 1'
+expect 4 --db "$DB" compare one 2 && says err "'one' is no run"
+expect 4 --db "$DB" replay 1 && says err 'no run 1'
+expect 0 --db "$DB" baseline list && says out 'no baseline yet'
+expect 4 --db "$DB" baseline check && says err 'there is no baseline yet'
+
+# ---- a prepared history: 20 experiments; from the 13th on arm B is 8 % slower, and the kernel another
+DB=$T/planted.db
+expect 0 --db "$DB" history
+python3 - "$DB" <<'PY' || fail "cannot prepare a database"
+import json, math, random, sqlite3, sys
+d = sqlite3.connect(sys.argv[1])
+random.seed(5)
+d.execute("INSERT INTO machine VALUES('m1','{}',0)")
+d.execute("INSERT INTO model VALUES('feed','toy.gguf','/m/toy.gguf','{}',0)")
+def cell(run, arm, block, phase, config, work, values):
+    id = d.execute("INSERT INTO cell VALUES(NULL,?,?,?,0,?,0,'',?,?,'',0,1,'','')", (run, arm, block, phase, config, work)).lastrowid
+    d.executemany("INSERT INTO measurement VALUES(?,?,'',?)", [(id, k, v) for k, v in values.items()])
+for i in range(20):
+    run = d.execute("INSERT INTO run VALUES(NULL,'ab','done','m1','feed','toy.gguf','tg64','f32 vs q8_0','decode_tok_s',1,'better',NULL,?,?,?,NULL)",
+                    (1700000000000 + i * 86400000, 1700000001000 + i * 86400000, json.dumps({"margin": 0.02}))).lastrowid
+    capsule = {"kernel": {"release": "6.1.0" if i < 12 else "6.9.1"}, "governor": {"governor": "performance"},
+               "config": [{"line": "f32"}, {"line": "q8_0"}], "model": [{"sha256": "feed"}] * 2}
+    d.execute("INSERT INTO capsule VALUES(?,?)", (run, json.dumps(capsule)))
+    day = math.exp(random.gauss(0, 0.05))            # how fast the whole machine is today: the canary knows
+    for slot in range(2):
+        cell(run, -1, -1, "canary", "read 64M", "", {"canary_read_bytes_s": 1e10 * day, "canary_ops_s": 1e11 * day})
+    for block in range(8):
+        for arm, rate in ((0, 100), (1, 120 if i < 12 else 110)):
+            cell(run, arm, block, "block", ("f32", "q8_0")[arm], "work", {"decode_tok_s": rate * day * math.exp(random.gauss(0, 0.01))})
+d.commit()
+PY
+expect 1 --db "$DB" history --detect -o json &&
+  json '[(r["finding"], r["run"], r["config"]) for r in d["rows"] if r["finding"] == "change"] == [("change", 13, "q8_0")]' &&
+  json 'len(d["rows"]) == 1 and 0.89 < d["rows"][0]["effect_ratio"] < 0.94' &&
+  json 'd["rows"][0]["p"] < 1e-6 and d["rows"][0]["priority"] == "high"' &&
+  json '[(c["group"], c["key"], c["before"], c["after"]) for c in d["rows"][0]["changes"]] == [("kernel", "release", "6.1.0", "6.9.1")]' &&
+  json 'd["rows"][0]["started"].startswith("2023-11-26T") and d["judged"] == 2 and d["worse"] == 1' &&
+  json 'all(len(s["points"]) == 20 and all(p["normalized"] > 0 for p in s["points"]) for s in d["series"])'
+expect 1 --db "$DB" history --detect && says out 'kernel.release 6.1.0 -> 6.9.1' && says out '\| high '
+expect 0 --db "$DB" history --detect --margin 20% -o json && json 'd["worse"] == 0 and d["judged"] == 2'
+expect 2 --db "$DB" history --detect --limit 5 && says out '2 series with fewer than 6'
+expect 2 --db "$DB" history --detect --metric perplexity
+expect 0 --db "$DB" history --detect --limit 8 -o json && json 'd["judged"] == 2 and d["worse"] == 0' # all after the change
+expect 0 --db "$DB" history --detect -o csv --margin 20% && expect 0 --db "$DB" history -o json && json 'len(d["rows"]) == 20'
+
+# the day's speed is in the difference as measured, and not in the normalized one: 1 and 20
+status_in "0 1 2" --db "$DB" compare 1 20 -o json &&
+  json 'd["schema"] == "qdyno.compare/1" and len(d["rows"]) == 2 and d["margin"] == 0.02' &&
+  json 'abs(d["rows"][0]["normalized_ratio"] - 1) < 0.03 and 0.88 < d["rows"][1]["normalized_ratio"] < 0.95' &&
+  json 'all(abs(r["effect_ratio"] / r["canary_ratio"] - r["normalized_ratio"]) < 1e-9 for r in d["rows"])' &&
+  json '[c["key"] for c in d["changes"]] == ["release"]'
+sql "UPDATE measurement SET value = value * 0.8 WHERE metric = 'decode_tok_s' AND cell_id IN (SELECT id FROM cell WHERE run_id = 2)" >/dev/null
+sql "UPDATE measurement SET value = (SELECT m.value FROM measurement m JOIN cell c ON c.id = m.cell_id WHERE c.run_id = 2 AND m.metric = measurement.metric LIMIT 1) WHERE metric LIKE 'canary%' AND cell_id IN (SELECT id FROM cell WHERE run_id = 3)" >/dev/null
+expect 1 --db "$DB" compare 3 2 && says out 'worse' && says out 'nothing that is recorded changed'
+expect 0 --db "$DB" compare 2 3 -o json && json 'd["verdict"] == "better"'
+expect 0 --db "$DB" compare 3 3 -o json && json 'd["verdict"] == "equivalent" and d["rows"][0]["effect_ratio"] == 1'
+expect 3 --db "$DB" compare 2 3 --metric ttft_s && says out 'ttft_s was not measured in both'
+expect 5 --db "$DB" replay 3 && says err 'run 3'
+
+# ---- runs of this machine: capsule and canary beside each
+unset QDYNO_ISA
+DB=$XDG_DATA_HOME/qdyno/qdyno.db
+MODEL_COPY=$T/model.gguf
+expect 0 info -o json && cp "$(value 'd["path"]')" "$MODEL_COPY" || fail "no bundled model to copy"
+expect 0 bench -m "$MODEL_COPY" -p 0 -n 8 -r 3
+QDYNO_ISA=ref expect 0 bench -m "$MODEL_COPY" -p 0 -n 8 -r 3
+[ "$(sql "SELECT count(*) FROM cell WHERE phase = 'canary'")" = 4 ] || fail "two runs have no two canaries each"
+[ "$(sql 'SELECT count(*) FROM capsule')" = 2 ] || fail "two runs have no two capsules"
+status_in "0 1 2" compare 1 2 -o json && json 'any(c["key"] == "QDYNO_ISA" and c["after"] == "ref" for c in d["changes"])' &&
+  json 'd["rows"][0]["canary_ratio"] > 0 and d["rows"][0]["n_before"] == 3 and d["rows"][0]["verdict"]'
+expect 0 show 1 && expect 4 replay 1 && says err "of kind 'bench'"
+
+status_in "0 1 2 3" ab -m "$MODEL_COPY" default precision=highest -w tg8 --budget 4s --control 2 --max-blocks 6 -o json
+id=$(value 'd["run"]')
+json 'd["run"] == 3'
+[ "$(sql "SELECT json_extract(json, '\$.config[1].precision') FROM capsule WHERE run_id = 3")" = highest ] || fail "no resolved config in the capsule"
+# blocks as a quiet machine would have kept them, so that there is something to reproduce
+python3 - "$DB" "$id" <<'PY' || fail "cannot add blocks"
+import sqlite3, sys
+d = sqlite3.connect(sys.argv[1])
+for block in range(200, 206):
+    for arm in (0, 1):
+        c = d.execute("INSERT INTO cell SELECT NULL,run_id,?,?,?,'block',0,'',config,work_hash,'',0,1,'','{}' FROM cell WHERE run_id=? AND arm=? AND error='' LIMIT 1",
+                      (arm, block, arm, sys.argv[2], arm)).lastrowid
+        d.execute("INSERT INTO measurement VALUES(?,'decode_tok_s','tokens/s',?)", (c, 1000 + arm + block % 3))
+d.commit()
+PY
+status_in "0 1 2 3" replay "$id" --budget 4s -o json &&
+  json 'd["schema"] == "qdyno.replay/1" and d["replay_of"] == '"$id"' and d["run"] == '"$id"' + 1' &&
+  json 'd["verdict"] in ("reproduced", "not reproduced", "inconclusive", "invalid") and d["changes"] == []' &&
+  json 'd["rows"][0]["arm"] == "B" and d["rows"][0]["blocks_before"] >= 6'
+[ "$(sql "SELECT of_run FROM run_link WHERE run_id = $id + 1")" = "$id" ] || fail "the replay is not linked to what it repeats"
+[ "$(sql "SELECT count(DISTINCT seed) FROM run WHERE id IN ($id, $id + 1)")" = 1 ] || fail "the replay has another seed"
+runs=$(sql 'SELECT count(*) FROM run')
+printf x >>"$MODEL_COPY"
+expect 5 replay "$id" && says err 'is not the model it was'
+mv "$MODEL_COPY" "$T/elsewhere.gguf"
+expect 5 replay "$id" && says err 'gone or cannot be read'
+[ "$(sql 'SELECT count(*) FROM run')" = "$runs" ] || fail "a refused replay left a run behind"
+
+# ---- champions
+expect 0 synth --shape tiny -R f32 "$T/champion.gguf" && expect 0 synth --shape tiny -R q8_0 "$T/other.gguf"
+expect 0 baseline set release -m "$T/champion.gguf" -w tg8 --margin 2% -o json &&
+  json 'd["rows"][0]["config"] == "default" and d["rows"][0]["margin_ratio"] == 0.02 and len(d["rows"][0]["model_sha256"]) == 64'
+expect 4 baseline check && says err 'the champion of .release. itself'
+status_in "0 1 2 3" baseline check threads=1 --budget 4s -o json &&
+  json 'd["schema"] == "qdyno.baseline_check/1" and d["baseline"]["name"] == "release" and d["verdict"]' &&
+  json '[r["config"] for r in d["rows"]] == ["default", "threads=1"]'
+status_in "0 1 2 3" baseline check release -m "$T/other.gguf" --budget 4s -o json &&
+  json 'd["rows"][0]["config"].startswith("model=") and "other.gguf" in d["rows"][1]["config"]'
+expect 0 baseline set nightly "$id" -o json && json 'd["rows"][0]["run"] == '"$id"' and d["rows"][0]["metric"] == "decode_tok_s" and d["rows"][0]["value"] > 0'
+expect 0 baseline set nightly "$id" --arm B -o json && json '"precision=highest" in d["rows"][0]["config"]'
+expect 0 baseline list -o json && json '[r["name"] for r in d["rows"]] == ["nightly", "release"]'
+expect 5 baseline check nightly && says err 'gone or cannot be read' # its model was moved
+expect 4 baseline check && says err 'which baseline: there are nightly, release'
+expect 4 baseline check weekly && says err "no baseline 'weekly'"
+expect 4 baseline set x 9999 && says err 'no run 9999'
+expect 4 baseline set x "$id" --arm Z && says err 'no result of arm Z'
+expect 4 baseline set x "$id" -m other.gguf && says err 'is what run'
+expect 4 baseline set x -w tg8 --metric prefill_tok_s && says err 'prefill_tok_s needs'
+expect 4 baseline set && says err 'want a name'
+expect 4 baseline sett x && says err "did you mean 'set'"
+expect 4 baseline list --budget 5s && says err 'does not belong'
+expect 5 baseline set x -m "$T/none.gguf"
+finish
