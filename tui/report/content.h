@@ -74,23 +74,13 @@ struct content_row *content_row(struct report *r, struct content_table *t);
 void content_fact(struct report *r, struct content_table *t, const char *name, const char *value);
 void content_figure(struct report *r, const struct figure_plots *f); /* one without plots is left out */
 
-/* ---------------------------------------------------------------- an arm against A (claim.c) */
+/* ---------------------------------------------------------------- an arm against A (words.c) */
 
-/* Filled from the state; the same names as there. */
-struct claim {
-    int blocks;
-    double d[EXPERIMENT_BLOCKS];
-    struct interval effect, effect90, fixed, hodges_lehmann;
-    double permutation_p, lag1, e_sign, e_t, p;
-    enum verdict verdict;
-    char reason[256];
-    int blocks_needed;
-    bool dropped;
-    int dropped_at;
-};
 int report_arms(const struct report_source *s);
-/* Arm 1, 2, ... against A. Borrowed from the source. */
-const struct claim *report_comparison(const struct report_source *s, int arm);
+/* Arm 1, 2, ... against A, in the comparison of all. Borrowed from the source. */
+const struct comparison *report_comparison(const struct report_source *s, int arm);
+/* What the run says about it: an invalid run says nothing else. */
+enum verdict report_verdict(const struct report_source *s, const struct comparison *c);
 const char *report_arm_name(int arm); /* "A" "B" ... */
 
 /* ---------------------------------------------------------------- figures (figures_*.c) */
@@ -99,7 +89,8 @@ const char *report_arm_name(int arm); /* "A" "B" ... */
 struct plot *figure_plot(struct figure_plots *f, struct report *r);
 
 /* Each returns how many plots it has; 0: the run holds nothing to draw. */
-int figure_effect(struct figure_plots *f, struct report *r, const struct report_source *s, int arm);
+int figure_effect(struct figure_plots *f, struct report *r, const struct report_source *s,
+                  const struct comparison *c, int arm);
 int figure_evidence(struct figure_plots *f, struct report *r, const struct report_source *s);
 int figure_spread(struct figure_plots *f, struct report *r, const struct report_source *s);
 int figure_pareto(struct figure_plots *f, struct report *r, const struct report_source *s);

@@ -34,8 +34,8 @@ static void margin_zone(struct plot *p, struct report *r, const struct report_so
     name_it(l, content_printf(r, "too small to matter (margin %.3g %%)", 100 * margin_of(s)));
 }
 
-static void block_dots(struct plot *p, struct report *r, const struct report_source *s, const struct claim *c,
-                       int arm)
+static void block_dots(struct plot *p, struct report *r, const struct report_source *s,
+                       const struct comparison *c, int arm)
 {
     struct plot_layer *l = plot_layer(p, &r->arena, MARK_DOT, arm, c->blocks);
     for (int i = 0; l && i < c->blocks; i++) {
@@ -48,13 +48,13 @@ static void block_dots(struct plot *p, struct report *r, const struct report_sou
 
 /* The interval as it stood after each block, and the estimate in it. */
 static void closing_band(struct plot *p, struct report *r, const struct report_source *s,
-                         const struct claim *c, int arm)
+                         const struct comparison *c, int arm)
 {
     struct plot_layer *band = plot_layer(p, &r->arena, MARK_BAND, arm, c->blocks);
     struct plot_layer *line = plot_layer(p, &r->arena, MARK_LINE, arm, c->blocks);
-    const int family = MAX(1, report_arms(s) - 1);
+    const double alpha = c->alpha > 0 ? c->alpha : 0.05;
     for (int n = 1; band && line && n <= c->blocks; n++) {
-        const struct interval i = stats_anytime_interval(c->d, n, 1 - 0.05 / family);
+        const struct interval i = stats_anytime_interval(c->d, n, 1 - alpha);
         const double a = report_change(s, i.lower), b = report_change(s, i.upper);
         band->point[n - 1].x = line->point[n - 1].x = n;
         band->point[n - 1].y_low = fmin(a, b);
@@ -68,10 +68,9 @@ static void closing_band(struct plot *p, struct report *r, const struct report_s
 }
 
 static struct plot *effect_plot(struct figure_plots *f, struct report *r, const struct report_source *s,
-                                int arm)
+                                const struct comparison *c, int arm)
 {
     struct plot *p = figure_plot(f, r);
-    const struct claim *c = report_comparison(s, arm);
     if (!p) return NULL;
     p->x = (struct plot_axis){ "block", UNIT_COUNT, false, 0.5, fmax(c->blocks, 2) + 0.5, NULL, 0 };
     p->y = (struct plot_axis){ content_printf(r, "%s of %s against A (%s is better)", report_metric(s)->name,
@@ -87,7 +86,7 @@ static struct plot *effect_plot(struct figure_plots *f, struct report *r, const 
 }
 
 /* What the axis spans: all blocks and the last interval (the early ones are huge), and 0 if asked for. */
-static void span(struct plot *p, const struct report_source *s, const struct claim *c, bool zero)
+static void span(struct plot *p, const struct report_source *s, const struct comparison *c, bool zero)
 {
     double low = zero ? fmin(0, report_change(s, -margin_of(s))) : (double)INFINITY;
     double high = zero ? fmax(0, report_change(s, margin_of(s))) : (double)-INFINITY;
@@ -103,11 +102,13 @@ static void span(struct plot *p, const struct report_source *s, const struct cla
     p->y.high = high + air;
 }
 
-int figure_effect(struct figure_plots *f, struct report *r, const struct report_source *s, int arm)
+int figure_effect(struct figure_plots *f, struct report *r, const struct report_source *s,
+                  const struct comparison *c, int arm)
 {
-    const struct claim *c = report_comparison(s, arm);
+    const bool afresh = c == &s->state.confirmation;
     *f = (struct figure_plots){
-        .title = content_printf(r, "%s against A, block by block", report_arm_name(arm)),
+        .title = content_printf(r, "%s against A, block by block%s", report_arm_name(arm),
+                                afresh ? ", measured afresh" : ""),
         .reading =
             "Each mark is one block: the arms run in turns, their order reversed in its second half, so that a "
             "steady drift of the machine cancels. The band is where the true difference lies with 95 % "
@@ -115,7 +116,7 @@ int figure_effect(struct figure_plots *f, struct report *r, const struct report_
             "once the band leaves the line at 0."
     };
     if (!c->blocks) return 0;
-    struct plot *p = effect_plot(f, r, s, arm);
+    struct plot *p = effect_plot(f, r, s, c, arm);
     if (!p) return 0;
     margin_zone(p, r, s);
     rule_y(p, r, 0, "no difference");
@@ -124,7 +125,7 @@ int figure_effect(struct figure_plots *f, struct report *r, const struct report_
     span(p, s, c, true);
     const double sd = stats_sd(c->d, c->blocks), far = fabs(c->effect.estimate);
     if (!(sd > 0) || far < 8 * sd) return f->plots;
-    struct plot *near = effect_plot(f, r, s, arm); /* 0 is far off: the same without it shows the spread */
+    struct plot *near = effect_plot(f, r, s, c, arm); /* 0 is far off: the same without it shows the spread */
     if (!near) return f->plots;
     p->height = 170;
     near->title = "The same, closer";
@@ -150,7 +151,7 @@ static double sign_evidence(const double *d, int n)
     return stats_sign_evalue(positive, all);
 }
 
-static void evidence_of(struct plot *p, struct report *r, const struct claim *c, int arm)
+static void evidence_of(struct plot *p, struct report *r, const struct comparison *c, int arm)
 {
     struct plot_layer *t = plot_layer(p, &r->arena, MARK_STEP, arm, c->blocks);
     struct plot_layer *dots = plot_layer(p, &r->arena, MARK_DOT, arm, c->blocks);
@@ -180,7 +181,7 @@ int figure_evidence(struct figure_plots *f, struct report *r, const struct repor
     double most = ENOUGH * 5;
     int blocks = 0;
     for (int k = 1; k < report_arms(s); k++) {
-        const struct claim *c = report_comparison(s, k);
+        const struct comparison *c = report_comparison(s, k);
         blocks = MAX(blocks, c->blocks);
         for (int n = 1; n <= c->blocks; n++) most = fmax(most, 3 * stats_coin_evalue(c->d, n));
     }
@@ -193,7 +194,7 @@ int figure_evidence(struct figure_plots *f, struct report *r, const struct repor
     rule_y(p, r, ENOUGH, "enough: 20");
     for (int k = 1; k < report_arms(s); k++) evidence_of(p, r, report_comparison(s, k), k);
     if (report_arms(s) > 2) return f->plots;
-    const struct claim *c = report_comparison(s, 1);
+    const struct comparison *c = report_comparison(s, 1);
     struct plot_layer *sign = plot_layer(p, &r->arena, MARK_STEP, HUE_MUTED, c->blocks);
     for (int n = 1; sign && n <= c->blocks; n++) {
         sign->point[n - 1].x = n;

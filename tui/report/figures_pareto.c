@@ -14,7 +14,8 @@ static struct place place_of(const struct report_source *s, int arm, double y)
     const struct experiment_arm *a = &s->state.arm[arm];
     struct place at = { a->rate, NAN, NAN, y };
     if (!arm) return at;
-    const struct interval i = report_comparison(s, arm)->effect;
+    const struct comparison *c = report_comparison(s, arm);
+    const struct interval i = c->effect;
     const double base = s->state.arm[0].rate;
     const double low = base * (1 + report_change(s, i.lower)), high = base * (1 + report_change(s, i.upper));
     at.x_low = fmin(low, high);

@@ -62,9 +62,12 @@ int plot_columns(const char *text)
 
 /* ---------------------------------------------------------------- scales */
 
+/* Numbers beyond this have no place on an axis: differences of them would overflow. */
+static const double FARTHEST = 1e100;
+
 static void stretch(struct plot_scale *s, double v)
 {
-    if (!isfinite(v) || (s->log && v <= 0)) return;
+    if (!(fabs(v) <= FARTHEST) || (s->log && v <= 0)) return;
     s->low = fmin(s->low, v);
     s->high = fmax(s->high, v);
 }
@@ -154,7 +157,8 @@ static double unit_of(enum plot_unit unit, double size, const char **name)
         { UNIT_BYTES, 1 << 10, 1 << 10, "K" },
         { UNIT_BYTES, 0, 1, "B" },
         { UNIT_HERTZ, 1e9, 1e9, "GHz" },
-        { UNIT_HERTZ, 0, 1e6, "MHz" },
+        { UNIT_HERTZ, 1e6, 1e6, "MHz" },
+        { UNIT_HERTZ, 0, 1, "Hz" },
         { UNIT_CELSIUS, 0, 1, "°C" },
         { UNIT_WATTS, 0, 1, "W" },
         { UNIT_NUMBER, 1e6, 1e6, "M" },
@@ -204,8 +208,8 @@ static void linear_ticks(struct plot_ticks *t, const struct plot_axis *axis, con
     const char *name;
     const double size = fmax(fabs(s->low), fabs(s->high)), span = s->high - s->low;
     const double scale = unit_of(axis->unit, size, &name);
-    double step;
-    for (double want = span / most;; want = step * 1.01) {
+    double step = span;
+    for (double want = span / most, tries = 0; tries < 64; want = step * 1.01, tries++) {
         step = axis->unit == UNIT_CLOCK ? clock_step(want) : round_up(want / scale) * scale;
         if (axis->unit == UNIT_COUNT) step = fmax(step, 1);
         if (floor(s->high / step) - ceil(s->low / step) + 1 <= most) break;

@@ -139,7 +139,7 @@ static void ticks_that_fit(struct plot_ticks *t, const struct plot_axis *axis, c
 static void y_ticks(struct plot_ticks *t, const struct plot *p)
 {
     const struct plot_scale s = plot_scale(p, 'y');
-    plot_ticks(t, &p->y, &s, MAX(2, (int)(inner_height(p) / 36)));
+    plot_ticks(t, &p->y, &s, MAX(3, (int)(inner_height(p) / 36)));
 }
 
 double plot_svg_gutter(const struct plot *p)
@@ -162,19 +162,20 @@ static struct frame frame_of(const struct plot *p, double x, double y, double wi
     return f;
 }
 
+static double within(double v, double low, double high)
+{
+    return v < low ? low : v > high ? high : v; /* NAN stays NAN */
+}
+
+/* What lies far outside is cut off anyway, and renderers dislike huge numbers. */
 static double at_x(const struct frame *f, double v)
 {
-    return f->x + f->w * plot_at(&f->sx, v);
+    return f->x + f->w * within(plot_at(&f->sx, v), -4, 5);
 }
 
 static double at_y(const struct frame *f, double v)
 {
-    return f->y + f->h * (1 - plot_at(&f->sy, v));
-}
-
-static double within(double v, double low, double high)
-{
-    return v < low ? low : v > high ? high : v;
+    return f->y + f->h * (1 - within(plot_at(&f->sy, v), -4, 5));
 }
 
 /* ---------------------------------------------------------------- marks */
@@ -249,15 +250,11 @@ static void draw_band(struct str *out, const struct frame *f, const struct plot_
                         isfinite(at_y(f, l->point[to].y_high)) && isfinite(at_x(f, l->point[to].x));)
             to++;
         if (to == from) continue;
-        /* a far edge is cut well outside the frame: renderers dislike huge numbers, the clip hides it */
-        const double top = f->y - 4 * f->h, bottom = f->y + 5 * f->h;
         str_append(out, "<path d=\"M");
         for (int i = from; i < to; i++)
-            str_printf(out, "%.1f %.1f ", at_x(f, l->point[i].x),
-                       within(at_y(f, l->point[i].y_high), top, bottom));
+            str_printf(out, "%.1f %.1f ", at_x(f, l->point[i].x), at_y(f, l->point[i].y_high));
         for (int i = to - 1; i >= from; i--)
-            str_printf(out, "%.1f %.1f ", at_x(f, l->point[i].x),
-                       within(at_y(f, l->point[i].y_low), top, bottom));
+            str_printf(out, "%.1f %.1f ", at_x(f, l->point[i].x), at_y(f, l->point[i].y_low));
         str_printf(out,
                    "Z\" fill=\"currentColor\" fill-opacity=\"%s\" stroke=\"currentColor\" "
                    "stroke-opacity=\".5\"/>",
@@ -267,18 +264,16 @@ static void draw_band(struct str *out, const struct frame *f, const struct plot_
 
 static void draw_line(struct str *out, const struct frame *f, const struct plot_layer *l)
 {
-    const double top = f->y - 4 * f->h, bottom = f->y + 5 * f->h;
     bool open = false;
     double last = NAN;
     str_append(out, "<path d=\"");
     for (int i = 0; i < l->n; i++) {
         const double x = at_x(f, l->point[i].x), y = at_y(f, l->point[i].y);
         const bool known = isfinite(x) && isfinite(y);
-        const double to = within(y, top, bottom);
         if (known && open && l->mark == MARK_STEP) str_printf(out, "L%.1f %.1f", x, last);
-        if (known) str_printf(out, "%c%.1f %.1f", open ? 'L' : 'M', x, to);
+        if (known) str_printf(out, "%c%.1f %.1f", open ? 'L' : 'M', x, y);
         open = known;
-        last = to;
+        last = y;
     }
     str_printf(out, "\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"%s\" stroke-linejoin=\"round\"",
                l->soft ? "1.2" : "2");
@@ -402,7 +397,9 @@ static void draw_legend(struct str *out, const struct plot *p, double x, double 
 
 static bool is_free(const struct frame *f, struct box b)
 {
-    if (b.x < f->x + 1 || b.y < f->y + 1 || b.x + b.w > f->x + f->w + 12 || b.y + b.h > f->y + f->h - 1)
+    /* written so that a place that is not known is not free */
+    if (!(b.x >= f->x + 1 && b.y >= f->y + 1 && b.x + b.w <= f->x + f->w + 12 &&
+          b.y + b.h <= f->y + f->h - 1))
         return false;
     for (int i = 0; i < f->placed; i++) {
         const struct box *o = &f->box[i];

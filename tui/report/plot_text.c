@@ -230,7 +230,7 @@ void plot_text(struct str *out, const struct plot *p, int columns, int rows)
     c.columns = MAX(24, MIN(columns, COLUMNS_MAX));
     c.h = MAX(2, MIN(rows, ROWS_MAX - 2));
     c.rows = c.h + 2;
-    plot_ticks(&ty, &p->y, &c.sy, MAX(2, c.h / 3));
+    plot_ticks(&ty, &p->y, &c.sy, MAX(3, c.h / 3));
     int gutter = 4;
     for (int i = 0; i < ty.n; i++) gutter = MAX(gutter, plot_columns(ty.text[i]) + 1);
     c.left = MIN(gutter, c.columns / 2) + 1;

@@ -43,8 +43,7 @@ struct report_source {
     int cells;
     struct report_event *event;
     int events;
-    int64_t written_ms;       /* when the report is made */
-    struct claim *comparison; /* TEMP */
+    int64_t written_ms; /* when the report is made */
 };
 
 /* *out owned: report_source_free. Errors: ERR_USAGE (no such run; not an experiment), those of the database.

@@ -80,30 +80,40 @@ void section_summary(struct report *r, const struct report_source *s)
 
 /* ---------------------------------------------------------------- results */
 
+static void verdict_row(struct report *r, const struct report_source *s, struct content_table *t,
+                        const struct comparison *c, int arm)
+{
+    const bool turned = report_metric(s)->better < 0;
+    const enum verdict v = report_verdict(s, c);
+    struct content_row *row = content_row(r, t);
+    row->cell[0] = content_printf(r, "%s `%s`%s", report_arm_name(arm),
+                                  content_plain(r, s->state.arm[arm].line),
+                                  c == &s->state.confirmation ? " measured afresh" : "");
+    row->cell[1] = c->dropped ? content_printf(r, "left out after %d blocks", c->dropped_at)
+                   : v        ? verdict_name(v)
+                              : "none";
+    row->cell[2] = report_percent(r, s, c->effect.estimate);
+    row->cell[3] = report_percent(r, s, turned ? c->effect.upper : c->effect.lower);
+    row->cell[4] = report_percent(r, s, turned ? c->effect.lower : c->effect.upper);
+    row->cell[5] = evidence(r, c->e);
+    row->cell[6] = probability(r, c->p);
+    row->cell[7] = content_printf(r, "%d", c->blocks);
+}
+
 static void verdict_table(struct report *r, const struct report_source *s)
 {
-    static const char *const HEADS[] = { "arm", "verdict", "difference", "95 % from",
+    static const char *const HEADS[] = { "arm", "verdict", "difference", "from",
                                          "to",  "e-value", "p",          "blocks" };
     struct content_table *t = content_table(
-        r, "Each arm against A. The interval, e-value and p hold however often somebody looked.", 8);
+        r,
+        report_arms(s) > 2
+            ? "Each arm against A. Intervals, e-values and p hold however often somebody looked; the intervals are right "
+              "for all arms together in 95 of 100 experiments (Holm)."
+            : "Interval (95 %), e-value and p hold however often somebody looked.",
+        8);
     heads(t, HEADS, "llrrrrrr");
-    const bool turned = report_metric(s)->better < 0;
-    for (int k = 1; k < report_arms(s); k++) {
-        const struct claim *c = report_comparison(s, k);
-        struct content_row *row = content_row(r, t);
-        row->cell[0] = content_printf(r, "%s `%s`", report_arm_name(k),
-                                      content_plain(r, s->state.arm[k].line));
-        row->cell[1] = !c->verdict  ? "none"
-                       : c->dropped ? content_printf(r, "%s, left out from block %d",
-                                                     verdict_name(c->verdict), c->dropped_at)
-                                    : verdict_name(c->verdict);
-        row->cell[2] = report_percent(r, s, c->effect.estimate);
-        row->cell[3] = report_percent(r, s, turned ? c->effect.upper : c->effect.lower);
-        row->cell[4] = report_percent(r, s, turned ? c->effect.lower : c->effect.upper);
-        row->cell[5] = evidence(r, c->e_t);
-        row->cell[6] = probability(r, c->p);
-        row->cell[7] = content_printf(r, "%d", c->blocks);
-    }
+    for (int k = 1; k < report_arms(s); k++) verdict_row(r, s, t, report_comparison(s, k), k);
+    if (s->state.confirming) verdict_row(r, s, t, &s->state.confirmation, s->state.headline);
 }
 
 static void companion_table(struct report *r, const struct report_source *s)
@@ -113,7 +123,7 @@ static void companion_table(struct report *r, const struct report_source *s)
         r, "Companions: the same blocks by other methods. Where they disagree, look at the blocks.", 3);
     heads(t, HEADS, "llr");
     for (int k = 1; k < report_arms(s); k++) {
-        const struct claim *c = report_comparison(s, k);
+        const struct comparison *c = report_comparison(s, k);
         const char *const rows[][2] = {
             { "mean and t interval (honest for one look)", report_interval(r, s, c->fixed) },
             { "Hodges-Lehmann median and Wilcoxon's interval (one look)",
@@ -135,8 +145,9 @@ static void companion_table(struct report *r, const struct report_source *s)
 static void needs_more(struct report *r, const struct report_source *s)
 {
     for (int k = 1; k < report_arms(s); k++) {
-        const struct claim *c = report_comparison(s, k);
-        if (c->verdict > VERDICT_NONE && c->verdict != VERDICT_INCONCLUSIVE) continue;
+        const struct comparison *c = report_comparison(s, k);
+        const enum verdict v = report_verdict(s, c);
+        if ((v > VERDICT_NONE && v != VERDICT_INCONCLUSIVE) || c->dropped) continue;
         if (c->blocks_needed > 0)
             content_add(
                 r, CONTENT_TEXT,
@@ -226,18 +237,31 @@ static void card_table(struct report *r, const struct report_source *s)
     r->card_table = t;
 }
 
+/* One figure a comparison; how to read it is said at the first. */
+static void effect_figures(struct report *r, const struct report_source *s)
+{
+    const struct comparison *headline = experiment_headline(&s->state);
+    bool told = false;
+    for (int k = 1; k <= report_arms(s); k++) {
+        const bool afresh = k == report_arms(s);
+        const struct comparison *c = afresh ? &s->state.confirmation : report_comparison(s, k);
+        struct figure_plots f;
+        if (afresh && !s->state.confirming) break;
+        if (!figure_effect(&f, r, s, c, afresh ? s->state.headline : k)) continue;
+        if (told) f.reading = NULL;
+        told = true;
+        if (c == headline) r->card_plot = f.plot[0];
+        content_figure(r, &f);
+    }
+}
+
 void section_results(struct report *r, const struct report_source *s)
 {
     struct figure_plots f;
     content_add(r, CONTENT_SECTION, "Result");
     verdict_table(r, s);
     needs_more(r, s);
-    for (int k = 1; k < report_arms(s); k++) {
-        if (!figure_effect(&f, r, s, k)) continue;
-        if (k > 1) f.reading = NULL; /* said above */
-        if (!r->card_plot || report_comparison(s, k)->verdict == VERDICT_BETTER) r->card_plot = f.plot[0];
-        content_figure(r, &f);
-    }
+    effect_figures(r, s);
     if (figure_evidence(&f, r, s)) content_figure(r, &f);
     companion_table(r, s);
     content_add(r, CONTENT_SECTION, "The arms");

@@ -6,6 +6,28 @@
 
 #include "tui/figures.h"
 
+int report_arms(const struct report_source *s)
+{
+    return s->state.spec.arms > 0 ? s->state.spec.arms : 2;
+}
+
+const char *report_arm_name(int arm)
+{
+    static const char *const NAMES[EXPERIMENT_ARMS] = { "A", "B", "C", "D", "E", "F", "G", "H" };
+    return NAMES[arm >= 0 && arm < EXPERIMENT_ARMS ? arm : 0];
+}
+
+const struct comparison *report_comparison(const struct report_source *s, int arm)
+{
+    return &s->state.comparison[arm];
+}
+
+enum verdict report_verdict(const struct report_source *s, const struct comparison *c)
+{
+    if (s->state.verdict == VERDICT_INVALID || c == experiment_headline(&s->state)) return s->state.verdict;
+    return c->verdict;
+}
+
 const struct metric *report_metric(const struct report_source *s)
 {
     const struct experiment_spec *spec = &s->state.spec;
@@ -108,11 +130,11 @@ static double margin_percent(const struct report_source *s)
     return 100 * (s->state.spec.margin > 0 ? s->state.spec.margin : 0.01);
 }
 
-static const char *title_of_pair(struct report *r, const struct report_source *s, int arm)
+static const char *title_of_pair(struct report *r, const struct report_source *s, const struct comparison *c,
+                                 int arm)
 {
-    const struct claim *c = report_comparison(s, arm);
     const char *a = arm_called(r, s, 0), *b = arm_called(r, s, arm), *how = does(r, s, c->effect.estimate);
-    switch (c->verdict) {
+    switch (report_verdict(s, c)) {
     case VERDICT_BETTER:
     case VERDICT_WORSE: return content_printf(r, "%s %s than %s", b, how, a);
     case VERDICT_EQUIVALENT:
@@ -131,27 +153,21 @@ static const char *title_of_pair(struct report *r, const struct report_source *s
 
 static const char *title_of_many(struct report *r, const struct report_source *s)
 {
-    int count[VERDICT_INVALID + 1] = { 0 }, best = 0;
-    for (int k = 1; k < report_arms(s); k++) {
-        const struct claim *c = report_comparison(s, k);
-        count[c->verdict]++;
-        if (c->verdict == VERDICT_BETTER &&
-            (!best || c->effect.estimate > report_comparison(s, best)->effect.estimate))
-            best = k;
-    }
+    const struct experiment_state *x = &s->state;
     const int all = report_arms(s) - 1;
-    if (best)
-        return content_printf(r, "%d of %d configurations %s better than %s; the best, %s, %s",
-                              count[VERDICT_BETTER], all, count[VERDICT_BETTER] == 1 ? "is" : "are",
-                              arm_called(r, s, 0), arm_called(r, s, best),
-                              does(r, s, report_comparison(s, best)->effect.estimate));
-    if (count[VERDICT_INVALID])
-        return content_printf(r, "No valid measurement of %d configurations against %s", all,
-                              arm_called(r, s, 0));
+    int count[VERDICT_INVALID + 1] = { 0 };
+    for (int k = 1; k <= all; k++) count[report_verdict(s, report_comparison(s, k))]++;
+    const char *a = arm_called(r, s, 0);
+    if (x->verdict == VERDICT_INVALID)
+        return content_printf(r, "No valid measurement of %d configurations against %s", all, a);
+    if (x->verdict == VERDICT_BETTER)
+        return content_printf(
+            r, "Of %d configurations the best, %s, %s than %s%s", all, arm_called(r, s, x->headline),
+            does(r, s, experiment_headline(x)->effect.estimate), a, x->confirming ? ", measured afresh" : "");
     return content_printf(
         r,
-        "None of %d configurations is shown to be better than %s (%d worse, %d equivalent or nearly, %d undecided)",
-        all, arm_called(r, s, 0), count[VERDICT_WORSE], count[VERDICT_EQUIVALENT] + count[VERDICT_NEGLIGIBLE],
+        "None of %d configurations is shown to be better than %s (%d worse, %d equivalent or nearly so, %d open)",
+        all, a, count[VERDICT_WORSE], count[VERDICT_EQUIVALENT] + count[VERDICT_NEGLIGIBLE],
         count[VERDICT_INCONCLUSIVE] + count[VERDICT_NONE]);
 }
 
@@ -170,31 +186,31 @@ static const char *ending(struct report *r, const struct report_source *s)
 
 static const char *subtitle_of(struct report *r, const struct report_source *s)
 {
-    const struct claim *c = report_comparison(s, 1);
-    const char *end = ending(r, s), *metric = report_metric(s)->name;
+    const struct comparison *c = experiment_headline(&s->state);
+    const bool turned = report_metric(s)->better < 0;
+    const char *end = ending(r, s), *metric = report_metric(s)->name,
+               *so_far = report_percent(r, s, c->effect.estimate);
     const char *reason = *s->state.reason ? content_printf(r, "%s. ", content_plain(r, s->state.reason)) : "";
-    if (report_arms(s) > 2) return content_printf(r, "%s%sCompared by %s, each with A.", end, reason, metric);
-    if (!isfinite(c->effect.estimate))
+    if (!c->blocks || !isfinite(c->effect.estimate))
         return content_printf(r, "%s%sNo block of the comparison was completed.", end, reason);
-    if (!isfinite(c->effect.lower))
-        return content_printf(r, "%s%s%s: %s so far; %d block%s: too few for an interval.", end, reason,
-                              metric, report_percent(r, s, c->effect.estimate), c->blocks,
-                              c->blocks == 1 ? " is" : "s are");
+    if (!isfinite(c->effect.lower) || !isfinite(c->effect.upper))
+        return content_printf(r, "%s%s%s: %s after %d block%s: too few for an interval.", end, reason, metric,
+                              so_far, c->blocks, c->blocks == 1 ? "" : "s");
     return content_printf(
-        r, "%s%s%s: %s, 95 %% interval %s to %s.", end, reason, metric,
-        report_percent(r, s, c->effect.estimate),
-        report_percent(r, s, report_metric(s)->better < 0 ? c->effect.upper : c->effect.lower),
-        report_percent(r, s, report_metric(s)->better < 0 ? c->effect.lower : c->effect.upper));
+        r, "%s%s%s: %s, %.3g %% interval %s to %s; evidence for a difference: e-value %.3g (20 is enough).",
+        end, reason, metric, so_far, 100 * (1 - (c->alpha > 0 ? c->alpha : 0.05)),
+        report_percent(r, s, turned ? c->effect.upper : c->effect.lower),
+        report_percent(r, s, turned ? c->effect.lower : c->effect.upper), c->e);
 }
 
 void report_headline(struct report *r, const struct report_source *s)
 {
+    const struct experiment_state *x = &s->state;
     char when[32];
-    r->verdict = s->state.verdict;
-    r->mark = verdict_mark_of(s->state.verdict);
-    r->title = report_arms(s) > 2 ? title_of_many(r, s) : title_of_pair(r, s, 1);
+    r->verdict = x->verdict;
+    r->mark = verdict_mark_of(x->verdict);
+    r->title = report_arms(s) > 2 ? title_of_many(r, s) : title_of_pair(r, s, experiment_headline(x), 1);
     r->subtitle = subtitle_of(r, s);
-    r->footer = content_printf(r, "Run %lld of %s, written by qdyno " QDYNO_VERSION ".",
-                               (long long)s->state.run_id,
-                               clock_iso8601(s->state.started_ms, when, sizeof when));
+    r->footer = content_printf(r, "Run %lld of %s, written by qdyno " QDYNO_VERSION ".", (long long)x->run_id,
+                               clock_iso8601(x->started_ms, when, sizeof when));
 }

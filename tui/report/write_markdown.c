@@ -57,12 +57,19 @@ static void put_table(struct str *out, const struct content_table *t)
     str_append(out, "\n");
 }
 
-/* A fence longer than any run of backticks inside: there are none in plots, but there may be in a command. */
+/* A fence is longer than any run of backticks in what it holds, so nothing in there can end it. */
 static void put_fence(struct str *out, const char *text)
 {
-    str_append(out, "````text\n");
-    str_append(out, text);
-    str_append(out, text[0] && text[strlen(text) - 1] == '\n' ? "````\n\n" : "\n````\n\n");
+    int longest = 2, run = 0;
+    for (const char *at = text; *at; at++) {
+        run = *at == '`' ? run + 1 : 0;
+        longest = MAX(longest, run);
+    }
+    for (int i = 0; i <= longest; i++) str_append(out, "`");
+    str_printf(out, "text\n%s", text);
+    if (!*text || text[strlen(text) - 1] != '\n') str_append(out, "\n");
+    for (int i = 0; i <= longest; i++) str_append(out, "`");
+    str_append(out, "\n\n");
 }
 
 static int rows_of(const struct plot *p)
