@@ -29,7 +29,7 @@ if not one("SELECT count(*) FROM sqlite_master WHERE name = 'run'") or not one("
 run, state = db.execute("SELECT id, state FROM run ORDER BY id DESC LIMIT 1").fetchone()
 cells = db.execute("SELECT id, phase, block, slot, error FROM cell WHERE run_id = ? ORDER BY id", (run,)).fetchall()
 figures = lambda cell: {m for m, in db.execute("SELECT metric FROM measurement WHERE cell_id = ? AND value IS NOT NULL", (cell,))}
-ran = [c for c in cells if not c[4] and c[1] != "warmup"]
+ran = [c for c in cells if not c[4] and c[1] not in ("warmup", "canary")]
 FIGURES = {"decode_tok_s", "decode_seconds", "generated_tokens", "itl_p50_s", "cpu_seconds", "peak_rss_bytes"}
 for c in ran:
     assert FIGURES <= figures(c[0]), f"cell {c[0]} lacks {FIGURES - figures(c[0])}"

@@ -1,0 +1,26 @@
+#!/bin/bash
+# Proves: a slowdown of known size is found, in decoding and in prompts, with about its size. On a machine that is too
+# busy to measure this is skipped, visibly: any other verdict than "worse" fails.
+. "$(dirname "$0")/lib.sh" "$@"
+[ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to read JSON with"; exit 77; }
+
+expect 4 ab default handicap=101% -w tg8 && says err 'from 0 to 100'
+
+# slowed WORKLOAD: B waits 30 % of every step, so its rate is 1/1.3 of A's: -23 %.
+slowed() {
+  local status
+  for _ in 1 2; do
+    "$QDYNO" ab default handicap=30% -w "$1" --budget 45s -o json >"$T/out" 2>"$T/err" </dev/null
+    status=$?
+    [ $status = 1 ] && break
+  done
+  [ $status = 3 ] && { skip "$1: $(value 'd["reason"]')"; return; }
+  [ $status = 2 ] && [ "$(value 'd["blocks"]')" -lt 6 ] && { skip "$1: $(value 'd["reason"]')"; return; }
+  [ $status = 1 ] || { fail "$1: status $status, want 1 (worse)"; return; }
+  json 'd["verdict"] == "worse" and d["arms"][1]["merged"]["handicap"] == 30'
+  json '0.70 < d["effect"]["ratio"] < 0.85 and d["effect"]["upper"] < 1'
+  echo "$1: $(value '"%+.1f %% after %d blocks" % (100 * (d["effect"]["ratio"] - 1), d["blocks"])')"
+}
+slowed tg64
+slowed pp64
+finish
