@@ -171,6 +171,15 @@ static enum err_code show_ab(const struct cli_global *g, struct table *t, struct
     return rc;
 }
 
+/* A run that was made because of another says so. */
+static void note_link(struct table *t, struct db *d, int64_t id)
+{
+    struct link_row l;
+    bool found;
+    if (db_link_get(d, id, &l, &found, NULL) || !found) return;
+    table_note(t, "%s of run %" PRId64 "%s%s", l.kind, l.of_run, *l.verdict ? ": " : "", l.verdict);
+}
+
 static void note_head(struct table *t, const struct run_row *r)
 {
     char when[32];
@@ -199,6 +208,7 @@ int command_show(const struct cli_global *g, const struct cli_args *a)
         status = cli_fail(a, &why);
     } else if (!printed) {
         note_head(&t, &run);
+        note_link(&t, d, id);
         json_t *about = json_object();
         put_run(about, &run);
         json_put(t.extra, "run", about);

@@ -19,7 +19,7 @@ static const struct column COLUMNS[] = {
     { "run", "run", COLUMN_INT },
     { "effect_ratio", "after/before", COLUMN_NUM, 1, 4 },
     { "p", NULL, COLUMN_NUM },
-    { "confidence", "confidence %", COLUMN_NUM, 100, 4 },
+    { "confidence", "confidence", COLUMN_TEXT },
     { "priority", "priority", COLUMN_TEXT },
     { "score", "score", COLUMN_NUM, 1, 2 },
     { "what", "what changed", COLUMN_TEXT },
@@ -61,7 +61,11 @@ static void put_change(const struct detector *x, const struct history_change *c)
     struct str text = { 0 };
     json_put_num(row, "effect_ratio", exp(x->better * c->change.effect));
     json_put_num(row, "p", c->change.p);
-    json_put_num(row, "confidence", 1 - c->change.p);
+    if (c->change.p < 1e-6) /* what rounds to 100 % is not certain */
+        str_append(&text, "> 99.9999 %");
+    else
+        str_printf(&text, "%.4f %%", 100 * (1 - c->change.p));
+    put_text(row, "confidence", &text);
     json_put_str(row, "priority", priority_name(c->priority));
     capsule_diff_text(&text, c->what, SHOWN);
     if (!text.len) str_append(&text, "nothing that is recorded");
