@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/bench/stats/simulate.h"
+#include "tests/bench/advisor/simulate.h"
 
 struct counts {
     int claims, equivalent, found, peeked;

@@ -1,11 +1,11 @@
-/* tests/bench/stats/simulate.h - experiments without a machine: noise of a known kind goes through the
+/* tests/bench/advisor/simulate.h - experiments without a machine: noise of a known kind goes through the
  * project's own order of blocks, block effects and judge, one look after every block, so that how often a
  * verdict is wrong can be counted instead of believed. Deterministic: an experiment depends on its trial and
  * number only. */
-#ifndef QDYNO_BENCH_STATS_SIMULATE_H
-#define QDYNO_BENCH_STATS_SIMULATE_H
+#ifndef QDYNO_BENCH_ADVISOR_SIMULATE_H
+#define QDYNO_BENCH_ADVISOR_SIMULATE_H
 
-#include "advisor/experiment.h"
+#include "advisor/advisor.h"
 
 /* Logarithm of a cell's time is a sum of these, in units of the trial's scale; time runs cell by cell through
  * the whole experiment. */

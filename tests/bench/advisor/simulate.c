@@ -1,5 +1,5 @@
 /* Noise of a known kind, and experiments in it. */
-#include "tests/bench/stats/simulate.h"
+#include "tests/bench/advisor/simulate.h"
 
 #include <math.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "tests/bench/stats/simulate.h"
+#include "tests/bench/advisor/simulate.h"
 
 enum { EXIT_WRONG = 1, EXIT_USAGE = 4, EXIT_MEMORY = 6, MEMBERS = 64, ROWS = 64, CHUNK = 8 };
 /* A plan is made for normal noise and 80 %; five points are what other kinds of noise may cost it. */
