@@ -13,6 +13,7 @@
 #include "advisor/gate.h"
 #include "advisor/joint.h"
 #include "advisor/experiment.h"
+#include "advisor/claims.h"
 #include "advisor/advise.h"
 #include "advisor/outcome.h"
 #include "advisor/series.h"

@@ -12,6 +12,7 @@
 #include "db/db.h"
 #include "engine/engine.h"
 #include "telemetry/telemetry.h"
+#include "advisor/quality.h"
 #include "advisor/stats.h"
 
 enum verdict {
@@ -41,7 +42,7 @@ struct experiment_spec {
     int control_blocks; /* A/A blocks before the comparison; 0: 3; -1: none (verdicts say "no control") */
     int warmup_cells;   /* of each arm; 0: until their rate has settled */
     bool race;          /* leave out arms that cannot win, then measure the winner afresh against A */
-    /* quality of every arm with A as reference, measured once; "" : not asked. 0: defaults of eval */
+    /* quality of every challenger with A as reference; "" : not asked. 0: windows of 512, and all of them */
     char quality_file[512];
     int quality_ctx, quality_chunks;
     double kld_margin; /* mean KL divergence that still counts as no loss, nats; 0: 0.02 */
@@ -72,6 +73,8 @@ struct experiment_arm {
     double itl_p95_s, load_s, joules_per_token;
     double train_tok_s, train_loss; /* of workloads that train */
     double rss_after_bytes;         /* between steps of training; else when a cell has ended */
+    /* Geometric means again, of every metric; bounds by Student's t over blocks at 95 %, NAN below two. */
+    struct interval mean[CELL_METRICS];
     int itl_samples;                /* pooled over kept cells; a percentile they cannot support is NAN */
     int64_t peak_rss_bytes;         /* -1 unknown */
     struct memory_plan plan;        /* total -1 until known */
@@ -93,6 +96,7 @@ struct comparison {
     struct interval fixed, hodges_lehmann;
     double permutation_p, lag1;
     struct interval by_metric[CELL_METRICS]; /* as effect, at 95 %; NAN unknown */
+    struct quality quality; /* A is the reference; once, after the blocks */
     bool dropped;                            /* left out of the race */
     int dropped_at;                          /* after so many blocks */
     enum verdict verdict;

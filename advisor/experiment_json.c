@@ -1,5 +1,6 @@
 /* advisor/experiment_json.c - the whole result as one document, schema "qdyno.ab/1". Unknown is null. Effects
  * are given as B/A of the metric itself; whether more is better stands beside it. */
+#include "advisor/claims.h"
 #include "advisor/experiment_parts.h"
 
 #include <inttypes.h>
@@ -144,6 +145,8 @@ static json_t *comparisons_document(const struct experiment_state *s, int better
         put_bytes(o, "blocks_needed", c->blocks_needed);
         json_put(o, "dropped_after", c->dropped ? json_integer(c->dropped_at) : json_null());
         put_comparison(o, c, better);
+        json_put(o, "quality", quality_to_json(&c->quality));
+        put_text(o, "quality_missing", c->quality.missing);
         json_array_append_new(list, o);
     }
     return list;
@@ -186,6 +189,7 @@ json_t *experiment_to_json(const struct experiment_state *s)
     const int better = s->spec.metric ? s->spec.metric->better : 1;
     const struct comparison *c = experiment_headline(s);
     const char headline[2] = { (char)('a' + s->headline), 0 };
+    struct joint joint;
     json_t *o = json_object(), *arms = json_array();
     json_put_str(o, "schema", "qdyno.ab/1");
     if (s->run_id)
@@ -214,6 +218,9 @@ json_t *experiment_to_json(const struct experiment_state *s)
     put_bytes(o, "blocks_needed", s->blocks_needed);
     json_put_int(o, "cell_repeats", s->cell_repeats);
     json_put(o, "comparisons", comparisons_document(s, better));
+    claims_joint(&joint, s);
+    json_put(o, "joint", joint_to_json(&joint));
+    json_put(o, "gate", claims_gate_json(s));
     json_put(o, "control", control_document(s));
     for (int i = 0; i < s->spec.arms; i++) json_array_append_new(arms, arm_document(&s->arm[i], i));
     json_put(o, "arms", arms);

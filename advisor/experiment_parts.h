@@ -6,6 +6,8 @@
  *   experiment_judge.c  numbers and verdict (pure)
  *   experiment_store.c  the ledger of kept cells, and rebuilding it from the database
  *   experiment_json.c   the result as a document
+ *   experiment_means.c  an arm's own figures, with intervals
+ *   experiment_quality.c  quality of the challengers, after the blocks
  *   contamination.c     what disqualifies a cell */
 #ifndef QDYNO_ADVISOR_EXPERIMENT_PARTS_H
 #define QDYNO_ADVISOR_EXPERIMENT_PARTS_H
@@ -113,6 +115,7 @@ struct totals {
 struct ledger {
     struct totals arm[EXPERIMENT_ARMS][CELL_PHASES_COUNT];
     struct effects effects[EXPERIMENT_ARMS]; /* [0]: the confirmation's */
+    struct effects means[EXPERIMENT_ARMS];   /* d: log means of the arm's own cells */
     int next_block[CELL_PHASES_COUNT];   /* number of the next block of a phase: numbers are never reused */
     double frequency[EXPERIMENT_BLOCKS]; /* of control cells */
     int n_frequency;
@@ -135,6 +138,9 @@ struct block_values {
 bool ledger_block(struct ledger *l, struct experiment_state *s, const struct block_values *b);
 /* The arms' figures in the state, from the ledger. */
 void ledger_summarize(const struct ledger *l, struct experiment_state *s);
+/* The means of a kept block's arms into the ledger, and what bounds they give. */
+void means_keep(struct ledger *l, const struct block_values *b);
+void means_bounds(const struct effects *e, struct interval mean[CELL_METRICS]);
 /* Percentiles that the sample supports at 99 % confidence, else NAN. Sorts itl. */
 void itl_percentiles(float *itl, int n, double *p50, double *p95, double *p99);
 
@@ -205,5 +211,9 @@ enum flow arm_gave_up(struct experiment *x, int arm, const struct err *why);
 enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *value);
 enum flow block_run(struct experiment *x, enum cell_phase phase);
 double experiment_elapsed(const struct experiment *x);
+/* Quality of every challenger that has none yet, where the spec asks for it. Closes the arms. */
+enum flow quality_run(struct experiment *x);
+/* True when the cell is one of quality: it is in the state then. */
+bool quality_rebuild(struct experiment_state *s, const struct cell_row *c);
 
 #endif

@@ -136,6 +136,7 @@ static bool keep_comparisons(struct ledger *l, struct experiment_state *s, const
 bool ledger_block(struct ledger *l, struct experiment_state *s, const struct block_values *b)
 {
     if (!s->spec.metric || !keep_comparisons(l, s, b)) return false;
+    means_keep(l, b);
     for (int i = 0; i < 2 * b->arms; i++)
         ledger_keep(l, b->arm[b->place[i]], b->phase, b->value[i], b->itl[i], b->n_itl[i]);
     return true;
@@ -156,6 +157,8 @@ static void summarize_arm(const struct totals tiers[CELL_PHASES_COUNT], struct e
     a->cells = t->cells;
     if (!t->cells) return;
     if (spec->metric) a->rate = geometric_mean(t, (enum metric_id)(spec->metric - METRICS));
+    for (int m = 0; m < CELL_METRICS; m++)
+        a->mean[m].estimate = geometric_mean(t, (enum metric_id)(METRIC_SENSOR_COUNT + m));
     a->prefill_tok_s = geometric_mean(t, METRIC_PREFILL_RATE);
     a->decode_tok_s = geometric_mean(t, METRIC_DECODE_RATE);
     a->ttft_s = geometric_mean(t, METRIC_TTFT);
@@ -177,8 +180,10 @@ static void summarize_arm(const struct totals tiers[CELL_PHASES_COUNT], struct e
 
 void ledger_summarize(const struct ledger *l, struct experiment_state *s)
 {
-    for (int i = 0; i < s->spec.arms; i++)
+    for (int i = 0; i < s->spec.arms; i++) {
         summarize_arm(l->arm[i], &s->arm[i], &s->spec, MAX(1, s->cell_repeats));
+        means_bounds(&l->means[i], s->arm[i].mean);
+    }
     if (!l->n_frequency) return;
     double sorted[EXPERIMENT_BLOCKS];
     memcpy(sorted, l->frequency, (size_t)l->n_frequency * sizeof(*sorted));
@@ -214,6 +219,7 @@ void state_init(struct experiment_state *s, const struct experiment_spec *spec)
     for (int i = 0; i < EXPERIMENT_ARMS; i++) {
         struct experiment_arm *a = &s->arm[i];
         comparison_init(&s->comparison[i]);
+        for (int m = 0; m < CELL_METRICS; m++) a->mean[m] = (struct interval){ NAN, NAN, NAN };
         config_line(&spec->config[i], a->line, sizeof(a->line));
         config_recipe(&spec->config[i], a->recipe, sizeof(a->recipe));
         a->rate = a->prefill_tok_s = a->decode_tok_s = a->ttft_s = a->perplexity = NAN;
@@ -475,7 +481,7 @@ static enum err_code rebuild_cells(struct experiment_state *s, struct ledger *l,
         const struct cell_row *c = &cells[i];
         if (!*l->work_hash) snprintf(l->work_hash, sizeof(l->work_hash), "%s", c->work_hash);
         if (c->block < 0) { /* outside of blocks, as other kinds of measurement are */
-            if (!strcmp(c->phase, CELL_PHASES[CELL_WARMUP])) rc = rebuild_warmup(s, l, d, c, why);
+            if (!quality_rebuild(s, c) && !strcmp(c->phase, CELL_PHASES[CELL_WARMUP])) rc = rebuild_warmup(s, l, d, c, why);
             l->cell_seconds += c->seconds;
             l->cells++;
             i++;

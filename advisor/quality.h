@@ -15,6 +15,7 @@
 /* A value; {0} is "not measured". */
 struct quality {
     bool known;
+    char missing[160];         /* why it is unknown although it was asked for; "" otherwise */
     char text[256];            /* base name of the file */
     int ctx;                   /* tokens of a window */
     struct divergence figures; /* of the challenger (candidate) against A (reference) */
@@ -23,9 +24,9 @@ struct quality {
     struct interval top1;      /* share of positions with the same most likely token */
     struct interval ppl;       /* the challenger's perplexity */
     struct interval ppl_ratio; /* of the challenger's perplexity to A's, paired by token */
-    double
-        mcnemar_p; /* exact, two-sided: is one of the two right about the next token more often? Takes
-                      positions as independent, which those of one window are not: read it as a lower bound */
+    /* Is one of the two right about the next token more often? Exact, two-sided; takes positions as
+     * independent, which those of one window are not: read it as a lower bound. */
+    double mcnemar_p;
 };
 
 /* The statement about figures. */

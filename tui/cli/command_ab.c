@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tui/cli/ab_claims.h"
 #include "tui/cli/rows.h"
 
 const struct cli_flag FLAGS_AB[] = {
@@ -18,6 +19,7 @@ const struct cli_flag FLAGS_AB[] = {
     { "--warmup", NULL, "N", "warm-up cells of each arm; default until their rate has settled", FLAG_INT, 1,
       64 },
     { "--race", NULL, NULL, "of several arms find the best, and measure it again against A", FLAG_SWITCH },
+    AB_CLAIM_FLAGS,
     { "--resume", NULL, "ID", "go on with a stopped, killed or undecided run", FLAG_INT, 1, 9e15 },
     { NULL },
 };
@@ -55,6 +57,7 @@ static const struct column COLUMNS[] = {
     { "margin_ratio", NULL, COLUMN_NUM },
     { "blocks", NULL, COLUMN_INT },
     { "discarded_blocks", NULL, COLUMN_INT },
+    AB_CLAIM_COLUMNS,
     { "random_weights", NULL, COLUMN_BOOL },
 };
 
@@ -118,6 +121,7 @@ static void add_arm(struct table *t, const struct experiment_state *s, int i)
     json_put_num(row, "margin_ratio", s->spec.margin);
     json_put_int(row, "blocks", c->blocks);
     json_put_int(row, "discarded_blocks", s->discarded);
+    ab_claims_row(row, s, i);
 }
 
 static double percent(double log_ratio)
@@ -182,6 +186,7 @@ void ab_table_fill(struct table *t, const struct experiment_state *s)
     table_init(t, "qdyno.ab/1", COLUMNS, COUNT_OF(COLUMNS));
     for (int i = 0; i < s->spec.arms; i++) add_arm(t, s, i);
     note_effect(t, s);
+    ab_claims_note(t, s);
     for (int i = 0; i < s->events; i++) {
         char when[32];
         table_note(t, "  %s  %s", clock_iso8601(s->event[i].unix_ms, when, sizeof when), s->event[i].text);
@@ -335,7 +340,8 @@ static enum err_code read_spec(struct experiment_spec *s, const struct cli_globa
     if (s->min_blocks && s->max_blocks && s->min_blocks > s->max_blocks)
         return err_set(why, ERR_USAGE, "--min-blocks %d is more than --max-blocks %d", s->min_blocks,
                        s->max_blocks);
-    return args_has(a, "--metric") ? find_metric(s, args_text(a, "--metric", ""), why) : ERR_OK;
+    if (args_has(a, "--metric") && (rc = find_metric(s, args_text(a, "--metric", ""), why))) return rc;
+    return ab_claims_spec(s, a, why);
 }
 
 /* An arm that never ran decides the status by its own error: a missing file is not "worse". */
@@ -377,7 +383,7 @@ int command_ab(const struct cli_global *g, const struct cli_args *a)
     if (rc)
         status = cli_fail(a, &why);
     else
-        status = print_state(g, a, s, ab_status(s));
+        status = print_state(g, a, s, ab_claims_status(s, ab_status(s)));
     free(spec);
     free(s);
     return status;

@@ -1,0 +1,195 @@
+/* Proves: a gate is judged on the figure, the interval and the doubts that an experiment holds for it, and
+ * the joint verdict on the right axes; what was not measured, failed or cannot be trusted is said, not
+ * guessed. */
+#include <math.h>
+#include <string.h>
+
+#include "advisor/claims.h"
+#include "tests/check.h"
+
+static const struct interval UNKNOWN = { NAN, NAN, NAN };
+#define AT(metric) ((metric)-METRIC_SENSOR_COUNT)
+
+static struct interval around(double x, double half)
+{
+    return (struct interval){ x, x - half, x + half };
+}
+
+static void set(struct experiment_state *s, int arm, int metric, double mean, double gain, double half)
+{
+    s->arm[arm].mean[AT(metric)] = (struct interval){ mean, mean * 0.9, mean * 1.1 };
+    s->comparison[arm].by_metric[AT(metric)] = around(gain, half);
+}
+
+/* B: 1.5 times as fast, 0.6 of the memory, a third of the time to the first token, kld 0.01 +- 0.002. */
+static struct experiment_state *state_of(int arms)
+{
+    struct experiment_state *s = calloc(1, sizeof *s);
+    s->spec.arms = arms;
+    s->spec.metric = &METRICS[METRIC_DECODE_RATE];
+    s->spec.margin = 0.01;
+    s->noise_floor = 0.004;
+    for (int k = 0; k < arms; k++) {
+        snprintf(s->arm[k].line, sizeof s->arm[k].line, "arm%d", k);
+        s->comparison[k].blocks = 8;
+        s->comparison[k].verdict = k ? VERDICT_BETTER : VERDICT_NONE;
+        for (int m = 0; m < CELL_METRICS; m++) s->arm[k].mean[m] = s->comparison[k].by_metric[m] = UNKNOWN;
+    }
+    set(s, 0, METRIC_DECODE_RATE, 100, 0, 0);
+    set(s, 0, METRIC_PEAK_MEMORY, 1000, 0, 0);
+    set(s, 0, METRIC_TTFT, 0.3, 0, 0);
+    for (int k = 1; k < arms; k++) {
+        struct quality *q = &s->comparison[k].quality;
+        set(s, k, METRIC_DECODE_RATE, 150, log(1.5), 0.01);
+        set(s, k, METRIC_PEAK_MEMORY, 600, -log(0.6), 0.001);
+        set(s, k, METRIC_TTFT, 0.1, log(3), 0.02);
+        *q = (struct quality){ .known = true,
+                               .kld = around(0.01, 0.002),
+                               .top1 = around(0.95, 0.01),
+                               .ppl = around(5.05, 0.3),
+                               .ppl_ratio = around(1.01, 0.002),
+                               .mcnemar_p = 0.04 };
+        q->figures.candidate.chunks = 40;
+        q->figures.reference.ppl = 5;
+        q->figures.kld_p99 = NAN;
+        q->figures.kld_max = 0.5;
+        q->figures.greedy = (struct greedy){ .prompts = 16, .diverged = 3, .limit = 64, .median = NAN };
+    }
+    return s;
+}
+
+static void expect(const struct experiment_state *s, const char *text, enum gate_outcome outcome,
+                   const char *reason)
+{
+    struct err why = { 0 };
+    struct gate g;
+    struct gate_result r;
+    CHECK_OK(gate_parse(&g, text, &why));
+    claims_gate(&g, s, 1, &r);
+    if (r.outcome != outcome || !strstr(r.row[0].reason, reason))
+        fail_msg("%s: %s '%s', want %s '%s'", text, gate_outcome_name(r.outcome), r.row[0].reason,
+                 gate_outcome_name(outcome), reason);
+}
+
+static void test_figures(void **state)
+{
+    (void)state;
+    struct experiment_state *s = state_of(2);
+    expect(s, "decode_tok_s >= 1.45*A", GATE_PASS, "");
+    expect(s, "decode_tok_s >= 1.55*A", GATE_FAIL, "");
+    expect(s, "decode_tok_s >= 1.5*A", GATE_UNDECIDED, "within the interval");
+    expect(s, "decode_tok_s >= 1.498*A", GATE_UNDECIDED, "more blocks");
+    expect(s, "decode_tok_s >= 130", GATE_PASS, ""); /* the arm's own interval: 135 to 165 */
+    expect(s, "decode_tok_s >= 140", GATE_UNDECIDED, "more blocks");
+    /* less is better: the ratio is turned back */
+    expect(s, "ttft_s <= 0.35*A", GATE_PASS, "");
+    expect(s, "ttft_s >= 0.32*A", GATE_PASS, "");
+    expect(s, "ttft_s <= A - 190ms", GATE_PASS, "");
+    expect(s, "peak_rss_bytes <= 0.61*A", GATE_PASS, "");
+    expect(s, "energy_j <= A", GATE_UNDECIDED, "not measured");
+    expect(s, "kld_mean < 0.02", GATE_PASS, "");
+    expect(s, "kld_mean < 0.01", GATE_UNDECIDED, "within the interval");
+    expect(s, "kld_mean < 0.011", GATE_UNDECIDED, "more windows");
+    expect(s, "kld_p99 < 1", GATE_UNDECIDED, "too short");
+    expect(s, "kld_max <= 0.5", GATE_PASS, "");
+    expect(s, "top1 > 93%", GATE_PASS, "");
+    expect(s, "ppl <= 1.02*A", GATE_PASS, ""); /* paired, although its own interval is wide */
+    expect(s, "ppl <= 5.1", GATE_UNDECIDED, "");
+    expect(s, "ppl_ratio < 1.013", GATE_PASS, "");
+    expect(s, "mcnemar_p < 0.05", GATE_PASS, "");
+    expect(s, "first_divergence >= 64", GATE_PASS, "");
+    expect(s, "first_divergence >= 65", GATE_UNDECIDED, "");
+    s->comparison[1].quality.figures.greedy.median = 12;
+    expect(s, "first_divergence >= 64", GATE_FAIL, "");
+    expect(s, "noise_floor < 1%", GATE_PASS, "");
+    s->noise_floor = NAN;
+    expect(s, "noise_floor < 1%", GATE_UNDECIDED, "no control");
+    free(s);
+}
+
+static void test_doubts(void **state)
+{
+    (void)state;
+    struct experiment_state *s = state_of(2);
+    s->verdict = s->comparison[1].verdict = VERDICT_INVALID;
+    snprintf(s->comparison[1].reason, sizeof s->comparison[1].reason, "the control failed");
+    expect(s, "decode_tok_s >= A", GATE_INVALID, "the control failed");
+    expect(s, "kld_mean < 0.02", GATE_PASS, ""); /* the same on any machine */
+    expect(s, "kld_mean > 0.02 and decode_tok_s >= A", GATE_FAIL, "");
+    s->comparison[1].quality = (struct quality){ 0 };
+    expect(s, "kld_mean < 0.02", GATE_UNDECIDED, "quality was not measured");
+    s->arm[1].failed = true;
+    snprintf(s->arm[1].error, sizeof s->arm[1].error, "does not fit");
+    expect(s, "decode_tok_s >= A", GATE_UNDECIDED, "does not fit");
+    free(s);
+}
+
+/* The winner of a race is judged on the blocks that did not make it the winner. */
+static void test_confirmation(void **state)
+{
+    (void)state;
+    struct experiment_state *s = state_of(2);
+    s->confirming = true;
+    s->headline = 1;
+    s->confirmation = s->comparison[1];
+    s->confirmation.by_metric[AT(METRIC_DECODE_RATE)] = around(log(1.2), 0.01);
+    expect(s, "decode_tok_s >= 1.25*A", GATE_FAIL, "");
+    free(s);
+}
+
+static void test_all(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    struct gate g;
+    struct experiment_state *s = state_of(4);
+    CHECK_OK(gate_parse(&g, "decode_tok_s >= 1.2*A", &why));
+    assert_int_equal(claims_gate_all(&g, s), GATE_PASS);
+    s->comparison[2].by_metric[AT(METRIC_DECODE_RATE)] = around(log(1.2), 0.1);
+    assert_int_equal(claims_gate_all(&g, s), GATE_UNDECIDED);
+    s->comparison[3].by_metric[AT(METRIC_DECODE_RATE)] = around(log(1.1), 0.01);
+    assert_int_equal(claims_gate_all(&g, s), GATE_FAIL);
+    free(s);
+}
+
+static void test_joint(void **state)
+{
+    (void)state;
+    struct joint j;
+    struct experiment_state *s = state_of(3);
+    s->comparison[2].quality.kld = around(0.3, 0.01);
+    claims_joint(&j, s);
+    assert_int_equal(j.arms, 3);
+    assert_string_equal(j.sentence[1],
+                        "arm1: +50 % decode, -40 % memory; quality within 0.02 KLD: better, and nothing "
+                        "measured is worse");
+    assert_string_equal(j.sentence[2],
+                        "arm2: +50 % decode, -40 % memory; quality not within 0.02 KLD: a trade");
+    assert_int_equal(j.relation[1][0], JOINT_DOMINATES);
+    assert_int_equal(j.word[1][JOINT_ENERGY], JOINT_UNMEASURED);
+    s->spec.kld_margin = 0.5;
+    claims_joint(&j, s);
+    assert_int_equal(j.relation[2][0], JOINT_DOMINATES);
+    /* comparing memory: speed is then the decode rate, or the prefill rate where nothing was decoded */
+    s->spec.metric = &METRICS[METRIC_PEAK_MEMORY];
+    claims_joint(&j, s);
+    assert_int_equal(j.input.metric[JOINT_SPEED], METRIC_DECODE_RATE);
+    s->arm[0].mean[AT(METRIC_DECODE_RATE)] = UNKNOWN;
+    claims_joint(&j, s);
+    assert_int_equal(j.input.metric[JOINT_SPEED], METRIC_PREFILL_RATE);
+    /* an invalid run says nothing about speed, and still something about quality */
+    s->verdict = VERDICT_INVALID;
+    claims_joint(&j, s);
+    assert_int_equal(j.word[1][JOINT_MEMORY], JOINT_UNMEASURED);
+    assert_int_equal(j.word[1][JOINT_QUALITY], JOINT_EQUIVALENT);
+    free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_figures), cmocka_unit_test(test_doubts), cmocka_unit_test(test_confirmation),
+        cmocka_unit_test(test_all),     cmocka_unit_test(test_joint),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
