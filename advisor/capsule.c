@@ -17,7 +17,9 @@ static json_t *machine_group(const struct machine *m)
     /* what another group says, and what is different at every look */
     static const char *const ELSEWHERE[] = { "schema", "kernel", "governor", "memory_available_bytes" };
     json_t *o = machine_to_json(m);
+    char isa[256];
     for (size_t i = 0; i < COUNT_OF(ELSEWHERE); i++) json_object_del(o, ELSEWHERE[i]);
+    json_put_str(o, "isa", isa_names(m->isa, isa, sizeof isa)); /* one thing, not a list of places */
     return o;
 }
 

@@ -1,8 +1,8 @@
 /* Proves, on databases made here: results are read by block and by repetition, without what does not count;
  * two runs are compared as scipy compares them, paired by line before place, with the canary's share taken
- * out; an effect that came again is reproduced and one that did not is not; a regression planted among runs
- * is found at its run, with what changed on the machine, and one that the canary shared is not; outliers and
- * alarms. */
+ * out; an effect that came again is reproduced and one that did not is not; a champion is taken from a run as
+ * asked; a regression planted among runs is found at its run, with what changed on the machine, and one that
+ * the canary shared is not; outliers and alarms. */
 #include <math.h>
 #include <string.h>
 
@@ -294,6 +294,95 @@ static void effects_come_again_or_not(void **state)
     assert_string_equal(reproduction_name(NOT_REPRODUCED), "not reproduced");
 }
 
+static void a_winner_counts_as_it_was_confirmed(void **state)
+{
+    (void)state;
+    struct err why;
+    struct db *d = fresh();
+    int n;
+    struct plan p = plan_of(100, 120, 1);
+    const int64_t first = put_run(d, &p);
+    p.seed = 2;
+    p.rate[1] = 112; /* the second time it is measured */
+    const int64_t second = put_run(d, &p);
+    for (int64_t run = first; run <= second;
+         run++) /* confirmed at 112 in both, in blocks numbered from 0 again */
+        for (int b = 0; b < 6; b++)
+            for (int arm = 0; arm < 2; arm++) {
+                struct cell_row c = {
+                    .run_id = run, .arm = arm, .block = b, .phase = "confirm", .work_hash = "work"
+                };
+                snprintf(c.config, sizeof c.config, "%s", p.line[arm]);
+                put_cell(d, &c, "decode_tok_s", (arm ? 112 : 100) * (1 + 0.001 * (b % 3) * arm), "ttft_s",
+                         NAN);
+            }
+    struct results a, b;
+    struct reproduced *r;
+    CHECK_OK(results_read(&a, d, first, &why));
+    CHECK_OK(results_read(&b, d, second, &why));
+    assert_int_equal(a.result[1].units, 14); /* blocks of one number in two phases are two observations */
+    CHECK_OK(compare_effects(&r, &n, &a, &b, &METRICS[METRIC_DECODE_RATE], 0.01, &why));
+    CHECK(n == 1 && r[0].n_before == 6 && r[0].n_after == 6);
+    CHECK_NEAR(r[0].before.estimate, log(1.12), 0.002); /* not the 1.2 that made it win */
+    CHECK(r[0].verdict == REPRODUCED);
+    free(r);
+    results_free(&a);
+    results_free(&b);
+    db_close(d);
+}
+
+/* ---------------------------------------------------------------- champions */
+
+#define TWO_MODELS                                                                                           \
+    "{\"config\":[{\"line\":\"f32\"},{\"line\":\"q8_0\"}],"                                                  \
+    "\"model\":[{\"path\":\"/m/a.gguf\",\"sha256\":\"aaaa\"},{\"path\":\"/m/b.gguf\",\"sha256\":\"bbbb\"}]}"
+
+static void a_champion_comes_from_a_run(void **state)
+{
+    (void)state;
+    struct err why;
+    struct db *d = fresh();
+    struct results r;
+    struct baseline_row b = { .name = "x" };
+    struct plan p = plan_of(100, 120, 1);
+    p.capsule = TWO_MODELS;
+    const int64_t run = put_run(d, &p);
+    CHECK_OK(results_read(&r, d, run, &why));
+    CHECK_OK(baseline_of_run(&b, &r, -1, NULL, &why)); /* no verdict that B is better: A */
+    assert_string_equal(b.config, "f32");
+    results_free(&r);
+    CHECK_OK(db_run_finish(d, run, "done", "better", 1.2, "{}", &why));
+    CHECK_OK(results_read(&r, d, run, &why));
+    CHECK_OK(baseline_of_run(&b, &r, -1, NULL, &why));
+    assert_string_equal(b.config, "q8_0");
+    assert_string_equal(b.model_path, "/m/b.gguf");
+    assert_string_equal(b.model_sha256, "bbbb");
+    assert_string_equal(b.workload, "tg64");
+    assert_string_equal(b.metric, "decode_tok_s");
+    CHECK_NEAR(b.value, 120, 1.5);
+    CHECK(b.run_id == run);
+    CHECK_OK(baseline_of_run(&b, &r, 0, "tg64", &why));
+    assert_string_equal(b.config, "f32");
+    CHECK(baseline_of_run(&b, &r, 2, NULL, &why) == ERR_USAGE && strstr(why.message, "arm C"));
+    CHECK(baseline_of_run(&b, &r, 0, "pp512", &why) == ERR_USAGE && strstr(why.message, "on pp512"));
+
+    struct experiment_spec *s = calloc(1, sizeof *s);
+    struct config c;
+    config_default(&c);
+    CHECK_OK(baseline_of_run(&b, &r, 0, NULL, &why));
+    b.margin = 0.01;
+    CHECK(baseline_spec(s, &b, &c, NULL, &why) == ERR_FORMAT &&
+          strstr(why.message, "champion of baseline 'x'"));
+    free(s);
+    results_free(&r);
+
+    p.capsule = NULL; /* nobody knows which file it was */
+    CHECK_OK(results_read(&r, d, put_run(d, &p), &why));
+    CHECK(baseline_of_run(&b, &r, 0, NULL, &why) == ERR_USAGE && strstr(why.message, "give the config line"));
+    results_free(&r);
+    db_close(d);
+}
+
 /* ---------------------------------------------------------------- series */
 
 #define CAPSULE(kernel)                                                                                      \
@@ -440,6 +529,8 @@ int main(void)
         cmocka_unit_test(partners_by_line_then_by_place),
         cmocka_unit_test(verdicts_by_their_intervals),
         cmocka_unit_test(effects_come_again_or_not),
+        cmocka_unit_test(a_winner_counts_as_it_was_confirmed),
+        cmocka_unit_test(a_champion_comes_from_a_run),
         cmocka_unit_test(a_planted_regression_is_found),
         cmocka_unit_test(a_slow_machine_is_no_regression),
         cmocka_unit_test(what_is_unknown_is_not_judged),

@@ -92,6 +92,9 @@ QDYNO_ISA=ref expect 0 bench -m "$MODEL_COPY" -p 0 -n 8 -r 3
 [ "$(sql 'SELECT count(*) FROM capsule')" = 2 ] || fail "two runs have no two capsules"
 status_in "0 1 2" compare 1 2 -o json && json 'any(c["key"] == "QDYNO_ISA" and c["after"] == "ref" for c in d["changes"])' &&
   json 'd["rows"][0]["canary_ratio"] > 0 and d["rows"][0]["n_before"] == 3 and d["rows"][0]["verdict"]'
+expect 0 show 1 --capsule && says out '\| program +\| version' && says out '\| config +\| A.threads'
+expect 0 show 1 --capsule -o json && json 'd["capsule"]["model"][0]["sha256"] and any(r["key"] == "release" for r in d["rows"])'
+expect 4 --db "$T/planted.db" show 99 --capsule
 expect 0 show 1 && expect 4 replay 1 && says err "of kind 'bench'"
 
 status_in "0 1 2 3" ab -m "$MODEL_COPY" default precision=highest -w tg8 --budget 4s --control 2 --max-blocks 6 -o json

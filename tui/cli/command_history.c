@@ -90,6 +90,12 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
 
 /* ---------------------------------------------------------------- show */
 
+const struct cli_flag FLAGS_SHOW[] = {
+    { "--capsule", NULL, NULL, "what the run was made of: machine, kernel, program, models, configs",
+      FLAG_SWITCH },
+    { NULL },
+};
+
 static const struct column CELL_COLUMNS[] = {
     { "cell", "cell", COLUMN_INT },
     { "phase", "phase", COLUMN_TEXT },
@@ -180,6 +186,39 @@ static void note_link(struct table *t, struct db *d, int64_t id)
     table_note(t, "%s of run %" PRId64 "%s%s", l.kind, l.of_run, *l.verdict ? ": " : "", l.verdict);
 }
 
+static const struct column CAPSULE_COLUMNS[] = {
+    { "group", "group", COLUMN_TEXT },
+    { "key", "key", COLUMN_TEXT },
+    { "value", "value", COLUMN_TEXT },
+};
+
+/* What the run was made of: what a capsule has that an empty one has not. */
+static enum err_code show_capsule(struct table *t, struct db *d, int64_t id, struct err *why)
+{
+    json_t *capsule, *nothing = json_object(), *c;
+    enum err_code rc = capsule_load(&capsule, d, id, why);
+    if (!rc && !capsule)
+        rc = err_set(why, ERR_USAGE, "run %" PRId64 " has no capsule: it is older than those", id);
+    json_t *all = capsule_diff(nothing, rc ? NULL : capsule, NULL);
+    size_t i;
+    table_init(t, "qdyno.capsule/1", CAPSULE_COLUMNS, COUNT_OF(CAPSULE_COLUMNS));
+    json_array_foreach(all, i, c)
+    {
+        const json_t *value = json_object_get(c, "after");
+        char *text = json_is_string(value) ? strdup(json_string_value(value))
+                                           : json_dumps(value, JSON_ENCODE_ANY);
+        json_t *row = table_row(t);
+        json_put_str(row, "group", json_get_str(c, "group", NULL));
+        json_put_str(row, "key", json_get_str(c, "key", NULL));
+        json_put_str(row, "value", text);
+        free(text);
+    }
+    if (capsule) json_put(t->extra, "capsule", capsule);
+    json_decref(all);
+    json_decref(nothing);
+    return rc;
+}
+
 static void note_head(struct table *t, const struct run_row *r)
 {
     char when[32];
@@ -201,7 +240,9 @@ int command_show(const struct cli_global *g, const struct cli_args *a)
         rc = err_set(&why, ERR_USAGE, "'%s' is no run: want a number from `qdyno history`", a->arg[0]);
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) rc = db_run_get(d, id, &run, &why);
-    if (!rc)
+    if (!rc && args_has(a, "--capsule"))
+        rc = show_capsule(&t, d, id, &why);
+    else if (!rc)
         rc = strcmp(run.kind, "ab") ? show_table(&t, d, &run, &why) : show_ab(g, &t, d, id, &printed, &why);
     int status = EXIT_DONE;
     if (rc) {

@@ -37,8 +37,7 @@ const struct command COMMANDS[] = {
       "not tokens: +- is one standard error, from and to are 95 %. Flags that set a knob hold for the reference, too, "
       "unless they list several values. p99 is printed from 459 positions on." },
     { "ab", "[-m MODEL] A B [C...] -w WORKLOAD [--margin 1%] [--budget 5m]",
-      "the experiment: configs, paired, with a verdict", FLAGS_AB, command_ab, false, 0, 8,
-      KNOB_FLAGS_ONE,
+      "the experiment: configs, paired, with a verdict", FLAGS_AB, command_ab, false, 0, 8, KNOB_FLAGS_ONE,
       "A, B, ... are config lines; verdicts are about the others seen from A. A stopped, killed or "
       "undecided run goes on with --resume ID. Workloads: pp512, tg128, pp512+tg128@d4096, tg64@b16, eval:FILE." },
     { "advise", "[-m MODEL] [--goal GOAL] [--limit memory=8G]",
@@ -105,8 +104,8 @@ const struct command COMMANDS[] = {
       "`set` keeps the better config of run ID (or --arm), or a config line with -m, -w and --metric. `check` runs the "
       "champion and the challenger (CONFIG, default the default config; -m another model) as an A/B: status 0 no "
       "regression, 1 regression, 2 inconclusive, 3 invalid. A stored number is shown and never compared with." },
-    { "show", "ID", "one run again, from the database", NULL, command_show, false, 1, 1, KNOB_FLAGS_NONE,
-      NULL },
+    { "show", "ID", "one run again, from the database", FLAGS_SHOW, command_show, false, 1, 1,
+      KNOB_FLAGS_NONE, NULL },
     { "report", "ID --out FILE.html|FILE.md|FILE.svg",
       "an experiment as one file for somebody who was not there", FLAGS_REPORT, command_report, false, 1, 1,
       KNOB_FLAGS_NONE,
