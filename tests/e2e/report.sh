@@ -1,0 +1,47 @@
+#!/bin/bash
+# Proves: a real run becomes a page, a Markdown file and a picture that are well-formed, stand alone and name the verdict
+# that `show` names; runs that were killed have a report that says so; what cannot be is refused and leaves no file.
+. "$(dirname "$0")/lib.sh" "$@"
+
+"$QDYNO" ab default q8_0 -w tg16 --max-blocks 6 --control 2 --budget 30s -o json >"$T/out" 2>"$T/err" </dev/null
+case $? in 0 | 1 | 2 | 3) ;; *) fail "ab" ;; esac
+verdict=$(value 'd["verdict"]')
+for form in html md svg; do
+  expect 0 report 1 --out "$T/r.$form" && says err "r.$form"
+  [ -s "$T/r.$form" ] || fail "r.$form is not there"
+  grep -q "${verdict:-A}" "$T/r.$form" || fail "r.$form does not say '$verdict'"
+  if grep -Eiq '<script|src=|@import|<link|https?://[^w]' "$T/r.$form"; then fail "r.$form wants something from elsewhere"; fi
+done
+if have xmllint; then
+  xmllint --noout --nonet "$T/r.html" "$T/r.svg" 2>"$T/err" || fail "not well-formed"
+else
+  skip "no xmllint: well-formedness is checked by test_report alone"
+fi
+# what somebody types again is what ran
+grep -q 'qdyno ab .* -w tg16 .*--seed 1' "$T/r.md" || fail "the command to repeat it is missing"
+grep -q 'random weights' "$T/r.md" || [ "$(value 'd["random_weights"]')" = False ] || fail "random weights are not named"
+
+# it does not depend on the terminal's language
+LC_ALL=C "$QDYNO" report 1 --out "$T/c.md" 2>/dev/null
+cmp -s "$T/r.md" "$T/c.md" || fail "another locale, another report"
+
+# killed on the way: a report all the same
+"$QDYNO" ab default threads=1 -w tg64 --control 8 --budget 60s >/dev/null 2>&1 </dev/null &
+pid=$!
+pids+=("$pid")
+for _ in $(seq 100); do "$QDYNO" history -o csv 2>/dev/null | grep -q '^2,' && break; sleep 0.1; done
+sleep 1
+kill -9 "$pid" 2>/dev/null
+wait "$pid" 2>/dev/null
+expect 0 report 2 --out "$T/killed.md" && { grep -q 'not finished' "$T/killed.md" || fail "a killed run looks finished"; }
+
+# refusals: status, words, and nothing half-written
+expect 4 report 1 && says err '--out FILE.html'
+expect 4 report 1 --out "$T/r.pdf" && says err '.html, .md or .svg'
+expect 4 report 999 --out "$T/no.html"
+expect 4 report nonsense --out "$T/no.html" && says err 'qdyno history'
+expect 5 report 1 --out "$T/nowhere/r.html"
+[ -e "$T/no.html" ] && fail "a refused report left a file"
+expect 0 bench -p 4 -n 4 -r 1
+expect 4 report 3 --out "$T/no.html" && says err 'qdyno show 3'
+finish
