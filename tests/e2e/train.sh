@@ -1,6 +1,7 @@
 #!/bin/bash
 # Proves: `train` makes a model that `run` and `eval` take for one of ours, without the warning of random weights; a
-# run that is killed goes on and ends in the same file; what cannot be is refused and leaves no model; `stories` tells and judges.
+# run that is killed goes on and ends in the same file; what cannot be is refused and leaves no model; `stories`
+# tells and judges; a quantized model is recovered and is nearer to its original; settings of training are arms of `ab`.
 . "$(dirname "$0")/lib.sh" "$@"
 SMALL="--layers 2 --width 32 --heads 2 --kv-heads 1 --ff 64 --vocab 512 -b 2 --exam 4 --steps 8 --save-every 2"
 
@@ -31,6 +32,32 @@ expect 0 stories -n 20 && cmp -s "$T/out" "$T/stories" || fail "other stories th
 sed 1s/.$/!/ "$T/stories" >"$T/wrong"
 expect 0 stories -f "$T/wrong" -o json && json '[r["nats"] is None for r in d["rows"]] == [True] + [False] * 19' &&
   json 'd["rows"][0]["told"] == d["rows"][0]["chars"] - 1'
+
+# Recovery: nearer to the original on other stories, atomic, refused where it cannot be.
+W=$T/whole.gguf
+expect 0 quantize "$W" "$T/r.gguf" -R q4_0 --recover steps=20,rate=0.002,batch=2,ctx=64 -o json &&
+  json '0 < d["kld_after"] < d["kld_before"] and d["recover_steps"] == 20 and d["recover_tokens"] == 20 * 2 * 64' &&
+  json '"q4_0 x " in d["formats"] and d["held_out_tokens"] > 1000'
+expect 0 run -m "$T/r.gguf" -p "One day" -n 2
+cp "$T/r.gguf" "$T/before.gguf"
+expect 4 quantize "$W" "$T/r.gguf" -R q4_0 --recover steps=20 && says err "is there already"
+expect 5 quantize "$W" "$T/r.gguf" --force -R q4_0 --recover steps=2,rate=0.9 && says err "recovery did not help"
+cmp -s "$T/r.gguf" "$T/before.gguf" || fail "a recovery that did not help replaced a file"
+expect 4 quantize "$W" "$T/no.gguf" -R q4_0 --recover rate=1e-3 && says err "how long"
+expect 4 quantize "$W" "$T/no.gguf" -R q4_0 --recover steps=5,pace=9 && says err "pace=9"
+expect 4 quantize "$W" "$T/no.gguf" -R int8_dynamic --recover steps=5 && says err "quantizes activations"
+expect 0 synth --arch qwen2 --shape tiny -R f16 "$T/qwen2.gguf" && expect 4 quantize "$T/qwen2.gguf" "$T/no.gguf" -R q8_0 --recover steps=5 && says err "not llama"
+ls "$T" | grep -E 'unrecovered|recovered' && fail "recovery left something behind"
+
+# Settings of training as arms: what means nothing is refused before anything runs.
+expect 4 ab q8_0 amp=off -w train1 && says err "arm A: format=q8_0 means nothing to train1"
+expect 4 ab default amp=off -w tg4 && says err "arm B: amp=off is a setting of training"
+expect 4 ab default train_batch=4 -w train1 && says err "do the same work"
+expect 4 ab -m "$W" default amp=off -w train1 && says err "trains from nothing"
+# Whether the machine is quiet decides the verdict; that both arms trained does not.
+"$QDYNO" ab train_batch=1,accumulate=1 train_batch=1,accumulate=1,checkpoint_every=1 -w train1 --budget 5s --control 0 -o json >"$T/out" 2>"$T/err" </dev/null
+json 'all(a["train_tok_s"] > 0 and a["peak_rss_bytes"] > 0 and a["model"].startswith("trained from nothing") for a in d["arms"])' &&
+  json 'd["arms"][0]["train_loss"] == d["arms"][1]["train_loss"] and d["arms"][1]["plan"]["compute"] < d["arms"][0]["plan"]["compute"]'
 
 expect 4 train "$T/parts.gguf" $SMALL --rate 0.1 && says err "other options"
 expect 4 train "$T/no.gguf" --heads 3 && says err "heads"

@@ -1,0 +1,70 @@
+#!/bin/bash
+# Proves: the model that comes with the program is a trained one and knows its language: no warning of random
+# weights, a perplexity near the language's own, formats in the order of their bits, whole stories told at temperature 0
+# that the grammar itself accepts; another engine writes the same greedy text (LLAMA_COMPLETION: its llama-completion or
+# llama-cli). The texts it is measured on are none of those it learned from.
+. "$(dirname "$0")/lib.sh" "$@"
+SHARE=$(dirname "$QDYNO")/share
+[ -r "$SHARE/text/held-out.txt" ] || { echo "SKIPPED: no bundled data beside the program"; exit 77; }
+
+# ---- the texts
+for split in held-out calibration; do
+  expect 0 stories -n 320 --split $split --seed 1 && cmp -s "$T/out" "$SHARE/text/$split.txt" || fail "$split.txt is not what the program tells"
+  [ "$(wc -c <"$SHARE/text/$split.txt")" -gt 100000 ] || fail "$split.txt is too short"
+done
+[ -z "$(sort "$SHARE/text/held-out.txt" "$SHARE/text/calibration.txt" | uniq -d)" ] || fail "a story stands in both texts"
+expect 0 stories -f "$SHARE/text/held-out.txt" && says out '320 of 320 are stories of ours'
+
+[ -e "$(dirname "$0")/../../share/models/bundled.gguf" ] || {
+  [ "$fails" = 0 ] || finish
+  echo "SKIPPED: no trained model in share/models yet: the bundled one is random"
+  exit 77
+}
+
+# ---- what it is
+expect 0 info -o json && json 'd["random_weights"] is False and d["arch"] == "llama" and d["params"] > 1e6'
+[ "$(stat -Lc %s "$SHARE/models/bundled.gguf")" -le $((12 << 20)) ] || fail "the bundled model is larger than 12 MB"
+expect 0 run -p "One day" -n 4 && ! grep -q 'random weights' "$T/err" || fail "the bundled model is called random"
+
+# ---- how good: within a tenth of the floor on whole stories, and what bits do to it
+floor=$("$QDYNO" stories -n 320 --split held-out --seed 1 -o json | python3 -c '
+import json, sys
+rows = json.load(sys.stdin)["rows"]
+print(sum(r["nats"] for r in rows) / sum(r["chars"] + 1 for r in rows))' 2>/dev/null)
+expect 0 eval -C f16 -C q8_0 -C q6_K -C q4_K -C q2_K --ref default --chunks 24 -o json && [ -n "$PYTHON" ] && {
+  json '[r["config"] for r in d["rows"]] == ["f16", "q8_0", "q6_K", "q4_K", "q2_K"] and not any(r["random_weights"] for r in d["rows"])'
+  json 'all(a["kld_mean"] < b["kld_mean"] for a, b in zip(d["rows"], d["rows"][1:]))'
+  json '1.3 < d["rows"][0]["perplexity"] < 2.2'
+}
+[ -z "$floor" ] || echo "language: $floor nats a character"
+
+# ---- what it tells: whole stories, none cut off, by the judge that knows every rule
+beginnings=("One day" "Once upon a time" "In the morning" "Tom" "Anna" "Yesterday" "There was" "The" "Mia" "Ben")
+: >"$T/told"
+for b in "${beginnings[@]}"; do
+  expect 0 run -p "$b" -n 250 --temp 0 -o json || continue
+  [ -z "$PYTHON" ] || python3 - "$T/out" "$b" >>"$T/told" <<'PY'
+import json, sys
+d = json.load(open(sys.argv[1], encoding="utf-8"))
+text = sys.argv[2] + d["text"]
+print(text.split("\n")[0]) if d["stopped"] != "length" or "\n" in text else None
+PY
+done
+if [ -s "$T/told" ]; then
+  expect 0 stories -f "$T/told" -o json && cp "$T/out" "$T/judged.json"
+  sed 's/^/  /' "$T/told" | head -3
+  json 'sum(r["nats"] is not None for r in d["rows"]) >= 0.5 * len(d["rows"])' || fail "fewer than half of the stories are within the grammar"
+  json 'sum(r["told"] for r in d["rows"]) >= 0.8 * sum(r["chars"] for r in d["rows"])'
+fi
+
+# ---- another engine
+if [ -x "${LLAMA_COMPLETION:-}" ]; then
+  expect 0 run -p "One day" -n 60 --temp 0 -o json && value '"One day" + d["text"]' >"$T/ours"
+  "$LLAMA_COMPLETION" -m "$SHARE/models/bundled.gguf" -p "One day" -n 60 --temp 0 -no-cnv --no-warmup -t 1 2>/dev/null </dev/null |
+    sed 's/ *\[end of text\]//; /^$/d' >"$T/theirs"
+  [ "$(tr -d '\n' <"$T/ours" | sed 's/^ *//; s/ *$//')" = "$(tr -d '\n' <"$T/theirs" | sed 's/^ *//; s/ *$//')" ] ||
+    fail "greedy text differs: ours '$(cat "$T/ours")', llama.cpp's '$(cat "$T/theirs")'"
+else
+  skip "LLAMA_COMPLETION names no program of llama.cpp: its greedy text is not compared"
+fi
+finish
