@@ -187,5 +187,13 @@ struct report_source *report_fixture(int blocks, double effect, double sd)
     c->hodges_lehmann = stats_hodges_lehmann(c->d, blocks, 0.95);
     c->permutation_p = stats_permutation_p(c->d, blocks, 1);
     c->lag1 = stats_lag1(c->d, blocks);
+    for (int i = 0; i < CELL_METRICS; i++) {
+        c->by_metric[i] = (struct interval){ NAN, NAN, NAN };
+        for (int a = 0; a < EXPERIMENT_ARMS; a++) x->arm[a].mean[i] = (struct interval){ NAN, NAN, NAN };
+    }
+    const double memory = log(31.0 / 22);
+    c->by_metric[METRIC_DECODE_RATE - METRIC_SENSOR_COUNT] = c->effect;
+    c->by_metric[METRIC_PEAK_MEMORY - METRIC_SENSOR_COUNT] = (struct interval){ memory, memory - 0.001,
+                                                                                memory + 0.001 };
     return s;
 }

@@ -319,6 +319,28 @@ static void many_arms(void **state)
     report_source_free(s);
 }
 
+static void quality_and_gate(void **state)
+{
+    (void)state;
+    struct report_source *s = report_fixture(12, 0.3, 0.004);
+    struct quality *q = &s->state.comparison[1].quality;
+    q->known = true;
+    snprintf(q->text, sizeof q->text, "excerpt.txt");
+    q->ctx = 512;
+    q->kld = (struct interval){ 0.0123, 0.011, 0.014 };
+    q->top1 = (struct interval){ 0.94, 0.93, 0.95 };
+    q->ppl_ratio = (struct interval){ 1.012, 1.008, 1.016 };
+    q->mcnemar_p = 0.04;
+    q->figures.kld_p99 = 0.4;
+    check_says(s, "0.0123 (0.011 to 0.014)");
+    check_says(s, "Speed and quality");
+    snprintf(s->state.spec.gate, sizeof s->state.spec.gate, "kld_mean < 0.02 and top1 > 0.99");
+    check_says(s, "| B | `kld_mean < 0.02` | pass |");
+    snprintf(s->state.spec.gate, sizeof s->state.spec.gate, "what <is this");
+    check_says(s, "cannot be read by this version");
+    report_source_free(s);
+}
+
 static void golden(void **state)
 {
     char path[600], *want = NULL;
@@ -366,6 +388,7 @@ int main(void)
         cmocka_unit_test(paused_run),
         cmocka_unit_test(hostile_names),
         cmocka_unit_test(many_arms),
+        cmocka_unit_test(quality_and_gate),
         cmocka_unit_test(golden),
         cmocka_unit_test(endings),
     };

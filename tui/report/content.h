@@ -109,11 +109,16 @@ const char *report_interval(struct report *r, const struct report_source *s, str
 const char *report_value(struct report *r, const struct metric *m, double v); /* "24.1 tokens/s" */
 void report_headline(struct report *r, const struct report_source *s);        /* title, subtitle, mark */
 
-/* ---------------------------------------------------------------- sections (sections.c, about.c) */
+/* ---------------------------------------------------------------- sections (sections.c, claims.c, about.c)
+ */
+
+/* What speed, memory, energy and quality say of each arm together. */
+void joint_sentences(struct report *r, const struct report_source *s);
 
 void section_summary(struct report *r, const struct report_source *s);
 void section_results(struct report *r, const struct report_source *s);
 void section_quality(struct report *r, const struct report_source *s);
+void section_gate(struct report *r, const struct report_source *s); /* only where one was given */
 void section_control(struct report *r, const struct report_source *s);
 void section_timeline(struct report *r, const struct report_source *s);
 void section_compared(struct report *r, const struct report_source *s);

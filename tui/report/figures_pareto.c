@@ -6,16 +6,15 @@
 
 /* One arm on both axes; less is better on y. */
 struct place {
-    double x, x_low, x_high, y;
+    double x, x_low, x_high, y, y_low, y_high;
 };
 
-static struct place place_of(const struct report_source *s, int arm, double y)
+/* A's mean has no interval here: the others' are about how they differ from it. */
+static struct place place_of(const struct report_source *s, int arm, struct interval y)
 {
-    const struct experiment_arm *a = &s->state.arm[arm];
-    struct place at = { a->rate, NAN, NAN, y };
+    struct place at = { s->state.arm[arm].rate, NAN, NAN, y.estimate, y.lower, y.upper };
     if (!arm) return at;
-    const struct comparison *c = report_comparison(s, arm);
-    const struct interval i = c->effect;
+    const struct interval i = report_comparison(s, arm)->effect;
     const double base = s->state.arm[0].rate;
     const double low = base * (1 + report_change(s, i.lower)), high = base * (1 + report_change(s, i.upper));
     at.x_low = fmin(low, high);
@@ -44,6 +43,8 @@ static void place_arms(struct plot *p, struct report *r, const struct report_sou
         point.y = at[a].y;
         point.x_low = at[a].x_low;
         point.x_high = at[a].x_high;
+        point.y_low = at[a].y_low;
+        point.y_high = at[a].y_high;
         plot_place(p, &r->arena, MARK_INTERVAL, a, point);
         point.label = content_printf(r, "%s %.28s%s", report_arm_name(a),
                                      content_plain(r, s->state.arm[a].line), beaten ? "" : " *");
@@ -55,22 +56,32 @@ static void place_arms(struct plot *p, struct report *r, const struct report_sou
 struct cost {
     const char *title, *axis;
     enum plot_unit unit;
-    double (*of)(const struct experiment_arm *a);
+    enum metric_id same; /* against itself it says nothing */
+    struct interval (*of)(const struct report_source *s, int arm);
 };
 
-static double memory_of(const struct experiment_arm *a)
+static struct interval memory_of(const struct report_source *s, int arm)
 {
-    return a->peak_rss_bytes >= 0 ? (double)a->peak_rss_bytes : NAN;
+    const int64_t bytes = s->state.arm[arm].peak_rss_bytes;
+    return (struct interval){ bytes >= 0 ? (double)bytes : (double)NAN, NAN, NAN };
 }
 
-static double perplexity_of(const struct experiment_arm *a)
+static struct interval perplexity_of(const struct report_source *s, int arm)
 {
-    return a->perplexity;
+    return (struct interval){ s->state.arm[arm].perplexity, NAN, NAN };
 }
 
-static double energy_of(const struct experiment_arm *a)
+static struct interval energy_of(const struct report_source *s, int arm)
 {
-    return a->joules_per_token;
+    return (struct interval){ s->state.arm[arm].joules_per_token, NAN, NAN };
+}
+
+/* A is the reference, 0 away from itself. */
+static struct interval divergence_of(const struct report_source *s, int arm)
+{
+    const struct quality *q = &report_comparison(s, arm)->quality;
+    if (!arm) return (struct interval){ 0, NAN, NAN };
+    return q->known ? q->kld : (struct interval){ NAN, NAN, NAN };
 }
 
 static void cost_plot(struct figure_plots *f, struct report *r, const struct report_source *s,
@@ -79,7 +90,7 @@ static void cost_plot(struct figure_plots *f, struct report *r, const struct rep
     struct place at[EXPERIMENT_ARMS];
     int known = 0;
     for (int a = 0; a < report_arms(s); a++) {
-        at[a] = place_of(s, a, cost->of(&s->state.arm[a]));
+        at[a] = place_of(s, a, cost->of(s, a));
         known += isfinite(at[a].x) && isfinite(at[a].y);
     }
     struct plot *p = known > 1 ? figure_plot(f, r) : NULL;
@@ -101,9 +112,12 @@ static void cost_plot(struct figure_plots *f, struct report *r, const struct rep
 int figure_pareto(struct figure_plots *f, struct report *r, const struct report_source *s)
 {
     static const struct cost COSTS[] = {
-        { "Speed and quality", "perplexity (down is better)", UNIT_NUMBER, perplexity_of },
-        { "Speed and memory", "peak memory (down is better)", UNIT_BYTES, memory_of },
-        { "Speed and energy", "joules per token (down is better)", UNIT_NUMBER, energy_of },
+        { "Speed and quality", "KL divergence from A, nats (down is better)", UNIT_NUMBER, METRIC_KLD,
+          divergence_of },
+        { "Speed and perplexity", "perplexity (down is better)", UNIT_NUMBER, METRIC_PERPLEXITY,
+          perplexity_of },
+        { "Speed and memory", "peak memory (down is better)", UNIT_BYTES, METRIC_PEAK_MEMORY, memory_of },
+        { "Speed and energy", "joules per token (down is better)", UNIT_NUMBER, METRIC_ENERGY, energy_of },
     };
     *f = (struct figure_plots){
         .title = "What it costs",
@@ -111,12 +125,7 @@ int figure_pareto(struct figure_plots *f, struct report *r, const struct report_
             "An arm with a star is on the Pareto front: no other arm is at least as good on both axes. Bars are 95 % "
             "intervals where they are known, drawn around A's mean for the compared metric."
     };
-    const struct metric *m = report_metric(s);
-    for (size_t i = 0; i < COUNT_OF(COSTS); i++) {
-        if ((m == &METRICS[METRIC_PERPLEXITY] && i == 0) || (m == &METRICS[METRIC_PEAK_MEMORY] && i == 1) ||
-            (m == &METRICS[METRIC_ENERGY] && i == 2))
-            continue; /* against itself it says nothing */
-        cost_plot(f, r, s, &COSTS[i]);
-    }
+    for (size_t i = 0; i < COUNT_OF(COSTS); i++)
+        if (report_metric(s) != &METRICS[COSTS[i].same]) cost_plot(f, r, s, &COSTS[i]);
     return f->plots;
 }

@@ -261,6 +261,7 @@ void section_results(struct report *r, const struct report_source *s)
     content_add(r, CONTENT_SECTION, "Result");
     verdict_table(r, s);
     needs_more(r, s);
+    joint_sentences(r, s);
     effect_figures(r, s);
     if (figure_evidence(&f, r, s)) content_figure(r, &f);
     companion_table(r, s);
@@ -273,29 +274,6 @@ void section_results(struct report *r, const struct report_source *s)
                     "No cell of the comparison was kept, so there is no distribution to show.");
     if (figure_pareto(&f, r, s)) content_figure(r, &f);
     card_table(r, s);
-}
-
-/* ---------------------------------------------------------------- quality */
-
-void section_quality(struct report *r, const struct report_source *s)
-{
-    bool known = false;
-    content_add(r, CONTENT_SECTION, "Quality");
-    for (int a = 0; a < report_arms(s); a++) known = known || isfinite(s->state.arm[a].perplexity);
-    if (!known) {
-        content_add(r, CONTENT_TEXT,
-                    "Not measured in this run: nothing here says what a configuration does to the answers.");
-        return;
-    }
-    struct content_table *t = content_table(r, "Perplexity of the evaluation text (lower is better).", 2);
-    static const char *const HEADS[] = { "arm", "perplexity" };
-    heads(t, HEADS, "lr");
-    for (int a = 0; a < report_arms(s); a++) {
-        struct content_row *row = content_row(r, t);
-        const double ppl = s->state.arm[a].perplexity;
-        row->cell[0] = report_arm_name(a);
-        row->cell[1] = isfinite(ppl) ? content_printf(r, "%.4f", ppl) : "unknown";
-    }
 }
 
 /* ---------------------------------------------------------------- control */
