@@ -75,9 +75,9 @@ struct experiment_arm {
     double rss_after_bytes;         /* between steps of training; else when a cell has ended */
     /* Geometric means again, of every metric; bounds by Student's t over blocks at 95 %, NAN below two. */
     struct interval mean[CELL_METRICS];
-    int itl_samples;                /* pooled over kept cells; a percentile they cannot support is NAN */
-    int64_t peak_rss_bytes;         /* -1 unknown */
-    struct memory_plan plan;        /* total -1 until known */
+    int itl_samples;         /* pooled over kept cells; a percentile they cannot support is NAN */
+    int64_t peak_rss_bytes;  /* -1 unknown */
+    struct memory_plan plan; /* total -1 until known */
     int cells;
 };
 
@@ -96,7 +96,7 @@ struct comparison {
     struct interval fixed, hodges_lehmann;
     double permutation_p, lag1;
     struct interval by_metric[CELL_METRICS]; /* as effect, at 95 %; NAN unknown */
-    struct quality quality; /* A is the reference; once, after the blocks */
+    struct quality quality;                  /* A is the reference; once, after the blocks */
     bool dropped;                            /* left out of the race */
     int dropped_at;                          /* after so many blocks */
     enum verdict verdict;
@@ -107,10 +107,10 @@ struct comparison {
 enum experiment_phase {
     PHASE_LOADING,
     PHASE_WARMUP,
-    PHASE_QUALITY,
     PHASE_CONTROL,
     PHASE_BLOCKS,
     PHASE_CONFIRM, /* the winner of a race, against A, on blocks of its own */
+    PHASE_QUALITY,
     PHASE_DONE,
     PHASE_STOPPED,
     PHASE_FAILED

@@ -481,7 +481,8 @@ static enum err_code rebuild_cells(struct experiment_state *s, struct ledger *l,
         const struct cell_row *c = &cells[i];
         if (!*l->work_hash) snprintf(l->work_hash, sizeof(l->work_hash), "%s", c->work_hash);
         if (c->block < 0) { /* outside of blocks, as other kinds of measurement are */
-            if (!quality_rebuild(s, c) && !strcmp(c->phase, CELL_PHASES[CELL_WARMUP])) rc = rebuild_warmup(s, l, d, c, why);
+            if (!quality_rebuild(s, c) && !strcmp(c->phase, CELL_PHASES[CELL_WARMUP]))
+                rc = rebuild_warmup(s, l, d, c, why);
             l->cell_seconds += c->seconds;
             l->cells++;
             i++;

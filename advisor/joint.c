@@ -71,14 +71,13 @@ static struct interval gain_between(const struct joint_input *in, int i, int j, 
 /* ---------------------------------------------------------------- two arms */
 
 /* An axis that nobody could measure says nothing against either; one that was measured and is open leaves the
- * relation open. */
+ * relation open, and so does speed in any case: without it there is no verdict over everything. */
 static enum joint_relation relation_of(const struct joint_input *in, int i, int j)
 {
-    bool any = false, better = false, worse = false, no_worse = true, no_better = true;
+    bool better = false, worse = false, no_worse = true, no_better = true;
     for (int axis = 0; axis < JOINT_AXES; axis++) {
         const struct claim c = claim_of(gain_between(in, i, j, axis), in->margin[axis], axis);
-        if (!c.measured) continue;
-        any = true;
+        if (!c.measured && axis != JOINT_SPEED) continue;
         better |= c.better;
         worse |= c.worse;
         no_worse &= c.no_worse;
@@ -87,7 +86,7 @@ static enum joint_relation relation_of(const struct joint_input *in, int i, int 
     if (better && worse) return JOINT_TRADE;
     if (better && no_worse) return JOINT_DOMINATES;
     if (worse && no_better) return JOINT_DOMINATED;
-    return any && no_worse && no_better ? JOINT_SAME : JOINT_UNRESOLVED;
+    return no_worse && no_better ? JOINT_SAME : JOINT_UNRESOLVED;
 }
 
 static void find_front(struct joint *j)
@@ -134,9 +133,10 @@ static void say_ratio(struct str *s, const struct joint_input *in, int arm, int 
 {
     const struct interval g = of_metric(in->gain[arm][axis], in->metric[axis]);
     const char *noun = noun_of(in->metric[axis]);
-    if (word == JOINT_UNMEASURED) return;
+    if (word == JOINT_UNMEASURED && axis != JOINT_SPEED) return;
     if (s->len) str_append(s, ", ");
     switch (word) {
+    case JOINT_UNMEASURED: str_append(s, "speed not measured"); break;
     case JOINT_BETTER:
     case JOINT_WORSE:
         str_printf(s, "%+.*f %% %s", fabs(percent(g.estimate)) < 10, percent(g.estimate), noun);

@@ -40,7 +40,7 @@ const char *joint_word_name(enum joint_word w); /* "not measured" "open" "better
 
 enum joint_relation {
     JOINT_UNRESOLVED,
-    JOINT_DOMINATES, /* no worse on any measured axis and better on one */
+    JOINT_DOMINATES, /* no worse on any measured axis, speed among them, and better on one */
     JOINT_DOMINATED,
     JOINT_TRADE, /* better on one, worse on another */
     JOINT_SAME,  /* no difference that matters on any */

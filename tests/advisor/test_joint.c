@@ -78,6 +78,10 @@ static void test_relations(void **state)
         /* whatever the open axis turns out to be, it is a trade already */
         { BETTER, OPEN, LOSSY, JOINT_TRADE, JOINT_TRADE, FRONT_YES, FRONT_YES },
         { BETTER, NOTHING, NOTHING, JOINT_DOMINATES, JOINT_DOMINATED, FRONT_NO, FRONT_YES },
+        /* without speed nothing is decided but a trade */
+        { NOTHING, SAME, FAITHFUL, JOINT_UNRESOLVED, JOINT_UNRESOLVED, FRONT_OPEN, FRONT_OPEN },
+        { NOTHING, BETTER, FAITHFUL, JOINT_UNRESOLVED, JOINT_UNRESOLVED, FRONT_OPEN, FRONT_OPEN },
+        { NOTHING, BETTER, LOSSY, JOINT_TRADE, JOINT_TRADE, FRONT_YES, FRONT_YES },
         { NOTHING, NOTHING, NOTHING, JOINT_UNRESOLVED, JOINT_UNRESOLVED, FRONT_OPEN, FRONT_OPEN },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
@@ -144,7 +148,7 @@ static void test_sentences(void **state)
         { NOTHING,
           NOTHING,
           { -0.02, -0.03, -0.01 },
-          "q8_0: quality within 0.02 KLD or not: open: not decided yet" },
+          "q8_0: speed not measured; quality within 0.02 KLD or not: open: not decided yet" },
         { SAME, SAME, FAITHFUL,
           "q8_0: same decode, same memory; quality within 0.02 KLD: no difference that matters" },
     };

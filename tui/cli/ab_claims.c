@@ -50,13 +50,14 @@ enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_args *a
     struct gate g = { 0 };
     const int n = args_all(a, "--gate", gates, GATES);
     enum err_code rc = n ? set_gate(s, &g, gates, n, why) : ERR_OK;
-    const bool wanted = args_has(a, "--quality") || (gate_needs_quality(&g) && !s->resume_id);
+    const bool wanted = args_has(a, "--quality") || gate_needs_quality(&g);
+    if (!rc && wanted && s->workload.train)
+        rc = err_set(why, ERR_USAGE, "quality is of a model that runs: arms that train have none to compare");
     if (!rc && wanted) rc = set_file(s, args_text(a, "--quality", ""), why);
-    if (rc) return rc;
-    if (!s->resume_id) s->quality_chunks = CHUNKS;
-    s->quality_ctx = (int)args_int(a, "--quality-ctx", s->quality_ctx);
-    s->quality_chunks = (int)args_int(a, "--quality-chunks", s->quality_chunks);
-    s->kld_margin = args_num(a, "--kld-margin", s->kld_margin);
+    if (rc || s->resume_id) return rc; /* a resumed run has its own */
+    s->quality_ctx = (int)args_int(a, "--quality-ctx", 0);
+    s->quality_chunks = (int)args_int(a, "--quality-chunks", CHUNKS);
+    s->kld_margin = args_num(a, "--kld-margin", KLD_MARGIN);
     if (!*s->quality_file && (args_has(a, "--quality-ctx") || args_has(a, "--quality-chunks")))
         return err_set(why, ERR_USAGE,
                        "--quality-ctx and --quality-chunks say how much of a text is read: want "
@@ -129,10 +130,10 @@ static void note_gate(struct table *t, const struct experiment_state *s, const s
         const struct gate_row *x = &r.row[i];
         struct str line = { 0 };
         str_printf(&line, "  %-9s  %s", gate_outcome_name(x->outcome), g->term[i].text);
-        if (isfinite(x->value)) str_printf(&line, "   %.6g", x->value);
+        if (isfinite(x->value)) str_printf(&line, ": %.6g", x->value);
         if (isfinite(x->interval.lower) && x->interval.lower < x->interval.upper)
             str_printf(&line, " [%.6g, %.6g]", x->interval.lower, x->interval.upper);
-        if (isfinite(x->bound)) str_printf(&line, ", bound %.6g", x->bound);
+        if (isfinite(x->value) && isfinite(x->bound)) str_printf(&line, ", bound %.6g", x->bound);
         if (*x->reason) str_printf(&line, ": %s", x->reason);
         table_note(t, "%s", str_text(&line));
         str_free(&line);

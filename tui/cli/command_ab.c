@@ -200,8 +200,8 @@ void ab_table_fill(struct table *t, const struct experiment_state *s)
 
 static void watch(struct progress *p, const struct experiment_state *s)
 {
-    static const char *const PHASES[] = { "loading", "warm-up", "quality", "control", "block",
-                                          "confirm", "done",    "stopped", "failed" };
+    static const char *const PHASES[] = { "loading", "warm-up", "control", "block", "confirm",
+                                          "quality", "done",    "stopped", "failed" };
     char eta[32] = "", effect[64] = "";
     if (isfinite(s->eta_s))
         snprintf(eta, sizeof eta, "  ETA %d:%02d", (int)s->eta_s / 60, (int)s->eta_s % 60);
@@ -312,8 +312,10 @@ static enum err_code new_spec(struct experiment_spec *s, const struct cli_args *
 static enum err_code read_spec(struct experiment_spec *s, const struct cli_global *g,
                                const struct cli_args *a, struct err *why)
 {
-    static const char *const FIXED[] = { "-m",        "-w",       "--margin", "--metric",
-                                         "--control", "--warmup", "--race",   "--min-blocks" };
+    static const char *const FIXED[] = {
+        "-m",           "-w",        "--margin", "--metric",     "--control",     "--warmup",        "--race",
+        "--min-blocks", "--quality", "--gate",   "--kld-margin", "--quality-ctx", "--quality-chunks"
+    };
     int64_t id = args_int(a, "--resume", 0);
     if (id) {
         for (size_t i = 0; i < COUNT_OF(FIXED); i++)
