@@ -145,6 +145,26 @@ enum gate_outcome claims_gate_all(const struct gate *g, const struct experiment_
     return all;
 }
 
+static bool settled_for(const struct gate *g, const struct experiment_state *s, int arm)
+{
+    struct gate_result r;
+    claims_gate(g, s, arm, &r);
+    if (r.outcome == GATE_PASS || r.outcome == GATE_FAIL) return true;
+    for (int i = 0; i < r.terms; i++)
+        if (g->term[i].metric >= 0 && r.row[i].outcome == GATE_UNDECIDED && !isnan(r.row[i].value))
+            return false;
+    return true;
+}
+
+bool claims_gate_settled(const struct experiment_state *s)
+{
+    struct gate g;
+    if (!*s->spec.gate || gate_parse(&g, s->spec.gate, NULL)) return true;
+    for (int k = 1; k < arms_of(s); k++)
+        if (!s->arm[k].failed && !s->comparison[k].dropped && !settled_for(&g, s, k)) return false;
+    return true;
+}
+
 /* ---------------------------------------------------------------- the joint verdict */
 
 static bool is_speed(int metric)

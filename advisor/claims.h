@@ -14,6 +14,10 @@ void claims_gate(const struct gate *g, const struct experiment_state *s, int arm
 /* All challengers together: each must pass. */
 enum gate_outcome claims_gate_all(const struct gate *g, const struct experiment_state *s);
 
+/* More blocks could not settle anything in the gate: its terms about cells are decided or cannot be, or the
+ * whole is decided without them. True without a gate. */
+bool claims_gate_settled(const struct experiment_state *s);
+
 /* Speed is the compared metric if it is one of speed, else the decode rate, the prefill rate, whichever was
  * measured. Labels are config lines. */
 void claims_joint(struct joint *out, const struct experiment_state *s);

@@ -3,6 +3,7 @@
  * Everybody else sees copies of the state. The thread is its only writer, so it reads it without the lock; a
  * change is made between state_edit() and state_done(), which also wakes those who wait. */
 #include "advisor/experiment_capsule.h"
+#include "advisor/claims.h"
 
 #include <errno.h>
 #include <math.h>
@@ -384,7 +385,8 @@ static bool phase_is_over(struct experiment *x, enum cell_phase phase)
     const int aim = s->planned_blocks ? s->planned_blocks : s->spec.min_blocks;
     if (kept >= s->spec.max_blocks) return true;
     if (s->discarded >= 3 && 4 * s->discarded > MAX(aim, s->blocks)) return true; /* the verdict says so */
-    if (phase == CELL_BLOCK && s->spec.race ? race_time_is_up(x) || x->race_over : judge_is_decided(s))
+    if (phase == CELL_BLOCK && s->spec.race ? race_time_is_up(x) || x->race_over
+                                            : judge_is_decided(s) && claims_gate_settled(s))
         return true;
     if (!time_is_up(x)) return false;
     experiment_tell(x, "budget", "the budget of %.0f s ended after %d blocks, about %d were expected",
