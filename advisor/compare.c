@@ -8,9 +8,9 @@
 
 #include "advisor/series.h"
 
-enum {
-    LEAST_UNITS = 3
-}; /* on each side: two have one degree of freedom for their spread, and show nothing */
+/* On each side: two values have one degree of freedom for their spread, and show nothing. */
+enum { LEAST_UNITS = 3 };
+static const double ALPHA = 0.05;
 
 static const struct interval UNKNOWN = { (double)NAN, (double)NAN, (double)NAN };
 
@@ -85,7 +85,7 @@ static void compare_pair(struct compared *c, double *scratch, const struct resul
     const struct two_samples t = series_test(a, c->n_before, b, c->n_after, SPREAD_OWN);
     c->effect = turned(two_samples_interval(&t, 0.95), better);
     c->effect90 = turned(two_samples_interval(&t, 0.90), better);
-    c->p = t.p;
+    c->p = c->p_family = t.p;
     canary_of_pair(c, before, after, better);
     c->verdict = VERDICT_INCONCLUSIVE;
     if (MIN(c->n_before, c->n_after) < LEAST_UNITS)
@@ -99,7 +99,7 @@ static struct compared alone(const struct result *before, const struct result *a
 {
     struct compared c = { .before = before, .after = after, .metric = METRIC_COUNT };
     c.rate_before = c.rate_after = c.effect = c.effect90 = c.normalized = UNKNOWN;
-    c.p = c.canary = NAN;
+    c.p = c.p_family = c.canary = NAN;
     snprintf(c.reason, sizeof c.reason, "only the %s run has it", before ? "first" : "second");
     return c;
 }
@@ -122,6 +122,26 @@ static struct compared pair(const struct result *before, const struct result *af
     return c;
 }
 
+/* Of twenty pairs without a difference one would look like one: what does not hold for the family is not
+ * claimed. p: scratch of [n]. */
+static void correct(struct compared *c, int n, double *p)
+{
+    int pairs = 0, k = 0;
+    for (int i = 0; i < n; i++)
+        if (c[i].verdict != VERDICT_NONE) p[pairs++] = c[i].p; /* what is no pair is no member */
+    stats_holm(p, pairs, p);
+    for (int i = 0; i < n; i++) {
+        if (c[i].verdict == VERDICT_NONE) continue;
+        c[i].p_family = p[k++];
+        const bool claims = c[i].verdict == VERDICT_BETTER || c[i].verdict == VERDICT_WORSE ||
+                            c[i].verdict == VERDICT_NEGLIGIBLE;
+        if (!claims || c[i].p_family < ALPHA) continue;
+        c[i].verdict = VERDICT_INCONCLUSIVE;
+        snprintf(c[i].reason, sizeof c[i].reason, "one of %d differences: p %.2g after Holm's correction",
+                 pairs, c[i].p_family);
+    }
+}
+
 enum err_code compare_runs(struct compared **out, int *n, const struct results *before,
                            const struct results *after, const struct metric *metric, double margin,
                            struct err *why)
@@ -131,7 +151,7 @@ enum err_code compare_runs(struct compared **out, int *n, const struct results *
     for (int i = 0; i < after->n; i++) units = MAX(units, after->result[i].units);
     struct compared *rows = calloc((size_t)(before->n + after->n) + 1, sizeof *rows);
     bool *taken = calloc((size_t)after->n + 1, sizeof *taken);
-    double *scratch = malloc(2 * (size_t)units * sizeof *scratch);
+    double *scratch = malloc((2 * (size_t)units + (size_t)(before->n + after->n)) * sizeof *scratch);
     enum err_code rc = ERR_OK;
     *out = NULL;
     *n = 0;
@@ -145,6 +165,7 @@ enum err_code compare_runs(struct compared **out, int *n, const struct results *
         }
         for (int i = 0; i < after->n; i++)
             if (!taken[i]) rows[(*n)++] = alone(NULL, &after->result[i]);
+        correct(rows, *n, scratch);
         *out = rows;
         rows = NULL;
     } else {
@@ -213,6 +234,7 @@ static void reproduce(struct reproduced *r, const double *before, const double *
     const struct two_samples t = series_test(before, r->n_before, after, r->n_after, SPREAD_OWN);
     r->difference = two_samples_interval(&t, 0.95);
     r->difference90 = two_samples_interval(&t, 0.90);
+    r->p = t.p;
     if (MIN(r->n_before, r->n_after) < LEAST_UNITS) return;
     const enum verdict v = compare_verdict(r->difference, r->difference90, margin);
     if (v == VERDICT_BETTER || v == VERDICT_WORSE) r->verdict = NOT_REPRODUCED;
@@ -227,7 +249,7 @@ enum err_code compare_effects(struct reproduced **out, int *n, const struct resu
     const struct results *both[] = { before, after };
     for (int s = 0; s < 2; s++)
         for (int i = 0; i < both[s]->n; i++) {
-            arms = MAX(arms, both[s]->result[i].arm);
+            arms = MIN(MAX(arms, both[s]->result[i].arm), EXPERIMENT_ARMS - 1);
             units = MAX(units, both[s]->result[i].units);
         }
     const enum metric_id id = (enum metric_id)(metric - METRICS);
@@ -242,6 +264,13 @@ enum err_code compare_effects(struct reproduced **out, int *n, const struct resu
         reproduce(r, d, d + units, margin);
     }
     const bool ok = d && *out;
+    double p[EXPERIMENT_ARMS];
+    for (int i = 0; ok && i < *n; i++) p[i] = (*out)[i].p;
+    if (ok) stats_holm(p, *n, p);
+    for (int i = 0; ok && i < *n; i++) {
+        (*out)[i].p = p[i];
+        if ((*out)[i].verdict == NOT_REPRODUCED && !(p[i] < ALPHA)) (*out)[i].verdict = REPRODUCTION_UNKNOWN;
+    }
     free(d);
     if (ok) return ERR_OK;
     free(*out);

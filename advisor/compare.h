@@ -5,8 +5,9 @@
  * divided by the canary of each run, which takes out what slowed the whole machine.
  *
  * Interval: Welch's t over the runs' units in logs (their blocks, or repetitions), 95 %; equivalence by two
- * one-sided tests at 5 %. Blocks of one run share its process and its hour: the interval does not know of
- * differences that a second run of the same would show. */
+ * one-sided tests at 5 %. Several differences are a family: each keeps its own interval, and is claimed only
+ * if it holds after Holm's correction, too. Blocks of one run share its process and its hour: the interval
+ * does not know of differences that a second run of the same would show. */
 #ifndef QDYNO_ADVISOR_COMPARE_H
 #define QDYNO_ADVISOR_COMPARE_H
 
@@ -22,8 +23,8 @@ struct compared {
     int n_before, n_after;
     struct interval rate_before, rate_after; /* of the metric itself: e^(mean of logs), 95 % */
     struct interval effect, effect90;        /* log ratio after / before, positive: better */
-    double p;
-    double canary; /* log ratio of what divides the metric, with its sign; 0 nothing, NAN unknown */
+    double p, p_family; /* against "no difference"; adjusted for all pairs of the two runs (Holm) */
+    double canary;      /* log ratio of what divides the metric, with its sign; 0 nothing, NAN unknown */
     struct interval normalized; /* effect without the canary's share; NAN unknown. The canary's own error is
                                    not in it. */
     enum verdict verdict;       /* of effect; NONE when either is missing */
@@ -50,6 +51,7 @@ struct reproduced {
     int n_before, n_after;
     struct interval before, after;            /* effect of k against A, 95 %, log ratio, positive: k better */
     struct interval difference, difference90; /* after - before, two independent estimates (Welch) */
+    double p;                                 /* of the difference, adjusted for all arms (Holm) */
     enum reproduction verdict;
 };
 /* Effects of every arm against arm 0, block by block. REPRODUCED: the difference lies within the margin (two

@@ -243,6 +243,44 @@ static void partners_by_line_then_by_place(void **state)
     two_done(&t);
 }
 
+static void a_family_claims_less(void **state)
+{
+    (void)state;
+    struct err why;
+    struct db *d = fresh();
+    int64_t run[2];
+    for (int r = 0; r < 2; r++) {
+        struct plan p = plan_of(100, 100, (uint64_t)r + 1);
+        p.blocks = 0;
+        run[r] = put_run(d, &p);
+        for (int arm = 0; arm < 20; arm++)
+            for (int b = 0; b < 6; b++) { /* of twenty configs the first differs */
+                const double noise = 0.01 * (b - 2.5), shift = arm ? 0 : r * 0.0244;
+                struct cell_row c = {
+                    .run_id = run[r], .arm = arm, .block = b, .phase = "block", .work_hash = "w"
+                };
+                snprintf(c.config, sizeof c.config, "threads=%d", arm + 1);
+                put_cell(d, &c, "decode_tok_s", 100 * exp(noise - shift), "ttft_s", NAN);
+            }
+    }
+    struct two t = { .d = d };
+    CHECK_OK(results_read(&t.before, d, run[0], &why));
+    CHECK_OK(results_read(&t.after, d, run[1], &why));
+    CHECK_OK(compare_runs(&t.row, &t.n, &t.before, &t.after, NULL, 0.01, &why));
+    assert_int_equal(t.n, 20);
+    /* scipy.stats.ttest_ind(x, x - 0.0244, equal_var=False) of x = 0.01 * (0 .. 5) */
+    CHECK_NEAR(t.row[0].p, 0.0474489310018548, 1e-12);
+    CHECK(t.row[0].effect.upper < 0); /* alone it would be a loss */
+    CHECK_NEAR(t.row[0].p_family, 20 * t.row[0].p, 1e-12);
+    CHECK(t.row[0].verdict == VERDICT_INCONCLUSIVE && strstr(t.row[0].reason, "20 differences"));
+    free(t.row);
+    for (int i = 1; i < 20; i++) free(t.before.result[i].unit), free(t.after.result[i].unit);
+    t.before.n = t.after.n = 1; /* and so it is */
+    CHECK_OK(compare_runs(&t.row, &t.n, &t.before, &t.after, NULL, 0.01, &why));
+    CHECK(t.n == 1 && t.row[0].verdict == VERDICT_WORSE);
+    two_done(&t);
+}
+
 static void verdicts_by_their_intervals(void **state)
 {
     (void)state;
@@ -527,6 +565,7 @@ int main(void)
         cmocka_unit_test(results_count_what_counts),
         cmocka_unit_test(a_difference_is_found_and_normalized),
         cmocka_unit_test(partners_by_line_then_by_place),
+        cmocka_unit_test(a_family_claims_less),
         cmocka_unit_test(verdicts_by_their_intervals),
         cmocka_unit_test(effects_come_again_or_not),
         cmocka_unit_test(a_winner_counts_as_it_was_confirmed),

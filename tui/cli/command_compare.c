@@ -34,6 +34,7 @@ static const struct column COLUMNS[] = {
     { "effect_lower_ratio", "from", COLUMN_NUM, 1, 4 },
     { "effect_upper_ratio", "to", COLUMN_NUM, 1, 4 },
     { "p", NULL, COLUMN_NUM },
+    { "p_family", NULL, COLUMN_NUM },
     { "canary_ratio", "canary", COLUMN_NUM, 1, 4 },
     { "normalized_ratio", "normalized", COLUMN_NUM, 1, 4 },
     { "normalized_lower_ratio", NULL, COLUMN_NUM },
@@ -87,6 +88,7 @@ static void put_pair(json_t *row, const struct compared *c)
     json_put_num(row, "after_half_ratio", half_ratio(c->rate_after));
     put_interval(row, EFFECT, ratio(c->effect, better));
     json_put_num(row, "p", c->p);
+    json_put_num(row, "p_family", c->p_family);
     json_put_num(row, "canary_ratio", exp(better * c->canary));
     put_interval(row, NORMALIZED, ratio(c->normalized, better));
     json_put_str(row, "verdict", *verdict_name(c->verdict) ? verdict_name(c->verdict) : NULL);
@@ -110,6 +112,19 @@ static void note_run(struct table *t, const char *which, const struct results *r
                *r->run.machine ? r->run.machine : "n/a");
 }
 
+/* A canary that ends otherwise than it began: the machine was not the same all the way. */
+static void note_drift(struct table *t, const struct results *r)
+{
+    static const double MUCH = 0.1;
+    static const enum metric_id CANARIES[] = { METRIC_CANARY_READ, METRIC_CANARY_OPS };
+    for (size_t i = 0; i < COUNT_OF(CANARIES); i++) {
+        const double drift = r->canary_drift[CANARIES[i] - METRIC_SENSOR_COUNT];
+        if (fabs(drift) > MUCH)
+            table_note(t, "the machine was not steady during run %lld: %s was %+.0f %% at its end",
+                       (long long)r->run.id, METRICS[CANARIES[i]].name, 100 * expm1(drift));
+    }
+}
+
 static void tell_runs(struct table *t, const struct results *before, const struct results *after,
                       double margin, enum verdict verdict)
 {
@@ -124,6 +139,8 @@ static void tell_runs(struct table *t, const struct results *before, const struc
     json_put_int(t->extra, "run_after", after->run.id);
     json_put_num(t->extra, "margin", margin);
     json_put_str(t->extra, "verdict", verdict_name(verdict));
+    note_drift(t, before);
+    note_drift(t, after);
     changes_tell(t, before->capsule, after->capsule);
 }
 

@@ -26,6 +26,7 @@ static const struct column COLUMNS[] = {
     { "difference_ratio", "now/then", COLUMN_NUM, 1, 4 },
     { "difference_lower_ratio", "from", COLUMN_NUM, 1, 4 },
     { "difference_upper_ratio", "to", COLUMN_NUM, 1, 4 },
+    { "p", NULL, COLUMN_NUM },
     { "reproduction", "verdict", COLUMN_TEXT },
 };
 
@@ -88,6 +89,7 @@ static void put_arm(json_t *row, const struct reproduced *r, const struct experi
     put_ratio(row, "effect_before", r->before, better);
     put_ratio(row, "effect_after", r->after, better);
     put_ratio(row, "difference", r->difference, better);
+    json_put_num(row, "p", r->p);
     json_put_str(row, "reproduction", reproduction_name(r->verdict));
 }
 
