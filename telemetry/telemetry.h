@@ -111,9 +111,9 @@ struct machine {
 enum err_code machine_detect(struct machine *out, const char *root, struct err *why);
 json_t *machine_to_json(const struct machine *m); /* new reference; unknown = null */
 enum err_code machine_from_json(struct machine *m, const json_t *object, struct err *why);
-/* How this machine is set up today: settings that change while the hardware stays, by group: "kernel" (release,
- * command line, huge pages, mitigations ...), "governor" (governor, driver, turbo, SMT ...), "microcode". Texts
- * as the system writes them; unknown = null. New reference. */
+/* How this machine is set up today: settings that change while the hardware stays, by group: "kernel"
+ * (release, command line, huge pages, mitigations ...), "governor" (governor, driver, turbo, SMT ...),
+ * "microcode". Texts as the system writes them; unknown = null. New reference. */
 json_t *machine_state_to_json(const char *root);
 /* "Xeon 2c AMX·VNNI·BF16 23.0G no GPU": for a title line. Returns buf. */
 const char *machine_short(const struct machine *m, char *buf, size_t size);
