@@ -41,11 +41,11 @@ double stats_anytime_factor(int n, double g, double alpha)
 
 /* ---------------------------------------------------------------- the coin's evidence */
 
-/* What Student's t model makes of n values with this sum and sum of squares is q^(-n/2), up to a constant
- * (g = 1). */
+/* What Student's t model (g = 1) makes of n values with this sum and sum of squares is q^(-n/2), up to a
+ * factor. */
 static double model_q(double squares, double sum, int n)
 {
-    return squares - sum * sum / (1 + n);
+    return (1 + n) * squares - sum * sum;
 }
 
 /* r^(k/2) for r >= 0: k is small, pow would be most of the time of an interval. */
@@ -73,9 +73,9 @@ static void coin_bet(struct coin *c, double d)
     const double q = model_q(c->squares, c->sum + d, c->n), mirrored = model_q(c->squares, c->sum - d, c->n);
     c->sum += d;
     if (mirrored > 0) c->sizes *= 2 / (1 + half_power(q / mirrored, c->n)); /* else all are 0: no bet */
-    if (d > 0) c->plus++;
-    if (d < 0) c->minus++;
-    /* stats_sign_evalue of one block more, over that of one block less */
+    c->plus += d > 0;
+    c->minus += d < 0;
+    /* stats_sign_evalue of these counts, over that of one block less */
     if (d != 0) c->signs *= 2.0 * (d > 0 ? c->plus : c->minus) / (c->plus + c->minus + 1);
 }
 
@@ -84,11 +84,17 @@ static double coin_value(const struct coin *c)
     return 0.5 * (c->sizes + c->signs) + 0 * c->sum; /* NAN in, NAN out */
 }
 
-/* stats_coin_evalue of x - null. */
-static double coin_evalue(const double *x, int n, double null)
+static struct coin coin_bets(const double *x, int n, double null)
 {
     struct coin c = COIN_START;
     for (int i = 0; i < n; i++) coin_bet(&c, x[i] - null);
+    return c;
+}
+
+/* stats_coin_evalue of x - null. */
+static double coin_evalue(const double *x, int n, double null)
+{
+    const struct coin c = coin_bets(x, n, null);
     return coin_value(&c);
 }
 
@@ -150,7 +156,8 @@ static double coin_crossing(const double *x, int n, double inside, double outsid
 }
 
 /* The farthest effect on one side that is not refuted. Evidence mostly rises outwards but may dip where an
- * outlier changes sides, so the walk goes on until it is past every value. */
+ * outlier changes sides, so the walk goes on: until signs alone refute, which agree ever more from there, or
+ * it is past every value. */
 static double coin_bound(const double *x, int n, double within, double step, double level)
 {
     enum { STEPS = 400 };
@@ -158,16 +165,17 @@ static double coin_bound(const double *x, int n, double within, double step, dou
     for (int i = 0; i < n; i++)
         if ((x[i] - farthest) * step > 0) farthest = x[i];
     bool refuted = false;
-    for (int i = 0; i < STEPS; i++, step *= 1.25) {
+    for (int i = 0; i < STEPS; i++, step *= 1.2) {
         const double at = within + step;
-        if (coin_evalue(x, n, at) < level) {
+        const struct coin c = coin_bets(x, n, at);
+        if (coin_value(&c) < level) {
             inside = at;
             refuted = false;
-        } else {
-            if (!refuted) outside = at;
-            refuted = true;
-            if ((at - farthest) * step > 0) break;
+            continue;
         }
+        if (!refuted) outside = at;
+        refuted = true;
+        if (0.5 * c.signs >= level || (at - farthest) * step > 0) break;
     }
     return refuted ? coin_crossing(x, n, inside, outside, within, level) : NAN;
 }
