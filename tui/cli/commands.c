@@ -36,7 +36,7 @@ const struct command COMMANDS[] = {
       "and the ratio of the perplexities, paired. Both files must read the text as the same tokens. Errors count windows, "
       "not tokens: +- is one standard error, from and to are 95 %. Flags that set a knob hold for the reference, too, "
       "unless they list several values. p99 is printed from 459 positions on." },
-    { "ab", "[-m MODEL] A B [C...] -w WORKLOAD [--margin 1%] [--budget 5m]",
+    { "ab", "[-m MODEL] A B [C...] -w WORKLOAD [--margin 1%] [--budget 5m] [--quality] [--gate EXPR]",
       "the experiment: configs, paired, with a verdict", FLAGS_AB, command_ab, false, 0, 8, KNOB_FLAGS_ONE,
       "A, B, ... are config lines; verdicts are about the others seen from A. A stopped, killed or "
       "undecided run goes on with --resume ID. Workloads: pp512, tg128, pp512+tg128@d4096, tg64@b16, eval:FILE." },
