@@ -77,7 +77,7 @@ static struct row *row_add(struct bench *b, enum question q, const struct noise 
                                .arms = 2,
                                .effect = { 0, log1p(effect) },
                                .margin = 0.01,
-                               .max_blocks = 32,
+                               .max_blocks = 64, /* as in ab */
                                .seed = b->seed };
     return r;
 }
