@@ -9,19 +9,6 @@ enum err_code cli_run_id(int64_t *id, const char *text, struct err *why)
     return err_set(why, ERR_USAGE, "'%s' is no run: want a number from `qdyno history`", text);
 }
 
-enum err_code cli_metric(const struct metric **out, const struct cli_args *a, struct err *why)
-{
-    const char *names[METRIC_COUNT], *name = args_text(a, "--metric", NULL);
-    size_t n = 0;
-    *out = name ? metric_find(name) : NULL;
-    if (!name || (*out && (*out)->kind == METRIC_CELL)) return ERR_OK;
-    for (int i = METRIC_SENSOR_COUNT; i < METRIC_COUNT; i++) names[n++] = METRICS[i].name;
-    const char *near = str_nearest(name, names, n);
-    return err_set(why, ERR_USAGE, "--metric %s: not a metric of a cell; %s%s%s", name,
-                   near ? "did you mean '" : "e.g. decode_tok_s, prefill_tok_s, ttft_s, peak_rss_bytes",
-                   near ? near : "", near ? "'?" : "");
-}
-
 void changes_tell(struct table *t, const json_t *before, const json_t *after)
 {
     if (!before || !after) {

@@ -270,20 +270,6 @@ static enum err_code spec_of_run(struct experiment_spec *s, const struct cli_glo
     return rc;
 }
 
-static enum err_code find_metric(struct experiment_spec *s, const char *name, struct err *why)
-{
-    const char *names[METRIC_COUNT];
-    size_t n = 0;
-    s->metric = metric_find(name);
-    if (s->metric && s->metric->kind == METRIC_CELL) return ERR_OK;
-    for (int i = 0; i < METRIC_COUNT; i++)
-        if (METRICS[i].kind == METRIC_CELL) names[n++] = METRICS[i].name;
-    const char *near = str_nearest(name, names, n);
-    return err_set(why, ERR_USAGE, "--metric %s: not a metric of a cell; %s%s%s", name,
-                   near ? "did you mean '" : "e.g. decode_tok_s, prefill_tok_s, ttft_s, peak_rss_bytes",
-                   near ? near : "", near ? "'?" : "");
-}
-
 static enum err_code new_spec(struct experiment_spec *s, const struct cli_args *a, struct err *why)
 {
     char *model = NULL;
@@ -342,7 +328,7 @@ static enum err_code read_spec(struct experiment_spec *s, const struct cli_globa
     if (s->min_blocks && s->max_blocks && s->min_blocks > s->max_blocks)
         return err_set(why, ERR_USAGE, "--min-blocks %d is more than --max-blocks %d", s->min_blocks,
                        s->max_blocks);
-    if (args_has(a, "--metric") && (rc = find_metric(s, args_text(a, "--metric", ""), why))) return rc;
+    if (args_has(a, "--metric") && (rc = cli_metric(&s->metric, a, why))) return rc;
     return ab_claims_spec(s, a, why);
 }
 

@@ -158,6 +158,19 @@ enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a,
     return ERR_OK;
 }
 
+enum err_code cli_metric(const struct metric **out, const struct cli_args *a, struct err *why)
+{
+    const char *names[METRIC_COUNT], *name = args_text(a, "--metric", NULL);
+    size_t n = 0;
+    *out = name ? metric_find(name) : NULL;
+    if (!name || (*out && (*out)->kind == METRIC_CELL)) return ERR_OK;
+    for (int i = METRIC_SENSOR_COUNT; i < METRIC_COUNT; i++) names[n++] = METRICS[i].name;
+    const char *near = str_nearest(name, names, n);
+    return err_set(why, ERR_USAGE, "--metric %s: not a metric of a cell; %s%s%s", name,
+                   near ? "did you mean '" : "e.g. decode_tok_s, prefill_tok_s, ttft_s, peak_rss_bytes",
+                   near ? near : "", near ? "'?" : "");
+}
+
 void progress_init(struct progress *p, const struct cli_global *g)
 {
     *p = (struct progress){ .on = !g->quiet && isatty(STDERR_FILENO) };

@@ -41,6 +41,9 @@ enum err_code cli_config(struct config *out, const struct cli_args *a, const cha
 /* Every -C line times every combination of comma-separated knob flags; *out: free(). At least one. */
 enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a, struct err *why);
 
+/* --metric, or *out = NULL when it is not given. ERR_USAGE with the nearest name. */
+enum err_code cli_metric(const struct metric **out, const struct cli_args *a, struct err *why);
+
 /* A line of progress on stderr that overwrites itself, on a terminal only and never under --quiet. */
 struct progress {
     bool on, shown;
