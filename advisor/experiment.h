@@ -73,7 +73,8 @@ struct experiment_arm {
     double itl_p95_s, load_s, joules_per_token;
     double train_tok_s, train_loss; /* of workloads that train */
     double rss_after_bytes;         /* between steps of training; else when a cell has ended */
-    /* Geometric means again, of every metric; bounds by Student's t over blocks at 95 %, NAN below two. */
+    /* Geometric means again, of every metric; bounds by Student's t over blocks at 95 %, at every
+     * look at once; NAN below five. */
     struct interval mean[CELL_METRICS];
     int itl_samples;         /* pooled over kept cells; a percentile they cannot support is NAN */
     int64_t peak_rss_bytes;  /* -1 unknown */

@@ -1,6 +1,7 @@
 /* advisor/experiment_means.c - what one arm does by itself, with an interval: for conditions that name a
- * number
- * ("decode_tok_s >= 30"). Cells of a block share a moment, so blocks are what is counted. */
+ * number ("decode_tok_s >= 30"). Cells of a block share a moment, so blocks are what is counted. No coin
+ * stands behind one arm alone: its interval is of Student's t model, but valid at every look, since a gate
+ * may end the run. */
 #include "advisor/experiment_parts.h"
 
 #include <math.h>
@@ -37,8 +38,9 @@ void means_bounds(const struct effects *e, struct interval mean[CELL_METRICS])
         int n = 0;
         for (int i = 0; i < e->blocks; i++)
             if (!isnan(e->d[m][i])) known[n++] = e->d[m][i];
-        const struct interval i = stats_t_interval(known, n, 0.95);
-        mean[m].lower = exp(i.lower);
-        mean[m].upper = exp(i.upper);
+        const double half = stats_anytime_factor(n, 1, 0.05) * stats_sd(known, n) / sqrt(n);
+        const double middle = isfinite(half) ? stats_mean(known, n) : NAN;
+        mean[m].lower = exp(middle - half);
+        mean[m].upper = exp(middle + half);
     }
 }
