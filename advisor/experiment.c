@@ -535,6 +535,19 @@ static void *experiment_thread(void *arg)
 
 /* ---------------------------------------------------------------- the door */
 
+/* Is there something that more blocks may settle? A verdict, or the gate. */
+static bool is_open(const struct run_row *row)
+{
+    json_t *o = NULL;
+    const char *text = row->outcome_json ? row->outcome_json : "";
+    if (strcmp(row->state, "done") || verdict_parse(row->verdict) == VERDICT_INCONCLUSIVE) return true;
+    if (json_parse(&o, text, strlen(text), NULL)) return false;
+    const char *gate = json_get_str(json_object_get(o, "gate"), "outcome", "");
+    const bool open = !strcmp(gate, gate_outcome_name(GATE_UNDECIDED));
+    json_decref(o);
+    return open;
+}
+
 /* Continue a run: its own spec, its kept blocks. */
 static enum err_code resume(struct experiment *x, const struct experiment_spec *given, struct err *why)
 {
@@ -548,7 +561,7 @@ static enum err_code resume(struct experiment *x, const struct experiment_spec *
     if (strcmp(row.kind, "ab"))
         rc = err_set(why, ERR_USAGE, "run %lld is a %s: only an experiment can be resumed", (long long)run_id,
                      row.kind);
-    else if (!strcmp(row.state, "done") && verdict_parse(row.verdict) != VERDICT_INCONCLUSIVE)
+    else if (!is_open(&row))
         rc = err_set(why, ERR_USAGE, "run %lld is finished (%s): `qdyno replay %lld` measures it again",
                      (long long)run_id, *row.verdict ? row.verdict : "no verdict", (long long)run_id);
     else if (strcmp(row.machine, x->machine.id))
