@@ -27,6 +27,7 @@ static const struct rule {
     /* A virtual processor that was taken away: 1 % of a cell is as large as the default margin. */
     { METRIC_CPU_STEAL, MEAN, 0.01, NAN, false, true, "the hypervisor took processor time", 100, " %" },
     { METRIC_CPU_FREQUENCY, MEDIAN, NAN, 0.95, false, false, "the clock dropped", 1e-9, " GHz" },
+    { METRIC_CPU_THROTTLE, MAXIMUM, 0, NAN, false, false, "a processor slowed down for heat", 1, "/s" },
     { METRIC_SWAP_IN, MAXIMUM, 0, NAN, false, false, "memory came back from swap", 1, "/s" },
     { METRIC_OTHERS_BUSY, MEAN, 0.10, NAN, false, true, "other programs kept the processors busy", 100,
       " %" },

@@ -1,4 +1,4 @@
-/* telemetry/cpu_linux.c - processors: busy and stolen time, clocks, temperature.
+/* telemetry/cpu_linux.c - processors: busy and stolen time, clocks, temperature, throttling.
  *
  * A clock is reported only where something measures it (cpufreq, or the APERF/MPERF counters behind cpuinfo's
  * "cpu MHz"): a virtual machine prints its nominal clock there for ever, which is no measurement. */
@@ -28,6 +28,8 @@ struct cpu {
     int processors;
     char temperature[8][HWMON_NAME]; /* files below the root */
     int temperatures;
+    bool counts_throttling;
+    struct rate throttle;
 };
 
 /* user nice system idle iowait irq softirq steal ...: guest time is part of user already. */
@@ -182,6 +184,21 @@ static void temperatures_find(struct cpu *c, const char *root)
     }
 }
 
+/* How often cores and packages crossed their limit since boot, as Intel's counters tell; NAN: nobody counts.
+ */
+static double throttle_events(const struct cpu *c, const char *root)
+{
+    static const char *const COUNTERS[] = { "core", "package" };
+    double sum = NAN;
+    for (int i = 0; i < c->processors && c->counts_throttling; i++)
+        for (size_t k = 0; k < COUNT_OF(COUNTERS); k++) {
+            const double n = sys_number(
+                root, "/sys/devices/system/cpu/cpu%d/thermal_throttle/%s_throttle_count", i, COUNTERS[k]);
+            if (!isnan(n)) sum = isnan(sum) ? n : sum + n;
+        }
+    return sum;
+}
+
 static void cpu_close(void *state)
 {
     struct cpu *c = state;
@@ -208,6 +225,8 @@ static enum err_code cpu_open(void **state, const struct sensors *s, struct err 
     sys_text_field(c->text, "flags", flags, sizeof flags);
     c->measured_mhz = strstr(flags, " aperfmperf") != NULL;
     temperatures_find(c, s->root);
+    c->counts_throttling = !isnan(
+        sys_number(s->root, "/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count"));
     *state = c;
     return ERR_OK;
 }
@@ -219,6 +238,8 @@ static void cpu_sample(void *state, struct sensors *s, double *row)
         stat_sample(c, s, row);
     if (s->due[METRIC_CPU_FREQUENCY]) row[METRIC_CPU_FREQUENCY] = frequency_hertz(c, s);
     if (s->due[METRIC_CPU_TEMPERATURE]) row[METRIC_CPU_TEMPERATURE] = temperature_celsius(c, s);
+    if (s->due[METRIC_CPU_THROTTLE])
+        row[METRIC_CPU_THROTTLE] = rate_next(&c->throttle, throttle_events(c, s->root), 0, s->now_ns);
 }
 
 const struct source SOURCE_CPU_LINUX = { "cpu_linux", cpu_open, cpu_sample, cpu_close, NULL };

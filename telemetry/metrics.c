@@ -16,6 +16,8 @@ const struct metric METRICS[METRIC_COUNT] = {
                                "mean clock of the processors" },
     [METRIC_CPU_TEMPERATURE] = { "cpu_temperature_celsius", "celsius", METRIC_SENSOR, 5000, -1,
                                  "hottest processor package" },
+    [METRIC_CPU_THROTTLE] = { "cpu_throttle_events_s", "1/s", METRIC_SENSOR, 1000, -1,
+                              "times a second a processor slowed down for heat" },
     [METRIC_CPU_POWER] = { "cpu_power_watts", "watts", METRIC_SENSOR, 1000, -1,
                            "power of all processor packages (RAPL)" },
     [METRIC_MEM_USED] = { "mem_used_bytes", "bytes", METRIC_SENSOR, 100, -1,

@@ -24,6 +24,7 @@ enum metric_id {
     METRIC_CPU_STEAL,
     METRIC_CPU_FREQUENCY,
     METRIC_CPU_TEMPERATURE,
+    METRIC_CPU_THROTTLE, /* times a second a processor held its clock down for heat */
     METRIC_CPU_POWER,
     METRIC_MEM_USED,
     METRIC_MEM_AVAILABLE,

@@ -117,9 +117,9 @@ static void gauges_of_the_laptop(void **state)
     CHECK_NEAR(row[METRIC_SWAP_USED], 1048574.0 * 1024, 0);
     CHECK_NEAR(row[METRIC_ON_BATTERY], 1, 0);
     static const enum metric_id FIRST_NAN[] = {
-        METRIC_CPU_BUSY, METRIC_CPU_STEAL,  METRIC_CPU_POWER, METRIC_SWAP_IN,
-        METRIC_PSI_CPU,  METRIC_PSI_MEMORY, METRIC_PSI_IO,    METRIC_PROC_RSS,
-        METRIC_PROC_CPU, METRIC_GPU_BUSY,   METRIC_GPU_POWER, METRIC_OTHERS_BUSY,
+        METRIC_CPU_THROTTLE, METRIC_CPU_BUSY,   METRIC_CPU_STEAL,   METRIC_CPU_POWER, METRIC_SWAP_IN,
+        METRIC_PSI_CPU,      METRIC_PSI_MEMORY, METRIC_PSI_IO,      METRIC_PROC_RSS,  METRIC_PROC_CPU,
+        METRIC_GPU_BUSY,     METRIC_GPU_POWER,  METRIC_OTHERS_BUSY,
     };
     for (size_t i = 0; i < COUNT_OF(FIRST_NAN); i++) CHECK(isnan(row[FIRST_NAN[i]]));
     telemetry_close(t);
@@ -175,6 +175,7 @@ static void laptop_works(const struct root *r)
     root_write(r, "proc/stat", text);
     root_write(r, "proc/pressure/cpu", "some avg10=0.08 avg60=0.49 avg300=1.18 total=11373445\n");
     root_write(r, "proc/vmstat", "pswpin 510\n");
+    root_write(r, "sys/devices/system/cpu/cpu3/thermal_throttle/core_throttle_count", "12\n");
     root_write(r, "sys/class/powercap/intel-rapl:0/energy_uj", "262145000000\n");
 }
 
@@ -190,6 +191,11 @@ static void rates_of_the_laptop(void **state)
     double cores[16];
     root_write(&r, "sys/class/powercap/intel-rapl:0/max_energy_range_uj", "262143328850\n");
     root_write(&r, "sys/class/powercap/intel-rapl:0/energy_uj", "262143000000\n");
+    for (int i = 0; i < 8; i++) {
+        char name[96];
+        snprintf(name, sizeof name, "sys/devices/system/cpu/cpu%d/thermal_throttle/core_throttle_count", i);
+        root_write(&r, name, "7\n");
+    }
     struct telemetry *t = open_at(&r);
     /* before the first sample no core is known */
     assert_int_equal(telemetry_cores(t, cores, 16), 0);
@@ -204,7 +210,8 @@ static void rates_of_the_laptop(void **state)
     check_rate(row[METRIC_PSI_CPU], 0.01, s); /* 10000 us */
     CHECK_NEAR(row[METRIC_PSI_MEMORY], 0, 0);
     check_rate(row[METRIC_SWAP_IN], 10.0 * (double)sysconf(_SC_PAGESIZE), s);
-    check_rate(row[METRIC_CPU_POWER], 2.0, s); /* 2 J of one package: psys, core and mmio are not added */
+    check_rate(row[METRIC_CPU_THROTTLE], 5.0, s); /* one of eight cores counted five more */
+    check_rate(row[METRIC_CPU_POWER], 2.0, s);    /* 2 J of one package: psys, core and mmio are not added */
     root_write(&r, "sys/class/powercap/intel-rapl:0/energy_uj", "262143000000\n");
     s = sample_after(t, &r, laptop_power_wraps);
     check_rate(row[METRIC_CPU_POWER], 2.0, s);
