@@ -10,7 +10,8 @@
  *   open           same words, while opening, and: fit
  *   alone          FILE: does not fit while another worker holds it
  *   plan           bytes of its memory plan                 say     text on stderr
- *   kld kld_se     of its answer to "quality", which counts as a cell for at, do and sleep_ms */
+ *   kld kld_se     of its answer to "quality", which counts as a cell for at, do and sleep_ms
+ *   quality        what to do instead, in the same words */
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
@@ -227,6 +228,10 @@ static void do_quality(struct fake *f, int64_t id, const json_t *request)
     f->cells++;
     if (f->cells == (int)number(f, "at", 0)) {
         misbehave(f, id, option(f, "do", how, sizeof(how)));
+        return;
+    }
+    if (*option(f, "quality", how, sizeof(how))) {
+        misbehave(f, id, how);
         return;
     }
     progress(f, id, 1, 9);
