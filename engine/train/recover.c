@@ -27,7 +27,7 @@ struct recovery {
 struct recover_options recover_defaults(void)
 {
     return (struct recover_options){
-        .steps = 200, .batch = 4, .rate = 5e-4, .amp = AMP_BF16, .bos = -1, .threads = 1
+        .steps = 200, .batch = 4, .rate = 3e-4, .amp = AMP_BF16, .bos = -1, .threads = 1
     };
 }
 

@@ -347,6 +347,41 @@ static void a_spec_that_cannot_be_is_refused(void **state)
     assert_null(x);
 }
 
+/* Arms of training do the same work, from nothing; what else is said is refused by name before anything runs.
+ */
+static void training_is_checked_before_it_runs(void **state)
+{
+    static const struct {
+        const char *workload, *a, *b, *model, *says;
+        enum metric_id metric; /* 0: by itself */
+    } CASES[] = {
+        { "train5", "default", "train_batch=4", "", "16 rows, one of arm B 8", 0 },
+        { "train5", "q8_0", "default", "", "arm A: format=q8_0 means nothing to train5", 0 },
+        { "train5", "default", "amp=off", "x.gguf", "a model (x.gguf) means nothing", 0 },
+        { "tg4", "default", "trim_every=1", "x.gguf", "arm B: trim_every=1 is a setting of training", 0 },
+        { "train5", "default", "amp=off", "", "decode_tok_s needs a workload", METRIC_DECODE_RATE },
+        { "tg4", "default", "threads=1", "x.gguf", "train_tok_s needs a workload with steps of training",
+          METRIC_TRAIN_RATE },
+    };
+    struct bench *b = *state;
+    const struct experiment_deps deps = { .db_path = b->db, .machine = &b->machine, .program = FAKE_PROGRAM };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct err why = { 0 };
+        struct experiment *x = NULL;
+        struct experiment_spec s = { .budget_s = 60, .seed = 1 };
+        CHECK_OK(config_parse(&s.config[0], CASES[i].a, &why));
+        CHECK_OK(config_parse(&s.config[1], CASES[i].b, &why));
+        CHECK_OK(workload_parse(&s.workload, CASES[i].workload, &why));
+        snprintf(s.model, sizeof(s.model), "%s", CASES[i].model);
+        if (CASES[i].metric) s.metric = &METRICS[CASES[i].metric];
+        assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+        if (!strstr(why.message, CASES[i].says)) fail_msg("'%s' lacks '%s'", why.message, CASES[i].says);
+    }
+    struct workload w;
+    assert_int_equal(workload_parse(&w, "train5", NULL), ERR_OK);
+    assert_ptr_equal(experiment_default_metric(&w), &METRICS[METRIC_TRAIN_RATE]);
+}
+
 static int cells_of_run(const struct bench *b, int64_t run)
 {
     struct db *d = NULL;
@@ -651,6 +686,7 @@ int main(void)
         EXPERIMENT_TEST(different_work_is_refused),
         EXPERIMENT_TEST(a_budget_ends_it_without_a_claim),
         EXPERIMENT_TEST(a_spec_that_cannot_be_is_refused),
+        EXPERIMENT_TEST(training_is_checked_before_it_runs),
         EXPERIMENT_TEST(stopping_can_be_resumed_on_the_same_machine_only),
         EXPERIMENT_TEST(a_model_that_changed_since_is_not_mixed_in),
         EXPERIMENT_TEST(one_arm_at_a_time_when_memory_is_short),
