@@ -6,8 +6,6 @@
 #include "kernels/inputs.h"
 #include "tests/kernels/treated.h"
 
-enum { MAX_N = 70, MAX_COLS = 8256, MAX_ROWS = 131 };
-
 /* ---------------------------------------------------------------- the formulas */
 
 static double nearest_of_kind(double v, int mantissa_bits, int least_exponent, double largest)
