@@ -248,7 +248,9 @@ json_t *capsule_diff(const json_t *before, const json_t *after, const char *line
     if (!before || !after) return diff;
     for (size_t i = 0; i < COUNT_OF(GROUPS); i++) {
         const char *group = GROUPS[i];
-        if (line && (!strcmp(group, "model") || !strcmp(group, "config")))
+        const bool of_arms = !strcmp(group, "model") || !strcmp(group, "config");
+        if (line && of_arms && !*line) continue;
+        if (line && of_arms)
             diff_group(diff, group, arm_of(before, group, line), arm_of(after, group, line));
         else
             diff_group(diff, group, json_object_get(before, group), json_object_get(after, group));

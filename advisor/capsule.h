@@ -35,8 +35,8 @@ enum err_code capsule_load(json_t **out, struct db *d, int64_t run_id, struct er
 
 /* What is not the same: array of { group, key, before, after }, in the order of the groups above; a key of an
  * arm reads "A.threads". Values as they stand in the capsules, null: unknown. line not NULL: of model and
- * config only the arm with that config line counts, on either side. Either capsule NULL: empty. New
- * reference. */
+ * config only the arm with that config line counts, on either side, and with "" none. Either capsule NULL:
+ * empty. New reference. */
 json_t *capsule_diff(const json_t *before, const json_t *after, const char *line);
 /* "kernel.release 6.1.0 -> 6.9.1; ..." of at most `most` changes, how many more after them. Appended. */
 void capsule_diff_text(struct str *out, const json_t *diff, int most);

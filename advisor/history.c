@@ -18,9 +18,19 @@ static enum err_code no_memory(struct err *why)
 static bool belongs(const struct history_series *s, const struct results *r, const struct result *x,
                     const char *sha)
 {
-    return !strcmp(s->work_hash, x->work_hash) && !strcmp(s->config, x->config) &&
+    return !s->canary && !strcmp(s->work_hash, x->work_hash) && !strcmp(s->config, x->config) &&
            !strcmp(s->workload, x->workload) && !strcmp(s->machine, r->run.machine) &&
            !strcmp(s->model_sha256, sha);
+}
+
+static struct history_series *series_new(struct history *h)
+{
+    struct history_series *grown = realloc(h->series, ((size_t)h->n + 1) * sizeof *grown);
+    if (!grown) return NULL;
+    h->series = grown;
+    struct history_series *s = &grown[h->n++];
+    *s = (struct history_series){ .metric = METRIC_COUNT };
+    return s;
 }
 
 static struct history_series *series_of(struct history *h, const struct results *r, const struct result *x)
@@ -28,11 +38,8 @@ static struct history_series *series_of(struct history *h, const struct results 
     const char *sha = results_model(r, x->config);
     for (int i = 0; i < h->n; i++)
         if (belongs(&h->series[i], r, x, sha)) return &h->series[i];
-    struct history_series *grown = realloc(h->series, ((size_t)h->n + 1) * sizeof *grown);
-    if (!grown) return NULL;
-    h->series = grown;
-    struct history_series *s = &grown[h->n++];
-    *s = (struct history_series){ .metric = METRIC_COUNT };
+    struct history_series *s = series_new(h);
+    if (!s) return NULL;
     snprintf(s->machine, sizeof s->machine, "%s", r->run.machine);
     snprintf(s->model_sha256, sizeof s->model_sha256, "%s", sha);
     snprintf(s->model_name, sizeof s->model_name, "%s", r->run.model_name);
@@ -92,6 +99,46 @@ static enum err_code add_result(struct history *h, const struct results *r, cons
     return ERR_OK;
 }
 
+/* A machine's own series: the canary of every run, whatever was measured beside it. */
+static enum err_code add_canary(struct history *h, const struct results *r, enum metric_id metric,
+                                struct err *why)
+{
+    const double y = r->canary[metric - METRIC_SENSOR_COUNT];
+    struct history_series *s = NULL;
+    if (isnan(y)) return ERR_OK;
+    for (int i = 0; i < h->n && !s; i++)
+        if (h->series[i].canary && h->series[i].metric == metric &&
+            !strcmp(h->series[i].machine, r->run.machine) && !strcmp(h->series[i].config, r->canary_work))
+            s = &h->series[i];
+    if (!s && !(s = series_new(h))) return no_memory(why);
+    s->canary = true;
+    s->metric = metric;
+    snprintf(s->machine, sizeof s->machine, "%s", r->run.machine);
+    snprintf(s->config, sizeof s->config, "%s", r->canary_work);
+    snprintf(s->workload, sizeof s->workload, CANARY_PHASE);
+    struct history_point *p = point_new(s);
+    if (!p) return no_memory(why);
+    *p = (struct history_point){ .run_id = r->run.id,
+                                 .started_ms = r->run.started_ms,
+                                 .units = 1,
+                                 .y = y,
+                                 .se = NAN,
+                                 .level = y,
+                                 .capsule = json_incref(r->capsule) };
+    for (int i = 0; i < RESULT_METRICS; i++) p->metric[i] = NAN;
+    return ERR_OK;
+}
+
+static enum err_code add_canaries(struct history *h, const struct results *r, const struct metric *asked,
+                                  struct err *why)
+{
+    static const enum metric_id CANARIES[] = { METRIC_CANARY_READ, METRIC_CANARY_OPS };
+    enum err_code rc = ERR_OK;
+    for (size_t i = 0; i < COUNT_OF(CANARIES) && !rc; i++)
+        if (!asked || asked == &METRICS[CANARIES[i]]) rc = add_canary(h, r, CANARIES[i], why);
+    return rc;
+}
+
 static enum err_code add_run(struct history *h, struct db *d, int64_t id, const struct history_want *want,
                              struct err *why)
 {
@@ -99,6 +146,7 @@ static enum err_code add_run(struct history *h, struct db *d, int64_t id, const 
     enum err_code rc = results_read(&r, d, id, why);
     if (rc) return rc;
     for (int i = 0; i < r.n && !rc; i++) rc = add_result(h, &r, &r.result[i], want, why);
+    if (!rc) rc = add_canaries(h, &r, want->metric, why);
     results_free(&r);
     return rc;
 }
@@ -169,7 +217,8 @@ static enum err_code find_changes(struct history_findings *f, const struct histo
         f->change[i] = (struct history_change){
             .change = { after, c[i].effect, c[i].p },
             .priority = repair_priority(c[i].effect, c[i].p),
-            .what = capsule_diff(s->point[before].capsule, s->point[after].capsule, s->config),
+            .what = capsule_diff(s->point[before].capsule, s->point[after].capsule,
+                                 s->canary ? "" : s->config),
         };
     }
     free(c);

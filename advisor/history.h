@@ -22,6 +22,7 @@ struct history_series {
     char machine[16], model_sha256[65], model_name[128], config[640], workload[576], work_hash[24];
     char canary_work[96];
     enum metric_id metric;
+    bool canary; /* the machine's own: config is what the canary did, model "", workload "canary" */
     struct history_point *point;
     int n, cap;
 };
@@ -35,8 +36,9 @@ struct history_want {
     const struct metric *metric; /* NULL: of each series its main one */
     bool raw;                    /* do not divide by the canary */
 };
-/* Oldest first in each series. A run whose canary did other work than the first of the series (a new qdyno),
- * or has none, has a level only with `raw`. */
+/* Oldest first in each series; with no metric asked for, the canaries of each machine are series, too: what
+ * they share with the results, dividing takes out of those. A run whose canary did other work than the first
+ * of the series (a new qdyno), or has none, has a level only with `raw`. */
 enum err_code history_read(struct history *out, struct db *d, const struct history_want *want,
                            struct err *why);
 void history_free(struct history *h);

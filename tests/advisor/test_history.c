@@ -467,7 +467,7 @@ static void a_planted_regression_is_found(void **state)
     struct history_findings f;
     plant(d, 120, 110, 1);
     read_history(&h, d, false, NULL);
-    assert_int_equal(h.n, 2); /* two configs */
+    assert_int_equal(h.n, 4); /* two configs, and the machine's two canaries */
     const struct history_series *s = series_named(&h, "q8_0");
     assert_int_equal(s->n, RUNS);
     CHECK(s->metric == METRIC_DECODE_RATE && s->point[0].run_id == 1 && s->point[0].units == 8);
@@ -515,6 +515,17 @@ static void a_slow_machine_is_no_regression(void **state)
     CHECK_OK(history_detect(&f, series_named(&h, "q8_0"), 0.01, &why));
     CHECK(f.judged && f.changes == 0);
     history_findings_free(&f);
+    const struct history_series *canary = series_named(&h, "read 64M"); /* it is one of the machine */
+    CHECK(canary->canary && canary->n == RUNS);
+    CHECK_OK(history_detect(&f, canary, 0.01, &why));
+    CHECK(f.changes == 1 && f.change[0].change.at == AT && f.change[0].priority == PRIORITY_HIGH);
+    CHECK_NEAR(f.change[0].change.effect, log(0.9), 1e-12);
+    assert_int_equal(json_array_size(f.change[0].what),
+                     1); /* the kernel; whose arms those were is no matter */
+    history_findings_free(&f);
+    history_free(&h);
+    read_history(&h, d, false, &METRICS[METRIC_CANARY_OPS]); /* asked for alone */
+    CHECK(h.series[h.n - 1].canary && h.series[h.n - 1].metric == METRIC_CANARY_OPS);
     history_free(&h);
     read_history(&h, d, true, NULL); /* as it was measured there is one */
     CHECK_OK(history_detect(&f, series_named(&h, "q8_0"), 0.01, &why));
@@ -538,7 +549,7 @@ static void what_is_unknown_is_not_judged(void **state)
         put_run(d, &p);
     }
     read_history(&h, d, false, NULL);
-    assert_int_equal(h.n, 4); /* machines do not mix */
+    assert_int_equal(h.n, 8); /* machines do not mix: two configs and two canaries of each */
     CHECK(isnan(h.series[0].point[1].level) && isfinite(h.series[0].point[0].level));
     CHECK_OK(history_detect(&f, &h.series[0], 0.01, &why));
     CHECK(!f.judged && f.known == 4 && f.changes == 0 && f.cusum.alarm == -1);

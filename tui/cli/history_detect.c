@@ -39,7 +39,7 @@ static json_t *row_at(const struct detector *x, const char *finding, int point)
     json_t *row = table_row(x->t);
     json_put_str(row, "started", clock_iso8601(x->s->point[point].started_ms, when, sizeof when));
     json_put_str(row, "finding", finding);
-    json_put_str(row, "model", x->s->model_name);
+    json_put_str(row, "model", *x->s->model_name ? x->s->model_name : NULL);
     json_put_str(row, "config", x->s->config);
     json_put_str(row, "workload", x->s->workload);
     json_put_str(row, "machine", *x->s->machine ? x->s->machine : NULL);
@@ -141,7 +141,8 @@ static json_t *series_json(const struct detector *x)
     json_t *o = json_object(), *points = json_array();
     const double canary = unit_canary(x->s);
     json_put_str(o, "machine", *x->s->machine ? x->s->machine : NULL);
-    json_put_str(o, "model", x->s->model_name);
+    json_put_str(o, "model", *x->s->model_name ? x->s->model_name : NULL);
+    json_put_bool(o, "canary", x->s->canary);
     json_put_str(o, "model_sha256", *x->s->model_sha256 ? x->s->model_sha256 : NULL);
     json_put_str(o, "config", x->s->config);
     json_put_str(o, "workload", x->s->workload);
@@ -159,15 +160,20 @@ static json_t *series_json(const struct detector *x)
 /* ---------------------------------------------------------------- all of them */
 
 struct tally {
-    int judged, worse, no_canary, short_series;
+    int judged, worse, no_canary, short_series, slower;
 };
 
 static void count(struct tally *n, const struct detector *x)
 {
+    const bool lost = x->f->changes && x->f->change[x->f->changes - 1].priority != PRIORITY_NONE;
+    if (x->s->canary) { /* the machine, not one of the configs that are asked about */
+        n->slower += lost;
+        return;
+    }
     n->judged += x->f->judged;
     n->short_series += !x->f->judged;
     n->no_canary += x->s->n - x->f->known;
-    if (x->f->changes && x->f->change[x->f->changes - 1].priority != PRIORITY_NONE) n->worse++;
+    n->worse += lost;
 }
 
 static enum err_code detect_series(struct table *t, json_t *all, struct tally *n,
@@ -190,6 +196,10 @@ static void tell(struct table *t, const struct tally *n, double min_effect)
 {
     table_note(t, "%d series judged, %d of them now at a lower level than before their last change",
                n->judged, n->worse);
+    if (n->slower)
+        table_note(
+            t, "the machine itself became slower (workload canary): results divided by it do not show that, "
+               "--raw does");
     if (n->short_series)
         table_note(t, "%d series with fewer than %d comparable runs: not judged", n->short_series,
                    HISTORY_LEAST);
@@ -201,10 +211,11 @@ static void tell(struct table *t, const struct tally *n, double min_effect)
     table_note(
         t,
         "changes: E-divisive, at least 3 runs on each side, p < 0.001, %.2f %% and more; alarm: CUSUM; "
-        "outliers: isolation forest above %.2f",
-        100 * min_effect, HISTORY_OUTLIER);
+        "outliers: isolation forest above %.2f and a robust z above %.1f",
+        100 * min_effect, HISTORY_OUTLIER, HISTORY_UNUSUAL);
     json_put_int(t->extra, "judged", n->judged);
     json_put_int(t->extra, "worse", n->worse);
+    json_put_int(t->extra, "canary_worse", n->slower);
     json_put_num(t->extra, "margin", min_effect);
 }
 
