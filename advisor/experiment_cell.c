@@ -201,8 +201,9 @@ static void cell_values(struct cell *c, const struct sample *samples, int n)
     c->value[METRIC_TRAIN_LOSS] = c->field[FIELD_TRAIN_LOSS];
     c->value[METRIC_MEMORY_AFTER] = c->field[FIELD_RSS_BYTES];
     c->value[METRIC_ENERGY] = c->value[METRIC_CPU_POWER] * c->seconds;
-    itl_percentiles(c->itl, c->n_itl, &c->value[METRIC_ITL_P50], &c->value[METRIC_ITL_P95],
-                    &c->value[METRIC_ITL_P99]);
+    c->value[METRIC_ITL_P50] = stats_latency_quantile(c->itl, c->n_itl, 0.50);
+    c->value[METRIC_ITL_P95] = stats_latency_quantile(c->itl, c->n_itl, 0.95);
+    c->value[METRIC_ITL_P99] = stats_latency_quantile(c->itl, c->n_itl, 0.99);
 }
 
 /* The window's samples as rows, evenly thinned to WINDOW_STORED / METRIC_SENSOR_COUNT a metric. Returns the

@@ -141,8 +141,6 @@ void ledger_summarize(const struct ledger *l, struct experiment_state *s);
 /* The means of a kept block's arms into the ledger, and what bounds they give. */
 void means_keep(struct ledger *l, const struct block_values *b);
 void means_bounds(const struct effects *e, struct interval mean[CELL_METRICS]);
-/* Percentiles that the sample supports at 99 % confidence, else NAN. Sorts itl. */
-void itl_percentiles(float *itl, int n, double *p50, double *p95, double *p99);
 
 /* ---------------------------------------------------------------- the database */
 

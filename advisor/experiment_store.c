@@ -49,36 +49,10 @@ void ledger_keep(struct ledger *l, int arm, enum cell_phase phase, const double 
         l->frequency[l->n_frequency++] = f;
 }
 
-static int by_float(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 static int by_double(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
-}
-
-void itl_percentiles(float *itl, int n, double *p50, double *p95, double *p99)
-{
-    /* Fewest values that can bound a percentile at 99 % confidence: p^n <= 1 %. */
-    enum { FOR_P50 = 7, FOR_P95 = 90, FOR_P99 = 459 };
-    *p50 = *p95 = *p99 = NAN;
-    if (n < FOR_P50) return;
-    qsort(itl, (size_t)n, sizeof(*itl), by_float);
-    const struct {
-        double p;
-        int least;
-        double *to;
-    } want[] = { { 0.50, FOR_P50, p50 }, { 0.95, FOR_P95, p95 }, { 0.99, FOR_P99, p99 } };
-    for (size_t i = 0; i < COUNT_OF(want); i++) {
-        if (n < want[i].least) continue;
-        const double at = want[i].p * (n - 1);
-        const int low = (int)at, high = MIN(low + 1, n - 1);
-        *want[i].to = itl[low] + (at - low) * ((double)itl[high] - (double)itl[low]);
-    }
 }
 
 /* The compared metric decides whether a block counts; another one that is unknown is only unknown. */
@@ -170,8 +144,10 @@ static void summarize_arm(const struct totals tiers[CELL_PHASES_COUNT], struct e
                        (spec->workload.prompt + spec->workload.gen);
     a->joules_per_token = tokens > 0 ? geometric_mean(t, METRIC_ENERGY) / tokens : NAN;
     a->itl_samples = t->n_itl;
-    if (t->n_itl) /* sorts the pool; its order means nothing */
-        itl_percentiles(t->itl, t->n_itl, &a->itl_p50_s, &a->itl_p95_s, &a->itl_p99_s);
+    /* sorts the pool; its order means nothing */
+    a->itl_p50_s = stats_latency_quantile(t->itl, t->n_itl, 0.50);
+    a->itl_p95_s = stats_latency_quantile(t->itl, t->n_itl, 0.95);
+    a->itl_p99_s = stats_latency_quantile(t->itl, t->n_itl, 0.99);
     double peak = NAN;
     for (int i = 0; i < CELL_PHASES_COUNT; i++)
         if (tiers[i].cells) peak = fmax(peak, tiers[i].peak_bytes);

@@ -315,6 +315,7 @@ static void contamination_names_what_happened(void **state)
         const char *word;
     } cases[] = { { METRIC_CPU_STEAL, 0.2, "hypervisor" },
                   { METRIC_SWAP_IN, 4096, "swap" },
+                  { METRIC_CPU_THROTTLE, 2, "heat" },
                   { METRIC_OTHERS_BUSY, 1.0, "other programs" },
                   { METRIC_ON_BATTERY, 1, "power source" } };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -328,23 +329,6 @@ static void contamination_names_what_happened(void **state)
     json_decref(cpu);
     json_decref(gpu);
     json_decref(faults);
-}
-
-static void percentiles_wait_for_enough_tokens(void **state)
-{
-    (void)state;
-    float x[1000];
-    double p50, p95, p99;
-    for (int i = 0; i < 1000; i++) x[i] = (float)((i * 617) % 1000); /* 0..999 shuffled */
-    itl_percentiles(x, 6, &p50, &p95, &p99);
-    CHECK(isnan(p50) && isnan(p95) && isnan(p99));
-    itl_percentiles(x, 458, &p50, &p95, &p99);
-    CHECK(!isnan(p50) && !isnan(p95) && isnan(p99));
-    for (int i = 0; i < 1000; i++) x[i] = (float)((i * 617) % 1000);
-    itl_percentiles(x, 1000, &p50, &p95, &p99);
-    CHECK_NEAR(p50, 499.5, 1e-3);
-    CHECK_NEAR(p95, 949.05, 1e-3);
-    CHECK_NEAR(p99, 989.01, 1e-3);
 }
 
 static void verdict_names_go_both_ways(void **state)
@@ -371,7 +355,6 @@ int main(void)
         cmocka_unit_test(planning_stays_within_its_bounds),
         cmocka_unit_test(simulated_experiments_keep_their_promises),
         cmocka_unit_test(contamination_names_what_happened),
-        cmocka_unit_test(percentiles_wait_for_enough_tokens),
         cmocka_unit_test(verdict_names_go_both_ways),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -146,6 +146,7 @@ static void latency_percentiles_need_samples(void **state)
     CHECK(!isnan(stats_latency_quantile(x, 90, 0.95)));
     CHECK(isnan(stats_latency_quantile(x, 6, 0.50)));
     CHECK(!isnan(stats_latency_quantile(x, 7, 0.50)));
+    CHECK_NEAR(stats_latency_quantile(x, 700, 0.50), 349.5, 1e-3);
     CHECK(isnan(stats_latency_quantile(NULL, 0, 0.50)));
     CHECK(isnan(stats_latency_quantile(x, 700, 1)));
 }
