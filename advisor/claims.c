@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+_Static_assert((int)JOINT_ARMS == (int)EXPERIMENT_ARMS, "a joint verdict is over all arms");
+
 static const struct interval UNKNOWN = { NAN, NAN, NAN };
 
 static int arms_of(const struct experiment_state *s)

@@ -45,6 +45,10 @@ enum err_code worker_open(struct worker *w, const json_t *request, struct err *w
 enum err_code worker_cell(struct worker *w, const json_t *request, struct err *why);
 enum err_code worker_generate(struct worker *w, const json_t *request, struct err *why);
 enum err_code worker_quality(struct worker *w, const json_t *request, struct err *why);
+/* Will a reference of `wanted` bytes and the open model's `mapped` file be in memory together? Pages of a
+ * mapped file count as available, because the kernel can take them back: from a model that is about to be
+ * read it must not. ERR_FIT with the numbers; available -1: unknown, and fine. */
+enum err_code worker_quality_fits(int64_t wanted, int64_t mapped, int64_t available, struct err *why);
 
 /* ERR_USAGE unless a model is open. */
 enum err_code worker_needs_model(const struct worker *w, struct err *why);

@@ -34,24 +34,26 @@ static enum err_code read_text(struct quality_run *q, const char *file, struct e
     return rc ? rc : file_read(&q->text, &q->n, q->path, TEXT_LIMIT, why);
 }
 
-/* Pages of a mapped file count as available, because the kernel can take them back: from a model that is
- * about to be read it must not. One file under both models is in memory once. */
-static enum err_code check_both_fit(const struct model *open, const struct model *reference,
-                                    int64_t available, struct err *why)
+enum err_code worker_quality_fits(int64_t wanted, int64_t mapped, int64_t available, struct err *why)
 {
-    struct model_memory memory;
     char need[16], more[16], have[16];
-    if (available < 0 || !strcmp(gguf_path(model_gguf(open)), gguf_path(model_gguf(reference))))
-        return ERR_OK;
-    model_memory(open, &memory);
-    const int64_t mapped = MAX(model_plan(open)->weights - memory.copied_bytes, 0),
-                  wanted = model_plan(reference)->total;
-    if (wanted + mapped <= available) return ERR_OK;
+    if (available < 0 || wanted + mapped <= available) return ERR_OK;
     return err_set(why, ERR_FIT,
                    "the reference needs %s of memory beside the %s of the open model's file, %s are "
                    "available: use a smaller reference, or a smaller window",
                    str_from_bytes(wanted, need, sizeof need), str_from_bytes(mapped, more, sizeof more),
                    str_from_bytes(available, have, sizeof have));
+}
+
+/* One file under both models is in memory once. */
+static enum err_code check_both_fit(const struct model *open, const struct model *reference,
+                                    int64_t available, struct err *why)
+{
+    struct model_memory memory;
+    const bool shared = !strcmp(gguf_path(model_gguf(open)), gguf_path(model_gguf(reference)));
+    model_memory(open, &memory);
+    const int64_t mapped = shared ? 0 : MAX(model_plan(open)->weights - memory.copied_bytes, 0);
+    return worker_quality_fits(model_plan(reference)->total, mapped, available, why);
 }
 
 static enum err_code open_reference(struct quality_run *q, const json_t *about, int ctx, struct err *why)

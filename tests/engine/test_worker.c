@@ -2,6 +2,7 @@
  * request, to nonsense, to a cancel in the middle of work and to a parent that goes away. */
 #include "engine/eval/eval.h"
 #include "engine/worker.h"
+#include "engine/worker_internal.h"
 
 #include <math.h>
 #include <signal.h>
@@ -452,6 +453,11 @@ static void test_quality(void **state)
              "{\"id\":4,\"op\":\"quality\",\"file\":\"%s\",\"ctx\":128,\"reference\":{\"model\":\"%s\"}}",
              words, path);
     expect_failure(&c, line, "ERR_USAGE", "context of 64");
+    snprintf(
+        line, sizeof line,
+        "{\"id\":4,\"op\":\"quality\",\"file\":\"%s\",\"ctx\":1000000000,\"reference\":{\"model\":\"%s\"}}",
+        words, path);
+    expect_failure(&c, line, "ERR_FIT", "reference: needs");
     expect_failure(&c, "{\"id\":4,\"op\":\"quality\",\"ctx\":-1}", "ERR_USAGE", "cannot be");
     expect_failure(&c, "{\"id\":4,\"op\":\"quality\",\"file\":\"/does/not/exist\"}", "ERR_IO", "exist");
     snprintf(line, sizeof line,
@@ -471,6 +477,26 @@ static void test_quality(void **state)
     assert_string_equal(json_get_str(o, "code", ""), "ERR_CANCELLED");
     json_decref(o);
     assert_int_equal(finish(&c), 0);
+}
+
+static void test_quality_fits(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t wanted, mapped, available;
+        enum err_code rc;
+    } CASES[] = {
+        { 4000, 3000, 7000, ERR_OK },
+        { 4000, 3000, 6999, ERR_FIT }, /* each would fit alone */
+        { 4000, 0, 4000, ERR_OK },     /* one file under both */
+        { 4000, 3000, -1, ERR_OK },    /* unknown */
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct err why = { 0 };
+        assert_int_equal(worker_quality_fits(CASES[i].wanted, CASES[i].mapped, CASES[i].available, &why),
+                         CASES[i].rc);
+        if (CASES[i].rc) assert_non_null(strstr(why.message, "beside the 2.93K of the open model's file"));
+    }
 }
 
 /* The parent's end vanishes in the middle of work: the worker ends by itself. */
@@ -506,7 +532,7 @@ int main(void)
         cmocka_unit_test(test_open_and_cell), cmocka_unit_test(test_generate),
         cmocka_unit_test(test_nonsense),      cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_parent_gone),   cmocka_unit_test(test_training),
-        cmocka_unit_test(test_quality),
+        cmocka_unit_test(test_quality),       cmocka_unit_test(test_quality_fits),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(path, sizeof path, "rm -rf '%s'", share);

@@ -140,6 +140,20 @@ static void note_gate(struct table *t, const struct experiment_state *s, const s
     }
 }
 
+static void note_front(struct table *t, const struct joint *j)
+{
+    struct str yes = { 0 }, open = { 0 };
+    for (int i = 0; i < j->arms; i++)
+        if (j->front[i] != FRONT_NO) {
+            struct str *to = j->front[i] == FRONT_YES ? &yes : &open;
+            str_printf(to, "%s%c", to->len ? ", " : "", 'A' + i);
+        }
+    table_note(t, "Pareto front: %s%s%s", yes.len ? str_text(&yes) : "none is sure",
+               open.len ? "; open: " : "", str_text(&open));
+    str_free(&yes);
+    str_free(&open);
+}
+
 void ab_claims_note(struct table *t, const struct experiment_state *s)
 {
     struct gate g;
@@ -152,6 +166,7 @@ void ab_claims_note(struct table *t, const struct experiment_state *s)
         table_note(t, "%s", j.sentence[k]);
         if (gated) note_gate(t, s, &g, k);
     }
+    if (arms_of(s) > 2) note_front(t, &j);
     if (*s->spec.gate && !gated) table_note(t, "gate '%s' cannot be read by this version", s->spec.gate);
 }
 
