@@ -27,12 +27,16 @@ void layout_live(struct rect body, struct rect box[LIVE_BOXES])
     box[LIVE_LOG] = (struct rect){ body.x + advice, body.y + top + ab, body.w - advice, low };
 }
 
-void layout_ab(struct rect body, struct rect box[AB_BOXES])
+/* Two arms have two rows each (configuration, figures), more of them one each; on a low screen the effect
+ * keeps its rows and the arms scroll. */
+void layout_ab(struct rect body, int arms, struct rect box[AB_BOXES])
 {
-    int arms = 7, verdict = 6;
-    box[AB_ARMS] = (struct rect){ body.x, body.y, body.w, arms };
-    box[AB_EFFECT] = (struct rect){ body.x, body.y + arms, body.w, MAX(body.h - arms - verdict, 0) };
-    box[AB_VERDICT] = (struct rect){ body.x, body.y + MAX(body.h - verdict, arms), body.w, verdict };
+    const int verdict = body.h >= 27 ? 8 : 6, effect = 6;
+    const int wanted = arms > 2 ? arms + 3 : 7;
+    const int top = MAX(MIN(wanted, body.h - verdict - effect), 0);
+    box[AB_ARMS] = (struct rect){ body.x, body.y, body.w, top };
+    box[AB_EFFECT] = (struct rect){ body.x, body.y + top, body.w, MAX(body.h - top - verdict, 0) };
+    box[AB_VERDICT] = (struct rect){ body.x, body.y + MAX(body.h - verdict, top), body.w, verdict };
 }
 
 struct rect layout_drawer(struct rect body, int rows)

@@ -18,7 +18,7 @@ enum live_box { LIVE_MACHINE, LIVE_ENGINE, LIVE_AB, LIVE_ADVICE, LIVE_LOG, LIVE_
 enum ab_box { AB_ARMS, AB_EFFECT, AB_VERDICT, AB_BOXES };
 
 void layout_live(struct rect body, struct rect box[LIVE_BOXES]);
-void layout_ab(struct rect body, struct rect box[AB_BOXES]);
+void layout_ab(struct rect body, int arms, struct rect box[AB_BOXES]);
 
 /* The lowest `rows` of the body: forms and questions lie over the view there. */
 struct rect layout_drawer(struct rect body, int rows);

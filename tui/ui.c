@@ -11,6 +11,7 @@ int ui_rows(const struct ui *u, const struct snapshot *s)
     case VIEW_LIVE: return s->advice_count;
     case VIEW_HISTORY: return MAX(s->run_count, 0);
     case VIEW_LOG: return s->log_count;
+    case VIEW_AB: return s->experiment_known && s->experiment.spec.arms > 2 ? s->experiment.spec.arms - 1 : 0;
     default: return 0;
     }
 }

@@ -286,6 +286,55 @@ struct snapshot *fixture_done(enum verdict verdict)
     return s;
 }
 
+static void quality_fill(struct quality *q, double kld, double ratio)
+{
+    q->known = true;
+    PUT(q->text, "excerpt.txt");
+    q->ctx = 512;
+    q->kld = (struct interval){ kld, 0.9 * kld, 1.1 * kld };
+    q->top1 = (struct interval){ 0.941, 0.932, 0.949 };
+    q->ppl_ratio = (struct interval){ ratio, ratio - 0.004, ratio + 0.004 };
+}
+
+struct snapshot *fixture_arms(void)
+{
+    static const struct {
+        const char *line;
+        double decode, effect;
+        enum verdict verdict;
+    } ARMS[] = { { "q8_0,threads=2", 24.1, 0, VERDICT_NONE },
+                 { "q4_0,threads=2", 38.2, 0.46, VERDICT_BETTER },
+                 { "q8_0,threads=1", 15.2, -0.46, VERDICT_WORSE },
+                 { "q8_0,threads=2,hugepages=all", 24.2, 0.004, VERDICT_EQUIVALENT },
+                 { "q5_0,threads=2,affinity=spread", 27.8, 0.14, VERDICT_NONE } };
+    static const double WOBBLE[] = { 0.003, -0.004, 0.001, 0.002, -0.002, 0.004, -0.003, 0.001, -0.001 };
+    struct snapshot *s = fixture_done(VERDICT_BETTER);
+    struct experiment_state *x = &s->experiment;
+    x->phase = PHASE_DONE;
+    x->spec.arms = COUNT_OF(ARMS);
+    x->headline = 1;
+    x->blocks = COUNT_OF(WOBBLE);
+    for (int a = 0; a < x->spec.arms; a++) {
+        struct comparison *c = &x->comparison[a];
+        arm_fill(&x->arm[a], ARMS[a].line, "q4_0", ARMS[a].decode, (640LL - 60 * a) << 20);
+        if (!a) continue;
+        c->blocks = a == 4 ? 7 : (int)COUNT_OF(WOBBLE);
+        for (int i = 0; i < c->blocks; i++) c->d[i] = ARMS[a].effect + WOBBLE[i];
+        for (int i = 0; i < CELL_METRICS; i++) c->by_metric[i] = (struct interval){ NAN, NAN, NAN };
+        c->alpha = 0.05;
+        c->effect = stats_anytime_interval(c->d, c->blocks, 0.95);
+        c->by_metric[METRIC_DECODE_RATE - METRIC_SENSOR_COUNT] = c->effect;
+        c->e = stats_coin_evalue(c->d, c->blocks);
+        c->p = fmin(1, 1 / c->e);
+        c->verdict = ARMS[a].verdict;
+    }
+    x->comparison[4].dropped = true;
+    x->comparison[4].dropped_at = 7;
+    quality_fill(&x->comparison[1].quality, 0.0121, 1.012);
+    quality_fill(&x->comparison[3].quality, 0, 1);
+    return s;
+}
+
 struct snapshot *fixture_failed(void)
 {
     struct snapshot *s = fixture_running();

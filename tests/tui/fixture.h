@@ -13,6 +13,7 @@ struct snapshot *fixture_idle(void);    /* machine, model and sensors, nothing e
 struct snapshot *fixture_gpu(void);     /* the same with a device, power and temperatures */
 struct snapshot *fixture_running(void); /* an A/B in its 8th block, advice, history, log */
 struct snapshot *fixture_done(enum verdict verdict);
+struct snapshot *fixture_arms(void); /* five of them: one leads, one was left out, quality is known of two */
 struct snapshot *fixture_failed(void); /* arm B did not fit */
 
 /* Long words, many cores, huge numbers, wide and broken characters: what must not leave its box. */

@@ -34,8 +34,11 @@ static void every_size(void **state)
             struct rect live[LIVE_BOXES], ab[AB_BOXES];
             layout_live(l.body, live);
             check_boxes(l.body, live, LIVE_BOXES);
-            layout_ab(l.body, ab);
-            check_boxes(l.body, ab, AB_BOXES);
+            for (int arms = 2; arms <= 8; arms += 3) {
+                layout_ab(l.body, arms, ab);
+                check_boxes(l.body, ab, AB_BOXES);
+                CHECK(ab[AB_ARMS].h >= 7 && ab[AB_EFFECT].h >= 6 && ab[AB_VERDICT].h >= 6);
+            }
         }
 }
 
@@ -47,7 +50,7 @@ static void smallest_holds_everything(void **state)
     layout_live(l.body, live);
     CHECK(live[LIVE_MACHINE].h >= 6 && live[LIVE_ENGINE].h >= 6); /* 4 lines and a frame */
     CHECK(live[LIVE_AB].h >= 7 && live[LIVE_ADVICE].h >= 4 && live[LIVE_LOG].h >= 4);
-    layout_ab(l.body, ab);
+    layout_ab(l.body, 2, ab);
     CHECK(ab[AB_ARMS].h >= 7 && ab[AB_EFFECT].h >= 6 && ab[AB_VERDICT].h >= 6);
 }
 

@@ -54,8 +54,9 @@ static void all_sizes(void **state)
 {
     (void)state;
     struct cell *all = malloc(sizeof *all * (MAX_W * MAX_H + 2 * GUARD));
-    struct snapshot *hard = fixture_extreme(), *first = fixture_empty(), *running = fixture_running();
-    const struct snapshot *shots[] = { hard, first, running };
+    struct snapshot *hard = fixture_extreme(), *first = fixture_empty(), *running = fixture_running(),
+                    *arms = fixture_arms();
+    const struct snapshot *shots[] = { hard, first, running, arms };
     assert_non_null(all);
     int variant = 0;
     for (int h = 1; h <= MAX_H; h++)
@@ -66,6 +67,7 @@ static void all_sizes(void **state)
             draw_size(all,
                       shots[variant % 5 == 0   ? 1
                             : variant % 5 == 1 ? 2
+                            : variant % 5 == 2 ? 3
                                                : 0],
                       &u, w, h, (enum glyph_level)(variant % 3));
         }
@@ -73,6 +75,7 @@ static void all_sizes(void **state)
     free(hard);
     free(first);
     free(running);
+    free(arms);
 }
 
 /* Every view and overlay at the sizes where something begins or ends. */

@@ -77,10 +77,10 @@ static const struct arm_column COLUMNS[] = {
 static void row_figures(struct grid *g, struct rect in, int row, const struct experiment_arm *a, int arm)
 {
     struct pen p = pen_at(g, in, 0, row);
-    pen_put(&p, a ? (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD : ROLE_DIM,
-            !a    ? "   "
-            : arm ? "B  "
-                  : "A  ");
+    if (a)
+        pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c  ", 'A' + arm);
+    else
+        pen_put(&p, ROLE_DIM, "   ");
     if (a && a->failed) {
         pen_put(&p, ROLE_ERROR, "✕ ");
         pen_field(&p, pen_left(&p), ROLE_ERROR, a->error);
@@ -96,13 +96,54 @@ static void row_figures(struct grid *g, struct rect in, int row, const struct ex
 static void row_config(struct grid *g, struct rect in, int row, const struct experiment_arm *a, int arm)
 {
     struct pen p = pen_at(g, in, 0, row);
-    pen_put(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, arm ? "B  " : "A  ");
+    pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c  ", 'A' + arm);
     pen_field(&p, MIN(text_columns(a->line), pen_left(&p)), ROLE_TEXT, a->line);
     if (a->recipe[0]) pen_printf(&p, ROLE_DIM, "   recipe %s", a->recipe);
     pen_printf(&p, ROLE_DIM, "   %s", a->failed ? "" : a->ready ? "loaded" : a->cells ? "" : "loading");
 }
 
-static void box_arms(struct grid *g, struct rect area, const struct snapshot *s)
+/* Many arms: one row each; figures follow as far as the screen is wide. */
+static void row_challenger(struct grid *g, struct rect in, int row, const struct snapshot *s, int arm,
+                           bool selected)
+{
+    enum { LINE = 22, RATE = 9, PEAK = 7, VERDICT = 40, EVIDENCE = 19 };
+    const struct experiment_state *x = &s->experiment;
+    const struct experiment_arm *a = &x->arm[arm];
+    struct pen p = pen_at(g, in, 0, row);
+    pen_put(&p, ROLE_KEY, selected ? "▸" : " ");
+    pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c ", 'A' + arm);
+    pen_field(&p, MAX(LINE, in.w - 3 - RATE - PEAK - VERDICT - EVIDENCE),
+              selected ? ROLE_TEXT | STYLE_REVERSE : ROLE_TEXT, a->line);
+    if (a->failed) {
+        pen_put(&p, ROLE_ERROR, " ✕ ");
+        pen_field(&p, pen_left(&p), ROLE_ERROR, a->error);
+        return;
+    }
+    pen_field_right(&p, RATE, ROLE_TEXT, figure_number(a->rate).text);
+    pen_field_right(&p, PEAK, ROLE_TEXT, figure_bytes(a->peak_rss_bytes).text);
+    if (!arm) return;
+    pen_put(&p, ROLE_TEXT, "  ");
+    const int verdict_from = p.x;
+    draw_verdict(&p, x, arm);
+    if (in.w < verdict_from + VERDICT + EVIDENCE - 2) return;
+    p.x = verdict_from + VERDICT - 2;
+    draw_evidence(&p, x, arm);
+}
+
+static void rows_arms(struct grid *g, struct rect in, const struct snapshot *s, int selected)
+{
+    const struct experiment_state *x = &s->experiment;
+    struct pen p = pen_at(g, in, 0, 0);
+    pen_printf(&p, ROLE_DIM, "each against A by %s; ↑ ↓ choose what is drawn below",
+               experiment_metric(x)->name);
+    const int challengers = experiment_arms(x) - 1, rows = in.h - 2;
+    row_challenger(g, in, 1, s, 0, false);
+    const int first = MAX(0, MIN(selected - rows, challengers - rows));
+    for (int i = 0; i < rows && first + i < challengers; i++)
+        row_challenger(g, in, 2 + i, s, first + i + 1, first + i + 1 == selected);
+}
+
+static void box_arms(struct grid *g, struct rect area, const struct snapshot *s, int selected)
 {
     const struct experiment_state *x = &s->experiment;
     char title[800], workload[600];
@@ -111,6 +152,10 @@ static void box_arms(struct grid *g, struct rect area, const struct snapshot *s)
              name ? name + 1 : x->spec.model, workload_line(&x->spec.workload, workload, sizeof workload),
              experiment_metric(x)->name);
     struct rect in = grid_box(g, area, title, snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
+    if (experiment_arms(x) > 2) {
+        rows_arms(g, in, s, selected);
+        return;
+    }
     row_config(g, in, 0, &x->arm[0], 0);
     row_config(g, in, 1, &x->arm[1], 1);
     row_figures(g, in, 2, NULL, 0);
@@ -118,31 +163,54 @@ static void box_arms(struct grid *g, struct rect area, const struct snapshot *s)
     row_figures(g, in, 4, &x->arm[1], 1);
 }
 
-static void box_verdict(struct grid *g, struct rect area, const struct snapshot *s)
+/* What is not known while it runs has no row: quality, and what all axes say together. */
+static void rows_whole(struct grid *g, struct rect in, int row, const struct experiment_state *x, int arm)
+{
+    struct pen p = pen_at(g, in, 0, row);
+    if (x->comparison[arm].quality.known) {
+        draw_quality(&p, x, arm);
+        row++;
+    }
+    if (x->phase < PHASE_DONE || x->arm[arm].failed || !x->comparison[arm].blocks) return;
+    struct joint j;
+    claims_joint(&j, x);
+    p = pen_at(g, in, 0, row);
+    pen_put(&p, ROLE_DIM, "together: ");
+    pen_field(&p, pen_left(&p), ROLE_TEXT, j.sentence[arm]);
+}
+
+static void box_verdict(struct grid *g, struct rect area, const struct snapshot *s, int arm)
 {
     const struct experiment_state *x = &s->experiment;
-    char text[300];
-    struct rect in = grid_box(g, area, "Verdict on B", NULL);
+    const struct comparison *c = experiment_comparison(x, arm);
+    char text[300], title[64];
+    snprintf(title, sizeof title, "Verdict on %c%s", 'A' + arm,
+             c == &x->confirmation ? ", measured afresh" : "");
+    struct rect in = grid_box(g, area, title, NULL);
     struct pen p = pen_at(g, in, 0, 0);
-    draw_verdict(&p, x);
-    pen_printf(&p, ROLE_DIM, "   margin ±%.2g%%", expm1(x->spec.margin) * 100);
-    if (isfinite(x->mde)) pen_printf(&p, ROLE_DIM, "   can see ±%.2g%%", expm1(x->mde) * 100);
+    draw_verdict(&p, x, arm);
+    pen_put(&p, ROLE_DIM, "  ");
+    draw_evidence(&p, x, arm);
+    if (c->blocks > 1 && isfinite(c->p)) pen_printf(&p, ROLE_DIM, "  p %.2g", c->p);
+    pen_printf(&p, ROLE_DIM, "  margin ±%.2g%%", x->spec.margin * 100);
+    if (isfinite(x->mde) && pen_left(&p) >= 17)
+        pen_printf(&p, ROLE_DIM, "  can see ±%.2g%%", expm1(x->mde) * 100);
     p = pen_at(g, in, 0, 1);
     draw_control(&p, x);
     if (isfinite(x->control.lower))
         pen_printf(&p, ROLE_DIM, "   A/A %s [%s, %s]", figure_change(x->control.estimate).text,
                    figure_change(x->control.lower).text, figure_change(x->control.upper).text);
     p = pen_at(g, in, 0, 2);
-    bool reason = x->reason[0] != '\0';
-    pen_put(&p, ROLE_DIM, reason ? "why: " : "next: ");
-    pen_field(&p, pen_left(&p), ROLE_TEXT, reason ? x->reason : next_step(s, text, sizeof text));
+    const char *why = *c->reason ? c->reason : x->reason;
+    pen_put(&p, ROLE_DIM, *why ? "why: " : "next: ");
+    pen_field(&p, pen_left(&p), ROLE_TEXT, *why ? why : next_step(s, text, sizeof text));
     p = pen_at(g, in, 0, 3);
     draw_progress(&p, s);
+    rows_whole(g, in, 4, x, arm);
 }
 
 void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    (void)u;
     const struct experiment_state *x = &s->experiment;
     struct rect box[AB_BOXES];
     if (!s->experiment_known) {
@@ -152,13 +220,16 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
             "No experiment on screen. b starts one; 4 lists the earlier ones (Enter opens, r resumes a stopped one).");
         return;
     }
-    layout_ab(body, box);
-    box_arms(g, box[AB_ARMS], s);
-    char title[96];
+    const int arm = experiment_selected(x, u);
+    const struct comparison *c = experiment_comparison(x, arm);
+    layout_ab(body, experiment_arms(x), box);
+    box_arms(g, box[AB_ARMS], s, arm);
+    char title[128];
     snprintf(title, sizeof title,
-             "Effect, B against A: %d blocks (dot: one block, bar: 95%% interval so far)", x->blocks);
+             "Effect, %c against A: %d blocks (dot: one block, band: %.3g%% interval so far)", 'A' + arm,
+             c->blocks, 100 * (1 - (c->alpha > 0 ? c->alpha : 0.05)));
     struct rect in = grid_box(g, box[AB_EFFECT], title, NULL);
-    draw_effect(g, rect_rows(in, 0, in.h - 1), x);
-    draw_axis(g, rect_rows(in, in.h - 1, 1), x);
-    box_verdict(g, box[AB_VERDICT], s);
+    draw_effect(g, rect_rows(in, 0, in.h - 1), x, arm);
+    draw_axis(g, rect_rows(in, in.h - 1, 1), x, arm);
+    box_verdict(g, box[AB_VERDICT], s, arm);
 }

@@ -206,7 +206,7 @@ static void row_arm(struct grid *g, struct rect in, int row, const struct snapsh
     enum { VERDICT_COLUMNS = 38, RATE_COLUMNS = 13, BYTES_COLUMNS = 7 };
     int room = in.w - 2 - RATE_COLUMNS - BYTES_COLUMNS - VERDICT_COLUMNS;
     struct pen p = pen_at(g, in, 0, row);
-    pen_put(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, arm ? "B " : "A ");
+    pen_printf(&p, (arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD, "%c ", 'A' + arm);
     if (a->failed) {
         pen_field(&p, MIN(room, 24), ROLE_TEXT, a->line);
         pen_put(&p, ROLE_ERROR, " ✕ ");
@@ -219,7 +219,7 @@ static void row_arm(struct grid *g, struct rect in, int row, const struct snapsh
     pen_field_right(&p, RATE_COLUMNS, ROLE_TEXT, isfinite(a->rate) ? text : "n/a");
     pen_field_right(&p, BYTES_COLUMNS, ROLE_TEXT, figure_bytes(a->peak_rss_bytes).text);
     pen_put(&p, ROLE_TEXT, "  ");
-    if (arm == 1) draw_verdict(&p, &s->experiment);
+    if (arm) draw_verdict(&p, &s->experiment, arm);
 }
 
 static void draw_next(struct pen *p, const struct snapshot *s)
@@ -247,19 +247,26 @@ static void box_ab(struct grid *g, struct rect area, const struct snapshot *s)
     const struct experiment_state *x = &s->experiment;
     char title[700] = "A/B", workload[600];
     if (s->experiment_known)
-        snprintf(title, sizeof title, "A/B  %s  %s",
-                 workload_line(&x->spec.workload, workload, sizeof workload), experiment_metric(x)->name);
+        snprintf(title, sizeof title,
+                 experiment_arms(x) > 2 ? "A/B  %s  %s   %c leads of %d (2: all)" : "A/B  %s  %s",
+                 workload_line(&x->spec.workload, workload, sizeof workload), experiment_metric(x)->name,
+                 'A' + MAX(x->headline, 1), experiment_arms(x) - 1);
     struct rect in = grid_box(g, area, title, snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
     if (!s->experiment_known) {
         draw_invitation(g, in);
         return;
     }
     row_arm(g, in, 0, s, 0);
-    row_arm(g, in, 1, s, 1);
+    const int leader = MAX(x->headline, 1);
+    row_arm(g, in, 1, s, leader);
     int tail = 2, plot = in.h - 3 - tail;
-    if (plot >= 5) draw_effect(g, rect_rows(in, 3, plot), x);
-    draw_axis(g, rect_rows(in, 2, 1), x);
-    struct pen p = pen_at(g, in, 0, in.h - 2);
+    if (plot >= 5) draw_effect(g, rect_rows(in, 3, plot), x, leader);
+    struct rect axis = rect_rows(in, 2, 1);
+    axis.w = MAX(axis.w - EVIDENCE_COLUMNS, 0);
+    draw_axis(g, axis, x, leader);
+    struct pen p = pen_at(g, in, axis.w, 2);
+    draw_evidence(&p, x, leader);
+    p = pen_at(g, in, 0, in.h - 2);
     draw_control(&p, x);
     bool running = snapshot_is_running(s);
     if (running) draw_next(&p, s);

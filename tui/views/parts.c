@@ -43,6 +43,27 @@ const struct metric *experiment_metric(const struct experiment_state *x)
     return x->spec.metric ? x->spec.metric : experiment_default_metric(&x->spec.workload);
 }
 
+int experiment_arms(const struct experiment_state *x)
+{
+    return x->spec.arms > 0 ? x->spec.arms : 2;
+}
+
+const struct comparison *experiment_comparison(const struct experiment_state *x, int arm)
+{
+    return x->confirming && arm == x->headline ? &x->confirmation : &x->comparison[arm];
+}
+
+enum verdict experiment_verdict(const struct experiment_state *x, int arm)
+{
+    if (x->verdict == VERDICT_INVALID || experiment_arms(x) == 2) return x->verdict;
+    return experiment_comparison(x, arm)->verdict;
+}
+
+int experiment_selected(const struct experiment_state *x, const struct ui *u)
+{
+    return MAX(1, MIN(u->selected[VIEW_AB] + 1, experiment_arms(x) - 1));
+}
+
 void pen_value(struct pen *p, const char *label, const char *value)
 {
     pen_put(p, ROLE_DIM, label);
@@ -74,16 +95,17 @@ static double margin_of(const struct experiment_state *x)
     return x->spec.margin > 0 ? x->spec.margin : 0.01;
 }
 
-void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x)
+void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x, int arm)
 {
+    const struct interval effect = experiment_comparison(x, arm)->effect;
     double m = margin_of(x);
     struct scale s = { -2 * m, 2 * m };
-    scale_hold(&s, experiment_headline(x)->effect.estimate * 1.1);
-    /* An interval of two blocks is many times wider than what it will be: let it run off the axis. */
-    double reach = 3 * MAX(fabs(experiment_headline(x)->effect.estimate), 2 * m);
+    scale_hold(&s, effect.estimate * 1.1);
+    /* The first intervals are many times wider than what they will be: let them run off the axis. */
+    double reach = 3 * MAX(fabs(effect.estimate), 2 * m);
     if (isfinite(reach)) {
-        scale_hold(&s, MAX(experiment_headline(x)->effect.lower, -reach));
-        scale_hold(&s, MIN(experiment_headline(x)->effect.upper, reach));
+        scale_hold(&s, MAX(effect.lower, -reach));
+        scale_hold(&s, MIN(effect.upper, reach));
     }
     struct pen p = pen_at(g, row, 0, 0);
     pen_field_right(&p, 7, ROLE_DIM, figure_change(s.lo).text);
@@ -96,17 +118,15 @@ void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x
     grid_put(g, line, left, 0, 0x2524, ROLE_TEXT);
     grid_put(g, line, right, 0, 0x251c, ROLE_TEXT);
     grid_put(g, line, zero, 0, '0', ROLE_TEXT | STYLE_BOLD);
-    if (isfinite(experiment_headline(x)->effect.estimate)) {
-        enum role role = verdict_mark(x->verdict).role;
-        if (isfinite(experiment_headline(x)->effect.lower)) {
-            int from = scale_at(&s, experiment_headline(x)->effect.lower, cells),
-                to = scale_at(&s, experiment_headline(x)->effect.upper, cells);
+    if (isfinite(effect.estimate)) {
+        enum role role = verdict_mark(experiment_verdict(x, arm)).role;
+        if (isfinite(effect.lower) && isfinite(effect.upper)) {
+            int from = scale_at(&s, effect.lower, cells), to = scale_at(&s, effect.upper, cells);
             for (int i = from; i <= to; i++) grid_put(g, line, i, 0, 0x2501, role);
             grid_put(g, line, from, 0, 0x25cf, role);
             grid_put(g, line, to, 0, 0x25cf, role);
         }
-        grid_put(g, line, scale_at(&s, experiment_headline(x)->effect.estimate, cells), 0, 0x25c6,
-                 role | STYLE_BOLD);
+        grid_put(g, line, scale_at(&s, effect.estimate, cells), 0, 0x25c6, role | STYLE_BOLD);
     }
     p.x += cells;
     pen_put(&p, ROLE_DIM, " ");
@@ -119,7 +139,8 @@ struct effect_plot {
     struct grid *g;
     struct rect area; /* without labels */
     struct scale s;
-    const struct experiment_state *x;
+    const struct comparison *c;
+    enum role role;  /* of the verdict */
     int first, step; /* first block shown, columns per block */
 };
 
@@ -139,12 +160,24 @@ static void plot_line(const struct effect_plot *p, double v, uint32_t code, unsi
     for (int i = 0; i < p->area.w; i++) grid_put(p->g, p->area, i, plot_row(p, v), code, style);
 }
 
+/* The line of no difference shows through the band, behind dots and the last interval. */
+static void plot_line_behind(const struct effect_plot *p, double v, uint32_t code, unsigned style)
+{
+    if (!plot_holds(p, v)) return;
+    const int y = p->area.y + plot_row(p, v);
+    for (int i = 0; i < p->area.w; i++) {
+        const int x = p->area.x + i;
+        if (x >= p->g->w || y >= p->g->h) return;
+        const uint32_t there = p->g->cells[y * p->g->w + x].code;
+        if (there != 0x25cf && there != 0x2503 && there != 'o' && there != '|')
+            grid_put(p->g, p->area, i, plot_row(p, v), code, style);
+    }
+}
+
 /* Zero belongs to the picture while the effect is near it; far from it the picture is of the interval closing
  * in (the axis below keeps zero in sight). */
-static struct scale plot_scale(const struct experiment_state *x, int first)
+static struct scale plot_scale(const struct comparison *c, double m, int first)
 {
-    const struct comparison *c = experiment_headline(x);
-    double m = margin_of(x);
     struct scale s = { c->d[first], c->d[first] };
     for (int i = first; i < c->blocks; i++) scale_hold(&s, c->d[i]);
     double spread = MAX(s.hi - s.lo, 2 * m), middle = (s.lo + s.hi) / 2;
@@ -156,24 +189,41 @@ static struct scale plot_scale(const struct experiment_state *x, int first)
     }
     scale_hold(&s, middle - spread / 2);
     scale_hold(&s, middle + spread / 2);
-    scale_hold(&s, MAX(experiment_headline(x)->effect.lower, middle - spread));
-    scale_hold(&s, MIN(experiment_headline(x)->effect.upper, middle + spread));
+    scale_hold(&s, MAX(c->effect.lower, middle - spread));
+    scale_hold(&s, MIN(c->effect.upper, middle + spread));
     double pad = (s.hi - s.lo) * 0.05;
     return (struct scale){ s.lo - pad, s.hi + pad };
 }
 
-static void plot_block(const struct effect_plot *p, int i)
+/* Where the interval stood after block i. */
+static struct interval interval_after(const struct comparison *c, int i)
 {
-    int column = (i - p->first) * p->step + p->step / 2;
-    const struct comparison *c = experiment_headline(p->x);
-    struct interval so_far = stats_anytime_interval(c->d, i + 1, 1 - c->alpha);
-    bool last = i == c->blocks - 1;
-    unsigned style = last ? (unsigned)verdict_mark(p->x->verdict).role | STYLE_BOLD : ROLE_GRAPH;
-    if (isfinite(so_far.lower)) {
-        int from = plot_row(p, so_far.upper), to = plot_row(p, so_far.lower);
-        for (int y = from; y <= to; y++) grid_put(p->g, p->area, column, y, last ? 0x2503 : 0x2502, style);
+    return stats_anytime_interval(c->d, i + 1, 1 - (c->alpha > 0 ? c->alpha : 0.05));
+}
+
+/* Dots of all blocks in the band of the interval so far, which closes in. An interval takes some 50 us, so
+ * that no more than LOOKS of them are drawn, each over the blocks until the next. */
+static void plot_blocks(const struct effect_plot *p)
+{
+    enum { LOOKS = 48 };
+    const struct comparison *c = p->c;
+    const int every = (c->blocks - p->first + LOOKS - 1) / LOOKS;
+    struct interval so_far = { NAN, NAN, NAN };
+    for (int i = p->first; i < c->blocks; i++) {
+        const bool last = i == c->blocks - 1;
+        const int column = (i - p->first) * p->step, middle = column + p->step / 2;
+        if (last)
+            so_far = c->effect;
+        else if ((i - p->first) % every == 0)
+            so_far = interval_after(c, i);
+        const bool known = isfinite(so_far.lower) && isfinite(so_far.upper);
+        const int from = known ? plot_row(p, so_far.upper) : 0, to = known ? plot_row(p, so_far.lower) : -1;
+        for (int y = from; y <= to; y++) {
+            for (int k = 0; k < p->step; k++) grid_put(p->g, p->area, column + k, y, 0x2591, ROLE_GRAPH);
+            if (last) grid_put(p->g, p->area, middle, y, 0x2503, (unsigned)p->role | STYLE_BOLD);
+        }
+        grid_put(p->g, p->area, middle, plot_row(p, c->d[i]), 0x25cf, ROLE_ARM_B);
     }
-    grid_put(p->g, p->area, column, plot_row(p, c->d[i]), 0x25cf, ROLE_ARM_B);
 }
 
 static void plot_label(struct grid *g, struct rect area, int row, const char *text, unsigned style)
@@ -197,47 +247,87 @@ static void draw_effect_labels(const struct effect_plot *p, struct rect area, do
     if (zero > 0 && zero < area.h - 1) plot_label(p->g, area, zero, "0", ROLE_TEXT);
 }
 
-void draw_effect(struct grid *g, struct rect area, const struct experiment_state *x)
+void draw_effect(struct grid *g, struct rect area, const struct experiment_state *x, int arm)
 {
+    const struct comparison *c = experiment_comparison(x, arm);
     struct rect inside = { area.x + 9, area.y, area.w - 9, area.h };
     if (inside.w < 8 || area.h < 3) return;
-    const int blocks = experiment_headline(x)->blocks;
-    if (blocks < 1) {
+    if (c->blocks < 1) {
         grid_wrap(
             g, area, ROLE_DIM,
-            "no block has been kept yet: each will be a dot here, and the 95 % interval a bar that closes in");
+            "no block has been kept yet: each will be a dot here, in the band of the interval so far, which closes "
+            "in and may be watched: it holds at every look");
         return;
     }
     int planned = x->planned_blocks > 0    ? x->planned_blocks
                   : x->spec.max_blocks > 0 ? x->spec.max_blocks
                                            : 64;
-    int most = MAX(blocks, MIN(planned, (int)EXPERIMENT_BLOCKS));
-    struct effect_plot p = { .g = g, .area = inside, .x = x };
-    p.step = MIN(MAX(inside.w / most, 1), 4);
-    p.first = MAX(blocks - inside.w / p.step, 0);
-    p.s = plot_scale(x, p.first);
+    int most = MAX(c->blocks, MIN(planned, (int)EXPERIMENT_BLOCKS));
+    struct effect_plot p = {
+        .g = g, .area = inside, .c = c, .role = verdict_mark(experiment_verdict(x, arm)).role
+    };
     double m = margin_of(x);
+    p.step = MIN(MAX(inside.w / most, 1), 4);
+    p.first = MAX(c->blocks - inside.w / p.step, 0);
+    p.s = plot_scale(c, m, p.first);
     plot_line(&p, m, 0x2504, ROLE_DIM);
     plot_line(&p, -m, 0x2504, ROLE_DIM);
-    plot_line(&p, 0, 0x2500, ROLE_BORDER);
-    for (int i = p.first; i < blocks; i++) plot_block(&p, i);
+    plot_blocks(&p);
+    plot_line_behind(&p, 0, 0x2500, ROLE_BORDER);
     draw_effect_labels(&p, area, m);
 }
 
 /* ---------------------------------------------------------------- words */
 
-void draw_verdict(struct pen *p, const struct experiment_state *x)
+void draw_verdict(struct pen *p, const struct experiment_state *x, int arm)
 {
-    struct mark m = verdict_mark(x->verdict);
-    if (isfinite(experiment_headline(x)->effect.estimate)) {
-        pen_put(p, (unsigned)m.role | STYLE_BOLD,
-                figure_change(experiment_headline(x)->effect.estimate).text);
-        if (isfinite(experiment_headline(x)->effect.lower))
-            pen_printf(p, ROLE_TEXT, " [%s, %s]", figure_change(experiment_headline(x)->effect.lower).text,
-                       figure_change(experiment_headline(x)->effect.upper).text);
+    const struct comparison *c = experiment_comparison(x, arm);
+    const struct mark m = verdict_mark(experiment_verdict(x, arm));
+    if (isfinite(c->effect.estimate)) {
+        pen_put(p, (unsigned)m.role | STYLE_BOLD, figure_change(c->effect.estimate).text);
+        if (isfinite(c->effect.lower) && isfinite(c->effect.upper))
+            pen_printf(p, ROLE_TEXT, " [%s, %s]", figure_change(c->effect.lower).text,
+                       figure_change(c->effect.upper).text);
         pen_put(p, ROLE_TEXT, " ");
     }
-    pen_printf(p, (unsigned)m.role | STYLE_BOLD, "%s %s", m.glyph, m.word);
+    if (c->dropped)
+        pen_printf(p, ROLE_DIM, "left out at %d", c->dropped_at);
+    else
+        pen_printf(p, (unsigned)m.role | STYLE_BOLD, "%s %s", m.glyph, m.word);
+}
+
+static struct figure figure_evidence(double e)
+{
+    struct figure f = { "n/a" };
+    if (isfinite(e)) snprintf(f.text, sizeof f.text, "%.*f", e < 9.95 ? 1 : 0, MIN(e, 9999.0));
+    return f;
+}
+
+void draw_evidence(struct pen *p, const struct experiment_state *x, int arm)
+{
+    const struct comparison *c = experiment_comparison(x, arm);
+    enum { ENOUGH = 20 };
+    const bool known = c->blocks > 1 && isfinite(c->e);
+    pen_put(p, ROLE_DIM, "e-value ");
+    pen_printf(p,
+               !known           ? ROLE_DIM
+               : c->e >= ENOUGH ? ROLE_TEXT | STYLE_BOLD
+                                : ROLE_TEXT,
+               "%s%s", known && c->e > 9999 ? ">" : "", figure_evidence(known ? c->e : (double)NAN).text);
+    pen_printf(p, ROLE_DIM, " (≥%d)", ENOUGH);
+}
+
+void draw_quality(struct pen *p, const struct experiment_state *x, int arm)
+{
+    const struct quality *q = &x->comparison[arm].quality;
+    if (!q->known) return;
+    pen_put(p, ROLE_DIM, "KLD ");
+    pen_printf(p, ROLE_TEXT, "%.3g", q->kld.estimate);
+    if (isfinite(q->kld.lower)) pen_printf(p, ROLE_TEXT, " [%.3g, %.3g]", q->kld.lower, q->kld.upper);
+    pen_put(p, ROLE_DIM, "  same top-1 ");
+    pen_printf(p, ROLE_TEXT, "%.1f%%", 100 * q->top1.estimate);
+    pen_put(p, ROLE_DIM, "  perplexity ");
+    pen_put(p, ROLE_TEXT, figure_change(log(q->ppl_ratio.estimate)).text);
 }
 
 void draw_control(struct pen *p, const struct experiment_state *x)
@@ -282,16 +372,18 @@ void draw_progress(struct pen *p, const struct snapshot *s)
         return;
     }
     if (x->block >= 0 && x->phase >= PHASE_CONTROL)
-        pen_printf(p, ROLE_TEXT, "block %d cell %d/4  ", x->block + 1, x->slot + 1);
+        pen_printf(p, ROLE_TEXT, "block %d cell %d/%d  ", x->block + 1, x->slot + 1,
+                   x->phase == PHASE_BLOCKS ? 2 * experiment_arms(x) : 4);
     draw_cell(p, x);
 }
 
+/* "%c": the arm it is about. */
 static const char *done_text(enum verdict v)
 {
     static const char *const TEXTS[] = {
-        [VERDICT_NONE] = "no verdict: too few blocks were kept",
+        [VERDICT_NONE] = "no verdict on %c: too few blocks were kept",
         [VERDICT_BETTER] =
-            "B wins. p pushes the result; check quality before you switch if B changes answers",
+            "%c wins. p pushes the result; check quality before you switch if it changes answers",
         [VERDICT_WORSE] = "keep A. a proposes other configurations",
         [VERDICT_EQUIVALENT] = "no difference beyond the margin: choose by memory and quality",
         [VERDICT_NEGLIGIBLE] = "a real difference, but below the margin: choose by memory and quality",
@@ -302,19 +394,35 @@ static const char *done_text(enum verdict v)
     return (size_t)v < COUNT_OF(TEXTS) ? TEXTS[v] : "";
 }
 
+static void done_words(char *buf, size_t size, const char *text, int letter)
+{
+    const char *at = strstr(text, "%c");
+    if (at)
+        snprintf(buf, size, "%.*s%c%s", (int)(at - text), text, letter, at + 2);
+    else
+        snprintf(buf, size, "%s", text);
+}
+
 const char *next_step(const struct snapshot *s, char *buf, size_t size)
 {
     const struct experiment_state *x = &s->experiment;
     if (!s->experiment_known) {
         snprintf(buf, size, "b starts an A/B: two configurations, one workload, a verdict");
     } else if (x->phase == PHASE_DONE) {
-        snprintf(buf, size, "%s", done_text(x->verdict));
+        done_words(buf, size, done_text(x->verdict), 'A' + MAX(x->headline, 1));
     } else if (x->phase == PHASE_FAILED) {
         snprintf(buf, size, "b with another configuration, or r to try this one again");
     } else if (x->phase == PHASE_STOPPED || !s->experiment_live) {
         snprintf(buf, size, "every finished cell is kept: r resumes run %lld", (long long)x->run_id);
     } else if (x->phase < PHASE_BLOCKS) {
-        snprintf(buf, size, "first A against A, to know the noise; then the comparison");
+        snprintf(buf, size, "%s",
+                 x->phase == PHASE_WARMUP
+                     ? "warming up until the rate has settled; then A against A, to know the noise"
+                     : "first A against A, to know the noise; then the comparison");
+    } else if (x->phase == PHASE_CONFIRM) {
+        snprintf(buf, size,
+                 "%c leads: measured again on fresh blocks, because the best of several looks too good",
+                 'A' + MAX(x->headline, 1));
     } else if (x->blocks_needed == 0) {
         snprintf(buf, size, "decided: the last cells finish");
     } else if (x->blocks_needed > 0) {

@@ -37,14 +37,30 @@ struct mark phase_mark(const struct snapshot *s); /* of the experiment on screen
 /* The metric an experiment is about, and its mean for an arm. */
 const struct metric *experiment_metric(const struct experiment_state *x);
 
-/* One row: percent axis with zero, margin and the interval of the effect. */
-void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x);
+int experiment_arms(const struct experiment_state *x);
+/* A challenger (arm 1 or higher) against A, and what the run says about it: an invalid run says nothing else.
+ */
+const struct comparison *experiment_comparison(const struct experiment_state *x, int arm);
+enum verdict experiment_verdict(const struct experiment_state *x, int arm);
+/* The challenger on screen in the A/B view: the selected one. */
+int experiment_selected(const struct experiment_state *x, const struct ui *u);
 
-/* Blocks from left to right: each one's effect as a dot, the interval so far as a bar that closes in. */
-void draw_effect(struct grid *g, struct rect area, const struct experiment_state *x);
+/* One row: percent axis with zero, margin and the interval of the effect. */
+void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x, int arm);
+
+/* Blocks from left to right: each one's effect as a dot in the band of the interval so far, which closes in.
+ */
+void draw_effect(struct grid *g, struct rect area, const struct experiment_state *x, int arm);
 
 /* "+58.4% [+56.9%, +60.1%] ▲ better" from the pen on. */
-void draw_verdict(struct pen *p, const struct experiment_state *x);
+void draw_verdict(struct pen *p, const struct experiment_state *x, int arm);
+
+/* "e-value 94 (≥20)": the evidence, and what is enough. */
+enum { EVIDENCE_COLUMNS = 20 };
+void draw_evidence(struct pen *p, const struct experiment_state *x, int arm);
+
+/* "KLD 0.012 [0.011, 0.014]  same top-1 94.1%": nothing when it was not measured. */
+void draw_quality(struct pen *p, const struct experiment_state *x, int arm);
 
 /* "A/A floor ±0.8%   discarded 1 of 8 blocks". */
 void draw_control(struct pen *p, const struct experiment_state *x);
