@@ -252,8 +252,8 @@ static enum err_code start_spec(struct experiment_spec *spec, const struct job *
         .arms = JOB_ARMS, .margin = 0.01, .resume_id = j->id, .seed = (uint64_t)clock_unix_ms()
     };
     if (j->id) return ERR_OK;
-    put_text(spec->model, sizeof spec->model, j->text[2]);
     enum err_code rc = workload_parse(&spec->workload, j->text[3], why);
+    if (!spec->workload.train) put_text(spec->model, sizeof spec->model, j->text[2]); /* else from nothing */
     for (int arm = 0; rc == ERR_OK && arm < JOB_ARMS; arm++)
         rc = config_parse(&spec->config[arm], strcmp(j->text[arm], "default") ? j->text[arm] : "", why);
     return rc;

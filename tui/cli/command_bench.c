@@ -105,6 +105,7 @@ static enum err_code add_workload(struct bench *b, const char *text, struct err 
     enum err_code rc = workload_parse(&w, text, why);
     if (rc) return rc;
     if (*w.eval_file) return err_set(why, ERR_USAGE, "-w %s: `qdyno eval` does that", text);
+    if (w.train) return err_set(why, ERR_USAGE, "-w %s: `qdyno ab` compares settings of training", text);
     if (b->n_workloads == WORKLOADS_MAX)
         return err_set(why, ERR_USAGE, "more than %d workloads", WORKLOADS_MAX);
     b->workload[b->n_workloads++] = w;

@@ -160,13 +160,24 @@ static enum err_code check_target(struct quantizing *z, struct err *why)
     return check_space(z, parent, why);
 }
 
+static enum err_code check_recovery(const struct quantizing *z, struct err *why)
+{
+    const struct params p = config_params(&z->config);
+    if (p.method && p.method->act && p.method->act(&p).kind != INPUT_FREE)
+        return err_set(why, ERR_USAGE,
+                       "--recover: %s quantizes activations, too, and the trainer's network does not: want a "
+                       "method for weights alone",
+                       p.method->name);
+    return recover_check(z->source, z->source, why);
+}
+
 static enum err_code prepare(struct quantizing *z, struct err *why)
 {
     z->recovers = args_has(z->a, "--recover");
     enum err_code rc = read_recipe(z, why);
     if (!rc && z->recovers) rc = recover_read(&z->recovering, args_text(z->a, "--recover", ""), why);
     if (!rc) rc = gguf_open(&z->source, z->in, why);
-    if (!rc && z->recovers) rc = recover_check(z->source, z->source, why); /* before anything is made */
+    if (!rc && z->recovers) rc = check_recovery(z, why); /* before anything is made */
     if (!rc && recipe_is_identity(&z->config, z->source))
         rc = err_set(why, ERR_USAGE, "-R %s leaves every tensor of %s as it is: there is nothing to make",
                      args_text(z->a, "-R", ""), z->in);

@@ -138,8 +138,9 @@ static enum err_code choose(struct tune *t, enum goal goal, struct err *why)
     int tried = 0;
     bool by_speed = goal == GOAL_SPEED || goal == GOAL_BALANCED;
     enum err_code rc = workload_parse(&w, args_text(t->a, "-w", "tg64"), why);
-    if (!rc && *w.eval_file)
-        rc = err_set(why, ERR_USAGE, "-w %s: tune races speed; want e.g. tg64", w.eval_file);
+    if (!rc && (*w.eval_file || w.train))
+        rc = err_set(why, ERR_USAGE, "-w %s: tune races the speed of running; want e.g. tg64",
+                     args_text(t->a, "-w", ""));
     t->chosen = -1;
     config_line(&t->current, t->current_line, sizeof t->current_line);
     double best = -1;
