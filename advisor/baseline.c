@@ -137,6 +137,14 @@ static bool same_file(const char *a, const char *b)
     return !strcmp(a, b) || (realpath(a, x) && realpath(b, y) && !strcmp(x, y));
 }
 
+static void line_without_model(const struct config *c, char *buf, size_t size)
+{
+    struct config rest = *c;
+    rest.value[KNOB_MODEL][0] = '\0';
+    rest.given[KNOB_MODEL] = false;
+    config_line(&rest, buf, size);
+}
+
 /* A line's own model= beats what it is given here. */
 static enum err_code give_model(struct config *c, const char *path, struct err *why)
 {
@@ -168,8 +176,8 @@ enum err_code baseline_spec(struct experiment_spec *out, const struct baseline_r
                                                                     : challenger_model ? challenger_model
                                                                                        : b->model_path;
     const bool one_model = same_file(model, b->model_path);
-    config_line(&out->config[0], one, sizeof one);
-    config_line(challenger, other, sizeof other);
+    line_without_model(&out->config[0], one, sizeof one);
+    line_without_model(challenger, other, sizeof other);
     if (one_model && !strcmp(one, other))
         return err_set(
             why, ERR_USAGE,

@@ -96,9 +96,10 @@ static void put_text(json_t *o, const char *key, const char *text)
 
 static json_t *model_of(const struct capsule_arm *a)
 {
+    char whole[PATH_MAX]; /* what it was called from one folder says nothing in another */
     json_t *o = json_object();
     put_text(o, "name", a->model_name);
-    put_text(o, "path", a->model_path);
+    put_text(o, "path", realpath(a->model_path, whole) ? whole : a->model_path);
     put_text(o, "sha256", a->sha256);
     return o;
 }
