@@ -83,7 +83,9 @@ enum err_code baseline_of_run(struct baseline_row *out, const struct results *r,
     if (metric == METRIC_COUNT || isnan(result_mean(x, metric)))
         return err_set(why, ERR_USAGE, "run %" PRId64 " measured nothing to be a champion by", r->run.id);
     const char *path = model_path_of(r, x->config);
-    if (!*path)
+    struct workload w;
+    const bool trains = !workload_parse(&w, x->workload, NULL) && w.train; /* from nothing: no file */
+    if (!*path && !trains)
         return err_set(why, ERR_USAGE,
                        "run %" PRId64 " does not say which file its model was: give the config line and -m",
                        r->run.id);
@@ -114,8 +116,8 @@ enum err_code baseline_of_config(struct baseline_row *out, const struct config *
                            ? spec_resolve(s, why)
                            : err_set(why, ERR_USAGE, "the model's path is longer than %zu bytes",
                                      sizeof s->model - 1);
-    if (!rc) rc = gguf_open(&file, s->model, why);
-    if (!rc) rc = gguf_hash(file, out->model_sha256, why);
+    if (!rc && !w->train) rc = gguf_open(&file, s->model, why);
+    if (!rc && !w->train) rc = gguf_hash(file, out->model_sha256, why);
     gguf_close(file);
     if (!rc) {
         const char *slash = strrchr(s->model, '/');
@@ -164,18 +166,21 @@ enum err_code baseline_spec(struct experiment_spec *out, const struct baseline_r
         err_prefix(why, "baseline '%s'", b->name);
         return rc;
     }
-    if ((rc = model_check(b->model_path, b->model_sha256, why))) {
+    const bool trains = out->workload.train > 0;
+    if (!trains && (rc = model_check(b->model_path, b->model_sha256, why))) {
         err_prefix(why, "champion of baseline '%s'", b->name);
         return rc;
     }
     out->arms = 2;
     out->config[1] = *challenger;
     out->margin = b->margin;
-    snprintf(out->model, sizeof out->model, "%s", b->model_path);
+    /* a model for a workload that trains is refused when the experiment starts */
+    snprintf(out->model, sizeof out->model, "%s",
+             trains && challenger_model ? challenger_model : b->model_path);
     const char *own = config_text(challenger, KNOB_MODEL), *model = *own               ? own
                                                                     : challenger_model ? challenger_model
                                                                                        : b->model_path;
-    const bool one_model = same_file(model, b->model_path);
+    const bool one_model = trains || same_file(model, b->model_path);
     line_without_model(&out->config[0], one, sizeof one);
     line_without_model(challenger, other, sizeof other);
     if (one_model && !strcmp(one, other))

@@ -20,8 +20,8 @@ enum err_code baseline_of_run(struct baseline_row *out, const struct results *r,
                               const char *workload, struct err *why);
 
 /* A config line's own champion: model, workload and metric (NULL: the workload's main one) are checked now,
- * so that `check` does not fail for them later. Errors: as gguf_open; ERR_USAGE when the workload does not
- * give the metric. */
+ * so that `check` does not fail for them later. model_path "" where the workload trains. Errors: as
+ * gguf_open; ERR_USAGE when the workload does not give the metric. */
 enum err_code baseline_of_config(struct baseline_row *out, const struct config *c, const char *model_path,
                                  const struct workload *w, const struct metric *metric, struct err *why);
 

@@ -104,10 +104,10 @@ static enum err_code from_line(struct baseline_row *b, const struct cli_args *a,
     enum err_code rc = args_has(a, "--arm") ? err_set(why, ERR_USAGE, "--arm belongs to a run's number")
                                             : ERR_OK;
     if (!rc) rc = cli_config(&c, a, a->n > 2 ? a->arg[2] : NULL, why);
-    if (!rc) rc = cli_config_model(&path, a, &c, why);
     if (!rc) rc = workload_parse(&w, args_text(a, "-w", "tg64"), why);
+    if (!rc && (!w.train || args_has(a, "-m"))) rc = cli_config_model(&path, a, &c, why);
     if (!rc) rc = cli_metric(&metric, a, why);
-    if (!rc) rc = baseline_of_config(b, &c, path, &w, metric, why);
+    if (!rc) rc = baseline_of_config(b, &c, path ? path : "", &w, metric, why);
     free(path);
     return rc;
 }
