@@ -236,6 +236,31 @@ static void put_word(struct str *out, const char *word)
     str_append(out, "'");
 }
 
+/* Whatever was not left at its default. */
+static void put_flags(struct str *line, const struct report_source *s)
+{
+    const struct experiment_spec *spec = &s->state.spec;
+    str_printf(line, " --metric %s --margin %.10g%% --seed %" PRIu64, report_metric(s)->name,
+               100 * (spec->margin > 0 ? spec->margin : 0.01), spec->seed);
+    if (spec->budget_s > 0) str_printf(line, " --budget %.10gs", spec->budget_s);
+    if (spec->min_blocks > 0) str_printf(line, " --min-blocks %d", spec->min_blocks);
+    if (spec->max_blocks > 0) str_printf(line, " --max-blocks %d", spec->max_blocks);
+    if (spec->control_blocks) str_printf(line, " --control %d", MAX(spec->control_blocks, 0));
+    if (spec->warmup_cells > 0) str_printf(line, " --warmup %d", spec->warmup_cells);
+    if (spec->race) str_append(line, " --race");
+    if (*spec->gate) {
+        str_append(line, " --gate");
+        put_word(line, spec->gate);
+    }
+    if (!*spec->quality_file) return;
+    char file[sizeof spec->quality_file + 16];
+    snprintf(file, sizeof file, "--quality=%s", spec->quality_file);
+    put_word(line, file);
+    if (spec->quality_ctx > 0) str_printf(line, " --quality-ctx %d", spec->quality_ctx);
+    str_printf(line, " --quality-chunks %d", spec->quality_chunks);
+    if (spec->kld_margin > 0) str_printf(line, " --kld-margin %.10g", spec->kld_margin);
+}
+
 void section_again(struct report *r, const struct report_source *s)
 {
     const struct experiment_spec *spec = &s->state.spec;
@@ -245,13 +270,14 @@ void section_again(struct report *r, const struct report_source *s)
     content_add(r, CONTENT_TEXT,
                 "The same experiment from nothing, and this very run repeated and compared with itself:");
     str_append(&line, "qdyno ab");
-    if (*spec->model) str_append(&line, " -m"), put_word(&line, spec->model);
+    if (*spec->model) {
+        str_append(&line, " -m");
+        put_word(&line, spec->model);
+    }
     for (int a = 0; a < report_arms(s); a++) put_word(&line, s->state.arm[a].line);
     str_append(&line, " -w");
     put_word(&line, workload_line(&spec->workload, text, sizeof text));
-    str_printf(&line, " --metric %s --margin %.10g%% --seed %" PRIu64, report_metric(s)->name,
-               100 * (spec->margin > 0 ? spec->margin : 0.01), spec->seed);
-    if (spec->budget_s > 0) str_printf(&line, " --budget %.10gs", spec->budget_s);
+    put_flags(&line, s);
     str_printf(&line, "\nqdyno replay %lld", (long long)s->state.run_id);
     content_add(r, CONTENT_CODE, content_printf(r, "%s", str_text(&line)));
     str_free(&line);

@@ -106,6 +106,7 @@ double report_change(const struct report_source *s, double log_ratio);
 const char *report_percent(struct report *r, const struct report_source *s, double log_ratio);
 /* "+58.4 % (+56.9 to +60.1 %)", "unknown". */
 const char *report_interval(struct report *r, const struct report_source *s, struct interval i);
+const char *report_evidence(struct report *r, double e);
 const char *report_value(struct report *r, const struct metric *m, double v); /* "24.1 tokens/s" */
 void report_headline(struct report *r, const struct report_source *s);        /* title, subtitle, mark */
 

@@ -63,7 +63,7 @@ static void closing_band(struct plot *p, struct report *r, const struct report_s
     }
     if (band) band->loose = true;
     if (line) line->soft = true;
-    name_it(band, "95 % interval so far, valid at every look");
+    name_it(band, content_printf(r, "%.3g %% interval so far, valid at every look", 100 * (1 - alpha)));
     name_it(line, "estimate so far");
 }
 

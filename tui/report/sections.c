@@ -6,14 +6,6 @@
 
 #include "tui/figures.h"
 
-/* An e-value may be 1e40: then its size is all that matters. */
-static const char *evidence(struct report *r, double e)
-{
-    if (!isfinite(e)) return "unknown";
-    if (e >= 1e5) return content_printf(r, "%.0e", e);
-    return content_printf(r, "%.*f", e >= 100 ? 0 : 2, e);
-}
-
 static const char *probability(struct report *r, double p)
 {
     if (!isfinite(p)) return "unknown";
@@ -95,7 +87,7 @@ static void verdict_row(struct report *r, const struct report_source *s, struct 
     row->cell[2] = report_percent(r, s, c->effect.estimate);
     row->cell[3] = report_percent(r, s, turned ? c->effect.upper : c->effect.lower);
     row->cell[4] = report_percent(r, s, turned ? c->effect.lower : c->effect.upper);
-    row->cell[5] = evidence(r, c->e);
+    row->cell[5] = report_evidence(r, c->e);
     row->cell[6] = probability(r, c->p);
     row->cell[7] = content_printf(r, "%d", c->blocks);
 }
@@ -129,7 +121,7 @@ static void companion_table(struct report *r, const struct report_source *s)
             { "Hodges-Lehmann median and Wilcoxon's interval (one look)",
               report_interval(r, s, c->hodges_lehmann) },
             { "permutation of signs, p (one look)", probability(r, c->permutation_p) },
-            { "e-value of the signs alone (any number of looks)", evidence(r, c->e_sign) },
+            { "e-value of the signs alone (any number of looks)", report_evidence(r, c->e_sign) },
             { "how neighbouring blocks correlate",
               isfinite(c->lag1) ? content_printf(r, "%+.2f", c->lag1) : "unknown" },
         };
@@ -218,21 +210,23 @@ static void arms_table(struct report *r, const struct report_source *s)
     str_free(&missing);
 }
 
-/* Arms for the card: name, configuration, the compared figure, memory. */
+/* Arms for the card: name, configuration, the compared figure, its change, memory. */
 static void card_table(struct report *r, const struct report_source *s)
 {
+    const struct experiment_state *x = &s->state;
     struct content_table *t = arena_alloc(&r->arena, sizeof *t);
     if (!t) return;
-    t->columns = 4;
+    t->columns = 5;
     for (int a = 0; a < report_arms(s); a++) {
-        const struct experiment_arm *x = &s->state.arm[a];
+        const struct comparison *c = a == x->headline ? experiment_headline(x) : report_comparison(s, a);
+        const bool memory = x->arm[a].peak_rss_bytes >= 0 && report_metric(s) != &METRICS[METRIC_PEAK_MEMORY];
         struct content_row *row = content_row(r, t);
         row->cell[0] = report_arm_name(a);
-        row->cell[1] = content_plain(r, x->line);
-        row->cell[2] = report_value(r, report_metric(s), x->rate);
-        row->cell[3] = x->peak_rss_bytes >= 0 && report_metric(s) != &METRICS[METRIC_PEAK_MEMORY]
-                           ? content_printf(r, "peak %s", figure_bytes(x->peak_rss_bytes).text)
-                           : "";
+        row->cell[1] = content_plain(r, x->arm[a].line);
+        row->cell[2] = x->arm[a].failed ? "did not run" : report_value(r, report_metric(s), x->arm[a].rate);
+        row->cell[3] = a && c->blocks ? report_percent(r, s, c->effect.estimate) : "";
+        row->cell[4] = memory ? content_printf(r, "peak %s", figure_bytes(x->arm[a].peak_rss_bytes).text)
+                              : "";
     }
     r->card_table = t;
 }

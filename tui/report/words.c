@@ -65,6 +65,14 @@ const char *report_interval(struct report *r, const struct report_source *s, str
                           report_percent(r, s, high));
 }
 
+/* An e-value may be 1e40: then its size is all that matters. */
+const char *report_evidence(struct report *r, double e)
+{
+    if (!isfinite(e)) return isinf(e) && e > 0 ? "over 1e300" : "unknown";
+    if (e >= 1e5) return content_printf(r, "%.0e", e);
+    return content_printf(r, "%.*f", e >= 100 ? 0 : 2, e);
+}
+
 const char *report_value(struct report *r, const struct metric *m, double v)
 {
     if (!isfinite(v)) return "unknown";
@@ -197,10 +205,10 @@ static const char *subtitle_of(struct report *r, const struct report_source *s)
         return content_printf(r, "%s%s%s: %s after %d block%s: too few for an interval.", end, reason, metric,
                               so_far, c->blocks, c->blocks == 1 ? "" : "s");
     return content_printf(
-        r, "%s%s%s: %s, %.3g %% interval %s to %s; evidence for a difference: e-value %.3g (20 is enough).",
+        r, "%s%s%s: %s, %.3g %% interval %s to %s; evidence for a difference: e-value %s (20 is enough).",
         end, reason, metric, so_far, 100 * (1 - (c->alpha > 0 ? c->alpha : 0.05)),
         report_percent(r, s, turned ? c->effect.upper : c->effect.lower),
-        report_percent(r, s, turned ? c->effect.lower : c->effect.upper), c->e);
+        report_percent(r, s, turned ? c->effect.lower : c->effect.upper), report_evidence(r, c->e));
 }
 
 void report_headline(struct report *r, const struct report_source *s)
@@ -211,6 +219,9 @@ void report_headline(struct report *r, const struct report_source *s)
     r->mark = verdict_mark_of(x->verdict);
     r->title = report_arms(s) > 2 ? title_of_many(r, s) : title_of_pair(r, s, experiment_headline(x), 1);
     r->subtitle = subtitle_of(r, s);
-    r->footer = content_printf(r, "Run %lld of %s, written by qdyno " QDYNO_VERSION ".", (long long)x->run_id,
-                               clock_iso8601(x->started_ms, when, sizeof when));
+    char line[600];
+    r->footer = content_printf(r, "Run %lld of %s: workload `%s` on %s. Written by qdyno " QDYNO_VERSION ".",
+                               (long long)x->run_id, clock_iso8601(x->started_ms, when, sizeof when),
+                               content_plain(r, workload_line(&x->spec.workload, line, sizeof line)),
+                               s->machine_known ? content_plain(r, s->machine.cpu) : "an unknown machine");
 }

@@ -54,11 +54,12 @@ static double put_lines(struct str *out, const struct lines *l, double y, int si
 
 static double put_arms(struct str *out, const struct content_table *t, double y)
 {
-    static const int AT[] = { MARGIN + 8, MARGIN + 24, WIDTH - MARGIN - 130, WIDTH - MARGIN };
+    static const int AT[] = { MARGIN + 8, MARGIN + 24, WIDTH - MARGIN - 200, WIDTH - MARGIN - 105,
+                              WIDTH - MARGIN };
     int arm = 0;
     for (const struct content_row *row = t ? t->first : NULL; row; row = row->next, arm++) {
         struct lines config;
-        break_lines(&config, row->cell[1], 62);
+        break_lines(&config, row->cell[1], 54);
         str_printf(
             out,
             "<g class=\"h%d\"><text x=\"%d\" y=\"%.0f\" text-anchor=\"middle\" style=\"fill:currentColor\">%s</text></g>",
@@ -68,9 +69,9 @@ static double put_arms(struct str *out, const struct content_table *t, double y)
         str_append(out, "</tspan>  ");
         xml_text(out, config.text[0]);
         str_append(out, config.n > 1 ? "…</text>" : "</text>");
-        for (int i = 2; i < 4; i++) {
+        for (int i = 2; i < 5; i++) {
             str_printf(out, "<text x=\"%d\" y=\"%.0f\" text-anchor=\"end\"%s>", AT[i], y + 13,
-                       i == 3 ? " class=\"dim\"" : "");
+                       i == 4 ? " class=\"dim\"" : "");
             xml_text(out, row->cell[i]);
             str_append(out, "</text>");
         }
