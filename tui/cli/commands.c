@@ -104,7 +104,7 @@ const struct command COMMANDS[] = {
       "`set` keeps the better config of run ID (or --arm), or a config line with -m, -w and --metric. `check` runs the "
       "champion and the challenger (CONFIG, default the default config; -m another model) as an A/B: status 0 no "
       "regression, 1 regression, 2 inconclusive, 3 invalid. A stored number is shown and never compared with." },
-    { "show", "ID", "one run again, from the database", FLAGS_SHOW, command_show, false, 1, 1,
+    { "show", "ID [--capsule]", "one run again, from the database", FLAGS_SHOW, command_show, false, 1, 1,
       KNOB_FLAGS_NONE, NULL },
     { "report", "ID --out FILE.html|FILE.md|FILE.svg",
       "an experiment as one file for somebody who was not there", FLAGS_REPORT, command_report, false, 1, 1,
