@@ -45,7 +45,7 @@ expect 5 quantize "$W" "$T/r.gguf" --force -R q4_0 --recover steps=2,rate=0.9 &&
 cmp -s "$T/r.gguf" "$T/before.gguf" || fail "a recovery that did not help replaced a file"
 expect 4 quantize "$W" "$T/no.gguf" -R q4_0 --recover rate=1e-3 && says err "how long"
 expect 4 quantize "$W" "$T/no.gguf" -R q4_0 --recover steps=5,pace=9 && says err "pace=9"
-expect 4 quantize "$W" "$T/no.gguf" -R int8_dynamic --recover steps=5 && says err "quantizes activations"
+expect 4 quantize "$W" "$T/no.gguf" -R int8_dynamic --recover steps=5 && says err "quantizes activations" && [ ! -e "$T/no.gguf" ]
 expect 0 synth --arch qwen2 --shape tiny -R f16 "$T/qwen2.gguf" && expect 4 quantize "$T/qwen2.gguf" "$T/no.gguf" -R q8_0 --recover steps=5 && says err "not llama"
 ls "$T" | grep -E 'unrecovered|recovered' && fail "recovery left something behind"
 
