@@ -169,6 +169,10 @@ void section_machine(struct report *r, const struct report_source *s)
     content_fact(r, t, "kernel", content_plain(r, m->kernel));
     content_fact(r, t, "power", m->has_battery ? m->on_battery ? "battery" : "mains" : "mains (no battery)");
     content_fact(r, t, "id", content_printf(r, "`%s`", content_plain(r, m->id)));
+    if (!s->facts) return;
+    t = content_table(r, "As it was set up when the run started", 2);
+    for (int i = 0; i < s->facts; i++)
+        content_fact(r, t, content_plain(r, s->fact[i].name), content_plain(r, s->fact[i].value));
 }
 
 /* ---------------------------------------------------------------- method */

@@ -38,7 +38,12 @@ struct report_source {
     struct experiment_state state;
     struct machine machine;
     bool machine_known;
-    char label[128], version[32]; /* of the program that ran it, "" unknown */
+    char version[32]; /* of the program that ran it, "" unknown */
+    /* how machine and program were set up when the run started: "machine governor" and its value */
+    struct report_fact {
+        const char *name, *value;
+    } * fact;
+    int facts;
     struct report_cell *cell;
     int cells;
     struct report_event *event;

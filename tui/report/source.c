@@ -138,6 +138,44 @@ static enum err_code load_machine(struct report_source *s, struct db *d, struct 
     return rc;
 }
 
+enum { FACTS = 96 };
+
+static void add_fact(struct reader *r, const char *group, const char *key, const json_t *value)
+{
+    struct report_source *s = r->s;
+    const char *text = json_string_value(value);
+    if (s->facts == FACTS || (!json_is_number(value) && !json_is_boolean(value) && (!text || !*text))) return;
+    char *line = text ? NULL : json_line(value);
+    struct str name = { 0 };
+    str_printf(&name, "%s %s", group, key);
+    s->fact[s->facts++] = (struct report_fact){ keep(r, str_text(&name)), keep(r, text   ? text
+                                                                                  : line ? line
+                                                                                         : "") };
+    str_free(&name);
+    free(line);
+}
+
+/* What the capsule knows beyond machine, models and configs, which come from elsewhere. Runs older than
+ * capsules have none; one that cannot be read is none, too: the run itself is whole. */
+static enum err_code load_capsule(struct reader *r, struct db *d, struct err *why)
+{
+    struct report_source *s = r->s;
+    json_t *capsule = NULL, *group, *value;
+    const char *name, *key;
+    if (capsule_load(&capsule, d, s->state.run_id, why)) return why->code == ERR_FORMAT ? ERR_OK : why->code;
+    s->fact = arena_alloc(&s->arena, FACTS * sizeof *s->fact);
+    if (!s->fact) r->failed = true;
+    snprintf(s->version, sizeof s->version, "%s",
+             json_get_str(json_object_get(capsule, "program"), "version", ""));
+    json_object_foreach(capsule, name, group)
+    {
+        if (!s->fact || !json_is_object(group) || !strcmp(name, "machine")) continue;
+        json_object_foreach(group, key, value) add_fact(r, name, key, value);
+    }
+    json_decref(capsule);
+    return ERR_OK;
+}
+
 enum err_code report_load(struct report_source **out, struct db *d, int64_t run_id, struct err *why)
 {
     struct report_source *s = calloc(1, sizeof *s);
@@ -152,8 +190,8 @@ enum err_code report_load(struct report_source **out, struct db *d, int64_t run_
             "run %lld is of kind '%s': reports are about experiments (`qdyno ab`); `qdyno show %lld` prints it",
             (long long)run_id, run.kind, (long long)run_id);
     if (!rc) rc = experiment_load(&s->state, d, run_id, why);
-    if (!rc) snprintf(s->label, sizeof s->label, "%s", run.label);
     if (!rc) rc = load_machine(s, d, why);
+    if (!rc) rc = load_capsule(&r, d, why);
     if (!rc) rc = load_cells(&r, d, why);
     r.room = 0;
     if (!rc) rc = db_event_list(d, run_id, take_event, &r, why);
