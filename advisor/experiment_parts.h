@@ -1,6 +1,7 @@
 /* advisor/experiment_parts.h - what the files of one experiment share. Inside advisor/ only.
  *
- *   experiment.c        the thread and the door: load, warm up, control, compare, finish
+ *   experiment.c        the thread: load, warm up, control, compare, race, confirm, finish
+ *   experiment_door.c   begin, resume, look, wait, stop
  *   experiment_cell.c   one cell, one block
  *   experiment_plan.c   the spec, the order of blocks, how many
  *   experiment_judge.c  numbers and verdict (pure)
@@ -186,6 +187,8 @@ struct experiment {
     double overhead_sum, overhead_s; /* sampler's cost, weighted by cell seconds */
     struct err why;
 };
+
+void *experiment_thread(void *arg); /* the experiment; for pthread_create */
 
 /* How a step ended. */
 enum flow {
