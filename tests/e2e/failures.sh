@@ -13,15 +13,15 @@ expect 4 bench -C threds=2 && says err 'threads'
 expect 4 bench -C q9_0
 expect 4 bench -C threads=2,threads=3
 expect 4 bench --threads 0x2
-expect 4 ab q8_0 -w tg8 && says err 'two config lines'
-expect 4 ab f16 q8_0 f32 -w tg8
+expect 4 ab q8_0 -w tg8 && says err '2 to 8 config lines'
+expect 4 ab f16 q8_0 f32 q4_0 q4_1 q5_0 q5_1 q6_K q3_K -w tg8 && says err 'too many'
 expect 4 ab f16 q8_0 -w tgx
 expect 4 ab f16 q8_0 -w tg8 --metric decode_toks && says err 'decode_tok_s'
 expect 4 ab --resume 99999
 expect 4 advise --goal sped && says err "did you mean 'speed'"
 expect 4 advise --limit memory=lots && says err '8G'
 expect 4 run -p a -f b && says err 'exclude'
-expect 4 eval && says err '-f TEXT'
+expect 4 eval --chunks 0 && says err '--chunks'
 expect 4 logits --ids 1,x --out "$T/x"
 expect 4 logits --ids 999999999 --out "$T/x"
 expect 4 show nonsense

@@ -67,7 +67,7 @@ json 'd["schema"] == "qdyno.ab/1" and d["random_weights"] in (True, False) and l
   json 'd["verdict"] in ("better", "equivalent", "negligible", "worse", "inconclusive", "invalid")' &&
   json 'd["verdict"] is not None and {"better": 0, "equivalent": 0, "negligible": 0, "worse": 1, "inconclusive": 2, "invalid": 3}[d["verdict"]] == '"$status" &&
   json 'len(d["log_ratios"]) == d["blocks"]' &&
-  json 'd["blocks"] < 2 or d["effect"]["lower"] <= d["effect"]["ratio"] <= d["effect"]["upper"] if "ratio" in d["effect"] else True'
+  json 'd["effect"] is None or d["effect"]["lower"] is None or d["effect"]["lower"] <= d["effect"]["ratio"] <= d["effect"]["upper"]'
 run=$(value 'd["run"]')
 verdict=$(value 'd["verdict"]')
 check 2 show "${run:-2}"
