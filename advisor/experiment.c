@@ -58,48 +58,7 @@ static bool time_is_up(const struct experiment *x)
     return experiment_elapsed(x) >= x->state.spec.budget_s;
 }
 
-/* ---------------------------------------------------------------- loading */
-
-/* Bytes a new process could have now. -1 unknown. */
-static int64_t memory_available(const struct experiment *x)
-{
-    double row[METRIC_SENSOR_COUNT];
-    int64_t bytes = x->machine.memory_available_bytes;
-    if (x->sampler) {
-        sampler_latest(x->sampler, row, NULL, 0);
-        if (row[METRIC_MEM_AVAILABLE] > 0) bytes = (int64_t)row[METRIC_MEM_AVAILABLE];
-    }
-    if (x->machine.cgroup_memory_bytes > 0 && (bytes < 0 || x->machine.cgroup_memory_bytes < bytes))
-        bytes = x->machine.cgroup_memory_bytes;
-    return bytes;
-}
-
-/* What an arm will need, before any worker exists. -1 when the file cannot be planned from here. */
-static int64_t arm_bytes(const struct experiment_spec *s, int arm)
-{
-    const char *path = config_text(&s->config[arm], KNOB_MODEL);
-    struct gguf *g = NULL;
-    struct memory_plan plan;
-    struct err ignored;
-    if (gguf_open(&g, *path ? path : s->model, &ignored)) return -1;
-    const int ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload);
-    const bool ok = !memory_plan_compute(&plan, g, &s->config[arm], ctx, workload_sequences(&s->workload),
-                                         &ignored);
-    gguf_close(g);
-    return ok ? plan.total : -1;
-}
-
-static bool arms_fit_together(const struct experiment *x)
-{
-    const int64_t have = memory_available(x);
-    double sum = 0;
-    for (int i = 0; i < x->state.spec.arms; i++) {
-        const int64_t bytes = arm_bytes(&x->state.spec, i);
-        if (bytes < 0) return true; /* unknown: try; ERR_FIT will tell */
-        sum += (double)bytes;
-    }
-    return have < 0 || sum <= 0.9 * (double)have;
-}
+/* ---------------------------------------------------------------- arms */
 
 /* Something can still be compared. */
 static bool arms_remain(const struct experiment *x)
@@ -113,29 +72,6 @@ static bool any_arm(const struct experiment *x)
     for (int i = 0; i < x->state.spec.arms; i++)
         if (!x->state.arm[i].failed) return true;
     return false;
-}
-
-static enum flow load_arms(struct experiment *x)
-{
-    enter(x, PHASE_LOADING);
-    x->reload = !arms_fit_together(x);
-    if (x->reload)
-        experiment_tell(x, "plan", "memory holds one arm at a time: each cell loads its arm anew, untimed");
-    enum flow worst = FLOW_ON;
-    for (int i = 0; i < x->state.spec.arms; i++) {
-        enum flow f = arm_load(x, i);
-        if (f == FLOW_ARM && x->why.code == ERR_FIT && i && !x->reload && any_arm(x)) {
-            x->reload = true; /* perhaps it fits alone */
-            f = arm_load(x, i);
-            if (f == FLOW_ON)
-                experiment_tell(x, "plan", "arm %c fits only alone: each cell loads its arm anew, untimed",
-                                'A' + i);
-        }
-        if (f == FLOW_ARM) f = arm_gave_up(x, i, &x->why);
-        if (f == FLOW_STOPPED || f == FLOW_INVALID) return f;
-        if (f == FLOW_ARM) worst = f;
-    }
-    return worst;
 }
 
 /* ---------------------------------------------------------------- the run's row */
@@ -289,7 +225,7 @@ static enum flow warm_up(struct experiment *x)
     if (f == FLOW_ARM && arms_remain(x)) f = FLOW_ON;
     if (!resumed && f == FLOW_ON && shortest > 0 && isfinite(shortest)) {
         struct experiment_state *s = state_edit(x);
-        s->cell_repeats = (int)fmin(fmax(ceil(0.25 / shortest), 1), 256);
+        s->cell_repeats = (int)fmin(fmax(ceil(CELL_LEAST_S / shortest), 1), 256);
         state_done(x);
     }
     if (f == FLOW_ON && x->state.spec.warmup_cells != 1) f = warm_up_round(x, true, &ignored);
@@ -503,12 +439,14 @@ static void finish(struct experiment *x, enum flow f)
 
 static enum flow carry_out(struct experiment *x)
 {
-    enum flow f = load_arms(x);
+    enter(x, PHASE_LOADING);
+    enum flow f = processes_load(x);
     if (f == FLOW_STOPPED) return f;
     if (put_run(x)) return FLOW_BROKEN;
     if (!any_arm(x)) return FLOW_ARM;
     if (f != FLOW_INVALID) f = warm_up(x);
     if (f != FLOW_ON) return f;
+    processes_plan(x);
     if (experiment_canary(x, CANARY_START)) return FLOW_BROKEN;
     f = run_control(x);
     if (f == FLOW_ON && !x->state.confirming) f = run_blocks(x, CELL_BLOCK);
@@ -525,9 +463,6 @@ void *experiment_thread(void *arg)
 {
     struct experiment *x = arg;
     finish(x, carry_out(x));
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
-        arm_close(x->arm[i]); /* here, not in close: a worker dies with the thread that started it */
-        x->arm[i] = NULL;
-    }
+    processes_end(x); /* here, not in close: a worker dies with the thread that started it */
     return NULL;
 }

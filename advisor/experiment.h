@@ -30,6 +30,12 @@ enum verdict verdict_parse(const char *name);
 enum { EXPERIMENT_ARMS = 8, EXPERIMENT_BLOCKS = 256, EXPERIMENT_EVENTS = 64 };
 enum { CELL_METRICS = METRIC_COUNT - METRIC_SENSOR_COUNT }; /* what a cell gives, in the order of METRICS */
 
+/* What a block of cells runs in: processes of its own where starting them costs no more than its cells
+ * (AUTO), in any case (NEW), or those the run began with (KEPT). */
+enum processes { PROCESSES_AUTO, PROCESSES_NEW, PROCESSES_KEPT };
+extern const char *const PROCESSES[];             /* "auto" "new" "kept", NULL */
+enum processes processes_parse(const char *name); /* AUTO for what is none */
+
 struct experiment_spec {
     char model[512]; /* path; "" when both configs name one */
     int arms;        /* 0: 2 */
@@ -41,7 +47,8 @@ struct experiment_spec {
     int min_blocks, max_blocks;  /* 0: 6 and 64 */
     int control_blocks; /* A/A blocks before the comparison; 0: 3; -1: none (verdicts say "no control") */
     int warmup_cells;   /* of each arm; 0: until their rate has settled */
-    bool race;          /* leave out arms that cannot win, then measure the winner afresh against A */
+    enum processes processes;
+    bool race; /* leave out arms that cannot win, then measure the winner afresh against A */
     /* quality of every challenger with A as reference; "" : not asked. 0: windows of 512, and all of them */
     char quality_file[512];
     int quality_ctx, quality_chunks;

@@ -37,101 +37,6 @@ static const struct {
     [FIELD_TRAIN_LOSS] = { "train_loss", AVERAGE },
 };
 
-/* ---------------------------------------------------------------- arms */
-
-static bool on_event(void *ctx, const json_t *event)
-{
-    struct experiment *x = ctx;
-    const int64_t now = clock_ns();
-    /* The screen redraws at most ten times a second; the lock is not taken more often than that. */
-    if (event ? now - x->shown_ns >= 50000000 : now - x->shown_ns >= 100000000) {
-        x->shown_ns = now;
-        struct experiment_state *s = state_edit(x);
-        s->elapsed_s = experiment_elapsed(x);
-        if (event && !strcmp(json_get_str(event, "event", ""), "progress")) {
-            snprintf(s->cell_phase, sizeof(s->cell_phase), "%s", json_get_str(event, "phase", ""));
-            s->cell_done = (int)json_get_int(event, "done", 0);
-            s->cell_of = (int)json_get_int(event, "of", 0);
-            const double seconds = json_get_num(event, "seconds", NAN);
-            s->live_tok_s = seconds > 0 && s->cell_done > 0 ? s->cell_done / seconds : NAN;
-        }
-        state_done(x);
-    }
-    return !atomic_load(&x->stop);
-}
-
-enum flow arm_gave_up(struct experiment *x, int arm, const struct err *why)
-{
-    if (why->code == ERR_CANCELLED) return FLOW_STOPPED;
-    struct experiment_state *s = state_edit(x);
-    s->arm[arm].failed = true;
-    s->arm[arm].ready = false;
-    s->arm[arm].code = why->code;
-    snprintf(s->arm[arm].error, sizeof(s->arm[arm].error), "%s", why->message);
-    state_done(x);
-    experiment_tell(x, "arm", "arm %c failed: %s", 'A' + arm, why->message);
-    arm_close(x->arm[arm]);
-    x->arm[arm] = NULL;
-    return FLOW_ARM;
-}
-
-static void arm_unload(struct experiment *x, int arm)
-{
-    if (!x->arm[arm]) return;
-    arm_close(x->arm[arm]);
-    x->arm[arm] = NULL;
-    struct experiment_state *s = state_edit(x);
-    s->arm[arm].ready = false;
-    state_done(x);
-}
-
-static struct arm_spec arm_spec_of(const struct experiment *x, int arm)
-{
-    const struct experiment_spec *s = &x->state.spec;
-    return (struct arm_spec){
-        .model = s->model,
-        .config = &s->config[arm],
-        /* a context named in the line is part of what is compared: 0 leaves it to the config */
-        .ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload),
-        .sequences = workload_sequences(&s->workload),
-        .train = s->workload.train > 0,
-        .program = x->program,
-        .log = &x->log,
-    };
-}
-
-enum flow arm_load(struct experiment *x, int arm)
-{
-    if (x->reload)
-        for (int i = 0; i < x->state.spec.arms; i++) arm_unload(x, i);
-    if (x->arm[arm]) return FLOW_ON;
-    struct experiment_state *s = state_edit(x);
-    s->running_arm = arm;
-    s->cell_done = s->cell_of = 0;
-    s->live_tok_s = NAN;
-    snprintf(s->cell_phase, sizeof(s->cell_phase), "load");
-    state_done(x);
-    const struct arm_spec spec = arm_spec_of(x, arm);
-    struct err why = { 0 };
-    if (arm_open(&x->arm[arm], &spec, on_event, x, &why)) {
-        x->why = why;
-        return why.code == ERR_CANCELLED ? FLOW_STOPPED : FLOW_ARM; /* the caller decides what it means */
-    }
-    const char *sha256 = json_get_str(arm_description(x->arm[arm]), "sha256", "");
-    const bool same = !*s->arm[arm].sha256 || !strcmp(s->arm[arm].sha256, sha256);
-    s = state_edit(x);
-    if (!same)
-        snprintf(s->reason, sizeof(s->reason),
-                 "the model of arm %c is not the one the run began with: %.8s, was %.8s", 'A' + arm, sha256,
-                 s->arm[arm].sha256);
-    s->arm[arm].ready = true;
-    arm_describe(&s->arm[arm], arm_description(x->arm[arm]));
-    s->random_weights = s->random_weights ||
-                        json_get_bool(arm_description(x->arm[arm]), "random_weights", false);
-    state_done(x);
-    return same ? FLOW_ON : FLOW_INVALID;
-}
-
 /* ---------------------------------------------------------------- one cell */
 
 static bool cell_add_itl(struct cell *c, const json_t *list)
@@ -246,7 +151,8 @@ static enum err_code run_repeats(struct experiment *x, const struct cell_place *
     workload_line(&x->state.spec.workload, workload, sizeof(workload));
     for (int i = 0; i < MAX(1, x->state.cell_repeats); i++) {
         json_t *answer = NULL;
-        enum err_code rc = arm_cell(x->arm[p->arm], workload, x->state.spec.seed, &answer, on_event, x, why);
+        enum err_code rc = arm_cell(x->process[p->process], workload, x->state.spec.seed, &answer,
+                                    experiment_event, x, why);
         if (rc) return rc;
         const bool ok = cell_add(c, answer, i);
         json_decref(answer);
@@ -259,7 +165,7 @@ static enum err_code run_repeats(struct experiment *x, const struct cell_place *
 static enum flow cell_do(struct experiment *x, const struct cell_place *p, struct cell *c)
 {
     show_cell(x, p);
-    if (x->sampler) sampler_watch_process(x->sampler, arm_pid(x->arm[p->arm]));
+    if (x->sampler) sampler_watch_process(x->sampler, arm_pid(x->process[p->process]));
     for (int f = 0; f < FIELD_COUNT; f++) c->field[f] = NAN;
     c->started_ms = clock_unix_ms();
     struct err why = { 0 };
@@ -285,7 +191,7 @@ static enum flow cell_do(struct experiment *x, const struct cell_place *p, struc
     x->ledger.cell_seconds += c->seconds;
     x->ledger.cells++;
     const int stored = thin_samples(x, n, t0, x->stored);
-    const json_t *description = p->phase == CELL_WARMUP ? arm_description(x->arm[p->arm]) : NULL;
+    const json_t *description = p->phase == CELL_WARMUP ? arm_description(x->process[p->process]) : NULL;
     if (store_cell(x->db, &x->state, p, c, x->stored, stored, rc ? why.message : "", description, &x->why))
         return FLOW_BROKEN;
     if (rc) return arm_gave_up(x, p->arm, &why);
@@ -307,13 +213,13 @@ static enum flow cell_do(struct experiment *x, const struct cell_place *p, struc
 
 enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *value)
 {
-    enum flow f = arm_load(x, arm);
+    enum flow f = process_start(x, arm, arm);
     if (f == FLOW_ARM) return arm_gave_up(x, arm, &x->why);
     if (f) return f;
     struct cell c = { 0 };
-    f = cell_do(x, &(struct cell_place){ arm, -1, 0, CELL_WARMUP }, &c);
+    f = cell_do(x, &(struct cell_place){ .arm = arm, .process = arm, .block = -1, .phase = CELL_WARMUP }, &c);
     if (f == FLOW_ON || f == FLOW_INVALID) { /* measured, whether comparable or not */
-        *seconds = c.seconds;
+        *seconds = x->cell_s[arm] = c.seconds;
         *value = c.value[x->state.spec.metric - METRICS];
         ledger_keep(&x->ledger, arm, CELL_WARMUP, c.value, c.itl, c.n_itl);
         struct experiment_state *s = state_edit(x);
@@ -325,23 +231,6 @@ enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *v
 }
 
 /* ---------------------------------------------------------------- one block */
-
-/* In reload mode every cell gets a fresh load and an untimed run that touches its memory, in both arms alike.
- */
-static enum flow cell_prepare(struct experiment *x, int arm)
-{
-    enum flow f = arm_load(x, arm);
-    if (f == FLOW_ARM) return arm_gave_up(x, arm, &x->why);
-    if (f || !x->reload) return f;
-    char workload[576];
-    json_t *answer = NULL;
-    struct err why = { 0 };
-    workload_line(&x->state.spec.workload, workload, sizeof(workload));
-    if (arm_cell(x->arm[arm], workload, x->state.spec.seed, &answer, on_event, x, &why))
-        return arm_gave_up(x, arm, &why);
-    json_decref(answer);
-    return FLOW_ON;
-}
 
 /* False when the compared metric has no value in one of its cells. */
 static bool block_keep(struct experiment *x, const struct block_values *b)
@@ -379,10 +268,13 @@ enum flow block_run(struct experiment *x, enum cell_phase phase)
     enum flow f = FLOW_ON;
     b.arms = arms_live(&x->state, phase, b.arm);
     block_order(x->state.spec.seed, phase, block, b.arms, b.place);
+    if (x->fresh == FRESH_BLOCK) processes_end(x);
     for (int i = 0; i < 2 * b.arms && f == FLOW_ON; i++) {
         const int arm = b.arm[b.place[i]];
-        f = cell_prepare(x, arm);
-        if (f == FLOW_ON) f = cell_do(x, &(struct cell_place){ arm, block, i, phase }, &cell[i]);
+        /* the control compares two processes, as the blocks do */
+        const int process = phase == CELL_CONTROL && x->fresh == FRESH_BLOCK ? b.place[i] : arm;
+        f = process_prepare(x, process, arm);
+        if (f == FLOW_ON) f = cell_do(x, &(struct cell_place){ arm, process, block, i, phase }, &cell[i]);
         b.value[i] = cell[i].value;
         b.itl[i] = cell[i].itl;
         b.n_itl[i] = cell[i].n_itl;

@@ -155,7 +155,7 @@ void experiment_close(struct experiment *x)
     if (!x) return;
     experiment_stop(x);
     if (x->joinable) pthread_join(x->thread, NULL);
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) arm_close(x->arm[i]);
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) arm_close(x->process[i]);
     db_close(x->db);
     ledger_free(&x->ledger);
     free(x->window);

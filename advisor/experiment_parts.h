@@ -2,6 +2,7 @@
  *
  *   experiment.c        the thread: load, warm up, control, compare, race, confirm, finish
  *   experiment_door.c   begin, resume, look, wait, stop
+ *   experiment_process.c  the processes of the arms
  *   experiment_cell.c   one cell, one block
  *   experiment_plan.c   the spec, the order of blocks, how many
  *   experiment_judge.c  numbers and verdict (pure)
@@ -95,7 +96,7 @@ struct cell {
 };
 /* Where a cell stands in its run, for the database. */
 struct cell_place {
-    int arm, block, slot; /* block -1: outside blocks */
+    int arm, process, block, slot; /* block -1: outside blocks */
     enum cell_phase phase;
 };
 
@@ -158,6 +159,10 @@ enum err_code store_cell(struct db *d, const struct experiment_state *s, const s
 
 /* ---------------------------------------------------------------- the running experiment */
 
+/* How long a process lives: the whole run, a block, or one cell, where memory holds one arm at a time. */
+enum fresh { FRESH_RUN, FRESH_BLOCK, FRESH_CELL };
+#define CELL_LEAST_S 0.25 /* a workload is repeated inside the cell until it lasts so long */
+
 struct experiment {
     pthread_t thread;
     pthread_mutex_t lock; /* guards state, version, finished */
@@ -175,11 +180,13 @@ struct experiment {
 
     /* of the thread alone */
     struct db *db;
-    struct arm *arm[EXPERIMENT_ARMS];
-    bool reload;               /* memory holds one arm at a time: every cell loads its own */
-    struct ledger ledger;      /* large */
-    struct sample *window;     /* scratch of one cell: [WINDOW_SAMPLES] */
-    struct sample_row *stored; /* scratch of one cell: [WINDOW_STORED] */
+    struct arm *process[EXPERIMENT_ARMS]; /* that of each arm; in a control of new processes: A and A again */
+    enum fresh fresh;
+    double start_s[EXPERIMENT_ARMS],
+        cell_s[EXPERIMENT_ARMS]; /* of the last start and warm-up cell of each arm */
+    struct ledger ledger;        /* large */
+    struct sample *window;       /* scratch of one cell: [WINDOW_SAMPLES] */
+    struct sample_row *stored;   /* scratch of one cell: [WINDOW_STORED] */
     int64_t begun_ns;
     double blocks_begun_s; /* on the clock of experiment_elapsed */
     bool race_over;
@@ -206,7 +213,18 @@ void state_done(struct experiment *x);
 void experiment_tell(struct experiment *x, const char *kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-enum flow arm_load(struct experiment *x, int arm);
+/* Of arm_open and what an arm is asked: keeps the screen alive, and ends the wait when somebody asks to stop.
+ */
+bool experiment_event(void *ctx, const json_t *event);
+/* One of each arm; sets x->fresh to what memory allows. */
+enum flow processes_load(struct experiment *x);
+/* Sets x->fresh to what the spec asks and loading costs, after warm-up. */
+void processes_plan(struct experiment *x);
+/* The arm's process runs after it; FLOW_ARM: x->why says why not, and the caller decides what that means. */
+enum flow process_start(struct experiment *x, int process, int arm);
+/* The same, and it has run once, untimed. */
+enum flow process_prepare(struct experiment *x, int process, int arm);
+void processes_end(struct experiment *x);
 enum flow arm_gave_up(struct experiment *x, int arm, const struct err *why);
 /* One warm-up cell; its length, and its value of the compared metric. */
 enum flow cell_warm_up(struct experiment *x, int arm, double *seconds, double *value);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 const char *const CELL_PHASES[] = { "warmup", "control", "block", "confirm" };
+const char *const PROCESSES[] = { "auto", "new", "kept", NULL };
 
 /* What a workload must contain for a cell to give a metric. */
 enum { GIVES_PREFILL = 1, GIVES_DECODE = 2, GIVES_EVAL = 4, GIVES_TRAIN = 8, GIVES_ANY = 16 };
@@ -209,6 +210,13 @@ static enum err_code config_undocument(struct config *c, const json_t *o, struct
     return ERR_OK;
 }
 
+enum processes processes_parse(const char *name)
+{
+    for (int i = 0; PROCESSES[i]; i++)
+        if (!strcmp(name, PROCESSES[i])) return (enum processes)i;
+    return PROCESSES_AUTO;
+}
+
 json_t *experiment_spec_to_json(const struct experiment_spec *s)
 {
     char text[576], seed[24];
@@ -226,6 +234,7 @@ json_t *experiment_spec_to_json(const struct experiment_spec *s)
     json_put_int(o, "max_blocks", s->max_blocks);
     json_put_int(o, "control_blocks", s->control_blocks);
     json_put_int(o, "warmup_cells", s->warmup_cells);
+    json_put_str(o, "processes", PROCESSES[s->processes]);
     json_put_bool(o, "race", s->race);
     json_put_str(o, "quality_file", *s->quality_file ? s->quality_file : NULL);
     json_put_int(o, "quality_ctx", s->quality_ctx);
@@ -264,6 +273,7 @@ enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t 
     s->max_blocks = (int)json_get_int(object, "max_blocks", 0);
     s->control_blocks = (int)json_get_int(object, "control_blocks", 0);
     s->warmup_cells = (int)json_get_int(object, "warmup_cells", 0);
+    s->processes = processes_parse(json_get_str(object, "processes", "kept")); /* as runs once were */
     s->race = json_get_bool(object, "race", false);
     snprintf(s->quality_file, sizeof(s->quality_file), "%s", json_get_str(object, "quality_file", ""));
     s->quality_ctx = (int)json_get_int(object, "quality_ctx", 0);

@@ -89,10 +89,7 @@ enum flow quality_run(struct experiment *x)
     s->phase = PHASE_QUALITY;
     s->block = s->slot = -1;
     state_done(x);
-    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
-        arm_close(x->arm[i]);
-        x->arm[i] = NULL;
-    }
+    processes_end(x);
     enum flow f = FLOW_ON;
     for (int k = 1; k < s->spec.arms && f == FLOW_ON; k++) {
         const struct comparison *c = &x->state.comparison[k];

@@ -3,6 +3,9 @@
  *
  *   model=fake:KEY=VALUE+KEY=VALUE...
  *   rate prefill   tokens/s it claims                     noise   sd of ln(rate) per request
+ *   starts         FILE that counts workers: with it the noise of each is its own
+ *   place          sd of ln(rate) between workers, for as long as each lives
+ *   open_ms        time that opening takes                  open_at  number of the worker that does `open`
  *   drift t0       ln(rate) lost per second since t0       seed    of the noise
  *   sleep_ms       time a cell really takes                hash    its work hash
  *   faults_from faults_to   major faults in requests of that range (1 = the first cell)
@@ -28,6 +31,7 @@
 
 struct fake {
     int fd, cells;
+    double place;
     bool cancelled;
     char options[512];
     uint64_t random;
@@ -114,24 +118,45 @@ static json_t *answer(int64_t id)
     return o;
 }
 
-static void do_open(struct fake *f, int64_t id, const char *config)
+/* Number of this worker in the file, 1 for the first; 0 without a file. */
+static int count_start(const struct fake *f)
+{
+    char path[300];
+    int n = 0;
+    if (!*option(f, "starts", path, sizeof(path))) return 0;
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX) || pread(fd, &n, sizeof(n), 0) < 0) exit(65);
+    n++;
+    if (pwrite(fd, &n, sizeof(n), 0) != sizeof(n)) exit(65);
+    close(fd);
+    return n;
+}
+
+/* True when opening has failed, as the options ask, and the answer is given. */
+static bool open_fails(struct fake *f, int64_t id, int start)
 {
     char how[16], path[300];
+    if (*option(f, "open", how, sizeof(how)) && (int)number(f, "open_at", start) == start) {
+        misbehave(f, id, how);
+        return true;
+    }
+    if (!*option(f, "alone", path, sizeof(path))) return false;
+    const int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* held until we end */
+    if (lock >= 0 && !flock(lock, LOCK_EX | LOCK_NB)) return false;
+    misbehave(f, id, "fit");
+    return true;
+}
+
+static void do_open(struct fake *f, int64_t id, const char *config)
+{
     const char *at = strstr(config, "fake:");
     const size_t n = at ? strcspn(at, ", \"'") : 0;
     if (at) snprintf(f->options, sizeof(f->options), "%.*s", (int)n - 5, at + 5);
-    f->random = (uint64_t)number(f, "seed", 1) << 32;
-    if (*option(f, "open", how, sizeof(how))) {
-        misbehave(f, id, how);
-        return;
-    }
-    if (*option(f, "alone", path, sizeof(path))) {
-        const int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* held until we end */
-        if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB)) {
-            misbehave(f, id, "fit");
-            return;
-        }
-    }
+    const int start = count_start(f);
+    f->random = ((uint64_t)number(f, "seed", 1) << 32) + ((uint64_t)start << 16);
+    if (start) f->place = number(f, "place", 0) * normal(f); /* without a file the noise stays what it was */
+    clock_sleep_ns((int64_t)(number(f, "open_ms", 0) * 1e6));
+    if (open_fails(f, id, start)) return;
     json_t *o = answer(id), *plan = json_object();
     json_put_str(o, "name", "Fake 1");
     json_put_str(o, "arch", "llama");
@@ -196,7 +221,7 @@ static void do_cell(struct fake *f, int64_t id, const char *workload)
     }
     const char *tg = strstr(workload, "tg"), *pp = strstr(workload, "pp");
     const int gen = tg ? atoi(tg + 2) : 0, prompt = pp ? atoi(pp + 2) : 0;
-    const double factor = exp(number(f, "noise", 0) * normal(f) -
+    const double factor = exp(f->place + number(f, "noise", 0) * normal(f) -
                               number(f, "drift", 0) * ((double)clock_ns() * 1e-9 - number(f, "t0", 0)));
     progress(f, id, gen / 2, gen);
     if (nap(f, number(f, "sleep_ms", 0))) {

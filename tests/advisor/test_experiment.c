@@ -1,7 +1,7 @@
 /* Proves: with arms of known speeds the experiment reaches the verdict that is true, keeps every cell in the
  * database, discards what was disturbed, turns a failing arm into a result, and goes on after kill -9 without
  * losing a finished block. */
-#include "tests/advisor/fake.h"
+#include "tests/advisor/fake_bench.h"
 
 #include <math.h>
 #include <signal.h>
@@ -9,87 +9,12 @@
 
 #include "advisor/experiment_parts.h"
 
-struct bench {
-    char dir[256], db[300];
-    struct machine machine;
-    struct experiment_state s;
-};
-
-static int set_up(void **state)
-{
-    struct bench *b = calloc(1, sizeof(*b));
-    if (!b) return -1;
-    scratch(b->dir, sizeof(b->dir));
-    snprintf(b->db, sizeof(b->db), "%s/q.db", b->dir);
-    snprintf(b->machine.id, sizeof(b->machine.id), "fakemachine0");
-    snprintf(b->machine.cpu, sizeof(b->machine.cpu), "Fake CPU");
-    b->machine.memory_bytes = b->machine.memory_available_bytes = 1 << 30;
-    b->machine.cgroup_memory_bytes = -1;
-    *state = b;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    static const char *const ENDINGS[] = { "", "-wal", "-shm", "-holds" };
-    struct bench *b = *state;
-    for (size_t i = 0; i < COUNT_OF(ENDINGS); i++) {
-        char path[320];
-        snprintf(path, sizeof(path), "%s%s", b->db, ENDINGS[i]);
-        unlink(path);
-    }
-    rmdir(b->dir);
-    free(b);
-    return 0;
-}
-
-static struct experiment_spec spec_of(const char *a, const char *b)
-{
-    struct experiment_spec s = { .budget_s = 60, .seed = 11, .warmup_cells = 1 };
-    struct err why = { 0 };
-    s.config[0] = fake_config(a);
-    s.config[1] = fake_config(b);
-    CHECK_OK(workload_parse(&s.workload, "tg64", &why));
-    return s;
-}
-
-static struct experiment *begin(struct bench *b, const struct experiment_spec *spec)
-{
-    struct experiment *x = NULL;
-    struct err why = { 0 };
-    const struct experiment_deps deps = { .db_path = b->db, .machine = &b->machine, .program = FAKE_PROGRAM };
-    CHECK_OK(experiment_start(&x, spec, &deps, &why));
-    return x;
-}
-
-/* Start, wait for the end (reading the state meanwhile, as a screen does), close; the last state is b->s. */
-static void run(struct bench *b, const struct experiment_spec *spec)
-{
-    struct experiment *x = begin(b, spec);
-    int64_t version = 0;
-    while (!experiment_finished(x)) {
-        experiment_wait(x, &version, 1000);
-        experiment_state(x, &b->s);
-        CHECK(b->s.verdict == VERDICT_NONE || b->s.phase >= PHASE_DONE);
-    }
-    experiment_state(x, &b->s);
-    experiment_close(x);
-}
-
-static struct db *open_db(const struct bench *b)
-{
-    struct db *d = NULL;
-    struct err why = { 0 };
-    CHECK_OK(db_open(&d, b->db, &why));
-    return d;
-}
-
 static int count_cells(const struct bench *b, const char *phase, bool discarded, const char *reason)
 {
     struct cell_row *cells = NULL;
     struct err why = { 0 };
     int n = 0, count = 0;
-    struct db *d = open_db(b);
+    struct db *d = bench_db(b);
     CHECK_OK(db_cell_list(d, b->s.run_id, &cells, &n, &why));
     for (int i = 0; i < n; i++)
         count += !strcmp(cells[i].phase, phase) && cells[i].discarded == discarded &&
@@ -115,7 +40,7 @@ static void check_comparison(const struct comparison *x, const struct comparison
 static void check_reload(const struct bench *b)
 {
     struct err why = { 0 };
-    struct db *d = open_db(b);
+    struct db *d = bench_db(b);
     struct experiment_state *t = malloc(sizeof(*t));
     assert_non_null(t);
     CHECK_OK(experiment_load(t, d, b->s.run_id, &why));
@@ -149,9 +74,9 @@ static void check_reload(const struct bench *b)
 static void ten_percent_faster_is_better(void **state)
 {
     struct bench *b = *state;
-    struct experiment_spec s = spec_of("rate=1000+noise=0.02+seed=1", "rate=1100+noise=0.02+seed=2");
+    struct experiment_spec s = bench_spec("rate=1000+noise=0.02+seed=1", "rate=1100+noise=0.02+seed=2");
     s.warmup_cells = 0; /* as many as it takes */
-    run(b, &s);
+    bench_run(b, &s);
     const int warmups = count_cells(b, "warmup", false, NULL);
     CHECK(warmups >= 2 * (1 + 4) && warmups <= 2 * (1 + 12));
     assert_int_equal(b->s.phase, PHASE_DONE);
@@ -174,13 +99,13 @@ static void ten_percent_faster_is_better(void **state)
 static void slower_is_worse_and_less_latency_is_better(void **state)
 {
     struct bench *b = *state;
-    struct experiment_spec s = spec_of("rate=1000+noise=0.02+seed=3", "rate=950+noise=0.02+seed=4");
-    run(b, &s);
+    struct experiment_spec s = bench_spec("rate=1000+noise=0.02+seed=3", "rate=950+noise=0.02+seed=4");
+    bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_WORSE);
     check_reload(b);
     /* B has the longer time to first token: worse, and B/A is above 1. */
     s.metric = &METRICS[METRIC_TTFT];
-    run(b, &s);
+    bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_WORSE);
     CHECK(b->s.comparison[1].effect.estimate < 0);
     json_t *o = experiment_to_json(&b->s);
@@ -191,8 +116,8 @@ static void slower_is_worse_and_less_latency_is_better(void **state)
 static void equal_arms_are_never_better_or_worse(void **state)
 {
     struct bench *b = *state;
-    const struct experiment_spec s = spec_of("rate=1000+noise=0.02+seed=5", "rate=1000+noise=0.02+seed=6");
-    run(b, &s);
+    const struct experiment_spec s = bench_spec("rate=1000+noise=0.02+seed=5", "rate=1000+noise=0.02+seed=6");
+    bench_run(b, &s);
     CHECK(b->s.verdict == VERDICT_EQUIVALENT || b->s.verdict == VERDICT_NEGLIGIBLE ||
           b->s.verdict == VERDICT_INCONCLUSIVE);
     check_reload(b);
@@ -201,9 +126,9 @@ static void equal_arms_are_never_better_or_worse(void **state)
 static void too_much_noise_is_inconclusive_with_a_number(void **state)
 {
     struct bench *b = *state;
-    struct experiment_spec s = spec_of("rate=1000+noise=1+seed=5", "rate=1010+noise=1+seed=6");
+    struct experiment_spec s = bench_spec("rate=1000+noise=1+seed=5", "rate=1010+noise=1+seed=6");
     s.max_blocks = 6;
-    run(b, &s);
+    bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_INCONCLUSIVE);
     CHECK(b->s.blocks_needed > 0);
     CHECK(strstr(b->s.reason, "more blocks"));
@@ -218,8 +143,8 @@ static void drift_is_not_an_effect(void **state)
         snprintf(options[i], sizeof(options[i]),
                  "rate=1000+drift=0.02+t0=%lld+noise=0.001+seed=%d+sleep_ms=40",
                  (long long)(clock_ns() / 1000000000), i);
-    const struct experiment_spec s = spec_of(options[0], options[1]);
-    run(b, &s);
+    const struct experiment_spec s = bench_spec(options[0], options[1]);
+    bench_run(b, &s);
     CHECK(b->s.arm[0].rate < 980);
     CHECK(b->s.verdict == VERDICT_EQUIVALENT || b->s.verdict == VERDICT_NEGLIGIBLE ||
           b->s.verdict == VERDICT_INCONCLUSIVE);
@@ -231,11 +156,11 @@ static void a_disturbed_block_is_discarded_whole_and_made_up_for(void **state)
     struct bench *b = *state;
     /* Arm B has no control cells: its requests are one warm-up, then two cells of each block, each of
      * `repeats` requests. A sleep of 50 ms makes 5 repeats; the faults fall into its 2nd block. */
-    struct experiment_spec s = spec_of(
+    struct experiment_spec s = bench_spec(
         "rate=1000+noise=0.002+seed=1+sleep_ms=60",
         "rate=1100+noise=0.002+seed=2+sleep_ms=60+faults_from=12+faults_to=12");
     s.min_blocks = s.max_blocks = 7;
-    run(b, &s);
+    bench_run(b, &s);
     assert_int_equal(b->s.cell_repeats, 5);
     assert_int_equal(b->s.discarded, 1);
     assert_int_equal(b->s.blocks, 7);
@@ -248,8 +173,8 @@ static void a_disturbed_block_is_discarded_whole_and_made_up_for(void **state)
 static void too_many_discards_make_it_invalid(void **state)
 {
     struct bench *b = *state;
-    struct experiment_spec s = spec_of("rate=1000", "rate=1100+faults_from=2+faults_to=1000000");
-    run(b, &s);
+    struct experiment_spec s = bench_spec("rate=1000", "rate=1100+faults_from=2+faults_to=1000000");
+    bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_INVALID);
     CHECK(b->s.discarded >= 2 && b->s.blocks == 0);
     CHECK(strstr(b->s.reason, "discarded"));
@@ -259,8 +184,8 @@ static void too_many_discards_make_it_invalid(void **state)
 static void a_disturbed_control_ends_it(void **state)
 {
     struct bench *b = *state;
-    const struct experiment_spec s = spec_of("rate=1000+faults_from=2+faults_to=1000000", "rate=1100");
-    run(b, &s);
+    const struct experiment_spec s = bench_spec("rate=1000+faults_from=2+faults_to=1000000", "rate=1100");
+    bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_INVALID);
     CHECK(strstr(b->s.reason, "control"));
     assert_int_equal(b->s.blocks, 0);
@@ -270,8 +195,8 @@ static void a_disturbed_control_ends_it(void **state)
 static void an_arm_that_dies_midway_is_a_result(void **state)
 {
     struct bench *b = *state;
-    struct experiment_spec s = spec_of("rate=1000+sleep_ms=60", "rate=1100+sleep_ms=60+at=14+do=kill");
-    run(b, &s);
+    struct experiment_spec s = bench_spec("rate=1000+sleep_ms=60", "rate=1100+sleep_ms=60+at=14+do=kill");
+    bench_run(b, &s);
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.verdict, VERDICT_INVALID);
     CHECK(b->s.arm[1].failed && !b->s.arm[0].failed);
@@ -285,20 +210,20 @@ static void an_arm_that_dies_midway_is_a_result(void **state)
 static void an_arm_that_never_opens_leaves_the_other_measured(void **state)
 {
     struct bench *b = *state;
-    struct experiment_spec s = spec_of("rate=1000", "open=error");
-    run(b, &s);
+    struct experiment_spec s = bench_spec("rate=1000", "open=error");
+    bench_run(b, &s);
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.verdict, VERDICT_INVALID);
     assert_int_equal(b->s.arm[1].code, ERR_FORMAT);
     CHECK_NEAR(b->s.arm[0].rate, 1000, 1);
     check_reload(b);
-    s = spec_of("open=fit", "rate=1000");
-    run(b, &s);
+    s = bench_spec("open=fit", "rate=1000");
+    bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_INVALID);
     assert_int_equal(b->s.arm[0].code, ERR_FIT);
     CHECK_NEAR(b->s.arm[1].rate, 1000, 1);
-    s = spec_of("open=fit", "open=error");
-    run(b, &s);
+    s = bench_spec("open=fit", "open=error");
+    bench_run(b, &s);
     assert_int_equal(b->s.phase, PHASE_FAILED);
     assert_int_equal(b->s.error_code, ERR_FIT);
     check_reload(b);
@@ -307,8 +232,8 @@ static void an_arm_that_never_opens_leaves_the_other_measured(void **state)
 static void different_work_is_refused(void **state)
 {
     struct bench *b = *state;
-    const struct experiment_spec s = spec_of("rate=1000+hash=aaaa", "rate=1000+hash=bbbb");
-    run(b, &s);
+    const struct experiment_spec s = bench_spec("rate=1000+hash=aaaa", "rate=1000+hash=bbbb");
+    bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_INVALID);
     CHECK(strstr(b->s.reason, "aaaa") && strstr(b->s.reason, "bbbb"));
     check_reload(b);
@@ -317,9 +242,9 @@ static void different_work_is_refused(void **state)
 static void a_budget_ends_it_without_a_claim(void **state)
 {
     struct bench *b = *state;
-    struct experiment_spec s = spec_of("rate=1000+sleep_ms=30", "rate=2000+sleep_ms=30");
+    struct experiment_spec s = bench_spec("rate=1000+sleep_ms=30", "rate=2000+sleep_ms=30");
     s.budget_s = 0.5;
-    run(b, &s);
+    bench_run(b, &s);
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.verdict, VERDICT_INCONCLUSIVE);
     CHECK(b->s.blocks < 6);
@@ -332,7 +257,7 @@ static void a_spec_that_cannot_be_is_refused(void **state)
     struct err why = { 0 };
     struct experiment *x = NULL;
     const struct experiment_deps deps = { .db_path = b->db, .machine = &b->machine, .program = FAKE_PROGRAM };
-    struct experiment_spec s = spec_of("rate=1", "rate=1");
+    struct experiment_spec s = bench_spec("rate=1", "rate=1");
     s.metric = &METRICS[METRIC_PREFILL_RATE];
     assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
     CHECK(strstr(why.message, "prefill_tok_s") && strstr(why.message, "tg64"));
@@ -418,11 +343,11 @@ static void run_and_kill(struct bench *b, const struct experiment_spec *spec, in
 static void resuming_after_kill_9_keeps_every_whole_block(void **state)
 {
     struct bench *b = *state;
-    struct experiment_spec s = spec_of("rate=1000+noise=0.003+sleep_ms=40",
-                                       "rate=1100+noise=0.003+sleep_ms=40");
+    struct experiment_spec s = bench_spec("rate=1000+noise=0.003+sleep_ms=40",
+                                          "rate=1100+noise=0.003+sleep_ms=40");
     run_and_kill(b, &s, 2 + 12 + 6); /* warm-up, control, one block and a half */
     b->s.run_id = 1;
-    struct db *d = open_db(b);
+    struct db *d = bench_db(b);
     struct experiment_state *before = malloc(sizeof(*before));
     struct err why = { 0 };
     assert_non_null(before);
@@ -432,7 +357,7 @@ static void resuming_after_kill_9_keeps_every_whole_block(void **state)
     assert_int_equal(before->control_blocks, 3);
 
     s.resume_id = 1;
-    run(b, &s);
+    bench_run(b, &s);
     assert_int_equal(b->s.run_id, 1);
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
@@ -455,9 +380,11 @@ static void resuming_after_kill_9_keeps_every_whole_block(void **state)
 static void stopping_can_be_resumed_on_the_same_machine_only(void **state)
 {
     struct bench *b = *state;
-    struct experiment_spec s = spec_of("rate=1000+noise=0.003+sleep_ms=40",
-                                       "rate=1100+noise=0.003+sleep_ms=40");
-    struct experiment *x = begin(b, &s);
+    struct experiment_spec s = bench_spec("rate=1000+noise=0.003+sleep_ms=40",
+                                          "rate=1100+noise=0.003+sleep_ms=40");
+    struct err why = { 0 };
+    struct experiment *x = NULL;
+    CHECK_OK(bench_start(&x, b, &s, &why));
     int64_t version = 0;
     do {
         experiment_wait(x, &version, 1000);
@@ -465,7 +392,6 @@ static void stopping_can_be_resumed_on_the_same_machine_only(void **state)
     } while (b->s.phase < PHASE_BLOCKS);
     s.resume_id = b->s.run_id;
     struct experiment *second = NULL;
-    struct err why = { 0 };
     const struct experiment_deps here = { .db_path = b->db, .machine = &b->machine, .program = FAKE_PROGRAM };
     assert_int_equal(experiment_start(&second, &s, &here, &why), ERR_USAGE);
     CHECK(strstr(why.message, "is being measured by process"));
@@ -481,7 +407,7 @@ static void stopping_can_be_resumed_on_the_same_machine_only(void **state)
     const struct experiment_deps deps = { .db_path = b->db, .machine = &other, .program = FAKE_PROGRAM };
     assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
     CHECK(strstr(why.message, "another"));
-    run(b, &s); /* although x, which is at its end, is still open */
+    bench_run(b, &s); /* although x, which is at its end, is still open */
     experiment_close(x);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
     check_reload(b);
@@ -490,8 +416,10 @@ static void stopping_can_be_resumed_on_the_same_machine_only(void **state)
 static void a_model_that_changed_since_is_not_mixed_in(void **state)
 {
     struct bench *b = *state;
-    struct experiment_spec s = spec_of("rate=1000+sleep_ms=40", "rate=1100+sleep_ms=40");
-    struct experiment *x = begin(b, &s);
+    struct experiment_spec s = bench_spec("rate=1000+sleep_ms=40", "rate=1100+sleep_ms=40");
+    struct err why = { 0 };
+    struct experiment *x = NULL;
+    CHECK_OK(bench_start(&x, b, &s, &why));
     int64_t version = 0;
     do {
         experiment_wait(x, &version, 1000);
@@ -500,34 +428,15 @@ static void a_model_that_changed_since_is_not_mixed_in(void **state)
     experiment_close(x); /* stops it */
     s.resume_id = b->s.run_id;
     setenv("FAKE_SHA256", "beef", 1);
-    run(b, &s);
+    bench_run(b, &s);
     unsetenv("FAKE_SHA256");
     assert_int_equal(b->s.verdict, VERDICT_INVALID);
     CHECK(strstr(b->s.reason, "beef") && strstr(b->s.reason, "00fa"));
 }
 
-static void one_arm_at_a_time_when_memory_is_short(void **state)
-{
-    struct bench *b = *state;
-    char lock[280], options[2][CONFIG_VALUE];
-    snprintf(lock, sizeof(lock), "%s/lock", b->dir);
-    for (int i = 0; i < 2; i++)
-        snprintf(options[i], sizeof(options[i]), "rate=%d+noise=0.002+seed=%d+alone=%s", 1000 + 100 * i, i,
-                 lock);
-    const struct experiment_spec s = spec_of(options[0], options[1]);
-    run(b, &s);
-    unlink(lock);
-    assert_int_equal(b->s.verdict, VERDICT_BETTER);
-    CHECK_NEAR(b->s.comparison[1].effect.estimate, log(1.1), 0.01);
-    bool told = false;
-    for (int i = 0; i < b->s.events; i++) told = told || strstr(b->s.event[i].text, "fits only alone");
-    CHECK(told);
-    check_reload(b);
-}
-
 static struct experiment_spec spec_of_arms(const char *const *options, int n)
 {
-    struct experiment_spec s = spec_of(options[0], options[1]);
+    struct experiment_spec s = bench_spec(options[0], options[1]);
     for (int i = 2; i < n; i++) s.config[i] = fake_config(options[i]);
     s.arms = n;
     s.control_blocks = 2;
@@ -540,7 +449,7 @@ static void four_arms_are_a_family(void **state)
                                         "rate=900+noise=0.004+seed=3", "rate=1000+noise=0.004+seed=4" };
     struct bench *b = *state;
     const struct experiment_spec s = spec_of_arms(ARMS, COUNT_OF(ARMS));
-    run(b, &s);
+    bench_run(b, &s);
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.comparison[1].verdict, VERDICT_BETTER);
     assert_int_equal(b->s.comparison[2].verdict, VERDICT_WORSE);
@@ -563,7 +472,7 @@ static void one_of_three_that_fails_is_left_out(void **state)
                                         "rate=1100+noise=0.002+seed=3" };
     struct bench *b = *state;
     const struct experiment_spec s = spec_of_arms(ARMS, COUNT_OF(ARMS));
-    run(b, &s);
+    bench_run(b, &s);
     assert_int_equal(b->s.comparison[1].verdict, VERDICT_INVALID);
     CHECK(strstr(b->s.comparison[1].reason, "arm B"));
     assert_int_equal(b->s.comparison[2].verdict, VERDICT_BETTER);
@@ -579,7 +488,7 @@ static void a_race_measures_its_winner_again(void **state)
     struct bench *b = *state;
     struct experiment_spec s = spec_of_arms(ARMS, COUNT_OF(ARMS));
     s.race = true;
-    run(b, &s);
+    bench_run(b, &s);
     assert_int_equal(b->s.phase, PHASE_DONE);
     assert_int_equal(b->s.headline, 2);
     CHECK(b->s.confirming && b->s.confirmation.blocks >= 6);
@@ -597,7 +506,7 @@ static void a_race_that_a_wins_confirms_nobody(void **state)
     struct bench *b = *state;
     struct experiment_spec s = spec_of_arms(ARMS, COUNT_OF(ARMS));
     s.race = true;
-    run(b, &s);
+    bench_run(b, &s);
     CHECK(!b->s.confirming);
     assert_int_equal(b->s.verdict, VERDICT_WORSE);
     assert_int_equal(b->s.headline, 1); /* the better of the two */
@@ -608,14 +517,14 @@ static void a_race_that_a_wins_confirms_nobody(void **state)
 static void an_undecided_run_goes_on(void **state)
 {
     struct bench *b = *state;
-    struct experiment_spec s = spec_of("rate=1000+noise=0.03+seed=1", "rate=1030+noise=0.03+seed=2");
+    struct experiment_spec s = bench_spec("rate=1000+noise=0.03+seed=1", "rate=1030+noise=0.03+seed=2");
     s.max_blocks = 6;
-    run(b, &s);
+    bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_INCONCLUSIVE);
     const double first = b->s.comparison[1].d[0];
     s.resume_id = b->s.run_id;
     s.max_blocks = 64;
-    run(b, &s);
+    bench_run(b, &s);
     CHECK(b->s.blocks > 6);
     CHECK_NEAR(b->s.comparison[1].d[0], first, 1e-12);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
@@ -625,9 +534,9 @@ static void an_undecided_run_goes_on(void **state)
 static void no_control_says_so(void **state)
 {
     struct bench *b = *state;
-    struct experiment_spec s = spec_of("rate=1000+noise=0.002", "rate=1100+noise=0.002");
+    struct experiment_spec s = bench_spec("rate=1000+noise=0.002", "rate=1100+noise=0.002");
     s.control_blocks = -1;
-    run(b, &s);
+    bench_run(b, &s);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
     CHECK(isnan(b->s.noise_floor));
     json_t *o = experiment_to_json(&b->s);
@@ -640,8 +549,8 @@ static void no_control_says_so(void **state)
 static void the_document_has_what_a_script_wants(void **state)
 {
     struct bench *b = *state;
-    const struct experiment_spec s = spec_of("rate=1000+noise=0.01+seed=1", "rate=1200+noise=0.01+seed=2");
-    run(b, &s);
+    const struct experiment_spec s = bench_spec("rate=1000+noise=0.01+seed=1", "rate=1200+noise=0.01+seed=2");
+    bench_run(b, &s);
     json_t *o = experiment_to_json(&b->s);
     assert_string_equal(json_get_str(o, "schema", ""), "qdyno.ab/1");
     assert_string_equal(json_get_str(o, "verdict", ""), "better");
@@ -670,7 +579,7 @@ static void the_document_has_what_a_script_wants(void **state)
 
 int main(void)
 {
-#define EXPERIMENT_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define EXPERIMENT_TEST(f) cmocka_unit_test_setup_teardown(f, bench_set_up, bench_tear_down)
     const struct CMUnitTest tests[] = {
         EXPERIMENT_TEST(resuming_after_kill_9_keeps_every_whole_block), /* first: it forks */
         EXPERIMENT_TEST(ten_percent_faster_is_better),
@@ -689,7 +598,6 @@ int main(void)
         EXPERIMENT_TEST(training_is_checked_before_it_runs),
         EXPERIMENT_TEST(stopping_can_be_resumed_on_the_same_machine_only),
         EXPERIMENT_TEST(a_model_that_changed_since_is_not_mixed_in),
-        EXPERIMENT_TEST(one_arm_at_a_time_when_memory_is_short),
         EXPERIMENT_TEST(four_arms_are_a_family),
         EXPERIMENT_TEST(one_of_three_that_fails_is_left_out),
         EXPERIMENT_TEST(a_race_measures_its_winner_again),

@@ -1,51 +1,19 @@
 /* Proves: inside an experiment quality is measured once for each challenger, kept by the database, and not
  * again when the run goes on; what cannot be measured leaves the figures of speed standing; a run ends when
  * its gate is settled, and only one that is open can go on. */
-#include "tests/advisor/fake.h"
+#include "tests/advisor/fake_bench.h"
 
 #include <math.h>
 
-struct bench {
-    char dir[256], db[300];
-    struct machine machine;
-    struct experiment_state s;
-};
-
-static int set_up(void **state)
-{
-    struct bench *b = calloc(1, sizeof(*b));
-    if (!b) return -1;
-    scratch(b->dir, sizeof(b->dir));
-    snprintf(b->db, sizeof(b->db), "%s/q.db", b->dir);
-    snprintf(b->machine.id, sizeof(b->machine.id), "fakemachine0");
-    b->machine.memory_bytes = b->machine.memory_available_bytes = 1 << 30;
-    b->machine.cgroup_memory_bytes = -1;
-    *state = b;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[320];
-    struct bench *b = *state;
-    snprintf(command, sizeof(command), "rm -rf '%s'", b->dir);
-    free(b);
-    return system(command);
-}
-
 static struct experiment_spec spec_of(int arms, const char *const *options, const char *gate)
 {
-    struct experiment_spec s = { .arms = arms,
-                                 .budget_s = 60,
-                                 .seed = 11,
-                                 .warmup_cells = 1,
-                                 .control_blocks = -1,
-                                 .max_blocks = 8,
-                                 .quality_ctx = 128,
-                                 .quality_chunks = 9 };
-    struct err why = { 0 };
-    for (int i = 0; i < arms; i++) s.config[i] = fake_config(options[i]);
-    CHECK_OK(workload_parse(&s.workload, "tg64", &why));
+    struct experiment_spec s = bench_spec(options[0], options[1]);
+    for (int i = 2; i < arms; i++) s.config[i] = fake_config(options[i]);
+    s.arms = arms;
+    s.control_blocks = -1;
+    s.max_blocks = 8;
+    s.quality_ctx = 128;
+    s.quality_chunks = 9;
     snprintf(s.quality_file, sizeof(s.quality_file), "/some/words");
     snprintf(s.gate, sizeof(s.gate), "%s", gate);
     return s;
@@ -54,8 +22,7 @@ static struct experiment_spec spec_of(int arms, const char *const *options, cons
 static enum err_code run(struct bench *b, const struct experiment_spec *spec, struct err *why)
 {
     struct experiment *x = NULL;
-    const struct experiment_deps deps = { .db_path = b->db, .machine = &b->machine, .program = FAKE_PROGRAM };
-    const enum err_code rc = experiment_start(&x, spec, &deps, why);
+    const enum err_code rc = bench_start(&x, b, spec, why);
     int64_t version = 0;
     while (!rc && !experiment_finished(x)) experiment_wait(x, &version, 1000);
     if (!rc) experiment_state(x, &b->s);
@@ -66,10 +33,9 @@ static enum err_code run(struct bench *b, const struct experiment_spec *spec, st
 static int quality_cells(const struct bench *b)
 {
     struct cell_row *cells = NULL;
-    struct db *d = NULL;
+    struct db *d = bench_db(b);
     struct err why = { 0 };
     int n = 0, count = 0;
-    CHECK_OK(db_open(&d, b->db, &why));
     CHECK_OK(db_cell_list(d, b->s.run_id, &cells, &n, &why));
     for (int i = 0; i < n; i++) count += !strcmp(cells[i].phase, "quality");
     free(cells);
@@ -89,10 +55,9 @@ static enum gate_outcome outcome_of(const struct experiment_state *s)
 static void check_reload(const struct bench *b)
 {
     struct err why = { 0 };
-    struct db *d = NULL;
+    struct db *d = bench_db(b);
     struct experiment_state *t = malloc(sizeof(*t));
     assert_non_null(t);
-    CHECK_OK(db_open(&d, b->db, &why));
     CHECK_OK(experiment_load(t, d, b->s.run_id, &why));
     for (int k = 1; k < b->s.spec.arms; k++) {
         json_t *one = quality_to_json(&t->comparison[k].quality),
@@ -203,10 +168,12 @@ static void an_open_gate_keeps_a_run_going(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(each_challenger_is_measured_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_cannot_be_measured_leaves_speed_standing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_run_that_goes_on_does_not_measure_it_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_open_gate_keeps_a_run_going, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(each_challenger_is_measured_once, bench_set_up, bench_tear_down),
+        cmocka_unit_test_setup_teardown(what_cannot_be_measured_leaves_speed_standing, bench_set_up,
+                                        bench_tear_down),
+        cmocka_unit_test_setup_teardown(a_run_that_goes_on_does_not_measure_it_again, bench_set_up,
+                                        bench_tear_down),
+        cmocka_unit_test_setup_teardown(an_open_gate_keeps_a_run_going, bench_set_up, bench_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,8 @@ const struct cli_flag FLAGS_AB[] = {
     { "--control", NULL, "N", "A/A blocks before the comparison; 0 none; default 3", FLAG_INT, 0, 64 },
     { "--warmup", NULL, "N", "warm-up cells of each arm; default until their rate has settled", FLAG_INT, 1,
       64 },
+    { "--processes", NULL, "new|kept|auto",
+      "of the arms in each block; default auto: new where that is cheap", FLAG_CHOICE, 0, 0, PROCESSES },
     { "--race", NULL, NULL, "of several arms find the best, and measure it again against A", FLAG_SWITCH },
     AB_CLAIM_FLAGS,
     { "--resume", NULL, "ID", "go on with a stopped, killed or undecided run", FLAG_INT, 1, 9e15 },
@@ -299,8 +301,9 @@ static enum err_code read_spec(struct experiment_spec *s, const struct cli_globa
                                const struct cli_args *a, struct err *why)
 {
     static const char *const FIXED[] = {
-        "-m",           "-w",        "--margin", "--metric",     "--control",     "--warmup",        "--race",
-        "--min-blocks", "--quality", "--gate",   "--kld-margin", "--quality-ctx", "--quality-chunks"
+        "-m",       "-w",           "--margin",      "--metric",        "--control",
+        "--warmup", "--race",       "--processes",   "--min-blocks",    "--quality",
+        "--gate",   "--kld-margin", "--quality-ctx", "--quality-chunks"
     };
     int64_t id = args_int(a, "--resume", 0);
     if (id) {
@@ -321,6 +324,7 @@ static enum err_code read_spec(struct experiment_spec *s, const struct cli_globa
     s->max_blocks = (int)args_int(a, "--max-blocks", s->max_blocks);
     s->warmup_cells = (int)args_int(a, "--warmup", s->warmup_cells);
     s->race = s->race || args_has(a, "--race");
+    s->processes = processes_parse(args_text(a, "--processes", PROCESSES[s->processes]));
     if (args_has(a, "--control")) {
         int n = (int)args_int(a, "--control", 0);
         s->control_blocks = n ? n : -1; /* the door's 0 means its default */

@@ -1,0 +1,107 @@
+/* Proves: every block gets new processes where starting them is cheap, so that what differs between two
+ * processes of one config is noise and not an effect; they are kept where starting them costs more than
+ * measuring, and it is said; each cell gets its own where memory holds one arm at a time. */
+#include "tests/advisor/fake_bench.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <unistd.h>
+
+/* An arm whose workers count themselves in a file of the bench. */
+static const char *counted(const struct bench *b, const char *options, char buf[CONFIG_VALUE])
+{
+    snprintf(buf, CONFIG_VALUE, "starts=%s/starts+%s", b->dir, options);
+    return buf;
+}
+
+static int starts(const struct bench *b)
+{
+    char path[280];
+    int n = 0;
+    snprintf(path, sizeof(path), "%s/starts", b->dir);
+    const int fd = open(path, O_RDONLY);
+    assert_true(fd >= 0 && read(fd, &n, sizeof(n)) == sizeof(n));
+    close(fd);
+    return n;
+}
+
+/* A and B are the same, but each process is some 3 % faster or slower than the next. */
+static void twins_in_two_places(void **state)
+{
+    struct bench *b = *state;
+    char options[CONFIG_VALUE];
+    counted(b, "rate=1000+place=0.03+noise=0.002", options);
+    struct experiment_spec s = bench_spec(options, options);
+    s.control_blocks = 2;
+    s.max_blocks = 16;
+    bench_run(b, &s); /* kept: the blocks agree with each other about nothing but these two processes */
+    CHECK(b->s.verdict == VERDICT_BETTER || b->s.verdict == VERDICT_WORSE);
+    CHECK(b->s.noise_floor < 0.02); /* which the control of one process cannot see */
+    assert_int_equal(starts(b), 2);
+    s.processes = PROCESSES_NEW;
+    bench_run(b, &s);
+    CHECK(b->s.verdict != VERDICT_BETTER && b->s.verdict != VERDICT_WORSE);
+    CHECK(b->s.noise_floor > 0.02);
+    assert_int_equal(starts(b), 2 + 2 + 2 * (b->s.control_blocks + b->s.blocks));
+    CHECK(bench_told(b, "in new processes"));
+}
+
+static void automatic_means_where_it_is_cheap(void **state)
+{
+    struct bench *b = *state;
+    char options[CONFIG_VALUE];
+    struct experiment_spec s = bench_spec(counted(b, "rate=1000+noise=0.002", options), options);
+    s.processes = PROCESSES_AUTO;
+    s.control_blocks = -1;
+    s.max_blocks = 6;
+    bench_run(b, &s);
+    assert_int_equal(starts(b), 2 + 2 * 6);
+    counted(b, "rate=1000+noise=0.002+open_ms=700", options); /* four cells last a second */
+    s.config[0] = s.config[1] = fake_config(options);
+    bench_run(b, &s);
+    assert_int_equal(starts(b), 2 + 2 * 6 + 2);
+    CHECK(bench_told(b, "processes are kept: starting them takes 1.4 s"));
+}
+
+static void a_process_that_does_not_start_again_is_a_result(void **state)
+{
+    struct bench *b = *state;
+    char options[2][CONFIG_VALUE];
+    struct experiment_spec s = bench_spec("", "");
+    s.processes = PROCESSES_NEW;
+    s.control_blocks = -1;
+    for (int i = 0; i < 2; i++) { /* the seventh is of either arm, as the coin falls */
+        counted(b, i ? "rate=1100+open=crash+open_at=7" : "rate=1000+open=crash+open_at=7", options[i]);
+        s.config[i] = fake_config(options[i]);
+    }
+    bench_run(b, &s);
+    assert_int_equal(b->s.verdict, VERDICT_INVALID);
+    assert_int_equal(b->s.arm[0].failed + b->s.arm[1].failed, 1);
+    assert_int_equal(b->s.blocks, 2);
+}
+
+static void one_arm_at_a_time_when_memory_is_short(void **state)
+{
+    struct bench *b = *state;
+    char options[2][CONFIG_VALUE];
+    for (int i = 0; i < 2; i++)
+        snprintf(options[i], sizeof(options[i]), "rate=%d+noise=0.002+seed=%d+alone=%s/lock", 1000 + 100 * i,
+                 i, b->dir);
+    const struct experiment_spec s = bench_spec(options[0], options[1]);
+    bench_run(b, &s);
+    assert_int_equal(b->s.verdict, VERDICT_BETTER);
+    CHECK_NEAR(b->s.comparison[1].effect.estimate, log(1.1), 0.01);
+    CHECK(bench_told(b, "fits only alone"));
+}
+
+int main(void)
+{
+#define EXPERIMENT_TEST(f) cmocka_unit_test_setup_teardown(f, bench_set_up, bench_tear_down)
+    const struct CMUnitTest tests[] = {
+        EXPERIMENT_TEST(twins_in_two_places),
+        EXPERIMENT_TEST(automatic_means_where_it_is_cheap),
+        EXPERIMENT_TEST(a_process_that_does_not_start_again_is_a_result),
+        EXPERIMENT_TEST(one_arm_at_a_time_when_memory_is_short),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
