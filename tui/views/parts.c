@@ -291,7 +291,7 @@ void draw_verdict(struct pen *p, const struct experiment_state *x, int arm)
         pen_put(p, ROLE_TEXT, " ");
     }
     if (c->dropped)
-        pen_printf(p, ROLE_DIM, "left out at %d", c->dropped_at);
+        pen_printf(p, ROLE_DIM, "out at %d", c->dropped_at);
     else
         pen_printf(p, (unsigned)m.role | STYLE_BOLD, "%s %s", m.glyph, m.word);
 }

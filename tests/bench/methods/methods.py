@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Every method on small trained models: error of the weights, and what predictions lose against the model as it is.
 
-Runs `qdyno methods` over one list of recipes and writes the page docs/methods.md. The text's beginning calibrates, its second
-half scores. Models that are matrices only (raw f32 files with a manifest) are wrapped into a GGUF file for the errors;
+Runs `qdyno methods` over one list of recipes and writes the page docs/methods.md. The bundled model has its bundled texts; for the
+others the text's beginning calibrates, its second half scores. Models that are matrices only (raw f32 files with a manifest) are wrapped into a GGUF file for the errors;
 they cannot predict, so methods that have to run the model say so in their row.
 
 Exit status: 0 the page was written, 1 a program failed, 4 bad usage, 5 bad input file.
@@ -19,7 +19,7 @@ import time
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INPUT, EXIT_NO_FIT = 1, 4, 5, 6
 
-# Rows of these models are 64, 128, 172, 288, 384 and 768 long: groups of 32 and 64 fit most of them.
+# Rows of the models of DATA are 64, 128, 172, 288, 384 and 768 long: groups of 32 and 64 fit most of them.
 RECIPES = """
 f16
 bf16
@@ -34,9 +34,13 @@ mxfp4
 gguf,type=q4_0,pure=true,imatrix=true
 gguf,type=iq4_nl,pure=true,imatrix=true
 q6_K
+q5_K
 q4_K
 q3_K
 q2_K
+gguf,type=q4_K_S,pure=true,imatrix=true
+gguf,type=q3_K_S,pure=true,imatrix=true
+gguf,type=q2_K,pure=true,imatrix=true
 fp8_e4m3
 fp8_e5m2
 fp8_e4m3_b128
@@ -64,7 +68,9 @@ gptq,bits=4,group_size=32
 gptq,bits=4,group_size=64
 gptq,bits=4,group_size=64,desc_act=true
 gptq,bits=3,group_size=64
+gptq,bits=3,group_size=64,sym=false
 gptq,bits=2,group_size=64
+gptq,bits=2,group_size=64,sym=false
 awq,bits=4,group_size=32
 awq,bits=4,group_size=64
 awq,bits=3,group_size=64
@@ -80,6 +86,7 @@ fp8
 fp8,granularity=block
 """
 
+BUNDLED = "share/models/bundled.gguf"  # beside the program
 # (file under the data folder, title)
 MODELS = (
     ("models/repacked/stories260K-f32.gguf", "stories260K"),
@@ -213,6 +220,13 @@ def table(document, predicts):
     return "\n".join(lines)
 
 
+def section(title, document):
+    reference = document["reference"]
+    text_of = os.path.basename(reference["text"])
+    return (f"## {title}\n\nAs it is: perplexity {reference['perplexity']:.4f} over {reference['scored_tokens']} tokens of "
+            f"{text_of}.\n\n{table(document, True)}\n")
+
+
 INTRO = """# Methods, measured
 
 Made by one command; the numbers are its output and nothing was edited:
@@ -222,12 +236,13 @@ Made by one command; the numbers are its output and nothing was edited:
 It runs `qdyno methods -m MODEL -C RECIPE` over one list of recipes. *Bits* are stored bits per weight of the tensors that
 were quantized. *NMSE* is sum (w - w')² / sum w² over them, in the order and scale in which products see the weights. Perplexity,
 KL divergence (mean in nats ± one standard error; p99) and how often both hold the same token most likely compare each recipe
-with the same file as it is in f32, on the same tokens: {tokens} of the second half of `{text}`. Methods that want
-activations saw its first 30 kB. Everything was computed with `precision=highest`, so a row shows what its method rounds: weights, and
+with the same file as it is, on the same tokens: the bundled text for the bundled model, the second half of `{text}` for
+the others. Methods that want activations saw the bundled text for calibration, or the first 30 kB. Everything was computed with `precision=highest`, so a row shows what its method rounds: weights, and
 activations where the method says so (`llm_int8`, `int8_*`, `smoothquant`, `fp8`, `tf32`).
 
 A tensor falls back (to f16) when its rows are no whole number of blocks. Methods for layers leave the token embedding and the output
 matrix in f16, and `tensors=token_embd:f16` makes rounding to nearest do so, to be compared with them; the other bare formats quantize it, too.
+`gptq` rounds symmetrically unless told `sym=false`, and the bare formats do not: at 3 and 2 bits that is much of what there is.
 These are tiny models: what is lost at 3 and 2 bits here is far more than a large model loses. Orderings carry over, sizes do not.
 """
 
@@ -235,21 +250,21 @@ These are tiny models: what is lost at 3 and 2 bits here is far more than a larg
 def page(data, qdyno, folder, chunks, command):
     recipes = RECIPES.split()
     calibrate, score = split_text(os.path.join(data, TEXT), folder)
-    sections, tokens = [], []
+    beside = os.path.join(os.path.dirname(os.path.abspath(qdyno)), BUNDLED)
+    note(f"the bundled model: {len(recipes)} recipes")
+    sections = [section("The bundled model", measure(qdyno, beside, recipes, ["--eval", "--precision", "highest"]))]
     for file, title in MODELS:
         note(f"{title}: {len(recipes)} recipes")
         more = ["-f", score, "-c", "256", "--calib", calibrate, "--precision", "highest"]
         document = measure(qdyno, os.path.join(data, file), recipes, more + ["--chunks", str(chunks)])
-        reference = document["reference"]
-        tokens.append(f"{reference['scored_tokens']}")
-        sections.append(f"## {title}\n\nAs it is: perplexity {reference['perplexity']:.4f}.\n\n{table(document, True)}\n")
+        sections.append(section(title, document))
     wrapped = os.path.join(folder, "matrices.gguf")
     wrap_matrices(os.path.join(data, MATRICES[0]), wrapped)
     note(f"{MATRICES[1]}: {len(recipes)} recipes")
     document = measure(qdyno, wrapped, recipes, [])
     sections.append(f"## {MATRICES[1]}\n\nWeights without embeddings: errors only, and no method that runs the model.\n\n"
                     f"{table(document, False)}\n")
-    intro = INTRO.format(command=command, tokens=" and ".join(tokens), text=os.path.basename(TEXT))
+    intro = INTRO.format(command=command, text=os.path.basename(TEXT))
     return intro + "\n" + "\n".join(sections)
 
 
