@@ -82,8 +82,9 @@ enum err_code worker_train(struct worker *w, const struct workload *load, uint64
 {
     struct trial_result r;
     if (!w->trial)
-        return err_set(why, ERR_USAGE,
-                       "steps of training are for `qdyno ab`: they begin from nothing, and here a model runs");
+        return err_set(
+            why, ERR_USAGE,
+            "steps of training are for `qdyno ab`: they begin from nothing, and here a model runs");
     if (!load->train)
         return err_set(
             why, ERR_USAGE,

@@ -119,8 +119,7 @@ static void ask_limits(struct dashboard *d)
              (long long)s->ceilings.measured_unix_ms);
     if (!strcmp(want, d->limits_for)) return;
     struct job j = { .run = board_job_limits };
-    for (int i = 0; i < JOB_ARMS; i++)
-        snprintf(j.text[i], sizeof j.text[i], "%s", s->experiment.arm[i].line);
+    for (int i = 0; i < JOB_ARMS; i++) snprintf(j.text[i], sizeof j.text[i], "%s", s->experiment.arm[i].line);
     snprintf(j.text[2], sizeof j.text[2], "%s", s->experiment.spec.model);
     if (jobs_put(d->slow, &j)) memcpy(d->limits_for, want, sizeof want);
 }

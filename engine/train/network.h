@@ -40,7 +40,7 @@ const struct network_tensor *network_tensor_at(const struct network *n, int i);
 int64_t network_params(const struct network *n);
 float *network_weights(struct network *n);   /* [params]; call network_changed after writing */
 float *network_gradients(struct network *n); /* [params]; what network_backward adds to */
-int network_ctx(const struct network *n); /* tokens of a row */
+int network_ctx(const struct network *n);    /* tokens of a row */
 struct threadpool *network_threads(struct network *n);
 
 /* N(0, 0.02) for matrices, less for those that add to the residual stream; 1 for norms. Same seed, same
