@@ -405,7 +405,7 @@ static void stopping_can_be_resumed_on_the_same_machine_only(void **state)
     struct machine other = b->machine;
     snprintf(other.id, sizeof(other.id), "another");
     const struct experiment_deps deps = { .db_path = b->db, .machine = &other, .program = FAKE_PROGRAM };
-    assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+    assert_int_equal(experiment_start(&second, &s, &deps, &why), ERR_USAGE);
     CHECK(strstr(why.message, "another"));
     bench_run(b, &s); /* although x, which is at its end, is still open */
     experiment_close(x);
