@@ -222,9 +222,8 @@ def table(document, predicts):
 
 def section(title, document):
     reference = document["reference"]
-    text_of = os.path.basename(reference["text"])
-    return (f"## {title}\n\nAs it is: perplexity {reference['perplexity']:.4f} over {reference['scored_tokens']} tokens of "
-            f"{text_of}.\n\n{table(document, True)}\n")
+    return (f"## {title}\n\nAs it is: perplexity {reference['perplexity']:.4f} over {reference['scored_tokens']} tokens.\n\n"
+            f"{table(document, True)}\n")
 
 
 INTRO = """# Methods, measured
