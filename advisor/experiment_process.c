@@ -212,7 +212,7 @@ static enum flow settle(struct experiment *x, int process, int arm)
     json_t *answer = NULL;
     struct err why = { 0 };
     if (*w.eval_file) return FLOW_ON; /* its figure is no time */
-    w.depth = 0; /* the cell fills the cache before its clock starts, anyway */
+    w.depth = 0;                      /* the cell fills the cache before its clock starts, anyway */
     w.gen = MIN(w.gen, 8);
     w.train = MIN(w.train, 1);
     workload_line(&w, line, sizeof(line));
