@@ -293,11 +293,11 @@ static char *target_document(const struct push_target *t)
         json_array_append_new(grouping, pair);
     }
     json_put(o, "grouping", grouping);
-    put_path(o, "ca_file", t->ca_file);
-    put_path(o, "cert_file", t->cert_file);
-    put_path(o, "key_file", t->key_file);
-    json_put_bool(o, "insecure", t->insecure);
-    json_put_num(o, "timeout_s", t->timeout_s);
+    put_path(o, "ca_file", t->auth.ca_file);
+    put_path(o, "cert_file", t->auth.cert_file);
+    put_path(o, "key_file", t->auth.key_file);
+    json_put_bool(o, "insecure", t->auth.insecure);
+    json_put_num(o, "timeout_s", t->auth.timeout_s);
     char *text = json_line(o);
     json_decref(o);
     return text;
@@ -352,11 +352,11 @@ static enum err_code target_read(struct push_target *t, struct label *labels, in
         .url = json_get_str(o, "url", NULL),
         .job = json_get_str(o, "job", JOB),
         .grouping = labels,
-        .ca_file = json_get_str(o, "ca_file", NULL),
-        .cert_file = json_get_str(o, "cert_file", NULL),
-        .key_file = json_get_str(o, "key_file", NULL),
-        .insecure = json_get_bool(o, "insecure", false),
-        .timeout_s = json_get_num(o, "timeout_s", 0),
+        .auth.ca_file = json_get_str(o, "ca_file", NULL),
+        .auth.cert_file = json_get_str(o, "cert_file", NULL),
+        .auth.key_file = json_get_str(o, "key_file", NULL),
+        .auth.insecure = json_get_bool(o, "insecure", false),
+        .auth.timeout_s = json_get_num(o, "timeout_s", 0),
     };
     size_t i;
     json_t *pair;
@@ -370,9 +370,9 @@ static enum err_code target_read(struct push_target *t, struct label *labels, in
     }
     if (!t->url) return err_set(why, ERR_FORMAT, "a spooled push has no url");
     if (auth && (!auth->url || !strcmp(auth->url, t->url))) {
-        t->user = auth->user;
-        t->password = auth->password;
-        t->bearer = auth->bearer;
+        t->auth.user = auth->auth.user;
+        t->auth.password = auth->auth.password;
+        t->auth.bearer = auth->auth.bearer;
     }
     return ERR_OK;
 }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "kernels/kernels.h"
+#include "telemetry/http.h"
 
 /* ---------------------------------------------------------------- METRICS */
 
@@ -200,23 +201,19 @@ void exposition_family(struct exposition *e, const char *name, const char *type,
 void exposition_sample(struct exposition *e, const struct label *labels, int n, double value);
 void exposition_free(struct exposition *e);
 
+#define EXPOSITION_TYPE "text/plain; version=0.0.4; charset=utf-8" /* what readers of it expect */
+
 /* A push to a Prometheus Pushgateway (see docs/monitoring.md). */
 struct push_target {
     const char *url;              /* "http://host:9091", a path prefix is kept */
     const char *job;              /* "qdyno" */
     const struct label *grouping; /* further grouping labels, stable order */
     int n_grouping;
-    const char *user, *password;                /* basic auth, NULL: none */
-    const char *bearer;                         /* NULL: none */
-    const char *ca_file, *cert_file, *key_file; /* TLS, NULL: system defaults */
-    bool insecure;    /* skip certificate checks: only when the user spelled it out */
-    double timeout_s; /* 0: 10 s; connecting at most half of it */
+    struct http_auth auth;
 };
 /* ".../metrics/job/qdyno/experiment@base64/…": free(). ERR_USAGE on a bad URL or label name. */
 enum err_code push_url(char **out, const struct push_target *t, struct err *why);
-/* PUT replaces the group. *status (may be NULL) is the HTTP status or 0. Errors: ERR_ABSENT when the network
- * or gateway is unreachable or answers 5xx (worth retrying), ERR_USAGE when it refuses (4xx: the message
- * holds the gateway's own text). */
+/* PUT replaces the group, DELETE takes it away. *status and errors are those of http_send. */
 enum err_code push_put(const struct push_target *t, const char *body, int *status, struct err *why);
 enum err_code push_delete(const struct push_target *t, int *status, struct err *why);
 

@@ -291,10 +291,10 @@ void board_job_start(struct board *b, const struct job *j)
 static struct push_target target_from_environment(const char *url)
 {
     return (struct push_target){ .url = url,
-                                 .user = getenv("QDYNO_PUSH_USER"),
-                                 .password = getenv("QDYNO_PUSH_PASSWORD"),
-                                 .bearer = getenv("QDYNO_PUSH_BEARER"),
-                                 .ca_file = getenv("QDYNO_PUSH_CA") };
+                                 .auth.user = getenv("QDYNO_PUSH_USER"),
+                                 .auth.password = getenv("QDYNO_PUSH_PASSWORD"),
+                                 .auth.bearer = getenv("QDYNO_PUSH_BEARER"),
+                                 .auth.ca_file = getenv("QDYNO_PUSH_CA") };
 }
 
 void board_job_push(struct board *b, const struct job *j)

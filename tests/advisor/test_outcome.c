@@ -260,7 +260,9 @@ static void without_a_network_it_waits_in_the_spool(void **state)
     struct bench *b = *state;
     struct err why = { 0 };
     bool spooled = false;
-    struct push_target t = { .url = b->url, .user = "me", .password = "hunter2", .timeout_s = 2 };
+    struct push_target t = {
+        .url = b->url, .auth.user = "me", .auth.password = "hunter2", .auth.timeout_s = 2
+    };
     const int64_t id = put_run(b, "equivalent");
     assert_int_equal(outcome_push(b->db, id, &b->machine, &t, &spooled, &why), ERR_ABSENT);
     CHECK(spooled && db_spool_count(b->db) == 1);
@@ -292,7 +294,7 @@ static void without_a_network_it_waits_in_the_spool(void **state)
     assert_int_equal(sent, 0);
 
     gateway_start(&b->gateway);
-    const struct push_target auth = { .user = "me", .password = "hunter2" };
+    const struct push_target auth = { .auth.user = "me", .auth.password = "hunter2" };
     CHECK_OK(outcome_flush(b->db, &auth, true, &sent, &why));
     gateway_stop(&b->gateway);
     assert_int_equal(sent, 1);
@@ -307,11 +309,13 @@ static void secrets_go_to_their_own_gateway_only(void **state)
     struct err why = { 0 };
     bool spooled;
     int sent;
-    struct push_target t = { .url = b->url, .timeout_s = 2 };
+    struct push_target t = { .url = b->url, .auth.timeout_s = 2 };
     const int64_t id = put_run(b, "equivalent");
     assert_int_equal(outcome_push(b->db, id, &b->machine, &t, &spooled, &why), ERR_ABSENT);
     gateway_start(&b->gateway);
-    const struct push_target other = { .url = "http://elsewhere:9091", .user = "me", .password = "hunter2" };
+    const struct push_target other = { .url = "http://elsewhere:9091",
+                                       .auth.user = "me",
+                                       .auth.password = "hunter2" };
     CHECK_OK(outcome_flush(b->db, &other, true, &sent, &why));
     gateway_stop(&b->gateway);
     assert_int_equal(sent, 1);

@@ -91,7 +91,9 @@ static void bad_targets_are_refused(void **state)
         if (!strstr(why.message, CASES[i].says)) fail_msg("case %zu: %s", i, why.message);
         assert_null(strstr(why.message, "secret"));
     }
-    struct push_target both = { .url = "http://127.0.0.1:1", .job = "q", .user = "u", .bearer = "t" };
+    struct push_target both = {
+        .url = "http://127.0.0.1:1", .job = "q", .auth.user = "u", .auth.bearer = "t"
+    };
     struct err why = { 0 };
     int status = 5;
     assert_int_equal(push_put(&both, "", &status, &why), ERR_USAGE);
@@ -173,8 +175,8 @@ static void requests_are_whole(void **state)
 {
     (void)state;
     static const char OK[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-    struct answer a = push_to(OK, (struct push_target){ .user = "Aladdin", .password = "open sesame" },
-                              "a 1\n");
+    struct answer a = push_to(
+        OK, (struct push_target){ .auth.user = "Aladdin", .auth.password = "open sesame" }, "a 1\n");
     assert_int_equal(a.rc, ERR_OK);
     assert_int_equal(a.status, 200);
     CHECK(str_starts(a.server.request, "PUT /metrics/job/qdyno HTTP/1.1\r\n"));
@@ -182,7 +184,7 @@ static void requests_are_whole(void **state)
     CHECK(strstr(a.server.request, "Content-Type: text/plain; version=0.0.4"));
     CHECK(!strstr(a.server.request, "Expect:"));
     CHECK(str_ends(a.server.request, "\r\n\r\na 1\n"));
-    a = push_to(OK, (struct push_target){ .bearer = "mF_9.B5f-4.1JqM" }, "");
+    a = push_to(OK, (struct push_target){ .auth.bearer = "mF_9.B5f-4.1JqM" }, "");
     assert_int_equal(a.rc, ERR_OK);
     CHECK(strstr(a.server.request, "Authorization: Bearer mF_9.B5f-4.1JqM\r\n"));
     a = push_to("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", (struct push_target){ 0 }, NULL);
@@ -220,11 +222,11 @@ static void answers_are_judged_by_table(void **state)
           "points to 'file:///etc/passwd'" },
         { "HTTP/1.1 301 Moved\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n", ERR_USAGE, 301,
           "/elsewhere" },
-        { "not HTTP at all", ERR_USAGE, 0, "cannot push to" },
+        { "not HTTP at all", ERR_USAGE, 0, "cannot send to" },
         { "", ERR_ABSENT, 0, "cannot reach" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        struct answer a = push_to(CASES[i].reply, (struct push_target){ .timeout_s = 5 }, "a 1\n");
+        struct answer a = push_to(CASES[i].reply, (struct push_target){ .auth.timeout_s = 5 }, "a 1\n");
         if (a.rc != CASES[i].rc || a.status != CASES[i].status || !strstr(a.why.message, CASES[i].says))
             fail_msg("case %zu: %d, HTTP %d, %s", i, a.rc, a.status, a.why.message);
         CHECK(strstr(a.why.message, "http://127.0.0.1:"));
@@ -234,7 +236,7 @@ static void answers_are_judged_by_table(void **state)
 static void a_silent_server_times_out(void **state)
 {
     (void)state;
-    struct answer a = push_to(NULL, (struct push_target){ .timeout_s = 0.4 }, "a 1\n");
+    struct answer a = push_to(NULL, (struct push_target){ .auth.timeout_s = 0.4 }, "a 1\n");
     assert_int_equal(a.rc, ERR_ABSENT);
     CHECK(strstr(a.why.message, "within 0.4 s"));
     CHECK(a.seconds >= 0.3 && a.seconds < 5);
@@ -256,7 +258,7 @@ static void a_closed_port_is_absent(void **state)
     t.url = "http://no-such-host.invalid:9091";
     assert_int_equal(push_put(&t, "a 1\n", &status, &why), ERR_ABSENT);
     t.url = url;
-    t.ca_file = "/nonexistent/ca.pem";
+    t.auth.ca_file = "/nonexistent/ca.pem";
     snprintf(url, sizeof url, "https://127.0.0.1:%d", port);
     CHECK(push_put(&t, "a 1\n", &status, &why) != ERR_OK);
 }
@@ -528,52 +530,59 @@ static void a_locked_gateway(void **state)
         const char *says;
     } CASES[] = {
         { { .url = url,
-            .user = "lab",
-            .password = "test",
-            .ca_file = cert,
-            .cert_file = cert,
-            .key_file = key },
+            .auth.user = "lab",
+            .auth.password = "test",
+            .auth.ca_file = cert,
+            .auth.cert_file = cert,
+            .auth.key_file = key },
           ERR_OK,
           200,
           "" },
         { { .url = url,
-            .user = "lab",
-            .password = "test",
-            .insecure = true,
-            .cert_file = cert,
-            .key_file = key },
+            .auth.user = "lab",
+            .auth.password = "test",
+            .auth.insecure = true,
+            .auth.cert_file = cert,
+            .auth.key_file = key },
           ERR_OK,
           200,
           "" },
-        { { .url = url, .user = "lab", .password = "test", .cert_file = cert, .key_file = key },
+        { { .url = url,
+            .auth.user = "lab",
+            .auth.password = "test",
+            .auth.cert_file = cert,
+            .auth.key_file = key },
           ERR_USAGE,
           0,
           "certificate" },
         { { .url = named,
-            .user = "lab",
-            .password = "test",
-            .ca_file = cert,
-            .cert_file = cert,
-            .key_file = key },
+            .auth.user = "lab",
+            .auth.password = "test",
+            .auth.ca_file = cert,
+            .auth.cert_file = cert,
+            .auth.key_file = key },
           ERR_USAGE,
           0,
           "localhost" },
-        { { .url = url, .user = "lab", .password = "test", .ca_file = cert },
+        { { .url = url, .auth.user = "lab", .auth.password = "test", .auth.ca_file = cert },
           ERR_INTERNAL,
           0,
           "may want a client certificate" },
         { { .url = url,
-            .user = "lab",
-            .password = "tset",
-            .ca_file = cert,
-            .cert_file = cert,
-            .key_file = key },
+            .auth.user = "lab",
+            .auth.password = "tset",
+            .auth.ca_file = cert,
+            .auth.cert_file = cert,
+            .auth.key_file = key },
           ERR_USAGE,
           401,
           "does not let us in" },
-        { { .url = url, .ca_file = cert, .cert_file = cert, .key_file = key }, ERR_USAGE, 401, "HTTP 401" },
-        { { .url = url, .ca_file = "/nonexistent.pem" }, ERR_USAGE, 0, "/nonexistent.pem" },
-        { { .url = url, .ca_file = cert, .cert_file = "/nonexistent.pem" },
+        { { .url = url, .auth.ca_file = cert, .auth.cert_file = cert, .auth.key_file = key },
+          ERR_USAGE,
+          401,
+          "HTTP 401" },
+        { { .url = url, .auth.ca_file = "/nonexistent.pem" }, ERR_USAGE, 0, "/nonexistent.pem" },
+        { { .url = url, .auth.ca_file = cert, .auth.cert_file = "/nonexistent.pem" },
           ERR_USAGE,
           0,
           "/nonexistent.pem" },

@@ -4,66 +4,13 @@
 #include <string.h>
 
 #include "tui/cli/rows.h"
+#include "tui/cli/target.h"
 
 const struct cli_flag FLAGS_PUSH[] = {
     { "--url", NULL, "URL", "Pushgateway, e.g. http://localhost:9091 (also: QDYNO_PUSH_URL)", FLAG_TEXT },
-    { "--user", NULL, "NAME",
-      "basic authentication; the password from --password-file or QDYNO_PUSH_PASSWORD", FLAG_TEXT },
-    { "--password-file", NULL, "FILE", "password of --user", FLAG_TEXT },
-    { "--bearer-file", NULL, "FILE", "bearer token (also: QDYNO_PUSH_BEARER)", FLAG_TEXT },
-    { "--ca", NULL, "FILE", "certificate authority to trust", FLAG_TEXT },
-    { "--cert", NULL, "FILE", "client certificate", FLAG_TEXT },
-    { "--key", NULL, "FILE", "client key", FLAG_TEXT },
-    { "--insecure", NULL, NULL, "do not check the gateway's certificate", FLAG_SWITCH },
-    { "--timeout", NULL, "TIME", "default 10s", FLAG_SECONDS },
+    TARGET_FLAGS("QDYNO_PUSH"),
     { NULL },
 };
-
-struct secrets {
-    char *password, *bearer; /* owned */
-};
-
-/* A one-line secret: from the file, else from the environment. */
-static enum err_code secret(char **out, const char *file, const char *variable, struct err *why)
-{
-    enum { LIMIT = 1 << 16 };
-    const char *env = getenv(variable);
-    *out = NULL;
-    if (!file) {
-        *out = env && *env ? strdup(env) : NULL;
-        return ERR_OK;
-    }
-    enum err_code rc = file_read(out, NULL, file, LIMIT, why);
-    if (!rc) (*out)[strcspn(*out, "\r\n")] = '\0';
-    return rc;
-}
-
-static enum err_code fill_target(struct push_target *t, struct secrets *s, const struct cli_args *a,
-                                 struct err *why)
-{
-    const char *env = getenv("QDYNO_PUSH_URL");
-    *t = (struct push_target){ .url = args_text(a, "--url", env && *env ? env : NULL),
-                               .user = args_text(a, "--user", NULL),
-                               .ca_file = args_text(a, "--ca", NULL),
-                               .cert_file = args_text(a, "--cert", NULL),
-                               .key_file = args_text(a, "--key", NULL),
-                               .insecure = args_has(a, "--insecure"),
-                               .timeout_s = args_num(a, "--timeout", 0) };
-    if (!t->url)
-        return err_set(why, ERR_USAGE,
-                       "want --url URL (or QDYNO_PUSH_URL), e.g. --url http://localhost:9091");
-    enum err_code rc = secret(&s->password, args_text(a, "--password-file", NULL), "QDYNO_PUSH_PASSWORD",
-                              why);
-    if (!rc) rc = secret(&s->bearer, args_text(a, "--bearer-file", NULL), "QDYNO_PUSH_BEARER", why);
-    if (!rc && t->user && !s->password)
-        rc = err_set(why, ERR_USAGE,
-                     "--user %s needs a password: --password-file FILE or QDYNO_PUSH_PASSWORD", t->user);
-    if (!rc && args_has(a, "--password-file") && !t->user)
-        rc = err_set(why, ERR_USAGE, "--password-file without --user NAME");
-    t->password = t->user ? s->password : NULL;
-    t->bearer = s->bearer;
-    return rc;
-}
 
 /* The run to push: the one asked for, or the newest that reached its end. */
 static enum err_code choose_run(int64_t *id, struct db *d, const struct cli_args *a, struct err *why)
@@ -97,14 +44,17 @@ static const struct column COLUMNS[] = {
 int command_push(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 }, flush_why = { 0 };
-    struct secrets s = { 0 };
+    struct target to;
     struct push_target target;
     struct machine m;
     struct db *d = NULL;
     int64_t id = 0;
     int sent = 0;
     bool spooled = false;
-    enum err_code rc = fill_target(&target, &s, a, &why);
+    enum err_code rc = target_read(&to, a, "--url", "QDYNO_PUSH", &why);
+    if (!rc && !to.url)
+        rc = err_set(&why, ERR_USAGE, "want --url URL (or QDYNO_PUSH_URL), e.g. --url http://localhost:9091");
+    target = (struct push_target){ .url = to.url, .auth = to.auth };
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) rc = choose_run(&id, d, a, &why);
     if (!rc) rc = machine_detect(&m, "", &why);
@@ -130,7 +80,6 @@ int command_push(const struct cli_global *g, const struct cli_args *a)
         table_done(&t);
     }
     db_close(d);
-    free(s.password);
-    free(s.bearer);
+    target_done(&to);
     return status;
 }
