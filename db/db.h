@@ -108,6 +108,20 @@ enum err_code db_sample_list(struct db *d, int64_t cell_id,
                              void (*row)(void *ctx, int64_t t_ns, const char *metric, double value),
                              void *ctx, struct err *why);
 
+/* When a part of a run began and ended, wall clock: what is not told by cells, or not as exactly. */
+struct span_row {
+    int64_t id, run_id, cell_id; /* cell_id 0: of no cell */
+    int arm, block;              /* -1: of none */
+    char phase[16];              /* of the cell or block it belongs to: as in cell_row, "" of none */
+    char name[24];               /* "cell" "load" "quantize" "fill" "prefill" "decode" "push" ... */
+    int64_t begun_ns, ended_ns;  /* since 1970, UTC */
+    char error[256];             /* "" when it went well */
+};
+/* All or none; fills their ids. */
+enum err_code db_span_insert(struct db *d, struct span_row *rows, int n, struct err *why);
+/* In order of insertion; free(*rows). */
+enum err_code db_span_list(struct db *d, int64_t run_id, struct span_row **rows, int *n, struct err *why);
+
 /* Events of a run (discards, control outcome, errors): what the log pane and reports show. */
 enum err_code db_event_add(struct db *d, int64_t run_id, const char *kind, const char *text, struct err *why);
 enum err_code db_event_list(struct db *d, int64_t run_id,

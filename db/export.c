@@ -18,6 +18,7 @@ static const struct {
     { "sample", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },
     { "itl", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },
     { "event", "run_id = ?", false },
+    { "span", "run_id = ?", false },
 };
 
 static const char DOING[] = "export a run";

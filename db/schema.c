@@ -66,5 +66,14 @@ const char *const SCHEMA_STEPS[] = {
     "  model_path TEXT NOT NULL, model_sha256 TEXT, model_name TEXT NOT NULL, workload TEXT NOT NULL,"
     "  metric TEXT NOT NULL, margin REAL, value REAL, machine TEXT NOT NULL, run_id INTEGER NOT NULL,"
     "  set_ms INTEGER NOT NULL) STRICT;",
+
+    /* 3 -> 4: spans: when what a run is made of began and ended (advisor/trace.h). No reference to the cell:
+     * both go with their run, and 0 is of no cell. */
+    "CREATE TABLE span("
+    "  id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    "  run_id INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, cell_id INTEGER NOT NULL,"
+    "  arm INTEGER NOT NULL, block INTEGER NOT NULL, phase TEXT NOT NULL, name TEXT NOT NULL,"
+    "  begun_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL, error TEXT NOT NULL) STRICT;"
+    "CREATE INDEX span_of_run ON span(run_id);",
 };
 const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);

@@ -367,6 +367,32 @@ static void version_2_is_migrated(void **state)
     db_close(d);
 }
 
+static void version_3_is_migrated(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *d;
+    struct span_row *spans, span = { .run_id = 4, .name = "load", .begun_ns = 1, .ended_ns = 2 };
+    char *text;
+    int n;
+    CHECK_OK(file_read(&text, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v3.sql", 1 << 20, &why));
+    tell(t->file, text);
+    free(text);
+    assert_int_equal(ask(t->file, "PRAGMA user_version"), 3);
+    assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema WHERE name = 'span'"), 0);
+
+    CHECK_OK(db_open(&d, t->file, &why));
+    CHECK(ask(t->file, "PRAGMA user_version") >= 4);
+    CHECK_OK(db_capsule_get(d, 4, &text, &why));
+    CHECK(text && strstr(text, "qdyno.capsule/1"));
+    free(text);
+    CHECK_OK(db_span_list(d, 4, &spans, &n, &why)); /* a run from before: none, and no error */
+    CHECK(n == 0 && !spans);
+    CHECK_OK(db_span_insert(d, &span, 1, &why));
+    CHECK_OK(db_check(d, &why));
+    db_close(d);
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, temp_setup, temp_teardown)
@@ -381,6 +407,7 @@ int main(void)
         T(damage_is_found),
         T(version_1_is_migrated),
         T(version_2_is_migrated),
+        T(version_3_is_migrated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
