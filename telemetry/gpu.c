@@ -7,6 +7,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+const struct gpu_throttle GPU_THROTTLES[GPU_THROTTLE_COUNT] = {
+    { GPU_THROTTLE_POWER_CAP, "power_cap", true, "the power limit, set by somebody or the board's own" },
+    { GPU_THROTTLE_THERMAL, "thermal", true, "too hot: the driver lowers the clocks" },
+    { GPU_THROTTLE_HW_THERMAL, "hw_thermal", true, "too hot: the hardware halves the clocks or worse" },
+    { GPU_THROTTLE_HW_SLOWDOWN, "hw_slowdown", true, "the hardware's brake, reason not told" },
+    { GPU_THROTTLE_POWER_BRAKE, "power_brake", true, "the power supply or the server asked for it" },
+    { GPU_THROTTLE_CURRENT, "current", true, "electric current of a voltage regulator" },
+    { GPU_THROTTLE_RELIABILITY, "reliability", true, "voltage limits that protect the chip's life" },
+    { GPU_THROTTLE_CLOCK_SETTING, "clock_setting", false, "somebody set the clocks" },
+    { GPU_THROTTLE_SYNC_BOOST, "sync_boost", true, "another GPU of its group holds it back" },
+    { GPU_THROTTLE_IDLE, "idle", false, "nothing to do" },
+    { GPU_THROTTLE_OTHER, "other", true, "a reason without a name here" },
+};
+
+const char *gpu_throttle_names(uint64_t reasons, char *buf, size_t size)
+{
+    struct str out = { 0 };
+    for (int i = 0; i < GPU_THROTTLE_COUNT; i++)
+        if (reasons & GPU_THROTTLES[i].bit)
+            str_printf(&out, "%s%s", out.len ? " " : "", GPU_THROTTLES[i].name);
+    snprintf(buf, size, "%s", out.len ? str_text(&out) : "none");
+    str_free(&out);
+    return buf;
+}
+
 void gpu_merge(double *row, enum metric_id id, double value)
 {
     bool adds = id == METRIC_GPU_MEM_USED || id == METRIC_GPU_MEM_TOTAL || id == METRIC_GPU_POWER;

@@ -28,6 +28,8 @@ struct sampler_thread {
     double latest[METRIC_SENSOR_COUNT];
     double cores[CORES_MAX];
     int n_cores;
+    struct gpu_reading gpu[MACHINE_GPUS];
+    int n_gpus;
     int64_t started_ns, now_ns, cpu_ns; /* now_ns 0: nothing measured yet */
 };
 
@@ -41,6 +43,7 @@ static void publish(struct sampler_thread *s, const struct sample *sample, const
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++)
         if (due[i]) s->latest[i] = sample->value[i];
     s->n_cores = telemetry_cores(t, s->cores, CORES_MAX);
+    s->n_gpus = telemetry_gpus(t, s->gpu, MACHINE_GPUS);
     s->now_ns = clock_ns();
     s->cpu_ns = cpu_ns;
     pthread_mutex_unlock(&s->lock);
@@ -158,6 +161,15 @@ int sampler_latest(struct sampler_thread *s, double row[METRIC_SENSOR_COUNT], do
     memcpy(row, s->latest, sizeof s->latest);
     int n = MAX(0, MIN(max_cores, s->n_cores));
     if (n) memcpy(cores, s->cores, (size_t)n * sizeof *cores);
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+int sampler_gpus(struct sampler_thread *s, struct gpu_reading *out, int max)
+{
+    pthread_mutex_lock(&s->lock);
+    const int n = s->n_gpus;
+    if (out && n) memcpy(out, s->gpu, (size_t)MAX(0, MIN(max, n)) * sizeof *out);
     pthread_mutex_unlock(&s->lock);
     return n;
 }

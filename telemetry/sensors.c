@@ -84,3 +84,9 @@ int telemetry_cores(const struct telemetry *t, double *busy, int max)
     for (int i = 0; i < n; i++) busy[i] = t->shared.core_busy[i];
     return MAX(n, 0);
 }
+
+int telemetry_gpus(const struct telemetry *t, struct gpu_reading *out, int max)
+{
+    for (int i = 0; out && i < MIN(max, t->shared.gpus); i++) out[i] = t->shared.gpu[i];
+    return t->shared.gpus;
+}

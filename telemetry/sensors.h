@@ -19,6 +19,10 @@ struct sensors {
     double busy_s, total_s; /* processor seconds of all processors since boot; NAN: unknown */
     double *core_busy;      /* [cores] ratio of the last sample, NAN until known */
     int cores, cores_cap;
+
+    /* written by the source of GPUs: one row per device, see telemetry/gpu.h */
+    struct gpu_reading *gpu; /* [gpus] */
+    int gpus;
 };
 
 struct source {

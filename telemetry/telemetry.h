@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "kernels/kernels.h"
+#include "telemetry/gpu.h"
 #include "telemetry/http.h"
 
 /* ---------------------------------------------------------------- METRICS */
@@ -86,13 +87,6 @@ const struct metric *metric_find(const char *name);
 
 /* ---------------------------------------------------------------- what the machine is */
 
-enum { MACHINE_GPUS = 8 };
-struct gpu_identity {
-    char vendor[16]; /* "nvidia" "amd" "intel" */
-    char name[96], driver[48];
-    int64_t memory_bytes;             /* -1 unknown */
-    int compute_major, compute_minor; /* -1: not NVIDIA or unknown */
-};
 struct machine {
     char id[13]; /* short fingerprint: a hash of what does not change between boots (CPU, cores, caches,
                     memory class, GPUs) */
