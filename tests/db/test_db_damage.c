@@ -308,8 +308,8 @@ static void damage_is_found(void **state)
     char junk[4096];
     struct stat st;
     memset(junk, 0xA5, sizeof junk);
-    CHECK(fd >= 0 && !fstat(fd, &st) && st.st_size > 30 * 4096);
-    for (off_t at = 20 * 4096; at < st.st_size; at += 5 * 4096)
+    CHECK(fd >= 0 && !fstat(fd, &st) && st.st_size > 50 * 4096);
+    for (off_t at = 32 * 4096; at < st.st_size; at += 5 * 4096)
         CHECK(pwrite(fd, junk, sizeof junk, at) == (ssize_t)sizeof junk);
     close(fd);
     CHECK_OK(db_open(&d, t->file, &why)); /* the first pages are whole */
