@@ -18,9 +18,9 @@
 #include <stdatomic.h>
 
 #include "advisor/arm.h"
+#include "advisor/cell.h"
 #include "advisor/experiment.h"
 
-enum { WINDOW_SAMPLES = 6000, WINDOW_STORED = 64 * METRIC_SENSOR_COUNT };
 enum { BLOCK_CELLS = 2 * EXPERIMENT_ARMS }; /* at most */
 
 /* ---------------------------------------------------------------- plan */
@@ -60,40 +60,6 @@ double judge_margin(const struct experiment_state *s);
 
 /* ---------------------------------------------------------------- cells and their ledger */
 
-/* The worker's figures in a cell answer, besides hashes and latencies. */
-enum field {
-    FIELD_PREFILL_S,
-    FIELD_DECODE_S,
-    FIELD_TTFT_S,
-    FIELD_PROMPT_TOKENS,
-    FIELD_GEN_TOKENS,
-    FIELD_CPU_S,
-    FIELD_PEAK_BYTES,
-    FIELD_RSS_BYTES,
-    FIELD_MAJOR_FAULTS,
-    FIELD_MINOR_FAULTS,
-    FIELD_VOLUNTARY,
-    FIELD_INVOLUNTARY,
-    FIELD_PERPLEXITY,
-    FIELD_NLL,
-    FIELD_NLL_SE,
-    FIELD_SCORED,
-    FIELD_TRAIN_S,
-    FIELD_TRAIN_TOKENS,
-    FIELD_TRAIN_LOSS,
-    FIELD_COUNT
-};
-
-/* What one cell gave, over all its repeats. */
-struct cell {
-    double field[FIELD_COUNT];  /* NAN unknown */
-    double value[METRIC_COUNT]; /* by enum metric_id; sensors: mean over the cell; NAN unknown */
-    float *itl;                 /* owned */
-    int n_itl;
-    char work_hash[24], output_hash[24], discard[160];
-    int64_t started_ms;
-    double seconds;
-};
 /* Where a cell stands in its run, for the database. */
 struct cell_place {
     int arm, process, block, slot; /* block -1: outside blocks */
@@ -161,7 +127,6 @@ enum err_code store_cell(struct db *d, const struct experiment_state *s, const s
 
 /* How long a process lives: the whole run, a block, or one cell, where memory holds one arm at a time. */
 enum fresh { FRESH_RUN, FRESH_BLOCK, FRESH_CELL };
-#define CELL_LEAST_S 0.25 /* a workload is repeated inside the cell until it lasts so long */
 
 struct experiment {
     pthread_t thread;

@@ -251,28 +251,6 @@ void arm_describe(struct experiment_arm *a, const json_t *d)
 
 /* ---------------------------------------------------------------- one cell in */
 
-/* Figures beside METRICS, under their own names. */
-static const struct {
-    enum field field;
-    const char *metric, *unit;
-} RAW[] = {
-    { FIELD_PREFILL_S, "prefill_seconds", "seconds" },
-    { FIELD_DECODE_S, "decode_seconds", "seconds" },
-    { FIELD_PROMPT_TOKENS, "prompt_tokens", "tokens" },
-    { FIELD_GEN_TOKENS, "generated_tokens", "tokens" },
-    { FIELD_CPU_S, "cpu_seconds", "seconds" },
-    { FIELD_RSS_BYTES, "rss_bytes", "bytes" },
-    { FIELD_MAJOR_FAULTS, "major_faults", "" },
-    { FIELD_MINOR_FAULTS, "minor_faults", "" },
-    { FIELD_VOLUNTARY, "voluntary_switches", "" },
-    { FIELD_INVOLUNTARY, "involuntary_switches", "" },
-    { FIELD_NLL, "nll_nats", "nats" },
-    { FIELD_NLL_SE, "nll_se_nats", "nats" },
-    { FIELD_SCORED, "scored_tokens", "tokens" },
-    { FIELD_TRAIN_S, "train_seconds", "seconds" },
-    { FIELD_TRAIN_TOKENS, "train_tokens", "tokens" },
-};
-
 /* What ran, short enough for its column: whole, or without the longest parts, never cut in the middle. */
 static void echo_text(char *buf, size_t size, const struct experiment_state *s, const json_t *description)
 {
@@ -294,31 +272,17 @@ enum err_code store_cell(struct db *d, const struct experiment_state *s, const s
                          const struct cell *c, const struct sample_row *samples, int n_samples,
                          const char *error, const json_t *description, struct err *why)
 {
-    struct measurement m[METRIC_COUNT + COUNT_OF(RAW)];
-    int n = 0;
-    for (int i = 0; i < METRIC_COUNT; i++)
-        if (!isnan(c->value[i]))
-            m[n++] = (struct measurement){ METRICS[i].name, METRICS[i].unit, c->value[i] };
-    for (size_t i = 0; i < COUNT_OF(RAW); i++)
-        if (!isnan(c->field[RAW[i].field]))
-            m[n++] = (struct measurement){ RAW[i].metric, RAW[i].unit, c->field[RAW[i].field] };
     struct cell_row row = {
         .run_id = s->run_id,
         .arm = place->arm,
         .block = place->block,
         .slot = place->slot,
-        .discarded = *c->discard != 0,
-        .started_ms = c->started_ms,
-        .seconds = c->seconds,
     };
     snprintf(row.phase, sizeof(row.phase), "%s", CELL_PHASES[place->phase]);
-    snprintf(row.discard_reason, sizeof(row.discard_reason), "%s", c->discard);
     snprintf(row.config, sizeof(row.config), "%s", s->arm[place->arm].line);
-    snprintf(row.work_hash, sizeof(row.work_hash), "%s", c->work_hash);
-    snprintf(row.output_hash, sizeof(row.output_hash), "%s", c->output_hash);
     snprintf(row.error, sizeof(row.error), "%s", error);
     echo_text(row.worker_json, sizeof(row.worker_json), s, description);
-    return db_cell_insert(d, &row, m, n, samples, n_samples, c->itl, c->n_itl, why);
+    return cell_insert(d, &row, c, samples, n_samples, why);
 }
 
 /* ---------------------------------------------------------------- and out again */
