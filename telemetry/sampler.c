@@ -28,6 +28,8 @@ struct sampler_thread {
     double latest[METRIC_SENSOR_COUNT];
     double cores[CORES_MAX];
     int n_cores;
+    struct energy_reading energy[ENERGY_MAX];
+    int energies;
     struct gpu_reading gpu[MACHINE_GPUS];
     int n_gpus;
     int64_t started_ns, now_ns, cpu_ns; /* now_ns 0: nothing measured yet */
@@ -43,6 +45,7 @@ static void publish(struct sampler_thread *s, const struct sample *sample, const
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++)
         if (due[i]) s->latest[i] = sample->value[i];
     s->n_cores = telemetry_cores(t, s->cores, CORES_MAX);
+    s->energies = telemetry_energy(t, s->energy, ENERGY_MAX);
     s->n_gpus = telemetry_gpus(t, s->gpu, MACHINE_GPUS);
     s->now_ns = clock_ns();
     s->cpu_ns = cpu_ns;
@@ -200,6 +203,15 @@ int sampler_window(struct sampler_thread *s, int64_t from_ns, int64_t to_ns, str
     pthread_mutex_lock(&s->lock);
     for (int i = ring_older(s, from_ns); i < s->count && n < max && ring_at(s, i)->t_ns <= to_ns; i++)
         out[n++] = *ring_at(s, i);
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+int sampler_energy(struct sampler_thread *s, struct energy_reading *out, int max)
+{
+    pthread_mutex_lock(&s->lock);
+    int n = MAX(MIN(max, s->energies), 0);
+    memcpy(out, s->energy, (size_t)n * sizeof *out);
     pthread_mutex_unlock(&s->lock);
     return n;
 }

@@ -3,6 +3,8 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +21,36 @@ struct telemetry {
     struct sensors shared;
     void *state[COUNT_OF(SOURCES)];
     bool open[COUNT_OF(SOURCES)];
+    char absence[METRIC_SENSOR_COUNT][ABSENCE_TEXT];
 };
+
+void sensor_absent(const struct sensors *s, enum metric_id metric, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(s->absence[metric], ABSENCE_TEXT, fmt, ap);
+    va_end(ap);
+}
+
+static bool fills(const struct source *source, enum metric_id metric)
+{
+    return str_starts(source->name, METRICS[metric].source);
+}
+
+/* Nobody who could fill a metric in is here: their reasons are the reason. */
+static void note_absent(struct telemetry *t, char why[][ABSENCE_TEXT])
+{
+    for (int m = 0; m < METRIC_SENSOR_COUNT; m++) {
+        bool here = false;
+        for (size_t i = 0; i < SOURCE_COUNT; i++) here |= t->open[i] && fills(SOURCES[i], m);
+        size_t len = strlen(t->absence[m]);
+        for (size_t i = 0; i < SOURCE_COUNT && !here; i++)
+            if (fills(SOURCES[i], m))
+                len += (size_t)snprintf(t->absence[m] + MIN(len, ABSENCE_TEXT - 1),
+                                        ABSENCE_TEXT - MIN(len, ABSENCE_TEXT - 1), "%s%s", len ? "; " : "",
+                                        why[i]);
+    }
+}
 
 enum err_code telemetry_open(struct telemetry **out, const char *root, struct err *why)
 {
@@ -32,17 +63,24 @@ enum err_code telemetry_open(struct telemetry **out, const char *root, struct er
     if (!t) return err_set(why, ERR_NOMEM, "out of memory opening the sensors");
     memcpy(t->root, root, strlen(root) + 1);
     t->shared = (struct sensors){
-        .root = t->root, .own_pid = *root ? 0 : (int)getpid(), .busy_s = NAN, .total_s = NAN
+        .root = t->root,
+        .own_pid = *root ? 0 : (int)getpid(),
+        .busy_s = NAN,
+        .total_s = NAN,
+        .absence = t->absence,
     };
+    char absent[COUNT_OF(SOURCES)][ABSENCE_TEXT] = { "" };
     for (size_t i = 0; i < SOURCE_COUNT; i++) {
-        struct err absent; /* why a source is not here is nobody's error */
-        enum err_code rc = SOURCES[i]->open(&t->state[i], &t->shared, &absent);
+        struct err not_here; /* why a source is not here is nobody's error */
+        enum err_code rc = SOURCES[i]->open(&t->state[i], &t->shared, &not_here);
         if (rc == ERR_NOMEM) {
             telemetry_close(t);
-            return err_set(why, rc, "%s", absent.message);
+            return err_set(why, rc, "%s", not_here.message);
         }
         t->open[i] = rc == ERR_OK;
+        if (rc) snprintf(absent[i], sizeof absent[i], "%s", not_here.message);
     }
+    note_absent(t, absent);
     *out = t;
     return ERR_OK;
 }
@@ -89,4 +127,16 @@ int telemetry_gpus(const struct telemetry *t, struct gpu_reading *out, int max)
 {
     for (int i = 0; out && i < MIN(max, t->shared.gpus); i++) out[i] = t->shared.gpu[i];
     return t->shared.gpus;
+}
+
+int telemetry_energy(const struct telemetry *t, struct energy_reading *out, int max)
+{
+    int n = MIN(max, t->shared.energies);
+    for (int i = 0; i < n; i++) out[i] = t->shared.energy[i];
+    return MAX(n, 0);
+}
+
+const char *telemetry_absence(const struct telemetry *t, enum metric_id sensor)
+{
+    return t->absence[sensor];
 }

@@ -7,6 +7,8 @@
 #include "telemetry/sysfs.h"
 #include "telemetry/telemetry.h"
 
+enum { ENERGY_MAX = 64, ABSENCE_TEXT = 256 };
+
 /* What all sources share. Filled by the owner (sensors.c) but for the fields said to be a source's own. */
 struct sensors {
     const char *root; /* "" or a recorded machine */
@@ -23,7 +25,18 @@ struct sensors {
     /* written by the source of GPUs: one row per device, see telemetry/gpu.h */
     struct gpu_reading *gpu; /* [gpus] */
     int gpus;
+
+    /* written by rapl_linux: what its counters counted since they were opened, NAN before a second reading */
+    struct energy_reading energy[ENERGY_MAX];
+    int energies;
+
+    char (*absence)[ABSENCE_TEXT]; /* [METRIC_SENSOR_COUNT], through sensor_absent only */
 };
+
+/* A source that is here but lacks one of its metrics says why, at open or when it turns out; "%s" of "": it
+ * answers after all. A source that is not here need not: the message of its open serves. */
+void sensor_absent(const struct sensors *s, enum metric_id metric, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 struct source {
     const char *name;

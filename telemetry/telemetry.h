@@ -12,78 +12,7 @@
 #include "kernels/kernels.h"
 #include "telemetry/gpu.h"
 #include "telemetry/http.h"
-
-/* ---------------------------------------------------------------- METRICS */
-
-enum metric_kind {
-    METRIC_SENSOR, /* read by the sampler, period_ms apart */
-    METRIC_CELL,   /* one value per cell, reported by the worker or computed from its samples */
-};
-
-enum metric_id {
-    /* sensors */
-    METRIC_CPU_BUSY,
-    METRIC_CPU_STEAL,
-    METRIC_CPU_FREQUENCY,
-    METRIC_CPU_TEMPERATURE,
-    METRIC_CPU_THROTTLE, /* times a second a processor held its clock down for heat */
-    METRIC_CPU_POWER,
-    METRIC_MEM_USED,
-    METRIC_MEM_AVAILABLE,
-    METRIC_SWAP_USED,
-    METRIC_SWAP_IN,
-    METRIC_PSI_CPU,
-    METRIC_PSI_MEMORY,
-    METRIC_PSI_IO,
-    METRIC_PROC_RSS,
-    METRIC_PROC_CPU,
-    METRIC_PROC_MAJOR_FAULTS,
-    METRIC_PROC_MINOR_FAULTS,
-    METRIC_PROC_VOLUNTARY_SWITCHES,
-    METRIC_PROC_INVOLUNTARY_SWITCHES,
-    METRIC_OTHERS_BUSY, /* processor time used by processes that are neither qdyno nor its workers */
-    METRIC_ON_BATTERY,
-    METRIC_GPU_BUSY,
-    METRIC_GPU_MEM_USED,
-    METRIC_GPU_MEM_TOTAL,
-    METRIC_GPU_POWER,
-    METRIC_GPU_TEMPERATURE,
-    METRIC_GPU_CLOCK,
-    METRIC_GPU_THROTTLE,
-    METRIC_SENSOR_COUNT,
-    /* cells */
-    METRIC_PREFILL_RATE = METRIC_SENSOR_COUNT,
-    METRIC_DECODE_RATE,
-    METRIC_TTFT,
-    METRIC_ITL_P50,
-    METRIC_ITL_P95,
-    METRIC_ITL_P99,
-    METRIC_LOAD_TIME,
-    METRIC_PEAK_MEMORY,
-    METRIC_ENERGY,
-    METRIC_PERPLEXITY,
-    METRIC_KLD,
-    METRIC_LIMIT_SHARE_PREFILL,
-    METRIC_LIMIT_SHARE_DECODE,
-    METRIC_CANARY_READ, /* of the fixed work beside every run (advisor/canary.h), in cells of its own */
-    METRIC_CANARY_OPS,
-    METRIC_TRAIN_RATE,
-    METRIC_TRAIN_LOSS,
-    METRIC_MEMORY_AFTER,
-    METRIC_COUNT
-};
-
-struct metric {
-    const char *name; /* in scripts and the database: "decode_tok_s", "cpu_busy_ratio" */
-    const char *unit; /* base unit: "seconds" "bytes" "ratio" "celsius" "hertz" "watts" "joules"
-                         "tokens/s" "bytes/s" "1/s" "" */
-    enum metric_kind kind;
-    int period_ms; /* sensors: default period */
-    int better;    /* +1 more is better, -1 less, 0 neither */
-    const char *help;
-};
-extern const struct metric METRICS[METRIC_COUNT]; /* indexed by enum metric_id */
-const struct metric *metric_find(const char *name);
+#include "telemetry/metrics.h"
 
 /* ---------------------------------------------------------------- what the machine is */
 
@@ -156,6 +85,18 @@ void telemetry_sample(struct telemetry *t, double *row);
 /* Per-core busy ratio of the last sample; returns how many were filled (at most max). */
 int telemetry_cores(const struct telemetry *t, double *busy, int max);
 
+/* What an energy counter has counted since the sensors were opened; NAN before two readings. Wraps are
+ * followed as long as the counter is read at its period. */
+struct energy_reading {
+    char domain[32]; /* "package-0" "package-0-core" "package-0-dram" "psys" */
+    double joules;
+};
+/* As of the last sample; returns how many were filled (at most max). */
+int telemetry_energy(const struct telemetry *t, struct energy_reading *out, int max);
+
+/* Why a sensor has no value here: "" when it answers or only waits for a second reading. Borrowed. */
+const char *telemetry_absence(const struct telemetry *t, enum metric_id sensor);
+
 /* A thread that samples each metric at its period into a ring. */
 struct sampler_thread;
 struct sample {
@@ -171,6 +112,8 @@ void sampler_stop(struct sampler_thread *s); /* NULL is fine */
 void sampler_watch_process(struct sampler_thread *s, int pid);
 /* Latest known value of each sensor (NAN absent), and per-core busy. Thread-safe. Returns cores filled. */
 int sampler_latest(struct sampler_thread *s, double row[METRIC_SENSOR_COUNT], double *cores, int max_cores);
+/* telemetry_energy of the sampler's last reading. Thread-safe. */
+int sampler_energy(struct sampler_thread *s, struct energy_reading *out, int max);
 /* Samples with t in [from, to], oldest first, at most `max`; returns the count. The ring holds 10 minutes.
  * Thread-safe. */
 int sampler_window(struct sampler_thread *s, int64_t from_ns, int64_t to_ns, struct sample *out, int max);
