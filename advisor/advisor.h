@@ -23,5 +23,6 @@
 #include "advisor/history.h"
 #include "advisor/compare.h"
 #include "advisor/baseline.h"
+#include "advisor/alert.h"
 
 #endif

@@ -1,0 +1,176 @@
+/* advisor/alert.h - ALERTS: what is worth telling somebody about a machine that runs models, in one table,
+ * and the state machine that decides when.
+ *
+ * `qdyno watch` feeds it; the Prometheus rule file and the Grafana board (advisor/alert_export.h) are made
+ * from the same rows, so a threshold means the same everywhere. Pure: no clock, no files. A value that is not
+ * known (NAN) neither starts nor ends an alert; one that stays unknown is an alert of its own (`blind`). */
+#ifndef QDYNO_ADVISOR_ALERT_H
+#define QDYNO_ADVISOR_ALERT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+/* ---------------------------------------------------------------- what is looked at */
+
+enum signal_id {
+    SIGNAL_PERFORMANCE, /* from here on: once a round */
+    SIGNAL_ERRORS,
+    SIGNAL_CANARY,
+    SIGNAL_QUALITY,
+    SIGNAL_BUSY, /* from here on: sensors, as often as they are read */
+    SIGNAL_MEMORY,
+    SIGNAL_SWAP_USED,
+    SIGNAL_SWAP_IN,
+    SIGNAL_PSI_MEMORY,
+    SIGNAL_STEAL,
+    SIGNAL_CPU_THROTTLE,
+    SIGNAL_CPU_TEMPERATURE,
+    SIGNAL_BATTERY,
+    SIGNAL_GPU_BUSY,
+    SIGNAL_GPU_MEMORY,
+    SIGNAL_GPU_THROTTLE,
+    SIGNAL_GPU_POWER_CAP,
+    SIGNAL_GPU_TEMPERATURE,
+    SIGNAL_GPU_ECC,
+    SIGNAL_GPU_LOST,
+    SIGNAL_DISK,
+    SIGNAL_STALE,
+    SIGNAL_BLIND,
+    SIGNAL_COUNT
+};
+/* What one value is about, beside the machine: label `subject` of its alerts. */
+enum subject_kind {
+    SUBJECT_MACHINE,  /* there is one: "" */
+    SUBJECT_WORKLOAD, /* "tg32 q8_0" */
+    SUBJECT_GPU,      /* "gpu0" */
+    SUBJECT_SIGNAL,   /* name of another signal */
+};
+enum alert_unit {
+    UNIT_RATIO,
+    UNIT_BYTES,
+    UNIT_BYTES_S,
+    UNIT_SECONDS,
+    UNIT_CELSIUS,
+    UNIT_PER_SECOND,
+    UNIT_NATS,
+    UNIT_COUNT,
+    UNIT_YES
+};
+struct signal {
+    const char *name; /* "memory" */
+    enum alert_unit unit;
+    enum subject_kind subject;
+    double stands_s;    /* how long a value may be taken to hold until the next: INFINITY for rounds */
+    const char *phrase; /* "%s of memory is in use" */
+};
+extern const struct signal SIGNALS[SIGNAL_COUNT]; /* indexed by enum signal_id */
+
+/* ---------------------------------------------------------------- what is said about it */
+
+enum alert_grade { GRADE_INFO, GRADE_WARNING, GRADE_CRITICAL };
+extern const char *const GRADES[]; /* "info" "warning" "critical", NULL */
+
+enum alert_side { SIDE_ABOVE, SIDE_BELOW }; /* of the threshold, where it is bad */
+
+enum {                       /* actions a row allows */
+       ACTION_TELL = 1,      /* a line on the screen and in the log */
+       ACTION_BELL = 2,      /* the terminal's bell */
+       ACTION_NOTIFY = 4,    /* webhook, Alertmanager */
+       ACTION_ROLL_BACK = 8, /* the champion's configuration */
+       ACTION_SUGGEST = 16,  /* how to scale, as text */
+};
+
+struct alert {
+    const char *name; /* "memory": --alert memory=95% */
+    enum signal_id signal;
+    enum alert_side side;
+    double threshold, clear; /* the alert ends on the good side of `clear`: hysteresis */
+    double for_s;            /* bad for so long before it fires */
+    double keep_s;           /* good for so long before it ends */
+    enum alert_grade grade;
+    unsigned actions;
+    const char *meaning, *todo;
+};
+enum { ALERT_COUNT = 27 };
+extern const struct alert ALERTS[ALERT_COUNT];
+const struct alert *alert_find(const char *name);
+
+/* The rows as a person set them. */
+struct alert_rules {
+    struct alert row[ALERT_COUNT]; /* in the order of ALERTS */
+    bool off[ALERT_COUNT];
+};
+void alert_rules_default(struct alert_rules *r);
+/* "memory=95%", "memory=95%:2m", "memory=off". `clear` keeps its proportion to the threshold. ERR_USAGE names
+ * what is wrong and the nearest name. */
+enum err_code alert_rules_set(struct alert_rules *r, const char *text, struct err *why);
+/* One such setting a line; # begins a comment. Errors: as file_read and alert_rules_set, with the line. */
+enum err_code alert_rules_read(struct alert_rules *r, const char *path, struct err *why);
+
+/* "92.1 %", "812M", "3h 5m": a value in the signal's unit; "n/a". Returns buf. */
+const char *alert_value_text(enum signal_id s, double value, char *buf, size_t size);
+/* "92.1 % of memory is in use (limit 90 %)". Returns buf. */
+const char *alert_text(const struct alert *a, double value, char *buf, size_t size);
+
+/* ---------------------------------------------------------------- when */
+
+enum alert_phase { ALERT_QUIET, ALERT_PENDING, ALERT_FIRING };
+struct alert_state { /* {0} is a quiet one */
+    enum alert_phase phase;
+    bool known;      /* a value was seen, and none unknown since */
+    bool held;       /* it was on the side that the phase waits for */
+    int64_t last_ns; /* when */
+    double held_s;   /* known to be on that side for so long, without a break */
+    double value;    /* the last known */
+};
+enum alert_change {
+    CHANGE_NONE,
+    CHANGE_PENDING,
+    CHANGE_CALM /* was pending */,
+    CHANGE_FIRING,
+    CHANGE_RESOLVED
+};
+/* A value at a time of a monotonic clock. Time counts toward for_s and keep_s only between two values that
+ * were known, at most stands_s of the signal apart; a clock that steps back counts nothing. */
+enum alert_change alert_step(const struct alert *a, struct alert_state *s, int64_t t_ns, double value);
+
+/* ---------------------------------------------------------------- all of them */
+
+struct alert_instance {
+    int rule; /* row of alert_rules */
+    char subject[96];
+    struct alert_state state;
+    int64_t since_ms; /* firing since, wall clock; 0 */
+    int64_t id;       /* of its row in the database while it fires; 0 */
+};
+struct alert_event {
+    enum alert_change change;
+    struct alert_instance *instance; /* until the next feed */
+};
+enum { ALERT_INSTANCES = 512, SIGNAL_RULES = 2 /* rows of ALERTS for one signal, at most */ };
+struct alerts { /* {0} but for `rules` is one that has seen nothing */
+    struct alert_rules rules;
+    bool at_once; /* one look only: for_s and keep_s do not count */
+    struct alert_instance instance[ALERT_INSTANCES];
+    int n;
+    int64_t known_ns[SIGNAL_COUNT]; /* when a signal had its last known value; 0: never */
+};
+/* The rule's instance for that subject, made when there is none. NULL when there are too many. */
+struct alert_instance *alerts_instance(struct alerts *a, int rule, const char *subject);
+/* A value of one signal to all its rules; returns how many changes it made, into out. */
+struct alert_feed {
+    enum signal_id signal;
+    const char *subject; /* "" the machine */
+    int64_t t_ns, unix_ms;
+    double value;
+};
+int alerts_feed(struct alerts *a, const struct alert_feed *f, struct alert_event out[SIGNAL_RULES]);
+/* For SIGNAL_BLIND: seconds since a sensor that was known once is unknown; NAN for one that never was, and
+ * for what is no sensor. */
+double alerts_unknown_s(const struct alerts *a, enum signal_id signal, int64_t t_ns);
+/* The highest grade that fires, -1 none. */
+int alerts_highest(const struct alerts *a);
+
+#endif
