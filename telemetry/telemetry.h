@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "kernels/kernels.h"
+#include "telemetry/exposition.h"
 #include "telemetry/gpu.h"
 #include "telemetry/http.h"
 #include "telemetry/metrics.h"
@@ -123,23 +124,6 @@ double sampler_cost_ratio(struct sampler_thread *s);
 
 /* ---------------------------------------------------------------- telling others */
 
-/* Text exposition format, built sample by sample. HELP and TYPE are written once per family; families must be
- * contiguous. */
-struct exposition {
-    struct str text;
-    char family[128]; /* open family */
-    struct err bad;   /* first misuse (bad name, duplicate family) */
-};
-struct label {
-    const char *name, *value;
-};
-/* type: "gauge" "counter". NAN value: no sample at all (absence is data), Inf spelled +Inf. */
-void exposition_family(struct exposition *e, const char *name, const char *type, const char *help);
-void exposition_sample(struct exposition *e, const struct label *labels, int n, double value);
-void exposition_free(struct exposition *e);
-
-#define EXPOSITION_TYPE "text/plain; version=0.0.4; charset=utf-8" /* what readers of it expect */
-
 /* A push to a Prometheus Pushgateway (see docs/monitoring.md). */
 struct push_target {
     const char *url;              /* "http://host:9091", a path prefix is kept */
@@ -153,5 +137,7 @@ enum err_code push_url(char **out, const struct push_target *t, struct err *why)
 /* PUT replaces the group, DELETE takes it away. *status and errors are those of http_send. */
 enum err_code push_put(const struct push_target *t, const char *body, int *status, struct err *why);
 enum err_code push_delete(const struct push_target *t, int *status, struct err *why);
+
+#include "telemetry/families.h"
 
 #endif

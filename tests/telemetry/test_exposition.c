@@ -52,7 +52,7 @@ static void misuse_is_caught(void **state)
         { "qdyno:x", "gauge", { "a", "b" }, "no metric name" },
         { "1x", "gauge", { "a", "b" }, "no metric name" },
         { "", "gauge", { "a", "b" }, "no metric name" },
-        { "x", "histogram", { "a", "b" }, "gauge or counter" },
+        { "x", "summary", { "a", "b" }, "gauge, counter or histogram" },
         { "x", "gauge", { "a", "a" }, "twice" },
         { "x", "gauge", { "__name__", "b" }, "no label name" },
         { "x", "gauge", { "a-b", "b" }, "no label name" },
