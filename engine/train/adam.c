@@ -72,6 +72,14 @@ double adam_step(const struct adam_step *s)
     struct work w = { .s = s, .gradients = network_gradients(s->network), .by = (float)(clip / s->scale) };
     for (int i = 0; i < network_tensor_count(s->network); i++) {
         w.tensor = network_tensor_at(s->network, i);
+        if (s->muon && muon_takes(w.tensor)) {
+            muon_step(s->muon, &(struct muon_step){ .tensor = w.tensor,
+                                                    .momentum = s->m + w.tensor->offset,
+                                                    .by = w.by,
+                                                    .rate = s->rate,
+                                                    .weight_decay = s->o->weight_decay });
+            continue;
+        }
         rows_run(network_threads(s->network), w.tensor->rows * w.tensor->cols, update_share, &w);
     }
     network_changed(s->network);

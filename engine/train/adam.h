@@ -1,9 +1,9 @@
-/* engine/train/adam.h - AdamW, its schedule, and the scale that keeps half-precision gradients from
- * vanishing. */
+/* engine/train/adam.h - a step of the optimizer: AdamW, alone or beside Muon; its schedule, and the scale
+ * that keeps half-precision gradients from vanishing. */
 #ifndef QDYNO_ENGINE_TRAIN_ADAM_H
 #define QDYNO_ENGINE_TRAIN_ADAM_H
 
-#include "engine/train/network.h"
+#include "engine/train/muon.h"
 
 /* Weight decay is on matrices only; a gradient longer than `clip` is shortened to it (0: never). */
 struct adam_options {
@@ -15,6 +15,7 @@ struct adam_options {
 struct adam_step {
     const struct adam_options *o;
     struct network *network;
+    struct muon *muon; /* takes the layers' matrices, with m as its momentum; NULL: AdamW takes all */
     float *m, *v;
     int64_t t;
     double rate, scale;

@@ -356,6 +356,11 @@ struct threadpool *network_threads(struct network *n)
     return n->products.pool;
 }
 
+const struct products *network_products(const struct network *n)
+{
+    return &n->products;
+}
+
 const double *network_losses(const struct network *n)
 {
     return n->losses;

@@ -42,6 +42,8 @@ float *network_weights(struct network *n);   /* [params]; call network_changed a
 float *network_gradients(struct network *n); /* [params]; what network_backward adds to */
 int network_ctx(const struct network *n);    /* tokens of a row */
 struct threadpool *network_threads(struct network *n);
+const struct products *
+network_products(const struct network *n); /* for products between matrices of its size */
 
 /* N(0, 0.02) for matrices, less for those that add to the residual stream; 1 for norms. Same seed, same
  * numbers.

@@ -12,6 +12,8 @@
 
 enum { LAST_STEPS = 50 }; /* whose mean is the report's loss */
 
+const char *const OPTIMIZER_NAMES[] = { "adamw", "muon", NULL };
+
 struct train_options train_defaults(void)
 {
     return (struct train_options){
@@ -93,6 +95,7 @@ enum err_code trainer_step(struct trainer *t, struct train_rows *r, struct train
     p->rate = learning_rate(o->adam.rate, t->step, o->steps, o->warmup);
     p->length = adam_step(&(struct adam_step){ .o = &o->adam,
                                                .network = t->network,
+                                               .muon = t->muon,
                                                .m = t->m,
                                                .v = t->v,
                                                .t = t->updates + 1,
@@ -237,6 +240,7 @@ static char *identity_of(const struct train_options *o)
                AMP_NAMES[o->amp], o->batch, o->accumulate, o->steps, o->warmup, o->seed);
     str_printf(&text, " rate=%g decay=%g clip=%g stories=%" PRId64, o->adam.rate, o->adam.weight_decay,
                o->adam.clip, o->vocabulary_stories);
+    if (o->optimizer) str_printf(&text, " optimizer=%s", OPTIMIZER_NAMES[o->optimizer]);
     return str_take(&text);
 }
 
@@ -253,14 +257,17 @@ enum err_code trainer_open_network(struct trainer *t, struct err *why)
     if (rc) return rc;
     t->m = calloc((size_t)network_params(t->network), sizeof *t->m);
     t->v = calloc((size_t)network_params(t->network), sizeof *t->v);
-    return t->m && t->v ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for training");
+    if (!t->m || !t->v) return err_set(why, ERR_NOMEM, "out of memory for training");
+    return o->optimizer == OPTIMIZER_MUON ? muon_open(&t->muon, t->network, why) : ERR_OK;
 }
 
 void trainer_close_network(struct trainer *t)
 {
+    muon_close(t->muon);
     network_close(t->network);
     free(t->m);
     free(t->v);
+    t->muon = NULL;
     t->network = NULL;
     t->m = t->v = NULL;
 }

@@ -13,6 +13,9 @@
 #include "engine/train/recover.h"
 #include "engine/train/trial.h"
 
+enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_MUON, OPTIMIZER_COUNT };
+extern const char *const OPTIMIZER_NAMES[]; /* "adamw" "muon", NULL-terminated */
+
 struct train_progress {
     int64_t step, steps; /* done, of */
     double loss;         /* mean nats a token of the last step; NAN before the first */
@@ -29,7 +32,8 @@ struct train_options {
     int trim_every;        /* steps; 0: never give memory back between steps */
     int save_every;        /* steps */
     int64_t steps, warmup;
-    struct adam_options adam;
+    enum optimizer optimizer;
+    struct adam_options adam; /* Muon's rate and decay, too */
     uint64_t seed;
     int64_t vocabulary_stories, exam_stories;
     const struct format *format; /* of the model's matrices: f16 or f32 */

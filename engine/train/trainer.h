@@ -15,6 +15,7 @@ struct trainer {
     struct tokenizer *tokenizer;
     struct lessons lessons;
     struct network *network;
+    struct muon *muon; /* NULL: AdamW alone */
     float *m, *v;
     /* What goes on: */
     int64_t step, updates, skipped; /* updates: steps that were not skipped */

@@ -25,6 +25,9 @@ const struct cli_flag FLAGS_TRAIN[] = {
     { "--ff", NULL, "N", "width of the feed-forward part; default 768", FLAG_INT, 2, 1 << 16 },
     { "--vocab", NULL, "N", "tokens of the vocabulary; default 1536", FLAG_INT, 1, 1 << 18 },
     { "--untied", NULL, NULL, "an output matrix of its own", FLAG_SWITCH },
+    { "--optimizer", NULL, "NAME",
+      "adamw (default), or muon: orthogonal steps for the matrices of the layers, adamw for the rest",
+      FLAG_CHOICE, 0, 0, OPTIMIZER_NAMES },
     { "--rate", NULL, "X", "peak learning rate; default 0.003", FLAG_NUM, 1e-9, 1 },
     { "--warmup", NULL, "N", "steps until the peak; default 200", FLAG_INT, 0, 1 << 24 },
     { "--decay", NULL, "X", "weight decay; default 0.1", FLAG_NUM, 0, 10 },
@@ -66,6 +69,9 @@ static enum err_code read_options(struct train_options *o, const struct cli_glob
         if (!strcmp(amp, AMP_NAMES[i])) o->amp = (enum amp)i;
     o->format = format_find(format);
     if (!o->format) return err_set(why, ERR_USAGE, "-R %s: want f16 or f32", format);
+    const char *optimizer = args_text(a, "--optimizer", OPTIMIZER_NAMES[o->optimizer]);
+    for (int i = 0; i < OPTIMIZER_COUNT; i++)
+        if (!strcmp(optimizer, OPTIMIZER_NAMES[i])) o->optimizer = (enum optimizer)i;
     o->steps = args_int(a, "--steps", o->steps);
     o->batch = (int)args_int(a, "-b", o->batch);
     o->accumulate = (int)args_int(a, "--accumulate", o->accumulate);

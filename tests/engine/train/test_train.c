@@ -97,6 +97,7 @@ static void stopped_or_not_is_the_same(void **state)
     for (int amp = 0; amp < AMP_COUNT; amp++) {
         struct train_options o = tiny();
         o.amp = (enum amp)amp;
+        o.optimizer = amp == AMP_BF16 ? OPTIMIZER_MUON : OPTIMIZER_ADAMW;
         forget(temp_path(whole, sizeof whole, "whole"));
         forget(temp_path(parts, sizeof parts, "parts"));
         train(whole, &o, &r);
@@ -349,10 +350,83 @@ static void refuses(void **state)
     forget(path);
 }
 
+static int tensor_of(const struct network *n, const char *name)
+{
+    for (int i = 0; i < network_tensor_count(n); i++)
+        if (!strcmp(network_tensor_at(n, i)->name, name)) return i;
+    fail_msg("no tensor %s", name);
+    return -1;
+}
+
+/* Singular values after the five rounds lie between 0.7 and 1.2 or so: rows of the step, made to have length
+ * 1, stand at right angles; a tall matrix's columns do. Zero weights and no decay, so the weights are the
+ * step. */
+static void check_step(const struct network_tensor *t, const float *w, double rate)
+{
+    const bool tall = t->rows > t->cols;
+    const int64_t n = tall ? t->cols : t->rows, inner = tall ? t->rows : t->cols;
+    const int64_t along = tall ? t->cols : 1, across = tall ? 1 : t->cols;
+    const double scale = rate * 0.2 * sqrt((double)inner);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < n; k++) {
+            double sum = 0;
+            for (int64_t c = 0; c < inner; c++)
+                sum += (double)w[i * across + c * along] * (double)w[k * across + c * along];
+            sum /= scale * scale;
+            CHECK(i == k ? sum > 0.4 && sum < 1.6 : fabs(sum) < 0.35);
+        }
+}
+
+static void muon_steps_are_orthogonal(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    const struct adam_options a = { .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip = 1 };
+    for (int amp = 0; amp < AMP_COUNT; amp++) {
+        const struct network_options o = {
+            .shape = tiny().shape, .amp = (enum amp)amp, .batch = 1, .threads = 2, .isa = tiny().isa
+        };
+        struct network *n;
+        struct muon *u;
+        CHECK_OK(network_open(&n, &o, &why));
+        CHECK_OK(muon_open(&u, n, &why));
+        const int64_t params = network_params(n);
+        float *m = calloc((size_t)params, sizeof *m), *v = calloc((size_t)params, sizeof *v);
+        uint64_t random = 9;
+        for (int64_t i = 0; i < params; i++) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            network_gradients(n)[i] = (float)((double)(random >> 33) / 2147483648.0 - 0.5);
+        }
+        memset(network_gradients(n) + network_tensor_at(n, tensor_of(n, "blk.0.attn_k.weight"))->offset, 0,
+               16 * 32 * sizeof(float));
+        adam_step(&(struct adam_step){
+            .o = &a, .network = n, .muon = u, .m = m, .v = v, .t = 1, .rate = 0.01, .scale = 1 });
+        int taken = 0;
+        for (int i = 0; i < network_tensor_count(n); i++) {
+            const struct network_tensor *t = network_tensor_at(n, i);
+            const float *w = network_weights(n) + t->offset;
+            if (!muon_takes(t)) continue;
+            taken++;
+            if (!strcmp(t->name, "blk.0.attn_k.weight"))
+                CHECK_NEAR((double)w[5], 0, 0); /* no gradient, no step */
+            else
+                check_step(t, w, 0.01);
+        }
+        assert_int_equal(taken, 2 * 7);
+        /* the embeddings went AdamW's way: by the rate, against the gradient's sign */
+        CHECK_NEAR(fabs((double)network_weights(n)[network_tensor_at(n, 0)->offset]), 0.01, 1e-5);
+        free(m);
+        free(v);
+        muon_close(u);
+        network_close(n);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adam_by_hand),
+        cmocka_unit_test(muon_steps_are_orthogonal),
         cmocka_unit_test(overflows_are_skipped),
         cmocka_unit_test(rows_hold_stories),
         cmocka_unit_test(learns),
