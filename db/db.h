@@ -192,6 +192,56 @@ int db_spool_count(struct db *d); /* -1 on error */
 /* Groups we created on a gateway (for prune). */
 enum err_code db_group_put(struct db *d, const char *group_url, struct err *why);
 
+/* ---------------------------------------------------------------- the watch */
+
+/* An alert from its beginning to its end. Per machine, name and subject one fires at a time. */
+struct alert_row {
+    int64_t id;
+    char machine[16], name[64], subject[160], grade[16];
+    int64_t since_ms, ended_ms; /* ended 0: it fires */
+    double value, threshold;    /* the value that made it fire */
+    char text[256], ended[128]; /* why it ended, "" while it fires */
+};
+/* What is to be told to somebody else about it; waits here until it was. */
+struct notice_row {
+    int64_t id, alert_id;
+    char kind[16];    /* "webhook" "alertmanager" */
+    char *url, *body; /* owned by a row that was read: notice_row_free. No secrets in them. */
+    int attempts;
+    int64_t next_try_ms, refused_ms; /* refused: for good, and not tried again */
+    char last_error[256];
+};
+void notice_row_free(struct notice_row *r);
+/* The alert begins or ends, and the notices of that wait, in one transaction: a kill loses neither or both.
+ * begin fills a->id; ERR_USAGE when it fires already. end of one that does not fire: ERR_USAGE. */
+enum err_code db_alert_begin(struct db *d, struct alert_row *a, struct notice_row *notices, int n,
+                             struct err *why);
+enum err_code db_alert_end(struct db *d, int64_t id, const char *ended, struct notice_row *notices, int n,
+                           struct err *why);
+/* Newest first; machine NULL: of all; *rows: free(). */
+enum err_code db_alert_list(struct db *d, const char *machine, bool firing_only, int limit,
+                            struct alert_row **rows, int *n, struct err *why);
+/* The oldest that is due. To one address notices go in order: a later one waits for those before it. */
+enum err_code db_notice_next(struct db *d, int64_t now_ms, struct notice_row *out, bool *found,
+                             struct err *why);
+enum err_code db_notice_failed(struct db *d, int64_t id, int64_t next_try_ms, const char *error,
+                               struct err *why);
+enum err_code db_notice_refused(struct db *d, int64_t id, const char *error, struct err *why);
+enum err_code db_notice_done(struct db *d, int64_t id, struct err *why);
+int db_notice_count(struct db *d); /* that wait; -1 on error */
+
+/* The last value of something, replaced each time. */
+struct watch_value {
+    char signal[32], subject[160];
+    int64_t unix_ms;
+    double value; /* NAN */
+};
+enum err_code db_watch_value_put(struct db *d, const char *machine, const struct watch_value *v,
+                                 struct err *why);
+/* *rows: free(). */
+enum err_code db_watch_value_list(struct db *d, const char *machine, struct watch_value **rows, int *n,
+                                  struct err *why);
+
 /* SQL text (INSERTs) of one run, for `-o sql`; free(). */
 enum err_code db_run_sql(struct db *d, int64_t id, char **out, struct err *why);
 

@@ -75,5 +75,21 @@ const char *const SCHEMA_STEPS[] = {
     "  arm INTEGER NOT NULL, block INTEGER NOT NULL, phase TEXT NOT NULL, name TEXT NOT NULL,"
     "  begun_ns INTEGER NOT NULL, ended_ns INTEGER NOT NULL, error TEXT NOT NULL) STRICT;"
     "CREATE INDEX span_of_run ON span(run_id);",
+
+    /* 4 -> 5: the watch: alerts from beginning to end (ended_ms 0: it fires), what is yet to be told about
+     * them, and the last value of what is measured once a round. */
+    "CREATE TABLE alert("
+    "  id INTEGER PRIMARY KEY AUTOINCREMENT, machine TEXT NOT NULL, name TEXT NOT NULL, subject TEXT NOT NULL,"
+    "  grade TEXT NOT NULL, since_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL, value REAL, threshold REAL,"
+    "  text TEXT NOT NULL, ended TEXT NOT NULL) STRICT;"
+    "CREATE UNIQUE INDEX alert_firing ON alert(machine, name, subject) WHERE ended_ms = 0;"
+    "CREATE TABLE notice("
+    "  id INTEGER PRIMARY KEY AUTOINCREMENT, alert_id INTEGER NOT NULL REFERENCES alert(id) ON DELETE CASCADE,"
+    "  kind TEXT NOT NULL, url TEXT NOT NULL, body TEXT NOT NULL, attempts INTEGER NOT NULL,"
+    "  next_try_ms INTEGER NOT NULL, refused_ms INTEGER NOT NULL, last_error TEXT NOT NULL) STRICT;"
+    "CREATE INDEX notice_of_alert ON notice(alert_id);"
+    "CREATE TABLE watch_value("
+    "  machine TEXT NOT NULL, signal TEXT NOT NULL, subject TEXT NOT NULL, unix_ms INTEGER NOT NULL, value REAL,"
+    "  PRIMARY KEY(machine, signal, subject)) STRICT, WITHOUT ROWID;",
 };
 const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);

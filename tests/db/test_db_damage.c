@@ -393,6 +393,34 @@ static void version_3_is_migrated(void **state)
     db_close(d);
 }
 
+static void version_4_is_migrated(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *d;
+    struct span_row *spans;
+    struct alert_row *alerts,
+        alert = { .machine = "ab12", .name = "memory", .grade = "warning", .since_ms = 5 };
+    char *text;
+    int n;
+    CHECK_OK(file_read(&text, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v4.sql", 1 << 20, &why));
+    tell(t->file, text);
+    free(text);
+    assert_int_equal(ask(t->file, "PRAGMA user_version"), 4);
+    assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema WHERE name = 'alert'"), 0);
+
+    CHECK_OK(db_open(&d, t->file, &why));
+    CHECK(ask(t->file, "PRAGMA user_version") >= 5);
+    CHECK_OK(db_span_list(d, 4, &spans, &n, &why));
+    CHECK(n == 1);
+    free(spans);
+    CHECK_OK(db_alert_list(d, NULL, false, 10, &alerts, &n, &why));
+    CHECK(n == 0 && !alerts && db_notice_count(d) == 0);
+    CHECK_OK(db_alert_begin(d, &alert, NULL, 0, &why));
+    CHECK_OK(db_check(d, &why));
+    db_close(d);
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, temp_setup, temp_teardown)
@@ -408,6 +436,7 @@ int main(void)
         T(version_1_is_migrated),
         T(version_2_is_migrated),
         T(version_3_is_migrated),
+        T(version_4_is_migrated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
