@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <curl/curl.h>
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -192,6 +193,9 @@ static enum err_code perform(struct exchange *x, const struct http_request *r, c
     curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &http);
     *status = (int)http;
     if (r->reply) str_append_n(r->reply, str_text(&x->reply), x->reply.len);
+    curl_off_t pause = 0;
+    if (r->retry_after_s && !curl_easy_getinfo(c, CURLINFO_RETRY_AFTER, &pause) && pause > 0)
+        *r->retry_after_s = (double)pause;
     return status_check(x, http, why);
 }
 
@@ -201,6 +205,7 @@ enum err_code http_send(const struct http_request *r, int *status, struct err *w
     const struct http_auth *a = r->auth ? r->auth : &NOBODY;
     int http = 0;
     if (status) *status = 0;
+    if (r->retry_after_s) *r->retry_after_s = (double)NAN;
     if (a->user && a->bearer)
         return err_set(why, ERR_USAGE, "either user and password or a bearer token, not both");
     enum err_code rc = http_url_check("server", r->url, HTTP_URL_ANY, why);

@@ -30,6 +30,8 @@ struct http_request {
     const char *headers[HTTP_HEADERS]; /* further ones, "Name: value", NULL after the last */
     struct str *reply; /* NULL: not wanted; else appended: the answer's first HTTP_REPLY_MAX bytes, whatever
                           its status */
+    double *retry_after_s; /* NULL: not wanted; else how long the server asks to be left alone (Retry-After,
+                              seconds or a date); NAN: it does not say */
 };
 /* Send it and judge the answer. *status (may be NULL): the HTTP status, 0 when there was none. Redirects are
  * not followed: what lands elsewhere than its owner said is no success. Messages name the URL without its

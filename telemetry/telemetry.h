@@ -14,6 +14,7 @@
 #include "telemetry/gpu.h"
 #include "telemetry/http.h"
 #include "telemetry/metrics.h"
+#include "telemetry/otlp.h"
 
 /* ---------------------------------------------------------------- what the machine is */
 
