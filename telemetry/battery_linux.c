@@ -51,5 +51,4 @@ static void battery_close(void *state)
     (void)state;
 }
 
-const struct source SOURCE_BATTERY_LINUX = { "battery_linux", battery_open, battery_sample, battery_close,
-                                             NULL };
+const struct source SOURCE_BATTERY_LINUX = { "battery_linux", battery_open, battery_sample, battery_close };

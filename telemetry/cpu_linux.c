@@ -242,4 +242,4 @@ static void cpu_sample(void *state, struct sensors *s, double *row)
         row[METRIC_CPU_THROTTLE] = rate_next(&c->throttle, throttle_events(c, s->root), 0, s->now_ns);
 }
 
-const struct source SOURCE_CPU_LINUX = { "cpu_linux", cpu_open, cpu_sample, cpu_close, NULL };
+const struct source SOURCE_CPU_LINUX = { "cpu_linux", cpu_open, cpu_sample, cpu_close };

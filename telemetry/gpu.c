@@ -1,11 +1,17 @@
-/* telemetry/gpu.c - what the GPU sources share: adding several devices up, finding them on the PCI bus. */
-#include "telemetry/sensors.h"
+/* telemetry/gpu.c - all GPUs of all vendors as one source: a list of readings, and one number of each kind
+ * for those who ask how "the GPUs" are doing. */
+#include "telemetry/gpu_vendor.h"
 
-#include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "telemetry/sensors.h"
+
+/* OpenCL stays last: it lists only devices that no row before it has. */
+const struct gpu_vendor *const GPU_VENDORS[] = { &GPU_VENDOR_NVML, &GPU_VENDOR_AMDGPU, &GPU_VENDOR_INTEL,
+                                                 &GPU_VENDOR_OPENCL };
+const size_t GPU_VENDOR_COUNT = COUNT_OF(GPU_VENDORS);
 
 const struct gpu_throttle GPU_THROTTLES[GPU_THROTTLE_COUNT] = {
     { GPU_THROTTLE_POWER_CAP, "power_cap", true, "the power limit, set by somebody or the board's own" },
@@ -32,9 +38,130 @@ const char *gpu_throttle_names(uint64_t reasons, char *buf, size_t size)
     return buf;
 }
 
-void gpu_merge(double *row, enum metric_id id, double value)
+/* ---------------------------------------------------------------- the list */
+
+struct gpus {
+    void *state[COUNT_OF(GPU_VENDORS)];
+    bool open[COUNT_OF(GPU_VENDORS)];
+    int first[COUNT_OF(GPU_VENDORS)]; /* of its devices in the list */
+    struct gpu_list list;
+    struct gpu_reading reading[MACHINE_GPUS];
+    int64_t throttle_ns; /* when reasons were read last; 0 never */
+};
+
+struct gpu_identity *gpu_list_add(struct gpu_list *list, const char *vendor, const char *source)
 {
-    bool adds = id == METRIC_GPU_MEM_USED || id == METRIC_GPU_MEM_TOTAL || id == METRIC_GPU_POWER;
+    if (list->count >= MACHINE_GPUS) return NULL;
+    struct gpu_identity *g = &list->gpu[list->count++];
+    *g = (struct gpu_identity){ .memory_bytes = -1, .compute_major = -1, .compute_minor = -1 };
+    snprintf(g->vendor, sizeof g->vendor, "%s", vendor);
+    snprintf(g->source, sizeof g->source, "%s", source);
+    return g;
+}
+
+void gpu_reading_forget(struct gpu_reading *r)
+{
+    static const size_t NUMBERS[] = {
+        offsetof(struct gpu_reading, busy_ratio),
+        offsetof(struct gpu_reading, memory_busy_ratio),
+        offsetof(struct gpu_reading, mem_used_bytes),
+        offsetof(struct gpu_reading, mem_total_bytes),
+        offsetof(struct gpu_reading, host_mem_used_bytes),
+        offsetof(struct gpu_reading, power_watts),
+        offsetof(struct gpu_reading, power_instant_watts),
+        offsetof(struct gpu_reading, power_limit_watts),
+        offsetof(struct gpu_reading, energy_joules),
+        offsetof(struct gpu_reading, temperature_celsius),
+        offsetof(struct gpu_reading, hotspot_temperature_celsius),
+        offsetof(struct gpu_reading, memory_temperature_celsius),
+        offsetof(struct gpu_reading, fan_ratio),
+        offsetof(struct gpu_reading, core_hertz),
+        offsetof(struct gpu_reading, core_max_hertz),
+        offsetof(struct gpu_reading, memory_hertz),
+        offsetof(struct gpu_reading, pcie_rx_bytes_s),
+        offsetof(struct gpu_reading, pcie_tx_bytes_s),
+        offsetof(struct gpu_reading, ecc_corrected),
+        offsetof(struct gpu_reading, ecc_uncorrected),
+    };
+    for (size_t i = 0; i < COUNT_OF(NUMBERS); i++) *(double *)((char *)r + NUMBERS[i]) = NAN;
+    r->partitions = r->processes = r->pcie_generation = r->pcie_width = -1;
+    r->process_count = 0;
+    r->throttle_known = false;
+    r->throttle_reasons = 0;
+}
+
+void gpu_process_add(struct gpu_reading *r, int pid, double mem_used_bytes)
+{
+    r->processes++;
+    int at = r->process_count; /* where it belongs: the largest first, unknown ones last */
+    while (at > 0 && !(r->process[at - 1].mem_used_bytes >= mem_used_bytes) && !isnan(mem_used_bytes)) at--;
+    if (at >= GPU_PROCESSES) return;
+    if (r->process_count < GPU_PROCESSES) r->process_count++;
+    memmove(&r->process[at + 1], &r->process[at], (size_t)(r->process_count - 1 - at) * sizeof r->process[0]);
+    r->process[at] = (struct gpu_process){ pid, mem_used_bytes };
+}
+
+/* reasons may be NULL: why which vendor has nothing here. */
+static void vendors_open(struct gpus *g, const char *root, struct str *reasons)
+{
+    for (size_t i = 0; i < GPU_VENDOR_COUNT; i++) {
+        struct err why = { 0 };
+        g->first[i] = g->list.count;
+        g->open[i] = GPU_VENDORS[i]->open(&g->state[i], root, &g->list, &why) == ERR_OK;
+        if (g->open[i]) continue;
+        g->list.count = g->first[i];
+        if (reasons) str_printf(reasons, "%s%s", reasons->len ? "; " : "", why.message);
+    }
+}
+
+static void vendors_close(struct gpus *g)
+{
+    for (size_t i = 0; i < GPU_VENDOR_COUNT; i++)
+        if (g->open[i]) GPU_VENDORS[i]->close(g->state[i]);
+    free(g);
+}
+
+int gpu_identify(const char *root, struct gpu_identity gpu[MACHINE_GPUS])
+{
+    struct gpus *g = calloc(1, sizeof *g);
+    if (!g) return 0;
+    vendors_open(g, root, NULL);
+    const int n = g->list.count;
+    memcpy(gpu, g->list.gpu, (size_t)n * sizeof *gpu);
+    vendors_close(g);
+    return n;
+}
+
+/* ---------------------------------------------------------------- the source */
+
+static enum err_code gpus_open(void **state, const struct sensors *s, struct err *why)
+{
+    struct gpus *g = calloc(1, sizeof *g);
+    if (!g) return err_set(why, ERR_NOMEM, "out of memory opening the GPUs");
+    struct str reasons = { 0 };
+    vendors_open(g, s->root, &reasons);
+    if (!g->list.count) {
+        vendors_close(g);
+        err_set(why, ERR_ABSENT, "%s", str_text(&reasons));
+        str_free(&reasons);
+        return ERR_ABSENT;
+    }
+    str_free(&reasons);
+    for (int i = 0; i < g->list.count; i++) {
+        struct gpu_reading *r = &g->reading[i];
+        gpu_reading_forget(r);
+        r->index = i;
+        memcpy(r->vendor, g->list.gpu[i].vendor, sizeof r->vendor);
+        memcpy(r->name, g->list.gpu[i].name, sizeof r->name);
+        memcpy(r->bus, g->list.gpu[i].bus, sizeof r->bus);
+    }
+    *state = g;
+    return ERR_OK;
+}
+
+static void merge(double *row, enum metric_id id, double value)
+{
+    const bool adds = id == METRIC_GPU_MEM_USED || id == METRIC_GPU_MEM_TOTAL || id == METRIC_GPU_POWER;
     if (isnan(value)) return;
     if (isnan(row[id]))
         row[id] = value;
@@ -42,55 +169,63 @@ void gpu_merge(double *row, enum metric_id id, double value)
         row[id] = adds ? row[id] + value : MAX(row[id], value);
 }
 
-void drm_cards_find(struct drm_cards *out, const char *root, const char *pci_vendor)
+static uint64_t holding(uint64_t reasons)
 {
-    struct sys_list list;
-    char vendor[16];
-    out->count = 0;
-    sys_list(&list, root, "card", "/sys/class/drm");
-    for (int i = 0; i < list.count && out->count < MACHINE_GPUS; i++) {
-        if (strchr(list.name[i], '-')) continue; /* a connector: "card0-HDMI-A-1" */
-        sys_read(root, vendor, sizeof vendor, "/sys/class/drm/%s/device/vendor", list.name[i]);
-        if (!strcmp(vendor, pci_vendor)) memcpy(out->card[out->count++], list.name[i], SYS_NAME);
+    uint64_t held = 0;
+    for (int i = 0; i < GPU_THROTTLE_COUNT; i++)
+        if (GPU_THROTTLES[i].holds) held |= GPU_THROTTLES[i].bit;
+    return reasons & held;
+}
+
+static void count_throttle_time(struct gpus *g, int64_t now_ns)
+{
+    const double passed_s = g->throttle_ns ? (double)(now_ns - g->throttle_ns) / 1e9 : 0;
+    g->throttle_ns = now_ns;
+    for (int i = 0; i < g->list.count; i++)
+        for (int k = 0; k < GPU_THROTTLE_COUNT; k++)
+            if (g->reading[i].throttle_known && g->reading[i].throttle_reasons & GPU_THROTTLES[k].bit)
+                g->reading[i].throttle_seconds[k] += passed_s;
+}
+
+static void gpus_sample(void *state, struct sensors *s, double *row)
+{
+    struct gpus *g = state;
+    const struct gpu_due due = {
+        .busy = s->due[METRIC_GPU_BUSY],
+        .memory = s->due[METRIC_GPU_MEM_USED] || s->due[METRIC_GPU_MEM_TOTAL],
+        .clock = s->due[METRIC_GPU_CLOCK],
+        .throttle = s->due[METRIC_GPU_THROTTLE],
+        .power = s->due[METRIC_GPU_POWER],
+        .slow = s->due[METRIC_GPU_TEMPERATURE],
+    };
+    for (size_t i = 0; i < GPU_VENDOR_COUNT; i++)
+        if (g->open[i] && GPU_VENDORS[i]->sample)
+            GPU_VENDORS[i]->sample(g->state[i], s->root, &due, s->now_ns, &g->reading[g->first[i]]);
+    if (due.throttle) count_throttle_time(g, s->now_ns);
+    s->gpu = g->reading;
+    s->gpus = g->list.count;
+    for (int i = 0; i < g->list.count; i++) {
+        const struct gpu_reading *r = &g->reading[i];
+        const struct {
+            enum metric_id id;
+            double value;
+        } VALUES[] = {
+            { METRIC_GPU_BUSY, r->busy_ratio },
+            { METRIC_GPU_MEM_USED, r->mem_used_bytes },
+            { METRIC_GPU_MEM_TOTAL, r->mem_total_bytes },
+            { METRIC_GPU_POWER, r->power_watts },
+            { METRIC_GPU_TEMPERATURE, r->temperature_celsius },
+            { METRIC_GPU_CLOCK, r->core_hertz },
+            { METRIC_GPU_THROTTLE, r->throttle_known ? holding(r->throttle_reasons) != 0 : NAN },
+        };
+        for (size_t k = 0; k < COUNT_OF(VALUES); k++)
+            if (s->due[VALUES[k].id]) merge(row, VALUES[k].id, VALUES[k].value);
     }
 }
 
-/* The device's line in pci.ids: "vvvv  vendor" then "\tdddd  device", lower-case hex. */
-static bool pci_name(const char *root, const char *id, char *buf, size_t size)
+static void gpus_close(void *state)
 {
-    char path[4096], vendor[16], device[16], *ids = NULL;
-    if (strlen(id) != 9 || id[4] != ':') return false;
-    snprintf(vendor, sizeof vendor, "\n%.4s  ", id);
-    snprintf(device, sizeof device, "\n\t%.4s  ", id + 5);
-    for (char *p = vendor; *p; p++) *p = (char)tolower((unsigned char)*p);
-    for (char *p = device; *p; p++) *p = (char)tolower((unsigned char)*p);
-    snprintf(path, sizeof path, "%s/usr/share/misc/pci.ids", root);
-    if (file_read(&ids, NULL, path, 8 << 20, NULL)) return false;
-    const char *start = strstr(ids, vendor), *line = start ? strstr(start, device) : NULL;
-    bool found = false;
-    if (line) {
-        const char *next = start + 1; /* the device must belong to this vendor: no unindented line between */
-        while ((next = strchr(next, '\n')) && (next[1] == '\t' || next[1] == '#')) next++;
-        found = !next || line < next;
-    }
-    if (found) {
-        line += strlen(device);
-        snprintf(buf, size, "%.*s", (int)strcspn(line, "\r\n"), line);
-    }
-    free(ids);
-    return found;
+    vendors_close(state);
 }
 
-void drm_card_identify(struct gpu_identity *gpu, const char *root, const char *card, const char *vendor)
-{
-    char uevent[1024], id[16];
-    *gpu = (struct gpu_identity){ .memory_bytes = -1, .compute_major = -1, .compute_minor = -1 };
-    snprintf(gpu->vendor, sizeof gpu->vendor, "%s", vendor);
-    sys_read(root, uevent, sizeof uevent, "/sys/class/drm/%s/device/uevent", card);
-    sys_text_field(uevent, "DRIVER", gpu->driver, sizeof gpu->driver);
-    sys_text_field(uevent, "PCI_ID", id, sizeof id);
-    if (sys_read(root, gpu->name, sizeof gpu->name, "/sys/class/drm/%s/device/product_name", card) > 0)
-        return;
-    if (!pci_name(root, id, gpu->name, sizeof gpu->name))
-        snprintf(gpu->name, sizeof gpu->name, "%s GPU %s", vendor, *id ? id : card);
-}
+const struct source SOURCE_GPU = { "gpu", gpus_open, gpus_sample, gpus_close };

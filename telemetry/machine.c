@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "telemetry/gpu_vendor.h"
 #include "telemetry/sensors.h"
 
 /* Memory in steps of half a power of two: the kernel's own reserve differs by a per cent or two between
@@ -74,8 +75,7 @@ enum err_code machine_detect(struct machine *out, const char *root, struct err *
     out->memory_available_bytes = kib_field(text, "MemAvailable:");
     machine_cgroup_detect(out, root);
     battery_state(root, &out->has_battery, &out->on_battery);
-    for (size_t i = 0; i < SOURCE_COUNT; i++)
-        if (SOURCES[i]->identify) out->gpus = SOURCES[i]->identify(root, out->gpu, out->gpus, MACHINE_GPUS);
+    out->gpus = gpu_identify(root, out->gpu);
     fingerprint(out);
     return ERR_OK;
 }

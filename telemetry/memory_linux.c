@@ -40,4 +40,4 @@ static void memory_sample(void *state, struct sensors *s, double *row)
     }
 }
 
-const struct source SOURCE_MEMORY_LINUX = { "memory_linux", memory_open, memory_sample, free, NULL };
+const struct source SOURCE_MEMORY_LINUX = { "memory_linux", memory_open, memory_sample, free };

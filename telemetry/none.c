@@ -20,4 +20,4 @@ static void none_close(void *state)
     (void)state;
 }
 
-const struct source SOURCE_NONE = { "none", none_open, none_sample, none_close, NULL };
+const struct source SOURCE_NONE = { "none", none_open, none_sample, none_close };

@@ -243,5 +243,4 @@ static void process_close(void *state)
     free(p);
 }
 
-const struct source SOURCE_PROCESS_LINUX = { "process_linux", process_open, process_sample, process_close,
-                                             NULL };
+const struct source SOURCE_PROCESS_LINUX = { "process_linux", process_open, process_sample, process_close };

@@ -50,4 +50,4 @@ static void psi_sample(void *state, struct sensors *s, double *row)
     }
 }
 
-const struct source SOURCE_PSI_LINUX = { "psi_linux", psi_open, psi_sample, free, NULL };
+const struct source SOURCE_PSI_LINUX = { "psi_linux", psi_open, psi_sample, free };

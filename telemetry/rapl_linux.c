@@ -63,4 +63,4 @@ static void rapl_sample(void *state, struct sensors *s, double *row)
     row[METRIC_CPU_POWER] = watts;
 }
 
-const struct source SOURCE_RAPL_LINUX = { "rapl_linux", rapl_open, rapl_sample, free, NULL };
+const struct source SOURCE_RAPL_LINUX = { "rapl_linux", rapl_open, rapl_sample, free };

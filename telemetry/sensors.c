@@ -12,7 +12,7 @@
 /* cpu_linux stays first: process_linux uses its totals of the same tick. */
 const struct source *const SOURCES[] = {
     &SOURCE_CPU_LINUX,  &SOURCE_MEMORY_LINUX, &SOURCE_PROCESS_LINUX, &SOURCE_PSI_LINUX, &SOURCE_BATTERY_LINUX,
-    &SOURCE_RAPL_LINUX, &SOURCE_GPU_NVML,     &SOURCE_GPU_AMDGPU,    &SOURCE_GPU_INTEL, &SOURCE_NONE,
+    &SOURCE_RAPL_LINUX, &SOURCE_GPU, &SOURCE_NONE,
 };
 const size_t SOURCE_COUNT = COUNT_OF(SOURCES);
 

@@ -1,6 +1,6 @@
 /* telemetry/sensors.h - the one interface every source of measurements stands behind (inside telemetry/).
  *
- * A source is a row of SOURCES: cpu_linux, gpu_nvml, ... See telemetry/README.md for how to add one. */
+ * A source is a row of SOURCES: cpu_linux, rapl_linux, ... See telemetry/README.md for how to add one. */
 #ifndef QDYNO_TELEMETRY_SENSORS_H
 #define QDYNO_TELEMETRY_SENSORS_H
 
@@ -46,31 +46,16 @@ struct source {
      * metric's rate spans its own period. */
     void (*sample)(void *state, struct sensors *s, double *row);
     void (*close)(void *state);
-    /* Optional: the devices behind the source, appended to gpu[0..count); returns the new count. */
-    int (*identify)(const char *root, struct gpu_identity *gpu, int count, int max);
 };
 extern const struct source *const SOURCES[];
 extern const size_t SOURCE_COUNT;
 
 extern const struct source SOURCE_CPU_LINUX, SOURCE_MEMORY_LINUX, SOURCE_PROCESS_LINUX, SOURCE_PSI_LINUX,
-    SOURCE_BATTERY_LINUX, SOURCE_RAPL_LINUX, SOURCE_GPU_NVML, SOURCE_GPU_AMDGPU, SOURCE_GPU_INTEL,
+    SOURCE_BATTERY_LINUX, SOURCE_RAPL_LINUX, SOURCE_GPU,
     SOURCE_NONE;
 
 /* telemetry_sample for some metrics only: due[METRIC_SENSOR_COUNT]. */
 void telemetry_sample_due(struct telemetry *t, const bool *due, double *row);
-
-/* Several GPUs, one number: how each metric of METRIC_GPU_* adds up (sum for memory and power, the highest
- * otherwise). NAN `value` changes nothing. */
-void gpu_merge(double *row, enum metric_id id, double value);
-
-/* GPUs on the PCI bus as DRM sees them: /sys/class/drm/cardN whose vendor is `pci_vendor` ("0x1002"). */
-struct drm_cards {
-    int count;
-    char card[MACHINE_GPUS][SYS_NAME]; /* "card0" */
-};
-void drm_cards_find(struct drm_cards *out, const char *root, const char *pci_vendor);
-/* Name and driver of a card, from its own files or the PCI id list when that is installed. */
-void drm_card_identify(struct gpu_identity *gpu, const char *root, const char *card, const char *vendor);
 
 /* Battery and mains. has_battery false: a desktop or server; *on_battery false when unknown. */
 void battery_state(const char *root, bool *has_battery, bool *on_battery);

@@ -24,26 +24,31 @@ static bool path_make(char path[PATH_MAX], const char *root, const char *fmt, va
     return m >= 0 && m < PATH_MAX - n;
 }
 
-static int read_path(const char *path, char *buf, size_t size)
+/* The file's first `size` bytes; -1 when it cannot be read. */
+static int read_raw(const char *path, void *buf, size_t size)
 {
-    buf[0] = '\0';
     /* O_NONBLOCK: a recorded root may hold anything, a FIFO must not hang the sampler */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return -1;
     size_t len = 0;
     bool bad = false;
-    while (len < size - 1) {
-        ssize_t n = read(fd, buf + len, size - 1 - len);
+    while (len < size) {
+        ssize_t n = read(fd, (char *)buf + len, size - len);
         if (n < 0 && errno == EINTR) continue;
         bad = n < 0; /* sysfs answers EIO, ENODATA or EBUSY for sensors that are asleep */
         if (n <= 0) break;
         len += (size_t)n;
     }
     close(fd);
-    if (bad) len = 0;
-    while (len && isspace((unsigned char)buf[len - 1])) len--;
-    buf[len] = '\0';
     return bad ? -1 : (int)len;
+}
+
+static int read_path(const char *path, char *buf, size_t size)
+{
+    int len = read_raw(path, buf, size - 1), end = MAX(len, 0);
+    while (end && isspace((unsigned char)buf[end - 1])) end--;
+    buf[end] = '\0';
+    return len < 0 ? -1 : end;
 }
 
 int sys_read(const char *root, char *buf, size_t size, const char *fmt, ...)
@@ -55,6 +60,16 @@ int sys_read(const char *root, char *buf, size_t size, const char *fmt, ...)
     va_end(ap);
     buf[0] = '\0';
     return ok ? read_path(path, buf, size) : -1;
+}
+
+int sys_read_bytes(const char *root, void *buf, size_t size, const char *fmt, ...)
+{
+    char path[PATH_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    bool ok = path_make(path, root, fmt, ap);
+    va_end(ap);
+    return ok ? read_raw(path, buf, size) : -1;
 }
 
 double sys_number(const char *root, const char *fmt, ...)

@@ -14,6 +14,10 @@
 int sys_read(const char *root, char *buf, size_t size, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* The same of a file that is no text: nothing is removed or added. */
+int sys_read_bytes(const char *root, void *buf, size_t size, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
 /* A file holding one number; NAN otherwise. */
 double sys_number(const char *root, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
