@@ -161,20 +161,18 @@ static enum err_code notice_first(void *ctx, sqlite3_stmt *row, struct err *why)
     return table_read(&NOTICE, r->out, row, why);
 }
 
-enum err_code db_notice_next(struct db *d, int64_t now_ms, struct notice_row *out, bool *found,
-                             struct err *why)
+enum err_code db_notice_next(struct db *d, const char *url, int64_t now_ms, struct notice_row *out,
+                             bool *found, struct err *why)
 {
     struct notice_reader r = { out, false };
     struct str sql = { 0 };
     memset(out, 0, sizeof *out);
-    table_select(&sql, &NOTICE,
-                 "WHERE refused_ms = 0 AND next_try_ms <= ? AND NOT EXISTS (SELECT 1 FROM notice o"
-                 " WHERE o.url = notice.url AND o.refused_ms = 0 AND o.id < notice.id) ORDER BY id LIMIT 1");
-    const enum err_code rc = db_do(
-        d, &(struct db_call){ "read the notices", str_text(&sql), notice_first, &r }, why, "i", now_ms);
+    table_select(&sql, &NOTICE, "WHERE refused_ms = 0 AND url = ?1 ORDER BY id LIMIT 1");
+    const struct db_call call = { "read the notices", str_text(&sql), notice_first, &r };
+    const enum err_code rc = db_do(d, &call, why, "t", url);
     str_free(&sql);
-    if (rc) notice_row_free(out);
-    *found = r.found && !rc;
+    *found = r.found && !rc && out->next_try_ms <= now_ms;
+    if (!*found) notice_row_free(out);
     return rc;
 }
 
@@ -205,13 +203,14 @@ enum err_code db_notice_done(struct db *d, int64_t id, struct err *why)
                  why, "i", id);
 }
 
-int db_notice_count(struct db *d)
+int db_notice_count(struct db *d, const char *url)
 {
     int n = -1;
     db_do(d,
-          &(struct db_call){ "count the notices", "SELECT count(*) FROM notice WHERE refused_ms = 0",
+          &(struct db_call){ "count the notices",
+                             "SELECT count(*) FROM notice WHERE refused_ms = 0 AND (?1 IS NULL OR url = ?1)",
                              read_count, &n },
-          NULL, "");
+          NULL, "t", url);
     return n;
 }
 

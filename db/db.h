@@ -221,14 +221,15 @@ enum err_code db_alert_end(struct db *d, int64_t id, const char *ended, struct n
 /* Newest first; machine NULL: of all; *rows: free(). */
 enum err_code db_alert_list(struct db *d, const char *machine, bool firing_only, int limit,
                             struct alert_row **rows, int *n, struct err *why);
-/* The oldest that is due. To one address notices go in order: a later one waits for those before it. */
-enum err_code db_notice_next(struct db *d, int64_t now_ms, struct notice_row *out, bool *found,
-                             struct err *why);
+/* The oldest for that address, when it is due: notices go in order, so a later one waits for those before it.
+ */
+enum err_code db_notice_next(struct db *d, const char *url, int64_t now_ms, struct notice_row *out,
+                             bool *found, struct err *why);
 enum err_code db_notice_failed(struct db *d, int64_t id, int64_t next_try_ms, const char *error,
                                struct err *why);
 enum err_code db_notice_refused(struct db *d, int64_t id, const char *error, struct err *why);
 enum err_code db_notice_done(struct db *d, int64_t id, struct err *why);
-int db_notice_count(struct db *d); /* that wait; -1 on error */
+int db_notice_count(struct db *d, const char *url); /* that wait; url NULL: for anybody; -1 on error */
 
 /* The last value of something, replaced each time. */
 struct watch_value {

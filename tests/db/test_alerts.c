@@ -71,23 +71,23 @@ static void alert_and_notices_are_one(void **state)
     CHECK_OK(db_open(&d, ":memory:", &why));
     CHECK(db_alert_begin(d, &a, bad, 2, &why) != ERR_OK); /* the second cannot be stored */
     CHECK_OK(db_alert_list(d, NULL, false, 10, &rows, &n, &why));
-    CHECK(n == 0 && db_notice_count(d) == 0);
+    CHECK(n == 0 && db_notice_count(d, NULL) == 0);
     CHECK_OK(db_alert_begin(d, &a, bad, 1, &why));
-    CHECK(db_notice_count(d) == 1);
+    CHECK(db_notice_count(d, NULL) == 1);
     CHECK(db_alert_end(d, a.id, "resolved", bad, 2, &why) != ERR_OK);
     CHECK_OK(db_alert_list(d, NULL, true, 10, &rows, &n, &why)); /* it still fires */
-    CHECK(n == 1 && db_notice_count(d) == 1);
+    CHECK(n == 1 && db_notice_count(d, NULL) == 1);
     free(rows);
     db_close(d);
 }
 
-static void next_is(struct db *d, int64_t now, const char *body, struct notice_row *out)
+static void next_is(struct db *d, const char *url, int64_t now, const char *body, struct notice_row *out)
 {
     struct err why;
     bool found;
-    CHECK_OK(db_notice_next(d, now, out, &found, &why));
+    CHECK_OK(db_notice_next(d, url, now, out, &found, &why));
     if (!body) {
-        CHECK(!found);
+        CHECK(!found && !out->body);
         return;
     }
     CHECK(found);
@@ -105,20 +105,23 @@ static void notices_keep_their_order(void **state)
         n[3] = { a_notice("http://a", "a1"), a_notice("http://b", "b1"), a_notice("http://a", "a2") };
     CHECK_OK(db_open(&d, ":memory:", &why));
     CHECK_OK(db_alert_begin(d, &a, n, 3, &why));
-    next_is(d, 100, "a1", &x);
+    next_is(d, "http://a", 100, "a1", &x);
     CHECK_OK(db_notice_failed(d, x.id, 500, "no route", &why));
-    next_is(d, 100, "b1", &x); /* a2 waits for a1 */
+    next_is(d, "http://a", 100, NULL, &x); /* a2 waits for a1 */
+    next_is(d, "http://b", 100, "b1", &x);
     CHECK_OK(db_notice_done(d, x.id, &why));
-    next_is(d, 499, NULL, &x);
-    next_is(d, 500, "a1", &x);
+    next_is(d, "http://b", 100, NULL, &x);
+    next_is(d, "http://a", 499, NULL, &x);
+    next_is(d, "http://a", 500, "a1", &x);
     CHECK(x.attempts == 1);
     assert_string_equal(x.last_error, "no route");
     CHECK_OK(db_notice_refused(d, x.id, "HTTP 404", &why));
-    CHECK(db_notice_count(d) == 1);
-    next_is(d, 500, "a2", &x);
+    CHECK(db_notice_count(d, NULL) == 1 && db_notice_count(d, "http://a") == 1 &&
+          !db_notice_count(d, "http://b"));
+    next_is(d, "http://a", 500, "a2", &x);
     CHECK_OK(db_notice_done(d, x.id, &why));
-    next_is(d, 1000, NULL, &x);
-    CHECK(db_notice_count(d) == 0);
+    next_is(d, "http://a", 1000, NULL, &x);
+    CHECK(db_notice_count(d, NULL) == 0);
     db_close(d);
 }
 

@@ -415,7 +415,7 @@ static void version_4_is_migrated(void **state)
     CHECK(n == 1);
     free(spans);
     CHECK_OK(db_alert_list(d, NULL, false, 10, &alerts, &n, &why));
-    CHECK(n == 0 && !alerts && db_notice_count(d) == 0);
+    CHECK(n == 0 && !alerts && db_notice_count(d, NULL) == 0);
     CHECK_OK(db_alert_begin(d, &alert, NULL, 0, &why));
     CHECK_OK(db_check(d, &why));
     db_close(d);
