@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* Reading a clock may interrupt the processor it belongs to: enough of them for a mean, spread evenly. */
-enum { CLOCKS_READ = 16, STAT_BYTES = 128 << 10, HWMON_NAME = 160 };
+enum { CLOCKS_READ = 64, STAT_BYTES = 128 << 10, HWMON_NAME = 160 };
 
 struct core_times {
     double busy, total;
@@ -26,6 +26,7 @@ struct cpu {
     int core_cap;
     bool measured_mhz; /* cpuinfo's "cpu MHz" is a measurement here */
     int processors;
+    int number[SYS_CPUS];            /* [processors] that are online */
     char temperature[8][HWMON_NAME]; /* files below the root */
     int temperatures;
     bool counts_throttling;
@@ -67,10 +68,12 @@ static bool cores_reserve(struct cpu *c, struct sensors *s, int n)
     if (was) c->core_was = was;
     double *busy = realloc(s->core_busy, (size_t)cap * sizeof *busy);
     if (busy) s->core_busy = busy;
-    if (!was || !busy) return false;
+    double *hertz = realloc(s->core_hertz, (size_t)cap * sizeof *hertz);
+    if (hertz) s->core_hertz = hertz;
+    if (!was || !busy || !hertz) return false;
     for (int i = c->core_cap; i < cap; i++) {
         was[i] = (struct core_times){ 0 };
-        busy[i] = NAN;
+        busy[i] = hertz[i] = NAN;
     }
     c->core_cap = s->cores_cap = cap;
     return true;
@@ -101,20 +104,26 @@ static void stat_sample(struct cpu *c, struct sensors *s, double *row)
     if (s->due[METRIC_CPU_BUSY]) s->cores = cores;
 }
 
+/* The mean; and each by itself, in the order of /proc/stat. */
 static double frequency_hertz(struct cpu *c, struct sensors *s)
 {
     double sum = 0;
-    int n = 0, step = MAX(1, c->processors / CLOCKS_READ);
+    int n = 0, step = MAX(1, (c->processors + CLOCKS_READ - 1) / CLOCKS_READ);
+    const bool each = c->processors && cores_reserve(c, s, c->processors);
     for (int i = 0; i < c->processors; i += step) {
-        double khz = sys_number(s->root, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", i);
+        double khz = sys_number(s->root, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq",
+                                c->number[i]);
+        if (each) s->core_hertz[i] = khz > 0 ? khz * 1e3 : NAN;
         if (!(khz > 0)) continue;
         sum += khz * 1e3;
         n++;
     }
     if (n || !c->measured_mhz) return n ? sum / n : NAN;
     sys_read(s->root, c->text, STAT_BYTES, "/proc/cpuinfo");
-    for (const char *p = c->text; (p = strstr(p, "\ncpu MHz")); p++) {
+    int i = 0;
+    for (const char *p = c->text; (p = strstr(p, "\ncpu MHz")); p++, i++) {
         double mhz = sys_field(p, "cpu MHz\t\t");
+        if (each && i < c->processors) s->core_hertz[i] = mhz > 0 ? mhz * 1e6 : NAN;
         if (!(mhz > 0)) continue;
         sum += mhz * 1e6;
         n++;
@@ -192,8 +201,9 @@ static double throttle_events(const struct cpu *c, const char *root)
     double sum = NAN;
     for (int i = 0; i < c->processors && c->counts_throttling; i++)
         for (size_t k = 0; k < COUNT_OF(COUNTERS); k++) {
-            const double n = sys_number(
-                root, "/sys/devices/system/cpu/cpu%d/thermal_throttle/%s_throttle_count", i, COUNTERS[k]);
+            const double n = sys_number(root,
+                                        "/sys/devices/system/cpu/cpu%d/thermal_throttle/%s_throttle_count",
+                                        c->number[i], COUNTERS[k]);
             if (!isnan(n)) sum = isnan(sum) ? n : sum + n;
         }
     return sum;
@@ -220,13 +230,25 @@ static enum err_code cpu_open(void **state, const struct sensors *s, struct err 
     c->tick_s = hz > 0 ? 1.0 / (double)hz : 0.01;
     char online[1024], flags[8192];
     sys_read(s->root, online, sizeof online, "/sys/devices/system/cpu/online");
-    c->processors = MAX(0, sys_cpulist_count(online));
+    c->processors = MIN(MAX(0, sys_cpulist(online, c->number, SYS_CPUS)), SYS_CPUS);
     sys_read(s->root, c->text, STAT_BYTES, "/proc/cpuinfo");
     sys_text_field(c->text, "flags", flags, sizeof flags);
     c->measured_mhz = strstr(flags, " aperfmperf") != NULL;
     temperatures_find(c, s->root);
+    if (!c->temperatures)
+        sensor_absent(s, METRIC_CPU_TEMPERATURE,
+                      "no temperature of the processor in hwmon or the thermal zones%s",
+                      strstr(flags, " hypervisor") ? ": a virtual machine" : "");
     c->counts_throttling = !isnan(
         sys_number(s->root, "/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count"));
+    if (!c->counts_throttling)
+        sensor_absent(s, METRIC_CPU_THROTTLE,
+                      "nobody counts throttling: thermal_throttle is of Intel's processors, "
+                      "outside virtual machines");
+    if (!c->measured_mhz && !sys_exists(s->root, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"))
+        sensor_absent(s, METRIC_CPU_FREQUENCY,
+                      "nothing measures the clock: no cpufreq, no APERF/MPERF counters%s",
+                      strstr(flags, " hypervisor") ? " in this virtual machine" : "");
     *state = c;
     return ERR_OK;
 }

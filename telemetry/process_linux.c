@@ -38,7 +38,7 @@ struct switches {
 struct process {
     struct tree watched, own;
     double tick_s, page_bytes;
-    struct rate cpu, minor, major;
+    struct rate cpu, minor, major, read, write;
     double others_busy_was, others_total_was; /* seconds; NAN: no first reading yet */
     struct switches *thread;                  /* [threads] of the last reading, by tid */
     int threads;
@@ -184,6 +184,35 @@ static void switches_sample(struct process *p, const struct sensors *s, double *
     p->switches_ns = n > 0 ? s->now_ns : 0;
 }
 
+/* ---------------------------------------------------------------- storage */
+
+/* Bytes fetched from and sent to storage: what the page cache gave or took is not in it. The kernel adds what
+ * waited-for children did to their parent. Only the owner of a process may know. */
+static void io_sample(struct process *p, const struct sensors *s, double *row)
+{
+    static const enum metric_id BOTH[] = { METRIC_PROC_READ, METRIC_PROC_WRITE };
+    double read = 0, write = 0;
+    char text[1024];
+    bool denied = false;
+    for (int i = 0; i < p->watched.count; i++) {
+        const int pid = p->watched.pid[i];
+        if (sys_read(s->root, text, sizeof text, "/proc/%d/io", pid) <= 0) {
+            denied |= sys_denied(s->root, "/proc/%d/io", pid);
+            if (denied || i == 0) read = write = NAN; /* a child that ended left its bytes to its parent */
+            continue;
+        }
+        read += sys_field(text, "read_bytes:");
+        write += sys_field(text, "write_bytes:");
+    }
+    for (size_t i = 0; i < COUNT_OF(BOTH); i++)
+        sensor_absent(
+            s, BOTH[i], "%s",
+            denied ? "only its owner may know what a process reads and writes: run as that user or as root"
+                   : "");
+    if (s->due[METRIC_PROC_READ]) row[METRIC_PROC_READ] = rate_next(&p->read, read, 0, s->now_ns);
+    if (s->due[METRIC_PROC_WRITE]) row[METRIC_PROC_WRITE] = rate_next(&p->write, write, 0, s->now_ns);
+}
+
 /* ---------------------------------------------------------------- the source */
 
 /* All processors' busy time less our own tree's. */
@@ -203,7 +232,7 @@ static void process_sample(void *state, struct sensors *s, double *row)
 {
     struct process *p = state;
     if (p->watched.root_pid != s->watched_pid) { /* another process: rates start over */
-        p->cpu = p->minor = p->major = (struct rate){ 0 };
+        p->cpu = p->minor = p->major = p->read = p->write = (struct rate){ 0 };
         p->switches_ns = 0;
     }
     tree_walk(&p->watched, s, s->watched_pid);
@@ -220,6 +249,7 @@ static void process_sample(void *state, struct sensors *s, double *row)
     }
     if (s->due[METRIC_PROC_VOLUNTARY_SWITCHES] || s->due[METRIC_PROC_INVOLUNTARY_SWITCHES])
         switches_sample(p, s, row);
+    if ((s->due[METRIC_PROC_READ] || s->due[METRIC_PROC_WRITE]) && p->watched.count) io_sample(p, s, row);
     if (s->due[METRIC_OTHERS_BUSY]) others_sample(p, s, row);
 }
 

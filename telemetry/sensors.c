@@ -11,8 +11,10 @@
 
 /* cpu_linux stays first: process_linux uses its totals of the same tick. */
 const struct source *const SOURCES[] = {
-    &SOURCE_CPU_LINUX,  &SOURCE_MEMORY_LINUX, &SOURCE_PROCESS_LINUX, &SOURCE_PSI_LINUX, &SOURCE_BATTERY_LINUX,
-    &SOURCE_RAPL_LINUX, &SOURCE_GPU, &SOURCE_NONE,
+    &SOURCE_CPU_LINUX,     &SOURCE_MEMORY_LINUX, &SOURCE_PROCESS_LINUX, &SOURCE_PSI_LINUX,
+    &SOURCE_BATTERY_LINUX, &SOURCE_RAPL_LINUX,   &SOURCE_CSTATE_LINUX,  &SOURCE_CGROUP_LINUX,
+    &SOURCE_DISK_LINUX,    &SOURCE_GPU,
+    &SOURCE_NONE,
 };
 const size_t SOURCE_COUNT = COUNT_OF(SOURCES);
 
@@ -91,6 +93,7 @@ void telemetry_close(struct telemetry *t)
     for (size_t i = 0; i < SOURCE_COUNT; i++)
         if (t->open[i]) SOURCES[i]->close(t->state[i]);
     free(t->shared.core_busy);
+    free(t->shared.core_hertz);
     free(t);
 }
 
@@ -123,6 +126,13 @@ int telemetry_cores(const struct telemetry *t, double *busy, int max)
     return MAX(n, 0);
 }
 
+int telemetry_core_hertz(const struct telemetry *t, double *hertz, int max)
+{
+    int n = MIN(max, t->shared.cores);
+    for (int i = 0; i < n; i++) hertz[i] = t->shared.core_hertz[i];
+    return MAX(n, 0);
+}
+
 int telemetry_gpus(const struct telemetry *t, struct gpu_reading *out, int max)
 {
     for (int i = 0; out && i < MIN(max, t->shared.gpus); i++) out[i] = t->shared.gpu[i];
@@ -138,5 +148,7 @@ int telemetry_energy(const struct telemetry *t, struct energy_reading *out, int 
 
 const char *telemetry_absence(const struct telemetry *t, enum metric_id sensor)
 {
+    if (!*t->absence[sensor] && !t->shared.watched_pid && str_starts(METRICS[sensor].name, "proc_"))
+        return "no process is watched";
     return t->absence[sensor];
 }

@@ -20,6 +20,7 @@ struct sensors {
     /* written by cpu_linux, which comes first in SOURCES, at every tick that wants a metric made of them */
     double busy_s, total_s; /* processor seconds of all processors since boot; NAN: unknown */
     double *core_busy;      /* [cores] ratio of the last sample, NAN until known */
+    double *core_hertz;     /* [cores] clock of the last sample, NAN unknown */
     int cores, cores_cap;
 
     /* written by the source of GPUs: one row per device, see telemetry/gpu.h */
@@ -51,8 +52,8 @@ extern const struct source *const SOURCES[];
 extern const size_t SOURCE_COUNT;
 
 extern const struct source SOURCE_CPU_LINUX, SOURCE_MEMORY_LINUX, SOURCE_PROCESS_LINUX, SOURCE_PSI_LINUX,
-    SOURCE_BATTERY_LINUX, SOURCE_RAPL_LINUX, SOURCE_GPU,
-    SOURCE_NONE;
+    SOURCE_BATTERY_LINUX, SOURCE_RAPL_LINUX, SOURCE_CSTATE_LINUX, SOURCE_CGROUP_LINUX, SOURCE_DISK_LINUX,
+    SOURCE_GPU, SOURCE_NONE;
 
 /* telemetry_sample for some metrics only: due[METRIC_SENSOR_COUNT]. */
 void telemetry_sample_due(struct telemetry *t, const bool *due, double *row);

@@ -106,6 +106,22 @@ bool sys_exists(const char *root, const char *fmt, ...)
     return ok && !access(path, F_OK);
 }
 
+bool sys_denied(const char *root, const char *fmt, ...)
+{
+    char path[PATH_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    bool ok = path_make(path, root, fmt, ap);
+    va_end(ap);
+    int fd = ok ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    if (fd < 0) return ok && (errno == EACCES || errno == EPERM);
+    /* some files open and refuse then: /proc/PID/io of another user's process */
+    char byte;
+    bool denied = read(fd, &byte, 1) < 0 && (errno == EACCES || errno == EPERM);
+    close(fd);
+    return denied;
+}
+
 static int by_natural_order(const void *a, const void *b)
 {
     return strverscmp(a, b);
@@ -129,7 +145,7 @@ void sys_list(struct sys_list *out, const char *root, const char *prefix, const 
     qsort(out->name, (size_t)out->count, sizeof out->name[0], by_natural_order);
 }
 
-int sys_cpulist_count(const char *list)
+int sys_cpulist(const char *list, int *cpu, int max)
 {
     int count = 0;
     for (const char *p = list; *p;) {
@@ -142,11 +158,17 @@ int sys_cpulist_count(const char *list)
             last = strtol(p, &end, 10);
         }
         if (last < first || last > 1 << 20) return -1;
-        count += (int)(last - first + 1);
+        for (long i = first; i <= last; i++, count++)
+            if (count < max) cpu[count] = (int)i;
         if (*end && *end != ',') return -1;
         p = *end ? end + 1 : end;
     }
     return count;
+}
+
+int sys_cpulist_count(const char *list)
+{
+    return sys_cpulist(list, NULL, 0);
 }
 
 /* The rest of the line that starts with `key`, or NULL. */

@@ -35,9 +35,15 @@ struct sys_list {
 void sys_list(struct sys_list *out, const char *root, const char *prefix, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* The file is there but this process may not read it. */
+bool sys_denied(const char *root, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /* How many processors a list such as "0-3,8,10-11" names; 0 when it names none, -1 when it is no such list.
  */
 int sys_cpulist_count(const char *list);
+/* The same, and the first `max` of their numbers. */
+enum { SYS_CPUS = 1024 };
+int sys_cpulist(const char *list, int *cpu, int max);
 
 /* The number behind `key` at the start of a line, as in "MemTotal:  123 kB"; NAN when there is none. */
 double sys_field(const char *text, const char *key);

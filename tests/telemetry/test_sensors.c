@@ -1,46 +1,12 @@
 /* Proves: each source reads its files right (worked by hand from the recorded machines), rates are NAN first
  * and then exact over their own time, counters that wrap or step back are not mistaken for work, a process
  * tree is followed through threads and children, and files that are absent or garbage give NAN. */
-#include "tests/telemetry/roots.h"
+#include "tests/telemetry/spans.h"
 
 #include <math.h>
 #include <sys/wait.h>
 
-#include "telemetry/sensors.h"
-
 static double row[METRIC_SENSOR_COUNT];
-
-static struct telemetry *open_at(const struct root *r)
-{
-    struct telemetry *t;
-    struct err why;
-    CHECK_OK(telemetry_open(&t, r->path, &why));
-    return t;
-}
-
-/* Two samples with a change between them; returns the seconds between, within what the caller can see. */
-struct span {
-    double least_s, most_s;
-};
-static struct span sample_after(struct telemetry *t, const struct root *r,
-                                void (*change)(const struct root *))
-{
-    int64_t a = clock_ns();
-    telemetry_sample(t, row);
-    int64_t b = clock_ns();
-    if (change) change(r);
-    clock_sleep_ns(50 * 1000000);
-    int64_t c = clock_ns();
-    telemetry_sample(t, row);
-    return (struct span){ (double)(c - b) / 1e9, (double)(clock_ns() - a) / 1e9 };
-}
-
-/* value is a rise of `amount` over the span, in any case within its bounds */
-static void check_rate(double value, double amount, struct span s)
-{
-    if (!(value >= amount / s.most_s * 0.999 && value <= amount / s.least_s * 1.001))
-        fail_msg("%g is not %g over %g to %g s", value, amount, s.least_s, s.most_s);
-}
 
 static void metrics_table_is_whole(void **state)
 {
@@ -57,6 +23,13 @@ static void metrics_table_is_whole(void **state)
         CHECK(m->better >= -1 && m->better <= 1);
         CHECK((m->kind == METRIC_SENSOR) == (i < METRIC_SENSOR_COUNT));
         CHECK((m->period_ms > 0) == (m->kind == METRIC_SENSOR));
+        CHECK((m->least_ms > 0) == (m->kind == METRIC_SENSOR) && m->least_ms <= m->period_ms);
+        CHECK((m->source && m->reads) == (m->kind == METRIC_SENSOR));
+        bool filled = m->kind != METRIC_SENSOR;
+        for (size_t k = 0; k < SOURCE_COUNT; k++)
+            filled |= str_starts(SOURCES[k]->name, m->source ? m->source : "-");
+        if (!filled && strcmp(m->source, "perf_linux"))
+            fail_msg("nobody fills %s: no source is called %s", m->name, m->source);
         assert_ptr_equal(metric_find(m->name), m); /* names are unique */
         /* the unit closes a sensor's name */
         if (m->kind == METRIC_SENSOR && strlen(m->unit) > 3 && !strchr(m->unit, '/'))
@@ -199,7 +172,7 @@ static void rates_of_the_laptop(void **state)
     struct telemetry *t = open_at(&r);
     /* before the first sample no core is known */
     assert_int_equal(telemetry_cores(t, cores, 16), 0);
-    struct span s = sample_after(t, &r, laptop_works);
+    struct span s = sample_after(t, row, &r, laptop_works);
     /* the recording: 7 cores idle 100 of 100, core 0 busy 75, idle 20, stolen 5 */
     CHECK_NEAR(row[METRIC_CPU_BUSY], 75.0 / 800, 1e-9);
     CHECK_NEAR(row[METRIC_CPU_STEAL], 5.0 / 800, 1e-9);
@@ -213,7 +186,7 @@ static void rates_of_the_laptop(void **state)
     check_rate(row[METRIC_CPU_THROTTLE], 5.0, s); /* one of eight cores counted five more */
     check_rate(row[METRIC_CPU_POWER], 2.0, s);    /* 2 J of one package: psys, core and mmio are not added */
     root_write(&r, "sys/class/powercap/intel-rapl:0/energy_uj", "262143000000\n");
-    s = sample_after(t, &r, laptop_power_wraps);
+    s = sample_after(t, row, &r, laptop_power_wraps);
     check_rate(row[METRIC_CPU_POWER], 2.0, s);
     telemetry_close(t);
     root_remove(&r);
@@ -250,7 +223,7 @@ static void process_tree_of_the_laptop(void **state)
     struct telemetry *t = open_at(&r);
     const double page = (double)sysconf(_SC_PAGESIZE), tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
     telemetry_watch_process(t, 100);
-    struct span s = sample_after(t, &r, tree_works);
+    struct span s = sample_after(t, row, &r, tree_works);
     CHECK_NEAR(row[METRIC_PROC_RSS], 6000 * page, 0);
     check_rate(row[METRIC_PROC_CPU], 35 * tick, s);
     check_rate(row[METRIC_PROC_MINOR_FAULTS], 6, s);
@@ -319,7 +292,7 @@ static void intel_gpus(void **state)
     struct telemetry *t = open_at(&r);
     telemetry_sample(t, row);
     CHECK(isnan(row[METRIC_GPU_BUSY]) && isnan(row[METRIC_GPU_POWER]));
-    struct span s = sample_after(t, &r, intel_gpus_rest);
+    struct span s = sample_after(t, row, &r, intel_gpus_rest);
     CHECK_NEAR(row[METRIC_GPU_CLOCK], 2.4e9, 1);
     CHECK_NEAR(row[METRIC_GPU_THROTTLE], 1, 0);
     CHECK_NEAR(row[METRIC_GPU_TEMPERATURE], 51, 1e-9);
@@ -343,35 +316,18 @@ static void absent_and_garbage_are_nan(void **state)
                                            "1 (x",
                                            "cpu  18446744073709551616 x\n",
                                            "max\n" };
-    static const char *const FILES[] = {
-        "proc/stat",
-        "proc/meminfo",
-        "proc/vmstat",
-        "proc/cpuinfo",
-        "proc/pressure/cpu",
-        "proc/pressure/memory",
-        "proc/pressure/io",
-        "proc/100/stat",
-        "proc/100/task/100/status",
-        "proc/100/task/101/status",
-        "proc/200/task/200/status",
-        "proc/100/task/100/children",
-        "proc/100/task/101/children",
-        "sys/class/powercap/intel-rapl:0/energy_uj",
-        "sys/class/hwmon/hwmon5/temp1_input",
-        "sys/class/power_supply/BAT0/type",
-    };
     for (size_t g = 0; g < COUNT_OF(GARBAGE); g++) {
         struct root r = root_copy("avx2-laptop");
         struct telemetry *t = open_at(&r);
         telemetry_watch_process(t, 100);
         telemetry_sample(t, row);
-        for (size_t f = 0; f < COUNT_OF(FILES); f++) root_write(&r, FILES[f], GARBAGE[g]);
-        for (int i = 0; i < 8; i++) {
-            char name[96];
-            snprintf(name, sizeof name, "sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", i);
-            root_write(&r, name, GARBAGE[g]);
-        }
+        root_write(&r, "garbage", GARBAGE[g]);
+        char command[3 * PATH_MAX]; /* every file of the machine now says so */
+        snprintf(command, sizeof command,
+                 "find '%s/proc' '%s/sys' -type f -print0 | xargs -0 -n 100 sh -c "
+                 "'tee \"$@\" <\"$0\" >/dev/null' '%s/garbage'",
+                 r.path, r.path, r.path);
+        root_run(command);
         telemetry_sample(t, row);
         for (int i = 0; i < METRIC_SENSOR_COUNT; i++) {
             bool odd_but_legal = i == METRIC_CPU_TEMPERATURE && !strcmp(GARBAGE[g], "-5\n");
