@@ -86,6 +86,8 @@ void telemetry_watch_process(struct telemetry *t, int pid);
 void telemetry_sample(struct telemetry *t, double *row);
 /* Per-core busy ratio of the last sample; returns how many were filled (at most max). */
 int telemetry_cores(const struct telemetry *t, double *busy, int max);
+/* Per-core clock of the last sample, NAN unknown (of more than 64 cores only some are read). */
+int telemetry_core_hertz(const struct telemetry *t, double *hertz, int max);
 
 /* What an energy counter has counted since the sensors were opened; NAN before two readings. Wraps are
  * followed as long as the counter is read at its period. */
