@@ -32,6 +32,7 @@ enum knob_id {
     KNOB_PREFETCH,         /* off willneed populate: the enum prefetch of plan.h */
     KNOB_HANDICAP,         /* percent that each step is slowed down by */
     KNOB_AMP,              /* from here on of workloads that train: the enum amp of engine/train/product.h */
+    KNOB_OPTIMIZER,        /* the enum optimizer of engine/train/train.h */
     KNOB_CHECKPOINT_EVERY, /* layers; 0: keep all activations */
     KNOB_TRIM_EVERY,       /* steps; 0: never give memory back */
     KNOB_TRAIN_BATCH,      /* rows worked on at once */

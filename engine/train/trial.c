@@ -32,6 +32,7 @@ static enum err_code read_options(struct train_options *o, const struct config *
     const int64_t threads = config_int(c, KNOB_THREADS);
     *o = train_defaults();
     o->amp = (enum amp)config_choice(c, KNOB_AMP);
+    o->optimizer = (enum optimizer)config_choice(c, KNOB_OPTIMIZER);
     o->checkpoint_every = (int)config_int(c, KNOB_CHECKPOINT_EVERY);
     o->trim_every = (int)config_int(c, KNOB_TRIM_EVERY);
     o->batch = (int)config_int(c, KNOB_TRAIN_BATCH);

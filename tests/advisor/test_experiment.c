@@ -256,19 +256,18 @@ static void a_spec_that_cannot_be_is_refused(void **state)
     struct bench *b = *state;
     struct err why = { 0 };
     struct experiment *x = NULL;
-    const struct experiment_deps deps = { .db_path = b->db, .machine = &b->machine, .program = FAKE_PROGRAM };
     struct experiment_spec s = bench_spec("rate=1", "rate=1");
     s.metric = &METRICS[METRIC_PREFILL_RATE];
-    assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+    assert_int_equal(bench_start(&x, b, &s, &why), ERR_USAGE);
     CHECK(strstr(why.message, "prefill_tok_s") && strstr(why.message, "tg64"));
     s.metric = &METRICS[METRIC_CPU_BUSY];
-    assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+    assert_int_equal(bench_start(&x, b, &s, &why), ERR_USAGE);
     s.metric = NULL;
     s.min_blocks = 3;
-    assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+    assert_int_equal(bench_start(&x, b, &s, &why), ERR_USAGE);
     s.min_blocks = 0;
     s.resume_id = 4711;
-    assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+    assert_int_equal(bench_start(&x, b, &s, &why), ERR_USAGE);
     assert_null(x);
 }
 
@@ -289,7 +288,6 @@ static void training_is_checked_before_it_runs(void **state)
           METRIC_TRAIN_RATE },
     };
     struct bench *b = *state;
-    const struct experiment_deps deps = { .db_path = b->db, .machine = &b->machine, .program = FAKE_PROGRAM };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct err why = { 0 };
         struct experiment *x = NULL;
@@ -299,7 +297,7 @@ static void training_is_checked_before_it_runs(void **state)
         CHECK_OK(workload_parse(&s.workload, CASES[i].workload, &why));
         snprintf(s.model, sizeof(s.model), "%s", CASES[i].model);
         if (CASES[i].metric) s.metric = &METRICS[CASES[i].metric];
-        assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+        assert_int_equal(bench_start(&x, b, &s, &why), ERR_USAGE);
         if (!strstr(why.message, CASES[i].says)) fail_msg("'%s' lacks '%s'", why.message, CASES[i].says);
     }
     struct workload w;
@@ -326,10 +324,7 @@ static void run_and_kill(struct bench *b, const struct experiment_spec *spec, in
     const pid_t pid = fork();
     if (!pid) {
         struct experiment *x = NULL;
-        const struct experiment_deps deps = { .db_path = b->db,
-                                              .machine = &b->machine,
-                                              .program = FAKE_PROGRAM };
-        if (experiment_start(&x, spec, &deps, NULL)) _exit(1);
+        if (bench_start(&x, b, spec, NULL)) _exit(1);
         for (;;) pause();
     }
     CHECK(pid > 0);
@@ -372,8 +367,7 @@ static void resuming_after_kill_9_keeps_every_whole_block(void **state)
 
     /* Finished is finished: more blocks after the look would be a second look. */
     struct experiment *x = NULL;
-    const struct experiment_deps deps = { .db_path = b->db, .machine = &b->machine, .program = FAKE_PROGRAM };
-    assert_int_equal(experiment_start(&x, &s, &deps, &why), ERR_USAGE);
+    assert_int_equal(bench_start(&x, b, &s, &why), ERR_USAGE);
     CHECK(strstr(why.message, "finished"));
 }
 
@@ -392,8 +386,7 @@ static void stopping_can_be_resumed_on_the_same_machine_only(void **state)
     } while (b->s.phase < PHASE_BLOCKS);
     s.resume_id = b->s.run_id;
     struct experiment *second = NULL;
-    const struct experiment_deps here = { .db_path = b->db, .machine = &b->machine, .program = FAKE_PROGRAM };
-    assert_int_equal(experiment_start(&second, &s, &here, &why), ERR_USAGE);
+    assert_int_equal(bench_start(&second, b, &s, &why), ERR_USAGE);
     CHECK(strstr(why.message, "is being measured by process"));
     experiment_stop(x);
     while (!experiment_finished(x)) experiment_wait(x, &version, 1000);
