@@ -60,6 +60,7 @@ enum err_code db_cell_insert(struct db *d, struct cell_row *c, const struct meas
     if (!rc && n_m) rc = measurements_insert(d, c->id, m, n_m, why);
     if (!rc && n_samples) rc = samples_insert(d, c->id, samples, n_samples, why);
     if (!rc && itl && n_itl) rc = itl_insert(d, c->id, itl, n_itl, why);
+    if (!rc && c->requests && c->requests->n) rc = requests_insert(d, c->id, c->requests, why);
     return db_end(d, rc, STORE_CELL, why);
 }
 
@@ -118,6 +119,7 @@ static enum err_code cell_append(void *ctx, sqlite3_stmt *row, struct err *why)
         l->rows = rows;
         l->cap = cap;
     }
+    l->rows[l->n].requests = NULL;
     return table_read(&CELL, &l->rows[l->n++], row, why);
 }
 

@@ -78,12 +78,13 @@ static enum err_code use_wal(struct db *d, struct err *why)
 
 static enum err_code connect(struct db *d, const char *name, int flags, int64_t *version, struct err *why)
 {
+    const int wait_ms = d->wait_ms;
     if (sqlite3_open_v2(name, &d->handle, flags | SQLITE_OPEN_NOMUTEX, NULL)) {
         if (!d->handle) return err_set(why, ERR_NOMEM, "out of memory opening database '%s'", d->path);
         return db_fail(d, "open it", why);
     }
     sqlite3_extended_result_codes(d->handle, 1);
-    sqlite3_busy_timeout(d->handle, LOCK_WAIT_MS);
+    sqlite3_busy_timeout(d->handle, wait_ms);
     /* NORMAL: a killed process loses nothing that was committed, a power cut at most the last cells; and no
      * fsync per cell disturbs what is being measured. */
     enum err_code rc = run_script(d, "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL", "open it", why);
@@ -142,6 +143,7 @@ enum err_code db_open(struct db **out, const char *path, struct err *why)
     struct db *d = calloc(1, sizeof *d);
     if (!d) return err_set(why, ERR_NOMEM, "out of memory opening the database");
     d->holds = -1;
+    d->wait_ms = LOCK_WAIT_MS;
     int64_t version = 0;
     enum err_code rc;
     if ((rc = db_path_choose(&d->path, path, why))) goto fail;
@@ -157,6 +159,47 @@ enum err_code db_open(struct db **out, const char *path, struct err *why)
 fail:
     db_close(d);
     return rc;
+}
+
+enum err_code db_open_reader(struct db **out, const char *path, int wait_ms, struct err *why)
+{
+    *out = NULL;
+    struct db *d = calloc(1, sizeof *d);
+    if (!d) return err_set(why, ERR_NOMEM, "out of memory opening the database");
+    d->holds = -1;
+    d->wait_ms = wait_ms;
+    int64_t version = 0;
+    enum err_code rc = db_path_choose(&d->path, path, why);
+    if (!rc && access(d->path, F_OK)) rc = err_set(why, ERR_ABSENT, "there is no database '%s' yet", d->path);
+    if (!rc) {
+        rc = connect(d, d->path, SQLITE_OPEN_READONLY, &version, why);
+        if (rc == ERR_IO && access(d->path, W_OK) && !log_is_left(d->path))
+            rc = connect_immutable(d, &version, why);
+    }
+    if (!rc && version < SCHEMA_VERSION)
+        rc = err_set(
+            why, ERR_FORMAT,
+            "database '%s' has version %lld, this qdyno reads %d: any command that measures brings it "
+            "up to date",
+            d->path, (long long)version, SCHEMA_VERSION);
+    if (rc)
+        db_close(d);
+    else
+        *out = d;
+    return rc;
+}
+
+static int is_late(void *ctx)
+{
+    const struct db *d = ctx;
+    return clock_ns() >= d->deadline_ns;
+}
+
+void db_deadline(struct db *d, int64_t at_ns)
+{
+    enum { STEPS = 2000 }; /* of SQLite's machine between two looks at the clock: well below a millisecond */
+    d->deadline_ns = at_ns;
+    sqlite3_progress_handler(d->handle, at_ns ? STEPS : 0, at_ns ? is_late : NULL, d);
 }
 
 void db_close(struct db *d)

@@ -18,6 +18,11 @@ struct db;
  * a newer version).
  */
 enum err_code db_open(struct db **out, const char *path, struct err *why);
+/* To look only: nothing is created, migrated or written, and another's lock is waited for `wait_ms` at most.
+ * Errors: as above; ERR_ABSENT when there is no such file, ERR_FORMAT also when it is of an older version. */
+enum err_code db_open_reader(struct db **out, const char *path, int wait_ms, struct err *why);
+/* A statement that still runs at that time (clock_ns) ends with ERR_IO. 0: no limit. */
+void db_deadline(struct db *d, int64_t at_ns);
 void db_close(struct db *d); /* NULL is fine */
 const char *db_path(const struct db *d);
 
@@ -52,7 +57,11 @@ enum err_code db_run_finish(struct db *d, int64_t id, const char *state, const c
 /* Be the one that measures this run, until db_run_release, the end of the handle, or that of the process.
  * ERR_USAGE: another handle, of this or another process, does; ERR_IO. */
 enum err_code db_run_hold(struct db *d, int64_t id, struct err *why);
+/* Be the one watch of this database, likewise. */
+enum err_code db_watch_hold(struct db *d, struct err *why);
 void db_run_release(struct db *d); /* all that it holds */
+/* Does another handle hold a run? *pid: its process, 0 unknown. False where that cannot be found out. */
+bool db_run_held(struct db *d, int *pid);
 /* A stopped, killed or undecided run goes on: it has no verdict until db_run_finish. */
 enum err_code db_run_reopen(struct db *d, int64_t id, struct err *why);
 enum err_code db_run_get(struct db *d, int64_t id, struct run_row *out,
@@ -72,6 +81,17 @@ struct sample_row {
     const char *metric;
     double value;
 };
+/* The requests a cell ran, one after the other, each in `sequences` sequences side by side. */
+struct request_figures {
+    float prompt_tokens, gen_tokens; /* of all sequences together */
+    float ttft_s, prefill_s;         /* NAN without a prompt */
+    float decode_s;                  /* NAN without generation */
+};
+struct request_rows {
+    char model[128], workload[576]; /* as their worker calls them */
+    int sequences, n;
+    struct request_figures *figures; /* [n], the holder's */
+};
 struct cell_row {
     int64_t id, run_id;
     int arm;         /* 0 = A */
@@ -83,8 +103,9 @@ struct cell_row {
     char work_hash[24], output_hash[24];
     int64_t started_ms;
     double seconds;
-    char error[256];        /* "" when it ran */
-    char worker_json[4096]; /* echo of what ran, shortened of raw samples */
+    char error[256];                     /* "" when it ran */
+    char worker_json[4096];              /* echo of what ran, shortened of raw samples */
+    const struct request_rows *requests; /* stored with it, NULL: none; not filled by db_cell_list */
 };
 /* Fills c->id. itl: raw inter-token latencies in seconds (may be NULL). */
 enum err_code db_cell_insert(struct db *d, struct cell_row *c, const struct measurement *m, int n_m,
@@ -92,6 +113,25 @@ enum err_code db_cell_insert(struct db *d, struct cell_row *c, const struct meas
                              struct err *why);
 /* The latencies of a cell, as they were inserted. *itl: free(); NULL and 0 when there are none. */
 enum err_code db_itl_get(struct db *d, int64_t cell_id, float **itl, int *n, struct err *why);
+/* The requests of all cells after `after_cell`, in order of cells, with their cell's latencies. Borrowed for
+ * the call; an error of `row` ends the listing. */
+struct cell_requests {
+    int64_t cell_id;
+    struct request_rows requests;
+    const float *itl; /* [n_itl] one a step of decoding; NULL: none */
+    int n_itl;
+};
+typedef enum err_code db_request_fn(void *ctx, const struct cell_requests *c, struct err *why);
+enum err_code db_request_list(struct db *d, int64_t after_cell, db_request_fn *row, void *ctx,
+                              struct err *why);
+/* How many cells ("kept", "discarded", "failed"), and how many runs by kind and state, at most `max` rows;
+ * *n of them. */
+struct count_row {
+    char what[16], state[16]; /* of cells: state "" */
+    int64_t n;
+};
+enum err_code db_cell_counts(struct db *d, struct count_row *out, int max, int *n, struct err *why);
+enum err_code db_run_counts(struct db *d, struct count_row *out, int max, int *n, struct err *why);
 /* Mark a whole block as discarded, after the fact. */
 enum err_code db_block_discard(struct db *d, int64_t run_id, int block, const char *phase, const char *reason,
                                struct err *why);
@@ -184,13 +224,31 @@ enum err_code db_spool_put(struct db *d, const char *group_url, const char *targ
                            struct err *why);
 enum err_code db_spool_next(struct db *d, int64_t now_ms, struct spool_row *out, bool *found,
                             struct err *why);
+/* What waits for a group, if anything. */
+enum err_code db_spool_find(struct db *d, const char *group_url, struct spool_row *out, bool *found,
+                            struct err *why);
+/* Be the one that sends, so that no body is on its way twice and none overtakes a newer one: until
+ * db_spool_release, the end of the handle, or that of the process. Waits up to wait_ms. Errors: ERR_ABSENT
+ * when somebody else still sends; ERR_IO. */
+enum err_code db_spool_hold(struct db *d, int64_t wait_ms, struct err *why);
+void db_spool_release(struct db *d);
+/* It arrived: away with it, and note that the group is ours. */
+enum err_code db_spool_sent(struct db *d, int64_t id, const char *group_url, struct err *why);
 enum err_code db_spool_failed(struct db *d, int64_t id, int64_t next_try_ms, const char *error,
                               struct err *why);
 enum err_code db_spool_done(struct db *d, int64_t id, struct err *why);
 int db_spool_count(struct db *d); /* -1 on error */
 
 /* Groups we created on a gateway (for prune). */
+struct group_row {
+    char url[4096];
+    int64_t first_ms, last_ms; /* when it was pushed first and last */
+};
 enum err_code db_group_put(struct db *d, const char *group_url, struct err *why);
+/* Those whose address starts with `prefix`, the oldest push first; *rows: free(). */
+enum err_code db_group_list(struct db *d, const char *prefix, struct group_row **rows, int *n,
+                            struct err *why);
+enum err_code db_group_remove(struct db *d, const char *group_url, struct err *why);
 
 /* ---------------------------------------------------------------- the watch */
 

@@ -17,6 +17,7 @@ static const struct {
     { "measurement", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },
     { "sample", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },
     { "itl", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },
+    { "request", "cell_id IN (SELECT id FROM cell WHERE run_id = ?)", false },
     { "event", "run_id = ?", false },
     { "span", "run_id = ?", false },
 };

@@ -91,5 +91,13 @@ const char *const SCHEMA_STEPS[] = {
     "CREATE TABLE watch_value("
     "  machine TEXT NOT NULL, signal TEXT NOT NULL, subject TEXT NOT NULL, unix_ms INTEGER NOT NULL, value REAL,"
     "  PRIMARY KEY(machine, signal, subject)) STRICT, WITHOUT ROWID;",
+
+    /* 5 -> 6: the requests a cell ran, for histograms and totals: little-endian f32, five a request (struct
+     * request_figures). The index answers how many cells were kept without reading them. */
+    "CREATE TABLE request("
+    "  cell_id INTEGER PRIMARY KEY REFERENCES cell(id) ON DELETE CASCADE,"
+    "  model TEXT NOT NULL, workload TEXT NOT NULL, sequences INTEGER NOT NULL, n INTEGER NOT NULL,"
+    "  figures_f32 BLOB NOT NULL) STRICT;"
+    "CREATE INDEX cell_result ON cell(discarded, error = '');",
 };
 const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);

@@ -55,6 +55,31 @@ enum err_code db_spool_next(struct db *d, int64_t now_ms, struct spool_row *out,
     return rc;
 }
 
+enum err_code db_spool_find(struct db *d, const char *group_url, struct spool_row *out, bool *found,
+                            struct err *why)
+{
+    struct spool_reader r = { out, false };
+    struct str sql = { 0 };
+    memset(out, 0, sizeof *out);
+    table_select(&sql, &SPOOL, "WHERE group_url = ?");
+    enum err_code rc = db_do(d, &(struct db_call){ "read the spool", str_text(&sql), spool_first, &r }, why,
+                             "t", group_url);
+    str_free(&sql);
+    if (rc) spool_row_free(out);
+    *found = r.found && !rc;
+    return rc;
+}
+
+enum err_code db_spool_sent(struct db *d, int64_t id, const char *group_url, struct err *why)
+{
+    static const char DOING[] = "note that a push arrived";
+    enum err_code rc = db_begin(d, DOING, why);
+    if (rc) return rc;
+    rc = db_group_put(d, group_url, why);
+    if (!rc) rc = db_spool_done(d, id, why);
+    return db_end(d, rc, DOING, why);
+}
+
 enum err_code db_spool_failed(struct db *d, int64_t id, int64_t next_try_ms, const char *error,
                               struct err *why)
 {
@@ -84,6 +109,62 @@ int db_spool_count(struct db *d)
     int n = -1;
     db_do(d, &(struct db_call){ "read the spool", "SELECT count(*) FROM spool", read_count, &n }, NULL, "");
     return n;
+}
+
+/* ---------------------------------------------------------------- groups that are ours */
+
+struct group_list {
+    struct group_row *rows;
+    int n, cap;
+};
+
+static enum err_code group_append(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    struct group_list *l = ctx;
+    if (l->n == l->cap) {
+        int cap = l->cap ? 2 * l->cap : 16;
+        struct group_row *rows = realloc(l->rows, (size_t)cap * sizeof *rows);
+        if (!rows) return err_set(why, ERR_NOMEM, "out of memory listing groups");
+        l->rows = rows;
+        l->cap = cap;
+    }
+    struct group_row *g = &l->rows[l->n];
+    const char *url = (const char *)sqlite3_column_text(row, 0);
+    if ((size_t)sqlite3_column_bytes(row, 0) >= sizeof g->url)
+        return err_set(why, ERR_FORMAT, "the address of a group is too long: %.80s...", url);
+    memcpy(g->url, url, (size_t)sqlite3_column_bytes(row, 0) + 1);
+    g->first_ms = sqlite3_column_int64(row, 1);
+    g->last_ms = sqlite3_column_int64(row, 2);
+    l->n++;
+    return ERR_OK;
+}
+
+enum err_code db_group_list(struct db *d, const char *prefix, struct group_row **rows, int *n,
+                            struct err *why)
+{
+    struct group_list l = { 0 };
+    enum err_code rc = db_do(d,
+                             &(struct db_call){ "list gateway groups",
+                                                "SELECT group_url, first_ms, last_ms FROM gateway_group"
+                                                " WHERE substr(group_url, 1, length(?1)) = ?1"
+                                                " ORDER BY last_ms, group_url",
+                                                group_append, &l },
+                             why, "t", prefix);
+    if (rc) {
+        free(l.rows);
+        l = (struct group_list){ 0 };
+    }
+    *rows = l.rows;
+    *n = l.n;
+    return rc;
+}
+
+enum err_code db_group_remove(struct db *d, const char *group_url, struct err *why)
+{
+    return db_do(d,
+                 &(struct db_call){ "forget a gateway group", "DELETE FROM gateway_group WHERE group_url = ?",
+                                    NULL, NULL },
+                 why, "t", group_url);
 }
 
 enum err_code db_group_put(struct db *d, const char *group_url, struct err *why)

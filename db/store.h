@@ -10,7 +10,9 @@
 struct db {
     sqlite3 *handle;
     char *path;
-    int holds; /* descriptor of hold.c's file, -1: no run is held */
+    int holds;           /* descriptor of hold.c's file, -1: no run is held */
+    int wait_ms;         /* for another's lock */
+    int64_t deadline_ns; /* of statements */
 };
 
 /* What SQLite's last error means for us: full disk is ERR_FIT, a foreign or damaged file ERR_FORMAT, a broken
@@ -76,6 +78,9 @@ enum err_code table_insert(struct db *d, const struct table *t, void *row, const
 void table_select(struct str *out, const struct table *t, const char *tail);
 /* Fill the struct from a row of such a SELECT. ERR_NOMEM. */
 enum err_code table_read(const struct table *t, void *row, sqlite3_stmt *s, struct err *why);
+
+/* Inside of db_cell_insert's transaction (request.c). */
+enum err_code requests_insert(struct db *d, int64_t cell_id, const struct request_rows *r, struct err *why);
 
 /* The steps of schema.c: step i brings version i to i + 1. */
 extern const char *const SCHEMA_STEPS[];

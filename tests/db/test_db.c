@@ -436,6 +436,107 @@ static void spool_keeps_the_newest(void **state)
     db_close(d);
 }
 
+static void one_process_sends(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *a, *b;
+    struct spool_row s;
+    struct group_row *groups;
+    bool found;
+    int n;
+    CHECK_OK(db_open(&a, t->file, &why));
+    CHECK_OK(db_open(&b, t->file, &why));
+    CHECK_OK(db_spool_hold(a, 0, &why));
+    CHECK_OK(db_spool_hold(a, 0, &why)); /* whoever holds it may ask again */
+    CHECK(db_spool_hold(b, 30, &why) == ERR_ABSENT && strstr(why.message, "is sending results"));
+    CHECK_OK(db_run_hold(b, 1, &why)); /* another thing */
+    db_spool_release(a);
+    CHECK_OK(db_spool_hold(b, 0, &why));
+    CHECK(db_spool_hold(a, 0, &why) == ERR_ABSENT);
+    db_spool_release(b);
+    CHECK(db_run_hold(a, 1, &why) == ERR_USAGE); /* releasing one lets go of nothing else */
+
+    CHECK_OK(db_spool_find(a, "http://gw/metrics/job/x", &s, &found, &why));
+    CHECK(!found);
+    CHECK_OK(db_spool_put(a, "http://gw/metrics/job/x", "{}", "x\n", &why));
+    CHECK_OK(db_spool_find(a, "http://gw/metrics/job/x", &s, &found, &why));
+    CHECK(found);
+    assert_string_equal(s.body, "x\n");
+    CHECK_OK(db_spool_sent(a, s.id, "http://gw/metrics/job/x", &why));
+    spool_row_free(&s);
+    CHECK(db_spool_count(b) == 0);
+    CHECK_OK(db_group_put(a, "http://gw%/metrics/job/y", &why));
+    CHECK_OK(db_group_list(b, "http://gw/", &groups, &n, &why)); /* a prefix, no pattern */
+    CHECK(n == 1 && groups[0].first_ms > 0 && groups[0].last_ms >= groups[0].first_ms);
+    assert_string_equal(groups[0].url, "http://gw/metrics/job/x");
+    CHECK_OK(db_group_remove(b, groups[0].url, &why));
+    free(groups);
+    CHECK_OK(db_group_list(a, "http://gw", &groups, &n, &why));
+    CHECK(n == 1);
+    free(groups);
+    db_close(a);
+    db_close(b);
+}
+
+struct seen_requests {
+    int cells;
+    struct cell_requests last;
+    struct request_figures figures[2];
+    float itl[2];
+};
+
+static enum err_code take_requests(void *ctx, const struct cell_requests *c, struct err *why)
+{
+    struct seen_requests *s = ctx;
+    (void)why;
+    s->cells++;
+    s->last = *c;
+    CHECK(c->requests.n <= 2 && c->n_itl <= 2);
+    memcpy(s->figures, c->requests.figures, (size_t)c->requests.n * sizeof *s->figures);
+    if (c->n_itl) memcpy(s->itl, c->itl, (size_t)c->n_itl * sizeof *s->itl);
+    return ERR_OK;
+}
+
+static void requests_come_back(void **state)
+{
+    struct err why;
+    struct db *d;
+    struct seen_requests seen = { 0 };
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    int64_t run = temp_run(d);
+    struct request_figures f[2] = { { 512, 128, 0.25f, 0.24f, 1.5f }, { 512, 128, NAN, NAN, 1.25f } };
+    const struct request_rows rows = {
+        .model = "toy", .workload = "pp512+tg64", .sequences = 2, .n = 2, .figures = f
+    };
+    const float itl[] = { 0.008f, 0.009f };
+    struct cell_row first = { .run_id = run, .phase = "block", .requests = &rows };
+    struct cell_row none = { .run_id = run, .phase = "block", .error = "killed" };
+    struct cell_row second = { .run_id = run, .phase = "block", .discarded = true, .requests = &rows };
+    CHECK_OK(db_cell_insert(d, &first, NULL, 0, NULL, 0, itl, 2, &why));
+    CHECK_OK(db_cell_insert(d, &none, NULL, 0, NULL, 0, NULL, 0, &why));
+    CHECK_OK(db_cell_insert(d, &second, NULL, 0, NULL, 0, NULL, 0, &why));
+    CHECK_OK(db_request_list(d, 0, take_requests, &seen, &why));
+    CHECK(seen.cells == 2 && seen.last.cell_id == second.id && seen.last.n_itl == 0);
+    CHECK_OK(db_request_list(d, second.id, take_requests, &seen, &why));
+    CHECK(seen.cells == 2); /* nothing new */
+    CHECK_OK(db_request_list(d, first.id - 1, take_requests, &seen, &why));
+    CHECK(seen.last.requests.sequences == 2 && seen.last.requests.n == 2 && seen.itl[1] == 0.009f);
+    CHECK(seen.figures[0].ttft_s == 0.25f && isnan(seen.figures[1].prefill_s) &&
+          seen.figures[1].decode_s == 1.25f);
+    assert_string_equal(seen.last.requests.model, "toy");
+    assert_string_equal(seen.last.requests.workload, "pp512+tg64");
+    struct count_row counts[4];
+    int n;
+    CHECK_OK(db_cell_counts(d, counts, 4, &n, &why));
+    CHECK(n == 3 && counts[0].n == 1 && counts[1].n == 1 && counts[2].n == 1);
+    assert_string_equal(counts[0].what, "discarded");
+    assert_string_equal(counts[1].what, "failed");
+    assert_string_equal(counts[2].what, "kept");
+    db_close(d);
+}
+
 static void take_event(void *ctx, int64_t unix_ms, const char *kind, const char *text)
 {
     CHECK(unix_ms > 0);
@@ -468,13 +569,18 @@ static void export_fills_a_fresh_database(void **state)
     CHECK_OK(db_open(&d, t->file, &why));
     int64_t run = temp_run(d);
     temp_run(d); /* another run that must not come along */
-    struct cell_row c = { .run_id = run, .config = "it's, \"q\"\n", .seconds = 0.1 };
+    struct request_figures f = { 8, 4, 0.5f, 0.25f, NAN };
+    const struct request_rows requests = {
+        .model = "m", .workload = "w", .sequences = 1, .n = 1, .figures = &f
+    };
+    struct cell_row c = { .run_id = run, .config = "it's, \"q\"\n", .seconds = 0.1, .requests = &requests };
     const struct measurement m[] = { { "a", "s", 0.1 }, { "b", "s", NAN }, { "c", "s", INFINITY } };
     const struct sample_row s[] = { { 5, "x", 1e-300 } };
     const float itl[] = { 0.5f, 0.25f };
     CHECK_OK(db_cell_insert(d, &c, m, 3, s, 1, itl, 2, &why));
     CHECK_OK(db_event_add(d, run, "note", "n", &why));
     CHECK_OK(db_run_sql(d, run, &sql, &why));
+    CHECK(strstr(sql, "INSERT INTO request("));
     CHECK(strstr(sql, "X'0000003f0000803e'") && strstr(sql, "CREATE TABLE IF NOT EXISTS run("));
     CHECK(db_run_sql(d, 99, &again, &why) == ERR_USAGE && !again);
     db_close(d);
@@ -528,6 +634,8 @@ int main(void)
         cmocka_unit_test(champions_by_name),
         cmocka_unit_test(text_is_cut_between_characters),
         cmocka_unit_test(spool_keeps_the_newest),
+        cmocka_unit_test_setup_teardown(one_process_sends, temp_setup, temp_teardown),
+        cmocka_unit_test(requests_come_back),
         cmocka_unit_test(events_in_order),
         cmocka_unit_test_setup_teardown(export_fills_a_fresh_database, temp_setup, temp_teardown),
     };

@@ -421,6 +421,79 @@ static void version_4_is_migrated(void **state)
     db_close(d);
 }
 
+static enum err_code count_requests(void *ctx, const struct cell_requests *c, struct err *why)
+{
+    (void)why;
+    *(int *)ctx += c->requests.n;
+    return ERR_OK;
+}
+
+static void version_5_is_migrated(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *d;
+    char *text;
+    int n = 0;
+    CHECK_OK(file_read(&text, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v5.sql", 1 << 20, &why));
+    tell(t->file, text);
+    free(text);
+    assert_int_equal(ask(t->file, "PRAGMA user_version"), 5);
+    assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema WHERE name = 'request'"), 0);
+    /* who only looks changes nothing, and says what to do */
+    CHECK(db_open_reader(&d, t->file, 100, &why) == ERR_FORMAT && strstr(why.message, "has version 5"));
+    assert_int_equal(ask(t->file, "PRAGMA user_version"), 5);
+
+    CHECK_OK(db_open(&d, t->file, &why));
+    CHECK(ask(t->file, "PRAGMA user_version") >= 6);
+    CHECK_OK(db_request_list(d, 0, count_requests, &n, &why)); /* cells from before have none */
+    CHECK(n == 0);
+    struct request_figures f = { .prompt_tokens = 8, .gen_tokens = 4, .ttft_s = 0.5f };
+    struct request_rows requests = {
+        .model = "toy", .workload = "tg64", .sequences = 1, .n = 1, .figures = &f
+    };
+    struct cell_row c = { .run_id = 4, .phase = "block", .requests = &requests };
+    CHECK_OK(db_cell_insert(d, &c, NULL, 0, NULL, 0, NULL, 0, &why));
+    CHECK_OK(db_request_list(d, 0, count_requests, &n, &why));
+    CHECK(n == 1);
+    CHECK_OK(db_check(d, &why));
+    db_close(d);
+}
+
+/* A reader creates nothing, waits no longer than told for another's lock, and ends when its time is up. */
+static void a_reader_only_looks(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *d, *reader;
+    CHECK(db_open_reader(&reader, t->file, 100, &why) == ERR_ABSENT && strstr(why.message, "no database"));
+    CHECK(access(t->file, F_OK));
+    CHECK_OK(db_open(&d, t->file, &why));
+    struct run_row r = { .kind = "bench", .state = "done", .effect_ratio = NAN };
+    CHECK_OK(db_run_insert(d, &r, &why));
+    CHECK_OK(db_open_reader(&reader, t->file, 100, &why));
+    struct count_row counts[4];
+    int n;
+    CHECK_OK(db_run_counts(reader, counts, 4, &n, &why));
+    CHECK(n == 1 && counts[0].n == 1);
+    assert_string_equal(counts[0].what, "bench");
+    assert_string_equal(counts[0].state, "done");
+    CHECK(db_run_insert(reader, &r, &why) == ERR_IO);
+    for (int i = 0; i < 200; i++) {
+        struct cell_row c = { .run_id = r.id, .phase = "bench" };
+        CHECK_OK(db_cell_insert(d, &c, NULL, 0, NULL, 0, NULL, 0, &why));
+    }
+    db_deadline(reader, clock_ns() - 1);
+    CHECK(db_cell_counts(reader, counts, 4, &n, &why) == ERR_IO && strstr(why.message, "too long"));
+    CHECK(n == 0);
+    db_deadline(reader, 0);
+    CHECK_OK(db_cell_counts(reader, counts, 4, &n, &why));
+    CHECK(n == 1 && counts[0].n == 200);
+    assert_string_equal(counts[0].what, "kept");
+    db_close(reader);
+    db_close(d);
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, temp_setup, temp_teardown)
@@ -437,6 +510,8 @@ int main(void)
         T(version_2_is_migrated),
         T(version_3_is_migrated),
         T(version_4_is_migrated),
+        T(version_5_is_migrated),
+        T(a_reader_only_looks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,25 @@ static void one_handle(void **state)
     db_close(b);
 }
 
+static void one_watch(void **state)
+{
+    struct temp *t = *state;
+    struct err why = { 0 };
+    struct db *a = opened(t->file), *b = opened(t->file);
+    int pid;
+    CHECK_OK(db_watch_hold(a, &why));
+    CHECK(db_watch_hold(b, &why) == ERR_USAGE && strstr(why.message, "a watch uses"));
+    CHECK(!db_run_held(b, &pid)); /* a watch that waits measures nothing */
+    CHECK_OK(db_run_hold(a, 7, &why));
+    CHECK(db_run_held(b, &pid) && pid == (int)getpid());
+    CHECK(!db_run_held(a, &pid)); /* it is its own */
+    db_run_release(a);
+    CHECK(!db_run_held(b, &pid));
+    CHECK_OK(db_watch_hold(b, &why));
+    db_close(a);
+    db_close(b);
+}
+
 static void other_names(void **state)
 {
     struct temp *t = *state;
@@ -120,6 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_handle, temp_setup, temp_teardown),
+        cmocka_unit_test_setup_teardown(one_watch, temp_setup, temp_teardown),
         cmocka_unit_test_setup_teardown(other_names, temp_setup, temp_teardown),
         cmocka_unit_test(memory_is_private),
         cmocka_unit_test_setup_teardown(killed, temp_setup, temp_teardown),

@@ -1,0 +1,100 @@
+/* db/request.c - the requests of cells: what histograms and totals are counted from, and how many cells and
+ * runs there are. Raw figures, no bucket counts: whoever counts chooses the edges. */
+#include "db/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(sizeof(struct request_figures) == 5 * sizeof(float), "the blob is five f32 a request");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the blob is little-endian f32");
+
+enum err_code requests_insert(struct db *d, int64_t cell_id, const struct request_rows *r, struct err *why)
+{
+    return db_do(d,
+                 &(struct db_call){ "store a cell", "INSERT INTO request VALUES(?,?,?,?,?,?)", NULL, NULL },
+                 why, "ittiib", cell_id, r->model, r->workload, (int64_t)r->sequences, (int64_t)r->n,
+                 (const void *)r->figures, (size_t)r->n * sizeof *r->figures);
+}
+
+/* ---------------------------------------------------------------- and back */
+
+struct request_reader {
+    db_request_fn *row;
+    void *ctx;
+};
+
+static void copy_text(char *out, size_t size, sqlite3_stmt *row, int column)
+{
+    const char *text = (const char *)sqlite3_column_text(row, column);
+    snprintf(out, size, "%s", text ? text : "");
+}
+
+static enum err_code request_row(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    const struct request_reader *r = ctx;
+    struct cell_requests c = { .cell_id = sqlite3_column_int64(row, 0),
+                               .requests.sequences = sqlite3_column_int(row, 3) };
+    copy_text(c.requests.model, sizeof c.requests.model, row, 1);
+    copy_text(c.requests.workload, sizeof c.requests.workload, row, 2);
+    /* SQLite's memory is aligned for any type, and the callback does not write: no copy */
+    c.requests.figures = (struct request_figures *)sqlite3_column_blob(row, 4);
+    c.requests.n = sqlite3_column_bytes(row, 4) / (int)sizeof *c.requests.figures;
+    c.itl = sqlite3_column_blob(row, 5);
+    c.n_itl = sqlite3_column_bytes(row, 5) / (int)sizeof *c.itl;
+    return r->row(r->ctx, &c, why);
+}
+
+enum err_code db_request_list(struct db *d, int64_t after_cell, db_request_fn *row, void *ctx,
+                              struct err *why)
+{
+    struct request_reader r = { row, ctx };
+    return db_do(d,
+                 &(struct db_call){ "list requests",
+                                    "SELECT r.cell_id, r.model, r.workload, r.sequences, r.figures_f32,"
+                                    " i.seconds_f32 FROM request r LEFT JOIN itl i ON i.cell_id = r.cell_id"
+                                    " WHERE r.cell_id > ? ORDER BY r.cell_id",
+                                    request_row, &r },
+                 why, "i", after_cell);
+}
+
+/* ---------------------------------------------------------------- counts */
+
+struct count_reader {
+    struct count_row *out;
+    int max, n;
+};
+
+static enum err_code count_one(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    struct count_reader *r = ctx;
+    (void)why;
+    if (r->n == r->max) return ERR_OK;
+    struct count_row *c = &r->out[r->n++];
+    copy_text(c->what, sizeof c->what, row, 0);
+    copy_text(c->state, sizeof c->state, row, 1);
+    c->n = sqlite3_column_int64(row, 2);
+    return ERR_OK;
+}
+
+static enum err_code counts(struct db *d, const char *sql, struct count_reader *r, int *n, struct err *why)
+{
+    const enum err_code rc = db_do(d, &(struct db_call){ "count what is there", sql, count_one, r }, why, "");
+    *n = rc ? 0 : r->n;
+    return rc;
+}
+
+enum err_code db_cell_counts(struct db *d, struct count_row *out, int max, int *n, struct err *why)
+{
+    struct count_reader r = { out, max, 0 };
+    return counts(d,
+                  "SELECT CASE WHEN NOT (error = '') THEN 'failed' WHEN discarded THEN 'discarded'"
+                  " ELSE 'kept' END AS what, '', count(*) FROM cell GROUP BY what ORDER BY what",
+                  &r, n, why);
+}
+
+enum err_code db_run_counts(struct db *d, struct count_row *out, int max, int *n, struct err *why)
+{
+    struct count_reader r = { out, max, 0 };
+    return counts(d, "SELECT kind, state, count(*) FROM run GROUP BY kind, state ORDER BY kind, state", &r, n,
+                  why);
+}
