@@ -168,8 +168,11 @@ static void put_points(struct str *out, const struct otlp_metric *m)
 {
     static const int DATA[] = { [OTLP_GAUGE] = OTLP_METRIC_FIELD_GAUGE,
                                 [OTLP_SUM] = OTLP_METRIC_FIELD_SUM,
+                                [OTLP_UP_DOWN] = OTLP_METRIC_FIELD_SUM,
                                 [OTLP_HISTOGRAM] = OTLP_METRIC_FIELD_HISTOGRAM };
-    static const int POINTS[] = { [OTLP_GAUGE] = OTLP_GAUGE_POINTS, [OTLP_SUM] = OTLP_SUM_POINTS };
+    static const int POINTS[] = {
+        [OTLP_GAUGE] = OTLP_GAUGE_POINTS, [OTLP_SUM] = OTLP_SUM_POINTS, [OTLP_UP_DOWN] = OTLP_SUM_POINTS
+    };
     const size_t data = pb_open(out, DATA[m->type]);
     for (int i = 0; i < m->n_points; i++) {
         if (!has_point(m, &m->points[i])) continue;
@@ -178,9 +181,9 @@ static void put_points(struct str *out, const struct otlp_metric *m)
         else
             put_number(out, POINTS[m->type], &m->points[i]);
     }
-    if (m->type == OTLP_SUM) {
+    if (m->type == OTLP_SUM || m->type == OTLP_UP_DOWN) {
         pb_put_varint(out, OTLP_SUM_TEMPORALITY, OTLP_CUMULATIVE);
-        pb_put_varint(out, OTLP_SUM_IS_MONOTONIC, true);
+        pb_put_varint(out, OTLP_SUM_IS_MONOTONIC, m->type == OTLP_SUM);
     }
     if (m->type == OTLP_HISTOGRAM) pb_put_varint(out, OTLP_HISTOGRAM_TEMPORALITY, OTLP_CUMULATIVE);
     pb_close(out, data);

@@ -55,7 +55,8 @@ struct otlp_span {
     uint8_t link_trace_id[OTLP_TRACE_ID], link_span_id[OTLP_SPAN_ID];
 };
 
-enum otlp_metric_type { OTLP_GAUGE, OTLP_SUM /* monotonic, cumulative */, OTLP_HISTOGRAM /* cumulative */ };
+/* Sums and histograms are cumulative; a SUM only grows, an UP_DOWN need not. */
+enum otlp_metric_type { OTLP_GAUGE, OTLP_SUM, OTLP_UP_DOWN, OTLP_HISTOGRAM };
 struct otlp_point {
     const struct otlp_attribute *attributes;
     int n_attributes;
@@ -112,6 +113,9 @@ void otlp_target_done(struct otlp_target *t); /* {0} is fine */
  * that cannot be; another protocol than http/protobuf is asked for), ERR_NOMEM. */
 enum err_code otlp_target_find(struct otlp_target *t, enum otlp_signal signal, const char *base,
                                const struct http_auth *auth, struct err *why);
+/* "name=value" of the environment's lists, text[0..n): blanks around both fall away, the value is
+ * percent-decoded. pair: name and value, free() both. False: it is none (or out of memory). */
+bool otlp_pair_read(char *pair[2], const char *text, size_t n);
 /* Does the environment name a collector for any signal? */
 bool otlp_environment(void);
 

@@ -86,24 +86,19 @@ static int hex_digit(char c)
                                         : -1;
 }
 
-/* "name=value" with the value percent-encoded, as in W3C's baggage, to "name: value". False: it is none. */
-static bool header_read(char **out, const char *pair, size_t n)
+bool otlp_pair_read(char *pair[2], const char *text, size_t n)
 {
-    struct str line = { 0 };
-    while (n && isspace((unsigned char)pair[n - 1])) n--;
-    while (n && isspace((unsigned char)*pair)) pair++, n--;
-    const char *equals = memchr(pair, '=', n);
-    size_t name = equals ? (size_t)(equals - pair) : 0;
-    while (name && isspace((unsigned char)pair[name - 1])) name--;
-    bool ok = name > 0;
-    for (size_t i = 0; i < name; i++)
-        ok = ok && (isalnum((unsigned char)pair[i]) || strchr("!#$%&'*+-.^_`|~", pair[i]));
-    if (!ok) return false;
-    str_append_n(&line, pair, name);
-    str_append(&line, ": ");
-    const char *at = equals + 1, *end = pair + n;
+    struct str name = { 0 }, value = { 0 };
+    while (n && isspace((unsigned char)text[n - 1])) n--;
+    while (n && isspace((unsigned char)*text)) text++, n--;
+    const char *equals = memchr(text, '=', n), *end = text + n;
+    size_t n_name = equals ? (size_t)(equals - text) : 0;
+    while (n_name && isspace((unsigned char)text[n_name - 1])) n_name--;
+    bool ok = n_name > 0;
+    const char *at = ok ? equals + 1 : end;
     while (at < end && isspace((unsigned char)*at)) at++;
-    for (; at < end && ok; at++) {
+    str_append_n(&name, text, n_name);
+    for (str_append(&value, ""); at < end && ok; at++) {
         char c = *at;
         if (c == '%') {
             const int high = end - at > 2 ? hex_digit(at[1]) : -1, low = end - at > 2 ? hex_digit(at[2]) : -1;
@@ -111,11 +106,32 @@ static bool header_read(char **out, const char *pair, size_t n)
             c = (char)(high * 16 + low);
             at += 2;
         }
-        ok = ok && !iscntrl((unsigned char)c); /* no second header through the back door */
-        str_append_n(&line, &c, 1);
+        str_append_n(&value, &c, 1);
     }
+    ok = ok && !name.failed && !value.failed;
+    pair[0] = ok ? str_take(&name) : NULL;
+    pair[1] = ok ? str_take(&value) : NULL;
+    str_free(&name);
+    str_free(&value);
+    return ok;
+}
+
+/* To "name: value". False: it is no header. */
+static bool header_read(char **out, const char *text, size_t n)
+{
+    char *pair[2];
+    struct str line = { 0 };
+    if (!otlp_pair_read(pair, text, n)) return false;
+    bool ok = true;
+    for (const char *p = pair[0]; *p; p++)
+        ok = ok && (isalnum((unsigned char)*p) || strchr("!#$%&'*+-.^_`|~", *p));
+    for (const char *p = pair[1]; *p; p++)
+        ok = ok && !iscntrl((unsigned char)*p); /* no second header through the back door */
+    str_printf(&line, "%s: %s", pair[0], pair[1]);
     *out = ok ? str_take(&line) : NULL;
     str_free(&line);
+    free(pair[0]);
+    free(pair[1]);
     return *out != NULL;
 }
 

@@ -142,5 +142,6 @@ enum err_code push_put(const struct push_target *t, const char *body, int *statu
 enum err_code push_delete(const struct push_target *t, int *status, struct err *why);
 
 #include "telemetry/families.h"
+#include "telemetry/otlp_metrics.h"
 
 #endif
