@@ -14,6 +14,7 @@ const char *const FAMILY_SECTION_TITLES[FAMILY_SECTIONS] = {
     [FAMILIES_PROCESS] = "The process that answers",
     [FAMILIES_REQUESTS] = "Everything measured so far",
     [FAMILIES_OUTCOME] = "The outcome of an experiment",
+    [FAMILIES_WATCH] = "What an unattended watch says",
 };
 
 const char *const FAMILY_TYPE_NAMES[] = {
@@ -268,6 +269,25 @@ const struct family FAMILIES[FAMILY_COUNT] = {
         "", "seconds", "how long it took" },
     [FAMILY_EXPERIMENT_INFO] = { "qdyno_experiment_info", FAMILIES_OUTCOME, FAMILY_GAUGE,
         "run", "", "1; the label is the run's number in qdyno history" },
+
+    [FAMILY_WATCH_PERFORMANCE] = { "qdyno_watch_performance_ratio", FAMILIES_WATCH, FAMILY_GAUGE,
+        "subject", "ratio", "a watched workload's last round against its baseline; less than 1 is worse" },
+    [FAMILY_WATCH_CANARY] = { "qdyno_watch_canary_ratio", FAMILIES_WATCH, FAMILY_GAUGE,
+        "", "ratio", "the canary's last speed against its usual one here; less than 1 is slower" },
+    [FAMILY_WATCH_ERRORS] = { "qdyno_watch_errors_ratio", FAMILIES_WATCH, FAMILY_GAUGE,
+        "", "ratio", "share of the last 20 measurements that failed" },
+    [FAMILY_WATCH_KL_DIVERGENCE] = { "qdyno_watch_kl_divergence_nats", FAMILIES_WATCH, FAMILY_GAUGE,
+        "subject", "", "KL divergence of a watched config's predictions from its reference's, mean, last round" },
+    [FAMILY_WATCH_LAST_ROUND] = { "qdyno_watch_last_round_timestamp_seconds", FAMILIES_WATCH, FAMILY_GAUGE,
+        "", "seconds", "when the last round ended, Unix time" },
+    [FAMILY_WATCH_LAST_SUCCESS] = { "qdyno_watch_last_success_timestamp_seconds", FAMILIES_WATCH, FAMILY_GAUGE,
+        "", "seconds", "when a measurement last succeeded, or the watch began, Unix time" },
+    [FAMILY_WATCH_DISK_AVAILABLE] = { "qdyno_watch_disk_available_bytes", FAMILIES_WATCH, FAMILY_GAUGE,
+        "", "bytes", "free space where the database lies" },
+    [FAMILY_WATCH_ALERT] = { "qdyno_watch_alert_firing", FAMILIES_WATCH, FAMILY_GAUGE,
+        "alert severity subject", "", "1 for each alert that fires" },
+    [FAMILY_WATCH_NOTICES] = { "qdyno_watch_notices_waiting", FAMILIES_WATCH, FAMILY_GAUGE,
+        "", "", "notices of alerts that nobody has taken yet" },
 };
 /* clang-format on */
 
