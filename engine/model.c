@@ -21,9 +21,16 @@ static enum err_code read_plan(struct model *m, const struct model_options *o, s
     return plan_compute(&m->plan, m->gguf, &m->shape, &m->hyper, &m->config, &m->session, why);
 }
 
+struct quantizing {
+    const struct model_options *options;
+    bool seen; /* it tells only when it works: a file in the cache is no work */
+};
+
 static bool quantize_progress(void *arg, double done)
 {
-    const struct model_options *o = arg;
+    struct quantizing *q = arg;
+    const struct model_options *o = q->options;
+    q->seen = true;
     return !o->progress || o->progress(o->progress_arg, "quantize", done);
 }
 
@@ -56,15 +63,22 @@ static enum err_code apply_recipe(struct model *m, const struct model_options *o
 {
     enum { TRIES = 3 };
     if (recipe_is_identity(&m->config, m->gguf)) return ERR_OK;
+    struct quantizing quantizing = { .options = o };
     const struct quantize_options q = { .config = &m->config,
                                         .threads = m->session.backend.threads,
                                         .progress = quantize_progress,
-                                        .ctx = (void *)o };
+                                        .ctx = &quantizing };
     struct gguf *made = NULL;
     enum err_code rc = ERR_IO;
     for (int i = 0; i < TRIES && rc == ERR_IO; i++) {
         char *path;
+        const int64_t from = clock_ns();
         if ((rc = recipe_cached(&path, m->gguf, &q, why))) return rc;
+        if (quantizing.seen) {
+            m->quantized_from_ns = from;
+            m->quantized_to_ns = clock_ns();
+        }
+        quantizing.seen = false;
         rc = gguf_open(&made, path, why);
         free(path);
     }
@@ -242,6 +256,12 @@ void model_backend(const struct model *m, struct backend_info *out)
 {
     backend_describe(m->backend, out);
 }
+void model_quantized(const struct model *m, int64_t *from_ns, int64_t *to_ns)
+{
+    *from_ns = m->quantized_from_ns;
+    *to_ns = m->quantized_to_ns;
+}
+
 void model_memory(const struct model *m, struct model_memory *out)
 {
     *out = m->memory;

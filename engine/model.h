@@ -77,6 +77,10 @@ const struct config *model_config(const struct model *m); /* merged: no "auto" o
 void model_backend(const struct model *m, struct backend_info *out);
 int model_ctx(const struct model *m);
 
+/* From when to when (clock_ns) opening made the file of a recipe; 0, 0: nothing was to make, or it was there.
+ */
+void model_quantized(const struct model *m, int64_t *from_ns, int64_t *to_ns);
+
 /* What became of the wishes about memory while the model was opened. */
 struct model_memory {
     int64_t huge_wanted_bytes, huge_bytes; /* asked for in huge pages, and given (-1: not known here) */

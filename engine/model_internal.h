@@ -51,6 +51,7 @@ struct model {
     struct session session;
     struct memory_plan plan;
     struct model_memory memory;
+    int64_t quantized_from_ns, quantized_to_ns; /* clock_ns; 0: nothing was made */
     struct widths widths;
     struct bound global[SLOT_GLOBAL_COUNT];
     struct layer *layers;

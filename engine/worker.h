@@ -29,6 +29,9 @@
  * Cells of training say {"workload":"train20","train_s":,"steps":,"skipped_steps":,"train_tokens":,
  *   "first_loss":,"train_loss":,"parameter_bytes":,"activation_bytes":,"optimizer_bytes":,"work_hash":,
  *   "output_hash":, and what it cost, as above}; their peak is that of this cell alone.
+ * Answers to open and cell may have "spans":[{"name":"quantize","from_ns":,"to_ns":}, ...]: when a phase of
+ * it ran
+ *   ("quantize"; "fill" "prefill" "decode" "eval" "train"), by the monotonic clock that all processes share.
  * The worker dies with its parent (PR_SET_PDEATHSIG, and end of file on the socket). */
 #ifndef QDYNO_ENGINE_WORKER_H
 #define QDYNO_ENGINE_WORKER_H

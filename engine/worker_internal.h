@@ -76,6 +76,9 @@ void usage_reset_peak(void);
 enum err_code worker_open_trial(struct worker *w, const struct config *c, struct err *why);
 enum err_code worker_train(struct worker *w, const struct workload *load, uint64_t seed, struct err *why);
 
+/* One more of an answer's "spans": when a phase ran (clock_ns). */
+void worker_put_span(json_t *answer, const char *name, int64_t from_ns, int64_t to_ns);
+
 /* {"event":"progress",...} and whether to go on. */
 bool worker_progress(struct worker *w, const char *phase, int64_t done, int64_t of, double seconds);
 

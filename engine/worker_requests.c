@@ -54,6 +54,19 @@ static json_t *memory_json(const struct model *m)
     return o;
 }
 
+void worker_put_span(json_t *answer, const char *name, int64_t from_ns, int64_t to_ns)
+{
+    json_t *list = json_object_get(answer, "spans"), *span = json_object();
+    if (!list) {
+        list = json_array();
+        json_put(answer, "spans", list);
+    }
+    json_put_str(span, "name", name);
+    json_put_int(span, "from_ns", from_ns);
+    json_put_int(span, "to_ns", to_ns);
+    json_array_append_new(list, span);
+}
+
 static json_t *describe_open(const struct worker *w, double load_s)
 {
     const struct model *m = w->model;
@@ -80,6 +93,9 @@ static json_t *describe_open(const struct worker *w, double load_s)
     json_put(o, "plan", plan_json(model_plan(m)));
     json_put(o, "memory", memory_json(m));
     json_put_num(o, "load_s", load_s);
+    int64_t from_ns, to_ns;
+    model_quantized(m, &from_ns, &to_ns);
+    if (to_ns) worker_put_span(o, "quantize", from_ns, to_ns);
     return o;
 }
 
@@ -229,6 +245,8 @@ static json_t *cell_json(const struct worker *w, const struct workload *load, co
     json_put(o, "scored_tokens", eval ? json_integer(r->scored_tokens) : json_null());
     json_put_str(o, "work_hash", r->work_hash);
     json_put_str(o, "output_hash", r->output_hash[0] ? r->output_hash : NULL);
+    for (int i = 0; i < r->n_spans; i++)
+        worker_put_span(o, r->spans[i].name, r->spans[i].from_ns, r->spans[i].to_ns);
     return o;
 }
 

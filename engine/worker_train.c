@@ -92,9 +92,11 @@ enum err_code worker_train(struct worker *w, const struct workload *load, uint64
     trial_rest(w->trial); /* the peak of this cell is no other's */
     usage_reset_peak();
     const struct usage before = usage_now();
+    const int64_t start = clock_ns();
     enum err_code rc = trial_run(w->trial, &r, load->train, seed, tell, w, why);
     if (rc) return rc;
     json_t *o = result_json(w, load, &r);
+    worker_put_span(o, "train", start, clock_ns());
     usage_put(o, before);
     channel_send(&w->channel, o);
     return ERR_OK;

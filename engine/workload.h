@@ -28,6 +28,10 @@ int workload_sequences(const struct workload *w); /* >= 1 */
  * model's tokenizer (seeded ids where it has none), for each sequence from another place of it, and decoding
  * is greedy on what the model itself says, end-of-text ignored. Sequences have a cache of their own, share
  * the batches of prefill, and decode in step: one row of each in every batch. */
+struct cell_span {
+    const char *name;       /* "fill" (the cache, before the clock starts) "prefill" "decode" "eval" */
+    int64_t from_ns, to_ns; /* clock_ns */
+};
 struct cell_result {
     double prefill_s, decode_s; /* NAN when that phase is absent */
     double ttft_s;              /* until every sequence has its first token; NAN without prefill */
@@ -37,6 +41,8 @@ struct cell_result {
     float *itl_s;                   /* [steps] inter-token latencies; owned: cell_result_free */
     double perplexity, nll, nll_se; /* eval only, else NAN */
     int64_t scored_tokens;
+    struct cell_span spans[3]; /* when its phases ran, pauses for listeners included */
+    int n_spans;
     char work_hash[17];   /* of prompt ids, depth, lengths: equal hashes = same work asked */
     char output_hash[17]; /* of generated ids: equal = same answer */
 };

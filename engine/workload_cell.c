@@ -200,22 +200,34 @@ static enum err_code decode(struct cell *c, int pos, struct err *why)
     return ERR_OK;
 }
 
+static void put_span(struct cell *c, const char *name, int64_t from_ns)
+{
+    c->out->spans[c->out->n_spans++] = (struct cell_span){ name, from_ns, clock_ns() };
+}
+
 static enum err_code run_tokens(struct cell *c, struct err *why)
 {
     const struct workload *w = c->w;
     double ignored;
+    int64_t start = clock_ns();
     enum err_code rc;
     if ((rc = feed(c, "load", 0, w->depth, false, &ignored, why))) return rc;
+    if (w->depth) put_span(c, "fill", start);
     for (int s = 0; s < c->sequences; s++) c->token[s] = c->prompt[(int64_t)s * c->prompt_count + w->depth];
     if (w->prompt) {
-        const int64_t start = clock_ns();
         double seconds;
+        start = clock_ns();
         if ((rc = feed(c, "prefill", w->depth, w->depth + w->prompt, true, &seconds, why))) return rc;
         c->out->ttft_s = (double)(clock_ns() - start) * 1e-9;
         c->out->prefill_s = seconds;
         c->out->prompt_tokens = w->prompt * c->sequences;
+        put_span(c, "prefill", start);
     }
-    return w->gen ? decode(c, w->depth + w->prompt, why) : ERR_OK;
+    if (!w->gen) return ERR_OK;
+    start = clock_ns();
+    if ((rc = decode(c, w->depth + w->prompt, why))) return rc;
+    put_span(c, "decode", start);
+    return ERR_OK;
 }
 
 static enum err_code alloc_cell(struct cell *c, struct err *why)
@@ -273,6 +285,7 @@ static enum err_code run_eval(struct cell *c, struct err *why)
     free(text);
     if (rc) return rc;
     c->out->prefill_s = (double)(clock_ns() - start) * 1e-9;
+    put_span(c, "eval", start);
     c->out->prompt_tokens = (int)MIN(p.chunks * c->w->eval_ctx, INT32_MAX);
     c->out->perplexity = p.ppl;
     c->out->nll = p.nll;

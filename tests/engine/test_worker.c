@@ -124,6 +124,7 @@ static void test_open_and_cell(void **state)
     json_decref(o);
 
     int told = 0;
+    const int64_t began = clock_ns();
     say(&c, "{\"id\":2,\"op\":\"cell\",\"workload\":\"pp20+tg10\",\"seed\":7}");
     o = answer(&c, "progress", &told);
     CHECK(told >= 2);
@@ -145,6 +146,19 @@ static void test_open_and_cell(void **state)
     for (size_t i = 0; i < COUNT_OF(UNKNOWN); i++) CHECK(json_is_null(json_object_get(o, UNKNOWN[i])));
     assert_int_equal(strlen(json_get_str(o, "work_hash", "")), 16);
     assert_int_equal(strlen(json_get_str(o, "output_hash", "")), 16);
+    /* when its phases ran, on the clock of all processes: one after the other, and now over */
+    static const char *const PHASES[] = { "prefill", "decode" };
+    const json_t *spans = json_object_get(o, "spans");
+    int64_t at = began;
+    assert_int_equal(json_array_size(spans), COUNT_OF(PHASES));
+    for (size_t i = 0; i < COUNT_OF(PHASES); i++) {
+        const json_t *span = json_array_get(spans, i);
+        assert_string_equal(json_get_str(span, "name", ""), PHASES[i]);
+        CHECK(json_get_int(span, "from_ns", 0) >= at);
+        at = json_get_int(span, "to_ns", 0);
+        CHECK(at > json_get_int(span, "from_ns", INT64_MAX));
+    }
+    CHECK(at <= clock_ns());
     json_decref(o);
 
     /* More sequences than the session has, then a session that has them. */

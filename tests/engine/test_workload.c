@@ -150,6 +150,9 @@ static void test_cell(void **state)
     struct cell_result pp = run(m, "pp16", 0), tg = run(m, "tg16", 0);
     CHECK(pp.prefill_s > 0 && isnan(pp.decode_s) && pp.gen_tokens == 0 && pp.output_hash[0] == '\0');
     CHECK(isnan(tg.prefill_s) && isnan(tg.ttft_s) && tg.decode_s > 0 && tg.prompt_tokens == 0);
+    CHECK(pp.n_spans == 1 && !strcmp(pp.spans[0].name, "prefill"));
+    CHECK(tg.n_spans == 1 && !strcmp(tg.spans[0].name, "decode"));
+    CHECK((double)(tg.spans[0].to_ns - tg.spans[0].from_ns) * 1e-9 >= tg.decode_s);
     cell_result_free(&pp);
     cell_result_free(&tg);
     model_close(small);
