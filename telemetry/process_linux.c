@@ -5,26 +5,16 @@
  * and faults include what waited-for children left behind, so a child that ends does not step a counter back.
  * Context switches are counted per thread by the kernel: their rise is added up thread by thread, so threads
  * that end take nothing away. */
+#include "telemetry/process_tree.h"
 #include "telemetry/sensors.h"
 
-#include <ctype.h>
-#include <dirent.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { TREE_MAX = 256, THREADS_MAX = 4096 };
-static const int64_t WALK_NS = 450 * INT64_C(1000000); /* a little under METRIC_PROC_CPU's period */
-
-struct tree {
-    int root_pid; /* 0: none */
-    int count;
-    int pid[TREE_MAX];
-    int64_t walked_ns; /* 0: never */
-};
+enum { THREADS_MAX = 4096 };
 
 struct totals {
     double cpu_s, minor, major, rss_bytes;
@@ -44,51 +34,6 @@ struct process {
     int threads;
     int64_t switches_ns; /* of the last reading, 0: none */
 };
-
-/* ---------------------------------------------------------------- the tree */
-
-static void tree_add(struct tree *t, int pid)
-{
-    for (int i = 0; i < t->count; i++)
-        if (t->pid[i] == pid) return;
-    if (t->count < TREE_MAX) t->pid[t->count++] = pid;
-}
-
-/* Thread ids of a process, at most `max`; -1 when the process is gone. */
-static int task_ids(const char *root, int pid, int *tid, int max)
-{
-    char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/proc/%d/task", root, pid) >= PATH_MAX) return -1;
-    DIR *dir = opendir(path);
-    if (!dir) return -1;
-    int n = 0;
-    for (struct dirent *e; n < max && (e = readdir(dir));)
-        if (isdigit((unsigned char)e->d_name[0])) tid[n++] = atoi(e->d_name);
-    closedir(dir);
-    return n;
-}
-
-static void add_children(struct tree *t, const char *root, int pid)
-{
-    int tid[512];
-    char list[4096];
-    int n = task_ids(root, pid, tid, (int)COUNT_OF(tid));
-    for (int i = 0; i < n; i++) {
-        if (sys_read(root, list, sizeof list, "/proc/%d/task/%d/children", pid, tid[i]) <= 0) continue;
-        for (char *save, *w = strtok_r(list, " ", &save); w; w = strtok_r(NULL, " ", &save))
-            if (atoi(w) > 0) tree_add(t, atoi(w));
-    }
-}
-
-static void tree_walk(struct tree *t, const struct sensors *s, int root_pid)
-{
-    bool fresh = t->root_pid == root_pid && t->walked_ns && s->now_ns - t->walked_ns < WALK_NS;
-    if (fresh) return;
-    *t = (struct tree){ .root_pid = root_pid, .walked_ns = s->now_ns };
-    if (root_pid <= 0) return;
-    tree_add(t, root_pid);
-    for (int i = 0; i < t->count; i++) add_children(t, s->root, t->pid[i]);
-}
 
 /* ---------------------------------------------------------------- /proc/PID/stat */
 
@@ -140,7 +85,7 @@ static int switches_read(const struct tree *t, const char *root, struct switches
     struct switches *list = malloc(THREADS_MAX * sizeof *list);
     int *tid = malloc(THREADS_MAX * sizeof *tid), n = 0;
     for (int i = 0; list && tid && i < t->count; i++) {
-        int count = task_ids(root, t->pid[i], tid, THREADS_MAX);
+        int count = tree_threads(root, t->pid[i], tid, THREADS_MAX);
         for (int k = 0; k < count && n < THREADS_MAX; k++) {
             char text[4096];
             sys_read(root, text, sizeof text, "/proc/%d/task/%d/status", t->pid[i], tid[k]);
@@ -220,7 +165,7 @@ static void others_sample(struct process *p, const struct sensors *s, double *ro
 {
     int pid = s->own_pid ? s->own_pid : s->watched_pid;
     if (!pid || isnan(s->busy_s)) return;
-    tree_walk(&p->own, s, pid);
+    tree_walk(&p->own, s->root, pid, s->now_ns);
     double others = s->busy_s - tree_totals(&p->own, p, s->root).cpu_s;
     double d_others = others - p->others_busy_was, d_total = s->total_s - p->others_total_was;
     if (d_total > 0) row[METRIC_OTHERS_BUSY] = isnan(d_others) ? NAN : MIN(MAX(d_others / d_total, 0), 1);
@@ -235,7 +180,7 @@ static void process_sample(void *state, struct sensors *s, double *row)
         p->cpu = p->minor = p->major = p->read = p->write = (struct rate){ 0 };
         p->switches_ns = 0;
     }
-    tree_walk(&p->watched, s, s->watched_pid);
+    tree_walk(&p->watched, s->root, s->watched_pid, s->now_ns);
     bool any = s->due[METRIC_PROC_RSS] || s->due[METRIC_PROC_CPU] || s->due[METRIC_PROC_MINOR_FAULTS] ||
                s->due[METRIC_PROC_MAJOR_FAULTS];
     if (any && p->watched.count) {

@@ -53,7 +53,7 @@ extern const size_t SOURCE_COUNT;
 
 extern const struct source SOURCE_CPU_LINUX, SOURCE_MEMORY_LINUX, SOURCE_PROCESS_LINUX, SOURCE_PSI_LINUX,
     SOURCE_BATTERY_LINUX, SOURCE_RAPL_LINUX, SOURCE_CSTATE_LINUX, SOURCE_CGROUP_LINUX, SOURCE_DISK_LINUX,
-    SOURCE_GPU, SOURCE_NONE;
+    SOURCE_PERF_LINUX, SOURCE_GPU, SOURCE_NONE;
 
 /* telemetry_sample for some metrics only: due[METRIC_SENSOR_COUNT]. */
 void telemetry_sample_due(struct telemetry *t, const bool *due, double *row);
