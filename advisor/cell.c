@@ -133,13 +133,15 @@ int cell_repeats(double seconds)
 }
 
 /* The work itself: fills fields and latencies. */
-static enum err_code run_repeats(struct cell *c, const struct cell_ask *ask, struct err *why)
+static enum err_code run_repeats(struct cell *c, const struct cell_ask *ask, struct moment begun,
+                                 struct err *why)
 {
     for (int i = 0; i < MAX(1, ask->repeats); i++) {
         json_t *answer = NULL;
         enum err_code rc = arm_cell(ask->arm, ask->workload, ask->seed, &answer, ask->event, ask->ctx, why);
         if (rc) return rc;
         const bool ok = cell_add(c, answer, i);
+        c->n_spans = spans_read(c->spans, c->n_spans, COUNT_OF(c->spans), answer, begun);
         json_decref(answer);
         if (!ok) return err_set(why, ERR_CANCELLED, "no memory for the latencies of a cell");
     }
@@ -149,15 +151,19 @@ static enum err_code run_repeats(struct cell *c, const struct cell_ask *ask, str
 enum err_code cell_take(struct cell *c, const struct cell_ask *ask, struct sample *window, int *n,
                         struct err *why)
 {
-    *c = (struct cell){ .started_ms = clock_unix_ms() };
+    *c = (struct cell){ .n_spans = 1 };
     for (int f = 0; f < FIELD_COUNT; f++) c->field[f] = NAN;
     if (ask->sampler) sampler_watch_process(ask->sampler, arm_pid(ask->arm));
-    const int64_t t0 = clock_ns();
-    const enum err_code rc = run_repeats(c, ask, why);
-    const int64_t t1 = clock_ns();
-    c->begun_ns = t0;
-    c->seconds = (double)(t1 - t0) * 1e-9;
-    *n = ask->sampler ? sampler_window(ask->sampler, t0, t1, window, WINDOW_SAMPLES) : 0;
+    const struct moment begun = moment_now();
+    const enum err_code rc = run_repeats(c, ask, begun, why);
+    c->spans[0] = span_until_now("cell", begun, NULL);
+    const int64_t took_ns = c->spans[0].ended_ns - c->spans[0].begun_ns;
+    c->started_ms = begun.unix_ns / 1000000;
+    c->begun_ns = begun.clock_ns;
+    c->seconds = (double)took_ns * 1e-9;
+    *n = ask->sampler
+             ? sampler_window(ask->sampler, c->begun_ns, c->begun_ns + took_ns, window, WINDOW_SAMPLES)
+             : 0;
     cell_values(c, window, *n);
     return rc;
 }
@@ -186,6 +192,21 @@ static const struct {
     { FIELD_TRAIN_TOKENS, "train_tokens", "tokens" },
 };
 
+static enum err_code spans_insert(struct db *d, const struct cell_row *row, const struct cell *c,
+                                  struct err *why)
+{
+    struct span_row spans[COUNT_OF(c->spans)];
+    for (int i = 0; i < c->n_spans; i++) {
+        spans[i] = c->spans[i];
+        spans[i].run_id = row->run_id;
+        spans[i].cell_id = row->id;
+        spans[i].arm = row->arm;
+        spans[i].block = row->block;
+        snprintf(spans[i].phase, sizeof(spans[i].phase), "%s", row->phase);
+    }
+    return db_span_insert(d, spans, c->n_spans, why);
+}
+
 enum err_code cell_insert(struct db *d, struct cell_row *row, const struct cell *c,
                           const struct sample_row *samples, int n_samples, struct err *why)
 {
@@ -203,5 +224,6 @@ enum err_code cell_insert(struct db *d, struct cell_row *row, const struct cell 
     snprintf(row->discard_reason, sizeof(row->discard_reason), "%s", c->discard);
     snprintf(row->work_hash, sizeof(row->work_hash), "%s", c->work_hash);
     snprintf(row->output_hash, sizeof(row->output_hash), "%s", c->output_hash);
-    return db_cell_insert(d, row, m, n, samples, n_samples, c->itl, c->n_itl, why);
+    enum err_code rc = db_cell_insert(d, row, m, n, samples, n_samples, c->itl, c->n_itl, why);
+    return rc ? rc : spans_insert(d, row, c, why);
 }

@@ -7,6 +7,7 @@
 #define QDYNO_ADVISOR_CELL_H
 
 #include "advisor/arm.h"
+#include "advisor/span.h"
 #include "db/db.h"
 #include "telemetry/telemetry.h"
 
@@ -44,7 +45,9 @@ struct cell {
     float *itl;                 /* owned: free() */
     int n_itl;
     char work_hash[24], output_hash[24], discard[160];
-    int64_t started_ms, begun_ns; /* wall clock; clock_ns */
+    int64_t started_ms, begun_ns;          /* wall clock; clock_ns */
+    struct span_row spans[1 + SPANS_MOST]; /* when it and its phases ran; the first is the cell itself */
+    int n_spans;
     double seconds;
 };
 
@@ -68,7 +71,7 @@ int cell_repeats(double seconds);
 /* A window's samples as rows, evenly thinned: at most WINDOW_STORED of them, into out. Returns the count. */
 int cell_thin(const struct sample *window, int n, int64_t t0_ns, struct sample_row *out);
 
-/* Into the database: values, latencies and hashes are the cell's, where it stands is the row's. */
+/* Into the database: values, latencies, hashes and spans are the cell's, where it stands is the row's. */
 enum err_code cell_insert(struct db *d, struct cell_row *row, const struct cell *c,
                           const struct sample_row *samples, int n_samples, struct err *why);
 

@@ -149,6 +149,7 @@ static enum err_code put_run(struct experiment *x)
     e->run_id = row.id;
     e->started_ms = row.started_ms;
     state_done(x);
+    experiment_spans_early(x);
     if ((rc = experiment_capsule(x))) return rc;
     struct err ignored;
     for (int i = 0; i < s->events; i++) /* what was said before there was a run */

@@ -127,6 +127,7 @@ static enum flow block_discard(struct experiment *x, enum cell_phase phase, int 
 enum flow block_run(struct experiment *x, enum cell_phase phase)
 {
     const int block = x->ledger.next_block[phase]++;
+    x->at = (struct cell_place){ .block = block, .phase = phase };
     struct block_values b = { .phase = phase };
     struct cell cell[BLOCK_CELLS] = { 0 };
     enum flow f = FLOW_ON;
@@ -152,5 +153,6 @@ enum flow block_run(struct experiment *x, enum cell_phase phase)
             f = FLOW_BROKEN;
     }
     for (int i = 0; i < BLOCK_CELLS; i++) free(cell[i].itl);
+    x->at.block = -1;
     return f;
 }

@@ -101,6 +101,7 @@ enum err_code experiment_start(struct experiment **out, const struct experiment_
     *out = NULL;
     struct experiment *x = calloc(1, sizeof(*x));
     if (!x) return err_set(why, ERR_NOMEM, "no memory for an experiment");
+    x->at.block = -1;
     enum err_code rc = experiment_new(x, spec, deps, why);
     if (!rc && (errno = pthread_create(&x->thread, NULL, experiment_thread, x)))
         rc = err_set(why, ERR_INTERNAL, "cannot start the experiment's thread: %s", strerror(errno));
@@ -158,6 +159,7 @@ void experiment_close(struct experiment *x)
     for (int i = 0; i < EXPERIMENT_ARMS; i++) arm_close(x->process[i]);
     db_close(x->db);
     ledger_free(&x->ledger);
+    free(x->early);
     free(x->window);
     free(x->stored);
     free(x->program);

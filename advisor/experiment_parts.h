@@ -150,8 +150,11 @@ struct experiment {
     double start_s[EXPERIMENT_ARMS],
         cell_s[EXPERIMENT_ARMS]; /* of the last start and warm-up cell of each arm */
     struct ledger ledger;        /* large */
-    struct sample *window;       /* scratch of one cell: [WINDOW_SAMPLES] */
-    struct sample_row *stored;   /* scratch of one cell: [WINDOW_STORED] */
+    struct span_row *early;      /* [n_early] spans from before the run had a row */
+    int n_early;
+    struct cell_place at;      /* what spans belong to now: block -1 outside of blocks */
+    struct sample *window;     /* scratch of one cell: [WINDOW_SAMPLES] */
+    struct sample_row *stored; /* scratch of one cell: [WINDOW_STORED] */
     int64_t begun_ns;
     double blocks_begun_s; /* on the clock of experiment_elapsed */
     bool race_over;
@@ -177,6 +180,12 @@ struct experiment_state *state_edit(struct experiment *x);
 void state_done(struct experiment *x);
 void experiment_tell(struct experiment *x, const char *kind, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Spans of an arm, of the block that runs, into the database: at once, or with the run's row. What cannot be
+ * stored is not told, and that is all: it is no reason to lose the measurement. */
+void experiment_spans(struct experiment *x, int arm, struct span_row *rows, int n);
+/* Those that had to wait. */
+void experiment_spans_early(struct experiment *x);
 
 /* Of arm_open and what an arm is asked: keeps the screen alive, and ends the wait when somebody asks to stop.
  */

@@ -89,13 +89,17 @@ enum flow process_start(struct experiment *x, int process, int arm)
     state_done(x);
     const struct arm_spec spec = arm_spec_of(x, arm);
     struct err why = { 0 };
-    const int64_t t0 = clock_ns();
-    if (arm_open(&x->process[process], &spec, experiment_event, x, &why)) {
+    struct span_row spans[1 + SPANS_MOST];
+    const struct moment begun = moment_now();
+    const enum err_code rc = arm_open(&x->process[process], &spec, experiment_event, x, &why);
+    spans[0] = span_until_now("load", begun, rc ? why.message : NULL);
+    const json_t *description = rc ? NULL : arm_description(x->process[process]);
+    experiment_spans(x, arm, spans, spans_read(spans, 1, COUNT_OF(spans), description, begun));
+    if (rc) {
         x->why = why;
         return why.code == ERR_CANCELLED ? FLOW_STOPPED : FLOW_ARM; /* the caller decides what it means */
     }
-    x->start_s[arm] = (double)(clock_ns() - t0) * 1e-9;
-    const json_t *description = arm_description(x->process[process]);
+    x->start_s[arm] = (double)(spans[0].ended_ns - spans[0].begun_ns) * 1e-9;
     const char *sha256 = json_get_str(description, "sha256", "");
     const bool same = !*s->arm[arm].sha256 || !strcmp(s->arm[arm].sha256, sha256);
     s = state_edit(x);
@@ -216,8 +220,12 @@ static enum flow settle(struct experiment *x, int process, int arm)
     w.gen = MIN(w.gen, 8);
     w.train = MIN(w.train, 1);
     workload_line(&w, line, sizeof(line));
-    if (arm_cell(x->process[process], line, x->state.spec.seed, &answer, experiment_event, x, &why))
-        return arm_gave_up(x, arm, &why);
+    const struct moment begun = moment_now();
+    const enum err_code rc = arm_cell(x->process[process], line, x->state.spec.seed, &answer,
+                                      experiment_event, x, &why);
+    struct span_row span = span_until_now("settle", begun, rc ? why.message : NULL);
+    experiment_spans(x, arm, &span, 1);
+    if (rc) return arm_gave_up(x, arm, &why);
     json_decref(answer);
     return FLOW_ON;
 }

@@ -285,6 +285,34 @@ enum err_code store_cell(struct db *d, const struct experiment_state *s, const s
     return cell_insert(d, &row, c, samples, n_samples, why);
 }
 
+void experiment_spans(struct experiment *x, int arm, struct span_row *rows, int n)
+{
+    struct err ignored;
+    for (int i = 0; i < n; i++) {
+        rows[i].run_id = x->state.run_id;
+        rows[i].arm = arm;
+        rows[i].block = x->at.block;
+        snprintf(rows[i].phase, sizeof(rows[i].phase), "%s", x->at.block < 0 ? "" : CELL_PHASES[x->at.phase]);
+    }
+    if (x->state.run_id) {
+        (void)db_span_insert(x->db, rows, n, &ignored);
+        return;
+    }
+    struct span_row *more = realloc(x->early, (size_t)(x->n_early + n) * sizeof(*more));
+    if (!more) return;
+    x->early = more;
+    memcpy(x->early + x->n_early, rows, (size_t)n * sizeof(*rows));
+    x->n_early += n;
+}
+
+void experiment_spans_early(struct experiment *x)
+{
+    struct err ignored;
+    for (int i = 0; i < x->n_early; i++) x->early[i].run_id = x->state.run_id;
+    (void)db_span_insert(x->db, x->early, x->n_early, &ignored);
+    x->n_early = 0;
+}
+
 /* ---------------------------------------------------------------- and out again */
 
 struct block_rows {
