@@ -1,7 +1,7 @@
-/* advisor/outcome.c - a finished run as a Pushgateway group, and the spool behind it.
+/* advisor/outcome.c - a finished run as samples of FAMILIES_OUTCOME.
  *
- * The group is the *outcome* of a batch job, replaced as a whole by the next run of the same experiment on
- * the same machine; run ids and hashes stand only in _info samples. What cannot be known is not pushed. */
+ * An outcome is replaced as a whole by the next run of the same experiment on the same machine; run ids and
+ * hashes stand only in _info samples. What cannot be known is not told. */
 #include "advisor/outcome.h"
 
 #include <math.h>
@@ -9,14 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMPILER __VERSION__
-#ifndef QDYNO_COMMIT
-#define QDYNO_COMMIT ""
-#endif
-
-enum { BACK_OFF_FIRST_MS = 30 * 1000, BACK_OFF_MOST_MS = 3600 * 1000, NAME_SIZE = 1024 };
-
-static const char JOB[] = "qdyno";
+#include "advisor/outcome_text.h"
 
 /* ---------------------------------------------------------------- names */
 
@@ -63,123 +56,7 @@ static void experiment_name(const struct experiment_state *s, char *buf, size_t 
         snprintf(buf + n, size - n, ", %s of %s", s->spec.metric ? s->spec.metric->name : "", workload);
 }
 
-/* ---------------------------------------------------------------- the body */
-
-struct body {
-    struct exposition e;
-    const struct experiment_state *s;
-    char workload[576];
-};
-
-/* One sample in a family of its own, labelled as every qdyno_ab_ family is: metric, workload, then `extra`.
- */
-static void sample(struct body *b, const struct label *extra, double value)
-{
-    const struct label labels[] = {
-        { "metric", b->s->spec.metric ? b->s->spec.metric->name : "" },
-        { "workload", b->workload },
-        { extra ? extra->name : "", extra ? extra->value : "" },
-    };
-    exposition_sample(&b->e, labels, extra ? 3 : 2, value);
-}
-
-static void gauge(struct body *b, const char *name, const char *help, double value)
-{
-    exposition_family(&b->e, name, "gauge", help);
-    sample(b, NULL, value);
-}
-
-static void put_effect(struct body *b)
-{
-    const struct experiment_state *s = b->s;
-    const bool turned = s->spec.metric && s->spec.metric->better < 0;
-    const struct comparison *c = experiment_headline(s);
-    const struct interval i = c->effect;
-    gauge(b, "qdyno_ab_effect_ratio", "B (of several: the best) divided by A of the metric",
-          exp(turned ? -i.estimate : i.estimate));
-    gauge(b, "qdyno_ab_effect_lower_ratio", "Lower bound of qdyno_ab_effect_ratio",
-          exp(turned ? -i.upper : i.lower));
-    gauge(b, "qdyno_ab_effect_upper_ratio", "Upper bound of qdyno_ab_effect_ratio",
-          exp(turned ? -i.lower : i.upper));
-    gauge(b, "qdyno_ab_confidence_ratio", "Confidence of the bounds", 1 - c->alpha);
-    gauge(b, "qdyno_ab_blocks", "Blocks of four cells that count", s->blocks);
-    gauge(b, "qdyno_ab_discarded_blocks", "Blocks discarded because the machine was disturbed", s->discarded);
-    gauge(b, "qdyno_ab_noise_floor_ratio", "Half width of the interval of A against itself", s->noise_floor);
-    exposition_family(&b->e, "qdyno_ab_verdict", "gauge",
-                      "1 for the verdict on B seen from A, 0 for the others");
-    for (int v = VERDICT_BETTER; v <= VERDICT_INVALID; v++)
-        sample(b, &(struct label){ "verdict", verdict_name((enum verdict)v) }, (int)s->verdict == v);
-}
-
-/* Figures of each arm: from where in struct experiment_arm. */
-static const struct {
-    const char *name, *help;
-    size_t offset;
-} ARM_FIGURES[] = {
-    { "qdyno_ab_joules_per_token", "Energy of the processors per token, idle included",
-      offsetof(struct experiment_arm, joules_per_token) },
-    { "qdyno_ab_prefill_tokens_per_second", "Prompt tokens processed per second",
-      offsetof(struct experiment_arm, prefill_tok_s) },
-    { "qdyno_ab_decode_tokens_per_second", "Tokens generated per second",
-      offsetof(struct experiment_arm, decode_tok_s) },
-    { "qdyno_ab_time_to_first_token_seconds", "Time to the first token",
-      offsetof(struct experiment_arm, ttft_s) },
-};
-
-static const char *arm_letter(int i)
-{
-    static const char LETTERS[EXPERIMENT_ARMS][2] = { "a", "b", "c", "d", "e", "f", "g", "h" };
-    return LETTERS[i];
-}
-
-static void put_arms(struct body *b)
-{
-    for (size_t f = 0; f < COUNT_OF(ARM_FIGURES); f++) {
-        exposition_family(&b->e, ARM_FIGURES[f].name, "gauge", ARM_FIGURES[f].help);
-        for (int i = 0; i < b->s->spec.arms; i++) {
-            double v;
-            memcpy(&v, (const char *)&b->s->arm[i] + ARM_FIGURES[f].offset, sizeof(v));
-            sample(b, &(struct label){ "arm", arm_letter(i) }, v);
-        }
-    }
-    exposition_family(&b->e, "qdyno_ab_peak_memory_bytes", "gauge", "Highest resident memory of the arm");
-    for (int i = 0; i < b->s->spec.arms; i++) {
-        const int64_t bytes = b->s->arm[i].peak_rss_bytes;
-        sample(b, &(struct label){ "arm", arm_letter(i) }, bytes > 0 ? (double)bytes : NAN);
-    }
-}
-
-static void put_info(struct body *b, const struct machine *m, int64_t run_id)
-{
-    char simd[128], id[24];
-    const struct label build[] = { { "version", QDYNO_VERSION },
-                                   { "commit", QDYNO_COMMIT },
-                                   { "compiler", COMPILER },
-                                   { "simd", isa_names(m->isa, simd, sizeof(simd)) } };
-    exposition_family(&b->e, "qdyno_build_info", "gauge", "The program that measured");
-    exposition_sample(&b->e, build, COUNT_OF(build), 1);
-    exposition_family(&b->e, "qdyno_model_info", "gauge", "The model of each arm");
-    for (int i = 0; i < b->s->spec.arms; i++) {
-        const struct experiment_arm *a = &b->s->arm[i];
-        char sha[9];
-        snprintf(sha, sizeof(sha), "%.8s", a->sha256);
-        const struct label model[] = { { "arm", arm_letter(i) }, { "model", a->model_name },
-                                       { "arch", a->arch },      { "quant", a->dominant_format },
-                                       { "recipe", a->recipe },  { "sha256_8", sha } };
-        if (*sha) exposition_sample(&b->e, model, COUNT_OF(model), 1);
-    }
-    const struct label host[] = { { "host", m->host },
-                                  { "cpu", m->cpu },
-                                  { "gpu", m->gpus > 0 ? m->gpu[0].name : "" },
-                                  { "driver", m->gpus > 0 ? m->gpu[0].driver : "" },
-                                  { "kernel", m->kernel },
-                                  { "governor", m->governor } };
-    exposition_family(&b->e, "qdyno_host_info", "gauge", "The machine it was measured on");
-    exposition_sample(&b->e, host, COUNT_OF(host), 1);
-    snprintf(id, sizeof(id), "%lld", (long long)run_id);
-    exposition_family(&b->e, "qdyno_experiment_info", "gauge", "The run in qdyno's own database");
-    exposition_sample(&b->e, &(struct label){ "run", id }, 1, 1);
-}
+/* ---------------------------------------------------------------- what a run concluded */
 
 static bool succeeded(const struct run_row *r)
 {
@@ -205,225 +82,307 @@ static double last_success(struct db *d, const struct run_row *row)
     return at;
 }
 
-static void put_times(struct body *b, struct db *d, const struct run_row *row)
+static void set_effect(struct outcome *o, const struct experiment_state *s)
 {
-    const struct experiment_state *s = b->s;
-    const int64_t end = row->ended_ms ? row->ended_ms : row->started_ms;
-    exposition_family(&b->e, "qdyno_experiment_last_run_timestamp_seconds", "gauge", "When it last ran");
-    exposition_sample(&b->e, NULL, 0, (double)end * 1e-3);
-    exposition_family(&b->e, "qdyno_experiment_last_success_timestamp_seconds", "gauge",
-                      "When it last ended with a verdict that is not invalid");
-    exposition_sample(&b->e, NULL, 0, last_success(d, row));
-    exposition_family(&b->e, "qdyno_experiment_duration_seconds", "gauge", "How long it took");
-    exposition_sample(&b->e, NULL, 0,
-                      s->elapsed_s > 0 ? s->elapsed_s
-                      : row->ended_ms  ? (double)(row->ended_ms - row->started_ms) * 1e-3
-                                       : NAN);
+    const bool turned = s->spec.metric && s->spec.metric->better < 0;
+    const struct comparison *c = experiment_headline(s);
+    const struct interval i = c->effect;
+    o->effect = exp(turned ? -i.estimate : i.estimate);
+    o->lower = exp(turned ? -i.upper : i.lower);
+    o->upper = exp(turned ? -i.lower : i.upper);
+    o->confidence = 1 - c->alpha;
+    o->blocks = s->blocks;
+    o->discarded = s->discarded;
+    o->noise_floor = s->noise_floor;
+    o->kld_mean = c->quality.known ? c->quality.figures.kld_mean : (double)NAN;
+    o->kld_p99 = c->quality.known ? c->quality.figures.kld_p99 : (double)NAN;
+    o->verdict = s->verdict;
 }
 
-/* The state is large: on the heap, once for body and name. */
-static enum err_code load_run(struct experiment_state **out, struct run_row *row, struct db *d,
-                              int64_t run_id, struct err *why)
+static void set_arms(struct outcome *o, const struct experiment_state *s)
 {
-    *out = NULL;
-    enum err_code rc = db_run_get(d, run_id, row, why);
-    if (rc) return rc;
-    struct experiment_state *s = malloc(sizeof(*s));
-    if (!s) rc = err_set(why, ERR_NOMEM, "no memory for a run");
-    if (!rc) rc = experiment_load(s, d, run_id, why);
-    if (rc) {
-        free(s);
-        run_row_free(row);
-        return rc;
+    o->arms = s->spec.arms;
+    for (int i = 0; i < o->arms; i++) {
+        const struct experiment_arm *a = &s->arm[i];
+        o->arm[i].joules_per_token = a->joules_per_token;
+        o->arm[i].prefill_tok_s = a->prefill_tok_s;
+        o->arm[i].decode_tok_s = a->decode_tok_s;
+        o->arm[i].ttft_s = a->ttft_s;
+        o->arm[i].peak_bytes = a->peak_rss_bytes > 0 ? (double)a->peak_rss_bytes : (double)NAN;
+        snprintf(o->arm[i].model, sizeof(o->arm[i].model), "%s", a->model_name);
+        snprintf(o->arm[i].arch, sizeof(o->arm[i].arch), "%s", a->arch);
+        snprintf(o->arm[i].quant, sizeof(o->arm[i].quant), "%s", a->dominant_format);
+        snprintf(o->arm[i].recipe, sizeof(o->arm[i].recipe), "%s", a->recipe);
+        snprintf(o->arm[i].sha256_8, sizeof(o->arm[i].sha256_8), "%.8s", a->sha256);
     }
-    *out = s;
-    return ERR_OK;
 }
 
-static enum err_code exposition_of(char **out, struct db *d, const struct experiment_state *s,
-                                   const struct run_row *row, const struct machine *machine, struct err *why)
+static void set_times(struct outcome *o, const struct experiment_state *s, struct db *d,
+                      const struct run_row *row)
 {
-    struct body b = { .s = s };
-    short_workload(s, b.workload, sizeof(b.workload));
-    put_effect(&b);
-    put_arms(&b);
-    put_times(&b, d, row);
-    put_info(&b, machine, row->id);
+    o->last_run = (double)(row->ended_ms ? row->ended_ms : row->started_ms) * 1e-3;
+    o->last_success = last_success(d, row);
+    o->duration = s->elapsed_s > 0 ? s->elapsed_s
+                  : row->ended_ms  ? (double)(row->ended_ms - row->started_ms) * 1e-3
+                                   : (double)NAN;
+}
+
+enum err_code outcome_load(struct outcome *out, struct db *d, int64_t run_id, struct err *why)
+{
+    struct run_row row = { 0 };
+    enum err_code rc = db_run_get(d, run_id, &row, why);
+    if (rc) return rc;
+    struct experiment_state *s = malloc(sizeof(*s)); /* large */
+    rc = s ? experiment_load(s, d, run_id, why) : err_set(why, ERR_NOMEM, "no memory for a run");
+    if (!rc) {
+        *out = (struct outcome){ .run_id = run_id };
+        experiment_name(s, out->experiment, sizeof(out->experiment));
+        short_workload(s, out->workload, sizeof(out->workload));
+        snprintf(out->machine, sizeof(out->machine), "%s", s->machine_id);
+        snprintf(out->metric, sizeof(out->metric), "%s", s->spec.metric ? s->spec.metric->name : "");
+        set_effect(out, s);
+        set_arms(out, s);
+        set_times(out, s, d, &row);
+    }
+    free(s);
+    run_row_free(&row);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the newest of each */
+
+static bool is_there(const struct outcome *o, int n, const struct outcome *x)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(o[i].experiment, x->experiment) && !strcmp(o[i].machine, x->machine)) return true;
+    return false;
+}
+
+static const struct outcome *find_run(const struct outcome *o, int n, int64_t run_id)
+{
+    for (int i = 0; i < n; i++)
+        if (o[i].run_id == run_id) return &o[i];
+    return NULL;
+}
+
+/* Two runs of one experiment have the same label, metric, workload and machine: a cheap look before the
+ * expensive one. Files of the same name in different folders pass it, and are told apart by nothing. */
+static bool may_be_new(const struct run_row *rows, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (!strcmp(rows[k].state, "done") && !strcmp(rows[k].kind, "ab") &&
+            !strcmp(rows[k].label, rows[i].label) && !strcmp(rows[k].metric, rows[i].metric) &&
+            !strcmp(rows[k].workload, rows[i].workload) && !strcmp(rows[k].machine, rows[i].machine) &&
+            !strcmp(rows[k].model_name, rows[i].model_name))
+            return false;
+    return true;
+}
+
+enum err_code outcomes_latest(struct outcome out[OUTCOMES_MAX], int *n, struct db *d, struct err *why)
+{
+    enum { LOOK_AT = 200 }; /* of the newest runs */
+    struct run_row *rows = NULL;
+    int n_rows = 0, n_now = 0;
+    struct outcome *now = calloc(OUTCOMES_MAX + 1, sizeof(*now)); /* one more to load into */
+    if (!now) return err_set(why, ERR_NOMEM, "no memory for outcomes");
+    enum err_code rc = db_run_list(d, "ab", LOOK_AT, &rows, &n_rows, why);
+    for (int i = 0; i < n_rows && n_now < OUTCOMES_MAX && !rc; i++) {
+        if (strcmp(rows[i].kind, "ab") || strcmp(rows[i].state, "done") || !may_be_new(rows, i)) continue;
+        const struct outcome *known = find_run(out, *n, rows[i].id);
+        struct outcome *o = &now[n_now];
+        if (known)
+            *o = *known;
+        else
+            rc = outcome_load(o, d, rows[i].id, why);
+        n_now += !rc && !is_there(now, n_now, o);
+    }
+    for (int i = 0; i < n_rows; i++) run_row_free(&rows[i]);
+    free(rows);
+    if (!rc) {
+        memcpy(out, now, (size_t)n_now * sizeof(*out));
+        *n = n_now;
+    }
+    free(now);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- as samples */
+
+static const char *arm_letter(int i)
+{
+    static const char LETTERS[EXPERIMENT_ARMS][2] = { "a", "b", "c", "d", "e", "f", "g", "h" };
+    return LETTERS[i];
+}
+
+enum { LABELS_MAX = 12 };
+struct label_list {
+    struct label label[LABELS_MAX];
+    int n;
+};
+
+static void add(struct label_list *l, const char *name, const char *value)
+{
+    l->label[l->n++] = (struct label){ name, value };
+}
+
+/* The labels every sample of an outcome begins with. */
+static struct label_list labels_of(const struct outcome *o, enum outcome_labels kind)
+{
+    struct label_list l = { .n = 0 };
+    if (kind == OUTCOME_ALONE) {
+        add(&l, "experiment", o->experiment);
+        add(&l, "machine", o->machine);
+    }
+    return l;
+}
+
+/* Numbers of a whole outcome: where from, and whether metric and workload stand beside. */
+static const struct {
+    enum family_id family;
+    bool compared; /* labels metric and workload */
+    const char *label, *value;
+    size_t offset;
+} NUMBERS[] = {
+#define NUMBER(FAMILY, COMPARED, LABEL, VALUE, FIELD)                                                        \
+    {                                                                                                        \
+        FAMILY_##FAMILY, COMPARED, LABEL, VALUE, offsetof(struct outcome, FIELD)                             \
+    }
+    NUMBER(AB_EFFECT, true, NULL, NULL, effect),
+    NUMBER(AB_EFFECT_LOWER, true, NULL, NULL, lower),
+    NUMBER(AB_EFFECT_UPPER, true, NULL, NULL, upper),
+    NUMBER(AB_CONFIDENCE, true, NULL, NULL, confidence),
+    NUMBER(AB_BLOCKS, true, NULL, NULL, blocks),
+    NUMBER(AB_DISCARDED, true, NULL, NULL, discarded),
+    NUMBER(AB_NOISE_FLOOR, true, NULL, NULL, noise_floor),
+    NUMBER(AB_KL_DIVERGENCE, true, "stat", "mean", kld_mean),
+    NUMBER(AB_KL_DIVERGENCE, true, "stat", "p99", kld_p99),
+    NUMBER(EXPERIMENT_LAST_RUN, false, NULL, NULL, last_run),
+    NUMBER(EXPERIMENT_LAST_SUCCESS, false, NULL, NULL, last_success),
+    NUMBER(EXPERIMENT_DURATION, false, NULL, NULL, duration),
+#undef NUMBER
+};
+
+/* Numbers of each arm. */
+static const struct {
+    enum family_id family;
+    size_t offset; /* in arm[] */
+} ARM_NUMBERS[] = {
+#define NUMBER(FAMILY, FIELD)                                                                                \
+    {                                                                                                        \
+        FAMILY_AB_##FAMILY, offsetof(struct outcome, arm[0].FIELD) - offsetof(struct outcome, arm)           \
+    }
+    NUMBER(JOULES_PER_TOKEN, joules_per_token),
+    NUMBER(PREFILL_RATE, prefill_tok_s),
+    NUMBER(DECODE_RATE, decode_tok_s),
+    NUMBER(TIME_TO_FIRST_TOKEN, ttft_s),
+    NUMBER(PEAK_MEMORY, peak_bytes),
+#undef NUMBER
+};
+
+static double number_at(const void *base, size_t offset)
+{
+    double v;
+    memcpy(&v, (const char *)base + offset, sizeof(v));
+    return v;
+}
+
+static void tell_numbers(const struct outcome *o, enum outcome_labels kind, enum family_id f,
+                         const struct family_sink *to)
+{
+    for (size_t i = 0; i < COUNT_OF(NUMBERS); i++) {
+        if (NUMBERS[i].family != f) continue;
+        struct label_list l = labels_of(o, kind);
+        if (NUMBERS[i].compared) add(&l, "metric", o->metric);
+        if (NUMBERS[i].compared) add(&l, "workload", o->workload);
+        if (NUMBERS[i].label) add(&l, NUMBERS[i].label, NUMBERS[i].value);
+        family_value(to, f, l.label, l.n, number_at(o, NUMBERS[i].offset));
+    }
+}
+
+static void tell_arms(const struct outcome *o, enum outcome_labels kind, enum family_id f,
+                      const struct family_sink *to)
+{
+    for (size_t i = 0; i < COUNT_OF(ARM_NUMBERS); i++)
+        for (int a = 0; a < o->arms && ARM_NUMBERS[i].family == f; a++) {
+            struct label_list l = labels_of(o, kind);
+            add(&l, "metric", o->metric);
+            add(&l, "workload", o->workload);
+            add(&l, "arm", arm_letter(a));
+            family_value(to, f, l.label, l.n, number_at(&o->arm[a], ARM_NUMBERS[i].offset));
+        }
+}
+
+static void tell_verdict(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
+{
+    for (int v = VERDICT_BETTER; v <= VERDICT_INVALID; v++) {
+        struct label_list l = labels_of(o, kind);
+        add(&l, "metric", o->metric);
+        add(&l, "workload", o->workload);
+        add(&l, "verdict", verdict_name((enum verdict)v));
+        family_value(to, FAMILY_AB_VERDICT, l.label, l.n, (int)o->verdict == v);
+    }
+}
+
+static void tell_models(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
+{
+    for (int i = 0; i < o->arms; i++) {
+        if (!*o->arm[i].sha256_8) continue; /* it never answered */
+        struct label_list l = labels_of(o, kind);
+        add(&l, "arm", arm_letter(i));
+        add(&l, "model", o->arm[i].model);
+        add(&l, "arch", o->arm[i].arch);
+        add(&l, "quant", o->arm[i].quant);
+        add(&l, "recipe", o->arm[i].recipe);
+        add(&l, "sha256_8", o->arm[i].sha256_8);
+        family_value(to, FAMILY_MODEL_INFO, l.label, l.n, 1);
+    }
+}
+
+static void tell_run(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
+{
+    char id[24];
+    struct label_list l = labels_of(o, kind);
+    snprintf(id, sizeof(id), "%lld", (long long)o->run_id);
+    add(&l, "run", id);
+    family_value(to, FAMILY_EXPERIMENT_INFO, l.label, l.n, 1);
+}
+
+void outcomes_tell(const struct outcome *o, int n, enum outcome_labels labels, const struct family_sink *to)
+{
+    for (int i = 0; i < n; i++) tell_models(&o[i], labels, to);
+    for (int f = FAMILY_AB_EFFECT; f < FAMILY_EXPERIMENT_INFO; f++) /* all samples of a family together */
+        for (int i = 0; i < n; i++) {
+            tell_numbers(&o[i], labels, (enum family_id)f, to);
+            tell_arms(&o[i], labels, (enum family_id)f, to);
+            if (f == FAMILY_AB_VERDICT) tell_verdict(&o[i], labels, to);
+        }
+    for (int i = 0; i < n; i++) tell_run(&o[i], labels, to);
+}
+
+enum err_code outcome_text(char **out, const struct outcome *o, const struct machine *machine,
+                           struct err *why)
+{
+    struct exposition e = { 0 };
+    const struct family_sink to = exposition_sink(&e);
     enum err_code rc = ERR_OK;
-    if (b.e.bad.code)
-        rc = err_set(why, ERR_INTERNAL, "the exposition of run %lld: %s", (long long)row->id,
-                     b.e.bad.message);
-    *out = rc ? NULL : str_take(&b.e.text);
+    outcomes_tell(o, 1, OUTCOME_IN_GROUP, &to);
+    build_tell(machine->isa, &to);
+    host_tell(machine, &to);
+    if (e.bad.code)
+        rc = err_set(why, e.bad.code, "the exposition of run %lld: %s", (long long)o->run_id, e.bad.message);
+    *out = rc ? NULL : str_take(&e.text);
     if (!rc && !*out) rc = err_set(why, ERR_NOMEM, "no memory for the exposition of a run");
-    exposition_free(&b.e);
+    exposition_free(&e);
     return rc;
 }
 
 enum err_code outcome_exposition(char **out, struct db *d, int64_t run_id, const struct machine *machine,
                                  struct err *why)
 {
-    struct experiment_state *s;
-    struct run_row row = { 0 };
+    struct outcome *o = malloc(sizeof(*o));
     *out = NULL;
-    enum err_code rc = load_run(&s, &row, d, run_id, why);
-    if (rc) return rc;
-    rc = exposition_of(out, d, s, &row, machine, why);
-    free(s);
-    run_row_free(&row);
+    enum err_code rc = o ? outcome_load(o, d, run_id, why) : err_set(why, ERR_NOMEM, "no memory for a run");
+    if (!rc) rc = outcome_text(out, o, machine, why);
+    free(o);
     return rc;
-}
-
-/* ---------------------------------------------------------------- push and spool */
-
-static void put_path(json_t *o, const char *key, const char *value)
-{
-    if (value) json_put_str(o, key, value);
-}
-
-/* All of a target but its secrets. */
-static char *target_document(const struct push_target *t)
-{
-    json_t *o = json_object(), *grouping = json_array();
-    json_put_str(o, "url", t->url);
-    json_put_str(o, "job", t->job);
-    for (int i = 0; i < t->n_grouping; i++) {
-        json_t *pair = json_array();
-        json_array_append_new(pair, json_string(t->grouping[i].name));
-        json_array_append_new(pair, json_string(t->grouping[i].value));
-        json_array_append_new(grouping, pair);
-    }
-    json_put(o, "grouping", grouping);
-    put_path(o, "ca_file", t->auth.ca_file);
-    put_path(o, "cert_file", t->auth.cert_file);
-    put_path(o, "key_file", t->auth.key_file);
-    json_put_bool(o, "insecure", t->auth.insecure);
-    json_put_num(o, "timeout_s", t->auth.timeout_s);
-    char *text = json_line(o);
-    json_decref(o);
-    return text;
-}
-
-enum err_code outcome_push(struct db *d, int64_t run_id, const struct machine *machine,
-                           struct push_target *target, bool *spooled, struct err *why)
-{
-    struct experiment_state *s = NULL;
-    struct run_row row = { 0 };
-    char *body = NULL, *url = NULL, name[NAME_SIZE];
-    *spooled = false;
-    enum err_code rc = load_run(&s, &row, d, run_id, why);
-    if (rc) return rc;
-    experiment_name(s, name, sizeof(name));
-    /* The machine of the run, not of whoever pushes it. */
-    const struct label grouping[] = { { "experiment", name }, { "machine", s->machine_id } };
-    target->job = JOB;
-    target->grouping = grouping;
-    target->n_grouping = COUNT_OF(grouping);
-    rc = exposition_of(&body, d, s, &row, machine, why);
-    if (!rc) rc = push_url(&url, target, why);
-    if (!rc) {
-        int status = 0;
-        rc = push_put(target, body, &status, why);
-        if (!rc) rc = db_group_put(d, url, why);
-        if (rc == ERR_ABSENT) {
-            char *text = target_document(target);
-            struct err bad = { 0 };
-            if (text && !db_spool_put(d, url, text, body, &bad))
-                *spooled = true;
-            else
-                err_prefix(why, "not sent and not spooled (%.100s)", bad.message);
-            free(text);
-        }
-    }
-    target->grouping = NULL; /* it points into this frame */
-    target->n_grouping = 0;
-    free(url);
-    free(body);
-    free(s);
-    run_row_free(&row);
-    return rc;
-}
-
-/* A spooled target again, with the caller's secrets if they are meant for the same gateway. `o` must outlive
- * *t; labels: room for `most`. */
-static enum err_code target_read(struct push_target *t, struct label *labels, int most, const json_t *o,
-                                 const struct push_target *auth, struct err *why)
-{
-    *t = (struct push_target){
-        .url = json_get_str(o, "url", NULL),
-        .job = json_get_str(o, "job", JOB),
-        .grouping = labels,
-        .auth.ca_file = json_get_str(o, "ca_file", NULL),
-        .auth.cert_file = json_get_str(o, "cert_file", NULL),
-        .auth.key_file = json_get_str(o, "key_file", NULL),
-        .auth.insecure = json_get_bool(o, "insecure", false),
-        .auth.timeout_s = json_get_num(o, "timeout_s", 0),
-    };
-    size_t i;
-    json_t *pair;
-    json_array_foreach(json_object_get(o, "grouping"), i, pair)
-    {
-        const char *name = json_string_value(json_array_get(pair, 0));
-        const char *value = json_string_value(json_array_get(pair, 1));
-        if (!name || !value || t->n_grouping == most)
-            return err_set(why, ERR_FORMAT, "a spooled push has a bad grouping key");
-        labels[t->n_grouping++] = (struct label){ name, value };
-    }
-    if (!t->url) return err_set(why, ERR_FORMAT, "a spooled push has no url");
-    if (auth && (!auth->url || !strcmp(auth->url, t->url))) {
-        t->auth.user = auth->auth.user;
-        t->auth.password = auth->auth.password;
-        t->auth.bearer = auth->auth.bearer;
-    }
-    return ERR_OK;
-}
-
-static enum err_code send_spooled(struct db *d, const struct spool_row *row, const struct push_target *auth,
-                                  struct err *why)
-{
-    json_t *o = NULL;
-    struct label labels[8];
-    struct push_target t;
-    char *url = NULL;
-    int status = 0;
-    enum err_code rc = json_parse(&o, row->target_json, strlen(row->target_json), why);
-    if (!rc) rc = target_read(&t, labels, COUNT_OF(labels), o, auth, why);
-    if (!rc) rc = push_url(&url, &t, why);
-    if (!rc) rc = push_put(&t, row->body, &status, why);
-    if (!rc) rc = db_group_put(d, url, why);
-    free(url);
-    json_decref(o);
-    return rc;
-}
-
-enum err_code outcome_flush(struct db *d, const struct push_target *auth, bool ignore_back_off, int *sent,
-                            struct err *why)
-{
-    enum err_code worst = ERR_OK;
-    *sent = 0;
-    /* A row that fails moves behind the others, so going round once is `count` steps. */
-    for (int left = db_spool_count(d); left > 0; left--) {
-        struct spool_row row;
-        bool found;
-        const int64_t now = clock_unix_ms();
-        enum err_code rc = db_spool_next(d, ignore_back_off ? INT64_MAX : now, &row, &found, why);
-        if (rc) return rc;
-        if (!found) break;
-        struct err bad = { 0 };
-        rc = send_spooled(d, &row, auth, &bad);
-        if (!rc) {
-            rc = db_spool_done(d, row.id, &bad);
-            *sent += !rc;
-        } else {
-            /* Refused ones are kept, too: the reason may be another group's type, and stands in the row. */
-            const int64_t wait = MIN((int64_t)BACK_OFF_FIRST_MS << MIN(row.attempts, 20), BACK_OFF_MOST_MS);
-            struct err ignored;
-            (void)db_spool_failed(d, row.id, now + wait, bad.message, &ignored);
-        }
-        if (rc && !worst) {
-            worst = rc;
-            if (why) *why = bad;
-        }
-        spool_row_free(&row);
-    }
-    return worst;
 }

@@ -93,30 +93,41 @@ enum err_code push_url(char **out, const struct push_target *t, struct err *why)
 
 /* ---------------------------------------------------------------- the request */
 
-static enum err_code request(const struct push_target *t, const char *method, const char *body, int *status,
-                             struct err *why)
+static enum err_code request(const struct push_target *t, const char *method, const char *url,
+                             const char *body, int *status, struct err *why)
 {
-    char *url;
-    if (status) *status = 0;
-    enum err_code rc = push_url(&url, t, why);
-    if (rc) return rc;
     const struct http_request r = { .method = method,
                                     .url = url,
                                     .content_type = EXPOSITION_TYPE,
                                     .body = body,
                                     .n_body = body ? strlen(body) : 0,
                                     .auth = &t->auth };
-    rc = http_send(&r, status, why);
+    return http_send(&r, status, why);
+}
+
+static enum err_code request_group(const struct push_target *t, const char *method, const char *body,
+                                   int *status, struct err *why)
+{
+    char *url;
+    if (status) *status = 0;
+    enum err_code rc = push_url(&url, t, why);
+    if (rc) return rc;
+    rc = request(t, method, url, body, status, why);
     free(url);
     return rc;
 }
 
 enum err_code push_put(const struct push_target *t, const char *body, int *status, struct err *why)
 {
-    return request(t, "PUT", body, status, why);
+    return request_group(t, "PUT", body, status, why);
 }
 
 enum err_code push_delete(const struct push_target *t, int *status, struct err *why)
 {
-    return request(t, "DELETE", NULL, status, why);
+    return request_group(t, "DELETE", NULL, status, why);
+}
+
+enum err_code push_delete_url(const struct push_target *t, const char *url, int *status, struct err *why)
+{
+    return request(t, "DELETE", url, NULL, status, why);
 }

@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "telemetry/exposition.h"
 #include "telemetry/gpu.h"
+#include "telemetry/recording.h"
 #include "telemetry/http.h"
 #include "telemetry/metrics.h"
 #include "telemetry/otlp.h"
@@ -108,15 +109,32 @@ struct sample {
     double value[METRIC_SENSOR_COUNT]; /* NAN where absent or not due at this tick (last value is not
                                           repeated) */
 };
-/* Returns at once: sensors are opened on the thread (a GPU driver may take a second). tick_ms 10 to 60000.
- * Errors: ERR_USAGE (tick_ms), ERR_NOMEM, ERR_IO when procfs itself cannot be read. */
+/* Returns at once: sensors are opened on the thread (a GPU driver may take a second). tick_ms 10 to 60000:
+ * no sensor is read more often. Errors: ERR_USAGE (tick_ms), ERR_NOMEM, ERR_IO when procfs itself cannot be
+ * read. */
 enum err_code sampler_start(struct sampler_thread **out, const char *root, int tick_ms /* 100 */,
                             struct err *why);
+
+/* Periods other than those of METRICS. */
+enum { SAMPLER_PERIOD_MAX_MS = 60000 };
+struct sampler_periods {
+    int ms[METRIC_SENSOR_COUNT]; /* 0: the default */
+};
+/* Adds "cpu_temperature_celsius=1000,gpu_power_watts=500" to *p. Errors: ERR_USAGE: no such sensor (with the
+ * nearest name), below the sensor's own resolution, above SAMPLER_PERIOD_MAX_MS. */
+enum err_code sampler_periods_parse(struct sampler_periods *p, const char *settings, struct err *why);
+/* sampler_start with periods of one's own, p NULL: none. A period below tick_ms makes the tick shorter. */
+enum err_code sampler_start_periods(struct sampler_thread **out, const char *root, int tick_ms,
+                                    const struct sampler_periods *p, struct err *why);
+/* A sensor by its name. ERR_USAGE with the nearest name. */
+enum err_code sensor_find(enum metric_id *out, const char *name, struct err *why);
+
 void sampler_stop(struct sampler_thread *s); /* NULL is fine */
 void sampler_watch_process(struct sampler_thread *s, int pid);
 /* Latest known value of each sensor (NAN absent), and per-core busy. Thread-safe. Returns cores filled. */
 int sampler_latest(struct sampler_thread *s, double row[METRIC_SENSOR_COUNT], double *cores, int max_cores);
-/* telemetry_energy of the sampler's last reading. Thread-safe. */
+/* telemetry_core_hertz and telemetry_energy of the sampler's last reading. Thread-safe. */
+int sampler_core_hertz(struct sampler_thread *s, double *hertz, int max);
 int sampler_energy(struct sampler_thread *s, struct energy_reading *out, int max);
 /* Samples with t in [from, to], oldest first, at most `max`; returns the count. The ring holds 10 minutes.
  * Thread-safe. */
@@ -124,6 +142,9 @@ int sampler_window(struct sampler_thread *s, int64_t from_ns, int64_t to_ns, str
 /* What sampling costs: processor seconds of the thread per second of wall time; NAN before the first sample.
  */
 double sampler_cost_ratio(struct sampler_thread *s);
+/* Ticks so far; *missed (may be NULL): those left out because the one before took too long or the thread got
+ * no processor. Thread-safe. */
+int64_t sampler_ticks(struct sampler_thread *s, int64_t *missed);
 
 /* ---------------------------------------------------------------- telling others */
 
@@ -140,6 +161,8 @@ enum err_code push_url(char **out, const struct push_target *t, struct err *why)
 /* PUT replaces the group, DELETE takes it away. *status and errors are those of http_send. */
 enum err_code push_put(const struct push_target *t, const char *body, int *status, struct err *why);
 enum err_code push_delete(const struct push_target *t, int *status, struct err *why);
+/* The same for a group by the address that push_url once gave; of t only auth counts. */
+enum err_code push_delete_url(const struct push_target *t, const char *url, int *status, struct err *why);
 
 #include "telemetry/families.h"
 #include "telemetry/otlp_metrics.h"

@@ -28,6 +28,7 @@ static void serve_one(struct gateway *g, int c)
         if (k <= 0) break;
         g->last[n += (size_t)k] = 0;
         const char *length = strcasestr(g->last, "content-length:"), *body = strstr(g->last, "\r\n\r\n");
+        if (body && !length) break;
         if (body && length && n >= (size_t)(body + 4 - g->last) + (size_t)atol(length + 15)) break;
     }
     char answer[128];
@@ -106,7 +107,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const ENDINGS[] = { "", "-wal", "-shm" };
+    static const char *const ENDINGS[] = { "", "-wal", "-shm", "-holds" };
     struct bench *b = *state;
     db_close(b->db);
     for (size_t i = 0; i < COUNT_OF(ENDINGS); i++) {
@@ -136,9 +137,9 @@ static int64_t put_run_of(struct bench *b, const char *verdict, const char *work
     snprintf(row.kind, sizeof(row.kind), "ab");
     snprintf(row.state, sizeof(row.state), "running");
     snprintf(row.machine, sizeof(row.machine), "%s", b->machine.id);
-    snprintf(row.label, sizeof(row.label), "f32 vs q8_0");
+    snprintf(row.label, sizeof(row.label), "f32 vs %s", line_b);
     snprintf(row.model_name, sizeof(row.model_name), "b.gguf");
-    snprintf(row.workload, sizeof(row.workload), "tg64");
+    snprintf(row.workload, sizeof(row.workload), "%s", workload);
     snprintf(row.metric, sizeof(row.metric), "decode_tok_s");
     CHECK_OK(db_machine_put(b->db, b->machine.id, "{}", &why));
     CHECK_OK(db_run_insert(b->db, &row, &why));
@@ -284,7 +285,7 @@ static void without_a_network_it_waits_in_the_spool(void **state)
         assert_int_equal(outcome_flush(b->db, NULL, true, &sent, &why), ERR_ABSENT);
         assert_int_equal(sent, 0);
         CHECK_OK(db_spool_next(b->db, INT64_MAX, &row, &found, &why));
-        assert_int_equal(row.attempts, i + 1);
+        assert_int_equal(row.attempts, i + 2); /* after the push itself */
         CHECK(row.next_try_ms - before >= 2 * wait && row.next_try_ms - before >= 30000);
         CHECK(*row.last_error);
         wait = row.next_try_ms - clock_unix_ms();
@@ -337,6 +338,133 @@ static void a_refusal_is_shown_and_not_spooled(void **state)
     CHECK(!spooled && db_spool_count(b->db) == 0);
 }
 
+struct sender {
+    pthread_t thread;
+    const struct bench *bench;
+    enum err_code rc;
+    int sent;
+};
+
+static void *send_what_waits(void *arg)
+{
+    struct sender *s = arg;
+    struct err why = { 0 };
+    struct db *d = NULL;
+    s->rc = db_open(&d, s->bench->path, &why);
+    for (int i = 0; i < 20 && !s->rc && db_spool_count(d) > 0; i++) {
+        int sent = 0;
+        s->rc = outcome_flush(d, NULL, true, &sent, &why);
+        s->sent += sent;
+        clock_sleep_ns(5000000);
+    }
+    db_close(d);
+    return NULL;
+}
+
+/* Several processes meet the same spool: each body goes out once, and nobody fails for it. */
+static void many_senders_send_each_body_once(void **state)
+{
+    enum { SENDERS = 4, BODIES = 5 };
+    static const char *const WORKLOADS[BODIES] = { "tg8", "tg16", "tg32", "tg48", "tg64" };
+    struct bench *b = *state;
+    struct err why = { 0 };
+    struct push_target t = { .url = b->url, .auth.timeout_s = 2 };
+    struct sender sender[SENDERS];
+    bool spooled;
+    int sent = 0;
+    for (int i = 0; i < BODIES; i++) {
+        const int64_t id = put_run_of(b, "equivalent", WORKLOADS[i], "q8_0");
+        assert_int_equal(outcome_push(b->db, id, &b->machine, &t, &spooled, &why), ERR_ABSENT);
+    }
+    assert_int_equal(db_spool_count(b->db), BODIES);
+    gateway_start(&b->gateway);
+    for (int i = 0; i < SENDERS; i++) {
+        sender[i] = (struct sender){ .bench = b };
+        CHECK(!pthread_create(&sender[i].thread, NULL, send_what_waits, &sender[i]));
+    }
+    for (int i = 0; i < SENDERS; i++) {
+        pthread_join(sender[i].thread, NULL);
+        assert_int_equal(sender[i].rc, ERR_OK);
+        sent += sender[i].sent;
+    }
+    gateway_stop(&b->gateway);
+    assert_int_equal(sent, BODIES);
+    assert_int_equal(atomic_load(&b->gateway.requests), BODIES);
+    assert_int_equal(db_spool_count(b->db), 0);
+}
+
+struct fates {
+    int kept, deleted, would;
+};
+
+static void count_fate(void *ctx, const struct group_row *g, enum prune_fate fate)
+{
+    struct fates *f = ctx;
+    CHECK(strstr(g->url, "/metrics/job/qdyno/") && g->last_ms > 0);
+    f->kept += fate == PRUNE_KEPT;
+    f->deleted += fate == PRUNE_DELETED;
+    f->would += fate == PRUNE_WOULD;
+}
+
+static void only_our_old_groups_are_pruned(void **state)
+{
+    struct bench *b = *state;
+    struct err why = { 0 };
+    struct push_target t = { .url = b->url };
+    struct fates f = { 0 };
+    struct group_row *groups;
+    bool spooled;
+    int n;
+    gateway_start(&b->gateway);
+    CHECK_OK(outcome_push(b->db, put_run_of(b, "better", "tg8", "q8_0"), &b->machine, &t, &spooled, &why));
+    CHECK_OK(outcome_push(b->db, put_run_of(b, "better", "tg16", "q8_0"), &b->machine, &t, &spooled, &why));
+    CHECK_OK(db_group_put(b->db, "http://elsewhere/metrics/job/qdyno/experiment/x", &why));
+    struct prune_spec young = { .before_ms = clock_unix_ms() - 3600 * 1000, .said = count_fate, .ctx = &f };
+    CHECK_OK(outcome_prune(b->db, &t, &young, &why));
+    CHECK(f.kept == 2 && !f.deleted && !f.would);
+    struct prune_spec all = {
+        .before_ms = clock_unix_ms() + 1000, .dry_run = true, .said = count_fate, .ctx = &f
+    };
+    CHECK_OK(outcome_prune(b->db, &t, &all, &why));
+    CHECK(f.would == 2 && !f.deleted);
+    assert_int_equal(atomic_load(&b->gateway.requests), 2); /* the two pushes, nothing since */
+    all.dry_run = false;
+    CHECK_OK(outcome_prune(b->db, &t, &all, &why));
+    CHECK_OK(outcome_prune(b->db, &t, &all, &why)); /* again: nothing left to do */
+    gateway_stop(&b->gateway);
+    assert_int_equal(f.deleted, 2);
+    assert_int_equal(atomic_load(&b->gateway.requests), 4);
+    CHECK(!strncmp(b->gateway.last, "DELETE /metrics/job/qdyno/experiment", 36));
+    CHECK_OK(db_group_list(b->db, "", &groups, &n, &why));
+    CHECK(n == 1 && strstr(groups[0].url, "elsewhere"));
+    free(groups);
+}
+
+static void the_newest_of_each_experiment(void **state)
+{
+    static struct outcome o[OUTCOMES_MAX]; /* large */
+    struct bench *b = *state;
+    struct err why = { 0 };
+    int n = 0;
+    CHECK_OK(outcomes_latest(o, &n, b->db, &why));
+    CHECK(n == 0);
+    put_run_of(b, "better", "tg64", "q8_0");
+    const int64_t second = put_run_of(b, "worse", "tg64", "q8_0");
+    const int64_t other = put_run_of(b, "better", "tg64", "q4_0");
+    CHECK_OK(outcomes_latest(o, &n, b->db, &why));
+    CHECK(n == 2 && o[0].run_id == other && o[1].run_id == second);
+    const int64_t third = put_run_of(b, "equivalent", "tg64", "q4_0");
+    CHECK_OK(outcomes_latest(o, &n, b->db, &why));
+    CHECK(n == 2 && o[0].run_id == third && o[1].run_id == second);
+    struct exposition e = { 0 };
+    const struct family_sink to = exposition_sink(&e);
+    outcomes_tell(o, n, OUTCOME_ALONE, &to);
+    CHECK(e.bad.code == ERR_OK);
+    CHECK(strstr(str_text(&e.text), "qdyno_ab_verdict{experiment=\"") &&
+          strstr(str_text(&e.text), "machine=\"0123456789ab\""));
+    exposition_free(&e);
+}
+
 int main(void)
 {
 #define OUTCOME_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -348,6 +476,9 @@ int main(void)
         OUTCOME_TEST(without_a_network_it_waits_in_the_spool),
         OUTCOME_TEST(secrets_go_to_their_own_gateway_only),
         OUTCOME_TEST(a_refusal_is_shown_and_not_spooled),
+        OUTCOME_TEST(many_senders_send_each_body_once),
+        OUTCOME_TEST(only_our_old_groups_are_pruned),
+        OUTCOME_TEST(the_newest_of_each_experiment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
