@@ -13,43 +13,47 @@
 enum { SENSOR_S = 60 }; /* a gap longer than that is time nobody saw */
 
 const struct signal SIGNALS[SIGNAL_COUNT] = {
-    [SIGNAL_PERFORMANCE] = { "performance", UNIT_RATIO, SUBJECT_WORKLOAD, INFINITY,
+    [SIGNAL_PERFORMANCE] = { "performance", ALERT_UNIT_RATIO, SUBJECT_WORKLOAD, INFINITY,
                              "performance is %s below its baseline" },
-    [SIGNAL_ERRORS] = { "errors", UNIT_RATIO, SUBJECT_MACHINE, INFINITY,
+    [SIGNAL_ERRORS] = { "errors", ALERT_UNIT_RATIO, SUBJECT_MACHINE, INFINITY,
                         "%s of the last measurements failed" },
-    [SIGNAL_CANARY] = { "canary", UNIT_RATIO, SUBJECT_MACHINE, INFINITY,
+    [SIGNAL_CANARY] = { "canary", ALERT_UNIT_RATIO, SUBJECT_MACHINE, INFINITY,
                         "a fixed piece of work runs %s slower than usual here" },
-    [SIGNAL_QUALITY] = { "quality", UNIT_NATS, SUBJECT_WORKLOAD, INFINITY,
+    [SIGNAL_QUALITY] = { "quality", ALERT_UNIT_NATS, SUBJECT_WORKLOAD, INFINITY,
                          "KL divergence from the reference is %s" },
-    [SIGNAL_BUSY] = { "busy", UNIT_RATIO, SUBJECT_MACHINE, SENSOR_S, "the processors are %s busy" },
-    [SIGNAL_MEMORY] = { "memory", UNIT_RATIO, SUBJECT_MACHINE, SENSOR_S, "%s of memory is in use" },
-    [SIGNAL_SWAP_USED] = { "swap_used", UNIT_BYTES, SUBJECT_MACHINE, SENSOR_S, "%s of swap is in use" },
-    [SIGNAL_SWAP_IN] = { "swap_in", UNIT_BYTES_S, SUBJECT_MACHINE, SENSOR_S,
+    [SIGNAL_BUSY] = { "busy", ALERT_UNIT_RATIO, SUBJECT_MACHINE, SENSOR_S, "the processors are %s busy" },
+    [SIGNAL_MEMORY] = { "memory", ALERT_UNIT_RATIO, SUBJECT_MACHINE, SENSOR_S, "%s of memory is in use" },
+    [SIGNAL_SWAP_USED] = { "swap_used", ALERT_UNIT_BYTES, SUBJECT_MACHINE, SENSOR_S, "%s of swap is in use" },
+    [SIGNAL_SWAP_IN] = { "swap_in", ALERT_UNIT_BYTES_S, SUBJECT_MACHINE, SENSOR_S,
                          "%s of memory come back from swap" },
-    [SIGNAL_PSI_MEMORY] = { "psi_memory", UNIT_RATIO, SUBJECT_MACHINE, SENSOR_S,
+    [SIGNAL_PSI_MEMORY] = { "psi_memory", ALERT_UNIT_RATIO, SUBJECT_MACHINE, SENSOR_S,
                             "some program waits for memory %s of the time" },
-    [SIGNAL_STEAL] = { "steal", UNIT_RATIO, SUBJECT_MACHINE, SENSOR_S,
+    [SIGNAL_STEAL] = { "steal", ALERT_UNIT_RATIO, SUBJECT_MACHINE, SENSOR_S,
                        "the hypervisor gives %s of processor time to others" },
-    [SIGNAL_CPU_THROTTLE] = { "cpu_throttle", UNIT_PER_SECOND, SUBJECT_MACHINE, SENSOR_S,
+    [SIGNAL_CPU_THROTTLE] = { "cpu_throttle", ALERT_UNIT_PER_SECOND, SUBJECT_MACHINE, SENSOR_S,
                               "a processor slows down for heat %s" },
-    [SIGNAL_CPU_TEMPERATURE] = { "cpu_temperature", UNIT_CELSIUS, SUBJECT_MACHINE, SENSOR_S,
+    [SIGNAL_CPU_TEMPERATURE] = { "cpu_temperature", ALERT_UNIT_CELSIUS, SUBJECT_MACHINE, SENSOR_S,
                                  "the hottest processor is at %s" },
-    [SIGNAL_BATTERY] = { "battery", UNIT_YES, SUBJECT_MACHINE, SENSOR_S,
+    [SIGNAL_BATTERY] = { "battery", ALERT_UNIT_YES, SUBJECT_MACHINE, SENSOR_S,
                          "the machine runs from its battery" },
-    [SIGNAL_GPU_BUSY] = { "gpu_busy", UNIT_RATIO, SUBJECT_GPU, SENSOR_S, "the GPU is %s busy" },
-    [SIGNAL_GPU_MEMORY] = { "gpu_memory", UNIT_RATIO, SUBJECT_GPU, SENSOR_S,
+    [SIGNAL_GPU_BUSY] = { "gpu_busy", ALERT_UNIT_RATIO, SUBJECT_GPU, SENSOR_S, "the GPU is %s busy" },
+    [SIGNAL_GPU_MEMORY] = { "gpu_memory", ALERT_UNIT_RATIO, SUBJECT_GPU, SENSOR_S,
                             "%s of the GPU's memory is in use" },
-    [SIGNAL_GPU_THROTTLE] = { "gpu_throttle", UNIT_YES, SUBJECT_GPU, SENSOR_S,
+    [SIGNAL_GPU_THROTTLE] = { "gpu_throttle", ALERT_UNIT_YES, SUBJECT_GPU, SENSOR_S,
                               "the GPU's clocks are held down by heat or its supply" },
-    [SIGNAL_GPU_POWER_CAP] = { "gpu_power_cap", UNIT_YES, SUBJECT_GPU, SENSOR_S,
+    [SIGNAL_GPU_POWER_CAP] = { "gpu_power_cap", ALERT_UNIT_YES, SUBJECT_GPU, SENSOR_S,
                                "the GPU's clocks are held down by its power limit" },
-    [SIGNAL_GPU_TEMPERATURE] = { "gpu_temperature", UNIT_CELSIUS, SUBJECT_GPU, SENSOR_S, "the GPU is at %s" },
-    [SIGNAL_GPU_ECC] = { "gpu_ecc", UNIT_COUNT, SUBJECT_GPU, SENSOR_S,
+    [SIGNAL_GPU_TEMPERATURE] = { "gpu_temperature", ALERT_UNIT_CELSIUS, SUBJECT_GPU, SENSOR_S,
+                                 "the GPU is at %s" },
+    [SIGNAL_GPU_ECC] = { "gpu_ecc", ALERT_UNIT_COUNT, SUBJECT_GPU, SENSOR_S,
                          "%s uncorrected memory errors since the driver was loaded" },
-    [SIGNAL_GPU_LOST] = { "gpu_lost", UNIT_YES, SUBJECT_GPU, SENSOR_S, "the GPU does not answer any more" },
-    [SIGNAL_DISK] = { "disk", UNIT_BYTES, SUBJECT_MACHINE, SENSOR_S, "%s are free where the database lies" },
-    [SIGNAL_STALE] = { "stale", UNIT_SECONDS, SUBJECT_MACHINE, SENSOR_S, "no measurement succeeded for %s" },
-    [SIGNAL_BLIND] = { "blind", UNIT_SECONDS, SUBJECT_SIGNAL, SENSOR_S, "not known any more for %s" },
+    [SIGNAL_GPU_LOST] = { "gpu_lost", ALERT_UNIT_YES, SUBJECT_GPU, SENSOR_S,
+                          "the GPU does not answer any more" },
+    [SIGNAL_DISK] = { "disk", ALERT_UNIT_BYTES, SUBJECT_MACHINE, SENSOR_S,
+                      "%s are free where the database lies" },
+    [SIGNAL_STALE] = { "stale", ALERT_UNIT_SECONDS, SUBJECT_MACHINE, SENSOR_S,
+                       "no measurement succeeded for %s" },
+    [SIGNAL_BLIND] = { "blind", ALERT_UNIT_SECONDS, SUBJECT_SIGNAL, SENSOR_S, "not known any more for %s" },
 };
 
 const char *const GRADES[] = { "info", "warning", "critical", NULL };
@@ -172,19 +176,19 @@ const char *alert_value_text(enum signal_id s, double v, char *buf, size_t size)
         return buf;
     }
     switch (SIGNALS[s].unit) {
-    case UNIT_RATIO: snprintf(buf, size, "%.3g %%", 100 * v); break;
-    case UNIT_BYTES: return str_from_bytes((int64_t)v, buf, size);
-    case UNIT_BYTES_S: {
+    case ALERT_UNIT_RATIO: snprintf(buf, size, "%.3g %%", 100 * v); break;
+    case ALERT_UNIT_BYTES: return str_from_bytes((int64_t)v, buf, size);
+    case ALERT_UNIT_BYTES_S: {
         char bytes[32];
         snprintf(buf, size, "%s/s", str_from_bytes((int64_t)v, bytes, sizeof bytes));
         break;
     }
-    case UNIT_SECONDS: return seconds_text(v, buf, size);
-    case UNIT_CELSIUS: snprintf(buf, size, "%.3g C", v); break;
-    case UNIT_PER_SECOND: snprintf(buf, size, "%.3g times a second", v); break;
-    case UNIT_NATS: snprintf(buf, size, "%.4g nats", v); break;
-    case UNIT_COUNT: snprintf(buf, size, "%.0f", v); break;
-    case UNIT_YES: snprintf(buf, size, "%s", v > 0.5 ? "yes" : "no"); break;
+    case ALERT_UNIT_SECONDS: return seconds_text(v, buf, size);
+    case ALERT_UNIT_CELSIUS: snprintf(buf, size, "%.3g C", v); break;
+    case ALERT_UNIT_PER_SECOND: snprintf(buf, size, "%.3g times a second", v); break;
+    case ALERT_UNIT_NATS: snprintf(buf, size, "%.4g nats", v); break;
+    case ALERT_UNIT_COUNT: snprintf(buf, size, "%.0f", v); break;
+    case ALERT_UNIT_YES: snprintf(buf, size, "%s", v > 0.5 ? "yes" : "no"); break;
     }
     return buf;
 }
@@ -232,7 +236,7 @@ static bool read_threshold(enum alert_unit unit, const char *text, double *out, 
     char *percent, number[32];
     int64_t bytes;
     switch (unit) {
-    case UNIT_RATIO:
+    case ALERT_UNIT_RATIO:
         *want = "a share such as 95% or 0.95";
         snprintf(number, sizeof number, "%s", text);
         percent = strchr(number, '%');
@@ -240,17 +244,19 @@ static bool read_threshold(enum alert_unit unit, const char *text, double *out, 
         if (!str_to_double(number, out)) return false;
         if (percent) *out /= 100;
         return *out >= 0 && *out <= 1;
-    case UNIT_BYTES:
-    case UNIT_BYTES_S:
+    case ALERT_UNIT_BYTES:
+    case ALERT_UNIT_BYTES_S:
         *want = "bytes such as 512M or 8G";
         if (!str_to_bytes(text, &bytes)) return false;
         *out = (double)bytes;
         return bytes >= 0;
-    case UNIT_SECONDS: *want = "a time such as 90s, 5m or 24h"; return str_to_seconds(text, out) && *out >= 0;
-    case UNIT_YES: *want = "only off: it has no threshold"; return false;
+    case ALERT_UNIT_SECONDS:
+        *want = "a time such as 90s, 5m or 24h";
+        return str_to_seconds(text, out) && *out >= 0;
+    case ALERT_UNIT_YES: *want = "only off: it has no threshold"; return false;
     default: break;
     }
-    *want = unit == UNIT_CELSIUS ? "degrees Celsius such as 85" : "a number";
+    *want = unit == ALERT_UNIT_CELSIUS ? "degrees Celsius such as 85" : "a number";
     return str_to_double(text, out) && isfinite(*out) && *out >= 0;
 }
 

@@ -48,15 +48,15 @@ enum subject_kind {
     SUBJECT_SIGNAL,   /* name of another signal */
 };
 enum alert_unit {
-    UNIT_RATIO,
-    UNIT_BYTES,
-    UNIT_BYTES_S,
-    UNIT_SECONDS,
-    UNIT_CELSIUS,
-    UNIT_PER_SECOND,
-    UNIT_NATS,
-    UNIT_COUNT,
-    UNIT_YES
+    ALERT_UNIT_RATIO,
+    ALERT_UNIT_BYTES,
+    ALERT_UNIT_BYTES_S,
+    ALERT_UNIT_SECONDS,
+    ALERT_UNIT_CELSIUS,
+    ALERT_UNIT_PER_SECOND,
+    ALERT_UNIT_NATS,
+    ALERT_UNIT_COUNT,
+    ALERT_UNIT_YES
 };
 struct signal {
     const char *name; /* "memory" */

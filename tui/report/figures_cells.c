@@ -20,27 +20,27 @@ static bool is_arm(const struct report_source *s, const struct report_cell *c, i
 
 enum { BINS = 56 };
 
-struct histogram {
+struct bin_counts {
     double low, high; /* of all arms, > 0 */
     double share[EXPERIMENT_ARMS][BINS];
     int64_t n[EXPERIMENT_ARMS];
 };
 
-static double edge_of(const struct histogram *h, int bin)
+static double edge_of(const struct bin_counts *h, int bin)
 {
     return h->low * pow(h->high / h->low, (double)bin / BINS);
 }
 
-static int bin_of(const struct histogram *h, double v)
+static int bin_of(const struct bin_counts *h, double v)
 {
     const int bin = (int)(BINS * log(v / h->low) / log(h->high / h->low));
     return bin < 0 ? 0 : bin >= BINS ? BINS - 1 : bin;
 }
 
 /* Returns whether there is anything in it. */
-static bool histogram_fill(struct histogram *h, const struct report_source *s)
+static bool histogram_fill(struct bin_counts *h, const struct report_source *s)
 {
-    *h = (struct histogram){ .low = INFINITY, .high = 0 };
+    *h = (struct bin_counts){ .low = INFINITY, .high = 0 };
     for (int i = 0; i < s->cells; i++)
         for (int k = 0; k < s->cell[i].itls && counts(&s->cell[i]); k++) {
             const double v = s->cell[i].itl[k];
@@ -63,7 +63,7 @@ static bool histogram_fill(struct histogram *h, const struct report_source *s)
 }
 
 /* The outline of one arm's histogram, with a pale body when it does not hide others. */
-static void histogram_layers(struct plot *p, struct report *r, const struct histogram *h, int arm, bool body)
+static void histogram_layers(struct plot *p, struct report *r, const struct bin_counts *h, int arm, bool body)
 {
     struct plot_layer *fill = body ? plot_layer(p, &r->arena, MARK_BAND, arm, 2 * BINS) : NULL;
     for (int b = 0; fill && b < BINS; b++)
@@ -84,7 +84,7 @@ static void histogram_layers(struct plot *p, struct report *r, const struct hist
 
 static void latency_plot(struct figure_plots *f, struct report *r, const struct report_source *s)
 {
-    struct histogram *h = malloc(sizeof *h);
+    struct bin_counts *h = malloc(sizeof *h);
     struct plot *p = NULL;
     if (h && histogram_fill(h, s)) p = figure_plot(f, r);
     if (p) {
