@@ -13,10 +13,12 @@
 #include <time.h>
 
 enum { RING_MS = 10 * 60 * 1000, CORES_MAX = 1024 };
+static const int64_t MS = 1000000;
 
 struct sampler_thread {
     char root[PATH_MAX];
     int tick_ms;
+    int period_ms[METRIC_SENSOR_COUNT];
     pthread_t thread;
 
     pthread_mutex_t lock; /* guards everything below */
@@ -26,17 +28,25 @@ struct sampler_thread {
     struct sample *ring; /* [capacity], oldest at (head - count) */
     int capacity, head, count;
     double latest[METRIC_SENSOR_COUNT];
-    double cores[CORES_MAX];
+    double cores[CORES_MAX], core_hertz[CORES_MAX];
     int n_cores;
     struct energy_reading energy[ENERGY_MAX];
     int energies;
     struct gpu_reading gpu[MACHINE_GPUS];
     int n_gpus;
     int64_t started_ns, now_ns, cpu_ns; /* now_ns 0: nothing measured yet */
+    int64_t ticks, missed;
 };
 
+static int64_t thread_cpu_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
 static void publish(struct sampler_thread *s, const struct sample *sample, const bool *due,
-                    const struct telemetry *t, int64_t cpu_ns)
+                    const struct telemetry *t, int64_t missed)
 {
     pthread_mutex_lock(&s->lock);
     s->ring[s->head] = *sample;
@@ -45,10 +55,13 @@ static void publish(struct sampler_thread *s, const struct sample *sample, const
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++)
         if (due[i]) s->latest[i] = sample->value[i];
     s->n_cores = telemetry_cores(t, s->cores, CORES_MAX);
+    telemetry_core_hertz(t, s->core_hertz, CORES_MAX);
     s->energies = telemetry_energy(t, s->energy, ENERGY_MAX);
     s->n_gpus = telemetry_gpus(t, s->gpu, MACHINE_GPUS);
     s->now_ns = clock_ns();
-    s->cpu_ns = cpu_ns;
+    s->cpu_ns = thread_cpu_ns();
+    s->ticks++;
+    s->missed += missed;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -63,23 +76,20 @@ static bool sleep_until(struct sampler_thread *s, int64_t at_ns)
     return go;
 }
 
-static int64_t thread_cpu_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
 static void *sampler_main(void *arg)
 {
     struct sampler_thread *s = arg;
     struct telemetry *t; /* opened here: a GPU driver may take a second to wake up */
     if (telemetry_open(&t, s->root, NULL)) return NULL;
-    int64_t next = clock_ns(), tick_ns = (int64_t)s->tick_ms * 1000000;
-    for (int64_t tick = 0; sleep_until(s, next); tick++) {
+    const int64_t tick_ns = s->tick_ms * MS;
+    int64_t next = clock_ns(), due_ns[METRIC_SENSOR_COUNT] = { 0 };
+    while (sleep_until(s, next)) {
         bool due[METRIC_SENSOR_COUNT];
-        for (int i = 0; i < METRIC_SENSOR_COUNT; i++)
-            due[i] = tick % MAX(1, METRICS[i].period_ms / s->tick_ms) == 0;
+        for (int i = 0; i < METRIC_SENSOR_COUNT; i++) {
+            due[i] = next >= due_ns[i];
+            /* at the first tick behind it: 250 ms in ticks of 100 ms are 200 and 300 in turn */
+            if (due[i]) due_ns[i] = MAX(due_ns[i], next - tick_ns + 1) + s->period_ms[i] * MS;
+        }
         pthread_mutex_lock(&s->lock);
         int pid = s->watched_pid;
         pthread_mutex_unlock(&s->lock);
@@ -88,9 +98,10 @@ static void *sampler_main(void *arg)
         telemetry_watch_process(t, pid);
         telemetry_sample_due(t, due, sample.value);
         sample.t_ns = clock_ns();
-        publish(s, &sample, due, t, thread_cpu_ns());
-        next += tick_ns;
-        if (next < sample.t_ns) next = sample.t_ns + tick_ns; /* late: skip, do not catch up in a burst */
+        /* late: leave ticks out, do not catch up in a burst */
+        const int64_t missed = (sample.t_ns - next) / tick_ns;
+        publish(s, &sample, due, t, missed);
+        next += (1 + missed) * tick_ns;
     }
     telemetry_close(t);
     return NULL;
@@ -106,6 +117,12 @@ static void sampler_free(struct sampler_thread *s)
 
 enum err_code sampler_start(struct sampler_thread **out, const char *root, int tick_ms, struct err *why)
 {
+    return sampler_start_periods(out, root, tick_ms, NULL, why);
+}
+
+enum err_code sampler_start_periods(struct sampler_thread **out, const char *root, int tick_ms,
+                                    const struct sampler_periods *p, struct err *why)
+{
     *out = NULL;
     if (tick_ms < 10 || tick_ms > 60000)
         return err_set(why, ERR_USAGE, "sampling period: want 10 to 60000 ms, got %d", tick_ms);
@@ -113,6 +130,8 @@ enum err_code sampler_start(struct sampler_thread **out, const char *root, int t
     if (!sys_exists(root, "/proc/stat") && !sys_exists(root, "/proc/meminfo"))
         return err_set(why, ERR_IO, "no sensors: neither '%s/proc/stat' nor '%s/proc/meminfo' is there", root,
                        root);
+    for (int i = 0; p && i < METRIC_SENSOR_COUNT; i++)
+        if (p->ms[i]) tick_ms = MIN(tick_ms, MAX(p->ms[i], 10));
     struct sampler_thread *s = calloc(1, sizeof *s);
     int capacity = RING_MS / tick_ms + 1;
     if (s) s->ring = calloc((size_t)capacity, sizeof *s->ring);
@@ -124,7 +143,10 @@ enum err_code sampler_start(struct sampler_thread **out, const char *root, int t
     s->tick_ms = tick_ms;
     s->capacity = capacity;
     s->started_ns = clock_ns();
-    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) s->latest[i] = NAN;
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) {
+        s->latest[i] = NAN;
+        s->period_ms[i] = p && p->ms[i] ? p->ms[i] : METRICS[i].period_ms;
+    }
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -214,6 +236,24 @@ int sampler_energy(struct sampler_thread *s, struct energy_reading *out, int max
     memcpy(out, s->energy, (size_t)n * sizeof *out);
     pthread_mutex_unlock(&s->lock);
     return n;
+}
+
+int sampler_core_hertz(struct sampler_thread *s, double *hertz, int max)
+{
+    pthread_mutex_lock(&s->lock);
+    int n = MAX(MIN(max, s->n_cores), 0);
+    memcpy(hertz, s->core_hertz, (size_t)n * sizeof *hertz);
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+int64_t sampler_ticks(struct sampler_thread *s, int64_t *missed)
+{
+    pthread_mutex_lock(&s->lock);
+    const int64_t ticks = s->ticks;
+    if (missed) *missed = s->missed;
+    pthread_mutex_unlock(&s->lock);
+    return ticks;
 }
 
 double sampler_cost_ratio(struct sampler_thread *s)

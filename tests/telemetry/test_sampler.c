@@ -36,11 +36,13 @@ static void each_metric_at_its_period(void **state)
     struct sampler_thread *s = start(r.path, 100);
     wait_for_samples(s, TICKS);
     int n = sampler_window(s, 0, INT64_MAX, out, MAX_SAMPLES);
-    CHECK(n >= TICKS);
+    int64_t missed;
+    CHECK(n >= TICKS && sampler_ticks(s, &missed) >= n && missed >= 0);
+    if (missed) print_message("the machine was too busy for %lld ticks\n", (long long)missed);
     for (int i = 0; i < n; i++) {
         CHECK(!isnan(out[i].value[METRIC_MEM_AVAILABLE]));
-        CHECK(isnan(out[i].value[METRIC_CPU_FREQUENCY]) == (i % 10 != 0));   /* 1 s */
-        CHECK(isnan(out[i].value[METRIC_CPU_TEMPERATURE]) == (i % 50 != 0)); /* 5 s */
+        if (!missed) CHECK(isnan(out[i].value[METRIC_CPU_FREQUENCY]) == (i % 10 != 0));   /* 1 s */
+        if (!missed) CHECK(isnan(out[i].value[METRIC_CPU_TEMPERATURE]) == (i % 50 != 0)); /* 5 s */
         CHECK(isnan(out[i].value[METRIC_GPU_BUSY]));
     }
     /* the latest value outlives the tick it was read at */
@@ -50,6 +52,77 @@ static void each_metric_at_its_period(void **state)
     CHECK_NEAR(latest[METRIC_CPU_FREQUENCY], 1.95e9, 1);
     CHECK(isnan(latest[METRIC_GPU_POWER]));
     sampler_stop(s);
+}
+
+/* A person's own periods: shorter ones shorten the tick, longer ones are kept on average, the rest stays. */
+static void own_periods(void **state)
+{
+    (void)state;
+    enum { TICKS = 41, MAX_SAMPLES = 400 };
+    static struct sample out[MAX_SAMPLES];
+    struct sampler_periods p = { 0 };
+    struct sampler_thread *s;
+    struct err why;
+    struct root r = root_get("avx2-laptop");
+    CHECK_OK(sampler_periods_parse(&p, "mem_available_bytes=50,cpu_frequency_hertz=125", &why));
+    CHECK_OK(sampler_periods_parse(&p, "cpu_temperature_celsius=1000", &why));
+    CHECK_OK(sampler_start_periods(&s, r.path, 100, &p, &why));
+    wait_for_samples(s, TICKS);
+    int n = sampler_window(s, 0, INT64_MAX, out, MAX_SAMPLES), clocks = 0, temperatures = 0, used = 0;
+    int64_t missed;
+    sampler_ticks(s, &missed);
+    n = MIN(n, TICKS); /* 2 s */
+    for (int i = 0; i < n; i++) {
+        CHECK(!isnan(out[i].value[METRIC_MEM_AVAILABLE]));
+        clocks += !isnan(out[i].value[METRIC_CPU_FREQUENCY]);
+        temperatures += !isnan(out[i].value[METRIC_CPU_TEMPERATURE]);
+        used += !isnan(out[i].value[METRIC_MEM_USED]);
+    }
+    if (!missed) {
+        assert_int_equal(clocks, 1 + 2000 / 125);
+        assert_int_equal(temperatures, 1 + 2);
+        assert_int_equal(used, 1 + 2000 / 100);
+    }
+    sampler_stop(s);
+}
+
+static void bad_periods_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *settings, *says;
+    } CASES[] = {
+        { "cpu_temperature_celsius=999", "want 1000 or more" },
+        { "gpu_busy_ratio=100", "below what the sensor resolves" },
+        { "mem_used_bytes=60001", "from 10 to 60000" },
+        { "mem_used_bytes=0", "'0'" },
+        { "mem_used_bytes=-5", "'-5'" },
+        { "mem_used_bytes=1s", "'1s'" },
+        { "mem_used_bytes=", "''" },
+        { "mem_used_bytes", "SENSOR=MS" },
+        { "mem_used_byte=100", "did you mean 'mem_used_bytes'?" },
+        { "decode_tok_s=100", "no sensor" },
+        { "swap_used_bytes=10,x=1", "'x'" },
+    };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct sampler_periods p = { 0 };
+        struct err why = { 0 };
+        assert_int_equal(sampler_periods_parse(&p, CASES[i].settings, &why), ERR_USAGE);
+        if (!strstr(why.message, CASES[i].says)) fail_msg("%s: %s", CASES[i].settings, why.message);
+    }
+    struct sampler_periods p = { 0 };
+    struct err why;
+    CHECK_OK(sampler_periods_parse(&p, "", &why));
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) assert_int_equal(p.ms[i], 0);
+    /* every sensor takes its own resolution, and its default */
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++)
+        for (int k = 0; k < 2; k++) {
+            char setting[96];
+            const int ms = k ? METRICS[i].period_ms : METRICS[i].least_ms;
+            snprintf(setting, sizeof setting, "%s=%d", METRICS[i].name, ms);
+            CHECK_OK(sampler_periods_parse(&p, setting, &why));
+            assert_int_equal(p.ms[i], ms);
+        }
 }
 
 static void windows_are_exact(void **state)
@@ -97,6 +170,7 @@ static void *reader_main(void *arg)
 {
     struct readers *r = arg;
     struct sample out[64];
+    struct energy_reading energy[4];
     double row[METRIC_SENSOR_COUNT], cores[16];
     while (!atomic_load(&r->stop)) {
         int n = sampler_window(r->s, 0, INT64_MAX, out, 64);
@@ -104,6 +178,8 @@ static void *reader_main(void *arg)
             if (out[i].t_ns <= out[i - 1].t_ns) abort();
         if (sampler_latest(r->s, row, cores, 16) > 16) abort();
         if (sampler_cost_ratio(r->s) < 0) abort();
+        if (sampler_ticks(r->s, NULL) < 0) abort();
+        if (sampler_energy(r->s, energy, 4) > 4 || sampler_core_hertz(r->s, cores, 16) > 16) abort();
         sampler_watch_process(r->s, (int)getpid());
         atomic_fetch_add(&r->reads, 1);
     }
@@ -159,9 +235,14 @@ static void bad_arguments_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_metric_at_its_period), cmocka_unit_test(windows_are_exact),
-        cmocka_unit_test(stopping_is_immediate),     cmocka_unit_test(many_readers),
-        cmocka_unit_test(cost_is_measured),          cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(each_metric_at_its_period),
+        cmocka_unit_test(windows_are_exact),
+        cmocka_unit_test(own_periods),
+        cmocka_unit_test(bad_periods_are_refused),
+        cmocka_unit_test(stopping_is_immediate),
+        cmocka_unit_test(many_readers),
+        cmocka_unit_test(cost_is_measured),
+        cmocka_unit_test(bad_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
