@@ -156,7 +156,8 @@ void exposition_sample(struct exposition *e, const struct label *labels, int n, 
 
 /* ---------------------------------------------------------------- histograms */
 
-void histogram_add(struct histogram *h, const struct histogram_edges *edges, double value, uint64_t times)
+void histogram_add(struct histogram_counts *h, const struct histogram_edges *edges, double value,
+                   uint64_t times)
 {
     if (!isfinite(value) || !times) return;
     int i = 0;
@@ -167,7 +168,7 @@ void histogram_add(struct histogram *h, const struct histogram_edges *edges, dou
 }
 
 static void check_histogram(struct exposition *e, const struct histogram_edges *edges,
-                            const struct histogram *h)
+                            const struct histogram_counts *h)
 {
     uint64_t all = 0;
     bool ok = edges->n >= 1 && edges->n <= HISTOGRAM_EDGES && isfinite(h->sum);
@@ -180,7 +181,7 @@ static void check_histogram(struct exposition *e, const struct histogram_edges *
 }
 
 void exposition_histogram(struct exposition *e, const struct label *labels, int n,
-                          const struct histogram_edges *edges, const struct histogram *h)
+                          const struct histogram_edges *edges, const struct histogram_counts *h)
 {
     if (e->bad.code) return;
     check_open(e, true);

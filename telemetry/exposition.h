@@ -19,12 +19,13 @@ struct histogram_edges {
     double edge[HISTOGRAM_EDGES];
 };
 /* {0} is empty. Not cumulative in memory: bucket[i] counts values in (edge[i-1], edge[i]]. */
-struct histogram {
+struct histogram_counts {
     uint64_t bucket[HISTOGRAM_EDGES + 1], count;
     double sum;
 };
 /* `times` observations of the same value. What is no finite number is not counted. */
-void histogram_add(struct histogram *h, const struct histogram_edges *edges, double value, uint64_t times);
+void histogram_add(struct histogram_counts *h, const struct histogram_edges *edges, double value,
+                   uint64_t times);
 
 /* Text exposition format 0.0.4, built sample by sample. HELP and TYPE are written once per family; families
  * must be contiguous. {0} is an empty one. */
@@ -42,7 +43,7 @@ void exposition_family(struct exposition *e, const char *name, const char *type,
 void exposition_sample(struct exposition *e, const struct label *labels, int n, double value);
 /* _bucket (cumulative, +Inf last), _sum and _count of one series of a histogram family. */
 void exposition_histogram(struct exposition *e, const struct label *labels, int n,
-                          const struct histogram_edges *edges, const struct histogram *h);
+                          const struct histogram_edges *edges, const struct histogram_counts *h);
 void exposition_free(struct exposition *e);
 
 #endif

@@ -335,7 +335,7 @@ static void write_value(void *ctx, enum family_id f, const struct label *labels,
 }
 
 static void write_histogram(void *ctx, enum family_id f, const struct label *labels, int n,
-                            const struct histogram *h)
+                            const struct histogram_counts *h)
 {
     open_family(ctx, f);
     exposition_histogram(ctx, labels, n, FAMILIES[f].edges, h);

@@ -136,7 +136,7 @@ struct family_sink {
     void *ctx;
     void (*value)(void *ctx, enum family_id f, const struct label *labels, int n, double value);
     void (*histogram)(void *ctx, enum family_id f, const struct label *labels, int n,
-                      const struct histogram *h);
+                      const struct histogram_counts *h);
 };
 /* Hand one value over, unless it is NAN. */
 void family_value(const struct family_sink *to, enum family_id f, const struct label *labels, int n,

@@ -169,7 +169,7 @@ static void take_value(void *ctx, enum family_id f, const struct label *labels, 
 }
 
 static void take_histogram(void *ctx, enum family_id f, const struct label *labels, int n,
-                           const struct histogram *h)
+                           const struct histogram_counts *h)
 {
     struct otlp_batch *b = ctx;
     const struct histogram_edges *edges = FAMILIES[f].edges;
