@@ -25,4 +25,5 @@
 #include "advisor/baseline.h"
 #include "advisor/alert.h"
 
+#include "advisor/watch.h"
 #endif

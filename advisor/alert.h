@@ -140,7 +140,7 @@ enum alert_change alert_step(const struct alert *a, struct alert_state *s, int64
 
 struct alert_instance {
     int rule; /* row of alert_rules */
-    char subject[96];
+    char subject[160];
     struct alert_state state;
     int64_t since_ms; /* firing since, wall clock; 0 */
     int64_t id;       /* of its row in the database while it fires; 0 */

@@ -30,20 +30,27 @@ void canary_measure(struct canary *out)
     out->seconds = (double)(clock_ns() - start) * 1e-9;
 }
 
-enum err_code canary_record(struct db *d, int64_t run_id, enum canary_when when, struct err *why)
+enum err_code canary_store(struct db *d, int64_t run_id, enum canary_when when, const struct canary *c,
+                           struct err *why)
 {
-    struct cell_row row = { .run_id = run_id, .arm = -1, .block = -1, .slot = (int)when };
-    struct canary c;
-    row.started_ms = clock_unix_ms();
-    canary_measure(&c);
-    row.seconds = c.seconds;
+    struct cell_row row = {
+        .run_id = run_id, .arm = -1, .block = -1, .slot = (int)when, .seconds = c->seconds
+    };
+    row.started_ms = clock_unix_ms() - (int64_t)(1e3 * c->seconds);
     snprintf(row.phase, sizeof row.phase, "%s", CANARY_PHASE);
-    snprintf(row.config, sizeof row.config, "%s", c.work);
+    snprintf(row.config, sizeof row.config, "%s", c->work);
     const struct measurement m[] = {
-        { METRICS[METRIC_CANARY_READ].name, METRICS[METRIC_CANARY_READ].unit, c.read_bytes_s },
-        { METRICS[METRIC_CANARY_OPS].name, METRICS[METRIC_CANARY_OPS].unit, c.ops_s },
+        { METRICS[METRIC_CANARY_READ].name, METRICS[METRIC_CANARY_READ].unit, c->read_bytes_s },
+        { METRICS[METRIC_CANARY_OPS].name, METRICS[METRIC_CANARY_OPS].unit, c->ops_s },
     };
     return db_cell_insert(d, &row, m, COUNT_OF(m), NULL, 0, NULL, 0, why);
+}
+
+enum err_code canary_record(struct db *d, int64_t run_id, enum canary_when when, struct err *why)
+{
+    struct canary c;
+    canary_measure(&c);
+    return canary_store(d, run_id, when, &c, why);
 }
 
 enum metric_id canary_of(enum metric_id metric, int *sign)

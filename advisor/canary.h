@@ -21,6 +21,8 @@ struct canary {
 void canary_measure(struct canary *out);
 
 enum canary_when { CANARY_START, CANARY_END };
+enum err_code canary_store(struct db *d, int64_t run_id, enum canary_when when, const struct canary *c,
+                           struct err *why);
 /* Measure it now and store it with the run. */
 enum err_code canary_record(struct db *d, int64_t run_id, enum canary_when when, struct err *why);
 

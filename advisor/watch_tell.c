@@ -1,0 +1,61 @@
+/* advisor/watch_tell.c - what the watch of this machine said last, for scrape pages, files and pushes:
+ * whoever tells it needs the database only, not the watch. */
+#include "advisor/watch.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How the stored value of a signal is told. */
+static const struct {
+    const char *stored;
+    enum family_id family;
+    bool of_subject, loss; /* a loss is told as what is left */
+} TOLD[] = {
+    { "performance", FAMILY_WATCH_PERFORMANCE, true, true },
+    { "canary", FAMILY_WATCH_CANARY, false, true },
+    { "errors", FAMILY_WATCH_ERRORS, false, false },
+    { "quality", FAMILY_WATCH_KL_DIVERGENCE, true, false },
+    { "round", FAMILY_WATCH_LAST_ROUND, false, false },
+    { "success", FAMILY_WATCH_LAST_SUCCESS, false, false },
+    { "disk", FAMILY_WATCH_DISK_AVAILABLE, false, false },
+};
+
+static void tell_values(const struct watch_value *v, int n, const struct family_sink *to)
+{
+    for (size_t k = 0; k < COUNT_OF(TOLD); k++)
+        for (int i = 0; i < n; i++) {
+            if (strcmp(v[i].signal, TOLD[k].stored)) continue;
+            const struct label subject = { "subject", v[i].subject };
+            family_value(to, TOLD[k].family, &subject, TOLD[k].of_subject,
+                         TOLD[k].loss ? 1 - v[i].value : v[i].value);
+        }
+}
+
+static void tell_alerts(const struct alert_row *rows, int n, const struct family_sink *to)
+{
+    for (int i = 0; i < n; i++) {
+        const struct label labels[] = { { "alert", rows[i].name },
+                                        { "severity", rows[i].grade },
+                                        { "subject", rows[i].subject } };
+        family_value(to, FAMILY_WATCH_ALERT, labels, COUNT_OF(labels), 1);
+    }
+}
+
+enum err_code watch_tell(struct db *d, const char *machine, const struct family_sink *to, struct err *why)
+{
+    struct watch_value *values = NULL;
+    struct alert_row *alerts = NULL;
+    int n_values = 0, n_alerts = 0;
+    enum err_code rc = db_watch_value_list(d, machine, &values, &n_values, why);
+    if (!rc) rc = db_alert_list(d, machine, true, ALERT_INSTANCES, &alerts, &n_alerts, why);
+    if (!rc && n_values) {
+        tell_values(values, n_values, to);
+        tell_alerts(alerts, n_alerts, to);
+        const int waiting = db_notice_count(d, NULL);
+        family_value(to, FAMILY_WATCH_NOTICES, NULL, 0, waiting < 0 ? NAN : waiting);
+    }
+    free(values);
+    free(alerts);
+    return rc;
+}
