@@ -162,6 +162,16 @@ enum err_code db_span_insert(struct db *d, struct span_row *rows, int n, struct 
 /* In order of insertion; free(*rows). */
 enum err_code db_span_list(struct db *d, int64_t run_id, struct span_row **rows, int *n, struct err *why);
 
+/* Runs that could not be told to the collector at `url` ("": the one the environment names) and wait for the
+ * next time. Once more: counted as an attempt. */
+enum err_code db_trace_due_put(struct db *d, int64_t run_id, const char *url, const char *error,
+                               struct err *why);
+enum err_code db_trace_due_done(struct db *d, int64_t run_id, const char *url,
+                                struct err *why); /* fine if none */
+/* Those of one url, oldest first; free(*run_ids). */
+enum err_code db_trace_due_list(struct db *d, const char *url, int64_t **run_ids, int *n, struct err *why);
+int db_trace_due_count(struct db *d); /* of all urls; -1 on error */
+
 /* Events of a run (discards, control outcome, errors): what the log pane and reports show. */
 enum err_code db_event_add(struct db *d, int64_t run_id, const char *kind, const char *text, struct err *why);
 enum err_code db_event_list(struct db *d, int64_t run_id,

@@ -99,5 +99,11 @@ const char *const SCHEMA_STEPS[] = {
     "  model TEXT NOT NULL, workload TEXT NOT NULL, sequences INTEGER NOT NULL, n INTEGER NOT NULL,"
     "  figures_f32 BLOB NOT NULL) STRICT;"
     "CREATE INDEX cell_result ON cell(discarded, error = '');",
+
+    /* 6 -> 7: runs that a collector could not be told. No body waits: traces are made of the rows above. */
+    "CREATE TABLE trace_due("
+    "  run_id INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, url TEXT NOT NULL,"
+    "  since_ms INTEGER NOT NULL, attempts INTEGER NOT NULL, last_error TEXT NOT NULL,"
+    "  PRIMARY KEY(run_id, url)) STRICT, WITHOUT ROWID;",
 };
 const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);

@@ -1,4 +1,5 @@
-/* db/span.c - when what a run is made of began and ended: spans, beside what its cells say. */
+/* db/span.c - when what a run is made of began and ended: spans, beside what its cells say; and the runs that
+ * a collector of spans has yet to be told. */
 #include "db/store.h"
 
 #include <stdlib.h>
@@ -54,4 +55,73 @@ enum err_code db_span_list(struct db *d, int64_t run_id, struct span_row **rows,
     *rows = r.rows;
     *n = r.n;
     return rc;
+}
+
+/* ---------------------------------------------------------------- what waits */
+
+enum err_code db_trace_due_put(struct db *d, int64_t run_id, const char *url, const char *error,
+                               struct err *why)
+{
+    return db_do(d,
+                 &(struct db_call){ "note a trace that waits",
+                                    "INSERT INTO trace_due VALUES(?,?,?,1,?) ON CONFLICT DO UPDATE"
+                                    " SET attempts = attempts + 1, last_error = excluded.last_error",
+                                    NULL, NULL },
+                 why, "itit", run_id, url, clock_unix_ms(), error);
+}
+
+enum err_code db_trace_due_done(struct db *d, int64_t run_id, const char *url, struct err *why)
+{
+    return db_do(d,
+                 &(struct db_call){ "forget a trace that waits",
+                                    "DELETE FROM trace_due WHERE run_id = ? AND url = ?", NULL, NULL },
+                 why, "it", run_id, url);
+}
+
+struct id_list {
+    int64_t *ids;
+    int n;
+};
+
+static enum err_code id_append(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    struct id_list *l = ctx;
+    int64_t *more = realloc(l->ids, (size_t)(l->n + 1) * sizeof *more);
+    if (!more) return err_set(why, ERR_NOMEM, "out of memory listing traces");
+    l->ids = more;
+    l->ids[l->n++] = sqlite3_column_int64(row, 0);
+    return ERR_OK;
+}
+
+enum err_code db_trace_due_list(struct db *d, const char *url, int64_t **run_ids, int *n, struct err *why)
+{
+    struct id_list l = { 0 };
+    enum err_code rc = db_do(d,
+                             &(struct db_call){ "list traces that wait",
+                                                "SELECT run_id FROM trace_due WHERE url = ?"
+                                                " ORDER BY since_ms, run_id",
+                                                id_append, &l },
+                             why, "t", url);
+    if (rc) {
+        free(l.ids);
+        l = (struct id_list){ 0 };
+    }
+    *run_ids = l.ids;
+    *n = l.n;
+    return rc;
+}
+
+static enum err_code count_row(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    (void)why;
+    *(int *)ctx = sqlite3_column_int(row, 0);
+    return ERR_OK;
+}
+
+int db_trace_due_count(struct db *d)
+{
+    int n = -1;
+    db_do(d, &(struct db_call){ "count traces that wait", "SELECT count(*) FROM trace_due", count_row, &n },
+          NULL, "");
+    return n;
 }

@@ -205,6 +205,33 @@ static void spans_come_back(void **state)
     db_close(d);
 }
 
+static void traces_wait_for_their_collector(void **state)
+{
+    struct err why;
+    struct db *d;
+    int64_t *ids;
+    int n;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    const int64_t first = temp_run(d), second = temp_run(d);
+    CHECK(db_trace_due_count(d) == 0);
+    CHECK_OK(db_trace_due_put(d, second, "http://c", "no route", &why));
+    CHECK_OK(db_trace_due_put(d, first, "http://c", "no route", &why));
+    CHECK_OK(db_trace_due_put(d, second, "http://c", "still none", &why)); /* once, however often */
+    CHECK_OK(db_trace_due_put(d, first, "", "no route", &why));
+    CHECK(db_trace_due_count(d) == 3);
+    CHECK_OK(db_trace_due_list(d, "http://c", &ids, &n, &why));
+    CHECK(n == 2 && ids[0] + ids[1] == first + second);
+    free(ids);
+    CHECK_OK(db_trace_due_done(d, second, "http://c", &why));
+    CHECK_OK(db_trace_due_done(d, second, "http://c", &why));
+    CHECK_OK(db_trace_due_list(d, "http://c", &ids, &n, &why));
+    CHECK(n == 1 && ids[0] == first);
+    free(ids);
+    CHECK(db_trace_due_put(d, first + 100, "http://c", "of no run", &why) == ERR_USAGE);
+    db_close(d);
+}
+
 static void cell_is_whole_or_absent(void **state)
 {
     struct err why;
@@ -627,6 +654,7 @@ int main(void)
         cmocka_unit_test(cell_round_trip),
         cmocka_unit_test(samples_and_machine_come_back),
         cmocka_unit_test(spans_come_back),
+        cmocka_unit_test(traces_wait_for_their_collector),
         cmocka_unit_test(cell_is_whole_or_absent),
         cmocka_unit_test(list_filters),
         cmocka_unit_test(values_of_what_counts),

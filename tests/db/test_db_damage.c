@@ -494,6 +494,30 @@ static void a_reader_only_looks(void **state)
     db_close(d);
 }
 
+static void version_6_is_migrated(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *d;
+    char *text;
+    int n = 0;
+    CHECK_OK(file_read(&text, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v6.sql", 1 << 20, &why));
+    tell(t->file, text);
+    free(text);
+    assert_int_equal(ask(t->file, "PRAGMA user_version"), 6);
+    assert_int_equal(ask(t->file, "SELECT count(*) FROM sqlite_schema WHERE name = 'trace_due'"), 0);
+
+    CHECK_OK(db_open(&d, t->file, &why));
+    CHECK(ask(t->file, "PRAGMA user_version") >= 7);
+    CHECK_OK(db_request_list(d, 0, count_requests, &n, &why));
+    CHECK(n == 1);
+    CHECK(db_trace_due_count(d) == 0);
+    CHECK_OK(db_trace_due_put(d, 4, "http://c", "no route", &why));
+    CHECK(db_trace_due_count(d) == 1);
+    CHECK_OK(db_check(d, &why));
+    db_close(d);
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, temp_setup, temp_teardown)
@@ -511,6 +535,7 @@ int main(void)
         T(version_3_is_migrated),
         T(version_4_is_migrated),
         T(version_5_is_migrated),
+        T(version_6_is_migrated),
         T(a_reader_only_looks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
