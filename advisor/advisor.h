@@ -16,6 +16,7 @@
 #include "advisor/claims.h"
 #include "advisor/advise.h"
 #include "advisor/outcome.h"
+#include "advisor/requests.h"
 #include "advisor/series.h"
 #include "advisor/capsule.h"
 #include "advisor/canary.h"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/requests.h"
 #include "advisor/stats.h"
 
 enum merge { SUM, LARGEST, AVERAGE };
@@ -66,6 +67,7 @@ static bool cell_add(struct cell *c, const json_t *answer, int done)
             *to += (v - *to) / (done + 1);
     }
     const char *work = json_get_str(answer, "work_hash", "");
+    c->requests.n += request_read(&c->requests, &c->request[c->requests.n], answer);
     if (!done) {
         snprintf(c->work_hash, sizeof(c->work_hash), "%s", work);
         snprintf(c->output_hash, sizeof(c->output_hash), "%s", json_get_str(answer, "output_hash", ""));
@@ -129,14 +131,14 @@ int cell_thin(const struct sample *window, int n, int64_t t0_ns, struct sample_r
 
 int cell_repeats(double seconds)
 {
-    return (int)fmin(fmax(ceil(CELL_LEAST_S / seconds), 1), 256);
+    return (int)fmin(fmax(ceil(CELL_LEAST_S / seconds), 1), CELL_REPEATS_MAX);
 }
 
 /* The work itself: fills fields and latencies. */
 static enum err_code run_repeats(struct cell *c, const struct cell_ask *ask, struct moment begun,
                                  struct err *why)
 {
-    for (int i = 0; i < MAX(1, ask->repeats); i++) {
+    for (int i = 0; i < MIN(MAX(1, ask->repeats), CELL_REPEATS_MAX); i++) {
         json_t *answer = NULL;
         enum err_code rc = arm_cell(ask->arm, ask->workload, ask->seed, &answer, ask->event, ask->ctx, why);
         if (rc) return rc;
@@ -224,6 +226,10 @@ enum err_code cell_insert(struct db *d, struct cell_row *row, const struct cell 
     snprintf(row->discard_reason, sizeof(row->discard_reason), "%s", c->discard);
     snprintf(row->work_hash, sizeof(row->work_hash), "%s", c->work_hash);
     snprintf(row->output_hash, sizeof(row->output_hash), "%s", c->output_hash);
+    struct request_rows requests = c->requests;
+    requests.figures = (struct request_figures *)c->request; /* read only */
+    row->requests = &requests;
     enum err_code rc = db_cell_insert(d, row, m, n, samples, n_samples, c->itl, c->n_itl, why);
+    row->requests = NULL;
     return rc ? rc : spans_insert(d, row, c, why);
 }

@@ -11,6 +11,7 @@
 #include "db/db.h"
 #include "telemetry/telemetry.h"
 
+enum { CELL_REPEATS_MAX = 256 };
 enum { WINDOW_SAMPLES = 6000, WINDOW_STORED = 64 * METRIC_SENSOR_COUNT };
 #define CELL_LEAST_S 0.25 /* a workload is repeated inside the cell until it lasts so long */
 
@@ -44,6 +45,8 @@ struct cell {
     double value[METRIC_COUNT]; /* by enum metric_id; sensors: mean over the cell; NAN unknown */
     float *itl;                 /* owned: free() */
     int n_itl;
+    struct request_rows requests; /* its figures are below; n 0: the workload has no requests */
+    struct request_figures request[CELL_REPEATS_MAX];
     char work_hash[24], output_hash[24], discard[160];
     int64_t started_ms, begun_ns;          /* wall clock; clock_ns */
     struct span_row spans[1 + SPANS_MOST]; /* when it and its phases ran; the first is the cell itself */
@@ -54,7 +57,7 @@ struct cell {
 struct cell_ask {
     struct arm *arm;
     const char *workload;
-    int repeats; /* at least 1 */
+    int repeats; /* 1 to CELL_REPEATS_MAX */
     uint64_t seed;
     struct sampler_thread *sampler; /* NULL: no sensors */
     arm_event_fn *event;

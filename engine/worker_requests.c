@@ -229,6 +229,7 @@ static json_t *cell_json(const struct worker *w, const struct workload *load, co
     char line[600];
     const bool eval = load->eval_file[0];
     json_t *o = channel_ok(&w->channel), *itl = json_array();
+    json_put_str(o, "model", model_shape(w->model)->name);
     json_put_str(o, "workload", workload_line(load, line, sizeof line));
     json_put_num(o, "prefill_s", r->prefill_s);
     json_put_num(o, "decode_s", r->decode_s);

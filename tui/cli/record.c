@@ -130,6 +130,8 @@ enum err_code recorder_cell(struct recorder *r, const struct recorded_cell *c, s
     };
     float *itl = NULL;
     int n_itl = 0;
+    struct request_figures figures;
+    struct request_rows requests = { .figures = &figures };
     snprintf(row.phase, sizeof row.phase, "%s", r->run.kind);
     snprintf(row.config, sizeof row.config, "%s", c->config);
     snprintf(row.error, sizeof row.error, "%s", c->error ? c->error : "");
@@ -138,6 +140,8 @@ enum err_code recorder_cell(struct recorder *r, const struct recorded_cell *c, s
         snprintf(row.work_hash, sizeof row.work_hash, "%s", json_get_str(c->answer, "work_hash", ""));
         snprintf(row.output_hash, sizeof row.output_hash, "%s", json_get_str(c->answer, "output_hash", ""));
         echo(&row, c->answer);
+        requests.n = request_read(&requests, &figures, c->answer);
+        row.requests = &requests;
         rc = answer_itl(c->answer, &itl, &n_itl, why);
         float *sorted = n_itl ? malloc((size_t)n_itl * sizeof *sorted) : NULL; /* the raw order is stored */
         if (sorted) memcpy(sorted, itl, (size_t)n_itl * sizeof *sorted);
