@@ -11,6 +11,9 @@ static enum err_code unknown(const char *name, struct err *why)
     const char *names[METRIC_SENSOR_COUNT];
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) names[i] = METRICS[i].name;
     const char *near = str_nearest(name, names, METRIC_SENSOR_COUNT);
+    for (int i = 0; !near && *name && i < METRIC_SENSOR_COUNT;
+         i++) /* "cpu_busy" is far from "cpu_busy_ratio" */
+        if (strstr(names[i], name)) near = names[i];
     return err_set(why, ERR_USAGE, "no sensor is called '%s'%s%s%s", name, near ? ": did you mean '" : "",
                    near ? near : ": `qdyno telemetry` lists them", near ? "'?" : "");
 }

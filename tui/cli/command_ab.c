@@ -5,6 +5,7 @@
 
 #include "tui/cli/ab_claims.h"
 #include "tui/cli/rows.h"
+#include "tui/cli/sampling.h"
 
 const struct cli_flag FLAGS_AB[] = {
     FLAG_MODEL_ROW,
@@ -225,9 +226,9 @@ enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *s
     struct progress p;
     progress_init(&p, g);
     enum err_code rc = machine_detect(&m, "", why);
+    if (!rc)
+        rc = cli_sampler(&sampler, NULL, why); /* without one, contamination is judged by the worker alone */
     if (rc) return rc;
-    if (sampler_start(&sampler, "", 100, NULL))
-        sampler = NULL; /* then contamination is judged by the worker alone */
     struct experiment_deps deps = {
         .db_path = g->db_path, .sampler = sampler, .machine = &m, .log = &g->log
     };

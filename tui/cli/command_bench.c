@@ -6,6 +6,7 @@
 
 #include "tui/cli/record.h"
 #include "tui/cli/rows.h"
+#include "tui/cli/sampling.h"
 
 const struct cli_flag FLAGS_BENCH[] = {
     FLAG_MODEL_ROW,
@@ -439,8 +440,7 @@ int command_bench(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = recorder_open(&b->recorder, g, "bench", &why);
     b->window = calloc(SAMPLES_MAX, sizeof *b->window);
     if (!rc && !b->window) rc = err_set(&why, ERR_NOMEM, "no memory for samples");
-    /* without sensors the timings are still good */
-    if (!rc && sampler_start(&b->sampler, "", 100, NULL)) b->sampler = NULL;
+    if (!rc) rc = cli_sampler(&b->sampler, a, &why);
     for (b->config_i = 0; b->config_i < b->n_configs && !rc; b->config_i++) rc = one_config(b, &why);
     int status = finish(b, rc, &why);
     sampler_stop(b->sampler);

@@ -10,6 +10,13 @@ const struct command COMMANDS[] = {
     { "detect", "[--probe]", "the machine: CPU, caches, memory, GPUs, and what they can do", FLAGS_DETECT,
       command_detect, false, 0, 0, KNOB_FLAGS_NONE,
       "The JSON document (-o json) describes a machine for `qdyno advise --machine FILE`." },
+    { "telemetry", "[--follow] [--metrics A,B] [--pid PID] [--period SENSOR=MS]...",
+      "what this machine tells about itself now, and why the rest is silent", FLAGS_TELEMETRY, command_telemetry,
+      false, 0, 0, KNOB_FLAGS_NONE,
+      "One look at every sensor with unit, period and source; --follow writes rows for other programs until Ctrl-C, --count or "
+      "--for. A field of a row is the mean of what was read since the row before; sensors read more seldom keep their last "
+      "value; empty (null) is unknown. Periods shorter than a sensor resolves are refused; QDYNO_PERIODS=A=MS,B=MS sets them "
+      "for every command that samples." },
     { "info", "[-m MODEL] [--tensors]",
       "what a model file is: architecture, shapes, formats, bytes, tokenizer", FLAGS_INFO, command_info,
       false, 0, 0, KNOB_FLAGS_NONE, NULL },

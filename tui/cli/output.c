@@ -149,10 +149,10 @@ static void csv_text(const char *text, FILE *out)
         fputs(text, out);
 }
 
-static void write_csv(const struct table *t, FILE *out)
+static void write_csv(const struct table *t, bool header, FILE *out)
 {
-    for (int c = 0; c < t->n_columns; c++) fprintf(out, "%s%s", c ? "," : "", t->columns[c].name);
-    fputc('\n', out);
+    for (int c = 0; header && c < t->n_columns; c++) fprintf(out, "%s%s", c ? "," : "", t->columns[c].name);
+    if (header) fputc('\n', out);
     for (size_t r = 0; r < json_array_size(t->rows); r++) {
         for (int c = 0; c < t->n_columns; c++) {
             struct str text = { 0 };
@@ -341,7 +341,7 @@ enum err_code table_write(const struct table *t, enum output_format format, FILE
     switch (format) {
     case OUTPUT_JSON: return write_json(t, out, why);
     case OUTPUT_JSONL: return write_jsonl(t, out, why);
-    case OUTPUT_CSV: write_csv(t, out); return ERR_OK;
+    case OUTPUT_CSV: write_csv(t, true, out); return ERR_OK;
     case OUTPUT_SQL: write_sql(t, out); return ERR_OK;
     case OUTPUT_MD: break;
     }
@@ -351,4 +351,13 @@ enum err_code table_write(const struct table *t, enum output_format format, FILE
         rc = write_md(t, out, why);
     if (!rc && t->notes.len) fprintf(out, "%s%s", json_array_size(t->rows) ? "\n" : "", str_text(&t->notes));
     return rc;
+}
+
+enum err_code table_write_more(const struct table *t, enum output_format format, FILE *out, struct err *why)
+{
+    if (format == OUTPUT_JSONL) return write_jsonl(t, out, why);
+    if (format != OUTPUT_CSV)
+        return err_set(why, ERR_USAGE, "-o %s is no stream of rows", OUTPUT_NAMES[format]);
+    write_csv(t, false, out);
+    return ERR_OK;
 }

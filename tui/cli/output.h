@@ -37,6 +37,10 @@ void table_done(struct table *t);
 /* Errors: ERR_NOMEM; ERR_IO is left to whoever closes `out`. */
 enum err_code table_write(const struct table *t, enum output_format format, FILE *out, struct err *why);
 
+/* The rows again without what stands before them: how a stream in csv or jsonl goes on. Errors: ERR_USAGE for
+ * other formats, ERR_NOMEM. */
+enum err_code table_write_more(const struct table *t, enum output_format format, FILE *out, struct err *why);
+
 /* A whole JSON value, indented, with a newline. */
 enum err_code output_json(const json_t *value, FILE *out, struct err *why);
 

@@ -1,0 +1,368 @@
+/* qdyno telemetry: everything this machine tells about itself, each with its unit, period and source, and why
+ * the rest is silent; with --follow a stream of rows for other programs.
+ *
+ * A field of a row is the mean of what was read since the row before, so that a rate read ten times a second
+ * is a rate over the whole second. A sensor that is read more seldom than rows are written keeps its last
+ * value. */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/rows.h"
+#include "tui/cli/sampling.h"
+
+const struct cli_flag FLAGS_TELEMETRY[] = {
+    { "--follow", NULL, NULL, "write a row again and again, until Ctrl-C; -o csv (the default) or jsonl",
+      FLAG_SWITCH },
+    { "--interval", NULL, "MS", "with --follow: milliseconds from row to row, 10 to 60000; default 1000",
+      FLAG_INT, 10, SAMPLER_PERIOD_MAX_MS },
+    { "--count", NULL, "N", "with --follow: end after N rows", FLAG_INT, 1, 1e9 },
+    { "--for", NULL, "TIME", "with --follow: end after that time, e.g. 10s", FLAG_SECONDS },
+    { "--metrics", NULL, "A,B,...", "only these sensors, in this order; default: all", FLAG_TEXT },
+    { "--pid", NULL, "PID", "also watch this process with its children (the proc_ sensors)", FLAG_INT, 1,
+      INT32_MAX },
+    FLAG_PERIOD_ROW,
+    { "--machine", NULL, "DIR", "sensors of a machine recorded by `qdyno detect --record DIR`", FLAG_TEXT },
+    { NULL },
+};
+
+struct chosen {
+    int n;
+    enum metric_id id[METRIC_SENSOR_COUNT];
+};
+
+static enum err_code choose(struct chosen *c, const struct cli_args *a, struct err *why)
+{
+    const char *list = args_text(a, "--metrics", NULL);
+    char names[8192];
+    *c = (struct chosen){ 0 };
+    for (int i = 0; !list && i < METRIC_SENSOR_COUNT; i++) c->id[c->n++] = (enum metric_id)i;
+    if (!list) return ERR_OK;
+    if (strlen(list) >= sizeof names)
+        return err_set(why, ERR_USAGE, "--metrics: too long (%zu bytes)", strlen(list));
+    memcpy(names, list, strlen(list) + 1);
+    for (char *save, *name = strtok_r(names, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
+        enum metric_id id = METRIC_SENSOR_COUNT;
+        if (sensor_find(&id, name, why)) return err_prefix(why, "--metrics");
+        for (int i = 0; i < c->n; i++)
+            if (c->id[i] == id) return err_set(why, ERR_USAGE, "--metrics: '%s' twice", name);
+        c->id[c->n++] = id;
+    }
+    return c->n ? ERR_OK : err_set(why, ERR_USAGE, "--metrics '%s': want names of sensors", list);
+}
+
+/* ---------------------------------------------------------------- one look */
+
+static const struct column COLUMNS[] = {
+    { "name", "sensor", COLUMN_TEXT },       { "value", NULL, COLUMN_NUM },
+    { "text", "now", COLUMN_TEXT },          { "unit", NULL, COLUMN_TEXT },
+    { "period_ms", "every ms", COLUMN_INT }, { "least_period_ms", NULL, COLUMN_INT },
+    { "source", "from", COLUMN_TEXT },       { "absent", NULL, COLUMN_TEXT },
+    { "help", "what", COLUMN_TEXT },
+};
+
+/* "81.7k", "2.91G": three digits. */
+static const char *count_text(double v, const char *unit, char *buf, size_t size)
+{
+    static const char PREFIX[] = " kMGT";
+    int i = 0;
+    for (; fabs(v) >= 1000 && PREFIX[i + 1]; i++) v /= 1000;
+    if (i)
+        snprintf(buf, size, "%.3g%c%s", v, PREFIX[i], unit);
+    else
+        snprintf(buf, size, "%.3g%s", v, unit);
+    return buf;
+}
+
+/* For people: "1.17G", "43.5 %", "2.10 GHz". */
+static const char *value_text(double v, const char *unit, char *buf, size_t size)
+{
+    static const struct {
+        const char *unit;
+        double times;
+        const char *format;
+    } SHOWN[] = { { "ratio", 100, "%.1f %%" },
+                  { "hertz", 1e-9, "%.2f GHz" },
+                  { "watts", 1, "%.1f W" },
+                  { "celsius", 1, "%.1f C" } };
+    for (size_t i = 0; i < COUNT_OF(SHOWN); i++)
+        if (!strcmp(unit, SHOWN[i].unit)) {
+            snprintf(buf, size, SHOWN[i].format, v * SHOWN[i].times);
+            return buf;
+        }
+    if (!str_starts(unit, "bytes")) return count_text(v, *unit ? unit + 1 /* "1/s" */ : "", buf, size);
+    char amount[32];
+    snprintf(buf, size, "%s%s", str_from_bytes((int64_t)v, amount, sizeof amount), unit + strlen("bytes"));
+    return buf;
+}
+
+/* Bytes are whole: as numbers with a point they would lose their last digits. */
+static void put_value(json_t *row, const char *key, enum metric_id id, double v)
+{
+    if (!isnan(v) && !strcmp(METRICS[id].unit, "bytes"))
+        json_put_int(row, key, (int64_t)llround(v));
+    else
+        json_put_num(row, key, v);
+}
+
+/* Why there is no value, for a sensor that has none. */
+static const char *absence(const struct telemetry *t, enum metric_id id)
+{
+    const char *why = telemetry_absence(t, id);
+    if (!strcmp(why, "no process is watched")) return "no process is watched: --pid PID";
+    return *why ? why : "nothing to tell just now";
+}
+
+static void fill_row(json_t *row, const struct telemetry *t, const struct sampler_periods *p,
+                     enum metric_id id, double v)
+{
+    const struct metric *m = &METRICS[id];
+    char text[64];
+    json_put_str(row, "name", m->name);
+    put_value(row, "value", id, v);
+    json_put_str(row, "text", isnan(v) ? NULL : value_text(v, m->unit, text, sizeof text));
+    json_put_str(row, "unit", m->unit);
+    json_put_int(row, "period_ms", p->ms[id] ? p->ms[id] : m->period_ms);
+    json_put_int(row, "least_period_ms", m->least_ms);
+    json_put_str(row, "source", m->reads);
+    json_put_str(row, "absent", isnan(v) ? absence(t, id) : NULL);
+    json_put_str(row, "help", m->help);
+}
+
+/* For people: sensors that are silent for one reason stand together. */
+static void note_absent(struct table *table, const struct telemetry *t, const struct chosen *c,
+                        const double *value)
+{
+    for (int i = 0; i < c->n; i++) {
+        if (!isnan(value[c->id[i]])) continue;
+        const char *why = absence(t, c->id[i]);
+        struct str names = { 0 };
+        bool told = false;
+        for (int k = 0; k < c->n; k++) {
+            if (!isnan(value[c->id[k]]) || strcmp(absence(t, c->id[k]), why)) continue;
+            told |= k < i;
+            str_printf(&names, " %s", METRICS[c->id[k]].name);
+        }
+        if (!told) table_note(table, "n/a:%s\n     %s", str_text(&names), why);
+        str_free(&names);
+    }
+}
+
+static json_t *cores_json(const struct telemetry *t)
+{
+    static double busy[1024], hertz[1024];
+    const int n = telemetry_cores(t, busy, COUNT_OF(busy));
+    json_t *list = json_array();
+    telemetry_core_hertz(t, hertz, COUNT_OF(hertz));
+    for (int i = 0; i < n; i++) {
+        json_t *core = json_object();
+        json_put_num(core, "busy_ratio", busy[i]);
+        json_put_num(core, "frequency_hertz", hertz[i]);
+        json_array_append_new(list, core);
+    }
+    return list;
+}
+
+static json_t *energy_json(const struct telemetry *t)
+{
+    struct energy_reading e[64];
+    const int n = telemetry_energy(t, e, COUNT_OF(e));
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) {
+        json_t *domain = json_object();
+        json_put_str(domain, "domain", e[i].domain);
+        json_put_num(domain, "joules", e[i].joules);
+        json_array_append_new(list, domain);
+    }
+    return list;
+}
+
+static int look(const struct cli_global *g, const struct cli_args *a, const struct chosen *c,
+                const char *root, const struct sampler_periods *p)
+{
+    struct err why = { 0 };
+    struct telemetry *t;
+    struct table table;
+    double value[METRIC_SENSOR_COUNT];
+    if (telemetry_open(&t, root, &why)) return cli_fail(a, &why);
+    telemetry_watch_process(t, (int)args_int(a, "--pid", 0));
+    telemetry_sample(t, value);
+    for (int i = 0; i < 20 && !cli_is_interrupted(g); i++)
+        clock_sleep_ns(50000000); /* rates are over a second */
+    const int64_t before = clock_ns();
+    telemetry_sample(t, value);
+    const double read_s = (double)(clock_ns() - before) * 1e-9;
+    int have = 0;
+    table_init(&table, "qdyno.telemetry/1", COLUMNS, COUNT_OF(COLUMNS));
+    for (int i = 0; i < c->n; i++) {
+        const double v = value[c->id[i]];
+        have += !isnan(v);
+        if (isnan(v) && g->output == OUTPUT_MD) continue; /* below the table */
+        fill_row(table_row(&table), t, p, c->id[i], v);
+    }
+    json_put(table.extra, "cores", cores_json(t));
+    json_put(table.extra, "energy", energy_json(t));
+    json_put_num(table.extra, "read_s", read_s);
+    table_note(&table, "%d of %d sensors answer; reading them all took %.2f ms", have, c->n, read_s * 1e3);
+    note_absent(&table, t, c, value);
+    const int status = cli_print(g, a, &table, EXIT_DONE);
+    table_done(&table);
+    telemetry_close(t);
+    return status;
+}
+
+/* ---------------------------------------------------------------- --follow */
+
+struct follow {
+    const struct cli_global *g;
+    struct sampler_thread *sampler;
+    const struct chosen *chosen;
+    enum output_format format;
+    struct column column[2 + METRIC_SENSOR_COUNT];
+    struct sample *window; /* [max] */
+    int max;
+    int64_t rows;
+};
+
+/* Until `at`; false when the user wants to stop. */
+static bool wait_until(const struct follow *f, int64_t at_ns)
+{
+    for (int64_t left; (left = at_ns - clock_ns()) > 0 && !cli_is_interrupted(f->g);)
+        clock_sleep_ns(MIN(left, 20000000));
+    return !cli_is_interrupted(f->g);
+}
+
+static double mean_since(const struct follow *f, int n, enum metric_id id, double last)
+{
+    double sum = 0;
+    int k = 0;
+    for (int i = 0; i < n; i++)
+        if (!isnan(f->window[i].value[id])) {
+            sum += f->window[i].value[id];
+            k++;
+        }
+    return k ? sum / k : last;
+}
+
+/* One row about (from, to]. */
+static enum err_code row_write(struct follow *f, int64_t from_ns, int64_t to_ns, struct err *why)
+{
+    struct table t;
+    double last[METRIC_SENSOR_COUNT];
+    char second[32], time[40];
+    const int64_t unix_ms = clock_unix_ms();
+    const int n = sampler_window(f->sampler, from_ns + 1, to_ns, f->window, f->max);
+    sampler_latest(f->sampler, last, NULL, 0);
+    table_init(&t, "qdyno.telemetry_row/1", f->column, 2 + f->chosen->n);
+    json_t *row = table_row(&t);
+    clock_iso8601(unix_ms, second, sizeof second);
+    snprintf(time, sizeof time, "%.19s.%03dZ", second, (int)(unix_ms % 1000));
+    json_put_str(row, "time", time);
+    json_put_num(row, "monotonic_s", (double)to_ns * 1e-9);
+    for (int i = 0; i < f->chosen->n; i++) {
+        const enum metric_id id = f->chosen->id[i];
+        put_value(row, METRICS[id].name, id, mean_since(f, n, id, last[id]));
+    }
+    const enum err_code rc = (f->rows ? table_write_more : table_write)(&t, f->format, stdout, why);
+    table_done(&t);
+    f->rows++;
+    return rc;
+}
+
+/* A reader that left is the usual end of a stream; *over tells. */
+static enum err_code flush(bool *over, struct err *why)
+{
+    *over = false;
+    if (!fflush(stdout)) return ERR_OK;
+    *over = true;
+    if (errno == EPIPE) return ERR_OK;
+    return err_set(why, errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? ERR_FIT : ERR_IO,
+                   "could not write the row: %s", strerror(errno));
+}
+
+static enum err_code follow_loop(struct follow *f, const struct cli_args *a, struct err *why)
+{
+    const int64_t interval_ns = args_int(a, "--interval", 1000) * 1000000,
+                  count = args_int(a, "--count", INT64_MAX);
+    /* half a tick behind the sampler's, so that a row holds what was read at its very end */
+    const int64_t start_ns = clock_ns() + 50000000,
+                  end_ns = start_ns + (int64_t)(args_num(a, "--for", 1e9) * 1e9);
+    int64_t was_ns = 0;
+    enum err_code rc = ERR_OK;
+    bool over = false;
+    for (int64_t at = start_ns + interval_ns; f->rows < count && at <= end_ns && !rc && !over;
+         at += interval_ns) {
+        if (!wait_until(f, at)) break;
+        const int64_t now_ns = clock_ns();
+        rc = row_write(f, was_ns, now_ns, why);
+        if (!rc) rc = flush(&over, why);
+        was_ns = now_ns;
+        if (at + interval_ns < now_ns)
+            at = now_ns - interval_ns; /* held up by the reader: no burst behind it */
+    }
+    return rc;
+}
+
+static int follow(const struct cli_global *g, const struct cli_args *a, const struct chosen *c,
+                  const char *root, const struct sampler_periods *p)
+{
+    struct err why = { 0 };
+    struct follow f = { .g = g, .chosen = c, .format = g->output_given ? g->output : OUTPUT_CSV };
+    const int interval_ms = (int)args_int(a, "--interval", 1000), tick_ms = MIN(interval_ms, 100);
+    f.column[0] = (struct column){ "time", "time", COLUMN_TEXT };
+    f.column[1] = (struct column){ "monotonic_s", "monotonic_s", COLUMN_NUM };
+    for (int i = 0; i < c->n; i++)
+        f.column[2 + i] = (struct column){ METRICS[c->id[i]].name, METRICS[c->id[i]].name, COLUMN_NUM };
+    f.max = 2 * interval_ms / 10 + 16; /* a row that is late holds more */
+    f.window = malloc((size_t)f.max * sizeof *f.window);
+    enum err_code rc = f.window ? sampler_start_periods(&f.sampler, root, tick_ms, p, &why)
+                                : err_set(&why, ERR_NOMEM, "no memory for the samples of a row");
+    if (!rc) {
+        int64_t missed;
+        sampler_watch_process(f.sampler, (int)args_int(a, "--pid", 0));
+        rc = follow_loop(&f, a, &why);
+        const int64_t ticks = sampler_ticks(f.sampler, &missed);
+        cli_note(g, "%lld rows; sampling took %.2f %% of one processor, %lld of %lld ticks were left out",
+                 (long long)f.rows, 100 * sampler_cost_ratio(f.sampler), (long long)missed,
+                 (long long)(ticks + missed));
+        sampler_stop(f.sampler);
+    }
+    free(f.window);
+    return rc ? cli_fail(a, &why) : EXIT_DONE;
+}
+
+/* ---------------------------------------------------------------- the command */
+
+static enum err_code check_flags(const struct cli_global *g, const struct cli_args *a, struct err *why)
+{
+    static const char *const ONLY_FOLLOWING[] = { "--interval", "--count", "--for" };
+    const bool rows = g->output == OUTPUT_CSV || g->output == OUTPUT_JSONL;
+    if (args_has(a, "--follow") && g->output_given && !rows)
+        return err_set(why, ERR_USAGE, "-o %s: want csv or jsonl with --follow", OUTPUT_NAMES[g->output]);
+    for (size_t i = 0; i < COUNT_OF(ONLY_FOLLOWING); i++)
+        if (args_has(a, ONLY_FOLLOWING[i]) && !args_has(a, "--follow"))
+            return err_set(why, ERR_USAGE, "%s: only with --follow", ONLY_FOLLOWING[i]);
+    const int pid = (int)args_int(a, "--pid", 0);
+    if (pid && !args_has(a, "--machine") && kill(pid, 0) && errno == ESRCH)
+        return err_set(why, ERR_USAGE, "--pid %d: there is no such process", pid);
+    return ERR_OK;
+}
+
+int command_telemetry(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct chosen c;
+    struct sampler_periods p;
+    struct recording machine = { 0 };
+    enum err_code rc = check_flags(g, a, &why);
+    if (!rc) rc = choose(&c, a, &why);
+    if (!rc) rc = cli_periods(&p, a, &why);
+    const char *dir = args_text(a, "--machine", NULL);
+    if (!rc && dir && (rc = recording_open(&machine, dir, &why))) err_prefix(&why, "--machine %s", dir);
+    if (rc) return cli_fail(a, &why);
+    const int status = (args_has(a, "--follow") ? follow : look)(g, a, &c, dir ? machine.root : "", &p);
+    recording_close(&machine);
+    return status;
+}
