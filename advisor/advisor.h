@@ -16,7 +16,10 @@
 #include "advisor/claims.h"
 #include "advisor/advise.h"
 #include "advisor/outcome.h"
+#include "advisor/trace.h"
+#include "advisor/trace_push.h"
 #include "advisor/requests.h"
+#include "advisor/scrape.h"
 #include "advisor/series.h"
 #include "advisor/capsule.h"
 #include "advisor/canary.h"
@@ -25,6 +28,6 @@
 #include "advisor/compare.h"
 #include "advisor/baseline.h"
 #include "advisor/alert.h"
-
 #include "advisor/watch.h"
+
 #endif

@@ -1,4 +1,5 @@
-/* qdyno push: the outcome of a run to a Pushgateway; what could not be sent before goes along. */
+/* qdyno push: the outcome of a run to a Pushgateway, its trace and outcome to an OpenTelemetry collector;
+ * what could not be sent before goes along. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,9 @@
 
 const struct cli_flag FLAGS_PUSH[] = {
     { "--url", NULL, "URL", "Pushgateway, e.g. http://localhost:9091 (also: QDYNO_PUSH_URL)", FLAG_TEXT },
+    { "--otlp", NULL, "URL",
+      "OpenTelemetry collector, OTLP over HTTP, e.g. http://localhost:4318 (also: OTEL_EXPORTER_OTLP_ENDPOINT)",
+      FLAG_TEXT },
     TARGET_FLAGS("QDYNO_PUSH"),
     { NULL },
 };
@@ -39,47 +43,102 @@ static const struct column COLUMNS[] = {
     { "pushed", "pushed", COLUMN_BOOL },
     { "sent_from_spool", "sent from the spool", COLUMN_INT },
     { "waiting", "waiting in the spool", COLUMN_INT },
+    { "otlp", "collector", COLUMN_TEXT },
+    { "spans", "spans", COLUMN_INT },
+    { "points", "metric points", COLUMN_INT },
+    { "traces_sent_late", "earlier runs sent", COLUMN_INT },
+    { "traces_waiting", "runs waiting for a collector", COLUMN_INT },
 };
+
+struct push {
+    const struct cli_global *g;
+    const struct cli_args *a;
+    struct db *db;
+    int64_t run;
+    struct target to;
+    bool to_gateway, to_collector;
+    json_t *row; /* of the table; borrowed */
+};
+
+/* Options name who is told; without any of them, the environment does. */
+static enum err_code choose_receivers(struct push *p, struct err *why)
+{
+    const bool url = args_has(p->a, "--url"), otlp = args_has(p->a, "--otlp");
+    enum err_code rc = target_read(&p->to, p->a, "--url", "QDYNO_PUSH", why);
+    if (rc) return rc;
+    p->to_gateway = url || (!otlp && p->to.url);
+    p->to_collector = otlp || (!url && otlp_environment());
+    if (p->to_gateway || p->to_collector) return ERR_OK;
+    return err_set(why, ERR_USAGE,
+                   "whom to tell? want --url URL of a Pushgateway (or QDYNO_PUSH_URL), e.g. --url "
+                   "http://localhost:9091, or --otlp URL of an OpenTelemetry collector (or "
+                   "OTEL_EXPORTER_OTLP_ENDPOINT), e.g. --otlp http://localhost:4318");
+}
+
+static enum err_code tell_gateway(struct push *p, struct err *why)
+{
+    struct push_target target = { .url = p->to.url, .auth = p->to.auth };
+    struct machine m;
+    struct err later = { 0 };
+    int sent = 0;
+    bool spooled = false;
+    enum err_code rc = machine_detect(&m, "", why);
+    if (!rc) rc = outcome_push(p->db, p->run, &m, &target, &spooled, why);
+    /* the gateway answered: a good moment for what waited */
+    if (!rc && db_spool_count(p->db) > 0 && outcome_flush(p->db, &target, true, &sent, &later))
+        log_write(&p->g->log, LOG_WARN, "an earlier outcome is still waiting: %s", later.message);
+    json_put_str(p->row, "url", target.url);
+    json_put_bool(p->row, "pushed", !rc);
+    json_put_int(p->row, "sent_from_spool", sent);
+    json_put_int(p->row, "waiting", db_spool_count(p->db));
+    if (spooled) fprintf(stderr, "qdyno push: kept; the next push sends it\n");
+    return rc;
+}
+
+static enum err_code tell_collector(struct push *p, struct err *why)
+{
+    struct http_auth auth = p->to.auth;
+    /* the gateway's token is none of the collector's business, unless it was given for this push */
+    if (!args_has(p->a, "--bearer-file")) auth.bearer = NULL;
+    const struct trace_target target = { args_text(p->a, "--otlp", NULL), &auth };
+    struct trace_sent sent;
+    struct err later = { 0 };
+    int late = 0;
+    enum err_code rc = trace_push(p->db, p->run, &target, &sent, why);
+    if (!rc && trace_flush(p->db, &target, &late, &later))
+        log_write(&p->g->log, LOG_WARN, "an earlier run: %s", later.message);
+    if (*sent.warning) log_write(&p->g->log, LOG_WARN, "the collector says: %s", sent.warning);
+    json_put_str(p->row, "otlp", target.base ? target.base : "OTEL_EXPORTER_OTLP_ENDPOINT");
+    json_put_int(p->row, "spans", sent.spans);
+    json_put_int(p->row, "points", sent.points);
+    json_put_int(p->row, "traces_sent_late", late);
+    json_put_int(p->row, "traces_waiting", db_trace_due_count(p->db));
+    if (sent.kept)
+        fprintf(stderr, "qdyno push: run %" PRId64 " waits; the next push to this collector sends it\n",
+                p->run);
+    return rc;
+}
 
 int command_push(const struct cli_global *g, const struct cli_args *a)
 {
-    struct err why = { 0 }, flush_why = { 0 };
-    struct target to;
-    struct push_target target;
-    struct machine m;
-    struct db *d = NULL;
-    int64_t id = 0;
-    int sent = 0;
-    bool spooled = false;
-    enum err_code rc = target_read(&to, a, "--url", "QDYNO_PUSH", &why);
-    if (!rc && !to.url)
-        rc = err_set(&why, ERR_USAGE, "want --url URL (or QDYNO_PUSH_URL), e.g. --url http://localhost:9091");
-    target = (struct push_target){ .url = to.url, .auth = to.auth };
-    if (!rc) rc = db_open(&d, g->db_path, &why);
-    if (!rc) rc = choose_run(&id, d, a, &why);
-    if (!rc) rc = machine_detect(&m, "", &why);
-    if (!rc) rc = outcome_push(d, id, &m, &target, &spooled, &why);
-    /* the gateway answered: a good moment for what waited */
-    if (!rc && db_spool_count(d) > 0 && outcome_flush(d, &target, true, &sent, &flush_why))
-        log_write(&g->log, LOG_WARN, "an earlier outcome is still waiting: %s", flush_why.message);
-    int status;
-    if (rc) {
-        status = cli_fail(a, &why);
-        if (spooled) fprintf(stderr, "qdyno push: kept; the next push sends it\n");
-    } else {
-        struct table t;
-        table_init(&t, "qdyno.push/1", COLUMNS, COUNT_OF(COLUMNS));
-        t.record = true;
-        json_t *row = table_row(&t);
-        json_put_int(row, "run", id);
-        json_put_str(row, "url", target.url);
-        json_put_bool(row, "pushed", true);
-        json_put_int(row, "sent_from_spool", sent);
-        json_put_int(row, "waiting", db_spool_count(d));
-        status = cli_print(g, a, &t, EXIT_DONE);
-        table_done(&t);
-    }
-    db_close(d);
-    target_done(&to);
+    struct push p = { .g = g, .a = a };
+    struct err why = { 0 }, second = { 0 };
+    struct table t;
+    table_init(&t, "qdyno.push/1", COLUMNS, COUNT_OF(COLUMNS));
+    t.record = true;
+    p.row = table_row(&t);
+    enum err_code rc = choose_receivers(&p, &why);
+    if (!rc) rc = db_open(&p.db, g->db_path, &why);
+    if (!rc) rc = choose_run(&p.run, p.db, a, &why);
+    json_put_int(p.row, "run", p.run);
+    const bool chosen = !rc;
+    if (chosen && p.to_gateway) rc = tell_gateway(&p, &why);
+    /* one that is not there is no reason to leave the other in the dark */
+    if (chosen && p.to_collector && tell_collector(&p, rc ? &second : &why) && !rc) rc = why.code;
+    if (second.code) log_write(&g->log, LOG_ERROR, "%s", second.message);
+    const int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    db_close(p.db);
+    target_done(&p.to);
     return status;
 }
