@@ -106,6 +106,14 @@ static int cpus_read(const char *root, const char *path, int *cpu, int max)
 
 /* ---------------------------------------------------------------- opening */
 
+static void tell(const struct sensors *s, enum metric_id metric, int error, bool everything)
+{
+    if (error == EACCES || error == EPERM)
+        sensor_denied(s, metric, perf_advice(error, everything));
+    else
+        sensor_absent(s, metric, "%s", error ? perf_advice(error, everything) : "");
+}
+
 static void everything_open(struct perf *p, const struct sensors *s)
 {
     int cpu[SYS_CPUS], n = cpus_read(s->root, "/sys/devices/system/cpu/online", cpu, SYS_CPUS);
@@ -122,7 +130,7 @@ static void everything_open(struct perf *p, const struct sensors *s)
         }
         if (!error) continue;
         perf_sum_close(&p->everything[e]);
-        sensor_absent(s, EVENT[e].everything, "%s", perf_advice(error, true));
+        tell(s, EVENT[e].everything, error, true);
     }
 }
 
@@ -159,9 +167,10 @@ static void buses_open(struct perf *p, const struct sensors *s)
     for (int bus = 0; bus < BUSES; bus++) {
         if (!error[bus]) continue;
         perf_sum_close(&p->bus[bus]);
-        sensor_absent(s, BUS[bus], "%s",
-                      error[bus] < 0 ? "no memory controller shows its counters (uncore_imc, amd_umc)"
-                                     : perf_advice(error[bus], true));
+        if (error[bus] > 0)
+            tell(s, BUS[bus], error[bus], true);
+        else
+            sensor_absent(s, BUS[bus], "no memory controller shows its counters (uncore_imc, amd_umc)");
     }
 }
 
@@ -206,7 +215,7 @@ static void process_open(struct perf *p, const struct sensors *s)
                 if (error == ESRCH) error = 0; /* that thread has ended */
             }
         if (error) perf_sum_close(&p->process[e]);
-        sensor_absent(s, EVENT[e].process, "%s", error ? perf_advice(error, false) : "");
+        tell(s, EVENT[e].process, error, false);
     }
 }
 

@@ -150,10 +150,12 @@ static void io_sample(struct process *p, const struct sensors *s, double *row)
         write += sys_field(text, "write_bytes:");
     }
     for (size_t i = 0; i < COUNT_OF(BOTH); i++)
-        sensor_absent(
-            s, BOTH[i], "%s",
-            denied ? "only its owner may know what a process reads and writes: run as that user or as root"
-                   : "");
+        if (denied)
+            sensor_denied(
+                s, BOTH[i],
+                "only its owner may know what a process reads and writes: run as that user or as root");
+        else
+            sensor_absent(s, BOTH[i], "%s", "");
     if (s->due[METRIC_PROC_READ]) row[METRIC_PROC_READ] = rate_next(&p->read, read, 0, s->now_ns);
     if (s->due[METRIC_PROC_WRITE]) row[METRIC_PROC_WRITE] = rate_next(&p->write, write, 0, s->now_ns);
 }

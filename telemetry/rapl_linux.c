@@ -79,10 +79,10 @@ static enum err_code rapl_open(void **out, const struct sensors *s, struct err *
     for (int i = 0; i < list.count && r->count < ENERGY_MAX; i++) zone_add(r, s->root, list.name[i], state);
     for (int k = 0; k < KINDS; k++) {
         denied |= state[k] == IS_DENIED;
-        if (state[k] != ANSWERS && list.count)
-            sensor_absent(s, KIND[k].metric,
-                          state[k] == IS_DENIED ? "%s" : "no RAPL domain '%s' on this machine",
-                          state[k] == IS_DENIED ? DENIED : KIND[k].name);
+        if (state[k] == IS_DENIED)
+            sensor_denied(s, KIND[k].metric, DENIED);
+        else if (state[k] != ANSWERS && list.count)
+            sensor_absent(s, KIND[k].metric, "no RAPL domain '%s' on this machine", KIND[k].name);
     }
     if (r->count || denied) {
         *out = r; /* denied: with nothing to read, but each metric says why */

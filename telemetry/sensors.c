@@ -22,15 +22,22 @@ struct telemetry {
     struct sensors shared;
     void *state[COUNT_OF(SOURCES)];
     bool open[COUNT_OF(SOURCES)];
-    char absence[METRIC_SENSOR_COUNT][ABSENCE_TEXT];
+    struct absence absence[METRIC_SENSOR_COUNT];
 };
 
 void sensor_absent(const struct sensors *s, enum metric_id metric, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(s->absence[metric], ABSENCE_TEXT, fmt, ap);
+    vsnprintf(s->absence[metric].why, ABSENCE_TEXT, fmt, ap);
     va_end(ap);
+    s->absence[metric].denied = false;
+}
+
+void sensor_denied(const struct sensors *s, enum metric_id metric, const char *advice)
+{
+    sensor_absent(s, metric, "%s", advice);
+    s->absence[metric].denied = true;
 }
 
 static bool fills(const struct source *source, enum metric_id metric)
@@ -44,10 +51,10 @@ static void note_absent(struct telemetry *t, char why[][ABSENCE_TEXT])
     for (int m = 0; m < METRIC_SENSOR_COUNT; m++) {
         bool here = false;
         for (size_t i = 0; i < SOURCE_COUNT; i++) here |= t->open[i] && fills(SOURCES[i], m);
-        size_t len = strlen(t->absence[m]);
+        size_t len = strlen(t->absence[m].why);
         for (size_t i = 0; i < SOURCE_COUNT && !here; i++)
             if (fills(SOURCES[i], m))
-                len += (size_t)snprintf(t->absence[m] + MIN(len, ABSENCE_TEXT - 1),
+                len += (size_t)snprintf(t->absence[m].why + MIN(len, ABSENCE_TEXT - 1),
                                         ABSENCE_TEXT - MIN(len, ABSENCE_TEXT - 1), "%s%s", len ? "; " : "",
                                         why[i]);
     }
@@ -145,9 +152,11 @@ int telemetry_energy(const struct telemetry *t, struct energy_reading *out, int 
     return MAX(n, 0);
 }
 
-const char *telemetry_absence(const struct telemetry *t, enum metric_id sensor)
+const char *telemetry_absence(const struct telemetry *t, enum metric_id sensor, bool *denied)
 {
-    if (!*t->absence[sensor] && !t->shared.watched_pid && str_starts(METRICS[sensor].name, "proc_"))
+    const struct absence *a = &t->absence[sensor];
+    if (denied) *denied = *a->why && a->denied;
+    if (!*a->why && !t->shared.watched_pid && str_starts(METRICS[sensor].name, "proc_"))
         return "no process is watched";
-    return t->absence[sensor];
+    return a->why;
 }

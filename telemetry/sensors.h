@@ -31,13 +31,19 @@ struct sensors {
     struct energy_reading energy[ENERGY_MAX];
     int energies;
 
-    char (*absence)[ABSENCE_TEXT]; /* [METRIC_SENSOR_COUNT], through sensor_absent only */
+    struct absence *absence; /* [METRIC_SENSOR_COUNT], through sensor_absent and sensor_denied only */
+};
+struct absence {
+    bool denied; /* the hardware is there, the permission is not */
+    char why[ABSENCE_TEXT];
 };
 
 /* A source that is here but lacks one of its metrics says why, at open or when it turns out; "%s" of "": it
  * answers after all. A source that is not here need not: the message of its open serves. */
 void sensor_absent(const struct sensors *s, enum metric_id metric, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* It is there, but we may not read it: why not, and what to do. */
+void sensor_denied(const struct sensors *s, enum metric_id metric, const char *advice);
 
 struct source {
     const char *name;

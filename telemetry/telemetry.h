@@ -99,8 +99,9 @@ struct energy_reading {
 /* As of the last sample; returns how many were filled (at most max). */
 int telemetry_energy(const struct telemetry *t, struct energy_reading *out, int max);
 
-/* Why a sensor has no value here: "" when it answers or only waits for a second reading. Borrowed. */
-const char *telemetry_absence(const struct telemetry *t, enum metric_id sensor);
+/* Why a sensor has no value here: "" when it answers or only waits for a second reading. *denied (may be
+ * NULL): the hardware is there, but this user may not read it; the text says what to do. Borrowed. */
+const char *telemetry_absence(const struct telemetry *t, enum metric_id sensor, bool *denied);
 
 /* A thread that samples each metric at its period into a ring. */
 struct sampler_thread;

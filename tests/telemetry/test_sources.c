@@ -9,7 +9,7 @@ static double row[METRIC_SENSOR_COUNT];
 
 static bool says(const struct telemetry *t, enum metric_id metric, const char *words)
 {
-    return strstr(telemetry_absence(t, metric), words) != NULL;
+    return strstr(telemetry_absence(t, metric, NULL), words) != NULL;
 }
 
 static void memory_gauges(void **state)
@@ -209,11 +209,16 @@ static void forbidden_energy_says_so(void **state)
     if (root_user) assert_int_equal(seteuid(0), 0);
     CHECK(isnan(row[METRIC_CPU_POWER]) && isnan(row[METRIC_DRAM_POWER]));
     CHECK(says(t, METRIC_CPU_POWER, "only root") && says(t, METRIC_DRAM_POWER, "chmod"));
+    bool denied = false;
+    telemetry_absence(t, METRIC_DRAM_POWER, &denied);
+    CHECK(denied);
     telemetry_close(t);
     t = open_at(&server);
     telemetry_sample(t, row);
     CHECK(isnan(row[METRIC_CPU_POWER]) && says(t, METRIC_CPU_POWER, "no RAPL") &&
           !says(t, METRIC_CPU_POWER, "only root"));
+    telemetry_absence(t, METRIC_CPU_POWER, &denied);
+    CHECK(!denied);
     telemetry_close(t);
     root_remove(&r);
 }
@@ -236,7 +241,7 @@ static void storage_of_the_tree(void **state)
     struct span s = sample_after(t, row, &r, tree_reads);
     check_rate(row[METRIC_PROC_READ], 4096000 + 4096, s);
     check_rate(row[METRIC_PROC_WRITE], 4096, s);
-    CHECK_NEAR(*telemetry_absence(t, METRIC_PROC_READ), 0, 0);
+    CHECK_NEAR(*telemetry_absence(t, METRIC_PROC_READ, NULL), 0, 0);
     /* the child ends and is waited for: its bytes are its parent's now */
     root_write(&r, "proc/200/io", NULL);
     root_write(&r, "proc/200/stat", NULL);
@@ -296,7 +301,7 @@ static void version_1_container(void **state)
     root_write(&r, "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "250000\n"); /* set while we look */
     telemetry_sample(t, row);
     CHECK_NEAR(row[METRIC_CGROUP_CPU_LIMIT], 2.5, 1e-12);
-    CHECK_NEAR(*telemetry_absence(t, METRIC_CGROUP_CPU_LIMIT), 0, 0);
+    CHECK_NEAR(*telemetry_absence(t, METRIC_CGROUP_CPU_LIMIT, NULL), 0, 0);
     telemetry_close(t);
     root_remove(&r);
 }

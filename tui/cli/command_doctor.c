@@ -119,12 +119,29 @@ static void check_gpu(struct doctor *d)
     }
 }
 
+/* Each reason for which a sensor that is here may not be read, once, with what to do about it. */
+static void say_denied(struct doctor *d, const struct telemetry *t)
+{
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) {
+        struct str names = { 0 };
+        bool denied, told = false;
+        const char *why = telemetry_absence(t, i, &denied);
+        for (int k = 0; k < METRIC_SENSOR_COUNT && denied; k++) {
+            bool also;
+            if (strcmp(telemetry_absence(t, k, &also), why) || !also) continue;
+            told |= k < i;
+            str_printf(&names, " %s", METRICS[k].name);
+        }
+        if (denied && !told) say(d, NOTE, why, "here, but not permitted:%s", str_text(&names));
+        str_free(&names);
+    }
+}
+
 static void check_sensors(struct doctor *d)
 {
     struct telemetry *t = NULL;
     struct err why = { 0 };
     double row[METRIC_SENSOR_COUNT];
-    struct str missing = { 0 };
     int have = 0;
     if (telemetry_open(&t, "", &why)) {
         say(d, BAD, "mount /proc", "%s", why.message);
@@ -134,18 +151,12 @@ static void check_sensors(struct doctor *d)
     telemetry_sample(t, row);
     clock_sleep_ns(50000000);
     telemetry_sample(t, row);
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) have += isfinite(row[i]);
+    const bool power = isfinite(row[METRIC_CPU_POWER]) || isfinite(row[METRIC_GPU_POWER]);
+    say(d, power ? GOOD : NOTE, power ? "" : "`qdyno telemetry` says why the others are silent",
+        "%d of %d answer%s", have, METRIC_SENSOR_COUNT, power ? "" : "; no power, so no energy per token");
+    say_denied(d, t);
     telemetry_close(t);
-    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) {
-        if (isfinite(row[i]))
-            have++;
-        else
-            str_printf(&missing, "%s%s", missing.len ? " " : "", METRICS[i].name);
-    }
-    bool power = isfinite(row[METRIC_CPU_POWER]);
-    say(d, power ? GOOD : NOTE, power ? "" : "energy needs a readable /sys/class/powercap (root, bare metal)",
-        "%d of %d answer%s%s", have, METRIC_SENSOR_COUNT, missing.len ? "; not here: " : "",
-        str_text(&missing));
-    str_free(&missing);
 }
 
 static void check_ceilings(struct doctor *d)

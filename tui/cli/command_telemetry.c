@@ -59,8 +59,8 @@ static const struct column COLUMNS[] = {
     { "name", "sensor", COLUMN_TEXT },       { "value", NULL, COLUMN_NUM },
     { "text", "now", COLUMN_TEXT },          { "unit", NULL, COLUMN_TEXT },
     { "period_ms", "every ms", COLUMN_INT }, { "least_period_ms", NULL, COLUMN_INT },
-    { "source", "from", COLUMN_TEXT },       { "absent", NULL, COLUMN_TEXT },
-    { "help", "what", COLUMN_TEXT },
+    { "source", "from", COLUMN_TEXT },       { "state", NULL, COLUMN_TEXT },
+    { "absent", NULL, COLUMN_TEXT },         { "help", "what", COLUMN_TEXT },
 };
 
 /* "81.7k", "2.91G": three digits. */
@@ -110,7 +110,7 @@ static void put_value(json_t *row, const char *key, enum metric_id id, double v)
 /* Why there is no value, for a sensor that has none. */
 static const char *absence(const struct telemetry *t, enum metric_id id)
 {
-    const char *why = telemetry_absence(t, id);
+    const char *why = telemetry_absence(t, id, NULL);
     if (!strcmp(why, "no process is watched")) return "no process is watched: --pid PID";
     return *why ? why : "nothing to tell just now";
 }
@@ -120,6 +120,8 @@ static void fill_row(json_t *row, const struct telemetry *t, const struct sample
 {
     const struct metric *m = &METRICS[id];
     char text[64];
+    bool denied;
+    telemetry_absence(t, id, &denied);
     json_put_str(row, "name", m->name);
     put_value(row, "value", id, v);
     json_put_str(row, "text", isnan(v) ? NULL : value_text(v, m->unit, text, sizeof text));
@@ -127,6 +129,7 @@ static void fill_row(json_t *row, const struct telemetry *t, const struct sample
     json_put_int(row, "period_ms", p->ms[id] ? p->ms[id] : m->period_ms);
     json_put_int(row, "least_period_ms", m->least_ms);
     json_put_str(row, "source", m->reads);
+    json_put_str(row, "state", !isnan(v) ? "ok" : denied ? "denied" : "absent");
     json_put_str(row, "absent", isnan(v) ? absence(t, id) : NULL);
     json_put_str(row, "help", m->help);
 }
