@@ -1,0 +1,123 @@
+#!/bin/bash
+# Proves: a finished A/B arrives at an OpenTelemetry collector as one trace that nests in time and as metrics, read
+# with the official protobuf definitions where python3 has them; a second push is the same trace; busy, refusing,
+# partial and absent collectors mean what docs/monitoring.md says; secrets are neither kept nor shown.
+. "$(dirname "$0")/lib.sh" "$@"
+[ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to stand in for a collector"; exit 77; }
+here=$(dirname "$0")
+for name in $(env | sed -n 's/^\(OTEL_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
+OTLP_PYTHON=${QDYNO_TEST_PYTHON:-python3}
+
+# collector FOLDER [PORT]: starts one; its address is in $address
+collector() {
+  mkdir -p "$1"
+  python3 "$here/otlp_collector.py" "$@" 2>"$1/log" &
+  pids+=("$!")
+  for _ in $(seq 100); do [ -s "$1/port" ] && break; sleep 0.1; done
+  address=http://127.0.0.1:$(cat "$1/port") || fail "no collector"
+}
+requests() { find "$1" -name '*.body' | wc -l; }
+
+# the arms quantize while they load: the cache is new
+"$QDYNO" ab default q4_0 -w pp8+tg16 --max-blocks 6 --control 0 --budget 20s >"$T/out" 2>"$T/err"
+expect 0 history -o json && json 'd["rows"][0]["state"] == "done"' || { cat "$T/out"; finish; }
+
+# nobody there: kept, told, and sent with the next
+expect 7 push 1 --otlp "http://127.0.0.1:$(free_port)" --timeout 3s && says err 'waits'
+collector "$T/first"
+echo 503 >"$T/first/plan"
+echo '429 1' >>"$T/first/plan"
+expect 0 push 1 --otlp "$address" -o json && json 'd["spans"] > 20 and d["points"] > 5 and d["traces_waiting"] == 1'
+json 'd["url"] is None and d["pushed"] is None'
+[ "$(requests "$T/first")" = 4 ] || fail "503, 429, trace, metrics: $(requests "$T/first") requests"
+cmp -s "$T/first/001.body" "$T/first/003.body" || fail "what is sent again is not the same"
+[ "$(cat "$T/first/003.path" "$T/first/004.path")" = /v1/traces/v1/metrics ] || fail "paths"
+grep -qi '^content-type: application/x-protobuf' "$T/first/003.headers" || fail "content type"
+
+# the same run again is the same trace
+expect 0 push 1 --otlp "$address/" && cmp -s "$T/first/003.body" "$T/first/005.body" || fail "a second push is another trace"
+
+# what the official definitions read
+"$OTLP_PYTHON" "$here/../telemetry/otlp_decode.py" traces "$T/first/003.body" >"$T/spans" 2>"$T/err"
+case $? in
+0)
+  "$OTLP_PYTHON" "$here/../telemetry/otlp_decode.py" metrics "$T/first/004.body" >"$T/points" 2>"$T/err" || fail "metrics: $(cat "$T/err")"
+  python3 - "$T/spans" "$T/points" >"$T/err" 2>&1 <<'PY' || fail "spans or points are not as they should be"
+import json, sys
+spans, points = ([json.loads(line) for line in open(path)] for path in sys.argv[1:])
+by = {s["id"]: s for s in spans}
+names = {}
+for s in spans:
+    names.setdefault(s["name"].split(" ")[0], []).append(s)
+parents = lambda name: {by[s["parent"]]["name"].split(" ")[0] for s in names[name] if s["parent"]}
+print({k: len(v) for k, v in names.items()})
+assert len(names["experiment"]) == 1 and len(names["block"]) >= 1, names.keys()
+assert parents("block") == {"experiment"} and parents("text_completion") == {"experiment", "block"}
+assert parents("prefill") == parents("decode") == {"text_completion"}
+assert parents("load") <= {"experiment", "block"} and "experiment" in parents("load")
+assert len(names["quantize"]) == 1 and parents("quantize") == {"load"}, "made once, then it is in the cache"
+root = names["experiment"][0]["attributes"]
+assert root["qdyno.run.id"] == 1 and root["qdyno.verdict"] and root["qdyno.arms"] == ["default", "q4_0"]
+for s in names["text_completion"]:
+    a = s["attributes"]
+    assert s["kind"] == 3 and a["gen_ai.operation.name"] == "text_completion" and a["gen_ai.provider.name"] == "qdyno"
+    assert s["name"] == "text_completion " + a["gen_ai.request.model"]
+    for key, of in (("input", 8), ("output", 16)):
+        n = a[f"gen_ai.usage.{key}_tokens"]
+        assert type(n) is int and n == of * a["qdyno.cell.repeats"], (key, n, a)
+    assert type(a["gen_ai.response.time_to_first_chunk"]) is float and a["qdyno.arm"] in "AB"
+    children = [c for c in spans if c["parent"] == s["id"]]
+    assert children[0]["name"] == "prefill" and children[1]["name"] == "decode"
+    assert sum(c["end"] - c["start"] for c in children) <= s["end"] - s["start"]
+for s in names["block"]:
+    assert s["attributes"]["qdyno.block.kept"] == (s["status"] != 2), s
+resource = names["experiment"][0]["resource"]
+assert resource["service.name"] == "qdyno" and resource["service.version"] and resource["host.id"] == root["qdyno.machine.id"]
+found = {p["name"]: p for p in points}
+verdicts = [p for p in points if p["name"] == "qdyno_ab_verdict"]
+assert sum(p["value"] for p in verdicts) == 1, verdicts
+assert [p for p in verdicts if p["value"]][0]["attributes"]["verdict"] == root["qdyno.verdict"]
+assert found["qdyno_ab_decode_tokens_per_second"]["value"] > 0 and found["qdyno_experiment_duration_seconds"]["unit"] == "s"
+PY
+  ;;
+77) skip "no opentelemetry-proto for $OTLP_PYTHON: bodies arrive, but their insides are not read (QDYNO_TEST_PYTHON)" ;;
+*) fail "the trace: $(cat "$T/err")" ;;
+esac
+
+# the environment names it; its headers are sent, not stored, not shown
+collector "$T/second"
+export OTEL_EXPORTER_OTLP_ENDPOINT=$address OTEL_EXPORTER_OTLP_HEADERS='api-key=s3%20cret' OTEL_SERVICE_NAME=lab
+expect 0 push && grep -qi '^api-key: s3 cret' "$T/second/001.headers" || fail "headers of the environment are not sent"
+grep -q lab "$T/second/001.body" || fail "OTEL_SERVICE_NAME is not sent"
+echo '400 no spans of yours' >"$T/second/plan"
+expect 4 push 1 && says err 'no spans of yours'
+echo 'partial 7 too old' >"$T/second/plan"
+expect 4 push 1 && says err '7 rejected: too old'
+echo html >"$T/second/plan"
+expect 4 push 1 && says err 'is it the address of one'
+echo 500 >"$T/second/plan"
+expect 4 push 1
+echo '503 3600' >"$T/second/plan"
+expect 7 push 1 && says err 'waits'
+OTEL_EXPORTER_OTLP_PROTOCOL=grpc "$QDYNO" push 1 >"$T/out" 2>"$T/err" && fail "grpc is not refused"
+says err 'http/protobuf'
+grep -qa 's3 cret\|s3%20cret' "$XDG_DATA_HOME/qdyno/qdyno.db"* && fail "a secret is in the database"
+expect 0 push 1 -o json && json 'd["traces_sent_late"] == 0 and d["traces_waiting"] == 1' # its own wait is over
+unset OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_HEADERS OTEL_SERVICE_NAME
+
+# what waits goes along, whatever it is a run of, as soon as its collector is back
+"$QDYNO" bench -p 8 -n 4 -r 1 >"$T/out" 2>"$T/err" || fail "bench"
+port=$(free_port)
+expect 7 push 2 --otlp "http://127.0.0.1:$port" --timeout 3s
+expect 7 push 1 --otlp "http://127.0.0.1:$port" --timeout 3s
+collector "$T/third" "$port"
+expect 0 push 1 --otlp "$address" -o json && json 'd["traces_sent_late"] == 1'
+[ "$(requests "$T/third")" = 3 ] || fail "trace, metrics, and the trace of the bench: $(requests "$T/third") requests"
+grep -qa bench "$T/third/003.body" || fail "the bench has no trace"
+
+# what cannot be
+QDYNO_PUSH_URL='' expect 4 push 1 && says err 'Pushgateway'
+expect 4 push 1 --otlp ftp://127.0.0.1
+expect 4 push 1 --otlp "$address/v1/traces" && says err "without '/v1/traces'"
+expect 4 push 9 --otlp "$address" && says err 'no run'
+finish
