@@ -131,6 +131,9 @@ struct count_row {
     int64_t n;
 };
 enum err_code db_cell_counts(struct db *d, struct count_row *out, int max, int *n, struct err *why);
+/* The newest measurement of `metric` in a cell of that phase, and when: NAN and 0 when there is none. */
+enum err_code db_latest(struct db *d, const char *phase, const char *metric, double *value, int64_t *unix_ms,
+                        struct err *why);
 enum err_code db_run_counts(struct db *d, struct count_row *out, int max, int *n, struct err *why);
 /* Mark a whole block as discarded, after the fact. */
 enum err_code db_block_discard(struct db *d, int64_t run_id, int block, const char *phase, const char *reason,

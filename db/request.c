@@ -2,6 +2,7 @@
  * runs there are. Raw figures, no bucket counts: whoever counts chooses the edges. */
 #include "db/store.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,4 +98,34 @@ enum err_code db_run_counts(struct db *d, struct count_row *out, int max, int *n
     struct count_reader r = { out, max, 0 };
     return counts(d, "SELECT kind, state, count(*) FROM run GROUP BY kind, state ORDER BY kind, state", &r, n,
                   why);
+}
+
+/* ---------------------------------------------------------------- the newest of a kind */
+
+struct latest {
+    double value;
+    int64_t unix_ms;
+};
+
+static enum err_code latest_row(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    (void)why;
+    *(struct latest *)ctx = (struct latest){ sqlite3_column_double(row, 0), sqlite3_column_int64(row, 1) };
+    return ERR_OK;
+}
+
+enum err_code db_latest(struct db *d, const char *phase, const char *metric, double *value, int64_t *unix_ms,
+                        struct err *why)
+{
+    struct latest l = { (double)NAN, 0 };
+    enum err_code rc = db_do(d,
+                             &(struct db_call){ "read the newest measurement",
+                                                "SELECT m.value, c.started_ms FROM cell c JOIN measurement m"
+                                                " ON m.cell_id = c.id AND m.metric = ?1 WHERE c.phase = ?2"
+                                                " AND m.value IS NOT NULL ORDER BY c.id DESC LIMIT 1",
+                                                latest_row, &l },
+                             why, "tt", metric, phase);
+    *value = l.value;
+    *unix_ms = l.unix_ms;
+    return rc;
 }

@@ -186,9 +186,9 @@ const struct family FAMILIES[FAMILY_COUNT] = {
 
     [FAMILY_DATABASE_UP] = { "qdyno_database_up", FAMILIES_REQUESTS, FAMILY_GAUGE,
         "", "", "1 when the database answered this scrape; 0: what it said before is repeated" },
-    [FAMILY_RUNS] = { "qdyno_runs_total", FAMILIES_REQUESTS, FAMILY_COUNTER,
+    [FAMILY_RUNS] = { "qdyno_database_runs", FAMILIES_REQUESTS, FAMILY_GAUGE,
         "kind state", "", "runs in the database: ab, bench ...; done, failed, stopped or running" },
-    [FAMILY_CELLS] = { "qdyno_cells_total", FAMILIES_REQUESTS, FAMILY_COUNTER,
+    [FAMILY_CELLS] = { "qdyno_database_cells", FAMILIES_REQUESTS, FAMILY_GAUGE,
         "result", "", "timed cells: kept, discarded (the machine was disturbed) or failed" },
     [FAMILY_PROMPT_TOKENS] = { "qdyno_prompt_tokens_total", FAMILIES_REQUESTS, FAMILY_COUNTER,
         REQUEST_LABELS, "", "prompt tokens processed", .otel = "gen_ai.client.token.usage (input)",

@@ -15,6 +15,7 @@
 #include "telemetry/recording.h"
 #include "telemetry/http.h"
 #include "telemetry/metrics.h"
+#include "telemetry/server.h"
 #include "telemetry/otlp.h"
 
 /* ---------------------------------------------------------------- what the machine is */

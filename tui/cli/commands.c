@@ -124,6 +124,11 @@ const struct command COMMANDS[] = {
       "Without ID: the newest finished A/B. When the gateway cannot be reached the outcome is kept and sent by a "
       "later push. Passwords come from files or the environment (QDYNO_PUSH_PASSWORD, QDYNO_PUSH_BEARER), never "
       "from the command line, where everybody could read them." },
+    { "serve-metrics", "[--port N] [--listen ADDRESS]", "a page for Prometheus to scrape",
+      FLAGS_SERVE_METRICS, command_serve_metrics, false, 0, 0, KNOB_FLAGS_NONE,
+      "Sensors, GPUs, everything measured so far as counters and histograms, and the latest verdict of every experiment, "
+      "under /metrics until SIGTERM or Ctrl-C (status 0). The database is only read: one that is missing, locked or of "
+      "another version shows as qdyno_database_up 0. Names: docs/monitoring.md." },
     { "doctor", "", "what is installed and usable, and what to do about what is not", NULL, command_doctor,
       false, 0, 0, KNOB_FLAGS_NONE, NULL },
     { "help", "[COMMAND | knobs] [--man] [--bash]", "this help, the man page, the completion", FLAGS_HELP,
