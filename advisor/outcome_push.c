@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "advisor/outcome_text.h"
+#include "advisor/span.h"
 
 enum { BACK_OFF_FIRST_MS = 30 * 1000, BACK_OFF_MOST_MS = 3600 * 1000, HOLD_TIMEOUTS = 3 };
 
@@ -102,6 +103,15 @@ static enum err_code spool_then_send(struct db *d, const struct push_target *tar
     return rc;
 }
 
+/* When it was tried, for the run's trace; that this cannot be noted is no reason to fail. */
+static void note_push(struct db *d, int64_t run_id, struct moment begun, const struct err *bad)
+{
+    struct err ignored;
+    struct span_row span = span_until_now("push", begun, bad->message);
+    span.run_id = run_id;
+    (void)db_span_insert(d, &span, 1, &ignored);
+}
+
 enum err_code outcome_push(struct db *d, int64_t run_id, const struct machine *machine,
                            struct push_target *target, bool *spooled, struct err *why)
 {
@@ -116,7 +126,11 @@ enum err_code outcome_push(struct db *d, int64_t run_id, const struct machine *m
         target->job = JOB;
         target->grouping = grouping;
         target->n_grouping = COUNT_OF(grouping);
-        rc = spool_then_send(d, target, body, spooled, why);
+        struct err bad = { 0 };
+        const struct moment begun = moment_now();
+        rc = spool_then_send(d, target, body, spooled, &bad);
+        note_push(d, run_id, begun, &bad);
+        if (rc && why) *why = bad;
         target->grouping = NULL; /* it points into this frame */
         target->n_grouping = 0;
     }
