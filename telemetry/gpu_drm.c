@@ -24,31 +24,41 @@ void drm_cards_find(struct drm_cards *out, const char *root, const char *pci_ven
     }
 }
 
-/* The device's line in pci.ids: "vvvv  vendor" then "\tdddd  device", lower-case hex. */
+static const char PCI_IDS[] = "/usr/share/misc/pci.ids";
+
+/* The device's line in pci.ids: "vvvv  vendor" then "\tdddd  device", lower-case hex. A recording may name
+ * the vendor more than once. */
+static const char *pci_line(const char *ids, const char *vendor, const char *device)
+{
+    for (const char *start = ids; (start = strstr(start, vendor)); start++) {
+        const char *line = strstr(start, device);
+        const char *next = start + 1; /* the device must belong to this vendor: no unindented line between */
+        while ((next = strchr(next, '\n')) && (next[1] == '\t' || next[1] == '#')) next++;
+        if (line && (!next || line < next)) return line + strlen(device);
+    }
+    return NULL;
+}
+
 static bool pci_name(const char *root, const char *id, char *buf, size_t size)
 {
-    char vendor[16], device[16], *ids = NULL;
+    char path[4096], vendor[16], device[16], *ids = NULL;
     if (strlen(id) != 9 || id[4] != ':') return false;
     snprintf(vendor, sizeof vendor, "\n%.4s  ", id);
     snprintf(device, sizeof device, "\n\t%.4s  ", id + 5);
     for (char *p = vendor; *p; p++) *p = (char)tolower((unsigned char)*p);
     for (char *p = device; *p; p++) *p = (char)tolower((unsigned char)*p);
-    char path[4096];
-    snprintf(path, sizeof path, "%s/usr/share/misc/pci.ids", root);
+    snprintf(path, sizeof path, "%s%s", root, PCI_IDS);
     if (file_read(&ids, NULL, path, 8 << 20, NULL)) return false;
-    const char *start = strstr(ids, vendor), *line = start ? strstr(start, device) : NULL;
-    bool found = false;
-    if (line) {
-        const char *next = start + 1; /* the device must belong to this vendor: no unindented line between */
-        while ((next = strchr(next, '\n')) && (next[1] == '\t' || next[1] == '#')) next++;
-        found = !next || line < next;
-    }
-    if (found) {
-        line += strlen(device);
-        snprintf(buf, size, "%.*s", (int)strcspn(line, "\r\n"), line);
+    const char *name = pci_line(ids, vendor, device);
+    if (name) {
+        struct str record = { 0 }; /* of this megabyte a recording keeps the line */
+        snprintf(buf, size, "%.*s", (int)strcspn(name, "\r\n"), name);
+        str_printf(&record, "#%s%s%s\n", vendor, device, buf);
+        sys_observed(root, PCI_IDS, str_text(&record), record.len);
+        str_free(&record);
     }
     free(ids);
-    return found;
+    return name != NULL;
 }
 
 void drm_cards_identify(struct gpu_list *list, const char *root, const struct drm_cards *cards,

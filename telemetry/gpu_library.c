@@ -110,18 +110,34 @@ static int answer_from(const json_t *v, const struct question *q, struct answer 
     return 0;
 }
 
-static json_t *answer_to(const struct question *q, const struct answer *a, int device, bool masked)
+/* Process ids of one device, by the order in which they turned up: the same one is the same in every list. */
+struct seen {
+    uint64_t pid[2 * ANSWER_VALUES];
+    int count;
+};
+
+static uint64_t masked_pid(struct seen *seen, uint64_t pid)
+{
+    int i = 0;
+    while (i < seen->count && seen->pid[i] != pid) i++;
+    if (i == seen->count && i < (int)COUNT_OF(seen->pid)) seen->pid[seen->count++] = pid;
+    return (uint64_t)i + 1;
+}
+
+/* seen NULL: nothing is masked. */
+static json_t *answer_to(const struct question *q, const struct answer *a, int device, struct seen *seen)
 {
     if (!q->part[0]) {
         char text[96];
         snprintf(text, sizeof text, "masked-%d", device);
-        return json_string(masked && q->secret ? text : a->text);
+        return json_string(seen && q->secret ? text : a->text);
     }
     if (is_list(q)) {
         json_t *list = json_array();
         for (int i = 0; i + 1 < a->count; i += 2) {
             json_t *pair = json_array();
-            json_array_append_new(pair, number_to(masked && q->secret ? (uint64_t)i / 2 + 1 : a->value[i]));
+            const uint64_t pid = seen && q->secret ? masked_pid(seen, a->value[i]) : a->value[i];
+            json_array_append_new(pair, number_to(pid));
             json_array_append_new(pair, number_to(a->value[i + 1]));
             json_array_append_new(list, pair);
         }
@@ -179,13 +195,14 @@ json_t *gpu_library_record(struct gpu_library *l, bool masked)
     json_put_str(doc, "library", l->kind->name);
     for (int d = 0; d < l->devices; d++) {
         json_t *answers = json_object();
+        struct seen seen = { .count = 0 };
         for (int i = 0; i < l->kind->n_questions; i++) {
             const struct question *q = &l->kind->questions[i];
             struct answer a;
             const int code = gpu_library_ask(l, d, i, &a);
             json_t *v = code == LIBRARY_NO_ANSWER ? NULL
                         : code                    ? json_pack("{s:i}", "error", code)
-                                                  : answer_to(q, &a, d, masked);
+                                                  : answer_to(q, &a, d, masked ? &seen : NULL);
             if (v) json_put(answers, q->key, v);
         }
         json_array_append_new(devices, answers);

@@ -26,8 +26,9 @@ static void fingerprint(struct machine *m)
                m->cores, m->processors, m->numa_nodes, memory_class(m->memory_bytes));
     for (int i = 0; i < 3; i++) str_printf(&text, "cache=%lld;", (long long)m->cache_bytes[i]);
     for (int i = 0; i < m->gpus; i++)
-        str_printf(&text, "gpu=%s/%s/%d;", m->gpu[i].vendor, m->gpu[i].name,
-                   memory_class(m->gpu[i].memory_bytes));
+        if (strcmp(m->gpu[i].source, "opencl")) /* named by software that is installed or not */
+            str_printf(&text, "gpu=%s/%s/%d;", m->gpu[i].vendor, m->gpu[i].name,
+                       memory_class(m->gpu[i].memory_bytes));
     hash_bytes(str_text(&text), text.len, hex);
     snprintf(m->id, sizeof m->id, "%.12s", hex);
     str_free(&text);
@@ -50,13 +51,11 @@ enum err_code machine_detect(struct machine *out, const char *root, struct err *
                              .memory_available_bytes = -1,
                              .cgroup_memory_bytes = -1,
                              .cgroup_cpus = NAN };
-    char path[4096], text[8192], *cpuinfo = NULL;
-    snprintf(path, sizeof path, "%s/proc/cpuinfo", root);
-    enum err_code rc = file_read(&cpuinfo, NULL, path, 16 << 20, why);
-    if (rc) {
-        err_prefix(why, "cannot tell what machine this is");
-        return rc == ERR_NOMEM ? rc : ERR_IO;
-    }
+    struct err unread = { 0 };
+    char text[8192], *cpuinfo = sys_read_all(root, "/proc/cpuinfo", 16 << 20, &unread);
+    if (!cpuinfo)
+        return err_set(why, unread.code == ERR_NOMEM ? ERR_NOMEM : ERR_IO,
+                       "cannot tell what machine this is: %s", unread.message);
     machine_cpu_detect(out, root, cpuinfo);
     free(cpuinfo);
     if (!*root)

@@ -41,6 +41,7 @@ uint32_t machine_isa_from_flags(const char *flags)
         { ISA_AVX512VNNI, "avx512_vnni avx512f" },
         { ISA_AVX512BF16, "avx512_bf16 avx512f" },
         { ISA_AMX, "amx_tile amx_int8 amx_bf16" },
+        { ISA_AVXVNNI, "avx_vnni avx2" },
         { ISA_NEON, "asimd" },
         { ISA_DOTPROD, "asimddp" },
     };

@@ -49,6 +49,8 @@ static const struct field GPU_FIELDS[] = {
     FIELD(FIELD_TEXT, struct gpu_identity, vendor),
     FIELD(FIELD_TEXT, struct gpu_identity, name),
     FIELD(FIELD_TEXT, struct gpu_identity, driver),
+    FIELD(FIELD_TEXT, struct gpu_identity, source),
+    FIELD(FIELD_TEXT, struct gpu_identity, bus),
     FIELD(FIELD_I64, struct gpu_identity, memory_bytes),
     FIELD(FIELD_INT, struct gpu_identity, compute_major),
     FIELD(FIELD_INT, struct gpu_identity, compute_minor),

@@ -1,6 +1,6 @@
 /* telemetry/machine_state.c - how this machine is set up today: what an update, an administrator or a reboot
  * changes while the hardware stays. A result from before and one from after may differ by nothing else. */
-#include "telemetry/telemetry.h"
+#include "telemetry/machine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static const struct {
     { "microcode", "version", "/sys/devices/system/cpu/cpu0/microcode/version", READ_TEXT },
 };
 
-static void keep_boot_parameters(char *line)
+void machine_boot_parameters(char *line)
 {
     static const char *const KEPT[] = { "mitigations",
                                         "isolcpus",
@@ -86,7 +86,7 @@ static void keep_boot_parameters(char *line)
 static bool setting_read(char *buf, size_t size, const char *root, const char *path, enum reading how)
 {
     if (sys_read(root, buf, size, "%s", path) <= 0) return false;
-    if (how == READ_BOOT) keep_boot_parameters(buf);
+    if (how == READ_BOOT) machine_boot_parameters(buf);
     if (how == READ_CHOSEN) {
         char *open = strchr(buf, '['), *close = open ? strchr(open, ']') : NULL;
         if (!close) return false;
@@ -119,9 +119,8 @@ static json_t *mitigations(const char *root)
 /* Some systems name the microcode in cpuinfo only. */
 static bool microcode_of_cpuinfo(char *buf, size_t size, const char *root)
 {
-    char *text, path[4096];
-    snprintf(path, sizeof path, "%s/proc/cpuinfo", root);
-    if (file_read(&text, NULL, path, 16 << 20, NULL)) return false;
+    char *text = sys_read_all(root, "/proc/cpuinfo", 16 << 20, NULL);
+    if (!text) return false;
     const bool found = sys_text_field(text, "microcode", buf, size);
     free(text);
     return found;

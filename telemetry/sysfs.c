@@ -11,9 +11,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
+
+static _Thread_local const struct sys_observer *watching; /* see sysfs.h */
+
+void sys_observe(const struct sys_observer *observer)
+{
+    watching = observer;
+}
+
+void sys_observed(const char *root, const char *path, const void *bytes, size_t n)
+{
+    if (watching && !*root) watching->read(watching->ctx, path, bytes, n);
+}
+
+static void observe_seen(const char *root, const char *path)
+{
+    struct stat st;
+    if (watching && !*root && !stat(path, &st)) watching->seen(watching->ctx, path, S_ISDIR(st.st_mode));
+}
 
 /* root + formatted path; false when it does not fit. */
 static bool path_make(char path[PATH_MAX], const char *root, const char *fmt, va_list ap)
@@ -25,7 +44,7 @@ static bool path_make(char path[PATH_MAX], const char *root, const char *fmt, va
 }
 
 /* The file's first `size` bytes; -1 when it cannot be read. */
-static int read_raw(const char *path, void *buf, size_t size)
+static int read_raw(const char *root, const char *path, void *buf, size_t size)
 {
     /* O_NONBLOCK: a recorded root may hold anything, a FIFO must not hang the sampler */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -40,12 +59,13 @@ static int read_raw(const char *path, void *buf, size_t size)
         len += (size_t)n;
     }
     close(fd);
+    if (!bad) sys_observed(root, path, buf, len);
     return bad ? -1 : (int)len;
 }
 
-static int read_path(const char *path, char *buf, size_t size)
+static int read_path(const char *root, const char *path, char *buf, size_t size)
 {
-    int len = read_raw(path, buf, size - 1), end = MAX(len, 0);
+    int len = read_raw(root, path, buf, size - 1), end = MAX(len, 0);
     while (end && isspace((unsigned char)buf[end - 1])) end--;
     buf[end] = '\0';
     return len < 0 ? -1 : end;
@@ -59,7 +79,7 @@ int sys_read(const char *root, char *buf, size_t size, const char *fmt, ...)
     bool ok = path_make(path, root, fmt, ap);
     va_end(ap);
     buf[0] = '\0';
-    return ok ? read_path(path, buf, size) : -1;
+    return ok ? read_path(root, path, buf, size) : -1;
 }
 
 int sys_read_bytes(const char *root, void *buf, size_t size, const char *fmt, ...)
@@ -69,7 +89,17 @@ int sys_read_bytes(const char *root, void *buf, size_t size, const char *fmt, ..
     va_start(ap, fmt);
     bool ok = path_make(path, root, fmt, ap);
     va_end(ap);
-    return ok ? read_raw(path, buf, size) : -1;
+    return ok ? read_raw(root, path, buf, size) : -1;
+}
+
+char *sys_read_all(const char *root, const char *path, size_t limit, struct err *why)
+{
+    char full[PATH_MAX], *text;
+    size_t n;
+    snprintf(full, sizeof full, "%s%s", root, path);
+    if (file_read(&text, &n, full, limit, why)) return NULL;
+    sys_observed(root, path, text, n);
+    return text;
 }
 
 double sys_number(const char *root, const char *fmt, ...)
@@ -80,7 +110,8 @@ double sys_number(const char *root, const char *fmt, ...)
     bool ok = path_make(path, root, fmt, ap);
     va_end(ap);
     double v;
-    if (!ok || read_path(path, buf, sizeof buf) <= 0 || !str_to_double(buf, &v) || !isfinite(v)) return NAN;
+    if (!ok || read_path(root, path, buf, sizeof buf) <= 0 || !str_to_double(buf, &v) || !isfinite(v))
+        return NAN;
     return v;
 }
 
@@ -92,7 +123,7 @@ int64_t sys_integer(const char *root, const char *fmt, ...)
     bool ok = path_make(path, root, fmt, ap);
     va_end(ap);
     int64_t v;
-    if (!ok || read_path(path, buf, sizeof buf) <= 0 || !str_to_i64(buf, &v)) return -1;
+    if (!ok || read_path(root, path, buf, sizeof buf) <= 0 || !str_to_i64(buf, &v)) return -1;
     return v;
 }
 
@@ -103,7 +134,9 @@ bool sys_exists(const char *root, const char *fmt, ...)
     va_start(ap, fmt);
     bool ok = path_make(path, root, fmt, ap);
     va_end(ap);
-    return ok && !access(path, F_OK);
+    const bool there = ok && !access(path, F_OK);
+    if (there) observe_seen(root, path);
+    return there;
 }
 
 bool sys_denied(const char *root, const char *fmt, ...)
@@ -142,6 +175,12 @@ void sys_list(struct sys_list *out, const char *root, const char *prefix, const 
         memcpy(out->name[out->count++], e->d_name, strlen(e->d_name) + 1);
     }
     closedir(dir);
+    observe_seen(root, path);
+    for (int i = 0; i < out->count && watching; i++) {
+        char name[PATH_MAX + SYS_NAME];
+        snprintf(name, sizeof name, "%s/%s", path, out->name[i]);
+        observe_seen(root, name);
+    }
     qsort(out->name, (size_t)out->count, sizeof out->name[0], by_natural_order);
 }
 

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
+
 /* The file's first size-1 bytes, NUL-terminated, trailing white space removed. Returns their number, or -1
  * (and buf "") when it cannot be read. */
 int sys_read(const char *root, char *buf, size_t size, const char *fmt, ...)
@@ -17,6 +19,10 @@ int sys_read(const char *root, char *buf, size_t size, const char *fmt, ...)
 /* The same of a file that is no text: nothing is removed or added. */
 int sys_read_bytes(const char *root, void *buf, size_t size, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* The whole file, NUL-terminated (free()), at most `limit` bytes; NULL (and *why, which may be NULL)
+ * otherwise. */
+char *sys_read_all(const char *root, const char *path, size_t limit, struct err *why);
 
 /* A file holding one number; NAN otherwise. */
 double sys_number(const char *root, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -37,6 +43,19 @@ void sys_list(struct sys_list *out, const char *root, const char *prefix, const 
 
 /* The file is there but this process may not read it. */
 bool sys_denied(const char *root, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* While one is set, it hears of every file of *this machine* (root "") that the calling thread reads or finds
+ * through these functions: how a machine is recorded (recording.h). The bytes are those that were read, at
+ * times only the first of them. NULL: nobody listens. The one variable of ours that is not passed as an
+ * argument: it would be one more on every function of every source, for the sake of a single caller. */
+struct sys_observer {
+    void *ctx;
+    void (*read)(void *ctx, const char *path, const void *bytes, size_t n);
+    void (*seen)(void *ctx, const char *path, bool folder);
+};
+void sys_observe(const struct sys_observer *observer);
+/* For a reader of a large file that keeps little of it: tell the observer only that. */
+void sys_observed(const char *root, const char *path, const void *bytes, size_t n);
 
 /* How many processors a list such as "0-3,8,10-11" names; 0 when it names none, -1 when it is no such list.
  */

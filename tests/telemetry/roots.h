@@ -6,17 +6,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "telemetry/telemetry.h"
 #include "tests/check.h"
 
 struct root {
     char path[PATH_MAX / 2];
 };
 
+/* Unpacked once per process and removed at its end. */
+enum { ROOTS_UNPACKED = 24 };
+struct root_unpacked {
+    char name[64];
+    struct recording recording;
+};
+static inline struct root_unpacked *roots_unpacked(void)
+{
+    static struct root_unpacked all[ROOTS_UNPACKED];
+    return all;
+}
+
+static inline void roots_remove_unpacked(void)
+{
+    for (int i = 0; i < ROOTS_UNPACKED; i++) recording_close(&roots_unpacked()[i].recording);
+}
+
+/* A folder of tests/data/machines. */
 static inline struct root root_get(const char *name)
 {
-    struct root r;
-    snprintf(r.path, sizeof r.path, "%s/tests/data/machines/%s", TEST_SOURCE_DIR, name);
+    struct root r = { "" };
+    for (int i = 0; i < ROOTS_UNPACKED && !*r.path; i++) {
+        struct root_unpacked *u = &roots_unpacked()[i];
+        if (!*u->name) {
+            char folder[PATH_MAX / 2];
+            struct err why;
+            if (!i) atexit(roots_remove_unpacked);
+            snprintf(folder, sizeof folder, "%s/tests/data/machines/%s", TEST_SOURCE_DIR, name);
+            if (recording_open(&u->recording, folder, &why)) fail_msg("%s", why.message);
+            snprintf(u->name, sizeof u->name, "%s", name);
+        }
+        if (!strcmp(u->name, name))
+            snprintf(r.path, sizeof r.path, "%.*s", (int)sizeof r.path - 1, u->recording.root);
+    }
+    if (!*r.path) fail_msg("more machines than ROOTS_UNPACKED");
     return r;
 }
 

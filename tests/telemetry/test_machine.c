@@ -28,7 +28,7 @@ static const struct expected {
       "Xeon 2c AMX·VNNI·BF16 23.6G no GPU",
       "unnamed",
       "",
-      AVX512_ALL | ISA_AVX512VNNI | ISA_AVX512BF16 | ISA_AMX,
+      AVX512_ALL | ISA_AVX512VNNI | ISA_AVX512BF16 | ISA_AMX | ISA_AVXVNNI,
       1,
       2,
       2,
@@ -151,7 +151,7 @@ static const struct expected {
       NULL,
       -1 },
     { "nvidia-box",
-      "Xeon Gold 6148 4c AVX512 125G NVIDIA A100-PCIE-40GB +1",
+      "Xeon Gold 6148 4c AVX512 125G NVIDIA A100-PCIE-40GB +3",
       "",
       "performance",
       AVX512_ALL,
@@ -167,9 +167,30 @@ static const struct expected {
       NAN,
       false,
       false,
-      2,
+      4,
       "nvidia",
       "550.54.15",
+      INT64_C(40) << 30 },
+    { "numa-server",
+      "EPYC 7763 128c AVX2 0.98T no GPU",
+      "",
+      "performance",
+      ISA_SSE41 | ISA_AVX2,
+      2,
+      128,
+      256,
+      8,
+      32 << 10,
+      512 << 10,
+      512 * MIB,
+      INT64_C(1003214848) << 10,
+      -1,
+      NAN,
+      false,
+      false,
+      0,
+      NULL,
+      NULL,
       -1 },
     { "arm-board",
       "Cortex-A76 4c DOTPROD 7.88G no GPU",
@@ -225,7 +246,7 @@ static void recorded_machines_are_read_right(void **state)
             assert_string_equal(m.gpu[0].vendor, e->gpu_vendor);
             assert_string_equal(m.gpu[0].driver, e->gpu_driver);
             assert_int_equal(m.gpu[0].memory_bytes, e->gpu_memory);
-            assert_int_equal(m.gpu[0].compute_major, -1);
+            assert_int_equal(m.gpu[0].compute_major, !strcmp(e->root, "nvidia-box") ? 8 : -1);
         }
         assert_int_equal(strlen(m.id), 12);
         CHECK(m.kernel[0] && m.host[0] && m.os[0]);
@@ -440,7 +461,7 @@ static void settings_are_read_as_they_are(void **state)
         { "proc/cpuinfo", "microcode\t: 0x2b0004\n", "microcode", "version", "0x2b0004" },
         { "sys/devices/system/cpu/cpu0/microcode/version", "0x2b0005\n", "microcode", "version", "0x2b0005" },
     };
-    struct root r = root_copy("amx-server");
+    struct root r = root_copy("arm-board");
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         root_write(&r, CASES[i].file, CASES[i].text);
         json_t *s = machine_state_to_json(r.path);

@@ -1,13 +1,17 @@
 /* Proves: NVIDIA GPUs are read through a library with NVML's interface (a stand-in built for this test):
- * units and merging of two cards, what one card lacks is left out, and a library that is missing, broken,
- * empty or no NVML at all means "no NVIDIA GPU", quietly. */
+ * units of every field, one reading per card and their merging, what one card lacks or a permission denies is
+ * left out, a card that is lost becomes unknown while the others go on, and a library that is missing,
+ * broken, empty or no NVML at all means "no NVIDIA GPU", quietly. */
 #include "tests/telemetry/roots.h"
 
 #include <math.h>
 
+#include "telemetry/gpu_vendor.h"
 #include "telemetry/sensors.h"
 
 static double row[METRIC_SENSOR_COUNT];
+static struct gpu_reading gpu[MACHINE_GPUS];
+static int gpus;
 
 static void sample(const char *library, const char *mode)
 {
@@ -17,6 +21,7 @@ static void sample(const char *library, const char *mode)
     setenv("QDYNO_FAKE_NVML", mode, 1);
     CHECK_OK(telemetry_open(&t, "", &why));
     telemetry_sample(t, row);
+    gpus = telemetry_gpus(t, gpu, MACHINE_GPUS);
     telemetry_close(t);
 }
 
@@ -35,7 +40,7 @@ static void two_cards(void **state)
     (void)state;
     sample(FAKE_NVML, "");
     CHECK_NEAR(row[METRIC_GPU_BUSY], 0.85, 1e-12);
-    CHECK_NEAR(row[METRIC_GPU_MEM_USED], 5e8, 0);
+    CHECK_NEAR(row[METRIC_GPU_MEM_USED], 4e8, 0); /* without what the driver keeps */
     CHECK_NEAR(row[METRIC_GPU_MEM_TOTAL], 3e9, 0);
     CHECK_NEAR(row[METRIC_GPU_POWER], 300.5, 1e-9);
     CHECK_NEAR(row[METRIC_GPU_TEMPERATURE], 71, 0);
@@ -43,6 +48,171 @@ static void two_cards(void **state)
     CHECK_NEAR(row[METRIC_GPU_THROTTLE], 0, 0);
     sample(FAKE_NVML, "throttled");
     CHECK_NEAR(row[METRIC_GPU_THROTTLE], 1, 0);
+}
+
+static void every_field_of_a_card(void **state)
+{
+    (void)state;
+    sample(FAKE_NVML, "throttled");
+    assert_int_equal(gpus, 2);
+    const struct gpu_reading *g = &gpu[1];
+    assert_string_equal(g->vendor, "nvidia");
+    assert_string_equal(g->name, "Imaginary GPU 1");
+    assert_string_equal(g->uuid, "GPU-0a1b2c3d-0000-0000-0000-000000000001");
+    assert_string_equal(g->bus, "0000:3c:00.0");
+    assert_int_equal(g->index, 1);
+    CHECK_NEAR(g->busy_ratio, 0.40, 1e-12);
+    CHECK_NEAR(g->memory_busy_ratio, 0.33, 1e-12);
+    CHECK_NEAR(g->mem_used_bytes, 200e6, 0);
+    CHECK_NEAR(g->mem_total_bytes, 2e9, 0);
+    CHECK(isnan(g->host_mem_used_bytes));
+    CHECK_NEAR(g->power_watts, 100.5, 1e-9);
+    CHECK_NEAR(g->power_instant_watts, 210, 1e-9);
+    CHECK_NEAR(g->power_limit_watts, 400, 1e-9);
+    CHECK_NEAR(g->energy_joules, 5000001.5, 1e-6);
+    CHECK_NEAR(g->temperature_celsius, 71, 0);
+    CHECK_NEAR(g->memory_temperature_celsius, 80, 0);
+    CHECK_NEAR(g->fan_ratio, 0.31, 1e-12);
+    CHECK_NEAR(g->core_hertz, 1410e6, 0);
+    CHECK_NEAR(g->core_max_hertz, 1980e6, 0);
+    CHECK_NEAR(g->memory_hertz, 2619e6, 0);
+    assert_int_equal(g->pcie_generation, 4);
+    assert_int_equal(g->pcie_width, 16);
+    CHECK_NEAR(g->ecc_corrected, 12, 0);
+    CHECK_NEAR(g->ecc_uncorrected, 1, 0);
+    CHECK(g->throttle_known);
+    assert_int_equal(g->throttle_reasons, GPU_THROTTLE_THERMAL | GPU_THROTTLE_POWER_CAP);
+    assert_int_equal(gpu[0].throttle_reasons, GPU_THROTTLE_IDLE);
+    assert_int_equal(g->processes, 0);
+    assert_int_equal(g->partitions, -1); /* a card that knows no MIG */
+    assert_int_equal(gpu[0].partitions, 0);
+}
+
+/* Both lists together, no process twice, the largest first, one whose memory is not told last. */
+static void processes_of_a_card(void **state)
+{
+    (void)state;
+    sample(FAKE_NVML, "");
+    assert_int_equal(gpu[0].processes, 4);
+    assert_int_equal(gpu[0].process_count, 4);
+    static const int PIDS[] = { 4002, 4004, 4001, 4003 };
+    for (int i = 0; i < 4; i++) assert_int_equal(gpu[0].process[i].pid, PIDS[i]);
+    CHECK_NEAR(gpu[0].process[0].mem_used_bytes, 300, 0);
+    CHECK(isnan(gpu[0].process[3].mem_used_bytes));
+    sample(FAKE_NVML, "crowd");
+    assert_int_equal(gpu[0].processes, -1); /* unknown, not none */
+    sample(FAKE_NVML, "denied");
+    assert_int_equal(gpu[0].processes, -1);
+    CHECK(isnan(gpu[0].ecc_uncorrected));
+    CHECK_NEAR(gpu[0].power_watts, 200, 1e-9); /* the rest is told */
+}
+
+static void many_processes_keep_the_largest(void **state)
+{
+    (void)state;
+    struct gpu_reading r = { .processes = 0 };
+    for (int i = 0; i < 20; i++) gpu_process_add(&r, 100 + i, (i * 7) % 20 ? (i * 7) % 20 : NAN);
+    assert_int_equal(r.processes, 20);
+    assert_int_equal(r.process_count, GPU_PROCESSES);
+    for (int i = 0; i < GPU_PROCESSES; i++) CHECK_NEAR(r.process[i].mem_used_bytes, 19 - i, 0);
+}
+
+/* Cards that count their traffic give a rate, the others what they measure themselves. */
+static void traffic_of_the_link(void **state)
+{
+    (void)state;
+    struct telemetry *t;
+    struct err why;
+    setenv("QDYNO_NVML", FAKE_NVML, 1);
+    setenv("QDYNO_FAKE_NVML", "", 1);
+    CHECK_OK(telemetry_open(&t, "", &why));
+    telemetry_sample(t, row);
+    telemetry_gpus(t, gpu, MACHINE_GPUS);
+    CHECK(isnan(gpu[0].pcie_tx_bytes_s) && isnan(gpu[0].pcie_rx_bytes_s)); /* a first reading is no rate */
+    const int64_t before = clock_ns();
+    clock_sleep_ns(20000000);
+    telemetry_sample(t, row);
+    telemetry_gpus(t, gpu, MACHINE_GPUS);
+    const double seconds = (double)(clock_ns() - before) / 1e9;
+    CHECK(gpu[0].pcie_tx_bytes_s > 0 && gpu[0].pcie_tx_bytes_s <= 4000 / 0.02);
+    CHECK(gpu[0].pcie_rx_bytes_s >= 2000 / seconds * 0.5);
+    CHECK_NEAR(gpu[1].pcie_tx_bytes_s, 2e6, 0);
+    CHECK_NEAR(gpu[1].pcie_rx_bytes_s, 3e6, 0);
+    telemetry_close(t);
+}
+
+static void a_card_may_be_lost(void **state)
+{
+    (void)state;
+    struct telemetry *t;
+    struct err why;
+    setenv("QDYNO_NVML", FAKE_NVML, 1);
+    setenv("QDYNO_FAKE_NVML", "lost", 1);
+    CHECK_OK(telemetry_open(&t, "", &why));
+    telemetry_sample(t, row);
+    assert_int_equal(telemetry_gpus(t, gpu, MACHINE_GPUS), 2);
+    CHECK(!gpu[1].lost && gpu[1].busy_ratio > 0);
+    CHECK_NEAR(row[METRIC_GPU_MEM_TOTAL], 3e9, 0);
+    for (int i = 0; i < 2; i++) {
+        telemetry_sample(t, row);
+        telemetry_gpus(t, gpu, MACHINE_GPUS);
+        CHECK(gpu[1].lost && isnan(gpu[1].busy_ratio) && isnan(gpu[1].mem_total_bytes) &&
+              !gpu[1].throttle_known);
+        assert_string_equal(gpu[1].name, "Imaginary GPU 1"); /* who it was stays */
+        CHECK(!gpu[0].lost);
+        CHECK_NEAR(gpu[0].busy_ratio, 0.85, 1e-12);
+        CHECK_NEAR(row[METRIC_GPU_MEM_TOTAL], 1e9, 0); /* what is left */
+    }
+    telemetry_close(t);
+}
+
+/* A card in MIG mode has no utilization of its own: unknown, not 0. */
+static void a_card_may_be_cut_into_parts(void **state)
+{
+    (void)state;
+    sample(FAKE_NVML, "mig");
+    assert_int_equal(gpu[0].partitions, 3);
+    CHECK(isnan(gpu[0].busy_ratio));
+    CHECK_NEAR(gpu[0].mem_total_bytes, 1e9, 0);
+    CHECK_NEAR(row[METRIC_GPU_BUSY], 0.40, 1e-12); /* of the other card */
+}
+
+static void many_cards(void **state)
+{
+    (void)state;
+    sample(FAKE_NVML, "many");
+    assert_int_equal(gpus, 8);
+    CHECK_NEAR(row[METRIC_GPU_MEM_TOTAL], 36e9, 0);
+    for (int i = 0; i < gpus; i++) assert_int_equal(gpu[i].index, i);
+}
+
+/* Time is counted while a reason holds. */
+static void time_under_a_reason_adds_up(void **state)
+{
+    (void)state;
+    struct telemetry *t;
+    struct err why;
+    setenv("QDYNO_NVML", FAKE_NVML, 1);
+    setenv("QDYNO_FAKE_NVML", "throttled", 1);
+    CHECK_OK(telemetry_open(&t, "", &why));
+    const int64_t before = clock_ns();
+    for (int i = 0; i < 3; i++) {
+        telemetry_sample(t, row);
+        clock_sleep_ns(10000000);
+    }
+    telemetry_gpus(t, gpu, MACHINE_GPUS);
+    const double most = (double)(clock_ns() - before) / 1e9;
+    CHECK(gpu[1].throttle_seconds[1] >= 0.02 && gpu[1].throttle_seconds[1] <= most); /* row 1: thermal */
+    CHECK(gpu[1].throttle_seconds[0] == gpu[1].throttle_seconds[1]);
+    CHECK_NEAR(gpu[0].throttle_seconds[1], 0, 0);
+    telemetry_close(t);
+    for (int i = 0; i < GPU_THROTTLE_COUNT; i++) {
+        char names[64];
+        assert_int_equal(GPU_THROTTLES[i].bit, UINT64_C(1) << i);
+        assert_string_equal(gpu_throttle_names(GPU_THROTTLES[i].bit, names, sizeof names),
+                            GPU_THROTTLES[i].name);
+        CHECK(*GPU_THROTTLES[i].help);
+    }
 }
 
 static void two_cards_identified(void **state)
@@ -67,6 +237,11 @@ static void what_a_card_lacks_is_left_out(void **state)
     CHECK_NEAR(row[METRIC_GPU_BUSY], 0.40, 1e-12);
     CHECK_NEAR(row[METRIC_GPU_MEM_TOTAL], 3e9, 0);
     CHECK_NEAR(row[METRIC_GPU_POWER], 100.5, 1e-9);
+    CHECK_NEAR(gpu[0].mem_used_bytes, 250e6, 0); /* the older call's */
+    CHECK(isnan(gpu[0].busy_ratio) && isnan(gpu[0].energy_joules) && isnan(gpu[0].ecc_corrected));
+    CHECK(!gpu[0].throttle_known && gpu[0].processes == -1 && gpu[0].pcie_width == -1 &&
+          gpu[0].partitions == -1);
+    CHECK(!*gpu[0].uuid && !*gpu[0].bus && !gpu[0].lost);
     struct machine m = detect(FAKE_NVML, "partial");
     assert_int_equal(m.gpu[0].compute_major, -1);
     assert_int_equal(m.gpu[0].memory_bytes, 1000000000);
@@ -113,6 +288,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_cards),
+        cmocka_unit_test(every_field_of_a_card),
+        cmocka_unit_test(processes_of_a_card),
+        cmocka_unit_test(many_processes_keep_the_largest),
+        cmocka_unit_test(traffic_of_the_link),
+        cmocka_unit_test(a_card_may_be_lost),
+        cmocka_unit_test(a_card_may_be_cut_into_parts),
+        cmocka_unit_test(many_cards),
+        cmocka_unit_test(time_under_a_reason_adds_up),
         cmocka_unit_test(two_cards_identified),
         cmocka_unit_test(what_a_card_lacks_is_left_out),
         cmocka_unit_test(unusable_libraries_mean_no_gpu),

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tui/cli/described.h"
 #include "tui/cli/rows.h"
 
 const struct cli_flag FLAGS_ADVISE[] = {
@@ -13,7 +14,8 @@ const struct cli_flag FLAGS_ADVISE[] = {
     { "-c", "--ctx-size", "N", "context in tokens; default the model's own, at most 4096", FLAG_INT, 1,
       1 << 24 },
     { "--top", NULL, "N", "show the N best; default 8", FLAG_INT, 1, 10000 },
-    { "--machine", NULL, "FILE", "advise for the machine of `qdyno detect --probe -o json > FILE`",
+    { "--machine", NULL, "DIR|FILE",
+      "advise for the machine of `qdyno detect --probe --record DIR`, or of `qdyno detect --probe -o json > FILE`",
       FLAG_TEXT },
     { NULL },
 };
@@ -63,26 +65,14 @@ static enum err_code read_options(struct advise_options *o, const struct cli_arg
     return rc;
 }
 
-/* A machine that somebody else measured: the document of `detect --probe -o json`. */
-static enum err_code machine_of_file(const char *path, struct machine *m, struct machine_ceilings *c,
-                                     struct err *why)
+/* A machine that somebody else measured. Advice needs its ceilings. */
+static enum err_code another_machine(struct described *d, const char *path, struct err *why)
 {
-    enum { LIMIT = 1 << 20 };
-    char *text = NULL;
-    size_t n;
-    json_t *doc = NULL;
-    enum err_code rc = file_read(&text, &n, path, LIMIT, why);
-    if (!rc) rc = json_parse(&doc, text, n, why);
-    if (!rc && strcmp(json_get_str(doc, "schema", ""), "qdyno.detect/1"))
-        rc = err_set(why, ERR_FORMAT,
-                     "want a document of `qdyno detect --probe -o json` (schema qdyno.detect/1)");
-    if (!rc) rc = machine_from_json(m, json_object_get(doc, "machine"), why);
-    if (!rc && !json_is_object(json_object_get(doc, "ceilings")))
-        rc = err_set(why, ERR_FORMAT, "it holds no measured ceilings: make it with --probe");
-    if (!rc) rc = ceilings_from_json(c, json_object_get(doc, "ceilings"), why);
-    json_decref(doc);
-    free(text);
-    return rc ? err_prefix(why, "--machine %s", path) : ERR_OK;
+    enum err_code rc = described_open(d, path, why);
+    if (rc || d->ceilings_known) return rc;
+    described_close(d);
+    return err_set(why, ERR_FORMAT, "--machine %s: it holds no measured ceilings: make it there with --probe",
+                   path);
 }
 
 static void add(struct table *t, const struct advice *x, int rank)
@@ -132,12 +122,18 @@ int command_advise(const struct cli_global *g, const struct cli_args *a)
     char *model = NULL;
     int n = 0;
     bool known = true;
-    const char *described = args_text(a, "--machine", NULL);
+    const char *named = args_text(a, "--machine", NULL);
+    struct described other = { 0 };
     enum err_code rc = read_options(&o, a, &why);
     if (!rc) rc = cli_model(&model, a, &why);
     if (!rc)
-        rc = described ? machine_of_file(described, &m, &c, &why)
-                       : cli_machine(g, PROBE_IF_MISSING, &m, &c, &known, &why);
+        rc = named ? another_machine(&other, named, &why)
+                   : cli_machine(g, PROBE_IF_MISSING, &m, &c, &known, &why);
+    if (!rc && named) {
+        m = other.machine;
+        c = other.ceilings;
+    }
+    described_close(&other);
     if (!rc) rc = advise(&list, &n, model, &m, &c, &o, &why);
     if (rc) {
         free(model);
@@ -152,8 +148,7 @@ int command_advise(const struct cli_global *g, const struct cli_args *a)
     for (int i = 0; i < shown; i++) add(&t, &list[i], i + 1);
     json_put_int(t.extra, "considered", n);
     if (shown < n) table_note(&t, "%d of %d configs considered; --top N shows more", shown, n);
-    table_note(&t, "predicted for %s; nothing above was measured on it yet",
-               described ? described : "this machine");
+    table_note(&t, "predicted for %s; nothing above was measured on it yet", named ? named : "this machine");
     describe_model(&t, model);
     int status = cli_print(g, a, &t, n ? EXIT_DONE : EXIT_NO_FIT);
     table_done(&t);

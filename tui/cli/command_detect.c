@@ -2,11 +2,18 @@
 #include <math.h>
 #include <string.h>
 
+#include "tui/cli/described.h"
 #include "tui/cli/rows.h"
 
 const struct cli_flag FLAGS_DETECT[] = {
     { "--probe", NULL, NULL,
       "measure read bandwidth and arithmetic now (at most 10 s); kept for later commands", FLAG_SWITCH },
+    { "--record", NULL, "DIR",
+      "keep what was read here in the new folder DIR, for --machine anywhere; names, serial numbers and UUIDs masked",
+      FLAG_TEXT },
+    { "--private", NULL, NULL, "with --record: do not mask", FLAG_SWITCH },
+    { "--machine", NULL, "DIR|FILE",
+      "show the machine recorded in DIR, or of a document of `qdyno detect -o json`", FLAG_TEXT },
     { NULL },
 };
 
@@ -70,12 +77,12 @@ static void put_gpus(json_t *row, const struct machine *m)
 }
 
 /* Which power meters answer: energy figures exist only where one does. */
-static void put_power(json_t *row)
+static void put_power(json_t *row, const char *root)
 {
     struct telemetry *t = NULL;
     double now[METRIC_SENSOR_COUNT];
     struct str names = { 0 };
-    if (!telemetry_open(&t, "", NULL)) {
+    if (!telemetry_open(&t, root, NULL)) {
         telemetry_sample(t, now);
         clock_sleep_ns(20000000); /* a power is an energy difference: it needs two readings */
         telemetry_sample(t, now);
@@ -87,7 +94,7 @@ static void put_power(json_t *row)
     str_free(&names);
 }
 
-static void put_machine(json_t *row, const struct machine *m, uint32_t usable)
+static void put_machine(json_t *row, const struct machine *m)
 {
     char isa[256];
     json_put_str(row, "id", m->id);
@@ -98,7 +105,6 @@ static void put_machine(json_t *row, const struct machine *m, uint32_t usable)
     put_count(row, "processors", m->processors);
     put_count(row, "numa_nodes", m->numa_nodes);
     json_put_str(row, "isa", isa_names(m->isa, isa, sizeof isa));
-    json_put_str(row, "isa_usable", isa_names(usable, isa, sizeof isa));
     put_count(row, "l1d_bytes", m->cache_bytes[0]);
     put_count(row, "l2_bytes", m->cache_bytes[1]);
     put_count(row, "l3_bytes", m->cache_bytes[2]);
@@ -115,7 +121,6 @@ static void put_machine(json_t *row, const struct machine *m, uint32_t usable)
                  !m->has_battery ? "mains"
                  : m->on_battery ? "battery"
                                  : "mains, with battery");
-    put_power(row);
 }
 
 static void note_ceilings(struct table *t, const struct machine_ceilings *c)
@@ -131,6 +136,68 @@ static void note_ceilings(struct table *t, const struct machine_ceilings *c)
     table_note(t, "measured %s", clock_iso8601(c->measured_unix_ms, when, sizeof when));
 }
 
+/* NULL: not measured. */
+static void put_ceilings(struct table *t, json_t *row, const struct machine_ceilings *c)
+{
+    json_put(t->extra, "ceilings", c ? ceilings_to_json(c) : json_null());
+    if (!c) {
+        table_note(t, "ceilings not measured yet: qdyno detect --probe");
+        return;
+    }
+    json_put_num(row, "read_bytes_s_1", c->read_bytes_s_1);
+    json_put_num(row, "read_bytes_s_all", c->read_bytes_s_all);
+    note_ceilings(t, c);
+}
+
+/* What the one line of names has no room for. */
+static void note_gpus(struct table *t, const struct machine *m)
+{
+    for (int i = 0; i < m->gpus; i++) {
+        const struct gpu_identity *u = &m->gpu[i];
+        char bytes[32];
+        table_note(t, "GPU %d: %s %s, %s, driver %s%s%s, %s%s", i, u->vendor, u->name,
+                   u->memory_bytes > 0 ? str_from_bytes(u->memory_bytes, bytes, sizeof bytes) : "memory n/a",
+                   *u->driver ? u->driver : "n/a", *u->bus ? ", at " : "", u->bus,
+                   !strcmp(u->source, "kernel") || !strcmp(u->source, "opencl") ? "no sensors: named by "
+                                                                                : "sensors through ",
+                   u->source);
+    }
+}
+
+static void note_origin(struct table *t, const json_t *about)
+{
+    const char *date = json_get_str(about, "date", NULL);
+    table_note(t, "%s%s%s, not this machine", json_get_str(about, "origin", "origin unknown"),
+               date ? " " : "", date ? date : "");
+}
+
+/* Another machine, from a folder or a document. */
+static int show_another(const struct cli_global *g, const struct cli_args *a, const char *path)
+{
+    struct err why = { 0 };
+    struct described d;
+    struct table t;
+    if (args_has(a, "--probe") || args_has(a, "--record")) {
+        err_set(&why, ERR_USAGE, "--machine shows another machine: --probe and --record are for this one");
+        return cli_fail(a, &why);
+    }
+    if (described_open(&d, path, &why)) return cli_fail(a, &why);
+    table_init(&t, "qdyno.detect/1", COLUMNS, COUNT_OF(COLUMNS));
+    t.record = true;
+    json_t *row = table_row(&t);
+    put_machine(row, &d.machine);
+    if (*d.recording.root) put_power(row, d.recording.root);
+    put_ceilings(&t, row, d.ceilings_known ? &d.ceilings : NULL);
+    note_gpus(&t, &d.machine);
+    note_origin(&t, d.recording.about);
+    json_put(t.extra, "machine", machine_to_json(&d.machine));
+    json_put(t.extra, "recording", d.recording.about ? json_incref(d.recording.about) : json_null());
+    int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    described_close(&d);
+    return status;
+}
+
 int command_detect(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
@@ -139,22 +206,34 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
     struct table t;
     bool known;
     uint32_t usable;
+    char isa[256];
+    const char *other = args_text(a, "--machine", NULL), *folder = args_text(a, "--record", NULL);
+    if (other) return show_another(g, a, other);
+    if (args_has(a, "--private") && !folder) {
+        err_set(&why, ERR_USAGE, "--private says how to --record");
+        return cli_fail(a, &why);
+    }
     if (isa_usable(&usable, &why) ||
         cli_machine(g, args_has(a, "--probe") ? PROBE_FRESH : PROBE_CACHED, &m, &c, &known, &why))
         return cli_fail(a, &why);
+    json_t *ceilings = known ? ceilings_to_json(&c) : NULL;
+    if (folder && recording_make(folder, args_has(a, "--private"), ceilings, &why)) {
+        json_decref(ceilings);
+        return cli_fail(a, &why);
+    }
+    json_decref(ceilings);
     table_init(&t, "qdyno.detect/1", COLUMNS, COUNT_OF(COLUMNS));
     t.record = true;
     json_t *row = table_row(&t);
-    put_machine(row, &m, usable);
-    if (known) {
-        json_put_num(row, "read_bytes_s_1", c.read_bytes_s_1);
-        json_put_num(row, "read_bytes_s_all", c.read_bytes_s_all);
-        note_ceilings(&t, &c);
-    } else {
-        table_note(&t, "ceilings not measured yet: qdyno detect --probe");
-    }
+    put_machine(row, &m);
+    json_put_str(row, "isa_usable", isa_names(usable, isa, sizeof isa));
+    put_power(row, "");
+    put_ceilings(&t, row, known ? &c : NULL);
+    note_gpus(&t, &m);
+    if (folder)
+        table_note(&t, "recorded in %s%s", folder,
+                   args_has(a, "--private") ? "" : ": host and group names, serial numbers and UUIDs masked");
     json_put(t.extra, "machine", machine_to_json(&m));
-    json_put(t.extra, "ceilings", known ? ceilings_to_json(&c) : json_null());
     int status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     return status;
