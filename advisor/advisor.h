@@ -28,6 +28,7 @@
 #include "advisor/compare.h"
 #include "advisor/baseline.h"
 #include "advisor/alert.h"
+#include "advisor/alert_export.h"
 #include "advisor/watch.h"
 
 #endif

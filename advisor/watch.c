@@ -202,6 +202,24 @@ double disk_free(const struct watch *w)
     return (double)s.f_bavail * (double)s.f_frsize;
 }
 
+double watch_mean(const struct watch *w, enum metric_id metric, double seconds)
+{
+    enum { MOST = 256 };
+    const int64_t now = clock_ns();
+    struct sample *s = calloc(MOST, sizeof *s);
+    double sum = 0;
+    int known = 0;
+    const int n = s && w->sampler ? sampler_window(w->sampler, now - (int64_t)(seconds * 1e9), now, s, MOST)
+                                  : 0;
+    for (int i = 0; i < n; i++)
+        if (!isnan(s[i].value[metric])) {
+            sum += s[i].value[metric];
+            known++;
+        }
+    free(s);
+    return known ? sum / known : NAN;
+}
+
 void watch_look(struct watch *w)
 {
     struct gpu_reading gpu[MACHINE_GPUS];
@@ -215,6 +233,8 @@ void watch_look(struct watch *w)
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) in.row[i] = NAN;
     if (w->sampler) {
         sampler_latest(w->sampler, in.row, NULL, 0);
+        if (w->o.once)
+            in.row[METRIC_CPU_BUSY] = watch_mean(w, METRIC_CPU_BUSY, 10); /* one look: not one tick */
         in.gpus = MIN(sampler_gpus(w->sampler, gpu, MACHINE_GPUS), MACHINE_GPUS);
     }
     /* before the first round nothing could have been measured yet */
@@ -278,7 +298,7 @@ static enum err_code take_item(struct watch *w, const struct watch_item *item, s
         return err_set(why, ERR_FORMAT, "metric '%s' of baseline '%s' is unknown to this version",
                        item->baseline.metric, item->baseline.name);
     enum err_code rc = workload_check(&item->workload, &item->config, why);
-    if (!rc && !item->workload.train)
+    if (!rc && *item->model)
         rc = model_check(item->model, item->has_baseline ? item->baseline.model_sha256 : "", why);
     subject_set(own);
     return rc;
@@ -388,7 +408,7 @@ enum err_code watch_open(struct watch **out, const struct watch_options *o, cons
     if (!rc) rc = db_watch_hold(w->db, why);
     if (!rc) rc = recall_all(w, why);
     if (!rc) rc = restore_all(w, &still, why);
-    if (!rc) rc = watch_sampler_at(w, TICK_MS, why);
+    if (!rc) rc = watch_sampler_at(w, o->once ? MEASURE_TICK_MS : TICK_MS, why);
     if (rc) {
         watch_close(w);
         return rc;
@@ -412,10 +432,13 @@ void watch_close(struct watch *w)
 
 /* ---------------------------------------------------------------- stepping */
 
-/* The first readings of rates need two samples. */
+/* Rates need two readings, so the first are not there at once; what a machine lacks is not waited for. */
 static void wait_for_sensors(struct watch *w)
 {
-    for (int i = 0; i < 12 && watch_goes_on(w); i++) clock_sleep_ns(TICK_MS * 200000LL);
+    enum { STEPS = 15 };
+    const enum metric_id slow = w->o.even_if_busy ? METRIC_CPU_BUSY : METRIC_OTHERS_BUSY;
+    for (int i = 0; i < STEPS && isnan(watch_mean(w, slow, 60)) && watch_goes_on(w); i++)
+        clock_sleep_ns(MEASURE_TICK_MS * 1000000LL);
 }
 
 bool watch_step(struct watch *w)

@@ -12,7 +12,7 @@
 
 /* One config on one workload, measured every round. */
 struct watch_item {
-    char model[512]; /* "" where the workload trains */
+    char model[512]; /* "" where the workload trains, or the config names one */
     struct config config;
     struct workload workload;
     bool has_baseline; /* else its own first rounds are what it is compared with */

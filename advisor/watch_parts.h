@@ -70,6 +70,8 @@ void watch_feed(struct watch *w, enum signal_id signal, const char *subject, dou
 void watch_feed_stored(struct watch *w, enum signal_id signal, const char *subject, double value);
 /* Those that fire for a subject end, for another reason than a good value. */
 void watch_end_alerts_of(struct watch *w, const char *subject, const char *ended);
+/* Mean of a sensor over the last seconds, NAN unknown. */
+double watch_mean(const struct watch *w, enum metric_id metric, double seconds);
 double disk_free(const struct watch *w); /* bytes, where the database lies; NAN unknown */
 /* Sensors into alerts, at most once a second. */
 void watch_look(struct watch *w);

@@ -255,30 +255,11 @@ static void judge_errors(struct watch *w)
     if (seen) watch_feed_stored(w, SIGNAL_ERRORS, "", (double)failed / seen);
 }
 
-static double others_busy(const struct watch *w)
-{
-    enum { MOST = 256 };
-    const int64_t now = clock_ns();
-    struct sample *s = calloc(MOST, sizeof *s);
-    double sum = 0;
-    int known = 0;
-    const int n = s && w->sampler
-                      ? sampler_window(w->sampler, now - QUIET_S * INT64_C(1000000000), now, s, MOST)
-                      : 0;
-    for (int i = 0; i < n; i++)
-        if (!isnan(s[i].value[METRIC_OTHERS_BUSY])) {
-            sum += s[i].value[METRIC_OTHERS_BUSY];
-            known++;
-        }
-    free(s);
-    return known ? sum / known : NAN;
-}
-
 /* Why nothing should be measured now; "" when it may. */
 static const char *obstacle(struct watch *w, char *buf, size_t size)
 {
     int pid;
-    const double busy = others_busy(w);
+    const double busy = watch_mean(w, METRIC_OTHERS_BUSY, QUIET_S);
     buf[0] = '\0';
     if (db_run_held(w->db, &pid)) /* never two measurements at once, whatever was asked */
         snprintf(buf, size, "another measurement runs (process %d)", pid);

@@ -1,0 +1,561 @@
+/* Proves: sensors become signals as promised (the tighter of two limits, each GPU by itself, nothing of our
+ * own load); a watch learns what is usual, fires when a round is slower than that or than its baseline,
+ * measures twice first, tells it once however often it restarts, and ends it; failures, postponements and
+ * stops are told apart and leave no half run; a rollback happens only where the champion is faster now, keeps
+ * the file before, and is judged by the next round; notices wait in order for their receiver; documents have
+ * their promised fields. */
+#include <math.h>
+
+#include "advisor/watch_parts.h"
+#include "tests/advisor/fake.h"
+
+/* ---------------------------------------------------------------- a watch that remembers what it says */
+
+struct bench {
+    char dir[256], db[300];
+    struct machine machine;
+    struct watch_options o;
+    struct watch_item item;
+    struct str said; /* "firing performance ...\n" */
+    int counts[16];
+    bool stop;
+    struct watch *w;
+};
+
+static void hear(void *ctx, const struct watch_event *e)
+{
+    struct bench *b = ctx;
+    b->counts[e->kind]++;
+    str_printf(&b->said, "%s %s\n", WATCH_KINDS[e->kind], e->text);
+    assert_string_equal(json_get_str(e->about, "schema", ""), "qdyno.watch/1");
+    assert_string_equal(json_get_str(e->about, "event", ""), WATCH_KINDS[e->kind]);
+}
+
+static bool proceed(void *ctx)
+{
+    return !((struct bench *)ctx)->stop;
+}
+
+static void all_off_but(struct alert_rules *r, const char *first, const char *second)
+{
+    alert_rules_default(r);
+    for (int i = 0; i < ALERT_COUNT; i++)
+        r->off[i] = strcmp(ALERTS[i].name, first) && strcmp(ALERTS[i].name, second);
+}
+
+static int bench_open(void **state)
+{
+    struct bench *b = calloc(1, sizeof *b);
+    struct err why;
+    if (!b) return -1;
+    scratch(b->dir, sizeof b->dir);
+    snprintf(b->db, sizeof b->db, "%s/t.db", b->dir);
+    if (machine_detect(&b->machine, "", &why)) return -1;
+    b->o = (struct watch_options){ .db_path = b->db,
+                                   .root = "",
+                                   .machine = &b->machine,
+                                   .program = FAKE_PROGRAM,
+                                   .item = &b->item,
+                                   .items = 1,
+                                   .every_s = 3600,
+                                   .repetitions = 3,
+                                   .once = true,
+                                   .even_if_busy = true };
+    all_off_but(&b->o.rules, "performance", "errors"); /* what the machine of the test does is not tested */
+    b->item.config = fake_config("rate=1000+noise=0.001");
+    if (workload_parse(&b->item.workload, "tg8", &why)) return -1;
+    *state = b;
+    return 0;
+}
+
+static int bench_close(void **state)
+{
+    struct bench *b = *state;
+    char command[512];
+    str_free(&b->said);
+    snprintf(command, sizeof command, "rm -rf '%s'", b->dir);
+    const int rc = system(command);
+    free(b);
+    return rc;
+}
+
+static struct watch_summary round_of(struct bench *b)
+{
+    struct err why;
+    struct watch_summary s;
+    const struct watch_host host = { b, hear, proceed };
+    memset(b->counts, 0, sizeof b->counts);
+    str_clear(&b->said);
+    CHECK_OK(watch_open(&b->w, &b->o, &host, &why));
+    watch_step(b->w);
+    watch_summary(b->w, &s);
+    watch_close(b->w);
+    return s;
+}
+
+static void heard(struct bench *b, const char *what)
+{
+    if (!strstr(str_text(&b->said), what)) fail_msg("'%s' was not said:\n%s", what, str_text(&b->said));
+}
+
+static void put_value(struct bench *b, const char *signal, const char *subject, double value)
+{
+    struct db *d;
+    struct err why;
+    struct watch_value v = { .unix_ms = 1, .value = value };
+    snprintf(v.signal, sizeof v.signal, "%s", signal);
+    snprintf(v.subject, sizeof v.subject, "%s", subject);
+    CHECK_OK(db_open(&d, b->db, &why));
+    CHECK_OK(db_watch_value_put(d, b->machine.id, &v, &why));
+    db_close(d);
+}
+
+static int firing(struct bench *b)
+{
+    struct db *d;
+    struct err why;
+    struct alert_row *rows;
+    int n;
+    CHECK_OK(db_open(&d, b->db, &why));
+    CHECK_OK(db_alert_list(d, NULL, true, 10, &rows, &n, &why));
+    free(rows);
+    db_close(d);
+    return n;
+}
+
+static const char SUBJECT_OF_ITEM[] = "fake:rate=1000+noise=0.001 tg8 default";
+
+/* ---------------------------------------------------------------- sensors */
+
+static double value_of(const struct sense *s, int n, enum signal_id signal, const char *subject)
+{
+    for (int i = 0; i < n; i++)
+        if (s[i].signal == signal && !strcmp(s[i].subject, subject)) return s[i].value;
+    return NAN;
+}
+
+static void sensors_become_signals(void **state)
+{
+    (void)state;
+    struct sense out[SENSES_MAX];
+    struct gpu_reading gpu[2] = { { .index = 0,
+                                    .busy_ratio = 0.5,
+                                    .mem_used_bytes = 3e9,
+                                    .mem_total_bytes = 4e9,
+                                    .temperature_celsius = 60,
+                                    .ecc_uncorrected = NAN,
+                                    .throttle_known = true,
+                                    .throttle_reasons = GPU_THROTTLE_POWER_CAP | GPU_THROTTLE_IDLE },
+                                  { .index = 1,
+                                    .lost = true,
+                                    .busy_ratio = NAN,
+                                    .mem_used_bytes = NAN,
+                                    .mem_total_bytes = NAN,
+                                    .temperature_celsius = NAN,
+                                    .ecc_uncorrected = 2,
+                                    .throttle_known = true,
+                                    .throttle_reasons = GPU_THROTTLE_HW_THERMAL } };
+    struct senses in = { .gpu = gpu, .gpus = 2, .disk_free_bytes = 5e9, .stale_s = NAN };
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) in.row[i] = NAN;
+    int n = senses_read(&in, out);
+    CHECK(n <= SENSES_MAX && isnan(value_of(out, n, SIGNAL_MEMORY, "")));
+    in.row[METRIC_MEM_USED] = 6e9;
+    in.row[METRIC_MEM_AVAILABLE] = 2e9;
+    in.row[METRIC_CPU_BUSY] = 0.4;
+    in.row[METRIC_CPU_STEAL] = 0.01;
+    n = senses_read(&in, out);
+    CHECK_NEAR(value_of(out, n, SIGNAL_MEMORY, ""), 0.75, 1e-12);
+    CHECK_NEAR(value_of(out, n, SIGNAL_BUSY, ""), 0.4, 1e-12);
+    CHECK_NEAR(value_of(out, n, SIGNAL_STEAL, ""), 0.01, 1e-12);
+    CHECK_NEAR(value_of(out, n, SIGNAL_DISK, ""), 5e9, 1);
+    in.row[METRIC_CGROUP_MEM_USED] = 0.95e9; /* a container's own limit is nearer */
+    in.row[METRIC_CGROUP_MEM_LIMIT] = 1e9;
+    in.row[METRIC_CGROUP_CPU] = 1.8;
+    in.row[METRIC_CGROUP_CPU_LIMIT] = 2;
+    n = senses_read(&in, out);
+    CHECK_NEAR(value_of(out, n, SIGNAL_MEMORY, ""), 0.95, 1e-12);
+    CHECK_NEAR(value_of(out, n, SIGNAL_BUSY, ""), 0.9, 1e-12);
+
+    CHECK_NEAR(value_of(out, n, SIGNAL_GPU_MEMORY, "gpu0"), 0.75, 1e-12);
+    CHECK(value_of(out, n, SIGNAL_GPU_THROTTLE, "gpu0") == 0); /* idle and a power limit are none */
+    CHECK(value_of(out, n, SIGNAL_GPU_POWER_CAP, "gpu0") == 1);
+    CHECK(isnan(value_of(out, n, SIGNAL_GPU_ECC, "gpu0")) && value_of(out, n, SIGNAL_GPU_LOST, "gpu0") == 0);
+    CHECK(value_of(out, n, SIGNAL_GPU_THROTTLE, "gpu1") == 1 &&
+          value_of(out, n, SIGNAL_GPU_ECC, "gpu1") == 2);
+    CHECK(isnan(value_of(out, n, SIGNAL_GPU_MEMORY, "gpu1")) &&
+          value_of(out, n, SIGNAL_GPU_LOST, "gpu1") == 1);
+    in.measuring = true; /* our own load is no news */
+    n = senses_read(&in, out);
+    CHECK(isnan(value_of(out, n, SIGNAL_BUSY, "")) && isnan(value_of(out, n, SIGNAL_GPU_BUSY, "gpu0")));
+    CHECK_NEAR(value_of(out, n, SIGNAL_MEMORY, ""), 0.95, 1e-12);
+}
+
+static void a_suggestion_counts(void **state)
+{
+    (void)state;
+    char buf[192];
+    CHECK(strstr(scale_suggestion(0.91, NAN, buf, sizeof buf), "91 % busy: about 1.4 times"));
+    CHECK(strstr(scale_suggestion(0.91, 0.5, buf, sizeof buf), "waiting: about 2.1 times"));
+}
+
+/* ---------------------------------------------------------------- rounds */
+
+static void it_learns_what_is_usual(void **state)
+{
+    struct bench *b = *state;
+    struct watch_summary s = round_of(b);
+    CHECK(s.rounds == 1 && s.measured == 1 && s.unjudged == 1 && !s.failed && !s.postponed);
+    heard(b, "nothing to compare with yet");
+    CHECK(s.highest == -1);
+    s = round_of(b);
+    CHECK(s.measured == 1 && !s.unjudged && s.highest == -1);
+    heard(b, "against its first rounds");
+    CHECK(!b->counts[WATCH_FIRING] && !b->counts[WATCH_TROUBLE]);
+}
+
+static void a_slow_round_fires_once_and_ends(void **state)
+{
+    struct bench *b = *state;
+    put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
+    put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
+    struct watch_summary s = round_of(b);
+    CHECK(s.highest == GRADE_WARNING && b->counts[WATCH_FIRING] == 1 && firing(b) == 1);
+    heard(b, "firing performance fake:rate=1000");
+    heard(b, "performance is 33.3 % below its baseline (limit 20 %)");
+    s = round_of(b); /* a restart */
+    CHECK(s.highest == GRADE_WARNING && !b->counts[WATCH_FIRING] && !b->counts[WATCH_RESOLVED]);
+    heard(b, "1 still fire");
+    put_value(b, "usual value", SUBJECT_OF_ITEM, log(1000));
+    s = round_of(b);
+    CHECK(s.highest == -1 && b->counts[WATCH_RESOLVED] == 1 && firing(b) == 0);
+    heard(b, "over, now ");
+}
+
+static void forgetting_learns_anew(void **state)
+{
+    struct bench *b = *state;
+    put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
+    put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
+    b->o.forget = true;
+    const struct watch_summary s = round_of(b);
+    CHECK(s.unjudged == 1 && s.highest == -1);
+}
+
+static void what_is_not_watched_any_more_ends(void **state)
+{
+    struct bench *b = *state;
+    put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
+    put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
+    round_of(b);
+    CHECK(firing(b) == 1);
+    b->item.config = fake_config("rate=1001");
+    round_of(b);
+    CHECK(firing(b) == 0);
+    struct db *d;
+    struct err why;
+    struct alert_row *rows;
+    int n;
+    CHECK_OK(db_open(&d, b->db, &why));
+    CHECK_OK(db_alert_list(d, NULL, false, 10, &rows, &n, &why));
+    CHECK(n == 1);
+    assert_string_equal(rows[0].ended, "not watched any more");
+    free(rows);
+    db_close(d);
+}
+
+static void set_baseline(struct bench *b, const char *line, double value)
+{
+    b->item.has_baseline = true;
+    b->item.baseline = (struct baseline_row){ .id = 1, .name = "best", .workload = "tg8", .value = value };
+    snprintf(b->item.baseline.config, sizeof b->item.baseline.config, "%s", line);
+    snprintf(b->item.baseline.metric, sizeof b->item.baseline.metric, "decode_tok_s");
+    snprintf(b->item.baseline.machine, sizeof b->item.baseline.machine, "%s", b->machine.id);
+}
+
+static void a_baseline_is_what_it_is_compared_with(void **state)
+{
+    struct bench *b = *state;
+    set_baseline(b, "model=fake:rate=1000+noise=0.001", 4000);
+    struct watch_summary s = round_of(b);
+    CHECK(s.highest == GRADE_WARNING && !s.unjudged);
+    heard(b, "-75");
+    heard(b, "against baseline best");
+    b->item.baseline.value = 990;
+    s = round_of(b);
+    CHECK(s.highest == -1);
+    snprintf(b->item.baseline.machine, sizeof b->item.baseline.machine,
+             "elsewhere"); /* another machine's number */
+    b->item.baseline.value = 4000;
+    s = round_of(b);
+    CHECK(s.highest == -1 && s.unjudged == 1);
+}
+
+/* A config line of its own file: what is measured while the watch runs. */
+static void failures_are_counted(void **state)
+{
+    struct bench *b = *state;
+    b->item.config = fake_config("rate=1000+at=4+do=crash");
+    struct watch_summary s = round_of(b);
+    CHECK(s.failed == 1 && !s.measured && s.highest == GRADE_WARNING);
+    heard(b, "firing errors: 100 % of the last measurements failed");
+    b->item.config = fake_config("open=fit"); /* cannot even be loaded */
+    s = round_of(b);
+    CHECK(s.failed == 1 && b->counts[WATCH_FAILED] == 1);
+    struct db *d;
+    struct err why;
+    struct run_row *runs;
+    int n;
+    CHECK_OK(db_open(&d, b->db, &why));
+    CHECK_OK(db_run_list(d, NULL, 10, &runs, &n, &why));
+    assert_int_equal(n, 2);
+    for (int i = 0; i < n; i++) {
+        assert_string_equal(runs[i].state, "failed");
+        assert_string_equal(runs[i].kind, "watch");
+        run_row_free(&runs[i]);
+    }
+    free(runs);
+    db_close(d);
+}
+
+static void another_measurement_comes_first(void **state)
+{
+    struct bench *b = *state;
+    struct db *d;
+    struct err why;
+    CHECK_OK(db_open(&d, b->db, &why));
+    CHECK_OK(db_run_hold(d, 1, &why));
+    const struct watch_summary s = round_of(b);
+    CHECK(s.postponed == 1 && !s.measured && !s.rounds);
+    heard(b, "another measurement runs");
+    struct watch *second;
+    const struct watch_host host = { b, hear, proceed };
+    db_run_release(d);
+    CHECK_OK(db_watch_hold(d, &why));
+    CHECK(watch_open(&second, &b->o, &host, &why) == ERR_USAGE && !second);
+    db_close(d);
+}
+
+static bool stop_in_the_cell(void *ctx)
+{
+    struct bench *b = ctx;
+    return ++b->counts[15] < 20;
+}
+
+static void a_stop_leaves_no_half_run(void **state)
+{
+    struct bench *b = *state;
+    struct err why;
+    struct db *d;
+    struct run_row *runs;
+    int n;
+    const struct watch_host host = { b, hear, stop_in_the_cell };
+    b->item.config = fake_config("rate=1000+sleep_ms=2000");
+    CHECK_OK(watch_open(&b->w, &b->o, &host, &why));
+    CHECK(!watch_step(b->w));
+    watch_close(b->w);
+    CHECK(!b->counts[WATCH_FAILED] && !b->counts[WATCH_FIRING]);
+    CHECK_OK(db_open(&d, b->db, &why));
+    CHECK_OK(db_run_list(d, NULL, 10, &runs, &n, &why));
+    for (int i = 0; i < n; i++) {
+        assert_string_equal(runs[i].state, "stopped");
+        run_row_free(&runs[i]);
+    }
+    free(runs);
+    db_close(d);
+}
+
+static void quality_beyond_its_limit_fires(void **state)
+{
+    struct bench *b = *state;
+    all_off_but(&b->o.rules, "quality", "quality");
+    b->item.config = fake_config("rate=1000+kld=0.2+kld_se=0.01");
+    b->o.reference = "model=fake:rate=1";
+    struct watch_summary s = round_of(b);
+    CHECK(s.highest == GRADE_WARNING);
+    heard(b, "KL divergence from the reference is 0.2 nats");
+}
+
+/* ---------------------------------------------------------------- rollback */
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    CHECK(f != NULL);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void says(const char *path, const char *text)
+{
+    struct err why;
+    char *got;
+    CHECK_OK(file_read(&got, NULL, path, 1 << 16, &why));
+    if (!strstr(got, text)) fail_msg("%s does not say '%s': %s", path, text, got);
+    free(got);
+}
+
+static void a_rollback_where_it_helps(void **state)
+{
+    struct bench *b = *state;
+    char path[300], previous[320];
+    snprintf(path, sizeof path, "%s/model.conf", b->dir);
+    snprintf(previous, sizeof previous, "%s.previous", path);
+    write_file(path, "# mine\nmodel=fake:rate=400,threads=2\n");
+    set_baseline(b, "model=fake:rate=1000,threads=1", 1000);
+    b->o.rollback = path;
+    struct watch_summary s = round_of(b);
+    CHECK(s.highest == GRADE_CRITICAL || s.highest == GRADE_WARNING);
+    heard(b, "rolled back to model=fake:rate=1000,threads=1: it is 150 %");
+    says(path, "threads=1");
+    says(previous, "# mine\nmodel=fake:rate=400,threads=2\n");
+    s = round_of(b);
+    heard(b, "the rollback helped: +150");
+    CHECK(s.highest == -1 && firing(b) == 0); /* the slow config's alert ended with it */
+    round_of(b);
+    CHECK(!b->counts[WATCH_ROLLBACK]); /* said once */
+}
+
+static void no_rollback_where_the_machine_is_slow(void **state)
+{
+    struct bench *b = *state;
+    char path[300];
+    snprintf(path, sizeof path, "%s/model.conf", b->dir);
+    write_file(path, "model=fake:rate=400,threads=2");
+    set_baseline(b, "model=fake:rate=404,threads=1", 1000);
+    b->o.rollback = path;
+    round_of(b);
+    heard(b, "not rolled back: the champion");
+    says(path, "threads=2");
+    CHECK(firing(b) >= 1);
+}
+
+static void rollbacks_that_cannot_be_are_refused(void **state)
+{
+    struct bench *b = *state;
+    struct err why;
+    struct watch *w;
+    char path[300];
+    const struct watch_host host = { b, hear, proceed };
+    snprintf(path, sizeof path, "%s/none.conf", b->dir);
+    b->o.rollback = path;
+    CHECK(watch_open(&w, &b->o, &host, &why) == ERR_USAGE && strstr(why.message, "baseline set"));
+    set_baseline(b, "threads=1", 1000);
+    CHECK(watch_open(&w, &b->o, &host, &why) == ERR_IO);
+    write_file(path, "# nothing\n\n");
+    CHECK(watch_open(&w, &b->o, &host, &why) == ERR_FORMAT && strstr(why.message, "no config line"));
+}
+
+/* ---------------------------------------------------------------- telling others */
+
+static void notices_wait_for_their_receiver(void **state)
+{
+    struct bench *b = *state;
+    struct db *d;
+    struct err why;
+    struct notice_row n;
+    bool found;
+    put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
+    put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
+    b->o.webhook = "http://127.0.0.1:1/none"; /* nobody listens on port 1 */
+    round_of(b);
+    CHECK(b->counts[WATCH_NOTICE] == 1);
+    heard(b, "the webhook cannot be told now");
+    put_value(b, "usual value", SUBJECT_OF_ITEM, log(1000));
+    round_of(b);
+    heard(b, "1 notices wait");
+    CHECK_OK(db_open(&d, b->db, &why));
+    assert_int_equal(db_notice_count(d, b->o.webhook), 2);
+    CHECK_OK(db_notice_next(d, b->o.webhook, INT64_MAX, &n, &found, &why));
+    CHECK(found && strstr(n.body, "\"status\":\"firing\"") && n.attempts >= 1);
+    notice_row_free(&n);
+    db_close(d);
+}
+
+static void documents_have_their_fields(void **state)
+{
+    (void)state;
+    struct machine m = { .id = "ab12cd34ef56", .host = "box" };
+    struct alert_row row = { .since_ms = 1700000000000, .value = 0.95, .threshold = 0.9, .ended_ms = 0 };
+    snprintf(row.machine, sizeof row.machine, "%s", m.id);
+    snprintf(row.name, sizeof row.name, "gpu_memory");
+    snprintf(row.subject, sizeof row.subject, "gpu0");
+    snprintf(row.grade, sizeof row.grade, "warning");
+    snprintf(row.text, sizeof row.text, "95 %% of it");
+    json_t *o = notice_document(&m, &row, alert_find("gpu_memory"), NOTICE_FIRING, "more of it");
+    assert_string_equal(json_get_str(o, "schema", ""), "qdyno.alert/1");
+    assert_string_equal(json_get_str(o, "status", ""), "firing");
+    assert_string_equal(json_get_str(o, "summary", ""), "gpu0: 95 % of it");
+    assert_string_equal(json_get_str(o, "since", ""), "2023-11-14T22:13:20Z");
+    assert_string_equal(json_get_str(o, "suggestion", ""), "more of it");
+    CHECK(json_get_num(o, "value", NAN) == 0.95 && json_is_null(json_object_get(o, "ended")));
+    json_t *labels = json_object_get(o, "labels");
+    assert_string_equal(json_get_str(labels, "alertname", ""), "gpu_memory");
+    assert_string_equal(json_get_str(labels, "host", ""), "box");
+    json_decref(o);
+
+    struct alert_row rows[3] = { row, row, row };
+    const int64_t now = row.since_ms + 3600000;
+    rows[1].ended_ms = now - 60000;
+    rows[2].ended_ms = now - 3000000; /* long over */
+    o = alertmanager_document(&m, rows, 3, now);
+    assert_int_equal(json_array_size(o), 2);
+    assert_string_equal(json_get_str(json_array_get(o, 0), "startsAt", ""), "2023-11-14T22:13:20Z");
+    assert_string_equal(json_get_str(json_array_get(o, 0), "endsAt", ""), "2023-11-14T23:18:20Z");
+    assert_string_equal(json_get_str(json_array_get(o, 1), "endsAt", ""), "2023-11-14T23:12:20Z");
+    json_decref(o);
+}
+
+static void the_last_values_are_told(void **state)
+{
+    struct bench *b = *state;
+    struct db *d;
+    struct err why;
+    struct exposition e = { 0 };
+    put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
+    put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
+    round_of(b);
+    CHECK_OK(db_open(&d, b->db, &why));
+    struct family_sink sink = exposition_sink(&e);
+    CHECK_OK(watch_tell(d, b->machine.id, &sink, &why));
+    CHECK(!e.bad.code);
+    const char *page = str_text(&e.text);
+    const char *ratio = strstr(
+        page, "qdyno_watch_performance_ratio{subject=\"fake:rate=1000+noise=0.001 tg8 default\"} 0.66");
+    if (!ratio) fail_msg("%s", page);
+    CHECK(strstr(page, "qdyno_watch_alert_firing{alert=\"performance\",severity=\"warning\""));
+    CHECK(strstr(page, "\nqdyno_watch_errors_ratio 0\n") &&
+          strstr(page, "\nqdyno_watch_notices_waiting 0\n"));
+    CHECK(strstr(page, "\nqdyno_watch_last_success_timestamp_seconds 1"));
+    exposition_free(&e);
+    e = (struct exposition){ 0 };
+    sink = exposition_sink(&e);
+    CHECK_OK(watch_tell(d, "another", &sink, &why)); /* no watch there: nothing is told */
+    assert_string_equal(str_text(&e.text), "");
+    exposition_free(&e);
+    db_close(d);
+}
+
+int main(void)
+{
+#define T(test) cmocka_unit_test_setup_teardown(test, bench_open, bench_close)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sensors_become_signals),
+        cmocka_unit_test(a_suggestion_counts),
+        T(it_learns_what_is_usual),
+        T(a_slow_round_fires_once_and_ends),
+        T(forgetting_learns_anew),
+        T(what_is_not_watched_any_more_ends),
+        T(a_baseline_is_what_it_is_compared_with),
+        T(failures_are_counted),
+        T(another_measurement_comes_first),
+        T(a_stop_leaves_no_half_run),
+        T(quality_beyond_its_limit_fires),
+        T(a_rollback_where_it_helps),
+        T(no_rollback_where_the_machine_is_slow),
+        T(rollbacks_that_cannot_be_are_refused),
+        T(notices_wait_for_their_receiver),
+        cmocka_unit_test(documents_have_their_fields),
+        T(the_last_values_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
