@@ -37,7 +37,7 @@ bool str_to_double(const char *text, double *out);
 /* "512", "64k", "8G", "1.5GiB" -> bytes (powers of 1024). */
 bool str_to_bytes(const char *text, int64_t *out);
 
-/* "90", "90s", "5m", "1h", "250ms" -> seconds. */
+/* "90", "90s", "5m", "1h", "30d", "250ms" -> seconds. */
 bool str_to_seconds(const char *text, double *out);
 
 /* "1.17G"-style short bytes, three significant digits; "n/a" for a negative count. Returns buf. */

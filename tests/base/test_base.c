@@ -30,6 +30,7 @@ static void numbers(void **state)
     CHECK(str_to_bytes("1.5GiB", &i) && i == 1610612736 && str_to_bytes("64k", &i) && i == 65536);
     CHECK(!str_to_bytes("64q", &i) && !str_to_bytes("-1k", &i));
     CHECK(str_to_seconds("250ms", &d) && d == 0.25 && str_to_seconds("5m", &d) && d == 300);
+    CHECK(str_to_seconds("30d", &d) && d == 30 * 86400.0);
 }
 
 static void bytes_print(void **state)

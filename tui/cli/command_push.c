@@ -6,11 +6,16 @@
 
 #include "tui/cli/rows.h"
 #include "tui/cli/target.h"
+#include "tui/cli/textfile.h"
 
 const struct cli_flag FLAGS_PUSH[] = {
     { "--url", NULL, "URL", "Pushgateway, e.g. http://localhost:9091 (also: QDYNO_PUSH_URL)", FLAG_TEXT },
     { "--otlp", NULL, "URL",
       "OpenTelemetry collector, OTLP over HTTP, e.g. http://localhost:4318 (also: OTEL_EXPORTER_OTLP_ENDPOINT)",
+      FLAG_TEXT },
+    { "--textfile", NULL, "FILE",
+      "instead: write the latest outcome of every experiment to this file, which ends in .prom, in the folder that "
+      "prometheus-node-exporter reads",
       FLAG_TEXT },
     TARGET_FLAGS("QDYNO_PUSH"),
     { NULL },
@@ -121,6 +126,8 @@ static enum err_code tell_collector(struct push *p, struct err *why)
 
 int command_push(const struct cli_global *g, const struct cli_args *a)
 {
+    const char *file = args_text(a, "--textfile", NULL);
+    if (file) return push_textfile(g, a, file);
     struct push p = { .g = g, .a = a };
     struct err why = { 0 }, second = { 0 };
     struct table t;

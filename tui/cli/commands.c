@@ -121,11 +121,16 @@ const struct command COMMANDS[] = {
       "The file's ending says what it is: a page, Markdown with plots drawn in characters, or a picture of verdict, effect "
       "and arms. Nothing in it is loaded from anywhere. Runs that failed, were stopped or go on have a report, too: it says "
       "what is missing." },
-    { "push", "[ID] --url URL", "tell a Pushgateway the outcome of a run", FLAGS_PUSH, command_push, false, 0,
-      1, KNOB_FLAGS_NONE,
+    { "push", "[ID] [--url URL] [--otlp URL] | --textfile FILE.prom",
+      "tell a monitoring system the outcome of a run", FLAGS_PUSH, command_push, false, 0, 1, KNOB_FLAGS_NONE,
       "Without ID: the newest finished A/B. When the gateway cannot be reached the outcome is kept and sent by a "
-      "later push. Passwords come from files or the environment (QDYNO_PUSH_PASSWORD, QDYNO_PUSH_BEARER), never "
+      "later push. --textfile writes the latest outcome of every experiment for the node exporter's textfile "
+      "collector instead. Passwords come from files or the environment (QDYNO_PUSH_PASSWORD, QDYNO_PUSH_BEARER), never "
       "from the command line, where everybody could read them." },
+    { "prune", "--url URL [--older-than 30d | --all] [--dry-run]", "delete our old groups from a Pushgateway",
+      FLAGS_PRUNE, command_prune, false, 0, 0, KNOB_FLAGS_NONE,
+      "A gateway keeps every group until somebody deletes it. Only groups that this database remembers pushing are "
+      "deleted; one that is gone already is fine." },
     { "serve-metrics", "[--port N] [--listen ADDRESS]", "a page for Prometheus to scrape",
       FLAGS_SERVE_METRICS, command_serve_metrics, false, 0, 0, KNOB_FLAGS_NONE,
       "Sensors, GPUs, everything measured so far as counters and histograms, and the latest verdict of every experiment, "

@@ -12,9 +12,9 @@ command_fn command_dashboard, command_detect, command_info, command_run, command
     command_synth, command_train, command_stories, command_history, command_methods, command_quantize,
     command_show, command_report, command_push, command_doctor, command_help, command_worker;
 
-command_fn command_telemetry, command_serve_metrics;
+command_fn command_telemetry, command_serve_metrics, command_prune;
 
-extern const struct cli_flag FLAGS_TELEMETRY[], FLAGS_SERVE_METRICS[];
+extern const struct cli_flag FLAGS_TELEMETRY[], FLAGS_SERVE_METRICS[], FLAGS_PRUNE[];
 extern const struct cli_flag FLAGS_COMPARE[], FLAGS_REPLAY[], FLAGS_BASELINE[], FLAGS_SHOW[];
 extern const struct cli_flag FLAGS_DASHBOARD[], FLAGS_DETECT[], FLAGS_INFO[], FLAGS_RUN[], FLAGS_TOKENIZE[],
     FLAGS_LOGITS[], FLAGS_BENCH[], FLAGS_CALIBRATE[], FLAGS_EVAL[], FLAGS_AB[], FLAGS_ADVISE[], FLAGS_TUNE[],

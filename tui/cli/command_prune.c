@@ -1,0 +1,69 @@
+/* qdyno prune: away with the groups that we left on a Pushgateway. A gateway forgets nothing by itself, and a
+ * result that nobody measures any more looks as good as a new one there. What others pushed stays: only
+ * groups that this database remembers pushing are touched. */
+#include "tui/cli/rows.h"
+#include "tui/cli/target.h"
+
+const struct cli_flag FLAGS_PRUNE[] = {
+    { "--url", NULL, "URL", "Pushgateway, e.g. http://localhost:9091 (also: QDYNO_PUSH_URL)", FLAG_TEXT },
+    { "--older-than", NULL, "TIME", "only groups that were last pushed so long ago; default 30d",
+      FLAG_SECONDS },
+    { "--all", NULL, NULL, "all of ours, however young", FLAG_SWITCH },
+    { "--dry-run", NULL, NULL, "only say which", FLAG_SWITCH },
+    TARGET_FLAGS("QDYNO_PUSH"),
+    { NULL },
+};
+
+#define DEFAULT_AGE_S (30 * 86400.0)
+
+static const struct column COLUMNS[] = {
+    { "group", "group", COLUMN_TEXT },
+    { "last_pushed", "last pushed", COLUMN_TEXT },
+    { "fate", "", COLUMN_TEXT },
+};
+
+static void add_row(void *ctx, const struct group_row *group, enum prune_fate fate)
+{
+    static const char *const FATES[] = {
+        [PRUNE_KEPT] = "kept", [PRUNE_DELETED] = "deleted", [PRUNE_WOULD] = "would be deleted"
+    };
+    char when[32];
+    json_t *row = table_row(ctx);
+    json_put_str(row, "group", group->url);
+    json_put_str(row, "last_pushed", clock_iso8601(group->last_ms, when, sizeof when));
+    json_put_str(row, "fate", FATES[fate]);
+}
+
+int command_prune(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct target to;
+    struct table t;
+    struct db *d = NULL;
+    table_init(&t, "qdyno.prune/1", COLUMNS, COUNT_OF(COLUMNS));
+    enum err_code rc = target_read(&to, a, "--url", "QDYNO_PUSH", &why);
+    if (!rc && !to.url)
+        rc = err_set(&why, ERR_USAGE, "want --url URL (or QDYNO_PUSH_URL), e.g. --url http://localhost:9091");
+    if (!rc && args_has(a, "--all") && args_has(a, "--older-than"))
+        rc = err_set(&why, ERR_USAGE, "--all or --older-than: one of them");
+    if (!rc) rc = db_open(&d, g->db_path, &why);
+    if (!rc) {
+        const struct push_target gateway = { .url = to.url, .auth = to.auth };
+        const double age_s = args_num(a, "--older-than", DEFAULT_AGE_S);
+        const int64_t before_ms = clock_unix_ms() - (int64_t)(age_s * 1e3);
+        const struct prune_spec spec = { .before_ms = args_has(a, "--all") ? INT64_MAX : before_ms,
+                                         .dry_run = args_has(a, "--dry-run"),
+                                         .said = add_row,
+                                         .ctx = &t };
+        rc = outcome_prune(d, &gateway, &spec, &why);
+    }
+    const bool some = json_array_size(t.rows) > 0;
+    if (!rc && !some) table_note(&t, "no group of ours there");
+    /* what was deleted before a failure is said, too */
+    int status = !rc || some ? cli_print(g, a, &t, EXIT_DONE) : EXIT_DONE;
+    if (rc) status = cli_fail(a, &why);
+    table_done(&t);
+    db_close(d);
+    target_done(&to);
+    return status;
+}
