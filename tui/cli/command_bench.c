@@ -437,10 +437,10 @@ int command_bench(const struct cli_global *g, const struct cli_args *a)
     progress_init(&b->progress, g);
     enum err_code rc = plan_work(b, &why);
     if (!rc) rc = cli_machine(g, PROBE_CACHED, &b->machine, &b->ceilings, &b->ceilings_known, &why);
+    if (!rc) rc = cli_sampler(&b->sampler, a, &why);
     if (!rc) rc = recorder_open(&b->recorder, g, "bench", &why);
     b->window = calloc(SAMPLES_MAX, sizeof *b->window);
     if (!rc && !b->window) rc = err_set(&why, ERR_NOMEM, "no memory for samples");
-    if (!rc) rc = cli_sampler(&b->sampler, a, &why);
     for (b->config_i = 0; b->config_i < b->n_configs && !rc; b->config_i++) rc = one_config(b, &why);
     int status = finish(b, rc, &why);
     sampler_stop(b->sampler);
