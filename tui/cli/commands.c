@@ -136,6 +136,14 @@ const struct command COMMANDS[] = {
       "Sensors, GPUs, everything measured so far as counters and histograms, and the latest verdict of every experiment, "
       "under /metrics until SIGTERM or Ctrl-C (status 0). The database is only read: one that is missing, locked or of "
       "another version shows as qdyno_database_up 0. Names: docs/monitoring.md." },
+    { "watch", "[--baseline NAME | -m MODEL -w WORKLOAD -C CONFIG] [--every 30m] [--once] [--webhook URL]",
+      "look at this machine unattended: sensors, measurements, alerts", FLAGS_WATCH, command_watch, false, 0,
+      0, KNOB_FLAGS_ONE,
+      "Every round measures the champion of a baseline (or what -m, -w and -C say) and the canary, compares them with the "
+      "baseline or with what is usual here, and tells what fires: a line each, the bell, a webhook, an Alertmanager; what could "
+      "not be told waits. Nothing is measured while others keep the machine busy. State lies in the database: a restart "
+      "repeats nothing. SIGTERM ends it with status 0. --once: 0 nothing fires, 1 a warning or worse does, 2 nothing to compare "
+      "with yet, 3 not measurable now. Alerts and their thresholds: --print-alerts and docs/alerts.md." },
     { "doctor", "", "what is installed and usable, and what to do about what is not", NULL, command_doctor,
       false, 0, 0, KNOB_FLAGS_NONE, NULL },
     { "help", "[COMMAND | knobs] [--man] [--bash]", "this help, the man page, the completion", FLAGS_HELP,

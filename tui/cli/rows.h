@@ -6,7 +6,7 @@
 
 typedef int command_fn(const struct cli_global *g, const struct cli_args *a);
 
-command_fn command_compare, command_replay, command_baseline;
+command_fn command_compare, command_replay, command_baseline, command_watch;
 command_fn command_dashboard, command_detect, command_info, command_run, command_tokenize, command_logits,
     command_bench, command_calibrate, command_eval, command_ab, command_advise, command_tune, command_fit,
     command_synth, command_train, command_stories, command_history, command_methods, command_quantize,

@@ -1,0 +1,407 @@
+/* qdyno watch: an unattended look at this machine, for a terminal, a service or a timer. The work is
+ * advisor/watch.h; here are its options, its lines and its end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "tui/cli/rows.h"
+#include "tui/cli/target.h"
+
+const struct cli_flag FLAGS_WATCH[] = {
+    FLAG_MODEL_ROW,
+    { "--baseline", NULL, "NAME", "watch the champion of this baseline; default: the only one there is",
+      FLAG_TEXT },
+    { .name = "-w",
+      .alias = "--workload",
+      .value = "WORKLOAD",
+      .help = "instead of a baseline: what is run each round, e.g. tg32",
+      .kind = FLAG_TEXT,
+      .many = true },
+    FLAG_CONFIGS_ROW,
+    { "--every", NULL, "TIME", "from one round to the next; default 30m", FLAG_SECONDS },
+    { "-r", "--repetitions", "N", "undisturbed cells of a round; default 5", FLAG_INT, 1, 1000 },
+    { "--once", NULL, NULL, "one round, then end: status 1 when a warning fires", FLAG_SWITCH },
+    { "--even-if-busy", NULL, NULL, "measure although other programs keep the machine busy", FLAG_SWITCH },
+    { "--forget", NULL, NULL, "what was usual here is usual no more: learn anew", FLAG_SWITCH },
+    { .name = "--alert",
+      .value = "NAME=LIMIT[:FOR]",
+      .help = "set an alert's threshold and minimum duration, or NAME=off (see --print-alerts)",
+      .kind = FLAG_TEXT,
+      .many = true },
+    { "--alerts", NULL, "FILE", "such settings, one a line", FLAG_TEXT },
+    { "--ref", NULL, "CONFIG", "measure the KL divergence from this config each round, too", FLAG_TEXT },
+    { "--chunks", NULL, "N", "windows of text for --ref; default 4", FLAG_INT, 1, 1 << 20 },
+    { "--rollback", NULL, "FILE",
+      "the config in use, as `qdyno tune` writes it: replaced by the champion's when that is faster",
+      FLAG_TEXT },
+    { "--webhook", NULL, "URL", "POST each alert there as JSON (also: QDYNO_WATCH_URL)", FLAG_TEXT },
+    { "--alertmanager", NULL, "URL", "tell this Alertmanager, e.g. http://localhost:9093", FLAG_TEXT },
+    TARGET_FLAGS("QDYNO_WATCH"),
+    { "--log", NULL, "FILE", "append the lines to FILE, too; SIGHUP opens it anew", FLAG_TEXT },
+    { "--print-alerts", NULL, NULL, "the alerts as they are set, and what they mean", FLAG_SWITCH },
+    { "--print-rules", NULL, NULL, "the alerts as a Prometheus rule file", FLAG_SWITCH },
+    { "--print-board", NULL, NULL, "a Grafana board, as its JSON model", FLAG_SWITCH },
+    { NULL },
+};
+
+/* ---------------------------------------------------------------- the lines */
+
+struct lines {
+    const struct cli_global *g;
+    const char *log_path; /* NULL: none */
+    FILE *log;
+    int hangup; /* signalfd of SIGHUP, -1 */
+    bool bell;
+};
+
+static enum err_code log_open(struct lines *l, struct err *why)
+{
+    if (!l->log_path) return ERR_OK;
+    FILE *f = fopen(l->log_path, "ae");
+    if (!f) return err_set(why, ERR_IO, "cannot write the log '%s': %s", l->log_path, strerror(errno));
+    setvbuf(f, NULL, _IOLBF, 0);
+    if (l->log) fclose(l->log);
+    l->log = f;
+    return ERR_OK;
+}
+
+/* Only where there is a log to open anew; blocked before any thread starts, so that all of them block it. */
+static void take_hangup(struct lines *l)
+{
+    sigset_t set;
+    l->hangup = -1;
+    if (!l->log_path) return;
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    if (!pthread_sigmask(SIG_BLOCK, &set, NULL)) l->hangup = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+/* Until `at`, or a signal; on SIGHUP the log is opened anew. */
+static void wait_until(struct lines *l, int64_t at_ns)
+{
+    const int64_t ms = (at_ns - clock_ns()) / 1000000;
+    struct pollfd p = { .fd = l->hangup, .events = POLLIN };
+    struct signalfd_siginfo info;
+    struct err why;
+    if (ms > 0)
+        poll(&p, 1, (int)MIN(ms, 60000)); /* a negative descriptor is left out: a sleep that Ctrl-C ends */
+    if (l->hangup >= 0 && read(l->hangup, &info, sizeof info) == sizeof info && log_open(l, &why))
+        cli_note(l->g, "qdyno watch: %s; the old one is written on", why.message);
+}
+
+static void human_line(FILE *out, const struct watch_event *e)
+{
+    char when[32];
+    const bool graded = e->kind == WATCH_FIRING || e->kind == WATCH_RESOLVED;
+    fprintf(out, "%s  %-9s %s%s%s\n", clock_iso8601(e->unix_ms, when, sizeof when), WATCH_KINDS[e->kind],
+            graded ? GRADES[e->grade] : "", graded ? ": " : "", e->text);
+}
+
+static void tell(void *ctx, const struct watch_event *e)
+{
+    struct lines *l = ctx;
+    const bool programs = l->g->output == OUTPUT_JSONL;
+    if (e->kind == WATCH_PENDING && !programs) return; /* may come to nothing: noise for people */
+    char *json = programs ? json_line(e->about) : NULL;
+    FILE *outs[] = { l->g->quiet ? NULL : stdout, l->log };
+    for (size_t i = 0; i < COUNT_OF(outs); i++) {
+        if (!outs[i]) continue;
+        if (json)
+            fprintf(outs[i], "%s\n", json);
+        else
+            human_line(outs[i], e);
+        fflush(outs[i]);
+    }
+    free(json);
+    if (e->bell && l->bell) fputc('\a', stderr);
+}
+
+static bool go_on(void *ctx)
+{
+    const struct lines *l = ctx;
+    return !cli_is_interrupted(l->g);
+}
+
+/* ---------------------------------------------------------------- what is watched */
+
+struct watched {
+    struct watch_item item[WATCH_ITEMS];
+    int n;
+};
+
+static enum err_code add(struct watched *w, const struct watch_item *item, struct err *why)
+{
+    if (w->n == WATCH_ITEMS) return err_set(why, ERR_USAGE, "more than %d workloads to watch", WATCH_ITEMS);
+    w->item[w->n++] = *item;
+    return ERR_OK;
+}
+
+static enum err_code add_baseline(struct watched *w, const struct baseline_row *b, struct err *why)
+{
+    struct watch_item *item = calloc(1, sizeof *item);
+    if (!item) return err_set(why, ERR_NOMEM, "no memory for a baseline");
+    item->has_baseline = true;
+    item->baseline = *b;
+    snprintf(item->model, sizeof item->model, "%s", b->model_path);
+    enum err_code rc = config_parse(&item->config, b->config, why);
+    if (!rc) rc = workload_parse(&item->workload, b->workload, why);
+    if (rc)
+        err_prefix(why, "baseline '%s'", b->name);
+    else
+        rc = add(w, item, why);
+    free(item);
+    return rc;
+}
+
+static enum err_code from_baseline(struct watched *w, const struct cli_global *g, const char *name,
+                                   struct err *why)
+{
+    struct db *d = NULL;
+    struct baseline_row *rows = NULL;
+    const char *names[64];
+    int n = 0, found = -1;
+    enum err_code rc = db_open(&d, g->db_path, why);
+    if (!rc) rc = db_baseline_list(d, &rows, &n, why);
+    db_close(d);
+    for (int i = 0; i < n; i++) {
+        if (i < (int)COUNT_OF(names)) names[i] = rows[i].name;
+        if (name ? !strcmp(rows[i].name, name) : n == 1) found = i;
+    }
+    if (!rc && found >= 0) rc = add_baseline(w, &rows[found], why);
+    if (!rc && found < 0 && name) {
+        const char *near = str_nearest(name, names, (size_t)MIN(n, (int)COUNT_OF(names)));
+        rc = err_set(why, ERR_USAGE, "no baseline '%s'%s%s%s: qdyno baseline list", name,
+                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    if (!rc && found < 0 && n > 1)
+        rc = err_set(why, ERR_USAGE,
+                     "there are %d baselines: say which with --baseline, or what to run with -w", n);
+    free(rows);
+    return rc;
+}
+
+static enum err_code from_lines(struct watched *w, const struct cli_args *a, struct err *why)
+{
+    const char *works[ARGS_GIVEN];
+    struct config *configs = NULL;
+    int n = 0;
+    int n_works = args_all(a, "-w", works, ARGS_GIVEN);
+    if (!n_works) works[n_works++] = "tg32";
+    enum err_code rc = cli_configs(&configs, &n, a, why);
+    for (int i = 0; i < n * n_works && !rc; i++) {
+        struct watch_item *item = calloc(1, sizeof *item);
+        char *model = NULL;
+        if (!item) rc = err_set(why, ERR_NOMEM, "no memory for a workload");
+        if (!rc) item->config = configs[i / n_works];
+        if (!rc) rc = workload_parse(&item->workload, works[i % n_works], why);
+        if (!rc && *item->workload.eval_file)
+            rc = err_set(why, ERR_USAGE, "-w %s: a watch times; --ref watches quality", works[i % n_works]);
+        if (!rc && !item->workload.train) rc = cli_config_model(&model, a, &item->config, why);
+        if (!rc && model && strlen(model) >= sizeof item->model)
+            rc = err_set(why, ERR_USAGE, "the model's path is longer than %zu bytes", sizeof item->model - 1);
+        if (!rc) snprintf(item->model, sizeof item->model, "%s", model ? model : "");
+        if (!rc) rc = add(w, item, why);
+        free(model);
+        free(item);
+    }
+    free(configs);
+    return rc;
+}
+
+static enum err_code choose(struct watched *w, const struct cli_global *g, const struct cli_args *a,
+                            struct err *why)
+{
+    const bool lines = args_has(a, "-w") || args_has(a, "-C") || args_has(a, "-m") || a->knob_count;
+    const char *name = args_text(a, "--baseline", NULL);
+    if (lines && name)
+        return err_set(why, ERR_USAGE,
+                       "--baseline says what is run: leave -m, -w, -C and other settings out");
+    return lines ? from_lines(w, a, why) : from_baseline(w, g, name, why);
+}
+
+/* ---------------------------------------------------------------- the alerts */
+
+static enum err_code read_rules(struct alert_rules *r, const struct cli_args *a, struct err *why)
+{
+    const char *settings[ARGS_GIVEN], *file = args_text(a, "--alerts", NULL);
+    const int n = args_all(a, "--alert", settings, ARGS_GIVEN);
+    alert_rules_default(r);
+    enum err_code rc = file ? alert_rules_read(r, file, why) : ERR_OK;
+    for (int i = 0; i < n && !rc; i++) {
+        rc = alert_rules_set(r, settings[i], why);
+        if (rc) err_prefix(why, "--alert");
+    }
+    return rc;
+}
+
+static const struct column ALERT_COLUMNS[] = {
+    { "alert", "alert", COLUMN_TEXT },     { "severity", "severity", COLUMN_TEXT },
+    { "signal", NULL, COLUMN_TEXT },       { "comparison", NULL, COLUMN_TEXT },
+    { "threshold", NULL, COLUMN_NUM },     { "limit", "fires", COLUMN_TEXT },
+    { "clear", NULL, COLUMN_NUM },         { "for_s", "after s", COLUMN_NUM, 1, 0 },
+    { "keep_s", NULL, COLUMN_NUM },        { "actions", "actions", COLUMN_TEXT },
+    { "meaning", "meaning", COLUMN_TEXT }, { "todo", NULL, COLUMN_TEXT },
+};
+
+static const char *action_words(unsigned actions, char *buf, size_t size)
+{
+    static const struct {
+        unsigned bit;
+        const char *word;
+    } WORDS[] = { { ACTION_BELL, "bell" },
+                  { ACTION_NOTIFY, "notify" },
+                  { ACTION_ROLL_BACK, "roll back" },
+                  { ACTION_SUGGEST, "suggest" } };
+    int n = snprintf(buf, size, "tell");
+    for (size_t i = 0; i < COUNT_OF(WORDS); i++)
+        if (actions & WORDS[i].bit && n < (int)size)
+            n += snprintf(buf + n, size - (size_t)n, ", %s", WORDS[i].word);
+    return buf;
+}
+
+static int print_alerts(const struct cli_global *g, const struct cli_args *a, const struct alert_rules *r)
+{
+    struct table t;
+    table_init(&t, "qdyno.alerts/1", ALERT_COLUMNS, COUNT_OF(ALERT_COLUMNS));
+    for (int i = 0; i < ALERT_COUNT; i++) {
+        const struct alert *x = &r->row[i];
+        char value[48], limit[64], actions[64];
+        snprintf(limit, sizeof limit, "%s %s", x->side == SIDE_ABOVE ? "above" : "below",
+                 alert_value_text(x->signal, x->threshold, value, sizeof value));
+        if (SIGNALS[x->signal].unit == ALERT_UNIT_YES) snprintf(limit, sizeof limit, "when it is so");
+        if (r->off[i]) snprintf(limit, sizeof limit, "off");
+        json_t *row = table_row(&t);
+        json_put_str(row, "alert", x->name);
+        json_put_str(row, "severity", GRADES[x->grade]);
+        json_put_str(row, "signal", SIGNALS[x->signal].name);
+        json_put_str(row, "comparison", x->side == SIDE_ABOVE ? "above" : "below");
+        if (!r->off[i]) json_put_num(row, "threshold", x->threshold);
+        json_put_str(row, "limit", limit);
+        if (!r->off[i]) json_put_num(row, "clear", x->clear);
+        json_put_num(row, "for_s", x->for_s);
+        json_put_num(row, "keep_s", x->keep_s);
+        json_put_str(row, "actions", action_words(x->actions, actions, sizeof actions));
+        json_put_str(row, "meaning", x->meaning);
+        json_put_str(row, "todo", x->todo);
+    }
+    const int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    return status;
+}
+
+static int print_text(const struct cli_args *a, const struct alert_rules *r)
+{
+    struct err why = { 0 };
+    struct str text = { 0 };
+    enum err_code rc = ERR_OK;
+    if (args_has(a, "--print-board"))
+        rc = board_write(&text, &why);
+    else
+        alert_rules_write(&text, r);
+    if (!rc && text.failed) rc = err_set(&why, ERR_NOMEM, "no memory for the text");
+    if (!rc) fputs(str_text(&text), stdout);
+    str_free(&text);
+    return rc ? cli_fail(a, &why) : EXIT_DONE;
+}
+
+/* ---------------------------------------------------------------- the loop */
+
+/* --once: what a script wants to know. */
+static int once_status(const struct watch_summary *s)
+{
+    if (s->highest >= GRADE_WARNING) return EXIT_WORSE;
+    if (s->postponed || s->failed) return EXIT_INVALID;
+    return s->unjudged ? EXIT_INCONCLUSIVE : EXIT_DONE;
+}
+
+static int run(struct lines *l, const struct watch_options *o, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct watch *w;
+    struct watch_summary s;
+    const struct watch_host host = { l, tell, go_on };
+    if (watch_open(&w, o, &host, &why)) return cli_fail(a, &why);
+    while (watch_step(w) && !o->once) {
+        wait_until(l, watch_next_ns(w));
+        if (cli_is_interrupted(l->g)) break;
+    }
+    watch_summary(w, &s);
+    watch_close(w);
+    if (!o->once) return EXIT_DONE; /* asked to end: that is how it ends */
+    return cli_is_interrupted(l->g) ? EXIT_INTERRUPTED : once_status(&s);
+}
+
+static enum err_code check_output(const struct cli_global *g, struct err *why)
+{
+    if (g->output == OUTPUT_MD || g->output == OUTPUT_JSONL) return ERR_OK;
+    return err_set(why, ERR_USAGE, "-o %s: a watch goes on, so it writes lines: want md or jsonl",
+                   OUTPUT_NAMES[g->output]);
+}
+
+static enum err_code check_urls(const struct watch_options *o, struct err *why)
+{
+    enum err_code rc = o->webhook ? http_url_check("webhook", o->webhook, HTTP_URL_ANY, why) : ERR_OK;
+    if (!rc && o->alertmanager) rc = http_url_check("Alertmanager", o->alertmanager, HTTP_URL_BASE, why);
+    return rc;
+}
+
+int command_watch(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct target target = { 0 };
+    struct machine m;
+    struct watched *watched = calloc(1, sizeof *watched);
+    struct lines l = { .g = g, .log_path = args_text(a, "--log", NULL), .hangup = -1, .bell = isatty(2) };
+    struct watch_options o = { .db_path = g->db_path,
+                               .root = "",
+                               .machine = &m,
+                               .log = &g->log,
+                               .every_s = args_num(a, "--every", 1800),
+                               .repetitions = (int)args_int(a, "-r", 5),
+                               .seed = g->seed,
+                               .once = args_has(a, "--once"),
+                               .even_if_busy = args_has(a, "--even-if-busy"),
+                               .forget = args_has(a, "--forget"),
+                               .rollback = args_text(a, "--rollback", NULL),
+                               .reference = args_text(a, "--ref", NULL),
+                               .quality_chunks = (int)args_int(a, "--chunks", 0),
+                               .alertmanager = args_text(a, "--alertmanager", NULL) };
+    int status = EXIT_INTERNAL;
+    enum err_code rc = watched ? ERR_OK : err_set(&why, ERR_NOMEM, "no memory to begin");
+    if (!rc) rc = read_rules(&o.rules, a, &why);
+    const bool table = args_has(a, "--print-alerts"),
+               text = args_has(a, "--print-rules") || args_has(a, "--print-board");
+    if (!rc && (table || text)) {
+        free(watched);
+        return table ? print_alerts(g, a, &o.rules) : print_text(a, &o.rules);
+    }
+    if (!rc) rc = check_output(g, &why);
+    if (!rc && !(o.every_s >= 1))
+        rc = err_set(&why, ERR_USAGE, "--every %s: want at least 1s", args_text(a, "--every", ""));
+    if (!rc) rc = target_read(&target, a, "--webhook", "QDYNO_WATCH", &why);
+    o.webhook = target.url;
+    o.auth = &target.auth;
+    if (!rc) rc = check_urls(&o, &why);
+    if (!rc) rc = choose(watched, g, a, &why);
+    if (!rc) rc = machine_detect(&m, "", &why);
+    if (!rc) rc = log_open(&l, &why);
+    if (!rc) {
+        o.item = watched->item;
+        o.items = watched->n;
+        take_hangup(&l);
+        status = run(&l, &o, a);
+    } else {
+        status = cli_fail(a, &why);
+    }
+    if (l.log) fclose(l.log);
+    if (l.hangup >= 0) close(l.hangup);
+    target_done(&target);
+    free(watched);
+    return status;
+}
