@@ -10,6 +10,8 @@
 
 #include "advisor/experiment.h"
 
+enum { LOOK_S = 10 }; /* of --once: what its one look covers at most */
+
 const char *const WATCH_KINDS[] = { "start",  "round",    "postponed", "failed", "pending",
                                     "firing", "resolved", "rollback",  "notice", "trouble" };
 
@@ -202,6 +204,11 @@ double disk_free(const struct watch *w)
     return (double)s.f_bavail * (double)s.f_frsize;
 }
 
+static double stale_s(const struct watch *w)
+{
+    return (double)clock_unix_ms() * 1e-3 - w->success_s;
+}
+
 double watch_mean(const struct watch *w, enum metric_id metric, double seconds)
 {
     enum { MOST = 256 };
@@ -228,17 +235,17 @@ void watch_look(struct watch *w)
         .gpu = gpu, .measuring = w->measuring, .disk_free_bytes = disk_free(w), .stale_s = NAN
     };
     const int64_t now = clock_ns();
-    if (w->sensed_ns && now - w->sensed_ns < (int64_t)TICK_MS * 900000) return;
+    if (w->sensed_ns && (w->o.once || now - w->sensed_ns < (int64_t)TICK_MS * 900000)) return;
     w->sensed_ns = now;
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) in.row[i] = NAN;
     if (w->sampler) {
-        sampler_latest(w->sampler, in.row, NULL, 0);
+        if (!w->o.once) sampler_latest(w->sampler, in.row, NULL, 0);
         if (w->o.once)
             in.row[METRIC_CPU_BUSY] = watch_mean(w, METRIC_CPU_BUSY, 10); /* one look: not one tick */
         in.gpus = MIN(sampler_gpus(w->sampler, gpu, MACHINE_GPUS), MACHINE_GPUS);
     }
     /* before the first round nothing could have been measured yet */
-    if (w->o.items && w->summary.rounds) in.stale_s = (double)clock_unix_ms() * 1e-3 - w->success_s;
+    if (w->items && w->summary.rounds) in.stale_s = stale_s(w);
     w->psi_cpu = in.row[METRIC_PSI_CPU];
     const int n = senses_read(&in, sense);
     for (int i = 0; i < n; i++) watch_feed(w, sense[i].signal, sense[i].subject, sense[i].value);
@@ -329,7 +336,7 @@ static void restore(struct watch *w, const struct alert_row *row)
         ended = "switched off";
     } else if (SIGNALS[a->signal].subject == SUBJECT_WORKLOAD) {
         ended = "not watched any more";
-        for (int i = 0; i < w->o.items; i++)
+        for (int i = 0; i < w->items; i++)
             if (!strcmp(w->item[i].subject, row->subject)) ended = NULL;
     }
     if (ended) {
@@ -376,15 +383,16 @@ static enum err_code recall_all(struct watch *w, struct err *why)
 
 static void say_start(struct watch *w, int still)
 {
-    char every[48], waiting[64] = "";
+    char every[48], waiting[64] = "",
+                    what[96] = "no workload (qdyno baseline set NAME, or -w): sensors and the canary";
     int on = 0;
+    if (w->items) snprintf(what, sizeof what, "%d workload%s", w->items, w->items == 1 ? "" : "s");
     for (int i = 0; i < ALERT_COUNT; i++) on += !w->alerts.rules.off[i];
     const int notices = w->o.webhook ? db_notice_count(w->db, w->o.webhook) : 0;
     if (notices > 0) snprintf(waiting, sizeof waiting, ", %d notices wait to be told", notices);
     alert_value_text(SIGNAL_STALE, w->o.every_s, every, sizeof every);
-    watch_say(w, WATCH_START, GRADE_INFO, NULL, "%d workload%s %s%s, %d kinds of alerts, %d still fire%s",
-              w->o.items, w->o.items == 1 ? "" : "s", w->o.once ? "once" : "every ", w->o.once ? "" : every,
-              on, still, waiting);
+    watch_say(w, WATCH_START, GRADE_INFO, NULL, "%s%s%s, %d kinds of alerts, %d still fire%s", what,
+              w->o.once ? ", once" : " every ", w->o.once ? "" : every, on, still, waiting);
 }
 
 enum err_code watch_open(struct watch **out, const struct watch_options *o, const struct watch_host *host,
@@ -448,8 +456,7 @@ bool watch_step(struct watch *w)
     watch_look(w);
     if (watch_goes_on(w) && now >= w->next_round_ns) {
         round_step(w);
-        w->sensed_ns = 0;
-        if (w->o.once) watch_look(w);
+        if (w->o.once && w->items) watch_feed(w, SIGNAL_STALE, "", stale_s(w));
     }
     if (watch_goes_on(w)) notify_step(w);
     w->next_tick_ns += tick;
