@@ -15,7 +15,7 @@ command_fn command_dashboard, command_detect, command_info, command_run, command
 command_fn command_telemetry, command_serve_metrics, command_prune;
 
 extern const struct cli_flag FLAGS_TELEMETRY[], FLAGS_SERVE_METRICS[], FLAGS_PRUNE[];
-extern const struct cli_flag FLAGS_COMPARE[], FLAGS_REPLAY[], FLAGS_BASELINE[], FLAGS_SHOW[];
+extern const struct cli_flag FLAGS_COMPARE[], FLAGS_REPLAY[], FLAGS_BASELINE[], FLAGS_SHOW[], FLAGS_WATCH[];
 extern const struct cli_flag FLAGS_DASHBOARD[], FLAGS_DETECT[], FLAGS_INFO[], FLAGS_RUN[], FLAGS_TOKENIZE[],
     FLAGS_LOGITS[], FLAGS_BENCH[], FLAGS_CALIBRATE[], FLAGS_EVAL[], FLAGS_AB[], FLAGS_ADVISE[], FLAGS_TUNE[],
     FLAGS_FIT[], FLAGS_SYNTH[], FLAGS_TRAIN[], FLAGS_STORIES[], FLAGS_HISTORY[], FLAGS_METHODS[],
