@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "advisor/outcome.h"
+#include "advisor/requests.h"
 #include "advisor/trace.h"
 
 /* Of one request: collectors limit bodies (otelcol to 20 MiB), and a span of ours is well below 2 KiB. */
@@ -38,15 +39,65 @@ static enum err_code send_trace(const struct otlp_target *t, const struct trace 
     return rc;
 }
 
+/* Requests of one arm, out of all that the database lists. */
+struct arm_requests {
+    const struct cell_row *cell; /* [n] of the run, in order of ids */
+    int n, at, arm;
+    struct request_totals *totals;
+};
+
+static enum err_code count_request(void *ctx, const struct cell_requests *c, struct err *why)
+{
+    struct arm_requests *a = ctx;
+    while (a->at < a->n && a->cell[a->at].id < c->cell_id) a->at++;
+    if (a->at == a->n) return err_set(why, ERR_CANCELLED, "the rest is of later runs");
+    const struct cell_row *cell = &a->cell[a->at];
+    const bool counts = cell->block >= 0 && !cell->discarded && !*cell->error;
+    if (cell->id == c->cell_id && cell->arm == a->arm && counts) request_totals_add(a->totals, c);
+    return ERR_OK;
+}
+
+/* Totals and latency histograms of each arm, over the cells that count. */
+static enum err_code tell_requests(struct otlp_batch *b, struct db *d, const struct outcome *o,
+                                   struct err *why)
+{
+    static const char LETTERS[EXPERIMENT_ARMS][2] = { "a", "b", "c", "d", "e", "f", "g", "h" };
+    struct cell_row *cells = NULL;
+    struct arm_requests a = { .totals = malloc(sizeof(*a.totals)) };
+    const struct family_sink sink = otlp_sink(b);
+    enum err_code rc = db_cell_list(d, o->run_id, &cells, &a.n, why);
+    if (!rc && !a.totals) rc = err_set(why, ERR_NOMEM, "no memory for the requests of a run");
+    a.cell = cells;
+    for (a.arm = 0; a.arm < o->arms && !rc && a.n; a.arm++) {
+        const struct label labels[] = { { "experiment", o->experiment },
+                                        { "machine", o->machine },
+                                        { "arm", LETTERS[a.arm] } };
+        memset(a.totals, 0, sizeof(*a.totals));
+        a.at = 0;
+        rc = db_request_list(d, cells[0].id - 1, count_request, &a, why);
+        if (rc == ERR_CANCELLED) rc = ERR_OK;
+        memcpy(b->common, labels, sizeof(labels));
+        b->n_common = COUNT_OF(labels);
+        if (!rc) request_totals_tell(a.totals, &sink);
+        b->n_common = 0;
+    }
+    free(a.totals);
+    free(cells);
+    return rc;
+}
+
 /* The outcome as it stands, now: when the run ended is a metric of its own. */
-static enum err_code send_metrics(const struct otlp_target *t, const struct outcome *o,
-                                  const struct otlp_resource *who, struct trace_sent *sent, struct err *why)
+static enum err_code send_metrics(struct db *d, const struct otlp_target *t, const struct outcome *o,
+                                  const struct trace *trace, struct trace_sent *sent, struct err *why)
 {
     struct str body = { 0 };
     struct otlp_batch b = { .time_ns = (uint64_t)clock_unix_ms() * 1000000 };
     const struct family_sink sink = otlp_sink(&b);
+    const struct otlp_resource *who = &trace->who.resource;
+    if (trace->n) b.requests_begun_ns = trace->spans[0].begun_ns;
     outcomes_tell(o, 1, OUTCOME_ALONE, &sink);
-    enum err_code rc = b.failed ? err_set(why, ERR_NOMEM, "out of memory") : ERR_OK;
+    enum err_code rc = tell_requests(&b, d, o, why);
+    if (!rc && b.failed) rc = err_set(why, ERR_NOMEM, "out of memory");
     const int points = rc ? 0 : otlp_metrics_encode(&body, who, b.metrics, b.n);
     if (points) rc = send_body(t, &body, sent, why);
     if (points && !rc) sent->points += points;
@@ -80,7 +131,7 @@ static enum err_code send_run(struct db *d, int64_t run_id, const struct otlp_ta
     if (!rc && to[OTLP_TRACES].url) trace_rc = send_trace(&to[OTLP_TRACES], &trace, sent, &refused);
     /* a collector that wants no traces may want the metrics; one that is not there wants nothing */
     if (!rc && outcome && to[OTLP_METRICS].url && trace_rc != ERR_ABSENT)
-        rc = send_metrics(&to[OTLP_METRICS], outcome, &trace.who.resource, sent, why);
+        rc = send_metrics(d, &to[OTLP_METRICS], outcome, &trace, sent, why);
     if (trace_rc) {
         rc = trace_rc;
         if (why) *why = refused;

@@ -89,7 +89,8 @@ static struct otlp_metric *metric_open(struct otlp_batch *b, enum family_id f)
         [FAMILY_GAUGE] = OTLP_GAUGE, [FAMILY_COUNTER] = OTLP_SUM, [FAMILY_HISTOGRAM] = OTLP_HISTOGRAM
     };
     const char *theirs = conventional_name(f), *name = theirs ? theirs : FAMILIES[f].name;
-    if (b->n && !strcmp(b->metrics[b->n - 1].name, name)) return &b->metrics[b->n - 1];
+    for (int i = b->n - 1; i >= 0; i--)
+        if (!strcmp(b->metrics[i].name, name)) return &b->metrics[i];
     if (b->n == b->cap) {
         struct otlp_metric *more = grow(b, b->metrics, b->n, sizeof *more);
         if (!more) return NULL;
@@ -138,6 +139,17 @@ static void put(struct otlp_batch *b, struct otlp_point *p, struct otlp_attribut
     room[p->n_attributes++] = (struct otlp_attribute){ .key = keep(b, key), .string = keep(b, value) };
 }
 
+/* Totals of a driver or a database began before anybody who could be asked: unknown. */
+static uint64_t begun(const struct otlp_batch *b, enum family_id f)
+{
+    switch (FAMILIES[f].section) {
+    case FAMILIES_PROCESS:
+    case FAMILIES_MACHINE: return b->process_begun_ns;
+    case FAMILIES_REQUESTS: return b->requests_begun_ns;
+    default: return 0;
+    }
+}
+
 static struct otlp_point *point_open(struct otlp_batch *b, enum family_id f, const struct label *labels,
                                      int n)
 {
@@ -147,11 +159,9 @@ static struct otlp_point *point_open(struct otlp_batch *b, enum family_id f, con
     struct otlp_attribute *a = p ? take(b, ((size_t)(n + b->n_common) + COUNT_OF(ATTRIBUTES)) * sizeof *a)
                                  : NULL;
     if (!a) return NULL;
-    /* what counts in this process, or since its sensors were opened, began with it; the rest nobody knows */
-    const bool ours = FAMILIES[f].section == FAMILIES_PROCESS || FAMILIES[f].section == FAMILIES_MACHINE;
     *p = (struct otlp_point){ .attributes = a,
                               .time_ns = b->time_ns,
-                              .begun_ns = m->type != OTLP_GAUGE && ours ? b->begun_ns : 0,
+                              .begun_ns = m->type == OTLP_GAUGE ? 0 : begun(b, f),
                               .sum = (double)NAN };
     for (int i = 0; i < n; i++) put(b, p, a, key_of(theirs, labels[i].name), labels[i].value);
     for (int i = 0; i < b->n_common; i++) put(b, p, a, b->common[i].name, b->common[i].value);
@@ -279,7 +289,7 @@ enum err_code otlp_readings_send(const struct otlp_target *t, const struct readi
     struct str body = { 0 };
     struct otlp_batch b = { .time_ns = (uint64_t)clock_unix_ms() * 1000000 };
     const double begun_s = r->process.start_time_seconds;
-    if (begun_s > 0 && begun_s * 1e9 < (double)b.time_ns) b.begun_ns = (uint64_t)(begun_s * 1e9);
+    if (begun_s > 0 && begun_s * 1e9 < (double)b.time_ns) b.process_begun_ns = (uint64_t)(begun_s * 1e9);
     const struct family_sink sink = otlp_sink(&b);
     readings_tell(r, &sink);
     enum err_code rc = otlp_identify(&who, r->machine, QDYNO_VERSION, why);

@@ -15,9 +15,10 @@ struct readings;
 
 /* Samples collected for one request. {0} with the times set is an empty one. */
 struct otlp_batch {
-    uint64_t time_ns;       /* of all points; since 1970 */
-    uint64_t begun_ns;      /* since when counters of this process count; 0: unknown */
-    struct label common[4]; /* joined to every point; borrowed */
+    uint64_t time_ns; /* of all points; since 1970 */
+    /* since when counters count, 0 unknown: those of this process and its sensors, those of requests */
+    uint64_t process_begun_ns, requests_begun_ns;
+    struct label common[4]; /* joined to every point from now on; borrowed until it is told */
     int n_common;
     struct arena memory;
     struct otlp_metric *metrics; /* [n], owned by memory, as all they point to */

@@ -182,8 +182,10 @@ def metrics(paths):
                         check(p.WhichOneof("value") == "as_double" and not math.isnan(p.as_double),
                               f"value of {x.name}")
                     if kind == "sum":
-                        check(x.sum.is_monotonic and x.sum.aggregation_temporality == 2, "a counter")
-                    print(json.dumps({"name": x.name, "kind": kind, "unit": x.unit, "attributes": a,
+                        check(x.sum.aggregation_temporality == 2, f"{x.name} is not cumulative")
+                        check(x.sum.is_monotonic or not x.name.endswith("_total"), f"{x.name} may go down")
+                    up_down = kind == "sum" and not x.sum.is_monotonic
+                    print(json.dumps({"name": x.name, "kind": "up_down" if up_down else kind, "unit": x.unit, "attributes": a,
                                       "value": p.count if kind == "histogram" else p.as_double,
                                       "resource": resource}, ensure_ascii=False))
 

@@ -1,13 +1,12 @@
 /* Proves: what is encoded are the bytes that the wire format and OTLP's field numbers ask for, known by hand;
  * what is not known is not in them; damage is seen by the reader; and the official definitions, where python3
  * has them, read the same values back and have the same field numbers. */
+#include "tests/telemetry/otlp_decode.h"
 #include "tests/telemetry/roots.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "telemetry/otlp.h"
 #include "telemetry/otlp_fields.h"
@@ -305,39 +304,12 @@ static void metrics_are_encoded(void **state)
 
 /* ---------------------------------------------------------------- the official definitions */
 
-/* Runs otlp_decode.py; its exit status, 77 where the definitions are not there. */
-static int decode(const char *what, const char *path)
-{
-    const char *named = getenv("QDYNO_TEST_PYTHON"), *python = named ? named : "python3";
-    const pid_t pid = fork();
-    if (!pid) {
-        execlp(python, python, TEST_SOURCE_DIR "/tests/telemetry/otlp_decode.py", what, path, (char *)NULL);
-        _exit(77); /* no python3 */
-    }
-    int status = 0;
-    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-static void check_decoded(const char *what, struct str *body)
-{
-    char path[] = "/tmp/qdyno-otlp-XXXXXX";
-    const int fd = mkstemp(path);
-    CHECK(fd >= 0 && write(fd, body->data, body->len) == (ssize_t)body->len);
-    close(fd);
-    str_free(body);
-    const int status = decode(what, path);
-    unlink(path);
-    if (status == 77) skip();
-    assert_int_equal(status, 0);
-}
-
 static void official_definitions_read_the_spans(void **state)
 {
     (void)state;
     struct str body = { 0 };
     encode_traces(&body);
-    check_decoded("sample-traces", &body);
+    otlp_decode("sample-traces", &body, NULL);
 }
 
 static void official_definitions_read_the_metrics(void **state)
@@ -345,7 +317,7 @@ static void official_definitions_read_the_metrics(void **state)
     (void)state;
     struct str body = { 0 };
     encode_metrics(&body);
-    check_decoded("sample-metrics", &body);
+    otlp_decode("sample-metrics", &body, NULL);
 }
 
 static void field_numbers_are_the_official_ones(void **state)
@@ -355,7 +327,7 @@ static void field_numbers_are_the_official_ones(void **state)
 #define ROW(id, message, field, number) str_printf(&table, "%s %s %d\n", message, field, number);
     OTLP_FIELDS(ROW)
 #undef ROW
-    check_decoded("fields", &table);
+    otlp_decode("fields", &table, NULL);
 }
 
 int main(void)

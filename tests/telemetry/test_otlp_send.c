@@ -1,11 +1,9 @@
 /* Proves: addresses, headers, times and certificates come from options and environment by OpenTelemetry's
  * rules, and nothing secret shows in a refusal; every answer of a collector, whole, partial, refusing, busy
  * or garbage, means what it says. */
+#include "tests/telemetry/collector.h"
 #include "tests/telemetry/roots.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -249,57 +247,7 @@ static void garbage_answers_never_hurt(void **state)
     str_free(&s);
 }
 
-/* ---------------------------------------------------------------- a collector that answers by a script */
-
-struct collector {
-    int fd, port, requests;
-    const char *const *replies; /* one per request, NULL after the last */
-    size_t n_reply[4];          /* 0: strlen */
-    char request[4][4096];
-    size_t n_request[4];
-    pthread_t thread;
-};
-
-static void serve(struct collector *c, int peer, int i)
-{
-    char *at = c->request[i];
-    size_t n = 0;
-    for (;;) {
-        const ssize_t k = recv(peer, at + n, sizeof c->request[i] - 1 - n, 0);
-        if (k <= 0) break;
-        at[n += (size_t)k] = '\0';
-        const char *body = memmem(at, n, "\r\n\r\n", 4), *length = strstr(at, "Content-Length: ");
-        if (body && length && n - (size_t)(body + 4 - at) >= (size_t)atol(length + 16)) break;
-    }
-    c->n_request[i] = n;
-    const size_t size = c->n_reply[i] ? c->n_reply[i] : strlen(c->replies[i]);
-    CHECK(send(peer, c->replies[i], size, MSG_NOSIGNAL) == (ssize_t)size);
-}
-
-static void *collector_main(void *arg)
-{
-    struct collector *c = arg;
-    for (int i = 0; c->replies[i]; i++) {
-        const int peer = accept(c->fd, NULL, NULL);
-        if (peer < 0) break;
-        serve(c, peer, i);
-        c->requests = i + 1;
-        close(peer);
-    }
-    return NULL;
-}
-
-static void collector_start(struct collector *c, const char *const *replies)
-{
-    struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t size = sizeof a;
-    c->replies = replies;
-    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(c->fd >= 0 && !bind(c->fd, (struct sockaddr *)&a, sizeof a) && !listen(c->fd, 4));
-    CHECK(!getsockname(c->fd, (struct sockaddr *)&a, &size));
-    c->port = ntohs(a.sin_port);
-    CHECK(!pthread_create(&c->thread, NULL, collector_main, c));
-}
+/* ---------------------------------------------------------------- sending */
 
 /* Sends one small body; the collector ends after its last reply. */
 static enum err_code send_to(struct collector *c, const char *const *replies, double timeout_s,
@@ -316,15 +264,12 @@ static enum err_code send_to(struct collector *c, const char *const *replies, do
     pb_put_varint(&body, 1, 150); /* a byte 0 may stand anywhere: the length counts */
     str_append_n(&body, "\0\0x", 3);
     const enum err_code rc = otlp_send(&t, &body, answer, out);
-    shutdown(c->fd, SHUT_RDWR);
-    pthread_join(c->thread, NULL);
-    close(c->fd);
+    collector_stop(c);
     str_free(&body);
     otlp_target_done(&t);
     return rc;
 }
 
-#define OK_EMPTY           "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 #define BUSY(status, more) "HTTP/1.1 " status " X\r\n" more "Content-Length: 0\r\nConnection: close\r\n\r\n"
 
 static void a_body_arrives_as_it_is(void **state)
@@ -335,7 +280,7 @@ static void a_body_arrives_as_it_is(void **state)
     struct err why = { 0 };
     struct otlp_answer a;
     set("HEADERS", "x-key=1");
-    CHECK_OK(send_to(&c, (const char *const[]){ OK_EMPTY, NULL }, 5, &a, &why));
+    CHECK_OK(send_to(&c, (const char *const[]){ COLLECTOR_OK, NULL }, 5, &a, &why));
     CHECK(c.requests == 1 && str_starts(c.request[0], "POST /v1/traces HTTP/1.1\r\n"));
     CHECK(strstr(c.request[0], "Content-Type: application/x-protobuf\r\n"));
     CHECK(strstr(c.request[0], "x-key: 1\r\n") && strstr(c.request[0], "Content-Length: 6\r\n"));
@@ -350,8 +295,8 @@ static void busy_collectors_are_asked_again(void **state)
     struct err why = { 0 };
     c = (struct collector){ 0 };
     CHECK_OK(send_to(
-        &c, (const char *const[]){ BUSY("503", ""), BUSY("429", "Retry-After: 1\r\n"), OK_EMPTY, NULL }, 20,
-        NULL, &why));
+        &c, (const char *const[]){ BUSY("503", ""), BUSY("429", "Retry-After: 1\r\n"), COLLECTOR_OK, NULL },
+        20, NULL, &why));
     CHECK(c.requests == 3 && c.n_request[0] == c.n_request[2]);
     CHECK(!memcmp(c.request[0] + c.n_request[0] - 6, c.request[2] + c.n_request[2] - 6, 6));
     /* it asks for more patience than there is: not now, and at once */
@@ -371,21 +316,20 @@ static void what_is_final_is_not_repeated(void **state)
     static struct collector c;
     static const struct {
         const char *reply;
-        size_t n;
         const char *says;
     } CASES[] = {
-        { BUSY("400", ""), 0, "HTTP 400" },
-        { BUSY("401", ""), 0, "does not let us in" },
-        { BUSY("404", ""), 0, "HTTP 404" },
-        { BUSY("408", ""), 0, "HTTP 408" },
-        { BUSY("500", ""), 0, "HTTP 500" },
-        { BUSY("301", "Location: http://elsewhere/\r\n"), 0, "elsewhere" },
+        { BUSY("400", ""), "HTTP 400" },
+        { BUSY("401", ""), "does not let us in" },
+        { BUSY("404", ""), "HTTP 404" },
+        { BUSY("408", ""), "HTTP 408" },
+        { BUSY("500", ""), "HTTP 500" },
+        { BUSY("301", "Location: http://elsewhere/\r\n"), "elsewhere" },
         /* google.rpc.Status: code 3, "no spans" */
-        { "HTTP/1.1 400 X\r\nContent-Length: 12\r\n\r\n\x08\x03\x12\x08no spans", 0, "no spans" },
-        { "HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html>it works!", 0, "is it the address of one" },
-        { "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n\x0a\x0a\x08\x02\x12\x06stolen", 0,
+        { "HTTP/1.1 400 X\r\nContent-Length: 12\r\n\r\n\x08\x03\x12\x08no spans", "no spans" },
+        { "HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html>it works!", "is it the address of one" },
+        { "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n\x0a\x0a\x08\x02\x12\x06stolen",
           "in part, 2 rejected: stolen" },
-        { "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n\x0a\x02\x08\x07", 0, "7 rejected" },
+        { "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n\x0a\x02\x08\x07", "7 rejected" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct err why = { 0 };
