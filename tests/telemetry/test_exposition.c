@@ -77,6 +77,77 @@ static void misuse_is_caught(void **state)
     exposition_free(&e);
 }
 
+static void histograms_by_the_letter(void **state)
+{
+    static const struct histogram_edges EDGES = { 3, { 0.5, 1, 2.5 } };
+    struct histogram_counts h = { .count = 0 };
+    struct exposition e = { 0 };
+    (void)state;
+    histogram_add(&h, &EDGES, 0.5, 2); /* an upper edge belongs to its bucket */
+    histogram_add(&h, &EDGES, 0.75, 1);
+    histogram_add(&h, &EDGES, 100, 1);
+    histogram_add(&h, &EDGES, NAN, 5); /* no observation */
+    histogram_add(&h, &EDGES, INFINITY, 5);
+    histogram_add(&h, &EDGES, 1, 0);
+    exposition_family(&e, "qdyno_x_seconds", "histogram", "h");
+    exposition_histogram(&e, &(struct label){ "m", "a\"b" }, 1, &EDGES, &h);
+    exposition_histogram(&e, NULL, 0, &EDGES, &(struct histogram_counts){ .count = 0 });
+    CHECK(e.bad.code == ERR_OK);
+    assert_string_equal(str_text(&e.text), "# HELP qdyno_x_seconds h\n"
+                                           "# TYPE qdyno_x_seconds histogram\n"
+                                           "qdyno_x_seconds_bucket{m=\"a\\\"b\",le=\"0.5\"} 2\n"
+                                           "qdyno_x_seconds_bucket{m=\"a\\\"b\",le=\"1\"} 3\n"
+                                           "qdyno_x_seconds_bucket{m=\"a\\\"b\",le=\"2.5\"} 3\n"
+                                           "qdyno_x_seconds_bucket{m=\"a\\\"b\",le=\"+Inf\"} 4\n"
+                                           "qdyno_x_seconds_sum{m=\"a\\\"b\"} 101.75\n"
+                                           "qdyno_x_seconds_count{m=\"a\\\"b\"} 4\n"
+                                           "qdyno_x_seconds_bucket{le=\"0.5\"} 0\n"
+                                           "qdyno_x_seconds_bucket{le=\"1\"} 0\n"
+                                           "qdyno_x_seconds_bucket{le=\"2.5\"} 0\n"
+                                           "qdyno_x_seconds_bucket{le=\"+Inf\"} 0\n"
+                                           "qdyno_x_seconds_sum 0\n"
+                                           "qdyno_x_seconds_count 0\n");
+    exposition_histogram(&e, NULL, 0, &EDGES, &h);
+    CHECK(strstr(e.bad.message, "same labels"));
+    exposition_free(&e);
+}
+
+static void bad_histograms_are_caught(void **state)
+{
+    static const struct histogram_edges EDGES = { 2, { 1, 2 } }, FALLING = { 2, { 2, 1 } },
+                                        NONE = { 0, { 0 } };
+    static const struct {
+        const char *type;
+        const struct histogram_edges *edges;
+        struct histogram_counts h;
+        const char *label, *says;
+    } CASES[] = {
+        { "gauge", &EDGES, { .count = 0 }, "a", "no histogram" },
+        { "histogram", &FALLING, { .count = 0 }, "a", "must rise" },
+        { "histogram", &NONE, { .count = 0 }, "a", "must rise" },
+        { "histogram", &EDGES, { .bucket = { 1 }, .count = 2 }, "a", "add up" },
+        { "histogram", &EDGES, { .bucket = { 1 }, .count = 1, .sum = NAN }, "a", "be finite" },
+        { "histogram", &EDGES, { .count = 0 }, "le", "no label name" },
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct exposition e = { 0 };
+        exposition_family(&e, "x", CASES[i].type, "h");
+        exposition_histogram(&e, &(struct label){ CASES[i].label, "1" }, 1, CASES[i].edges, &CASES[i].h);
+        if (!e.bad.code || !strstr(e.bad.message, CASES[i].says)) fail_msg("case %zu: %s", i, e.bad.message);
+        exposition_free(&e);
+    }
+    struct exposition e = { 0 };
+    exposition_family(&e, "x", "histogram", "h");
+    exposition_sample(&e, NULL, 0, 1);
+    CHECK(strstr(e.bad.message, "is a histogram"));
+    exposition_free(&e);
+    exposition_family(&e, "x_count", "gauge", "h");
+    exposition_family(&e, "x", "histogram", "h"); /* its count would be the gauge's sample */
+    CHECK(strstr(e.bad.message, "opened twice"));
+    exposition_free(&e);
+}
+
 static void families_and_series_are_unique(void **state)
 {
     (void)state;
@@ -130,6 +201,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_the_letter),
         cmocka_unit_test(misuse_is_caught),
+        cmocka_unit_test(histograms_by_the_letter),
+        cmocka_unit_test(bad_histograms_are_caught),
         cmocka_unit_test(families_and_series_are_unique),
         cmocka_unit_test(promtool_agrees),
     };
