@@ -2,6 +2,7 @@
  * cells that do not count, arms that failed and runs that were killed are told as such; what was not recorded
  * has no span; a run that cannot be sent waits and is sent with the next. */
 #include "tests/advisor/fake.h"
+#include "tests/telemetry/collector.h"
 #include "tests/telemetry/otlp_decode.h"
 
 #include <math.h>
@@ -355,6 +356,88 @@ static void official_definitions_read_it(void **state)
     str_free(&printed);
 }
 
+/* An experiment of six blocks; the requests of B are twice as fast. The last block does not count. */
+static int64_t put_experiment(struct db *d)
+{
+    struct err why = { 0 };
+    struct experiment_spec spec = { .margin = 0.01,
+                                    .control_blocks = -1,
+                                    .metric = &METRICS[METRIC_DECODE_RATE] };
+    CHECK_OK(workload_parse(&spec.workload, "pp8+tg64", &why));
+    CHECK_OK(config_parse(&spec.config[0], "f32", &why));
+    CHECK_OK(config_parse(&spec.config[1], "q8_0", &why));
+    json_t *o = experiment_spec_to_json(&spec);
+    struct run_row row = { .effect_ratio = 2, .spec_json = json_line(o) };
+    json_decref(o);
+    snprintf(row.kind, sizeof(row.kind), "ab");
+    snprintf(row.state, sizeof(row.state), "running");
+    snprintf(row.machine, sizeof(row.machine), "0123456789ab");
+    snprintf(row.model_name, sizeof(row.model_name), "toy.gguf");
+    snprintf(row.workload, sizeof(row.workload), "pp8+tg64");
+    CHECK_OK(db_machine_put(d, row.machine, "{}", &why));
+    CHECK_OK(db_run_insert(d, &row, &why));
+    free(row.spec_json);
+    for (int i = 0; i < 24; i++) {
+        struct cell_row c = cell_at(row.id, "block", i / 4, i % 4, i % 4 == 1 || i % 4 == 2);
+        const struct request_figures f = { .prompt_tokens = 8,
+                                           .gen_tokens = 64,
+                                           .prefill_s = 0.01f,
+                                           .decode_s = 0.1f,
+                                           .ttft_s = c.arm ? 0.0015f : 0.0035f };
+        const struct request_rows requests = { .model = "toy",
+                                               .workload = "pp8+tg64",
+                                               .sequences = 1,
+                                               .n = 1,
+                                               .figures = (struct request_figures *)&f };
+        c.requests = &requests;
+        put_cell(d, &c);
+    }
+    CHECK_OK(db_block_discard(d, row.id, 5, "block", "swap in use", &why));
+    CHECK_OK(db_run_finish(d, row.id, "done", "better", 2, NULL, &why));
+    return row.id;
+}
+
+static bool has(const char *line, size_t n, const char *text)
+{
+    return memmem(line, n, text, strlen(text)) != NULL;
+}
+
+static void an_experiment_has_metrics(void **state)
+{
+    (void)state;
+    static struct collector c;
+    struct err why = { 0 };
+    struct trace_sent sent;
+    struct db *d = fresh();
+    struct str body = { 0 }, printed = { 0 };
+    char base[64];
+    const int64_t run = put_experiment(d);
+    (void)put_experiment(d); /* whose requests are not these */
+    c = (struct collector){ 0 };
+    collector_start(&c, (const char *const[]){ COLLECTOR_OK, COLLECTOR_OK, NULL });
+    snprintf(base, sizeof(base), "http://127.0.0.1:%d", c.port);
+    CHECK_OK(trace_push(d, run, &(struct trace_target){ base, NULL }, &sent, &why));
+    collector_stop(&c);
+    CHECK(c.requests == 2 && sent.spans == 1 + 6 + 24 && sent.points > 10 && !sent.kept);
+    CHECK(str_starts(c.request[0], "POST /v1/traces ") && str_starts(c.request[1], "POST /v1/metrics "));
+    const char *at = memmem(c.request[1], c.n_request[1], "\r\n\r\n", 4);
+    str_append_n(&body, at + 4, c.n_request[1] - (size_t)(at + 4 - c.request[1]));
+    db_close(d);
+    otlp_decode("metrics", &body, &printed);
+    int arms = 0;
+    for (const char *line = str_text(&printed);
+         (line = strstr(line, "\"gen_ai.server.time_to_first_token\"")); line++) {
+        const size_t n = strcspn(line, "\n");
+        CHECK(has(line, n, "\"value\": 10,")); /* two in each of five blocks */
+        CHECK(has(line, n, "\"gen_ai.request.model\": \"toy\""));
+        arms += has(line, n, "\"arm\": \"a\"") ? 1 : has(line, n, "\"arm\": \"b\"") ? 10 : 100;
+    }
+    assert_int_equal(arms, 11);
+    CHECK(strstr(str_text(&printed), "\"qdyno_ab_effect_ratio\"") ||
+          strstr(str_text(&printed), "\"qdyno_ab_verdict\""));
+    str_free(&printed);
+}
+
 static void who_is_not_there_is_told_later(void **state)
 {
     (void)state;
@@ -391,6 +474,7 @@ int main(void)
         cmocka_unit_test(what_was_not_recorded_has_no_span),
         cmocka_unit_test(a_push_is_a_trace_of_its_own),
         cmocka_unit_test(official_definitions_read_it),
+        cmocka_unit_test(an_experiment_has_metrics),
         cmocka_unit_test(who_is_not_there_is_told_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
