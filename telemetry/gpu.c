@@ -61,29 +61,7 @@ struct gpu_identity *gpu_list_add(struct gpu_list *list, const char *vendor, con
 
 void gpu_reading_forget(struct gpu_reading *r)
 {
-    static const size_t NUMBERS[] = {
-        offsetof(struct gpu_reading, busy_ratio),
-        offsetof(struct gpu_reading, memory_busy_ratio),
-        offsetof(struct gpu_reading, mem_used_bytes),
-        offsetof(struct gpu_reading, mem_total_bytes),
-        offsetof(struct gpu_reading, host_mem_used_bytes),
-        offsetof(struct gpu_reading, power_watts),
-        offsetof(struct gpu_reading, power_instant_watts),
-        offsetof(struct gpu_reading, power_limit_watts),
-        offsetof(struct gpu_reading, energy_joules),
-        offsetof(struct gpu_reading, temperature_celsius),
-        offsetof(struct gpu_reading, hotspot_temperature_celsius),
-        offsetof(struct gpu_reading, memory_temperature_celsius),
-        offsetof(struct gpu_reading, fan_ratio),
-        offsetof(struct gpu_reading, core_hertz),
-        offsetof(struct gpu_reading, core_max_hertz),
-        offsetof(struct gpu_reading, memory_hertz),
-        offsetof(struct gpu_reading, pcie_rx_bytes_s),
-        offsetof(struct gpu_reading, pcie_tx_bytes_s),
-        offsetof(struct gpu_reading, ecc_corrected),
-        offsetof(struct gpu_reading, ecc_uncorrected),
-    };
-    for (size_t i = 0; i < COUNT_OF(NUMBERS); i++) *(double *)((char *)r + NUMBERS[i]) = NAN;
+    for (int i = 0; i < GPU_FIELD_COUNT; i++) *(double *)((char *)r + GPU_FIELDS[i].offset) = NAN;
     r->partitions = r->processes = r->pcie_generation = r->pcie_width = -1;
     r->process_count = 0;
     r->throttle_known = false;

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/base.h"
+
 enum { MACHINE_GPUS = 16 }; /* as many as any one server holds; the rest is left out */
 
 /* Why a GPU's clocks are lower than they could be. Vendors' own bits are mapped onto these. */
@@ -45,6 +47,7 @@ struct gpu_identity {
     char bus[24];                     /* PCI address "0000:3b:00.0"; "" unknown */
     int64_t memory_bytes;             /* -1 unknown */
     int compute_major, compute_minor; /* -1: not NVIDIA or unknown */
+    char trouble[160];                /* what keeps its sensors away and what to do about it; "" nothing */
 };
 
 enum { GPU_PROCESSES = 8 };
@@ -82,6 +85,17 @@ struct gpu_reading {
     uint64_t throttle_reasons;                   /* GPU_THROTTLE_* */
     double throttle_seconds[GPU_THROTTLE_COUNT]; /* time seen with that reason since we opened it */
 };
+
+/* The numbers of a reading, by name: for whoever shows all of them. */
+struct gpu_field {
+    const char *name; /* of the member: "power_watts" */
+    size_t offset;
+};
+enum { GPU_FIELD_COUNT = 20 };
+extern const struct gpu_field GPU_FIELDS[GPU_FIELD_COUNT];
+double gpu_field_get(const struct gpu_reading *r, const struct gpu_field *f); /* NAN unknown */
+/* Everything of a reading; unknown = null. New reference. */
+json_t *gpu_reading_to_json(const struct gpu_reading *r);
 
 struct telemetry;
 struct sampler_thread;

@@ -58,8 +58,8 @@ static int rocm_call(struct gpu_library *l, int device, const struct question *q
 }
 
 static const struct gpu_library_kind ROCM = {
-    "rocm_smi", "librocm_smi64.so", "QDYNO_ROCM_SMI", ROCM_QUESTIONS,
-    QUESTIONS,  rocm_start,         rocm_stop,        rocm_call,
+    "rocm_smi", "librocm_smi64.so", "QDYNO_ROCM_SMI", ROCM_QUESTIONS, QUESTIONS,
+    rocm_start, rocm_stop,          rocm_call,        NULL,
 };
 
 /* ---------------------------------------------------------------- the driver's files */

@@ -34,9 +34,11 @@ static enum err_code library_load(struct gpu_library *l, struct err *why)
         l->function[i] = dlsym(l->handle, symbol);
     }
     const int bad = k->start(l);
-    if (bad)
-        return err_set(why, ERR_ABSENT, "'%s' cannot be used (%s error %d): is the driver loaded?", path,
-                       k->name, bad);
+    if (bad) {
+        const char *meaning = k->explain ? k->explain(bad) : NULL;
+        return err_set(why, ERR_ABSENT, "'%s' cannot be used (%s error %d): %s", path, k->name, bad,
+                       meaning ? meaning : "is the driver loaded?");
+    }
     l->started = true;
     return l->devices ? ERR_OK : err_set(why, ERR_ABSENT, "'%s' shows no device", path);
 }

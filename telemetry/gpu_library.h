@@ -41,6 +41,8 @@ struct gpu_library_kind {
     void (*stop)(struct gpu_library *l);
     int (*call)(struct gpu_library *l, int device, const struct question *q, void *function,
                 struct answer *out);
+    const char *(*explain)(
+        int code); /* why start failed and what to do; NULL, or NULL for a code: not known */
 };
 
 struct gpu_library {

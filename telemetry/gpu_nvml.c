@@ -267,8 +267,27 @@ static int nvml_call(struct gpu_library *l, int device, const struct question *q
     return code;
 }
 
+static const char *nvml_explain(int code)
+{
+    static const struct {
+        int code;
+        const char *text;
+    } CODES[] = {
+        { LIBRARY_NO_ANSWER, "it is no library of NVIDIA's" },
+        { 4, "this user may not use /dev/nvidia*: see its permissions, or the container's list of devices" },
+        { 9, "NVIDIA's kernel module is not loaded: modprobe nvidia" },
+        { 15, "a GPU has fallen off the bus: see the kernel's log, then reset it or reboot" },
+        { 17, "the system or the container keeps it from the device files" },
+        { 18, "library and kernel module are of different versions, as after an update: reboot" },
+    };
+    for (size_t i = 0; i < COUNT_OF(CODES); i++)
+        if (CODES[i].code == code) return CODES[i].text;
+    return NULL;
+}
+
 static const struct gpu_library_kind NVML = {
-    "nvml", "libnvidia-ml.so.1", "QDYNO_NVML", NVML_QUESTIONS, QUESTIONS, nvml_start, nvml_stop, nvml_call,
+    "nvml",     "libnvidia-ml.so.1", "QDYNO_NVML", NVML_QUESTIONS, QUESTIONS,
+    nvml_start, nvml_stop,           nvml_call,    nvml_explain,
 };
 
 /* ---------------------------------------------------------------- what the answers mean */
@@ -489,6 +508,19 @@ static void library_identify(struct nvml *n, struct gpu_list *list)
     }
 }
 
+/* A card that only the kernel names. */
+static void tell_trouble(struct gpu_identity *g, const struct err *missing)
+{
+    if (!strcmp(g->driver, "nouveau"))
+        snprintf(g->trouble, sizeof g->trouble,
+                 "driven by nouveau, which has no sensors: install NVIDIA's driver");
+    else if (strstr(missing->message, "cannot be used"))
+        snprintf(g->trouble, sizeof g->trouble, "%.159s", missing->message);
+    else
+        snprintf(g->trouble, sizeof g->trouble,
+                 "its sensors need %s, which comes with NVIDIA's driver (Debian: libnvidia-ml1)", NVML.file);
+}
+
 static void nvml_close(void *state)
 {
     struct nvml *n = state;
@@ -501,7 +533,9 @@ static enum err_code nvml_open(void **state, const char *root, struct gpu_list *
     const int before = list->count;
     struct nvml *n = calloc(1, sizeof *n);
     if (!n) return err_set(why, ERR_NOMEM, "out of memory opening the NVIDIA sensors");
-    const enum err_code rc = gpu_library_open(&n->library, &NVML, root, why);
+    struct err missing = { 0 };
+    const enum err_code rc = gpu_library_open(&n->library, &NVML, root, &missing);
+    if (rc) err_set(why, rc, "%s", missing.message);
     if (!rc) {
         library_identify(n, list);
     } else {
@@ -511,6 +545,8 @@ static enum err_code nvml_open(void **state, const char *root, struct gpu_list *
             drm_cards_find(&cards, root, "0x10de");
             drm_cards_identify(list, root, &cards, "nvidia", "kernel");
         }
+        for (int i = before; i < list->count && !*root; i++) /* of a recording nothing can be done about it */
+            tell_trouble(&list->gpu[i], &missing);
     }
     if (list->count == before) {
         nvml_close(n);

@@ -71,8 +71,8 @@ static int opencl_call(struct gpu_library *l, int device, const struct question 
 }
 
 static const struct gpu_library_kind OPENCL = {
-    "opencl",  "libOpenCL.so.1", "QDYNO_OPENCL", OPENCL_QUESTIONS,
-    QUESTIONS, opencl_start,     opencl_stop,    opencl_call,
+    "opencl",    "libOpenCL.so.1", "QDYNO_OPENCL", OPENCL_QUESTIONS, QUESTIONS, opencl_start,
+    opencl_stop, opencl_call,      NULL,
 };
 
 /* ---------------------------------------------------------------- who is there */

@@ -45,7 +45,7 @@ static const struct field MACHINE_FIELDS[] = {
     FIELD(FIELD_BOOL, struct machine, has_battery),
     FIELD(FIELD_BOOL, struct machine, on_battery),
 };
-static const struct field GPU_FIELDS[] = {
+static const struct field IDENTITY_FIELDS[] = {
     FIELD(FIELD_TEXT, struct gpu_identity, vendor),
     FIELD(FIELD_TEXT, struct gpu_identity, name),
     FIELD(FIELD_TEXT, struct gpu_identity, driver),
@@ -105,7 +105,7 @@ json_t *machine_to_json(const struct machine *m)
     json_put(object, "isa", isa);
     for (int i = 0; i < m->gpus; i++) {
         json_t *gpu = json_object();
-        put_fields(gpu, &m->gpu[i], GPU_FIELDS, COUNT_OF(GPU_FIELDS));
+        put_fields(gpu, &m->gpu[i], IDENTITY_FIELDS, COUNT_OF(IDENTITY_FIELDS));
         json_array_append_new(gpus, gpu);
     }
     json_put(object, "gpus", gpus);
@@ -135,7 +135,7 @@ enum err_code machine_from_json(struct machine *m, const json_t *object, struct 
     json_array_foreach(json_object_get(object, "gpus"), i, item)
     {
         if (i >= MACHINE_GPUS) break;
-        get_fields(&m->gpu[i], item, GPU_FIELDS, COUNT_OF(GPU_FIELDS));
+        get_fields(&m->gpu[i], item, IDENTITY_FIELDS, COUNT_OF(IDENTITY_FIELDS));
         m->gpus = (int)i + 1;
     }
     return ERR_OK;

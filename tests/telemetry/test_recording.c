@@ -414,42 +414,15 @@ static void damaged_answers_mean_no_library(void **state)
 
 /* ---------------------------------------------------------------- shipped machines */
 
-static void put_known(json_t *o, const char *key, double v)
+/* A golden text without what is unknown is easier to read. */
+static json_t *known_of(json_t *o)
 {
-    if (!isnan(v)) json_put_num(o, key, v);
-}
-
-static json_t *reading_to_json(const struct gpu_reading *g)
-{
-    char names[256];
-    json_t *o = json_object();
-    json_put_str(o, "name", g->name);
-    put_known(o, "busy_ratio", g->busy_ratio);
-    put_known(o, "memory_busy_ratio", g->memory_busy_ratio);
-    put_known(o, "mem_used_bytes", g->mem_used_bytes);
-    put_known(o, "mem_total_bytes", g->mem_total_bytes);
-    put_known(o, "host_mem_used_bytes", g->host_mem_used_bytes);
-    put_known(o, "power_watts", g->power_watts);
-    put_known(o, "power_instant_watts", g->power_instant_watts);
-    put_known(o, "power_limit_watts", g->power_limit_watts);
-    put_known(o, "energy_joules", g->energy_joules);
-    put_known(o, "temperature_celsius", g->temperature_celsius);
-    put_known(o, "hotspot_temperature_celsius", g->hotspot_temperature_celsius);
-    put_known(o, "memory_temperature_celsius", g->memory_temperature_celsius);
-    put_known(o, "fan_ratio", g->fan_ratio);
-    put_known(o, "core_hertz", g->core_hertz);
-    put_known(o, "core_max_hertz", g->core_max_hertz);
-    put_known(o, "memory_hertz", g->memory_hertz);
-    put_known(o, "pcie_rx_bytes_s", g->pcie_rx_bytes_s);
-    put_known(o, "pcie_tx_bytes_s", g->pcie_tx_bytes_s);
-    put_known(o, "ecc_corrected", g->ecc_corrected);
-    put_known(o, "ecc_uncorrected", g->ecc_uncorrected);
-    put_known(o, "pcie_generation", g->pcie_generation < 0 ? NAN : g->pcie_generation);
-    put_known(o, "pcie_width", g->pcie_width < 0 ? NAN : g->pcie_width);
-    put_known(o, "processes", g->processes < 0 ? NAN : g->processes);
-    put_known(o, "partitions", g->partitions < 0 ? NAN : g->partitions);
-    if (g->throttle_known)
-        json_put_str(o, "throttle", gpu_throttle_names(g->throttle_reasons, names, sizeof names));
+    const char *key;
+    json_t *v;
+    void *next;
+    json_object_foreach_safe(o, next, key, v) if (json_is_null(v) ||
+                                                  (json_is_array(v) && !json_array_size(v) &&
+                                                   strcmp(key, "throttle_reasons"))) json_object_del(o, key);
     return o;
 }
 
@@ -470,7 +443,7 @@ static char *describe(const char *root)
     CHECK_OK(telemetry_open(&t, root, &why));
     telemetry_sample(t, row);
     const int n = telemetry_gpus(t, g, MACHINE_GPUS);
-    for (int i = 0; i < n; i++) json_array_append_new(gpus, reading_to_json(&g[i]));
+    for (int i = 0; i < n; i++) json_array_append_new(gpus, known_of(gpu_reading_to_json(&g[i])));
     telemetry_close(t);
     json_put(o, "gpu_readings", gpus);
     char *out = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12));

@@ -137,11 +137,11 @@ static void note_ceilings(struct table *t, const struct machine_ceilings *c)
 }
 
 /* NULL: not measured. */
-static void put_ceilings(struct table *t, json_t *row, const struct machine_ceilings *c)
+static void put_ceilings(struct table *t, json_t *row, const struct machine_ceilings *c, bool here)
 {
     json_put(t->extra, "ceilings", c ? ceilings_to_json(c) : json_null());
     if (!c) {
-        table_note(t, "ceilings not measured yet: qdyno detect --probe");
+        table_note(t, "ceilings not measured yet: qdyno detect --probe%s", here ? "" : ", there");
         return;
     }
     json_put_num(row, "read_bytes_s_1", c->read_bytes_s_1);
@@ -154,13 +154,15 @@ static void note_gpus(struct table *t, const struct machine *m)
 {
     for (int i = 0; i < m->gpus; i++) {
         const struct gpu_identity *u = &m->gpu[i];
-        char bytes[32];
-        table_note(t, "GPU %d: %s %s, %s, driver %s%s%s, %s%s", i, u->vendor, u->name,
+        char bytes[32], name[120], capability[24] = "";
+        if (u->compute_major >= 0)
+            snprintf(capability, sizeof capability, ", sm_%d%d", u->compute_major, u->compute_minor);
+        const bool sensors = strcmp(u->source, "kernel") && strcmp(u->source, "opencl");
+        table_note(t, "GPU %d: %s, %s%s, driver %s%s%s, %s%s", i, cli_gpu_name(u, name, sizeof name),
                    u->memory_bytes > 0 ? str_from_bytes(u->memory_bytes, bytes, sizeof bytes) : "memory n/a",
-                   *u->driver ? u->driver : "n/a", *u->bus ? ", at " : "", u->bus,
-                   !strcmp(u->source, "kernel") || !strcmp(u->source, "opencl") ? "no sensors: named by "
-                                                                                : "sensors through ",
-                   u->source);
+                   capability, *u->driver ? u->driver : "n/a", *u->bus ? ", at " : "", u->bus,
+                   sensors ? "sensors through " : "no sensors: named by ", u->source);
+        if (*u->trouble) table_note(t, "       %s", u->trouble);
     }
 }
 
@@ -187,7 +189,7 @@ static int show_another(const struct cli_global *g, const struct cli_args *a, co
     json_t *row = table_row(&t);
     put_machine(row, &d.machine);
     if (*d.recording.root) put_power(row, d.recording.root);
-    put_ceilings(&t, row, d.ceilings_known ? &d.ceilings : NULL);
+    put_ceilings(&t, row, d.ceilings_known ? &d.ceilings : NULL, false);
     note_gpus(&t, &d.machine);
     note_origin(&t, d.recording.about);
     json_put(t.extra, "machine", machine_to_json(&d.machine));
@@ -228,7 +230,7 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
     put_machine(row, &m);
     json_put_str(row, "isa_usable", isa_names(usable, isa, sizeof isa));
     put_power(row, "");
-    put_ceilings(&t, row, known ? &c : NULL);
+    put_ceilings(&t, row, known ? &c : NULL, true);
     note_gpus(&t, &m);
     if (folder)
         table_note(&t, "recorded in %s%s", folder,

@@ -106,16 +106,56 @@ static void check_power(struct doctor *d)
         say(d, GOOD, "", "mains");
 }
 
+/* The GPUs of machine_detect, in its order, after two looks: some numbers are differences. */
+static int read_gpus(struct gpu_reading *out)
+{
+    struct telemetry *t = NULL;
+    double row[METRIC_SENSOR_COUNT];
+    if (telemetry_open(&t, "", NULL)) return 0;
+    telemetry_sample(t, row);
+    clock_sleep_ns(50000000);
+    telemetry_sample(t, row);
+    const int n = MIN(telemetry_gpus(t, out, MACHINE_GPUS), MACHINE_GPUS);
+    telemetry_close(t);
+    return n;
+}
+
+/* What a reader of a board will miss first. */
+static void list_silent(const struct gpu_reading *r, struct str *out)
+{
+    static const char *const WANTED[] = { "busy_ratio",          "mem_used_bytes", "power_watts",
+                                          "temperature_celsius", "energy_joules",  "core_hertz" };
+    for (int i = 0; i < GPU_FIELD_COUNT; i++)
+        for (size_t k = 0; k < COUNT_OF(WANTED); k++)
+            if (!strcmp(GPU_FIELDS[i].name, WANTED[k]) && isnan(gpu_field_get(r, &GPU_FIELDS[i])))
+                str_printf(out, " %s", WANTED[k]);
+    if (!r->throttle_known) str_append(out, " throttle_reasons");
+}
+
 static void check_gpu(struct doctor *d)
 {
     if (!d->machine_known || !d->machine.gpus) {
         say(d, NOTE, "models run on the processor", "no GPU found");
         return;
     }
+    struct gpu_reading reading[MACHINE_GPUS];
+    const int read = read_gpus(reading);
     for (int i = 0; i < d->machine.gpus; i++) {
         const struct gpu_identity *u = &d->machine.gpu[i];
-        say(d, NOTE, "watched, not yet computed with: models run on the processor", "%s %s, driver %s",
-            u->vendor, u->name, *u->driver ? u->driver : "n/a");
+        struct str silent = { 0 };
+        char name[120];
+        const bool lost = i < read && reading[i].lost;
+        const char *advice = *u->trouble ? u->trouble
+                             : lost      ? "see the kernel's log for its last words, then reset it or reboot"
+                                         : "watched, not yet computed with: models run on the processor";
+        if (i < read && !lost) list_silent(&reading[i], &silent);
+        say(d, lost ? BAD : NOTE, advice, "%s, driver %s%s%s", cli_gpu_name(u, name, sizeof name),
+            *u->driver ? u->driver : "n/a",
+            lost         ? ", lost: it has fallen off the bus"
+            : silent.len ? "; not told:"
+                         : "",
+            str_text(&silent));
+        str_free(&silent);
     }
 }
 

@@ -182,6 +182,50 @@ static json_t *energy_json(const struct telemetry *t)
     return list;
 }
 
+/* "GPU 0 X: busy 97.0 %, 22.0G of 40.0G, 231 W, ...": what is known of the things that move. */
+static void note_gpu(struct table *t, const struct gpu_reading *r)
+{
+    const struct {
+        const char *what;
+        double value;
+        const char *unit;
+    } SHOWN[] = {
+        { "busy ", r->busy_ratio, "ratio" },      { "memory ", r->mem_used_bytes, "bytes" },
+        { "of ", r->mem_total_bytes, "bytes" },   { "", r->power_watts, "watts" },
+        { "of ", r->power_limit_watts, "watts" }, { "", r->temperature_celsius, "celsius" },
+        { "", r->core_hertz, "hertz" },
+    };
+    struct str line = { 0 };
+    char text[160];
+    for (size_t i = 0; i < COUNT_OF(SHOWN) && !r->lost; i++)
+        if (!isnan(SHOWN[i].value))
+            str_printf(&line, "%s%s%s",
+                       !line.len                         ? ""
+                       : str_starts(SHOWN[i].what, "of") ? " "
+                                                         : ", ",
+                       SHOWN[i].what, value_text(SHOWN[i].value, SHOWN[i].unit, text, sizeof text));
+    if (r->throttle_known)
+        str_printf(&line, "%sthrottled: %s", line.len ? ", " : "",
+                   gpu_throttle_names(r->throttle_reasons, text, sizeof text));
+    table_note(t, "GPU %d %s: %s", r->index, r->name,
+               r->lost    ? "lost, it has fallen off the bus"
+               : line.len ? str_text(&line)
+                          : "tells nothing");
+    str_free(&line);
+}
+
+static json_t *gpus_json(const struct telemetry *t, struct table *table)
+{
+    struct gpu_reading gpu[MACHINE_GPUS];
+    json_t *list = json_array();
+    const int n = MIN(telemetry_gpus(t, gpu, MACHINE_GPUS), MACHINE_GPUS);
+    for (int i = 0; i < n; i++) {
+        json_array_append_new(list, gpu_reading_to_json(&gpu[i]));
+        note_gpu(table, &gpu[i]);
+    }
+    return list;
+}
+
 static int look(const struct cli_global *g, const struct cli_args *a, const struct chosen *c,
                 const char *root, const struct sampler_periods *p)
 {
@@ -207,6 +251,7 @@ static int look(const struct cli_global *g, const struct cli_args *a, const stru
     }
     json_put(table.extra, "cores", cores_json(t));
     json_put(table.extra, "energy", energy_json(t));
+    json_put(table.extra, "gpus", gpus_json(t, &table));
     json_put_num(table.extra, "read_s", read_s);
     table_note(&table, "%d of %d sensors answer; reading them all took %.2f ms", have, c->n, read_s * 1e3);
     note_absent(&table, t, c, value);

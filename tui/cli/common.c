@@ -252,6 +252,13 @@ enum err_code cli_text(char **text, size_t *n, const struct cli_args *a, struct 
     return *text ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for the text");
 }
 
+const char *cli_gpu_name(const struct gpu_identity *u, char *buf, size_t size)
+{
+    const bool named = !strncasecmp(u->name, u->vendor, strlen(u->vendor));
+    snprintf(buf, size, "%s%s%s", named ? "" : u->vendor, named ? "" : " ", u->name);
+    return buf;
+}
+
 const char *cli_base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -64,6 +64,9 @@ enum err_code cli_machine(const struct cli_global *g, enum cli_probe probe, stru
 /* Text of -p or -f (exactly one): *text owned, *n bytes. */
 enum err_code cli_text(char **text, size_t *n, const struct cli_args *a, struct err *why);
 
+/* "nvidia Imaginary 3", or the name alone when it begins with its maker. Returns buf. */
+const char *cli_gpu_name(const struct gpu_identity *u, char *buf, size_t size);
+
 /* The last part of a path. */
 const char *cli_base_name(const char *path);
 
