@@ -35,7 +35,7 @@ const char *recorded_name(int index)
 }
 
 /* Reasons that a machine's owner can do something about; a test holds it against GPU_THROTTLES. */
-#define HELD_REASONS "thermal|hw_thermal|hw_slowdown|power_brake|current|reliability|other"
+#define HELD_REASONS "thermal|hw_thermal|hw_slowdown|power_brake|current|reliability|sync_boost|other"
 
 static const char *const EXPRESSIONS[SIGNAL_COUNT] = {
     [SIGNAL_PERFORMANCE] = "1 - qdyno_watch_performance_ratio",

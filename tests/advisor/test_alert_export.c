@@ -1,0 +1,226 @@
+/* Proves: what ships in share/monitoring/ is what the tables say; every name in every expression of the
+ * rules and the board is an exported family with the labels it is asked by, or a recording rule; reasons of
+ * throttling are those of the GPUs' table; the board's model has what Grafana wants, and its panels do not
+ * overlap; an alert that is off has no rule, and a threshold that was set is the rule's. */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/advisor.h"
+#include "tests/check.h"
+
+#define SHIPPED TEST_SOURCE_DIR "/share/monitoring/"
+
+/* ---------------------------------------------------------------- names */
+
+static bool is_family(const char *name, size_t n, const struct family **out)
+{
+    static const char *const TAILS[] = { "", "_bucket", "_sum", "_count" };
+    for (int f = 0; f < FAMILY_COUNT; f++) {
+        if (!FAMILIES[f].name) continue;
+        const size_t tails = FAMILIES[f].type == FAMILY_HISTOGRAM ? COUNT_OF(TAILS) : 1;
+        for (size_t k = 0; k < tails; k++) {
+            char whole[128];
+            snprintf(whole, sizeof whole, "%s%s", FAMILIES[f].name, TAILS[k]);
+            if (strlen(whole) == n && !strncmp(whole, name, n)) {
+                *out = &FAMILIES[f];
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool is_recorded(const char *name, size_t n)
+{
+    for (int i = 0; recorded_name(i); i++)
+        if (strlen(recorded_name(i)) == n && !strncmp(recorded_name(i), name, n)) return true;
+    return false;
+}
+
+/* The labels a selector asks by: those of the family, or of every scrape. */
+static void check_labels(const char *selector, const struct family *f, const char *expression)
+{
+    static const char SCRAPED[] = "instance job machine experiment";
+    const char *end = strchr(selector, '}');
+    CHECK(end);
+    for (const char *at = selector + 1; at < end;) {
+        char label[64];
+        const size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz_");
+        snprintf(label, sizeof label, "%.*s", (int)n, at);
+        if (!str_has_word(SCRAPED, label) && !str_has_word(f->labels, label))
+            fail_msg("'%s' asks %s by '%s': it has '%s'", expression, f->name, label, f->labels);
+        at = strchr(at, '"');
+        at = at ? strchr(at + 1, '"') : NULL;
+        CHECK(at);
+        at += 1 + strspn(at + 1, ", ");
+    }
+}
+
+static int check_names(const char *expression)
+{
+    int found = 0;
+    for (const char *at = expression; *at;) {
+        if (!isalpha((unsigned char)*at)) {
+            if (*at == '"') { /* a matcher's value is no name */
+                at = strchr(at + 1, '"');
+                CHECK(at);
+            }
+            at++;
+            continue;
+        }
+        size_t n = 0;
+        while (isalnum((unsigned char)at[n]) || at[n] == '_' || at[n] == ':') n++;
+        const struct family *f = NULL;
+        const bool ours = !strncmp(at, "qdyno_", 6) || memchr(at, ':', n);
+        if (ours) {
+            found++;
+            if (!is_recorded(at, n) && !is_family(at, n, &f))
+                fail_msg("'%s' names '%.*s', which nobody exports", expression, (int)n, at);
+            if (f && at[n] == '{') check_labels(at + n, f, expression);
+        }
+        at += n;
+    }
+    return found;
+}
+
+static void expressions_name_what_is_exported(void **state)
+{
+    (void)state;
+    int signals = 0, panels = 0;
+    for (int i = 0; i < SIGNAL_COUNT; i++)
+        if (signal_promql((enum signal_id)i)) {
+            CHECK(check_names(signal_promql((enum signal_id)i)) >= 1);
+            signals++;
+        }
+    assert_int_equal(signals, SIGNAL_COUNT - 1); /* all but `blind` */
+    for (; board_expression(panels); panels++)
+        if (!check_names(board_expression(panels))) CHECK(strstr(board_expression(panels), "ALERTS{"));
+    CHECK(panels >= 20);
+}
+
+static void reasons_are_those_of_the_table(void **state)
+{
+    (void)state;
+    const char *e = signal_promql(SIGNAL_GPU_THROTTLE), *at = strstr(e, "=~\"");
+    CHECK(at);
+    for (int i = 0; i < GPU_THROTTLE_COUNT; i++) {
+        const struct gpu_throttle *g = &GPU_THROTTLES[i];
+        bool listed = false;
+        for (const char *word = at + 3; !listed && *word != '"'; word += word[0] == '|') {
+            const size_t n = strcspn(word, "|\"");
+            listed = strlen(g->name) == n && !strncmp(word, g->name, n);
+            word += n;
+        }
+        CHECK(listed == (g->holds && g->bit != GPU_THROTTLE_POWER_CAP));
+    }
+}
+
+/* ---------------------------------------------------------------- what ships */
+
+static void check_shipped(const char *path, const char *want, const char *how)
+{
+    struct err why;
+    char *got;
+    CHECK_OK(file_read(&got, NULL, path, 1 << 20, &why));
+    if (strcmp(got, want)) fail_msg("%s is not what the tables say: %s > %s", path, how, path);
+    free(got);
+}
+
+static void shipped_files_are_what_the_tables_say(void **state)
+{
+    (void)state;
+    struct err why;
+    struct str rules = { 0 }, board = { 0 };
+    struct alert_rules r;
+    alert_rules_default(&r);
+    alert_rules_write(&rules, &r);
+    CHECK_OK(board_write(&board, &why));
+    check_shipped(SHIPPED "qdyno.rules.yml", str_text(&rules), "qdyno watch --print-rules");
+    check_shipped(SHIPPED "grafana-qdyno.json", str_text(&board), "qdyno watch --print-board");
+    str_free(&rules);
+    str_free(&board);
+}
+
+static void settings_reach_the_rules(void **state)
+{
+    (void)state;
+    struct err why;
+    struct str text = { 0 };
+    struct alert_rules r;
+    alert_rules_default(&r);
+    CHECK_OK(alert_rules_set(&r, "memory=50%:2m", &why));
+    CHECK_OK(alert_rules_set(&r, "battery=off", &why));
+    alert_rules_write(&text, &r);
+    CHECK(strstr(str_text(&text), "instance:qdyno_memory_used:ratio > 0.5\n"));
+    const char *rule = strstr(str_text(&text), "- alert: QdynoMemory\n");
+    CHECK(rule && strstr(rule, "        for: 2m\n") < strstr(rule, "- alert: QdynoMemoryCritical"));
+    CHECK(!strstr(str_text(&text), "QdynoBattery") && !strstr(str_text(&text), "QdynoBlind"));
+    CHECK(strstr(str_text(&text), "- alert: QdynoDiskCritical\n"));
+    CHECK(strstr(str_text(&text), "qdyno_watch_disk_available_bytes < 1073741824\n"));
+    str_free(&text);
+}
+
+/* ---------------------------------------------------------------- the board */
+
+struct place {
+    int x, y, w, h;
+};
+
+static struct place place_of(const json_t *panel)
+{
+    const json_t *g = json_object_get(panel, "gridPos");
+    return (struct place){ (int)json_get_int(g, "x", -1), (int)json_get_int(g, "y", -1),
+                           (int)json_get_int(g, "w", -1), (int)json_get_int(g, "h", -1) };
+}
+
+static void the_board_is_a_board(void **state)
+{
+    (void)state;
+    static const char *const INTERVALS[] = { "1s", "5s", "1m",
+                                             "30s" }; /* performance resources errors trend */
+    struct err why;
+    struct str text = { 0 };
+    json_t *o;
+    int seen[COUNT_OF(INTERVALS)] = { 0 };
+    CHECK_OK(board_write(&text, &why));
+    CHECK_OK(json_parse(&o, str_text(&text), text.len, &why));
+    CHECK(json_get_int(o, "schemaVersion", 0) >= 36 && *json_get_str(o, "uid", ""));
+    const json_t *variables = json_object_get(json_object_get(o, "templating"), "list");
+    assert_string_equal(json_get_str(json_array_get(variables, 0), "type", ""), "datasource");
+    assert_string_equal(json_get_str(json_array_get(variables, 1), "name", ""), "instance");
+    assert_string_equal(json_get_str(json_array_get(variables, 2), "name", ""), "machine");
+    const json_t *panels = json_object_get(o, "panels");
+    const size_t n = json_array_size(panels);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *p = json_array_get(panels, i);
+        const struct place a = place_of(p);
+        CHECK(json_get_int(p, "id", 0) == (int64_t)i + 1 && *json_get_str(p, "title", ""));
+        CHECK(a.x >= 0 && a.y >= 0 && a.w > 0 && a.h > 0 && a.x + a.w <= 24);
+        for (size_t k = 0; k < i; k++) {
+            const struct place b = place_of(json_array_get(panels, k));
+            CHECK(a.x >= b.x + b.w || b.x >= a.x + a.w || a.y >= b.y + b.h || b.y >= a.y + a.h);
+        }
+        if (!strcmp(json_get_str(p, "type", ""), "row")) continue;
+        for (size_t k = 0; k < COUNT_OF(INTERVALS); k++)
+            seen[k] += !strcmp(json_get_str(p, "interval", ""), INTERVALS[k]);
+        CHECK(json_array_size(json_object_get(p, "targets")) >= 1);
+        assert_string_equal(json_get_str(json_object_get(p, "datasource"), "uid", ""), "${datasource}");
+    }
+    for (size_t k = 0; k < COUNT_OF(INTERVALS); k++) CHECK(seen[k] >= 1);
+    json_decref(o);
+    str_free(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(expressions_name_what_is_exported),
+        cmocka_unit_test(reasons_are_those_of_the_table),
+        cmocka_unit_test(shipped_files_are_what_the_tables_say),
+        cmocka_unit_test(settings_reach_the_rules),
+        cmocka_unit_test(the_board_is_a_board),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
