@@ -44,6 +44,33 @@ static void metrics_table_is_whole(void **state)
     for (size_t i = 0; i < COUNT_OF(PROMISED); i++) assert_non_null(metric_find(PROMISED[i]));
 }
 
+/* The manual cannot fall behind the table. On a difference the right table is written: paste it. */
+static void sensors_page_holds_the_metrics(void **state)
+{
+    struct err why;
+    struct str want = { 0 };
+    char *page;
+    (void)state;
+    str_append(&want, "| name | unit | every | resolves | from | meaning |\n|---|---|---|---|---|---|\n");
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) {
+        const struct metric *m = &METRICS[i];
+        str_printf(&want, "| `%s` | %s | %g s | %d ms | %s | %s |\n", m->name, m->unit, m->period_ms / 1e3,
+                   m->least_ms, m->reads, m->help);
+    }
+    CHECK_OK(file_read(&page, NULL, TEST_SOURCE_DIR "/docs/sensors.md", 1 << 20, &why));
+    if (!strstr(page, str_text(&want))) {
+        static const char RIGHT[] = TEST_BUILD_DIR "/sensors-table.md";
+        FILE *f = fopen(RIGHT, "w");
+        if (f) {
+            fputs(str_text(&want), f);
+            fclose(f);
+        }
+        fail_msg("the table in docs/sensors.md is not METRICS; the right one is in %s", RIGHT);
+    }
+    free(page);
+    str_free(&want);
+}
+
 static void rates_by_hand(void **state)
 {
     (void)state;
@@ -398,6 +425,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metrics_table_is_whole),
+        cmocka_unit_test(sensors_page_holds_the_metrics),
         cmocka_unit_test(rates_by_hand),
         cmocka_unit_test(cpu_lists_are_counted),
         cmocka_unit_test(gauges_of_the_laptop),
