@@ -225,6 +225,10 @@ static void put_resource(struct otlp_identity *out, const char *key, const char 
 static void put_machine(struct otlp_identity *out, const struct machine *m)
 {
     const char *release = strchr(m->kernel, ' '); /* "Linux 6.1.0" */
+    char instance[sizeof m->host + sizeof m->id + 1];
+    /* without it, what two machines send to one collector would be one series in Prometheus */
+    snprintf(instance, sizeof instance, "%s:%s", m->host, m->id);
+    put_resource(out, "service.instance.id", instance);
     put_resource(out, "host.id", m->id);
     put_resource(out, "host.name", m->host);
     if (m->isa) put_resource(out, "host.arch", m->isa & ISA_NEON ? "arm64" : "amd64");
@@ -282,17 +286,19 @@ void otlp_identity_free(struct otlp_identity *i)
 
 /* ---------------------------------------------------------------- live */
 
-enum err_code otlp_readings_send(const struct otlp_target *t, const struct readings *r,
-                                 struct otlp_answer *answer, struct err *why)
+enum err_code otlp_metrics_send(const struct otlp_target *t, const struct otlp_live *live,
+                                struct otlp_answer *answer, struct err *why)
 {
     struct otlp_identity who = { 0 };
     struct str body = { 0 };
+    struct process_reading self;
     struct otlp_batch b = { .time_ns = (uint64_t)clock_unix_ms() * 1000000 };
-    const double begun_s = r->process.start_time_seconds;
-    if (begun_s > 0 && begun_s * 1e9 < (double)b.time_ns) b.process_begun_ns = (uint64_t)(begun_s * 1e9);
     const struct family_sink sink = otlp_sink(&b);
-    readings_tell(r, &sink);
-    enum err_code rc = otlp_identify(&who, r->machine, QDYNO_VERSION, why);
+    process_read(&self, 0);
+    const double begun_s = self.start_time_seconds;
+    if (begun_s > 0 && begun_s * 1e9 < (double)b.time_ns) b.process_begun_ns = (uint64_t)(begun_s * 1e9);
+    live->tell(live->ctx, &sink);
+    enum err_code rc = otlp_identify(&who, live->machine, QDYNO_VERSION, why);
     if (!rc && !otlp_metrics_encode(&body, &who.resource, b.metrics, b.n))
         rc = err_set(why, ERR_ABSENT, "no reading is known that could be sent");
     if (!rc && (b.failed || body.failed)) rc = err_set(why, ERR_NOMEM, "out of memory");
@@ -301,4 +307,16 @@ enum err_code otlp_readings_send(const struct otlp_target *t, const struct readi
     otlp_identity_free(&who);
     str_free(&body);
     return rc;
+}
+
+static void tell_readings(void *ctx, const struct family_sink *to)
+{
+    readings_tell(ctx, to);
+}
+
+enum err_code otlp_readings_send(const struct otlp_target *t, const struct readings *r,
+                                 struct otlp_answer *answer, struct err *why)
+{
+    const struct otlp_live live = { r->machine, tell_readings, (void *)r };
+    return otlp_metrics_send(t, &live, answer, why);
 }

@@ -42,8 +42,17 @@ enum err_code otlp_identify(struct otlp_identity *out, const struct machine *mac
                             struct err *why);
 void otlp_identity_free(struct otlp_identity *i); /* {0} is fine */
 
-/* The readings now, as one request. t: of OTLP_METRICS. Errors: those of otlp_send; ERR_ABSENT also when
- * nothing is known that could be told. */
+/* What `tell` hands over, now, as one request of this machine and program. t: of OTLP_METRICS. Errors: those
+ * of otlp_send; ERR_ABSENT also when nothing is known that could be told. */
+typedef void otlp_tell_fn(void *ctx, const struct family_sink *to);
+struct otlp_live {
+    const struct machine *machine; /* NULL: not said */
+    otlp_tell_fn *tell;
+    void *ctx;
+};
+enum err_code otlp_metrics_send(const struct otlp_target *t, const struct otlp_live *live,
+                                struct otlp_answer *answer, struct err *why);
+/* The same of readings. */
 enum err_code otlp_readings_send(const struct otlp_target *t, const struct readings *r,
                                  struct otlp_answer *answer, struct err *why);
 

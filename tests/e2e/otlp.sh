@@ -115,6 +115,24 @@ expect 0 push 1 --otlp "$address" -o json && json 'd["traces_sent_late"] == 1'
 [ "$(requests "$T/third")" = 3 ] || fail "trace, metrics, and the trace of the bench: $(requests "$T/third") requests"
 grep -qa bench "$T/third/003.body" || fail "the bench has no trace"
 
+# the live page, sent: a collector that is busy is told the next values
+collector "$T/live"
+echo '503 100' >"$T/live/plan"
+"$QDYNO" serve-metrics --port 0 --otlp "$address" --otlp-every 1s >"$T/out" 2>"$T/err" &
+server=$!
+pids+=("$server")
+for _ in $(seq 100); do [ "$(requests "$T/live")" -ge 2 ] && break; sleep 0.1; done
+kill "$server" && wait "$server" || fail "serve-metrics: status $?"
+says err 'cannot take it now' && says err 'takes it again'
+grep -qa qdyno_cpu_busy_ratio "$T/live/002.body" || fail "no sensors in what was sent"
+"$OTLP_PYTHON" "$here/../telemetry/otlp_decode.py" metrics "$T/live/002.body" >"$T/points" 2>"$T/err"
+case $? in
+0) grep -q '"process.cpu.time", "kind": "sum"' "$T/points" && grep -q '"gen_ai.server.inter_token_latency", "kind": "histogram"' "$T/points" || fail "no process, no latencies" ;;
+77) ;; # said above
+*) fail "metrics: $(cat "$T/err")" ;;
+esac
+expect 4 serve-metrics --otlp-every 5s && says err '--otlp URL'
+
 # what cannot be
 QDYNO_PUSH_URL='' expect 4 push 1 && says err 'Pushgateway'
 expect 4 push 1 --otlp ftp://127.0.0.1

@@ -186,6 +186,7 @@ static void who_speaks(void **state)
     assert_string_equal(resource_text(&who, "service.name"), "qdyno");
     assert_string_equal(resource_text(&who, "service.version"), "");
     assert_string_equal(resource_text(&who, "host.id"), "0123456789ab");
+    assert_string_equal(resource_text(&who, "service.instance.id"), "here:0123456789ab");
     assert_string_equal(resource_text(&who, "host.arch"), "amd64");
     assert_string_equal(resource_text(&who, "os.type"), "linux");
     assert_string_equal(resource_text(&who, "os.version"), "6.1.0");
