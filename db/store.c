@@ -46,7 +46,7 @@ static int write_errno(struct db *d)
 enum err_code db_fail(struct db *d, const char *doing, struct err *why)
 {
     int rc = sqlite3_extended_errcode(d->handle), cause = 0;
-    if ((rc & 0xff) == SQLITE_IOERR) cause = write_errno(d);
+    if ((rc & 0xff) == SQLITE_IOERR && !(cause = write_errno(d))) cause = sqlite3_system_errno(d->handle);
     enum err_code code = ERR_INTERNAL;
     const char *advice = NULL;
     for (size_t i = 0; i < COUNT_OF(CAUSES); i++) {
