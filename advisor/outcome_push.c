@@ -59,7 +59,7 @@ static void note_failure(struct db *d, const struct spool_row *row, const struct
 static enum err_code send_group(struct db *d, const struct push_target *target, const char *url,
                                 bool *spooled, struct err *why)
 {
-    struct spool_row row;
+    struct spool_row row = { 0 };
     bool found;
     int status = 0;
     enum err_code rc = db_spool_find(d, url, &row, &found, why);
@@ -197,7 +197,7 @@ static enum err_code send_due(struct db *d, const struct push_target *auth, bool
 {
     enum err_code worst = ERR_OK;
     for (int left = db_spool_count(d); left > 0; left--) {
-        struct spool_row row;
+        struct spool_row row = { 0 };
         bool found;
         enum err_code rc = db_spool_next(d, ignore_back_off ? INT64_MAX : clock_unix_ms(), &row, &found, why);
         if (rc) return rc;
