@@ -18,6 +18,7 @@
 #include "advisor/outcome.h"
 #include "advisor/trace.h"
 #include "advisor/trace_push.h"
+#include "advisor/trace_run.h"
 #include "advisor/requests.h"
 #include "advisor/scrape.h"
 #include "advisor/series.h"

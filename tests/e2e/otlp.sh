@@ -133,6 +133,27 @@ case $? in
 esac
 expect 4 serve-metrics --otlp-every 5s && says err '--otlp URL'
 
+# one generation
+collector "$T/run"
+expect 0 run -p 'One day' -n 12 -C q4_0 --otlp "$address" && [ -s "$T/out" ] || fail "run --otlp"
+grep -qa 'One day' "$T/run/001.body" && fail "the prompt is told"
+"$OTLP_PYTHON" "$here/../telemetry/otlp_decode.py" traces "$T/run/001.body" >"$T/spans" 2>"$T/err"
+case $? in
+0) python3 - "$T/spans" >"$T/err" 2>&1 <<'PY' || fail "the spans of a generation" ;;
+import json, sys
+spans = {s["name"].split(" ")[0]: s for s in map(json.loads, open(sys.argv[1]))}
+by = {s["id"]: s for s in spans.values()}
+assert {n: by[s["parent"]]["name"].split(" ")[0] for n, s in spans.items() if s["parent"]} == {
+    "load": "run", "text_completion": "run", "prefill": "text_completion", "decode": "text_completion"}, spans.keys()
+a = spans["text_completion"]["attributes"]
+assert a["gen_ai.usage.output_tokens"] == 12 and a["gen_ai.usage.input_tokens"] >= 2
+assert a["gen_ai.response.finish_reasons"] == ["length"] and a["gen_ai.response.time_to_first_chunk"] > 0
+PY
+77) ;;
+*) fail "the trace of a generation: $(cat "$T/err")" ;;
+esac
+expect 7 run -p 'One day' -n 2 --otlp "http://127.0.0.1:$(free_port)" && [ -s "$T/out" ] || fail "run without its collector"
+
 # what cannot be
 QDYNO_PUSH_URL='' expect 4 push 1 && says err 'Pushgateway'
 expect 4 push 1 --otlp ftp://127.0.0.1

@@ -18,6 +18,9 @@ const struct cli_flag FLAGS_RUN[] = {
     { "--repeat-penalty", NULL, "X", "divide by X what was said lately; 1 off", FLAG_NUM, 0.01, 100 },
     { "--repeat-last-n", NULL, "N", "how far back the penalty looks", FLAG_INT, 0, 1 << 24 },
     { "--ignore-eos", NULL, NULL, "do not stop at the end of text", FLAG_SWITCH },
+    { "--otlp", NULL, "URL",
+      "send the times of it (load, prefill, decode; no text) to this OpenTelemetry collector, e.g. http://localhost:4318",
+      FLAG_TEXT },
     { NULL },
 };
 
@@ -31,7 +34,13 @@ struct generation {
     bool stream, ignore_eos;
     const char *stopped; /* "length" "eos" "context" "interrupted" */
     double load_s, prefill_s, decode_s;
+    struct trace_generation told; /* for --otlp */
 };
+
+static double seconds_of(struct trace_time t)
+{
+    return (double)(t.to_ns - t.from_ns) * 1e-9;
+}
 
 static enum err_code open_sampler(struct generation *x, const struct cli_args *a, struct err *why)
 {
@@ -68,9 +77,11 @@ static enum err_code open_model(struct generation *x, const struct cli_args *a, 
         struct model_options o = {
             .path = path, .config = &c, .ctx = given ? 0 : (int)need, .sequences = 1, .log = &x->g->log
         };
-        int64_t start = clock_ns();
+        x->told.load.from_ns = clock_ns();
         rc = model_open(&x->model, &o, why);
-        x->load_s = (double)(clock_ns() - start) * 1e-9;
+        x->told.load.to_ns = clock_ns();
+        x->load_s = seconds_of(x->told.load);
+        if (!rc) model_quantized(x->model, &x->told.quantize.from_ns, &x->told.quantize.to_ns);
     }
     if (!rc && x->prompt.n >= model_ctx(x->model))
         rc = err_set(why, ERR_USAGE, "the prompt has %lld tokens, the context only %d: raise -c",
@@ -98,7 +109,8 @@ static enum err_code prefill(struct generation *x, struct err *why)
         if (!rc && cli_is_interrupted(x->g))
             rc = err_set(why, ERR_CANCELLED, "interrupted while reading the prompt");
     }
-    x->prefill_s = (double)(clock_ns() - start) * 1e-9;
+    x->told.prefill = (struct trace_time){ start, clock_ns() };
+    x->prefill_s = seconds_of(x->told.prefill);
     free(rows);
     return rc;
 }
@@ -138,7 +150,9 @@ static enum err_code decode(struct generation *x, struct err *why)
             break;
         }
         x->made++;
-        if ((rc = emit(x, id, why)) || x->made == x->wanted) break;
+        rc = emit(x, id, why);
+        if (x->made == 1) x->told.first_token_ns = clock_ns();
+        if (rc || x->made == x->wanted) break;
         if (pos >= model_ctx(x->model)) {
             x->stopped = "context";
             break;
@@ -146,7 +160,8 @@ static enum err_code decode(struct generation *x, struct err *why)
         struct batch_row row = { .token = id, .pos = pos++, .logits = true };
         rc = model_forward(x->model, &row, 1, why);
     }
-    x->decode_s = (double)(clock_ns() - start) * 1e-9;
+    x->told.decode = (struct trace_time){ start, clock_ns() };
+    x->decode_s = seconds_of(x->told.decode);
     return rc;
 }
 
@@ -197,6 +212,33 @@ static int report(const struct generation *x, const struct cli_args *a)
     return status;
 }
 
+/* The text is out: what becomes of its times changes only the status. Returns it. */
+static int tell_collector(struct generation *x, const struct cli_args *a, const struct err *failed,
+                          int status)
+{
+    char line[640] = "";
+    struct err why = { 0 };
+    struct machine m;
+    struct trace_sent sent = { 0 };
+    const struct trace_target to = { args_text(a, "--otlp", NULL), NULL };
+    struct trace_generation *t = &x->told;
+    t->model = x->model ? model_shape(x->model)->name : "";
+    t->config = x->model ? config_line(model_config(x->model), line, sizeof line) : "";
+    t->input_tokens = x->prompt.n;
+    t->output_tokens = x->made;
+    /* its words for ours; interrupted by a person is neither */
+    const bool ended = x->stopped && !strcmp(x->stopped, "eos"),
+               interrupted = !x->stopped || !strcmp(x->stopped, "interrupted");
+    t->finish = ended ? "stop" : interrupted ? "" : "length";
+    t->error = failed->message;
+    enum err_code rc = machine_detect(&m, "", &why);
+    if (!rc) rc = trace_generation_send(t, &m, &to, &sent, &why);
+    if (*sent.warning) log_write(&x->g->log, LOG_WARN, "the collector says: %s", sent.warning);
+    if (!rc) return status;
+    const int unsent = cli_fail(a, &why);
+    return status ? status : unsent;
+}
+
 int command_run(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
@@ -213,6 +255,7 @@ int command_run(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = decode(&x, &why);
     int status = rc ? cli_fail(a, &why) : report(&x, a);
     if (!rc && cli_is_interrupted(g)) status = EXIT_INTERRUPTED;
+    if (args_has(a, "--otlp")) status = tell_collector(&x, a, &why, status);
     sampler_close(x.sampler);
     model_close(x.model);
     token_list_free(&x.prompt);
