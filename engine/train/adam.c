@@ -1,5 +1,5 @@
-/* The optimizer's loops: blocks of fixed size, so that sums do not depend on the number of threads. This file
- * is built with -O3. */
+/* The optimizer. The gradient is measured in blocks of fixed size, so that its length does not depend on the
+ * number of threads. */
 #include "engine/train/adam.h"
 
 #include <math.h>
@@ -39,25 +39,26 @@ static double gradient_length(const struct adam_step *s, double *squares)
     return sqrt(sum) / s->scale;
 }
 
-static void update_share(const void *arg, int64_t from, int64_t to)
+static void update(const struct work *w)
 {
-    const struct work *w = arg;
     const struct adam_step *s = w->s;
     const struct adam_options *o = s->o;
-    const int64_t offset = w->tensor->offset;
-    const float b1 = (float)o->beta1, b2 = (float)o->beta2, by = w->by, epsilon = (float)o->epsilon;
-    const float rate = (float)(s->rate / (1 - pow(o->beta1, (double)s->t)));
-    const float grown = (float)(1 / (1 - pow(o->beta2, (double)s->t)));
-    const float keep = w->tensor->matrix ? (float)(1 - s->rate * o->weight_decay) : 1;
-    const float *g = w->gradients + offset;
-    float *restrict x = network_weights(s->network) + offset, *restrict m = s->m + offset,
-                    *restrict v = s->v + offset;
-    for (int64_t i = from; i < to; i++) {
-        const float gradient = g[i] * by;
-        m[i] = b1 * m[i] + (1 - b1) * gradient;
-        v[i] = b2 * v[i] + (1 - b2) * gradient * gradient;
-        x[i] = x[i] * keep - rate * m[i] / (sqrtf(v[i] * grown) + epsilon);
-    }
+    const int64_t at = w->tensor->offset;
+    rows_adam(network_threads(s->network),
+              &(struct adam_rows){
+                  .gradient = w->gradients + at,
+                  .x = network_weights(s->network) + at,
+                  .m = s->m + at,
+                  .v = s->v + at,
+                  .by = w->by,
+                  .beta1 = (float)o->beta1,
+                  .beta2 = (float)o->beta2,
+                  .rate = (float)(s->rate / (1 - pow(o->beta1, (double)s->t))),
+                  .grown = (float)(1 / (1 - pow(o->beta2, (double)s->t))),
+                  .keep = w->tensor->matrix ? (float)(1 - s->rate * o->weight_decay) : 1,
+                  .epsilon = (float)o->epsilon,
+              },
+              w->tensor->rows * w->tensor->cols);
 }
 
 double adam_step(const struct adam_step *s)
@@ -80,7 +81,7 @@ double adam_step(const struct adam_step *s)
                                                     .weight_decay = s->o->weight_decay });
             continue;
         }
-        rows_run(network_threads(s->network), w.tensor->rows * w.tensor->cols, update_share, &w);
+        update(&w);
     }
     network_changed(s->network);
     return length;

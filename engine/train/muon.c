@@ -1,6 +1,5 @@
 /* Orthogonal steps by products alone: a polynomial of X X^T, applied five times, drives every singular value
- * of X towards 1 without one being computed. The products run in the precision of training. This file is
- * built with -O3. */
+ * of X towards 1 without one being computed. The products run in the precision of training. */
 #include "engine/train/muon.h"
 
 #include <math.h>
@@ -61,24 +60,9 @@ void muon_close(struct muon *u)
     for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
 }
 
-/* ---------------------------------------------------------------- elementwise */
-
-struct sums {
-    const float *a, *b;
-    float by_a, by_b;
-    float *out;
-};
-
-/* out = by_a * a + by_b * b; `out` may be one of them. */
-static void sum_share(const void *arg, int64_t from, int64_t to)
+static void add_up(struct muon *u, const struct mixing *m, int64_t n)
 {
-    const struct sums *s = arg;
-    for (int64_t i = from; i < to; i++) s->out[i] = s->by_a * s->a[i] + s->by_b * s->b[i];
-}
-
-static void add_up(struct muon *u, const struct sums *s, int64_t n)
-{
-    rows_run(network_threads(u->network), n, sum_share, s);
+    rows_mix(network_threads(u->network), m, n);
 }
 
 /* ---------------------------------------------------------------- orthogonal */
@@ -98,8 +82,8 @@ static void orthogonalize(struct muon *u, int64_t rows, int64_t cols)
             p,
             &(struct product){
                 .x = u->square, .x_stride = rows, .n = rows, .w = &u->sq, .y = u->fourth, .y_stride = rows });
-        add_up(u, &(struct sums){ u->square, u->fourth, b, c, u->fourth }, rows * rows);
-        add_up(u, &(struct sums){ u->x, u->x, a, 0, u->next }, rows * cols);
+        add_up(u, &(struct mixing){ u->square, u->fourth, b, c, u->fourth }, rows * rows);
+        add_up(u, &(struct mixing){ u->x, u->x, a, 0, u->next }, rows * cols);
         operand_set_turned(p, &u->cols, u->x, cols, cols, rows);
         product_run(p, &(struct product){ .x = u->fourth,
                                           .x_stride = rows,
@@ -128,15 +112,16 @@ void muon_step(struct muon *u, const struct muon_step *s)
     const int64_t n = t->rows * t->cols;
     const float *gradient = network_gradients(u->network) + t->offset;
     float *w = network_weights(u->network) + t->offset;
-    add_up(u, &(struct sums){ s->momentum, gradient, MOMENTUM, s->by, s->momentum }, n);
-    add_up(u, &(struct sums){ s->momentum, gradient, MOMENTUM, s->by, u->x }, n); /* Nesterov's look ahead */
+    add_up(u, &(struct mixing){ s->momentum, gradient, MOMENTUM, s->by, s->momentum }, n);
+    add_up(u, &(struct mixing){ s->momentum, gradient, MOMENTUM, s->by, u->x },
+           n); /* Nesterov's look ahead */
     const float length = sqrtf(rows_dot(u->x, u->x, n));
     if (!(length > 0)) return; /* no gradient yet: nothing to follow */
-    add_up(u, &(struct sums){ u->x, u->x, 1 / length, 0, u->x }, n);
+    add_up(u, &(struct mixing){ u->x, u->x, 1 / length, 0, u->x }, n);
     const bool tall = t->rows > t->cols;
     if (tall) turn(u, t->rows, t->cols);
     orthogonalize(u, MIN(t->rows, t->cols), MAX(t->rows, t->cols));
     if (tall) turn(u, t->cols, t->rows);
     const float rate = (float)s->rate * LIKE_ADAMW * sqrtf((float)MAX(t->rows, t->cols));
-    add_up(u, &(struct sums){ w, u->x, (float)(1 - s->rate * s->weight_decay), -rate, w }, n);
+    add_up(u, &(struct mixing){ w, u->x, (float)(1 - s->rate * s->weight_decay), -rate, w }, n);
 }

@@ -7,7 +7,7 @@
 
 const char *const AMP_NAMES[] = { "off", "bf16", "fp16", NULL };
 
-enum { TURN = 16, ROUND = 512 };
+enum { ROUND = 512 };
 
 const struct format *product_format(enum amp amp)
 {
@@ -19,61 +19,10 @@ int64_t operand_bytes(enum amp amp, int64_t rows, int64_t cols)
     return rows * format_row_bytes(product_format(amp), cols);
 }
 
-/* ---------------------------------------------------------------- turning round */
-
-struct turning {
-    const float *x;
-    int64_t x_stride, rows, cols;
-    float *out;
-};
-
-typedef float four __attribute__((vector_size(16)));
-typedef int four_int __attribute__((vector_size(16)));
-
-static inline four load(const float *x)
-{
-    four v;
-    memcpy(&v, x, sizeof v);
-    return v;
-}
-
-/* out[j][i] = x[i][j], i and j below 4. */
-static inline void turn_four(const float *x, int64_t x_stride, float *out, int64_t out_stride)
-{
-    const four_int low = { 0, 4, 1, 5 }, high = { 2, 6, 3, 7 }, front = { 0, 1, 4, 5 }, back = { 2, 3, 6, 7 };
-    const four a = load(x), b = load(x + x_stride), c = load(x + 2 * x_stride), d = load(x + 3 * x_stride);
-    const four ab = __builtin_shuffle(a, b, low), cd = __builtin_shuffle(c, d, low);
-    const four ab2 = __builtin_shuffle(a, b, high), cd2 = __builtin_shuffle(c, d, high);
-    const four rows[] = { __builtin_shuffle(ab, cd, front), __builtin_shuffle(ab, cd, back),
-                          __builtin_shuffle(ab2, cd2, front), __builtin_shuffle(ab2, cd2, back) };
-    for (int j = 0; j < 4; j++) memcpy(out + j * out_stride, &rows[j], sizeof rows[j]);
-}
-
-static void turn_tile(const struct turning *t, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
-{
-    if (r1 - r0 == TURN && c1 - c0 == TURN) {
-        for (int64_t c = c0; c < c1; c += 4)
-            for (int64_t r = r0; r < r1; r += 4)
-                turn_four(t->x + r * t->x_stride + c, t->x_stride, t->out + c * t->rows + r, t->rows);
-        return;
-    }
-    for (int64_t c = c0; c < c1; c++)
-        for (int64_t r = r0; r < r1; r++) t->out[c * t->rows + r] = t->x[r * t->x_stride + c];
-}
-
-/* Columns from..to-1 of x, which are rows of out. */
-static void turn_share(const void *arg, int64_t from, int64_t to)
-{
-    const struct turning *t = arg;
-    for (int64_t c = from; c < to; c += TURN)
-        for (int64_t r = 0; r < t->rows; r += TURN)
-            turn_tile(t, r, MIN(r + TURN, t->rows), c, MIN(c + TURN, to));
-}
-
 void product_turn(const struct products *p, const float *x, int64_t x_stride, int64_t rows, int64_t cols,
                   float *out)
 {
-    rows_run(p->pool, cols, turn_share, &(struct turning){ x, x_stride, rows, cols, out });
+    rows_turn(p->pool, &(struct turning){ x, x_stride, rows, cols, out });
 }
 
 /* ---------------------------------------------------------------- operands */

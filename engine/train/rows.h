@@ -1,8 +1,9 @@
 /* engine/train/rows.h - what happens to activations between matrix products, forwards and backwards.
  *
  * Each operation splits rows (or columns, where it sums over rows) over the threads and sums in one order, so
- * results do not depend on how many there are. All matrices are row-major f32, without gaps but where a
- * stride is named. In front of each backward step stands what it is the derivative of. */
+ * results do not depend on how many there are, nor on how wide the processor's vectors are. All matrices are
+ * row-major f32, without gaps but where a stride is named. In front of each backward step stands what it is
+ * the derivative of. */
 #ifndef QDYNO_ENGINE_TRAIN_ROWS_H
 #define QDYNO_ENGINE_TRAIN_ROWS_H
 
@@ -80,6 +81,31 @@ void rows_gather_back(struct threadpool *pool, const struct matrix *table, const
 
 /* y += x. */
 void rows_add(struct threadpool *pool, const float *x, float *y, int64_t n);
+
+/* out = by_a * a + by_b * b; `out` may be one of them. */
+struct mixing {
+    const float *a, *b;
+    float by_a, by_b;
+    float *out;
+};
+void rows_mix(struct threadpool *pool, const struct mixing *p, int64_t n);
+
+/* out[cols][rows] = x[rows][cols], whose rows are x_stride apart. */
+struct turning {
+    const float *x;
+    int64_t x_stride, rows, cols;
+    float *out;
+};
+void rows_turn(struct threadpool *pool, const struct turning *p);
+
+/* AdamW: m and v are the running means of gradients times `by`, and of their squares; then
+ * x = keep * x - rate * m / (sqrt(grown * v) + epsilon). */
+struct adam_rows {
+    const float *gradient;
+    float *x, *m, *v;
+    float by, beta1, beta2, rate, grown, keep, epsilon;
+};
+void rows_adam(struct threadpool *pool, const struct adam_rows *p, int64_t n);
 
 /* Any of these over [0, n), in equal shares. */
 typedef void rows_fn(const void *arg, int64_t from, int64_t to);
