@@ -259,7 +259,7 @@ enum err_code watch_sampler_at(struct watch *w, int tick_ms, struct err *why)
 {
     sampler_stop(w->sampler);
     w->sampler = NULL;
-    return sampler_start(&w->sampler, w->o.root, tick_ms, why);
+    return sampler_start_periods(&w->sampler, w->o.root, tick_ms, w->o.periods, why);
 }
 
 /* ---------------------------------------------------------------- opening */

@@ -43,6 +43,8 @@ struct watch_options {
     const char *webhook;      /* NULL: none. JSON of schema qdyno.alert/1 by POST, in order, until taken */
     const char *alertmanager; /* NULL: none; base address: POST /api/v2/alerts */
     const struct http_auth *auth; /* of both; NULL: {0} */
+    /* how often sensors are read, outlives the watch; NULL: defaults */
+    const struct sampler_periods *periods;
 };
 
 /* What happened. A line for people, a document for programs. */

@@ -31,6 +31,7 @@ void board_job_machine(struct board *b, const struct job *j)
     struct machine m;
     struct machine_ceilings c;
     struct sampler_thread *sampler = NULL;
+    struct sampler_periods periods = { 0 };
     bool found = false;
     bool detected = machine_detect(&m, "", &why) == ERR_OK;
     if (!detected) board_log(b, LOG_ERROR, "machine: %s", why.message);
@@ -41,7 +42,10 @@ void board_job_machine(struct board *b, const struct job *j)
     if (detected && found) b->known.ceilings = c;
     b->known.ceilings_known = detected && found;
     publish_end(b);
-    if (sampler_start(&sampler, "", 100, &why)) board_log(b, LOG_WARN, "sensors: %s", why.message);
+    const char *settings = getenv("QDYNO_PERIODS");
+    if ((settings && sampler_periods_parse(&periods, settings, &why)) ||
+        sampler_start_periods(&sampler, "", 100, &periods, &why))
+        board_log(b, LOG_WARN, "sensors: %s", why.message);
     publish_begin(b);
     b->sampler = sampler;
     b->sampler_tried = true;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tui/cli/rows.h"
+#include "tui/cli/sampling.h"
 
 const struct cli_flag FLAGS_SERVE_METRICS[] = {
     { "--port", NULL, "N", "default 9470; 0: any free one", FLAG_INT, 0, 65535 },
@@ -10,6 +11,7 @@ const struct cli_flag FLAGS_SERVE_METRICS[] = {
       "default 127.0.0.1: this machine only. Another address of it, 0.0.0.0 or :: for all of them, lets in "
       "whoever reaches it: no password is asked, nothing is encrypted",
       FLAG_TEXT },
+    FLAG_PERIOD_ROW,
     { "--otlp", NULL, "URL",
       "send the same values to this OpenTelemetry collector, too, e.g. http://localhost:4318; keys and certificates "
       "from OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE ...",
@@ -109,13 +111,15 @@ int command_serve_metrics(const struct cli_global *g, const struct cli_args *a)
     struct err why = { 0 };
     struct machine m;
     struct sampler_thread *sampler = NULL;
+    struct sampler_periods periods;
     struct scrape *page = NULL;
     struct page_server *server = NULL;
     struct sender sender = { .page = NULL };
     const char *listen = args_text(a, "--listen", "127.0.0.1");
     int port = 0, status = EXIT_DONE;
     enum err_code rc = machine_detect(&m, "", &why);
-    if (!rc) rc = sampler_start(&sampler, "", 100, &why);
+    if (!rc) rc = cli_periods(&periods, a, &why);
+    if (!rc) rc = sampler_start_periods(&sampler, "", 100, &periods, &why);
     if (!rc) rc = sender_open(&sender, g, a, sampler, &m, &why);
     if (!rc) rc = scrape_open(&page, g->db_path, sampler, &m, &why);
     if (!rc) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tui/cli/rows.h"
+#include "tui/cli/sampling.h"
 #include "tui/cli/target.h"
 
 const struct cli_flag FLAGS_WATCH[] = {
@@ -43,6 +44,7 @@ const struct cli_flag FLAGS_WATCH[] = {
     { "--webhook", NULL, "URL", "POST each alert there as JSON (also: QDYNO_WATCH_URL)", FLAG_TEXT },
     { "--alertmanager", NULL, "URL", "tell this Alertmanager, e.g. http://localhost:9093", FLAG_TEXT },
     TARGET_FLAGS("QDYNO_WATCH"),
+    FLAG_PERIOD_ROW,
     { "--log", NULL, "FILE", "append the lines to FILE, too; SIGHUP opens it anew", FLAG_TEXT },
     { "--print-alerts", NULL, NULL, "the alerts as they are set, and what they mean", FLAG_SWITCH },
     { "--print-rules", NULL, NULL, "the alerts as a Prometheus rule file", FLAG_SWITCH },
@@ -358,6 +360,7 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
     struct machine m;
     struct watched *watched = calloc(1, sizeof *watched);
     struct lines l = { .g = g, .log_path = args_text(a, "--log", NULL), .hangup = -1, .bell = isatty(2) };
+    struct sampler_periods periods = { 0 };
     struct watch_options o = { .db_path = g->db_path,
                                .root = "",
                                .machine = &m,
@@ -365,6 +368,7 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
                                .every_s = args_num(a, "--every", 1800),
                                .repetitions = (int)args_int(a, "-r", 5),
                                .seed = g->seed,
+                               .periods = &periods,
                                .once = args_has(a, "--once"),
                                .even_if_busy = args_has(a, "--even-if-busy"),
                                .forget = args_has(a, "--forget"),
@@ -388,6 +392,7 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
     o.webhook = target.url;
     o.auth = &target.auth;
     if (!rc) rc = check_urls(&o, &why);
+    if (!rc) rc = cli_periods(&periods, a, &why);
     if (!rc) rc = choose(watched, g, a, &why);
     if (!rc) rc = machine_detect(&m, "", &why);
     if (!rc) rc = log_open(&l, &why);
