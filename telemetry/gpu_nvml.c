@@ -545,8 +545,7 @@ static enum err_code nvml_open(void **state, const char *root, struct gpu_list *
             drm_cards_find(&cards, root, "0x10de");
             drm_cards_identify(list, root, &cards, "nvidia", "kernel");
         }
-        for (int i = before; i < list->count && !*root; i++) /* of a recording nothing can be done about it */
-            tell_trouble(&list->gpu[i], &missing);
+        for (int i = before; i < list->count; i++) tell_trouble(&list->gpu[i], &missing);
     }
     if (list->count == before) {
         nvml_close(n);

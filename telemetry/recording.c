@@ -248,14 +248,21 @@ static enum err_code link_answers(const char *dir, const char *root, struct err 
     return ERR_OK;
 }
 
+/* Hundreds of small files: in memory, where there is such a place. */
+static const char *unpack_place(void)
+{
+    const char *given = getenv("TMPDIR");
+    if (given && *given) return given;
+    return access("/dev/shm", W_OK | X_OK) ? "/tmp" : "/dev/shm";
+}
+
 static enum err_code unpack(struct recording *r, const char *dir, const char *packed, struct err *why)
 {
-    const char *place = getenv("TMPDIR");
     char *text = NULL;
     size_t n;
     enum err_code rc = file_read(&text, &n, packed, PACKED_LIMIT, why);
     if (rc) return rc;
-    snprintf(r->root, sizeof r->root, "%s/qdyno-machine.XXXXXX", place && *place ? place : "/tmp");
+    snprintf(r->root, sizeof r->root, "%s/qdyno-machine.XXXXXX", unpack_place());
     if (!mkdtemp(r->root)) {
         free(text);
         return err_set(why, ERR_IO, "cannot make '%s': %s", r->root, strerror(errno));

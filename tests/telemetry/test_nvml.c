@@ -266,6 +266,45 @@ static void unusable_libraries_mean_no_gpu(void **state)
     }
 }
 
+/* Cards that only the kernel names are listed, with what to do about it. */
+static void cards_without_their_library(void **state)
+{
+    (void)state;
+    struct root box = root_copy("nvidia-box"), board = root_copy("arm-board");
+    struct machine m;
+    struct err why;
+    struct telemetry *t;
+    root_write(&box, "nvml.json", NULL);
+    CHECK_OK(machine_detect(&m, box.path, &why));
+    assert_int_equal(m.gpus, 4);
+    assert_string_equal(m.gpu[3].name, "NVIDIA A100-PCIE-40GB");
+    assert_string_equal(m.gpu[3].driver, "550.54.15");
+    assert_string_equal(m.gpu[3].bus, "0000:d8:00.0");
+    assert_string_equal(m.gpu[3].source, "kernel");
+    assert_int_equal(m.gpu[3].memory_bytes, -1);
+    CHECK(strstr(m.gpu[3].trouble, "libnvidia-ml1"));
+    CHECK_OK(telemetry_open(&t, box.path, &why));
+    telemetry_sample(t, row);
+    assert_int_equal(telemetry_gpus(t, gpu, MACHINE_GPUS), 4);
+    CHECK(isnan(gpu[0].busy_ratio) && isnan(gpu[0].mem_total_bytes) && isnan(row[METRIC_GPU_POWER]));
+    telemetry_close(t);
+    root_write(&board, "sys/class/drm/card0/device/vendor", "0x10de\n");
+    root_write(&board, "sys/class/drm/card0/device/uevent", "DRIVER=nouveau\nPCI_ID=10DE:1F82\n");
+    CHECK_OK(machine_detect(&m, board.path, &why));
+    assert_int_equal(m.gpus, 1);
+    CHECK(strstr(m.gpu[0].trouble, "nouveau"));
+    root_remove(&box);
+    root_remove(&board);
+    /* and why there is none at all */
+    setenv("QDYNO_NVML", FAKE_NVML, 1);
+    setenv("QDYNO_FAKE_NVML", "broken", 1);
+    CHECK_OK(telemetry_open(&t, "", &why));
+    bool denied;
+    if (!telemetry_gpus(t, NULL, 0))
+        CHECK(strstr(telemetry_absence(t, METRIC_GPU_POWER, &denied), "modprobe nvidia"));
+    telemetry_close(t);
+}
+
 /* A recording of another machine must not show the GPUs of this one. */
 static void recorded_machines_do_not_mix(void **state)
 {
@@ -299,6 +338,7 @@ int main(void)
         cmocka_unit_test(two_cards_identified),
         cmocka_unit_test(what_a_card_lacks_is_left_out),
         cmocka_unit_test(unusable_libraries_mean_no_gpu),
+        cmocka_unit_test(cards_without_their_library),
         cmocka_unit_test(recorded_machines_do_not_mix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
