@@ -13,8 +13,8 @@ const struct command COMMANDS[] = {
       "--record DIR keeps the machine as a folder that --machine DIR shows, here and in `advise`, on any machine "
       "(docs/machines.md). The JSON document (-o json) describes it, too: `qdyno advise --machine FILE`." },
     { "telemetry", "[--follow] [--metrics A,B] [--pid PID] [--period SENSOR=MS]...",
-      "what this machine tells about itself now, and why the rest is silent", FLAGS_TELEMETRY, command_telemetry,
-      false, 0, 0, KNOB_FLAGS_NONE,
+      "what this machine tells about itself now, and why the rest is silent", FLAGS_TELEMETRY,
+      command_telemetry, false, 0, 0, KNOB_FLAGS_NONE,
       "One look at every sensor with unit, period and source; --follow writes rows for other programs until Ctrl-C, --count or "
       "--for. A field of a row is the mean of what was read since the row before; sensors read more seldom keep their last "
       "value; empty (null) is unknown. Periods shorter than a sensor resolves are refused; QDYNO_PERIODS=A=MS,B=MS sets them "
@@ -124,14 +124,15 @@ const struct command COMMANDS[] = {
     { "push", "[ID] [--url URL] [--otlp URL] | --textfile FILE.prom",
       "tell a monitoring system the outcome of a run", FLAGS_PUSH, command_push, false, 0, 1, KNOB_FLAGS_NONE,
       "Without ID: the newest finished A/B. When the gateway cannot be reached the outcome is kept and sent by a "
-      "later push. --textfile writes the latest outcome of every experiment for the node exporter's textfile "
-      "collector instead. Passwords come from files or the environment (QDYNO_PUSH_PASSWORD, QDYNO_PUSH_BEARER), never "
+      "later push. --otlp sends the run as a trace, and its outcome as metrics, to an OpenTelemetry collector; the variables "
+      "OTEL_EXPORTER_OTLP_* count. Without options all are told whom the environment names. --textfile writes the latest "
+      "outcome of every experiment for the node exporter's textfile collector instead. Passwords come from files or the environment (QDYNO_PUSH_PASSWORD, QDYNO_PUSH_BEARER), never "
       "from the command line, where everybody could read them." },
     { "prune", "--url URL [--older-than 30d | --all] [--dry-run]", "delete our old groups from a Pushgateway",
       FLAGS_PRUNE, command_prune, false, 0, 0, KNOB_FLAGS_NONE,
       "A gateway keeps every group until somebody deletes it. Only groups that this database remembers pushing are "
       "deleted; one that is gone already is fine." },
-    { "serve-metrics", "[--port N] [--listen ADDRESS]", "a page for Prometheus to scrape",
+    { "serve-metrics", "[--port N] [--listen ADDRESS] [--otlp URL]", "a page for Prometheus to scrape",
       FLAGS_SERVE_METRICS, command_serve_metrics, false, 0, 0, KNOB_FLAGS_NONE,
       "Sensors, GPUs, everything measured so far as counters and histograms, and the latest verdict of every experiment, "
       "under /metrics until SIGTERM or Ctrl-C (status 0). The database is only read: one that is missing, locked or of "
