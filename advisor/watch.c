@@ -209,22 +209,31 @@ static double stale_s(const struct watch *w)
     return (double)clock_unix_ms() * 1e-3 - w->success_s;
 }
 
-double watch_mean(const struct watch *w, enum metric_id metric, double seconds)
+/* Means of all sensors over the last seconds, NAN where nothing was read. */
+static void means(const struct watch *w, double seconds, double row[METRIC_SENSOR_COUNT])
 {
     enum { MOST = 256 };
     const int64_t now = clock_ns();
-    struct sample *s = calloc(MOST, sizeof *s);
-    double sum = 0;
-    int known = 0;
-    const int n = s && w->sampler ? sampler_window(w->sampler, now - (int64_t)(seconds * 1e9), now, s, MOST)
-                                  : 0;
-    for (int i = 0; i < n; i++)
-        if (!isnan(s[i].value[metric])) {
-            sum += s[i].value[metric];
-            known++;
-        }
+    struct sample *s = w->sampler ? calloc(MOST, sizeof *s) : NULL;
+    const int n = s ? sampler_window(w->sampler, now - (int64_t)(seconds * 1e9), now, s, MOST) : 0;
+    for (int m = 0; m < METRIC_SENSOR_COUNT; m++) {
+        double sum = 0;
+        int known = 0;
+        for (int i = 0; i < n; i++)
+            if (!isnan(s[i].value[m])) {
+                sum += s[i].value[m];
+                known++;
+            }
+        row[m] = known ? sum / known : NAN;
+    }
     free(s);
-    return known ? sum / known : NAN;
+}
+
+double watch_mean(const struct watch *w, enum metric_id metric, double seconds)
+{
+    double row[METRIC_SENSOR_COUNT];
+    means(w, seconds, row);
+    return row[metric];
 }
 
 void watch_look(struct watch *w)
@@ -239,9 +248,10 @@ void watch_look(struct watch *w)
     w->sensed_ns = now;
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) in.row[i] = NAN;
     if (w->sampler) {
-        if (!w->o.once) sampler_latest(w->sampler, in.row, NULL, 0);
         if (w->o.once)
-            in.row[METRIC_CPU_BUSY] = watch_mean(w, METRIC_CPU_BUSY, 10); /* one look: not one tick */
+            means(w, LOOK_S, in.row); /* one look is more than one tick */
+        else
+            sampler_latest(w->sampler, in.row, NULL, 0);
         in.gpus = MIN(sampler_gpus(w->sampler, gpu, MACHINE_GPUS), MACHINE_GPUS);
     }
     /* before the first round nothing could have been measured yet */

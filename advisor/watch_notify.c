@@ -3,6 +3,7 @@
  * A webhook gets one document per beginning and end of an alert, in order, each until it is taken: they wait
  * in the database. Alertmanager wants to hear again and again what fires, and takes silence for the end: it
  * is told the whole state every minute, and needs no queue. */
+#include "advisor/alert_export.h"
 #include "advisor/watch_parts.h"
 
 #include <math.h>
@@ -30,7 +31,9 @@ static void put_time(json_t *o, const char *key, int64_t unix_ms)
 static json_t *labels_of(const struct machine *m, const struct alert_row *row)
 {
     json_t *o = json_object();
-    json_put_str(o, "alertname", row->name);
+    char name[64];
+    const struct alert *a = alert_find(row->name);
+    json_put_str(o, "alertname", a ? alert_prometheus_name(a, name, sizeof name) : row->name);
     json_put_str(o, "severity", row->grade);
     json_put_str(o, "subject", row->subject);
     json_put_str(o, "machine", row->machine);

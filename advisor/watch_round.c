@@ -38,7 +38,8 @@ void subject_set(struct watch_own_item *item)
 
 /* ---------------------------------------------------------------- what is usual */
 
-/* The mean of the first rounds, NAN before the first. Values far off are not learnt from. */
+/* The mean of the first rounds, NAN before the first. Learnt from ln_value unless that is NAN; values far off
+ * are not learnt from. */
 static double usual(struct watch *w, const char *what, const char *subject, double ln_value)
 {
     char mean_key[32], n_key[32];
@@ -46,11 +47,27 @@ static double usual(struct watch *w, const char *what, const char *subject, doub
     snprintf(n_key, sizeof n_key, USUAL "%.20s n", what);
     const double mean = watch_recall(w, mean_key, subject), kept = watch_recall(w, n_key, subject),
                  n = isnan(mean) || isnan(kept) ? 0 : kept;
-    if (n < USUAL_ROUNDS && (n < 1 || fabs(ln_value - mean) < 0.2)) {
+    const bool near = n < 1 || fabs(ln_value - mean) < 0.2;
+    if (n < USUAL_ROUNDS && !isnan(ln_value) && near) {
         watch_keep(w, mean_key, subject, n < 1 ? ln_value : mean + (ln_value - mean) / (n + 1));
         watch_keep(w, n_key, subject, n + 1);
     }
     return n < 1 ? NAN : mean;
+}
+
+/* A champion without a number has its own first rounds, whatever runs now. */
+static double champion_usual(struct watch *w, const struct watch_own_item *item, double ln_value)
+{
+    struct watch_own_item *champion = malloc(sizeof *champion);
+    double ln = NAN;
+    if (!champion) return NAN;
+    *champion = *item;
+    if (!config_parse(&champion->item.config, item->item.baseline.config, NULL)) {
+        subject_set(champion);
+        ln = usual(w, "value", champion->subject, is_champion(item) ? ln_value : NAN);
+    }
+    free(champion);
+    return ln;
 }
 
 /* ln of what the item is compared with; NAN: nothing yet. */
@@ -61,6 +78,10 @@ static double reference(struct watch *w, const struct watch_own_item *item, doub
     if (item->item.has_baseline && b->value > 0 && (!*b->machine || !strcmp(b->machine, w->machine.id))) {
         snprintf(from, size, "baseline %s", b->name);
         return log(b->value);
+    }
+    if (item->item.has_baseline) {
+        snprintf(from, size, "the first rounds of baseline %s", b->name);
+        return champion_usual(w, item, ln_value);
     }
     snprintf(from, size, "its first rounds");
     return usual(w, "value", item->subject, ln_value);

@@ -290,7 +290,6 @@ static void a_baseline_is_what_it_is_compared_with(void **state)
     CHECK(s.highest == -1 && s.unjudged == 1);
 }
 
-/* A config line of its own file: what is measured while the watch runs. */
 static void failures_are_counted(void **state)
 {
     struct bench *b = *state;
@@ -489,7 +488,7 @@ static void documents_have_their_fields(void **state)
     assert_string_equal(json_get_str(o, "suggestion", ""), "more of it");
     CHECK(json_get_num(o, "value", NAN) == 0.95 && json_is_null(json_object_get(o, "ended")));
     json_t *labels = json_object_get(o, "labels");
-    assert_string_equal(json_get_str(labels, "alertname", ""), "gpu_memory");
+    assert_string_equal(json_get_str(labels, "alertname", ""), "QdynoGpuMemory");
     assert_string_equal(json_get_str(labels, "host", ""), "box");
     json_decref(o);
 

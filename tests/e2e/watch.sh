@@ -1,0 +1,174 @@
+#!/bin/bash
+# Proves: `watch` as a script, a service and Prometheus meet it: statuses of --once; an alert reaches a webhook
+# as JSON, is not repeated after a restart, and its end is told, in order, although nobody listened for a
+# while; SIGTERM ends it with 0 and nothing half done, SIGHUP opens its log anew; a slow config is rolled back
+# to the champion's; the shipped rules load into a real Prometheus and pass promtool, as do the board's expressions.
+. "$(dirname "$0")/lib.sh" "$@"
+here=$(dirname "$0")
+unset QDYNO_WATCH_URL QDYNO_WATCH_PASSWORD QDYNO_WATCH_BEARER
+
+# only what this script provokes: the machine of the test may be busy, hot or full
+quiet=()
+for name in $("$QDYNO" watch --print-alerts -o csv | tail -n +2 | cut -d, -f1 | tr -d '"'); do quiet+=("$name=off"); done
+[ ${#quiet[@]} -ge 20 ] || fail "only ${#quiet[@]} alerts are printed"
+printf '%s\n' "${quiet[@]}" >"$T/off"
+long=(watch --alerts "$T/off" --even-if-busy -w tg4096 -r 1000)
+watch=(watch --alerts "$T/off" --even-if-busy -r 2)
+
+# ---- what cannot be
+expect 4 watch --alert memry=90% --once && says err "did you mean 'memory'"
+expect 4 watch --alert memory=95 --once && says err 'a share such as'
+expect 4 watch --once -o csv && says err 'md or jsonl'
+expect 4 watch --once --webhook ftp://x && says err 'webhook'
+expect 4 watch --once --rollback "$T/none" && says err 'baseline set'
+expect 4 watch --once --baseline none && says err "no baseline 'none'"
+expect 4 watch --once --baseline x -w tg16 && says err 'leave -m'
+expect 4 watch --every 0.1s -w tg16 && says err 'at least 1s'
+expect 5 watch --once -m "$T/none.gguf" -w tg16
+echo 'memory=80%:1m extra' >"$T/bad"
+expect 4 watch --once --alerts "$T/bad" && says err 'line 1'
+
+# ---- one look
+expect 2 "${watch[@]}" --once -w tg16 && says out 'nothing to compare with yet'
+expect 0 "${watch[@]}" --once -w tg16 --alert performance=99% && says out 'against its first rounds'
+expect 1 "${watch[@]}" --once -w tg16 --alert memory=1% --alert performance=99% && says out 'firing +warning: memory: .* of memory is in use \(limit 1 %\)'
+expect 1 "${watch[@]}" --once --alert memory=1% && ! grep -q ' firing ' "$T/out" || fail "a second run tells again"
+expect 0 "${watch[@]}" --once && says out '0 still fire' # off now: it ends silently
+expect 0 history -o json && json 'all(r["kind"] == "watch" and r["state"] == "done" for r in d["rows"]) and len(d["rows"]) == 3'
+
+# ---- a webhook, down first
+if have python3; then
+  port=$(free_port)
+  hook=http://127.0.0.1:$port/hook
+  expect 1 "${watch[@]}" --once --alert memory=1% --webhook "$hook" && says out 'cannot be told now'
+  expect 0 "${watch[@]}" --once --alert memory=100% --webhook "$hook" && says out 'resolved .*memory'
+  cat >"$T/hook.py" <<'PY'
+import http.server, json, sys
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        with open(sys.argv[2], "ab") as f:
+            f.write(json.dumps({"path": self.path, "type": self.headers["Content-Type"],
+                                "auth": self.headers["Authorization"], "body": json.loads(body)}).encode() + b"\n")
+        self.send_response(200); self.end_headers()
+    def log_message(self, *a): pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Hook).serve_forever()
+PY
+  python3 "$T/hook.py" "$port" "$T/heard" &
+  pids+=($!)
+  for _ in $(seq 50); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break; sleep 0.1; done
+  export QDYNO_WATCH_BEARER=s3cret
+  "$QDYNO" "${watch[@]}" --every 1h --webhook "$hook" --alert memory=1%:1s --alertmanager "http://127.0.0.1:$port" \
+    --log "$T/watch.log" -o jsonl >"$T/lines" 2>"$T/err" &
+  daemon=$!
+  pids+=("$daemon")
+  heard() { [ -e "$T/heard" ] && [ "$(grep -c "$1" "$T/heard")" -ge "$2" ]; }
+  for _ in $(seq 150); do heard '"/hook"' 3 && heard '/api/v2/alerts' 1 && break; sleep 0.1; done
+  mv "$T/watch.log" "$T/watch.log.1"
+  kill -HUP "$daemon"
+  for _ in $(seq 50); do [ -e "$T/watch.log" ] && break; sleep 0.1; done
+  [ -e "$T/watch.log" ] || fail "SIGHUP does not open the log anew"
+  kill -TERM "$daemon" && wait "$daemon"
+  status=$?
+  [ $status = 0 ] || fail "SIGTERM: status $status, want 0"
+  unset QDYNO_WATCH_BEARER
+  python3 - "$T/heard" "$T/lines" "$T/watch.log.1" <<'PY' || fail "what the webhook heard is not what happened: $(head -c 600 "$T/heard")"
+import json, sys
+heard = [json.loads(l) for l in open(sys.argv[1])]
+hook = [h["body"] for h in heard if h["path"] == "/hook"]
+assert [b["status"] for b in hook] == ["firing", "resolved", "firing"], hook  # in order, each once
+for b in hook:
+    assert b["schema"] == "qdyno.alert/1" and b["alert"] == "memory" and b["severity"] == "warning"
+    assert b["threshold"] == (1 if b["status"] == "resolved" else 0.01) and 0 < b["value"] <= 1
+    assert b["labels"]["alertname"] == "QdynoMemory" and len(b["machine"]) == 12 and b["since"].endswith("Z")
+    assert (b["ended"] is None) == (b["status"] == "firing")
+am = [h for h in heard if h["path"] == "/api/v2/alerts"]
+assert am and am[-1]["body"][0]["labels"]["alertname"] == "QdynoMemory" and am[-1]["body"][0]["startsAt"]
+assert all(h["auth"] == "Bearer s3cret" and h["type"] == "application/json" for h in heard)
+lines = [json.loads(l) for l in open(sys.argv[2])]
+assert [l["event"] for l in lines][0] == "start" and "firing" in [l["event"] for l in lines]
+assert all(l["schema"] == "qdyno.watch/1" for l in lines)
+assert open(sys.argv[3]).read() in open(sys.argv[2]).read()
+PY
+  expect 1 "${watch[@]}" --once --alert memory=1% --webhook "$hook" # a restart: it still fires, and is not told again
+  sleep 0.3
+  [ "$(grep -c '"/hook"' "$T/heard")" = 3 ] || fail "a restart tells the webhook again"
+else
+  skip "no python3: no webhook"
+fi
+
+# ---- stopped in the middle of a measurement
+"$QDYNO" "${long[@]}" >"$T/lines" 2>"$T/err" &
+daemon=$!
+pids+=("$daemon")
+running() { "$QDYNO" history -o jsonl 2>/dev/null | head -1 | grep -q '"running"'; }
+for _ in $(seq 100); do running && break; sleep 0.1; done
+running || fail "no measurement begins"
+expect 4 watch --once && says err 'a watch uses'
+kill -TERM "$daemon" && wait "$daemon"
+status=$?
+[ $status = 0 ] || fail "SIGTERM in a cell: status $status, want 0"
+expect 0 history -o json && json 'd["rows"][0]["state"] == "stopped" and not [r for r in d["rows"] if r["state"] == "running"]'
+
+# ---- back to the champion
+expect 0 baseline set best default -w tg24
+expect 2 "${watch[@]}" --once --alert performance=30% && says out 'nothing to compare with yet' # it has no number: its first rounds are it
+printf '# ours\nhandicap=90%%\n' >"$T/model.conf"
+expect 1 "${watch[@]}" --once --alert performance=30% --rollback "$T/model.conf" && says out 'first rounds of baseline best' &&
+  says out 'rolled back to default'
+tail -n 1 "$T/model.conf" | grep -qx default || fail "the champion's config was not written: $(cat "$T/model.conf")"
+grep -qx 'handicap=90%' "$T/model.conf.previous" || fail "the file before is gone"
+"$QDYNO" "${watch[@]}" --once --alert performance=99% --rollback "$T/model.conf" >"$T/out" 2>"$T/err"
+says out 'the rollback helped' && says out 'first rounds of baseline best'
+
+# ---- Prometheus
+if have promtool; then
+  "$QDYNO" watch --print-rules >"$T/qdyno.rules.yml"
+  promtool check rules "$T/qdyno.rules.yml" >"$T/out" 2>&1 || fail "promtool check rules: $(cat "$T/out")"
+  cp "$here/qdyno.rules.test.yml" "$T"
+  (cd "$T" && promtool test rules qdyno.rules.test.yml) >"$T/out" 2>&1 || fail "promtool test rules: $(cat "$T/out")"
+  if have python3; then # every expression of the board, as rules
+    "$QDYNO" watch --print-board >"$T/board.json"
+    python3 - "$T/board.json" >"$T/board.rules.yml" <<'PY'
+import json, sys
+print("groups:\n  - name: board\n    rules:")
+n = 0
+for panel in json.load(open(sys.argv[1]))["panels"]:
+    for target in panel.get("targets", []):
+        e = target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*").replace("$machine", ".*")
+        print(f"      - record: board:expression:{n}\n        expr: {json.dumps(e)}")
+        n += 1
+PY
+    promtool check rules "$T/board.rules.yml" >"$T/out" 2>&1 && grep -Eq '(2|3)[0-9] rules' "$T/out" ||
+      fail "the board's expressions: $(cat "$T/out")"
+  fi
+else
+  skip "no promtool: the rules are not checked"
+fi
+if have prometheus && have curl && have promtool; then
+  port=$(free_port)
+  printf 'global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [qdyno.rules.yml]\n' >"$T/prometheus.yml"
+  prometheus --config.file="$T/prometheus.yml" --storage.tsdb.path="$T/tsdb" --web.listen-address="127.0.0.1:$port" >"$T/prometheus.log" 2>&1 &
+  pids+=($!)
+  for _ in $(seq 100); do curl -fs "http://127.0.0.1:$port/-/ready" >/dev/null && break; sleep 0.1; done
+  for _ in $(seq 50); do
+    curl -fs "http://127.0.0.1:$port/api/v1/rules" >"$T/out"
+    grep -q '"health":"unknown"' "$T/out" || break
+    sleep 0.2
+  done
+  json 'len([r for g in d["data"]["groups"] for r in g["rules"]]) >= 25 and all(r["health"] == "ok" for g in d["data"]["groups"] for r in g["rules"])'
+  grep -q QdynoMemoryCritical "$T/out" || fail "Prometheus does not know our rules: $(head -c 300 "$T/out")"
+else
+  skip "no prometheus: the rules are not loaded"
+fi
+
+# ---- the service
+unit=$(dirname "$QDYNO")/share/monitoring/qdyno-watch.service
+if have systemd-analyze; then
+  mkdir -p "$T/unit"
+  sed "s|/usr/bin/qdyno|$(readlink -f "$QDYNO")|" "$unit" >"$T/unit/qdyno-watch.service"
+  systemd-analyze verify "$T/unit/qdyno-watch.service" >"$T/out" 2>&1 || fail "systemd-analyze verify: $(cat "$T/out")"
+else
+  skip "no systemd-analyze: the service is not verified"
+fi
+finish
