@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/err.h"
+#include "base/base.h"
 
 /* The file's first size-1 bytes, NUL-terminated, trailing white space removed. Returns their number, or -1
  * (and buf "") when it cannot be read. */

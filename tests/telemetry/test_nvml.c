@@ -266,6 +266,30 @@ static void unusable_libraries_mean_no_gpu(void **state)
     }
 }
 
+/* The same list through a sampling thread, read while it is written. */
+static void a_thread_shares_its_readings(void **state)
+{
+    (void)state;
+    struct sampler_thread *thread;
+    struct err why;
+    setenv("QDYNO_NVML", FAKE_NVML, 1);
+    setenv("QDYNO_FAKE_NVML", "many", 1);
+    CHECK_OK(sampler_start(&thread, "", 10, &why));
+    gpus = 0;
+    for (int i = 0; i < 2000 && !(gpus == 8 && gpu[7].busy_ratio > 0); i++) {
+        gpus = sampler_gpus(thread, gpu, MACHINE_GPUS);
+        clock_sleep_ns(5000000);
+    }
+    assert_int_equal(gpus, 8);
+    CHECK_NEAR(gpu[7].busy_ratio, 0.40, 1e-12);
+    CHECK_NEAR(gpu[7].mem_total_bytes, 8e9, 0);
+    assert_int_equal(sampler_gpus(thread, NULL, 0), 8);
+    struct gpu_reading first[1];
+    assert_int_equal(sampler_gpus(thread, first, 1), 8);
+    assert_string_equal(first[0].name, "Imaginary GPU 0");
+    sampler_stop(thread);
+}
+
 /* Cards that only the kernel names are listed, with what to do about it. */
 static void cards_without_their_library(void **state)
 {
@@ -338,6 +362,7 @@ int main(void)
         cmocka_unit_test(two_cards_identified),
         cmocka_unit_test(what_a_card_lacks_is_left_out),
         cmocka_unit_test(unusable_libraries_mean_no_gpu),
+        cmocka_unit_test(a_thread_shares_its_readings),
         cmocka_unit_test(cards_without_their_library),
         cmocka_unit_test(recorded_machines_do_not_mix),
     };
