@@ -13,6 +13,7 @@
 #include "advisor/canary.h"
 #include "advisor/outcome.h"
 #include "advisor/requests.h"
+#include "advisor/watch.h"
 
 enum { COUNTS_MAX = 32, LOCK_WAIT_MS = 300 };
 static const double LOOK_S = 1;
@@ -32,6 +33,7 @@ struct scrape {
     struct count_row runs[COUNTS_MAX], cells[COUNTS_MAX];
     int n_outcomes, n_runs, n_cells;
     double canary_read, canary_ops, canary_time;
+    struct watch_told watch;
 };
 
 /* Another file under the same name: what was counted in the old one is over. */
@@ -43,6 +45,7 @@ static void notice_file(struct scrape *s, const char *path)
     s->inode = st.st_ino;
     memset(&s->totals, 0, sizeof(s->totals));
     s->n_outcomes = 0;
+    watch_told_free(&s->watch);
 }
 
 static enum err_code read_canary(struct scrape *s, struct db *d, struct err *why)
@@ -68,6 +71,7 @@ static enum err_code look(struct scrape *s, double limit_s, struct err *why)
     if (!rc) rc = db_cell_counts(d, s->cells, COUNTS_MAX, &s->n_cells, why);
     if (!rc) rc = read_canary(s, d, why);
     if (!rc) rc = outcomes_latest(s->outcomes, &s->n_outcomes, d, why);
+    if (!rc) rc = watch_told_read(&s->watch, d, s->machine->id, why);
     db_close(d);
     return rc;
 }
@@ -99,6 +103,7 @@ enum err_code scrape_open(struct scrape **out, const char *db_path, struct sampl
 void scrape_close(struct scrape *s)
 {
     if (!s) return;
+    watch_told_free(&s->watch);
     free(s->db_path);
     free(s);
 }
@@ -123,6 +128,7 @@ static void tell_database(const struct scrape *s, const struct family_sink *to)
     family_value(to, FAMILY_CANARY_OPS, NULL, 0, s->canary_ops);
     family_value(to, FAMILY_CANARY_TIME, NULL, 0, s->canary_time);
     outcomes_tell(s->outcomes, s->n_outcomes, OUTCOME_ALONE, to);
+    watch_told_tell(&s->watch, to);
 }
 
 void scrape_tell(struct scrape *s, const struct family_sink *to)

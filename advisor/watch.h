@@ -94,7 +94,15 @@ struct watch_summary {
 void watch_summary(const struct watch *w, struct watch_summary *out);
 struct sampler_thread *watch_sampler(const struct watch *w); /* borrowed; another one after a step */
 
-/* What a watch on this machine said last, from the database: FAMILY_WATCH_*. */
-enum err_code watch_tell(struct db *d, const char *machine, const struct family_sink *to, struct err *why);
+/* What a watch on this machine said last, from the database: FAMILY_WATCH_*. {0} says nothing. */
+struct watch_told {
+    struct watch_value *value; /* owned: watch_told_free */
+    struct alert_row *alert;   /* that fire; owned */
+    int values, alerts, waiting;
+};
+/* *t holds something else only when all of it could be read: then what it held is freed. */
+enum err_code watch_told_read(struct watch_told *t, struct db *d, const char *machine, struct err *why);
+void watch_told_tell(const struct watch_told *t, const struct family_sink *to);
+void watch_told_free(struct watch_told *t);
 
 #endif

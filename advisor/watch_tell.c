@@ -42,20 +42,32 @@ static void tell_alerts(const struct alert_row *rows, int n, const struct family
     }
 }
 
-enum err_code watch_tell(struct db *d, const char *machine, const struct family_sink *to, struct err *why)
+enum err_code watch_told_read(struct watch_told *t, struct db *d, const char *machine, struct err *why)
 {
-    struct watch_value *values = NULL;
-    struct alert_row *alerts = NULL;
-    int n_values = 0, n_alerts = 0;
-    enum err_code rc = db_watch_value_list(d, machine, &values, &n_values, why);
-    if (!rc) rc = db_alert_list(d, machine, true, ALERT_INSTANCES, &alerts, &n_alerts, why);
-    if (!rc && n_values) {
-        tell_values(values, n_values, to);
-        tell_alerts(alerts, n_alerts, to);
-        const int waiting = db_notice_count(d, NULL);
-        family_value(to, FAMILY_WATCH_NOTICES, NULL, 0, waiting < 0 ? NAN : waiting);
+    struct watch_told new = { 0 };
+    enum err_code rc = db_watch_value_list(d, machine, &new.value, &new.values, why);
+    if (!rc) rc = db_alert_list(d, machine, true, ALERT_INSTANCES, &new.alert, &new.alerts, why);
+    if (rc) {
+        watch_told_free(&new);
+        return rc;
     }
-    free(values);
-    free(alerts);
-    return rc;
+    new.waiting = db_notice_count(d, NULL);
+    watch_told_free(t);
+    *t = new;
+    return ERR_OK;
+}
+
+void watch_told_tell(const struct watch_told *t, const struct family_sink *to)
+{
+    if (!t->values) return; /* no watch here */
+    tell_values(t->value, t->values, to);
+    tell_alerts(t->alert, t->alerts, to);
+    family_value(to, FAMILY_WATCH_NOTICES, NULL, 0, t->waiting < 0 ? NAN : t->waiting);
+}
+
+void watch_told_free(struct watch_told *t)
+{
+    free(t->value);
+    free(t->alert);
+    *t = (struct watch_told){ 0 };
 }

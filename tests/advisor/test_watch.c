@@ -510,12 +510,14 @@ static void the_last_values_are_told(void **state)
     struct db *d;
     struct err why;
     struct exposition e = { 0 };
+    struct watch_told told = { 0 };
     put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
     put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
     round_of(b);
     CHECK_OK(db_open(&d, b->db, &why));
     struct family_sink sink = exposition_sink(&e);
-    CHECK_OK(watch_tell(d, b->machine.id, &sink, &why));
+    CHECK_OK(watch_told_read(&told, d, b->machine.id, &why));
+    watch_told_tell(&told, &sink);
     CHECK(!e.bad.code);
     const char *page = str_text(&e.text);
     const char *ratio = strstr(
@@ -528,7 +530,9 @@ static void the_last_values_are_told(void **state)
     exposition_free(&e);
     e = (struct exposition){ 0 };
     sink = exposition_sink(&e);
-    CHECK_OK(watch_tell(d, "another", &sink, &why)); /* no watch there: nothing is told */
+    CHECK_OK(watch_told_read(&told, d, "another", &why)); /* no watch there: nothing is told */
+    watch_told_tell(&told, &sink);
+    watch_told_free(&told);
     assert_string_equal(str_text(&e.text), "");
     exposition_free(&e);
     db_close(d);
