@@ -1,7 +1,10 @@
 /* tui/actions.c - what keys do. An action that cannot be done says why; one that is done says its command. */
 #include "tui/dashboard.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "tui/settings.h"
 
 void dashboard_toast(struct dashboard *d, bool is_error, const char *fmt, ...)
 {
@@ -179,6 +182,50 @@ static void do_back(struct dashboard *d)
     }
 }
 
+static void do_palette(struct dashboard *d)
+{
+    d->ui.palette_row = 0;
+    form_show(&d->ui.form, FORM_PALETTE, NULL);
+}
+
+static void do_mouse(struct dashboard *d)
+{
+    d->ui.mouse = !d->ui.mouse;
+    if (d->screen) screen_mouse(d->screen, d->ui.mouse);
+    dashboard_toast(d, false,
+                    d->ui.mouse ? "mouse on: what is drawn as a key or a row can be clicked"
+                                : "mouse off: the terminal selects text");
+}
+
+static void do_theme(struct dashboard *d)
+{
+    enum { MOST = 64 };
+    char names[MOST][THEME_NAME];
+    struct err why = { 0 };
+    const int n = theme_names(names, MOST);
+    int at = 0;
+    while (at < n && strcmp(names[at], d->theme.name)) at++;
+    const char *next = names[(at + 1) % n];
+    const bool bad = theme_find(&d->theme, next, &why) != ERR_OK;
+    if (bad) snprintf(d->theme.name, sizeof d->theme.name, "%s", next); /* so that T goes on behind it */
+    if (d->screen) screen_theme(d->screen, &d->theme);
+    if (bad)
+        dashboard_toast(d, true, "%s", why.message);
+    else
+        dashboard_toast(d, false, "theme %s (%d of %d); W keeps it", d->theme.name, (at + 1) % n + 1, n);
+}
+
+static void do_save(struct dashboard *d)
+{
+    struct err why = { 0 };
+    char *path = NULL;
+    if (settings_write(&path, &(struct settings){ .theme = d->theme.name, .mouse = d->ui.mouse }, &why))
+        dashboard_toast(d, true, "%s", why.message);
+    else
+        dashboard_toast(d, false, "kept in %s", path);
+    free(path);
+}
+
 static void do_quit(struct dashboard *d)
 {
     if (dashboard_is_running(d))
@@ -198,9 +245,10 @@ static void move(struct dashboard *d, int rows)
 static void act(struct dashboard *d, enum action action)
 {
     static void (*const DOERS[ACTION_COUNT])(struct dashboard *) = {
-        [DO_NEW_AB] = do_new_ab, [DO_STOP] = do_stop, [DO_RESUME] = do_resume, [DO_ADVISE] = do_advise,
-        [DO_OPEN] = do_open,     [DO_PUSH] = do_push, [DO_MODEL] = do_model,   [DO_FILTER] = do_filter,
-        [DO_BACK] = do_back,     [DO_QUIT] = do_quit,
+        [DO_NEW_AB] = do_new_ab, [DO_STOP] = do_stop, [DO_RESUME] = do_resume,   [DO_ADVISE] = do_advise,
+        [DO_OPEN] = do_open,     [DO_PUSH] = do_push, [DO_MODEL] = do_model,     [DO_FILTER] = do_filter,
+        [DO_BACK] = do_back,     [DO_QUIT] = do_quit, [DO_PALETTE] = do_palette, [DO_MOUSE] = do_mouse,
+        [DO_THEME] = do_theme,   [DO_SAVE] = do_save,
     };
     enum { PAGE = 10, FAR = 1000000 };
     if (action >= DO_VIEW_LIVE && action <= DO_VIEW_LOG) go_to(d, (int)action - DO_VIEW_LIVE);
@@ -261,8 +309,80 @@ static void form_done(struct dashboard *d)
     form_hide(f);
 }
 
+/* Do it, or say why not. */
+static void act_or_refuse(struct dashboard *d, const struct key_binding *k)
+{
+    char why[300];
+    if (action_refusal(k->action, &d->ui, d->s, why, sizeof why)[0]) {
+        dashboard_toast(d, true, "%s: %s", k->name, why);
+        return;
+    }
+    d->ui.toast[0] = '\0';
+    act(d, k->action);
+}
+
+/* An A/B of what there is against the same with this setting, ready for its value. */
+static void form_with_setting(struct dashboard *d, const struct knob *k)
+{
+    char why[300];
+    if (action_refusal(DO_NEW_AB, &d->ui, d->s, why, sizeof why)[0]) {
+        dashboard_toast(d, true, "%s: %s", k->key, why);
+        return;
+    }
+    open_ab_form(d, NULL);
+    struct form *f = &d->ui.form;
+    char line[FORM_TEXT];
+    const char *a = f->field[0].text;
+    const bool plain = !strcmp(a, "default");
+    snprintf(line, sizeof line, "%.*s%s%s=", FORM_TEXT / 2, plain ? "" : a, plain ? "" : ",", k->key);
+    form_show(f, FORM_AB, (const char *const[]){ strdupa(a), line, strdupa(f->field[2].text) });
+    f->focus = 1;
+}
+
+static void palette_choose(struct dashboard *d, int row)
+{
+    struct palette_entry found[PALETTE_ROWS];
+    const int n = ui_palette(&d->ui, found);
+    form_hide(&d->ui.form);
+    if (row < 0 || row >= n) return;
+    const struct palette_entry *e = &found[row];
+    switch (e->kind) {
+    case PALETTE_KEY: act_or_refuse(d, e->key); break;
+    case PALETTE_SETTING: form_with_setting(d, e->knob); break;
+    case PALETTE_COMMAND:
+        board_log(d->board, LOG_INFO, "$ qdyno %s %s", e->name, e->command->arguments);
+        dashboard_toast(d, false, "in a shell: qdyno %s %s   (also in the log)", e->name,
+                        e->command->arguments);
+        break;
+    }
+}
+
+static void key_in_palette(struct dashboard *d, int key)
+{
+    struct palette_entry found[PALETTE_ROWS];
+    int *row = &d->ui.palette_row;
+    const int step = key == UI_KEY_UP || key == UI_KEY_WHEEL_UP || key == UI_CTRL('p')       ? -1
+                     : key == UI_KEY_DOWN || key == UI_KEY_WHEEL_DOWN || key == UI_CTRL('n') ? 1
+                     : key == UI_KEY_PAGE_UP                                                 ? -10
+                     : key == UI_KEY_PAGE_DOWN                                               ? 10
+                                                                                             : 0;
+    if (step) {
+        *row = MAX(MIN(*row + step, ui_palette(&d->ui, found) - 1), 0);
+        return;
+    }
+    switch (form_key(&d->ui.form, key)) {
+    case FORM_ACCEPTED: palette_choose(d, *row); break;
+    case FORM_LEFT: form_hide(&d->ui.form); break;
+    case FORM_EDITED: *row = 0; break;
+    }
+}
+
 static void key_in_form(struct dashboard *d, int key)
 {
+    if (d->ui.form.kind == FORM_PALETTE) {
+        key_in_palette(d, key);
+        return;
+    }
     switch (form_key(&d->ui.form, key)) {
     case FORM_ACCEPTED: form_done(d); break;
     case FORM_LEFT: form_hide(&d->ui.form); break;
@@ -284,7 +404,6 @@ static void key_in_help(struct dashboard *d, int key)
 
 void dashboard_key(struct dashboard *d, int key)
 {
-    char why[300];
     if (d->ui.confirm_quit) {
         d->ui.confirm_quit = false;
         if (key != 'y' && key != 'Y' && key != UI_KEY_ENTER) return;
@@ -304,10 +423,34 @@ void dashboard_key(struct dashboard *d, int key)
     const struct key_binding *k = key_find(key);
     if (!k) {
         dashboard_toast(d, true, "that key does nothing here: ? shows the ones that do");
-    } else if (action_refusal(k->action, &d->ui, d->s, why, sizeof why)[0]) {
-        dashboard_toast(d, true, "%s: %s", k->name, why);
     } else {
-        d->ui.toast[0] = '\0';
-        act(d, k->action);
+        act_or_refuse(d, k);
+    }
+}
+
+/* A row is chosen by the first click and opened by the second. */
+static void click_row(struct dashboard *d, int row)
+{
+    int *at = &d->ui.selected[d->ui.view];
+    if (*at == row)
+        act_or_refuse(d, key_of_action(DO_OPEN));
+    else
+        *at = row;
+    ui_clamp(&d->ui, d->s);
+}
+
+void dashboard_click(struct dashboard *d, struct hit hit)
+{
+    if (d->ui.confirm_quit) return;
+    switch (hit.kind) {
+    case HIT_NOTHING: break;
+    case HIT_ACTION: act_or_refuse(d, key_of_action((enum action)hit.what)); break;
+    case HIT_ROW: click_row(d, hit.what); break;
+    case HIT_FIELD: d->ui.form.focus = hit.what; break;
+    case HIT_ENTRY: palette_choose(d, hit.what); break;
+    case HIT_CLOSE:
+        d->ui.help = false;
+        form_hide(&d->ui.form);
+        break;
     }
 }

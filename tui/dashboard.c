@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "tui/settings.h"
 #include "tui/views/views.h"
 
 enum {
@@ -214,7 +215,12 @@ static enum err_code loop(struct dashboard *d, struct err *why)
         int key = 0;
         enum screen_event event = screen_wait(d->screen, (int)MAX((due - clock_ns()) / 1000000, 1), &key);
         for (int burst = 0; event == SCREEN_KEY && burst < 256; burst++) { /* pasted text is one frame */
-            dashboard_key(d, key);
+            int x, y;
+            screen_pointer(d->screen, &x, &y);
+            if (key == UI_KEY_CLICK)
+                dashboard_click(d, grid_hit_at(&g, x, y));
+            else
+                dashboard_key(d, key);
             event = screen_wait(d->screen, 0, &key);
         }
         if (event == SCREEN_END) break;
@@ -242,6 +248,20 @@ static void first_jobs(struct dashboard *d)
         dashboard_start(d, &(struct job){ .id = o->resume_id });
 }
 
+/* Theme and mouse: the command line's word, else what was kept, else the defaults. */
+static enum err_code looks_open(struct dashboard *d, struct err *why)
+{
+    struct settings kept;
+    d->theme = THEME_DEFAULT;
+    enum err_code rc = settings_read(&kept, why);
+    if (rc) return rc;
+    d->ui.mouse = kept.mouse && !d->options->no_mouse;
+    const char *theme = d->options->theme ? d->options->theme : kept.theme;
+    rc = theme_find(&d->theme, theme, why);
+    settings_done(&kept);
+    return rc;
+}
+
 static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_options *o, struct err *why)
 {
     enum err_code rc;
@@ -251,11 +271,18 @@ static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_
     d->s = calloc(1, sizeof *d->s);
     d->last = calloc(1, sizeof *d->last);
     if (!d->s || !d->last) return err_set(why, ERR_NOMEM, "no memory for the dashboard");
+    d->ui.commands = o->commands;
+    d->ui.command_count = o->command_count;
+    if ((rc = looks_open(d, why))) return rc;
     if (o->push_url) snprintf(d->push_url, sizeof d->push_url, "%s", o->push_url);
     if ((rc = board_open(&d->board, o->db_path, why))) return rc;
     if (o->model) snprintf(d->board->known.model_path, sizeof d->board->known.model_path, "%s", o->model);
     /* Before any thread: they inherit the signal mask. */
     if (o->frames <= 0 && (rc = screen_open(&d->screen, o->color, why))) return rc;
+    if (d->screen) {
+        screen_theme(d->screen, &d->theme);
+        screen_mouse(d->screen, d->ui.mouse);
+    }
     if ((rc = jobs_open(&d->slow, d->board, why))) return rc;
     if ((rc = jobs_open(&d->storage, d->board, why))) return rc;
     return jobs_open(&d->network, d->board, why);

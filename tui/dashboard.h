@@ -17,6 +17,7 @@ struct dashboard {
     struct experiment *experiment; /* runs, or ran last; NULL */
     struct snapshot *s;            /* of this frame */
     struct ui ui;
+    struct theme theme;
     struct experiment_state *last; /* what the A/B view shows */
     bool last_known;
     struct series cpu, memory, gpu, decode, prefill;
@@ -31,6 +32,9 @@ struct dashboard {
 
 /* Do what a key means now. */
 void dashboard_key(struct dashboard *d, int key);
+
+/* Do what a click on that place means. */
+void dashboard_click(struct dashboard *d, struct hit hit);
 
 /* Ask for an A/B (id to resume, or its texts); begins as soon as nothing else is measured. */
 void dashboard_start(struct dashboard *d, const struct job *start);

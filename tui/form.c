@@ -50,6 +50,7 @@ const struct form_description FORMS[FORM_KIND_COUNT] = {
     [FORM_PUSH] = { "Push to a Prometheus Pushgateway", "push", 1, { "url" }, { check_url } },
     [FORM_MODEL] = { "Choose a model", "open", 1, { "file" }, { check_file } },
     [FORM_FILTER] = { "Filter the history", "filter", 1, { "contains" }, { check_nothing } },
+    [FORM_PALETTE] = { "Palette", "choose", 1, { "find" }, { check_nothing } },
 };
 
 static void field_check(struct form *f, int i)

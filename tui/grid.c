@@ -44,6 +44,21 @@ void grid_close(struct grid *g)
 void grid_clear(struct grid *g)
 {
     for (int i = 0; i < g->w * g->h; i++) g->cells[i] = (struct cell){ ' ', ROLE_TEXT };
+    g->hits = 0;
+}
+
+void grid_hit(struct grid *g, struct rect at, enum hit_kind kind, int what)
+{
+    if (g->hits < GRID_HITS) g->hit[g->hits++] = (struct hit){ at, kind, what };
+}
+
+struct hit grid_hit_at(const struct grid *g, int x, int y)
+{
+    for (int i = g->hits - 1; i >= 0; i--) {
+        const struct rect *r = &g->hit[i].at;
+        if (x >= r->x && x < r->x + r->w && y >= r->y && y < r->y + r->h) return g->hit[i];
+    }
+    return (struct hit){ .kind = HIT_NOTHING };
 }
 
 struct rect grid_area(const struct grid *g)

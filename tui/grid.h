@@ -52,10 +52,28 @@ struct rect {
 struct rect rect_inset(struct rect r, int dx, int dy);    /* never negative in size */
 struct rect rect_rows(struct rect r, int from, int rows); /* rows [from, from+rows) of r, cut to it */
 
+/* What a click on a place means. Views say so where they draw; what is drawn later lies on top. */
+enum hit_kind {
+    HIT_NOTHING, /* a form is open: what lies under it is out of reach */
+    HIT_ACTION,  /* what: enum action */
+    HIT_ROW,     /* what: row of the view's list */
+    HIT_FIELD,   /* what: field of the form */
+    HIT_ENTRY,   /* what: row of the palette */
+    HIT_CLOSE,   /* closes what is open */
+};
+struct hit {
+    struct rect at;
+    enum hit_kind kind;
+    int what;
+};
+
+enum { GRID_HITS = 192 };
 struct grid {
     int w, h;
     enum glyph_level glyphs;
     struct cell *cells; /* [h][w] */
+    int hits;
+    struct hit hit[GRID_HITS];
 };
 
 /* Owned: grid_close. Errors: ERR_NOMEM, ERR_USAGE (size below 1x1 or above 4096x4096). */
@@ -63,6 +81,11 @@ enum err_code grid_open(struct grid *g, int w, int h, enum glyph_level glyphs, s
 void grid_close(struct grid *g); /* {0} is fine */
 void grid_clear(struct grid *g);
 struct rect grid_area(const struct grid *g);
+
+/* A click inside `at` means this from now on; beyond GRID_HITS places nothing more is remembered. */
+void grid_hit(struct grid *g, struct rect at, enum hit_kind kind, int what);
+/* What lies on top at (x, y); HIT_NOTHING where nothing does. */
+struct hit grid_hit_at(const struct grid *g, int x, int y);
 
 /* One character at (x, y) inside `area` (relative to it); out of it: nothing. A wide character needs both
  * columns. */

@@ -23,6 +23,9 @@ enum ui_key {
     UI_KEY_DELETE,
     UI_KEY_BACKTAB,
     UI_KEY_F1,
+    UI_KEY_CLICK, /* where: screen_pointer */
+    UI_KEY_WHEEL_UP,
+    UI_KEY_WHEEL_DOWN,
 };
 #define UI_CTRL(letter) ((letter)&0x1f)
 
@@ -50,6 +53,10 @@ enum action {
     DO_FIRST,
     DO_LAST,
     DO_BACK,
+    DO_PALETTE,
+    DO_MOUSE,
+    DO_THEME,
+    DO_SAVE,
     DO_REDRAW,
     DO_SUSPEND,
     DO_HELP,
@@ -64,6 +71,7 @@ struct key_binding {
     const char *label; /* in the footer; NULL: only in the help */
     const char *help;
     const char *command; /* what it equals without the dashboard; NULL: nothing */
+    const char *title;   /* in the palette; NULL: not there (moving about) */
 };
 extern const struct key_binding KEYS[];
 extern const size_t KEY_COUNT;

@@ -24,7 +24,10 @@ struct screen {
     bool masked;
     enum glyph_level glyphs;
     enum color_level colors;
-    struct grid shown; /* what the terminal has; cells NULL: nothing known */
+    struct theme theme;
+    bool mouse;
+    int pointer_x, pointer_y; /* of the last click or wheel */
+    struct grid shown;        /* what the terminal has; cells NULL: nothing known */
 };
 
 /* ---------------------------------------------------------------- opening */
@@ -71,17 +74,38 @@ static enum err_code signals_take(struct screen *s, struct err *why)
     return ERR_OK;
 }
 
-/* Pair numbers are role + 1: pair 0 is the terminal's own. */
 static void colors_prepare(struct screen *s, bool color)
 {
     bool able = color && has_colors() && start_color() == OK;
     s->colors = color_level_choose(able ? COLORS : 0, able && tigetflag("RGB") > 0, color);
-    if (s->colors == COLORS_MONO) return;
-    bool own = use_default_colors() == OK;
-    for (int role = 0; role < ROLE_COUNT; role++) {
-        int32_t front = theme_color((enum role)role, s->colors);
-        init_extended_pair(role + 1, front < 0 && !own ? COLOR_WHITE : front, own ? -1 : COLOR_BLACK);
+}
+
+/* Pair numbers are role + 1: pair 0 is the terminal's own. */
+void screen_theme(struct screen *s, const struct theme *theme)
+{
+    s->theme = *theme;
+    if (s->colors != COLORS_MONO) {
+        bool own = use_default_colors() == OK;
+        for (int role = 0; role < ROLE_COUNT; role++) {
+            int32_t front = theme_color(theme, (enum role)role, s->colors);
+            init_extended_pair(role + 1, front < 0 && !own ? COLOR_WHITE : front, own ? -1 : COLOR_BLACK);
+        }
     }
+    screen_redraw(s);
+}
+
+/* Presses only: waiting whether one becomes a double click would make every click late. */
+void screen_mouse(struct screen *s, bool on)
+{
+    s->mouse = on;
+    mouseinterval(0);
+    mousemask(on ? BUTTON1_PRESSED | BUTTON4_PRESSED | BUTTON5_PRESSED : 0, NULL);
+}
+
+void screen_pointer(const struct screen *s, int *x, int *y)
+{
+    *x = s->pointer_x;
+    *y = s->pointer_y;
 }
 
 static void modes_set(void)
@@ -116,6 +140,7 @@ enum err_code screen_open(struct screen **out, bool color, struct err *why)
     set_escdelay(25);
     modes_set();
     colors_prepare(s, color);
+    screen_theme(s, &THEME_DEFAULT);
     *out = s;
     return ERR_OK;
 fail:
@@ -156,7 +181,7 @@ enum color_level screen_colors(const struct screen *s)
 
 static void style_set(const struct screen *s, unsigned style)
 {
-    unsigned wanted = theme_attributes(style, s->colors);
+    unsigned wanted = theme_attributes(&s->theme, style, s->colors);
     attr_t attributes = A_NORMAL;
     if (wanted & STYLE_BOLD) attributes |= A_BOLD;
     if (wanted & STYLE_REVERSE) attributes |= A_REVERSE;
@@ -220,7 +245,19 @@ void screen_redraw(struct screen *s)
 
 /* ---------------------------------------------------------------- events */
 
-static int key_translate(int status, wint_t code)
+static int mouse_translate(struct screen *s)
+{
+    MEVENT e;
+    if (getmouse(&e) != OK) return UI_KEY_NONE;
+    s->pointer_x = e.x;
+    s->pointer_y = e.y;
+    return e.bstate & BUTTON1_PRESSED   ? UI_KEY_CLICK
+           : e.bstate & BUTTON4_PRESSED ? UI_KEY_WHEEL_UP
+           : e.bstate & BUTTON5_PRESSED ? UI_KEY_WHEEL_DOWN
+                                        : UI_KEY_NONE;
+}
+
+static int key_translate(struct screen *s, int status, wint_t code)
 {
     static const struct {
         int curses, ours;
@@ -232,6 +269,7 @@ static int key_translate(int status, wint_t code)
         { KEY_F(1), UI_KEY_F1 },
     };
     if (status == OK) return code == '\r' ? UI_KEY_ENTER : (int)code;
+    if (code == KEY_MOUSE) return mouse_translate(s);
     for (size_t i = 0; i < COUNT_OF(MAP); i++)
         if (MAP[i].curses == (int)code) return MAP[i].ours;
     return UI_KEY_NONE;
@@ -248,6 +286,7 @@ static void come_back(struct screen *s)
 {
     reset_prog_mode();
     modes_set();
+    screen_mouse(s, s->mouse);
     resize_follow();
     screen_redraw(s);
 }
@@ -296,14 +335,14 @@ static enum screen_event signals_read(struct screen *s)
 }
 
 /* A key ncurses has waiting, or SCREEN_TIMEOUT. */
-static enum screen_event key_read(int *key)
+static enum screen_event key_read(struct screen *s, int *key)
 {
     wint_t code;
     for (;;) {
         int status = get_wch(&code);
         if (status == ERR) return SCREEN_TIMEOUT;
         if (status == KEY_CODE_YES && code == KEY_RESIZE) return SCREEN_RESIZE;
-        *key = key_translate(status, code);
+        *key = key_translate(s, status, code);
         if (*key != UI_KEY_NONE) return SCREEN_KEY;
     }
 }
@@ -311,10 +350,10 @@ static enum screen_event key_read(int *key)
 enum screen_event screen_wait(struct screen *s, int timeout_ms, int *key)
 {
     enum screen_event event = signals_read(s);
-    if (event != SCREEN_TIMEOUT || (event = key_read(key)) != SCREEN_TIMEOUT) return event;
+    if (event != SCREEN_TIMEOUT || (event = key_read(s, key)) != SCREEN_TIMEOUT) return event;
     struct pollfd fds[] = { { .fd = 0, .events = POLLIN }, { .fd = s->signals, .events = POLLIN } };
     if (poll(fds, COUNT_OF(fds), timeout_ms) <= 0) return SCREEN_TIMEOUT;
     if (fds[1].revents && (event = signals_read(s)) != SCREEN_TIMEOUT) return event;
     if (fds[0].revents & (POLLHUP | POLLERR | POLLNVAL)) return SCREEN_END;
-    return fds[0].revents & POLLIN ? key_read(key) : SCREEN_TIMEOUT;
+    return fds[0].revents & POLLIN ? key_read(s, key) : SCREEN_TIMEOUT;
 }

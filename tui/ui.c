@@ -4,6 +4,11 @@
 
 #include <string.h>
 
+int ui_palette(const struct ui *u, struct palette_entry out[PALETTE_ROWS])
+{
+    return palette_find(u->form.field[0].text, u->commands, u->command_count, out, PALETTE_ROWS);
+}
+
 int ui_rows(const struct ui *u, const struct snapshot *s)
 {
     switch (u->view) {

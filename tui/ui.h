@@ -3,7 +3,7 @@
 #define QDYNO_TUI_UI_H
 
 #include "tui/form.h"
-#include "tui/keys.h"
+#include "tui/palette.h"
 #include "tui/snapshot.h"
 
 enum view { VIEW_LIVE, VIEW_AB, VIEW_ADVICE, VIEW_HISTORY, VIEW_LOG, VIEW_COUNT };
@@ -16,12 +16,20 @@ struct ui {
     bool confirm_quit;
     bool read_only;
     struct form form;
+    const struct palette_command *commands; /* what the palette finds beside keys and settings; borrowed */
+    int command_count;
+    int palette_row; /* selected */
+    bool mouse;
     char filter[64]; /* of the history */
     char toast[512]; /* answer to the last key; "" when none */
     bool toast_is_error;
     int64_t toast_until_ms; /* unix */
     bool waiting_to_start;  /* an A/B was asked for and begins when the probe is over */
 };
+
+/* What the palette finds for what is typed into it; returns the count. */
+enum { PALETTE_ROWS = 64 };
+int ui_palette(const struct ui *u, struct palette_entry out[PALETTE_ROWS]);
 
 /* Rows of the current view that can be selected or scrolled. */
 int ui_rows(const struct ui *u, const struct snapshot *s);

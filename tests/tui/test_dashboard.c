@@ -35,6 +35,7 @@ static void frames_without_a_terminal(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(db, sizeof db, "%s/q.db", folder);
     setenv("XDG_CACHE_HOME", folder, 1);
+    setenv("XDG_CONFIG_HOME", folder, 1);
     struct dashboard_options o = { .db_path = db, .frames = 12, .model = "/nonexistent/model.gguf" };
     CHECK_OK(run_captured(&o, text, sizeof text, &why));
     int frames = 1;

@@ -30,15 +30,26 @@ static void draw_size(struct cell *all, const struct snapshot *s, const struct u
                       enum glyph_level level)
 {
     for (int i = 0; i < w * h + 2 * GUARD; i++) all[i] = CANARY;
-    struct grid g = { w, h, level, all + GUARD };
+    struct grid g = { .w = w, .h = h, .glyphs = level, .cells = all + GUARD };
     view_draw(&g, s, u);
     check_cells(all, w, h);
+    CHECK(g.hits < GRID_HITS); /* room for every place that can be clicked */
+    for (int i = 0; i < g.hits; i++) {
+        const struct rect *r = &g.hit[i].at;
+        CHECK(r->w <= 0 || r->h <= 0 || (r->x >= 0 && r->y >= 0 && r->x + r->w <= w && r->y + r->h <= h));
+    }
 }
 
 static struct ui ui_of(int variant)
 {
     struct ui u = { .view = (enum view)(variant % VIEW_COUNT) };
     if (variant >= VIEW_COUNT) u.help = variant % 2;
+    if (variant == VIEW_COUNT + 2) {
+        u.help = false;
+        form_show(&u.form, FORM_PALETTE, (const char *const[]){ "a", NULL, NULL });
+        u.palette_row = 3;
+        return u;
+    }
     if (variant >= VIEW_COUNT && !u.help) {
         form_show(&u.form, FORM_AB,
                   (const char *const[]){ "default",
@@ -63,7 +74,7 @@ static void all_sizes(void **state)
         for (int w = 1; w <= MAX_W; w++, variant++) {
             if ((w < LAYOUT_MIN_W || h < LAYOUT_MIN_H) && (w * 7 + h) % 3)
                 continue; /* all the same text there */
-            struct ui u = ui_of(variant % (VIEW_COUNT + 2));
+            struct ui u = ui_of(variant % (VIEW_COUNT + 3));
             draw_size(all,
                       shots[variant % 5 == 0   ? 1
                             : variant % 5 == 1 ? 2
@@ -89,7 +100,7 @@ static void edges(void **state)
     assert_non_null(all);
     for (size_t i = 0; i < COUNT_OF(W); i++)
         for (size_t j = 0; j < COUNT_OF(H); j++)
-            for (int variant = 0; variant < VIEW_COUNT + 2; variant++) {
+            for (int variant = 0; variant < VIEW_COUNT + 3; variant++) {
                 struct ui u = ui_of(variant);
                 draw_size(all, hard, &u, W[i], H[j], GLYPHS_BRAILLE);
                 draw_size(all, failed, &u, W[i], H[j], GLYPHS_BLOCKS);

@@ -29,6 +29,8 @@ static void child_main(const struct session *s, const char *term, const char *lo
     unsetenv("NO_COLOR");
     unsetenv("QDYNO_GLYPHS");
     setenv("XDG_CACHE_HOME", s->folder, 1);
+    setenv("XDG_CONFIG_HOME", s->folder, 1);
+    setenv("QDYNO_SHARE", TEST_SOURCE_DIR "/share", 1);
     snprintf(db, sizeof db, "%s/q.db", s->folder);
     struct dashboard_options o = {
         .db_path = db, .color = color, .model = "/nonexistent/m.gguf", .push_url = NULL
@@ -134,6 +136,12 @@ static void keys_and_answers(void **state)
     session_read(&s, NULL, 200);
     session_send(&s, "5");
     CHECK(session_read(&s, "Log", 10000));
+    session_send(&s, "\x1b[<0;26;24M\x1b[<0;26;24m"); /* a click on "4 history" */
+    CHECK(session_read(&s, "History", 10000));
+    session_send(&s, "M"); /* the mouse is the terminal's again */
+    CHECK(session_read(&s, "selects text", 10000) && strstr(str_text(&s.seen), "1000l"));
+    session_send(&s, ":next th\r");
+    CHECK(session_read(&s, "theme", 10000));
     session_send(&s, "q");
     check_end(&s, 0);
     CHECK(strstr(str_text(&s.seen), "\x1b[?1049l")); /* the shell's screen is back */
@@ -214,11 +222,45 @@ static void bad_terminals(void **state)
 static void storm(void **state)
 {
     (void)state;
-    static const char *const KEYS_SENT[] = { "1",    "2",      "3",      "4",       "5",       "b",    "s",
-                                             "r",    "p",      "m",      "/",       "k",       "j",    "h",
-                                             "l",    "g",      "G",      "?",       "\r",      "\x1b", "\t",
-                                             "\f",   "é",      "日",     "=",       ",",       "x",    "\x7f",
-                                             "\x15", "\x1b[A", "\x1b[B", "\x1b[5~", "\x1b[6~", "\x1a" };
+    static const char *const KEYS_SENT[] = { "1",
+                                             "2",
+                                             "3",
+                                             "4",
+                                             "5",
+                                             "b",
+                                             "s",
+                                             "r",
+                                             "p",
+                                             "m",
+                                             "/",
+                                             "k",
+                                             "j",
+                                             "h",
+                                             "l",
+                                             "g",
+                                             "G",
+                                             "?",
+                                             "\r",
+                                             "\x1b",
+                                             "\t",
+                                             "\f",
+                                             "é",
+                                             "日",
+                                             "=",
+                                             ",",
+                                             "x",
+                                             "\x7f",
+                                             "\x15",
+                                             "T",
+                                             "M",
+                                             ":",
+                                             "\x1b[<0;40;12M",
+                                             "\x1b[<64;9;9M",
+                                             "\x1b[A",
+                                             "\x1b[B",
+                                             "\x1b[5~",
+                                             "\x1b[6~",
+                                             "\x1a" };
     struct session s;
     uint32_t random = 12345;
     session_open(&s, "xterm-256color", "C.UTF-8", true);

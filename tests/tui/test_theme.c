@@ -1,9 +1,12 @@
 /* Proves: the colour level follows the terminal and NO_COLOR; every role has a look at every level; without
  * colours the roles that carry state differ by attributes; better and worse differ for colour-blind eyes. */
 #include "tests/check.h"
+#include "tui/settings.h"
 #include "tui/theme.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 static void levels(void **state)
 {
@@ -27,42 +30,142 @@ static void every_role_at_every_level(void **state)
     };
     for (int level = COLORS_MONO; level <= COLORS_DIRECT; level++)
         for (int role = 0; role < ROLE_COUNT; role++) {
-            int32_t color = theme_color((enum role)role, (enum color_level)level);
+            int32_t color = theme_color(&THEME_DEFAULT, (enum role)role, (enum color_level)level);
             CHECK(color >= -1 && color < LIMIT[level]);
             CHECK(color != 0 || level == COLORS_DIRECT); /* black on black */
-            CHECK(THEME[role].name != NULL);
+            CHECK(ROLE_NAMES[role] != NULL);
         }
-    for (int role = 0; role < ROLE_COUNT; role++) CHECK(theme_color((enum role)role, COLORS_MONO) == -1);
+    for (int role = 0; role < ROLE_COUNT; role++)
+        CHECK(theme_color(&THEME_DEFAULT, (enum role)role, COLORS_MONO) == -1);
 }
 
 static void without_colour(void **state)
 {
     (void)state;
-    unsigned better = theme_attributes(ROLE_BETTER, COLORS_MONO),
-             worse = theme_attributes(ROLE_WORSE, COLORS_MONO);
-    unsigned plain = theme_attributes(ROLE_TEXT, COLORS_MONO),
-             error = theme_attributes(ROLE_ERROR, COLORS_MONO);
+    unsigned better = theme_attributes(&THEME_DEFAULT, ROLE_BETTER, COLORS_MONO),
+             worse = theme_attributes(&THEME_DEFAULT, ROLE_WORSE, COLORS_MONO);
+    unsigned plain = theme_attributes(&THEME_DEFAULT, ROLE_TEXT, COLORS_MONO),
+             error = theme_attributes(&THEME_DEFAULT, ROLE_ERROR, COLORS_MONO);
     CHECK(better != worse && better != plain && worse != plain && error != plain && error != worse);
-    CHECK(theme_attributes(ROLE_TEXT | STYLE_REVERSE, COLORS_MONO) == STYLE_REVERSE);
-    CHECK(theme_attributes(ROLE_TEXT | STYLE_REVERSE, COLORS_256) == STYLE_REVERSE);
-    CHECK(theme_attributes(ROLE_WORSE, COLORS_256) == 0);
+    CHECK(theme_attributes(&THEME_DEFAULT, ROLE_TEXT | STYLE_REVERSE, COLORS_MONO) == STYLE_REVERSE);
+    CHECK(theme_attributes(&THEME_DEFAULT, ROLE_TEXT | STYLE_REVERSE, COLORS_256) == STYLE_REVERSE);
+    CHECK(theme_attributes(&THEME_DEFAULT, ROLE_WORSE, COLORS_256) == 0);
 }
 
 /* Blue against orange: they must differ in the blue channel and in lightness, not only red against green. */
 static void colour_blind_safe(void **state)
 {
     (void)state;
-    uint32_t better = THEME[ROLE_BETTER].rgb, worse = THEME[ROLE_WORSE].rgb;
+    uint32_t better = THEME_DEFAULT.row[ROLE_BETTER].rgb, worse = THEME_DEFAULT.row[ROLE_WORSE].rgb;
     CHECK(abs((int)(better & 0xff) - (int)(worse & 0xff)) > 128);
+}
+
+static char folder[64]; /* XDG_CONFIG_HOME of this test */
+
+static void write_file(const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/qdyno/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    CHECK(f && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+/* What is shipped can be read, differs from the default, and keeps better from worse without a hue: they
+ * differ in lightness or blue, and in attributes. */
+static void shipped_themes(void **state)
+{
+    (void)state;
+    char names[32][THEME_NAME];
+    struct err why;
+    const int n = theme_names(names, 32);
+    CHECK(n >= 5);
+    assert_string_equal(names[0], "default");
+    for (int i = 0; i < n; i++) {
+        struct theme t;
+        CHECK_OK(theme_find(&t, names[i], &why));
+        assert_string_equal(t.name, names[i]);
+        CHECK((i == 0) == !memcmp(t.row, THEME_DEFAULT.row, sizeof t.row));
+        CHECK(t.row[ROLE_BETTER].mono != t.row[ROLE_WORSE].mono);
+        CHECK(t.row[ROLE_BETTER].c16 != t.row[ROLE_WORSE].c16);
+        CHECK(t.row[ROLE_BETTER].c256 != t.row[ROLE_WORSE].c256);
+    }
+}
+
+static void theme_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message; /* NULL: good */
+    } CASES[] = {
+        { "# nothing\n\n", NULL },
+        { "better ff0000 9 1 bold reverse # loud\r\n  dim - - -", NULL },
+        { "beter ff0000 9 1", "line 1: no such role" },
+        { "\nbetter ff0000 9", "line 2: want: role" },
+        { "better 1ff0000 9 1", "direct colour" },
+        { "better ff0000 256 1", "0 to 255" },
+        { "better ff0000 9 16", "0 to 15" },
+        { "better ff0000 9 -1", "0 to 15" },
+        { "better - 9 1", "all three" },
+        { "better ff0000 9 1 blink", "attributes" },
+    };
+    struct theme t;
+    struct err why;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        write_file("themes/mine.theme", CASES[i].text);
+        const enum err_code rc = theme_find(&t, "mine", &why);
+        CHECK(rc == (CASES[i].message ? ERR_FORMAT : ERR_OK));
+        if (rc && !strstr(why.message, CASES[i].message)) fail_msg("case %zu: %s", i, why.message);
+        if (rc) CHECK(!memcmp(&t, &THEME_DEFAULT, sizeof t)); /* never half of one */
+        if (i != 1) continue;
+        CHECK(t.row[ROLE_BETTER].rgb == 0xff0000 && t.row[ROLE_BETTER].mono == (STYLE_BOLD | STYLE_REVERSE));
+        CHECK(theme_color(&t, ROLE_DIM, COLORS_DIRECT) == -1);
+        CHECK(t.row[ROLE_WORSE].rgb == THEME_DEFAULT.row[ROLE_WORSE].rgb); /* not named: as ever */
+    }
+    CHECK(theme_find(&t, "nobody", &why) == ERR_USAGE && strstr(why.message, "default, "));
+    CHECK(theme_find(&t, "/nowhere/x.theme", &why) == ERR_IO);
+}
+
+static void kept_settings(void **state)
+{
+    (void)state;
+    struct settings s;
+    struct err why;
+    char *path;
+    write_file("dashboard.conf", "theme=light # as on paper\n mouse = off\n\n");
+    CHECK_OK(settings_read(&s, &why));
+    CHECK(!strcmp(s.theme, "light") && !s.mouse);
+    settings_done(&s);
+    CHECK_OK(settings_write(&path, &(struct settings){ .theme = (char[]){ "dark" }, .mouse = true }, &why));
+    CHECK(strstr(path, "dashboard.conf") != NULL);
+    free(path);
+    CHECK_OK(settings_read(&s, &why));
+    CHECK(!strcmp(s.theme, "dark") && s.mouse);
+    settings_done(&s);
+    static const char *const BAD[] = { "theme", "mouse = maybe", "colour = red", "theme =" };
+    for (size_t i = 0; i < COUNT_OF(BAD); i++) {
+        write_file("dashboard.conf", BAD[i]);
+        CHECK(settings_read(&s, &why) == ERR_FORMAT && strstr(why.message, "line 1: want"));
+        settings_done(&s);
+    }
 }
 
 int main(void)
 {
+    char path[256];
+    snprintf(folder, sizeof folder, "/tmp/qdyno-theme-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    setenv("XDG_CONFIG_HOME", folder, 1);
+    setenv("QDYNO_SHARE", TEST_SOURCE_DIR "/share", 1);
+    snprintf(path, sizeof path, "%s/qdyno/themes", folder);
+    struct err why;
+    CHECK_OK(file_make_dirs(path, &why));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(levels),
-        cmocka_unit_test(every_role_at_every_level),
-        cmocka_unit_test(without_colour),
-        cmocka_unit_test(colour_blind_safe),
+        cmocka_unit_test(levels),         cmocka_unit_test(every_role_at_every_level),
+        cmocka_unit_test(without_colour), cmocka_unit_test(colour_blind_safe),
+        cmocka_unit_test(shipped_themes), cmocka_unit_test(theme_files),
+        cmocka_unit_test(kept_settings),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(path, sizeof path, "rm -rf '%s'", folder);
+    return system(path) ? 1 : failed;
 }

@@ -57,6 +57,8 @@ const struct cli_flag FLAGS_DASHBOARD[] = {
     { "-w", "--workload", "WORKLOAD", "workload of the next A/B; default tg64", FLAG_TEXT },
     { "--url", NULL, "URL", "Pushgateway for the push key (also: QDYNO_PUSH_URL)", FLAG_TEXT },
     { "--resume", NULL, "ID", "go on with a stopped A/B", FLAG_INT, 1, 9e15 },
+    { "--theme", NULL, "NAME", "colours: a name the key T shows, or a file (docs/dashboard.md)", FLAG_TEXT },
+    { "--no-mouse", NULL, NULL, "leave the mouse to the terminal", FLAG_SWITCH },
     { "--read-only", NULL, NULL, "look, start nothing", FLAG_SWITCH },
     { "--frames", NULL, "N", "draw N frames as text without a terminal, then leave", FLAG_INT, 1, 100000 },
     { NULL },
@@ -85,12 +87,22 @@ int command_dashboard(const struct cli_global *g, const struct cli_args *a)
     char *model = NULL;
     if (cli_model(&model, a, &why)) return cli_fail(a, &why);
     const char *url = args_text(a, "--url", getenv("QDYNO_PUSH_URL"));
+    struct palette_command commands[64];
+    int count = 0;
+    for (size_t i = 0; i < COMMAND_COUNT && count < (int)COUNT_OF(commands); i++)
+        if (!COMMANDS[i].hidden)
+            commands[count++] = (struct palette_command){ COMMANDS[i].name, COMMANDS[i].arguments,
+                                                          COMMANDS[i].help };
     struct dashboard_options o = { .model = model,
                                    .db_path = g->db_path,
                                    .arms = { a->n > 0 ? a->arg[0] : NULL, a->n > 1 ? a->arg[1] : NULL },
                                    .workload = args_text(a, "-w", NULL),
                                    .push_url = url && *url ? url : NULL,
                                    .color = !g->no_color,
+                                   .theme = args_text(a, "--theme", NULL),
+                                   .no_mouse = args_has(a, "--no-mouse"),
+                                   .commands = commands,
+                                   .command_count = count,
                                    .read_only = args_has(a, "--read-only"),
                                    .frames = frames,
                                    .resume_id = args_int(a, "--resume", 0),

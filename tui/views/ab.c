@@ -139,8 +139,10 @@ static void rows_arms(struct grid *g, struct rect in, const struct snapshot *s, 
     const int challengers = experiment_arms(x) - 1, rows = in.h - 2;
     row_challenger(g, in, 1, s, 0, false);
     const int first = MAX(0, MIN(selected - rows, challengers - rows));
-    for (int i = 0; i < rows && first + i < challengers; i++)
+    for (int i = 0; i < rows && first + i < challengers; i++) {
         row_challenger(g, in, 2 + i, s, first + i + 1, first + i + 1 == selected);
+        grid_hit(g, rect_rows(in, 2 + i, 1), HIT_ROW, first + i);
+    }
 }
 
 static void box_arms(struct grid *g, struct rect area, const struct snapshot *s, int selected)

@@ -73,6 +73,7 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
         snprintf(number, sizeof number, "%d", i + 1);
         unsigned style = ROLE_TEXT | (i == chosen ? STYLE_REVERSE : 0u);
         advice_row(g, in, 1 + i - top, &s->advice[i], number, style);
+        grid_hit(g, rect_rows(in, 1 + i - top, 1), HIT_ROW, i);
     }
     if (chosen < 0 || chosen >= s->advice_count) return;
     advice_details(
@@ -132,8 +133,10 @@ void view_history(struct grid *g, struct rect body, const struct snapshot *s, co
     struct pen p = pen_at(g, in, 0, 0);
     pen_put(&p, ROLE_DIM, "  run  started      kind  arms");
     int chosen = u->selected[VIEW_HISTORY], rows = in.h - 1, top = list_top(chosen, rows, s->run_count);
-    for (int i = top; i < s->run_count && i - top < rows; i++)
+    for (int i = top; i < s->run_count && i - top < rows; i++) {
         history_row(g, in, 1 + i - top, &s->run[i], i == chosen);
+        grid_hit(g, rect_rows(in, 1 + i - top, 1), HIT_ROW, i);
+    }
 }
 
 void view_log(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)

@@ -95,9 +95,9 @@ static void box_machine(struct grid *g, struct rect area, const struct snapshot 
     pen_field_right(&p, 4, ROLE_TEXT, figure_percent(v[METRIC_CPU_BUSY]).text);
     double hertz = v[METRIC_CPU_FREQUENCY], celsius = v[METRIC_CPU_TEMPERATURE];
     pen_printf(&p, isnan(hertz) ? ROLE_DIM : ROLE_TEXT, "  %s",
-               isnan(hertz) ? "n/aGHz" : figure_hertz(hertz).text);
+               isnan(hertz) ? "n/a" : figure_hertz(hertz).text);
     pen_printf(&p, isnan(celsius) ? ROLE_DIM : ROLE_TEXT, "  %s",
-               isnan(celsius) ? "n/a°C" : figure_celsius(celsius).text);
+               isnan(celsius) ? "n/a" : figure_celsius(celsius).text);
     double used = v[METRIC_MEM_USED], all = s->machine_known ? (double)s->machine.memory_bytes : NAN;
     p = graph_row(g, in, 1, "MEM", &(struct graph){ s->memory.v, s->memory.n, 0, 1, ROLE_GRAPH });
     pen_field_right(&p, 4, ROLE_TEXT, figure_percent(used / all).text);
@@ -309,6 +309,7 @@ static void box_advice(struct grid *g, struct rect area, const struct snapshot *
         pen_field_right(&p, 7, ROLE_TEXT, figure_bytes(a->prediction.plan.total).text);
         p = pen_at(g, in, 2, y + 1);
         pen_field(&p, pen_left(&p), ROLE_DIM, a->reason);
+        grid_hit(g, rect_rows(in, y, 2), HIT_ROW, i);
     }
 }
 

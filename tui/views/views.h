@@ -22,6 +22,7 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
 void view_history(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_log(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_help(struct grid *g, struct rect body, const struct ui *u);
+void view_palette(struct grid *g, struct rect body, const struct ui *u);
 void view_form(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 
 /* ---------------------------------------------------------------- parts that views share (parts.c) */
