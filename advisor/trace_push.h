@@ -23,8 +23,8 @@ struct trace_sent {
 enum err_code trace_push(struct db *d, int64_t run_id, const struct trace_target *to, struct trace_sent *sent,
                          struct err *why);
 
-/* The other runs that wait for this collector, oldest first; *n were sent. One that is refused for good waits no
- * longer. The first error is returned. */
+/* The other runs that wait for this collector, oldest first; *n were sent. One that is refused for good waits
+ * no longer. The first error is returned. */
 enum err_code trace_flush(struct db *d, const struct trace_target *to, int *n, struct err *why);
 
 #endif

@@ -311,8 +311,8 @@ static void what_was_not_recorded_has_no_span(void **state)
     CHECK(t.n >= 1 && count(&t, "experiment") == 1 && !count(&t, "prefill") && !count(&t, "load"));
     CHECK(check_nesting(&t) == 1);
     check_text(&t.spans[0], "qdyno.run.state", "running");
-    assert_int_equal(trace_build(&t, d, run + 1, &why), ERR_USAGE);
     trace_free(&t);
+    assert_int_equal(trace_build(&t, d, run + 1, &why), ERR_USAGE);
     db_close(d);
 }
 

@@ -17,7 +17,7 @@
 static void check_bytes(struct str *s, const char *want, size_t n)
 {
     CHECK(!s->failed);
-    if (s->len != n || memcmp(s->data, want, n)) {
+    if (s->len != n || (n && memcmp(s->data, want, n))) {
         for (size_t i = 0; i < s->len; i++) print_message("%02x ", (unsigned char)s->data[i]);
         fail_msg("%zu bytes, want %zu", s->len, n);
     }

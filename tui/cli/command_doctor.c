@@ -253,9 +253,13 @@ static void check_database(struct doctor *d)
     if (db_open(&db, d->g->db_path, &why) || db_check(db, &why)) {
         say(d, BAD, "move the file away, or name another with --db", "%s", why.message);
     } else {
-        int waiting = db_spool_count(db);
-        say(d, waiting > 0 ? NOTE : GOOD, waiting > 0 ? "qdyno push --url URL sends what waits" : "",
-            "%s, %d outcomes waiting to be pushed", db_path(db), MAX(0, waiting));
+        const int waiting = MAX(0, db_spool_count(db)), traces = MAX(0, db_trace_due_count(db));
+        say(d, waiting || traces ? NOTE : GOOD,
+            waiting  ? "qdyno push --url URL sends what waits"
+            : traces ? "qdyno push --otlp URL sends what waits"
+                     : "",
+            "%s, %d outcomes waiting to be pushed, %d runs waiting for a collector", db_path(db), waiting,
+            traces);
     }
     db_close(db);
 }
