@@ -13,6 +13,7 @@
 #include "tui/cli/rows.h"
 #include "tui/cli/sampling.h"
 #include "tui/cli/target.h"
+#include "tui/cli/watch_pages.h"
 
 const struct cli_flag FLAGS_WATCH[] = {
     FLAG_MODEL_ROW,
@@ -44,6 +45,7 @@ const struct cli_flag FLAGS_WATCH[] = {
     { "--webhook", NULL, "URL", "POST each alert there as JSON (also: QDYNO_WATCH_URL)", FLAG_TEXT },
     { "--alertmanager", NULL, "URL", "tell this Alertmanager, e.g. http://localhost:9093", FLAG_TEXT },
     TARGET_FLAGS("QDYNO_WATCH"),
+    WATCH_PAGES_FLAGS,
     FLAG_PERIOD_ROW,
     { "--log", NULL, "FILE", "append the lines to FILE, too; SIGHUP opens it anew", FLAG_TEXT },
     { "--print-alerts", NULL, NULL, "the alerts as they are set, and what they mean", FLAG_SWITCH },
@@ -322,18 +324,21 @@ static int once_status(const struct watch_summary *s)
     return s->unjudged ? EXIT_INCONCLUSIVE : EXIT_DONE;
 }
 
-static int run(struct lines *l, const struct watch_options *o, const struct cli_args *a)
+static int run(struct lines *l, const struct watch_options *o, struct watch_pages *pages,
+               const struct cli_args *a)
 {
     struct err why = { 0 };
     struct watch *w;
     struct watch_summary s;
     const struct watch_host host = { l, tell, go_on };
     if (watch_open(&w, o, &host, &why)) return cli_fail(a, &why);
-    while (watch_step(w) && !o->once) {
-        wait_until(l, watch_next_ns(w));
-        if (cli_is_interrupted(l->g)) break;
+    for (bool on = true; on;) {
+        on = watch_step(w) && !o->once;
+        watch_summary(w, &s);
+        watch_pages_step(pages, watch_sampler(w), s.rounds, !on);
+        if (on) wait_until(l, watch_next_ns(w));
+        on = on && !cli_is_interrupted(l->g);
     }
-    watch_summary(w, &s);
     watch_close(w);
     if (!o->once) return EXIT_DONE; /* asked to end: that is how it ends */
     return cli_is_interrupted(l->g) ? EXIT_INTERRUPTED : once_status(&s);
@@ -359,6 +364,7 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
     struct target target = { 0 };
     struct machine m;
     struct watched *watched = calloc(1, sizeof *watched);
+    struct watch_pages *pages = NULL;
     struct lines l = { .g = g, .log_path = args_text(a, "--log", NULL), .hangup = -1, .bell = isatty(2) };
     struct sampler_periods periods = { 0 };
     struct watch_options o = { .db_path = g->db_path,
@@ -395,17 +401,19 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = cli_periods(&periods, a, &why);
     if (!rc) rc = choose(watched, g, a, &why);
     if (!rc) rc = machine_detect(&m, "", &why);
+    if (!rc) rc = watch_pages_open(&pages, g, a, &m, &why);
     if (!rc) rc = log_open(&l, &why);
     if (!rc) {
         o.item = watched->item;
         o.items = watched->n;
         take_hangup(&l);
-        status = run(&l, &o, a);
+        status = run(&l, &o, pages, a);
     } else {
         status = cli_fail(a, &why);
     }
     if (l.log) fclose(l.log);
     if (l.hangup >= 0) close(l.hangup);
+    watch_pages_close(pages);
     target_done(&target);
     free(watched);
     return status;

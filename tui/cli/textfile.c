@@ -15,7 +15,7 @@ static const struct column FILE_COLUMNS[] = {
 
 /* The collector runs as another user, so the file is readable by all whatever the umask; a reader sees the
  * old one or the new one. */
-static enum err_code replace_file(const char *path, const struct str *text, struct err *why)
+enum err_code textfile_replace(const char *path, const struct str *text, struct err *why)
 {
     struct atomic_file f;
     enum err_code rc = atomic_file_open(&f, path, why);
@@ -30,6 +30,13 @@ static enum err_code replace_file(const char *path, const struct str *text, stru
     return atomic_file_commit(&f, why);
 }
 
+enum err_code textfile_name_check(const char *path, struct err *why)
+{
+    if (str_ends(path, ".prom")) return ERR_OK;
+    return err_set(why, ERR_USAGE, "--textfile %s: the node exporter reads only names that end in .prom",
+                   path);
+}
+
 static enum err_code textfile_check(const struct cli_args *a, const char *path, struct err *why)
 {
     if (args_has(a, "--url") || args_has(a, "--otlp"))
@@ -37,9 +44,7 @@ static enum err_code textfile_check(const struct cli_args *a, const char *path, 
     if (a->n)
         return err_set(why, ERR_USAGE,
                        "--textfile holds the latest outcome of every experiment: no run is named");
-    if (str_ends(path, ".prom")) return ERR_OK;
-    return err_set(why, ERR_USAGE, "--textfile %s: the node exporter reads only names that end in .prom",
-                   path);
+    return textfile_name_check(path, why);
 }
 
 int push_textfile(const struct cli_global *g, const struct cli_args *a, const char *path)
@@ -56,7 +61,7 @@ int push_textfile(const struct cli_global *g, const struct cli_args *a, const ch
     if (!rc && !n) rc = err_set(&why, ERR_USAGE, "no finished A/B to tell of: run `qdyno ab` first");
     if (!rc) outcomes_tell(latest, n, OUTCOME_ALONE, &to);
     if (!rc && e.bad.code) rc = err_set(&why, e.bad.code, "%s", e.bad.message);
-    if (!rc) rc = replace_file(path, &e.text, &why);
+    if (!rc) rc = textfile_replace(path, &e.text, &why);
     if (rc) {
         status = cli_fail(a, &why);
     } else {
