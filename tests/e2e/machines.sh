@@ -14,6 +14,8 @@ json '(lambda a, b: [k for k in a if a[k] != b[k]])(json.load(open("'"$T"'/here.
 grep -qxF " $(hostname)" "$T/box/files.txt" && fail "the host's name is in the recording"
 expect 4 detect --record "$T/box" && says err 'is there already' && [ -s "$T/box/files.txt" ] || fail "the recording is gone"
 expect 5 detect --record "$T/none/box" && says err 'cannot make a folder'
+(trap '' XFSZ; ulimit -f 4; "$QDYNO" detect --record "$T/box.full" >"$T/out" 2>"$T/err") # as on a full disk
+[ $? = 5 ] && says err 'cannot write' || fail "a disk that is full is not told"
 [ -z "$(find "$T" -maxdepth 1 -name 'box.*')" ] || fail "a half-written folder is left"
 expect 0 telemetry --machine "$T/box" -o json && json '{r["name"]: r["value"] for r in d["rows"]}["mem_total_bytes"] > 0'
 mkdir "$T/tmp" && TMPDIR=$T/tmp expect 0 detect --machine "$T/box" && [ -z "$(ls "$T/tmp")" ] || fail "an unpacked machine is left"
