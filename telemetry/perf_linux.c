@@ -114,6 +114,19 @@ static void tell(const struct sensors *s, enum metric_id metric, int error, bool
         sensor_absent(s, metric, "%s", error ? perf_advice(error, everything) : "");
 }
 
+/* Whether the cores have counters at all: who may not count is told so before anybody looks. */
+static bool cores_count(const char *root)
+{
+    static const char *const UNIT[] = { "cpu", "armv", "apple_", "riscv" }; /* their names begin so */
+    struct sys_list list;
+    bool any = false;
+    for (size_t i = 0; i < COUNT_OF(UNIT) && !any; i++) {
+        sys_list(&list, root, UNIT[i], "/sys/bus/event_source/devices");
+        any = list.count > 0;
+    }
+    return any;
+}
+
 static void everything_open(struct perf *p, const struct sensors *s)
 {
     int cpu[SYS_CPUS], n = cpus_read(s->root, "/sys/devices/system/cpu/online", cpu, SYS_CPUS);
@@ -129,6 +142,7 @@ static void everything_open(struct perf *p, const struct sensors *s)
             if (!any) error = refused;
         }
         if (!error) continue;
+        if ((error == EACCES || error == EPERM) && !cores_count(s->root)) error = ENOENT;
         perf_sum_close(&p->everything[e]);
         tell(s, EVENT[e].everything, error, true);
     }

@@ -13,6 +13,13 @@ json '(lambda v: v["mem_total_bytes"] > v["mem_used_bytes"] > 0 and 0 <= v["cpu_
 grep MemTotal /proc/meminfo | { read -r _ kb _; json "[r[\"value\"] for r in d[\"rows\"] if r[\"name\"] == \"mem_total_bytes\"] == [$kb * 1024]"; } ||
   fail "the machine's memory is another"
 
+# another machine's: recorded files, so nothing moves, and nobody counts
+machines=$(cd "$(dirname "$0")/../data/machines" && pwd)
+expect 0 telemetry --machine "$machines/avx2-laptop" -o json
+json '(lambda v: v["cpu_temperature_celsius"] == 57 and v["mem_total_bytes"] == 16247316 * 1024 and v["disk_read_bytes_s"] == 0 and v["cpu_cycles_s"] is None)({r["name"]: r["value"] for r in d["rows"]})'
+json '[e["domain"] for e in d["energy"]][:2] == ["package-0", "package-0-core"] and len(d["cores"]) == 8'
+json 'all(c["frequency_hertz"] > 1e9 for c in d["cores"])'
+
 # the watched process: a shell that works, and its child
 bash -c 'sleep 60 & while :; do :; done' &
 busy=$!
@@ -59,7 +66,7 @@ mkfifo "$T/pipe"
 stream=$!
 pids+=("$stream")
 exec 3<"$T/pipe"
-read -r -t 10 header <&3 && read -r -t 10 row <&3 || fail "no row within 10 s"
+{ read -r -t 10 header && read -r -t 10 _; } <&3 || fail "no row within 10 s"
 [ "$header" = "time,monotonic_s,cpu_busy_ratio" ] || fail "header is '$header'"
 exec 3<&-
 wait "$stream"

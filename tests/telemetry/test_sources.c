@@ -355,6 +355,49 @@ static void cores_have_clocks(void **state)
     root_remove(&r);
 }
 
+/* On a large machine some processors stand for all, evenly; the others' clocks are unknown, not 0. */
+static void large_machines_are_sampled(void **state)
+{
+    (void)state;
+    enum { CPUS = 130 };
+    double hertz[CPUS];
+    struct root r = root_empty();
+    struct str stat = { 0 };
+    char name[96], text[32];
+    str_append(&stat, "cpu  1 0 1 1 0 0 0 0\n");
+    for (int i = 0; i < CPUS; i++) {
+        str_printf(&stat, "cpu%d 1 0 1 1 0 0 0 0\n", i);
+        snprintf(name, sizeof name, "sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", i);
+        snprintf(text, sizeof text, "%d\n", 1000000 + 1000 * i);
+        root_write(&r, name, text);
+        snprintf(name, sizeof name, "sys/devices/system/cpu/cpu%d/cpuidle/state0/name", i);
+        root_write(&r, name, "WFI\n"); /* the first state sleeps, too, on ARM */
+        snprintf(name, sizeof name, "sys/devices/system/cpu/cpu%d/cpuidle/state0/time", i);
+        root_write(&r, name, "1000\n");
+    }
+    root_write(&r, "proc/stat", str_text(&stat));
+    root_write(&r, "sys/devices/system/cpu/online", "0-129\n");
+    struct telemetry *t = open_at(&r);
+    telemetry_sample(t, row);
+    assert_int_equal(telemetry_core_hertz(t, hertz, CPUS), CPUS);
+    int known = 0;
+    double sum = 0;
+    for (int i = 0; i < CPUS; i++) {
+        if (isnan(hertz[i])) continue;
+        CHECK_NEAR(hertz[i], 1e9 + 1e6 * i, 1);
+        sum += hertz[i];
+        known++;
+    }
+    CHECK(known >= 32 && known <= 64 && !isnan(hertz[0]) && isnan(hertz[1]));
+    CHECK_NEAR(row[METRIC_CPU_FREQUENCY], sum / known, 1);
+    clock_sleep_ns(10 * 1000000);
+    telemetry_sample(t, row);
+    CHECK_NEAR(row[METRIC_CPU_CSTATE], 0, 0); /* nobody's sleep ended */
+    telemetry_close(t);
+    str_free(&stat);
+    root_remove(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +413,7 @@ int main(void)
         cmocka_unit_test(version_1_container),
         cmocka_unit_test(nearest_limit_of_all_levels),
         cmocka_unit_test(cores_have_clocks),
+        cmocka_unit_test(large_machines_are_sampled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

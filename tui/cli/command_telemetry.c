@@ -236,8 +236,8 @@ static int look(const struct cli_global *g, const struct cli_args *a, const stru
     if (telemetry_open(&t, root, &why)) return cli_fail(a, &why);
     telemetry_watch_process(t, (int)args_int(a, "--pid", 0));
     telemetry_sample(t, value);
-    for (int i = 0; i < 20 && !cli_is_interrupted(g); i++)
-        clock_sleep_ns(50000000); /* rates are over a second */
+    for (int i = 0; i < 10 && !cli_is_interrupted(g); i++)
+        clock_sleep_ns(50000000); /* rates need some time */
     const int64_t before = clock_ns();
     telemetry_sample(t, value);
     const double read_s = (double)(clock_ns() - before) * 1e-9;
