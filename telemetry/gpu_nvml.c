@@ -13,8 +13,14 @@
 #include <string.h>
 
 typedef int nvml_return; /* 0: NVML_SUCCESS */
-enum { NVML_ERROR_GPU_IS_LOST = 15 };
+enum {
+    NVML_ERROR_INVALID_ARGUMENT = 2,
+    NVML_ERROR_NOT_SUPPORTED = 3,
+    NVML_ERROR_NOT_FOUND = 6,
+    NVML_ERROR_GPU_IS_LOST = 15
+};
 enum { NVML_CLOCK_SM = 1, NVML_CLOCK_MEM = 2, NVML_PCIE_TX = 0, NVML_PCIE_RX = 1 };
+enum { NVML_UNSIGNED_INT = 1 }; /* nvmlValueType_t */
 enum { NVML_FI_MEMORY_TEMP = 82, NVML_FI_POWER_INSTANT = 186, NVML_FI_PCIE_TX = 197, NVML_FI_PCIE_RX = 198 };
 enum { NVML_ECC_CORRECTED = 0, NVML_ECC_UNCORRECTED = 1, NVML_ECC_VOLATILE = 0 };
 
@@ -171,7 +177,7 @@ static uint64_t field_value(const struct nvml_field *f)
 {
     switch (f->type) {
     case 0: return f->value.d >= 0 ? (uint64_t)f->value.d : UINT64_MAX;
-    case 1: return f->value.ui;
+    case NVML_UNSIGNED_INT: return f->value.ui;
     case 2: return f->value.ul;
     case 3: return f->value.ull;
     case 4: return f->value.sll >= 0 ? (uint64_t)f->value.sll : UINT64_MAX;
@@ -187,7 +193,9 @@ static nvml_return call_field(void *fn, void *d, const struct question *q, struc
     nvml_return code = ((nvml_return(*)(void *, int, struct nvml_field *))fn)(d, 1, &f);
     if (!code) code = f.code;
     out->value[0] = field_value(&f);
-    return code;
+    /* 32 bits of bytes wrap within a second, and nobody could tell how often */
+    const bool counts = q->argument == NVML_FI_PCIE_TX || q->argument == NVML_FI_PCIE_RX;
+    return !code && counts && f.type == NVML_UNSIGNED_INT ? NVML_ERROR_NOT_SUPPORTED : code;
 }
 
 static nvml_return call_processes(void *fn, void *d, struct answer *out)
@@ -217,16 +225,17 @@ static nvml_return call_memory(void *fn, void *d, const struct question *q, stru
     return code;
 }
 
-/* Handles of the parts of a card in MIG mode; the count has gaps nowhere, its end is an error. */
+/* The parts of a card in MIG mode have numbers of their own, with gaps where one was taken away. */
 static nvml_return call_partitions(void *fn, void *d, struct answer *out)
 {
-    enum { MOST = 32 };
+    enum { MOST = 16 };
     void *part;
-    nvml_return code = 0;
-    while (out->value[0] < MOST &&
-           !(code = ((nvml_return(*)(void *, unsigned, void **))fn)(d, (unsigned)out->value[0], &part)))
-        out->value[0]++;
-    return out->value[0] ? 0 : code;
+    for (unsigned i = 0; i < MOST; i++) {
+        const nvml_return code = ((nvml_return(*)(void *, unsigned, void **))fn)(d, i, &part);
+        if (code && code != NVML_ERROR_NOT_FOUND) return i && code == NVML_ERROR_INVALID_ARGUMENT ? 0 : code;
+        out->value[0] += !code;
+    }
+    return 0;
 }
 
 static int nvml_call(struct gpu_library *l, int device, const struct question *q, void *fn,

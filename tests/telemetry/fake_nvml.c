@@ -2,8 +2,9 @@
  *
  * QDYNO_FAKE_NVML: "broken" (nvmlInit fails), "empty" (no device), "partial" (the first card knows only its
  * memory, the old way), "denied" (no permission for processes and errors), "throttled", "lost" (the second
- * card falls off the bus after the first look at it), "mig" (the first card is cut into three), "crowd" (more
- * processes than anybody asks for), "many" (eight cards); anything else: two healthy cards. */
+ * card falls off the bus after the first look at it), "mig" (the first card is cut into three, numbers 0, 2
+ * and 5), "crowd" (more processes than anybody asks for), "many" (eight cards); anything else: two healthy
+ * cards. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,7 +248,8 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned i, void **part);
 int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned i, void **part)
 {
     if (lacks(device)) return lacks(device);
-    if (!mode_is("mig") || card(device) || i > 2) return 6; /* NVML_ERROR_NOT_FOUND */
+    if (i > 6) return INVALID;
+    if (!mode_is("mig") || card(device) || (i != 0 && i != 2 && i != 5)) return 6; /* NVML_ERROR_NOT_FOUND */
     *part = &cards[0];
     return SUCCESS;
 }
