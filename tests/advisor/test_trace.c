@@ -340,7 +340,7 @@ static void a_push_is_a_trace_of_its_own(void **state)
     db_close(d);
 }
 
-static void official_definitions_read_it(void **state)
+static void others_read_it(void **state)
 {
     (void)state;
     struct err why = { 0 };
@@ -473,7 +473,7 @@ int main(void)
         cmocka_unit_test(what_does_not_count_is_told),
         cmocka_unit_test(what_was_not_recorded_has_no_span),
         cmocka_unit_test(a_push_is_a_trace_of_its_own),
-        cmocka_unit_test(official_definitions_read_it),
+        cmocka_unit_test(others_read_it),
         cmocka_unit_test(an_experiment_has_metrics),
         cmocka_unit_test(who_is_not_there_is_told_later),
     };

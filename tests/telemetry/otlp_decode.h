@@ -1,4 +1,5 @@
-/* tests/telemetry/otlp_decode.h - request bodies read with the official definitions: otlp_decode.py. */
+/* tests/telemetry/otlp_decode.h - request bodies read by others: otlp_decode.py, with the official
+ * definitions where python3 has them. */
 #ifndef QDYNO_TESTS_OTLP_DECODE_H
 #define QDYNO_TESTS_OTLP_DECODE_H
 
