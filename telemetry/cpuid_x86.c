@@ -62,10 +62,11 @@ json_t *cpuid_to_json(void)
     };
     json_t *o = json_object(), *list = json_array();
     uint32_t a, b, c = 0, d;
-    for (size_t i = 0; i < COUNT_OF(LEAVES); i++)
-        for (uint32_t s = 0;
-             s < LEAVES[i].subleaves && LEAVES[i].leaf <= __get_cpuid_max(LEAVES[i].base, NULL); s++)
+    for (size_t i = 0; i < COUNT_OF(LEAVES); i++) {
+        const uint32_t most = (uint32_t)__get_cpuid_max(LEAVES[i].base, NULL);
+        for (uint32_t s = 0; s < LEAVES[i].subleaves && LEAVES[i].leaf <= most; s++)
             put_leaf(list, LEAVES[i].leaf, s);
+    }
     json_put(o, "cpuid", list);
     json_put(o, "xcr0", json_null()); /* what the kernel saves of the registers; readable when it says so */
     if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE)) {

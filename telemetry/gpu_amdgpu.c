@@ -15,7 +15,7 @@
 enum shape { TEXT, BUS_ID, ENERGY_COUNT };
 enum rocm_question { NAME, BUS, ENERGY, QUESTIONS };
 static const struct question ROCM_QUESTIONS[QUESTIONS] = {
-    [NAME] = { "rsmi_dev_name_get", TEXT },
+    [NAME] = { .key = "rsmi_dev_name_get", .shape = TEXT },
     [BUS] = { "rsmi_dev_pci_id_get", BUS_ID, .part = { "bdfid" } },
     [ENERGY] = { "rsmi_dev_energy_count_get", ENERGY_COUNT, .part = { "count", "nanojoules_each", "ns" } },
 };

@@ -114,9 +114,9 @@ enum nvml_question {
 };
 
 static const struct question NVML_QUESTIONS[QUESTIONS] = {
-    [NAME] = { "nvmlDeviceGetName", TEXT },
+    [NAME] = { .key = "nvmlDeviceGetName", .shape = TEXT },
     [UUID] = { "nvmlDeviceGetUUID", TEXT, .secret = true },
-    [DRIVER] = { "nvmlSystemGetDriverVersion", SYSTEM_TEXT },
+    [DRIVER] = { .key = "nvmlSystemGetDriverVersion", .shape = SYSTEM_TEXT },
     [BUS] = { "nvmlDeviceGetPciInfo_v3", PCI, .part = { "domain", "bus", "device" } },
     [CAPABILITY] = { "nvmlDeviceGetCudaComputeCapability", TWO, .part = { "major", "minor" } },
     [MEMORY_2] = { "nvmlDeviceGetMemoryInfo_v2", MEMORY2, .part = { "total", "reserved", "free", "used" } },
@@ -419,6 +419,7 @@ static void traffic(struct nvml *n, int card, const struct gpu_due *due, int64_t
 static void slow(struct nvml *n, int card, struct gpu_reading *r)
 {
     struct answer a;
+    if (!*r->uuid && ask(n, card, UUID, &a)) snprintf(r->uuid, sizeof r->uuid, "%.47s", a.text);
     r->temperature_celsius = number(n, card, TEMPERATURE, 1);
     r->memory_temperature_celsius = number(n, card, MEMORY_TEMPERATURE, 1);
     r->fan_ratio = number(n, card, FAN, 1e-2);
@@ -443,7 +444,6 @@ static void nvml_sample(void *state, const char *root, const struct gpu_due *due
     (void)root;
     for (int i = 0; n->library && i < n->library->devices; i++) {
         struct gpu_reading *r = &reading[i];
-        if (!*r->uuid && ask(n, i, UUID, &a)) snprintf(r->uuid, sizeof r->uuid, "%.47s", a.text);
         if (due->busy) {
             const bool known = ask(n, i, BUSY, &a);
             r->busy_ratio = known && a.value[0] <= 100 ? (double)a.value[0] / 100 : NAN;

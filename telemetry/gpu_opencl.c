@@ -15,9 +15,9 @@ enum { CL_GPU = 1 << 2, CL_ACCELERATOR = 1 << 3, PLATFORMS = 16 };
 enum shape { TEXT, U32, U64, BUS_ADDRESS };
 enum opencl_question { NAME, VENDOR, DRIVER, MEMORY, CLOCK, BUS, QUESTIONS };
 static const struct question OPENCL_QUESTIONS[QUESTIONS] = {
-    [NAME] = { "clGetDeviceInfo(NAME)", TEXT, 0x102b },
+    [NAME] = { .key = "clGetDeviceInfo(NAME)", .shape = TEXT, .argument = 0x102b },
     [VENDOR] = { "clGetDeviceInfo(VENDOR_ID)", U32, 0x1001, .part = { "id" } },
-    [DRIVER] = { "clGetDeviceInfo(DRIVER_VERSION)", TEXT, 0x102d },
+    [DRIVER] = { .key = "clGetDeviceInfo(DRIVER_VERSION)", .shape = TEXT, .argument = 0x102d },
     [MEMORY] = { "clGetDeviceInfo(GLOBAL_MEM_SIZE)", U64, 0x101f, .part = { "bytes" } },
     [CLOCK] = { "clGetDeviceInfo(MAX_CLOCK_FREQUENCY)", U32, 0x100c, .part = { "MHz" } },
     [BUS] = { "clGetDeviceInfo(PCI_BUS_INFO_KHR)", BUS_ADDRESS, 0x410f,
