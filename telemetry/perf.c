@@ -96,7 +96,9 @@ int perf_sum_add(struct perf_sum *s, const struct perf_event *e, int pid, int cp
     s->counter = grown;
     const int fd = (int)syscall(SYS_perf_event_open, &attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
     if (fd < 0) return errno;
-    s->counter[s->n++] = (struct perf_counter){ .fd = fd, .scale = e->scale };
+    s->counter[s->n++] = (struct perf_counter){ .fd = fd,
+                                                .scale = e->scale,
+                                                .one_of_several = e->one_of_several };
     return 0;
 }
 
@@ -115,7 +117,9 @@ double perf_sum_read(struct perf_sum *s)
         const double value = (double)(now.value - c->value),
                      enabled = (double)(now.enabled_ns - c->enabled_ns),
                      running = (double)(now.running_ns - c->running_ns);
-        if (running > 0)
+        if (c->one_of_several)
+            s->total += c->scale * value;
+        else if (running > 0)
             s->total += c->scale * value * (enabled / running);
         else if (enabled > 0)
             known = false; /* others held the counter all the time */

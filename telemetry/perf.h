@@ -11,7 +11,9 @@
 struct perf_event {
     uint32_t type; /* PERF_TYPE_* or the number of a unit in /sys/bus/event_source/devices */
     uint64_t config;
-    double scale; /* a count is that many of what is asked for: 64 bytes, 1 cycle */
+    double scale;        /* a count is that many of what is asked for: 64 bytes, 1 cycle */
+    bool one_of_several; /* cores of another kind have a counter of their own for it: while a thread is there
+                            this one rests, which is no taking turns */
 };
 
 /* An event of the unit `pmu` ("uncore_imc_0"): the name of a file of its events/ folder, or terms such as
@@ -25,6 +27,7 @@ struct perf_sum {
     struct perf_counter {
         int fd;
         double scale;
+        bool one_of_several;
         uint64_t value, enabled_ns, running_ns; /* of the last reading */
     } * counter;                                /* [n] */
     double total; /* counted so far, scaled up where counters had to take turns */

@@ -20,6 +20,11 @@
 
 enum { EVENTS = 3, UNITS = 2 /* of a hybrid processor */, BUSES = 2, THREADS_MAX = 1024 };
 
+enum {
+    LAST_LEVEL_READ_MISS = PERF_COUNT_HW_CACHE_LL | PERF_COUNT_HW_CACHE_OP_READ << 8 |
+                           PERF_COUNT_HW_CACHE_RESULT_MISS << 16
+};
+
 static const struct {
     enum metric_id process, everything;
 } EVENT[EVENTS] = {
@@ -71,29 +76,28 @@ static void units_find(struct perf *p, const char *root)
     const bool intel = text && sys_text_field(text, "vendor_id", vendor, sizeof vendor) &&
                        !strcmp(vendor, "GenuineIntel");
     free(text);
-    const struct perf_event last_level = intel
-                                             ? (struct perf_event){ PERF_TYPE_HARDWARE,
-                                                                    PERF_COUNT_HW_CACHE_MISSES, 1 }
-                                             : (struct perf_event){ PERF_TYPE_HW_CACHE,
-                                                                    PERF_COUNT_HW_CACHE_LL |
-                                                                        PERF_COUNT_HW_CACHE_OP_READ << 8 |
-                                                                        PERF_COUNT_HW_CACHE_RESULT_MISS << 16,
-                                                                    1 };
-    const struct perf_event generic[EVENTS] = { { PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 1 },
-                                                { PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, 1 },
-                                                last_level };
+    const struct {
+        uint32_t type;
+        uint64_t config;
+    } generic[EVENTS] = {
+        { PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES },
+        { PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS },
+        { intel ? PERF_TYPE_HARDWARE : PERF_TYPE_HW_CACHE,
+          intel ? PERF_COUNT_HW_CACHE_MISSES : LAST_LEVEL_READ_MISS },
+    };
     for (int e = 0; e < EVENTS; e++)
-        for (int u = 0; u < p->units; u++) {
-            p->event[e][u] = generic[e];
-            p->event[e][u].config |= unit[u];
-        }
+        for (int u = 0; u < p->units; u++)
+            p->event[e][u] = (struct perf_event){ .type = generic[e].type,
+                                                  .config = generic[e].config | unit[u],
+                                                  .scale = 1,
+                                                  .one_of_several = p->units > 1 };
 }
 
-/* A process has a limited number of files, and this one needs most of them for other things. */
+/* A process has a limited number of files, and this one needs some for other things. */
 static bool files_suffice(int counters)
 {
     struct rlimit files;
-    return !getrlimit(RLIMIT_NOFILE, &files) && (rlim_t)counters <= files.rlim_cur / 4;
+    return !getrlimit(RLIMIT_NOFILE, &files) && (rlim_t)counters <= files.rlim_cur / 3;
 }
 
 /* Processors of a list file; at most `max`. */

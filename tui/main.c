@@ -6,9 +6,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tui/cli/cli.h"
+
+enum { MANY_FILES = 1 << 14 };
 
 static volatile sig_atomic_t interrupted;
 
@@ -42,6 +45,16 @@ static void hold_standard_streams(void)
         int got = open("/dev/null", fd ? O_RDONLY : O_WRONLY);
         if (got >= 0 && got != fd) close(got);
     }
+}
+
+/* One counter per processor or thread and event is a file each, and a large machine needs more than the usual
+ * 1024. That soft limit is for programs that use select(); none of ours does. */
+static void allow_many_files(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur >= MANY_FILES) return;
+    files.rlim_cur = MIN(files.rlim_max, MANY_FILES);
+    setrlimit(RLIMIT_NOFILE, &files);
 }
 
 /* What could not be written changes the status, except that nobody listening any more is no error. */
@@ -89,5 +102,6 @@ int main(int argc, char **argv)
     hold_standard_streams();
     setlocale(LC_CTYPE, ""); /* numbers stay in the C locale */
     take_signals();
+    allow_many_files();
     return close_stdout(run(argc, argv));
 }

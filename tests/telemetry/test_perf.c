@@ -109,7 +109,9 @@ static void child_does(int in[2], int out[2], char order)
 static void a_tree_is_counted(void **state)
 {
     (void)state;
-    const struct perf_event faults = { PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, 2 };
+    const struct perf_event faults = { .type = PERF_TYPE_SOFTWARE,
+                                       .config = PERF_COUNT_SW_PAGE_FAULTS,
+                                       .scale = 2 };
     struct perf_sum sum = { 0 };
     int in[2], out[2];
     CHECK(isnan(perf_sum_read(&sum))); /* no counter knows nothing */
