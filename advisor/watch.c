@@ -335,10 +335,25 @@ static enum err_code check_rollback(struct watch *w, struct err *why)
     return rc;
 }
 
+/* One that nobody looks at any more is over for those who were told of it, too. a NULL: of another version.
+ */
+static void end_row(struct watch *w, const struct alert_row *was, const struct alert *a, const char *ended)
+{
+    struct err why;
+    struct notice_row notice = { 0 };
+    struct alert_row row = *was;
+    row.ended_ms = clock_unix_ms();
+    snprintf(row.ended, sizeof row.ended, "%s", ended);
+    const int n = a ? notices_of(&notice, w, &row, a, NOTICE_RESOLVED, "") : 0;
+    if (db_alert_end(w->db, row.id, ended, &notice, n, &why)) watch_trouble(w, &why);
+    free(notice.body);
+    watch_say(w, WATCH_RESOLVED, a ? a->grade : GRADE_INFO, NULL, "%s%s%s: %s", row.name,
+              *row.subject ? " " : "", row.subject, ended);
+}
+
 /* An alert that fired when the watch last ran goes on, unless nobody looks at it any more. */
 static void restore(struct watch *w, const struct alert_row *row)
 {
-    struct err why;
     const struct alert *a = alert_find(row->name);
     const int rule = a ? (int)(a - ALERTS) : -1;
     const char *ended = NULL;
@@ -350,7 +365,7 @@ static void restore(struct watch *w, const struct alert_row *row)
             if (!strcmp(w->item[i].subject, row->subject)) ended = NULL;
     }
     if (ended) {
-        if (db_alert_end(w->db, row->id, ended, NULL, 0, &why)) watch_trouble(w, &why);
+        end_row(w, row, a, ended);
         return;
     }
     struct alert_instance *x = alerts_instance(&w->alerts, rule, row->subject);

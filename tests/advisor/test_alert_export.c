@@ -162,6 +162,29 @@ static void settings_reach_the_rules(void **state)
     str_free(&text);
 }
 
+/* The page lists every alert with its grade: a row of a table, alone or with its other grade. */
+static void the_page_lists_every_alert(void **state)
+{
+    (void)state;
+    struct err why;
+    char *page;
+    CHECK_OK(file_read(&page, NULL, TEST_SOURCE_DIR "/docs/alerts.md", 1 << 20, &why));
+    for (int i = 0; i < ALERT_COUNT; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "`%s`", ALERTS[i].name);
+        const char *row = strstr(page, "| alert | grade |");
+        CHECK(row);
+        const char *at = strstr(row, name);
+        if (!at) fail_msg("docs/alerts.md does not list %s", name);
+        char line[512];
+        while (at > row && at[-1] != '\n') at--;
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
+        if (*line != '|' || !strstr(line, GRADES[ALERTS[i].grade]))
+            fail_msg("docs/alerts.md: %s is %s: %s", name, GRADES[ALERTS[i].grade], line);
+    }
+    free(page);
+}
+
 /* ---------------------------------------------------------------- the board */
 
 struct place {
@@ -220,6 +243,7 @@ int main(void)
         cmocka_unit_test(reasons_are_those_of_the_table),
         cmocka_unit_test(shipped_files_are_what_the_tables_say),
         cmocka_unit_test(settings_reach_the_rules),
+        cmocka_unit_test(the_page_lists_every_alert),
         cmocka_unit_test(the_board_is_a_board),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -249,6 +249,7 @@ static void what_is_not_watched_any_more_ends(void **state)
     round_of(b);
     CHECK(firing(b) == 1);
     b->item.config = fake_config("rate=1001");
+    b->o.webhook = "http://127.0.0.1:1/none";
     round_of(b);
     CHECK(firing(b) == 0);
     struct db *d;
@@ -259,6 +260,7 @@ static void what_is_not_watched_any_more_ends(void **state)
     CHECK_OK(db_alert_list(d, NULL, false, 10, &rows, &n, &why));
     CHECK(n == 1);
     assert_string_equal(rows[0].ended, "not watched any more");
+    assert_int_equal(db_notice_count(d, NULL), 1); /* who was told that it fires is told that it is over */
     free(rows);
     db_close(d);
 }
