@@ -16,6 +16,7 @@
 #include "advisor/claims.h"
 #include "advisor/advise.h"
 #include "advisor/outcome.h"
+#include "advisor/span.h"
 #include "advisor/trace.h"
 #include "advisor/trace_push.h"
 #include "advisor/trace_run.h"

@@ -1,5 +1,5 @@
 /* advisor/span.h - noting when a part of a run began and ended (db.h, span_row), for telling it later
- * (advisor/trace.h). Inside advisor/ only.
+ * (advisor/trace.h).
  *
  * Durations are measured by the monotonic clock; the wall clock is read once, where a part begins. So what
  * lies inside a part stays inside, whatever somebody does to the wall clock meanwhile. */
@@ -25,5 +25,13 @@ struct span_row span_until_now(const char *name, struct moment begun, const char
  * rows[most]. Returns their number with them. What lies elsewhere or ends before it begins is another
  * clock's, and not told. */
 int spans_read(struct span_row *rows, int n, int most, const json_t *answer, struct moment begun);
+
+/* The same of a cell that is stored (row->id) and took row->seconds from `begun`: the cell, and the spans of
+ * its answer, into the database. */
+enum err_code spans_store_cell(struct db *d, const struct cell_row *row, const json_t *answer,
+                               struct moment begun, struct err *why);
+/* Of a process that was loaded from `begun` on, as its description tells, and no longer than `seconds`. */
+enum err_code spans_store_load(struct db *d, int64_t run_id, int arm, const json_t *description,
+                               struct moment begun, double seconds, struct err *why);
 
 #endif

@@ -115,7 +115,8 @@ expect 7 push 1 --otlp "http://127.0.0.1:$port" --timeout 3s
 collector "$T/third" "$port"
 expect 0 push 1 --otlp "$address" -o json && json 'd["traces_sent_late"] == 1'
 [ "$(requests "$T/third")" = 3 ] || fail "trace, metrics, and the trace of the bench: $(requests "$T/third") requests"
-grep -qa bench "$T/third/003.body" || fail "the bench has no trace"
+"$OTLP_PYTHON" "$here/../telemetry/otlp_decode.py" traces "$T/third/003.body" >"$T/spans" 2>"$T/err" || fail "the trace of a bench: $(cat "$T/err")"
+for name in bench load prefill decode; do grep -q "\"name\": \"$name\"" "$T/spans" || fail "a bench without $name"; done
 
 # the live page, sent: a collector that is busy is told the next values
 collector "$T/live"

@@ -352,7 +352,9 @@ static enum err_code one_arm(struct bench *b, struct err *why)
                              .sequences = sequences,
                              .log = &b->g->log };
     b->label = "load";
+    const struct moment begun = moment_now();
     enum err_code rc = arm_open(&arm, &spec, on_event, b, why);
+    const double load_s = (double)(clock_ns() - begun.clock_ns) * 1e-9;
     if (rc == ERR_CANCELLED) return rc;
     if (rc) {
         failed(b, why);
@@ -361,6 +363,9 @@ static enum err_code one_arm(struct bench *b, struct err *why)
     }
     if (b->sampler) sampler_watch_process(b->sampler, arm_pid(arm));
     rc = start_run(b, arm, why);
+    if (!rc)
+        rc = spans_store_load(b->recorder.db, b->recorder.run.id, b->config_i, arm_description(arm), begun,
+                              load_s, why);
     for (; b->workload_i < last && !rc; b->workload_i++) {
         const struct workload *w = &b->workload[b->workload_i];
         b->label = workload_line(w, buf, sizeof buf);

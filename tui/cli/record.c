@@ -150,6 +150,9 @@ enum err_code recorder_cell(struct recorder *r, const struct recorded_cell *c, s
     }
     int n_samples = sample_rows(&samples, c);
     if (!rc) rc = db_cell_insert(r->db, &row, l.m, l.n, samples, n_samples, itl, n_itl, why);
+    if (!rc && c->start_ns)
+        rc = spans_store_cell(r->db, &row, c->answer, (struct moment){ c->started_ms * 1000000, c->start_ns },
+                              why);
     free(samples);
     free(itl);
     return rc;
