@@ -59,13 +59,17 @@ void board_job_model(struct board *b, const struct job *j)
     struct err why = { 0 };
     struct gguf *g = NULL;
     struct model_shape shape = { 0 };
-    enum err_code rc = gguf_open(&g, j->text[0], &why);
+    struct model_ledger *ledger = calloc(1, sizeof *ledger);
+    enum err_code rc = ledger ? gguf_open(&g, j->text[0], &why)
+                              : err_set(&why, ERR_NOMEM, "no memory for a model");
     if (rc == ERR_OK) rc = model_shape_read(&shape, g, &why);
+    if (rc == ERR_OK) ledger_make(ledger, g, &shape);
     gguf_close(g);
     publish_begin(b);
     put_text(b->known.model_path, sizeof b->known.model_path, j->text[0]);
     put_text(b->known.model_error, sizeof b->known.model_error, rc ? why.message : "");
     b->known.model = rc ? (struct model_shape){ 0 } : shape;
+    if (ledger) b->known.ledger = *ledger;
     b->known.advice_count = 0; /* spoke of another model */
     b->known.advice_error[0] = '\0';
     publish_end(b);
@@ -73,6 +77,7 @@ void board_job_model(struct board *b, const struct job *j)
         board_say(b, true, "%s", why.message);
     else if (shape.random_weights)
         board_log(b, LOG_WARN, "%s", RANDOM_WEIGHTS_TEXT);
+    free(ledger);
 }
 
 /* ---------------------------------------------------------------- advice */

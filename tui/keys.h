@@ -35,6 +35,7 @@ enum action {
     DO_VIEW_AB,
     DO_VIEW_ADVICE,
     DO_VIEW_HISTORY,
+    DO_VIEW_MODEL,
     DO_VIEW_LOG,
     DO_NEXT_VIEW,
     DO_PREVIOUS_VIEW,

@@ -39,6 +39,20 @@ void layout_ab(struct rect body, int arms, struct rect box[AB_BOXES])
     box[AB_VERDICT] = (struct rect){ body.x, body.y + MAX(body.h - verdict, top), body.w, verdict };
 }
 
+/* Side by side where both have room to say everything. */
+void layout_model(struct rect body, struct rect box[MODEL_BOXES])
+{
+    const int right = 66, low = 10;
+    if (body.w >= 90 + right) {
+        box[MODEL_TENSORS] = (struct rect){ body.x, body.y, body.w - right, body.h };
+        box[MODEL_MEMORY] = (struct rect){ body.x + body.w - right, body.y, right, body.h };
+        return;
+    }
+    const int top = MAX(body.h - low, 0);
+    box[MODEL_TENSORS] = rect_rows(body, 0, top);
+    box[MODEL_MEMORY] = rect_rows(body, top, body.h - top);
+}
+
 struct rect layout_drawer(struct rect body, int rows)
 {
     rows = MIN(rows, body.h);

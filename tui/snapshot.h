@@ -3,6 +3,7 @@
 #define QDYNO_TUI_SNAPSHOT_H
 
 #include "advisor/advisor.h"
+#include "tui/ledger.h"
 
 enum {
     SNAPSHOT_HISTORY = 256,
@@ -43,6 +44,7 @@ struct snapshot {
     char model_path[512];
     struct model_shape model; /* arch "" when none or unreadable */
     char model_error[256];
+    struct model_ledger ledger; /* groups 0: none */
     bool experiment_known;
     bool experiment_live;     /* runs in this process; else it was loaded from the database */
     bool experiment_starting; /* asked for; its database is being opened */

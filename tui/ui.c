@@ -15,6 +15,7 @@ int ui_rows(const struct ui *u, const struct snapshot *s)
     case VIEW_ADVICE:
     case VIEW_LIVE: return s->advice_count;
     case VIEW_HISTORY: return MAX(s->run_count, 0);
+    case VIEW_MODEL: return s->ledger.groups;
     case VIEW_LOG: return s->log_count;
     case VIEW_AB: return s->experiment_known && s->experiment.spec.arms > 2 ? s->experiment.spec.arms - 1 : 0;
     default: return 0;
@@ -224,6 +225,10 @@ const char *action_command(enum action action, const struct ui *u, const struct 
             str_append(&out, " --filter ");
             shell_word(&out, u->filter);
         }
+        break;
+    case DO_VIEW_MODEL:
+        str_append(&out, "qdyno info --tensors -m ");
+        shell_word(&out, s->model_path[0] ? s->model_path : "MODEL");
         break;
     case DO_VIEW_LIVE: str_append(&out, "qdyno detect"); break;
     default: break;

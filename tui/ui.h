@@ -6,7 +6,7 @@
 #include "tui/palette.h"
 #include "tui/snapshot.h"
 
-enum view { VIEW_LIVE, VIEW_AB, VIEW_ADVICE, VIEW_HISTORY, VIEW_LOG, VIEW_COUNT };
+enum view { VIEW_LIVE, VIEW_AB, VIEW_ADVICE, VIEW_HISTORY, VIEW_MODEL, VIEW_LOG, VIEW_COUNT };
 
 struct ui {
     enum view view;

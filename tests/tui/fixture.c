@@ -92,6 +92,53 @@ static void sensors_fill(struct snapshot *s)
     s->own_cost_ratio = 0.006;
 }
 
+/* stories15M: 6 layers, width 288, feed-forward 768, f16; with an f16 cache a token takes 6 * 2 * 288 * 2
+ * bytes. */
+static void ledger_fill(struct model_ledger *l)
+{
+    static const struct {
+        const char *name, *shape, *format;
+        int count;
+        int64_t params;
+        int bytes; /* a number */
+    } GROUPS[] = {
+        { "token_embd", "288 x 32000", "f16", 1, 288 * 32000, 2 },
+        { "output", "288 x 32000", "f16", 1, 288 * 32000, 2 },
+        { "blk.*.ffn_down", "768 x 288", "f16", 6, 6 * 768 * 288, 2 },
+        { "blk.*.ffn_gate", "288 x 768", "f16", 6, 6 * 768 * 288, 2 },
+        { "blk.*.ffn_up", "288 x 768", "f16", 6, 6 * 768 * 288, 2 },
+        { "blk.*.attn_k", "288 x 288", "f16", 6, 6 * 288 * 288, 2 },
+        { "blk.*.attn_output", "288 x 288", "f16", 6, 6 * 288 * 288, 2 },
+        { "blk.*.attn_q", "288 x 288", "f16", 6, 6 * 288 * 288, 2 },
+        { "blk.*.attn_v", "288 x 288", "f16", 6, 6 * 288 * 288, 2 },
+        { "blk.*.attn_norm", "288", "f32", 6, 6 * 288, 4 },
+        { "blk.*.ffn_norm", "288", "f32", 6, 6 * 288, 4 },
+        { "output_norm", "288", "f32", 1, 288, 4 },
+    };
+    static const char *const CACHES[] = { "f32", "f16", "q8_0", "q4_0" };
+    static const int PER_TOKEN[] = { 13824, 6912, 3672, 1944 };
+    for (size_t i = 0; i < COUNT_OF(GROUPS); i++) {
+        struct tensor_group *g = &l->group[l->groups++];
+        PUT(g->name, GROUPS[i].name);
+        PUT(g->shape, GROUPS[i].shape);
+        PUT(g->format, GROUPS[i].format);
+        g->count = GROUPS[i].count;
+        g->params = GROUPS[i].params;
+        g->bytes = g->params * GROUPS[i].bytes;
+        l->bytes += g->bytes;
+    }
+    l->contexts = 2;
+    l->context[0] = 512;
+    l->context[1] = 2048;
+    l->caches = COUNT_OF(CACHES);
+    for (size_t k = 0; k < COUNT_OF(CACHES); k++) {
+        l->cache[k] = CACHES[k];
+        l->kv_bytes_per_token[k] = PER_TOKEN[k];
+        for (int i = 0; i < l->contexts; i++) l->total[k][i] = l->bytes + l->context[i] * PER_TOKEN[k];
+    }
+    l->total[0][1] = 24LL << 30; /* more than the fixture's machine has */
+}
+
 struct snapshot *fixture_idle(void)
 {
     struct snapshot *s = fixture_empty();
@@ -110,6 +157,7 @@ struct snapshot *fixture_idle(void)
     m->ctx_train = 2048;
     m->params = 24407712;
     m->weight_bytes = 48900000;
+    ledger_fill(&s->ledger);
     s->run_count = 0;
     log_put(s, 1, LOG_INFO, "limits measured: reads 24.1 GB/s with 2 threads");
     return s;
@@ -375,6 +423,12 @@ struct snapshot *fixture_extreme(void)
         log_put(s, s->log_count, LOG_ERROR,
                 "ﾊﾝｶｸ 全角 wide wide wide wide wide wide wide wide wide 全角全角全角全角全角全角全角全角");
     memset(s->model_path, '/', sizeof s->model_path - 1);
+    memset(s->ledger.group[0].name, 'n', sizeof s->ledger.group[0].name - 1);
+    s->ledger.groups = LEDGER_GROUPS;
+    s->ledger.contexts = LEDGER_CONTEXTS;
+    s->ledger.left_out = 1 << 30;
+    s->ledger.left_out_bytes = s->ledger.total[1][1] = INT64_MAX;
+    s->ledger.bytes = 0;
     memset(s->run[0].label, 'L', sizeof s->run[0].label - 1);
     memset(s->advice[0].reason, 'r', sizeof s->advice[0].reason - 1);
     memset(s->advice[0].check, 'c', sizeof s->advice[0].check - 1);

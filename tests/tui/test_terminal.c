@@ -134,7 +134,7 @@ static void keys_and_answers(void **state)
     CHECK(session_read(&s, "readable", 10000));
     session_send(&s, "\x1b");
     session_read(&s, NULL, 200);
-    session_send(&s, "5");
+    session_send(&s, "6");
     CHECK(session_read(&s, "Log", 10000));
     session_send(&s, "\x1b[<0;26;24M\x1b[<0;26;24m"); /* a click on "4 history" */
     CHECK(session_read(&s, "History", 10000));
@@ -226,7 +226,7 @@ static void storm(void **state)
                                              "2",
                                              "3",
                                              "4",
-                                             "5",
+                                             "5", "6",
                                              "b",
                                              "s",
                                              "r",

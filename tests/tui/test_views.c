@@ -76,6 +76,7 @@ static const struct golden_case CASES[] = {
     { "live_arms", fixture_arms, { .view = VIEW_LIVE } },
     { "advice", fixture_running, { .view = VIEW_ADVICE } },
     { "history", fixture_running, { .view = VIEW_HISTORY, .selected = { [VIEW_HISTORY] = 4 } } },
+    { "model", fixture_running, { .view = VIEW_MODEL, .selected = { [VIEW_MODEL] = 1 } } },
     { "log", fixture_running, { .view = VIEW_LOG } },
     { "help", fixture_running, { .view = VIEW_LIVE, .help = true } },
 };

@@ -8,7 +8,7 @@
 const struct view_row VIEWS[VIEW_COUNT] = {
     [VIEW_LIVE] = { "live", view_live },       [VIEW_AB] = { "A/B", view_ab },
     [VIEW_ADVICE] = { "advice", view_advice }, [VIEW_HISTORY] = { "history", view_history },
-    [VIEW_LOG] = { "log", view_log },
+    [VIEW_MODEL] = { "model", view_model },    [VIEW_LOG] = { "log", view_log },
 };
 
 static void draw_too_small(struct grid *g)
@@ -70,8 +70,8 @@ static void draw_title(struct grid *g, struct rect row, const struct snapshot *s
 /* The command that does the same as what is on screen or being typed. */
 static void screen_command(const struct snapshot *s, const struct ui *u, char *buf, size_t size)
 {
-    static const enum action OF_VIEW[VIEW_COUNT] = { DO_NEW_AB, DO_VIEW_AB, DO_OPEN, DO_VIEW_HISTORY,
-                                                     DO_NOTHING };
+    static const enum action OF_VIEW[VIEW_COUNT] = { DO_NEW_AB,       DO_VIEW_AB,    DO_OPEN,
+                                                     DO_VIEW_HISTORY, DO_VIEW_MODEL, DO_NOTHING };
     static const enum action OF_FORM[FORM_KIND_COUNT] = { DO_NOTHING, DO_NEW_AB, DO_PUSH, DO_NOTHING,
                                                           DO_FILTER };
     enum action a = u->form.kind != FORM_CLOSED ? OF_FORM[u->form.kind] : OF_VIEW[u->view];

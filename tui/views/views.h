@@ -20,6 +20,7 @@ void view_live(struct grid *g, struct rect body, const struct snapshot *s, const
 void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_advice(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_history(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_model(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_log(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_help(struct grid *g, struct rect body, const struct ui *u);
 void view_palette(struct grid *g, struct rect body, const struct ui *u);

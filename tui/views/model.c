@@ -1,0 +1,117 @@
+/* tui/views/model.c - the model as a file (which tensors, in which formats, how many bytes) and in memory (by
+ * context and KV type, all at once: what would fit shows without trying). */
+#include "tui/views/views.h"
+#include "tui/figures.h"
+
+#include <math.h>
+
+/* ---------------------------------------------------------------- tensors */
+
+enum { COUNT_COLUMNS = 6, FORMAT_COLUMNS = 9, SHAPE_COLUMNS = 16, BYTES_COLUMNS = 8, SHARE_COLUMNS = 6 };
+
+static void group_row(struct grid *g, struct rect in, int row, const struct tensor_group *t, int64_t all,
+                      unsigned extra)
+{
+    const double share = all > 0 ? (double)t->bytes / (double)all : NAN;
+    const int bar = in.w >= 84 ? 12 : 0, shape = in.w >= 66 ? SHAPE_COLUMNS : 0;
+    const int fixed = COUNT_COLUMNS + FORMAT_COLUMNS + shape + BYTES_COLUMNS + SHARE_COLUMNS + bar + 1;
+    char text[32];
+    struct pen p = pen_at(g, in, 0, row);
+    pen_field(&p, MAX(in.w - fixed, 8), ROLE_TEXT | extra, t->name);
+    snprintf(text, sizeof text, "x%d", t->count);
+    pen_field_right(&p, COUNT_COLUMNS, ROLE_DIM | extra, text);
+    pen_put(&p, ROLE_TEXT | extra, " ");
+    pen_field(&p, FORMAT_COLUMNS, ROLE_TEXT | STYLE_BOLD | extra, t->format);
+    pen_field(&p, shape, ROLE_DIM | extra, t->shape);
+    pen_field_right(&p, BYTES_COLUMNS, ROLE_TEXT | extra, figure_bytes(t->bytes).text);
+    pen_field_right(&p, SHARE_COLUMNS, ROLE_TEXT | extra, figure_percent(share).text);
+    if (!bar) return;
+    pen_put(&p, ROLE_TEXT, " ");
+    pen_meter(&p, bar - 1, share, ROLE_METER);
+}
+
+static void box_tensors(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
+{
+    const struct model_ledger *l = &s->ledger;
+    const struct model_shape *m = &s->model;
+    char title[128] = "Tensors", note[128] = "";
+    if (l->groups)
+        snprintf(title, sizeof title, "Tensors: %s, %sM parameters, %s, %d layers", m->arch,
+                 figure_number((double)m->params / 1e6).text, figure_bytes(l->bytes).text, m->layers);
+    if (l->left_out)
+        snprintf(note, sizeof note, "%d more tensors, %s", l->left_out, figure_bytes(l->left_out_bytes).text);
+    if (snapshot_random_weights(s)) snprintf(note, sizeof note, "%s", RANDOM_WEIGHTS_TEXT);
+    struct rect in = grid_box(g, area, title, note[0] ? note : NULL);
+    if (!l->groups) {
+        grid_wrap(g, in, s->model_error[0] ? ROLE_ERROR : ROLE_DIM,
+                  s->model_error[0]  ? s->model_error
+                  : s->model_path[0] ? "reading the file"
+                                     : "no model yet: m chooses one");
+        return;
+    }
+    const int chosen = u->selected[VIEW_MODEL], top = MAX(MIN(chosen - in.h / 2, l->groups - in.h), 0);
+    for (int i = top; i < l->groups && i - top < in.h; i++) {
+        group_row(g, in, i - top, &l->group[i], l->bytes, i == chosen ? STYLE_REVERSE : 0u);
+        grid_hit(g, rect_rows(in, i - top, 1), HIT_ROW, i);
+    }
+}
+
+/* ---------------------------------------------------------------- memory */
+
+enum { CACHE_COLUMNS = 7, PER_TOKEN_COLUMNS = 11, TOTAL_COLUMNS = 10 };
+
+/* As many contexts as there is room for, the longest always among them. */
+static int context_at(const struct model_ledger *l, int columns, int i)
+{
+    return i == columns - 1 ? l->contexts - 1 : i;
+}
+
+static void memory_row(struct grid *g, struct rect in, int row, const struct snapshot *s, int cache)
+{
+    const struct model_ledger *l = &s->ledger;
+    const int columns = MIN(MAX((in.w - CACHE_COLUMNS - PER_TOKEN_COLUMNS) / TOTAL_COLUMNS, 0), l->contexts);
+    const int64_t free = s->machine_known ? s->machine.memory_available_bytes : -1;
+    char text[48];
+    struct pen p = pen_at(g, in, 0, row);
+    pen_field(&p, CACHE_COLUMNS, cache < 0 ? ROLE_DIM : ROLE_TEXT | STYLE_BOLD,
+              cache < 0 ? "kv" : l->cache[cache]);
+    pen_field_right(&p, PER_TOKEN_COLUMNS, ROLE_DIM,
+                    cache < 0 ? "a token" : figure_bytes(l->kv_bytes_per_token[cache]).text);
+    for (int i = 0; i < columns; i++) {
+        const int c = context_at(l, columns, i);
+        if (cache < 0) {
+            snprintf(text, sizeof text, "%lld", (long long)l->context[c]);
+            pen_field_right(&p, TOTAL_COLUMNS, ROLE_DIM, text);
+            continue;
+        }
+        const int64_t total = l->total[cache][c];
+        const bool fits = total < 0 || free < 0 || total <= free;
+        snprintf(text, sizeof text, "%s%s", fits ? "" : "✕ ", figure_bytes(total).text);
+        pen_field_right(&p, TOTAL_COLUMNS, fits ? ROLE_TEXT : (unsigned)ROLE_WORSE, text);
+    }
+}
+
+static void box_memory(struct grid *g, struct rect area, const struct snapshot *s)
+{
+    const struct model_ledger *l = &s->ledger;
+    char title[96] = "Memory by context and KV type";
+    if (s->machine_known && s->machine.memory_available_bytes >= 0)
+        snprintf(title, sizeof title, "Memory by context and KV type; %s are free",
+                 figure_bytes(s->machine.memory_available_bytes).text);
+    struct rect in = grid_box(g, area, title, "$ qdyno fit -c 512,4096 -C kv=q8_0");
+    if (!l->groups) return;
+    for (int k = -1; k < l->caches; k++) memory_row(g, in, k + 1, s, k);
+    if (in.h > l->caches + 2)
+        grid_wrap(
+            g, rect_rows(in, l->caches + 2, in.h - l->caches - 2), ROLE_DIM,
+            "Weights as the file has them, one sequence; ✕ does not fit into what is free now. The loader "
+            "allocates by the same plan.");
+}
+
+void view_model(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
+{
+    struct rect box[MODEL_BOXES];
+    layout_model(body, box);
+    box_tensors(g, box[MODEL_TENSORS], s, u);
+    box_memory(g, box[MODEL_MEMORY], s);
+}
