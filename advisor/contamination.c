@@ -31,6 +31,10 @@ static const struct rule {
     { METRIC_SWAP_IN, MAXIMUM, 0, NAN, false, false, "memory came back from swap", 1, "/s" },
     { METRIC_OTHERS_BUSY, MEAN, 0.10, NAN, false, true, "other programs kept the processors busy", 100,
       " %" },
+    /* In a container a tenth of the machine may be all there is: the others in it count against its quota.
+     * What throttling the cell's own work brings about is part of its config, and no rule. */
+    { METRIC_CGROUP_OTHERS, MEAN, 0.10, NAN, false, true, "other programs used the control group's quota",
+      100, " %" },
     { METRIC_ON_BATTERY, SPREAD, 0, NAN, false, false, "the power source changed", 1, "" },
     { METRIC_GPU_THROTTLE, MAXIMUM, 0, NAN, true, false, "the GPU throttled", 1, "" },
 };

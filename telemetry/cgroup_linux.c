@@ -15,6 +15,7 @@ struct groups {
     int64_t machine_bytes; /* a limit above it is none; -1 unknown */
     char cpu[CGROUP_PATH]; /* group of the last reading: another one starts over */
     struct rate cpu_s, periods, throttled;
+    struct rate all_s, own_s; /* of METRIC_CGROUP_OTHERS */
 };
 
 /* ---------------------------------------------------------------- memory */
@@ -82,11 +83,12 @@ static void cpu_sample(struct groups *c, const struct sensors *s, double *row)
 {
     char text[1024];
     struct smallest x = { .limit = NAN };
-    if (!s->due[METRIC_CGROUP_CPU] && !s->due[METRIC_CGROUP_CPU_LIMIT] && !s->due[METRIC_CGROUP_THROTTLED])
+    if (!s->due[METRIC_CGROUP_CPU] && !s->due[METRIC_CGROUP_CPU_LIMIT] && !s->due[METRIC_CGROUP_THROTTLED] &&
+        !s->due[METRIC_CGROUP_OTHERS])
         return;
     cgroup_walk(s->root, s->watched_pid, "cpu", level_cpu, &x);
     if (strcmp(c->cpu, x.group.path)) {
-        c->cpu_s = c->periods = c->throttled = (struct rate){ 0 };
+        c->cpu_s = c->periods = c->throttled = c->all_s = c->own_s = (struct rate){ 0 };
         memcpy(c->cpu, x.group.path, sizeof c->cpu);
     }
     if (!*x.group.path) return;
@@ -97,6 +99,12 @@ static void cpu_sample(struct groups *c, const struct sensors *s, double *row)
         const char *why = isnan(x.limit) ? "no control group limits the processor time" : "";
         sensor_absent(s, METRIC_CGROUP_CPU_LIMIT, "%s", why);
         sensor_absent(s, METRIC_CGROUP_THROTTLED, "%s", why);
+        sensor_absent(s, METRIC_CGROUP_OTHERS, "%s", why);
+    }
+    if (s->due[METRIC_CGROUP_OTHERS] && !isnan(x.limit)) {
+        const double all = rate_next(&c->all_s, used_seconds(&x.group), 0, s->now_ns);
+        const double others = all - rate_next(&c->own_s, s->own_cpu_s, 0, s->now_ns);
+        if (!isnan(others)) row[METRIC_CGROUP_OTHERS] = MIN(MAX(others / x.limit, 0), 1);
     }
     if (!s->due[METRIC_CGROUP_THROTTLED] || isnan(x.limit)) return;
     sys_read(s->root, text, sizeof text, "%s/cpu.stat", x.group.path);

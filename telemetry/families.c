@@ -107,6 +107,7 @@ const struct family FAMILIES[FAMILY_COUNT] = {
     SENSOR(CGROUP_CPU, "qdyno_cgroup_cpu_ratio"),
     SENSOR(CGROUP_CPU_LIMIT, "qdyno_cgroup_cpu_limit_ratio"),
     SENSOR(CGROUP_THROTTLED, "qdyno_cgroup_throttled_ratio"),
+    SENSOR(CGROUP_OTHERS, "qdyno_cgroup_others_ratio"),
     SENSOR(PROC_RSS, "qdyno_proc_rss_bytes"),
     SENSOR(PROC_CPU, "qdyno_proc_cpu_ratio"),
     SENSOR(PROC_MAJOR_FAULTS, "qdyno_proc_major_faults_per_second"),

@@ -162,13 +162,24 @@ static void io_sample(struct process *p, const struct sensors *s, double *row)
 
 /* ---------------------------------------------------------------- the source */
 
-/* All processors' busy time less our own tree's. */
-static void others_sample(struct process *p, const struct sensors *s, double *row)
+static bool tree_has(const struct tree *t, int pid)
+{
+    for (int i = 0; i < t->count; i++)
+        if (t->pid[i] == pid) return true;
+    return false;
+}
+
+/* All processors' busy time less our own tree's; and our own by itself, for the control group's others. */
+static void others_sample(struct process *p, struct sensors *s, double *row)
 {
     int pid = s->own_pid ? s->own_pid : s->watched_pid;
-    if (!pid || isnan(s->busy_s)) return;
+    s->own_cpu_s = NAN;
+    if (!pid) return;
     tree_walk(&p->own, s->root, pid, s->now_ns);
-    double others = s->busy_s - tree_totals(&p->own, p, s->root).cpu_s;
+    const double own_s = tree_totals(&p->own, p, s->root).cpu_s;
+    if (!s->watched_pid || tree_has(&p->own, s->watched_pid)) s->own_cpu_s = own_s;
+    if (!s->due[METRIC_OTHERS_BUSY] || isnan(s->busy_s)) return;
+    double others = s->busy_s - own_s;
     double d_others = others - p->others_busy_was, d_total = s->total_s - p->others_total_was;
     if (d_total > 0) row[METRIC_OTHERS_BUSY] = isnan(d_others) ? NAN : MIN(MAX(d_others / d_total, 0), 1);
     p->others_busy_was = others;
@@ -197,7 +208,7 @@ static void process_sample(void *state, struct sensors *s, double *row)
     if (s->due[METRIC_PROC_VOLUNTARY_SWITCHES] || s->due[METRIC_PROC_INVOLUNTARY_SWITCHES])
         switches_sample(p, s, row);
     if ((s->due[METRIC_PROC_READ] || s->due[METRIC_PROC_WRITE]) && p->watched.count) io_sample(p, s, row);
-    if (s->due[METRIC_OTHERS_BUSY]) others_sample(p, s, row);
+    if (s->due[METRIC_OTHERS_BUSY] || s->due[METRIC_CGROUP_OTHERS]) others_sample(p, s, row);
 }
 
 static enum err_code process_open(void **state, const struct sensors *s, struct err *why)

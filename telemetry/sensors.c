@@ -75,6 +75,7 @@ enum err_code telemetry_open(struct telemetry **out, const char *root, struct er
         .own_pid = *root ? 0 : (int)getpid(),
         .busy_s = NAN,
         .total_s = NAN,
+        .own_cpu_s = NAN,
         .absence = t->absence,
     };
     char absent[COUNT_OF(SOURCES)][ABSENCE_TEXT] = { "" };

@@ -23,6 +23,10 @@ struct sensors {
     double *core_hertz;     /* [cores] clock of the last sample, NAN unknown */
     int cores, cores_cap;
 
+    /* written by process_linux at every tick that wants METRIC_CGROUP_OTHERS: processor seconds of our own
+     * tree; NAN: unknown, or a process that is not ours is watched */
+    double own_cpu_s;
+
     /* written by the source of GPUs: one row per device, see telemetry/gpu.h */
     struct gpu_reading *gpu; /* [gpus] */
     int gpus;

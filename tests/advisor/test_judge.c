@@ -286,6 +286,8 @@ static struct sample *quiet_samples(int n)
         s[i].value[METRIC_CPU_FREQUENCY] = 3e9;
         s[i].value[METRIC_SWAP_IN] = 0;
         s[i].value[METRIC_OTHERS_BUSY] = 0.01;
+        s[i].value[METRIC_CGROUP_OTHERS] = 0.05;
+        s[i].value[METRIC_CGROUP_THROTTLED] = 1; /* its own threads use the quota up: slow, not disturbed */
         s[i].value[METRIC_ON_BATTERY] = 0;
         s[i].value[METRIC_GPU_THROTTLE] = 1; /* a GPU that the cell does not use */
     }
@@ -317,6 +319,7 @@ static void contamination_names_what_happened(void **state)
                   { METRIC_SWAP_IN, 4096, "swap" },
                   { METRIC_CPU_THROTTLE, 2, "heat" },
                   { METRIC_OTHERS_BUSY, 1.0, "other programs" },
+                  { METRIC_CGROUP_OTHERS, 0.9, "control group" },
                   { METRIC_ON_BATTERY, 1, "power source" } };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         struct sample *t = quiet_samples(10);

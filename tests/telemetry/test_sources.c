@@ -280,6 +280,36 @@ static void container_uses_its_budget(void **state)
     root_remove(&r);
 }
 
+#define STAT_OF(TICKS)                                                                                       \
+    "100 (qdyno) S 1 100 100 0 -1 4194304 13 7 2 2 " TICKS " 0 0 0 20 0 2 0 1000 99000000 2500 "             \
+    "18446744073709551615 1 1 0\n"
+
+static void container_is_shared(const struct root *r)
+{
+    root_write(r, "sys/fs/cgroup/cpu.stat", "usage_usec 30045000\nnr_periods 1020\nnr_throttled 45\n");
+    root_write(r, "proc/100/stat", STAT_OF("103"));
+}
+
+/* 45 ms of the group's processor time, 30 of them ours: the rest of 1.5 processors is somebody else's. */
+static void others_in_the_container(void **state)
+{
+    (void)state;
+    struct root r = root_copy("cgroup-container");
+    struct telemetry *t = open_at(&r);
+    telemetry_sample(t, row);
+    CHECK(isnan(row[METRIC_CGROUP_OTHERS])); /* whose processes are ours is not known of a recorded machine */
+    root_write(&r, "proc/100/stat", STAT_OF("100"));
+    root_write(&r, "proc/100/cgroup", "0::/\n");
+    telemetry_watch_process(t, 100);
+    struct span s = sample_after(t, row, &r, container_is_shared);
+    check_rate(row[METRIC_CGROUP_OTHERS] * 1.5, 0.045 - 3.0 / (double)sysconf(_SC_CLK_TCK), s);
+    root_write(&r, "proc/100/stat", STAT_OF("109")); /* ticks run ahead of microseconds: none, not less */
+    telemetry_sample(t, row);
+    CHECK_NEAR(row[METRIC_CGROUP_OTHERS], 0, 0);
+    telemetry_close(t);
+    root_remove(&r);
+}
+
 static void container1_works(const struct root *r)
 {
     root_write(r, "sys/fs/cgroup/cpu,cpuacct/cpuacct.usage", "30020000000\n");
@@ -410,6 +440,7 @@ int main(void)
         cmocka_unit_test(forbidden_energy_says_so),
         cmocka_unit_test(storage_of_the_tree),
         cmocka_unit_test(container_uses_its_budget),
+        cmocka_unit_test(others_in_the_container),
         cmocka_unit_test(version_1_container),
         cmocka_unit_test(nearest_limit_of_all_levels),
         cmocka_unit_test(cores_have_clocks),
