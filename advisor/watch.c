@@ -10,7 +10,10 @@
 
 #include "advisor/experiment.h"
 
-enum { LOOK_S = 10 }; /* of --once: what its one look covers at most */
+enum {
+    LOOK_S = 10, /* of --once: what its one look covers at most */
+    TROUBLE_S = 600
+};
 
 const char *const WATCH_KINDS[] = { "start",  "round",    "postponed", "failed", "pending",
                                     "firing", "resolved", "rollback",  "notice", "trouble" };
@@ -41,6 +44,11 @@ void watch_say(struct watch *w, enum watch_kind kind, enum alert_grade grade, js
 
 void watch_trouble(struct watch *w, const struct err *why)
 {
+    const int64_t now = clock_ns();
+    /* a database that is locked is so every second: said once in ten minutes */
+    if (!strcmp(w->trouble, why->message) && now < w->trouble_again_ns) return;
+    snprintf(w->trouble, sizeof w->trouble, "%s", why->message);
+    w->trouble_again_ns = now + TROUBLE_S * INT64_C(1000000000);
     watch_say(w, WATCH_TROUBLE, GRADE_WARNING, NULL, "%s", why->message);
 }
 
@@ -259,7 +267,7 @@ void watch_look(struct watch *w)
     w->psi_cpu = in.row[METRIC_PSI_CPU];
     const int n = senses_read(&in, sense);
     for (int i = 0; i < n; i++) watch_feed(w, sense[i].signal, sense[i].subject, sense[i].value);
-    for (int i = 0; i < SIGNAL_COUNT && !w->o.once; i++) {
+    for (int i = 0; i < SIGNAL_COUNT && !w->o.once && !w->measuring; i++) {
         const double unknown_s = alerts_unknown_s(&w->alerts, (enum signal_id)i, now);
         if (!isnan(unknown_s)) watch_feed(w, SIGNAL_BLIND, SIGNALS[i].name, unknown_s);
     }
@@ -446,7 +454,7 @@ enum err_code watch_open(struct watch **out, const struct watch_options *o, cons
         watch_close(w);
         return rc;
     }
-    w->next_tick_ns = w->next_round_ns = clock_ns();
+    w->next_tick_ns = w->next_round_ns = w->due_ns = clock_ns();
     say_start(w, still);
     *out = w;
     return ERR_OK;

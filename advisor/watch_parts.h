@@ -42,7 +42,10 @@ struct watch {
     struct alerts alerts;
     struct watch_summary summary;
     bool measuring, stopped;
-    int64_t sensed_ns, next_round_ns, next_tick_ns;
+    int64_t sensed_ns, next_tick_ns;
+    int64_t due_ns, next_round_ns; /* as scheduled; and after postponing */
+    char trouble[512];             /* what was said last, and until when not again */
+    int64_t trouble_again_ns;
     double success_s; /* Unix time of the last success, or of the first watch here */
     double psi_cpu;   /* as last seen */
     /* of rounds */

@@ -314,6 +314,8 @@ static void measure_all(struct watch *w)
     if (!w->items) canary_measure(&canary);
     if (watch_sampler_at(w, TICK_MS, &why)) watch_trouble(w, &why);
     w->measuring = false;
+    for (int i = 0; i < SIGNAL_COUNT; i++) /* what we did not look at meanwhile was not lost */
+        if (w->alerts.known_ns[i]) w->alerts.known_ns[i] = clock_ns();
     if (!watch_goes_on(w)) return;
     w->summary.rounds++;
     judge_canary(w, &canary);
@@ -332,7 +334,9 @@ void round_step(struct watch *w)
     }
     w->postponed_in_row = 0;
     measure_all(w);
-    w->next_round_ns += every; /* of the schedule, not of the end: no drift */
+    w->due_ns += every; /* of the schedule, not of the end: no drift */
     const int64_t now = clock_ns();
-    if (w->next_round_ns <= now) w->next_round_ns += (now - w->next_round_ns) / every * every + every;
+    if (w->due_ns <= now)
+        w->due_ns += (now - w->due_ns) / every * every + every; /* missed: not made up for */
+    w->next_round_ns = w->due_ns;
 }
