@@ -116,6 +116,7 @@ int command_serve_metrics(const struct cli_global *g, const struct cli_args *a)
     struct page_server *server = NULL;
     struct sender sender = { .page = NULL };
     const char *listen = args_text(a, "--listen", "127.0.0.1");
+    char database[512] = "";
     int port = 0, status = EXIT_DONE;
     enum err_code rc = machine_detect(&m, "", &why);
     if (!rc) rc = cli_periods(&periods, a, &why);
@@ -123,6 +124,8 @@ int command_serve_metrics(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = sender_open(&sender, g, a, sampler, &m, &why);
     if (!rc) rc = scrape_open(&page, g->db_path, sampler, &m, &why);
     if (!rc) {
+        /* now: from the start of the server on the page is its thread's */
+        snprintf(database, sizeof database, "%s", scrape_absence(page));
         const struct page_spec spec = { .listen = listen,
                                         .port = (int)args_int(a, "--port", DEFAULT_PORT),
                                         .metrics = scrape_page,
@@ -130,7 +133,7 @@ int command_serve_metrics(const struct cli_global *g, const struct cli_args *a)
         rc = page_server_start(&server, &spec, &port, &why);
     }
     if (rc) status = cli_fail(a, &why);
-    if (!rc) status = announce(g, a, listen, port, scrape_absence(page));
+    if (!rc) status = announce(g, a, listen, port, database);
     /* rates have no value before their second reading: not at once */
     sender.due_ns = clock_ns() + (int64_t)(MIN(sender.every_s, 2) * 1e9);
     while (!rc && status == EXIT_DONE && !cli_is_interrupted(g)) {
