@@ -5,6 +5,7 @@ QDYNO=${1:?the built program}
 SHARED=${2:-}
 T=$(mktemp -d)
 export HOME=$T/home XDG_DATA_HOME=$T/data XDG_CACHE_HOME=$T/cache XDG_CONFIG_HOME=$T/config LC_ALL=C.UTF-8
+for name in $(env | sed -n 's/^\(OTEL_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
 unset QDYNO_PERIODS QDYNO_PUSH_URL QDYNO_PUSH_PASSWORD QDYNO_PUSH_BEARER NO_COLOR QDYNO_SHARE QDYNO_PLUGINS QDYNO_PLUGIN_TIMEOUT
 mkdir -p "$HOME"
 MODEL=$SHARED/models/repacked/stories260K-f32.gguf

@@ -5,7 +5,6 @@
 . "$(dirname "$0")/lib.sh" "$@"
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to stand in for a collector"; exit 77; }
 here=$(dirname "$0")
-for name in $(env | sed -n 's/^\(OTEL_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
 OTLP_PYTHON=${QDYNO_TEST_PYTHON:-python3}
 
 # collector FOLDER [PORT]: starts one; its address is in $address
