@@ -74,8 +74,8 @@ enum err_code ceilings_save(const struct machine_ceilings *c, const char *machin
 
 /* ---------------------------------------------------------------- what it is doing */
 
-struct telemetry; /* every open sensor; reading never blocks longer than 2 ms; not thread-safe: one sampler
-                     per thread */
+struct telemetry; /* every open sensor; reading never blocks longer than 2 ms (but for the link of one older
+                     NVIDIA card in five seconds: 40 ms); not thread-safe: one sampler per thread */
 
 /* Finding no sensor is a success. Errors: ERR_NOMEM; ERR_IO when procfs itself cannot be read. */
 enum err_code telemetry_open(struct telemetry **out, const char *root, struct err *why);

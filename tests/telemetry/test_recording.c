@@ -502,6 +502,37 @@ static void shipped_machines_are_what_their_golden_text_says(void **state)
         if (!seen[i]) fail_msg("no machine '%s'", MUST[i]);
 }
 
+/* The sensors find a shipped machine as detection does: the same memory, GPUs in the same order. */
+static void shipped_machines_are_sampled(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {
+        "amx-server",       "avx2-laptop", "numa-server", "nvidia-box",
+        "intel-gpu-laptop", "amd-gpu-box", "arm-board",   "cgroup-container"
+    };
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++) {
+        struct root r = root_get(NAMES[i]);
+        struct machine m;
+        struct err why;
+        struct telemetry *t;
+        struct gpu_reading g[MACHINE_GPUS];
+        double row[METRIC_SENSOR_COUNT], used = NAN;
+        CHECK_OK(machine_detect(&m, r.path, &why));
+        CHECK_OK(telemetry_open(&t, r.path, &why));
+        for (int k = 0; k < 2; k++) telemetry_sample(t, row);
+        CHECK_NEAR(row[METRIC_MEM_TOTAL], (double)m.memory_bytes, 0);
+        CHECK(row[METRIC_MEM_USED] > 0 && row[METRIC_MEM_USED] < row[METRIC_MEM_TOTAL]);
+        assert_int_equal(telemetry_gpus(t, g, MACHINE_GPUS), m.gpus);
+        for (int k = 0; k < m.gpus; k++) {
+            assert_string_equal(g[k].name, m.gpu[k].name);
+            assert_string_equal(g[k].bus, m.gpu[k].bus);
+            if (!isnan(g[k].mem_used_bytes)) used = (isnan(used) ? 0 : used) + g[k].mem_used_bytes;
+        }
+        CHECK(isnan(used) ? isnan(row[METRIC_GPU_MEM_USED]) : row[METRIC_GPU_MEM_USED] == used);
+        telemetry_close(t);
+    }
+}
+
 /* The flags of the kernel and the raw leaves of the processor are two accounts of the same thing. */
 static uint32_t reg(const json_t *doc, uint32_t leaf, int subleaf, const char *name)
 {
@@ -562,6 +593,7 @@ int main(void)
         cmocka_unit_test(answers_of_a_library_replay),
         cmocka_unit_test(damaged_answers_mean_no_library),
         cmocka_unit_test(shipped_machines_are_what_their_golden_text_says),
+        cmocka_unit_test(shipped_machines_are_sampled),
         cmocka_unit_test(flags_and_cpuid_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -275,6 +275,8 @@ void help_man(struct str *out)
     str_append(out, ".SH ENVIRONMENT\n");
     roff_item(out, "QDYNO_ISA", "Instruction sets that may be used; can only take away.");
     roff_item(out, "QDYNO_SHARE", "Folder of installed data.");
+    roff_item(out, "QDYNO_NVML, QDYNO_ROCM_SMI, QDYNO_OPENCL",
+              "Other files for the libraries that tell about GPUs.");
     roff_item(out, "QDYNO_PUSH_URL, QDYNO_PUSH_PASSWORD, QDYNO_PUSH_BEARER", "Defaults of qdyno push.");
     roff_item(out, "NO_COLOR", "No colour.");
 }
