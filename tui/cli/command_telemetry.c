@@ -155,7 +155,7 @@ static void note_absent(struct table *table, const struct telemetry *t, const st
 
 static json_t *cores_json(const struct telemetry *t)
 {
-    static double busy[1024], hertz[1024];
+    double busy[1024], hertz[1024];
     const int n = telemetry_cores(t, busy, COUNT_OF(busy));
     json_t *list = json_array();
     telemetry_core_hertz(t, hertz, COUNT_OF(hertz));
