@@ -145,19 +145,29 @@ PY
 else
   skip "no promtool: the rules are not checked"
 fi
-if have prometheus && have curl && have promtool; then
+if have prometheus && have curl; then # the live page, scraped, with rules that must fire
+  "$QDYNO" serve-metrics --port 0 -o json >"$T/page" 2>"$T/err" &
+  pids+=($!)
+  for _ in $(seq 100); do grep -q '"url"' "$T/page" && break; sleep 0.1; done
+  page=$(grep -o '127.0.0.1:[0-9]*' "$T/page" | head -1)
   port=$(free_port)
-  printf 'global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [qdyno.rules.yml]\n' >"$T/prometheus.yml"
+  "$QDYNO" watch --print-rules --alert memory=1%:0s --alert stale=0s >"$T/qdyno.rules.yml"
+  cat >"$T/prometheus.yml" <<YML
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [qdyno.rules.yml]
+scrape_configs: [{job_name: qdyno, static_configs: [{targets: ['$page']}]}]
+YML
   prometheus --config.file="$T/prometheus.yml" --storage.tsdb.path="$T/tsdb" --web.listen-address="127.0.0.1:$port" >"$T/prometheus.log" 2>&1 &
   pids+=($!)
-  for _ in $(seq 100); do curl -fs "http://127.0.0.1:$port/-/ready" >/dev/null && break; sleep 0.1; done
-  for _ in $(seq 50); do
-    curl -fs "http://127.0.0.1:$port/api/v1/rules" >"$T/out"
-    grep -q '"health":"unknown"' "$T/out" || break
-    sleep 0.2
+  for _ in $(seq 200); do
+    curl -fs "http://127.0.0.1:$port/api/v1/alerts" >"$T/out" && grep -q '"QdynoMemory"' "$T/out" && grep -q '"QdynoStale"' "$T/out" && break
+    sleep 0.1
   done
+  json 'sum(a["labels"]["alertname"] in ("QdynoMemory", "QdynoStale") and a["state"] == "firing" for a in d["data"]["alerts"]) == 2'
+  curl -fs "http://127.0.0.1:$port/api/v1/rules" >"$T/out"
   json 'len([r for g in d["data"]["groups"] for r in g["rules"]]) >= 25 and all(r["health"] == "ok" for g in d["data"]["groups"] for r in g["rules"])'
-  grep -q QdynoMemoryCritical "$T/out" || fail "Prometheus does not know our rules: $(head -c 300 "$T/out")"
+  curl -fsG "http://127.0.0.1:$port/api/v1/query" --data-urlencode 'query=qdyno_watch_performance_ratio' >"$T/out"
+  json 'any("tg24" in r["metric"]["subject"] and float(r["value"][1]) > 0 for r in d["data"]["result"])'
 else
   skip "no prometheus: the rules are not loaded"
 fi
