@@ -33,7 +33,8 @@ expect 2 "${watch[@]}" --once -w tg16 && says out 'nothing to compare with yet'
 expect 0 "${watch[@]}" --once -w tg16 --alert performance=99% && says out 'against its first rounds'
 expect 1 "${watch[@]}" --once -w tg16 --alert memory=1% --alert performance=99% && says out 'firing +warning: memory: .* of memory is in use \(limit 1 %\)'
 expect 1 "${watch[@]}" --once --alert memory=1% && ! grep -q ' firing ' "$T/out" || fail "a second run tells again"
-expect 0 "${watch[@]}" --once && says out '0 still fire' # off now: it ends silently
+expect 0 "${watch[@]}" --once && says out 'resolved .*memory: switched off' && says out '0 still fire'
+expect 0 watch --list -o json && json 'len(d["rows"]) == 1 and d["rows"][0]["alert"] == "memory" and d["rows"][0]["reason"] == "switched off"'
 expect 0 history -o json && json 'all(r["kind"] == "watch" and r["state"] == "done" for r in d["rows"]) and len(d["rows"]) == 3'
 
 # ---- a webhook, down first

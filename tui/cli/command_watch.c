@@ -48,6 +48,8 @@ const struct cli_flag FLAGS_WATCH[] = {
     WATCH_PAGES_FLAGS,
     FLAG_PERIOD_ROW,
     { "--log", NULL, "FILE", "append the lines to FILE, too; SIGHUP opens it anew", FLAG_TEXT },
+    { "--list", NULL, NULL, "the alerts that fired here, newest first, and what became of them",
+      FLAG_SWITCH },
     { "--print-alerts", NULL, NULL, "the alerts as they are set, and what they mean", FLAG_SWITCH },
     { "--print-rules", NULL, NULL, "the alerts as a Prometheus rule file", FLAG_SWITCH },
     { "--print-board", NULL, NULL, "a Grafana board, as its JSON model", FLAG_SWITCH },
@@ -299,6 +301,49 @@ static int print_alerts(const struct cli_global *g, const struct cli_args *a, co
     return status;
 }
 
+static const struct column PAST_COLUMNS[] = {
+    { "since", "since (UTC)", COLUMN_TEXT }, { "ended", "ended (UTC)", COLUMN_TEXT },
+    { "alert", "alert", COLUMN_TEXT },       { "severity", "severity", COLUMN_TEXT },
+    { "subject", "of", COLUMN_TEXT },        { "value", NULL, COLUMN_NUM },
+    { "threshold", NULL, COLUMN_NUM },       { "text", "what", COLUMN_TEXT },
+    { "reason", "end", COLUMN_TEXT },        { "machine", NULL, COLUMN_TEXT },
+};
+
+static int print_past(const struct cli_global *g, const struct cli_args *a)
+{
+    enum { MOST = 1000 };
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct alert_row *rows = NULL;
+    struct table t;
+    int n = 0, status;
+    enum err_code rc = db_open(&d, g->db_path, &why);
+    if (!rc) rc = db_alert_list(d, NULL, false, MOST, &rows, &n, &why);
+    db_close(d);
+    if (rc) return cli_fail(a, &why);
+    table_init(&t, "qdyno.alert_list/1", PAST_COLUMNS, COUNT_OF(PAST_COLUMNS));
+    for (int i = 0; i < n; i++) {
+        const struct alert_row *x = &rows[i];
+        char when[32];
+        json_t *row = table_row(&t);
+        json_put_str(row, "since", clock_iso8601(x->since_ms, when, sizeof when));
+        if (x->ended_ms) json_put_str(row, "ended", clock_iso8601(x->ended_ms, when, sizeof when));
+        json_put_str(row, "alert", x->name);
+        json_put_str(row, "severity", x->grade);
+        json_put_str(row, "subject", *x->subject ? x->subject : NULL);
+        json_put_num(row, "value", x->value);
+        json_put_num(row, "threshold", x->threshold);
+        json_put_str(row, "text", x->text);
+        json_put_str(row, "reason", x->ended_ms ? x->ended : NULL);
+        json_put_str(row, "machine", x->machine);
+    }
+    if (!n) table_note(&t, "no alert fired yet");
+    status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    free(rows);
+    return status;
+}
+
 static int print_text(const struct cli_args *a, const struct alert_rules *r)
 {
     struct err why = { 0 };
@@ -387,6 +432,10 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = read_rules(&o.rules, a, &why);
     const bool table = args_has(a, "--print-alerts"),
                text = args_has(a, "--print-rules") || args_has(a, "--print-board");
+    if (!rc && args_has(a, "--list")) {
+        free(watched);
+        return print_past(g, a);
+    }
     if (!rc && (table || text)) {
         free(watched);
         return table ? print_alerts(g, a, &o.rules) : print_text(a, &o.rules);
