@@ -51,6 +51,14 @@ static void each_metric_at_its_period(void **state)
     CHECK_NEAR(latest[METRIC_CPU_TEMPERATURE], 57, 1e-9);
     CHECK_NEAR(latest[METRIC_CPU_FREQUENCY], 1.95e9, 1);
     CHECK(isnan(latest[METRIC_GPU_POWER]));
+    struct energy_reading energy[8];
+    double hertz[16];
+    assert_int_equal(sampler_energy(s, energy, 8), 5);
+    assert_int_equal(sampler_energy(s, energy, 2), 2);
+    assert_string_equal(energy[0].domain, "package-0");
+    CHECK(isnan(energy[0].joules)); /* recorded: it stands still */
+    assert_int_equal(sampler_core_hertz(s, hertz, 16), 8);
+    CHECK_NEAR(hertz[7], 2.3e9, 1);
     sampler_stop(s);
 }
 

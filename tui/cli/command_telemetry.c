@@ -112,7 +112,7 @@ static const char *absence(const struct telemetry *t, enum metric_id id)
 {
     const char *why = telemetry_absence(t, id, NULL);
     if (!strcmp(why, "no process is watched")) return "no process is watched: --pid PID";
-    return *why ? why : "nothing to tell just now";
+    return *why ? why : "no value just now: nothing happened, or a recording stands still";
 }
 
 static void fill_row(json_t *row, const struct telemetry *t, const struct sampler_periods *p,
