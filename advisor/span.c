@@ -63,12 +63,14 @@ enum err_code spans_store_cell(struct db *d, const struct cell_row *row, const j
     return db_span_insert(d, spans, n, why);
 }
 
-enum err_code spans_store_load(struct db *d, int64_t run_id, int arm, const json_t *description,
-                               struct moment begun, double seconds, struct err *why)
+enum err_code spans_store_load(struct db *d, int64_t run_id, int arm, const struct span_load *load,
+                               struct err *why)
 {
+    const struct moment begun = load->begun;
     struct span_row spans[1 + SPANS_MOST];
-    spans[0] = span_of("load", begun, begun.clock_ns, begun.clock_ns + nanoseconds(seconds));
-    const int n = spans_read(spans, 1, COUNT_OF(spans), description, begun);
+    spans[0] = span_of("load", begun, begun.clock_ns, begun.clock_ns + nanoseconds(load->seconds));
+    snprintf(spans[0].error, sizeof(spans[0].error), "%s", load->error);
+    const int n = spans_read(spans, 1, COUNT_OF(spans), load->description, begun);
     for (int i = 0; i < n; i++) {
         spans[i].run_id = run_id;
         spans[i].arm = arm;

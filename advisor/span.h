@@ -30,8 +30,14 @@ int spans_read(struct span_row *rows, int n, int most, const json_t *answer, str
  * its answer, into the database. */
 enum err_code spans_store_cell(struct db *d, const struct cell_row *row, const json_t *answer,
                                struct moment begun, struct err *why);
-/* Of a process that was loaded from `begun` on, as its description tells, and no longer than `seconds`. */
-enum err_code spans_store_load(struct db *d, int64_t run_id, int arm, const json_t *description,
-                               struct moment begun, double seconds, struct err *why);
+/* How a process was loaded: from `begun` on, for `seconds`. */
+struct span_load {
+    struct moment begun;
+    double seconds;
+    const json_t *description; /* of the arm; NULL: it failed */
+    const char *error;         /* "" when it did not */
+};
+enum err_code spans_store_load(struct db *d, int64_t run_id, int arm, const struct span_load *load,
+                               struct err *why);
 
 #endif

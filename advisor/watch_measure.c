@@ -22,6 +22,7 @@ struct work {
     struct db *holder; /* says that we measure; the watch's own handle says that we watch */
     struct run_row run;
     double sum;
+    struct span_load load;
 };
 
 static bool on_event(void *ctx, const json_t *event)
@@ -91,7 +92,8 @@ static enum err_code begin_run(struct work *k, struct err *why)
     rc = db_open(&k->holder, k->w->o.db_path, why);
     if (!rc) rc = db_run_hold(k->holder, k->run.id, why);
     if (!rc && k->arm) rc = put_capsule(k, why);
-    return rc;
+    k->load.description = k->arm ? arm_description(k->arm) : NULL;
+    return rc ? rc : spans_store_load(k->w->db, k->run.id, 0, &k->load, why);
 }
 
 /* The faster of two looks: whatever disturbed the other was no change of the machine. */
@@ -195,7 +197,10 @@ static enum err_code open_arm(struct work *k, struct err *why)
                                    .train = load->train > 0,
                                    .program = k->w->o.program,
                                    .log = &k->w->log };
-    return arm_open(&k->arm, &spec, on_event, k, why);
+    const struct moment begun = moment_now();
+    const enum err_code rc = arm_open(&k->arm, &spec, on_event, k, why);
+    k->load = (struct span_load){ .begun = begun, .seconds = (double)(clock_ns() - begun.clock_ns) * 1e-9 };
+    return rc;
 }
 
 static void finish_run(struct work *k)
@@ -245,6 +250,7 @@ void measure_item(struct watch *w, const struct watch_own_item *item, const stru
     workload_line(&item->item.workload, k.workload, sizeof k.workload);
     const enum err_code opened = open_arm(&k, &why);
     struct err begin = { 0 };
+    k.load.error = opened ? why.message : "";
     enum err_code rc = opened == ERR_CANCELLED ? opened : begin_run(&k, &begin);
     if (rc && !opened) why = begin;
     if (opened) rc = opened;

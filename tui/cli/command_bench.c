@@ -364,8 +364,8 @@ static enum err_code one_arm(struct bench *b, struct err *why)
     if (b->sampler) sampler_watch_process(b->sampler, arm_pid(arm));
     rc = start_run(b, arm, why);
     if (!rc)
-        rc = spans_store_load(b->recorder.db, b->recorder.run.id, b->config_i, arm_description(arm), begun,
-                              load_s, why);
+        rc = spans_store_load(b->recorder.db, b->recorder.run.id, b->config_i,
+                              &(struct span_load){ begun, load_s, arm_description(arm), "" }, why);
     for (; b->workload_i < last && !rc; b->workload_i++) {
         const struct workload *w = &b->workload[b->workload_i];
         b->label = workload_line(w, buf, sizeof buf);
