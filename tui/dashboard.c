@@ -5,13 +5,17 @@
  */
 #include "tui/dashboard.h"
 
+#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <math.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "tui/linear.h"
 #include "tui/settings.h"
 #include "tui/views/views.h"
 
@@ -229,6 +233,77 @@ static enum err_code loop(struct dashboard *d, struct err *why)
     return rc;
 }
 
+/* ---------------------------------------------------------------- without a screen */
+
+enum { LINEAR_MS = 200 };
+
+static enum err_code write_lines(struct str *text, struct err *why)
+{
+    const bool bad = fputs(str_text(text), stdout) < 0 || fflush(stdout);
+    str_clear(text);
+    return bad ? err_set(why, ERR_IO, "cannot write to standard output") : ERR_OK;
+}
+
+static void line_in(struct dashboard *d, char *line, struct str *out)
+{
+    int keys[1024];
+    line[strcspn(line, "\r\n")] = '\0';
+    const int n = linear_keys(line, &d->ui, keys, COUNT_OF(keys));
+    if (!n) linear_status(d->s, out);
+    for (int i = 0; i < n; i++) dashboard_key(d, keys[i]);
+}
+
+/* Whole lines that are there now; false at the end of the input. */
+static bool lines_read(struct dashboard *d, struct str *pending, struct str *out)
+{
+    char buf[1024];
+    struct pollfd p = { .fd = 0, .events = POLLIN };
+    if (poll(&p, 1, LINEAR_MS) <= 0) return true;
+    const ssize_t n = read(0, buf, sizeof buf);
+    if (n <= 0) return n < 0 && errno == EINTR;
+    str_append_n(pending, buf, (size_t)n);
+    for (char *end; pending->data && (end = strchr(pending->data, '\n'));) {
+        *end = '\0';
+        line_in(d, pending->data, out);
+        const size_t rest = pending->len - (size_t)(end + 1 - pending->data);
+        memmove(pending->data, end + 1, rest + 1);
+        pending->len = rest;
+    }
+    return true;
+}
+
+/* The end of the input means: nobody will say anything any more; what runs is let finish. */
+static enum err_code linear_loop(struct dashboard *d, struct err *why)
+{
+    struct told told = { .view = VIEW_LIVE };
+    struct str out = { 0 }, pending = { 0 };
+    enum err_code rc = ERR_OK;
+    bool open = true;
+    while (!rc && !(d->leaving && !dashboard_is_running(d))) {
+        collect(d);
+        linear_tell(&told, d->s, &d->ui, &out);
+        rc = write_lines(&out, why);
+        if (open)
+            open = lines_read(d, &pending, &out);
+        else
+            clock_sleep_ns(LINEAR_MS * 1000000LL);
+        const bool waiting = d->ui.waiting_to_start || d->s->experiment_starting;
+        if (!open && !waiting && !dashboard_is_running(d)) d->leaving = true;
+        if (d->options->interrupted && *d->options->interrupted) {
+            if (d->experiment) experiment_stop(d->experiment);
+            d->leaving = true;
+        }
+    }
+    if (!rc) {
+        collect(d);
+        linear_tell(&told, d->s, &d->ui, &out);
+        rc = write_lines(&out, why);
+    }
+    str_free(&out);
+    str_free(&pending);
+    return rc;
+}
+
 /* ---------------------------------------------------------------- opening and closing */
 
 /* Everything slow, behind the first frame. */
@@ -278,7 +353,7 @@ static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_
     if ((rc = board_open(&d->board, o->db_path, why))) return rc;
     if (o->model) snprintf(d->board->known.model_path, sizeof d->board->known.model_path, "%s", o->model);
     /* Before any thread: they inherit the signal mask. */
-    if (o->frames <= 0 && (rc = screen_open(&d->screen, o->color, why))) return rc;
+    if (o->frames <= 0 && !o->linear && (rc = screen_open(&d->screen, o->color, why))) return rc;
     if (d->screen) {
         screen_theme(d->screen, &d->theme);
         screen_mouse(d->screen, d->ui.mouse);
@@ -308,7 +383,7 @@ enum err_code dashboard_run(const struct dashboard_options *o, struct err *why)
     if (rc == ERR_OK) {
         collect(&d);
         first_jobs(&d);
-        rc = o->frames > 0 ? draw_text_frames(&d, why) : loop(&d, why);
+        rc = o->frames > 0 ? draw_text_frames(&d, why) : o->linear ? linear_loop(&d, why) : loop(&d, why);
     }
     dashboard_close(&d);
     return rc;

@@ -2,6 +2,8 @@
 #ifndef QDYNO_TUI_H
 #define QDYNO_TUI_H
 
+#include <signal.h>
+
 #include "advisor/advisor.h"
 #include "tui/palette.h"
 
@@ -14,6 +16,8 @@ struct dashboard_options {
     bool color;           /* false: NO_COLOR or --no-color */
     const char *theme;    /* name or path; NULL: what was kept, else the default */
     bool no_mouse;
+    bool linear;                              /* lines instead of a screen: linear.h */
+    const volatile sig_atomic_t *interrupted; /* set by Ctrl-C, looked at by `linear`; NULL: never */
     bool read_only;
     int frames; /* > 0: draw that many frames without a terminal (fixed 80x24 grid, text to stdout) and leave
                  */

@@ -58,6 +58,8 @@ const struct cli_flag FLAGS_DASHBOARD[] = {
     { "--url", NULL, "URL", "Pushgateway for the push key (also: QDYNO_PUSH_URL)", FLAG_TEXT },
     { "--resume", NULL, "ID", "go on with a stopped A/B", FLAG_INT, 1, 9e15 },
     { "--theme", NULL, "NAME", "colours: a name the key T shows, or a file (docs/dashboard.md)", FLAG_TEXT },
+    { "--linear", NULL, NULL, "one line for each change, commands as lines: for screen readers and logs",
+      FLAG_SWITCH },
     { "--no-mouse", NULL, NULL, "leave the mouse to the terminal", FLAG_SWITCH },
     { "--read-only", NULL, NULL, "look, start nothing", FLAG_SWITCH },
     { "--frames", NULL, "N", "draw N frames as text without a terminal, then leave", FLAG_INT, 1, 100000 },
@@ -83,7 +85,8 @@ int command_dashboard(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
     int frames = (int)args_int(a, "--frames", 0);
-    if (!frames && !(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))) return without_terminal(g, a);
+    const bool linear = args_has(a, "--linear");
+    if (!frames && !linear && !(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))) return without_terminal(g, a);
     char *model = NULL;
     if (cli_model(&model, a, &why)) return cli_fail(a, &why);
     const char *url = args_text(a, "--url", getenv("QDYNO_PUSH_URL"));
@@ -100,6 +103,8 @@ int command_dashboard(const struct cli_global *g, const struct cli_args *a)
                                    .push_url = url && *url ? url : NULL,
                                    .color = !g->no_color,
                                    .theme = args_text(a, "--theme", NULL),
+                                   .linear = linear,
+                                   .interrupted = g->interrupted,
                                    .no_mouse = args_has(a, "--no-mouse"),
                                    .commands = commands,
                                    .command_count = count,
