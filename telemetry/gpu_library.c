@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool is_list(const struct question *q)
 {
@@ -51,8 +52,9 @@ static enum err_code recording_load(struct gpu_library *l, const char *root, str
     size_t n;
     json_t *doc = NULL;
     snprintf(path, sizeof path, "%s/%s.json", root, l->kind->name);
+    if (access(path, F_OK)) return err_set(why, ERR_ABSENT, "this recording holds no %s", l->kind->name);
     enum err_code rc = file_read(&text, &n, path, 8 << 20, why);
-    if (rc) return rc == ERR_IO ? ERR_ABSENT : rc;
+    if (rc) return rc;
     rc = json_parse(&doc, text, n, why);
     free(text);
     if (!rc && !json_is_array(json_object_get(doc, "devices")))

@@ -189,7 +189,7 @@ static enum err_code write_all(const char *dir, struct look *l, const json_t *ce
     }
     if (rc) return rc;
     json_t *o = about(l->private, why);
-    rc = o ? write_json(dir, "recording.json", o, why) : ERR_IO;
+    rc = o ? write_json(dir, RECORDING_ABOUT, o, why) : ERR_IO;
     json_decref(o);
     return rc;
 }
@@ -233,19 +233,27 @@ enum err_code recording_make(const char *dir, bool private, const json_t *ceilin
 
 enum { PACKED_LIMIT = 64 << 20 };
 
-/* The answers beside files.txt: found below the unpacked root under the same names. */
-static enum err_code link_answers(const char *dir, const char *root, struct err *why)
+/* A document beside files.txt, below the unpacked root under the same name. */
+static enum err_code link_document(const char *dir, const char *root, const char *name, struct err *why)
 {
-    for (size_t i = 0; i < GPU_VENDOR_COUNT; i++) {
-        const struct gpu_library_kind *kind = GPU_VENDORS[i]->library;
-        char from[PATH_MAX], full[PATH_MAX], to[PATH_MAX];
-        if (!kind) continue;
-        snprintf(from, sizeof from, "%s/%s.json", dir, kind->name);
-        snprintf(to, sizeof to, "%s/%s.json", root, kind->name);
-        if (realpath(from, full) && symlink(full, to))
-            return err_set(why, ERR_IO, "cannot make '%s': %s", to, strerror(errno));
+    char from[PATH_MAX], full[PATH_MAX], to[PATH_MAX];
+    snprintf(from, sizeof from, "%s/%s", dir, name);
+    snprintf(to, sizeof to, "%s/%s", root, name);
+    return realpath(from, full) && symlink(full, to)
+               ? err_set(why, ERR_IO, "cannot make '%s': %s", to, strerror(errno))
+               : ERR_OK;
+}
+
+static enum err_code link_documents(const char *dir, const char *root, struct err *why)
+{
+    enum err_code rc = link_document(dir, root, RECORDING_ABOUT, why);
+    for (size_t i = 0; i < GPU_VENDOR_COUNT && !rc; i++) {
+        char name[64];
+        if (!GPU_VENDORS[i]->library) continue;
+        snprintf(name, sizeof name, "%s.json", GPU_VENDORS[i]->library->name);
+        rc = link_document(dir, root, name, why);
     }
-    return ERR_OK;
+    return rc;
 }
 
 /* Hundreds of small files: in memory, where there is such a place. */
@@ -270,7 +278,7 @@ static enum err_code unpack(struct recording *r, const char *dir, const char *pa
     r->temporary = true;
     rc = strlen(text) == n ? recorded_files_unpack(text, r->root, why)
                            : err_set(why, ERR_FORMAT, "it holds a NUL byte");
-    if (!rc) rc = link_answers(dir, r->root, why);
+    if (!rc) rc = link_documents(dir, r->root, why);
     free(text);
     return rc ? err_prefix(why, "%s", packed) : ERR_OK;
 }
@@ -293,7 +301,7 @@ enum err_code recording_open(struct recording *out, const char *dir, struct err 
     char packed[PATH_MAX];
     *out = (struct recording){ 0 };
     if (strlen(dir) >= sizeof packed / 2) return err_set(why, ERR_IO, "path too long: '%s'", dir);
-    enum err_code rc = read_json(&out->about, dir, "recording.json", why);
+    enum err_code rc = read_json(&out->about, dir, RECORDING_ABOUT, why);
     if (!rc) rc = read_json(&out->ceilings, dir, "ceilings.json", why);
     snprintf(packed, sizeof packed, "%s/files.txt", dir);
     if (!rc && !access(packed, F_OK)) {

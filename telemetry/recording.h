@@ -15,6 +15,10 @@
  * ERR_NOMEM. */
 enum err_code recording_make(const char *dir, bool private, const json_t *ceilings, struct err *why);
 
+/* The file that says where a recording comes from. Below the root of one that stands still: rates stay
+ * unknown. */
+#define RECORDING_ABOUT "recording.json"
+
 struct recording {
     char root[PATH_MAX]; /* for every function that takes a machine's root */
     json_t *about; /* recording.json: "origin" ("recorded" or "described"), "date", ...; NULL: none there */

@@ -19,6 +19,7 @@ const size_t SOURCE_COUNT = COUNT_OF(SOURCES);
 
 struct telemetry {
     char root[PATH_MAX];
+    bool still; /* a recording: its counters will not move, so no time may pass or they would mean zero */
     struct sensors shared;
     void *state[COUNT_OF(SOURCES)];
     bool open[COUNT_OF(SOURCES)];
@@ -70,6 +71,7 @@ enum err_code telemetry_open(struct telemetry **out, const char *root, struct er
     struct telemetry *t = calloc(1, sizeof *t);
     if (!t) return err_set(why, ERR_NOMEM, "out of memory opening the sensors");
     memcpy(t->root, root, strlen(root) + 1);
+    t->still = *root && sys_exists(root, "/" RECORDING_ABOUT);
     t->shared = (struct sensors){
         .root = t->root,
         .own_pid = *root ? 0 : (int)getpid(),
@@ -112,7 +114,7 @@ void telemetry_watch_process(struct telemetry *t, int pid)
 void telemetry_sample_due(struct telemetry *t, const bool *due, double *row)
 {
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) row[i] = NAN;
-    t->shared.now_ns = clock_ns();
+    if (!t->still || !t->shared.now_ns) t->shared.now_ns = clock_ns();
     t->shared.due = due;
     for (size_t i = 0; i < SOURCE_COUNT; i++)
         if (t->open[i]) SOURCES[i]->sample(t->state[i], &t->shared, row);

@@ -33,6 +33,9 @@ json '[g["throttle_reasons"] for g in d["gpus"]] == [[], ["power_cap", "thermal"
 json '[g["partitions"] for g in d["gpus"]] == [0, 0, 2, 0] and d["gpus"][2]["busy_ratio"] is None'
 json '{r["name"]: r["value"] for r in d["rows"]}["gpu_power_watts"] == sum(g["power_watts"] for g in d["gpus"])'
 expect 0 detect --machine "$machines/numa-server" -o json && json 'd["machine"]["processors"] == 256 and d["machine"]["numa_nodes"] == 8'
+expect 0 detect --machine "$machines/numa-server" -o json && json 'd["power_sensors"] == "processor"'
+expect 0 detect --machine "$machines/intel-gpu-laptop" -o json && json 'd["power_sensors"] == "GPU"'
+expect 0 telemetry --machine "$machines/intel-gpu-laptop" -o json && json '[g["busy_ratio"] for g in d["gpus"]] == [None, None]' # stands still
 expect 0 detect --machine "$machines/amd-gpu-box" -o json && json 'd["machine"]["gpus"][0]["source"] == "amdgpu"'
 
 # a document of another machine is one, too; everything else is refused

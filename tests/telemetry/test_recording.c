@@ -528,6 +528,12 @@ static void shipped_machines_are_sampled(void **state)
             assert_string_equal(g[k].bus, m.gpu[k].bus);
             if (!isnan(g[k].mem_used_bytes)) used = (isnan(used) ? 0 : used) + g[k].mem_used_bytes;
         }
+        /* it stands still: that its counters do not move says nothing */
+        static const enum metric_id RATES[] = { METRIC_CPU_BUSY, METRIC_CPU_POWER, METRIC_PSI_CPU,
+                                                METRIC_SWAP_IN,  METRIC_DISK_READ, METRIC_NUMA_MISSES };
+        for (size_t k = 0; k < COUNT_OF(RATES); k++) CHECK(isnan(row[RATES[k]]));
+        for (int k = 0; k < m.gpus && !strcmp(NAMES[i], "intel-gpu-laptop"); k++)
+            CHECK(isnan(g[k].busy_ratio) && isnan(g[k].power_watts));
         CHECK(isnan(used) ? isnan(row[METRIC_GPU_MEM_USED]) : row[METRIC_GPU_MEM_USED] == used);
         telemetry_close(t);
     }

@@ -80,18 +80,21 @@ static void put_gpus(json_t *row, const struct machine *m)
 static void put_power(json_t *row, const char *root)
 {
     struct telemetry *t = NULL;
+    struct gpu_reading gpu[MACHINE_GPUS];
+    struct energy_reading energy[1];
     double now[METRIC_SENSOR_COUNT];
-    struct str names = { 0 };
+    bool processor = false, card = false;
     if (!telemetry_open(&t, root, NULL)) {
         telemetry_sample(t, now);
-        clock_sleep_ns(20000000); /* a power is an energy difference: it needs two readings */
-        telemetry_sample(t, now);
-        if (isfinite(now[METRIC_CPU_POWER])) str_append(&names, "processor ");
-        if (isfinite(now[METRIC_GPU_POWER])) str_append(&names, "GPU");
+        processor = telemetry_energy(t, energy, 1) > 0;
+        const int n = MIN(telemetry_gpus(t, gpu, MACHINE_GPUS), MACHINE_GPUS);
+        for (int i = 0; i < n; i++) card |= isfinite(gpu[i].power_watts) || isfinite(gpu[i].energy_joules);
         telemetry_close(t);
     }
-    json_put_str(row, "power_sensors", names.len ? str_text(&names) : NULL);
-    str_free(&names);
+    json_put_str(row, "power_sensors",
+                 processor ? card ? "processor GPU" : "processor"
+                 : card    ? "GPU"
+                           : NULL);
 }
 
 static void put_machine(json_t *row, const struct machine *m)

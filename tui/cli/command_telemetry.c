@@ -190,9 +190,12 @@ static void note_gpu(struct table *t, const struct gpu_reading *r)
         double value;
         const char *unit;
     } SHOWN[] = {
-        { "busy ", r->busy_ratio, "ratio" },      { "memory ", r->mem_used_bytes, "bytes" },
-        { "of ", r->mem_total_bytes, "bytes" },   { "", r->power_watts, "watts" },
-        { "of ", r->power_limit_watts, "watts" }, { "", r->temperature_celsius, "celsius" },
+        { "busy ", r->busy_ratio, "ratio" },
+        { "memory ", r->mem_used_bytes, "bytes" },
+        { isnan(r->mem_used_bytes) ? "memory " : "of ", r->mem_total_bytes, "bytes" },
+        { "", r->power_watts, "watts" },
+        { isnan(r->power_watts) ? "limit " : "of ", r->power_limit_watts, "watts" },
+        { "", r->temperature_celsius, "celsius" },
         { "", r->core_hertz, "hertz" },
     };
     struct str line = { 0 };
