@@ -130,7 +130,11 @@ static void begin_alert(struct watch *w, const struct alert *a, struct alert_ins
         scale_suggestion(x->state.value, a->signal == SIGNAL_BUSY ? w->psi_cpu : NAN, suggestion,
                          sizeof suggestion);
     const int n = notices_of(&notice, w, &row, a, NOTICE_FIRING, suggestion);
-    if (db_alert_begin(w->db, &row, &notice, n, &why)) watch_trouble(w, &why);
+    if (db_alert_begin(w->db, &row, &notice, n, &why)) {
+        watch_trouble(w, &why);
+        if (n) notify_now(w, &notice);
+        row.id = 0;
+    }
     x->id = row.id;
     free(notice.body);
     w->alertmanager_ns = 0; /* hears of it at once */
@@ -154,7 +158,9 @@ static void end_alert(struct watch *w, const struct alert *a, struct alert_insta
     row.ended_ms = clock_unix_ms();
     snprintf(row.ended, sizeof row.ended, "%s", over);
     const int n = notices_of(&notice, w, &row, a, NOTICE_RESOLVED, "");
-    if (x->id && db_alert_end(w->db, x->id, over, &notice, n, &why)) watch_trouble(w, &why);
+    const bool kept = x->id && !db_alert_end(w->db, x->id, over, &notice, n, &why);
+    if (x->id && !kept) watch_trouble(w, &why);
+    if (n && !kept) notify_now(w, &notice);
     free(notice.body);
     x->id = 0;
     w->alertmanager_ns = 0;

@@ -150,6 +150,14 @@ static bool send_notice(struct watch *w, const struct notice_row *n)
     return !kept && (!rc || rc == ERR_USAGE);
 }
 
+void notify_now(struct watch *w, const struct notice_row *n)
+{
+    struct err why;
+    if (post(w, n->url, n->body, NULL, &why))
+        watch_say(w, WATCH_NOTICE, GRADE_WARNING, NULL,
+                  "a notice could neither be kept nor told, it is lost: %s", why.message);
+}
+
 static void webhook_step(struct watch *w)
 {
     bool more = w->o.webhook != NULL;

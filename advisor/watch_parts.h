@@ -137,6 +137,8 @@ json_t *notice_document(const struct machine *m, const struct alert_row *row, co
  * until a while later. New reference. */
 json_t *alertmanager_document(const struct machine *m, const struct alert_row *rows, int n, int64_t now_ms);
 void notify_step(struct watch *w);
+/* One that the database did not take (a full disk is when notices matter): sent now or never. */
+void notify_now(struct watch *w, const struct notice_row *n);
 
 /* ---------------------------------------------------------------- watch_roll.c */
 

@@ -472,6 +472,29 @@ static void notices_wait_for_their_receiver(void **state)
     db_close(d);
 }
 
+/* A database that does not take an alert: told at once instead, and what cannot be is said to be lost. */
+static void an_alert_that_cannot_be_kept_is_told_at_once(void **state)
+{
+    struct bench *b = *state;
+    struct db *d;
+    struct err why;
+    struct alert_row other = { .name = "performance", .grade = "warning", .since_ms = 1 };
+    const struct watch_host host = { b, hear, proceed };
+    put_value(b, "usual value", SUBJECT_OF_ITEM, log(1500));
+    put_value(b, "usual value n", SUBJECT_OF_ITEM, 5);
+    b->o.webhook = "http://127.0.0.1:1/none";
+    CHECK_OK(watch_open(&b->w, &b->o, &host, &why));
+    CHECK_OK(db_open(&d, b->db, &why)); /* somebody else's row stands in the way */
+    snprintf(other.machine, sizeof other.machine, "%s", b->machine.id);
+    snprintf(other.subject, sizeof other.subject, "%s", SUBJECT_OF_ITEM);
+    CHECK_OK(db_alert_begin(d, &other, NULL, 0, &why));
+    watch_step(b->w);
+    watch_close(b->w);
+    CHECK(b->counts[WATCH_FIRING] == 1 && b->counts[WATCH_TROUBLE] == 1);
+    heard(b, "neither be kept nor told, it is lost: cannot reach");
+    db_close(d);
+}
+
 static void documents_have_their_fields(void **state)
 {
     (void)state;
@@ -559,6 +582,7 @@ int main(void)
         T(no_rollback_where_the_machine_is_slow),
         T(rollbacks_that_cannot_be_are_refused),
         T(notices_wait_for_their_receiver),
+        T(an_alert_that_cannot_be_kept_is_told_at_once),
         cmocka_unit_test(documents_have_their_fields),
         T(the_last_values_are_told),
     };
