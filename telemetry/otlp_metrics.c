@@ -213,9 +213,9 @@ static void put_resource(struct otlp_identity *out, const char *key, const char 
 {
     struct otlp_attribute *a = out->room;
     int at = 0;
-    if (!value || !*value) return;
+    if (!value || !*value || out->failed) return;
     while (at < out->resource.n && strcmp(a[at].key, key)) at++;
-    if (at == RESOURCE_MOST) return;
+    if (at == RESOURCE_MOST) return; /* refused by put_environment, which alone can come so far */
     a[at] = (struct otlp_attribute){ .key = arena_strdup(&out->memory, key),
                                      .string = arena_strdup(&out->memory, value) };
     out->failed = out->failed || !a[at].key || !a[at].string;
@@ -237,8 +237,12 @@ static void put_machine(struct otlp_identity *out, const struct machine *m)
     put_resource(out, "os.description", m->os);
     put_resource(out, "os.version", release ? release + 1 : NULL);
     const char **names = arena_alloc(&out->memory, MACHINE_GPUS * sizeof *names);
-    for (int i = 0; names && i < m->gpus; i++) names[i] = arena_strdup(&out->memory, m->gpu[i].name);
-    if (names && m->gpus > 0 && out->resource.n < RESOURCE_MOST)
+    out->failed = out->failed || !names;
+    for (int i = 0; names && i < m->gpus; i++) {
+        names[i] = arena_strdup(&out->memory, m->gpu[i].name);
+        out->failed = out->failed || !names[i];
+    }
+    if (!out->failed && m->gpus > 0)
         out->room[out->resource.n++] = (struct otlp_attribute){
             .key = "qdyno.gpu.names", .type = OTLP_STRINGS, .strings = names, .n = m->gpus
         };
@@ -257,6 +261,9 @@ static enum err_code put_environment(struct otlp_identity *out, struct err *why)
         put_resource(out, pair[0], pair[1]);
         free(pair[0]);
         free(pair[1]);
+        if (out->resource.n == RESOURCE_MOST)
+            return err_set(why, ERR_USAGE, "OTEL_RESOURCE_ATTRIBUTES: too many, at most about %d fit",
+                           RESOURCE_MOST - 16);
     }
     put_resource(out, "service.name", getenv("OTEL_SERVICE_NAME"));
     return ERR_OK;

@@ -209,6 +209,12 @@ static void who_speaks(void **state)
     setenv("OTEL_RESOURCE_ATTRIBUTES", "a=1,nonsense", 1);
     assert_int_equal(otlp_identify(&who, NULL, "1", &why), ERR_USAGE);
     CHECK(strstr(why.message, "'nonsense'"));
+    struct str many = { 0 };
+    for (int i = 0; i < 100; i++) str_printf(&many, "a%d=1,", i);
+    setenv("OTEL_RESOURCE_ATTRIBUTES", str_text(&many), 1);
+    assert_int_equal(otlp_identify(&who, &m, "1", &why), ERR_USAGE);
+    CHECK(strstr(why.message, "too many"));
+    str_free(&many);
 }
 
 static void readings_are_sent(void **state)
