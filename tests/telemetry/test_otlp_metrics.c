@@ -101,6 +101,31 @@ static void names_are_those_of_the_conventions(void **state)
     otlp_batch_free(&b);
 }
 
+/* Whatever joins FAMILIES: a name of its own, and a unit where it has one. */
+static void every_family_can_be_told(void **state)
+{
+    (void)state;
+    struct otlp_batch b = { .time_ns = 1 };
+    const struct family_sink sink = otlp_sink(&b);
+    int told = 0;
+    for (int f = 0; f < FAMILY_COUNT; f++) {
+        const struct histogram_counts h = { .count = 0 };
+        if (!FAMILIES[f].name) continue;
+        if (FAMILIES[f].type == FAMILY_HISTOGRAM)
+            sink.histogram(sink.ctx, (enum family_id)f, NULL, 0, &h);
+        else
+            family_value(&sink, (enum family_id)f, NULL, 0, 1);
+        told++;
+        if (b.n != told) fail_msg("%s goes by the name of another family", FAMILIES[f].name);
+        const struct otlp_metric *m = &b.metrics[b.n - 1];
+        if (*family_unit((enum family_id)f) && !*m->unit)
+            fail_msg("%s: no UCUM unit for '%s'", m->name, family_unit((enum family_id)f));
+        CHECK(m->n_points == 1 && *m->name && *m->description);
+    }
+    CHECK(told > 50 && !b.failed);
+    otlp_batch_free(&b);
+}
+
 static void histograms_keep_their_buckets(void **state)
 {
     (void)state;
@@ -241,6 +266,7 @@ int main(void)
 #define E(test) cmocka_unit_test_setup_teardown(test, forget_environment, forget_environment)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_those_of_the_conventions),
+        cmocka_unit_test(every_family_can_be_told),
         cmocka_unit_test(histograms_keep_their_buckets),
         E(others_read_them),
         E(who_speaks),
