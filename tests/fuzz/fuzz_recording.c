@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "telemetry/recording_files.h"
 #include "telemetry/telemetry.h"
 
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
@@ -33,37 +32,47 @@ static void check_names(const char *root)
     closedir(dir);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void write_file(const char *dir, const char *name, const void *bytes, size_t n)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "wb");
+    if (!f || fwrite(bytes, 1, n, f) != n || fclose(f)) abort();
+}
+
+static void look_at(const char *root)
 {
     static struct gpu_reading gpu[MACHINE_GPUS];
-    struct err why = { 0 };
     struct machine m;
     struct telemetry *t;
     double row[METRIC_SENSOR_COUNT];
-    char root[] = "/dev/shm/fuzz.XXXXXX", elsewhere[] = "/tmp/fuzz.XXXXXX", path[64], *at = root;
-    char *text = malloc(size + 1);
-    if (!text) return 0;
-    memcpy(text, data, size);
-    text[size] = '\0';
-    if (!mkdtemp(root)) at = mkdtemp(elsewhere);
-    if (!at) abort();
-    if (recorded_files_unpack(text, at, &why) && !*why.message) abort();
-    const size_t n = strlen(text);
-    if (n < size) {
-        snprintf(path, sizeof path, "%s/nvml.json", at);
-        FILE *f = fopen(path, "wb");
-        if (!f || fwrite(data + n + 1, 1, size - n - 1, f) != size - n - 1 || fclose(f)) abort();
+    if (!machine_detect(&m, root, NULL)) json_decref(machine_to_json(&m));
+    if (telemetry_open(&t, root, NULL)) return;
+    telemetry_sample(t, row);
+    telemetry_sample(t, row);
+    const int gpus = telemetry_gpus(t, gpu, MACHINE_GPUS);
+    for (int i = 0; i < gpus; i++) json_decref(gpu_reading_to_json(&gpu[i]));
+    telemetry_close(t);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct recording r;
+    struct err why = { 0 };
+    char in_memory[] = "/dev/shm/fuzz.XXXXXX", on_disk[] = "/tmp/fuzz.XXXXXX", *dir = in_memory;
+    if (!mkdtemp(in_memory)) dir = mkdtemp(on_disk);
+    if (!dir) abort();
+    const uint8_t *end = size ? memchr(data, '\0', size) : NULL;
+    const size_t n = end ? (size_t)(end - data) : size;
+    write_file(dir, "files.txt", data, n);
+    if (end) write_file(dir, "nvml.json", end + 1, size - n - 1);
+    if (recording_open(&r, dir, &why)) {
+        if (!*why.message || *r.root) abort(); /* refused, and nothing stays behind */
+    } else {
+        check_names(r.root);
+        look_at(r.root);
+        recording_close(&r);
     }
-    check_names(at);
-    if (!machine_detect(&m, at, &why)) json_decref(machine_to_json(&m));
-    if (!telemetry_open(&t, at, &why)) {
-        telemetry_sample(t, row);
-        telemetry_sample(t, row);
-        const int gpus = telemetry_gpus(t, gpu, MACHINE_GPUS);
-        for (int i = 0; i < gpus; i++) json_decref(gpu_reading_to_json(&gpu[i]));
-        telemetry_close(t);
-    }
-    nftw(at, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-    free(text);
+    nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     return 0;
 }
