@@ -14,7 +14,7 @@
 struct groups {
     int64_t machine_bytes; /* a limit above it is none; -1 unknown */
     char cpu[CGROUP_PATH]; /* group of the last reading: another one starts over */
-    struct rate cpu_s, periods, throttled;
+    struct rate cpu_s, periods, throttled, throttled_s;
     struct rate all_s, own_s; /* of METRIC_CGROUP_OTHERS */
 };
 
@@ -79,40 +79,52 @@ static void level_cpu(void *ctx, const struct cgroup *g)
     *x = (struct smallest){ *g, limit };
 }
 
-static void cpu_sample(struct groups *c, const struct sensors *s, double *row)
+static const enum metric_id CPU[] = { METRIC_CGROUP_CPU, METRIC_CGROUP_CPU_LIMIT, METRIC_CGROUP_THROTTLED,
+                                      METRIC_CGROUP_THROTTLED_TIME, METRIC_CGROUP_OTHERS };
+
+/* How often and how long the quota stopped the group. */
+static void throttling_sample(struct groups *c, const struct sensors *s, const struct cgroup *g, double *row)
 {
     char text[1024];
-    struct smallest x = { .limit = NAN };
-    if (!s->due[METRIC_CGROUP_CPU] && !s->due[METRIC_CGROUP_CPU_LIMIT] && !s->due[METRIC_CGROUP_THROTTLED] &&
-        !s->due[METRIC_CGROUP_OTHERS])
-        return;
-    cgroup_walk(s->root, s->watched_pid, "cpu", level_cpu, &x);
-    if (strcmp(c->cpu, x.group.path)) {
-        c->cpu_s = c->periods = c->throttled = c->all_s = c->own_s = (struct rate){ 0 };
-        memcpy(c->cpu, x.group.path, sizeof c->cpu);
+    if (!s->due[METRIC_CGROUP_THROTTLED] && !s->due[METRIC_CGROUP_THROTTLED_TIME]) return;
+    sys_read(s->root, text, sizeof text, "%s/cpu.stat", g->path);
+    if (s->due[METRIC_CGROUP_THROTTLED_TIME]) {
+        const double seconds = g->version == 2 ? sys_field(text, "throttled_usec ") / 1e6
+                                               : sys_field(text, "throttled_time ") / 1e9;
+        row[METRIC_CGROUP_THROTTLED_TIME] = rate_next(&c->throttled_s, seconds, 0, s->now_ns);
     }
-    if (!*x.group.path) return;
-    if (s->due[METRIC_CGROUP_CPU])
-        row[METRIC_CGROUP_CPU] = rate_next(&c->cpu_s, used_seconds(&x.group), 0, s->now_ns);
-    if (s->due[METRIC_CGROUP_CPU_LIMIT]) {
-        row[METRIC_CGROUP_CPU_LIMIT] = x.limit;
-        const char *why = isnan(x.limit) ? "no control group limits the processor time" : "";
-        sensor_absent(s, METRIC_CGROUP_CPU_LIMIT, "%s", why);
-        sensor_absent(s, METRIC_CGROUP_THROTTLED, "%s", why);
-        sensor_absent(s, METRIC_CGROUP_OTHERS, "%s", why);
-    }
-    if (s->due[METRIC_CGROUP_OTHERS] && !isnan(x.limit)) {
-        const double all = rate_next(&c->all_s, used_seconds(&x.group), 0, s->now_ns);
-        const double others = all - rate_next(&c->own_s, s->own_cpu_s, 0, s->now_ns);
-        if (!isnan(others)) row[METRIC_CGROUP_OTHERS] = MIN(MAX(others / x.limit, 0), 1);
-    }
-    if (!s->due[METRIC_CGROUP_THROTTLED] || isnan(x.limit)) return;
-    sys_read(s->root, text, sizeof text, "%s/cpu.stat", x.group.path);
+    if (!s->due[METRIC_CGROUP_THROTTLED]) return;
     const double periods = rate_next(&c->periods, sys_field(text, "nr_periods "), 0, s->now_ns);
     const double throttled = rate_next(&c->throttled, sys_field(text, "nr_throttled "), 0, s->now_ns);
     /* a period is counted only while the group had something to do */
     if (!isnan(periods) && !isnan(throttled))
         row[METRIC_CGROUP_THROTTLED] = periods > 0 ? MIN(throttled / periods, 1) : 0;
+}
+
+static void cpu_sample(struct groups *c, const struct sensors *s, double *row)
+{
+    struct smallest x = { .limit = NAN };
+    bool any = false;
+    for (size_t i = 0; i < COUNT_OF(CPU); i++) any |= s->due[CPU[i]];
+    if (!any) return;
+    cgroup_walk(s->root, s->watched_pid, "cpu", level_cpu, &x);
+    if (strcmp(c->cpu, x.group.path)) {
+        c->cpu_s = c->periods = c->throttled = c->throttled_s = c->all_s = c->own_s = (struct rate){ 0 };
+        memcpy(c->cpu, x.group.path, sizeof c->cpu);
+    }
+    if (!*x.group.path) return;
+    if (s->due[METRIC_CGROUP_CPU])
+        row[METRIC_CGROUP_CPU] = rate_next(&c->cpu_s, used_seconds(&x.group), 0, s->now_ns);
+    if (s->due[METRIC_CGROUP_CPU_LIMIT]) row[METRIC_CGROUP_CPU_LIMIT] = x.limit;
+    for (size_t i = 1; i < COUNT_OF(CPU) && s->due[METRIC_CGROUP_CPU_LIMIT]; i++)
+        sensor_absent(s, CPU[i], "%s", isnan(x.limit) ? "no control group limits the processor time" : "");
+    if (isnan(x.limit)) return;
+    if (s->due[METRIC_CGROUP_OTHERS]) {
+        const double all = rate_next(&c->all_s, used_seconds(&x.group), 0, s->now_ns);
+        const double others = all - rate_next(&c->own_s, s->own_cpu_s, 0, s->now_ns);
+        if (!isnan(others)) row[METRIC_CGROUP_OTHERS] = MIN(MAX(others / x.limit, 0), 1);
+    }
+    throttling_sample(c, s, &x.group, row);
 }
 
 /* ---------------------------------------------------------------- the source */

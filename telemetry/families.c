@@ -107,6 +107,7 @@ const struct family FAMILIES[FAMILY_COUNT] = {
     SENSOR(CGROUP_CPU, "qdyno_cgroup_cpu_ratio"),
     SENSOR(CGROUP_CPU_LIMIT, "qdyno_cgroup_cpu_limit_ratio"),
     SENSOR(CGROUP_THROTTLED, "qdyno_cgroup_throttled_ratio"),
+    SENSOR(CGROUP_THROTTLED_TIME, "qdyno_cgroup_throttled_time_ratio"),
     SENSOR(CGROUP_OTHERS, "qdyno_cgroup_others_ratio"),
     SENSOR(PROC_RSS, "qdyno_proc_rss_bytes"),
     SENSOR(PROC_CPU, "qdyno_proc_cpu_ratio"),
@@ -125,6 +126,8 @@ const struct family FAMILIES[FAMILY_COUNT] = {
         "domain", "joules", "energy used by each RAPL domain; rate() of it is power" },
     [FAMILY_SAMPLER_COST] = { "qdyno_sampler_cpu_ratio", FAMILIES_MACHINE, FAMILY_GAUGE,
         "", "ratio", "what reading the sensors costs, 1 = one processor" },
+    [FAMILY_SAMPLER_MISSED] = { "qdyno_sampler_missed_ticks_total", FAMILIES_MACHINE, FAMILY_COUNTER,
+        "", "", "readings of the sensors that were left out because the machine was too busy" },
 
     [FAMILY_GPU_UTILIZATION] = { "qdyno_gpu_utilization_ratio", FAMILIES_GPU, FAMILY_GAUGE,
         "device", "ratio", "share of time in which a kernel ran",

@@ -20,6 +20,7 @@ enum family_id {
     FAMILY_SENSOR_FIRST,
     FAMILY_CPU_ENERGY = FAMILY_SENSOR_FIRST + METRIC_SENSOR_COUNT,
     FAMILY_SAMPLER_COST,
+    FAMILY_SAMPLER_MISSED,
     /* GPUs one by one */
     FAMILY_GPU_UTILIZATION,
     FAMILY_GPU_MEMORY_BUSY,
@@ -161,7 +162,7 @@ struct readings {
     int gpus;
     struct energy_reading energy[READINGS_DOMAINS];
     int energies;
-    double sampler_cost_ratio;
+    double sampler_cost_ratio, sampler_missed_ticks;
     struct process_reading process;
 };
 /* The latest of a sampling thread, and of this process. */

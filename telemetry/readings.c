@@ -13,10 +13,6 @@
 
 #include "telemetry/sysfs.h"
 
-#ifndef QDYNO_COMMIT
-#define QDYNO_COMMIT ""
-#endif
-
 /* ---------------------------------------------------------------- one process */
 
 static double open_files(const char *process)
@@ -106,6 +102,9 @@ void readings_take(struct readings *out, struct sampler_thread *s, const struct 
     out->gpus = MIN(sampler_gpus(s, out->gpu, MACHINE_GPUS), MACHINE_GPUS);
     out->energies = sampler_energy(s, out->energy, READINGS_DOMAINS);
     out->sampler_cost_ratio = sampler_cost_ratio(s);
+    int64_t missed;
+    sampler_ticks(s, &missed);
+    out->sampler_missed_ticks = (double)missed;
     process_read(&out->process, 0);
 }
 
@@ -140,6 +139,7 @@ static void sensors_tell(const struct readings *r, const struct family_sink *to)
         family_value(to, FAMILY_CPU_ENERGY, &(struct label){ "domain", r->energy[i].domain }, 1,
                      r->energy[i].joules);
     family_value(to, FAMILY_SAMPLER_COST, NULL, 0, r->sampler_cost_ratio);
+    family_value(to, FAMILY_SAMPLER_MISSED, NULL, 0, r->sampler_missed_ticks);
 }
 
 /* Which numbers of a reading are samples of which family: one row each, those of one family together. */

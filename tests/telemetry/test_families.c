@@ -187,7 +187,7 @@ static void the_unknown_is_not_said(void **state)
     memset(&r, 0, sizeof r);
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) r.row[i] = NAN;
     r.row[METRIC_MEM_USED] = 5;
-    r.sampler_cost_ratio = NAN;
+    r.sampler_cost_ratio = r.sampler_missed_ticks = NAN;
     process_read(&r.process, 0x7ffffff0); /* nobody */
     CHECK(isnan(r.process.cpu_seconds) && isnan(r.process.open_fds));
     readings_tell(&r, &to);

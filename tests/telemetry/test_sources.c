@@ -274,6 +274,7 @@ static void container_uses_its_budget(void **state)
     check_rate(row[METRIC_CGROUP_CPU], 0.015, s);
     CHECK_NEAR(row[METRIC_CGROUP_CPU_LIMIT], 1.5, 1e-12);
     CHECK_NEAR(row[METRIC_CGROUP_THROTTLED], 0.25, 1e-9);
+    check_rate(row[METRIC_CGROUP_THROTTLED_TIME], 0.4, s); /* on several processors at once */
     telemetry_sample(t, row);
     CHECK_NEAR(row[METRIC_CGROUP_THROTTLED], 0, 0); /* idle: nothing was stopped */
     telemetry_close(t);
@@ -317,6 +318,12 @@ static void container1_works(const struct root *r)
                "nr_periods 10\nnr_throttled 9\nthrottled_time 400000000\n");
 }
 
+static void container1_is_stopped(const struct root *r)
+{
+    root_write(r, "sys/fs/cgroup/cpu,cpuacct/cpu.stat",
+               "nr_periods 14\nnr_throttled 11\nthrottled_time 500000000\n");
+}
+
 static void version_1_container(void **state)
 {
     (void)state;
@@ -327,11 +334,15 @@ static void version_1_container(void **state)
     CHECK_NEAR(row[METRIC_CGROUP_MEM_LIMIT], 4294967296.0, 0);
     check_rate(row[METRIC_CGROUP_CPU], 0.020, s);
     CHECK(isnan(row[METRIC_CGROUP_CPU_LIMIT]) && isnan(row[METRIC_CGROUP_THROTTLED])); /* quota -1 */
+    CHECK(isnan(row[METRIC_CGROUP_THROTTLED_TIME]));
     CHECK(says(t, METRIC_CGROUP_CPU_LIMIT, "no control group limits"));
     root_write(&r, "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "250000\n"); /* set while we look */
     telemetry_sample(t, row);
     CHECK_NEAR(row[METRIC_CGROUP_CPU_LIMIT], 2.5, 1e-12);
     CHECK_NEAR(*telemetry_absence(t, METRIC_CGROUP_CPU_LIMIT, NULL), 0, 0);
+    s = sample_after(t, row, &r, container1_is_stopped);
+    check_rate(row[METRIC_CGROUP_THROTTLED_TIME], 0.1, s);
+    CHECK_NEAR(row[METRIC_CGROUP_THROTTLED], 0.5, 1e-9);
     telemetry_close(t);
     root_remove(&r);
 }
