@@ -278,6 +278,11 @@ void help_man(struct str *out)
     roff_item(out, "QDYNO_NVML, QDYNO_ROCM_SMI, QDYNO_OPENCL",
               "Other files for the libraries that tell about GPUs.");
     roff_item(out, "QDYNO_PUSH_URL, QDYNO_PUSH_PASSWORD, QDYNO_PUSH_BEARER", "Defaults of qdyno push.");
+    roff_item(
+        out, "OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, _TIMEOUT, _CERTIFICATE ...",
+        "The OpenTelemetry collector of qdyno push, and how to be let in; docs/monitoring.md has them all.");
+    roff_item(out, "OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES",
+              "Who it is that tells an OpenTelemetry collector.");
     roff_item(out, "NO_COLOR", "No colour.");
 }
 
