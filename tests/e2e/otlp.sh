@@ -117,6 +117,22 @@ expect 0 push 1 --otlp "$address" -o json && json 'd["traces_sent_late"] == 1'
 "$OTLP_PYTHON" "$here/../telemetry/otlp_decode.py" traces "$T/third/003.body" >"$T/spans" 2>"$T/err" || fail "the trace of a bench: $(cat "$T/err")"
 for name in bench load prefill decode; do grep -q "\"name\": \"$name\"" "$T/spans" || fail "a bench without $name"; done
 
+# a gateway and a collector: one that is away keeps nothing from the other, and has its own token to itself
+collector "$T/both"
+export QDYNO_PUSH_BEARER=of-the-gateway
+expect 7 push 1 --url "http://127.0.0.1:$(free_port)" --otlp "$address" --timeout 3s && says err 'kept'
+unset QDYNO_PUSH_BEARER
+[ "$(requests "$T/both")" = 2 ] || fail "the collector was not told: $(requests "$T/both") requests"
+grep -qi 'of-the-gateway' "$T"/both/*.headers && fail "the gateway's token went to the collector"
+"$OTLP_PYTHON" "$here/../telemetry/otlp_decode.py" traces "$T/both/001.body" >"$T/spans" 2>"$T/err" || fail "the trace: $(cat "$T/err")"
+python3 - "$T/spans" >"$T/err" 2>&1 <<'PY' || fail "the push in the trace"
+import json, sys
+spans = list(map(json.loads, open(sys.argv[1])))
+(push,), (root,) = ([s for s in spans if s["name"] == name] for name in ("push", "experiment"))
+assert push["links"] == [root["trace"]] and push["trace"] != root["trace"] and push["start"] > root["end"]
+assert push["status"] == 2 and "cannot reach" in push["message"], push
+PY
+
 # the live page, sent: a collector that is busy is told the next values
 collector "$T/live"
 echo '503 100' >"$T/live/plan"
