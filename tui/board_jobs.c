@@ -215,6 +215,24 @@ static struct run_line run_line_of(const struct run_row *r)
 }
 
 void board_job_history(struct board *b, const struct job *j)
+/* What a watch of this machine, in a process of its own, says fires: each once. */
+static void log_alerts(struct board *b, struct db *d)
+{
+    enum { MOST = 16 };
+    struct err why;
+    struct alert_row *rows = NULL;
+    int n = 0;
+    if (db_alert_list(d, NULL, true, MOST, &rows, &n, &why))
+        board_log(b, LOG_WARN, "alerts: %s", why.message);
+    for (int i = n - 1; i >= 0; i--) { /* the oldest first */
+        if (rows[i].id <= b->alert_told) continue;
+        b->alert_told = rows[i].id;
+        board_log(b, LOG_WARN, "alert %s%s%s: %s", rows[i].name, *rows[i].subject ? " " : "", rows[i].subject,
+                  rows[i].text);
+    }
+    free(rows);
+}
+
 {
     struct err why = { 0 };
     struct db *d = NULL;
@@ -224,6 +242,7 @@ void board_job_history(struct board *b, const struct job *j)
     if (rc == ERR_OK) rc = db_run_list(d, j->text[0][0] ? j->text[0] : NULL, SNAPSHOT_RUNS, &rows, &n, &why);
     int spooled = rc ? -1 : db_spool_count(d);
     publish_begin(b);
+    if (rc == ERR_OK) log_alerts(b, d);
     struct snapshot *s = &b->known;
     put_text(s->run_error, sizeof s->run_error, rc ? why.message : "");
     s->run_count = rc ? 0 : MIN(n, (int)SNAPSHOT_RUNS);

@@ -1,5 +1,5 @@
 /* Proves: jobs run in order on their own thread, a full queue says so, closing waits for what runs but not
- * for longer than asked. */
+ * for longer than asked; the log keeps its newest lines, and has each alert of a watch once. */
 #include "tests/check.h"
 #include "tui/board.h"
 
@@ -65,8 +65,55 @@ static void log_keeps_the_newest(void **state)
     board_close(b);
 }
 
+static void firing(struct db *d, const char *name, const char *text)
+{
+    struct err why;
+    struct alert_row a = { .machine = "m", .grade = "warning", .since_ms = 1 };
+    snprintf(a.name, sizeof a.name, "%s", name);
+    snprintf(a.text, sizeof a.text, "%s", text);
+    CHECK_OK(db_alert_begin(d, &a, NULL, 0, &why));
+}
+
+/* What a watch says fires is in the log, each alert once. */
+static void alerts_are_logged_once(void **state)
+{
+    struct err why;
+    struct board *b;
+    struct db *d;
+    struct job j = { 0 };
+    static struct snapshot s;
+    char path[] = "/tmp/qdyno-board-XXXXXX", beside[64];
+    (void)state;
+    const int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    CHECK_OK(db_open(&d, path, &why));
+    CHECK_OK(board_open(&b, path, &why));
+    board_job_history(b, &j);
+    board_copy(b, &s);
+    const int before = s.log_count;
+    firing(d, "memory", "95 % of memory is in use");
+    board_job_history(b, &j);
+    board_job_history(b, &j);
+    firing(d, "steal", "7 % are stolen");
+    board_job_history(b, &j);
+    board_copy(b, &s);
+    assert_int_equal(s.log_count, before + 2);
+    assert_string_equal(s.log[before].text, "alert memory: 95 % of memory is in use");
+    assert_string_equal(s.log[before + 1].text, "alert steal: 7 % are stolen");
+    board_close(b);
+    db_close(d);
+    close(fd);
+    unlink(path);
+    static const char *const BESIDE[] = { "-wal", "-shm", "-holds" };
+    for (size_t i = 0; i < COUNT_OF(BESIDE); i++) {
+        snprintf(beside, sizeof beside, "%s%s", path, BESIDE[i]);
+        unlink(beside);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(in_order), cmocka_unit_test(log_keeps_the_newest) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(in_order), cmocka_unit_test(log_keeps_the_newest),
+                                        cmocka_unit_test(alerts_are_logged_once) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
