@@ -208,10 +208,14 @@ void recorded_files_write(struct recorded_files *f, struct str *out)
 
 /* ---------------------------------------------------------------- unpacking */
 
+/* A few bytes of text may stand for very many: more than any machine has is refused before it is written. */
+enum { FILES_MOST = 1 << 16, BYTES_MOST = 256 << 20 };
+
 struct unpack {
     const char *root;
     int line;
-    char *path[64]; /* waiting for their content; one may stand for many */
+    size_t files, bytes; /* so far */
+    char *path[64];      /* waiting for their content; one may stand for many */
     int paths;
     struct str content;
     bool is_content; /* content follows the paths: the next path begins a new entry */
@@ -236,19 +240,29 @@ static enum err_code write_one(struct unpack *u, const char *path, struct err *w
     return fclose(out) == 0 && ok ? ERR_OK : err_set(why, ERR_IO, "cannot write '%s'", full);
 }
 
+static enum err_code count_in(struct unpack *u, size_t files, struct err *why)
+{
+    u->files += files;
+    u->bytes += files * u->content.len;
+    return u->files <= FILES_MOST && u->bytes <= BYTES_MOST
+               ? ERR_OK
+               : err_set(why, ERR_FORMAT, "line %d: more than %d files or %d MiB", u->line, FILES_MOST,
+                         BYTES_MOST >> 20);
+}
+
 /* A path with "[list]" stands for as many as the list names. */
 static enum err_code write_all(struct unpack *u, const char *path, struct err *why)
 {
+    enum { LIST_MOST = 8192 };
     const char *open = strchr(path, '['), *close = open ? strchr(open, ']') : NULL;
-    if (!close) return write_one(u, path, why);
     char list[4096], one[PATH_MAX];
-    static const int MOST = 8192;
+    if (!close) return count_in(u, 1, why) ? ERR_FORMAT : write_one(u, path, why);
     snprintf(list, sizeof list, "%.*s", (int)(close - open - 1), open + 1);
-    int *number = malloc((size_t)MOST * sizeof *number);
+    int *number = malloc(LIST_MOST * sizeof *number);
     if (!number) return err_set(why, ERR_NOMEM, "out of memory unpacking");
-    const int n = sys_cpulist(list, number, MOST);
-    enum err_code rc = n > 0 && n <= MOST
-                           ? ERR_OK
+    const int n = sys_cpulist(list, number, LIST_MOST);
+    enum err_code rc = n > 0 && n <= LIST_MOST
+                           ? count_in(u, (size_t)n, why)
                            : err_set(why, ERR_FORMAT, "line %d: '[%s]' is no list", u->line, list);
     for (int i = 0; !rc && i < n; i++) {
         snprintf(one, sizeof one, "%.*s%d%s", (int)(open - path), path, number[i], close + 1);

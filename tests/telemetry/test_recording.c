@@ -121,6 +121,23 @@ static void damaged_texts_are_refused(void **state)
     }
 }
 
+/* 40 KB of text that would be 320 MB of files. */
+static void a_text_that_swells_is_refused(void **state)
+{
+    (void)state;
+    struct root r = root_empty();
+    struct str text = { 0 };
+    struct err why = { 0 };
+    str_append(&text, "/proc/a[0-8191]\n ");
+    for (int i = 0; i < 4000; i++) str_append(&text, "0123456789");
+    str_append(&text, "\n");
+    assert_int_equal(recorded_files_unpack(str_text(&text), r.path, &why), ERR_FORMAT);
+    CHECK(strstr(why.message, "256 MiB"));
+    CHECK(!sys_exists(r.path, "/proc")); /* before anything was written */
+    str_free(&text);
+    root_remove(&r);
+}
+
 /* Whatever a stranger's file holds: files below the folder, or an error. */
 static void any_bytes_are_survived(void **state)
 {
@@ -591,6 +608,7 @@ int main(void)
         cmocka_unit_test(files_survive_their_text),
         cmocka_unit_test(paths_may_share_their_content),
         cmocka_unit_test(damaged_texts_are_refused),
+        cmocka_unit_test(a_text_that_swells_is_refused),
         cmocka_unit_test(any_bytes_are_survived),
         cmocka_unit_test(private_things_are_masked),
         cmocka_unit_test(this_machine_replays),
