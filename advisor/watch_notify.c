@@ -162,7 +162,7 @@ static void webhook_step(struct watch *w)
 {
     bool more = w->o.webhook != NULL;
     for (int i = 0; i < AT_ONCE && more; i++) {
-        struct notice_row n;
+        struct notice_row n = { 0 };
         struct err why;
         bool found;
         if (db_notice_next(w->db, w->o.webhook, clock_unix_ms(), &n, &found, &why)) {
