@@ -171,11 +171,11 @@ enum err_code page_server_start(struct page_server **out, const struct page_spec
     struct page_server *s = calloc(1, sizeof *s);
     if (s) {
         s->spec = *spec;
-        s->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ERROR_LOG, 0,
-                                     NULL, NULL, serve, s, MHD_OPTION_EXTERNAL_LOGGER, log_nothing, NULL,
-                                     MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                                     (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
-                                     MHD_OPTION_END);
+        s->daemon = MHD_start_daemon(
+            MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+            serve, s, MHD_OPTION_EXTERNAL_LOGGER, log_nothing, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+            MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+            (unsigned)IDLE_S, MHD_OPTION_END);
     }
     if (!s || !s->daemon) {
         free(s); /* the daemon owns the socket, also when it could not start */

@@ -20,9 +20,9 @@ stops() {
   wait "$serving"
   local got=$?
   [ "$got" = 0 ] || fail "serve-metrics ended by SIG$1 with status $got"
-  curl -fs "$page/metrics" >/dev/null && fail "somebody still listens"
+  curl -fs --max-time 20 "$page/metrics" >/dev/null && fail "somebody still listens"
 }
-look() { curl -fs "$page/metrics" >"$T/metrics" || fail "no page"; }
+look() { curl -fs --max-time 20 "$page/metrics" >"$T/metrics" || fail "no page"; }
 shows() { grep -Eq "$1" "$T/metrics" || fail "the page has no '$1'"; }
 
 # without a database: the machine is told, and that the rest is not known
@@ -30,11 +30,11 @@ serve
 look
 shows '^qdyno_database_up 0$' && shows '^qdyno_mem_used_bytes ' && shows '^qdyno_build_info\{.*version=' && shows '^process_resident_memory_bytes '
 [ -e "$XDG_DATA_HOME/qdyno/qdyno.db" ] && fail "who only looks made a database"
-[ "$(curl -s -o "$T/out" -w '%{http_code}' "$page/")" = 200 ] && says out '/metrics'
-[ "$(curl -s -o /dev/null -w '%{http_code}' "$page/-/healthy")" = 200 ] || fail "not healthy"
-[ "$(curl -s -o /dev/null -w '%{http_code}' "$page/nowhere")" = 404 ] || fail "/nowhere is somewhere"
-[ "$(curl -s -o /dev/null -w '%{http_code}' -X POST -d x "$page/metrics")" = 405 ] || fail "POST is taken"
-[ "$(curl -sI -o "$T/out" -w '%{http_code}' "$page/metrics")" = 200 ] && says out '^Content-Type: text/plain; version=0.0.4'
+[ "$(curl -s --max-time 20 -o "$T/out" -w '%{http_code}' "$page/")" = 200 ] && says out '/metrics'
+[ "$(curl -s --max-time 20 -o /dev/null -w '%{http_code}' "$page/-/healthy")" = 200 ] || fail "not healthy"
+[ "$(curl -s --max-time 20 -o /dev/null -w '%{http_code}' "$page/nowhere")" = 404 ] || fail "/nowhere is somewhere"
+[ "$(curl -s --max-time 20 -o /dev/null -w '%{http_code}' -X POST -d x "$page/metrics")" = 405 ] || fail "POST is taken"
+[ "$(curl -sI --max-time 20 -o "$T/out" -w '%{http_code}' "$page/metrics")" = 200 ] && says out '^Content-Type: text/plain; version=0.0.4'
 expect 7 serve-metrics --port "${page##*:}" && says err 'another program has this port'
 expect 4 serve-metrics --port 70000
 expect 4 serve-metrics --port 0 --listen example.com && says err 'no address'
@@ -122,12 +122,12 @@ scrape_configs:
 YML
   prometheus --config.file="$T/prometheus.yml" --storage.tsdb.path="$T/tsdb" --web.listen-address="127.0.0.1:$port" >"$T/prometheus.log" 2>&1 &
   pids+=($!)
-  for _ in $(seq 100); do curl -fs "http://127.0.0.1:$gateway/-/ready" >/dev/null && break; sleep 0.1; done
+  for _ in $(seq 100); do curl -fs --max-time 5 "http://127.0.0.1:$gateway/-/ready" >/dev/null && break; sleep 0.1; done
   expect 0 push 1 --url "http://127.0.0.1:$gateway"
   # ask QUERY PATTERN: until the answer matches
   ask() {
     for _ in $(seq 150); do
-      curl -fsG "http://127.0.0.1:$port/api/v1/query" --data-urlencode "query=$1" >"$T/out" 2>/dev/null && grep -Eq "$2" "$T/out" && return
+      curl -fsG --max-time 5 "http://127.0.0.1:$port/api/v1/query" --data-urlencode "query=$1" >"$T/out" 2>/dev/null && grep -Eq "$2" "$T/out" && return
       sleep 0.2
     done
     fail "Prometheus, asked for $1: $(head -c 300 "$T/out")"
