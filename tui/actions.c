@@ -182,6 +182,32 @@ static void do_back(struct dashboard *d)
     }
 }
 
+static void do_command(struct dashboard *d)
+{
+    form_show(&d->ui.form, FORM_COMMAND, NULL);
+}
+
+static void do_cancel(struct dashboard *d)
+{
+    board_cancel_command(d->board);
+    dashboard_toast(d, false, "asked the command to end");
+}
+
+static void command_start(struct dashboard *d, const char *line)
+{
+    struct job j = { .run = board_job_command };
+    job_text(&j, 0, line);
+    job_text(&j, 1, d->ui.filter);
+    pthread_mutex_lock(&d->board->lock); /* at once, so that nothing is measured beside it */
+    snprintf(d->board->known.command, sizeof d->board->known.command, "%.159s", line);
+    d->board->known.command_started_ms = clock_unix_ms();
+    pthread_mutex_unlock(&d->board->lock);
+    if (!jobs_put(d->shell, &j))
+        dashboard_toast(d, true, "too much is waiting already: try again in a moment");
+    board_log(d->board, LOG_INFO, "$ qdyno %s", line);
+    dashboard_toast(d, false, "$ qdyno %s", line);
+}
+
 static void do_palette(struct dashboard *d)
 {
     d->ui.palette_row = 0;
@@ -245,10 +271,10 @@ static void move(struct dashboard *d, int rows)
 static void act(struct dashboard *d, enum action action)
 {
     static void (*const DOERS[ACTION_COUNT])(struct dashboard *) = {
-        [DO_NEW_AB] = do_new_ab, [DO_STOP] = do_stop, [DO_RESUME] = do_resume,   [DO_ADVISE] = do_advise,
-        [DO_OPEN] = do_open,     [DO_PUSH] = do_push, [DO_MODEL] = do_model,     [DO_FILTER] = do_filter,
-        [DO_BACK] = do_back,     [DO_QUIT] = do_quit, [DO_PALETTE] = do_palette, [DO_MOUSE] = do_mouse,
-        [DO_THEME] = do_theme,   [DO_SAVE] = do_save,
+        [DO_NEW_AB] = do_new_ab, [DO_STOP] = do_stop,   [DO_RESUME] = do_resume,   [DO_ADVISE] = do_advise,
+        [DO_OPEN] = do_open,     [DO_PUSH] = do_push,   [DO_MODEL] = do_model,     [DO_FILTER] = do_filter,
+        [DO_BACK] = do_back,     [DO_QUIT] = do_quit,   [DO_PALETTE] = do_palette, [DO_COMMAND] = do_command,
+        [DO_CANCEL] = do_cancel, [DO_MOUSE] = do_mouse, [DO_THEME] = do_theme,     [DO_SAVE] = do_save,
     };
     enum { PAGE = 10, FAR = 1000000 };
     if (action >= DO_VIEW_LIVE && action <= DO_VIEW_LOG) go_to(d, (int)action - DO_VIEW_LIVE);
@@ -295,6 +321,7 @@ static void form_done(struct dashboard *d)
         dashboard_toast(d, false, "$ %s", command);
         break;
     case FORM_PUSH: push_to(d, f->field[0].text); break;
+    case FORM_COMMAND: command_start(d, f->field[0].text); break;
     case FORM_MODEL:
         j.run = board_job_model;
         job_text(&j, 0, f->field[0].text);
@@ -339,6 +366,18 @@ static void form_with_setting(struct dashboard *d, const struct knob *k)
     f->focus = 1;
 }
 
+/* Its line, ready for arguments. */
+static void command_of_palette(struct dashboard *d, const struct palette_command *c)
+{
+    char why[300], line[128];
+    if (action_refusal(DO_COMMAND, &d->ui, d->s, why, sizeof why)[0]) {
+        dashboard_toast(d, true, "%s: %s", c->name, why);
+        return;
+    }
+    snprintf(line, sizeof line, "%s ", c->name);
+    form_show(&d->ui.form, FORM_COMMAND, (const char *const[]){ line, NULL, NULL });
+}
+
 static void palette_choose(struct dashboard *d, int row)
 {
     struct palette_entry found[PALETTE_ROWS];
@@ -349,11 +388,7 @@ static void palette_choose(struct dashboard *d, int row)
     switch (e->kind) {
     case PALETTE_KEY: act_or_refuse(d, e->key); break;
     case PALETTE_SETTING: form_with_setting(d, e->knob); break;
-    case PALETTE_COMMAND:
-        board_log(d->board, LOG_INFO, "$ qdyno %s %s", e->name, e->command->arguments);
-        dashboard_toast(d, false, "in a shell: qdyno %s %s   (also in the log)", e->name,
-                        e->command->arguments);
-        break;
+    case PALETTE_COMMAND: command_of_palette(d, e->command); break;
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "tui/shell.h"
 #include "tui/jobs.h"
 #include "tui/snapshot.h"
 
@@ -45,6 +46,9 @@ struct experiment *board_take_started(struct board *b);
 void board_say(struct board *b, bool is_error, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool board_take_news(struct board *b, char *text, size_t size, bool *is_error);
 
+/* Ask the command that runs to end; false: none runs. */
+bool board_cancel_command(struct board *b);
+
 struct sampler_thread *board_sampler(struct board *b, bool *tried);
 
 /* Jobs, and what their text[] holds. */
@@ -56,7 +60,9 @@ void board_job_history(struct board *b, const struct job *j); /* 0 filter, "" fo
 void board_job_load(struct board *b, const struct job *j);    /* id */
 void board_job_start(struct board *b,
                      const struct job *j); /* id to resume, or 0, 1 config lines; 2 model; 3 workload */
-void board_job_push(struct board *b, const struct job *j);  /* id; 0 address */
+void board_job_push(struct board *b, const struct job *j); /* id; 0 address */
+void board_job_command(struct board *b,
+                       const struct job *j); /* 0 line after "qdyno"; 1 filter of the history */
 void board_job_flush(struct board *b, const struct job *j); /* what waits in the spool */
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <signal.h>
 #include <string.h>
 
 static void publish_begin(struct board *b)
@@ -214,7 +215,6 @@ static struct run_line run_line_of(const struct run_row *r)
     return l;
 }
 
-void board_job_history(struct board *b, const struct job *j)
 /* What a watch of this machine, in a process of its own, says fires: each once. */
 static void log_alerts(struct board *b, struct db *d)
 {
@@ -233,6 +233,7 @@ static void log_alerts(struct board *b, struct db *d)
     free(rows);
 }
 
+void board_job_history(struct board *b, const struct job *j)
 {
     struct err why = { 0 };
     struct db *d = NULL;
@@ -241,8 +242,8 @@ static void log_alerts(struct board *b, struct db *d)
     enum err_code rc = db_open(&d, b->db_path, &why);
     if (rc == ERR_OK) rc = db_run_list(d, j->text[0][0] ? j->text[0] : NULL, SNAPSHOT_RUNS, &rows, &n, &why);
     int spooled = rc ? -1 : db_spool_count(d);
-    publish_begin(b);
     if (rc == ERR_OK) log_alerts(b, d);
+    publish_begin(b);
     struct snapshot *s = &b->known;
     put_text(s->run_error, sizeof s->run_error, rc ? why.message : "");
     s->run_count = rc ? 0 : MIN(n, (int)SNAPSHOT_RUNS);
@@ -311,6 +312,63 @@ void board_job_start(struct board *b, const struct job *j)
     b->started = x;
     b->known.experiment_starting = false;
     publish_end(b);
+}
+
+/* ---------------------------------------------------------------- commands */
+
+static void command_line(void *ctx, const char *text)
+{
+    board_log(ctx, LOG_INFO, "| %s", text);
+}
+
+static void command_started(void *ctx, int pid)
+{
+    struct board *b = ctx;
+    publish_begin(b);
+    b->command_pid = pid;
+    publish_end(b);
+}
+
+bool board_cancel_command(struct board *b)
+{
+    publish_begin(b);
+    const int pid = b->command_pid;
+    if (pid) kill(-pid, SIGINT); /* its group: workers, too */
+    publish_end(b);
+    return pid != 0;
+}
+
+void board_job_command(struct board *b, const struct job *j)
+{
+    enum { WORDS = 64 };
+    char line[sizeof j->text[0]], *argv[WORDS + 4];
+    int n = 0, status = 0;
+    struct err why = { 0 };
+    put_text(line, sizeof line, j->text[0]);
+    argv[0] = (char[]){ "qdyno" };
+    enum err_code rc = words_split(line, argv + 1, WORDS, &n, &why);
+    if (!rc && b->db_path) { /* the same database as this dashboard's */
+        argv[n + 1] = (char[]){ "--db" };
+        argv[n + 2] = strdupa(b->db_path);
+        argv[n + 3] = NULL;
+    }
+    const struct shell_run run = {
+        .argv = argv, .line = command_line, .started = command_started, .ctx = b
+    };
+    if (!rc) rc = shell_run(&run, &status, &why);
+    publish_begin(b);
+    b->command_pid = 0;
+    b->known.command[0] = '\0';
+    publish_end(b);
+    if (rc)
+        board_say(b, true, "%s", why.message);
+    else if (status)
+        board_say(b, true, "qdyno %s ended with status %d: 6 shows what it said", argv[1], status);
+    else
+        board_say(b, false, "qdyno %s is done: 6 shows what it said", argv[1]);
+    struct job history = { .run = board_job_history };
+    put_text(history.text[0], sizeof history.text[0], j->text[1]);
+    board_job_history(b, &history);
 }
 
 /* ---------------------------------------------------------------- network */

@@ -360,14 +360,17 @@ static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_
     }
     if ((rc = jobs_open(&d->slow, d->board, why))) return rc;
     if ((rc = jobs_open(&d->storage, d->board, why))) return rc;
-    return jobs_open(&d->network, d->board, why);
+    if ((rc = jobs_open(&d->network, d->board, why))) return rc;
+    return jobs_open(&d->shell, d->board, why);
 }
 
 static void dashboard_close(struct dashboard *d)
 {
     if (d->experiment) experiment_stop(d->experiment);
     screen_close(d->screen);
+    if (d->board) board_cancel_command(d->board);
     bool done = jobs_close(d->slow, LEAVE_MS);
+    done = jobs_close(d->shell, LEAVE_MS) && done;
     done = jobs_close(d->storage, LEAVE_MS) && done;
     done = jobs_close(d->network, LEAVE_MS) && done;
     experiment_close(d->experiment);

@@ -13,6 +13,7 @@ struct dashboard {
     struct jobs *slow;             /* processor: machine, model, probe, advice, limits */
     struct jobs *storage;          /* database: history, load, start */
     struct jobs *network;          /* push, flush */
+    struct jobs *shell;            /* the command of `!` */
     struct screen *screen;         /* NULL with --frames */
     struct experiment *experiment; /* runs, or ran last; NULL */
     struct snapshot *s;            /* of this frame */

@@ -1,5 +1,6 @@
 /* tui/form.c - editing, and the checks behind every field. */
 #include "tui/form.h"
+#include "tui/shell.h"
 #include "tui/keys.h"
 
 #include <string.h>
@@ -33,6 +34,17 @@ static enum err_code check_file(const char *text, struct err *why)
     return ERR_OK;
 }
 
+static enum err_code check_command(const char *text, struct err *why)
+{
+    enum { WORDS = 64 };
+    char line[FORM_TEXT], *argv[WORDS];
+    int n;
+    snprintf(line, sizeof line, "%s", text);
+    enum err_code rc = words_split(line, argv, WORDS, &n, why);
+    if (!rc && !n) rc = err_set(why, ERR_USAGE, "empty: want a command such as report ID --out run.html");
+    return rc;
+}
+
 static enum err_code check_nothing(const char *text, struct err *why)
 {
     (void)text;
@@ -50,6 +62,7 @@ const struct form_description FORMS[FORM_KIND_COUNT] = {
     [FORM_PUSH] = { "Push to a Prometheus Pushgateway", "push", 1, { "url" }, { check_url } },
     [FORM_MODEL] = { "Choose a model", "open", 1, { "file" }, { check_file } },
     [FORM_FILTER] = { "Filter the history", "filter", 1, { "contains" }, { check_nothing } },
+    [FORM_COMMAND] = { "Run a command", "run", 1, { "qdyno" }, { check_command } },
     [FORM_PALETTE] = { "Palette", "choose", 1, { "find" }, { check_nothing } },
 };
 

@@ -7,7 +7,16 @@
 
 #include "engine/engine.h"
 
-enum form_kind { FORM_CLOSED, FORM_AB, FORM_PUSH, FORM_MODEL, FORM_FILTER, FORM_PALETTE, FORM_KIND_COUNT };
+enum form_kind {
+    FORM_CLOSED,
+    FORM_AB,
+    FORM_PUSH,
+    FORM_MODEL,
+    FORM_FILTER,
+    FORM_PALETTE,
+    FORM_COMMAND,
+    FORM_KIND_COUNT
+};
 enum { FORM_FIELDS = 3, FORM_TEXT = 512 };
 
 struct form_field {

@@ -54,6 +54,8 @@ enum action {
     DO_FIRST,
     DO_LAST,
     DO_BACK,
+    DO_COMMAND,
+    DO_CANCEL,
     DO_PALETTE,
     DO_MOUSE,
     DO_THEME,

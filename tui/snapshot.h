@@ -64,6 +64,8 @@ struct snapshot {
     double own_cost_ratio;             /* UI + sampler, share of one core; NAN in the first seconds */
     int spool_count;                   /* pushes that wait for the network, -1 unknown */
     bool pushing;
+    char command[160];          /* runs now, started by `!`; "" none */
+    int64_t command_started_ms; /* unix */
     char push_url[256];
 };
 

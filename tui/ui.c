@@ -4,6 +4,24 @@
 
 #include <string.h>
 
+const char *ui_command_hint(const struct ui *u, char *buf, size_t size)
+{
+    const char *text = u->form.field[0].text;
+    const size_t n = strcspn(text, " ");
+    int used = 0;
+    for (int i = 0; i < u->command_count; i++)
+        if (strlen(u->commands[i].name) == n && !strncmp(u->commands[i].name, text, n)) {
+            snprintf(buf, size, "%s %s: %s", u->commands[i].name, u->commands[i].arguments,
+                     u->commands[i].help);
+            return buf;
+        }
+    buf[0] = '\0';
+    for (int i = 0; i < u->command_count && used < (int)size - 24; i++)
+        if (!strncmp(u->commands[i].name, text, n))
+            used += snprintf(buf + used, size - (size_t)used, "%s ", u->commands[i].name);
+    return buf;
+}
+
 int ui_palette(const struct ui *u, struct palette_entry out[PALETTE_ROWS])
 {
     return palette_find(u->form.field[0].text, u->commands, u->command_count, out, PALETTE_ROWS);
@@ -61,6 +79,7 @@ static const char *refuse_start(const struct ui *u, const struct snapshot *s)
     if (u->read_only) return "read-only: started with --read-only";
     if (snapshot_is_running(s)) return "an experiment runs: s stops it first";
     if (u->waiting_to_start || s->experiment_starting) return "an experiment is about to start";
+    if (s->command[0]) return "a command runs, which would disturb it: X cancels it";
     return no_model(s);
 }
 
@@ -78,10 +97,27 @@ static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
     return s->experiment.phase == PHASE_DONE ? "the experiment is complete" : "";
 }
 
+static const char *refuse_command(const struct ui *u, const struct snapshot *s)
+{
+    if (u->read_only) return "read-only: started with --read-only";
+    if (s->command[0]) return "a command runs already: X cancels it";
+    if (snapshot_is_running(s) || u->waiting_to_start || s->experiment_starting)
+        return "a command beside the experiment would disturb it: s stops it";
+    return s->probing ? "the machine is being measured: wait for that" : "";
+}
+
+static const char *refuse_cancel(const struct ui *u, const struct snapshot *s)
+{
+    (void)u;
+    return s->command[0] ? "" : "no command runs";
+}
+
 static const char *refuse_advise(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
     if (s->advice_state[0]) return "advice is being worked out already";
+    if (!s->ceilings_known && s->command[0])
+        return "a command runs, which would disturb the measuring: X cancels it";
     if (!s->ceilings_known && snapshot_is_running(s))
         return "measuring the machine now would disturb the A/B that runs";
     return no_model(s);
@@ -130,9 +166,10 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
                            size_t size)
 {
     static const char *(*const RULES[ACTION_COUNT])(const struct ui *, const struct snapshot *) = {
-        [DO_NEW_AB] = refuse_start, [DO_RESUME] = refuse_resume, [DO_ADVISE] = refuse_advise,
-        [DO_PUSH] = refuse_push,    [DO_OPEN] = refuse_open,     [DO_STOP] = refuse_stop,
-        [DO_MODEL] = refuse_model,  [DO_FILTER] = refuse_filter,
+        [DO_NEW_AB] = refuse_start,    [DO_RESUME] = refuse_resume, [DO_ADVISE] = refuse_advise,
+        [DO_PUSH] = refuse_push,       [DO_OPEN] = refuse_open,     [DO_STOP] = refuse_stop,
+        [DO_COMMAND] = refuse_command, [DO_CANCEL] = refuse_cancel, [DO_MODEL] = refuse_model,
+        [DO_FILTER] = refuse_filter,
     };
     snprintf(buf, size, "%s", RULES[action] ? RULES[action](u, s) : "");
     return buf;

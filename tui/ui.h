@@ -27,6 +27,9 @@ struct ui {
     bool waiting_to_start;  /* an A/B was asked for and begins when the probe is over */
 };
 
+/* The usage of the command that is being typed into the form, or what there is. Returns buf. */
+const char *ui_command_hint(const struct ui *u, char *buf, size_t size);
+
 /* What the palette finds for what is typed into it; returns the count. */
 enum { PALETTE_ROWS = 64 };
 int ui_palette(const struct ui *u, struct palette_entry out[PALETTE_ROWS]);

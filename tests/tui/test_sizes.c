@@ -50,6 +50,11 @@ static struct ui ui_of(int variant)
         u.palette_row = 3;
         return u;
     }
+    if (variant == VIEW_COUNT + 3) {
+        u.help = false;
+        form_show(&u.form, FORM_COMMAND, (const char *const[]){ "quantize ", NULL, NULL });
+        return u;
+    }
     if (variant >= VIEW_COUNT && !u.help) {
         form_show(&u.form, FORM_AB,
                   (const char *const[]){ "default",
@@ -74,7 +79,7 @@ static void all_sizes(void **state)
         for (int w = 1; w <= MAX_W; w++, variant++) {
             if ((w < LAYOUT_MIN_W || h < LAYOUT_MIN_H) && (w * 7 + h) % 3)
                 continue; /* all the same text there */
-            struct ui u = ui_of(variant % (VIEW_COUNT + 3));
+            struct ui u = ui_of(variant % (VIEW_COUNT + 4));
             draw_size(all,
                       shots[variant % 5 == 0   ? 1
                             : variant % 5 == 1 ? 2
@@ -100,7 +105,7 @@ static void edges(void **state)
     assert_non_null(all);
     for (size_t i = 0; i < COUNT_OF(W); i++)
         for (size_t j = 0; j < COUNT_OF(H); j++)
-            for (int variant = 0; variant < VIEW_COUNT + 3; variant++) {
+            for (int variant = 0; variant < VIEW_COUNT + 4; variant++) {
                 struct ui u = ui_of(variant);
                 draw_size(all, hard, &u, W[i], H[j], GLYPHS_BRAILLE);
                 draw_size(all, failed, &u, W[i], H[j], GLYPHS_BLOCKS);

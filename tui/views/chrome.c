@@ -39,6 +39,9 @@ static void title_state(const struct snapshot *s, const struct ui *u, char *buf,
         snprintf(buf, size, "● probing");
     else if (snapshot_is_running(s))
         running_state(x, m, buf, size);
+    else if (s->command[0])
+        snprintf(buf, size, "● %.*s %s", (int)MIN(strcspn(s->command, " "), 16), s->command,
+                 figure_duration((double)(s->unix_ms - s->command_started_ms) * 1e-3).text);
     else if (s->experiment_known && x->phase == PHASE_DONE)
         snprintf(buf, size, "%s A/B done: %s %s", m.glyph, verdict_mark(x->verdict).glyph,
                  verdict_mark(x->verdict).word);
@@ -198,7 +201,9 @@ void view_form(struct grid *g, struct rect body, const struct snapshot *s, const
     struct rect rest = rect_rows(in, d->fields, in.h - d->fields);
     bool say = error[0] && (f->tried || f->field[f->focus].text[0]);
     int used = say ? grid_wrap(g, rest, ROLE_WARN, error) : 0;
-    grid_wrap(g, rect_rows(rest, used, rest.h - used), ROLE_DIM, form_hint(f, hint, sizeof hint));
+    grid_wrap(g, rect_rows(rest, used, rest.h - used), ROLE_DIM,
+              f->kind == FORM_COMMAND ? ui_command_hint(u, hint, sizeof hint)
+                                      : form_hint(f, hint, sizeof hint));
 }
 
 static void palette_row(struct grid *g, struct rect row, const struct palette_entry *e, bool chosen)
