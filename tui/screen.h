@@ -22,7 +22,8 @@ enum color_level screen_colors(const struct screen *s);
 
 /* The default at first; paints everything anew. */
 void screen_theme(struct screen *s, const struct theme *theme);
-/* Whether clicks and the wheel are ours (off at first); then the terminal selects text with a modifier only. */
+/* Whether clicks and the wheel are ours (off at first); then the terminal selects text with a modifier only.
+ */
 void screen_mouse(struct screen *s, bool on);
 /* Where the last UI_KEY_CLICK or UI_KEY_WHEEL_* was: column and row from 0. */
 void screen_pointer(const struct screen *s, int *x, int *y);

@@ -1,9 +1,10 @@
 /* tui/theme.h - how a role looks at each colour level. Roles are semantic: views never name a colour.
  *
- * Themes are files: a line per role, "better 5fafff 75 12 bold" (direct colour, index of 256, index of 16, what
- * stands for it without colours), - for the terminal's own foreground, # begins a comment; roles that are not
- * there look as in the default. The default is safe for colour-blind eyes (blue / orange, never red against green), forces no background,
- * and is only the second carrier of meaning: marks and words are the first. */
+ * Themes are files: a line per role, "better 5fafff 75 12 bold" (direct colour, index of 256, index of 16,
+ * what stands for it without colours), - for the terminal's own foreground, # begins a comment; roles that
+ * are not there look as in the default. The default is safe for colour-blind eyes (blue / orange, never red
+ * against green), forces no background, and is only the second carrier of meaning: marks and words are the
+ * first. */
 #ifndef QDYNO_TUI_THEME_H
 #define QDYNO_TUI_THEME_H
 
