@@ -197,7 +197,7 @@ static int is_late(void *ctx)
 
 void db_deadline(struct db *d, int64_t at_ns)
 {
-    enum { STEPS = 2000 }; /* of SQLite's machine between two looks at the clock: well below a millisecond */
+    enum { STEPS = 200 }; /* of SQLite's machine between two looks at the clock: well below a millisecond */
     d->deadline_ns = at_ns;
     sqlite3_progress_handler(d->handle, at_ns ? STEPS : 0, at_ns ? is_late : NULL, d);
 }
