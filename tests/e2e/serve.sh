@@ -90,6 +90,19 @@ PY
   for _ in $(seq 50); do look; grep -q '^qdyno_database_up 1$' "$T/metrics" && break; sleep 0.1; done
   shows '^qdyno_database_up 1$'
 fi
+
+# another file in its place: what the old one said is over; and back again
+db=$XDG_DATA_HOME/qdyno
+mkdir "$db/away" && mv "$db"/qdyno.db* "$db/away/"
+look
+shows '^qdyno_database_up 0$'
+"$QDYNO" history >/dev/null 2>&1
+look
+shows '^qdyno_database_up 1$'
+grep -Eq '^qdyno_(generated_tokens_total|ab_verdict)' "$T/metrics" && fail "the page tells of a database that is gone"
+rm "$db"/qdyno.db* && mv "$db"/away/* "$db/"
+look
+shows '^qdyno_ab_verdict\{' && shows '^qdyno_generated_tokens_total\{.*\} [1-9]'
 stops TERM
 
 # only loopback unless spelled out
