@@ -240,7 +240,7 @@ void board_job_history(struct board *b, const struct job *j)
     struct run_row *rows = NULL;
     int n = 0;
     enum err_code rc = db_open(&d, b->db_path, &why);
-    if (rc == ERR_OK) rc = db_run_list(d, j->text[0][0] ? j->text[0] : NULL, SNAPSHOT_RUNS, &rows, &n, &why);
+    if (rc == ERR_OK) rc = db_run_find(d, j->text[0][0] ? j->text[0] : NULL, SNAPSHOT_RUNS, &rows, &n, &why);
     int spooled = rc ? -1 : db_spool_count(d);
     if (rc == ERR_OK) log_alerts(b, d);
     publish_begin(b);

@@ -1,7 +1,8 @@
 /* tui/form.c - editing, and the checks behind every field. */
 #include "tui/form.h"
-#include "tui/shell.h"
+#include "db/db.h"
 #include "tui/keys.h"
+#include "tui/shell.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -52,6 +53,11 @@ static enum err_code check_nothing(const char *text, struct err *why)
     return ERR_OK;
 }
 
+static enum err_code check_filter(const char *text, struct err *why)
+{
+    return db_filter_check(text, why);
+}
+
 const struct form_description FORMS[FORM_KIND_COUNT] = {
     [FORM_CLOSED] = { "", "", 0, { 0 }, { 0 } },
     [FORM_AB] = { "New A/B",
@@ -61,7 +67,7 @@ const struct form_description FORMS[FORM_KIND_COUNT] = {
                   { check_config, check_config, check_workload } },
     [FORM_PUSH] = { "Push to a Prometheus Pushgateway", "push", 1, { "url" }, { check_url } },
     [FORM_MODEL] = { "Choose a model", "open", 1, { "file" }, { check_file } },
-    [FORM_FILTER] = { "Filter the history", "filter", 1, { "contains" }, { check_nothing } },
+    [FORM_FILTER] = { "Filter the history", "filter", 1, { "contains" }, { check_filter } },
     [FORM_COMMAND] = { "Run a command", "run", 1, { "qdyno" }, { check_command } },
     [FORM_PALETTE] = { "Palette", "choose", 1, { "find" }, { check_nothing } },
 };
@@ -236,6 +242,10 @@ const char *form_hint(const struct form *f, char *buf, size_t size)
             for (int i = 0; i < KNOB_COUNT && n < (int)size - 24; i++)
                 n += snprintf(buf + n, size - (size_t)n, " %s", KNOBS[i].key);
         }
+    } else if (f->kind == FORM_FILTER) {
+        snprintf(buf, size,
+                 "q8_0: runs with it in configs, model, workload, kind or verdict; !q8_0: those without; "
+                 "/q[48]_0/: a regular expression; !/.../: its opposite");
     } else if (f->kind == FORM_PUSH) {
         snprintf(buf, size, "for example http://127.0.0.1:9091");
     }

@@ -73,7 +73,7 @@ const struct key_binding KEYS[] = {
       { '/' },
       "/",
       NULL,
-      "history: show only rows that contain a text",
+      "history: only rows with a text, without it (!), or by /expression/",
       "qdyno history --filter TEXT",
       "filter" },
     { DO_UP, { 'k', UI_KEY_UP, UI_KEY_WHEEL_UP }, "k", NULL, "up", NULL, NULL },

@@ -330,6 +330,43 @@ static void list_filters(void **state)
     db_close(d);
 }
 
+static void a_persons_filters(void **state)
+{
+    struct err why;
+    struct db *d;
+    (void)state;
+    CHECK_OK(db_open(&d, ":memory:", &why));
+    static const char *const LABELS[] = { "f32 vs q8_0", "f32 vs q4_K", "a/b vs f16" };
+    for (size_t i = 0; i < COUNT_OF(LABELS); i++) {
+        struct run_row r = { .kind = "ab" };
+        snprintf(r.label, sizeof r.label, "%s", LABELS[i]);
+        CHECK_OK(db_run_insert(d, &r, &why));
+    }
+    static const struct {
+        const char *filter;
+        int limit, n;
+        int64_t first;
+    } CASES[] = { { NULL, 10, 3, 3 },       { "Q8", 10, 1, 1 },        { "!q8", 10, 2, 3 },
+                  { "/q[48]_/", 10, 2, 2 }, { "!/q[48]_/", 10, 1, 3 }, { "/^ab$/", 2, 2, 3 },
+                  { "/f32$/", 10, 0, 0 },   { "!", 10, 0, 0 },         { "/VS Q4/", 10, 1, 2 },
+                  { "a/b", 10, 1, 3 },      { "!/x/", 1, 1, 3 } };
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        struct run_row *rows;
+        int n;
+        CHECK_OK(db_run_find(d, CASES[i].filter, CASES[i].limit, &rows, &n, &why));
+        assert_int_equal(n, CASES[i].n);
+        if (n) assert_int_equal(rows[0].id, CASES[i].first);
+        for (int k = 0; k < n; k++) run_row_free(&rows[k]);
+        free(rows);
+    }
+    struct run_row *rows;
+    int n;
+    CHECK(db_run_find(d, "/q[48/", 10, &rows, &n, &why) == ERR_USAGE && strstr(why.message, "q[48"));
+    CHECK(!rows && !n && db_filter_check("!/(/", &why) == ERR_USAGE);
+    CHECK_OK(db_filter_check("(", &why)); /* plain text */
+    db_close(d);
+}
+
 static void text_is_cut_between_characters(void **state)
 {
     struct err why;
@@ -582,6 +619,7 @@ int main(void)
         cmocka_unit_test(samples_and_machine_come_back),
         cmocka_unit_test(cell_is_whole_or_absent),
         cmocka_unit_test(list_filters),
+        cmocka_unit_test(a_persons_filters),
         cmocka_unit_test(values_of_what_counts),
         cmocka_unit_test(capsules_and_links),
         cmocka_unit_test(champions_by_name),

@@ -8,7 +8,9 @@
 #include "tui/cli/rows.h"
 
 const struct cli_flag FLAGS_HISTORY[] = {
-    { "--filter", NULL, "TEXT", "only runs whose configs, model, workload, kind or verdict contain TEXT",
+    { "--filter", NULL, "TEXT",
+      "only runs whose configs, model, workload, kind or verdict contain TEXT; !TEXT: those without; /RE/: by "
+      "a regular expression",
       FLAG_TEXT },
     { "--limit", NULL, "N", "newest N runs; default 20, with --detect 1000", FLAG_INT, 1, 1000000 },
     { "--detect", NULL, NULL, "look for changes, drifts and outliers in each config's results", FLAG_SWITCH },
@@ -69,7 +71,7 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
     enum err_code rc = check_flags(a, &why);
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc)
-        rc = db_run_list(d, args_text(a, "--filter", NULL), (int)args_int(a, "--limit", 20), &runs, &n, &why);
+        rc = db_run_find(d, args_text(a, "--filter", NULL), (int)args_int(a, "--limit", 20), &runs, &n, &why);
     if (rc) {
         db_close(d);
         return cli_fail(a, &why);
