@@ -186,6 +186,7 @@ static void alerting_rule(struct str *out, const struct alert *a)
     str_append(out, "\n");
 }
 
+/* One group: its rules are evaluated in order, so that alerts see what was recorded just before. */
 void alert_rules_write(struct str *out, const struct alert_rules *r)
 {
     str_append(
@@ -193,13 +194,12 @@ void alert_rules_write(struct str *out, const struct alert_rules *r)
         "# Written by `qdyno watch --print-rules` from its table of alerts. To change a threshold, write it\n"
         "# anew with --alert NAME=LIMIT[:FOR]; `qdyno watch --print-alerts` lists the names.\n"
         "groups:\n"
-        "  - name: qdyno_records\n"
+        "  - name: qdyno\n"
         "    rules:\n");
     for (size_t i = 0; i < COUNT_OF(RECORDS); i++) {
         str_printf(out, "      - record: %s\n        expr: |-\n", RECORDS[i].name);
         block(out, "          ", RECORDS[i].expression);
     }
-    str_append(out, "  - name: qdyno_alerts\n    rules:\n");
     for (int i = 0; i < ALERT_COUNT; i++)
         if (!r->off[i] && EXPRESSIONS[r->row[i].signal]) alerting_rule(out, &r->row[i]);
 }

@@ -113,14 +113,19 @@ expect 0 history -o json && json 'd["rows"][0]["state"] == "stopped" and not [r 
 
 # ---- back to the champion
 expect 0 baseline set best default -w tg24
-expect 2 "${watch[@]}" --once --alert performance=30% && says out 'nothing to compare with yet' # it has no number: its first rounds are it
-printf '# ours\nhandicap=90%%\n' >"$T/model.conf"
-expect 1 "${watch[@]}" --once --alert performance=30% --rollback "$T/model.conf" && says out 'first rounds of baseline best' &&
-  says out 'rolled back to default'
-tail -n 1 "$T/model.conf" | grep -qx default || fail "the champion's config was not written: $(cat "$T/model.conf")"
-grep -qx 'handicap=90%' "$T/model.conf.previous" || fail "the file before is gone"
-"$QDYNO" "${watch[@]}" --once --alert performance=99% --rollback "$T/model.conf" >"$T/out" 2>"$T/err"
-says out 'the rollback helped' && says out 'first rounds of baseline best'
+expect 2 "${watch[@]}" --once && says out 'nothing to compare with yet' # it has no number: its first rounds are it
+if have python3; then # a number that this machine cannot reach: what is too slow is not left to the noise of the test
+  python3 -c 'import sqlite3,sys; d=sqlite3.connect(sys.argv[1]); d.execute("UPDATE baseline SET value = 1e6"); d.commit()' "$T/data/qdyno/qdyno.db"
+  printf '# ours\nhandicap=100%%\n' >"$T/model.conf"
+  expect 1 "${watch[@]}" --once --alert performance=2% --rollback "$T/model.conf" && says out 'against baseline best' &&
+    says out 'rolled back to default'
+  tail -n 1 "$T/model.conf" | grep -qx default || fail "the champion's config was not written: $(cat "$T/model.conf")"
+  grep -qx 'handicap=100%' "$T/model.conf.previous" || fail "the file before is gone"
+  expect 1 "${watch[@]}" --once --alert performance=2% --rollback "$T/model.conf" && says out 'the rollback (helped|did not help)' &&
+    says out 'switched off|not watched any more'
+else
+  skip "no python3: no rollback"
+fi
 
 # ---- Prometheus
 if have promtool; then
