@@ -116,11 +116,11 @@ expect 0 baseline set best default -w tg24
 expect 2 "${watch[@]}" --once && says out 'nothing to compare with yet' # it has no number: its first rounds are it
 if have python3; then # a number that this machine cannot reach: what is too slow is not left to the noise of the test
   python3 -c 'import sqlite3,sys; d=sqlite3.connect(sys.argv[1]); d.execute("UPDATE baseline SET value = 1e6"); d.commit()' "$T/data/qdyno/qdyno.db"
-  printf '# ours\nhandicap=100%%\n' >"$T/model.conf"
+  printf '# ours\nisa=ref\n' >"$T/model.conf"
   expect 1 "${watch[@]}" --once --alert performance=2% --rollback "$T/model.conf" && says out 'against baseline best' &&
     says out 'rolled back to default'
   tail -n 1 "$T/model.conf" | grep -qx default || fail "the champion's config was not written: $(cat "$T/model.conf")"
-  grep -qx 'handicap=100%' "$T/model.conf.previous" || fail "the file before is gone"
+  grep -qx 'isa=ref' "$T/model.conf.previous" || fail "the file before is gone"
   expect 1 "${watch[@]}" --once --alert performance=2% --rollback "$T/model.conf" && says out 'the rollback (helped|did not help)' &&
     says out 'switched off|not watched any more'
 else
