@@ -358,11 +358,13 @@ static void form_with_setting(struct dashboard *d, const struct knob *k)
     }
     open_ab_form(d, NULL);
     struct form *f = &d->ui.form;
-    char line[FORM_TEXT];
-    const char *a = f->field[0].text;
+    char a[FORM_TEXT], b[FORM_TEXT], workload[FORM_TEXT];
+    memcpy(a, f->field[0].text, sizeof a);
+    memcpy(workload, f->field[2].text, sizeof workload);
     const bool plain = !strcmp(a, "default");
-    snprintf(line, sizeof line, "%.*s%s%s=", FORM_TEXT / 2, plain ? "" : a, plain ? "" : ",", k->key);
-    form_show(f, FORM_AB, (const char *const[]){ strdupa(a), line, strdupa(f->field[2].text) });
+    const int n = snprintf(b, sizeof b, "%s%s%s=", plain ? "" : a, plain ? "" : ",", k->key);
+    if (n >= (int)sizeof b) dashboard_toast(d, true, "arm A is too long for one more setting");
+    form_show(f, FORM_AB, (const char *const[]){ a, b, workload });
     f->focus = 1;
 }
 
