@@ -29,7 +29,7 @@ static struct counts count(const char *noise, double sd, double effect, double m
                              .max_blocks = blocks,
                              .seed = 7 };
     for (int i = 0; i < n; i++) {
-        struct outcome o;
+        struct simulated o;
         trial_run(&t, (uint64_t)i, scratch, &o);
         c.claims += claims_difference(o.seen[1]);
         c.equivalent += says(o.seen[1], VERDICT_EQUIVALENT);

@@ -132,7 +132,7 @@ static void rows_add(struct bench *b)
 
 /* ---------------------------------------------------------------- running */
 
-static bool is_hit(const struct row *r, const struct outcome *o)
+static bool is_hit(const struct row *r, const struct simulated *o)
 {
     const struct trial *t = &r->trial;
     switch (r->question) {
@@ -156,7 +156,7 @@ static void run_member(void *arg, int member, int size)
     struct tally t = { 0 };
     for (int64_t at; (at = threadpool_next(b->pool, CHUNK)) < r->experiments;)
         for (int64_t i = at; i < MIN(at + CHUNK, r->experiments); i++) {
-            struct outcome o;
+            struct simulated o;
             trial_run(&r->trial, (uint64_t)i, &b->scratch[member], &o);
             t.experiments++;
             t.hits += is_hit(r, &o);

@@ -139,7 +139,7 @@ static void block_add(const struct trial *t, struct source *source, uint64_t num
 }
 
 /* What the judge says after this block. Every look counts: a claim that was seen once was made. */
-static void look(const struct trial *t, struct experiment_state *s, struct outcome *out)
+static void look(const struct trial *t, struct experiment_state *s, struct simulated *out)
 {
     experiment_judge(s);
     for (int k = 1; k < t->arms; k++) {
@@ -153,7 +153,7 @@ static void look(const struct trial *t, struct experiment_state *s, struct outco
 }
 
 /* What other rules make of the blocks of two arms so far. */
-static void compare_rules(const struct trial *t, const struct comparison *c, struct outcome *out)
+static void compare_rules(const struct trial *t, const struct comparison *c, struct simulated *out)
 {
     const bool apart = excludes_zero(stats_t_interval(c->d, c->blocks, 0.95));
     if (c->blocks >= BLOCKS_FOR_A_CLAIM) {
@@ -163,7 +163,7 @@ static void compare_rules(const struct trial *t, const struct comparison *c, str
     if (c->blocks == t->fixed_blocks) out->fixed = apart;
 }
 
-void trial_run(const struct trial *t, uint64_t number, struct experiment_state *s, struct outcome *out)
+void trial_run(const struct trial *t, uint64_t number, struct experiment_state *s, struct simulated *out)
 {
     struct experiment_spec spec = { .arms = t->arms,
                                     .metric = &METRICS[METRIC_DECODE_RATE],
@@ -173,7 +173,7 @@ void trial_run(const struct trial *t, uint64_t number, struct experiment_state *
     struct source source;
     source_start(&source, t->noise, t->seed, number);
     state_init(s, &spec);
-    *out = (struct outcome){ .winner = -1 };
+    *out = (struct simulated){ .winner = -1 };
     for (int k = 1; k < t->arms; k++) out->blocks[k] = t->max_blocks;
     bool over = false;
     for (int b = 0; b < t->max_blocks && !(over && t->arms > 2); b++) {

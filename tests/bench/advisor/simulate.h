@@ -42,7 +42,7 @@ struct trial {
     uint64_t seed;
 };
 
-struct outcome {
+struct simulated {
     unsigned seen[TRIAL_ARMS]; /* verdicts on an arm against arm 0, 1 << enum verdict, of any look until the
                                   run would have stopped; [0] unused */
     int blocks[TRIAL_ARMS];    /* after which the first of them was there, max_blocks if none */
@@ -55,7 +55,8 @@ struct outcome {
     double winner_raced, winner_confirmed; /* its effect as the race saw it, and on fresh blocks */
 };
 /* scratch: of the caller, one for each thread. */
-void trial_run(const struct trial *t, uint64_t number, struct experiment_state *scratch, struct outcome *out);
+void trial_run(const struct trial *t, uint64_t number, struct experiment_state *scratch,
+               struct simulated *out);
 
 /* There was a verdict that says "different". */
 bool claims_difference(unsigned seen);
