@@ -160,7 +160,8 @@ bool str_to_bytes(const char *text, int64_t *out)
 
 bool str_to_seconds(const char *text, double *out)
 {
-    static const struct unit UNITS[] = { { "", 1 }, { "s", 1 }, { "ms", 1e-3 }, { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
+    static const struct unit UNITS[] = { { "", 1 },   { "s", 1 },    { "ms", 1e-3 },
+                                         { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
     return parse_with_unit(text, UNITS, sizeof UNITS / sizeof UNITS[0], out);
 }
 

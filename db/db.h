@@ -71,8 +71,8 @@ enum err_code db_run_get(struct db *d, int64_t id, struct run_row *out,
 enum err_code db_run_list(struct db *d, const char *filter, int limit, struct run_row **rows, int *n,
                           struct err *why);
 
-/* The same for what a person types: "!TEXT" runs without it, "/RE/" an extended regular expression that one of
- * those fields matches, "!/RE/" its opposite. ERR_USAGE: no regular expression. */
+/* The same for what a person types: "!TEXT" runs without it, "/RE/" an extended regular expression that one
+ * of those fields matches, "!/RE/" its opposite. ERR_USAGE: no regular expression. */
 enum err_code db_run_find(struct db *d, const char *filter, int limit, struct run_row **rows, int *n,
                           struct err *why);
 enum err_code db_filter_check(const char *filter, struct err *why);

@@ -20,8 +20,8 @@
  *   "pinned":,"ctx":,"random_weights":,"dominant_format":,"plan":{weights,kv,compute,scratch,total,kv_bytes_per_token,decode_read_bytes,
  *   flops_per_token}, "memory":{huge_wanted_bytes,huge_bytes,copied_bytes,prefetched_bytes,prefetch_s},
  * "load_s":} cell answers:
- * {"model":,"workload":,"sequences":,"prefill_s":,"decode_s":,"ttft_s":,"prompt_tokens":,"gen_tokens":, "itl_s":[one a
- * step of decoding],
+ * {"model":,"workload":,"sequences":,"prefill_s":,"decode_s":,"ttft_s":,"prompt_tokens":,"gen_tokens":,
+ * "itl_s":[one a step of decoding],
  *   "perplexity":,"nll":,"nll_se":,"scored_tokens":,"work_hash":,"output_hash":,"cpu_s":,"peak_rss_bytes":,"rss_bytes":,"major_faults":,
  *   "minor_faults":,"voluntary_switches":,"involuntary_switches":}   unknown = null
  * quality answers: {"quality":{"file":,"ctx":, figures of engine/eval/eval.h by divergence_to_json},

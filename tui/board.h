@@ -22,9 +22,9 @@ struct board {
     struct experiment *started;      /* by board_job_start, taken by board_take_started; owned */
     char news[256];                  /* for the status line, taken by board_take_news */
     bool news_is_error;
-    int command_pid; /* of board_job_command, 0: none; under the lock */
+    int command_pid;    /* of board_job_command, 0: none; under the lock */
     int64_t alert_told; /* the newest of a watch's alerts that the log has; of the jobs' thread */
-    struct log log;  /* sink: board_log */
+    struct log log;     /* sink: board_log */
 };
 
 enum err_code board_open(struct board **out, const char *db_path, struct err *why);

@@ -352,9 +352,7 @@ void board_job_command(struct board *b, const struct job *j)
         argv[n + 2] = strdupa(b->db_path);
         argv[n + 3] = NULL;
     }
-    const struct shell_run run = {
-        .argv = argv, .line = command_line, .started = command_started, .ctx = b
-    };
+    const struct shell_run run = { .argv = argv, .line = command_line, .started = command_started, .ctx = b };
     if (!rc) rc = shell_run(&run, &status, &why);
     publish_begin(b);
     b->command_pid = 0;
