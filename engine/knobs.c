@@ -193,7 +193,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                    .matters_for = FOR_TRAIN,
                    .unit = "",
                    .help = "training: mixed precision of matrix products; off = f32" },
-    [KNOB_OPTIMIZER] = { .key = "optimizer",
+    [KNOB_OPTIMIZER] = { .key = "train_optimizer",
                          .kind = KNOB_CHOICE,
                          .choices = OPTIMIZER_NAMES,
                          .otherwise = "adamw",
