@@ -21,9 +21,11 @@ bool dashboard_is_running(const struct dashboard *d)
     return d->experiment && !experiment_finished(d->experiment);
 }
 
+static const char BUSY[] = "too much is waiting already: try again in a moment";
+
 static void put(struct dashboard *d, struct jobs *queue, const struct job *j)
 {
-    if (!jobs_put(queue, j)) dashboard_toast(d, true, "too much is waiting already: try again in a moment");
+    if (!jobs_put(queue, j)) dashboard_toast(d, true, "%s", BUSY);
 }
 
 static void job_text(struct job *j, int i, const char *text)
@@ -189,8 +191,9 @@ static void do_command(struct dashboard *d)
 
 static void do_cancel(struct dashboard *d)
 {
-    board_cancel_command(d->board);
-    dashboard_toast(d, false, "asked the command to end");
+    const bool asked = board_cancel_command(d->board);
+    dashboard_toast(d, !asked,
+                    asked ? "asked the command to end" : "the command has not begun yet: once more");
 }
 
 static void command_start(struct dashboard *d, const char *line)
@@ -199,11 +202,16 @@ static void command_start(struct dashboard *d, const char *line)
     job_text(&j, 0, line);
     job_text(&j, 1, d->ui.filter);
     pthread_mutex_lock(&d->board->lock); /* at once, so that nothing is measured beside it */
-    snprintf(d->board->known.command, sizeof d->board->known.command, "%.159s", line);
-    d->board->known.command_started_ms = clock_unix_ms();
+    const bool queued = jobs_put(d->shell, &j);
+    if (queued) {
+        snprintf(d->board->known.command, sizeof d->board->known.command, "%.159s", line);
+        d->board->known.command_started_ms = clock_unix_ms();
+    }
     pthread_mutex_unlock(&d->board->lock);
-    if (!jobs_put(d->shell, &j))
-        dashboard_toast(d, true, "too much is waiting already: try again in a moment");
+    if (!queued) {
+        dashboard_toast(d, true, "%s", BUSY);
+        return;
+    }
     board_log(d->board, LOG_INFO, "$ qdyno %s", line);
     dashboard_toast(d, false, "$ qdyno %s", line);
 }
@@ -230,22 +238,22 @@ static void do_theme(struct dashboard *d)
     struct err why = { 0 };
     const int n = theme_names(names, MOST);
     int at = 0;
-    while (at < n && strcmp(names[at], d->theme.name)) at++;
-    const char *next = names[(at + 1) % n];
-    const bool bad = theme_find(&d->theme, next, &why) != ERR_OK;
-    if (bad) snprintf(d->theme.name, sizeof d->theme.name, "%s", next); /* so that T goes on behind it */
+    while (at < n && strcmp(names[at], d->theme_named)) at++;
+    at = (at + 1) % n;
+    snprintf(d->theme_named, sizeof d->theme_named, "%s", names[at]); /* T goes on behind a bad one, too */
+    const bool bad = theme_find(&d->theme, names[at], &why) != ERR_OK;
     if (d->screen) screen_theme(d->screen, &d->theme);
     if (bad)
         dashboard_toast(d, true, "%s", why.message);
     else
-        dashboard_toast(d, false, "theme %s (%d of %d); W keeps it", d->theme.name, (at + 1) % n + 1, n);
+        dashboard_toast(d, false, "theme %s (%d of %d); W keeps it", d->theme.name, at + 1, n);
 }
 
 static void do_save(struct dashboard *d)
 {
     struct err why = { 0 };
     char *path = NULL;
-    if (settings_write(&path, &(struct settings){ .theme = d->theme.name, .mouse = d->ui.mouse }, &why))
+    if (settings_write(&path, &(struct settings){ .theme = d->theme_named, .mouse = d->ui.mouse }, &why))
         dashboard_toast(d, true, "%s", why.message);
     else
         dashboard_toast(d, false, "kept in %s", path);
@@ -254,7 +262,7 @@ static void do_save(struct dashboard *d)
 
 static void do_quit(struct dashboard *d)
 {
-    if (dashboard_is_running(d))
+    if (dashboard_is_running(d) || d->s->command[0])
         d->ui.confirm_quit = true;
     else
         d->leaving = true;
@@ -446,7 +454,7 @@ void dashboard_key(struct dashboard *d, int key)
         if (key != 'y' && key != 'Y' && key != UI_KEY_ENTER) return;
         if (d->experiment) experiment_stop(d->experiment);
         d->leaving = true;
-        dashboard_toast(d, false, "stopping the experiment");
+        if (dashboard_is_running(d)) dashboard_toast(d, false, "stopping the experiment");
         return;
     }
     if (d->ui.form.kind != FORM_CLOSED) {

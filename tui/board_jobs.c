@@ -4,8 +4,8 @@
 #include "tui/board.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void publish_begin(struct board *b)
@@ -341,14 +341,14 @@ bool board_cancel_command(struct board *b)
 void board_job_command(struct board *b, const struct job *j)
 {
     enum { WORDS = 64 };
-    char line[sizeof j->text[0]], *argv[WORDS + 4];
+    char line[sizeof j->text[0]], *argv[WORDS + 4], name[] = "qdyno", db_flag[] = "--db";
     int n = 0, status = 0;
     struct err why = { 0 };
     put_text(line, sizeof line, j->text[0]);
-    argv[0] = (char[]){ "qdyno" };
+    argv[0] = name;
     enum err_code rc = words_split(line, argv + 1, WORDS, &n, &why);
     if (!rc && b->db_path) { /* the same database as this dashboard's */
-        argv[n + 1] = (char[]){ "--db" };
+        argv[n + 1] = db_flag;
         argv[n + 2] = strdupa(b->db_path);
         argv[n + 3] = NULL;
     }

@@ -323,16 +323,22 @@ static void first_jobs(struct dashboard *d)
         dashboard_start(d, &(struct job){ .id = o->resume_id });
 }
 
-/* Theme and mouse: the command line's word, else what was kept, else the defaults. */
+/* Theme and mouse: the command line's word, else what was kept, else the defaults. A path is made whole, so
+ * that W keeps one that holds wherever the next start is. */
 static enum err_code looks_open(struct dashboard *d, struct err *why)
 {
     struct settings kept;
+    const struct dashboard_options *o = d->options;
     d->theme = THEME_DEFAULT;
     enum err_code rc = settings_read(&kept, why);
-    if (rc) return rc;
-    d->ui.mouse = kept.mouse && !d->options->no_mouse;
-    const char *theme = d->options->theme ? d->options->theme : kept.theme;
-    rc = theme_find(&d->theme, theme, why);
+    if (!rc) {
+        const char *theme = o->theme ? o->theme : kept.theme;
+        d->ui.mouse = kept.mouse && !o->no_mouse;
+        if (!strchr(theme, '/') || !realpath(theme, d->theme_named))
+            snprintf(d->theme_named, sizeof d->theme_named, "%s", theme);
+        rc = theme_find(&d->theme, d->theme_named, why);
+        if (rc && !o->theme) err_prefix(why, "the theme that was kept (--theme default starts without it)");
+    }
     settings_done(&kept);
     return rc;
 }

@@ -2,6 +2,8 @@
 #ifndef QDYNO_TUI_DASHBOARD_H
 #define QDYNO_TUI_DASHBOARD_H
 
+#include <limits.h>
+
 #include "tui/board.h"
 #include "tui/screen.h"
 #include "tui/tui.h"
@@ -19,6 +21,7 @@ struct dashboard {
     struct snapshot *s;            /* of this frame */
     struct ui ui;
     struct theme theme;
+    char theme_named[PATH_MAX];    /* as theme_find takes it: a name or a whole path */
     struct experiment_state *last; /* what the A/B view shows */
     bool last_known;
     struct series cpu, memory, gpu, decode, prefill;

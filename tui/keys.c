@@ -118,7 +118,13 @@ const struct key_binding KEYS[] = {
       NULL,
       "suspend" },
     { DO_HELP, { '?', UI_KEY_F1 }, "?", "help", "this list", "qdyno help", "help" },
-    { DO_QUIT, { 'q', UI_CTRL('c') }, "q", "quit", "leave; asks while an experiment runs", NULL, "quit" },
+    { DO_QUIT,
+      { 'q', UI_CTRL('c') },
+      "q",
+      "quit",
+      "leave; asks while an experiment or a command runs",
+      NULL,
+      "quit" },
 };
 const size_t KEY_COUNT = COUNT_OF(KEYS);
 

@@ -175,8 +175,7 @@ static void tell_questions(struct told *t, const struct snapshot *s, const struc
     const struct form *f = &u->form;
     const struct form_field *field = &f->field[f->focus];
     const bool open = f->kind != FORM_CLOSED && f->kind != FORM_PALETTE;
-    if (u->confirm_quit && !t->confirm_quit)
-        say(out, s->unix_ms, "an experiment runs: quit and stop it (it can be resumed)? y or n");
+    if (u->confirm_quit && !t->confirm_quit) say(out, s->unix_ms, "%s y or n", ui_quit_question(s));
     t->confirm_quit = u->confirm_quit;
     if (open && (f->kind != t->form || f->focus != t->focus || strcmp(field->error, t->form_error) != 0)) {
         if (field->error[0] && field->text[0]) say(out, s->unix_ms, "%s", field->error);

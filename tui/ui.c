@@ -4,6 +4,12 @@
 
 #include <string.h>
 
+const char *ui_quit_question(const struct snapshot *s)
+{
+    if (snapshot_is_running(s)) return "An experiment runs: quit and stop it (it can be resumed)?";
+    return s->command[0] ? "A command runs: quit and cancel it?" : "Quit?"; /* it has just ended */
+}
+
 const char *ui_command_hint(const struct ui *u, char *buf, size_t size)
 {
     const char *text = u->form.field[0].text;
@@ -74,12 +80,14 @@ static const char *no_model(const struct snapshot *s)
                                : "";
 }
 
+static const char COMMAND_RUNS[] = "a command runs, which would disturb it: X cancels it";
+
 static const char *refuse_start(const struct ui *u, const struct snapshot *s)
 {
     if (u->read_only) return "read-only: started with --read-only";
     if (snapshot_is_running(s)) return "an experiment runs: s stops it first";
     if (u->waiting_to_start || s->experiment_starting) return "an experiment is about to start";
-    if (s->command[0]) return "a command runs, which would disturb it: X cancels it";
+    if (s->command[0]) return COMMAND_RUNS;
     return no_model(s);
 }
 
@@ -88,6 +96,7 @@ static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
     const struct run_line *r = selected_run(u, s);
     if (u->read_only) return "read-only: started with --read-only";
     if (snapshot_is_running(s) || s->experiment_starting) return "an experiment runs already";
+    if (s->command[0]) return COMMAND_RUNS;
     if (r) {
         if (strcmp(r->kind, "ab")) return "only an A/B can be resumed";
         return !strcmp(r->state, "done") ? "that run is complete" : "";
@@ -116,8 +125,7 @@ static const char *refuse_advise(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
     if (s->advice_state[0]) return "advice is being worked out already";
-    if (!s->ceilings_known && s->command[0])
-        return "a command runs, which would disturb the measuring: X cancels it";
+    if (!s->ceilings_known && s->command[0]) return COMMAND_RUNS;
     if (!s->ceilings_known && snapshot_is_running(s))
         return "measuring the machine now would disturb the A/B that runs";
     return no_model(s);

@@ -30,6 +30,9 @@ struct ui {
 /* The usage of the command that is being typed into the form, or what there is. Returns buf. */
 const char *ui_command_hint(const struct ui *u, char *buf, size_t size);
 
+/* What quitting would end now, as a question. */
+const char *ui_quit_question(const struct snapshot *s);
+
 /* What the palette finds for what is typed into it; returns the count. */
 enum { PALETTE_ROWS = 64 };
 int ui_palette(const struct ui *u, struct palette_entry out[PALETTE_ROWS]);

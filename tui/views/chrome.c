@@ -91,8 +91,7 @@ static void draw_status(struct grid *g, struct rect row, const struct snapshot *
     struct pen p = pen_at(g, row, 1, 0);
     int room = row.w - 4 - text_columns(cost);
     if (u->confirm_quit) {
-        pen_put(&p, ROLE_WARN | STYLE_BOLD,
-                "An experiment runs: quit and stop it (it can be resumed)?  y yes  n no");
+        pen_printf(&p, ROLE_WARN | STYLE_BOLD, "%s  y yes  n no", ui_quit_question(s));
         return;
     }
     if (u->toast[0] && s->unix_ms < u->toast_until_ms) {
