@@ -320,6 +320,28 @@ enum err_code db_watch_value_put(struct db *d, const char *machine, const struct
 enum err_code db_watch_value_list(struct db *d, const char *machine, struct watch_value **rows, int *n,
                                   struct err *why);
 
+/* ---------------------------------------------------------------- what predictions were worth */
+
+/* One figure that was predicted before it was measured. */
+struct residual_row {
+    int64_t id;
+    char machine[16], basis[64]; /* basis: what the model stood on; rows of another cannot correct it */
+    char model[128], config[640], workload[64], metric[48];
+    char traits[256];            /* what it may have in common with others: "format=q4_0 threads=2" */
+    double untaught;             /* by the model alone; NAN unknown, as all of these */
+    double predicted, low, high; /* as it was told: corrected by the rows before */
+    double measured;
+    int64_t run_id; /* 0: of no run */
+    int64_t unix_ms;
+};
+/* Fills r->id, and unix_ms when it is 0. */
+enum err_code db_residual_insert(struct db *d, struct residual_row *r, struct err *why);
+/* Newest first; basis NULL: of any; *rows: free(). */
+enum err_code db_residual_list(struct db *d, const char *machine, const char *basis, int limit,
+                               struct residual_row **rows, int *n, struct err *why);
+/* All of a machine. */
+enum err_code db_residual_clear(struct db *d, const char *machine, struct err *why);
+
 /* SQL text (INSERTs) of one run, for `-o sql`; free(). */
 enum err_code db_run_sql(struct db *d, int64_t id, char **out, struct err *why);
 

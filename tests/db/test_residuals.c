@@ -1,0 +1,86 @@
+/* Proves: what was predicted and measured is kept per machine and basis, newest first, unknown as unknown;
+ * forgetting one machine leaves the others; a store of version 7 learns to keep them. */
+#include <math.h>
+#include <sqlite3.h>
+
+#include "tests/check.h"
+#include "tests/db/temp.h"
+
+static struct residual_row row_of(const char *machine, const char *basis, double measured)
+{
+    struct residual_row r = { .untaught = 10, .predicted = 11, .low = 9, .high = 13, .measured = measured };
+    snprintf(r.machine, sizeof r.machine, "%s", machine);
+    snprintf(r.basis, sizeof r.basis, "%s", basis);
+    snprintf(r.metric, sizeof r.metric, "decode_tok_s");
+    return r;
+}
+
+static void kept_per_machine_and_basis(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *d;
+    struct residual_row *rows;
+    int n;
+    CHECK_OK(db_open(&d, t->file, &why));
+    for (int i = 0; i < 100; i++) {
+        struct residual_row r = row_of(i % 2 ? "m1" : "m2", i < 50 ? "old" : "new", i ? i : NAN);
+        CHECK_OK(db_residual_insert(d, &r, &why));
+        CHECK(r.id == i + 1 && r.unix_ms > 0);
+    }
+    CHECK_OK(db_residual_list(d, "m1", "new", 1000, &rows, &n, &why));
+    assert_int_equal(n, 25);
+    CHECK(rows[0].measured == 99 && rows[24].measured == 51 && rows[0].predicted == 11);
+    assert_string_equal(rows[0].metric, "decode_tok_s");
+    free(rows);
+    CHECK_OK(db_residual_list(d, "m2", NULL, 1000, &rows, &n, &why));
+    assert_int_equal(n, 50);
+    CHECK(isnan(rows[49].measured));
+    free(rows);
+    CHECK_OK(db_residual_list(d, "m2", NULL, 3, &rows, &n, &why));
+    assert_int_equal(n, 3);
+    free(rows);
+    CHECK_OK(db_residual_clear(d, "m2", &why));
+    CHECK_OK(db_residual_list(d, "m2", NULL, 1000, &rows, &n, &why));
+    CHECK(n == 0 && !rows);
+    CHECK_OK(db_residual_list(d, "m1", NULL, 1000, &rows, &n, &why));
+    assert_int_equal(n, 50);
+    free(rows);
+    db_close(d);
+}
+
+static void tell(const char *file, const char *sql)
+{
+    sqlite3 *s = NULL;
+    assert_int_equal(sqlite3_open(file, &s), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(s, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(s);
+}
+
+static void version_7_is_migrated(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *d;
+    struct residual_row *rows, r = row_of("ab12", "b", 3);
+    char *text;
+    int n;
+    CHECK_OK(file_read(&text, NULL, TEST_SOURCE_DIR "/tests/db/fixtures/v7.sql", 1 << 20, &why));
+    tell(t->file, text);
+    free(text);
+    CHECK(db_open_reader(&d, t->file, 100, &why) == ERR_FORMAT && strstr(why.message, "has version 7"));
+    CHECK_OK(db_open(&d, t->file, &why));
+    CHECK(db_trace_due_count(d) == 1);
+    CHECK_OK(db_residual_list(d, "ab12", NULL, 10, &rows, &n, &why));
+    CHECK(n == 0);
+    CHECK_OK(db_residual_insert(d, &r, &why));
+    CHECK_OK(db_check(d, &why));
+    db_close(d);
+}
+
+int main(void)
+{
+#define T(test) cmocka_unit_test_setup_teardown(test, temp_setup, temp_teardown)
+    const struct CMUnitTest tests[] = { T(kept_per_machine_and_basis), T(version_7_is_migrated) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
