@@ -1,6 +1,8 @@
 /* tui/views/overlay.c - what lies over a view: the form that is being filled in, the palette, the keys. */
 #include "tui/views/views.h"
 
+#include <string.h>
+
 /* A line being typed, scrolled so that the cursor stays in sight. */
 static void draw_input(struct pen *p, const struct form_field *field, bool here)
 {
