@@ -1,5 +1,5 @@
 /* tui/actions.c - what keys do. An action that cannot be done says why; one that is done says its command. */
-#include "tui/dashboard.h"
+#include "tui/actions.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,134 +21,20 @@ bool dashboard_is_running(const struct dashboard *d)
     return d->experiment && !experiment_finished(d->experiment);
 }
 
-static const char BUSY[] = "too much is waiting already: try again in a moment";
+const char ACTIONS_BUSY[] = "too much is waiting already: try again in a moment";
 
-static void put(struct dashboard *d, struct jobs *queue, const struct job *j)
+void actions_put(struct dashboard *d, struct jobs *queue, const struct job *j)
 {
-    if (!jobs_put(queue, j)) dashboard_toast(d, true, "%s", BUSY);
+    if (!jobs_put(queue, j)) dashboard_toast(d, true, "%s", ACTIONS_BUSY);
 }
 
-static void job_text(struct job *j, int i, const char *text)
+void job_put_text(struct job *j, int i, const char *text)
 {
     snprintf(j->text[i], sizeof j->text[i], "%s", text ? text : "");
 }
 
-/* ---------------------------------------------------------------- starting experiments */
-
-void dashboard_start(struct dashboard *d, const struct job *start)
-{
-    d->pending = *start;
-    d->pending.run = board_job_start;
-    d->ui.waiting_to_start = true;
-    dashboard_start_pending(d);
-}
-
-void dashboard_start_pending(struct dashboard *d)
-{
-    bool ready;
-    board_sampler(d->board, &ready);
-    if (!d->ui.waiting_to_start || !ready || d->s->probing || dashboard_is_running(d)) return;
-    /* A probe that was asked for but has not begun yet would begin beside the first cell. */
-    if (!d->s->ceilings_known && d->s->advice_state[0]) return;
-    pthread_mutex_lock(&d->board->lock);
-    d->board->known.experiment_starting = true;
-    pthread_mutex_unlock(&d->board->lock);
-    d->ui.waiting_to_start = false;
-    put(d, d->storage, &d->pending);
-}
-
-/* The workload an advice wants to be checked on: what its command says. */
-static void workload_of_check(const char *check, char *out, size_t size)
-{
-    const char *flag = strstr(check, " -w ");
-    if (flag) snprintf(out, size, "%.*s", (int)MIN(strcspn(flag + 4, " "), size - 1), flag + 4);
-}
-
-/* advice NULL: what was compared last, or what the command line gave. */
-static void open_ab_form(struct dashboard *d, const struct advice *advice)
-{
-    const struct snapshot *s = d->s;
-    const struct dashboard_options *o = d->options;
-    char workload[600] = "tg64";
-    if (o->workload) snprintf(workload, sizeof workload, "%s", o->workload);
-    if (s->experiment_known) workload_line(&s->experiment.spec.workload, workload, sizeof workload);
-    const char *first = s->experiment_known ? s->experiment.arm[0].line : o->arms[0] ? o->arms[0] : "default";
-    const char *second = s->experiment_known ? s->experiment.arm[1].line : o->arms[1] ? o->arms[1] : "q8_0";
-    if (advice) {
-        first = "default";
-        second = advice->line;
-        workload_of_check(advice->check, workload, sizeof workload);
-    }
-    form_show(&d->ui.form, FORM_AB, (const char *const[]){ *first ? first : "default", second, workload });
-}
-
 /* ---------------------------------------------------------------- one function per action that does
  * something */
-
-static void do_new_ab(struct dashboard *d)
-{
-    open_ab_form(d, NULL);
-}
-
-static void do_stop(struct dashboard *d)
-{
-    d->ui.waiting_to_start = false;
-    if (d->experiment) experiment_stop(d->experiment);
-    dashboard_toast(d, false, "stopping; what is finished is kept, r resumes");
-}
-
-static void do_resume(struct dashboard *d)
-{
-    char command[256];
-    struct job j = { .id = ui_run_id(&d->ui, d->s) };
-    action_command(DO_RESUME, &d->ui, d->s, command, sizeof command);
-    dashboard_start(d, &j);
-    d->ui.view = VIEW_LIVE;
-    dashboard_toast(d, false, "$ %s", command);
-}
-
-static void do_advise(struct dashboard *d)
-{
-    char command[800];
-    struct job j = { .run = board_job_advise };
-    job_text(&j, 0, d->s->model_path);
-    pthread_mutex_lock(&d->board->lock); /* at once, so that no A/B slips in before the job */
-    snprintf(d->board->known.advice_state, sizeof d->board->known.advice_state, "about to begin");
-    pthread_mutex_unlock(&d->board->lock);
-    put(d, d->slow, &j);
-    action_command(DO_ADVISE, &d->ui, d->s, command, sizeof command);
-    dashboard_toast(d, false, "$ %s", command);
-}
-
-static void do_open(struct dashboard *d)
-{
-    if (d->ui.view == VIEW_HISTORY) {
-        struct job j = { .run = board_job_load, .id = ui_run_id(&d->ui, d->s) };
-        put(d, d->storage, &j);
-        d->ui.view = VIEW_AB;
-        return;
-    }
-    open_ab_form(d, &d->s->advice[d->ui.selected[d->ui.view]]);
-}
-
-static void push_to(struct dashboard *d, const char *url)
-{
-    char command[800];
-    struct job j = { .run = board_job_push, .id = ui_run_id(&d->ui, d->s) };
-    job_text(&j, 0, url);
-    snprintf(d->push_url, sizeof d->push_url, "%.255s", url);
-    put(d, d->network, &j);
-    action_command(DO_PUSH, &d->ui, d->s, command, sizeof command);
-    dashboard_toast(d, false, "$ %s", command);
-}
-
-static void do_push(struct dashboard *d)
-{
-    if (d->push_url[0])
-        push_to(d, d->push_url);
-    else
-        form_show(&d->ui.form, FORM_PUSH, (const char *const[]){ "http://", NULL, NULL });
-}
 
 static void do_model(struct dashboard *d)
 {
@@ -163,8 +49,8 @@ static void do_filter(struct dashboard *d)
 static void runs_read(struct dashboard *d)
 {
     struct job j = { .run = board_job_history };
-    job_text(&j, 0, d->ui.filter);
-    put(d, d->storage, &j);
+    job_put_text(&j, 0, d->ui.filter);
+    actions_put(d, d->storage, &j);
 }
 
 static void go_to(struct dashboard *d, int view)
@@ -182,38 +68,6 @@ static void do_back(struct dashboard *d)
     } else if (d->ui.view != VIEW_LIVE) {
         d->ui.view = VIEW_LIVE;
     }
-}
-
-static void do_command(struct dashboard *d)
-{
-    form_show(&d->ui.form, FORM_COMMAND, NULL);
-}
-
-static void do_cancel(struct dashboard *d)
-{
-    const bool asked = board_cancel_command(d->board);
-    dashboard_toast(d, !asked,
-                    asked ? "asked the command to end" : "the command has not begun yet: once more");
-}
-
-static void command_start(struct dashboard *d, const char *line)
-{
-    struct job j = { .run = board_job_command };
-    job_text(&j, 0, line);
-    job_text(&j, 1, d->ui.filter);
-    pthread_mutex_lock(&d->board->lock); /* at once, so that nothing is measured beside it */
-    const bool queued = jobs_put(d->shell, &j);
-    if (queued) {
-        snprintf(d->board->known.command, sizeof d->board->known.command, "%.159s", line);
-        d->board->known.command_started_ms = clock_unix_ms();
-    }
-    pthread_mutex_unlock(&d->board->lock);
-    if (!queued) {
-        dashboard_toast(d, true, "%s", BUSY);
-        return;
-    }
-    board_log(d->board, LOG_INFO, "$ qdyno %s", line);
-    dashboard_toast(d, false, "$ qdyno %s", line);
 }
 
 static void do_palette(struct dashboard *d)
@@ -279,10 +133,22 @@ static void move(struct dashboard *d, int rows)
 static void act(struct dashboard *d, enum action action)
 {
     static void (*const DOERS[ACTION_COUNT])(struct dashboard *) = {
-        [DO_NEW_AB] = do_new_ab, [DO_STOP] = do_stop,   [DO_RESUME] = do_resume,   [DO_ADVISE] = do_advise,
-        [DO_OPEN] = do_open,     [DO_PUSH] = do_push,   [DO_MODEL] = do_model,     [DO_FILTER] = do_filter,
-        [DO_BACK] = do_back,     [DO_QUIT] = do_quit,   [DO_PALETTE] = do_palette, [DO_COMMAND] = do_command,
-        [DO_CANCEL] = do_cancel, [DO_MOUSE] = do_mouse, [DO_THEME] = do_theme,     [DO_SAVE] = do_save,
+        [DO_NEW_AB] = actions_do_new_ab,
+        [DO_STOP] = actions_do_stop,
+        [DO_RESUME] = actions_do_resume,
+        [DO_ADVISE] = actions_do_advise,
+        [DO_OPEN] = actions_do_open,
+        [DO_PUSH] = actions_do_push,
+        [DO_MODEL] = do_model,
+        [DO_FILTER] = do_filter,
+        [DO_BACK] = do_back,
+        [DO_QUIT] = do_quit,
+        [DO_PALETTE] = do_palette,
+        [DO_COMMAND] = actions_do_command,
+        [DO_CANCEL] = actions_do_cancel,
+        [DO_MOUSE] = do_mouse,
+        [DO_THEME] = do_theme,
+        [DO_SAVE] = do_save,
     };
     enum { PAGE = 10, FAR = 1000000 };
     if (action >= DO_VIEW_LIVE && action <= DO_VIEW_LOG) go_to(d, (int)action - DO_VIEW_LIVE);
@@ -319,21 +185,21 @@ static void form_done(struct dashboard *d)
     char command[1600];
     switch (f->kind) {
     case FORM_AB:
-        job_text(&j, 0, f->field[0].text);
-        job_text(&j, 1, f->field[1].text);
-        job_text(&j, 2, d->s->model_path);
-        job_text(&j, 3, f->field[2].text);
+        job_put_text(&j, 0, f->field[0].text);
+        job_put_text(&j, 1, f->field[1].text);
+        job_put_text(&j, 2, d->s->model_path);
+        job_put_text(&j, 3, f->field[2].text);
         action_command(DO_NEW_AB, &d->ui, d->s, command, sizeof command);
         dashboard_start(d, &j);
         board_log(d->board, LOG_INFO, "$ %s", command);
         dashboard_toast(d, false, "$ %s", command);
         break;
-    case FORM_PUSH: push_to(d, f->field[0].text); break;
-    case FORM_COMMAND: command_start(d, f->field[0].text); break;
+    case FORM_PUSH: actions_push_to(d, f->field[0].text); break;
+    case FORM_COMMAND: actions_command_start(d, f->field[0].text); break;
     case FORM_MODEL:
         j.run = board_job_model;
-        job_text(&j, 0, f->field[0].text);
-        put(d, d->storage, &j);
+        job_put_text(&j, 0, f->field[0].text);
+        actions_put(d, d->storage, &j);
         break;
     case FORM_FILTER:
         snprintf(d->ui.filter, sizeof d->ui.filter, "%.63s", f->field[0].text);
@@ -354,26 +220,6 @@ static void act_or_refuse(struct dashboard *d, const struct key_binding *k)
     }
     d->ui.toast[0] = '\0';
     act(d, k->action);
-}
-
-/* An A/B of what there is against the same with this setting, ready for its value. */
-static void form_with_setting(struct dashboard *d, const struct knob *k)
-{
-    char why[300];
-    if (action_refusal(DO_NEW_AB, &d->ui, d->s, why, sizeof why)[0]) {
-        dashboard_toast(d, true, "%s: %s", k->key, why);
-        return;
-    }
-    open_ab_form(d, NULL);
-    struct form *f = &d->ui.form;
-    char a[FORM_TEXT], b[FORM_TEXT], workload[FORM_TEXT];
-    memcpy(a, f->field[0].text, sizeof a);
-    memcpy(workload, f->field[2].text, sizeof workload);
-    const bool plain = !strcmp(a, "default");
-    const int n = snprintf(b, sizeof b, "%s%s%s=", plain ? "" : a, plain ? "" : ",", k->key);
-    if (n >= (int)sizeof b) dashboard_toast(d, true, "arm A is too long for one more setting");
-    form_show(f, FORM_AB, (const char *const[]){ a, b, workload });
-    f->focus = 1;
 }
 
 /* Its line, ready for arguments. */
@@ -397,7 +243,7 @@ static void palette_choose(struct dashboard *d, int row)
     const struct palette_entry *e = &found[row];
     switch (e->kind) {
     case PALETTE_KEY: act_or_refuse(d, e->key); break;
-    case PALETTE_SETTING: form_with_setting(d, e->knob); break;
+    case PALETTE_SETTING: actions_form_with_setting(d, e->knob); break;
     case PALETTE_COMMAND: command_of_palette(d, e->command); break;
     }
 }

@@ -1,0 +1,119 @@
+/* tui/actions_experiment.c - experiments and advice: what is asked for, when it may begin, and on what. */
+#include "tui/actions.h"
+
+#include <string.h>
+
+void dashboard_start(struct dashboard *d, const struct job *start)
+{
+    d->pending = *start;
+    d->pending.run = board_job_start;
+    d->ui.waiting_to_start = true;
+    dashboard_start_pending(d);
+}
+
+void dashboard_start_pending(struct dashboard *d)
+{
+    bool ready;
+    board_sampler(d->board, &ready);
+    if (!d->ui.waiting_to_start || !ready || d->s->probing || dashboard_is_running(d)) return;
+    /* A probe that was asked for but has not begun yet would begin beside the first cell. */
+    if (!d->s->ceilings_known && d->s->advice_state[0]) return;
+    pthread_mutex_lock(&d->board->lock);
+    d->board->known.experiment_starting = true;
+    pthread_mutex_unlock(&d->board->lock);
+    d->ui.waiting_to_start = false;
+    actions_put(d, d->storage, &d->pending);
+}
+
+/* The workload an advice wants to be checked on: what its command says. */
+static void workload_of_check(const char *check, char *out, size_t size)
+{
+    const char *flag = strstr(check, " -w ");
+    if (flag) snprintf(out, size, "%.*s", (int)MIN(strcspn(flag + 4, " "), size - 1), flag + 4);
+}
+
+/* advice NULL: what was compared last, or what the command line gave. */
+static void open_ab_form(struct dashboard *d, const struct advice *advice)
+{
+    const struct snapshot *s = d->s;
+    const struct dashboard_options *o = d->options;
+    char workload[600] = "tg64";
+    if (o->workload) snprintf(workload, sizeof workload, "%s", o->workload);
+    if (s->experiment_known) workload_line(&s->experiment.spec.workload, workload, sizeof workload);
+    const char *first = s->experiment_known ? s->experiment.arm[0].line : o->arms[0] ? o->arms[0] : "default";
+    const char *second = s->experiment_known ? s->experiment.arm[1].line : o->arms[1] ? o->arms[1] : "q8_0";
+    if (advice) {
+        first = "default";
+        second = advice->line;
+        workload_of_check(advice->check, workload, sizeof workload);
+    }
+    form_show(&d->ui.form, FORM_AB, (const char *const[]){ *first ? first : "default", second, workload });
+}
+
+/* ---------------------------------------------------------------- what keys do */
+
+void actions_do_new_ab(struct dashboard *d)
+{
+    open_ab_form(d, NULL);
+}
+
+void actions_do_stop(struct dashboard *d)
+{
+    d->ui.waiting_to_start = false;
+    if (d->experiment) experiment_stop(d->experiment);
+    dashboard_toast(d, false, "stopping; what is finished is kept, r resumes");
+}
+
+void actions_do_resume(struct dashboard *d)
+{
+    char command[256];
+    struct job j = { .id = ui_run_id(&d->ui, d->s) };
+    action_command(DO_RESUME, &d->ui, d->s, command, sizeof command);
+    dashboard_start(d, &j);
+    d->ui.view = VIEW_LIVE;
+    dashboard_toast(d, false, "$ %s", command);
+}
+
+void actions_do_advise(struct dashboard *d)
+{
+    char command[800];
+    struct job j = { .run = board_job_advise };
+    job_put_text(&j, 0, d->s->model_path);
+    pthread_mutex_lock(&d->board->lock); /* at once, so that no A/B slips in before the job */
+    snprintf(d->board->known.advice_state, sizeof d->board->known.advice_state, "about to begin");
+    pthread_mutex_unlock(&d->board->lock);
+    actions_put(d, d->slow, &j);
+    action_command(DO_ADVISE, &d->ui, d->s, command, sizeof command);
+    dashboard_toast(d, false, "$ %s", command);
+}
+
+void actions_do_open(struct dashboard *d)
+{
+    if (d->ui.view == VIEW_HISTORY) {
+        struct job j = { .run = board_job_load, .id = ui_run_id(&d->ui, d->s) };
+        actions_put(d, d->storage, &j);
+        d->ui.view = VIEW_AB;
+        return;
+    }
+    open_ab_form(d, &d->s->advice[d->ui.selected[d->ui.view]]);
+}
+
+/* An A/B of what there is against the same with this setting, ready for its value. */
+void actions_form_with_setting(struct dashboard *d, const struct knob *k)
+{
+    char why[300];
+    if (action_refusal(DO_NEW_AB, &d->ui, d->s, why, sizeof why)[0]) {
+        dashboard_toast(d, true, "%s: %s", k->key, why);
+        return;
+    }
+    open_ab_form(d, NULL);
+    struct form *f = &d->ui.form;
+    char a[FORM_TEXT], b[FORM_TEXT], workload[FORM_TEXT];
+    memcpy(a, f->field[0].text, sizeof a);
+    memcpy(workload, f->field[2].text, sizeof workload);
+    const bool plain = !strcmp(a, "default");
+    const int n = snprintf(b, sizeof b, "%s%s%s=", plain ? "" : a, plain ? "" : ",", k->key);
+    if (n >= (int)sizeof b) dashboard_toast(d, true, "arm A is too long for one more setting");
+    form_show(f, FORM_AB, (const char *const[]){ a, b, workload });
+    f->focus = 1;
+}
