@@ -9,6 +9,7 @@
 #include "engine/quant/quant.h"
 
 const char *const OUTPUT_NAMES[] = { "md", "json", "jsonl", "csv", "sql", NULL };
+const char *const PROGRESS_NAMES[] = { "auto", "json", "off", NULL };
 static const char *const LOG_LEVELS[] = { "debug", "info", "warn", "error", "quiet", NULL };
 
 const struct cli_flag GLOBAL_FLAGS[] = {
@@ -16,6 +17,9 @@ const struct cli_flag GLOBAL_FLAGS[] = {
       FLAG_TEXT },
     { "-o", "--output", "FORMAT", "how results are written", FLAG_CHOICE, 0, 0, OUTPUT_NAMES },
     { "--quiet", "-q", NULL, "no progress, no notes on stderr", FLAG_SWITCH },
+    { "--progress", NULL, "MODE",
+      "of long work, on stderr: auto = at a terminal, json = a JSON object a line", FLAG_CHOICE, 0, 0,
+      PROGRESS_NAMES },
     { "--no-color", NULL, NULL, "no colour (also: NO_COLOR)", FLAG_SWITCH },
     { "--seed", "-s", "N", "seed of everything random; default 1", FLAG_INT, 0, 9e18 },
     { "--plugin", NULL, "FILE",
@@ -199,7 +203,7 @@ static enum err_code apply_global(struct cli_global *g, const struct cli_flag *f
                                   struct err *why)
 {
     static const char *const NAMES[] = { "--db",        "-o",        "--quiet",  "--no-color", "--seed",
-                                         "--log-level", "--version", "--plugin", "--help" };
+                                         "--log-level", "--version", "--plugin", "--progress", "--help" };
     size_t which = 0;
     while (strcmp(NAMES[which], f->name)) which++;
     switch (which) {
@@ -218,6 +222,10 @@ static enum err_code apply_global(struct cli_global *g, const struct cli_flag *f
         if (g->plugin_count == PLUGIN_FLAGS)
             return err_set(why, ERR_USAGE, "more than %d times %s", PLUGIN_FLAGS, f->name);
         g->plugin[g->plugin_count++] = value;
+        break;
+    case 8:
+        for (int i = 0; PROGRESS_NAMES[i]; i++)
+            if (!strcmp(PROGRESS_NAMES[i], value)) g->progress = (enum progress_mode)i;
         break;
     default: g->help = true; break;
     }

@@ -25,12 +25,17 @@ int exit_status_of_verdict(enum verdict v);
 enum output_format { OUTPUT_MD, OUTPUT_JSON, OUTPUT_JSONL, OUTPUT_CSV, OUTPUT_SQL };
 extern const char *const OUTPUT_NAMES[]; /* indexed by enum output_format, NULL-terminated */
 
+/* How far long work has come, on stderr: to people at a terminal, or as JSON lines (progress.h). */
+enum progress_mode { PROGRESS_AUTO, PROGRESS_JSON, PROGRESS_OFF };
+extern const char *const PROGRESS_NAMES[]; /* indexed by enum progress_mode, NULL-terminated */
+
 enum { PLUGIN_FLAGS = 16 };
 
 struct cli_global {
     const char *db_path; /* NULL: the default place */
     enum output_format output;
     bool output_given, quiet, no_color, help, version;
+    enum progress_mode progress;
     uint64_t seed;
     const char *plugin[PLUGIN_FLAGS]; /* --plugin; loaded by cli_parse */
     int plugin_count;

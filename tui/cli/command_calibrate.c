@@ -137,7 +137,10 @@ static bool on_progress(void *ctx, double done)
 {
     struct watch *w = ctx;
     const double seconds = (double)(clock_ns() - w->start) * 1e-9;
-    progress_show(&w->progress, "calibrating %.0f %%  %.0f s left", done * 100, seconds * (1 - done) / done);
+    progress_tell(&w->progress,
+                  &(struct progress_figures){
+                      .done = done, .rate = NAN, .left_s = done > 0 ? seconds * (1 - done) / done : NAN },
+                  "calibrating %.0f %%  %.0f s left", done * 100, seconds * (1 - done) / done);
     return !cli_is_interrupted(w->g);
 }
 

@@ -88,11 +88,14 @@ struct eval {
 static bool on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
 {
     struct eval *e = arg;
+    const struct progress_figures at = { .done = (double)chunk / (double)MAX(of, 1),
+                                         .rate = NAN,
+                                         .left_s = NAN };
     if (isnan(nll))
         progress_show(&e->progress, "%d/%d %s  greedy text %lld/%lld", e->config_i + 1, e->n_configs, e->line,
                       (long long)chunk, (long long)of);
     else
-        progress_show(&e->progress, "%d/%d %s  window %lld/%lld  perplexity %.4f", e->config_i + 1,
+        progress_tell(&e->progress, &at, "%d/%d %s  window %lld/%lld  perplexity %.4f", e->config_i + 1,
                       e->n_configs, e->line, (long long)chunk, (long long)of, exp(nll));
     return !cli_is_interrupted(e->g);
 }

@@ -260,8 +260,11 @@ struct measuring {
 static bool on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
 {
     struct measuring *m = arg;
-    progress_show(&m->progress, "%d/%d %.40s  window %lld/%lld  perplexity %.4f", m->config_i + 1,
-                  m->n_configs, m->line, (long long)chunk, (long long)of, exp(nll));
+    progress_tell(
+        &m->progress,
+        &(struct progress_figures){ .done = (double)chunk / (double)MAX(of, 1), .rate = NAN, .left_s = NAN },
+        "%d/%d %.40s  window %lld/%lld  perplexity %.4f", m->config_i + 1, m->n_configs, m->line,
+        (long long)chunk, (long long)of, exp(nll));
     return !cli_is_interrupted(m->g);
 }
 

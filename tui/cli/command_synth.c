@@ -1,5 +1,6 @@
 /* qdyno synth: a model of any shape with random weights, so that speed and memory can be had without a
  * download. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -90,7 +91,8 @@ static enum err_code find_format(const struct format **out, const char *name, st
 
 static void on_progress(void *ctx, double done)
 {
-    progress_show(ctx, "writing %.0f %%", done * 100);
+    progress_tell(ctx, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
+                  "writing %.0f %%", done * 100);
 }
 
 int command_synth(const struct cli_global *g, const struct cli_args *a)

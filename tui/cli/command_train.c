@@ -106,10 +106,14 @@ struct watcher {
 static bool on_progress(void *ctx, const struct train_progress *p)
 {
     struct watcher *w = ctx;
-    progress_show(&w->progress, "step %lld/%lld  loss %.4f  gradient %.2f  %s tok/s  peak %s  left %s",
-                  (long long)p->step, (long long)p->steps, p->loss, p->length,
-                  figure_number(p->tokens_s).text, figure_bytes(p->peak_bytes).text,
-                  figure_duration(p->left_s).text);
+    progress_tell(&w->progress,
+                  &(struct progress_figures){ .done = (double)p->step / (double)MAX(p->steps, 1),
+                                              .rate = p->tokens_s,
+                                              .unit = "tokens/s",
+                                              .left_s = p->left_s },
+                  "step %lld/%lld  loss %.4f  gradient %.2f  %s tok/s  peak %s  left %s", (long long)p->step,
+                  (long long)p->steps, p->loss, p->length, figure_number(p->tokens_s).text,
+                  figure_bytes(p->peak_bytes).text, figure_duration(p->left_s).text);
     return !cli_is_interrupted(w->g);
 }
 

@@ -1,9 +1,9 @@
 /* common.c - see common.h. */
 #include "tui/cli/common.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 const char *const GOAL_NAMES[] = { "balanced", "speed", "quality", "memory", "energy", NULL };
 const char RANDOM_WEIGHTS[] = "random weights: quality figures mean nothing";
@@ -171,33 +171,6 @@ enum err_code cli_metric(const struct metric **out, const struct cli_args *a, st
                    near ? near : "", near ? "'?" : "");
 }
 
-void progress_init(struct progress *p, const struct cli_global *g)
-{
-    *p = (struct progress){ .on = !g->quiet && isatty(STDERR_FILENO) };
-}
-
-void progress_show(struct progress *p, const char *fmt, ...)
-{
-    enum { EVERY_NS = 100000000 };
-    int64_t now = clock_ns();
-    if (!p->on || (p->shown && now - p->last_ns < EVERY_NS)) return;
-    char text[160];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    fprintf(stderr, "\r\033[K%.78s", text);
-    fflush(stderr);
-    p->shown = true;
-    p->last_ns = now;
-}
-
-void progress_clear(struct progress *p)
-{
-    if (p->shown) fputs("\r\033[K", stderr);
-    p->shown = false;
-}
-
 void cli_note(const struct cli_global *g, const char *fmt, ...)
 {
     if (g->quiet) return;
@@ -211,7 +184,8 @@ void cli_note(const struct cli_global *g, const char *fmt, ...)
 
 static void probe_progress(void *ctx, const char *what, double done)
 {
-    progress_show(ctx, "probing the machine %.0f %%: %s", done * 100, what);
+    progress_tell(ctx, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
+                  "probing the machine %.0f %%: %s", done * 100, what);
 }
 
 enum err_code cli_machine(const struct cli_global *g, enum cli_probe probe, struct machine *m,

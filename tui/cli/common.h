@@ -4,6 +4,7 @@
 
 #include "tui/cli/cli.h"
 #include "tui/cli/output.h"
+#include "tui/cli/progress.h"
 
 /* Flags that several commands share, so that they read the same everywhere. */
 #define FLAG_MODEL_ROW                                                                                       \
@@ -43,15 +44,6 @@ enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a,
 
 /* --metric, or *out = NULL when it is not given. ERR_USAGE with the nearest name. */
 enum err_code cli_metric(const struct metric **out, const struct cli_args *a, struct err *why);
-
-/* A line of progress on stderr that overwrites itself, on a terminal only and never under --quiet. */
-struct progress {
-    bool on, shown;
-    int64_t last_ns;
-};
-void progress_init(struct progress *p, const struct cli_global *g);
-void progress_show(struct progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void progress_clear(struct progress *p);
 
 /* A remark on stderr unless --quiet. */
 void cli_note(const struct cli_global *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -170,10 +170,16 @@ bool pace_tell(void *arg, double done)
         progress_show(p->progress, "%.40s  %s", p->what, p->at_first);
     else if (p->rate > 0) {
         write_time(left, sizeof left, (1 - done) / p->rate);
-        progress_show(p->progress, "%.40s  %.0f %%  %.1fM weights/s  ETA %s", p->what, done * 100,
+        progress_tell(p->progress,
+                      &(struct progress_figures){ .done = done,
+                                                  .rate = p->rate * (double)p->weights,
+                                                  .unit = "weights/s",
+                                                  .left_s = (1 - done) / p->rate },
+                      "%.40s  %.0f %%  %.1fM weights/s  ETA %s", p->what, done * 100,
                       p->rate * (double)p->weights * 1e-6, left);
     } else {
-        progress_show(p->progress, "%.40s  %.0f %%", p->what, done * 100);
+        progress_tell(p->progress, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
+                      "%.40s  %.0f %%", p->what, done * 100);
     }
     return !cli_is_interrupted(p->global);
 }

@@ -151,7 +151,10 @@ struct watching {
 static bool on_step(void *ctx, const struct recover_progress *p)
 {
     struct watching *w = ctx;
-    progress_show(&w->progress, "recovering: step %lld/%lld  KL %.5f nats  left %s", (long long)p->step,
+    progress_tell(&w->progress,
+                  &(struct progress_figures){
+                      .done = (double)p->step / (double)MAX(p->steps, 1), .rate = NAN, .left_s = p->left_s },
+                  "recovering: step %lld/%lld  KL %.5f nats  left %s", (long long)p->step,
                   (long long)p->steps, p->loss, figure_duration(p->left_s).text);
     return !cli_is_interrupted(w->g);
 }
