@@ -15,6 +15,7 @@
 #include "advisor/experiment.h"
 #include "advisor/claims.h"
 #include "advisor/advise.h"
+#include "advisor/apply.h"
 #include "advisor/outcome.h"
 #include "advisor/span.h"
 #include "advisor/trace.h"

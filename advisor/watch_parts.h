@@ -12,6 +12,7 @@
 #include "advisor/arm.h"
 #include "advisor/canary.h"
 #include "advisor/cell.h"
+#include "advisor/apply.h"
 #include "advisor/watch.h"
 #include "db/db.h"
 
@@ -142,8 +143,6 @@ void notify_now(struct watch *w, const struct notice_row *n);
 
 /* ---------------------------------------------------------------- watch_roll.c */
 
-/* The config line a file holds: the last line that is neither empty nor a comment. ERR_FORMAT: none. */
-enum err_code config_file_read(struct config *out, const char *path, struct err *why);
 /* After item 0 was measured: goes back to its champion when it is too slow and the champion is not; says in
  * the round after whether that helped. */
 void roll_step(struct watch *w, double ln_now);

@@ -5,28 +5,11 @@
  * what somebody chose. The next round says whether it helped. */
 #include "advisor/watch_parts.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { FILE_LIMIT = 1 << 16 };
-
-enum err_code config_file_read(struct config *out, const char *path, struct err *why)
-{
-    char *text, *line, *last = NULL;
-    enum err_code rc = file_read(&text, NULL, path, FILE_LIMIT, why);
-    if (rc) return rc;
-    for (char *rest = text; (line = strsep(&rest, "\n"));) {
-        line += strspn(line, " \t\r");
-        line[strcspn(line, "\r")] = '\0';
-        if (*line && *line != '#') last = line;
-    }
-    rc = last ? config_parse(out, last, why) : err_set(why, ERR_FORMAT, "there is no config line in it");
-    if (rc) err_prefix(why, "'%s'", path);
-    free(text);
-    return rc;
-}
 
 static void bare_line(const struct config *c, char *buf, size_t size)
 {

@@ -10,6 +10,7 @@
 #include "engine/gguf.h"
 #include "engine/tokenizer.h"
 #include "engine/model.h"
+#include "engine/model_identity.h"
 #include "engine/sampler.h"
 #include "engine/synth.h"
 #include "engine/workload.h"

@@ -1,5 +1,4 @@
-/* engine/model_identity.h - which model is this, without reading gigabytes every time it is opened. Internal
- * to engine/. */
+/* engine/model_identity.h - which model is this, without reading gigabytes every time it is opened. */
 #ifndef QDYNO_ENGINE_MODEL_IDENTITY_H
 #define QDYNO_ENGINE_MODEL_IDENTITY_H
 
