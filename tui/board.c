@@ -21,6 +21,7 @@ enum err_code board_open(struct board **out, const char *db_path, struct err *wh
     struct snapshot *s = &b->known;
     s->run_count = -1;
     s->spool_count = -1;
+    s->quality.count = s->load.lines = -1;
     s->own_cost_ratio = NAN;
     s->machine.memory_bytes = -1;
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) s->sensor[i] = NAN;

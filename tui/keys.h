@@ -36,6 +36,9 @@ enum action {
     DO_VIEW_ADVICE,
     DO_VIEW_HISTORY,
     DO_VIEW_MODEL,
+    DO_VIEW_QUALITY,
+    DO_VIEW_LOAD,
+    DO_VIEW_SETTINGS,
     DO_VIEW_LOG,
     DO_NEXT_VIEW,
     DO_PREVIOUS_VIEW,
@@ -75,6 +78,7 @@ struct key_binding {
     const char *help;
     const char *command; /* what it equals without the dashboard; NULL: nothing */
     const char *title;   /* in the palette; NULL: not there (moving about) */
+    const char *brief;   /* the label where the footer is narrow; NULL: the same */
 };
 extern const struct key_binding KEYS[];
 extern const size_t KEY_COUNT;

@@ -53,6 +53,30 @@ void layout_model(struct rect body, struct rect box[MODEL_BOXES])
     box[MODEL_MEMORY] = rect_rows(body, top, body.h - top);
 }
 
+void layout_quality(struct rect body, struct rect box[QUALITY_BOXES])
+{
+    const int top = MIN(MAX(body.h / 2, 9), body.h);
+    box[QUALITY_METHODS] = rect_rows(body, 0, top);
+    box[QUALITY_LAYERS] = rect_rows(body, top, body.h - top);
+}
+
+/* Four quarters. */
+void layout_load(struct rect body, struct rect box[LOAD_BOXES])
+{
+    const int top = body.h / 2, left = body.w / 2;
+    box[LOAD_REQUESTS] = (struct rect){ body.x, body.y, left, top };
+    box[LOAD_LATENCY] = (struct rect){ body.x + left, body.y, body.w - left, top };
+    box[LOAD_BLOCKS] = (struct rect){ body.x, body.y + top, left, body.h - top };
+    box[LOAD_ROOFLINE] = (struct rect){ body.x + left, body.y + top, body.w - left, body.h - top };
+}
+
+void layout_settings(struct rect body, struct rect box[SETTINGS_BOXES])
+{
+    const int low = MIN(MAX(body.h / 4, 7), body.h);
+    box[SETTINGS_LIST] = rect_rows(body, 0, body.h - low);
+    box[SETTINGS_DETAIL] = rect_rows(body, body.h - low, low);
+}
+
 struct rect layout_drawer(struct rect body, int rows)
 {
     rows = MIN(rows, body.h);

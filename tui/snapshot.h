@@ -4,6 +4,7 @@
 
 #include "advisor/advisor.h"
 #include "tui/ledger.h"
+#include "tui/measured.h"
 
 enum {
     SNAPSHOT_HISTORY = 256,
@@ -59,6 +60,9 @@ struct snapshot {
     int run_count; /* -1: not read yet */
     struct run_line run[SNAPSHOT_RUNS];
     char run_error[256];
+    struct measured_quality quality;
+    struct sensitivity sensitivity;
+    struct measured_load load;
     int log_count;
     struct log_line log[SNAPSHOT_LOG]; /* oldest first */
     double own_cost_ratio;             /* UI + sampler, share of one core; NAN in the first seconds */

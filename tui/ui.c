@@ -40,6 +40,9 @@ int ui_rows(const struct ui *u, const struct snapshot *s)
     case VIEW_LIVE: return s->advice_count;
     case VIEW_HISTORY: return MAX(s->run_count, 0);
     case VIEW_MODEL: return s->ledger.groups;
+    case VIEW_QUALITY: return MAX(s->quality.count, 0);
+    case VIEW_LOAD: return MAX(s->load.lines, 0);
+    case VIEW_SETTINGS: return KNOB_COUNT;
     case VIEW_LOG: return s->log_count;
     case VIEW_AB: return s->experiment_known && s->experiment.spec.arms > 2 ? s->experiment.spec.arms - 1 : 0;
     default: return 0;
@@ -247,6 +250,33 @@ static void command_open(struct str *out, const struct ui *u, const struct snaps
         str_append(out, a->check);
 }
 
+static void model_word(struct str *out, const struct snapshot *s)
+{
+    shell_word(out, s->model_path[0] ? s->model_path : "MODEL");
+}
+
+/* What measures the selected row again; before there is one, what makes the first. */
+static void command_quality(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const int i = u->selected[VIEW_QUALITY];
+    const struct quality_line *q = i >= 0 && i < s->quality.count ? &s->quality.line[i] : NULL;
+    str_append(out, "qdyno eval -m ");
+    model_word(out, s);
+    str_append(out, " -C ");
+    shell_word(out, q ? q->config : "q4_0");
+    str_append(out, " --ref ");
+    shell_word(out, q ? q->reference : "default");
+}
+
+static void command_load(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const int i = u->selected[VIEW_LOAD];
+    str_append(out, "qdyno bench -m ");
+    model_word(out, s);
+    str_append(out, " -w ");
+    shell_word(out, i >= 0 && i < s->load.lines ? s->load.line[i].workload : "pp128+tg64@b8");
+}
+
 const char *action_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
                            size_t size)
 {
@@ -276,6 +306,9 @@ const char *action_command(enum action action, const struct ui *u, const struct 
         shell_word(&out, s->model_path[0] ? s->model_path : "MODEL");
         break;
     case DO_VIEW_LIVE: str_append(&out, "qdyno detect"); break;
+    case DO_VIEW_QUALITY: command_quality(&out, u, s); break;
+    case DO_VIEW_LOAD: command_load(&out, u, s); break;
+    case DO_VIEW_SETTINGS: str_append(&out, "qdyno help knobs"); break;
     default: break;
     }
     snprintf(buf, size, "%s", str_text(&out));

@@ -6,7 +6,18 @@
 #include "tui/palette.h"
 #include "tui/snapshot.h"
 
-enum view { VIEW_LIVE, VIEW_AB, VIEW_ADVICE, VIEW_HISTORY, VIEW_MODEL, VIEW_LOG, VIEW_COUNT };
+enum view {
+    VIEW_LIVE,
+    VIEW_AB,
+    VIEW_ADVICE,
+    VIEW_HISTORY,
+    VIEW_MODEL,
+    VIEW_QUALITY,
+    VIEW_LOAD,
+    VIEW_SETTINGS,
+    VIEW_LOG,
+    VIEW_COUNT
+};
 
 struct ui {
     enum view view;

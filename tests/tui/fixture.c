@@ -29,6 +29,7 @@ struct snapshot *fixture_empty(void)
     s->unix_ms = NOON;
     s->own_cost_ratio = NAN;
     s->run_count = s->spool_count = -1;
+    s->quality.count = s->load.lines = -1;
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) s->sensor[i] = NAN;
     for (int i = 0; i < EXPERIMENT_ARMS; i++) s->decode_limit[i] = s->prefill_limit[i] = NAN;
     return s;

@@ -34,6 +34,13 @@ static void every_size(void **state)
             struct rect live[LIVE_BOXES], ab[AB_BOXES];
             layout_live(l.body, live);
             check_boxes(l.body, live, LIVE_BOXES);
+            struct rect quality[QUALITY_BOXES], load[LOAD_BOXES], settings[SETTINGS_BOXES];
+            layout_quality(l.body, quality);
+            check_boxes(l.body, quality, QUALITY_BOXES);
+            layout_load(l.body, load);
+            check_boxes(l.body, load, LOAD_BOXES);
+            layout_settings(l.body, settings);
+            check_boxes(l.body, settings, SETTINGS_BOXES);
             for (int arms = 2; arms <= 8; arms += 3) {
                 layout_ab(l.body, arms, ab);
                 check_boxes(l.body, ab, AB_BOXES);

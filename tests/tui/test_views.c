@@ -77,6 +77,9 @@ static const struct golden_case CASES[] = {
     { "advice", fixture_running, { .view = VIEW_ADVICE } },
     { "history", fixture_running, { .view = VIEW_HISTORY, .selected = { [VIEW_HISTORY] = 4 } } },
     { "model", fixture_running, { .view = VIEW_MODEL, .selected = { [VIEW_MODEL] = 1 } } },
+    { "quality", fixture_running, { .view = VIEW_QUALITY } },
+    { "load", fixture_running, { .view = VIEW_LOAD } },
+    { "settings", fixture_running, { .view = VIEW_SETTINGS, .selected = { [VIEW_SETTINGS] = KNOB_THREADS } } },
     { "log", fixture_running, { .view = VIEW_LOG } },
     { "help", fixture_running, { .view = VIEW_LIVE, .help = true } },
 };
@@ -145,7 +148,7 @@ static void verdicts_without_colour(void **state)
 static void random_weights_are_named(void **state)
 {
     (void)state;
-    for (int view = 0; view < VIEW_LOG; view++) {
+    for (int view = 0; view <= VIEW_QUALITY; view++) {
         struct snapshot *s = make_random();
         struct ui u = { .view = (enum view)view };
         char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);

@@ -8,7 +8,9 @@
 const struct view_row VIEWS[VIEW_COUNT] = {
     [VIEW_LIVE] = { "live", view_live },       [VIEW_AB] = { "A/B", view_ab },
     [VIEW_ADVICE] = { "advice", view_advice }, [VIEW_HISTORY] = { "history", view_history },
-    [VIEW_MODEL] = { "model", view_model },    [VIEW_LOG] = { "log", view_log },
+    [VIEW_MODEL] = { "model", view_model },    [VIEW_QUALITY] = { "quality", view_quality },
+    [VIEW_LOAD] = { "load", view_load },       [VIEW_SETTINGS] = { "settings", view_settings },
+    [VIEW_LOG] = { "log", view_log },
 };
 
 static void draw_too_small(struct grid *g)
@@ -73,8 +75,12 @@ static void draw_title(struct grid *g, struct rect row, const struct snapshot *s
 /* The command that does the same as what is on screen or being typed. */
 static void screen_command(const struct snapshot *s, const struct ui *u, char *buf, size_t size)
 {
-    static const enum action OF_VIEW[VIEW_COUNT] = { DO_NEW_AB,       DO_VIEW_AB,    DO_OPEN,
-                                                     DO_VIEW_HISTORY, DO_VIEW_MODEL, DO_NOTHING };
+    static const enum action OF_VIEW[VIEW_COUNT] = {
+        [VIEW_LIVE] = DO_NEW_AB,      [VIEW_AB] = DO_VIEW_AB,
+        [VIEW_ADVICE] = DO_OPEN,      [VIEW_HISTORY] = DO_VIEW_HISTORY,
+        [VIEW_MODEL] = DO_VIEW_MODEL, [VIEW_QUALITY] = DO_VIEW_QUALITY,
+        [VIEW_LOAD] = DO_VIEW_LOAD,   [VIEW_SETTINGS] = DO_VIEW_SETTINGS
+    };
     static const enum action OF_FORM[FORM_KIND_COUNT] = { DO_NOTHING, DO_NEW_AB, DO_PUSH, DO_NOTHING,
                                                           DO_FILTER };
     enum action a = u->form.kind != FORM_CLOSED ? OF_FORM[u->form.kind] : OF_VIEW[u->view];
@@ -108,6 +114,22 @@ static void draw_status(struct grid *g, struct rect row, const struct snapshot *
     pen_put(&p, ROLE_DIM, cost);
 }
 
+/* The footer is full of keys on a narrow screen: their labels are brief there. */
+static bool footer_is_narrow(int columns)
+{
+    return columns < 130;
+}
+
+static const char *footer_label(const struct key_binding *k, int columns)
+{
+    return footer_is_narrow(columns) && k->brief ? k->brief : k->label;
+}
+
+static int footer_gap(int columns)
+{
+    return columns < 100 ? 1 : 2;
+}
+
 static void footer_item(struct pen *p, const struct key_binding *k, bool current, bool refused)
 {
     const int from = p->x;
@@ -117,21 +139,20 @@ static void footer_item(struct pen *p, const struct key_binding *k, bool current
             current   ? ROLE_TEXT | STYLE_REVERSE
             : refused ? (unsigned)ROLE_DIM
                       : (unsigned)ROLE_TEXT,
-            k->label);
+            footer_label(k, p->area.w));
     grid_hit(p->g, (struct rect){ p->area.x + from, p->area.y, p->x - from, 1 }, HIT_ACTION, (int)k->action);
-    p->x += p->area.w < 100 ? 1 : 2;
+    p->x += footer_gap(p->area.w);
 }
 
-static int footer_columns(const struct key_binding *k, int gap)
+static int footer_columns(const struct key_binding *k, int columns)
 {
-    return text_columns(k->name) + 1 + text_columns(k->label) + gap;
+    return text_columns(k->name) + 1 + text_columns(footer_label(k, columns)) + footer_gap(columns);
 }
 
 static void draw_footer(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u)
 {
     const struct key_binding *help = key_of_action(DO_HELP), *quit = key_of_action(DO_QUIT);
-    int gap = row.w < 100 ? 1 : 2;
-    int end = footer_columns(help, gap) + footer_columns(quit, gap) - 1;
+    int end = footer_columns(help, row.w) + footer_columns(quit, row.w) - 1;
     struct pen p = pen_at(g, row, 1, 0);
     char why[256];
     for (size_t i = 0; i < KEY_COUNT; i++) {
@@ -140,7 +161,8 @@ static void draw_footer(struct grid *g, struct rect row, const struct snapshot *
         bool refused = action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
         /* s and r are of use only in turn: show the one that can be pressed. */
         if (refused && (k->action == DO_STOP || k->action == DO_RESUME)) continue;
-        if (p.x + footer_columns(k, gap) > row.w - end) continue;
+        if (refused && footer_is_narrow(row.w)) continue; /* its room is for one that does something */
+        if (p.x + footer_columns(k, row.w) > row.w - end) continue;
         footer_item(&p, k, k->action == DO_VIEW_LIVE + (enum action)u->view, refused);
     }
     p.x = MAX(row.w - end, p.x);

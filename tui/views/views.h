@@ -21,6 +21,9 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
 void view_advice(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_history(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_model(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_quality(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_load(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_settings(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_log(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_help(struct grid *g, struct rect body, const struct ui *u);
 void view_palette(struct grid *g, struct rect body, const struct ui *u);

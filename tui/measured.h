@@ -1,0 +1,74 @@
+/* tui/measured.h - what the database holds about one model beyond single runs: what methods lose, which
+ * tensors are sensitive, how long requests took. Figures of the quality and load views.
+ *
+ * Values only: a job fills them (board_measured.c), views draw them. What is not known is NAN or a count of
+ * 0, with the reason in words beside it. */
+#ifndef QDYNO_TUI_MEASURED_H
+#define QDYNO_TUI_MEASURED_H
+
+#include "advisor/advisor.h"
+
+enum {
+    MEASURED_METHODS = 40,
+    SENSITIVITY_KINDS = 24,
+    SENSITIVITY_LAYERS = 160,
+    LATENCY_BINS = 96,
+    LOAD_LINES = 24,
+};
+
+/* One config whose predictions were compared with a reference's. */
+struct quality_line {
+    int64_t run_id;
+    char config[160], reference[96], text[64]; /* text: base name of the file */
+    int ctx;                                   /* tokens of a window */
+    int64_t windows;
+    struct interval kld, top1, ppl, ppl_ratio; /* 95 %; NAN unknown */
+};
+
+struct measured_quality {
+    int count;                                  /* -1: not read yet */
+    struct quality_line line[MEASURED_METHODS]; /* the least loss first */
+    char error[200];
+};
+
+/* What is lost when one tensor alone is quantized, by kind of tensor and layer. */
+struct sensitivity {
+    int kinds, layers; /* kinds 0: not measured */
+    char kind[SENSITIVITY_KINDS][32];
+    float loss[SENSITIVITY_KINDS][SENSITIVITY_LAYERS]; /* NAN unknown */
+    char unit[24], format[24], text[64];               /* "KL, nats", what each was quantized to, on what */
+    int64_t measured_ms;
+    char missing[240]; /* why there is none, and the command that measures it */
+};
+
+/* A distribution, in bins that are equally wide in logs. */
+struct latency {
+    int n;         /* 0: none */
+    double lo, hi; /* seconds; hi > lo > 0 */
+    int bin[LATENCY_BINS];
+    double p50, p95, p99, max; /* NAN where n does not support it */
+};
+
+/* Requests of one workload. */
+struct load_line {
+    char workload[64];
+    int sequences;
+    int64_t requests;
+    double ttft_s, itl_s;               /* medians */
+    double prefill_tok_s, decode_tok_s; /* of all of them together */
+};
+
+struct measured_load {
+    int lines;                         /* -1: not read yet */
+    struct load_line line[LOAD_LINES]; /* the newest first */
+    int64_t requests;
+    struct latency ttft, itl;
+    char error[200];
+};
+
+/* One value into a distribution whose bounds are set; out of bounds: the outermost bin. */
+void latency_add(struct latency *l, double seconds);
+/* All of it, from values in any order (they are sorted). */
+void latency_of(struct latency *l, float *seconds, int n);
+
+#endif
