@@ -41,7 +41,32 @@ void experiment_tell(struct experiment *x, const char *kind, const char *fmt, ..
 
 double experiment_elapsed(const struct experiment *x)
 {
-    return (double)(clock_ns() - x->begun_ns) * 1e-9;
+    return (double)(clock_ns() - x->begun_ns - x->paused_ns) * 1e-9;
+}
+
+enum flow experiment_rest(struct experiment *x)
+{
+    if (atomic_load(&x->stop)) return FLOW_STOPPED;
+    if (!atomic_load(&x->pause)) return FLOW_ON;
+    const int64_t begun = clock_ns();
+    processes_end(x); /* their memory, too, is for somebody else now */
+    experiment_tell(x, "pause", "paused: nothing is measured, the arms' processes have ended");
+    struct experiment_state *s = state_edit(x);
+    s->running_arm = -1;
+    s->cell_phase[0] = 0;
+    s->live_tok_s = NAN;
+    s->pauses++;
+    s->paused_since_ms = clock_unix_ms();
+    state_done(x);
+    while (atomic_load(&x->pause) && !atomic_load(&x->stop)) clock_sleep_ns(50000000);
+    const int64_t paused_ns = clock_ns() - begun;
+    x->paused_ns += paused_ns;
+    s = state_edit(x);
+    s->paused_since_ms = 0;
+    s->paused_s += (double)paused_ns * 1e-9;
+    state_done(x);
+    experiment_tell(x, "continue", "the pause is over after %.1f s", (double)paused_ns * 1e-9);
+    return atomic_load(&x->stop) ? FLOW_STOPPED : FLOW_PAUSED;
 }
 
 static void enter(struct experiment *x, enum experiment_phase phase)
@@ -184,6 +209,7 @@ static enum flow warm_up_arm(struct experiment *x, int arm, bool more, double *s
     bool settled = false;
     while (n < most && !settled) {
         if (n && !spec->warmup_cells && experiment_elapsed(x) >= until) break;
+        if (experiment_rest(x) == FLOW_STOPPED) return FLOW_STOPPED;
         const enum flow f = cell_warm_up(x, arm, &seconds, &value[n]);
         if (!n) *shortest = fmin(*shortest, seconds);
         if (f) return f;

@@ -141,7 +141,12 @@ struct experiment_state {
     char cell_phase[16];          /* "load" "prefill" "decode" "quantize" "eval" */
     int cell_done, cell_of;
     double live_tok_s;       /* of the running cell so far, NAN */
-    double elapsed_s, eta_s; /* eta NAN when unknown */
+    double elapsed_s, eta_s; /* without pauses; eta NAN when unknown */
+    /* somebody asked to wait */
+    bool pausing;            /* asked for: the cell that runs is finished first */
+    int64_t paused_since_ms; /* unix; 0: not paused */
+    int pauses;              /* begun so far */
+    double paused_s;         /* of those that are over */
     /* control */
     int control_blocks;
     int control_discarded;
@@ -185,7 +190,11 @@ void experiment_state(struct experiment *x, struct experiment_state *out);
 /* Wait until something changed since `*version` or timeout_ms passed; updates *version. */
 void experiment_wait(struct experiment *x, int64_t *version, int timeout_ms);
 bool experiment_finished(struct experiment *x);
-void experiment_stop(struct experiment *x);  /* asks; resumable later by run id */
+void experiment_stop(struct experiment *x); /* asks; resumable later by run id */
+/* Wait, or go on. It takes effect between two cells: nothing timed spans a pause, a block that it cuts is not
+ * counted and runs again. The arms' processes end, so that the machine is free meanwhile; the time does not
+ * count against the budget, and the run's events say when. */
+void experiment_pause(struct experiment *x, bool wait);
 void experiment_close(struct experiment *x); /* stop, join, free; NULL is fine */
 
 /* The comparison that the run's verdict is about. */

@@ -136,6 +136,9 @@ enum flow block_run(struct experiment *x, enum cell_phase phase)
     if (x->fresh == FRESH_BLOCK) processes_end(x);
     for (int i = 0; i < 2 * b.arms && f == FLOW_ON; i++) {
         const int arm = b.arm[b.place[i]];
+        f = experiment_rest(x);
+        if (f == FLOW_PAUSED && !i) f = FLOW_ON; /* nothing of this block had run */
+        if (f != FLOW_ON) break;
         /* the control compares two processes, as the blocks do */
         const int process = phase == CELL_CONTROL && x->fresh == FRESH_BLOCK ? b.place[i] : arm;
         f = process_prepare(x, process, arm);
@@ -148,9 +151,12 @@ enum flow block_run(struct experiment *x, enum cell_phase phase)
     if (f == FLOW_ON) {
         if (!block_keep(x, &b)) f = FLOW_INVALID;
     } else if (f != FLOW_DISCARDED && f != FLOW_BROKEN) {
-        /* cut short by a stop or a failed arm: no contamination, but no comparison either */
-        if (db_block_discard(x->db, x->state.run_id, block, CELL_PHASES[phase], "interrupted", &x->why))
+        /* cut short by a stop, a pause or a failed arm: no contamination, but no comparison either */
+        const char *reason = f == FLOW_PAUSED ? BLOCK_PAUSED : BLOCK_INTERRUPTED;
+        if (db_block_discard(x->db, x->state.run_id, block, CELL_PHASES[phase], reason, &x->why))
             f = FLOW_BROKEN;
+        else if (f == FLOW_PAUSED)
+            f = FLOW_ON; /* the next one takes its place */
     }
     for (int i = 0; i < BLOCK_CELLS; i++) free(cell[i].itl);
     x->at.block = -1;

@@ -56,6 +56,7 @@ static enum err_code resume(struct experiment *x, const struct experiment_spec *
         state_init(&x->state, &spec);
         rc = store_rebuild(&x->state, &x->ledger, x->db, run_id, true, why);
         x->state.started_ms = row.started_ms;
+        x->state.paused_since_ms = 0;                                       /* of a process that is gone */
         for (int i = 0; i < spec.arms; i++) x->state.arm[i].failed = false; /* it may run now */
     }
     run_row_free(&row);
@@ -72,6 +73,7 @@ static enum err_code experiment_new(struct experiment *x, const struct experimen
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&x->lock, NULL);
     atomic_init(&x->stop, false);
+    atomic_init(&x->pause, false);
     x->sampler = deps->sampler;
     x->machine = *deps->machine;
     if (deps->log)
@@ -119,6 +121,7 @@ void experiment_state(struct experiment *x, struct experiment_state *out)
     pthread_mutex_lock(&x->lock);
     *out = x->state;
     pthread_mutex_unlock(&x->lock);
+    out->pausing = atomic_load(&x->pause) && !out->paused_since_ms && out->phase < PHASE_DONE;
 }
 
 void experiment_wait(struct experiment *x, int64_t *version, int timeout_ms)
@@ -149,6 +152,11 @@ bool experiment_finished(struct experiment *x)
 void experiment_stop(struct experiment *x)
 {
     atomic_store(&x->stop, true);
+}
+
+void experiment_pause(struct experiment *x, bool wait)
+{
+    atomic_store(&x->pause, wait);
 }
 
 void experiment_close(struct experiment *x)

@@ -231,6 +231,8 @@ json_t *experiment_to_json(const struct experiment_state *s)
     put_time(o, "started", s->started_ms);
     put_time(o, "ended", s->ended_ms);
     json_put_num(o, "elapsed_s", s->elapsed_s);
+    json_put_int(o, "pauses", s->pauses);
+    json_put_num(o, "paused_s", s->paused_s);
     json_put_num(o, "overhead_ratio", s->overhead_ratio);
     json_put(o, "events", events_document(s));
     return o;

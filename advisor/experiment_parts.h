@@ -112,6 +112,8 @@ void means_bounds(const struct effects *e, struct interval mean[CELL_METRICS]);
 
 /* ---------------------------------------------------------------- the database */
 
+/* Why a block does not count although nothing disturbed it. */
+extern const char BLOCK_INTERRUPTED[], BLOCK_PAUSED[];
 void state_init(struct experiment_state *s, const struct experiment_spec *spec);
 void state_event(struct experiment_state *s, int64_t unix_ms, const char *text); /* oldest falls out */
 void arm_describe(struct experiment_arm *a, const json_t *description);
@@ -136,7 +138,7 @@ struct experiment {
     bool finished;
     struct experiment_state state;
 
-    atomic_bool stop;
+    atomic_bool stop, pause;
     bool joinable;
     char *program;
     struct sampler_thread *sampler;
@@ -152,11 +154,11 @@ struct experiment {
     struct ledger ledger;        /* large */
     struct span_row *early;      /* [n_early] spans from before the run had a row */
     int n_early;
-    struct cell_place at;      /* what spans belong to now: block -1 outside of blocks */
-    struct sample *window;     /* scratch of one cell: [WINDOW_SAMPLES] */
-    struct sample_row *stored; /* scratch of one cell: [WINDOW_STORED] */
-    int64_t begun_ns;
-    double blocks_begun_s; /* on the clock of experiment_elapsed */
+    struct cell_place at;        /* what spans belong to now: block -1 outside of blocks */
+    struct sample *window;       /* scratch of one cell: [WINDOW_SAMPLES] */
+    struct sample_row *stored;   /* scratch of one cell: [WINDOW_STORED] */
+    int64_t begun_ns, paused_ns; /* the latter: in pauses that are over */
+    double blocks_begun_s;       /* on the clock of experiment_elapsed */
     bool race_over;
     int64_t shown_ns;                /* of the last live update */
     double overhead_sum, overhead_s; /* sampler's cost, weighted by cell seconds */
@@ -169,6 +171,7 @@ void *experiment_thread(void *arg); /* the experiment; for pthread_create */
 enum flow {
     FLOW_ON,
     FLOW_DISCARDED, /* this block does not count */
+    FLOW_PAUSED,    /* there was a pause, now over: what it cut does not count */
     FLOW_STOPPED,   /* somebody asked */
     FLOW_ARM,       /* an arm failed: state.arm[].failed */
     FLOW_INVALID,   /* cannot be compared: state.reason */
@@ -187,6 +190,8 @@ void experiment_spans(struct experiment *x, int arm, struct span_row *rows, int 
 /* Those that had to wait. */
 void experiment_spans_early(struct experiment *x);
 
+/* Between two cells: waits while somebody wants a pause. FLOW_ON: nobody did; FLOW_PAUSED or FLOW_STOPPED. */
+enum flow experiment_rest(struct experiment *x);
 /* Of arm_open and what an arm is asked: keeps the screen alive, and ends the wait when somebody asks to stop.
  */
 bool experiment_event(void *ctx, const json_t *event);

@@ -165,6 +165,7 @@ enum flow processes_load(struct experiment *x)
         experiment_tell(x, "plan", "memory holds one arm at a time: each cell loads its arm anew, untimed");
     enum flow worst = FLOW_ON;
     for (int i = 0; i < x->state.spec.arms; i++) {
+        if (experiment_rest(x) == FLOW_STOPPED) return FLOW_STOPPED;
         enum flow f = process_start(x, i, i);
         if (f == FLOW_ARM && x->why.code == ERR_FIT && i && x->fresh != FRESH_CELL &&
             !x->state.arm[0].failed) {

@@ -93,6 +93,7 @@ enum flow quality_run(struct experiment *x)
     enum flow f = FLOW_ON;
     for (int k = 1; k < s->spec.arms && f == FLOW_ON; k++) {
         const struct comparison *c = &x->state.comparison[k];
+        if (experiment_rest(x) == FLOW_STOPPED) return FLOW_STOPPED;
         if (!x->state.arm[k].failed && !c->dropped && !c->quality.known) f = one_arm(x, k);
     }
     return f;

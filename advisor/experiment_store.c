@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char INTERRUPTED[] = "interrupted";
+const char BLOCK_INTERRUPTED[] = "interrupted", BLOCK_PAUSED[] = "paused";
 
 /* ---------------------------------------------------------------- ledger */
 
@@ -328,7 +328,8 @@ static struct block_rows block_at(const struct cell_row *cells, int i, int n)
          k++) {
         b.n++;
         b.discarded = b.discarded || cells[k].discarded || *cells[k].error;
-        b.interrupted = b.interrupted || !strcmp(cells[k].discard_reason, INTERRUPTED) || *cells[k].error;
+        b.interrupted = b.interrupted || !strcmp(cells[k].discard_reason, BLOCK_INTERRUPTED) ||
+                        !strcmp(cells[k].discard_reason, BLOCK_PAUSED) || *cells[k].error;
     }
     return b;
 }
@@ -475,7 +476,7 @@ static enum err_code rebuild_cells(struct experiment_state *s, struct ledger *l,
         else if (b.discarded && !b.interrupted)
             (*(phase == CELL_CONTROL ? &s->control_discarded : &s->discarded))++;
         else if (!b.discarded && discard_open)
-            rc = db_block_discard(d, s->run_id, c->block, c->phase, INTERRUPTED, why);
+            rc = db_block_discard(d, s->run_id, c->block, c->phase, BLOCK_INTERRUPTED, why);
         i += b.n;
     }
     return rc;
@@ -483,8 +484,15 @@ static enum err_code rebuild_cells(struct experiment_state *s, struct ledger *l,
 
 static void rebuild_event(void *ctx, int64_t unix_ms, const char *kind, const char *text)
 {
-    (void)kind;
-    state_event(ctx, unix_ms, text);
+    struct experiment_state *s = ctx;
+    state_event(s, unix_ms, text);
+    if (!strcmp(kind, "pause")) {
+        s->pauses++;
+        s->paused_since_ms = unix_ms;
+    } else if (!strcmp(kind, "continue") && s->paused_since_ms) {
+        s->paused_s += (double)(unix_ms - s->paused_since_ms) * 1e-3;
+        s->paused_since_ms = 0;
+    }
 }
 
 enum err_code store_rebuild(struct experiment_state *s, struct ledger *l, struct db *d, int64_t run_id,
@@ -561,6 +569,7 @@ static enum err_code load_row(struct experiment_state *out, struct db *d, const 
     out->started_ms = row->started_ms;
     out->ended_ms = row->ended_ms;
     out->phase = phase_of(row, out);
+    if (out->phase >= PHASE_DONE) out->paused_since_ms = 0; /* it was stopped in a pause */
     json_t *outcome = NULL;
     if (row->outcome_json && !json_parse(&outcome, row->outcome_json, strlen(row->outcome_json), NULL)) {
         read_failures(out, outcome);
