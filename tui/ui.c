@@ -1,5 +1,4 @@
-/* tui/ui.c - which action is possible, and what it is called on the command line. Pure functions of the
- * frame. */
+/* tui/ui.c - what can be selected, and which action is possible now. Pure functions of the frame. */
 #include "tui/ui.h"
 
 #include <string.h>
@@ -55,13 +54,13 @@ void ui_clamp(struct ui *u, const struct snapshot *s)
     *at = MAX(MIN(*at, rows - 1), 0);
 }
 
-static const struct run_line *selected_run(const struct ui *u, const struct snapshot *s)
+const struct run_line *ui_run(const struct ui *u, const struct snapshot *s)
 {
     int i = u->selected[VIEW_HISTORY];
     return u->view == VIEW_HISTORY && i >= 0 && i < s->run_count ? &s->run[i] : NULL;
 }
 
-static const struct advice *selected_advice(const struct ui *u, const struct snapshot *s)
+const struct advice *ui_advice(const struct ui *u, const struct snapshot *s)
 {
     int i = u->selected[u->view];
     bool there = (u->view == VIEW_ADVICE || u->view == VIEW_LIVE) && i >= 0 && i < s->advice_count;
@@ -70,7 +69,7 @@ static const struct advice *selected_advice(const struct ui *u, const struct sna
 
 int64_t ui_run_id(const struct ui *u, const struct snapshot *s)
 {
-    const struct run_line *r = selected_run(u, s);
+    const struct run_line *r = ui_run(u, s);
     return r ? r->id : s->experiment_known ? s->experiment.run_id : 0;
 }
 
@@ -96,7 +95,7 @@ static const char *refuse_start(const struct ui *u, const struct snapshot *s)
 
 static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
 {
-    const struct run_line *r = selected_run(u, s);
+    const struct run_line *r = ui_run(u, s);
     if (u->read_only) return "read-only: started with --read-only";
     if (snapshot_is_running(s) || s->experiment_starting) return "an experiment runs already";
     if (s->command[0]) return COMMAND_RUNS;
@@ -146,12 +145,12 @@ static const char *refuse_push(const struct ui *u, const struct snapshot *s)
 static const char *refuse_open(const struct ui *u, const struct snapshot *s)
 {
     if (u->view == VIEW_HISTORY) {
-        const struct run_line *r = selected_run(u, s);
+        const struct run_line *r = ui_run(u, s);
         if (!r) return "no run to open";
         if (strcmp(r->kind, "ab")) return "only an A/B can be opened here: qdyno show tells about the others";
         return snapshot_is_running(s) ? "an experiment runs: its screen is 2" : "";
     }
-    if (!selected_advice(u, s)) return "no advice selected: a works some out";
+    if (!ui_advice(u, s)) return "no advice selected: a works some out";
     return refuse_start(u, s);
 }
 
@@ -159,6 +158,15 @@ static const char *refuse_stop(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
     return snapshot_is_running(s) ? "" : "no experiment runs";
+}
+
+static const char *refuse_pause(const struct ui *u, const struct snapshot *s)
+{
+    (void)u;
+    if (!snapshot_is_running(s)) return "no experiment runs";
+    if (!s->experiment.paused_since_ms) return "";
+    if (s->command[0]) return COMMAND_RUNS;
+    return s->probing ? "the machine is being measured: wait for that" : "";
 }
 
 static const char *refuse_model(const struct ui *u, const struct snapshot *s)
@@ -177,141 +185,11 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
                            size_t size)
 {
     static const char *(*const RULES[ACTION_COUNT])(const struct ui *, const struct snapshot *) = {
-        [DO_NEW_AB] = refuse_start,    [DO_RESUME] = refuse_resume, [DO_ADVISE] = refuse_advise,
-        [DO_PUSH] = refuse_push,       [DO_OPEN] = refuse_open,     [DO_STOP] = refuse_stop,
-        [DO_COMMAND] = refuse_command, [DO_CANCEL] = refuse_cancel, [DO_MODEL] = refuse_model,
-        [DO_FILTER] = refuse_filter,
+        [DO_NEW_AB] = refuse_start, [DO_RESUME] = refuse_resume,   [DO_ADVISE] = refuse_advise,
+        [DO_PUSH] = refuse_push,    [DO_OPEN] = refuse_open,       [DO_STOP] = refuse_stop,
+        [DO_PAUSE] = refuse_pause,  [DO_COMMAND] = refuse_command, [DO_CANCEL] = refuse_cancel,
+        [DO_MODEL] = refuse_model,  [DO_FILTER] = refuse_filter,
     };
     snprintf(buf, size, "%s", RULES[action] ? RULES[action](u, s) : "");
-    return buf;
-}
-
-/* ---------------------------------------------------------------- commands */
-
-/* 'text' for a shell: quoted only where needed. */
-static void shell_word(struct str *out, const char *text)
-{
-    if (*text &&
-        !text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,=:@+")]) {
-        str_append(out, text);
-        return;
-    }
-    str_append(out, "'");
-    for (; *text; text++) {
-        if (*text == '\'')
-            str_append(out, "'\\''");
-        else
-            str_append_n(out, text, 1);
-    }
-    str_append(out, "'");
-}
-
-static void command_ab(struct str *out, const struct ui *u, const struct snapshot *s)
-{
-    const struct experiment_state *x = &s->experiment;
-    char workload[600] = "tg64";
-    const char *a = "default", *b = "q8_0";
-    if (u->form.kind == FORM_AB) {
-        a = u->form.field[0].text;
-        b = u->form.field[1].text;
-        snprintf(workload, sizeof workload, "%s", u->form.field[2].text);
-    } else if (s->experiment_known) {
-        a = x->arm[0].line;
-        b = x->arm[1].line;
-        workload_line(&x->spec.workload, workload, sizeof workload);
-    }
-    const char *model = s->experiment_known && u->form.kind != FORM_AB && x->spec.model[0] ? x->spec.model
-                                                                                           : s->model_path;
-    str_append(out, "qdyno ab");
-    if (model[0]) {
-        str_append(out, " -m ");
-        shell_word(out, model);
-    }
-    str_append(out, " ");
-    shell_word(out, a);
-    str_append(out, " ");
-    shell_word(out, b);
-    str_append(out, " -w ");
-    shell_word(out, workload);
-}
-
-static void command_push(struct str *out, const struct ui *u, const struct snapshot *s)
-{
-    str_printf(out, "qdyno push %lld --url ", (long long)ui_run_id(u, s));
-    shell_word(out, u->form.kind == FORM_PUSH ? u->form.field[0].text : s->push_url[0] ? s->push_url : "URL");
-}
-
-static void command_open(struct str *out, const struct ui *u, const struct snapshot *s)
-{
-    const struct advice *a = selected_advice(u, s);
-    if (u->view == VIEW_HISTORY)
-        str_printf(out, "qdyno show %lld", (long long)ui_run_id(u, s));
-    else if (a)
-        str_append(out, a->check);
-}
-
-static void model_word(struct str *out, const struct snapshot *s)
-{
-    shell_word(out, s->model_path[0] ? s->model_path : "MODEL");
-}
-
-/* What measures the selected row again; before there is one, what makes the first. */
-static void command_quality(struct str *out, const struct ui *u, const struct snapshot *s)
-{
-    const int i = u->selected[VIEW_QUALITY];
-    const struct quality_line *q = i >= 0 && i < s->quality.count ? &s->quality.line[i] : NULL;
-    str_append(out, "qdyno eval -m ");
-    model_word(out, s);
-    str_append(out, " -C ");
-    shell_word(out, q ? q->config : "q4_0");
-    str_append(out, " --ref ");
-    shell_word(out, q ? q->reference : "default");
-}
-
-static void command_load(struct str *out, const struct ui *u, const struct snapshot *s)
-{
-    const int i = u->selected[VIEW_LOAD];
-    str_append(out, "qdyno bench -m ");
-    model_word(out, s);
-    str_append(out, " -w ");
-    shell_word(out, i >= 0 && i < s->load.lines ? s->load.line[i].workload : "pp128+tg64@b8");
-}
-
-const char *action_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
-                           size_t size)
-{
-    struct str out = { 0 };
-    switch (action) {
-    case DO_NEW_AB: command_ab(&out, u, s); break;
-    case DO_PUSH: command_push(&out, u, s); break;
-    case DO_OPEN: command_open(&out, u, s); break;
-    case DO_RESUME: str_printf(&out, "qdyno ab --resume %lld", (long long)ui_run_id(u, s)); break;
-    case DO_VIEW_AB:
-        if (ui_run_id(u, s)) str_printf(&out, "qdyno show %lld", (long long)ui_run_id(u, s));
-        break;
-    case DO_ADVISE:
-        str_append(&out, "qdyno advise -m ");
-        shell_word(&out, s->model_path[0] ? s->model_path : "MODEL");
-        break;
-    case DO_FILTER:
-    case DO_VIEW_HISTORY:
-        str_append(&out, "qdyno history");
-        if (u->filter[0]) {
-            str_append(&out, " --filter ");
-            shell_word(&out, u->filter);
-        }
-        break;
-    case DO_VIEW_MODEL:
-        str_append(&out, "qdyno info --tensors -m ");
-        shell_word(&out, s->model_path[0] ? s->model_path : "MODEL");
-        break;
-    case DO_VIEW_LIVE: str_append(&out, "qdyno detect"); break;
-    case DO_VIEW_QUALITY: command_quality(&out, u, s); break;
-    case DO_VIEW_LOAD: command_load(&out, u, s); break;
-    case DO_VIEW_SETTINGS: str_append(&out, "qdyno help knobs"); break;
-    default: break;
-    }
-    snprintf(buf, size, "%s", str_text(&out));
-    str_free(&out);
     return buf;
 }

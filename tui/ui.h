@@ -63,6 +63,10 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
 const char *action_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
                            size_t size);
 
+/* The selected row of the history, of the advice; NULL: none, or another view. */
+const struct run_line *ui_run(const struct ui *u, const struct snapshot *s);
+const struct advice *ui_advice(const struct ui *u, const struct snapshot *s);
+
 /* The run that p, r and Enter speak of: the selected one of the history, else the experiment on screen; 0:
  * none. */
 int64_t ui_run_id(const struct ui *u, const struct snapshot *s);
