@@ -172,10 +172,11 @@ static void put_file(FILE *f, const struct applied *a, const char *model_path)
 static enum err_code keep_previous(const char *path, struct err *why)
 {
     struct str previous = { 0 };
+    if (access(path, F_OK)) return ERR_OK;
     str_printf(&previous, "%s.previous", path);
     enum err_code rc = previous.failed ? err_set(why, ERR_NOMEM, "no memory for a path") : ERR_OK;
     unlink(str_text(&previous));
-    if (!rc && link(path, str_text(&previous)) && errno != ENOENT)
+    if (!rc && link(path, str_text(&previous)))
         rc = err_set(why, ERR_IO, "%s: %s", str_text(&previous), strerror(errno));
     str_free(&previous);
     return rc;

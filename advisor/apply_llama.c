@@ -95,15 +95,17 @@ static void put_runtime(struct str *out, const struct config *c)
     if (format_bits_per_weight(format_find(config_text(c, KNOB_CTV))) < 16) str_append(out, " -fa on");
 }
 
+/* In the folder one stands in. */
 static void made_name(const char *model_path, const struct config *c, char *out, size_t size)
 {
     char recipe[3 * CONFIG_VALUE];
-    const size_t n = strlen(model_path) - (str_ends(model_path, ".gguf") ? 5 : 0);
+    const char *slash = strrchr(model_path, '/'), *name = slash ? slash + 1 : model_path;
+    const size_t n = strlen(name) - (str_ends(name, ".gguf") ? 5 : 0);
     config_recipe(c, recipe, sizeof recipe);
     if (strlen(recipe) > 24) snprintf(recipe, sizeof recipe, "mixed");
     for (char *p = recipe; *p; p++)
         if (strchr(":;=/*?[] ", *p)) *p = '-';
-    snprintf(out, size, "%.*s-%s.gguf", (int)n, model_path, recipe);
+    snprintf(out, size, "%.*s-%s.gguf", (int)n, name, recipe);
 }
 
 enum err_code apply_llama_cpp(struct str *out, struct str *notes, const char *model_path,

@@ -160,6 +160,7 @@ static enum err_code plan_work(struct bench *b, struct err *why)
     int n = args_all(b->a, "-w", names, ARGS_GIVEN);
     enum err_code rc = n ? named_workloads(b, names, n, why) : grid_workloads(b, why);
     if (!rc) rc = cli_configs(&b->configs, &b->n_configs, b->a, why);
+    if (!rc) rc = cli_usual_config(&b->configs[0], b->g, b->a, why);
     b->repetitions = (int)args_int(b->a, "-r", 5);
     return rc;
 }

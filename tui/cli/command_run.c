@@ -63,6 +63,7 @@ static enum err_code open_model(struct generation *x, const struct cli_args *a, 
     struct tokenizer *k = NULL;
     char *path = NULL;
     enum err_code rc = cli_config(&c, a, args_text(a, "-C", NULL), why);
+    if (!rc) rc = cli_usual_config(&c, x->g, a, why);
     if (!rc) rc = cli_config_model(&path, a, &c, why);
     /* the prompt's length decides how much context to open with */
     if (!rc) rc = gguf_open(&file, path, why);

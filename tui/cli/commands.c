@@ -57,6 +57,13 @@ const struct command COMMANDS[] = {
       "Advises, then races the best candidate against the current config (-C and the settings given). The winner is "
       "written to $XDG_CONFIG_HOME/qdyno/MODEL.conf. A candidate that changes answers is kept only if its perplexity "
       "stays within --max-ppl of the current config's." },
+    { "apply", "[-m MODEL] [CONFIG | --run ID | --remove]",
+      "keep a config for a model: what `run`, `bench` and the dashboard use then", FLAGS_APPLY, command_apply,
+      false, 0, 1, KNOB_FLAGS_NONE,
+      "Without CONFIG: what is kept. The config lies in $XDG_CONFIG_HOME/qdyno/MODEL.conf, whose last line it is; the one "
+      "before becomes MODEL.conf.previous. --run keeps what won run ID (an A/B that ended `better`, else its arm A; --arm "
+      "another). `-C applied` names it wherever a config line stands, `-C default` leaves it out, `-C @FILE` reads any such "
+      "file. The llama.cpp command line that comes nearest is printed where one exists." },
     { "fit", "[-m MODEL] [-c CTX] [-C CONFIG]... [--load]", "memory plan in bytes, predicted and actual",
       FLAGS_FIT, command_fit, false, 0, 0, KNOB_FLAGS_GRID, NULL },
     { "calibrate", "IN [-f TEXT] --out FILE | --show FILE",

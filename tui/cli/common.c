@@ -79,9 +79,53 @@ static enum err_code set_default(struct config *c, const struct config *line, en
     return line->given[id] ? ERR_OK : config_set(c, KNOBS[id].key, value, why);
 }
 
+static enum err_code read_applied(struct config *out, const struct cli_args *a, struct err *why)
+{
+    struct applied kept;
+    char *path = NULL;
+    bool found = false;
+    enum err_code rc = cli_model(&path, a, why);
+    if (!rc) rc = apply_read(&kept, path, &found, why);
+    if (!rc && !found)
+        rc = err_set(why, ERR_USAGE,
+                     "no config is applied to %s: `qdyno tune` or `qdyno apply CONFIG` keeps one",
+                     cli_base_name(path));
+    if (!rc) *out = kept.config;
+    free(path);
+    return rc;
+}
+
+/* A line, or the two words that stand for one. */
+static enum err_code read_config(struct config *out, const struct cli_args *a, const char *line,
+                                 struct err *why)
+{
+    if (line && !strcmp(line, "applied")) return read_applied(out, a, why);
+    if (line && *line == '@') return config_file_read(out, line + 1, why);
+    return config_parse(out, line ? line : "", why);
+}
+
+enum err_code cli_usual_config(struct config *c, const struct cli_global *g, const struct cli_args *a,
+                               struct err *why)
+{
+    struct applied kept;
+    struct machine m;
+    char *path = NULL;
+    bool found = false;
+    if (args_has(a, "-C") || a->knob_count) return ERR_OK;
+    enum err_code rc = cli_model(&path, a, why);
+    if (!rc) rc = apply_read(&kept, path, &found, why);
+    free(path);
+    if (rc || !found) return rc;
+    *c = kept.config;
+    const bool elsewhere = *kept.machine && !machine_detect(&m, "", NULL) && strcmp(m.id, kept.machine);
+    cli_note(g, "config %s, as applied in %s%s; -C default leaves it out", kept.line, kept.path,
+             elsewhere ? " on another machine" : "");
+    return ERR_OK;
+}
+
 enum err_code cli_config(struct config *out, const struct cli_args *a, const char *line, struct err *why)
 {
-    enum err_code rc = config_parse(out, line ? line : "", why);
+    enum err_code rc = read_config(out, a, line, why);
     struct config own = *out;
     for (int i = 0; i < a->knob_count && !rc; i++)
         rc = set_default(out, &own, a->knob[i].id, a->knob[i].value, why);
@@ -139,7 +183,7 @@ enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a,
     for (int l = 0; l < count; l++) {
         for (int p = 0; p < points; p++) {
             struct config *c = &(*out)[*n];
-            enum err_code rc = config_parse(c, lines[l], why);
+            enum err_code rc = read_config(c, a, lines[l], why);
             if (!rc) rc = grid_point(c, a, p, why);
             if (rc) {
                 free(*out);

@@ -36,8 +36,14 @@ enum err_code cli_model(char **path, const struct cli_args *a, struct err *why);
 enum err_code cli_config_model(char **path, const struct cli_args *a, const struct config *c,
                                struct err *why);
 
-/* A config line with the knob flags as defaults. line NULL: nothing but the flags. */
+/* A config line with the knob flags as defaults. line NULL: nothing but the flags. "applied" is what is kept
+ * for the model (advisor/apply.h), "@FILE" the line that a file holds. */
 enum err_code cli_config(struct config *out, const struct cli_args *a, const char *line, struct err *why);
+
+/* Where neither -C nor a knob flag says anything: *c becomes what is kept for the model, if something is, and
+ * stderr says so. Errors: a file that is kept but cannot be read. */
+enum err_code cli_usual_config(struct config *c, const struct cli_global *g, const struct cli_args *a,
+                               struct err *why);
 
 /* Every -C line times every combination of comma-separated knob flags; *out: free(). At least one. */
 enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a, struct err *why);

@@ -12,8 +12,10 @@ command_fn command_dashboard, command_detect, command_info, command_run, command
     command_synth, command_train, command_stories, command_history, command_methods, command_quantize,
     command_show, command_report, command_push, command_doctor, command_help, command_worker;
 
-command_fn command_telemetry, command_serve_metrics, command_prune;
+command_fn command_telemetry, command_serve_metrics, command_prune, command_apply, command_recipe,
+    command_govern;
 
+extern const struct cli_flag FLAGS_APPLY[], FLAGS_RECIPE[], FLAGS_GOVERN[];
 extern const struct cli_flag FLAGS_TELEMETRY[], FLAGS_SERVE_METRICS[], FLAGS_PRUNE[];
 extern const struct cli_flag FLAGS_COMPARE[], FLAGS_REPLAY[], FLAGS_BASELINE[], FLAGS_SHOW[], FLAGS_WATCH[];
 extern const struct cli_flag FLAGS_DASHBOARD[], FLAGS_DETECT[], FLAGS_INFO[], FLAGS_RUN[], FLAGS_TOKENIZE[],

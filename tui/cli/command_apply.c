@@ -1,0 +1,163 @@
+/* qdyno apply: from a result to what is used. Keeps a config for a model, shows what is kept, and says how
+ * another program would be started the same way. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_APPLY[] = {
+    FLAG_MODEL_ROW,
+    { "--run", NULL, "ID", "keep what won this run, for the model it was measured on", FLAG_INT, 1, 9e15 },
+    { "--arm", NULL, "LETTER", "with --run: this arm's config instead of the winner's", FLAG_TEXT },
+    { "--remove", NULL, NULL, "keep nothing for this model any more", FLAG_SWITCH },
+    { "--dry-run", NULL, NULL, "write nothing; say what would be kept", FLAG_SWITCH },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "model", "model", COLUMN_TEXT },
+    { "config", "config", COLUMN_TEXT },
+    { "because", "because", COLUMN_TEXT },
+    { "when", "since", COLUMN_TEXT },
+    { "run", "run", COLUMN_INT },
+    { "machine", NULL, COLUMN_TEXT },
+    { "model_sha256", NULL, COLUMN_TEXT },
+    { "path", "file", COLUMN_TEXT },
+    { "llama_cpp", "llama.cpp", COLUMN_TEXT },
+    { "llama_cpp_note", "not translated", COLUMN_TEXT },
+};
+
+struct applying {
+    char *model;
+    struct config config;
+    char because[256];
+    int64_t run_id;
+};
+
+static enum err_code find_arm(int *arm, const struct cli_args *a, struct err *why)
+{
+    const char *given = args_text(a, "--arm", NULL);
+    *arm = -1;
+    if (!given) return ERR_OK;
+    const char letter = (char)(given[0] & ~0x20);
+    *arm = letter - 'A';
+    if (given[0] && !given[1] && *arm >= 0 && *arm < EXPERIMENT_ARMS) return ERR_OK;
+    return err_set(why, ERR_USAGE, "--arm %s: want one letter, A or B ...", given);
+}
+
+/* The model of a run is the file it was measured on, as long as that is still the same. */
+static enum err_code from_run(struct applying *x, const struct cli_global *g, const struct cli_args *a,
+                              struct err *why)
+{
+    struct db *d = NULL;
+    struct results r = { 0 };
+    struct baseline_row b = { 0 };
+    int arm;
+    x->run_id = args_int(a, "--run", 0);
+    if (args_has(a, "-m"))
+        return err_set(why, ERR_USAGE, "-m is what run %lld says: leave it out", (long long)x->run_id);
+    enum err_code rc = find_arm(&arm, a, why);
+    if (!rc) rc = db_open(&d, g->db_path, why);
+    if (!rc) rc = results_read(&r, d, x->run_id, why);
+    if (!rc) rc = baseline_of_run(&b, &r, arm, NULL, why);
+    if (!rc) rc = model_check(b.model_path, b.model_sha256, why);
+    if (!rc) rc = config_parse(&x->config, b.config, why);
+    if (!rc && !(x->model = strdup(b.model_path))) rc = err_set(why, ERR_NOMEM, "no memory for a path");
+    if (!rc) {
+        const bool won = arm < 0 && !strcmp(r.run.verdict, verdict_name(VERDICT_BETTER));
+        snprintf(x->because, sizeof x->because, "%s run %lld: %s %.6g", won ? "won" : "measured in",
+                 (long long)x->run_id, b.metric, b.value);
+        x->config.value[KNOB_MODEL][0] = '\0';
+        x->config.given[KNOB_MODEL] = false;
+    }
+    results_free(&r);
+    db_close(d);
+    return rc;
+}
+
+static int print(const struct cli_global *g, const struct cli_args *a, const char *model,
+                 const struct applied *k)
+{
+    struct table t;
+    struct str line = { 0 }, note = { 0 };
+    struct err why = { 0 };
+    table_init(&t, "qdyno.apply/1", COLUMNS, COUNT_OF(COLUMNS));
+    t.record = true;
+    json_t *row = table_row(&t);
+    json_put_str(row, "model", model);
+    json_put_str(row, "config", k ? k->line : NULL);
+    if (k) {
+        json_put_str(row, "because", *k->because ? k->because : NULL);
+        json_put_str(row, "when", *k->when ? k->when : NULL);
+        if (k->run_id) json_put_int(row, "run", k->run_id);
+        json_put_str(row, "machine", *k->machine ? k->machine : NULL);
+        json_put_str(row, "model_sha256", *k->model_sha256 ? k->model_sha256 : NULL);
+        json_put_str(row, "path", *k->path ? k->path : NULL);
+        const bool known = !apply_llama_cpp(&line, &note, model, &k->config, &why);
+        json_put_str(row, "llama_cpp", known ? str_text(&line) : NULL);
+        json_put_str(row, "llama_cpp_note", known ? (note.len ? str_text(&note) : NULL) : why.message);
+    } else {
+        table_note(&t,
+                   "nothing is kept for this model: qdyno apply CONFIG, qdyno apply --run ID or qdyno tune");
+    }
+    const int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    str_free(&line);
+    str_free(&note);
+    return status;
+}
+
+static enum err_code keep(struct applied *out, const struct cli_args *a, const struct applying *x,
+                          struct err *why)
+{
+    struct machine m;
+    const struct apply_request r = { .model_path = x->model,
+                                     .config = &x->config,
+                                     .machine = &m,
+                                     .because = *x->because ? x->because : NULL,
+                                     .run_id = x->run_id };
+    enum err_code rc = machine_detect(&m, "", why);
+    if (rc) return rc;
+    if (!args_has(a, "--dry-run")) return apply_write(out, &r, why);
+    *out = (struct applied){ .config = x->config, .run_id = x->run_id };
+    config_line(&x->config, out->line, sizeof out->line);
+    snprintf(out->because, sizeof out->because, "%s", x->because);
+    return ERR_OK;
+}
+
+static enum err_code check_words(const struct cli_args *a, struct err *why)
+{
+    const int ways = (a->n > 0) + args_has(a, "--run") + args_has(a, "--remove");
+    if (ways > 1) return err_set(why, ERR_USAGE, "CONFIG, --run and --remove exclude each other");
+    if (args_has(a, "--arm") && !args_has(a, "--run"))
+        return err_set(why, ERR_USAGE, "--arm belongs to --run ID");
+    return ERR_OK;
+}
+
+int command_apply(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct applying x = { 0 };
+    struct applied *k = calloc(1, sizeof *k);
+    bool found = true;
+    enum err_code rc = k ? check_words(a, &why) : err_set(&why, ERR_NOMEM, "no memory to begin");
+    if (!rc && args_has(a, "--run"))
+        rc = from_run(&x, g, a, &why);
+    else if (!rc)
+        rc = cli_model(&x.model, a, &why);
+    if (!rc && a->n) rc = cli_config(&x.config, a, a->arg[0], &why);
+    if (!rc) {
+        if (args_has(a, "--remove")) {
+            rc = apply_remove(x.model, &found, &why);
+            found = false;
+        } else if (a->n || args_has(a, "--run")) {
+            rc = keep(k, a, &x, &why);
+        } else {
+            rc = apply_read(k, x.model, &found, &why);
+        }
+    }
+    const int status = rc ? cli_fail(a, &why) : print(g, a, x.model, found ? k : NULL);
+    free(x.model);
+    free(k);
+    return status;
+}
