@@ -135,6 +135,7 @@ static void act(struct dashboard *d, enum action action)
     static void (*const DOERS[ACTION_COUNT])(struct dashboard *) = {
         [DO_NEW_AB] = actions_do_new_ab,
         [DO_STOP] = actions_do_stop,
+        [DO_PAUSE] = actions_do_pause,
         [DO_RESUME] = actions_do_resume,
         [DO_ADVISE] = actions_do_advise,
         [DO_OPEN] = actions_do_open,

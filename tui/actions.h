@@ -13,6 +13,7 @@ void job_put_text(struct job *j, int i, const char *text); /* NULL: "" */
 /* experiments and advice (actions_experiment.c) */
 void actions_do_new_ab(struct dashboard *d);
 void actions_do_stop(struct dashboard *d);
+void actions_do_pause(struct dashboard *d);
 void actions_do_resume(struct dashboard *d);
 void actions_do_advise(struct dashboard *d);
 void actions_do_open(struct dashboard *d);

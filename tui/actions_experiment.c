@@ -64,6 +64,14 @@ void actions_do_stop(struct dashboard *d)
     dashboard_toast(d, false, "stopping; what is finished is kept, r resumes");
 }
 
+void actions_do_pause(struct dashboard *d)
+{
+    const struct experiment_state *x = &d->s->experiment;
+    const bool wait = !x->pausing && !x->paused_since_ms;
+    experiment_pause(d->experiment, wait);
+    dashboard_toast(d, false, wait ? "pausing after this cell; P goes on" : "going on");
+}
+
 void actions_do_resume(struct dashboard *d)
 {
     char command[256];

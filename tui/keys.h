@@ -45,6 +45,7 @@ enum action {
     DO_NEW_AB,
     DO_STOP,
     DO_RESUME,
+    DO_PAUSE,
     DO_ADVISE,
     DO_OPEN,
     DO_PUSH,

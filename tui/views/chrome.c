@@ -24,10 +24,11 @@ static void draw_too_small(struct grid *g)
 
 static void running_state(const struct experiment_state *x, struct mark m, char *buf, size_t size)
 {
-    int n = snprintf(buf, size, "%s %s", m.glyph, x->phase == PHASE_BLOCKS ? "A/B" : m.word);
+    const bool waits = x->pausing || x->paused_since_ms;
+    int n = snprintf(buf, size, "%s %s", m.glyph, x->phase == PHASE_BLOCKS && !waits ? "A/B" : m.word);
     if (x->phase >= PHASE_CONTROL && n < (int)size)
         n += snprintf(buf + n, size - (size_t)n, "  block %d", MAX(x->block, 0) + 1);
-    if (isfinite(x->eta_s) && n < (int)size)
+    if (isfinite(x->eta_s) && !waits && n < (int)size)
         snprintf(buf + n, size - (size_t)n, "  ETA %s", figure_duration(x->eta_s).text);
 }
 
@@ -160,7 +161,7 @@ static void draw_footer(struct grid *g, struct rect row, const struct snapshot *
         if (!k->label || k == help || k == quit) continue;
         bool refused = action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
         /* s and r are of use only in turn: show the one that can be pressed. */
-        if (refused && (k->action == DO_STOP || k->action == DO_RESUME)) continue;
+        if (refused && (k->action == DO_STOP || k->action == DO_RESUME || k->action == DO_PAUSE)) continue;
         if (refused && footer_is_narrow(row.w)) continue; /* its room is for one that does something */
         if (p.x + footer_columns(k, row.w) > row.w - end) continue;
         footer_item(&p, k, k->action == DO_VIEW_LIVE + (enum action)u->view, refused);

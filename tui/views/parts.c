@@ -35,6 +35,8 @@ struct mark phase_mark(const struct snapshot *s)
     if (!s->experiment_known) return (struct mark){ "○", "idle", ROLE_DIM };
     if (s->experiment.phase < PHASE_DONE && !s->experiment_live)
         return (struct mark){ "○", "interrupted", ROLE_WARN };
+    if (s->experiment.paused_since_ms) return (struct mark){ "○", "paused", ROLE_WARN };
+    if (s->experiment.pausing) return (struct mark){ "●", "pausing", ROLE_WARN };
     return MARKS[s->experiment.phase];
 }
 
@@ -371,6 +373,11 @@ void draw_progress(struct pen *p, const struct snapshot *s)
         pen_printf(p, ROLE_TEXT, "%d blocks in %s", x->blocks, figure_duration(x->elapsed_s).text);
         return;
     }
+    if (x->paused_since_ms) {
+        pen_printf(p, ROLE_TEXT, "for %s; %d blocks kept",
+                   figure_duration((double)(s->unix_ms - x->paused_since_ms) * 1e-3).text, x->blocks);
+        return;
+    }
     if (x->block >= 0 && x->phase >= PHASE_CONTROL)
         pen_printf(p, ROLE_TEXT, "block %d cell %d/%d  ", x->block + 1, x->slot + 1,
                    x->phase == PHASE_BLOCKS ? 2 * experiment_arms(x) : 4);
@@ -414,6 +421,10 @@ const char *next_step(const struct snapshot *s, char *buf, size_t size)
         snprintf(buf, size, "b with another configuration, or r to try this one again");
     } else if (x->phase == PHASE_STOPPED || !s->experiment_live) {
         snprintf(buf, size, "every finished cell is kept: r resumes run %lld", (long long)x->run_id);
+    } else if (x->paused_since_ms || x->pausing) {
+        snprintf(buf, size,
+                 x->pausing ? "the cell that runs is finished first; P goes on"
+                            : "nothing is measured, the arms' memory is free: P goes on");
     } else if (x->phase < PHASE_BLOCKS) {
         snprintf(buf, size, "%s",
                  x->phase == PHASE_WARMUP
