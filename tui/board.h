@@ -49,6 +49,9 @@ bool board_take_news(struct board *b, char *text, size_t size, bool *is_error);
 /* Ask the command that runs to end; false: none runs. */
 bool board_cancel_command(struct board *b);
 
+/* Quality and requests of the model on screen, out of the database. Inside of jobs. */
+void board_read_measured(struct board *b, struct db *d);
+
 struct sampler_thread *board_sampler(struct board *b, bool *tried);
 
 /* Jobs, and what their text[] holds. */
@@ -61,8 +64,11 @@ void board_job_load(struct board *b, const struct job *j);    /* id */
 void board_job_start(struct board *b,
                      const struct job *j); /* id to resume, or 0, 1 config lines; 2 model; 3 workload */
 void board_job_push(struct board *b, const struct job *j); /* id; 0 address */
-void board_job_command(struct board *b,
-                       const struct job *j); /* 0 line after "qdyno"; 1 filter of the history */
+/* 0 line after "qdyno"; 1 filter of the history; id: COMMAND_SHOWS opens what it wrote when it ends */
+enum { COMMAND_QUIET, COMMAND_SHOWS };
+void board_job_command(struct board *b, const struct job *j);
+void board_job_compare(struct board *b,
+                       const struct job *j);                /* id, other_id: runs, the first and the second */
 void board_job_flush(struct board *b, const struct job *j); /* what waits in the spool */
 
 #endif

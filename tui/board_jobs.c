@@ -4,7 +4,6 @@
 #include "tui/board.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,6 +78,9 @@ void board_job_model(struct board *b, const struct job *j)
     else if (shape.random_weights)
         board_log(b, LOG_WARN, "%s", RANDOM_WEIGHTS_TEXT);
     free(ledger);
+    struct db *d = NULL;
+    if (!rc && !db_open(&d, b->db_path, &why)) board_read_measured(b, d); /* else the history says why not */
+    db_close(d);
 }
 
 /* ---------------------------------------------------------------- advice */
@@ -243,6 +245,7 @@ void board_job_history(struct board *b, const struct job *j)
     if (rc == ERR_OK) rc = db_run_find(d, j->text[0][0] ? j->text[0] : NULL, SNAPSHOT_RUNS, &rows, &n, &why);
     int spooled = rc ? -1 : db_spool_count(d);
     if (rc == ERR_OK) log_alerts(b, d);
+    if (rc == ERR_OK) board_read_measured(b, d);
     publish_begin(b);
     struct snapshot *s = &b->known;
     put_text(s->run_error, sizeof s->run_error, rc ? why.message : "");
@@ -312,61 +315,6 @@ void board_job_start(struct board *b, const struct job *j)
     b->started = x;
     b->known.experiment_starting = false;
     publish_end(b);
-}
-
-/* ---------------------------------------------------------------- commands */
-
-static void command_line(void *ctx, const char *text)
-{
-    board_log(ctx, LOG_INFO, "| %s", text);
-}
-
-static void command_started(void *ctx, int pid)
-{
-    struct board *b = ctx;
-    publish_begin(b);
-    b->command_pid = pid;
-    publish_end(b);
-}
-
-bool board_cancel_command(struct board *b)
-{
-    publish_begin(b);
-    const int pid = b->command_pid;
-    if (pid) kill(-pid, SIGINT); /* its group: workers, too */
-    publish_end(b);
-    return pid != 0;
-}
-
-void board_job_command(struct board *b, const struct job *j)
-{
-    enum { WORDS = 64 };
-    char line[sizeof j->text[0]], *argv[WORDS + 4], name[] = "qdyno", db_flag[] = "--db";
-    int n = 0, status = 0;
-    struct err why = { 0 };
-    put_text(line, sizeof line, j->text[0]);
-    argv[0] = name;
-    enum err_code rc = words_split(line, argv + 1, WORDS, &n, &why);
-    if (!rc && b->db_path) { /* the same database as this dashboard's */
-        argv[n + 1] = db_flag;
-        argv[n + 2] = strdupa(b->db_path);
-        argv[n + 3] = NULL;
-    }
-    const struct shell_run run = { .argv = argv, .line = command_line, .started = command_started, .ctx = b };
-    if (!rc) rc = shell_run(&run, &status, &why);
-    publish_begin(b);
-    b->command_pid = 0;
-    b->known.command[0] = '\0';
-    publish_end(b);
-    if (rc)
-        board_say(b, true, "%s", why.message);
-    else if (status)
-        board_say(b, true, "qdyno %s ended with status %d: 6 shows what it said", argv[1], status);
-    else
-        board_say(b, false, "qdyno %s is done: 6 shows what it said", argv[1]);
-    struct job history = { .run = board_job_history };
-    put_text(history.text[0], sizeof history.text[0], j->text[1]);
-    board_job_history(b, &history);
 }
 
 /* ---------------------------------------------------------------- network */

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
@@ -37,6 +38,22 @@ enum err_code words_split(char *line, char **argv, int max, int *n, struct err *
     }
     argv[*n] = NULL;
     return ERR_OK;
+}
+
+bool shell_progress_read(struct shell_progress *out, const char *line)
+{
+    json_t *o = NULL;
+    if (line[0] != '{' || json_parse(&o, line, strlen(line), NULL)) return false;
+    const bool is = !strcmp(json_get_str(o, "schema", ""), "qdyno.progress/1");
+    if (is) {
+        *out = (struct shell_progress){ .done = json_get_num(o, "done", NAN),
+                                        .rate = json_get_num(o, "rate", NAN),
+                                        .left_s = json_get_num(o, "left_s", NAN) };
+        snprintf(out->unit, sizeof out->unit, "%s", json_get_str(o, "unit", ""));
+        snprintf(out->text, sizeof out->text, "%s", json_get_str(o, "text", ""));
+    }
+    json_decref(o);
+    return is;
 }
 
 /* ---------------------------------------------------------------- the process */

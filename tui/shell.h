@@ -25,4 +25,12 @@ struct shell_run {
  * when it could not be started. */
 enum err_code shell_run(const struct shell_run *r, int *status, struct err *why);
 
+/* How far a command has come: a line of `--progress json` (tui/cli/progress.h). */
+struct shell_progress {
+    double done, rate, left_s; /* NAN unknown */
+    char unit[24], text[120];
+};
+/* False: the line is something else. */
+bool shell_progress_read(struct shell_progress *out, const char *line);
+
 #endif

@@ -5,6 +5,8 @@
 #include "advisor/advisor.h"
 #include "tui/ledger.h"
 #include "tui/measured.h"
+#include "tui/page.h"
+#include "tui/shell.h"
 
 enum {
     SNAPSHOT_HISTORY = 256,
@@ -70,6 +72,10 @@ struct snapshot {
     bool pushing;
     char command[160];          /* runs now, started by `!`; "" none */
     int64_t command_started_ms; /* unix */
+    bool task_known;            /* it has told how far it is */
+    bool task_cancelled;        /* it was asked to end */
+    struct shell_progress task;
+    struct page page; /* what was to be read last */
     char push_url[256];
 };
 
