@@ -342,6 +342,25 @@ enum err_code db_residual_list(struct db *d, const char *machine, const char *ba
 /* All of a machine. */
 enum err_code db_residual_clear(struct db *d, const char *machine, struct err *why);
 
+/* ---------------------------------------------------------------- sensitivity of tensors */
+
+/* KL divergence of the model's predictions when only this tensor is stored in that format
+ * (advisor/sensitivity.h). */
+struct sensitivity_row {
+    int64_t id;
+    char model[65]; /* SHA-256 of the file that was asked */
+    char basis[96]; /* text and windows it was measured on: only equal ones may be compared */
+    char tensor[128], format[24];
+    int64_t bytes;            /* of the tensor in that format */
+    double kld, kld_se, nmse; /* nats a token; relative squared error of the weights */
+    int64_t unix_ms;
+};
+/* Replaces what is there of the same model, basis, tensor and format; fills id and unix_ms. */
+enum err_code db_sensitivity_put(struct db *d, struct sensitivity_row *r, struct err *why);
+/* In order of measurement; basis NULL: the one measured last; *rows: free(). */
+enum err_code db_sensitivity_list(struct db *d, const char *model, const char *basis,
+                                  struct sensitivity_row **rows, int *n, struct err *why);
+
 /* SQL text (INSERTs) of one run, for `-o sql`; free(). */
 enum err_code db_run_sql(struct db *d, int64_t id, char **out, struct err *why);
 

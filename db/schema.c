@@ -106,13 +106,21 @@ const char *const SCHEMA_STEPS[] = {
     "  since_ms INTEGER NOT NULL, attempts INTEGER NOT NULL, last_error TEXT NOT NULL,"
     "  PRIMARY KEY(run_id, url)) STRICT, WITHOUT ROWID;",
 
-    /* 7 -> 8: what was predicted before something was measured, and what it then was (advisor/learn.h). run_id
-     * is no reference: a machine goes on knowing what runs taught that were deleted. */
+    /* 7 -> 8: what was predicted before something was measured, and what it then was (advisor/learn.h).
+     * run_id is no reference: a machine goes on knowing what runs taught that were deleted. */
     "CREATE TABLE residual("
     "  id INTEGER PRIMARY KEY AUTOINCREMENT, machine TEXT NOT NULL, basis TEXT NOT NULL, model TEXT NOT NULL,"
     "  config TEXT NOT NULL, workload TEXT NOT NULL, metric TEXT NOT NULL, traits TEXT NOT NULL,"
     "  untaught REAL, predicted REAL, low REAL, high REAL, measured REAL, run_id INTEGER NOT NULL,"
     "  unix_ms INTEGER NOT NULL) STRICT;"
     "CREATE INDEX residual_of_machine ON residual(machine, basis);",
+
+    /* 8 -> 9: what each tensor of a model (its SHA-256) costs in KL divergence when only that one is stored
+     * in another format; `basis` says on which text and windows (advisor/sensitivity.h). */
+    "CREATE TABLE sensitivity("
+    "  id INTEGER PRIMARY KEY AUTOINCREMENT, model TEXT NOT NULL, basis TEXT NOT NULL, tensor TEXT NOT NULL,"
+    "  format TEXT NOT NULL, bytes INTEGER NOT NULL, kld REAL, kld_se REAL, nmse REAL,"
+    "  unix_ms INTEGER NOT NULL) STRICT;"
+    "CREATE UNIQUE INDEX sensitivity_once ON sensitivity(model, basis, tensor, format);",
 };
 const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);
