@@ -130,6 +130,37 @@ struct cell_requests {
 typedef enum err_code db_request_fn(void *ctx, const struct cell_requests *c, struct err *why);
 enum err_code db_request_list(struct db *d, int64_t after_cell, db_request_fn *row, void *ctx,
                               struct err *why);
+
+/* ---------------------------------------------------------------- one model over all runs */
+
+/* Every model that was ever run, and where its file was last. Strings are borrowed for the call; an error of
+ * `row` ends the listing, here and below. */
+typedef enum err_code db_model_fn(void *ctx, const char *sha256, const char *path, struct err *why);
+enum err_code db_model_list(struct db *d, db_model_fn *row, void *ctx, struct err *why);
+
+/* Cells that count (kept, without error) of runs of that model, the newest first. */
+struct model_query {
+    const char *sha256, *metric; /* metric: of db_model_cells only */
+    int limit;
+};
+struct model_cell {
+    int64_t run_id, started_ms;
+    const char *config, *first_config; /* first: of arm 0 of the same run, what it is compared with */
+    const char *worker_json;
+};
+typedef enum err_code db_model_cell_fn(void *ctx, const struct model_cell *c, struct err *why);
+enum err_code db_model_cells(struct db *d, const struct model_query *q, db_model_cell_fn *row, void *ctx,
+                             struct err *why);
+struct model_requests {
+    const char *config, *workload;
+    int sequences, n, n_itl;
+    const struct request_figures *figures; /* [n] */
+    const float *itl;                      /* [n_itl] one a step of decoding; NULL: none */
+};
+typedef enum err_code db_model_request_fn(void *ctx, const struct model_requests *c, struct err *why);
+enum err_code db_model_requests(struct db *d, const struct model_query *q, db_model_request_fn *row,
+                                void *ctx, struct err *why);
+
 /* How many cells ("kept", "discarded", "failed"), and how many runs by kind and state, at most `max` rows;
  * *n of them. */
 struct count_row {

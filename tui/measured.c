@@ -4,26 +4,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-void latency_add(struct latency *l, double seconds)
-{
-    const double part = log(seconds / l->lo) / log(l->hi / l->lo);
-    if (isnan(part)) return;
-    l->bin[MAX(0, MIN((int)(part * LATENCY_BINS), LATENCY_BINS - 1))]++;
-}
-
 static int by_size(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
     return x < y ? -1 : x > y;
 }
 
-/* A percentile needs values beyond it: p99 of ten values is their largest, which says nothing. */
-static double percentile(const float *sorted, int n, double p)
+static int bin_of(const struct latency *l, double seconds)
 {
-    if (n < 2 || n * (1 - p) < 1) return NAN;
-    const double at = p * (n - 1);
-    const int i = MIN((int)at, n - 2);
-    return sorted[i] + (at - i) * (sorted[i + 1] - sorted[i]);
+    return MAX(0, MIN((int)(log(seconds / l->lo) / log(l->hi / l->lo) * LATENCY_BINS), LATENCY_BINS - 1));
 }
 
 void latency_of(struct latency *l, float *seconds, int n)
@@ -35,11 +24,11 @@ void latency_of(struct latency *l, float *seconds, int n)
     if (!known) return;
     qsort(seconds, (size_t)known, sizeof *seconds, by_size);
     l->n = known;
+    l->p50 = stats_latency_quantile(seconds, known, 0.50);
+    l->p95 = stats_latency_quantile(seconds, known, 0.95);
+    l->p99 = stats_latency_quantile(seconds, known, 0.99);
     l->max = seconds[known - 1];
-    l->lo = seconds[0] * 0.9;
-    l->hi = MAX(l->max * 1.1, l->lo * 1.5);
-    l->p50 = percentile(seconds, known, 0.50);
-    l->p95 = percentile(seconds, known, 0.95);
-    l->p99 = percentile(seconds, known, 0.99);
-    for (int i = 0; i < known; i++) latency_add(l, seconds[i]);
+    l->lo = seconds[0] / 1.1;
+    l->hi = l->max * 1.1;
+    for (int i = 0; i < known; i++) l->bin[bin_of(l, seconds[i])]++;
 }

@@ -18,7 +18,7 @@ enum {
 
 /* One config whose predictions were compared with a reference's. */
 struct quality_line {
-    int64_t run_id;
+    int64_t run_id, measured_ms;
     char config[160], reference[96], text[64]; /* text: base name of the file */
     int ctx;                                   /* tokens of a window */
     int64_t windows;
@@ -36,7 +36,7 @@ struct sensitivity {
     int kinds, layers; /* kinds 0: not measured */
     char kind[SENSITIVITY_KINDS][32];
     float loss[SENSITIVITY_KINDS][SENSITIVITY_LAYERS]; /* NAN unknown */
-    char unit[24], format[24], text[64];               /* "KL, nats", what each was quantized to, on what */
+    char unit[24], format[24], text[64];               /* "nats", what each was quantized to, on what */
     int64_t measured_ms;
     char missing[240]; /* why there is none, and the command that measures it */
 };
@@ -49,26 +49,22 @@ struct latency {
     double p50, p95, p99, max; /* NAN where n does not support it */
 };
 
-/* Requests of one workload. */
+/* Requests of one workload under one config. */
 struct load_line {
-    char workload[64];
+    char workload[64], config[160];
     int sequences;
     int64_t requests;
-    double ttft_s, itl_s;               /* medians */
+    struct latency ttft, itl;
     double prefill_tok_s, decode_tok_s; /* of all of them together */
 };
 
 struct measured_load {
     int lines;                         /* -1: not read yet */
     struct load_line line[LOAD_LINES]; /* the newest first */
-    int64_t requests;
-    struct latency ttft, itl;
     char error[200];
 };
 
-/* One value into a distribution whose bounds are set; out of bounds: the outermost bin. */
-void latency_add(struct latency *l, double seconds);
-/* All of it, from values in any order (they are sorted). */
+/* From values in any order: what is no positive number is left out, the others are sorted to the front. */
 void latency_of(struct latency *l, float *seconds, int n);
 
 #endif

@@ -13,8 +13,8 @@ static void line_row(struct grid *g, struct rect in, int row, const struct load_
     struct pen p = pen_at(g, in, 0, row);
     pen_field(&p, MAX(in.w - 5 - 8 - 8 - 8, 6), style, l ? l->workload : "workload");
     pen_field_right(&p, 5, style, n);
-    pen_field_right(&p, 8, style, l ? figure_seconds(l->ttft_s).text : "TTFT");
-    pen_field_right(&p, 8, style, l ? figure_seconds(l->itl_s).text : "ITL");
+    pen_field_right(&p, 8, style, l ? figure_seconds(l->ttft.p50).text : "TTFT");
+    pen_field_right(&p, 8, style, l ? figure_seconds(l->itl.p50).text : "ITL");
     pen_field_right(&p, 8, style, l ? figure_number(l->decode_tok_s).text : "tok/s");
 }
 
@@ -52,11 +52,13 @@ static void row_latency(struct grid *g, struct rect in, int row, const char *nam
     pen_printf(&p, ROLE_DIM, " of %d", l->n);
 }
 
-static void box_latency(struct grid *g, struct rect area, const struct snapshot *s)
+static void box_latency(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     struct rect in = grid_box(g, area, "Latency", NULL);
-    row_latency(g, in, 0, "TTFT", &s->load.ttft);
-    row_latency(g, in, 1, "ITL", &s->load.itl);
+    if (s->load.lines <= 0) return;
+    const struct load_line *l = &s->load.line[MAX(0, MIN(u->selected[VIEW_LOAD], s->load.lines - 1))];
+    row_latency(g, in, 0, "TTFT", &l->ttft);
+    row_latency(g, in, 1, "ITL", &l->itl);
 }
 
 void view_load(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
@@ -64,7 +66,7 @@ void view_load(struct grid *g, struct rect body, const struct snapshot *s, const
     struct rect box[LOAD_BOXES];
     layout_load(body, box);
     box_requests(g, box[LOAD_REQUESTS], s, u);
-    box_latency(g, box[LOAD_LATENCY], s);
+    box_latency(g, box[LOAD_LATENCY], s, u);
     grid_box(g, box[LOAD_BLOCKS], "KV cache", NULL);
     grid_box(g, box[LOAD_ROOFLINE], "Against the machine's limits", NULL);
 }

@@ -1,0 +1,106 @@
+/* db/model.c - what was measured of one model, whichever run it was in: what a screen about the model shows.
+ */
+#include "db/store.h"
+
+#include <stdlib.h>
+
+static const char *text_at(sqlite3_stmt *row, int column)
+{
+    const char *text = (const char *)sqlite3_column_text(row, column);
+    return text ? text : "";
+}
+
+/* ---------------------------------------------------------------- which models */
+
+struct model_reader {
+    db_model_fn *row;
+    void *ctx;
+};
+
+static enum err_code model_row(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    const struct model_reader *r = ctx;
+    return r->row(r->ctx, text_at(row, 0), text_at(row, 1), why);
+}
+
+enum err_code db_model_list(struct db *d, db_model_fn *row, void *ctx, struct err *why)
+{
+    struct model_reader r = { row, ctx };
+    return db_do(
+        d,
+        &(struct db_call){ "list models", "SELECT sha256, path FROM model ORDER BY first_ms", model_row, &r },
+        why, "");
+}
+
+/* ---------------------------------------------------------------- cells that measured something of it */
+
+struct cell_reader {
+    db_model_cell_fn *row;
+    void *ctx;
+};
+
+static enum err_code cell_row(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    const struct cell_reader *r = ctx;
+    const struct model_cell c = {
+        .run_id = sqlite3_column_int64(row, 0),
+        .started_ms = sqlite3_column_int64(row, 1),
+        .config = text_at(row, 2),
+        .first_config = text_at(row, 3),
+        .worker_json = text_at(row, 4),
+    };
+    return r->row(r->ctx, &c, why);
+}
+
+enum err_code db_model_cells(struct db *d, const struct model_query *q, db_model_cell_fn *row, void *ctx,
+                             struct err *why)
+{
+    struct cell_reader r = { row, ctx };
+    return db_do(d,
+                 &(struct db_call){ "list what was measured of a model",
+                                    "SELECT c.run_id, c.started_ms, c.config,"
+                                    " (SELECT f.config FROM cell f WHERE f.run_id = c.run_id AND f.arm = 0"
+                                    "  ORDER BY f.id LIMIT 1), c.worker_json"
+                                    " FROM run u JOIN cell c ON c.run_id = u.id"
+                                    " JOIN measurement m ON m.cell_id = c.id AND m.metric = ?"
+                                    " WHERE u.model_sha256 = ? AND c.discarded = 0 AND c.error = ''"
+                                    " AND m.value IS NOT NULL ORDER BY c.id DESC LIMIT ?",
+                                    cell_row, &r },
+                 why, "tti", q->metric, q->sha256, (int64_t)q->limit);
+}
+
+/* ---------------------------------------------------------------- its requests */
+
+struct request_reader {
+    db_model_request_fn *row;
+    void *ctx;
+};
+
+static enum err_code request_row(void *ctx, sqlite3_stmt *row, struct err *why)
+{
+    const struct request_reader *r = ctx;
+    struct model_requests c = { .config = text_at(row, 0),
+                                .workload = text_at(row, 1),
+                                .sequences = sqlite3_column_int(row, 2) };
+    /* SQLite's memory is aligned for any type, and the callback does not write: no copy */
+    c.figures = sqlite3_column_blob(row, 3);
+    c.n = sqlite3_column_bytes(row, 3) / (int)sizeof *c.figures;
+    c.itl = sqlite3_column_blob(row, 4);
+    c.n_itl = sqlite3_column_bytes(row, 4) / (int)sizeof *c.itl;
+    return r->row(r->ctx, &c, why);
+}
+
+enum err_code db_model_requests(struct db *d, const struct model_query *q, db_model_request_fn *row,
+                                void *ctx, struct err *why)
+{
+    struct request_reader r = { row, ctx };
+    return db_do(d,
+                 &(struct db_call){ "list a model's requests",
+                                    "SELECT c.config, r.workload, r.sequences, r.figures_f32, i.seconds_f32"
+                                    " FROM run u JOIN cell c ON c.run_id = u.id"
+                                    " JOIN request r ON r.cell_id = c.id LEFT JOIN itl i ON i.cell_id = c.id"
+                                    " WHERE u.model_sha256 = ? AND c.discarded = 0 AND c.error = ''"
+                                    " ORDER BY c.id DESC LIMIT ?",
+                                    request_row, &r },
+                 why, "ti", q->sha256, (int64_t)q->limit);
+}

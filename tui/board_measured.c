@@ -1,0 +1,191 @@
+/* tui/board_measured.c - what the database holds about the model on screen, over all runs: quality of
+ * methods, requests and their latencies. Rows say which model they are of by its hash; the file on screen is
+ * not hashed for it (a large one would take minutes), but found by where it was when it was run. */
+#include "tui/board.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MODELS = 64, MOST_CELLS = 400 };
+
+struct reading {
+    struct db *d;
+    const char *path;
+    char real[PATH_MAX]; /* of the model on screen */
+    char sha[MODELS][HASH_HEX];
+    int models;
+    struct measured_quality quality;
+    struct measured_load load;
+    struct gathered {
+        float *ttft, *itl;
+        int n_ttft, n_itl;
+        double prompt_tokens, prefill_s, gen_tokens, decode_s;
+    } gathered[LOAD_LINES];
+};
+
+/* Recipes that were made of a file have hashes of their own, and its path. */
+static enum err_code on_model(void *ctx, const char *sha256, const char *path, struct err *why)
+{
+    struct reading *r = ctx;
+    char real[PATH_MAX];
+    (void)why;
+    const bool same = !strcmp(path, r->path) || (*r->real && realpath(path, real) && !strcmp(real, r->real));
+    if (same && r->models < MODELS) snprintf(r->sha[r->models++], HASH_HEX, "%s", sha256);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- quality */
+
+static bool same_question(const struct quality_line *a, const struct quality_line *b)
+{
+    return !strcmp(a->config, b->config) && !strcmp(a->reference, b->reference) &&
+           !strcmp(a->text, b->text) && a->ctx == b->ctx && a->windows == b->windows;
+}
+
+/* Cells come newest first: an older answer to the same question is left out. */
+static enum err_code on_quality(void *ctx, const struct model_cell *c, struct err *why)
+{
+    struct measured_quality *q = &((struct reading *)ctx)->quality;
+    struct quality known;
+    json_t *o = NULL;
+    (void)why;
+    if (q->count == MEASURED_METHODS || json_parse(&o, c->worker_json, strlen(c->worker_json), NULL))
+        return ERR_OK;
+    quality_from_json(&known, o);
+    struct quality_line l = { .run_id = c->run_id,
+                              .measured_ms = c->started_ms,
+                              .ctx = known.ctx,
+                              .windows = known.figures.candidate.chunks,
+                              .kld = known.kld,
+                              .top1 = known.top1,
+                              .ppl = known.ppl,
+                              .ppl_ratio = known.ppl_ratio };
+    const char *reference = json_is_string(json_object_get(o, "reference")) ? json_get_str(o, "reference", "")
+                                                                            : c->first_config; /* of an A/B */
+    snprintf(l.config, sizeof l.config, "%.159s", c->config);
+    snprintf(l.reference, sizeof l.reference, "%.95s", reference);
+    snprintf(l.text, sizeof l.text, "%.63s", known.text);
+    json_decref(o);
+    bool fresh = known.known && isfinite(l.kld.estimate);
+    for (int i = 0; i < q->count && fresh; i++) fresh = !same_question(&q->line[i], &l);
+    if (fresh) q->line[q->count++] = l;
+    return ERR_OK;
+}
+
+static int by_loss(const void *a, const void *b)
+{
+    const double x = ((const struct quality_line *)a)->kld.estimate,
+                 y = ((const struct quality_line *)b)->kld.estimate;
+    return x < y ? -1 : x > y;
+}
+
+/* ---------------------------------------------------------------- requests */
+
+static int line_of(struct reading *r, const struct model_requests *c)
+{
+    struct measured_load *l = &r->load;
+    for (int i = 0; i < l->lines; i++)
+        if (!strncmp(l->line[i].workload, c->workload, sizeof l->line[i].workload - 1) &&
+            !strncmp(l->line[i].config, c->config, sizeof l->line[i].config - 1))
+            return i;
+    if (l->lines == LOAD_LINES) return -1;
+    struct load_line *new = &l->line[l->lines];
+    *new = (struct load_line){ .sequences = c->sequences };
+    snprintf(new->workload, sizeof new->workload, "%.63s", c->workload);
+    snprintf(new->config, sizeof new->config, "%.159s", c->config);
+    return l->lines++;
+}
+
+static bool append(float **list, int *n, const float *more, int count)
+{
+    float *grown = count > 0 ? realloc(*list, (size_t)(*n + count) * sizeof *grown) : *list;
+    if (count <= 0) return true;
+    if (!grown) return false;
+    memcpy(grown + *n, more, (size_t)count * sizeof *grown);
+    *list = grown;
+    *n += count;
+    return true;
+}
+
+static void sum_up(double *tokens, double *seconds, float more_tokens, float more_seconds)
+{
+    if (!isfinite(more_seconds) || more_seconds <= 0) return;
+    *tokens += (double)more_tokens;
+    *seconds += (double)more_seconds;
+}
+
+static enum err_code on_requests(void *ctx, const struct model_requests *c, struct err *why)
+{
+    struct reading *r = ctx;
+    const int i = line_of(r, c);
+    if (i < 0) return ERR_OK;
+    struct gathered *g = &r->gathered[i];
+    r->load.line[i].requests += c->n;
+    bool good = append(&g->itl, &g->n_itl, c->itl, c->n_itl);
+    for (int k = 0; k < c->n && good; k++) {
+        const struct request_figures *f = &c->figures[k];
+        good = append(&g->ttft, &g->n_ttft, &f->ttft_s, 1);
+        sum_up(&g->prompt_tokens, &g->prefill_s, f->prompt_tokens, f->prefill_s);
+        sum_up(&g->gen_tokens, &g->decode_s, f->gen_tokens, f->decode_s);
+    }
+    return good ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for latencies");
+}
+
+static void finish_lines(struct reading *r)
+{
+    for (int i = 0; i < LOAD_LINES; i++) {
+        struct gathered *g = &r->gathered[i];
+        struct load_line *l = &r->load.line[i];
+        if (i < r->load.lines) {
+            latency_of(&l->ttft, g->ttft, g->n_ttft);
+            latency_of(&l->itl, g->itl, g->n_itl);
+            l->prefill_tok_s = g->prefill_s > 0 ? g->prompt_tokens / g->prefill_s : NAN;
+            l->decode_tok_s = g->decode_s > 0 ? g->gen_tokens / g->decode_s : NAN;
+        }
+        free(g->ttft);
+        free(g->itl);
+    }
+}
+
+/* ---------------------------------------------------------------- all of it */
+
+static enum err_code read_all(struct reading *r, struct err *why)
+{
+    enum err_code rc = db_model_list(r->d, on_model, r, why);
+    for (int i = 0; i < r->models && !rc; i++) {
+        const struct model_query q = { r->sha[i], METRICS[METRIC_KLD].name, MOST_CELLS };
+        rc = db_model_cells(r->d, &q, on_quality, r, why);
+        if (!rc) rc = db_model_requests(r->d, &q, on_requests, r, why);
+    }
+    return rc;
+}
+
+void board_read_measured(struct board *b, struct db *d)
+{
+    char path[sizeof b->known.model_path];
+    struct err why = { 0 };
+    struct reading *r = calloc(1, sizeof *r);
+    pthread_mutex_lock(&b->lock);
+    memcpy(path, b->known.model_path, sizeof path);
+    pthread_mutex_unlock(&b->lock);
+    if (!r || !path[0]) {
+        free(r);
+        return;
+    }
+    r->d = d;
+    r->path = path;
+    if (!realpath(path, r->real)) r->real[0] = '\0';
+    const bool bad = read_all(r, &why) != ERR_OK;
+    finish_lines(r);
+    qsort(r->quality.line, (size_t)r->quality.count, sizeof r->quality.line[0], by_loss);
+    if (bad) {
+        snprintf(r->quality.error, sizeof r->quality.error, "%.199s", why.message);
+        snprintf(r->load.error, sizeof r->load.error, "%.199s", why.message);
+    }
+    pthread_mutex_lock(&b->lock);
+    b->known.quality = r->quality;
+    b->known.load = r->load;
+    pthread_mutex_unlock(&b->lock);
+    free(r);
+}
