@@ -130,6 +130,14 @@ static enum err_code compare_window(struct pair *p, const int32_t *ids, int64_t 
     return ERR_OK;
 }
 
+/* Of the window closed last. */
+static double window_mean(const struct divergence_moments *m, int scored)
+{
+    double sum = 0;
+    for (int64_t i = m->n - scored; i < m->n; i++) sum += m->klds[i];
+    return sum / scored;
+}
+
 enum err_code eval_divergence(struct divergence *out, struct model *reference, struct model *candidate,
                               const struct eval_request *r, struct err *why)
 {
@@ -142,6 +150,8 @@ enum err_code eval_divergence(struct divergence *out, struct model *reference, s
         rc = err_set(why, ERR_NOMEM, "out of memory");
     for (int64_t c = 0; c < w.count && !rc; c++) {
         rc = compare_window(&p, windows_get(&w, c), c, r->ctx, why);
+        if (!rc && r->window_kld && c < r->window_room)
+            r->window_kld[c] = window_mean(&p.moments, windows_scored(r->ctx));
         if (!rc && r->progress && !r->progress(r->arg, c + 1, w.count, p.moments.candidate.nll.mean))
             rc = err_set(why, ERR_CANCELLED, "cancelled");
     }

@@ -22,6 +22,10 @@ struct eval_request {
      * first halves of windows spread over the text, for this many tokens at most (the window's other half if
      * that is less). */
     int greedy_prompts, greedy_tokens;
+    /* eval_divergence only: the mean KL divergence of each window, for those who compare two candidates
+     * window by window; [window_room], unused ones stay as they are; NULL: not asked. */
+    double *window_kld;
+    int64_t window_room;
 };
 enum { GREEDY_PROMPTS = 16, GREEDY_TOKENS = 64 }; /* what the programs ask for */
 
@@ -77,6 +81,17 @@ struct divergence {
  * vocabulary (says what differs); ERR_FORMAT when a model's logits are not numbers (says whose and where). */
 enum err_code eval_divergence(struct divergence *out, struct model *reference, struct model *candidate,
                               const struct eval_request *r, struct err *why);
+
+/* The same with one matrix of the candidate in another format for the time of the call: what that matrix
+ * costs alone. *nmse: sum (w - w')^2 / sum w^2 of it, NAN of zeros. Errors: those of eval_divergence;
+ * ERR_USAGE when it is no matrix of the model or its rows do not fill the format's blocks. */
+struct swap {
+    const char *tensor; /* "blk.3.ffn_down.weight" */
+    const struct format *format;
+};
+enum err_code eval_swapped(struct divergence *out, double *nmse, struct model *reference,
+                           struct model *candidate, const struct swap *s, const struct eval_request *r,
+                           struct err *why);
 
 /* The figures as an object and back; keys are those of `qdyno eval -o json`. Unknown is null on the way out
  * and NAN (-1 for a count) on the way in. New reference. */

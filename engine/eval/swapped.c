@@ -1,0 +1,78 @@
+/* What one matrix costs: the same model against itself with that matrix alone in another format. Nothing is
+ * written and nothing else is touched: the bytes are made in memory, bound in the matrix' place for the time
+ * of one comparison, and the old ones bound again, so that hundreds of matrices can be asked one after the
+ * other. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/eval/eval.h"
+#include "engine/model_internal.h"
+
+/* decode(encode(w)) against w, by pieces of rows. */
+static double encode(const struct gguf_tensor *t, const struct format *f, unsigned char *made, float *row,
+                     float *back)
+{
+    const int64_t cols = t->shape[0], rows = t->shape[1];
+    const int64_t from = format_row_bytes(t->format, cols), to = format_row_bytes(f, cols);
+    double error = 0, power = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        format_decode_rows(t->format, t->data + r * from, row, 1, cols);
+        format_encode_rows(f, row, made + r * to, 1, cols);
+        format_decode_rows(f, made + r * to, back, 1, cols);
+        for (int64_t i = 0; i < cols; i++) {
+            const double d = (double)back[i] - (double)row[i];
+            error += d * d;
+            power += (double)row[i] * (double)row[i];
+        }
+    }
+    return power > 0 ? error / power : NAN;
+}
+
+/* A matrix the model multiplies with, of rows that fill the format's blocks. */
+static enum err_code find(const struct gguf_tensor **out, int *layer, enum slot *slot, const struct model *m,
+                          const struct swap *s, struct err *why)
+{
+    const struct gguf_tensor *t = *out = gguf_tensor_find(m->gguf, s->tensor);
+    if (!t || !arch_slot_find(layer, slot, m->hyper.arch, &m->shape, s->tensor) || t->dims != 2)
+        return err_set(why, ERR_USAGE, "tensor '%s' is no matrix of this model", s->tensor);
+    if (!s->format->encode || t->shape[0] % s->format->block_weights)
+        return err_set(why, ERR_USAGE, "tensor '%s': its rows of %lld do not fill blocks of %s", s->tensor,
+                       (long long)t->shape[0], s->format->name);
+    return ERR_OK;
+}
+
+enum err_code eval_swapped(struct divergence *out, double *nmse, struct model *reference,
+                           struct model *candidate, const struct swap *s, const struct eval_request *r,
+                           struct err *why)
+{
+    const struct gguf_tensor *t;
+    int layer;
+    enum slot slot;
+    enum err_code rc = find(&t, &layer, &slot, candidate, s, why);
+    if (rc) return rc;
+    struct gguf_tensor swapped = *t;
+    swapped.format = s->format;
+    swapped.bytes = t->shape[1] * format_row_bytes(s->format, t->shape[0]);
+    unsigned char *made = aligned_alloc(64, (size_t)(swapped.bytes + 127) / 64 * 64);
+    float *row = malloc((size_t)t->shape[0] * 2 * sizeof *row);
+    if (!made || !row) {
+        free(made);
+        free(row);
+        return err_set(why, ERR_NOMEM, "out of memory for tensor '%s' in another format", s->tensor);
+    }
+    *nmse = encode(t, s->format, made, row, row + t->shape[0]);
+    swapped.data = made;
+    rc = model_bind_slot(candidate, layer, slot, &swapped, why);
+    if (!rc) rc = eval_divergence(out, reference, candidate, r, why);
+    struct err back = {
+        0
+    }; /* it was bound before: only memory can fail, and then the model is of no more use */
+    const enum err_code bound = model_bind_slot(candidate, layer, slot, t, &back);
+    if (!rc && bound) {
+        rc = bound;
+        if (why) *why = back;
+    }
+    free(made);
+    free(row);
+    return rc;
+}
