@@ -29,8 +29,9 @@ static int64_t read_buffer_bytes(void)
 
 static struct machine_ceilings ceilings_unknown(void)
 {
-    return (
-        struct machine_ceilings){ .read_bytes_s_1 = NAN, .read_bytes_s_all = NAN, .others_busy_ratio = NAN };
+    return (struct machine_ceilings){
+        .read_bytes_s_1 = NAN, .read_bytes_s_all = NAN, .others_busy_ratio = NAN, .power_watts = NAN
+    };
 }
 
 struct schedule {
@@ -104,6 +105,33 @@ enum err_code machine_probe(struct machine_ceilings *out, uint32_t isa_usable_bi
     return ERR_OK;
 }
 
+/* The GPU's figures by name, for both directions. */
+static const struct {
+    const char *name;
+    size_t offset;
+} GPU_CEILINGS[] = {
+    { "read_bytes_s", offsetof(struct gpu_ceilings, read_bytes_s) },
+    { "f32_ops_s", offsetof(struct gpu_ceilings, f32_ops_s) },
+    { "tf32_ops_s", offsetof(struct gpu_ceilings, tf32_ops_s) },
+    { "f16_ops_s", offsetof(struct gpu_ceilings, f16_ops_s) },
+    { "bf16_ops_s", offsetof(struct gpu_ceilings, bf16_ops_s) },
+    { "fp8_ops_s", offsetof(struct gpu_ceilings, fp8_ops_s) },
+    { "int8_ops_s", offsetof(struct gpu_ceilings, int8_ops_s) },
+    { "link_bytes_s", offsetof(struct gpu_ceilings, link_bytes_s) },
+    { "power_watts", offsetof(struct gpu_ceilings, power_watts) },
+};
+
+static json_t *gpu_to_json(const struct gpu_ceilings *g)
+{
+    json_t *object = json_object();
+    for (size_t i = 0; i < COUNT_OF(GPU_CEILINGS); i++) {
+        const double v = *(const double *)((const char *)g + GPU_CEILINGS[i].offset);
+        json_put_num(object, GPU_CEILINGS[i].name, v > 0 ? v : NAN);
+    }
+    json_put_bool(object, "unified", g->unified);
+    return object;
+}
+
 json_t *ceilings_to_json(const struct machine_ceilings *c)
 {
     json_t *object = json_object(), *rows = json_array();
@@ -122,6 +150,9 @@ json_t *ceilings_to_json(const struct machine_ceilings *c)
         json_array_append_new(rows, row);
     }
     json_put(object, "arithmetic", rows);
+    json_put_num(object, "power_watts", c->power_watts > 0 ? c->power_watts : NAN);
+    if (c->gpu.read_bytes_s > 0) json_put(object, "gpu", gpu_to_json(&c->gpu));
+    if (c->kernels.measured) json_put(object, "kernels", kernel_times_to_json(&c->kernels));
     return object;
 }
 
@@ -161,7 +192,12 @@ enum err_code ceilings_from_json(struct machine_ceilings *c, const json_t *objec
         c->row[i].ops_s_all = ceiling_number(row, "ops_s_all");
         c->count++;
     }
-    return ERR_OK;
+    c->power_watts = ceiling_number(object, "power_watts");
+    const json_t *gpu = json_object_get(object, "gpu"), *kernels = json_object_get(object, "kernels");
+    for (i = 0; json_is_object(gpu) && i < COUNT_OF(GPU_CEILINGS); i++)
+        *(double *)((char *)&c->gpu + GPU_CEILINGS[i].offset) = ceiling_number(gpu, GPU_CEILINGS[i].name);
+    c->gpu.unified = json_get_bool(gpu, "unified", false);
+    return kernels ? kernel_times_from_json(&c->kernels, kernels, why) : ERR_OK;
 }
 
 /* ---------------------------------------------------------------- the cache */

@@ -14,6 +14,7 @@
 #include "telemetry/gpu.h"
 #include "telemetry/recording.h"
 #include "telemetry/http.h"
+#include "telemetry/kernel_times.h"
 #include "telemetry/metrics.h"
 #include "telemetry/server.h"
 #include "telemetry/otlp.h"
@@ -49,6 +50,16 @@ const char *machine_short(const struct machine *m, char *buf, size_t size);
 
 /* ---------------------------------------------------------------- what it could do */
 
+/* What one of its GPUs could do: from its maker's figures, in a machine's description. NAN or 0: unknown, or
+ * not a thing this GPU has. Operations count a multiply-add as 2, without sparsity. */
+struct gpu_ceilings {
+    double read_bytes_s;
+    double f32_ops_s, f16_ops_s, bf16_ops_s, tf32_ops_s, fp8_ops_s, int8_ops_s; /* of matrix products */
+    double link_bytes_s; /* from the machine's memory */
+    double power_watts;  /* its limit */
+    bool unified;        /* its memory is the machine's */
+};
+
 enum { CEILINGS_MAX = 16 };
 struct machine_ceilings {
     double read_bytes_s_1, read_bytes_s_all; /* NAN: not measured */
@@ -61,6 +72,9 @@ struct machine_ceilings {
     int64_t measured_unix_ms;
     double others_busy_ratio; /* processor time other programs took meanwhile (METRIC_OTHERS_BUSY), NAN
                                  unknown: above a tenth, the ceilings are lower than the machine's */
+    double power_watts;       /* of the processors while all of them compute; 0 or NAN unknown */
+    struct gpu_ceilings gpu;  /* {0}: none known */
+    struct kernel_times kernels;
 };
 /* Measures all ceilings in at most `seconds` (default 8 when 0). progress may be NULL. */
 enum err_code machine_probe(struct machine_ceilings *out, uint32_t isa_usable, double seconds,

@@ -8,6 +8,9 @@
 const struct cli_flag FLAGS_DETECT[] = {
     { "--probe", NULL, NULL,
       "measure read bandwidth and arithmetic now (at most 10 s); kept for later commands", FLAG_SWITCH },
+    { "--kernels", NULL, NULL,
+      "measure how long our own kernels take, too (up to 40 s): predictions stand on it; kept",
+      FLAG_SWITCH },
     { "--record", NULL, "DIR",
       "keep what was read here in the new folder DIR, for --machine anywhere; names, serial numbers and UUIDs masked",
       FLAG_TEXT },
@@ -136,7 +139,8 @@ static void note_ceilings(struct table *t, const struct machine_ceilings *c)
         snprintf(all, sizeof all, isfinite(c->row[i].ops_s_all) ? "%.1f" : "n/a", c->row[i].ops_s_all * 1e-9);
         table_note(t, "  %-12s %-16s %26s %11s", c->row[i].name, c->row[i].isa, one, all);
     }
-    table_note(t, "measured %s", clock_iso8601(c->measured_unix_ms, when, sizeof when));
+    table_note(t, "measured %s%s", clock_iso8601(c->measured_unix_ms, when, sizeof when),
+               c->kernels.measured ? "; the kernels' own times are known, too" : "");
 }
 
 /* NULL: not measured. */
@@ -182,8 +186,9 @@ static int show_another(const struct cli_global *g, const struct cli_args *a, co
     struct err why = { 0 };
     struct described d;
     struct table t;
-    if (args_has(a, "--probe") || args_has(a, "--record")) {
-        err_set(&why, ERR_USAGE, "--machine shows another machine: --probe and --record are for this one");
+    if (args_has(a, "--probe") || args_has(a, "--kernels") || args_has(a, "--record")) {
+        err_set(&why, ERR_USAGE,
+                "--machine shows another machine: --probe, --kernels and --record are for this one");
         return cli_fail(a, &why);
     }
     if (described_open(&d, path, &why)) return cli_fail(a, &why);
@@ -203,6 +208,45 @@ static int show_another(const struct cli_global *g, const struct cli_args *a, co
     return status;
 }
 
+struct measuring {
+    const struct cli_global *g;
+    struct progress progress;
+};
+
+static bool on_kernel(void *ctx, const char *what, double done)
+{
+    struct measuring *m = ctx;
+    progress_show(&m->progress, "kernels: %s  %.0f %%", what, 100 * fmin(done, 1));
+    return !cli_is_interrupted(m->g);
+}
+
+static enum err_code measure_kernels(const struct cli_global *g, const struct machine *m,
+                                     struct machine_ceilings *c, uint32_t usable, struct err *why)
+{
+    struct measuring measuring = { .g = g };
+    progress_init(&measuring.progress, g);
+    enum err_code rc = kernel_times_measure(&c->kernels, usable, 0, on_kernel, &measuring, why);
+    progress_clear(&measuring.progress);
+    if (rc || usable != isa_detect()) return rc; /* QDYNO_ISA hid a part: nothing to remember */
+    return ceilings_save(c, m->id, why);
+}
+
+/* Half of what was asked of the machine may be known already. */
+static enum err_code measure(const struct cli_global *g, const struct cli_args *a, struct machine *m,
+                             struct machine_ceilings *c, bool *known, struct err *why)
+{
+    uint32_t usable;
+    enum err_code rc = isa_usable(&usable, why);
+    if (!rc)
+        rc = cli_machine(g,
+                         args_has(a, "--probe")     ? PROBE_FRESH
+                         : args_has(a, "--kernels") ? PROBE_IF_MISSING
+                                                    : PROBE_CACHED,
+                         m, c, known, why);
+    if (!rc && args_has(a, "--kernels")) rc = measure_kernels(g, m, c, usable, why);
+    return rc;
+}
+
 int command_detect(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
@@ -218,9 +262,7 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
         err_set(&why, ERR_USAGE, "--private says how to --record");
         return cli_fail(a, &why);
     }
-    if (isa_usable(&usable, &why) ||
-        cli_machine(g, args_has(a, "--probe") ? PROBE_FRESH : PROBE_CACHED, &m, &c, &known, &why))
-        return cli_fail(a, &why);
+    if (isa_usable(&usable, &why) || measure(g, a, &m, &c, &known, &why)) return cli_fail(a, &why);
     json_t *ceilings = known ? ceilings_to_json(&c) : NULL;
     if (folder && recording_make(folder, args_has(a, "--private"), ceilings, &why)) {
         json_decref(ceilings);

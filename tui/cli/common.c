@@ -243,11 +243,15 @@ enum err_code cli_machine(const struct cli_global *g, enum cli_probe probe, stru
     if (*known || probe == PROBE_CACHED) return ERR_OK;
     uint32_t isa;
     struct progress p;
+    struct machine_ceilings before;
+    bool kept;
     progress_init(&p, g);
     if ((rc = isa_usable(&isa, why))) return rc;
     rc = machine_probe(c, isa, 0, probe_progress, &p, why);
     progress_clear(&p);
     if (rc) return rc;
+    if (!ceilings_load(&before, m->id, &kept, NULL) && kept)
+        c->kernels = before.kernels; /* as long to make */
     *known = true;
     if (isa != isa_detect()) return ERR_OK; /* QDYNO_ISA hid a part of the machine: nothing to remember */
     struct err save = { 0 };

@@ -1,0 +1,76 @@
+/* The products of a forward pass, gathered by the walk over tensors that the loader and the plan use. */
+#include "engine/operations.h"
+
+#include "engine/plan.h"
+#include "engine/quant/quant.h"
+
+struct gathering {
+    struct model_operations *out;
+    const struct config *config;
+    const struct gguf *gguf;
+};
+
+static bool is_early(enum slot slot)
+{
+    return slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V || slot == SLOT_QKV;
+}
+
+static enum err_code add_product(struct model_operations *o, const struct model_product *p, struct err *why)
+{
+    for (int i = 0; i < o->n; i++) {
+        struct model_product *q = &o->product[i];
+        if (q->format != p->format || q->part != p->part || q->rows != p->rows || q->cols != p->cols)
+            continue;
+        q->count += p->count;
+        q->last += p->last;
+        return ERR_OK;
+    }
+    if (o->n == MODEL_PRODUCTS_MAX)
+        return err_set(why, ERR_INTERNAL, "more than %d kinds of matrices in one model", MODEL_PRODUCTS_MAX);
+    o->product[o->n++] = *p;
+    return ERR_OK;
+}
+
+static enum err_code gather_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
+                                   struct err *why)
+{
+    struct gathering *g = ctx;
+    const bool tied = slot == SLOT_TOKEN_EMBD && g->out->shape.tied_output;
+    if (ARCH_SLOTS[slot].rows == DIM_NONE || (layer < 0 && slot != SLOT_OUTPUT && !tied)) return ERR_OK;
+    const struct model_product p = { .format = recipe_tensor_format(g->config, g->gguf, t, NULL),
+                                     .part = layer < 0        ? PRODUCT_OUTPUT
+                                             : is_early(slot) ? PRODUCT_EARLY
+                                                              : PRODUCT_LATE,
+                                     .rows = t->shape[1],
+                                     .cols = t->shape[0],
+                                     .count = 1,
+                                     .last = layer == g->out->shape.layers - 1 };
+    return add_product(g->out, &p, why);
+}
+
+/* As the loader gives layers their windows: all, or all but the last of every period. */
+static int windowed_layers(const struct hyper *h, const struct model_shape *s)
+{
+    const int period = h->arch->window_period;
+    if (h->window <= 0 || period <= 0) return 0;
+    return period == 1 ? s->layers : s->layers - s->layers / period;
+}
+
+enum err_code model_operations_read(struct model_operations *out, const struct gguf *g,
+                                    const struct config *c, struct err *why)
+{
+    struct hyper h;
+    struct session e;
+    enum err_code rc;
+    *out = (struct model_operations){ 0 };
+    if ((rc = model_shape_read(&out->shape, g, why))) return rc;
+    if ((rc = hyper_read(&h, &out->shape, g, why))) return rc;
+    if ((rc = session_resolve(&e, &out->shape, h.arch, c, 0, 1, why))) return rc;
+    out->k_format = e.k_format;
+    out->v_format = e.v_format;
+    out->batch = e.batch;
+    out->windowed_layers = windowed_layers(&h, &out->shape);
+    out->window = out->windowed_layers ? h.window : 0;
+    struct gathering gathering = { out, c, g };
+    return arch_walk(h.arch, &out->shape, g, gather_tensor, &gathering, why);
+}

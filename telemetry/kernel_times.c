@@ -1,0 +1,118 @@
+/* telemetry/kernel_times.c - the tables of measured kernel times as text, by names that outlive a version. */
+#include "telemetry/telemetry.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const int KERNEL_ROWS_AT[KERNEL_ROWS] = { 1, 4, 16, 64, 512 };
+const int64_t KERNEL_READ_AT[KERNEL_READS] = { INT64_C(1) << 20,  INT64_C(4) << 20,   INT64_C(16) << 20,
+                                               INT64_C(64) << 20, INT64_C(256) << 20, INT64_C(1) << 30 };
+const char *const KERNEL_VARIANT_NAMES[KERNEL_VARIANTS] = { "auto", "highest", "high", "medium", "int8" };
+
+enum { SCHEMA = 1 };
+
+/* Four digits: more would be noise. */
+static json_t *number(float v)
+{
+    char text[32];
+    double rounded = 0;
+    snprintf(text, sizeof text, "%.4g", (double)v);
+    str_to_double(text, &rounded);
+    return v > 0 ? json_real(rounded) : json_null();
+}
+
+static json_t *numbers(const float *v, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(list, number(v[i]));
+    return list;
+}
+
+static bool any(const float *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (v[i] > 0) return true;
+    return false;
+}
+
+/* Not a number, negative, absent: not measured. */
+static void take(float *v, int n, const json_t *list)
+{
+    for (int i = 0; i < n; i++) {
+        const json_t *x = json_array_get(list, (size_t)i);
+        const double d = json_is_number(x) ? json_number_value(x) : 0;
+        v[i] = d > 0 && isfinite(d) ? (float)d : 0;
+    }
+}
+
+static void put(json_t *object, const char *key, const float *v, int n)
+{
+    if (any(v, n)) json_put(object, key, numbers(v, n));
+}
+
+json_t *kernel_times_to_json(const struct kernel_times *k)
+{
+    json_t *object = json_object(), *formats = json_object();
+    json_put_int(object, "schema", SCHEMA);
+    json_put_int(object, "stream_bytes", k->stream_bytes);
+    put(object, "region", k->region, 2);
+    put(object, "glue", k->glue, 2);
+    put(object, "glue_element", k->glue_element, 2);
+    put(object, "read", k->read[0], 2 * KERNEL_READS);
+    for (int f = 0; f < FORMAT_COUNT; f++) {
+        json_t *row = json_object();
+        for (int v = 0; v < KERNEL_VARIANTS; v++) {
+            char key[32];
+            snprintf(key, sizeof key, "product_%s", KERNEL_VARIANT_NAMES[v]);
+            put(row, key, k->product[f][v][0], 2 * KERNEL_ROWS);
+            snprintf(key, sizeof key, "attend_many_%s", KERNEL_VARIANT_NAMES[v]);
+            put(row, key, k->attend_many[f][v], 2);
+        }
+        put(row, "stream", k->stream[f], 2);
+        put(row, "edge", k->edge[f], 2);
+        put(row, "attend_one", k->attend_one[f], 2);
+        if (json_object_size(row))
+            json_put(formats, FORMATS[f].name, row);
+        else
+            json_decref(row);
+    }
+    json_put(object, "formats", formats);
+    return object;
+}
+
+static void take_format(struct kernel_times *k, const char *name, const json_t *row)
+{
+    const struct format *format = format_find(name);
+    if (!format) return;
+    const int f = (int)(format - FORMATS);
+    for (int v = 0; v < KERNEL_VARIANTS; v++) {
+        char key[32];
+        snprintf(key, sizeof key, "product_%s", KERNEL_VARIANT_NAMES[v]);
+        take(k->product[f][v][0], 2 * KERNEL_ROWS, json_object_get(row, key));
+        snprintf(key, sizeof key, "attend_many_%s", KERNEL_VARIANT_NAMES[v]);
+        take(k->attend_many[f][v], 2, json_object_get(row, key));
+    }
+    take(k->stream[f], 2, json_object_get(row, "stream"));
+    take(k->edge[f], 2, json_object_get(row, "edge"));
+    take(k->attend_one[f], 2, json_object_get(row, "attend_one"));
+}
+
+enum err_code kernel_times_from_json(struct kernel_times *k, const json_t *object, struct err *why)
+{
+    const char *name;
+    json_t *row;
+    memset(k, 0, sizeof *k);
+    json_t *formats = json_object_get(object, "formats");
+    if (json_get_int(object, "schema", -1) != SCHEMA || !json_is_object(formats))
+        return err_set(why, ERR_FORMAT, "measured kernel times: want an object of schema %d with 'formats'",
+                       SCHEMA);
+    k->measured = true;
+    k->stream_bytes = json_get_int(object, "stream_bytes", 0);
+    take(k->region, 2, json_object_get(object, "region"));
+    take(k->glue, 2, json_object_get(object, "glue"));
+    take(k->glue_element, 2, json_object_get(object, "glue_element"));
+    take(k->read[0], 2 * KERNEL_READS, json_object_get(object, "read"));
+    json_object_foreach(formats, name, row) take_format(k, name, row);
+    return ERR_OK;
+}

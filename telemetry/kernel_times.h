@@ -1,0 +1,48 @@
+/* telemetry/kernel_times.h - how long our own kernels take on a machine (part of the door telemetry.h).
+ *
+ * Ceilings say what a machine could do, these say what it does: what the advisor's cost model is made of. In
+ * seconds, for one thread [0] and for all [1]; 0 is not measured. */
+#ifndef QDYNO_TELEMETRY_KERNEL_TIMES_H
+#define QDYNO_TELEMETRY_KERNEL_TIMES_H
+
+#include "kernels/kernels.h"
+
+enum { KERNEL_ROWS = 5, KERNEL_READS = 6 };
+extern const int KERNEL_ROWS_AT[KERNEL_ROWS];      /* rows that are multiplied at once: 1 4 16 64 512 */
+extern const int64_t KERNEL_READ_AT[KERNEL_READS]; /* bytes that are read again and again */
+
+/* The settings that choose other kernels: precision and act of a config. */
+enum kernel_variant {
+    KERNEL_VARIANT_AUTO,
+    KERNEL_VARIANT_HIGHEST,
+    KERNEL_VARIANT_HIGH,
+    KERNEL_VARIANT_MEDIUM,
+    KERNEL_VARIANT_INT8,
+    KERNEL_VARIANTS
+};
+extern const char *const KERNEL_VARIANT_NAMES[KERNEL_VARIANTS];
+
+struct kernel_times {
+    bool measured;
+    float product[FORMAT_COUNT][KERNEL_VARIANTS][KERNEL_ROWS][2]; /* per weight, weights in a cache */
+    float stream[FORMAT_COUNT][2];                                /* per weight, one row, from memory */
+    float edge[FORMAT_COUNT][2];       /* per row and element of input or output beside the weights (auto) */
+    float region[2];                   /* of a product, whatever its size */
+    float attend_one[FORMAT_COUNT][2]; /* one row: per token in the cache and element of all heads */
+    float attend_many[FORMAT_COUNT][KERNEL_VARIANTS][2]; /* per row, token it looks at, and element */
+    float glue[2];                                       /* norms, rotations, storing: of a layer, one row */
+    float glue_element[2];                               /* per row and element of the model's width */
+    float read[KERNEL_READS][2];                         /* bytes/s by how much is read: KERNEL_READ_AT */
+    int64_t stream_bytes;                                /* that `stream` was measured with */
+};
+
+/* Measures all of it in about `seconds` (0: 40); what there was no time for stays 0. Needs 300 MB. progress
+ * may be NULL; returning false from it ends early (ERR_CANCELLED). */
+typedef bool kernel_progress_fn(void *ctx, const char *what, double done);
+enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable, double seconds,
+                                   kernel_progress_fn *progress, void *ctx, struct err *why);
+json_t *kernel_times_to_json(const struct kernel_times *k); /* new reference */
+/* Formats that this version does not know are left out. ERR_FORMAT. */
+enum err_code kernel_times_from_json(struct kernel_times *k, const json_t *object, struct err *why);
+
+#endif

@@ -1,0 +1,432 @@
+/* telemetry/probe_kernels.c - how long our own kernels take here, one operation at a time.
+ *
+ * Each operation is run through the backend as the engine runs it, with weights that stay in a cache, and for
+ * one row also with weights that do not. The least of several runs counts: whatever disturbs makes it longer.
+ * The commonest settings come first, so that a short time gives what most predictions stand on. */
+#include "telemetry/telemetry.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    WIDE = 2048,      /* a square matrix like those of a model of a billion weights */
+    SMALL_COLS = 256, /* and one like those of a few million */
+    SMALL_ROWS = 768,
+    ROWS_MOST = 512,
+    HEADS = 32,
+    KV_HEADS = 8,
+    HEAD_DIM = 64,
+    KV_BLOCK = 32,
+    DEPTH = 1024,
+    RUNS_LEAST = 3,
+};
+static const double DEFAULT_SECONDS = 40, RUN_S = 0.010;
+static const int64_t BANK_BYTES = INT64_C(256) << 20;
+
+struct bench {
+    struct kernel_times *out;
+    uint32_t isa;
+    int threads[2];
+    double begun_s, deadline_s;
+    kernel_progress_fn *progress;
+    void *ctx;
+    bool cancelled;
+    float *x, *y;   /* [ROWS_MOST][WIDE * 2] */
+    uint8_t *small; /* one matrix of WIDE x WIDE, f32 at most */
+    uint8_t *bank;  /* BANK_BYTES */
+    float *numbers; /* [WIDE] N(0, 1) or near it */
+};
+
+static double now_s(void)
+{
+    return (double)clock_ns() * 1e-9;
+}
+
+static bool time_is_left(struct bench *b, const char *what)
+{
+    const double now = now_s();
+    if (b->progress && !b->progress(b->ctx, what, (now - b->begun_s) / (b->deadline_s - b->begun_s)))
+        b->cancelled = true;
+    return !b->cancelled && now < b->deadline_s;
+}
+
+/* The least time of one call. */
+typedef void work_fn(void *arg);
+static double least_s(work_fn *work, void *arg)
+{
+    double best = NAN;
+    work(arg); /* pages, caches and threads wake up */
+    const double end = now_s() + RUN_S;
+    for (int i = 0; i < RUNS_LEAST || now_s() < end; i++) {
+        const int64_t from = clock_ns();
+        work(arg);
+        const double s = (double)(clock_ns() - from) * 1e-9;
+        if (!(best <= s)) best = s;
+    }
+    return best;
+}
+
+/* ---------------------------------------------------------------- products */
+
+struct product {
+    struct backend *backend;
+    struct matmul m;
+    struct weight *weights; /* taken in turns: [n] */
+    int n;
+};
+
+static void run_products(void *arg)
+{
+    struct product *p = arg;
+    for (int i = 0; i < p->n; i++) {
+        p->m.w = &p->weights[i];
+        backend_matmul(p->backend, &p->m, 1);
+    }
+}
+
+/* Fill rows with one encoded row: speed does not depend on the numbers. */
+static void fill_rows(const struct bench *b, const struct format *f, uint8_t *to, int64_t rows, int64_t cols)
+{
+    const int64_t bytes = format_row_bytes(f, cols);
+    format_encode_rows(f, b->numbers, to, 1, cols);
+    for (int64_t i = 1; i < rows; i++) memcpy(to + i * bytes, to, (size_t)bytes);
+}
+
+struct shape {
+    int64_t rows, cols;
+    int n; /* of x */
+};
+
+/* Seconds of one product; NAN where the format cannot be run so. */
+static double product_s(struct bench *b, struct backend *backend, const struct format *f, struct shape s)
+{
+    struct weight w;
+    if (s.cols % f->block_weights) return NAN;
+    fill_rows(b, f, b->small, s.rows, s.cols);
+    if (backend_weight_bind(backend, &w, f, s.rows, s.cols, NULL, b->small, NULL)) return NAN;
+    struct product p = {
+        .backend = backend,
+        .m = { .x = b->x, .x_stride = s.cols, .n = s.n, .y = b->y, .y_stride = s.rows },
+        .weights = &w,
+        .n = 1,
+    };
+    const double seconds = least_s(run_products, &p);
+    backend_weight_release(backend, &w);
+    return seconds;
+}
+
+/* One row through matrices that do not fit in a cache together: seconds per weight. */
+static double stream_s(struct bench *b, struct backend *backend, const struct format *f)
+{
+    const int64_t bytes = format_row_bytes(f, WIDE) * WIDE;
+    const int n = (int)(BANK_BYTES / bytes);
+    struct weight *w = calloc((size_t)n, sizeof *w);
+    if (!w) return NAN;
+    fill_rows(b, f, b->bank, (int64_t)n * WIDE, WIDE);
+    struct product p = {
+        .backend = backend,
+        .m = { .x = b->x, .x_stride = WIDE, .n = 1, .y = b->y, .y_stride = WIDE },
+        .weights = w,
+    };
+    while (p.n < n &&
+           !backend_weight_bind(backend, &w[p.n], f, WIDE, WIDE, NULL, b->bank + p.n * bytes, NULL))
+        p.n++;
+    const double seconds = p.n == n ? least_s(run_products, &p) / n / WIDE / WIDE : NAN;
+    for (int i = 0; i < p.n; i++) backend_weight_release(backend, &w[i]);
+    free(w);
+    return seconds;
+}
+
+/* What two shapes say: a product takes `edge` per row and element of input and output, and `weight` per
+ * weight. */
+static void fit_edge(const struct bench *b, int f, int t, double small_s)
+{
+    const double n = ROWS_MOST, large_s = b->out->product[f][0][KERNEL_ROWS - 1][t] * (double)WIDE * WIDE;
+    const double small_edge = n * (SMALL_COLS + SMALL_ROWS), large_edge = n * 2 * WIDE;
+    const double small_weights = (double)SMALL_COLS * SMALL_ROWS, large_weights = (double)WIDE * WIDE;
+    const double rest = small_s - large_s * small_weights / large_weights;
+    const double edge = rest / (small_edge - large_edge * small_weights / large_weights);
+    const double most = 0.5 * large_s / large_edge;
+    b->out->edge[f][t] = (float)(edge > 0 ? fmin(edge, most) : 1e-15);
+}
+
+static bool usable(double s)
+{
+    return s > 0 && isfinite(s);
+}
+
+static void measure_format(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
+{
+    const struct format *format = &FORMATS[f];
+    for (int r = 0; r < KERNEL_ROWS; r++) {
+        if (v != KERNEL_VARIANT_AUTO && r != 0 && r != KERNEL_ROWS - 1) continue;
+        const double s = product_s(b, backend, format, (struct shape){ WIDE, WIDE, KERNEL_ROWS_AT[r] });
+        if (usable(s)) b->out->product[f][v][r][t] = (float)(s / WIDE / WIDE);
+    }
+    if (v != KERNEL_VARIANT_AUTO) return;
+    const double small = product_s(b, backend, format, (struct shape){ SMALL_ROWS, SMALL_COLS, ROWS_MOST });
+    if (usable(small) && b->out->product[f][v][KERNEL_ROWS - 1][t] > 0) fit_edge(b, f, t, small);
+    const double stream = stream_s(b, backend, format);
+    if (usable(stream)) b->out->stream[f][t] = (float)stream;
+}
+
+/* A product of hardly any weights: what is left is the cost of asking the threads. */
+static void measure_region(struct bench *b, struct backend *backend, int t)
+{
+    const struct format *f = &FORMATS[FORMAT_Q8_0];
+    const double tiny = product_s(b, backend, f, (struct shape){ 256, SMALL_COLS, 1 });
+    const double per_weight = b->out->product[FORMAT_Q8_0][0][0][t];
+    if (usable(tiny)) b->out->region[t] = (float)fmax(tiny - per_weight * 256 * SMALL_COLS, 1e-7);
+}
+
+/* ---------------------------------------------------------------- attention and the rest of a layer */
+
+struct looking {
+    struct backend *backend;
+    struct kv_layer kv;
+    struct attention a;
+    struct norm norm;
+    struct rope rope;
+    struct kv_store store;
+    int32_t table[(DEPTH + ROWS_MOST) / KV_BLOCK + 1], pos[ROWS_MOST], seq[ROWS_MOST], slots[ROWS_MOST];
+    const int32_t *tables[1];
+    float freq[HEAD_DIM / 2];
+};
+
+static void run_attention(void *arg)
+{
+    struct looking *l = arg;
+    backend_attention(l->backend, &l->a);
+}
+
+static bool looking_open(struct looking *l, struct bench *b, struct backend *backend, const struct format *f)
+{
+    memset(l, 0, sizeof *l);
+    if (HEAD_DIM % f->block_weights || !f->encode || !f->decode) return false;
+    l->backend = backend;
+    l->kv = (struct kv_layer){ .k_format = f,
+                               .v_format = f,
+                               .kv_heads = KV_HEADS,
+                               .k_dim = HEAD_DIM,
+                               .v_dim = HEAD_DIM,
+                               .block_tokens = KV_BLOCK,
+                               .blocks = COUNT_OF(l->table) };
+    const size_t half = (size_t)l->kv.blocks * KV_BLOCK * KV_HEADS * (size_t)format_row_bytes(f, HEAD_DIM);
+    l->kv.k = backend_alloc(backend, half);
+    l->kv.v = backend_alloc(backend, half);
+    for (int i = 0; i < l->kv.blocks; i++) l->table[i] = i;
+    for (int i = 0; i < ROWS_MOST; i++) l->pos[i] = l->slots[i] = i;
+    l->tables[0] = l->table;
+    l->a = (struct attention){ .kv = &l->kv,
+                               .q = b->x,
+                               .q_stride = WIDE,
+                               .heads = HEADS,
+                               .pos = l->pos,
+                               .seq = l->seq,
+                               .tables = l->tables,
+                               .scale = 0.125f,
+                               .y = b->y,
+                               .y_stride = WIDE };
+    return l->kv.k && l->kv.v;
+}
+
+static void looking_close(struct looking *l)
+{
+    backend_free(l->backend, l->kv.k);
+    backend_free(l->backend, l->kv.v);
+}
+
+static void measure_attention(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
+{
+    static const int LIKE[KERNEL_VARIANTS] = { FORMAT_Q4_0, FORMAT_F32, FORMAT_F16, FORMAT_Q4_0,
+                                               FORMAT_Q4_0 };
+    struct looking l;
+    if (looking_open(&l, b, backend, &FORMATS[f])) {
+        l.a.like = &FORMATS[LIKE[v]];
+        l.a.n = ROWS_MOST;
+        const double pairs = 0.5 * ROWS_MOST * (ROWS_MOST + 1);
+        const double many = least_s(run_attention, &l) / pairs / (HEADS * HEAD_DIM);
+        if (usable(many)) b->out->attend_many[f][v][t] = (float)many;
+        if (v == KERNEL_VARIANT_AUTO) {
+            l.a.n = 1;
+            l.pos[0] = DEPTH - 1;
+            const double deep = least_s(run_attention, &l);
+            l.pos[0] = DEPTH / 8 - 1;
+            const double near = least_s(run_attention, &l);
+            const double one = (deep - near) / (DEPTH - DEPTH / 8) / (HEADS * HEAD_DIM);
+            if (usable(one)) b->out->attend_one[f][t] = (float)one;
+        }
+    }
+    if (l.backend) looking_close(&l);
+}
+
+/* What a layer does beside products and looking far back. */
+static void run_glue(void *arg)
+{
+    struct looking *l = arg;
+    backend_norm(l->backend, &l->norm);
+    backend_rope(l->backend, &l->rope);
+    backend_rope(l->backend, &l->rope);
+    backend_kv_store(l->backend, &l->store);
+    backend_attention(l->backend, &l->a);
+    backend_norm(l->backend, &l->norm);
+}
+
+static void measure_glue(struct bench *b, struct backend *backend, int t)
+{
+    struct looking l;
+    double s[2] = { NAN, NAN };
+    const int rows[2] = { 1, 64 };
+    if (looking_open(&l, b, backend, &FORMATS[FORMAT_F16])) {
+        for (int i = 0; i < 2; i++) {
+            const int n = rows[i];
+            for (int k = 0; k < n; k++) l.pos[k] = 0;
+            l.norm = (struct norm){ .kind = NORM_RMS,
+                                    .x = b->x,
+                                    .x_stride = WIDE,
+                                    .n = n,
+                                    .cols = WIDE,
+                                    .w = b->numbers,
+                                    .eps = 1e-5f,
+                                    .y = b->y,
+                                    .y_stride = WIDE };
+            l.rope = (struct rope){ .x = b->y,
+                                    .x_stride = WIDE,
+                                    .n = n,
+                                    .heads = HEADS / 2,
+                                    .head_dim = HEAD_DIM,
+                                    .rot_dims = HEAD_DIM,
+                                    .freq = l.freq,
+                                    .magnitude = 1,
+                                    .pos = l.pos };
+            l.store = (struct kv_store){ .kv = &l.kv,
+                                         .k = b->x,
+                                         .v = b->x,
+                                         .k_stride = WIDE,
+                                         .v_stride = WIDE,
+                                         .n = n,
+                                         .slots = l.slots };
+            l.a.n = n;
+            s[i] = least_s(run_glue, &l);
+        }
+        const double per = (s[1] - s[0]) / (rows[1] - rows[0]);
+        if (usable(per)) b->out->glue_element[t] = (float)(per / WIDE);
+        if (usable(s[0])) b->out->glue[t] = (float)fmax(s[0] - (usable(per) ? per : 0), 1e-7);
+    }
+    if (l.backend) looking_close(&l);
+}
+
+/* ---------------------------------------------------------------- all of it */
+
+static enum err_code bench_backend(struct backend **out, const struct bench *b, enum kernel_variant v, int t,
+                                   struct err *why)
+{
+    static const enum precision PRECISION[KERNEL_VARIANTS] = { PRECISION_AUTO, PRECISION_HIGHEST,
+                                                               PRECISION_HIGH, PRECISION_MEDIUM,
+                                                               PRECISION_AUTO };
+    const struct backend_options o = { .threads = b->threads[t],
+                                       .isa = b->isa,
+                                       .precision = PRECISION[v],
+                                       .activations = v == KERNEL_VARIANT_INT8 ? ACTIVATIONS_INT8
+                                                                               : ACTIVATIONS_AUTO };
+    enum err_code rc = backend_open(out, "cpu", &o, why);
+    if (!rc) rc = backend_reserve(*out, ROWS_MOST, WIDE, why);
+    return rc;
+}
+
+static enum err_code measure_variant(struct bench *b, enum kernel_variant v, int t, struct err *why)
+{
+    /* what caches of conversations are kept in */
+    static const int KV[] = {
+        FORMAT_F16, FORMAT_Q8_0, FORMAT_Q4_0, FORMAT_F32, FORMAT_BF16, FORMAT_FP8_E4M3
+    };
+    struct backend *backend = NULL;
+    char what[96];
+    enum err_code rc = bench_backend(&backend, b, v, t, why);
+    for (int f = 0; f < FORMAT_COUNT && !rc; f++) {
+        if (!FORMATS[f].encode || !FORMATS[f].decode) continue;
+        snprintf(what, sizeof what, "%s, %s, %d thread%s", FORMATS[f].name, KERNEL_VARIANT_NAMES[v],
+                 b->threads[t], b->threads[t] == 1 ? "" : "s");
+        if (!time_is_left(b, what)) break;
+        measure_format(b, backend, f, v, t);
+    }
+    for (size_t i = 0; i < COUNT_OF(KV) && !rc && time_is_left(b, "attention"); i++)
+        if (v == KERNEL_VARIANT_AUTO || i == 0) measure_attention(b, backend, KV[i], v, t);
+    if (!rc && v == KERNEL_VARIANT_AUTO) {
+        measure_region(b, backend, t);
+        measure_glue(b, backend, t);
+    }
+    backend_close(backend);
+    return rc;
+}
+
+static void measure_reads(struct bench *b, int t)
+{
+    for (int i = 0; i < KERNEL_READS && time_is_left(b, "memory read"); i++) {
+        const double speed = ceiling_read_bytes_s(b->threads[t], KERNEL_READ_AT[i], 0.05);
+        if (usable(speed)) b->out->read[i][t] = (float)speed;
+    }
+}
+
+static void fill_numbers(float *x, int64_t n)
+{
+    uint64_t seed = 88172645463325252u;
+    for (int64_t i = 0; i < n; i++) {
+        double sum = -6;
+        for (int k = 0; k < 12; k++) { /* twelve uniform numbers are near enough to a normal one */
+            seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+            sum += (double)(seed >> 11) * 0x1p-53;
+        }
+        x[i] = (float)sum;
+    }
+}
+
+static enum err_code bench_memory(struct bench *b, struct err *why)
+{
+    const size_t rows = sizeof(float) * ROWS_MOST * WIDE;
+    b->x = aligned_alloc(64, rows);
+    b->y = aligned_alloc(64, rows);
+    b->small = aligned_alloc(64, sizeof(float) * WIDE * WIDE);
+    b->numbers = aligned_alloc(64, sizeof(float) * WIDE);
+    b->bank = mmap(NULL, (size_t)BANK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (b->bank == MAP_FAILED) b->bank = NULL;
+    if (!b->x || !b->y || !b->small || !b->numbers || !b->bank)
+        return err_set(why, ERR_NOMEM, "measuring the kernels takes 300 MB of memory");
+    madvise(b->bank, (size_t)BANK_BYTES, MADV_NOHUGEPAGE); /* as a mapped file is */
+    fill_numbers(b->numbers, WIDE);
+    for (int64_t i = 0; i < (int64_t)ROWS_MOST * WIDE; i++) b->x[i] = b->numbers[i % WIDE];
+    return ERR_OK;
+}
+
+enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable_bits, double seconds,
+                                   kernel_progress_fn *progress, void *ctx, struct err *why)
+{
+    const int all = threadpool_default_threads();
+    struct bench b = { .out = out,
+                       .isa = isa_usable_bits,
+                       .threads = { 1, all },
+                       .begun_s = now_s(),
+                       .progress = progress,
+                       .ctx = ctx };
+    memset(out, 0, sizeof *out);
+    out->stream_bytes = BANK_BYTES;
+    b.deadline_s = b.begun_s + (seconds > 0 ? seconds : DEFAULT_SECONDS);
+    enum err_code rc = bench_memory(&b, why);
+    for (int t = 1; t >= 0 && !rc; t--) {
+        if (!t && all == 1) break;
+        measure_reads(&b, t);
+        rc = measure_variant(&b, KERNEL_VARIANT_AUTO, t, why);
+    }
+    for (int v = 1; v < KERNEL_VARIANTS && !rc; v++) rc = measure_variant(&b, v, 1, why);
+    free(b.x);
+    free(b.y);
+    free(b.small);
+    free(b.numbers);
+    if (b.bank) munmap(b.bank, (size_t)BANK_BYTES);
+    if (!rc && b.cancelled) rc = err_set(why, ERR_CANCELLED, "interrupted");
+    out->measured = !rc;
+    return rc;
+}
