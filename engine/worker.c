@@ -64,13 +64,17 @@ enum err_code channel_read(struct channel *c, char **line, struct err *why)
     return ERR_OK;
 }
 
-static bool is_cancel(const char *line, size_t n)
+/* Takes note of what concerns the request that runs; false for any other line. */
+static bool is_word(struct channel *c, const char *line, size_t n)
 {
     json_t *request;
     if (json_parse(&request, line, n, NULL)) return false;
-    const bool cancel = !strcmp(json_get_str(request, "op", ""), "cancel");
+    const char *op = json_get_str(request, "op", "");
+    const bool cancel = !strcmp(op, "cancel"), go = !strcmp(op, "go");
+    c->cancelled = c->cancelled || cancel;
+    c->go = c->go || go;
     json_decref(request);
-    return cancel;
+    return cancel || go;
 }
 
 bool channel_stop(struct channel *c)
@@ -78,19 +82,29 @@ bool channel_stop(struct channel *c)
     struct pollfd p = { .fd = c->fd, .events = POLLIN };
     while (!c->closed && c->in.len <= LINE_LIMIT && poll(&p, 1, 0) > 0)
         if (!receive(c)) break;
-    /* Cancels are taken out wherever they stand; what else waits is served afterwards. */
+    /* Such words are taken out wherever they stand; what else waits is served afterwards. */
     for (size_t at = 0; at < c->in.len;) {
         const char *end = memchr(c->in.data + at, '\n', c->in.len - at);
         if (!end) break;
         const size_t n = (size_t)(end - (c->in.data + at)) + 1;
-        if (is_cancel(c->in.data + at, n - 1)) {
-            c->cancelled = true;
+        if (is_word(c, c->in.data + at, n - 1))
             drop(c, at, n);
-        } else {
+        else
             at += n;
-        }
     }
     return c->cancelled || c->closed;
+}
+
+bool channel_wait_go(struct channel *c)
+{
+    struct pollfd p = { .fd = c->fd, .events = POLLIN };
+    while (!channel_stop(c) && !c->go) {
+        if (c->in.len > LINE_LIMIT) return false;
+        poll(&p, 1, -1);
+    }
+    const bool go = c->go && !c->cancelled && !c->closed;
+    c->go = false;
+    return go;
 }
 
 void channel_send(struct channel *c, json_t *object)
@@ -184,7 +198,7 @@ static const struct {
 static enum err_code serve_one(struct worker *w, const json_t *request, struct err *why)
 {
     const char *op = json_get_str(request, "op", "");
-    w->channel.cancelled = false;
+    w->channel.cancelled = w->channel.go = false;
     for (size_t i = 0; i < COUNT_OF(OPS); i++)
         if (!strcmp(OPS[i].op, op)) return OPS[i].run(w, request, why);
     return err_set(why, ERR_USAGE,
@@ -202,7 +216,8 @@ static bool serve_line(struct worker *w, const char *line)
     if (!rc) {
         const char *op = json_get_str(request, "op", "");
         w->channel.request_id = json_get_int(request, "id", -1);
-        if (!strcmp(op, "cancel")) { /* nothing is running: nothing to do, and no answer by contract */
+        if (!strcmp(op, "cancel") ||
+            !strcmp(op, "go")) { /* nothing is running: nothing to do, and no answer by contract */
         } else if (!strcmp(op, "close")) {
             channel_send(&w->channel, channel_ok(&w->channel));
             going = false;

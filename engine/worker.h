@@ -4,15 +4,19 @@
  *   {"id":1,"op":"open","model":PATH,"config":LINE,"ctx":N,"sequences":1}
  *   {"id":1,"op":"open","train":true,"config":LINE}   no model: cells train one from nothing
  *   {"id":2,"op":"cell","workload":"tg64","seed":7}
- *   {"id":3,"op":"generate","prompt":TEXT,"n":64,"temp":0}
+ *   {"id":3,"op":"generate","prompt":TEXT,"n":64,"temp":0,"turn_s":0.1}
+ *     turn_s, when given: work no longer than that (a step is never cut) without being told to go on, so that
+ *     two workers can have the whole machine by turns
  *   {"id":4,"op":"quality","file":PATH,"ctx":512,"chunks":0,"reference":{"model":PATH,"config":LINE}}
  *     file "": the bundled text; chunks 0: all; the reference is opened beside the open model for the time of
  *     the request, ctx must not be more than the open model's
  *   {"id":0,"op":"cancel"}   takes effect inside a running request; no answer of its own
+ *   {"id":0,"op":"go"}       answers the event "turn": work on; no answer of its own
  *   {"id":9,"op":"close"}
  * Answers:
  *   {"id":2,"event":"progress","phase":"prefill"|"decode"|"load"|"quantize"|"eval"|"greedy"|"train","done":n,"of":m,"seconds":s}
- *   {"id":3,"event":"token","text":PIECE,"token":ID}
+ *   {"id":3,"event":"token","text":PIECE,"token":ID,"seconds":s}   s: worked since the prompt was read
+ *   {"id":3,"event":"turn"}   waits for "go"; before the first step, too
  *   {"id":2,"ok":true,...}       the result
  *   {"id":2,"ok":false,"code":"ERR_FIT","message":TEXT}
  * open answers with what really runs: {"config":{all

@@ -12,6 +12,7 @@ struct channel {
     size_t scanned;     /* of `in` without a newline so far */
     bool closed;        /* the other end is gone */
     bool cancelled;     /* a cancel came since the current request began */
+    bool go;            /* a "go" came that nobody has taken yet */
     int64_t request_id; /* echoed in every answer; -1 when the request had none */
 };
 
@@ -21,6 +22,9 @@ enum err_code channel_read(struct channel *c, char **line, struct err *why);
 
 /* Look for a cancel or an end of file without waiting; other requests stay where they are. True: stop. */
 bool channel_stop(struct channel *c);
+
+/* Wait for a "go". False: stop. */
+bool channel_wait_go(struct channel *c);
 
 /* One line out; takes the reference. A vanished reader only sets `closed`. */
 void channel_send(struct channel *c, json_t *object);

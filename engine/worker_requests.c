@@ -284,8 +284,9 @@ struct generation {
     struct str text; /* all of the answer */
     struct str held; /* bytes of a character that is not complete yet */
     int count, limit;
-    double prefill_s, decode_s;
-    const char *stop; /* why it ended: "limit" "eos" "context" "cancelled" */
+    int64_t turn_ns, turn_began_ns; /* of work without asking, 0: any; when the turn began */
+    double prefill_s, decode_s;     /* of work: waiting for a turn is not counted */
+    const char *stop;               /* why it ended: "limit" "eos" "context" "cancelled" */
 };
 
 /* Bytes at the end of s[0..n) that begin a character but do not finish it (0 to 3). */
@@ -312,6 +313,7 @@ static void send_token(struct generation *g, int32_t id, bool last)
         json_t *o = channel_event(&g->w->channel, "token");
         json_put_str(o, "text", str_text(&out));
         json_put(o, "token", id >= 0 ? json_integer(id) : json_null());
+        json_put_num(o, "seconds", g->decode_s);
         channel_send(&g->w->channel, o);
     }
     str_free(&out);
@@ -334,6 +336,18 @@ static enum err_code read_sampling(struct sampler_options *o, const json_t *r, s
     return ERR_OK;
 }
 
+/* Between two steps: the machine may be another's now. */
+static enum err_code take_turn(struct generation *g, struct err *why)
+{
+    struct channel *c = &g->w->channel;
+    if (channel_stop(c)) return err_set(why, ERR_CANCELLED, "cancelled");
+    if (!g->turn_ns || (g->turn_began_ns && clock_ns() - g->turn_began_ns < g->turn_ns)) return ERR_OK;
+    channel_send(c, channel_event(c, "turn"));
+    if (!channel_wait_go(c)) return err_set(why, ERR_CANCELLED, "cancelled");
+    g->turn_began_ns = clock_ns();
+    return ERR_OK;
+}
+
 static enum err_code prefill(struct generation *g, struct err *why)
 {
     struct model *m = g->w->model;
@@ -345,9 +359,9 @@ static enum err_code prefill(struct generation *g, struct err *why)
     const int batch = (int)MIN(config_int(model_config(m), KNOB_BATCH), g->prompt.n);
     struct batch_row *rows = malloc((size_t)batch * sizeof *rows);
     if (!rows) return err_set(why, ERR_NOMEM, "out of memory");
-    const int64_t start = clock_ns();
     enum err_code rc = ERR_OK;
     for (int64_t at = 0; at < g->prompt.n && !rc; at += batch) {
+        if ((rc = take_turn(g, why))) break;
         const int n = (int)MIN(batch, g->prompt.n - at);
         for (int i = 0; i < n; i++) {
             const int32_t id = g->prompt.ids[at + i];
@@ -359,7 +373,7 @@ static enum err_code prefill(struct generation *g, struct err *why)
         const int64_t step = clock_ns();
         rc = model_forward(m, rows, n, why);
         handicap_wait(model_config(m), step);
-        g->prefill_s = (double)(clock_ns() - start) * 1e-9;
+        g->prefill_s += (double)(clock_ns() - step) * 1e-9;
         if (!rc && !worker_progress(g->w, "prefill", at + n, g->prompt.n, g->prefill_s))
             rc = err_set(why, ERR_CANCELLED, "cancelled");
     }
@@ -372,10 +386,10 @@ static enum err_code decode_loop(struct generation *g, struct err *why)
     struct model *m = g->w->model;
     struct tokenizer_info info;
     tokenizer_describe(g->t, &info);
-    const int64_t start = clock_ns();
     int pos = (int)g->prompt.n;
     g->stop = "limit";
     while (g->count < g->limit) {
+        const int64_t sampled = clock_ns();
         const int32_t id = sampler_next(g->sampler, model_logits(m, 0));
         if (id < 0)
             return err_set(why, ERR_FORMAT, "the model's logits are not numbers: its weights are damaged");
@@ -388,10 +402,10 @@ static enum err_code decode_loop(struct generation *g, struct err *why)
         if (rc) return rc;
         str_append_n(&g->held, str_text(&g->text) + before, g->text.len - before);
         g->count++;
+        g->decode_s += (double)(clock_ns() - sampled) * 1e-9;
         send_token(g, id, false);
-        g->decode_s = (double)(clock_ns() - start) * 1e-9;
-        if (channel_stop(&g->w->channel)) return err_set(why, ERR_CANCELLED, "cancelled");
         if (g->count == g->limit) break;
+        if ((rc = take_turn(g, why))) return rc;
         if (pos == model_ctx(m)) {
             g->stop = "context";
             break;
@@ -400,8 +414,8 @@ static enum err_code decode_loop(struct generation *g, struct err *why)
         const int64_t step = clock_ns();
         if ((rc = model_forward(m, &row, 1, why))) return rc;
         handicap_wait(model_config(m), step);
+        g->decode_s += (double)(clock_ns() - step) * 1e-9;
     }
-    g->decode_s = (double)(clock_ns() - start) * 1e-9;
     send_token(g, -1, true); /* whatever bytes are still held */
     return ERR_OK;
 }
@@ -432,6 +446,10 @@ enum err_code worker_generate(struct worker *w, const json_t *request, struct er
     const int64_t n = json_get_int(request, "n", 64);
     if (n < 0 || n > INT32_MAX) return err_set(why, ERR_USAGE, "n=%lld: want 0 or more tokens", (long long)n);
     g.limit = (int)n;
+    const double turn_s = json_get_num(request, "turn_s", 0);
+    if (!(turn_s >= 0 && turn_s <= 3600))
+        return err_set(why, ERR_USAGE, "turn_s=%g: want 0 to 3600 seconds", turn_s);
+    g.turn_ns = (int64_t)(turn_s * 1e9);
     if ((rc = read_sampling(&options, request, why))) return rc;
     if ((rc = sampler_open(&g.sampler, &options, (int32_t)model_shape(w->model)->vocab, why))) return rc;
     model_truncate(w->model, 0, 0);

@@ -5,6 +5,7 @@
 #include "engine/worker_internal.h"
 
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -234,6 +235,56 @@ static void test_generate(void **state)
     assert_int_equal(shutdown(c.fd, SHUT_WR), 0);
     assert_null(hear(&c));
     assert_int_equal(finish(&c), 0); /* end of file is a way to say close */
+}
+
+/* Every step waits to be told: the prompt's, and one for each token but the first. The text is the same. */
+static void test_turns(void **state)
+{
+    (void)state;
+    char path[4096];
+    SHARED_OR_SKIP(path, STORIES);
+    struct child c = start();
+    open_stories(&c, "precision=highest,kv=f32,threads=1", 256);
+    json_decref(answer(&c, "", NULL));
+    say(&c,
+        "{\"id\":3,\"op\":\"generate\",\"prompt\":\"Once upon a time\",\"n\":12,\"temp\":0,\"turn_s\":1e-9}");
+    int turns = 0, tokens = 0;
+    double worked = 0;
+    json_t *o;
+    for (;;) {
+        o = hear(&c);
+        assert_non_null(o);
+        const char *event = json_get_str(o, "event", NULL);
+        if (!event) break;
+        if (!strcmp(event, "turn")) {
+            struct pollfd p = { .fd = c.fd, .events = POLLIN };
+            if (++turns < 3) assert_int_equal(poll(&p, 1, 50), 0); /* nothing comes while it may not work */
+            say(&c, "{\"id\":0,\"op\":\"go\"}");
+        } else if (!strcmp(event, "token")) {
+            tokens++;
+            CHECK(turns == 1 + tokens - 1);
+            CHECK(json_get_num(o, "seconds", NAN) >= worked);
+            worked = json_get_num(o, "seconds", NAN);
+        }
+        json_decref(o);
+    }
+    assert_int_equal(turns, 12);
+    CHECK(json_get_num(o, "decode_s", NAN) >= worked);
+    CHECK(str_starts(json_get_str(o, "text", ""), ", there was a little girl named Lily."));
+    json_decref(o);
+
+    /* cancelled while it waits; then it serves on */
+    say(&c, "{\"id\":4,\"op\":\"generate\",\"prompt\":\"Once\",\"n\":12,\"turn_s\":0.5}");
+    o = hear(&c);
+    assert_string_equal(json_get_str(o, "event", ""), "turn");
+    json_decref(o);
+    expect_failure(&c, "{\"id\":0,\"op\":\"cancel\"}", "ERR_CANCELLED", "cancelled");
+    say(&c, "{\"id\":0,\"op\":\"go\"}"); /* one that nobody waits for is no turn of the next */
+    expect_failure(&c, "{\"id\":5,\"op\":\"generate\",\"prompt\":\"A\",\"turn_s\":-1}", "ERR_USAGE",
+                   "turn_s=-1");
+    assert_int_equal(shutdown(c.fd, SHUT_WR), 0);
+    assert_null(hear(&c));
+    assert_int_equal(finish(&c), 0);
 }
 
 /* A wait is never shorter than asked: a step that took 3 ms so far lasts 4.5 ms in all with 50 %. */
@@ -544,9 +595,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_waiting),       cmocka_unit_test(test_handicap),
         cmocka_unit_test(test_open_and_cell), cmocka_unit_test(test_generate),
-        cmocka_unit_test(test_nonsense),      cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_parent_gone),   cmocka_unit_test(test_training),
-        cmocka_unit_test(test_quality),       cmocka_unit_test(test_quality_fits),
+        cmocka_unit_test(test_turns),         cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_cancel),        cmocka_unit_test(test_parent_gone),
+        cmocka_unit_test(test_training),      cmocka_unit_test(test_quality),
+        cmocka_unit_test(test_quality_fits),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(path, sizeof path, "rm -rf '%s'", share);
