@@ -76,7 +76,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                        .changes_answers = true,
                        .matters_for = FOR_ALL,
                        .unit = "",
-                       .help = "formats of single tensors: attn_v:q8_0;ffn_down:f16" },
+                       .help = "formats of single tensors: attn_v:q8_0;ffn_down@0-3+7:f16" },
     [KNOB_THREADS] = { .key = "threads",
                        .kind = KNOB_INT,
                        .min = 0,
@@ -335,8 +335,29 @@ static enum err_code int_check(const struct knob *k, const char *value, char *ou
     return ERR_OK;
 }
 
+/* Layers and runs of them with '+' between: "0-3+7". */
+static bool is_layer_set(const char *s, size_t n)
+{
+    const char *end = s + n;
+    for (;;) {
+        const size_t from = strspn(s, "0123456789");
+        if (!from || from > 5) return false;
+        s += from;
+        if (s < end && *s == '-') {
+            const size_t to = strspn(++s, "0123456789");
+            if (!to || to > 5) return false;
+            s += to;
+        }
+        if (s >= end) return s == end;
+        if (*s++ != '+') return false;
+    }
+}
+
 static bool is_pattern(const char *s, size_t n)
 {
+    const char *at = memchr(s, '@', n);
+    if (at && !is_layer_set(at + 1, n - (size_t)(at + 1 - s))) return false;
+    if (at) n = (size_t)(at - s);
     for (size_t i = 0; i < n; i++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-*?", s[i]))
             return false;
@@ -360,7 +381,7 @@ static enum err_code rule_check(const char *rule, size_t n, struct str *out, str
     if (!is_pattern(rule, left))
         return err_set(
             why, ERR_USAGE,
-            "tensors: '%.*s' is no rule: want PATTERN:FORMAT;PATTERN:FORMAT, a pattern of letters, digits and . _ - * ?",
+            "tensors: '%.*s' is no rule: want PATTERN:FORMAT;PATTERN:FORMAT, a pattern of letters, digits and . _ - * ?, or PATTERN@LAYERS, layers like 0-3+7",
             (int)MIN(n, 60), rule);
     if (has_rule(str_text(out), rule, left))
         return err_set(why, ERR_USAGE, "tensors: two rules for '%.*s'", (int)left, rule);

@@ -11,6 +11,21 @@
 static const char *const KEPT[] = { "position_embd.*", "token_types.*",  "*_norm*.weight",
                                     "*.bias",          "rope_f*.weight", "*ffn_gate_inp*" };
 
+/* Is the tensor's layer one of a set like "0-3+7"? Tensors of no layer are in none. */
+static bool in_layers(const char *set, const char *name)
+{
+    int layer, from, to, n;
+    if (sscanf(name, "blk.%d.", &layer) != 1) return false;
+    for (; sscanf(set, "%d%n", &from, &n) == 1; set++) {
+        set += n;
+        to = from;
+        if (*set == '-' && sscanf(set, "-%d%n", &to, &n) == 1) set += n;
+        if (layer >= from && layer <= to) return true;
+        if (*set != '+') return false;
+    }
+    return false;
+}
+
 /* Does a rule's pattern mean this tensor? It may name the whole tensor, or one part between dots ("attn_v").
  */
 static bool rule_matches(const char *pattern, const char *name)
@@ -35,7 +50,9 @@ static const struct format *rule_format(const char *rules, const char *name)
         char *colon = strchr(rule, ':');
         if (!colon) continue;
         *colon = '\0';
-        if (rule_matches(rule, name)) return format_find(colon + 1);
+        char *layers = strchr(rule, '@');
+        if (layers) *layers++ = '\0';
+        if ((!layers || in_layers(layers, name)) && rule_matches(rule, name)) return format_find(colon + 1);
     }
     return NULL;
 }

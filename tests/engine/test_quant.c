@@ -85,6 +85,13 @@ static void test_recipe(void **state)
         { "tensors=attn_v:q8_0", "blk.3.attn_k.weight", FORMAT_F32, 2, 64, "f32", false },
         { "q4_0,tensors=blk.1.*:q8_0", "blk.1.attn_k.weight", FORMAT_F32, 2, 64, "q8_0", false },
         { "q4_0,tensors=blk.1.*:q8_0", "blk.11.attn_k.weight", FORMAT_F32, 2, 64, "q4_0", false },
+        { "q4_0,tensors=attn_v@0-3+7:q8_0", "blk.3.attn_v.weight", FORMAT_F32, 2, 64, "q8_0", false },
+        { "q4_0,tensors=attn_v@0-3+7:q8_0", "blk.7.attn_v.weight", FORMAT_F32, 2, 64, "q8_0", false },
+        { "q4_0,tensors=attn_v@0-3+7:q8_0", "blk.4.attn_v.weight", FORMAT_F32, 2, 64, "q4_0", false },
+        { "q4_0,tensors=attn_v@0-3+7:q8_0", "blk.7.attn_k.weight", FORMAT_F32, 2, 64, "q4_0", false },
+        { "q4_0,tensors=*@0:q8_0", "blk.0.attn_k.weight", FORMAT_F32, 2, 64, "q8_0", false },
+        { "q4_0,tensors=*@0:q8_0", "blk.10.attn_k.weight", FORMAT_F32, 2, 64, "q4_0", false },
+        { "q4_0,tensors=*@0:q8_0", "token_embd.weight", FORMAT_F32, 2, 64, "q4_0", false },
         { "q4_0,tensors=output:f16", "blk.1.attn_output.weight", FORMAT_F32, 2, 64, "q4_0", false },
         { "q4_0,tensors=output:f16", "output.weight", FORMAT_F32, 2, 64, "f16", false },
     };
