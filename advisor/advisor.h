@@ -14,6 +14,7 @@
 #include "advisor/joint.h"
 #include "advisor/experiment.h"
 #include "advisor/claims.h"
+#include "advisor/sidebyside.h"
 #include "advisor/advise.h"
 #include "advisor/apply.h"
 #include "advisor/outcome.h"

@@ -65,14 +65,15 @@ enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_
     return arm_request(a, r, answer, event, ctx, why);
 }
 
-enum err_code arm_generate(struct arm *a, const char *prompt, int n, double temp, json_t **answer,
+enum err_code arm_generate(struct arm *a, const struct generate_spec *spec, json_t **answer,
                            arm_event_fn *event, void *ctx, struct err *why)
 {
     json_t *r = json_object();
     json_put_str(r, "op", "generate");
-    json_put_str(r, "prompt", prompt);
-    json_put_int(r, "n", n);
-    json_put_num(r, "temp", temp);
+    json_put_str(r, "prompt", spec->prompt);
+    json_put_int(r, "n", spec->n);
+    json_put_num(r, "temp", spec->temp);
+    if (spec->turn_s > 0) json_put_num(r, "turn_s", spec->turn_s);
     return arm_request(a, r, answer, event, ctx, why);
 }
 

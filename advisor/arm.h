@@ -40,7 +40,16 @@ const json_t *arm_description(const struct arm *a); /* the open answer; borrowed
  * when it died (then only arm_close is left). */
 enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_t **answer,
                        arm_event_fn *event, void *ctx, struct err *why);
-enum err_code arm_generate(struct arm *a, const char *prompt, int n, double temp, json_t **answer,
+
+/* With turn_s the callback is asked by the event "turn" before the first step, and whenever so much time was
+ * worked: the arm rests for as long as it takes to answer. */
+struct generate_spec {
+    const char *prompt;
+    int n;
+    double temp;   /* 0: the likeliest token */
+    double turn_s; /* 0: never asks */
+};
+enum err_code arm_generate(struct arm *a, const struct generate_spec *spec, json_t **answer,
                            arm_event_fn *event, void *ctx, struct err *why);
 
 /* What the arm's predictions lose against a reference's, which its process opens beside it (engine/worker.h,

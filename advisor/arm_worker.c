@@ -263,18 +263,26 @@ struct waiting {
     json_t *answer;
 };
 
-/* The callback, and "cancel" once it says no. */
+/* A request that nobody answers: about the one that runs. */
+static enum err_code send_word(struct worker *w, const char *op, struct err *why)
+{
+    json_t *word = json_object();
+    json_put_int(word, "id", 0);
+    json_put_str(word, "op", op);
+    enum err_code rc = send_line(w, word, why);
+    json_decref(word);
+    return rc;
+}
+
+/* The callback, and "cancel" once it says no; to one that asks for its turn, "go". */
 static enum err_code tell(struct worker *w, struct waiting *q, const json_t *event, struct err *why)
 {
+    const bool asks = event && !strcmp(json_get_str(event, "event", ""), "turn");
+    const bool on = !q->event || q->cancelled_ns || q->event(q->ctx, event);
     q->last_call_ns = clock_ns();
-    if (!q->event || q->cancelled_ns || q->event(q->ctx, event)) return ERR_OK;
+    if (on) return asks && !q->cancelled_ns ? send_word(w, "go", why) : ERR_OK;
     q->cancelled_ns = q->last_call_ns;
-    json_t *cancel = json_object();
-    json_put_int(cancel, "id", 0);
-    json_put_str(cancel, "op", "cancel");
-    enum err_code rc = send_line(w, cancel, why);
-    json_decref(cancel);
-    return rc;
+    return send_word(w, "cancel", why);
 }
 
 static enum err_code take_line(struct worker *w, struct waiting *q, const char *line, size_t n,

@@ -14,7 +14,9 @@
  *   alone          FILE: does not fit while another worker holds it
  *   plan           bytes of its memory plan                 say     text on stderr
  *   kld kld_se     of its answer to "quality", which counts as a cell for at, do and sleep_ms
- *   quality        what to do instead, in the same words */
+ *   quality        what to do instead, in the same words
+ *   write          words it generates, divided by ".": the last is followed by the end of the text
+ *   log            FILE that gets a letter (`name`) for every word, when it is written */
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
@@ -274,6 +276,67 @@ static void do_quality(struct fake *f, int64_t id, const json_t *request)
     put_line(f, o);
 }
 
+/* The next word of the parent: true for "go", false for "cancel". */
+static bool wait_word(const struct fake *f)
+{
+    char buf[4096];
+    const ssize_t n = recv(f->fd, buf, sizeof(buf), 0);
+    if (n <= 0) exit(0);
+    return memmem(buf, (size_t)n, "\"go\"", 4) != NULL;
+}
+
+static void note_word(const struct fake *f)
+{
+    char path[300], name[8];
+    const int fd = open(option(f, "log", path, sizeof(path)), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC,
+                        0600);
+    if (fd < 0) return;
+    if (write(fd, option(f, "name", name, sizeof(name)), 1) != 1) exit(65);
+    close(fd);
+}
+
+static void do_generate(struct fake *f, int64_t id, const json_t *request)
+{
+    char words[300], how[16];
+    option(f, "write", words, sizeof(words));
+    const bool turns = json_get_num(request, "turn_s", 0) > 0;
+    int n = 0;
+    const int limit = (int)json_get_int(request, "n", 0);
+    const char *at = words;
+    for (; *at && n < limit; n++) {
+        if (n + 1 == (int)number(f, "at", 0)) {
+            misbehave(f, id, option(f, "do", how, sizeof(how)));
+            return;
+        }
+        json_t *turn = answer(id);
+        json_put_str(turn, "event", "turn");
+        json_object_del(turn, "ok");
+        if (turns)
+            put_line(f, turn);
+        else
+            json_decref(turn);
+        if (turns && !wait_word(f)) {
+            cancelled(f, id);
+            return;
+        }
+        nap(f, number(f, "sleep_ms", 0));
+        note_word(f);
+        const size_t len = strcspn(at, ".");
+        json_t *o = json_object();
+        json_put_int(o, "id", id);
+        json_put_str(o, "event", "token");
+        json_put(o, "text", json_pack("s+%", " ", at, len));
+        json_put_int(o, "token", n);
+        json_put_num(o, "seconds", 0.01 * (n + 1));
+        put_line(f, o);
+        at += len + (at[len] == '.');
+    }
+    json_t *o = answer(id);
+    json_put_int(o, "gen_tokens", n);
+    json_put_str(o, "stop", *at ? "limit" : "eos");
+    put_line(f, o);
+}
+
 static void serve(struct fake *f, const char *line, size_t n)
 {
     json_t *o = NULL;
@@ -283,6 +346,7 @@ static void serve(struct fake *f, const char *line, size_t n)
     if (!strcmp(op, "open")) do_open(f, id, json_get_str(o, "config", ""));
     if (!strcmp(op, "cell")) do_cell(f, id, json_get_str(o, "workload", ""));
     if (!strcmp(op, "quality")) do_quality(f, id, o);
+    if (!strcmp(op, "generate")) do_generate(f, id, o);
     if (!strcmp(op, "close")) exit(0);
     json_decref(o);
 }
