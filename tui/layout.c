@@ -70,6 +70,15 @@ void layout_load(struct rect body, struct rect box[LOAD_BOXES])
     box[LOAD_ROOFLINE] = (struct rect){ body.x + left, body.y + top, body.w - left, body.h - top };
 }
 
+/* The two texts beside each other, what is said about both below. */
+void layout_write(struct rect body, struct rect box[WRITE_BOXES])
+{
+    const int low = MIN(5, body.h), left = body.w / 2, top = body.h - low;
+    box[WRITE_A] = (struct rect){ body.x, body.y, left, top };
+    box[WRITE_B] = (struct rect){ body.x + left, body.y, body.w - left, top };
+    box[WRITE_BOTH] = rect_rows(body, top, low);
+}
+
 void layout_settings(struct rect body, struct rect box[SETTINGS_BOXES])
 {
     const int low = MIN(MAX(body.h / 4, 7), body.h);

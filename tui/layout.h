@@ -20,6 +20,7 @@ enum ab_box { AB_ARMS, AB_EFFECT, AB_VERDICT, AB_BOXES };
 enum quality_box { QUALITY_METHODS, QUALITY_LAYERS, QUALITY_BOXES };
 enum load_box { LOAD_REQUESTS, LOAD_LATENCY, LOAD_BLOCKS, LOAD_ROOFLINE, LOAD_BOXES };
 enum settings_box { SETTINGS_LIST, SETTINGS_DETAIL, SETTINGS_BOXES };
+enum write_box { WRITE_A, WRITE_B, WRITE_BOTH, WRITE_BOXES };
 enum model_box { MODEL_TENSORS, MODEL_MEMORY, MODEL_BOXES };
 
 void layout_live(struct rect body, struct rect box[LIVE_BOXES]);
@@ -28,6 +29,7 @@ void layout_ab(struct rect body, int arms, struct rect box[AB_BOXES]);
 void layout_model(struct rect body, struct rect box[MODEL_BOXES]);
 void layout_quality(struct rect body, struct rect box[QUALITY_BOXES]);
 void layout_load(struct rect body, struct rect box[LOAD_BOXES]);
+void layout_write(struct rect body, struct rect box[WRITE_BOXES]);
 void layout_settings(struct rect body, struct rect box[SETTINGS_BOXES]);
 
 /* The lowest `rows` of the body: forms and questions lie over the view there. */
