@@ -42,13 +42,14 @@ static enum err_code terminal_check(struct err *why)
             "the dashboard wants a terminal on standard input and output; without one use commands "
             "such as qdyno ab, or qdyno --frames 1");
     if (!term || !*term)
-        return err_set(why, ERR_ABSENT,
-                       "TERM is not set: try TERM=xterm-256color qdyno, or commands such as qdyno ab");
+        return err_set(
+            why, ERR_ABSENT,
+            "TERM is not set: try TERM=xterm-256color qdyno, or qdyno --linear, which needs lines only");
     if (setupterm(term, 1, &status) == ERR)
         return err_set(
             why, ERR_ABSENT,
             "no description of the terminal '%s' on this machine: try TERM=xterm-256color qdyno (or install "
-            "ncurses-term), or commands such as qdyno ab",
+            "ncurses-term), or qdyno --linear, which needs lines only",
             term);
     const char *move = tigetstr("cup");
     bool able = move && move != (char *)-1 && *move;
@@ -56,7 +57,7 @@ static enum err_code terminal_check(struct err *why)
     if (able) return ERR_OK;
     return err_set(
         why, ERR_ABSENT,
-        "the terminal '%s' cannot place its cursor: try TERM=xterm-256color qdyno, or commands such as qdyno ab",
+        "the terminal '%s' cannot place its cursor: try TERM=xterm-256color qdyno, or qdyno --linear, which needs lines only",
         term);
 }
 
