@@ -17,6 +17,7 @@
 #include "advisor/sidebyside.h"
 #include "advisor/advise.h"
 #include "advisor/apply.h"
+#include "advisor/recipe_search.h"
 #include "advisor/outcome.h"
 #include "advisor/span.h"
 #include "advisor/trace.h"

@@ -16,7 +16,8 @@
 
 const struct cli_flag FLAGS_QUANTIZE[] = {
     { "-R", "--recipe", "RECIPE",
-      "what to make: the recipe part of a config line, e.g. q4_K or gptq,bits=3,group_size=64", FLAG_TEXT },
+      "what to make: the recipe part of a config line, e.g. q4_K or gptq,bits=3,group_size=64; @FILE reads it",
+      FLAG_TEXT },
     { "--calib", NULL, "FILE",
       "for methods that look at activations: a text, a file of `qdyno calibrate` or an imatrix; default: the "
       "bundled text",
@@ -85,7 +86,8 @@ static enum err_code read_recipe(struct quantizing *z, struct err *why)
     const char *line = args_text(z->a, "-R", NULL), *calib = args_text(z->a, "--calib", NULL);
     if (!line)
         return err_set(why, ERR_USAGE, "want -R RECIPE, e.g. -R q4_K or -R gptq,bits=3 (`qdyno methods`)");
-    enum err_code rc = config_parse(&z->config, line, why);
+    enum err_code rc = *line == '@' ? config_file_read(&z->config, line + 1, why)
+                                    : config_parse(&z->config, line, why);
     if (!rc && calib && z->config.given[KNOB_CALIB])
         rc = err_set(why, ERR_USAGE, "calib stands in -R and in --calib: once is enough");
     const struct params p = config_params(&z->config);

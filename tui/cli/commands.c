@@ -64,6 +64,14 @@ const struct command COMMANDS[] = {
       "before becomes MODEL.conf.previous. --run keeps what won run ID (an A/B that ended `better`, else its arm A; --arm "
       "another). `-C applied` names it wherever a config line stands, `-C default` leaves it out, `-C @FILE` reads any such "
       "file. The llama.cpp command line that comes nearest is printed where one exists." },
+    { "recipe", "[-m MODEL] [--like FORMAT | --size BYTES | --kld NATS] [--out FILE] [--gguf FILE]",
+      "which tensor gets which format: found by measuring, checked on held-out text", FLAGS_RECIPE,
+      command_recipe, false, 0, 0, KNOB_FLAGS_ONE,
+      "Every tensor is stored in each format by itself and costs the KL divergence that the model's predictions then have; "
+      "a Lagrangian allocation of those costs makes the recipe; a text that took no part in it compares the recipe with the "
+      "best uniform format of at most its size, window by window. Status 0: the mix is nearer to the model; 1: it is not; 2: "
+      "that cannot be told. Only a mix that is nearer is written (--out, --gguf). Costs stay in the database: a search that "
+      "was ended goes on where it was." },
     { "fit", "[-m MODEL] [-c CTX] [-C CONFIG]... [--load]", "memory plan in bytes, predicted and actual",
       FLAGS_FIT, command_fit, false, 0, 0, KNOB_FLAGS_GRID, NULL },
     { "calibrate", "IN [-f TEXT] --out FILE | --show FILE",

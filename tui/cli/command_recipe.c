@@ -1,0 +1,251 @@
+/* qdyno recipe: which tensor should get which format, found by measuring each alone, and kept only if a text
+ * that took no part in the choice says that no uniform format of that size is nearer to the model. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/quant/quant.h"
+#include "tui/cli/rows.h"
+
+const struct cli_flag FLAGS_RECIPE[] = {
+    FLAG_MODEL_ROW,
+    { "--like", NULL, "FORMAT", "as large as this format would make the model; default q4_K", FLAG_TEXT },
+    { "--size", NULL, "BYTES", "a file of at most so many bytes, e.g. 4.5G", FLAG_BYTES },
+    { "--kld", NULL, "NATS", "the smallest file that loses at most this mean KL divergence, e.g. 0.01",
+      FLAG_NUM, 1e-6, 100 },
+    { "--formats", NULL, "LIST",
+      "formats to mix; default q2_K q3_K q4_K q5_K q6_K q4_0 q5_0 q8_0, and floats", FLAG_TEXT },
+    FLAG_CONFIG_ROW,
+    { "-f", "--file", "TEXT", "text to search on; default the bundled stories", FLAG_TEXT },
+    { "--check", NULL, "TEXT",
+      "text to check on; default other bundled stories; with -f alone its second half", FLAG_TEXT },
+    { "-c", "--ctx-size", "N", "tokens of a window; default 256", FLAG_INT, 4, 1 << 20 },
+    { "--windows", NULL, "N", "windows of the search; default 12", FLAG_INT, 2, 4096 },
+    { "--check-windows", NULL, "N", "windows of the check; default 32", FLAG_INT, 2, 4096 },
+    { "--budget", NULL, "TIME", "time for measuring tensors; default 10m", FLAG_SECONDS },
+    { "--out", NULL, "FILE", "write the recipe, for -R @FILE and -C @FILE", FLAG_TEXT },
+    { "--gguf", NULL, "FILE", "write the model", FLAG_TEXT },
+    { "--force", NULL, NULL, "replace files that are there", FLAG_SWITCH },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "model", "model", COLUMN_TEXT },
+    { "recipe", "recipe", COLUMN_TEXT },
+    { "bytes", "weights", COLUMN_BYTES },
+    { "file_bytes", "file, about", COLUMN_BYTES },
+    { "kld", "KL divergence", COLUMN_NUM, 1, 6 },
+    { "kld_se", "  +-", COLUMN_NUM, 1, 6 },
+    { "top1_ratio", "  same first choice (%)", COLUMN_NUM, 100, 2 },
+    { "uniform", "best uniform of its size", COLUMN_TEXT },
+    { "uniform_bytes", "  weights", COLUMN_BYTES },
+    { "uniform_kld", "  KL divergence", COLUMN_NUM, 1, 6 },
+    { "uniform_kld_se", "  +-", COLUMN_NUM, 1, 6 },
+    { "uniform_top1_ratio", NULL, COLUMN_NUM },
+    { "kld_difference", "difference", COLUMN_NUM, 1, 6 },
+    { "kld_difference_lower", "  95 % from", COLUMN_NUM, 1, 6 },
+    { "kld_difference_upper", "  95 % to", COLUMN_NUM, 1, 6 },
+    { "kld_ratio", "mixed / uniform", COLUMN_NUM, 1, 3 },
+    { "beats", "beats it", COLUMN_BOOL },
+    { "reason", "because", COLUMN_TEXT },
+    { "check_windows", "windows checked", COLUMN_INT },
+    { "predicted_kld", "sum of single costs", COLUMN_NUM, 1, 6 },
+    { "search_kld", "all together, same text", COLUMN_NUM, 1, 6 },
+    { "tensors", "tensors", COLUMN_INT },
+    { "measured", "measured", COLUMN_INT },
+    { "estimated", "estimated", COLUMN_INT },
+    { "basis", "on", COLUMN_TEXT },
+    { "model_sha256", NULL, COLUMN_TEXT },
+    { "written", "written to", COLUMN_TEXT },
+    { "gguf", "model written to", COLUMN_TEXT },
+    { "random_weights", NULL, COLUMN_BOOL },
+};
+
+struct searching {
+    const struct cli_global *g;
+    const struct cli_args *a;
+    struct progress progress;
+    char *model;
+    struct config config;
+    struct recipe_found found;
+    const char *written, *gguf;
+};
+
+static bool on_progress(void *ctx, const char *what, int done, int of)
+{
+    struct searching *x = ctx;
+    progress_show(&x->progress, "%s %d/%d", what, done, of);
+    return !cli_is_interrupted(x->g);
+}
+
+static bool on_making(void *ctx, double done)
+{
+    struct searching *x = ctx;
+    progress_show(&x->progress, "writing the model %.0f %%", 100 * done);
+    return !cli_is_interrupted(x->g);
+}
+
+/* Nothing is measured for an hour to fail then. */
+static enum err_code check_target(const struct searching *x, const char *flag, struct err *why)
+{
+    const char *path = args_text(x->a, flag, NULL);
+    if (!path || access(path, F_OK) || args_has(x->a, "--force")) return ERR_OK;
+    return err_set(why, ERR_USAGE, "%s %s is there already: --force replaces it", flag, path);
+}
+
+static enum err_code prepare(struct searching *x, struct err *why)
+{
+    enum err_code rc = check_target(x, "--out", why);
+    if (!rc) rc = check_target(x, "--gguf", why);
+    if (!rc) rc = cli_config(&x->config, x->a, args_text(x->a, "-C", NULL), why);
+    if (!rc) rc = cli_config_model(&x->model, x->a, &x->config, why);
+    return rc;
+}
+
+static enum err_code search(struct searching *x, struct err *why)
+{
+    struct db *d = NULL;
+    const struct cli_args *a = x->a;
+    const bool any = args_has(a, "--like") || args_has(a, "--size") || args_has(a, "--kld");
+    enum err_code rc = db_open(&d, x->g->db_path, why);
+    const struct recipe_search o = { .model_path = x->model,
+                                     .config = &x->config,
+                                     .formats = args_text(a, "--formats", NULL),
+                                     .like = args_text(a, "--like", any ? NULL : "q4_K"),
+                                     .bytes = args_bytes(a, "--size", 0),
+                                     .kld = args_num(a, "--kld", NAN),
+                                     .text_file = args_text(a, "-f", NULL),
+                                     .check_file = args_text(a, "--check", NULL),
+                                     .ctx = (int)args_int(a, "-c", 0),
+                                     .windows = args_int(a, "--windows", 0),
+                                     .check_windows = args_int(a, "--check-windows", 0),
+                                     .budget_s = args_num(a, "--budget", 600),
+                                     .db = d,
+                                     .log = &x->g->log,
+                                     .progress = on_progress,
+                                     .progress_ctx = x };
+    if (!rc) rc = recipe_search(&x->found, &o, why);
+    progress_clear(&x->progress);
+    db_close(d);
+    return rc;
+}
+
+static enum err_code write_recipe(struct searching *x, struct err *why)
+{
+    const struct recipe_found *f = &x->found;
+    const char *path = args_text(x->a, "--out", NULL);
+    struct atomic_file file;
+    char when[32];
+    if (!path) return ERR_OK;
+    enum err_code rc = atomic_file_open(&file, path, why);
+    if (rc) return rc;
+    fprintf(file.stream,
+            "# a recipe for %s, %s: qdyno quantize IN OUT -R @FILE\n# model: %s\n"
+            "# KL divergence %.6g on held-out text; %s: %.6g\n%s\n",
+            cli_base_name(x->model), clock_iso8601(clock_unix_ms(), when, sizeof when), f->model_sha256,
+            f->mixed.kld, f->uniform.line, f->uniform.kld, f->mixed.line);
+    rc = atomic_file_commit(&file, why);
+    if (!rc) x->written = path;
+    return rc;
+}
+
+static enum err_code write_gguf(struct searching *x, struct err *why)
+{
+    const char *path = args_text(x->a, "--gguf", NULL);
+    struct config c;
+    struct gguf *g = NULL;
+    if (!path) return ERR_OK;
+    const struct quantize_options o = {
+        .config = &c, .progress = on_making, .ctx = x, .log = &x->g->log, .resume = true
+    };
+    enum err_code rc = config_parse(&c, x->found.mixed.line, why);
+    if (!rc) rc = gguf_open(&g, x->model, why);
+    if (!rc) rc = quantize_file(path, g, &o, why);
+    gguf_close(g);
+    progress_clear(&x->progress);
+    if (!rc) x->gguf = path;
+    return rc;
+}
+
+static void put_figures(json_t *row, const struct recipe_found *f)
+{
+    json_put_str(row, "recipe", f->mixed.line);
+    json_put_int(row, "bytes", f->mixed.bytes);
+    json_put_int(row, "file_bytes", f->mixed.file_bytes);
+    json_put_num(row, "kld", f->mixed.kld);
+    json_put_num(row, "kld_se", f->mixed.kld_se);
+    json_put_num(row, "top1_ratio", f->mixed.top1_ratio);
+    if (*f->uniform.line) {
+        json_put_str(row, "uniform", f->uniform.line);
+        json_put_int(row, "uniform_bytes", f->uniform.bytes);
+        json_put_num(row, "uniform_kld", f->uniform.kld);
+        json_put_num(row, "uniform_kld_se", f->uniform.kld_se);
+        json_put_num(row, "uniform_top1_ratio", f->uniform.top1_ratio);
+        json_put_num(row, "kld_ratio", f->mixed.kld / f->uniform.kld);
+    }
+    json_put_num(row, "kld_difference", f->difference.estimate);
+    json_put_num(row, "kld_difference_lower", f->difference.lower);
+    json_put_num(row, "kld_difference_upper", f->difference.upper);
+    json_put_num(row, "predicted_kld", f->predicted_kld);
+    json_put_num(row, "search_kld", f->search_kld);
+}
+
+static int status_of(const struct recipe_found *f)
+{
+    return f->beats ? EXIT_DONE : f->difference.lower > 0 ? EXIT_WORSE : EXIT_INCONCLUSIVE;
+}
+
+static int report(const struct searching *x)
+{
+    const struct recipe_found *f = &x->found;
+    struct table t;
+    table_init(&t, "qdyno.recipe/1", COLUMNS, COUNT_OF(COLUMNS));
+    t.record = true;
+    json_t *row = table_row(&t);
+    json_put_str(row, "model", x->model);
+    put_figures(row, f);
+    json_put_bool(row, "beats", f->beats);
+    json_put_str(row, "reason", *f->reason ? f->reason : NULL);
+    json_put_int(row, "check_windows", f->windows);
+    json_put_int(row, "tensors", f->tensors);
+    json_put_int(row, "measured", f->measured);
+    json_put_int(row, "estimated", f->estimated);
+    json_put_str(row, "basis", f->basis);
+    json_put_str(row, "model_sha256", f->model_sha256);
+    json_put_str(row, "written", x->written);
+    json_put_str(row, "gguf", x->gguf);
+    json_put_bool(row, "random_weights", f->random_weights);
+    if (!f->beats && (args_has(x->a, "--out") || args_has(x->a, "--gguf")))
+        table_note(&t, "nothing was written: a recipe that is not better is not recommended");
+    if (f->measured + f->estimated < f->of || f->estimated)
+        table_note(&t,
+                   "%d of %d costs are estimates: a larger --budget measures them, from where this one ended",
+                   f->estimated, f->of);
+    if (f->random_weights) table_note(&t, "%s", RANDOM_WEIGHTS);
+    const int status = cli_print(x->g, x->a, &t, status_of(f));
+    table_done(&t);
+    return status;
+}
+
+int command_recipe(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct searching *x = calloc(1, sizeof *x);
+    if (!x) {
+        err_set(&why, ERR_NOMEM, "no memory to begin");
+        return cli_fail(a, &why);
+    }
+    x->g = g;
+    x->a = a;
+    progress_init(&x->progress, g);
+    enum err_code rc = prepare(x, &why);
+    if (!rc) rc = search(x, &why);
+    if (!rc && x->found.beats) rc = write_recipe(x, &why);
+    if (!rc && x->found.beats) rc = write_gguf(x, &why);
+    const int status = rc ? cli_fail(a, &why) : report(x);
+    free(x->model);
+    free(x);
+    return status;
+}
