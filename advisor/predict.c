@@ -1,81 +1,49 @@
-/* advisor/predict.c - what the machine's measured ceilings allow a configuration, and how far below them a
- * run may lie.
- *
- * A roofline: a decode step reads all weights it multiplies with and the KV cache of the tokens before it,
- * and does two operations per weight; whichever takes longer sets the limit. Nothing is fitted: the
- * prediction is the limit, the interval says what share of it runs have reached. */
-#include "advisor/advise.h"
+/* advisor/predict.c - the work of a forward pass, added up. */
+#include "advisor/predict.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* What share of the prediction a run may fall to. Decode streams weights once and loses to synchronisation
- * and to what is not weights; prefill loses to packing operands, attention and edges of tiles. A model that
- * fits in the last-level cache may be faster than memory allows, or slower, when steps are so short that
- * waiting for threads is most of them: the interval is wide on both sides. */
-static const double DECODE_LOW = 0.40, PREFILL_LOW = 0.25, CACHED_LOW = 0.05;
+#include "advisor/cost.h"
 
-static int threads_of(const struct config *c, const struct machine *m)
+enum { PROMPT = 512 };
+
+/* Standard deviations of ln(measured / predicted) before any run: with the kernels' times of this machine,
+ * and with shares of ceilings; of a GPU by its maker's figures; of a model in a cache that nobody timed. What
+ * a machine's own runs say soon replaces them (learn.h). */
+static const double TIMED_DECODE_SD = 0.08, TIMED_PREFILL_SD = 0.11;
+static const double SHARE_DECODE_SD = 0.30, SHARE_PREFILL_SD = 0.35;
+static const double GPU_DECODE_SD = 0.40, GPU_PREFILL_SD = 0.55;
+static const double CACHED_SD = 0.70, BARRED_SD = 0.15;
+static const double LOAD_SD = 0.60, PEAK_SD = 0.012, ENERGY_SD = 0.30;
+
+/* Finding the most likely of the logits, and handing them over: per entry. */
+static const double LOGIT_S = 0.8e-9;
+/* Opening: reading the header and the vocabulary; copying; asking for pages ahead. */
+static const double OPEN_S = 0.01, VOCABULARY_S = 0.4e-6, PAGES_BYTES_S = 8e9;
+/* Regions a layer is cut into, beside what cost_glue holds: q k v, attention's output, gate and up, down. */
+enum { REGIONS_OF_LAYER = 4 };
+/* A GPU's driver keeps some of its memory; of a unified memory the system keeps a quarter. */
+static const double GPU_SHARE = 0.92, UNIFIED_SHARE = 0.75;
+
+int predict_depth(int ctx)
 {
-    int all = MAX(m->cores, 1);
-    if (m->cgroup_cpus >= 1 && m->cgroup_cpus < all) all = (int)m->cgroup_cpus;
-    const int asked = (int)config_int(c, KNOB_THREADS);
-    return asked > 0 ? asked : all;
+    return MIN(512, MAX(ctx, 0) / 8);
 }
 
-/* A ceiling at `threads`, between what 1 and all reach: an upper bound whatever the scaling. All that measure
- * less than one were disturbed. */
-static double at_threads(double one, double all, int threads, int threads_all)
+struct predict_for predict_for_workload(const struct workload *w)
 {
-    all = fmax(all, one); /* of a NAN and a number: the number */
-    if (threads <= 1) return isnan(one) ? all : one;
-    if (threads >= threads_all || isnan(one)) return all;
-    return fmin(all, threads * one);
+    return (struct predict_for){ .ctx = workload_ctx(w),
+                                 .depth = MAX(1, w->depth + w->prompt + w->gen / 2),
+                                 .sequences = workload_sequences(w),
+                                 .prompt = w->prompt,
+                                 .past = w->depth };
 }
 
-static uint32_t isa_of(const struct config *c, const struct machine *m)
-{
-    uint32_t allowed, usable, bits = m->isa;
-    const char *text = config_text(c, KNOB_ISA);
-    struct err ignored;
-    if (bits == isa_detect() && !isa_usable(&usable, &ignored))
-        bits &= usable; /* QDYNO_ISA, on this machine */
-    if (!strcmp(text, "auto") || isa_parse(&allowed, text, &ignored)) return bits;
-    return bits & allowed;
-}
-
-/* The format most weights will be in. NULL unknown. */
-static const struct format *weights_of(const struct config *c, const struct gguf *g)
-{
-    const char *name = config_text(c, KNOB_FORMAT);
-    struct model_shape shape;
-    struct err ignored;
-    if (strcmp(name, "file")) return format_find(name);
-    return model_shape_read(&shape, g, &ignored) ? NULL : format_find(shape.dominant_format);
-}
-
-/* The fastest arithmetic of that name that this machine and this configuration may use; NAN: not measured. */
-static double operations(const struct config *c, const struct machine *m, const struct machine_ceilings *k,
-                         const char *name)
-{
-    const uint32_t isa = isa_of(c, m);
-    const int threads = threads_of(c, m);
-    double best = NAN;
-    for (int i = 0; i < k->count; i++) {
-        uint32_t needs;
-        struct err ignored;
-        if (strcmp(k->row[i].name, name)) continue;
-        if (isa_parse(&needs, k->row[i].isa, &ignored) || (needs & ~isa)) continue;
-        best = fmax(best, at_threads(k->row[i].ops_s_1, k->row[i].ops_s_all, threads, k->threads_all));
-    }
-    return best;
-}
-
-static int64_t cache_bytes(const struct machine *m)
-{
-    const int64_t l2 = m->cache_bytes[1] > 0 ? m->cache_bytes[1] * MAX(m->cores, 1) : 0;
-    return MAX(m->cache_bytes[2], l2);
-}
+/* ---------------------------------------------------------------- memory */
 
 static int64_t memory_for_us(const struct machine *m)
 {
@@ -84,6 +52,108 @@ static int64_t memory_for_us(const struct machine *m)
         bytes = m->cgroup_memory_bytes;
     return bytes;
 }
+
+/* All GPUs of a machine hold one model together, layer by layer. */
+static int64_t gpu_memory(const struct machine *m, const struct machine_ceilings *k)
+{
+    double bytes = 0;
+    if (k->gpu.unified) return (int64_t)(UNIFIED_SHARE * (double)m->memory_bytes);
+    for (int i = 0; i < m->gpus; i++) bytes += (double)MAX(m->gpu[i].memory_bytes, 0);
+    return bytes > 0 ? (int64_t)(GPU_SHARE * bytes) : -1;
+}
+
+/* What a process of this program holds beside a model. Ours is the nearest there is; -1 unknown. */
+static double program_bytes(void)
+{
+    char *text = NULL;
+    int64_t pages = -1;
+    if (file_read(&text, NULL, "/proc/self/statm", 4096, NULL)) return NAN;
+    char *resident = strchr(text, ' ');
+    if (resident) {
+        resident[1 + strcspn(resident + 1, " ")] = '\0';
+        str_to_i64(resident + 1, &pages);
+    }
+    free(text);
+    return pages < 0 ? NAN : (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* ---------------------------------------------------------------- work */
+
+struct work {
+    struct cost cost;
+    struct model_operations o;
+    const struct predict_for *what;
+    int sequences, depth, prompt;
+};
+
+/* Of a layer, on average: those with a window look back no further than that. */
+static double seconds_attending(struct work *w, double n, double depth, bool many)
+{
+    const struct model_operations *o = &w->o;
+    struct cost_attention a = { .k = o->k_format,
+                                .v = o->v_format,
+                                .heads = o->shape.heads,
+                                .kv_heads = o->shape.kv_heads,
+                                .dim_k = o->shape.head_dim_k,
+                                .dim_v = o->shape.head_dim_v,
+                                .n = n,
+                                .depth = depth,
+                                .many = many };
+    const int near = o->windowed_layers, all = o->shape.layers;
+    double s = (all - near) * cost_attention(&w->cost, &a);
+    if (near) {
+        a.depth = fmin(depth, o->window);
+        s += near * cost_attention(&w->cost, &a);
+    }
+    return s;
+}
+
+static double seconds_decoding(struct work *w)
+{
+    const struct model_operations *o = &w->o;
+    const int n = w->sequences;
+    double s = 0;
+    for (int i = 0; i < o->n; i++) {
+        const struct model_product *p = &o->product[i];
+        s += p->count * cost_product(&w->cost, p->format, p->rows, p->cols, n);
+    }
+    s += cost_regions(&w->cost, o->shape.layers * REGIONS_OF_LAYER + 1);
+    s += o->shape.layers * cost_glue(&w->cost, o->shape.embd, n);
+    s += seconds_attending(w, n, w->depth, false);
+    return s + LOGIT_S * (double)o->shape.vocab * n;
+}
+
+/* One pass over `n` rows of prompts; `wanted` of them end one. */
+static double seconds_passing(struct work *w, int n, int wanted)
+{
+    const struct model_operations *o = &w->o;
+    double s = 0;
+    for (int i = 0; i < o->n; i++) {
+        const struct model_product *p = &o->product[i];
+        const int whole = p->part == PRODUCT_EARLY  ? p->count
+                          : p->part == PRODUCT_LATE ? p->count - p->last
+                                                    : 0;
+        const int ends = p->count - whole;
+        if (whole) s += whole * cost_product(&w->cost, p->format, p->rows, p->cols, n);
+        if (ends && wanted) s += ends * cost_product(&w->cost, p->format, p->rows, p->cols, wanted);
+    }
+    s += cost_regions(&w->cost, o->shape.layers * REGIONS_OF_LAYER);
+    return s + o->shape.layers * cost_glue(&w->cost, o->shape.embd, n);
+}
+
+static double seconds_prefilling(struct work *w)
+{
+    const int64_t rows = (int64_t)w->prompt * w->sequences;
+    const int batch = (int)MIN((int64_t)MAX(w->o.batch, 1), rows);
+    const int64_t passes = rows / batch;
+    const int rest = (int)(rows % batch);
+    double s = (double)(rest ? passes : passes - 1) * seconds_passing(w, batch, 0);
+    s += seconds_passing(w, rest ? rest : batch, w->sequences);
+    const double seen = w->what->past + 0.5 * (w->prompt + 1);
+    return s + w->sequences * seconds_attending(w, w->prompt, seen, true);
+}
+
+/* ---------------------------------------------------------------- limits */
 
 /* Greater of two times of which either may be unknown: then the result is, too. */
 static double longer(double a, double b)
@@ -96,60 +166,248 @@ static double rate(double seconds)
     return seconds > 0 ? 1 / seconds : NAN;
 }
 
+/* The format most weights are in. NULL unknown. */
+static const struct format *dominant(const struct model_operations *o)
+{
+    const struct format *most = NULL;
+    double bytes = 0;
+    for (int i = 0; i < o->n; i++) {
+        const struct model_product *p = &o->product[i];
+        double sum = 0;
+        for (int k = 0; k < o->n; k++)
+            if (o->product[k].format == p->format)
+                sum += (double)o->product[k].count * (double)o->product[k].rows * (double)o->product[k].cols;
+        if (sum > bytes) {
+            bytes = sum;
+            most = p->format;
+        }
+    }
+    return most;
+}
+
+static void put_limits(struct prediction *out, struct work *w)
+{
+    const struct memory_plan *p = &out->plan;
+    const struct format *weights = dominant(&w->o);
+    const double bytes = (double)p->decode_read_bytes +
+                         (double)p->kv_bytes_per_token * w->depth * w->sequences;
+    const double one_row = cost_one_row_operations(&w->cost, weights);
+    const double many_rows = cost_many_rows_operations(&w->cost, weights);
+    /* Rows that are decoded together may be dotted like one or multiplied like a prompt. */
+    const double think_s = p->flops_per_token * w->sequences /
+                           (w->sequences > 1 ? fmax(one_row, many_rows) : one_row);
+    const double row_s = p->flops_per_token / many_rows;
+    const double read_s = bytes / w->cost.bandwidth;
+    const double batch = (double)MAX(w->o.batch, 1); /* rows that share one pass over the weights */
+    const double decode_s = longer(read_s, think_s);
+    const double prefill_s = longer((double)p->decode_read_bytes / w->cost.bandwidth / batch, row_s);
+    out->in_cache = !w->cost.on_gpu &&
+                    (double)p->decode_read_bytes <= (double)cost_cache_bytes(w->cost.machine);
+    out->decode_bound_by_memory = read_s >= think_s;
+    /* From the cache weights come faster than the memory's measured bandwidth: then only arithmetic limits.
+     */
+    out->decode_limit_tok_s = w->sequences * rate(out->in_cache && !isnan(decode_s) ? think_s : decode_s);
+    out->prefill_limit_tok_s = rate(out->in_cache && !isnan(prefill_s) ? row_s : prefill_s);
+}
+
+/* ---------------------------------------------------------------- intervals */
+
+/* Before anything was measured, nobody is above the limit; measured runs may show that the limit was measured
+ * on a busy machine. */
+static struct estimate capped(struct estimate e, double limit)
+{
+    if (e.runs || !(limit > 0)) return e;
+    return (struct estimate){ fmin(e.value, limit), fmin(e.low, limit), fmin(e.high, limit), 0 };
+}
+
+static double root_of_squares(double a, double b)
+{
+    return sqrt(a * a + b * b);
+}
+
+struct spreads {
+    double decode, prefill;
+};
+
+static struct spreads spreads_of(const struct prediction *p, const struct cost *c)
+{
+    struct spreads s = { TIMED_DECODE_SD, TIMED_PREFILL_SD };
+    if (p->on_gpu)
+        s = (struct spreads){ GPU_DECODE_SD, GPU_PREFILL_SD };
+    else if (p->assumed && p->in_cache)
+        s = (struct spreads){ CACHED_SD, CACHED_SD };
+    else if (p->assumed)
+        s = (struct spreads){ SHARE_DECODE_SD, SHARE_PREFILL_SD };
+    if (c->options.isa != c->machine->isa && !p->on_gpu)
+        s = (struct spreads){ root_of_squares(s.decode, BARRED_SD), root_of_squares(s.prefill, BARRED_SD) };
+    return s;
+}
+
+/* What is predicted in one go: the metric's name and where its estimate goes. */
+static void put_estimate(struct estimate e, double *value, double *low, double *high)
+{
+    *value = e.value;
+    *low = e.low;
+    *high = e.high;
+}
+
+static double seconds_loading(const struct work *w, const struct memory_plan *p, const struct config *c)
+{
+    const int pages = config_choice(c, KNOB_PREFETCH);
+    double s = OPEN_S + VOCABULARY_S * (double)w->o.shape.vocab;
+    if (w->cost.on_gpu) return s + (double)p->weights / w->cost.ceilings->gpu.link_bytes_s;
+    if (config_choice(c, KNOB_HUGEPAGES) == HUGE_PAGES_ALL)
+        s += 2 * (double)p->weights / w->cost.ceilings->read_bytes_s_1;
+    if (pages == 2) s += (double)p->weights / PAGES_BYTES_S;
+    return s;
+}
+
+/* Watts while these threads compute; NAN unknown. A thread that computes draws some ten: a start for what
+ * runs with a meter teach, told to nobody. */
+static const double THREAD_WATTS = 10;
+static double watts_of(const struct cost *c)
+{
+    const struct machine_ceilings *k = c->ceilings;
+    const double all = c->on_gpu ? k->gpu.power_watts : k->power_watts;
+    const double BASE = 0.3; /* of it is drawn by what is not cores */
+    if (!(all > 0)) return NAN;
+    return c->on_gpu ? 0.7 * all : all * (BASE + (1 - BASE) * fmin(1, (double)c->threads / c->threads_all));
+}
+
+static void put_estimates(struct prediction *out, struct work *w, const struct config *c, double decode_s,
+                          double prefill_s)
+{
+    const struct lessons *l = w->what->lessons;
+    const struct lesson_work work = { w->depth, w->o.batch, w->sequences },
+                             prompt = { w->what->past, w->o.batch, w->sequences };
+    struct lesson_traits t;
+    const struct spreads sd = spreads_of(out, &w->cost);
+    lesson_traits_of(&t, &w->o.shape, c, &work);
+    struct estimate e = capped(
+        lessons_correct(l, "decode_tok_s", &t, w->sequences * rate(decode_s), sd.decode),
+        out->decode_limit_tok_s);
+    put_estimate(e, &out->decode_tok_s, &out->decode_low, &out->decode_high);
+    out->runs = e.runs;
+    const double watts = watts_of(&w->cost);
+    out->token_untaught_j = (isnan(watts) ? THREAD_WATTS * w->cost.threads : watts) * decode_s / w->sequences;
+    e = lessons_correct(l, "token_j", &t, out->token_untaught_j, ENERGY_SD);
+    if (isnan(watts) && !e.runs) e = (struct estimate){ NAN, NAN, NAN, 0 };
+    put_estimate(e, &out->token_j, &out->token_low_j, &out->token_high_j);
+    lesson_traits_of(&t, &w->o.shape, c, &prompt);
+    e = capped(lessons_correct(l, "prefill_tok_s", &t, (double)w->prompt * w->sequences * rate(prefill_s),
+                               sd.prefill),
+               out->prefill_limit_tok_s);
+    put_estimate(e, &out->prefill_tok_s, &out->prefill_low, &out->prefill_high);
+    put_estimate(lessons_correct(l, "load_s", &t, seconds_loading(w, &out->plan, c), LOAD_SD), &out->load_s,
+                 &out->load_low_s, &out->load_high_s);
+    put_estimate(lessons_correct(l, "peak_rss_bytes", &t, (double)out->plan.total + program_bytes(), PEAK_SD),
+                 &out->peak_bytes, &out->peak_low_bytes, &out->peak_high_bytes);
+}
+
 enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,
                       const struct machine *machine, const struct machine_ceilings *ceilings,
                       const struct predict_for *what, struct err *why)
 {
-    const int sequences = MAX(what->sequences, 1);
-    memset(out, 0, sizeof(*out));
-    enum err_code rc = memory_plan_compute(&out->plan, g, c, what->ctx, sequences, why);
+    struct work w = { .what = what, .sequences = MAX(what->sequences, 1) };
+    memset(out, 0, sizeof *out);
+    enum err_code rc = memory_plan_compute(&out->plan, g, c, what->ctx, w.sequences, why);
+    if (!rc) rc = model_operations_read(&w.o, g, c, why);
     if (rc) return rc;
     const struct memory_plan *p = &out->plan;
-    const int64_t have = memory_for_us(machine);
+    const int64_t have = what->on_gpu ? gpu_memory(machine, ceilings) : memory_for_us(machine);
+    out->on_gpu = what->on_gpu;
     out->fits = have < 0 || p->total <= have;
-    out->depth = what->depth > 0 ? what->depth : predict_depth(p->ctx);
-
-    const int threads = threads_of(c, machine);
-    const double bandwidth = at_threads(ceilings->read_bytes_s_1, ceilings->read_bytes_s_all, threads,
-                                        ceilings->threads_all);
-    const struct format *weights = weights_of(c, g);
-    const enum precision precision = (enum precision)config_choice(c, KNOB_PRECISION);
-    const struct backend_options options = { .isa = isa_of(c, machine),
-                                             .precision = precision,
-                                             .activations = (enum activations)config_choice(c, KNOB_ACT) };
-    const char *many = weights ? matmul_ceiling(weights, &options) : "f32_fma";
-    /* One row is dotted in f32, or in 8 bits where activations may be rounded: whichever is faster. */
-    const bool exact = precision == PRECISION_HIGHEST || precision == PRECISION_HIGH ||
-                       (precision == PRECISION_AUTO && weights == &FORMATS[FORMAT_F32]);
-    const double one_row = fmax(operations(c, machine, ceilings, "f32_fma"),
-                                exact ? NAN : operations(c, machine, ceilings, "int8_dot"));
-    const double kv = (double)p->kv_bytes_per_token * out->depth * sequences;
-    const double bytes = (double)p->decode_read_bytes + kv;
-    out->in_cache = (double)p->decode_read_bytes <= (double)cache_bytes(machine);
-
-    const double many_rows = operations(c, machine, ceilings, many);
-    /* Rows that are decoded together may be dotted like one or multiplied like a prompt. */
-    const double think_s = p->flops_per_token * sequences /
-                           (sequences > 1 ? fmax(one_row, many_rows) : one_row);
-    const double row_s = p->flops_per_token / many_rows;
-    const double read_s = bytes / bandwidth;
-    const double batch = (double)MAX(config_int(c, KNOB_BATCH),
-                                     1); /* rows that share one pass over the weights */
-    const double decode_s = longer(read_s, think_s);
-    const double prefill_s = longer((double)p->decode_read_bytes / bandwidth / batch, row_s);
-    out->decode_bound_by_memory = read_s >= think_s;
-    out->decode_tok_s = sequences * rate(decode_s);
-    out->prefill_tok_s = rate(prefill_s);
-    /* From the cache weights come faster than the memory's measured bandwidth: then only arithmetic limits.
-     */
-    out->decode_limit_tok_s = out->decode_high = sequences * rate(out->in_cache ? think_s : decode_s);
-    out->prefill_limit_tok_s = out->prefill_high = rate(out->in_cache ? row_s : prefill_s);
-    out->decode_low = (out->in_cache ? CACHED_LOW : DECODE_LOW) * out->decode_tok_s;
-    out->prefill_low = (out->in_cache ? CACHED_LOW : PREFILL_LOW) * out->prefill_tok_s;
+    out->depth = w.depth = what->depth > 0 ? what->depth : predict_depth(p->ctx);
+    w.prompt = what->prompt > 0 ? what->prompt : PROMPT;
+    cost_init(&w.cost, machine, ceilings, c, what->on_gpu);
+    w.cost.footprint = (double)p->decode_read_bytes + (double)p->kv_bytes_per_token * w.depth * w.sequences;
+    put_limits(out, &w);
+    const double decode_s = seconds_decoding(&w), prefill_s = seconds_prefilling(&w);
+    out->assumed = w.cost.assumed > 0;
+    put_estimates(out, &w, c, isnan(out->decode_limit_tok_s) ? NAN : decode_s,
+                  isnan(out->prefill_limit_tok_s) ? NAN : prefill_s);
     return ERR_OK;
 }
 
-int predict_depth(int ctx)
+/* ---------------------------------------------------------------- afterwards */
+
+struct keeping {
+    struct db *d;
+    struct residual_row row;
+    struct err *why;
+    enum err_code rc;
+};
+
+static void keep(struct keeping *k, const char *metric, double untaught, struct estimate told,
+                 double measured)
 {
-    return MIN(512, MAX(ctx, 0) / 8);
+    if (k->rc || !(measured > 0) || !(untaught > 0) || !isfinite(measured)) return;
+    struct residual_row *r = &k->row;
+    snprintf(r->metric, sizeof r->metric, "%s", metric);
+    r->untaught = untaught;
+    r->predicted = told.value;
+    r->low = told.low;
+    r->high = told.high;
+    r->measured = measured;
+    k->rc = db_residual_insert(k->d, r, k->why);
+}
+
+static void keep_all(struct keeping *k, const struct lesson *l, const struct prediction *told,
+                     const struct prediction *raw)
+{
+    char *traits = k->row.traits;
+    struct lesson_traits decode, prefill;
+    const struct lesson_work work = { told->depth, told->plan.batch, told->plan.sequences },
+                             prompt = { l->workload->depth, told->plan.batch, told->plan.sequences };
+    struct gguf *g = NULL;
+    struct model_shape shape;
+    k->rc = gguf_open(&g, l->model, k->why);
+    if (!k->rc) k->rc = model_shape_read(&shape, g, k->why);
+    gguf_close(g);
+    if (k->rc) return;
+    lesson_traits_of(&decode, &shape, l->config, &work);
+    lesson_traits_of(&prefill, &shape, l->config, &prompt);
+    snprintf(traits, sizeof k->row.traits, "%s", decode.text);
+    keep(k, "decode_tok_s", raw->decode_tok_s,
+         (struct estimate){ told->decode_tok_s, told->decode_low, told->decode_high, 0 }, l->decode_tok_s);
+    keep(k, "token_j", raw->token_untaught_j,
+         (struct estimate){ told->token_j, told->token_low_j, told->token_high_j, 0 }, l->token_j);
+    snprintf(traits, sizeof k->row.traits, "%s", prefill.text);
+    keep(k, "prefill_tok_s", raw->prefill_tok_s,
+         (struct estimate){ told->prefill_tok_s, told->prefill_low, told->prefill_high, 0 },
+         l->prefill_tok_s);
+    keep(k, "load_s", raw->load_s, (struct estimate){ told->load_s, told->load_low_s, told->load_high_s, 0 },
+         l->load_s);
+    keep(k, "peak_rss_bytes", raw->peak_bytes,
+         (struct estimate){ told->peak_bytes, told->peak_low_bytes, told->peak_high_bytes, 0 },
+         l->peak_bytes);
+}
+
+enum err_code lesson_keep(struct db *d, const struct lesson *l, struct err *why)
+{
+    struct lessons *lessons = NULL;
+    struct prediction told, raw;
+    struct gguf *g = NULL;
+    struct keeping k = { .d = d, .why = why };
+    struct predict_for what = predict_for_workload(l->workload);
+    enum err_code rc = gguf_open(&g, l->model, why);
+    if (!rc) rc = lessons_load(&lessons, d, l->machine->id, l->ceilings, why);
+    if (!rc) rc = predict(&raw, g, l->config, l->machine, l->ceilings, &what, why);
+    what.lessons = lessons;
+    if (!rc) rc = predict(&told, g, l->config, l->machine, l->ceilings, &what, why);
+    gguf_close(g);
+    if (!rc) {
+        struct residual_row *r = &k.row;
+        const char *name = strrchr(l->model, '/');
+        snprintf(r->machine, sizeof r->machine, "%s", l->machine->id);
+        lessons_basis(l->ceilings, r->basis, sizeof r->basis);
+        snprintf(r->model, sizeof r->model, "%s", name ? name + 1 : l->model);
+        config_line(l->config, r->config, sizeof r->config);
+        workload_line(l->workload, r->workload, sizeof r->workload);
+        r->run_id = l->run_id;
+        keep_all(&k, l, &told, &raw);
+        rc = k.rc;
+    }
+    lessons_free(lessons);
+    return rc;
 }

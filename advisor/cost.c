@@ -1,0 +1,347 @@
+/* advisor/cost.c - seconds of an operation.
+ *
+ * Where the machine's kernels were timed (`qdyno detect --kernels`) those times are used, carried to other
+ * shapes, row counts, thread counts and places of the weights. Where they were not, a share of the machine's
+ * ceilings stands for them: SHARES, what our kernels reached on a machine with AMX, with AVX-512 and with
+ * AVX2 (the median over formats; docs/advisor.md says how to measure them again). */
+#include "advisor/cost.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Shares of ceilings that stand in for times that nobody measured. */
+static const struct {
+    double stream;   /* of read bandwidth, one row, weights in memory */
+    double one_row;  /* of 8-bit dots, or f32 where weights are floats: one row, weights in a cache */
+    double few_rows; /* of the same arithmetic, 4 to 16 rows */
+    double attend;   /* of f32 arithmetic, a cache read for one row */
+    double attend_many;
+} SHARES = { 0.90, 0.075, 0.20, 0.10, 0.25 };
+/* Of the arithmetic that many rows are multiplied with: what unpacking and packing leave of it. */
+static const struct {
+    const char *ceiling;
+    double share;
+} MANY_ROWS[] = { { "bf16_tile", 0.22 },
+                  { "int8_tile", 0.20 },
+                  { "bf16_dot", 0.50 },
+                  { "int8_dot", 0.25 },
+                  { "f32_fma", 0.60 } };
+/* A parallel region, and norms and rotations of a layer, where they were not measured. */
+static const double REGION_S = 3e-6, GLUE_S = 6e-6, GLUE_ELEMENT_S = 1.5e-9, EDGE_S = 4e-10;
+
+/* A GPU's: what programs that run such models reach of makers' figures (docs/advisor.md has the sources);
+ * each operation costs a launch. The spread between programs and cards is wide, and so is the interval. */
+static const struct {
+    double stream, many, attend, launch_s;
+} GPU_SHARES = { 0.50, 0.40, 0.15, 5e-6 };
+
+static double known(double v)
+{
+    return v > 0 && isfinite(v) ? v : NAN;
+}
+
+/* ---------------------------------------------------------------- ceilings */
+
+static int threads_of(const struct config *c, const struct machine *m)
+{
+    int all = MAX(m->cores, 1);
+    if (m->cgroup_cpus >= 1 && m->cgroup_cpus < all) all = (int)m->cgroup_cpus;
+    const int asked = (int)config_int(c, KNOB_THREADS);
+    return asked > 0 ? asked : all;
+}
+
+static uint32_t isa_of(const struct config *c, const struct machine *m)
+{
+    uint32_t allowed, usable, bits = m->isa;
+    const char *text = config_text(c, KNOB_ISA);
+    struct err ignored;
+    if (bits == isa_detect() && !isa_usable(&usable, &ignored))
+        bits &= usable; /* QDYNO_ISA, on this machine */
+    if (!strcmp(text, "auto") || isa_parse(&allowed, text, &ignored)) return bits;
+    return bits & allowed;
+}
+
+static enum kernel_variant variant_of(const struct backend_options *o)
+{
+    if (o->activations != ACTIVATIONS_AUTO) return KERNEL_VARIANT_INT8;
+    switch (o->precision) {
+    case PRECISION_HIGHEST: return KERNEL_VARIANT_HIGHEST;
+    case PRECISION_HIGH: return KERNEL_VARIANT_HIGH;
+    case PRECISION_MEDIUM: return KERNEL_VARIANT_MEDIUM;
+    case PRECISION_AUTO: break;
+    }
+    return KERNEL_VARIANT_AUTO;
+}
+
+void cost_init(struct cost *c, const struct machine *machine, const struct machine_ceilings *ceilings,
+               const struct config *config, bool on_gpu)
+{
+    *c = (struct cost){
+        .machine = machine,
+        .ceilings = ceilings,
+        .options = { .isa = isa_of(config, machine),
+                     .precision = (enum precision)config_choice(config, KNOB_PRECISION),
+                     .activations = (enum activations)config_choice(config, KNOB_ACT) },
+        .threads = threads_of(config, machine),
+        .threads_all = MAX(ceilings->threads_all, 1),
+        .on_gpu = on_gpu,
+    };
+    c->variant = variant_of(&c->options);
+    c->bandwidth = cost_bandwidth(c);
+}
+
+/* A ceiling at `threads`, between what 1 and all reach: an upper bound whatever the scaling. All that measure
+ * less than one were disturbed. */
+static double at_threads(const struct cost *c, double one, double all)
+{
+    all = fmax(all, one); /* of a NAN and a number: the number */
+    if (c->threads <= 1) return isnan(one) ? all : one;
+    if (c->threads >= c->threads_all || isnan(one)) return all;
+    return fmin(all, c->threads * one);
+}
+
+double cost_bandwidth(const struct cost *c)
+{
+    const struct machine_ceilings *k = c->ceilings;
+    return c->on_gpu ? known(k->gpu.read_bytes_s) : at_threads(c, k->read_bytes_s_1, k->read_bytes_s_all);
+}
+
+/* The fastest arithmetic of that name that this machine and this configuration may use; NAN: not measured. */
+static double operations_of(const struct cost *c, const char *name, uint32_t isa)
+{
+    const struct machine_ceilings *k = c->ceilings;
+    double best = NAN;
+    for (int i = 0; i < k->count; i++) {
+        uint32_t needs;
+        struct err ignored;
+        if (strcmp(k->row[i].name, name)) continue;
+        if (isa_parse(&needs, k->row[i].isa, &ignored) || (needs & ~isa)) continue;
+        best = fmax(best, at_threads(c, k->row[i].ops_s_1, k->row[i].ops_s_all));
+    }
+    return best;
+}
+
+double cost_operations(const struct cost *c, const char *name)
+{
+    return operations_of(c, name, c->options.isa);
+}
+
+/* What a GPU multiplies weights of this format with: 8-bit units where both sides are integers of 8 bits or
+ * fp8 is a thing it has, else its 16-bit units. */
+static double gpu_operations(const struct cost *c, const struct format *f)
+{
+    const struct gpu_ceilings *g = &c->ceilings->gpu;
+    const bool fp8 = f && !strncmp(f->name, "fp8", 3);
+    if (f == &FORMATS[FORMAT_F32]) return fmax(known(g->f32_ops_s), known(g->tf32_ops_s));
+    if (fp8 && g->fp8_ops_s > 0) return g->fp8_ops_s;
+    if (f == &FORMATS[FORMAT_INT8] && g->int8_ops_s > 0) return g->int8_ops_s;
+    return fmax(known(g->f16_ops_s), fmax(known(g->bf16_ops_s), known(g->f32_ops_s)));
+}
+
+double cost_one_row_operations(const struct cost *c, const struct format *weights)
+{
+    const enum precision p = c->options.precision;
+    const bool exact = p == PRECISION_HIGHEST || p == PRECISION_HIGH ||
+                       (p == PRECISION_AUTO && weights == &FORMATS[FORMAT_F32]);
+    if (c->on_gpu) return gpu_operations(c, weights);
+    /* One row is dotted in f32, or in 8 bits where activations may be rounded: whichever is faster. */
+    return fmax(cost_operations(c, "f32_fma"), exact ? NAN : cost_operations(c, "int8_dot"));
+}
+
+static const char *many_rows_ceiling(const struct cost *c, const struct format *weights)
+{
+    return weights ? matmul_ceiling(weights, &c->options) : "f32_fma";
+}
+
+double cost_many_rows_operations(const struct cost *c, const struct format *weights)
+{
+    if (c->on_gpu) return gpu_operations(c, weights);
+    return cost_operations(c, many_rows_ceiling(c, weights));
+}
+
+int64_t cost_cache_bytes(const struct machine *m)
+{
+    const int64_t l2 = m->cache_bytes[1] > 0 ? m->cache_bytes[1] * MAX(m->cores, 1) : 0;
+    return MAX(m->cache_bytes[2], l2);
+}
+
+/* ---------------------------------------------------------------- carrying measured times over */
+
+/* A time at these threads between that of one and of all: what does not scale stays. NAN: not measured. */
+static double time_at_threads(const struct cost *c, const float pair[2], double scaling)
+{
+    double one = known((double)pair[0]), all = known((double)pair[1]);
+    if (isnan(all)) return NAN;
+    if (c->threads_all <= 1) return all;
+    if (isnan(one)) one = all * scaling;
+    if (c->threads >= c->threads_all) return all * c->threads / c->threads_all; /* more wait for each other */
+    const double spread = fmax(one - all, 0) / (1 - 1.0 / c->threads_all);
+    return fmax(one, all) - spread + spread / c->threads;
+}
+
+/* How much longer the arithmetic takes by instruction sets that were taken away; 1: none were. */
+static double barred(const struct cost *c, const struct format *f, int n)
+{
+    const struct backend_options free_options = { .isa = c->machine->isa,
+                                                  .precision = c->options.precision,
+                                                  .activations = c->options.activations };
+    const char *usual = n >= 16 ? matmul_ceiling(f, &free_options) : "int8_dot";
+    const char *now = n >= 16 ? matmul_ceiling(f, &c->options) : "int8_dot";
+    const double ratio = operations_of(c, usual, c->machine->isa) / cost_operations(c, now);
+    return c->options.isa == c->machine->isa || !(ratio >= 1) ? 1 : ratio;
+}
+
+/* Seconds a weight at KERNEL_ROWS_AT[r] rows, in a cache; NAN: not measured. Other variants are measured at
+ * one row and many: between them they go as the usual one does. */
+static double measured_product(const struct cost *c, const struct format *f, int r)
+{
+    const struct kernel_times *k = &c->ceilings->kernels;
+    const int id = (int)(f - FORMATS), end = r == 0 ? 0 : KERNEL_ROWS - 1;
+    const double usual = time_at_threads(c, k->product[id][KERNEL_VARIANT_AUTO][r], c->threads_all);
+    if (c->variant == KERNEL_VARIANT_AUTO) return usual;
+    const double here = known((double)k->product[id][c->variant][end][1]);
+    const double there = known((double)k->product[id][KERNEL_VARIANT_AUTO][end][1]);
+    return isnan(here) || isnan(there) ? NAN : usual * here / there;
+}
+
+/* What stands for it: arithmetic at the share that such kernels reach. */
+static double assumed_product(const struct cost *c, const struct format *f, int n)
+{
+    const double few = 2 / cost_one_row_operations(c, f);
+    double share = 0.4;
+    for (size_t i = 0; i < COUNT_OF(MANY_ROWS); i++)
+        if (!strcmp(MANY_ROWS[i].ceiling, many_rows_ceiling(c, f))) share = MANY_ROWS[i].share;
+    const double one = few / SHARES.one_row;
+    const double many = fmin(n * few / SHARES.few_rows, n * 2 / (share * cost_many_rows_operations(c, f)));
+    return fmax(one, many);
+}
+
+/* Log-log between the row counts that were measured. */
+static double product_per_weight(struct cost *c, const struct format *f, int n)
+{
+    int r = 0;
+    while (r + 2 < KERNEL_ROWS && KERNEL_ROWS_AT[r + 1] <= n) r++;
+    const double a = measured_product(c, f, r), b = measured_product(c, f, r + 1);
+    if (isnan(a) || isnan(b)) {
+        c->assumed++;
+        return assumed_product(c, f, n);
+    }
+    const double from = log(KERNEL_ROWS_AT[r]), to = log(KERNEL_ROWS_AT[r + 1]);
+    const double slope = log(b / a) / (to - from);
+    /* beyond the last, in proportion */
+    const double seconds = n >= KERNEL_ROWS_AT[KERNEL_ROWS - 1] ? b * n / KERNEL_ROWS_AT[KERNEL_ROWS - 1]
+                                                                : a * exp(slope * (log(n) - from));
+    return seconds * barred(c, f, n);
+}
+
+/* Bytes/s when so much is read again and again; NAN: not measured. */
+static double measured_read(const struct cost *c, double bytes)
+{
+    const struct kernel_times *k = &c->ceilings->kernels;
+    double before = NAN;
+    for (int i = 0; i < KERNEL_READS; i++) {
+        const double one = known((double)k->read[i][0]), all = known((double)k->read[i][1]);
+        const double here = at_threads(c, one, all);
+        if (isnan(here)) return before;
+        if (bytes <= (double)KERNEL_READ_AT[i]) {
+            if (isnan(before)) return here;
+            const double share = log(bytes / (double)KERNEL_READ_AT[i - 1]) /
+                                 log((double)KERNEL_READ_AT[i] / (double)KERNEL_READ_AT[i - 1]);
+            return exp((1 - share) * log(before) + share * log(here));
+        }
+        before = here;
+    }
+    return before;
+}
+
+/* Seconds a weight that one row pays for reading it from where it lies. */
+static double read_per_weight(struct cost *c, const struct format *f, double cached)
+{
+    const struct kernel_times *k = &c->ceilings->kernels;
+    const double bytes = (double)f->block_bytes / f->block_weights;
+    const double far = time_at_threads(c, k->stream[f - FORMATS],
+                                       at_threads(c, NAN, c->ceilings->read_bytes_s_all) /
+                                           fmax(c->ceilings->read_bytes_s_1, 1));
+    const double here = measured_read(c, c->footprint), near = measured_read(c, (double)KERNEL_READ_AT[0]);
+    const double bank = measured_read(c, (double)k->stream_bytes);
+    if (isnan(far) || isnan(here) || isnan(near) || isnan(bank)) {
+        c->assumed++;
+        const bool in_cache = !c->on_gpu && c->footprint <= (double)cost_cache_bytes(c->machine);
+        return in_cache ? 0 : bytes / (c->bandwidth * (c->on_gpu ? GPU_SHARES.stream : SHARES.stream));
+    }
+    /* Between both ends as reading alone goes. */
+    const double span = 1 / bank - 1 / near, place = 1 / here - 1 / near;
+    const double share = span > 0 ? fmin(fmax(place / span, 0), 2) : 1;
+    return cached + fmax(far - cached, 0) * share;
+}
+
+double cost_product(struct cost *c, const struct format *f, int64_t rows, int64_t cols, int n)
+{
+    const double weights = (double)rows * (double)cols;
+    if (c->on_gpu) {
+        const double bytes = weights * f->block_bytes / f->block_weights;
+        c->assumed++;
+        return fmax(bytes / (c->bandwidth * GPU_SHARES.stream),
+                    2 * weights * n / (gpu_operations(c, f) * GPU_SHARES.many));
+    }
+    double per_weight = product_per_weight(c, f, n);
+    double edge = time_at_threads(c, c->ceilings->kernels.edge[f - FORMATS], c->threads_all);
+    if (isnan(edge)) edge = EDGE_S / c->threads;
+    if (n >= 16) { /* the measured time has the edges of a square of 2048 in it */
+        const double there = edge * n * 2 / 2048;
+        per_weight = fmax(per_weight - there, 0.4 * per_weight);
+        per_weight += edge * n * (double)(rows + cols) / weights;
+    }
+    const double reading = read_per_weight(c, f, fmin(per_weight, product_per_weight(c, f, 1)));
+    return weights * fmax(per_weight, reading);
+}
+
+double cost_regions(struct cost *c, int count)
+{
+    if (c->on_gpu) return count * GPU_SHARES.launch_s;
+    double s = time_at_threads(c, c->ceilings->kernels.region, 0.2);
+    if (isnan(s)) s = c->threads > 1 ? REGION_S : REGION_S / 5;
+    return count * s;
+}
+
+double cost_attention(struct cost *c, const struct cost_attention *a)
+{
+    const struct kernel_times *k = &c->ceilings->kernels;
+    const double elements = 0.5 * a->heads * (a->dim_k + a->dim_v), pairs = a->n * a->depth;
+    const double bytes = a->depth * a->kv_heads *
+                         ((double)format_row_bytes(a->k, a->dim_k) +
+                          (double)format_row_bytes(a->v, a->dim_v));
+    if (c->on_gpu) {
+        const double work = 4 * pairs * elements /
+                            (gpu_operations(c, &FORMATS[FORMAT_F16]) * GPU_SHARES.attend);
+        return fmax(work, (a->many ? 1 : a->n) * bytes / (c->bandwidth * GPU_SHARES.stream));
+    }
+    double per = 0;
+    const struct format *half[2] = { a->k, a->v };
+    for (int i = 0; i < 2; i++) {
+        const int f = (int)(half[i] - FORMATS);
+        per += 0.5 * time_at_threads(c, a->many ? k->attend_many[f][KERNEL_VARIANT_AUTO] : k->attend_one[f],
+                                     c->threads_all);
+    }
+    if (a->many && c->variant != KERNEL_VARIANT_AUTO) {
+        const float *other = k->attend_many[FORMAT_F16][c->variant];
+        const double ratio = (double)other[1] / (double)k->attend_many[FORMAT_F16][KERNEL_VARIANT_AUTO][1];
+        per *= ratio > 0 && isfinite(ratio) ? ratio : 1;
+    }
+    if (isnan(per)) {
+        c->assumed++;
+        const double share = a->many ? SHARES.attend_many : SHARES.attend;
+        per = 4 / (cost_operations(c, "f32_fma") * share);
+    }
+    return fmax(pairs * elements * per, a->many ? 0 : a->n * bytes / c->bandwidth);
+}
+
+double cost_glue(struct cost *c, int64_t embd, int n)
+{
+    const struct kernel_times *k = &c->ceilings->kernels;
+    if (c->on_gpu) return 6 * GPU_SHARES.launch_s;
+    double fixed = time_at_threads(c, k->glue, 0.5), element = time_at_threads(c, k->glue_element, 1);
+    if (isnan(fixed)) fixed = GLUE_S;
+    if (isnan(element)) element = GLUE_ELEMENT_S / c->threads;
+    return fixed + element * (double)embd * n;
+}

@@ -1,0 +1,313 @@
+/* advisor/learn.c - a Gaussian process over what runs have in common. */
+#include "advisor/learn.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MODEL_REVISION = 1 }; /* another cost model makes other errors: count up when it changes */
+enum { LESSONS_MOST = 300, METRICS_MOST = 6 };
+
+/* How much of what a cost model gets wrong is common to runs that agree in something. The rest of the whole
+ * (1) is common to all runs of the machine. */
+static const struct {
+    const char *name;
+    double weight;
+} LESSON_TRAITS[TRAIT_COUNT] = {
+    [TRAIT_MODEL] = { "model", 0.20 },       [TRAIT_RECIPE] = { "recipe", 0.15 },
+    [TRAIT_THREADS] = { "threads", 0.08 },   [TRAIT_KV] = { "kv", 0.05 },
+    [TRAIT_PRODUCTS] = { "products", 0.08 }, [TRAIT_MEMORY] = { "memory", 0.02 },
+    [TRAIT_WORK] = { "work", 0.10 },
+};
+static const double MACHINE_WEIGHT = 0.28;
+/* A model and a recipe together, beyond what each brings. */
+static const double BOTH_WEIGHT = 0.04;
+static const double NOISE_SD = 0.025; /* between two measurements of the same */
+static const double NINE_IN_TEN = 1.645;
+
+/* ---------------------------------------------------------------- what runs have in common */
+
+static int power_of_four(int n)
+{
+    int p = 0;
+    for (; n >= 4; n /= 4) p++;
+    return n > 0 ? p + 1 : 0;
+}
+
+static void trait_set(struct lesson_traits *t, enum lesson_trait which, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static void trait_set(struct lesson_traits *t, enum lesson_trait which, const char *fmt, ...)
+{
+    char text[128];
+    const size_t used = strlen(t->text);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    for (char *c = text; *c; c++)
+        if (*c == ' ') *c = '_';
+    snprintf(t->text + used, sizeof t->text - used, "%s%s=%s", used ? " " : "", LESSON_TRAITS[which].name,
+             text);
+}
+
+/* FNV-1a: equal texts, equal numbers. */
+static uint64_t text_hash(const char *s, size_t n)
+{
+    uint64_t h = 14695981039346656037u;
+    for (size_t i = 0; i < n; i++) h = (h ^ (uint8_t)s[i]) * 1099511628211u;
+    return h;
+}
+
+static void traits_read(struct lesson_traits *t)
+{
+    for (int i = 0; i < TRAIT_COUNT; i++) {
+        char key[32];
+        const size_t n = (size_t)snprintf(key, sizeof key, "%s=", LESSON_TRAITS[i].name);
+        t->hash[i] = 0;
+        for (const char *at = t->text; at && *at; at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL)
+            if (!strncmp(at, key, n)) t->hash[i] = text_hash(at, strcspn(at, " "));
+    }
+}
+
+void lesson_traits_of(struct lesson_traits *out, const struct model_shape *shape, const struct config *c,
+                      const struct lesson_work *w)
+{
+    char recipe[CONFIG_VALUE * 2];
+    *out = (struct lesson_traits){ 0 };
+    config_recipe(c, recipe, sizeof recipe);
+    trait_set(out, TRAIT_MODEL, "%s/%lld", shape->arch, (long long)shape->params);
+    if (!strcmp(recipe, "file"))
+        trait_set(out, TRAIT_RECIPE, "%s", shape->dominant_format);
+    else
+        trait_set(out, TRAIT_RECIPE, "%.48s", recipe);
+    trait_set(out, TRAIT_THREADS, "%s", config_text(c, KNOB_THREADS));
+    trait_set(out, TRAIT_KV, "%s/%s", config_text(c, KNOB_CTK), config_text(c, KNOB_CTV));
+    trait_set(out, TRAIT_PRODUCTS, "%s/%s/%.24s", config_text(c, KNOB_PRECISION), config_text(c, KNOB_ACT),
+              config_text(c, KNOB_ISA));
+    trait_set(out, TRAIT_MEMORY, "%s/%s", config_text(c, KNOB_HUGEPAGES), config_text(c, KNOB_PREFETCH));
+    trait_set(out, TRAIT_WORK, "d%d/b%d/s%d", power_of_four(w->depth), power_of_four(w->batch),
+              power_of_four(w->sequences));
+    traits_read(out);
+}
+
+static double in_common(const struct lesson_traits *a, const struct lesson_traits *b)
+{
+    double sum = MACHINE_WEIGHT;
+    for (int i = 0; i < TRAIT_COUNT; i++)
+        if (a->hash[i] == b->hash[i]) sum += LESSON_TRAITS[i].weight;
+    if (a->hash[TRAIT_MODEL] == b->hash[TRAIT_MODEL] && a->hash[TRAIT_RECIPE] == b->hash[TRAIT_RECIPE])
+        sum += BOTH_WEIGHT;
+    return sum;
+}
+
+/* ---------------------------------------------------------------- loading */
+
+/* The rows of one metric: traits, the Cholesky factor of their covariance (in units of the prior's variance),
+ * and the covariance's inverse times what was observed. */
+struct subject {
+    char metric[48];
+    int n;
+    struct lesson_traits *traits;
+    double *factor, *alpha, *observed;
+    double noise;  /* variance of a measurement over that of the prior it was computed for */
+    double square; /* observed' inverse observed */
+};
+struct lessons {
+    int n;
+    struct subject subject[METRICS_MOST];
+};
+
+const char *lessons_basis(const struct machine_ceilings *c, char *buf, size_t size)
+{
+    snprintf(buf, size, "%d/%lld%s", MODEL_REVISION, (long long)c->measured_unix_ms,
+             c->kernels.measured ? "/kernels" : "");
+    return buf;
+}
+
+static struct subject *subject_of(struct lessons *l, const char *metric, int most)
+{
+    for (int i = 0; i < l->n; i++)
+        if (!strcmp(l->subject[i].metric, metric)) return &l->subject[i];
+    if (l->n == METRICS_MOST) return NULL;
+    struct subject *s = &l->subject[l->n++];
+    snprintf(s->metric, sizeof s->metric, "%s", metric);
+    s->traits = calloc((size_t)most, sizeof *s->traits);
+    s->observed = calloc((size_t)most, sizeof *s->observed);
+    return s;
+}
+
+static void add_row(struct lessons *l, const struct residual_row *r)
+{
+    if (!(r->untaught > 0) || !(r->measured > 0) || !isfinite(r->untaught) || !isfinite(r->measured)) return;
+    struct subject *s = subject_of(l, r->metric, LESSONS_MOST);
+    if (!s || !s->traits || !s->observed || s->n == LESSONS_MOST) return;
+    snprintf(s->traits[s->n].text, sizeof s->traits[0].text, "%s", r->traits);
+    traits_read(&s->traits[s->n]);
+    s->observed[s->n++] = log(r->measured / r->untaught);
+}
+
+/* x of L x = y (in place), then with `both` of L' z = x. */
+static void solve(const double *factor, int n, double *y, bool both)
+{
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < i; k++) y[i] -= factor[i * n + k] * y[k];
+        y[i] /= factor[i * n + i];
+    }
+    for (int i = n - 1; both && i >= 0; i--) {
+        for (int k = i + 1; k < n; k++) y[i] -= factor[k * n + i] * y[k];
+        y[i] /= factor[i * n + i];
+    }
+}
+
+static bool decompose(double *m, int n)
+{
+    for (int j = 0; j < n; j++)
+        for (int i = j; i < n; i++) {
+            double v = m[i * n + j];
+            for (int k = 0; k < j; k++) v -= m[i * n + k] * m[j * n + k];
+            if (i == j && !(v > 0)) return false;
+            m[i * n + j] = i == j ? sqrt(v) : v / m[j * n + j];
+        }
+    return true;
+}
+
+/* Noise is told as a share of a prior variance; of a tenth (sd 0.1) where nothing says more. */
+static const double USUAL_SD = 0.10;
+
+static enum err_code prepare(struct subject *s, struct err *why)
+{
+    const size_t n = (size_t)s->n;
+    s->noise = NOISE_SD * NOISE_SD / (USUAL_SD * USUAL_SD);
+    s->factor = calloc(n * n, sizeof *s->factor);
+    s->alpha = calloc(n, sizeof *s->alpha);
+    if (!s->traits || !s->observed || !s->factor || !s->alpha)
+        return err_set(why, ERR_NOMEM, "no memory for what past runs taught");
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k <= i; k++)
+            s->factor[i * n + k] = in_common(&s->traits[i], &s->traits[k]) + (i == k ? s->noise : 0);
+    if (!decompose(s->factor, s->n))
+        return err_set(why, ERR_INTERNAL, "what past runs taught contradicts itself");
+    memcpy(s->alpha, s->observed, n * sizeof *s->alpha);
+    solve(s->factor, s->n, s->alpha, true);
+    s->square = 0;
+    for (size_t i = 0; i < n; i++) s->square += s->observed[i] * s->alpha[i];
+    return ERR_OK;
+}
+
+enum err_code lessons_load(struct lessons **out, struct db *d, const char *machine_id,
+                           const struct machine_ceilings *c, struct err *why)
+{
+    struct residual_row *rows = NULL;
+    char basis[64];
+    int n = 0;
+    *out = NULL;
+    struct lessons *l = calloc(1, sizeof *l);
+    if (!l) return err_set(why, ERR_NOMEM, "no memory for what past runs taught");
+    enum err_code rc = d ? db_residual_list(d, machine_id, lessons_basis(c, basis, sizeof basis),
+                                            LESSONS_MOST * METRICS_MOST, &rows, &n, why)
+                         : ERR_OK;
+    for (int i = 0; i < n && !rc; i++) add_row(l, &rows[i]);
+    free(rows);
+    for (int i = 0; i < l->n && !rc; i++) rc = prepare(&l->subject[i], why);
+    if (rc) {
+        lessons_free(l);
+        return rc;
+    }
+    *out = l;
+    return ERR_OK;
+}
+
+void lessons_free(struct lessons *l)
+{
+    for (int i = 0; l && i < l->n; i++) {
+        free(l->subject[i].traits);
+        free(l->subject[i].observed);
+        free(l->subject[i].factor);
+        free(l->subject[i].alpha);
+    }
+    free(l);
+}
+
+/* ---------------------------------------------------------------- asking */
+
+/* The prior says how large errors are; so do the errors that were seen. Its word counts as four of theirs. */
+static double scale_of(const struct subject *s, double variance)
+{
+    const double PRIOR = 4;
+    return (PRIOR * variance + s->square) / (PRIOR + s->n);
+}
+
+struct estimate lessons_correct(const struct lessons *l, const char *metric, const struct lesson_traits *t,
+                                double untaught, double sd)
+{
+    struct estimate e = { untaught, untaught * exp(-NINE_IN_TEN * sd), untaught * exp(NINE_IN_TEN * sd), 0 };
+    const struct subject *s = NULL;
+    for (int i = 0; l && i < l->n; i++)
+        if (!strcmp(l->subject[i].metric, metric)) s = &l->subject[i];
+    if (!s || isnan(untaught)) return e;
+    double shared[LESSONS_MOST], mean = 0, explained = 0;
+    for (int i = 0; i < s->n; i++) {
+        shared[i] = in_common(t, &s->traits[i]);
+        mean += shared[i] * s->alpha[i];
+    }
+    solve(s->factor, s->n, shared, false);
+    for (int i = 0; i < s->n; i++) explained += shared[i] * shared[i];
+    const double left = fmax(in_common(t, t) - explained, 0) + s->noise;
+    const double spread = NINE_IN_TEN * sqrt(left * scale_of(s, sd * sd));
+    e.value = untaught * exp(mean);
+    e.low = e.value * exp(-spread);
+    e.high = e.value * exp(spread);
+    e.runs = s->n;
+    return e;
+}
+
+/* ---------------------------------------------------------------- how good predictions were */
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static struct accuracy *accuracy_row(struct accuracy out[ACCURACY_MAX], int *count, const char *metric)
+{
+    for (int i = 0; i < *count; i++)
+        if (!strcmp(out[i].metric, metric)) return &out[i];
+    if (*count == ACCURACY_MAX) return NULL;
+    struct accuracy *a = &out[(*count)++];
+    *a = (struct accuracy){ .median_error = NAN };
+    snprintf(a->metric, sizeof a->metric, "%s", metric);
+    return a;
+}
+
+int accuracy_of(struct accuracy out[ACCURACY_MAX], const struct residual_row *rows, int n)
+{
+    int count = 0;
+    double *errors = calloc((size_t)MAX(n, 1), sizeof *errors);
+    for (int i = 0; i < n; i++) {
+        const struct residual_row *r = &rows[i];
+        if (!(r->predicted > 0) || !(r->measured > 0)) continue;
+        struct accuracy *a = accuracy_row(out, &count, r->metric);
+        if (!a) continue;
+        const double error = fabs(r->predicted / r->measured - 1);
+        a->n++;
+        a->within_10 += error <= 0.10;
+        a->within_20 += error <= 0.20;
+        a->in_interval += r->measured >= r->low && r->measured <= r->high;
+        a->bias += log(r->measured / r->predicted);
+    }
+    for (int k = 0; k < count; k++) {
+        int m = 0;
+        out[k].bias /= out[k].n;
+        for (int i = 0; i < n && errors; i++)
+            if (!strcmp(rows[i].metric, out[k].metric) && rows[i].predicted > 0 && rows[i].measured > 0)
+                errors[m++] = fabs(rows[i].predicted / rows[i].measured - 1);
+        if (m) {
+            qsort(errors, (size_t)m, sizeof *errors, by_value);
+            out[k].median_error = m % 2 ? errors[m / 2] : 0.5 * (errors[m / 2 - 1] + errors[m / 2]);
+        }
+    }
+    free(errors);
+    return count;
+}

@@ -1,0 +1,67 @@
+/* advisor/predict.h - what a configuration will do on a machine, before it is tried.
+ *
+ * The work of a forward pass is added up operation by operation: bytes of weights and of the KV cache,
+ * products by format and shape, attention, the rest. How long each takes comes from the kernels' own times on
+ * that machine where they were measured (`qdyno detect --kernels`), else from shares of its ceilings. Past
+ * runs correct the sum and narrow its interval (learn.h). */
+#ifndef QDYNO_ADVISOR_PREDICT_H
+#define QDYNO_ADVISOR_PREDICT_H
+
+#include "advisor/learn.h"
+
+/* Rates are predictions, *_low to *_high hold what is measured nine times in ten; *_limit is the machine's
+ * own limit for this work (bytes over bandwidth, operations over arithmetic). NAN when a ceiling is missing.
+ */
+struct prediction {
+    double decode_tok_s, decode_low, decode_high;
+    double prefill_tok_s, prefill_low, prefill_high;
+    double decode_limit_tok_s, prefill_limit_tok_s;
+    double load_s, load_low_s, load_high_s;    /* from the page cache, the recipe made before */
+    double token_j, token_low_j, token_high_j; /* of decoding; NAN: nothing is known of power */
+    double token_untaught_j; /* the same without past runs, by a guess where nothing is known of power */
+    double peak_bytes, peak_low_bytes, peak_high_bytes; /* of the process: the plan and the program */
+    struct memory_plan plan;
+    bool fits;
+    int depth;                   /* tokens in each cache that decode was predicted at */
+    bool in_cache;               /* weights fit in the last cache: memory's bandwidth is no limit */
+    bool decode_bound_by_memory; /* else by arithmetic */
+    bool on_gpu;                 /* predicted for the machine's GPU */
+    bool assumed; /* some kernel's time was not measured on that machine: the interval is wide */
+    int runs;     /* past runs that the decode rate learned from */
+};
+
+/* An eighth of the context, at most 512: where a chat usually is. The check commands measure there. */
+int predict_depth(int ctx);
+
+/* What is predicted: a session, and how full it is. All may be 0. */
+struct predict_for {
+    int ctx;                       /* of each sequence; 0: as the session would take it */
+    int depth;                     /* tokens in each cache while decoding; 0: predict_depth(ctx) */
+    int sequences;                 /* that decode side by side: the rates are their sums; 0: one */
+    int prompt;                    /* tokens of each prompt that prefill is predicted for; 0: 512 */
+    int past;                      /* tokens in the cache before the prompt */
+    bool on_gpu;                   /* by the ceilings of the machine's GPU */
+    const struct lessons *lessons; /* NULL: nothing was learned */
+};
+/* The session that a workload is timed in, and the middle of what it decodes. */
+struct predict_for predict_for_workload(const struct workload *w);
+
+/* Errors: as memory_plan_compute. */
+enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,
+                      const struct machine *machine, const struct machine_ceilings *ceilings,
+                      const struct predict_for *what, struct err *why);
+
+/* What a run measured, for the next prediction: NAN where it did not. */
+struct lesson {
+    const struct machine *machine;
+    const struct machine_ceilings *ceilings;
+    const char *model; /* path */
+    const struct config *config;
+    const struct workload *workload;
+    double decode_tok_s, prefill_tok_s, peak_bytes, load_s, token_j;
+    int64_t run_id; /* 0: none */
+};
+/* Predict as it would have been told just now, and keep that beside what was measured. */
+enum err_code lesson_keep(struct db *d, const struct lesson *l, struct err *why);
+
+#endif
