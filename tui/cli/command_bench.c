@@ -238,10 +238,7 @@ static void put_shares(struct bench *b, json_t *row, const struct workload *w, d
     struct prediction p;
     struct gguf *file = NULL;
     if (!b->ceilings_known || gguf_open(&file, b->model, NULL)) return;
-    const struct predict_for what = { .ctx = workload_ctx(w),
-                                      /* the middle of what was decoded */
-                                      .depth = MAX(1, w->depth + w->prompt + w->gen / 2),
-                                      .sequences = w->sequences };
+    const struct predict_for what = predict_for_workload(w);
     if (!predict(&p, file, &b->configs[b->config_i], &b->machine, &b->ceilings, &what, NULL)) {
         json_put_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, prefill / p.prefill_limit_tok_s);
         json_put_num(row, METRICS[METRIC_LIMIT_SHARE_DECODE].name, decode / p.decode_limit_tok_s);
@@ -267,6 +264,31 @@ static void put_tally(struct bench *b, json_t *row, struct tally *t, const struc
     json_put_num(row, "energy_j", t->energy_j / t->n);
     json_put_int(row, "disturbed", t->disturbed);
     put_shares(b, row, w, prefill, decode);
+}
+
+/* What this teaches the next prediction. A run that was disturbed, or that QDYNO_ISA held back, teaches
+ * nothing. */
+static enum err_code learn(struct bench *b, const struct tally *t, const struct workload *w,
+                           const json_t *about, struct err *why)
+{
+    uint32_t usable;
+    if (!b->ceilings_known || t->disturbed || isa_usable(&usable, why) || usable != isa_detect())
+        return ERR_OK;
+    const double tokens = t->gen_tokens;
+    const struct lesson l = { .machine = &b->machine,
+                              .ceilings = &b->ceilings,
+                              .model = b->model,
+                              .config = &b->configs[b->config_i],
+                              .workload = w,
+                              .decode_tok_s = tokens > 0 ? tokens / t->decode_s : NAN,
+                              .prefill_tok_s = t->prompt_tokens > 0 ? t->prompt_tokens / t->prefill_s : NAN,
+                              .peak_bytes = t->peak,
+                              .load_s = json_get_num(about, "load_s", NAN),
+                              /* of a cell that did nothing else */
+                              .token_j = tokens > 0 && !t->prompt_tokens && !w->depth ? t->energy_j / tokens
+                                                                                      : NAN,
+                              .run_id = b->recorder.run.id };
+    return lesson_keep(b->recorder.db, &l, why);
 }
 
 static json_t *new_row(struct bench *b)
@@ -313,6 +335,7 @@ static enum err_code one_workload(struct bench *b, struct arm *arm, const struct
         json_put_bool(row, "random_weights", json_get_bool(about, "random_weights", false));
         if (rc) json_put_str(row, "error", why->message);
         b->ok++;
+        if (!rc) rc = learn(b, &t, w, about, why);
         if (rc && !b->first.code) b->first = *why;
     } else if (rc) {
         failed(b, why);
