@@ -36,17 +36,22 @@ void job_put_text(struct job *j, int i, const char *text)
 /* ---------------------------------------------------------------- one function per action that does
  * something */
 
+/* Where the model is, else the places models were found in before. */
 static void do_model(struct dashboard *d)
 {
-    form_show(&d->ui.form, FORM_MODEL, (const char *const[]){ d->s->model_path, NULL, NULL });
+    char folder[FORM_TEXT];
+    const char *path = d->s->model_path, *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 0, path);
+    form_show(&d->ui.form, FORM_MODEL, (const char *const[FORM_FIELDS]){ folder });
+    d->ui.form.choice = 0;
 }
 
 static void do_filter(struct dashboard *d)
 {
-    form_show(&d->ui.form, FORM_FILTER, (const char *const[]){ d->ui.filter, NULL, NULL });
+    form_show(&d->ui.form, FORM_FILTER, (const char *const[FORM_FIELDS]){ d->ui.filter, NULL, NULL });
 }
 
-static void runs_read(struct dashboard *d)
+void actions_read_runs(struct dashboard *d)
 {
     struct job j = { .run = board_job_history };
     job_put_text(&j, 0, d->ui.filter);
@@ -56,7 +61,7 @@ static void runs_read(struct dashboard *d)
 static void go_to(struct dashboard *d, int view)
 {
     d->ui.view = (enum view)((view + VIEW_COUNT) % VIEW_COUNT);
-    if (d->ui.view == VIEW_HISTORY) runs_read(d);
+    if (d->ui.view == VIEW_HISTORY) actions_read_runs(d);
 }
 
 static void do_back(struct dashboard *d)
@@ -64,7 +69,7 @@ static void do_back(struct dashboard *d)
     d->ui.toast[0] = '\0';
     if (d->ui.view == VIEW_HISTORY && d->ui.filter[0]) {
         d->ui.filter[0] = '\0';
-        runs_read(d);
+        actions_read_runs(d);
     } else if (d->ui.view != VIEW_LIVE) {
         d->ui.view = VIEW_LIVE;
     }
@@ -134,6 +139,18 @@ static void act(struct dashboard *d, enum action action)
 {
     static void (*const DOERS[ACTION_COUNT])(struct dashboard *) = {
         [DO_NEW_AB] = actions_do_new_ab,
+        [DO_MARK] = actions_do_mark,
+        [DO_SORT] = actions_do_sort,
+        [DO_COMPARE] = actions_do_compare,
+        [DO_VERIFY] = actions_do_verify,
+        [DO_APPLY] = actions_do_apply,
+        [DO_BASELINE] = actions_do_baseline,
+        [DO_REPORT] = actions_do_report,
+        [DO_QUANTIZE] = actions_do_quantize,
+        [DO_CALIBRATE] = actions_do_calibrate,
+        [DO_TUNE] = actions_do_tune,
+        [DO_COPY] = actions_do_copy,
+        [DO_OUTPUT] = actions_do_output,
         [DO_STOP] = actions_do_stop,
         [DO_PAUSE] = actions_do_pause,
         [DO_RESUME] = actions_do_resume,
@@ -179,40 +196,8 @@ static void act(struct dashboard *d, enum action action)
 
 /* ---------------------------------------------------------------- keys */
 
-static void form_done(struct dashboard *d)
-{
-    struct form *f = &d->ui.form;
-    struct job j = { 0 };
-    char command[1600];
-    switch (f->kind) {
-    case FORM_AB:
-        job_put_text(&j, 0, f->field[0].text);
-        job_put_text(&j, 1, f->field[1].text);
-        job_put_text(&j, 2, d->s->model_path);
-        job_put_text(&j, 3, f->field[2].text);
-        action_command(DO_NEW_AB, &d->ui, d->s, command, sizeof command);
-        dashboard_start(d, &j);
-        board_log(d->board, LOG_INFO, "$ %s", command);
-        dashboard_toast(d, false, "$ %s", command);
-        break;
-    case FORM_PUSH: actions_push_to(d, f->field[0].text); break;
-    case FORM_COMMAND: actions_command_start(d, f->field[0].text); break;
-    case FORM_MODEL:
-        j.run = board_job_model;
-        job_put_text(&j, 0, f->field[0].text);
-        actions_put(d, d->storage, &j);
-        break;
-    case FORM_FILTER:
-        snprintf(d->ui.filter, sizeof d->ui.filter, "%.63s", f->field[0].text);
-        runs_read(d);
-        break;
-    default: break;
-    }
-    form_hide(f);
-}
-
 /* Do it, or say why not. */
-static void act_or_refuse(struct dashboard *d, const struct key_binding *k)
+void actions_do_or_refuse(struct dashboard *d, const struct key_binding *k)
 {
     char why[300];
     if (action_refusal(k->action, &d->ui, d->s, why, sizeof why)[0]) {
@@ -221,65 +206,6 @@ static void act_or_refuse(struct dashboard *d, const struct key_binding *k)
     }
     d->ui.toast[0] = '\0';
     act(d, k->action);
-}
-
-/* Its line, ready for arguments. */
-static void command_of_palette(struct dashboard *d, const struct palette_command *c)
-{
-    char why[300], line[128];
-    if (action_refusal(DO_COMMAND, &d->ui, d->s, why, sizeof why)[0]) {
-        dashboard_toast(d, true, "%s: %s", c->name, why);
-        return;
-    }
-    snprintf(line, sizeof line, "%s ", c->name);
-    form_show(&d->ui.form, FORM_COMMAND, (const char *const[]){ line, NULL, NULL });
-}
-
-static void palette_choose(struct dashboard *d, int row)
-{
-    struct palette_entry found[PALETTE_ROWS];
-    const int n = ui_palette(&d->ui, found);
-    form_hide(&d->ui.form);
-    if (row < 0 || row >= n) return;
-    const struct palette_entry *e = &found[row];
-    switch (e->kind) {
-    case PALETTE_KEY: act_or_refuse(d, e->key); break;
-    case PALETTE_SETTING: actions_form_with_setting(d, e->knob); break;
-    case PALETTE_COMMAND: command_of_palette(d, e->command); break;
-    }
-}
-
-static void key_in_palette(struct dashboard *d, int key)
-{
-    struct palette_entry found[PALETTE_ROWS];
-    int *row = &d->ui.palette_row;
-    const int step = key == UI_KEY_UP || key == UI_KEY_WHEEL_UP || key == UI_CTRL('p')       ? -1
-                     : key == UI_KEY_DOWN || key == UI_KEY_WHEEL_DOWN || key == UI_CTRL('n') ? 1
-                     : key == UI_KEY_PAGE_UP                                                 ? -10
-                     : key == UI_KEY_PAGE_DOWN                                               ? 10
-                                                                                             : 0;
-    if (step) {
-        *row = MAX(MIN(*row + step, ui_palette(&d->ui, found) - 1), 0);
-        return;
-    }
-    switch (form_key(&d->ui.form, key)) {
-    case FORM_ACCEPTED: palette_choose(d, *row); break;
-    case FORM_LEFT: form_hide(&d->ui.form); break;
-    case FORM_EDITED: *row = 0; break;
-    }
-}
-
-static void key_in_form(struct dashboard *d, int key)
-{
-    if (d->ui.form.kind == FORM_PALETTE) {
-        key_in_palette(d, key);
-        return;
-    }
-    switch (form_key(&d->ui.form, key)) {
-    case FORM_ACCEPTED: form_done(d); break;
-    case FORM_LEFT: form_hide(&d->ui.form); break;
-    case FORM_EDITED: break;
-    }
 }
 
 static void key_in_help(struct dashboard *d, int key)
@@ -294,8 +220,39 @@ static void key_in_help(struct dashboard *d, int key)
         d->ui.help = false;
 }
 
+/* A page moves under the keys that move anywhere; others close it. */
+static void key_in_page(struct dashboard *d, int key)
+{
+    enum { FAST = 10, SIDE = 8 };
+    struct ui *u = &d->ui;
+    const struct key_binding *k = key_find(key);
+    switch (k ? k->action : DO_NOTHING) {
+    case DO_DOWN: u->page_row++; break;
+    case DO_UP: u->page_row--; break;
+    case DO_PAGE_DOWN: u->page_row += FAST; break;
+    case DO_PAGE_UP: u->page_row -= FAST; break;
+    case DO_FIRST: u->page_row = u->page_column = 0; break;
+    case DO_LAST: u->page_row = PAGE_LINES; break;
+    case DO_NEXT_VIEW: u->page_column += SIDE; break;
+    case DO_PREVIOUS_VIEW: u->page_column -= SIDE; break;
+    case DO_REDRAW:
+        if (d->screen) screen_redraw(d->screen);
+        break;
+    default: u->page = false;
+    }
+    u->page_row = MAX(MIN(u->page_row, d->s->page.count - 1), 0);
+    u->page_column = MAX(MIN(u->page_column, page_columns(&d->s->page) - SIDE), 0);
+}
+
 void dashboard_key(struct dashboard *d, int key)
 {
+    if (d->ui.question.text[0]) {
+        if (key == 'y' || key == 'Y')
+            actions_answer(d, true);
+        else if (key == 'n' || key == 'N' || key == UI_KEY_ESC || key == UI_CTRL('c'))
+            actions_answer(d, false);
+        return;
+    }
     if (d->ui.confirm_quit) {
         d->ui.confirm_quit = false;
         if (key != 'y' && key != 'Y' && key != UI_KEY_ENTER) return;
@@ -305,18 +262,22 @@ void dashboard_key(struct dashboard *d, int key)
         return;
     }
     if (d->ui.form.kind != FORM_CLOSED) {
-        key_in_form(d, key);
+        actions_key_in_form(d, key);
         return;
     }
     if (d->ui.help) {
         key_in_help(d, key);
         return;
     }
+    if (d->ui.page) {
+        key_in_page(d, key);
+        return;
+    }
     const struct key_binding *k = key_find(key);
     if (!k) {
         dashboard_toast(d, true, "that key does nothing here: ? shows the ones that do");
     } else {
-        act_or_refuse(d, k);
+        actions_do_or_refuse(d, k);
     }
 }
 
@@ -325,7 +286,7 @@ static void click_row(struct dashboard *d, int row)
 {
     int *at = &d->ui.selected[d->ui.view];
     if (*at == row)
-        act_or_refuse(d, key_of_action(DO_OPEN));
+        actions_do_or_refuse(d, key_of_action(DO_OPEN));
     else
         *at = row;
     ui_clamp(&d->ui, d->s);
@@ -333,15 +294,18 @@ static void click_row(struct dashboard *d, int row)
 
 void dashboard_click(struct dashboard *d, struct hit hit)
 {
-    if (d->ui.confirm_quit) return;
+    if (d->ui.confirm_quit || d->ui.question.text[0]) return;
     switch (hit.kind) {
     case HIT_NOTHING: break;
-    case HIT_ACTION: act_or_refuse(d, key_of_action((enum action)hit.what)); break;
+    case HIT_ACTION: actions_do_or_refuse(d, key_of_action((enum action)hit.what)); break;
     case HIT_ROW: click_row(d, hit.what); break;
-    case HIT_FIELD: d->ui.form.focus = hit.what; break;
-    case HIT_ENTRY: palette_choose(d, hit.what); break;
+    case HIT_FIELD:
+        d->ui.form.focus = hit.what;
+        d->ui.form.choice = -1;
+        break;
+    case HIT_ENTRY: actions_choose(d, hit.what); break;
     case HIT_CLOSE:
-        d->ui.help = false;
+        d->ui.help = d->ui.page = false;
         form_hide(&d->ui.form);
         break;
     }

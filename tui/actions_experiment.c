@@ -47,7 +47,8 @@ static void open_ab_form(struct dashboard *d, const struct advice *advice)
         second = advice->line;
         workload_of_check(advice->check, workload, sizeof workload);
     }
-    form_show(&d->ui.form, FORM_AB, (const char *const[]){ *first ? first : "default", second, workload });
+    form_show(&d->ui.form, FORM_AB,
+              (const char *const[FORM_FIELDS]){ *first ? first : "default", second, workload });
 }
 
 /* ---------------------------------------------------------------- what keys do */
@@ -97,13 +98,25 @@ void actions_do_advise(struct dashboard *d)
 
 void actions_do_open(struct dashboard *d)
 {
+    const struct run_line *r = ui_run(&d->ui, d->s);
+    if (r && strcmp(r->kind, "ab") != 0) { /* what has no view of its own is read as text */
+        char line[64];
+        snprintf(line, sizeof line, "show %lld", (long long)r->id);
+        actions_command_start(d, line, COMMAND_SHOWS);
+        return;
+    }
     if (d->ui.view == VIEW_HISTORY) {
         struct job j = { .run = board_job_load, .id = ui_run_id(&d->ui, d->s) };
         actions_put(d, d->storage, &j);
         d->ui.view = VIEW_AB;
         return;
     }
-    open_ab_form(d, &d->s->advice[d->ui.selected[d->ui.view]]);
+    actions_verify_form(d);
+}
+
+void actions_verify_form(struct dashboard *d)
+{
+    open_ab_form(d, ui_advice(&d->ui, d->s));
 }
 
 /* An A/B of what there is against the same with this setting, ready for its value. */
@@ -122,6 +135,6 @@ void actions_form_with_setting(struct dashboard *d, const struct knob *k)
     const bool plain = !strcmp(a, "default");
     const int n = snprintf(b, sizeof b, "%s%s%s=", plain ? "" : a, plain ? "" : ",", k->key);
     if (n >= (int)sizeof b) dashboard_toast(d, true, "arm A is too long for one more setting");
-    form_show(f, FORM_AB, (const char *const[]){ a, b, workload });
+    form_show(f, FORM_AB, (const char *const[FORM_FIELDS]){ a, b, workload });
     f->focus = 1;
 }

@@ -20,7 +20,7 @@ void actions_do_push(struct dashboard *d)
     if (d->push_url[0])
         actions_push_to(d, d->push_url);
     else
-        form_show(&d->ui.form, FORM_PUSH, (const char *const[]){ "http://", NULL, NULL });
+        form_show(&d->ui.form, FORM_PUSH, (const char *const[FORM_FIELDS]){ "http://", NULL, NULL });
 }
 
 void actions_do_command(struct dashboard *d)
@@ -32,12 +32,13 @@ void actions_do_cancel(struct dashboard *d)
 {
     const bool asked = board_cancel_command(d->board);
     dashboard_toast(d, !asked,
-                    asked ? "asked the command to end" : "the command has not begun yet: once more");
+                    asked ? "cancelling: what it has made so far is kept"
+                          : "the command has not begun yet: once more");
 }
 
-void actions_command_start(struct dashboard *d, const char *line)
+void actions_command_start(struct dashboard *d, const char *line, int show)
 {
-    struct job j = { .run = board_job_command };
+    struct job j = { .run = board_job_command, .id = show };
     job_put_text(&j, 0, line);
     job_put_text(&j, 1, d->ui.filter);
     pthread_mutex_lock(&d->board->lock); /* at once, so that nothing is measured beside it */
@@ -51,6 +52,7 @@ void actions_command_start(struct dashboard *d, const char *line)
         dashboard_toast(d, true, "%s", ACTIONS_BUSY);
         return;
     }
-    board_log(d->board, LOG_INFO, "$ qdyno %s", line);
-    dashboard_toast(d, false, "$ qdyno %s", line);
+    char command[sizeof j.text[0] + 16];
+    snprintf(command, sizeof command, "qdyno %s", line);
+    actions_say_command(d, command);
 }

@@ -22,9 +22,10 @@ struct board {
     struct experiment *started;      /* by board_job_start, taken by board_take_started; owned */
     char news[256];                  /* for the status line, taken by board_take_news */
     bool news_is_error;
-    int command_pid;    /* of board_job_command, 0: none; under the lock */
-    int64_t alert_told; /* the newest of a watch's alerts that the log has; of the jobs' thread */
-    struct log log;     /* sink: board_log */
+    int64_t folder_wanted; /* the newest; under the lock */
+    int command_pid;       /* of board_job_command, 0: none; under the lock */
+    int64_t alert_told;    /* the newest of a watch's alerts that the log has; of the jobs' thread */
+    struct log log;        /* sink: board_log */
 };
 
 enum err_code board_open(struct board **out, const char *db_path, struct err *why);
@@ -61,9 +62,25 @@ void board_job_advise(struct board *b, const struct job *j); /* 0 path; probes f
 void board_job_limits(struct board *b, const struct job *j); /* 0, 1 config lines; 2 model */
 void board_job_history(struct board *b, const struct job *j); /* 0 filter, "" for none */
 void board_job_load(struct board *b, const struct job *j);    /* id */
-void board_job_start(struct board *b,
-                     const struct job *j); /* id to resume, or 0, 1 config lines; 2 model; 3 workload */
+/* id to resume, or texts; MORE and QUALITY may be "" */
+enum start_text {
+    START_A,
+    START_B,
+    START_MODEL,
+    START_WORKLOAD,
+    START_MORE,
+    START_QUALITY,
+    START_MARGIN,
+    START_BUDGET
+};
+void board_job_start(struct board *b, const struct job *j);
 void board_job_push(struct board *b, const struct job *j); /* id; 0 address */
+/* What forms offer. 0 folder; id from board_want_folder, which calls off the folders asked for before. */
+void board_job_folder(struct board *b, const struct job *j);
+int64_t board_want_folder(struct board *b);
+/* 0 config line, id: the cursor in it; 1 model; 2 workload: what the loader says to each of its offers. */
+void board_job_judge(struct board *b, const struct job *j);
+
 /* 0 line after "qdyno"; 1 filter of the history; id: COMMAND_SHOWS opens what it wrote when it ends */
 enum { COMMAND_QUIET, COMMAND_SHOWS };
 void board_job_command(struct board *b, const struct job *j);

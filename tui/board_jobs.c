@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tui/form.h"
+
 static void publish_begin(struct board *b)
 {
     pthread_mutex_lock(&b->lock);
@@ -64,12 +66,15 @@ void board_job_model(struct board *b, const struct job *j)
                               : err_set(&why, ERR_NOMEM, "no memory for a model");
     if (rc == ERR_OK) rc = model_shape_read(&shape, g, &why);
     if (rc == ERR_OK) ledger_make(ledger, g, &shape);
+    struct recipe_offers *recipes = calloc(1, sizeof *recipes);
+    if (recipes && rc == ERR_OK) recipe_offers_make(recipes, g);
     gguf_close(g);
     publish_begin(b);
     put_text(b->known.model_path, sizeof b->known.model_path, j->text[0]);
     put_text(b->known.model_error, sizeof b->known.model_error, rc ? why.message : "");
     b->known.model = rc ? (struct model_shape){ 0 } : shape;
     if (ledger) b->known.ledger = *ledger;
+    if (recipes) b->known.recipes = *recipes;
     b->known.advice_count = 0; /* spoke of another model */
     b->known.advice_error[0] = '\0';
     publish_end(b);
@@ -77,6 +82,7 @@ void board_job_model(struct board *b, const struct job *j)
         board_say(b, true, "%s", why.message);
     else if (shape.random_weights)
         board_log(b, LOG_WARN, "%s", RANDOM_WEIGHTS_TEXT);
+    free(recipes);
     free(ledger);
     struct db *d = NULL;
     if (!rc && !db_open(&d, b->db_path, &why)) board_read_measured(b, d); /* else the history says why not */
@@ -278,17 +284,58 @@ void board_job_load(struct board *b, const struct job *j)
     publish_end(b);
 }
 
+static double share_of(const char *text)
+{
+    double v = NAN;
+    char number[32];
+    const size_t n = strlen(text);
+    const bool percent = n && text[n - 1] == '%';
+    snprintf(number, sizeof number, "%.*s", (int)(percent ? n - 1 : n), text);
+    return str_to_double(number, &v) ? (percent ? v / 100 : v) : (double)NAN;
+}
+
+/* The text that quality is measured on: "yes" is the bundled one. */
+static enum err_code quality_text(char *out, size_t size, const char *text, struct err *why)
+{
+    char *bundled = NULL;
+    enum err_code rc = ERR_OK;
+    if (!*text) return ERR_OK;
+    if (strcmp(text, "yes"))
+        form_path(text, out, size);
+    else if (!(rc = file_share(&bundled, "text/sample.txt", why)))
+        put_text(out, size, bundled);
+    free(bundled);
+    return rc;
+}
+
+/* What the form asks beyond arms and workload; an empty text: the default. */
+static enum err_code start_options(struct experiment_spec *spec, const struct job *j, struct err *why)
+{
+    enum { CHUNKS = 64 }; /* as `ab --quality` */
+    double seconds;
+    const double margin = share_of(j->text[START_MARGIN]);
+    if (margin > 0) spec->margin = margin;
+    if (str_to_seconds(j->text[START_BUDGET], &seconds)) spec->budget_s = seconds;
+    spec->quality_chunks = CHUNKS;
+    return quality_text(spec->quality_file, sizeof spec->quality_file, j->text[START_QUALITY], why);
+}
+
 static enum err_code start_spec(struct experiment_spec *spec, const struct job *j, struct err *why)
 {
     *spec = (struct experiment_spec){
         .arms = JOB_ARMS, .margin = 0.01, .resume_id = j->id, .seed = (uint64_t)clock_unix_ms()
     };
     if (j->id) return ERR_OK;
-    enum err_code rc = workload_parse(&spec->workload, j->text[3], why);
-    if (!spec->workload.train) put_text(spec->model, sizeof spec->model, j->text[2]); /* else from nothing */
-    for (int arm = 0; rc == ERR_OK && arm < JOB_ARMS; arm++)
-        rc = config_parse(&spec->config[arm], strcmp(j->text[arm], "default") ? j->text[arm] : "", why);
-    return rc;
+    static const enum start_text ARMS[] = { START_A, START_B, START_MORE };
+    enum err_code rc = workload_parse(&spec->workload, j->text[START_WORKLOAD], why);
+    if (!spec->workload.train)
+        put_text(spec->model, sizeof spec->model, j->text[START_MODEL]); /* else from nothing */
+    spec->arms = j->text[START_MORE][0] ? JOB_ARMS + 1 : JOB_ARMS;
+    for (int arm = 0; rc == ERR_OK && arm < spec->arms; arm++) {
+        const char *line = j->text[ARMS[arm]];
+        rc = config_parse(&spec->config[arm], strcmp(line, "default") ? line : "", why);
+    }
+    return rc ? rc : start_options(spec, j, why);
 }
 
 /* Opening the database may wait for another qdyno: so this too happens here. */

@@ -3,7 +3,7 @@
  * This thread reads only memory: everything that may take longer (files, database, network, measuring) is a
  * job. While a cell is timed it draws twice a second, otherwise about seven times; a key is answered at once.
  */
-#include "tui/dashboard.h"
+#include "tui/actions.h"
 
 #include <errno.h>
 #include <langinfo.h>
@@ -167,6 +167,14 @@ static void collect(struct dashboard *d)
         d->flush_ms = s->unix_ms;
         jobs_put(d->network, &(struct job){ .run = board_job_flush });
     }
+    if (s->page.number != d->page_seen) {
+        d->page_seen = s->page.number;
+        if (s->page.opens && d->ui.form.kind == FORM_CLOSED) {
+            d->ui.page = true;
+            d->ui.page_row = d->ui.page_column = 0;
+        }
+    }
+    actions_form_needs(d);
     ui_clamp(&d->ui, s);
 }
 

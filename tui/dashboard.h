@@ -27,8 +27,12 @@ struct dashboard {
     struct series cpu, memory, gpu, decode, prefill;
     int64_t series_ms, flush_ms, history_ms;
     char push_url[256];
-    char limits_for[64]; /* what the limits were last asked for */
-    struct job pending;  /* a start that waits for the probe */
+    bool folder_asked; /* folder_path is what forms offer files of */
+    char folder_path[640];
+    char judge_asked[1400]; /* the line that the loader was asked about last */
+    int64_t page_seen;      /* number of the page that was opened last */
+    char limits_for[64];    /* what the limits were last asked for */
+    struct job pending;     /* a start that waits for the probe */
     bool was_running, leaving;
     int64_t cost_wall_ns, cost_cpu_ns; /* at the last reckoning */
     double cost_ratio;

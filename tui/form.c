@@ -1,92 +1,72 @@
-/* tui/form.c - editing, and the checks behind every field. */
+/* tui/form.c - the forms there are, and editing in them. */
 #include "tui/form.h"
-#include "db/db.h"
 #include "tui/keys.h"
-#include "tui/shell.h"
 
 #include <string.h>
-#include <unistd.h>
-
-static enum err_code check_config(const char *text, struct err *why)
-{
-    struct config c;
-    if (!*text)
-        return err_set(why, ERR_USAGE,
-                       "empty: want a config line such as q8_0,threads=2 (\"default\" for none)");
-    return config_parse(&c, !strcmp(text, "default") ? "" : text, why);
-}
-
-static enum err_code check_workload(const char *text, struct err *why)
-{
-    struct workload w;
-    return workload_parse(&w, text, why);
-}
-
-static enum err_code check_url(const char *text, struct err *why)
-{
-    if ((str_starts(text, "http://") && text[7]) || (str_starts(text, "https://") && text[8])) return ERR_OK;
-    return err_set(why, ERR_USAGE, "want http://HOST:PORT or https://HOST:PORT of a Pushgateway");
-}
-
-static enum err_code check_file(const char *text, struct err *why)
-{
-    if (!*text) return err_set(why, ERR_USAGE, "empty: want the path of a GGUF file");
-    if (access(text, R_OK)) return err_set(why, ERR_USAGE, "no readable file at %s", text);
-    return ERR_OK;
-}
-
-static enum err_code check_command(const char *text, struct err *why)
-{
-    enum { WORDS = 64 };
-    char line[FORM_TEXT], *argv[WORDS];
-    int n;
-    snprintf(line, sizeof line, "%s", text);
-    enum err_code rc = words_split(line, argv, WORDS, &n, why);
-    if (!rc && !n) rc = err_set(why, ERR_USAGE, "empty: want a command such as report ID --out run.html");
-    return rc;
-}
-
-static enum err_code check_nothing(const char *text, struct err *why)
-{
-    (void)text;
-    (void)why;
-    return ERR_OK;
-}
-
-static enum err_code check_filter(const char *text, struct err *why)
-{
-    return db_filter_check(text, why);
-}
 
 const struct form_description FORMS[FORM_KIND_COUNT] = {
-    [FORM_CLOSED] = { "", "", 0, { 0 }, { 0 } },
+    [FORM_CLOSED] = { "", "", 0, { { 0 } } },
     [FORM_AB] = { "New A/B",
                   "start",
-                  3,
-                  { "arm A", "arm B", "workload" },
-                  { check_config, check_config, check_workload } },
-    [FORM_PUSH] = { "Push to a Prometheus Pushgateway", "push", 1, { "url" }, { check_url } },
-    [FORM_MODEL] = { "Choose a model", "open", 1, { "file" }, { check_file } },
-    [FORM_FILTER] = { "Filter the history", "filter", 1, { "contains" }, { check_filter } },
-    [FORM_COMMAND] = { "Run a command", "run", 1, { "qdyno" }, { check_command } },
-    [FORM_PALETTE] = { "Palette", "choose", 1, { "find" }, { check_nothing } },
+                  7,
+                  { { "arm A", ASK_CONFIG },
+                    { "arm B", ASK_CONFIG },
+                    { "workload", ASK_WORKLOAD },
+                    { "arm C", ASK_MORE },
+                    { "quality", ASK_QUALITY },
+                    { "margin", ASK_MARGIN },
+                    { "budget", ASK_BUDGET } } },
+    [FORM_PUSH] = { "Push to a Prometheus Pushgateway", "push", 1, { { "url", ASK_URL } } },
+    [FORM_MODEL] = { "Choose a model", "open", 1, { { "file", ASK_MODEL } } },
+    [FORM_FILTER] = { "Filter the history", "filter", 1, { { "contains", ASK_FILTER } } },
+    [FORM_COMMAND] = { "Run a command", "run", 1, { { "qdyno", ASK_COMMAND } } },
+    [FORM_PALETTE] = { "Palette", "choose", 1, { { "find", ASK_TEXT } } },
+    [FORM_QUANTIZE] = { "Make a quantized file",
+                        "make",
+                        3,
+                        { { "recipe", ASK_RECIPE }, { "learn on", ASK_FILE }, { "file", ASK_OUT } } },
+    [FORM_CALIBRATE] = { "Learn what activations are like",
+                         "begin",
+                         2,
+                         { { "text", ASK_FILE }, { "file", ASK_OUT } } },
+    [FORM_REPORT] = { "Export a report", "write", 1, { { "file", ASK_REPORT } } },
+    [FORM_BASELINE] = { "Keep the winner as a baseline", "keep", 1, { { "name", ASK_NAME } } },
+    [FORM_TUNE] = { "Find the best configuration",
+                    "begin",
+                    2,
+                    { { "goal", ASK_GOAL }, { "budget", ASK_BUDGET } } },
 };
+
+enum form_ask form_asks(const struct form *f)
+{
+    return FORMS[f->kind].field[f->focus].ask;
+}
 
 static void field_check(struct form *f, int i)
 {
     struct err why = { 0 };
     struct form_field *field = &f->field[i];
     field->error[0] = '\0';
-    if (FORMS[f->kind].check[i](field->text, &why))
+    if (form_check(FORMS[f->kind].field[i].ask, field->text, &why))
         snprintf(field->error, sizeof field->error, "%s", why.message);
+}
+
+/* What stands in a field that nothing else is known for. */
+static const char *otherwise(enum form_ask ask)
+{
+    static const char *const TEXTS[ASK_KINDS] = {
+        [ASK_QUALITY] = "no", [ASK_MARGIN] = "1%", [ASK_BUDGET] = "5m", [ASK_GOAL] = "balanced"
+    };
+    return TEXTS[ask] ? TEXTS[ask] : "";
 }
 
 void form_show(struct form *f, enum form_kind kind, const char *const texts[FORM_FIELDS])
 {
-    *f = (struct form){ .kind = kind };
+    *f = (struct form){ .kind = kind, .choice = -1 };
     for (int i = 0; i < FORMS[kind].fields; i++) {
         struct form_field *field = &f->field[i];
-        snprintf(field->text, sizeof field->text, "%s", texts && texts[i] ? texts[i] : "");
+        snprintf(field->text, sizeof field->text, "%s",
+                 texts && texts[i] ? texts[i] : otherwise(FORMS[kind].field[i].ask));
         field->cursor = (int)strlen(field->text);
         field_check(f, i);
     }
@@ -95,6 +75,26 @@ void form_show(struct form *f, enum form_kind kind, const char *const texts[FORM
 void form_hide(struct form *f)
 {
     f->kind = FORM_CLOSED;
+}
+
+void form_put(struct form *f, int i, const char *text)
+{
+    struct form_field *field = &f->field[i];
+    snprintf(field->text, sizeof field->text, "%s", text);
+    field->cursor = (int)strlen(field->text);
+    field_check(f, i);
+}
+
+void form_replace(struct form *f, int from, int to, const char *text)
+{
+    struct form_field *field = &f->field[f->focus];
+    char all[FORM_TEXT];
+    const int n = snprintf(all, sizeof all, "%.*s%s%s", from, field->text, text, field->text + to);
+    if (n >= (int)sizeof all) return; /* there is no room for it */
+    memcpy(field->text, all, sizeof all);
+    field->cursor = from + (int)strlen(text);
+    field->touched = true;
+    field_check(f, f->focus);
 }
 
 /* Bytes of the character that ends at / starts at the cursor. */
@@ -131,12 +131,12 @@ static void field_insert(struct form_field *field, uint32_t code)
     field->cursor += (int)n;
 }
 
-/* Back to the start of the word: Ctrl-W of every shell. */
+/* Back to the start of the word, or of the part of a path: Ctrl-W of every shell. */
 static int word_bytes(const struct form_field *field)
 {
     int at = field->cursor;
-    while (at > 0 && strchr(" ,", field->text[at - 1])) at--;
-    while (at > 0 && !strchr(" ,", field->text[at - 1])) at--;
+    while (at > 0 && strchr(" ,/", field->text[at - 1])) at--;
+    while (at > 0 && !strchr(" ,/", field->text[at - 1])) at--;
     return field->cursor - at;
 }
 
@@ -169,6 +169,26 @@ static void field_key(struct form_field *field, int key)
     }
 }
 
+/* An offer was one for what stood there before. */
+static void field_edit(struct form *f, int key)
+{
+    struct form_field *field = &f->field[f->focus];
+    char before[FORM_TEXT];
+    memcpy(before, field->text, sizeof before);
+    field_key(field, key);
+    field_check(f, f->focus);
+    if (!strcmp(before, field->text)) return;
+    field->touched = true;
+    f->choice = -1;
+}
+
+static void focus_move(struct form *f, int by)
+{
+    const int fields = FORMS[f->kind].fields;
+    f->focus = (f->focus + by + fields) % fields;
+    f->choice = -1;
+}
+
 static enum form_event form_accept(struct form *f)
 {
     for (int i = 0; i < FORMS[f->kind].fields; i++) {
@@ -183,16 +203,15 @@ static enum form_event form_accept(struct form *f)
 
 enum form_event form_key(struct form *f, int key)
 {
-    int fields = FORMS[f->kind].fields;
     if (f->kind == FORM_CLOSED || key == UI_KEY_ESC || key == UI_CTRL('c')) return FORM_LEFT;
     switch (key) {
     case '\r':
     case UI_KEY_ENTER: return form_accept(f);
     case UI_KEY_TAB:
-    case UI_KEY_DOWN: f->focus = (f->focus + 1) % fields; break;
+    case UI_KEY_DOWN: focus_move(f, 1); break;
     case UI_KEY_BACKTAB:
-    case UI_KEY_UP: f->focus = (f->focus + fields - 1) % fields; break;
-    default: field_key(&f->field[f->focus], key); field_check(f, f->focus);
+    case UI_KEY_UP: focus_move(f, -1); break;
+    default: field_edit(f, key);
     }
     return FORM_EDITED;
 }
@@ -230,24 +249,31 @@ static const struct knob *knob_at_cursor(const struct form_field *field)
 
 const char *form_hint(const struct form *f, char *buf, size_t size)
 {
-    buf[0] = '\0';
-    if (f->kind == FORM_AB && f->focus == 2) {
-        snprintf(buf, size, "pp512 (prefill), tg128 (decode), pp512+tg128@d4096, tg64@b16, eval:FILE");
-    } else if (f->kind == FORM_AB) {
-        const struct knob *k = knob_at_cursor(&f->field[f->focus]);
-        if (k) {
-            knob_describe(k, buf, size);
-        } else {
-            int n = snprintf(buf, size, "a recipe (f16 q8_0 q4_0) and keys:");
-            for (int i = 0; i < KNOB_COUNT && n < (int)size - 24; i++)
-                n += snprintf(buf + n, size - (size_t)n, " %s", KNOBS[i].key);
-        }
-    } else if (f->kind == FORM_FILTER) {
-        snprintf(buf, size,
-                 "q8_0: runs with it in configs, model, workload, kind or verdict; !q8_0: those without; "
-                 "/q[48]_0/: a regular expression; !/.../: its opposite");
-    } else if (f->kind == FORM_PUSH) {
-        snprintf(buf, size, "for example http://127.0.0.1:9091");
-    }
+    static const char *const HINTS[ASK_KINDS] = {
+        [ASK_WORKLOAD] = "pp512 (prefill), tg128 (decode), pp512+tg128@d4096, tg64@b16, eval:FILE",
+        [ASK_MORE] = "a third configuration against A; empty: two arms",
+        [ASK_QUALITY] =
+            "KL divergence of every arm from A, measured after the blocks: no, yes, or a text file",
+        [ASK_MARGIN] = "difference that matters to you: below it two arms count as equivalent",
+        [ASK_BUDGET] = "no new measurement begins beyond it; what was measured is kept",
+        [ASK_FILTER] =
+            "q8_0: runs with it in configs, model, workload, kind or verdict; !q8_0: those without; "
+            "/q[48]_0/: a regular expression; !/.../: its opposite",
+        [ASK_URL] = "for example http://127.0.0.1:9091",
+        [ASK_FILE] = "a text like what the model will read; empty: the bundled one, where one is needed",
+        [ASK_OUT] = "the file to write",
+        [ASK_REPORT] = "FILE.html a page, FILE.md with plots drawn in characters, FILE.svg a picture",
+        [ASK_NAME] = "qdyno baseline check NAME measures it again, now, beside a challenger",
+        [ASK_GOAL] = "what the best one is best at",
+        [ASK_MODEL] = "type to find; an empty line lists the places models were found in before",
+    };
+    const enum form_ask ask = form_asks(f);
+    snprintf(buf, size, "%s", HINTS[ask] ? HINTS[ask] : "");
+    if (ask != ASK_CONFIG && ask != ASK_RECIPE && ask != ASK_MORE) return buf;
+    const struct knob *k = knob_at_cursor(&f->field[f->focus]);
+    if (k)
+        knob_describe(k, buf, size);
+    else if (!*buf)
+        snprintf(buf, size, "a recipe (f16 q8_0 q4_K) and settings, with commas between them");
     return buf;
 }

@@ -15,21 +15,52 @@ enum form_kind {
     FORM_FILTER,
     FORM_PALETTE,
     FORM_COMMAND,
+    FORM_QUANTIZE,
+    FORM_CALIBRATE,
+    FORM_REPORT,
+    FORM_BASELINE,
+    FORM_TUNE,
     FORM_KIND_COUNT
 };
-enum { FORM_FIELDS = 3, FORM_TEXT = 512 };
+enum { FORM_FIELDS = 7, FORM_TEXT = 512 };
+enum form_ab { AB_A, AB_B, AB_WORKLOAD, AB_MORE, AB_QUALITY, AB_MARGIN, AB_BUDGET }; /* fields of FORM_AB */
+
+/* What a field is about: what may stand in it (its check) and what is offered for it (choices.h). */
+enum form_ask {
+    ASK_TEXT,
+    ASK_CONFIG, /* a whole config line */
+    ASK_MORE,   /* one more, or nothing */
+    ASK_RECIPE, /* the part of one that chooses numbers */
+    ASK_WORKLOAD,
+    ASK_MODEL, /* a file of one */
+    ASK_FILE,  /* a text, or what was learned from one; may be empty */
+    ASK_OUT,   /* a GGUF file that is not there yet */
+    ASK_REPORT,
+    ASK_BUDGET,
+    ASK_MARGIN,
+    ASK_QUALITY,
+    ASK_GOAL,
+    ASK_URL,
+    ASK_FILTER,
+    ASK_NAME,
+    ASK_COMMAND,
+    ASK_KINDS
+};
 
 struct form_field {
     char text[FORM_TEXT]; /* UTF-8 */
     int cursor;           /* bytes */
     char error[512];      /* "" when the text is good */
+    bool touched;         /* by the person: no longer follows the other fields */
 };
 
 struct form {
     enum form_kind kind;
     int focus;
     struct form_field field[FORM_FIELDS];
-    bool tried; /* Enter was pressed on a bad form: say why even for empty fields */
+    int choice;    /* the offer that is chosen, -1: none */
+    int64_t about; /* run that it is about, 0: none */
+    bool tried;    /* Enter was pressed on a bad form: say why even for empty fields */
 };
 
 /* What a kind of form asks for. */
@@ -37,8 +68,10 @@ struct form_description {
     const char *title;
     const char *go; /* what Enter does: "start" */
     int fields;
-    const char *label[FORM_FIELDS];
-    enum err_code (*check[FORM_FIELDS])(const char *text, struct err *why);
+    struct {
+        const char *label;
+        enum form_ask ask;
+    } field[FORM_FIELDS];
 };
 extern const struct form_description FORMS[FORM_KIND_COUNT];
 
@@ -50,6 +83,21 @@ enum form_event { FORM_EDITED, FORM_ACCEPTED, FORM_LEFT };
  * form_hide. */
 enum form_event form_key(struct form *f, int key);
 void form_hide(struct form *f);
+
+enum form_ask form_asks(const struct form *f); /* the field that is typed into */
+/* Another text, as if it had been there from the first; checked. */
+void form_put(struct form *f, int field, const char *text);
+/* Bytes [from, to) of the field that is typed into become `text`, the cursor stands behind it; checked. */
+void form_replace(struct form *f, int from, int to, const char *text);
+
+/* What is wrong with a text, or what may be missing from it. ERR_USAGE and those of what parses it. */
+enum err_code form_check(enum form_ask ask, const char *text, struct err *why);
+
+/* Is nothing asked for? ASK_QUALITY takes "no", "yes" (the bundled text), or a text file. */
+bool form_says_no(const char *text);
+
+/* "~/x" as a whole path; anything else as it is. Returns buf. */
+const char *form_path(const char *text, char *buf, size_t size);
 
 /* What the word under the cursor could be: a knob with its range, the grammar of a workload ... Returns buf.
  */

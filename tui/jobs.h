@@ -10,7 +10,7 @@ struct board;
 enum { JOB_ARMS = 2 }; /* that the form asks for, and whose limits are looked up */
 struct job {
     void (*run)(struct board *b, const struct job *j);
-    char text[4][640]; /* what it is about: paths, config lines, a filter, an address */
+    char text[8][640]; /* what it is about: paths, config lines, a filter, an address */
     int64_t id, other_id;
 };
 

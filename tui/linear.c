@@ -180,7 +180,7 @@ static void tell_questions(struct told *t, const struct snapshot *s, const struc
     if (open && (f->kind != t->form || f->focus != t->focus || strcmp(field->error, t->form_error) != 0)) {
         if (field->error[0] && field->text[0]) say(out, s->unix_ms, "%s", field->error);
         say(out, s->unix_ms, "%s: %s? empty: %s; a full stop leaves", FORMS[f->kind].title,
-            FORMS[f->kind].label[f->focus], field->text[0] ? field->text : "nothing");
+            FORMS[f->kind].field[f->focus].label, field->text[0] ? field->text : "nothing");
     }
     t->form = f->kind;
     t->focus = f->focus;

@@ -30,6 +30,9 @@ void screen_pointer(const struct screen *s, int *x, int *y);
 
 /* Show g; only what differs from the last one is sent. A grid of another size than the screen is clipped. */
 void screen_paint(struct screen *s, const struct grid *g);
+/* Hand a text to the terminal's clipboard (OSC 52). False: the terminal is known not to take it; true: it was
+ * sent, and no terminal says whether it took it. */
+bool screen_copy(struct screen *s, const char *text);
 void screen_redraw(struct screen *s); /* the next paint sends everything */
 
 enum screen_event {

@@ -5,6 +5,7 @@
 #include "advisor/advisor.h"
 #include "tui/ledger.h"
 #include "tui/measured.h"
+#include "tui/offers.h"
 #include "tui/page.h"
 #include "tui/shell.h"
 
@@ -54,6 +55,8 @@ struct snapshot {
     struct experiment_state experiment;
     double decode_limit[EXPERIMENT_ARMS],
         prefill_limit[EXPERIMENT_ARMS]; /* tokens/s the machine allows, NAN */
+    bool write_known;                   /* two configurations continue a prompt, or have */
+    struct sidebyside_state write;
     int advice_count;
     struct advice advice[SNAPSHOT_ADVICE];
     char advice_state[96]; /* "probing the machine 40 %", "" when ready or not asked for */
@@ -75,7 +78,10 @@ struct snapshot {
     bool task_known;            /* it has told how far it is */
     bool task_cancelled;        /* it was asked to end */
     struct shell_progress task;
-    struct page page; /* what was to be read last */
+    struct page page;             /* what was to be read last */
+    struct recipe_offers recipes; /* for the model */
+    struct folder folder;         /* that a form asked for last */
+    struct judged judged;
     char push_url[256];
 };
 

@@ -1,6 +1,7 @@
 /* tui/ui.c - what can be selected, and which action is possible now. Pure functions of the frame. */
 #include "tui/ui.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const char *ui_quit_question(const struct snapshot *s)
@@ -54,10 +55,82 @@ void ui_clamp(struct ui *u, const struct snapshot *s)
     *at = MAX(MIN(*at, rows - 1), 0);
 }
 
+/* ---------------------------------------------------------------- the history: sorted, marked */
+
+const char *const HISTORY_ORDER_NAMES[HISTORY_ORDERS] = { "time",  "effect",   "verdict",
+                                                          "model", "workload", "kind" };
+
+struct sorting {
+    const struct snapshot *s;
+    enum history_order by;
+};
+
+/* What is not known comes last. */
+static int by_effect(double a, double b)
+{
+    const bool known_a = a > 0, known_b = b > 0;
+    if (known_a != known_b) return known_a ? -1 : 1;
+    return !known_a || a == b ? 0 : a > b ? -1 : 1;
+}
+
+static int by_text(const char *a, const char *b)
+{
+    if (!*a != !*b) return *a ? -1 : 1;
+    return strcmp(a, b);
+}
+
+static int by_column(const void *a, const void *b, void *arg)
+{
+    const struct sorting *o = arg;
+    const int i = *(const int *)a, k = *(const int *)b;
+    const struct run_line *x = &o->s->run[i], *y = &o->s->run[k];
+    int c = 0;
+    switch (o->by) {
+    case BY_EFFECT: c = by_effect(x->effect_ratio, y->effect_ratio); break;
+    case BY_VERDICT: c = by_text(x->verdict, y->verdict); break;
+    case BY_MODEL: c = by_text(x->model, y->model); break;
+    case BY_WORKLOAD: c = by_text(x->workload, y->workload); break;
+    case BY_KIND: c = by_text(x->kind, y->kind); break;
+    case BY_TIME:
+    case HISTORY_ORDERS: break;
+    }
+    return c ? c : i - k;
+}
+
+void ui_history(const struct ui *u, const struct snapshot *s, int rows[SNAPSHOT_RUNS])
+{
+    struct sorting o = { s, u->order };
+    const int n = MAX(s->run_count, 0);
+    for (int i = 0; i < n; i++) rows[i] = i;
+    if (n > 1 && u->order != BY_TIME) qsort_r(rows, (size_t)n, sizeof *rows, by_column, &o);
+}
+
+int ui_mark(const struct ui *u, int64_t id)
+{
+    for (int i = 0; i < MARKED; i++)
+        if (id && u->marked[i] == id) return i + 1;
+    return 0;
+}
+
+bool ui_compared(const struct ui *u, const struct snapshot *s, int64_t id[MARKED])
+{
+    const struct run_line *r = ui_run(u, s);
+    const int64_t first = u->marked[0], second = u->marked[1]          ? u->marked[1]
+                                                 : r && r->id != first ? r->id
+                                                                       : 0;
+    if (!first || !second) return false;
+    id[0] = MIN(first, second);
+    id[1] = MAX(first, second);
+    return true;
+}
+
 const struct run_line *ui_run(const struct ui *u, const struct snapshot *s)
 {
-    int i = u->selected[VIEW_HISTORY];
-    return u->view == VIEW_HISTORY && i >= 0 && i < s->run_count ? &s->run[i] : NULL;
+    int rows[SNAPSHOT_RUNS];
+    const int i = u->selected[VIEW_HISTORY];
+    if (u->view != VIEW_HISTORY || i < 0 || i >= s->run_count) return NULL;
+    ui_history(u, s, rows);
+    return &s->run[rows[i]];
 }
 
 const struct advice *ui_advice(const struct ui *u, const struct snapshot *s)
@@ -147,8 +220,8 @@ static const char *refuse_open(const struct ui *u, const struct snapshot *s)
     if (u->view == VIEW_HISTORY) {
         const struct run_line *r = ui_run(u, s);
         if (!r) return "no run to open";
-        if (strcmp(r->kind, "ab")) return "only an A/B can be opened here: qdyno show tells about the others";
-        return snapshot_is_running(s) ? "an experiment runs: its screen is 2" : "";
+        if (snapshot_is_running(s)) return "an experiment runs: its screen is 2";
+        return strcmp(r->kind, "ab") ? refuse_command(u, s) : "";
     }
     if (!ui_advice(u, s)) return "no advice selected: a works some out";
     return refuse_start(u, s);
@@ -175,6 +248,58 @@ static const char *refuse_model(const struct ui *u, const struct snapshot *s)
     return snapshot_is_running(s) ? "an experiment runs on this model: s stops it first" : "";
 }
 
+static const char *refuse_mark(const struct ui *u, const struct snapshot *s)
+{
+    if (u->view != VIEW_HISTORY) return "marks runs of the history: 4 goes there";
+    return ui_run(u, s) ? "" : "no run to mark";
+}
+
+static const char *refuse_sort(const struct ui *u, const struct snapshot *s)
+{
+    (void)s;
+    return u->view == VIEW_HISTORY ? "" : "sorts the history: 4 goes there";
+}
+
+static const char *refuse_compare(const struct ui *u, const struct snapshot *s)
+{
+    int64_t id[MARKED];
+    return ui_compared(u, s, id) ? "" : "mark two runs first: space in the history (4)";
+}
+
+static const char *refuse_verify(const struct ui *u, const struct snapshot *s)
+{
+    if (!ui_advice(u, s)) return "no advice selected: a works some out, 3 shows it";
+    return refuse_start(u, s);
+}
+
+/* A run whose results can be kept or told. */
+static const char *refuse_of_run(const struct ui *u, const struct snapshot *s)
+{
+    if (!ui_run_id(u, s)) return "no run yet: b starts an A/B, 4 lists what was measured";
+    return refuse_command(u, s);
+}
+
+static const char *refuse_apply(const struct ui *u, const struct snapshot *s)
+{
+    const struct run_line *r = ui_run(u, s);
+    if (ui_advice(u, s)) return refuse_command(u, s);
+    if (r && strcmp(r->kind, "ab"))
+        return "only what won an A/B can be applied: select one, or an advice (3)";
+    return ui_run_id(u, s) ? refuse_of_run(u, s) : "nothing to apply yet: select an advice (3) or an A/B (4)";
+}
+
+static const char *refuse_work(const struct ui *u, const struct snapshot *s)
+{
+    const char *no = refuse_command(u, s);
+    return *no ? no : no_model(s);
+}
+
+static const char *refuse_output(const struct ui *u, const struct snapshot *s)
+{
+    (void)u;
+    return s->page.number ? "" : "no command has run yet: : finds them all";
+}
+
 static const char *refuse_filter(const struct ui *u, const struct snapshot *s)
 {
     (void)s;
@@ -185,10 +310,14 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
                            size_t size)
 {
     static const char *(*const RULES[ACTION_COUNT])(const struct ui *, const struct snapshot *) = {
-        [DO_NEW_AB] = refuse_start, [DO_RESUME] = refuse_resume,   [DO_ADVISE] = refuse_advise,
-        [DO_PUSH] = refuse_push,    [DO_OPEN] = refuse_open,       [DO_STOP] = refuse_stop,
-        [DO_PAUSE] = refuse_pause,  [DO_COMMAND] = refuse_command, [DO_CANCEL] = refuse_cancel,
-        [DO_MODEL] = refuse_model,  [DO_FILTER] = refuse_filter,
+        [DO_NEW_AB] = refuse_start,  [DO_RESUME] = refuse_resume,   [DO_ADVISE] = refuse_advise,
+        [DO_PUSH] = refuse_push,     [DO_OPEN] = refuse_open,       [DO_STOP] = refuse_stop,
+        [DO_PAUSE] = refuse_pause,   [DO_COMMAND] = refuse_command, [DO_CANCEL] = refuse_cancel,
+        [DO_MODEL] = refuse_model,   [DO_FILTER] = refuse_filter,   [DO_MARK] = refuse_mark,
+        [DO_SORT] = refuse_sort,     [DO_COMPARE] = refuse_compare, [DO_VERIFY] = refuse_verify,
+        [DO_APPLY] = refuse_apply,   [DO_BASELINE] = refuse_of_run, [DO_REPORT] = refuse_of_run,
+        [DO_QUANTIZE] = refuse_work, [DO_CALIBRATE] = refuse_work,  [DO_TUNE] = refuse_work,
+        [DO_OUTPUT] = refuse_output,
     };
     snprintf(buf, size, "%s", RULES[action] ? RULES[action](u, s) : "");
     return buf;

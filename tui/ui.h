@@ -19,6 +19,18 @@ enum view {
     VIEW_COUNT
 };
 
+/* How the history is sorted; the newest first among equals. */
+enum history_order { BY_TIME, BY_EFFECT, BY_VERDICT, BY_MODEL, BY_WORKLOAD, BY_KIND, HISTORY_ORDERS };
+extern const char *const HISTORY_ORDER_NAMES[HISTORY_ORDERS];
+
+/* Something that cannot be undone, and waits for a yes. */
+struct question {
+    char text[400];  /* "" none */
+    char line[1600]; /* behind "qdyno": what yes runs */
+};
+
+enum { MARKED = 2 };
+
 struct ui {
     enum view view;
     int selected[VIEW_COUNT]; /* row; the log: lines scrolled back */
@@ -32,6 +44,11 @@ struct ui {
     int palette_row; /* selected */
     bool mouse;
     char filter[64]; /* of the history */
+    enum history_order order;
+    int64_t marked[MARKED]; /* run ids, the older mark first; 0: none */
+    struct question question;
+    bool page; /* what is to be read lies over the view */
+    int page_row, page_column;
     char toast[512]; /* answer to the last key; "" when none */
     bool toast_is_error;
     int64_t toast_until_ms; /* unix */
@@ -63,9 +80,20 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
 const char *action_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
                            size_t size);
 
+/* Rows of the history as they are sorted: indices into s->run. */
+void ui_history(const struct ui *u, const struct snapshot *s, int rows[SNAPSHOT_RUNS]);
+/* Which mark a run bears: 1, 2; 0 none. */
+int ui_mark(const struct ui *u, int64_t id);
+/* The two runs that `compare` means, the older first: the marked ones, or the marked and the selected one.
+ * False: there are none. */
+bool ui_compared(const struct ui *u, const struct snapshot *s, int64_t id[MARKED]);
+
 /* The selected row of the history, of the advice; NULL: none, or another view. */
 const struct run_line *ui_run(const struct ui *u, const struct snapshot *s);
 const struct advice *ui_advice(const struct ui *u, const struct snapshot *s);
+
+/* The command that does the same as what is on screen or being typed; "" when there is none. Returns buf. */
+const char *screen_command(const struct ui *u, const struct snapshot *s, char *buf, size_t size);
 
 /* The run that p, r and Enter speak of: the selected one of the history, else the experiment on screen; 0:
  * none. */

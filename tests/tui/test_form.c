@@ -17,7 +17,7 @@ static void good_form(void **state)
 {
     (void)state;
     struct form f;
-    form_show(&f, FORM_AB, (const char *const[]){ "default", "q8_0", "tg64" });
+    form_show(&f, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0", "tg64" });
     CHECK(f.kind == FORM_AB && f.focus == 0);
     for (int i = 0; i < 3; i++) assert_string_equal(f.field[i].error, "");
     CHECK(form_key(&f, UI_KEY_TAB) == FORM_EDITED && f.focus == 1);
@@ -31,7 +31,7 @@ static void errors_while_typing(void **state)
 {
     (void)state;
     struct form f;
-    form_show(&f, FORM_AB, (const char *const[]){ "default", "q8_0,tread=2", "tg64" });
+    form_show(&f, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0,tread=2", "tg64" });
     assert_non_null(strstr(f.field[1].error, "threads")); /* the nearest spelling */
     CHECK(form_key(&f, UI_KEY_ENTER) == FORM_EDITED);
     CHECK(f.focus == 1 && f.tried);
@@ -81,9 +81,9 @@ static void hints(void **state)
     (void)state;
     struct form f;
     char hint[700];
-    form_show(&f, FORM_AB, (const char *const[]){ "q8_0,thre", "q8_0", "tg64" });
+    form_show(&f, FORM_AB, (const char *const[FORM_FIELDS]){ "q8_0,thre", "q8_0", "tg64" });
     assert_non_null(strstr(form_hint(&f, hint, sizeof hint), "threads="));
-    form_show(&f, FORM_AB, (const char *const[]){ "affinity=", "q8_0", "tg64" });
+    form_show(&f, FORM_AB, (const char *const[FORM_FIELDS]){ "affinity=", "q8_0", "tg64" });
     assert_non_null(strstr(form_hint(&f, hint, sizeof hint), "spread"));
     f.focus = 2;
     assert_non_null(strstr(form_hint(&f, hint, sizeof hint), "pp512"));
@@ -94,11 +94,11 @@ static void other_forms(void **state)
 {
     (void)state;
     struct form f;
-    form_show(&f, FORM_PUSH, (const char *const[]){ "ftp://x", NULL, NULL });
+    form_show(&f, FORM_PUSH, (const char *const[FORM_FIELDS]){ "ftp://x", NULL, NULL });
     CHECK(form_key(&f, UI_KEY_ENTER) == FORM_EDITED);
-    form_show(&f, FORM_PUSH, (const char *const[]){ "http://127.0.0.1:9091", NULL, NULL });
+    form_show(&f, FORM_PUSH, (const char *const[FORM_FIELDS]){ "http://127.0.0.1:9091", NULL, NULL });
     CHECK(form_key(&f, UI_KEY_ENTER) == FORM_ACCEPTED);
-    form_show(&f, FORM_MODEL, (const char *const[]){ "/nonexistent.gguf", NULL, NULL });
+    form_show(&f, FORM_MODEL, (const char *const[FORM_FIELDS]){ "/nonexistent.gguf", NULL, NULL });
     CHECK(form_key(&f, UI_KEY_ENTER) == FORM_EDITED);
     assert_non_null(strstr(f.field[0].error, "/nonexistent.gguf"));
     form_show(&f, FORM_FILTER, NULL);

@@ -68,7 +68,7 @@ static void questions_and_answers(void **state)
     struct snapshot *s = fixture_idle();
     int keys[64];
     free(tell(&t, s, &u));
-    form_show(&u.form, FORM_AB, (const char *const[]){ "default", "q8_0", "tg64" });
+    form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0", "tg64" });
     check_says(&t, s, &u, "arm A? empty: default");
     const char *const answers[] = { "f16", "q4_0,treads=2", "" };
     for (int a = 0; a < 3; a++) {

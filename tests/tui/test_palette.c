@@ -93,12 +93,12 @@ static void clicks(void **state)
     h = hit_on(&g, row);
     CHECK(h.kind == HIT_ROW && h.what == 2);
     CHECK(grid_hit_at(&g, 500, 500).kind == HIT_NOTHING && grid_hit_at(&g, -1, 0).kind == HIT_NOTHING);
-    form_show(&u.form, FORM_PALETTE, (const char *const[]){ "quant", NULL, NULL });
+    form_show(&u.form, FORM_PALETTE, (const char *const[FORM_FIELDS]){ "quant", NULL, NULL });
     view_draw(&g, s, &u);
     h = hit_on(&g, "a model file by a recipe");
     CHECK(h.kind == HIT_ENTRY && h.what == 0);
     CHECK(hit_on(&g, "quit").kind == HIT_CLOSE); /* what lies under the palette is out of reach */
-    form_show(&u.form, FORM_AB, (const char *const[]){ "default", "q8_0", "tg64" });
+    form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0", "tg64" });
     view_draw(&g, s, &u);
     h = hit_on(&g, "workload ");
     CHECK(h.kind == HIT_FIELD && h.what == 2);

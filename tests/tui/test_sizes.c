@@ -46,18 +46,18 @@ static struct ui ui_of(int variant)
     if (variant >= VIEW_COUNT) u.help = variant % 2;
     if (variant == VIEW_COUNT + 2) {
         u.help = false;
-        form_show(&u.form, FORM_PALETTE, (const char *const[]){ "a", NULL, NULL });
+        form_show(&u.form, FORM_PALETTE, (const char *const[FORM_FIELDS]){ "a", NULL, NULL });
         u.palette_row = 3;
         return u;
     }
     if (variant == VIEW_COUNT + 3) {
         u.help = false;
-        form_show(&u.form, FORM_COMMAND, (const char *const[]){ "quantize ", NULL, NULL });
+        form_show(&u.form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ "quantize ", NULL, NULL });
         return u;
     }
     if (variant >= VIEW_COUNT && !u.help) {
         form_show(&u.form, FORM_AB,
-                  (const char *const[]){ "default",
+                  (const char *const[FORM_FIELDS]){ "default",
                                          "日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語",
                                          "tg64" });
         u.form.focus = 1;

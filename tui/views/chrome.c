@@ -73,20 +73,30 @@ static void draw_title(struct grid *g, struct rect row, const struct snapshot *s
     pen_put(&p, phase_mark(s).role, state);
 }
 
-/* The command that does the same as what is on screen or being typed. */
-static void screen_command(const struct snapshot *s, const struct ui *u, char *buf, size_t size)
+/* How far the command beside the dashboard has come: what it does, a bar, rate, time left. */
+static void draw_task(struct pen *p, const struct snapshot *s)
 {
-    static const enum action OF_VIEW[VIEW_COUNT] = {
-        [VIEW_LIVE] = DO_NEW_AB,      [VIEW_AB] = DO_VIEW_AB,
-        [VIEW_ADVICE] = DO_OPEN,      [VIEW_HISTORY] = DO_VIEW_HISTORY,
-        [VIEW_MODEL] = DO_VIEW_MODEL, [VIEW_QUALITY] = DO_VIEW_QUALITY,
-        [VIEW_LOAD] = DO_VIEW_LOAD,   [VIEW_SETTINGS] = DO_VIEW_SETTINGS
-    };
-    static const enum action OF_FORM[FORM_KIND_COUNT] = { DO_NOTHING, DO_NEW_AB, DO_PUSH, DO_NOTHING,
-                                                          DO_FILTER };
-    enum action a = u->form.kind != FORM_CLOSED ? OF_FORM[u->form.kind] : OF_VIEW[u->view];
-    if (a == DO_OPEN && s->advice_count == 0) a = DO_ADVISE;
-    action_command(a, u, s, buf, size);
+    enum { BAR = 16, TAIL = 58 };
+    const struct shell_progress *t = &s->task;
+    const bool known = s->task_known && isfinite(t->done);
+    char name[sizeof s->command + sizeof t->text];
+    snprintf(name, sizeof name, "%s", s->task_known && t->text[0] && !known ? t->text : s->command);
+    pen_put(p, ROLE_TITLE, "● ");
+    pen_field(p, MIN(text_columns(name), MAX(pen_left(p) - TAIL, 12)), ROLE_TEXT, name);
+    pen_put(p, ROLE_TEXT, "  ");
+    if (known) {
+        pen_meter(p, BAR, t->done, ROLE_METER);
+        pen_printf(p, ROLE_TEXT, " %.0f%%", t->done * 100);
+        if (isfinite(t->rate) && t->rate > 0)
+            pen_printf(p, ROLE_DIM, "  %s%s %s",
+                       figure_number(t->rate >= 1e6 ? t->rate * 1e-6 : t->rate).text,
+                       t->rate >= 1e6 ? "M" : "", t->unit);
+        if (isfinite(t->left_s)) pen_printf(p, ROLE_TEXT, "  ETA %s", figure_duration(t->left_s).text);
+    } else {
+        pen_put(p, ROLE_DIM, figure_duration((double)(s->unix_ms - s->command_started_ms) * 1e-3).text);
+    }
+    pen_put(p, ROLE_KEY | STYLE_BOLD, s->task_cancelled ? "" : "  X");
+    pen_put(p, ROLE_TEXT, s->task_cancelled ? "  ending" : " cancels");
 }
 
 static void draw_status(struct grid *g, struct rect row, const struct snapshot *s, const struct ui *u)
@@ -106,7 +116,11 @@ static void draw_status(struct grid *g, struct rect row, const struct snapshot *
                   u->toast);
         return;
     }
-    screen_command(s, u, text, sizeof text);
+    if (s->command[0] && u->form.kind == FORM_CLOSED) {
+        draw_task(&p, s);
+        return;
+    }
+    screen_command(u, s, text, sizeof text);
     if (text[0]) {
         pen_put(&p, ROLE_DIM, "$ ");
         pen_field(&p, room - 2, ROLE_DIM, text);
@@ -189,5 +203,7 @@ void view_draw(struct grid *g, const struct snapshot *s, const struct ui *u)
         view_palette(g, l.body, u);
     else if (u->form.kind != FORM_CLOSED)
         view_form(g, l.body, s, u);
+    if (u->page && u->form.kind == FORM_CLOSED) view_page(g, l.body, s, u);
     if (u->help) view_help(g, l.body, u);
+    if (u->question.text[0]) view_question(g, l.body, u);
 }

@@ -1,7 +1,11 @@
 /* tui/views/overlay.c - what lies over a view: the form that is being filled in, the palette, the keys. */
 #include "tui/views/views.h"
 
+#include <math.h>
 #include <string.h>
+
+#include "tui/choices.h"
+#include "tui/figures.h"
 
 /* A line being typed, scrolled so that the cursor stays in sight. */
 static void draw_input(struct pen *p, const struct form_field *field, bool here)
@@ -30,33 +34,193 @@ static void cover(struct grid *g, enum hit_kind kind)
     grid_hit(g, grid_area(g), kind, 0);
 }
 
+/* ---------------------------------------------------------------- offers */
+
+/* A file, as far as its header has been read. */
+static void file_row(struct pen *p, const struct snapshot *s, const struct choice *c, unsigned extra)
+{
+    enum { BYTES = 8, ARCH = 9, PARAMS = 8, FORMAT = 8, FITS = 17 };
+    const struct file_entry *e = c->file;
+    const int64_t free = s->machine_known ? s->machine.memory_available_bytes : -1;
+    const int tail = BYTES + ARCH + PARAMS + FORMAT + FITS;
+    char text[96] = "";
+    pen_field(p, MAX(pen_left(p) - tail, 12), (e->kind == FILE_FOLDER ? ROLE_TITLE : ROLE_TEXT) | extra,
+              c->text);
+    if (e->kind == FILE_FOLDER || e->trouble[0] || !e->known || e->kind == FILE_OTHER) {
+        pen_field_right(p, BYTES, ROLE_DIM | extra, e->bytes >= 0 ? figure_bytes(e->bytes).text : "");
+        pen_put(p, ROLE_DIM | extra, "  ");
+        pen_field(p, pen_left(p), (e->trouble[0] ? ROLE_WARN : ROLE_DIM) | extra,
+                  e->trouble[0]            ? e->trouble
+                  : e->kind == FILE_FOLDER ? e->note
+                  : !e->known              ? "reading its header"
+                                           : "");
+        return;
+    }
+    pen_field_right(p, BYTES, ROLE_TEXT | extra, figure_bytes(e->bytes).text);
+    pen_put(p, ROLE_TEXT | extra, " ");
+    pen_field(p, ARCH - 1, ROLE_TEXT | extra, e->arch);
+    snprintf(text, sizeof text, "%sM", figure_number((double)e->params * 1e-6).text);
+    pen_field_right(p, PARAMS, ROLE_TEXT | extra, text);
+    pen_put(p, ROLE_TEXT | extra, " ");
+    pen_field(p, FORMAT - 1, ROLE_TEXT | extra, e->format);
+    const bool fits = free < 0 || e->needs_bytes <= free;
+    snprintf(text, sizeof text, " %s needs %s",
+             free < 0 ? "?"
+             : fits   ? "✓ fits,"
+                      : "✕",
+             figure_bytes(e->needs_bytes).text);
+    pen_field(p, pen_left(p), (free < 0 ? ROLE_DIM : fits ? ROLE_BETTER : ROLE_WORSE) | extra, text);
+}
+
+static void offer_row(struct grid *g, struct rect row, const struct snapshot *s, const struct choice *c,
+                      bool chosen)
+{
+    enum { NAME = 20, BYTES = 8 };
+    const unsigned extra = chosen ? STYLE_REVERSE : 0u;
+    const bool refused = c->refusal[0] != '\0';
+    struct pen p = pen_at(g, row, 0, 0);
+    pen_put(&p, ROLE_KEY | extra, chosen ? "▸ " : "  ");
+    if (c->file) {
+        file_row(&p, s, c, extra);
+        return;
+    }
+    pen_field(&p, NAME, (refused ? (unsigned)ROLE_DIM : ROLE_TEXT | STYLE_BOLD) | extra, c->text);
+    pen_field_right(&p, BYTES, ROLE_TEXT | extra, c->bytes >= 0 ? figure_bytes(c->bytes).text : "");
+    pen_put(&p, ROLE_TEXT | extra, "  ");
+    if (refused) pen_put(&p, ROLE_WARN | extra, "✕ ");
+    pen_field(&p, pen_left(&p), (refused ? ROLE_WARN : ROLE_TEXT) | extra, refused ? c->refusal : c->about);
+}
+
+static void draw_offers(struct grid *g, struct rect in, const struct snapshot *s, const struct form *f,
+                        const struct choices *c)
+{
+    const int top = MAX(MIN(f->choice - in.h / 2, c->n - in.h), 0);
+    for (int i = top; i < c->n && i - top < in.h; i++) {
+        struct rect row = rect_rows(in, i - top, 1);
+        offer_row(g, row, s, &c->list[i], i == f->choice);
+        grid_hit(g, row, HIT_ENTRY, i);
+    }
+}
+
+/* ---------------------------------------------------------------- the form */
+
+/* What is wrong, what the line would take, what the word means; as far as there is room. */
+static void draw_said(struct grid *g, struct rect in, const struct snapshot *s, const struct ui *u)
+{
+    const struct form *f = &u->form;
+    const struct form_field *field = &f->field[f->focus];
+    const struct judged *j = &s->judged;
+    char hint[700];
+    int used = 0;
+    const bool say = field->error[0] && (f->tried || field->text[0]);
+    if (say) used = grid_wrap(g, in, ROLE_WARN, field->error);
+    const enum form_ask ask = form_asks(f);
+    const bool judged = f->kind == FORM_AB && (ask == ASK_CONFIG || ask == ASK_MORE) &&
+                        !strcmp(j->text, field->text);
+    struct pen p = pen_at(g, rect_rows(in, used, in.h - used), 0, 0);
+    if (judged && !say && j->refusal[0]) {
+        used += grid_wrap(g, rect_rows(in, used, in.h - used), ROLE_WARN, j->refusal);
+    } else if (judged && !say && j->total_bytes >= 0 && used < in.h) {
+        pen_printf(&p, ROLE_TEXT, "takes %s", figure_bytes(j->total_bytes).text);
+        if (s->machine_known && s->machine.memory_available_bytes >= 0)
+            pen_printf(&p, ROLE_DIM, " of %s free", figure_bytes(s->machine.memory_available_bytes).text);
+        if (isfinite(j->decode_tok_s))
+            pen_printf(&p, ROLE_TEXT, "; decode about %s tok/s (%s to %s), predicted",
+                       figure_number(j->decode_tok_s).text, figure_number(j->low).text,
+                       figure_number(j->high).text);
+        used++;
+    }
+    if (in.h > used)
+        grid_wrap(g, rect_rows(in, used, in.h - used), ROLE_DIM,
+                  f->kind == FORM_COMMAND ? ui_command_hint(u, hint, sizeof hint)
+                                          : form_hint(f, hint, sizeof hint));
+}
+
+/* A list of files wants the room there is; others what they have, as long as some of the view is left. */
+static int form_rows(const struct form_description *d, const struct choices *c, int body)
+{
+    enum { AROUND = 2, SAID = 3, SOME = 9 };
+    const int rest = MAX(body - d->fields - AROUND - SAID, 0);
+    return d->fields + AROUND + SAID + (c->files ? rest : MIN(MIN(c->n, MAX((int)SOME, body / 3)), rest));
+}
+
 void view_form(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    (void)s;
+    enum { LABEL = 10, SAID = 3 };
     const struct form *f = &u->form;
     const struct form_description *d = &FORMS[f->kind];
-    char title[128], hint[700];
-    snprintf(title, sizeof title, "%s   (Enter %s, Tab next, Esc leave)", d->title, d->go);
-    struct rect area = layout_drawer(body, d->fields + 5);
+    char title[160], note[96];
+    struct choices c;
+    choices_make(&c, u, s);
+    snprintf(title, sizeof title, "%s   (Enter %s, %sEsc leave)", d->title, f->choice >= 0 ? "take" : d->go,
+             d->fields > 1 ? "Tab next, " : "");
+    snprintf(note, sizeof note, "%sCtrl-Y copies the command", c.n ? "↑ ↓ choose   " : "");
+    struct rect area = layout_drawer(body, form_rows(d, &c, body.h));
     grid_fill(g, area, ' ', ROLE_TEXT);
     cover(g, HIT_NOTHING);
-    struct rect in = grid_box(g, area, title, NULL);
+    struct rect in = grid_box(g, area, title, note);
     for (int i = 0; i < d->fields; i++) {
         bool good = !f->field[i].error[0], here = i == f->focus;
         struct pen p = pen_at(g, in, 0, i);
-        pen_field(&p, 9, here ? ROLE_KEY | STYLE_BOLD : ROLE_DIM, d->label[i]);
+        pen_field(&p, LABEL, here ? ROLE_KEY | STYLE_BOLD : ROLE_DIM, d->field[i].label);
         pen_put(&p, good ? ROLE_BETTER : ROLE_WORSE, good ? "✓ " : "✕ ");
         draw_input(&p, &f->field[i], here);
         grid_hit(g, rect_rows(in, i, 1), HIT_FIELD, i);
     }
-    const char *error = f->field[f->focus].error;
-    struct rect rest = rect_rows(in, d->fields, in.h - d->fields);
-    bool say = error[0] && (f->tried || f->field[f->focus].text[0]);
-    int used = say ? grid_wrap(g, rest, ROLE_WARN, error) : 0;
-    grid_wrap(g, rect_rows(rest, used, rest.h - used), ROLE_DIM,
-              f->kind == FORM_COMMAND ? ui_command_hint(u, hint, sizeof hint)
-                                      : form_hint(f, hint, sizeof hint));
+    const int offers = MAX(in.h - d->fields - SAID, 0);
+    draw_offers(g, rect_rows(in, d->fields, offers), s, f, &c);
+    draw_said(g, rect_rows(in, d->fields + offers, in.h - d->fields - offers), s, u);
+    if (c.files && !c.n)
+        grid_wrap(g, rect_rows(in, d->fields, offers), ROLE_DIM,
+                  s->folder.error[0] ? s->folder.error
+                  : s->folder.read   ? "nothing of that name here; Backspace takes letters away"
+                                     : "reading the folder");
 }
+
+/* ---------------------------------------------------------------- pages, questions */
+
+void view_page(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
+{
+    static const unsigned STYLES[] = { [PAGE_PLAIN] = ROLE_TEXT,
+                                       [PAGE_HEAD] = ROLE_TITLE | STYLE_BOLD,
+                                       [PAGE_DIM] = ROLE_DIM,
+                                       [PAGE_GOOD] = ROLE_BETTER | STYLE_BOLD,
+                                       [PAGE_BAD] = ROLE_WORSE | STYLE_BOLD,
+                                       [PAGE_UNSURE] = ROLE_UNSURE | STYLE_BOLD };
+    const struct page *page = &s->page;
+    const bool wide = page_columns(page) > body.w - 2;
+    char note[128];
+    grid_fill(g, body, ' ', ROLE_TEXT);
+    cover(g, HIT_CLOSE);
+    snprintf(note, sizeof note, "j k scroll%s   Esc closes", wide ? "   h l sideways" : "");
+    struct rect in = grid_box(g, body, page->title, note);
+    const int top = MAX(MIN(u->page_row, page->count - in.h), 0);
+    for (int i = 0; i < in.h && top + i < page->count; i++) {
+        const struct page_line *l = &page->line[top + i];
+        const char *from = l->text;
+        uint32_t code;
+        for (int skip = u->page_column; skip > 0 && *from; skip--)
+            from += str_utf8_next(from, strlen(from), &code);
+        struct pen p = pen_at(g, in, 0, i);
+        pen_field(&p, in.w, STYLES[l->tone], from);
+    }
+    if (!page->count) grid_wrap(g, in, ROLE_DIM, "it wrote nothing");
+}
+
+void view_question(struct grid *g, struct rect body, const struct ui *u)
+{
+    const struct question *q = &u->question;
+    struct rect area = layout_overlay(body, MIN(body.w - 4, 96), 9);
+    char line[sizeof q->line + 16];
+    grid_fill(g, area, ' ', ROLE_TEXT);
+    cover(g, HIT_NOTHING);
+    struct rect in = grid_box(g, area, "Sure?", "y yes   n no");
+    const int used = grid_wrap(g, rect_rows(in, 0, MAX(in.h - 2, 0)), ROLE_WARN | STYLE_BOLD, q->text);
+    snprintf(line, sizeof line, "$ qdyno %s", q->line);
+    grid_wrap(g, rect_rows(in, used + 1, MAX(in.h - used - 1, 0)), ROLE_DIM, line);
+}
+
+/* ---------------------------------------------------------------- palette, keys */
 
 static void palette_row(struct grid *g, struct rect row, const struct palette_entry *e, bool chosen)
 {
