@@ -17,6 +17,7 @@ struct reading {
     int models;
     struct measured_quality quality;
     struct measured_load load;
+    struct sensitivity sensitivity;
     struct gathered {
         float *ttft, *itl;
         int n_ttft, n_itl;
@@ -148,6 +149,62 @@ static void finish_lines(struct reading *r)
     }
 }
 
+/* ---------------------------------------------------------------- sensitivity */
+
+/* "blk.12.ffn_down.weight": "ffn_down" of column 13; others as a whole are in column 0. */
+static int column_of(const char *tensor, char *kind, size_t size)
+{
+    int layer = -1, used = 0;
+    if (sscanf(tensor, "blk.%d.%n", &layer, &used) < 1 || !used) {
+        layer = -1;
+        used = 0;
+    }
+    const char *name = tensor + used, *end = strstr(name, ".weight");
+    snprintf(kind, size, "%.*s", (int)(end ? end - name : (long)strlen(name)), name);
+    return layer + 1;
+}
+
+static struct sensitivity_map *map_for(struct sensitivity *s, const char *format)
+{
+    for (int i = 0; i < s->maps; i++)
+        if (!strcmp(s->map[i].format, format)) return &s->map[i];
+    if (s->maps == SENSITIVITY_MAPS) return NULL;
+    struct sensitivity_map *m = &s->map[s->maps++];
+    snprintf(m->format, sizeof m->format, "%s", format);
+    return m;
+}
+
+static int kind_for(struct sensitivity_map *m, const char *kind)
+{
+    for (int i = 0; i < m->kinds; i++)
+        if (!strcmp(m->kind[i], kind)) return i;
+    if (m->kinds == SENSITIVITY_KINDS) return -1;
+    for (int i = 0; i < SENSITIVITY_LAYERS; i++) m->loss[m->kinds][i] = NAN;
+    snprintf(m->kind[m->kinds], sizeof m->kind[0], "%s", kind);
+    return m->kinds++;
+}
+
+static void put_loss(struct sensitivity *s, const struct sensitivity_row *r)
+{
+    char kind[sizeof s->map[0].kind[0]];
+    struct sensitivity_map *m = map_for(s, r->format);
+    const int column = column_of(r->tensor, kind, sizeof kind), row = m ? kind_for(m, kind) : -1;
+    if (row < 0 || column >= SENSITIVITY_LAYERS) return;
+    m->loss[row][column] = (float)r->kld;
+    m->layers = MAX(m->layers, column + 1);
+}
+
+static enum err_code read_sensitivity(struct reading *r, const char *sha256, struct err *why)
+{
+    struct sensitivity_row *rows = NULL;
+    int n = 0;
+    const enum err_code rc = db_sensitivity_list(r->d, sha256, NULL, &rows, &n, why);
+    for (int i = 0; i < n; i++) put_loss(&r->sensitivity, &rows[i]);
+    if (n) snprintf(r->sensitivity.basis, sizeof r->sensitivity.basis, "%s", rows[0].basis);
+    free(rows);
+    return rc;
+}
+
 /* ---------------------------------------------------------------- all of it */
 
 static enum err_code read_all(struct reading *r, struct err *why)
@@ -157,6 +214,7 @@ static enum err_code read_all(struct reading *r, struct err *why)
         const struct model_query q = { r->sha[i], METRICS[METRIC_KLD].name, MOST_CELLS };
         rc = db_model_cells(r->d, &q, on_quality, r, why);
         if (!rc) rc = db_model_requests(r->d, &q, on_requests, r, why);
+        if (!rc && !r->sensitivity.maps) rc = read_sensitivity(r, r->sha[i], why);
     }
     return rc;
 }
@@ -179,6 +237,9 @@ void board_read_measured(struct board *b, struct db *d)
     const bool bad = read_all(r, &why) != ERR_OK;
     finish_lines(r);
     qsort(r->quality.line, (size_t)r->quality.count, sizeof r->quality.line[0], by_loss);
+    if (!r->sensitivity.maps)
+        snprintf(r->sensitivity.missing, sizeof r->sensitivity.missing,
+                 "n/a: which tensors are sensitive was not measured for this model.");
     if (bad) {
         snprintf(r->quality.error, sizeof r->quality.error, "%.199s", why.message);
         snprintf(r->load.error, sizeof r->load.error, "%.199s", why.message);
@@ -186,6 +247,7 @@ void board_read_measured(struct board *b, struct db *d)
     pthread_mutex_lock(&b->lock);
     b->known.quality = r->quality;
     b->known.load = r->load;
+    b->known.sensitivity = r->sensitivity;
     pthread_mutex_unlock(&b->lock);
     free(r);
 }

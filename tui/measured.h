@@ -10,7 +10,8 @@
 
 enum {
     MEASURED_METHODS = 40,
-    SENSITIVITY_KINDS = 24,
+    SENSITIVITY_MAPS = 6,
+    SENSITIVITY_KINDS = 20,
     SENSITIVITY_LAYERS = 160,
     LATENCY_BINS = 96,
     LOAD_LINES = 24,
@@ -31,13 +32,17 @@ struct measured_quality {
     char error[200];
 };
 
-/* What is lost when one tensor alone is quantized, by kind of tensor and layer. */
-struct sensitivity {
-    int kinds, layers; /* kinds 0: not measured */
+/* What is lost when one tensor alone is stored in a format, by kind of tensor and layer. */
+struct sensitivity_map {
+    char format[24];
+    int kinds, layers; /* column 0: of the model as a whole; column i + 1: layer i */
     char kind[SENSITIVITY_KINDS][32];
-    float loss[SENSITIVITY_KINDS][SENSITIVITY_LAYERS]; /* NAN unknown */
-    char unit[24], format[24], text[64];               /* "nats", what each was quantized to, on what */
-    int64_t measured_ms;
+    float loss[SENSITIVITY_KINDS][SENSITIVITY_LAYERS]; /* KL divergence, nats; NAN unknown */
+};
+struct sensitivity {
+    int maps; /* 0: not measured */
+    struct sensitivity_map map[SENSITIVITY_MAPS];
+    char basis[96];    /* text and windows, where it was measured */
     char missing[240]; /* why there is none, and the command that measures it */
 };
 

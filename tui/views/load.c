@@ -1,32 +1,51 @@
 /* tui/views/load.c - what is asked of the engine and how it copes: requests, their latencies, the KV cache,
  * and the run against what the machine could do. */
 #include "tui/views/views.h"
-#include "tui/figures.h"
+#include "tui/charts.h"
 
 #include <math.h>
+#include <string.h>
+
+static const struct load_line *chosen_line(const struct snapshot *s, const struct ui *u)
+{
+    const int n = s->load.lines;
+    return n > 0 ? &s->load.line[MAX(0, MIN(u->selected[VIEW_LOAD], n - 1))] : NULL;
+}
+
+/* ---------------------------------------------------------------- requests */
+
+enum { COUNT = 6, SEQUENCES = 5, TIME = 8, RATE = 8 };
 
 static void line_row(struct grid *g, struct rect in, int row, const struct load_line *l, bool chosen)
 {
     const unsigned style = !l ? (unsigned)ROLE_DIM : ROLE_TEXT | (chosen ? STYLE_REVERSE : 0u);
-    char n[32] = "n";
+    const int prefill = in.w >= 56 ? RATE + 2 : 0, config = in.w >= 66 ? in.w - 56 : 0;
+    char n[32] = "n", side[16] = "seq";
     if (l) snprintf(n, sizeof n, "%lld", (long long)l->requests);
+    if (l) snprintf(side, sizeof side, "%d", MAX(l->sequences, 1));
     struct pen p = pen_at(g, in, 0, row);
-    pen_field(&p, MAX(in.w - 5 - 8 - 8 - 8, 6), style, l ? l->workload : "workload");
-    pen_field_right(&p, 5, style, n);
-    pen_field_right(&p, 8, style, l ? figure_seconds(l->ttft.p50).text : "TTFT");
-    pen_field_right(&p, 8, style, l ? figure_seconds(l->itl.p50).text : "ITL");
-    pen_field_right(&p, 8, style, l ? figure_number(l->decode_tok_s).text : "tok/s");
+    pen_field(&p, MAX(in.w - config - COUNT - SEQUENCES - 2 * TIME - RATE - prefill, 6), style,
+              l ? l->workload : "workload");
+    pen_field(&p, config, style, l ? l->config : "config");
+    pen_field_right(&p, COUNT, style, n);
+    pen_field_right(&p, SEQUENCES, style, side);
+    pen_field_right(&p, TIME, style, l ? figure_seconds(l->ttft.p50).text : "TTFT");
+    pen_field_right(&p, TIME, style, l ? figure_seconds(l->itl.p50).text : "ITL");
+    if (prefill) pen_field_right(&p, prefill, style, l ? figure_number(l->prefill_tok_s).text : "prefill/s");
+    pen_field_right(&p, RATE, style, l ? figure_number(l->decode_tok_s).text : "tok/s");
 }
 
 static void box_requests(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const struct measured_load *l = &s->load;
-    struct rect in = grid_box(g, area, "Requests", NULL);
+    struct rect in = grid_box(g, area, "Requests by workload", "TTFT and ITL: medians");
     if (l->lines <= 0) {
         grid_wrap(g, in, l->error[0] ? ROLE_ERROR : ROLE_DIM,
-                  l->error[0]    ? l->error
-                  : l->lines < 0 ? "reading what was measured"
-                                 : "n/a: no request of this model was measured yet: b, or the command below");
+                  l->error[0]         ? l->error
+                  : !s->model_path[0] ? "no model yet: m chooses one"
+                  : l->lines < 0      ? "reading what was measured"
+                                 : "n/a: no request to this model was measured yet: b starts an A/B, the "
+                                   "command below measures one load");
         return;
     }
     line_row(g, in, 0, NULL, false);
@@ -38,27 +57,180 @@ static void box_requests(struct grid *g, struct rect area, const struct snapshot
     }
 }
 
-static void row_latency(struct grid *g, struct rect in, int row, const char *name, const struct latency *l)
-{
-    struct pen p = pen_at(g, in, 0, row);
-    pen_field(&p, 5, ROLE_DIM, name);
-    if (!l->n) {
-        pen_put(&p, ROLE_DIM, "n/a");
-        return;
-    }
-    pen_value(&p, "p50 ", figure_seconds(l->p50).text);
-    pen_value(&p, " p95 ", figure_seconds(l->p95).text);
-    pen_value(&p, " p99 ", figure_seconds(l->p99).text);
-    pen_printf(&p, ROLE_DIM, " of %d", l->n);
-}
+/* ---------------------------------------------------------------- latencies */
 
+/* Side by side where there is room for two, else one above the other. */
 static void box_latency(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    struct rect in = grid_box(g, area, "Latency", NULL);
-    if (s->load.lines <= 0) return;
-    const struct load_line *l = &s->load.line[MAX(0, MIN(u->selected[VIEW_LOAD], s->load.lines - 1))];
-    row_latency(g, in, 0, "TTFT", &l->ttft);
-    row_latency(g, in, 1, "ITL", &l->itl);
+    const struct load_line *l = chosen_line(s, u);
+    char title[128] = "Latency";
+    if (l)
+        snprintf(title, sizeof title, "Latency of %.40s, %d sequence%s", l->workload, MAX(l->sequences, 1),
+                 l->sequences > 1 ? "s" : "");
+    struct rect in = grid_box(g, area, title, NULL), part[2];
+    if (!l) {
+        grid_wrap(g, in, ROLE_DIM, "n/a: nothing was measured");
+        return;
+    }
+    const bool beside = in.w >= 76;
+    for (int i = 0; i < 2; i++)
+        part[i] = beside ? (struct rect){ in.x + i * (in.w / 2 + 1), in.y, in.w / 2 - 1, in.h }
+                         : rect_rows(in, i * (in.h / 2), i ? in.h - in.h / 2 : in.h / 2);
+    static const char *const NAMES[] = { "TTFT ", "ITL  " };
+    const struct latency *of[] = { &l->ttft, &l->itl };
+    for (int i = 0; i < 2; i++) {
+        struct pen p = pen_at(g, part[i], 0, 0);
+        pen_put(&p, ROLE_TITLE, NAMES[i]);
+        struct rect rest = { part[i].x + p.x, part[i].y, MAX(part[i].w - p.x, 0), part[i].h };
+        chart_latency(g, rest, of[i], i ? ROLE_GRAPH : ROLE_METER);
+    }
+}
+
+/* ---------------------------------------------------------------- roofline */
+
+/* Where an arm's phase stands: operations a byte, operations a second. */
+struct roof_point {
+    double intensity, ops_s;
+};
+
+/* Matrices only: weights are read once a step for all sequences, each sequence's cache once a step. */
+static struct roof_point decode_point(const struct experiment_arm *a, const struct workload *w)
+{
+    const double sequences = MAX(w->sequences, 1), held = w->depth + w->prompt + w->gen / 2.0;
+    const double flops = a->plan.flops_per_token * sequences,
+                 bytes = (double)a->plan.decode_read_bytes +
+                         sequences * held * (double)a->plan.kv_bytes_per_token;
+    return (struct roof_point){ flops / bytes, a->plan.flops_per_token * a->decode_tok_s };
+}
+
+static struct roof_point prefill_point(const struct experiment_arm *a, const struct workload *w)
+{
+    const double rows = MIN((double)a->plan.batch, (double)w->prompt * MAX(w->sequences, 1));
+    return (struct roof_point){ rows * a->plan.flops_per_token / (double)a->plan.decode_read_bytes,
+                                a->plan.flops_per_token * a->prefill_tok_s };
+}
+
+static struct figure show_ops(double v)
+{
+    struct figure f;
+    const double g = v / 1e9;
+    snprintf(f.text, sizeof f.text, g >= 1000 ? "%.3gT" : "%.3gG", g >= 1000 ? g / 1000 : g);
+    return f;
+}
+
+static struct figure show_intensity(double v)
+{
+    struct figure f;
+    snprintf(f.text, sizeof f.text, "%.2g", v);
+    if (v >= 99.5) snprintf(f.text, sizeof f.text, "%.0f", v);
+    return f;
+}
+
+/* The highest roof, and the lowest of those above plain code: f32 where there are vectors. */
+static void roofs(const struct machine_ceilings *c, int *high, int *low)
+{
+    *high = *low = -1;
+    for (int i = 0; i < c->count; i++) {
+        const double ops = c->row[i].ops_s_all;
+        if (!isfinite(ops)) continue;
+        if (*high < 0 || ops > c->row[*high].ops_s_all) *high = i;
+        const bool f32 = !strcmp(c->row[i].name, "f32_fma");
+        if (f32 && (*low < 0 || ops > c->row[*low].ops_s_all)) *low = i;
+    }
+    if (*low == *high) *low = -1;
+}
+
+static void draw_roof(const struct plane *p, double bytes_s, double ops_s, const char *name, unsigned style)
+{
+    const double knee = ops_s / bytes_s;
+    plane_line(p, (const double[]){ p->x.lo, p->x.lo * bytes_s }, (const double[]){ knee, ops_s }, style);
+    plane_line(p, (const double[]){ knee, ops_s }, (const double[]){ p->x.hi, ops_s }, style);
+    const int row = (int)lround((1 - log(ops_s / p->y.lo) / log(p->y.hi / p->y.lo)) * (p->at.h - 1));
+    const int columns = text_columns(name);
+    if (columns > p->at.w / 2 || row + 1 >= p->at.h) return;
+    struct pen pen = pen_at(p->g, p->at, p->at.w - columns, row + 1);
+    pen_put(&pen, ROLE_DIM, name);
+}
+
+struct roof_mark {
+    struct roof_point at;
+    uint32_t code;
+    unsigned style;
+};
+
+/* 'A' and 'B' decode, 'a' and 'b' prefill. Returns the count. */
+static int roof_marks(const struct experiment_state *x, struct roof_mark *out)
+{
+    int n = 0;
+    for (int arm = 0; arm < experiment_arms(x); arm++) {
+        const struct experiment_arm *a = &x->arm[arm];
+        const unsigned style = (unsigned)(arm ? ROLE_ARM_B : ROLE_ARM_A) | STYLE_BOLD;
+        if (a->plan.total <= 0 || !(a->plan.flops_per_token > 0)) continue;
+        if (isfinite(a->decode_tok_s))
+            out[n++] = (struct roof_mark){ decode_point(a, &x->spec.workload), 'A' + (uint32_t)arm, style };
+        if (isfinite(a->prefill_tok_s))
+            out[n++] = (struct roof_mark){ prefill_point(a, &x->spec.workload), 'a' + (uint32_t)arm, style };
+    }
+    return n;
+}
+
+static const char *roof_missing(const struct snapshot *s)
+{
+    if (!s->ceilings_known)
+        return "n/a: this machine's limits were not measured yet: a measures them (about 8 s)";
+    if (!isfinite(s->ceilings.read_bytes_s_all)) return "n/a: how fast memory can be read is not known";
+    return "";
+}
+
+static void draw_roofline(struct grid *g, struct rect in, const struct snapshot *s)
+{
+    const struct machine_ceilings *c = &s->ceilings;
+    struct roof_mark mark[2 * EXPERIMENT_ARMS];
+    const int n = s->experiment_known ? roof_marks(&s->experiment, mark) : 0;
+    int high, low;
+    roofs(c, &high, &low);
+    if (high < 0) {
+        grid_wrap(g, in, ROLE_DIM, "n/a: no limit of arithmetic is known");
+        return;
+    }
+    const double peak = c->row[high].ops_s_all, bytes_s = c->read_bytes_s_all;
+    struct axis x = { 0.5, peak / bytes_s * 8, true, "op/byte", show_intensity },
+                y = { bytes_s * 0.5, peak * 1.5, true, "op/s", show_ops };
+    for (int i = 0; i < n; i++) {
+        x.hi = fmax(x.hi, mark[i].at.intensity * 1.3);
+        y.lo = fmin(y.lo, mark[i].at.ops_s / 2);
+        y.hi = fmax(y.hi, mark[i].at.ops_s * 1.5); /* weights in a cache: above the roof */
+    }
+    char name[64];
+    const int legend = in.h >= 8 ? 1 : 0;
+    const struct plane p = plane_open(g, rect_rows(in, 0, in.h - legend), x, y);
+    if (p.at.w <= 0) return;
+    snprintf(name, sizeof name, "%s %s", c->row[high].name, c->row[high].isa);
+    draw_roof(&p, bytes_s, peak, name, ROLE_TEXT);
+    if (low >= 0) {
+        snprintf(name, sizeof name, "%s %s", c->row[low].name, c->row[low].isa);
+        draw_roof(&p, bytes_s, c->row[low].ops_s_all, name, ROLE_DIM);
+    }
+    for (int i = 0; i < n; i++)
+        plane_mark(&p, mark[i].at.intensity, mark[i].at.ops_s, mark[i].code, mark[i].style);
+    if (!legend) return;
+    struct pen pen = pen_at(g, in, 0, in.h - 1);
+    pen_field(&pen, in.w, ROLE_DIM,
+              n ? "A B decode, a b prefill: operations of matrices, bytes of weights and cache"
+                : "no experiment on screen: its arms would be marked here");
+}
+
+static void box_roofline(struct grid *g, struct rect area, const struct snapshot *s)
+{
+    char title[128] = "Roofline";
+    if (s->ceilings_known)
+        snprintf(title, sizeof title, "Roofline: memory %s, %d threads",
+                 figure_per_second(s->ceilings.read_bytes_s_all).text, s->ceilings.threads_all);
+    struct rect in = grid_box(g, area, title, NULL);
+    if (*roof_missing(s))
+        grid_wrap(g, in, ROLE_DIM, roof_missing(s));
+    else
+        draw_roofline(g, in, s);
 }
 
 void view_load(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
@@ -68,5 +240,5 @@ void view_load(struct grid *g, struct rect body, const struct snapshot *s, const
     box_requests(g, box[LOAD_REQUESTS], s, u);
     box_latency(g, box[LOAD_LATENCY], s, u);
     grid_box(g, box[LOAD_BLOCKS], "KV cache", NULL);
-    grid_box(g, box[LOAD_ROOFLINE], "Against the machine's limits", NULL);
+    box_roofline(g, box[LOAD_ROOFLINE], s);
 }

@@ -1,57 +1,181 @@
 /* tui/views/quality.c - what each way of storing the model loses, and in which of its tensors. */
 #include "tui/views/views.h"
-#include "tui/figures.h"
+#include "tui/charts.h"
 
 #include <math.h>
+#include <string.h>
 
-static void method_row(struct grid *g, struct rect in, int row, const struct quality_line *q, bool chosen)
+/* ---------------------------------------------------------------- methods */
+
+enum { CONFIG = 15, REFERENCE = 14, KLD = 10, BOUNDS = 22, TOP1 = 8, PPL = 9, CHANGE = 8, PLOT = 18 };
+
+/* Where intervals are drawn, one row each, over an axis that all share. */
+struct strip {
+    int columns; /* 0: no room */
+    struct axis axis;
+};
+
+static struct figure show_nats(double v)
 {
-    enum { KLD = 26, TOP1 = 8, PPL = 20, REFERENCE = 14 };
-    const unsigned style = !q ? (unsigned)ROLE_DIM : ROLE_TEXT | (chosen ? STYLE_REVERSE : 0u);
-    const int reference = in.w >= 100 ? REFERENCE : 0;
-    char kld[64] = "KLD, nats [95 %]", top1[32] = "top-1", ppl[64] = "perplexity";
-    if (q) {
-        snprintf(kld, sizeof kld, "%.3g [%.3g, %.3g]", q->kld.estimate, q->kld.lower, q->kld.upper);
-        snprintf(top1, sizeof top1, "%.1f%%", 100 * q->top1.estimate);
-        snprintf(ppl, sizeof ppl, "%.4g (%s)", q->ppl.estimate,
-                 figure_change(log(q->ppl_ratio.estimate)).text);
+    struct figure f;
+    snprintf(f.text, sizeof f.text, "%.0e", v);
+    return f;
+}
+
+/* A lower bound of 0 has no place on a logarithmic axis: it runs off its left end. */
+static struct axis loss_axis(const struct measured_quality *q)
+{
+    struct axis a = { .lo = NAN, .hi = NAN, .log = true, .show = show_nats };
+    for (int i = 0; i < q->count; i++) {
+        const struct interval *k = &q->line[i].kld;
+        if (k->estimate > 0) {
+            a.lo = fmin(a.lo, k->lower > k->estimate / 100 ? k->lower : k->estimate);
+            a.hi = fmax(a.hi, isfinite(k->upper) ? k->upper : k->estimate);
+        }
     }
+    return axis_around(a);
+}
+
+static void draw_loss(struct pen *p, const struct strip *strip, const struct interval *k, unsigned style)
+{
+    const struct rect at = { p->area.x + p->x + 1, p->area.y + p->y, strip->columns - 2, 1 };
+    const struct plane plane = {
+        .g = p->g, .at = at, .x = strip->axis, .y = { .lo = 0, .hi = 1, .show = show_nats }
+    };
+    if (isfinite(k->upper))
+        plane_whisker_x(&plane, k->lower > strip->axis.lo ? k->lower : strip->axis.lo, k->upper, 0.5, style);
+    if (k->estimate > 0) plane_mark(&plane, k->estimate, 0.5, 0x25cf, style | STYLE_BOLD);
+    p->x += strip->columns;
+}
+
+static void method_row(struct grid *g, struct rect in, int row, const struct strip *strip,
+                       const struct quality_line *q, bool chosen)
+{
+    const unsigned style = !q ? (unsigned)ROLE_DIM : ROLE_TEXT | (chosen ? STYLE_REVERSE : 0u);
+    const int reference = in.w >= 100 ? REFERENCE : 0, bounds = in.w >= 112 ? BOUNDS : 0;
+    char text[96];
     struct pen p = pen_at(g, in, 0, row);
-    pen_field(&p, MAX(in.w - KLD - TOP1 - PPL - reference, 8), style, q ? q->config : "method");
+    pen_field(&p, MAX(in.w - reference - KLD - bounds - strip->columns - TOP1 - PPL - CHANGE, CONFIG), style,
+              q ? q->config : "method");
     pen_field(&p, reference, style, q ? q->reference : "against");
-    pen_field_right(&p, KLD, style, kld);
-    pen_field_right(&p, TOP1, style, top1);
-    pen_field_right(&p, PPL, style, ppl);
+    snprintf(text, sizeof text, "%.3g", q ? q->kld.estimate : NAN);
+    pen_field_right(&p, KLD, style, q ? text : "KLD, nats");
+    snprintf(text, sizeof text, "[%.3g, %.3g]", q ? q->kld.lower : NAN, q ? q->kld.upper : NAN);
+    pen_field_right(&p, bounds, style, q ? text : "95 %");
+    if (q)
+        draw_loss(&p, strip, &q->kld, ROLE_GRAPH);
+    else
+        p.x += strip->columns;
+    snprintf(text, sizeof text, "%.1f%%", 100 * (q ? q->top1.estimate : NAN));
+    pen_field_right(&p, TOP1, style, q ? text : "top-1");
+    pen_field_right(&p, PPL, style, q ? figure_number(q->ppl.estimate).text : "PPL");
+    pen_field_right(&p, CHANGE, style, q ? figure_change(log(q->ppl_ratio.estimate)).text : "");
+}
+
+/* All figures of the selected one, with their intervals. */
+static void method_details(struct grid *g, struct rect in, const struct quality_line *q)
+{
+    char text[600];
+    snprintf(
+        text, sizeof text,
+        "%s against %s, %lld windows of %d tokens of %s (run %lld): KL divergence %.3g nats [%.3g, %.3g], "
+        "same top-1 %.1f%% [%.1f, %.1f], perplexity %.4g [%.4g, %.4g], ratio %.4f [%.4f, %.4f]",
+        q->config, q->reference, (long long)q->windows, q->ctx, q->text, (long long)q->run_id,
+        q->kld.estimate, q->kld.lower, q->kld.upper, 100 * q->top1.estimate, 100 * q->top1.lower,
+        100 * q->top1.upper, q->ppl.estimate, q->ppl.lower, q->ppl.upper, q->ppl_ratio.estimate,
+        q->ppl_ratio.lower, q->ppl_ratio.upper);
+    grid_wrap(g, in, ROLE_DIM, text);
+}
+
+static void no_methods(struct grid *g, struct rect in, const struct snapshot *s)
+{
+    const struct measured_quality *q = &s->quality;
+    grid_wrap(g, in, q->error[0] ? ROLE_ERROR : ROLE_DIM,
+              q->error[0]         ? q->error
+              : !s->model_path[0] ? "no model yet: m chooses one"
+              : q->count < 0      ? "reading what was measured"
+                                  : "n/a: nobody has measured what a method costs this model. The command "
+                                    "below compares a method's predictions with the model's own, token by "
+                                    "token, on a text: ! runs it, or b with quality=TEXT after the workload.");
 }
 
 static void box_methods(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const struct measured_quality *q = &s->quality;
-    struct rect in = grid_box(g, area, "Quality of methods",
+    struct rect in = grid_box(g, area,
+                              "Quality of methods: KL divergence of predictions, the least loss first",
                               snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
     if (q->count <= 0) {
-        grid_wrap(g, in, q->error[0] ? ROLE_ERROR : ROLE_DIM,
-                  q->error[0] ? q->error
-                  : q->count < 0
-                      ? "reading what was measured"
-                      : "n/a: no quality of this model was measured yet. The command below compares "
-                        "a method's predictions with the model's own, token by token.");
+        no_methods(g, in, s);
         return;
     }
-    method_row(g, in, 0, NULL, false);
-    const int rows = in.h - 1, chosen = u->selected[VIEW_QUALITY];
+    const int details = in.h >= 7 ? MIN(in.h / 3, in.w < 110 ? 4 : 3) : 0;
+    const int rows = in.h - 1 - details, chosen = MIN(MAX(u->selected[VIEW_QUALITY], 0), q->count - 1);
     const int top = MAX(MIN(chosen - rows / 2, q->count - rows), 0);
+    const struct strip strip = { MAX(in.w >= 150 ? 44 : in.w >= 112 ? 26 : PLOT, PLOT), loss_axis(q) };
+    method_row(g, in, 0, &strip, NULL, false);
     for (int i = top; i < q->count && i - top < rows; i++) {
-        method_row(g, in, 1 + i - top, &q->line[i], i == chosen);
+        method_row(g, in, 1 + i - top, &strip, &q->line[i], i == chosen);
         grid_hit(g, rect_rows(in, 1 + i - top, 1), HIT_ROW, i);
     }
+    if (details) method_details(g, rect_rows(in, in.h - details, details), &q->line[chosen]);
 }
 
-static void box_layers(struct grid *g, struct rect area, const struct snapshot *s)
+/* ---------------------------------------------------------------- tensors */
+
+static const char *kind_name(const void *of, int row)
 {
-    struct rect in = grid_box(g, area, "Sensitivity by tensor and layer", NULL);
-    if (!s->sensitivity.kinds)
-        grid_wrap(g, in, ROLE_DIM, s->sensitivity.missing[0] ? s->sensitivity.missing : "n/a");
+    return ((const struct sensitivity_map *)of)->kind[row];
+}
+
+static double kind_loss(const void *of, int row, int column)
+{
+    return (double)((const struct sensitivity_map *)of)->loss[row][column];
+}
+
+/* The map of the format that the selected method stores, else the first. */
+static const struct sensitivity_map *map_of(const struct snapshot *s, const struct ui *u)
+{
+    const struct sensitivity *all = &s->sensitivity;
+    const int row = u->selected[VIEW_QUALITY];
+    const char *config = row >= 0 && row < s->quality.count ? s->quality.line[row].config : "";
+    for (int i = 0; i < all->maps; i++)
+        if (strstr(config, all->map[i].format)) return &all->map[i];
+    return &all->map[0];
+}
+
+static void heaviest(const struct sensitivity_map *m, int *row, int *column)
+{
+    double most = -1;
+    *row = *column = -1;
+    for (int k = 0; k < m->kinds; k++)
+        for (int i = 0; i < m->layers; i++)
+            if ((double)m->loss[k][i] > most) {
+                most = (double)m->loss[k][i];
+                *row = k;
+                *column = i;
+            }
+}
+
+static void box_layers(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
+{
+    const struct sensitivity_map *m = map_of(s, u);
+    char title[160] = "Sensitivity by tensor and layer", note[160] = "";
+    if (s->sensitivity.maps) {
+        int row, column;
+        heaviest(m, &row, &column);
+        snprintf(title, sizeof title, "Sensitivity: KL divergence when one tensor alone is %s", m->format);
+        if (row >= 0 && column > 0)
+            snprintf(note, sizeof note, "most: %s of layer %d, %.2e nats", m->kind[row], column - 1,
+                     (double)m->loss[row][column]);
+        else if (row >= 0)
+            snprintf(note, sizeof note, "most: %s, %.2e nats", m->kind[row], (double)m->loss[row][0]);
+        struct rect in = grid_box(g, area, title, note[0] ? note : NULL);
+        chart_heat(g, in, &(struct heat){ m->kinds, m->layers, kind_name, kind_loss, m, row, column });
+        return;
+    }
+    struct rect in = grid_box(g, area, title, NULL);
+    grid_wrap(g, in, ROLE_DIM, s->sensitivity.missing[0] ? s->sensitivity.missing : "n/a");
 }
 
 void view_quality(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
@@ -59,5 +183,5 @@ void view_quality(struct grid *g, struct rect body, const struct snapshot *s, co
     struct rect box[QUALITY_BOXES];
     layout_quality(body, box);
     box_methods(g, box[QUALITY_METHODS], s, u);
-    box_layers(g, box[QUALITY_LAYERS], s);
+    box_layers(g, box[QUALITY_LAYERS], s, u);
 }
