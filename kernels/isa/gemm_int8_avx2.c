@@ -36,6 +36,15 @@ static void find_terms(const struct q8_sliver *x, int blocks, int vectors, const
     }
 }
 
+/* sums + products of four, in this order: left to itself the compiler adds up all steps as a tree, whose
+ * products do not fit into the registers. */
+ALWAYS_INLINE __m256i sums_add(__m256i sums, __m256i code, __m256i q)
+{
+    sums = _mm256_add_epi16(sums, _mm256_maddubs_epi16(code, q));
+    __asm__("" : "+x"(sums));
+    return sums;
+}
+
 ALWAYS_INLINE void block_dots(const struct q8_group *w, const int8_t *x, const struct lane_terms *terms,
                               int r0, int v0, int h, const struct shape s, __m256 dots[6][4])
 {
@@ -60,12 +69,12 @@ ALWAYS_INLINE void block_dots(const struct q8_group *w, const int8_t *x, const s
             const __m256i code = weights(&w->code[r0 + r][4 * s.slices * i], s.slices);
 #pragma GCC unroll 4
             for (int v = 0; v < s.vectors; v++)
-                sum[r][v] = _mm256_add_epi16(sum[r][v], _mm256_maddubs_epi16(code, q[v]));
+                sum[r][v] = sums_add(sum[r][v], code, q[v]);
             if (!s.wide) continue;
             const __m256i high = weights(&w->high[r0 + r][4 * s.slices * i], s.slices);
 #pragma GCC unroll 4
             for (int v = 0; v < s.vectors; v++)
-                upper[r][v] = _mm256_add_epi16(upper[r][v], _mm256_maddubs_epi16(high, q[v]));
+                upper[r][v] = sums_add(upper[r][v], high, q[v]);
         }
     }
 #pragma GCC unroll 6
