@@ -36,11 +36,12 @@ void job_put_text(struct job *j, int i, const char *text)
 /* ---------------------------------------------------------------- one function per action that does
  * something */
 
-/* Where the model is, else the places models were found in before. */
+/* Where the model is; from the bundled one on, the places models were found in before. */
 static void do_model(struct dashboard *d)
 {
     char folder[FORM_TEXT];
     const char *path = d->s->model_path, *slash = strrchr(path, '/');
+    if (str_ends(path, "/models/bundled.gguf")) slash = NULL;
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 0, path);
     form_show(&d->ui.form, FORM_MODEL, (const char *const[FORM_FIELDS]){ folder });
     d->ui.form.choice = 0;

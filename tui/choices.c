@@ -67,10 +67,30 @@ static bool has_recipe(const struct making *m)
     return false;
 }
 
+/* The word names a recipe as it stands: others may take its place, and more may follow. */
+static bool is_recipe(const struct making *m)
+{
+    struct config c;
+    return *m->word && !strchr(m->word, '=') &&
+           (!strcmp(m->word, "default") || !config_parse(&c, m->word, NULL));
+}
+
+/* What stands there is whole: a comma, and what may follow is offered. */
+static void offer_comma(struct making *m, const char *word, const char *about)
+{
+    char text[FORM_TEXT];
+    snprintf(text, sizeof text, "%.200s,", word);
+    struct choice *c = add(m, text, true);
+    if (c) snprintf(c->about, sizeof c->about, "%s", about);
+}
+
 static void offer_recipes(struct making *m)
 {
     if (has_recipe(m)) return;
-    if (!*m->text || str_starts("default", m->word)) {
+    const bool whole = is_recipe(m);
+    if (whole && strcmp(m->word, "default") != 0) offer_comma(m, m->word, "and a setting");
+    if (whole) m->word[0] = '\0'; /* all the others */
+    if (str_starts("default", m->word)) {
         struct choice *c = add(m, "default", false);
         if (c) snprintf(c->about, sizeof c->about, "the file as it is, no settings");
     }
@@ -161,7 +181,9 @@ static void offer_parameters(struct making *m)
 
 static void offer_words(struct making *m, bool recipe_only)
 {
+    const bool alone = is_recipe(m) && strcmp(m->word, "default") != 0;
     offer_recipes(m);
+    if (alone) return; /* settings follow behind a comma */
     offer_parameters(m);
     for (int i = 0; i < KNOB_COUNT; i++)
         if (!recipe_only || of_recipe((enum knob_id)i)) offer_key(m, &KNOBS[i]);
@@ -293,10 +315,12 @@ static void offer_config(struct making *m, bool recipe_only)
         const struct knob *k = NULL;
         for (int i = 0; i < KNOB_COUNT; i++)
             if (!strcasecmp(KNOBS[i].key, !strcasecmp(key, "kv") ? "ctk" : key)) k = &KNOBS[i];
+        const bool whole = equals[1] && !m->u->form.field[m->u->form.focus].error[0];
+        if (whole) offer_comma(m, equals + 1, "and another setting");
         if (k)
-            offer_values(m, k, equals + 1);
+            offer_values(m, k, whole ? "" : equals + 1);
         else
-            offer_parameter_values(m, key, equals + 1);
+            offer_parameter_values(m, key, whole ? "" : equals + 1);
     }
     refuse_lines(m);
     if (!recipe_only) take_judgement(m);

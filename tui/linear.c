@@ -170,6 +170,14 @@ static void tell_view(struct told *t, const struct snapshot *s, const struct ui 
     t->runs = s->run_count;
 }
 
+/* What a command wrote, where somebody asked for it. */
+static void tell_page(struct told *t, const struct snapshot *s, struct str *out)
+{
+    if (t->page == s->page.number) return;
+    t->page = s->page.number;
+    for (int i = 0; s->page.opens && i < s->page.count; i++) say(out, s->unix_ms, "%s", s->page.line[i].text);
+}
+
 static void tell_questions(struct told *t, const struct snapshot *s, const struct ui *u, struct str *out)
 {
     const struct form *f = &u->form;
@@ -177,6 +185,9 @@ static void tell_questions(struct told *t, const struct snapshot *s, const struc
     const bool open = f->kind != FORM_CLOSED && f->kind != FORM_PALETTE;
     if (u->confirm_quit && !t->confirm_quit) say(out, s->unix_ms, "%s y or n", ui_quit_question(s));
     t->confirm_quit = u->confirm_quit;
+    if (u->question.text[0] && !t->question)
+        say(out, s->unix_ms, "%s y or n: qdyno %s", u->question.text, u->question.line);
+    t->question = u->question.text[0] != '\0';
     if (open && (f->kind != t->form || f->focus != t->focus || strcmp(field->error, t->form_error) != 0)) {
         if (field->error[0] && field->text[0]) say(out, s->unix_ms, "%s", field->error);
         say(out, s->unix_ms, "%s: %s? empty: %s; a full stop leaves", FORMS[f->kind].title,
@@ -195,6 +206,7 @@ void linear_tell(struct told *t, const struct snapshot *s, const struct ui *u, s
     tell_advice(t, s, out);
     tell_experiment(t, s, out);
     tell_view(t, s, u, out);
+    tell_page(t, s, out);
     if (u->toast[0] && strcmp(u->toast, t->toast) != 0 && strcmp(u->toast, t->last.text) != 0)
         say(out, s->unix_ms, "%s", u->toast);
     memcpy(t->toast, u->toast, sizeof t->toast);
@@ -261,7 +273,7 @@ static void type_answer(struct typing *t, const char *line, const struct form *f
 int linear_keys(const char *line, const struct ui *u, int *keys, int max)
 {
     struct typing t = { keys, 0, max };
-    if (u->confirm_quit) {
+    if (u->confirm_quit || u->question.text[0]) {
         type(&t, *line == 'y' ? 'y' : 'n');
         return t.n;
     }

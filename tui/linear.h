@@ -9,7 +9,8 @@
 
 /* What was said already. {0}: nothing. */
 struct told {
-    bool machine, confirm_quit;
+    bool machine, confirm_quit, question;
+    int64_t page;
     char model[512], advice_state[96], toast[512];
     bool model_read;
     int advice_count;

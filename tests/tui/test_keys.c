@@ -74,7 +74,11 @@ static void refusals(void **state)
     assert_string_equal(refusal(DO_RESUME, &u, done), "");
     u.selected[VIEW_HISTORY] = 3; /* run 9 is a bench */
     assert_string_not_equal(refusal(DO_RESUME, &u, done), "");
-    assert_string_not_equal(refusal(DO_OPEN, &u, done), "");
+    assert_string_equal(refusal(DO_OPEN, &u, done), ""); /* it is read as text */
+    snprintf(done->command, sizeof done->command, "quantize");
+    assert_non_null(strstr(refusal(DO_OPEN, &u, done), "X cancels"));
+    assert_non_null(strstr(refusal(DO_QUANTIZE, &u, done), "X cancels"));
+    done->command[0] = '\0';
     u.selected[VIEW_HISTORY] = 1;
     assert_string_equal(refusal(DO_OPEN, &u, done), "");
     u.read_only = true;

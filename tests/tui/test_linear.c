@@ -70,8 +70,8 @@ static void questions_and_answers(void **state)
     free(tell(&t, s, &u));
     form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0", "tg64" });
     check_says(&t, s, &u, "arm A? empty: default");
-    const char *const answers[] = { "f16", "q4_0,treads=2", "" };
-    for (int a = 0; a < 3; a++) {
+    const char *const answers[] = { "f16", "q4_0,treads=2", "", "", "", "", "" };
+    for (size_t a = 0; a < COUNT_OF(answers); a++) {
         enum form_event event = FORM_EDITED;
         const int n = linear_keys(answers[a], &u, keys, COUNT_OF(keys));
         for (int i = 0; i < n; i++) event = form_key(&u.form, keys[i]);
@@ -79,6 +79,7 @@ static void questions_and_answers(void **state)
     }
     assert_string_equal(u.form.field[0].text, "f16");
     assert_string_equal(u.form.field[2].text, "tg64"); /* an empty answer keeps it */
+    assert_string_equal(u.form.field[AB_BUDGET].text, "5m");
     CHECK(u.form.focus == 1);
     check_says(&t, s, &u, "did you mean threads");
     CHECK(linear_keys(".", &u, keys, COUNT_OF(keys)) == 1 && keys[0] == UI_KEY_ESC);
@@ -88,6 +89,16 @@ static void questions_and_answers(void **state)
     CHECK(linear_keys("Esc", &u, keys, COUNT_OF(keys)) == 1 && keys[0] == UI_KEY_ESC);
     CHECK(linear_keys("thr", &u, keys, COUNT_OF(keys)) == 5 && keys[0] == ':' && keys[4] == UI_KEY_ENTER);
     CHECK(linear_keys("threads", &u, keys, 3) == 3); /* never beyond its room */
+    snprintf(u.question.text, sizeof u.question.text, "Replace it?");
+    snprintf(u.question.line, sizeof u.question.line, "quantize a b --force");
+    check_says(&t, s, &u, "Replace it? y or n: qdyno quantize a b --force");
+    CHECK(linear_keys("y", &u, keys, COUNT_OF(keys)) == 1 && keys[0] == 'y');
+    CHECK(linear_keys("what", &u, keys, COUNT_OF(keys)) == 1 && keys[0] == 'n');
+    u.question.text[0] = '\0';
+    s->page.number = 1;
+    s->page.opens = true;
+    page_put(&s->page, PAGE_PLAIN, "what it wrote");
+    check_says(&t, s, &u, "what it wrote");
     u.confirm_quit = true;
     check_says(&t, s, &u, "y or n");
     CHECK(linear_keys("yes", &u, keys, COUNT_OF(keys)) == 1 && keys[0] == 'y');

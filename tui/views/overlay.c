@@ -39,7 +39,7 @@ static void cover(struct grid *g, enum hit_kind kind)
 /* A file, as far as its header has been read. */
 static void file_row(struct pen *p, const struct snapshot *s, const struct choice *c, unsigned extra)
 {
-    enum { BYTES = 8, ARCH = 9, PARAMS = 8, FORMAT = 8, FITS = 17 };
+    enum { BYTES = 8, ARCH = 9, PARAMS = 8, FORMAT = 8, FITS = 22 };
     const struct file_entry *e = c->file;
     const int64_t free = s->machine_known ? s->machine.memory_available_bytes : -1;
     const int tail = BYTES + ARCH + PARAMS + FORMAT + FITS;
@@ -112,7 +112,7 @@ static void draw_said(struct grid *g, struct rect in, const struct snapshot *s, 
     const struct judged *j = &s->judged;
     char hint[700];
     int used = 0;
-    const bool say = field->error[0] && (f->tried || field->text[0]);
+    const bool say = field->error[0] && (f->tried || (field->text[0] && f->kind != FORM_MODEL));
     if (say) used = grid_wrap(g, in, ROLE_WARN, field->error);
     const enum form_ask ask = form_asks(f);
     const bool judged = f->kind == FORM_AB && (ask == ASK_CONFIG || ask == ASK_MORE) &&
@@ -163,7 +163,9 @@ void view_form(struct grid *g, struct rect body, const struct snapshot *s, const
         bool good = !f->field[i].error[0], here = i == f->focus;
         struct pen p = pen_at(g, in, 0, i);
         pen_field(&p, LABEL, here ? ROLE_KEY | STYLE_BOLD : ROLE_DIM, d->field[i].label);
-        pen_put(&p, good ? ROLE_BETTER : ROLE_WORSE, good ? "✓ " : "✕ ");
+        const bool looks = f->kind == FORM_MODEL && !good &&
+                           !f->tried; /* through folders, on the way to a file */
+        pen_put(&p, good ? ROLE_BETTER : ROLE_WORSE, looks ? "  " : good ? "✓ " : "✕ ");
         draw_input(&p, &f->field[i], here);
         grid_hit(g, rect_rows(in, i, 1), HIT_FIELD, i);
     }
