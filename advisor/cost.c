@@ -174,9 +174,10 @@ static double time_at_threads(const struct cost *c, const float pair[2], double 
     if (isnan(all)) return NAN;
     if (c->threads_all <= 1) return all;
     if (isnan(one)) one = all * scaling;
+    if (c->threads <= 1) return one;
     if (c->threads >= c->threads_all) return all * c->threads / c->threads_all; /* more wait for each other */
-    const double spread = fmax(one - all, 0) / (1 - 1.0 / c->threads_all);
-    return fmax(one, all) - spread + spread / c->threads;
+    const double divided = (one - all) / (1 - 1.0 / c->threads_all);
+    return one - divided + divided / c->threads;
 }
 
 /* How much longer the arithmetic takes by instruction sets that were taken away; 1: none were. */

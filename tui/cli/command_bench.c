@@ -266,6 +266,15 @@ static void put_tally(struct bench *b, json_t *row, struct tally *t, const struc
     put_shares(b, row, w, prefill, decode);
 }
 
+/* Opening that quantized first says nothing about opening. */
+static bool made_recipe(const json_t *about)
+{
+    const json_t *spans = json_object_get(about, "spans");
+    for (size_t i = 0; i < json_array_size(spans); i++)
+        if (!strcmp(json_get_str(json_array_get(spans, i), "name", ""), "quantize")) return true;
+    return false;
+}
+
 /* What this teaches the next prediction. A run that was disturbed, or that QDYNO_ISA held back, teaches
  * nothing. */
 static enum err_code learn(struct bench *b, const struct tally *t, const struct workload *w,
@@ -275,6 +284,7 @@ static enum err_code learn(struct bench *b, const struct tally *t, const struct 
     if (!b->ceilings_known || t->disturbed || isa_usable(&usable, why) || usable != isa_detect())
         return ERR_OK;
     const double tokens = t->gen_tokens;
+    const int64_t batch = config_int(&b->configs[b->config_i], KNOB_BATCH);
     const struct lesson l = { .machine = &b->machine,
                               .ceilings = &b->ceilings,
                               .model = b->model,
@@ -282,8 +292,9 @@ static enum err_code learn(struct bench *b, const struct tally *t, const struct 
                               .workload = w,
                               .decode_tok_s = tokens > 0 ? tokens / t->decode_s : NAN,
                               .prefill_tok_s = t->prompt_tokens > 0 ? t->prompt_tokens / t->prefill_s : NAN,
-                              .peak_bytes = t->peak,
-                              .load_s = json_get_num(about, "load_s", NAN),
+                              /* buffers that were not filled are not there yet */
+                              .peak_bytes = w->prompt + w->depth >= batch ? t->peak : NAN,
+                              .load_s = made_recipe(about) ? NAN : json_get_num(about, "load_s", NAN),
                               /* of a cell that did nothing else */
                               .token_j = tokens > 0 && !t->prompt_tokens && !w->depth ? t->energy_j / tokens
                                                                                       : NAN,
