@@ -124,6 +124,16 @@ enum experiment_phase {
     PHASE_FAILED
 };
 
+/* How full the session that runs is: as the worker told last (engine/worker.h, "occupancy"). */
+enum { OCCUPANCY_CELLS = 1024 };
+struct occupancy {
+    int arm;                        /* whose; -1: nobody told yet */
+    int blocks, used, block_tokens; /* of the KV cache */
+    int rows, batch;                /* of the last forward pass, and at most */
+    int step;                       /* blocks that a character of map stands for */
+    char map[OCCUPANCY_CELLS + 1];  /* '.' free, else the sequence: 0-9 a-z, '+' later ones */
+};
+
 /* A value: copied under the lock, then immutable. */
 struct experiment_state {
     int64_t run_id; /* 0 until the arms are loaded */
@@ -140,7 +150,8 @@ struct experiment_state {
     int running_arm, block, slot; /* -1 between cells */
     char cell_phase[16];          /* "load" "prefill" "decode" "quantize" "eval" */
     int cell_done, cell_of;
-    double live_tok_s;       /* of the running cell so far, NAN */
+    double live_tok_s; /* of the running cell so far, NAN */
+    struct occupancy occupancy;
     double elapsed_s, eta_s; /* without pauses; eta NAN when unknown */
     /* somebody asked to wait */
     bool pausing;            /* asked for: the cell that runs is finished first */

@@ -12,6 +12,20 @@
 
 /* ---------------------------------------------------------------- one process */
 
+static void occupancy_read(struct occupancy *o, int arm, const json_t *event)
+{
+    const json_t *told = json_object_get(event, "occupancy");
+    if (!json_is_object(told)) return;
+    *o = (struct occupancy){ .arm = arm,
+                             .blocks = (int)json_get_int(told, "blocks", 0),
+                             .used = (int)json_get_int(told, "used", 0),
+                             .block_tokens = (int)json_get_int(told, "block_tokens", 0),
+                             .rows = (int)json_get_int(told, "rows", 0),
+                             .batch = (int)json_get_int(told, "batch", 0),
+                             .step = (int)json_get_int(told, "step", 1) };
+    snprintf(o->map, sizeof(o->map), "%s", json_get_str(told, "map", ""));
+}
+
 bool experiment_event(void *ctx, const json_t *event)
 {
     struct experiment *x = ctx;
@@ -26,6 +40,7 @@ bool experiment_event(void *ctx, const json_t *event)
             s->cell_done = (int)json_get_int(event, "done", 0);
             s->cell_of = (int)json_get_int(event, "of", 0);
             const double seconds = json_get_num(event, "seconds", NAN);
+            occupancy_read(&s->occupancy, s->running_arm, event);
             s->live_tok_s = seconds > 0 && s->cell_done > 0 ? s->cell_done / seconds : NAN;
         }
         state_done(x);

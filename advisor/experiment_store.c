@@ -188,6 +188,7 @@ void state_init(struct experiment_state *s, const struct experiment_spec *spec)
     s->headline = 1;
     comparison_init(&s->confirmation);
     s->running_arm = s->block = s->slot = -1;
+    s->occupancy.arm = -1;
     s->live_tok_s = s->eta_s = s->noise_floor = s->mde = s->control_frequency = s->overhead_ratio = NAN;
     s->control = (struct interval){ NAN, NAN, NAN };
     s->blocks_needed = -1;

@@ -332,6 +332,7 @@ enum err_code model_forward(struct model *m, const struct batch_row *rows, int n
     if ((rc = check_rows(m, rows, n, &wanted, why))) return rc;
     if ((rc = make_room(m, wanted, why))) return rc;
     m->logits_count = 0;
+    m->rows = MIN(n, m->session.batch);
     for (int i = 0; i < n; i += m->session.batch) forward_pass(m, rows + i, MIN(n - i, m->session.batch));
     memcpy(m->cache.lengths, m->expected, (size_t)m->session.sequences * sizeof *m->expected);
     return ERR_OK;

@@ -66,6 +66,7 @@ struct model {
     float rope_magnitude[2];
     float *logits; /* [logits_cap][vocab], host */
     int logits_cap, logits_count;
+    int rows; /* of the last pass */
     struct watch watch;
     bool warm;
 };

@@ -173,14 +173,20 @@ void channel_fail(struct channel *c, const struct err *why)
     channel_send(c, o);
 }
 
-bool worker_progress(struct worker *w, const char *phase, int64_t done, int64_t of, double seconds)
+json_t *worker_progress_event(const struct worker *w, const char *phase, int64_t done, int64_t of,
+                              double seconds)
 {
     json_t *o = channel_event(&w->channel, "progress");
     json_put_str(o, "phase", phase);
     json_put_int(o, "done", done);
     json_put_int(o, "of", of);
     json_put_num(o, "seconds", seconds);
-    channel_send(&w->channel, o);
+    return o;
+}
+
+bool worker_progress(struct worker *w, const char *phase, int64_t done, int64_t of, double seconds)
+{
+    channel_send(&w->channel, worker_progress_event(w, phase, done, of, seconds));
     return !channel_stop(&w->channel);
 }
 

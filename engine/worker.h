@@ -15,6 +15,7 @@
  *   {"id":9,"op":"close"}
  * Answers:
  *   {"id":2,"event":"progress","phase":"prefill"|"decode"|"load"|"quantize"|"eval"|"greedy"|"train","done":n,"of":m,"seconds":s}
+ *     in cells with "occupancy":{"blocks","used","block_tokens","rows","batch","step","map"} (occupancy.h)
  *   {"id":3,"event":"token","text":PIECE,"token":ID,"seconds":s}   s: worked since the prompt was read
  *   {"id":3,"event":"turn"}   waits for "go"; before the first step, too
  *   {"id":2,"ok":true,...}       the result

@@ -84,6 +84,8 @@ enum err_code worker_train(struct worker *w, const struct workload *load, uint64
 void worker_put_span(json_t *answer, const char *name, int64_t from_ns, int64_t to_ns);
 
 /* {"event":"progress",...} and whether to go on. */
+json_t *worker_progress_event(const struct worker *w, const char *phase, int64_t done, int64_t of,
+                              double seconds); /* not sent yet */
 bool worker_progress(struct worker *w, const char *phase, int64_t done, int64_t of, double seconds);
 
 #endif

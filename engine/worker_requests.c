@@ -8,6 +8,7 @@
 
 #include "engine/handicap.h"
 #include "engine/model_identity.h"
+#include "engine/occupancy.h"
 #include "engine/quant/quant.h"
 #include "engine/worker_internal.h"
 
@@ -221,7 +222,11 @@ void usage_put(json_t *o, struct usage before)
 
 static bool tell_cell(void *arg, const char *phase, int done, int of, double s)
 {
-    return worker_progress(arg, phase, done, of, s);
+    struct worker *w = arg;
+    json_t *o = worker_progress_event(w, phase, done, of, s);
+    json_put(o, "occupancy", occupancy_to_json(w->model));
+    channel_send(&w->channel, o);
+    return !channel_stop(&w->channel);
 }
 
 static json_t *cell_json(const struct worker *w, const struct workload *load, const struct cell_result *r)

@@ -98,6 +98,31 @@ static void expect_failure(const struct child *c, const char *request, const cha
     json_decref(o);
 }
 
+/* The progress at the end of a phase of three sequences that hold at most 9 tokens each, which is one block:
+ * counts and map agree, whoever's block comes first. */
+static void expect_occupancy(struct child *c, const char *phase, int rows)
+{
+    json_t *o = hear(c);
+    while (o && strcmp(json_get_str(o, "phase", ""), phase) != 0) {
+        json_decref(o);
+        o = hear(c);
+    }
+    const json_t *full = json_object_get(o, "occupancy");
+    const char *map = json_get_str(full, "map", "");
+    assert_int_equal(json_get_int(full, "blocks", 0), 6);
+    assert_int_equal(json_get_int(full, "used", 0), 3);
+    assert_int_equal(json_get_int(full, "block_tokens", 0), 32);
+    assert_int_equal(json_get_int(full, "rows", 0), rows);
+    assert_int_equal(json_get_int(full, "batch", 0), 512);
+    assert_int_equal(json_get_int(full, "step", 0), 1);
+    assert_int_equal(strlen(map), 6);
+    int free_blocks = 0;
+    for (const char *p = map; *p; p++) free_blocks += *p == '.';
+    assert_int_equal(free_blocks, 3);
+    for (char s = '0'; s < '3'; s++) CHECK(strchr(map, s) != NULL);
+    json_decref(o);
+}
+
 static void test_open_and_cell(void **state)
 {
     (void)state;
@@ -175,6 +200,8 @@ static void test_open_and_cell(void **state)
     assert_int_equal(json_get_int(json_object_get(o, "plan"), "sequences", 0), 3);
     json_decref(o);
     say(&c, "{\"id\":5,\"op\":\"cell\",\"workload\":\"pp5+tg4@b3\"}");
+    expect_occupancy(&c, "prefill", 15); /* all prompts in one batch */
+    expect_occupancy(&c, "decode", 3);
     o = answer(&c, "progress", NULL);
     assert_string_equal(json_get_str(o, "workload", ""), "pp5+tg4@b3");
     assert_int_equal(json_get_int(o, "sequences", 0), 3);
