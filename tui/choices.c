@@ -13,6 +13,7 @@ struct making {
     const struct ui *u;
     const struct snapshot *s;
     const char *text; /* of the field */
+    bool making_file; /* of a recipe: it is for a new file, not for an arm */
     char word[FORM_TEXT];
 };
 
@@ -102,8 +103,10 @@ static void offer_recipes(struct making *m)
         c->bytes = o->file_bytes;
         char bits[32] = "";
         if (isfinite(o->bits)) snprintf(bits, sizeof bits, "%.2f bits a weight; ", o->bits);
-        snprintf(c->about, sizeof c->about, "%s%s%s", bits, o->help, o->learns ? "; learns from a text" : "");
-        snprintf(c->refusal, sizeof c->refusal, "%s", o->refusal);
+        snprintf(c->about, sizeof c->about, "%s%s%s", bits, o->identity ? "as the file is" : o->help,
+                 o->learns ? "; learns from a text" : "");
+        snprintf(c->refusal, sizeof c->refusal, "%s",
+                 o->identity && m->making_file ? "the file is so already" : o->refusal);
     }
 }
 
@@ -179,14 +182,16 @@ static void offer_parameters(struct making *m)
     }
 }
 
-static void offer_words(struct making *m, bool recipe_only)
+static void offer_words(struct making *m)
 {
     const bool alone = is_recipe(m) && strcmp(m->word, "default") != 0;
     offer_recipes(m);
     if (alone) return; /* settings follow behind a comma */
     offer_parameters(m);
+    for (int i = 0; i < KNOB_COUNT && !m->making_file; i++)
+        if (!of_recipe((enum knob_id)i) && i != KNOB_MODEL) offer_key(m, &KNOBS[i]);
     for (int i = 0; i < KNOB_COUNT; i++)
-        if (!recipe_only || of_recipe((enum knob_id)i)) offer_key(m, &KNOBS[i]);
+        if (of_recipe((enum knob_id)i) || (i == KNOB_MODEL && !m->making_file)) offer_key(m, &KNOBS[i]);
 }
 
 /* ---------------------------------------------------------------- values of a key */
@@ -301,13 +306,13 @@ static void take_judgement(struct making *m)
         }
 }
 
-static void offer_config(struct making *m, bool recipe_only)
+static void offer_config(struct making *m)
 {
     char key[64];
     word_bounds(m, " ,");
     const char *equals = strchr(m->word, '=');
     if (!equals) {
-        offer_words(m, recipe_only);
+        offer_words(m);
     } else {
         const size_t n = MIN((size_t)(equals - m->word), sizeof key - 1);
         snprintf(key, sizeof key, "%.*s", (int)n, m->word);
@@ -323,7 +328,7 @@ static void offer_config(struct making *m, bool recipe_only)
             offer_parameter_values(m, key, whole ? "" : equals + 1);
     }
     refuse_lines(m);
-    if (!recipe_only) take_judgement(m);
+    if (!m->making_file) take_judgement(m);
 }
 
 /* ---------------------------------------------------------------- files */
@@ -469,13 +474,17 @@ void choices_make(struct choices *out, const struct ui *u, const struct snapshot
     out->n = out->from = out->to = 0;
     out->files = false;
     if (u->form.kind == FORM_CLOSED) return;
-    struct making m = { .out = out, .u = u, .s = s, .text = u->form.field[u->form.focus].text };
+    struct making m = { .out = out,
+                        .u = u,
+                        .s = s,
+                        .text = u->form.field[u->form.focus].text,
+                        .making_file = form_asks(&u->form) == ASK_RECIPE };
     const enum form_ask ask = form_asks(&u->form);
     const struct word_row *rows = rows_of(ask);
     switch (ask) {
     case ASK_CONFIG:
-    case ASK_MORE: offer_config(&m, false); break;
-    case ASK_RECIPE: offer_config(&m, true); break;
+    case ASK_MORE: offer_config(&m); break;
+    case ASK_RECIPE: offer_config(&m); break;
     case ASK_MODEL: offer_files(&m, true); break;
     case ASK_FILE: offer_files(&m, false); break;
     case ASK_COMMAND: offer_commands(&m); break;

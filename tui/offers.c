@@ -10,7 +10,7 @@ static void offer_plan(struct recipe_offer *o, const struct gguf *g, const struc
     struct quantize_plan plan = { 0 };
     struct err why = { 0 };
     if (recipe_is_identity(c, g)) {
-        snprintf(o->refusal, sizeof o->refusal, "the file is so already");
+        o->identity = true;
         return;
     }
     if (quantize_plan_init(&plan, g, c, &why)) {

@@ -49,6 +49,7 @@ struct recipe_offer {
     int64_t file_bytes; /* of the file it makes; -1 unknown */
     double bits;        /* a weight, all of them; NAN unknown */
     int fell_back;      /* tensors whose rows do not fill its blocks */
+    bool identity;      /* the file is so already: nothing to make, but a line one may run */
     bool learns;        /* wants a text */
     char refusal[200];  /* why it cannot be made of this file; "" it can */
 };
