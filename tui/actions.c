@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tui/panes.h"
 #include "tui/settings.h"
 
 void dashboard_toast(struct dashboard *d, bool is_error, const char *fmt, ...)
@@ -62,13 +63,18 @@ void actions_read_runs(struct dashboard *d)
 static void go_to(struct dashboard *d, int view)
 {
     d->ui.view = (enum view)((view + VIEW_COUNT) % VIEW_COUNT);
+    d->ui.zoomed = false;
     if (d->ui.view == VIEW_HISTORY) actions_read_runs(d);
 }
 
 static void do_back(struct dashboard *d)
 {
     d->ui.toast[0] = '\0';
-    if (d->ui.view == VIEW_HISTORY && d->ui.filter[0]) {
+    if (d->ui.zoomed) {
+        d->ui.zoomed = false;
+    } else if (d->ui.pane[d->ui.view]) {
+        d->ui.pane[d->ui.view] = 0;
+    } else if (d->ui.view == VIEW_HISTORY && d->ui.filter[0]) {
         d->ui.filter[0] = '\0';
         actions_read_runs(d);
     } else if (d->ui.view != VIEW_LIVE) {
@@ -136,6 +142,23 @@ static void move(struct dashboard *d, int rows)
     ui_clamp(&d->ui, d->s);
 }
 
+static void move_focus(struct dashboard *d, int by)
+{
+    int *pane = &d->ui.pane[d->ui.view];
+    const int n = pane_count(d->ui.view);
+    *pane = *pane ? (*pane - 1 + by + n) % n + 1 : by > 0 ? 1 : n;
+}
+
+static void do_zoom(struct dashboard *d)
+{
+    int *pane = &d->ui.pane[d->ui.view];
+    if (!*pane) *pane = 1;
+    d->ui.zoomed = !d->ui.zoomed;
+    if (d->ui.zoomed)
+        dashboard_toast(d, false, "%s fills the screen: z brings the others back, Tab shows the next",
+                        pane_name(d->ui.view, *pane - 1));
+}
+
 static void act(struct dashboard *d, enum action action)
 {
     static void (*const DOERS[ACTION_COUNT])(struct dashboard *) = {
@@ -153,6 +176,8 @@ static void act(struct dashboard *d, enum action action)
         [DO_COPY] = actions_do_copy,
         [DO_OUTPUT] = actions_do_output,
         [DO_STOP] = actions_do_stop,
+        [DO_WRITE] = actions_do_write,
+        [DO_ZOOM] = do_zoom,
         [DO_PAUSE] = actions_do_pause,
         [DO_RESUME] = actions_do_resume,
         [DO_ADVISE] = actions_do_advise,
@@ -170,11 +195,13 @@ static void act(struct dashboard *d, enum action action)
         [DO_SAVE] = do_save,
     };
     enum { PAGE = 10, FAR = 1000000 };
-    if (action >= DO_VIEW_LIVE && action <= DO_VIEW_LOG) go_to(d, (int)action - DO_VIEW_LIVE);
+    if (action >= DO_VIEW_LIVE && action <= DO_VIEW_WRITE) go_to(d, (int)action - DO_VIEW_LIVE);
     if (DOERS[action]) DOERS[action](d);
     switch (action) {
     case DO_NEXT_VIEW: go_to(d, (int)d->ui.view + 1); break;
     case DO_PREVIOUS_VIEW: go_to(d, (int)d->ui.view - 1); break;
+    case DO_NEXT_PANE: move_focus(d, 1); break;
+    case DO_PREVIOUS_PANE: move_focus(d, -1); break;
     case DO_UP: move(d, -1); break;
     case DO_DOWN: move(d, 1); break;
     case DO_PAGE_UP: move(d, -PAGE); break;
@@ -304,6 +331,7 @@ void dashboard_click(struct dashboard *d, struct hit hit)
         d->ui.form.focus = hit.what;
         d->ui.form.choice = -1;
         break;
+    case HIT_PANE: d->ui.pane[d->ui.view] = hit.what + 1; break;
     case HIT_ENTRY: actions_choose(d, hit.what); break;
     case HIT_CLOSE:
         d->ui.help = d->ui.page = false;

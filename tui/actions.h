@@ -53,6 +53,10 @@ bool actions_task_done(struct dashboard *d);        /* the form was one of these
 /* What was done, as a command: in the log and below the view. */
 void actions_say_command(struct dashboard *d, const char *command);
 
+/* side by side (actions_write.c) */
+void actions_do_write(struct dashboard *d);
+void actions_write_start(struct dashboard *d); /* what the form says */
+
 /* forms (actions_form.c) */
 void actions_key_in_form(struct dashboard *d, int key);
 void actions_form_done(struct dashboard *d);     /* every field is good: do it */

@@ -60,6 +60,11 @@ void actions_do_new_ab(struct dashboard *d)
 
 void actions_do_stop(struct dashboard *d)
 {
+    if (dashboard_is_writing(d)) {
+        sidebyside_stop(d->write);
+        dashboard_toast(d, false, "stopping both");
+        return;
+    }
     d->ui.waiting_to_start = false;
     if (d->experiment) experiment_stop(d->experiment);
     dashboard_toast(d, false, "stopping; what is finished is kept, r resumes");
@@ -99,6 +104,10 @@ void actions_do_advise(struct dashboard *d)
 void actions_do_open(struct dashboard *d)
 {
     const struct run_line *r = ui_run(&d->ui, d->s);
+    if (d->ui.view == VIEW_SETTINGS) {
+        actions_form_with_setting(d, &KNOBS[d->ui.selected[VIEW_SETTINGS]]);
+        return;
+    }
     if (r && strcmp(r->kind, "ab") != 0) { /* what has no view of its own is read as text */
         char line[64];
         snprintf(line, sizeof line, "show %lld", (long long)r->id);

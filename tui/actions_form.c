@@ -42,6 +42,7 @@ void actions_form_done(struct dashboard *d)
         job_put_text(&j, 0, form_path(f->field[0].text, path, sizeof path));
         actions_put(d, d->storage, &j);
         break;
+    case FORM_WRITE: actions_write_start(d); break;
     case FORM_FILTER:
         snprintf(d->ui.filter, sizeof d->ui.filter, "%.63s", f->field[0].text);
         actions_read_runs(d);

@@ -22,7 +22,7 @@
 enum {
     FRAME_MS = 150,
     FRAME_TIMING_MS = 500, /* a cell is timed: keep out of its way */
-    SERIES_MS = 500,
+    SERIES_MS = SNAPSHOT_STEP_MS,
     FLUSH_MS = 60000,
     LEAVE_MS = 300, /* for jobs that still run when the person leaves */
 };
@@ -153,6 +153,7 @@ static void collect(struct dashboard *d)
     s->unix_ms = clock_unix_ms();
     snprintf(s->push_url, sizeof s->push_url, "%s", d->push_url);
     collect_experiment(d);
+    dashboard_collect_write(d);
     collect_sensors(d);
     collect_cost(d);
     collect_events(s);
@@ -381,6 +382,7 @@ static enum err_code dashboard_open(struct dashboard *d, const struct dashboard_
 static void dashboard_close(struct dashboard *d)
 {
     if (d->experiment) experiment_stop(d->experiment);
+    if (d->write) sidebyside_stop(d->write);
     screen_close(d->screen);
     if (d->board) board_cancel_command(d->board);
     bool done = jobs_close(d->slow, LEAVE_MS);
@@ -388,6 +390,7 @@ static void dashboard_close(struct dashboard *d)
     done = jobs_close(d->storage, LEAVE_MS) && done;
     done = jobs_close(d->network, LEAVE_MS) && done;
     experiment_close(d->experiment);
+    sidebyside_close(d->write);
     if (done) board_close(d->board); /* else a probe or a push still runs and ends with the process */
     free(d->s);
     free(d->last);

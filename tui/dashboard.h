@@ -18,6 +18,7 @@ struct dashboard {
     struct jobs *shell;            /* the command of `!` */
     struct screen *screen;         /* NULL with --frames */
     struct experiment *experiment; /* runs, or ran last; NULL */
+    struct sidebyside *write;      /* writes, or wrote last; NULL */
     struct snapshot *s;            /* of this frame */
     struct ui ui;
     struct theme theme;
@@ -53,5 +54,8 @@ void dashboard_toast(struct dashboard *d, bool is_error, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 bool dashboard_is_running(const struct dashboard *d);
+bool dashboard_is_writing(const struct dashboard *d);
+/* What two arms have written so far, for the frame. */
+void dashboard_collect_write(struct dashboard *d);
 
 #endif

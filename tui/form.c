@@ -35,6 +35,10 @@ const struct form_description FORMS[FORM_KIND_COUNT] = {
                     "begin",
                     2,
                     { { "goal", ASK_GOAL }, { "budget", ASK_BUDGET } } },
+    [FORM_WRITE] = { "Watch two configurations write",
+                     "begin",
+                     3,
+                     { { "prompt", ASK_PROMPT }, { "arm A", ASK_CONFIG }, { "arm B", ASK_CONFIG } } },
 };
 
 enum form_ask form_asks(const struct form *f)
@@ -271,7 +275,9 @@ const char *form_hint(const struct form *f, char *buf, size_t size)
     snprintf(buf, size, "%s", HINTS[ask] ? HINTS[ask] : "");
     if (ask != ASK_CONFIG && ask != ASK_RECIPE && ask != ASK_MORE) return buf;
     const struct knob *k = knob_at_cursor(&f->field[f->focus]);
-    if (k)
+    if (ask == ASK_RECIPE && !k)
+        snprintf(buf, size, "how numbers are stored and chosen; bytes are those of the file it makes");
+    else if (k)
         knob_describe(k, buf, size);
     else if (!*buf)
         snprintf(buf, size, "a recipe (f16 q8_0 q4_K) and settings, with commas between them");

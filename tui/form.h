@@ -20,6 +20,7 @@ enum form_kind {
     FORM_REPORT,
     FORM_BASELINE,
     FORM_TUNE,
+    FORM_WRITE,
     FORM_KIND_COUNT
 };
 enum { FORM_FIELDS = 7, FORM_TEXT = 512 };
@@ -44,6 +45,7 @@ enum form_ask {
     ASK_FILTER,
     ASK_NAME,
     ASK_COMMAND,
+    ASK_PROMPT,
     ASK_KINDS
 };
 

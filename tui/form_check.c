@@ -174,6 +174,12 @@ static enum err_code check_command(const char *text, struct err *why)
     return rc;
 }
 
+static enum err_code check_prompt(const char *text, struct err *why)
+{
+    if (*text) return ERR_OK;
+    return err_set(why, ERR_USAGE, "empty: want the beginning of a text for both to continue");
+}
+
 static enum err_code check_nothing(const char *text, struct err *why)
 {
     (void)text;
@@ -192,7 +198,7 @@ static enum err_code (*const CHECKS[ASK_KINDS])(const char *text, struct err *wh
     [ASK_FILE] = check_file,     [ASK_OUT] = check_out,           [ASK_REPORT] = check_report,
     [ASK_BUDGET] = check_budget, [ASK_MARGIN] = check_margin,     [ASK_QUALITY] = check_quality,
     [ASK_GOAL] = check_goal,     [ASK_URL] = check_url,           [ASK_FILTER] = check_filter,
-    [ASK_NAME] = check_name,     [ASK_COMMAND] = check_command,
+    [ASK_NAME] = check_name,     [ASK_COMMAND] = check_command,   [ASK_PROMPT] = check_prompt,
 };
 
 enum err_code form_check(enum form_ask ask, const char *text, struct err *why)

@@ -59,6 +59,7 @@ enum hit_kind {
     HIT_ROW,     /* what: row of the view's list */
     HIT_FIELD,   /* what: field of the form */
     HIT_ENTRY,   /* what: row of the palette */
+    HIT_PANE,    /* what: pane of the view */
     HIT_CLOSE,   /* closes what is open */
 };
 struct hit {

@@ -166,6 +166,27 @@ static void command_compare(struct str *out, const struct ui *u, const struct sn
     if (ui_compared(u, s, id)) str_printf(out, "qdyno compare %lld %lld", (long long)id[0], (long long)id[1]);
 }
 
+/* Each alone says the same words. */
+static void command_write(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const struct form *f = &u->form;
+    const bool asked = f->kind == FORM_WRITE;
+    const char *prompt = asked ? f->field[0].text : s->write_known ? s->write.prompt : "One day";
+    for (int i = 0; i < SIDEBYSIDE_ARMS; i++) {
+        const char *line = asked            ? f->field[1 + i].text
+                           : s->write_known ? s->write.arm[i].line
+                                            : (const char *const[]){ "default", "q4_0" }[i];
+        str_append(out, i ? "; qdyno run -m " : "qdyno run -m ");
+        model_word(out, s);
+        if (*line && strcmp(line, "default")) {
+            str_append(out, " -C ");
+            shell_word(out, line);
+        }
+        str_append(out, " -p ");
+        shell_word(out, prompt);
+    }
+}
+
 static void command_tune(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     const struct form *f = &u->form;
@@ -181,12 +202,14 @@ const char *screen_command(const struct ui *u, const struct snapshot *s, char *b
         [VIEW_LIVE] = DO_NEW_AB,      [VIEW_AB] = DO_VIEW_AB,
         [VIEW_ADVICE] = DO_OPEN,      [VIEW_HISTORY] = DO_VIEW_HISTORY,
         [VIEW_MODEL] = DO_VIEW_MODEL, [VIEW_QUALITY] = DO_VIEW_QUALITY,
-        [VIEW_LOAD] = DO_VIEW_LOAD,   [VIEW_SETTINGS] = DO_VIEW_SETTINGS
+        [VIEW_LOAD] = DO_VIEW_LOAD,   [VIEW_SETTINGS] = DO_VIEW_SETTINGS,
+        [VIEW_WRITE] = DO_WRITE
     };
     static const enum action OF_FORM[FORM_KIND_COUNT] = {
         [FORM_AB] = DO_NEW_AB,         [FORM_PUSH] = DO_PUSH,           [FORM_FILTER] = DO_FILTER,
         [FORM_QUANTIZE] = DO_QUANTIZE, [FORM_CALIBRATE] = DO_CALIBRATE, [FORM_REPORT] = DO_REPORT,
-        [FORM_BASELINE] = DO_BASELINE, [FORM_TUNE] = DO_TUNE,           [FORM_MODEL] = DO_MODEL
+        [FORM_BASELINE] = DO_BASELINE, [FORM_TUNE] = DO_TUNE,           [FORM_MODEL] = DO_MODEL,
+        [FORM_WRITE] = DO_WRITE
     };
     enum action a = u->form.kind != FORM_CLOSED ? OF_FORM[u->form.kind] : OF_VIEW[u->view];
     if (a == DO_OPEN && s->advice_count == 0) a = DO_ADVISE;
@@ -221,6 +244,7 @@ const char *action_command(enum action action, const struct ui *u, const struct 
         str_append(&out, "qdyno info --tensors -m ");
         shell_word(&out, s->model_path[0] ? s->model_path : "MODEL");
         break;
+    case DO_WRITE: command_write(&out, u, s); break;
     case DO_VIEW_LIVE: str_append(&out, "qdyno detect"); break;
     case DO_QUANTIZE: command_quantize(&out, u, s); break;
     case DO_CALIBRATE: command_calibrate(&out, u, s); break;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tui/panes.h"
+
 const char *ui_quit_question(const struct snapshot *s)
 {
     if (snapshot_is_running(s)) return "An experiment runs: quit and stop it (it can be resumed)?";
@@ -155,7 +157,13 @@ static const char *no_model(const struct snapshot *s)
                                : "";
 }
 
+static const char WRITES[] = "two arms write side by side: s stops them";
 static const char COMMAND_RUNS[] = "a command runs, which would disturb it: X cancels it";
+
+static bool is_writing(const struct snapshot *s)
+{
+    return s->write_known && s->write.running;
+}
 
 static const char *refuse_start(const struct ui *u, const struct snapshot *s)
 {
@@ -163,6 +171,7 @@ static const char *refuse_start(const struct ui *u, const struct snapshot *s)
     if (snapshot_is_running(s)) return "an experiment runs: s stops it first";
     if (u->waiting_to_start || s->experiment_starting) return "an experiment is about to start";
     if (s->command[0]) return COMMAND_RUNS;
+    if (is_writing(s)) return WRITES;
     return no_model(s);
 }
 
@@ -172,6 +181,7 @@ static const char *refuse_resume(const struct ui *u, const struct snapshot *s)
     if (u->read_only) return "read-only: started with --read-only";
     if (snapshot_is_running(s) || s->experiment_starting) return "an experiment runs already";
     if (s->command[0]) return COMMAND_RUNS;
+    if (is_writing(s)) return WRITES;
     if (r) {
         if (strcmp(r->kind, "ab")) return "only an A/B can be resumed";
         return !strcmp(r->state, "done") ? "that run is complete" : "";
@@ -187,6 +197,7 @@ static const char *refuse_command(const struct ui *u, const struct snapshot *s)
     if (s->command[0]) return "a command runs already: X cancels it";
     if (snapshot_is_running(s) || u->waiting_to_start || s->experiment_starting)
         return "a command beside the experiment would disturb it: s stops it";
+    if (is_writing(s)) return WRITES;
     return s->probing ? "the machine is being measured: wait for that" : "";
 }
 
@@ -203,6 +214,7 @@ static const char *refuse_advise(const struct ui *u, const struct snapshot *s)
     if (!s->ceilings_known && s->command[0]) return COMMAND_RUNS;
     if (!s->ceilings_known && snapshot_is_running(s))
         return "measuring the machine now would disturb the A/B that runs";
+    if (!s->ceilings_known && is_writing(s)) return WRITES;
     return no_model(s);
 }
 
@@ -223,14 +235,32 @@ static const char *refuse_open(const struct ui *u, const struct snapshot *s)
         if (snapshot_is_running(s)) return "an experiment runs: its screen is 2";
         return strcmp(r->kind, "ab") ? refuse_command(u, s) : "";
     }
-    if (!ui_advice(u, s)) return "no advice selected: a works some out";
+    if (u->view != VIEW_SETTINGS && !ui_advice(u, s)) return "no advice selected: a works some out";
     return refuse_start(u, s);
 }
 
 static const char *refuse_stop(const struct ui *u, const struct snapshot *s)
 {
     (void)u;
-    return snapshot_is_running(s) ? "" : "no experiment runs";
+    return snapshot_is_running(s) || is_writing(s) ? "" : "no experiment runs";
+}
+
+/* Beside a paused experiment it may: nothing is measured then. */
+static const char *refuse_write(const struct ui *u, const struct snapshot *s)
+{
+    (void)u;
+    if (is_writing(s)) return WRITES;
+    if (snapshot_is_running(s) && !s->experiment.paused_since_ms)
+        return "it would disturb the experiment: P pauses that, s stops it";
+    if (s->experiment_starting) return "an experiment is about to start";
+    if (s->command[0]) return COMMAND_RUNS;
+    return s->probing ? "the machine is being measured: wait for that" : no_model(s);
+}
+
+static const char *refuse_pane(const struct ui *u, const struct snapshot *s)
+{
+    (void)s;
+    return pane_count(u->view) > 1 ? "" : "this view is one pane: l goes to the next view";
 }
 
 static const char *refuse_pause(const struct ui *u, const struct snapshot *s)
@@ -239,6 +269,7 @@ static const char *refuse_pause(const struct ui *u, const struct snapshot *s)
     if (!snapshot_is_running(s)) return "no experiment runs";
     if (!s->experiment.paused_since_ms) return "";
     if (s->command[0]) return COMMAND_RUNS;
+    if (is_writing(s)) return WRITES;
     return s->probing ? "the machine is being measured: wait for that" : "";
 }
 
@@ -310,14 +341,15 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
                            size_t size)
 {
     static const char *(*const RULES[ACTION_COUNT])(const struct ui *, const struct snapshot *) = {
-        [DO_NEW_AB] = refuse_start,  [DO_RESUME] = refuse_resume,   [DO_ADVISE] = refuse_advise,
-        [DO_PUSH] = refuse_push,     [DO_OPEN] = refuse_open,       [DO_STOP] = refuse_stop,
-        [DO_PAUSE] = refuse_pause,   [DO_COMMAND] = refuse_command, [DO_CANCEL] = refuse_cancel,
-        [DO_MODEL] = refuse_model,   [DO_FILTER] = refuse_filter,   [DO_MARK] = refuse_mark,
-        [DO_SORT] = refuse_sort,     [DO_COMPARE] = refuse_compare, [DO_VERIFY] = refuse_verify,
-        [DO_APPLY] = refuse_apply,   [DO_BASELINE] = refuse_of_run, [DO_REPORT] = refuse_of_run,
-        [DO_QUANTIZE] = refuse_work, [DO_CALIBRATE] = refuse_work,  [DO_TUNE] = refuse_work,
-        [DO_OUTPUT] = refuse_output,
+        [DO_NEW_AB] = refuse_start,       [DO_RESUME] = refuse_resume,   [DO_ADVISE] = refuse_advise,
+        [DO_PUSH] = refuse_push,          [DO_OPEN] = refuse_open,       [DO_STOP] = refuse_stop,
+        [DO_PAUSE] = refuse_pause,        [DO_COMMAND] = refuse_command, [DO_CANCEL] = refuse_cancel,
+        [DO_MODEL] = refuse_model,        [DO_FILTER] = refuse_filter,   [DO_MARK] = refuse_mark,
+        [DO_SORT] = refuse_sort,          [DO_COMPARE] = refuse_compare, [DO_VERIFY] = refuse_verify,
+        [DO_APPLY] = refuse_apply,        [DO_BASELINE] = refuse_of_run, [DO_REPORT] = refuse_of_run,
+        [DO_QUANTIZE] = refuse_work,      [DO_CALIBRATE] = refuse_work,  [DO_TUNE] = refuse_work,
+        [DO_OUTPUT] = refuse_output,      [DO_WRITE] = refuse_write,     [DO_NEXT_PANE] = refuse_pane,
+        [DO_PREVIOUS_PANE] = refuse_pane, [DO_ZOOM] = refuse_pane,
     };
     snprintf(buf, size, "%s", RULES[action] ? RULES[action](u, s) : "");
     return buf;

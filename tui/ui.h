@@ -16,6 +16,7 @@ enum view {
     VIEW_LOAD,
     VIEW_SETTINGS,
     VIEW_LOG,
+    VIEW_WRITE, /* key 0 */
     VIEW_COUNT
 };
 
@@ -34,6 +35,8 @@ enum { MARKED = 2 };
 struct ui {
     enum view view;
     int selected[VIEW_COUNT]; /* row; the log: lines scrolled back */
+    int pane[VIEW_COUNT];     /* the focused one from 1; 0: none */
+    bool zoomed;              /* it fills the screen */
     bool help;
     int help_scroll;
     bool confirm_quit;

@@ -225,6 +225,7 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
     const int arm = experiment_selected(x, u);
     const struct comparison *c = experiment_comparison(x, arm);
     layout_ab(body, experiment_arms(x), box);
+    panes_place(g, box, AB_BOXES, body, u);
     box_arms(g, box[AB_ARMS], s, arm);
     char title[128];
     snprintf(title, sizeof title,

@@ -10,7 +10,7 @@ const struct view_row VIEWS[VIEW_COUNT] = {
     [VIEW_ADVICE] = { "advice", view_advice }, [VIEW_HISTORY] = { "history", view_history },
     [VIEW_MODEL] = { "model", view_model },    [VIEW_QUALITY] = { "quality", view_quality },
     [VIEW_LOAD] = { "load", view_load },       [VIEW_SETTINGS] = { "settings", view_settings },
-    [VIEW_LOG] = { "log", view_log },
+    [VIEW_LOG] = { "log", view_log },          [VIEW_WRITE] = { "write", view_write },
 };
 
 static void draw_too_small(struct grid *g)
@@ -197,6 +197,7 @@ void view_draw(struct grid *g, const struct snapshot *s, const struct ui *u)
     }
     draw_title(g, l.title, s, u);
     VIEWS[u->view].draw(g, l.body, s, u);
+    panes_mark(g, u);
     draw_status(g, l.status, s, u);
     draw_footer(g, l.footer, s, u);
     if (u->form.kind == FORM_PALETTE)

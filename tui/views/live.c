@@ -1,6 +1,6 @@
 /* tui/views/live.c - everything at a glance: machine, engine, the A/B that runs, advice, log. */
 #include "tui/views/views.h"
-#include "tui/figures.h"
+#include "tui/charts.h"
 
 #include <math.h>
 #include <string.h>
@@ -87,6 +87,28 @@ static void rows_limits(struct grid *g, struct rect in, const struct snapshot *s
     pen_printf(&p, ROLE_TEXT, ", %s Gop/s", figure_number(best / 1e9).text);
 }
 
+/* One picture above the other where there is room for two, else the first; from `row` of a box on. */
+enum { TIMELINE_ROWS = 5 };
+static void draw_timelines(struct grid *g, struct rect in, int row, const struct timeline *t, int n)
+{
+    const int left = in.h - row, count = MIN(n, left / TIMELINE_ROWS);
+    for (int i = 0; i < count; i++) {
+        const int from = row + left * i / count, to = row + left * (i + 1) / count;
+        chart_timeline(g, rect_rows(in, from, to - from), &t[i]);
+    }
+}
+
+static void machine_timelines(struct grid *g, struct rect in, int row, const struct snapshot *s)
+{
+    const struct axis busy = { .lo = 0, .hi = 1, .name = "CPU", .show = figure_percent },
+                      used = { .lo = 0, .hi = 1, .name = "memory", .show = figure_percent };
+    const double step = SNAPSHOT_STEP_MS * 1e-3;
+    draw_timelines(g, in, row,
+                   (const struct timeline[]){ { s->cpu.v, s->cpu.n, step, busy, ROLE_GRAPH },
+                                              { s->memory.v, s->memory.n, step, used, ROLE_GRAPH } },
+                   2);
+}
+
 static void box_machine(struct grid *g, struct rect area, const struct snapshot *s)
 {
     const double *v = s->sensor;
@@ -107,7 +129,9 @@ static void box_machine(struct grid *g, struct rect area, const struct snapshot 
     row_power(g, in, 3, s);
     if (in.h < 6) return;
     rows_limits(g, rect_rows(in, 4, 2), s);
+    const int across = MAX(in.w / 19, 1), cores = (s->cores + across - 1) / across;
     rows_cores(g, rect_rows(in, 6, in.h - 6), s);
+    machine_timelines(g, in, 6 + MIN(cores, in.h), s);
 }
 
 /* ---------------------------------------------------------------- engine */
@@ -194,6 +218,14 @@ static void box_engine(struct grid *g, struct rect area, const struct snapshot *
     pen_value(&p, " p99 ", figure_seconds(a ? a->itl_p99_s : NAN).text);
     row_memory(g, in, 3, a);
     rows_model(g, rect_rows(in, 4, in.h - 4), s);
+    const struct axis rate = { .lo = 0, .hi = NAN, .name = "decode", .show = figure_number },
+                      prompt = { .lo = 0, .hi = NAN, .name = "prefill", .show = figure_number };
+    const double step = SNAPSHOT_STEP_MS * 1e-3;
+    if (s->model.arch[0])
+        draw_timelines(g, in, 7,
+                       (const struct timeline[]){ { s->decode.v, s->decode.n, step, rate, ROLE_GRAPH },
+                                                  { s->prefill.v, s->prefill.n, step, prompt, ROLE_GRAPH } },
+                       2);
 }
 
 /* ---------------------------------------------------------------- the A/B strip */
@@ -317,6 +349,7 @@ void view_live(struct grid *g, struct rect body, const struct snapshot *s, const
 {
     struct rect box[LIVE_BOXES];
     layout_live(body, box);
+    panes_place(g, box, LIVE_BOXES, body, u);
     box_machine(g, box[LIVE_MACHINE], s);
     box_engine(g, box[LIVE_ENGINE], s);
     box_ab(g, box[LIVE_AB], s);

@@ -237,8 +237,9 @@ void view_load(struct grid *g, struct rect body, const struct snapshot *s, const
 {
     struct rect box[LOAD_BOXES];
     layout_load(body, box);
+    panes_place(g, box, LOAD_BOXES, body, u);
     box_requests(g, box[LOAD_REQUESTS], s, u);
     box_latency(g, box[LOAD_LATENCY], s, u);
-    grid_box(g, box[LOAD_BLOCKS], "KV cache", NULL);
+    box_blocks(g, box[LOAD_BLOCKS], s);
     box_roofline(g, box[LOAD_ROOFLINE], s);
 }

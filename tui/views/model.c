@@ -112,6 +112,7 @@ void view_model(struct grid *g, struct rect body, const struct snapshot *s, cons
 {
     struct rect box[MODEL_BOXES];
     layout_model(body, box);
+    panes_place(g, box, MODEL_BOXES, body, u);
     box_tensors(g, box[MODEL_TENSORS], s, u);
     box_memory(g, box[MODEL_MEMORY], s);
 }

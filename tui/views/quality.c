@@ -182,6 +182,7 @@ void view_quality(struct grid *g, struct rect body, const struct snapshot *s, co
 {
     struct rect box[QUALITY_BOXES];
     layout_quality(body, box);
+    panes_place(g, box, QUALITY_BOXES, body, u);
     box_methods(g, box[QUALITY_METHODS], s, u);
     box_layers(g, box[QUALITY_LAYERS], s, u);
 }

@@ -1,9 +1,12 @@
-/* tui/views/settings.c - every key of a config line, what it is now, what it may be. Rows are KNOBS. */
+/* tui/views/settings.c - every key of a config line: what it is now, what it may be, and why not here. Rows
+ * are KNOBS. */
 #include "tui/views/views.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { KEY_COLUMNS = 18, VALUE_COLUMNS = 16, CHOICES = 128 };
+enum { KEY_COLUMNS = 17, VALUE_COLUMNS = 14, CHOICES = 128 };
 
 /* What the arm runs with, as resolved by its worker; else what was asked; else the default. */
 static const char *value_of(const struct snapshot *s, int arm, enum knob_id id)
@@ -12,18 +15,60 @@ static const char *value_of(const struct snapshot *s, int arm, enum knob_id id)
     if (!s->experiment_known || arm >= experiment_arms(x)) return KNOBS[id].otherwise;
     const struct config *c = x->arm[arm].merged_known ? &x->arm[arm].merged : &x->spec.config[arm];
     const char *v = config_text(c, id);
-    return v ? v : "";
+    return v && *v ? v : KNOBS[id].otherwise;
 }
+
+/* ---------------------------------------------------------------- why not */
+
+static const char *refuse_isa(const struct snapshot *s, const char *value)
+{
+    for (size_t i = 0; s->machine_known && i < ISA_LEVEL_COUNT; i++)
+        if (!strcmp(ISA_LEVELS[i].name, value) && (ISA_LEVELS[i].bits & ~s->machine.isa))
+            return "this machine has no such instructions";
+    return "";
+}
+
+static const char *refuse_recipe(const struct snapshot *s, const char *value)
+{
+    for (int i = 0; i < s->recipes.count; i++)
+        if (!strcmp(s->recipes.offer[i].name, value)) return s->recipes.offer[i].refusal;
+    return "";
+}
+
+/* Why a choice cannot be had on this machine with this model; "" it can. */
+static const char *choice_refusal(const struct snapshot *s, enum knob_id id, const char *value)
+{
+    switch (id) {
+    case KNOB_ISA: return refuse_isa(s, value);
+    case KNOB_FORMAT:
+    case KNOB_METHOD: return refuse_recipe(s, value);
+    default: return "";
+    }
+}
+
+/* What this machine and model say to a number's range, in words. Returns buf. */
+static const char *number_note(const struct snapshot *s, enum knob_id id, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (id == KNOB_THREADS && s->machine_known)
+        snprintf(buf, size,
+                 "this machine has %d cores, %d processors: more threads would wait for each other",
+                 s->machine.cores, s->machine.processors);
+    if (id == KNOB_CTX && s->model.arch[0])
+        snprintf(buf, size, "the model was trained on %" PRId64 " tokens: beyond them its answers get worse",
+                 s->model.ctx_train);
+    return buf;
+}
+
+/* ---------------------------------------------------------------- rows */
 
 static const char *range_text(enum knob_id id, char *buf, size_t size)
 {
     const struct knob *k = &KNOBS[id];
     const char *names[CHOICES];
-    size_t n = MIN(knob_choices(id, names, CHOICES), (size_t)CHOICES);
+    const size_t n = MIN(knob_choices(id, names, CHOICES), (size_t)CHOICES);
     struct str text = { 0 };
-    if (k->kind == KNOB_INT)
-        str_printf(&text, "%lld to %lld%s%s", (long long)k->min, (long long)k->max, *k->unit ? " " : "",
-                   k->unit);
+    if (k->kind == KNOB_INT) str_printf(&text, "%" PRId64 " to %" PRId64 " %s", k->min, k->max, k->unit);
     for (size_t i = 0; i < n; i++) str_printf(&text, "%s%s", i ? " " : "", names[i]);
     if (k->kind == KNOB_TEXT) str_append(&text, "text");
     snprintf(buf, size, "%s", str_text(&text));
@@ -31,27 +76,45 @@ static const char *range_text(enum knob_id id, char *buf, size_t size)
     return buf;
 }
 
+static const char *work_text(unsigned work)
+{
+    return work == FOR_TRAIN                            ? "training"
+           : (work & FOR_ALL) == FOR_ALL                ? "everything"
+           : work & FOR_QUALITY                         ? "speed, answers"
+           : !(work & FOR_DECODE) && work & FOR_PREFILL ? "prompts, memory"
+           : !(work & (FOR_DECODE | FOR_PREFILL))       ? "memory"
+                                                        : "speed";
+}
+
+/* Wider screens say more: what it matters for, the flag, then all of the range. */
 static void knob_row(struct grid *g, struct rect in, int row, const struct snapshot *s, int id, bool chosen)
 {
-    const bool both = s->experiment_known;
-    const unsigned style = id < 0 ? (unsigned)ROLE_DIM : ROLE_TEXT | (chosen ? STYLE_REVERSE : 0u);
+    const bool head = id < 0;
+    const struct knob *k = head ? NULL : &KNOBS[id];
+    const unsigned style = head ? (unsigned)ROLE_DIM : ROLE_TEXT | (chosen ? STYLE_REVERSE : 0u);
     char range[1024];
     struct pen p = pen_at(g, in, 0, row);
-    pen_field(&p, KEY_COLUMNS, style | (id < 0 ? 0u : STYLE_BOLD), id < 0 ? "key" : KNOBS[id].key);
-    for (int arm = 0; arm < (both ? 2 : 1); arm++) {
-        const char *head = !both ? "default"
-                           : arm ? "B"
-                                 : "A",
-                   *v = id < 0 ? head : value_of(s, arm, (enum knob_id)id);
-        pen_field(&p, VALUE_COLUMNS - 1, style, *v ? v : "-");
+    pen_field(&p, KEY_COLUMNS, head ? style : style | STYLE_BOLD, head ? "key" : k->key);
+    const int arms = s->experiment_known ? 2 : 1;
+    bool differ = false;
+    for (int arm = 0; arm < arms; arm++) {
+        const char *v = head ? (arms == 1 ? "default" : arm ? "B" : "A") : value_of(s, arm, (enum knob_id)id);
+        if (!head && arm) differ = strcmp(v, value_of(s, 0, (enum knob_id)id)) != 0;
+        pen_field(&p, VALUE_COLUMNS - 1, differ ? style | STYLE_BOLD : style, *v ? v : "-");
         pen_put(&p, style, " ");
     }
-    pen_field(&p, pen_left(&p), style, id < 0 ? "may be" : range_text((enum knob_id)id, range, sizeof range));
+    if (arms > 1) pen_field(&p, 2, (unsigned)ROLE_KEY | (chosen ? STYLE_REVERSE : 0u), differ ? "≠" : "");
+    if (in.w >= 110) pen_field(&p, 16, style, head ? "matters for" : work_text(k->matters_for));
+    if (in.w >= 110) pen_field(&p, 6, style, head ? "flag" : k->flag ? k->flag : "");
+    pen_field(&p, pen_left(&p), style, head ? "may be" : range_text((enum knob_id)id, range, sizeof range));
 }
 
 static void box_list(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    struct rect in = grid_box(g, area, "Settings of a config line", NULL);
+    struct rect in = grid_box(g, area,
+                              s->experiment_known ? "Settings of a config line: as the arms run with them"
+                                                  : "Settings of a config line",
+                              "Enter: an A/B with this setting");
     const int rows = in.h - 1, chosen = u->selected[VIEW_SETTINGS];
     const int top = MAX(MIN(chosen - rows / 2, KNOB_COUNT - rows), 0);
     knob_row(g, in, 0, s, -1, false);
@@ -61,22 +124,57 @@ static void box_list(struct grid *g, struct rect area, const struct snapshot *s,
     }
 }
 
-static void box_detail(struct grid *g, struct rect area, const struct ui *u)
+/* ---------------------------------------------------------------- the selected one */
+
+/* Its choices, those that cannot be had marked and dim; then why, each reason once. Returns the rows used. */
+static int draw_choices(struct grid *g, struct rect in, const struct snapshot *s, enum knob_id id)
+{
+    const char *names[CHOICES], *why[4] = { 0 };
+    const size_t n = MIN(knob_choices(id, names, CHOICES), (size_t)CHOICES);
+    char text[300];
+    int whys = 0, y;
+    struct pen p = pen_at(g, in, 0, 0);
+    for (size_t i = 0; i < n; i++) {
+        const char *no = choice_refusal(s, id, names[i]);
+        snprintf(text, sizeof text, "%s%s ", *no ? "✕" : "", names[i]);
+        if (p.x > 0 && p.x + text_columns(text) > in.w) p = pen_at(g, in, 0, p.y + 1);
+        pen_put(&p, *no ? ROLE_DIM : ROLE_TEXT, text);
+        bool told = !*no;
+        for (int k = 0; k < whys && !told; k++) told = !strcmp(why[k], no);
+        if (!told && whys < (int)COUNT_OF(why)) why[whys++] = no;
+    }
+    y = n ? p.y + 1 : 0;
+    for (int k = 0; k < whys && y < in.h; k++) {
+        snprintf(text, sizeof text, "✕ %.280s", why[k]);
+        y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_WARN, text);
+    }
+    return y;
+}
+
+static void box_detail(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const int i = MAX(0, MIN(u->selected[VIEW_SETTINGS], KNOB_COUNT - 1));
-    char range[1024];
-    struct rect in = grid_box(g, area, KNOBS[i].key, NULL);
-    int y = grid_wrap(g, in, ROLE_TEXT, KNOBS[i].help);
-    y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_DIM, range_text((enum knob_id)i, range, sizeof range));
-    if (KNOBS[i].changes_answers)
-        grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_WARN,
-                  "changes answers: not recommended without a measurement of quality");
+    const struct knob *k = &KNOBS[i];
+    char text[300];
+    struct rect in = grid_box(g, area, k->key, NULL);
+    int y = grid_wrap(g, in, ROLE_TEXT, k->help);
+    if (k->changes_answers)
+        y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_WARN,
+                       "changes answers: not recommended without a measurement of quality");
+    if (k->kind == KNOB_INT) {
+        y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_DIM,
+                       range_text((enum knob_id)i, text, sizeof text));
+        grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_TEXT,
+                  number_note(s, (enum knob_id)i, text, sizeof text));
+    }
+    draw_choices(g, rect_rows(in, y, in.h - y), s, (enum knob_id)i);
 }
 
 void view_settings(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
     struct rect box[SETTINGS_BOXES];
     layout_settings(body, box);
+    panes_place(g, box, SETTINGS_BOXES, body, u);
     box_list(g, box[SETTINGS_LIST], s, u);
-    box_detail(g, box[SETTINGS_DETAIL], u);
+    box_detail(g, box[SETTINGS_DETAIL], s, u);
 }

@@ -4,6 +4,7 @@
 #define QDYNO_TUI_VIEWS_H
 
 #include "tui/layout.h"
+#include "tui/panes.h"
 #include "tui/ui.h"
 
 /* One row per view: number key, name, function. */
@@ -33,6 +34,13 @@ void view_question(struct grid *g, struct rect body, const struct ui *u);
 void view_form(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 
 /* ---------------------------------------------------------------- parts that views share (parts.c) */
+
+/* Of the load view: which block of the cache holds which sequence, and how full batches are (blocks.c). */
+void box_blocks(struct grid *g, struct rect area, const struct snapshot *s);
+/* Of the advice view: memory against speed, with what is not known about both (pareto.c). */
+void box_pareto(struct grid *g, struct rect area, const struct snapshot *s, int chosen);
+/* ... and what was measured of their quality against speed. */
+void box_pareto_quality(struct grid *g, struct rect area, const struct snapshot *s, int chosen);
 
 /* State never by colour alone: a mark, a word and a role. */
 struct mark {

@@ -191,8 +191,8 @@ static void box_both(struct grid *g, struct rect area, const struct snapshot *s)
 void view_write(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
     struct rect box[WRITE_BOXES];
-    (void)u;
     layout_write(body, box);
+    panes_place(g, box, WRITE_BOXES, body, u);
     box_arm(g, box[WRITE_A], s, 0);
     box_arm(g, box[WRITE_B], s, 1);
     box_both(g, box[WRITE_BOTH], s);
