@@ -45,6 +45,8 @@ static void title_state(const struct snapshot *s, const struct ui *u, char *buf,
     else if (s->command[0])
         snprintf(buf, size, "● %.*s %s", (int)MIN(strcspn(s->command, " "), 16), s->command,
                  figure_duration((double)(s->unix_ms - s->command_started_ms) * 1e-3).text);
+    else if (s->write_known && s->write.running)
+        snprintf(buf, size, "● writing");
     else if (s->experiment_known && x->phase == PHASE_DONE)
         snprintf(buf, size, "%s A/B done: %s %s", m.glyph, verdict_mark(x->verdict).glyph,
                  verdict_mark(x->verdict).word);
@@ -198,6 +200,7 @@ void view_draw(struct grid *g, const struct snapshot *s, const struct ui *u)
     draw_title(g, l.title, s, u);
     VIEWS[u->view].draw(g, l.body, s, u);
     panes_mark(g, u);
+    view_keys(g, l.body, s, u);
     draw_status(g, l.status, s, u);
     draw_footer(g, l.footer, s, u);
     if (u->form.kind == FORM_PALETTE)

@@ -29,6 +29,8 @@ void view_log(struct grid *g, struct rect body, const struct snapshot *s, const 
 void view_write(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_help(struct grid *g, struct rect body, const struct ui *u);
 void view_palette(struct grid *g, struct rect body, const struct ui *u);
+/* Keys of this view alone, into the lower edge of what is drawn. */
+void view_keys(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_page(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
 void view_question(struct grid *g, struct rect body, const struct ui *u);
 void view_form(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);

@@ -1,0 +1,72 @@
+/* tui/views/view_keys.c - what the keys do that belong to one view: in the lower edge of its last box, where
+ * they take no room from anything. The footer has those that are the same everywhere. */
+#include "tui/views/views.h"
+
+enum { KEYS_OF_A_VIEW = 8, LINE = 0x2500 };
+
+struct view_key {
+    enum action action;
+    const char *word;
+};
+static const struct view_key OF_VIEW[VIEW_COUNT][KEYS_OF_A_VIEW] = {
+    [VIEW_LIVE] = { { DO_MODEL, "model" }, { DO_TUNE, "tune" }, { DO_QUANTIZE, "quantize" } },
+    [VIEW_AB] = { { DO_REPORT, "report" },
+                  { DO_APPLY, "apply" },
+                  { DO_BASELINE, "baseline" },
+                  { DO_PUSH, "push" },
+                  { DO_COPY, "copy command" } },
+    [VIEW_ADVICE] = { { DO_VERIFY, "verify" },
+                      { DO_APPLY, "apply" },
+                      { DO_OPEN, "look at its A/B" },
+                      { DO_TUNE, "tune" },
+                      { DO_COPY, "copy command" } },
+    [VIEW_HISTORY] = { { DO_OPEN, "open" },
+                       { DO_MARK, "mark" },
+                       { DO_COMPARE, "compare" },
+                       { DO_REPORT, "report" },
+                       { DO_APPLY, "apply" },
+                       { DO_BASELINE, "baseline" },
+                       { DO_SORT, "sort" },
+                       { DO_FILTER, "filter" } },
+    [VIEW_MODEL] = { { DO_MODEL, "choose" }, { DO_QUANTIZE, "quantize" }, { DO_CALIBRATE, "calibrate" } },
+    [VIEW_LOG] = { { DO_OUTPUT, "last output" }, { DO_COPY, "copy command" } },
+};
+
+static int columns_of(const struct view_key *k)
+{
+    return text_columns(key_of_action(k->action)->name) + 1 + text_columns(k->word) + 2;
+}
+
+/* The straight line at the right end of the lowest row: [*from, *to). */
+static void free_edge(const struct grid *g, struct rect body, int *from, int *to)
+{
+    const int y = body.y + body.h - 1;
+    int x = body.x + body.w - 1;
+    while (x > body.x && g->cells[y * g->w + x].code != LINE) x--;
+    *to = x;
+    while (x > body.x && g->cells[y * g->w + x].code == LINE) x--;
+    *from = x + 2;
+}
+
+void view_keys(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
+{
+    int from, to, used = 1, n = 0;
+    char why[300];
+    const struct view_key *keys = OF_VIEW[u->view];
+    if (body.h < 2 || body.w < 2) return;
+    free_edge(g, body, &from, &to);
+    while (n < KEYS_OF_A_VIEW && keys[n].word && used + columns_of(&keys[n]) <= to - from)
+        used += columns_of(&keys[n++]);
+    if (!n) return;
+    struct pen p = pen_at(g, (struct rect){ to - used, body.y + body.h - 1, used, 1 }, 0, 0);
+    pen_put(&p, ROLE_TEXT, " ");
+    for (int i = 0; i < n; i++) {
+        const struct key_binding *k = key_of_action(keys[i].action);
+        const bool refused = action_refusal(k->action, u, s, why, sizeof why)[0] != '\0';
+        const int at = p.x;
+        pen_put(&p, refused ? ROLE_DIM : (unsigned)ROLE_KEY | STYLE_BOLD, k->name);
+        pen_printf(&p, refused ? ROLE_DIM : ROLE_TEXT, " %s", keys[i].word);
+        grid_hit(g, (struct rect){ p.area.x + at, p.area.y, p.x - at, 1 }, HIT_ACTION, (int)k->action);
+        pen_put(&p, ROLE_TEXT, i + 1 < n ? "  " : " ");
+    }
+}
