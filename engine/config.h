@@ -29,6 +29,7 @@ enum knob_id {
     KNOB_CTK,              /* KV cache type of K */
     KNOB_CTV,              /* KV cache type of V */
     KNOB_HUGEPAGES,        /* buffers off all: the enum huge_pages */
+    KNOB_REPACK,           /* off on */
     KNOB_PREFETCH,         /* off willneed populate: the enum prefetch of plan.h */
     KNOB_HANDICAP,         /* percent that each step is slowed down by */
     KNOB_AMP,              /* from here on of workloads that train: the enum amp of engine/train/product.h */

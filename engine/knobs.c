@@ -25,6 +25,7 @@ static const char *const ACTIVATIONS[] = {
 static const char *const HUGE_PAGES[] = {
     [HUGE_PAGES_BUFFERS] = "buffers", [HUGE_PAGES_OFF] = "off", [HUGE_PAGES_ALL] = "all", NULL
 };
+static const char *const OFF_ON[] = { "off", "on", NULL };
 static const char *const PREFETCHES[] = {
     [PREFETCH_OFF] = "off", [PREFETCH_WILLNEED] = "willneed", [PREFETCH_POPULATE] = "populate", NULL
 };
@@ -168,6 +169,14 @@ const struct knob KNOBS[KNOB_COUNT] = {
                          .unit = "",
                          .help =
                              "what asks for 2 MiB pages: buffers = KV cache, activations and scratch; all = weights too, copied from the file" },
+    [KNOB_REPACK] = { .key = "repack",
+                      .kind = KNOB_CHOICE,
+                      .choices = OFF_ON,
+                      .otherwise = "off",
+                      .matters_for = FOR_PREFILL | FOR_DECODE | FOR_MEMORY,
+                      .unit = "",
+                      .help =
+                          "on = weights are held in another format where that one has the same values and is faster (tq1_0: as tq2_0); off = used as the file has them" },
     [KNOB_PREFETCH] = { .key = "prefetch",
                         .kind = KNOB_CHOICE,
                         .choices = PREFETCHES,

@@ -85,6 +85,7 @@ void model_quantized(const struct model *m, int64_t *from_ns, int64_t *to_ns);
 struct model_memory {
     int64_t huge_wanted_bytes, huge_bytes; /* asked for in huge pages, and given (-1: not known here) */
     int64_t copied_bytes;                  /* weights that are not used in the mapped file */
+    int64_t repacked_bytes;                /* of these, what is held in another format */
     int64_t prefetched_bytes;              /* read ahead, or asked for */
     double prefetch_s;
 };

@@ -79,8 +79,12 @@ void model_account_huge(struct model *m, int64_t before, const struct log *log)
     backend_describe(m->backend, &info);
     const int64_t after = model_huge_bytes();
     m->memory.copied_bytes = info.copied_bytes;
+    m->memory.repacked_bytes = info.repacked_bytes;
     m->memory.huge_wanted_bytes = info.huge_wanted_bytes;
     m->memory.huge_bytes = before < 0 || after < 0 ? -1 : MAX(after - before, 0);
+    if (m->session.backend.repack && !info.repacked_bytes)
+        log_write(log, LOG_WARN,
+                  "repack=on: no format in this file is faster in another one, all is used in place");
     /* Only who asked for them by name wants to hear that there are few. */
     if (!m->config.given[KNOB_HUGEPAGES] || m->memory.huge_bytes < 0 ||
         m->memory.huge_bytes >= m->memory.huge_wanted_bytes / 2)

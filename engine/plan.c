@@ -63,6 +63,7 @@ enum err_code session_resolve(struct session *out, const struct model_shape *s, 
     out->backend.activations = (enum activations)config_choice(c, KNOB_ACT);
     out->backend.affinity = (enum affinity)config_choice(c, KNOB_AFFINITY);
     out->backend.huge_pages = (enum huge_pages)config_choice(c, KNOB_HUGEPAGES);
+    out->backend.repack = config_choice(c, KNOB_REPACK) != 0;
     out->prefetch = (enum prefetch)config_choice(c, KNOB_PREFETCH);
 
     enum err_code rc;
@@ -139,7 +140,7 @@ struct sums {
     const struct config *config;
     const struct gguf *gguf;
     const struct model_shape *shape;
-    bool copied; /* matrices are copied from the file */
+    const struct backend_options *backend;
     int64_t weights, read, products;
 };
 
@@ -150,13 +151,15 @@ static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const stru
     const struct arch_slot *row = &ARCH_SLOTS[slot];
     (void)why;
     const bool vector = row->rows == DIM_NONE;
-    const struct format *f = recipe_tensor_format(sum->config, sum->gguf, t, NULL);
-    /* Vectors are copied as f32; matrices are used where the file is mapped. */
-    const int64_t row_bytes = vector ? vector_bytes(t->shape[0]) : format_row_bytes(f, t->shape[0]);
+    const struct format *f = recipe_tensor_format(sum->config, sum->gguf, t, NULL),
+                        *held = backend_held_format(sum->backend, f);
+    /* Vectors are copied as f32; matrices are used where the file is mapped, unless a copy is asked for. */
+    const bool copied = sum->backend->huge_pages == HUGE_PAGES_ALL || held != f;
+    const int64_t row_bytes = vector ? vector_bytes(t->shape[0]) : format_row_bytes(held, t->shape[0]);
     const int64_t bytes = row_bytes * t->shape[1];
     const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD;
     /* A copy begins on a cache line. */
-    sum->weights += sum->copied ? round_up(bytes, CACHE_LINE) : bytes;
+    sum->weights += copied ? round_up(bytes, CACHE_LINE) : bytes;
     sum->read += looked_up ? row_bytes : bytes;
     if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
         sum->read += bytes; /* it is the output matrix too */
@@ -168,9 +171,7 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
                            const struct hyper *h, const struct config *c, const struct session *e,
                            struct err *why)
 {
-    struct sums sum = {
-        .config = c, .gguf = g, .shape = s, .copied = e->backend.huge_pages == HUGE_PAGES_ALL
-    };
+    struct sums sum = { .config = c, .gguf = g, .shape = s, .backend = &e->backend };
     enum err_code rc = arch_walk(h->arch, s, g, add_tensor, &sum, why);
     if (rc) return rc;
 

@@ -23,7 +23,8 @@
  * open answers with what really runs: {"config":{all
  * keys},"recipe":,"arch":,"name":,"params":,"sha256":,"isa":,"inputs":,"device":,"threads":,
  *   "pinned":,"ctx":,"random_weights":,"dominant_format":,"plan":{weights,kv,compute,scratch,total,kv_bytes_per_token,decode_read_bytes,
- *   flops_per_token}, "memory":{huge_wanted_bytes,huge_bytes,copied_bytes,prefetched_bytes,prefetch_s},
+ *   flops_per_token}, "memory":{huge_wanted_bytes,huge_bytes,copied_bytes,repacked_bytes,prefetched_bytes,
+ *   prefetch_s},
  * "load_s":} cell answers:
  * {"model":,"workload":,"sequences":,"prefill_s":,"decode_s":,"ttft_s":,"prompt_tokens":,"gen_tokens":,
  * "itl_s":[one a step of decoding],

@@ -50,6 +50,7 @@ static json_t *memory_json(const struct model *m)
     json_put_int(o, "huge_wanted_bytes", got.huge_wanted_bytes);
     json_put(o, "huge_bytes", got.huge_bytes < 0 ? json_null() : json_integer(got.huge_bytes));
     json_put_int(o, "copied_bytes", got.copied_bytes);
+    json_put_int(o, "repacked_bytes", got.repacked_bytes);
     json_put_int(o, "prefetched_bytes", got.prefetched_bytes);
     json_put_num(o, "prefetch_s", got.prefetch_s);
     return o;

@@ -65,6 +65,7 @@ void backend_describe(const struct backend *b, struct backend_info *out)
                                   .isa = b->k.isa,
                                   .huge_wanted_bytes = b->huge_wanted_bytes,
                                   .copied_bytes = b->copied_bytes,
+                                  .repacked_bytes = b->repacked_bytes,
                                   .inputs = b->inputs };
 }
 
@@ -101,6 +102,24 @@ void backend_read(struct backend *b, void *host_dst, const void *src, size_t byt
     memcpy(host_dst, src, bytes);
 }
 
+/* A weight that still lies in the file, in `format`, into memory of our own. */
+static enum err_code copy(struct backend *b, struct weight *w, const struct format *format, struct err *why)
+{
+    const size_t bytes = (size_t)(w->rows * format_row_bytes(w->format, w->cols));
+    w->owned = aligned_pages(bytes, b->options.huge_pages);
+    if (!w->owned) return err_set(why, ERR_NOMEM, "out of memory for a copy of %zu bytes of weights", bytes);
+    if (w->format == format) {
+        memcpy(w->owned, w->data, bytes);
+    } else {
+        weight_repack(b, format, w->data, w->owned, w->rows * w->cols);
+        b->repacked_bytes += (int64_t)bytes;
+    }
+    w->data = w->owned;
+    b->huge_wanted_bytes += huge_part(bytes, b->options.huge_pages);
+    b->copied_bytes += (int64_t)bytes;
+    return ERR_OK;
+}
+
 enum err_code backend_weight_bind(struct backend *b, struct weight *out, const struct format *format,
                                   int64_t rows, int64_t cols, const struct input_scheme *input,
                                   const void *host, struct err *why)
@@ -113,17 +132,10 @@ enum err_code backend_weight_bind(struct backend *b, struct weight *out, const s
                        format->name, format->block_weights, (long long)rows, (long long)cols);
     const enum err_code rc = inputs_check(input, format, cols, why);
     if (rc) return rc;
-    *out = (struct weight){ .format = format, .rows = rows, .cols = cols, .data = host, .input = input };
+    const struct format *held = backend_held_format(&b->options, format);
+    *out = (struct weight){ .format = held, .rows = rows, .cols = cols, .data = host, .input = input };
     b->inputs |= 1u << inputs_scheme(&b->options, out).kind;
-    if (b->options.huge_pages != HUGE_PAGES_ALL) return ERR_OK;
-    const size_t bytes = (size_t)(rows * format_row_bytes(format, cols));
-    out->owned = aligned_pages(bytes, HUGE_PAGES_ALL);
-    if (!out->owned)
-        return err_set(why, ERR_NOMEM, "out of memory for a copy of %zu bytes of weights", bytes);
-    out->data = memcpy(out->owned, host, bytes);
-    b->huge_wanted_bytes += huge_part(bytes, HUGE_PAGES_ALL);
-    b->copied_bytes += (int64_t)bytes;
-    return ERR_OK;
+    return held == format && b->options.huge_pages != HUGE_PAGES_ALL ? ERR_OK : copy(b, out, format, why);
 }
 
 void backend_weight_release(struct backend *b, struct weight *w)

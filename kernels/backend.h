@@ -18,7 +18,7 @@ struct backend {
     struct threadpool *pool;
     struct kernel_set k;
     struct scratch_plan plan;
-    int64_t huge_wanted_bytes, copied_bytes;
+    int64_t huge_wanted_bytes, copied_bytes, repacked_bytes;
     uint32_t inputs;  /* 1 << enum input_kind of the weights */
     uint8_t *shared;  /* plan.shared_bytes */
     uint8_t *threads; /* options.threads * plan.thread_bytes */
@@ -44,6 +44,9 @@ int64_t gemm_shared_bytes(const struct gemm_kernel *g, int64_t rows, int64_t col
 int64_t gemm_thread_bytes(const struct gemm_kernel *g);
 int64_t attention_thread_bytes(const struct kernel_set *k, int64_t cols);
 int64_t attention_shared_bytes(int threads, int64_t cols);
+
+/* n weights of f into the format in which they are held (another one). */
+void weight_repack(struct backend *b, const struct format *f, const void *in, void *out, int64_t n);
 
 /* `count` products of the same x, n and x_stride. */
 void gemv_run(struct backend *b, const struct matmul *m, int count);

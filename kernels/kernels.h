@@ -212,6 +212,7 @@ struct backend_options {
     enum precision precision;
     enum activations activations;
     enum huge_pages huge_pages;
+    bool repack; /* weights may be held in another format than the file's (backend_held_format) */
 };
 
 /* device: "cpu". *out owned: backend_close. Errors: ERR_ABSENT (no such device), ERR_NOMEM, ERR_USAGE. */
@@ -227,6 +228,7 @@ struct backend_info {
     uint32_t isa;              /* bits the chosen kernels use */
     int64_t huge_wanted_bytes; /* in huge pages, if the kernel agreed, of what was allocated and filled */
     int64_t copied_bytes;      /* of weights that are not used where the file is mapped */
+    int64_t repacked_bytes;    /* of these, what is held in another format than the file's */
     uint32_t inputs;           /* 1 << enum input_kind of every weight bound so far, as its products run */
 };
 void backend_describe(const struct backend *b, struct backend_info *out);
@@ -281,8 +283,12 @@ struct weight {
     const struct input_scheme *input; /* NULL: INPUT_FREE, in the order of x */
 };
 
+/* The format in which a matrix of f is held under these options: f, or with `repack` one that holds exactly the
+ * same numbers and multiplies faster than it costs in bytes. */
+const struct format *backend_held_format(const struct backend_options *o, const struct format *f);
+
 /* Make host bytes usable by this backend. The CPU uses them in place: they must outlive the weight; with
- * HUGE_PAGES_ALL it copies them (then out->owned is not NULL). input: NULL, or how inputs are treated.
+ * HUGE_PAGES_ALL, or where backend_held_format is another one, it copies them (then out->owned is not NULL). input: NULL, or how inputs are treated.
  * Errors: ERR_USAGE when the format cannot be run, or not with such inputs (INT8_* are products of int8
  * only); ERR_FORMAT when the scheme's numbers cannot be right; ERR_NOMEM. */
 enum err_code backend_weight_bind(struct backend *b, struct weight *out, const struct format *format,

@@ -2,6 +2,8 @@
 #ifndef QDYNO_KERNELS_TQ_LAYOUT_H
 #define QDYNO_KERNELS_TQ_LAYOUT_H
 
+#include <stdint.h>
+
 /* Eight parts of 32 weights. Byte offsets of the f16 scale, and of tq1_0's three runs of bytes (see
  * README.md); a code 0..2 is too large by TQ_BIAS. */
 enum {
@@ -15,5 +17,19 @@ enum {
     TQ2_0_D = 64,
     TQ2_0_BYTES = 66,
 };
+
+/* tq1_0's three runs: byte m of a run holds weights first + m + n * bytes for n < trits. */
+struct tq1_0_run {
+    int at, bytes, trits, first;
+};
+static const struct tq1_0_run TQ1_0_RUNS[] = { { 0, 32, 5, 0 },
+                                               { TQ1_0_SECOND, 16, 5, 160 },
+                                               { TQ1_0_THIRD, 4, 4, 240 } };
+
+static inline uint8_t tq1_0_trit(uint8_t byte, int n)
+{
+    static const uint8_t POWERS[5] = { 1, 3, 9, 27, 81 };
+    return (uint8_t)((uint8_t)(byte * POWERS[n]) * 3 >> 8);
+}
 
 #endif

@@ -8,6 +8,9 @@
 format_encode_fn tq1_0_encode_ref, tq2_0_encode_ref;
 format_decode_fn tq1_0_decode_ref, tq2_0_decode_ref;
 
+/* n weights, a multiple of 256: the same numbers, to the bit. */
+void tq1_0_to_tq2_0(const void *blocks, void *out, int64_t n);
+
 enum { TQ_COUNT = 2 };
 extern const struct format_row TQ_REF[TQ_COUNT];
 

@@ -11,25 +11,13 @@
 static const struct block_shape TQ1_0 = { TQ1_0_BYTES, TQ_PARTS, false },
                                 TQ2_0 = { TQ2_0_BYTES, TQ_PARTS, false };
 
-/* tq1_0's three runs: byte m of a run holds weights first + m + n * bytes for n < trits. */
-struct run {
-    int at, bytes, trits, first;
-};
-static const struct run RUNS[] = { { 0, 32, 5, 0 },
-                                   { TQ1_0_SECOND, 16, 5, 160 },
-                                   { TQ1_0_THIRD, 4, 4, 240 } };
-static const uint8_t POWERS[5] = { 1, 3, 9, 27, 81 };
-
-static int trit(uint8_t byte, int n)
-{
-    return (uint8_t)(byte * POWERS[n]) * 3 >> 8;
-}
-
 static int tq1_0_code(const uint8_t *block, int i)
 {
-    const struct run *run = &RUNS[i < RUNS[1].first ? 0 : i < RUNS[2].first ? 1 : 2];
+    const struct tq1_0_run *runs = TQ1_0_RUNS, *run = &runs[i < runs[1].first   ? 0
+                                                            : i < runs[2].first ? 1
+                                                                                : 2];
     const int within = i - run->first;
-    return trit(block[run->at + within % run->bytes], within / run->bytes);
+    return tq1_0_trit(block[run->at + within % run->bytes], within / run->bytes);
 }
 
 static void tq1_0_part(const uint8_t *block, int part, struct part *out)
@@ -63,12 +51,13 @@ void tq1_0_encode_ref(const float *x, void *blocks, int64_t n)
     uint8_t *out = blocks, code[TQ_BLOCK];
     for (int64_t i = 0; i < n; i += TQ_BLOCK, x += TQ_BLOCK, out += TQ1_0_BYTES) {
         store_u16(out + TQ1_0_D, half_from_float(ternary(x, code)));
-        for (size_t r = 0; r < COUNT_OF(RUNS); r++) {
-            for (int m = 0; m < RUNS[r].bytes; m++) {
+        for (size_t r = 0; r < COUNT_OF(TQ1_0_RUNS); r++) {
+            const struct tq1_0_run *run = &TQ1_0_RUNS[r];
+            for (int m = 0; m < run->bytes; m++) {
                 int v = 0;
                 for (int t = 0; t < 5; t++)
-                    v = v * 3 + (t < RUNS[r].trits ? code[RUNS[r].first + m + t * RUNS[r].bytes] : 0);
-                out[RUNS[r].at + m] = (uint8_t)((v * 256 + 242) / 243);
+                    v = v * 3 + (t < run->trits ? code[run->first + m + t * run->bytes] : 0);
+                out[run->at + m] = (uint8_t)((v * 256 + 242) / 243);
             }
         }
     }

@@ -114,6 +114,44 @@ static void test_memory(void **state)
     free(first);
 }
 
+/* tq1_0 held as tq2_0 answers as tq2_0 from the start does (both make the same codes), takes what the plan
+ * says, and a file that has none of it is used in place. */
+static void test_repacked(void **state)
+{
+    (void)state;
+    static const char *const LINES[] = { EXACT ",tq2_0", EXACT ",tq1_0,repack=on", EXACT ",q4_0,repack=on" };
+    const char *path = TEST_SOURCE_DIR "/share/models/bundled.gguf";
+    struct err why = { 0 };
+    float *first = NULL;
+    for (size_t i = 0; i < COUNT_OF(LINES); i++) {
+        struct model *m = session_open(path, LINES[i], 64, 1);
+        const size_t vocab = (size_t)model_shape(m)->vocab;
+        struct model_memory got;
+        struct batch_row rows[9];
+        int64_t here = 0, there = 0;
+        model_memory(m, &got);
+        for (int64_t t = 0; t < gguf_tensor_count(model_gguf(m)); t++) {
+            const struct gguf_tensor *tensor = gguf_tensor_at(model_gguf(m), t);
+            here += tensor->bytes;
+            if (tensor->format == &FORMATS[FORMAT_TQ1_0])
+                there += tensor->shape[1] * format_row_bytes(&FORMATS[FORMAT_TQ2_0], tensor->shape[0]);
+        }
+        assert_int_equal(got.repacked_bytes, there);
+        assert_int_equal(got.copied_bytes, there);
+        CHECK(i == 1 ? there > 0 && model_plan(m)->weights > here : there == 0);
+        for (int r = 0; r < 9; r++)
+            rows[r] = (struct batch_row){ .token = 1 + r, .pos = r, .logits = r == 8 };
+        CHECK_OK(model_forward(m, rows, 9, &why));
+        if (!i) {
+            first = malloc(vocab * sizeof *first);
+            memcpy(first, model_logits(m, 0), vocab * sizeof *first);
+        }
+        CHECK(i > 1 || !memcmp(model_logits(m, 0), first, vocab * sizeof *first));
+        model_close(m);
+    }
+    free(first);
+}
+
 static void test_only_wanted(void **state)
 {
     (void)state;
@@ -397,10 +435,11 @@ static void test_identity(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequences),   cmocka_unit_test(test_only_wanted),
-        cmocka_unit_test(test_memory),      cmocka_unit_test(test_bad_rows),
-        cmocka_unit_test(test_bad_configs), cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_shape),       cmocka_unit_test(test_identity),
+        cmocka_unit_test(test_sequences), cmocka_unit_test(test_only_wanted),
+        cmocka_unit_test(test_memory),    cmocka_unit_test(test_repacked),
+        cmocka_unit_test(test_bad_rows),  cmocka_unit_test(test_bad_configs),
+        cmocka_unit_test(test_bad_files), cmocka_unit_test(test_shape),
+        cmocka_unit_test(test_identity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
