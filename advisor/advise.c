@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/word.h"
+
 /* How much a goal cares, in units of "a factor e". */
 static const struct goal_row {
     const char *name;
@@ -44,7 +46,8 @@ struct adviser {
     const struct machine_ceilings *ceilings;
     const struct advise_options *o;
     int ctx;
-    struct prediction reference; /* of the file as it is, default settings */
+    bool on_gpu;                 /* the candidates of now */
+    struct prediction reference; /* of the file as it is, default settings, where it runs best */
     struct advice *list;
     int n, cap;
 };
@@ -152,12 +155,19 @@ static double score(const struct adviser *a, const struct config *c, const struc
     s -= g->quality * noise(c);
     /* what grows with the model and the context; working buffers follow threads and batch */
     s -= g->memory * log_gain((double)(p->plan.weights + p->plan.kv), (double)(r->plan.weights + r->plan.kv));
-    /* Without a power model bytes moved stand for energy: they are most of a decode step's. */
+    /* Where nothing is known of power, bytes moved stand for energy: they are most of a decode step's. */
     s -= g->energy *
-         log_gain((double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth,
-                  (double)r->plan.decode_read_bytes + (double)r->plan.kv_bytes_per_token * r->depth);
+         (isnan(p->token_j) || isnan(r->token_j)
+              ? log_gain((double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth,
+                         (double)r->plan.decode_read_bytes + (double)r->plan.kv_bytes_per_token * r->depth)
+              : log_gain(p->token_j, r->token_j));
     for (int k = 0; k < KNOB_COUNT; k++) s -= 0.002 * c->given[k]; /* of two equals the plainer line */
-    if (a->o->target_tok_s > 0 && !(p->decode_high >= a->o->target_tok_s)) s -= 1000;
+    if (a->o->target_tok_s > 0) { /* out of reach, less than likely, likely */
+        if (!(p->decode_high >= a->o->target_tok_s))
+            s -= 1000;
+        else if (!(p->decode_tok_s >= a->o->target_tok_s))
+            s -= 100;
+    }
     if (!p->fits) s -= 10000;
     return s;
 }
@@ -183,15 +193,20 @@ static void add_reason(struct str *s, const char *fmt, ...)
     str_append(s, text);
 }
 
+static enum err_code predict_it(const struct adviser *a, struct prediction *p, const struct config *c,
+                                bool on_gpu, struct err *why)
+{
+    return predict(p, a->g, c, a->machine, a->ceilings,
+                   &(struct predict_for){ .ctx = a->ctx, .on_gpu = on_gpu, .lessons = a->o->lessons }, why);
+}
+
 /* The same configuration with one key otherwise. */
 static bool predict_with(const struct adviser *a, struct prediction *p, const struct config *c,
                          const char *key, const char *value)
 {
     struct config other = *c;
     struct err ignored;
-    return !config_set(&other, key, value, &ignored) &&
-           !predict(p, a->g, &other, a->machine, a->ceilings, &(struct predict_for){ .ctx = a->ctx },
-                    &ignored);
+    return !config_set(&other, key, value, &ignored) && !predict_it(a, p, &other, a->on_gpu, &ignored);
 }
 
 static void say_why(const struct adviser *a, struct advice *v)
@@ -206,8 +221,7 @@ static void say_why(const struct adviser *a, struct advice *v)
             add_reason(&s, "%s of weights instead of %s, all in the cache: measure what it brings", now,
                        then);
         else if (p->decode_bound_by_memory)
-            add_reason(&s,
-                       "decode is bound by memory: %s a token instead of %s, at most %.1f times the speed",
+            add_reason(&s, "decode is bound by memory: %s a token instead of %s, about %.1f times the speed",
                        now, then, p->decode_tok_s / r->decode_tok_s);
         else
             add_reason(&s, "%s a token instead of %s: arithmetic is the limit then", now, then);
@@ -220,7 +234,7 @@ static void say_why(const struct adviser *a, struct advice *v)
     struct prediction other;
     if (v->config.given[KNOB_PRECISION] &&
         predict_with(a, &other, &v->config, "precision", KNOBS[KNOB_PRECISION].otherwise))
-        add_reason(&s, "%s products: prefill at most %.1f times as fast, decode %.1f",
+        add_reason(&s, "%s products: prefill about %.1f times as fast, decode %.1f",
                    config_text(&v->config, KNOB_PRECISION), p->prefill_tok_s / other.prefill_tok_s,
                    p->decode_tok_s / other.decode_tok_s);
     const int threads = (int)config_int(&v->config, KNOB_THREADS);
@@ -244,14 +258,20 @@ static void say_caution(const struct adviser *a, struct advice *v)
     struct str s = { 0 };
     char need[16], have[16];
     if (!v->prediction.fits)
-        add_reason(
-            &s, "does not fit: needs %s of %s", str_from_bytes(v->prediction.plan.total, need, sizeof(need)),
-            str_from_bytes(a->o->memory_limit > 0 ? a->o->memory_limit : a->machine->memory_available_bytes,
-                           have, sizeof(have)));
+        add_reason(&s, "does not fit: needs %s of %s",
+                   str_from_bytes(v->prediction.plan.total, need, sizeof(need)),
+                   str_from_bytes(a->o->memory_limit > 0
+                                      ? a->o->memory_limit
+                                      : predict_memory(a->machine, a->ceilings, v->prediction.on_gpu),
+                                  have, sizeof(have)));
+    if (v->prediction.on_gpu)
+        add_reason(&s, "on the GPU, by its maker's figures: not measured, and not by qdyno");
     if (a->o->target_tok_s > 0 && v->prediction.decode_high < a->o->target_tok_s)
         add_reason(&s, "cannot reach %.3g tokens/s here", a->o->target_tok_s);
     else if (a->o->target_tok_s > 0 && v->prediction.decode_low < a->o->target_tok_s)
-        add_reason(&s, "may miss %.3g tokens/s", a->o->target_tok_s);
+        add_reason(&s, "%s miss %.3g tokens/s",
+                   v->prediction.decode_tok_s < a->o->target_tok_s ? "will probably" : "may",
+                   a->o->target_tok_s);
     for (int k = 0; k < KNOB_COUNT; k++)
         if (v->config.given[k] && KNOBS[k].changes_answers) {
             add_reason(
@@ -263,34 +283,50 @@ static void say_caution(const struct adviser *a, struct advice *v)
     str_free(&s);
 }
 
-/* A word as a shell reads it. */
-static void append_quoted(struct str *s, const char *word)
+/* Our engine runs on processors only: another program checks it, with a file that we make. */
+static void say_gpu_check(const struct adviser *a, struct advice *v)
 {
-    static const char PLAIN[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
-    if (*word && !word[strspn(word, PLAIN)]) {
-        str_append(s, word);
-        return;
-    }
-    str_append(s, "'");
-    for (const char *c = word; *c; c++)
-        if (*c == '\'')
-            str_append(s, "'\\''");
+    struct str s = { 0 };
+    const char *format = config_text(&v->config, KNOB_FORMAT);
+    const struct format *f = format_find(format);
+    const bool as_it_is = !strcmp(format, "file");
+    if (f && f->ggml_type >= FORMAT_OWN_TYPES) {
+        str_printf(&s, "vllm bench latency --model MODEL --quantization fp8 (from the original weights)");
+    } else {
+        if (!as_it_is) {
+            str_append(&s, "qdyno quantize ");
+            word_append(&s, a->path);
+            str_printf(&s, " %s.gguf -R %s && ", format, format);
+        }
+        str_append(&s, "llama-bench -ngl 99 -m ");
+        if (as_it_is)
+            word_append(&s, a->path);
         else
-            str_append_n(s, c, 1);
-    str_append(s, "'");
+            str_printf(&s, "%s.gguf", format);
+        if (v->config.given[KNOB_CTK])
+            str_printf(&s, " -fa 1 -ctk %s -ctv %s", config_text(&v->config, KNOB_CTK),
+                       config_text(&v->config, KNOB_CTV));
+        str_printf(&s, " -p 512 -n 64 -d %d", v->prediction.depth);
+    }
+    snprintf(v->check, sizeof v->check, "%s", str_text(&s));
+    str_free(&s);
 }
 
 static void say_check(const struct adviser *a, struct advice *v)
 {
     struct str s = { 0 };
     const bool is_reference = !strcmp(v->line, "default");
+    if (v->prediction.on_gpu) {
+        say_gpu_check(a, v);
+        return;
+    }
     str_append(&s, is_reference ? "qdyno bench -m " : "qdyno ab -m ");
-    append_quoted(&s, a->path);
+    word_append(&s, a->path);
     if (is_reference) {
         str_printf(&s, " -n 64 -d %d", v->prediction.depth);
     } else {
         str_append(&s, " default ");
-        append_quoted(&s, v->line);
+        word_append(&s, v->line);
         str_append(&s, " -w tg64");
         if (v->prediction.depth) str_printf(&s, "@d%d", v->prediction.depth);
     }
@@ -315,8 +351,7 @@ static enum err_code consider(struct adviser *a, const struct config *c, struct 
 {
     struct prediction p;
     struct err impossible; /* a combination the model's shape does not allow is no candidate */
-    if (predict(&p, a->g, c, a->machine, a->ceilings, &(struct predict_for){ .ctx = a->ctx }, &impossible))
-        return ERR_OK;
+    if (predict_it(a, &p, c, a->on_gpu, &impossible)) return ERR_OK;
     if (!precision_helps(a, c, &p)) return ERR_OK;
     if (a->o->memory_limit > 0) p.fits = p.plan.total <= a->o->memory_limit;
     if (a->n == a->cap) {
@@ -338,8 +373,39 @@ static enum err_code consider(struct adviser *a, const struct config *c, struct 
     return ERR_OK;
 }
 
+/* Formats that programs for GPUs read: GGUF's own, and fp8 where the GPU multiplies it. */
+static bool is_for_gpus(const struct adviser *a, const char *recipe)
+{
+    const struct format *f = format_find(recipe);
+    if (!*recipe) return true;
+    return f && (f->ggml_type < FORMAT_OWN_TYPES ||
+                 (a->ceilings->gpu.fp8_ops_s > 0 && f == &FORMATS[FORMAT_FP8_E4M3]));
+}
+
+/* A GPU has no threads and precisions of ours to choose. */
+static enum err_code consider_gpu(struct adviser *a, struct err *why)
+{
+    const char *recipe[FORMAT_COUNT + 1], *kv[FORMAT_COUNT + 1];
+    const int n_recipes = recipes(a, recipe, COUNT_OF(recipe)), n_kv = kv_types(a, kv, COUNT_OF(kv));
+    enum err_code rc = ERR_OK;
+    a->on_gpu = true;
+    for (int i = 0; i < n_recipes * n_kv && !rc; i++) {
+        struct config c;
+        const char *format = recipe[i / n_kv];
+        if (is_for_gpus(a, format) && candidate(&c, format, kv[i % n_kv], KNOBS[KNOB_PRECISION].otherwise, 0))
+            rc = consider(a, &c, why);
+    }
+    return rc;
+}
+
 static enum err_code consider_all(struct adviser *a, struct err *why)
 {
+    if (a->ceilings->gpu.read_bytes_s > 0) {
+        enum err_code rc = consider_gpu(a, why);
+        if (rc) return rc;
+    }
+    a->on_gpu = false;
+
     static const char *const PRECISION[] = { "auto", "highest", "medium" };
     const char *recipe[FORMAT_COUNT + 1], *kv[FORMAT_COUNT + 1];
     int threads[16];
@@ -367,8 +433,10 @@ static enum err_code adviser_open(struct adviser *a, struct err *why)
     if (!a->ctx) a->ctx = a->shape.ctx_train > 0 ? (int)MIN(a->shape.ctx_train, 4096) : 4096;
     struct config plain;
     config_default(&plain);
-    return predict(&a->reference, a->g, &plain, a->machine, a->ceilings,
-                   &(struct predict_for){ .ctx = a->ctx }, why);
+    a->on_gpu = a->ceilings->gpu.read_bytes_s > 0;
+    rc = predict_it(a, &a->reference, &plain, a->on_gpu, why);
+    if (!rc && a->on_gpu && !a->reference.fits) rc = predict_it(a, &a->reference, &plain, false, why);
+    return rc;
 }
 
 enum err_code advise(struct advice **out, int *n, const char *model_path, const struct machine *machine,

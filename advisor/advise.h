@@ -19,11 +19,13 @@ struct advice {
 };
 struct advise_options {
     enum goal goal;
-    int64_t memory_limit; /* 0: what the machine has */
-    double target_tok_s;  /* 0: none */
-    int ctx;              /* 0: 4096 or the model's own when smaller */
+    int64_t memory_limit;          /* 0: what the machine has */
+    double target_tok_s;           /* of decoding; 0: none */
+    int ctx;                       /* 0: 4096 or the model's own when smaller */
+    const struct lessons *lessons; /* of the machine; NULL: nothing was learned */
 };
-/* Ranked best first; *out: free(). */
+/* Ranked best first; *out: free(). Of a machine whose GPU's ceilings are known (a description) there are
+ * configs for the GPU, too: prediction.on_gpu. */
 enum err_code advise(struct advice **out, int *n, const char *model_path, const struct machine *machine,
                      const struct machine_ceilings *ceilings, const struct advise_options *o,
                      struct err *why);

@@ -16,6 +16,7 @@
 #include "advisor/claims.h"
 #include "advisor/sidebyside.h"
 #include "advisor/advise.h"
+#include "advisor/rules.h"
 #include "advisor/apply.h"
 #include "advisor/recipe_search.h"
 #include "advisor/outcome.h"

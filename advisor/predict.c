@@ -60,6 +60,11 @@ static int64_t gpu_memory(const struct machine *m, const struct machine_ceilings
     return bytes > 0 ? (int64_t)(GPU_SHARE * bytes) : -1;
 }
 
+int64_t predict_memory(const struct machine *m, const struct machine_ceilings *k, bool on_gpu)
+{
+    return on_gpu ? gpu_memory(m, k) : memory_for_us(m);
+}
+
 /* What a worker holds beside its plan: code, libraries, vocabulary; between 11.9 and 12.7 MiB of the models
  * this was looked at with. */
 static const double PROGRAM_BYTES = 12.4 * (1 << 20);
@@ -301,7 +306,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     if (!rc) rc = model_operations_read(&w.o, g, c, why);
     if (rc) return rc;
     const struct memory_plan *p = &out->plan;
-    const int64_t have = what->on_gpu ? gpu_memory(machine, ceilings) : memory_for_us(machine);
+    const int64_t have = predict_memory(machine, ceilings, what->on_gpu);
     out->on_gpu = what->on_gpu;
     out->fits = have < 0 || p->total <= have;
     out->depth = w.depth = what->depth > 0 ? what->depth : predict_depth(p->ctx);

@@ -51,6 +51,9 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
                       const struct machine *machine, const struct machine_ceilings *ceilings,
                       const struct predict_for *what, struct err *why);
 
+/* Bytes that a model may take there; -1 unknown. */
+int64_t predict_memory(const struct machine *m, const struct machine_ceilings *k, bool on_gpu);
+
 /* What a run measured, for the next prediction: NAN where it did not. */
 struct lesson {
     const struct machine *machine;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tui/cli/accuracy.h"
 #include "tui/cli/described.h"
 #include "tui/cli/rows.h"
 
@@ -10,19 +11,27 @@ const struct cli_flag FLAGS_ADVISE[] = {
     FLAG_MODEL_ROW,
     { "--goal", NULL, "GOAL", "what to rank by; default balanced", FLAG_CHOICE, 0, 0, GOAL_NAMES },
     { "--limit", NULL, "memory=BYTES", "memory a config may take, e.g. memory=8G", FLAG_TEXT },
-    { "--target", NULL, "tok_s=N", "decode rate to reach, e.g. tok_s=50", FLAG_TEXT },
+    { "--target", NULL, "decode_tok_s=N",
+      "decode rate to reach, e.g. decode_tok_s=50; or edge (20), development (50), production (100)",
+      FLAG_TEXT },
     { "-c", "--ctx-size", "N", "context in tokens; default the model's own, at most 4096", FLAG_INT, 1,
       1 << 24 },
     { "--top", NULL, "N", "show the N best; default 8", FLAG_INT, 1, 10000 },
-    { "--machine", NULL, "DIR|FILE",
-      "advise for the machine of `qdyno detect --probe --record DIR`, or of `qdyno detect --probe -o json > FILE`",
+    { "--machine", NULL, "DIR|FILE|NAME",
+      "advise for the machine of `qdyno detect --probe --record DIR`, of `qdyno detect --probe -o json > FILE`, or a "
+      "shipped description (h100, a100, rtx4090, rpi5 ...)",
       FLAG_TEXT },
+    { "--accuracy", NULL, NULL, "what predictions were worth on this machine: predicted against measured",
+      FLAG_SWITCH },
+    { "--forget", NULL, NULL, "with --accuracy: forget what was measured, and predict without it",
+      FLAG_SWITCH },
     { NULL },
 };
 
 static const struct column COLUMNS[] = {
     { "rank", "#", COLUMN_INT },
     { "config", "config", COLUMN_TEXT },
+    { "device", "device", COLUMN_TEXT },
     { "decode_tok_s", "decode tok/s", COLUMN_NUM, 1, 1 },
     { "decode_low_tok_s", "from", COLUMN_NUM, 1, 1 },
     { "decode_high_tok_s", "to", COLUMN_NUM, 1, 1 },
@@ -32,6 +41,11 @@ static const struct column COLUMNS[] = {
     { "decode_limit_tok_s", NULL, COLUMN_NUM },
     { "prefill_limit_tok_s", NULL, COLUMN_NUM },
     { "total_bytes", "memory", COLUMN_BYTES },
+    { "peak_bytes", NULL, COLUMN_BYTES },
+    { "load_s", NULL, COLUMN_NUM },
+    { "token_j", "J/token", COLUMN_NUM, 1, 2 },
+    { "runs", NULL, COLUMN_INT },
+    { "assumed", NULL, COLUMN_BOOL },
     { "fits", "fits", COLUMN_BOOL },
     { "score", NULL, COLUMN_NUM },
     { "reason", NULL, COLUMN_TEXT },
@@ -39,7 +53,7 @@ static const struct column COLUMNS[] = {
     { "check", NULL, COLUMN_TEXT },
 };
 
-/* "memory=8G" or "tok_s=50": the value behind the key, or a message that says what the key must be. */
+/* The value behind the key of "memory=8G", or a message that says what the key must be. */
 static enum err_code key_value(const char *flag, const char *text, const char *key, const char **value,
                                struct err *why)
 {
@@ -50,18 +64,38 @@ static enum err_code key_value(const char *flag, const char *text, const char *k
     return ERR_OK;
 }
 
+/* A rate, or the name of what it is wanted for. */
+static enum err_code read_target(double *tok_s, const char *text, struct err *why)
+{
+    static const struct {
+        const char *name;
+        double tok_s;
+    } SCENARIOS[] = { { "edge", 20 }, { "development", 50 }, { "production", 100 } };
+    const char *value;
+    for (size_t i = 0; i < COUNT_OF(SCENARIOS); i++)
+        if (!strcmp(text, SCENARIOS[i].name)) {
+            *tok_s = SCENARIOS[i].tok_s;
+            return ERR_OK;
+        }
+    const bool brief = !strncmp(text, "tok_s=", 6);
+    enum err_code rc = key_value("--target", text, brief ? "tok_s" : "decode_tok_s", &value, why);
+    if (!rc && (!str_to_double(value, tok_s) || !(*tok_s > 0) || !isfinite(*tok_s)))
+        rc = err_set(why, ERR_USAGE, "--target %s: want a number above 0", text);
+    return rc;
+}
+
 static enum err_code read_options(struct advise_options *o, const struct cli_args *a, struct err *why)
 {
     const char *limit = args_text(a, "--limit", NULL), *target = args_text(a, "--target", NULL), *value;
     enum err_code rc = ERR_OK;
     goal_parse(args_text(a, "--goal", "balanced"), &o->goal);
     o->ctx = (int)args_int(a, "-c", 0);
+    if (args_has(a, "--forget") && !args_has(a, "--accuracy"))
+        return err_set(why, ERR_USAGE, "--forget goes with --accuracy");
     if (limit && !(rc = key_value("--limit", limit, "memory", &value, why)) &&
         (!str_to_bytes(value, &o->memory_limit) || o->memory_limit <= 0))
         rc = err_set(why, ERR_USAGE, "--limit memory=%s: want bytes such as 512M or 8G", value);
-    if (!rc && target && !(rc = key_value("--target", target, "tok_s", &value, why)) &&
-        (!str_to_double(value, &o->target_tok_s) || !(o->target_tok_s > 0) || !isfinite(o->target_tok_s)))
-        rc = err_set(why, ERR_USAGE, "--target tok_s=%s: want a number above 0", value);
+    if (!rc && target) rc = read_target(&o->target_tok_s, target, why);
     return rc;
 }
 
@@ -81,6 +115,7 @@ static void add(struct table *t, const struct advice *x, int rank)
     json_t *row = table_row(t);
     json_put_int(row, "rank", rank);
     json_put_str(row, "config", x->line);
+    json_put_str(row, "device", p->on_gpu ? "gpu" : "cpu");
     json_put_num(row, "decode_tok_s", p->decode_tok_s);
     json_put_num(row, "decode_low_tok_s", p->decode_low);
     json_put_num(row, "decode_high_tok_s", p->decode_high);
@@ -90,6 +125,11 @@ static void add(struct table *t, const struct advice *x, int rank)
     json_put_num(row, "decode_limit_tok_s", p->decode_limit_tok_s);
     json_put_num(row, "prefill_limit_tok_s", p->prefill_limit_tok_s);
     json_put_int(row, "total_bytes", p->plan.total);
+    json_put_num(row, "peak_bytes", p->peak_bytes);
+    json_put_num(row, "load_s", p->load_s);
+    json_put_num(row, "token_j", p->token_j);
+    json_put_int(row, "runs", p->runs);
+    json_put_bool(row, "assumed", p->assumed);
     json_put_bool(row, "fits", p->fits);
     json_put_num(row, "score", x->score);
     json_put_str(row, "reason", x->reason);
@@ -99,6 +139,62 @@ static void add(struct table *t, const struct advice *x, int rank)
     table_note(t, "    why: %s", x->reason);
     if (*x->caution) table_note(t, "    caution: %s", x->caution);
     table_note(t, "    check: %s", x->check);
+}
+
+/* What holds whatever is predicted. */
+static void add_rules(struct table *t, const struct rule_case *c)
+{
+    struct rule_finding found[RULES_MAX];
+    const int n = rules_apply(found, c);
+    json_t *list = json_array();
+    if (n) table_note(t, "what this machine, this model and this goal say:");
+    for (int i = 0; i < n; i++) {
+        const struct rule_finding *f = &found[i];
+        json_t *rule = json_object();
+        json_put_str(rule, "rule", f->rule);
+        json_put_str(rule, "advice", f->advice);
+        json_put_str(rule, "reason", f->reason);
+        json_put_str(rule, "evidence", f->evidence);
+        json_put_str(rule, "check", *f->check ? f->check : NULL);
+        json_array_append_new(list, rule);
+        table_note(t, "* %s (%s)", f->advice, f->rule);
+        table_note(t, "    why: %s", f->reason);
+        table_note(t, "    rests on: %s", f->evidence);
+        if (*f->check) table_note(t, "    check: %s", f->check);
+    }
+    json_put(t->extra, "rules", list);
+}
+
+/* A described machine's figures: whose they are, and which are guesses. */
+static void add_origin(struct table *t, const json_t *about)
+{
+    const json_t *guesses = json_object_get(about, "estimated");
+    json_put(t->extra, "origin", about ? json_incref((json_t *)about) : json_null());
+    if (!about) return;
+    table_note(t, "%s, %s", json_get_str(about, "what", "a machine"),
+               json_get_str(about, "origin", "origin unknown"));
+    for (size_t i = 0; i < json_array_size(guesses); i++)
+        table_note(t, "    estimated: %s", json_string_value(json_array_get(guesses, i)));
+}
+
+/* What predictions stand on, and how far to trust them. */
+static void add_basis(struct table *t, const struct advice *best, const struct machine_ceilings *c,
+                      const char *named)
+{
+    const struct prediction *p = &best->prediction;
+    if (named)
+        table_note(t, "predicted for %s; nothing above was measured on it", named);
+    else if (p->runs)
+        table_note(t, "predicted from %s and corrected by %d runs (qdyno advise --accuracy)",
+                   c->kernels.measured ? "the kernels' own times" : "shares of the machine's ceilings",
+                   p->runs);
+    else if (c->kernels.measured)
+        table_note(t, "predicted from the kernels' own times; nothing above was measured yet");
+    else
+        table_note(
+            t,
+            "predicted from shares of the machine's ceilings, so intervals are wide; qdyno detect --kernels "
+            "(40 s) narrows them, nothing above was measured yet");
 }
 
 static void describe_model(struct table *t, const char *path)
@@ -112,47 +208,104 @@ static void describe_model(struct table *t, const char *path)
     gguf_close(file);
 }
 
-int command_advise(const struct cli_global *g, const struct cli_args *a)
+struct advising {
+    const char *named;
+    struct described other;
+    struct machine machine;
+    struct machine_ceilings ceilings;
+    struct lessons *lessons;
+    char *model;
+    struct advise_options o;
+};
+
+/* What was learned belongs to this machine. */
+static enum err_code prepare(struct advising *v, const struct cli_global *g, const struct cli_args *a,
+                             struct err *why)
 {
-    struct err why = { 0 };
-    struct advise_options o = { 0 };
-    struct machine m;
-    struct machine_ceilings c;
-    struct advice *list = NULL;
-    char *model = NULL;
-    int n = 0;
     bool known = true;
-    const char *named = args_text(a, "--machine", NULL);
-    struct described other = { 0 };
-    enum err_code rc = read_options(&o, a, &why);
-    if (!rc) rc = cli_model(&model, a, &why);
+    struct db *d = NULL;
+    v->named = args_text(a, "--machine", NULL);
+    enum err_code rc = read_options(&v->o, a, why);
+    if (!rc) rc = cli_model(&v->model, a, why);
+    if (!rc && v->named) {
+        if ((rc = another_machine(&v->other, v->named, why))) return rc;
+        v->machine = v->other.machine;
+        v->ceilings = v->other.ceilings;
+        return ERR_OK;
+    }
+    if (!rc) rc = cli_machine(g, PROBE_IF_MISSING, &v->machine, &v->ceilings, &known, why);
+    if (!rc) rc = db_open(&d, g->db_path, why);
+    if (!rc) rc = lessons_load(&v->lessons, d, v->machine.id, &v->ceilings, why);
+    db_close(d);
+    v->o.lessons = v->lessons;
+    return rc;
+}
+
+static enum err_code put_rules(struct table *t, const struct advising *v, struct err *why)
+{
+    struct gguf *file = NULL;
+    struct model_shape shape;
+    struct config plain;
+    struct prediction reference;
+    const struct predict_for what = { .ctx = v->o.ctx, .on_gpu = v->ceilings.gpu.read_bytes_s > 0 };
+    config_default(&plain);
+    enum err_code rc = gguf_open(&file, v->model, why);
+    if (!rc) rc = model_shape_read(&shape, file, why);
+    if (!rc) rc = predict(&reference, file, &plain, &v->machine, &v->ceilings, &what, why);
+    gguf_close(file);
     if (!rc)
-        rc = named ? another_machine(&other, named, &why)
-                   : cli_machine(g, PROBE_IF_MISSING, &m, &c, &known, &why);
-    if (!rc && named) {
-        m = other.machine;
-        c = other.ceilings;
-    }
-    described_close(&other);
-    if (!rc) rc = advise(&list, &n, model, &m, &c, &o, &why);
-    if (rc) {
-        free(model);
-        return cli_fail(a, &why);
-    }
+        add_rules(t, &(struct rule_case){ v->model, &shape, &v->machine, &v->ceilings, &reference, v->o.goal,
+                                          v->o.memory_limit });
+    return rc;
+}
+
+static int report(const struct cli_global *g, const struct cli_args *a, const struct advising *v,
+                  const struct advice *list, int n)
+{
     struct table t;
+    struct err why = { 0 };
     table_init(&t, "qdyno.advise/1", COLUMNS, COUNT_OF(COLUMNS));
-    json_put_str(t.extra, "model", model);
-    json_put_str(t.extra, "goal", goal_name(o.goal));
-    json_put_str(t.extra, "machine", m.id);
-    int shown = MIN(n, (int)args_int(a, "--top", 8));
+    json_put_str(t.extra, "model", v->model);
+    json_put_str(t.extra, "goal", goal_name(v->o.goal));
+    json_put_str(t.extra, "machine", v->machine.id);
+    const int shown = MIN(n, (int)args_int(a, "--top", 8));
     for (int i = 0; i < shown; i++) add(&t, &list[i], i + 1);
     json_put_int(t.extra, "considered", n);
     if (shown < n) table_note(&t, "%d of %d configs considered; --top N shows more", shown, n);
-    table_note(&t, "predicted for %s; nothing above was measured on it yet", named ? named : "this machine");
-    describe_model(&t, model);
-    int status = cli_print(g, a, &t, n ? EXIT_DONE : EXIT_NO_FIT);
+    int status = n ? EXIT_DONE : EXIT_NO_FIT;
+    if (put_rules(&t, v, &why)) {
+        table_done(&t);
+        return cli_fail(a, &why);
+    }
+    if (n) add_basis(&t, &list[0], &v->ceilings, v->named);
+    if (v->named) add_origin(&t, v->other.recording.about);
+    describe_model(&t, v->model);
+    status = cli_print(g, a, &t, status);
     table_done(&t);
+    return status;
+}
+
+int command_advise(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct advising *v = calloc(1, sizeof *v);
+    struct advice *list = NULL;
+    int n = 0;
+    if (args_has(a, "--accuracy")) {
+        free(v);
+        return accuracy_show(g, a);
+    }
+    if (!v) {
+        err_set(&why, ERR_NOMEM, "no memory to begin");
+        return cli_fail(a, &why);
+    }
+    enum err_code rc = prepare(v, g, a, &why);
+    if (!rc) rc = advise(&list, &n, v->model, &v->machine, &v->ceilings, &v->o, &why);
+    const int status = rc ? cli_fail(a, &why) : report(g, a, v, list, n);
+    described_close(&v->other);
+    lessons_free(v->lessons);
     free(list);
-    free(model);
+    free(v->model);
+    free(v);
     return status;
 }

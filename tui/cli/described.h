@@ -10,7 +10,8 @@ struct described {
     struct machine_ceilings ceilings;
     struct recording recording; /* root "" when it came from a document */
 };
-/* A folder of `detect --record`, or the document of `detect -o json`. Errors: ERR_IO, ERR_FORMAT, both naming
+/* A folder of `detect --record`, the document of `detect -o json`, or the name of a machine that is shipped
+ * (share/machines). recording.about says where it comes from. Errors: ERR_IO, ERR_FORMAT, both naming
  * --machine and the path. On success: described_close. */
 enum err_code described_open(struct described *out, const char *path, struct err *why);
 void described_close(struct described *d);
