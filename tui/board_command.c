@@ -164,8 +164,12 @@ static enum page_tone tone_of(enum verdict v)
 static void put_pair(struct page *p, const struct compared *c)
 {
     const struct result *one = c->before ? c->before : c->after;
-    page_put(p, PAGE_HEAD, "%.120s   %.80s%s%s", one->config[0] ? one->config : "default", one->workload,
-             c->metric < METRIC_COUNT ? "   " : "", c->metric < METRIC_COUNT ? METRICS[c->metric].name : "");
+    const char *other = c->before && c->after && strcmp(c->before->config, c->after->config)
+                            ? c->after->config
+                            : NULL;
+    page_put(p, PAGE_HEAD, "%.100s%s%.100s   %.60s%s%s", one->config[0] ? one->config : "default",
+             other ? " → " : "", other ? other : "", one->workload, c->metric < METRIC_COUNT ? "   " : "",
+             c->metric < METRIC_COUNT ? METRICS[c->metric].name : "");
     if (!c->before || !c->after || c->metric == METRIC_COUNT) {
         page_put(p, PAGE_DIM, "   not compared: %s",
                  c->reason[0] ? c->reason : "only one of the runs has it");

@@ -78,7 +78,7 @@ static void draw_title(struct grid *g, struct rect row, const struct snapshot *s
 /* How far the command beside the dashboard has come: what it does, a bar, rate, time left. */
 static void draw_task(struct pen *p, const struct snapshot *s)
 {
-    enum { BAR = 16, TAIL = 58 };
+    enum { BAR = 12, TAIL = 66 };
     const struct shell_progress *t = &s->task;
     const bool known = s->task_known && isfinite(t->done);
     char name[sizeof s->command + sizeof t->text];

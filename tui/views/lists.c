@@ -53,8 +53,9 @@ static void advice_details(struct grid *g, struct rect in, const struct advice *
 
 void view_advice(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    int details = s->advice_count ? MIN(9, body.h / 2) : 0;
-    struct rect in = grid_box(g, rect_rows(body, 0, body.h - details), "Advice",
+    struct rect box[ADVICE_BOXES] = { body };
+    if (s->advice_count) layout_advice(body, s->advice_count, box);
+    struct rect in = grid_box(g, box[ADVICE_LIST], "Advice",
                               snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
     if (s->advice_count == 0) {
         const char *text =
@@ -76,10 +77,10 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
         grid_hit(g, rect_rows(in, 1 + i - top, 1), HIT_ROW, i);
     }
     if (chosen < 0 || chosen >= s->advice_count) return;
-    advice_details(
-        g,
-        grid_box(g, rect_rows(body, body.h - details, details), "Why, and the check (Enter runs it)", NULL),
-        &s->advice[chosen]);
+    advice_details(g, grid_box(g, box[ADVICE_DETAILS], "Why, and the check (Enter runs it)", NULL),
+                   &s->advice[chosen]);
+    if (box[ADVICE_PARETO].w) box_pareto(g, box[ADVICE_PARETO], s, chosen);
+    if (box[ADVICE_QUALITY].w) box_pareto_quality(g, box[ADVICE_QUALITY], s, chosen);
 }
 
 /* ---------------------------------------------------------------- history */
@@ -93,14 +94,17 @@ static struct mark run_mark(const struct run_line *r)
     return (struct mark){ "●", r->state, ROLE_TITLE };
 }
 
-static void history_row(struct grid *g, struct rect in, int row, const struct run_line *r, bool chosen)
+/* mark: 0 none, else it is one of the runs to be compared. */
+static void history_row(struct grid *g, struct rect in, int row, const struct run_line *r, bool chosen,
+                        int mark)
 {
     unsigned extra = chosen ? STYLE_REVERSE : 0u;
     struct mark m = run_mark(r);
     char text[192];
     struct pen p = pen_at(g, in, 0, row);
+    pen_put(&p, ROLE_KEY | STYLE_BOLD | extra, mark ? "◆" : " ");
     snprintf(text, sizeof text, "%lld", (long long)r->id);
-    pen_field_right(&p, 5, ROLE_DIM | extra, text);
+    pen_field_right(&p, 5, (mark ? ROLE_KEY : ROLE_DIM) | extra, text);
     snprintf(text, sizeof text, "  %s  %-5s ", figure_date(r->started_ms).text, r->kind);
     pen_put(&p, ROLE_TEXT | extra, text);
     int tail = 11 + 8 + 15, model = in.w >= 100 ? 22 : 0;
@@ -116,11 +120,13 @@ static void history_row(struct grid *g, struct rect in, int row, const struct ru
 
 void view_history(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    char title[128];
+    char title[192], by[32] = "";
+    int order[SNAPSHOT_RUNS];
+    if (u->order != BY_TIME) snprintf(by, sizeof by, ", by %s", HISTORY_ORDER_NAMES[u->order]);
     if (u->filter[0])
-        snprintf(title, sizeof title, "History: rows with \"%s\" (Esc: all)", u->filter);
+        snprintf(title, sizeof title, "History: rows with \"%s\" (Esc: all)%s", u->filter, by);
     else
-        snprintf(title, sizeof title, "History");
+        snprintf(title, sizeof title, "History%s", by);
     struct rect in = grid_box(g, body, title, snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
     if (s->run_error[0] || s->run_count <= 0) {
         grid_wrap(g, in, s->run_error[0] ? ROLE_ERROR : ROLE_DIM,
@@ -131,10 +137,12 @@ void view_history(struct grid *g, struct rect body, const struct snapshot *s, co
         return;
     }
     struct pen p = pen_at(g, in, 0, 0);
-    pen_put(&p, ROLE_DIM, "  run  started      kind  arms");
+    pen_put(&p, ROLE_DIM, "   run  started      kind  arms");
+    ui_history(u, s, order);
     int chosen = u->selected[VIEW_HISTORY], rows = in.h - 1, top = list_top(chosen, rows, s->run_count);
     for (int i = top; i < s->run_count && i - top < rows; i++) {
-        history_row(g, in, 1 + i - top, &s->run[i], i == chosen);
+        const struct run_line *r = &s->run[order[i]];
+        history_row(g, in, 1 + i - top, r, i == chosen, ui_mark(u, r->id));
         grid_hit(g, rect_rows(in, 1 + i - top, 1), HIT_ROW, i);
     }
 }
