@@ -275,6 +275,34 @@ static void runs_fill(struct snapshot *s)
     memcpy(s->run, RUNS, sizeof RUNS);
 }
 
+static void write_fill(struct sidebyside_state *w)
+{
+    static const char *const TEXTS[] = {
+        " was a small dog who lived in a red house. It liked to run by the sea.",
+        " was a small dog who lived in a big house. It liked to sleep, and in the "
+        "evening it sat by the fire.\nOne day it rained."
+    };
+    PUT(w->model, "/models/stories15M-f16.gguf");
+    PUT(w->prompt, "Once upon a time there");
+    w->limit = 200;
+    w->differ = true;
+    w->same_tokens = 8;
+    w->same_bytes = (int)strlen(" was a small dog who lived in a");
+    for (int i = 0; i < SIDEBYSIDE_ARMS; i++) {
+        struct sidebyside_arm *a = &w->arm[i];
+        snprintf(a->line, sizeof a->line, "%s", i ? "q4_0,threads=2" : "q8_0,threads=2");
+        snprintf(a->text, sizeof a->text, "%s", TEXTS[i]);
+        a->phase = SIDEBYSIDE_DONE;
+        a->ended = i ? "limit" : "end of text";
+        a->text_bytes = (int)strlen(a->text);
+        a->tokens = i ? 30 : 19;
+        a->loaded_ratio = 1;
+        a->load_s = 0.2 + 0.3 * i;
+        a->prefill_s = 0.031;
+        a->tok_s = i ? 38.2 : 24.1;
+    }
+}
+
 struct snapshot *fixture_running(void)
 {
     static const double D[] = { 0.452, 0.468, 0.455, 0.463, 0.459, 0.466, 0.461 };
@@ -310,6 +338,8 @@ struct snapshot *fixture_running(void)
     log_put(s, 33, LOG_INFO, "A/A control passed: within 0.8 %");
     log_put(s, 71, LOG_WARN, "block 3 discarded: CPU steal 4 %");
     PUT(s->push_url, "http://127.0.0.1:9091");
+    s->write_known = true;
+    write_fill(&s->write);
     return s;
 }
 
@@ -407,7 +437,12 @@ struct snapshot *fixture_extreme(void)
     memset(x->arm[0].line, 'x', sizeof x->arm[0].line - 1);
     PUT(x->arm[1].line,
         "日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語 e\xcc\x81 \xff\xfe\x01\x1b[31m");
-    x->random_weights = s->model.random_weights = true;
+    x->random_weights = s->model.random_weights = s->write.random_weights = true;
+    memset(s->write.arm[0].text, 'w', SIDEBYSIDE_TEXT - 1); /* one word */
+    for (int i = 0; i + 3 < SIDEBYSIDE_TEXT; i += 3) memcpy(s->write.arm[1].text + i, "日", 3);
+    memset(s->write.prompt, '\n', sizeof s->write.prompt - 1);
+    memset(s->write.arm[0].line, 'x', sizeof s->write.arm[0].line - 1);
+    s->write.arm[0].tok_s = 1e300;
     x->arm[0].rate = 1e300;
     x->arm[1].rate = -1e-300;
     x->arm[1].peak_rss_bytes = INT64_MAX;

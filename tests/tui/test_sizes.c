@@ -1,6 +1,7 @@
 /* Proves: at every size from 1x1 to 250x80 no view writes outside its grid (canaries around the cells, and
- * address sanitizers in that build), and every wide character is whole. Drawn from the snapshots that are
- * hardest to fit. */
+ * address sanitizers in that build), every wide character is whole, no two panes overlap, no pane leaves the
+ * body, and nothing is written over a pane's frame; the pane that fills the screen is alone there. Drawn from
+ * the snapshots that are hardest to fit. */
 #include "tests/check.h"
 #include "tests/tui/fixture.h"
 #include "tui/views/views.h"
@@ -26,18 +27,75 @@ static void check_cells(const struct cell *all, int w, int h)
     }
 }
 
-static void draw_size(struct cell *all, const struct snapshot *s, const struct ui *u, int w, int h,
-                      enum glyph_level level)
+static bool overlap(const struct rect *a, const struct rect *b)
+{
+    return MAX(a->x, b->x) < MIN(a->x + a->w, b->x + b->w) && MAX(a->y, b->y) < MIN(a->y + a->h, b->y + b->h);
+}
+
+static uint32_t code_at(const struct grid *g, int x, int y)
+{
+    return g->cells[y * g->w + x].code;
+}
+
+/* Corners and sides: the upper and the lower edge bear titles and notes. */
+static bool frame_is_whole(const struct grid *g, const struct rect *r)
+{
+    const bool plain = g->glyphs == GLYPHS_ASCII;
+    const int right = r->x + r->w - 1, low = r->y + r->h - 1;
+    const uint32_t side = plain ? '|' : U'│';
+    bool whole = code_at(g, r->x, r->y) == (plain ? '+' : U'┌') &&
+                 code_at(g, right, r->y) == (plain ? '+' : U'┐') &&
+                 code_at(g, r->x, low) == (plain ? '+' : U'└') &&
+                 code_at(g, right, low) == (plain ? '+' : U'┘');
+    for (int y = r->y + 1; y < low; y++)
+        whole = whole && code_at(g, r->x, y) == side && code_at(g, right, y) == side;
+    return whole;
+}
+
+/* The number of panes that are shown. */
+static int check_panes(const struct grid *g, const struct ui *u)
+{
+    const struct rect body = layout_frame(g->w, g->h).body;
+    const struct hit *pane[16];
+    int n = 0, shown = 0;
+    for (int i = 0; i < g->hits; i++)
+        if (g->hit[i].kind == HIT_PANE) pane[n++] = &g->hit[i];
+    if (n && n != pane_count(u->view))
+        fail_msg("view %d names %d panes and has %d", u->view, pane_count(u->view), n);
+    for (int i = 0; i < n; i++) {
+        const struct rect *r = &pane[i]->at;
+        if (r->w <= 0 || r->h <= 0) continue;
+        shown++;
+        if (r->x < body.x || r->y < body.y || r->x + r->w > body.x + body.w || r->y + r->h > body.y + body.h)
+            fail_msg("%dx%d view %d: pane %s leaves the body", g->w, g->h, u->view, pane_name(u->view, i));
+        for (int k = 0; k < i; k++)
+            if (overlap(r, &pane[k]->at))
+                fail_msg("%dx%d view %d: panes %s and %s overlap", g->w, g->h, u->view, pane_name(u->view, i),
+                         pane_name(u->view, k));
+        if (r->w > 1 && r->h > 1 && !frame_is_whole(g, r))
+            fail_msg("%dx%d view %d: something is written over the frame of %s", g->w, g->h, u->view,
+                     pane_name(u->view, i));
+    }
+    if (u->zoomed && n > 1 && u->pane[u->view]) assert_int_equal(shown, 1);
+    return shown;
+}
+
+/* The number of panes that were checked. */
+static int draw_size(struct cell *all, const struct snapshot *s, const struct ui *u, int w, int h,
+                     enum glyph_level level)
 {
     for (int i = 0; i < w * h + 2 * GUARD; i++) all[i] = CANARY;
     struct grid g = { .w = w, .h = h, .glyphs = level, .cells = all + GUARD };
     view_draw(&g, s, u);
     check_cells(all, w, h);
+    const bool covered = u->help || u->form.kind != FORM_CLOSED || u->page;
+    const int panes = covered || w < LAYOUT_MIN_W || h < LAYOUT_MIN_H ? 0 : check_panes(&g, u);
     CHECK(g.hits < GRID_HITS); /* room for every place that can be clicked */
     for (int i = 0; i < g.hits; i++) {
         const struct rect *r = &g.hit[i].at;
         CHECK(r->w <= 0 || r->h <= 0 || (r->x >= 0 && r->y >= 0 && r->x + r->w <= w && r->y + r->h <= h));
     }
+    return panes;
 }
 
 static struct ui ui_of(int variant)
@@ -56,13 +114,37 @@ static struct ui ui_of(int variant)
         return u;
     }
     if (variant >= VIEW_COUNT && !u.help) {
-        form_show(&u.form, FORM_AB,
-                  (const char *const[FORM_FIELDS]){ "default",
-                                         "日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語",
-                                         "tg64" });
+        form_show(
+            &u.form, FORM_AB,
+            (const char *const[FORM_FIELDS]){
+                "default", "日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語日本語", "tg64" });
         u.form.focus = 1;
     }
     return u;
+}
+
+/* Every view at every size that shows any: what is shown, glyphs, focus and full screen change with the size.
+ */
+static void every_view(void **state)
+{
+    (void)state;
+    struct cell *all = malloc(sizeof *all * (MAX_W * MAX_H + 2 * GUARD));
+    int frames_of_many = 0;
+    struct snapshot *shots[] = { fixture_running(), fixture_extreme(), fixture_empty(), fixture_arms(),
+                                 fixture_idle() };
+    assert_non_null(all);
+    for (int h = LAYOUT_MIN_H; h <= MAX_H; h++)
+        for (int w = LAYOUT_MIN_W + h % 3; w <= MAX_W; w += 3) /* every width comes up within three rows */
+            for (int view = 0; view < VIEW_COUNT; view++) {
+                const int turn = w / 3 + h + view;
+                struct ui u = { .view = (enum view)view, .zoomed = turn % 7 == 0 };
+                u.pane[view] = turn % (pane_count(u.view) + 1);
+                frames_of_many += draw_size(all, shots[turn % COUNT_OF(shots)], &u, w, h,
+                                            (enum glyph_level)(turn % 3)) > 1;
+            }
+    CHECK(frames_of_many > 5000); /* panes were there to be checked */
+    for (size_t i = 0; i < COUNT_OF(shots); i++) free(shots[i]);
+    free(all);
 }
 
 /* Every size with one of the variants each, in turn: neighbours in size differ in view, all pairs come up. */
@@ -119,6 +201,7 @@ int main(void)
 {
     fixture_environment();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_view),
         cmocka_unit_test(all_sizes),
         cmocka_unit_test(edges),
     };

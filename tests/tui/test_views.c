@@ -81,6 +81,9 @@ static const struct golden_case CASES[] = {
     { "load", fixture_running, { .view = VIEW_LOAD } },
     { "settings", fixture_running, { .view = VIEW_SETTINGS, .selected = { [VIEW_SETTINGS] = KNOB_THREADS } } },
     { "log", fixture_running, { .view = VIEW_LOG } },
+    { "write", fixture_running, { .view = VIEW_WRITE } },
+    { "write_first", fixture_idle, { .view = VIEW_WRITE } },
+    { "live_log_alone", fixture_running, { .view = VIEW_LIVE, .pane = { [VIEW_LIVE] = 5 }, .zoomed = true } },
     { "help", fixture_running, { .view = VIEW_LIVE, .help = true } },
 };
 

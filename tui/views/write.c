@@ -93,9 +93,9 @@ static void row_state(struct grid *g, struct rect in, const struct sidebyside_ar
     }
     const int bar = 12, text = 9;
     if (a->phase < SIDEBYSIDE_READING || pen_left(&p) < bar + text + 1) return;
-    p.x = in.w - bar - text;
+    p.x = in.w - text;
     char count[24];
-    snprintf(count, sizeof count, "%d tok ", a->tokens);
+    snprintf(count, sizeof count, "%d tok", a->tokens);
     pen_field_right(&p, text, ROLE_TEXT, count);
 }
 
