@@ -26,8 +26,8 @@ void actions_do_push(struct dashboard *d);
 void actions_push_to(struct dashboard *d, const char *url);
 void actions_do_command(struct dashboard *d);
 void actions_do_cancel(struct dashboard *d);
-/* What stands behind "qdyno"; show: COMMAND_SHOWS or COMMAND_QUIET. */
-void actions_command_start(struct dashboard *d, const char *line, int show);
+/* line: what stands behind "qdyno"; makes: the file it writes, NULL none; show: COMMAND_SHOWS or _QUIET. */
+void actions_command_start(struct dashboard *d, const char *line, const char *makes, int show);
 void actions_command_asked(struct dashboard *d, const char *line, int show); /* asks where it is final */
 
 void actions_read_runs(struct dashboard *d);                                 /* the history again */

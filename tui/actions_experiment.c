@@ -111,7 +111,7 @@ void actions_do_open(struct dashboard *d)
     if (r && strcmp(r->kind, "ab") != 0) { /* what has no view of its own is read as text */
         char line[64];
         snprintf(line, sizeof line, "show %lld", (long long)r->id);
-        actions_command_start(d, line, COMMAND_SHOWS);
+        actions_command_start(d, line, NULL, COMMAND_SHOWS);
         return;
     }
     if (d->ui.view == VIEW_HISTORY) {

@@ -68,19 +68,21 @@ static void ask(struct dashboard *d, const char *command, const char *fmt, ...)
     vsnprintf(q->text, sizeof q->text, fmt, args);
     va_end(args);
     snprintf(q->line, sizeof q->line, "%s", command + strlen("qdyno "));
+    q->makes[0] = '\0';
 }
 
 void actions_answer(struct dashboard *d, bool yes)
 {
-    char line[sizeof d->ui.question.line], why[300];
+    char line[sizeof d->ui.question.line], makes[sizeof d->ui.question.makes], why[300];
     memcpy(line, d->ui.question.line, sizeof line);
+    memcpy(makes, d->ui.question.makes, sizeof makes);
     d->ui.question.text[0] = '\0';
     if (!yes)
         dashboard_toast(d, false, "nothing was done");
     else if (action_refusal(DO_COMMAND, &d->ui, d->s, why, sizeof why)[0]) /* something began meanwhile */
         dashboard_toast(d, true, "%s", why);
     else
-        actions_command_start(d, line, COMMAND_QUIET);
+        actions_command_start(d, line, makes, COMMAND_QUIET);
 }
 
 /* Lines a person typed that end something for good. */
@@ -94,7 +96,7 @@ void actions_command_asked(struct dashboard *d, const char *line, int show)
 {
     char command[sizeof d->ui.question.line];
     if (!actions_line_is_final(line)) {
-        actions_command_start(d, line, show);
+        actions_command_start(d, line, NULL, show);
         return;
     }
     snprintf(command, sizeof command, "qdyno %s", line);
@@ -213,9 +215,10 @@ static void run_form(struct dashboard *d, enum action action, const char *path)
         const size_t n = strlen(command);
         if (action == DO_QUANTIZE) snprintf(command + n, sizeof command - n, " --force");
         ask(d, command, "%.300s is there already. Replace it?", whole);
+        snprintf(d->ui.question.makes, sizeof d->ui.question.makes, "%s", path);
         return;
     }
-    actions_command_start(d, command + strlen("qdyno "), COMMAND_QUIET);
+    actions_command_start(d, command + strlen("qdyno "), path, COMMAND_QUIET);
 }
 
 bool actions_task_done(struct dashboard *d)

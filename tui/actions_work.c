@@ -36,11 +36,12 @@ void actions_do_cancel(struct dashboard *d)
                           : "the command has not begun yet: once more");
 }
 
-void actions_command_start(struct dashboard *d, const char *line, int show)
+void actions_command_start(struct dashboard *d, const char *line, const char *makes, int show)
 {
     struct job j = { .run = board_job_command, .id = show };
     job_put_text(&j, 0, line);
     job_put_text(&j, 1, d->ui.filter);
+    job_put_text(&j, 2, makes);
     pthread_mutex_lock(&d->board->lock); /* at once, so that nothing is measured beside it */
     const bool queued = jobs_put(d->shell, &j);
     if (queued) {

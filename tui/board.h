@@ -81,7 +81,7 @@ int64_t board_want_folder(struct board *b);
 /* 0 config line, id: the cursor in it; 1 model; 2 workload: what the loader says to each of its offers. */
 void board_job_judge(struct board *b, const struct job *j);
 
-/* 0 line after "qdyno"; 1 filter of the history; id: COMMAND_SHOWS opens what it wrote when it ends */
+/* 0 line after "qdyno"; 1 filter of the history; 2 the file it makes, "" none; id: COMMAND_SHOWS opens what it wrote when it ends */
 enum { COMMAND_QUIET, COMMAND_SHOWS };
 void board_job_command(struct board *b, const struct job *j);
 void board_job_compare(struct board *b,

@@ -64,10 +64,13 @@ static bool is_answer(int status)
     return status > 0 && status <= 3;
 }
 
-static void say_end(const struct running *r, const char *name, int status, bool cancelled)
+static void say_end(const struct running *r, const char *name, const char *makes, int status, bool cancelled)
 {
     struct board *b = r->b;
-    if (!status)
+    if (!status && *makes)
+        board_say(b, false, "%s is written%s", makes,
+                  !strcmp(name, "quantize") ? ": m chooses it, o shows what was made" : "");
+    else if (!status)
         board_say(b, false, "qdyno %s is done: o shows what it said", name);
     else if (is_answer(status))
         board_say(b, false, "qdyno %s ended with status %d: o shows what it said", name, status);
@@ -128,7 +131,7 @@ void board_job_command(struct board *b, const struct job *j)
         snprintf(r.page->title, sizeof r.page->title, "qdyno %.150s", j->text[0]);
         r.page->opens = j->id == COMMAND_SHOWS && !cancelled && r.page->count > 0;
         publish_page(b, r.page);
-        say_end(&r, argv[1], status, cancelled);
+        say_end(&r, argv[1], j->text[2], status, cancelled);
     }
     free(r.page);
     struct job history = { .run = board_job_history };

@@ -310,6 +310,14 @@ static const char *refuse_of_run(const struct ui *u, const struct snapshot *s)
     return refuse_command(u, s);
 }
 
+static const char *refuse_report(const struct ui *u, const struct snapshot *s)
+{
+    const struct run_line *r = ui_run(u, s);
+    if (r && strcmp(r->kind, "ab"))
+        return "reports are about experiments: select an A/B (Enter shows this run)";
+    return refuse_of_run(u, s);
+}
+
 static const char *refuse_apply(const struct ui *u, const struct snapshot *s)
 {
     const struct run_line *r = ui_run(u, s);
@@ -346,7 +354,7 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
         [DO_PAUSE] = refuse_pause,        [DO_COMMAND] = refuse_command, [DO_CANCEL] = refuse_cancel,
         [DO_MODEL] = refuse_model,        [DO_FILTER] = refuse_filter,   [DO_MARK] = refuse_mark,
         [DO_SORT] = refuse_sort,          [DO_COMPARE] = refuse_compare, [DO_VERIFY] = refuse_verify,
-        [DO_APPLY] = refuse_apply,        [DO_BASELINE] = refuse_of_run, [DO_REPORT] = refuse_of_run,
+        [DO_APPLY] = refuse_apply,        [DO_BASELINE] = refuse_of_run, [DO_REPORT] = refuse_report,
         [DO_QUANTIZE] = refuse_work,      [DO_CALIBRATE] = refuse_work,  [DO_TUNE] = refuse_work,
         [DO_OUTPUT] = refuse_output,      [DO_WRITE] = refuse_write,     [DO_NEXT_PANE] = refuse_pane,
         [DO_PREVIOUS_PANE] = refuse_pane, [DO_ZOOM] = refuse_pane,

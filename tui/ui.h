@@ -28,6 +28,7 @@ extern const char *const HISTORY_ORDER_NAMES[HISTORY_ORDERS];
 struct question {
     char text[400];  /* "" none */
     char line[1600]; /* behind "qdyno": what yes runs */
+    char makes[512]; /* the file that it writes, "" none */
 };
 
 enum { MARKED = 2 };
