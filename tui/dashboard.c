@@ -141,7 +141,7 @@ static void after_run(struct dashboard *d)
         if (x->phase == PHASE_DONE)
             dashboard_toast(d, false, "run %lld done: %s %s", (long long)x->run_id, m.glyph, m.word);
         else if (x->phase == PHASE_FAILED)
-            dashboard_toast(d, true, "%s", x->error);
+            board_say(d->board, true, "A/B failed: %s", x->error);
     }
     d->was_running = running;
 }

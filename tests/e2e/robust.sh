@@ -1,0 +1,142 @@
+#!/bin/bash
+# Proves, in a real terminal: whatever happens around the dashboard, it says what it was and the terminal is whole
+# afterwards: stopped and continued by the shell, storms of resizes, a worker that is killed, a database that another
+# process holds, one that cannot be written, a terminal that cannot do it, the end by a signal or a lost connection.
+. "$(dirname "$0")/lib.sh" "$@"
+have tmux || { echo "SKIPPED: no tmux here"; exit 77; }
+S=qdyno-robust-$$
+tm() { tmux -L "$S" "$@" 2>/dev/null; }
+trap 'tm kill-server; cleanup' EXIT
+screen() { tm capture-pane -p -t 0; }
+# wait_for SECONDS PATTERN
+wait_for() {
+  for _ in $(seq $(($1 * 5))); do
+    screen | grep -Eq -- "$2" && return 0
+    sleep 0.2
+  done
+  fail "the screen never said '$2'"
+  screen
+  return 1
+}
+keys() { tm send-keys "$@"; }
+# The shell answers, and the terminal echoes and waits for lines: nothing of the dashboard is left behind.
+shell_is_whole() {
+  keys -l 'stty -a >'"$T/stty"'; echo answer $((40 + 2))'
+  keys Enter
+  wait_for 5 '^answer 42' || return 1
+  grep -q ' icanon' "$T/stty" && grep -q ' echo ' "$T/stty" || fail "$1: the terminal was not put back"
+}
+dashboard_pid() { pgrep -n -f "^$QDYNO --db" ; }
+
+tm -f /dev/null new-session -d -x 100 -y 30 "bash --norc"
+tm set-option -g remain-on-exit on
+start() { # DB
+  keys C-l
+  keys -l "clear; '$QDYNO' --db '$1' 2>'$T/err'; echo status \$?"
+  keys Enter
+  wait_for 20 'Machine'
+}
+
+# Ctrl-Z and fg; stopped from elsewhere, too
+start "$T/q.db" || finish
+keys C-z
+wait_for 5 'Stopped' || finish
+shell_is_whole 'Ctrl-Z'
+keys -l fg
+keys Enter
+wait_for 5 'Machine'
+pid=$(dashboard_pid)
+kill -TSTP "$pid"
+wait_for 5 'Stopped'
+keys -l fg
+keys Enter
+wait_for 5 'Machine'
+kill -STOP "$pid" # what no program can see
+wait_for 5 'Stopped'
+keys -l fg
+keys Enter
+wait_for 5 'Machine'
+keys 4
+wait_for 5 'History'
+
+# a storm of resizes
+for i in $(seq 40); do tm resize-window -x $((1 + RANDOM % 200)) -y $((1 + RANDOM % 60)); done
+tm resize-window -x 100 -y 30
+keys 1
+wait_for 5 'Machine'
+
+# a worker that is killed is a result
+keys b
+wait_for 5 'New A/B'
+keys C-u
+keys -l default
+keys Enter
+killed=
+for _ in $(seq 100); do
+  worker=$(pgrep -P "$pid" -f 'worker --fd' | head -1)
+  [ -n "$worker" ] && kill -9 "$worker" 2>/dev/null && killed=1 && break
+  sleep 0.1
+done
+[ -n "$killed" ] || fail "no worker was seen"
+wait_for 20 'killed|invalid|failed'
+kill -0 "$pid" 2>/dev/null || fail "the dashboard died with its worker"
+
+# the end by a signal
+kill -TERM "$pid"
+for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
+kill -0 "$pid" 2>/dev/null && fail "SIGTERM did not end it"
+shell_is_whole 'SIGTERM'
+
+# a database that another process holds: read and told, never waited for by the screen
+if [ -n "$PYTHON" ]; then
+  python3 - "$T/q.db" "$T/held" <<'PY' &
+import sqlite3, sys, time
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("BEGIN EXCLUSIVE")
+open(sys.argv[2], "w").close()
+time.sleep(25)
+PY
+  holder=$!
+  pids+=($holder)
+  for _ in $(seq 50); do [ -e "$T/held" ] && break; sleep 0.1; done
+  start "$T/q.db"
+  keys b
+  wait_for 5 'New A/B'
+  keys Enter
+  keys 9
+  sleep 1
+  keys '?'
+  wait_for 3 'this list|Keys'
+  keys Escape
+  wait_for 30 'another process holds it'
+  kill "$holder" 2>/dev/null
+  wait "$holder" 2>/dev/null
+  keys q
+  wait_for 3 'status 0' || { keys y; wait_for 10 'status 0'; }
+fi
+
+# one that cannot be written: as on a full disk
+keys -l "(trap '' XFSZ; ulimit -f 0; clear; '$QDYNO' --db '$T/full.db' 2>'$T/err'; echo status \$?)"
+keys Enter
+wait_for 20 'Machine'
+keys 4
+wait_for 10 'full|cannot|disk|large'
+keys q
+wait_for 10 'status 0'
+shell_is_whole 'a full disk'
+
+# terminals that cannot do it
+for term in no-such-terminal dumb ''; do
+  keys -l "clear; TERM='$term' '$QDYNO' 2>&1; echo status \$?"
+  keys Enter
+  wait_for 5 '^status 7' && screen | tr -d '\n' | grep -q 'TERM=xterm-256color qdyno.*--linear' ||
+    fail "TERM='$term' is not told what to do"
+done
+
+# a lost connection
+start "$T/q.db"
+pid=$(dashboard_pid)
+tm kill-server
+for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
+kill -0 "$pid" 2>/dev/null && fail "the dashboard outlives its terminal"
+finish
