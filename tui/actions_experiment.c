@@ -32,6 +32,15 @@ static void workload_of_check(const char *check, char *out, size_t size)
     if (flag) snprintf(out, size, "%.*s", (int)MIN(strcspn(flag + 4, " "), size - 1), flag + 4);
 }
 
+/* What is compared with: what was last, what the command line gave, what is applied to the model. */
+static const char *first_arm(const struct dashboard *d)
+{
+    const struct snapshot *s = d->s;
+    if (s->experiment_known) return s->experiment.arm[0].line;
+    if (d->options->arms[0]) return d->options->arms[0];
+    return s->applied[0] ? s->applied : "default";
+}
+
 /* advice NULL: what was compared last, or what the command line gave. */
 static void open_ab_form(struct dashboard *d, const struct advice *advice)
 {
@@ -40,7 +49,7 @@ static void open_ab_form(struct dashboard *d, const struct advice *advice)
     char workload[600] = "tg64";
     if (o->workload) snprintf(workload, sizeof workload, "%s", o->workload);
     if (s->experiment_known) workload_line(&s->experiment.spec.workload, workload, sizeof workload);
-    const char *first = s->experiment_known ? s->experiment.arm[0].line : o->arms[0] ? o->arms[0] : "default";
+    const char *first = first_arm(d);
     const char *second = s->experiment_known ? s->experiment.arm[1].line : o->arms[1] ? o->arms[1] : "q8_0";
     if (advice) {
         first = "default";
@@ -123,9 +132,15 @@ void actions_do_open(struct dashboard *d)
     actions_verify_form(d);
 }
 
+/* Answers that change are compared, too. */
 void actions_verify_form(struct dashboard *d)
 {
-    open_ab_form(d, ui_advice(&d->ui, d->s));
+    const struct advice *a = ui_advice(&d->ui, d->s);
+    bool changes = false;
+    if (!a) return;
+    open_ab_form(d, a);
+    for (int k = 0; k < KNOB_COUNT; k++) changes |= a->config.given[k] && KNOBS[k].changes_answers;
+    if (changes && !d->s->model.random_weights) form_put(&d->ui.form, AB_QUALITY, "yes");
 }
 
 /* An A/B of what there is against the same with this setting, ready for its value. */

@@ -75,13 +75,17 @@ enum start_text {
 };
 void board_job_start(struct board *b, const struct job *j);
 void board_job_push(struct board *b, const struct job *j); /* id; 0 address */
+/* What is kept for the model on screen (`qdyno apply`). Inside of jobs. */
+void board_read_applied(struct board *b);
+
 /* What forms offer. 0 folder; id from board_want_folder, which calls off the folders asked for before. */
 void board_job_folder(struct board *b, const struct job *j);
 int64_t board_want_folder(struct board *b);
 /* 0 config line, id: the cursor in it; 1 model; 2 workload: what the loader says to each of its offers. */
 void board_job_judge(struct board *b, const struct job *j);
 
-/* 0 line after "qdyno"; 1 filter of the history; 2 the file it makes, "" none; id: COMMAND_SHOWS opens what it wrote when it ends */
+/* 0 line after "qdyno"; 1 filter of the history; 2 the file it makes, "" none; id: COMMAND_SHOWS opens what
+ * it wrote when it ends */
 enum { COMMAND_QUIET, COMMAND_SHOWS };
 void board_job_command(struct board *b, const struct job *j);
 void board_job_compare(struct board *b,

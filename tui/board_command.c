@@ -82,6 +82,29 @@ static void say_end(const struct running *r, const char *name, const char *makes
         board_say(b, true, "qdyno %s ended with status %d", name, status);
 }
 
+void board_read_applied(struct board *b)
+{
+    struct err why = { 0 };
+    char model[sizeof b->known.model_path];
+    bool found = false;
+    struct applied *kept = calloc(1, sizeof *kept);
+    pthread_mutex_lock(&b->lock);
+    memcpy(model, b->known.model_path, sizeof model);
+    pthread_mutex_unlock(&b->lock);
+    if (!kept || !model[0]) {
+        free(kept);
+        return;
+    }
+    if (apply_read(kept, model, &found, &why))
+        board_log(b, LOG_WARN, "what is kept for this model: %s", why.message);
+    pthread_mutex_lock(&b->lock);
+    if (!strcmp(model, b->known.model_path)) /* still the one on screen */
+        snprintf(b->known.applied, sizeof b->known.applied, "%.*s", (int)sizeof b->known.applied - 1,
+                 found ? kept->line : "");
+    pthread_mutex_unlock(&b->lock);
+    free(kept);
+}
+
 static void publish_page(struct board *b, const struct page *p)
 {
     pthread_mutex_lock(&b->lock);
@@ -134,6 +157,7 @@ void board_job_command(struct board *b, const struct job *j)
         say_end(&r, argv[1], j->text[2], status, cancelled);
     }
     free(r.page);
+    board_read_applied(b); /* tune and apply write it */
     struct job history = { .run = board_job_history };
     snprintf(history.text[0], sizeof history.text[0], "%s", j->text[1]);
     board_job_history(b, &history);

@@ -75,6 +75,7 @@ void board_job_model(struct board *b, const struct job *j)
     b->known.model = rc ? (struct model_shape){ 0 } : shape;
     if (ledger) b->known.ledger = *ledger;
     if (recipes) b->known.recipes = *recipes;
+    b->known.applied[0] = '\0';
     b->known.advice_count = 0; /* spoke of another model */
     b->known.advice_error[0] = '\0';
     publish_end(b);
@@ -84,6 +85,7 @@ void board_job_model(struct board *b, const struct job *j)
         board_log(b, LOG_WARN, "%s", RANDOM_WEIGHTS_TEXT);
     free(recipes);
     free(ledger);
+    if (!rc) board_read_applied(b);
     struct db *d = NULL;
     if (!rc && !db_open(&d, b->db_path, &why)) board_read_measured(b, d); /* else the history says why not */
     db_close(d);

@@ -11,6 +11,7 @@
 
 enum {
     SNAPSHOT_HISTORY = 256,
+    SNAPSHOT_STEP_MS = 500, /* between two values of a series */
     SNAPSHOT_CORES = 256,
     SNAPSHOT_LOG = 64,
     SNAPSHOT_ADVICE = 8,
@@ -79,6 +80,7 @@ struct snapshot {
     bool task_cancelled;        /* it was asked to end */
     struct shell_progress task;
     struct page page;             /* what was to be read last */
+    char applied[640];            /* config line that is kept for the model, "" none */
     struct recipe_offers recipes; /* for the model */
     struct folder folder;         /* that a form asked for last */
     struct judged judged;

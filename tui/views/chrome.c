@@ -63,6 +63,10 @@ static void draw_title(struct grid *g, struct rect row, const struct snapshot *s
     if (s->model_path[0])
         snprintf(model, sizeof model, "%.100s %s", slash ? slash + 1 : s->model_path,
                  s->model.dominant_format);
+    if (s->model_path[0] && s->applied[0]) {
+        const size_t n = strlen(model);
+        snprintf(model + n, sizeof model - n, " → %.40s", s->applied);
+    }
     struct pen p = pen_at(g, row, 0, 0);
     pen_put(&p, ROLE_TITLE | STYLE_BOLD, " qdyno  ");
     int room = MAX(row.w - p.x - text_columns(state) - 3, 0);
