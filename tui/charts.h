@@ -59,7 +59,8 @@ void chart_timeline(struct grid *g, struct rect area, const struct timeline *t);
 
 /* Columns over a logarithmic axis of seconds, with where p50, p95 and p99 lie; what n does not support is
  * said. */
-void chart_latency(struct grid *g, struct rect area, const struct latency *l, unsigned style);
+void chart_latency(struct grid *g, struct rect area, const char *name, const struct latency *l,
+                   unsigned style);
 
 /* ---------------------------------------------------------------- heat maps */
 

@@ -82,26 +82,31 @@ static void draw_percentiles(struct grid *g, struct rect row, const struct laten
     }
 }
 
-static void draw_figures(struct grid *g, struct rect row, const struct latency *l)
+static void draw_figures(struct grid *g, struct rect row, const char *name, const struct latency *l)
 {
     struct pen p = pen_at(g, row, 0, 0);
-    pen_printf(&p, ROLE_DIM, "n %d", l->n);
+    char text[48];
+    pen_put(&p, ROLE_TITLE, name);
     pen_printf(&p, ROLE_TEXT, " p50 %s", figure_seconds(l->p50).text);
     pen_printf(&p, ROLE_TEXT, " p95 %s", figure_seconds(l->p95).text);
     pen_printf(&p, ROLE_TEXT, " p99 %s", figure_seconds(l->p99).text);
-    if (isnan(l->p99) && pen_left(&p) > 14)
-        pen_printf(&p, ROLE_DIM, " (p99 needs %d)", stats_samples_for_quantile(0.99, 0.99, 0));
+    snprintf(text, sizeof text, isnan(l->p99) ? " of %d (p99: %d)" : " of %d", l->n,
+             stats_samples_for_quantile(0.99, 0.99, 0));
+    if (pen_left(&p) >= text_columns(text)) pen_put(&p, ROLE_DIM, text);
 }
 
-void chart_latency(struct grid *g, struct rect area, const struct latency *l, unsigned style)
+void chart_latency(struct grid *g, struct rect area, const char *name, const struct latency *l,
+                   unsigned style)
 {
     if (area.h < 1) return;
     if (!l->n) {
-        grid_wrap(g, area, ROLE_DIM, "n/a");
+        struct pen p = pen_at(g, area, 0, 0);
+        pen_put(&p, ROLE_TITLE, name);
+        pen_put(&p, ROLE_DIM, " n/a: this workload has none");
         return;
     }
-    draw_figures(g, rect_rows(area, 0, 1), l);
-    if (area.h < 5 || area.w < 16) return;
+    draw_figures(g, rect_rows(area, 0, 1), name, l);
+    if (area.h < 4 || area.w < 16) return;
     const struct rect bars = rect_rows(area, 2, area.h - 3), axis = rect_rows(area, area.h - 1, 1);
     draw_percentiles(g, rect_rows(area, 1, 1), l);
     draw_columns(g, bars, l, style);

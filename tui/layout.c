@@ -16,7 +16,7 @@ struct layout layout_frame(int w, int h)
 void layout_live(struct rect body, struct rect box[LIVE_BOXES])
 {
     int extra = MAX(body.h - 21, 0);
-    int top = 6 + MIN(extra / 3, 8);               /* machine and engine: cores and limits as rows come */
+    int top = 6 + MIN(extra / 3, 12);              /* machine and engine: cores and limits as rows come */
     int ab = 7 + MIN((extra - (top - 6)) / 2, 16); /* the A/B strip grows a plot */
     int low = MAX(body.h - top - ab, 0);
     int left = body.w * 45 / 100, advice = body.w * 55 / 100;
@@ -51,6 +51,34 @@ void layout_model(struct rect body, struct rect box[MODEL_BOXES])
     const int top = MAX(body.h - low, 0);
     box[MODEL_TENSORS] = rect_rows(body, 0, top);
     box[MODEL_MEMORY] = rect_rows(body, top, body.h - top);
+}
+
+/* The table keeps its rows, then why one of them, then the pictures: below where the screen is high, beside
+ * the words where it is wide. */
+void layout_advice(struct rect body, int rows, struct rect box[ADVICE_BOXES])
+{
+    const int details = 9, list = MIN(rows + 3, body.h - details), low = body.h - list;
+    for (int i = 0; i < ADVICE_BOXES; i++) box[i] = (struct rect){ body.x, body.y, 0, 0 };
+    box[ADVICE_LIST] = rect_rows(body, 0, list);
+    struct rect rest = rect_rows(body, list, low);
+    if (rest.w >= 110 && rest.h < 24) { /* beside */
+        const int words = rest.w * 45 / 100, two = rest.w >= 190;
+        box[ADVICE_DETAILS] = (struct rect){ rest.x, rest.y, words, rest.h };
+        rest = (struct rect){ rest.x + words, rest.y, rest.w - words, rest.h };
+        box[ADVICE_PARETO] = (struct rect){ rest.x, rest.y, two ? rest.w / 2 : rest.w, rest.h };
+        if (two)
+            box[ADVICE_QUALITY] = (struct rect){ rest.x + rest.w / 2, rest.y, rest.w - rest.w / 2, rest.h };
+        return;
+    }
+    if (rest.h < details + 9) {
+        box[ADVICE_DETAILS] = rest;
+        return;
+    }
+    box[ADVICE_DETAILS] = rect_rows(rest, 0, details);
+    rest = rect_rows(rest, details, rest.h - details);
+    const bool two = rest.w >= 100;
+    box[ADVICE_PARETO] = (struct rect){ rest.x, rest.y, two ? rest.w / 2 : rest.w, rest.h };
+    if (two) box[ADVICE_QUALITY] = (struct rect){ rest.x + rest.w / 2, rest.y, rest.w - rest.w / 2, rest.h };
 }
 
 void layout_quality(struct rect body, struct rect box[QUALITY_BOXES])

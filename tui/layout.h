@@ -17,6 +17,7 @@ struct layout layout_frame(int w, int h);
 enum live_box { LIVE_MACHINE, LIVE_ENGINE, LIVE_AB, LIVE_ADVICE, LIVE_LOG, LIVE_BOXES };
 enum ab_box { AB_ARMS, AB_EFFECT, AB_VERDICT, AB_BOXES };
 
+enum advice_box { ADVICE_LIST, ADVICE_DETAILS, ADVICE_PARETO, ADVICE_QUALITY, ADVICE_BOXES };
 enum quality_box { QUALITY_METHODS, QUALITY_LAYERS, QUALITY_BOXES };
 enum load_box { LOAD_REQUESTS, LOAD_LATENCY, LOAD_BLOCKS, LOAD_ROOFLINE, LOAD_BOXES };
 enum settings_box { SETTINGS_LIST, SETTINGS_DETAIL, SETTINGS_BOXES };
@@ -26,6 +27,8 @@ enum model_box { MODEL_TENSORS, MODEL_MEMORY, MODEL_BOXES };
 void layout_live(struct rect body, struct rect box[LIVE_BOXES]);
 void layout_ab(struct rect body, int arms, struct rect box[AB_BOXES]);
 
+/* rows: of the table. Boxes without room are empty. */
+void layout_advice(struct rect body, int rows, struct rect box[ADVICE_BOXES]);
 void layout_model(struct rect body, struct rect box[MODEL_BOXES]);
 void layout_quality(struct rect body, struct rect box[QUALITY_BOXES]);
 void layout_load(struct rect body, struct rect box[LOAD_BOXES]);

@@ -311,6 +311,7 @@ struct snapshot *fixture_running(void)
     s->experiment_known = s->experiment_live = true;
     x->phase = PHASE_BLOCKS;
     arms_fill(x);
+    fixture_measured(s);
     effect_fill(x, D, COUNT_OF(D));
     x->discarded = 1;
     x->verdict = VERDICT_NONE;
@@ -468,5 +469,6 @@ struct snapshot *fixture_extreme(void)
     memset(s->run[0].label, 'L', sizeof s->run[0].label - 1);
     memset(s->advice[0].reason, 'r', sizeof s->advice[0].reason - 1);
     memset(s->advice[0].check, 'c', sizeof s->advice[0].check - 1);
+    fixture_measured_extreme(s);
     return s;
 }

@@ -16,6 +16,10 @@ struct snapshot *fixture_done(enum verdict verdict);
 struct snapshot *fixture_arms(void); /* five of them: one leads, one was left out, quality is known of two */
 struct snapshot *fixture_failed(void); /* arm B did not fit */
 
+/* What was measured of the model over time: quality, sensitivity, requests; and how full the cache is. */
+void fixture_measured(struct snapshot *s);
+void fixture_measured_extreme(struct snapshot *s);
+
 /* Long words, many cores, huge numbers, wide and broken characters: what must not leave its box. */
 struct snapshot *fixture_extreme(void);
 

@@ -41,6 +41,12 @@ static void every_size(void **state)
             check_boxes(l.body, load, LOAD_BOXES);
             layout_settings(l.body, settings);
             check_boxes(l.body, settings, SETTINGS_BOXES);
+            for (int rows = 1; rows <= 8; rows += 7) {
+                struct rect advice[ADVICE_BOXES];
+                layout_advice(l.body, rows, advice);
+                check_boxes(l.body, advice, ADVICE_BOXES);
+                CHECK(advice[ADVICE_DETAILS].h >= 9 && advice[ADVICE_LIST].h >= MIN(rows + 3, 11));
+            }
             for (int arms = 2; arms <= 8; arms += 3) {
                 layout_ab(l.body, arms, ab);
                 check_boxes(l.body, ab, AB_BOXES);

@@ -14,21 +14,19 @@ static const struct load_line *chosen_line(const struct snapshot *s, const struc
 
 /* ---------------------------------------------------------------- requests */
 
-enum { COUNT = 6, SEQUENCES = 5, TIME = 8, RATE = 8 };
+enum { COUNT = 6, TIME = 7, RATE = 7, PREFILL = 10, WORKLOAD = 16 };
 
 static void line_row(struct grid *g, struct rect in, int row, const struct load_line *l, bool chosen)
 {
     const unsigned style = !l ? (unsigned)ROLE_DIM : ROLE_TEXT | (chosen ? STYLE_REVERSE : 0u);
-    const int prefill = in.w >= 56 ? RATE + 2 : 0, config = in.w >= 66 ? in.w - 56 : 0;
-    char n[32] = "n", side[16] = "seq";
+    const int figures = COUNT + 2 * TIME + RATE, prefill = in.w >= figures + WORKLOAD + PREFILL ? PREFILL : 0;
+    const int config = MAX(in.w - figures - prefill - WORKLOAD, 0);
+    char n[32] = "n";
     if (l) snprintf(n, sizeof n, "%lld", (long long)l->requests);
-    if (l) snprintf(side, sizeof side, "%d", MAX(l->sequences, 1));
     struct pen p = pen_at(g, in, 0, row);
-    pen_field(&p, MAX(in.w - config - COUNT - SEQUENCES - 2 * TIME - RATE - prefill, 6), style,
-              l ? l->workload : "workload");
-    pen_field(&p, config, style, l ? l->config : "config");
+    pen_field(&p, MAX(in.w - config - figures - prefill, 6), style, l ? l->workload : "workload");
+    pen_field(&p, config, style, l ? l->config : config < 6 ? "" : "config");
     pen_field_right(&p, COUNT, style, n);
-    pen_field_right(&p, SEQUENCES, style, side);
     pen_field_right(&p, TIME, style, l ? figure_seconds(l->ttft.p50).text : "TTFT");
     pen_field_right(&p, TIME, style, l ? figure_seconds(l->itl.p50).text : "ITL");
     if (prefill) pen_field_right(&p, prefill, style, l ? figure_number(l->prefill_tok_s).text : "prefill/s");
@@ -76,14 +74,9 @@ static void box_latency(struct grid *g, struct rect area, const struct snapshot 
     for (int i = 0; i < 2; i++)
         part[i] = beside ? (struct rect){ in.x + i * (in.w / 2 + 1), in.y, in.w / 2 - 1, in.h }
                          : rect_rows(in, i * (in.h / 2), i ? in.h - in.h / 2 : in.h / 2);
-    static const char *const NAMES[] = { "TTFT ", "ITL  " };
+    static const char *const NAMES[] = { "TTFT", "ITL" };
     const struct latency *of[] = { &l->ttft, &l->itl };
-    for (int i = 0; i < 2; i++) {
-        struct pen p = pen_at(g, part[i], 0, 0);
-        pen_put(&p, ROLE_TITLE, NAMES[i]);
-        struct rect rest = { part[i].x + p.x, part[i].y, MAX(part[i].w - p.x, 0), part[i].h };
-        chart_latency(g, rest, of[i], i ? ROLE_GRAPH : ROLE_METER);
-    }
+    for (int i = 0; i < 2; i++) chart_latency(g, part[i], NAMES[i], of[i], i ? ROLE_GRAPH : ROLE_METER);
 }
 
 /* ---------------------------------------------------------------- roofline */
@@ -113,8 +106,8 @@ static struct roof_point prefill_point(const struct experiment_arm *a, const str
 static struct figure show_ops(double v)
 {
     struct figure f;
-    const double g = v / 1e9;
-    snprintf(f.text, sizeof f.text, g >= 1000 ? "%.3gT" : "%.3gG", g >= 1000 ? g / 1000 : g);
+    const char *unit = v >= 1e12 ? "T" : v >= 1e9 ? "G" : "M";
+    snprintf(f.text, sizeof f.text, "%.3g%s", v / (v >= 1e12 ? 1e12 : v >= 1e9 ? 1e9 : 1e6), unit);
     return f;
 }
 
@@ -216,8 +209,9 @@ static void draw_roofline(struct grid *g, struct rect in, const struct snapshot 
     if (!legend) return;
     struct pen pen = pen_at(g, in, 0, in.h - 1);
     pen_field(&pen, in.w, ROLE_DIM,
-              n ? "A B decode, a b prefill: operations of matrices, bytes of weights and cache"
-                : "no experiment on screen: its arms would be marked here");
+              n ? in.w >= 90 ? "A B decode, a b prefill: operations of matrices, bytes of weights and cache"
+                             : "A B decode  a b prefill"
+                : "an experiment's arms are marked here");
 }
 
 static void box_roofline(struct grid *g, struct rect area, const struct snapshot *s)

@@ -249,6 +249,25 @@ static void draw_effect_labels(const struct effect_plot *p, struct rect area, do
     if (zero > 0 && zero < area.h - 1) plot_label(p->g, area, zero, "0", ROLE_TEXT);
 }
 
+/* Which blocks stand there: the first, the last, and about how many there will be. */
+static void draw_block_numbers(const struct effect_plot *p, struct rect row, int planned)
+{
+    char text[64];
+    const int last = p->c->blocks, at = (last - 1 - p->first) * p->step + p->step / 2;
+    struct pen pen = pen_at(p->g, row, 0, 0);
+    snprintf(text, sizeof text, "block %d", p->first + 1);
+    pen_put(&pen, ROLE_DIM, text);
+    snprintf(text, sizeof text, "%d", last);
+    if (at - text_columns(text) / 2 > pen.x) {
+        pen.x = MIN(at - text_columns(text) / 2, row.w - text_columns(text));
+        pen_put(&pen, ROLE_TEXT, text);
+    }
+    snprintf(text, sizeof text, "about %d planned", planned);
+    if (planned <= last || pen.x + 2 + text_columns(text) > row.w) return;
+    pen.x = row.w - text_columns(text);
+    pen_put(&pen, ROLE_DIM, text);
+}
+
 void draw_effect(struct grid *g, struct rect area, const struct experiment_state *x, int arm)
 {
     const struct comparison *c = experiment_comparison(x, arm);
@@ -261,6 +280,8 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
             "in and may be watched: it holds at every look");
         return;
     }
+    const int numbers = area.h >= 8 ? 1 : 0;
+    inside.h = area.h -= numbers;
     int planned = x->planned_blocks > 0    ? x->planned_blocks
                   : x->spec.max_blocks > 0 ? x->spec.max_blocks
                                            : 64;
@@ -277,6 +298,10 @@ void draw_effect(struct grid *g, struct rect area, const struct experiment_state
     plot_blocks(&p);
     plot_line_behind(&p, 0, 0x2500, ROLE_BORDER);
     draw_effect_labels(&p, area, m);
+    if (numbers) {
+        const int likely = x->planned_blocks > 0 ? x->planned_blocks : 0;
+        draw_block_numbers(&p, (struct rect){ inside.x, inside.y + inside.h, inside.w, 1 }, likely);
+    }
 }
 
 /* ---------------------------------------------------------------- words */

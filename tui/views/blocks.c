@@ -1,0 +1,62 @@
+/* tui/views/blocks.c - the KV cache as the engine keeps it: which block of memory holds which sequence. */
+#include "tui/views/views.h"
+#include "tui/figures.h"
+
+#include <string.h>
+
+/* A sequence's blocks look alike by letter first, by role second. */
+static unsigned block_style(char owner)
+{
+    static const enum role ROLES[] = { ROLE_ARM_A, ROLE_ARM_B, ROLE_GRAPH, ROLE_METER, ROLE_TITLE, ROLE_KEY };
+    if (owner == '.') return ROLE_DIM;
+    return ROLES[(unsigned char)owner % COUNT_OF(ROLES)];
+}
+
+static const struct occupancy *told(const struct snapshot *s)
+{
+    const struct occupancy *o = &s->experiment.occupancy;
+    return s->experiment_known && o->arm >= 0 && o->blocks > 0 ? o : NULL;
+}
+
+static int draw_map(struct grid *g, struct rect in, const struct occupancy *o)
+{
+    const int cells = (int)strlen(o->map), room = in.w * in.h;
+    if (!cells || !room) return 0;
+    const int joined = (cells + room - 1) / room; /* more blocks than the box has cells */
+    for (int i = 0; i * joined < cells; i++) {
+        char owner = '.';
+        for (int k = i * joined; k < MIN((i + 1) * joined, cells) && owner == '.'; k++) owner = o->map[k];
+        grid_put(g, in, i % in.w, i / in.w, owner == '.' ? 0xb7 : (uint32_t)owner, block_style(owner));
+    }
+    return ((cells + joined - 1) / joined + in.w - 1) / in.w;
+}
+
+void box_blocks(struct grid *g, struct rect area, const struct snapshot *s)
+{
+    const struct occupancy *o = told(s);
+    char title[160] = "KV cache";
+    if (o)
+        snprintf(title, sizeof title, "KV cache of %c: %d of %d blocks of %d tokens, %s", 'A' + o->arm,
+                 o->used, o->blocks, o->block_tokens, figure_percent((double)o->used / o->blocks).text);
+    struct rect in = grid_box(g, area, title, NULL);
+    if (!o) {
+        grid_wrap(g, in, ROLE_DIM,
+                  s->experiment_known && !s->experiment_live
+                      ? "n/a: how full the cache was is not stored with a run; it is shown while one measures"
+                      : "n/a: nothing runs. While an experiment measures, each block of the cache is a "
+                        "character here: . free, else the sequence that it belongs to.");
+        return;
+    }
+    struct pen p = pen_at(g, in, 0, 0);
+    char text[64];
+    snprintf(text, sizeof text, " %d of %d rows", o->rows, o->batch);
+    pen_put(&p, ROLE_DIM, "last batch ");
+    pen_meter(&p, MAX(MIN(in.w - p.x - text_columns(text), 24), 0),
+              o->batch > 0 ? (double)o->rows / o->batch : 0, ROLE_METER);
+    pen_put(&p, ROLE_TEXT, text);
+    const int rows = draw_map(g, rect_rows(in, 1, in.h - 2), o);
+    p = pen_at(g, in, 0, MIN(rows + 1, in.h - 1));
+    pen_field(&p, in.w, ROLE_DIM,
+              o->step > 1 ? "· free  0-9 a-z sequence, several blocks each"
+                          : "· free  0-9 a-z sequence of a block");
+}
