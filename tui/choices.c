@@ -91,7 +91,7 @@ static void offer_recipes(struct making *m)
     const bool whole = is_recipe(m);
     if (whole && strcmp(m->word, "default") != 0) offer_comma(m, m->word, "and a setting");
     if (whole) m->word[0] = '\0'; /* all the others */
-    if (str_starts("default", m->word)) {
+    if (!m->making_file && str_starts("default", m->word)) {
         struct choice *c = add(m, "default", false);
         if (c) snprintf(c->about, sizeof c->about, "the file as it is, no settings");
     }

@@ -59,7 +59,9 @@ static void file_row(struct pen *p, const struct snapshot *s, const struct choic
     pen_field_right(p, BYTES, ROLE_TEXT | extra, figure_bytes(e->bytes).text);
     pen_put(p, ROLE_TEXT | extra, " ");
     pen_field(p, ARCH - 1, ROLE_TEXT | extra, e->arch);
-    snprintf(text, sizeof text, "%sM", figure_number((double)e->params * 1e-6).text);
+    const bool billions = e->params >= 1000000000;
+    snprintf(text, sizeof text, "%s%s", figure_number((double)e->params * (billions ? 1e-9 : 1e-6)).text,
+             billions ? "B" : "M");
     pen_field_right(p, PARAMS, ROLE_TEXT | extra, text);
     pen_put(p, ROLE_TEXT | extra, " ");
     pen_field(p, FORMAT - 1, ROLE_TEXT | extra, e->format);
@@ -85,7 +87,8 @@ static void offer_row(struct grid *g, struct rect row, const struct snapshot *s,
         return;
     }
     pen_field(&p, NAME, (refused ? (unsigned)ROLE_DIM : ROLE_TEXT | STYLE_BOLD) | extra, c->text);
-    pen_field_right(&p, BYTES, ROLE_TEXT | extra, c->bytes >= 0 ? figure_bytes(c->bytes).text : "");
+    pen_field_right(&p, BYTES, ROLE_TEXT | extra,
+                    c->bytes >= 0 && !refused ? figure_bytes(c->bytes).text : "");
     pen_put(&p, ROLE_TEXT | extra, "  ");
     if (refused) pen_put(&p, ROLE_WARN | extra, "✕ ");
     pen_field(&p, pen_left(&p), (refused ? ROLE_WARN : ROLE_TEXT) | extra, refused ? c->refusal : c->about);
