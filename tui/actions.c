@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tui/panes.h"
 #include "tui/settings.h"
@@ -44,6 +45,10 @@ static void do_model(struct dashboard *d)
     const char *path = d->s->model_path, *slash = strrchr(path, '/');
     if (str_ends(path, "/models/bundled.gguf")) slash = NULL;
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 0, path);
+    if (d->made[0] && !access(d->made, R_OK)) { /* what was just made is what is wanted */
+        snprintf(folder, sizeof folder, "%s", d->made);
+        d->made[0] = '\0';
+    }
     form_show(&d->ui.form, FORM_MODEL, (const char *const[FORM_FIELDS]){ folder });
     d->ui.form.choice = 0;
 }

@@ -221,14 +221,33 @@ static void run_form(struct dashboard *d, enum action action, const char *path)
     actions_command_start(d, command + strlen("qdyno "), path, COMMAND_QUIET);
 }
 
+/* A name that is taken is a champion that would be lost. */
+static void keep_baseline(struct dashboard *d)
+{
+    char command[1600];
+    const struct baselines *known = &d->s->baselines;
+    const struct form f = d->ui.form;
+    action_command(DO_BASELINE, &d->ui, d->s, command, sizeof command);
+    for (int i = 0; i < known->count; i++) {
+        if (strcmp(known->of[i].name, f.field[0].text) != 0) continue;
+        form_hide(&d->ui.form);
+        ask(d, command, "Baseline %s is %s. Replace it?", known->of[i].name, known->of[i].about);
+        return;
+    }
+    run_form(d, DO_BASELINE, NULL);
+}
+
 bool actions_task_done(struct dashboard *d)
 {
     const struct form f = d->ui.form;
     switch (f.kind) {
-    case FORM_QUANTIZE: run_form(d, DO_QUANTIZE, f.field[2].text); return true;
+    case FORM_QUANTIZE:
+        form_path(f.field[2].text, d->made, sizeof d->made);
+        run_form(d, DO_QUANTIZE, f.field[2].text);
+        return true;
     case FORM_CALIBRATE: run_form(d, DO_CALIBRATE, f.field[1].text); return true;
     case FORM_REPORT: run_form(d, DO_REPORT, f.field[0].text); return true;
-    case FORM_BASELINE: run_form(d, DO_BASELINE, NULL); return true;
+    case FORM_BASELINE: keep_baseline(d); return true;
     case FORM_TUNE: run_form(d, DO_TUNE, NULL); return true;
     default: return false;
     }

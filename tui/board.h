@@ -78,6 +78,8 @@ void board_job_push(struct board *b, const struct job *j); /* id; 0 address */
 /* What is kept for the model on screen (`qdyno apply`). Inside of jobs. */
 void board_read_applied(struct board *b);
 
+void board_read_baselines(struct board *b, struct db *d); /* likewise */
+
 /* What forms offer. 0 folder; id from board_want_folder, which calls off the folders asked for before. */
 void board_job_folder(struct board *b, const struct job *j);
 int64_t board_want_folder(struct board *b);

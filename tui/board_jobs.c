@@ -254,6 +254,7 @@ void board_job_history(struct board *b, const struct job *j)
     int spooled = rc ? -1 : db_spool_count(d);
     if (rc == ERR_OK) log_alerts(b, d);
     if (rc == ERR_OK) board_read_measured(b, d);
+    if (rc == ERR_OK) board_read_baselines(b, d);
     publish_begin(b);
     struct snapshot *s = &b->known;
     put_text(s->run_error, sizeof s->run_error, rc ? why.message : "");

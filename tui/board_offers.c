@@ -212,6 +212,26 @@ void board_job_folder(struct board *b, const struct job *j)
     free(f);
 }
 
+/* ---------------------------------------------------------------- baselines */
+
+void board_read_baselines(struct board *b, struct db *d)
+{
+    struct err why;
+    struct baseline_row *rows = NULL;
+    struct baselines found = { .count = 0 };
+    int n = 0;
+    if (db_baseline_list(d, &rows, &n, &why)) return; /* forms then offer none, and the command says why */
+    for (int i = 0; i < n && found.count < BASELINES_KNOWN; i++, found.count++) {
+        snprintf(found.of[i].name, sizeof found.of[i].name, "%s", rows[i].name);
+        snprintf(found.of[i].about, sizeof found.of[i].about, "%.80s of %.40s, %.30s", rows[i].config,
+                 rows[i].model_name, rows[i].workload);
+    }
+    free(rows);
+    pthread_mutex_lock(&b->lock);
+    b->known.baselines = found;
+    pthread_mutex_unlock(&b->lock);
+}
+
 /* ---------------------------------------------------------------- lines */
 
 struct judging {

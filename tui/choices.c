@@ -455,6 +455,16 @@ static void offer_rows(struct making *m, const struct word_row *rows)
     }
 }
 
+static void offer_baselines(struct making *m)
+{
+    whole_text(m);
+    for (int i = 0; i < m->s->baselines.count; i++) {
+        struct choice *c = add(m, m->s->baselines.of[i].name, false);
+        if (c)
+            snprintf(c->about, sizeof c->about, "is %s: it would be replaced", m->s->baselines.of[i].about);
+    }
+}
+
 static void offer_commands(struct making *m)
 {
     whole_text(m);
@@ -488,6 +498,7 @@ void choices_make(struct choices *out, const struct ui *u, const struct snapshot
     case ASK_MODEL: offer_files(&m, true); break;
     case ASK_FILE: offer_files(&m, false); break;
     case ASK_COMMAND: offer_commands(&m); break;
+    case ASK_NAME: offer_baselines(&m); break;
     default:
         if (ask == ASK_QUALITY && strchr(m.text, '/'))
             offer_files(&m, false);

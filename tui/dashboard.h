@@ -30,6 +30,7 @@ struct dashboard {
     char push_url[256];
     bool folder_asked; /* folder_path is what forms offer files of */
     char folder_path[640];
+    char made[512];         /* the model file that was made last, "" none */
     char judge_asked[1400]; /* the line that the loader was asked about last */
     int64_t page_seen;      /* number of the page that was opened last */
     char limits_for[64];    /* what the limits were last asked for */

@@ -60,6 +60,15 @@ struct recipe_offers {
 /* All there are, from the file's header. g NULL: names alone. */
 void recipe_offers_make(struct recipe_offers *out, const struct gguf *g);
 
+/* Baselines that are kept already. */
+enum { BASELINES_KNOWN = 16 };
+struct baselines {
+    int count;
+    struct {
+        char name[64], about[160]; /* "q8_0 of stories15M, tg64" */
+    } of[BASELINES_KNOWN];
+};
+
 /* What the loader says to config lines that differ in one word. */
 struct judged {
     char text[512]; /* of the field, as it was asked about, and where its cursor was; "" nothing yet */

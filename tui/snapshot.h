@@ -79,8 +79,9 @@ struct snapshot {
     bool task_known;            /* it has told how far it is */
     bool task_cancelled;        /* it was asked to end */
     struct shell_progress task;
-    struct page page;             /* what was to be read last */
-    char applied[640];            /* config line that is kept for the model, "" none */
+    struct page page;  /* what was to be read last */
+    char applied[640]; /* config line that is kept for the model, "" none */
+    struct baselines baselines;
     struct recipe_offers recipes; /* for the model */
     struct folder folder;         /* that a form asked for last */
     struct judged judged;
