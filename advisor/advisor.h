@@ -19,6 +19,7 @@
 #include "advisor/rules.h"
 #include "advisor/apply.h"
 #include "advisor/recipe_search.h"
+#include "advisor/tune.h"
 #include "advisor/outcome.h"
 #include "advisor/span.h"
 #include "advisor/trace.h"

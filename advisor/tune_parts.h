@@ -1,0 +1,91 @@
+/* advisor/tune_parts.h - what the files of one search share. Inside advisor/ only.
+ *
+ *   tune_space.c    what may be tried (pure)
+ *   tune_belief.c   what is known of what was not (pure)
+ *   tune_measure.c  one look at speed, one at quality; into the database and out of it
+ *   tune_choose.c   scores; which look promises most (pure but for predictions)
+ *   tune.c          the run: prune, race, confirm, decide */
+#ifndef QDYNO_ADVISOR_TUNE_PARTS_H
+#define QDYNO_ADVISOR_TUNE_PARTS_H
+
+#include "advisor/cell.h"
+#include "advisor/tune.h"
+
+struct tuning {
+    const struct tune_options *o;
+    struct tune_result *out;
+    struct db *db;
+    struct run_row run;
+    bool started; /* the run has a row, and we hold it */
+    struct gguf *file;
+    struct model_shape shape;
+    struct tune_space space;
+    struct lessons *lessons;
+    struct prediction reference; /* of the current configuration */
+    struct predict_for what;
+    struct tune_candidate *list; /* [n] that fit; [0] is the current configuration */
+    int n;
+    struct tune_belief *speed, *loss; /* ln rate / predicted; ln KL divergence / guessed */
+    /* answers that were measured: the answer-changing part of a line, and what it loses */
+    struct tune_answer {
+        char line[640];
+        double kld, kld_se, ppl_ratio;
+        bool failed;
+    } * answer;
+    int answers, answer_room;
+    struct model *as_is; /* the reference of quality, opened when first needed */
+    char *text;
+    size_t text_n;
+    double look_s, judge_s; /* what one look at speed, and at quality, took on average; NAN */
+    int looks, judged;
+    double spent_before; /* by earlier resumptions */
+    int64_t begun_ns;
+    struct sample *window; /* [WINDOW_SAMPLES] scratch */
+    struct sample_row *stored;
+    int64_t confirm_run;
+};
+
+double tune_spent(const struct tuning *t);
+
+/* ---------------------------------------------------------------- measuring */
+
+/* What a candidate's line says. */
+enum err_code tune_config(struct config *out, const struct tuning *t, const struct tune_candidate *c,
+                          struct err *why);
+/* Fill what can be said of a configuration before anything is measured. */
+void tune_describe(struct tune_candidate *c, const struct tuning *t, const struct config *config,
+                   const struct prediction *p);
+/* The part of a line that decides what the model says; "default" when it is the file as it is. */
+void tune_answer_line(const struct config *c, char *out, size_t size);
+struct tune_answer *tune_answer_find(const struct tuning *t, const char *line);
+/* One look at the speed of candidate i: updates it, the belief, the database. Its failure is a result
+ * (ERR_OK). Errors: ERR_CANCELLED; what is wrong with the database. */
+enum err_code tune_look(struct tuning *t, int i, struct err *why);
+/* What its answers lose against the file as it is, over that many windows. As tune_look. */
+enum err_code tune_judge(struct tuning *t, int i, int windows, struct err *why);
+/* The run's row; and all that its cells say, for one that goes on. */
+enum err_code tune_begin(struct tuning *t, struct err *why);
+enum err_code tune_recall(struct tuning *t, struct err *why);
+void tune_end(struct tuning *t); /* as_is, text */
+
+/* ---------------------------------------------------------------- choosing */
+
+/* ln of the KL divergence to expect of a configuration, before anything is measured. */
+double tune_guess(const struct config *c);
+
+/* ln rate, known as well as it is: what was measured and what is believed, by their precision. */
+void tune_speed_of(const struct tuning *t, int i, double *mean, double *sd);
+/* Is its answer within the limits? Probability; 0 or 1 once it was measured. */
+double tune_chance(const struct tuning *t, int i);
+/* Score by goal for a given ln rate; KL divergence as measured, or as believed. */
+double tune_score(const struct tuning *t, const struct tune_candidate *c, double ln_rate);
+/* Believed KL divergence of an answer that was not measured: mean and sd of its logarithm. */
+void tune_loss_of(const struct tuning *t, int i, double *mean, double *sd);
+/* The best that was measured and is within the limits; -1: none. `beside`: another than this one. */
+int tune_best(const struct tuning *t, int beside);
+/* The candidate whose next look promises most for its time, and which look; false: none promises `least` or
+ * more. */
+bool tune_next(const struct tuning *t, double least, int *candidate, bool *judge);
+bool tune_within_limits(const struct tuning *t, const struct tune_candidate *c);
+
+#endif
