@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,10 +126,11 @@ static bool publish(struct board *b, const struct folder *f, int64_t number)
     return wanted;
 }
 
-static void place_put(struct folder *f, const char *path, const char *note)
+static void place_put(struct folder *f, const char *as_known, const char *note)
 {
     struct stat st;
-    if (f->count == FOLDER_ENTRIES || stat(path, &st)) return;
+    char path[PATH_MAX];
+    if (f->count == FOLDER_ENTRIES || !realpath(as_known, path) || stat(path, &st)) return;
     struct file_entry *e = &f->entry[f->count];
     if (strlen(path) >= sizeof e->name - 1) return;
     *e = (struct file_entry){ .kind = S_ISDIR(st.st_mode) ? FILE_FOLDER : FILE_MODEL,

@@ -264,7 +264,8 @@ const char *action_command(enum action action, const struct ui *u, const struct 
         if (ui_advice(u, s)) str_append(&out, ui_advice(u, s)->check);
         break;
     case DO_MODEL:
-        path_word(&out, "qdyno dashboard -m ", u->form.kind == FORM_MODEL ? u->form.field[0].text : "FILE");
+        path_word(&out, "qdyno dashboard -m ",
+                  u->form.kind == FORM_MODEL && !u->form.field[0].error[0] ? u->form.field[0].text : "FILE");
         break;
     case DO_VIEW_QUALITY: command_quality(&out, u, s); break;
     case DO_VIEW_LOAD: command_load(&out, u, s); break;

@@ -36,42 +36,94 @@ static void cover(struct grid *g, enum hit_kind kind)
 
 /* ---------------------------------------------------------------- offers */
 
-/* A file, as far as its header has been read. */
-static void file_row(struct pen *p, const struct snapshot *s, const struct choice *c, unsigned extra)
+/* Its end, where it is longer than there is room for: of paths that says the most. */
+static void pen_tail(struct pen *p, int columns, unsigned style, const char *text)
 {
-    enum { BYTES = 8, ARCH = 9, PARAMS = 8, FORMAT = 8, FITS = 22 };
-    const struct file_entry *e = c->file;
-    const int64_t free = s->machine_known ? s->machine.memory_available_bytes : -1;
-    const int tail = BYTES + ARCH + PARAMS + FORMAT + FITS;
-    char text[96] = "";
-    pen_field(p, MAX(pen_left(p) - tail, 12), (e->kind == FILE_FOLDER ? ROLE_TITLE : ROLE_TEXT) | extra,
-              c->text);
-    if (e->kind == FILE_FOLDER || e->trouble[0] || !e->known || e->kind == FILE_OTHER) {
-        pen_field_right(p, BYTES, ROLE_DIM | extra, e->bytes >= 0 ? figure_bytes(e->bytes).text : "");
-        pen_put(p, ROLE_DIM | extra, "  ");
-        pen_field(p, pen_left(p), (e->trouble[0] ? ROLE_WARN : ROLE_DIM) | extra,
-                  e->trouble[0]            ? e->trouble
-                  : e->kind == FILE_FOLDER ? e->note
-                  : !e->known              ? "reading its header"
-                                           : "");
+    uint32_t code;
+    const char *from = text;
+    if (text_columns(text) <= columns || columns < 2) {
+        pen_field(p, columns, style, text);
         return;
     }
-    pen_field_right(p, BYTES, ROLE_TEXT | extra, figure_bytes(e->bytes).text);
-    pen_put(p, ROLE_TEXT | extra, " ");
-    pen_field(p, ARCH - 1, ROLE_TEXT | extra, e->arch);
-    const bool billions = e->params >= 1000000000;
-    snprintf(text, sizeof text, "%s%s", figure_number((double)e->params * (billions ? 1e-9 : 1e-6)).text,
+    while (*from && text_columns(from) > columns - 1) from += str_utf8_next(from, strlen(from), &code);
+    pen_put(p, style, "…");
+    pen_field(p, columns - 1, style, from);
+}
+
+/* "70.6B" parameters. */
+static struct figure figure_params(int64_t n)
+{
+    struct figure f;
+    const bool billions = n >= 1000000000;
+    snprintf(f.text, sizeof f.text, "%s%s", figure_number((double)n * (billions ? 1e-9 : 1e-6)).text,
              billions ? "B" : "M");
-    pen_field_right(p, PARAMS, ROLE_TEXT | extra, text);
-    pen_put(p, ROLE_TEXT | extra, " ");
-    pen_field(p, FORMAT - 1, ROLE_TEXT | extra, e->format);
-    const bool fits = free < 0 || e->needs_bytes <= free;
+    return f;
+}
+
+/* A model, as far as its header has been read; what there is no room for stands below when it is chosen. */
+static void model_row(struct pen *p, const struct snapshot *s, const struct file_entry *e, const char *name,
+                      unsigned extra)
+{
+    enum { BYTES = 8, ARCH = 10, PARAMS = 8, FORMAT = 9, FITS = 22, WIDE = 96 };
+    const int64_t free = s->machine_known ? s->machine.memory_available_bytes : -1;
+    const bool wide = pen_left(p) >= WIDE, fits = free < 0 || e->needs_bytes <= free;
+    char text[64];
+    pen_tail(p, MAX(pen_left(p) - BYTES - FORMAT - FITS - (wide ? ARCH + PARAMS : 0), 12), ROLE_TEXT | extra,
+             name);
+    pen_field_right(p, BYTES, ROLE_TEXT | extra, figure_bytes(e->bytes).text);
+    if (wide) {
+        pen_put(p, ROLE_TEXT | extra, "  ");
+        pen_field(p, ARCH - 2, ROLE_TEXT | extra, e->arch);
+        pen_field_right(p, PARAMS, ROLE_TEXT | extra, figure_params(e->params).text);
+    }
+    pen_put(p, ROLE_TEXT | extra, "  ");
+    pen_field(p, FORMAT - 2, ROLE_TEXT | extra, e->format);
     snprintf(text, sizeof text, " %s needs %s",
              free < 0 ? "?"
              : fits   ? "✓ fits,"
                       : "✕",
              figure_bytes(e->needs_bytes).text);
     pen_field(p, pen_left(p), (free < 0 ? ROLE_DIM : fits ? ROLE_BETTER : ROLE_WORSE) | extra, text);
+}
+
+static void file_row(struct pen *p, const struct snapshot *s, const struct choice *c, unsigned extra)
+{
+    enum { BYTES = 8 };
+    const struct file_entry *e = c->file;
+    if (e->kind == FILE_MODEL && e->known && !e->trouble[0]) {
+        model_row(p, s, e, c->text, extra);
+        return;
+    }
+    const char *said = e->trouble[0]            ? e->trouble
+                       : e->kind == FILE_FOLDER ? e->note
+                       : !e->known              ? "reading its header"
+                                                : "";
+    const int room = *said ? pen_left(p) * 45 / 100 : pen_left(p) - BYTES - 2;
+    pen_tail(p, MIN(MAX(text_columns(c->text), 20), MAX(room, 12)),
+             (e->kind == FILE_FOLDER ? ROLE_TITLE : ROLE_TEXT) | extra, c->text);
+    pen_field_right(p, BYTES, ROLE_DIM | extra, e->bytes >= 0 ? figure_bytes(e->bytes).text : "");
+    pen_put(p, ROLE_DIM | extra, "  ");
+    pen_field(p, pen_left(p), (e->trouble[0] ? ROLE_WARN : ROLE_DIM) | extra, said);
+}
+
+/* All that is known of the chosen file. */
+static void draw_file(struct grid *g, struct rect in, const struct snapshot *s, const struct choice *c)
+{
+    const struct file_entry *e = c->file;
+    const int64_t free = s->machine_known ? s->machine.memory_available_bytes : -1;
+    struct str text = { 0 };
+    str_append(&text, c->text);
+    if (e->note[0]) str_printf(&text, ", %s", e->note);
+    if (e->trouble[0]) str_printf(&text, ": %s", e->trouble);
+    if (e->arch[0])
+        str_printf(&text, ": %s, %s parameters, %s in %s", e->arch, figure_params(e->params).text,
+                   figure_bytes(e->bytes).text, e->format);
+    if (e->needs_bytes >= 0)
+        str_printf(&text, "; a session takes %s%s%s", figure_bytes(e->needs_bytes).text,
+                   free < 0 ? "" : " of ", free < 0 ? "" : figure_bytes(free).text);
+    if (e->needs_bytes >= 0 && free >= 0) str_append(&text, " free");
+    grid_wrap(g, in, e->trouble[0] ? ROLE_WARN : ROLE_TEXT, str_text(&text));
+    str_free(&text);
 }
 
 static void offer_row(struct grid *g, struct rect row, const struct snapshot *s, const struct choice *c,
@@ -174,7 +226,11 @@ void view_form(struct grid *g, struct rect body, const struct snapshot *s, const
     }
     const int offers = MAX(in.h - d->fields - SAID, 0);
     draw_offers(g, rect_rows(in, d->fields, offers), s, f, &c);
-    draw_said(g, rect_rows(in, d->fields + offers, in.h - d->fields - offers), s, u);
+    struct rect below = rect_rows(in, d->fields + offers, in.h - d->fields - offers);
+    if (c.files && f->choice >= 0 && f->choice < c.n && c.list[f->choice].file->kind != FILE_FOLDER)
+        draw_file(g, below, s, &c.list[f->choice]);
+    else
+        draw_said(g, below, s, u);
     if (c.files && !c.n)
         grid_wrap(g, rect_rows(in, d->fields, offers), ROLE_DIM,
                   s->folder.error[0] ? s->folder.error
