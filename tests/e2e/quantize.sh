@@ -29,6 +29,18 @@ expect 0 quantize "$IN" "$T/mix.gguf" -R "q4_0,tensors=attn_v:q6_K;ffn_down:q8_0
 expect 0 quantize "$IN" "$T/plan.gguf" -R hqq,nbits=3 --dry-run && says out 'dry run' && says out 'u3_g64 x' || true
 [ ! -e "$T/plan.gguf" ] && [ ! -e "$T/plan.gguf.partial" ] || fail "--dry-run wrote"
 
+# ---- how far it is, for programs: objects on stderr, never where they were not asked for
+expect 0 quantize "$IN" "$T/far.gguf" -R q4_0 --progress json -o json && json 'd["schema"] == "qdyno.quantize/1"' &&
+  python3 - "$T/err" <<'PY' || fail "--progress json: $(head -3 "$T/err")"
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert rows and all(r["schema"] == "qdyno.progress/1" and r["text"] for r in rows), rows
+done = [r["done"] for r in rows if r["done"] is not None]
+assert done and done == sorted(done) and 0 <= done[0] and done[-1] <= 1, done
+PY
+expect 0 quantize "$IN" "$T/far.gguf" -R q4_0 --force && ! grep -q qdyno.progress "$T/err" || fail "progress that nobody asked for"
+expect 4 quantize "$IN" "$T/no.gguf" -R q4_0 --progress sometimes && says err 'auto'
+
 # ---- files of every kind of method are read again: side tensors, folded scales, own formats
 n=0
 while read -r line; do

@@ -3,6 +3,7 @@
 #include "tests/check.h"
 #include "tui/shell.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,13 +116,29 @@ static void cannot_start(void **state)
     CHECK(h.pid == 0);
 }
 
+/* Lines of --progress json, as tui/cli/progress.c writes them; anything else is not taken for one. */
+static void progress(void **state)
+{
+    (void)state;
+    struct shell_progress p;
+    CHECK(shell_progress_read(&p, "{\"schema\":\"qdyno.progress/1\",\"text\":\"q4_K  42 %\",\"done\":0.42,"
+                                  "\"rate\":7.5e7,\"unit\":\"weights/s\",\"left_s\":12}"));
+    CHECK(p.done == 0.42 && p.rate == 7.5e7 && p.left_s == 12);
+    assert_string_equal(p.unit, "weights/s");
+    assert_string_equal(p.text, "q4_K  42 %");
+    CHECK(
+        shell_progress_read(&p, "{\"schema\":\"qdyno.progress/1\",\"text\":\"calibrating\",\"done\":null}"));
+    CHECK(isnan(p.done) && isnan(p.rate) && isnan(p.left_s) && !p.unit[0]);
+    CHECK(!shell_progress_read(&p, "{\"schema\":\"qdyno.quantize/1\"}"));
+    CHECK(!shell_progress_read(&p, "{ half an object"));
+    CHECK(!shell_progress_read(&p, "qdyno quantize: no such file"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words),
-        cmocka_unit_test(lines_and_ends),
-        cmocka_unit_test(interrupted),
-        cmocka_unit_test(cannot_start),
+        cmocka_unit_test(words),        cmocka_unit_test(lines_and_ends), cmocka_unit_test(interrupted),
+        cmocka_unit_test(cannot_start), cmocka_unit_test(progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
