@@ -32,7 +32,7 @@ void experiment_tell(struct experiment *x, const char *kind, const char *fmt, ..
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     struct experiment_state *s = state_edit(x);
-    state_event(s, clock_unix_ms(), text);
+    state_event(s, clock_unix_ms(), kind, text);
     state_done(x);
     struct err ignored; /* an event that cannot be stored is no reason to lose the measurement */
     if (x->state.run_id) (void)db_event_add(x->db, x->state.run_id, kind, text, &ignored);
@@ -178,7 +178,7 @@ static enum err_code put_run(struct experiment *x)
     if ((rc = experiment_capsule(x))) return rc;
     struct err ignored;
     for (int i = 0; i < s->events; i++) /* what was said before there was a run */
-        (void)db_event_add(x->db, row.id, "load", s->event[i].text, &ignored);
+        (void)db_event_add(x->db, row.id, s->event[i].kind, s->event[i].text, &ignored);
     return ERR_OK;
 }
 

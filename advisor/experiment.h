@@ -181,7 +181,7 @@ struct experiment_state {
     int events;
     struct {
         int64_t unix_ms;
-        char text[160];
+        char kind[12], text[160];
     } event[EXPERIMENT_EVENTS]; /* newest last */
 };
 

@@ -115,7 +115,8 @@ void means_bounds(const struct effects *e, struct interval mean[CELL_METRICS]);
 /* Why a block does not count although nothing disturbed it. */
 extern const char BLOCK_INTERRUPTED[], BLOCK_PAUSED[];
 void state_init(struct experiment_state *s, const struct experiment_spec *spec);
-void state_event(struct experiment_state *s, int64_t unix_ms, const char *text); /* oldest falls out */
+/* The oldest falls out. */
+void state_event(struct experiment_state *s, int64_t unix_ms, const char *kind, const char *text);
 void arm_describe(struct experiment_arm *a, const json_t *description);
 /* State and ledger as the cells of the database tell them. `discard_open`: blocks that a kill cut short are
  * marked discarded (for resuming); otherwise they are only left out. */

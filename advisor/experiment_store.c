@@ -208,13 +208,14 @@ void state_init(struct experiment_state *s, const struct experiment_spec *spec)
     }
 }
 
-void state_event(struct experiment_state *s, int64_t unix_ms, const char *text)
+void state_event(struct experiment_state *s, int64_t unix_ms, const char *kind, const char *text)
 {
     if (s->events == EXPERIMENT_EVENTS) {
         memmove(&s->event[0], &s->event[1], sizeof(s->event) - sizeof(s->event[0]));
         s->events--;
     }
     s->event[s->events].unix_ms = unix_ms;
+    snprintf(s->event[s->events].kind, sizeof(s->event[0].kind), "%s", kind);
     snprintf(s->event[s->events].text, sizeof(s->event[0].text), "%s", text);
     s->events++;
 }
@@ -486,7 +487,7 @@ static enum err_code rebuild_cells(struct experiment_state *s, struct ledger *l,
 static void rebuild_event(void *ctx, int64_t unix_ms, const char *kind, const char *text)
 {
     struct experiment_state *s = ctx;
-    state_event(s, unix_ms, text);
+    state_event(s, unix_ms, kind, text);
     if (!strcmp(kind, "pause")) {
         s->pauses++;
         s->paused_since_ms = unix_ms;
@@ -534,6 +535,8 @@ static void read_words(struct experiment_state *s, const json_t *outcome)
     s->planned_blocks = (int)json_get_int(outcome, "blocks_planned", 0);
     s->overhead_ratio = json_get_num(outcome, "overhead_ratio", NAN);
     s->elapsed_s = json_get_num(outcome, "elapsed_s", 0);
+    s->pauses = (int)json_get_int(outcome, "pauses", s->pauses);
+    s->paused_s = json_get_num(outcome, "paused_s", s->paused_s);
     s->blocks_needed = (int)json_get_int(outcome, "blocks_needed", -1);
     snprintf(s->reason, sizeof(s->reason), "%s", json_get_str(outcome, "reason", ""));
     snprintf(s->error, sizeof(s->error), "%s", json_get_str(outcome, "error", ""));

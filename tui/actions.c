@@ -284,6 +284,8 @@ void dashboard_key(struct dashboard *d, int key)
             actions_answer(d, true);
         else if (key == 'n' || key == 'N' || key == UI_KEY_ESC || key == UI_CTRL('c'))
             actions_answer(d, false);
+        else
+            dashboard_toast(d, true, "first the question: y or n");
         return;
     }
     if (d->ui.confirm_quit) {

@@ -122,6 +122,7 @@ static void a_pause_while_loading(void **state)
     finish(x, b);
     assert_int_equal(b->s.verdict, VERDICT_BETTER);
     assert_int_equal(b->s.pauses, 1);
+    check_the_database_says_the_same(b);
 }
 
 static void what_waits_can_be_stopped_and_resumed(void **state)

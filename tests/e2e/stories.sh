@@ -1,0 +1,194 @@
+#!/bin/bash
+# Proves: from a fresh start, with nothing but the keys that the screen itself names, a person can pick a model, run an
+# A/B, see its verdict, verify an advice, apply it, filter the history, compare two runs, push, quantize and export a
+# report; and watch two configurations write, and pause. On a real model, in a real terminal.
+. "$(dirname "$0")/lib.sh" "$@"
+have tmux || { echo "SKIPPED: no tmux here"; exit 77; }
+S=qdyno-stories-$$
+tm() { tmux -L "$S" "$@" 2>/dev/null; }
+trap 'tm kill-server; cleanup' EXIT
+screen() { tm capture-pane -p -t 0; }
+# wait_for SECONDS PATTERN
+wait_for() {
+  for _ in $(seq $(($1 * 10))); do
+    screen | grep -Eq -- "$2" && return 0
+    sleep 0.1
+  done
+  fail "story '$story': the screen never said '$2'"
+  screen
+  return 1
+}
+gone() { # SECONDS PATTERN
+  for _ in $(seq $(($1 * 10))); do
+    screen | grep -Eq -- "$2" || return 0
+    sleep 0.1
+  done
+  fail "story '$story': the screen still says '$2'"
+  screen
+  return 1
+}
+press() { tm send-keys "$@"; }
+type_() { tm send-keys -l "$1"; }
+story() { story=$1; echo "story: $1"; }
+VERDICT='(better|worse|equivalent|negligible|inconclusive|invalid)'
+newest() { "$QDYNO" history -o csv --limit 1 2>/dev/null | sed -n 2p; }
+
+mkdir -p "$T/models"
+if [ -r "$MODEL" ]; then
+  cp "$MODEL" "$T/models/stories.gguf"
+else
+  skip "no trained model: the bundled one"
+  cp "$("$QDYNO" info -o json 2>/dev/null | sed -n 's/.*"path": *"\([^"]*\)".*/\1/p' | head -1)" "$T/models/stories.gguf" || finish
+fi
+URL=http://127.0.0.1:$(free_port) pushed='kept, will be tried'
+if have prometheus-pushgateway; then
+  prometheus-pushgateway --web.listen-address="${URL#http://}" --persistence.file="$T/gateway.data" >"$T/gateway.log" 2>&1 &
+  pids+=($!)
+  pushed='pushed to'
+else
+  skip "no prometheus-pushgateway: what is pushed waits"
+fi
+
+cd "$T" || exit 1
+tm -f /dev/null new-session -d -x 110 -y 32 "'$QDYNO' 2>'$T/err'; echo STATUS \$? >'$T/status'; sleep 5"
+story 'a fresh start'
+wait_for 20 'No experiment yet' || finish
+
+story 'pick a model'
+press m
+wait_for 5 'Choose a model'
+press C-u
+type_ "$T/models/"
+wait_for 10 'stories.gguf .*(fits|MB|[0-9]K|[0-9]M)'
+press Down Down
+press Enter
+press Enter # a folder is gone into, a file is taken
+wait_for 10 'stories.gguf f32' || wait_for 2 'stories.gguf' || finish
+press Escape
+
+# ab A B: an A/B on a workload so small that it ends in seconds
+ab() {
+  press 1
+  press b
+  wait_for 5 'New A/B' || return 1
+  for text in "$1" "$2" tg4 '' no 2% 5s; do
+    press C-u
+    type_ "$text"
+    press Tab
+  done
+  wait_for 3 '✓ 5s'
+  press Enter
+  wait_for 15 'loading|warming|control|block|stopped|done' || return 1
+}
+# that many A/Bs have a verdict
+measured() {
+  for _ in $(seq 300); do
+    [ "$("$QDYNO" history -o csv 2>/dev/null | grep -c ',ab,done,')" = "$1" ] && return 0
+    sleep 0.2
+  done
+  fail "$1 finished A/Bs were wanted, the newest run is: $(newest)"
+}
+story 'run an A/B, and see its verdict'
+ab default 'handicap=50%' || finish
+press P # pause, and go on
+wait_for 20 '○ paused'
+press P
+gone 10 '(○ paused|● pausing)'
+measured 1
+press 2
+wait_for 5 "$VERDICT"
+"$QDYNO" show 1 -o json 2>/dev/null >"$T/out" && json 'd["pauses"] >= 1' # the pause is in the record
+
+story 'filter the history'
+ab default threads=1 || finish
+measured 2
+press 4
+wait_for 5 'handicap'
+press /
+wait_for 5 'Filter'
+type_ 'threads=1'
+press Enter
+gone 5 'vs handicap'
+wait_for 5 'threads=1'
+press Escape
+wait_for 5 'vs handicap'
+
+story 'compare two runs'
+press g
+press Space
+press j
+press Space
+press c
+wait_for 20 'Run 2 seen from run 1'
+press Escape
+
+story 'push a result'
+press 4
+press p
+wait_for 5 'Pushgateway'
+press C-u
+type_ "$URL"
+press Enter
+wait_for 15 "$pushed"
+
+story 'export a report'
+press e
+wait_for 5 'Export a report'
+press C-u
+type_ "$T/report.html"
+press Enter
+for _ in $(seq 150); do [ -s "$T/report.html" ] && break; sleep 0.1; done
+grep -q '</html>' "$T/report.html" 2>/dev/null || fail "no report was written"
+wait_for 10 'report.html is'
+
+story 'quantize'
+press Q
+wait_for 5 'Make a quantized file'
+press C-u
+type_ q8_0
+press Tab Tab
+press C-u
+type_ "$T/small.gguf"
+press Enter
+for _ in $(seq 150); do [ -s "$T/small.gguf" ] && break; sleep 0.1; done
+wait_for 15 'small.gguf is'
+expect 0 info -m "$T/small.gguf" && says out 'q8_0'
+
+story 'watch two configurations write'
+press w
+wait_for 5 'Watch two'
+press C-u
+type_ 'One day'
+press Tab C-u
+type_ default
+press Tab C-u
+type_ q4_0
+press Enter
+wait_for 20 'tok/s'
+wait_for 30 'alike for|alike so far'
+wait_for 60 'w: another prompt'
+press z
+wait_for 3 'fills the screen'
+press Escape
+
+story 'advice: verify and apply'
+press 3
+press a
+wait_for 90 'yes' || finish # a row of the table: it fits
+press A
+wait_for 5 'Apply .*\?'
+press y
+wait_for 15 'apply is done'
+"$QDYNO" run -m "$T/models/stories.gguf" -p x -n 2 >"$T/out" 2>"$T/err" || fail "what was applied does not run"
+press 3
+press v
+wait_for 20 'loading|warming|control|block'
+press s
+wait_for 20 'stopped|done'
+case $(newest) in *,ab,*) ;; *) fail "the advice was not verified by an A/B: $(newest)" ;; esac
+
+story 'leave'
+press q
+for _ in $(seq 50); do [ -s "$T/status" ] && break; sleep 0.1; done
+[ "$(cat "$T/status" 2>/dev/null)" = "STATUS 0" ] || fail "q did not end it with status 0: $(cat "$T/status" 2>/dev/null)"
+finish
