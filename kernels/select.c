@@ -148,12 +148,14 @@ static void take_avx2(struct kernel_set *k)
     k->gemm_int8 = GEMM_INT8_AVX2;
     k->rounding = ROUNDING_AVX2;
     k->w8a8_dot = w8a8_dot_avx2;
+    k->gemm_w8a8 = GEMM_W8A8_AVX2;
     k->isa |= ISA_AVX2;
 }
 
 static void take_avxvnni(struct kernel_set *k)
 {
     k->gemm_int8 = GEMM_INT8_AVXVNNI;
+    k->gemm_w8a8 = GEMM_W8A8_AVXVNNI;
     k->isa |= ISA_AVXVNNI;
 }
 

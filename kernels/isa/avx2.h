@@ -27,6 +27,39 @@ ALWAYS_INLINE void prefetch_next_rows(const uint8_t *block, int64_t row_bytes, i
     for (int i = 0; i < bytes; i += LINE_BYTES) _mm_prefetch(next + i, _MM_HINT_T0);
 }
 
+/* Eight vectors of eight 32-bit lanes to what column i of them holds, in v[i]. */
+ALWAYS_INLINE void turn_8x8(__m256i v[8])
+{
+    __m256i t[8];
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_epi32(v[i], v[i + 1]);
+        t[i + 1] = _mm256_unpackhi_epi32(v[i], v[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) {
+        v[i] = _mm256_unpacklo_epi64(t[i], t[i + 2]);
+        v[i + 1] = _mm256_unpackhi_epi64(t[i], t[i + 2]);
+        v[i + 2] = _mm256_unpacklo_epi64(t[i + 1], t[i + 3]);
+        v[i + 3] = _mm256_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm256_permute2x128_si256(v[i], v[i + 4], 0x20);
+        t[i + 4] = _mm256_permute2x128_si256(v[i], v[i + 4], 0x31);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) v[i] = t[i];
+}
+
+/* A sum as it is: left to itself the compiler adds up the steps of an unrolled loop as a tree, whose terms do
+ * not fit into the registers. */
+ALWAYS_INLINE __m256i in_order(__m256i sum)
+{
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+
 /* Missing rows to zero, and what the codes mean. */
 static inline void q8_groups_begin(struct q8_group *out, int rows, int64_t k, const struct q8_kind *kind)
 {

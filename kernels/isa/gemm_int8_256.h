@@ -26,27 +26,12 @@ struct shape {
 /* 8 tokens x 32 bytes to 8 vectors of 8 groups of four. */
 static inline void turn_8_tokens(const int8_t (*rows)[INT8_CHUNK], int8_t *out, int step)
 {
-    __m256i r[8], t[8];
+    __m256i v[8];
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_si256((const __m256i *)rows[i]);
-#pragma GCC unroll 4
-    for (int i = 0; i < 8; i += 2) {
-        t[i] = _mm256_unpacklo_epi32(r[i], r[i + 1]);
-        t[i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 1]);
-    }
-#pragma GCC unroll 2
-    for (int i = 0; i < 8; i += 4) {
-        r[i] = _mm256_unpacklo_epi64(t[i], t[i + 2]);
-        r[i + 1] = _mm256_unpackhi_epi64(t[i], t[i + 2]);
-        r[i + 2] = _mm256_unpacklo_epi64(t[i + 1], t[i + 3]);
-        r[i + 3] = _mm256_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        _mm256_storeu_si256((__m256i *)(out + i * step), _mm256_permute2x128_si256(r[i], r[i + 4], 0x20));
-        _mm256_storeu_si256((__m256i *)(out + (i + 4) * step),
-                            _mm256_permute2x128_si256(r[i], r[i + 4], 0x31));
-    }
+    for (int i = 0; i < 8; i++) v[i] = _mm256_loadu_si256((const __m256i *)rows[i]);
+    turn_8x8(v);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) _mm256_storeu_si256((__m256i *)(out + i * step), v[i]);
 }
 
 static inline void block_place_256(const struct q8_rows *in, int b, int tokens, struct q8_lanes l,

@@ -36,13 +36,10 @@ static void find_terms(const struct q8_sliver *x, int blocks, int vectors, const
     }
 }
 
-/* sums + products of four, in this order: left to itself the compiler adds up all steps as a tree, whose
- * products do not fit into the registers. */
+/* sums + products of four. */
 ALWAYS_INLINE __m256i sums_add(__m256i sums, __m256i code, __m256i q)
 {
-    sums = _mm256_add_epi16(sums, _mm256_maddubs_epi16(code, q));
-    __asm__("" : "+x"(sums));
-    return sums;
+    return in_order(_mm256_add_epi16(sums, _mm256_maddubs_epi16(code, q)));
 }
 
 ALWAYS_INLINE void block_dots(const struct q8_group *w, const int8_t *x, const struct lane_terms *terms,

@@ -1,7 +1,7 @@
 /* Integer products under one scale a row and a token with AVX2: bytes are widened to 16 bits, where
  * multiply-add in pairs is exact whatever the codes (pmaddubsw would saturate). */
-#include "kernels/isa/avx2.h"
 #include "kernels/isa/isa_kernels.h"
+#include "kernels/isa/w8a8_256.h"
 
 enum { STEP = 16, ROWS = 2 };
 
@@ -61,3 +61,25 @@ void w8a8_dot_avx2(const struct w8a8_dot *d)
     case 4: dot_n(d, 4); break;
     }
 }
+
+/* ---------------------------------------------------------------- many rows */
+
+enum { PER = 2, MIN_ROWS = 15 /* 16 tokens are worked out, and fewer dotted as fast */ };
+
+ALWAYS_INLINE __m256i activations(const uint8_t *code)
+{
+    return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)code));
+}
+
+ALWAYS_INLINE __m256i weights(const uint8_t *code)
+{
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)code));
+}
+
+ALWAYS_INLINE __m256i add_products(__m256i sum, __m256i x, __m256i w)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
+}
+
+static const struct w8a8_256 HOW = { PER, activations, weights, add_products };
+GEMM_W8A8_256(GEMM_W8A8_AVX2, HOW, MIN_ROWS);
