@@ -51,35 +51,36 @@ static void draw_axis_y(const struct plane *p, struct rect area)
     for (int row = 0; row < p->at.h; row++) grid_put(p->g, area, PLANE_LEFT - 1, row, 0x2502, ROLE_BORDER);
     const int steps = MAX(MIN((p->at.h - 1) / 4, 4), 1);
     for (int i = 0; i <= steps && p->at.h > 1; i++) label_y(p, area, (p->at.h - 1) * i / steps);
-    if (p->y.name && steps == 1 && p->at.h > 2) {
-        struct pen pen = pen_at(p->g, area, 0, 1);
-        pen_field_right(&pen, PLANE_LEFT - 2, ROLE_DIM, p->y.name);
-    } else if (p->y.name && p->at.h > 3) {
-        struct pen pen = pen_at(p->g, area, 0, 1);
-        pen_field_right(&pen, PLANE_LEFT - 2, ROLE_DIM, p->y.name);
-    }
+    if (!p->y.name || p->at.h < 3) return; /* below the topmost label */
+    struct pen pen = pen_at(p->g, area, 0, 1);
+    pen_field_right(&pen, PLANE_LEFT - 2, ROLE_DIM, p->y.name);
 }
 
+/* The last label keeps its place with the axis's name behind it; others stand under theirs where there is
+ * room. */
 static void draw_axis_x(const struct plane *p, struct rect area)
 {
-    enum { LABEL = 9 };
-    const int row = p->at.h, left = PLANE_LEFT, name = p->x.name ? text_columns(p->x.name) + 1 : 0;
-    const int steps = MAX(MIN((p->at.w - 1) / 20, 6), 1);
-    grid_put(p->g, area, left - 1, row, 0x2514, ROLE_BORDER);
-    for (int x = 0; x < p->at.w; x++) grid_put(p->g, area, left + x, row, 0x2500, ROLE_BORDER);
-    for (int i = 0; i <= steps; i++) {
+    const int row = p->at.h, steps = MAX(MIN((p->at.w - 1) / 20, 6), 1);
+    const struct rect below = { p->at.x, area.y, p->at.w, area.h };
+    char end[64];
+    snprintf(end, sizeof end, "%s%s%s", p->x.show(p->x.hi).text, p->x.name ? " " : "",
+             p->x.name ? p->x.name : "");
+    const int last = MAX(p->at.w - text_columns(end), 0);
+    grid_put(p->g, area, PLANE_LEFT - 1, row, 0x2514, ROLE_BORDER);
+    for (int x = 0; x < p->at.w; x++) grid_put(p->g, below, x, row, 0x2500, ROLE_BORDER);
+    for (int i = 0, from = 0; i < steps; i++) {
         const int x = (p->at.w - 1) * i / steps;
         const struct figure f = p->x.show(axis_value(&p->x, (double)i / steps));
-        const int columns = text_columns(f.text);
-        const int at = i == steps ? p->at.w - columns - name : MAX(x - columns / 2, 0);
-        struct pen pen = pen_at(p->g, area, left + at, row + 1);
-        if (i == steps - 1 && at + LABEL > p->at.w - columns - name) continue;
-        grid_put(p->g, area, left + x, row, 0x253c, ROLE_BORDER);
+        const int at = MAX(x - text_columns(f.text) / 2, from);
+        if (at + text_columns(f.text) >= last) continue;
+        struct pen pen = pen_at(p->g, below, at, row + 1);
+        grid_put(p->g, below, x, row, 0x253c, ROLE_BORDER);
         pen_put(&pen, ROLE_DIM, f.text);
-        if (i < steps || !p->x.name) continue;
-        pen_put(&pen, ROLE_DIM, " ");
-        pen_put(&pen, ROLE_DIM, p->x.name);
+        from = pen.x + 1;
     }
+    struct pen pen = pen_at(p->g, below, last, row + 1);
+    grid_put(p->g, below, p->at.w - 1, row, 0x253c, ROLE_BORDER);
+    pen_put(&pen, ROLE_DIM, end);
 }
 
 struct plane plane_open(struct grid *g, struct rect area, struct axis x, struct axis y)

@@ -148,6 +148,38 @@ static void tell_log(struct told *t, const struct snapshot *s, struct str *out)
     if (s->log_count) t->last = s->log[s->log_count - 1];
 }
 
+static void say_quality(const struct snapshot *s, struct str *out)
+{
+    for (int i = 0; i < s->quality.count; i++) {
+        const struct quality_line *q = &s->quality.line[i];
+        say(out, s->unix_ms,
+            "%s against %s: KL divergence %.3g nats, from %.3g to %.3g; same top-1 %.1f%%; perplexity %.4g",
+            q->config, q->reference, q->kld.estimate, q->kld.lower, q->kld.upper, 100 * q->top1.estimate,
+            q->ppl.estimate);
+    }
+    if (s->quality.count <= 0) say(out, s->unix_ms, "no quality of this model was measured");
+    for (int k = 0; k < s->sensitivity.maps; k++) {
+        const struct sensitivity_map *m = &s->sensitivity.map[k];
+        char name[64];
+        int row, column;
+        if (sensitivity_most(m, &row, &column))
+            say(out, s->unix_ms, "the most sensitive in %s: %s, %.2e nats", m->format,
+                sensitivity_name(m, row, column, name, sizeof name), (double)m->loss[row][column]);
+    }
+}
+
+static void say_load(const struct snapshot *s, struct str *out)
+{
+    for (int i = 0; i < s->load.lines; i++) {
+        const struct load_line *l = &s->load.line[i];
+        say(out, s->unix_ms, "%s, %s: %lld requests; TTFT p50 %s p99 %s; ITL p50 %s p99 %s; decode %s tok/s",
+            l->workload, l->config, (long long)l->requests, figure_seconds(l->ttft.p50).text,
+            figure_seconds(l->ttft.p99).text, figure_seconds(l->itl.p50).text,
+            figure_seconds(l->itl.p99).text, figure_number(l->decode_tok_s).text);
+    }
+    if (s->load.lines <= 0) say(out, s->unix_ms, "no request to this model was measured");
+}
+
 static void tell_view(struct told *t, const struct snapshot *s, const struct ui *u, struct str *out)
 {
     const bool came = u->view != t->view;
@@ -161,6 +193,8 @@ static void tell_view(struct told *t, const struct snapshot *s, const struct ui 
         if (s->run_count == 0) say(out, s->unix_ms, "no runs");
     }
     if (u->view == VIEW_ADVICE && came) say_advice(s, out);
+    if (u->view == VIEW_QUALITY && came) say_quality(s, out);
+    if (u->view == VIEW_LOAD && came) say_load(s, out);
     for (int i = 0; u->view == VIEW_MODEL && came && i < s->ledger.groups; i++) {
         const struct tensor_group *g = &s->ledger.group[i];
         say(out, s->unix_ms, "%s: %d of %s, %s, %s", g->name, g->count, g->shape, g->format,

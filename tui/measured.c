@@ -1,4 +1,4 @@
-/* tui/measured.c - values into distributions. */
+/* tui/measured.c - values into distributions; what stands out of a map. */
 #include "tui/measured.h"
 
 #include <math.h>
@@ -31,4 +31,26 @@ void latency_of(struct latency *l, float *seconds, int n)
     l->lo = seconds[0] / 1.1;
     l->hi = l->max * 1.1;
     for (int i = 0; i < known; i++) l->bin[bin_of(l, seconds[i])]++;
+}
+
+bool sensitivity_most(const struct sensitivity_map *m, int *row, int *column)
+{
+    float most = -1;
+    for (int k = 0; k < m->kinds; k++)
+        for (int i = 0; i < m->layers; i++)
+            if (m->loss[k][i] > most) {
+                most = m->loss[k][i];
+                *row = k;
+                *column = i;
+            }
+    return most >= 0;
+}
+
+const char *sensitivity_name(const struct sensitivity_map *m, int row, int column, char *buf, size_t size)
+{
+    if (column)
+        snprintf(buf, size, "%s of layer %d", m->kind[row], column - 1);
+    else
+        snprintf(buf, size, "%s", m->kind[row]);
+    return buf;
 }

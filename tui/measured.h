@@ -69,6 +69,11 @@ struct measured_load {
     char error[200];
 };
 
+/* Where the most is lost; false: nothing is known. And what it is called: "ffn_down of layer 3". Returns buf.
+ */
+bool sensitivity_most(const struct sensitivity_map *m, int *row, int *column);
+const char *sensitivity_name(const struct sensitivity_map *m, int row, int column, char *buf, size_t size);
+
 /* From values in any order: what is no positive number is left out, the others are sorted to the front. */
 void latency_of(struct latency *l, float *seconds, int n);
 

@@ -14,7 +14,7 @@ static const struct load_line *chosen_line(const struct snapshot *s, const struc
 
 /* ---------------------------------------------------------------- requests */
 
-enum { COUNT = 6, TIME = 7, RATE = 7, PREFILL = 10, WORKLOAD = 16 };
+enum { COUNT = 6, TIME = 7, RATE = 7, PREFILL = 10, WORKLOAD = 14 };
 
 static void line_row(struct grid *g, struct rect in, int row, const struct load_line *l, bool chosen)
 {
@@ -187,7 +187,7 @@ static void draw_roofline(struct grid *g, struct rect in, const struct snapshot 
         return;
     }
     const double peak = c->row[high].ops_s_all, bytes_s = c->read_bytes_s_all;
-    struct axis x = { 0.5, peak / bytes_s * 8, true, "op/byte", show_intensity },
+    struct axis x = { 0.5, peak / bytes_s * 3, true, "op/byte", show_intensity },
                 y = { bytes_s * 0.5, peak * 1.5, true, "op/s", show_ops };
     for (int i = 0; i < n; i++) {
         x.hi = fmax(x.hi, mark[i].at.intensity * 1.3);

@@ -68,7 +68,8 @@ static void method_row(struct grid *g, struct rect in, int row, const struct str
         p.x += strip->columns;
     snprintf(text, sizeof text, "%.1f%%", 100 * (q ? q->top1.estimate : NAN));
     pen_field_right(&p, TOP1, style, q ? text : "top-1");
-    pen_field_right(&p, PPL, style, q ? figure_number(q->ppl.estimate).text : "PPL");
+    snprintf(text, sizeof text, "%.4g", q ? q->ppl.estimate : NAN);
+    pen_field_right(&p, PPL, style, q ? text : "PPL");
     pen_field_right(&p, CHANGE, style, q ? figure_change(log(q->ppl_ratio.estimate)).text : "");
 }
 
@@ -144,32 +145,17 @@ static const struct sensitivity_map *map_of(const struct snapshot *s, const stru
     return &all->map[0];
 }
 
-static void heaviest(const struct sensitivity_map *m, int *row, int *column)
-{
-    double most = -1;
-    *row = *column = -1;
-    for (int k = 0; k < m->kinds; k++)
-        for (int i = 0; i < m->layers; i++)
-            if ((double)m->loss[k][i] > most) {
-                most = (double)m->loss[k][i];
-                *row = k;
-                *column = i;
-            }
-}
-
 static void box_layers(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
     const struct sensitivity_map *m = map_of(s, u);
     char title[160] = "Sensitivity by tensor and layer", note[160] = "";
     if (s->sensitivity.maps) {
-        int row, column;
-        heaviest(m, &row, &column);
+        int row = -1, column = -1;
+        char name[64];
         snprintf(title, sizeof title, "Sensitivity: KL divergence when one tensor alone is %s", m->format);
-        if (row >= 0 && column > 0)
-            snprintf(note, sizeof note, "most: %s of layer %d, %.2e nats", m->kind[row], column - 1,
-                     (double)m->loss[row][column]);
-        else if (row >= 0)
-            snprintf(note, sizeof note, "most: %s, %.2e nats", m->kind[row], (double)m->loss[row][0]);
+        if (sensitivity_most(m, &row, &column))
+            snprintf(note, sizeof note, "most: %s, %.2e nats",
+                     sensitivity_name(m, row, column, name, sizeof name), (double)m->loss[row][column]);
         struct rect in = grid_box(g, area, title, note[0] ? note : NULL);
         chart_heat(g, in, &(struct heat){ m->kinds, m->layers, kind_name, kind_loss, m, row, column });
         return;
