@@ -20,6 +20,7 @@
 #include "advisor/apply.h"
 #include "advisor/recipe_search.h"
 #include "advisor/tune.h"
+#include "advisor/governor.h"
 #include "advisor/outcome.h"
 #include "advisor/span.h"
 #include "advisor/trace.h"

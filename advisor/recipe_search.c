@@ -21,6 +21,7 @@ struct search {
     struct assigned *assigned;
     struct model *reference;
     int ctx;
+    int64_t most; /* bytes of weights that the target allows; 0: those of the mixed recipe */
     const char *doing;
     double window[2][WINDOWS_MAX];
 };
@@ -81,12 +82,13 @@ static int64_t chosen_bytes(const struct search *x, const struct quantize_plan *
 }
 
 /* What the chosen tensors may take together. */
-static enum err_code byte_limit(int64_t *limit, const struct search *x, struct err *why)
+static enum err_code byte_limit(int64_t *limit, struct search *x, struct err *why)
 {
     struct quantize_plan p = { 0 };
     enum err_code rc = plan_of(&p, x, x->o->like ? x->o->like : x->s.format[0]->name, why);
     const int64_t chosen = rc ? 0 : chosen_bytes(x, &p);
     *limit = x->o->like ? chosen : x->o->bytes - (p.file_bytes - chosen);
+    x->most = p.bytes - chosen + *limit; /* what a uniform recipe may take to be beaten */
     quantize_plan_done(&p);
     if (!rc && *limit <= 0)
         rc = err_set(why, ERR_FIT, "a file of %" PRId64 " bytes has no room for weights here", x->o->bytes);
@@ -313,7 +315,7 @@ static enum err_code best_uniform(struct search *x, struct err *why)
         if (!FORMATS[i].encode || !FORMATS[i].decode || FORMATS[i].ggml_type >= FORMAT_OWN_TYPES) continue;
         *f = (struct recipe_figures){ .kld = NAN, .kld_se = NAN, .top1_ratio = NAN };
         snprintf(f->line, sizeof f->line, "%s", FORMATS[i].name);
-        if (sizes(f, x, NULL) || f->bytes > MAX(x->out->mixed.bytes, 0)) continue;
+        if (sizes(f, x, NULL) || f->bytes > MAX(x->out->mixed.bytes, x->most)) continue;
         n++;
     }
     for (int tried = 0; tried < TRIED; tried++) {

@@ -41,7 +41,7 @@ struct recipe_figures {
 struct recipe_found {
     char model_sha256[HASH_HEX], basis[96];
     int tensors, measured, estimated, of;
-    struct recipe_figures mixed, uniform; /* uniform: the best one of at most the mixed one's size */
+    struct recipe_figures mixed, uniform; /* uniform: the best one of at most the size asked for */
     double predicted_kld;                 /* sum of single costs */
     double search_kld;                    /* of all together on the text that was searched on */
     /* ln of the ratio of their KL divergences, window by window; negative: the mixed one is nearer to the

@@ -266,7 +266,7 @@ static void read_confirmation(struct tuning *t, const struct experiment_state *s
     for (int k = 1; k < s->spec.arms; k++) {
         const struct interval one = gain_of(t, &t->list[finalist[k]], s->comparison[k].effect),
                               other = gain_of(t, &t->list[finalist[best]], s->comparison[best].effect);
-        if (one.lower > other.lower || isnan(other.lower)) best = k;
+        if (one.lower > other.lower || (isnan(other.lower) && !isnan(one.lower))) best = k;
     }
     for (int k = 0; k < s->spec.arms; k++)
         if (s->arm[k].rate > 0) t->list[finalist[k]].rate = s->arm[k].rate;

@@ -72,6 +72,13 @@ const struct command COMMANDS[] = {
       "best uniform format of at most its size, window by window. Status 0: the mix is nearer to the model; 1: it is not; 2: "
       "that cannot be told. Only a mix that is nearer is written (--out, --gguf). Costs stay in the database: a search that "
       "was ended goes on where it was." },
+    { "govern", "CONFIG CONFIG [CONFIG...] --rule RULE [-m MODEL] [-w WORKLOAD] [--for TIME | -n N]",
+      "serve with several recipes loaded, the most exact that a rule allows", FLAGS_GOVERN, command_govern,
+      false, 2, 8, KNOB_FLAGS_ONE,
+      "CONFIGs stand from the most exact to the cheapest. Beyond the rule's limit for --down requests in a row the next "
+      "cheaper one answers; well within it for --up in a row the more exact one is tried again, later each time that had "
+      "to be taken back. Every switch is told with its reason and, some requests later, its effect; all of it is in the "
+      "database. Under a memory rule what is not used is unloaded." },
     { "fit", "[-m MODEL] [-c CTX] [-C CONFIG]... [--load]", "memory plan in bytes, predicted and actual",
       FLAGS_FIT, command_fit, false, 0, 0, KNOB_FLAGS_GRID, NULL },
     { "calibrate", "IN [-f TEXT] --out FILE | --show FILE",

@@ -1,0 +1,168 @@
+/* qdyno govern: the same model in several recipes, and a rule that says which one answers. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/rows.h"
+#include "tui/cli/sampling.h"
+
+const struct cli_flag FLAGS_GOVERN[] = {
+    FLAG_MODEL_ROW,
+    { "--rule", NULL, "RULE",
+      "itl=20ms, ttft=300ms, decode=30 (tokens/s), memory=2G (still available) or power=25 (watts)",
+      FLAG_TEXT },
+    { "-w", "--workload", "WORKLOAD", "a request; default pp32+tg32", FLAG_TEXT },
+    { "--for", NULL, "TIME", "how long; default 1m where -n is not given", FLAG_SECONDS },
+    { "-n", "--requests", "N", "how many requests", FLAG_INT, 1, 9e15 },
+    { "--every", NULL, "TIME", "from request to request; default at once", FLAG_SECONDS },
+    { "--down", NULL, "N", "requests beyond the limit in a row before a step down; default 3", FLAG_INT, 1,
+      1000 },
+    { "--up", NULL, "N", "requests well within it in a row before a step up; default 12", FLAG_INT, 1,
+      10000 },
+    { "--hysteresis", NULL, "SHARE", "how far within the limit is well within; default 15%", FLAG_RATIO },
+    { NULL },
+};
+
+static const struct column COLUMNS[] = {
+    { "config", "config", COLUMN_TEXT },          { "requests", "requests", COLUMN_INT },
+    { "share", "share (%)", COLUMN_NUM, 100, 1 }, { "tokens", "tokens", COLUMN_INT },
+    { "seconds", "seconds", COLUMN_NUM, 1, 2 },   { "signal", "mean", COLUMN_NUM, 1, 5 },
+    { "beyond", "beyond the limit", COLUMN_INT }, { "loaded", "loaded", COLUMN_BOOL },
+};
+
+struct governed {
+    const struct cli_global *g;
+    const struct cli_args *a;
+    struct config config[GOVERNOR_LEVELS];
+    char line[GOVERNOR_LEVELS][640];
+    struct governor_options o;
+    struct governor_result result;
+    struct machine machine;
+    char *model;
+    struct progress progress;
+};
+
+static bool on_told(void *ctx, const struct governor_switch *s, int level, double value)
+{
+    struct governed *x = ctx;
+    const struct governor_signal_row *row = &GOVERNOR_SIGNALS[x->o.rule.signal];
+    if (s) {
+        progress_clear(&x->progress);
+        if (isnan(s->after))
+            cli_note(x->g, "request %lld: %s -> %s: %s", (long long)s->request + 1, x->line[s->from],
+                     x->line[s->to], s->reason);
+        else
+            cli_note(x->g, "  effect of %s -> %s: %s %.4g -> %.4g %s (%+.1f %%)", x->line[s->from],
+                     x->line[s->to], row->name, s->before, s->after, row->unit,
+                     100 * (s->after / s->before - 1));
+    } else if (isfinite(value)) {
+        progress_show(&x->progress, "%lld requests  %s  %s %.4g %s", (long long)x->result.requests,
+                      x->line[level], row->name, value, row->unit);
+    }
+    return !cli_is_interrupted(x->g);
+}
+
+static enum err_code prepare(struct governed *x, struct err *why)
+{
+    const struct cli_args *a = x->a;
+    struct governor_options *o = &x->o;
+    const char *rule = args_text(a, "--rule", NULL);
+    if (!rule) return err_set(why, ERR_USAGE, "want --rule, e.g. --rule itl=20ms");
+    enum err_code rc = governor_rule_parse(&o->rule, rule, why);
+    if (rc) return err_prefix(why, "--rule");
+    o->rule.down_after = (int)args_int(a, "--down", o->rule.down_after);
+    o->rule.up_after = (int)args_int(a, "--up", o->rule.up_after);
+    o->rule.hysteresis = args_num(a, "--hysteresis", o->rule.hysteresis);
+    o->levels = MIN(a->n, (int)GOVERNOR_LEVELS);
+    for (int i = 0; i < o->levels && !rc; i++) {
+        rc = cli_config(&x->config[i], a, a->arg[i], why);
+        o->config[i] = &x->config[i];
+        config_line(&x->config[i], x->line[i], sizeof x->line[i]);
+    }
+    if (!rc) rc = cli_model(&x->model, a, why);
+    if (!rc) rc = workload_parse(&o->workload, args_text(a, "-w", "pp32+tg32"), why);
+    if (!rc) rc = machine_detect(&x->machine, "", why);
+    o->model_path = x->model;
+    o->machine = &x->machine;
+    o->requests = args_int(a, "-n", 0);
+    o->for_s = args_num(a, "--for", o->requests ? 0 : 60);
+    o->every_s = args_num(a, "--every", 0);
+    o->seed = x->g->seed;
+    o->db_path = x->g->db_path;
+    o->log = &x->g->log;
+    o->told = on_told;
+    o->ctx = x;
+    return rc;
+}
+
+static json_t *switch_json(const struct governed *x, const struct governor_switch *s)
+{
+    json_t *o = json_object();
+    char when[32];
+    json_put_int(o, "request", s->request + 1);
+    json_put_str(o, "when", clock_iso8601(s->unix_ms, when, sizeof when));
+    json_put_str(o, "from", x->line[s->from]);
+    json_put_str(o, "to", x->line[s->to]);
+    json_put_str(o, "reason", s->reason);
+    json_put_num(o, "before", s->before);
+    json_put_num(o, "after", s->after);
+    return o;
+}
+
+static int report(const struct governed *x)
+{
+    struct table t;
+    const struct governor_result *r = &x->result;
+    const struct governor_signal_row *signal = &GOVERNOR_SIGNALS[x->o.rule.signal];
+    table_init(&t, "qdyno.govern/1", COLUMNS, COUNT_OF(COLUMNS));
+    for (int i = 0; i < x->o.levels; i++) {
+        const struct governor_figures *f = &r->level[i];
+        json_t *row = table_row(&t);
+        json_put_str(row, "config", x->line[i]);
+        json_put_int(row, "requests", f->requests);
+        json_put_num(row, "share", r->requests ? (double)f->requests / (double)r->requests : NAN);
+        json_put_int(row, "tokens", f->tokens);
+        json_put_num(row, "seconds", f->seconds);
+        json_put_num(row, "signal", f->signal);
+        json_put_int(row, "beyond", f->beyond);
+        json_put_bool(row, "loaded", f->loaded);
+    }
+    json_t *switches = json_array();
+    for (int i = 0; i < MIN(r->switches, (int)GOVERNOR_SWITCHES); i++)
+        json_array_append_new(switches, switch_json(x, &r->sw[i]));
+    json_put(t.extra, "switches", switches);
+    json_put_int(t.extra, "run", r->run_id);
+    json_put_str(t.extra, "rule", signal->name);
+    json_put_str(t.extra, "unit", signal->unit);
+    json_put_num(t.extra, "limit", x->o.rule.limit);
+    table_note(&t, "%s: %s, in %s; limit %.4g; %d switches", signal->name, signal->help, signal->unit,
+               x->o.rule.limit, r->switches);
+    table_note(&t, "run %lld", (long long)r->run_id);
+    const int status = cli_print(x->g, x->a, &t, r->stopped ? EXIT_INTERRUPTED : EXIT_DONE);
+    table_done(&t);
+    return status;
+}
+
+int command_govern(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct sampler_thread *sampler = NULL;
+    struct governed *x = calloc(1, sizeof *x);
+    if (!x) {
+        err_set(&why, ERR_NOMEM, "no memory to begin");
+        return cli_fail(a, &why);
+    }
+    x->g = g;
+    x->a = a;
+    progress_init(&x->progress, g);
+    enum err_code rc = prepare(x, &why);
+    if (!rc) rc = cli_sampler(&sampler, NULL, &why);
+    x->o.sampler = sampler;
+    if (!rc) rc = governor_run(&x->result, &x->o, &why);
+    progress_clear(&x->progress);
+    sampler_stop(sampler);
+    const int status = rc ? cli_fail(a, &why) : report(x);
+    free(x->model);
+    free(x);
+    return status;
+}
