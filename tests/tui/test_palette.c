@@ -100,7 +100,7 @@ static void clicks(void **state)
     CHECK(hit_on(&g, "quit").kind == HIT_CLOSE); /* what lies under the palette is out of reach */
     form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0", "tg64" });
     view_draw(&g, s, &u);
-    h = hit_on(&g, "workload ");
+    h = hit_on(&g, "workload  ✓");
     CHECK(h.kind == HIT_FIELD && h.what == 2);
     CHECK(hit_on(&g, "quit").kind == HIT_NOTHING);
     grid_close(&g);
