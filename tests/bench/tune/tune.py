@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Does `qdyno tune` find what measuring everything finds?
+
+Every configuration of a space is timed, several passes over all of them so that a drift of the machine meets each
+alike, and what changes answers is compared with the model as it is. Then tune gets a share of that time, a database, a
+cache and a configuration folder of its own, and its pick is looked up among what was measured.
+
+The best of many noisy figures is flattered by its noise: the best is chosen by the odd passes and valued, like the
+pick, by the even ones. Exit status 1 when a pick is further from the best than --within.
+"""
+import argparse
+import itertools
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+SPACE = "recipe=file|q8_0|q6_K|q5_K|q4_K|q4_0|iq4_nl|q3_K,kv=f16|q8_0|q4_0,threads=1|2,precision=auto|medium"
+DEFAULTS = {"recipe": "file", "kv": "f16", "precision": "auto", "act": "auto", "threads": "0", "batch": "512",
+            "hugepages": "buffers", "affinity": "none", "repack": "off"}
+ORDER = ["recipe", "threads", "affinity", "precision", "act", "batch", "kv", "hugepages", "repack"]  # of a config line
+ANSWERS = {"recipe", "kv", "precision", "act"}
+# as TUNE_WEIGHTS of advisor/tune_choose.c: of ln speed, ln memory, KL divergence
+WEIGHTS = {"speed": (1, 0.02, 0), "memory": (0.05, 1, 0), "balanced": (1, 0.3, 15)}
+
+
+def lines(space):
+    """Every combination: (config line, the answer-changing part of it)."""
+    dims = [(d.split("=")[0], d.split("=")[1].split("|")) for d in space.split(",")]
+    for values in itertools.product(*(v for _, v in dims)):
+        given = [(k, v) for (k, _), v in zip(dims, values) if DEFAULTS.get(k) != v]
+        given.sort(key=lambda item: ORDER.index(item[0]))
+        word = lambda items: ",".join(v if k == "recipe" else f"{k}={v}" for k, v in items) or "default"
+        yield word(given), word([(k, v) for k, v in given if k in ANSWERS])
+
+
+class Program:
+    def __init__(self, qdyno, model, folder):
+        self.qdyno, self.model = qdyno, model
+        self.env = dict(os.environ)
+        for place in ("DATA", "CONFIG", "CACHE"):
+            self.env[f"XDG_{place}_HOME"] = os.path.join(folder, place.lower())
+
+    def __call__(self, *words):
+        command = [self.qdyno, *words, "-m", self.model, "-o", "json"]
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True)
+        if done.returncode not in (0, 1, 2, 3):
+            sys.exit(f"{' '.join(command)}\n{done.stderr}")
+        return json.loads(done.stdout)
+
+
+def measure_all(run, args, configs):
+    """rates[line][pass], bytes[line], kld[answers]; everything timed as a person would have to do it."""
+    rates, plan, kld = {line: [] for line, _ in configs}, {}, {"default": 0.0}
+    metric = "decode_tok_s" if "tg" in args.workload else "prefill_tok_s"
+    for turn in range(args.passes):
+        order = configs if turn % 2 == 0 else configs[::-1]
+        for begin in range(0, len(order), 24):
+            words = [w for line, _ in order[begin:begin + 24] for w in ("-C", line)]
+            for row in run("bench", "-w", args.workload, "-r", str(args.repetitions), *words)["rows"]:
+                if row.get(metric):
+                    rates[row["config"]].append(row[metric])
+                    plan[row["config"]] = row["plan_bytes"]
+        print(f"pass {turn + 1} of {args.passes}", file=sys.stderr)
+    answers = sorted({a for _, a in configs} - {"default"})
+    text = ["-f", args.text] if args.text else []
+    for begin in range(0, len(answers), 12):
+        words = [w for a in answers[begin:begin + 12] for w in ("-C", a)]
+        for row in run("eval", *text, "-c", "256", "--chunks", str(args.windows), "--ref", "default", *words)["rows"]:
+            kld[row["config"]] = row["kld_mean"]
+    return rates, plan, kld
+
+
+def score(goal, rate, size, loss, reference):
+    speed, memory, quality = WEIGHTS[goal]
+    return speed * math.log(rate / reference[0]) - memory * math.log(size / reference[1]) - quality * loss
+
+
+def judge(goal, pick, configs, measured, args):
+    rates, plan, kld = measured
+    known = [(line, a) for line, a in configs
+             if len(rates[line]) >= 2 and kld.get(a, math.inf) <= args.kld and line in plan]
+    middle = lambda line, parity: statistics.median(rates[line][parity::2])
+    value = lambda line, a, parity: score(goal, middle(line, parity), plan[line], kld[a], (1, 1))
+    best = max(known, key=lambda x: value(*x, 0))
+    answer = dict(configs).get(pick)
+    row = {"goal": goal, "pick": pick, "best": best[0], "configurations": len(configs), "allowed": len(known)}
+    if answer is None or (pick, answer) not in known:
+        row["gap"] = math.inf
+        return row
+    if goal == "memory":
+        row["gap"] = plan[pick] / min(plan[line] for line, _ in known) - 1
+    else:
+        row["gap"] = max(0.0, value(*best, 1) - value(pick, answer, 1))
+    row.update(pick_rate=middle(pick, 1), best_rate=middle(best[0], 1), pick_bytes=plan[pick], best_bytes=plan[best[0]],
+               pick_kld=kld[answer], best_kld=kld[best[1]])
+    return row
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--qdyno", required=True)
+    p.add_argument("--model", required=True, action="append")
+    p.add_argument("--space", default=SPACE)
+    p.add_argument("--workload", default="tg64")
+    p.add_argument("--goal", action="append", choices=list(WEIGHTS))
+    p.add_argument("--kld", type=float, default=0.05, help="limit of KL divergence")
+    p.add_argument("--text")
+    p.add_argument("--passes", type=int, default=4)
+    p.add_argument("--repetitions", type=int, default=5)
+    p.add_argument("--windows", type=int, default=24)
+    p.add_argument("--share", type=float, default=0.15, help="of the time that measuring everything took")
+    p.add_argument("--within", type=float, default=0.03)
+    p.add_argument("--out", help="write all figures as JSON")
+    args = p.parse_args()
+    configs, document, failed = list(lines(args.space)), [], 0
+    if len(configs) < 60:
+        print(f"only {len(configs)} configurations", file=sys.stderr)
+    for model in args.model:
+        folder = tempfile.mkdtemp(prefix="qdyno-tune-")
+        try:
+            run = Program(args.qdyno, model, os.path.join(folder, "all"))
+            begun = time.monotonic()
+            measured = measure_all(run, args, configs)
+            took = time.monotonic() - begun
+            print(f"\n{os.path.basename(model)}: {len(configs)} configurations in {took:.0f} s")
+            print("| goal | pick | best | gap % | s | share % | raced | judged | pick tok/s | best tok/s |")
+            print("|---|---|---|--:|--:|--:|--:|--:|--:|--:|")
+            for goal in args.goal or list(WEIGHTS):
+                own = Program(args.qdyno, model, os.path.join(folder, goal))
+                budget = args.share * took
+                begun = time.monotonic()
+                text = ["-f", args.text] if args.text else []
+                told = own("tune", "--goal", goal, "--budget", f"{budget:.3f}", "--space", args.space, "--limit",
+                           f"kld={args.kld}", "--max-ppl", "1000%", "-w", args.workload, *text)
+                spent = told["seconds"]
+                row = judge(goal, told["candidate"] or told["current"], configs, measured, args)
+                row.update(model=model, exhaustive_s=took, seconds=spent, wall_s=time.monotonic() - begun, told=told)
+                bad = not row["gap"] <= args.within or spent > 1.15 * budget + 5
+                failed += bad
+                document.append(row)
+                print(f"| {goal} | {row['pick']} | {row['best']} | {100 * row['gap']:.1f}{' FAILED' if bad else ''} "
+                      f"| {spent:.0f} | {100 * spent / took:.1f} | {told['raced']} | {told['judged']} "
+                      f"| {row.get('pick_rate', math.nan):.1f} | {row.get('best_rate', math.nan):.1f} |")
+                pairs = [(t["predicted_tok_s"], t["tok_s"]) for t in told["tried"] if t["tok_s"]]
+                near = sum(abs(a / b - 1) <= 0.1 for a, b in pairs)
+                print(f"  predicted within 10 % of measured: {near} of {len(pairs)}", file=sys.stderr)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    if args.out:
+        with open(args.out, "w", encoding="utf-8") as f:
+            json.dump(document, f, indent=1, default=str)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
