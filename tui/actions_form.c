@@ -208,7 +208,7 @@ static bool key_in_offers(struct dashboard *d, const struct choices *c, int key)
             take(d, c, f->choice);
             return true;
         }
-        return f->field[f->focus].error[0] && complete(d, c);
+        return (f->field[f->focus].error[0] || c->files || form_asks(f) == ASK_COMMAND) && complete(d, c);
     case '\r':
     case UI_KEY_ENTER:
         if (f->choice < 0 || f->choice >= c->n) return false;

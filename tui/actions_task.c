@@ -237,14 +237,24 @@ static void keep_baseline(struct dashboard *d)
     run_form(d, DO_BASELINE, NULL);
 }
 
+/* What headers alone refuse is refused before anything begins. */
+static void make_file(struct dashboard *d)
+{
+    const struct form f = d->ui.form;
+    const char *why = recipe_refusal(&d->s->recipes, f.field[0].text);
+    if (*why) {
+        dashboard_toast(d, true, "%s: %s", f.field[0].text, why);
+        return;
+    }
+    form_path(f.field[2].text, d->made, sizeof d->made);
+    run_form(d, DO_QUANTIZE, f.field[2].text);
+}
+
 bool actions_task_done(struct dashboard *d)
 {
     const struct form f = d->ui.form;
     switch (f.kind) {
-    case FORM_QUANTIZE:
-        form_path(f.field[2].text, d->made, sizeof d->made);
-        run_form(d, DO_QUANTIZE, f.field[2].text);
-        return true;
+    case FORM_QUANTIZE: make_file(d); return true;
     case FORM_CALIBRATE: run_form(d, DO_CALIBRATE, f.field[1].text); return true;
     case FORM_REPORT: run_form(d, DO_REPORT, f.field[0].text); return true;
     case FORM_BASELINE: keep_baseline(d); return true;

@@ -106,7 +106,7 @@ static void offer_recipes(struct making *m)
         snprintf(c->about, sizeof c->about, "%s%s%s", bits, o->identity ? "as the file is" : o->help,
                  o->learns ? "; learns from a text" : "");
         snprintf(c->refusal, sizeof c->refusal, "%s",
-                 o->identity && m->making_file ? "the file is so already" : o->refusal);
+                 m->making_file ? recipe_refusal(&m->s->recipes, o->name) : o->refusal);
     }
 }
 

@@ -66,3 +66,11 @@ void recipe_offers_make(struct recipe_offers *out, const struct gguf *g)
         if (method_at(i)->shorthand) offer_mixes(out, g, method_at(i));
     for (size_t i = 0; i < method_count(); i++) offer(out, g, method_at(i)->name, method_at(i)->help, true);
 }
+
+const char *recipe_refusal(const struct recipe_offers *r, const char *name)
+{
+    for (int i = 0; i < r->count; i++)
+        if (!strcasecmp(r->offer[i].name, name))
+            return r->offer[i].identity ? "the file is so already" : r->offer[i].refusal;
+    return "";
+}

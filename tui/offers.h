@@ -59,6 +59,8 @@ struct recipe_offers {
 };
 /* All there are, from the file's header. g NULL: names alone. */
 void recipe_offers_make(struct recipe_offers *out, const struct gguf *g);
+/* Why a new file cannot be made by this recipe; "" where it can, or where that is not known beforehand. */
+const char *recipe_refusal(const struct recipe_offers *r, const char *name);
 
 /* Baselines that are kept already. */
 enum { BASELINES_KNOWN = 16 };

@@ -170,6 +170,8 @@ static void draw_said(struct grid *g, struct rect in, const struct snapshot *s, 
     const bool say = field->error[0] && (f->tried || (field->text[0] && f->kind != FORM_MODEL));
     if (say) used = grid_wrap(g, in, ROLE_WARN, field->error);
     const enum form_ask ask = form_asks(f);
+    if (ask == ASK_RECIPE && !say)
+        used = grid_wrap(g, in, ROLE_WARN, recipe_refusal(&s->recipes, field->text));
     const bool judged = f->kind == FORM_AB && (ask == ASK_CONFIG || ask == ASK_MORE) &&
                         !strcmp(j->text, field->text);
     struct pen p = pen_at(g, rect_rows(in, used, in.h - used), 0, 0);
