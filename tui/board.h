@@ -25,7 +25,8 @@ struct board {
     int64_t folder_wanted; /* the newest; under the lock */
     int command_pid;       /* of board_job_command, 0: none; under the lock */
     int64_t alert_told;    /* the newest of a watch's alerts that the log has; of the jobs' thread */
-    struct log log;        /* sink: board_log */
+    char hashed_path[512], hashed[HASH_HEX]; /* of board_read_measured: the file it hashed last */
+    struct log log;                          /* sink: board_log */
 };
 
 enum err_code board_open(struct board **out, const char *db_path, struct err *why);

@@ -1,6 +1,7 @@
 /* tui/board_measured.c - what the database holds about the model on screen, over all runs: quality of
- * methods, requests and their latencies. Rows say which model they are of by its hash; the file on screen is
- * not hashed for it (a large one would take minutes), but found by where it was when it was run. */
+ * methods, requests and their latencies, sensitivity of tensors. Rows say which model they are of by its
+ * hash. A small file is hashed for it; a large one, which would take minutes, is found by where it was when
+ * it was run. */
 #include "tui/board.h"
 
 #include <math.h>
@@ -34,6 +35,24 @@ static enum err_code on_model(void *ctx, const char *sha256, const char *path, s
     const bool same = !strcmp(path, r->path) || (*r->real && realpath(path, real) && !strcmp(real, r->real));
     if (same && r->models < MODELS) snprintf(r->sha[r->models++], HASH_HEX, "%s", sha256);
     return ERR_OK;
+}
+
+/* Once for a file: models that only other commands have seen are in no run. */
+static void add_own_hash(struct board *b, struct reading *r, int64_t bytes)
+{
+    enum { SMALL = 256 << 20 };
+    struct gguf *g = NULL;
+    struct err why;
+    if (bytes <= 0 || bytes > SMALL) return;
+    if (strcmp(b->hashed_path, r->path) != 0) {
+        b->hashed[0] = '\0';
+        if (!gguf_open(&g, r->path, &why) && gguf_hash(g, b->hashed, &why)) b->hashed[0] = '\0';
+        gguf_close(g);
+        snprintf(b->hashed_path, sizeof b->hashed_path, "%s", r->path);
+    }
+    for (int i = 0; i < r->models; i++)
+        if (!strcmp(r->sha[i], b->hashed)) return;
+    if (b->hashed[0] && r->models < MODELS) snprintf(r->sha[r->models++], HASH_HEX, "%s", b->hashed);
 }
 
 /* ---------------------------------------------------------------- quality */
@@ -207,9 +226,10 @@ static enum err_code read_sensitivity(struct reading *r, const char *sha256, str
 
 /* ---------------------------------------------------------------- all of it */
 
-static enum err_code read_all(struct reading *r, struct err *why)
+static enum err_code read_all(struct board *b, struct reading *r, int64_t bytes, struct err *why)
 {
     enum err_code rc = db_model_list(r->d, on_model, r, why);
+    if (!rc) add_own_hash(b, r, bytes);
     for (int i = 0; i < r->models && !rc; i++) {
         const struct model_query q = { r->sha[i], METRICS[METRIC_KLD].name, MOST_CELLS };
         rc = db_model_cells(r->d, &q, on_quality, r, why);
@@ -226,6 +246,7 @@ void board_read_measured(struct board *b, struct db *d)
     struct reading *r = calloc(1, sizeof *r);
     pthread_mutex_lock(&b->lock);
     memcpy(path, b->known.model_path, sizeof path);
+    const int64_t bytes = b->known.model.arch[0] ? b->known.model.weight_bytes : -1;
     pthread_mutex_unlock(&b->lock);
     if (!r || !path[0]) {
         free(r);
@@ -234,12 +255,14 @@ void board_read_measured(struct board *b, struct db *d)
     r->d = d;
     r->path = path;
     if (!realpath(path, r->real)) r->real[0] = '\0';
-    const bool bad = read_all(r, &why) != ERR_OK;
+    const bool bad = read_all(b, r, bytes, &why) != ERR_OK;
     finish_lines(r);
     qsort(r->quality.line, (size_t)r->quality.count, sizeof r->quality.line[0], by_loss);
     if (!r->sensitivity.maps)
-        snprintf(r->sensitivity.missing, sizeof r->sensitivity.missing,
-                 "n/a: which tensors are sensitive was not measured for this model.");
+        snprintf(
+            r->sensitivity.missing, sizeof r->sensitivity.missing,
+            "n/a: which tensors of this model are sensitive was not measured. qdyno recipe measures it, one "
+            "tensor after the other, and makes a recipe of it.");
     if (bad) {
         snprintf(r->quality.error, sizeof r->quality.error, "%.199s", why.message);
         snprintf(r->load.error, sizeof r->load.error, "%.199s", why.message);
