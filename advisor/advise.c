@@ -79,13 +79,27 @@ static int recipes(const struct adviser *a, const char *out[], int most)
     return n;
 }
 
-/* Thread counts below all: 1, 2, 4 ... ; 0 stands for all. */
+/* All (0), and fewer: where memory is the limit half of the cores may be enough, and leave room. */
 static int thread_counts(const struct machine *m, int out[], int most)
 {
     int n = 0;
     out[n++] = 0;
-    for (int t = 1; t < m->cores && n < most; t *= 2) out[n++] = t;
+    for (int t = m->cores / 2; t >= 1 && n < most; t /= 2) out[n++] = t;
     return n;
+}
+
+/* Is there a cache type of fewer bits (or as many) and a smaller error? */
+static bool is_beaten(const char *name)
+{
+    const struct format *f = format_find(name);
+    for (const char *const *k = KNOBS[KNOB_CTK].choices; k && *k; k++) {
+        const struct format *g = format_find(*k);
+        if (!g || g == f || !(g->max_nmse <= f->max_nmse)) continue;
+        if (format_bits_per_weight(g) < format_bits_per_weight(f) ||
+            (format_bits_per_weight(g) == format_bits_per_weight(f) && g->max_nmse < f->max_nmse))
+            return true;
+    }
+    return false;
 }
 
 /* Cache types worth a candidate: smaller than the default, or more exact where quality is the goal. */
@@ -99,6 +113,7 @@ static int kv_types(const struct adviser *a, const char *out[], int most)
         const struct format *f = format_find(*k);
         if (!f) continue;
         const double bits = format_bits_per_weight(f);
+        if (is_beaten(*k)) continue;
         if (bits < usual || (bits > usual && a->o->goal == GOAL_QUALITY)) out[n++] = *k;
     }
     return n;
@@ -392,10 +407,20 @@ static enum err_code consider_gpu(struct adviser *a, struct err *why)
     for (int i = 0; i < n_recipes * n_kv && !rc; i++) {
         struct config c;
         const char *format = recipe[i / n_kv];
-        if (is_for_gpus(a, format) && candidate(&c, format, kv[i % n_kv], KNOBS[KNOB_PRECISION].otherwise, 0))
+        if (is_for_gpus(a, format) && format_find(kv[i % n_kv])->ggml_type < FORMAT_OWN_TYPES &&
+            candidate(&c, format, kv[i % n_kv], KNOBS[KNOB_PRECISION].otherwise, 0))
             rc = consider(a, &c, why);
     }
     return rc;
+}
+
+/* Weights that are rounded meet rounded inputs anyway (auto is medium there); exact products of them are
+ * slower, and for those who want quality. */
+static bool is_choice(const struct adviser *a, const char *recipe, const char *precision)
+{
+    const bool whole = is_full_precision(*recipe ? recipe : a->shape.dominant_format);
+    if (!strcmp(precision, "auto")) return true;
+    return strcmp(precision, "medium") ? whole || a->o->goal == GOAL_QUALITY : whole;
 }
 
 static enum err_code consider_all(struct adviser *a, struct err *why)
@@ -408,7 +433,7 @@ static enum err_code consider_all(struct adviser *a, struct err *why)
 
     static const char *const PRECISION[] = { "auto", "highest", "medium" };
     const char *recipe[FORMAT_COUNT + 1], *kv[FORMAT_COUNT + 1];
-    int threads[16];
+    int threads[3];
     const int n_recipes = recipes(a, recipe, COUNT_OF(recipe));
     const int n_threads = thread_counts(a->machine, threads, COUNT_OF(threads));
     const int n_kv = kv_types(a, kv, COUNT_OF(kv)), n_precisions = COUNT_OF(PRECISION);
@@ -417,6 +442,7 @@ static enum err_code consider_all(struct adviser *a, struct err *why)
         struct config c;
         const int t = i % n_threads, p = i / n_threads % n_precisions;
         const int k = i / n_threads / n_precisions % n_kv, r = i / n_threads / n_precisions / n_kv;
+        if (!is_choice(a, recipe[r], PRECISION[p])) continue;
         if (!candidate(&c, recipe[r], kv[k], PRECISION[p], threads[t])) continue;
         enum err_code rc = consider(a, &c, why);
         if (rc) return rc;

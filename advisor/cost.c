@@ -26,6 +26,8 @@ static const struct {
                   { "bf16_dot", 0.50 },
                   { "int8_dot", 0.25 },
                   { "f32_fma", 0.60 } };
+/* What several memory nodes leave of their bandwidth to threads that all read one mapped file. */
+static const double NUMA_SHARE = 0.6;
 /* A parallel region, and norms and rotations of a layer, where they were not measured. */
 static const double REGION_S = 3e-6, GLUE_S = 6e-6, GLUE_ELEMENT_S = 1.5e-9, EDGE_S = 4e-10;
 
@@ -42,7 +44,7 @@ static double known(double v)
 
 /* ---------------------------------------------------------------- ceilings */
 
-static int threads_of(const struct config *c, const struct machine *m)
+int cost_threads(const struct config *c, const struct machine *m)
 {
     int all = MAX(m->cores, 1);
     if (m->cgroup_cpus >= 1 && m->cgroup_cpus < all) all = (int)m->cgroup_cpus;
@@ -82,7 +84,7 @@ void cost_init(struct cost *c, const struct machine *machine, const struct machi
         .options = { .isa = isa_of(config, machine),
                      .precision = (enum precision)config_choice(config, KNOB_PRECISION),
                      .activations = (enum activations)config_choice(config, KNOB_ACT) },
-        .threads = threads_of(config, machine),
+        .threads = cost_threads(config, machine),
         .threads_all = MAX(ceilings->threads_all, 1),
         .on_gpu = on_gpu,
     };
@@ -267,8 +269,10 @@ static double read_per_weight(struct cost *c, const struct format *f, double cac
     const double bank = measured_read(c, (double)k->stream_bytes);
     if (isnan(far) || isnan(here) || isnan(near) || isnan(bank)) {
         c->assumed++;
-        const bool in_cache = !c->on_gpu && c->footprint <= (double)cost_cache_bytes(c->machine);
-        return in_cache ? 0 : bytes / (c->bandwidth * (c->on_gpu ? GPU_SHARES.stream : SHARES.stream));
+        /* a file's pages lie on the node that read it first, and all nodes' threads want them */
+        const double apart = c->machine->numa_nodes > 1 ? NUMA_SHARE : 1;
+        const bool in_cache = c->footprint <= (double)cost_cache_bytes(c->machine);
+        return in_cache ? 0 : bytes / (c->bandwidth * SHARES.stream * apart);
     }
     /* Between both ends as reading alone goes. */
     const double span = 1 / bank - 1 / near, place = 1 / here - 1 / near;

@@ -41,6 +41,7 @@ double cost_bandwidth(const struct cost *c);
 double cost_operations(const struct cost *c, const char *name);
 double cost_one_row_operations(const struct cost *c, const struct format *weights);
 double cost_many_rows_operations(const struct cost *c, const struct format *weights);
+int cost_threads(const struct config *c, const struct machine *m); /* what threads= means there */
 int64_t cost_cache_bytes(const struct machine *m);
 
 #endif

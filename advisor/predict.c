@@ -14,8 +14,8 @@ enum { PROMPT = 512 };
  * a machine's own runs say soon replaces them (learn.h). */
 static const double TIMED_DECODE_SD = 0.08, TIMED_PREFILL_SD = 0.11;
 static const double SHARE_DECODE_SD = 0.30, SHARE_PREFILL_SD = 0.35;
-static const double GPU_DECODE_SD = 0.40, GPU_PREFILL_SD = 0.55;
-static const double CACHED_SD = 0.70, BARRED_SD = 0.15;
+static const double GPU_DECODE_SD = 0.45, GPU_PREFILL_SD = 0.55;
+static const double CACHED_SD = 0.70, BARRED_SD = 0.15, NUMA_SD = 0.40;
 static const double LOAD_SD = 0.60, PEAK_SD = 0.012, ENERGY_SD = 0.30;
 
 /* Finding the most likely of the logits, and handing them over: per entry. */
@@ -230,6 +230,7 @@ static struct spreads spreads_of(const struct prediction *p, const struct cost *
         s = (struct spreads){ CACHED_SD, CACHED_SD };
     else if (p->assumed)
         s = (struct spreads){ SHARE_DECODE_SD, SHARE_PREFILL_SD };
+    if (p->assumed && !p->on_gpu && c->machine->numa_nodes > 1) s.decode = root_of_squares(s.decode, NUMA_SD);
     if (c->options.isa != c->machine->isa && !p->on_gpu)
         s = (struct spreads){ root_of_squares(s.decode, BARRED_SD), root_of_squares(s.prefill, BARRED_SD) };
     return s;
@@ -296,14 +297,25 @@ static void put_estimates(struct prediction *out, struct work *w, const struct c
                  &out->peak_bytes, &out->peak_low_bytes, &out->peak_high_bytes);
 }
 
+/* The config with that machine's number of threads in the place of "all": the plan's buffers follow it, and
+ * this machine need not be asked (which costs a look at its topology each time). */
+static struct config sized_for(const struct config *c, const struct machine *m)
+{
+    struct config sized = *c;
+    if (config_int(c, KNOB_THREADS) == 0)
+        snprintf(sized.value[KNOB_THREADS], sizeof sized.value[0], "%d", cost_threads(c, m));
+    return sized;
+}
+
 enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,
                       const struct machine *machine, const struct machine_ceilings *ceilings,
                       const struct predict_for *what, struct err *why)
 {
     struct work w = { .what = what, .sequences = MAX(what->sequences, 1) };
     memset(out, 0, sizeof *out);
-    enum err_code rc = memory_plan_compute(&out->plan, g, c, what->ctx, w.sequences, why);
-    if (!rc) rc = model_operations_read(&w.o, g, c, why);
+    const struct config sized = sized_for(c, machine);
+    enum err_code rc = memory_plan_compute(&out->plan, g, &sized, what->ctx, w.sequences, why);
+    if (!rc) rc = model_operations_read(&w.o, g, &sized, why);
     if (rc) return rc;
     const struct memory_plan *p = &out->plan;
     const int64_t have = predict_memory(machine, ceilings, what->on_gpu);

@@ -1,0 +1,190 @@
+/* Proves: without past runs a prediction is the model's, within its interval; runs correct what is like them,
+ * less what is less like them, and narrow the interval where they agree; the order of runs does not matter; a
+ * systematic error is found; intervals hold nine in ten of what follows the model; accuracy counts right. */
+#include <math.h>
+
+#include "tests/advisor/fake.h"
+
+struct teaching {
+    struct db *d;
+    struct machine_ceilings ceilings;
+    char basis[64];
+};
+
+static int set_up(void **state)
+{
+    struct teaching *t = calloc(1, sizeof *t);
+    struct err why = { 0 };
+    if (!t) return -1;
+    t->ceilings.measured_unix_ms = 77;
+    CHECK_OK(db_open(&t->d, ":memory:", &why));
+    lessons_basis(&t->ceilings, t->basis, sizeof t->basis);
+    *state = t;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct teaching *t = *state;
+    db_close(t->d);
+    free(t);
+    return 0;
+}
+
+static struct lesson_traits traits(const char *recipe, int layers, const char *line)
+{
+    struct model_shape shape = { .params = layers };
+    struct config c;
+    struct lesson_traits t;
+    struct err why = { 0 };
+    char text[128];
+    snprintf(shape.arch, sizeof shape.arch, "llama");
+    snprintf(text, sizeof text, "%s%s%s", recipe, *line ? "," : "", line);
+    CHECK_OK(config_parse(&c, text, &why));
+    lesson_traits_of(&t, &shape, &c, &(struct lesson_work){ 64, 512, 1 });
+    return t;
+}
+
+static void teach(struct teaching *t, struct lesson_traits traits_of, double untaught, double measured)
+{
+    struct err why = { 0 };
+    struct residual_row r = { .untaught = untaught, .predicted = untaught, .measured = measured };
+    snprintf(r.machine, sizeof r.machine, "m");
+    snprintf(r.basis, sizeof r.basis, "%s", t->basis);
+    snprintf(r.metric, sizeof r.metric, "decode_tok_s");
+    snprintf(r.traits, sizeof r.traits, "%s", traits_of.text);
+    CHECK_OK(db_residual_insert(t->d, &r, &why));
+}
+
+static struct estimate ask(struct teaching *t, struct lesson_traits traits_of, double untaught, double sd)
+{
+    struct lessons *l = NULL;
+    struct err why = { 0 };
+    CHECK_OK(lessons_load(&l, t->d, "m", &t->ceilings, &why));
+    const struct estimate e = lessons_correct(l, "decode_tok_s", &traits_of, untaught, sd);
+    lessons_free(l);
+    return e;
+}
+
+static double width(struct estimate e)
+{
+    return log(e.high / e.low);
+}
+
+static void nothing_learned_is_the_model_alone(void **state)
+{
+    const struct estimate e = ask(*state, traits("q4_0", 3, ""), 100, 0.1);
+    CHECK(e.value == 100 && e.runs == 0);
+    CHECK_NEAR(e.high, 100 * exp(1.645 * 0.1), 1e-9);
+    CHECK_NEAR(e.low, 100 * exp(-1.645 * 0.1), 1e-9);
+    CHECK(isnan(ask(*state, traits("q4_0", 3, ""), NAN, 0.1).value));
+}
+
+static void what_is_like_a_run_learns_most(void **state)
+{
+    struct teaching *t = *state;
+    const struct estimate before = ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1);
+    for (int i = 0; i < 4; i++) teach(t, traits("q4_0", 3, "threads=2"), 50, 45); /* a tenth less */
+    const struct estimate same = ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1),
+                          threads = ask(t, traits("q4_0", 3, "threads=1"), 100, 0.1),
+                          recipe = ask(t, traits("q8_0", 3, "threads=1"), 100, 0.1),
+                          other = ask(t, traits("q8_0", 9, "threads=1"), 100, 0.1);
+    CHECK(same.value < threads.value && threads.value < recipe.value && recipe.value < other.value);
+    CHECK(fabs(same.value - 90) < 1.5 && other.value < 100);
+    CHECK(width(same) < 0.6 * width(before) && width(same) < width(other) && same.runs == 4);
+    /* another basis has nothing to do with it */
+    t->ceilings.kernels.measured = true;
+    CHECK(ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value == 100);
+}
+
+static void the_order_of_runs_does_not_matter(void **state)
+{
+    struct teaching *t = *state;
+    const double measured[4] = { 40, 44, 60, 52 };
+    const char *recipe[4] = { "q4_0", "q8_0", "q4_K", "q6_K" };
+    struct estimate e[2];
+    for (int turn = 0; turn < 2; turn++) {
+        struct err why = { 0 };
+        CHECK_OK(db_residual_clear(t->d, "m", &why));
+        for (int i = 0; i < 4; i++) {
+            const int k = turn ? 3 - i : i;
+            teach(t, traits(recipe[k], 3, ""), 50, measured[k]);
+        }
+        e[turn] = ask(t, traits("q5_K", 3, ""), 100, 0.1);
+    }
+    CHECK_NEAR(e[0].value / e[1].value, 1, 1e-9);
+    CHECK_NEAR(e[0].high / e[1].high, 1, 1e-9);
+}
+
+/* A number between -1 and 1. */
+static double toss(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (double)(*seed >> 11) * 0x1p-52 - 1;
+}
+
+/* Machines whose model is wrong by a factor of their own, and by one of each recipe: shown half of their
+ * configurations, the others are predicted. */
+static void unseen_configurations_lie_in_their_intervals(void **state)
+{
+    static const char *const RECIPES[] = { "q4_0", "q8_0", "q4_K", "q6_K", "f16", "q5_0" };
+    struct teaching *t = *state;
+    struct err why = { 0 };
+    uint64_t seed = 5;
+    int in = 0, close = 0, n = 0;
+    for (int machine = 0; machine < 12; machine++) {
+        const double machines = 0.2 * toss(&seed);
+        double recipes[COUNT_OF(RECIPES)];
+        CHECK_OK(db_residual_clear(t->d, "m", &why));
+        for (size_t r = 0; r < COUNT_OF(RECIPES); r++) recipes[r] = 0.06 * toss(&seed);
+        for (int phase = 0; phase < 2; phase++)
+            for (size_t r = 0; r < COUNT_OF(RECIPES); r++)
+                for (int th = 1; th <= 2; th++) {
+                    char line[16];
+                    snprintf(line, sizeof line, "threads=%d", th);
+                    const double truth = 80 * exp(machines + recipes[r] + 0.02 * toss(&seed));
+                    const bool shown = (r + (size_t)th) % 2;
+                    if (!phase && shown) teach(t, traits(RECIPES[r], 3, line), 80, truth);
+                    if (!phase || shown) continue;
+                    const struct estimate e = ask(t, traits(RECIPES[r], 3, line), 80, 0.1);
+                    n++;
+                    in += truth >= e.low && truth <= e.high;
+                    close += fabs(e.value / truth - 1) <= 0.10;
+                }
+    }
+    CHECK(n == 72);
+    CHECK(in >= 0.85 * n);
+    CHECK(close >= 0.9 * n);
+}
+
+static void accuracy_counts(void **state)
+{
+    (void)state;
+    struct accuracy a[ACCURACY_MAX];
+    struct residual_row rows[5] = {
+        { .predicted = 105, .low = 90, .high = 120, .measured = 100 },  /* within 10 % */
+        { .predicted = 85, .low = 80, .high = 99, .measured = 100 },    /* within 20 %, beside its interval */
+        { .predicted = 150, .low = 50, .high = 250, .measured = 100 },  /* far off, and said so */
+        { .predicted = NAN, .low = NAN, .high = NAN, .measured = 100 }, /* nothing was told */
+        { .predicted = 10, .low = 9, .high = 11, .measured = 10 },
+    };
+    for (int i = 0; i < 5; i++)
+        snprintf(rows[i].metric, sizeof rows[i].metric, "%s", i < 4 ? "decode_tok_s" : "load_s");
+    assert_int_equal(accuracy_of(a, rows, 5), 2);
+    CHECK(a[0].n == 3 && a[0].within_10 == 1 && a[0].within_20 == 2 && a[0].in_interval == 2);
+    CHECK_NEAR(a[0].median_error, 0.15, 1e-12);
+    CHECK(a[1].n == 1 && a[1].within_10 == 1);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        T(nothing_learned_is_the_model_alone),
+        T(what_is_like_a_run_learns_most),
+        T(the_order_of_runs_does_not_matter),
+        T(unseen_configurations_lie_in_their_intervals),
+        T(accuracy_counts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

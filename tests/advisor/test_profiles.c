@@ -1,0 +1,230 @@
+/* Proves: every shipped machine is complete, says where its figures come from, and gets advice that its
+ * golden text says: reviewed by a person, not only recorded. Beyond the text: faster machines are predicted
+ * faster, what does not fit says so, rules fire where their hardware is and nowhere else. */
+#include <dirent.h>
+#include <math.h>
+
+#include "tests/advisor/shape_file.h"
+
+static const char *const PROFILES[] = { "a100", "arc-a770", "epyc",     "h100", "m2-max", "mi250",
+                                        "rpi5", "rtx4090",  "rx7900xt", "t4",   "v100",   "xeon-amx" };
+
+struct profile {
+    json_t *doc;
+    struct machine machine;
+    struct machine_ceilings ceilings;
+};
+
+static void profile_open(struct profile *p, const char *name)
+{
+    char path[512], *text = NULL;
+    size_t n;
+    struct err why = { 0 };
+    snprintf(path, sizeof path, "%s/share/machines/%s.json", TEST_SOURCE_DIR, name);
+    CHECK_OK(file_read(&text, &n, path, 1 << 20, &why));
+    CHECK_OK(json_parse(&p->doc, text, n, &why));
+    free(text);
+    CHECK_OK(machine_from_json(&p->machine, json_object_get(p->doc, "machine"), &why));
+    CHECK_OK(ceilings_from_json(&p->ceilings, json_object_get(p->doc, "ceilings"), &why));
+}
+
+struct model_file {
+    char dir[256], path[300];
+};
+
+/* 8.0 G parameters, grouped heads: 16 GB as f16. */
+static int set_up(void **state)
+{
+    struct model_file *m = calloc(1, sizeof *m);
+    if (!m) return -1;
+    scratch(m->dir, sizeof m->dir);
+    snprintf(m->path, sizeof m->path, "%s/8b.gguf", m->dir);
+    const struct shape_file s = { .arch = "llama",
+                                  .format = &FORMATS[FORMAT_F16],
+                                  .layers = 32,
+                                  .heads = 32,
+                                  .kv_heads = 8,
+                                  .embd = 4096,
+                                  .ff = 14336,
+                                  .vocab = 128256,
+                                  .ctx = 8192 };
+    shape_file_write(m->path, &s);
+    *state = m;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct model_file *m = *state;
+    unlink(m->path);
+    rmdir(m->dir);
+    free(m);
+    return 0;
+}
+
+static void every_profile_says_where_it_comes_from(void **state)
+{
+    (void)state;
+    DIR *d = opendir(TEST_SOURCE_DIR "/share/machines");
+    int files = 0;
+    assert_non_null(d);
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) files += strstr(e->d_name, ".json") != NULL;
+    closedir(d);
+    assert_int_equal(files, COUNT_OF(PROFILES));
+    for (size_t i = 0; i < COUNT_OF(PROFILES); i++) {
+        struct profile p;
+        profile_open(&p, PROFILES[i]);
+        const json_t *about = json_object_get(p.doc, "recording");
+        assert_string_equal(json_get_str(about, "origin", ""), "described");
+        CHECK(json_array_size(json_object_get(about, "sources")) >= 1);
+        CHECK(json_array_size(json_object_get(about, "estimated")) >= 1);
+        CHECK(p.machine.cores > 0 && p.machine.memory_bytes > 0 && p.machine.isa && *p.machine.cpu);
+        CHECK(p.ceilings.read_bytes_s_all >= p.ceilings.read_bytes_s_1 && p.ceilings.count >= 2);
+        CHECK((p.machine.gpus > 0) == (p.ceilings.gpu.read_bytes_s > 0));
+        /* it comes back from its own text */
+        struct machine_ceilings again;
+        struct err why = { 0 };
+        json_t *text = ceilings_to_json(&p.ceilings);
+        CHECK_OK(ceilings_from_json(&again, text, &why));
+        CHECK(again.gpu.unified == p.ceilings.gpu.unified && again.count == p.ceilings.count);
+        json_decref(text);
+        json_decref(p.doc);
+    }
+}
+
+/* Three digits: more would be a claim. */
+static void put_rates(struct str *s, const char *what, double v, double low, double high)
+{
+    str_printf(s, "  %s %.3g [%.3g, %.3g]", what, v, low, high);
+}
+
+static void describe(struct str *s, const char *name, const char *model, enum goal goal)
+{
+    struct profile p;
+    struct advice *list = NULL;
+    struct err why = { 0 };
+    int n;
+    profile_open(&p, name);
+    const struct advise_options o = { .goal = goal };
+    CHECK_OK(advise(&list, &n, model, &p.machine, &p.ceilings, &o, &why));
+    str_printf(s, "%s, %s\n", name, goal_name(goal));
+    for (int i = 0; i < MIN(n, 4); i++) {
+        const struct prediction *r = &list[i].prediction;
+        char bytes[16];
+        str_printf(s, "%d %s %s", i + 1, r->on_gpu ? "gpu" : "cpu", list[i].line);
+        put_rates(s, "decode", r->decode_tok_s, r->decode_low, r->decode_high);
+        put_rates(s, "prefill", r->prefill_tok_s, r->prefill_low, r->prefill_high);
+        str_printf(s, "  %s%s\n", str_from_bytes(r->plan.weights + r->plan.kv, bytes, sizeof bytes),
+                   r->fits ? "" : " does not fit");
+    }
+    free(list);
+    json_decref(p.doc);
+}
+
+static void put_rules(struct str *s, const char *name, const char *model)
+{
+    struct profile p;
+    struct rule_finding found[RULES_MAX];
+    struct gguf *g = NULL;
+    struct model_shape shape;
+    struct config plain;
+    struct prediction reference;
+    struct err why = { 0 };
+    profile_open(&p, name);
+    config_default(&plain);
+    CHECK_OK(gguf_open(&g, model, &why));
+    CHECK_OK(model_shape_read(&shape, g, &why));
+    const struct predict_for what = { .on_gpu = p.ceilings.gpu.read_bytes_s > 0 };
+    CHECK_OK(predict(&reference, g, &plain, &p.machine, &p.ceilings, &what, &why));
+    const int n = rules_apply(found, &(struct rule_case){ "8b.gguf", &shape, &p.machine, &p.ceilings,
+                                                          &reference, GOAL_BALANCED, 0 });
+    for (int i = 0; i < n; i++) {
+        CHECK(*found[i].advice && *found[i].reason && *found[i].evidence);
+        str_printf(s, "* %s: %s\n    %s\n    rests on: %s\n", found[i].rule, found[i].advice, found[i].reason,
+                   found[i].evidence);
+        if (*found[i].check) str_printf(s, "    %s\n", found[i].check);
+    }
+    gguf_close(g);
+    json_decref(p.doc);
+}
+
+static void check_golden(const char *name, const char *got)
+{
+    char path[512], *want = NULL;
+    struct err why = { 0 };
+    snprintf(path, sizeof path, "%s/tests/golden/advice_%s.txt", TEST_SOURCE_DIR, name);
+    if (getenv("QDYNO_UPDATE_GOLDEN")) {
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fputs(got, f);
+        fclose(f);
+        return;
+    }
+    CHECK_OK(file_read(&want, NULL, path, 1 << 20, &why));
+    assert_string_equal(got, want);
+    free(want);
+}
+
+static void advice_is_what_its_golden_text_says(void **state)
+{
+    const struct model_file *m = *state;
+    for (size_t i = 0; i < COUNT_OF(PROFILES); i++) {
+        struct str s = { 0 };
+        describe(&s, PROFILES[i], m->path, GOAL_BALANCED);
+        if (!strcmp(PROFILES[i], "t4") || !strcmp(PROFILES[i], "xeon-amx"))
+            describe(&s, PROFILES[i], m->path, GOAL_QUALITY);
+        put_rules(&s, PROFILES[i], m->path);
+        check_golden(PROFILES[i], str_text(&s));
+        str_free(&s);
+    }
+}
+
+static struct prediction predicted(const char *profile, const char *model, const char *line)
+{
+    struct profile p;
+    struct gguf *g = NULL;
+    struct config c;
+    struct prediction out;
+    struct err why = { 0 };
+    profile_open(&p, profile);
+    CHECK_OK(gguf_open(&g, model, &why));
+    CHECK_OK(config_parse(&c, line, &why));
+    const struct predict_for what = { .ctx = 4096, .on_gpu = p.ceilings.gpu.read_bytes_s > 0 };
+    CHECK_OK(predict(&out, g, &c, &p.machine, &p.ceilings, &what, &why));
+    gguf_close(g);
+    json_decref(p.doc);
+    return out;
+}
+
+static void faster_machines_are_predicted_faster(void **state)
+{
+    const char *model = ((struct model_file *)*state)->path;
+    static const char *const SLOW_TO_FAST[] = {
+        "rpi5", "t4", "m2-max", "rx7900xt", "rtx4090", "a100", "h100"
+    };
+    for (size_t i = 0; i + 1 < COUNT_OF(SLOW_TO_FAST); i++) {
+        const struct prediction a = predicted(SLOW_TO_FAST[i], model, "q4_0"),
+                                b = predicted(SLOW_TO_FAST[i + 1], model, "q4_0");
+        CHECK(a.decode_tok_s < b.decode_tok_s && a.decode_low < a.decode_tok_s &&
+              a.decode_high > a.decode_tok_s);
+        CHECK(a.fits && b.fits && a.assumed);
+    }
+    CHECK(!predicted("t4", model, "").fits && !predicted("rpi5", model, "").fits);
+    CHECK(predicted("rtx4090", model, "").fits && predicted("h100", model, "").fits);
+    const struct prediction gpu = predicted("a100", model, "q4_0"),
+                            cpu = predicted("xeon-amx", model, "q4_0");
+    CHECK(gpu.on_gpu && !cpu.on_gpu && gpu.token_j > 0 && cpu.token_j > 0);
+    const struct prediction board = predicted("rpi5", model, "q4_0"); /* nothing in the way of its memory */
+    CHECK(gpu.decode_high / gpu.decode_low > board.decode_high / board.decode_low);
+    CHECK(cpu.decode_high / cpu.decode_low > board.decode_high / board.decode_low); /* two memory nodes */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_profile_says_where_it_comes_from),
+        cmocka_unit_test_setup_teardown(advice_is_what_its_golden_text_says, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(faster_machines_are_predicted_faster, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
