@@ -91,8 +91,8 @@ static void row_state(struct grid *g, struct rect in, const struct sidebyside_ar
     case SIDEBYSIDE_STOPPED: pen_put(&p, ROLE_WARN, "○ stopped"); break;
     case SIDEBYSIDE_FAILED: pen_put(&p, ROLE_ERROR, "✕ failed"); break;
     }
-    const int bar = 12, text = 9;
-    if (a->phase < SIDEBYSIDE_READING || pen_left(&p) < bar + text + 1) return;
+    const int text = 9;
+    if (a->phase < SIDEBYSIDE_READING || pen_left(&p) < text) return;
     p.x = in.w - text;
     char count[24];
     snprintf(count, sizeof count, "%d tok", a->tokens);
@@ -106,8 +106,8 @@ static void row_rate(struct grid *g, struct rect in, const struct sidebyside_arm
     pen_put(&p, ROLE_DIM, " tok/s");
     pen_value(&p, "  read ", figure_seconds(a->prefill_s).text);
     if (pen_left(&p) > 34) pen_value(&p, "  loaded ", figure_seconds(a->load_s).text);
-    const int bar = 12;
-    if (pen_left(&p) <= bar) return;
+    const int bar = MIN(12, pen_left(&p) - 1);
+    if (bar < 3) return;
     p.x = in.w - bar;
     pen_meter(&p, bar, (double)a->tokens / MAX(limit, 1), ROLE_METER);
 }
@@ -133,8 +133,9 @@ static void box_arm(struct grid *g, struct rect area, const struct snapshot *s, 
     }
     const int from = snprintf(text, sizeof text, "%s", w->prompt);
     snprintf(text + from, sizeof text - (size_t)from, "%s", a->text);
-    draw_passage(g, page,
-                 &(struct passage){ text, from, w->differ ? from + w->same_bytes : INT32_MAX, role });
+    const int own = from + w->same_bytes; /* the mark stands at a word, not at the blank before it */
+    const int at = own + (int)strspn(text + own, " \n");
+    draw_passage(g, page, &(struct passage){ text, from, w->differ ? at : INT32_MAX, role });
 }
 
 /* ---------------------------------------------------------------- both */
