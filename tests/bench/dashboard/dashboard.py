@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""What the dashboard costs: time to its first frame, processor time while nothing happens and while an A/B runs, memory.
+
+    dashboard.py --qdyno FILE [--starts 20] [--seconds 20] [--size 120x36] [-o json]
+
+A terminal of its own (a pseudo-terminal), a throwaway HOME, the bundled model. The first frame is complete when its last
+line, the keys, has been written; the time runs from the fork. Of an A/B only the dashboard's own process is counted,
+not its workers. Nothing is asserted: times belong to the machine they were measured on.
+"""
+import argparse, fcntl, json, os, pty, select, shutil, signal, statistics, struct, tempfile, termios, time
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def start(program, home, w, h, arguments=()):
+    env = dict(os.environ, HOME=home, XDG_DATA_HOME=home + "/data", XDG_CONFIG_HOME=home + "/config",
+               XDG_CACHE_HOME=home + "/cache", TERM="xterm-256color", LC_ALL="C.UTF-8")
+    pid, fd = pty.fork()
+    if pid == 0:
+        fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", h, w, 0, 0))
+        os.execve(program, [program, *arguments], env)
+    return pid, fd
+
+
+def read_until(fd, want, seconds, seen=b""):
+    until = time.monotonic() + seconds
+    while want not in seen:
+        ready, _, _ = select.select([fd], [], [], max(until - time.monotonic(), 0))
+        if not ready:
+            raise SystemExit("the dashboard never showed %r" % want.decode())
+        seen += os.read(fd, 65536)
+    return seen
+
+
+def drain(fd, seconds):
+    """Read for so long; bytes seen."""
+    n, until = 0, time.monotonic() + seconds
+    while time.monotonic() < until:
+        ready, _, _ = select.select([fd], [], [], max(until - time.monotonic(), 0))
+        if ready:
+            n += len(os.read(fd, 65536))
+    return n
+
+
+def cpu_seconds(pid):
+    with open("/proc/%d/stat" % pid) as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def resident(pid):
+    with open("/proc/%d/status" % pid) as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmRSS"))
+
+
+def end(pid, fd):
+    os.kill(pid, signal.SIGTERM)
+    try:
+        while os.read(fd, 65536):
+            pass
+    except OSError:
+        pass
+    os.waitpid(pid, 0)
+    os.close(fd)
+
+
+def first_frames(program, w, h, starts, warm):
+    """Milliseconds from the fork to the whole first frame; in a fresh HOME each time unless `warm`."""
+    out, home = [], tempfile.mkdtemp(prefix="qdyno-bench-")
+    for _ in range(starts):
+        if not warm:
+            shutil.rmtree(home)
+            os.mkdir(home)
+        began = time.monotonic()
+        pid, fd = start(program, home, w, h)
+        read_until(fd, b"quit", 20)
+        out.append(1e3 * (time.monotonic() - began))
+        drain(fd, 0.3)
+        end(pid, fd)
+    shutil.rmtree(home)
+    return out
+
+
+def phase(pid, fd, seconds):
+    before, began = cpu_seconds(pid), time.monotonic()
+    drawn = drain(fd, seconds)
+    wall = time.monotonic() - began
+    return {"cpu_share_of_a_core": (cpu_seconds(pid) - before) / wall, "bytes_drawn_s": drawn / wall, "resident_bytes": resident(pid)}
+
+
+def costs(program, w, h, seconds):
+    home = tempfile.mkdtemp(prefix="qdyno-bench-")
+    pid, fd = start(program, home, w, h)
+    read_until(fd, b"quit", 20)
+    drain(fd, 3)
+    found = {"idle": phase(pid, fd, seconds)}
+    os.write(fd, b"b")
+    read_until(fd, b"arm B", 10)
+    os.write(fd, b"\r")
+    drain(fd, 4)
+    found["ab"] = phase(pid, fd, seconds)
+    end(pid, fd)
+    shutil.rmtree(home)
+    return found
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--qdyno", required=True)
+    p.add_argument("--starts", type=int, default=20)
+    p.add_argument("--seconds", type=float, default=20)
+    p.add_argument("--size", default="120x36")
+    p.add_argument("-o", choices=["md", "json"], default="md")
+    a = p.parse_args()
+    w, h = (int(n) for n in a.size.split("x"))
+    program = os.path.abspath(a.qdyno)
+    frames = {name: first_frames(program, w, h, a.starts, warm) for name, warm in (("fresh", False), ("again", True))}
+    found = {"schema": "qdyno.bench.dashboard/1", "size": a.size, "load_average": os.getloadavg()[0],
+             "first_frame_ms": {k: {"median": statistics.median(v), "least": min(v), "most": max(v), "n": len(v)} for k, v in frames.items()},
+             **costs(program, w, h, a.seconds)}
+    if a.o == "json":
+        print(json.dumps(found, indent=1))
+        return
+    print("dashboard at %s, load average %.1f\n\n| | median | least | most |\n|---|---:|---:|---:|" % (a.size, found["load_average"]))
+    for name, text in (("fresh", "first frame, nothing stored yet"), ("again", "first frame, again")):
+        f = found["first_frame_ms"][name]
+        print("| %s, %d starts | %.0f ms | %.0f ms | %.0f ms |" % (text, f["n"], f["median"], f["least"], f["most"]))
+    print("\n| | share of a core | drawn | resident |\n|---|---:|---:|---:|")
+    for name, text in (("idle", "nothing happens"), ("ab", "an A/B runs")):
+        c = found[name]
+        print("| %s | %.1f %% | %.1f KB/s | %.1f MB |" % (text, 100 * c["cpu_share_of_a_core"], c["bytes_drawn_s"] / 1e3, c["resident_bytes"] / 1e6))
+
+
+main()
