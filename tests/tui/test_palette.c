@@ -96,7 +96,7 @@ static void clicks(void **state)
     form_show(&u.form, FORM_PALETTE, (const char *const[FORM_FIELDS]){ "quant", NULL, NULL });
     view_draw(&g, s, &u);
     h = hit_on(&g, "a model file by a recipe");
-    CHECK(h.kind == HIT_ENTRY && h.what == 1); /* behind the key of the same name */
+    CHECK(h.kind == HIT_ENTRY && h.what == 1);   /* behind the key of the same name */
     CHECK(hit_on(&g, "quit").kind == HIT_CLOSE); /* what lies under the palette is out of reach */
     form_show(&u.form, FORM_AB, (const char *const[FORM_FIELDS]){ "default", "q8_0", "tg64" });
     view_draw(&g, s, &u);
