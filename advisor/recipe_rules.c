@@ -57,7 +57,8 @@ static const struct format *majority(const struct named *t, int n, int group)
 {
     const struct format *best = t[group].format;
     for (int i = group; i < n; i++)
-        if (t[i].group == group && count(t, n, group, t[i].format) > count(t, n, group, best)) best = t[i].format;
+        if (t[i].group == group && count(t, n, group, t[i].format) > count(t, n, group, best))
+            best = t[i].format;
     return best;
 }
 
@@ -94,8 +95,8 @@ static bool is_first(const struct named *t, int i)
     return true;
 }
 
-/* The rules behind one base format: layers that differ from their group's majority, then groups that differ from the
- * base. The first rule that fits counts, so the narrow ones stand first. */
+/* The rules behind one base format: layers that differ from their group's majority, then groups that differ
+ * from the base. The first rule that fits counts, so the narrow ones stand first. */
 static void put_rules(struct str *s, const struct named *t, int n, const struct format *base)
 {
     for (int i = 0; i < n; i++) {
