@@ -7,7 +7,7 @@
 
 #include "kernels/isa/avx512.h"
 
-enum { AMX_TILE_WEIGHTS = TILE_ROWS * TILE_DEPTH };
+enum { AMX_TILE_BYTES = 1024, AMX_TILE_WEIGHTS = TILE_ROWS * TILE_DEPTH };
 
 /* Around a thread's use of tiles: all eight of 16 rows of 64 bytes (gemm_amx.c). */
 void amx_begin(void);

@@ -119,82 +119,12 @@ static void unpack_amx(const struct unpacking *u)
 
 /* ---------------------------------------------------------------- panels */
 
-static void multiply_48(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
-{
-    const uint16_t *a2 = a + run, *a3 = a2 + run, *b2 = b + run;
-    AMX_ZERO(0, 1);
-    AMX_ZERO(2, 3);
-    AMX_ZERO(4, 5);
-    for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) {
-        _tile_loadd(6, b + t, 64);
-        _tile_loadd(7, a + t, 64);
-        _tile_dpbf16ps(0, 7, 6);
-        _tile_loadd(7, a2 + t, 64);
-        _tile_dpbf16ps(2, 7, 6);
-        _tile_loadd(7, a3 + t, 64);
-        _tile_dpbf16ps(4, 7, 6);
-        _tile_loadd(6, b2 + t, 64);
-        _tile_dpbf16ps(5, 7, 6);
-        _tile_loadd(7, a2 + t, 64);
-        _tile_dpbf16ps(3, 7, 6);
-        _tile_loadd(7, a + t, 64);
-        _tile_dpbf16ps(1, 7, 6);
-    }
-    AMX_STORE(0, 1, c);
-    AMX_STORE(2, 3, c + TILE_ROWS * SLIVER);
-    AMX_STORE(4, 5, c + 2 * TILE_ROWS * SLIVER);
-}
-
-/* 32 rows by 32 tokens by 32 inputs, into tiles 0 to 3. */
-ALWAYS_INLINE void step_32(const uint16_t *a, const uint16_t *a2, const uint16_t *b, const uint16_t *b2)
-{
-    _tile_loadd(4, a, 64);
-    _tile_loadd(6, b, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b2, 64);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a2, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-}
-
-static void multiply_32(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
-{
-    const uint16_t *a2 = a + run, *b2 = b + run;
-    AMX_ZERO(0, 1);
-    AMX_ZERO(2, 3);
-    for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) step_32(a + t, a2 + t, b + t, b2 + t);
-    AMX_STORE(0, 1, c);
-    AMX_STORE(2, 3, c + TILE_ROWS * SLIVER);
-}
-
-static void multiply_16(const uint16_t *a, const uint16_t *b, int64_t run, float *c)
-{
-    const uint16_t *b2 = b + run;
-    AMX_ZERO(0, 1);
-    for (int64_t t = 0; t < run; t += AMX_TILE_WEIGHTS) {
-        _tile_loadd(4, a + t, 64);
-        _tile_loadd(6, b + t, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, b2 + t, 64);
-        _tile_dpbf16ps(1, 4, 7);
-    }
-    AMX_STORE(0, 1, c);
-}
+#define PRODUCT _tile_dpbf16ps
+#include "kernels/isa/panels_amx.h"
 
 static void multiply_amx(const struct gemm_step *p)
 {
-    static void (*const by_groups[])(const uint16_t *, const uint16_t *, int64_t,
-                                     float *) = { multiply_16, multiply_32, multiply_48 };
-    const int64_t run = amx_run(p->k);
-    const uint16_t *a = p->panel;
-    float *c = p->c;
-    for (int groups = (p->rows + TILE_ROWS - 1) / TILE_ROWS, now; groups > 0; groups -= now) {
-        now = MIN(groups, 3);
-        by_groups[now - 1](a, p->sliver, run, c);
-        a += now * run;
-        c += now * TILE_ROWS * SLIVER;
-    }
+    multiply_panel(p, amx_run(p->k) * (int64_t)sizeof(uint16_t));
 }
 
 /* ---------------------------------------------------------------- a single sliver */
