@@ -133,11 +133,15 @@ enum { SHADE_COUNT = COUNT_OF(SHADES), NAME_COLUMNS = 14, HEAT_SCALE = 1 };
 
 struct heat_range {
     double lo, hi;
+    bool cut; /* there is less than lo */
 };
 
+/* One value that is almost nothing would make all others look alike: what is less than a ten-thousandth of
+ * the largest counts as that. */
 static struct heat_range heat_range(const struct heat *h)
 {
-    struct heat_range r = { NAN, NAN };
+    enum { DECADES = 10000 };
+    struct heat_range r = { NAN, NAN, false };
     for (int y = 0; y < h->rows; y++)
         for (int x = 0; x < h->columns; x++) {
             const double v = h->value(h->of, y, x);
@@ -145,13 +149,15 @@ static struct heat_range heat_range(const struct heat *h)
             r.lo = fmin(r.lo, v);
             r.hi = fmax(r.hi, v);
         }
+    r.cut = r.lo < r.hi / DECADES;
+    if (r.cut) r.lo = r.hi / DECADES;
     return r;
 }
 
 static int shade_of(const struct heat_range *r, double v)
 {
     if (!(v > 0) || !(r->hi > r->lo)) return v > 0 ? SHADE_COUNT - 1 : 0;
-    return MIN((int)(log(v / r->lo) / log(r->hi / r->lo) * SHADE_COUNT), SHADE_COUNT - 1);
+    return MAX(MIN((int)(log(v / r->lo) / log(r->hi / r->lo) * SHADE_COUNT), SHADE_COUNT - 1), 0);
 }
 
 /* The largest of the columns from..to-1 of a row; NAN when none is known. */
@@ -185,7 +191,7 @@ static void heat_scale(struct grid *g, struct rect row, const struct heat_range 
         pen_put(&p, ROLE_DIM, "nothing is lost");
         return;
     }
-    pen_printf(&p, ROLE_DIM, "%.1e ", r->lo);
+    pen_printf(&p, ROLE_DIM, r->cut ? "≤%.1e " : "%.1e ", r->lo);
     for (int i = 0; i < SHADE_COUNT; i++)
         for (int k = 0; k < 2; k++) grid_put(g, row, p.x++, 0, SHADES[i].code, SHADES[i].style);
     pen_printf(&p, ROLE_DIM, " %.1e", r->hi);

@@ -55,8 +55,9 @@ static void method_row(struct grid *g, struct rect in, int row, const struct str
     const int reference = in.w >= 100 ? REFERENCE : 0, bounds = in.w >= 112 ? BOUNDS : 0;
     char text[96];
     struct pen p = pen_at(g, in, 0, row);
-    pen_field(&p, MAX(in.w - reference - KLD - bounds - strip->columns - TOP1 - PPL - CHANGE, CONFIG), style,
-              q ? q->config : "method");
+    pen_field(&p, MAX(in.w - reference - KLD - bounds - strip->columns - TOP1 - PPL - CHANGE, CONFIG) - 1,
+              style, q ? q->config : "method");
+    pen_put(&p, style, " ");
     pen_field(&p, reference, style, q ? q->reference : "against");
     snprintf(text, sizeof text, "%.3g", q ? q->kld.estimate : NAN);
     pen_field_right(&p, KLD, style, q ? text : "KLD, nats");
@@ -68,7 +69,7 @@ static void method_row(struct grid *g, struct rect in, int row, const struct str
         p.x += strip->columns;
     snprintf(text, sizeof text, "%.1f%%", 100 * (q ? q->top1.estimate : NAN));
     pen_field_right(&p, TOP1, style, q ? text : "top-1");
-    snprintf(text, sizeof text, "%.4g", q ? q->ppl.estimate : NAN);
+    snprintf(text, sizeof text, "%#.4g", q ? q->ppl.estimate : NAN);
     pen_field_right(&p, PPL, style, q ? text : "PPL");
     pen_field_right(&p, CHANGE, style, q ? figure_change(log(q->ppl_ratio.estimate)).text : "");
 }
@@ -157,7 +158,14 @@ static void box_layers(struct grid *g, struct rect area, const struct snapshot *
             snprintf(note, sizeof note, "most: %s, %.2e nats",
                      sensitivity_name(m, row, column, name, sizeof name), (double)m->loss[row][column]);
         struct rect in = grid_box(g, area, title, note[0] ? note : NULL);
-        chart_heat(g, in, &(struct heat){ m->kinds, m->layers, kind_name, kind_loss, m, row, column });
+        const int basis = in.h > m->kinds + 1 ? 1 : 0;
+        struct pen p = pen_at(g, in, 0, in.h - 1);
+        if (basis) {
+            pen_put(&p, ROLE_DIM, "the model as a whole, then layer by layer; measured on ");
+            pen_field(&p, pen_left(&p), ROLE_DIM, s->sensitivity.basis);
+        }
+        chart_heat(g, rect_rows(in, 0, in.h - basis),
+                   &(struct heat){ m->kinds, m->layers, kind_name, kind_loss, m, row, column });
         return;
     }
     struct rect in = grid_box(g, area, title, NULL);
