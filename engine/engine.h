@@ -11,6 +11,7 @@
 #include "engine/tokenizer.h"
 #include "engine/model.h"
 #include "engine/model_identity.h"
+#include "engine/ledger.h"
 #include "engine/operations.h"
 #include "engine/sampler.h"
 #include "engine/synth.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tui/cli/described.h"
 #include "tui/cli/rows.h"
 
 const struct cli_flag FLAGS_FIT[] = {
@@ -12,6 +13,9 @@ const struct cli_flag FLAGS_FIT[] = {
     { "-c", "--ctx-size", "N,...", "context in tokens; default the model's own, at most 4096", FLAG_INTS, 1,
       1 << 24 },
     FLAG_CONFIGS_ROW,
+    { "--models", NULL, NULL,
+      "which sizes of models fit, in these formats: `qdyno synth` shapes, no file needed", FLAG_SWITCH },
+    { "--machine", NULL, "DIR|FILE|NAME", "in that machine's memory, or its GPU's (see advise)", FLAG_TEXT },
     { "--load", NULL, NULL, "load it, fill the context, and show what it took", FLAG_SWITCH },
     { NULL },
 };
@@ -27,8 +31,15 @@ static const struct column COLUMNS[] = {
     { "total_bytes", "total", COLUMN_BYTES },
     { "available_bytes", "available", COLUMN_BYTES },
     { "fits", "fits", COLUMN_BOOL },
+    { "ctx_most", "most context", COLUMN_INT },
     { "kv_bytes_per_token", "KV per token", COLUMN_BYTES },
     { "decode_read_bytes", "read per token", COLUMN_BYTES },
+    { "kv_window_bytes", NULL, COLUMN_BYTES },
+    { "expert_bytes", NULL, COLUMN_BYTES },
+    { "experts", NULL, COLUMN_INT },
+    { "experts_used", NULL, COLUMN_INT },
+    { "heads", NULL, COLUMN_INT },
+    { "kv_heads", NULL, COLUMN_INT },
     { "actual_bytes", "actual peak", COLUMN_BYTES },
     { "program_bytes", "of it program", COLUMN_BYTES },
     { "actual_ratio", "rest/plan", COLUMN_NUM, 1, 3 },
@@ -106,57 +117,205 @@ static void put_plan(json_t *row, const struct memory_plan *p)
     json_put_int(row, "decode_read_bytes", p->decode_read_bytes);
 }
 
+static bool context_fits(const struct fit *f, const struct gguf *g, const struct config *c, int64_t ctx)
+{
+    struct memory_plan p;
+    return !memory_plan_compute(&p, g, c, (int)ctx, 1, NULL) && p.total <= f->available;
+}
+
+/* The longest context that fits, at most 2^24 tokens; 0: none does. */
+static int64_t most_context(const struct fit *f, const struct gguf *g, const struct config *c)
+{
+    struct config sized = *c; /* the number of threads said once spares a look at the topology each time */
+    if (!config_int(c, KNOB_THREADS))
+        snprintf(sized.value[KNOB_THREADS], sizeof sized.value[0], "%d", threadpool_default_threads());
+    int64_t fits = 0, beyond = (INT64_C(1) << 24) + 1;
+    while (beyond - fits > 1) {
+        const int64_t middle = fits + (beyond - fits) / 2;
+        *(context_fits(f, g, &sized, middle) ? &fits : &beyond) = middle;
+    }
+    return fits;
+}
+
+/* By shapes alone: what no plan of ours is made for. */
+static void put_ledger(struct fit *f, json_t *row, const struct shape_ledger *l)
+{
+    json_put_int(row, "ctx", l->ctx);
+    json_put_int(row, "weights_bytes", l->weight_bytes);
+    json_put_int(row, "kv_bytes", l->kv_bytes);
+    json_put_int(row, "total_bytes", l->total);
+    json_put_int(row, "kv_bytes_per_token", l->kv_bytes_per_token);
+    json_put_int(row, "decode_read_bytes", l->read_bytes);
+    if (f->available < 0) return;
+    json_put_int(row, "available_bytes", f->available);
+    json_put_bool(row, "fits", l->total <= f->available);
+    json_put_int(row, "ctx_most", MAX(0, f->available - l->weight_bytes) / MAX(l->kv_bytes_per_token, 1));
+}
+
+/* Beside the plan: heads that are shared, windows, experts. */
+static void put_shape(struct fit *f, json_t *row, const struct shape_ledger *l)
+{
+    char bytes[16], all[16];
+    json_put_int(row, "heads", l->heads);
+    json_put_int(row, "kv_heads", l->kv_heads);
+    if (l->windowed_layers) {
+        json_put_int(row, "kv_window_bytes", l->kv_window_bytes);
+        table_note(
+            &f->table, "%d of %d layers look back %d tokens: %s of the cache of %s would do at %lld tokens",
+            l->windowed_layers, l->layers, l->window, str_from_bytes(l->kv_window_bytes, bytes, sizeof bytes),
+            str_from_bytes(l->kv_bytes, all, sizeof all), (long long)l->ctx);
+    }
+    if (!l->experts) return;
+    json_put_int(row, "experts", l->experts);
+    json_put_int(row, "experts_used", l->experts_used);
+    json_put_int(row, "expert_bytes", l->expert_bytes);
+    table_note(&f->table, "%d of %d experts work on a token: all %s have to be in memory, %s are read",
+               l->experts_used, l->experts, str_from_bytes(l->weight_bytes, all, sizeof all),
+               str_from_bytes(l->read_bytes, bytes, sizeof bytes));
+}
+
+static const struct format *cache_format(const struct config *c, enum knob_id id)
+{
+    return format_find(config_text(c, id));
+}
+
+/* A model that this engine refuses: its file still says what it would take elsewhere. */
+static enum err_code by_shapes(struct fit *f, const struct gguf *g, const char *path, const struct config *c,
+                               int64_t ctx, const struct err *refused, struct err *why)
+{
+    struct shape_ledger l;
+    char line[2048];
+    if (args_has(f->a, "--load") || c->given[KNOB_FORMAT]) {
+        *why = *refused;
+        return why->code;
+    }
+    enum err_code rc = shape_ledger_read(&l, g, ctx, cache_format(c, KNOB_CTK), cache_format(c, KNOB_CTV),
+                                         NULL);
+    if (rc) {
+        *why = *refused;
+        return why->code;
+    }
+    json_t *row = table_row(&f->table);
+    json_put_str(row, "model", cli_base_name(path));
+    json_put_str(row, "config", config_line(c, line, sizeof line));
+    put_ledger(f, row, &l);
+    put_shape(f, row, &l);
+    table_note(&f->table, "%s: by its shapes alone, without buffers; qdyno cannot run it: %s",
+               cli_base_name(path), refused->message);
+    f->all_fit &= f->available < 0 || l.total <= f->available;
+    return ERR_OK;
+}
+
+static enum err_code planned(struct fit *f, const struct gguf *g, const char *path, const struct config *c,
+                             const struct memory_plan *plan, struct err *why)
+{
+    struct shape_ledger l;
+    char line[2048];
+    json_t *row = table_row(&f->table);
+    const bool fits = f->available < 0 || plan->total <= f->available;
+    json_put_str(row, "model", cli_base_name(path));
+    json_put_str(row, "config", config_line(c, line, sizeof line));
+    put_plan(row, plan);
+    if (f->available >= 0) {
+        json_put_int(row, "available_bytes", f->available);
+        json_put_bool(row, "fits", fits);
+        json_put_int(row, "ctx_most", most_context(f, g, c));
+    }
+    f->all_fit &= fits;
+    enum err_code rc = shape_ledger_read(&l, g, plan->ctx, cache_format(c, KNOB_CTK),
+                                         cache_format(c, KNOB_CTV), why);
+    if (rc) return rc;
+    put_shape(f, row, &l);
+    struct err failed = { 0 };
+    if (args_has(f->a, "--load") && load(f, row, path, c, plan, &failed)) {
+        json_put_str(row, "error", failed.message);
+        if (!f->first.code) f->first = failed;
+    }
+    return ERR_OK;
+}
+
 static enum err_code one(struct fit *f, const struct config *c, int64_t ctx, struct err *why)
 {
     struct gguf *file = NULL;
     struct model_shape shape;
     struct memory_plan plan;
-    char *path = NULL, line[2048];
+    struct err refused = { 0 };
+    char *path = NULL;
     enum err_code rc = cli_config_model(&path, f->a, c, why);
     if (!rc) rc = gguf_open(&file, path, why);
-    if (!rc) rc = model_shape_read(&shape, file, why);
-    if (!rc && !ctx) ctx = MIN(shape.ctx_train > 0 ? shape.ctx_train : 4096, (int64_t)4096);
-    if (!rc) rc = memory_plan_compute(&plan, file, c, (int)ctx, 1, why);
     if (!rc) {
-        json_t *row = table_row(&f->table);
-        bool fits = f->available < 0 || plan.total <= f->available;
-        json_put_str(row, "model", cli_base_name(path));
-        json_put_str(row, "config", config_line(c, line, sizeof line));
-        put_plan(row, &plan);
-        if (f->available >= 0) {
-            json_put_int(row, "available_bytes", f->available);
-            json_put_bool(row, "fits", fits);
-        }
-        f->all_fit &= fits;
-        struct err failed = { 0 };
-        if (args_has(f->a, "--load") && load(f, row, path, c, &plan, &failed)) {
-            json_put_str(row, "error", failed.message);
-            if (!f->first.code) f->first = failed;
-        }
+        const bool known = !model_shape_read(&shape, file, &refused);
+        const int64_t usual = known && shape.ctx_train > 0 ? MIN(shape.ctx_train, (int64_t)4096) : 4096;
+        if (!known)
+            rc = by_shapes(f, file, path, c, ctx, &refused, why);
+        else if (!(rc = memory_plan_compute(&plan, file, c, (int)(ctx ? ctx : usual), 1, why)))
+            rc = planned(f, file, path, c, &plan, why);
     }
     gguf_close(file);
     free(path);
     return rc;
 }
 
+/* Every shape in the format of the config (f16 where it names none). */
+static enum err_code all_models(struct fit *f, const struct config *c, int64_t ctx, struct err *why)
+{
+    const char *name = config_text(c, KNOB_FORMAT);
+    const struct format *format = strcmp(name, "file") ? format_find(name) : &FORMATS[FORMAT_F16];
+    if (!format) return err_set(why, ERR_USAGE, "--models: want the format of weights, got '%s'", name);
+    for (size_t i = 0; i < SYNTH_SHAPE_COUNT; i++) {
+        struct shape_ledger l;
+        char line[2048];
+        shape_ledger_of(&l, &SYNTH_SHAPES[i], format, ctx, cache_format(c, KNOB_CTK),
+                        cache_format(c, KNOB_CTV));
+        json_t *row = table_row(&f->table);
+        json_put_str(row, "model", SYNTH_SHAPES[i].name);
+        json_put_str(row, "config", strcmp(name, "file") ? config_line(c, line, sizeof line) : "f16");
+        put_ledger(f, row, &l);
+        json_put_int(row, "heads", l.heads);
+        json_put_int(row, "kv_heads", l.kv_heads);
+    }
+    return ERR_OK;
+}
+
+/* Memory of this machine or of the one that is named. */
+static enum err_code find_memory(struct fit *f, struct err *why)
+{
+    const char *named = args_text(f->a, "--machine", NULL);
+    struct described d;
+    struct machine m;
+    struct machine_ceilings unused;
+    bool known;
+    enum err_code rc;
+    if (named && args_has(f->a, "--load"))
+        return err_set(why, ERR_USAGE, "--load loads it here, --machine is about another machine");
+    if (!named) {
+        if ((rc = cli_machine(f->g, PROBE_CACHED, &m, &unused, &known, why))) return rc;
+        f->available = m.memory_available_bytes;
+        return ERR_OK;
+    }
+    if ((rc = described_open(&d, named, why))) return rc;
+    f->available = predict_memory(&d.machine, &d.ceilings,
+                                  d.ceilings_known && d.ceilings.gpu.read_bytes_s > 0);
+    described_close(&d);
+    return ERR_OK;
+}
+
 int command_fit(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
     struct fit f = { .g = g, .a = a, .all_fit = true, .program = program_bytes() };
-    struct machine m;
-    struct machine_ceilings unused;
     struct config *configs = NULL;
     int n = 0;
-    bool known;
     int64_t ctx[64] = { 0 };
     table_init(&f.table, "qdyno.fit/1", COLUMNS, COUNT_OF(COLUMNS));
     progress_init(&f.progress, g);
     int n_ctx = args_ints(a, "-c", "0", ctx, COUNT_OF(ctx));
     enum err_code rc = cli_configs(&configs, &n, a, &why);
-    if (!rc) rc = cli_machine(g, PROBE_CACHED, &m, &unused, &known, &why);
-    if (!rc) f.available = m.memory_available_bytes;
+    if (!rc) rc = find_memory(&f, &why);
     for (int i = 0; i < n && !rc; i++)
-        for (int k = 0; k < n_ctx && !rc; k++) rc = one(&f, &configs[i], ctx[k], &why);
+        for (int k = 0; k < n_ctx && !rc; k++)
+            rc = args_has(a, "--models") ? all_models(&f, &configs[i], ctx[k], &why)
+                                         : one(&f, &configs[i], ctx[k], &why);
     progress_clear(&f.progress);
     int status = EXIT_DONE;
     if (rc) {
