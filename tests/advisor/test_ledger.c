@@ -1,0 +1,123 @@
+/* Proves: a ledger adds up what is worked by hand: shared heads, windows, experts of which some work on a
+ * token; of a shape that is no file; and agrees with the loader's own plan where there is one. */
+#include "tests/advisor/shape_file.h"
+
+struct at {
+    char dir[256], path[300];
+};
+
+static int set_up(void **state)
+{
+    struct at *a = calloc(1, sizeof *a);
+    if (!a) return -1;
+    scratch(a->dir, sizeof a->dir);
+    snprintf(a->path, sizeof a->path, "%s/m.gguf", a->dir);
+    *state = a;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct at *a = *state;
+    unlink(a->path);
+    rmdir(a->dir);
+    free(a);
+    return 0;
+}
+
+static const struct shape_file SHAPE = { .arch = "llama",
+                                         .format = &FORMATS[FORMAT_F16],
+                                         .layers = 4,
+                                         .heads = 8,
+                                         .kv_heads = 2,
+                                         .embd = 512,
+                                         .ff = 1024,
+                                         .vocab = 1000,
+                                         .ctx = 2048 };
+
+static struct shape_ledger ledger_of(const char *path, const struct shape_file *s, int64_t ctx)
+{
+    struct shape_ledger l;
+    struct gguf *g = NULL;
+    struct err why = { 0 };
+    shape_file_write(path, s);
+    CHECK_OK(gguf_open(&g, path, &why));
+    CHECK_OK(shape_ledger_read(&l, g, ctx, &FORMATS[FORMAT_F16], &FORMATS[FORMAT_Q8_0], &why));
+    gguf_close(g);
+    return l;
+}
+
+static void shared_heads_and_the_plan(void **state)
+{
+    const struct at *a = *state;
+    const struct shape_ledger l = ledger_of(a->path, &SHAPE, 1024);
+    /* two heads of 64: K in f16, V in blocks of 34 bytes for 32 */
+    assert_int_equal(l.kv_bytes_per_token, 4 * (2 * 64 * 2 + 2 * 2 * 34));
+    assert_int_equal(l.kv_bytes, 1024 * l.kv_bytes_per_token);
+    assert_int_equal(l.kv_window_bytes, l.kv_bytes);
+    CHECK(l.kv_heads == 2 && l.heads == 8 && !l.experts && !l.windowed_layers);
+    const int64_t layer = 2 * (512 * 512 * 2 + 2 * 512 * 128 + 3 * 512 * 1024) + 2 * 4 * 512;
+    assert_int_equal(l.weight_bytes, 4 * layer + 2 * 2 * 512 * 1000 + 4 * 512);
+    assert_int_equal(l.read_bytes, l.weight_bytes - 2 * 512 * 999); /* of the embedding one row */
+    struct gguf *g = NULL;
+    struct config c;
+    struct memory_plan p;
+    struct err why = { 0 };
+    CHECK_OK(gguf_open(&g, a->path, &why));
+    CHECK_OK(config_parse(&c, "ctk=f16,ctv=q8_0", &why));
+    CHECK_OK(memory_plan_compute(&p, g, &c, 1024, 1, &why));
+    gguf_close(g);
+    assert_int_equal(p.kv_bytes_per_token, l.kv_bytes_per_token);
+    assert_int_equal(p.decode_read_bytes, l.read_bytes);
+    assert_int_equal(p.weights, l.weight_bytes);
+}
+
+static void windows_and_experts(void **state)
+{
+    const struct at *a = *state;
+    struct shape_file s = SHAPE;
+    s.arch = "some-new-one"; /* what this engine does not know has a window in every layer */
+    s.window = 256;
+    const struct shape_ledger w = ledger_of(a->path, &s, 1024);
+    CHECK(w.windowed_layers == 4 && w.window == 256);
+    assert_int_equal(w.kv_window_bytes, w.kv_bytes / 4);
+    s = SHAPE;
+    s.experts = 8;
+    s.experts_used = 2;
+    const struct shape_ledger e = ledger_of(a->path, &s, 1024);
+    const struct shape_ledger plain = ledger_of(a->path, &SHAPE, 1024);
+    const int64_t expert = 2 * 3 * 512 * 1024, router = 4 * 512 * 8;
+    assert_int_equal(e.expert_bytes, 4 * 8 * expert);
+    assert_int_equal(e.weight_bytes, plain.weight_bytes + 4 * (7 * expert + router));
+    assert_int_equal(e.read_bytes, plain.read_bytes + 4 * (expert + router));
+    CHECK(e.experts == 8 && e.experts_used == 2 && e.kv_bytes == plain.kv_bytes);
+}
+
+static void shapes_that_are_no_file(void **state)
+{
+    const struct at *a = *state;
+    struct shape_ledger l;
+    struct err why = { 0 };
+    const struct synth_options o = { .arch = "llama",
+                                     .shape = synth_shape_find("tiny"),
+                                     .seed = 1,
+                                     .threads = 1,
+                                     .format = &FORMATS[FORMAT_Q4_0] };
+    CHECK_OK(synth_write(a->path, &o, &why));
+    shape_ledger_of(&l, o.shape, o.format, 512, &FORMATS[FORMAT_F16], &FORMATS[FORMAT_F16]);
+    struct gguf *g = NULL;
+    struct shape_ledger file;
+    CHECK_OK(gguf_open(&g, a->path, &why));
+    CHECK_OK(shape_ledger_read(&file, g, 512, &FORMATS[FORMAT_F16], &FORMATS[FORMAT_F16], &why));
+    gguf_close(g);
+    assert_int_equal(l.kv_bytes, file.kv_bytes);
+    CHECK_NEAR((double)l.weight_bytes / (double)file.weight_bytes, 1, 0.01); /* but for its last norm */
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = { T(shared_heads_and_the_plan), T(windows_and_experts),
+                                        T(shapes_that_are_no_file) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
