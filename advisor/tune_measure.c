@@ -430,6 +430,39 @@ static char *spec_text(const struct tuning *t)
     return line;
 }
 
+/* Everything but the time must be as it was. */
+static bool is_same_search(const char *then, const char *now)
+{
+    json_t *a = NULL, *b = NULL;
+    const bool read = then && now && !json_parse(&a, then, strlen(then), NULL) &&
+                      !json_parse(&b, now, strlen(now), NULL);
+    if (read) json_object_del(a, "budget_s");
+    if (read) json_object_del(b, "budget_s");
+    const bool same = read && json_equal(a, b);
+    json_decref(a);
+    json_decref(b);
+    return same;
+}
+
+static enum err_code check_resumed(struct tuning *t, struct err *why)
+{
+    struct run_row old = { 0 };
+    const long long id = (long long)t->o->resume_id;
+    enum err_code rc = db_run_get(t->db, t->o->resume_id, &old, why);
+    if (!rc && strcmp(old.kind, "tune"))
+        rc = err_set(why, ERR_USAGE, "--resume %lld: that run is of kind '%s', not a search", id, old.kind);
+    if (!rc && !strcmp(old.state, "done"))
+        rc = err_set(why, ERR_USAGE, "--resume %lld: that search is done: qdyno show %lld", id, id);
+    if (!rc &&
+        (!is_same_search(old.spec_json, t->run.spec_json) || strcmp(old.model_sha256, t->run.model_sha256)))
+        rc = err_set(
+            why, ERR_USAGE,
+            "--resume %lld: that was another search (%s, %s): give the same command, only the budget may differ",
+            id, old.model_name, old.workload);
+    run_row_free(&old);
+    return rc;
+}
+
 enum err_code tune_begin(struct tuning *t, struct err *why)
 {
     struct run_row *r = &t->run;
@@ -444,14 +477,15 @@ enum err_code tune_begin(struct tuning *t, struct err *why)
     r->spec_json = spec_text(t);
     if (t->o->resume_id) {
         r->id = t->o->resume_id;
-        rc = db_run_hold(t->db, r->id, why);
+        rc = check_resumed(t, why);
+        if (!rc) rc = db_run_hold(t->db, r->id, why);
         if (!rc) rc = db_run_reopen(t->db, r->id, why);
     } else {
         rc = db_run_insert(t->db, r, why);
         if (!rc) rc = db_run_hold(t->db, r->id, why);
     }
     t->started = !rc;
-    t->out->run_id = r->id;
+    t->out->run_id = rc ? 0 : r->id;
     return rc;
 }
 

@@ -1,0 +1,67 @@
+#!/bin/bash
+# Proves: a search that is killed outright goes on with what it had measured, and only as the same search; a mixed recipe is
+# measured, kept in the database, written when it is better and then read by others; the governor switches and says what
+# that did.
+. "$(dirname "$0")/lib.sh" "$@"
+[ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to read JSON with"; exit 77; }
+
+search=(tune --space "recipe=file|q8_0|q4_K|q4_0,kv=f16|q8_0,threads=1" -w tg16 -t 1 --budget 12s --dry-run -o json)
+"$QDYNO" "${search[@]}" >/dev/null 2>"$T/err" &
+pid=$!
+pids+=($pid)
+looks() { "$QDYNO" show 1 -o json 2>/dev/null | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["rows"]))' 2>/dev/null; }
+for _ in $(seq 300); do
+  seen=$(looks)
+  [ "${seen:-0}" -ge 3 ] && break
+  kill -0 $pid 2>/dev/null || break
+  sleep 0.1
+done
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+before=$(looks)
+[ "${before:-0}" -ge 3 ] || fail "no look was kept"
+expect 4 tune --space "recipe=file|q8_0,threads=1" -w tg16 -t 1 --resume 1 && says err 'another search'
+expect 4 tune --resume 99 -w tg16
+expect 0 "${search[@]}" --resume 1 &&
+  json 'd["run"] == 1 and d["configurations"] == 8 and d["because"] and d["written"] is None' &&
+  json 'all(t["tok_s"] > 0 for t in d["tried"]) and any(t["kld"] is not None and t["kld"] > 0 for t in d["tried"])' &&
+  json 'd["winner"] in (d["current"], d["candidate"])'
+after=$(looks)
+[ "${after:-0}" -ge "$before" ] || fail "looks were lost: $before before, $after after"
+expect 4 "${search[@]}" --resume 1 && says err 'is done'
+expect 4 tune --space "recipe=q9_0" && says err 'q9_0'
+expect 4 tune --limit speed=3 && says err 'memory=BYTES and kld=NATS'
+expect 4 tune -w eval:x && says err 'tg64 or pp512'
+
+# single tensors of the bundled model in two formats; what the check says decides the status
+"$QDYNO" recipe --formats "q3_K q5_K" --like q4_K --windows 2 --check-windows 4 -c 64 --budget 60s \
+  --out "$T/mix.conf" --gguf "$T/mix.gguf" -o json >"$T/out" 2>"$T/err"
+status=$?
+json 'd["measured"] == 86 and d["estimated"] == 0 and d["kld"] > 0 and d["uniform_kld"] > 0' &&
+  json 'd["recipe"].startswith(("q3_K", "q5_K")) and "tensors=" in d["recipe"]'
+if [ $status = 0 ]; then
+  json 'd["beats"] is True and d["kld"] < d["uniform_kld"] and d["kld_difference_upper"] < 0'
+  expect 0 info -m "$T/mix.gguf" -o json
+  expect 0 quantize "$(dirname "$QDYNO")/share/models/bundled.gguf" "$T/again.gguf" -R "@$T/mix.conf" -o json &&
+    cmp -s "$T/mix.gguf" "$T/again.gguf" || fail "the recipe's file makes another model"
+  expect 0 bench -n 4 -p 0 -r 1 -C "@$T/mix.conf"
+else
+  [ $status = 1 ] || [ $status = 2 ] || fail "recipe: status $status"
+  [ ! -e "$T/mix.conf" ] && [ ! -e "$T/mix.gguf" ] || fail "a recipe that is not better was written"
+fi
+expect 4 recipe --kld 0.1 --size 3M && says err 'one target'
+expect 4 recipe --like q4_K -C q8_0 && says err 'searched for'
+expect 6 recipe --size 100K --formats q2_K --windows 2 --check-windows 2 -c 64 --budget 20s && says err 'limit'
+"$QDYNO" synth --shape tiny -R q8_0 "$T/q8.gguf" >/dev/null 2>&1
+expect 4 recipe -m "$T/q8.gguf" --like q4_0 && says err 'quantized already'
+
+# a step that is slow on purpose: it must be left, and the effect told
+expect 0 govern handicap=100,threads=1 q4_0,threads=1 --rule decode=1000000 -n 9 -w tg8 -o json &&
+  json 'len(d["switches"]) == 1 and d["switches"][0]["request"] == 4 and "in a row" in d["switches"][0]["reason"]' &&
+  json 'd["switches"][0]["before"] > 0 and d["switches"][0]["after"] > 0' &&
+  json '[r["requests"] for r in d["rows"]] == [3, 6] and all(r["loaded"] for r in d["rows"])'
+expect 0 govern threads=1 q8_0,threads=1 --rule memory=900000G -n 5 -w tg8 -o json &&
+  json '[r["loaded"] for r in d["rows"]] == [False, True]'
+expect 4 govern default q8_0 --rule speed=3 && says err 'itl=TIME'
+expect 4 govern default q8_0 --rule ttft=1s -w tg8 -n 1 && says err 'prompt'
+finish
