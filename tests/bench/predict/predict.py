@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Predicted against measured, for configurations that were not seen before.
+
+The machine's ceilings and kernels are measured (`qdyno detect --probe --kernels`), a few configurations of each model
+are run so that the predictor learns what it gets wrong here, and then every other configuration is predicted and
+run. What is learned is frozen before that: each of the others is run on a copy of the database as it was then, so none
+profits from its neighbours. Peak memory is that of `qdyno fit --load`, less the program itself, against the plan.
+
+Wanted: decode within 10 % and prefill within 20 % for 90 % of the unseen configurations, memory plans within 2 %. A
+machine that others use proves nothing: runs it disturbed do not count, and too few that count are no result.
+
+Exit status: 0 reached, 1 missed, 3 too much was disturbed, 4 bad usage, 70 a program failed.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+EXIT_MISSED, EXIT_INVALID, EXIT_USAGE, EXIT_FAILED = 1, 3, 4, 70
+WANTED = {"decode_tok_s": 0.10, "prefill_tok_s": 0.20}
+SHARE, MEMORY = 0.90, 0.02
+FULL = ("f32", "f16", "bf16")
+
+
+class Failure(Exception):
+    """What was asked, and what the program said."""
+
+
+def note(text):
+    print(f"predict: {text}", file=sys.stderr, flush=True)
+
+
+def qdyno(options, *arguments, db=None, allowed=(0,)):
+    """A command's JSON document."""
+    command = [options.qdyno, *arguments, "-o", "json", "--quiet"]
+    if db:
+        command += ["--db", db]
+    done = subprocess.run(command, capture_output=True, text=True, env=options.env, check=False,
+                          stdin=subprocess.DEVNULL)
+    if done.returncode not in allowed:
+        raise Failure(f"{' '.join(command)}: status {done.returncode}: {done.stderr.strip()[-300:]}")
+    return json.loads(done.stdout)
+
+
+def space(options, model):
+    """Every configuration of a model: recipes where the file is of 16 or 32 bits, else the file as it is."""
+    info = qdyno(options, "fit", "-m", model, "-c", "512", allowed=(0, 6))
+    if not info["rows"]:
+        raise Failure(f"{model}: no plan")
+    probe = qdyno(options, "advise", "-m", model, "--top", "10000")
+    recipes = {line["config"].split(",")[0] for line in probe["rows"]}
+    known = [r for r in options.recipes.split(",") if r in recipes]
+    lines = []
+    for recipe in ["", *known]:
+        for threads in options.threads.split(","):
+            for kv in options.kv.split(","):
+                line = ",".join(part for part in (recipe, f"threads={threads}", f"kv={kv}") if part)
+                lines.append(line)
+    return lines
+
+
+def bench(options, model, line, db):
+    work = ["-w", f"pp{options.prompt}", "-w", f"tg{options.gen}", "-w", f"tg{options.gen}@d{options.prompt}"]
+    document = qdyno(options, "bench", "-m", model, "-C", line, *work, "-r", str(options.repetitions), db=db)
+    return document, sum(1 for row in document["rows"] if row.get("disturbed"))
+
+
+def told(options, db, before):
+    """What was predicted and measured since `before` rows: newest first."""
+    rows = qdyno(options, "advise", "--accuracy", "--top", "10000", db=db)["rows"]
+    return rows[: len(rows) - before]
+
+
+def learn(options, chosen, db):
+    for model, line in chosen:
+        _, disturbed = bench(options, model, line, db)
+        note(f"learned {os.path.basename(model)} {line}{' (disturbed)' if disturbed else ''}")
+    return len(told(options, db, 0))
+
+
+def unseen(options, others, db, seen):
+    """One row a figure: metric, predicted, low, high, measured."""
+    rows, disturbed = [], 0
+    for i, (model, line) in enumerate(others):
+        copy = os.path.join(options.folder, "frozen.db")
+        for tail in ("", "-wal", "-shm"):
+            if os.path.exists(copy + tail):
+                os.remove(copy + tail)
+            if os.path.exists(db + tail):
+                shutil.copy(db + tail, copy + tail)
+        _, bad = bench(options, model, line, copy)
+        disturbed += bad
+        fresh = [row for row in told(options, copy, seen) if row["metric"] in WANTED]
+        for row in fresh:
+            print(f"{os.path.basename(model)},{line},{row['workload']},{row['metric']},{row['predicted']:.5g},{row['low']:.5g},"
+                  f"{row['high']:.5g},{row['measured']:.5g},{row['error_ratio']:.4f}", flush=True)
+        rows += fresh
+        note(f"{i + 1}/{len(others)} {os.path.basename(model)} {line}{' (disturbed)' if bad else ''}")
+    return rows, disturbed
+
+
+def memory(options, models):
+    """Largest departure of a peak from its plan, of models that are large enough for it to be told from the program."""
+    worst = 0.0
+    for model in models:
+        row = qdyno(options, "fit", "-m", model, "-c", str(options.ctx), "--load")["rows"][0]
+        ratio = row.get("actual_ratio")
+        large = row["total_bytes"] >= options.large
+        note(f"memory {os.path.basename(model)}: plan {row['total_bytes']}, the rest of the peak / plan {ratio}"
+             f"{'' if large else ' (too small to count)'}")
+        if large and ratio is not None:
+            worst = max(worst, abs(ratio - 1))
+    return worst
+
+
+def verdict(rows, disturbed, worst):
+    missed = worst > MEMORY
+    for metric, allowed in WANTED.items():
+        errors = [abs(row["error_ratio"]) for row in rows if row["metric"] == metric]
+        if not errors:
+            note(f"{metric}: nothing counts")
+            return EXIT_INVALID
+        share = sum(e <= allowed for e in errors) / len(errors)
+        covered = sum(row["in_interval"] for row in rows if row["metric"] == metric) / len(errors)
+        note(f"{metric}: {len(errors)} unseen, {share:.0%} within {allowed:.0%} (wanted {SHARE:.0%}), {covered:.0%} in their "
+             f"interval, median error {statistics.median(errors):.1%}, worst {max(errors):.1%}")
+        missed |= share < SHARE
+    note(f"memory: worst plan off by {worst:.2%} (wanted {MEMORY:.0%})")
+    if disturbed > len(rows):
+        note(f"{disturbed} runs were disturbed, {len(rows)} figures are left: the machine is not quiet")
+        return EXIT_INVALID
+    return EXIT_MISSED if missed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("qdyno", help="the program")
+    parser.add_argument("models", nargs="+", help="GGUF files; of 16 or 32 bits: recipes are made of them")
+    parser.add_argument("--recipes", default="q8_0,q6_K,q5_K,q4_K,q4_0,iq4_xs")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--kv", default="f16,q8_0")
+    parser.add_argument("--learn", type=float, default=0.25, help="share of the space that is learned from")
+    parser.add_argument("--most", type=int, default=0, help="unseen configurations at most, chosen by seed; 0: all")
+    parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--gen", type=int, default=64)
+    parser.add_argument("--ctx", type=int, default=1024, help="of the memory check")
+    parser.add_argument("--large", type=int, default=256 << 20, help="plans below so many bytes are not judged")
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    if not 0 < options.learn < 1:
+        parser.error("--learn: want a share between 0 and 1")
+    with tempfile.TemporaryDirectory(prefix="qdyno-predict-") as folder:
+        options.folder = folder
+        options.env = {**os.environ, **{f"XDG_{k}_HOME": os.path.join(folder, k) for k in ("DATA", "CONFIG", "CACHE")}}
+        for k in ("DATA", "CONFIG", "CACHE"):
+            os.mkdir(os.path.join(folder, k))
+        db = os.path.join(folder, "learned.db")
+        try:
+            note("measuring the machine and its kernels")
+            qdyno(options, "detect", "--probe", "--kernels")
+            dice = random.Random(options.seed)
+            chosen, others = [], []
+            for model in options.models:
+                lines = space(options, model)
+                dice.shuffle(lines)
+                cut = max(2, round(options.learn * len(lines)))
+                chosen += [(model, line) for line in lines[:cut]]
+                others += [(model, line) for line in lines[cut:]]
+            if options.most:
+                dice.shuffle(others)
+                others = others[: options.most]
+            seen = learn(options, chosen, db)
+            print("model,config,workload,metric,predicted,low,high,measured,error_ratio", flush=True)
+            rows, disturbed = unseen(options, others, db, seen)
+            return verdict(rows, disturbed, memory(options, options.models))
+        except Failure as failure:
+            note(str(failure))
+            return EXIT_FAILED
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(EXIT_FAILED)
