@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tui/cli/rows.h"
+#include "tui/cli/troubles.h"
 
 static const struct column COLUMNS[] = {
     { "check", "check", COLUMN_TEXT },
@@ -199,6 +200,33 @@ static void check_sensors(struct doctor *d)
     telemetry_close(t);
 }
 
+/* What makes runs slow, fail or vary right now. */
+static void check_troubles(struct doctor *d)
+{
+    enum { LATEST = 50 };
+    struct telemetry *t = NULL;
+    struct db *db = NULL;
+    struct run_row *runs = NULL;
+    struct trouble found[TROUBLES_MAX];
+    double row[METRIC_SENSOR_COUNT];
+    int n_runs = 0;
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) row[i] = NAN;
+    if (!d->machine_known) return;
+    if (!telemetry_open(&t, "", NULL)) {
+        telemetry_sample(t, row);
+        clock_sleep_ns(200000000);
+        telemetry_sample(t, row);
+        telemetry_close(t);
+    }
+    if (!db_open(&db, d->g->db_path, NULL)) db_run_list(db, NULL, LATEST, &runs, &n_runs, NULL);
+    const int n = troubles_find(found, &(struct trouble_case){ &d->machine, row, runs, n_runs });
+    for (int i = 0; i < n; i++) say(d, NOTE, found[i].advice, "%s", found[i].found);
+    if (!n) say(d, GOOD, "", "nothing that would slow a run down or stop it");
+    for (int i = 0; i < n_runs; i++) run_row_free(&runs[i]);
+    free(runs);
+    db_close(db);
+}
+
 static void check_ceilings(struct doctor *d)
 {
     struct machine_ceilings c;
@@ -207,8 +235,11 @@ static void check_ceilings(struct doctor *d)
     if (!d->machine_known || ceilings_load(&c, d->machine.id, &found, NULL) || !found)
         say(d, NOTE, "qdyno detect --probe", "not measured yet");
     else
-        say(d, GOOD, "", "%.1f GB/s read, measured %s", c.read_bytes_s_all * 1e-9,
-            clock_iso8601(c.measured_unix_ms, when, sizeof when));
+        say(d, c.kernels.measured ? GOOD : NOTE,
+            c.kernels.measured ? "" : "narrower predictions: qdyno detect --kernels (40 s)",
+            "%.1f GB/s read, measured %s%s", c.read_bytes_s_all * 1e-9,
+            clock_iso8601(c.measured_unix_ms, when, sizeof when),
+            c.kernels.measured ? "; kernels timed" : "");
 }
 
 static void check_model(struct doctor *d)
@@ -306,11 +337,11 @@ static const struct {
     const char *name;
     void (*run)(struct doctor *d);
 } CHECKS[] = {
-    { "machine", check_machine },    { "instruction sets", check_isa }, { "memory", check_memory },
-    { "frequency", check_governor }, { "power source", check_power },   { "GPU", check_gpu },
-    { "sensors", check_sensors },    { "ceilings", check_ceilings },    { "bundled model", check_model },
-    { "worker", check_worker },      { "database", check_database },    { "folders", check_places },
-    { "terminal", check_terminal },
+    { "machine", check_machine },     { "instruction sets", check_isa }, { "memory", check_memory },
+    { "frequency", check_governor },  { "power source", check_power },   { "GPU", check_gpu },
+    { "sensors", check_sensors },     { "troubles", check_troubles },    { "ceilings", check_ceilings },
+    { "bundled model", check_model }, { "worker", check_worker },        { "database", check_database },
+    { "folders", check_places },      { "terminal", check_terminal },
 };
 
 int command_doctor(const struct cli_global *g, const struct cli_args *a)
