@@ -152,6 +152,8 @@ static void move_focus(struct dashboard *d, int by)
     int *pane = &d->ui.pane[d->ui.view];
     const int n = pane_count(d->ui.view);
     *pane = *pane ? (*pane - 1 + by + n) % n + 1 : by > 0 ? 1 : n;
+    dashboard_toast(d, false, "%s: z %s", pane_name(d->ui.view, *pane - 1),
+                    d->ui.zoomed ? "brings the others back" : "lets it fill the screen");
 }
 
 static void do_zoom(struct dashboard *d)
@@ -220,9 +222,7 @@ static void act(struct dashboard *d, enum action action)
     case DO_REDRAW:
         if (d->screen) screen_redraw(d->screen);
         break;
-    case DO_SUSPEND:
-        if (d->screen) screen_suspend(d->screen);
-        break;
+    case DO_SUSPEND: dashboard_suspend(d); break;
     default: break;
     }
 }
@@ -279,6 +279,10 @@ static void key_in_page(struct dashboard *d, int key)
 
 void dashboard_key(struct dashboard *d, int key)
 {
+    if (key == UI_CTRL('z')) { /* wherever one is: the shell is wanted */
+        dashboard_suspend(d);
+        return;
+    }
     if (d->ui.question.text[0]) {
         if (key == 'y' || key == 'Y')
             actions_answer(d, true);

@@ -79,10 +79,32 @@ void actions_do_stop(struct dashboard *d)
     dashboard_toast(d, false, "stopping; what is finished is kept, r resumes");
 }
 
+/* A process that stands still cannot watch what it measures: the pause comes first. */
+void dashboard_suspend(struct dashboard *d)
+{
+    const struct experiment_state *x = &d->s->experiment;
+    if (!d->screen) return;
+    d->suspending = true;
+    if (!dashboard_is_running(d) || x->paused_since_ms) return;
+    experiment_pause(d->experiment, true);
+    dashboard_toast(d, false, "to the shell after this cell; the experiment is paused meanwhile");
+}
+
+void dashboard_suspend_pending(struct dashboard *d)
+{
+    const struct experiment_state *x = &d->s->experiment;
+    const bool running = dashboard_is_running(d);
+    if (!d->suspending || (running && !x->paused_since_ms)) return;
+    d->suspending = false;
+    screen_suspend(d->screen);
+    if (running && !d->paused_by_hand) experiment_pause(d->experiment, false);
+}
+
 void actions_do_pause(struct dashboard *d)
 {
     const struct experiment_state *x = &d->s->experiment;
     const bool wait = !x->pausing && !x->paused_since_ms;
+    d->paused_by_hand = wait;
     experiment_pause(d->experiment, wait);
     dashboard_toast(d, false, wait ? "pausing after this cell; P goes on" : "going on");
 }

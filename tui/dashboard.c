@@ -160,6 +160,7 @@ static void collect(struct dashboard *d)
     after_run(d);
     ask_limits(d);
     dashboard_start_pending(d);
+    dashboard_suspend_pending(d);
     char news[256];
     bool bad;
     if (board_take_news(d->board, news, sizeof news, &bad)) dashboard_toast(d, bad, "%s", news);

@@ -36,6 +36,8 @@ struct dashboard {
     char limits_for[64];    /* what the limits were last asked for */
     struct job pending;     /* a start that waits for the probe */
     bool was_running, leaving;
+    bool paused_by_hand;
+    bool suspending;                   /* the shell is wanted as soon as nothing is timed */
     int64_t cost_wall_ns, cost_cpu_ns; /* at the last reckoning */
     double cost_ratio;
 };
@@ -50,6 +52,11 @@ void dashboard_click(struct dashboard *d, struct hit hit);
 void dashboard_start(struct dashboard *d, const struct job *start);
 /* Starts what waits, once it may. Called every frame. */
 void dashboard_start_pending(struct dashboard *d);
+
+/* Back to the shell: at once, or when the cell that is timed has ended. What is on screen says so. */
+void dashboard_suspend(struct dashboard *d);
+/* The same, once it may. Called every frame. */
+void dashboard_suspend_pending(struct dashboard *d);
 
 void dashboard_toast(struct dashboard *d, bool is_error, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

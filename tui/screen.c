@@ -311,7 +311,7 @@ void screen_suspend(struct screen *s)
 }
 
 /* What pending signals ask for; SCREEN_TIMEOUT when nothing. */
-static enum screen_event signals_read(struct screen *s)
+static enum screen_event signals_read(struct screen *s, int *key)
 {
     enum screen_event event = SCREEN_TIMEOUT;
     struct signalfd_siginfo info;
@@ -322,9 +322,8 @@ static enum screen_event signals_read(struct screen *s)
             event = SCREEN_RESIZE;
             break;
         case SIGTSTP:
-            screen_suspend(s);
-            event = SCREEN_RESIZE;
-            break;
+            *key = UI_CTRL('z'); /* the same wish as the key: who draws knows whether anything is timed */
+            return SCREEN_KEY;
         case SIGCONT:
             come_back(s);
             event = SCREEN_RESIZE;
@@ -350,11 +349,11 @@ static enum screen_event key_read(struct screen *s, int *key)
 
 enum screen_event screen_wait(struct screen *s, int timeout_ms, int *key)
 {
-    enum screen_event event = signals_read(s);
+    enum screen_event event = signals_read(s, key);
     if (event != SCREEN_TIMEOUT || (event = key_read(s, key)) != SCREEN_TIMEOUT) return event;
     struct pollfd fds[] = { { .fd = 0, .events = POLLIN }, { .fd = s->signals, .events = POLLIN } };
     if (poll(fds, COUNT_OF(fds), timeout_ms) <= 0) return SCREEN_TIMEOUT;
-    if (fds[1].revents && (event = signals_read(s)) != SCREEN_TIMEOUT) return event;
+    if (fds[1].revents && (event = signals_read(s, key)) != SCREEN_TIMEOUT) return event;
     if (fds[0].revents & (POLLHUP | POLLERR | POLLNVAL)) return SCREEN_END;
     return fds[0].revents & POLLIN ? key_read(s, key) : SCREEN_TIMEOUT;
 }

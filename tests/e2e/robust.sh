@@ -127,9 +127,9 @@ shell_is_whole 'a full disk'
 
 # terminals that cannot do it
 for term in no-such-terminal dumb ''; do
-  keys -l "clear; TERM='$term' '$QDYNO' 2>&1; echo status \$?"
+  keys -l "clear; TERM='$term' '$QDYNO' 2>&1; echo \"status \$? of '$term'\""
   keys Enter
-  wait_for 5 '^status 7' && screen | tr -d '\n' | grep -q 'TERM=xterm-256color qdyno.*--linear' ||
+  wait_for 5 "^status 7 of '$term'" && screen | tr -d '\n' | grep -q 'TERM=xterm-256color qdyno.*--linear' ||
     fail "TERM='$term' is not told what to do"
 done
 

@@ -119,7 +119,7 @@ static void keys_and_answers(void **state)
     struct session s;
     int64_t begun = clock_ns();
     session_open(&s, "xterm-256color", "C.UTF-8", true);
-    CHECK(session_read(&s, "history", 20000));
+    CHECK(session_read(&s, "hist", 20000));
     print_message("first frame after %.0f ms\n", (double)(clock_ns() - begun) / 1e6);
     CHECK(session_read(&s, "\x1b[38;5;", 1000)); /* 256 colours are used */
     session_send(&s, "?");
@@ -134,7 +134,7 @@ static void keys_and_answers(void **state)
     CHECK(session_read(&s, "readable", 10000));
     session_send(&s, "\x1b");
     session_read(&s, NULL, 200);
-    session_send(&s, "6");
+    session_send(&s, "9");
     CHECK(session_read(&s, "Log", 10000));
     session_send(&s, "\x1b[<0;26;24M\x1b[<0;26;24m"); /* a click on "4 history" */
     CHECK(session_read(&s, "History", 10000));
@@ -153,7 +153,7 @@ static void sizes_and_sigterm(void **state)
     (void)state;
     struct session s;
     session_open(&s, "xterm-256color", "C.UTF-8", true);
-    CHECK(session_read(&s, "history", 20000));
+    CHECK(session_read(&s, "hist", 20000));
     session_size(&s, 50, 10);
     CHECK(session_read(&s, "small:", 10000));
     session_size(&s, 1, 1);
@@ -171,7 +171,7 @@ static void hangup(void **state)
     (void)state;
     struct session s;
     session_open(&s, "xterm-256color", "C.UTF-8", true);
-    CHECK(session_read(&s, "history", 20000));
+    CHECK(session_read(&s, "hist", 20000));
     kill(s.pid, SIGHUP);
     check_end(&s, 0);
     session_close(&s);
@@ -182,7 +182,7 @@ static void without_colour(void **state)
     (void)state;
     struct session s;
     session_open(&s, "xterm-256color", "C.UTF-8", false);
-    CHECK(session_read(&s, "history", 20000));
+    CHECK(session_read(&s, "hist", 20000));
     session_read(&s, NULL, 300);
     CHECK(!strstr(str_text(&s.seen), "\x1b[38;5;") && !strstr(str_text(&s.seen), "\x1b[3"
                                                                                  "4m"));
@@ -196,7 +196,7 @@ static void plain_locale(void **state)
     (void)state;
     struct session s;
     session_open(&s, "xterm", "C", true);
-    CHECK(session_read(&s, "history", 20000));
+    CHECK(session_read(&s, "hist", 20000));
     session_read(&s, NULL, 300);
     for (const char *p = str_text(&s.seen); *p; p++) CHECK((unsigned char)*p < 0x80);
     CHECK(!strstr(str_text(&s.seen), "\x1b[38;5;")); /* 8 colours */
@@ -228,6 +228,15 @@ static void storm(void **state)
                                              "4",
                                              "5",
                                              "6",
+                                             "7",
+                                             "8",
+                                             "9",
+                                             "0",
+                                             "w",
+                                             "z",
+                                             "P",
+                                             "c",
+                                             " ",
                                              "b",
                                              "s",
                                              "r",
@@ -265,7 +274,7 @@ static void storm(void **state)
     struct session s;
     uint32_t random = 12345;
     session_open(&s, "xterm-256color", "C.UTF-8", true);
-    CHECK(session_read(&s, "history", 20000));
+    CHECK(session_read(&s, "hist", 20000));
     for (int i = 0; i < 600; i++) {
         random = random * 1664525u + 1013904223u;
         uint32_t pick = random >> 8;

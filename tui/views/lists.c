@@ -54,7 +54,10 @@ static void advice_details(struct grid *g, struct rect in, const struct advice *
 void view_advice(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
     struct rect box[ADVICE_BOXES] = { body };
-    if (s->advice_count) layout_advice(body, s->advice_count, box);
+    if (s->advice_count) {
+        layout_advice(body, s->advice_count, box);
+        panes_place(g, box, ADVICE_BOXES, body, u);
+    }
     struct rect in = grid_box(g, box[ADVICE_LIST], "Advice",
                               snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
     if (s->advice_count == 0) {
