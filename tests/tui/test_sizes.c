@@ -98,8 +98,61 @@ static int draw_size(struct cell *all, const struct snapshot *s, const struct ui
     return panes;
 }
 
+enum { BROWSER = VIEW_COUNT + 4, MAKING, READING, ASKED, VARIANTS };
+
+/* What lies over a view, filled with what is hardest to fit. */
+static void overlays_fill(struct snapshot *s)
+{
+    struct folder *f = &s->folder;
+    snprintf(f->path, sizeof f->path, "/m/");
+    f->read = true;
+    while (f->count < FOLDER_ENTRIES) {
+        struct file_entry *e = &f->entry[f->count];
+        *e = (struct file_entry){ .kind = (enum file_kind)(f->count % 4),
+                                  .known = f->count % 3 > 0,
+                                  .bytes = INT64_MAX >> f->count % 60,
+                                  .params = INT64_MAX,
+                                  .needs_bytes = f->count % 5 - 1 };
+        memset(e->name, f->count % 2 ? 'n' : '/', sizeof e->name - 1);
+        memcpy(e->name + 100, "日本語", strlen("日本語"));
+        memset(e->arch, 'a', sizeof e->arch - 1);
+        memset(e->format, 'f', sizeof e->format - 1);
+        if (f->count % 7 == 0) memset(e->trouble, 't', sizeof e->trouble - 1);
+        f->count++;
+    }
+    recipe_offers_make(&s->recipes, NULL);
+    for (int i = 0; i < s->recipes.count; i += 2)
+        memset(s->recipes.offer[i].refusal, 'r', sizeof s->recipes.offer[i].refusal - 1);
+    memset(s->page.title, 'p', sizeof s->page.title - 1);
+    for (int i = 0; i <= PAGE_LINES; i++)
+        page_put(&s->page, (enum page_tone)(i % 6), "%s%*d", i % 2 ? "日本語日本語" : "", 500, i);
+    memset(s->command, 'c', sizeof s->command - 1);
+    s->task_known = true;
+    s->task = (struct shell_progress){ .done = 7, .rate = 1e300, .left_s = 1e18 };
+    memset(s->task.unit, 'u', sizeof s->task.unit - 1);
+    memset(s->applied, 'a', sizeof s->applied - 1);
+}
+
+static struct ui ui_over(int variant)
+{
+    struct ui u = { .view = (enum view)(variant % VIEW_COUNT), .marked = { 12, 9 }, .order = BY_MODEL };
+    if (variant == BROWSER) form_show(&u.form, FORM_MODEL, (const char *const[FORM_FIELDS]){ "/m/" });
+    if (variant == MAKING) form_show(&u.form, FORM_QUANTIZE, NULL);
+    u.form.choice = variant == BROWSER ? 40 : -1;
+    if (variant == READING) {
+        u.page = true;
+        u.page_row = 200;
+        u.page_column = 7;
+    }
+    if (variant != ASKED) return u;
+    memset(u.question.text, 'q', sizeof u.question.text - 1);
+    memset(u.question.line, 'l', sizeof u.question.line - 1);
+    return u;
+}
+
 static struct ui ui_of(int variant)
 {
+    if (variant >= BROWSER) return ui_over(variant);
     struct ui u = { .view = (enum view)(variant % VIEW_COUNT) };
     if (variant >= VIEW_COUNT) u.help = variant % 2;
     if (variant == VIEW_COUNT + 2) {
@@ -156,12 +209,13 @@ static void all_sizes(void **state)
                     *arms = fixture_arms();
     const struct snapshot *shots[] = { hard, first, running, arms };
     assert_non_null(all);
+    overlays_fill(hard);
     int variant = 0;
     for (int h = 1; h <= MAX_H; h++)
         for (int w = 1; w <= MAX_W; w++, variant++) {
             if ((w < LAYOUT_MIN_W || h < LAYOUT_MIN_H) && (w * 7 + h) % 3)
                 continue; /* all the same text there */
-            struct ui u = ui_of(variant % (VIEW_COUNT + 4));
+            struct ui u = ui_of(variant % (VARIANTS));
             draw_size(all,
                       shots[variant % 5 == 0   ? 1
                             : variant % 5 == 1 ? 2
@@ -185,9 +239,10 @@ static void edges(void **state)
     struct cell *all = malloc(sizeof *all * (MAX_W * MAX_H + 2 * GUARD));
     struct snapshot *hard = fixture_extreme(), *failed = fixture_failed();
     assert_non_null(all);
+    overlays_fill(hard);
     for (size_t i = 0; i < COUNT_OF(W); i++)
         for (size_t j = 0; j < COUNT_OF(H); j++)
-            for (int variant = 0; variant < VIEW_COUNT + 4; variant++) {
+            for (int variant = 0; variant < VARIANTS; variant++) {
                 struct ui u = ui_of(variant);
                 draw_size(all, hard, &u, W[i], H[j], GLYPHS_BRAILLE);
                 draw_size(all, failed, &u, W[i], H[j], GLYPHS_BLOCKS);
