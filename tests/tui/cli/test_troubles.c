@@ -1,0 +1,116 @@
+/* Proves: a machine that tells nothing has no trouble; each trouble is found by its own sign, says what to
+ * do, and only then. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/check.h"
+#include "tui/cli/troubles.h"
+
+struct world {
+    struct machine machine;
+    double row[METRIC_SENSOR_COUNT];
+    struct run_row runs[2];
+    int n_runs;
+};
+
+static void quiet(struct world *w)
+{
+    memset(w, 0, sizeof *w);
+    w->machine = (struct machine){ .cores = 8,
+                                   .processors = 16,
+                                   .cgroup_cpus = NAN,
+                                   .cgroup_memory_bytes = -1,
+                                   .memory_bytes = INT64_C(16) << 30,
+                                   .memory_available_bytes = INT64_C(12) << 30 };
+    for (int i = 0; i < METRIC_SENSOR_COUNT; i++) w->row[i] = NAN;
+}
+
+static int look(const struct world *w, struct trouble out[TROUBLES_MAX])
+{
+    return troubles_find(out, &(struct trouble_case){ &w->machine, w->row, w->runs, w->n_runs });
+}
+
+static void expect_one(const struct world *w, const char *found, const char *advice)
+{
+    struct trouble t[TROUBLES_MAX];
+    assert_int_equal(look(w, t), 1);
+    if (!strstr(t[0].found, found) || !strstr(t[0].advice, advice))
+        fail_msg("%s: %s", t[0].found, t[0].advice);
+}
+
+static void nothing_told_is_no_trouble(void **state)
+{
+    (void)state;
+    struct world w;
+    struct trouble t[TROUBLES_MAX];
+    quiet(&w);
+    assert_int_equal(look(&w, t), 0);
+    w.row[METRIC_SWAP_TOTAL] = 1e9;
+    w.row[METRIC_SWAP_USED] = 0;
+    w.row[METRIC_SWAP_IN] = w.row[METRIC_CPU_THROTTLE] = w.row[METRIC_CPU_STEAL] = 0;
+    w.row[METRIC_OTHERS_BUSY] = 0.02;
+    assert_int_equal(look(&w, t), 0);
+}
+
+static void each_by_its_sign(void **state)
+{
+    (void)state;
+    static const struct {
+        enum metric_id sensor;
+        double value;
+        const char *found, *advice;
+    } SIGNS[] = {
+        { METRIC_SWAP_OUT, 4096, "in swap, and moving", "qdyno fit" },
+        { METRIC_PSI_MEMORY, 0.2, "programs wait for it", "smaller format" },
+        { METRIC_OTHERS_BUSY, 0.5, "50 % of the processors", "discarded" },
+        { METRIC_CPU_STEAL, 0.1, "10 % of time stolen", "host" },
+        { METRIC_CPU_THROTTLE, 3, "for heat", "cooling" },
+        { METRIC_GPU_THROTTLE, 1, "held back", "telemetry" },
+        { METRIC_CGROUP_THROTTLED, 2, "throttled", "quota" },
+    };
+    for (size_t i = 0; i < COUNT_OF(SIGNS); i++) {
+        struct world w;
+        quiet(&w);
+        w.row[SIGNS[i].sensor] = SIGNS[i].value;
+        expect_one(&w, SIGNS[i].found, SIGNS[i].advice);
+    }
+}
+
+static void by_the_machine_and_its_history(void **state)
+{
+    (void)state;
+    struct world w;
+    struct trouble t[TROUBLES_MAX];
+    quiet(&w);
+    w.machine.memory_available_bytes = INT64_C(1) << 30;
+    expect_one(&w, "1.00G of memory left", "kv=q8_0");
+    quiet(&w);
+    w.machine.cgroup_cpus = 1.5;
+    expect_one(&w, "1.5 processors, 8 cores", "threads=1");
+    quiet(&w);
+    w.machine.gpus = 1;
+    snprintf(w.machine.gpu[0].source, sizeof w.machine.gpu[0].source, "kernel");
+    expect_one(&w, "no driver answers", "driver");
+    quiet(&w);
+    w.n_runs = 1;
+    w.runs[0] = (struct run_row){ .id = 12,
+                                  .kind = "ab",
+                                  .verdict = "worse",
+                                  .metric = "decode_tok_s",
+                                  .label = "f16 vs q3_K",
+                                  .effect_ratio = 0.8 };
+    expect_one(&w, "run 12: f16 vs q3_K", "q8_0 or q4_0");
+    snprintf(w.runs[0].verdict, sizeof w.runs[0].verdict, "better");
+    assert_int_equal(look(&w, t), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_told_is_no_trouble),
+        cmocka_unit_test(each_by_its_sign),
+        cmocka_unit_test(by_the_machine_and_its_history),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
