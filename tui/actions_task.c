@@ -202,7 +202,7 @@ void actions_do_calibrate(struct dashboard *d)
 
 void actions_do_tune(struct dashboard *d)
 {
-    form_show(&d->ui.form, FORM_TUNE, NULL);
+    form_show(&d->ui.form, FORM_TUNE, (const char *const[FORM_FIELDS]){ "balanced", "10m" });
 }
 
 /* A form whose answer is a command: run it, or ask where it would replace a file. */

@@ -33,8 +33,8 @@ const struct form_description FORMS[FORM_KIND_COUNT] = {
     [FORM_BASELINE] = { "Keep the winner as a baseline", "keep", 1, { { "name", ASK_NAME } } },
     [FORM_TUNE] = { "Find the best configuration",
                     "begin",
-                    2,
-                    { { "goal", ASK_GOAL }, { "budget", ASK_BUDGET } } },
+                    3,
+                    { { "goal", ASK_GOAL }, { "budget", ASK_BUDGET }, { "limit", ASK_TEXT } } },
     [FORM_WRITE] = { "Watch two configurations write",
                      "begin",
                      3,
@@ -254,6 +254,7 @@ static const struct knob *knob_at_cursor(const struct form_field *field)
 const char *form_hint(const struct form *f, char *buf, size_t size)
 {
     static const char *const HINTS[ASK_KINDS] = {
+        [ASK_TEXT] = "what it may take: memory=8G, kld=0.05 (mean KL divergence); empty: what fits",
         [ASK_WORKLOAD] = "pp512 (prefill), tg128 (decode), pp512+tg128@d4096, tg64@b16, eval:FILE",
         [ASK_MORE] = "a third configuration against A; empty: two arms",
         [ASK_QUALITY] =

@@ -194,6 +194,10 @@ static void command_tune(struct str *out, const struct ui *u, const struct snaps
     model_word(out, s);
     if (f->kind != FORM_TUNE) return;
     str_printf(out, " --goal %s --budget %s", f->field[0].text, f->field[1].text);
+    if (f->field[2].text[0]) {
+        str_append(out, " --limit ");
+        shell_word(out, f->field[2].text);
+    }
 }
 
 const char *screen_command(const struct ui *u, const struct snapshot *s, char *buf, size_t size)

@@ -258,8 +258,10 @@ static void forms_say_commands(void **state)
     u.selected[VIEW_HISTORY] = 3; /* the selection may move: the form is about run 11 */
     assert_string_equal(screen_command(&u, s, buf, sizeof buf), "qdyno report 11 --out run.html");
     form_show(&u.form, FORM_TUNE, NULL);
-    assert_string_equal(screen_command(&u, s, buf, sizeof buf),
-                        "qdyno tune -m /models/stories15M-f16.gguf --goal balanced --budget 5m");
+    form_put(&u.form, 2, "memory=8G");
+    assert_string_equal(
+        screen_command(&u, s, buf, sizeof buf),
+        "qdyno tune -m /models/stories15M-f16.gguf --goal balanced --budget 5m --limit memory=8G");
     free(s);
 }
 

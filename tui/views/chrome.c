@@ -32,6 +32,15 @@ static void running_state(const struct experiment_state *x, struct mark m, char 
         snprintf(buf + n, size - (size_t)n, "  ETA %s", figure_duration(x->eta_s).text);
 }
 
+/* "● quantize 42%", else how long it has been running. */
+static void command_state(const struct snapshot *s, char *buf, size_t size)
+{
+    const bool known = s->task_known && isfinite(s->task.done);
+    snprintf(buf, size, "● %.*s %s", (int)MIN(strcspn(s->command, " "), 16), s->command,
+             known ? figure_percent(s->task.done).text
+                   : figure_duration((double)(s->unix_ms - s->command_started_ms) * 1e-3).text);
+}
+
 static void title_state(const struct snapshot *s, const struct ui *u, char *buf, size_t size)
 {
     const struct experiment_state *x = &s->experiment;
@@ -43,8 +52,7 @@ static void title_state(const struct snapshot *s, const struct ui *u, char *buf,
     else if (snapshot_is_running(s))
         running_state(x, m, buf, size);
     else if (s->command[0])
-        snprintf(buf, size, "● %.*s %s", (int)MIN(strcspn(s->command, " "), 16), s->command,
-                 figure_duration((double)(s->unix_ms - s->command_started_ms) * 1e-3).text);
+        command_state(s, buf, size);
     else if (s->write_known && s->write.running)
         snprintf(buf, size, "● writing");
     else if (s->experiment_known && x->phase == PHASE_DONE)
