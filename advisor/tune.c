@@ -102,6 +102,8 @@ static enum err_code prepare(struct tuning *t, struct err *why)
     if (rc) return rc;
     t->out->random_weights = t->shape.random_weights;
     snprintf(t->out->left_out, sizeof t->out->left_out, "%s", t->space.left_out);
+    for (int d = 0; d < t->space.dims; d++)
+        if (!strcmp(t->space.dim[d].key, "recipe")) t->recipe_dim = d;
     t->what = predict_for_workload(&o->workload);
     t->what.lessons = t->lessons;
     rc = predict_one(&t->reference, t, o->current, why);
@@ -130,7 +132,7 @@ static enum err_code race(struct tuning *t, struct err *why)
         int i;
         bool judge;
         if (!tune_next(t, LEAST_PROMISE, &i, &judge)) break;
-        const double need_s = judge ? t->judge_s : t->look_s;
+        const double need_s = (judge ? t->judge_s : t->look_s) + tune_make_s(t, i);
         if (isfinite(need_s) && tune_spent(t) + need_s > until && tune_best(t, 0) > 0) break;
         rc = judge ? tune_judge(t, i, SEARCH_WINDOWS, why) : tune_look(t, i, why);
     }
@@ -424,7 +426,9 @@ enum err_code tune(struct tune_result *out, const struct tune_options *o, struct
     if (!(resolved.limits.kld > 0)) resolved.limits.kld = 0.02;
     t->o = &resolved;
     t->out = out;
-    t->look_s = t->judge_s = NAN;
+    t->look_s = t->judge_s = t->make_s = NAN;
+    t->recipe_dim = -1;
+    t->noise = 0.03;
     t->begun_ns = clock_ns();
     enum err_code rc = prepare(t, why);
     if (!rc) {

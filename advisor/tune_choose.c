@@ -18,8 +18,6 @@ const struct tune_weights TUNE_WEIGHTS[] = {
     [GOAL_ENERGY] = { .speed = 0.2, .memory = 0.05, .energy = 1 },
 };
 
-static const double NOISE = 0.03; /* of one look, ln; also what is peculiar to a configuration */
-
 static double noise_of_format(const char *name)
 {
     const struct format *f = format_find(name);
@@ -64,7 +62,7 @@ void tune_speed_of(const struct tuning *t, int i, double *mean, double *sd)
         *mean += log(c->predicted);
     }
     if (!c->looks) return;
-    const double own = NOISE * NOISE / c->looks, believed = *sd * *sd;
+    const double own = t->noise * t->noise / c->looks, believed = *sd * *sd;
     *mean = (log(c->rate) * believed + *mean * own) / (believed + own);
     *sd = sqrt(believed * own / (believed + own));
 }
@@ -159,7 +157,7 @@ bool tune_next(const struct tuning *t, double least, int *candidate, bool *judge
         const double need_s = (c->looks           ? 0
                                : isnan(t->look_s) ? 1
                                                   : t->look_s) +
-                              (isnan(c->kld) ? isnan(t->judge_s) ? 1 : t->judge_s : 0);
+                              (isnan(c->kld) ? isnan(t->judge_s) ? 1 : t->judge_s : 0) + tune_make_s(t, i);
         if (promise < least) continue;
         const double rate = promise / fmax(need_s, 1e-3 + 0.25 * (isnan(t->look_s) ? 1 : t->look_s));
         if (rate <= most) continue;

@@ -12,7 +12,6 @@
 
 static const char RACE[] = "race", QUALITY[] = "quality"; /* phases of cells */
 enum { CTX = 256, TEXT_LIMIT = 1 << 28, WARM_MOST = 5 };
-static const double NOISE = 0.03;
 static const double LOOK_SHARE = 0.02; /* of the budget: no further cell to settle beyond it */
 
 double tune_spent(const struct tuning *t)
@@ -39,16 +38,46 @@ static void average(double *mean, int n, double x)
     *mean = n > 1 ? *mean + (x - *mean) / n : x;
 }
 
+/* The value of the recipe that a candidate needs made; -1: none. */
+static int recipe_of(const struct tuning *t, int i)
+{
+    int at[TUNE_DIMS];
+    if (t->recipe_dim < 0 || t->list[i].index < 0) return -1;
+    tune_space_at(at, &t->space, t->list[i].index);
+    const int value = at[t->recipe_dim];
+    return !strcmp(t->space.dim[t->recipe_dim].value[value], "file") ? -1 : value;
+}
+
+double tune_make_s(const struct tuning *t, int i)
+{
+    static const double WEIGHTS_S = 2e7; /* until the first was made */
+    const int value = recipe_of(t, i);
+    if (value < 0 || t->made[value]) return 0;
+    return isnan(t->make_s) ? (double)t->shape.params / WEIGHTS_S : t->make_s;
+}
+
+/* What a look took, apart from making the recipe where that was part of it. */
+static void learn_cost(struct tuning *t, int i, double *mean, int *n, double seconds)
+{
+    const int value = recipe_of(t, i);
+    if (value >= 0 && !t->made[value]) {
+        t->made[value] = true;
+        average(&t->make_s, ++t->makes, fmax(seconds - (isnan(*mean) ? 0 : *mean), 0));
+        if (!isnan(*mean)) return;
+    }
+    average(mean, ++*n, seconds);
+}
+
 /* ---------------------------------------------------------------- speed */
 
 static void learn_speed(struct tuning *t, struct tune_candidate *c, double rate)
 {
     int at[TUNE_DIMS];
     average(&c->rate, ++c->looks, rate);
-    c->rate_sd = NOISE * c->rate / sqrt(c->looks);
+    c->rate_sd = t->noise * c->rate / sqrt(c->looks);
     if (c->index < 0 || !(c->predicted > 0)) return;
     tune_space_at(at, &t->space, c->index);
-    tune_belief_see(t->speed, at, log(rate / c->predicted), NOISE);
+    tune_belief_see(t->speed, at, log(rate / c->predicted), t->noise);
 }
 
 static enum err_code store_look(struct tuning *t, const struct tune_candidate *c, struct cell *cell,
@@ -60,6 +89,17 @@ static enum err_code store_look(struct tuning *t, const struct tune_candidate *c
     snprintf(row.error, sizeof row.error, "%s", failed->code ? failed->message : "");
     const int stored = cell_thin(t->window, samples, cell->begun_ns, t->stored);
     return cell_insert(t->db, &row, cell, t->stored, stored, why);
+}
+
+/* Two cells in a row differ by the noise of both. It is never taken for less than what processes of one
+ * configuration differ by. */
+static void learn_noise(struct tuning *t, double step)
+{
+    static const double LEAST = 0.02, PRIOR_N = 4, PRIOR = 0.03;
+    if (!isfinite(step)) return;
+    t->noise_sum += 0.5 * step * step;
+    t->noise_n++;
+    t->noise = fmax(LEAST, sqrt((t->noise_sum + PRIOR_N * PRIOR * PRIOR) / (t->noise_n + PRIOR_N)));
 }
 
 /* Until two cells in a row differ by less than the noise, or it is enough: what runs first pays for loading.
@@ -82,7 +122,10 @@ static enum err_code run_cells(struct tuning *t, struct arm *arm, struct cell *c
         free(cell->itl);
         const enum err_code rc = cell_take(cell, &ask, t->window, samples, why);
         const double value = cell->value[t->out->metric - METRICS];
-        if (rc || fabs(log(value / before)) < 2 * NOISE) return rc;
+        if (rc) return rc;
+        const double step = log(value / before);
+        if (i > 1 || fabs(step) < 0.5) learn_noise(t, step); /* the first one warms up */
+        if (fabs(step) < 2 * t->noise) return ERR_OK;
         before = value;
         ask.repeats = cell_repeats(cell->seconds / ask.repeats);
     }
@@ -121,7 +164,7 @@ enum err_code tune_look(struct tuning *t, int i, struct err *why)
     }
     const double rate = rc ? NAN : cell.value[t->out->metric - METRICS];
     cell.seconds = (double)(clock_ns() - t0) * 1e-9; /* what it cost, starting included */
-    average(&t->look_s, ++t->looks, cell.seconds);
+    learn_cost(t, i, &t->look_s, &t->looks, cell.seconds);
     if (isfinite(rate) && rate > 0) {
         learn_speed(t, c, rate);
     } else {
@@ -328,7 +371,7 @@ enum err_code tune_judge(struct tuning *t, int i, int windows, struct err *why)
         snprintf(t->list[i].error, sizeof t->list[i].error, "%s", failed.message);
     }
     const double seconds = (double)(clock_ns() - t0) * 1e-9;
-    average(&t->judge_s, ++t->judged, seconds);
+    learn_cost(t, i, &t->judge_s, &t->judged, seconds);
     rc = keep_answer(t, i, &a, why);
     return rc ? rc : store_answer(t, &a, seconds, &failed, why);
 }
@@ -349,7 +392,7 @@ static enum err_code recall_cell(struct tuning *t, const struct cell_row *row, s
     if (!strcmp(row->phase, RACE)) {
         struct tune_candidate *c = find_line(t, row->config, &i);
         const double rate = db_measurement_get(t->db, row->id, t->out->metric->name);
-        average(&t->look_s, ++t->looks, row->seconds);
+        if (c) learn_cost(t, i, &t->look_s, &t->looks, row->seconds);
         if (c && *row->error) c->failed = true;
         if (c && rate > 0) learn_speed(t, c, rate);
         return ERR_OK;

@@ -38,7 +38,12 @@ struct tuning {
     size_t text_n;
     double look_s, judge_s; /* what one look at speed, and at quality, took on average; NAN */
     int looks, judged;
-    double spent_before; /* by earlier resumptions */
+    double noise, noise_sum; /* of one look, ln: from cells that followed each other; squares so far */
+    int noise_n;
+    double make_s;          /* of making a recipe's file, on average; NAN */
+    int makes, recipe_dim;  /* -1: no recipes to choose from */
+    bool made[TUNE_VALUES]; /* by value of that dimension */
+    double spent_before;    /* by earlier resumptions */
     int64_t begun_ns;
     struct sample *window; /* [WINDOW_SAMPLES] scratch */
     struct sample_row *stored;
@@ -58,6 +63,8 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
 /* The part of a line that decides what the model says; "default" when it is the file as it is. */
 void tune_answer_line(const struct config *c, char *out, size_t size);
 struct tune_answer *tune_answer_find(const struct tuning *t, const char *line);
+/* Seconds before candidate i can be looked at: its recipe is made once, and then lies in the cache. */
+double tune_make_s(const struct tuning *t, int i);
 /* One look at the speed of candidate i: updates it, the belief, the database. Its failure is a result
  * (ERR_OK). Errors: ERR_CANCELLED; what is wrong with the database. */
 enum err_code tune_look(struct tuning *t, int i, struct err *why);
