@@ -17,6 +17,7 @@
 #include "advisor/sidebyside.h"
 #include "advisor/advise.h"
 #include "advisor/rules.h"
+#include "advisor/teach.h"
 #include "advisor/apply.h"
 #include "advisor/recipe_search.h"
 #include "advisor/tune.h"

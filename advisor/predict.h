@@ -54,17 +54,4 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
 /* Bytes that a model may take there; -1 unknown. */
 int64_t predict_memory(const struct machine *m, const struct machine_ceilings *k, bool on_gpu);
 
-/* What a run measured, for the next prediction: NAN where it did not. */
-struct lesson {
-    const struct machine *machine;
-    const struct machine_ceilings *ceilings;
-    const char *model; /* path */
-    const struct config *config;
-    const struct workload *workload;
-    double decode_tok_s, prefill_tok_s, peak_bytes, load_s, token_j;
-    int64_t run_id; /* 0: none */
-};
-/* Predict as it would have been told just now, and keep that beside what was measured. */
-enum err_code lesson_keep(struct db *d, const struct lesson *l, struct err *why);
-
 #endif

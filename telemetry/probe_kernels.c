@@ -417,8 +417,8 @@ enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable
     enum err_code rc = bench_memory(&b, why);
     for (int t = 1; t >= 0 && !rc; t--) {
         if (!t && all == 1) break;
-        measure_reads(&b, t);
         rc = measure_variant(&b, KERNEL_VARIANT_AUTO, t, why);
+        if (!rc) measure_reads(&b, t);
     }
     for (int v = 1; v < KERNEL_VARIANTS && !rc; v++) rc = measure_variant(&b, v, 1, why);
     free(b.x);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tui/cli/pause.h"
 #include "tui/cli/ab_claims.h"
 #include "tui/cli/rows.h"
 #include "tui/cli/sampling.h"
@@ -217,6 +218,23 @@ static void watch(struct progress *p, const struct experiment_state *s)
                   s->cell_done, s->cell_of, effect, eta);
 }
 
+/* Predictions learn from what was measured. That they cannot is no reason to lose a verdict. */
+static void teach(const struct cli_global *g, const struct experiment_state *s, const struct machine *m)
+{
+    struct machine_ceilings c;
+    struct db *d = NULL;
+    struct err why = { 0 };
+    uint32_t usable;
+    bool known = false;
+    if (isa_usable(&usable, &why) || usable != isa_detect()) return; /* QDYNO_ISA held it back */
+    if (ceilings_load(&c, m->id, &known, &why) || !known) return;
+    enum err_code rc = db_open(&d, g->db_path, &why);
+    if (!rc) rc = lesson_keep_run(d, s, m, &c, &why);
+    db_close(d);
+    if (rc)
+        log_write(&g->log, LOG_WARN, "what this run teaches predictions could not be kept: %s", why.message);
+}
+
 enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *spec,
                      struct experiment_state *out, struct err *why)
 {
@@ -224,11 +242,16 @@ enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *s
     struct sampler_thread *sampler = NULL;
     struct experiment *x = NULL;
     struct progress p;
+    struct cli_pause pause;
     progress_init(&p, g);
+    cli_pause_begin(&pause);
     enum err_code rc = machine_detect(&m, "", why);
     if (!rc)
         rc = cli_sampler(&sampler, NULL, why); /* without one, contamination is judged by the worker alone */
-    if (rc) return rc;
+    if (rc) {
+        cli_pause_end(&pause);
+        return rc;
+    }
     struct experiment_deps deps = {
         .db_path = g->db_path, .sampler = sampler, .machine = &m, .log = &g->log
     };
@@ -239,6 +262,7 @@ enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *s
         experiment_wait(x, &version, 200);
         experiment_state(x, out);
         watch(&p, out);
+        cli_pause_follow(&pause, x, out);
         if (!asked && cli_is_interrupted(g)) {
             experiment_stop(x);
             asked = true;
@@ -248,6 +272,8 @@ enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *s
     if (!rc) experiment_state(x, out);
     experiment_close(x);
     sampler_stop(sampler);
+    cli_pause_end(&pause);
+    if (!rc) teach(g, out, &m);
     return rc;
 }
 

@@ -1,0 +1,81 @@
+/* Proves: a short measurement gives some times and leaves the rest unknown, plausible against each other; it
+ * can be ended; times come back from their text, and damaged text is refused or unknown, never a time. */
+#include <math.h>
+#include <string.h>
+
+#include "telemetry/telemetry.h"
+#include "tests/check.h"
+
+static void measured_in_a_moment(void **state)
+{
+    (void)state;
+    static struct kernel_times k, back;
+    struct err why = { 0 };
+    uint32_t usable;
+    CHECK_OK(isa_usable(&usable, &why));
+    CHECK_OK(kernel_times_measure(&k, usable, 1.5, NULL, NULL, &why));
+    CHECK(k.measured);
+    int known = 0;
+    for (int f = 0; f < FORMAT_COUNT; f++)
+        for (int r = 0; r < KERNEL_ROWS; r++) {
+            const float s = k.product[f][KERNEL_VARIANT_AUTO][r][1];
+            known += s > 0;
+            CHECK(s >= 0 && isfinite(s) && s < 1e-3f);
+        }
+    CHECK(known >= 1);
+    json_t *text = kernel_times_to_json(&k);
+    CHECK_OK(kernel_times_from_json(&back, text, &why));
+    for (int f = 0; f < FORMAT_COUNT; f++) {
+        const float a = k.product[f][0][0][1], b = back.product[f][0][0][1];
+        CHECK((a > 0) == (b > 0) && fabsf(a - b) <= 1e-3f * a);
+        CHECK((k.stream[f][1] > 0) == (back.stream[f][1] > 0));
+    }
+    CHECK(back.measured && back.stream_bytes == k.stream_bytes);
+    json_decref(text);
+}
+
+static bool refuse(void *ctx, const char *what, double done)
+{
+    (void)what, (void)done;
+    *(int *)ctx += 1;
+    return false;
+}
+
+static void can_be_ended(void **state)
+{
+    (void)state;
+    static struct kernel_times k;
+    struct err why = { 0 };
+    int asked = 0;
+    CHECK(kernel_times_measure(&k, 0, 30, refuse, &asked, &why) == ERR_CANCELLED);
+    CHECK(asked > 0 && !k.measured);
+}
+
+static void damaged_text_is_unknown(void **state)
+{
+    (void)state;
+    static struct kernel_times k;
+    struct err why = { 0 };
+    json_t *doc = NULL;
+    const char *good =
+        "{\"schema\":1,\"region\":[-1,\"x\"],\"formats\":{\"q4_0\":{\"product_auto\":[1e-9,null,0,-3],"
+        "\"stream\":7},\"q99\":{\"stream\":[1,1]}}}";
+    CHECK_OK(json_parse(&doc, good, strlen(good), &why));
+    CHECK_OK(kernel_times_from_json(&k, doc, &why));
+    CHECK(k.product[FORMAT_Q4_0][0][0][0] > 0 && k.product[FORMAT_Q4_0][0][0][1] == 0);
+    CHECK(k.product[FORMAT_Q4_0][0][1][1] == 0 && k.stream[FORMAT_Q4_0][0] == 0 && k.region[0] == 0);
+    json_decref(doc);
+    CHECK_OK(json_parse(&doc, "{\"schema\":9}", 12, &why));
+    CHECK(kernel_times_from_json(&k, doc, &why) == ERR_FORMAT && strstr(why.message, "schema 1"));
+    json_decref(doc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(measured_in_a_moment),
+        cmocka_unit_test(can_be_ended),
+        cmocka_unit_test(damaged_text_is_unknown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
