@@ -201,7 +201,7 @@ const struct key_binding KEYS[] = {
       "qdyno tune -m MODEL",
       "tune" },
     { DO_COPY,
-      { 'y' },
+      { 'y', UI_CTRL('y') },
       "y",
       NULL,
       "copy the command that this screen equals (also in the log)",
