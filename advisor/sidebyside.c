@@ -234,6 +234,7 @@ static void describe(struct sidebyside *s, const struct sidebyside_spec *spec)
     snprintf(state->model, sizeof state->model, "%s", spec->model ? spec->model : "");
     snprintf(state->prompt, sizeof state->prompt, "%s", spec->prompt);
     state->limit = spec->tokens;
+    state->started_ms = clock_unix_ms();
     state->running = true;
     s->holder = -1;
     s->last = SIDEBYSIDE_ARMS - 1; /* A begins */

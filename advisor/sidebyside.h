@@ -51,8 +51,9 @@ struct sidebyside_arm {
 /* A value: copied under the lock. */
 struct sidebyside_state {
     char model[512], prompt[512];
-    int limit;    /* tokens */
-    bool running; /* an arm is not at its end */
+    int64_t started_ms; /* unix */
+    int limit;          /* tokens */
+    bool running;       /* an arm is not at its end */
     bool random_weights;
     struct sidebyside_arm arm[SIDEBYSIDE_ARMS];
     int same_tokens; /* at the beginning, alike in both so far */

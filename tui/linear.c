@@ -232,6 +232,29 @@ static void tell_questions(struct told *t, const struct snapshot *s, const struc
     memcpy(t->form_error, field->error, sizeof t->form_error);
 }
 
+/* Whole, when both are done: words that come one by one cannot be listened to. */
+static void tell_write(struct told *t, const struct snapshot *s, struct str *out)
+{
+    const struct sidebyside_state *w = &s->write;
+    if (!s->write_known) return;
+    if (t->write_begun_ms != w->started_ms)
+        say(out, s->unix_ms, "A %s and B %s write", w->arm[0].line, w->arm[1].line);
+    t->write_begun_ms = w->started_ms;
+    if (w->running || t->write_told_ms == w->started_ms) return;
+    t->write_told_ms = w->started_ms;
+    for (int i = 0; i < SIDEBYSIDE_ARMS; i++) {
+        const struct sidebyside_arm *a = &w->arm[i];
+        char text[1500]; /* a line: what would move a cursor is a blank */
+        snprintf(text, sizeof text, "%s%s", a->phase == SIDEBYSIDE_FAILED ? a->error : w->prompt,
+                 a->phase == SIDEBYSIDE_FAILED ? "" : a->text);
+        for (char *p = text; *p; p++) *p = (unsigned char)*p < 0x20 || *p == 0x7f ? ' ' : *p;
+        say(out, s->unix_ms, "%c, %d tokens, %s tokens/s: %s", 'A' + i, a->tokens,
+            figure_number(a->tok_s).text, text);
+    }
+    say(out, s->unix_ms, w->differ ? "alike for %d tokens, then they differ" : "alike: %d tokens",
+        w->same_tokens);
+}
+
 void linear_tell(struct told *t, const struct snapshot *s, const struct ui *u, struct str *out)
 {
     tell_machine(t, s, out);
@@ -239,6 +262,7 @@ void linear_tell(struct told *t, const struct snapshot *s, const struct ui *u, s
     tell_log(t, s, out);
     tell_advice(t, s, out);
     tell_experiment(t, s, out);
+    tell_write(t, s, out);
     tell_view(t, s, u, out);
     tell_page(t, s, out);
     if (u->toast[0] && strcmp(u->toast, t->toast) != 0 && strcmp(u->toast, t->last.text) != 0)

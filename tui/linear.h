@@ -15,6 +15,8 @@ struct told {
     bool model_read;
     int advice_count;
     int64_t run_id;
+    int64_t write_begun_ms,
+        write_told_ms; /* which writing side by side was told: that it began, and all of it */
     bool experiment, starting;
     enum experiment_phase phase;
     enum verdict verdict;

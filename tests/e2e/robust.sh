@@ -87,6 +87,16 @@ for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
 kill -0 "$pid" 2>/dev/null && fail "SIGTERM did not end it"
 shell_is_whole 'SIGTERM'
 
+# Ctrl-Z on the command line: paused between two cells first, and the run's record says so
+keys -l "clear; '$QDYNO' ab default q8_0 -w tg8 --budget 6s --db '$T/ab.db'"
+keys Enter
+sleep 1.5
+keys C-z
+wait_for 15 'Stopped'
+keys -l fg
+keys Enter
+wait_for 30 'the pause is over after'
+
 # a database that another process holds: read and told, never waited for by the screen
 if [ -n "$PYTHON" ]; then
   python3 - "$T/q.db" "$T/held" <<'PY' &

@@ -286,6 +286,7 @@ static void write_fill(struct sidebyside_state *w)
     PUT(w->prompt, "Once upon a time there");
     w->limit = 200;
     w->differ = true;
+    w->started_ms = 1784030000000;
     w->same_tokens = 8;
     w->same_bytes = (int)strlen(" was a small dog who lived in a");
     for (int i = 0; i < SIDEBYSIDE_ARMS; i++) {

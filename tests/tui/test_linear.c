@@ -27,6 +27,30 @@ static void check_says(struct told *t, const struct snapshot *s, const struct ui
     free(text);
 }
 
+/* That they write, once; what they wrote, once and whole, when both are done. */
+static void two_that_write(void **state)
+{
+    (void)state;
+    struct told t = { .view = VIEW_LIVE };
+    struct ui u = { .view = VIEW_LIVE };
+    struct snapshot *s = fixture_running();
+    s->write.running = true;
+    check_says(&t, s, &u, "A q8_0,threads=2 and B q4_0,threads=2 write");
+    check_says(&t, s, &u, NULL);
+    s->write.running = false;
+    char *text = tell(&t, s, &u);
+    CHECK(strstr(
+        text,
+        "A, 19 tokens, 24.1 tokens/s: Once upon a time there was a small dog who lived in a red house"));
+    CHECK(strstr(text, "B, 30 tokens, 38.2 tokens/s: ") &&
+          strstr(text, "alike for 8 tokens, then they differ"));
+    free(text);
+    check_says(&t, s, &u, NULL);
+    s->write.started_ms++; /* another one, that ended between two frames */
+    check_says(&t, s, &u, "alike for 8 tokens");
+    free(s);
+}
+
 static void changes_are_said_once(void **state)
 {
     (void)state;
@@ -125,6 +149,7 @@ int main(void)
 {
     fixture_environment();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_that_write),
         cmocka_unit_test(changes_are_said_once),
         cmocka_unit_test(questions_and_answers),
         cmocka_unit_test(where_things_stand),
