@@ -242,6 +242,7 @@ static void advice_put(struct snapshot *s, const char *line, double decode, int6
                        const char *caution)
 {
     struct advice *a = &s->advice[s->advice_count++];
+    if (config_parse(&a->config, line, NULL)) abort();
     PUT(a->line, line);
     PUT(a->reason, reason);
     PUT(a->caution, caution);
