@@ -73,6 +73,12 @@ def main():
                LC_ALL="C.UTF-8", ASAN_OPTIONS="log_path=%s:exitcode=99" % report,
                UBSAN_OPTIONS="log_path=%s:print_stacktrace=1:halt_on_error=1:exitcode=99" % report)
     env.pop("NO_COLOR", None)
+    # what is quantized is written beside the model: that must be a copy
+    for share in (os.path.join(os.path.dirname(program), "share"), os.path.join(os.path.dirname(os.path.dirname(program)), "share")):
+        if os.path.isdir(share):
+            shutil.copytree(share, os.path.join(home, "share"))
+            env["QDYNO_SHARE"] = os.path.join(home, "share")
+            break
     pid, fd = pty.fork()
     if pid == 0:
         os.chdir(home)
