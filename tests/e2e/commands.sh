@@ -108,6 +108,12 @@ expect 0 eval -f "$T/text" -c 64 -C file -C q8_0 -C q4_0 --ref default -o json &
 expect 4 eval -f "$T/text" -c 64 --ref q9_0 && says err '--ref q9_0'
 expect 0 advise --machine "$T/machine.json" -o json && json 'len(d["rows"]) > 0 and all(r["reason"] and r["check"] for r in d["rows"])'
 expect 0 advise --top 2 --goal memory --limit memory=1G -o json && json 'len(d["rows"]) <= 2'
+expect 0 advise --machine h100 --top 3 -o json && json 'd["rows"][0]["device"] == "gpu" and d["rows"][0]["assumed"] and any(r["rule"] == "fp8" for r in d["rules"]) and d["origin"]["sources"]'
+expect 0 advise --machine rpi5 --target development -o json && json 'all(r["decode_low_tok_s"] <= r["decode_tok_s"] <= r["decode_high_tok_s"] for r in d["rows"])'
+expect 0 advise --accuracy -o json && json 'd["schema"] == "qdyno.accuracy/1" and all(r["predicted"] > 0 and r["measured"] > 0 for r in d["rows"])'
+expect 0 fit --models -C q4_K --machine rpi5 -c 4096 -o json && json '[r["fits"] for r in d["rows"] if r["model"] == "7b"] == [True]'
+expect 0 fit --models -C f16 --machine t4 -c 8192 -o json && json '[r["fits"] for r in d["rows"] if r["model"] == "7b"] == [False]'
+expect 0 fit -c 512 -o json && json 'd["rows"][0]["ctx_most"] > 512 and d["rows"][0]["kv_heads"] <= d["rows"][0]["heads"]'
 
 expect 0 tune --budget 12s -o json && json 'd["winner"] in (d["current"], d["candidate"]) and d["because"] and d["random_weights"] is '"${random:-True}"
 conf=$XDG_CONFIG_HOME/qdyno/bundled.conf # what was proven is kept, and only that
