@@ -57,20 +57,20 @@ static enum err_code list_candidates(struct tuning *t, struct err *why)
                               t->o->limits.memory_bytes > 0 ? " within the memory limit" : "");
 }
 
-/* What cannot win by its prediction, at the generous end of what predictions are worth: dropped before
- * anything is measured. Candidates stay that are surely no worse than the best surely reached. */
+/* What cannot win even at the upper end of its interval, while another that is likely to stay within the
+ * limits does better at its lower end: dropped before anything is measured. So is what surely says something
+ * else. */
 static void prune(struct tuning *t)
 {
-    double floor = -INFINITY, mean, sd;
-    for (int i = 0; i < t->n; i++) {
-        tune_speed_of(t, i, &mean, &sd);
-        if (tune_chance(t, i) > 0.5) floor = fmax(floor, tune_score(t, &t->list[i], mean - 2 * sd));
-    }
+    double floor = -INFINITY;
+    for (int i = 0; i < t->n; i++)
+        if (t->list[i].low > 0 && tune_chance(t, i) > 0.5)
+            floor = fmax(floor, tune_score(t, &t->list[i], log(t->list[i].low)));
     int n = 1;
     for (int i = 1; i < t->n; i++) {
-        tune_speed_of(t, i, &mean, &sd);
-        const bool hopeless = tune_score(t, &t->list[i], mean + 2 * sd) < floor || tune_chance(t, i) < NEVER;
-        if (!hopeless) t->list[n++] = t->list[i];
+        const struct tune_candidate *c = &t->list[i];
+        const bool slow = c->high > 0 && tune_score(t, c, log(c->high)) < floor;
+        if (!slow && tune_chance(t, i) >= NEVER) t->list[n++] = *c;
     }
     t->n = n;
     t->out->fitting = n;

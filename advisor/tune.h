@@ -14,7 +14,7 @@
 #include "advisor/advise.h"
 #include "advisor/experiment.h"
 
-enum { TUNE_DIMS = 16, TUNE_VALUES = 40, TUNE_CANDIDATES = 1 << 15 };
+enum { TUNE_DIMS = 16, TUNE_VALUES = 40, TUNE_CANDIDATES = 1 << 12 };
 
 /* ---------------------------------------------------------------- the space */
 
@@ -96,12 +96,13 @@ struct tune_options {
 struct tune_candidate {
     int64_t index; /* in the space; -1: the current configuration, when it is not in it */
     char line[640];
-    int settings;                    /* that differ from the defaults */
-    uint64_t answer;                 /* equal: the same answers */
-    double ln_guess;                 /* of KL divergence, before anything was measured */
-    int64_t memory_bytes;            /* plan */
-    double read_bytes;               /* that a token of decoding reads, at the prediction's depth */
-    double predicted, rate, rate_sd; /* tokens/s; measured: mean of `looks` looks, NAN */
+    int settings;                /* that differ from the defaults */
+    uint64_t answer;             /* equal: the same answers */
+    double ln_guess;             /* of KL divergence, before anything was measured */
+    int64_t memory_bytes;        /* plan */
+    double read_bytes;           /* that a token of decoding reads, at the prediction's depth */
+    double predicted, low, high; /* tokens/s, before anything was measured */
+    double rate, rate_sd;        /* measured: mean of `looks` looks, NAN */
     int looks;
     double kld, kld_se, ppl_ratio; /* 0 and 1 for what gives the answers of the file as it is; NAN unknown */
     bool quality_failed, failed;   /* could not be measured */

@@ -237,7 +237,10 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
     char answer[640];
     config_line(config, c->line, sizeof c->line);
     tune_answer_line(config, answer, sizeof answer);
-    c->predicted = t->out->metric == &METRICS[METRIC_DECODE_RATE] ? p->decode_tok_s : p->prefill_tok_s;
+    const bool decode = t->out->metric == &METRICS[METRIC_DECODE_RATE];
+    c->predicted = decode ? p->decode_tok_s : p->prefill_tok_s;
+    c->low = decode ? p->decode_low : p->prefill_low;
+    c->high = decode ? p->decode_high : p->prefill_high;
     if (!(c->predicted > 0)) c->predicted = 1; /* nothing is known: what is learned is all there is */
     c->memory_bytes = p->plan.total;
     c->read_bytes = (double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth;
