@@ -64,4 +64,20 @@ expect 0 govern threads=1 q8_0,threads=1 --rule memory=900000G -n 5 -w tg8 -o js
   json '[r["loaded"] for r in d["rows"]] == [False, True]'
 expect 4 govern default q8_0 --rule speed=3 && says err 'itl=TIME'
 expect 4 govern default q8_0 --rule ttft=1s -w tg8 -n 1 && says err 'prompt'
+
+# what is kept is kept for a model, not for a name
+mkdir -p "$T/one" "$T/two"
+expect 0 synth --shape tiny -R f16 --seed 1 "$T/one/x.gguf" && expect 0 synth --shape tiny -R f16 --seed 2 "$T/two/x.gguf"
+expect 0 apply -m "$T/one/x.gguf" q8_0,threads=1 -o json && json 'd["path"].endswith("/x.conf")'
+expect 0 apply -m "$T/two/x.gguf" -o json && json 'd["config"] is None'
+expect 0 bench -m "$T/two/x.gguf" -p 0 -n 4 -r 1 -o json && json 'd["rows"][0]["config"] == "default"'
+expect 0 apply -m "$T/two/x.gguf" q4_0,threads=1 -o json && json 'd["path"].endswith(".conf") and not d["path"].endswith("/x.conf")'
+expect 0 apply -m "$T/one/x.gguf" -o json && json 'd["config"] == "q8_0,threads=1"'
+expect 0 apply -m "$T/two/x.gguf" -o json && json 'd["config"] == "q4_0,threads=1"'
+expect 0 apply -m "$T/one/x.gguf" threads=1 -o json
+grep -qx 'q8_0,threads=1' "$XDG_CONFIG_HOME/qdyno/x.conf.previous" || fail "the one before is not kept"
+echo 'q9_0' >"$XDG_CONFIG_HOME/qdyno/x.conf"
+expect 4 run -m "$T/one/x.gguf" -p a -n 1 && says err 'x.conf'
+expect 0 run -m "$T/one/x.gguf" -C default -p a -n 1
+expect 0 apply -m "$T/one/x.gguf" threads=2 -o json && json 'd["config"] == "threads=2"'
 finish
