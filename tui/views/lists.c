@@ -80,7 +80,7 @@ void view_advice(struct grid *g, struct rect body, const struct snapshot *s, con
         grid_hit(g, rect_rows(in, 1 + i - top, 1), HIT_ROW, i);
     }
     if (chosen < 0 || chosen >= s->advice_count) return;
-    advice_details(g, grid_box(g, box[ADVICE_DETAILS], "Why, and the check (Enter runs it)", NULL),
+    advice_details(g, grid_box(g, box[ADVICE_DETAILS], "Why, and the check (v runs it)", NULL),
                    &s->advice[chosen]);
     if (box[ADVICE_PARETO].w) box_pareto(g, box[ADVICE_PARETO], s, chosen);
     if (box[ADVICE_QUALITY].w) box_pareto_quality(g, box[ADVICE_QUALITY], s, chosen);
