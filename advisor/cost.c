@@ -16,12 +16,12 @@ static const struct {
     double few_rows; /* of the same arithmetic, 4 to 16 rows */
     double attend;   /* of f32 arithmetic, a cache read for one row */
     double attend_many;
-} SHARES = { 0.90, 0.075, 0.20, 0.10, 0.25 };
+} SHARES = { 0.93, 0.075, 0.20, 0.10, 0.25 };
 /* Of the arithmetic that many rows are multiplied with: what unpacking and packing leave of it. */
 static const struct {
     const char *ceiling;
     double share;
-} MANY_ROWS[] = { { "bf16_tile", 0.22 },
+} MANY_ROWS[] = { { "bf16_tile", 0.30 },
                   { "int8_tile", 0.20 },
                   { "bf16_dot", 0.50 },
                   { "int8_dot", 0.25 },
@@ -214,6 +214,10 @@ static double assumed_product(const struct cost *c, const struct format *f, int 
     double share = 0.4;
     for (size_t i = 0; i < COUNT_OF(MANY_ROWS); i++)
         if (!strcmp(MANY_ROWS[i].ceiling, many_rows_ceiling(c, f))) share = MANY_ROWS[i].share;
+    const bool split = c->options.precision == PRECISION_HIGH ||
+                       (c->options.precision == PRECISION_AUTO && f == &FORMATS[FORMAT_F16]);
+    if (split && !strcmp(many_rows_ceiling(c, f), "bf16_tile"))
+        share /= 3; /* three products instead of one */
     const double one = few / SHARES.one_row;
     const double many = fmin(n * few / SHARES.few_rows, n * 2 / (share * cost_many_rows_operations(c, f)));
     return fmax(one, many);
