@@ -69,7 +69,8 @@ static void go_to(struct dashboard *d, int view)
 {
     d->ui.view = (enum view)((view + VIEW_COUNT) % VIEW_COUNT);
     d->ui.zoomed = false;
-    if (d->ui.view == VIEW_HISTORY) actions_read_runs(d);
+    const enum view v = d->ui.view; /* out of the database, where other commands write, too */
+    if (v == VIEW_HISTORY || v == VIEW_QUALITY || v == VIEW_LOAD) actions_read_runs(d);
 }
 
 static void do_back(struct dashboard *d)
