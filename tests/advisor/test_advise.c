@@ -169,6 +169,92 @@ static void precision_chooses_the_arithmetic(void **state)
     CHECK_NEAR(barred.prefill_limit_tok_s, exact.prefill_limit_tok_s, 0);
 }
 
+/* Every kernel takes what a child can multiply: so a pass is worked by hand. */
+static void time_kernels(struct kernel_times *k)
+{
+    k->measured = true;
+    k->stream_bytes = KERNEL_READ_AT[4];
+    for (int t = 0; t < 2; t++) {
+        const float slow = t ? 1 : 2; /* one thread takes twice as long */
+        for (int f = 0; f < FORMAT_COUNT; f++) {
+            for (int r = 0; r < KERNEL_ROWS; r++)
+                k->product[f][KERNEL_VARIANT_AUTO][r][t] = slow * 1e-10f * (float)KERNEL_ROWS_AT[r];
+            k->stream[f][t] = slow * 1e-10f;
+            k->edge[f][t] = 1e-15f;
+            k->attend_one[f][t] = slow * 1e-10f;
+            k->attend_many[f][KERNEL_VARIANT_AUTO][t] = slow * 1e-10f;
+        }
+        k->region[t] = slow * 1e-5f;
+        k->glue[t] = slow * 1e-5f;
+        k->glue_element[t] = slow * 1e-9f;
+        for (int i = 0; i < KERNEL_READS; i++) k->read[i][t] = 10e9f / slow;
+    }
+}
+
+static void timed_kernels_add_up(void **state)
+{
+    struct bench *b = *state;
+    struct gguf *g = NULL;
+    struct config c;
+    struct model_operations o;
+    struct err why = { 0 };
+    make_model(b, "m.gguf", "f16");
+    time_kernels(&b->ceilings.kernels);
+    b->ceilings.read_bytes_s_1 = 1e12; /* no limit in the way */
+    b->ceilings.read_bytes_s_all = 1e12;
+    CHECK_OK(gguf_open(&g, b->model, &why));
+    config_default(&c);
+    CHECK_OK(model_operations_read(&o, g, &c, &why));
+    gguf_close(g);
+    double weights = 0, last = 0, early = 0;
+    for (int i = 0; i < o.n; i++) {
+        const struct model_product *p = &o.product[i];
+        const double each = (double)p->rows * (double)p->cols;
+        weights += p->count * each;
+        if (p->part == PRODUCT_OUTPUT) last += p->count * each;
+        if (p->part == PRODUCT_LATE) last += p->last * each;
+        if (p->part == PRODUCT_EARLY) early += p->count * each;
+    }
+    CHECK(weights > 1e6 && early > 0 && last > 0);
+    const struct model_shape *s = &o.shape;
+    const double layers = s->layers, width = (double)s->heads * s->head_dim_k,
+                 logits = 0.8e-9 * (double)s->vocab;
+    const double step = weights * 1e-10 + (4 * layers + 1) * 1e-5 + layers * (1e-5 + 1e-9 * (double)s->embd) +
+                        layers * 64 * width * 1e-10 + logits;
+    const struct prediction p = predicted(b, "", 512), one = predicted(b, "threads=1", 512);
+    CHECK(!p.assumed && p.runs == 0);
+    CHECK_NEAR(p.decode_tok_s * step, 1, 1e-3);
+    CHECK_NEAR(one.decode_tok_s * (2 * step - logits), 1, 1e-3);
+    /* of four threads two: what halves with all is halved between one and two */
+    const struct prediction two = predicted(b, "threads=2", 512);
+    CHECK(two.decode_tok_s > one.decode_tok_s && two.decode_tok_s < p.decode_tok_s);
+    /* a prompt of 512: whole layers for all rows, but the last one and the output for one */
+    const double pass = 512 * (weights - last) * 1e-10 + last * 1e-10 + 4 * layers * 1e-5 +
+                        layers * (1e-5 + 1e-9 * (double)s->embd * 512) + layers * 512 * 256.5 * width * 1e-10;
+    CHECK_NEAR(p.prefill_tok_s * pass / 512, 1, 2e-3);
+    /* deeper is slower, side by side is faster in sum, and what was timed is told closer */
+    const struct predict_for deep = { .ctx = 512, .depth = 500 }, four = { .ctx = 512, .sequences = 4 };
+    CHECK(predicted_for(b, "", &deep).decode_tok_s < p.decode_tok_s);
+    CHECK(predicted_for(b, "", &four).decode_tok_s > p.decode_tok_s);
+    b->ceilings.kernels = (struct kernel_times){ 0 };
+    const struct prediction guess = predicted(b, "", 512);
+    CHECK(guess.assumed && guess.decode_high / guess.decode_low > p.decode_high / p.decode_low);
+}
+
+static void energy_and_load_are_known_or_unknown(void **state)
+{
+    struct bench *b = *state;
+    make_model(b, "m.gguf", "f32");
+    const struct prediction dark = predicted(b, "", 512);
+    CHECK(isnan(dark.token_j) && dark.token_untaught_j > 0 && dark.load_s > 0);
+    b->ceilings.power_watts = 100;
+    const struct prediction lit = predicted(b, "", 512), one = predicted(b, "threads=1", 512);
+    CHECK_NEAR(lit.token_j * lit.decode_tok_s, 100, 5);
+    CHECK(one.token_j * one.decode_tok_s < 60); /* a quarter of the cores, and what is no core */
+    CHECK(predicted(b, "hugepages=all", 512).load_s > lit.load_s); /* copies */
+    CHECK(lit.peak_bytes > (double)lit.plan.total && lit.peak_low_bytes < lit.peak_bytes);
+}
+
 static struct advice *advised(struct bench *b, const struct advise_options *o, int *n)
 {
     struct advice *list = NULL;
@@ -287,6 +373,8 @@ int main(void)
         ADVISE_TEST(what_is_not_measured_is_not_predicted),
         ADVISE_TEST(disturbed_ceilings_and_caches),
         ADVISE_TEST(precision_chooses_the_arithmetic),
+        ADVISE_TEST(timed_kernels_add_up),
+        ADVISE_TEST(energy_and_load_are_known_or_unknown),
         ADVISE_TEST(every_advice_parses_explains_and_warns),
         ADVISE_TEST(each_goal_puts_first_what_it_asks_for),
         ADVISE_TEST(limits_and_targets_are_said),
