@@ -100,6 +100,7 @@ static enum err_code prepare(struct tuning *t, struct err *why)
     if (!rc) rc = lessons_load(&t->lessons, t->db, o->machine->id, o->ceilings, why);
     if (!rc) rc = tune_space(&t->space, t->file, o->machine, &o->workload, o->goal, o->space, why);
     if (rc) return rc;
+    t->space.base = *o->current;
     t->out->random_weights = t->shape.random_weights;
     snprintf(t->out->left_out, sizeof t->out->left_out, "%s", t->space.left_out);
     for (int d = 0; d < t->space.dims; d++)

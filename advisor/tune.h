@@ -28,6 +28,8 @@ struct tune_dim {
 struct tune_space {
     struct tune_dim dim[TUNE_DIMS];
     int dims;
+    struct config
+        base; /* what every configuration says of settings that are no dimension; the defaults at first */
     bool for_quality;   /* values more exact than the defaults are worth trying */
     char left_out[128]; /* settings that would have made it too large; "" */
 };

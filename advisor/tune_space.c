@@ -191,6 +191,7 @@ enum err_code tune_space(struct tune_space *out, const struct gguf *g, const str
                          const struct workload *w, enum goal goal, const char *asked, struct err *why)
 {
     memset(out, 0, sizeof *out);
+    config_default(&out->base);
     out->for_quality = goal == GOAL_QUALITY;
     if (asked) return read_space(out, asked, why);
     add_recipes(out, g);
@@ -216,16 +217,27 @@ void tune_space_at(int at[TUNE_DIMS], const struct tune_space *s, int64_t i)
     }
 }
 
+/* As the file has it, whatever the base says. */
+static void forget_recipe(struct config *c)
+{
+    static const enum knob_id RECIPE[] = { KNOB_METHOD, KNOB_FORMAT, KNOB_PARAMS, KNOB_CALIB, KNOB_TENSORS };
+    for (size_t i = 0; i < COUNT_OF(RECIPE); i++) {
+        snprintf(c->value[RECIPE[i]], sizeof c->value[0], "%s", KNOBS[RECIPE[i]].otherwise);
+        c->given[RECIPE[i]] = false;
+    }
+}
+
 bool tune_space_config(struct config *out, const struct tune_space *s, int64_t i)
 {
     int at[TUNE_DIMS];
     struct err ignored;
     tune_space_at(at, s, i);
-    config_default(out);
+    *out = s->base;
     for (int d = 0; d < s->dims; d++) {
         const char *key = s->dim[d].key, *value = s->dim[d].value[at[d]];
-        const bool file = !strcmp(key, "recipe") && !strcmp(value, "file");
-        if (!file && config_set(out, key, value, &ignored)) return false;
+        const bool recipe = !strcmp(key, "recipe");
+        if (recipe) forget_recipe(out);
+        if ((!recipe || strcmp(value, "file")) && config_set(out, key, value, &ignored)) return false;
     }
     for (int k = 0; k < KNOB_COUNT; k++) /* what says the default says nothing */
         if (out->given[k] && !strcmp(config_text(out, (enum knob_id)k), KNOBS[k].otherwise))

@@ -35,6 +35,14 @@ static void space_as_asked(void **state)
     }
     assert_int_equal(seen, 4);
     assert_int_equal(defaults, 1);
+    struct config c;
+    CHECK_OK(tune_space(&s, NULL, &m, &w, GOAL_SPEED, "recipe=file|q8_0,kv=f16|q4_0", &why));
+    CHECK_OK(
+        config_parse(&s.base, "gptq,bits=3,threads=3,kv=q8_0,ctx=64", &why)); /* the rest stays as it is */
+    CHECK(tune_space_config(&c, &s, 0));
+    assert_string_equal(config_line(&c, line, sizeof line), "threads=3,ctx=64");
+    CHECK(tune_space_config(&c, &s, 3));
+    assert_string_equal(config_line(&c, line, sizeof line), "q8_0,threads=3,ctx=64,kv=q4_0");
     for (size_t i = 0; i < COUNT_OF(BAD); i++)
         if (tune_space(&s, NULL, &m, &w, GOAL_SPEED, BAD[i], &why) != ERR_USAGE)
             fail_msg("%s was taken", BAD[i]);
