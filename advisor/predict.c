@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "advisor/cost.h"
+#include "engine/quant/quant.h"
 
 enum { PROMPT = 512 };
 
@@ -76,6 +77,7 @@ struct work {
     struct model_operations o;
     const struct predict_for *what;
     int sequences, depth, prompt;
+    double untouched; /* bytes of the plan that such a run never looks at */
 };
 
 /* Of a layer, on average: those with a window look back no further than that. */
@@ -267,6 +269,22 @@ static double watts_of(const struct cost *c)
     return c->on_gpu ? 0.7 * all : all * (BASE + (1 - BASE) * fmin(1, (double)c->threads / c->threads_all));
 }
 
+/* Of a mapped file only what is touched is in memory: of the embedding the rows of tokens that occurred, each
+ * with the 64 KiB around it that the kernel maps at once. A text repeats itself: a fifth of its tokens are
+ * new ones. */
+static double untouched_bytes(const struct work *w, const struct gguf *g, const struct config *c)
+{
+    const double NEW_TOKENS = 0.2, AROUND = 65536;
+    const struct gguf_tensor *t = gguf_tensor_find(g, "token_embd.weight");
+    if (!t || w->o.shape.tied_output || config_choice(c, KNOB_HUGEPAGES) == HUGE_PAGES_ALL ||
+        !strcmp(config_text(c, KNOB_PREFETCH), "populate"))
+        return 0;
+    const double bytes = (double)format_row_bytes(recipe_tensor_format(c, g, t, NULL), t->shape[0]) *
+                         (double)t->shape[1];
+    const double tokens = NEW_TOKENS * ((double)w->prompt * w->sequences + w->depth);
+    return bytes * exp(-tokens * AROUND / bytes);
+}
+
 static void put_estimates(struct prediction *out, struct work *w, const struct config *c, double decode_s,
                           double prefill_s)
 {
@@ -293,7 +311,8 @@ static void put_estimates(struct prediction *out, struct work *w, const struct c
     put_estimate(e, &out->prefill_tok_s, &out->prefill_low, &out->prefill_high);
     put_estimate(lessons_correct(l, "load_s", &t, seconds_loading(w, &out->plan, c), LOAD_SD), &out->load_s,
                  &out->load_low_s, &out->load_high_s);
-    put_estimate(lessons_correct(l, "peak_rss_bytes", &t, (double)out->plan.total + PROGRAM_BYTES, PEAK_SD),
+    put_estimate(lessons_correct(l, "peak_rss_bytes", &t,
+                                 (double)out->plan.total + PROGRAM_BYTES - w->untouched, PEAK_SD),
                  &out->peak_bytes, &out->peak_low_bytes, &out->peak_high_bytes);
 }
 
@@ -325,6 +344,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     w.prompt = what->prompt > 0 ? what->prompt : PROMPT;
     cost_init(&w.cost, machine, ceilings, c, what->on_gpu);
     w.cost.footprint = (double)p->decode_read_bytes + (double)p->kv_bytes_per_token * w.depth * w.sequences;
+    w.untouched = untouched_bytes(&w, g, c);
     put_limits(out, &w);
     const double decode_s = seconds_decoding(&w), prefill_s = seconds_prefilling(&w);
     out->assumed = w.cost.assumed > 0;
