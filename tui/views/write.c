@@ -26,7 +26,7 @@ static int row_bytes(const char *text, int columns)
     int at = 0, x = 0, word = 0;
     uint32_t code;
     while (text[at]) {
-        const int used = (int)str_utf8_next(text + at, strlen(text + at), &code);
+        const int used = (int)str_utf8_next(text + at, strnlen(text + at, 4), &code);
         if (code == '\n') return at + used;
         char one[8];
         snprintf(one, sizeof one, "%.*s", used, text + at);
@@ -54,7 +54,7 @@ static void draw_passage(struct grid *g, struct rect area, const struct passage 
         const int end = i + 1 < rows ? begin[i + 1] : (int)strlen(p->text);
         for (int at = begin[i]; at < end;) {
             uint32_t code;
-            const int used = (int)str_utf8_next(p->text + at, strlen(p->text + at), &code);
+            const int used = (int)str_utf8_next(p->text + at, strnlen(p->text + at, 4), &code);
             char one[8];
             snprintf(one, sizeof one, "%.*s", used, p->text + at);
             if (at == p->own_from) pen_put(&pen, p->own, "▸");
