@@ -93,18 +93,24 @@ void box_pareto(struct grid *g, struct rect area, const struct snapshot *s, int 
         grid_wrap(g, in, ROLE_DIM, "n/a: no prediction is known");
 }
 
-/* Is this what the advice would run, apart from what does not change answers? The recipe must be the same. */
+/* Would both give the same answers? Whatever may change them must be the same: the recipe, the KV types, the
+ * precision; the model is the one on screen. */
+static bool same_answers(const struct config *a, const struct config *b)
+{
+    for (int id = 0; id < KNOB_COUNT; id++) {
+        const bool counts = KNOBS[id].changes_answers && KNOBS[id].matters_for & FOR_ALL && id != KNOB_MODEL;
+        if (counts && strcmp(config_text(a, (enum knob_id)id), config_text(b, (enum knob_id)id)) != 0)
+            return false;
+    }
+    return true;
+}
+
 static const struct quality_line *quality_of_advice(const struct snapshot *s, const struct advice *a)
 {
-    char wanted[160], measured[160];
     struct config c;
-    struct err why;
-    config_recipe(&a->config, wanted, sizeof wanted);
-    for (int i = 0; i < s->quality.count; i++) {
-        if (config_parse(&c, s->quality.line[i].config, &why)) continue;
-        config_recipe(&c, measured, sizeof measured);
-        if (!strcmp(wanted, measured)) return &s->quality.line[i];
-    }
+    for (int i = 0; i < s->quality.count; i++)
+        if (!config_parse(&c, s->quality.line[i].config, NULL) && same_answers(&a->config, &c))
+            return &s->quality.line[i];
     return NULL;
 }
 
