@@ -79,7 +79,9 @@ static const struct golden_case CASES[] = {
     { "model", fixture_running, { .view = VIEW_MODEL, .selected = { [VIEW_MODEL] = 1 } } },
     { "quality", fixture_running, { .view = VIEW_QUALITY } },
     { "load", fixture_running, { .view = VIEW_LOAD } },
-    { "settings", fixture_running, { .view = VIEW_SETTINGS, .selected = { [VIEW_SETTINGS] = KNOB_THREADS } } },
+    { "settings",
+      fixture_running,
+      { .view = VIEW_SETTINGS, .selected = { [VIEW_SETTINGS] = KNOB_THREADS } } },
     { "log", fixture_running, { .view = VIEW_LOG } },
     { "write", fixture_running, { .view = VIEW_WRITE } },
     { "write_first", fixture_idle, { .view = VIEW_WRITE } },
@@ -165,6 +167,24 @@ static void random_weights_are_named(void **state)
     }
 }
 
+/* A loss that was measured counts for an advice only when both give the same answers: threads change nothing,
+ * the type of the cache does. */
+static void loss_of_the_same_answers(void **state)
+{
+    (void)state;
+    struct snapshot *s = fixture_running();
+    struct err why;
+    struct ui u = { .view = VIEW_ADVICE };
+    char *text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
+    CHECK(strstr(text, "1 without a loss that was measured") != NULL); /* threads=2: the file itself */
+    free(text);
+    CHECK_OK(config_set(&s->advice[0].config, "kv", "q8_0", &why));
+    text = draw(s, &u, 120, 36, GLYPHS_BRAILLE);
+    CHECK(strstr(text, "2 without a loss that was measured") != NULL);
+    free(text);
+    free(s);
+}
+
 /* Nothing is measured on the first frame: no number may stand where "n/a" belongs. */
 static void unknown_is_not_zero(void **state)
 {
@@ -225,6 +245,7 @@ int main(void)
         cmocka_unit_test(golden_form_and_ascii),
         cmocka_unit_test(verdicts_without_colour),
         cmocka_unit_test(random_weights_are_named),
+        cmocka_unit_test(loss_of_the_same_answers),
         cmocka_unit_test(unknown_is_not_zero),
         cmocka_unit_test(too_small),
         cmocka_unit_test(quit_asks_and_refusals_show),
