@@ -121,6 +121,26 @@ static enum err_code prepare(struct tuning *t, struct err *why)
 
 /* ---------------------------------------------------------------- the race */
 
+/* Windows of text for one look at quality in the race: a twenty-fifth of the budget at the predicted rate,
+ * both models read them. */
+static int search_windows(const struct tuning *t)
+{
+    enum { LEAST = 2, TOKENS = 256 };
+    const double rate = t->reference.prefill_tok_s, fit = 0.04 * t->o->budget_s * rate / (2 * TOKENS);
+    if (!(rate > 0)) return SEARCH_WINDOWS;
+    return fit >= SEARCH_WINDOWS ? (int)SEARCH_WINDOWS : fit > LEAST ? (int)fit : (int)LEAST;
+}
+
+/* And for the finalists: at most a quarter of what is left; 0: there is no time for more than the race had.
+ */
+static int final_windows(const struct tuning *t)
+{
+    const int had = search_windows(t);
+    const double fit = 0.125 * (t->o->budget_s - tune_spent(t)) / t->judge_s * had;
+    if (!(fit > had)) return 0;
+    return fit >= FINAL_WINDOWS ? (int)FINAL_WINDOWS : (int)fit;
+}
+
 static enum err_code race(struct tuning *t, struct err *why)
 {
     const double until = (t->o->search_only ? 1 : SEARCH_SHARE) * t->o->budget_s;
@@ -128,14 +148,14 @@ static enum err_code race(struct tuning *t, struct err *why)
     if (!t->list[0].looks && !t->list[0].failed) rc = tune_look(t, 0, why);
     if (!rc && t->list[0].failed)
         rc = err_set(why, ERR_USAGE, "the current configuration cannot run: %s", t->list[0].error);
-    if (!rc && isnan(t->list[0].kld)) rc = tune_judge(t, 0, SEARCH_WINDOWS, why);
+    if (!rc && isnan(t->list[0].kld)) rc = tune_judge(t, 0, search_windows(t), why);
     while (!rc && tune_spent(t) < until) {
         int i;
         bool judge;
         if (!tune_next(t, LEAST_PROMISE, &i, &judge)) break;
         const double need_s = (judge ? t->judge_s : t->look_s) + tune_make_s(t, i);
         if (isfinite(need_s) && tune_spent(t) + need_s > until && tune_best(t, 0) > 0) break;
-        rc = judge ? tune_judge(t, i, SEARCH_WINDOWS, why) : tune_look(t, i, why);
+        rc = judge ? tune_judge(t, i, search_windows(t), why) : tune_look(t, i, why);
     }
     t->out->search_s = tune_spent(t);
     return rc;
@@ -156,9 +176,10 @@ static enum err_code judge_finalists(struct tuning *t, int *winner, int *second,
             last[k] = final[k];
             if (final[k] > 0 && !done[k] && t->list[final[k]].kld > 0 && todo < 0) todo = k;
         }
-        if (todo < 0) return ERR_OK;
+        const int windows = todo < 0 ? 0 : final_windows(t);
+        if (!windows) return ERR_OK;
         done[todo] = true;
-        enum err_code rc = tune_judge(t, final[todo], FINAL_WINDOWS, why);
+        enum err_code rc = tune_judge(t, final[todo], windows, why);
         if (rc) return rc;
     }
     return ERR_OK;
