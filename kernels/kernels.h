@@ -283,14 +283,15 @@ struct weight {
     const struct input_scheme *input; /* NULL: INPUT_FREE, in the order of x */
 };
 
-/* The format in which a matrix of f is held under these options: f, or with `repack` one that holds exactly the
- * same numbers and multiplies faster than it costs in bytes. */
+/* The format in which a matrix of f is held under these options: f, or with `repack` one that holds exactly
+ * the same numbers and multiplies faster than it costs in bytes. */
 const struct format *backend_held_format(const struct backend_options *o, const struct format *f);
 
 /* Make host bytes usable by this backend. The CPU uses them in place: they must outlive the weight; with
- * HUGE_PAGES_ALL, or where backend_held_format is another one, it copies them (then out->owned is not NULL). input: NULL, or how inputs are treated.
- * Errors: ERR_USAGE when the format cannot be run, or not with such inputs (INT8_* are products of int8
- * only); ERR_FORMAT when the scheme's numbers cannot be right; ERR_NOMEM. */
+ * HUGE_PAGES_ALL, or where backend_held_format is another one, it copies them (then out->owned is not NULL).
+ * input: NULL, or how inputs are treated. Errors: ERR_USAGE when the format cannot be run, or not with such
+ * inputs (INT8_* are products of int8 only); ERR_FORMAT when the scheme's numbers cannot be right; ERR_NOMEM.
+ */
 enum err_code backend_weight_bind(struct backend *b, struct weight *out, const struct format *format,
                                   int64_t rows, int64_t cols, const struct input_scheme *input,
                                   const void *host, struct err *why);

@@ -65,13 +65,11 @@ ALWAYS_INLINE void block_dots(const struct q8_group *w, const int8_t *x, const s
         for (int r = 0; r < s.rows; r++) {
             const __m256i code = weights(&w->code[r0 + r][4 * s.slices * i], s.slices);
 #pragma GCC unroll 4
-            for (int v = 0; v < s.vectors; v++)
-                sum[r][v] = sums_add(sum[r][v], code, q[v]);
+            for (int v = 0; v < s.vectors; v++) sum[r][v] = sums_add(sum[r][v], code, q[v]);
             if (!s.wide) continue;
             const __m256i high = weights(&w->high[r0 + r][4 * s.slices * i], s.slices);
 #pragma GCC unroll 4
-            for (int v = 0; v < s.vectors; v++)
-                upper[r][v] = sums_add(upper[r][v], high, q[v]);
+            for (int v = 0; v < s.vectors; v++) upper[r][v] = sums_add(upper[r][v], high, q[v]);
         }
     }
 #pragma GCC unroll 6
