@@ -2,8 +2,8 @@
  *
  * Where the machine's kernels were timed (`qdyno detect --kernels`) those times are used, carried to other
  * shapes, row counts, thread counts and places of the weights. Where they were not, a share of the machine's
- * ceilings stands for them: SHARES, what our kernels reached on a machine with AMX, with AVX-512 and with
- * AVX2 (the median over formats; docs/advisor.md says how to measure them again). */
+ * ceilings stands for them: SHARES. Two of these were measured on a quiet machine (streaming and bf16 tiles,
+ * on one with AMX); the others are guesses, which is why such predictions have wide intervals and learn. */
 #include "advisor/cost.h"
 
 #include <math.h>
@@ -31,8 +31,8 @@ static const double NUMA_SHARE = 0.6;
 /* A parallel region, and norms and rotations of a layer, where they were not measured. */
 static const double REGION_S = 3e-6, GLUE_S = 6e-6, GLUE_ELEMENT_S = 1.5e-9, EDGE_S = 4e-10;
 
-/* A GPU's: what programs that run such models reach of makers' figures (docs/advisor.md has the sources);
- * each operation costs a launch. The spread between programs and cards is wide, and so is the interval. */
+/* A GPU's, of its maker's figures; each operation costs a launch. Guesses: nothing of a GPU was measured by
+ * us. The spread between programs and cards is wide, and so is the interval. */
 static const struct {
     double stream, many, attend, launch_s;
 } GPU_SHARES = { 0.50, 0.40, 0.15, 5e-6 };

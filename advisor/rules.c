@@ -183,7 +183,7 @@ static bool rule_no_device(struct rule_finding *f, const struct rule_case *c)
         "qdyno's own engine computes on processors only: nothing of this was measured by it, so the interval is "
         "wide");
     SAY(f->evidence,
-        "the maker's bandwidth and matrix rates, times the shares that such programs reach (docs/advisor.md)");
+        "the maker's bandwidth and matrix rates, times a guess of what such programs reach (docs/advisor.md)");
     SAY(f->check, "llama-bench -m FILE.gguf -ngl 99 -p 512 -n 64");
     return true;
 }
