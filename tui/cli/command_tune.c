@@ -68,6 +68,10 @@ static const struct column COLUMNS[] = {
     { "search_s", NULL, COLUMN_NUM },
     { "written", "written to", COLUMN_TEXT },
     { "random_weights", "random weights", COLUMN_BOOL },
+    /* Scripts may name them; null since answers are compared with the model's own, not by perplexities. */
+    { "reason", NULL, COLUMN_TEXT },
+    { "current_perplexity", NULL, COLUMN_NUM },
+    { "candidate_perplexity", NULL, COLUMN_NUM },
 };
 
 struct tuner {
@@ -256,7 +260,7 @@ static int report(const struct tuner *t)
     struct table out;
     char machine[128];
     const struct tune_result *r = &t->result;
-    table_init(&out, "qdyno.tune/2", COLUMNS, COUNT_OF(COLUMNS));
+    table_init(&out, "qdyno.tune/1", COLUMNS, COUNT_OF(COLUMNS));
     out.record = true;
     json_t *row = table_row(&out);
     json_put_str(row, "model", t->model);
