@@ -1,6 +1,7 @@
 /* advisor/apply.c - see apply.h. */
 #include "advisor/apply.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +94,21 @@ static enum err_code path_of(char path[4096], const char *model_path, const char
     return n < 4096 ? ERR_OK : err_set(why, ERR_USAGE, "the path of the config file is too long");
 }
 
+/* Is something kept for another model of that name? `plain`: FOLDER/MODEL.conf. */
+static bool has_namesakes(const char *plain)
+{
+    const char *name = strrchr(plain, '/') + 1;
+    const size_t n = strlen(name) - strlen(".conf");
+    char folder[4096];
+    bool found = false;
+    snprintf(folder, sizeof folder, "%.*s", (int)(name - plain), plain);
+    DIR *dir = opendir(folder);
+    for (struct dirent *d; dir && !found && (d = readdir(dir));)
+        found = !strncmp(d->d_name, name, n) && d->d_name[n] == '-' && str_ends(d->d_name, ".conf");
+    if (dir) closedir(dir);
+    return found;
+}
+
 static enum err_code hash_of(const char *model_path, char sha256[HASH_HEX], struct err *why)
 {
     struct gguf *g = NULL;
@@ -104,30 +120,25 @@ static enum err_code hash_of(const char *model_path, char sha256[HASH_HEX], stru
 
 /* The file that is this model's, else *found false and the path to write to. A file that names no model
  * counts as the model's: somebody wrote it by hand. */
-static enum err_code find(struct applied *out, const char *model_path, bool *found, struct err *why)
+enum err_code apply_read(struct applied *out, const char *model_path, bool *found, struct err *why)
 {
     char plain[4096], exact[4096], sha256[HASH_HEX];
     *found = false;
     enum err_code rc = path_of(plain, model_path, NULL, why);
     if (rc) return rc;
-    if (access(plain, F_OK) && errno == ENOENT) { /* the usual case costs no look at the model */
-        snprintf(out->path, sizeof out->path, "%s", plain);
-        return ERR_OK;
-    }
+    const bool none = access(plain, F_OK) && errno == ENOENT;
+    snprintf(out->path, sizeof out->path, "%s", plain);
+    if (none && !has_namesakes(plain)) return ERR_OK; /* the usual case costs no look at the model */
     rc = hash_of(model_path, sha256, why);
     if (!rc) rc = path_of(exact, model_path, sha256, why);
     if (rc) return rc;
     const bool own = !access(exact, F_OK);
+    if (none && !own) return ERR_OK;
     rc = read_file(out, own ? exact : plain, why);
     if (rc) return rc;
     *found = own || !*out->model_sha256 || !strcmp(out->model_sha256, sha256);
     if (!*found) snprintf(out->path, sizeof out->path, "%s", exact);
     return ERR_OK;
-}
-
-enum err_code apply_read(struct applied *out, const char *model_path, bool *found, struct err *why)
-{
-    return find(out, model_path, found, why);
 }
 
 /* ---------------------------------------------------------------- writing */
@@ -191,7 +202,7 @@ enum err_code apply_write(struct applied *out, const struct apply_request *r, st
     if (!rc) rc = hash_of(r->model_path, a.model_sha256, why);
     if (rc) return rc;
     struct err broken = { 0 }; /* a file nobody can read is replaced, and kept as the previous one */
-    rc = find(&old, r->model_path, &found, &broken);
+    rc = apply_read(&old, r->model_path, &found, &broken);
     if (rc && rc != ERR_FORMAT && rc != ERR_USAGE) {
         if (why) *why = broken;
         return rc;
@@ -215,7 +226,7 @@ enum err_code apply_remove(const char *model_path, bool *removed, struct err *wh
 {
     struct applied a;
     *removed = false;
-    enum err_code rc = find(&a, model_path, removed, why);
+    enum err_code rc = apply_read(&a, model_path, removed, why);
     if (rc || !*removed) return rc;
     if (unlink(a.path)) {
         *removed = false;
