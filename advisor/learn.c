@@ -85,7 +85,8 @@ void lesson_traits_of(struct lesson_traits *out, const struct model_shape *shape
     trait_set(out, TRAIT_KV, "%s/%s", config_text(c, KNOB_CTK), config_text(c, KNOB_CTV));
     trait_set(out, TRAIT_PRODUCTS, "%s/%s/%.24s", config_text(c, KNOB_PRECISION), config_text(c, KNOB_ACT),
               config_text(c, KNOB_ISA));
-    trait_set(out, TRAIT_MEMORY, "%s/%s", config_text(c, KNOB_HUGEPAGES), config_text(c, KNOB_PREFETCH));
+    trait_set(out, TRAIT_MEMORY, "%s/%s/%s", config_text(c, KNOB_HUGEPAGES), config_text(c, KNOB_PREFETCH),
+              config_text(c, KNOB_REPACK));
     trait_set(out, TRAIT_WORK, "d%d/b%d/s%d", power_of_four(w->depth), power_of_four(w->batch),
               power_of_four(w->sequences));
     traits_read(out);

@@ -248,12 +248,11 @@ static void put_estimate(struct estimate e, double *value, double *low, double *
 
 static double seconds_loading(const struct work *w, const struct memory_plan *p, const struct config *c)
 {
-    const int pages = config_choice(c, KNOB_PREFETCH);
     double s = OPEN_S + VOCABULARY_S * (double)w->o.shape.vocab;
     if (w->cost.on_gpu) return s + (double)p->weights / w->cost.ceilings->gpu.link_bytes_s;
     if (config_choice(c, KNOB_HUGEPAGES) == HUGE_PAGES_ALL)
         s += 2 * (double)p->weights / w->cost.ceilings->read_bytes_s_1;
-    if (pages == 2) s += (double)p->weights / PAGES_BYTES_S;
+    if (!strcmp(config_text(c, KNOB_PREFETCH), "populate")) s += (double)p->weights / PAGES_BYTES_S;
     return s;
 }
 
@@ -275,12 +274,14 @@ static double watts_of(const struct cost *c)
 static double untouched_bytes(const struct work *w, const struct gguf *g, const struct config *c)
 {
     const double NEW_TOKENS = 0.2, AROUND = 65536;
+    const struct backend_options held = { .repack = config_choice(c, KNOB_REPACK) != 0 };
     const struct gguf_tensor *t = gguf_tensor_find(g, "token_embd.weight");
-    if (!t || w->o.shape.tied_output || config_choice(c, KNOB_HUGEPAGES) == HUGE_PAGES_ALL ||
+    const struct format *f = t ? recipe_tensor_format(c, g, t, NULL) : NULL;
+    if (!t || backend_held_format(&held, f) != f || w->o.shape.tied_output ||
+        config_choice(c, KNOB_HUGEPAGES) == HUGE_PAGES_ALL ||
         !strcmp(config_text(c, KNOB_PREFETCH), "populate"))
         return 0;
-    const double bytes = (double)format_row_bytes(recipe_tensor_format(c, g, t, NULL), t->shape[0]) *
-                         (double)t->shape[1];
+    const double bytes = (double)format_row_bytes(f, t->shape[0]) * (double)t->shape[1];
     const double tokens = NEW_TOKENS * ((double)w->prompt * w->sequences + w->depth);
     return bytes * exp(-tokens * AROUND / bytes);
 }

@@ -8,6 +8,7 @@ struct gathering {
     struct model_operations *out;
     const struct config *config;
     const struct gguf *gguf;
+    const struct backend_options *backend;
 };
 
 static bool is_early(enum slot slot)
@@ -37,7 +38,8 @@ static enum err_code gather_tensor(void *ctx, int layer, enum slot slot, const s
     struct gathering *g = ctx;
     const bool tied = slot == SLOT_TOKEN_EMBD && g->out->shape.tied_output;
     if (ARCH_SLOTS[slot].rows == DIM_NONE || (layer < 0 && slot != SLOT_OUTPUT && !tied)) return ERR_OK;
-    const struct model_product p = { .format = recipe_tensor_format(g->config, g->gguf, t, NULL),
+    const struct format *stored = recipe_tensor_format(g->config, g->gguf, t, NULL);
+    const struct model_product p = { .format = backend_held_format(g->backend, stored),
                                      .part = layer < 0        ? PRODUCT_OUTPUT
                                              : is_early(slot) ? PRODUCT_EARLY
                                                               : PRODUCT_LATE,
@@ -71,6 +73,6 @@ enum err_code model_operations_read(struct model_operations *out, const struct g
     out->batch = e.batch;
     out->windowed_layers = windowed_layers(&h, &out->shape);
     out->window = out->windowed_layers ? h.window : 0;
-    struct gathering gathering = { out, c, g };
+    struct gathering gathering = { out, c, g, &e.backend };
     return arch_walk(h.arch, &out->shape, g, gather_tensor, &gathering, why);
 }
