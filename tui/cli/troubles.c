@@ -106,6 +106,26 @@ static bool no_driver(struct trouble *t, const struct trouble_case *c)
     return false;
 }
 
+/* "A vs B" where B is a recipe of fewer bits and A another one or none: else it was not quantizing that was
+ * slower. */
+static bool compares_recipes(const char *label)
+{
+    static const char BETWEEN[] = " vs ";
+    char line[2][256], recipe[2][CONFIG_VALUE * 2];
+    struct config c;
+    const char *cut = strstr(label, BETWEEN);
+    if (!cut) return false;
+    snprintf(line[0], sizeof line[0], "%.*s", (int)(cut - label), label);
+    snprintf(line[1], sizeof line[1], "%s", cut + strlen(BETWEEN));
+    for (int i = 0; i < 2; i++) {
+        if (config_parse(&c, strcmp(line[i], "default") ? line[i] : "", NULL)) return false;
+        config_recipe(&c, recipe[i], sizeof recipe[i]);
+    }
+    const struct format *f = format_find(recipe[1]); /* NULL: a method's */
+    return strcmp(recipe[0], recipe[1]) && strcmp(recipe[1], "file") &&
+           (!f || format_bits_per_weight(f) < 16);
+}
+
 /* The newest A/B in which fewer bits were slower. */
 static bool slower_quantized(struct trouble *t, const struct trouble_case *c)
 {
@@ -113,7 +133,7 @@ static bool slower_quantized(struct trouble *t, const struct trouble_case *c)
         const struct run_row *r = &c->runs[i];
         if (strcmp(r->kind, "ab") || strcmp(r->verdict, "worse") || strcmp(r->metric, "decode_tok_s"))
             continue;
-        if (!strstr(r->label, "q") && !strstr(r->label, "u4") && !strstr(r->label, "nf4")) continue;
+        if (!compares_recipes(r->label)) continue;
         found(
             t,
             "unpacking costs more than the bytes save here: q8_0 or q4_0 instead of K and codebook formats, all "
