@@ -61,6 +61,13 @@ ALWAYS_INLINE void sliver_pack(const struct w8a8_256 *how, const uint8_t *code, 
         octet_pack(how, how->activations, code + t * stride, stride, tokens - t, k, sliver);
 }
 
+ALWAYS_INLINE int32_t sum_of_s32(__m256i v)
+{
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
+
 /* The sum of a row's codes. */
 static inline int32_t row_sum(const uint8_t *w, int64_t k)
 {
@@ -69,9 +76,7 @@ static inline int32_t row_sum(const uint8_t *w, int64_t k)
         const __m256i v = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(w + i)));
         sum = _mm256_add_epi32(sum, _mm256_madd_epi16(v, _mm256_set1_epi16(1)));
     }
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+    return sum_of_s32(sum);
 }
 
 /* Codes as they are, in octets, and their sums; the next 16 rows are asked for. */

@@ -5,13 +5,6 @@
 
 enum { STEP = 16, ROWS = 2 };
 
-ALWAYS_INLINE int32_t sum_of_s32(__m256i v)
-{
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
-}
-
 /* Rows r.. of the weights (`rows` of them) by n rows of codes, both constants. */
 ALWAYS_INLINE void dot_rows(const struct w8a8_dot *d, int r, const int rows, const int n)
 {
