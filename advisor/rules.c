@@ -294,7 +294,7 @@ static bool rule_memory_by_accuracy(struct rule_finding *f, const struct rule_ca
         { { "q6_K, or q5_K with an importance matrix", "the largest that fits loses least",
             "q6_K q5_K --quality" },
           { "q4_K with an importance matrix, or awq/gptq at 4 bits",
-            "4 bits that were chosen by what the model does with them lose about half of what rounding loses",
+            "4 bits that were chosen by what the model does with them lose less than rounding does (docs/methods.md)",
             "q4_K awq,bits=4 --quality" },
           { "q4_0 or q3_K, kv=q8_0", "bytes are speed; below 4 bits look at quality first",
             "q4_0 q3_K,kv=q8_0 --quality" } },
