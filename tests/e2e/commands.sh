@@ -130,6 +130,10 @@ expect 0 apply nf4 --dry-run -o json && json 'd["llama_cpp"] is None and "nf4" i
 expect 0 apply -o json && json 'd["config"] == "q8_0,threads=1" and d["because"] == "chosen by hand"'
 expect 0 apply --remove && [ ! -e "$conf" ] || fail "--remove left the file"
 expect 4 bench -n 4 -p 0 -r 1 -C applied && says err 'no config is applied'
+mkdir "$T/one" "$T/two" && cp "$T/q8.gguf" "$T/one/same.gguf" && cp "$T/random.gguf" "$T/two/same.gguf" # two models of one name
+expect 0 apply threads=1 -m "$T/one/same.gguf" && expect 0 apply threads=2 -m "$T/two/same.gguf" && expect 0 apply --remove -m "$T/one/same.gguf"
+expect 0 apply -m "$T/two/same.gguf" -o json && json 'd["config"] == "threads=2"'
+expect 0 apply -m "$T/one/same.gguf" -o json && json 'd["config"] is None'
 expect 4 apply model=x.gguf && says err 'names no model= of its own'
 expect 0 tune --budget 5s --dry-run -m "$T/q8.gguf" && [ ! -e "$XDG_CONFIG_HOME/qdyno/q8.conf" ] || fail "--dry-run wrote"
 expect 5 -m "$T/none.gguf" && says err 'no terminal' # what `qdyno` alone says without one

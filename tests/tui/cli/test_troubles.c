@@ -101,6 +101,14 @@ static void by_the_machine_and_its_history(void **state)
                                   .label = "f16 vs q3_K",
                                   .effect_ratio = 0.8 };
     expect_one(&w, "run 12: f16 vs q3_K", "q8_0 or q4_0");
+    static const char *const OTHER_REASONS[] = { "q8_0 vs q8_0,threads=1", "q4_0 vs default",
+                                                 "q8_0 vs bf16" };
+    for (size_t i = 0; i < COUNT_OF(OTHER_REASONS); i++) {
+        snprintf(w.runs[0].label, sizeof w.runs[0].label, "%s", OTHER_REASONS[i]);
+        assert_int_equal(look(&w, t), 0);
+    }
+    snprintf(w.runs[0].label, sizeof w.runs[0].label, "default vs gptq,bits=4");
+    expect_one(&w, "run 12: default vs gptq", "q8_0 or q4_0");
     snprintf(w.runs[0].verdict, sizeof w.runs[0].verdict, "better");
     assert_int_equal(look(&w, t), 0);
 }
