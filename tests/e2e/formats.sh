@@ -18,7 +18,7 @@ check() { # check ROWS ARGUMENTS...: all five formats of one command
     python3 - "$T" "$rows" <<'PY' || fail "qdyno $*: the formats do not agree"
 import csv, json, sqlite3, sys
 t, rows = sys.argv[1], int(sys.argv[2])
-MOVING = ("available_bytes", "memory_available_bytes")  # differs from one call to the next
+MOVING = ("available_bytes", "memory_available_bytes", "ctx_most")  # differs from one call to the next
 def number(s):
     try: return float(s)
     except ValueError: return s
