@@ -1,0 +1,40 @@
+/* tests/kernels/opencl_here.h - what the tests of the OpenCL backend share: the first device, or a visible
+ * skip where there is none, and arrays that go there and come back. */
+#ifndef QDYNO_TESTS_OPENCL_HERE_H
+#define QDYNO_TESTS_OPENCL_HERE_H
+
+#include "tests/kernels/numbers.h"
+
+/* The first OpenCL device, ready for `rows` rows of `cols` inputs; skips the test when there is none. */
+static inline struct backend *opencl_or_skip(int64_t rows, int64_t cols)
+{
+    struct err why;
+    struct backend *b;
+    struct device_info device;
+    if (!opencl_devices(&device, 1)) {
+        print_message("SKIPPED: no OpenCL device here\n");
+        skip();
+    }
+    CHECK_OK(backend_open(&b, device.name, &(struct backend_options){ .threads = 1 }, &why));
+    CHECK_OK(backend_reserve(b, rows, cols, &why));
+    return b;
+}
+
+/* The numbers on the device; backend_free gives them back. */
+static inline float *sent(struct backend *b, const float *x, int64_t n)
+{
+    float *there = backend_alloc(b, (size_t)n * sizeof *x);
+    CHECK(there);
+    backend_write(b, there, x, (size_t)n * sizeof *x);
+    return there;
+}
+
+/* What is there now, to x; every operation before has to have worked. */
+static inline void fetched(struct backend *b, float *x, const float *there, int64_t n)
+{
+    struct err why;
+    backend_read(b, x, there, (size_t)n * sizeof *x);
+    CHECK_OK(backend_finish(b, &why));
+}
+
+#endif
