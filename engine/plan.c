@@ -189,7 +189,7 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
         .kv = session_kv_bytes(&kv) * s->layers,
         .compute = widths_bytes(&w, e->batch) +
                    vector_bytes(w.logits * e->sequences), /* logits on the host */
-        .scratch = backend_scratch_bytes(&e->backend, e->batch, widths_max_cols(s, h->arch)),
+        .scratch = backend_scratch_bytes(e->device, &e->backend, e->batch, widths_max_cols(s, h->arch)),
         .kv_bytes_per_token = s->layers * s->kv_heads *
                               (format_row_bytes(e->k_format, s->head_dim_k) +
                                format_row_bytes(e->v_format, s->head_dim_v)),

@@ -151,13 +151,13 @@ static void run_pieces(const struct attention_job *job, void *scratch)
 {
     const int units = job->p->kv->kv_heads * job->parts;
     float *partials = job->partials;
-    int64_t first = 0, mine = threadpool_next(job->b->pool, 1);
+    int64_t first = 0, mine = threadpool_next(job->b->base.pool, 1);
     struct row_block r;
     for (int end = job->p->n; end > 0; end = r.row) {
         r = block_before(job, end);
         const int64_t pieces = (int64_t)units * r.stretches;
         const int64_t step = r.rows * job->heads_a_task * partial_floats(job);
-        for (; mine < first + pieces; mine = threadpool_next(job->b->pool, 1)) {
+        for (; mine < first + pieces; mine = threadpool_next(job->b->base.pool, 1)) {
             const struct attention_piece t = piece_at(job, &r, (int)(mine - first),
                                                       partials + (mine - first) * step);
             const bool tiles = job->tiles && t.queries >= TILE_QUERIES_MIN;
@@ -187,24 +187,25 @@ static void attention_member(void *arg, int member, int size)
 {
     const struct attention_job *job = arg;
     if (job->tiles) job->b->k.attend.begin();
-    run_pieces(job, backend_thread_scratch(job->b, member));
+    run_pieces(job, cpu_thread_scratch(job->b, member));
     if (job->tiles) job->b->k.attend.end();
     if (job->chunk == INT32_MAX) return;
-    threadpool_barrier(job->b->pool);
+    threadpool_barrier(job->b->base.pool);
     merge_pieces(job, member, size);
 }
 
-void backend_attention(struct backend *b, const struct attention *p)
+void cpu_attention(struct backend *base, const struct attention *p)
 {
+    struct cpu *b = (struct cpu *)base;
     const struct kv_layer *kv = p->kv;
     struct attention_job job = { .b = b, .p = p, .group = p->heads / kv->kv_heads };
     assert(p->heads % kv->kv_heads == 0 && kv->k_dim <= HEAD_DIM_MAX && kv->v_dim <= HEAD_DIM_MAX);
     assert(MAX(kv->k_dim, kv->v_dim) <= b->plan.cols); /* backend_reserve first */
     const struct format *like = p->like ? p->like : &FORMATS[FORMAT_F32];
-    job.tiles = b->k.attend.attend && precision_for(b->options.precision, like) == PRECISION_MEDIUM;
+    job.tiles = b->k.attend.attend && precision_for(b->base.options.precision, like) == PRECISION_MEDIUM;
     job.partials = (float *)b->shared;
-    choose_pieces(&job, threadpool_size(b->pool));
+    choose_pieces(&job, threadpool_size(b->base.pool));
     int64_t tokens = 0;
     for (int i = 0; i < p->n; i++) tokens += p->window ? MIN(p->pos[i] + 1, p->window) : p->pos[i] + 1;
-    backend_run(b, tokens * p->heads * (kv->k_dim + kv->v_dim) / DOTS_AN_ELEMENT, attention_member, &job);
+    cpu_run(b, tokens * p->heads * (kv->k_dim + kv->v_dim) / DOTS_AN_ELEMENT, attention_member, &job);
 }

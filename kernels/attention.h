@@ -4,10 +4,10 @@
 #ifndef QDYNO_KERNELS_ATTENTION_H
 #define QDYNO_KERNELS_ATTENTION_H
 
-#include "kernels/backend.h"
+#include "kernels/cpu.h"
 
 struct attention_job {
-    struct backend *b;
+    struct cpu *b;
     const struct attention *p;
     bool tiles;       /* products may be rounded to bf16, and there are tiles */
     int group;        /* query heads of one KV head */

@@ -1,41 +1,51 @@
-/* The CPU backend: threads, memory, weights used where the file is mapped. */
-#include <assert.h>
-#include <math.h>
-#include <stdlib.h>
+/* From the door of kernels/ to the backend of a device: what every one of them needs is checked here. */
+#include "kernels/backend.h"
+
 #include <string.h>
-#include <sys/mman.h>
 
 #include "kernels/inputs.h"
+#include "kernels/opencl/opencl.h"
 
-enum { ALIGNMENT = 64, HUGE_PAGE = 2 << 20 };
+/* Kinds of devices; a device's name is that of its kind, or begins with it. */
+struct device_kind {
+    const char *prefix;
+    const struct backend_ops *ops;
+    enum err_code (*open)(struct backend **out, const char *device, const struct backend_options *options,
+                          struct err *why);
+    int64_t (*scratch_bytes)(const struct backend_options *options, int64_t rows, int64_t max_cols);
+};
+static const struct device_kind KINDS[] = {
+    { "cpu", &CPU_OPS, cpu_open, cpu_scratch_bytes },
+    { "opencl:", &OPENCL_OPS, opencl_open, opencl_scratch_bytes },
+};
 
-/* Rows of activations lie pages apart and are walked column by column: with 4 KiB pages every visit costs a
- * walk of the page tables, which took more time than the tile products themselves. */
-static void *aligned_pages(size_t bytes, enum huge_pages huge)
+static const struct device_kind *kind_of(const char *device)
 {
-    if (bytes < HUGE_PAGE || huge == HUGE_PAGES_OFF)
-        return aligned_alloc(ALIGNMENT, (size_t)round_up((int64_t)MAX(bytes, 1u), ALIGNMENT));
-    void *p = aligned_alloc(HUGE_PAGE, (size_t)round_up((int64_t)bytes, HUGE_PAGE));
-    if (p) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a wish: refused is fine */
-    return p;
+    for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
+        const char *p = KINDS[i].prefix;
+        const size_t n = strlen(p);
+        if (p[n - 1] == ':' ? !strncmp(device, p, n) : !strcmp(device, p)) return &KINDS[i];
+    }
+    return NULL;
 }
 
 enum err_code backend_open(struct backend **out, const char *device, const struct backend_options *options,
                            struct err *why)
 {
     *out = NULL;
-    if (strcmp(device, "cpu"))
-        return err_set(why, ERR_ABSENT, "no device '%s' in this build; there is: cpu", device);
+    const struct device_kind *kind = kind_of(device);
+    if (!kind)
+        return err_set(why, ERR_ABSENT, "no device '%s'; there are: cpu, opencl:0, opencl:1 ...", device);
     if (options->threads < 1)
         return err_set(why, ERR_USAGE, "threads must be at least 1, not %d", options->threads);
-    struct backend *b = calloc(1, sizeof *b);
-    if (!b) return err_set(why, ERR_NOMEM, "out of memory for the backend");
+    struct backend *b = NULL;
+    enum err_code rc = kind->open(&b, device, options, why);
+    if (rc) return rc;
+    b->ops = kind->ops;
     b->options = *options;
-    b->options.isa &= isa_detect(); /* a wrong value may be slow, never a crash */
-    b->k = kernels_select(b->options.isa);
+    b->options.isa &= isa_detect();
     const struct threadpool_options pool = { .threads = options->threads, .affinity = options->affinity };
-    const enum err_code rc = threadpool_open(&b->pool, &pool, why);
-    if (rc) {
+    if ((rc = threadpool_open(&b->pool, &pool, why))) {
         backend_close(b);
         return rc;
     }
@@ -47,9 +57,7 @@ void backend_close(struct backend *b)
 {
     if (!b) return;
     threadpool_close(b->pool);
-    free(b->shared);
-    free(b->threads);
-    free(b);
+    b->ops->close(b);
 }
 
 struct threadpool *backend_threads(struct backend *b)
@@ -59,65 +67,43 @@ struct threadpool *backend_threads(struct backend *b)
 
 void backend_describe(const struct backend *b, struct backend_info *out)
 {
-    *out = (struct backend_info){ .device = "cpu",
-                                  .threads = threadpool_size(b->pool),
-                                  .pinned = threadpool_is_pinned(b->pool),
-                                  .isa = b->k.isa,
-                                  .huge_wanted_bytes = b->huge_wanted_bytes,
-                                  .copied_bytes = b->copied_bytes,
-                                  .repacked_bytes = b->repacked_bytes,
-                                  .inputs = b->inputs };
+    *out = (struct backend_info){ .threads = threadpool_size(b->pool),
+                                  .pinned = threadpool_is_pinned(b->pool) };
+    b->ops->describe(b, out);
 }
 
-/* Of an allocation, what asks for huge pages. */
-static int64_t huge_part(size_t bytes, enum huge_pages huge)
+enum err_code backend_finish(struct backend *b, struct err *why)
 {
-    return huge == HUGE_PAGES_OFF ? 0 : (int64_t)(bytes / HUGE_PAGE * HUGE_PAGE);
+    return b->ops->finish(b, why);
 }
+
+int64_t backend_scratch_bytes(const char *device, const struct backend_options *options, int64_t rows,
+                              int64_t max_cols)
+{
+    const struct device_kind *kind = kind_of(device);
+    return kind ? kind->scratch_bytes(options, rows, max_cols) : 0;
+}
+
+/* ---------------------------------------------------------------- memory */
 
 void *backend_alloc(struct backend *b, size_t bytes)
 {
-    if (bytes > SIZE_MAX / 2) return NULL;
-    void *p = aligned_pages(bytes, b->options.huge_pages);
-    if (!p) return NULL;
-    b->huge_wanted_bytes += huge_part(bytes, b->options.huge_pages);
-    return memset(p, 0, bytes);
+    return b->ops->alloc(b, bytes);
 }
 
 void backend_free(struct backend *b, void *p)
 {
-    (void)b;
-    free(p);
+    if (p) b->ops->free(b, p);
 }
 
 void backend_write(struct backend *b, void *dst, const void *host_src, size_t bytes)
 {
-    (void)b;
-    memcpy(dst, host_src, bytes);
+    b->ops->write(b, dst, host_src, bytes);
 }
 
 void backend_read(struct backend *b, void *host_dst, const void *src, size_t bytes)
 {
-    (void)b;
-    memcpy(host_dst, src, bytes);
-}
-
-/* A weight that still lies in the file, in `format`, into memory of our own. */
-static enum err_code copy(struct backend *b, struct weight *w, const struct format *format, struct err *why)
-{
-    const size_t bytes = (size_t)(w->rows * format_row_bytes(w->format, w->cols));
-    w->owned = aligned_pages(bytes, b->options.huge_pages);
-    if (!w->owned) return err_set(why, ERR_NOMEM, "out of memory for a copy of %zu bytes of weights", bytes);
-    if (w->format == format) {
-        memcpy(w->owned, w->data, bytes);
-    } else {
-        weight_repack(b, format, w->data, w->owned, w->rows * w->cols);
-        b->repacked_bytes += (int64_t)bytes;
-    }
-    w->data = w->owned;
-    b->huge_wanted_bytes += huge_part(bytes, b->options.huge_pages);
-    b->copied_bytes += (int64_t)bytes;
-    return ERR_OK;
+    b->ops->read(b, host_dst, src, bytes);
 }
 
 enum err_code backend_weight_bind(struct backend *b, struct weight *out, const struct format *format,
@@ -131,71 +117,58 @@ enum err_code backend_weight_bind(struct backend *b, struct weight *out, const s
         return err_set(why, ERR_USAGE, "a %s matrix needs rows of a multiple of %u weights, not [%lld][%lld]",
                        format->name, format->block_weights, (long long)rows, (long long)cols);
     const enum err_code rc = inputs_check(input, format, cols, why);
-    if (rc) return rc;
-    const struct format *held = backend_held_format(&b->options, format);
-    *out = (struct weight){ .format = held, .rows = rows, .cols = cols, .data = host, .input = input };
-    b->inputs |= 1u << inputs_scheme(&b->options, out).kind;
-    return held == format && b->options.huge_pages != HUGE_PAGES_ALL ? ERR_OK : copy(b, out, format, why);
+    return rc ? rc : b->ops->bind(b, out, format, rows, cols, input, host, why);
 }
 
 void backend_weight_release(struct backend *b, struct weight *w)
 {
-    backend_free(b, w->owned);
+    if (w->owned) b->ops->release(b, w);
     *w = (struct weight){ 0 };
-}
-
-/* ---------------------------------------------------------------- scratch */
-
-static struct scratch_plan plan_for(const struct kernel_set *k, const struct backend_options *o, int64_t rows,
-                                    int64_t cols)
-{
-    struct scratch_plan p = { .rows = rows, .cols = cols, .thread_bytes = attention_thread_bytes(k, cols) };
-    const int64_t few = MAX(MAX(k->gemm_f32.min_rows, k->gemm_bf16.min_rows),
-                            MAX(k->gemm_int8.min_rows, k->gemm_int8.min_rows_wide)); /* dots end before */
-    const int64_t codes = k->gemm_w8a8.multiply ? MIN(rows, (int64_t)k->gemm_w8a8.min_rows) : rows;
-    p.shared_bytes = gemv_shared_bytes(MIN(rows, few), codes, cols);
-    for (int i = 0; i < FORMAT_COUNT * INPUT_KIND_COUNT;
-         i++) { /* a model may mix formats, and with them schemes */
-        const struct format *f = &FORMATS[i / INPUT_KIND_COUNT];
-        for (int64_t n = 1; n <= rows; n = n < SLIVER || n == rows ? n + 1 : rows) {
-            const struct gemm_kernel *g = matmul_scheme(k, o, f, (enum input_kind)(i % INPUT_KIND_COUNT),
-                                                        (int)MIN(n, (int64_t)INT32_MAX));
-            if (!g) continue;
-            p.shared_bytes = MAX(p.shared_bytes, gemm_shared_bytes(g, n, cols));
-            p.thread_bytes = MAX(p.thread_bytes, gemm_thread_bytes(g));
-        }
-    }
-    p.shared_bytes += inputs_shared_bytes(o->threads, rows, cols);
-    p.shared_bytes = round_up(MAX(p.shared_bytes, attention_shared_bytes(o->threads, cols)), ALIGNMENT);
-    p.thread_bytes = round_up(p.thread_bytes, 4096);
-    return p;
-}
-
-int64_t backend_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols)
-{
-    const struct kernel_set k = kernels_select(options->isa & isa_detect());
-    const struct scratch_plan p = plan_for(&k, options, rows, max_cols);
-    return p.shared_bytes + options->threads * p.thread_bytes;
 }
 
 enum err_code backend_reserve(struct backend *b, int64_t rows, int64_t max_cols, struct err *why)
 {
-    assert(rows >= 1 && max_cols >= 1);
-    const struct scratch_plan p = plan_for(&b->k, &b->options, rows, max_cols);
-    const size_t thread_bytes = (size_t)b->options.threads * (size_t)p.thread_bytes;
-    uint8_t *shared = aligned_pages((size_t)p.shared_bytes, b->options.huge_pages);
-    uint8_t *threads = aligned_pages(thread_bytes, b->options.huge_pages);
-    if (!shared || !threads) {
-        free(shared);
-        free(threads);
-        return err_set(why, ERR_NOMEM, "out of memory: %lld bytes of scratch for %lld rows of %lld inputs",
-                       (long long)(p.shared_bytes + (int64_t)thread_bytes), (long long)rows,
-                       (long long)max_cols);
-    }
-    free(b->shared);
-    free(b->threads);
-    b->shared = shared;
-    b->threads = threads;
-    b->plan = p;
-    return ERR_OK;
+    return b->ops->reserve(b, rows, max_cols, why);
+}
+
+/* ---------------------------------------------------------------- operations */
+
+void backend_gather(struct backend *b, const struct gather *g)
+{
+    b->ops->gather(b, g);
+}
+
+void backend_matmul(struct backend *b, const struct matmul *m, int count)
+{
+    b->ops->matmul(b, m, count);
+}
+
+void backend_gated(struct backend *b, const struct gated *p)
+{
+    b->ops->gated(b, p);
+}
+
+void backend_norm(struct backend *b, const struct norm *p)
+{
+    b->ops->norm(b, p);
+}
+
+void backend_rope(struct backend *b, const struct rope *p)
+{
+    b->ops->rope(b, p);
+}
+
+void backend_kv_store(struct backend *b, const struct kv_store *p)
+{
+    b->ops->kv_store(b, p);
+}
+
+void backend_attention(struct backend *b, const struct attention *p)
+{
+    b->ops->attention(b, p);
+}
+
+void backend_activate(struct backend *b, const struct activate *p)
+{
+    b->ops->activate(b, p);
 }

@@ -1,93 +1,46 @@
-/* kernels/backend.h - the inside of the CPU backend, shared by its operations. */
+/* kernels/backend.h - what a backend is to those who write one: a row of functions, each as the function of
+ * kernels.h that has its name says. The backend's own struct begins with struct backend. */
 #ifndef QDYNO_KERNELS_BACKEND_H
 #define QDYNO_KERNELS_BACKEND_H
 
-#include <string.h>
+#include "kernels/kernels.h"
 
-#include "kernels/kernel_set.h"
+struct backend_ops {
+    void (*close)(struct backend *b);
+    void (*describe)(const struct backend *b, struct backend_info *out);
+    enum err_code (*finish)(struct backend *b, struct err *why);
 
-/* Every thread's own memory: a weight panel and its products, or attention's tiles. */
-struct scratch_plan {
-    int64_t rows, cols;   /* what was reserved */
-    int64_t shared_bytes; /* packed or quantized activations of one group of products */
-    int64_t thread_bytes; /* per member */
+    void *(*alloc)(struct backend *b, size_t bytes);
+    void (*free)(struct backend *b, void *p); /* p is not NULL */
+    void (*write)(struct backend *b, void *dst, const void *host_src, size_t bytes);
+    void (*read)(struct backend *b, void *host_dst, const void *src, size_t bytes);
+
+    /* The format can be decoded, rows are whole blocks, the scheme fits the format; *out is empty. */
+    enum err_code (*bind)(struct backend *b, struct weight *out, const struct format *format, int64_t rows,
+                          int64_t cols, const struct input_scheme *input, const void *host, struct err *why);
+    void (*release)(struct backend *b, struct weight *w); /* of what w owns */
+    enum err_code (*reserve)(struct backend *b, int64_t rows, int64_t max_cols, struct err *why);
+
+    void (*gather)(struct backend *b, const struct gather *p);
+    void (*matmul)(struct backend *b, const struct matmul *m, int count);
+    void (*gated)(struct backend *b, const struct gated *p);
+    void (*norm)(struct backend *b, const struct norm *p);
+    void (*rope)(struct backend *b, const struct rope *p);
+    void (*kv_store)(struct backend *b, const struct kv_store *p);
+    void (*attention)(struct backend *b, const struct attention *p);
+    void (*activate)(struct backend *b, const struct activate *p);
 };
 
 struct backend {
+    const struct backend_ops *ops;
     struct backend_options options;
-    struct threadpool *pool;
-    struct kernel_set k;
-    struct scratch_plan plan;
-    int64_t huge_wanted_bytes, copied_bytes, repacked_bytes;
-    uint32_t inputs;  /* 1 << enum input_kind of the weights */
-    uint8_t *shared;  /* plan.shared_bytes */
-    uint8_t *threads; /* options.threads * plan.thread_bytes */
+    struct threadpool *pool; /* on the host; options.threads members */
 };
 
-enum {
-    HEAD_DIM_MAX = 1024,
-    /* Work (in elements passed over) below which starting the threads costs more than it saves; a weight of a
-     * dot is about a quarter of an element, a multiply-add of a panel product a sixteenth. */
-    PARALLEL_MIN = 16384,
-    DOTS_AN_ELEMENT = 4,
-    PRODUCTS_AN_ELEMENT = 16,
-};
-
-enum precision precision_for(enum precision wanted, const struct format *f); /* AUTO resolved */
-/* Which scheme multiplies: NULL for dots from the stored bytes (small n). */
-const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
-                                        const struct format *f, enum input_kind kind, int n);
-
-/* rows: of floats; codes: rows of 8-bit codes under one scale. */
-int64_t gemv_shared_bytes(int64_t rows, int64_t codes, int64_t cols);
-int64_t gemm_shared_bytes(const struct gemm_kernel *g, int64_t rows, int64_t cols);
-int64_t gemm_thread_bytes(const struct gemm_kernel *g);
-int64_t attention_thread_bytes(const struct kernel_set *k, int64_t cols);
-int64_t attention_shared_bytes(int threads, int64_t cols);
-
-/* n weights of f into the format in which they are held (another one). */
-void weight_repack(struct backend *b, const struct format *f, const void *in, void *out, int64_t n);
-
-/* `count` products of the same x, n and x_stride. */
-void gemv_run(struct backend *b, const struct matmul *m, int count);
-void gemm_run(struct backend *b, const struct gemm_kernel *g, const struct matmul *m, int count);
-
-/* Both products of the pair in one go; gemm_can_gate says whether this pair can. */
-bool gemm_can_gate(const struct gemm_kernel *g, const struct gated *p);
-void gemm_run_gated(struct backend *b, const struct gemm_kernel *g, const struct gated *p);
-
-/* What the drivers multiply a row's codes by: 1, or the f32 behind its blocks. */
-static inline float format_row_scale(const struct format *f, const void *row, int64_t cols)
-{
-    float scale = 1;
-    if (f->row_tail_bytes) memcpy(&scale, (const uint8_t *)row + format_span_bytes(f, cols), sizeof scale);
-    return scale;
-}
-
-static inline void *backend_thread_scratch(const struct backend *b, int member)
-{
-    return b->threads + member * b->plan.thread_bytes;
-}
-
-static inline int64_t round_up(int64_t n, int64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
-/* Run on the pool when the work is worth it, else on the caller alone. */
-static inline void backend_run(struct backend *b, int64_t elements, threadpool_fn *fn, void *arg)
-{
-    if (elements < PARALLEL_MIN)
-        threadpool_run_alone(b->pool, fn, arg);
-    else
-        threadpool_run(b->pool, fn, arg);
-}
-
-/* [*from, *to): this member's part of n things. */
-static inline void share_of(int64_t n, int member, int size, int64_t *from, int64_t *to)
-{
-    *from = n * member / size;
-    *to = n * (member + 1) / size;
-}
+/* One for each kind of device: *out is owned, but without ops, options and pool, which backend_open sets. */
+enum err_code cpu_open(struct backend **out, const char *device, const struct backend_options *options,
+                       struct err *why);
+int64_t cpu_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols);
+extern const struct backend_ops CPU_OPS;
 
 #endif

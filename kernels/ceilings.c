@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "kernels/backend.h"
+#include "kernels/cpu.h"
 
 /* ---------------------------------------------------------------- reading */
 

@@ -19,7 +19,7 @@ enum {
 };
 
 struct gemm {
-    struct backend *b;
+    struct cpu *b;
     const struct gemm_kernel *k;
     const struct matmul *m;
     int count;
@@ -340,16 +340,16 @@ static void gemm_member(void *arg, int member, int size)
     const struct gemm_kernel *gk = g->k;
     struct inputs in = g->in; /* members settle their inputs by themselves */
     struct panel p = { .g = g, .in = &in };
-    place_scratch(&p, gk, backend_thread_scratch(g->b, member));
+    place_scratch(&p, gk, cpu_thread_scratch(g->b, member));
     if (in.scale) {
         int64_t from, to;
         share_of(in.n, member, size, &from, &to);
         inputs_measure(&in, (int)from, (int)to, member);
-        threadpool_barrier(g->b->pool);
+        threadpool_barrier(g->b->base.pool);
         inputs_settle(&in, member, size);
     }
     pack_share(g, &in, p.weights, member, size);
-    threadpool_barrier(g->b->pool);
+    threadpool_barrier(g->b->base.pool);
     if (gk->begin) gk->begin();
     if (g->few) few_run(g, &p, member, size);
     for (int64_t from = 0; from < g->padded && !g->few; from += gk->mc) {
@@ -371,10 +371,10 @@ static void run(struct gemm *g)
     g->padded = round_up(g->m->n, SLIVER);
     g->few = !g->gate && g->k->multiply_few && g->m->n <= SLIVER;
     g->kc = g->few ? g->k->few_depth : g->k->kc;
-    backend_run(g->b, products / PRODUCTS_AN_ELEMENT, gemm_member, g);
+    cpu_run(g->b, products / PRODUCTS_AN_ELEMENT, gemm_member, g);
 }
 
-void gemm_run(struct backend *b, const struct gemm_kernel *k, const struct matmul *m, int count)
+void gemm_run(struct cpu *b, const struct gemm_kernel *k, const struct matmul *m, int count)
 {
     run(&(struct gemm){ .b = b, .k = k, .m = m, .count = count });
 }
@@ -386,7 +386,7 @@ bool gemm_can_gate(const struct gemm_kernel *k, const struct gated *p)
            k->panel_rows >= 2 * ROW_GROUP && !(k->multiply_few && p->up.n <= SLIVER);
 }
 
-void gemm_run_gated(struct backend *b, const struct gemm_kernel *k, const struct gated *p)
+void gemm_run_gated(struct cpu *b, const struct gemm_kernel *k, const struct gated *p)
 {
     struct matmul up = p->up;
     up.y = p->y;

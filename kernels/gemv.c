@@ -11,7 +11,7 @@ enum {
 };
 
 struct gemv {
-    struct backend *b;
+    struct cpu *b;
     const struct matmul *m;
     int count;
     struct inputs in;
@@ -23,11 +23,11 @@ struct gemv {
     int64_t code_stride;
 };
 
-static bool uses_q8(const struct backend *b, const struct matmul *m)
+static bool uses_q8(const struct cpu *b, const struct matmul *m)
 {
     const struct format_kernels *f = &b->k.format[m->w->format - FORMATS];
-    if (inputs_scheme(&b->options, m->w).kind != INPUT_FREE) return false;
-    return precision_for(b->options.precision, m->w->format) == PRECISION_MEDIUM && f->dot_q8;
+    if (inputs_scheme(&b->base.options, m->w).kind != INPUT_FREE) return false;
+    return precision_for(b->base.options.precision, m->w->format) == PRECISION_MEDIUM && f->dot_q8;
 }
 
 int64_t gemv_shared_bytes(int64_t rows, int64_t codes, int64_t cols)
@@ -173,7 +173,7 @@ static void inputs_share(const struct gemv *g, struct inputs *in, int member, in
     if (inputs_plain(in)) return;
     share_of(in->n, member, size, &from, &to);
     inputs_measure(in, (int)from, (int)to, member);
-    if (!inputs_by_token(in)) threadpool_barrier(g->b->pool);
+    if (!inputs_by_token(in)) threadpool_barrier(g->b->base.pool);
     inputs_settle(in, member, size);
     for (int64_t t = from; t < to; t++) {
         if (g->codes)
@@ -181,7 +181,7 @@ static void inputs_share(const struct gemv *g, struct inputs *in, int member, in
         else
             inputs_floats(in, (int)t, 0, in->cols, (float *)g->x + t * g->x_stride);
     }
-    threadpool_barrier(g->b->pool);
+    threadpool_barrier(g->b->base.pool);
 }
 
 static int64_t run_rows(const struct matmul *m, int size)
@@ -208,7 +208,7 @@ static void turn_next(const struct gemv *g, struct turn *t, int64_t runs, int si
 {
     if (++t->run < t->end) return;
     const int64_t lot = MAX((runs - t->end) / (2 * size), (int64_t)1);
-    t->run = threadpool_next(g->b->pool, lot);
+    t->run = threadpool_next(g->b->base.pool, lot);
     t->end = t->run + lot;
 }
 
@@ -219,7 +219,7 @@ static void gemv_member(void *arg, int member, int size)
     inputs_share(g, &own.in, member, size);
     if (g->quantize) {
         quantize_share(g, member, size);
-        threadpool_barrier(g->b->pool);
+        threadpool_barrier(g->b->base.pool);
     }
     int64_t first = 0, runs = 0;
     for (int j = 0; j < g->count; j++) runs += runs_of(&g->m[j], size);
@@ -236,7 +236,7 @@ static void gemv_member(void *arg, int member, int size)
     }
 }
 
-void gemv_run(struct backend *b, const struct matmul *m, int count)
+void gemv_run(struct cpu *b, const struct matmul *m, int count)
 {
     struct gemv g = { .b = b, .m = m, .count = count };
     int64_t dots = 0;
@@ -247,5 +247,5 @@ void gemv_run(struct backend *b, const struct matmul *m, int count)
         dots += m[j].n * m[j].w->rows * m[j].w->cols;
     }
     if (g.quantize) g.q = place_q8(&g, m->n, m->w->cols);
-    backend_run(b, dots / DOTS_AN_ELEMENT, gemv_member, &g);
+    cpu_run(b, dots / DOTS_AN_ELEMENT, gemv_member, &g);
 }

@@ -172,9 +172,9 @@ static float rounded_from(float threshold)
     return x;
 }
 
-struct inputs inputs_of(const struct backend *b, const struct matmul *m)
+struct inputs inputs_of(const struct cpu *b, const struct matmul *m)
 {
-    struct inputs in = { .scheme = inputs_scheme(&b->options, m->w),
+    struct inputs in = { .scheme = inputs_scheme(&b->base.options, m->w),
                          .k = &b->k,
                          .x = m->x,
                          .x_stride = m->x_stride,
@@ -187,7 +187,7 @@ struct inputs inputs_of(const struct backend *b, const struct matmul *m)
         in.to = &TF32;
         return in;
     }
-    const struct places p = places_of(b->options.threads, m->n, in.cols);
+    const struct places p = places_of(b->base.options.threads, m->n, in.cols);
     in.scale = (float *)(b->shared + p.scale);
     in.range = (struct input_range *)(b->shared + p.range);
     in.marked = (_Atomic uint64_t *)(b->shared + p.marked);

@@ -14,7 +14,7 @@
 
 #include <stdatomic.h>
 
-#include "kernels/backend.h"
+#include "kernels/cpu.h"
 
 struct inputs {
     struct input_scheme scheme;
@@ -46,7 +46,7 @@ static inline bool input_is_int8(enum input_kind kind)
 }
 
 int64_t inputs_shared_bytes(int threads, int64_t rows, int64_t cols);
-struct inputs inputs_of(const struct backend *b, const struct matmul *m);
+struct inputs inputs_of(const struct cpu *b, const struct matmul *m);
 
 static inline bool inputs_plain(const struct inputs *in) /* x as it is */
 {

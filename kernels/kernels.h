@@ -215,7 +215,8 @@ struct backend_options {
     bool repack; /* weights may be held in another format than the file's (backend_held_format) */
 };
 
-/* device: "cpu". *out owned: backend_close. Errors: ERR_ABSENT (no such device), ERR_NOMEM, ERR_USAGE. */
+/* device: "cpu", or "opencl:0" and on as opencl_devices lists them. *out owned: backend_close. Errors:
+ * ERR_ABSENT (no such device), ERR_NOMEM, ERR_USAGE. */
 enum err_code backend_open(struct backend **out, const char *device, const struct backend_options *options,
                            struct err *why);
 void backend_close(struct backend *b); /* NULL is fine */
@@ -223,7 +224,8 @@ void backend_close(struct backend *b); /* NULL is fine */
 /* What really runs: device, threads, pinned, isa in use. Strings are borrowed from the backend. */
 struct backend_info {
     const char *device;
-    int threads;
+    bool remote; /* addresses are not the host's: only backend_read and backend_write reach them */
+    int threads; /* of the host */
     bool pinned;
     uint32_t isa;              /* bits the chosen kernels use */
     int64_t huge_wanted_bytes; /* in huge pages, if the kernel agreed, of what was allocated and filled */
@@ -235,6 +237,11 @@ void backend_describe(const struct backend *b, struct backend_info *out);
 
 /* The threads operations run on, for work between them that is no operation of ours. */
 struct threadpool *backend_threads(struct backend *b);
+
+/* Wait until all operations so far are done, which a device may do long after they were asked for. Errors of
+ * any since the last call: ERR_NOMEM, ERR_ABSENT (the device is lost: nothing more can be run on it). Results
+ * of backend_read are right only when this says so. */
+enum err_code backend_finish(struct backend *b, struct err *why);
 
 /* Zeroed memory aligned to 64 bytes. NULL when there is none. */
 void *backend_alloc(struct backend *b, size_t bytes);
@@ -299,7 +306,8 @@ void backend_weight_release(struct backend *b, struct weight *w);
 
 /* Bytes of scratch the backend allocates itself for `rows` rows of at most `max_cols` inputs: part of the
  * memory plan. Set once with backend_reserve (ERR_NOMEM); operations never allocate. */
-int64_t backend_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols);
+int64_t backend_scratch_bytes(const char *device, const struct backend_options *options, int64_t rows,
+                              int64_t max_cols);
 enum err_code backend_reserve(struct backend *b, int64_t rows, int64_t max_cols, struct err *why);
 
 /* Operations. All pointers are backend addresses; all matrices row-major f32 with a row stride in elements;
@@ -429,6 +437,23 @@ struct activate {
     int64_t y_stride;
 };
 void backend_activate(struct backend *b, const struct activate *p);
+
+/* ---------------------------------------------------------------- other devices */
+
+/* An OpenCL device as its driver describes it. Unknown numbers are -1, unknown texts "". */
+struct device_info {
+    char name[16]; /* "opencl:0": for backend_open */
+    char model[96], vendor[64], platform[64], driver[64], version[64];
+    char pci[16];           /* "0000:65:00.0", which telemetry knows it by */
+    bool gpu, shares_memory; /* with the host */
+    bool fp16, fp64, int_dot, bf16, subgroups; /* what its kernels may use */
+    int compute_units, clock_mhz, subgroup_size;
+    int64_t memory_bytes, alloc_bytes /* of one buffer at most */, local_bytes;
+    int64_t group_items; /* a work group at most */
+};
+/* The devices of all OpenCL platforms, in the loader's order, at most `most`; returns how many there are. No
+ * device, no driver or no loader is 0, not an error. */
+int opencl_devices(struct device_info *out, int most);
 
 /* ---------------------------------------------------------------- ceilings of this machine */
 

@@ -55,22 +55,23 @@ const char *matmul_ceiling(const struct format *f, const struct backend_options 
     return g == &k.gemm_bf16 || g == &k.gemm_high ? "bf16_tile" : g == &k.gemm_int8 ? "int8_dot" : "f32_fma";
 }
 
-static const struct gemm_kernel *scheme_of(const struct backend *b, const struct matmul *m)
+static const struct gemm_kernel *scheme_of(const struct cpu *b, const struct matmul *m)
 {
-    const enum input_kind kind = inputs_scheme(&b->options, m->w).kind;
-    return matmul_scheme(&b->k, &b->options, m->w->format, kind, m->n);
+    const enum input_kind kind = inputs_scheme(&b->base.options, m->w).kind;
+    return matmul_scheme(&b->k, &b->base.options, m->w->format, kind, m->n);
 }
 
 /* Whether both products can be made together. */
-static bool alike(const struct backend *b, const struct matmul *m, const struct matmul *other)
+static bool alike(const struct cpu *b, const struct matmul *m, const struct matmul *other)
 {
     return m->x == other->x && m->n == other->n && m->x_stride == other->x_stride &&
            m->w->cols == other->w->cols && scheme_of(b, m) == scheme_of(b, other) &&
-           inputs_shared(&b->options, m->w, other->w);
+           inputs_shared(&b->base.options, m->w, other->w);
 }
 
-void backend_matmul(struct backend *b, const struct matmul *m, int count)
+void cpu_matmul(struct backend *base, const struct matmul *m, int count)
 {
+    struct cpu *b = (struct cpu *)base;
     for (int first = 0, next; first < count; first = next) {
         const struct matmul *f = &m[first];
         assert(f->n >= 0 && f->n <= b->plan.rows && f->w->cols <= b->plan.cols); /* backend_reserve first */
@@ -84,8 +85,9 @@ void backend_matmul(struct backend *b, const struct matmul *m, int count)
     }
 }
 
-void backend_gated(struct backend *b, const struct gated *p)
+void cpu_gated(struct backend *base, const struct gated *p)
 {
+    struct cpu *b = (struct cpu *)base;
     const struct matmul both[] = { p->gate, p->up };
     const struct gemm_kernel *g = scheme_of(b, &p->up);
     assert(p->gate.x == p->up.x && p->gate.n == p->up.n && !p->gate.residual && !p->up.residual);
@@ -94,13 +96,13 @@ void backend_gated(struct backend *b, const struct gated *p)
         return;
     }
     assert(p->gate.y_stride == p->up.y_stride);
-    backend_matmul(b, both, 2);
-    backend_activate(b, &(struct activate){ .act = p->act,
-                                            .gate = p->gate.y,
-                                            .up = p->up.y,
-                                            .stride = p->up.y_stride,
-                                            .n = p->up.n,
-                                            .cols = p->up.w->rows,
-                                            .y = p->y,
-                                            .y_stride = p->y_stride });
+    cpu_matmul(base, both, 2);
+    cpu_activate(base, &(struct activate){ .act = p->act,
+                                           .gate = p->gate.y,
+                                           .up = p->up.y,
+                                           .stride = p->up.y_stride,
+                                           .n = p->up.n,
+                                           .cols = p->up.w->rows,
+                                           .y = p->y,
+                                           .y_stride = p->y_stride });
 }

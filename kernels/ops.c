@@ -4,12 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/backend.h"
+#include "kernels/cpu.h"
 
 /* ---------------------------------------------------------------- gather */
 
 struct gather_job {
-    struct backend *b;
+    struct cpu *b;
     const struct gather *g;
 };
 
@@ -27,7 +27,7 @@ static void gather_prescribed(const struct gather *g, const float *piece, int64_
     }
 }
 
-static void gather_row(const struct backend *b, const struct gather *g, int i)
+static void gather_row(const struct cpu *b, const struct gather *g, int i)
 {
     const struct weight *w = g->table;
     format_decode_fn *decode = b->k.format[w->format - FORMATS].decode;
@@ -54,16 +54,17 @@ static void gather_member(void *arg, int member, int size)
     for (int64_t i = from; i < to; i++) gather_row(job->b, job->g, (int)i);
 }
 
-void backend_gather(struct backend *b, const struct gather *g)
+void cpu_gather(struct backend *base, const struct gather *g)
 {
+    struct cpu *b = (struct cpu *)base;
     struct gather_job job = { b, g };
-    backend_run(b, g->n * g->table->cols, gather_member, &job);
+    cpu_run(b, g->n * g->table->cols, gather_member, &job);
 }
 
 /* ---------------------------------------------------------------- norm */
 
 struct norm_job {
-    struct backend *b;
+    struct cpu *b;
     const struct norm *p;
 };
 
@@ -79,10 +80,11 @@ static void norm_member(void *arg, int member, int size)
                                                             p->eps, p->y + i * p->y_stride);
 }
 
-void backend_norm(struct backend *b, const struct norm *p)
+void cpu_norm(struct backend *base, const struct norm *p)
 {
+    struct cpu *b = (struct cpu *)base;
     struct norm_job job = { b, p };
-    backend_run(b, p->n * p->cols, norm_member, &job);
+    cpu_run(b, p->n * p->cols, norm_member, &job);
 }
 
 /* ---------------------------------------------------------------- rope */
@@ -90,11 +92,11 @@ void backend_norm(struct backend *b, const struct norm *p)
 enum { ROPE_PAIRS_MAX = HEAD_DIM_MAX / 2 };
 
 struct rope_job {
-    struct backend *b;
+    struct cpu *b;
     const struct rope *p;
 };
 
-static void rope_row(const struct backend *b, const struct rope *p, int i)
+static void rope_row(const struct cpu *b, const struct rope *p, int i)
 {
     float angle[ROPE_PAIRS_MAX], cosine[ROPE_PAIRS_MAX], sine[ROPE_PAIRS_MAX];
     const int pairs = p->rot_dims / 2;
@@ -114,11 +116,12 @@ static void rope_member(void *arg, int member, int size)
     for (int64_t i = from; i < to; i++) rope_row(job->b, job->p, (int)i);
 }
 
-void backend_rope(struct backend *b, const struct rope *p)
+void cpu_rope(struct backend *base, const struct rope *p)
 {
+    struct cpu *b = (struct cpu *)base;
     assert(p->rot_dims % 2 == 0 && p->rot_dims <= p->head_dim && p->rot_dims <= 2 * ROPE_PAIRS_MAX);
     struct rope_job job = { b, p };
-    backend_run(b, (int64_t)p->n * p->heads * p->head_dim, rope_member, &job);
+    cpu_run(b, (int64_t)p->n * p->heads * p->head_dim, rope_member, &job);
 }
 
 /* ---------------------------------------------------------------- keys and values */
@@ -130,7 +133,7 @@ int64_t kv_layer_bytes(const struct kv_layer *kv)
 }
 
 struct store_job {
-    const struct backend *b;
+    const struct cpu *b;
     const struct kv_store *p;
 };
 
@@ -160,19 +163,20 @@ static void kv_store_member(void *arg, int member, int size)
     }
 }
 
-void backend_kv_store(struct backend *b, const struct kv_store *p)
+void cpu_kv_store(struct backend *base, const struct kv_store *p)
 {
+    struct cpu *b = (struct cpu *)base;
     const struct kv_layer *kv = p->kv;
     struct store_job job = { b, p };
     assert(kv->k_format->encode && kv->v_format->encode);
     assert(kv->k_dim % kv->k_format->block_weights == 0 && kv->v_dim % kv->v_format->block_weights == 0);
-    backend_run(b, (int64_t)p->n * kv->kv_heads * (kv->k_dim + kv->v_dim), kv_store_member, &job);
+    cpu_run(b, (int64_t)p->n * kv->kv_heads * (kv->k_dim + kv->v_dim), kv_store_member, &job);
 }
 
 /* ---------------------------------------------------------------- activation */
 
 struct activate_job {
-    struct backend *b;
+    struct cpu *b;
     const struct activate *p;
 };
 
@@ -191,8 +195,9 @@ static void activate_member(void *arg, int member, int size)
     }
 }
 
-void backend_activate(struct backend *b, const struct activate *p)
+void cpu_activate(struct backend *base, const struct activate *p)
 {
+    struct cpu *b = (struct cpu *)base;
     struct activate_job job = { b, p };
-    backend_run(b, p->n * p->cols, activate_member, &job);
+    cpu_run(b, p->n * p->cols, activate_member, &job);
 }

@@ -1,7 +1,7 @@
 /* Weights held in another layout than the file's: where a format takes longer to unfold than its fewer bytes
  * save, and another one holds exactly the same numbers. SPEED.md has the figures; layouts that were tried and
  * gained nothing (bf16 panels made in advance, padded rows) are not here. */
-#include "kernels/backend.h"
+#include "kernels/cpu.h"
 #include "kernels/tq/tq.h"
 
 struct repacking {
@@ -43,8 +43,8 @@ static void repack_member(void *arg, int member, int size)
                    (end - first) * from->block_weights);
 }
 
-void weight_repack(struct backend *b, const struct format *f, const void *in, void *out, int64_t n)
+void weight_repack(struct cpu *b, const struct format *f, const void *in, void *out, int64_t n)
 {
     struct repack r = { .how = repacking_of(f), .in = in, .out = out, .blocks = n / f->block_weights };
-    backend_run(b, n, repack_member, &r);
+    cpu_run(b, n, repack_member, &r);
 }

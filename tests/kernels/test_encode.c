@@ -3,7 +3,7 @@
  * checkout), and for numbers of every kind in odd numbers of blocks, with importance of every kind, in
  * buffers that end at an unreadable page. Importance does what it is for. Codes that others chose come back
  * as they went in. */
-#include "kernels/backend.h"
+#include "kernels/cpu.h"
 #include "tests/kernels/numbers.h"
 
 static const enum format_id SEARCHED[] = { FORMAT_Q4_0, FORMAT_Q4_1,   FORMAT_Q5_0,  FORMAT_Q5_1,

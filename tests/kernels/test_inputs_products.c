@@ -296,7 +296,7 @@ static void check_peer(const struct peer *p, const int8_t *codes, int tokens, in
         struct backend *b = backend_for(levels[l]->bits, PRECISION_AUTO, ACTIVATIONS_AUTO, TOKENS, IN);
         CHECK_OK(backend_weight_bind(b, &w, &FORMATS[FORMAT_INT8], OUT, IN, &p->s, p->bytes, &why));
         const struct matmul m = { .w = &w, .x = p->x, .x_stride = IN, .n = TOKENS, .y = y, .y_stride = OUT };
-        struct inputs in = inputs_of(b, &m);
+        struct inputs in = inputs_of((struct cpu *)b, &m);
         uint8_t made[IN];
         inputs_measure(&in, 0, TOKENS, 0);
         inputs_settle(&in, 0, 1);

@@ -2,7 +2,7 @@
  * directly: decode to the same bits, dots and tiles and vectors within the rounding of their sums, over
  * lengths around every vector width, zeros and extremes - with buffers that end at an unreadable page, so
  * that a load too far is a crash. */
-#include "kernels/backend.h"
+#include "kernels/cpu.h"
 #include "tests/kernels/numbers.h"
 
 static const int64_t LENGTHS[] = { 1,  2,  7,  8,  9,   15,  16,  17,  31,  32,  33,

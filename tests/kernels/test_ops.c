@@ -277,7 +277,7 @@ static void memory(void **state)
     const struct backend_options o = { .threads = 2, .isa = isa_detect(), .precision = PRECISION_MEDIUM };
     int64_t last = 0;
     for (int64_t rows = 1; rows <= 1024; rows *= 2) { /* the plan only grows, and what it says can be had */
-        const int64_t bytes = backend_scratch_bytes(&o, rows, 4096);
+        const int64_t bytes = backend_scratch_bytes("cpu", &o, rows, 4096);
         CHECK(bytes >= last && bytes < (1 << 28));
         last = bytes;
         CHECK_OK(backend_reserve(b, rows, 4096, &why));

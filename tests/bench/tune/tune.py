@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-SPACE = "recipe=file|q8_0|q6_K|q5_K|q4_K|q4_0|iq4_nl|q3_K,kv=f16|q8_0|q4_0,threads=1|2,precision=auto|medium"
+SPACE = "recipe=file|q8_0|q6_K|q5_K|q4_K|q4_0|iq4_nl|q3_K,kv=f16|q8_0|q4_0,threads=1|0,precision=auto|medium"
 DEFAULTS = {"recipe": "file", "kv": "f16", "precision": "auto", "act": "auto", "threads": "0", "batch": "512",
             "hugepages": "buffers", "affinity": "none", "repack": "off"}
 ORDER = ["recipe", "threads", "affinity", "precision", "act", "batch", "kv", "hugepages", "repack"]  # of a config line

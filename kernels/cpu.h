@@ -1,0 +1,103 @@
+/* kernels/cpu.h - the inside of the CPU backend, shared by its operations. */
+#ifndef QDYNO_KERNELS_CPU_H
+#define QDYNO_KERNELS_CPU_H
+
+#include <string.h>
+
+#include "kernels/backend.h"
+#include "kernels/kernel_set.h"
+
+/* Every thread's own memory: a weight panel and its products, or attention's tiles. */
+struct scratch_plan {
+    int64_t rows, cols;   /* what was reserved */
+    int64_t shared_bytes; /* packed or quantized activations of one group of products */
+    int64_t thread_bytes; /* per member */
+};
+
+struct cpu {
+    struct backend base;
+    struct kernel_set k;
+    struct scratch_plan plan;
+    int64_t huge_wanted_bytes, copied_bytes, repacked_bytes;
+    uint32_t inputs;  /* 1 << enum input_kind of the weights */
+    uint8_t *shared;  /* plan.shared_bytes */
+    uint8_t *threads; /* options.threads * plan.thread_bytes */
+};
+
+enum {
+    HEAD_DIM_MAX = 1024,
+    /* Work (in elements passed over) below which starting the threads costs more than it saves; a weight of a
+     * dot is about a quarter of an element, a multiply-add of a panel product a sixteenth. */
+    PARALLEL_MIN = 16384,
+    DOTS_AN_ELEMENT = 4,
+    PRODUCTS_AN_ELEMENT = 16,
+};
+
+enum precision precision_for(enum precision wanted, const struct format *f); /* AUTO resolved */
+/* Which scheme multiplies: NULL for dots from the stored bytes (small n). */
+const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct backend_options *o,
+                                        const struct format *f, enum input_kind kind, int n);
+
+/* rows: of floats; codes: rows of 8-bit codes under one scale. */
+int64_t gemv_shared_bytes(int64_t rows, int64_t codes, int64_t cols);
+int64_t gemm_shared_bytes(const struct gemm_kernel *g, int64_t rows, int64_t cols);
+int64_t gemm_thread_bytes(const struct gemm_kernel *g);
+int64_t attention_thread_bytes(const struct kernel_set *k, int64_t cols);
+int64_t attention_shared_bytes(int threads, int64_t cols);
+
+/* The operations of struct backend_ops; base is a struct cpu. */
+void cpu_gather(struct backend *base, const struct gather *g);
+void cpu_matmul(struct backend *base, const struct matmul *m, int count);
+void cpu_gated(struct backend *base, const struct gated *p);
+void cpu_norm(struct backend *base, const struct norm *p);
+void cpu_rope(struct backend *base, const struct rope *p);
+void cpu_kv_store(struct backend *base, const struct kv_store *p);
+void cpu_attention(struct backend *base, const struct attention *p);
+void cpu_activate(struct backend *base, const struct activate *p);
+
+/* n weights of f into the format in which they are held (another one). */
+void weight_repack(struct cpu *b, const struct format *f, const void *in, void *out, int64_t n);
+
+/* `count` products of the same x, n and x_stride. */
+void gemv_run(struct cpu *b, const struct matmul *m, int count);
+void gemm_run(struct cpu *b, const struct gemm_kernel *g, const struct matmul *m, int count);
+
+/* Both products of the pair in one go; gemm_can_gate says whether this pair can. */
+bool gemm_can_gate(const struct gemm_kernel *g, const struct gated *p);
+void gemm_run_gated(struct cpu *b, const struct gemm_kernel *g, const struct gated *p);
+
+/* What the drivers multiply a row's codes by: 1, or the f32 behind its blocks. */
+static inline float format_row_scale(const struct format *f, const void *row, int64_t cols)
+{
+    float scale = 1;
+    if (f->row_tail_bytes) memcpy(&scale, (const uint8_t *)row + format_span_bytes(f, cols), sizeof scale);
+    return scale;
+}
+
+static inline void *cpu_thread_scratch(const struct cpu *b, int member)
+{
+    return b->threads + member * b->plan.thread_bytes;
+}
+
+static inline int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Run on the pool when the work is worth it, else on the caller alone. */
+static inline void cpu_run(struct cpu *b, int64_t elements, threadpool_fn *fn, void *arg)
+{
+    if (elements < PARALLEL_MIN)
+        threadpool_run_alone(b->base.pool, fn, arg);
+    else
+        threadpool_run(b->base.pool, fn, arg);
+}
+
+/* [*from, *to): this member's part of n things. */
+static inline void share_of(int64_t n, int member, int size, int64_t *from, int64_t *to)
+{
+    *from = n * member / size;
+    *to = n * (member + 1) / size;
+}
+
+#endif

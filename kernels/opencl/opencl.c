@@ -1,0 +1,203 @@
+/* The OpenCL backend itself: opening a device, running kernels on it, and what becomes of its errors. */
+#include "kernels/opencl/opencl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/opencl/device.h"
+
+const char *opencl_error_name(cl_int code)
+{
+    static const struct {
+        cl_int code;
+        const char *name;
+    } NAMES[] = {
+        { CL_DEVICE_NOT_FOUND, "CL_DEVICE_NOT_FOUND" },
+        { CL_DEVICE_NOT_AVAILABLE, "CL_DEVICE_NOT_AVAILABLE" },
+        { CL_COMPILER_NOT_AVAILABLE, "CL_COMPILER_NOT_AVAILABLE" },
+        { CL_MEM_OBJECT_ALLOCATION_FAILURE, "CL_MEM_OBJECT_ALLOCATION_FAILURE" },
+        { CL_OUT_OF_RESOURCES, "CL_OUT_OF_RESOURCES" },
+        { CL_OUT_OF_HOST_MEMORY, "CL_OUT_OF_HOST_MEMORY" },
+        { CL_BUILD_PROGRAM_FAILURE, "CL_BUILD_PROGRAM_FAILURE" },
+        { CL_INVALID_VALUE, "CL_INVALID_VALUE" },
+        { CL_INVALID_CONTEXT, "CL_INVALID_CONTEXT" },
+        { CL_INVALID_COMMAND_QUEUE, "CL_INVALID_COMMAND_QUEUE" },
+        { CL_INVALID_MEM_OBJECT, "CL_INVALID_MEM_OBJECT" },
+        { CL_INVALID_BUILD_OPTIONS, "CL_INVALID_BUILD_OPTIONS" },
+        { CL_INVALID_PROGRAM_EXECUTABLE, "CL_INVALID_PROGRAM_EXECUTABLE" },
+        { CL_INVALID_KERNEL_NAME, "CL_INVALID_KERNEL_NAME" },
+        { CL_INVALID_KERNEL_ARGS, "CL_INVALID_KERNEL_ARGS" },
+        { CL_INVALID_ARG_INDEX, "CL_INVALID_ARG_INDEX" },
+        { CL_INVALID_ARG_VALUE, "CL_INVALID_ARG_VALUE" },
+        { CL_INVALID_ARG_SIZE, "CL_INVALID_ARG_SIZE" },
+        { CL_INVALID_WORK_GROUP_SIZE, "CL_INVALID_WORK_GROUP_SIZE" },
+        { CL_INVALID_WORK_ITEM_SIZE, "CL_INVALID_WORK_ITEM_SIZE" },
+        { CL_INVALID_BUFFER_SIZE, "CL_INVALID_BUFFER_SIZE" },
+    };
+    for (size_t i = 0; i < COUNT_OF(NAMES); i++)
+        if (NAMES[i].code == code) return NAMES[i].name;
+    return "an OpenCL error";
+}
+
+void opencl_fail(struct opencl *o, cl_int code, const char *what)
+{
+    if (!code || !opencl_ok(o)) return;
+    const bool memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ||
+                        code == CL_INVALID_BUFFER_SIZE;
+    /* Drivers say one of these when a kernel crashed or the device was reset: the context is of no more use.
+     */
+    o->lost = code == CL_OUT_OF_RESOURCES || code == CL_DEVICE_NOT_AVAILABLE || code == CL_INVALID_CONTEXT ||
+              code == CL_INVALID_COMMAND_QUEUE;
+    err_set(&o->failed,
+            memory    ? ERR_NOMEM
+            : o->lost ? ERR_ABSENT
+                      : ERR_INTERNAL,
+            "%s (%s): %s: %s (%d)%s", o->device.name, o->device.model, what, opencl_error_name(code), code,
+            memory    ? ": the device is out of memory"
+            : o->lost ? ": the device is lost; open it again"
+                      : "");
+}
+
+static enum err_code opencl_finish(struct backend *b, struct err *why)
+{
+    struct opencl *o = opencl_of(b);
+    if (opencl_ok(o)) opencl_fail(o, clFinish(o->queue), "waiting for the device");
+    const struct err e = o->failed;
+    if (!o->lost) o->failed.code = ERR_OK;
+    return e.code ? err_set(why, e.code, "%s", e.message) : ERR_OK;
+}
+
+/* The kernel with its arguments, or NULL. */
+static cl_kernel prepare(struct opencl *o, const struct opencl_kernel *k, const struct opencl_arg *args,
+                         int count)
+{
+    if (!opencl_ok(o)) return NULL;
+    cl_kernel kernel = opencl_kernel(o, k);
+    for (int i = 0; i < count && kernel && opencl_ok(o); i++)
+        opencl_fail(o, clSetKernelArg(kernel, (cl_uint)i, args[i].size, &args[i].v), k->name);
+    return opencl_ok(o) ? kernel : NULL;
+}
+
+void opencl_run(struct opencl *o, const struct opencl_kernel *k, const size_t global[3],
+                const size_t local[3], const struct opencl_arg *args, int count)
+{
+    cl_kernel kernel = prepare(o, k, args, count);
+    if (!kernel) return;
+    opencl_fail(o, clEnqueueNDRangeKernel(o->queue, kernel, 3, NULL, global, local, 0, NULL, NULL), k->name);
+}
+
+double opencl_time(struct opencl *o, const struct opencl_kernel *k, const size_t global[3],
+                   const size_t local[3], const struct opencl_arg *args, int count)
+{
+    cl_event event = NULL;
+    cl_ulong from = 0, to = 0;
+    cl_int code = 0;
+    cl_kernel kernel = prepare(o, k, args, count);
+    if (!kernel) return (double)NAN;
+    if (!(code = clEnqueueNDRangeKernel(o->queue, kernel, 3, NULL, global, local, 0, NULL, &event))) {
+        code = clWaitForEvents(1, &event);
+        if (!code)
+            code = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof from, &from, NULL);
+        if (!code) code = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof to, &to, NULL);
+        clReleaseEvent(event);
+    }
+    opencl_fail(o, code, k->name);
+    return code ? (double)NAN : (double)(to - from) * 1e-9;
+}
+
+/* ---------------------------------------------------------------- open and close */
+
+static void opencl_close(struct backend *b)
+{
+    struct opencl *o = opencl_of(b);
+    if (o->queue) clFinish(o->queue);
+    opencl_programs_close(o);
+    opencl_memory_close(o);
+    if (o->queue) clReleaseCommandQueue(o->queue);
+    if (o->context) clReleaseContext(o->context);
+    free(o);
+}
+
+static bool open_device(struct opencl *o)
+{
+    cl_int code = 0;
+    o->context = clCreateContext(NULL, 1, &o->id, NULL, NULL, &code);
+    if (o->context) o->queue = clCreateCommandQueue(o->context, o->id, CL_QUEUE_PROFILING_ENABLE, &code);
+    opencl_fail(o, code, "opening the device");
+    if (!opencl_ok(o)) return false;
+    enum { NOTHING = 64 };
+    o->scratch = opencl_alloc(&o->base, NOTHING);
+    if (!o->scratch) opencl_fail(o, CL_MEM_OBJECT_ALLOCATION_FAILURE, "the first buffer");
+    return o->scratch;
+}
+
+enum err_code opencl_open(struct backend **out, const char *device, const struct backend_options *options,
+                          struct err *why)
+{
+    (void)options;
+    struct opencl *o = calloc(1, sizeof *o);
+    if (!o) return err_set(why, ERR_NOMEM, "out of memory for the backend of %s", device);
+    const enum err_code rc = device_find(&o->device, &o->id, device, why);
+    if (rc) {
+        free(o);
+        return rc;
+    }
+    if (!open_device(o)) {
+        const struct err e = o->failed;
+        opencl_close(&o->base);
+        return err_set(why, e.code, "%s", e.message);
+    }
+    *out = &o->base;
+    return ERR_OK;
+}
+
+static void opencl_describe(const struct backend *b, struct backend_info *out)
+{
+    const struct opencl *o = (const struct opencl *)b;
+    out->device = o->device.name;
+    out->remote = true;
+    out->copied_bytes = o->uploaded_bytes;
+    out->inputs = o->inputs;
+}
+
+int64_t opencl_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols)
+{
+    (void)options;
+    return MAX(opencl_product_scratch_bytes(rows, max_cols), opencl_attention_scratch_bytes(rows, max_cols));
+}
+
+static enum err_code opencl_reserve(struct backend *b, int64_t rows, int64_t max_cols, struct err *why)
+{
+    struct opencl *o = opencl_of(b);
+    const int64_t bytes = opencl_scratch_bytes(&b->options, rows, max_cols);
+    char *scratch = opencl_alloc(b, (size_t)bytes);
+    if (!scratch)
+        return err_set(why, ERR_NOMEM, "%s: out of memory for %lld bytes of scratch", o->device.name,
+                       (long long)bytes);
+    opencl_free(b, o->scratch);
+    o->scratch = scratch;
+    o->scratch_bytes = bytes;
+    return ERR_OK;
+}
+
+const struct backend_ops OPENCL_OPS = {
+    .close = opencl_close,
+    .describe = opencl_describe,
+    .finish = opencl_finish,
+    .alloc = opencl_alloc,
+    .free = opencl_free,
+    .write = opencl_write,
+    .read = opencl_read,
+    .bind = opencl_bind,
+    .release = opencl_release,
+    .reserve = opencl_reserve,
+    .gather = opencl_gather,
+    .matmul = opencl_matmul,
+    .gated = opencl_gated,
+    .norm = opencl_norm,
+    .rope = opencl_rope,
+    .kv_store = opencl_kv_store,
+    .attention = opencl_attention,
+    .activate = opencl_activate,
+};
