@@ -1,1 +1,702 @@
-/* attention */
+/* The KV cache and attention over it.
+ *
+ * -DK, -DV: formats of keys and values, by name; alone: kv_store. With -DK_DIM, -DV_DIM (head dims) and
+ * -DBLOCK_TOKENS: attention, as -DQUERIES (attend_few: that many query vectors share what is read; each lane
+ * reads stored numbers itself) or -DROWS (attend_many: tiles through local memory). Without any: merge.
+ * Nothing may be contracted: stored bytes are those of the reference encoders (kernels/<format>/), operation
+ * by operation. */
+#pragma OPENCL FP_CONTRACT OFF
+
+#define JOIN2(a, b) a##b
+#define JOIN(a, b)  JOIN2(a, b)
+
+/* As struct attention_plan and attention_piece of attention.c, word for word. */
+struct plan {
+    int heads, kv_heads, part_heads, parts, window, q_stride, y_stride, slots, pos;
+    float scale, softcap;
+};
+struct piece {
+    int row, rows, from, to, table, slot;
+};
+
+/* ---------------------------------------------------------------- writing */
+
+#if defined K && !defined K_DIM
+
+#define ITEMS   64
+#define DIM_MAX 1024
+
+/* a / b to the nearest: devices may be two units off, and the bytes must not depend on the device. */
+float divide(float a, float b)
+{
+    const float q = a / b, rest = fma(-q, b, a);
+    return isfinite(rest) && rest != 0 ? fma(rest, 1 / b, q) : q; /* 0 would lose its sign */
+}
+
+ushort half_bits(float x)
+{
+    const uint u = as_uint(x);
+    const int a = u & 0x7fffffff;
+    /* below 2^-14: adding 0.5 leaves units of 2^-24, rounded by the addition itself */
+    const int small = as_int(as_float(a) + 0.5f) - 0x3f000000;
+    int h = (a - ((127 - 15) << 23) + 0xfff + (a >> 13 & 1)) >> 13;
+    h = a < 0x38800000 ? small : h;
+    h = a >= 0x477ff000 ? 0x7c00 : h; /* 65520 and above round to infinity */
+    h = a > 0x7f800000 ? 0x7e00 : h;
+    return (u >> 16 & 0x8000) | h;
+}
+
+ushort bhalf_bits(float x)
+{
+    const uint u = as_uint(x);
+    return (u & 0x7fffffff) > 0x7f800000 ? u >> 16 | 0x40 : (u + 0x7fff + (u >> 16 & 1)) >> 16;
+}
+
+uchar fp8_bits(float x, int cut, int bias, float least_normal, float per_unit, int largest_code)
+{
+    const uint u = as_uint(x), a = u & 0x7fffffff;
+    /* 1.5 * 2^23 leaves units of 1, rounded by the addition itself */
+    const int small = as_int(as_float(a) * per_unit + 12582912.0f) & 0xff;
+    const int normal = (int)((a + (1u << (cut - 1)) - 1 + (a >> cut & 1)) >> cut) - bias;
+    const int code = as_float(a) < least_normal ? small : normal;
+    return (u >> 24 & 0x80) | min(code, largest_code);
+}
+
+/* Each writes a row of dim numbers from local memory with all items of the group. most: bits of each item's
+ * largest magnitude. */
+void store_f32(local const float *x, local const int *most, int dim, global uchar *row)
+{
+    for (int i = get_local_id(0); i < dim; i += ITEMS) ((global float *)row)[i] = x[i];
+}
+
+void store_f16(local const float *x, local const int *most, int dim, global uchar *row)
+{
+    for (int i = get_local_id(0); i < dim; i += ITEMS) ((global ushort *)row)[i] = half_bits(x[i]);
+}
+
+void store_bf16(local const float *x, local const int *most, int dim, global uchar *row)
+{
+    for (int i = get_local_id(0); i < dim; i += ITEMS) ((global ushort *)row)[i] = bhalf_bits(x[i]);
+}
+
+/* 17 words of 16 bits a block: every item finds the scale of its own block. */
+void store_q8_0(local const float *x, local const int *most, int dim, global uchar *row)
+{
+    for (int i = get_local_id(0); i < dim / 32 * 17; i += ITEMS) {
+        local const float *block = x + i / 17 * 32;
+        const int at = (i % 17 - 1) * 2;
+        int largest = 0;
+        for (int j = 0; j < 32; j++) largest = max(largest, as_int(block[j]) & 0x7fffffff);
+        const float d = divide(as_float(largest), 127), by = d != 0 ? divide(1, d) : 0;
+        ((global ushort *)row)[i] = at < 0 ? half_bits(d)
+                                           : ((int)round(block[at] * by) & 0xff) |
+                                                 ((int)round(block[at + 1] * by) & 0xff) << 8;
+    }
+}
+
+int q4_0_code(float x, float by)
+{
+    return min((int)(x * by + 8.5f), 15);
+}
+
+/* 9 words a block. The first of the largest magnitudes becomes code 0. */
+void store_q4_0(local const float *x, local const int *most, int dim, global uchar *row)
+{
+    for (int i = get_local_id(0); i < dim / 32 * 9; i += ITEMS) {
+        local const float *block = x + i / 9 * 32;
+        const int at = (i % 9 - 1) * 2;
+        float extreme = 0;
+        for (int j = 0; j < 32; j++) extreme = fabs(block[j]) > fabs(extreme) ? block[j] : extreme;
+        const float d = divide(extreme, -8), by = d != 0 ? divide(1, d) : 0;
+        ((global ushort *)row)[i] =
+            at < 0 ? half_bits(d)
+                   : q4_0_code(block[at], by) | q4_0_code(block[at + 16], by) << 4 |
+                         q4_0_code(block[at + 1], by) << 8 | q4_0_code(block[at + 17], by) << 12;
+    }
+}
+
+float fp8_scale(local const int *most, float largest_value)
+{
+    int largest = 0;
+    for (int j = 0; j < ITEMS; j++) largest = max(largest, most[j]);
+    const float size = as_float(largest);
+    return divide(size > 1e-12f ? size : 1e-12f, largest_value);
+}
+
+void store_fp8_e4m3(local const float *x, local const int *most, int dim, global uchar *row)
+{
+    const float scale = fp8_scale(most, 448);
+    for (int i = get_local_id(0); i < dim; i += ITEMS)
+        row[i] = fp8_bits(divide(x[i], scale), 20, (127 - 7) << 3, 0x1p-6f, 0x1p9f, 0x7e);
+    if (!get_local_id(0)) vstore4(as_uchar4(scale), 0, row + dim);
+}
+
+void store_fp8_e5m2(local const float *x, local const int *most, int dim, global uchar *row)
+{
+    const float scale = fp8_scale(most, 57344);
+    for (int i = get_local_id(0); i < dim; i += ITEMS)
+        row[i] = fp8_bits(divide(x[i], scale), 21, (127 - 15) << 2, 0x1p-14f, 0x1p16f, 0x7b);
+    if (!get_local_id(0)) vstore4(as_uchar4(scale), 0, row + dim);
+}
+
+/* A group writes one row of one head. Groups: tokens; KV heads; keys or values. */
+kernel void kv_store(global const uchar *k_buffer, ulong k_at, long k_stride, global const uchar *v_buffer,
+                     ulong v_at, long v_stride, global const int *slots, global uchar *keys, ulong keys_at,
+                     global uchar *values, ulong values_at, int k_dim, int v_dim, int block_tokens,
+                     int k_bytes, int v_bytes)
+{
+    local float x[DIM_MAX];
+    local int most[ITEMS];
+    const int id = get_local_id(0), head = get_group_id(1), kv_heads = get_num_groups(1);
+    const long token = get_group_id(0), slot = slots[token];
+    const long row = (slot / block_tokens * kv_heads + head) * block_tokens + slot % block_tokens;
+    const bool is_value = get_group_id(2);
+    const int dim = is_value ? v_dim : k_dim;
+    global const float *from = is_value ? (global const float *)(v_buffer + v_at) + token * v_stride
+                                        : (global const float *)(k_buffer + k_at) + token * k_stride;
+    int largest = 0;
+    for (int i = id; i < dim; i += ITEMS) {
+        x[i] = from[head * dim + i];
+        largest = max(largest, as_int(x[i]) & 0x7fffffff);
+    }
+    most[id] = largest;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (is_value)
+        JOIN(store_, V)(x, most, dim, values + values_at + row * v_bytes);
+    else
+        JOIN(store_, K)(x, most, dim, keys + keys_at + row * k_bytes);
+}
+
+#endif
+
+/* ---------------------------------------------------------------- reading */
+
+#if defined K_DIM
+
+/* Bytes of a row of dim numbers. */
+#define BYTES_f32(dim)      ((dim)*4)
+#define BYTES_f16(dim)      ((dim)*2)
+#define BYTES_bf16(dim)     ((dim)*2)
+#define BYTES_q8_0(dim)     ((dim) / 32 * 34)
+#define BYTES_q4_0(dim)     ((dim) / 32 * 18)
+#define BYTES_fp8_e4m3(dim) ((dim) + 4)
+#define BYTES_fp8_e5m2(dim) ((dim) + 4)
+
+/* load8: numbers at.. of a row (at a multiple of 8); those behind dim are 0. Rows of a multiple of 8 numbers
+ * are as aligned as their widest load. Formats with a scale for a row leave it out: row_scale has it. */
+float8 load8_f32(global const uchar *row, int at, int dim)
+{
+    global const float *p = (global const float *)row + at;
+    float v[8];
+    if (dim % 8 == 0) return (float8)(*(global const float4 *)p, *(global const float4 *)(p + 4));
+    for (int i = 0; i < 8; i++) v[i] = at + i < dim ? p[i] : 0;
+    return vload8(0, v);
+}
+
+float8 load8_f16(global const uchar *row, int at, int dim)
+{
+    global const half *p = (global const half *)row + at;
+    float v[8];
+    if (dim % 8 == 0) return vloada_half8(0, p);
+    for (int i = 0; i < 8; i++) v[i] = at + i < dim ? vload_half(i, p) : 0;
+    return vload8(0, v);
+}
+
+float8 load8_bf16(global const uchar *row, int at, int dim)
+{
+    global const ushort *p = (global const ushort *)row + at;
+    float v[8];
+    if (dim % 8 == 0) {
+        const uint4 u = *(global const uint4 *)p;
+        return (float8)(as_float(u.x << 16), as_float(u.x & 0xffff0000), as_float(u.y << 16),
+                        as_float(u.y & 0xffff0000), as_float(u.z << 16), as_float(u.z & 0xffff0000),
+                        as_float(u.w << 16), as_float(u.w & 0xffff0000));
+    }
+    for (int i = 0; i < 8; i++) v[i] = at + i < dim ? as_float((uint)p[i] << 16) : 0;
+    return vload8(0, v);
+}
+
+/* Blocks of 34 and 18 bytes: their codes are aligned to 2. */
+float8 load8_q8_0(global const uchar *row, int at, int dim)
+{
+    global const uchar *block = row + at / 32 * 34;
+    const ushort4 codes = vload4(0, (global const ushort *)(block + 2 + at % 32));
+    return convert_float8(as_char8(codes)) * vload_half(0, (global const half *)block);
+}
+
+float8 load8_q4_0(global const uchar *row, int at, int dim)
+{
+    global const uchar *block = row + at / 32 * 18;
+    const uchar8 codes = as_uchar8(vload4(0, (global const ushort *)(block + 2 + at % 16)));
+    const uchar8 half_bytes = at % 32 < 16 ? codes & (uchar8)15 : codes >> (uchar8)4;
+    return (convert_float8(half_bytes) - 8) * vload_half(0, (global const half *)block);
+}
+
+uchar8 load8_codes(global const uchar *row, int at, int dim)
+{
+    uchar v[8];
+    if (dim % 8 == 0) {
+        global const uint *p = (global const uint *)(row + at); /* rows end in 4 bytes more */
+        return as_uchar8((uint2)(p[0], p[1]));
+    }
+    for (int i = 0; i < 8; i++) v[i] = at + i < dim ? row[at + i] : 0;
+    return vload8(0, v);
+}
+
+/* Codes without their sign to f32: normal ones by moving the bits, the others are multiples of a unit. */
+float8 fp8_values(uchar8 codes, int cut, uint bias, float unit)
+{
+    const uint8 c = convert_uint8(codes), magnitude = c & 0x7f;
+    const int8 normal = convert_int8(magnitude >> (23 - cut)) != 0;
+    const float8 small = convert_float8(magnitude) * unit;
+    const uint8 bits = select(as_uint8(small), (magnitude << cut) + bias, as_uint8(normal));
+    return as_float8(bits | (c & 0x80) << 24);
+}
+
+float8 load8_fp8_e4m3(global const uchar *row, int at, int dim)
+{
+    return fp8_values(load8_codes(row, at, dim), 20, (127 - 7) << 23, 0x1p-9f);
+}
+
+float8 load8_fp8_e5m2(global const uchar *row, int at, int dim)
+{
+    return fp8_values(load8_codes(row, at, dim), 21, (127 - 15) << 23, 0x1p-16f);
+}
+
+float fp8_row_scale(global const uchar *row, int dim)
+{
+    if (dim % 4 == 0) return *(global const float *)(row + dim);
+    return as_float(vload4(0, row + dim));
+}
+
+#define SCALED_f32      0
+#define SCALED_f16      0
+#define SCALED_bf16     0
+#define SCALED_q8_0     0
+#define SCALED_q4_0     0
+#define SCALED_fp8_e4m3 1
+#define SCALED_fp8_e5m2 1
+
+#define K_SCALED JOIN(SCALED_, K)
+#define V_SCALED JOIN(SCALED_, V)
+#define K_BYTES  JOIN(BYTES_, K)(K_DIM)
+#define V_BYTES  JOIN(BYTES_, V)(V_DIM)
+
+#define K_LOAD8(row, at) JOIN(load8_, K)(keys + (ulong)(row)*K_BYTES, at, K_DIM)
+#define V_LOAD8(row, at) JOIN(load8_, V)(values + (ulong)(row)*V_BYTES, at, V_DIM)
+
+/* Which row of the cache holds a position. */
+uint row_of(global const int *ints, int table, int position, int kv_heads, int kv_head)
+{
+    return (ints[table + position / BLOCK_TOKENS] * kv_heads + kv_head) * BLOCK_TOKENS +
+           position % BLOCK_TOKENS;
+}
+
+/* A group's share of the query heads, and what vector `index` of its queries is: head and row. */
+struct share {
+    int kv_head, head, heads, vectors;
+};
+struct share share_of(global const struct plan *p, const struct piece *t, int unit)
+{
+    const int group = p->heads / p->kv_heads, part = unit % p->parts;
+    struct share s = { .kv_head = unit / p->parts };
+    s.head = s.kv_head * group + part * p->part_heads;
+    s.heads = min(p->part_heads, group - part * p->part_heads);
+    s.vectors = s.heads * t->rows;
+    return s;
+}
+
+/* Where the result of query `index` goes: y; where others see the rest of the tokens, a slot of the partial
+ * results. In front of these lie, for each slot, the largest score and the sum of exp(score - it). */
+long slot_of(global const struct plan *p, const struct piece *t, const struct share *s, int index)
+{
+    return t->slot + (long)(index / s->heads) * p->heads + s->head + index % s->heads;
+}
+global float *result_of(global const struct plan *p, const struct piece *t, const struct share *s, int index,
+                        global float *y, global float *partials)
+{
+    if (t->slot >= 0) return partials + 2 * (long)p->slots + slot_of(p, t, s, index) * V_DIM;
+    return y + (long)(t->row + index / s->heads) * p->y_stride + (long)(s->head + index % s->heads) * V_DIM;
+}
+
+float capped(float score, float softcap)
+{
+    return softcap > 0 ? softcap * tanh(score / softcap) : score;
+}
+
+#endif
+
+/* ---------------------------------------------------------------- few queries */
+
+#if defined QUERIES
+
+#define ITEMS      128
+#define TILE       64 /* tokens between two looks at the largest score */
+#define S_ITEMS    16 /* that share a query's softmax */
+#define S_TOKENS   (TILE / S_ITEMS)
+#define K_PIECES   ((K_DIM + 7) / 8)
+#define V_PIECES   ((V_DIM + 7) / 8)
+#define K_LANES    (K_PIECES >= 16 ? 8 : K_PIECES >= 4 ? 4 : 1) /* items that share a key */
+#define V_LANES                                                                                              \
+    (V_PIECES > 64   ? 128                                                                                   \
+     : V_PIECES > 32 ? 64                                                                                    \
+     : V_PIECES > 16 ? 32                                                                                    \
+     : V_PIECES > 8  ? 16                                                                                    \
+     : V_PIECES > 4  ? 8                                                                                     \
+                     : 4) /* items that share a value: 8 numbers each */
+#define V_TOKENS   (ITEMS / V_LANES) /* read at once */
+#define SCORES     (QUERIES * TILE * K_LANES)
+#define POOL       (SCORES > ITEMS * 8 ? SCORES : ITEMS * 8)
+
+float dot4(float4 a, float4 b, float sum)
+{
+    return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
+}
+
+/* A group takes a piece's tokens with up to QUERIES query vectors of one KV head. Groups: pieces; KV heads
+ * and parts of their queries. Lanes read 8 stored numbers at a time, side by side; what they share goes
+ * through local memory. */
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
+attend_few(global const uchar *k_buffer, ulong k_at, global const uchar *v_buffer, ulong v_at,
+           global const uchar *q_buffer, ulong q_at, global uchar *y_buffer, ulong y_at,
+           global uchar *partial_buffer, ulong partials_at, global const int *ints, int plan_at)
+{
+    local float4 q[QUERIES][K_PIECES * 2];
+    local float pool[POOL]; /* parts of scores [query][token][lane], then of results [token][V_LANES * 8] */
+    local float weights[QUERIES][TILE], maxima[QUERIES][S_ITEMS], fade[QUERIES];
+    local int low[QUERIES], high[QUERIES];
+    local uint rows[2][TILE];
+
+    global const struct plan *p = (global const struct plan *)(ints + plan_at);
+    const struct piece t = ((global const struct piece *)(p + 1))[get_group_id(0)];
+    const struct share mine = share_of(p, &t, get_group_id(1));
+    global const uchar *keys = k_buffer + k_at, *values = v_buffer + v_at;
+    const int id = get_local_id(0), kv_heads = p->kv_heads;
+
+    for (int i = id; i < QUERIES * K_PIECES * 8; i += ITEMS) {
+        const int index = i / (K_PIECES * 8), d = i % (K_PIECES * 8);
+        global const float *x = (global const float *)(q_buffer + q_at) +
+                                (long)(t.row + index / mine.heads) * p->q_stride +
+                                (long)(mine.head + index % mine.heads) * K_DIM;
+        ((local float *)q[index])[d] = index < mine.vectors && d < K_DIM ? x[d] * p->scale : 0;
+    }
+    if (id < QUERIES) {
+        const int last = id < mine.vectors ? ints[p->pos + t.row + id / mine.heads] : -1;
+        low[id] = p->window > 0 ? max(0, last - p->window + 1) : 0;
+        high[id] = last + 1;
+    }
+    if (id < TILE && t.from + id < t.to) rows[0][id] = row_of(ints, t.table, t.from + id, kv_heads, mine.kv_head);
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    /* For the softmax, of query id / S_ITEMS; for the values, of V_LANES lanes and V_TOKENS tokens. */
+    const int s_query = id / S_ITEMS, s_item = id % S_ITEMS, lane = id % V_LANES;
+    float peak = -INFINITY, total = 0;
+    float8 sum[QUERIES];
+    for (int i = 0; i < QUERIES; i++) sum[i] = 0;
+
+    for (int from = t.from, turn = 0; from < t.to; from += TILE, turn ^= 1) {
+        const int n = min(TILE, t.to - from);
+        for (int j = id / K_LANES; j < TILE; j += ITEMS / K_LANES) {
+            float dot[QUERIES];
+            for (int i = 0; i < QUERIES; i++) dot[i] = 0;
+            for (int piece = id % K_LANES; piece < K_PIECES && j < n; piece += K_LANES) {
+                const float8 k = K_LOAD8(rows[turn][j], piece * 8);
+                for (int i = 0; i < QUERIES; i++) {
+                    dot[i] = dot4(k.lo, q[i][2 * piece], dot[i]);
+                    dot[i] = dot4(k.hi, q[i][2 * piece + 1], dot[i]);
+                }
+            }
+            for (int i = 0; i < QUERIES; i++) pool[(i * TILE + j) * K_LANES + id % K_LANES] = dot[i];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        float score[S_TOKENS], most = -INFINITY;
+        if (s_query < QUERIES) {
+            for (int i = 0; i < S_TOKENS; i++) {
+                const int j = s_item + i * S_ITEMS, position = from + j;
+                float s = 0;
+                for (int l = 0; l < K_LANES; l++) s += pool[(s_query * TILE + j) * K_LANES + l];
+                if (K_SCALED && j < n) s *= fp8_row_scale(keys + (ulong)rows[turn][j] * K_BYTES, K_DIM);
+                s = capped(s, p->softcap);
+                score[i] = position >= low[s_query] && position < min(high[s_query], t.to) ? s : -INFINITY;
+                most = fmax(most, score[i]);
+            }
+            maxima[s_query][s_item] = most;
+        }
+        if (id < TILE && from + TILE + id < t.to) /* of the next tile, early: reading it takes time */
+            rows[turn ^ 1][id] = row_of(ints, t.table, from + TILE + id, kv_heads, mine.kv_head);
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        if (s_query < QUERIES) {
+            most = peak;
+            for (int i = 0; i < S_ITEMS; i++) most = fmax(most, maxima[s_query][i]);
+            const float zero = most == -INFINITY ? 0 : most, by = exp(peak - zero); /* nothing seen yet: 0 */
+            total *= by;
+            for (int i = 0; i < S_TOKENS; i++) {
+                const int j = s_item + i * S_ITEMS;
+                float w = exp(score[i] - zero);
+                total += w;
+                if (V_SCALED && j < n) w *= fp8_row_scale(values + (ulong)rows[turn][j] * V_BYTES, V_DIM);
+                weights[s_query][j] = w;
+            }
+            peak = most;
+            if (s_item == 0) fade[s_query] = by;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        for (int i = 0; i < QUERIES; i++) sum[i] *= fade[i];
+        for (int j = id / V_LANES; j < n && lane < V_PIECES; j += V_TOKENS) {
+            const float8 v = V_LOAD8(rows[turn][j], lane * 8);
+            for (int i = 0; i < QUERIES; i++) sum[i] = fma((float8)weights[i][j], v, sum[i]);
+        }
+    }
+
+    barrier(CLK_LOCAL_MEM_FENCE); /* the weights have been read */
+    if (s_query < QUERIES) {
+        maxima[s_query][s_item] = total;
+        if (s_item == 0) fade[s_query] = peak;
+    }
+    global float *y = (global float *)(y_buffer + y_at),
+                 *partials = (global float *)(partial_buffer + partials_at);
+    for (int i = 0; i < QUERIES; i++) {
+        vstore8(sum[i], id, pool);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (i < mine.vectors) {
+            float all = 0;
+            for (int k = 0; k < S_ITEMS; k++) all += maxima[i][k];
+            global float *out = result_of(p, &t, &mine, i, y, partials);
+            for (int d = id; d < V_DIM; d += ITEMS) {
+                float v = 0;
+                for (int k = 0; k < V_TOKENS; k++) v += pool[k * V_LANES * 8 + d];
+                out[d] = t.slot < 0 ? v / all : v;
+            }
+            if (t.slot >= 0 && id == 0) vstore2((float2)(fade[i], all), slot_of(p, &t, &mine, i), partials);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+}
+
+#endif
+
+/* ---------------------------------------------------------------- many queries */
+
+#if defined ROWS
+
+#define ACROSS  16 /* items: the group is ACROSS x ACROSS */
+#define ITEMS   (ACROSS * ACROSS)
+#define VECTORS (ACROSS * ROWS) /* of queries; item (x, y) has ROWS of them, y * ROWS.. */
+#define TOKENS  64              /* of a tile; item (x, y) scores 4 of them, x * 4.. */
+#define K_STEP  16              /* numbers of a head that are multiplied between two barriers */
+#define V_WIDE  ((V_DIM + 63) / 64 * 64)
+#define V_PARTS (V_WIDE / 64) /* four numbers of each 64 are item (x, y)'s: x * 4.. */
+#define V_STEP  (V_WIDE <= 128 ? 2048 / V_WIDE : V_WIDE <= 256 ? 8 : 4) /* tokens between two barriers */
+#define MAX2(a, b) ((a) > (b) ? (a) : (b))
+#define STAGE      MAX2(K_STEP * (VECTORS + TOKENS), MAX2(V_STEP * V_WIDE, VECTORS * ACROSS))
+
+/* Where column i of row k of a tile with n columns is kept: eight rows apart they would meet in one bank. */
+#define PLACE(k, i, n) ((k) * (n) + ((i) ^ ((k) * 2 & 16 & ((n)-1))))
+
+#if ROWS == 4
+typedef float4 floats;
+#elif ROWS == 2
+typedef float2 floats;
+#else
+typedef float floats;
+#endif
+
+/* A line of the stage: 8 numbers from k on, of one key or query. */
+void put8(local float *tile, int k, int i, int n, float8 v)
+{
+    float each[8];
+    vstore8(v, 0, each);
+    for (int j = 0; j < 8; j++) tile[PLACE(k + j, i, n)] = each[j];
+}
+
+float8 query8(global const float *q, int at)
+{
+    float v[8];
+    if (K_DIM % 8 == 0) return vload8(0, q + at);
+    for (int i = 0; i < 8; i++) v[i] = at + i < K_DIM ? q[at + i] : 0;
+    return vload8(0, v);
+}
+
+/* A group takes a piece's tokens with up to VECTORS query vectors of one KV head: tiles of scores, then of
+ * results, whose operands pass through local memory. Groups: pieces; KV heads and parts of their queries. */
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
+attend_many(global const uchar *k_buffer, ulong k_at, global const uchar *v_buffer, ulong v_at,
+            global const uchar *q_buffer, ulong q_at, global uchar *y_buffer, ulong y_at,
+            global uchar *partial_buffer, ulong partials_at, global const int *ints, int plan_at)
+{
+    local float4 stage4[STAGE / 4], weights4[VECTORS * TOKENS / 4]; /* weights: [vector][token] */
+    local uint rows[TOKENS];
+    local float *stage = (local float *)stage4, *stage_q = stage + K_STEP * TOKENS;
+
+    global const struct plan *p = (global const struct plan *)(ints + plan_at);
+    const struct piece t = ((global const struct piece *)(p + 1))[get_group_id(0)];
+    const struct share mine = share_of(p, &t, get_group_id(1));
+    global const uchar *keys = k_buffer + k_at, *values = v_buffer + v_at;
+    global const float *queries = (global const float *)(q_buffer + q_at);
+    const int id = get_local_id(0), x = id % ACROSS, y = id / ACROSS;
+    const float scale = p->scale, softcap = p->softcap;
+
+    int low[ROWS], high[ROWS];
+    float peak[ROWS], total[ROWS];
+    float4 sum[ROWS][V_PARTS];
+    for (int r = 0; r < ROWS; r++) {
+        const int index = y * ROWS + r, last = index < mine.vectors ? ints[p->pos + t.row + index / mine.heads] : -1;
+        low[r] = p->window > 0 ? max(0, last - p->window + 1) : 0;
+        high[r] = min(last + 1, t.to);
+        peak[r] = -INFINITY;
+        total[r] = 0;
+        for (int j = 0; j < V_PARTS; j++) sum[r][j] = 0;
+    }
+
+    for (int from = t.from; from < t.to; from += TOKENS) {
+        const int n = min(TOKENS, t.to - from);
+        barrier(CLK_LOCAL_MEM_FENCE); /* the tile before is done with */
+        if (id < n) rows[id] = row_of(ints, t.table, from + id, p->kv_heads, mine.kv_head);
+
+        float4 score[ROWS];
+        for (int r = 0; r < ROWS; r++) score[r] = 0;
+        for (int k0 = 0; k0 < K_DIM; k0 += K_STEP) {
+            const int line = id / 2, k = k0 + id % 2 * 8, index = line - TOKENS;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (line < TOKENS)
+                put8(stage, id % 2 * 8, line, TOKENS, line < n && k < K_DIM ? K_LOAD8(rows[line], k) : 0);
+            else if (index < VECTORS)
+                put8(stage_q, id % 2 * 8, index, VECTORS,
+                     index < mine.vectors && k < K_DIM
+                         ? query8(queries + (long)(t.row + index / mine.heads) * p->q_stride +
+                                      (long)(mine.head + index % mine.heads) * K_DIM,
+                                  k) * scale
+                         : 0);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            float4 part[ROWS]; /* sums of sums: large heads would lose digits in one long chain */
+            for (int r = 0; r < ROWS; r++) part[r] = 0;
+            for (int i = 0; i < K_STEP; i++) {
+                union {
+                    floats all;
+                    float each[ROWS];
+                } q;
+                q.all = *(local const floats *)(stage_q + PLACE(i, y * ROWS, VECTORS));
+                const float4 key = *(local const float4 *)(stage + PLACE(i, x * 4, TOKENS));
+                for (int r = 0; r < ROWS; r++) part[r] = fma((float4)q.each[r], key, part[r]);
+            }
+            for (int r = 0; r < ROWS; r++) score[r] += part[r];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        const int4 column = x * 4 + (int4)(0, 1, 2, 3), position = from + column;
+        float4 key_scale = 1, value_scale = 1;
+        if (K_SCALED || V_SCALED) {
+            float scales[2][4];
+            for (int i = 0; i < 4; i++) {
+                const bool here = x * 4 + i < n;
+                if (K_SCALED)
+                    scales[0][i] = here ? fp8_row_scale(keys + (ulong)rows[x * 4 + i] * K_BYTES, K_DIM) : 0;
+                if (V_SCALED)
+                    scales[1][i] = here ? fp8_row_scale(values + (ulong)rows[x * 4 + i] * V_BYTES, V_DIM) : 0;
+            }
+            if (K_SCALED) key_scale = vload4(0, scales[0]);
+            if (V_SCALED) value_scale = vload4(0, scales[1]);
+        }
+        for (int r = 0; r < ROWS; r++) {
+            float4 s = score[r];
+            if (K_SCALED) s *= key_scale;
+            if (softcap > 0) s = softcap * tanh(s / softcap);
+            s = select((float4)-INFINITY, s, position >= low[r] && position < high[r]);
+            score[r] = s;
+            stage[(y * ROWS + r) * ACROSS + x] = fmax(fmax(s.x, s.y), fmax(s.z, s.w));
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int r = 0; r < ROWS; r++) {
+            float most = peak[r];
+            for (int i = 0; i < ACROSS; i++) most = fmax(most, stage[(y * ROWS + r) * ACROSS + i]);
+            const float zero = most == -INFINITY ? 0 : most, by = exp(peak[r] - zero); /* nothing seen yet: 0 */
+            const float4 w = exp(score[r] - zero);
+            peak[r] = most;
+            total[r] = total[r] * by + ((w.x + w.y) + (w.z + w.w));
+            weights4[(y * ROWS + r) * (TOKENS / 4) + x] = w * value_scale;
+            for (int j = 0; j < V_PARTS; j++) sum[r][j] *= by;
+        }
+
+        for (int step = 0; step < n; step += V_STEP) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (int i = id; i < V_STEP * V_WIDE / 8; i += ITEMS) {
+                const int j = i / (V_WIDE / 8), d = i % (V_WIDE / 8) * 8;
+                vstore8(step + j < n && d < V_DIM ? V_LOAD8(rows[step + j], d) : 0, i, stage);
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (int j = 0; j < V_STEP; j += 4) {
+                float4 w[ROWS];
+                for (int r = 0; r < ROWS; r++) w[r] = weights4[(y * ROWS + r) * (TOKENS / 4) + (step + j) / 4];
+                for (int d = 0; d < V_PARTS; d++) {
+                    local const float4 *v = stage4 + j * (V_WIDE / 4) + d * 16 + x;
+                    const float4 a = v[0], b = v[V_WIDE / 4], c = v[V_WIDE / 2], e = v[V_WIDE / 4 * 3];
+                    for (int r = 0; r < ROWS; r++)
+                        sum[r][d] = fma(w[r].wwww, e, fma(w[r].zzzz, c, fma(w[r].yyyy, b, fma(w[r].xxxx, a, sum[r][d]))));
+                }
+            }
+        }
+    }
+
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int r = 0; r < ROWS; r++) stage[(y * ROWS + r) * ACROSS + x] = total[r];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    global float *partials = (global float *)(partial_buffer + partials_at);
+    for (int r = 0; r < ROWS; r++) {
+        const int index = y * ROWS + r;
+        if (index >= mine.vectors) break;
+        float all = 0;
+        for (int i = 0; i < ACROSS; i++) all += stage[index * ACROSS + i];
+        global float *out = result_of(p, &t, &mine, index, (global float *)(y_buffer + y_at), partials);
+        for (int j = 0; j < V_PARTS; j++) {
+            float v[4];
+            vstore4(t.slot < 0 ? sum[r][j] / all : sum[r][j], 0, v);
+            for (int i = 0; i < 4; i++)
+                if (j * 64 + x * 4 + i < V_DIM) out[j * 64 + x * 4 + i] = v[i];
+        }
+        if (t.slot >= 0 && x == 0) vstore2((float2)(peak[r], all), slot_of(p, &t, &mine, index), partials);
+    }
+}
+
+#endif
+
+/* ---------------------------------------------------------------- merging */
+
+#if !defined K
+
+#define ITEMS         64
+#define STRETCHES_MAX 128
+
+/* A row's partial results to y. Groups: rows that were split, as rows[] has them; heads. */
+struct merge {
+    int row, slot, step, stretches; /* partial results of head 0: slot, slot + step ... */
+};
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
+merge(global uchar *y_buffer, ulong y_at, global const uchar *partial_buffer, ulong partials_at,
+      global const int *ints, int merges_at, int slots, int y_stride, int v_dim)
+{
+    local float weights[STRETCHES_MAX];
+    const struct merge m = ((global const struct merge *)(ints + merges_at))[get_group_id(0)];
+    const int id = get_local_id(0), head = get_group_id(1);
+    global const float *partials = (global const float *)(partial_buffer + partials_at);
+    global const float *values = partials + 2 * (long)slots;
+    float peak = -INFINITY, total = 0;
+    for (int s = 0; s < m.stretches; s++)
+        peak = fmax(peak, partials[2 * (m.slot + (long)s * m.step + head)]);
+    for (int s = id; s < m.stretches; s += ITEMS)
+        weights[s] = exp(partials[2 * (m.slot + (long)s * m.step + head)] - peak);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int s = 0; s < m.stretches; s++)
+        total = fma(weights[s], partials[2 * (m.slot + (long)s * m.step + head) + 1], total);
+    global float *y = (global float *)(y_buffer + y_at) + (long)m.row * y_stride + (long)head * v_dim;
+    for (int d = id; d < v_dim; d += ITEMS) {
+        float v = 0;
+        for (int s = 0; s < m.stretches; s++)
+            v = fma(weights[s], values[(m.slot + (long)s * m.step + head) * v_dim + d], v);
+        y[d] = v / total; /* every row sees at least itself */
+    }
+}
+
+#endif

@@ -96,6 +96,7 @@ void opencl_memory_close(struct opencl *o)
         if (o->mirrors[i].mem) clReleaseMemObject(o->mirrors[i].mem);
         free(o->mirrors[i].copy);
     }
+    for (size_t i = 0; i < COUNT_OF(o->plans); i++) free(o->plans[i].at);
 }
 
 void opencl_write(struct backend *b, void *dst, const void *host_src, size_t bytes)

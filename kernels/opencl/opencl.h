@@ -64,6 +64,11 @@ struct mirror { /* a host array as it was last sent to the device */
 };
 enum { MIRRORS = 32 };
 
+struct opencl_ints { /* host memory that operations write once it is large enough, for opencl_mirror */
+    int32_t *at;
+    int64_t room;
+};
+
 struct opencl {
     struct backend base;
     struct device_info device;
@@ -77,6 +82,7 @@ struct opencl {
     struct built_kernel *built;
     int built_count;
     struct mirror mirrors[MIRRORS];
+    struct opencl_ints plans[2]; /* attention.c: of layers without and with a window */
     uint64_t clock; /* of mirrors */
     char *scratch;  /* an address; what opencl_reserve took for attention and products */
     int64_t scratch_bytes;
