@@ -52,6 +52,8 @@ static json_t *plan_document(const struct memory_plan *p)
     put_bytes(o, "compute", p->compute);
     put_bytes(o, "scratch", p->scratch);
     put_bytes(o, "total", p->total);
+    put_bytes(o, "device", p->device);
+    json_put_int(o, "gpu_layers", p->gpu_layers);
     put_bytes(o, "kv_bytes_per_token", p->kv_bytes_per_token);
     put_bytes(o, "decode_read_bytes", p->decode_read_bytes);
     json_put_num(o, "flops_per_token", p->flops_per_token);

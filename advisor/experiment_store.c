@@ -228,6 +228,8 @@ static void read_plan(struct memory_plan *p, const json_t *o)
     p->compute = json_get_int(o, "compute", -1);
     p->scratch = json_get_int(o, "scratch", -1);
     p->total = json_get_int(o, "total", -1);
+    p->device = json_get_int(o, "device", 0);
+    p->gpu_layers = (int)json_get_int(o, "gpu_layers", 0);
     p->kv_bytes_per_token = json_get_int(o, "kv_bytes_per_token", -1);
     p->decode_read_bytes = json_get_int(o, "decode_read_bytes", -1);
     p->flops_per_token = json_get_num(o, "flops_per_token", NAN);

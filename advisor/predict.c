@@ -317,6 +317,19 @@ static void put_estimates(struct prediction *out, struct work *w, const struct c
                  &out->peak_bytes, &out->peak_low_bytes, &out->peak_high_bytes);
 }
 
+/* Of an OpenCL device no kernel was timed yet: what the processor would do says nothing of it. */
+static void put_unknown(struct prediction *out)
+{
+    static const struct estimate NONE = { NAN, NAN, NAN, 0 };
+    out->decode_limit_tok_s = out->prefill_limit_tok_s = out->token_untaught_j = NAN;
+    put_estimate(NONE, &out->decode_tok_s, &out->decode_low, &out->decode_high);
+    put_estimate(NONE, &out->prefill_tok_s, &out->prefill_low, &out->prefill_high);
+    put_estimate(NONE, &out->token_j, &out->token_low_j, &out->token_high_j);
+    put_estimate(NONE, &out->load_s, &out->load_low_s, &out->load_high_s);
+    put_estimate(NONE, &out->peak_bytes, &out->peak_low_bytes, &out->peak_high_bytes);
+    out->runs = 0;
+}
+
 /* The config with that machine's number of threads in the place of "all": the plan's buffers follow it, and
  * this machine need not be asked (which costs a look at its topology each time). */
 static struct config sized_for(const struct config *c, const struct machine *m)
@@ -340,7 +353,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     const struct memory_plan *p = &out->plan;
     const int64_t have = predict_memory(machine, ceilings, what->on_gpu);
     out->on_gpu = what->on_gpu;
-    out->fits = have < 0 || p->total <= have;
+    out->fits = have < 0 || p->total - p->device <= have;
     out->depth = w.depth = what->depth > 0 ? what->depth : predict_depth(p->ctx);
     w.prompt = what->prompt > 0 ? what->prompt : PROMPT;
     cost_init(&w.cost, machine, ceilings, c, what->on_gpu);
@@ -351,5 +364,6 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     out->assumed = w.cost.assumed > 0;
     put_estimates(out, &w, c, isnan(out->decode_limit_tok_s) ? NAN : decode_s,
                   isnan(out->prefill_limit_tok_s) ? NAN : prefill_s);
+    if (p->gpu_layers) put_unknown(out);
     return ERR_OK;
 }

@@ -21,7 +21,8 @@ enum knob_id {
     KNOB_THREADS,          /* 1..1024; 0 = all physical cores */
     KNOB_AFFINITY,         /* none compact spread */
     KNOB_ISA,              /* a level name; "auto" = all that may be used */
-    KNOB_DEVICE,           /* "cpu" */
+    KNOB_DEVICE,           /* "cpu" "opencl:0" ... */
+    KNOB_GPU_LAYERS,       /* layers on the device, the first ones; -1: as many as fit */
     KNOB_PRECISION,        /* highest high medium */
     KNOB_ACT,              /* auto int8 */
     KNOB_CTX,              /* context in tokens; 0 = what the workload needs */

@@ -9,6 +9,7 @@
 /* The rows in flight; buffers change hands when only rows with wanted logits go on. */
 struct pass {
     struct model *m;
+    const struct site *site; /* where they are */
     struct buffers b;
     int n;
     int wanted; /* rows whose logits were asked for, m->lists.wanted[] */
@@ -21,16 +22,16 @@ static void norm_rows(const struct pass *p, const float *x, float *y, const stru
 {
     const struct model *m = p->m;
     const int64_t embd = m->shape.embd;
-    backend_norm(m->backend, &(struct norm){ .kind = m->hyper.arch->norm,
-                                             .x = x,
-                                             .x_stride = embd,
-                                             .n = p->n,
-                                             .cols = embd,
-                                             .w = w->v,
-                                             .bias = bias->v,
-                                             .eps = m->hyper.eps,
-                                             .y = y,
-                                             .y_stride = embd });
+    backend_norm(p->site->backend, &(struct norm){ .kind = m->hyper.arch->norm,
+                                                   .x = x,
+                                                   .x_stride = embd,
+                                                   .n = p->n,
+                                                   .cols = embd,
+                                                   .w = w->v,
+                                                   .bias = bias->v,
+                                                   .eps = m->hyper.eps,
+                                                   .y = y,
+                                                   .y_stride = embd });
 }
 
 /* RMS norm of q or k, in place: over the whole row of heads, or of each head by itself. Heads of one row lie
@@ -44,31 +45,31 @@ static void norm_heads(const struct pass *p, float *x, int heads, const struct b
     for (int i = 0; i < calls; i++) {
         float *at = x + i * (by_row ? stride : dim);
         const int64_t step = by_row ? dim : stride;
-        backend_norm(m->backend, &(struct norm){ .kind = NORM_RMS,
-                                                 .x = at,
-                                                 .x_stride = step,
-                                                 .n = by_row ? heads : p->n,
-                                                 .cols = dim,
-                                                 .w = w->v,
-                                                 .eps = m->hyper.eps,
-                                                 .y = at,
-                                                 .y_stride = step });
+        backend_norm(p->site->backend, &(struct norm){ .kind = NORM_RMS,
+                                                       .x = at,
+                                                       .x_stride = step,
+                                                       .n = by_row ? heads : p->n,
+                                                       .cols = dim,
+                                                       .w = w->v,
+                                                       .eps = m->hyper.eps,
+                                                       .y = at,
+                                                       .y_stride = step });
     }
 }
 
 static void rope_rows(const struct pass *p, const struct layer *l, float *x, int heads)
 {
     const struct model *m = p->m;
-    backend_rope(m->backend, &(struct rope){ .x = x,
-                                             .x_stride = m->widths.qkv,
-                                             .n = p->n,
-                                             .heads = heads,
-                                             .head_dim = m->shape.head_dim_k,
-                                             .rot_dims = m->shape.rope_dims,
-                                             .half_split = m->hyper.arch->rope == ROPE_HALVES,
-                                             .freq = m->rope_freq + l->rope * (m->shape.rope_dims / 2),
-                                             .magnitude = m->rope_magnitude[l->rope],
-                                             .pos = m->lists.pos });
+    backend_rope(p->site->backend, &(struct rope){ .x = x,
+                                                   .x_stride = m->widths.qkv,
+                                                   .n = p->n,
+                                                   .heads = heads,
+                                                   .head_dim = m->shape.head_dim_k,
+                                                   .rot_dims = m->shape.rope_dims,
+                                                   .half_split = m->hyper.arch->rope == ROPE_HALVES,
+                                                   .freq = m->rope_freq + l->rope * (m->shape.rope_dims / 2),
+                                                   .magnitude = m->rope_magnitude[l->rope],
+                                                   .pos = m->lists.pos });
 }
 
 static struct matmul product(const struct pass *p, const struct bound *w, const struct bound *bias,
@@ -105,7 +106,7 @@ static void project_qkv(const struct pass *p, const struct layer *l, const float
         at += arch_dim(ARCH_SLOTS[slots[i]].rows, a, &m->shape);
     }
     watched(p, l, slots, count, h, m->shape.embd);
-    backend_matmul(m->backend, mm, count);
+    backend_matmul(p->site->backend, mm, count);
 }
 
 /* The matrix that made the queries. */
@@ -130,28 +131,29 @@ static void attend(const struct pass *p, const struct layer *l)
         rope_rows(p, l, q, s->heads);
         rope_rows(p, l, k, s->kv_heads);
     }
-    backend_kv_store(m->backend, &(struct kv_store){ .kv = &l->kv,
-                                                     .k = k,
-                                                     .v = v,
-                                                     .k_stride = m->widths.qkv,
-                                                     .v_stride = m->widths.qkv,
-                                                     .n = p->n,
-                                                     .slots = m->lists.slots });
+    backend_kv_store(p->site->backend, &(struct kv_store){ .kv = &l->kv,
+                                                           .k = k,
+                                                           .v = v,
+                                                           .k_stride = m->widths.qkv,
+                                                           .v_stride = m->widths.qkv,
+                                                           .n = p->n,
+                                                           .slots = m->lists.slots });
     if (p->wanted == 0 && l == &m->layers[s->layers - 1]) return; /* only its keys and values were of use */
-    backend_attention(m->backend, &(struct attention){ .kv = &l->kv,
-                                                       .q = q,
-                                                       .q_stride = m->widths.qkv,
-                                                       .n = p->n,
-                                                       .heads = s->heads,
-                                                       .pos = m->lists.pos,
-                                                       .seq = m->lists.seq,
-                                                       .tables = (const int32_t *const *)m->cache.tables,
-                                                       .scale = m->hyper.attn_scale,
-                                                       .softcap = m->hyper.attn_softcap,
-                                                       .window = l->window,
-                                                       .like = projection(l)->w.format,
-                                                       .y = p->b.attn,
-                                                       .y_stride = m->widths.attn });
+    backend_attention(p->site->backend,
+                      &(struct attention){ .kv = &l->kv,
+                                           .q = q,
+                                           .q_stride = m->widths.qkv,
+                                           .n = p->n,
+                                           .heads = s->heads,
+                                           .pos = m->lists.pos,
+                                           .seq = m->lists.seq,
+                                           .tables = (const int32_t *const *)m->cache.tables,
+                                           .scale = m->hyper.attn_scale,
+                                           .softcap = m->hyper.attn_softcap,
+                                           .window = l->window,
+                                           .like = projection(l)->w.format,
+                                           .y = p->b.attn,
+                                           .y_stride = m->widths.attn });
 }
 
 /* x += scale * norm(mm), where norm and scale are there; h is free by now and takes what comes between. */
@@ -163,17 +165,17 @@ static void add_to_stream(const struct pass *p, struct matmul mm, const struct b
     mm.y = plain ? p->b.x : p->b.h;
     mm.residual = plain ? p->b.x : NULL;
     mm.y_stride = embd;
-    backend_matmul(m->backend, &mm, 1);
+    backend_matmul(p->site->backend, &mm, 1);
     if (plain) return;
     if (post_norm->v) norm_rows(p, p->b.h, p->b.h, post_norm, &NOTHING);
     const struct weight rows = { .format = &FORMATS[FORMAT_F32], .rows = p->n, .cols = embd, .data = p->b.h };
-    backend_gather(m->backend, &(struct gather){ .table = &rows,
-                                                 .ids = m->lists.every,
-                                                 .n = p->n,
-                                                 .y = p->b.x,
-                                                 .y_stride = embd,
-                                                 .add = true,
-                                                 .scale = m->hyper.residual_scale });
+    backend_gather(p->site->backend, &(struct gather){ .table = &rows,
+                                                       .ids = m->lists.every,
+                                                       .n = p->n,
+                                                       .y = p->b.x,
+                                                       .y_stride = embd,
+                                                       .add = true,
+                                                       .scale = m->hyper.residual_scale });
 }
 
 static void add_attention(const struct pass *p, const struct layer *l)
@@ -200,17 +202,17 @@ static void add_feed_forward(const struct pass *p, const struct layer *l, const 
         g.gate = product(p, layer_slot(l, SLOT_GATE), layer_slot(l, SLOT_GATE_B), h, m->shape.embd);
         g.gate.y = p->b.ff;
         g.gate.y_stride = stride;
-        backend_gated(m->backend, &g);
+        backend_gated(p->site->backend, &g);
     } else { /* ungated, or both halves from one matrix */
-        backend_matmul(m->backend, &g.up, 1);
-        backend_activate(m->backend, &(struct activate){ .act = g.act,
-                                                         .gate = p->b.ff,
-                                                         .up = gated ? p->b.ff + ff : NULL,
-                                                         .stride = stride,
-                                                         .n = p->n,
-                                                         .cols = ff,
-                                                         .y = p->b.ff,
-                                                         .y_stride = stride });
+        backend_matmul(p->site->backend, &g.up, 1);
+        backend_activate(p->site->backend, &(struct activate){ .act = g.act,
+                                                               .gate = p->b.ff,
+                                                               .up = gated ? p->b.ff + ff : NULL,
+                                                               .stride = stride,
+                                                               .n = p->n,
+                                                               .cols = ff,
+                                                               .y = p->b.ff,
+                                                               .y_stride = stride });
     }
     const struct bound *w = layer_slot(l, SLOT_DOWN), *bias = layer_slot(l, SLOT_DOWN_B);
     watched(p, l, (const enum slot[]){ SLOT_DOWN }, 1, p->b.ff, stride);
@@ -222,12 +224,12 @@ static void add_feed_forward(const struct pass *p, const struct layer *l, const 
 static void gather_wanted(const struct pass *p, const float *from, float *to, int64_t width)
 {
     const struct weight table = { .format = &FORMATS[FORMAT_F32], .rows = p->n, .cols = width, .data = from };
-    backend_gather(p->m->backend, &(struct gather){ .table = &table,
-                                                    .ids = p->m->lists.wanted,
-                                                    .n = p->wanted,
-                                                    .y = to,
-                                                    .y_stride = width,
-                                                    .scale = 1 });
+    backend_gather(p->site->backend, &(struct gather){ .table = &table,
+                                                       .ids = p->m->lists.wanted,
+                                                       .n = p->wanted,
+                                                       .y = to,
+                                                       .y_stride = width,
+                                                       .scale = 1 });
 }
 
 /* In the last layer, rows nobody wants logits of have done their duty once their K and V are stored: the rest
@@ -323,9 +325,9 @@ static void run_output(const struct pass *p)
         mm.n = n;
         mm.y = p->b.logits;
         mm.y_stride = vocab;
-        backend_matmul(m->backend, &mm, 1);
+        backend_matmul(p->site->backend, &mm, 1);
         float *host = m->logits + m->logits_count * vocab;
-        backend_read(m->backend, host, p->b.logits, (size_t)(n * vocab) * sizeof(float));
+        backend_read(p->site->backend, host, p->b.logits, (size_t)(n * vocab) * sizeof(float));
         finish_logits(m, host, n * vocab);
         m->logits_count += n;
     }
@@ -340,18 +342,39 @@ static void embed(const struct pass *p)
                         .y = p->b.x,
                         .y_stride = m->shape.embd,
                         .scale = m->hyper.embedding_scale };
-    backend_gather(m->backend, &g);
+    backend_gather(p->site->backend, &g);
     if (!m->global[SLOT_POSITION_EMBD].w.data) return;
     g.table = &m->global[SLOT_POSITION_EMBD].w;
     g.ids = m->lists.pos;
     g.add = true;
     g.scale = 1;
-    backend_gather(m->backend, &g);
+    backend_gather(p->site->backend, &g);
+}
+
+static struct pass pass_at(struct model *m, int layer, int n)
+{
+    const struct site *s = model_site(m, layer);
+    return (struct pass){ .m = m, .site = s, .b = s->buffers, .n = n };
+}
+
+/* On to where that layer runs: only x crosses, and one of the two sides is the host, whose memory is read and
+ * written as it is. */
+static void move(struct pass *p, int layer)
+{
+    const struct site *from = p->site, *to = model_site(p->m, layer);
+    if (from == to) return;
+    const size_t bytes = (size_t)p->n * (size_t)p->m->shape.embd * sizeof(float);
+    if (to == &p->m->sites[SITE_DEVICE])
+        backend_write(to->backend, to->buffers.x, p->b.x, bytes);
+    else
+        backend_read(from->backend, to->buffers.x, p->b.x, bytes);
+    p->site = to;
+    p->b = to->buffers;
 }
 
 void forward_pass(struct model *m, const struct batch_row *rows, int n)
 {
-    struct pass p = { .m = m, .b = m->buffers, .n = n };
+    struct pass p = pass_at(m, -1, n);
     for (int i = 0; i < n; i++) {
         m->lists.ids[i] = rows[i].token;
         m->lists.pos[i] = rows[i].pos;
@@ -360,15 +383,20 @@ void forward_pass(struct model *m, const struct batch_row *rows, int n)
         if (rows[i].logits) m->lists.wanted[p.wanted++] = i;
     }
     embed(&p);
-    for (int l = 0; l < m->shape.layers; l++) run_layer(&p, &m->layers[l], l == m->shape.layers - 1);
+    for (int l = 0; l < m->shape.layers; l++) {
+        move(&p, l);
+        run_layer(&p, &m->layers[l], l == m->shape.layers - 1);
+    }
     if (!p.wanted) return;
+    move(&p, -1);
     norm_output(&p);
     run_output(&p);
 }
 
 void forward_part(struct model *m, enum forward_part part, int layer, int n)
 {
-    struct pass p = { .m = m, .b = m->buffers, .n = n, .wanted = n };
+    struct pass p = pass_at(m, layer, n);
+    p.wanted = n;
     const struct layer *l = &m->layers[layer];
     switch (part) {
     case FORWARD_EMBED: embed(&p); break;

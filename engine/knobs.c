@@ -13,7 +13,8 @@
 static const char *const AFFINITIES[] = {
     [AFFINITY_NONE] = "none", [AFFINITY_COMPACT] = "compact", [AFFINITY_SPREAD] = "spread", NULL
 };
-static const char *const DEVICES[] = { "cpu", NULL };
+static const char *const DEVICES[] = { "cpu",      "opencl:0", "opencl:1", "opencl:2", "opencl:3",
+                                       "opencl:4", "opencl:5", "opencl:6", "opencl:7", NULL };
 static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = "highest",
                                           [PRECISION_HIGH] = "high",
                                           [PRECISION_MEDIUM] = "medium",
@@ -106,7 +107,17 @@ const struct knob KNOBS[KNOB_COUNT] = {
                       .otherwise = "cpu",
                       .matters_for = FOR_ALL,
                       .unit = "",
-                      .help = "where the model runs" },
+                      .help = "where the model runs; detect lists OpenCL devices" },
+    [KNOB_GPU_LAYERS] = { .key = "gpu_layers",
+                          .kind = KNOB_INT,
+                          .min = -1,
+                          .max = 1024,
+                          .otherwise = "-1",
+                          .matters_for = FOR_ALL,
+                          .flag = "-ngl",
+                          .unit = "layers",
+                          .help =
+                              "layers that run on the device, the first ones; -1 (auto) = as many as its memory holds" },
     [KNOB_PRECISION] = { .key = "precision",
                          .kind = KNOB_CHOICE,
                          .choices = PRECISIONS,
@@ -337,6 +348,7 @@ static enum err_code int_check(const struct knob *k, const char *value, char *ou
     size_t n = strlen(value);
     if (n && value[n - 1] == '%' && !strcmp(k->unit, "%")) n--;
     snprintf(number, sizeof number, "%.*s", (int)MIN(n, sizeof number), value);
+    if (k == &KNOBS[KNOB_GPU_LAYERS] && !strcasecmp(value, "auto")) snprintf(number, sizeof number, "-1");
     if (!str_to_i64(number, &v) || v < k->min || v > k->max)
         return err_set(why, ERR_USAGE, "%s=%.40s: want a whole number from %" PRId64 " to %" PRId64, k->key,
                        value, k->min, k->max);

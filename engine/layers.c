@@ -95,9 +95,15 @@ const struct model *layers_model(const struct layers *l)
     return l->m;
 }
 
+/* Layers apart run on the host. */
+static const struct site *host_of(const struct model *m)
+{
+    return &m->sites[SITE_HOST];
+}
+
 struct threadpool *layers_threads(const struct layers *l)
 {
-    return backend_threads(l->m->backend);
+    return backend_threads(host_of(l->m)->backend);
 }
 
 /* ---------------------------------------------------------------- running */
@@ -149,7 +155,7 @@ enum err_code layers_embed(struct layers *l, const int32_t *ids, int n, float *x
     if (rc) return rc;
     memcpy(m->lists.ids, ids, (size_t)n * sizeof *ids);
     forward_part(m, FORWARD_EMBED, 0, n);
-    backend_read(m->backend, x, m->buffers.x, row_bytes(l, n));
+    backend_read(host_of(m)->backend, x, host_of(m)->buffers.x, row_bytes(l, n));
     return ERR_OK;
 }
 
@@ -159,11 +165,11 @@ enum err_code layers_run(struct layers *l, int layer, float *x, int n, layer_obs
     struct model *m = l->m;
     enum err_code rc = check(l, layer, n, why);
     if (rc) return rc;
-    backend_write(m->backend, m->buffers.x, x, row_bytes(l, n));
+    backend_write(host_of(m)->backend, host_of(m)->buffers.x, x, row_bytes(l, n));
     watch(l, see, ctx);
     forward_part(m, FORWARD_LAYER, layer, n);
     watch(l, NULL, NULL);
-    backend_read(m->backend, x, m->buffers.x, row_bytes(l, n));
+    backend_read(host_of(m)->backend, x, host_of(m)->buffers.x, row_bytes(l, n));
     return ERR_OK;
 }
 
@@ -173,7 +179,7 @@ enum err_code layers_head(struct layers *l, const float *x, int n, float *logits
     struct model *m = l->m;
     enum err_code rc = check(l, 0, n, why);
     if (rc) return rc;
-    backend_write(m->backend, m->buffers.x, x, row_bytes(l, n));
+    backend_write(host_of(m)->backend, host_of(m)->buffers.x, x, row_bytes(l, n));
     watch(l, see, ctx);
     forward_part(m, FORWARD_OUTPUT_NORM, 0, n);
     watch(l, NULL, NULL);
@@ -192,10 +198,10 @@ static enum err_code run_half(struct layers *l, enum forward_part part, int laye
     struct model *m = l->m;
     enum err_code rc = check(l, layer, n, why);
     if (rc) return rc;
-    backend_write(m->backend, m->buffers.h, h, row_bytes(l, n));
-    backend_write(m->backend, m->buffers.x, l->zeros, row_bytes(l, n));
+    backend_write(host_of(m)->backend, host_of(m)->buffers.h, h, row_bytes(l, n));
+    backend_write(host_of(m)->backend, host_of(m)->buffers.x, l->zeros, row_bytes(l, n));
     forward_part(m, part, layer, n);
-    backend_read(m->backend, y, m->buffers.x, row_bytes(l, n));
+    backend_read(host_of(m)->backend, y, host_of(m)->buffers.x, row_bytes(l, n));
     return ERR_OK;
 }
 

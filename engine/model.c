@@ -18,7 +18,16 @@ static enum err_code read_plan(struct model *m, const struct model_options *o, s
     if ((rc = hyper_read(&m->hyper, &m->shape, m->gguf, why))) return rc;
     if ((rc = session_resolve(&m->session, &m->shape, m->hyper.arch, &m->config, o->ctx, o->sequences, why)))
         return rc;
-    return plan_compute(&m->plan, m->gguf, &m->shape, &m->hyper, &m->config, &m->session, why);
+    rc = plan_compute(&m->plan, m->gguf, &m->shape, &m->hyper, &m->config, &m->session, why);
+    m->session.gpu_layers = m->plan.gpu_layers;
+    return rc;
+}
+
+/* The host's part, and the device's. */
+static enum err_code check_fits(const struct model *m, struct err *why)
+{
+    const enum err_code rc = plan_check_device(&m->plan, m->session.device, why);
+    return rc ? rc : plan_check_fits(&m->plan, memory_available(""), why);
 }
 
 struct quantizing {
@@ -88,21 +97,49 @@ static enum err_code apply_recipe(struct model *m, const struct model_options *o
     return read_plan(m, o, why);
 }
 
-static enum err_code alloc_cache(struct model *m, struct err *why)
+/* Layers [from, to) of the cache. */
+static enum err_code alloc_site_cache(struct model *m, struct site *s, int from, int to, struct err *why)
 {
     const struct kv_layer shape = session_kv_layer(&m->session, &m->shape);
-    const int64_t bytes = session_kv_bytes(&shape);
-    enum err_code rc = kv_cache_init(&m->cache, m->session.ctx, m->session.sequences, shape.blocks, why);
-    if (rc) return rc;
-    const int64_t layers = m->apart ? 1 : m->shape.layers;
-    m->kv_memory = backend_alloc(m->backend, (size_t)(bytes * layers));
-    if (!m->kv_memory)
-        return err_set(why, ERR_NOMEM, "out of memory for a KV cache of %lld bytes",
-                       (long long)(bytes * layers));
-    for (int l = 0; l < m->shape.layers; l++) {
+    const int64_t bytes = session_kv_bytes(&shape), all = bytes * (m->apart ? 1 : to - from);
+    if (from == to) return ERR_OK;
+    s->kv_memory = backend_alloc(s->backend, (size_t)all);
+    if (!s->kv_memory)
+        return err_set(why, ERR_NOMEM, "out of memory for a KV cache of %lld bytes", (long long)all);
+    for (int l = from; l < to; l++) {
         m->layers[l].kv = shape;
-        m->layers[l].kv.k = (char *)m->kv_memory + bytes * (m->apart ? 0 : l);
+        m->layers[l].kv.k = (char *)s->kv_memory + bytes * (m->apart ? 0 : l - from);
         m->layers[l].kv.v = (char *)m->layers[l].kv.k + kv_layer_k_bytes(&shape);
+    }
+    return ERR_OK;
+}
+
+static enum err_code alloc_cache(struct model *m, struct err *why)
+{
+    const int there = m->session.gpu_layers, layers = m->shape.layers,
+              blocks = session_kv_layer(&m->session, &m->shape).blocks;
+    enum err_code rc = kv_cache_init(&m->cache, m->session.ctx, m->session.sequences, blocks, why);
+    if (!rc) rc = alloc_site_cache(m, &m->sites[SITE_DEVICE], 0, there, why);
+    return rc ? rc : alloc_site_cache(m, &m->sites[SITE_HOST], there, layers, why);
+}
+
+static enum err_code alloc_activations(const struct model *m, struct site *s, struct err *why)
+{
+    const int batch = m->session.batch;
+    const struct widths *w = &m->widths;
+    struct buffers *b = &s->buffers;
+    s->compute_memory = backend_alloc(s->backend, (size_t)widths_bytes(w, batch));
+    if (!s->compute_memory) return err_set(why, ERR_NOMEM, "out of memory for a batch of %d rows", batch);
+    char *at = s->compute_memory;
+    const struct {
+        float **buffer;
+        int64_t floats;
+    } PARTS[] = { { &b->x, w->embd * batch },  { &b->h, w->embd * batch },
+                  { &b->qkv, w->qkv * batch }, { &b->attn, w->attn * batch },
+                  { &b->ff, w->ff * batch },   { &b->logits, w->logits * w->logit_rows } };
+    for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
+        *PARTS[i].buffer = (float *)(void *)at;
+        at += vector_bytes(PARTS[i].floats);
     }
     return ERR_OK;
 }
@@ -110,19 +147,9 @@ static enum err_code alloc_cache(struct model *m, struct err *why)
 static enum err_code alloc_buffers(struct model *m, struct err *why)
 {
     const int batch = m->session.batch;
-    const struct widths *w = &m->widths;
-    m->compute_memory = backend_alloc(m->backend, (size_t)widths_bytes(w, batch));
-    if (!m->compute_memory) return err_set(why, ERR_NOMEM, "out of memory for a batch of %d rows", batch);
-    char *at = m->compute_memory;
-    const struct {
-        float **buffer;
-        int64_t floats;
-    } PARTS[] = { { &m->buffers.x, w->embd * batch },  { &m->buffers.h, w->embd * batch },
-                  { &m->buffers.qkv, w->qkv * batch }, { &m->buffers.attn, w->attn * batch },
-                  { &m->buffers.ff, w->ff * batch },   { &m->buffers.logits, w->logits * w->logit_rows } };
-    for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
-        *PARTS[i].buffer = (float *)(void *)at;
-        at += vector_bytes(PARTS[i].floats);
+    for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
+        const enum err_code rc = s->backend ? alloc_activations(m, s, why) : ERR_OK;
+        if (rc) return rc;
     }
     int32_t **const LISTS[] = { &m->lists.ids,   &m->lists.pos,    &m->lists.seq,
                                 &m->lists.slots, &m->lists.wanted, &m->lists.every };
@@ -156,17 +183,32 @@ static void write_config(struct model *m, const char *path)
     snprintf(c->value[KNOB_MODEL], CONFIG_VALUE, "%s", path);
     snprintf(c->value[KNOB_THREADS], CONFIG_VALUE, "%d", m->session.backend.threads);
     snprintf(c->value[KNOB_CTX], CONFIG_VALUE, "%d", m->session.ctx);
+    if (m->session.gpu_layers) snprintf(c->value[KNOB_GPU_LAYERS], CONFIG_VALUE, "%d", m->session.gpu_layers);
     for (size_t i = 0; i < ISA_LEVEL_COUNT; i++)
         if (ISA_LEVELS[i].bits == m->session.backend.isa)
             snprintf(c->value[KNOB_ISA], CONFIG_VALUE, "%s", ISA_LEVELS[i].name);
 }
 
-static enum err_code open_backend(struct model *m, struct err *why)
+static enum err_code open_site(struct model *m, int site, const char *device, struct err *why)
 {
-    enum err_code rc = backend_open(&m->backend, m->session.device, &m->session.backend, why);
+    struct site *s = &m->sites[site];
+    const enum err_code rc = backend_open(&s->backend, device, &m->session.backend, why);
     if (rc) return rc;
+    return backend_reserve(s->backend, m->session.batch, widths_max_cols(&m->shape, m->hyper.arch), why);
+}
+
+/* The host's backend is not opened where every layer runs on the device. */
+static enum err_code open_sites(struct model *m, const struct log *log, struct err *why)
+{
+    const int there = m->session.gpu_layers, layers = m->shape.layers;
+    enum err_code rc = ERR_OK;
     widths_of(&m->widths, &m->shape, m->hyper.arch, m->session.batch);
-    return backend_reserve(m->backend, m->session.batch, widths_max_cols(&m->shape, m->hyper.arch), why);
+    if (there) rc = open_site(m, SITE_DEVICE, m->session.device, why);
+    if (!rc && there < layers) rc = open_site(m, SITE_HOST, "cpu", why);
+    if (!rc && there && there < layers)
+        log_write(log, LOG_WARN, "%d of %d layers run on %s, the others on the processor", there, layers,
+                  m->session.device);
+    return rc;
 }
 
 static const char *path_of(const struct model_options *o)
@@ -194,12 +236,12 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     if ((rc = open_file(m, o, path, why))) goto fail;
     if ((rc = read_plan(m, o, why))) goto fail;
     if (m->apart) plan_apart(&m->plan, m->shape.layers);
-    if ((rc = plan_check_fits(&m->plan, memory_available(""), why))) goto fail;
+    if ((rc = check_fits(m, why))) goto fail;
     if ((rc = apply_recipe(m, o, why))) goto fail;
     if (m->session.ctx > m->shape.ctx_train)
         log_write(o->log, LOG_WARN, "context %d is beyond the %lld tokens this model was trained on",
                   m->session.ctx, (long long)m->shape.ctx_train);
-    if ((rc = open_backend(m, why))) goto fail;
+    if ((rc = open_sites(m, o->log, why))) goto fail;
     const int64_t huge_before = model_huge_bytes();
     if ((rc = model_bind(m, o->log, why))) goto fail;
     model_prefetch(m, o->log);
@@ -218,11 +260,13 @@ fail:
 void model_close(struct model *m)
 {
     if (!m) return;
-    if (m->backend) {
-        model_unbind(m);
-        backend_free(m->backend, m->kv_memory);
-        backend_free(m->backend, m->compute_memory);
-        backend_close(m->backend);
+    model_unbind(m);
+    for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
+        if (!s->backend) continue;
+        backend_free(s->backend, s->vectors);
+        backend_free(s->backend, s->kv_memory);
+        backend_free(s->backend, s->compute_memory);
+        backend_close(s->backend);
     }
     kv_cache_done(&m->cache);
     tokenizer_close(m->tokenizer);
@@ -254,7 +298,8 @@ const struct config *model_config(const struct model *m)
 }
 void model_backend(const struct model *m, struct backend_info *out)
 {
-    backend_describe(m->backend, out);
+    const struct site *s = &m->sites[m->session.gpu_layers ? SITE_DEVICE : SITE_HOST];
+    backend_describe(s->backend, out);
 }
 void model_quantized(const struct model *m, int64_t *from_ns, int64_t *to_ns)
 {
@@ -334,6 +379,8 @@ enum err_code model_forward(struct model *m, const struct batch_row *rows, int n
     m->logits_count = 0;
     m->rows = MIN(n, m->session.batch);
     for (int i = 0; i < n; i += m->session.batch) forward_pass(m, rows + i, MIN(n - i, m->session.batch));
+    for (const struct site *s = m->sites; s < m->sites + SITE_COUNT; s++)
+        if (s->backend && (rc = backend_finish(s->backend, why))) return rc;
     memcpy(m->cache.lengths, m->expected, (size_t)m->session.sequences * sizeof *m->expected);
     return ERR_OK;
 }

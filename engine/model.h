@@ -37,7 +37,9 @@ struct memory_plan {
     int64_t kv;
     int64_t compute; /* activations and logits of one batch */
     int64_t scratch; /* the backend's own (packed operands, quantized rows) */
-    int64_t total;
+    int64_t total;   /* on the host and on the device */
+    int64_t device;  /* of the total, what is in a device's own memory */
+    int gpu_layers;  /* layers that run on the device */
     int64_t kv_bytes_per_token;
     int64_t decode_read_bytes; /* bytes of weights one decode step reads (depth 0) */
     double flops_per_token;    /* multiply-adds x 2 in the layers' matrices, per token in prefill */

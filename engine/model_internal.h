@@ -24,6 +24,16 @@ struct buffers {
     float *x, *h, *qkv, *attn, *ff, *logits;
 };
 
+/* Where layers run, and what they need there. */
+enum { SITE_HOST, SITE_DEVICE, SITE_COUNT };
+struct site {
+    struct backend *backend;            /* NULL: nothing runs here */
+    float *vectors;                     /* backend memory of all bound vectors */
+    int64_t vectors_size, vectors_used; /* in floats */
+    void *kv_memory, *compute_memory;   /* backend memory */
+    struct buffers buffers;
+};
+
 /* Host arrays of one batch. */
 struct batch_lists {
     int32_t *ids, *pos, *seq, *slots; /* [batch] each, as all of these */
@@ -44,7 +54,6 @@ struct model {
     bool borrowed; /* the gguf is the caller's */
     bool apart;    /* layers are run one at a time: they share one cache */
     struct tokenizer *tokenizer;
-    struct backend *backend;
     struct config config;
     struct model_shape shape;
     struct hyper hyper;
@@ -55,11 +64,8 @@ struct model {
     struct widths widths;
     struct bound global[SLOT_GLOBAL_COUNT];
     struct layer *layers;
-    float *vectors;                     /* backend memory of all bound vectors */
-    int64_t vectors_size, vectors_used; /* in floats */
-    void *kv_memory, *compute_memory;   /* backend memory */
+    struct site sites[SITE_COUNT];
     struct kv_cache cache;
-    struct buffers buffers;
     struct batch_lists lists;
     int32_t *list_memory, *expected; /* expected: [sequences] next position while a forward is checked */
     float *rope_freq; /* [2][rope_dims / 2] angle per position: of ordinary layers, of layers with a window */
@@ -70,6 +76,15 @@ struct model {
     struct watch watch;
     bool warm;
 };
+
+/* Where a layer runs; -1: what is in front of the layers and behind them, which is with them when all are on
+ * the device, else on the host. */
+static inline struct site *model_site(struct model *m, int layer)
+{
+    const int there = m->session.gpu_layers;
+    const bool device = layer < 0 ? there == m->shape.layers : layer < there;
+    return &m->sites[device ? SITE_DEVICE : SITE_HOST];
+}
 
 static inline const struct bound *layer_slot(const struct layer *l, enum slot s)
 {

@@ -18,9 +18,9 @@ static enum err_code count_vector(void *ctx, int layer, enum slot slot, const st
                                   struct err *why)
 {
     struct model *m = ctx;
-    (void)layer, (void)why;
+    (void)why;
     if (is_vector(slot) && !is_rope(slot))
-        m->vectors_size += vector_bytes(t->shape[0]) / (int64_t)sizeof(float);
+        model_site(m, layer)->vectors_size += vector_bytes(t->shape[0]) / (int64_t)sizeof(float);
     return ERR_OK;
 }
 
@@ -42,9 +42,9 @@ static struct bound *place_of(struct model *m, int layer, enum slot slot)
     return layer < 0 ? &m->global[slot] : &m->layers[layer].slots[slot - SLOT_GLOBAL_COUNT];
 }
 
-static void unbind(struct model *m, struct bound *b)
+static void unbind(const struct site *s, struct bound *b)
 {
-    if (b->w.data) backend_weight_release(m->backend, &b->w);
+    if (b->w.data) backend_weight_release(s->backend, &b->w);
     act_free(b->input);
 }
 
@@ -53,16 +53,17 @@ enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const 
 {
     if (is_rope(slot)) return ERR_OK; /* read by load_rope */
     struct bound *b = place_of(m, layer, slot);
+    struct site *site = model_site(m, layer);
     if (!is_vector(slot)) {
         struct bound now = { .v = NULL };
         enum err_code failed = act_read(&now.input, m->gguf, t, why);
         if (failed) return failed;
-        if (backend_weight_bind(m->backend, &now.w, t->format, t->shape[1], t->shape[0], now.input, t->data,
-                                why)) {
+        if (backend_weight_bind(site->backend, &now.w, t->format, t->shape[1], t->shape[0], now.input,
+                                t->data, why)) {
             act_free(now.input);
             return err_prefix(why, "tensor '%s'", t->name);
         }
-        unbind(m, b);
+        unbind(site, b);
         *b = now;
         return ERR_OK;
     }
@@ -70,10 +71,10 @@ enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const 
     enum err_code rc = decode_vector(&values, t, why);
     if (rc) return rc;
     if (!b->v) {
-        b->v = m->vectors + m->vectors_used;
-        m->vectors_used += vector_bytes(t->shape[0]) / (int64_t)sizeof(float);
+        b->v = site->vectors + site->vectors_used;
+        site->vectors_used += vector_bytes(t->shape[0]) / (int64_t)sizeof(float);
     }
-    backend_write(m->backend, (float *)b->v, values, (size_t)t->shape[0] * sizeof(float));
+    backend_write(site->backend, (float *)b->v, values, (size_t)t->shape[0] * sizeof(float));
     free(values);
     return ERR_OK;
 }
@@ -130,8 +131,11 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
     m->layers = calloc((size_t)m->shape.layers, sizeof *m->layers);
     if (!m->layers) return err_set(why, ERR_NOMEM, "out of memory for %d layers", m->shape.layers);
     if ((rc = arch_walk(a, &m->shape, m->gguf, count_vector, m, why))) return rc;
-    m->vectors = backend_alloc(m->backend, (size_t)m->vectors_size * sizeof(float));
-    if (!m->vectors) return err_set(why, ERR_NOMEM, "out of memory for norms and biases");
+    for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
+        if (!s->backend) continue;
+        s->vectors = backend_alloc(s->backend, (size_t)s->vectors_size * sizeof(float));
+        if (!s->vectors) return err_set(why, ERR_NOMEM, "out of memory for norms and biases");
+    }
     if ((rc = arch_walk(a, &m->shape, m->gguf, bind_tensor, m, why))) return rc;
     if ((rc = load_rope(m, why))) return rc;
 
@@ -153,10 +157,10 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
 
 void model_unbind(struct model *m)
 {
-    for (int s = 0; s < SLOT_GLOBAL_COUNT; s++) unbind(m, &m->global[s]);
+    for (int s = 0; s < SLOT_GLOBAL_COUNT; s++) unbind(model_site(m, -1), &m->global[s]);
     for (int l = 0; m->layers && l < m->shape.layers; l++)
-        for (size_t s = 0; s < COUNT_OF(m->layers[l].slots); s++) unbind(m, &m->layers[l].slots[s]);
-    backend_free(m->backend, m->vectors);
+        for (size_t s = 0; s < COUNT_OF(m->layers[l].slots); s++)
+            unbind(model_site(m, l), &m->layers[l].slots[s]);
     free(m->layers);
     free(m->rope_freq);
 }

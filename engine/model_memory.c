@@ -74,15 +74,18 @@ int64_t model_huge_bytes(void)
 
 void model_account_huge(struct model *m, int64_t before, const struct log *log)
 {
-    struct backend_info info;
     char asked[16], given[16];
-    backend_describe(m->backend, &info);
     const int64_t after = model_huge_bytes();
-    m->memory.copied_bytes = info.copied_bytes;
-    m->memory.repacked_bytes = info.repacked_bytes;
-    m->memory.huge_wanted_bytes = info.huge_wanted_bytes;
+    for (const struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
+        struct backend_info info;
+        if (!s->backend) continue;
+        backend_describe(s->backend, &info);
+        m->memory.copied_bytes += info.copied_bytes;
+        m->memory.repacked_bytes += info.repacked_bytes;
+        m->memory.huge_wanted_bytes += info.huge_wanted_bytes;
+    }
     m->memory.huge_bytes = before < 0 || after < 0 ? -1 : MAX(after - before, 0);
-    if (m->session.backend.repack && !info.repacked_bytes)
+    if (m->session.backend.repack && !m->memory.repacked_bytes)
         log_write(log, LOG_WARN,
                   "repack=on: no format in this file is faster in another one, all is used in place");
     /* Only who asked for them by name wants to hear that there are few. */

@@ -3,6 +3,7 @@
 #include "engine/plan.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/kv.h"
@@ -28,6 +29,22 @@ enum err_code session_isa(uint32_t *out, const struct config *c, struct err *why
     return ERR_OK;
 }
 
+/* Where layers run, by what was asked for. */
+static enum err_code resolve_device(struct session *out, const struct model_shape *s, const struct config *c,
+                                    struct err *why)
+{
+    const int64_t wanted = config_int(c, KNOB_GPU_LAYERS);
+    out->device = config_text(c, KNOB_DEVICE);
+    if (strcmp(out->device, "cpu")) {
+        out->gpu_layers = (int)MIN(wanted, (int64_t)s->layers);
+        return ERR_OK;
+    }
+    out->gpu_layers = 0;
+    if (wanted <= 0) return ERR_OK;
+    return err_set(why, ERR_USAGE, "gpu_layers=%lld, but device=cpu: want device=opencl:0 (`qdyno detect`)",
+                   (long long)wanted);
+}
+
 static enum err_code resolve_kv(const struct format **out, const struct config *c, enum knob_id id,
                                 int head_dim, struct err *why)
 {
@@ -44,7 +61,7 @@ static enum err_code resolve_kv(const struct format **out, const struct config *
 enum err_code session_resolve(struct session *out, const struct model_shape *s, const struct arch *a,
                               const struct config *c, int ctx, int sequences, struct err *why)
 {
-    *out = (struct session){ .device = config_text(c, KNOB_DEVICE) };
+    *out = (struct session){ 0 };
     if (ctx <= 0) ctx = (int)config_int(c, KNOB_CTX);
     if (ctx <= 0) ctx = (int)MIN(s->ctx_train, CTX_DEFAULT_MAX);
     out->ctx = ctx;
@@ -68,6 +85,7 @@ enum err_code session_resolve(struct session *out, const struct model_shape *s, 
 
     enum err_code rc;
     if ((rc = session_isa(&out->backend.isa, c, why))) return rc;
+    if ((rc = resolve_device(out, s, c, why))) return rc;
     if ((rc = resolve_kv(&out->k_format, c, KNOB_CTK, s->head_dim_k, why))) return rc;
     return resolve_kv(&out->v_format, c, KNOB_CTV, s->head_dim_v, why);
 }
@@ -136,60 +154,95 @@ int64_t widths_bytes(const struct widths *w, int batch)
 }
 
 /* What one pass over the tensors adds up. */
+struct share { /* of the weights: as the host and as the device would hold them */
+    int64_t host, device;
+};
 struct sums {
     const struct config *config;
     const struct gguf *gguf;
     const struct model_shape *shape;
-    const struct backend_options *backend;
-    int64_t weights, read, products;
+    const struct session *session;
+    struct share *part; /* [layers + 1] what is in front of the layers and behind, then each layer */
+    int64_t read, products;
 };
 
 static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
                                 struct err *why)
 {
     struct sums *sum = ctx;
-    const struct arch_slot *row = &ARCH_SLOTS[slot];
+    const struct session *e = sum->session;
+    const bool vector = ARCH_SLOTS[slot].rows == DIM_NONE;
+    const struct format *f = recipe_tensor_format(sum->config, sum->gguf, t, NULL);
+    struct share *part = &sum->part[layer + 1];
     (void)why;
-    const bool vector = row->rows == DIM_NONE;
-    const struct format *f = recipe_tensor_format(sum->config, sum->gguf, t, NULL),
-                        *held = backend_held_format(sum->backend, f);
-    /* Vectors are copied as f32; matrices are used where the file is mapped, unless a copy is asked for. */
-    const bool copied = sum->backend->huge_pages == HUGE_PAGES_ALL || held != f;
-    const int64_t row_bytes = vector ? vector_bytes(t->shape[0]) : format_row_bytes(held, t->shape[0]);
-    const int64_t bytes = row_bytes * t->shape[1];
+    /* Vectors are copied as f32. */
+    const int64_t cols = t->shape[0], rows = t->shape[1];
+    const int64_t bytes = vector ? vector_bytes(cols) * rows
+                                 : backend_weight_bytes("cpu", &e->backend, f, rows, cols);
+    part->host += bytes;
+    part->device += vector ? bytes : backend_weight_bytes(e->device, &e->backend, f, rows, cols);
     const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD;
-    /* A copy begins on a cache line. */
-    sum->weights += copied ? round_up(bytes, CACHE_LINE) : bytes;
-    sum->read += looked_up ? row_bytes : bytes;
+    sum->read += looked_up ? bytes / rows : bytes;
     if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
         sum->read += bytes; /* it is the output matrix too */
-    if (layer >= 0 && !vector) sum->products += t->shape[0] * t->shape[1];
+    if (layer >= 0 && !vector) sum->products += cols * rows;
     return ERR_OK;
+}
+
+/* What a session takes with its first n layers on the device. */
+static void place(struct memory_plan *p, const struct sums *sum, const struct hyper *h, int n)
+{
+    const struct session *e = sum->session;
+    const struct model_shape *s = sum->shape;
+    const struct kv_layer kv = session_kv_layer(e, s);
+    const int64_t cols = widths_max_cols(s, h->arch), layer_kv = session_kv_bytes(&kv);
+    const bool host = n < s->layers;
+    struct widths w;
+    widths_of(&w, s, h->arch, e->batch);
+    const int64_t activations = widths_bytes(&w, e->batch),
+                  logits = vector_bytes(w.logits * e->sequences); /* on the host */
+    const int64_t host_scratch = host ? backend_scratch_bytes("cpu", &e->backend, e->batch, cols) : 0,
+                  scratch = n ? backend_scratch_bytes(e->device, &e->backend, e->batch, cols) : 0;
+    struct share weights = { host ? sum->part[0].host : 0, host ? 0 : sum->part[0].device };
+    for (int l = 0; l < s->layers; l++) {
+        weights.host += l < n ? 0 : sum->part[l + 1].host;
+        weights.device += l < n ? sum->part[l + 1].device : 0;
+    }
+    p->weights = weights.host + weights.device;
+    p->kv = layer_kv * s->layers;
+    p->compute = activations * (host + (n > 0)) + logits;
+    p->scratch = host_scratch + scratch;
+    p->total = p->weights + p->kv + p->compute + p->scratch;
+    p->device = n ? weights.device + layer_kv * n + activations + scratch : 0;
+    p->gpu_layers = n;
+}
+
+/* With gpu_layers -1: all layers, or as many as the device holds. */
+static void place_layers(struct memory_plan *p, const struct sums *sum, const struct hyper *h)
+{
+    const int wanted = sum->session->gpu_layers;
+    int n = wanted < 0 ? sum->shape->layers : wanted;
+    place(p, sum, h, n);
+    if (wanted >= 0) return;
+    const int64_t available = device_available(sum->session->device);
+    while (n > 0 && available >= 0 && p->device > available) place(p, sum, h, --n);
 }
 
 enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const struct model_shape *s,
                            const struct hyper *h, const struct config *c, const struct session *e,
                            struct err *why)
 {
-    struct sums sum = { .config = c, .gguf = g, .shape = s, .backend = &e->backend };
-    enum err_code rc = arch_walk(h->arch, s, g, add_tensor, &sum, why);
-    if (rc) return rc;
-
     /* Nothing real comes near 2^60 bytes; beyond it the sums below would overflow. */
     const double cache = (double)e->ctx * e->sequences * s->layers * s->kv_heads *
                          (s->head_dim_k + s->head_dim_v) * 4;
     if (cache > 0x1p60)
         return err_set(why, ERR_FIT, "a KV cache for %d tokens in %d sequences would take %.3g bytes", e->ctx,
                        e->sequences, cache);
-    struct widths w;
-    widths_of(&w, s, h->arch, e->batch);
-    const struct kv_layer kv = session_kv_layer(e, s);
+    struct sums sum = { .config = c, .gguf = g, .shape = s, .session = e };
+    sum.part = calloc((size_t)s->layers + 1, sizeof *sum.part);
+    if (!sum.part) return err_set(why, ERR_NOMEM, "out of memory for a plan of %d layers", s->layers);
+    const enum err_code rc = arch_walk(h->arch, s, g, add_tensor, &sum, why);
     *out = (struct memory_plan){
-        .weights = sum.weights,
-        .kv = session_kv_bytes(&kv) * s->layers,
-        .compute = widths_bytes(&w, e->batch) +
-                   vector_bytes(w.logits * e->sequences), /* logits on the host */
-        .scratch = backend_scratch_bytes(e->device, &e->backend, e->batch, widths_max_cols(s, h->arch)),
         .kv_bytes_per_token = s->layers * s->kv_heads *
                               (format_row_bytes(e->k_format, s->head_dim_k) +
                                format_row_bytes(e->v_format, s->head_dim_v)),
@@ -199,8 +252,9 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
         .batch = e->batch,
         .sequences = e->sequences,
     };
-    out->total = out->weights + out->kv + out->compute + out->scratch;
-    return ERR_OK;
+    if (!rc) place_layers(out, &sum, h);
+    free(sum.part);
+    return rc;
 }
 
 enum err_code memory_plan_compute(struct memory_plan *out, const struct gguf *g, const struct config *c,
@@ -219,12 +273,44 @@ enum err_code memory_plan_compute(struct memory_plan *out, const struct gguf *g,
 enum err_code plan_check_fits(const struct memory_plan *p, int64_t available, struct err *why)
 {
     char need[16], have[16], weights[16], kv[16];
-    if (available < 0 || p->total <= available) return ERR_OK;
+    if (available < 0 || p->total - p->device <= available) return ERR_OK;
     return err_set(
         why, ERR_FIT,
         "needs %s of memory (weights %s, KV cache %s for %d tokens), %s are available: use a smaller "
         "format, context or KV type",
-        str_from_bytes(p->total, need, sizeof need), str_from_bytes(p->weights, weights, sizeof weights),
-        str_from_bytes(p->kv, kv, sizeof kv), p->ctx * p->sequences,
-        str_from_bytes(available, have, sizeof have));
+        str_from_bytes(p->total - p->device, need, sizeof need),
+        str_from_bytes(p->weights, weights, sizeof weights), str_from_bytes(p->kv, kv, sizeof kv),
+        p->ctx * p->sequences, str_from_bytes(available, have, sizeof have));
+}
+
+int64_t device_available(const char *device)
+{
+    enum { MOST = 16, RESERVED_PART = 16 /* what drivers keep for themselves, about */ };
+    struct device_info all[MOST];
+    const int count = MIN(opencl_devices(all, MOST), MOST);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(all[i].name, device) || all[i].memory_bytes < 0) continue;
+        const int64_t own = all[i].memory_bytes - all[i].memory_bytes / RESERVED_PART,
+                      host = all[i].shares_memory ? memory_available("") : -1;
+        return host < 0 ? own : MIN(own, host);
+    }
+    return -1;
+}
+
+enum err_code plan_check_device(const struct memory_plan *p, const char *device, struct err *why)
+{
+    char need[16], have[16];
+    if (!strcmp(device, "cpu")) return ERR_OK;
+    const int64_t available = device_available(device);
+    if (available < 0) return ERR_OK; /* opening it says why */
+    str_from_bytes(available, have, sizeof have);
+    if (!p->gpu_layers)
+        return err_set(why, ERR_FIT,
+                       "not one layer fits %s (%s): use a smaller format, context or batch, or device=cpu",
+                       device, have);
+    if (p->device <= available) return ERR_OK;
+    return err_set(why, ERR_FIT,
+                   "does not fit: needs %s on %s, which has %s: use fewer layers there (gpu_layers=auto), a "
+                   "smaller format, context or KV type",
+                   str_from_bytes(p->device, need, sizeof need), device, have);
 }

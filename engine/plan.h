@@ -12,7 +12,8 @@ enum prefetch { PREFETCH_OFF, PREFETCH_WILLNEED, PREFETCH_POPULATE };
 struct session {
     struct backend_options backend;
     enum prefetch prefetch;
-    const char *device;
+    const char *device; /* "cpu", or where the first gpu_layers layers run */
+    int gpu_layers;     /* -1: as many as fit, which the plan says; 0 on the cpu */
     int ctx, batch, sequences;
     const struct format *k_format, *v_format;
 };
@@ -54,7 +55,12 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
  * folder, in front of /proc and /sys. */
 int64_t memory_available(const char *root);
 
-/* ERR_FIT with both numbers when the plan is more than that. */
+/* Bytes of a device that a plan may take; -1: unknown. "cpu" is no such device. */
+int64_t device_available(const char *device);
+
+/* ERR_FIT with both numbers when the host's part of the plan is more than that. */
 enum err_code plan_check_fits(const struct memory_plan *p, int64_t available, struct err *why);
+/* The same of what is on the device. */
+enum err_code plan_check_device(const struct memory_plan *p, const char *device, struct err *why);
 
 #endif

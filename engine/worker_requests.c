@@ -33,6 +33,8 @@ static json_t *plan_json(const struct memory_plan *p)
     json_put_int(o, "compute", p->compute);
     json_put_int(o, "scratch", p->scratch);
     json_put_int(o, "total", p->total);
+    json_put_int(o, "device", p->device);
+    json_put_int(o, "gpu_layers", p->gpu_layers);
     json_put_int(o, "kv_bytes_per_token", p->kv_bytes_per_token);
     json_put_int(o, "decode_read_bytes", p->decode_read_bytes);
     json_put_num(o, "flops_per_token", p->flops_per_token);

@@ -13,10 +13,12 @@ struct device_kind {
     enum err_code (*open)(struct backend **out, const char *device, const struct backend_options *options,
                           struct err *why);
     int64_t (*scratch_bytes)(const struct backend_options *options, int64_t rows, int64_t max_cols);
+    int64_t (*weight_bytes)(const struct backend_options *options, const struct format *f, int64_t rows,
+                            int64_t cols);
 };
 static const struct device_kind KINDS[] = {
-    { "cpu", &CPU_OPS, cpu_open, cpu_scratch_bytes },
-    { "opencl:", &OPENCL_OPS, opencl_open, opencl_scratch_bytes },
+    { "cpu", &CPU_OPS, cpu_open, cpu_scratch_bytes, cpu_weight_bytes },
+    { "opencl:", &OPENCL_OPS, opencl_open, opencl_scratch_bytes, opencl_plan_bytes },
 };
 
 static const struct device_kind *kind_of(const char *device)
@@ -82,6 +84,13 @@ int64_t backend_scratch_bytes(const char *device, const struct backend_options *
 {
     const struct device_kind *kind = kind_of(device);
     return kind ? kind->scratch_bytes(options, rows, max_cols) : 0;
+}
+
+int64_t backend_weight_bytes(const char *device, const struct backend_options *o, const struct format *f,
+                             int64_t rows, int64_t cols)
+{
+    const struct device_kind *kind = kind_of(device);
+    return kind ? kind->weight_bytes(o, f, rows, cols) : 0;
 }
 
 /* ---------------------------------------------------------------- memory */

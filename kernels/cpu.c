@@ -89,6 +89,14 @@ static void cpu_read(struct backend *b, void *host_dst, const void *src, size_t 
     memcpy(host_dst, src, bytes);
 }
 
+int64_t cpu_weight_bytes(const struct backend_options *o, const struct format *f, int64_t rows, int64_t cols)
+{
+    const struct format *held = backend_held_format(o, f);
+    const int64_t bytes = rows * format_row_bytes(held, cols);
+    const bool copied = o->huge_pages == HUGE_PAGES_ALL || held != f;
+    return copied ? round_up(bytes, ALIGNMENT) : bytes;
+}
+
 /* A weight that still lies in the file, in `format`, into memory of our own. */
 static enum err_code copy(struct cpu *b, struct weight *w, const struct format *format, struct err *why)
 {
