@@ -294,6 +294,11 @@ struct weight {
  * the same numbers and multiplies faster than it costs in bytes. */
 const struct format *backend_held_format(const struct backend_options *o, const struct format *f);
 
+/* Bytes that a matrix takes where that device holds it, by the memory plan: of a mapped file as much as it
+ * has there, of copies whole cache lines. */
+int64_t backend_weight_bytes(const char *device, const struct backend_options *o, const struct format *f,
+                             int64_t rows, int64_t cols);
+
 /* Make host bytes usable by this backend. The CPU uses them in place: they must outlive the weight; with
  * HUGE_PAGES_ALL, or where backend_held_format is another one, it copies them (then out->owned is not NULL).
  * input: NULL, or how inputs are treated. Errors: ERR_USAGE when the format cannot be run, or not with such
@@ -454,6 +459,17 @@ struct device_info {
 /* The devices of all OpenCL platforms, in the loader's order, at most `most`; returns how many there are. No
  * device, no driver or no loader is 0, not an error. */
 int opencl_devices(struct device_info *out, int most);
+
+/* What such a device can do at most, each the best of runs that fill `seconds`. A multiply-add is 2
+ * operations. NAN: it cannot do that, or did not have the memory to try. Errors: ERR_USAGE and ERR_ABSENT for
+ * a name that is no device here, ERR_INTERNAL when its driver fails. */
+struct device_ceilings {
+    double read_bytes_s, copy_bytes_s; /* its own memory; a copied byte is one read and one written */
+    double f32_ops_s, f16_ops_s, int8_ops_s;
+    double to_device_bytes_s, from_device_bytes_s; /* from and to the host's memory */
+};
+enum err_code opencl_ceilings(struct device_ceilings *out, const char *device, double seconds,
+                              struct err *why);
 
 /* ---------------------------------------------------------------- ceilings of this machine */
 

@@ -167,6 +167,13 @@ int64_t opencl_scratch_bytes(const struct backend_options *options, int64_t rows
     return MAX(opencl_product_scratch_bytes(rows, max_cols), opencl_attention_scratch_bytes(rows, max_cols));
 }
 
+int64_t opencl_plan_bytes(const struct backend_options *options, const struct format *f, int64_t rows,
+                          int64_t cols)
+{
+    (void)options;
+    return opencl_weight_bytes(f, rows, cols);
+}
+
 static enum err_code opencl_reserve(struct backend *b, int64_t rows, int64_t max_cols, struct err *why)
 {
     struct opencl *o = opencl_of(b);
