@@ -57,25 +57,33 @@ static enum err_code list_candidates(struct tuning *t, struct err *why)
                               t->o->limits.memory_bytes > 0 ? " within the memory limit" : "");
 }
 
-/* What cannot win even at the upper end of its interval, while another that is likely to stay within the
- * limits does better at its lower end: dropped before anything is measured. So is what surely says something
- * else. */
-static void prune(struct tuning *t)
+/* What cannot win even at the upper end of its interval, while another that is no likelier to miss the limits
+ * does better at its lower end: dropped before anything is measured. So is what surely says something else.
+ * (Only then: were all that is left behind refused for their answers, what could win would be gone.) */
+static enum err_code prune(struct tuning *t, struct err *why)
 {
-    double floor = -INFINITY;
-    for (int i = 0; i < t->n; i++)
-        if (t->list[i].low > 0 && tune_chance(t, i) > 0.5)
-            floor = fmax(floor, tune_score(t, &t->list[i], log(t->list[i].low)));
+    struct bounds {
+        double low, high, guess;
+    } *all = calloc((size_t)t->n, sizeof *all);
+    if (!all) return err_set(why, ERR_NOMEM, "no memory for %d candidates", t->n);
+    for (int i = 0; i < t->n; i++) {
+        const struct tune_candidate *c = &t->list[i];
+        all[i] = (struct bounds){ c->low > 0 ? tune_score(t, c, log(c->low)) : -INFINITY,
+                                  c->high > 0 ? tune_score(t, c, log(c->high)) : INFINITY, c->ln_guess };
+    }
     int n = 1;
     for (int i = 1; i < t->n; i++) {
-        const struct tune_candidate *c = &t->list[i];
-        const bool slow = c->high > 0 && tune_score(t, c, log(c->high)) < floor;
-        if (!slow && tune_chance(t, i) >= NEVER) t->list[n++] = *c;
+        bool beaten = tune_chance(t, i) < NEVER;
+        for (int k = 0; k < t->n && !beaten; k++)
+            beaten = all[k].guess <= all[i].guess && all[k].low > all[i].high;
+        if (!beaten) t->list[n++] = t->list[i];
     }
+    free(all);
     t->n = n;
-    t->out->fitting = n;
+    t->out->fitting = n - 1; /* the current configuration is in front */
     struct tune_candidate *fewer = realloc(t->list, (size_t)n * sizeof *fewer); /* each is large */
     if (fewer) t->list = fewer;
+    return ERR_OK;
 }
 
 static enum err_code check_options(const struct tune_options *o, struct err *why)
@@ -112,7 +120,7 @@ static enum err_code prepare(struct tuning *t, struct err *why)
     rc = tune_belief_open(&t->speed, &t->space, 0.5, 0.25, 0.03, why);
     if (!rc) rc = tune_belief_open(&t->loss, &t->space, 2, 0.8, 0.4, why);
     if (!rc) rc = list_candidates(t, why);
-    if (!rc) prune(t);
+    if (!rc) rc = prune(t, why);
     t->window = calloc(WINDOW_SAMPLES, sizeof *t->window);
     t->stored = calloc(WINDOW_STORED, sizeof *t->stored);
     if (!rc && (!t->window || !t->stored)) rc = err_set(why, ERR_NOMEM, "no memory for samples");
