@@ -13,7 +13,7 @@
 
 enum {
     DIM_MAX = 1024,
-    /* As in attention.cl. */
+    /* As in kv.cl and attention.cl. */
     STORE_ITEMS = 64,
     FEW_ITEMS = 128,
     MANY_ITEMS = 256,
@@ -54,7 +54,7 @@ void opencl_kv_store(struct backend *b, const struct kv_store *p)
         ARG_INT(format_row_bytes(kv->k_format, kv->k_dim)),
         ARG_INT(format_row_bytes(kv->v_format, kv->v_dim)),
     };
-    opencl_run(o, &(struct opencl_kernel){ 1 << SOURCE_ATTENTION, options, "kv_store" },
+    opencl_run(o, &(struct opencl_kernel){ 1 << SOURCE_KV, options, "kv_store" },
                (size_t[]){ (size_t)p->n * STORE_ITEMS, (size_t)kv->kv_heads, 2 },
                (size_t[]){ STORE_ITEMS, 1, 1 }, args, COUNT_OF(args));
 }
@@ -305,7 +305,7 @@ static void run_path(struct opencl *o, const struct cutting *c, enum path path, 
         ARG_PLACE(o, kv->k), ARG_PLACE(o, kv->v), ARG_PLACE(o, p->q), ARG_PLACE(o, p->y),
         ARG_PLACE(o, NULL),  ARG_MEM(ints),       ARG_INT(w->at),
     };
-    opencl_run(o, &(struct opencl_kernel){ 1 << SOURCE_ATTENTION, options, NAMES[path] },
+    opencl_run(o, &(struct opencl_kernel){ 1 << SOURCE_KV | 1 << SOURCE_ATTENTION, options, NAMES[path] },
                (size_t[]){ (size_t)w->pieces * items, (size_t)(kv->kv_heads * w->parts), 1 },
                (size_t[]){ items, 1, 1 }, args, COUNT_OF(args));
 }

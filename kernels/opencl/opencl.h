@@ -23,7 +23,8 @@ enum opencl_source {
     SOURCE_FORMATS,   /* formats.cl: unpack8 of -DFORMAT=... ; in front of those that read stored weights */
     SOURCE_PRODUCTS,  /* products.cl */
     SOURCE_VECTORS,   /* vectors.cl: norms, rope, activations, gather */
-    SOURCE_ATTENTION, /* attention.cl: KV store and attention */
+    SOURCE_KV,        /* kv.cl: rows of the KV cache: kv_store; in front of attention.cl */
+    SOURCE_ATTENTION, /* attention.cl */
     SOURCE_CEILINGS,  /* ceilings.cl: copies and multiply-adds at the device's limit */
     SOURCE_COUNT
 };

@@ -1,0 +1,184 @@
+/* What a device can do at most, measured with kernels of their own: speeds of operations are quoted as shares
+ * of these. Each number is the best of runs that fill a given time, for whatever disturbs a run makes it
+ * slower. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/opencl/opencl.h"
+
+enum {
+    ITEMS = 256,
+    GROUPS = 32, /* for each compute unit, to fill it whatever it holds at once */
+    UNITS_GUESS = 16,
+    READS_AT_ONCE = 8,
+    FIRST_ROUNDS = 64,
+    STREAM_BYTES = 512 << 20, /* beyond the caches of today's devices */
+    STREAM_LEAST = 16 << 20,
+    HOST_BYTES = 64 << 20,
+};
+static const double RUN_SECONDS = 5e-3; /* long against the start of a kernel */
+
+/* One thing to measure: `run` does `work` units of it and returns the seconds that took, NAN when it failed.
+ */
+struct trial {
+    struct opencl *o;
+    double (*run)(const struct trial *t);
+    double work;
+    /* What the runs need. */
+    const char *kernel, *options;
+    size_t items;
+    void *from, *to;
+    int64_t bytes;
+    int rounds;
+    void *host;
+};
+
+/* Units a second, of runs that fill `seconds`. */
+static double best_of(const struct trial *t, double seconds)
+{
+    const int64_t end = clock_ns() + (int64_t)(seconds * 1e9);
+    double best = NAN;
+    for (int i = 0; i < 2 || clock_ns() < end; i++) { /* the first may wait for more than the device */
+        const double took = t->run(t);
+        if (!opencl_ok(t->o)) return NAN;
+        if (took > 0 && !(best >= t->work / took)) best = t->work / took;
+    }
+    return best;
+}
+
+/* ---------------------------------------------------------------- streams */
+
+/* Items of a GPU run side by side and want neighbouring bytes at once; those of a processor one by one. */
+static double stream(const struct trial *t)
+{
+    const struct opencl_kernel k = { 1 << SOURCE_CEILINGS, t->options, t->kernel };
+    const size_t share = (size_t)t->bytes / 16 / t->items;
+    const bool gpu = t->o->device.gpu;
+    const struct opencl_arg args[] = {
+        ARG_MEM(opencl_place(t->o, t->from).mem),
+        ARG_ULONG(share),
+        ARG_ULONG(gpu ? 1 : share),
+        ARG_ULONG(gpu ? t->items : 1),
+        ARG_MEM(opencl_place(t->o, t->to).mem),
+    };
+    return opencl_time(t->o, &k, (size_t[]){ t->items, 1, 1 }, (size_t[]){ ITEMS, 1, 1 }, args,
+                       COUNT_OF(args));
+}
+
+/* Two buffers as large as can be had; false: none. */
+static bool take_buffers(struct trial *t)
+{
+    const struct device_info *d = &t->o->device;
+    const int64_t step = (int64_t)t->items * 16 * READS_AT_ONCE;
+    int64_t bytes = STREAM_BYTES;
+    if (d->alloc_bytes > 0) bytes = MIN(bytes, d->alloc_bytes);
+    if (d->memory_bytes > 0) bytes = MIN(bytes, d->memory_bytes / 4);
+    for (; bytes >= STREAM_LEAST; bytes /= 2) {
+        t->bytes = MAX(bytes / step, 1) * step;
+        t->from = opencl_alloc(&t->o->base, (size_t)t->bytes);
+        t->to = t->from ? opencl_alloc(&t->o->base, (size_t)t->bytes) : NULL;
+        if (t->to) return true;
+        if (t->from) opencl_free(&t->o->base, t->from);
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------- to and from the host */
+
+static double to_device(const struct trial *t)
+{
+    const int64_t start = clock_ns();
+    opencl_write(&t->o->base, t->to, t->host, HOST_BYTES);
+    return (double)(clock_ns() - start) * 1e-9;
+}
+
+static double from_device(const struct trial *t)
+{
+    const int64_t start = clock_ns();
+    opencl_read(&t->o->base, t->host, t->to, HOST_BYTES);
+    return (double)(clock_ns() - start) * 1e-9;
+}
+
+/* From memory that the driver chose: it may let the device fetch from there by itself. */
+static void measure_copies(struct trial t, struct device_ceilings *out, double seconds)
+{
+    struct opencl *o = t.o;
+    cl_int code = 0;
+    cl_mem pinned = clCreateBuffer(o->context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, HOST_BYTES, NULL,
+                                   &code);
+    if (!pinned) return;
+    t.host = clEnqueueMapBuffer(o->queue, pinned, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, HOST_BYTES, 0, NULL,
+                                NULL, &code);
+    if (t.host) {
+        t.work = HOST_BYTES;
+        t.run = to_device;
+        out->to_device_bytes_s = best_of(&t, seconds);
+        t.run = from_device;
+        out->from_device_bytes_s = best_of(&t, seconds);
+        opencl_fail(o, clEnqueueUnmapMemObject(o->queue, pinned, t.host, 0, NULL, NULL),
+                    "giving back memory");
+        opencl_fail(o, clFinish(o->queue), "giving back memory");
+    }
+    clReleaseMemObject(pinned);
+}
+
+/* ---------------------------------------------------------------- arithmetic */
+
+static double multiply(const struct trial *t)
+{
+    const struct opencl_kernel k = { 1 << SOURCE_CEILINGS, t->options, t->kernel };
+    const struct opencl_arg args[] = { ARG_MEM(opencl_place(t->o, t->to).mem), ARG_INT(t->rounds),
+                                       ARG_FLOAT(0.996f), ARG_FLOAT(0.004f) };
+    return opencl_time(t->o, &k, (size_t[]){ t->items, 1, 1 }, (size_t[]){ ITEMS, 1, 1 }, args,
+                       COUNT_OF(args));
+}
+
+/* Operations/s; an item does `each` in a round. */
+static double measure_arithmetic(struct trial t, const char *kernel, const char *options, int each,
+                                 double seconds)
+{
+    t.kernel = kernel;
+    t.options = options;
+    t.run = multiply;
+    double took;
+    for (t.rounds = FIRST_ROUNDS; (took = multiply(&t)) < RUN_SECONDS && t.rounds < 1 << 24;) t.rounds *= 2;
+    if (isnan(took)) return NAN;
+    t.work = (double)t.items * t.rounds * each;
+    return best_of(&t, seconds);
+}
+
+static void measure(struct opencl *o, struct device_ceilings *out, double seconds)
+{
+    const int units = o->device.compute_units > 0 ? o->device.compute_units : UNITS_GUESS;
+    struct trial t = { .o = o, .options = "", .items = (size_t)units * GROUPS * ITEMS };
+    if (!take_buffers(&t)) return;
+    t.run = stream;
+    t.kernel = "read_all";
+    t.work = (double)t.bytes;
+    out->read_bytes_s = best_of(&t, seconds);
+    t.kernel = "copy_all";
+    t.work = 2.0 * (double)t.bytes;
+    out->copy_bytes_s = best_of(&t, seconds);
+    out->f32_ops_s = measure_arithmetic(t, "multiply_f32", "", 64 * 2, seconds);
+    if (o->device.fp16) out->f16_ops_s = measure_arithmetic(t, "multiply_f16", "", 64 * 2, seconds);
+    if (o->device.int_dot)
+        out->int8_ops_s = measure_arithmetic(t, "multiply_int8", "-DINT_DOT", 16 * 8, seconds);
+    if (t.bytes >= HOST_BYTES) measure_copies(t, out, seconds);
+    opencl_free(&o->base, t.from);
+    opencl_free(&o->base, t.to);
+}
+
+enum err_code opencl_ceilings(struct device_ceilings *out, const char *device, double seconds,
+                              struct err *why)
+{
+    const double n = NAN;
+    struct backend *b;
+    *out = (struct device_ceilings){ n, n, n, n, n, n, n };
+    if (strncmp(device, "opencl:", 7)) return err_set(why, ERR_USAGE, "%s is no OpenCL device", device);
+    enum err_code rc = backend_open(&b, device, &(struct backend_options){ .threads = 1 }, why);
+    if (rc) return rc;
+    measure(opencl_of(b), out, seconds);
+    rc = backend_finish(b, why);
+    backend_close(b);
+    return rc;
+}
