@@ -1,1 +1,272 @@
-/* formats */
+/* formats.cl - stored weights as f32, for every format.
+ *
+ * On a device a matrix lies as up to four planes, each row after row (weights.c makes them):
+ *
+ *   low     the lower LOW bits of all codes, in the order of the weights, the first in the lowest bits
+ *   high    the HIGH bits above them, likewise
+ *   fine    what SPAN weights share: scales, minima
+ *   coarse  what 256 weights share that have such scales (SHARED_K*), or what a row shares (SHARED_ROW)
+ *
+ * So eight neighbouring weights (a chunk) are one number in each plane, and a weight is code * scale, or code
+ * * scale + add, whatever the format. Options: LOW (2 4 8 16 32), HIGH (0 1 2), SPAN; VALUES_*: what codes
+ * mean, BIAS: by what VALUES_NUMBER are too large; SHARED_*: how the scales are written. Bits and roundings
+ * are those of FORMATS[].decode. */
+#ifdef LOW
+
+#if LOW == 8
+#define CHUNKS 2
+#elif LOW > 8
+#define CHUNKS 1
+#else
+#define CHUNKS 4
+#endif
+/* Weights that a work item loads at once: 16 bytes of the low plane, and whole numbers of the others. Rows
+ * are whole units: behind cols there are weights of 0. */
+#define UNIT (8 * CHUNKS)
+
+#if LOW == 8
+typedef uint2 low_bits;
+#elif LOW == 16
+typedef uint4 low_bits;
+#elif LOW == 32
+typedef float8 low_bits;
+#else
+typedef uint low_bits; /* LOW == 2: what lies above 16 bits is not of this chunk */
+#endif
+
+struct chunk {
+    low_bits low;
+    uint high; /* bits above 8 * HIGH are not of this chunk */
+};
+
+struct weights {
+    global const uchar *low, *high, *fine, *coarse;
+    uint units; /* of a row */
+    local const float *table;
+};
+
+/* A matrix among the parameters of a kernel, and as one thing. */
+#define WEIGHTS_PARAMETERS(w)                                                                                \
+    global const uchar *w, const ulong w##_low, const ulong w##_high, const ulong w##_fine, const ulong w##_coarse
+#define WEIGHTS_OF(w, units, table)                                                                          \
+    {                                                                                                        \
+        w + w##_low, w + w##_high, w + w##_fine, w + w##_coarse, units, table                                \
+    }
+
+/* ---------------------------------------------------------------- tables */
+
+/* Sixteen values each, to the bit those of kernels/blocks32/layout.h and kernels/codebook/tables.h. */
+#if defined VALUES_IQ4
+constant float VALUES[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
+#elif defined VALUES_MXFP4
+constant float VALUES[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
+#elif defined VALUES_NF4
+constant float VALUES[16] = { -1.0f,          -0.696192801f, -0.525073051f, -0.394917488f,
+                              -0.284441382f,  -0.18477343f,  -0.0910500363f, 0.0f,
+                              0.0795802996f,  0.160930201f,  0.246112302f,  0.337915242f,
+                              0.440709829f,   0.562617004f,  0.722956836f,  1.0f };
+#elif defined VALUES_FP4
+constant float VALUES[16] = { 0.0f,  0.00520833349f,  0.666666687f,  1.0f,  0.333333343f,
+                              0.5f,  0.166666672f,    0.25f,         0.0f,  -0.00520833349f,
+                              -0.666666687f, -1.0f,   -0.333333343f, -0.5f, -0.166666672f, -0.25f };
+#endif
+
+/* Work items look up different entries at a time, which constant memory does one after another: a copy in
+ * local memory. First in a kernel, by all items of a group. */
+#if defined VALUES_IQ4 || defined VALUES_MXFP4 || defined VALUES_NF4 || defined VALUES_FP4
+#define TABLE_TAKE(name)                                                                                     \
+    local float name[16];                                                                                    \
+    {                                                                                                        \
+        const uint items = get_local_size(0) * get_local_size(1);                                            \
+        for (uint i = get_local_id(1) * get_local_size(0) + get_local_id(0); i < 16; i += items)             \
+            name[i] = VALUES[i];                                                                             \
+    }                                                                                                        \
+    barrier(CLK_LOCAL_MEM_FENCE)
+#define LOOKED_UP
+#else
+#define TABLE_TAKE(name) local const float *const name = 0
+#endif
+
+/* ---------------------------------------------------------------- codes */
+
+inline float half_of(const ushort bits)
+{
+    return vload_half(0, (const private half *)&bits);
+}
+
+inline uint8 spread(const uint bits, const uint each)
+{
+    const uint8 at = (uint8)(0, 1, 2, 3, 4, 5, 6, 7) * each;
+    return (uint8)(bits) >> at & ((1u << each) - 1);
+}
+
+/* The eight codes as whole numbers. */
+#if LOW <= 8
+inline uint8 chunk_codes(const struct chunk *c)
+{
+#if LOW == 8
+    return (uint8)((uint4)(c->low.x) >> (uint4)(0, 8, 16, 24), (uint4)(c->low.y) >> (uint4)(0, 8, 16, 24)) & 255u;
+#elif HIGH > 0
+    return spread(c->low, LOW) | spread(c->high, HIGH) << LOW;
+#else
+    return spread(c->low, LOW);
+#endif
+}
+#endif
+
+/* What they mean, before the scale. Whole numbers become floats by their place in the mantissa of 2^23,
+ * which is faster than a conversion and as exact. */
+inline float8 chunk_values(const struct chunk *c, local const float *table)
+{
+#if LOW == 32
+    return c->low;
+#elif defined VALUES_HALF
+    const uint4 v = c->low;
+    return vload_half8(0, (const private half *)&v);
+#elif defined VALUES_BHALF
+    const uint4 even = c->low << 16, odd = c->low & 0xffff0000u;
+    const float4 a = as_float4(even), b = as_float4(odd);
+    return (float8)(a.x, b.x, a.y, b.y, a.z, b.z, a.w, b.w);
+#elif defined VALUES_E4M3 /* an f16 one bit further down, with exponents biased by 7, not 15 */
+    const uint8 code = chunk_codes(c);
+    const ushort8 bits = convert_ushort8((code & 0x80) << 8 | (code & 0x7f) << 7);
+    return vload_half8(0, (const private half *)&bits) * 256.0f;
+#elif defined VALUES_E5M2
+    const ushort8 bits = convert_ushort8(chunk_codes(c) << 8);
+    return vload_half8(0, (const private half *)&bits);
+#elif defined LOOKED_UP
+    const uint8 code = chunk_codes(c);
+    return (float8)(table[code.s0], table[code.s1], table[code.s2], table[code.s3], table[code.s4],
+                    table[code.s5], table[code.s6], table[code.s7]);
+#else
+    return as_float8(chunk_codes(c) | 0x4b000000u) - (8388608.0f + BIAS);
+#endif
+}
+
+/* ---------------------------------------------------------------- loading */
+
+inline struct chunk chunk_load(const struct weights *w, const uint row, const uint chunk)
+{
+    struct chunk c;
+    const ulong at = (ulong)row * w->units * CHUNKS + chunk;
+#if LOW == 2
+    c.low = ((global const ushort *)w->low)[at];
+#elif LOW == 32
+    global const float4 *p = (global const float4 *)w->low + 2 * at;
+    c.low = (float8)(p[0], p[1]);
+#else
+    c.low = ((global const low_bits *)w->low)[at];
+#endif
+#if HIGH == 1
+    c.high = w->high[at];
+#elif HIGH == 2
+    c.high = ((global const ushort *)w->high)[at];
+#else
+    c.high = 0;
+#endif
+    return c;
+}
+
+inline void unit_load(const struct weights *w, const uint row, const uint unit, struct chunk *out)
+{
+    const ulong at = (ulong)row * w->units + unit;
+#if LOW == 2
+    const uint2 v = ((global const uint2 *)w->low)[at];
+    out[0].low = v.x, out[1].low = v.x >> 16, out[2].low = v.y, out[3].low = v.y >> 16;
+#elif LOW == 4
+    const uint4 v = ((global const uint4 *)w->low)[at];
+    out[0].low = v.x, out[1].low = v.y, out[2].low = v.z, out[3].low = v.w;
+#elif LOW == 8
+    const uint4 v = ((global const uint4 *)w->low)[at];
+    out[0].low = v.xy, out[1].low = v.zw;
+#else
+    out[0] = chunk_load(w, row, unit);
+#endif
+#if HIGH == 1
+    const uint h = ((global const uint *)w->high)[at];
+    out[0].high = h, out[1].high = h >> 8, out[2].high = h >> 16, out[3].high = h >> 24;
+#elif HIGH == 2
+    const uint2 h = ((global const uint2 *)w->high)[at];
+    out[0].high = h.x, out[1].high = h.x >> 16, out[2].high = h.y, out[3].high = h.y >> 16;
+#endif
+}
+
+/* ---------------------------------------------------------------- scales */
+
+/* ADDS: the second number of shared_of counts. SHARED: the first does. */
+#if defined SHARED_HALF_MIN || defined SHARED_HALF_ZERO || defined SHARED_K_MIN || defined SHARED_K_NIBBLES
+#define ADDS
+#endif
+#if !defined SHARED_NONE && !defined SHARED_ROW
+#define SHARED
+#endif
+
+/* (scale, add) of a chunk, 1 and 0 where a row or nobody has one. */
+inline float2 shared_of(const struct weights *w, const uint row, const uint chunk)
+{
+#ifdef SHARED
+    const ulong at = (ulong)row * (w->units * UNIT / SPAN) + chunk / (SPAN / 8);
+#endif
+#if defined SHARED_K || defined SHARED_K_MIN || defined SHARED_K_NIBBLES
+    const ulong block = (ulong)row * (w->units * UNIT / 256) + chunk / 32;
+#endif
+#if defined SHARED_HALF
+    return (float2)(half_of(((global const ushort *)w->fine)[at]), 0);
+#elif defined SHARED_HALF_MIN
+    const ushort2 v = ((global const ushort2 *)w->fine)[at];
+    return (float2)(half_of(v.x), half_of(v.y));
+#elif defined SHARED_HALF_ZERO /* exact products: so one rounding is left, as in (code - zero) * scale */
+    const ushort2 v = ((global const ushort2 *)w->fine)[at];
+    const float scale = half_of(v.x);
+    return (float2)(scale, -(half_of(v.y) * scale));
+#elif defined SHARED_POWER /* half of 2^(e - 127): subnormal for the two smallest e */
+    const uint e = w->fine[at];
+    return (float2)(as_float(e >= 2 ? (e - 1) << 23 : 0x00200000u << e), 0);
+#elif defined SHARED_FLOAT
+    return (float2)(((global const float *)w->fine)[at], 0);
+#elif defined SHARED_K
+    const float d = half_of(((global const ushort *)w->coarse)[block]);
+    return (float2)(d * (float)((global const char *)w->fine)[at], 0);
+#elif defined SHARED_K_MIN
+    const ushort2 d = ((global const ushort2 *)w->coarse)[block];
+    const uchar2 v = ((global const uchar2 *)w->fine)[at];
+    return (float2)(half_of(d.x) * (float)v.x, -(half_of(d.y) * (float)v.y));
+#elif defined SHARED_K_NIBBLES
+    const ushort2 d = ((global const ushort2 *)w->coarse)[block];
+    const uchar v = w->fine[at];
+    return (float2)(half_of(d.x) * (float)(v & 15), -(half_of(d.y) * (float)(v >> 4)));
+#else
+    return (float2)(1, 0);
+#endif
+}
+
+/* What a row's products are multiplied by in the end. */
+inline float row_scale(const struct weights *w, const uint row)
+{
+#ifdef SHARED_ROW
+    return ((global const float *)w->coarse)[row];
+#else
+    return 1;
+#endif
+}
+
+/* Weights 8 * chunk.. of a row, as decode makes them. */
+inline float8 chunk_weights(const struct weights *w, const uint row, const uint chunk)
+{
+#pragma OPENCL FP_CONTRACT OFF
+    const struct chunk c = chunk_load(w, row, chunk);
+    const float8 values = chunk_values(&c, w->table);
+#if defined ADDS
+    const float2 s = shared_of(w, row, chunk);
+    const float8 scaled = values * s.x;
+    return scaled + s.y;
+#elif defined SHARED
+    return values * shared_of(w, row, chunk).x;
+#elif defined SHARED_ROW
+    return values * row_scale(w, row);
+#else
+    return values;
+#endif
+}
+
+#endif

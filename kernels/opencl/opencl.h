@@ -10,11 +10,12 @@
 #ifndef QDYNO_KERNELS_OPENCL_H
 #define QDYNO_KERNELS_OPENCL_H
 
-#define CL_TARGET_OPENCL_VERSION 300
+#define CL_TARGET_OPENCL_VERSION          300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS /* the one way to open a queue on any version */
 #include <CL/cl.h>
 
 #include "kernels/backend.h"
+#include "kernels/opencl/shapes.h"
 
 /* ---------------------------------------------------------------- sources and programs */
 
@@ -87,6 +88,7 @@ struct opencl {
     uint64_t clock; /* of mirrors */
     char *scratch;  /* an address; what opencl_reserve took for attention and products */
     int64_t scratch_bytes;
+    struct opencl_tuning tuning; /* of products */
     int64_t uploaded_bytes; /* of weights */
     uint32_t inputs;        /* as backend_info */
     struct err failed;      /* code 0: none */
@@ -166,7 +168,11 @@ enum err_code opencl_open(struct backend **out, const char *device, const struct
 int64_t opencl_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols);
 extern const struct backend_ops OPENCL_OPS;
 
+int64_t opencl_plan_bytes(const struct backend_options *options, const struct format *f, int64_t rows,
+                          int64_t cols);
+
 /* weights.c, products.c */
+int64_t opencl_weight_bytes(const struct format *f, int64_t rows, int64_t cols); /* on the device */
 enum err_code opencl_bind(struct backend *b, struct weight *out, const struct format *format, int64_t rows,
                           int64_t cols, const struct input_scheme *input, const void *host, struct err *why);
 void opencl_release(struct backend *b, struct weight *w);

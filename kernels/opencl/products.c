@@ -1,17 +1,182 @@
-#include "kernels/opencl/opencl.h"
-void opencl_matmul(struct backend *b, const struct matmul *m, int count)
+/* Products with stored weights on a device, and rows of tables: which kernel, in which shape, over how many
+ * groups (products.cl). */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/inputs.h"
+#include "kernels/opencl/products.h"
+
+enum { OPTIONS_MAX = 320 };
+enum { ORDERED = 1, DIVIDED = 2, ADDED = 4 }; /* as in products.cl */
+enum { HAS_BIAS = 1, HAS_RESIDUAL = 2, EVEN_X = 4 };
+
+/* A kernel of the program of a format. */
+struct variant {
+    char options[OPTIONS_MAX];
+    struct opencl_kernel kernel;
+};
+
+/* how: options besides the format's. */
+static void variant_of(struct variant *v, const struct format *f, const char *how, const char *name)
 {
-    (void)b, (void)m, (void)count;
+    char format[OPTIONS_MAX / 2];
+    snprintf(v->options, sizeof v->options, "%s %s", opencl_format_options(f, format, sizeof format), how);
+    v->kernel = (struct opencl_kernel){ .sources = 1u << SOURCE_FORMATS | 1u << SOURCE_PRODUCTS,
+                                        .options = v->options,
+                                        .name = name };
 }
-void opencl_gated(struct backend *b, const struct gated *p)
+
+/* The arguments of a matrix. */
+enum { WEIGHT_ARGS = 2 + PLANE_COUNT };
+static void weight_args(struct opencl *o, const struct weight *w, struct opencl_arg *out)
 {
-    (void)b, (void)p;
+    const struct planes p = opencl_planes(w->format, w->rows, w->cols);
+    const struct opencl_place at = opencl_place(o, w->data);
+    out[0] = ARG_MEM(at.mem);
+    for (int i = 0; i < PLANE_COUNT; i++) out[1 + i] = ARG_ULONG(at.offset + (cl_ulong)p.at[i]);
+    out[1 + PLANE_COUNT] = ARG_INT(p.units);
 }
-void opencl_gather(struct backend *b, const struct gather *p)
-{
-    (void)b, (void)p;
-}
+
+/* ---------------------------------------------------------------- inputs as a matrix wants them */
+
 int64_t opencl_product_scratch_bytes(int64_t rows, int64_t max_cols)
 {
-    return rows * max_cols;
+    return rows * round_up(max_cols, 4) * (int64_t)sizeof(float);
+}
+
+/* m with x as its weight prescribes: x itself, or a copy in scratch. */
+static struct matmul prepared(struct opencl *o, const struct matmul *m)
+{
+    const void *order = opencl_order(m->w), *divide = opencl_divide(m->w);
+    struct matmul out = *m;
+    if (!order && !divide) return out;
+    enum { ITEMS = 64 };
+    const int64_t cols = m->w->cols;
+    const struct opencl_kernel k = { 1u << SOURCE_PRODUCTS, "", "prepare" };
+    const int flags = (order ? ORDERED : 0) | (divide ? DIVIDED : 0);
+    out.x_stride = round_up(cols, 4);
+    out.x = (const float *)(const void *)o->scratch;
+    assert(m->n * out.x_stride * (int64_t)sizeof(float) <= o->scratch_bytes); /* backend_reserve first */
+    const struct opencl_arg args[] = { ARG_PLACE(o, m->x),       ARG_INT(m->x_stride), ARG_INT(cols),
+                                       ARG_INT(flags),           ARG_PLACE(o, order),  ARG_PLACE(o, divide),
+                                       ARG_PLACE(o, o->scratch), ARG_INT(out.x_stride) };
+    opencl_run(o, &k, (size_t[3]){ (size_t)round_up(cols, ITEMS), (size_t)m->n, 1 },
+               (size_t[3]){ ITEMS, 1, 1 }, args, COUNT_OF(args));
+    return out;
+}
+
+/* ---------------------------------------------------------------- products */
+
+static size_t groups_of(int64_t n, int64_t each)
+{
+    return (size_t)((n + each - 1) / each);
+}
+
+static enum product_kind kind_of(int n)
+{
+    if (n == 1) return PRODUCT_ONE;
+    return n <= PRODUCT_FEW_MAX ? PRODUCT_FEW : n <= PRODUCT_NARROW_MAX ? PRODUCT_NARROW : PRODUCT_WIDE;
+}
+
+static bool even(const void *x, int64_t stride)
+{
+    return (uintptr_t)x % 16 == 0 && stride % 4 == 0;
+}
+
+enum { PRODUCT_ARGS = WEIGHT_ARGS + 14 };
+static void product_args(struct opencl *o, const struct matmul *m, struct opencl_arg out[PRODUCT_ARGS])
+{
+    const int flags = (m->bias ? HAS_BIAS : 0) | (m->residual ? HAS_RESIDUAL : 0) |
+                      (even(m->x, m->x_stride) ? EVEN_X : 0);
+    const struct opencl_arg args[] = { ARG_INT(m->w->rows),   ARG_INT(m->w->cols),       ARG_INT(m->n),
+                                       ARG_INT(flags),        ARG_PLACE(o, m->x),        ARG_INT(m->x_stride),
+                                       ARG_PLACE(o, m->bias), ARG_PLACE(o, m->residual), ARG_PLACE(o, m->y),
+                                       ARG_INT(m->y_stride) };
+    _Static_assert(COUNT_OF(args) == PRODUCT_ARGS - WEIGHT_ARGS, "as many as there is room for");
+    weight_args(o, m->w, out);
+    memcpy(out + WEIGHT_ARGS, args, sizeof args);
+}
+
+double opencl_product(struct opencl *o, const struct matmul *m, const struct opencl_shape *s, bool timed)
+{
+    struct opencl_arg args[PRODUCT_ARGS];
+    struct variant v;
+    char shape[OPTIONS_MAX / 2];
+    size_t local[3] = { s->lanes, s->ways, 1 }, groups[2] = { 1, 1 };
+    if (s->tm) {
+        local[0] = (size_t)(s->tm / s->rm * (s->tn / s->rn)), local[1] = 1;
+        groups[0] = groups_of(m->w->rows, s->tm), groups[1] = groups_of(m->n, s->tn);
+    } else {
+        groups[0] = groups_of(m->w->rows, s->rows * s->ways);
+    }
+    const size_t global[3] = { groups[0] * local[0], groups[1] * local[1], 1 };
+    variant_of(&v, m->w->format, opencl_shape_options(s, m->n, shape, sizeof shape), s->tm ? "gemm" : "gemv");
+    product_args(o, m, args);
+    if (timed) return opencl_time(o, &v.kernel, global, local, args, PRODUCT_ARGS);
+    opencl_run(o, &v.kernel, global, local, args, PRODUCT_ARGS);
+    return (double)NAN;
+}
+
+void opencl_matmul(struct backend *b, const struct matmul *m, int count)
+{
+    struct opencl *o = opencl_of(b);
+    for (int i = 0; i < count && opencl_ok(o); i++) {
+        if (!m[i].n) continue;
+        const struct matmul p = prepared(o, &m[i]);
+        opencl_product(o, &p, opencl_shape_of(o, kind_of(p.n), p.w->format), false);
+    }
+}
+
+void opencl_gated(struct backend *b, const struct gated *p)
+{
+    const struct matmul both[] = { p->gate, p->up };
+    assert(p->gate.y_stride == p->up.y_stride && !p->gate.residual && !p->up.residual);
+    if (!p->up.n) return;
+    opencl_matmul(b, both, 2);
+    opencl_activate(b, &(struct activate){ .act = p->act,
+                                           .gate = p->gate.y,
+                                           .up = p->up.y,
+                                           .stride = p->up.y_stride,
+                                           .n = p->up.n,
+                                           .cols = p->up.w->rows,
+                                           .y = p->y,
+                                           .y_stride = p->y_stride });
+}
+
+/* ---------------------------------------------------------------- rows of a table */
+
+void opencl_gather(struct backend *b, const struct gather *g)
+{
+    enum { ITEMS = 64 };
+    struct opencl *o = opencl_of(b);
+    const struct weight *w = g->table;
+    const void *order = opencl_order(w), *divide = opencl_divide(w);
+    const int flags = (order ? ORDERED : 0) | (divide ? DIVIDED : 0) | (g->add ? ADDED : 0);
+    if (!g->n || !opencl_ok(o)) return;
+    for (int i = 0; i < g->n; i++) assert(g->ids[i] >= 0 && g->ids[i] < w->rows);
+    const cl_mem ids = opencl_mirror(o, g->ids, (size_t)g->n * sizeof *g->ids);
+    const struct opencl_arg y[] = { ARG_MEM(ids), ARG_PLACE(o, g->y), ARG_INT(g->y_stride),
+                                    ARG_FLOAT(g->scale), ARG_INT(flags) };
+    const size_t local[3] = { ITEMS, 1, 1 };
+    if (!w->owned) { /* activations that are looked up in */
+        const struct opencl_kernel k = { 1u << SOURCE_PRODUCTS, "", "gather_plain" };
+        struct opencl_arg args[3 + COUNT_OF(y)] = { ARG_PLACE(o, w->data), ARG_INT(w->cols) };
+        assert(w->format == &FORMATS[FORMAT_F32]);
+        memcpy(args + 3, y, sizeof y);
+        opencl_run(o, &k, (size_t[3]){ (size_t)round_up(w->cols, ITEMS), (size_t)g->n, 1 }, local, args,
+                   COUNT_OF(args));
+        return;
+    }
+    const struct opencl_arg inputs[] = { ARG_PLACE(o, order), ARG_PLACE(o, divide) };
+    struct opencl_arg args[WEIGHT_ARGS + 1 + COUNT_OF(y) + COUNT_OF(inputs)];
+    struct variant v;
+    weight_args(o, w, args);
+    args[WEIGHT_ARGS] = ARG_INT(w->cols);
+    memcpy(args + WEIGHT_ARGS + 1, y, sizeof y);
+    memcpy(args + WEIGHT_ARGS + 1 + COUNT_OF(y), inputs, sizeof inputs);
+    variant_of(&v, w->format, "-DLOOK_UP", "gather");
+    opencl_run(o, &v.kernel, (size_t[3]){ (size_t)round_up((w->cols + 7) / 8, ITEMS), (size_t)g->n, 1 },
+               local, args, COUNT_OF(args));
 }

@@ -1,1 +1,284 @@
-/* products */
+/* products.cl - y = x * w^T, and rows of a table as they are.
+ *
+ * Few rows of x: gemv. A team of LANES items dots ROWS rows of weights with N
+ * rows of x: the items take a unit of weights
+ * each, whose bytes lie side by side, and add up what they have in a tree; WAYS teams make a group. Many rows
+ * of x: gemm. A group makes TM x TN results from tiles of TK inputs in local memory, each item RM x RN of them
+ * in registers, so that weights are decoded once a tile.
+ *
+ * All buffers are global bytes with an offset, sums f32. HALF_TILES keeps the tiles in f16. */
+
+#ifdef FP_FAST_FMAF
+#define MULTIPLY_ADD(a, b, c) fma(a, b, c)
+#else
+#define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
+#endif
+
+#define FLOATS(name)    global const uchar *name##_bytes, const ulong name##_at
+#define FLOATS_OF(name) ((global const float *)(name##_bytes + name##_at))
+
+/* How the inputs of a matrix are rearranged (struct input_scheme), and what else is to be done. */
+enum { ORDERED = 1, DIVIDED = 2, ADDED = 4 };
+
+/* ---------------------------------------------------------------- a product */
+
+enum { HAS_BIAS = 1, HAS_RESIDUAL = 2, EVEN_X = 4 /* rows of x begin at multiples of 16 bytes */ };
+
+/* x[n][cols], y[n][rows], rows x_stride and y_stride apart; residual as y, which it may be. */
+struct product {
+    uint rows, cols, n, flags, x_stride, y_stride;
+    global const float *x, *bias, *residual;
+    global float *y;
+};
+
+#define PRODUCT_PARAMETERS                                                                                   \
+    const uint rows, const uint cols, const uint n, const uint flags, FLOATS(x), const uint x_stride,        \
+        FLOATS(bias), FLOATS(residual), global uchar *y_bytes, const ulong y_at, const uint y_stride
+#define PRODUCT_OF                                                                                           \
+    {                                                                                                        \
+        rows, cols, n, flags, x_stride, y_stride, FLOATS_OF(x), FLOATS_OF(bias), FLOATS_OF(residual),        \
+            (global float *)(y_bytes + y_at)                                                                 \
+    }
+
+/* Inputs k .. k + 7 of a row; behind cols there are zeros. */
+inline float8 inputs_at(const struct product *p, const uint token, const uint k)
+{
+    global const float *x = p->x + (ulong)token * p->x_stride;
+    if ((p->flags & EVEN_X) && k + 8 <= p->cols) {
+        global const float4 *v = (global const float4 *)(x + k);
+        return (float8)(v[0], v[1]);
+    }
+    float v[8];
+    for (uint j = 0; j < 8; j++) v[j] = k + j < p->cols ? x[k + j] : 0;
+    return (float8)(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
+}
+
+inline void deliver(const struct product *p, const uint token, const uint row, float sum)
+{
+    const ulong place = (ulong)token * p->y_stride + row;
+    if (row >= p->rows || token >= p->n) return;
+    if (p->flags & HAS_BIAS) sum += p->bias[row];
+    if (p->flags & HAS_RESIDUAL) sum += p->residual[place];
+    p->y[place] = sum;
+}
+
+/* ---------------------------------------------------------------- few rows of x */
+
+#ifdef N
+
+/* Chunks under one scale, within a unit. */
+#if defined SHARED && SPAN < UNIT
+#define RUN (SPAN / 8)
+#else
+#define RUN CHUNKS
+#endif
+
+inline float dot_add(const float8 a, const float8 b, float sum)
+{
+    sum = MULTIPLY_ADD(a.s0, b.s0, sum);
+    sum = MULTIPLY_ADD(a.s1, b.s1, sum);
+    sum = MULTIPLY_ADD(a.s2, b.s2, sum);
+    sum = MULTIPLY_ADD(a.s3, b.s3, sum);
+    sum = MULTIPLY_ADD(a.s4, b.s4, sum);
+    sum = MULTIPLY_ADD(a.s5, b.s5, sum);
+    sum = MULTIPLY_ADD(a.s6, b.s6, sum);
+    return MULTIPLY_ADD(a.s7, b.s7, sum);
+}
+
+/* One unit of ROWS rows of weights and as many inputs of N rows of x, a run at a time. Scales that are only
+ * multiplied by wait for the sum of a run; where something is added to weights, too, that would cancel. */
+inline void unit_dot(const struct weights *w, const uint *row, const struct product *p, const uint unit,
+                     float acc[ROWS][N])
+{
+    struct chunk c[ROWS][CHUNKS];
+    for (uint r = 0; r < ROWS; r++) unit_load(w, row[r], unit, c[r]);
+    for (uint run = 0; run < CHUNKS; run += RUN) {
+        float part[ROWS][N];
+        float2 s[ROWS];
+        for (uint r = 0; r < ROWS; r++) {
+            s[r] = shared_of(w, row[r], unit * CHUNKS + run);
+            for (uint t = 0; t < N; t++) part[r][t] = 0;
+        }
+        for (uint i = run; i < run + RUN; i++) {
+            float8 v[ROWS];
+            for (uint r = 0; r < ROWS; r++) {
+                v[r] = chunk_values(&c[r][i], w->table);
+#ifdef ADDS
+                v[r] = MULTIPLY_ADD(v[r], (float8)(s[r].x), (float8)(s[r].y));
+#endif
+            }
+            for (uint t = 0; t < N; t++) { /* rows that are not there: the last one once more */
+                const float8 x = inputs_at(p, min(t, p->n - 1), (unit * CHUNKS + i) * 8);
+                for (uint r = 0; r < ROWS; r++) part[r][t] = dot_add(v[r], x, part[r][t]);
+            }
+        }
+        for (uint r = 0; r < ROWS; r++)
+            for (uint t = 0; t < N; t++)
+#ifdef ADDS
+                acc[r][t] += part[r][t];
+#else
+                acc[r][t] = MULTIPLY_ADD(s[r].x, part[r][t], acc[r][t]);
+#endif
+    }
+}
+
+kernel __attribute__((reqd_work_group_size(LANES, WAYS, 1))) void
+gemv(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
+{
+    local float sums[ROWS * N][WAYS][LANES];
+    TABLE_TAKE(table);
+    const struct weights weights = WEIGHTS_OF(w, units, table);
+    const struct product p = PRODUCT_OF;
+    const uint lane = get_local_id(0), way = get_local_id(1);
+    const uint row0 = (get_group_id(0) * WAYS + way) * ROWS;
+    float acc[ROWS][N];
+    uint row[ROWS];
+    for (uint r = 0; r < ROWS; r++) {
+        row[r] = min(row0 + r, rows - 1);
+        for (uint t = 0; t < N; t++) acc[r][t] = 0;
+    }
+    for (uint u = lane; u < units; u += LANES) unit_dot(&weights, row, &p, u, acc);
+    for (uint i = 0; i < ROWS * N; i++) sums[i][way][lane] = acc[i / N][i % N];
+    for (uint apart = LANES / 2; apart > 0; apart /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint i = 0; i < ROWS * N && lane < apart; i++) sums[i][way][lane] += sums[i][way][lane + apart];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = lane; i < ROWS * N; i += LANES) {
+        const uint r = row0 + i / N;
+        deliver(&p, i % N, r, sums[i][way][0] * row_scale(&weights, min(r, rows - 1)));
+    }
+}
+
+#endif
+
+/* ---------------------------------------------------------------- many rows of x */
+
+#ifdef TM
+
+#define TK    32
+#define ITEMS (TM / RM * (TN / RN))
+
+#ifdef HALF_TILES
+typedef ushort tile_number;
+#define TILE_PUT(place, v) vstore_half(v, 0, (local half *)(place))
+#define TILE_GET(place)    vload_half(0, (local const half *)(place))
+#else
+typedef float tile_number;
+#define TILE_PUT(place, v) *(place) = v
+#define TILE_GET(place)    (*(place))
+#endif
+
+/* A tile is [TK][width + 1]: the one number more spreads the eight rows of a chunk over different banks of
+ * local memory. Chunk c of its column m is v. */
+inline void tile_put(local tile_number *tile, const uint width, const uint m, const uint c, const float8 v)
+{
+    local tile_number *place = tile + 8 * c * (width + 1) + m;
+    TILE_PUT(place, v.s0);
+    TILE_PUT(place + (width + 1), v.s1);
+    TILE_PUT(place + 2 * (width + 1), v.s2);
+    TILE_PUT(place + 3 * (width + 1), v.s3);
+    TILE_PUT(place + 4 * (width + 1), v.s4);
+    TILE_PUT(place + 5 * (width + 1), v.s5);
+    TILE_PUT(place + 6 * (width + 1), v.s6);
+    TILE_PUT(place + 7 * (width + 1), v.s7);
+}
+
+/* The products of what lies in the tiles, an input after the other. An item's rows lie TM / RM and TN / RN
+ * apart, so that neighbours in a group read neighbours. */
+inline void tile_multiply(local const tile_number *w_tile, local const tile_number *x_tile, float acc[RN][RM])
+{
+    for (uint i = 0; i < TK; i++) {
+        float a[RM], b[RN];
+        for (uint m = 0; m < RM; m++) a[m] = TILE_GET(w_tile + i * (TM + 1) + m * (TM / RM));
+        for (uint t = 0; t < RN; t++) b[t] = TILE_GET(x_tile + i * (TN + 1) + t * (TN / RN));
+        for (uint t = 0; t < RN; t++)
+            for (uint m = 0; m < RM; m++) acc[t][m] = MULTIPLY_ADD(a[m], b[t], acc[t][m]);
+    }
+}
+
+kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
+gemm(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
+{
+    local tile_number w_tile[TK * (TM + 1)], x_tile[TK * (TN + 1)];
+    TABLE_TAKE(table);
+    const struct weights weights = WEIGHTS_OF(w, units, table);
+    const struct product p = PRODUCT_OF;
+    const uint item = get_local_id(0), m0 = item % (TM / RM), t0 = item / (TM / RM);
+    const uint row0 = get_group_id(0) * TM, token0 = get_group_id(1) * TN;
+    float acc[RN][RM];
+    for (uint t = 0; t < RN; t++)
+        for (uint m = 0; m < RM; m++) acc[t][m] = 0;
+    for (uint k = 0; k < units * UNIT; k += TK) {
+        for (uint i = item; i < TM * (TK / 8); i += ITEMS) {
+            const uint c = i % (TK / 8), m = i / (TK / 8), chunk = k / 8 + c;
+            const bool there = row0 + m < rows && chunk < units * CHUNKS;
+            tile_put(w_tile, TM, m, c, there ? chunk_weights(&weights, row0 + m, chunk) : (float8)(0));
+        }
+        for (uint i = item; i < TN * (TK / 8); i += ITEMS) {
+            const uint c = i % (TK / 8), t = i / (TK / 8);
+            const bool there = token0 + t < n;
+            tile_put(x_tile, TN, t, c, there ? inputs_at(&p, token0 + t, k + 8 * c) : (float8)(0));
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        tile_multiply(w_tile + m0, x_tile + t0, acc);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    for (uint t = 0; t < RN; t++)
+        for (uint m = 0; m < RM; m++)
+            deliver(&p, token0 + t0 + t * (TN / RN), row0 + m0 + m * (TM / RM), acc[t][m]);
+}
+
+#endif
+
+/* ---------------------------------------------------------------- rows of a table */
+
+#ifdef LOOK_UP
+
+/* y[i] = row ids[i] (* scale) (+ y[i]), a chunk an item; in the order of x where the matrix has its own. */
+kernel void gather(WEIGHTS_PARAMETERS(w), const uint units, const uint cols, global const int *ids,
+                   global uchar *y_bytes, const ulong y_at, const uint y_stride, const float scale,
+                   const uint flags, FLOATS(order), FLOATS(divide))
+{
+    TABLE_TAKE(table);
+    const struct weights weights = WEIGHTS_OF(w, units, table);
+    const uint chunk = get_global_id(0), i = get_global_id(1);
+    if (chunk >= units * CHUNKS) return;
+    const float8 v = chunk_weights(&weights, ids[i], chunk);
+    const float value[8] = { v.s0, v.s1, v.s2, v.s3, v.s4, v.s5, v.s6, v.s7 };
+    global float *y = (global float *)(y_bytes + y_at) + (ulong)i * y_stride;
+    for (uint j = 0; j < 8 && 8 * chunk + j < cols; j++) {
+        const uint k = 8 * chunk + j;
+        const uint to = flags & ORDERED ? ((global const uint *)(order_bytes + order_at))[k] : k;
+        const float one = (flags & DIVIDED ? value[j] / FLOATS_OF(divide)[to] : value[j]) * scale;
+        y[to] = flags & ADDED ? y[to] + one : one;
+    }
+}
+
+#endif
+#ifndef LOW
+
+/* The same from f32 rows that lie as they were made, not as planes. */
+kernel void gather_plain(FLOATS(table), const uint cols, global const int *ids, global uchar *y_bytes,
+                         const ulong y_at, const uint y_stride, const float scale, const uint flags)
+{
+    const uint k = get_global_id(0), i = get_global_id(1);
+    if (k >= cols) return;
+    global float *y = (global float *)(y_bytes + y_at) + (ulong)i * y_stride;
+    const float one = FLOATS_OF(table)[(ulong)ids[i] * cols + k] * scale;
+    y[k] = flags & ADDED ? y[k] + one : one;
+}
+
+/* x as a matrix wants it: input k is number order[k] of x, divided by divide of that number. */
+kernel void prepare(FLOATS(x), const uint x_stride, const uint cols, const uint flags, FLOATS(order),
+                    FLOATS(divide), global uchar *y_bytes, const ulong y_at, const uint y_stride)
+{
+    const uint k = get_global_id(0), i = get_global_id(1);
+    if (k >= cols) return;
+    const uint from = flags & ORDERED ? ((global const uint *)(order_bytes + order_at))[k] : k;
+    const float one = FLOATS_OF(x)[(ulong)i * x_stride + from];
+    ((global float *)(y_bytes + y_at))[(ulong)i * y_stride + k] =
+        flags & DIVIDED ? one / FLOATS_OF(divide)[from] : one;
+}
+
+#endif

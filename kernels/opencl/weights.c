@@ -1,11 +1,484 @@
-#include "kernels/opencl/opencl.h"
+/* Weights on a device: blocks that were made for files become planes that work items side by side can read
+ * side by side.
+ *
+ * A block of 18 or 34 bytes has its numbers at odd places, and neighbouring weights often in bytes far apart.
+ * Here every matrix is taken apart into up to four planes (see formats.cl): the lower bits of the codes and
+ * the upper ones, both in the order of the weights; what few weights share; what many share. That is the same
+ * for all formats, so that each is a row of a table: where in a block the bits are, and which bytes are
+ * scales. Nothing is rounded and little is added: see README.md. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/codebook/layout.h"
+#include "kernels/inputs.h"
+#include "kernels/kquants/layout.h"
+#include "kernels/opencl/weights.h"
+#include "kernels/tq/layout.h"
+#include "kernels/tq/tq.h"
+
+/* Where a block keeps bits of its codes. A run of `bytes` bytes holds the first so many weights in the lowest
+ * bits of its bytes, as many more in the next bits, and so on; then the next run follows. 1: in order. */
+struct bits {
+    uint8_t at, count, bytes;
+};
+
+typedef void fine_fn(const uint8_t *block, uint8_t *out);
+
+struct held {
+    struct bits low, high; /* of a code; high.count 0: none */
+    const char *values;    /* what codes mean: VALUES_... of formats.cl */
+    int bias;
+    const char *shared;          /* SHARED_... */
+    uint8_t span;                /* weights a fine scale is for, / 8; 0: there is none */
+    uint8_t fine_at, fine_bytes; /* of a block, in the block: as they are, or */
+    fine_fn *fine;               /* ... made of it */
+    uint8_t coarse_at, coarse_bytes;
+    bool is_signed; /* bytes that are signed: made unsigned */
+    /* Blocks that are made others first, which have the same numbers. */
+    enum format_id as;
+    void (*convert)(const void *blocks, void *out, int64_t weights);
+};
+
+static void q4_k_fine(const uint8_t *block, uint8_t *out)
+{
+    struct k_scales s;
+    q4_k_scales(block, &s);
+    for (int i = 0; i < 8; i++)
+        out[2 * i] = (uint8_t)(s.scale[0] >> 8 * i), out[2 * i + 1] = (uint8_t)(s.min[0] >> 8 * i);
+}
+
+static void q3_k_fine(const uint8_t *block, uint8_t *out)
+{
+    struct k_scales s;
+    q3_k_scales(block, &s);
+    memcpy(out, s.scale, sizeof s.scale);
+}
+
+static void iq4_xs_fine(const uint8_t *block, uint8_t *out)
+{
+    struct k_scales s;
+    iq4_xs_scales(block, &s);
+    memcpy(out, s.scale, sizeof s.scale[0]);
+}
+
+/* Nested scales worked out: nf4_dq as nf4, to the bit. */
+static void unnest(const void *blocks, void *out, int64_t weights)
+{
+    const uint8_t *in = blocks;
+    uint8_t *to = out;
+    for (int64_t i = 0; i < weights; i += NESTED_UNITS * UNIT, in += NESTED_BYTES)
+        for (int u = 0; u < NESTED_UNITS; u++, to += PLAIN_BYTES) {
+            const float largest = unit_largest(in, u, 1);
+            memcpy(to, &largest, sizeof largest);
+            memcpy(to + PLAIN_CODES, unit_codes(in, u, 1), UNIT_BYTES);
+        }
+}
+
+#define GROUP_4(size)                                                                                        \
+    {                                                                                                        \
+        .low = { 4, 4, 16 }, .values = "NUMBER", .shared = "HALF_ZERO", .span = size / 8, .fine_bytes = 4    \
+    }
+#define GROUP_3(size)                                                                                        \
+    {                                                                                                        \
+        .low = { 4, 2, 16 }, .high = { 4 + size / 4, 1, 1 }, .values = "NUMBER", .shared = "HALF_ZERO",      \
+        .span = size / 8, .fine_bytes = 4                                                                    \
+    }
+#define GROUP_2(size)                                                                                        \
+    {                                                                                                        \
+        .low = { 4, 2, 16 }, .values = "NUMBER", .shared = "HALF_ZERO", .span = size / 8, .fine_bytes = 4    \
+    }
+#define GROUP_8(size)                                                                                        \
+    {                                                                                                        \
+        .low = { 4, 8, 1 }, .values = "NUMBER", .shared = "HALF_ZERO", .span = size / 8, .fine_bytes = 4     \
+    }
+
+static const struct held HELD[FORMAT_COUNT] = {
+    [FORMAT_F32] = { .low = { 0, 32, 1 }, .values = "FLOAT", .shared = "NONE" },
+    [FORMAT_F16] = { .low = { 0, 16, 1 }, .values = "HALF", .shared = "NONE" },
+    [FORMAT_BF16] = { .low = { 0, 16, 1 }, .values = "BHALF", .shared = "NONE" },
+    [FORMAT_Q8_0] = { .low = { 2, 8, 1 },
+                      .values = "NUMBER",
+                      .bias = 128,
+                      .is_signed = true,
+                      .shared = "HALF",
+                      .span = 4,
+                      .fine_bytes = 2 },
+    [FORMAT_Q4_0] = { .low = { 2, 4, 16 },
+                      .values = "NUMBER",
+                      .bias = 8,
+                      .shared = "HALF",
+                      .span = 4,
+                      .fine_bytes = 2 },
+    [FORMAT_Q4_1] = { .low = { 4, 4, 16 },
+                      .values = "NUMBER",
+                      .shared = "HALF_MIN",
+                      .span = 4,
+                      .fine_bytes = 4 },
+    [FORMAT_Q5_0] = { .low = { 6, 4, 16 },
+                      .high = { 2, 1, 1 },
+                      .values = "NUMBER",
+                      .bias = 16,
+                      .shared = "HALF",
+                      .span = 4,
+                      .fine_bytes = 2 },
+    [FORMAT_Q5_1] = { .low = { 8, 4, 16 },
+                      .high = { 4, 1, 1 },
+                      .values = "NUMBER",
+                      .shared = "HALF_MIN",
+                      .span = 4,
+                      .fine_bytes = 4 },
+    [FORMAT_Q2_K] = { .low = { Q2_K_CODES, 2, 32 },
+                      .values = "NUMBER",
+                      .shared = "K_NIBBLES",
+                      .span = 2,
+                      .fine_at = Q2_K_SCALES,
+                      .fine_bytes = 16,
+                      .coarse_at = Q2_K_D,
+                      .coarse_bytes = 4 },
+    [FORMAT_Q3_K] = { .low = { Q3_K_CODES, 2, 32 },
+                      .high = { Q3_K_HIGH, 1, 32 },
+                      .values = "NUMBER",
+                      .bias = 4,
+                      .shared = "K",
+                      .span = 2,
+                      .fine = q3_k_fine,
+                      .fine_bytes = 16,
+                      .coarse_at = Q3_K_D,
+                      .coarse_bytes = 2 },
+    [FORMAT_Q4_K] = { .low = { Q4_K_CODES, 4, 32 },
+                      .values = "NUMBER",
+                      .shared = "K_MIN",
+                      .span = 4,
+                      .fine = q4_k_fine,
+                      .fine_bytes = 16,
+                      .coarse_at = Q4_K_D,
+                      .coarse_bytes = 4 },
+    [FORMAT_Q5_K] = { .low = { Q5_K_CODES, 4, 32 },
+                      .high = { Q5_K_HIGH, 1, 32 },
+                      .values = "NUMBER",
+                      .shared = "K_MIN",
+                      .span = 4,
+                      .fine = q4_k_fine,
+                      .fine_bytes = 16,
+                      .coarse_at = Q4_K_D,
+                      .coarse_bytes = 4 },
+    [FORMAT_Q6_K] = { .low = { Q6_K_LOW, 4, 64 },
+                      .high = { Q6_K_HIGH, 2, 32 },
+                      .values = "NUMBER",
+                      .bias = 32,
+                      .shared = "K",
+                      .span = 2,
+                      .fine_at = Q6_K_SCALES,
+                      .fine_bytes = 16,
+                      .coarse_at = Q6_K_D,
+                      .coarse_bytes = 2 },
+    [FORMAT_IQ4_NL] = { .low = { 2, 4, 16 }, .values = "IQ4", .shared = "HALF", .span = 4, .fine_bytes = 2 },
+    [FORMAT_IQ4_XS] = { .low = { IQ4_XS_CODES, 4, 16 },
+                        .values = "IQ4",
+                        .shared = "K",
+                        .span = 4,
+                        .fine = iq4_xs_fine,
+                        .fine_bytes = 8,
+                        .coarse_at = IQ4_XS_D,
+                        .coarse_bytes = 2 },
+    [FORMAT_TQ1_0] = { .as = FORMAT_TQ2_0, .convert = tq1_0_to_tq2_0 },
+    [FORMAT_TQ2_0] = { .low = { 0, 2, 32 },
+                       .values = "NUMBER",
+                       .bias = TQ_BIAS,
+                       .shared = "HALF",
+                       .span = 32,
+                       .fine_at = TQ2_0_D,
+                       .fine_bytes = 2 },
+    [FORMAT_MXFP4] = { .low = { 1, 4, 16 },
+                       .values = "MXFP4",
+                       .shared = "POWER",
+                       .span = 4,
+                       .fine_bytes = 1 },
+    [FORMAT_FP8_E4M3] = { .low = { 0, 8, 1 }, .values = "E4M3", .shared = "ROW" },
+    [FORMAT_FP8_E5M2] = { .low = { 0, 8, 1 }, .values = "E5M2", .shared = "ROW" },
+    [FORMAT_FP8_E4M3_B128] = { .low = { 0, 8, 1 },
+                               .values = "E4M3",
+                               .shared = "FLOAT",
+                               .span = 16,
+                               .fine_at = 128,
+                               .fine_bytes = 4 },
+    [FORMAT_INT8] = { .low = { 0, 8, 1 },
+                      .values = "NUMBER",
+                      .bias = 128,
+                      .is_signed = true,
+                      .shared = "ROW" },
+    [FORMAT_U4_G32] = GROUP_4(32),
+    [FORMAT_U4_G64] = GROUP_4(64),
+    [FORMAT_U4_G128] = GROUP_4(128),
+    [FORMAT_U3_G64] = GROUP_3(64),
+    [FORMAT_U3_G128] = GROUP_3(128),
+    [FORMAT_U2_G64] = GROUP_2(64),
+    [FORMAT_U2_G128] = GROUP_2(128),
+    [FORMAT_U8_G64] = GROUP_8(64),
+    [FORMAT_U8_G128] = GROUP_8(128),
+    [FORMAT_NF4] = { .low = { PLAIN_CODES, 4, 16 },
+                     .values = "NF4",
+                     .shared = "FLOAT",
+                     .span = 8,
+                     .fine_bytes = 4 },
+    [FORMAT_FP4] = { .low = { PLAIN_CODES, 4, 16 },
+                     .values = "FP4",
+                     .shared = "FLOAT",
+                     .span = 8,
+                     .fine_bytes = 4 },
+    [FORMAT_NF4_DQ] = { .as = FORMAT_NF4, .convert = unnest },
+    [FORMAT_FP4_DQ] = { .as = FORMAT_FP4, .convert = unnest },
+};
+
+/* ---------------------------------------------------------------- layout */
+
+enum { LOW, HIGH, FINE, COARSE }; /* planes */
+
+/* The format whose blocks are taken apart. */
+static const struct format *taken_apart(const struct format *f)
+{
+    const struct held *h = &HELD[f - FORMATS];
+    return h->convert ? &FORMATS[h->as] : f;
+}
+
+static const struct held *held_of(const struct format *f)
+{
+    return &HELD[taken_apart(f) - FORMATS];
+}
+
+static bool has_row_scale(const struct held *h)
+{
+    return !strcmp(h->shared, "ROW");
+}
+
+struct planes opencl_planes(const struct format *f, int64_t rows, int64_t cols)
+{
+    const struct held *h = held_of(f);
+    const int64_t unit = h->low.count > 8 ? 8 : h->low.count == 8 ? 16 : 32;
+    struct planes p = { .units = (cols + unit - 1) / unit };
+    p.row_bytes[LOW] = p.units * unit * h->low.count / 8;
+    p.row_bytes[HIGH] = p.units * unit * h->high.count / 8;
+    p.row_bytes[FINE] = cols / taken_apart(f)->block_weights * h->fine_bytes;
+    p.row_bytes[COARSE] = has_row_scale(h) ? (int64_t)sizeof(float)
+                                           : cols / taken_apart(f)->block_weights * h->coarse_bytes;
+    for (int i = 0; i < PLANE_COUNT; i++) {
+        p.at[i] = p.end;
+        p.end = round_up(p.end + rows * p.row_bytes[i], PLANE_ALIGN);
+    }
+    return p;
+}
+
+int64_t opencl_weight_bytes(const struct format *f, int64_t rows, int64_t cols)
+{
+    return opencl_planes(f, rows, cols).end;
+}
+
+/* What a weight's own inputs take besides. */
+static int64_t input_bytes(const struct input_scheme *s, int64_t cols)
+{
+    return s ? cols * (int64_t)((s->order ? sizeof *s->order : 0) + (s->divide ? sizeof *s->divide : 0)) : 0;
+}
+
+const void *opencl_order(const struct weight *w)
+{
+    if (!w->input || !w->input->order) return NULL;
+    return (const char *)w->data + opencl_planes(w->format, w->rows, w->cols).end;
+}
+
+const void *opencl_divide(const struct weight *w)
+{
+    if (!w->input || !w->input->divide) return NULL;
+    const int64_t order = w->input->order ? w->cols * (int64_t)sizeof *w->input->order : 0;
+    return (const char *)w->data + opencl_planes(w->format, w->rows, w->cols).end + order;
+}
+
+enum weight_family opencl_family(const struct format *f)
+{
+    switch (held_of(f)->low.count) {
+    case 32: return FAMILY_32;
+    case 16: return FAMILY_16;
+    case 8: return FAMILY_8;
+    case 4: return FAMILY_4;
+    default: return FAMILY_2;
+    }
+}
+
+const char *opencl_format_options(const struct format *f, char *buf, size_t size)
+{
+    const struct held *h = held_of(f);
+    const int used = snprintf(buf, size, "-DLOW=%d -DHIGH=%d -DVALUES_%s -DBIAS=%d -DSHARED_%s -DSPAN=%d",
+                              h->low.count, h->high.count, h->values, h->bias, h->shared, 8 * h->span);
+    assert(used > 0 && (size_t)used < size);
+    (void)used;
+    return buf;
+}
+
+/* ---------------------------------------------------------------- taking blocks apart */
+
+static uint64_t each_byte(unsigned b)
+{
+    return 0x0101010101010101u * b;
+}
+
+/* The lowest `count` bits of eight bytes, side by side. */
+static uint64_t squeeze(uint64_t codes, int count)
+{
+    const int gap = 8 - count;
+    const uint64_t two = (1u << 2 * count) - 1, four = ((uint64_t)1 << 4 * count) - 1;
+    codes = (codes | codes >> gap) & (two | two << 16 | two << 32 | two << 48);
+    codes = (codes | codes >> 2 * gap) & (four | four << 32);
+    return codes | codes >> 4 * gap;
+}
+
+/* Bits of the codes i..i+7 of a block, as many bytes as they have bits. */
+static uint64_t chunk_bits(const uint8_t *block, const struct bits *b, int i)
+{
+    uint64_t v = 0;
+    if (b->bytes == 1) {
+        memcpy(&v, block + b->at + i / 8 * b->count, b->count);
+        return v;
+    }
+    const int period = b->bytes * 8 / b->count;
+    const int first = i / period * b->bytes + i % b->bytes, shift = i % period / b->bytes * b->count;
+    memcpy(&v, block + b->at + first, sizeof v);
+    return squeeze(v >> shift & each_byte((1u << b->count) - 1), b->count);
+}
+
+struct upload {
+    struct opencl *o;
+    const struct weight *w;
+    const uint8_t *host;
+    struct planes planes;
+    int64_t row0, rows; /* of this piece */
+    uint8_t *piece[PLANE_COUNT];
+};
+
+/* Block number `at` of a row whose planes begin at out. */
+static void block_split(const struct held *h, const struct format *f, const uint8_t *block, int64_t at,
+                        uint8_t *const out[PLANE_COUNT])
+{
+    const uint64_t flip = h->is_signed ? each_byte(0x80) : 0;
+    const int chunks = (int)f->block_weights / 8;
+    for (int c = 0; c < chunks; c++) {
+        const uint64_t low = chunk_bits(block, &h->low, 8 * c) ^ flip;
+        memcpy(out[LOW] + (at * chunks + c) * h->low.count, &low, h->low.count);
+        if (!h->high.count) continue;
+        const uint64_t high = chunk_bits(block, &h->high, 8 * c);
+        memcpy(out[HIGH] + (at * chunks + c) * h->high.count, &high, h->high.count);
+    }
+    if (h->fine)
+        h->fine(block, out[FINE] + at * h->fine_bytes);
+    else
+        memcpy(out[FINE] + at * h->fine_bytes, block + h->fine_at, h->fine_bytes);
+    memcpy(out[COARSE] + at * h->coarse_bytes, block + h->coarse_at, h->coarse_bytes);
+}
+
+static void row_split(const struct upload *u, const uint8_t *row, uint8_t *const out[PLANE_COUNT])
+{
+    enum { MADE = 256 }; /* bytes of a block's weights in another format */
+    const struct format *f = u->w->format, *as = taken_apart(f);
+    const struct held *h = held_of(f);
+    const int64_t span = format_span_bytes(f, u->w->cols);
+    const uint32_t each = f->block_weights / as->block_weights; /* blocks that one becomes */
+    uint8_t made[MADE];
+    if (has_row_scale(h)) memcpy(out[COARSE], row + span, sizeof(float));
+    if (f->block_weights == 1) {
+        memcpy(out[LOW], row, (size_t)span);
+        memset(out[LOW] + span, 0, (size_t)(u->planes.row_bytes[LOW] - span));
+        return;
+    }
+    assert(each * as->block_bytes <= sizeof made || each == 1);
+    for (int64_t b = 0; b < u->w->cols / f->block_weights; b++) {
+        const uint8_t *block = row + b * f->block_bytes;
+        if (f != as) {
+            HELD[f - FORMATS].convert(block, made, f->block_weights);
+            block = made;
+        }
+        for (uint32_t i = 0; i < each; i++) block_split(h, as, block + i * as->block_bytes, b * each + i, out);
+    }
+}
+
+static void rows_split(void *arg, int member, int size)
+{
+    const struct upload *u = arg;
+    const int64_t row_bytes = format_row_bytes(u->w->format, u->w->cols);
+    int64_t from, to;
+    share_of(u->rows, member, size, &from, &to);
+    for (int64_t r = from; r < to; r++) {
+        uint8_t *out[PLANE_COUNT];
+        for (int i = 0; i < PLANE_COUNT; i++) out[i] = u->piece[i] + r * u->planes.row_bytes[i];
+        row_split(u, u->host + (u->row0 + r) * row_bytes, out);
+    }
+}
+
+/* ---------------------------------------------------------------- sending */
+
+/* Piece after piece of rows, so that the host never holds a second copy of a large matrix. */
+static enum err_code send_rows(struct upload *u, struct err *why)
+{
+    enum { PIECE_BYTES = 8 << 20 };
+    struct backend *b = &u->o->base;
+    int64_t row_bytes = 0;
+    for (int i = 0; i < PLANE_COUNT; i++) row_bytes += u->planes.row_bytes[i];
+    const int64_t most = MIN(u->w->rows, MAX(PIECE_BYTES / row_bytes, (int64_t)1));
+    uint8_t *piece = malloc((size_t)(most * row_bytes));
+    if (!piece)
+        return err_set(why, ERR_NOMEM, "out of memory for sending %lld bytes of weights",
+                       (long long)(most * row_bytes));
+    for (u->row0 = 0; u->row0 < u->w->rows; u->row0 += u->rows) {
+        u->rows = MIN(most, u->w->rows - u->row0);
+        uint8_t *at = piece;
+        for (int i = 0; i < PLANE_COUNT; at += u->rows * u->planes.row_bytes[i], i++) u->piece[i] = at;
+        threadpool_run(b->pool, rows_split, u);
+        for (int i = 0; i < PLANE_COUNT; i++)
+            opencl_write(b, (char *)u->w->owned + u->planes.at[i] + u->row0 * u->planes.row_bytes[i],
+                         u->piece[i], (size_t)(u->rows * u->planes.row_bytes[i]));
+    }
+    free(piece);
+    return ERR_OK;
+}
+
+static enum err_code check_inputs(struct opencl *o, const struct weight *w, struct err *why)
+{
+    const enum input_kind kind = inputs_scheme(&o->base.options, w).kind;
+    if (kind == INPUT_FREE) return ERR_OK;
+    return err_set(why, ERR_USAGE,
+                   "%s: inputs of kind %s are not there on OpenCL devices; device=cpu runs them",
+                   o->device.name, input_kind_name(kind));
+}
+
 enum err_code opencl_bind(struct backend *b, struct weight *out, const struct format *format, int64_t rows,
                           int64_t cols, const struct input_scheme *input, const void *host, struct err *why)
 {
-    (void)b, (void)out, (void)format, (void)rows, (void)cols, (void)input, (void)host;
-    return err_set(why, ERR_USAGE, "not there yet");
+    struct opencl *o = opencl_of(b);
+    struct weight w = { .format = format, .rows = rows, .cols = cols, .input = input };
+    enum err_code rc = check_inputs(o, &w, why);
+    if (rc) return rc;
+    const int64_t bytes = opencl_weight_bytes(format, rows, cols) + input_bytes(input, cols);
+    w.data = w.owned = opencl_alloc(b, (size_t)bytes);
+    if (!w.data)
+        return err_set(why, ERR_NOMEM, "%s: %lld bytes of %s weights [%lld][%lld] do not fit into its memory",
+                       o->device.name, (long long)bytes, format->name, (long long)rows, (long long)cols);
+    struct upload u = { .o = o, .w = &w, .host = host, .planes = opencl_planes(format, rows, cols) };
+    rc = send_rows(&u, why);
+    if (!rc && opencl_order(&w))
+        opencl_write(b, (void *)opencl_order(&w), input->order, (size_t)cols * sizeof *input->order);
+    if (!rc && opencl_divide(&w))
+        opencl_write(b, (void *)opencl_divide(&w), input->divide, (size_t)cols * sizeof *input->divide);
+    if (!rc && !opencl_ok(o)) rc = err_set(why, o->failed.code, "%s", o->failed.message);
+    if (rc) {
+        opencl_free(b, w.owned);
+        return rc;
+    }
+    o->inputs |= 1u << INPUT_FREE;
+    o->uploaded_bytes += bytes;
+    *out = w;
+    return ERR_OK;
 }
+
 void opencl_release(struct backend *b, struct weight *w)
 {
-    (void)b, (void)w;
+    opencl_free(b, w->owned);
 }

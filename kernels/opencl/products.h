@@ -1,0 +1,18 @@
+/* kernels/opencl/products.h - the shapes in which products run: defaults, and those that were measured. */
+#ifndef QDYNO_KERNELS_OPENCL_PRODUCTS_H
+#define QDYNO_KERNELS_OPENCL_PRODUCTS_H
+
+#include "kernels/opencl/weights.h"
+
+/* The shape for such a product: measured, or the default. Borrowed. */
+const struct opencl_shape *opencl_shape_of(const struct opencl *o, enum product_kind kind,
+                                           const struct format *f);
+
+/* What products.cl is compiled with for this shape and n rows of x, into buf. Returns buf. */
+const char *opencl_shape_options(const struct opencl_shape *s, int n, char *buf, size_t size);
+
+/* One product in that shape, whose x is as the weight wants it. Timed: seconds on the device, NAN on failure;
+ * else NAN, and it is only enqueued. */
+double opencl_product(struct opencl *o, const struct matmul *m, const struct opencl_shape *s, bool timed);
+
+#endif

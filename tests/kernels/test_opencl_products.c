@@ -1,0 +1,330 @@
+/* Proves: stored weights are on an OpenCL device what they are in the file: every format's rows looked up to
+ * the bit, whatever their bytes; products within the bounds of kernels/README.md in every shape of work (one
+ * row, few, many, odd ones), with bias, residual in place and strides, on numbers worked out here in
+ * binary64; inputs that are reordered and divided; and bytes on the device as planned. */
+#include "kernels/opencl/weights.h"
+#include "tests/kernels/opencl_here.h"
+#include "tests/kernels/treated.h"
+
+enum { ROWS_MAX = 80, COLS_MAX = 4160 };
+
+/* ---------------------------------------------------------------- rows */
+
+/* Random bytes are every code under every scale, infinite ones and NaN too; but f32 scales of a row or a
+ * block (and f32 itself) would be out of all bounds for most: those are small numbers. */
+static void random_rows(const struct format *f, int64_t rows, int64_t cols, struct rng *r, uint8_t *out)
+{
+    const int64_t row_bytes = format_row_bytes(f, cols);
+    for (int64_t i = 0; i < rows * row_bytes; i++) out[i] = (uint8_t)rng_u32(r);
+    for (int64_t i = 0; i < rows && f->row_tail_bytes; i++) {
+        const float scale = rng_gauss(r, 1);
+        memcpy(out + i * row_bytes + format_span_bytes(f, cols), &scale, sizeof scale);
+    }
+}
+
+static bool same(float a, float b)
+{
+    return isnan(a) ? isnan(b) : !memcmp(&a, &b, sizeof a);
+}
+
+static void check_rows(struct backend *b, const struct format *f, int64_t rows, int64_t cols,
+                       const void *bytes)
+{
+    enum { N = 5 };
+    struct err why;
+    struct weight w;
+    int32_t ids[N];
+    float *want = malloc((size_t)(rows * cols) * sizeof *want),
+          *got = malloc((size_t)(N * (cols + 3)) * sizeof *got);
+    for (int i = 0; i < N; i++) ids[i] = (int32_t)(rows - 1 - i * 7 % rows);
+    format_decode_rows(f, bytes, want, rows, cols);
+    CHECK_OK(backend_weight_bind(b, &w, f, rows, cols, NULL, bytes, &why));
+    for (int add = 0; add < 2; add++) {
+        for (int64_t i = 0; i < N * (cols + 3); i++) got[i] = 0.5f;
+        float *there = sent(b, got, N * (cols + 3));
+        backend_gather(b, &(struct gather){ .table = &w,
+                                            .ids = ids,
+                                            .n = N,
+                                            .y = there,
+                                            .y_stride = cols + 3,
+                                            .add = add,
+                                            .scale = add ? 2 : 1 });
+        fetched(b, got, there, N * (cols + 3));
+        for (int64_t i = 0; i < N; i++)
+            for (int64_t k = 0; k < cols + 3; k++) {
+                const float row = k < cols ? want[ids[i] * cols + k] : 0, y = got[i * (cols + 3) + k];
+                const float wanted = k >= cols ? 0.5f : add ? 0.5f + row * 2 : row;
+                if (!same(wanted, y))
+                    fail_msg("%s row %d weight %d of %d: %a, want %a", f->name, ids[i], (int)k, (int)cols,
+                             (double)y, (double)wanted);
+            }
+        backend_free(b, there);
+    }
+    backend_weight_release(b, &w);
+    free(want);
+    free(got);
+}
+
+static void rows_as_decoded(void **state)
+{
+    (void)state;
+    enum { ROWS = 9 };
+    static const int64_t COLS[] = { 1, 5, 531, 32, 160, 256, 768 };
+    static uint8_t bytes[ROWS * 768 * 4];
+    struct backend *b = opencl_or_skip(16, 1024);
+    struct rng r = { 3 };
+    for (int id = 0; id < FORMAT_COUNT; id++) {
+        const struct format *f = &FORMATS[id];
+        for (size_t c = 0; c < COUNT_OF(COLS) && f->decode; c++) {
+            if (COLS[c] % f->block_weights) continue;
+            random_rows(f, ROWS, COLS[c], &r, bytes);
+            check_rows(b, f, ROWS, COLS[c], bytes);
+        }
+    }
+    backend_close(b);
+}
+
+/* Every code there is of the small floats, subnormal and not finite too. */
+static void every_code(void **state)
+{
+    (void)state;
+    enum { ROWS = 32, COLS = 2048 };
+    static const enum format_id WIDE[] = { FORMAT_F16, FORMAT_BF16 },
+                                NARROW[] = { FORMAT_FP8_E4M3, FORMAT_FP8_E5M2 };
+    static uint16_t codes[ROWS * COLS];
+    static uint8_t row[256 + 4];
+    const float one = 1;
+    struct backend *b = opencl_or_skip(16, 1024);
+    for (int i = 0; i < ROWS * COLS; i++) codes[i] = (uint16_t)(i * 5);
+    for (size_t i = 0; i < COUNT_OF(WIDE); i++)
+        for (int first = 0; first < ROWS; first += 5)
+            check_rows(b, &FORMATS[WIDE[i]], MIN(5, ROWS - first), COLS, codes + first * COLS);
+    for (int i = 0; i < 256; i++) row[i] = (uint8_t)i;
+    memcpy(row + 256, &one, sizeof one);
+    for (size_t i = 0; i < COUNT_OF(NARROW); i++) check_rows(b, &FORMATS[NARROW[i]], 1, 256, row);
+    backend_close(b);
+}
+
+/* A table that is not stored weights, but f32 rows that the backend made. */
+static void rows_of_activations(void **state)
+{
+    (void)state;
+    enum { ROWS = 6, COLS = 77, N = 3 };
+    static const int32_t IDS[N] = { 5, 0, 5 };
+    float x[ROWS * COLS], y[N * COLS];
+    struct backend *b = opencl_or_skip(16, 1024);
+    struct rng r = { 4 };
+    fill_gauss(&r, x, COUNT_OF(x), 1);
+    float *there = sent(b, x, COUNT_OF(x)), *out = sent(b, x, COUNT_OF(y));
+    const struct weight w = {
+        .format = &FORMATS[FORMAT_F32], .rows = ROWS - 1, .cols = COLS, .data = there + COLS
+    };
+    int32_t ids[N];
+    for (int i = 0; i < N; i++) ids[i] = IDS[i] ? IDS[i] - 1 : 0;
+    backend_gather(
+        b, &(struct gather){ .table = &w, .ids = ids, .n = N, .y = out, .y_stride = COLS, .scale = 1 });
+    fetched(b, y, out, COUNT_OF(y));
+    for (int i = 0; i < N; i++) assert_memory_equal(y + i * COLS, x + (ids[i] + 1) * COLS, COLS * sizeof *y);
+    backend_close(b);
+}
+
+/* ---------------------------------------------------------------- products */
+
+struct shape {
+    int n;
+    int64_t rows, cols;
+};
+
+struct fixture {
+    struct shape s;
+    const struct format *f;
+    int64_t x_stride, y_stride;
+    float *x, *bias, *weights, *before;
+    void *bytes;
+};
+
+static float *floats(int64_t n)
+{
+    return malloc((size_t)n * sizeof(float));
+}
+
+static void fixture_make(struct fixture *t, const struct format *f, const struct shape *s, struct rng *r)
+{
+    *t = (struct fixture){ .s = *s, .f = f };
+    t->x_stride = s->cols + rng_below(r, 2) * 4 + rng_below(r, 2); /* aligned and not */
+    t->y_stride = s->rows + rng_below(r, 3);
+    t->x = floats(s->n * t->x_stride);
+    t->bias = floats(s->rows);
+    t->weights = floats(s->rows * s->cols);
+    t->before = floats(s->n * t->y_stride);
+    t->bytes = malloc((size_t)(s->rows * format_row_bytes(f, s->cols)));
+    fill_gauss(r, t->x, s->n * t->x_stride, 1);
+    fill_gauss(r, t->bias, s->rows, 1);
+    fill_gauss(r, t->before, s->n * t->y_stride, 1);
+    fill_gauss(r, t->weights, s->rows * s->cols, 0.05);
+    format_encode_rows(f, t->weights, t->bytes, s->rows, s->cols);
+    format_decode_rows(f, t->bytes, t->weights, s->rows, s->cols);
+    for (int i = 0; i < s->n; i++) /* what lies between the rows of x must not count */
+        for (int64_t k = s->cols; k < t->x_stride; k++) t->x[i * t->x_stride + k] = NAN;
+}
+
+static void fixture_free(struct fixture *t)
+{
+    free(t->x);
+    free(t->bias);
+    free(t->weights);
+    free(t->before);
+    free(t->bytes);
+}
+
+/* Largest |error| / sum |terms| of what came out. */
+static double worst_of(const struct fixture *t, const float *y, bool bias, bool residual)
+{
+    double worst = 0;
+    for (int i = 0; i < t->s.n; i++)
+        for (int64_t r = 0; r < t->s.rows; r++) {
+            const float before = residual ? t->before[i * t->y_stride + r] : 0, added = bias ? t->bias[r] : 0;
+            double want = (double)before + added, terms = fabs(before) + fabs(added);
+            for (int64_t k = 0; k < t->s.cols; k++) {
+                const double term = (double)t->x[i * t->x_stride + k] * t->weights[r * t->s.cols + k];
+                want += term, terms += fabs(term);
+            }
+            const double error = fabs(want - y[i * t->y_stride + r]),
+                         relative = error == 0 ? 0 : error / terms;
+            if (!(relative <= worst)) worst = relative;
+        }
+    return worst;
+}
+
+/* Plain; with bias; with bias and residual in place. */
+static void check_products(struct backend *b, const struct fixture *t)
+{
+    struct err why;
+    struct weight w;
+    const int64_t all = t->s.n * t->y_stride;
+    float *x = sent(b, t->x, t->s.n * t->x_stride), *bias = sent(b, t->bias, t->s.rows), *y = floats(all);
+    CHECK_OK(backend_weight_bind(b, &w, t->f, t->s.rows, t->s.cols, NULL, t->bytes, &why));
+    for (int variant = 0; variant < 3; variant++) {
+        float *there = sent(b, t->before, all);
+        backend_matmul(b,
+                       &(struct matmul){ .w = &w,
+                                         .x = x,
+                                         .x_stride = t->x_stride,
+                                         .n = t->s.n,
+                                         .bias = variant ? bias : NULL,
+                                         .residual = variant == 2 ? there : NULL,
+                                         .y = there,
+                                         .y_stride = t->y_stride },
+                       1);
+        fetched(b, y, there, all);
+        const double worst = worst_of(t, y, variant > 0, variant == 2);
+        if (!(worst <= 1e-6))
+            fail_msg("%s n %d rows %d cols %d variant %d: worst %.3g", t->f->name, t->s.n, (int)t->s.rows,
+                     (int)t->s.cols, variant, worst);
+        for (int i = 0; i < t->s.n; i++) /* what lies between the rows stays */
+            for (int64_t j = t->s.rows; j < t->y_stride; j++)
+                CHECK(y[i * t->y_stride + j] == t->before[i * t->y_stride + j]);
+        backend_free(b, there);
+    }
+    backend_weight_release(b, &w);
+    backend_free(b, x);
+    backend_free(b, bias);
+    free(y);
+}
+
+static void run_shapes(const struct shape *shapes, size_t count, const enum format_id *ids, size_t id_count)
+{
+    struct backend *b = opencl_or_skip(128, COLS_MAX);
+    struct rng r = { 42 };
+    for (size_t i = 0; i < id_count; i++)
+        for (size_t s = 0; s < count; s++) {
+            const struct format *f = &FORMATS[ids[i]];
+            if (!f->encode || shapes[s].cols % f->block_weights) continue;
+            struct fixture t;
+            fixture_make(&t, f, &shapes[s], &r);
+            check_products(b, &t);
+            fixture_free(&t);
+        }
+    backend_close(b);
+}
+
+/* All formats, in one kernel of each kind. */
+static void every_format(void **state)
+{
+    (void)state;
+    static const struct shape SHAPES[] = { { 1, 37, 1280 }, { 1, 5, 96 },   { 1, 3, 85 },
+                                           { 7, 19, 768 },  { 5, 9, 160 },  { 6, 2, 531 },
+                                           { 40, 70, 256 }, { 67, 5, 352 }, { 33, 65, 41 } };
+    enum format_id ids[FORMAT_COUNT];
+    for (int i = 0; i < FORMAT_COUNT; i++) ids[i] = (enum format_id)i;
+    run_shapes(SHAPES, COUNT_OF(SHAPES), ids, FORMAT_COUNT);
+}
+
+/* One format for each way of loading, in all the others. */
+static void every_shape(void **state)
+{
+    (void)state;
+    static const struct shape SHAPES[] = { { 1, 1, 32 },     { 2, 33, 4160 },   { 3, 8, 64 },
+                                           { 4, 17, 1056 },  { 8, 64, 288 },    { 9, 70, 96 },
+                                           { 20, 130, 640 }, { 32, 1, 96 },     { 1, 7, 1 },
+                                           { 1, 600, 256 },  { 100, 129, 1024 } };
+    static const enum format_id IDS[] = { FORMAT_F32, FORMAT_Q4_0, FORMAT_Q6_K };
+    run_shapes(SHAPES, COUNT_OF(SHAPES), IDS, COUNT_OF(IDS));
+}
+
+/* Several at once, n = 0 among them; and act(gate) * up as products and the activation one after another. */
+static void together(void **state)
+{
+    (void)state;
+    enum { ROWS = 48, COLS = 64 };
+    static const int NS[] = { 1, 20 };
+    struct backend *b = opencl_or_skip(32, COLS);
+    struct rng r = { 8 };
+    struct err why;
+    for (size_t i = 0; i < COUNT_OF(NS); i++) {
+        struct fixture t[2];
+        struct weight w[2];
+        struct matmul m[3];
+        const int n = NS[i];
+        for (int j = 0; j < 2; j++) {
+            fixture_make(&t[j], &FORMATS[j ? FORMAT_Q8_0 : FORMAT_Q4_0], &(struct shape){ n, ROWS, COLS },
+                         &r);
+            CHECK_OK(backend_weight_bind(b, &w[j], t[j].f, ROWS, COLS, NULL, t[j].bytes, &why));
+        }
+        float *x = sent(b, t[0].x, n * t[0].x_stride),
+              *y[2] = { sent(b, t[0].before, n * ROWS), sent(b, t[0].before, n * ROWS) };
+        static float gate[20 * ROWS], up[20 * ROWS], got[20 * ROWS];
+        for (int j = 0; j < 2; j++)
+            m[2 * j] = (struct matmul){
+                .w = &w[j], .x = x, .x_stride = t[0].x_stride, .n = n, .y = y[j], .y_stride = ROWS
+            };
+        m[1] = m[0];
+        m[1].n = 0;
+        m[1].x = m[1].y = NULL;
+        backend_matmul(b, m, 3);
+        fetched(b, gate, y[0], n * ROWS);
+        fetched(b, up, y[1], n * ROWS);
+        backend_gated(
+            b, &(struct gated){ .gate = m[0], .up = m[2], .act = ACT_SILU, .y = y[0], .y_stride = ROWS });
+        fetched(b, got, y[0], n * ROWS);
+        for (int j = 0; j < n * ROWS; j++) {
+            const double want = gate[j] / (1 + exp(-(double)gate[j])) * up[j];
+            CHECK_NEAR(got[j], want, 1e-5 * (1 + fabs(want)));
+        }
+        for (int j = 0; j < 2; j++) {
+            fixture_free(&t[j]);
+            backend_weight_release(b, &w[j]);
+        }
+    }
+    backend_close(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_as_decoded),     cmocka_unit_test(every_code),
+        cmocka_unit_test(rows_of_activations), cmocka_unit_test(every_format),
+        cmocka_unit_test(every_shape),         cmocka_unit_test(together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
