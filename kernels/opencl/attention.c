@@ -31,31 +31,49 @@ enum {
 
 /* ---------------------------------------------------------------- keys and values */
 
+/* What kv.cl writes and reads: the types that a cache may have. */
+static bool is_known(const struct format *f)
+{
+    static const enum format_id KNOWN[] = { FORMAT_F32,  FORMAT_F16,      FORMAT_BF16,    FORMAT_Q8_0,
+                                            FORMAT_Q4_0, FORMAT_FP8_E4M3, FORMAT_FP8_E5M2 };
+    for (size_t i = 0; i < COUNT_OF(KNOWN); i++)
+        if (f == &FORMATS[KNOWN[i]]) return true;
+    return false;
+}
+
+static void check_layer(const struct opencl *o, const struct kv_layer *kv)
+{
+    assert(is_known(kv->k_format) && is_known(kv->v_format));
+    assert(kv->k_dim <= DIM_MAX && kv->v_dim <= DIM_MAX);
+    assert(kv->k_dim % kv->k_format->block_weights == 0 && kv->v_dim % kv->v_format->block_weights == 0);
+    assert(opencl_place(o, kv->k).offset % 16 == 0 && opencl_place(o, kv->v).offset % 16 == 0);
+    (void)o, (void)kv;
+}
+
 void opencl_kv_store(struct backend *b, const struct kv_store *p)
 {
+    static const struct opencl_kernel K = { 1 << SOURCE_KV, "", "kv_store" };
     struct opencl *o = opencl_of(b);
     const struct kv_layer *kv = p->kv;
-    char options[64];
-    assert(kv->k_format->encode && kv->v_format->encode && kv->k_dim <= DIM_MAX && kv->v_dim <= DIM_MAX);
-    assert(kv->k_dim % kv->k_format->block_weights == 0 && kv->v_dim % kv->v_format->block_weights == 0);
+    check_layer(o, kv);
     if (p->n < 1) return;
-    snprintf(options, sizeof options, "-DK=%s -DV=%s", kv->k_format->name, kv->v_format->name);
     const struct opencl_arg args[] = {
         ARG_PLACE(o, p->k),
         ARG_LONG(p->k_stride),
+        ARG_INT(kv->k_dim),
+        ARG_INT(kv->k_format->ggml_type),
+        ARG_INT(format_row_bytes(kv->k_format, kv->k_dim)),
+        ARG_PLACE(o, kv->k),
         ARG_PLACE(o, p->v),
         ARG_LONG(p->v_stride),
-        ARG_MEM(opencl_mirror(o, p->slots, (size_t)p->n * sizeof *p->slots)),
-        ARG_PLACE(o, kv->k),
-        ARG_PLACE(o, kv->v),
-        ARG_INT(kv->k_dim),
         ARG_INT(kv->v_dim),
-        ARG_INT(kv->block_tokens),
-        ARG_INT(format_row_bytes(kv->k_format, kv->k_dim)),
+        ARG_INT(kv->v_format->ggml_type),
         ARG_INT(format_row_bytes(kv->v_format, kv->v_dim)),
+        ARG_PLACE(o, kv->v),
+        ARG_MEM(opencl_mirror(o, p->slots, (size_t)p->n * sizeof *p->slots)),
+        ARG_INT(kv->block_tokens),
     };
-    opencl_run(o, &(struct opencl_kernel){ 1 << SOURCE_KV, options, "kv_store" },
-               (size_t[]){ (size_t)p->n * STORE_ITEMS, (size_t)kv->kv_heads, 2 },
+    opencl_run(o, &K, (size_t[]){ (size_t)p->n * STORE_ITEMS, (size_t)kv->kv_heads, 2 },
                (size_t[]){ STORE_ITEMS, 1, 1 }, args, COUNT_OF(args));
 }
 
@@ -328,8 +346,8 @@ void opencl_attention(struct backend *b, const struct attention *p)
     struct opencl *o = opencl_of(b);
     const struct kv_layer *kv = p->kv;
     struct cutting c = { .p = p };
-    assert(p->heads % kv->kv_heads == 0 && kv->k_dim <= DIM_MAX && kv->v_dim <= DIM_MAX);
-    assert(opencl_place(o, kv->k).offset % 16 == 0 && opencl_place(o, kv->v).offset % 16 == 0);
+    check_layer(o, kv);
+    assert(p->heads % kv->kv_heads == 0);
     assert(p->q_stride <= INT32_MAX && p->y_stride <= INT32_MAX);
     if (p->n < 1) return;
     choose_parts(&c);

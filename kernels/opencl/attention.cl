@@ -16,6 +16,9 @@ struct piece {
 
 #if defined K_DIM
 
+#define JOIN2(a, b) a##b
+#define JOIN(a, b)  JOIN2(a, b)
+
 #define K_SCALED JOIN(SCALED_, K)
 #define V_SCALED JOIN(SCALED_, V)
 #define K_BYTES  JOIN(BYTES_, K)(K_DIM)

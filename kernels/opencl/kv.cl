@@ -1,16 +1,14 @@
-/* Rows of the KV cache: what writes them, and what reads them for attention.cl, which follows this file.
+/* Rows of the KV cache: kv_store writes them; with -DK and -DV (formats of keys and values, by name) what
+ * reads them for attention.cl, which follows this file.
  *
- * -DK, -DV: formats of keys and values, by name. Alone they make kv_store, whose bytes are those of the
- * reference encoders (kernels/<format>/), operation by operation: nothing may be contracted. Where that cannot
- * be had: a device that takes f32 subnormals for zero stores rows below about 1e-36 as zeros. */
+ * Stored bytes are those of the reference encoders (kernels/<format>/), operation by operation: nothing may be
+ * contracted. Where that cannot be had: a device that takes f32 subnormals for zero stores zeros for rows of
+ * less than about 1e-36. */
 #pragma OPENCL FP_CONTRACT OFF
-
-#define JOIN2(a, b) a##b
-#define JOIN(a, b)  JOIN2(a, b)
 
 /* ---------------------------------------------------------------- writing */
 
-#if !defined K_DIM
+#if !defined K
 
 #define ITEMS   64
 #define DIM_MAX 1024
@@ -128,11 +126,25 @@ void store_fp8_e5m2(local const float *x, local const int *most, int dim, global
     if (!get_local_id(0)) vstore4(as_uchar4(scale), 0, row + dim);
 }
 
+/* By their numbers in GGUF files. */
+void store(int format, local const float *x, local const int *most, int dim, global uchar *row)
+{
+    switch (format) {
+    case 0: store_f32(x, most, dim, row); break;
+    case 1: store_f16(x, most, dim, row); break;
+    case 2: store_q4_0(x, most, dim, row); break;
+    case 8: store_q8_0(x, most, dim, row); break;
+    case 30: store_bf16(x, most, dim, row); break;
+    case 1000: store_fp8_e4m3(x, most, dim, row); break;
+    case 1001: store_fp8_e5m2(x, most, dim, row); break;
+    }
+}
+
 /* A group writes one row of one head. Groups: tokens; KV heads; keys or values. */
-kernel void kv_store(global const uchar *k_buffer, ulong k_at, long k_stride, global const uchar *v_buffer,
-                     ulong v_at, long v_stride, global const int *slots, global uchar *keys, ulong keys_at,
-                     global uchar *values, ulong values_at, int k_dim, int v_dim, int block_tokens,
-                     int k_bytes, int v_bytes)
+kernel void kv_store(global const uchar *k_buffer, ulong k_at, long k_stride, int k_dim, int k_format,
+                     int k_bytes, global uchar *keys, ulong keys_at, global const uchar *v_buffer, ulong v_at,
+                     long v_stride, int v_dim, int v_format, int v_bytes, global uchar *values,
+                     ulong values_at, global const int *slots, int block_tokens)
 {
     local float x[DIM_MAX];
     local int most[ITEMS];
@@ -150,10 +162,8 @@ kernel void kv_store(global const uchar *k_buffer, ulong k_at, long k_stride, gl
     }
     most[id] = largest;
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (is_value)
-        JOIN(store_, V)(x, most, dim, values + values_at + row * v_bytes);
-    else
-        JOIN(store_, K)(x, most, dim, keys + keys_at + row * k_bytes);
+    store(is_value ? v_format : k_format, x, most, dim,
+          is_value ? values + values_at + row * v_bytes : keys + keys_at + row * k_bytes);
 }
 
 #else

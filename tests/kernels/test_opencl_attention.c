@@ -58,7 +58,7 @@ static void stores(void **state)
         int k_dim, v_dim;
     } KINDS[] = { { FORMAT_F32, FORMAT_Q4_0, 93, 96 },
                   { FORMAT_F16, FORMAT_Q8_0, 91, 64 },
-                  { FORMAT_BF16, FORMAT_FP8_E4M3, 96, 96 },
+                  { FORMAT_BF16, FORMAT_FP8_E4M3, 96, 93 },
                   { FORMAT_FP8_E5M2, FORMAT_F16, 95, 96 } };
     static float x[2][TOKENS * KV_HEADS * DIM];
     struct backend *b = opencl_or_skip(64, 1024);
@@ -156,15 +156,19 @@ static void keep_last_of_first(struct stage *t)
 }
 
 static const struct scene SCENES[] = {
+    /* Few queries: every type as keys and as values. */
     { FORMAT_F32, FORMAT_F16, 4, 4, 12, 20, 5, 9, 1, 2, 0, 0 },
-    { FORMAT_F16, FORMAT_F16, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0 },
-    { FORMAT_F16, FORMAT_F16, 8, 2, 64, 64, 32, 200, 40, 2, 0, 0 },
+    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0 },
     { FORMAT_Q8_0, FORMAT_Q4_0, 6, 2, 96, 128, 16, 300, 2, 1, 0, 0 },
-    { FORMAT_Q4_0, FORMAT_Q8_0, 10, 2, 128, 64, 16, 70, 50, 1, 64, 0 },
+    { FORMAT_Q4_0, FORMAT_FP8_E4M3, 10, 1, 128, 72, 16, 60, 1, 1, 40, 0 },
     { FORMAT_FP8_E4M3, FORMAT_FP8_E5M2, 7, 1, 64, 90, 8, 150, 2, 2, 100, 30 },
+    { FORMAT_FP8_E5M2, FORMAT_BF16, 3, 3, 45, 64, 8, 100, 3, 1, 0, 0 },
+    { FORMAT_BF16, FORMAT_F32, 2, 1, 256, 512, 16, 65, 2, 1, 17, 0 },
+    /* Many, also next to few. */
+    { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 200, 40, 2, 0, 0 },
+    { FORMAT_Q4_0, FORMAT_BF16, 10, 2, 128, 93, 16, 70, 50, 1, 64, 0 },
     { FORMAT_FP8_E5M2, FORMAT_FP8_E4M3, 5, 1, 45, 64, 8, 30, 33, 1, 0, 20 },
-    { FORMAT_BF16, FORMAT_BF16, 71, 1, 80, 160, 16, 900, 1, 1, 0, 0 },
-    { FORMAT_BF16, FORMAT_F32, 2, 1, 256, 512, 16, 65, 4, 1, 17, 0 },
+    { FORMAT_F32, FORMAT_F16, 71, 1, 80, 160, 16, 900, 1, 1, 0, 0 },
     { FORMAT_F16, FORMAT_F32, 2, 2, 1024, 1024, 8, 30, 9, 1, 0, 0 },
 };
 
@@ -195,7 +199,7 @@ static void scenes(void **state)
 static void little_scratch(void **state)
 {
     (void)state;
-    static const struct scene SCENE = { FORMAT_F16, FORMAT_F16, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0 };
+    static const struct scene SCENE = { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0 };
     for (int64_t cols = 1; cols <= 64; cols *= 64) {
         struct backend *b = opencl_or_skip(1, cols);
         struct rng r = { 5 };
