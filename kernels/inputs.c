@@ -129,6 +129,12 @@ enum input_kind inputs_kind(const struct backend_options *o, const struct format
                : INPUT_FREE;
 }
 
+const struct small_float *inputs_small_float(enum input_kind kind, const struct format *f)
+{
+    if (!is_fp8(kind)) return &TF32;
+    return f == &FORMATS[FORMAT_FP8_E5M2] ? &E5M2 : &E4M3;
+}
+
 bool inputs_shared(const struct backend_options *o, const struct weight *a, const struct weight *b)
 {
     const struct input_scheme s = inputs_scheme(o, a), t = inputs_scheme(o, b);
@@ -184,7 +190,7 @@ struct inputs inputs_of(const struct cpu *b, const struct matmul *m)
                          .shared = b->shared };
     const enum input_kind kind = in.scheme.kind;
     if (kind == INPUT_FREE || kind == INPUT_TF32) {
-        in.to = &TF32;
+        in.to = inputs_small_float(kind, m->w->format);
         return in;
     }
     const struct places p = places_of(b->base.options.threads, m->n, in.cols);
@@ -194,7 +200,7 @@ struct inputs inputs_of(const struct cpu *b, const struct matmul *m)
     in.outlier = (int32_t *)(b->shared + p.outlier);
     in.shared = b->shared + p.end;
     in.zero = kind == INPUT_INT8_STATIC ? in.scheme.zero : 128;
-    in.to = m->w->format == &FORMATS[FORMAT_FP8_E5M2] ? &E5M2 : &E4M3;
+    in.to = inputs_small_float(kind, m->w->format);
     if (kind != INPUT_INT8_OUTLIERS) return in;
     in.to = &F16;
     in.outlier_from = rounded_from(in.scheme.threshold);

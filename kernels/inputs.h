@@ -37,6 +37,8 @@ struct inputs {
 struct input_scheme inputs_scheme(const struct backend_options *o, const struct weight *w);
 /* Of a weight that prescribes nothing. */
 enum input_kind inputs_kind(const struct backend_options *o, const struct format *f, int64_t cols);
+/* What INPUT_FP8_* and INPUT_TF32 round to for weights of that format. */
+const struct small_float *inputs_small_float(enum input_kind kind, const struct format *f);
 /* Whether products of the same x can share a struct inputs. */
 bool inputs_shared(const struct backend_options *o, const struct weight *a, const struct weight *b);
 

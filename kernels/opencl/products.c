@@ -39,34 +39,6 @@ static void weight_args(struct opencl *o, const struct weight *w, struct opencl_
     out[1 + PLANE_COUNT] = ARG_INT(p.units);
 }
 
-/* ---------------------------------------------------------------- inputs as a matrix wants them */
-
-int64_t opencl_product_scratch_bytes(int64_t rows, int64_t max_cols)
-{
-    return rows * round_up(max_cols, 4) * (int64_t)sizeof(float);
-}
-
-/* m with x as its weight prescribes: x itself, or a copy in scratch. */
-static struct matmul prepared(struct opencl *o, const struct matmul *m)
-{
-    const void *order = opencl_order(m->w), *divide = opencl_divide(m->w);
-    struct matmul out = *m;
-    if (!order && !divide) return out;
-    enum { ITEMS = 64 };
-    const int64_t cols = m->w->cols;
-    const struct opencl_kernel k = { 1u << SOURCE_PRODUCTS, "", "prepare" };
-    const int flags = (order ? ORDERED : 0) | (divide ? DIVIDED : 0);
-    out.x_stride = round_up(cols, 4);
-    out.x = (const float *)(const void *)o->scratch;
-    assert(m->n * out.x_stride * (int64_t)sizeof(float) <= o->scratch_bytes); /* backend_reserve first */
-    const struct opencl_arg args[] = { ARG_PLACE(o, m->x),       ARG_INT(m->x_stride), ARG_INT(cols),
-                                       ARG_INT(flags),           ARG_PLACE(o, order),  ARG_PLACE(o, divide),
-                                       ARG_PLACE(o, o->scratch), ARG_INT(out.x_stride) };
-    opencl_run(o, &k, (size_t[3]){ (size_t)round_up(cols, ITEMS), (size_t)m->n, 1 },
-               (size_t[3]){ ITEMS, 1, 1 }, args, COUNT_OF(args));
-    return out;
-}
-
 /* ---------------------------------------------------------------- products */
 
 static size_t groups_of(int64_t n, int64_t each)
@@ -124,7 +96,7 @@ void opencl_matmul(struct backend *b, const struct matmul *m, int count)
     struct opencl *o = opencl_of(b);
     for (int i = 0; i < count && opencl_ok(o); i++) {
         if (!m[i].n) continue;
-        const struct matmul p = prepared(o, &m[i]);
+        const struct matmul p = opencl_prepared(o, &m[i]);
         opencl_product(o, &p, opencl_shape_of(o, kind_of(p.n), p.w->format), false);
     }
 }
@@ -171,12 +143,14 @@ void opencl_gather(struct backend *b, const struct gather *g)
     }
     const struct opencl_arg inputs[] = { ARG_PLACE(o, order), ARG_PLACE(o, divide) };
     struct opencl_arg args[WEIGHT_ARGS + 1 + COUNT_OF(y) + COUNT_OF(inputs)];
+    const struct opencl_shape *s = opencl_shape_of(o, PRODUCT_ONE, w->format);
+    char shape[OPTIONS_MAX / 2];
     struct variant v;
     weight_args(o, w, args);
     args[WEIGHT_ARGS] = ARG_INT(w->cols);
     memcpy(args + WEIGHT_ARGS + 1, y, sizeof y);
     memcpy(args + WEIGHT_ARGS + 1 + COUNT_OF(y), inputs, sizeof inputs);
-    variant_of(&v, w->format, "-DLOOK_UP", "gather");
+    variant_of(&v, w->format, opencl_shape_options(s, 1, shape, sizeof shape), "gather");
     opencl_run(o, &v.kernel, (size_t[3]){ (size_t)round_up((w->cols + 7) / 8, ITEMS), (size_t)g->n, 1 },
                local, args, COUNT_OF(args));
 }

@@ -233,7 +233,8 @@ gemm(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
 
 /* ---------------------------------------------------------------- rows of a table */
 
-#ifdef LOOK_UP
+/* In the program of single rows, whose work it begins. */
+#if defined N && N == 1
 
 /* y[i] = row ids[i] (* scale) (+ y[i]), a chunk an item; in the order of x where the matrix has its own. */
 kernel void gather(WEIGHTS_PARAMETERS(w), const uint units, const uint cols, global const int *ids,
@@ -269,16 +270,68 @@ kernel void gather_plain(FLOATS(table), const uint cols, global const int *ids, 
     y[k] = flags & ADDED ? y[k] + one : one;
 }
 
-/* x as a matrix wants it: input k is number order[k] of x, divided by divide of that number. */
-kernel void prepare(FLOATS(x), const uint x_stride, const uint cols, const uint flags, FLOATS(order),
-                    FLOATS(divide), global uchar *y_bytes, const ulong y_at, const uint y_stride)
+#define PREPARE_ITEMS 128
+
+/* x / by to the last bit but in rare cases, whatever the device's division is worth. */
+inline float divided(const float x, const float by)
 {
-    const uint k = get_global_id(0), i = get_global_id(1);
-    if (k >= cols) return;
-    const uint from = flags & ORDERED ? ((global const uint *)(order_bytes + order_at))[k] : k;
-    const float one = FLOATS_OF(x)[(ulong)i * x_stride + from];
-    ((global float *)(y_bytes + y_at))[(ulong)i * y_stride + k] =
-        flags & DIVIDED ? one / FLOATS_OF(divide)[from] : one;
+    const float q = x / by, exact = fma(fma(-q, by, x), 1 / by, q);
+    return fabs(q) < 0x1p100f ? exact : q; /* infinity misses by infinity */
+}
+
+/* To nearest, ties to even, with `drop` bits of the mantissa gone; below `normal` the unit is that of a sum
+ * with `magic`. NaN stays. */
+inline float rounded(const float v, const uint drop, const float normal, const float magic, const float largest)
+{
+    const uint u = as_uint(v), bits = u & 0x7fffffffu, half_unit = (1u << (drop - 1)) - 1;
+    float r = as_float((bits + half_unit + (u >> drop & 1)) & ~((1u << drop) - 1));
+    if (as_float(bits) < normal) r = (as_float(bits) + magic) - magic;
+    return isnan(v) ? v : copysign(min(r, largest), v);
+}
+
+/* How numbers of x are rounded: to whole steps, or to floats of fewer bits. */
+enum { ROUND_NOT, ROUND_STEPS, ROUND_FLOATS };
+
+/* x as a matrix wants it, a group a row: input k is number order[k] of x, divided by divide of that number,
+ * then rounded relative to `scale`, or where that is 0 to the row's largest magnitude (from `least` to `limit`)
+ * / steps. Steps lie between low and high, and are multiplied by where `multiply`. */
+kernel __attribute__((reqd_work_group_size(PREPARE_ITEMS, 1, 1))) void
+prepare(FLOATS(x), const uint x_stride, const uint cols, const uint flags, FLOATS(order), FLOATS(divide),
+        global uchar *y_bytes, const ulong y_at, const uint y_stride, const uint mode, const float scale,
+        const float least, const float limit, const float steps, const float low, const float high,
+        const uint multiply, const uint drop, const float normal, const float magic, const float largest)
+{
+    local uint tops[PREPARE_ITEMS];
+    const uint item = get_local_id(0), row = get_group_id(0);
+    global const float *in = FLOATS_OF(x) + (ulong)row * x_stride;
+    global float *y = (global float *)(y_bytes + y_at) + (ulong)row * y_stride;
+    float by = scale;
+    if (mode != ROUND_NOT && scale == 0) {
+        uint top = 0; /* magnitudes compare as their bits do, NaN above all */
+        for (uint k = item; k < cols; k += PREPARE_ITEMS) {
+            const float v = flags & DIVIDED ? divided(in[k], FLOATS_OF(divide)[k]) : in[k];
+            top = max(top, as_uint(v) & 0x7fffffffu);
+        }
+        tops[item] = top;
+        for (uint apart = PREPARE_ITEMS / 2; apart > 0; apart /= 2) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (item < apart) tops[item] = max(tops[item], tops[item + apart]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        float most = as_float(tops[0]);
+        most = most > limit ? limit : most;
+        by = divided(most < least ? least : most, steps);
+    }
+    const float reciprocal = divided(1, by);
+    for (uint k = item; k < cols; k += PREPARE_ITEMS) {
+        const uint from = flags & ORDERED ? ((global const uint *)(order_bytes + order_at))[k] : k;
+        float v = in[from];
+        if (flags & DIVIDED) v = divided(v, FLOATS_OF(divide)[from]);
+        if (mode != ROUND_NOT) v = multiply ? v * reciprocal : divided(v, by);
+        if (mode == ROUND_STEPS) v = rint(clamp(v, low, high));
+        if (mode == ROUND_FLOATS) v = rounded(v, drop, normal, magic, largest);
+        y[k] = mode != ROUND_NOT ? v * by : v;
+    }
 }
 
 #endif

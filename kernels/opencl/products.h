@@ -15,4 +15,11 @@ const char *opencl_shape_options(const struct opencl_shape *s, int n, char *buf,
  * else NAN, and it is only enqueued. */
 double opencl_product(struct opencl *o, const struct matmul *m, const struct opencl_shape *s, bool timed);
 
+/* Whether inputs of that kind can be made on a device. */
+bool opencl_prepares(enum input_kind kind);
+
+/* m with x as its weight prescribes it: x itself, or a copy in the backend's scratch, which the next call
+ * overwrites. */
+struct matmul opencl_prepared(struct opencl *o, const struct matmul *m);
+
 #endif

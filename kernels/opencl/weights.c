@@ -14,7 +14,7 @@
 #include "kernels/codebook/layout.h"
 #include "kernels/inputs.h"
 #include "kernels/kquants/layout.h"
-#include "kernels/opencl/weights.h"
+#include "kernels/opencl/products.h"
 #include "kernels/tq/layout.h"
 #include "kernels/tq/tq.h"
 
@@ -396,7 +396,8 @@ static void row_split(const struct upload *u, const uint8_t *row, uint8_t *const
             HELD[f - FORMATS].convert(block, made, f->block_weights);
             block = made;
         }
-        for (uint32_t i = 0; i < each; i++) block_split(h, as, block + i * as->block_bytes, b * each + i, out);
+        for (uint32_t i = 0; i < each; i++)
+            block_split(h, as, block + i * as->block_bytes, b * each + i, out);
     }
 }
 
@@ -440,29 +441,23 @@ static enum err_code send_rows(struct upload *u, struct err *why)
     return ERR_OK;
 }
 
-static enum err_code check_inputs(struct opencl *o, const struct weight *w, struct err *why)
-{
-    const enum input_kind kind = inputs_scheme(&o->base.options, w).kind;
-    if (kind == INPUT_FREE) return ERR_OK;
-    return err_set(why, ERR_USAGE,
-                   "%s: inputs of kind %s are not there on OpenCL devices; device=cpu runs them",
-                   o->device.name, input_kind_name(kind));
-}
-
 enum err_code opencl_bind(struct backend *b, struct weight *out, const struct format *format, int64_t rows,
                           int64_t cols, const struct input_scheme *input, const void *host, struct err *why)
 {
     struct opencl *o = opencl_of(b);
     struct weight w = { .format = format, .rows = rows, .cols = cols, .input = input };
-    enum err_code rc = check_inputs(o, &w, why);
-    if (rc) return rc;
+    const enum input_kind kind = inputs_scheme(&b->options, &w).kind;
+    if (!opencl_prepares(kind))
+        return err_set(why, ERR_USAGE,
+                       "%s: there are no inputs of kind %s on OpenCL devices; device=cpu runs them",
+                       o->device.name, input_kind_name(kind));
     const int64_t bytes = opencl_weight_bytes(format, rows, cols) + input_bytes(input, cols);
     w.data = w.owned = opencl_alloc(b, (size_t)bytes);
     if (!w.data)
         return err_set(why, ERR_NOMEM, "%s: %lld bytes of %s weights [%lld][%lld] do not fit into its memory",
                        o->device.name, (long long)bytes, format->name, (long long)rows, (long long)cols);
     struct upload u = { .o = o, .w = &w, .host = host, .planes = opencl_planes(format, rows, cols) };
-    rc = send_rows(&u, why);
+    enum err_code rc = send_rows(&u, why);
     if (!rc && opencl_order(&w))
         opencl_write(b, (void *)opencl_order(&w), input->order, (size_t)cols * sizeof *input->order);
     if (!rc && opencl_divide(&w))
@@ -472,7 +467,7 @@ enum err_code opencl_bind(struct backend *b, struct weight *out, const struct fo
         opencl_free(b, w.owned);
         return rc;
     }
-    o->inputs |= 1u << INPUT_FREE;
+    o->inputs |= 1u << kind;
     o->uploaded_bytes += bytes;
     *out = w;
     return ERR_OK;

@@ -248,27 +248,36 @@ static void run_shapes(const struct shape *shapes, size_t count, const enum form
     backend_close(b);
 }
 
-/* All formats, in one kernel of each kind. */
+/* All formats, one row of x: what else runs decodes as look-ups do. */
 static void every_format(void **state)
 {
     (void)state;
-    static const struct shape SHAPES[] = { { 1, 37, 1280 }, { 1, 5, 96 },   { 1, 3, 85 },
-                                           { 7, 19, 768 },  { 5, 9, 160 },  { 6, 2, 531 },
-                                           { 40, 70, 256 }, { 67, 5, 352 }, { 33, 65, 41 } };
+    static const struct shape SHAPES[] = { { 1, 37, 1280 }, { 1, 5, 96 }, { 1, 3, 85 }, { 1, 2, 1 } };
     enum format_id ids[FORMAT_COUNT];
     for (int i = 0; i < FORMAT_COUNT; i++) ids[i] = (enum format_id)i;
     run_shapes(SHAPES, COUNT_OF(SHAPES), ids, FORMAT_COUNT);
 }
 
-/* One format for each way of loading, in all the others. */
+/* More rows, a format for each way of loading and of scaling. */
+static void every_load(void **state)
+{
+    (void)state;
+    static const struct shape SHAPES[] = {
+        { 7, 19, 768 },  { 5, 9, 160 },  { 6, 2, 531 },  { 8, 64, 288 },
+        { 40, 70, 256 }, { 67, 5, 352 }, { 33, 65, 41 }, { 100, 129, 1024 }
+    };
+    static const enum format_id IDS[] = { FORMAT_F32,  FORMAT_F16,  FORMAT_Q5_1,     FORMAT_Q3_K,
+                                          FORMAT_Q6_K, FORMAT_INT8, FORMAT_FP8_E4M3, FORMAT_NF4 };
+    run_shapes(SHAPES, COUNT_OF(SHAPES), IDS, COUNT_OF(IDS));
+}
+
 static void every_shape(void **state)
 {
     (void)state;
-    static const struct shape SHAPES[] = { { 1, 1, 32 },     { 2, 33, 4160 },   { 3, 8, 64 },
-                                           { 4, 17, 1056 },  { 8, 64, 288 },    { 9, 70, 96 },
-                                           { 20, 130, 640 }, { 32, 1, 96 },     { 1, 7, 1 },
-                                           { 1, 600, 256 },  { 100, 129, 1024 } };
-    static const enum format_id IDS[] = { FORMAT_F32, FORMAT_Q4_0, FORMAT_Q6_K };
+    static const struct shape SHAPES[] = { { 1, 1, 32 },    { 2, 33, 4160 }, { 3, 8, 64 },
+                                           { 4, 17, 1056 }, { 9, 70, 96 },   { 20, 130, 640 },
+                                           { 32, 1, 96 },   { 1, 600, 256 }, { 35, 31, 512 } };
+    static const enum format_id IDS[] = { FORMAT_Q4_0 };
     run_shapes(SHAPES, COUNT_OF(SHAPES), IDS, COUNT_OF(IDS));
 }
 
@@ -319,12 +328,130 @@ static void together(void **state)
     backend_close(b);
 }
 
+/* ---------------------------------------------------------------- inputs */
+
+enum { IN = 192, OUT = 24, MANY = 11 };
+
+struct treated {
+    enum format_id format;
+    struct input_scheme s;
+};
+
+/* A product and a look-up on that device. */
+static void run_treated(struct backend *b, const struct treated *t, const void *bytes, int n, float *x,
+                        float *y, float *row)
+{
+    static const int32_t ID = 7;
+    struct err why;
+    struct weight w;
+    CHECK_OK(backend_weight_bind(b, &w, &FORMATS[t->format], OUT, IN, &t->s, bytes, &why));
+    float *there = sent(b, x, n * IN), *out = sent(b, x, MAX(n * OUT, IN));
+    backend_matmul(
+        b, &(struct matmul){ .w = &w, .x = there, .x_stride = IN, .n = n, .y = out, .y_stride = OUT }, 1);
+    fetched(b, y, out, n * OUT);
+    backend_gather(b,
+                   &(struct gather){ .table = &w, .ids = &ID, .n = 1, .y = out, .y_stride = IN, .scale = 3 });
+    fetched(b, row, out, IN);
+    backend_free(b, there);
+    backend_free(b, out);
+    backend_weight_release(b, &w);
+}
+
+/* Reordered, divided and rounded as on a CPU: one code that differs would be seen. */
+static void treated(void **state)
+{
+    (void)state;
+    static int32_t order[IN];
+    static float divide[IN], values[OUT * IN], x[MANY * IN], y[2][MANY * OUT], row[2][IN];
+    static uint8_t bytes[OUT * (IN + 4) * 4];
+    const struct treated CASES[] = {
+        { FORMAT_Q8_0, { .order = order, .divide = divide } },
+        { FORMAT_F16, { .divide = divide } },
+        { FORMAT_INT8, { .kind = INPUT_INT8_TOKEN } },
+        { FORMAT_INT8, { .kind = INPUT_INT8_TOKEN, .order = order, .divide = divide } },
+        { FORMAT_INT8, { .kind = INPUT_INT8_STATIC, .scale = 0.03f, .zero = 125, .most = 200 } },
+        { FORMAT_FP8_E4M3, { .kind = INPUT_FP8_TOKEN, .limit = 2 } },
+        { FORMAT_FP8_E5M2, { .kind = INPUT_FP8_TOKEN, .divide = divide } },
+        { FORMAT_FP8_E4M3, { .kind = INPUT_FP8_STATIC, .scale = 0.01f } },
+        { FORMAT_F32, { .kind = INPUT_TF32 } },
+    };
+    struct backend *there = opencl_or_skip(MANY, IN),
+                   *here = backend_for(isa_detect(), PRECISION_HIGHEST, ACTIVATIONS_AUTO, MANY, IN);
+    struct rng r = { 15 };
+    shuffle(&r, order, IN);
+    for (int i = 0; i < IN; i++) divide[i] = (float)exp((double)rng_gauss(&r, 0.5));
+    fill_gauss(&r, values, OUT * IN, 1);
+    fill_gauss(&r, x, MANY * IN, 2);
+    x[IN + 3] = 1e-6f, x[IN + 4] = 300; /* a token with an outlier: most of its numbers are small */
+    for (size_t c = 0; c < COUNT_OF(CASES); c++) {
+        const struct treated *t = &CASES[c];
+        format_encode_rows(&FORMATS[t->format], values, bytes, OUT, IN);
+        for (int n = 1; n <= MANY; n += MANY - 1) {
+            run_treated(here, t, bytes, n, x, y[0], row[0]);
+            run_treated(there, t, bytes, n, x, y[1], row[1]);
+            for (int i = 0; i < n * OUT; i++) /* sums of about 14 * 2, or 300 in that token */
+                CHECK_NEAR(y[1][i], y[0][i], (i / OUT == 1 ? 1e-3 : 1e-4));
+            for (int k = 0; k < IN; k++) CHECK_NEAR(row[1][k], row[0][k], 1e-6 * fabs(row[0][k]));
+        }
+    }
+    backend_close(here);
+    backend_close(there);
+}
+
+/* What a device does not do is said before anything runs. */
+static void refused(void **state)
+{
+    (void)state;
+    static const enum input_kind KINDS[] = { INPUT_INT8_TENSOR, INPUT_INT8_OUTLIERS };
+    static const uint8_t BYTES[36];
+    struct backend *b = opencl_or_skip(16, 1024);
+    for (size_t i = 0; i < COUNT_OF(KINDS); i++) {
+        const struct input_scheme s = { .kind = KINDS[i] };
+        struct weight w;
+        struct err why = { 0 };
+        CHECK(backend_weight_bind(b, &w, &FORMATS[FORMAT_INT8], 1, 32, &s, BYTES, &why) == ERR_USAGE);
+        CHECK(strstr(why.message, "device=cpu") && strstr(why.message, input_kind_name(KINDS[i])));
+    }
+    backend_close(b);
+}
+
+/* The plan knows what a matrix takes on the device: little more than in the file. */
+static void bytes_as_planned(void **state)
+{
+    (void)state;
+    enum { ROWS = 64, COLS = 1024 };
+    static uint8_t bytes[ROWS * (COLS + 4) * 4];
+    struct backend *b = opencl_or_skip(16, 1024);
+    for (int id = 0; id < FORMAT_COUNT; id++) {
+        const struct format *f = &FORMATS[id];
+        struct backend_info before, after;
+        struct weight w;
+        struct err why;
+        if (!f->decode) continue;
+        const int64_t planned = opencl_weight_bytes(f, ROWS, COLS), stored = ROWS * format_row_bytes(f, COLS);
+        backend_describe(b, &before);
+        CHECK_OK(backend_weight_bind(b, &w, f, ROWS, COLS, NULL, bytes, &why));
+        backend_describe(b, &after);
+        CHECK(after.copied_bytes - before.copied_bytes == planned);
+        CHECK(planned >= stored * 99 / 100 && planned <= stored * (id == FORMAT_TQ1_0 ? 123 : 104) / 100);
+        backend_weight_release(b, &w);
+    }
+    backend_close(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_as_decoded),     cmocka_unit_test(every_code),
-        cmocka_unit_test(rows_of_activations), cmocka_unit_test(every_format),
-        cmocka_unit_test(every_shape),         cmocka_unit_test(together),
+        cmocka_unit_test(rows_as_decoded),
+        cmocka_unit_test(every_code),
+        cmocka_unit_test(rows_of_activations),
+        cmocka_unit_test(every_format),
+        cmocka_unit_test(every_load),
+        cmocka_unit_test(every_shape),
+        cmocka_unit_test(together),
+        cmocka_unit_test(treated),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(bytes_as_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

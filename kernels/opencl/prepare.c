@@ -1,0 +1,79 @@
+/* Activations on a device as a weight's method prescribes them (kernels/README.md, "Inputs"): reordered,
+ * divided, rounded. What is rounded stays f32, at the values that integers or small floats would have: the
+ * product is the one the method means, in f32. */
+#include <assert.h>
+#include <math.h>
+
+#include "kernels/inputs.h"
+#include "kernels/opencl/products.h"
+
+enum { ITEMS = 128, ORDERED = 1, DIVIDED = 2 }; /* as in products.cl, and: */
+enum rounding { ROUND_NOT, ROUND_STEPS, ROUND_FLOATS };
+
+struct treatment { /* the parameters of the kernel that have these names */
+    enum rounding mode;
+    float scale, least, limit, steps, low, high;
+    bool multiply;
+    struct small_float to;
+};
+
+bool opencl_prepares(enum input_kind kind)
+{
+    return kind != INPUT_INT8_TENSOR && kind != INPUT_INT8_OUTLIERS;
+}
+
+static struct treatment treatment_of(const struct input_scheme *s, const struct format *f)
+{
+    struct treatment t = { .mode = ROUND_FLOATS, .limit = INFINITY, .to = *inputs_small_float(s->kind, f) };
+    const int most = s->most ? s->most : 255;
+    switch (s->kind) {
+    case INPUT_INT8_TOKEN:
+        t.mode = ROUND_STEPS, t.least = 1e-5f, t.steps = 127, t.low = -128, t.high = 127;
+        break;
+    case INPUT_INT8_STATIC:
+        t.mode = ROUND_STEPS, t.multiply = true, t.scale = s->scale;
+        t.low = (float)-s->zero, t.high = (float)(most - s->zero);
+        break;
+    case INPUT_FP8_TOKEN:
+        t.least = 1e-12f, t.steps = t.to.largest;
+        if (s->limit > 0) t.limit = s->limit;
+        break;
+    case INPUT_FP8_STATIC: t.scale = s->scale; break;
+    case INPUT_TF32: t.scale = 1; break;
+    default: t.mode = ROUND_NOT;
+    }
+    return t;
+}
+
+int64_t opencl_product_scratch_bytes(int64_t rows, int64_t max_cols)
+{
+    return rows * round_up(max_cols, 4) * (int64_t)sizeof(float);
+}
+
+struct matmul opencl_prepared(struct opencl *o, const struct matmul *m)
+{
+    const struct input_scheme s = inputs_scheme(&o->base.options, m->w);
+    const void *order = opencl_order(m->w), *divide = opencl_divide(m->w);
+    struct matmul out = *m;
+    if (s.kind == INPUT_FREE && !order && !divide) return out;
+    static const struct opencl_kernel K = { 1u << SOURCE_PRODUCTS, "", "prepare" };
+    const struct treatment t = treatment_of(&s, m->w->format);
+    out.x_stride = round_up(m->w->cols, 4);
+    out.x = (const float *)(const void *)o->scratch;
+    assert(m->n * out.x_stride * (int64_t)sizeof(float) <= o->scratch_bytes); /* backend_reserve first */
+    const struct opencl_arg args[] = {
+        ARG_PLACE(o, m->x),       ARG_INT(m->x_stride),
+        ARG_INT(m->w->cols),      ARG_INT((order ? ORDERED : 0) | (divide ? DIVIDED : 0)),
+        ARG_PLACE(o, order),      ARG_PLACE(o, divide),
+        ARG_PLACE(o, o->scratch), ARG_INT(out.x_stride),
+        ARG_INT(t.mode),          ARG_FLOAT(t.scale),
+        ARG_FLOAT(t.least),       ARG_FLOAT(t.limit),
+        ARG_FLOAT(t.steps),       ARG_FLOAT(t.low),
+        ARG_FLOAT(t.high),        ARG_INT(t.multiply),
+        ARG_INT(t.to.drop),       ARG_FLOAT(t.to.normal),
+        ARG_FLOAT(t.to.magic),    ARG_FLOAT(t.to.largest),
+    };
+    opencl_run(o, &K, (size_t[3]){ (size_t)m->n * ITEMS, 1, 1 }, (size_t[3]){ ITEMS, 1, 1 }, args,
+               COUNT_OF(args));
+    return out;
+}
