@@ -385,13 +385,29 @@ enum err_code model_forward(struct model *m, const struct batch_row *rows, int n
     return ERR_OK;
 }
 
+/* Sequence 0 from nothing to n tokens in one go, and to nothing again. */
+static enum err_code warm_rows(struct model *m, struct batch_row *rows, int n, struct err *why)
+{
+    model_truncate(m, 0, 0);
+    for (int i = 0; i < n; i++) rows[i] = (struct batch_row){ .pos = i, .logits = i == n - 1 };
+    const enum err_code rc = model_forward(m, rows, n, why);
+    model_truncate(m, 0, 0);
+    return rc;
+}
+
 enum err_code model_warm(struct model *m, struct err *why)
 {
+    /* A device compiles its kernels when they are first run, for each of a few numbers of rows another one.
+     */
+    static const int SIZES[] = { 1, 2, 4, 8, 16, 512 };
+    const int sizes = m->session.gpu_layers ? (int)COUNT_OF(SIZES) : 1,
+              most = MIN(m->session.batch, m->session.ctx);
     if (m->warm) return ERR_OK;
-    model_truncate(m, 0, 0);
-    const struct batch_row row = { .logits = true };
-    enum err_code rc = model_forward(m, &row, 1, why);
-    model_truncate(m, 0, 0);
+    struct batch_row *rows = calloc((size_t)most, sizeof *rows);
+    enum err_code rc = rows ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for %d rows", most);
+    for (int i = 0; i < sizes && !rc; i++)
+        if (i == 0 || SIZES[i - 1] < most) rc = warm_rows(m, rows, MIN(SIZES[i], most), why);
+    free(rows);
     m->warm = !rc;
     return rc;
 }

@@ -107,8 +107,9 @@ enum err_code model_forward(struct model *m, const struct batch_row *rows, int n
  * plan holds one row per sequence; a forward that asks for more lets the buffer grow once (ERR_NOMEM). */
 const float *model_logits(const struct model *m, int i);
 
-/* Touch every weight once (a file is mapped, not read, by opening), so that the first timed run does not pay
- * for loading. Once per model, later calls do nothing. Sequence 0 is emptied. */
+/* Touch every weight once (a file is mapped, not read, by opening) and have a device compile what it runs, so
+ * that the first timed run does not pay for loading. Once per model, later calls do nothing. Sequence 0 is
+ * emptied. */
 enum err_code model_warm(struct model *m, struct err *why);
 
 /* Tokens in a sequence's cache. */

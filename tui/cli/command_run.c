@@ -80,6 +80,7 @@ static enum err_code open_model(struct generation *x, const struct cli_args *a, 
         };
         x->told.load.from_ns = clock_ns();
         rc = model_open(&x->model, &o, why);
+        if (!rc && model_plan(x->model)->gpu_layers) rc = model_warm(x->model, why); /* it compiles kernels */
         x->told.load.to_ns = clock_ns();
         x->load_s = seconds_of(x->told.load);
         if (!rc) model_quantized(x->model, &x->told.quantize.from_ns, &x->told.quantize.to_ns);
