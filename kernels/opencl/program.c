@@ -107,8 +107,8 @@ static cl_program compile(struct opencl *o, uint32_t sources, const char *option
         text[count] = OPENCL_TEXTS[i].begin;
         size[count++] = (size_t)(OPENCL_TEXTS[i].end - OPENCL_TEXTS[i].begin);
     }
-    snprintf(all, sizeof all, "%s%s%s%s", OPTIONS, o->device.fp16 ? " -DFP16" : "", *options ? " " : "",
-             options); /* PoCL refuses a space at the end */
+    snprintf(all, sizeof all, "%s%s %s", OPTIONS, o->device.fp16 ? " -DFP16" : "", options);
+    for (size_t n = strlen(all); all[n - 1] == ' '; n--) all[n - 1] = 0; /* PoCL refuses a space at the end */
     cl_program p = clCreateProgramWithSource(o->context, count, text, size, &code);
     if (!p) {
         opencl_fail(o, code, "creating a program");
