@@ -132,6 +132,47 @@ static json_t *gpu_to_json(const struct gpu_ceilings *g)
     return object;
 }
 
+/* An OpenCL device's. */
+static const struct {
+    const char *name;
+    size_t offset;
+} OPENCL_CEILINGS[] = {
+    { "read_bytes_s", offsetof(struct device_ceilings, read_bytes_s) },
+    { "copy_bytes_s", offsetof(struct device_ceilings, copy_bytes_s) },
+    { "f32_ops_s", offsetof(struct device_ceilings, f32_ops_s) },
+    { "f16_ops_s", offsetof(struct device_ceilings, f16_ops_s) },
+    { "int8_ops_s", offsetof(struct device_ceilings, int8_ops_s) },
+    { "to_device_bytes_s", offsetof(struct device_ceilings, to_device_bytes_s) },
+    { "from_device_bytes_s", offsetof(struct device_ceilings, from_device_bytes_s) },
+};
+
+static json_t *opencl_to_json(const struct machine_ceilings *c)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < c->opencl_count; i++) {
+        const struct opencl_measured *d = &c->opencl[i];
+        json_t *object = json_object();
+        json_put_str(object, "name", d->name);
+        json_put_str(object, "model", d->model);
+        json_put_str(object, "driver", d->driver);
+        for (size_t k = 0; k < COUNT_OF(OPENCL_CEILINGS); k++)
+            json_put_num(object, OPENCL_CEILINGS[k].name,
+                         *(const double *)((const char *)&d->can + OPENCL_CEILINGS[k].offset));
+        json_array_append_new(list, object);
+    }
+    return list;
+}
+
+const struct opencl_measured *ceilings_opencl(const struct machine_ceilings *c, const struct device_info *d)
+{
+    for (int i = 0; i < c->opencl_count; i++) {
+        const struct opencl_measured *m = &c->opencl[i];
+        if (!strcmp(m->name, d->name) && !strcmp(m->model, d->model) && !strcmp(m->driver, d->driver))
+            return m;
+    }
+    return NULL;
+}
+
 json_t *ceilings_to_json(const struct machine_ceilings *c)
 {
     json_t *object = json_object(), *rows = json_array();
@@ -152,6 +193,7 @@ json_t *ceilings_to_json(const struct machine_ceilings *c)
     json_put(object, "arithmetic", rows);
     json_put_num(object, "power_watts", c->power_watts > 0 ? c->power_watts : NAN);
     if (c->gpu.read_bytes_s > 0) json_put(object, "gpu", gpu_to_json(&c->gpu));
+    if (c->opencl_count) json_put(object, "opencl", opencl_to_json(c));
     if (c->kernels.measured) json_put(object, "kernels", kernel_times_to_json(&c->kernels));
     return object;
 }
@@ -161,6 +203,24 @@ static double ceiling_number(const json_t *object, const char *key)
 {
     double v = json_get_num(object, key, NAN);
     return v > 0 && isfinite(v) ? v : NAN;
+}
+
+/* Devices beyond those there is room for are left out. */
+static void opencl_from_json(struct machine_ceilings *c, const json_t *list)
+{
+    size_t i;
+    json_t *object;
+    json_array_foreach(list, i, object)
+    {
+        if (c->opencl_count == CEILINGS_OPENCL) return;
+        struct opencl_measured *d = &c->opencl[c->opencl_count++];
+        snprintf(d->name, sizeof d->name, "%s", json_get_str(object, "name", ""));
+        snprintf(d->model, sizeof d->model, "%s", json_get_str(object, "model", ""));
+        snprintf(d->driver, sizeof d->driver, "%s", json_get_str(object, "driver", ""));
+        for (size_t k = 0; k < COUNT_OF(OPENCL_CEILINGS); k++)
+            *(double *)((char *)&d->can +
+                        OPENCL_CEILINGS[k].offset) = ceiling_number(object, OPENCL_CEILINGS[k].name);
+    }
 }
 
 enum err_code ceilings_from_json(struct machine_ceilings *c, const json_t *object, struct err *why)
@@ -197,6 +257,7 @@ enum err_code ceilings_from_json(struct machine_ceilings *c, const json_t *objec
     for (i = 0; json_is_object(gpu) && i < COUNT_OF(GPU_CEILINGS); i++)
         *(double *)((char *)&c->gpu + GPU_CEILINGS[i].offset) = ceiling_number(gpu, GPU_CEILINGS[i].name);
     c->gpu.unified = json_get_bool(gpu, "unified", false);
+    opencl_from_json(c, json_object_get(object, "opencl"));
     return kernels ? kernel_times_from_json(&c->kernels, kernels, why) : ERR_OK;
 }
 

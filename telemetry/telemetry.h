@@ -60,7 +60,13 @@ struct gpu_ceilings {
     bool unified;        /* its memory is the machine's */
 };
 
-enum { CEILINGS_MAX = 16 };
+/* What an OpenCL device was measured to do: who it was then, for one that has taken its name since. */
+struct opencl_measured {
+    char name[16], model[96], driver[64];
+    struct device_ceilings can;
+};
+
+enum { CEILINGS_MAX = 16, CEILINGS_OPENCL = 8 };
 struct machine_ceilings {
     double read_bytes_s_1, read_bytes_s_all; /* NAN: not measured */
     int threads_all;
@@ -74,9 +80,13 @@ struct machine_ceilings {
                                  unknown: above a tenth, the ceilings are lower than the machine's */
     double power_watts;       /* of the processors while all of them compute; 0 or NAN unknown */
     struct gpu_ceilings gpu;  /* {0}: none known */
+    int opencl_count;
+    struct opencl_measured opencl[CEILINGS_OPENCL]; /* by `detect --probe` alone: foreign drivers take part */
     struct kernel_times kernels;
 };
-/* Measures all ceilings in at most `seconds` (default 8 when 0). progress may be NULL. */
+/* The device as it was measured, or NULL: never, or another driver's. */
+const struct opencl_measured *ceilings_opencl(const struct machine_ceilings *c, const struct device_info *d);
+/* Measures all ceilings of the processors in at most `seconds` (default 8 when 0). progress may be NULL. */
 enum err_code machine_probe(struct machine_ceilings *out, uint32_t isa_usable, double seconds,
                             void (*progress)(void *ctx, const char *what, double done), void *ctx,
                             struct err *why);

@@ -3,11 +3,13 @@
 #include <string.h>
 
 #include "tui/cli/described.h"
+#include "tui/cli/devices.h"
 #include "tui/cli/rows.h"
 
 const struct cli_flag FLAGS_DETECT[] = {
     { "--probe", NULL, NULL,
-      "measure read bandwidth and arithmetic now (at most 10 s); kept for later commands", FLAG_SWITCH },
+      "measure read bandwidth and arithmetic now (at most 10 s, and some seconds each OpenCL device); kept for later commands",
+      FLAG_SWITCH },
     { "--kernels", NULL, NULL,
       "measure how long our own kernels take, too (up to 40 s): predictions stand on it; kept", FLAG_SWITCH },
     { "--record", NULL, "DIR",
@@ -38,6 +40,7 @@ static const struct column COLUMNS[] = {
     { "cgroup_cpus", "processor limit (cgroup)", COLUMN_NUM, 1, 2 },
     { "gpus", "GPUs", COLUMN_INT },
     { "gpu_names", "GPU", COLUMN_TEXT },
+    { "opencl_devices", "OpenCL devices", COLUMN_INT },
     { "os", "system", COLUMN_TEXT },
     { "kernel", "kernel", COLUMN_TEXT },
     { "governor", "frequency governor", COLUMN_TEXT },
@@ -172,6 +175,105 @@ static void note_gpus(struct table *t, const struct machine *m)
     }
 }
 
+/* ---------------------------------------------------------------- OpenCL */
+
+/* "139.8 GB/s", "n/a". */
+static const char *rate_text(double per_s, const char *unit, char *buf, size_t size)
+{
+    snprintf(buf, size, isfinite(per_s) ? "%.4g %s" : "n/a", per_s * 1e-9, unit);
+    return buf;
+}
+
+static void note_measured(struct table *t, const struct device_ceilings *c)
+{
+    const struct {
+        const char *name;
+        double per_s;
+        const char *unit;
+    } FIGURES[] = {
+        { "reads", c->read_bytes_s, "GB/s" },
+        { "copies", c->copy_bytes_s, "GB/s" },
+        { "f32", c->f32_ops_s, "Gop/s" },
+        { "fp16", c->f16_ops_s, "Gop/s" },
+        { "int8", c->int8_ops_s, "Gop/s" },
+        { "to it", c->to_device_bytes_s, "GB/s" },
+        { "from it", c->from_device_bytes_s, "GB/s" },
+    };
+    struct str line = { 0 };
+    char rate[32];
+    for (size_t i = 0; i < COUNT_OF(FIGURES); i++)
+        str_printf(&line, "%s%s %s", i ? ", " : "", FIGURES[i].name,
+                   rate_text(FIGURES[i].per_s, FIGURES[i].unit, rate, sizeof rate));
+    table_note(t, "       measured: %s", str_text(&line));
+    str_free(&line);
+}
+
+static void note_device(struct table *t, const struct machine *m, const struct device_info *d)
+{
+    struct str line = { 0 };
+    char bytes[32], abilities[64], pci[24] = "";
+    const int gpu = device_gpu(m, d);
+    device_abilities(d, abilities, sizeof abilities);
+    str_printf(&line, "%s: %s (%s, driver %s), ", d->name, *d->model ? d->model : "no name",
+               *d->platform ? d->platform : "platform n/a", *d->driver ? d->driver : "n/a");
+    str_printf(&line, "%s%s, ",
+               d->memory_bytes >= 0 ? str_from_bytes(d->memory_bytes, bytes, sizeof bytes) : "memory n/a",
+               d->shares_memory ? " of the machine's memory" : "");
+    if (d->compute_units >= 0) str_printf(&line, "%d compute units, ", d->compute_units);
+    str_append(&line, *abilities ? abilities : "f32 only");
+    if (*d->pci) snprintf(pci, sizeof pci, ", at %s", d->pci);
+    if (gpu >= 0)
+        str_printf(&line, "; it is GPU %d", gpu);
+    else if (d->gpu)
+        str_printf(&line, "%s; no sensors of it", pci);
+    else
+        str_append(&line, "; no GPU");
+    table_note(t, "%s", str_text(&line));
+    str_free(&line);
+}
+
+/* trouble: why they are not known. */
+static void put_devices(struct table *t, json_t *row, const struct machine *m, const struct devices *all,
+                        const struct machine_ceilings *c, const struct err *trouble)
+{
+    json_put(t->extra, "opencl", trouble->code ? json_null() : devices_to_json(all, m));
+    if (trouble->code) {
+        table_note(t, "OpenCL devices unknown: %s", trouble->message);
+        return;
+    }
+    json_put_int(row, "opencl_devices", all->count);
+    if (!all->count) table_note(t, "no OpenCL device: models run on the processor (device=cpu)");
+    for (int i = 0; i < all->count; i++) {
+        note_device(t, m, &all->device[i]);
+        const struct opencl_measured *known = c ? ceilings_opencl(c, &all->device[i]) : NULL;
+        if (known) note_measured(t, &known->can);
+    }
+}
+
+/* A device that fails here is one whose ceilings are unknown: stderr says why. */
+static void measure_devices(const struct cli_global *g, const struct devices *all, struct machine_ceilings *c)
+{
+    static const double SECONDS = 0.3; /* each of about seven ceilings */
+    struct progress progress;
+    progress_init(&progress, g);
+    c->opencl_count = 0;
+    for (int i = 0; i < MIN(all->count, (int)CEILINGS_OPENCL) && !cli_is_interrupted(g); i++) {
+        const struct device_info *d = &all->device[i];
+        struct opencl_measured *to = &c->opencl[c->opencl_count];
+        struct err why = { 0 };
+        *to = (struct opencl_measured){ 0 };
+        snprintf(to->name, sizeof to->name, "%s", d->name);
+        snprintf(to->model, sizeof to->model, "%s", d->model);
+        snprintf(to->driver, sizeof to->driver, "%s", d->driver);
+        progress_show(&progress, "probing %s, %s", d->name, d->model);
+        if (devices_measure(&to->can, d->name, SECONDS, &why))
+            log_write(&g->log, LOG_WARN, "%s was not measured: %s", d->name, why.message);
+        else
+            c->opencl_count++;
+    }
+    progress_clear(&progress);
+}
+
 static void note_origin(struct table *t, const json_t *about)
 {
     const char *date = json_get_str(about, "date", NULL);
@@ -198,6 +300,7 @@ static int show_another(const struct cli_global *g, const struct cli_args *a, co
     if (*d.recording.root) put_power(row, d.recording.root);
     put_ceilings(&t, row, d.ceilings_known ? &d.ceilings : NULL, false);
     note_gpus(&t, &d.machine);
+    json_put(t.extra, "opencl", json_null());
     note_origin(&t, d.recording.about);
     json_put(t.extra, "machine", machine_to_json(&d.machine));
     json_put(t.extra, "recording", d.recording.about ? json_incref(d.recording.about) : json_null());
@@ -231,8 +334,8 @@ static enum err_code measure_kernels(const struct cli_global *g, const struct ma
 }
 
 /* Half of what was asked of the machine may be known already. */
-static enum err_code measure(const struct cli_global *g, const struct cli_args *a, struct machine *m,
-                             struct machine_ceilings *c, bool *known, struct err *why)
+static enum err_code measure(const struct cli_global *g, const struct cli_args *a, const struct devices *all,
+                             struct machine *m, struct machine_ceilings *c, bool *known, struct err *why)
 {
     uint32_t usable;
     enum err_code rc = isa_usable(&usable, why);
@@ -242,13 +345,18 @@ static enum err_code measure(const struct cli_global *g, const struct cli_args *
                          : args_has(a, "--kernels") ? PROBE_IF_MISSING
                                                     : PROBE_CACHED,
                          m, c, known, why);
+    if (!rc && args_has(a, "--probe")) {
+        measure_devices(g, all, c);
+        if (usable == isa_detect()) rc = ceilings_save(c, m->id, why);
+    }
     if (!rc && args_has(a, "--kernels")) rc = measure_kernels(g, m, c, usable, why);
     return rc;
 }
 
 int command_detect(const struct cli_global *g, const struct cli_args *a)
 {
-    struct err why = { 0 };
+    struct err why = { 0 }, no_devices = { 0 };
+    struct devices devices;
     struct machine m;
     struct machine_ceilings c;
     struct table t;
@@ -261,7 +369,8 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
         err_set(&why, ERR_USAGE, "--private says how to --record");
         return cli_fail(a, &why);
     }
-    if (isa_usable(&usable, &why) || measure(g, a, &m, &c, &known, &why)) return cli_fail(a, &why);
+    devices_list(&devices, DEVICES_SECONDS, &no_devices);
+    if (isa_usable(&usable, &why) || measure(g, a, &devices, &m, &c, &known, &why)) return cli_fail(a, &why);
     json_t *ceilings = known ? ceilings_to_json(&c) : NULL;
     if (folder && recording_make(folder, args_has(a, "--private"), ceilings, &why)) {
         json_decref(ceilings);
@@ -276,6 +385,7 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
     put_power(row, "");
     put_ceilings(&t, row, known ? &c : NULL, true);
     note_gpus(&t, &m);
+    put_devices(&t, row, &m, &devices, known ? &c : NULL, &no_devices);
     if (folder)
         table_note(&t, "recorded in %s%s", folder,
                    args_has(a, "--private") ? "" : ": host and group names, serial numbers and UUIDs masked");

@@ -250,8 +250,11 @@ enum err_code cli_machine(const struct cli_global *g, enum cli_probe probe, stru
     rc = machine_probe(c, isa, 0, probe_progress, &p, why);
     progress_clear(&p);
     if (rc) return rc;
-    if (!ceilings_load(&before, m->id, &kept, NULL) && kept)
+    if (!ceilings_load(&before, m->id, &kept, NULL) && kept) {
         c->kernels = before.kernels; /* as long to make */
+        c->opencl_count = before.opencl_count;
+        memcpy(c->opencl, before.opencl, sizeof c->opencl);
+    }
     *known = true;
     if (isa != isa_detect()) return ERR_OK; /* QDYNO_ISA hid a part of the machine: nothing to remember */
     struct err save = { 0 };
