@@ -73,7 +73,7 @@ global float *result_of(global const struct plan *p, const struct piece *t, cons
 #define S_TOKENS   (TILE / S_ITEMS)
 #define K_PIECES   ((K_DIM + 7) / 8)
 #define V_PIECES   ((V_DIM + 7) / 8)
-#define K_LANES    (K_PIECES >= 16 ? 8 : K_PIECES >= 4 ? 4 : 1) /* items that share a key */
+#define K_LANES    (K_PIECES >= 16 ? 8 : K_PIECES >= 4 ? 4 : 2) /* items that share a key */
 #define V_LANES                                                                                              \
     (V_PIECES > 64   ? 128                                                                                   \
      : V_PIECES > 32 ? 64                                                                                    \
@@ -138,11 +138,18 @@ attend_few(global const uchar *k_buffer, ulong k_at, global const uchar *v_buffe
 
     for (int from = t.from, turn = 0; from < t.to; from += TILE, turn ^= 1) {
         const int n = min(TILE, t.to - from);
-        for (int j = id / K_LANES; j < TILE; j += ITEMS / K_LANES) {
+        /* Behind the last token it is read again, for nothing: loads without a condition can all be on their
+         * way at once. */
+#pragma unroll 2
+        for (int s = 0; s < TILE * K_LANES / ITEMS; s++) {
+            const int j = id / K_LANES + s * (ITEMS / K_LANES);
+            const uint row = rows[turn][min(j, n - 1)];
             float dot[QUERIES];
             for (int i = 0; i < QUERIES; i++) dot[i] = 0;
-            for (int piece = id % K_LANES; piece < K_PIECES && j < n; piece += K_LANES) {
-                const float8 k = K_LOAD8(rows[turn][j], piece * 8);
+            for (int m = 0; m < (K_PIECES + K_LANES - 1) / K_LANES; m++) {
+                const int piece = id % K_LANES + m * K_LANES;
+                if (K_PIECES % K_LANES && piece >= K_PIECES) break;
+                const float8 k = K_LOAD8(row, piece * 8);
                 for (int i = 0; i < QUERIES; i++) {
                     dot[i] = dot4(k.lo, q[i][2 * piece], dot[i]);
                     dot[i] = dot4(k.hi, q[i][2 * piece + 1], dot[i]);
@@ -187,8 +194,10 @@ attend_few(global const uchar *k_buffer, ulong k_at, global const uchar *v_buffe
         barrier(CLK_LOCAL_MEM_FENCE);
 
         for (int i = 0; i < QUERIES; i++) sum[i] *= fade[i];
-        for (int j = id / V_LANES; j < n && lane < V_PIECES; j += V_TOKENS) {
-            const float8 v = V_LOAD8(rows[turn][j], lane * 8);
+#pragma unroll 4
+        for (int s = 0; s < TILE / V_TOKENS; s++) { /* weights behind the last token are 0 */
+            const int j = id / V_LANES + s * V_TOKENS;
+            const float8 v = V_LOAD8(rows[turn][min(j, n - 1)], min(lane, V_PIECES - 1) * 8);
             for (int i = 0; i < QUERIES; i++) sum[i] = fma((float8)weights[i][j], v, sum[i]);
         }
     }
@@ -232,6 +241,8 @@ attend_few(global const uchar *k_buffer, ulong k_at, global const uchar *v_buffe
 #define V_WIDE  ((V_DIM + 63) / 64 * 64)
 #define V_PARTS (V_WIDE / 64) /* four numbers of each 64 are item (x, y)'s: x * 4.. */
 #define V_STEP  (V_WIDE <= 128 ? 2048 / V_WIDE : V_WIDE <= 256 ? 8 : 4) /* tokens between two barriers */
+#define V_EIGHTS (V_STEP * V_WIDE / 8)
+#define V_MOVES  ((V_EIGHTS + ITEMS - 1) / ITEMS) /* loads of an item for that many */
 #define MAX2(a, b) ((a) > (b) ? (a) : (b))
 #define STAGE      MAX2(K_STEP * (VECTORS + TOKENS), MAX2(V_STEP * V_WIDE, VECTORS * ACROSS))
 
@@ -254,6 +265,13 @@ void put8(local float *tile, int k, int i, int n, float8 v)
     for (int j = 0; j < 8; j++) tile[PLACE(k + j, i, n)] = each[j];
 }
 
+/* What an item moves: of its key, its query, or 0. */
+#define OPERAND8(k)                                                                                          \
+    ((k) >= K_DIM        ? (float8)0                                                                         \
+     : line < TOKENS     ? (line < n ? K_LOAD8(key, k) : (float8)0)                                       \
+     : has_query         ? query8(q_line, k)                                                                 \
+                         : (float8)0)
+
 float8 query8(global const float *q, int at)
 {
     float v[8];
@@ -261,6 +279,12 @@ float8 query8(global const float *q, int at)
     for (int i = 0; i < 8; i++) v[i] = at + i < K_DIM ? q[at + i] : 0;
     return vload8(0, v);
 }
+
+/* Piece `i` of the values of V_STEP tokens from `first` on. */
+#define VALUE8(first, i)                                                                                     \
+    ((first) + (i) / (V_WIDE / 8) < n && (i) % (V_WIDE / 8) * 8 < V_DIM                                      \
+         ? V_LOAD8(rows[(first) + (i) / (V_WIDE / 8)], (i) % (V_WIDE / 8) * 8)                               \
+         : (float8)0)
 
 /* A group takes a piece's tokens with up to VECTORS query vectors of one KV head: tiles of scores, then of
  * results, whose operands pass through local memory. Groups: pieces; KV heads and parts of their queries. */
@@ -277,9 +301,15 @@ attend_many(global const uchar *k_buffer, ulong k_at, global const uchar *v_buff
     const struct piece t = ((global const struct piece *)(p + 1))[get_group_id(0)];
     const struct share mine = share_of(p, &t, get_group_id(1));
     global const uchar *keys = k_buffer + k_at, *values = v_buffer + v_at;
-    global const float *queries = (global const float *)(q_buffer + q_at);
     const int id = get_local_id(0), x = id % ACROSS, y = id / ACROSS;
     const float scale = p->scale, softcap = p->softcap;
+
+    /* Of the keys and queries, this item moves 8 numbers of one, at k_first of each K_STEP. */
+    const int line = id / 2, k_first = id % 2 * 8, query = max(line - TOKENS, 0);
+    const bool has_query = line >= TOKENS && query < mine.vectors;
+    global const float *q_line = (global const float *)(q_buffer + q_at) +
+                                 (long)(t.row + query / mine.heads) * p->q_stride +
+                                 (long)(mine.head + query % mine.heads) * K_DIM;
 
     int low[ROWS], high[ROWS];
     float peak[ROWS], total[ROWS];
@@ -297,22 +327,19 @@ attend_many(global const uchar *k_buffer, ulong k_at, global const uchar *v_buff
         const int n = min(TOKENS, t.to - from);
         barrier(CLK_LOCAL_MEM_FENCE); /* the tile before is done with */
         if (id < n) rows[id] = row_of(ints, t.table, from + id, p->kv_heads, mine.kv_head);
+        const uint key = line < n ? row_of(ints, t.table, from + line, p->kv_heads, mine.kv_head) : 0;
 
         float4 score[ROWS];
         for (int r = 0; r < ROWS; r++) score[r] = 0;
+        float8 next = OPERAND8(k_first); /* read while what was read before is multiplied */
         for (int k0 = 0; k0 < K_DIM; k0 += K_STEP) {
-            const int line = id / 2, k = k0 + id % 2 * 8, index = line - TOKENS;
             barrier(CLK_LOCAL_MEM_FENCE);
             if (line < TOKENS)
-                put8(stage, id % 2 * 8, line, TOKENS, line < n && k < K_DIM ? K_LOAD8(rows[line], k) : 0);
-            else if (index < VECTORS)
-                put8(stage_q, id % 2 * 8, index, VECTORS,
-                     index < mine.vectors && k < K_DIM
-                         ? query8(queries + (long)(t.row + index / mine.heads) * p->q_stride +
-                                      (long)(mine.head + index % mine.heads) * K_DIM,
-                                  k) * scale
-                         : 0);
+                put8(stage, k_first, line, TOKENS, next);
+            else if (line < TOKENS + VECTORS)
+                put8(stage_q, k_first, line - TOKENS, VECTORS, next * scale);
             barrier(CLK_LOCAL_MEM_FENCE);
+            next = OPERAND8(k0 + K_STEP + k_first);
             float4 part[ROWS]; /* sums of sums: large heads would lose digits in one long chain */
             for (int r = 0; r < ROWS; r++) part[r] = 0;
             for (int i = 0; i < K_STEP; i++) {
@@ -321,8 +348,8 @@ attend_many(global const uchar *k_buffer, ulong k_at, global const uchar *v_buff
                     float each[ROWS];
                 } q;
                 q.all = *(local const floats *)(stage_q + PLACE(i, y * ROWS, VECTORS));
-                const float4 key = *(local const float4 *)(stage + PLACE(i, x * 4, TOKENS));
-                for (int r = 0; r < ROWS; r++) part[r] = fma((float4)q.each[r], key, part[r]);
+                const float4 keys4 = *(local const float4 *)(stage + PLACE(i, x * 4, TOKENS));
+                for (int r = 0; r < ROWS; r++) part[r] = fma((float4)q.each[r], keys4, part[r]);
             }
             for (int r = 0; r < ROWS; r++) score[r] += part[r];
         }
@@ -342,6 +369,8 @@ attend_many(global const uchar *k_buffer, ulong k_at, global const uchar *v_buff
             if (K_SCALED) key_scale = vload4(0, scales[0]);
             if (V_SCALED) value_scale = vload4(0, scales[1]);
         }
+        float8 values8[V_MOVES];
+        for (int i = 0; i < V_MOVES; i++) values8[i] = VALUE8(0, id + i * ITEMS);
         for (int r = 0; r < ROWS; r++) {
             float4 s = score[r];
             if (K_SCALED) s *= key_scale;
@@ -364,11 +393,11 @@ attend_many(global const uchar *k_buffer, ulong k_at, global const uchar *v_buff
 
         for (int step = 0; step < n; step += V_STEP) {
             barrier(CLK_LOCAL_MEM_FENCE);
-            for (int i = id; i < V_STEP * V_WIDE / 8; i += ITEMS) {
-                const int j = i / (V_WIDE / 8), d = i % (V_WIDE / 8) * 8;
-                vstore8(step + j < n && d < V_DIM ? V_LOAD8(rows[step + j], d) : 0, i, stage);
-            }
+            for (int i = 0; i < V_MOVES; i++)
+                if (V_EIGHTS % ITEMS == 0 || id + i * ITEMS < V_EIGHTS)
+                    vstore8(values8[i], id + i * ITEMS, stage);
             barrier(CLK_LOCAL_MEM_FENCE);
+            for (int i = 0; i < V_MOVES; i++) values8[i] = VALUE8(step + V_STEP, id + i * ITEMS);
             for (int j = 0; j < V_STEP; j += 4) {
                 float4 w[ROWS];
                 for (int r = 0; r < ROWS; r++) w[r] = weights4[(y * ROWS + r) * (TOKENS / 4) + (step + j) / 4];
