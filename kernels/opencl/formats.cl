@@ -47,7 +47,8 @@ struct weights {
 
 /* A matrix among the parameters of a kernel, and as one thing. */
 #define WEIGHTS_PARAMETERS(w)                                                                                \
-    global const uchar *w, const ulong w##_low, const ulong w##_high, const ulong w##_fine, const ulong w##_coarse
+    global const uchar *w, const ulong w##_low, const ulong w##_high, const ulong w##_fine,                  \
+        const ulong w##_coarse
 #define WEIGHTS_OF(w, units, table)                                                                          \
     {                                                                                                        \
         w + w##_low, w + w##_high, w + w##_fine, w + w##_coarse, units, table                                \
@@ -105,7 +106,8 @@ inline uint8 spread(const uint bits, const uint each)
 inline uint8 chunk_codes(const struct chunk *c)
 {
 #if LOW == 8
-    return (uint8)((uint4)(c->low.x) >> (uint4)(0, 8, 16, 24), (uint4)(c->low.y) >> (uint4)(0, 8, 16, 24)) & 255u;
+    const uint4 at = (uint4)(0, 8, 16, 24);
+    return (uint8)((uint4)(c->low.x) >> at, (uint4)(c->low.y) >> at) & 255u;
 #elif HIGH > 0
     return spread(c->low, LOW) | spread(c->high, HIGH) << LOW;
 #else

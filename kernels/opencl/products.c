@@ -97,7 +97,8 @@ void opencl_matmul(struct backend *b, const struct matmul *m, int count)
     for (int i = 0; i < count && opencl_ok(o); i++) {
         if (!m[i].n) continue;
         const struct matmul p = opencl_prepared(o, &m[i]);
-        opencl_product(o, &p, opencl_shape_of(o, kind_of(p.n), p.w->format), false);
+        const struct opencl_shape s = opencl_shape_of(o, kind_of(p.n), p.w->format);
+        opencl_product(o, &p, &s, false);
     }
 }
 
@@ -143,14 +144,14 @@ void opencl_gather(struct backend *b, const struct gather *g)
     }
     const struct opencl_arg inputs[] = { ARG_PLACE(o, order), ARG_PLACE(o, divide) };
     struct opencl_arg args[WEIGHT_ARGS + 1 + COUNT_OF(y) + COUNT_OF(inputs)];
-    const struct opencl_shape *s = opencl_shape_of(o, PRODUCT_ONE, w->format);
+    const struct opencl_shape s = opencl_shape_of(o, PRODUCT_ONE, w->format);
     char shape[OPTIONS_MAX / 2];
     struct variant v;
     weight_args(o, w, args);
     args[WEIGHT_ARGS] = ARG_INT(w->cols);
     memcpy(args + WEIGHT_ARGS + 1, y, sizeof y);
     memcpy(args + WEIGHT_ARGS + 1 + COUNT_OF(y), inputs, sizeof inputs);
-    variant_of(&v, w->format, opencl_shape_options(s, 1, shape, sizeof shape), "gather");
+    variant_of(&v, w->format, opencl_shape_options(&s, 1, shape, sizeof shape), "gather");
     opencl_run(o, &v.kernel, (size_t[3]){ (size_t)round_up((w->cols + 7) / 8, ITEMS), (size_t)g->n, 1 },
                local, args, COUNT_OF(args));
 }

@@ -1,12 +1,12 @@
 /* products.cl - y = x * w^T, and rows of a table as they are.
  *
- * Few rows of x: gemv. A team of LANES items dots ROWS rows of weights with N
- * rows of x: the items take a unit of weights
- * each, whose bytes lie side by side, and add up what they have in a tree; WAYS teams make a group. Many rows
- * of x: gemm. A group makes TM x TN results from tiles of TK inputs in local memory, each item RM x RN of them
- * in registers, so that weights are decoded once a tile.
+ * Few rows of x: gemv. A team of LANES items dots ROWS rows of weights with N rows of x: the items take a
+ * unit of weights each, whose bytes lie side by side, and add up what they have in a tree; WAYS teams make a
+ * group. Many rows of x: gemm. A group makes TM x TN results from tiles of TK inputs in local memory, each
+ * item RM x RN of them in registers, so that weights are decoded once a tile.
  *
- * All buffers are global bytes with an offset, sums f32. HALF_TILES keeps the tiles in f16. */
+ * All buffers are global bytes with an offset, sums f32. HALF_TILES keeps the tiles of weights in f16 (not
+ * those of x, which may be beyond its range). */
 
 #ifdef FP_FAST_FMAF
 #define MULTIPLY_ADD(a, b, c) fma(a, b, c)
@@ -160,38 +160,36 @@ gemv(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
 #define ITEMS (TM / RM * (TN / RN))
 
 #ifdef HALF_TILES
-typedef ushort tile_number;
-#define TILE_PUT(place, v) vstore_half(v, 0, (local half *)(place))
-#define TILE_GET(place)    vload_half(0, (local const half *)(place))
+typedef ushort w_number;
+#define W_PUT(place, v) vstore_half(v, 0, (local half *)(place))
+#define W_GET(place)    vload_half(0, (local const half *)(place))
 #else
-typedef float tile_number;
-#define TILE_PUT(place, v) *(place) = v
-#define TILE_GET(place)    (*(place))
+typedef float w_number;
+#define W_PUT(place, v) *(place) = v
+#define W_GET(place)    (*(place))
 #endif
+#define X_PUT(place, v) *(place) = v
 
 /* A tile is [TK][width + 1]: the one number more spreads the eight rows of a chunk over different banks of
  * local memory. Chunk c of its column m is v. */
-inline void tile_put(local tile_number *tile, const uint width, const uint m, const uint c, const float8 v)
-{
-    local tile_number *place = tile + 8 * c * (width + 1) + m;
-    TILE_PUT(place, v.s0);
-    TILE_PUT(place + (width + 1), v.s1);
-    TILE_PUT(place + 2 * (width + 1), v.s2);
-    TILE_PUT(place + 3 * (width + 1), v.s3);
-    TILE_PUT(place + 4 * (width + 1), v.s4);
-    TILE_PUT(place + 5 * (width + 1), v.s5);
-    TILE_PUT(place + 6 * (width + 1), v.s6);
-    TILE_PUT(place + 7 * (width + 1), v.s7);
-}
+#define TILE_PUT(PUT, tile, width, m, c, v)                                                                  \
+    PUT(tile + (8 * c) * (width + 1) + m, v.s0);                                                             \
+    PUT(tile + (8 * c + 1) * (width + 1) + m, v.s1);                                                         \
+    PUT(tile + (8 * c + 2) * (width + 1) + m, v.s2);                                                         \
+    PUT(tile + (8 * c + 3) * (width + 1) + m, v.s3);                                                         \
+    PUT(tile + (8 * c + 4) * (width + 1) + m, v.s4);                                                         \
+    PUT(tile + (8 * c + 5) * (width + 1) + m, v.s5);                                                         \
+    PUT(tile + (8 * c + 6) * (width + 1) + m, v.s6);                                                         \
+    PUT(tile + (8 * c + 7) * (width + 1) + m, v.s7)
 
 /* The products of what lies in the tiles, an input after the other. An item's rows lie TM / RM and TN / RN
  * apart, so that neighbours in a group read neighbours. */
-inline void tile_multiply(local const tile_number *w_tile, local const tile_number *x_tile, float acc[RN][RM])
+inline void tile_multiply(local const w_number *w_tile, local const float *x_tile, float acc[RN][RM])
 {
     for (uint i = 0; i < TK; i++) {
         float a[RM], b[RN];
-        for (uint m = 0; m < RM; m++) a[m] = TILE_GET(w_tile + i * (TM + 1) + m * (TM / RM));
-        for (uint t = 0; t < RN; t++) b[t] = TILE_GET(x_tile + i * (TN + 1) + t * (TN / RN));
+        for (uint m = 0; m < RM; m++) a[m] = W_GET(w_tile + i * (TM + 1) + m * (TM / RM));
+        for (uint t = 0; t < RN; t++) b[t] = x_tile[i * (TN + 1) + t * (TN / RN)];
         for (uint t = 0; t < RN; t++)
             for (uint m = 0; m < RM; m++) acc[t][m] = MULTIPLY_ADD(a[m], b[t], acc[t][m]);
     }
@@ -200,7 +198,8 @@ inline void tile_multiply(local const tile_number *w_tile, local const tile_numb
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 gemm(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
 {
-    local tile_number w_tile[TK * (TM + 1)], x_tile[TK * (TN + 1)];
+    local w_number w_tile[TK * (TM + 1)];
+    local float x_tile[TK * (TN + 1)];
     TABLE_TAKE(table);
     const struct weights weights = WEIGHTS_OF(w, units, table);
     const struct product p = PRODUCT_OF;
@@ -213,12 +212,14 @@ gemm(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
         for (uint i = item; i < TM * (TK / 8); i += ITEMS) {
             const uint c = i % (TK / 8), m = i / (TK / 8), chunk = k / 8 + c;
             const bool there = row0 + m < rows && chunk < units * CHUNKS;
-            tile_put(w_tile, TM, m, c, there ? chunk_weights(&weights, row0 + m, chunk) : (float8)(0));
+            const float8 v = there ? chunk_weights(&weights, row0 + m, chunk) : (float8)(0);
+            TILE_PUT(W_PUT, w_tile, TM, m, c, v);
         }
         for (uint i = item; i < TN * (TK / 8); i += ITEMS) {
             const uint c = i % (TK / 8), t = i / (TK / 8);
             const bool there = token0 + t < n;
-            tile_put(x_tile, TN, t, c, there ? inputs_at(&p, token0 + t, k + 8 * c) : (float8)(0));
+            const float8 v = there ? inputs_at(&p, token0 + t, k + 8 * c) : (float8)(0);
+            TILE_PUT(X_PUT, x_tile, TN, t, c, v);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         tile_multiply(w_tile + m0, x_tile + t0, acc);
@@ -281,7 +282,8 @@ inline float divided(const float x, const float by)
 
 /* To nearest, ties to even, with `drop` bits of the mantissa gone; below `normal` the unit is that of a sum
  * with `magic`. NaN stays. */
-inline float rounded(const float v, const uint drop, const float normal, const float magic, const float largest)
+inline float rounded(const float v, const uint drop, const float normal, const float magic,
+                     const float largest)
 {
     const uint u = as_uint(v), bits = u & 0x7fffffffu, half_unit = (1u << (drop - 1)) - 1;
     float r = as_float((bits + half_unit + (u >> drop & 1)) & ~((1u << drop) - 1));
@@ -293,8 +295,8 @@ inline float rounded(const float v, const uint drop, const float normal, const f
 enum { ROUND_NOT, ROUND_STEPS, ROUND_FLOATS };
 
 /* x as a matrix wants it, a group a row: input k is number order[k] of x, divided by divide of that number,
- * then rounded relative to `scale`, or where that is 0 to the row's largest magnitude (from `least` to `limit`)
- * / steps. Steps lie between low and high, and are multiplied by where `multiply`. */
+ * then rounded relative to `scale`, or where that is 0 to the row's largest magnitude (from `least` to
+ * `limit`) / steps. Steps lie between low and high; `multiply`: by the reciprocal. */
 kernel __attribute__((reqd_work_group_size(PREPARE_ITEMS, 1, 1))) void
 prepare(FLOATS(x), const uint x_stride, const uint cols, const uint flags, FLOATS(order), FLOATS(divide),
         global uchar *y_bytes, const ulong y_at, const uint y_stride, const uint mode, const float scale,

@@ -4,9 +4,8 @@
 
 #include "kernels/opencl/weights.h"
 
-/* The shape for such a product: measured, or the default. Borrowed. */
-const struct opencl_shape *opencl_shape_of(const struct opencl *o, enum product_kind kind,
-                                           const struct format *f);
+/* The shape for such a product: measured, or the default. */
+struct opencl_shape opencl_shape_of(const struct opencl *o, enum product_kind kind, const struct format *f);
 
 /* What products.cl is compiled with for this shape and n rows of x, into buf. Returns buf. */
 const char *opencl_shape_options(const struct opencl_shape *s, int n, char *buf, size_t size);

@@ -1,29 +1,75 @@
-/* In which shapes products run on this device. */
+/* In which shapes products run on this device: defaults, those that were measured, and measuring. */
 #include "kernels/opencl/products.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-/* Until it is measured: what no GPU is bad at, and what takes a CPU's driver little time to compile. */
-static const struct opencl_shape DEFAULTS[2][PRODUCT_KIND_COUNT] = {
-    {
-        [PRODUCT_ONE] = { .lanes = 8, .ways = 1, .rows = 1 },
-        [PRODUCT_FEW] = { .lanes = 8, .ways = 1, .rows = 1 },
-        [PRODUCT_NARROW] = { .tm = 32, .tn = 32, .rm = 2, .rn = 2 },
-        [PRODUCT_WIDE] = { .tm = 32, .tn = 32, .rm = 2, .rn = 2 },
-    },
-    {
-        [PRODUCT_ONE] = { .lanes = 32, .ways = 4, .rows = 2 },
-        [PRODUCT_FEW] = { .lanes = 32, .ways = 4, .rows = 2 },
-        [PRODUCT_NARROW] = { .tm = 64, .tn = 16, .rm = 4, .rn = 2 },
-        [PRODUCT_WIDE] = { .tm = 64, .tn = 64, .rm = 4, .rn = 4 },
-    },
+#include "kernels/cpu.h"
+
+enum { TILE_INPUTS = 32 /* TK of products.cl */, FEW_N = PRODUCT_FEW_MAX };
+
+static const char *const KIND_NAMES[PRODUCT_KIND_COUNT] = { "one", "few", "narrow", "wide" };
+static const char *const FAMILY_NAMES[FAMILY_COUNT] = { "32bit", "16bit", "8bit", "4bit", "2bit" };
+
+/* What is tried. The first that is marked for the kind of device is the default: for GPUs what none is bad
+ * at, for CPUs what their drivers compile quickly. */
+enum { GPU = 1, CPU = 2 };
+struct candidate {
+    int devices;
+    struct opencl_shape shape;
+};
+static const struct candidate GEMV[] = {
+    { GPU, { .lanes = 32, .ways = 4, .rows = 2 } },  { CPU, { .lanes = 8, .ways = 1, .rows = 1 } },
+    { GPU, { .lanes = 32, .ways = 4, .rows = 1 } },  { GPU, { .lanes = 32, .ways = 4, .rows = 4 } },
+    { GPU, { .lanes = 32, .ways = 2, .rows = 2 } },  { GPU, { .lanes = 32, .ways = 8, .rows = 1 } },
+    { GPU, { .lanes = 64, .ways = 2, .rows = 1 } },  { GPU, { .lanes = 64, .ways = 2, .rows = 2 } },
+    { GPU, { .lanes = 64, .ways = 2, .rows = 4 } },  { GPU, { .lanes = 128, .ways = 1, .rows = 2 } },
+    { GPU, { .lanes = 128, .ways = 1, .rows = 4 } }, { GPU, { .lanes = 16, .ways = 8, .rows = 2 } },
+    { GPU, { .lanes = 16, .ways = 4, .rows = 4 } },  { CPU, { .lanes = 4, .ways = 1, .rows = 2 } },
+};
+static const struct candidate NARROW[] = {
+    { GPU, { .tm = 64, .tn = 16, .rm = 4, .rn = 2 } },  { CPU, { .tm = 32, .tn = 32, .rm = 2, .rn = 2 } },
+    { GPU, { .tm = 64, .tn = 16, .rm = 4, .rn = 1 } },  { GPU, { .tm = 64, .tn = 32, .rm = 4, .rn = 4 } },
+    { GPU, { .tm = 128, .tn = 16, .rm = 4, .rn = 4 } }, { GPU, { .tm = 32, .tn = 16, .rm = 2, .rn = 2 } },
+    { GPU, { .tm = 32, .tn = 32, .rm = 2, .rn = 4 } },
+};
+static const struct candidate WIDE[] = {
+    { GPU, { .tm = 64, .tn = 64, .rm = 4, .rn = 4 } },
+    { CPU, { .tm = 32, .tn = 32, .rm = 2, .rn = 2 } },
+    { GPU, { .tm = 128, .tn = 64, .rm = 8, .rn = 4 } },
+    { GPU, { .tm = 64, .tn = 128, .rm = 4, .rn = 8 } },
+    { GPU, { .tm = 128, .tn = 128, .rm = 8, .rn = 8 } },
+    { GPU, { .tm = 64, .tn = 64, .rm = 8, .rn = 4 } },
+    { GPU, { .tm = 64, .tn = 64, .rm = 4, .rn = 4, .half_tiles = true } },
+    { GPU, { .tm = 128, .tn = 128, .rm = 8, .rn = 8, .half_tiles = true } },
+    { CPU, { .tm = 16, .tn = 32, .rm = 2, .rn = 4 } },
+};
+static const struct {
+    const struct candidate *all;
+    size_t count;
+} CANDIDATES[PRODUCT_KIND_COUNT] = {
+    [PRODUCT_ONE] = { GEMV, COUNT_OF(GEMV) },
+    [PRODUCT_FEW] = { GEMV, COUNT_OF(GEMV) },
+    [PRODUCT_NARROW] = { NARROW, COUNT_OF(NARROW) },
+    [PRODUCT_WIDE] = { WIDE, COUNT_OF(WIDE) },
 };
 
-const struct opencl_shape *opencl_shape_of(const struct opencl *o, enum product_kind kind,
-                                           const struct format *f)
+static int device_kind(const struct opencl *o)
 {
-    const struct opencl_shape *s = &o->tuning.shapes[kind][opencl_family(f)];
-    return s->lanes || s->tm ? s : &DEFAULTS[o->device.gpu][kind];
+    return o->device.gpu ? GPU : CPU;
+}
+
+/* ---------------------------------------------------------------- which one */
+
+struct opencl_shape opencl_shape_of(const struct opencl *o, enum product_kind kind, const struct format *f)
+{
+    struct opencl_shape s = o->tuning.shapes[kind][opencl_family(f)];
+    for (const struct candidate *c = CANDIDATES[kind].all; !s.lanes && !s.tm; c++)
+        if (c->devices & device_kind(o)) s = c->shape;
+    if (precision_for(o->base.options.precision, f) != PRECISION_MEDIUM) s.half_tiles = false;
+    return s;
 }
 
 const char *opencl_shape_options(const struct opencl_shape *s, int n, char *buf, size_t size)
@@ -33,9 +79,161 @@ const char *opencl_shape_options(const struct opencl_shape *s, int n, char *buf,
                  s->half_tiles ? " -DHALF_TILES" : "");
     else /* N: of a few sizes only, for each is compiled */
         snprintf(buf, size, "-DN=%d -DLANES=%d -DWAYS=%d -DROWS=%d",
-                 n > 4   ? 8
+                 n > 4   ? FEW_N
                  : n > 2 ? 4
                          : n,
                  s->lanes, s->ways, s->rows);
     return buf;
+}
+
+static bool power_of_two(int n)
+{
+    return n > 0 && !(n & (n - 1));
+}
+
+/* Whether the device has room for the groups of that shape, and products.cl can be cut so. */
+static bool fits(const struct opencl *o, enum product_kind kind, const struct opencl_shape *s)
+{
+    const struct device_info *d = &o->device;
+    int64_t items, numbers;
+    if (kind <= PRODUCT_FEW) {
+        if (!power_of_two(s->lanes) || s->ways < 1 || s->rows < 1 || s->tm) return false;
+        items = (int64_t)s->lanes * s->ways;
+        numbers = items * s->rows * (kind == PRODUCT_FEW ? FEW_N : 1);
+    } else {
+        if (s->lanes || s->rm < 1 || s->rn < 1 || s->tm < s->rm || s->tn < s->rn) return false;
+        if (s->tm % s->rm || s->tn % s->rn) return false;
+        items = (int64_t)(s->tm / s->rm) * (s->tn / s->rn);
+        numbers = (int64_t)TILE_INPUTS * (s->tm + s->tn + 2);
+    }
+    const int64_t bytes = (numbers + 16) * (int64_t)sizeof(float); /* and a table */
+    return (d->group_items < 0 || items <= d->group_items) && (d->local_bytes < 0 || bytes <= d->local_bytes);
+}
+
+/* ---------------------------------------------------------------- names and texts */
+
+static enum product_kind kind_at(int i)
+{
+    return (enum product_kind)(i / FAMILY_COUNT);
+}
+
+const char *opencl_tuning_name(int i, char *buf, size_t size)
+{
+    snprintf(buf, size, "product.%s.%s", KIND_NAMES[kind_at(i)], FAMILY_NAMES[i % FAMILY_COUNT]);
+    return buf;
+}
+
+static void shape_text(const struct opencl_shape *s, char text[OPENCL_TUNING_TEXT])
+{
+    if (s->tm)
+        snprintf(text, OPENCL_TUNING_TEXT, "tm=%d tn=%d rm=%d rn=%d%s", s->tm, s->tn, s->rm, s->rn,
+                 s->half_tiles ? " half_tiles" : "");
+    else
+        snprintf(text, OPENCL_TUNING_TEXT, "lanes=%d ways=%d rows=%d", s->lanes, s->ways, s->rows);
+}
+
+enum err_code opencl_tuning_use(struct backend *b, int i, const char *text, struct err *why)
+{
+    struct opencl *o = opencl_of(b);
+    struct opencl_shape s = { 0 };
+    char again[OPENCL_TUNING_TEXT], name[OPENCL_TUNING_TEXT];
+    s.half_tiles = strstr(text, " half_tiles") != NULL;
+    if (sscanf(text, "tm=%hu tn=%hu rm=%hu rn=%hu", &s.tm, &s.tn, &s.rm, &s.rn) != 4)
+        sscanf(text, "lanes=%hu ways=%hu rows=%hu", &s.lanes, &s.ways, &s.rows);
+    shape_text(&s, again);
+    if (strcmp(again, text))
+        return err_set(why, ERR_FORMAT, "%s: '%s' is no shape", opencl_tuning_name(i, name, sizeof name),
+                       text);
+    if (!fits(o, kind_at(i), &s))
+        return err_set(why, ERR_FORMAT, "%s: %s cannot run '%s'", opencl_tuning_name(i, name, sizeof name),
+                       o->device.name, text);
+    o->tuning.shapes[kind_at(i)][i % FAMILY_COUNT] = s;
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- measuring */
+
+/* Matrices one after the other that together are beyond the caches, so that each is read from memory. */
+struct bench {
+    struct matmul m;
+    struct weight w;
+    char *weights;
+    int64_t bytes; /* of one */
+    int matrices;
+};
+enum { TIMES = 9 };
+
+static enum err_code bench_make(struct opencl *o, int i, struct bench *t, struct err *why)
+{
+    static const enum format_id FORMAT_OF[FAMILY_COUNT] = { FORMAT_F32, FORMAT_F16, FORMAT_Q8_0, FORMAT_Q4_0,
+                                                            FORMAT_Q2_K };
+    static const int N[PRODUCT_KIND_COUNT] = { 1, FEW_N, 16, 512 };
+    enum { SIDE = 4096, SIDE_CPU = 512, N_CPU = 64, BEYOND_CACHES = 256 << 20 };
+    const int64_t side = o->device.gpu ? SIDE : SIDE_CPU;
+    const int n = o->device.gpu ? N[kind_at(i)] : MIN(N[kind_at(i)], (int)N_CPU);
+    t->w = (struct weight){ .format = &FORMATS[FORMAT_OF[i % FAMILY_COUNT]], .rows = side, .cols = side };
+    t->bytes = round_up(opencl_weight_bytes(t->w.format, side, side), 1 << 12);
+    t->matrices = o->device.gpu ? (int)(BEYOND_CACHES / t->bytes) + 1 : 1;
+    t->weights = opencl_alloc(&o->base, (size_t)(t->bytes * t->matrices));
+    float *x = opencl_alloc(&o->base, (size_t)(n * side) * sizeof *x);
+    float *y = opencl_alloc(&o->base, (size_t)(n * side) * sizeof *y);
+    t->m = (struct matmul){ .w = &t->w, .x = x, .x_stride = side, .n = n, .y = y, .y_stride = side };
+    if (t->weights && x && y) return ERR_OK;
+    return err_set(why, ERR_NOMEM, "%s: no memory to measure products with", o->device.name);
+}
+
+static void bench_free(struct opencl *o, struct bench *t)
+{
+    void *const all[] = { t->weights, (void *)t->m.x, t->m.y };
+    for (size_t i = 0; i < COUNT_OF(all); i++)
+        if (all[i]) opencl_free(&o->base, all[i]);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median; the first one warms up. */
+static double bench_run(struct opencl *o, struct bench *t, const struct opencl_shape *s)
+{
+    double times[TIMES];
+    for (int i = -1; i < TIMES && opencl_ok(o); i++) {
+        t->w.data = t->w.owned = t->weights + (i + 1) % t->matrices * t->bytes;
+        const double seconds = opencl_product(o, &t->m, s, true);
+        if (i >= 0) times[i] = seconds;
+    }
+    if (!opencl_ok(o)) return (double)NAN;
+    qsort(times, TIMES, sizeof *times, by_size);
+    return times[TIMES / 2];
+}
+
+enum err_code opencl_tune(struct backend *b, int i, char text[OPENCL_TUNING_TEXT],
+                          struct opencl_trial *trials, int most, int *count, struct err *why)
+{
+    struct opencl *o = opencl_of(b);
+    const enum product_kind kind = kind_at(i);
+    struct bench t = { 0 };
+    double best = INFINITY;
+    enum err_code rc = bench_make(o, i, &t, why);
+    *count = 0;
+    for (size_t j = 0; !rc && j < CANDIDATES[kind].count; j++) {
+        const struct candidate *c = &CANDIDATES[kind].all[j];
+        if (!(c->devices & device_kind(o)) || (c->shape.half_tiles && !o->device.fp16)) continue;
+        struct opencl_trial trial = { .seconds = NAN };
+        shape_text(&c->shape, trial.text);
+        if (fits(o, kind, &c->shape)) trial.seconds = bench_run(o, &t, &c->shape);
+        if (*count < most) trials[(*count)++] = trial;
+        if (trial.seconds < best) {
+            best = trial.seconds;
+            o->tuning.shapes[kind][i % FAMILY_COUNT] = c->shape;
+            strcpy(text, trial.text);
+        }
+        rc = opencl_ok(o) ? ERR_OK : b->ops->finish(b, why);
+    }
+    bench_free(o, &t);
+    if (!rc && isinf(best))
+        rc = err_set(why, ERR_USAGE, "%s: no shape of products runs here", o->device.name);
+    return rc;
 }

@@ -232,9 +232,9 @@ static void check_products(struct backend *b, const struct fixture *t)
     free(y);
 }
 
-static void run_shapes(const struct shape *shapes, size_t count, const enum format_id *ids, size_t id_count)
+static void run_shapes_on(struct backend *b, const struct shape *shapes, size_t count,
+                          const enum format_id *ids, size_t id_count)
 {
-    struct backend *b = opencl_or_skip(128, COLS_MAX);
     struct rng r = { 42 };
     for (size_t i = 0; i < id_count; i++)
         for (size_t s = 0; s < count; s++) {
@@ -245,6 +245,12 @@ static void run_shapes(const struct shape *shapes, size_t count, const enum form
             check_products(b, &t);
             fixture_free(&t);
         }
+}
+
+static void run_shapes(const struct shape *shapes, size_t count, const enum format_id *ids, size_t id_count)
+{
+    struct backend *b = opencl_or_skip(128, COLS_MAX);
+    run_shapes_on(b, shapes, count, ids, id_count);
     backend_close(b);
 }
 
@@ -258,16 +264,15 @@ static void every_format(void **state)
     run_shapes(SHAPES, COUNT_OF(SHAPES), ids, FORMAT_COUNT);
 }
 
-/* More rows, a format for each way of loading and of scaling. */
-static void every_load(void **state)
+/* More rows, a format for each way of scaling. */
+static void every_scale(void **state)
 {
     (void)state;
     static const struct shape SHAPES[] = {
         { 7, 19, 768 },  { 5, 9, 160 },  { 6, 2, 531 },  { 8, 64, 288 },
         { 40, 70, 256 }, { 67, 5, 352 }, { 33, 65, 41 }, { 100, 129, 1024 }
     };
-    static const enum format_id IDS[] = { FORMAT_F32,  FORMAT_F16,  FORMAT_Q5_1,     FORMAT_Q3_K,
-                                          FORMAT_Q6_K, FORMAT_INT8, FORMAT_FP8_E4M3, FORMAT_NF4 };
+    static const enum format_id IDS[] = { FORMAT_F32, FORMAT_Q5_1, FORMAT_Q6_K, FORMAT_FP8_E4M3 };
     run_shapes(SHAPES, COUNT_OF(SHAPES), IDS, COUNT_OF(IDS));
 }
 
@@ -439,6 +444,109 @@ static void bytes_as_planned(void **state)
     backend_close(b);
 }
 
+/* ---------------------------------------------------------------- shapes of work */
+
+static int tuning_of(const char *name)
+{
+    char buf[OPENCL_TUNING_TEXT];
+    for (int i = 0; i < OPENCL_TUNINGS; i++)
+        if (!strcmp(opencl_tuning_name(i, buf, sizeof buf), name)) return i;
+    fail_msg("there is no tuning %s", name);
+    return -1;
+}
+
+/* What GPUs run is right here, too. */
+static void other_shapes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *text;
+        struct shape s;
+    } CASES[] = {
+        { "product.one.4bit", "lanes=32 ways=4 rows=2", { 1, 37, 1280 } },
+        { "product.one.4bit", "lanes=64 ways=2 rows=4", { 1, 70, 4160 } },
+        { "product.few.4bit", "lanes=16 ways=3 rows=2", { 3, 37, 256 } },
+        { "product.narrow.4bit", "tm=64 tn=16 rm=4 rn=2", { 20, 70, 96 } },
+        { "product.wide.4bit", "tm=64 tn=64 rm=4 rn=4", { 70, 100, 288 } },
+    };
+    static const enum format_id ID[] = { FORMAT_Q4_0 };
+    struct backend *b = opencl_or_skip(128, COLS_MAX);
+    struct err why;
+    for (size_t i = 0; i < COUNT_OF(CASES); i++) {
+        CHECK_OK(opencl_tuning_use(b, tuning_of(CASES[i].name), CASES[i].text, &why));
+        run_shapes_on(b, &CASES[i].s, 1, ID, 1);
+    }
+    backend_close(b);
+}
+
+/* Weights in f16 tiles, where rounding is allowed: other numbers, but hardly. */
+static void half_tiles(void **state)
+{
+    (void)state;
+    enum { N = 40, ROWS = 33, COLS = 96 };
+    static float y[2][N * ROWS];
+    struct rng r = { 77 };
+    struct fixture t;
+    struct err why;
+    fixture_make(&t, &FORMATS[FORMAT_Q4_0], &(struct shape){ N, ROWS, COLS }, &r);
+    for (int half = 0; half < 2; half++) {
+        struct device_info device;
+        struct backend *b;
+        struct weight w;
+        if (!opencl_devices(&device, 1)) skip();
+        const struct backend_options o = { .threads = 1,
+                                           .precision = half ? PRECISION_AUTO : PRECISION_HIGHEST };
+        CHECK_OK(backend_open(&b, device.name, &o, &why));
+        CHECK_OK(
+            opencl_tuning_use(b, tuning_of("product.wide.4bit"), "tm=32 tn=32 rm=2 rn=2 half_tiles", &why));
+        CHECK_OK(backend_weight_bind(b, &w, t.f, ROWS, COLS, NULL, t.bytes, &why));
+        float *x = sent(b, t.x, N * t.x_stride), *out = sent(b, y[half], N * ROWS);
+        backend_matmul(
+            b,
+            &(struct matmul){ .w = &w, .x = x, .x_stride = t.x_stride, .n = N, .y = out, .y_stride = ROWS },
+            1);
+        fetched(b, y[half], out, N * ROWS);
+        backend_close(b);
+    }
+    const double error = nmse(y[0], y[1], N * ROWS);
+    CHECK(error > 1e-10 && error < 1e-6); /* 11 bits: 4e-8 */
+    fixture_free(&t);
+}
+
+/* What is measured is used and comes back as text; what no device could run is refused. */
+static void measured(void **state)
+{
+    (void)state;
+    static const char *const BAD[] = { "",
+                                       "lanes=32",
+                                       "lanes=32 ways=4 rows=2 and more",
+                                       "lanes=24 ways=1 rows=1",
+                                       "lanes=32768 ways=100 rows=1",
+                                       "lanes=32 ways=0 rows=1",
+                                       "tm=64 tn=64 rm=4 rn=4" };
+    struct backend *b = opencl_or_skip(16, 1024);
+    struct opencl_trial trials[8];
+    char text[OPENCL_TUNING_TEXT];
+    struct err why;
+    int count = 0;
+    const int one = tuning_of("product.one.4bit");
+    CHECK_OK(opencl_tune(b, one, text, trials, COUNT_OF(trials), &count, &why));
+    CHECK(count >= 2);
+    const struct opencl_trial *best = &trials[0];
+    for (int i = 1; i < count; i++)
+        if (trials[i].seconds < best->seconds) best = &trials[i];
+    assert_string_equal(text, best->text);
+    CHECK(best->seconds > 0);
+    CHECK_OK(opencl_tuning_use(b, one, text, &why));
+    for (size_t i = 0; i < COUNT_OF(BAD); i++) {
+        if (opencl_tuning_use(b, one, BAD[i], &why) != ERR_FORMAT)
+            fail_msg("'%s' is taken for a shape", BAD[i]);
+        CHECK(strstr(why.message, "product.one.4bit"));
+    }
+    CHECK(opencl_tuning_use(b, tuning_of("product.wide.8bit"), "tm=64 tn=64 rm=5 rn=4", &why) == ERR_FORMAT);
+    backend_close(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,12 +554,15 @@ int main(void)
         cmocka_unit_test(every_code),
         cmocka_unit_test(rows_of_activations),
         cmocka_unit_test(every_format),
-        cmocka_unit_test(every_load),
+        cmocka_unit_test(every_scale),
         cmocka_unit_test(every_shape),
         cmocka_unit_test(together),
         cmocka_unit_test(treated),
         cmocka_unit_test(refused),
         cmocka_unit_test(bytes_as_planned),
+        cmocka_unit_test(other_shapes),
+        cmocka_unit_test(half_tiles),
+        cmocka_unit_test(measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
