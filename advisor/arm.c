@@ -1,6 +1,7 @@
 /* advisor/arm.c - one side of a comparison, whatever kind it is. All work is in the kind's table. */
 #include "advisor/arm.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "advisor/arm_kind.h"
@@ -43,6 +44,39 @@ int arm_pid(const struct arm *a)
 const json_t *arm_description(const struct arm *a)
 {
     return a->description;
+}
+
+bool arm_on_gpu(const struct arm *a)
+{
+    return json_is_string(json_object_get(a->description, "gpu"));
+}
+
+void arm_watch(const struct arm *a, struct sampler_thread *sampler)
+{
+    if (!sampler) return;
+    sampler_watch_process(sampler, arm_pid(a));
+    sampler_watch_gpu(sampler, json_get_str(a->description, "gpu", NULL));
+}
+
+/* Mean of at least `least` samples, or NAN. */
+static double mean_power(const struct sample *s, int n, enum metric_id metric, int least)
+{
+    double sum = 0;
+    int got = 0;
+    for (int i = 0; i < n; i++) {
+        if (!isfinite(s[i].value[metric])) continue;
+        sum += s[i].value[metric];
+        got++;
+    }
+    return got >= least ? sum / got : NAN;
+}
+
+double arm_energy(const struct arm *a, const struct sample *samples, int n, int least, double seconds)
+{
+    const double host = mean_power(samples, n, METRIC_CPU_POWER, least);
+    if (!arm_on_gpu(a)) return host * seconds;
+    const double gpu = mean_power(samples, n, METRIC_GPU_POWER, least);
+    return (gpu + (isnan(host) ? 0 : host)) * seconds;
 }
 
 static enum err_code arm_request(struct arm *a, json_t *request, json_t **answer, arm_event_fn *event,

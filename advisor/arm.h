@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "engine/engine.h"
+#include "telemetry/telemetry.h"
 
 struct arm;
 
@@ -35,6 +36,15 @@ void arm_close(struct arm *a); /* asks, waits 2 s, then kills; NULL is fine */
 
 int arm_pid(const struct arm *a);
 const json_t *arm_description(const struct arm *a); /* the open answer; borrowed */
+
+/* Whether it runs on a GPU: then energy and utilization are that device's. */
+bool arm_on_gpu(const struct arm *a);
+/* METRIC_PROC_* are of its process from now on, METRIC_GPU_* of the GPU it runs on: unknown where no sensor
+ * has that PCI address. An arm on the processor leaves them to all GPUs. NULL sampler: nothing. */
+void arm_watch(const struct arm *a, struct sampler_thread *sampler);
+/* Joules a window took: mean power of the processors, where that is metered, and of the GPU it ran on, times
+ * the time. NAN: fewer than `least` readings of a meter, or none of the GPU. */
+double arm_energy(const struct arm *a, const struct sample *samples, int n, int least, double seconds);
 
 /* One request; *answer owned (json_decref). Errors: the worker's own code and message; ERR_INTERNAL / ERR_FIT
  * when it died (then only arm_close is left). */

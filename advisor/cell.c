@@ -104,7 +104,6 @@ static void cell_values(struct cell *c, const struct sample *samples, int n)
     c->value[METRIC_TRAIN_RATE] = quotient(c->field[FIELD_TRAIN_TOKENS], c->field[FIELD_TRAIN_S]);
     c->value[METRIC_TRAIN_LOSS] = c->field[FIELD_TRAIN_LOSS];
     c->value[METRIC_MEMORY_AFTER] = c->field[FIELD_RSS_BYTES];
-    c->value[METRIC_ENERGY] = c->value[METRIC_CPU_POWER] * c->seconds;
     c->value[METRIC_ITL_P50] = stats_latency_quantile(c->itl, c->n_itl, 0.50);
     c->value[METRIC_ITL_P95] = stats_latency_quantile(c->itl, c->n_itl, 0.95);
     c->value[METRIC_ITL_P99] = stats_latency_quantile(c->itl, c->n_itl, 0.99);
@@ -155,7 +154,7 @@ enum err_code cell_take(struct cell *c, const struct cell_ask *ask, struct sampl
 {
     *c = (struct cell){ .n_spans = 1 };
     for (int f = 0; f < FIELD_COUNT; f++) c->field[f] = NAN;
-    if (ask->sampler) sampler_watch_process(ask->sampler, arm_pid(ask->arm));
+    arm_watch(ask->arm, ask->sampler);
     const struct moment begun = moment_now();
     const enum err_code rc = run_repeats(c, ask, begun, why);
     c->spans[0] = span_until_now("cell", begun, NULL);
@@ -166,7 +165,9 @@ enum err_code cell_take(struct cell *c, const struct cell_ask *ask, struct sampl
     *n = ask->sampler
              ? sampler_window(ask->sampler, c->begun_ns, c->begun_ns + took_ns, window, WINDOW_SAMPLES)
              : 0;
+    if (ask->sampler) sampler_watch_gpu(ask->sampler, NULL);
     cell_values(c, window, *n);
+    c->value[METRIC_ENERGY] = arm_energy(ask->arm, window, *n, 1, c->seconds);
     return rc;
 }
 

@@ -21,7 +21,7 @@
  *   {"id":2,"ok":true,...}       the result
  *   {"id":2,"ok":false,"code":"ERR_FIT","message":TEXT}
  * open answers with what really runs: {"config":{all
- * keys},"recipe":,"arch":,"name":,"params":,"sha256":,"isa":,"inputs":,"device":,"threads":,
+ * keys},"recipe":,"arch":,"name":,"params":,"sha256":,"isa":,"inputs":,"device":,"gpu":,"threads":,
  *   "pinned":,"ctx":,"random_weights":,"dominant_format":,"plan":{weights,kv,compute,scratch,total,kv_bytes_per_token,decode_read_bytes,
  *   flops_per_token}, "memory":{huge_wanted_bytes,huge_bytes,copied_bytes,repacked_bytes,prefetched_bytes,
  *   prefetch_s},

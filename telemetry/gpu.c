@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "telemetry/sensors.h"
 
@@ -184,6 +185,7 @@ static void gpus_sample(void *state, struct sensors *s, double *row)
     s->gpus = g->list.count;
     for (int i = 0; i < g->list.count; i++) {
         const struct gpu_reading *r = &g->reading[i];
+        if (s->one_gpu && (!*r->bus || strcasecmp(r->bus, s->watched_gpu))) continue;
         const struct {
             enum metric_id id;
             double value;

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -25,6 +26,8 @@ struct sampler_thread {
     pthread_cond_t wake;
     bool stopping;
     int watched_pid;
+    bool one_gpu;
+    char watched_gpu[24];
     struct sample *ring; /* [capacity], oldest at (head - count) */
     int capacity, head, count;
     double latest[METRIC_SENSOR_COUNT];
@@ -91,11 +94,15 @@ static void *sampler_main(void *arg)
             if (due[i]) due_ns[i] = MAX(due_ns[i], next - tick_ns + 1) + s->period_ms[i] * MS;
         }
         pthread_mutex_lock(&s->lock);
-        int pid = s->watched_pid;
+        const int pid = s->watched_pid;
+        const bool one_gpu = s->one_gpu;
+        char bus[sizeof s->watched_gpu];
+        memcpy(bus, s->watched_gpu, sizeof bus);
         pthread_mutex_unlock(&s->lock);
 
         struct sample sample;
         telemetry_watch_process(t, pid);
+        telemetry_watch_gpu(t, one_gpu ? bus : NULL);
         telemetry_sample_due(t, due, sample.value);
         sample.t_ns = clock_ns();
         /* late: leave ticks out, do not catch up in a burst */
@@ -177,6 +184,14 @@ void sampler_watch_process(struct sampler_thread *s, int pid)
 {
     pthread_mutex_lock(&s->lock);
     s->watched_pid = pid;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sampler_watch_gpu(struct sampler_thread *s, const char *bus)
+{
+    pthread_mutex_lock(&s->lock);
+    s->one_gpu = bus != NULL;
+    snprintf(s->watched_gpu, sizeof s->watched_gpu, "%s", bus ? bus : "");
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -111,6 +111,12 @@ void telemetry_watch_process(struct telemetry *t, int pid)
     t->shared.watched_pid = pid;
 }
 
+void telemetry_watch_gpu(struct telemetry *t, const char *bus)
+{
+    t->shared.one_gpu = bus != NULL;
+    snprintf(t->shared.watched_gpu, sizeof t->shared.watched_gpu, "%s", bus ? bus : "");
+}
+
 void telemetry_sample_due(struct telemetry *t, const bool *due, double *row)
 {
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) row[i] = NAN;

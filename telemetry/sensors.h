@@ -13,9 +13,11 @@ enum { ENERGY_MAX = 64, ABSENCE_TEXT = 256 };
 struct sensors {
     const char *root; /* "" or a recorded machine */
     int watched_pid;  /* 0: none */
-    int own_pid;      /* the process whose tree is "us" for METRIC_OTHERS_BUSY; 0: unknown (recorded) */
-    int64_t now_ns;   /* of this tick */
-    const bool *due;  /* [METRIC_SENSOR_COUNT]: which metrics are wanted at this tick */
+    bool one_gpu;     /* METRIC_GPU_* are of the device at watched_gpu, not of all */
+    char watched_gpu[24];
+    int own_pid;     /* the process whose tree is "us" for METRIC_OTHERS_BUSY; 0: unknown (recorded) */
+    int64_t now_ns;  /* of this tick */
+    const bool *due; /* [METRIC_SENSOR_COUNT]: which metrics are wanted at this tick */
 
     /* written by cpu_linux, which comes first in SOURCES, at every tick that wants a metric made of them */
     double busy_s, total_s; /* processor seconds of all processors since boot; NAN: unknown */

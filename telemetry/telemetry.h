@@ -107,6 +107,9 @@ void telemetry_close(struct telemetry *t);
 
 /* The process tree METRIC_PROC_* looks at: this pid and its children (0: none; NAN then). */
 void telemetry_watch_process(struct telemetry *t, int pid);
+/* The device METRIC_GPU_* are of, by its PCI address; "": one that nobody knows, so NAN. NULL: all of them.
+ */
+void telemetry_watch_gpu(struct telemetry *t, const char *bus);
 
 /* row[METRIC_SENSOR_COUNT]; rates since the previous call (NAN on the first). */
 void telemetry_sample(struct telemetry *t, double *row);
@@ -157,6 +160,7 @@ enum err_code sensor_find(enum metric_id *out, const char *name, struct err *why
 
 void sampler_stop(struct sampler_thread *s); /* NULL is fine */
 void sampler_watch_process(struct sampler_thread *s, int pid);
+void sampler_watch_gpu(struct sampler_thread *s, const char *bus); /* as telemetry_watch_gpu */
 /* Latest known value of each sensor (NAN absent), and per-core busy. Thread-safe. Returns cores filled. */
 int sampler_latest(struct sampler_thread *s, double row[METRIC_SENSOR_COUNT], double *cores, int max_cores);
 /* telemetry_core_hertz and telemetry_energy of the sampler's last reading. Thread-safe. */

@@ -165,19 +165,6 @@ static enum err_code plan_work(struct bench *b, struct err *why)
     return rc;
 }
 
-/* Mean package power times time; needs at least two readings of a meter. */
-static double energy_of(const struct sample *s, int n, double seconds)
-{
-    double sum = 0;
-    int got = 0;
-    for (int i = 0; i < n; i++) {
-        if (!isfinite(s[i].value[METRIC_CPU_POWER])) continue;
-        sum += s[i].value[METRIC_CPU_POWER];
-        got++;
-    }
-    return got >= 2 ? sum / got * seconds : NAN;
-}
-
 static enum err_code tally_add(struct tally *t, const json_t *answer, double energy_j, struct err *why)
 {
     if (t->n < (int)COUNT_OF(t->prefill)) {
@@ -216,7 +203,7 @@ static enum err_code one_cell(struct bench *b, struct arm *arm, struct tally *t,
                                   .samples = b->window,
                                   .n_samples = n,
                                   .start_ns = from };
-    cell.energy_j = energy_of(b->window, n, cell.seconds);
+    cell.energy_j = arm_energy(arm, b->window, n, 2, cell.seconds);
     if (rc != ERR_CANCELLED) {
         struct err db_why = { 0 };
         if (recorder_cell(&b->recorder, &cell, &db_why)) {
@@ -396,7 +383,7 @@ static enum err_code one_arm(struct bench *b, struct err *why)
         b->workload_i = last;
         return ERR_OK;
     }
-    if (b->sampler) sampler_watch_process(b->sampler, arm_pid(arm));
+    arm_watch(arm, b->sampler);
     rc = start_run(b, arm, why);
     if (!rc)
         rc = spans_store_load(b->recorder.db, b->recorder.run.id, b->config_i,
