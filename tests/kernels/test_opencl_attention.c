@@ -160,10 +160,10 @@ static const struct scene SCENES[] = {
     { FORMAT_F32, FORMAT_F16, 4, 4, 12, 20, 5, 9, 1, 2, 0, 0 },
     { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 700, 1, 3, 0, 0 },
     { FORMAT_Q8_0, FORMAT_Q4_0, 6, 2, 96, 128, 16, 300, 2, 1, 0, 0 },
-    { FORMAT_Q4_0, FORMAT_FP8_E4M3, 10, 1, 128, 72, 16, 60, 1, 1, 40, 0 },
+    { FORMAT_Q4_0, FORMAT_FP8_E4M3, 2, 2, 128, 72, 16, 60, 1, 1, 40, 0 },
     { FORMAT_FP8_E4M3, FORMAT_FP8_E5M2, 7, 1, 64, 90, 8, 150, 2, 2, 100, 30 },
-    { FORMAT_FP8_E5M2, FORMAT_BF16, 3, 3, 45, 64, 8, 100, 3, 1, 0, 0 },
-    { FORMAT_BF16, FORMAT_F32, 2, 1, 256, 1024, 16, 65, 1, 1, 17, 0 },
+    { FORMAT_FP8_E5M2, FORMAT_BF16, 3, 3, 45, 64, 8, 100, 1, 1, 0, 0 },
+    { FORMAT_BF16, FORMAT_F32, 2, 2, 256, 1024, 16, 65, 1, 1, 17, 0 },
     /* Many, also next to few. */
     { FORMAT_F16, FORMAT_Q8_0, 8, 2, 64, 64, 32, 200, 40, 2, 0, 0 },
     { FORMAT_FP8_E5M2, FORMAT_FP8_E4M3, 10, 2, 45, 93, 8, 70, 50, 1, 64, 20 },
