@@ -105,9 +105,9 @@ static void run_ids(const struct entry *e, struct model *m, int step, float *got
     }
 }
 
-static void check_exact(const struct entry *e)
+static void check_config(const struct entry *e, const char *config)
 {
-    struct model *m = session_open(e->model, EXACT ",batch=16", e->ctx, 1);
+    struct model *m = session_open(e->model, config, e->ctx, 1);
     const int64_t n = e->n * model_shape(m)->vocab;
     assert_int_equal(e->want.size, (size_t)n * sizeof(float));
     float *got = malloc((size_t)n * sizeof *got);
@@ -115,10 +115,22 @@ static void check_exact(const struct entry *e)
     for (size_t i = 0; i < COUNT_OF(STEPS); i++) {
         run_ids(e, m, STEPS[i], got);
         const double d = max_difference(got, (const float *)(const void *)e->want.data, n);
-        if (!(d <= e->tolerance)) fail_msg("%s, %d at a time: off by %g", e->name, STEPS[i], d);
+        if (!(d <= e->tolerance)) fail_msg("%s, %s, %d at a time: off by %g", e->name, config, STEPS[i], d);
     }
     free(got);
     model_close(m);
+}
+
+static void check_exact(const struct entry *e)
+{
+    check_config(e, EXACT ",batch=16");
+}
+
+/* All layers there, or the first one only. */
+static void check_device(const struct entry *e)
+{
+    check_config(e, EXACT ",batch=16,device=opencl:0");
+    if (e->weights[0] == 'F') check_config(e, EXACT ",batch=16,device=opencl:0,gpu_layers=1");
 }
 
 static void test_exact(void **state)
@@ -129,6 +141,19 @@ static void test_exact(void **state)
     /* 24 in F32 (all but the three mixtures of experts), one of them with a second context length, 3 trained
      * models and 4 other formats: fewer would mean that the tables lost something. */
     assert_in_range(for_entries(true, check_exact), 32, 100);
+}
+
+static void test_opencl(void **state)
+{
+    (void)state;
+    struct device_info device;
+    char path[4096];
+    SHARED_OR_SKIP(path, GOLDEN "manifest.json");
+    if (!opencl_devices(&device, 1)) {
+        print_message("SKIPPED: no OpenCL device here (pocl-opencl-icd is one)\n");
+        skip();
+    }
+    assert_in_range(for_entries(true, check_device), 32, 100);
 }
 
 /* precision=medium may round both operands to bf16 whatever the weights' format is, so a tighter tolerance
@@ -259,8 +284,9 @@ static void test_version_1(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),     cmocka_unit_test(test_medium),  cmocka_unit_test(test_default),
-        cmocka_unit_test(test_f16_cache), cmocka_unit_test(test_refused), cmocka_unit_test(test_version_1),
+        cmocka_unit_test(test_exact),     cmocka_unit_test(test_opencl),    cmocka_unit_test(test_medium),
+        cmocka_unit_test(test_default),   cmocka_unit_test(test_f16_cache), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_version_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
