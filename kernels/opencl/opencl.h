@@ -85,14 +85,14 @@ struct opencl {
     int built_count;
     struct mirror mirrors[MIRRORS];
     struct opencl_ints plans[2]; /* attention.c: of layers without and with a window */
-    uint64_t clock; /* of mirrors */
-    char *scratch;  /* an address; what opencl_reserve took for attention and products */
+    uint64_t clock;              /* of mirrors */
+    char *scratch;               /* an address; what opencl_reserve took for attention and products */
     int64_t scratch_bytes;
     struct opencl_tuning tuning; /* of products */
-    int64_t uploaded_bytes; /* of weights */
-    uint32_t inputs;        /* as backend_info */
-    struct err failed;      /* code 0: none */
-    bool lost;              /* the device is gone for good */
+    int64_t uploaded_bytes;      /* of weights */
+    uint32_t inputs;             /* as backend_info */
+    struct err failed;           /* code 0: none */
+    bool lost;                   /* the device is gone for good */
 };
 
 static inline struct opencl *opencl_of(struct backend *b)
