@@ -67,23 +67,23 @@ global float *result_of(global const struct plan *p, const struct piece *t, cons
 
 #if defined QUERIES
 
-#define ITEMS      128
-#define TILE       64 /* tokens between two looks at the largest score */
-#define S_ITEMS    16 /* that share a query's softmax */
-#define S_TOKENS   (TILE / S_ITEMS)
-#define K_PIECES   ((K_DIM + 7) / 8)
-#define V_PIECES   ((V_DIM + 7) / 8)
-#define K_LANES    (K_PIECES >= 16 ? 8 : K_PIECES >= 4 ? 4 : 2) /* items that share a key */
+#define ITEMS    128
+#define TILE     64 /* tokens between two looks at the largest score */
+#define S_ITEMS  16 /* that share a query's softmax */
+#define S_TOKENS (TILE / S_ITEMS)
+#define K_PIECES ((K_DIM + 7) / 8)
+#define V_PIECES ((V_DIM + 7) / 8)
+#define K_LANES  (K_PIECES >= 16 ? 8 : K_PIECES >= 4 ? 4 : 2) /* items that share a key */
 #define V_LANES                                                                                              \
     (V_PIECES > 64   ? 128                                                                                   \
      : V_PIECES > 32 ? 64                                                                                    \
      : V_PIECES > 16 ? 32                                                                                    \
      : V_PIECES > 8  ? 16                                                                                    \
      : V_PIECES > 4  ? 8                                                                                     \
-                     : 4) /* items that share a value: 8 numbers each */
-#define V_TOKENS   (ITEMS / V_LANES) /* read at once */
-#define SCORES     (QUERIES * TILE * K_LANES)
-#define POOL       (SCORES > ITEMS * 8 ? SCORES : ITEMS * 8)
+                     : 4)           /* items that share a value: 8 numbers each */
+#define V_TOKENS (ITEMS / V_LANES) /* read at once */
+#define SCORES   (QUERIES * TILE * K_LANES)
+#define POOL     (SCORES > ITEMS * 8 ? SCORES : ITEMS * 8)
 
 float capped(float score, float softcap)
 {
@@ -127,7 +127,8 @@ attend_few(global const uchar *k_buffer, ulong k_at, global const uchar *v_buffe
         low[id] = p->window > 0 ? max(0, last - p->window + 1) : 0;
         high[id] = last + 1;
     }
-    if (id < TILE && t.from + id < t.to) rows[0][id] = row_of(ints, t.table, t.from + id, kv_heads, mine.kv_head);
+    if (id < TILE && t.from + id < t.to)
+        rows[0][id] = row_of(ints, t.table, t.from + id, kv_heads, mine.kv_head);
     barrier(CLK_LOCAL_MEM_FENCE);
 
     /* For the softmax, of query id / S_ITEMS; for the values, of V_LANES lanes and V_TOKENS tokens. */
@@ -233,21 +234,21 @@ attend_few(global const uchar *k_buffer, ulong k_at, global const uchar *v_buffe
 
 #if defined ROWS
 
-#define ACROSS  16 /* items: the group is ACROSS x ACROSS */
-#define ITEMS   (ACROSS * ACROSS)
-#define VECTORS (ACROSS * ROWS) /* of queries; item (x, y) has ROWS of them, y * ROWS.. */
-#define TOKENS  64              /* of a tile; item (x, y) scores 4 of them, x * 4.. */
-#define K_STEP  16              /* numbers of a head that are multiplied between two barriers */
-#define V_WIDE  ((V_DIM + 63) / 64 * 64)
-#define V_PARTS (V_WIDE / 64) /* four numbers of each 64 are item (x, y)'s: x * 4.. */
-#define V_STEP  (V_WIDE <= 128 ? 2048 / V_WIDE : V_WIDE <= 256 ? 8 : 4) /* tokens between two barriers */
-#define V_EIGHTS (V_STEP * V_WIDE / 8)
-#define V_MOVES  ((V_EIGHTS + ITEMS - 1) / ITEMS) /* loads of an item for that many */
+#define ACROSS     16 /* items: the group is ACROSS x ACROSS */
+#define ITEMS      (ACROSS * ACROSS)
+#define VECTORS    (ACROSS * ROWS) /* of queries; item (x, y) has ROWS of them, y * ROWS.. */
+#define TOKENS     64              /* of a tile; item (x, y) scores 4 of them, x * 4.. */
+#define K_STEP     16              /* numbers of a head that are multiplied between two barriers */
+#define V_WIDE     ((V_DIM + 63) / 64 * 64)
+#define V_PARTS    (V_WIDE / 64) /* four numbers of each 64 are item (x, y)'s: x * 4.. */
+#define V_STEP     (V_WIDE <= 128 ? 2048 / V_WIDE : V_WIDE <= 256 ? 8 : 4) /* tokens between two barriers */
+#define V_EIGHTS   (V_STEP * V_WIDE / 8)
+#define V_MOVES    ((V_EIGHTS + ITEMS - 1) / ITEMS) /* loads of an item for that many */
 #define MAX2(a, b) ((a) > (b) ? (a) : (b))
-#define STAGE      MAX2(K_STEP * (VECTORS + TOKENS), MAX2(V_STEP * V_WIDE, VECTORS * ACROSS))
+#define STAGE      MAX2((K_STEP) * (VECTORS + TOKENS), MAX2((V_STEP) * (V_WIDE), (VECTORS) * (ACROSS)))
 
 /* Where column i of row k of a tile with n columns is kept: eight rows apart they would meet in one bank. */
-#define PLACE(k, i, n) ((k) * (n) + ((i) ^ ((k) * 2 & 16 & ((n)-1))))
+#define PLACE(k, i, n) ((k) * (n) + ((i) ^ ((k)*2 & 16 & ((n)-1))))
 
 #if ROWS == 4
 typedef float4 floats;
@@ -267,10 +268,10 @@ void put8(local float *tile, int k, int i, int n, float8 v)
 
 /* What an item moves: of its key, its query, or 0. */
 #define OPERAND8(k)                                                                                          \
-    ((k) >= K_DIM        ? (float8)0                                                                         \
-     : line < TOKENS     ? (line < n ? K_LOAD8(key, k) : (float8)0)                                       \
-     : has_query         ? query8(q_line, k)                                                                 \
-                         : (float8)0)
+    ((k) >= K_DIM    ? (float8)0                                                                             \
+     : line < TOKENS ? (line < n ? K_LOAD8(key, k) : (float8)0)                                              \
+     : has_query     ? query8(q_line, k)                                                                     \
+                     : (float8)0)
 
 float8 query8(global const float *q, int at)
 {
@@ -315,7 +316,8 @@ attend_many(global const uchar *k_buffer, ulong k_at, global const uchar *v_buff
     float peak[ROWS], total[ROWS];
     float4 sum[ROWS][V_PARTS];
     for (int r = 0; r < ROWS; r++) {
-        const int index = y * ROWS + r, last = index < mine.vectors ? ints[p->pos + t.row + index / mine.heads] : -1;
+        const int index = y * ROWS + r,
+                  last = index < mine.vectors ? ints[p->pos + t.row + index / mine.heads] : -1;
         low[r] = p->window > 0 ? max(0, last - p->window + 1) : 0;
         high[r] = min(last + 1, t.to);
         peak[r] = -INFINITY;
@@ -383,7 +385,8 @@ attend_many(global const uchar *k_buffer, ulong k_at, global const uchar *v_buff
         for (int r = 0; r < ROWS; r++) {
             float most = peak[r];
             for (int i = 0; i < ACROSS; i++) most = fmax(most, stage[(y * ROWS + r) * ACROSS + i]);
-            const float zero = most == -INFINITY ? 0 : most, by = exp(peak[r] - zero); /* nothing seen yet: 0 */
+            const float zero = most == -INFINITY ? 0 : most,
+                        by = exp(peak[r] - zero); /* nothing seen yet: 0 */
             const float4 w = exp(score[r] - zero);
             peak[r] = most;
             total[r] = total[r] * by + ((w.x + w.y) + (w.z + w.w));
@@ -400,12 +403,14 @@ attend_many(global const uchar *k_buffer, ulong k_at, global const uchar *v_buff
             for (int i = 0; i < V_MOVES; i++) values8[i] = VALUE8(step + V_STEP, id + i * ITEMS);
             for (int j = 0; j < V_STEP; j += 4) {
                 float4 w[ROWS];
-                for (int r = 0; r < ROWS; r++) w[r] = weights4[(y * ROWS + r) * (TOKENS / 4) + (step + j) / 4];
+                for (int r = 0; r < ROWS; r++)
+                    w[r] = weights4[(y * ROWS + r) * (TOKENS / 4) + (step + j) / 4];
                 for (int d = 0; d < V_PARTS; d++) {
                     local const float4 *v = stage4 + j * (V_WIDE / 4) + d * 16 + x;
                     const float4 a = v[0], b = v[V_WIDE / 4], c = v[V_WIDE / 2], e = v[V_WIDE / 4 * 3];
                     for (int r = 0; r < ROWS; r++)
-                        sum[r][d] = fma(w[r].wwww, e, fma(w[r].zzzz, c, fma(w[r].yyyy, b, fma(w[r].xxxx, a, sum[r][d]))));
+                        sum[r][d] = fma(w[r].wwww, e,
+                                        fma(w[r].zzzz, c, fma(w[r].yyyy, b, fma(w[r].xxxx, a, sum[r][d]))));
                 }
             }
         }
@@ -454,8 +459,7 @@ merge(global uchar *y_buffer, ulong y_at, global const uchar *partial_buffer, ul
     global const float *partials = (global const float *)(partial_buffer + partials_at);
     global const float *values = partials + 2 * (long)slots;
     float peak = -INFINITY, total = 0;
-    for (int s = 0; s < m.stretches; s++)
-        peak = fmax(peak, partials[2 * (m.slot + (long)s * m.step + head)]);
+    for (int s = 0; s < m.stretches; s++) peak = fmax(peak, partials[2 * (m.slot + (long)s * m.step + head)]);
     for (int s = id; s < m.stretches; s += ITEMS)
         weights[s] = exp(partials[2 * (m.slot + (long)s * m.step + head)] - peak);
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,7 +1,7 @@
 /* What a device can do at most: read and copy memory in a stream, multiply and add in registers. */
 
-/* Every item takes `share` pieces of 16 bytes (a multiple of 8), the first of them at begin * its number, each
- * `step` behind the one before: side by side with its neighbours', or one after the other. */
+/* Every item takes `share` pieces of 16 bytes (a multiple of 8), the first of them at begin * its number,
+ * each `step` behind the one before: side by side with its neighbours', or one after the other. */
 kernel void read_all(global const uint4 *x, ulong share, ulong begin, ulong step, global uint *out)
 {
     uint4 sums[8];

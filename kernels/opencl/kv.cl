@@ -1,9 +1,9 @@
 /* Rows of the KV cache: kv_store writes them; with -DK and -DV (formats of keys and values, by name) what
  * reads them for attention.cl, which follows this file.
  *
- * Stored bytes are those of the reference encoders (kernels/<format>/), operation by operation: nothing may be
- * contracted. Where that cannot be had: a device that takes f32 subnormals for zero stores zeros for rows of
- * less than about 1e-36. */
+ * Stored bytes are those of the reference encoders (kernels/<format>/), operation by operation: nothing may
+ * be contracted. Where that cannot be had: a device that takes f32 subnormals for zero stores zeros for rows
+ * of less than about 1e-36. */
 #pragma OPENCL FP_CONTRACT OFF
 
 /* ---------------------------------------------------------------- writing */
@@ -95,10 +95,10 @@ void store_q4_0(local const float *x, local const int *most, int dim, global uch
         float extreme = 0;
         for (int j = 0; j < 32; j++) extreme = fabs(block[j]) > fabs(extreme) ? block[j] : extreme;
         const float d = divide(extreme, -8), by = d != 0 ? divide(1, d) : 0;
-        ((global ushort *)row)[i] =
-            at < 0 ? half_bits(d)
-                   : q4_0_code(block[at], by) | q4_0_code(block[at + 16], by) << 4 |
-                         q4_0_code(block[at + 1], by) << 8 | q4_0_code(block[at + 17], by) << 12;
+        ((global ushort *)row)[i] = at < 0 ? half_bits(d)
+                                           : q4_0_code(block[at], by) | q4_0_code(block[at + 16], by) << 4 |
+                                                 q4_0_code(block[at + 1], by) << 8 |
+                                                 q4_0_code(block[at + 17], by) << 12;
     }
 }
 

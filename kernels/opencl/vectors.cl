@@ -41,8 +41,8 @@ float2 item_sums(global const float *x, int cols, float about)
  * rounds off shows in the sum of differences from it, which are small, and so does its part in the squares.
  */
 kernel void norm(global const uchar *x_buffer, ulong x_at, long x_stride, global const uchar *w_buffer,
-                 ulong w_at, global const uchar *bias_buffer, ulong bias_at, int has_bias, int layer, int cols,
-                 float eps, global uchar *y_buffer, ulong y_at, long y_stride)
+                 ulong w_at, global const uchar *bias_buffer, ulong bias_at, int has_bias, int layer,
+                 int cols, float eps, global uchar *y_buffer, ulong y_at, long y_stride)
 {
     local float2 sums[NORM_ITEMS];
     const long row = get_group_id(0);
@@ -97,9 +97,9 @@ kernel void rope(global uchar *x_buffer, ulong x_at, long x_stride, int n, int h
 /* ---------------------------------------------------------------- activation */
 
 /* As enum activation. */
-#define SILU 0
+#define SILU      0
 #define GELU_TANH 1
-#define GELU_ERF 2
+#define GELU_ERF  2
 
 float activated(int act, float g)
 {
