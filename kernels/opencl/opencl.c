@@ -164,7 +164,9 @@ static void opencl_describe(const struct backend *b, struct backend_info *out)
 int64_t opencl_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols)
 {
     (void)options;
-    return MAX(opencl_product_scratch_bytes(rows, max_cols), opencl_attention_scratch_bytes(rows, max_cols));
+    const int64_t bytes = MAX(opencl_product_scratch_bytes(rows, max_cols),
+                              opencl_attention_scratch_bytes(rows, max_cols));
+    return MAX(bytes, opencl_top_scratch_bytes());
 }
 
 int64_t opencl_plan_bytes(const struct backend_options *options, const struct format *f, int64_t rows,
