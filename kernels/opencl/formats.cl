@@ -90,12 +90,12 @@ constant float VALUES[16] = { 0.0f,  0.00520833349f,  0.666666687f,  1.0f,  0.33
 
 /* ---------------------------------------------------------------- codes */
 
-inline float half_of(const ushort bits)
+float half_of(const ushort bits)
 {
     return vload_half(0, (const private half *)&bits);
 }
 
-inline uint8 spread(const uint bits, const uint each)
+uint8 spread(const uint bits, const uint each)
 {
     const uint8 at = (uint8)(0, 1, 2, 3, 4, 5, 6, 7) * each;
     return (uint8)(bits) >> at & ((1u << each) - 1);
@@ -103,7 +103,7 @@ inline uint8 spread(const uint bits, const uint each)
 
 /* The eight codes as whole numbers. */
 #if LOW <= 8
-inline uint8 chunk_codes(const struct chunk *c)
+uint8 chunk_codes(const struct chunk *c)
 {
 #if LOW == 8
     const uint4 at = (uint4)(0, 8, 16, 24);
@@ -118,7 +118,7 @@ inline uint8 chunk_codes(const struct chunk *c)
 
 /* What they mean, before the scale. Whole numbers become floats by their place in the mantissa of 2^23,
  * which is faster than a conversion and as exact. */
-inline float8 chunk_values(const struct chunk *c, local const float *table)
+float8 chunk_values(const struct chunk *c, local const float *table)
 {
 #if LOW == 32
     return c->low;
@@ -147,7 +147,7 @@ inline float8 chunk_values(const struct chunk *c, local const float *table)
 
 /* ---------------------------------------------------------------- loading */
 
-inline struct chunk chunk_load(const struct weights *w, const uint row, const uint chunk)
+struct chunk chunk_load(const struct weights *w, const uint row, const uint chunk)
 {
     struct chunk c;
     const ulong at = (ulong)row * w->units * CHUNKS + chunk;
@@ -169,7 +169,7 @@ inline struct chunk chunk_load(const struct weights *w, const uint row, const ui
     return c;
 }
 
-inline void unit_load(const struct weights *w, const uint row, const uint unit, struct chunk *out)
+void unit_load(const struct weights *w, const uint row, const uint unit, struct chunk *out)
 {
     const ulong at = (ulong)row * w->units + unit;
 #if LOW == 2
@@ -204,7 +204,7 @@ inline void unit_load(const struct weights *w, const uint row, const uint unit, 
 #endif
 
 /* (scale, add) of a chunk, 1 and 0 where a row or nobody has one. */
-inline float2 shared_of(const struct weights *w, const uint row, const uint chunk)
+float2 shared_of(const struct weights *w, const uint row, const uint chunk)
 {
 #ifdef SHARED
     const ulong at = (ulong)row * (w->units * UNIT / SPAN) + chunk / (SPAN / 8);
@@ -243,7 +243,7 @@ inline float2 shared_of(const struct weights *w, const uint row, const uint chun
 }
 
 /* What a row's products are multiplied by in the end. */
-inline float row_scale(const struct weights *w, const uint row)
+float row_scale(const struct weights *w, const uint row)
 {
 #ifdef SHARED_ROW
     return ((global const float *)w->coarse)[row];
@@ -253,7 +253,7 @@ inline float row_scale(const struct weights *w, const uint row)
 }
 
 /* Weights 8 * chunk.. of a row, as decode makes them. */
-inline float8 chunk_weights(const struct weights *w, const uint row, const uint chunk)
+float8 chunk_weights(const struct weights *w, const uint row, const uint chunk)
 {
 #pragma OPENCL FP_CONTRACT OFF
     const struct chunk c = chunk_load(w, row, chunk);

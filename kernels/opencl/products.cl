@@ -14,6 +14,9 @@
 #define MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #endif
 
+/* Before loops over what shall stay in registers: an array that is indexed by a variable cannot. */
+#define UNROLLED _Pragma("unroll")
+
 #define FLOATS(name)    global const uchar *name##_bytes, const ulong name##_at
 #define FLOATS_OF(name) ((global const float *)(name##_bytes + name##_at))
 
@@ -41,7 +44,7 @@ struct product {
     }
 
 /* Inputs k .. k + 7 of a row; behind cols there are zeros. */
-inline float8 inputs_at(const struct product *p, const uint token, const uint k)
+float8 inputs_at(const struct product *p, const uint token, const uint k)
 {
     global const float *x = p->x + (ulong)token * p->x_stride;
     if ((p->flags & EVEN_X) && k + 8 <= p->cols) {
@@ -53,7 +56,7 @@ inline float8 inputs_at(const struct product *p, const uint token, const uint k)
     return (float8)(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]);
 }
 
-inline void deliver(const struct product *p, const uint token, const uint row, float sum)
+void deliver(const struct product *p, const uint token, const uint row, float sum)
 {
     const ulong place = (ulong)token * p->y_stride + row;
     if (row >= p->rows || token >= p->n) return;
@@ -73,7 +76,7 @@ inline void deliver(const struct product *p, const uint token, const uint row, f
 #define RUN CHUNKS
 #endif
 
-inline float dot_add(const float8 a, const float8 b, float sum)
+float dot_add(const float8 a, const float8 b, float sum)
 {
     sum = MULTIPLY_ADD(a.s0, b.s0, sum);
     sum = MULTIPLY_ADD(a.s1, b.s1, sum);
@@ -87,33 +90,33 @@ inline float dot_add(const float8 a, const float8 b, float sum)
 
 /* One unit of ROWS rows of weights and as many inputs of N rows of x, a run at a time. Scales that are only
  * multiplied by wait for the sum of a run; where something is added to weights, too, that would cancel. */
-inline void unit_dot(const struct weights *w, const uint *row, const struct product *p, const uint unit,
+void unit_dot(const struct weights *w, const uint *row, const struct product *p, const uint unit,
                      float acc[ROWS][N])
 {
     struct chunk c[ROWS][CHUNKS];
-    for (uint r = 0; r < ROWS; r++) unit_load(w, row[r], unit, c[r]);
-    for (uint run = 0; run < CHUNKS; run += RUN) {
+    UNROLLED for (uint r = 0; r < ROWS; r++) unit_load(w, row[r], unit, c[r]);
+    UNROLLED for (uint run = 0; run < CHUNKS; run += RUN) {
         float part[ROWS][N];
         float2 s[ROWS];
-        for (uint r = 0; r < ROWS; r++) {
+        UNROLLED for (uint r = 0; r < ROWS; r++) {
             s[r] = shared_of(w, row[r], unit * CHUNKS + run);
-            for (uint t = 0; t < N; t++) part[r][t] = 0;
+            UNROLLED for (uint t = 0; t < N; t++) part[r][t] = 0;
         }
-        for (uint i = run; i < run + RUN; i++) {
+        UNROLLED for (uint i = run; i < run + RUN; i++) {
             float8 v[ROWS];
-            for (uint r = 0; r < ROWS; r++) {
+            UNROLLED for (uint r = 0; r < ROWS; r++) {
                 v[r] = chunk_values(&c[r][i], w->table);
 #ifdef ADDS
                 v[r] = MULTIPLY_ADD(v[r], (float8)(s[r].x), (float8)(s[r].y));
 #endif
             }
-            for (uint t = 0; t < N; t++) { /* rows that are not there: the last one once more */
+            UNROLLED for (uint t = 0; t < N; t++) { /* rows that are not there: the last one once more */
                 const float8 x = inputs_at(p, min(t, p->n - 1), (unit * CHUNKS + i) * 8);
-                for (uint r = 0; r < ROWS; r++) part[r][t] = dot_add(v[r], x, part[r][t]);
+                UNROLLED for (uint r = 0; r < ROWS; r++) part[r][t] = dot_add(v[r], x, part[r][t]);
             }
         }
-        for (uint r = 0; r < ROWS; r++)
-            for (uint t = 0; t < N; t++)
+        UNROLLED for (uint r = 0; r < ROWS; r++)
+            UNROLLED for (uint t = 0; t < N; t++)
 #ifdef ADDS
                 acc[r][t] += part[r][t];
 #else
@@ -133,12 +136,12 @@ gemv(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
     const uint row0 = (get_group_id(0) * WAYS + way) * ROWS;
     float acc[ROWS][N];
     uint row[ROWS];
-    for (uint r = 0; r < ROWS; r++) {
+    UNROLLED for (uint r = 0; r < ROWS; r++) {
         row[r] = min(row0 + r, rows - 1);
-        for (uint t = 0; t < N; t++) acc[r][t] = 0;
+        UNROLLED for (uint t = 0; t < N; t++) acc[r][t] = 0;
     }
     for (uint u = lane; u < units; u += LANES) unit_dot(&weights, row, &p, u, acc);
-    for (uint i = 0; i < ROWS * N; i++) sums[i][way][lane] = acc[i / N][i % N];
+    UNROLLED for (uint i = 0; i < ROWS * N; i++) sums[i][way][lane] = acc[i / N][i % N];
     for (uint apart = LANES / 2; apart > 0; apart /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint i = 0; i < ROWS * N && lane < apart; i++) sums[i][way][lane] += sums[i][way][lane + apart];
@@ -184,14 +187,14 @@ typedef float w_number;
 
 /* The products of what lies in the tiles, an input after the other. An item's rows lie TM / RM and TN / RN
  * apart, so that neighbours in a group read neighbours. */
-inline void tile_multiply(local const w_number *w_tile, local const float *x_tile, float acc[RN][RM])
+void tile_multiply(local const w_number *w_tile, local const float *x_tile, float acc[RN][RM])
 {
     for (uint i = 0; i < TK; i++) {
         float a[RM], b[RN];
-        for (uint m = 0; m < RM; m++) a[m] = W_GET(w_tile + i * (TM + 1) + m * (TM / RM));
-        for (uint t = 0; t < RN; t++) b[t] = x_tile[i * (TN + 1) + t * (TN / RN)];
-        for (uint t = 0; t < RN; t++)
-            for (uint m = 0; m < RM; m++) acc[t][m] = MULTIPLY_ADD(a[m], b[t], acc[t][m]);
+        UNROLLED for (uint m = 0; m < RM; m++) a[m] = W_GET(w_tile + i * (TM + 1) + m * (TM / RM));
+        UNROLLED for (uint t = 0; t < RN; t++) b[t] = x_tile[i * (TN + 1) + t * (TN / RN)];
+        UNROLLED for (uint t = 0; t < RN; t++)
+            UNROLLED for (uint m = 0; m < RM; m++) acc[t][m] = MULTIPLY_ADD(a[m], b[t], acc[t][m]);
     }
 }
 
@@ -206,8 +209,8 @@ gemm(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
     const uint item = get_local_id(0), m0 = item % (TM / RM), t0 = item / (TM / RM);
     const uint row0 = get_group_id(0) * TM, token0 = get_group_id(1) * TN;
     float acc[RN][RM];
-    for (uint t = 0; t < RN; t++)
-        for (uint m = 0; m < RM; m++) acc[t][m] = 0;
+    UNROLLED for (uint t = 0; t < RN; t++)
+        UNROLLED for (uint m = 0; m < RM; m++) acc[t][m] = 0;
     for (uint k = 0; k < units * UNIT; k += TK) {
         for (uint i = item; i < TM * (TK / 8); i += ITEMS) {
             const uint c = i % (TK / 8), m = i / (TK / 8), chunk = k / 8 + c;
@@ -225,8 +228,8 @@ gemm(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
         tile_multiply(w_tile + m0, x_tile + t0, acc);
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    for (uint t = 0; t < RN; t++)
-        for (uint m = 0; m < RM; m++)
+    UNROLLED for (uint t = 0; t < RN; t++)
+        UNROLLED for (uint m = 0; m < RM; m++)
             deliver(&p, token0 + t0 + t * (TN / RN), row0 + m0 + m * (TM / RM), acc[t][m]);
 }
 
@@ -249,8 +252,9 @@ kernel void gather(WEIGHTS_PARAMETERS(w), const uint units, const uint cols, glo
     const float8 v = chunk_weights(&weights, ids[i], chunk);
     const float value[8] = { v.s0, v.s1, v.s2, v.s3, v.s4, v.s5, v.s6, v.s7 };
     global float *y = (global float *)(y_bytes + y_at) + (ulong)i * y_stride;
-    for (uint j = 0; j < 8 && 8 * chunk + j < cols; j++) {
+    for (uint j = 0; j < 8; j++) {
         const uint k = 8 * chunk + j;
+        if (k >= cols) break;
         const uint to = flags & ORDERED ? ((global const uint *)(order_bytes + order_at))[k] : k;
         const float one = (flags & DIVIDED ? value[j] / FLOATS_OF(divide)[to] : value[j]) * scale;
         y[to] = flags & ADDED ? y[to] + one : one;
@@ -274,7 +278,7 @@ kernel void gather_plain(FLOATS(table), const uint cols, global const int *ids, 
 #define PREPARE_ITEMS 128
 
 /* x / by to the last bit but in rare cases, whatever the device's division is worth. */
-inline float divided(const float x, const float by)
+float divided(const float x, const float by)
 {
     const float q = x / by, exact = fma(fma(-q, by, x), 1 / by, q);
     return fabs(q) < 0x1p100f ? exact : q; /* infinity misses by infinity */
@@ -282,7 +286,7 @@ inline float divided(const float x, const float by)
 
 /* To nearest, ties to even, with `drop` bits of the mantissa gone; below `normal` the unit is that of a sum
  * with `magic`. NaN stays. */
-inline float rounded(const float v, const uint drop, const float normal, const float magic,
+float rounded(const float v, const uint drop, const float normal, const float magic,
                      const float largest)
 {
     const uint u = as_uint(v), bits = u & 0x7fffffffu, half_unit = (1u << (drop - 1)) - 1;

@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/blocks32/layout.h"
 #include "kernels/codebook/layout.h"
+#include "kernels/fp8/fp8.h"
+#include "kernels/groups/layout.h"
 #include "kernels/inputs.h"
 #include "kernels/kquants/layout.h"
 #include "kernels/opencl/products.h"
@@ -27,15 +30,15 @@ struct bits {
 typedef void fine_fn(const uint8_t *block, uint8_t *out);
 
 struct held {
-    struct bits low, high; /* of a code; high.count 0: none */
-    const char *values;    /* what codes mean: VALUES_... of formats.cl */
-    int bias;
+    struct bits low, high;       /* of a code; high.count 0: none */
+    const char *values;          /* what codes mean: VALUES_... of formats.cl */
+    int bias;                    /* numbers are too large by this */
     const char *shared;          /* SHARED_... */
-    uint8_t span;                /* weights a fine scale is for, / 8; 0: there is none */
-    uint8_t fine_at, fine_bytes; /* of a block, in the block: as they are, or */
-    fine_fn *fine;               /* ... made of it */
+    uint16_t span;               /* weights that a fine scale is for; 0: there is none */
+    uint8_t fine_at, fine_bytes; /* of a block, in the block, unless `fine` makes them */
     uint8_t coarse_at, coarse_bytes;
-    bool is_signed; /* bytes that are signed: made unsigned */
+    fine_fn *fine;
+    bool is_signed; /* codes are signed bytes: made unsigned */
     /* Blocks that are made others first, which have the same numbers. */
     enum format_id as;
     void (*convert)(const void *blocks, void *out, int64_t weights);
@@ -76,158 +79,87 @@ static void unnest(const void *blocks, void *out, int64_t weights)
         }
 }
 
-#define GROUP_4(size)                                                                                        \
+#define NOTHING                                                                                              \
     {                                                                                                        \
-        .low = { 4, 4, 16 }, .values = "NUMBER", .shared = "HALF_ZERO", .span = size / 8, .fine_bytes = 4    \
+        0                                                                                                    \
     }
-#define GROUP_3(size)                                                                                        \
-    {                                                                                                        \
-        .low = { 4, 2, 16 }, .high = { 4 + size / 4, 1, 1 }, .values = "NUMBER", .shared = "HALF_ZERO",      \
-        .span = size / 8, .fine_bytes = 4                                                                    \
-    }
-#define GROUP_2(size)                                                                                        \
-    {                                                                                                        \
-        .low = { 4, 2, 16 }, .values = "NUMBER", .shared = "HALF_ZERO", .span = size / 8, .fine_bytes = 4    \
-    }
-#define GROUP_8(size)                                                                                        \
-    {                                                                                                        \
-        .low = { 4, 8, 1 }, .values = "NUMBER", .shared = "HALF_ZERO", .span = size / 8, .fine_bytes = 4     \
-    }
-
 static const struct held HELD[FORMAT_COUNT] = {
-    [FORMAT_F32] = { .low = { 0, 32, 1 }, .values = "FLOAT", .shared = "NONE" },
-    [FORMAT_F16] = { .low = { 0, 16, 1 }, .values = "HALF", .shared = "NONE" },
-    [FORMAT_BF16] = { .low = { 0, 16, 1 }, .values = "BHALF", .shared = "NONE" },
-    [FORMAT_Q8_0] = { .low = { 2, 8, 1 },
-                      .values = "NUMBER",
-                      .bias = 128,
-                      .is_signed = true,
-                      .shared = "HALF",
-                      .span = 4,
-                      .fine_bytes = 2 },
-    [FORMAT_Q4_0] = { .low = { 2, 4, 16 },
-                      .values = "NUMBER",
-                      .bias = 8,
-                      .shared = "HALF",
-                      .span = 4,
-                      .fine_bytes = 2 },
-    [FORMAT_Q4_1] = { .low = { 4, 4, 16 },
-                      .values = "NUMBER",
-                      .shared = "HALF_MIN",
-                      .span = 4,
-                      .fine_bytes = 4 },
-    [FORMAT_Q5_0] = { .low = { 6, 4, 16 },
-                      .high = { 2, 1, 1 },
-                      .values = "NUMBER",
-                      .bias = 16,
-                      .shared = "HALF",
-                      .span = 4,
-                      .fine_bytes = 2 },
-    [FORMAT_Q5_1] = { .low = { 8, 4, 16 },
-                      .high = { 4, 1, 1 },
-                      .values = "NUMBER",
-                      .shared = "HALF_MIN",
-                      .span = 4,
-                      .fine_bytes = 4 },
-    [FORMAT_Q2_K] = { .low = { Q2_K_CODES, 2, 32 },
-                      .values = "NUMBER",
-                      .shared = "K_NIBBLES",
-                      .span = 2,
-                      .fine_at = Q2_K_SCALES,
-                      .fine_bytes = 16,
-                      .coarse_at = Q2_K_D,
-                      .coarse_bytes = 4 },
-    [FORMAT_Q3_K] = { .low = { Q3_K_CODES, 2, 32 },
-                      .high = { Q3_K_HIGH, 1, 32 },
-                      .values = "NUMBER",
-                      .bias = 4,
-                      .shared = "K",
-                      .span = 2,
-                      .fine = q3_k_fine,
-                      .fine_bytes = 16,
-                      .coarse_at = Q3_K_D,
-                      .coarse_bytes = 2 },
-    [FORMAT_Q4_K] = { .low = { Q4_K_CODES, 4, 32 },
-                      .values = "NUMBER",
-                      .shared = "K_MIN",
-                      .span = 4,
-                      .fine = q4_k_fine,
-                      .fine_bytes = 16,
-                      .coarse_at = Q4_K_D,
-                      .coarse_bytes = 4 },
-    [FORMAT_Q5_K] = { .low = { Q5_K_CODES, 4, 32 },
-                      .high = { Q5_K_HIGH, 1, 32 },
-                      .values = "NUMBER",
-                      .shared = "K_MIN",
-                      .span = 4,
-                      .fine = q4_k_fine,
-                      .fine_bytes = 16,
-                      .coarse_at = Q4_K_D,
-                      .coarse_bytes = 4 },
-    [FORMAT_Q6_K] = { .low = { Q6_K_LOW, 4, 64 },
-                      .high = { Q6_K_HIGH, 2, 32 },
-                      .values = "NUMBER",
-                      .bias = 32,
-                      .shared = "K",
-                      .span = 2,
-                      .fine_at = Q6_K_SCALES,
-                      .fine_bytes = 16,
-                      .coarse_at = Q6_K_D,
-                      .coarse_bytes = 2 },
-    [FORMAT_IQ4_NL] = { .low = { 2, 4, 16 }, .values = "IQ4", .shared = "HALF", .span = 4, .fine_bytes = 2 },
-    [FORMAT_IQ4_XS] = { .low = { IQ4_XS_CODES, 4, 16 },
-                        .values = "IQ4",
-                        .shared = "K",
-                        .span = 4,
-                        .fine = iq4_xs_fine,
-                        .fine_bytes = 8,
-                        .coarse_at = IQ4_XS_D,
-                        .coarse_bytes = 2 },
+    /* low, high, values, bias, shared, span, fine: at, bytes; coarse: at, bytes; fine */
+    [FORMAT_F32] = { { 0, 32, 1 }, NOTHING, "FLOAT", 0, "NONE" },
+    [FORMAT_F16] = { { 0, 16, 1 }, NOTHING, "HALF", 0, "NONE" },
+    [FORMAT_BF16] = { { 0, 16, 1 }, NOTHING, "BHALF", 0, "NONE" },
+    [FORMAT_Q8_0] = { { 2, 8, 1 }, NOTHING, "NUMBER", 128, "HALF", 32, 0, 2, .is_signed = true },
+    [FORMAT_Q4_0] = { { 2, 4, 16 }, NOTHING, "NUMBER", 8, "HALF", 32, 0, 2 },
+    [FORMAT_Q4_1] = { { Q4_1_CODES, 4, 16 }, NOTHING, "NUMBER", 0, "HALF_MIN", 32, 0, 4 },
+    [FORMAT_Q5_0] = { { Q5_0_CODES, 4, 16 }, { Q5_0_HIGH, 1, 1 }, "NUMBER", Q5_0_BIAS, "HALF", 32, 0, 2 },
+    [FORMAT_Q5_1] = { { Q5_1_CODES, 4, 16 }, { Q5_1_HIGH, 1, 1 }, "NUMBER", 0, "HALF_MIN", 32, 0, 4 },
+    [FORMAT_Q2_K] = { { Q2_K_CODES, 2, 32 },
+                      NOTHING,
+                      "NUMBER",
+                      0,
+                      "K_NIBBLES",
+                      16,
+                      Q2_K_SCALES,
+                      16,
+                      Q2_K_D,
+                      4 },
+    [FORMAT_Q3_K] = { { Q3_K_CODES, 2, 32 },
+                      { Q3_K_HIGH, 1, 32 },
+                      "NUMBER",
+                      4,
+                      "K",
+                      16,
+                      0,
+                      16,
+                      Q3_K_D,
+                      2,
+                      q3_k_fine },
+    [FORMAT_Q4_K] = { { Q4_K_CODES, 4, 32 }, NOTHING, "NUMBER", 0, "K_MIN", 32, 0, 16, Q4_K_D, 4, q4_k_fine },
+    [FORMAT_Q5_K] = { { Q5_K_CODES, 4, 32 },
+                      { Q5_K_HIGH, 1, 32 },
+                      "NUMBER",
+                      0,
+                      "K_MIN",
+                      32,
+                      0,
+                      16,
+                      Q4_K_D,
+                      4,
+                      q4_k_fine },
+    [FORMAT_Q6_K] = { { Q6_K_LOW, 4, 64 },
+                      { Q6_K_HIGH, 2, 32 },
+                      "NUMBER",
+                      32,
+                      "K",
+                      16,
+                      Q6_K_SCALES,
+                      16,
+                      Q6_K_D,
+                      2 },
+    [FORMAT_IQ4_NL] = { { IQ4_NL_CODES, 4, 16 }, NOTHING, "IQ4", 0, "HALF", 32, 0, 2 },
+    [FORMAT_IQ4_XS] = { { IQ4_XS_CODES, 4, 16 }, NOTHING, "IQ4", 0, "K", 32, 0, 8, IQ4_XS_D, 2, iq4_xs_fine },
     [FORMAT_TQ1_0] = { .as = FORMAT_TQ2_0, .convert = tq1_0_to_tq2_0 },
-    [FORMAT_TQ2_0] = { .low = { 0, 2, 32 },
-                       .values = "NUMBER",
-                       .bias = TQ_BIAS,
-                       .shared = "HALF",
-                       .span = 32,
-                       .fine_at = TQ2_0_D,
-                       .fine_bytes = 2 },
-    [FORMAT_MXFP4] = { .low = { 1, 4, 16 },
-                       .values = "MXFP4",
-                       .shared = "POWER",
-                       .span = 4,
-                       .fine_bytes = 1 },
-    [FORMAT_FP8_E4M3] = { .low = { 0, 8, 1 }, .values = "E4M3", .shared = "ROW" },
-    [FORMAT_FP8_E5M2] = { .low = { 0, 8, 1 }, .values = "E5M2", .shared = "ROW" },
-    [FORMAT_FP8_E4M3_B128] = { .low = { 0, 8, 1 },
-                               .values = "E4M3",
-                               .shared = "FLOAT",
-                               .span = 16,
-                               .fine_at = 128,
-                               .fine_bytes = 4 },
-    [FORMAT_INT8] = { .low = { 0, 8, 1 },
-                      .values = "NUMBER",
-                      .bias = 128,
-                      .is_signed = true,
-                      .shared = "ROW" },
-    [FORMAT_U4_G32] = GROUP_4(32),
-    [FORMAT_U4_G64] = GROUP_4(64),
-    [FORMAT_U4_G128] = GROUP_4(128),
-    [FORMAT_U3_G64] = GROUP_3(64),
-    [FORMAT_U3_G128] = GROUP_3(128),
-    [FORMAT_U2_G64] = GROUP_2(64),
-    [FORMAT_U2_G128] = GROUP_2(128),
-    [FORMAT_U8_G64] = GROUP_8(64),
-    [FORMAT_U8_G128] = GROUP_8(128),
-    [FORMAT_NF4] = { .low = { PLAIN_CODES, 4, 16 },
-                     .values = "NF4",
-                     .shared = "FLOAT",
-                     .span = 8,
-                     .fine_bytes = 4 },
-    [FORMAT_FP4] = { .low = { PLAIN_CODES, 4, 16 },
-                     .values = "FP4",
-                     .shared = "FLOAT",
-                     .span = 8,
-                     .fine_bytes = 4 },
+    [FORMAT_TQ2_0] = { { 0, 2, 32 }, NOTHING, "NUMBER", TQ_BIAS, "HALF", TQ_BLOCK, TQ2_0_D, 2 },
+    [FORMAT_MXFP4] = { { MXFP4_CODES, 4, 16 }, NOTHING, "MXFP4", 0, "POWER", 32, 0, 1 },
+    [FORMAT_FP8_E4M3] = { { 0, 8, 1 }, NOTHING, "E4M3", 0, "ROW" },
+    [FORMAT_FP8_E5M2] = { { 0, 8, 1 }, NOTHING, "E5M2", 0, "ROW" },
+    [FORMAT_FP8_E4M3_B128] = { { 0, 8, 1 }, NOTHING, "E4M3", 0, "FLOAT", FP8_BLOCK, FP8_BLOCK, 4 },
+    [FORMAT_INT8] = { { 0, 8, 1 }, NOTHING, "NUMBER", 128, "ROW", .is_signed = true },
+#define GROUP_HIGH(bits, size)                                                                               \
+    {                                                                                                        \
+        GROUP_THIRD_BITS(size), (bits) == 3, 1                                                               \
+    }
+#define GROUP(name, NAME, bits, size)                                                                        \
+    [FORMAT_##NAME] = { { GROUP_CODES, (bits) == 3 ? 2 : (bits), (bits) == 8 ? 1 : GROUP_UNIT_BYTES },       \
+                        GROUP_HIGH(bits, size),                                                              \
+                        "NUMBER",                                                                            \
+                        0,                                                                                   \
+                        "HALF_ZERO",                                                                         \
+                        size,                                                                                \
+                        0,                                                                                   \
+                        4 },
+    GROUP_FORMATS(GROUP)[FORMAT_NF4] = { { PLAIN_CODES, 4, 16 }, NOTHING, "NF4", 0, "FLOAT", UNIT, 0, 4 },
+    [FORMAT_FP4] = { { PLAIN_CODES, 4, 16 }, NOTHING, "FP4", 0, "FLOAT", UNIT, 0, 4 },
     [FORMAT_NF4_DQ] = { .as = FORMAT_NF4, .convert = unnest },
     [FORMAT_FP4_DQ] = { .as = FORMAT_FP4, .convert = unnest },
 };
@@ -309,7 +241,7 @@ const char *opencl_format_options(const struct format *f, char *buf, size_t size
 {
     const struct held *h = held_of(f);
     const int used = snprintf(buf, size, "-DLOW=%d -DHIGH=%d -DVALUES_%s -DBIAS=%d -DSHARED_%s -DSPAN=%d",
-                              h->low.count, h->high.count, h->values, h->bias, h->shared, 8 * h->span);
+                              h->low.count, h->high.count, h->values, h->bias, h->shared, h->span);
     assert(used > 0 && (size_t)used < size);
     (void)used;
     return buf;
