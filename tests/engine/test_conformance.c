@@ -1,136 +1,11 @@
 /* Proves: logits are those of another engine, for every architecture and weight format we claim to run: in
  * one batch, cut into small batches and one token at a time. What we do not claim is refused, not run
  * wrongly. */
-#include "tests/engine/session.h"
-
-#define GOLDEN "arch-golden/"
-
-/* One entry of the manifest, with everything it names read. */
-struct entry {
-    const char *name, *arch, *weights;
-    char model[4096];
-    int32_t ids[64];
-    int n, ctx;
-    double tolerance, nrmse; /* nrmse NAN: none stated */
-    struct file_map want;
-};
-
-static json_t *read_json(const char *name)
-{
-    struct err why = { 0 };
-    char path[4096], *text;
-    size_t n;
-    json_t *value;
-    snprintf(path, sizeof path, "%s/../shared/data/" GOLDEN "%s", TEST_SOURCE_DIR, name);
-    CHECK_OK(file_read(&text, &n, path, 1 << 24, &why));
-    CHECK_OK(json_parse(&value, text, n, &why));
-    free(text);
-    return value;
-}
-
-static void entry_open(struct entry *e, const json_t *row)
-{
-    struct err why = { 0 };
-    char path[4096];
-    *e = (struct entry){ .name = json_get_str(row, "name", ""),
-                         .arch = json_get_str(row, "arch", ""),
-                         .weights = json_get_str(row, "weights", ""),
-                         .ctx = (int)json_get_int(row, "n_ctx", 0),
-                         .tolerance = json_get_num(row, "tolerance_max_abs", NAN),
-                         .nrmse = json_get_num(row, "tolerance_logits_nrmse", NAN) };
-    snprintf(e->model, sizeof e->model, "%s/../shared/data/" GOLDEN "%s", TEST_SOURCE_DIR,
-             json_get_str(row, "model", ""));
-    json_t *ids = read_json(json_get_str(row, "ids", ""));
-    e->n = (int)json_array_size(ids);
-    assert_in_range(e->n, 1, COUNT_OF(e->ids));
-    for (int i = 0; i < e->n; i++) e->ids[i] = (int32_t)json_integer_value(json_array_get(ids, (size_t)i));
-    json_decref(ids);
-    const char *want = json_get_str(row, "exact", json_get_str(row, "logits", ""));
-    snprintf(path, sizeof path, "%s/../shared/data/" GOLDEN "%s", TEST_SOURCE_DIR, want);
-    CHECK_OK(file_map(&e->want, path, &why));
-}
-
-static bool known_arch(const char *name)
-{
-    for (const char *const *a = model_architectures(); *a; a++)
-        if (!strcmp(*a, name)) return true;
-    return false;
-}
-
-/* By what the tables say, not by a list typed here. */
-static bool claimed(const struct entry *e)
-{
-    const struct format *f = format_find(e->weights);
-    const size_t length = strlen(e->weights);
-    char most[32]; /* "Q4_K_M": Q4_K, and better formats of the same family for some tensors */
-    if (!f && length > 2 && e->weights[length - 2] == '_') {
-        snprintf(most, sizeof most, "%.*s", (int)length - 2, e->weights);
-        f = format_find(most);
-    }
-    return known_arch(e->arch) && f && f->decode && !strstr(e->name, "moe");
-}
-
-typedef void entry_fn(const struct entry *e);
-
-/* Run fn on every entry that is (or is not) claimed; how many. */
-static int for_entries(bool is_claimed, entry_fn *fn)
-{
-    int count = 0;
-    json_t *manifest = read_json("manifest.json");
-    for (size_t i = 0; i < json_array_size(manifest); i++) {
-        struct entry e;
-        entry_open(&e, json_array_get(manifest, i));
-        if (claimed(&e) == is_claimed) {
-            fn(&e);
-            count++;
-        }
-        file_unmap(&e.want);
-    }
-    json_decref(manifest);
-    return count;
-}
-
-/* Feed the entry's ids, `step` at a time, and put all logits into got. */
-static void run_ids(const struct entry *e, struct model *m, int step, float *got)
-{
-    struct err why = { 0 };
-    struct batch_row rows[64];
-    const int64_t vocab = model_shape(m)->vocab;
-    model_truncate(m, 0, 0);
-    for (int at = 0; at < e->n; at += step) {
-        const int n = MIN(step, e->n - at);
-        rows_of(rows, e->ids + at, n, 0, at);
-        if (model_forward(m, rows, n, &why)) fail_msg("%s: %s", e->name, why.message);
-        memcpy(got + at * vocab, model_logits(m, 0), (size_t)(n * vocab) * sizeof(float));
-    }
-}
-
-static void check_config(const struct entry *e, const char *config)
-{
-    struct model *m = session_open(e->model, config, e->ctx, 1);
-    const int64_t n = e->n * model_shape(m)->vocab;
-    assert_int_equal(e->want.size, (size_t)n * sizeof(float));
-    float *got = malloc((size_t)n * sizeof *got);
-    const int STEPS[] = { 64, 7, 1 }; /* more than one batch, odd pieces, decoding */
-    for (size_t i = 0; i < COUNT_OF(STEPS); i++) {
-        run_ids(e, m, STEPS[i], got);
-        const double d = max_difference(got, (const float *)(const void *)e->want.data, n);
-        if (!(d <= e->tolerance)) fail_msg("%s, %s, %d at a time: off by %g", e->name, config, STEPS[i], d);
-    }
-    free(got);
-    model_close(m);
-}
+#include "tests/engine/golden.h"
 
 static void check_exact(const struct entry *e)
 {
-    check_config(e, EXACT ",batch=16");
-}
-
-/* All layers there, or the first one only. */
-static void check_device(const struct entry *e)
-{
-    check_config(e, EXACT ",batch=16,device=opencl:0");
-    if (e->weights[0] == 'F') check_config(e, EXACT ",batch=16,device=opencl:0,gpu_layers=1");
+    check_config(e, EXACT ",batch=16", 7);
 }
 
 static void test_exact(void **state)
@@ -141,19 +16,6 @@ static void test_exact(void **state)
     /* 24 in F32 (all but the three mixtures of experts), one of them with a second context length, 3 trained
      * models and 4 other formats: fewer would mean that the tables lost something. */
     assert_in_range(for_entries(true, check_exact), 32, 100);
-}
-
-static void test_opencl(void **state)
-{
-    (void)state;
-    struct device_info device;
-    char path[4096];
-    SHARED_OR_SKIP(path, GOLDEN "manifest.json");
-    if (!opencl_devices(&device, 1)) {
-        print_message("SKIPPED: no OpenCL device here (pocl-opencl-icd is one)\n");
-        skip();
-    }
-    assert_in_range(for_entries(true, check_device), 32, 100);
 }
 
 /* precision=medium may round both operands to bf16 whatever the weights' format is, so a tighter tolerance
@@ -284,9 +146,8 @@ static void test_version_1(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),     cmocka_unit_test(test_opencl),    cmocka_unit_test(test_medium),
-        cmocka_unit_test(test_default),   cmocka_unit_test(test_f16_cache), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_version_1),
+        cmocka_unit_test(test_exact),     cmocka_unit_test(test_medium),  cmocka_unit_test(test_default),
+        cmocka_unit_test(test_f16_cache), cmocka_unit_test(test_refused), cmocka_unit_test(test_version_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,127 @@
+/* tests/engine/golden.h - models of every architecture and format with the logits of another engine, as
+ * ../shared has them, and the one check that tests of backends make of them. */
+#ifndef QDYNO_TESTS_GOLDEN_H
+#define QDYNO_TESTS_GOLDEN_H
+
+#include "tests/engine/session.h"
+
+#define GOLDEN "arch-golden/"
+
+/* One entry of the manifest, with everything it names read. */
+struct entry {
+    const char *name, *arch, *weights;
+    char model[4096];
+    int32_t ids[64];
+    int n, ctx;
+    double tolerance, nrmse; /* nrmse NAN: none stated */
+    struct file_map want;
+};
+
+static inline json_t *read_json(const char *name)
+{
+    struct err why = { 0 };
+    char path[4096], *text;
+    size_t n;
+    json_t *value;
+    snprintf(path, sizeof path, "%s/../shared/data/" GOLDEN "%s", TEST_SOURCE_DIR, name);
+    CHECK_OK(file_read(&text, &n, path, 1 << 24, &why));
+    CHECK_OK(json_parse(&value, text, n, &why));
+    free(text);
+    return value;
+}
+
+static inline void entry_open(struct entry *e, const json_t *row)
+{
+    struct err why = { 0 };
+    char path[4096];
+    *e = (struct entry){ .name = json_get_str(row, "name", ""),
+                         .arch = json_get_str(row, "arch", ""),
+                         .weights = json_get_str(row, "weights", ""),
+                         .ctx = (int)json_get_int(row, "n_ctx", 0),
+                         .tolerance = json_get_num(row, "tolerance_max_abs", NAN),
+                         .nrmse = json_get_num(row, "tolerance_logits_nrmse", NAN) };
+    snprintf(e->model, sizeof e->model, "%s/../shared/data/" GOLDEN "%s", TEST_SOURCE_DIR,
+             json_get_str(row, "model", ""));
+    json_t *ids = read_json(json_get_str(row, "ids", ""));
+    e->n = (int)json_array_size(ids);
+    assert_in_range(e->n, 1, COUNT_OF(e->ids));
+    for (int i = 0; i < e->n; i++) e->ids[i] = (int32_t)json_integer_value(json_array_get(ids, (size_t)i));
+    json_decref(ids);
+    const char *want = json_get_str(row, "exact", json_get_str(row, "logits", ""));
+    snprintf(path, sizeof path, "%s/../shared/data/" GOLDEN "%s", TEST_SOURCE_DIR, want);
+    CHECK_OK(file_map(&e->want, path, &why));
+}
+
+static inline bool known_arch(const char *name)
+{
+    for (const char *const *a = model_architectures(); *a; a++)
+        if (!strcmp(*a, name)) return true;
+    return false;
+}
+
+/* By what the tables say, not by a list typed here. */
+static inline bool claimed(const struct entry *e)
+{
+    const struct format *f = format_find(e->weights);
+    const size_t length = strlen(e->weights);
+    char most[32]; /* "Q4_K_M": Q4_K, and better formats of the same family for some tensors */
+    if (!f && length > 2 && e->weights[length - 2] == '_') {
+        snprintf(most, sizeof most, "%.*s", (int)length - 2, e->weights);
+        f = format_find(most);
+    }
+    return known_arch(e->arch) && f && f->decode && !strstr(e->name, "moe");
+}
+
+typedef void entry_fn(const struct entry *e);
+
+/* Run fn on every entry that is (or is not) claimed; how many. */
+static inline int for_entries(bool is_claimed, entry_fn *fn)
+{
+    int count = 0;
+    json_t *manifest = read_json("manifest.json");
+    for (size_t i = 0; i < json_array_size(manifest); i++) {
+        struct entry e;
+        entry_open(&e, json_array_get(manifest, i));
+        if (claimed(&e) == is_claimed) {
+            fn(&e);
+            count++;
+        }
+        file_unmap(&e.want);
+    }
+    json_decref(manifest);
+    return count;
+}
+
+/* Feed the entry's ids, `step` at a time, and put all logits into got. */
+static inline void run_ids(const struct entry *e, struct model *m, int step, float *got)
+{
+    struct err why = { 0 };
+    struct batch_row rows[64];
+    const int64_t vocab = model_shape(m)->vocab;
+    model_truncate(m, 0, 0);
+    for (int at = 0; at < e->n; at += step) {
+        const int n = MIN(step, e->n - at);
+        rows_of(rows, e->ids + at, n, 0, at);
+        if (model_forward(m, rows, n, &why)) fail_msg("%s: %s", e->name, why.message);
+        memcpy(got + at * vocab, model_logits(m, 0), (size_t)(n * vocab) * sizeof(float));
+    }
+}
+
+/* All at once, `second` tokens at a time, one at a time. */
+static inline void check_config(const struct entry *e, const char *config, int second)
+{
+    struct model *m = session_open(e->model, config, e->ctx, 1);
+    const int64_t n = e->n * model_shape(m)->vocab;
+    assert_int_equal(e->want.size, (size_t)n * sizeof(float));
+    float *got = malloc((size_t)n * sizeof *got);
+    const int STEPS[] = { 64, second, 1 }; /* more than one batch, pieces, decoding */
+    for (size_t i = 0; i < COUNT_OF(STEPS); i++) {
+        run_ids(e, m, STEPS[i], got);
+        const double d = max_difference(got, (const float *)(const void *)e->want.data, n);
+        if (!(d <= e->tolerance)) fail_msg("%s, %s, %d at a time: off by %g", e->name, config, STEPS[i], d);
+    }
+    free(got);
+    model_close(m);
+}
+
+#endif
