@@ -386,8 +386,12 @@ enum err_code opencl_bind(struct backend *b, struct weight *out, const struct fo
     const int64_t bytes = opencl_weight_bytes(format, rows, cols) + input_bytes(input, cols);
     w.data = w.owned = opencl_alloc(b, (size_t)bytes);
     if (!w.data)
-        return err_set(why, ERR_NOMEM, "%s: %lld bytes of %s weights [%lld][%lld] do not fit into its memory",
-                       o->device.name, (long long)bytes, format->name, (long long)rows, (long long)cols);
+        return err_set(
+            why, ERR_NOMEM,
+            "%s: %s weights [%lld][%lld] do not fit: they need %lld bytes; it has %lld in all, %lld for "
+            "one buffer",
+            o->device.name, format->name, (long long)rows, (long long)cols, (long long)bytes,
+            (long long)o->device.memory_bytes, (long long)o->device.alloc_bytes);
     struct upload u = { .o = o, .w = &w, .host = host, .planes = opencl_planes(format, rows, cols) };
     enum err_code rc = send_rows(&u, why);
     if (!rc && opencl_order(&w))
