@@ -91,14 +91,25 @@ double opencl_product(struct opencl *o, const struct matmul *m, const struct ope
     return (double)NAN;
 }
 
+/* Whether both want the same inputs: then they are made once. */
+static bool same_inputs(const struct backend_options *o, const struct matmul *a, const struct matmul *b)
+{
+    return a->x == b->x && a->x_stride == b->x_stride && a->n == b->n && a->w->cols == b->w->cols &&
+           inputs_shared(o, a->w, b->w);
+}
+
 void opencl_matmul(struct backend *b, const struct matmul *m, int count)
 {
     struct opencl *o = opencl_of(b);
-    for (int i = 0; i < count && opencl_ok(o); i++) {
+    struct matmul made = { 0 };
+    for (int i = 0, last = -1; i < count && opencl_ok(o); i++) {
         if (!m[i].n) continue;
-        const struct matmul p = opencl_prepared(o, &m[i]);
+        if (last < 0 || !same_inputs(&b->options, &m[last], &m[i])) made = opencl_prepared(o, &m[i]);
+        struct matmul p = m[i];
+        p.x = made.x, p.x_stride = made.x_stride;
         const struct opencl_shape s = opencl_shape_of(o, kind_of(p.n), p.w->format);
         opencl_product(o, &p, &s, false);
+        last = i;
     }
 }
 

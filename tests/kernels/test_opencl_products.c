@@ -403,6 +403,44 @@ static void treated(void **state)
     backend_close(there);
 }
 
+/* Products of one x that are handed over together share inputs only where they may. */
+static void made_once(void **state)
+{
+    (void)state;
+    enum { COUNT = 4 };
+    static int32_t order[IN];
+    static float divide[IN], values[OUT * IN], x[MANY * IN], one[COUNT][MANY * OUT], all[COUNT][MANY * OUT];
+    static uint8_t bytes[OUT * (IN + 4)];
+    const struct input_scheme SCHEMES[COUNT] = { { .kind = INPUT_INT8_TOKEN, .order = order },
+                                                 { .kind = INPUT_INT8_TOKEN, .order = order },
+                                                 { .kind = INPUT_INT8_TOKEN, .divide = divide },
+                                                 { .kind = INPUT_FREE } };
+    struct backend *b = opencl_or_skip(MANY, IN);
+    struct rng r = { 16 };
+    struct weight w[COUNT];
+    struct matmul m[COUNT];
+    struct err why;
+    shuffle(&r, order, IN);
+    for (int i = 0; i < IN; i++) divide[i] = 2;
+    fill_gauss(&r, x, MANY * IN, 1);
+    fill_gauss(&r, values, OUT * IN, 1);
+    format_encode_rows(&FORMATS[FORMAT_INT8], values, bytes, OUT, IN);
+    float *there = sent(b, x, MANY * IN);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK_OK(backend_weight_bind(b, &w[i], &FORMATS[FORMAT_INT8], OUT, IN, &SCHEMES[i], bytes, &why));
+        m[i] = (struct matmul){ .w = &w[i], .x = there, .x_stride = IN, .n = MANY, .y_stride = OUT };
+        m[i].y = sent(b, one[i], MANY * OUT);
+        backend_matmul(b, &m[i], 1);
+        fetched(b, one[i], m[i].y, MANY * OUT);
+    }
+    backend_matmul(b, m, COUNT);
+    for (int i = 0; i < COUNT; i++) fetched(b, all[i], m[i].y, MANY * OUT);
+    assert_memory_equal(all, one, sizeof all);
+    assert_memory_equal(all[0], all[1], sizeof all[0]);
+    CHECK(memcmp(all[1], all[2], sizeof all[0]) && memcmp(all[2], all[3], sizeof all[0]));
+    backend_close(b);
+}
+
 /* What a device does not do is said before anything runs. */
 static void refused(void **state)
 {
@@ -557,6 +595,7 @@ int main(void)
         cmocka_unit_test(every_scale),
         cmocka_unit_test(every_shape),
         cmocka_unit_test(together),
+        cmocka_unit_test(made_once),
         cmocka_unit_test(treated),
         cmocka_unit_test(refused),
         cmocka_unit_test(bytes_as_planned),
