@@ -76,6 +76,8 @@ static const struct machine_ceilings SAMPLE = {
     .row = { { "f32_fma", "avx2", 1e11, 2e11 }, { "int8_tile", "amx", NAN, NAN } },
     .measured_unix_ms = 1763745727123,
     .others_busy_ratio = 0.25,
+    .opencl_count = 1,
+    .opencl = { { "opencl:0", "Imaginary 3", "1.2", { 2e12, 1.9e12, 6e13, NAN, 2e14, 2.5e10, NAN } } },
 };
 
 static void check_is_sample(const struct machine_ceilings *c)
@@ -85,6 +87,14 @@ static void check_is_sample(const struct machine_ceilings *c)
     CHECK(c->others_busy_ratio == 0.25);
     assert_string_equal(c->row[0].name, "f32_fma");
     assert_string_equal(c->row[1].isa, "amx");
+    const struct device_ceilings *d = &c->opencl[0].can;
+    CHECK(c->opencl_count == 1 && d->read_bytes_s == 2e12 && d->copy_bytes_s == 1.9e12);
+    CHECK(d->f32_ops_s == 6e13 && isnan(d->f16_ops_s) && d->int8_ops_s == 2e14);
+    CHECK(d->to_device_bytes_s == 2.5e10 && isnan(d->from_device_bytes_s));
+    const struct device_info same = { .name = "opencl:0", .model = "Imaginary 3", .driver = "1.2" };
+    struct device_info newer = same;
+    snprintf(newer.driver, sizeof newer.driver, "1.3");
+    CHECK(ceilings_opencl(c, &same) == &c->opencl[0] && !ceilings_opencl(c, &newer));
     CHECK(c->row[0].ops_s_1 == 1e11 && c->row[0].ops_s_all == 2e11 && isnan(c->row[1].ops_s_1));
 }
 

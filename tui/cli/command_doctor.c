@@ -24,7 +24,9 @@ struct doctor {
     const struct cli_global *g;
     struct table table;
     struct machine machine;
-    bool machine_known;
+    bool machine_known, devices_known;
+    struct devices devices;
+    struct err no_devices; /* why not */
     int bad;
     const char *check; /* the row being filled */
 };
@@ -146,9 +148,12 @@ static void check_gpu(struct doctor *d)
         struct str silent = { 0 };
         char name[120];
         const bool lost = i < read && reading[i].lost;
+        char use[64] = "watched; models run on the processor";
+        const struct device_info *o = d->devices_known ? device_of_gpu(&d->devices, u) : NULL;
+        if (o) snprintf(use, sizeof use, "device=%s runs a model on it", o->name);
         const char *advice = *u->trouble ? u->trouble
                              : lost      ? "see the kernel's log for its last words, then reset it or reboot"
-                                         : "watched, not yet computed with: models run on the processor";
+                                         : use;
         if (i < read && !lost) list_silent(&reading[i], &silent);
         say(d, lost ? BAD : NOTE, advice, "%s, driver %s%s%s", cli_gpu_name(u, name, sizeof name),
             *u->driver ? u->driver : "n/a",
@@ -157,6 +162,25 @@ static void check_gpu(struct doctor *d)
                          : "",
             str_text(&silent));
         str_free(&silent);
+    }
+}
+
+static void check_opencl(struct doctor *d)
+{
+    if (!d->devices_known) {
+        say(d, BAD, "take its file out of /etc/OpenCL/vendors, or mend the driver; device=cpu needs none",
+            "%s", d->no_devices.message);
+        return;
+    }
+    if (!d->devices.count)
+        say(d, NOTE,
+            "of a GPU: its driver's package; of the processor, for trying: apt install pocl-opencl-icd",
+            "no OpenCL device");
+    for (int i = 0; i < d->devices.count; i++) {
+        const struct device_info *o = &d->devices.device[i];
+        char bytes[32];
+        say(d, GOOD, "", "%s: %s, driver %s, %s", o->name, o->model, *o->driver ? o->driver : "n/a",
+            o->memory_bytes >= 0 ? str_from_bytes(o->memory_bytes, bytes, sizeof bytes) : "memory n/a");
     }
 }
 
@@ -219,7 +243,8 @@ static void check_troubles(struct doctor *d)
         telemetry_close(t);
     }
     if (!db_open(&db, d->g->db_path, NULL)) db_run_list(db, NULL, LATEST, &runs, &n_runs, NULL);
-    const int n = troubles_find(found, &(struct trouble_case){ &d->machine, row, runs, n_runs });
+    const int n = troubles_find(found, &(struct trouble_case){ &d->machine, row, runs, n_runs,
+                                                               d->devices_known ? &d->devices : NULL });
     for (int i = 0; i < n; i++) say(d, NOTE, found[i].advice, "%s", found[i].found);
     if (!n) say(d, GOOD, "", "nothing that would slow a run down or stop it");
     for (int i = 0; i < n_runs; i++) run_row_free(&runs[i]);
@@ -337,16 +362,17 @@ static const struct {
     const char *name;
     void (*run)(struct doctor *d);
 } CHECKS[] = {
-    { "machine", check_machine },     { "instruction sets", check_isa }, { "memory", check_memory },
-    { "frequency", check_governor },  { "power source", check_power },   { "GPU", check_gpu },
-    { "sensors", check_sensors },     { "troubles", check_troubles },    { "ceilings", check_ceilings },
-    { "bundled model", check_model }, { "worker", check_worker },        { "database", check_database },
-    { "folders", check_places },      { "terminal", check_terminal },
+    { "machine", check_machine },    { "instruction sets", check_isa }, { "memory", check_memory },
+    { "frequency", check_governor }, { "power source", check_power },   { "GPU", check_gpu },
+    { "OpenCL", check_opencl },      { "sensors", check_sensors },      { "troubles", check_troubles },
+    { "ceilings", check_ceilings },  { "bundled model", check_model },  { "worker", check_worker },
+    { "database", check_database },  { "folders", check_places },       { "terminal", check_terminal },
 };
 
 int command_doctor(const struct cli_global *g, const struct cli_args *a)
 {
     struct doctor d = { .g = g };
+    d.devices_known = !devices_list(&d.devices, DEVICES_SECONDS, &d.no_devices);
     table_init(&d.table, "qdyno.doctor/1", COLUMNS, COUNT_OF(COLUMNS));
     for (size_t i = 0; i < COUNT_OF(CHECKS); i++) {
         d.check = CHECKS[i].name;

@@ -45,11 +45,12 @@ static bool send_all(int fd, const void *from, size_t size)
 static bool receive_all(int fd, void *to, size_t size, int64_t deadline_ns)
 {
     for (char *p = to; size;) {
-        const int64_t left_ms = (deadline_ns - clock_ns()) / 1000000;
+        const int64_t left_ns = deadline_ns - clock_ns();
         struct pollfd ready = { .fd = fd, .events = POLLIN };
-        const int polled = left_ms > 0 ? poll(&ready, 1, (int)MIN(left_ms, (int64_t)INT32_MAX)) : 0;
-        if (polled < 0 && errno == EINTR) continue;
-        if (polled <= 0) return false;
+        if (left_ns <= 0) return false;
+        const int polled = poll(&ready, 1, (int)MIN(left_ns / 1000000 + 1, (int64_t)INT32_MAX));
+        if (polled == 0 || (polled < 0 && errno == EINTR)) continue;
+        if (polled < 0) return false;
         const ssize_t n = read(fd, p, size);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return false;
@@ -65,7 +66,8 @@ static void errand_child(const struct errand *e, int fd)
     struct err why = { 0 };
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGINT, SIG_DFL);
+    static const int OURS[] = { SIGINT, SIGTERM, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
+    for (size_t i = 0; i < COUNT_OF(OURS); i++) signal(OURS[i], SIG_DFL);
     if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
     why.code = e->run(e->out, e->ask, &why);
     const bool sent = send_all(fd, &why, sizeof why) && send_all(fd, e->out, e->size);
@@ -98,7 +100,7 @@ static enum err_code errand_run(const struct errand *e, struct err *why)
     const bool late = clock_ns() >= deadline_ns;
     close(pipes[0]);
     if (pid < 0) return err_set(why, ERR_INTERNAL, "no process: %s", strerror(errno));
-    if (!answered && late) kill(pid, SIGKILL);
+    if (!answered) kill(pid, SIGKILL);
     reap(pid, &status, !answered && late);
     if (answered) {
         told.message[sizeof told.message - 1] = 0;

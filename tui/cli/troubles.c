@@ -106,6 +106,40 @@ static bool no_driver(struct trouble *t, const struct trouble_case *c)
     return false;
 }
 
+/* A GPU that does not tell its place could be any board. */
+static bool some_place_is_unknown(const struct devices *all)
+{
+    for (int i = 0; i < all->count; i++)
+        if (all->device[i].gpu && !*all->device[i].pci) return true;
+    return false;
+}
+
+/* A board that telemetry sees and OpenCL does not: its driver for OpenCL is a package of its own. */
+static bool no_opencl(struct trouble *t, const struct trouble_case *c)
+{
+    static const struct {
+        const char *vendor, *advice;
+    } ICDS[] = {
+        { "nvidia",
+          "apt install nvidia-opencl-icd; in a container the runtime must bring it (NVIDIA_DRIVER_CAPABILITIES=compute,"
+          "utility), and /etc/OpenCL/vendors/nvidia.icd must name libnvidia-opencl.so.1" },
+        { "amd", "apt install mesa-opencl-icd (or ROCm's), and be in the groups render and video" },
+        { "intel", "apt install intel-opencl-icd, and be in the group render" },
+    };
+    if (!c->devices || some_place_is_unknown(c->devices)) return false;
+    for (int i = 0; i < c->machine->gpus; i++) {
+        const struct gpu_identity *u = &c->machine->gpu[i];
+        if (!*u->bus || !strcmp(u->source, "opencl") || device_of_gpu(c->devices, u)) continue;
+        const char *advice = "install its maker's OpenCL driver";
+        for (size_t k = 0; k < COUNT_OF(ICDS); k++)
+            if (!strcmp(u->vendor, ICDS[k].vendor)) advice = ICDS[k].advice;
+        found(t, advice, "%.80s at %s: %s", u->name, u->bus,
+              c->devices->count ? "no OpenCL platform has a device for it" : "no OpenCL driver");
+        return true;
+    }
+    return false;
+}
+
 /* "A vs B" where B is a recipe of fewer bits and A another one or none: else it was not quantizing that was
  * slower. */
 static bool compares_recipes(const char *label)
@@ -145,8 +179,8 @@ static bool slower_quantized(struct trouble *t, const struct trouble_case *c)
 }
 
 static bool (*const TROUBLES[])(struct trouble *t, const struct trouble_case *c) = {
-    short_of_memory,     swapping,  busy_otherwise,   stolen, too_hot, gpu_held_back,
-    container_throttled, no_driver, slower_quantized,
+    short_of_memory,     swapping,  busy_otherwise, stolen,           too_hot, gpu_held_back,
+    container_throttled, no_driver, no_opencl,      slower_quantized,
 };
 _Static_assert(COUNT_OF(TROUBLES) <= TROUBLES_MAX, "all may be there");
 

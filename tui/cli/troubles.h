@@ -2,13 +2,14 @@
 #ifndef QDYNO_CLI_TROUBLES_H
 #define QDYNO_CLI_TROUBLES_H
 
-#include "advisor/advisor.h"
+#include "tui/cli/devices.h"
 
 struct trouble_case {
     const struct machine *machine;
     const double *row;          /* [METRIC_SENSOR_COUNT], of the second look; NAN unknown */
     const struct run_row *runs; /* of the database, newest first */
     int n_runs;
+    const struct devices *devices; /* NULL: not known */
 };
 struct trouble {
     char found[256], advice[256];

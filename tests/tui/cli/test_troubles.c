@@ -12,6 +12,7 @@ struct world {
     double row[METRIC_SENSOR_COUNT];
     struct run_row runs[2];
     int n_runs;
+    struct devices devices;
 };
 
 static void quiet(struct world *w)
@@ -28,7 +29,7 @@ static void quiet(struct world *w)
 
 static int look(const struct world *w, struct trouble out[TROUBLES_MAX])
 {
-    return troubles_find(out, &(struct trouble_case){ &w->machine, w->row, w->runs, w->n_runs });
+    return troubles_find(out, &(struct trouble_case){ &w->machine, w->row, w->runs, w->n_runs, &w->devices });
 }
 
 static void expect_one(const struct world *w, const char *found, const char *advice)
@@ -113,12 +114,44 @@ static void by_the_machine_and_its_history(void **state)
     assert_int_equal(look(&w, t), 0);
 }
 
+static void a_board_without_opencl(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *vendor, *package;
+    } BOARDS[] = { { "nvidia", "nvidia-opencl-icd" },
+                   { "amd", "mesa-opencl-icd" },
+                   { "intel", "intel-opencl-icd" } };
+    for (size_t i = 0; i < COUNT_OF(BOARDS); i++) {
+        struct world w;
+        struct trouble t[TROUBLES_MAX];
+        quiet(&w);
+        w.machine.gpus = 1;
+        struct gpu_identity *u = &w.machine.gpu[0];
+        snprintf(u->vendor, sizeof u->vendor, "%s", BOARDS[i].vendor);
+        snprintf(u->source, sizeof u->source, "nvml");
+        snprintf(u->bus, sizeof u->bus, "0000:3b:00.0");
+        snprintf(u->driver, sizeof u->driver, "1");
+        expect_one(&w, "at 0000:3b:00.0: no OpenCL driver", BOARDS[i].package);
+        w.devices.count = 1; /* the processor's */
+        expect_one(&w, "no OpenCL platform has a device for it", BOARDS[i].package);
+        w.devices.device[0].gpu = true; /* one that may be it */
+        assert_int_equal(look(&w, t), 0);
+        snprintf(w.devices.device[0].pci, sizeof w.devices.device[0].pci, "0000:5E:00.0");
+        expect_one(&w, "no OpenCL platform", BOARDS[i].package);
+        snprintf(w.devices.device[0].pci, sizeof w.devices.device[0].pci, "0000:3B:00.0");
+        assert_int_equal(look(&w, t), 0);
+        assert_int_equal(troubles_find(t, &(struct trouble_case){ &w.machine, w.row, NULL, 0, NULL }), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_told_is_no_trouble),
         cmocka_unit_test(each_by_its_sign),
         cmocka_unit_test(by_the_machine_and_its_history),
+        cmocka_unit_test(a_board_without_opencl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
