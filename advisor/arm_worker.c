@@ -5,6 +5,7 @@
  * pipe that is drained while we wait (a full pipe would stop the child), so nothing it prints can spoil a
  * screen or a JSON document. */
 #include "advisor/arm_kind.h"
+#include "db/db.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -407,6 +408,20 @@ static void worker_close(void *state)
     free(w);
 }
 
+/* What was measured of OpenCL devices, which the arm's process cannot look up. A store that cannot be read
+ * now costs speed there, never an answer. */
+static void put_shapes(json_t *request, const struct config *c)
+{
+    enum { PATIENCE_MS = 200 };
+    struct db *d = NULL;
+    char *shapes = NULL;
+    if (!strcmp(config_text(c, KNOB_DEVICE), "cpu")) return;
+    if (!db_open_reader(&d, NULL, PATIENCE_MS, NULL) && !db_shapes_all(d, &shapes, NULL))
+        json_put_str(request, "shapes", shapes);
+    db_close(d);
+    free(shapes);
+}
+
 static enum err_code worker_open(void **state, json_t **description, const struct arm_spec *spec,
                                  arm_event_fn *event, void *ctx, struct err *why)
 {
@@ -432,6 +447,7 @@ static enum err_code worker_open(void **state, json_t **description, const struc
     json_put_str(request, "config", line);
     json_put_int(request, "ctx", spec->ctx);
     json_put_int(request, "sequences", MAX(spec->sequences, 1));
+    put_shapes(request, spec->config);
     rc = worker_request(w, request, description, event, ctx, why);
     json_decref(request);
     free(line);

@@ -392,6 +392,14 @@ enum err_code db_sensitivity_put(struct db *d, struct sensitivity_row *r, struct
 enum err_code db_sensitivity_list(struct db *d, const char *model, const char *basis,
                                   struct sensitivity_row **rows, int *n, struct err *why);
 
+/* ---------------------------------------------------------------- devices */
+
+/* A line "DEVICE\tSHAPES" (kernels.h, opencl_shapes_measure); replaces what is there of that device. ERR_USAGE:
+ * it is no such line. */
+enum err_code db_shapes_put(struct db *d, const char *line, struct err *why);
+/* All lines, each ended by '\n'; "" when there are none. *out: free(). */
+enum err_code db_shapes_all(struct db *d, char **out, struct err *why);
+
 /* SQL text (INSERTs) of one run, for `-o sql`; free(). */
 enum err_code db_run_sql(struct db *d, int64_t id, char **out, struct err *why);
 

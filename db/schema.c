@@ -122,5 +122,9 @@ const char *const SCHEMA_STEPS[] = {
     "  format TEXT NOT NULL, bytes INTEGER NOT NULL, kld REAL, kld_se REAL, nmse REAL,"
     "  unix_ms INTEGER NOT NULL) STRICT;"
     "CREATE UNIQUE INDEX sensitivity_once ON sensitivity(model, basis, tensor, format);",
+
+    /* 9 -> 10: how products are best cut into groups on a device (kernels.h, opencl_shapes_measure). */
+    "CREATE TABLE device_shapes("
+    "  device TEXT PRIMARY KEY, shapes TEXT NOT NULL, unix_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;",
 };
 const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);

@@ -18,6 +18,7 @@ static enum err_code read_plan(struct model *m, const struct model_options *o, s
     if ((rc = hyper_read(&m->hyper, &m->shape, m->gguf, why))) return rc;
     if ((rc = session_resolve(&m->session, &m->shape, m->hyper.arch, &m->config, o->ctx, o->sequences, why)))
         return rc;
+    m->session.backend.shapes = o->shapes;
     rc = plan_compute(&m->plan, m->gguf, &m->shape, &m->hyper, &m->config, &m->session, why);
     m->session.gpu_layers = m->plan.gpu_layers;
     return rc;

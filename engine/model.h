@@ -64,6 +64,7 @@ struct model_options {
     int ctx;               /* 0: config's ctx, else the model's training context (at most 4096) */
     int sequences;         /* 0 means 1 */
     const struct log *log; /* may be NULL */
+    const char *shapes;    /* as struct backend_options has it */
     /* phase "quantize" while a recipe is made; 0..1. May be NULL; returning false cancels. */
     bool (*progress)(void *arg, const char *phase, double done);
     void *progress_arg;

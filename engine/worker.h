@@ -1,7 +1,8 @@
 /* engine/worker.h - the child process that owns one loaded config. JSON lines over a socket.
  *
  * Requests, one object a line; every request has "id" (integer, echoed):
- *   {"id":1,"op":"open","model":PATH,"config":LINE,"ctx":N,"sequences":1}
+ *   {"id":1,"op":"open","model":PATH,"config":LINE,"ctx":N,"sequences":1,"shapes":LINES}
+ *     shapes, when given: struct backend_options
  *   {"id":1,"op":"open","train":true,"config":LINE}   no model: cells train one from nothing
  *   {"id":2,"op":"cell","workload":"tg64","seed":7}
  *   {"id":3,"op":"generate","prompt":TEXT,"n":64,"temp":0,"turn_s":0.1}
@@ -22,7 +23,7 @@
  *   {"id":2,"ok":false,"code":"ERR_FIT","message":TEXT}
  * open answers with what really runs: {"config":{all
  * keys},"recipe":,"arch":,"name":,"params":,"sha256":,"isa":,"inputs":,"device":,"gpu":,"threads":,
- *   "pinned":,"ctx":,"random_weights":,"dominant_format":,"plan":{weights,kv,compute,scratch,total,kv_bytes_per_token,decode_read_bytes,
+ *   "pinned":,"ctx":,"random_weights":,"dominant_format":,"plan":{weights,kv,compute,scratch,total,device,gpu_layers,kv_bytes_per_token,decode_read_bytes,
  *   flops_per_token}, "memory":{huge_wanted_bytes,huge_bytes,copied_bytes,repacked_bytes,prefetched_bytes,
  *   prefetch_s},
  * "load_s":} cell answers:

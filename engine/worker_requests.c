@@ -157,6 +157,7 @@ enum err_code worker_open(struct worker *w, const json_t *request, struct err *w
                                            .ctx = (int)ctx,
                                            .sequences = (int)sequences,
                                            .log = w->log,
+                                           .shapes = json_get_str(request, "shapes", NULL),
                                            .progress = worker_tell_open,
                                            .progress_arg = &progress };
     if ((rc = model_open(&w->model, &options, why))) return rc;

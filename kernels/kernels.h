@@ -213,6 +213,7 @@ struct backend_options {
     enum activations activations;
     enum huge_pages huge_pages;
     bool repack; /* weights may be held in another format than the file's (backend_held_format) */
+    const char *shapes; /* NULL, or lines of opencl_shapes_measure, of any devices; only opening reads it */
 };
 
 /* device: "cpu", or "opencl:0" and on as opencl_devices lists them. *out owned: backend_close. Errors:
@@ -459,6 +460,13 @@ struct device_info {
 /* The devices of all OpenCL platforms, in the loader's order, at most `most`; returns how many there are. No
  * device, no driver or no loader is 0, not an error. */
 int opencl_devices(struct device_info *out, int most);
+
+/* How products are best cut into groups on that device, by measuring: a line of text for backend_options.
+ * *out: free(). Takes minutes, mostly of compiling; progress (may be NULL) returns false to stop. Errors:
+ * those of opening the device, ERR_NOMEM, ERR_CANCELLED. */
+enum err_code opencl_shapes_measure(char **out, const char *device,
+                                    bool (*progress)(void *ctx, int done, int of), void *ctx,
+                                    struct err *why);
 
 /* What such a device can do at most, each the best of runs that fill `seconds`. A multiply-add is 2
  * operations. NAN: it cannot do that, or did not have the memory to try. Errors: ERR_USAGE and ERR_ABSENT for

@@ -135,7 +135,6 @@ static bool open_device(struct opencl *o)
 enum err_code opencl_open(struct backend **out, const char *device, const struct backend_options *options,
                           struct err *why)
 {
-    (void)options;
     struct opencl *o = calloc(1, sizeof *o);
     if (!o) return err_set(why, ERR_NOMEM, "out of memory for the backend of %s", device);
     const enum err_code rc = device_find(&o->device, &o->id, device, why);
@@ -148,6 +147,7 @@ enum err_code opencl_open(struct backend **out, const char *device, const struct
         opencl_close(&o->base);
         return err_set(why, e.code, "%s", e.message);
     }
+    opencl_shapes_use(o, options->shapes);
     *out = &o->base;
     return ERR_OK;
 }

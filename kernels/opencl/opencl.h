@@ -155,6 +155,9 @@ double opencl_time(struct opencl *o, const struct opencl_kernel *k, const size_t
 cl_kernel opencl_kernel(struct opencl *o, const struct opencl_kernel *k);
 void opencl_programs_close(struct opencl *o);
 
+/* shapes.c: products in the shapes that `all` (struct backend_options) has for this device. */
+void opencl_shapes_use(struct opencl *o, const char *all);
+
 /* ---------------------------------------------------------------- operations (struct backend_ops) */
 
 /* memory.c */

@@ -1,5 +1,6 @@
 /* qdyno detect: what this machine is, and with --probe what it could do. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tui/cli/described.h"
@@ -12,6 +13,9 @@ const struct cli_flag FLAGS_DETECT[] = {
       FLAG_SWITCH },
     { "--kernels", NULL, NULL,
       "measure how long our own kernels take, too (up to 40 s): predictions stand on it; kept", FLAG_SWITCH },
+    { "--shapes", NULL, "DEVICE",
+      "measure in which shapes products run fastest on an OpenCL device, e.g. opencl:0 (minutes); kept for later runs",
+      FLAG_TEXT },
     { "--record", NULL, "DIR",
       "keep what was read here in the new folder DIR, for --machine anywhere; names, serial numbers and UUIDs masked",
       FLAG_TEXT },
@@ -287,9 +291,11 @@ static int show_another(const struct cli_global *g, const struct cli_args *a, co
     struct err why = { 0 };
     struct described d;
     struct table t;
-    if (args_has(a, "--probe") || args_has(a, "--kernels") || args_has(a, "--record")) {
-        err_set(&why, ERR_USAGE,
-                "--machine shows another machine: --probe, --kernels and --record are for this one");
+    if (args_has(a, "--probe") || args_has(a, "--kernels") || args_has(a, "--shapes") ||
+        args_has(a, "--record")) {
+        err_set(
+            &why, ERR_USAGE,
+            "--machine shows another machine: --probe, --kernels, --shapes and --record are for this one");
         return cli_fail(a, &why);
     }
     if (described_open(&d, path, &why)) return cli_fail(a, &why);
@@ -333,6 +339,28 @@ static enum err_code measure_kernels(const struct cli_global *g, const struct ma
     return ceilings_save(c, m->id, why);
 }
 
+static bool on_shape(void *ctx, int done, int of)
+{
+    struct measuring *m = ctx;
+    progress_show(&m->progress, "shapes of products: %d of %d", done, of);
+    return !cli_is_interrupted(m->g);
+}
+
+static enum err_code measure_shapes(const struct cli_global *g, const char *device, struct err *why)
+{
+    struct measuring measuring = { .g = g };
+    struct db *d = NULL;
+    char *line = NULL;
+    progress_init(&measuring.progress, g);
+    enum err_code rc = opencl_shapes_measure(&line, device, on_shape, &measuring, why);
+    progress_clear(&measuring.progress);
+    if (!rc) rc = db_open(&d, NULL, why);
+    if (!rc) rc = db_shapes_put(d, line, why);
+    db_close(d);
+    free(line);
+    return rc;
+}
+
 /* Half of what was asked of the machine may be known already. */
 static enum err_code measure(const struct cli_global *g, const struct cli_args *a, const struct devices *all,
                              struct machine *m, struct machine_ceilings *c, bool *known, struct err *why)
@@ -350,6 +378,7 @@ static enum err_code measure(const struct cli_global *g, const struct cli_args *
         if (usable == isa_detect()) rc = ceilings_save(c, m->id, why);
     }
     if (!rc && args_has(a, "--kernels")) rc = measure_kernels(g, m, c, usable, why);
+    if (!rc && args_has(a, "--shapes")) rc = measure_shapes(g, args_text(a, "--shapes", ""), why);
     return rc;
 }
 
@@ -386,6 +415,8 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
     put_ceilings(&t, row, known ? &c : NULL, true);
     note_gpus(&t, &m);
     put_devices(&t, row, &m, &devices, known ? &c : NULL, &no_devices);
+    if (args_has(a, "--shapes"))
+        table_note(&t, "shapes of products on %s measured and kept", args_text(a, "--shapes", ""));
     if (folder)
         table_note(&t, "recorded in %s%s", folder,
                    args_has(a, "--private") ? "" : ": host and group names, serial numbers and UUIDs masked");

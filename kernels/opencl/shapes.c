@@ -1,0 +1,70 @@
+/* Shapes that were measured, from one run to the next: a line of text for each device, kept by the caller. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/opencl/opencl.h"
+
+/* What the shapes belong to: another driver may compile other code. */
+static void put_key(struct str *out, const struct device_info *d)
+{
+    str_printf(out, "%s|%s|%s", d->platform, d->model, d->driver);
+}
+
+/* The part of `all` behind this device's key, up to the end of its line; NULL: none. */
+static const char *line_of(const char *all, const char *key)
+{
+    const size_t n = strlen(key);
+    for (const char *p = all; *p; p += strcspn(p, "\n"), p += *p == '\n')
+        if (!strncmp(p, key, n) && p[n] == '\t') return p + n + 1;
+    return NULL;
+}
+
+/* A name or a shape that this build does not know was measured by another one: the default runs there, which
+ * costs speed and never an answer. */
+static void use_one(struct opencl *o, const char *pair, size_t n)
+{
+    char text[2 * OPENCL_TUNING_TEXT], name[OPENCL_TUNING_TEXT];
+    snprintf(text, sizeof text, "%.*s", (int)MIN(n, sizeof text - 1), pair);
+    char *shape = strchr(text, ':');
+    if (!shape) return;
+    *shape++ = 0;
+    for (int i = 0; i < OPENCL_TUNINGS; i++)
+        if (!strcmp(opencl_tuning_name(i, name, sizeof name), text))
+            opencl_tuning_use(&o->base, i, shape, NULL);
+}
+
+void opencl_shapes_use(struct opencl *o, const char *all)
+{
+    struct str key = { 0 };
+    put_key(&key, &o->device);
+    const char *p = all ? line_of(all, str_text(&key)) : NULL;
+    while (p && *p && *p != '\n') {
+        const size_t n = strcspn(p, ";\n");
+        use_one(o, p, n);
+        p += n + (p[n] == ';');
+    }
+    str_free(&key);
+}
+
+enum err_code opencl_shapes_measure(char **out, const char *device,
+                                    bool (*progress)(void *ctx, int done, int of), void *ctx, struct err *why)
+{
+    struct backend *b = NULL;
+    struct str line = { 0 };
+    enum err_code rc = backend_open(&b, device, &(struct backend_options){ .threads = 1 }, why);
+    *out = NULL;
+    if (rc) return rc;
+    put_key(&line, &opencl_of(b)->device);
+    for (int i = 0; i < OPENCL_TUNINGS && !rc; i++) {
+        char text[OPENCL_TUNING_TEXT] = "", name[OPENCL_TUNING_TEXT];
+        int count;
+        if (progress && !progress(ctx, i, OPENCL_TUNINGS)) rc = err_set(why, ERR_CANCELLED, "stopped");
+        if (!rc) rc = opencl_tune(b, i, text, NULL, 0, &count, why);
+        if (!rc) str_printf(&line, "%s%s:%s", i ? ";" : "\t", opencl_tuning_name(i, name, sizeof name), text);
+    }
+    backend_close(b);
+    if (!rc && !(*out = str_take(&line))) rc = err_set(why, ERR_NOMEM, "out of memory for shapes");
+    str_free(&line);
+    return rc;
+}
