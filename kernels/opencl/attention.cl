@@ -74,6 +74,9 @@ global float *result_of(global const struct plan *p, const struct piece *t, cons
 #define K_PIECES ((K_DIM + 7) / 8)
 #define V_PIECES ((V_DIM + 7) / 8)
 #define K_LANES  (K_PIECES >= 16 ? 8 : K_PIECES >= 4 ? 4 : 2) /* items that share a key */
+#define K_STEPS  (TILE * K_LANES / ITEMS) /* keys of an item, and pieces of each: */
+#define K_ROUNDS ((K_PIECES + K_LANES - 1) / K_LANES)
+#define Q_WIDE   (K_ROUNDS * K_LANES * 8) /* a query's numbers, then zeros */
 #define V_LANES                                                                                              \
     (V_PIECES > 64   ? 128                                                                                   \
      : V_PIECES > 32 ? 64                                                                                    \
@@ -103,7 +106,7 @@ attend_few(global const uchar *k_buffer, ulong k_at, global const uchar *v_buffe
            global const uchar *q_buffer, ulong q_at, global uchar *y_buffer, ulong y_at,
            global uchar *partial_buffer, ulong partials_at, global const int *ints, int plan_at)
 {
-    local float4 q[QUERIES][K_PIECES * 2];
+    local float4 q[QUERIES][Q_WIDE / 4];
     local float pool[POOL]; /* parts of scores [query][token][lane], then of results [token][V_LANES * 8] */
     local float weights[QUERIES][TILE], maxima[QUERIES][S_ITEMS], fade[QUERIES];
     local int low[QUERIES], high[QUERIES];
@@ -115,8 +118,8 @@ attend_few(global const uchar *k_buffer, ulong k_at, global const uchar *v_buffe
     global const uchar *keys = k_buffer + k_at, *values = v_buffer + v_at;
     const int id = get_local_id(0), kv_heads = p->kv_heads;
 
-    for (int i = id; i < QUERIES * K_PIECES * 8; i += ITEMS) {
-        const int index = i / (K_PIECES * 8), d = i % (K_PIECES * 8);
+    for (int i = id; i < QUERIES * Q_WIDE; i += ITEMS) {
+        const int index = i / Q_WIDE, d = i % Q_WIDE;
         global const float *x = (global const float *)(q_buffer + q_at) +
                                 (long)(t.row + index / mine.heads) * p->q_stride +
                                 (long)(mine.head + index % mine.heads) * K_DIM;
@@ -139,25 +142,25 @@ attend_few(global const uchar *k_buffer, ulong k_at, global const uchar *v_buffe
 
     for (int from = t.from, turn = 0; from < t.to; from += TILE, turn ^= 1) {
         const int n = min(TILE, t.to - from);
-        /* Behind the last token it is read again, for nothing: loads without a condition can all be on their
-         * way at once. */
-#pragma unroll 2
-        for (int s = 0; s < TILE * K_LANES / ITEMS; s++) {
-            const int j = id / K_LANES + s * (ITEMS / K_LANES);
-            const uint row = rows[turn][min(j, n - 1)];
-            float dot[QUERIES];
-            for (int i = 0; i < QUERIES; i++) dot[i] = 0;
-            for (int m = 0; m < (K_PIECES + K_LANES - 1) / K_LANES; m++) {
-                const int piece = id % K_LANES + m * K_LANES;
-                if (K_PIECES % K_LANES && piece >= K_PIECES) break;
-                const float8 k = K_LOAD8(row, piece * 8);
-                for (int i = 0; i < QUERIES; i++) {
-                    dot[i] = dot4(k.lo, q[i][2 * piece], dot[i]);
-                    dot[i] = dot4(k.hi, q[i][2 * piece + 1], dot[i]);
-                }
-            }
-            for (int i = 0; i < QUERIES; i++) pool[(i * TILE + j) * K_LANES + id % K_LANES] = dot[i];
+        /* Behind the last token and the last piece these are read again, for nothing: loads without a
+         * condition can all be on their way at once. Queries are 0 there. */
+        uint row[K_STEPS];
+        float dot[K_STEPS][QUERIES];
+        for (int s = 0; s < K_STEPS; s++) {
+            row[s] = rows[turn][min(id / K_LANES + s * (ITEMS / K_LANES), n - 1)];
+            for (int i = 0; i < QUERIES; i++) dot[s][i] = 0;
         }
+        for (int m = 0; m < K_ROUNDS; m++) {
+            const int piece = id % K_LANES + m * K_LANES;
+            float8 k[K_STEPS];
+            for (int s = 0; s < K_STEPS; s++) k[s] = K_LOAD8(row[s], min(piece, K_PIECES - 1) * 8);
+            for (int i = 0; i < QUERIES; i++) {
+                const float4 a = q[i][2 * piece], b = q[i][2 * piece + 1];
+                for (int s = 0; s < K_STEPS; s++) dot[s][i] = dot4(k[s].hi, b, dot4(k[s].lo, a, dot[s][i]));
+            }
+        }
+        for (int s = 0; s < K_STEPS; s++)
+            for (int i = 0; i < QUERIES; i++) pool[(i * TILE * K_LANES) + s * ITEMS + id] = dot[s][i];
         barrier(CLK_LOCAL_MEM_FENCE);
 
         float score[S_TOKENS], most = -INFINITY;
