@@ -88,10 +88,16 @@ float dot_add(const float8 a, const float8 b, float sum)
     return MULTIPLY_ADD(a.s7, b.s7, sum);
 }
 
+/* STAGED: a team's units of x pass through local memory, where all teams of the group read them; items a unit
+ * apart would reach for as many lines of a cache. There a unit is one float4 longer, so that the units of
+ * neighbours begin in different banks. */
+#define X_UNIT (UNIT / 4 + 1)
+#define X_ROW  (LANES * X_UNIT)
+
 /* One unit of ROWS rows of weights and as many inputs of N rows of x, a run at a time. Scales that are only
  * multiplied by wait for the sum of a run; where something is added to weights, too, that would cancel. */
-void unit_dot(const struct weights *w, const uint *row, const struct product *p, const uint unit,
-                     float acc[ROWS][N])
+void unit_dot(const struct weights *w, const uint *row, const struct product *p, local const float4 *x,
+              const uint unit, float acc[ROWS][N])
 {
     struct chunk c[ROWS][CHUNKS];
     UNROLLED for (uint r = 0; r < ROWS; r++) unit_load(w, row[r], unit, c[r]);
@@ -110,9 +116,13 @@ void unit_dot(const struct weights *w, const uint *row, const struct product *p,
                 v[r] = MULTIPLY_ADD(v[r], (float8)(s[r].x), (float8)(s[r].y));
 #endif
             }
-            UNROLLED for (uint t = 0; t < N; t++) { /* rows that are not there: the last one once more */
-                const float8 x = inputs_at(p, min(t, p->n - 1), (unit * CHUNKS + i) * 8);
-                UNROLLED for (uint r = 0; r < ROWS; r++) part[r][t] = dot_add(v[r], x, part[r][t]);
+            UNROLLED for (uint t = 0; t < N; t++) {
+#ifdef STAGED
+                const float8 in = (float8)(x[t * X_ROW + 2 * i], x[t * X_ROW + 2 * i + 1]);
+#else
+                const float8 in = inputs_at(p, min(t, p->n - 1), (unit * CHUNKS + i) * 8);
+#endif
+                UNROLLED for (uint r = 0; r < ROWS; r++) part[r][t] = dot_add(v[r], in, part[r][t]);
             }
         }
         UNROLLED for (uint r = 0; r < ROWS; r++)
@@ -129,6 +139,11 @@ kernel __attribute__((reqd_work_group_size(LANES, WAYS, 1))) void
 gemv(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
 {
     local float sums[ROWS * N][WAYS][LANES];
+#ifdef STAGED
+    local float4 x_units[N * X_ROW];
+#else
+    local float4 *const x_units = 0;
+#endif
     TABLE_TAKE(table);
     const struct weights weights = WEIGHTS_OF(w, units, table);
     const struct product p = PRODUCT_OF;
@@ -140,7 +155,19 @@ gemv(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
         row[r] = min(row0 + r, rows - 1);
         UNROLLED for (uint t = 0; t < N; t++) acc[r][t] = 0;
     }
-    for (uint u = lane; u < units; u += LANES) unit_dot(&weights, row, &p, u, acc);
+    for (uint first = 0; first < units; first += LANES) {
+#ifdef STAGED
+        barrier(CLK_LOCAL_MEM_FENCE); /* those before are done with */
+        for (uint i = way * LANES + lane; i < N * LANES * CHUNKS; i += WAYS * LANES) {
+            const uint t = i / (LANES * CHUNKS), chunk = i % (LANES * CHUNKS);
+            const float8 v = t < n ? inputs_at(&p, t, (first * CHUNKS + chunk) * 8) : (float8)(0);
+            local float4 *place = x_units + t * X_ROW + chunk / CHUNKS * X_UNIT + chunk % CHUNKS * 2;
+            place[0] = v.lo, place[1] = v.hi;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+        if (first + lane < units) unit_dot(&weights, row, &p, x_units + lane * X_UNIT, first + lane, acc);
+    }
     UNROLLED for (uint i = 0; i < ROWS * N; i++) sums[i][way][lane] = acc[i / N][i % N];
     for (uint apart = LANES / 2; apart > 0; apart /= 2) {
         barrier(CLK_LOCAL_MEM_FENCE);

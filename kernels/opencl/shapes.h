@@ -20,6 +20,7 @@ enum { PRODUCT_FEW_MAX = 8, PRODUCT_NARROW_MAX = 32 };
 /* The options of products.cl that have its name. */
 struct opencl_shape {
     uint16_t lanes, ways, rows; /* gemv; else 0 */
+    bool staged;                /* gemv: x by way of local memory */
     uint16_t tm, tn, rm, rn;    /* gemm; else 0 */
     bool half_tiles;            /* only where precision is MEDIUM; else as without */
 };

@@ -8,7 +8,7 @@
 
 #include "kernels/cpu.h"
 
-enum { TILE_INPUTS = 32 /* TK of products.cl */, FEW_N = PRODUCT_FEW_MAX };
+enum { TILE_INPUTS = 32 /* TK of products.cl */, UNIT_MAX = 32, FEW_N = PRODUCT_FEW_MAX };
 
 static const char *const KIND_NAMES[PRODUCT_KIND_COUNT] = { "one", "few", "narrow", "wide" };
 static const char *const FAMILY_NAMES[FAMILY_COUNT] = { "32bit", "16bit", "8bit", "4bit", "2bit" };
@@ -20,14 +20,31 @@ struct candidate {
     int devices;
     struct opencl_shape shape;
 };
-static const struct candidate GEMV[] = {
-    { GPU, { .lanes = 32, .ways = 4, .rows = 2 } },  { CPU, { .lanes = 8, .ways = 1, .rows = 1 } },
-    { GPU, { .lanes = 32, .ways = 4, .rows = 1 } },  { GPU, { .lanes = 32, .ways = 4, .rows = 4 } },
-    { GPU, { .lanes = 32, .ways = 2, .rows = 2 } },  { GPU, { .lanes = 32, .ways = 8, .rows = 1 } },
-    { GPU, { .lanes = 64, .ways = 2, .rows = 1 } },  { GPU, { .lanes = 64, .ways = 2, .rows = 2 } },
-    { GPU, { .lanes = 64, .ways = 2, .rows = 4 } },  { GPU, { .lanes = 128, .ways = 1, .rows = 2 } },
-    { GPU, { .lanes = 128, .ways = 1, .rows = 4 } }, { GPU, { .lanes = 16, .ways = 8, .rows = 2 } },
-    { GPU, { .lanes = 16, .ways = 4, .rows = 4 } },  { CPU, { .lanes = 4, .ways = 1, .rows = 2 } },
+static const struct candidate ONE[] = {
+    { GPU, { .lanes = 32, .ways = 4, .rows = 2, .staged = true } },
+    { CPU, { .lanes = 8, .ways = 1, .rows = 1 } },
+    { GPU, { .lanes = 32, .ways = 4, .rows = 1, .staged = true } },
+    { GPU, { .lanes = 32, .ways = 4, .rows = 4, .staged = true } },
+    { GPU, { .lanes = 32, .ways = 8, .rows = 1, .staged = true } },
+    { GPU, { .lanes = 64, .ways = 4, .rows = 2, .staged = true } },
+    { GPU, { .lanes = 16, .ways = 8, .rows = 2, .staged = true } },
+    { GPU, { .lanes = 32, .ways = 4, .rows = 1 } },
+    { GPU, { .lanes = 32, .ways = 4, .rows = 2 } },
+    { GPU, { .lanes = 32, .ways = 4, .rows = 4 } },
+    { GPU, { .lanes = 64, .ways = 2, .rows = 2 } },
+    { GPU, { .lanes = 128, .ways = 1, .rows = 2 } },
+    { CPU, { .lanes = 4, .ways = 1, .rows = 2 } },
+};
+static const struct candidate FEW[] = {
+    { GPU, { .lanes = 16, .ways = 8, .rows = 2, .staged = true } },
+    { CPU, { .lanes = 8, .ways = 1, .rows = 1 } },
+    { GPU, { .lanes = 16, .ways = 8, .rows = 1, .staged = true } },
+    { GPU, { .lanes = 16, .ways = 8, .rows = 4, .staged = true } },
+    { GPU, { .lanes = 16, .ways = 4, .rows = 4, .staged = true } },
+    { GPU, { .lanes = 8, .ways = 16, .rows = 2, .staged = true } },
+    { GPU, { .lanes = 32, .ways = 4, .rows = 2 } },
+    { GPU, { .lanes = 32, .ways = 4, .rows = 4 } },
+    { CPU, { .lanes = 4, .ways = 1, .rows = 2 } },
 };
 static const struct candidate NARROW[] = {
     { GPU, { .tm = 64, .tn = 16, .rm = 4, .rn = 2 } },  { CPU, { .tm = 32, .tn = 32, .rm = 2, .rn = 2 } },
@@ -50,8 +67,8 @@ static const struct {
     const struct candidate *all;
     size_t count;
 } CANDIDATES[PRODUCT_KIND_COUNT] = {
-    [PRODUCT_ONE] = { GEMV, COUNT_OF(GEMV) },
-    [PRODUCT_FEW] = { GEMV, COUNT_OF(GEMV) },
+    [PRODUCT_ONE] = { ONE, COUNT_OF(ONE) },
+    [PRODUCT_FEW] = { FEW, COUNT_OF(FEW) },
     [PRODUCT_NARROW] = { NARROW, COUNT_OF(NARROW) },
     [PRODUCT_WIDE] = { WIDE, COUNT_OF(WIDE) },
 };
@@ -99,7 +116,8 @@ static bool fits(const struct opencl *o, enum product_kind kind, const struct op
     if (kind <= PRODUCT_FEW) {
         if (!power_of_two(s->lanes) || s->ways < 1 || s->rows < 1 || s->tm) return false;
         items = (int64_t)s->lanes * s->ways;
-        numbers = items * s->rows * (kind == PRODUCT_FEW ? FEW_N : 1);
+        const int64_t n = kind == PRODUCT_FEW ? FEW_N : 1;
+        numbers = items * s->rows * n + (s->staged ? n * s->lanes * (UNIT_MAX + 4) : 0);
     } else {
         if (s->lanes || s->rm < 1 || s->rn < 1 || s->tm < s->rm || s->tn < s->rn) return false;
         if (s->tm % s->rm || s->tn % s->rn) return false;
@@ -129,7 +147,8 @@ static void shape_text(const struct opencl_shape *s, char text[OPENCL_TUNING_TEX
         snprintf(text, OPENCL_TUNING_TEXT, "tm=%d tn=%d rm=%d rn=%d%s", s->tm, s->tn, s->rm, s->rn,
                  s->half_tiles ? " half_tiles" : "");
     else
-        snprintf(text, OPENCL_TUNING_TEXT, "lanes=%d ways=%d rows=%d", s->lanes, s->ways, s->rows);
+        snprintf(text, OPENCL_TUNING_TEXT, "lanes=%d ways=%d rows=%d%s", s->lanes, s->ways, s->rows,
+                 s->staged ? " staged" : "");
 }
 
 enum err_code opencl_tuning_use(struct backend *b, int i, const char *text, struct err *why)
@@ -138,6 +157,7 @@ enum err_code opencl_tuning_use(struct backend *b, int i, const char *text, stru
     struct opencl_shape s = { 0 };
     char again[OPENCL_TUNING_TEXT], name[OPENCL_TUNING_TEXT];
     s.half_tiles = strstr(text, " half_tiles") != NULL;
+    s.staged = strstr(text, " staged") != NULL;
     if (sscanf(text, "tm=%hu tn=%hu rm=%hu rn=%hu", &s.tm, &s.tn, &s.rm, &s.rn) != 4)
         sscanf(text, "lanes=%hu ways=%hu rows=%hu", &s.lanes, &s.ways, &s.rows);
     shape_text(&s, again);

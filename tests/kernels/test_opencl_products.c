@@ -501,18 +501,19 @@ static void other_shapes(void **state)
         const char *name, *text;
         struct shape s;
     } CASES[] = {
-        { "product.one.4bit", "lanes=32 ways=4 rows=2", { 1, 37, 1280 } },
+        { "product.one.4bit", "lanes=32 ways=4 rows=2 staged", { 1, 37, 1280 } },
         { "product.one.4bit", "lanes=64 ways=2 rows=4", { 1, 70, 4160 } },
-        { "product.few.4bit", "lanes=16 ways=3 rows=2", { 3, 37, 256 } },
+        { "product.few.4bit", "lanes=16 ways=3 rows=2 staged", { 3, 37, 256 } },
+        { "product.one.16bit", "lanes=32 ways=2 rows=2 staged", { 1, 9, 531 } },
         { "product.narrow.4bit", "tm=64 tn=16 rm=4 rn=2", { 20, 70, 96 } },
         { "product.wide.4bit", "tm=64 tn=64 rm=4 rn=4", { 70, 100, 288 } },
     };
-    static const enum format_id ID[] = { FORMAT_Q4_0 };
+    static const enum format_id IDS[] = { FORMAT_Q4_0, FORMAT_F16 };
     struct backend *b = opencl_or_skip(128, COLS_MAX);
     struct err why;
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         CHECK_OK(opencl_tuning_use(b, tuning_of(CASES[i].name), CASES[i].text, &why));
-        run_shapes_on(b, &CASES[i].s, 1, ID, 1);
+        run_shapes_on(b, &CASES[i].s, 1, &IDS[strstr(CASES[i].name, "16bit") != NULL], 1);
     }
     backend_close(b);
 }
@@ -557,7 +558,7 @@ static void measured(void **state)
     (void)state;
     static const char *const BAD[] = { "",
                                        "lanes=32",
-                                       "lanes=32 ways=4 rows=2 and more",
+                                       "lanes=32 ways=4 rows=2 staged and more",
                                        "lanes=24 ways=1 rows=1",
                                        "lanes=32768 ways=100 rows=1",
                                        "lanes=32 ways=0 rows=1",
