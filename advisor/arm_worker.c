@@ -408,18 +408,15 @@ static void worker_close(void *state)
     free(w);
 }
 
-/* What was measured of OpenCL devices, which the arm's process cannot look up. A store that cannot be read
- * now costs speed there, never an answer. */
-static void put_shapes(json_t *request, const struct config *c)
+char *arm_shapes(const struct config *c)
 {
     enum { PATIENCE_MS = 200 };
     struct db *d = NULL;
     char *shapes = NULL;
-    if (!strcmp(config_text(c, KNOB_DEVICE), "cpu")) return;
-    if (!db_open_reader(&d, NULL, PATIENCE_MS, NULL) && !db_shapes_all(d, &shapes, NULL))
-        json_put_str(request, "shapes", shapes);
+    if (!strcmp(config_text(c, KNOB_DEVICE), "cpu")) return NULL;
+    if (!db_open_reader(&d, NULL, PATIENCE_MS, NULL)) db_shapes_all(d, &shapes, NULL);
     db_close(d);
-    free(shapes);
+    return shapes;
 }
 
 static enum err_code worker_open(void **state, json_t **description, const struct arm_spec *spec,
@@ -447,9 +444,11 @@ static enum err_code worker_open(void **state, json_t **description, const struc
     json_put_str(request, "config", line);
     json_put_int(request, "ctx", spec->ctx);
     json_put_int(request, "sequences", MAX(spec->sequences, 1));
-    put_shapes(request, spec->config);
+    char *shapes = arm_shapes(spec->config);
+    if (shapes) json_put_str(request, "shapes", shapes);
     rc = worker_request(w, request, description, event, ctx, why);
     json_decref(request);
+    free(shapes);
     free(line);
     return rc;
 }
