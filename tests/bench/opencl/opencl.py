@@ -6,7 +6,8 @@ The device's ceilings are measured (`qdyno detect --probe`), models of the 1b an
 processor. Decoding is told as bytes of the model read a second (the plan's bytes a token times tokens a second) and as a
 share of the measured copy and read bandwidth; reading a prompt as operations of the layers' matrix products (2 a weight and
 token) and as a share of the measured f32 and fp16 multiply-adds. Utilization and power are those of the GPU that the model
-ran on, where a sensor of its PCI address exists.
+ran on, where a sensor of its PCI address exists. Before all that, the shapes of products that suit the device are measured
+(`qdyno detect --shapes`, minutes; not with --small or --untuned).
 
 Wanted: decode at 60 % of the copy bandwidth or more in every row. That is judged on a GPU only: PoCL on a processor shows
 that the script works. `--small` takes the bundled model and short workloads.
@@ -51,7 +52,7 @@ def run(options, *arguments, allowed=(0,)):
 
 def qdyno(options, *arguments, allowed=(0,)):
     """A command's JSON document."""
-    return json.loads(run(options, *arguments, "-o", "json", "--quiet", "--db", options.db, allowed=allowed))
+    return json.loads(run(options, *arguments, "-o", "json", "--quiet", allowed=allowed))
 
 
 def share(value, ceiling):
@@ -181,6 +182,9 @@ def bench(options):
     print(f"measured: copies {giga['copy_bytes_s']} GB/s, reads {giga['read_bytes_s']} GB/s, f32 {giga['f32_ops_s']} Gop/s, "
           f"fp16 {giga['f16_ops_s']} Gop/s, int8 {giga['int8_ops_s']} Gop/s")
     print(f"pp{options.prompt}, tg{options.gen}, {options.repetitions} repetitions each; sensors while it decodes", flush=True)
+    if not options.small and not options.untuned:
+        note("measuring the shapes of products")
+        run(options, "detect", "--shapes", options.device, "--quiet")
     print(" ".join(name.ljust(width) if form == "{}" else name.rjust(width) for name, width, form in COLUMNS), flush=True)
     shares, failed = [], 0
     for path in models(options):
@@ -205,6 +209,7 @@ def main():
     parser.add_argument("--shapes", default="1b,7b")
     parser.add_argument("--formats", default="q4_0,q4_K,q8_0")
     parser.add_argument("--small", action="store_true", help="the bundled model, short workloads, nothing judged")
+    parser.add_argument("--untuned", action="store_true", help="with the shapes that are the default")
     parser.add_argument("--no-cpu", action="store_true", help="without the processor's figures")
     parser.add_argument("--prompt", type=int)
     parser.add_argument("--gen", type=int)
@@ -217,7 +222,7 @@ def main():
     options.repetitions = options.repetitions or (1 if options.small else 5)
     with tempfile.TemporaryDirectory(prefix="qdyno-opencl-") as folder:
         options.env = dict(os.environ, XDG_DATA_HOME=folder)  # compiled kernels stay in the usual cache
-        options.db = os.path.join(folder, "opencl.db")
+        options.db = os.path.join(folder, "qdyno", "qdyno.db")
         try:
             return bench(options)
         except Failure as failure:
