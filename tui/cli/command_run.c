@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/arm.h"
+#include "advisor/advisor.h"
 #include "tui/cli/rows.h"
 
 const struct cli_flag FLAGS_RUN[] = {
