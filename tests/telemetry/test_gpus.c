@@ -1,9 +1,11 @@
 /* Proves: AMD and Intel GPUs are read from their drivers' files, every field with its unit (values worked by
  * hand from the described machines), reasons of throttling get the same names for all vendors, the binary
  * gpu_metrics is believed in the versions we know and no other, ROCm's library fills what the files lack, and
- * OpenCL adds devices that nobody else has listed, and no device twice. */
+ * OpenCL adds devices that nobody else has listed, and no device twice. Of several GPUs the figures of one
+ * can be had alone. */
 #include "tests/telemetry/roots.h"
 
+#include <ctype.h>
 #include <math.h>
 
 #include "telemetry/gpu_vendor.h"
@@ -211,6 +213,47 @@ static void every_field_of_intel_cards(void **state)
     root_remove(&r);
 }
 
+/* ---------------------------------------------------------------- one of several */
+
+static void figures_of_one_gpu(void **state)
+{
+    (void)state;
+    struct root r = root_get("nvidia-box");
+    struct telemetry *t;
+    struct err why;
+    CHECK_OK(telemetry_open(&t, r.path, &why));
+    telemetry_sample(t, row);
+    const int n = telemetry_gpus(t, gpu, MACHINE_GPUS);
+    assert_int_equal(n, 4);
+    const double all = row[METRIC_GPU_POWER];
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        char place[sizeof gpu[i].bus];
+        for (size_t k = 0; k < sizeof place; k++)
+            place[k] = (char)toupper((unsigned char)gpu[i].bus[k]); /* as some drivers spell it */
+        telemetry_watch_gpu(t, place);
+        telemetry_sample(t, row);
+        CHECK_NEAR(row[METRIC_GPU_POWER], gpu[i].power_watts, 1e-9);
+        CHECK_NEAR(row[METRIC_GPU_MEM_USED], gpu[i].mem_used_bytes, 0);
+        if (isnan(gpu[i].busy_ratio)) /* one that is cut into parts: nor do the others' stand for it */
+            CHECK(isnan(row[METRIC_GPU_BUSY]));
+        else
+            CHECK_NEAR(row[METRIC_GPU_BUSY], gpu[i].busy_ratio, 1e-12);
+        sum += row[METRIC_GPU_POWER];
+    }
+    CHECK_NEAR(sum, all, 1e-9);
+    static const char *const NOBODYS[] = { "", "0000:00:00.0" };
+    for (size_t i = 0; i < COUNT_OF(NOBODYS); i++) {
+        telemetry_watch_gpu(t, NOBODYS[i]);
+        telemetry_sample(t, row);
+        CHECK(isnan(row[METRIC_GPU_POWER]) && isnan(row[METRIC_GPU_BUSY]) && isnan(row[METRIC_GPU_THROTTLE]));
+    }
+    telemetry_watch_gpu(t, NULL);
+    telemetry_sample(t, row);
+    CHECK_NEAR(row[METRIC_GPU_POWER], all, 1e-9);
+    telemetry_close(t);
+}
+
 /* ---------------------------------------------------------------- OpenCL */
 
 static void opencl_answers(const struct root *r)
@@ -293,6 +336,7 @@ int main(void)
         cmocka_unit_test(rocm_fills_what_the_files_lack),
         cmocka_unit_test(every_field_of_intel_cards),
         cmocka_unit_test(opencl_adds_what_nobody_lists),
+        cmocka_unit_test(figures_of_one_gpu),
         cmocka_unit_test(a_second_card_is_told_by_its_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
