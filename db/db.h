@@ -394,8 +394,8 @@ enum err_code db_sensitivity_list(struct db *d, const char *model, const char *b
 
 /* ---------------------------------------------------------------- devices */
 
-/* A line "DEVICE\tSHAPES" (kernels.h, opencl_shapes_measure); replaces what is there of that device. ERR_USAGE:
- * it is no such line. */
+/* A line "DEVICE\tSHAPES" (kernels.h, opencl_shapes_measure); replaces what is there of that device.
+ * ERR_USAGE: it is no such line. */
 enum err_code db_shapes_put(struct db *d, const char *line, struct err *why);
 /* All lines, each ended by '\n'; "" when there are none. *out: free(). */
 enum err_code db_shapes_all(struct db *d, char **out, struct err *why);

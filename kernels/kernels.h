@@ -212,7 +212,7 @@ struct backend_options {
     enum precision precision;
     enum activations activations;
     enum huge_pages huge_pages;
-    bool repack; /* weights may be held in another format than the file's (backend_held_format) */
+    bool repack;        /* weights may be held in another format than the file's (backend_held_format) */
     const char *shapes; /* NULL, or lines of opencl_shapes_measure, of any devices; only opening reads it */
 };
 
@@ -450,8 +450,8 @@ void backend_activate(struct backend *b, const struct activate *p);
 struct device_info {
     char name[16]; /* "opencl:0": for backend_open */
     char model[96], vendor[64], platform[64], driver[64], version[64];
-    char pci[16];           /* "0000:65:00.0", which telemetry knows it by */
-    bool gpu, shares_memory; /* with the host */
+    char pci[16];                              /* "0000:65:00.0", which telemetry knows it by */
+    bool gpu, shares_memory;                   /* with the host */
     bool fp16, fp64, int_dot, bf16, subgroups; /* what its kernels may use */
     int compute_units, clock_mhz, subgroup_size;
     int64_t memory_bytes, alloc_bytes /* of one buffer at most */, local_bytes;
