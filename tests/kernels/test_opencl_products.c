@@ -264,7 +264,7 @@ static void every_format(void **state)
     run_shapes(SHAPES, COUNT_OF(SHAPES), ids, FORMAT_COUNT);
 }
 
-/* More rows, a format for each way of scaling. */
+/* More rows, of formats whose scales are applied to weights, and to results. */
 static void every_scale(void **state)
 {
     (void)state;
@@ -272,7 +272,7 @@ static void every_scale(void **state)
         { 7, 19, 768 },  { 5, 9, 160 },  { 6, 2, 531 },  { 8, 64, 288 },
         { 40, 70, 256 }, { 67, 5, 352 }, { 33, 65, 41 }, { 100, 129, 1024 }
     };
-    static const enum format_id IDS[] = { FORMAT_F32, FORMAT_Q5_1, FORMAT_Q6_K, FORMAT_FP8_E4M3 };
+    static const enum format_id IDS[] = { FORMAT_Q5_1, FORMAT_FP8_E4M3 };
     run_shapes(SHAPES, COUNT_OF(SHAPES), IDS, COUNT_OF(IDS));
 }
 
@@ -501,8 +501,7 @@ static void other_shapes(void **state)
         const char *name, *text;
         struct shape s;
     } CASES[] = {
-        { "product.one.4bit", "lanes=32 ways=4 rows=2 staged", { 1, 37, 1280 } },
-        { "product.one.4bit", "lanes=64 ways=2 rows=4", { 1, 70, 4160 } },
+        { "product.one.4bit", "lanes=32 ways=4 rows=2 staged", { 1, 37, 4160 } },
         { "product.few.4bit", "lanes=16 ways=3 rows=2 staged", { 3, 37, 256 } },
         { "product.one.16bit", "lanes=32 ways=2 rows=2 staged", { 1, 9, 531 } },
         { "product.narrow.4bit", "tm=64 tn=16 rm=4 rn=2", { 20, 70, 96 } },
