@@ -46,9 +46,9 @@ void opencl_fail(struct opencl *o, cl_int code, const char *what)
     const bool memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ||
                         code == CL_INVALID_BUFFER_SIZE;
     /* Drivers say one of these when a kernel crashed or the device was reset: the context is of no more use.
-     */
-    o->lost = code == CL_OUT_OF_RESOURCES || code == CL_DEVICE_NOT_AVAILABLE || code == CL_INVALID_CONTEXT ||
-              code == CL_INVALID_COMMAND_QUEUE;
+     * The first may only mean that a kernel wants more registers than there are: then the queue is well. */
+    o->lost = (code == CL_OUT_OF_RESOURCES && clFinish(o->queue)) || code == CL_DEVICE_NOT_AVAILABLE ||
+              code == CL_INVALID_CONTEXT || code == CL_INVALID_COMMAND_QUEUE;
     err_set(&o->failed,
             memory    ? ERR_NOMEM
             : o->lost ? ERR_ABSENT

@@ -250,7 +250,9 @@ enum err_code opencl_tune(struct backend *b, int i, char text[OPENCL_TUNING_TEXT
             o->tuning.shapes[kind][i % FAMILY_COUNT] = c->shape;
             strcpy(text, trial.text);
         }
-        rc = opencl_ok(o) ? ERR_OK : b->ops->finish(b, why);
+        /* one that cannot run is none; only a lost device ends this */
+        const enum err_code failed = b->ops->finish(b, why);
+        if (o->lost) rc = failed;
     }
     bench_free(o, &t);
     if (!rc && isinf(best))
