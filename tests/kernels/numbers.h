@@ -73,6 +73,12 @@ static inline size_t levels_here(const struct isa_level **out)
     assert_int_equal(isa_usable(&usable, NULL), ERR_OK);
     for (size_t i = 0; i < ISA_LEVEL_COUNT; i++)
         if (!(ISA_LEVELS[i].bits & ~usable)) out[n++] = &ISA_LEVELS[i];
+    /* Where QDYNO_ISA names a level, only that one: those below it have runs of their own. */
+    for (size_t i = 0; getenv("QDYNO_ISA") && i < n; i++)
+        if (out[i]->bits == usable) {
+            out[0] = out[i];
+            return 1;
+        }
     return n;
 }
 
