@@ -400,7 +400,7 @@ enum err_code model_warm(struct model *m, struct err *why)
 {
     /* A device compiles its kernels when they are first run, for each of a few numbers of rows another one.
      */
-    static const int SIZES[] = { 1, 2, 4, 8, 16, 512 };
+    static const int SIZES[] = { 1, 2, 4, 8, 16, 33 };
     const int sizes = m->session.gpu_layers ? (int)COUNT_OF(SIZES) : 1,
               most = MIN(m->session.batch, m->session.ctx);
     if (m->warm) return ERR_OK;
