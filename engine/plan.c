@@ -41,6 +41,12 @@ static enum err_code resolve_device(struct session *out, const struct model_shap
                            "act=int8 is of the processor's products: leave it out with device=%s",
                            out->device);
         out->gpu_layers = (int)MIN(wanted, (int64_t)s->layers);
+        if (!wanted)
+            return err_set(
+                why, ERR_USAGE,
+                "gpu_layers=0 leaves nothing to device=%s: want 1 or more, -1 for all that fit, or "
+                "device=cpu",
+                out->device);
         return ERR_OK;
     }
     out->gpu_layers = 0;
@@ -184,7 +190,8 @@ static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const stru
     const int64_t bytes = vector ? vector_bytes(cols) * rows
                                  : backend_weight_bytes("cpu", &e->backend, f, rows, cols);
     part->host += bytes;
-    part->device += vector ? bytes : backend_weight_bytes(e->device, &e->backend, f, rows, cols);
+    if (e->gpu_layers)
+        part->device += vector ? bytes : backend_weight_bytes(e->device, &e->backend, f, rows, cols);
     const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD;
     sum->read += looked_up ? bytes / rows : bytes;
     if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
