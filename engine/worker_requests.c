@@ -71,17 +71,6 @@ void worker_put_span(json_t *answer, const char *name, int64_t from_ns, int64_t 
     json_array_append_new(list, span);
 }
 
-/* The PCI address of the GPU the model runs on, "" when its driver does not tell; null: no GPU. */
-static json_t *gpu_json(const char *device)
-{
-    enum { MOST = 16 };
-    struct device_info all[MOST];
-    const int count = strcmp(device, "cpu") ? MIN(opencl_devices(all, MOST), (int)MOST) : 0;
-    for (int i = 0; i < count; i++)
-        if (!strcmp(all[i].name, device) && all[i].gpu) return json_string(all[i].pci);
-    return json_null();
-}
-
 static json_t *describe_open(const struct worker *w, double load_s)
 {
     const struct model *m = w->model;
@@ -100,7 +89,7 @@ static json_t *describe_open(const struct worker *w, double load_s)
     json_put_str(o, "isa", isa_names(info.isa, isa, sizeof isa));
     json_put_str(o, "inputs", input_kind_names(info.inputs, inputs, sizeof inputs));
     json_put_str(o, "device", info.device);
-    json_put(o, "gpu", gpu_json(info.device));
+    json_put_str(o, "gpu", info.gpu); /* null: no GPU */
     json_put_int(o, "threads", info.threads);
     json_put_bool(o, "pinned", info.pinned);
     json_put_int(o, "ctx", model_ctx(m));

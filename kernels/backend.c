@@ -1,6 +1,7 @@
 /* From the door of kernels/ to the backend of a device: what every one of them needs is checked here. */
 #include "kernels/backend.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "kernels/inputs.h"
@@ -152,8 +153,24 @@ void backend_matmul(struct backend *b, const struct matmul *m, int count)
     b->ops->matmul(b, m, count);
 }
 
+void gated_apart(struct backend *b, const struct gated *p)
+{
+    const struct matmul both[] = { p->gate, p->up };
+    assert(p->gate.y_stride == p->up.y_stride);
+    b->ops->matmul(b, both, 2);
+    b->ops->activate(b, &(struct activate){ .act = p->act,
+                                            .gate = p->gate.y,
+                                            .up = p->up.y,
+                                            .stride = p->up.y_stride,
+                                            .n = p->up.n,
+                                            .cols = p->up.w->rows,
+                                            .y = p->y,
+                                            .y_stride = p->y_stride });
+}
+
 void backend_gated(struct backend *b, const struct gated *p)
 {
+    assert(p->gate.x == p->up.x && p->gate.n == p->up.n && !p->gate.residual && !p->up.residual);
     b->ops->gated(b, p);
 }
 

@@ -37,6 +37,9 @@ struct backend {
     struct threadpool *pool; /* on the host; options.threads members */
 };
 
+/* backend_gated as two products and an activation, for pairs that cannot be made together. */
+void gated_apart(struct backend *b, const struct gated *p);
+
 /* One for each kind of device: *out is owned, but without ops, options and pool, which backend_open sets. */
 enum err_code cpu_open(struct backend **out, const char *device, const struct backend_options *options,
                        struct err *why);

@@ -225,8 +225,9 @@ void backend_close(struct backend *b); /* NULL is fine */
 /* What really runs: device, threads, pinned, isa in use. Strings are borrowed from the backend. */
 struct backend_info {
     const char *device;
-    bool remote; /* addresses are not the host's: only backend_read and backend_write reach them */
-    int threads; /* of the host */
+    const char *gpu; /* PCI address of the GPU it is, "" unknown; NULL: no GPU */
+    bool remote;     /* addresses are not the host's: only backend_read and backend_write reach them */
+    int threads;     /* of the host */
     bool pinned;
     uint32_t isa;              /* bits the chosen kernels use */
     int64_t huge_wanted_bytes; /* in huge pages, if the kernel agreed, of what was allocated and filled */

@@ -88,21 +88,10 @@ void cpu_matmul(struct backend *base, const struct matmul *m, int count)
 void cpu_gated(struct backend *base, const struct gated *p)
 {
     struct cpu *b = (struct cpu *)base;
-    const struct matmul both[] = { p->gate, p->up };
     const struct gemm_kernel *g = scheme_of(b, &p->up);
-    assert(p->gate.x == p->up.x && p->gate.n == p->up.n && !p->gate.residual && !p->up.residual);
     if (g && p->up.n && alike(b, &p->up, &p->gate) && gemm_can_gate(g, p)) {
         gemm_run_gated(b, g, p);
         return;
     }
-    assert(p->gate.y_stride == p->up.y_stride);
-    cpu_matmul(base, both, 2);
-    cpu_activate(base, &(struct activate){ .act = p->act,
-                                           .gate = p->gate.y,
-                                           .up = p->up.y,
-                                           .stride = p->up.y_stride,
-                                           .n = p->up.n,
-                                           .cols = p->up.w->rows,
-                                           .y = p->y,
-                                           .y_stride = p->y_stride });
+    gated_apart(base, p);
 }

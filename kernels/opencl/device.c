@@ -61,13 +61,11 @@ static bool has(const char *extensions, const char *name)
 
 static void describe(struct device_info *d, cl_device_id id, int index)
 {
-    static char const NONE[] = "";
     char extensions[8192] = "";
     cl_platform_id platform = NULL;
     cl_device_type type = 0;
     *d = (struct device_info){ .subgroup_size = -1 };
-    if (clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, sizeof extensions - 1, extensions, NULL))
-        memcpy(extensions, NONE, sizeof NONE);
+    if (clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, sizeof extensions - 1, extensions, NULL)) extensions[0] = 0;
     clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
     clGetDeviceInfo(id, CL_DEVICE_TYPE, sizeof type, &type, NULL);
     snprintf(d->name, sizeof d->name, "opencl:%d", index);

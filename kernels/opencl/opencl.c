@@ -156,6 +156,7 @@ static void opencl_describe(const struct backend *b, struct backend_info *out)
 {
     const struct opencl *o = (const struct opencl *)b;
     out->device = o->device.name;
+    out->gpu = o->device.gpu ? o->device.pci : NULL;
     out->remote = true;
     out->copied_bytes = o->uploaded_bytes;
     out->inputs = o->inputs;
@@ -203,7 +204,7 @@ const struct backend_ops OPENCL_OPS = {
     .reserve = opencl_reserve,
     .gather = opencl_gather,
     .matmul = opencl_matmul,
-    .gated = opencl_gated,
+    .gated = gated_apart,
     .norm = opencl_norm,
     .rope = opencl_rope,
     .kv_store = opencl_kv_store,

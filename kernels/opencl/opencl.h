@@ -181,7 +181,6 @@ enum err_code opencl_bind(struct backend *b, struct weight *out, const struct fo
                           int64_t cols, const struct input_scheme *input, const void *host, struct err *why);
 void opencl_release(struct backend *b, struct weight *w);
 void opencl_matmul(struct backend *b, const struct matmul *m, int count);
-void opencl_gated(struct backend *b, const struct gated *p);
 void opencl_gather(struct backend *b, const struct gather *p);
 int64_t opencl_product_scratch_bytes(int64_t rows, int64_t max_cols);
 /* vectors.c */

@@ -7,7 +7,7 @@
 #include "kernels/inputs.h"
 #include "kernels/opencl/products.h"
 
-enum { ITEMS = 128, ORDERED = 1, DIVIDED = 2 }; /* as in products.cl, and: */
+enum { ITEMS = 128 }; /* as in products.cl, and: */
 enum rounding { ROUND_NOT, ROUND_STEPS, ROUND_FLOATS };
 
 struct treatment { /* the parameters of the kernel that have these names */

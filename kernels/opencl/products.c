@@ -9,8 +9,7 @@
 #include "kernels/opencl/products.h"
 
 enum { OPTIONS_MAX = 320 };
-enum { ORDERED = 1, DIVIDED = 2, ADDED = 4 }; /* as in products.cl */
-enum { HAS_BIAS = 1, HAS_RESIDUAL = 2, EVEN_X = 4 };
+enum { HAS_BIAS = 1, HAS_RESIDUAL = 2, EVEN_X = 4 }; /* as in products.cl */
 
 /* A kernel of the program of a format. */
 struct variant {
@@ -111,22 +110,6 @@ void opencl_matmul(struct backend *b, const struct matmul *m, int count)
         opencl_product(o, &p, &s, false);
         last = i;
     }
-}
-
-void opencl_gated(struct backend *b, const struct gated *p)
-{
-    const struct matmul both[] = { p->gate, p->up };
-    assert(p->gate.y_stride == p->up.y_stride && !p->gate.residual && !p->up.residual);
-    if (!p->up.n) return;
-    opencl_matmul(b, both, 2);
-    opencl_activate(b, &(struct activate){ .act = p->act,
-                                           .gate = p->gate.y,
-                                           .up = p->up.y,
-                                           .stride = p->up.y_stride,
-                                           .n = p->up.n,
-                                           .cols = p->up.w->rows,
-                                           .y = p->y,
-                                           .y_stride = p->y_stride });
 }
 
 /* ---------------------------------------------------------------- rows of a table */

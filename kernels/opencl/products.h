@@ -4,6 +4,8 @@
 
 #include "kernels/opencl/weights.h"
 
+enum { ORDERED = 1, DIVIDED = 2, ADDED = 4 }; /* as in products.cl: of look-ups and prepared inputs */
+
 /* The shape for such a product: measured, or the default. */
 struct opencl_shape opencl_shape_of(const struct opencl *o, enum product_kind kind, const struct format *f);
 
