@@ -290,7 +290,7 @@ double cost_product(struct cost *c, const struct format *f, int64_t rows, int64_
     if (c->on_gpu) {
         const double bytes = weights * f->block_bytes / f->block_weights;
         c->assumed++;
-        return fmax(bytes / (c->bandwidth * GPU_SHARES.stream),
+        return fmax(c->cached ? 0 : bytes / (c->bandwidth * GPU_SHARES.stream),
                     2 * weights * n / (gpu_operations(c, f) * GPU_SHARES.many));
     }
     double per_weight = product_per_weight(c, f, n);
@@ -301,6 +301,7 @@ double cost_product(struct cost *c, const struct format *f, int64_t rows, int64_
         per_weight = fmax(per_weight - there, 0.4 * per_weight);
         per_weight += edge * n * (double)(rows + cols) / weights;
     }
+    if (c->cached) return weights * per_weight;
     const double reading = read_per_weight(c, f, fmin(per_weight, product_per_weight(c, f, 1)));
     return weights * fmax(per_weight, reading);
 }

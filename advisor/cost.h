@@ -16,7 +16,8 @@ struct cost {
     bool on_gpu;      /* its GPU computes instead */
     double footprint; /* bytes that one decode step reads */
     double bandwidth; /* bytes/s of them at best; NAN unknown */
-    int assumed;      /* lookups so far that nothing measured answered */
+    bool cached; /* as if all weights lay in a cache: what is left of the time is not waiting for memory */
+    int assumed; /* lookups so far that nothing measured answered */
 };
 /* Borrows machine and ceilings. */
 void cost_init(struct cost *c, const struct machine *machine, const struct machine_ceilings *ceilings,

@@ -24,12 +24,15 @@ enum lesson_trait {
     TRAIT_COUNT
 };
 struct lesson_traits {
-    char text[256]; /* "model=llama/1100048384 recipe=q4_0 ..." */
+    char text[256]; /* "model=llama/1100048384 recipe=q4_0 ... reading=0.66" */
     uint64_t hash[TRAIT_COUNT];
+    double reading;
 };
-/* `depth`, `batch` and `sequences`: of the work. */
+/* What was done. A memory that is slower than it was when it was measured (others use it, too) slows work
+ * down as far as it waits for it, whatever the model. */
 struct lesson_work {
-    int depth, batch, sequences;
+    int depth, batch, sequences, threads; /* threads that really ran */
+    double reading;                       /* share of the predicted time that is waiting for memory: 0 .. 1 */
 };
 void lesson_traits_of(struct lesson_traits *out, const struct model_shape *shape, const struct config *c,
                       const struct lesson_work *w);

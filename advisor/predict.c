@@ -286,15 +286,31 @@ static double untouched_bytes(const struct work *w, const struct gguf *g, const 
     return bytes * exp(-tokens * AROUND / bytes);
 }
 
+/* Share of a time that is waiting for memory: what is saved were all in a cache. */
+static double reading_share(struct work *w, double (*seconds)(struct work *w))
+{
+    const double all = seconds(w);
+    w->cost.cached = true;
+    const double share = 1 - seconds(w) / all;
+    w->cost.cached = false;
+    return share > 0 ? share : 0; /* NAN: nothing is known */
+}
+
+static void put_works(struct prediction *out, struct work *w)
+{
+    out->decode_work = (struct lesson_work){ w->depth, w->o.batch, w->sequences, w->cost.threads,
+                                             reading_share(w, seconds_decoding) };
+    out->prefill_work = (struct lesson_work){ w->what->past, w->o.batch, w->sequences, w->cost.threads,
+                                              reading_share(w, seconds_prefilling) };
+}
+
 static void put_estimates(struct prediction *out, struct work *w, const struct config *c, double decode_s,
                           double prefill_s)
 {
     const struct lessons *l = w->what->lessons;
-    const struct lesson_work work = { w->depth, w->o.batch, w->sequences },
-                             prompt = { w->what->past, w->o.batch, w->sequences };
     struct lesson_traits t;
     const struct spreads sd = spreads_of(out, &w->cost);
-    lesson_traits_of(&t, &w->o.shape, c, &work);
+    lesson_traits_of(&t, &w->o.shape, c, &out->decode_work);
     struct estimate e = capped(
         lessons_correct(l, "decode_tok_s", &t, w->sequences * rate(decode_s), sd.decode),
         out->decode_limit_tok_s);
@@ -305,7 +321,7 @@ static void put_estimates(struct prediction *out, struct work *w, const struct c
     e = lessons_correct(l, "token_j", &t, out->token_untaught_j, ENERGY_SD);
     if (isnan(watts) && !e.runs) e = (struct estimate){ NAN, NAN, NAN, 0 };
     put_estimate(e, &out->token_j, &out->token_low_j, &out->token_high_j);
-    lesson_traits_of(&t, &w->o.shape, c, &prompt);
+    lesson_traits_of(&t, &w->o.shape, c, &out->prefill_work);
     e = capped(lessons_correct(l, "prefill_tok_s", &t, (double)w->prompt * w->sequences * rate(prefill_s),
                                sd.prefill),
                out->prefill_limit_tok_s);
@@ -362,6 +378,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     put_limits(out, &w);
     const double decode_s = seconds_decoding(&w), prefill_s = seconds_prefilling(&w);
     out->assumed = w.cost.assumed > 0;
+    put_works(out, &w);
     put_estimates(out, &w, c, isnan(out->decode_limit_tok_s) ? NAN : decode_s,
                   isnan(out->prefill_limit_tok_s) ? NAN : prefill_s);
     if (p->gpu_layers) put_unknown(out);

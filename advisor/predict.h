@@ -27,6 +27,7 @@ struct prediction {
     bool decode_bound_by_memory; /* else by arithmetic */
     bool on_gpu;                 /* predicted for the machine's GPU */
     bool assumed; /* some kernel's time was not measured on that machine: the interval is wide */
+    struct lesson_work decode_work, prefill_work; /* what runs of this teach about */
     int runs;     /* past runs that the decode rate learned from */
 };
 

@@ -34,16 +34,14 @@ static void keep_all(struct keeping *k, const struct lesson *l, const struct pre
 {
     char *traits = k->row.traits;
     struct lesson_traits decode, prefill;
-    const struct lesson_work work = { told->depth, told->plan.batch, told->plan.sequences },
-                             prompt = { l->workload->depth, told->plan.batch, told->plan.sequences };
     struct gguf *g = NULL;
     struct model_shape shape;
     k->rc = gguf_open(&g, l->model, k->why);
     if (!k->rc) k->rc = model_shape_read(&shape, g, k->why);
     gguf_close(g);
     if (k->rc) return;
-    lesson_traits_of(&decode, &shape, l->config, &work);
-    lesson_traits_of(&prefill, &shape, l->config, &prompt);
+    lesson_traits_of(&decode, &shape, l->config, &told->decode_work);
+    lesson_traits_of(&prefill, &shape, l->config, &told->prefill_work);
     snprintf(traits, sizeof k->row.traits, "%s", decode.text);
     keep(k, "decode_tok_s", raw->decode_tok_s,
          (struct estimate){ told->decode_tok_s, told->decode_low, told->decode_high, 0 }, l->decode_tok_s);

@@ -31,7 +31,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static struct lesson_traits traits(const char *recipe, int layers, const char *line)
+static struct lesson_traits traits_of(const char *recipe, int layers, const char *line, double reading)
 {
     struct model_shape shape = { .params = layers };
     struct config c;
@@ -41,27 +41,33 @@ static struct lesson_traits traits(const char *recipe, int layers, const char *l
     snprintf(shape.arch, sizeof shape.arch, "llama");
     snprintf(text, sizeof text, "%s%s%s", recipe, *line ? "," : "", line);
     CHECK_OK(config_parse(&c, text, &why));
-    lesson_traits_of(&t, &shape, &c, &(struct lesson_work){ 64, 512, 1 });
+    const int threads = (int)config_int(&c, KNOB_THREADS);
+    lesson_traits_of(&t, &shape, &c, &(struct lesson_work){ 64, 512, 1, threads, reading });
     return t;
 }
 
-static void teach(struct teaching *t, struct lesson_traits traits_of, double untaught, double measured)
+static struct lesson_traits traits(const char *recipe, int layers, const char *line)
+{
+    return traits_of(recipe, layers, line, 0);
+}
+
+static void teach(struct teaching *t, struct lesson_traits given, double untaught, double measured)
 {
     struct err why = { 0 };
     struct residual_row r = { .untaught = untaught, .predicted = untaught, .measured = measured };
     snprintf(r.machine, sizeof r.machine, "m");
     snprintf(r.basis, sizeof r.basis, "%s", t->basis);
     snprintf(r.metric, sizeof r.metric, "decode_tok_s");
-    snprintf(r.traits, sizeof r.traits, "%s", traits_of.text);
+    snprintf(r.traits, sizeof r.traits, "%s", given.text);
     CHECK_OK(db_residual_insert(t->d, &r, &why));
 }
 
-static struct estimate ask(struct teaching *t, struct lesson_traits traits_of, double untaught, double sd)
+static struct estimate ask(struct teaching *t, struct lesson_traits given, double untaught, double sd)
 {
     struct lessons *l = NULL;
     struct err why = { 0 };
     CHECK_OK(lessons_load(&l, t->d, "m", &t->ceilings, &why));
-    const struct estimate e = lessons_correct(l, "decode_tok_s", &traits_of, untaught, sd);
+    const struct estimate e = lessons_correct(l, "decode_tok_s", &given, untaught, sd);
     lessons_free(l);
     return e;
 }
@@ -176,6 +182,21 @@ static void accuracy_counts(void **state)
     CHECK(a[1].n == 1 && a[1].within_10 == 1);
 }
 
+/* Memory that is slower than it was measured is what models that wait for it have in common. */
+static void waiting_for_memory_is_learned_by_its_share(void **state)
+{
+    struct teaching *t = *state;
+    for (int i = 0; i < 3; i++) {
+        teach(t, traits_of("bf16", 3, "threads=1", 0.9), 50, 40);
+        teach(t, traits_of("q4_0", 4, "threads=1", 0.1), 50, 49);
+    }
+    const struct estimate waits = ask(t, traits_of("q8_0", 5, "threads=1", 0.9), 100, 0.1),
+                          thinks = ask(t, traits_of("q8_0", 5, "threads=1", 0.1), 100, 0.1),
+                          others = ask(t, traits_of("q8_0", 5, "threads=2", 0.9), 100, 0.1);
+    CHECK(waits.value < 90 && thinks.value > 94 && thinks.value < 100);
+    CHECK(waits.value < others.value && others.value < thinks.value);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -184,6 +205,7 @@ int main(void)
         T(what_is_like_a_run_learns_most),
         T(the_order_of_runs_does_not_matter),
         T(unseen_configurations_lie_in_their_intervals),
+        T(waiting_for_memory_is_learned_by_its_share),
         T(accuracy_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
