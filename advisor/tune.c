@@ -198,12 +198,15 @@ static enum err_code judge_finalists(struct tuning *t, int *winner, int *second,
 static enum err_code spec_of(struct experiment_spec *s, const struct tuning *t, int winner, int second,
                              struct err *why)
 {
-    const int finalist[] = { 0, winner, second };
+    const int finalist[] = { 0, winner, second }, arms = second > 0 ? 3 : 2;
     enum err_code rc = ERR_OK;
-    *s = (struct experiment_spec){ .arms = second > 0 ? 3 : 2,
+    /* The last block begins within an experiment's budget and ends beyond it: two cells an arm, which is what
+     * a look takes. */
+    const double left_s = t->o->budget_s - tune_spent(t) - arms * t->look_s;
+    *s = (struct experiment_spec){ .arms = arms,
                                    .workload = t->o->workload,
                                    .margin = 0.01,
-                                   .budget_s = fmax(t->o->budget_s - tune_spent(t), 0.2 * t->o->budget_s),
+                                   .budget_s = fmax(left_s, 0.1 * t->o->budget_s),
                                    .seed = t->o->seed,
                                    .resume_id = t->confirm_run };
     snprintf(s->model, sizeof s->model, "%s", t->o->model_path);
