@@ -5,8 +5,10 @@ Every configuration of a space is timed, several passes over all of them so that
 alike, and what changes answers is compared with the model as it is. Then tune gets a share of that time, a database, a
 cache and a configuration folder of its own, and its pick is looked up among what was measured.
 
-The best of many noisy figures is flattered by its noise: the best is chosen by the odd passes and valued, like the
-pick, by the even ones. Exit status 1 when a pick is further from the best than --within.
+The best of many noisy figures is flattered by its noise, so figures only choose the pick's rivals: the --rivals that
+scored best. How far the pick is from the best of them says a paired A/B of all of them (`qdyno ab`), run afterwards,
+and what is known exactly: bytes and KL divergence. Exit status 1 when a pick is further from the best than --within, or
+took more than --share of the time.
 """
 import argparse
 import itertools
@@ -76,29 +78,35 @@ def measure_all(run, args, configs):
     return rates, plan, kld
 
 
-def score(goal, rate, size, loss, reference):
+def score(goal, rate, size, loss):
     speed, memory, quality = WEIGHTS[goal]
-    return speed * math.log(rate / reference[0]) - memory * math.log(size / reference[1]) - quality * loss
+    return speed * math.log(rate) - memory * math.log(size) - quality * loss
 
 
-def judge(goal, pick, configs, measured, args):
+def paired(run, args, pick, rivals):
+    """{line: ln of its rate over the pick's}, by one A/B of all of them."""
+    told = run("ab", pick, *rivals, "-w", args.workload, "--margin", "2%", "--budget", f"{args.judging:.0f}s")
+    return {c["config"]: math.log(c["effect"]["ratio"]) for c in told["comparisons"] if c["effect"]["ratio"]}
+
+
+def judge(run, goal, pick, configs, measured, args):
     rates, plan, kld = measured
-    known = [(line, a) for line, a in configs
-             if len(rates[line]) >= 2 and kld.get(a, math.inf) <= args.kld and line in plan]
-    middle = lambda line, parity: statistics.median(rates[line][parity::2])
-    value = lambda line, a, parity: score(goal, middle(line, parity), plan[line], kld[a], (1, 1))
-    best = max(known, key=lambda x: value(*x, 0))
-    answer = dict(configs).get(pick)
+    answer = dict(configs)
+    known = [line for line, a in configs if rates[line] and kld.get(a, math.inf) <= args.kld and line in plan]
+    value = lambda line, rate: score(goal, rate, plan[line], kld[answer[line]])
+    best = sorted(known, key=lambda line: value(line, statistics.median(rates[line])), reverse=True)
     row = {"goal": goal, "pick": pick, "best": best[0], "configurations": len(configs), "allowed": len(known)}
-    if answer is None or (pick, answer) not in known:
-        row["gap"] = math.inf
-        return row
+    if pick not in known:
+        return {**row, "gap": math.inf}
     if goal == "memory":
-        row["gap"] = plan[pick] / min(plan[line] for line, _ in known) - 1
+        row["gap"] = plan[pick] / min(plan[line] for line in known) - 1
     else:
-        row["gap"] = max(0.0, value(*best, 1) - value(pick, answer, 1))
-    row.update(pick_rate=middle(pick, 1), best_rate=middle(best[0], 1), pick_bytes=plan[pick], best_bytes=plan[best[0]],
-               pick_kld=kld[answer], best_kld=kld[best[1]])
+        ratios = paired(run, args, pick, [line for line in best if line != pick][: args.rivals])
+        gaps = {line: value(line, math.exp(r)) - value(pick, 1) for line, r in ratios.items()}
+        row["best"] = max(gaps, key=gaps.get) if max(gaps.values()) > 0 else pick
+        row.update(gap=max(0.0, *gaps.values()), rivals=gaps)
+    row.update(pick_bytes=plan[pick], pick_kld=kld[answer[pick]], pick_rate=statistics.median(rates[pick]),
+               best_rate=statistics.median(rates[row["best"]]))
     return row
 
 
@@ -116,6 +124,8 @@ def main():
     p.add_argument("--windows", type=int, default=24)
     p.add_argument("--share", type=float, default=0.15, help="of the time that measuring everything took")
     p.add_argument("--within", type=float, default=0.03)
+    p.add_argument("--rivals", type=int, default=4, help="that a pick is compared with, the best of what was measured")
+    p.add_argument("--judging", type=float, default=120, help="seconds that comparison may take")
     p.add_argument("--out", help="write all figures as JSON")
     args = p.parse_args()
     configs, document, failed = list(lines(args.space)), [], 0
@@ -133,15 +143,15 @@ def main():
             print("|---|---|---|--:|--:|--:|--:|--:|--:|--:|")
             for goal in args.goal or list(WEIGHTS):
                 own = Program(args.qdyno, model, os.path.join(folder, goal))
-                budget = args.share * took
+                budget = 0.97 * args.share * took # its last block may end later
                 begun = time.monotonic()
                 text = ["-f", args.text] if args.text else []
                 told = own("tune", "--goal", goal, "--budget", f"{budget:.3f}", "--space", args.space, "--limit",
                            f"kld={args.kld}", "--max-ppl", "1000%", "-w", args.workload, *text)
                 spent = told["seconds"]
-                row = judge(goal, told["candidate"] or told["current"], configs, measured, args)
+                row = judge(run, goal, told["candidate"] or told["current"], configs, measured, args)
                 row.update(model=model, exhaustive_s=took, seconds=spent, wall_s=time.monotonic() - begun, told=told)
-                bad = not row["gap"] <= args.within or spent > 1.15 * budget + 5
+                bad = not row["gap"] <= args.within or spent > args.share * took
                 failed += bad
                 document.append(row)
                 print(f"| {goal} | {row['pick']} | {row['best']} | {100 * row['gap']:.1f}{' FAILED' if bad else ''} "
