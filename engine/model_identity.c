@@ -1,6 +1,7 @@
 /* An A/B opens the same file dozens of times; hashing it takes as long as loading it. The hash is kept beside
  * the quantized copies, under a key that changes whenever the file does. */
 #include "engine/model_identity.h"
+#include "engine/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,5 +67,17 @@ enum err_code model_identity(const struct gguf *g, char hex[HASH_HEX], struct er
         if (!rc && kept) remember(str_text(&path), hex);
     }
     str_free(&path);
+    return rc;
+}
+
+enum err_code model_source_identity(const struct model *m, char hex[HASH_HEX], struct err *why)
+{
+    const char *path = config_text(model_config(m), KNOB_MODEL);
+    if (!strcmp(path, gguf_path(model_gguf(m)))) return model_identity(model_gguf(m), hex, why);
+    struct gguf *g;
+    enum err_code rc = gguf_open(&g, path, why);
+    if (rc) return rc;
+    rc = model_identity(g, hex, why);
+    gguf_close(g);
     return rc;
 }

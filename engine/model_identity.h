@@ -8,4 +8,8 @@
  * size and time of change). Where nothing can be remembered it is computed. */
 enum err_code model_identity(const struct gguf *g, char hex[HASH_HEX], struct err *why);
 
+/* Of the file that was asked for, not of the quantized copy of it that may run. */
+struct model;
+enum err_code model_source_identity(const struct model *m, char hex[HASH_HEX], struct err *why);
+
 #endif

@@ -104,19 +104,6 @@ static json_t *describe_open(const struct worker *w, double load_s)
     return o;
 }
 
-/* The identity of the file that was asked for, not of the quantized copy that may run. */
-static enum err_code hash_source(char sha256[HASH_HEX], const struct model *m, struct err *why)
-{
-    const char *path = config_text(model_config(m), KNOB_MODEL);
-    if (!strcmp(path, gguf_path(model_gguf(m)))) return model_identity(model_gguf(m), sha256, why);
-    struct gguf *g;
-    enum err_code rc = gguf_open(&g, path, why);
-    if (rc) return rc;
-    rc = model_identity(g, sha256, why);
-    gguf_close(g);
-    return rc;
-}
-
 void usage_reset_peak(void)
 {
     FILE *f = fopen("/proc/self/clear_refs", "w");
@@ -154,7 +141,7 @@ enum err_code worker_open(struct worker *w, const json_t *request, struct err *w
         rc = err_set(why, ERR_CANCELLED, "cancelled");
     if (!rc) rc = model_warm(w->model, why);
     const double load_s = (double)(clock_ns() - progress.started_ns) * 1e-9;
-    if (!rc) rc = hash_source(w->sha256, w->model, why);
+    if (!rc) rc = model_source_identity(w->model, w->sha256, why);
     if (rc) {
         model_close(w->model);
         w->model = NULL;

@@ -189,7 +189,7 @@ static enum err_code record(struct eval *e, const char *path, struct model *m, c
                             struct err *why)
 {
     char hex[HASH_HEX], workload[600];
-    enum err_code rc = gguf_hash(model_gguf(m), hex, why);
+    enum err_code rc = model_source_identity(m, hex, why);
     if (rc) return rc;
     snprintf(workload, sizeof workload, "eval:%s", e->file);
     json_t *about = json_object(), *answer = json_object();
