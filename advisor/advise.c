@@ -2,8 +2,9 @@
  * that checks it.
  *
  * The candidates are read from KNOBS and FORMATS, the figures from predict(): nothing is looked up by a
- * machine's name. What a candidate does to quality is not known here; the only stand-in used for ranking is
- * the rounding error its format is documented with, and every answer-changing candidate says so. */
+ * machine's name. What a candidate does to quality is told where earlier runs measured it (losses.h), and
+ * decides where there is a limit; the only stand-in used for ranking is the rounding error its format is
+ * documented with, and every answer-changing candidate that was not measured says so. */
 #include "advisor/advise.h"
 
 #include <math.h>
@@ -160,6 +161,24 @@ static double log_gain(double now, double reference)
     return r > 0 && isfinite(r) ? log(r) : 0; /* unknown counts for nothing */
 }
 
+static bool changes_answers(const struct config *c)
+{
+    for (int k = 0; k < KNOB_COUNT; k++)
+        if (c->given[k] && KNOBS[k].changes_answers) return true;
+    return false;
+}
+
+/* Points of the score that put what misses a limit behind all that do not: the worst misses last. */
+static const struct {
+    double unlikely, out_of_reach, unknown_loss, too_lossy, does_not_fit;
+} MISSES = { 100, 1000, 2500, 5000, 10000 };
+
+static double loss_misses(const struct adviser *a, double kld)
+{
+    if (!(a->o->kld_limit > 0) || kld <= a->o->kld_limit) return 0;
+    return isnan(kld) ? MISSES.unknown_loss : MISSES.too_lossy;
+}
+
 static double score(const struct adviser *a, const struct config *c, const struct prediction *p)
 {
     const struct goal_row *g = &GOALS[a->o->goal];
@@ -179,11 +198,11 @@ static double score(const struct adviser *a, const struct config *c, const struc
     for (int k = 0; k < KNOB_COUNT; k++) s -= 0.002 * c->given[k]; /* of two equals the plainer line */
     if (a->o->target_tok_s > 0) { /* out of reach, less than likely, likely */
         if (!(p->decode_high >= a->o->target_tok_s))
-            s -= 1000;
+            s -= MISSES.out_of_reach;
         else if (!(p->decode_tok_s >= a->o->target_tok_s))
-            s -= 100;
+            s -= MISSES.unlikely;
     }
-    if (!p->fits) s -= 10000;
+    if (!p->fits) s -= MISSES.does_not_fit;
     return s;
 }
 
@@ -268,6 +287,18 @@ static void say_why(const struct adviser *a, struct advice *v)
     str_free(&s);
 }
 
+static void say_loss(const struct adviser *a, const struct advice *v, struct str *s)
+{
+    const struct loss *l = a->o->losses ? losses_find(a->o->losses, &v->config) : NULL;
+    if (!changes_answers(&v->config)) return;
+    if (!l)
+        add_reason(s,
+                   "changes answers: quality is not measured (qdyno eval -f TEXT -C CONFIG --ref default)");
+    else
+        add_reason(s, "changes answers: KL divergence %.2g nats, measured by run %lld%s", l->kld,
+                   (long long)l->run_id, loss_misses(a, l->kld) > 0 ? ": more than the limit" : "");
+}
+
 static void say_caution(const struct adviser *a, struct advice *v)
 {
     struct str s = { 0 };
@@ -287,12 +318,7 @@ static void say_caution(const struct adviser *a, struct advice *v)
         add_reason(&s, "%s miss %.3g tokens/s",
                    v->prediction.decode_tok_s < a->o->target_tok_s ? "will probably" : "may",
                    a->o->target_tok_s);
-    for (int k = 0; k < KNOB_COUNT; k++)
-        if (v->config.given[k] && KNOBS[k].changes_answers) {
-            add_reason(
-                &s, "changes answers: quality is not measured (qdyno eval -f TEXT -C CONFIG --ref default)");
-            break;
-        }
+    say_loss(a, v, &s);
     if (a->shape.random_weights) add_reason(&s, "random weights: quality figures mean nothing");
     snprintf(v->caution, sizeof(v->caution), "%s", str_text(&s));
     str_free(&s);
@@ -362,6 +388,12 @@ static bool precision_helps(const struct adviser *a, const struct config *c, con
            a->o->goal == GOAL_QUALITY;
 }
 
+static double loss_of(const struct adviser *a, const struct config *c)
+{
+    const struct loss *l = a->o->losses ? losses_find(a->o->losses, c) : NULL;
+    return !changes_answers(c) ? 0 : l ? l->kld : NAN;
+}
+
 static enum err_code consider(struct adviser *a, const struct config *c, struct err *why)
 {
     struct prediction p;
@@ -381,7 +413,8 @@ static enum err_code consider(struct adviser *a, const struct config *c, struct 
     v->config = *c;
     v->prediction = p;
     config_line(c, v->line, sizeof(v->line));
-    v->score = score(a, c, &p);
+    v->kld = loss_of(a, c);
+    v->score = score(a, c, &p) - loss_misses(a, v->kld);
     say_why(a, v);
     say_caution(a, v);
     say_check(a, v);

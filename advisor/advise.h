@@ -2,6 +2,7 @@
 #ifndef QDYNO_ADVISOR_ADVISE_H
 #define QDYNO_ADVISOR_ADVISE_H
 
+#include "advisor/losses.h"
 #include "advisor/predict.h"
 
 enum goal { GOAL_BALANCED, GOAL_SPEED, GOAL_QUALITY, GOAL_MEMORY, GOAL_ENERGY };
@@ -15,13 +16,16 @@ struct advice {
     double score;
     char reason[256];  /* "decode is bandwidth-bound here: half the bytes, near twice the speed" */
     char caution[256]; /* "changes answers: quality not measured yet"; "" when none */
+    double kld;        /* nats a token lost against the file as it is: 0 without a loss, NAN: not measured */
     char check[768];   /* the command that checks it */
 };
 struct advise_options {
     enum goal goal;
-    int64_t memory_limit;          /* 0: what the machine has */
-    double target_tok_s;           /* of decoding; 0: none */
-    int ctx;                       /* 0: 4096 or the model's own when smaller */
+    int64_t memory_limit;        /* 0: what the machine has */
+    double kld_limit;            /* 0: none. Else what loses more is last, what was not measured before it */
+    const struct losses *losses; /* of the model; NULL: nothing was measured */
+    double target_tok_s;         /* of decoding; 0: none */
+    int ctx;                     /* 0: 4096 or the model's own when smaller */
     const struct lessons *lessons; /* of the machine; NULL: nothing was learned */
 };
 /* Ranked best first; *out: free(). Of a machine whose GPU's ceilings are known (a description) there are

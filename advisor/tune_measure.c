@@ -178,18 +178,6 @@ enum err_code tune_look(struct tuning *t, int i, struct err *why)
 
 /* ---------------------------------------------------------------- quality */
 
-void tune_answer_line(const struct config *c, char *out, size_t size)
-{
-    struct config only;
-    config_default(&only);
-    for (int k = 0; k < KNOB_COUNT; k++) {
-        if (!KNOBS[k].changes_answers || k == KNOB_MODEL) continue;
-        snprintf(only.value[k], sizeof only.value[k], "%s", c->value[k]); /* a derived method, too */
-        only.given[k] = c->given[k];
-    }
-    config_line(&only, out, size);
-}
-
 struct tune_answer *tune_answer_find(const struct tuning *t, const char *line)
 {
     for (int i = 0; i < t->answers; i++)
@@ -236,7 +224,7 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
 {
     char answer[640];
     config_line(config, c->line, sizeof c->line);
-    tune_answer_line(config, answer, sizeof answer);
+    answer_line(config, answer, sizeof answer);
     const bool decode = t->out->metric == &METRICS[METRIC_DECODE_RATE];
     c->predicted = decode ? p->decode_tok_s : p->prefill_tok_s;
     c->low = decode ? p->decode_low : p->prefill_low;
@@ -360,7 +348,7 @@ enum err_code tune_judge(struct tuning *t, int i, int windows, struct err *why)
     const int64_t t0 = clock_ns();
     enum err_code rc = tune_config(&said, t, &t->list[i], why);
     if (rc) return rc;
-    tune_answer_line(&said, a.line, sizeof a.line);
+    answer_line(&said, a.line, sizeof a.line);
     if (!tell(t, "answers of", a.line)) return err_set(why, ERR_CANCELLED, "stopped");
     if ((rc = config_parse(&said, a.line, why))) return rc;
     rc = compare(&d, t, &said, windows, &failed);

@@ -9,6 +9,7 @@
 #define QDYNO_ADVISOR_TUNE_PARTS_H
 
 #include "advisor/cell.h"
+#include "advisor/losses.h"
 #include "advisor/tune.h"
 
 struct tuning {
@@ -60,8 +61,6 @@ enum err_code tune_config(struct config *out, const struct tuning *t, const stru
 /* Fill what can be said of a configuration before anything is measured. */
 void tune_describe(struct tune_candidate *c, const struct tuning *t, const struct config *config,
                    const struct prediction *p);
-/* The part of a line that decides what the model says; "default" when it is the file as it is. */
-void tune_answer_line(const struct config *c, char *out, size_t size);
 struct tune_answer *tune_answer_find(const struct tuning *t, const char *line);
 /* Seconds before candidate i can be looked at: its recipe is made once, and then lies in the cache. */
 double tune_make_s(const struct tuning *t, int i);

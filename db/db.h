@@ -145,6 +145,8 @@ struct model_query {
 };
 struct model_cell {
     int64_t run_id, started_ms;
+    double value;                      /* of the metric */
+    const char *kind;                  /* of the run */
     const char *config, *first_config; /* first: of arm 0 of the same run, what it is compared with */
     const char *worker_json;
 };

@@ -48,6 +48,8 @@ static enum err_code cell_row(void *ctx, sqlite3_stmt *row, struct err *why)
         .config = text_at(row, 2),
         .first_config = text_at(row, 3),
         .worker_json = text_at(row, 4),
+        .value = sqlite3_column_double(row, 5),
+        .kind = text_at(row, 6),
     };
     return r->row(r->ctx, &c, why);
 }
@@ -60,7 +62,7 @@ enum err_code db_model_cells(struct db *d, const struct model_query *q, db_model
                  &(struct db_call){ "list what was measured of a model",
                                     "SELECT c.run_id, c.started_ms, c.config,"
                                     " (SELECT f.config FROM cell f WHERE f.run_id = c.run_id AND f.arm = 0"
-                                    "  ORDER BY f.id LIMIT 1), c.worker_json"
+                                    "  ORDER BY f.id LIMIT 1), c.worker_json, m.value, u.kind"
                                     " FROM run u JOIN cell c ON c.run_id = u.id"
                                     " JOIN measurement m ON m.cell_id = c.id AND m.metric = ?"
                                     " WHERE u.model_sha256 = ? AND c.discarded = 0 AND c.error = ''"

@@ -156,15 +156,17 @@ static enum err_code probe(struct board *b, const struct machine *m, struct mach
 }
 
 /* What past runs taught; without a database predictions are the model's alone. */
-static struct lessons *lessons_of(struct board *b, const struct machine *m, const struct machine_ceilings *c)
+static struct lessons *past_of(struct losses *losses, struct board *b, const char *model,
+                               const struct machine *m, const struct machine_ceilings *c)
 {
     struct lessons *lessons = NULL;
     struct db *d = NULL;
     struct err why;
     enum err_code rc = db_open(&d, b->db_path, &why);
     if (!rc) rc = lessons_load(&lessons, d, m->id, c, &why);
+    if (!rc) rc = losses_load(losses, d, model, &why);
     db_close(d);
-    if (rc) board_log(b, LOG_WARN, "predictions learn nothing from past runs: %s", why.message);
+    if (rc) board_log(b, LOG_WARN, "advice learns nothing from past runs: %s", why.message);
     return lessons;
 }
 
@@ -182,11 +184,14 @@ void board_job_advise(struct board *b, const struct job *j)
                                      : err_set(&why, ERR_ABSENT, "the machine is not known: see the log");
     if (rc == ERR_OK && !known) rc = probe(b, &m, &c, &why);
     say_state(b, "working out advice", false);
-    struct lessons *lessons = rc ? NULL : lessons_of(b, &m, &c);
+    struct losses losses = { 0 };
+    struct lessons *lessons = rc ? NULL : past_of(&losses, b, j->text[0], &m, &c);
     if (rc == ERR_OK)
         rc = advise(&list, &n, j->text[0], &m, &c,
-                    &(struct advise_options){ .goal = GOAL_BALANCED, .lessons = lessons }, &why);
+                    &(struct advise_options){ .goal = GOAL_BALANCED, .lessons = lessons, .losses = &losses },
+                    &why);
     lessons_free(lessons);
+    losses_free(&losses);
     publish_begin(b);
     struct snapshot *s = &b->known;
     s->advice_count = rc ? 0 : MIN(n, (int)SNAPSHOT_ADVICE);

@@ -350,6 +350,34 @@ static void limits_and_targets_are_said(void **state)
     free(list);
 }
 
+/* What was measured within the limit, or changes nothing; what nobody measured; what loses more. */
+static void a_limit_of_loss_wants_a_measurement(void **state)
+{
+    struct bench *b = *state;
+    make_model(b, "m.gguf", "f32");
+    struct loss measured[] = { { "q8_0", 0.001, 7 }, { "q4_0", 0.5, 8 } };
+    const struct losses losses = { measured, COUNT_OF(measured) };
+    int n, tier = 0, seen[3] = { 0 };
+    struct advice *list = advised(
+        b, &(struct advise_options){ .goal = GOAL_SPEED, .ctx = 512, .kld_limit = 0.02, .losses = &losses },
+        &n);
+    for (int i = 0; i < n; i++) {
+        const bool is_kept = !strcmp(config_text(&list[i].config, KNOB_CTK), KNOBS[KNOB_CTK].otherwise) &&
+                             !list[i].config.given[KNOB_PRECISION];
+        const char *format = config_text(&list[i].config, KNOB_FORMAT);
+        const int now = isnan(list[i].kld) ? 1 : list[i].kld > 0.02 ? 2 : 0;
+        CHECK(now >= tier);
+        seen[tier = now]++;
+        CHECK(!now == (is_kept && (!strcmp(format, "file") || !strcmp(format, "q8_0"))));
+        CHECK((now == 2) == (is_kept && !strcmp(format, "q4_0")));
+        if (now == 2)
+            CHECK(strstr(list[i].caution, "run 8") && strstr(list[i].caution, "more than the limit"));
+        if (now == 1) CHECK(strstr(list[i].caution, "not measured"));
+    }
+    CHECK(seen[0] && seen[1] && seen[2]);
+    free(list);
+}
+
 static void a_quantized_file_is_left_as_it_is(void **state)
 {
     struct bench *b = *state;
@@ -378,6 +406,7 @@ int main(void)
         ADVISE_TEST(every_advice_parses_explains_and_warns),
         ADVISE_TEST(each_goal_puts_first_what_it_asks_for),
         ADVISE_TEST(limits_and_targets_are_said),
+        ADVISE_TEST(a_limit_of_loss_wants_a_measurement),
         ADVISE_TEST(a_quantized_file_is_left_as_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

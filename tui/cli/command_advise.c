@@ -10,7 +10,10 @@
 const struct cli_flag FLAGS_ADVISE[] = {
     FLAG_MODEL_ROW,
     { "--goal", NULL, "GOAL", "what to rank by; default balanced", FLAG_CHOICE, 0, 0, GOAL_NAMES },
-    { "--limit", NULL, "memory=BYTES", "memory a config may take, e.g. memory=8G", FLAG_TEXT },
+    { "--limit", NULL, "LIMITS",
+      "what a config may take: memory=BYTES, kld=NATS (mean KL divergence as earlier runs measured it; what none "
+      "did comes after what is within it), e.g. memory=8G,kld=0.05",
+      FLAG_TEXT },
     { "--target", NULL, "decode_tok_s=N",
       "decode rate to reach, e.g. decode_tok_s=50; or edge (20), development (50), production (100)",
       FLAG_TEXT },
@@ -47,6 +50,7 @@ static const struct column COLUMNS[] = {
     { "runs", NULL, COLUMN_INT },
     { "assumed", NULL, COLUMN_BOOL },
     { "fits", "fits", COLUMN_BOOL },
+    { "kld_mean", "KLD, nats", COLUMN_NUM, 1, 4 },
     { "score", NULL, COLUMN_NUM },
     { "reason", NULL, COLUMN_TEXT },
     { "caution", NULL, COLUMN_TEXT },
@@ -71,7 +75,7 @@ static enum err_code read_target(double *tok_s, const char *text, struct err *wh
         const char *name;
         double tok_s;
     } SCENARIOS[] = { { "edge", 20 }, { "development", 50 }, { "production", 100 } };
-    const char *value;
+    const char *value = "";
     for (size_t i = 0; i < COUNT_OF(SCENARIOS); i++)
         if (!strcmp(text, SCENARIOS[i].name)) {
             *tok_s = SCENARIOS[i].tok_s;
@@ -86,15 +90,12 @@ static enum err_code read_target(double *tok_s, const char *text, struct err *wh
 
 static enum err_code read_options(struct advise_options *o, const struct cli_args *a, struct err *why)
 {
-    const char *limit = args_text(a, "--limit", NULL), *target = args_text(a, "--target", NULL), *value;
-    enum err_code rc = ERR_OK;
+    const char *target = args_text(a, "--target", NULL);
+    enum err_code rc = cli_limits(&o->memory_limit, &o->kld_limit, a, why);
     goal_parse(args_text(a, "--goal", "balanced"), &o->goal);
     o->ctx = (int)args_int(a, "-c", 0);
     if (args_has(a, "--forget") && !args_has(a, "--accuracy"))
         return err_set(why, ERR_USAGE, "--forget goes with --accuracy");
-    if (limit && !(rc = key_value("--limit", limit, "memory", &value, why)) &&
-        (!str_to_bytes(value, &o->memory_limit) || o->memory_limit <= 0))
-        rc = err_set(why, ERR_USAGE, "--limit memory=%s: want bytes such as 512M or 8G", value);
     if (!rc && target) rc = read_target(&o->target_tok_s, target, why);
     return rc;
 }
@@ -131,6 +132,7 @@ static void add(struct table *t, const struct advice *x, int rank)
     json_put_int(row, "runs", p->runs);
     json_put_bool(row, "assumed", p->assumed);
     json_put_bool(row, "fits", p->fits);
+    json_put_num(row, "kld_mean", x->kld);
     json_put_num(row, "score", x->score);
     json_put_str(row, "reason", x->reason);
     json_put_str(row, "caution", *x->caution ? x->caution : NULL);
@@ -214,6 +216,7 @@ struct advising {
     struct machine machine;
     struct machine_ceilings ceilings;
     struct lessons *lessons;
+    struct losses losses;
     char *model;
     struct advise_options o;
 };
@@ -227,17 +230,19 @@ static enum err_code prepare(struct advising *v, const struct cli_global *g, con
     v->named = args_text(a, "--machine", NULL);
     enum err_code rc = read_options(&v->o, a, why);
     if (!rc) rc = cli_model(&v->model, a, why);
+    if (!rc && v->named) rc = another_machine(&v->other, v->named, why);
     if (!rc && v->named) {
-        if ((rc = another_machine(&v->other, v->named, why))) return rc;
         v->machine = v->other.machine;
         v->ceilings = v->other.ceilings;
-        return ERR_OK;
+    } else if (!rc) {
+        rc = cli_machine(g, PROBE_IF_MISSING, &v->machine, &v->ceilings, &known, why);
     }
-    if (!rc) rc = cli_machine(g, PROBE_IF_MISSING, &v->machine, &v->ceilings, &known, why);
     if (!rc) rc = db_open(&d, g->db_path, why);
-    if (!rc) rc = lessons_load(&v->lessons, d, v->machine.id, &v->ceilings, why);
+    if (!rc && !v->named) rc = lessons_load(&v->lessons, d, v->machine.id, &v->ceilings, why);
+    if (!rc) rc = losses_load(&v->losses, d, v->model, why); /* answers are the same on every machine */
     db_close(d);
     v->o.lessons = v->lessons;
+    v->o.losses = &v->losses;
     return rc;
 }
 
@@ -304,6 +309,7 @@ int command_advise(const struct cli_global *g, const struct cli_args *a)
     const int status = rc ? cli_fail(a, &why) : report(g, a, v, list, n);
     described_close(&v->other);
     lessons_free(v->lessons);
+    losses_free(&v->losses);
     free(list);
     free(v->model);
     free(v);

@@ -101,19 +101,8 @@ static bool on_progress(void *ctx, const char *doing, double share)
 
 static enum err_code read_limits(struct tune_limits *l, const struct cli_args *a, struct err *why)
 {
-    char copy[128], *rest = NULL;
-    const char *given = args_text(a, "--limit", "");
     l->ppl_ratio = args_num(a, "--max-ppl", 0.02);
-    snprintf(copy, sizeof copy, "%s", given);
-    for (char *word = strtok_r(copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
-        const bool memory = str_starts(word, "memory=") && str_to_bytes(word + 7, &l->memory_bytes) &&
-                            l->memory_bytes > 0;
-        const bool kld = str_starts(word, "kld=") && str_to_double(word + 4, &l->kld) && l->kld > 0;
-        if (!memory && !kld)
-            return err_set(why, ERR_USAGE,
-                           "--limit %s: want memory=BYTES and kld=NATS, e.g. memory=8G,kld=0.05", given);
-    }
-    return ERR_OK;
+    return cli_limits(&l->memory_bytes, &l->kld, a, why);
 }
 
 static enum err_code prepare(struct tuner *t, struct err *why)

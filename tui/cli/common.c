@@ -202,6 +202,22 @@ enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a,
     return ERR_OK;
 }
 
+enum err_code cli_limits(int64_t *memory_bytes, double *kld, const struct cli_args *a, struct err *why)
+{
+    char copy[128], *rest = NULL;
+    const char *given = args_text(a, "--limit", "");
+    snprintf(copy, sizeof copy, "%s", given);
+    for (char *word = strtok_r(copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+        const bool is_memory = str_starts(word, "memory=") && str_to_bytes(word + 7, memory_bytes) &&
+                               *memory_bytes > 0;
+        const bool is_kld = str_starts(word, "kld=") && str_to_double(word + 4, kld) && *kld > 0;
+        if (!is_memory && !is_kld)
+            return err_set(why, ERR_USAGE,
+                           "--limit %s: want memory=BYTES and kld=NATS, e.g. memory=8G,kld=0.05", given);
+    }
+    return ERR_OK;
+}
+
 enum err_code cli_metric(const struct metric **out, const struct cli_args *a, struct err *why)
 {
     const char *names[METRIC_COUNT], *name = args_text(a, "--metric", NULL);

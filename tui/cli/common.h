@@ -48,6 +48,9 @@ enum err_code cli_usual_config(struct config *c, const struct cli_global *g, con
 /* Every -C line times every combination of comma-separated knob flags; *out: free(). At least one. */
 enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a, struct err *why);
 
+/* --limit memory=BYTES,kld=NATS: what is not named there stays as it was. */
+enum err_code cli_limits(int64_t *memory_bytes, double *kld, const struct cli_args *a, struct err *why);
+
 /* --metric, or *out = NULL when it is not given. ERR_USAGE with the nearest name. */
 enum err_code cli_metric(const struct metric **out, const struct cli_args *a, struct err *why);
 
