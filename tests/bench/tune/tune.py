@@ -103,6 +103,8 @@ def judge(run, goal, pick, configs, measured, args):
     else:
         ratios = paired(run, args, pick, [line for line in best if line != pick][: args.rivals])
         gaps = {line: value(line, math.exp(r)) - value(pick, 1) for line, r in ratios.items()}
+        if not gaps:
+            return {**row, "gap": math.nan} # the machine was too busy to compare anything
         row["best"] = max(gaps, key=gaps.get) if max(gaps.values()) > 0 else pick
         row.update(gap=max(0.0, *gaps.values()), rivals=gaps)
     row.update(pick_bytes=plan[pick], pick_kld=kld[answer[pick]], pick_rate=statistics.median(rates[pick]),
