@@ -111,6 +111,7 @@ static enum err_code prepare(struct tuning *t, struct err *why)
     t->space.base = *o->current;
     t->out->random_weights = t->shape.random_weights;
     snprintf(t->out->left_out, sizeof t->out->left_out, "%s", t->space.left_out);
+    snprintf(t->out->doubles, sizeof t->out->doubles, "%s", t->space.doubles);
     for (int d = 0; d < t->space.dims; d++)
         if (!strcmp(t->space.dim[d].key, "recipe")) t->recipe_dim = d;
     t->what = predict_for_workload(&o->workload);

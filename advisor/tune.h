@@ -32,6 +32,7 @@ struct tune_space {
         base; /* what every configuration says of settings that are no dimension; the defaults at first */
     bool for_quality;   /* values more exact than the defaults are worth trying */
     char left_out[128]; /* settings that would have made it too large; "" */
+    char doubles[256];  /* recipes that would make the same file as another one: "q3_K as file"; "" */
 };
 /* What is worth trying for this file, machine and workload. `asked`: NULL, or the space itself:
  * "recipe=file|q8_0|q4_K,threads=1|2". ERR_USAGE names the word that cannot be. */
@@ -116,7 +117,7 @@ struct tune_result {
     int64_t run_id, confirm_run; /* 0: none */
     int64_t space, fitting, raced,
         judged; /* configurations: all; after pruning; speed measured; answers measured */
-    char left_out[128];
+    char left_out[128], doubles[256];
     struct tune_candidate current, winner, runner_up; /* line "": none */
     struct config keep; /* the winner if it wins, else the current configuration */
     struct tune_candidate

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/quant/quant.h"
+
 /* Not searched: what stands for a recipe or a pair, what a person decides (where, how much context), what can
  * only take something away, what is for tests. */
 static bool is_searched(enum knob_id k)
@@ -135,6 +137,46 @@ static void cut(struct tune_space *s)
     }
 }
 
+/* Does a recipe give every tensor the format that the other one gives it, by the same method? Small models
+ * have rows that many formats' blocks do not fit. */
+static bool makes_the_same(const struct gguf *g, const char *a, const char *b)
+{
+    struct config c[2];
+    const char *recipe[2] = { a, b };
+    bool is_moved = false;
+    struct err ignored;
+    for (int i = 0; i < 2; i++) {
+        config_default(&c[i]);
+        if (strcmp(recipe[i], "file") && config_set(&c[i], "recipe", recipe[i], &ignored)) return false;
+    }
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        const struct format *made = recipe_tensor_format(&c[0], g, t, NULL);
+        if (made != recipe_tensor_format(&c[1], g, t, NULL)) return false;
+        is_moved |= made != t->format;
+    }
+    /* the calibrated methods choose other numbers of the same format */
+    return !is_moved || !strcmp(config_text(&c[0], KNOB_METHOD), config_text(&c[1], KNOB_METHOD));
+}
+
+static void drop_doubles(struct tune_space *s, const struct gguf *g)
+{
+    struct tune_dim *d = s->dim;
+    while (d < s->dim + s->dims && strcmp(d->key, "recipe")) d++;
+    if (!g || d == s->dim + s->dims) return;
+    for (int i = 1; i < d->n; i++) {
+        int k = 0;
+        while (k < i && !makes_the_same(g, d->value[i], d->value[k])) k++;
+        if (k == i) continue;
+        const size_t n = strlen(s->doubles);
+        snprintf(s->doubles + n, sizeof s->doubles - n, "%s%s as %s", n ? ", " : "", d->value[i],
+                 d->value[k]);
+        memmove(d->value[i], d->value[i + 1], (size_t)(d->n - i - 1) * sizeof d->value[0]);
+        d->n--;
+        i--;
+    }
+}
+
 /* ---------------------------------------------------------------- as somebody asked */
 
 static enum err_code add_value(struct tune_dim *d, const char *value, struct err *why)
@@ -193,11 +235,16 @@ enum err_code tune_space(struct tune_space *out, const struct gguf *g, const str
     memset(out, 0, sizeof *out);
     config_default(&out->base);
     out->for_quality = goal == GOAL_QUALITY;
-    if (asked) return read_space(out, asked, why);
+    if (asked) {
+        const enum err_code rc = read_space(out, asked, why);
+        drop_doubles(out, g);
+        return rc;
+    }
     add_recipes(out, g);
     for (int k = 0; k < KNOB_COUNT && out->dims < TUNE_DIMS - 1; k++)
         if (is_searched((enum knob_id)k) && KNOBS[k].matters_for & work_of(w))
             add_knob(out, (enum knob_id)k, m);
+    drop_doubles(out, g);
     cut(out);
     return ERR_OK;
 }

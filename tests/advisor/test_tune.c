@@ -1,13 +1,13 @@
-/* Proves: the space holds every combination once and only what can be; asked spaces are read and refused; the
- * belief learns what values are worth from looks at combinations, and is surer of what it saw; the promise of
- * a normal unknown is that of the formula; a search over an additive space with noise finds the best with a
- * fraction of the looks. */
+/* Proves: the space holds every combination once and only what can be, and of recipes that make the same file
+ * one; asked spaces are read and refused; the belief learns what values are worth from looks at combinations,
+ * and is surer of what it saw; the promise of a normal unknown is that of the formula; a search over an
+ * additive space with noise finds the best with a fraction of the looks. */
 #include <math.h>
 #include <string.h>
 #include <stdlib.h>
 
 #include "advisor/tune.h"
-#include "tests/check.h"
+#include "tests/advisor/shape_file.h"
 
 static void space_as_asked(void **state)
 {
@@ -46,6 +46,41 @@ static void space_as_asked(void **state)
     for (size_t i = 0; i < COUNT_OF(BAD); i++)
         if (tune_space(&s, NULL, &m, &w, GOAL_SPEED, BAD[i], &why) != ERR_USAGE)
             fail_msg("%s was taken", BAD[i]);
+}
+
+/* Rows of 64 fit no block of 256: q4_K, q5_K and q6_K all make the file that f16 makes. */
+static void recipes_that_make_the_same_file(void **state)
+{
+    (void)state;
+    static const struct shape_file SMALL = { .arch = "llama",
+                                             .format = &FORMATS[FORMAT_F32],
+                                             .layers = 2,
+                                             .heads = 4,
+                                             .kv_heads = 4,
+                                             .embd = 64,
+                                             .ff = 128,
+                                             .vocab = 100,
+                                             .ctx = 64 };
+    struct tune_space s;
+    struct workload w;
+    struct machine m = { .cores = 1 };
+    struct gguf *g = NULL;
+    struct err why;
+    char folder[128], path[160];
+    snprintf(path, sizeof path, "%s/small.gguf", scratch(folder, sizeof folder));
+    shape_file_write(path, &SMALL);
+    CHECK_OK(gguf_open(&g, path, &why));
+    CHECK_OK(workload_parse(&w, "tg64", &why));
+    CHECK_OK(tune_space(&s, g, &m, &w, GOAL_SPEED, "recipe=file|f16|q4_K|q8_0|q5_K|f32,kv=f16|q8_0", &why));
+    assert_string_equal(s.doubles, "q4_K as f16, q5_K as f16, f32 as file");
+    assert_int_equal(s.dim[0].n, 3);
+    assert_string_equal(s.dim[0].value[2], "q8_0");
+    assert_int_equal(tune_space_size(&s), 6);
+    CHECK_OK(tune_space(&s, g, &m, &w, GOAL_SPEED, "recipe=q4_K|gptq,threads=1", &why)); /* other numbers */
+    assert_string_equal(s.doubles, "");
+    gguf_close(g);
+    unlink(path);
+    rmdir(folder);
 }
 
 static void belief_learns_values(void **state)
@@ -139,6 +174,7 @@ static void finds_the_best_of_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(space_as_asked),
+                                        cmocka_unit_test(recipes_that_make_the_same_file),
                                         cmocka_unit_test(belief_learns_values),
                                         cmocka_unit_test(promise_by_formula),
                                         cmocka_unit_test(finds_the_best_of_many) };

@@ -68,6 +68,8 @@ static const struct column COLUMNS[] = {
     { "search_s", NULL, COLUMN_NUM },
     { "written", "written to", COLUMN_TEXT },
     { "random_weights", "random weights", COLUMN_BOOL },
+    { "doubles", NULL, COLUMN_TEXT },
+    { "left_out", NULL, COLUMN_TEXT },
     /* Scripts may name them; null since answers are compared with the model's own, not by perplexities. */
     { "reason", NULL, COLUMN_TEXT },
     { "current_perplexity", NULL, COLUMN_NUM },
@@ -227,12 +229,12 @@ static void note_seen(struct table *t, const struct tune_result *r)
     json_t *tried = json_array();
     for (int i = 0; i < r->n_seen; i++) {
         const struct tune_candidate *c = &r->seen[i];
-        char bytes[16];
+        char bytes[16], kld[32] = "not measured";
         json_array_append_new(tried, candidate_json(c));
         if (i >= SHOWN || !c->looks) continue;
-        table_note(t, "  %-44s %10.1f tok/s  %7s  KLD %s%.2g", c->line, c->rate,
-                   str_from_bytes(c->memory_bytes, bytes, sizeof bytes), isnan(c->kld) ? "not measured " : "",
-                   isnan(c->kld) ? 0.0 : c->kld);
+        if (!isnan(c->kld)) snprintf(kld, sizeof kld, "%.2g", c->kld);
+        table_note(t, "  %-44s %10.1f tok/s  %7s  KLD %s", c->line, c->rate,
+                   str_from_bytes(c->memory_bytes, bytes, sizeof bytes), kld);
     }
     json_put(t->extra, "tried", tried);
 }
@@ -256,9 +258,13 @@ static int report(const struct tuner *t)
     json_put_str(row, "machine", machine_short(&t->machine, machine, sizeof machine));
     json_put_str(row, "goal", args_text(t->a, "--goal", "balanced"));
     put_result(row, r);
+    json_put_str(row, "doubles", *r->doubles ? r->doubles : NULL);
+    json_put_str(row, "left_out", *r->left_out ? r->left_out : NULL);
     json_put_str(row, "written", t->written ? t->kept.path : NULL);
     json_put_bool(row, "random_weights", r->random_weights);
     note_seen(&out, r);
+    if (*r->doubles) table_note(&out, "not tried, they make the same file of this model: %s", r->doubles);
+    if (*r->left_out) table_note(&out, "not searched, the space is large without: %s", r->left_out);
     if (r->random_weights) table_note(&out, "%s", RANDOM_WEIGHTS);
     if (r->stopped) table_note(&out, "go on: the same command with --resume %lld", (long long)r->run_id);
     if (t->written)
