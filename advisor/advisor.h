@@ -9,6 +9,7 @@
 
 #include "advisor/stats.h"
 #include "advisor/arm.h"
+#include "advisor/shapes.h"
 #include "advisor/quality.h"
 #include "advisor/gate.h"
 #include "advisor/joint.h"

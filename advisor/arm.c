@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "advisor/arm_kind.h"
+#include "advisor/shapes.h"
 
 struct arm {
     const struct arm_kind *kind;
@@ -120,6 +121,9 @@ enum err_code arm_quality(struct arm *a, const struct quality_spec *spec, json_t
     json_t *r = json_object(), *reference = json_object();
     json_put_str(reference, "model", spec->model ? spec->model : "");
     json_put_str(reference, "config", config_line(spec->reference, line, size));
+    char *shapes = shapes_of(spec->reference);
+    if (shapes) json_put_str(reference, "shapes", shapes);
+    free(shapes);
     json_put_str(r, "op", "quality");
     json_put_str(r, "file", spec->file ? spec->file : "");
     json_put_int(r, "ctx", spec->ctx);

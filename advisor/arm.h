@@ -28,10 +28,6 @@ struct arm_spec {
     const struct log *log;
 };
 
-/* What was measured of OpenCL devices (kernels.h, opencl_shapes_measure), for a config that runs on one;
- * NULL: nothing. free(). A store that cannot be read now costs speed, never an answer. */
-char *arm_shapes(const struct config *c);
-
 /* Starts the process and loads the config. *out owned: arm_close. Errors: as model_open says in the worker;
  * ERR_FIT when the worker was killed for memory; ERR_INTERNAL when it died otherwise (signal named). */
 enum err_code arm_open(struct arm **out, const struct arm_spec *spec, arm_event_fn *event, void *ctx,

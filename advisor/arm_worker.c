@@ -5,7 +5,7 @@
  * pipe that is drained while we wait (a full pipe would stop the child), so nothing it prints can spoil a
  * screen or a JSON document. */
 #include "advisor/arm_kind.h"
-#include "db/db.h"
+#include "advisor/shapes.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -408,17 +408,6 @@ static void worker_close(void *state)
     free(w);
 }
 
-char *arm_shapes(const struct config *c)
-{
-    enum { PATIENCE_MS = 200 };
-    struct db *d = NULL;
-    char *shapes = NULL;
-    if (!strcmp(config_text(c, KNOB_DEVICE), "cpu")) return NULL;
-    if (!db_open_reader(&d, NULL, PATIENCE_MS, NULL)) db_shapes_all(d, &shapes, NULL);
-    db_close(d);
-    return shapes;
-}
-
 static enum err_code worker_open(void **state, json_t **description, const struct arm_spec *spec,
                                  arm_event_fn *event, void *ctx, struct err *why)
 {
@@ -444,7 +433,7 @@ static enum err_code worker_open(void **state, json_t **description, const struc
     json_put_str(request, "config", line);
     json_put_int(request, "ctx", spec->ctx);
     json_put_int(request, "sequences", MAX(spec->sequences, 1));
-    char *shapes = arm_shapes(spec->config);
+    char *shapes = shapes_of(spec->config);
     if (shapes) json_put_str(request, "shapes", shapes);
     rc = worker_request(w, request, description, event, ctx, why);
     json_decref(request);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/shapes.h"
 #include "engine/eval/eval.h"
 #include "engine/quant/quant.h"
 
@@ -217,7 +218,7 @@ static enum err_code compare(struct divergence *d, double *window, struct search
                                     .window_kld = window,
                                     .window_room = window ? WINDOWS_MAX : 0 };
     x->doing = line;
-    if (!rc) rc = model_open(&m, &open, why);
+    if (!rc) rc = shapes_model_open(&m, &open, why);
     if (!rc) rc = eval_divergence(d, x->reference, m, &r, why);
     model_close(m);
     return rc;
@@ -402,7 +403,7 @@ static enum err_code search_run(struct search *x, struct err *why)
     enum err_code rc = check_target(x->o, why);
     if (!rc) rc = read_texts(x, why);
     if (!rc) rc = search_measure(x, why);
-    if (!rc) rc = model_open(&x->reference, &reference, why);
+    if (!rc) rc = shapes_model_open(&x->reference, &reference, why);
     if (rc) return rc;
     x->out->random_weights = model_shape(x->reference)->random_weights;
     rc = isnan(x->o->kld) ? for_bytes(x, why) : for_kld(x, why);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/shapes.h"
 #include "engine/eval/eval.h"
 #include "engine/quant/quant.h"
 
@@ -152,7 +153,7 @@ static enum err_code open_one(struct model **out, const struct asking *a, struct
     const struct model_options m = {
         .gguf = a->s->source, .config = a->o->config, .ctx = a->o->ctx, .sequences = 1, .log = a->o->log
     };
-    return model_open(out, &m, why);
+    return shapes_model_open(out, &m, why);
 }
 
 static enum err_code keep(const struct asking *a, const struct sensitive_tensor *x, int k, struct err *why)

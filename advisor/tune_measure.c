@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "advisor/tune_parts.h"
+#include "advisor/shapes.h"
 #include "engine/eval/eval.h"
 
 static const char RACE[] = "race", QUALITY[] = "quality"; /* phases of cells */
@@ -289,7 +290,7 @@ static enum err_code open_model(struct model **out, struct tuning *t, const stru
                                      .log = t->o->log,
                                      .progress = go_on_making,
                                      .progress_arg = t };
-    return model_open(out, &o, why);
+    return shapes_model_open(out, &o, why);
 }
 
 static enum err_code read_text(struct tuning *t, struct err *why)

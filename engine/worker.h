@@ -8,7 +8,7 @@
  *   {"id":3,"op":"generate","prompt":TEXT,"n":64,"temp":0,"turn_s":0.1}
  *     turn_s, when given: work no longer than that (a step is never cut) without being told to go on, so that
  *     two workers can have the whole machine by turns
- *   {"id":4,"op":"quality","file":PATH,"ctx":512,"chunks":0,"reference":{"model":PATH,"config":LINE}}
+ *   {"id":4,"op":"quality","file":PATH,"ctx":512,"chunks":0,"reference":{"model":PATH,"config":LINE,"shapes":TEXT}}
  *     file "": the bundled text; chunks 0: all; the reference is opened beside the open model for the time of
  *     the request, ctx must not be more than the open model's
  *   {"id":0,"op":"cancel"}   takes effect inside a running request; no answer of its own

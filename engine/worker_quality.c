@@ -67,6 +67,7 @@ static enum err_code open_reference(struct quality_run *q, const json_t *about, 
                                            .ctx = ctx,
                                            .sequences = 1,
                                            .log = q->w->log,
+                                           .shapes = json_get_str(about, "shapes", NULL),
                                            .progress = worker_tell_open,
                                            .progress_arg = &progress };
     if (!rc) rc = model_open(&q->reference, &options, why);

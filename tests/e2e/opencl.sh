@@ -44,5 +44,22 @@ json 'd["state"] == "done" and d["verdict"] in ("better", "worse", "equivalent",
 json '[a["device"] for a in d["arms"]] == ["cpu", "opencl:0"]'
 expect 0 show 1 && says out 'device=opencl:0'
 
+# shapes that were measured are used by every command that opens a model: here one that adds in another order, as the last
+# bits of the logits tell
+logits_to() { expect 0 logits --ids 5 --out "$1" --device opencl:0; }
+if [ -n "$PYTHON" ]; then
+  logits_to "$T/without.logits"
+  python3 - "$XDG_DATA_HOME/qdyno/qdyno.db" "$T/devices" <<'PY' || fail "no shapes could be put into the database"
+import json, sqlite3, sys
+o = json.load(open(sys.argv[2]))["opencl"][0]
+db = sqlite3.connect(sys.argv[1])
+shapes = ";".join("product.one.%s:lanes=4 ways=1 rows=1" % family for family in ("2bit", "4bit", "8bit", "16bit", "32bit"))
+db.execute("INSERT INTO device_shapes VALUES(?, ?, 0)", ("%s|%s|%s" % (o["platform"], o["model"], o["driver"]), shapes))
+db.commit()
+PY
+  logits_to "$T/with.logits"
+  cmp -s "$T/with.logits" "$T/without.logits" && fail "logits: measured shapes are not used"
+fi
+
 expect 0 doctor -o json && json 'any(r["check"] == "OpenCL" and "opencl:0" in r["found"] for r in d["rows"])'
 finish

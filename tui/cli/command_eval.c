@@ -256,7 +256,7 @@ static enum err_code open_reference(struct eval *e, struct err *why)
     struct model_options o = {
         .path = e->ref.path, .config = &c, .ctx = e->ctx, .sequences = 1, .log = &e->g->log
     };
-    rc = model_open(&e->ref.model, &o, why);
+    rc = shapes_model_open(&e->ref.model, &o, why);
     return rc ? err_prefix(why, "--ref %s", line) : ERR_OK;
 }
 
@@ -272,7 +272,7 @@ static enum err_code one_config(struct eval *e, struct err *why)
     progress_show(&e->progress, "%d/%d %s  loading", e->config_i + 1, e->n_configs, e->line);
     struct model_options o = { .path = path, .config = c, .ctx = e->ctx, .sequences = 1, .log = &e->g->log };
     int64_t start = clock_ns();
-    rc = model_open(&m, &o, why);
+    rc = shapes_model_open(&m, &o, why);
     if (!rc) rc = measure(e, m, &r, why);
     r.seconds = (double)(clock_ns() - start) * 1e-9;
     if (!rc) {

@@ -81,7 +81,7 @@ int command_logits(const struct cli_global *g, const struct cli_args *a)
         struct model_options o = {
             .path = path, .config = &c, .ctx = (int)ids.n, .sequences = 1, .log = &g->log
         };
-        rc = model_open(&m, &o, &why);
+        rc = shapes_model_open(&m, &o, &why);
     }
     if (!rc) rc = write_file(m, &ids, out, &why);
     int status = rc ? cli_fail(a, &why) : EXIT_DONE;

@@ -291,7 +291,7 @@ static enum err_code evaluate(struct measuring *m, const struct config *c, json_
                                     .max_chunks = args_int(m->a, "--chunks", 0),
                                     .progress = on_chunk,
                                     .arg = m };
-    enum err_code rc = model_open(&candidate, &o, why);
+    enum err_code rc = shapes_model_open(&candidate, &o, why);
     if (!rc) rc = eval_divergence(&d, m->reference, candidate, &q, why);
     model_close(candidate);
     if (rc) return rc;
@@ -451,7 +451,7 @@ static enum err_code open_reference(struct measuring *m, struct err *why)
                                      .ctx = (int)args_int(m->a, "-c", 512),
                                      .sequences = 1,
                                      .log = &m->g->log };
-    return rc ? rc : model_open(&m->reference, &o, why);
+    return rc ? rc : shapes_model_open(&m->reference, &o, why);
 }
 
 static enum err_code read_text(struct measuring *m, struct err *why)

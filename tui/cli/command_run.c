@@ -76,19 +76,14 @@ static enum err_code open_model(struct generation *x, const struct cli_args *a, 
     gguf_close(file);
     if (!rc) {
         int64_t given = config_int(&c, KNOB_CTX), need = x->prompt.n + x->wanted + 1;
-        char *shapes = arm_shapes(&c);
-        struct model_options o = { .path = path,
-                                   .config = &c,
-                                   .ctx = given ? 0 : (int)need,
-                                   .sequences = 1,
-                                   .log = &x->g->log,
-                                   .shapes = shapes };
+        struct model_options o = {
+            .path = path, .config = &c, .ctx = given ? 0 : (int)need, .sequences = 1, .log = &x->g->log
+        };
         x->told.load.from_ns = clock_ns();
-        rc = model_open(&x->model, &o, why);
+        rc = shapes_model_open(&x->model, &o, why);
         if (!rc && model_plan(x->model)->gpu_layers) rc = model_warm(x->model, why); /* it compiles kernels */
         x->told.load.to_ns = clock_ns();
         x->load_s = seconds_of(x->told.load);
-        free(shapes);
         if (!rc) model_quantized(x->model, &x->told.quantize.from_ns, &x->told.quantize.to_ns);
     }
     if (!rc && x->prompt.n >= model_ctx(x->model))

@@ -189,10 +189,10 @@ static enum err_code measure(struct divergence *out, const struct recover_job *j
                                     .max_chunks = HELD_OUT_WINDOWS,
                                     .progress = on_window,
                                     .arg = w };
-    rc = model_open(&original, &o, why);
+    rc = shapes_model_open(&original, &o, why);
     o.gguf = NULL;
     o.path = path;
-    if (!rc) rc = model_open(&candidate, &o, why);
+    if (!rc) rc = shapes_model_open(&candidate, &o, why);
     if (!rc) rc = eval_divergence(out, original, candidate, &q, why);
     model_close(original);
     model_close(candidate);
