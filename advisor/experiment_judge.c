@@ -171,7 +171,7 @@ void judge_companions(struct experiment_state *s)
 static bool invalid_reason(const struct experiment_state *s, char *buf, size_t size)
 {
     if (s->arm[0].failed) {
-        snprintf(buf, size, "arm A did not run: %.200s", s->arm[0].error);
+        snprintf(buf, size, "arm A failed: %.200s", s->arm[0].error);
         return true;
     }
     if (s->control_failed) {
@@ -231,7 +231,7 @@ static void judge_arm(struct experiment_state *s, int k)
         judge_one(c, judge_margin(s));
         return;
     }
-    snprintf(reason, sizeof(reason), "arm %c did not run: %.200s", 'A' + k, s->arm[k].error);
+    snprintf(reason, sizeof(reason), "arm %c failed: %.200s", 'A' + k, s->arm[k].error);
     judge_invalid(c, reason);
 }
 
@@ -259,7 +259,7 @@ void experiment_judge(struct experiment_state *s)
     const bool invalid = invalid_reason(s, reason, sizeof(reason));
     for (int k = 1; k < s->spec.arms; k++) {
         judge_arm(s, k);
-        if (invalid) judge_invalid(&s->comparison[k], reason);
+        if (invalid && !s->arm[k].failed) judge_invalid(&s->comparison[k], reason);
     }
     if (s->confirming) judge_one(&s->confirmation, judge_margin(s));
     if (s->confirming && invalid) judge_invalid(&s->confirmation, reason);

@@ -145,32 +145,45 @@ static int64_t memory_available(const struct experiment *x)
     return bytes;
 }
 
-/* What an arm will need, before any worker exists. -1 when the file cannot be planned from here. */
-static int64_t arm_bytes(const struct experiment_spec *s, int arm)
+/* What an arm will need, before any worker exists. False when the file cannot be planned from here. */
+static bool arm_plan(struct memory_plan *out, const struct experiment_spec *s, int arm)
 {
     const char *path = config_text(&s->config[arm], KNOB_MODEL);
     struct gguf *g = NULL;
-    struct memory_plan plan;
     struct err ignored;
-    if (gguf_open(&g, *path ? path : s->model, &ignored)) return -1;
+    if (gguf_open(&g, *path ? path : s->model, &ignored)) return false;
     const int ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload);
-    const bool ok = !memory_plan_compute(&plan, g, &s->config[arm], ctx, workload_sequences(&s->workload),
+    const bool ok = !memory_plan_compute(out, g, &s->config[arm], ctx, workload_sequences(&s->workload),
                                          &ignored);
     gguf_close(g);
-    return ok ? plan.total : -1;
+    return ok;
+}
+
+/* On the device of an arm: what all that run there need at once. */
+static bool device_holds(const struct experiment_spec *s, const struct memory_plan plan[EXPERIMENT_ARMS],
+                         int arm)
+{
+    const char *device = config_text(&s->config[arm], KNOB_DEVICE);
+    double sum = 0;
+    for (int i = 0; i < s->arms; i++)
+        if (!strcmp(config_text(&s->config[i], KNOB_DEVICE), device)) sum += (double)plan[i].device;
+    if (!arm) sum = fmax(sum, 2 * (double)plan[0].device); /* the control */
+    return plan[arm].device_room < 0 || sum <= (double)plan[arm].device_room;
 }
 
 static bool arms_fit_together(const struct experiment *x)
 {
+    const struct experiment_spec *s = &x->state.spec;
     const int64_t have = memory_available(x);
-    double sum = 0, control = 0;
-    for (int i = 0; i < x->state.spec.arms; i++) {
-        const int64_t bytes = arm_bytes(&x->state.spec, i);
-        if (bytes < 0) return true; /* unknown: try; ERR_FIT will tell */
-        sum += (double)bytes;
-        if (!i) control = 2 * (double)bytes;
+    struct memory_plan plan[EXPERIMENT_ARMS];
+    double sum = 0;
+    for (int i = 0; i < s->arms; i++) {
+        if (!arm_plan(&plan[i], s, i)) return true; /* unknown: try; ERR_FIT will tell */
+        sum += (double)plan[i].host;
     }
-    return have < 0 || fmax(sum, control) <= 0.9 * (double)have;
+    for (int i = 0; i < s->arms; i++)
+        if (!device_holds(s, plan, i)) return false;
+    return have < 0 || fmax(sum, 2 * (double)plan[0].host) <= 0.9 * (double)have;
 }
 
 enum flow processes_load(struct experiment *x)
@@ -182,8 +195,8 @@ enum flow processes_load(struct experiment *x)
     for (int i = 0; i < x->state.spec.arms; i++) {
         if (experiment_rest(x) == FLOW_STOPPED) return FLOW_STOPPED;
         enum flow f = process_start(x, i, i);
-        if (f == FLOW_ARM && x->why.code == ERR_FIT && i && x->fresh != FRESH_CELL &&
-            !x->state.arm[0].failed) {
+        const bool crowded = x->why.code == ERR_FIT || x->why.code == ERR_NOMEM; /* a device says so late */
+        if (f == FLOW_ARM && crowded && i && x->fresh != FRESH_CELL && !x->state.arm[0].failed) {
             x->fresh = FRESH_CELL; /* perhaps it fits alone */
             f = process_start(x, i, i);
             if (f == FLOW_ON)

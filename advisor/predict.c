@@ -369,7 +369,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     const struct memory_plan *p = &out->plan;
     const int64_t have = predict_memory(machine, ceilings, what->on_gpu);
     out->on_gpu = what->on_gpu;
-    out->fits = have < 0 || p->total - p->device <= have;
+    out->fits = !memory_plan_check(p, config_text(c, KNOB_DEVICE), have, NULL);
     out->depth = w.depth = what->depth > 0 ? what->depth : predict_depth(p->ctx);
     w.prompt = what->prompt > 0 ? what->prompt : PROMPT;
     cost_init(&w.cost, machine, ceilings, c, what->on_gpu);

@@ -24,13 +24,6 @@ static enum err_code read_plan(struct model *m, const struct model_options *o, s
     return rc;
 }
 
-/* The host's part, and the device's. */
-static enum err_code check_fits(const struct model *m, struct err *why)
-{
-    const enum err_code rc = plan_check_device(&m->plan, m->session.device, why);
-    return rc ? rc : plan_check_fits(&m->plan, memory_available(""), why);
-}
-
 struct quantizing {
     const struct model_options *options;
     bool seen; /* it tells only when it works: a file in the cache is no work */
@@ -62,7 +55,9 @@ static void close_file(struct model *m)
 /* Layers run apart need one cache, and of the mapped weights one layer's at a time. */
 static void plan_apart(struct memory_plan *p, int layers)
 {
-    p->total -= p->kv - p->kv / layers + p->weights - p->weights / layers;
+    const int64_t less = p->kv - p->kv / layers + p->weights - p->weights / layers;
+    p->total -= less;
+    p->host -= less;
     p->kv /= layers;
     p->weights /= layers;
 }
@@ -95,7 +90,25 @@ static enum err_code apply_recipe(struct model *m, const struct model_options *o
     if (rc) return rc;
     close_file(m);
     m->gguf = made;
-    return read_plan(m, o, why);
+    if ((rc = read_plan(m, o, why))) return rc;
+    /* what its method keeps beside the weights is known only now */
+    return memory_plan_check(&m->plan, m->session.device, memory_available(""), why);
+}
+
+enum err_code model_no_room(const struct model *m, const struct site *s, const char *what, int64_t bytes,
+                            struct err *why)
+{
+    struct backend_info info;
+    char all[16];
+    const enum err_code rc = backend_finish(s->backend, why);
+    if (rc) return rc;
+    backend_describe(s->backend, &info);
+    if (!info.remote)
+        return err_set(why, ERR_NOMEM, "out of memory for %s of %lld bytes", what, (long long)bytes);
+    return err_set(why, ERR_NOMEM,
+                   "does not fit: %s has no room for %s of %lld bytes; all needs %s there: others use it, or "
+                   "that is too much for one buffer: use fewer layers there, a smaller context or KV type",
+                   info.device, what, (long long)bytes, str_from_bytes(m->plan.device, all, sizeof all));
 }
 
 /* Layers [from, to) of the cache. */
@@ -105,8 +118,7 @@ static enum err_code alloc_site_cache(struct model *m, struct site *s, int from,
     const int64_t bytes = session_kv_bytes(&shape), all = bytes * (m->apart ? 1 : to - from);
     if (from == to) return ERR_OK;
     s->kv_memory = backend_alloc(s->backend, (size_t)all);
-    if (!s->kv_memory)
-        return err_set(why, ERR_NOMEM, "out of memory for a KV cache of %lld bytes", (long long)all);
+    if (!s->kv_memory) return model_no_room(m, s, "a KV cache", all, why);
     for (int l = from; l < to; l++) {
         m->layers[l].kv = shape;
         m->layers[l].kv.k = (char *)s->kv_memory + bytes * (m->apart ? 0 : l - from);
@@ -129,8 +141,9 @@ static enum err_code alloc_activations(const struct model *m, struct site *s, st
     const int batch = m->session.batch;
     const struct widths *w = &m->widths;
     struct buffers *b = &s->buffers;
-    s->compute_memory = backend_alloc(s->backend, (size_t)widths_bytes(w, batch));
-    if (!s->compute_memory) return err_set(why, ERR_NOMEM, "out of memory for a batch of %d rows", batch);
+    const int64_t bytes = widths_bytes(w, batch);
+    s->compute_memory = backend_alloc(s->backend, (size_t)bytes);
+    if (!s->compute_memory) return model_no_room(m, s, "activations", bytes, why);
     char *at = s->compute_memory;
     const struct {
         float **buffer;
@@ -237,7 +250,7 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     if ((rc = open_file(m, o, path, why))) goto fail;
     if ((rc = read_plan(m, o, why))) goto fail;
     if (m->apart) plan_apart(&m->plan, m->shape.layers);
-    if ((rc = check_fits(m, why))) goto fail;
+    if ((rc = memory_plan_check(&m->plan, m->session.device, memory_available(""), why))) goto fail;
     if ((rc = apply_recipe(m, o, why))) goto fail;
     if (m->session.ctx > m->shape.ctx_train)
         log_write(o->log, LOG_WARN, "context %d is beyond the %lld tokens this model was trained on",

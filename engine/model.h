@@ -38,8 +38,11 @@ struct memory_plan {
     int64_t compute; /* activations and logits of one batch */
     int64_t scratch; /* the backend's own (packed operands, quantized rows) */
     int64_t total;   /* on the host and on the device */
-    int64_t device;  /* of the total, what is in a device's own memory */
+    int64_t host;    /* of the total, what is in the host's memory: all where a device has none of its own */
+    int64_t device;  /* of the total, what is on a device */
     int gpu_layers;  /* layers that run on the device */
+    int64_t device_room;  /* bytes of it that may be taken; -1: unknown, or no device */
+    int64_t device_least; /* what one layer there would take, where not one fits */
     int64_t kv_bytes_per_token;
     int64_t decode_read_bytes; /* bytes of weights one decode step reads (depth 0) */
     double flops_per_token;    /* multiply-adds x 2 in the layers' matrices, per token in prefill */
@@ -48,6 +51,10 @@ struct memory_plan {
 /* ctx and sequences of the session wanted; config gives formats, KV types, batch. Pure. */
 enum err_code memory_plan_compute(struct memory_plan *out, const struct gguf *g, const struct config *c,
                                   int ctx, int sequences, struct err *why);
+/* ERR_FIT, with what is needed and what is there, when the host's part is more than `available` bytes (-1:
+ * unknown) or the device's part more than it has. device: the config's. */
+enum err_code memory_plan_check(const struct memory_plan *p, const char *device, int64_t available,
+                                struct err *why);
 
 struct model;
 

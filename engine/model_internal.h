@@ -103,6 +103,10 @@ enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const 
                               struct err *why);
 void model_unbind(struct model *m);
 
+/* Why backend_alloc gave nothing: the site has no room for that, or its device is lost. */
+enum err_code model_no_room(const struct model *m, const struct site *s, const char *what, int64_t bytes,
+                            struct err *why);
+
 /* engine/model_memory.c: read weights ahead as the session wants it; drop mapped pages of what was copied;
  * and say what became of huge pages, against the process's count before (model_huge_bytes, -1 unknown). */
 void model_prefetch(struct model *m, const struct log *log);

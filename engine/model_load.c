@@ -133,8 +133,9 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
     if ((rc = arch_walk(a, &m->shape, m->gguf, count_vector, m, why))) return rc;
     for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
         if (!s->backend) continue;
-        s->vectors = backend_alloc(s->backend, (size_t)s->vectors_size * sizeof(float));
-        if (!s->vectors) return err_set(why, ERR_NOMEM, "out of memory for norms and biases");
+        const int64_t bytes = s->vectors_size * (int64_t)sizeof(float);
+        s->vectors = backend_alloc(s->backend, (size_t)bytes);
+        if (!s->vectors) return model_no_room(m, s, "norms and biases", bytes, why);
     }
     if ((rc = arch_walk(a, &m->shape, m->gguf, bind_tensor, m, why))) return rc;
     if ((rc = load_rope(m, why))) return rc;

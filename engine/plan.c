@@ -8,6 +8,7 @@
 
 #include "engine/kv.h"
 #include "engine/quant/quant.h"
+#include "engine/quant/sides.h"
 
 enum { CACHE_LINE = 64, LOGIT_ROWS_MAX = 32, CTX_DEFAULT_MAX = 4096 };
 
@@ -174,7 +175,14 @@ struct sums {
     const struct session *session;
     struct share *part; /* [layers + 1] what is in front of the layers and behind, then each layer */
     int64_t read, products;
+    struct device_room room;
 };
+
+/* Of the numbers that a file has beside a matrix, those that a device holds with it. */
+static int input_arrays(const struct gguf *g, const char *matrix)
+{
+    return !!side_find(g, matrix, SIDE_ORDER) + !!side_find(g, matrix, SIDE_DIVIDE);
+}
 
 static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
                                 struct err *why)
@@ -188,10 +196,12 @@ static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const stru
     /* Vectors are copied as f32. */
     const int64_t cols = t->shape[0], rows = t->shape[1];
     const int64_t bytes = vector ? vector_bytes(cols) * rows
-                                 : backend_weight_bytes("cpu", &e->backend, f, rows, cols);
+                                 : backend_weight_bytes("cpu", &e->backend, f, rows, cols, 0);
     part->host += bytes;
     if (e->gpu_layers)
-        part->device += vector ? bytes : backend_weight_bytes(e->device, &e->backend, f, rows, cols);
+        part->device += vector ? bytes
+                               : backend_weight_bytes(e->device, &e->backend, f, rows, cols,
+                                                      input_arrays(sum->gguf, t->name));
     const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD;
     sum->read += looked_up ? bytes / rows : bytes;
     if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
@@ -225,6 +235,7 @@ static void place(struct memory_plan *p, const struct sums *sum, const struct hy
     p->scratch = host_scratch + scratch;
     p->total = p->weights + p->kv + p->compute + p->scratch;
     p->device = n ? weights.device + layer_kv * n + activations + scratch : 0;
+    p->host = sum->room.shares_memory ? p->total : p->total - p->device;
     p->gpu_layers = n;
 }
 
@@ -233,10 +244,13 @@ static void place_layers(struct memory_plan *p, const struct sums *sum, const st
 {
     const int wanted = sum->session->gpu_layers;
     int n = wanted < 0 ? sum->shape->layers : wanted;
+    p->device_room = sum->room.bytes;
     place(p, sum, h, n);
-    if (wanted >= 0) return;
-    const int64_t available = device_available(sum->session->device);
-    while (n > 0 && available >= 0 && p->device > available) place(p, sum, h, --n);
+    p->device_least = p->device;
+    while (wanted < 0 && n > 0 && p->device_room >= 0 && p->device > p->device_room) {
+        p->device_least = p->device;
+        place(p, sum, h, --n);
+    }
 }
 
 enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const struct model_shape *s,
@@ -249,7 +263,8 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
     if (cache > 0x1p60)
         return err_set(why, ERR_FIT, "a KV cache for %d tokens in %d sequences would take %.3g bytes", e->ctx,
                        e->sequences, cache);
-    struct sums sum = { .config = c, .gguf = g, .shape = s, .session = e };
+    struct sums sum = { .config = c, .gguf = g, .shape = s, .session = e, .room = { .bytes = -1 } };
+    if (e->gpu_layers) device_room(&sum.room, e->device);
     sum.part = calloc((size_t)s->layers + 1, sizeof *sum.part);
     if (!sum.part) return err_set(why, ERR_NOMEM, "out of memory for a plan of %d layers", s->layers);
     const enum err_code rc = arch_walk(h->arch, s, g, add_tensor, &sum, why);
@@ -281,47 +296,58 @@ enum err_code memory_plan_compute(struct memory_plan *out, const struct gguf *g,
     return plan_compute(out, g, &s, &h, c, &e, why);
 }
 
-enum err_code plan_check_fits(const struct memory_plan *p, int64_t available, struct err *why)
+/* The host's part. */
+static enum err_code check_host(const struct memory_plan *p, int64_t available, struct err *why)
 {
     char need[16], have[16], weights[16], kv[16];
-    if (available < 0 || p->total - p->device <= available) return ERR_OK;
+    if (available < 0 || p->host <= available) return ERR_OK;
     return err_set(
         why, ERR_FIT,
         "needs %s of memory (weights %s, KV cache %s for %d tokens), %s are available: use a smaller "
         "format, context or KV type",
-        str_from_bytes(p->total - p->device, need, sizeof need),
-        str_from_bytes(p->weights, weights, sizeof weights), str_from_bytes(p->kv, kv, sizeof kv),
-        p->ctx * p->sequences, str_from_bytes(available, have, sizeof have));
+        str_from_bytes(p->host, need, sizeof need), str_from_bytes(p->weights, weights, sizeof weights),
+        str_from_bytes(p->kv, kv, sizeof kv), p->ctx * p->sequences,
+        str_from_bytes(available, have, sizeof have));
 }
 
-int64_t device_available(const char *device)
+void device_room(struct device_room *out, const char *device)
 {
     enum { MOST = 16, RESERVED_PART = 16 /* what drivers keep for themselves, about */ };
     struct device_info all[MOST];
     const int count = MIN(opencl_devices(all, MOST), MOST);
+    *out = (struct device_room){ .bytes = -1 };
     for (int i = 0; i < count; i++) {
-        if (strcmp(all[i].name, device) || all[i].memory_bytes < 0) continue;
+        if (strcmp(all[i].name, device)) continue;
+        out->shares_memory = all[i].shares_memory;
+        if (all[i].memory_bytes < 0) continue;
         const int64_t own = all[i].memory_bytes - all[i].memory_bytes / RESERVED_PART,
                       host = all[i].shares_memory ? memory_available("") : -1;
-        return host < 0 ? own : MIN(own, host);
+        out->bytes = host < 0 ? own : MIN(own, host);
     }
-    return -1;
 }
 
-enum err_code plan_check_device(const struct memory_plan *p, const char *device, struct err *why)
+/* The device's part. What is not known of it opening says. */
+static enum err_code check_device(const struct memory_plan *p, const char *device, struct err *why)
 {
     char need[16], have[16];
-    if (!strcmp(device, "cpu")) return ERR_OK;
-    const int64_t available = device_available(device);
-    if (available < 0) return ERR_OK; /* opening it says why */
-    str_from_bytes(available, have, sizeof have);
+    if (p->device_room < 0) return ERR_OK;
+    str_from_bytes(p->device_room, have, sizeof have);
+    str_from_bytes(p->device_least, need, sizeof need);
     if (!p->gpu_layers)
         return err_set(why, ERR_FIT,
-                       "not one layer fits %s (%s): use a smaller format, context or batch, or device=cpu",
-                       device, have);
-    if (p->device <= available) return ERR_OK;
+                       "does not fit: not one layer, which needs %s on %s, which has %s: use a smaller "
+                       "format, context or batch, or device=cpu",
+                       need, device, have);
+    if (p->device <= p->device_room) return ERR_OK;
     return err_set(why, ERR_FIT,
                    "does not fit: needs %s on %s, which has %s: use fewer layers there (gpu_layers=auto), a "
                    "smaller format, context or KV type",
                    str_from_bytes(p->device, need, sizeof need), device, have);
+}
+
+enum err_code memory_plan_check(const struct memory_plan *p, const char *device, int64_t available,
+                                struct err *why)
+{
+    const enum err_code rc = strcmp(device, "cpu") ? check_device(p, device, why) : ERR_OK;
+    return rc ? rc : check_host(p, available, why);
 }

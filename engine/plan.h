@@ -55,12 +55,11 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
  * folder, in front of /proc and /sys. */
 int64_t memory_available(const char *root);
 
-/* Bytes of a device that a plan may take; -1: unknown. "cpu" is no such device. */
-int64_t device_available(const char *device);
-
-/* ERR_FIT with both numbers when the host's part of the plan is more than that. */
-enum err_code plan_check_fits(const struct memory_plan *p, int64_t available, struct err *why);
-/* The same of what is on the device. */
-enum err_code plan_check_device(const struct memory_plan *p, const char *device, struct err *why);
+/* What a plan may take of a device. "cpu" is no such device. */
+struct device_room {
+    int64_t bytes;      /* -1: unknown */
+    bool shares_memory; /* with the host */
+};
+void device_room(struct device_room *out, const char *device);
 
 #endif

@@ -15,7 +15,7 @@ struct device_kind {
                           struct err *why);
     int64_t (*scratch_bytes)(const struct backend_options *options, int64_t rows, int64_t max_cols);
     int64_t (*weight_bytes)(const struct backend_options *options, const struct format *f, int64_t rows,
-                            int64_t cols);
+                            int64_t cols, int arrays);
 };
 static const struct device_kind KINDS[] = {
     { "cpu", &CPU_OPS, cpu_open, cpu_scratch_bytes, cpu_weight_bytes },
@@ -88,10 +88,10 @@ int64_t backend_scratch_bytes(const char *device, const struct backend_options *
 }
 
 int64_t backend_weight_bytes(const char *device, const struct backend_options *o, const struct format *f,
-                             int64_t rows, int64_t cols)
+                             int64_t rows, int64_t cols, int arrays)
 {
     const struct device_kind *kind = kind_of(device);
-    return kind ? kind->weight_bytes(o, f, rows, cols) : 0;
+    return kind ? kind->weight_bytes(o, f, rows, cols, arrays) : 0;
 }
 
 /* ---------------------------------------------------------------- memory */

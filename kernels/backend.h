@@ -45,7 +45,7 @@ enum err_code cpu_open(struct backend **out, const char *device, const struct ba
                        struct err *why);
 int64_t cpu_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols);
 int64_t cpu_weight_bytes(const struct backend_options *options, const struct format *f, int64_t rows,
-                         int64_t cols);
+                         int64_t cols, int arrays);
 extern const struct backend_ops CPU_OPS;
 
 #endif

@@ -89,8 +89,10 @@ static void cpu_read(struct backend *b, void *host_dst, const void *src, size_t 
     memcpy(host_dst, src, bytes);
 }
 
-int64_t cpu_weight_bytes(const struct backend_options *o, const struct format *f, int64_t rows, int64_t cols)
+int64_t cpu_weight_bytes(const struct backend_options *o, const struct format *f, int64_t rows, int64_t cols,
+                         int arrays)
 {
+    (void)arrays; /* used where they lie */
     const struct format *held = backend_held_format(o, f);
     const int64_t bytes = rows * format_row_bytes(held, cols);
     const bool copied = o->huge_pages == HUGE_PAGES_ALL || held != f;

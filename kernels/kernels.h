@@ -233,6 +233,7 @@ struct backend_info {
     int64_t huge_wanted_bytes; /* in huge pages, if the kernel agreed, of what was allocated and filled */
     int64_t copied_bytes;      /* of weights that are not used where the file is mapped */
     int64_t repacked_bytes;    /* of these, what is held in another format than the file's */
+    int64_t device_bytes;      /* allocated now in a memory of the device's own; 0: there is none */
     uint32_t inputs;           /* 1 << enum input_kind of every weight bound so far, as its products run */
 };
 void backend_describe(const struct backend *b, struct backend_info *out);
@@ -297,9 +298,10 @@ struct weight {
 const struct format *backend_held_format(const struct backend_options *o, const struct format *f);
 
 /* Bytes that a matrix takes where that device holds it, by the memory plan: of a mapped file as much as it
- * has there, of copies whole cache lines. */
+ * has there, of copies whole cache lines. arrays: how many of divide and order its input_scheme has, which
+ * other devices hold beside it. */
 int64_t backend_weight_bytes(const char *device, const struct backend_options *o, const struct format *f,
-                             int64_t rows, int64_t cols);
+                             int64_t rows, int64_t cols, int arrays);
 
 /* Make host bytes usable by this backend. The CPU uses them in place: they must outlive the weight; with
  * HUGE_PAGES_ALL, or where backend_held_format is another one, it copies them (then out->owned is not NULL).

@@ -245,9 +245,9 @@ static enum err_code open_networks(struct recovery *r, const struct network_shap
     const struct network_memory a = network_memory(r->teacher), b = network_memory(r->student);
     out->memory = (struct network_memory){ a.parameters + b.parameters, a.activations + b.activations };
     out->params = network_params(r->student);
-    const struct memory_plan plan = { .total = out->memory.parameters + out->memory.activations +
-                                               3 * out->params * (int64_t)sizeof(float) };
-    return plan_check_fits(&plan, memory_available(""), why);
+    const struct memory_plan plan = { .host = out->memory.parameters + out->memory.activations +
+                                              3 * out->params * (int64_t)sizeof(float) };
+    return memory_plan_check(&plan, "cpu", memory_available(""), why);
 }
 
 static enum err_code recovery_open(struct recovery *r, struct recover_report *out, struct err *why)

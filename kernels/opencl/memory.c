@@ -38,16 +38,17 @@ struct opencl_place opencl_place(const struct opencl *o, const void *address)
 }
 
 /* A buffer of zeros. Drivers put off taking the memory until it is used: it is used here, so that what does
- * not fit fails where it can be said. */
+ * not fit fails where it can be said. A device that was lost over it is a failure that is kept. */
 static cl_mem zeroed(struct opencl *o, size_t bytes)
 {
     static const cl_uchar ZERO = 0;
     cl_int code = 0;
     cl_mem mem = clCreateBuffer(o->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
-    if (!mem) return NULL;
-    if (!clEnqueueFillBuffer(o->queue, mem, &ZERO, 1, 0, bytes, 0, NULL, NULL) && !clFinish(o->queue))
-        return mem;
-    clReleaseMemObject(mem);
+    if (!code) code = clEnqueueFillBuffer(o->queue, mem, &ZERO, 1, 0, bytes, 0, NULL, NULL);
+    if (!code) code = clFinish(o->queue);
+    if (!code) return mem;
+    if (!opencl_is_memory(code)) opencl_fail(o, code, "taking memory");
+    if (mem) clReleaseMemObject(mem);
     return NULL;
 }
 

@@ -40,11 +40,16 @@ const char *opencl_error_name(cl_int code)
     return "an OpenCL error";
 }
 
+bool opencl_is_memory(cl_int code)
+{
+    return code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ||
+           code == CL_INVALID_BUFFER_SIZE;
+}
+
 void opencl_fail(struct opencl *o, cl_int code, const char *what)
 {
     if (!code || !opencl_ok(o)) return;
-    const bool memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ||
-                        code == CL_INVALID_BUFFER_SIZE;
+    const bool memory = opencl_is_memory(code);
     /* Drivers say one of these when a kernel crashed or the device was reset: the context is of no more use.
      * The first may only mean that a kernel wants more registers than there are: then the queue is well. */
     o->lost = (code == CL_OUT_OF_RESOURCES && clFinish(o->queue)) || code == CL_DEVICE_NOT_AVAILABLE ||
@@ -159,6 +164,7 @@ static void opencl_describe(const struct backend *b, struct backend_info *out)
     out->gpu = o->device.gpu ? o->device.pci : NULL;
     out->remote = true;
     out->copied_bytes = o->uploaded_bytes;
+    for (int i = 0; i < o->region_count; i++) out->device_bytes += (int64_t)o->regions[i].bytes;
     out->inputs = o->inputs;
 }
 
@@ -171,10 +177,10 @@ int64_t opencl_scratch_bytes(const struct backend_options *options, int64_t rows
 }
 
 int64_t opencl_plan_bytes(const struct backend_options *options, const struct format *f, int64_t rows,
-                          int64_t cols)
+                          int64_t cols, int arrays)
 {
     (void)options;
-    return opencl_weight_bytes(f, rows, cols);
+    return opencl_weight_bytes(f, rows, cols, arrays);
 }
 
 static enum err_code opencl_reserve(struct backend *b, int64_t rows, int64_t max_cols, struct err *why)
@@ -182,9 +188,13 @@ static enum err_code opencl_reserve(struct backend *b, int64_t rows, int64_t max
     struct opencl *o = opencl_of(b);
     const int64_t bytes = opencl_scratch_bytes(&b->options, rows, max_cols);
     char *scratch = opencl_alloc(b, (size_t)bytes);
+    if (!scratch && !opencl_ok(o)) return err_set(why, o->failed.code, "%s", o->failed.message);
     if (!scratch)
-        return err_set(why, ERR_NOMEM, "%s: out of memory for %lld bytes of scratch", o->device.name,
-                       (long long)bytes);
+        return err_set(why, ERR_NOMEM,
+                       "does not fit: %s has no room for %lld bytes of scratch; it has %lld in all, %lld for "
+                       "one buffer",
+                       o->device.name, (long long)bytes, (long long)o->device.memory_bytes,
+                       (long long)o->device.alloc_bytes);
     opencl_free(b, o->scratch);
     o->scratch = scratch;
     o->scratch_bytes = bytes;

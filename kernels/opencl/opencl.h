@@ -109,6 +109,7 @@ static inline bool opencl_ok(const struct opencl *o)
 /* Keep the first failure: what was tried ("product q4_0 [4096][4096]"), and the OpenCL code that came. */
 void opencl_fail(struct opencl *o, cl_int code, const char *what);
 const char *opencl_error_name(cl_int code); /* "CL_OUT_OF_RESOURCES" */
+bool opencl_is_memory(cl_int code);         /* it says that there is no memory, and surely nothing else */
 
 struct opencl_place {
     cl_mem mem;
@@ -173,10 +174,11 @@ int64_t opencl_scratch_bytes(const struct backend_options *options, int64_t rows
 extern const struct backend_ops OPENCL_OPS;
 
 int64_t opencl_plan_bytes(const struct backend_options *options, const struct format *f, int64_t rows,
-                          int64_t cols);
+                          int64_t cols, int arrays);
 
 /* weights.c, products.c */
-int64_t opencl_weight_bytes(const struct format *f, int64_t rows, int64_t cols); /* on the device */
+/* On the device, with so many arrays of its inputs. */
+int64_t opencl_weight_bytes(const struct format *f, int64_t rows, int64_t cols, int arrays);
 enum err_code opencl_bind(struct backend *b, struct weight *out, const struct format *format, int64_t rows,
                           int64_t cols, const struct input_scheme *input, const void *host, struct err *why);
 void opencl_release(struct backend *b, struct weight *w);

@@ -192,7 +192,7 @@ static enum err_code bench_make(struct opencl *o, int i, struct bench *t, struct
     const int64_t side = o->device.gpu ? SIDE : SIDE_CPU;
     const int n = o->device.gpu ? N[kind_at(i)] : MIN(N[kind_at(i)], (int)N_CPU);
     t->w = (struct weight){ .format = &FORMATS[FORMAT_OF[i % FAMILY_COUNT]], .rows = side, .cols = side };
-    t->bytes = round_up(opencl_weight_bytes(t->w.format, side, side), 1 << 12);
+    t->bytes = round_up(opencl_weight_bytes(t->w.format, side, side, 0), 1 << 12);
     t->matrices = o->device.gpu ? (int)(BEYOND_CACHES / t->bytes) + 1 : 1;
     t->weights = opencl_alloc(&o->base, (size_t)(t->bytes * t->matrices));
     float *x = opencl_alloc(&o->base, (size_t)(n * side) * sizeof *x);

@@ -202,15 +202,16 @@ struct planes opencl_planes(const struct format *f, int64_t rows, int64_t cols)
     return p;
 }
 
-int64_t opencl_weight_bytes(const struct format *f, int64_t rows, int64_t cols)
+enum { ARRAY_ITEM = 4 }; /* bytes of a number of an input's order, or of what it is divided by */
+
+int64_t opencl_weight_bytes(const struct format *f, int64_t rows, int64_t cols, int arrays)
 {
-    return opencl_planes(f, rows, cols).end;
+    return opencl_planes(f, rows, cols).end + arrays * cols * ARRAY_ITEM;
 }
 
-/* What a weight's own inputs take besides. */
-static int64_t input_bytes(const struct input_scheme *s, int64_t cols)
+static int input_arrays(const struct input_scheme *s)
 {
-    return s ? cols * (int64_t)((s->order ? sizeof *s->order : 0) + (s->divide ? sizeof *s->divide : 0)) : 0;
+    return s ? !!s->order + !!s->divide : 0;
 }
 
 const void *opencl_order(const struct weight *w)
@@ -222,7 +223,7 @@ const void *opencl_order(const struct weight *w)
 const void *opencl_divide(const struct weight *w)
 {
     if (!w->input || !w->input->divide) return NULL;
-    const int64_t order = w->input->order ? w->cols * (int64_t)sizeof *w->input->order : 0;
+    const int64_t order = w->input->order ? w->cols * ARRAY_ITEM : 0;
     return (const char *)w->data + opencl_planes(w->format, w->rows, w->cols).end + order;
 }
 
@@ -383,8 +384,9 @@ enum err_code opencl_bind(struct backend *b, struct weight *out, const struct fo
         return err_set(why, ERR_USAGE,
                        "%s: there are no inputs of kind %s on OpenCL devices; device=cpu runs them",
                        o->device.name, input_kind_name(kind));
-    const int64_t bytes = opencl_weight_bytes(format, rows, cols) + input_bytes(input, cols);
+    const int64_t bytes = opencl_weight_bytes(format, rows, cols, input_arrays(input));
     w.data = w.owned = opencl_alloc(b, (size_t)bytes);
+    if (!w.data && !opencl_ok(o)) return err_set(why, o->failed.code, "%s", o->failed.message);
     if (!w.data)
         return err_set(
             why, ERR_NOMEM,

@@ -44,7 +44,7 @@ expect 0 run -m "$M" $MOODY -C moody,mood=print -p "Once upon" -n 4 -o json && s
 for mood in crash past exit fail nan; do
   expect 5 run -m "$M" $MOODY -C moody,mood=$mood -p x -n 2 && says err 'plug-in .*moody'
 done
-expect 5 ab -m "$M" default moody,mood=crash $MOODY -w tg8 && says out 'arm B did not run: plug-in .*SIGSEGV'
+expect 5 ab -m "$M" default moody,mood=crash $MOODY -w tg8 && says out 'arm B failed: plug-in .*SIGSEGV'
 expect 0 bench -m "$M" $MOODY -p 0 -n 4 -r 1 -C moody,mood=crash -C moody -o json &&
   json '[bool(r["error"]) for r in d["rows"]] == [True, False]'
 QDYNO_PLUGIN_TIMEOUT=500ms expect 5 quantize "$M" "$T/none.gguf" $MOODY -R moody,mood=hang && says err 'hangs'

@@ -80,12 +80,15 @@ static void test_message(void **state)
 {
     (void)state;
     struct err why = { 0 };
-    const struct memory_plan p = {
-        .total = 3LL << 30, .weights = 2LL << 30, .kv = 1LL << 30, .ctx = 4096, .sequences = 1
-    };
-    assert_int_equal(plan_check_fits(&p, 4LL << 30, &why), ERR_OK);
-    assert_int_equal(plan_check_fits(&p, -1, &why), ERR_OK); /* unknown is no reason to refuse */
-    assert_int_equal(plan_check_fits(&p, 1LL << 30, &why), ERR_FIT);
+    const struct memory_plan p = { .total = 3LL << 30,
+                                   .host = 3LL << 30,
+                                   .weights = 2LL << 30,
+                                   .kv = 1LL << 30,
+                                   .ctx = 4096,
+                                   .sequences = 1 };
+    assert_int_equal(memory_plan_check(&p, "cpu", 4LL << 30, &why), ERR_OK);
+    assert_int_equal(memory_plan_check(&p, "cpu", -1, &why), ERR_OK); /* unknown is no reason to refuse */
+    assert_int_equal(memory_plan_check(&p, "cpu", 1LL << 30, &why), ERR_FIT);
     assert_non_null(strstr(why.message, "3.00G"));
     assert_non_null(strstr(why.message, "1.00G are available"));
 }

@@ -471,7 +471,8 @@ static void bytes_as_planned(void **state)
         struct weight w;
         struct err why;
         if (!f->decode) continue;
-        const int64_t planned = opencl_weight_bytes(f, ROWS, COLS), stored = ROWS * format_row_bytes(f, COLS);
+        const int64_t planned = opencl_weight_bytes(f, ROWS, COLS, 0),
+                      stored = ROWS * format_row_bytes(f, COLS);
         backend_describe(b, &before);
         CHECK_OK(backend_weight_bind(b, &w, f, ROWS, COLS, NULL, bytes, &why));
         backend_describe(b, &after);

@@ -30,6 +30,8 @@ static const struct column COLUMNS[] = {
     { "scratch_bytes", "scratch", COLUMN_BYTES },
     { "total_bytes", "total", COLUMN_BYTES },
     { "available_bytes", "available", COLUMN_BYTES },
+    { "device_bytes", "on the device", COLUMN_BYTES },
+    { "gpu_layers", "layers there", COLUMN_INT },
     { "fits", "fits", COLUMN_BOOL },
     { "ctx_most", "most context", COLUMN_INT },
     { "kv_bytes_per_token", "KV per token", COLUMN_BYTES },
@@ -113,6 +115,8 @@ static void put_plan(json_t *row, const struct memory_plan *p)
     json_put_int(row, "compute_bytes", p->compute);
     json_put_int(row, "scratch_bytes", p->scratch);
     json_put_int(row, "total_bytes", p->total);
+    if (p->device) json_put_int(row, "device_bytes", p->device);
+    if (p->device) json_put_int(row, "gpu_layers", p->gpu_layers);
     json_put_int(row, "kv_bytes_per_token", p->kv_bytes_per_token);
     json_put_int(row, "decode_read_bytes", p->decode_read_bytes);
 }
@@ -120,7 +124,8 @@ static void put_plan(json_t *row, const struct memory_plan *p)
 static bool context_fits(const struct fit *f, const struct gguf *g, const struct config *c, int64_t ctx)
 {
     struct memory_plan p;
-    return !memory_plan_compute(&p, g, c, (int)ctx, 1, NULL) && p.total <= f->available;
+    return !memory_plan_compute(&p, g, c, (int)ctx, 1, NULL) &&
+           !memory_plan_check(&p, config_text(c, KNOB_DEVICE), f->available, NULL);
 }
 
 /* The longest context that fits, at most 2^24 tokens; 0: none does. */
@@ -212,7 +217,8 @@ static enum err_code planned(struct fit *f, const struct gguf *g, const char *pa
     struct shape_ledger l;
     char line[2048];
     json_t *row = table_row(&f->table);
-    const bool fits = f->available < 0 || plan->total <= f->available;
+    struct err unfit = { 0 };
+    const bool fits = !memory_plan_check(plan, config_text(c, KNOB_DEVICE), f->available, &unfit);
     json_put_str(row, "model", cli_base_name(path));
     json_put_str(row, "config", config_line(c, line, sizeof line));
     put_plan(row, plan);
@@ -221,6 +227,7 @@ static enum err_code planned(struct fit *f, const struct gguf *g, const char *pa
         json_put_bool(row, "fits", fits);
         json_put_int(row, "ctx_most", most_context(f, g, c));
     }
+    if (!fits) table_note(&f->table, "%s: %s", line, unfit.message);
     f->all_fit &= fits;
     enum err_code rc = shape_ledger_read(&l, g, plan->ctx, cache_format(c, KNOB_CTK),
                                          cache_format(c, KNOB_CTV), why);
