@@ -95,11 +95,11 @@ const char *opencl_shape_options(const struct opencl_shape *s, int n, char *buf,
         snprintf(buf, size, "-DTM=%d -DTN=%d -DRM=%d -DRN=%d%s", s->tm, s->tn, s->rm, s->rn,
                  s->half_tiles ? " -DHALF_TILES" : "");
     else /* N: of a few sizes only, for each is compiled */
-        snprintf(buf, size, "-DN=%d -DLANES=%d -DWAYS=%d -DROWS=%d",
+        snprintf(buf, size, "-DN=%d -DLANES=%d -DWAYS=%d -DROWS=%d%s",
                  n > 4   ? FEW_N
                  : n > 2 ? 4
                          : n,
-                 s->lanes, s->ways, s->rows);
+                 s->lanes, s->ways, s->rows, s->staged ? " -DSTAGED" : "");
     return buf;
 }
 
