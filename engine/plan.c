@@ -37,10 +37,6 @@ static enum err_code resolve_device(struct session *out, const struct model_shap
     const int64_t wanted = config_int(c, KNOB_GPU_LAYERS);
     out->device = config_text(c, KNOB_DEVICE);
     if (strcmp(out->device, "cpu")) {
-        if (config_choice(c, KNOB_ACT) == ACTIVATIONS_INT8)
-            return err_set(why, ERR_USAGE,
-                           "act=int8 is of the processor's products: leave it out with device=%s",
-                           out->device);
         out->gpu_layers = (int)MIN(wanted, (int64_t)s->layers);
         if (!wanted)
             return err_set(

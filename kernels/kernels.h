@@ -188,7 +188,8 @@ enum precision {
 
 /* How activations meet quantized weights where precision allows rounding (MEDIUM). AUTO: as is fastest within
  * MEDIUM's bounds: 8 bits or bf16. INT8: 8 bits in blocks of 32 at any number of rows. INT8_TOKEN: int8
- * weights meet 8 bits under one scale a token (INPUT_INT8_TOKEN), other formats as AUTO. */
+ * weights meet 8 bits under one scale a token (INPUT_INT8_TOKEN), other formats as AUTO. On OpenCL devices
+ * AUTO is f32; INT8 holds for formats whose codes are whole numbers, others keep f32. */
 enum activations {
     ACTIVATIONS_AUTO,
     ACTIVATIONS_INT8,
@@ -456,6 +457,7 @@ struct device_info {
     char pci[16];                              /* "0000:65:00.0", which telemetry knows it by */
     bool gpu, shares_memory;                   /* with the host */
     bool fp16, fp64, int_dot, bf16, subgroups; /* what its kernels may use */
+    bool dp4a; /* NVIDIA's instruction for int_dot, which needs no extension */
     int compute_units, clock_mhz, subgroup_size;
     int64_t memory_bytes, alloc_bytes /* of one buffer at most */, local_bytes;
     int64_t group_items; /* a work group at most */

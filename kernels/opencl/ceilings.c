@@ -126,7 +126,7 @@ static void measure_copies(struct trial t, struct device_ceilings *out, double s
 
 static double multiply(const struct trial *t)
 {
-    const struct opencl_kernel k = { 1 << SOURCE_CEILINGS, t->options, t->kernel };
+    const struct opencl_kernel k = { 1 << SOURCE_DOT | 1 << SOURCE_CEILINGS, t->options, t->kernel };
     const struct opencl_arg args[] = { ARG_MEM(opencl_place(t->o, t->to).mem), ARG_INT(t->rounds),
                                        ARG_FLOAT(0.996f), ARG_FLOAT(0.004f) };
     return opencl_time(t->o, &k, (size_t[]){ t->items, 1, 1 }, (size_t[]){ ITEMS, 1, 1 }, args,
@@ -161,7 +161,7 @@ static void measure(struct opencl *o, struct device_ceilings *out, double second
     out->copy_bytes_s = best_of(&t, seconds);
     out->f32_ops_s = measure_arithmetic(t, "multiply_f32", "", 64 * 2, seconds);
     if (o->device.fp16) out->f16_ops_s = measure_arithmetic(t, "multiply_f16", "", 64 * 2, seconds);
-    if (o->device.int_dot)
+    if (o->device.int_dot || o->device.dp4a)
         out->int8_ops_s = measure_arithmetic(t, "multiply_int8", "-DINT_DOT", 16 * 8, seconds);
     if (t.bytes >= HOST_BYTES) measure_copies(t, out, seconds);
     opencl_free(&o->base, t.from);

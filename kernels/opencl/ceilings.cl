@@ -1,4 +1,5 @@
-/* What a device can do at most: read and copy memory in a stream, multiply and add in registers. */
+/* What a device can do at most: read and copy memory in a stream, multiply and add in registers
+ * (dot4: dot.cl). */
 
 /* Every item takes `share` pieces of 16 bytes (a multiple of 8), the first of them at begin * its number,
  * each `step` behind the one before: side by side with its neighbours', or one after the other. */
@@ -48,14 +49,13 @@ kernel void multiply_f16(global float *out, int rounds, float by, float plus)
 #endif
 
 #if defined INT_DOT
-#pragma OPENCL EXTENSION cl_khr_integer_dot_product : enable
 kernel void multiply_int8(global float *out, int rounds, float by, float plus)
 {
     const uint a = as_uint(by);
     int x[16];
     for (int k = 0; k < 16; k++) x[k] = get_global_id(0) + k;
     for (int i = 0; i < rounds; i++)
-        for (int k = 0; k < 16; k++) x[k] += dot_4x8packed_ss_int(as_uint(x[k]), a);
+        for (int k = 0; k < 16; k++) x[k] = dot4(as_uint(x[k]), a, x[k]);
     for (int k = 1; k < 16; k++) x[0] += x[k];
     out[get_global_id(0)] = x[0];
 }

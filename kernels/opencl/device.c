@@ -7,6 +7,8 @@
 /* Queries of extensions that Debian's headers do not all name. */
 enum {
     PCI_BUS_INFO = 0x410F, /* cl_khr_pci_bus_info */
+    NV_COMPUTE_MAJOR = 0x4000,
+    NV_COMPUTE_MINOR = 0x4001,
     NV_WARP_SIZE = 0x4003,
     NV_INTEGRATED_MEMORY = 0x4006,
     NV_PCI_BUS = 0x4008,
@@ -81,7 +83,9 @@ static void describe(struct device_info *d, cl_device_id id, int index)
                        number_of(id, NV_INTEGRATED_MEMORY) > 0;
     d->fp16 = has(extensions, "cl_khr_fp16");
     d->fp64 = has(extensions, "cl_khr_fp64");
-    d->int_dot = has(extensions, "cl_khr_integer_dot_product");
+    /* The extension is written against OpenCL 3.0; its functions are declared there only. */
+    d->int_dot = has(extensions, "cl_khr_integer_dot_product") && !strncmp(d->version, "OpenCL 3", 8);
+    d->dp4a = number_of(id, NV_COMPUTE_MAJOR) * 10 + number_of(id, NV_COMPUTE_MINOR) >= 61;
     d->bf16 = has(extensions, "cl_intel_bfloat16_conversions");
     d->subgroups = has(extensions, "cl_khr_subgroups") || number_of(id, CL_DEVICE_MAX_NUM_SUB_GROUPS) > 0;
     const int64_t warp = number_of(id, NV_WARP_SIZE), wave = number_of(id, AMD_WAVEFRONT_WIDTH);

@@ -9,8 +9,8 @@
  *
  * So eight neighbouring weights (a chunk) are one number in each plane, and a weight is code * scale, or code
  * * scale + add, whatever the format. Options: LOW (2 4 8 16 32), HIGH (0 1 2), SPAN; VALUES_*: what codes
- * mean, BIAS: by what VALUES_NUMBER are too large; SHARED_*: how the scales are written. Bits and roundings
- * are those of FORMATS[].decode. */
+ * mean, BIAS: by what VALUES_NUMBER are too large; SHARED_*: how the scales are written; INT8: codes are to
+ * be multiplied as integers (integers.cl). Bits and roundings are those of FORMATS[].decode. */
 #ifdef LOW
 
 #if LOW == 8
@@ -34,6 +34,15 @@ typedef float8 low_bits;
 typedef uint low_bits; /* LOW == 2: what lies above 16 bits is not of this chunk */
 #endif
 
+/* What the codes of a table stand for: floats, or signed bytes. */
+#ifdef INT8
+typedef uint table_number;
+#define TABLE_NUMBER(v) ((uint)(int)(v) & 255u)
+#else
+typedef float table_number;
+#define TABLE_NUMBER(v) (v)
+#endif
+
 struct chunk {
     low_bits low;
     uint high; /* bits above 8 * HIGH are not of this chunk */
@@ -42,7 +51,7 @@ struct chunk {
 struct weights {
     global const uchar *low, *high, *fine, *coarse;
     uint units; /* of a row */
-    local const float *table;
+    local const table_number *table;
 };
 
 /* A matrix among the parameters of a kernel, and as one thing. */
@@ -76,16 +85,16 @@ constant float VALUES[16] = { 0.0f,  0.00520833349f,  0.666666687f,  1.0f,  0.33
  * local memory. First in a kernel, by all items of a group. */
 #if defined VALUES_IQ4 || defined VALUES_MXFP4 || defined VALUES_NF4 || defined VALUES_FP4
 #define TABLE_TAKE(name)                                                                                     \
-    local float name[16];                                                                                    \
+    local table_number name[16];                                                                             \
     {                                                                                                        \
         const uint items = get_local_size(0) * get_local_size(1);                                            \
         for (uint i = get_local_id(1) * get_local_size(0) + get_local_id(0); i < 16; i += items)             \
-            name[i] = VALUES[i];                                                                             \
+            name[i] = TABLE_NUMBER(VALUES[i]);                                                               \
     }                                                                                                        \
     barrier(CLK_LOCAL_MEM_FENCE)
 #define LOOKED_UP
 #else
-#define TABLE_TAKE(name) local const float *const name = 0
+#define TABLE_TAKE(name) local const table_number *const name = 0
 #endif
 
 /* ---------------------------------------------------------------- codes */
@@ -100,6 +109,8 @@ uint8 spread(const uint bits, const uint each)
     const uint8 at = (uint8)(0, 1, 2, 3, 4, 5, 6, 7) * each;
     return (uint8)(bits) >> at & ((1u << each) - 1);
 }
+
+#ifndef INT8
 
 /* The eight codes as whole numbers. */
 #if LOW <= 8
@@ -144,6 +155,8 @@ float8 chunk_values(const struct chunk *c, local const float *table)
     return as_float8(chunk_codes(c) | 0x4b000000u) - (8388608.0f + BIAS);
 #endif
 }
+
+#endif
 
 /* ---------------------------------------------------------------- loading */
 
@@ -252,6 +265,8 @@ float row_scale(const struct weights *w, const uint row)
 #endif
 }
 
+#ifndef INT8
+
 /* Weights 8 * chunk.. of a row, as decode makes them. */
 float8 chunk_weights(const struct weights *w, const uint row, const uint chunk)
 {
@@ -271,4 +286,5 @@ float8 chunk_weights(const struct weights *w, const uint row, const uint chunk)
 #endif
 }
 
+#endif
 #endif

@@ -170,8 +170,7 @@ static void opencl_describe(const struct backend *b, struct backend_info *out)
 
 int64_t opencl_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols)
 {
-    (void)options;
-    const int64_t bytes = MAX(opencl_product_scratch_bytes(rows, max_cols),
+    const int64_t bytes = MAX(opencl_product_scratch_bytes(options, rows, max_cols),
                               opencl_attention_scratch_bytes(rows, max_cols));
     return MAX(bytes, opencl_top_scratch_bytes());
 }

@@ -22,7 +22,9 @@
 /* What the .cl files of this folder hold, compiled into the program. */
 enum opencl_source {
     SOURCE_FORMATS,   /* formats.cl: unpack8 of -DFORMAT=... ; in front of those that read stored weights */
+    SOURCE_DOT,       /* dot.cl: dot4, of bytes; in front of those that multiply integers */
     SOURCE_PRODUCTS,  /* products.cl */
+    SOURCE_INTEGERS,  /* integers.cl: what it has for INT8; behind products.cl */
     SOURCE_VECTORS,   /* vectors.cl: norms, rope, activations, gather */
     SOURCE_KV,        /* kv.cl: rows of the KV cache: kv_store; in front of attention.cl */
     SOURCE_ATTENTION, /* attention.cl */
@@ -184,7 +186,7 @@ enum err_code opencl_bind(struct backend *b, struct weight *out, const struct fo
 void opencl_release(struct backend *b, struct weight *w);
 void opencl_matmul(struct backend *b, const struct matmul *m, int count);
 void opencl_gather(struct backend *b, const struct gather *p);
-int64_t opencl_product_scratch_bytes(int64_t rows, int64_t max_cols);
+int64_t opencl_product_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols);
 /* vectors.c */
 void opencl_norm(struct backend *b, const struct norm *p);
 void opencl_rope(struct backend *b, const struct rope *p);

@@ -1,13 +1,14 @@
 /* Activations on a device as a weight's method prescribes them (kernels/README.md, "Inputs"): reordered,
  * divided, rounded. What is rounded stays f32, at the values that integers or small floats would have: the
- * product is the one the method means, in f32. */
+ * product is the one the method means, in f32. Where nothing is prescribed and act=int8, they become 8 bits
+ * in blocks of 32 for products of integers. */
 #include <assert.h>
 #include <math.h>
 
 #include "kernels/inputs.h"
 #include "kernels/opencl/products.h"
 
-enum { ITEMS = 128 }; /* as in products.cl, and: */
+enum { ITEMS = 128, CODES_ITEMS = 64 }; /* as in products.cl, and: */
 enum rounding { ROUND_NOT, ROUND_STEPS, ROUND_FLOATS };
 
 struct treatment { /* the parameters of the kernel that have these names */
@@ -45,12 +46,58 @@ static struct treatment treatment_of(const struct input_scheme *s, const struct 
     return t;
 }
 
-int64_t opencl_product_scratch_bytes(int64_t rows, int64_t max_cols)
+/* Floats as prescribed, and behind them codes. */
+enum { CODES_ALIGN = 128 };
+
+static int64_t floats_bytes(int64_t rows, int64_t cols)
 {
-    return rows * round_up(max_cols, 4) * (int64_t)sizeof(float);
+    return round_up(rows * round_up(cols, 4) * (int64_t)sizeof(float), CODES_ALIGN);
 }
 
-struct matmul opencl_prepared(struct opencl *o, const struct matmul *m)
+/* A byte a number, and a scale and two sums of 2 bytes for 32 of them. */
+static int64_t codes_bytes(int64_t rows, int64_t cols)
+{
+    return rows * round_up(cols, Q8_BLOCK) / Q8_BLOCK * (Q8_BLOCK + 8);
+}
+
+int64_t opencl_product_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols)
+{
+    const bool codes = options->activations == ACTIVATIONS_INT8;
+    return floats_bytes(rows, max_cols) + (codes ? codes_bytes(rows, max_cols) : 0);
+}
+
+bool opencl_in_integers(const struct opencl *o, const struct weight *w)
+{
+    const struct backend_options *options = &o->base.options;
+    return options->activations == ACTIVATIONS_INT8 && opencl_code_bits(w->format) &&
+           precision_for(options->precision, w->format) == PRECISION_MEDIUM &&
+           inputs_scheme(options, w).kind == INPUT_FREE;
+}
+
+/* m with the codes of its x. */
+static struct matmul made_codes(struct opencl *o, const struct matmul *m)
+{
+    static const struct opencl_kernel K = { 1u << SOURCE_PRODUCTS, "", "codes" };
+    const int64_t cols = m->w->cols;
+    const int64_t at = (const char *)m->x == o->scratch ? floats_bytes(m->n, cols) : 0;
+    struct matmul out = *m;
+    assert(cols % Q8_BLOCK == 0 && at + codes_bytes(m->n, cols) <= o->scratch_bytes);
+    out.x = (const float *)(const void *)(o->scratch + at);
+    const struct opencl_arg args[] = {
+        ARG_PLACE(o, m->x),
+        ARG_INT(m->x_stride),
+        ARG_INT(cols),
+        ARG_INT(m->n),
+        ARG_INT(8 / opencl_code_bits(m->w->format)),
+        ARG_PLACE(o, out.x),
+    };
+    opencl_run(o, &K, (size_t[3]){ (size_t)round_up(cols / 4, CODES_ITEMS), (size_t)m->n, 1 },
+               (size_t[3]){ CODES_ITEMS, 1, 1 }, args, COUNT_OF(args));
+    return out;
+}
+
+/* m with x as prescribed. */
+static struct matmul made_floats(struct opencl *o, const struct matmul *m)
 {
     const struct input_scheme s = inputs_scheme(&o->base.options, m->w);
     const void *order = opencl_order(m->w), *divide = opencl_divide(m->w);
@@ -76,4 +123,10 @@ struct matmul opencl_prepared(struct opencl *o, const struct matmul *m)
     opencl_run(o, &K, (size_t[3]){ (size_t)m->n * ITEMS, 1, 1 }, (size_t[3]){ ITEMS, 1, 1 }, args,
                COUNT_OF(args));
     return out;
+}
+
+struct matmul opencl_prepared(struct opencl *o, const struct matmul *m)
+{
+    const struct matmul floats = made_floats(o, m);
+    return opencl_in_integers(o, m->w) ? made_codes(o, &floats) : floats;
 }

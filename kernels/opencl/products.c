@@ -27,6 +27,8 @@ static void variant_of(struct variant *v, const struct format *f, const char *ho
                                         .name = name };
 }
 
+enum { INTEGERS = 1u << SOURCE_DOT | 1u << SOURCE_INTEGERS };
+
 /* The arguments of a matrix. */
 enum { WEIGHT_ARGS = 2 + PLANE_COUNT };
 static void weight_args(struct opencl *o, const struct weight *w, struct opencl_arg *out)
@@ -45,10 +47,14 @@ static size_t groups_of(int64_t n, int64_t each)
     return (size_t)((n + each - 1) / each);
 }
 
-static enum product_kind kind_of(int n)
+static enum product_kind kind_of(const struct opencl *o, const struct matmul *m)
 {
-    if (n == 1) return PRODUCT_ONE;
-    return n <= PRODUCT_FEW_MAX ? PRODUCT_FEW : n <= PRODUCT_NARROW_MAX ? PRODUCT_NARROW : PRODUCT_WIDE;
+    const int integers = opencl_in_integers(o, m->w) ? PRODUCT_ONE_INT8 - PRODUCT_ONE : 0, n = m->n;
+    const enum product_kind kind = n == 1                    ? PRODUCT_ONE
+                                   : n <= PRODUCT_FEW_MAX    ? PRODUCT_FEW
+                                   : n <= PRODUCT_NARROW_MAX ? PRODUCT_NARROW
+                                                             : PRODUCT_WIDE;
+    return (enum product_kind)(kind + integers);
 }
 
 static bool even(const void *x, int64_t stride)
@@ -84,6 +90,7 @@ double opencl_product(struct opencl *o, const struct matmul *m, const struct ope
     }
     const size_t global[3] = { groups[0] * local[0], groups[1] * local[1], 1 };
     variant_of(&v, m->w->format, opencl_shape_options(s, m->n, shape, sizeof shape), s->tm ? "gemm" : "gemv");
+    if (s->int8) v.kernel.sources |= INTEGERS;
     product_args(o, m, args);
     if (timed) return opencl_time(o, &v.kernel, global, local, args, PRODUCT_ARGS);
     opencl_run(o, &v.kernel, global, local, args, PRODUCT_ARGS);
@@ -91,10 +98,12 @@ double opencl_product(struct opencl *o, const struct matmul *m, const struct ope
 }
 
 /* Whether both want the same inputs: then they are made once. */
-static bool same_inputs(const struct backend_options *o, const struct matmul *a, const struct matmul *b)
+static bool same_inputs(const struct opencl *o, const struct matmul *a, const struct matmul *b)
 {
+    const bool integers = opencl_in_integers(o, a->w);
     return a->x == b->x && a->x_stride == b->x_stride && a->n == b->n && a->w->cols == b->w->cols &&
-           inputs_shared(o, a->w, b->w);
+           inputs_shared(&o->base.options, a->w, b->w) && integers == opencl_in_integers(o, b->w) &&
+           (!integers || opencl_code_bits(a->w->format) == opencl_code_bits(b->w->format));
 }
 
 void opencl_matmul(struct backend *b, const struct matmul *m, int count)
@@ -103,10 +112,10 @@ void opencl_matmul(struct backend *b, const struct matmul *m, int count)
     struct matmul made = { 0 };
     for (int i = 0, last = -1; i < count && opencl_ok(o); i++) {
         if (!m[i].n) continue;
-        if (last < 0 || !same_inputs(&b->options, &m[last], &m[i])) made = opencl_prepared(o, &m[i]);
+        if (last < 0 || !same_inputs(o, &m[last], &m[i])) made = opencl_prepared(o, &m[i]);
         struct matmul p = m[i];
         p.x = made.x, p.x_stride = made.x_stride;
-        const struct opencl_shape s = opencl_shape_of(o, kind_of(p.n), p.w->format);
+        const struct opencl_shape s = opencl_shape_of(o, kind_of(o, &p), p.w->format);
         opencl_product(o, &p, &s, false);
         last = i;
     }

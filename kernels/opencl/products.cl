@@ -6,7 +6,7 @@
  * item RM x RN of them in registers, so that weights are decoded once a tile.
  *
  * All buffers are global bytes with an offset, sums f32. HALF_TILES keeps the tiles of weights in f16 (not
- * those of x, which may be beyond its range). */
+ * those of x, which may be beyond its range). INT8: integers.cl, which follows, multiplies. */
 
 #ifdef FP_FAST_FMAF
 #define MULTIPLY_ADD(a, b, c) fma(a, b, c)
@@ -94,6 +94,14 @@ float dot_add(const float8 a, const float8 b, float sum)
 #define X_UNIT (UNIT / 4 + 1)
 #define X_ROW  (LANES * X_UNIT)
 
+#ifdef INT8
+
+/* integers.cl: of x that are codes in global memory. */
+void unit_dot(const struct weights *w, const uint *row, const struct product *p, local const float4 *x,
+              const uint unit, float acc[ROWS][N]);
+
+#else
+
 /* One unit of ROWS rows of weights and as many inputs of N rows of x, a run at a time. Scales that are only
  * multiplied by wait for the sum of a run; where something is added to weights, too, that would cancel. */
 void unit_dot(const struct weights *w, const uint *row, const struct product *p, local const float4 *x,
@@ -134,6 +142,8 @@ void unit_dot(const struct weights *w, const uint *row, const struct product *p,
 #endif
     }
 }
+
+#endif
 
 kernel __attribute__((reqd_work_group_size(LANES, WAYS, 1))) void
 gemv(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
@@ -188,6 +198,8 @@ gemv(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
 
 #define TK    32
 #define ITEMS (TM / RM * (TN / RN))
+
+#ifndef INT8
 
 #ifdef HALF_TILES
 typedef ushort w_number;
@@ -261,11 +273,12 @@ gemm(WEIGHTS_PARAMETERS(w), const uint units, PRODUCT_PARAMETERS)
 }
 
 #endif
+#endif
 
 /* ---------------------------------------------------------------- rows of a table */
 
 /* In the program of single rows, whose work it begins. */
-#if defined N && N == 1
+#if defined N && N == 1 && !defined INT8
 
 /* y[i] = row ids[i] (* scale) (+ y[i]), a chunk an item; in the order of x where the matrix has its own. */
 kernel void gather(WEIGHTS_PARAMETERS(w), const uint units, const uint cols, global const int *ids,
@@ -365,6 +378,42 @@ prepare(FLOATS(x), const uint x_stride, const uint cols, const uint flags, FLOAT
         if (mode == ROUND_FLOATS) v = rounded(v, drop, normal, magic, largest);
         y[k] = mode != ROUND_NOT ? v * by : v;
     }
+}
+
+#define CODES_ITEMS 64
+
+/* x as what integers.cl multiplies: bytes q of 32 inputs under one scale d (to the bit those of the CPU's
+ * act=int8), [n][cols], and behind them [n][cols / 32] of d and the two sums of 16 bytes each, as shorts. The
+ * bytes of a word are inputs `apart` from each other, as the codes of weights are that are masked from one
+ * word. An item 4 inputs; cols a multiple of 32. */
+kernel __attribute__((reqd_work_group_size(CODES_ITEMS, 1, 1))) void
+codes(FLOATS(x), const uint x_stride, const uint cols, const uint n, const uint apart,
+      global uchar *y_bytes, const ulong y_at)
+{
+    local uint tops[CODES_ITEMS];
+    local char bytes[4 * CODES_ITEMS];
+    const uint item = get_local_id(0), row = get_group_id(1), k = 4 * get_global_id(0);
+    const float4 v = k < cols ? vload4(0, FLOATS_OF(x) + (ulong)row * x_stride + k) : (float4)(0);
+    const uint4 size = as_uint4(v) & 0x7fffffffu; /* magnitudes compare as their bits do, NaN above all */
+    uint top = max(max(size.x, size.y), max(size.z, size.w));
+    tops[item] = top;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = 0; i < 8; i++) top = max(top, tops[item / 8 * 8 + i]);
+    const float most = as_float(top), by = most != 0 ? divided(127, most) : 0;
+    vstore4(convert_char4_sat_rte(v * by), item, bytes);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (k >= cols) return;
+    global uchar *y = y_bytes + y_at;
+    local const char *block = bytes + item / 8 * 32;
+    const uint word = item % 8, at = word / apart * apart * 4 + word % apart;
+    const uchar4 q = (uchar4)(as_uchar(block[at]), as_uchar(block[at + apart]),
+                              as_uchar(block[at + 2 * apart]), as_uchar(block[at + 3 * apart]));
+    ((global uint *)(y + (ulong)row * cols))[k / 4] = as_uint(q);
+    if (word) return;
+    int sums[2] = { 0, 0 };
+    for (uint i = 0; i < 32; i++) sums[i / 16] += block[i];
+    ((global uint2 *)(y + (ulong)n * cols))[(ulong)row * (cols / 32) + k / 32] =
+        (uint2)(as_uint(divided(most, 127)), ((uint)sums[0] & 0xffffu) | (uint)sums[1] << 16);
 }
 
 #endif

@@ -19,8 +19,12 @@ double opencl_product(struct opencl *o, const struct matmul *m, const struct ope
 /* Whether inputs of that kind can be made on a device. */
 bool opencl_prepares(enum input_kind kind);
 
-/* m with x as its weight prescribes it: x itself, or a copy in the backend's scratch, which the next call
- * overwrites. */
+/* Whether products with that weight are of integers: activations are asked for in 8 bits where precision
+ * allows it and the weight prescribes none, and its codes are whole numbers. */
+bool opencl_in_integers(const struct opencl *o, const struct weight *w);
+
+/* m with x as its weight prescribes it, or as the codes that integers.cl takes: x itself, or in the backend's
+ * scratch, which the next call overwrites. */
 struct matmul opencl_prepared(struct opencl *o, const struct matmul *m);
 
 #endif

@@ -7,15 +7,26 @@
 #include "kernels/opencl/sources.h"
 
 enum { BINARY_MAX = 64 << 20, LOG_MAX = 300 };
-static const char OPTIONS[] = "-cl-std=CL1.2";
+
+/* The options of every program. dot.cl needs those that its instructions go by: a driver tells of
+ * cl_khr_integer_dot_product in OpenCL C 3.0 only. */
+static const char *common_options(const struct opencl *o, uint32_t sources, char *buf, size_t size)
+{
+    const struct device_info *d = &o->device;
+    const bool dot = sources >> SOURCE_DOT & 1;
+    snprintf(buf, size, "-cl-std=%s%s%s", dot && d->int_dot ? "CL3.0" : "CL1.2", d->fp16 ? " -DFP16" : "",
+             dot && d->dp4a ? " -DDP4A" : "");
+    return buf;
+}
 
 /* What a binary stands for: anything that differs must give another one. */
 static char *identity_of(const struct opencl *o, uint32_t sources, const char *options)
 {
     struct str s = { 0 };
+    char common[64];
     const struct device_info *d = &o->device;
-    str_printf(&s, "qdyno-opencl 1\n%s\n%s\n%s\n%s\n%s%s %s\n", d->platform, d->model, d->version, d->driver,
-               OPTIONS, d->fp16 ? " -DFP16" : "", options);
+    str_printf(&s, "qdyno-opencl 1\n%s\n%s\n%s\n%s\n%s %s\n", d->platform, d->model, d->version, d->driver,
+               common_options(o, sources, common, sizeof common), options);
     for (int i = 0; i < SOURCE_COUNT; i++) {
         char hex[HASH_HEX];
         const struct opencl_text *t = &OPENCL_TEXTS[i];
@@ -101,13 +112,13 @@ static cl_program compile(struct opencl *o, uint32_t sources, const char *option
     size_t size[SOURCE_COUNT];
     cl_uint count = 0;
     cl_int code = 0;
-    char all[512];
+    char all[512], common[64];
     for (int i = 0; i < SOURCE_COUNT; i++) {
         if (!(sources >> i & 1)) continue;
         text[count] = OPENCL_TEXTS[i].begin;
         size[count++] = (size_t)(OPENCL_TEXTS[i].end - OPENCL_TEXTS[i].begin);
     }
-    snprintf(all, sizeof all, "%s%s %s", OPTIONS, o->device.fp16 ? " -DFP16" : "", options);
+    snprintf(all, sizeof all, "%s %s", common_options(o, sources, common, sizeof common), options);
     for (size_t n = strlen(all); all[n - 1] == ' '; n--) all[n - 1] = 0; /* PoCL refuses a space at the end */
     cl_program p = clCreateProgramWithSource(o->context, count, text, size, &code);
     if (!p) {

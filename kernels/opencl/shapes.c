@@ -59,6 +59,7 @@ enum err_code opencl_shapes_measure(char **out, const char *device,
     for (int i = 0; i < OPENCL_TUNINGS && !rc; i++) {
         char text[OPENCL_TUNING_TEXT] = "", name[OPENCL_TUNING_TEXT];
         int count;
+        if (!opencl_tuning_is_used(i)) continue;
         if (progress && !progress(ctx, i, OPENCL_TUNINGS)) rc = err_set(why, ERR_CANCELLED, "stopped");
         if (!rc) rc = opencl_tune(b, i, text, NULL, 0, &count, why);
         if (!rc) str_printf(&line, "%s%s:%s", i ? ";" : "\t", opencl_tuning_name(i, name, sizeof name), text);

@@ -13,8 +13,19 @@
 /* Formats of one family differ in nothing that changes which shape is best. */
 enum weight_family { FAMILY_32, FAMILY_16, FAMILY_8, FAMILY_4, FAMILY_2, FAMILY_COUNT };
 
-/* Products by rows of x: one; to 8; to 32; more. The first two run gemv, the others gemm. */
-enum product_kind { PRODUCT_ONE, PRODUCT_FEW, PRODUCT_NARROW, PRODUCT_WIDE, PRODUCT_KIND_COUNT };
+/* Products by rows of x: one; to 8; to 32; more. The first two run gemv, the others gemm. Then the same of
+ * integers (act=int8), which formats of 8 bits and less have. */
+enum product_kind {
+    PRODUCT_ONE,
+    PRODUCT_FEW,
+    PRODUCT_NARROW,
+    PRODUCT_WIDE,
+    PRODUCT_ONE_INT8,
+    PRODUCT_FEW_INT8,
+    PRODUCT_NARROW_INT8,
+    PRODUCT_WIDE_INT8,
+    PRODUCT_KIND_COUNT
+};
 enum { PRODUCT_FEW_MAX = 8, PRODUCT_NARROW_MAX = 32 };
 
 /* The options of products.cl that have its name. */
@@ -23,6 +34,7 @@ struct opencl_shape {
     bool staged;                /* gemv: x by way of local memory */
     uint16_t tm, tn, rm, rn;    /* gemm; else 0 */
     bool half_tiles;            /* only where precision is MEDIUM; else as without */
+    bool int8;                  /* of a kind ..._INT8; these are neither staged nor have half tiles */
 };
 
 /* One for each kind of product and family; all zeros: not measured, defaults run. */
@@ -36,14 +48,15 @@ struct backend;
 
 enum { OPENCL_TUNINGS = PRODUCT_KIND_COUNT * FAMILY_COUNT, OPENCL_TUNING_TEXT = 64 };
 
-/* "product.one.4bit", of tuning 0 <= i < OPENCL_TUNINGS; and the one that products of n rows with weights of
- * that family run in. Returns buf. */
+/* "product.one.4bit", "product.one_int8.4bit", of tuning 0 <= i < OPENCL_TUNINGS. Returns buf. */
 const char *opencl_tuning_name(int i, char *buf, size_t size);
+bool opencl_tuning_is_used(int i); /* false: there are no such products (integers, of floats) */
 
-/* What is tried for tuning i on this device, and how long one product takes so: the median of several on
- * made-up matrices of a large model's size. Takes seconds, mostly of compiling. The best is used from now on;
- * its text ("lanes=32 ways=4 rows=2") goes to `text`, for opencl_tuning_use in later runs. trials: what was
- * measured, at most `most`, or NULL; returns through *count how many. Errors: those of the device. */
+/* What is tried for tuning i (which is used) on this device, and how long one product takes so: the median of
+ * several on made-up matrices of a large model's size. Takes seconds, mostly of compiling. The best is used
+ * from now on; its text ("lanes=32 ways=4 rows=2") goes to `text`, for opencl_tuning_use in later runs.
+ * trials: what was measured, at most `most`, or NULL; returns through *count how many. Errors: those of the
+ * device. */
 struct opencl_trial {
     char text[OPENCL_TUNING_TEXT];
     double seconds; /* NAN: this device cannot run it */

@@ -3,7 +3,8 @@
 #include "kernels/opencl/sources.h"
 
 /* In the order of enum opencl_source. */
-#define EACH_TEXT(X) X(formats) X(products) X(vectors) X(kv) X(attention) X(top) X(ceilings)
+#define EACH_TEXT(X)                                                                                         \
+    X(formats) X(dot) X(products) X(integers) X(vectors) X(kv) X(attention) X(top) X(ceilings)
 
 #define TAKE_IN(name)                                                                                        \
     __asm__(".pushsection .rodata\n"                                                                         \

@@ -9,8 +9,12 @@
 #include "kernels/cpu.h"
 
 enum { TILE_INPUTS = 32 /* TK of products.cl */, UNIT_MAX = 32, FEW_N = PRODUCT_FEW_MAX };
+enum { TILE_INT8 = 12 /* words of 32 inputs in integers.cl: codes, two scales, two minima */ };
+enum { KINDS = PRODUCT_ONE_INT8 /* by rows of x; of floats, then of integers */ };
 
-static const char *const KIND_NAMES[PRODUCT_KIND_COUNT] = { "one", "few", "narrow", "wide" };
+static const char *const KIND_NAMES[PRODUCT_KIND_COUNT] = {
+    "one", "few", "narrow", "wide", "one_int8", "few_int8", "narrow_int8", "wide_int8"
+};
 static const char *const FAMILY_NAMES[FAMILY_COUNT] = { "32bit", "16bit", "8bit", "4bit", "2bit" };
 
 /* What is tried. The first that is marked for the kind of device is the default: for GPUs what none is bad
@@ -63,6 +67,30 @@ static const struct candidate WIDE[] = {
     { GPU, { .tm = 128, .tn = 128, .rm = 8, .rn = 8, .half_tiles = true } },
     { CPU, { .tm = 16, .tn = 32, .rm = 2, .rn = 4 } },
 };
+static const struct candidate ONE_INT8[] = {
+    { GPU, { .lanes = 32, .ways = 4, .rows = 2 } },  { CPU, { .lanes = 8, .ways = 1, .rows = 1 } },
+    { GPU, { .lanes = 32, .ways = 4, .rows = 1 } },  { GPU, { .lanes = 32, .ways = 4, .rows = 4 } },
+    { GPU, { .lanes = 32, .ways = 8, .rows = 1 } },  { GPU, { .lanes = 64, .ways = 2, .rows = 2 } },
+    { GPU, { .lanes = 16, .ways = 8, .rows = 2 } },  { GPU, { .lanes = 128, .ways = 1, .rows = 2 } },
+    { GPU, { .lanes = 128, .ways = 1, .rows = 1 } }, { CPU, { .lanes = 4, .ways = 1, .rows = 2 } },
+};
+static const struct candidate FEW_INT8[] = {
+    { GPU, { .lanes = 32, .ways = 4, .rows = 2 } }, { CPU, { .lanes = 8, .ways = 1, .rows = 1 } },
+    { GPU, { .lanes = 32, .ways = 4, .rows = 1 } }, { GPU, { .lanes = 32, .ways = 4, .rows = 4 } },
+    { GPU, { .lanes = 16, .ways = 8, .rows = 2 } }, { GPU, { .lanes = 64, .ways = 2, .rows = 2 } },
+    { CPU, { .lanes = 4, .ways = 1, .rows = 2 } },
+};
+static const struct candidate NARROW_INT8[] = {
+    { GPU, { .tm = 64, .tn = 16, .rm = 4, .rn = 2 } },  { CPU, { .tm = 32, .tn = 32, .rm = 2, .rn = 2 } },
+    { GPU, { .tm = 64, .tn = 16, .rm = 4, .rn = 1 } },  { GPU, { .tm = 64, .tn = 32, .rm = 4, .rn = 4 } },
+    { GPU, { .tm = 128, .tn = 16, .rm = 4, .rn = 4 } }, { GPU, { .tm = 32, .tn = 16, .rm = 2, .rn = 2 } },
+};
+static const struct candidate WIDE_INT8[] = {
+    { GPU, { .tm = 64, .tn = 64, .rm = 4, .rn = 4 } },  { CPU, { .tm = 32, .tn = 32, .rm = 2, .rn = 2 } },
+    { GPU, { .tm = 128, .tn = 64, .rm = 8, .rn = 4 } }, { GPU, { .tm = 128, .tn = 128, .rm = 8, .rn = 8 } },
+    { GPU, { .tm = 64, .tn = 64, .rm = 8, .rn = 4 } },  { GPU, { .tm = 64, .tn = 128, .rm = 4, .rn = 8 } },
+    { CPU, { .tm = 16, .tn = 32, .rm = 2, .rn = 4 } },
+};
 static const struct {
     const struct candidate *all;
     size_t count;
@@ -71,7 +99,16 @@ static const struct {
     [PRODUCT_FEW] = { FEW, COUNT_OF(FEW) },
     [PRODUCT_NARROW] = { NARROW, COUNT_OF(NARROW) },
     [PRODUCT_WIDE] = { WIDE, COUNT_OF(WIDE) },
+    [PRODUCT_ONE_INT8] = { ONE_INT8, COUNT_OF(ONE_INT8) },
+    [PRODUCT_FEW_INT8] = { FEW_INT8, COUNT_OF(FEW_INT8) },
+    [PRODUCT_NARROW_INT8] = { NARROW_INT8, COUNT_OF(NARROW_INT8) },
+    [PRODUCT_WIDE_INT8] = { WIDE_INT8, COUNT_OF(WIDE_INT8) },
 };
+
+static bool is_int8(enum product_kind kind)
+{
+    return kind >= PRODUCT_ONE_INT8;
+}
 
 static int device_kind(const struct opencl *o)
 {
@@ -86,20 +123,21 @@ struct opencl_shape opencl_shape_of(const struct opencl *o, enum product_kind ki
     for (const struct candidate *c = CANDIDATES[kind].all; !s.lanes && !s.tm; c++)
         if (c->devices & device_kind(o)) s = c->shape;
     if (precision_for(o->base.options.precision, f) != PRECISION_MEDIUM) s.half_tiles = false;
+    s.int8 = is_int8(kind);
     return s;
 }
 
 const char *opencl_shape_options(const struct opencl_shape *s, int n, char *buf, size_t size)
 {
+    const char *how = s->half_tiles ? " -DHALF_TILES" : s->staged ? " -DSTAGED" : s->int8 ? " -DINT8" : "";
     if (s->tm)
-        snprintf(buf, size, "-DTM=%d -DTN=%d -DRM=%d -DRN=%d%s", s->tm, s->tn, s->rm, s->rn,
-                 s->half_tiles ? " -DHALF_TILES" : "");
+        snprintf(buf, size, "-DTM=%d -DTN=%d -DRM=%d -DRN=%d%s", s->tm, s->tn, s->rm, s->rn, how);
     else /* N: of a few sizes only, for each is compiled */
         snprintf(buf, size, "-DN=%d -DLANES=%d -DWAYS=%d -DROWS=%d%s",
                  n > 4   ? FEW_N
                  : n > 2 ? 4
                          : n,
-                 s->lanes, s->ways, s->rows, s->staged ? " -DSTAGED" : "");
+                 s->lanes, s->ways, s->rows, how);
     return buf;
 }
 
@@ -108,21 +146,29 @@ static bool power_of_two(int n)
     return n > 0 && !(n & (n - 1));
 }
 
+/* Of the kinds that gemv runs. */
+static bool is_few(enum product_kind kind)
+{
+    return kind % KINDS <= PRODUCT_FEW;
+}
+
 /* Whether the device has room for the groups of that shape, and products.cl can be cut so. */
 static bool fits(const struct opencl *o, enum product_kind kind, const struct opencl_shape *s)
 {
     const struct device_info *d = &o->device;
+    const bool int8 = is_int8(kind);
     int64_t items, numbers;
-    if (kind <= PRODUCT_FEW) {
+    if (int8 && (s->staged || s->half_tiles)) return false;
+    if (is_few(kind)) {
         if (!power_of_two(s->lanes) || s->ways < 1 || s->rows < 1 || s->tm) return false;
         items = (int64_t)s->lanes * s->ways;
-        const int64_t n = kind == PRODUCT_FEW ? FEW_N : 1;
+        const int64_t n = kind == PRODUCT_ONE || kind == PRODUCT_ONE_INT8 ? 1 : FEW_N;
         numbers = items * s->rows * n + (s->staged ? n * s->lanes * (UNIT_MAX + 4) : 0);
     } else {
         if (s->lanes || s->rm < 1 || s->rn < 1 || s->tm < s->rm || s->tn < s->rn) return false;
         if (s->tm % s->rm || s->tn % s->rn) return false;
         items = (int64_t)(s->tm / s->rm) * (s->tn / s->rn);
-        numbers = (int64_t)TILE_INPUTS * (s->tm + s->tn + 2);
+        numbers = (int64_t)(int8 ? TILE_INT8 : TILE_INPUTS) * (s->tm + s->tn + 2);
     }
     const int64_t bytes = (numbers + 16) * (int64_t)sizeof(float); /* and a table */
     return (d->group_items < 0 || items <= d->group_items) && (d->local_bytes < 0 || bytes <= d->local_bytes);
@@ -139,6 +185,11 @@ const char *opencl_tuning_name(int i, char *buf, size_t size)
 {
     snprintf(buf, size, "product.%s.%s", KIND_NAMES[kind_at(i)], FAMILY_NAMES[i % FAMILY_COUNT]);
     return buf;
+}
+
+bool opencl_tuning_is_used(int i)
+{
+    return !is_int8(kind_at(i)) || i % FAMILY_COUNT >= FAMILY_8;
 }
 
 static void shape_text(const struct opencl_shape *s, char text[OPENCL_TUNING_TEXT])
@@ -164,7 +215,7 @@ enum err_code opencl_tuning_use(struct backend *b, int i, const char *text, stru
     if (strcmp(again, text))
         return err_set(why, ERR_FORMAT, "%s: '%s' is no shape", opencl_tuning_name(i, name, sizeof name),
                        text);
-    if (!fits(o, kind_at(i), &s))
+    if (!opencl_tuning_is_used(i) || !fits(o, kind_at(i), &s))
         return err_set(why, ERR_FORMAT, "%s: %s cannot run '%s'", opencl_tuning_name(i, name, sizeof name),
                        o->device.name, text);
     o->tuning.shapes[kind_at(i)][i % FAMILY_COUNT] = s;
@@ -187,10 +238,10 @@ static enum err_code bench_make(struct opencl *o, int i, struct bench *t, struct
 {
     static const enum format_id FORMAT_OF[FAMILY_COUNT] = { FORMAT_F32, FORMAT_F16, FORMAT_Q8_0, FORMAT_Q4_0,
                                                             FORMAT_Q2_K };
-    static const int N[PRODUCT_KIND_COUNT] = { 1, FEW_N, 16, 512 };
+    static const int N[KINDS] = { 1, FEW_N, 16, 512 };
     enum { SIDE = 4096, SIDE_CPU = 512, N_CPU = 64, BEYOND_CACHES = 256 << 20 };
     const int64_t side = o->device.gpu ? SIDE : SIDE_CPU;
-    const int n = o->device.gpu ? N[kind_at(i)] : MIN(N[kind_at(i)], (int)N_CPU);
+    const int rows = N[kind_at(i) % KINDS], n = o->device.gpu ? rows : MIN(rows, (int)N_CPU);
     t->w = (struct weight){ .format = &FORMATS[FORMAT_OF[i % FAMILY_COUNT]], .rows = side, .cols = side };
     t->bytes = round_up(opencl_weight_bytes(t->w.format, side, side, 0), 1 << 12);
     t->matrices = o->device.gpu ? (int)(BEYOND_CACHES / t->bytes) + 1 : 1;
@@ -240,14 +291,16 @@ enum err_code opencl_tune(struct backend *b, int i, char text[OPENCL_TUNING_TEXT
     *count = 0;
     for (size_t j = 0; !rc && j < CANDIDATES[kind].count; j++) {
         const struct candidate *c = &CANDIDATES[kind].all[j];
-        if (!(c->devices & device_kind(o)) || (c->shape.half_tiles && !o->device.fp16)) continue;
+        struct opencl_shape shape = c->shape;
+        shape.int8 = is_int8(kind);
+        if (!(c->devices & device_kind(o)) || (shape.half_tiles && !o->device.fp16)) continue;
         struct opencl_trial trial = { .seconds = NAN };
-        shape_text(&c->shape, trial.text);
-        if (fits(o, kind, &c->shape)) trial.seconds = bench_run(o, &t, &c->shape);
+        shape_text(&shape, trial.text);
+        if (fits(o, kind, &shape)) trial.seconds = bench_run(o, &t, &shape);
         if (*count < most) trials[(*count)++] = trial;
         if (trial.seconds < best) {
             best = trial.seconds;
-            o->tuning.shapes[kind][i % FAMILY_COUNT] = c->shape;
+            o->tuning.shapes[kind][i % FAMILY_COUNT] = shape;
             strcpy(text, trial.text);
         }
         /* one that cannot run is none; only a lost device ends this */

@@ -238,6 +238,15 @@ enum weight_family opencl_family(const struct format *f)
     }
 }
 
+int opencl_code_bits(const struct format *f)
+{
+    static const char *const WHOLE[] = { "NUMBER", "IQ4", "MXFP4" };
+    const struct held *h = held_of(f);
+    for (size_t i = 0; i < COUNT_OF(WHOLE); i++)
+        if (!strcmp(h->values, WHOLE[i])) return h->low.count;
+    return 0;
+}
+
 const char *opencl_format_options(const struct format *f, char *buf, size_t size)
 {
     const struct held *h = held_of(f);

@@ -17,6 +17,10 @@ struct planes opencl_planes(const struct format *f, int64_t rows, int64_t cols);
 
 enum weight_family opencl_family(const struct format *f);
 
+/* Bits of the low plane where weights are whole numbers under a scale, which integers.cl multiplies; else 0.
+ */
+int opencl_code_bits(const struct format *f);
+
 /* What formats.cl is compiled with for this format, into buf. Returns buf. */
 const char *opencl_format_options(const struct format *f, char *buf, size_t size);
 

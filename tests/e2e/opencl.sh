@@ -35,6 +35,7 @@ else
   expect 7 bench -C device=opencl:7 -w tg4 -r 1
 fi
 expect 0 fit -c 256 -C device=opencl:0 -o json && json 'd["rows"][0]["fits"] and d["rows"][0]["weights_bytes"] > 0'
+expect 0 fit -c 256 -C device=opencl:0,act=int8 -o json && json 'd["rows"][0]["fits"] and d["rows"][0]["weights_bytes"] > 0'
 
 # whatever the verdict on a machine that others use: there is one, and the document says which arm ran where
 "$QDYNO" ab default device=opencl:0 -w tg16 --max-blocks 6 --budget 8s -o json >"$T/out" 2>"$T/err" </dev/null

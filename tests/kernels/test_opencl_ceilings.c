@@ -19,7 +19,7 @@ static void ceilings(void **state)
     CHECK(c.from_device_bytes_s > 1e6 && c.from_device_bytes_s < 1e15);
     CHECK(c.f32_ops_s > 1e8 && c.f32_ops_s < 1e16);
     CHECK(d.fp16 ? c.f16_ops_s > 1e8 : isnan(c.f16_ops_s));
-    CHECK(d.int_dot ? c.int8_ops_s > 1e8 : isnan(c.int8_ops_s));
+    CHECK(d.int_dot || d.dp4a ? c.int8_ops_s > 1e8 : isnan(c.int8_ops_s));
 }
 
 static void nobody(void **state)
