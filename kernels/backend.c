@@ -16,10 +16,11 @@ struct device_kind {
     int64_t (*scratch_bytes)(const struct backend_options *options, int64_t rows, int64_t max_cols);
     int64_t (*weight_bytes)(const struct backend_options *options, const struct format *f, int64_t rows,
                             int64_t cols, int arrays);
+    int64_t (*top_bytes)(int n, int k, int64_t cols); /* NULL: it needs none */
 };
 static const struct device_kind KINDS[] = {
-    { "cpu", &CPU_OPS, cpu_open, cpu_scratch_bytes, cpu_weight_bytes },
-    { "opencl:", &OPENCL_OPS, opencl_open, opencl_scratch_bytes, opencl_plan_bytes },
+    { "cpu", &CPU_OPS, cpu_open, cpu_scratch_bytes, cpu_weight_bytes, NULL },
+    { "opencl:", &OPENCL_OPS, opencl_open, opencl_scratch_bytes, opencl_plan_bytes, opencl_top_bytes },
 };
 
 static const struct device_kind *kind_of(const char *device)
@@ -92,6 +93,12 @@ int64_t backend_weight_bytes(const char *device, const struct backend_options *o
 {
     const struct device_kind *kind = kind_of(device);
     return kind ? kind->weight_bytes(o, f, rows, cols, arrays) : 0;
+}
+
+int64_t backend_top_bytes(const char *device, int n, int k, int64_t cols)
+{
+    const struct device_kind *kind = kind_of(device);
+    return kind && kind->top_bytes ? kind->top_bytes(n, k, cols) : 0;
 }
 
 /* ---------------------------------------------------------------- memory */
@@ -197,4 +204,10 @@ void backend_attention(struct backend *b, const struct attention *p)
 void backend_activate(struct backend *b, const struct activate *p)
 {
     b->ops->activate(b, p);
+}
+
+void backend_top(struct backend *b, const struct top *p)
+{
+    assert(p->k >= 1 && p->k <= TOP_MAX && p->k <= p->cols && p->cols <= INT32_MAX);
+    b->ops->top(b, p);
 }

@@ -29,6 +29,7 @@ struct backend_ops {
     void (*kv_store)(struct backend *b, const struct kv_store *p);
     void (*attention)(struct backend *b, const struct attention *p);
     void (*activate)(struct backend *b, const struct activate *p);
+    void (*top)(struct backend *b, const struct top *p);
 };
 
 struct backend {

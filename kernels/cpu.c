@@ -210,4 +210,5 @@ const struct backend_ops CPU_OPS = {
     .kv_store = cpu_kv_store,
     .attention = cpu_attention,
     .activate = cpu_activate,
+    .top = cpu_top,
 };

@@ -27,10 +27,12 @@ struct cpu {
 enum {
     HEAD_DIM_MAX = 1024,
     /* Work (in elements passed over) below which starting the threads costs more than it saves; a weight of a
-     * dot is about a quarter of an element, a multiply-add of a panel product a sixteenth. */
+     * dot and a number that is only compared are about a quarter of an element, a multiply-add of a panel
+     * product a sixteenth. */
     PARALLEL_MIN = 16384,
     DOTS_AN_ELEMENT = 4,
     PRODUCTS_AN_ELEMENT = 16,
+    COMPARED_AN_ELEMENT = 4,
 };
 
 enum precision precision_for(enum precision wanted, const struct format *f); /* AUTO resolved */
@@ -54,6 +56,7 @@ void cpu_rope(struct backend *base, const struct rope *p);
 void cpu_kv_store(struct backend *base, const struct kv_store *p);
 void cpu_attention(struct backend *base, const struct attention *p);
 void cpu_activate(struct backend *base, const struct activate *p);
+void cpu_top(struct backend *base, const struct top *p);
 
 /* n weights of f into the format in which they are held (another one). */
 void weight_repack(struct cpu *b, const struct format *f, const void *in, void *out, int64_t n);

@@ -448,6 +448,27 @@ struct activate {
 };
 void backend_activate(struct backend *b, const struct activate *p);
 
+/* The k largest numbers of each row of x, the largest first, of equals the one with the smaller index. NaN
+ * counts as larger than all numbers, so that a row that holds one says so in its first place; zeros of both
+ * signs are equal. A device may write 0 for -0, and one NaN for another. */
+enum { TOP_MAX = 64 };
+struct ranked {
+    float value;
+    int32_t id;
+};
+struct top {
+    const float *x; /* [n][cols] */
+    int64_t x_stride;
+    int n, k;           /* 1 <= k <= TOP_MAX, and not more than cols */
+    int64_t cols;       /* at most 2^31 - 1 */
+    void *scratch;      /* backend_top_bytes of them, overwritten; NULL where that is 0 */
+    struct ranked *out; /* [n][k] */
+};
+void backend_top(struct backend *b, const struct top *p);
+int64_t backend_top_bytes(const char *device, int n, int k, int64_t cols); /* 0 on the CPU */
+/* The same of host memory, by the calling thread, without scratch. */
+void top_rows(const struct top *p);
+
 /* ---------------------------------------------------------------- other devices */
 
 /* An OpenCL device as its driver describes it. Unknown numbers are -1, unknown texts "". */

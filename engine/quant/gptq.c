@@ -46,7 +46,7 @@ enum err_code gptq_check(const struct gptq_options *o, int64_t cols, struct err 
 
 /* ---------------------------------------------------------------- order */
 
-struct ranked {
+struct weighed {
     double value;
     int32_t index;
 };
@@ -54,17 +54,17 @@ struct ranked {
 /* Falling; equal ones keep their order, which the reference leaves open. */
 static int by_falling(const void *a, const void *b)
 {
-    const struct ranked *x = a, *y = b;
+    const struct weighed *x = a, *y = b;
     if (x->value != y->value) return x->value < y->value ? 1 : -1;
     return (x->index > y->index) - (x->index < y->index);
 }
 
-static void order_by_group(struct ranked *inputs, struct ranked *groups, const struct gptq_factor *f)
+static void order_by_group(struct weighed *inputs, struct weighed *groups, const struct gptq_factor *f)
 {
     const int64_t count = f->cols / f->group;
     for (int64_t g = 0; g < count; g++) {
         qsort(inputs + g * f->group, (size_t)f->group, sizeof *inputs, by_falling);
-        groups[g] = (struct ranked){ inputs[g * f->group].value, (int32_t)g };
+        groups[g] = (struct weighed){ inputs[g * f->group].value, (int32_t)g };
     }
     qsort(groups, (size_t)count, sizeof *groups, by_falling);
     for (int64_t g = 0; g < count; g++)
@@ -74,11 +74,11 @@ static void order_by_group(struct ranked *inputs, struct ranked *groups, const s
 
 static enum err_code choose_order(struct gptq_factor *f, const float *hessian, struct err *why)
 {
-    struct ranked *inputs = malloc(2 * sizeof *inputs * (size_t)f->cols);
+    struct weighed *inputs = malloc(2 * sizeof *inputs * (size_t)f->cols);
     if (!inputs)
         return err_set(why, ERR_NOMEM, "gptq: out of memory ordering %lld inputs", (long long)f->cols);
     for (int64_t k = 0; k < f->cols; k++)
-        inputs[k] = (struct ranked){ f->dead[k] ? 1 : (double)hessian[k * f->cols + k], (int32_t)k };
+        inputs[k] = (struct weighed){ f->dead[k] ? 1 : (double)hessian[k * f->cols + k], (int32_t)k };
     if (f->o.act_group_aware) {
         order_by_group(inputs, inputs + f->cols, f);
     } else {

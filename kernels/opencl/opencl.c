@@ -170,9 +170,8 @@ static void opencl_describe(const struct backend *b, struct backend_info *out)
 
 int64_t opencl_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols)
 {
-    const int64_t bytes = MAX(opencl_product_scratch_bytes(options, rows, max_cols),
-                              opencl_attention_scratch_bytes(rows, max_cols));
-    return MAX(bytes, opencl_top_scratch_bytes());
+    return MAX(opencl_product_scratch_bytes(options, rows, max_cols),
+               opencl_attention_scratch_bytes(rows, max_cols));
 }
 
 int64_t opencl_plan_bytes(const struct backend_options *options, const struct format *f, int64_t rows,
@@ -219,4 +218,5 @@ const struct backend_ops OPENCL_OPS = {
     .kv_store = opencl_kv_store,
     .attention = opencl_attention,
     .activate = opencl_activate,
+    .top = opencl_top,
 };

@@ -195,21 +195,8 @@ void opencl_activate(struct backend *b, const struct activate *p);
 void opencl_kv_store(struct backend *b, const struct kv_store *p);
 void opencl_attention(struct backend *b, const struct attention *p);
 int64_t opencl_attention_scratch_bytes(int64_t rows, int64_t max_cols);
-/* top.c: the k largest numbers of each row, the largest first, of equals the one with the smaller index; NaN
- * counts as larger than all. */
-enum { TOP_MAX = 64, TOP_COLS_MAX = 1 << 22 };
-struct ranked {
-    float value;
-    int32_t id;
-};
-struct top {
-    const float *x; /* [n][cols] */
-    int64_t x_stride;
-    int n, k; /* k <= TOP_MAX, cols */
-    int64_t cols;
-    struct ranked *out; /* [n][k] */
-};
+/* top.c */
 void opencl_top(struct backend *b, const struct top *p);
-int64_t opencl_top_scratch_bytes(void);
+int64_t opencl_top_bytes(int n, int k, int64_t cols);
 
 #endif

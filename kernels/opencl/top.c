@@ -1,7 +1,5 @@
 /* The largest numbers of rows on a device: what sampling needs of a row of logits is a few bytes then, where
  * the row itself is half a megabyte to fetch for every token. */
-#include <assert.h>
-
 #include "kernels/opencl/opencl.h"
 
 enum { ITEMS = 256, CHUNK = 1024 /* as in top.cl */, KEY_BYTES = 8, ROWS_AT_ONCE = 16 };
@@ -18,9 +16,9 @@ static int64_t keys_of(int64_t cols, int64_t k)
     return first + chunks_of(first) * k;
 }
 
-int64_t opencl_top_scratch_bytes(void)
+int64_t opencl_top_bytes(int n, int k, int64_t cols)
 {
-    return keys_of(TOP_COLS_MAX, TOP_MAX) * KEY_BYTES;
+    return MIN(n, ROWS_AT_ONCE) * keys_of(cols, k) * KEY_BYTES;
 }
 
 /* One round: chunks of `count` keys or numbers of each row to k of each chunk. */
@@ -45,11 +43,11 @@ static void run_round(struct opencl *o, const struct round *r)
                (size_t[]){ ITEMS, 1, 1 }, args, COUNT_OF(args));
 }
 
-/* So many rows as scratch has room for. */
-static void top_rows(struct opencl *o, const struct top *p, int row, int rows)
+/* At most ROWS_AT_ONCE of them. */
+static void some_rows(struct opencl *o, const struct top *p, int row, int rows)
 {
     const int64_t keys = keys_of(p->cols, p->k), half_way = chunks_of(p->cols) * p->k;
-    char *scratch = o->scratch;
+    char *scratch = p->scratch;
     struct round r = { .x = p->x + row * p->x_stride,
                        .x_stride = p->x_stride * (int64_t)sizeof *p->x,
                        .y_stride = keys * KEY_BYTES,
@@ -74,9 +72,5 @@ void opencl_top(struct backend *b, const struct top *p)
 {
     struct opencl *o = opencl_of(b);
     _Static_assert(sizeof(struct ranked) == 8, "written on the device");
-    assert(p->k >= 1 && p->k <= TOP_MAX && p->k <= p->cols && p->cols <= TOP_COLS_MAX);
-    const int64_t row_bytes = keys_of(p->cols, p->k) * KEY_BYTES;
-    const int at_once = (int)MIN(o->scratch_bytes / row_bytes, (int64_t)ROWS_AT_ONCE);
-    assert(at_once >= 1); /* backend_reserve first */
-    for (int row = 0; row < p->n; row += at_once) top_rows(o, p, row, MIN(at_once, p->n - row));
+    for (int row = 0; row < p->n; row += ROWS_AT_ONCE) some_rows(o, p, row, MIN(ROWS_AT_ONCE, p->n - row));
 }

@@ -1,6 +1,7 @@
-/* The operations around the products: norms, rope, softmax, activations, gather, the cache's store,
- * quantizing activations, and what waking the threads and waiting for them costs. All but the last two
- * through the backend, on as many rows as a prompt has; they work from the caches, so no limit is given. */
+/* The operations around the products: norms, rope, softmax, activations, gather, the cache's store, the
+ * largest of a row, quantizing activations, and what waking the threads and waiting for them costs. All but
+ * the last two through the backend, on as many rows as a prompt has; they work from the caches, so no limit
+ * is given. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,6 +128,15 @@ static void run_store(void *arg)
                                                .slots = k->pos });
 }
 
+/* As choosing a token needs it, of all x as one row. */
+static void run_top(void *arg)
+{
+    struct work *k = arg;
+    struct ranked *out = (struct ranked *)(void *)k->y;
+    backend_top(k->b,
+                &(struct top){ .x = k->x, .x_stride = CELLS, .n = 1, .k = 1, .cols = CELLS, .out = out });
+}
+
 static void meet(void *arg, int member, int size)
 {
     (void)member, (void)size;
@@ -250,6 +260,19 @@ static void want_stored(const struct work *k, double *want)
         }
 }
 
+static void read_top(struct work *k, float *got)
+{
+    memcpy(got, k->x, CELLS * sizeof *got);
+    got[0] = ((const struct ranked *)(const void *)k->y)->value;
+}
+
+static void want_top(const struct work *k, double *want)
+{
+    double most = -INFINITY;
+    for (int i = 0; i < CELLS; i++) most = fmax(most, want[i] = (double)k->x[i]);
+    want[0] = most;
+}
+
 static void want_x(const struct work *k, double *want)
 {
     for (int i = 0; i < CELLS; i++) want[i] = (double)k->x[i];
@@ -272,6 +295,7 @@ static const struct operation OPERATIONS[] = {
     { "silu_mul", run_silu, want_silu, NULL, 1e-5, 12.0 * CELLS, { FORMAT_COUNT } },
     { "gelu_tanh", run_gelu, want_gelu, NULL, 1e-5, 8.0 * CELLS, { FORMAT_COUNT } },
     { "quantize", run_quantize, want_x, read_quantized, 0.03, 5.0 * CELLS, { FORMAT_COUNT } },
+    { "top", run_top, want_top, read_top, 0, 4.0 * CELLS, { FORMAT_COUNT } },
     { "gather",
       run_gather,
       want_gather,
