@@ -312,7 +312,34 @@ static void norm_output(struct pass *p)
             m->shape.embd);
 }
 
-/* h -> logits, a few rows at a time, appended to the host's copy. */
+/* Of n rows of logits that were just made, the largest of each, found where they are; or the rows, appended
+ * to the host's copy. Where they are finished on the host, the largest is found there. */
+static void hand_out(const struct pass *p, int n)
+{
+    struct model *m = p->m;
+    struct ranked first[LOGIT_ROWS_MAX] = { 0 };
+    const int64_t vocab = m->shape.vocab;
+    struct top top = { .x_stride = vocab, .n = n, .k = 1, .cols = vocab };
+    if (m->best && model_logits_are_raw(m)) {
+        top.x = p->b.logits;
+        top.scratch = p->b.top_scratch;
+        top.out = p->b.best;
+        backend_top(p->site->backend, &top);
+        backend_read(p->site->backend, first, p->b.best, (size_t)n * sizeof *first);
+    } else {
+        float *host = m->logits + m->logits_count * vocab;
+        backend_read(p->site->backend, host, p->b.logits, (size_t)(n * vocab) * sizeof(float));
+        finish_logits(m, host, n * vocab);
+        top.x = host;
+        top.out = first;
+        if (m->best) top_rows(&top);
+    }
+    for (int i = 0; i < n && m->best; i++)
+        m->best[m->logits_count + i] = first[i].value > -INFINITY ? first[i].id : -1; /* NaN is not */
+    m->logits_count += n;
+}
+
+/* h -> logits, a few rows at a time. */
 static void run_output(const struct pass *p)
 {
     struct model *m = p->m;
@@ -326,10 +353,7 @@ static void run_output(const struct pass *p)
         mm.y = p->b.logits;
         mm.y_stride = vocab;
         backend_matmul(p->site->backend, &mm, 1);
-        float *host = m->logits + m->logits_count * vocab;
-        backend_read(p->site->backend, host, p->b.logits, (size_t)(n * vocab) * sizeof(float));
-        finish_logits(m, host, n * vocab);
-        m->logits_count += n;
+        hand_out(p, n);
     }
 }
 

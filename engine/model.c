@@ -136,25 +136,34 @@ static enum err_code alloc_cache(struct model *m, struct err *why)
     return rc ? rc : alloc_site_cache(m, &m->sites[SITE_HOST], there, layers, why);
 }
 
-static enum err_code alloc_activations(const struct model *m, struct site *s, struct err *why)
+static enum err_code alloc_activations(struct model *m, struct site *s, struct err *why)
 {
     const int batch = m->session.batch;
     const struct widths *w = &m->widths;
+    const char *device = s == &m->sites[SITE_DEVICE] ? m->session.device : "cpu";
+    const bool has_output = s == model_site(m, -1);
+    const struct output_bytes output = has_output ? output_bytes_of(w, device) : (struct output_bytes){ 0 };
     struct buffers *b = &s->buffers;
-    const int64_t bytes = widths_bytes(w, batch);
+    const int64_t bytes = widths_bytes(w, batch) + output.logits + output.best + output.scratch;
     s->compute_memory = backend_alloc(s->backend, (size_t)bytes);
     if (!s->compute_memory) return model_no_room(m, s, "activations", bytes, why);
     char *at = s->compute_memory;
     const struct {
         float **buffer;
         int64_t floats;
-    } PARTS[] = { { &b->x, w->embd * batch },  { &b->h, w->embd * batch },
-                  { &b->qkv, w->qkv * batch }, { &b->attn, w->attn * batch },
-                  { &b->ff, w->ff * batch },   { &b->logits, w->logits * w->logit_rows } };
+    } PARTS[] = { { &b->x, w->embd * batch },
+                  { &b->h, w->embd * batch },
+                  { &b->qkv, w->qkv * batch },
+                  { &b->attn, w->attn * batch },
+                  { &b->ff, w->ff * batch } };
     for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
         *PARTS[i].buffer = (float *)(void *)at;
         at += vector_bytes(PARTS[i].floats);
     }
+    if (!has_output) return ERR_OK;
+    b->logits = (float *)(void *)at;
+    b->best = (struct ranked *)(void *)(at + output.logits);
+    b->top_scratch = at + output.logits + output.best;
     return ERR_OK;
 }
 
@@ -386,13 +395,21 @@ static enum err_code make_room(struct model *m, int wanted, struct err *why)
 
 enum err_code model_forward(struct model *m, const struct batch_row *rows, int n, struct err *why)
 {
+    return model_forward_best(m, rows, n, NULL, why);
+}
+
+enum err_code model_forward_best(struct model *m, const struct batch_row *rows, int n, int32_t *best,
+                                 struct err *why)
+{
     int wanted;
     enum err_code rc;
     if ((rc = check_rows(m, rows, n, &wanted, why))) return rc;
-    if ((rc = make_room(m, wanted, why))) return rc;
+    if ((rc = make_room(m, best && model_logits_are_raw(m) ? 0 : wanted, why))) return rc;
     m->logits_count = 0;
+    m->best = best;
     m->rows = MIN(n, m->session.batch);
     for (int i = 0; i < n; i += m->session.batch) forward_pass(m, rows + i, MIN(n - i, m->session.batch));
+    m->best = NULL;
     for (const struct site *s = m->sites; s < m->sites + SITE_COUNT; s++)
         if (s->backend && (rc = backend_finish(s->backend, why))) return rc;
     memcpy(m->cache.lengths, m->expected, (size_t)m->session.sequences * sizeof *m->expected);
@@ -403,8 +420,9 @@ enum err_code model_forward(struct model *m, const struct batch_row *rows, int n
 static enum err_code warm_rows(struct model *m, struct batch_row *rows, int n, struct err *why)
 {
     model_truncate(m, 0, 0);
+    int32_t best; /* choosing it is compiled, too */
     for (int i = 0; i < n; i++) rows[i] = (struct batch_row){ .pos = i, .logits = i == n - 1 };
-    const enum err_code rc = model_forward(m, rows, n, why);
+    const enum err_code rc = model_forward_best(m, rows, n, &best, why);
     model_truncate(m, 0, 0);
     return rc;
 }

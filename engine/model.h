@@ -111,6 +111,12 @@ struct batch_row {
  * position or sequence out of range), ERR_FIT (no free KV block). */
 enum err_code model_forward(struct model *m, const struct batch_row *rows, int n, struct err *why);
 
+/* The same where only the largest logit matters: best[i] is its id in the i-th row that asked, of equals the
+ * smallest, and -1 where a logit is NaN or none is above minus infinity. Logits stay where they were made:
+ * model_logits has none of this forward. best NULL: model_forward. */
+enum err_code model_forward_best(struct model *m, const struct batch_row *rows, int n, int32_t *best,
+                                 struct err *why);
+
 /* Row i of the last forward's wanted logits: [vocab] floats in host memory, valid until the next forward. The
  * plan holds one row per sequence; a forward that asks for more lets the buffer grow once (ERR_NOMEM). */
 const float *model_logits(const struct model *m, int i);

@@ -21,7 +21,10 @@ struct layer {
 
 /* Activations of one batch: backend memory, [batch][width]. */
 struct buffers {
-    float *x, *h, *qkv, *attn, *ff, *logits;
+    float *x, *h, *qkv, *attn, *ff;
+    float *logits;       /* [logit_rows][vocab], as those that follow only where the output matrix is */
+    struct ranked *best; /* [logit_rows] */
+    void *top_scratch;
 };
 
 /* Where layers run, and what they need there. */
@@ -70,9 +73,10 @@ struct model {
     int32_t *list_memory, *expected; /* expected: [sequences] next position while a forward is checked */
     float *rope_freq; /* [2][rope_dims / 2] angle per position: of ordinary layers, of layers with a window */
     float rope_magnitude[2];
-    float *logits; /* [logits_cap][vocab], host */
-    int logits_cap, logits_count;
-    int rows; /* of the last pass */
+    float *logits;                /* [logits_cap][vocab], host */
+    int logits_cap, logits_count; /* rows that there is room for; that the forward handed out so far */
+    int32_t *best;                /* where the largest of each goes instead; NULL: whole rows are wanted */
+    int rows;                     /* of the last pass */
     struct watch watch;
     bool warm;
 };
@@ -84,6 +88,12 @@ static inline struct site *model_site(struct model *m, int layer)
     const int there = m->session.gpu_layers;
     const bool device = layer < 0 ? there == m->shape.layers : layer < there;
     return &m->sites[device ? SITE_DEVICE : SITE_HOST];
+}
+
+/* Whether logits are what the output matrix says, with nothing done to them on the host. */
+static inline bool model_logits_are_raw(const struct model *m)
+{
+    return m->hyper.logit_scale == 1 && !(m->hyper.logit_softcap > 0);
 }
 
 static inline const struct bound *layer_slot(const struct layer *l, enum slot s)

@@ -10,7 +10,7 @@
 #include "engine/quant/quant.h"
 #include "engine/quant/sides.h"
 
-enum { CACHE_LINE = 64, LOGIT_ROWS_MAX = 32, CTX_DEFAULT_MAX = 4096 };
+enum { CACHE_LINE = 64, CTX_DEFAULT_MAX = 4096 };
 
 enum err_code session_isa(uint32_t *out, const struct config *c, struct err *why)
 {
@@ -155,9 +155,19 @@ int64_t session_kv_bytes(const struct kv_layer *kv)
 int64_t widths_bytes(const struct widths *w, int batch)
 {
     const int64_t rows[] = { w->embd, w->embd, w->qkv, w->attn, w->ff };
-    int64_t bytes = vector_bytes(w->logits * w->logit_rows);
+    int64_t bytes = 0;
     for (size_t i = 0; i < COUNT_OF(rows); i++) bytes += vector_bytes(rows[i] * batch);
     return bytes;
+}
+
+struct output_bytes output_bytes_of(const struct widths *w, const char *device)
+{
+    const int rows = (int)w->logit_rows;
+    return (struct output_bytes){
+        .logits = vector_bytes(w->logits * rows),
+        .best = round_up(rows * (int64_t)sizeof(struct ranked), CACHE_LINE),
+        .scratch = round_up(backend_top_bytes(device, rows, 1, w->logits), CACHE_LINE),
+    };
 }
 
 /* What one pass over the tensors adds up. */
@@ -216,7 +226,9 @@ static void place(struct memory_plan *p, const struct sums *sum, const struct hy
     const bool host = n < s->layers;
     struct widths w;
     widths_of(&w, s, h->arch, e->batch);
+    const struct output_bytes parts = output_bytes_of(&w, host ? "cpu" : e->device);
     const int64_t activations = widths_bytes(&w, e->batch),
+                  output = parts.logits + parts.best + parts.scratch,
                   logits = vector_bytes(w.logits * e->sequences); /* on the host */
     const int64_t host_scratch = host ? backend_scratch_bytes("cpu", &e->backend, e->batch, cols) : 0,
                   scratch = n ? backend_scratch_bytes(e->device, &e->backend, e->batch, cols) : 0;
@@ -227,10 +239,10 @@ static void place(struct memory_plan *p, const struct sums *sum, const struct hy
     }
     p->weights = weights.host + weights.device;
     p->kv = layer_kv * s->layers;
-    p->compute = activations * (host + (n > 0)) + logits;
+    p->compute = activations * (host + (n > 0)) + output + logits;
     p->scratch = host_scratch + scratch;
     p->total = p->weights + p->kv + p->compute + p->scratch;
-    p->device = n ? weights.device + layer_kv * n + activations + scratch : 0;
+    p->device = n ? weights.device + layer_kv * n + activations + (host ? 0 : output) + scratch : 0;
     p->host = sum->room.shares_memory ? p->total : p->total - p->device;
     p->gpu_layers = n;
 }

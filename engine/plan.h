@@ -34,10 +34,18 @@ struct widths {
     int64_t logits; /* of one row, `logit_rows` of them */
     int64_t logit_rows;
 };
+enum { LOGIT_ROWS_MAX = 32 };
 void widths_of(struct widths *out, const struct model_shape *s, const struct arch *a, int batch);
 int64_t widths_max_cols(const struct model_shape *s, const struct arch *a);
 int64_t widths_bytes(const struct widths *w, int batch); /* two of embd, one of each other, rounded */
 int64_t vector_bytes(int64_t n);                         /* n floats, rounded to whole cache lines */
+
+/* What is beside them where the output matrix is, each rounded: logits, the largest of each row of them, and
+ * what finding it takes. */
+struct output_bytes {
+    int64_t logits, best, scratch;
+};
+struct output_bytes output_bytes_of(const struct widths *w, const char *device);
 
 /* One layer's cache for this session; k and v NULL. */
 struct kv_layer session_kv_layer(const struct session *e, const struct model_shape *s);

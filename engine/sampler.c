@@ -4,7 +4,6 @@
 #include "engine/sampler.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,6 +82,12 @@ static enum err_code check_options(const struct sampler_options *o, int32_t n_vo
     if (o->repeat_last < 0 || o->repeat_last > 1 << 24)
         return err_set(why, ERR_USAGE, "repeat window %d: want 0 to %d tokens", o->repeat_last, 1 << 24);
     return ERR_OK;
+}
+
+bool sampler_is_greedy(const struct sampler_options *o)
+{
+    const bool penalty = o->repeat_penalty != 1 && o->repeat_last > 0;
+    return !penalty && (o->temperature == 0 || o->top_k == 1);
 }
 
 enum err_code sampler_open(struct sampler **out, const struct sampler_options *o, int32_t n_vocab,

@@ -2,6 +2,7 @@
 #ifndef QDYNO_ENGINE_SAMPLER_H
 #define QDYNO_ENGINE_SAMPLER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/base.h"
@@ -16,6 +17,10 @@ struct sampler_options {
     uint64_t seed;
 };
 extern const struct sampler_options SAMPLER_DEFAULTS; /* greedy */
+
+/* Whether these always take the largest logit, the first of equals: what model_forward_best says is what
+ * sampler_next would. */
+bool sampler_is_greedy(const struct sampler_options *o);
 
 struct sampler;
 enum err_code sampler_open(struct sampler **out, const struct sampler_options *o, int32_t n_vocab,

@@ -277,6 +277,8 @@ struct generation {
     struct worker *w;
     const struct tokenizer *t;
     struct sampler *sampler;
+    bool greedy;  /* rows of logits are not needed: */
+    int32_t best; /* of the last forward */
     struct token_list prompt;
     struct str text; /* all of the answer */
     struct str held; /* bytes of a character that is not complete yet */
@@ -345,6 +347,11 @@ static enum err_code take_turn(struct generation *g, struct err *why)
     return ERR_OK;
 }
 
+static enum err_code step(struct generation *g, const struct batch_row *rows, int n, struct err *why)
+{
+    return model_forward_best(g->w->model, rows, n, g->greedy ? &g->best : NULL, why);
+}
+
 static enum err_code prefill(struct generation *g, struct err *why)
 {
     struct model *m = g->w->model;
@@ -367,10 +374,10 @@ static enum err_code prefill(struct generation *g, struct err *why)
                                           .logits = at + i == g->prompt.n - 1 };
             if (id < vocab) sampler_accept(g->sampler, id);
         }
-        const int64_t step = clock_ns();
-        rc = model_forward(m, rows, n, why);
-        handicap_wait(model_config(m), step);
-        g->prefill_s += (double)(clock_ns() - step) * 1e-9;
+        const int64_t start = clock_ns();
+        rc = step(g, rows, n, why);
+        handicap_wait(model_config(m), start);
+        g->prefill_s += (double)(clock_ns() - start) * 1e-9;
         if (!rc && !worker_progress(g->w, "prefill", at + n, g->prompt.n, g->prefill_s))
             rc = err_set(why, ERR_CANCELLED, "cancelled");
     }
@@ -387,7 +394,7 @@ static enum err_code decode_loop(struct generation *g, struct err *why)
     g->stop = "limit";
     while (g->count < g->limit) {
         const int64_t sampled = clock_ns();
-        const int32_t id = sampler_next(g->sampler, model_logits(m, 0));
+        const int32_t id = g->greedy ? g->best : sampler_next(g->sampler, model_logits(m, 0));
         if (id < 0)
             return err_set(why, ERR_FORMAT, "the model's logits are not numbers: its weights are damaged");
         if (id == info.eos) {
@@ -408,10 +415,10 @@ static enum err_code decode_loop(struct generation *g, struct err *why)
             break;
         }
         const struct batch_row row = { .token = id, .pos = pos++, .logits = true };
-        const int64_t step = clock_ns();
-        if ((rc = model_forward(m, &row, 1, why))) return rc;
-        handicap_wait(model_config(m), step);
-        g->decode_s += (double)(clock_ns() - step) * 1e-9;
+        const int64_t start = clock_ns();
+        if ((rc = step(g, &row, 1, why))) return rc;
+        handicap_wait(model_config(m), start);
+        g->decode_s += (double)(clock_ns() - start) * 1e-9;
     }
     send_token(g, -1, true); /* whatever bytes are still held */
     return ERR_OK;
@@ -448,6 +455,7 @@ enum err_code worker_generate(struct worker *w, const json_t *request, struct er
         return err_set(why, ERR_USAGE, "turn_s=%g: want 0 to 3600 seconds", turn_s);
     g.turn_ns = (int64_t)(turn_s * 1e9);
     if ((rc = read_sampling(&options, request, why))) return rc;
+    g.greedy = sampler_is_greedy(&options);
     if ((rc = sampler_open(&g.sampler, &options, (int32_t)model_shape(w->model)->vocab, why))) return rc;
     model_truncate(w->model, 0, 0);
     rc = tokenizer_encode(g.t, prompt, strlen(prompt), TOKENIZE_SPECIAL | TOKENIZE_ADD_BOS, &g.prompt, why);

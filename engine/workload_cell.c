@@ -122,29 +122,13 @@ static enum err_code hash_work(struct cell *c, struct err *why)
 
 /* ---------------------------------------------------------------- phases */
 
-/* The index of the largest, -1 when nothing is a number. Lanes of their own, so that it is no chain of
- * comparisons: with many sequences and a large vocabulary that would be a percent of the step. */
-static int32_t best_token(const float *logits, int64_t n)
+/* What comes next in sequences [from, to), as the last forward chose it. */
+static enum err_code check_chosen(const struct cell *c, int from, int to, struct err *why)
 {
-    enum { LANES = 16 };
-    float most[LANES], best = -INFINITY;
-    for (int l = 0; l < LANES; l++) most[l] = -INFINITY;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; l++) most[l] = logits[i + l] > most[l] ? logits[i + l] : most[l];
-    for (; i < n; i++) most[0] = logits[i] > most[0] ? logits[i] : most[0];
-    for (int l = 0; l < LANES; l++) best = most[l] > best ? most[l] : best;
-    if (!(best > -INFINITY)) return -1;
-    for (i = 0; logits[i] != best;) i++;
-    return (int32_t)i;
-}
-
-/* Row i of the last forward's logits says what comes next in sequence seq. */
-static enum err_code choose(struct cell *c, int i, int seq, struct err *why)
-{
-    c->token[seq] = best_token(model_logits(c->m, i), model_shape(c->m)->vocab);
-    if (c->token[seq] >= 0) return ERR_OK;
-    return err_set(why, ERR_FORMAT, "the model's logits are not numbers: its weights are damaged");
+    for (int s = from; s < to; s++)
+        if (c->token[s] < 0)
+            return err_set(why, ERR_FORMAT, "the model's logits are not numbers: its weights are damaged");
+    return ERR_OK;
 }
 
 /* Feed prompt ids [from, to) of every sequence, one sequence behind the other, batch by batch; with `first`
@@ -154,22 +138,23 @@ static enum err_code feed(struct cell *c, const char *phase, int from, int to, b
 {
     const int batch = (int)config_int(model_config(c->m), KNOB_BATCH), each = to - from,
               all = each * c->sequences;
+    int chosen = 0; /* sequences whose last id was fed */
     *seconds = 0;
     for (int at = 0; at < all; at += batch) {
-        const int n = MIN(batch, all - at);
+        const int n = MIN(batch, all - at), before = chosen;
         for (int i = 0; i < n; i++) {
             const int seq = (at + i) / each, pos = from + (at + i) % each;
             c->rows[i] = (struct batch_row){ .token = c->prompt[(int64_t)seq * c->prompt_count + pos],
                                              .pos = pos,
                                              .seq = seq,
                                              .logits = first && pos == to - 1 };
+            chosen += c->rows[i].logits;
         }
         const int64_t start = clock_ns();
-        enum err_code rc = model_forward(c->m, c->rows, n, why);
+        enum err_code rc = model_forward_best(c->m, c->rows, n, c->token + before, why);
         handicap_wait(model_config(c->m), start);
         *seconds += (double)(clock_ns() - start) * 1e-9;
-        for (int i = 0, chosen = 0; i < n && !rc; i++)
-            if (c->rows[i].logits) rc = choose(c, chosen++, c->rows[i].seq, why);
+        if (!rc) rc = check_chosen(c, before, chosen, why);
         if (!rc) rc = tell(c, phase, at + n, all, *seconds, why);
         if (rc) return rc;
     }
@@ -185,8 +170,8 @@ static enum err_code decode(struct cell *c, int pos, struct err *why)
         const int64_t start = clock_ns();
         for (int s = 0; s < c->sequences; s++)
             c->rows[s] = (struct batch_row){ .token = c->token[s], .pos = pos + i, .seq = s, .logits = true };
-        enum err_code rc = model_forward(c->m, c->rows, c->sequences, why);
-        for (int s = 0; s < c->sequences && !rc; s++) rc = choose(c, s, s, why);
+        enum err_code rc = model_forward_best(c->m, c->rows, c->sequences, c->token, why);
+        if (!rc) rc = check_chosen(c, 0, c->sequences, why);
         if (rc) return rc;
         handicap_wait(model_config(c->m), start);
         out->itl_s[i] = (float)((double)(clock_ns() - start) * 1e-9);

@@ -15,24 +15,12 @@ struct race {
     int limit;
 };
 
-/* -1 when they are not numbers. */
-static int32_t most_likely(const float *logits, int64_t n)
-{
-    int64_t best = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (isnan(logits[i])) return -1;
-        if (logits[i] > logits[best]) best = i;
-    }
-    return (int32_t)best;
-}
-
 static enum err_code step(struct race *g, int n, int32_t chosen[2], struct err *why)
 {
     struct model *const both[2] = { g->reference, g->candidate };
     for (int i = 0; i < 2; i++) {
-        enum err_code rc = model_forward(both[i], g->rows, n, why);
+        enum err_code rc = model_forward_best(both[i], g->rows, n, &chosen[i], why);
         if (rc) return i ? rc : err_prefix(why, "reference");
-        chosen[i] = most_likely(model_logits(both[i], 0), model_shape(both[i])->vocab);
         if (chosen[i] < 0)
             return err_set(why, ERR_FORMAT, "the %s's logits are not numbers", i ? "candidate" : "reference");
     }

@@ -107,6 +107,29 @@ static inline void run_ids(const struct entry *e, struct model *m, int step, flo
     }
 }
 
+/* What model_forward_best says of all ids, `step` at a time, beside the logits that model_forward gave. */
+static inline void check_best(const struct entry *e, struct model *m, int step, const float *logits)
+{
+    struct err why = { 0 };
+    struct batch_row rows[64];
+    int32_t best[64];
+    const int64_t vocab = model_shape(m)->vocab;
+    model_truncate(m, 0, 0);
+    for (int at = 0; at < e->n; at += step) {
+        const int n = MIN(step, e->n - at);
+        rows_of(rows, e->ids + at, n, 0, at);
+        if (model_forward_best(m, rows, n, best + at, &why)) fail_msg("%s: %s", e->name, why.message);
+    }
+    for (int i = 0; i < e->n; i++, logits += vocab) {
+        int32_t most = 0;
+        for (int32_t j = 1; j < vocab; j++)
+            if (logits[j] > logits[most]) most = j;
+        if (best[i] != most)
+            fail_msg("%s, %d at a time: after token %d the largest is %d, not %d", e->name, step, i, most,
+                     best[i]);
+    }
+}
+
 /* All at once, `second` tokens at a time, one at a time. */
 static inline void check_config(const struct entry *e, const char *config, int second)
 {
@@ -119,6 +142,7 @@ static inline void check_config(const struct entry *e, const char *config, int s
         run_ids(e, m, STEPS[i], got);
         const double d = max_difference(got, (const float *)(const void *)e->want.data, n);
         if (!(d <= e->tolerance)) fail_msg("%s, %s, %d at a time: off by %g", e->name, config, STEPS[i], d);
+        if (i == 0) check_best(e, m, STEPS[i], got);
     }
     free(got);
     model_close(m);

@@ -236,6 +236,45 @@ static void test_seed(void **state)
     CHECK(differs);
 }
 
+/* Where options are said to be greedy, draws are what the largest of each row is, whatever the seed; others
+ * do draw something else now and then. */
+static void test_is_greedy(void **state)
+{
+    (void)state;
+    enum { N = 97, ROWS = 200 };
+    static const struct {
+        struct sampler_options o; /* seed apart */
+        bool greedy;
+    } CASES[] = {
+        { { .top_p = 1, .repeat_penalty = 1, .repeat_last = 64 }, true },
+        { { .top_p = 0.5f, .min_p = 0.2f, .top_k = 7, .repeat_penalty = 1 }, true },
+        { { .temperature = 5, .top_k = 1, .top_p = 1, .repeat_penalty = 1 }, true },
+        { { .temperature = 5, .top_k = 1, .top_p = 0.3f, .min_p = 1, .repeat_penalty = 1 }, true },
+        { { .top_p = 1, .repeat_penalty = 9, .repeat_last = 0 }, true },
+        { { .top_p = 1, .repeat_penalty = 9, .repeat_last = 64 }, false },
+        { { .temperature = 5, .top_k = 2, .top_p = 1, .repeat_penalty = 1 }, false },
+        { { .temperature = 5, .top_k = 0, .top_p = 1, .repeat_penalty = 1 }, false },
+    };
+    float x[N];
+    for (size_t c = 0; c < COUNT_OF(CASES); c++) {
+        struct sampler *s = open_sampler(CASES[c].o, N);
+        uint32_t r = 3;
+        int others = 0;
+        assert_int_equal(sampler_is_greedy(&CASES[c].o), CASES[c].greedy);
+        for (int row = 0; row < ROWS; row++) {
+            int best = 0;
+            for (int i = 0; i < N; i++) {
+                r = r * 1664525 + 1013904223;
+                x[i] = (float)(r >> 27); /* many equal ones */
+                if (x[i] > x[best]) best = i;
+            }
+            others += sampler_next(s, x) != best;
+        }
+        CHECK(CASES[c].greedy ? others == 0 : others > 0);
+        sampler_close(s);
+    }
+}
+
 static int down(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
@@ -297,9 +336,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy), cmocka_unit_test(test_damaged), cmocka_unit_test(test_distribution),
-        cmocka_unit_test(test_stages), cmocka_unit_test(test_heads),   cmocka_unit_test(test_penalty),
-        cmocka_unit_test(test_seed),   cmocka_unit_test(test_large),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_greedy),    cmocka_unit_test(test_damaged), cmocka_unit_test(test_distribution),
+        cmocka_unit_test(test_stages),    cmocka_unit_test(test_heads),   cmocka_unit_test(test_penalty),
+        cmocka_unit_test(test_seed),      cmocka_unit_test(test_large),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_is_greedy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

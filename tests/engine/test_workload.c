@@ -3,6 +3,8 @@
  * answers alone; it can be stopped, and says what it cannot do. */
 #include "engine/workload.h"
 
+#include <unistd.h>
+
 #include "tests/engine/session.h"
 
 #define STORIES "models/repacked/stories260K-f32.gguf"
@@ -330,6 +332,35 @@ static void test_progress(void **state)
     model_close(m);
 }
 
+/* Weights that are not numbers end a run with a reason, while the prompt is read and while tokens are made.
+ */
+static void test_damaged(void **state)
+{
+    (void)state;
+    char path[4096], damaged[] = "/tmp/qdyno-test-workload-XXXXXX", *bytes;
+    size_t n;
+    struct err why = { 0 };
+    SHARED_OR_SKIP(path, STORIES);
+    CHECK_OK(file_read(&bytes, &n, path, 1 << 24, &why));
+    memset(bytes + n - 4096, 0xff, 4096);
+    const int fd = mkstemp(damaged);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, n), n);
+    close(fd);
+    free(bytes);
+    struct model *m = session_open(damaged, EXACT, 256, 2);
+    static const char *const TEXTS[] = { "pp4", "tg4", "pp4+tg4@b2" };
+    for (size_t i = 0; i < COUNT_OF(TEXTS); i++) {
+        struct workload w;
+        struct cell_result r;
+        CHECK_OK(workload_parse(&w, TEXTS[i], &why));
+        assert_int_equal(cell_run(&r, m, &w, 1, NULL, NULL, &why), ERR_FORMAT);
+        assert_non_null(strstr(why.message, "not numbers"));
+    }
+    model_close(m);
+    unlink(damaged);
+}
+
 int main(void)
 {
     char share[] = "/tmp/qdyno-test-workload-XXXXXX", path[256];
@@ -346,7 +377,7 @@ int main(void)
         cmocka_unit_test(test_grammar),          cmocka_unit_test(test_eval_grammar),
         cmocka_unit_test(test_training_grammar), cmocka_unit_test(test_cell),
         cmocka_unit_test(test_same_as_by_hand),  cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_side_by_side),
+        cmocka_unit_test(test_side_by_side),     cmocka_unit_test(test_damaged),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(path, sizeof path, "rm -rf '%s'", share);

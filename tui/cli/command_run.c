@@ -29,6 +29,8 @@ struct generation {
     const struct cli_global *g;
     struct model *model;
     struct sampler *sampler;
+    bool greedy;  /* rows of logits are not needed: */
+    int32_t best; /* of the last forward */
     struct token_list prompt;
     struct str text; /* all that was generated */
     int wanted, made;
@@ -53,6 +55,7 @@ static enum err_code open_sampler(struct generation *x, const struct cli_args *a
     o.repeat_penalty = (float)args_num(a, "--repeat-penalty", o.repeat_penalty);
     o.repeat_last = (int)args_int(a, "--repeat-last-n", o.repeat_last);
     o.seed = x->g->seed;
+    x->greedy = sampler_is_greedy(&o);
     return sampler_open(&x->sampler, &o, (int32_t)model_shape(x->model)->vocab, why);
 }
 
@@ -93,6 +96,11 @@ static enum err_code open_model(struct generation *x, const struct cli_args *a, 
     return rc;
 }
 
+static enum err_code step(struct generation *x, const struct batch_row *rows, int n, struct err *why)
+{
+    return model_forward_best(x->model, rows, n, x->greedy ? &x->best : NULL, why);
+}
+
 static enum err_code prefill(struct generation *x, struct err *why)
 {
     struct batch_row *rows = calloc((size_t)x->prompt.n, sizeof *rows);
@@ -108,7 +116,7 @@ static enum err_code prefill(struct generation *x, struct err *why)
     int64_t start = clock_ns(), slice = config_int(model_config(x->model), KNOB_BATCH);
     enum err_code rc = ERR_OK;
     for (int64_t at = 0; at < x->prompt.n && !rc; at += slice) {
-        rc = model_forward(x->model, rows + at, (int)MIN(slice, x->prompt.n - at), why);
+        rc = step(x, rows + at, (int)MIN(slice, x->prompt.n - at), why);
         if (!rc && cli_is_interrupted(x->g))
             rc = err_set(why, ERR_CANCELLED, "interrupted while reading the prompt");
     }
@@ -142,7 +150,7 @@ static enum err_code decode(struct generation *x, struct err *why)
             x->stopped = "interrupted";
             break;
         }
-        int32_t id = sampler_next(x->sampler, model_logits(x->model, 0));
+        int32_t id = x->greedy ? x->best : sampler_next(x->sampler, model_logits(x->model, 0));
         if (id < 0) {
             rc = err_set(why, ERR_FORMAT, "the model's output holds NaN after %d tokens: damaged weights?",
                          x->made);
@@ -161,7 +169,7 @@ static enum err_code decode(struct generation *x, struct err *why)
             break;
         }
         struct batch_row row = { .token = id, .pos = pos++, .logits = true };
-        rc = model_forward(x->model, &row, 1, why);
+        rc = step(x, &row, 1, why);
     }
     x->told.decode = (struct trace_time){ start, clock_ns() };
     x->decode_s = seconds_of(x->told.decode);
