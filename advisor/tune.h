@@ -24,6 +24,7 @@ struct tune_dim {
     char value[TUNE_VALUES][32]; /* [0] is the default */
     int n;
     bool changes_answers;
+    bool unpredicted; /* nobody says what its values do: by factors, not by shares */
 };
 struct tune_space {
     struct tune_dim dim[TUNE_DIMS];

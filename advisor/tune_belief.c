@@ -14,6 +14,8 @@ struct tune_belief {
     double *mean, *cov, *gain; /* [p] [p][p] [p] */
 };
 
+static const double UNPREDICTED_SD = 1.5; /* a factor of four or so either way */
+
 enum err_code tune_belief_open(struct tune_belief **out, const struct tune_space *s, double sd_all,
                                double sd_value, double sd_own, struct err *why)
 {
@@ -35,8 +37,12 @@ enum err_code tune_belief_open(struct tune_belief **out, const struct tune_space
         *out = NULL;
         return err_set(why, ERR_NOMEM, "no memory for a belief");
     }
-    for (int i = 0; i < b->p; i++)
-        b->cov[(size_t)i * (size_t)b->p + (size_t)i] = i ? sd_value * sd_value : sd_all * sd_all;
+    b->cov[0] = sd_all * sd_all;
+    for (int d = 0; d < s->dims; d++) {
+        const double sd = s->dim[d].unpredicted ? UNPREDICTED_SD : sd_value;
+        for (int i = b->first[d]; i < b->first[d] + s->dim[d].n; i++)
+            b->cov[(size_t)i * (size_t)b->p + (size_t)i] = sd * sd;
+    }
     return ERR_OK;
 }
 

@@ -230,7 +230,10 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
     c->predicted = decode ? p->decode_tok_s : p->prefill_tok_s;
     c->low = decode ? p->decode_low : p->prefill_low;
     c->high = decode ? p->decode_high : p->prefill_high;
-    if (!(c->predicted > 0)) c->predicted = 1; /* nothing is known: what is learned is all there is */
+    /* Where nothing is known it is taken for as fast as the current configuration: what is learned is all
+     * there is. */
+    if (!(c->predicted > 0)) c->predicted = decode ? t->reference.decode_tok_s : t->reference.prefill_tok_s;
+    if (!(c->predicted > 0)) c->predicted = 1;
     c->memory_bytes = p->plan.total;
     c->read_bytes = (double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth;
     c->rate = c->rate_sd = c->score = NAN;

@@ -216,7 +216,8 @@ static enum err_code read_space(struct tune_space *s, const char *asked, struct 
         }
         *equals = '\0';
         struct tune_dim *d = &s->dim[s->dims++];
-        *d = (struct tune_dim){ .changes_answers = key_changes_answers(word) };
+        *d = (struct tune_dim){ .changes_answers = key_changes_answers(word),
+                                .unpredicted = !strcmp(word, KNOBS[KNOB_DEVICE].key) };
         snprintf(d->key, sizeof d->key, "%s", word);
         for (char *v = strtok_r(equals + 1, "|", &more); v && !rc; v = strtok_r(NULL, "|", &more))
             rc = add_value(d, v, why);
