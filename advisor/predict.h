@@ -28,7 +28,7 @@ struct prediction {
     bool on_gpu;                 /* predicted for the machine's GPU */
     bool assumed; /* some kernel's time was not measured on that machine: the interval is wide */
     struct lesson_work decode_work, prefill_work; /* what runs of this teach about */
-    int runs;     /* past runs that the decode rate learned from */
+    int runs;                                     /* past runs that the decode rate learned from */
 };
 
 /* An eighth of the context, at most 512: where a chat usually is. The check commands measure there. */

@@ -201,8 +201,8 @@ static enum err_code spec_of(struct experiment_spec *s, const struct tuning *t, 
 {
     const int finalist[] = { 0, winner, second }, arms = second > 0 ? 3 : 2;
     enum err_code rc = ERR_OK;
-    /* The last block begins within an experiment's budget and ends beyond it: two cells an arm, which is about
-     * what a look takes, and of short work a cell is repeated. */
+    /* The last block begins within an experiment's budget and ends beyond it: two cells an arm, which is
+     * about what a look takes, and of short work a cell is repeated. */
     const double block_s = arms * fmax(t->look_s, 2 * CELL_LEAST_S);
     const double left_s = t->o->budget_s - tune_spent(t) - block_s;
     *s = (struct experiment_spec){ .arms = arms,
