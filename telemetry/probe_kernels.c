@@ -70,7 +70,8 @@ static double least_s(work_fn *work, void *arg)
     return best;
 }
 
-/* The middle one of several times: of what waits for memory the least is a moment when nobody else used it. */
+/* The middle one of several times: of what waits for memory the least is a moment when nobody else used it.
+ */
 static double usual_s(work_fn *work, void *arg)
 {
     enum { RUNS = 7 };

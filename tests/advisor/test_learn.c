@@ -201,12 +201,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        T(nothing_learned_is_the_model_alone),
-        T(what_is_like_a_run_learns_most),
-        T(the_order_of_runs_does_not_matter),
-        T(unseen_configurations_lie_in_their_intervals),
-        T(waiting_for_memory_is_learned_by_its_share),
-        T(accuracy_counts),
+        T(nothing_learned_is_the_model_alone),         T(what_is_like_a_run_learns_most),
+        T(the_order_of_runs_does_not_matter),          T(unseen_configurations_lie_in_their_intervals),
+        T(waiting_for_memory_is_learned_by_its_share), T(accuracy_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
