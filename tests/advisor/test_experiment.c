@@ -155,10 +155,11 @@ static void a_disturbed_block_is_discarded_whole_and_made_up_for(void **state)
 {
     struct bench *b = *state;
     /* Arm B has no control cells: its requests are one warm-up, then two cells of each block, each of
-     * `repeats` requests. A sleep of 50 ms makes 5 repeats; the faults fall into its 2nd block. */
+     * `repeats` requests. A sleep of 51 ms makes 5 repeats, as would anything up to 62; the faults fall into
+     * its 2nd block. */
     struct experiment_spec s = bench_spec(
-        "rate=1000+noise=0.002+seed=1+sleep_ms=60",
-        "rate=1100+noise=0.002+seed=2+sleep_ms=60+faults_from=12+faults_to=12");
+        "rate=1000+noise=0.002+seed=1+sleep_ms=51",
+        "rate=1100+noise=0.002+seed=2+sleep_ms=51+faults_from=12+faults_to=12");
     s.min_blocks = s.max_blocks = 7;
     bench_run(b, &s);
     assert_int_equal(b->s.cell_repeats, 5);
