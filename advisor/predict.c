@@ -287,21 +287,20 @@ static double untouched_bytes(const struct work *w, const struct gguf *g, const 
 }
 
 /* Share of a time that is waiting for memory: what is saved were all in a cache. */
-static double reading_share(struct work *w, double (*seconds)(struct work *w))
+static double reading_share(struct work *w, double (*seconds)(struct work *w), double all_s)
 {
-    const double all = seconds(w);
     w->cost.cached = true;
-    const double share = 1 - seconds(w) / all;
+    const double share = 1 - seconds(w) / all_s;
     w->cost.cached = false;
     return share > 0 ? share : 0; /* NAN: nothing is known */
 }
 
-static void put_works(struct prediction *out, struct work *w)
+static void put_works(struct prediction *out, struct work *w, double decode_s, double prefill_s)
 {
     out->decode_work = (struct lesson_work){ w->depth, w->o.batch, w->sequences, w->cost.threads,
-                                             reading_share(w, seconds_decoding) };
+                                             reading_share(w, seconds_decoding, decode_s) };
     out->prefill_work = (struct lesson_work){ w->what->past, w->o.batch, w->sequences, w->cost.threads,
-                                              reading_share(w, seconds_prefilling) };
+                                              reading_share(w, seconds_prefilling, prefill_s) };
 }
 
 static void put_estimates(struct prediction *out, struct work *w, const struct config *c, double decode_s,
@@ -378,7 +377,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     put_limits(out, &w);
     const double decode_s = seconds_decoding(&w), prefill_s = seconds_prefilling(&w);
     out->assumed = w.cost.assumed > 0;
-    put_works(out, &w);
+    put_works(out, &w, decode_s, prefill_s);
     put_estimates(out, &w, c, isnan(out->decode_limit_tok_s) ? NAN : decode_s,
                   isnan(out->prefill_limit_tok_s) ? NAN : prefill_s);
     if (p->gpu_layers) put_unknown(out);
