@@ -287,10 +287,15 @@ static void say_why(const struct adviser *a, struct advice *v)
     str_free(&s);
 }
 
+static const struct loss *measured_loss(const struct adviser *a, const struct config *c)
+{
+    return a->o->losses ? losses_find(a->o->losses, c) : NULL;
+}
+
 static void say_loss(const struct adviser *a, const struct advice *v, struct str *s)
 {
-    const struct loss *l = a->o->losses ? losses_find(a->o->losses, &v->config) : NULL;
     if (!changes_answers(&v->config)) return;
+    const struct loss *l = measured_loss(a, &v->config);
     if (!l)
         add_reason(s,
                    "changes answers: quality is not measured (qdyno eval -f TEXT -C CONFIG --ref default)");
@@ -390,8 +395,9 @@ static bool precision_helps(const struct adviser *a, const struct config *c, con
 
 static double loss_of(const struct adviser *a, const struct config *c)
 {
-    const struct loss *l = a->o->losses ? losses_find(a->o->losses, c) : NULL;
-    return !changes_answers(c) ? 0 : l ? l->kld : NAN;
+    if (!changes_answers(c)) return 0;
+    const struct loss *l = measured_loss(a, c);
+    return l ? l->kld : NAN;
 }
 
 static enum err_code consider(struct adviser *a, const struct config *c, struct err *why)
