@@ -137,6 +137,13 @@ static void cut(struct tune_space *s)
     }
 }
 
+/* The file as it is, or numbers rounded one by one: then a tensor that keeps its format keeps its numbers. */
+static bool is_plain(const struct config *c)
+{
+    const char *method = config_text(c, KNOB_METHOD);
+    return !strcmp(method, KNOBS[KNOB_METHOD].otherwise) || !strcmp(method, "rtn");
+}
+
 /* Does a recipe give every tensor the format that the other one gives it, by the same method? Small models
  * have rows that many formats' blocks do not fit. */
 static bool makes_the_same(const struct gguf *g, const char *a, const char *b)
@@ -155,8 +162,10 @@ static bool makes_the_same(const struct gguf *g, const char *a, const char *b)
         if (made != recipe_tensor_format(&c[1], g, t, NULL)) return false;
         is_moved |= made != t->format;
     }
-    /* the calibrated methods choose other numbers of the same format */
-    return !is_moved || !strcmp(config_text(&c[0], KNOB_METHOD), config_text(&c[1], KNOB_METHOD));
+    if (!is_moved && is_plain(&c[0]) && is_plain(&c[1])) return true;
+    /* other methods choose other numbers of the same format, and by their parameters */
+    return !strcmp(config_text(&c[0], KNOB_METHOD), config_text(&c[1], KNOB_METHOD)) &&
+           !strcmp(config_text(&c[0], KNOB_PARAMS), config_text(&c[1], KNOB_PARAMS));
 }
 
 static void drop_doubles(struct tune_space *s, const struct gguf *g)
@@ -238,7 +247,7 @@ enum err_code tune_space(struct tune_space *out, const struct gguf *g, const str
     out->for_quality = goal == GOAL_QUALITY;
     if (asked) {
         const enum err_code rc = read_space(out, asked, why);
-        drop_doubles(out, g);
+        if (!rc) drop_doubles(out, g);
         return rc;
     }
     add_recipes(out, g);
