@@ -12,16 +12,20 @@ static void check_device(const struct entry *e)
     if (e->weights[0] == 'F') check_config(e, EXACT ",batch=16,device=opencl:0,gpu_layers=1", 8);
 }
 
+static bool has_device(void)
+{
+    struct device_info device;
+    if (opencl_devices(&device, 1)) return true;
+    print_message("SKIPPED: no OpenCL device here (pocl-opencl-icd is one)\n");
+    return false;
+}
+
 static void test_opencl(void **state)
 {
     (void)state;
-    struct device_info device;
     char path[4096];
     SHARED_OR_SKIP(path, GOLDEN "manifest.json");
-    if (!opencl_devices(&device, 1)) {
-        print_message("SKIPPED: no OpenCL device here (pocl-opencl-icd is one)\n");
-        skip();
-    }
+    if (!has_device()) skip();
     assert_in_range(for_entries(true, check_device), 32, 100);
 }
 
@@ -37,11 +41,10 @@ static const char *const PLANNED[] = {
 static void test_plan(void **state)
 {
     (void)state;
-    struct device_info device;
     char path[4096], text[4096], line[8192];
     SHARED_OR_SKIP(path, "models/repacked/stories260K-f32.gguf");
     SHARED_OR_SKIP(text, "text/tinystories-valid-excerpt.txt");
-    if (!opencl_devices(&device, 1)) skip();
+    if (!has_device()) skip();
     for (size_t i = 0; i < COUNT_OF(PLANNED); i++) {
         struct backend_info got;
         const bool learns = PLANNED[i][strlen(PLANNED[i]) - 1] == '=';
@@ -101,13 +104,9 @@ static void check_int8(const struct entry *e)
 static void test_int8(void **state)
 {
     (void)state;
-    struct device_info device;
     char path[4096];
     SHARED_OR_SKIP(path, GOLDEN "manifest.json");
-    if (!opencl_devices(&device, 1)) {
-        print_message("SKIPPED: no OpenCL device here (pocl-opencl-icd is one)\n");
-        skip();
-    }
+    if (!has_device()) skip();
     for_entries(true, check_int8);
     assert_in_range(int8_runs, 30, 1000);
     CHECK(int8_equal >= int8_runs / 4); /* seen: 25 of 39 */
