@@ -25,7 +25,8 @@ void canary_measure(struct canary *out)
     *out = (struct canary){ NAN, NAN, "", NAN };
     snprintf(out->work, sizeof out->work, "read 64M, %s %s, %d threads", c ? c->name : "none",
              c ? c->isa : "", threads);
-    out->read_bytes_s = ceiling_read_bytes_s(threads, READ_BYTES, READ_SECONDS);
+    out->read_bytes_s = ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = threads }, READ_BYTES,
+                                             READ_SECONDS);
     if (c) out->ops_s = ceiling_ops_s(c, isa_detect(), threads, OPS_SECONDS);
     out->seconds = (double)(clock_ns() - start) * 1e-9;
 }

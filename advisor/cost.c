@@ -26,7 +26,8 @@ static const struct {
                   { "bf16_dot", 0.50 },
                   { "int8_dot", 0.25 },
                   { "f32_fma", 0.60 } };
-/* What several memory nodes leave of their bandwidth to threads that all read one mapped file. */
+/* What several memory nodes leave of their bandwidth to threads that all read one mapped file, where that was
+ * not measured. */
 static const double NUMA_SHARE = 0.6;
 /* A parallel region, and norms and rotations of a layer, where they were not measured. */
 static const double REGION_S = 3e-6, GLUE_S = 6e-6, GLUE_ELEMENT_S = 1.5e-9, EDGE_S = 4e-10;
@@ -105,7 +106,7 @@ static double at_threads(const struct cost *c, double one, double all)
 double cost_bandwidth(const struct cost *c)
 {
     const struct machine_ceilings *k = c->ceilings;
-    return c->on_gpu ? known(k->gpu.read_bytes_s) : at_threads(c, k->read_bytes_s_1, k->read_bytes_s_all);
+    return c->on_gpu ? known(k->gpu.read_bytes_s) : ceilings_read_bytes_s(k, c->threads);
 }
 
 /* The fastest arithmetic of that name that this machine and this configuration may use; NAN: not measured. */
@@ -261,22 +262,40 @@ static double measured_read(const struct cost *c, double bytes)
     return before;
 }
 
+/* Seconds a weight streamed from memory. Between one thread and all the time goes as that of reading alone.
+ */
+static double streamed_per_weight(const struct cost *c, const struct format *f)
+{
+    const struct machine_ceilings *k = c->ceilings;
+    const float *pair = k->kernels.stream[f - FORMATS];
+    const double one = 1 / ceilings_read_bytes_s(k, 1), all = 1 / ceilings_read_bytes_s(k, k->threads_all);
+    const double share = (1 / c->bandwidth - all) / (one - all);
+    if (c->threads <= 1 || c->threads >= c->threads_all || !(one > all) || !(pair[0] > 0))
+        return time_at_threads(c, pair, one / all);
+    return (1 - share) * known((double)pair[1]) + share * (double)pair[0];
+}
+
+/* What is left of the bandwidth where a file's pages lie on the node that read it first, and threads of all
+ * nodes want them. */
+static double shared_node(const struct cost *c)
+{
+    const double node = ceilings_node_bytes_s(c->ceilings);
+    if (c->machine->numa_nodes < 2) return 1;
+    return isnan(node) ? NUMA_SHARE : fmin(1, node / c->bandwidth);
+}
+
 /* Seconds a weight that one row pays for reading it from where it lies. */
 static double read_per_weight(struct cost *c, const struct format *f, double cached)
 {
     const struct kernel_times *k = &c->ceilings->kernels;
     const double bytes = (double)f->block_bytes / f->block_weights;
-    const double far = time_at_threads(c, k->stream[f - FORMATS],
-                                       at_threads(c, NAN, c->ceilings->read_bytes_s_all) /
-                                           fmax(c->ceilings->read_bytes_s_1, 1));
+    const double far = streamed_per_weight(c, f);
     const double here = measured_read(c, c->footprint), near = measured_read(c, (double)KERNEL_READ_AT[0]);
     const double bank = measured_read(c, (double)k->stream_bytes);
     if (isnan(far) || isnan(here) || isnan(near) || isnan(bank)) {
         c->assumed++;
-        /* a file's pages lie on the node that read it first, and all nodes' threads want them */
-        const double apart = c->machine->numa_nodes > 1 ? NUMA_SHARE : 1;
         const bool in_cache = c->footprint <= (double)cost_cache_bytes(c->machine);
-        return in_cache ? 0 : bytes / (c->bandwidth * SHARES.stream * apart);
+        return in_cache ? 0 : bytes / (c->bandwidth * SHARES.stream * shared_node(c));
     }
     /* Between both ends as reading alone goes. */
     const double span = 1 / bank - 1 / near, place = 1 / here - 1 / near;

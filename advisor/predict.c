@@ -232,7 +232,8 @@ static struct spreads spreads_of(const struct prediction *p, const struct cost *
         s = (struct spreads){ CACHED_SD, CACHED_SD };
     else if (p->assumed)
         s = (struct spreads){ SHARE_DECODE_SD, SHARE_PREFILL_SD };
-    if (p->assumed && !p->on_gpu && c->machine->numa_nodes > 1) s.decode = root_of_squares(s.decode, NUMA_SD);
+    if (p->assumed && !p->on_gpu && c->machine->numa_nodes > 1 && isnan(ceilings_node_bytes_s(c->ceilings)))
+        s.decode = root_of_squares(s.decode, NUMA_SD);
     if (c->options.isa != c->machine->isa && !p->on_gpu)
         s = (struct spreads){ root_of_squares(s.decode, BARRED_SD), root_of_squares(s.prefill, BARRED_SD) };
     return s;

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/numa.h"
 #include "base/threadpool.h"
 
 /* Number of elements of a true array. */

@@ -50,9 +50,31 @@ static void touch_member(void *arg, int member, int size)
     memset((void *)(r->words + from), 1 + member, (size_t)(to - from) * sizeof *r->words);
 }
 
-double ceiling_read_bytes_s(int threads, int64_t bytes, double seconds)
+/* The best of passes that fill `seconds`; the first touch of the pages is one before them. */
+static double read_again(struct reading *r, int threads, double seconds)
 {
     struct threadpool *pool = NULL;
+    double best = NAN;
+    if (threadpool_open(&pool, &(struct threadpool_options){ .threads = threads }, NULL)) return NAN;
+    threadpool_run(pool, touch_member, r);
+    const double bytes = (double)r->count * sizeof *r->words;
+    const int64_t end = clock_ns() + (int64_t)(seconds * 1e9);
+    int64_t now;
+    int turn = 0;
+    do {
+        r->ahead = AHEAD[turn++ % (int)COUNT_OF(AHEAD)];
+        const int64_t start = clock_ns();
+        threadpool_run(pool, read_member, r);
+        now = clock_ns();
+        const double speed = bytes / ((double)(now - start) * 1e-9);
+        if (!(best >= speed)) best = speed;
+    } while (now < end || turn < (int)COUNT_OF(AHEAD));
+    threadpool_close(pool);
+    return best;
+}
+
+double ceiling_read_bytes_s(const struct ceiling_reading *what, int64_t bytes, double seconds)
+{
     struct reading r = { .count = bytes / (int64_t)sizeof(uint64_t) };
     if (r.count < 1) return NAN;
     void *p = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -60,20 +82,10 @@ double ceiling_read_bytes_s(int threads, int64_t bytes, double seconds)
     madvise(p, (size_t)bytes, MADV_HUGEPAGE); /* only a hint: the limit of the memory, not of the TLB */
     r.words = p;
     double best = NAN;
-    if (!threadpool_open(&pool, &(struct threadpool_options){ .threads = threads }, NULL)) {
-        threadpool_run(pool, touch_member, &r);
-        const int64_t end = clock_ns() + (int64_t)(seconds * 1e9);
-        int64_t now;
-        int turn = 0;
-        do {
-            r.ahead = AHEAD[turn++ % (int)COUNT_OF(AHEAD)];
-            const int64_t start = clock_ns();
-            threadpool_run(pool, read_member, &r);
-            now = clock_ns();
-            const double speed = (double)bytes / ((double)(now - start) * 1e-9);
-            if (!(best >= speed)) best = speed;
-        } while (now < end || turn < (int)COUNT_OF(AHEAD));
-        threadpool_close(pool);
+    const bool placed = !what->nodes || numa_place(what->nodes, what->node, p, (size_t)bytes);
+    if (placed && (!what->near || numa_enter(what->nodes, what->node))) {
+        best = read_again(&r, what->threads, seconds);
+        if (what->near) numa_leave(what->nodes);
     }
     munmap(p, (size_t)bytes);
     return best;

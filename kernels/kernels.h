@@ -507,9 +507,16 @@ enum err_code opencl_ceilings(struct device_ceilings *out, const char *device, d
 
 /* ---------------------------------------------------------------- ceilings of this machine */
 
-/* Streaming read of `bytes` (far beyond the last cache), all members of a pool of `threads`; bytes/s, the
- * best of runs that fill `seconds`. NAN when memory is short. */
-double ceiling_read_bytes_s(int threads, int64_t bytes, double seconds);
+/* Who reads what. Without nodes each thread reads what it touched first, so what lies beside it. */
+struct ceiling_reading {
+    int threads;
+    struct numa *nodes; /* NULL, or: all that is read lies on `node` of these */
+    int node;
+    bool near; /* and its own processors read it */
+};
+/* Streaming read of `bytes` (far beyond the last cache), all members of a pool; bytes/s, the best of runs
+ * that fill `seconds`. NAN when memory is short, or the system places neither pages nor threads. */
+double ceiling_read_bytes_s(const struct ceiling_reading *what, int64_t bytes, double seconds);
 
 /* Arithmetic ceilings: rows of a table, one per kind of multiply-add this build has code for. */
 struct ceiling {

@@ -55,6 +55,7 @@ json_t *kernel_times_to_json(const struct kernel_times *k)
 {
     json_t *object = json_object(), *formats = json_object();
     json_put_int(object, "schema", SCHEMA);
+    json_put_int(object, "measured_unix_ms", k->measured_unix_ms);
     json_put_int(object, "stream_bytes", k->stream_bytes);
     put(object, "region", k->region, 2);
     put(object, "glue", k->glue, 2);
@@ -108,6 +109,7 @@ enum err_code kernel_times_from_json(struct kernel_times *k, const json_t *objec
         return err_set(why, ERR_FORMAT, "measured kernel times: want an object of schema %d with 'formats'",
                        SCHEMA);
     k->measured = true;
+    k->measured_unix_ms = json_get_int(object, "measured_unix_ms", 0);
     k->stream_bytes = json_get_int(object, "stream_bytes", 0);
     take(k->region, 2, json_object_get(object, "region"));
     take(k->glue, 2, json_object_get(object, "glue"));

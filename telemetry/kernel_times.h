@@ -24,6 +24,7 @@ extern const char *const KERNEL_VARIANT_NAMES[KERNEL_VARIANTS];
 
 struct kernel_times {
     bool measured;
+    int64_t measured_unix_ms;                                     /* 0: nobody wrote down when */
     float product[FORMAT_COUNT][KERNEL_VARIANTS][KERNEL_ROWS][2]; /* per weight, weights in a cache */
     float stream[FORMAT_COUNT][2];                                /* per weight, one row, from memory */
     float edge[FORMAT_COUNT][2];       /* per row and element of input or output beside the weights (auto) */

@@ -56,45 +56,106 @@ static double next_share(struct schedule *s, const char *what, int threads)
     return MAX(share, LEAST_SECONDS);
 }
 
+/* What is measured, so that the time can be shared out: read bandwidth at 1, 2, 4 ... and all threads, each
+ * memory node where there are several, arithmetic with one thread and all. */
+struct agenda {
+    int threads[CEILINGS_READS + 2], counts; /* rising */
+    struct numa *numa;                       /* NULL: one node */
+    int nodes;
+    int arithmetic; /* rows of CEILINGS that are usable */
+    uint32_t isa;
+};
+
+static void agenda_open(struct agenda *a, uint32_t isa)
+{
+    const int all = threadpool_default_threads();
+    *a = (struct agenda){ .isa = isa };
+    for (int n = 1; n < all && a->counts <= CEILINGS_READS; n *= 2) a->threads[a->counts++] = n;
+    a->threads[a->counts++] = all;
+    for (size_t i = 0; i < CEILING_COUNT; i++)
+        a->arithmetic += (CEILINGS[i].needs & isa) == CEILINGS[i].needs;
+    if (numa_open(&a->numa, NULL)) return;
+    a->nodes = MIN(numa_count(a->numa), (int)CEILINGS_NODES);
+    if (a->nodes > 1) return;
+    numa_close(a->numa);
+    a->numa = NULL;
+    a->nodes = 0;
+}
+
+static int agenda_length(const struct agenda *a)
+{
+    return a->counts + 2 * a->nodes + a->arithmetic * (a->counts > 1 ? 2 : 1);
+}
+
+static void probe_reads(struct machine_ceilings *out, const struct agenda *a, struct schedule *s)
+{
+    const int64_t bytes = read_buffer_bytes();
+    for (int i = 0; i < a->counts; i++) {
+        const double share = next_share(s, "memory read", a->threads[i]);
+        const double speed = ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = a->threads[i] },
+                                                  bytes, share);
+        if (i == 0) out->read_bytes_s_1 = speed;
+        if (i == a->counts - 1) out->read_bytes_s_all = speed;
+        if (i == 0 || i == a->counts - 1) continue;
+        out->read[out->reads].threads = a->threads[i];
+        out->read[out->reads++].bytes_s = speed;
+    }
+    for (int i = 0; i < a->nodes; i++) {
+        struct ceiling_reading what = { .threads = MAX(numa_cores(a->numa, i), 1),
+                                        .nodes = a->numa,
+                                        .node = i };
+        char name[48];
+        snprintf(name, sizeof name, "memory read, node %d", i);
+        double share = next_share(s, name, what.threads);
+        what.near = true;
+        out->node[i].own_bytes_s = numa_cores(a->numa, i) ? ceiling_read_bytes_s(&what, bytes, share) : NAN;
+        what.threads = out->threads_all;
+        what.near = false;
+        share = next_share(s, name, what.threads);
+        out->node[i].all_bytes_s = ceiling_read_bytes_s(&what, bytes, share);
+        out->nodes = i + 1;
+    }
+}
+
+static void probe_arithmetic(struct machine_ceilings *out, const struct agenda *a, struct schedule *s)
+{
+    for (size_t i = 0; i < CEILING_COUNT; i++) {
+        const struct ceiling *c = &CEILINGS[i];
+        const bool usable = (c->needs & a->isa) == c->needs;
+        double one = NAN, all = NAN;
+        char what[64];
+        snprintf(what, sizeof what, "%s (%s)", c->name, c->isa);
+        if (usable) one = all = ceiling_ops_s(c, a->isa, 1, next_share(s, what, 1));
+        if (usable && a->counts > 1)
+            all = ceiling_ops_s(c, a->isa, out->threads_all, next_share(s, what, out->threads_all));
+        out->row[i].ops_s_1 = one;
+        out->row[i].ops_s_all = all;
+        snprintf(out->row[i].name, sizeof out->row[0].name, "%s", c->name);
+        snprintf(out->row[i].isa, sizeof out->row[0].isa, "%s", c->isa);
+    }
+    out->count = (int)CEILING_COUNT;
+}
+
 enum err_code machine_probe(struct machine_ceilings *out, uint32_t isa_usable_bits, double seconds,
                             void (*progress)(void *ctx, const char *what, double done), void *ctx,
                             struct err *why)
 {
-    int runs[2] = { 1, threadpool_default_threads() };
-    int per_ceiling = runs[1] > 1 ? 2 : 1, rows = 0;
+    struct agenda a;
+    double row[METRIC_SENSOR_COUNT];
+    struct telemetry *sensors = NULL; /* without them, nobody knows who else was running */
     *out = ceilings_unknown();
-    out->threads_all = runs[1];
     if (!(seconds >= 0) || seconds > 3600)
         return err_set(why, ERR_USAGE, "probe time: want 0 to 3600 seconds, got %g", seconds);
     if (CEILING_COUNT > CEILINGS_MAX)
         return err_set(why, ERR_INTERNAL, "%zu ceilings, room for %d", CEILING_COUNT, CEILINGS_MAX);
-    for (size_t i = 0; i < CEILING_COUNT; i++)
-        rows += (CEILINGS[i].needs & isa_usable_bits) == CEILINGS[i].needs;
-    double row[METRIC_SENSOR_COUNT];
-    struct telemetry *sensors = NULL; /* without them, nobody knows who else was running */
+    agenda_open(&a, isa_usable_bits);
+    out->threads_all = a.threads[a.counts - 1];
     if (!telemetry_open(&sensors, "", NULL)) telemetry_sample(sensors, row);
-    struct schedule s = { now_s() + (seconds > 0 ? seconds : DEFAULT_SECONDS), (1 + rows) * per_ceiling,
-                          (1 + rows) * per_ceiling, progress, ctx };
-    int64_t bytes = read_buffer_bytes();
-    for (int k = 0; k < per_ceiling; k++) {
-        double share = next_share(&s, "memory read", runs[k]);
-        *(k ? &out->read_bytes_s_all : &out->read_bytes_s_1) = ceiling_read_bytes_s(runs[k], bytes, share);
-    }
-    if (per_ceiling == 1) out->read_bytes_s_all = out->read_bytes_s_1;
-    for (size_t i = 0; i < CEILING_COUNT; i++) {
-        const struct ceiling *c = &CEILINGS[i];
-        double ops[2] = { NAN, NAN };
-        char what[64];
-        snprintf(what, sizeof what, "%s (%s)", c->name, c->isa);
-        bool usable = (c->needs & isa_usable_bits) == c->needs;
-        for (int k = 0; usable && k < per_ceiling; k++)
-            ops[k] = ceiling_ops_s(c, isa_usable_bits, runs[k], next_share(&s, what, runs[k]));
-        out->row[out->count].ops_s_1 = ops[0];
-        out->row[out->count].ops_s_all = per_ceiling == 1 ? ops[0] : ops[1];
-        snprintf(out->row[out->count].name, sizeof out->row[0].name, "%s", c->name);
-        snprintf(out->row[out->count].isa, sizeof out->row[0].isa, "%s", c->isa);
-        out->count++;
-    }
+    struct schedule s = { now_s() + (seconds > 0 ? seconds : DEFAULT_SECONDS), agenda_length(&a),
+                          agenda_length(&a), progress, ctx };
+    probe_reads(out, &a, &s);
+    probe_arithmetic(out, &a, &s);
+    numa_close(a.numa);
     out->measured_unix_ms = clock_unix_ms();
     if (sensors) {
         telemetry_sample(sensors, row);
@@ -104,6 +165,39 @@ enum err_code machine_probe(struct machine_ceilings *out, uint32_t isa_usable_bi
     if (progress) progress(ctx, "done", 1);
     return ERR_OK;
 }
+
+/* ---------------------------------------------------------------- asking them */
+
+double ceilings_read_bytes_s(const struct machine_ceilings *c, int threads)
+{
+    const double one = c->read_bytes_s_1, all = fmax(c->read_bytes_s_all, one); /* of a NAN and a number:
+                                                                                   the number */
+    if (threads <= 1) return isnan(one) ? all : one;
+    if (threads >= c->threads_all || isnan(one)) return all;
+    int from = 1, to = c->threads_all;
+    double low = one, high = all;
+    for (int i = 0; i < c->reads; i++) {
+        if (isnan(c->read[i].bytes_s)) continue;
+        if (c->read[i].threads <= threads) {
+            from = c->read[i].threads;
+            low = c->read[i].bytes_s;
+        } else if (c->read[i].threads < to) {
+            to = c->read[i].threads;
+            high = c->read[i].bytes_s;
+        }
+    }
+    /* Between two counts at most in proportion to them, and no more than the greater one reaches. */
+    return fmin(fmax(low, high), low * threads / from);
+}
+
+double ceilings_node_bytes_s(const struct machine_ceilings *c)
+{
+    double sum = 0;
+    for (int i = 0; i < c->nodes; i++) sum += c->node[i].all_bytes_s;
+    return c->nodes > 1 ? sum / c->nodes : NAN;
+}
+
+/* ---------------------------------------------------------------- JSON */
 
 /* The GPU's figures by name, for both directions. */
 static const struct {
@@ -173,6 +267,30 @@ const struct opencl_measured *ceilings_opencl(const struct machine_ceilings *c, 
     return NULL;
 }
 
+static json_t *reads_to_json(const struct machine_ceilings *c)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < c->reads; i++) {
+        json_t *object = json_object();
+        json_put_int(object, "threads", c->read[i].threads);
+        json_put_num(object, "bytes_s", c->read[i].bytes_s);
+        json_array_append_new(list, object);
+    }
+    return list;
+}
+
+static json_t *nodes_to_json(const struct machine_ceilings *c)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < c->nodes; i++) {
+        json_t *object = json_object();
+        json_put_num(object, "own_bytes_s", c->node[i].own_bytes_s);
+        json_put_num(object, "all_bytes_s", c->node[i].all_bytes_s);
+        json_array_append_new(list, object);
+    }
+    return list;
+}
+
 json_t *ceilings_to_json(const struct machine_ceilings *c)
 {
     json_t *object = json_object(), *rows = json_array();
@@ -182,6 +300,8 @@ json_t *ceilings_to_json(const struct machine_ceilings *c)
     json_put_num(object, "others_busy_ratio", c->others_busy_ratio);
     json_put_num(object, "read_bytes_s_1", c->read_bytes_s_1);
     json_put_num(object, "read_bytes_s_all", c->read_bytes_s_all);
+    if (c->reads) json_put(object, "reads", reads_to_json(c));
+    if (c->nodes) json_put(object, "nodes", nodes_to_json(c));
     for (int i = 0; i < c->count; i++) {
         json_t *row = json_object();
         json_put_str(row, "name", c->row[i].name);
@@ -223,6 +343,27 @@ static void opencl_from_json(struct machine_ceilings *c, const json_t *list)
     }
 }
 
+/* Those beyond the room there is, or out of order, are left out. */
+static void memory_from_json(struct machine_ceilings *c, const json_t *object)
+{
+    size_t i;
+    json_t *entry;
+    int before = 1;
+    json_array_foreach(json_object_get(object, "reads"), i, entry)
+    {
+        const int64_t threads = json_get_int(entry, "threads", -1);
+        if (c->reads == CEILINGS_READS || threads <= before || threads >= c->threads_all) continue;
+        c->read[c->reads].threads = before = (int)threads;
+        c->read[c->reads++].bytes_s = ceiling_number(entry, "bytes_s");
+    }
+    json_array_foreach(json_object_get(object, "nodes"), i, entry)
+    {
+        if (c->nodes == CEILINGS_NODES) break;
+        c->node[c->nodes].own_bytes_s = ceiling_number(entry, "own_bytes_s");
+        c->node[c->nodes++].all_bytes_s = ceiling_number(entry, "all_bytes_s");
+    }
+}
+
 enum err_code ceilings_from_json(struct machine_ceilings *c, const json_t *object, struct err *why)
 {
     *c = ceilings_unknown();
@@ -242,6 +383,7 @@ enum err_code ceilings_from_json(struct machine_ceilings *c, const json_t *objec
     c->others_busy_ratio = json_get_num(object, "others_busy_ratio", NAN);
     c->read_bytes_s_1 = ceiling_number(object, "read_bytes_s_1");
     c->read_bytes_s_all = ceiling_number(object, "read_bytes_s_all");
+    memory_from_json(c, object);
     size_t i;
     json_t *row;
     json_array_foreach(rows, i, row)

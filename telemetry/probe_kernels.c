@@ -2,8 +2,9 @@
  *
  * Each operation is run through the backend as the engine runs it, with weights that stay in a cache, and for
  * one row also with weights that do not. The least of several runs counts: whatever disturbs makes it longer;
- * of weights in memory the middle one, since memory is shared with whoever else is there.
- * The commonest settings come first, so that a short time gives what most predictions stand on. */
+ * of weights in memory the middle one, since memory is shared with whoever else is there. A neighbour stays
+ * for seconds, so what decoding stands on is measured in several passes over all formats. The commonest
+ * settings come first, so that a short time gives what most predictions stand on. */
 #include "telemetry/telemetry.h"
 
 #include <math.h>
@@ -23,9 +24,13 @@ enum {
     KV_BLOCK = 32,
     DEPTH = 1024,
     RUNS_LEAST = 3,
+    PASSES = 4,
+    STREAM_RUNS = 3, /* of each pass */
 };
-static const double DEFAULT_SECONDS = 40, RUN_S = 0.010;
+static const double DEFAULT_SECONDS = 40, RUN_S = 0.010, READ_S = 0.05;
 static const int64_t BANK_BYTES = INT64_C(256) << 20;
+/* A small number in every format of floating-point numbers and of scales: nothing denormal, no NAN. */
+enum { BANK_BYTE = 0x2c };
 
 struct bench {
     struct kernel_times *out;
@@ -39,6 +44,10 @@ struct bench {
     uint8_t *small; /* one matrix of WIDE x WIDE, f32 at most */
     uint8_t *bank;  /* BANK_BYTES */
     float *numbers; /* [WIDE] N(0, 1) or near it */
+    struct samples {
+        int n;
+        double s[PASSES * STREAM_RUNS]; /* rising */
+    } stream[FORMAT_COUNT][2], read[KERNEL_READS][2];
 };
 
 static double now_s(void)
@@ -70,22 +79,26 @@ static double least_s(work_fn *work, void *arg)
     return best;
 }
 
-/* The middle one of several times: of what waits for memory the least is a moment when nobody else used it.
- */
-static double usual_s(work_fn *work, void *arg)
+/* One more of several; returns the middle one: of what waits for memory the least is a moment when nobody
+ * else used it. */
+static double middle(struct samples *all, double s)
 {
-    enum { RUNS = 7 };
-    double s[RUNS];
-    work(arg);
-    for (int i = 0; i < RUNS; i++) {
-        const int64_t from = clock_ns();
-        work(arg);
-        const double now = (double)(clock_ns() - from) * 1e-9;
-        int at = i;
-        for (; at > 0 && s[at - 1] > now; at--) s[at] = s[at - 1];
-        s[at] = now;
-    }
-    return s[RUNS / 2];
+    int at = all->n;
+    if (at == (int)COUNT_OF(all->s) || !(s > 0)) return at ? all->s[at / 2] : NAN;
+    for (; at > 0 && all->s[at - 1] > s; at--) all->s[at] = all->s[at - 1];
+    all->s[at] = s;
+    return all->s[all->n++ / 2];
+}
+
+static bool usable(double s)
+{
+    return s > 0 && isfinite(s);
+}
+
+/* The lesser of what was known and what a further pass found. */
+static void keep_least(float *to, double s)
+{
+    if (usable(s) && (!(*to > 0) || s < (double)*to)) *to = (float)s;
 }
 
 /* ---------------------------------------------------------------- products */
@@ -137,14 +150,15 @@ static double product_s(struct bench *b, struct backend *backend, const struct f
     return seconds;
 }
 
-/* One row through matrices that do not fit in a cache together: seconds per weight. */
-static double stream_s(struct bench *b, struct backend *backend, const struct format *f)
+/* One row through matrices that do not fit in a cache together, STREAM_RUNS times more: the usual seconds per
+ * weight so far. The bank's bytes are no numbers of that format; speed does not depend on them. */
+static double stream_s(struct bench *b, struct backend *backend, const struct format *f, struct samples *all)
 {
     const int64_t bytes = format_row_bytes(f, WIDE) * WIDE;
     const int n = (int)(BANK_BYTES / bytes);
     struct weight *w = calloc((size_t)n, sizeof *w);
+    double seconds = NAN;
     if (!w) return NAN;
-    fill_rows(b, f, b->bank, (int64_t)n * WIDE, WIDE);
     struct product p = {
         .backend = backend,
         .m = { .x = b->x, .x_stride = WIDE, .n = 1, .y = b->y, .y_stride = WIDE },
@@ -153,7 +167,11 @@ static double stream_s(struct bench *b, struct backend *backend, const struct fo
     while (p.n < n &&
            !backend_weight_bind(backend, &w[p.n], f, WIDE, WIDE, NULL, b->bank + p.n * bytes, NULL))
         p.n++;
-    const double seconds = p.n == n ? usual_s(run_products, &p) / n / WIDE / WIDE : NAN;
+    for (int i = 0; p.n == n && i < STREAM_RUNS; i++) {
+        const int64_t from = clock_ns();
+        run_products(&p);
+        seconds = middle(all, (double)(clock_ns() - from) * 1e-9 / n / WIDE / WIDE);
+    }
     for (int i = 0; i < p.n; i++) backend_weight_release(backend, &w[i]);
     free(w);
     return seconds;
@@ -172,9 +190,13 @@ static void fit_edge(const struct bench *b, int f, int t, double small_s)
     b->out->edge[f][t] = (float)(edge > 0 ? fmin(edge, most) : 1e-15);
 }
 
-static bool usable(double s)
+/* What decoding stands on, once more. */
+static void measure_one_row(struct bench *b, struct backend *backend, int f, int t)
 {
-    return s > 0 && isfinite(s);
+    const double s = product_s(b, backend, &FORMATS[f], (struct shape){ WIDE, WIDE, 1 });
+    keep_least(&b->out->product[f][KERNEL_VARIANT_AUTO][0][t], s / WIDE / WIDE);
+    const double stream = stream_s(b, backend, &FORMATS[f], &b->stream[f][t]);
+    if (usable(stream)) b->out->stream[f][t] = (float)stream;
 }
 
 static void measure_format(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
@@ -183,13 +205,12 @@ static void measure_format(struct bench *b, struct backend *backend, int f, enum
     for (int r = 0; r < KERNEL_ROWS; r++) {
         if (v != KERNEL_VARIANT_AUTO && r != 0 && r != KERNEL_ROWS - 1) continue;
         const double s = product_s(b, backend, format, (struct shape){ WIDE, WIDE, KERNEL_ROWS_AT[r] });
-        if (usable(s)) b->out->product[f][v][r][t] = (float)(s / WIDE / WIDE);
+        keep_least(&b->out->product[f][v][r][t], s / WIDE / WIDE);
     }
     if (v != KERNEL_VARIANT_AUTO) return;
     const double small = product_s(b, backend, format, (struct shape){ SMALL_ROWS, SMALL_COLS, ROWS_MOST });
     if (usable(small) && b->out->product[f][v][KERNEL_ROWS - 1][t] > 0) fit_edge(b, f, t, small);
-    const double stream = stream_s(b, backend, format);
-    if (usable(stream)) b->out->stream[f][t] = (float)stream;
+    measure_one_row(b, backend, f, t);
 }
 
 /* A product of hardly any weights: what is left is the cost of asking the threads. */
@@ -384,10 +405,30 @@ static enum err_code measure_variant(struct bench *b, enum kernel_variant v, int
 
 static void measure_reads(struct bench *b, int t)
 {
+    const struct ceiling_reading all = { .threads = b->threads[t] };
     for (int i = 0; i < KERNEL_READS && time_is_left(b, "memory read"); i++) {
-        const double speed = ceiling_read_bytes_s(b->threads[t], KERNEL_READ_AT[i], 0.05);
+        const double speed = 1 / middle(&b->read[i][t],
+                                        1 / ceiling_read_bytes_s(&all, KERNEL_READ_AT[i], READ_S));
         if (usable(speed)) b->out->read[i][t] = (float)speed;
     }
+}
+
+/* A further pass over what decoding stands on. */
+static enum err_code measure_again(struct bench *b, int t, struct err *why)
+{
+    struct backend *backend = NULL;
+    char what[96];
+    enum err_code rc = bench_backend(&backend, b, KERNEL_VARIANT_AUTO, t, why);
+    for (int f = 0; f < FORMAT_COUNT && !rc; f++) {
+        if (!FORMATS[f].encode || !FORMATS[f].decode) continue;
+        snprintf(what, sizeof what, "%s again, %d thread%s", FORMATS[f].name, b->threads[t],
+                 b->threads[t] == 1 ? "" : "s");
+        if (!time_is_left(b, what)) break;
+        measure_one_row(b, backend, f, t);
+    }
+    backend_close(backend);
+    if (!rc) measure_reads(b, t);
+    return rc;
 }
 
 static void fill_numbers(float *x, int64_t n)
@@ -415,6 +456,7 @@ static enum err_code bench_memory(struct bench *b, struct err *why)
     if (!b->x || !b->y || !b->small || !b->numbers || !b->bank)
         return err_set(why, ERR_NOMEM, "measuring the kernels takes 300 MB of memory");
     madvise(b->bank, (size_t)BANK_BYTES, MADV_NOHUGEPAGE); /* as a mapped file is */
+    memset(b->bank, BANK_BYTE, (size_t)BANK_BYTES);
     fill_numbers(b->numbers, WIDE);
     for (int64_t i = 0; i < (int64_t)ROWS_MOST * WIDE; i++) b->x[i] = b->numbers[i % WIDE];
     return ERR_OK;
@@ -434,12 +476,16 @@ enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable
     out->stream_bytes = BANK_BYTES;
     b.deadline_s = b.begun_s + (seconds > 0 ? seconds : DEFAULT_SECONDS);
     enum err_code rc = bench_memory(&b, why);
-    for (int t = 1; t >= 0 && !rc; t--) {
-        if (!t && all == 1) break;
+    const int last = all > 1 ? 0 : 1;
+    for (int t = 1; t >= last && !rc; t--) {
         rc = measure_variant(&b, KERNEL_VARIANT_AUTO, t, why);
         if (!rc) measure_reads(&b, t);
     }
-    for (int v = 1; v < KERNEL_VARIANTS && !rc; v++) rc = measure_variant(&b, v, 1, why);
+    for (int pass = 1; pass < PASSES && !rc; pass++) {
+        for (int t = 1; t >= last && !rc; t--) rc = measure_again(&b, t, why);
+        for (int v = 1; v < KERNEL_VARIANTS && !rc; v++)
+            if (v % (PASSES - 1) == pass % (PASSES - 1)) rc = measure_variant(&b, v, 1, why);
+    }
     free(b.x);
     free(b.y);
     free(b.small);
@@ -447,5 +493,6 @@ enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable
     if (b.bank) munmap(b.bank, (size_t)BANK_BYTES);
     if (!rc && b.cancelled) rc = err_set(why, ERR_CANCELLED, "interrupted");
     out->measured = !rc;
+    out->measured_unix_ms = clock_unix_ms();
     return rc;
 }

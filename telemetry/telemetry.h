@@ -66,10 +66,20 @@ struct opencl_measured {
     struct device_ceilings can;
 };
 
-enum { CEILINGS_MAX = 16, CEILINGS_OPENCL = 8 };
+enum { CEILINGS_MAX = 16, CEILINGS_OPENCL = 8, CEILINGS_READS = 12, CEILINGS_NODES = 16 };
 struct machine_ceilings {
     double read_bytes_s_1, read_bytes_s_all; /* NAN: not measured */
     int threads_all;
+    int reads; /* between one thread and all of them: 2, 4, 8 ... */
+    struct {
+        int threads;
+        double bytes_s;
+    } read[CEILINGS_READS];
+    int nodes; /* memory nodes, where there are several: what lies on one, read by its own processors and by
+                  all of the machine's. A file's pages lie like that. NAN: not measured */
+    struct {
+        double own_bytes_s, all_bytes_s;
+    } node[CEILINGS_NODES];
     int count; /* rows below, one per kernels' CEILINGS row */
     struct {
         char name[24], isa[24]; /* as in kernels' CEILINGS: "int8_tile" "amx" */
@@ -86,6 +96,10 @@ struct machine_ceilings {
 };
 /* The device as it was measured, or NULL: never, or another driver's. */
 const struct opencl_measured *ceilings_opencl(const struct machine_ceilings *c, const struct device_info *d);
+/* Bytes/s that so many threads read together: measured, or between what was. NAN unknown. */
+double ceilings_read_bytes_s(const struct machine_ceilings *c, int threads);
+/* Bytes/s at which all threads read what lies on one memory node, on average; NAN: one node, or unknown. */
+double ceilings_node_bytes_s(const struct machine_ceilings *c);
 /* Measures all ceilings of the processors in at most `seconds` (default 8 when 0). progress may be NULL. */
 enum err_code machine_probe(struct machine_ceilings *out, uint32_t isa_usable, double seconds,
                             void (*progress)(void *ctx, const char *what, double done), void *ctx,

@@ -129,6 +129,45 @@ static void what_is_not_measured_is_not_predicted(void **state)
     CHECK(isnan(p.prefill_tok_s) && isnan(p.decode_tok_s));
 }
 
+/* Between one thread and all the measured counts are the limit; a file on one of several nodes is read at
+ * that node's pace. */
+static void bandwidth_goes_by_threads_and_nodes(void **state)
+{
+    struct bench *b = *state;
+    make_model(b, "m.gguf", "f32");
+    b->machine.cores = b->machine.processors = b->ceilings.threads_all = 16;
+    b->ceilings.read_bytes_s_all = 40e9;
+    b->ceilings.reads = 2;
+    b->ceilings.read[0].threads = 4;
+    b->ceilings.read[0].bytes_s = 20e9;
+    b->ceilings.read[1].threads = 8;
+    b->ceilings.read[1].bytes_s = 44e9; /* more than 16 reach */
+    const struct prediction all = predicted(b, "", 512);
+    static const struct {
+        const char *line;
+        double bytes_s;
+    } WANTED[] = { { "threads=1", 6e9 },   { "threads=2", 12e9 }, { "threads=4", 20e9 },
+                   { "threads=6", 30e9 },  { "threads=8", 44e9 }, { "threads=12", 44e9 },
+                   { "threads=16", 40e9 }, { "threads=32", 40e9 } };
+    for (size_t i = 0; i < COUNT_OF(WANTED); i++) {
+        const struct prediction p = predicted(b, WANTED[i].line, 512);
+        if (fabs(p.decode_limit_tok_s / all.decode_limit_tok_s - WANTED[i].bytes_s / 40e9) > 1e-9)
+            fail_msg("%s: %g of the limit", WANTED[i].line, p.decode_limit_tok_s / all.decode_limit_tok_s);
+    }
+
+    b->machine.numa_nodes = 2;
+    const struct prediction guessed = predicted(b, "", 512);
+    b->ceilings.nodes = 2;
+    b->ceilings.node[0].own_bytes_s = b->ceilings.node[1].own_bytes_s = 20e9;
+    b->ceilings.node[0].all_bytes_s = 9e9;
+    b->ceilings.node[1].all_bytes_s = 11e9;
+    const struct prediction known = predicted(b, "", 512);
+    CHECK(guessed.decode_tok_s < all.decode_tok_s && known.decode_tok_s < 0.6 * guessed.decode_tok_s);
+    CHECK(known.decode_high / known.decode_low < guessed.decode_high / guessed.decode_low);
+    b->ceilings.node[1].all_bytes_s = NAN; /* not known of every node: not known */
+    CHECK_NEAR(predicted(b, "", 512).decode_tok_s, guessed.decode_tok_s, 1e-9);
+}
+
 static void disturbed_ceilings_and_caches(void **state)
 {
     struct bench *b = *state;
@@ -399,6 +438,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ADVISE_TEST(a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic),
         ADVISE_TEST(what_is_not_measured_is_not_predicted),
+        ADVISE_TEST(bandwidth_goes_by_threads_and_nodes),
         ADVISE_TEST(disturbed_ceilings_and_caches),
         ADVISE_TEST(precision_chooses_the_arithmetic),
         ADVISE_TEST(timed_kernels_add_up),

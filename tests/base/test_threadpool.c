@@ -1,5 +1,7 @@
 /* Proves: every member runs exactly once a region, results are visible to the caller, barriers hold nobody
- * back and let nobody through early, and a pool with more members than processors still ends. */
+ * back and let nobody through early, and a pool with more members than processors still ends; a thread that
+ * enters a memory node stays on its processors and comes back to where it was. */
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -130,10 +132,43 @@ static void options(void **state)
     threadpool_close(NULL);
 }
 
+static void memory_nodes(void **state)
+{
+    (void)state;
+    struct numa *n;
+    struct err why;
+    cpu_set_t before, inside, after;
+    CHECK_OK(numa_open(&n, &why));
+    CHECK(numa_count(n) >= 1);
+    CHECK(!sched_getaffinity(0, sizeof before, &before));
+    int entered = 0;
+    for (int node = 0; node < numa_count(n); node++) {
+        if (numa_cores(n, node) < 1 || !numa_enter(n, node)) continue;
+        entered++;
+        CHECK(!numa_enter(n, node)); /* one at a time */
+        CHECK(!sched_getaffinity(0, sizeof inside, &inside));
+        CHECK(CPU_COUNT(&inside) >= numa_cores(n, node));
+        CPU_AND(&after, &inside, &before);
+        CHECK(CPU_EQUAL(&after, &inside));
+        numa_leave(n);
+        CHECK(!sched_getaffinity(0, sizeof after, &after));
+        CHECK(CPU_EQUAL(&after, &before));
+    }
+    if (!entered) print_message("SKIPPED: this system names no memory node or binds no thread\n");
+    for (int i = 0; i < 2; i++) {
+        const int none = i ? numa_count(n) : -1;
+        char page[64];
+        CHECK(numa_cores(n, none) == 0 && !numa_enter(n, none) && !numa_place(n, none, page, sizeof page));
+    }
+    numa_close(n);
+    numa_close(NULL);
+}
+
 int main(void)
 {
-    const struct CMUnitTest TESTS[] = { cmocka_unit_test(regions),          cmocka_unit_test(sleepers_wake),
-                                        cmocka_unit_test(barriers),         cmocka_unit_test(shares),
-                                        cmocka_unit_test(the_caller_alone), cmocka_unit_test(options) };
+    const struct CMUnitTest TESTS[] = { cmocka_unit_test(memory_nodes),  cmocka_unit_test(regions),
+                                        cmocka_unit_test(sleepers_wake), cmocka_unit_test(barriers),
+                                        cmocka_unit_test(shares),        cmocka_unit_test(the_caller_alone),
+                                        cmocka_unit_test(options) };
     return cmocka_run_group_tests(TESTS, NULL, NULL);
 }

@@ -139,8 +139,19 @@ static void ceilings(void **state)
             CHECK(v > 1e6 && v < 1e15);
         CHECK(kernels_ceiling(&CEILINGS[i]) != NULL);
     }
-    CHECK(ceiling_read_bytes_s(2, 8 << 20, 0.005) > 1e6);
-    CHECK(isnan(ceiling_read_bytes_s(1, 0, 0.005)));
+    CHECK(ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = 2 }, 8 << 20, 0.005) > 1e6);
+    CHECK(isnan(ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = 1 }, 0, 0.005)));
+    struct numa *nodes;
+    CHECK(!numa_open(&nodes, NULL));
+    struct ceiling_reading what = { .threads = 2, .nodes = nodes, .near = true };
+    const double near = ceiling_read_bytes_s(&what, 8 << 20, 0.005);
+    if (isnan(near))
+        print_message("SKIPPED: this system places neither pages nor threads\n");
+    else
+        CHECK(near > 1e6);
+    what.node = numa_count(nodes); /* there is none */
+    CHECK(isnan(ceiling_read_bytes_s(&what, 8 << 20, 0.005)));
+    numa_close(nodes);
 }
 
 int main(void)

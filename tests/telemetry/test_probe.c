@@ -40,6 +40,10 @@ static void the_probe_keeps_its_time(void **state)
     CHECK(seconds < 8); /* a fixed part remains: touching the memory for the first time */
 #endif
     CHECK(c.read_bytes_s_1 > 1e8 && c.read_bytes_s_1 < 1e13 && c.read_bytes_s_all > 1e8);
+    for (int i = 0; i < c.reads; i++)
+        CHECK(c.read[i].threads == 2 << i && c.read[i].threads < c.threads_all && c.read[i].bytes_s > 1e8);
+    CHECK(c.nodes != 1);
+    for (int i = 0; i < c.nodes; i++) CHECK(!(c.node[i].all_bytes_s < 1e8));
     CHECK(c.threads_all >= 1 && c.measured_unix_ms > 1700000000000);
     CHECK(c.others_busy_ratio >= 0 && c.others_busy_ratio <= 1);
     assert_int_equal(c.count, (int)CEILING_COUNT);
@@ -71,7 +75,11 @@ static void unusable_isa_is_not_measured(void **state)
 static const struct machine_ceilings SAMPLE = {
     .read_bytes_s_1 = 12345678901.5,
     .read_bytes_s_all = NAN,
-    .threads_all = 2,
+    .threads_all = 8,
+    .reads = 2,
+    .read = { { 2, 2e10 }, { 4, NAN } },
+    .nodes = 2,
+    .node = { { 3e10, 2e10 }, { NAN, 1e10 } },
     .count = 2,
     .row = { { "f32_fma", "avx2", 1e11, 2e11 }, { "int8_tile", "amx", NAN, NAN } },
     .measured_unix_ms = 1763745727123,
@@ -83,7 +91,11 @@ static const struct machine_ceilings SAMPLE = {
 static void check_is_sample(const struct machine_ceilings *c)
 {
     CHECK(c->read_bytes_s_1 == SAMPLE.read_bytes_s_1 && isnan(c->read_bytes_s_all));
-    CHECK(c->threads_all == 2 && c->count == 2 && c->measured_unix_ms == SAMPLE.measured_unix_ms);
+    CHECK(c->reads == 2 && c->read[0].threads == 2 && c->read[0].bytes_s == 2e10);
+    CHECK(c->read[1].threads == 4 && isnan(c->read[1].bytes_s));
+    CHECK(c->nodes == 2 && c->node[0].own_bytes_s == 3e10 && c->node[0].all_bytes_s == 2e10);
+    CHECK(isnan(c->node[1].own_bytes_s) && ceilings_node_bytes_s(c) == 1.5e10);
+    CHECK(c->threads_all == 8 && c->count == 2 && c->measured_unix_ms == SAMPLE.measured_unix_ms);
     CHECK(c->others_busy_ratio == 0.25);
     assert_string_equal(c->row[0].name, "f32_fma");
     assert_string_equal(c->row[1].isa, "amx");
@@ -140,10 +152,13 @@ static void json_and_cache_keep_everything(void **state)
     /* numbers that cannot be ceilings are unknown */
     root_write(
         &home, "qdyno/ceilings-d38d793ac7a0.json",
-        "{\"schema\":1,\"threads_all\":2,\"read_bytes_s_1\":0,\"read_bytes_s_all\":-5,\"arithmetic\":[{\"name\":"
-        "\"f32_fma\",\"isa\":\"avx2\",\"ops_s_1\":\"many\"},7]}");
+        "{\"schema\":1,\"threads_all\":4,\"read_bytes_s_1\":0,\"read_bytes_s_all\":-5,\"arithmetic\":[{\"name\":"
+        "\"f32_fma\",\"isa\":\"avx2\",\"ops_s_1\":\"many\"},7],\"reads\":[7,{\"threads\":3,\"bytes_s\":-1},"
+        "{\"threads\":2,\"bytes_s\":1e9},{\"threads\":9}],\"nodes\":[{},{\"all_bytes_s\":\"x\"}]}");
     CHECK_OK(ceilings_load(&c, "d38d793ac7a0", &found, &why));
     CHECK(found && isnan(c.read_bytes_s_1) && isnan(c.read_bytes_s_all) && isnan(c.row[0].ops_s_1));
+    CHECK(c.reads == 1 && c.read[0].threads == 3 && isnan(c.read[0].bytes_s));
+    CHECK(c.nodes == 2 && isnan(ceilings_node_bytes_s(&c)));
     root_remove(&home);
 }
 

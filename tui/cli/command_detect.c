@@ -135,9 +135,30 @@ static void put_machine(json_t *row, const struct machine *m)
                                  : "mains, with battery");
 }
 
+/* "55.1 GB/s", "n/a". */
+static const char *rate_text(double per_s, const char *unit, char *buf, size_t size)
+{
+    snprintf(buf, size, isfinite(per_s) ? "%.4g %s" : "n/a", per_s * 1e-9, unit);
+    return buf;
+}
+
+/* What two figures of read bandwidth do not say: in between, and of single memory nodes. */
+static void note_reads(struct table *t, const struct machine_ceilings *c)
+{
+    char own[32], all[32];
+    for (int i = 0; i < c->reads; i++)
+        table_note(t, "read bandwidth, %d threads: %s", c->read[i].threads,
+                   rate_text(c->read[i].bytes_s, "GB/s", all, sizeof all));
+    for (int i = 0; i < c->nodes; i++)
+        table_note(t, "memory of node %d: its own threads read %s of it, all threads %s", i,
+                   rate_text(c->node[i].own_bytes_s, "GB/s", own, sizeof own),
+                   rate_text(c->node[i].all_bytes_s, "GB/s", all, sizeof all));
+}
+
 static void note_ceilings(struct table *t, const struct machine_ceilings *c)
 {
     char when[32];
+    note_reads(t, c);
     table_note(t, "arithmetic (Gop/s, a multiply-add is 2):        1 thread   %d threads", c->threads_all);
     for (int i = 0; i < c->count; i++) {
         char one[32], all[32];
@@ -180,13 +201,6 @@ static void note_gpus(struct table *t, const struct machine *m)
 }
 
 /* ---------------------------------------------------------------- OpenCL */
-
-/* "139.8 GB/s", "n/a". */
-static const char *rate_text(double per_s, const char *unit, char *buf, size_t size)
-{
-    snprintf(buf, size, isfinite(per_s) ? "%.4g %s" : "n/a", per_s * 1e-9, unit);
-    return buf;
-}
 
 static void note_measured(struct table *t, const struct device_ceilings *c)
 {

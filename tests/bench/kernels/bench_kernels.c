@@ -341,7 +341,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_kernels: out of memory\n");
         return EXIT_MEMORY;
     }
-    t.read_bytes_s = t.o.verify_only ? NAN : ceiling_read_bytes_s(t.o.threads, t.bytes_size, 0.5);
+    t.read_bytes_s = t.o.verify_only
+                         ? NAN
+                         : ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = t.o.threads },
+                                                t.bytes_size, 0.5);
     if (products_add(&t) || attention_add(&t) || vectors_add(&t) || encode_add(&t)) {
         fprintf(stderr, "bench_kernels: out of memory\n");
         return EXIT_MEMORY;

@@ -1,0 +1,76 @@
+/* base/numa.c - memory nodes, through hwloc. */
+#include "base/numa.h"
+
+#include <hwloc.h>
+#include <stdlib.h>
+
+struct numa {
+    hwloc_topology_t topology;
+    hwloc_cpuset_t before; /* where the thread that entered a node was; NULL: it is in none */
+};
+
+enum err_code numa_open(struct numa **out, struct err *why)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out) return err_set(why, ERR_NOMEM, "out of memory for the memory nodes");
+    if (!hwloc_topology_init(&(*out)->topology) && !hwloc_topology_load((*out)->topology)) return ERR_OK;
+    if ((*out)->topology) hwloc_topology_destroy((*out)->topology);
+    free(*out);
+    *out = NULL;
+    return err_set(why, ERR_NOMEM, "the topology of this machine cannot be read");
+}
+
+void numa_close(struct numa *n)
+{
+    if (!n) return;
+    numa_leave(n);
+    hwloc_topology_destroy(n->topology);
+    free(n);
+}
+
+static hwloc_obj_t node_of(const struct numa *n, int node)
+{
+    return node < 0 ? NULL : hwloc_get_obj_by_type(n->topology, HWLOC_OBJ_NUMANODE, (unsigned)node);
+}
+
+int numa_count(const struct numa *n)
+{
+    const int nodes = hwloc_get_nbobjs_by_type(n->topology, HWLOC_OBJ_NUMANODE);
+    return nodes < 1 ? 1 : nodes;
+}
+
+int numa_cores(const struct numa *n, int node)
+{
+    const hwloc_obj_t object = node_of(n, node);
+    if (!object) return 0;
+    const int cores = hwloc_get_nbobjs_inside_cpuset_by_type(n->topology, object->cpuset, HWLOC_OBJ_CORE);
+    return cores > 0 ? cores
+                     : hwloc_get_nbobjs_inside_cpuset_by_type(n->topology, object->cpuset, HWLOC_OBJ_PU);
+}
+
+bool numa_place(const struct numa *n, int node, void *p, size_t bytes)
+{
+    const hwloc_obj_t object = node_of(n, node);
+    return object && !hwloc_set_area_membind(n->topology, p, bytes, object->nodeset, HWLOC_MEMBIND_BIND,
+                                             HWLOC_MEMBIND_STRICT | HWLOC_MEMBIND_BYNODESET);
+}
+
+bool numa_enter(struct numa *n, int node)
+{
+    const hwloc_obj_t object = node_of(n, node);
+    if (!object || n->before || !(n->before = hwloc_bitmap_alloc())) return false;
+    if (!hwloc_get_cpubind(n->topology, n->before, HWLOC_CPUBIND_THREAD) &&
+        !hwloc_set_cpubind(n->topology, object->cpuset, HWLOC_CPUBIND_THREAD))
+        return true;
+    hwloc_bitmap_free(n->before);
+    n->before = NULL;
+    return false;
+}
+
+void numa_leave(struct numa *n)
+{
+    if (!n->before) return;
+    hwloc_set_cpubind(n->topology, n->before, HWLOC_CPUBIND_THREAD);
+    hwloc_bitmap_free(n->before);
+    n->before = NULL;
+}
