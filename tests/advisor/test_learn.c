@@ -100,6 +100,12 @@ static void what_is_like_a_run_learns_most(void **state)
     CHECK(width(same) < 0.6 * width(before) && width(same) < width(other) && same.runs == 4);
     /* another basis has nothing to do with it */
     t->ceilings.kernels.measured = true;
+    t->ceilings.kernels.measured_unix_ms = 78;
+    CHECK(ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value == 100);
+    lessons_basis(&t->ceilings, t->basis, sizeof t->basis);
+    teach(t, traits("q4_0", 3, "threads=2"), 50, 45);
+    CHECK(ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value < 100);
+    t->ceilings.kernels.measured_unix_ms++; /* kernels were timed anew */
     CHECK(ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value == 100);
 }
 
@@ -193,8 +199,9 @@ static void waiting_for_memory_is_learned_by_its_share(void **state)
     const struct estimate waits = ask(t, traits_of("q8_0", 5, "threads=1", 0.9), 100, 0.1),
                           thinks = ask(t, traits_of("q8_0", 5, "threads=1", 0.1), 100, 0.1),
                           others = ask(t, traits_of("q8_0", 5, "threads=2", 0.9), 100, 0.1);
-    CHECK(waits.value < 90 && thinks.value > 94 && thinks.value < 100);
+    CHECK(waits.value < 92.5 && thinks.value > 94 && thinks.value < 100);
     CHECK(waits.value < others.value && others.value < thinks.value);
+    CHECK(width(waits) > width(thinks)); /* as memory is now, it may not be when this runs */
 }
 
 int main(void)
