@@ -6,6 +6,9 @@ are run so that the predictor learns what it gets wrong here, and then every oth
 run. What is learned is frozen before that: each of the others is run on a copy of the database as it was then, so none
 profits from its neighbours. Peak memory is judged where a run filled its buffers (prompts of a whole batch).
 
+On a machine whose memory others use too, one figure may be a moment's: all of them are run several times over
+(--rounds), each round in another order, and judged by the middle one.
+
 Wanted: decode within 10 % and prefill within 20 % and peak memory within 2 % for 90 % of the unseen configurations. A
 machine that others use proves nothing: runs it disturbed do not count, and too few that count are no result.
 
@@ -13,6 +16,7 @@ Exit status: 0 reached, 1 missed, 3 too much was disturbed, 4 bad usage, 70 a pr
 """
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -83,28 +87,46 @@ def learn(options, chosen, db):
     return len(told(options, db, 0))
 
 
-def unseen(options, others, db, seen):
-    """One row a figure: metric, predicted, low, high, measured."""
-    rows, disturbed = [], 0
-    for i, (model, line) in enumerate(others):
-        copy = os.path.join(options.folder, "frozen.db")
-        for tail in ("", "-wal", "-shm"):
-            if os.path.exists(copy + tail):
-                os.remove(copy + tail)
-            if os.path.exists(db + tail):
-                shutil.copy(db + tail, copy + tail)
-        _, bad = bench(options, model, line, copy)
-        disturbed += bad
-        fresh = [row for row in told(options, copy, seen) if row["metric"] in WANTED]
-        for row in fresh:
-            print(f"{os.path.basename(model)},{line},{row['workload']},{row['metric']},{row['predicted']:.5g},{row['low']:.5g},"
-                  f"{row['high']:.5g},{row['measured']:.5g},{row['error_ratio']:.4f}", flush=True)
-        rows += fresh
-        note(f"{i + 1}/{len(others)} {os.path.basename(model)} {line}{' (disturbed)' if bad else ''}")
+def run_frozen(options, model, line, db, seen):
+    """One configuration on a copy of what was known: its fresh rows, and how many of its figures were disturbed."""
+    copy = os.path.join(options.folder, "frozen.db")
+    for tail in ("", "-wal", "-shm"):
+        if os.path.exists(copy + tail):
+            os.remove(copy + tail)
+        if os.path.exists(db + tail):
+            shutil.copy(db + tail, copy + tail)
+    _, bad = bench(options, model, line, copy)
+    return [row for row in told(options, copy, seen) if row["metric"] in WANTED], bad
+
+
+def unseen(options, others, db, seen, dice):
+    """One row a figure: metric, predicted, low, high, the middle one of what was measured."""
+    found, disturbed = {}, 0
+    for turn in range(options.rounds):
+        order = others[:]
+        dice.shuffle(order)
+        for i, (model, line) in enumerate(order):
+            fresh, bad = run_frozen(options, model, line, db, seen)
+            disturbed += bad
+            for row in fresh:
+                found.setdefault((model, line, row["workload"], row["metric"]), []).append(row)
+            note(f"round {turn + 1}, {i + 1}/{len(order)} {os.path.basename(model)} {line}{' (disturbed)' if bad else ''}")
+    rows = []
+    for (model, line, workload, metric), told_rows in sorted(found.items()):
+        row = dict(told_rows[0])
+        each = [r["measured"] for r in told_rows]
+        row["measured"] = statistics.median(each)
+        row["error_ratio"] = row["predicted"] / row["measured"] - 1
+        row["in_interval"] = row["low"] <= row["measured"] <= row["high"]
+        row["apart"] = max(each) / min(each) - 1
+        row["pairs"] = [a / b - 1 for a, b in itertools.permutations(each, 2)]
+        print(f"{os.path.basename(model)},{line},{workload},{metric},{row['predicted']:.5g},{row['low']:.5g},{row['high']:.5g},"
+              f"{row['measured']:.5g},{row['error_ratio']:.4f},{row['apart']:.4f}", flush=True)
+        rows.append(row)
     return rows, disturbed
 
 
-def verdict(rows, disturbed, large):
+def verdict(rows, disturbed, large, rounds):
     missed = False
     for metric, allowed in WANTED.items():
         judged = [row for row in rows if row["metric"] == metric
@@ -119,10 +141,14 @@ def verdict(rows, disturbed, large):
         share = sum(e <= allowed for e in errors) / len(errors)
         covered = sum(row["in_interval"] for row in judged) / len(errors)
         note(f"{metric}: {len(errors)} unseen, {share:.0%} within {allowed:.0%} (wanted {SHARE:.0%}), {covered:.0%} in their "
-             f"interval, median error {statistics.median(errors):.1%}, worst {max(errors):.1%}")
+             f"interval, median error {statistics.median(errors):.1%}, worst {max(errors):.1%}; rounds of one differ by "
+             f"{statistics.median(row['apart'] for row in judged):.1%}, at most {max(row['apart'] for row in judged):.1%}")
+        pairs = [abs(p) for row in judged for p in row["pairs"]]
+        if pairs:
+            note(f"{metric}: one round lies within {allowed:.0%} of another of the same in {sum(p <= allowed for p in pairs) / len(pairs):.0%}")
         missed |= share < SHARE
-    if disturbed > len(rows):
-        note(f"{disturbed} runs were disturbed, {len(rows)} figures are left: the machine is not quiet")
+    if disturbed > rounds * len(rows):
+        note(f"{disturbed} figures were disturbed, {len(rows)} are left of {rounds} rounds: the machine is not quiet")
         return EXIT_INVALID
     return EXIT_MISSED if missed else 0
 
@@ -140,6 +166,7 @@ def main():
     parser.add_argument("--gen", type=int, default=64)
     parser.add_argument("--large", type=int, default=256 << 20, help="peaks below so many bytes are not judged")
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if not 0 < options.learn < 1:
@@ -165,9 +192,9 @@ def main():
                 dice.shuffle(others)
                 others = others[: options.most]
             seen = learn(options, chosen, db)
-            print("model,config,workload,metric,predicted,low,high,measured,error_ratio", flush=True)
-            rows, disturbed = unseen(options, others, db, seen)
-            return verdict(rows, disturbed, options.large)
+            print("model,config,workload,metric,predicted,low,high,measured,error_ratio,rounds_differ", flush=True)
+            rows, disturbed = unseen(options, others, db, seen, dice)
+            return verdict(rows, disturbed, options.large, options.rounds)
         except Failure as failure:
             note(str(failure))
             return EXIT_FAILED
