@@ -161,9 +161,7 @@ static enum err_code race(struct tuning *t, struct err *why)
     while (!rc && tune_spent(t) < until) {
         int i;
         bool judge;
-        if (!tune_next(t, LEAST_PROMISE, &i, &judge)) break;
-        const double need_s = (judge ? t->judge_s : t->look_s) + tune_make_s(t, i);
-        if (isfinite(need_s) && tune_spent(t) + need_s > until && tune_best(t, 0) > 0) break;
+        if (!tune_next(t, LEAST_PROMISE, until - tune_spent(t), &i, &judge)) break;
         rc = judge ? tune_judge(t, i, search_windows(t), why) : tune_look(t, i, why);
     }
     t->out->search_s = tune_spent(t);

@@ -135,9 +135,10 @@ static bool judge_first(const struct tuning *t, int i, double chance, double bes
     return (1 - chance) / judge_s > too_slow / look_s;
 }
 
-bool tune_next(const struct tuning *t, double least, int *candidate, bool *judge)
+bool tune_next(const struct tuning *t, double least, double left_s, int *candidate, bool *judge)
 {
     const int leader = tune_best(t, -1);
+    const bool found = tune_best(t, 0) > 0; /* until then even a look that takes too long is worth it */
     const double weight = fmax(TUNE_WEIGHTS[t->o->goal].speed, 1e-3);
     double best = 0, most = 0, mean, sd;
     if (leader >= 0) {
@@ -158,7 +159,7 @@ bool tune_next(const struct tuning *t, double least, int *candidate, bool *judge
                                : isnan(t->look_s) ? 1
                                                   : t->look_s) +
                               (isnan(c->kld) ? isnan(t->judge_s) ? 1 : t->judge_s : 0) + tune_make_s(t, i);
-        if (promise < least) continue;
+        if (promise < least || (found && need_s > left_s)) continue;
         const double rate = promise / fmax(need_s, 1e-3 + 0.25 * (isnan(t->look_s) ? 1 : t->look_s));
         if (rate <= most) continue;
         most = rate;

@@ -51,7 +51,7 @@ static int recipe_of(const struct tuning *t, int i)
 
 double tune_make_s(const struct tuning *t, int i)
 {
-    static const double WEIGHTS_S = 2e7; /* until the first was made */
+    static const double WEIGHTS_S = 1e8; /* until the first was made: two cores with AVX-512 */
     const int value = recipe_of(t, i);
     if (value < 0 || t->made[value]) return 0;
     return isnan(t->make_s) ? (double)t->shape.params / WEIGHTS_S : t->make_s;

@@ -90,8 +90,8 @@ void tune_loss_of(const struct tuning *t, int i, double *mean, double *sd);
 /* The best that was measured and is within the limits; -1: none. `beside`: another than this one. */
 int tune_best(const struct tuning *t, int beside);
 /* The candidate whose next look promises most for its time, and which look; false: none promises `least` or
- * more. */
-bool tune_next(const struct tuning *t, double least, int *candidate, bool *judge);
+ * more, or none whose looks end within left_s, once something better than the current one was found. */
+bool tune_next(const struct tuning *t, double least, double left_s, int *candidate, bool *judge);
 bool tune_within_limits(const struct tuning *t, const struct tune_candidate *c);
 
 #endif
