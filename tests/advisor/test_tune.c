@@ -6,7 +6,7 @@
 #include <string.h>
 #include <stdlib.h>
 
-#include "advisor/tune.h"
+#include "advisor/tune_parts.h"
 #include "tests/advisor/shape_file.h"
 
 static void space_as_asked(void **state)
@@ -171,9 +171,47 @@ static void finds_the_best_of_many(void **state)
     CHECK(good >= ROUNDS * 9 / 10); /* at random 24 of 96 would be within 5 % half of the time */
 }
 
+/* Three that were found: the current configuration, a faster one that was measured to its end, one that is
+ * faster still but nobody judged; and one nobody looked at that is said to be four times as fast. */
+static void what_does_not_fit_the_time_is_passed_over(void **state)
+{
+    (void)state;
+    struct tune_options o = { .goal = GOAL_SPEED, .limits = { .kld = 0.05 } };
+    struct tune_candidate list[4] = {
+        { .rate = 10, .looks = 3, .kld = 0, .ppl_ratio = 1 },
+        { .rate = 12, .looks = 3, .kld = 0.001, .ppl_ratio = 1 },
+        { .rate = 15, .looks = 1, .kld = NAN, .ppl_ratio = NAN },
+        { .rate = NAN, .looks = 0, .kld = NAN, .ppl_ratio = NAN },
+    };
+    for (int i = 0; i < 4; i++) {
+        list[i].index = -1;
+        list[i].memory_bytes = 1000;
+        list[i].read_bytes = 1000;
+        list[i].ln_guess = log(1e-4);
+        list[i].predicted = i == 3 ? 40 : 10;
+    }
+    struct tuning t = { .o = &o,
+                        .list = list,
+                        .n = 4,
+                        .look_s = 5,
+                        .judge_s = 20,
+                        .make_s = NAN,
+                        .noise = 0.02,
+                        .recipe_dim = -1 };
+    int next;
+    bool judge;
+    CHECK(tune_next(&t, 0.003, 100, &next, &judge) &&
+          next == 3); /* most for its time, a look and a judgement */
+    CHECK(tune_next(&t, 0.003, 22, &next, &judge) && next == 2 && judge); /* only its judgement still fits */
+    CHECK(!tune_next(&t, 0.003, 10, &next, &judge));                      /* nothing does */
+    list[1].failed = list[2].failed = true;
+    CHECK(tune_next(&t, 0.003, 10, &next, &judge) && next == 3); /* nothing was found: better late */
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(space_as_asked),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(what_does_not_fit_the_time_is_passed_over),
+                                        cmocka_unit_test(space_as_asked),
                                         cmocka_unit_test(recipes_that_make_the_same_file),
                                         cmocka_unit_test(belief_learns_values),
                                         cmocka_unit_test(promise_by_formula),
