@@ -145,7 +145,7 @@ def main():
             print("|---|---|---|--:|--:|--:|--:|--:|--:|--:|")
             for goal in args.goal or list(WEIGHTS):
                 own = Program(args.qdyno, model, os.path.join(folder, goal))
-                budget = 0.95 * args.share * took # its last block may end later
+                budget = 0.9 * args.share * took # its last block may end later
                 begun = time.monotonic()
                 text = ["-f", args.text] if args.text else []
                 told = own("tune", "--goal", goal, "--budget", f"{budget:.3f}", "--space", args.space, "--limit",
