@@ -10,7 +10,8 @@ enum { MODEL_REVISION = 3 }; /* another cost model makes other errors: count up 
 enum { LESSONS_MOST = 300, METRICS_MOST = 6 };
 
 /* How much of what a cost model gets wrong is common to runs that agree in something, as shares of all of it:
- * about what makes pairs of 112 runs of a 1.1 B model on a shared host likeliest. */
+ * rounded from a fit to 112 runs of one 1.1 B model on one shared host; what one model and one machine cannot
+ * tell (model, products, memory, reading) is judgement. */
 static const struct {
     const char *name;
     double weight;
