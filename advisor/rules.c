@@ -233,11 +233,12 @@ static bool rule_numa(struct rule_finding *f, const struct rule_case *c)
         "memory channels",
         c->machine->numa_nodes);
     const double node = ceilings_node_bytes_s(c->ceilings);
-    SAY(f->evidence, "%d NUMA nodes, %d cores", c->machine->numa_nodes, c->machine->cores);
     if (node > 0)
         SAY(f->evidence,
             "%d NUMA nodes: all threads read %.3g GB/s of what lies on one, %.3g GB/s of what lies beside each",
             c->machine->numa_nodes, node * 1e-9, c->ceilings->read_bytes_s_all * 1e-9);
+    else
+        SAY(f->evidence, "%d NUMA nodes, %d cores", c->machine->numa_nodes, c->machine->cores);
     char arms[96];
     snprintf(arms, sizeof arms, "affinity=spread threads=%d,affinity=compact",
              MAX(c->machine->cores / c->machine->numa_nodes, 1));

@@ -17,7 +17,7 @@ enum err_code numa_open(struct numa **out, struct err *why)
     if ((*out)->topology) hwloc_topology_destroy((*out)->topology);
     free(*out);
     *out = NULL;
-    return err_set(why, ERR_NOMEM, "the topology of this machine cannot be read");
+    return err_set(why, ERR_IO, "the topology of this machine cannot be read");
 }
 
 void numa_close(struct numa *n)
@@ -52,7 +52,7 @@ bool numa_place(const struct numa *n, int node, void *p, size_t bytes)
 {
     const hwloc_obj_t object = node_of(n, node);
     return object && !hwloc_set_area_membind(n->topology, p, bytes, object->nodeset, HWLOC_MEMBIND_BIND,
-                                             HWLOC_MEMBIND_STRICT | HWLOC_MEMBIND_BYNODESET);
+                                             HWLOC_MEMBIND_BYNODESET);
 }
 
 bool numa_enter(struct numa *n, int node)

@@ -101,7 +101,7 @@ static void probe_reads(struct machine_ceilings *out, const struct agenda *a, st
         out->read[out->reads++].bytes_s = speed;
     }
     for (int i = 0; i < a->nodes; i++) {
-        struct ceiling_reading what = { .threads = MAX(numa_cores(a->numa, i), 1),
+        struct ceiling_reading what = { .threads = MIN(MAX(numa_cores(a->numa, i), 1), out->threads_all),
                                         .nodes = a->numa,
                                         .node = i };
         char name[48];
