@@ -26,6 +26,7 @@ enum err_code cpu_open(struct backend **out, const char *device, const struct ba
     struct cpu *b = calloc(1, sizeof *b);
     if (!b) return err_set(why, ERR_NOMEM, "out of memory for the backend of %s", device);
     b->k = kernels_select(options->isa & isa_detect()); /* a wrong value may be slow, never a crash */
+    b->hands_off = kernels_hands_off();
     *out = &b->base;
     return ERR_OK;
 }

@@ -17,6 +17,7 @@ struct scratch_plan {
 struct cpu {
     struct backend base;
     struct kernel_set k;
+    bool hands_off; /* kernels_hands_off() */
     struct scratch_plan plan;
     int64_t huge_wanted_bytes, copied_bytes, repacked_bytes;
     uint32_t inputs;  /* 1 << enum input_kind of the weights */

@@ -130,7 +130,8 @@ static void rows_run(const struct gemv *g, const struct matmul *m, int64_t from,
                      .x_stride = g->x_stride,
                      .q = g->q,
                      .y = &y[0][0],
-                     .y_stride = ROWS_AT_ONCE };
+                     .y_stride = ROWS_AT_ONCE,
+                     .hands_off = g->b->hands_off };
     for (int64_t r = from; r < to; r += ROWS_AT_ONCE) {
         d.rows = (int)MIN((int64_t)ROWS_AT_ONCE, to - r);
         d.w = (const uint8_t *)m->w->data + r * d.row_bytes;

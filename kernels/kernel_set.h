@@ -50,6 +50,7 @@ struct dot {
     int n;
     float *y;
     int64_t y_stride;
+    bool hands_off; /* weights that are floats are not asked for ahead (kernels_hands_off) */
 };
 typedef void dot_fn(const struct dot *d);
 
@@ -321,6 +322,11 @@ void encode_with(const struct kernel_set *k, const struct format *f, const struc
 
 /* By value, so that a test can hold two sets and compare them. */
 struct kernel_set kernels_select(uint32_t usable);
+
+/* Some processors follow a plain stream across pages by themselves, and asking ahead of it only costs:
+ * weights that are floats come a quarter faster without (SPEED.md). Those of blocks do not. Asks the
+ * processor, which a virtual machine makes slow: once a backend. */
+bool kernels_hands_off(void);
 
 /* The innermost loop behind a row of CEILINGS: runs `rounds` rounds, returns the operations done. NULL when
  * this build has no code for it. */

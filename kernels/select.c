@@ -255,6 +255,15 @@ struct kernel_set kernels_select(uint32_t usable)
     return k;
 }
 
+bool kernels_hands_off(void)
+{
+#if ARCH_X86
+    return isa_hands_off_x86();
+#else
+    return false;
+#endif
+}
+
 /* ---------------------------------------------------------------- ceilings */
 
 /* In the order of CEILINGS. */

@@ -137,7 +137,7 @@ ALWAYS_INLINE void dot_floats_n(const struct dot *d, load8_fn *load8, load1_fn *
             for (int u = 0; u < CHAINS; u++) sum[i][u] = _mm256_setzero_ps();
         int64_t k = 0;
         for (; k + STEP * unroll <= d->cols; k += STEP * unroll) {
-            prefetch_ahead(w + k * weight_bytes, STEP * unroll * weight_bytes);
+            if (!d->hands_off) prefetch_ahead(w + k * weight_bytes, STEP * unroll * weight_bytes);
 #pragma GCC unroll 4
             for (int u = 0; u < unroll; u++) {
                 const __m256 v = load8(w, k + u * STEP);

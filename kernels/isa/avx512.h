@@ -106,7 +106,7 @@ ALWAYS_INLINE void dot_floats_n(const struct dot *d, load16_fn *load, const int 
             for (int u = 0; u < UNROLL; u++) sum[i][u] = _mm512_setzero_ps();
         int64_t k = 0;
         for (; k + STEP * UNROLL <= d->cols; k += STEP * UNROLL) {
-            prefetch_ahead(w + k * weight_bytes, STEP * UNROLL * weight_bytes);
+            if (!d->hands_off) prefetch_ahead(w + k * weight_bytes, STEP * UNROLL * weight_bytes);
 #pragma GCC unroll 4
             for (int u = 0; u < UNROLL; u++) {
                 const __m512 v = load(w, k + u * STEP, 0xffff);

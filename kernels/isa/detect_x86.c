@@ -1,6 +1,7 @@
 /* What this x86 CPU and its operating system both support. A CPUID bit alone is a trap: without the matching
  * XCR0 bits the kernel does not save the registers, and AMX also needs a permission asked for once. */
 #include <cpuid.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -51,4 +52,14 @@ uint32_t isa_detect_x86(void)
     if (more & bit_AVX512BF16) isa |= ISA_AVX512BF16;
     if (has_amx && amx_permitted()) isa |= ISA_AMX;
     return isa;
+}
+
+/* AMD's family 19h (Zen 3 and 4) on; seen on a Zen 4. */
+bool isa_hands_off_x86(void)
+{
+    uint32_t a, vendor[3], c, d;
+    enum { ZEN_3 = 0x19 };
+    if (!__get_cpuid(0, &a, &vendor[0], &vendor[2], &vendor[1])) return false;
+    if (memcmp(vendor, "AuthenticAMD", sizeof vendor)) return false;
+    return __get_cpuid(1, &a, &vendor[0], &c, &d) && (a >> 8 & 0xf) + (a >> 20 & 0xff) >= ZEN_3;
 }

@@ -30,6 +30,7 @@ ceiling_fn ceiling_f32_fma_neon, ceiling_int8_dot_neon, ceiling_int8_dot_dotprod
 
 /* Built on x86-64 only. */
 uint32_t isa_detect_x86(void);
+bool isa_hands_off_x86(void); /* kernels_hands_off */
 
 tile_fn tile_sse41;
 extern const struct format_row FORMATS_SSE41[FORMATS_V128_COUNT];
