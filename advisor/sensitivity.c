@@ -136,6 +136,7 @@ struct asking {
     const struct sensitivity_options *o;
     struct sensitivities *s;
     struct model *reference, *candidate;
+    struct eval_recall recall;
     int64_t begun_ns;
     char what[160];
     int done;
@@ -178,7 +179,8 @@ static enum err_code ask(struct asking *a, struct sensitive_tensor *x, int k, st
                                     .ctx = a->o->ctx,
                                     .max_chunks = a->o->windows,
                                     .progress = go_on,
-                                    .arg = a };
+                                    .arg = a,
+                                    .recall = &a->recall };
     snprintf(a->what, sizeof a->what, "%s in %s", swap.tensor, swap.format->name);
     enum err_code rc = eval_swapped(&d, &x->nmse[k], a->reference, a->candidate, &swap, &r, why);
     if (rc) return rc;
@@ -227,6 +229,7 @@ static enum err_code measure(struct sensitivities *s, const struct sensitivity_o
     enum err_code rc = open_one(&a.reference, &a, why);
     if (!rc) rc = open_one(&a.candidate, &a, why);
     if (!rc) rc = ask_all(&a, why);
+    eval_recall_done(&a.recall);
     model_close(a.reference);
     model_close(a.candidate);
     return rc;

@@ -321,7 +321,8 @@ static enum err_code compare(struct divergence *d, struct tuning *t, const struc
                                         .ctx = MIN(model_ctx(m), (int)CTX),
                                         .max_chunks = windows,
                                         .progress = go_on,
-                                        .arg = t };
+                                        .arg = t,
+                                        .recall = &t->recall };
         rc = eval_divergence(d, t->as_is, m, &r, why);
     }
     model_close(m);
@@ -531,6 +532,7 @@ void tune_end(struct tuning *t)
 {
     model_close(t->as_is);
     t->as_is = NULL;
+    eval_recall_done(&t->recall);
     free(t->text);
     t->text = NULL;
 }

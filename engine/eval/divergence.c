@@ -8,6 +8,7 @@
 
 #include "engine/eval/greedy.h"
 #include "engine/eval/moments.h"
+#include "engine/eval/recall.h"
 #include "engine/eval/windows.h"
 
 /* ---------------------------------------------------------------- the same question to both */
@@ -93,6 +94,7 @@ static enum err_code cut(struct windows *w, const struct model *reference, const
 
 struct pair {
     struct model *reference, *candidate;
+    struct recalling recalling;
     struct batch_row *rows; /* [ctx] */
     struct divergence_moments moments;
 };
@@ -103,29 +105,44 @@ static enum err_code not_numbers(const struct position *p, int64_t window, int p
                    isfinite(p->nll_reference) ? "candidate" : "reference", pos, (long long)window);
 }
 
+/* Both have gone through these rows: what they say of each that is scored. `done` of the window were before.
+ */
+static enum err_code compare_piece(struct pair *p, const int32_t *ids, int64_t window, int at, int n,
+                                   int done, struct err *why)
+{
+    const int64_t vocab = model_shape(p->reference)->vocab;
+    for (int i = 0, row = 0; i < n; i++) {
+        if (!p->rows[i].logits) continue;
+        const float *said = p->recalling.known ? recall_said(&p->recalling, done + row)
+                                               : model_logits(p->reference, row);
+        const struct position q = position_compare(said, model_logits(p->candidate, row), vocab,
+                                                   ids[at + i + 1]);
+        if (!isfinite(q.kld) || !isfinite(q.nll_reference) || !isfinite(q.nll_candidate))
+            return not_numbers(&q, window, at + i, why);
+        if (!p->recalling.known) recall_keep(&p->recalling, done + row, said);
+        divergence_add(&p->moments, &q);
+        row++;
+    }
+    return ERR_OK;
+}
+
 static enum err_code compare_window(struct pair *p, const int32_t *ids, int64_t window, int ctx,
                                     struct err *why)
 {
-    const int64_t vocab = model_shape(p->reference)->vocab;
     const int most = windows_most_scored(p->reference, 2);
-    int n, scored;
+    int n, scored, done = 0;
     model_truncate(p->reference, 0, 0);
     model_truncate(p->candidate, 0, 0);
+    recall_open(&p->recalling, window);
     /* A forward cuts its rows by its own config's batch. */
     for (int at = 0; (n = windows_piece(p->rows, ids, ctx, at, ctx, most, &scored)) > 0; at += n) {
-        enum err_code rc = model_forward(p->reference, p->rows, n, why);
+        enum err_code rc = p->recalling.known ? ERR_OK : model_forward(p->reference, p->rows, n, why);
         if (rc) return err_prefix(why, "reference");
         if ((rc = model_forward(p->candidate, p->rows, n, why))) return rc;
-        for (int i = 0, row = 0; i < n; i++) {
-            if (!p->rows[i].logits) continue;
-            const struct position q = position_compare(
-                model_logits(p->reference, row), model_logits(p->candidate, row), vocab, ids[at + i + 1]);
-            row++;
-            if (!isfinite(q.kld) || !isfinite(q.nll_reference) || !isfinite(q.nll_candidate))
-                return not_numbers(&q, window, at + i, why);
-            divergence_add(&p->moments, &q);
-        }
+        if ((rc = compare_piece(p, ids, window, at, n, done, why))) return rc;
+        done += scored;
     }
+    recall_close(&p->recalling, done);
     divergence_close_window(&p->moments);
     return ERR_OK;
 }
@@ -145,6 +162,7 @@ enum err_code eval_divergence(struct divergence *out, struct model *reference, s
     struct windows w;
     assert(reference != candidate);
     enum err_code rc = cut(&w, reference, candidate, r, why);
+    if (!rc) recall_begin(&p.recalling, r->recall, &w, model_shape(reference)->vocab);
     if (!rc) rc = divergence_moments_init(&p.moments, w.count, windows_scored(r->ctx), why);
     if (!rc && !(p.rows = malloc((size_t)r->ctx * sizeof *p.rows)))
         rc = err_set(why, ERR_NOMEM, "out of memory");
@@ -160,6 +178,7 @@ enum err_code eval_divergence(struct divergence *out, struct model *reference, s
     model_truncate(reference, 0, 0);
     model_truncate(candidate, 0, 0);
     divergence_moments_done(&p.moments);
+    recall_end(&p.recalling);
     windows_done(&w);
     free(p.rows);
     return rc;

@@ -11,6 +11,18 @@ extern const char EVAL_TEXT[]; /* of share/: held-out stories, for when no text 
  * called with the number of prompts done and NAN. */
 typedef bool eval_progress_fn(void *arg, int64_t chunk, int64_t of, double nll);
 
+/* What one reference said of one text, kept for the next candidate: its logits at the scored positions of the
+ * first windows, as far as EVAL_RECALL_BYTES go. Starts as {0}; of another text or window it begins anew.
+ * Belongs to one reference: the caller's word. */
+struct eval_recall {
+    float **window; /* [windows] of [scored][vocab]; owned */
+    int64_t windows, vocab;
+    uint64_t ids; /* of the text, as a hash */
+    int ctx;
+};
+static const int64_t EVAL_RECALL_BYTES = INT64_C(256) << 20;
+void eval_recall_done(struct eval_recall *r);
+
 struct eval_request {
     const char *text;
     size_t n;           /* bytes of text */
@@ -26,6 +38,8 @@ struct eval_request {
      * window by window; [window_room], unused ones stay as they are; NULL: not asked. */
     double *window_kld;
     int64_t window_room;
+    /* eval_divergence only: where several candidates are held against one reference; NULL: nothing is kept */
+    struct eval_recall *recall;
 };
 enum { GREEDY_PROMPTS = 16, GREEDY_TOKENS = 64 }; /* what the programs ask for */
 
@@ -76,7 +90,8 @@ struct divergence {
     struct greedy greedy;
 };
 /* Both models (two sessions) go through the same windows side by side, a piece of a window at a time; no more
- * logits than those of one piece are held, and 8 bytes for each scored position. Both caches are emptied.
+ * logits than those of one piece are held (and what `recall` keeps: those windows the reference does not read
+ * again), and 8 bytes for each scored position. Both caches are emptied.
  * Errors: as eval_perplexity; ERR_USAGE when the two do not read the text as the same ids of the same
  * vocabulary (says what differs); ERR_FORMAT when a model's logits are not numbers (says whose and where). */
 enum err_code eval_divergence(struct divergence *out, struct model *reference, struct model *candidate,

@@ -460,6 +460,51 @@ static void test_refusals(void **state)
     free(text);
 }
 
+/* A reference that is remembered is not asked again (this one could not answer any more), and every figure is
+ * as if it had been: for more windows than before, and after another text. */
+static void test_recall(void **state)
+{
+    (void)state;
+    struct err why = { 0 };
+    char path[4096];
+    SHARED_OR_SKIP(path, EXCERPT);
+    SHARED_OR_SKIP(path, STORIES);
+    size_t n;
+    char *text = read_shared(EXCERPT, &n);
+    struct eval_recall recall = { 0 };
+    struct model *a = session_open(path, EXACT, 64, 1), *mute = open_changed(change_weights),
+                 *b = session_open(path, "q4_0,threads=1,precision=highest", 64, 1);
+    struct eval_request r = { .text = text, .n = 4000, .ctx = 64, .max_chunks = 4 };
+    struct divergence fresh, kept;
+    CHECK_OK(eval_divergence(&fresh, a, b, &r, &why));
+    r.recall = &recall;
+    CHECK_OK(eval_divergence(&kept, a, b, &r, &why));
+    assert_int_equal(recall.windows, 4);
+    for (int round = 0; round < 2; round++) {
+        json_t *x = divergence_to_json(&fresh), *y = divergence_to_json(&kept);
+        assert_true(json_equal(x, y));
+        json_decref(x);
+        json_decref(y);
+        if (!round) CHECK_OK(eval_divergence(&kept, mute, b, &r, &why));
+    }
+    r.max_chunks = 6;
+    CHECK(eval_divergence(&kept, mute, b, &r, &why) == ERR_FORMAT); /* the fifth is new */
+    CHECK_OK(eval_divergence(&kept, a, b, &r, &why));
+    assert_int_equal(recall.windows, 6);
+    r.recall = NULL;
+    CHECK_OK(eval_divergence(&fresh, a, b, &r, &why));
+    CHECK_NEAR(kept.kld_mean, fresh.kld_mean, 0);
+    r.recall = &recall;
+    r.ctx = 32; /* other windows: begun anew */
+    CHECK(eval_divergence(&kept, mute, b, &r, &why) == ERR_FORMAT);
+    assert_int_equal(recall.windows, 0);
+    eval_recall_done(&recall);
+    model_close(a);
+    model_close(b);
+    model_close(mute);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -468,7 +513,7 @@ int main(void)
         cmocka_unit_test(test_quantiles),     cmocka_unit_test(test_depth),
         cmocka_unit_test(test_greedy_median), cmocka_unit_test(test_json),
         cmocka_unit_test(test_side_by_side),  cmocka_unit_test(test_greedy_texts),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_recall),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,6 +81,7 @@ struct eval {
         char line[2048], *path;
         bool told; /* its own figures are in the table's extra */
     } ref;
+    struct eval_recall recall; /* what ref says of the text */
     bool random;
     struct err first;
 };
@@ -226,7 +227,8 @@ static enum err_code measure(struct eval *e, struct model *m, struct evaluation 
                                     .progress = on_chunk,
                                     .arg = e,
                                     .greedy_prompts = GREEDY_PROMPTS,
-                                    .greedy_tokens = GREEDY_TOKENS };
+                                    .greedy_tokens = GREEDY_TOKENS,
+                                    .recall = &e->recall };
     struct divergence d;
     if (!e->ref.model)
         return eval_perplexity(&r->ppl, m, q.text, q.n, q.ctx, q.max_chunks, q.progress, q.arg, why);
@@ -333,6 +335,7 @@ int command_eval(const struct cli_global *g, const struct cli_args *a)
     int status = finish(e, rc, &why);
     recorder_close(&e->recorder);
     table_done(&e->table);
+    eval_recall_done(&e->recall);
     model_close(e->ref.model);
     free(e->ref.path);
     free(bundled);

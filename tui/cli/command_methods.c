@@ -253,6 +253,7 @@ struct measuring {
     size_t text_bytes;
     const char *text_name;
     struct model *reference;
+    struct eval_recall recall;
     bool random, rescaled;
     struct err first;
 };
@@ -290,7 +291,8 @@ static enum err_code evaluate(struct measuring *m, const struct config *c, json_
                                     .ctx = o.ctx,
                                     .max_chunks = args_int(m->a, "--chunks", 0),
                                     .progress = on_chunk,
-                                    .arg = m };
+                                    .arg = m,
+                                    .recall = &m->recall };
     enum err_code rc = shapes_model_open(&candidate, &o, why);
     if (!rc) rc = eval_divergence(&d, m->reference, candidate, &q, why);
     model_close(candidate);
@@ -513,6 +515,7 @@ static int measure_methods(const struct cli_global *g, const struct cli_args *a,
     if (m->random) table_note(&m->table, "%s", RANDOM_WEIGHTS);
     if (m->ok || (rc == ERR_CANCELLED && m->config_i)) cli_print(g, a, &m->table, EXIT_DONE);
     int status = rc ? cli_fail(a, &why) : m->ok ? EXIT_DONE : cli_fail(a, &m->first);
+    eval_recall_done(&m->recall);
     model_close(m->reference);
     table_done(&m->table);
     gguf_close(m->source);
