@@ -7,8 +7,8 @@ cache and a configuration folder of its own, and its pick is looked up among wha
 
 The best of many noisy figures is flattered by its noise, so figures only choose the pick's rivals: the --rivals that
 scored best. How far the pick is from the best of them says a paired A/B of all of them (`qdyno ab`), run afterwards,
-and what is known exactly: bytes and KL divergence. Exit status 1 when a pick is further from the best than --within, or
-took more than --share of the time.
+and what is known exactly: bytes and KL divergence. Exit status 1 when a pick is further from the best than --within, took
+more than --share of the time, or could not be compared since the machine was too busy.
 """
 import argparse
 import itertools
@@ -137,6 +137,7 @@ def main():
         folder = tempfile.mkdtemp(prefix="qdyno-tune-")
         try:
             run = Program(args.qdyno, model, os.path.join(folder, "all"))
+            run("eval", *(["-f", args.text] if args.text else []), "-c", "256", "--chunks", "2") # before hours of timing
             begun = time.monotonic()
             measured = measure_all(run, args, configs)
             took = time.monotonic() - begun
@@ -153,10 +154,12 @@ def main():
                 spent = told["seconds"]
                 row = judge(run, goal, told["candidate"] or told["current"], configs, measured, args)
                 row.update(model=model, exhaustive_s=took, seconds=spent, wall_s=time.monotonic() - begun, told=told)
-                bad = not row["gap"] <= args.within or spent > args.share * took
-                failed += bad
+                judged = not math.isnan(row["gap"])
+                missed = row["gap"] > args.within or spent > args.share * took
+                failed += missed or not judged
+                word = " FAILED" if missed else "" if judged else " (not judged: too busy)"
                 document.append(row)
-                print(f"| {goal} | {row['pick']} | {row['best']} | {100 * row['gap']:.1f}{' FAILED' if bad else ''} "
+                print(f"| {goal} | {row['pick']} | {row['best']} | {100 * row['gap']:.1f}{word} "
                       f"| {spent:.0f} | {100 * spent / took:.1f} | {told['raced']} | {told['judged']} "
                       f"| {row.get('pick_rate', math.nan):.1f} | {row.get('best_rate', math.nan):.1f} |")
                 pairs = [(t["predicted_tok_s"], t["tok_s"]) for t in told["tried"] if t["tok_s"]]
