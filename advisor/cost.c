@@ -77,7 +77,7 @@ static enum kernel_variant variant_of(const struct backend_options *o)
 }
 
 void cost_init(struct cost *c, const struct machine *machine, const struct machine_ceilings *ceilings,
-               const struct config *config, bool on_gpu)
+               const struct config *config, bool on_gpu, double memory_ratio)
 {
     *c = (struct cost){
         .machine = machine,
@@ -88,9 +88,10 @@ void cost_init(struct cost *c, const struct machine *machine, const struct machi
         .threads = cost_threads(config, machine),
         .threads_all = MAX(ceilings->threads_all, 1),
         .on_gpu = on_gpu,
+        .memory_ratio = memory_ratio > 0 && !on_gpu ? memory_ratio : 1,
     };
     c->variant = variant_of(&c->options);
-    c->bandwidth = cost_bandwidth(c);
+    c->bandwidth = cost_bandwidth(c) * c->memory_ratio;
 }
 
 /* A ceiling at `threads`, between what 1 and all reach: an upper bound whatever the scaling. All that measure
@@ -269,7 +270,7 @@ static double streamed_per_weight(const struct cost *c, const struct format *f)
     const struct machine_ceilings *k = c->ceilings;
     const float *pair = k->kernels.stream[f - FORMATS];
     const double one = 1 / ceilings_read_bytes_s(k, 1), all = 1 / ceilings_read_bytes_s(k, k->threads_all);
-    const double share = (1 / c->bandwidth - all) / (one - all);
+    const double share = (1 / cost_bandwidth(c) - all) / (one - all);
     if (c->threads <= 1 || c->threads >= c->threads_all || !(one > all) || !(pair[0] > 0))
         return time_at_threads(c, pair, one / all);
     return (1 - share) * known((double)pair[1]) + share * (double)pair[0];
@@ -281,7 +282,7 @@ static double shared_node(const struct cost *c)
 {
     const double node = ceilings_node_bytes_s(c->ceilings);
     if (c->machine->numa_nodes < 2) return 1;
-    return isnan(node) ? NUMA_SHARE : fmin(1, node / c->bandwidth);
+    return isnan(node) ? NUMA_SHARE : fmin(1, node / cost_bandwidth(c));
 }
 
 /* Seconds a weight that one row pays for reading it from where it lies. */
@@ -297,10 +298,12 @@ static double read_per_weight(struct cost *c, const struct format *f, double cac
         const bool in_cache = c->footprint <= (double)cost_cache_bytes(c->machine);
         return in_cache ? 0 : bytes / (c->bandwidth * SHARES.stream * shared_node(c));
     }
-    /* Between both ends as reading alone goes. */
+    /* Between both ends as reading alone goes; beyond, more weights are only more of the same. */
     const double span = 1 / bank - 1 / near, place = 1 / here - 1 / near;
-    const double share = span > 0 ? fmin(fmax(place / span, 0), 2) : 1;
-    return cached + fmax(far - cached, 0) * share;
+    const bool beyond = c->footprint >= (double)k->stream_bytes;
+    const double share = span > 0 && !beyond ? fmin(fmax(place / span, 0), 1) : 1;
+    const double usual = cached + fmax(far - cached, 0) * share;
+    return usual * (1 + share * (1 / c->memory_ratio - 1));
 }
 
 double cost_product(struct cost *c, const struct format *f, int64_t rows, int64_t cols, int n)

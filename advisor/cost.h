@@ -13,15 +13,16 @@ struct cost {
     struct backend_options options; /* isa, precision and act of the config */
     enum kernel_variant variant;
     int threads, threads_all;
-    bool on_gpu;      /* its GPU computes instead */
-    double footprint; /* bytes that one decode step reads */
-    double bandwidth; /* bytes/s of them at best; NAN unknown */
+    bool on_gpu;         /* its GPU computes instead */
+    double footprint;    /* bytes that one decode step reads */
+    double bandwidth;    /* bytes/s of them at best; NAN unknown */
+    double memory_ratio; /* how fast weights come from memory, of what it was while kernels were timed */
     bool cached; /* as if all weights lay in a cache: what is left of the time is not waiting for memory */
     int assumed; /* lookups so far that nothing measured answered */
 };
-/* Borrows machine and ceilings. */
+/* Borrows machine and ceilings. memory_ratio 0: not known, so as it was while kernels were timed. */
 void cost_init(struct cost *c, const struct machine *machine, const struct machine_ceilings *ceilings,
-               const struct config *config, bool on_gpu);
+               const struct config *config, bool on_gpu, double memory_ratio);
 
 /* Seconds; NAN where a ceiling is missing. */
 double cost_product(struct cost *c, const struct format *f, int64_t rows, int64_t cols, int n);

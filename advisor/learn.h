@@ -24,15 +24,17 @@ enum lesson_trait {
     TRAIT_COUNT
 };
 struct lesson_traits {
-    char text[256]; /* "model=llama/1100048384 recipe=q4_0 ... reading=0.66" */
+    char text[256]; /* "model=llama/1100048384 recipe=q4_0 ... reading=0.66 pace=0.93" */
     uint64_t hash[TRAIT_COUNT];
-    double reading;
+    double reading, memory_ratio;
 };
-/* What was done. A memory that is slower than it was when it was measured (others use it, too) slows work
- * down as far as it waits for it, whatever the model. */
+/* What was done. A memory that is slower than it was when kernels were timed (others use it, too) slows work
+ * down as far as it waits for it, whatever the model. Where it was looked at beside the run, the prediction
+ * knows, and the run says the more about everything else. */
 struct lesson_work {
     int depth, batch, sequences, threads; /* threads that really ran */
     double reading;                       /* share of the predicted time that is waiting for memory: 0 .. 1 */
+    double memory_ratio; /* how fast memory was read beside it, of kernel_times.pace; 0: nobody looked */
 };
 void lesson_traits_of(struct lesson_traits *out, const struct model_shape *shape, const struct config *c,
                       const struct lesson_work *w);

@@ -2,88 +2,113 @@
 #include "advisor/predict.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "advisor/experiment.h"
 #include "advisor/teach.h"
 
-struct keeping {
-    struct db *d;
-    struct residual_row row;
-    struct err *why;
-    enum err_code rc;
+/* What was told for the speed that memory had, what would have been without knowing it, and what by the cost
+ * model alone. */
+struct said {
+    struct prediction told, foretold, raw;
 };
 
-static void keep(struct keeping *k, const char *metric, double untaught, struct estimate told,
-                 double measured)
+/* Where a prediction, and what was measured, have each figure; `raw`: of the cost model alone. */
+#define AT(field)     offsetof(struct prediction, field)
+#define LEARNT(field) offsetof(struct lesson, field)
+static const struct figure {
+    const char *metric;
+    size_t value, low, high, raw, measured;
+    bool prefill; /* traits of that work, else of decoding */
+} FIGURES[] = {
+    { "decode_tok_s", AT(decode_tok_s), AT(decode_low), AT(decode_high), AT(decode_tok_s),
+      LEARNT(decode_tok_s), false },
+    { "token_j", AT(token_j), AT(token_low_j), AT(token_high_j), AT(token_untaught_j), LEARNT(token_j),
+      false },
+    { "prefill_tok_s", AT(prefill_tok_s), AT(prefill_low), AT(prefill_high), AT(prefill_tok_s),
+      LEARNT(prefill_tok_s), true },
+    { "load_s", AT(load_s), AT(load_low_s), AT(load_high_s), AT(load_s), LEARNT(load_s), true },
+    { "peak_rss_bytes", AT(peak_bytes), AT(peak_low_bytes), AT(peak_high_bytes), AT(peak_bytes),
+      LEARNT(peak_bytes), true },
+};
+
+static double number_at(const void *base, size_t offset)
 {
-    if (k->rc || !(measured > 0) || !(untaught > 0) || !isfinite(measured)) return;
-    struct residual_row *r = &k->row;
-    snprintf(r->metric, sizeof r->metric, "%s", metric);
-    r->untaught = untaught;
-    r->predicted = told.value;
-    r->low = told.low;
-    r->high = told.high;
-    r->measured = measured;
-    k->rc = db_residual_insert(k->d, r, k->why);
+    double value;
+    memcpy(&value, (const char *)base + offset, sizeof value);
+    return value;
 }
 
-static void keep_all(struct keeping *k, const struct lesson *l, const struct prediction *told,
-                     const struct prediction *raw)
+static enum err_code keep_figure(struct db *d, struct residual_row *r, const struct figure *f,
+                                 const struct said *s, const struct lesson *l, struct err *why)
 {
-    char *traits = k->row.traits;
+    r->measured = number_at(l, f->measured);
+    r->untaught = number_at(&s->raw, f->raw);
+    if (!(r->measured > 0) || !(r->untaught > 0) || !isfinite(r->measured)) return ERR_OK;
+    snprintf(r->metric, sizeof r->metric, "%s", f->metric);
+    r->foretold = number_at(&s->foretold, f->value);
+    r->predicted = number_at(&s->told, f->value);
+    r->low = number_at(&s->told, f->low);
+    r->high = number_at(&s->told, f->high);
+    return db_residual_insert(d, r, why);
+}
+
+static enum err_code keep_figures(struct db *d, struct residual_row *r, const struct said *s,
+                                  const struct lesson *l, const struct gguf *g, struct err *why)
+{
     struct lesson_traits decode, prefill;
-    struct gguf *g = NULL;
     struct model_shape shape;
-    k->rc = gguf_open(&g, l->model, k->why);
-    if (!k->rc) k->rc = model_shape_read(&shape, g, k->why);
-    gguf_close(g);
-    if (k->rc) return;
-    lesson_traits_of(&decode, &shape, l->config, &told->decode_work);
-    lesson_traits_of(&prefill, &shape, l->config, &told->prefill_work);
-    snprintf(traits, sizeof k->row.traits, "%s", decode.text);
-    keep(k, "decode_tok_s", raw->decode_tok_s,
-         (struct estimate){ told->decode_tok_s, told->decode_low, told->decode_high, 0 }, l->decode_tok_s);
-    keep(k, "token_j", raw->token_untaught_j,
-         (struct estimate){ told->token_j, told->token_low_j, told->token_high_j, 0 }, l->token_j);
-    snprintf(traits, sizeof k->row.traits, "%s", prefill.text);
-    keep(k, "prefill_tok_s", raw->prefill_tok_s,
-         (struct estimate){ told->prefill_tok_s, told->prefill_low, told->prefill_high, 0 },
-         l->prefill_tok_s);
-    keep(k, "load_s", raw->load_s, (struct estimate){ told->load_s, told->load_low_s, told->load_high_s, 0 },
-         l->load_s);
-    keep(k, "peak_rss_bytes", raw->peak_bytes,
-         (struct estimate){ told->peak_bytes, told->peak_low_bytes, told->peak_high_bytes, 0 },
-         l->peak_bytes);
+    enum err_code rc = model_shape_read(&shape, g, why);
+    if (rc) return rc;
+    lesson_traits_of(&decode, &shape, l->config, &s->told.decode_work);
+    lesson_traits_of(&prefill, &shape, l->config, &s->told.prefill_work);
+    for (size_t i = 0; i < COUNT_OF(FIGURES) && !rc; i++) {
+        snprintf(r->traits, sizeof r->traits, "%s", FIGURES[i].prefill ? prefill.text : decode.text);
+        rc = keep_figure(d, r, &FIGURES[i], s, l, why);
+    }
+    return rc;
+}
+
+static void name_row(struct residual_row *r, const struct lesson *l)
+{
+    const char *name = strrchr(l->model, '/');
+    snprintf(r->machine, sizeof r->machine, "%s", l->machine->id);
+    lessons_basis(l->ceilings, r->basis, sizeof r->basis);
+    snprintf(r->model, sizeof r->model, "%s", name ? name + 1 : l->model);
+    config_line(l->config, r->config, sizeof r->config);
+    workload_line(l->workload, r->workload, sizeof r->workload);
+    r->memory_ratio = l->memory_ratio > 0 ? l->memory_ratio : NAN;
+    r->run_id = l->run_id;
+}
+
+static enum err_code say(struct said *s, const struct lesson *l, const struct gguf *g,
+                         const struct lessons *lessons, struct err *why)
+{
+    struct predict_for what = predict_for_workload(l->workload);
+    what.lessons = lessons;
+    enum err_code rc = predict(&s->foretold, g, l->config, l->machine, l->ceilings, &what, why);
+    what.memory_ratio = l->memory_ratio > 0 ? l->memory_ratio : 0;
+    if (!rc) rc = predict(&s->told, g, l->config, l->machine, l->ceilings, &what, why);
+    what.lessons = NULL;
+    if (!rc) rc = predict(&s->raw, g, l->config, l->machine, l->ceilings, &what, why);
+    return rc;
 }
 
 enum err_code lesson_keep(struct db *d, const struct lesson *l, struct err *why)
 {
     struct lessons *lessons = NULL;
-    struct prediction told, raw;
+    struct said said;
     struct gguf *g = NULL;
-    struct keeping k = { .d = d, .why = why };
-    struct predict_for what = predict_for_workload(l->workload);
+    struct residual_row row = { 0 };
     if (config_int(l->config, KNOB_HANDICAP) > 0) return ERR_OK; /* slowed down on purpose */
     enum err_code rc = gguf_open(&g, l->model, why);
     if (!rc) rc = lessons_load(&lessons, d, l->machine->id, l->ceilings, why);
-    if (!rc) rc = predict(&raw, g, l->config, l->machine, l->ceilings, &what, why);
-    what.lessons = lessons;
-    if (!rc) rc = predict(&told, g, l->config, l->machine, l->ceilings, &what, why);
+    if (!rc) rc = say(&said, l, g, lessons, why);
+    name_row(&row, l);
+    if (!rc) rc = keep_figures(d, &row, &said, l, g, why);
     gguf_close(g);
-    if (!rc) {
-        struct residual_row *r = &k.row;
-        const char *name = strrchr(l->model, '/');
-        snprintf(r->machine, sizeof r->machine, "%s", l->machine->id);
-        lessons_basis(l->ceilings, r->basis, sizeof r->basis);
-        snprintf(r->model, sizeof r->model, "%s", name ? name + 1 : l->model);
-        config_line(l->config, r->config, sizeof r->config);
-        workload_line(l->workload, r->workload, sizeof r->workload);
-        r->run_id = l->run_id;
-        keep_all(&k, l, &told, &raw);
-        rc = k.rc;
-    }
     lessons_free(lessons);
     return rc;
 }
@@ -110,6 +135,7 @@ enum err_code lesson_keep_run(struct db *d, const struct experiment_state *s, co
                               .peak_bytes = NAN, /* of two models' buffers some are never filled */
                               .load_s = NAN,     /* recipes may have been made in it */
                               .token_j = NAN,
+                              .memory_ratio = NAN, /* the other arms' share of the time is in it */
                               .run_id = s->run_id },
             why);
     }

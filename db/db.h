@@ -364,7 +364,10 @@ struct residual_row {
     double untaught;             /* by the model alone; NAN unknown, as all of these */
     double predicted, low, high; /* as it was told: corrected by the rows before */
     double measured;
-    int64_t run_id; /* 0: of no run */
+    double memory_ratio; /* how fast memory was read beside it, of what it was when kernels were timed; all
+                            of the above is told for that. NAN: nobody looked */
+    double foretold;     /* as `predicted`, without knowing it */
+    int64_t run_id;      /* 0: of no run */
     int64_t unix_ms;
 };
 /* Fills r->id, and unix_ms when it is 0. */

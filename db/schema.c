@@ -126,5 +126,9 @@ const char *const SCHEMA_STEPS[] = {
     /* 9 -> 10: how products are best cut into groups on a device (kernels.h, opencl_shapes_measure). */
     "CREATE TABLE device_shapes("
     "  device TEXT PRIMARY KEY, shapes TEXT NOT NULL, unix_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;",
+
+    /* 10 -> 11: how fast memory was beside a run, and what had been predicted without knowing it. */
+    "ALTER TABLE residual ADD COLUMN memory_ratio REAL;"
+    "ALTER TABLE residual ADD COLUMN foretold REAL;",
 };
 const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);

@@ -27,6 +27,7 @@ struct kernel_times {
     int64_t measured_unix_ms;                                     /* 0: nobody wrote down when */
     float product[FORMAT_COUNT][KERNEL_VARIANTS][KERNEL_ROWS][2]; /* per weight, weights in a cache */
     float stream[FORMAT_COUNT][2];                                /* per weight, one row, from memory */
+    float pace[2];                     /* bytes/s that weights usually came at then (memory_pace_usual_s) */
     float edge[FORMAT_COUNT][2];       /* per row and element of input or output beside the weights (auto) */
     float region[2];                   /* of a product, whatever its size */
     float attend_one[FORMAT_COUNT][2]; /* one row: per token in the cache and element of all heads */
@@ -37,7 +38,7 @@ struct kernel_times {
     int64_t stream_bytes;                                /* that `stream` was measured with */
 };
 
-/* Measures all of it in about `seconds` (0: 40); what there was no time for stays 0. Needs 300 MB. progress
+/* Measures all of it in about `seconds` (0: 40); what there was no time for stays 0. Needs 450 MB. progress
  * may be NULL; returning false from it ends early (ERR_CANCELLED). */
 typedef bool kernel_progress_fn(void *ctx, const char *what, double done);
 enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable, double seconds,

@@ -1,10 +1,13 @@
 /* telemetry/probe_kernels.c - how long our own kernels take here, one operation at a time.
  *
  * Each operation is run through the backend as the engine runs it, with weights that stay in a cache, and for
- * one row also with weights that do not. The least of several runs counts: whatever disturbs makes it longer;
- * of weights in memory the middle one, since memory is shared with whoever else is there. A neighbour stays
- * for seconds, so what decoding stands on is measured in several passes over all formats. The commonest
- * settings come first, so that a short time gives what most predictions stand on. */
+ * one row also with weights that do not. The least of several runs counts: whatever disturbs makes it longer.
+ *
+ * Memory is shared with whoever else is there, and how fast it is changes from one second to the next, by
+ * half and more. So each run from memory stands between two readings of the pace (kernels/pace.c): what a
+ * format takes is told in those, the middle of several, times the one that was usual in all of them. They are
+ * taken in several passes over all formats. The commonest settings come first, so that a short time gives
+ * what most predictions stand on. */
 #include "telemetry/telemetry.h"
 
 #include <math.h>
@@ -26,6 +29,7 @@ enum {
     RUNS_LEAST = 3,
     PASSES = 4,
     STREAM_RUNS = 3, /* of each pass */
+    PACES_MOST = PASSES * (STREAM_RUNS + 1) * FORMAT_COUNT,
 };
 static const double DEFAULT_SECONDS = 40, RUN_S = 0.010, READ_S = 0.05;
 static const int64_t BANK_BYTES = INT64_C(256) << 20;
@@ -46,8 +50,13 @@ struct bench {
     float *numbers; /* [WIDE] N(0, 1) or near it */
     struct samples {
         int n;
-        double s[PASSES * STREAM_RUNS]; /* rising */
+        double v[PASSES * STREAM_RUNS]; /* rising */
     } stream[FORMAT_COUNT][2], read[KERNEL_READS][2];
+    struct memory_pace *pace[2];
+    struct {
+        int n;
+        double s[PACES_MOST]; /* of reading a byte */
+    } paced[2];
 };
 
 static double now_s(void)
@@ -79,15 +88,19 @@ static double least_s(work_fn *work, void *arg)
     return best;
 }
 
-/* One more of several; returns the middle one: of what waits for memory the least is a moment when nobody
- * else used it. */
-static double middle(struct samples *all, double s)
+static void add(struct samples *all, double v)
 {
     int at = all->n;
-    if (at == (int)COUNT_OF(all->s) || !(s > 0)) return at ? all->s[at / 2] : NAN;
-    for (; at > 0 && all->s[at - 1] > s; at--) all->s[at] = all->s[at - 1];
-    all->s[at] = s;
-    return all->s[all->n++ / 2];
+    if (at == (int)COUNT_OF(all->v) || !(v > 0)) return;
+    for (; at > 0 && all->v[at - 1] > v; at--) all->v[at] = all->v[at - 1];
+    all->v[at] = v;
+    all->n++;
+}
+
+/* Of what waits for memory the least is a moment when nobody else used it. */
+static double middle(const struct samples *all)
+{
+    return all->n ? all->v[all->n / 2] : NAN;
 }
 
 static bool usable(double s)
@@ -150,15 +163,24 @@ static double product_s(struct bench *b, struct backend *backend, const struct f
     return seconds;
 }
 
-/* One row through matrices that do not fit in a cache together, STREAM_RUNS times more: the usual seconds per
- * weight so far. The bank's bytes are no numbers of that format; speed does not depend on them. */
-static double stream_s(struct bench *b, struct backend *backend, const struct format *f, struct samples *all)
+/* Seconds of reading a byte just now. */
+static double pace_s(struct bench *b, int t)
 {
+    const double s = memory_pace_read_s(b->pace[t]);
+    if (b->paced[t].n < PACES_MOST) b->paced[t].s[b->paced[t].n++] = s;
+    return s;
+}
+
+/* One row through matrices that do not fit in a cache together, STREAM_RUNS times more: bytes that are read
+ * in the time of one weight. The bank's bytes are no numbers of that format; speed does not depend on them.
+ */
+static void measure_stream(struct bench *b, struct backend *backend, int format, int t)
+{
+    const struct format *f = &FORMATS[format];
     const int64_t bytes = format_row_bytes(f, WIDE) * WIDE;
     const int n = (int)(BANK_BYTES / bytes);
     struct weight *w = calloc((size_t)n, sizeof *w);
-    double seconds = NAN;
-    if (!w) return NAN;
+    if (!w) return;
     struct product p = {
         .backend = backend,
         .m = { .x = b->x, .x_stride = WIDE, .n = 1, .y = b->y, .y_stride = WIDE },
@@ -167,14 +189,30 @@ static double stream_s(struct bench *b, struct backend *backend, const struct fo
     while (p.n < n &&
            !backend_weight_bind(backend, &w[p.n], f, WIDE, WIDE, NULL, b->bank + p.n * bytes, NULL))
         p.n++;
+    double before = p.n == n ? pace_s(b, t) : NAN;
     for (int i = 0; p.n == n && i < STREAM_RUNS; i++) {
         const int64_t from = clock_ns();
         run_products(&p);
-        seconds = middle(all, (double)(clock_ns() - from) * 1e-9 / n / WIDE / WIDE);
+        const double seconds = (double)(clock_ns() - from) * 1e-9 / n / WIDE / WIDE, after = pace_s(b, t);
+        add(&b->stream[format][t], seconds / (0.5 * (before + after)));
+        before = after;
     }
     for (int i = 0; i < p.n; i++) backend_weight_release(backend, &w[i]);
     free(w);
-    return seconds;
+}
+
+/* All of them at one pace: the usual one. */
+static void put_streams(struct bench *b)
+{
+    for (int t = 0; t < 2; t++) {
+        if (!b->paced[t].n) continue;
+        const double usual_s = memory_pace_usual_s(b->paced[t].s, b->paced[t].n);
+        b->out->pace[t] = (float)(1 / usual_s);
+        for (int f = 0; f < FORMAT_COUNT; f++) {
+            const double s = middle(&b->stream[f][t]) * usual_s;
+            if (usable(s)) b->out->stream[f][t] = (float)s;
+        }
+    }
 }
 
 /* What two shapes say: a product takes `edge` per row and element of input and output, and `weight` per
@@ -195,8 +233,7 @@ static void measure_one_row(struct bench *b, struct backend *backend, int f, int
 {
     const double s = product_s(b, backend, &FORMATS[f], (struct shape){ WIDE, WIDE, 1 });
     keep_least(&b->out->product[f][KERNEL_VARIANT_AUTO][0][t], s / WIDE / WIDE);
-    const double stream = stream_s(b, backend, &FORMATS[f], &b->stream[f][t]);
-    if (usable(stream)) b->out->stream[f][t] = (float)stream;
+    measure_stream(b, backend, f, t);
 }
 
 static void measure_format(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
@@ -210,7 +247,7 @@ static void measure_format(struct bench *b, struct backend *backend, int f, enum
     if (v != KERNEL_VARIANT_AUTO) return;
     const double small = product_s(b, backend, format, (struct shape){ SMALL_ROWS, SMALL_COLS, ROWS_MOST });
     if (usable(small) && b->out->product[f][v][KERNEL_ROWS - 1][t] > 0) fit_edge(b, f, t, small);
-    measure_one_row(b, backend, f, t);
+    measure_stream(b, backend, f, t);
 }
 
 /* A product of hardly any weights: what is left is the cost of asking the threads. */
@@ -377,58 +414,57 @@ static enum err_code bench_backend(struct backend **out, const struct bench *b, 
     return rc;
 }
 
-static enum err_code measure_variant(struct bench *b, enum kernel_variant v, int t, struct err *why)
+/* `again`: a further pass over what decoding stands on. */
+static void measure_formats(struct bench *b, struct backend *backend, enum kernel_variant v, int t,
+                            bool again)
+{
+    char what[96];
+    for (int f = 0; f < FORMAT_COUNT; f++) {
+        if (!FORMATS[f].encode || !FORMATS[f].decode) continue;
+        snprintf(what, sizeof what, "%s%s, %s, %d thread%s", FORMATS[f].name, again ? " again" : "",
+                 KERNEL_VARIANT_NAMES[v], b->threads[t], b->threads[t] == 1 ? "" : "s");
+        if (!time_is_left(b, what)) return;
+        if (again)
+            measure_one_row(b, backend, f, t);
+        else
+            measure_format(b, backend, f, v, t);
+    }
+}
+
+static void measure_rest(struct bench *b, struct backend *backend, enum kernel_variant v, int t)
 {
     /* what caches of conversations are kept in */
     static const int KV[] = {
         FORMAT_F16, FORMAT_Q8_0, FORMAT_Q4_0, FORMAT_F32, FORMAT_BF16, FORMAT_FP8_E4M3
     };
-    struct backend *backend = NULL;
-    char what[96];
-    enum err_code rc = bench_backend(&backend, b, v, t, why);
-    for (int f = 0; f < FORMAT_COUNT && !rc; f++) {
-        if (!FORMATS[f].encode || !FORMATS[f].decode) continue;
-        snprintf(what, sizeof what, "%s, %s, %d thread%s", FORMATS[f].name, KERNEL_VARIANT_NAMES[v],
-                 b->threads[t], b->threads[t] == 1 ? "" : "s");
-        if (!time_is_left(b, what)) break;
-        measure_format(b, backend, f, v, t);
-    }
-    for (size_t i = 0; i < COUNT_OF(KV) && !rc && time_is_left(b, "attention"); i++)
+    for (size_t i = 0; i < COUNT_OF(KV) && time_is_left(b, "attention"); i++)
         if (v == KERNEL_VARIANT_AUTO || i == 0) measure_attention(b, backend, KV[i], v, t);
-    if (!rc && v == KERNEL_VARIANT_AUTO) {
-        measure_region(b, backend, t);
-        measure_glue(b, backend, t);
-    }
-    backend_close(backend);
-    return rc;
+    if (v != KERNEL_VARIANT_AUTO) return;
+    measure_region(b, backend, t);
+    measure_glue(b, backend, t);
 }
 
 static void measure_reads(struct bench *b, int t)
 {
     const struct ceiling_reading all = { .threads = b->threads[t] };
     for (int i = 0; i < KERNEL_READS && time_is_left(b, "memory read"); i++) {
-        const double speed = 1 / middle(&b->read[i][t],
-                                        1 / ceiling_read_bytes_s(&all, KERNEL_READ_AT[i], READ_S));
+        add(&b->read[i][t], 1 / ceiling_read_bytes_s(&all, KERNEL_READ_AT[i], READ_S));
+        const double speed = 1 / middle(&b->read[i][t]);
         if (usable(speed)) b->out->read[i][t] = (float)speed;
     }
 }
 
-/* A further pass over what decoding stands on. */
-static enum err_code measure_again(struct bench *b, int t, struct err *why)
+static enum err_code measure_variant(struct bench *b, enum kernel_variant v, int t, bool again,
+                                     struct err *why)
 {
     struct backend *backend = NULL;
-    char what[96];
-    enum err_code rc = bench_backend(&backend, b, KERNEL_VARIANT_AUTO, t, why);
-    for (int f = 0; f < FORMAT_COUNT && !rc; f++) {
-        if (!FORMATS[f].encode || !FORMATS[f].decode) continue;
-        snprintf(what, sizeof what, "%s again, %d thread%s", FORMATS[f].name, b->threads[t],
-                 b->threads[t] == 1 ? "" : "s");
-        if (!time_is_left(b, what)) break;
-        measure_one_row(b, backend, f, t);
-    }
+    enum err_code rc = bench_backend(&backend, b, v, t, why);
+    if (rc) return rc;
+    measure_formats(b, backend, v, t, again);
+    if (!again) measure_rest(b, backend, v, t);
     backend_close(backend);
-    if (!rc) measure_reads(b, t);
-    return rc;
+    if (v == KERNEL_VARIANT_AUTO) measure_reads(b, t);
+    return ERR_OK;
 }
 
 static void fill_numbers(float *x, int64_t n)
@@ -454,7 +490,7 @@ static enum err_code bench_memory(struct bench *b, struct err *why)
     b->bank = mmap(NULL, (size_t)BANK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (b->bank == MAP_FAILED) b->bank = NULL;
     if (!b->x || !b->y || !b->small || !b->numbers || !b->bank)
-        return err_set(why, ERR_NOMEM, "measuring the kernels takes 300 MB of memory");
+        return err_set(why, ERR_NOMEM, "measuring the kernels takes 450 MB of memory");
     madvise(b->bank, (size_t)BANK_BYTES, MADV_NOHUGEPAGE); /* as a mapped file is */
     memset(b->bank, BANK_BYTE, (size_t)BANK_BYTES);
     fill_numbers(b->numbers, WIDE);
@@ -477,15 +513,15 @@ enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable
     b.deadline_s = b.begun_s + (seconds > 0 ? seconds : DEFAULT_SECONDS);
     enum err_code rc = bench_memory(&b, why);
     const int last = all > 1 ? 0 : 1;
-    for (int t = 1; t >= last && !rc; t--) {
-        rc = measure_variant(&b, KERNEL_VARIANT_AUTO, t, why);
-        if (!rc) measure_reads(&b, t);
+    for (int t = last; t < 2 && !rc; t++) rc = memory_pace_open(&b.pace[t], b.isa, b.threads[t], why);
+    for (int pass = 0; pass < PASSES && !rc; pass++) {
+        for (int t = 1; t >= last && !rc; t--)
+            rc = measure_variant(&b, KERNEL_VARIANT_AUTO, t, pass > 0, why);
+        for (int v = 1; v < KERNEL_VARIANTS && pass && !rc; v++)
+            if (v % (PASSES - 1) == pass % (PASSES - 1)) rc = measure_variant(&b, v, 1, false, why);
     }
-    for (int pass = 1; pass < PASSES && !rc; pass++) {
-        for (int t = 1; t >= last && !rc; t--) rc = measure_again(&b, t, why);
-        for (int v = 1; v < KERNEL_VARIANTS && !rc; v++)
-            if (v % (PASSES - 1) == pass % (PASSES - 1)) rc = measure_variant(&b, v, 1, why);
-    }
+    put_streams(&b);
+    for (int t = 0; t < 2; t++) memory_pace_close(b.pace[t]);
     free(b.x);
     free(b.y);
     free(b.small);

@@ -97,6 +97,9 @@ static void a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic(void **
     CHECK_NEAR(one.prefill_limit_tok_s / (1e11 / p.plan.flops_per_token), 1, 1e-12);
     const struct prediction two = predicted(b, "threads=2", 512);
     CHECK_NEAR(two.decode_limit_tok_s, p.decode_limit_tok_s, 1e-9); /* 2 x 6 is more than all have: 10 */
+    const struct prediction busy = predicted_for(b, "",
+                                                 &(struct predict_for){ .ctx = 512, .memory_ratio = 0.5 });
+    CHECK_NEAR(busy.decode_limit_tok_s / p.decode_limit_tok_s, 0.5, 1e-12); /* memory at half its pace */
     const struct prediction small = predicted(b, "q4_0", 512);
     CHECK(small.decode_limit_tok_s > 3 * p.decode_limit_tok_s && small.decode_tok_s > 1.5 * p.decode_tok_s &&
           small.plan.total < p.plan.total);
@@ -275,6 +278,11 @@ static void timed_kernels_add_up(void **state)
     const struct predict_for deep = { .ctx = 512, .depth = 500 }, four = { .ctx = 512, .sequences = 4 };
     CHECK(predicted_for(b, "", &deep).decode_tok_s < p.decode_tok_s);
     CHECK(predicted_for(b, "", &four).decode_tok_s > p.decode_tok_s);
+    /* memory at half its pace: weights take twice as long, and nothing else does */
+    const struct predict_for slow = { .ctx = 512, .memory_ratio = 0.5 };
+    const struct prediction waits = predicted_for(b, "", &slow);
+    CHECK_NEAR(waits.decode_tok_s * (step + weights * 1e-10), 1, 1e-3);
+    CHECK(waits.decode_work.memory_ratio == 0.5 && p.decode_work.memory_ratio == 0);
     b->ceilings.kernels = (struct kernel_times){ 0 };
     const struct prediction guess = predicted(b, "", 512);
     CHECK(guess.assumed && guess.decode_high / guess.decode_low > p.decode_high / p.decode_low);

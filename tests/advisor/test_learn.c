@@ -31,7 +31,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-static struct lesson_traits traits_of(const char *recipe, int layers, const char *line, double reading)
+static struct lesson_traits traits_at(const char *recipe, int layers, const char *line, double reading,
+                                      double memory_ratio)
 {
     struct model_shape shape = { .params = layers };
     struct config c;
@@ -42,8 +43,13 @@ static struct lesson_traits traits_of(const char *recipe, int layers, const char
     snprintf(text, sizeof text, "%s%s%s", recipe, *line ? "," : "", line);
     CHECK_OK(config_parse(&c, text, &why));
     const int threads = (int)config_int(&c, KNOB_THREADS);
-    lesson_traits_of(&t, &shape, &c, &(struct lesson_work){ 64, 512, 1, threads, reading });
+    lesson_traits_of(&t, &shape, &c, &(struct lesson_work){ 64, 512, 1, threads, reading, memory_ratio });
     return t;
+}
+
+static struct lesson_traits traits_of(const char *recipe, int layers, const char *line, double reading)
+{
+    return traits_at(recipe, layers, line, reading, 0);
 }
 
 static struct lesson_traits traits(const char *recipe, int layers, const char *line)
@@ -204,13 +210,34 @@ static void waiting_for_memory_is_learned_by_its_share(void **state)
     CHECK(width(waits) > width(thinks)); /* as memory is now, it may not be when this runs */
 }
 
+/* A run beside which memory was looked at says more of everything else. */
+static void a_known_memory_is_less_noise(void **state)
+{
+    struct teaching *t = *state;
+    const struct lesson_traits blind = traits_of("bf16", 3, "threads=1", 0.9),
+                               seen = traits_at("bf16", 3, "threads=1", 0.9, 0.7);
+    CHECK(!blind.memory_ratio && seen.memory_ratio == 0.7 && strstr(seen.text, " pace=0.700"));
+    teach(t, blind, 50, 40);
+    const double after_blind = ask(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1).value;
+    struct err why = { 0 };
+    CHECK_OK(db_residual_clear(t->d, "m", &why));
+    teach(t, seen, 50, 40);
+    const struct estimate e = ask(t, traits_at("q8_0", 3, "threads=1", 0.9, 0.7), 100, 0.1),
+                          unknown = ask(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1);
+    CHECK(e.value < after_blind && width(e) < width(unknown));
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        T(nothing_learned_is_the_model_alone),         T(what_is_like_a_run_learns_most),
-        T(the_order_of_runs_does_not_matter),          T(unseen_configurations_lie_in_their_intervals),
-        T(waiting_for_memory_is_learned_by_its_share), T(accuracy_counts),
+        T(nothing_learned_is_the_model_alone),
+        T(what_is_like_a_run_learns_most),
+        T(the_order_of_runs_does_not_matter),
+        T(unseen_configurations_lie_in_their_intervals),
+        T(waiting_for_memory_is_learned_by_its_share),
+        T(a_known_memory_is_less_noise),
+        T(accuracy_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

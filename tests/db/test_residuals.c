@@ -1,5 +1,5 @@
 /* Proves: what was predicted and measured is kept per machine and basis, newest first, unknown as unknown;
- * forgetting one machine leaves the others; a store of version 7 learns to keep them. */
+ * forgetting one machine leaves the others; stores of versions 7 and 10 learn to keep them. */
 #include <math.h>
 #include <sqlite3.h>
 
@@ -25,17 +25,20 @@ static void kept_per_machine_and_basis(void **state)
     CHECK_OK(db_open(&d, t->file, &why));
     for (int i = 0; i < 100; i++) {
         struct residual_row r = row_of(i % 2 ? "m1" : "m2", i < 50 ? "old" : "new", i ? i : NAN);
+        r.memory_ratio = i % 4 ? 0.01 * i : NAN;
+        r.foretold = 12;
         CHECK_OK(db_residual_insert(d, &r, &why));
         CHECK(r.id == i + 1 && r.unix_ms > 0);
     }
     CHECK_OK(db_residual_list(d, "m1", "new", 1000, &rows, &n, &why));
     assert_int_equal(n, 25);
+    CHECK(rows[0].memory_ratio == 0.99 && rows[0].foretold == 12);
     CHECK(rows[0].measured == 99 && rows[24].measured == 51 && rows[0].predicted == 11);
     assert_string_equal(rows[0].metric, "decode_tok_s");
     free(rows);
     CHECK_OK(db_residual_list(d, "m2", NULL, 1000, &rows, &n, &why));
     assert_int_equal(n, 50);
-    CHECK(isnan(rows[49].measured));
+    CHECK(isnan(rows[49].measured) && isnan(rows[49].memory_ratio));
     free(rows);
     CHECK_OK(db_residual_list(d, "m2", NULL, 3, &rows, &n, &why));
     assert_int_equal(n, 3);
@@ -78,9 +81,31 @@ static void version_7_is_migrated(void **state)
     db_close(d);
 }
 
+static void version_10_is_migrated(void **state)
+{
+    const struct temp *t = *state;
+    struct err why;
+    struct db *d;
+    struct residual_row *rows, r = row_of("ab12", "b", 3);
+    int n;
+    CHECK_OK(db_open(&d, t->file, &why));
+    CHECK_OK(db_residual_insert(d, &r, &why));
+    db_close(d);
+    tell(t->file, "ALTER TABLE residual DROP COLUMN memory_ratio; ALTER TABLE residual DROP COLUMN foretold;"
+                  "PRAGMA user_version = 10");
+    CHECK(db_open_reader(&d, t->file, 100, &why) == ERR_FORMAT && strstr(why.message, "has version 10"));
+    CHECK_OK(db_open(&d, t->file, &why));
+    CHECK_OK(db_residual_list(d, "ab12", NULL, 10, &rows, &n, &why));
+    CHECK(n == 1 && rows[0].measured == 3 && isnan(rows[0].memory_ratio) && isnan(rows[0].foretold));
+    free(rows);
+    CHECK_OK(db_check(d, &why));
+    db_close(d);
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, temp_setup, temp_teardown)
-    const struct CMUnitTest tests[] = { T(kept_per_machine_and_basis), T(version_7_is_migrated) };
+    const struct CMUnitTest tests[] = { T(kept_per_machine_and_basis), T(version_7_is_migrated),
+                                        T(version_10_is_migrated) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,10 @@ static void version_9_is_migrated(void **state)
     CHECK_OK(db_open(&d, t->file, &why));
     db_close(d);
     assert_int_equal(sqlite3_open(t->file, &s), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(s, "DROP TABLE device_shapes; PRAGMA user_version = 9", NULL, NULL, NULL),
+    assert_int_equal(sqlite3_exec(s,
+                                  "DROP TABLE device_shapes; ALTER TABLE residual DROP COLUMN memory_ratio;"
+                                  "ALTER TABLE residual DROP COLUMN foretold; PRAGMA user_version = 9",
+                                  NULL, NULL, NULL),
                      SQLITE_OK);
     sqlite3_close(s);
     CHECK(db_open_reader(&d, t->file, 100, &why) == ERR_FORMAT && strstr(why.message, "has version 9"));

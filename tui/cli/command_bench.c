@@ -49,6 +49,7 @@ const struct column BENCH_COLUMNS[] = {
     { "energy_j", "energy J", COLUMN_NUM, 1, 2 },
     { "prefill_limit_share", "prefill % of limit", COLUMN_NUM, 100, 0 },
     { "decode_limit_share", "decode % of limit", COLUMN_NUM, 100, 0 },
+    { "memory_ratio", NULL, COLUMN_NUM },
     { "disturbed", "disturbed", COLUMN_INT },
     { "random_weights", NULL, COLUMN_BOOL },
     { "error", "error", COLUMN_TEXT },
@@ -56,7 +57,8 @@ const struct column BENCH_COLUMNS[] = {
 const size_t BENCH_COLUMN_COUNT = COUNT_OF(BENCH_COLUMNS);
 
 enum { WORKLOADS_MAX = 256, SAMPLES_MAX = 6000 };
-static const double LIMIT_SLACK = 1.05; /* ceilings are measured within a few percent */
+static const double LIMIT_SLACK = 1.05;  /* ceilings are measured within a few percent */
+static const double MEMORY_SLACK = 0.85; /* below, others on the host use memory, too */
 
 struct bench {
     const struct cli_global *g;
@@ -65,6 +67,7 @@ struct bench {
     struct machine_ceilings ceilings;
     bool ceilings_known;
     struct sampler_thread *sampler;
+    struct memory_watch memory;
     struct sample *window; /* [SAMPLES_MAX] */
     struct recorder recorder;
     struct table table;
@@ -249,6 +252,7 @@ static void put_tally(struct bench *b, json_t *row, struct tally *t, const struc
     json_put_num(row, "itl_p99_s", stats_latency_quantile(t->itl, t->n_itl, 0.99));
     if (t->peak > 0) json_put_int(row, "peak_rss_bytes", (int64_t)t->peak);
     json_put_num(row, "energy_j", t->energy_j / t->n);
+    json_put_num(row, "memory_ratio", memory_watch_ratio(&b->memory));
     json_put_int(row, "disturbed", t->disturbed);
     put_shares(b, row, w, prefill, decode);
 }
@@ -285,6 +289,7 @@ static enum err_code learn(struct bench *b, const struct tally *t, const struct 
                               /* of a cell that did nothing else */
                               .token_j = tokens > 0 && !t->prompt_tokens && !w->depth ? t->energy_j / tokens
                                                                                       : NAN,
+                              .memory_ratio = memory_watch_ratio(&b->memory),
                               .run_id = b->recorder.run.id };
     return lesson_keep(b->recorder.db, &l, why);
 }
@@ -320,8 +325,12 @@ static enum err_code one_workload(struct bench *b, struct arm *arm, const struct
     enum err_code rc = ERR_OK;
     b->repetition = 0;
     if (!args_has(b->a, "--no-warmup")) rc = one_cell(b, arm, &t, true, why);
-    for (b->repetition = 1; b->repetition <= b->repetitions && !rc; b->repetition++)
+    memory_watch_restart(&b->memory);
+    memory_watch_look(&b->memory);
+    for (b->repetition = 1; b->repetition <= b->repetitions && !rc; b->repetition++) {
         rc = one_cell(b, arm, &t, false, why);
+        memory_watch_look(&b->memory);
+    }
     if (t.n) {
         json_t *row = new_row(b);
         json_put_int(row, "repetitions", t.n);
@@ -408,7 +417,9 @@ static enum err_code one_config(struct bench *b, struct err *why)
     if (rc) return rc;
     snprintf(b->model, sizeof b->model, "%s", path);
     free(path);
+    rc = memory_watch_open(&b->memory, c, &b->machine, &b->ceilings, why);
     for (b->workload_i = 0; b->workload_i < b->n_workloads && !rc;) rc = one_arm(b, why);
+    memory_watch_close(&b->memory);
     return rc;
 }
 
@@ -417,9 +428,11 @@ static int finish(struct bench *b, enum err_code rc, struct err *why)
     struct err db_why = { 0 };
     progress_clear(&b->progress);
     bool random = false, beyond = false, some = json_array_size(b->table.rows) > 0;
+    double slowest = 1;
     for (size_t i = 0; i < json_array_size(b->table.rows); i++) {
         const json_t *row = json_array_get(b->table.rows, i);
         random |= json_get_bool(row, "random_weights", false);
+        slowest = fmin(slowest, json_get_num(row, "memory_ratio", NAN));
         beyond |= json_get_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, 0) > LIMIT_SLACK ||
                   json_get_num(row, METRICS[METRIC_LIMIT_SHARE_DECODE].name, 0) > LIMIT_SLACK;
     }
@@ -434,6 +447,12 @@ static int finish(struct bench *b, enum err_code rc, struct err *why)
         table_note(&b->table,
                    "a rate lies above the machine's limit: the weights stay in a cache, or the limit was "
                    "measured while the machine was busy (qdyno detect --probe)");
+    if (slowest < MEMORY_SLACK)
+        table_note(
+            &b->table,
+            "weights came from memory at %.0f %% of the speed that was usual when kernels were timed: what "
+            "waits for them was slower by as much",
+            100 * slowest);
     if (random) table_note(&b->table, "%s", RANDOM_WEIGHTS);
     json_put_str(b->table.extra, "machine", b->machine.id);
     if (recorder_finish(&b->recorder,

@@ -1,0 +1,45 @@
+/* advisor/memory_watch.c - see memory_watch.h. */
+#include "advisor/memory_watch.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "advisor/cost.h"
+
+enum err_code memory_watch_open(struct memory_watch *w, const struct config *c, const struct machine *machine,
+                                const struct machine_ceilings *ceilings, struct err *why)
+{
+    const int threads = cost_threads(c, machine);
+    const double usual = (double)ceilings->kernels.pace[threads > 1];
+    *w = (struct memory_watch){ .usual_s = 1 / usual };
+    /* between one thread and all nobody knows what is usual */
+    const bool timed = threads == 1 || threads == ceilings->threads_all;
+    uint32_t isa;
+    const enum err_code rc = isa_usable(&isa, why);
+    return !rc && timed && usual > 0 ? memory_pace_open(&w->pace, isa, threads, why) : rc;
+}
+
+void memory_watch_close(struct memory_watch *w)
+{
+    memory_pace_close(w->pace);
+    w->pace = NULL;
+}
+
+void memory_watch_restart(struct memory_watch *w)
+{
+    w->looks = 0;
+}
+
+void memory_watch_look(struct memory_watch *w)
+{
+    enum { TIMES = 4 };
+    for (int i = 0; w->pace && i < TIMES; i++)
+        w->read_s[w->looks++ % MEMORY_WATCH_MOST] = memory_pace_read_s(w->pace);
+}
+
+double memory_watch_ratio(const struct memory_watch *w)
+{
+    double read_s[MEMORY_WATCH_MOST];
+    memcpy(read_s, w->read_s, sizeof read_s);
+    return w->usual_s / memory_pace_usual_s(read_s, MIN(w->looks, MEMORY_WATCH_MOST));
+}
