@@ -10,13 +10,14 @@ enum err_code memory_watch_open(struct memory_watch *w, const struct config *c, 
                                 const struct machine_ceilings *ceilings, struct err *why)
 {
     const int threads = cost_threads(c, machine);
-    const double usual = (double)ceilings->kernels.pace[threads > 1];
-    *w = (struct memory_watch){ .usual_s = 1 / usual };
-    /* between one thread and all nobody knows what is usual */
-    const bool timed = threads == 1 || threads == ceilings->threads_all;
+    const bool all = threads == ceilings->threads_all;
+    const double usual = (double)ceilings->kernels.pace[all];
     uint32_t isa;
+    *w = (struct memory_watch){ .usual_s = 1 / usual };
     const enum err_code rc = isa_usable(&isa, why);
-    return !rc && timed && usual > 0 ? memory_pace_open(&w->pace, isa, threads, why) : rc;
+    /* between one thread and all, or with other kernels, nobody knows what is usual */
+    const bool timed = (all || threads == 1) && usual > 0 && isa == isa_detect();
+    return !rc && timed ? memory_pace_open(&w->pace, isa, threads, why) : rc;
 }
 
 void memory_watch_close(struct memory_watch *w)

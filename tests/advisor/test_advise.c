@@ -288,6 +288,37 @@ static void timed_kernels_add_up(void **state)
     CHECK(guess.assumed && guess.decode_high / guess.decode_low > p.decode_high / p.decode_low);
 }
 
+static void memory_is_watched_where_kernels_were_timed(void **state)
+{
+    struct bench *b = *state;
+    struct memory_watch w;
+    struct config all, one, two;
+    struct err why = { 0 };
+    uint32_t isa;
+    CHECK_OK(config_parse(&all, "threads=4", &why));
+    CHECK_OK(config_parse(&one, "threads=1", &why));
+    CHECK_OK(config_parse(&two, "threads=2", &why));
+    b->ceilings.threads_all = 4;
+    CHECK_OK(memory_watch_open(&w, &all, &b->machine, &b->ceilings, &why));
+    memory_watch_look(&w);
+    CHECK(isnan(memory_watch_ratio(&w))); /* they never were */
+    memory_watch_close(&w);
+    b->ceilings.kernels.pace[0] = b->ceilings.kernels.pace[1] = 1e9f;
+    CHECK_OK(memory_watch_open(&w, &two, &b->machine, &b->ceilings, &why));
+    CHECK(!w.pace); /* not with two of four */
+    memory_watch_close(&w);
+    CHECK_OK(isa_usable(&isa, &why));
+    for (int i = 0; i < 2 && isa == isa_detect(); i++) {
+        CHECK_OK(memory_watch_open(&w, i ? &one : &all, &b->machine, &b->ceilings, &why));
+        CHECK(isnan(memory_watch_ratio(&w)));
+        memory_watch_look(&w);
+        CHECK(memory_watch_ratio(&w) > 1e-3 && memory_watch_ratio(&w) < 1e3);
+        memory_watch_restart(&w);
+        CHECK(isnan(memory_watch_ratio(&w)));
+        memory_watch_close(&w);
+    }
+}
+
 static void energy_and_load_are_known_or_unknown(void **state)
 {
     struct bench *b = *state;
@@ -450,6 +481,7 @@ int main(void)
         ADVISE_TEST(disturbed_ceilings_and_caches),
         ADVISE_TEST(precision_chooses_the_arithmetic),
         ADVISE_TEST(timed_kernels_add_up),
+        ADVISE_TEST(memory_is_watched_where_kernels_were_timed),
         ADVISE_TEST(energy_and_load_are_known_or_unknown),
         ADVISE_TEST(every_advice_parses_explains_and_warns),
         ADVISE_TEST(each_goal_puts_first_what_it_asks_for),
