@@ -31,7 +31,8 @@ static const struct {
 /* Of waiting for memory: by how much both runs do. Once for all of them, once more for equal threads. */
 static const double READING_WEIGHT = 0.20;
 /* Between two measurements of the same, and beside that as far as they wait for a memory that others use:
- * each has its moment, which is known (but not to the second) where memory was looked at beside it. */
+ * each has its moment, which is known (but not to the second) where memory was looked at beside it: half of
+ * the other by judgement. */
 static const double NOISE_SD = 0.032, READING_NOISE_SD = 0.12, PACED_NOISE_SD = 0.06;
 static const double NINE_IN_TEN = 1.645;
 
@@ -60,14 +61,6 @@ static void trait_set(struct lesson_traits *t, enum lesson_trait which, const ch
              text);
 }
 
-/* FNV-1a: equal texts, equal numbers. */
-static uint64_t text_hash(const char *s, size_t n)
-{
-    uint64_t h = 14695981039346656037u;
-    for (size_t i = 0; i < n; i++) h = (h ^ (uint8_t)s[i]) * 1099511628211u;
-    return h;
-}
-
 static const char READING[] = " reading=", PACE[] = " pace=";
 static double number_after(const char *text, const char *key)
 {
@@ -82,7 +75,7 @@ static void traits_read(struct lesson_traits *t)
         const size_t n = (size_t)snprintf(key, sizeof key, "%s=", LESSON_TRAITS[i].name);
         t->hash[i] = 0;
         for (const char *at = t->text; at && *at; at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL)
-            if (!strncmp(at, key, n)) t->hash[i] = text_hash(at, strcspn(at, " "));
+            if (!strncmp(at, key, n)) t->hash[i] = hash_number(at, strcspn(at, " "));
     }
     t->reading = number_after(t->text, READING);
     t->memory_ratio = number_after(t->text, PACE);

@@ -186,12 +186,10 @@ struct tune_answer *tune_answer_find(const struct tuning *t, const char *line)
     return NULL;
 }
 
-/* Equal texts, equal numbers (FNV-1a); of 2^64, no two answers of a space meet. */
+/* Of 2^64, no two answers of a space meet. */
 static uint64_t answer_of(const char *line)
 {
-    uint64_t h = 14695981039346656037u;
-    for (; *line; line++) h = (h ^ (unsigned char)*line) * 1099511628211u;
-    return h;
+    return hash_number(line, strlen(line));
 }
 
 /* Every candidate that says the same as this one. */

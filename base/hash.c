@@ -22,3 +22,11 @@ enum err_code hash_file(const char *path, char hex[HASH_HEX], struct err *why)
     file_unmap(&map);
     return ERR_OK;
 }
+
+uint64_t hash_number(const void *data, size_t n)
+{
+    const unsigned char *at = data;
+    uint64_t h = 14695981039346656037u;
+    for (size_t i = 0; i < n; i++) h = (h ^ at[i]) * 1099511628211u;
+    return h;
+}

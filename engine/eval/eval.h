@@ -12,7 +12,7 @@ extern const char EVAL_TEXT[]; /* of share/: held-out stories, for when no text 
 typedef bool eval_progress_fn(void *arg, int64_t chunk, int64_t of, double nll);
 
 /* What one reference said of one text, kept for the next candidate: its logits at the scored positions of the
- * first windows, as far as EVAL_RECALL_BYTES go. Starts as {0}; of another text or window it begins anew.
+ * first windows, as far as 256 MiB go. Starts as {0}; of another text or window it begins anew.
  * Belongs to one reference: the caller's word. */
 struct eval_recall {
     float **window; /* [windows] of [scored][vocab]; owned */
@@ -20,7 +20,6 @@ struct eval_recall {
     uint64_t ids; /* of the text, as a hash */
     int ctx;
 };
-static const int64_t EVAL_RECALL_BYTES = INT64_C(256) << 20;
 void eval_recall_done(struct eval_recall *r);
 
 struct eval_request {

@@ -4,13 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* FNV-1a over the ids: equal texts, equal numbers. */
-static uint64_t hash_of(const struct token_list *ids)
-{
-    uint64_t h = 14695981039346656037u;
-    for (int64_t i = 0; i < ids->n; i++) h = (h ^ (uint32_t)ids->ids[i]) * 1099511628211u;
-    return h;
-}
+static const int64_t KEPT_BYTES = INT64_C(256) << 20; /* at most */
 
 void eval_recall_done(struct eval_recall *r)
 {
@@ -23,7 +17,7 @@ void recall_begin(struct recalling *r, struct eval_recall *all, const struct win
 {
     *r = (struct recalling){ .all = all, .vocab = vocab, .scored = windows_scored(w->ctx) };
     if (!all) return;
-    const uint64_t ids = hash_of(&w->ids);
+    const uint64_t ids = hash_number(w->ids.ids, (size_t)w->ids.n * sizeof *w->ids.ids);
     if (all->ids == ids && all->ctx == w->ctx && all->vocab == vocab) return;
     eval_recall_done(all);
     *all = (struct eval_recall){ .ids = ids, .ctx = w->ctx, .vocab = vocab };
@@ -33,7 +27,7 @@ void recall_begin(struct recalling *r, struct eval_recall *all, const struct win
 static float *fresh_window(struct recalling *r, int64_t window)
 {
     const int64_t bytes = r->scored * r->vocab * (int64_t)sizeof(float);
-    if (window != r->all->windows || (window + 1) * bytes > EVAL_RECALL_BYTES) return NULL;
+    if (window != r->all->windows || (window + 1) * bytes > KEPT_BYTES) return NULL;
     float **grown = realloc(r->all->window, (size_t)(window + 1) * sizeof *grown);
     if (!grown) return NULL;
     r->all->window = grown;
