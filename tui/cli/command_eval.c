@@ -228,7 +228,7 @@ static enum err_code measure(struct eval *e, struct model *m, struct evaluation 
                                     .arg = e,
                                     .greedy_prompts = GREEDY_PROMPTS,
                                     .greedy_tokens = GREEDY_TOKENS,
-                                    .recall = &e->recall };
+                                    .recall = e->n_configs > 1 ? &e->recall : NULL };
     struct divergence d;
     if (!e->ref.model)
         return eval_perplexity(&r->ppl, m, q.text, q.n, q.ctx, q.max_chunks, q.progress, q.arg, why);

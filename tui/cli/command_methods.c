@@ -292,7 +292,7 @@ static enum err_code evaluate(struct measuring *m, const struct config *c, json_
                                     .max_chunks = args_int(m->a, "--chunks", 0),
                                     .progress = on_chunk,
                                     .arg = m,
-                                    .recall = &m->recall };
+                                    .recall = m->n_configs > 1 ? &m->recall : NULL };
     enum err_code rc = shapes_model_open(&candidate, &o, why);
     if (!rc) rc = eval_divergence(&d, m->reference, candidate, &q, why);
     model_close(candidate);
