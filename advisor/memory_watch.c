@@ -14,10 +14,10 @@ enum err_code memory_watch_open(struct memory_watch *w, const struct config *c, 
     const double usual = (double)ceilings->kernels.pace[all];
     uint32_t isa;
     *w = (struct memory_watch){ .usual_s = 1 / usual };
-    const enum err_code rc = isa_usable(&isa, why);
     /* between one thread and all, or with other kernels, nobody knows what is usual */
-    const bool timed = (all || threads == 1) && usual > 0 && isa == isa_detect();
-    return !rc && timed ? memory_pace_open(&w->pace, isa, threads, why) : rc;
+    if (!(all || threads == 1) || !(usual > 0) || isa_usable(&isa, NULL) || isa != isa_detect())
+        return ERR_OK;
+    return memory_pace_open(&w->pace, isa, threads, why);
 }
 
 void memory_watch_close(struct memory_watch *w)

@@ -18,7 +18,7 @@ struct memory_watch {
     int looks;
 };
 /* For configs of that many threads. Where kernels were not timed with them it looks at nothing.
- * memory_watch_close in any case. Errors: as memory_pace_open, isa_usable. */
+ * memory_watch_close in any case. Errors: as memory_pace_open. */
 enum err_code memory_watch_open(struct memory_watch *w, const struct config *c, const struct machine *machine,
                                 const struct machine_ceilings *ceilings, struct err *why);
 void memory_watch_close(struct memory_watch *w);
