@@ -520,8 +520,8 @@ double ceiling_read_bytes_s(const struct ceiling_reading *what, int64_t bytes, d
 
 /* How fast weights come from memory just now, which others on the machine change from one second to the next.
  * No ceiling: one row through q8_0 weights that no cache holds, as decoding does; other formats follow it
- * closer than they follow plain reading, since processors that are shared slow arithmetic, too
- * (kernels/SPEED.md). Two such readings compare where they were made with equal threads and isa. */
+ * closer than they follow plain reading (with two threads), since processors that are shared slow arithmetic,
+ * too (kernels/SPEED.md). Two such readings compare where they were made with equal threads and isa. */
 struct memory_pace;
 enum { MEMORY_PACE_BYTES = 128 << 20 };
 /* *out owned: memory_pace_close. Errors: ERR_NOMEM (the bank), as backend_open. */

@@ -123,9 +123,10 @@ def unseen(options, others, db, seen, dice):
     rows = []
     for (model, line, workload, metric), told_rows in sorted(found.items()):
         told_rows.sort(key=lambda r: r["measured"] / r["predicted"])
-        row = dict(told_rows[(len(told_rows) - 1) // 2])
+        middle = (len(told_rows) - 1) // 2
+        row = dict(told_rows[middle])
         each = [r["measured"] for r in told_rows]
-        row["blind_ratio"] = (row.get("foretold") or row["predicted"]) / statistics.median(each) - 1
+        row["blind_ratio"] = 1 / sorted(r["measured"] / r["foretold"] for r in told_rows)[middle] - 1
         row["apart"] = max(each) / min(each) - 1
         row["pairs"] = [a / b - 1 for a, b in itertools.permutations(each, 2)]
         print(f"{os.path.basename(model)},{line},{workload},{metric},{row['predicted']:.5g},{row['low']:.5g},{row['high']:.5g},"
