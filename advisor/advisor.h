@@ -33,7 +33,7 @@
 #include "advisor/series.h"
 #include "advisor/capsule.h"
 #include "advisor/canary.h"
-#include "advisor/memory_watch.h"
+#include "advisor/conditions.h"
 #include "advisor/results.h"
 #include "advisor/history.h"
 #include "advisor/compare.h"

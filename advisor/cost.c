@@ -76,24 +76,6 @@ static enum kernel_variant variant_of(const struct backend_options *o)
     return KERNEL_VARIANT_AUTO;
 }
 
-void cost_init(struct cost *c, const struct machine *machine, const struct machine_ceilings *ceilings,
-               const struct config *config, bool on_gpu, double memory_ratio)
-{
-    *c = (struct cost){
-        .machine = machine,
-        .ceilings = ceilings,
-        .options = { .isa = isa_of(config, machine),
-                     .precision = (enum precision)config_choice(config, KNOB_PRECISION),
-                     .activations = (enum activations)config_choice(config, KNOB_ACT) },
-        .threads = cost_threads(config, machine),
-        .threads_all = MAX(ceilings->threads_all, 1),
-        .on_gpu = on_gpu,
-        .memory_ratio = memory_ratio > 0 && !on_gpu ? memory_ratio : 1,
-    };
-    c->variant = variant_of(&c->options);
-    c->bandwidth = cost_bandwidth(c) * c->memory_ratio;
-}
-
 /* A ceiling at `threads`, between what 1 and all reach: an upper bound whatever the scaling. All that measure
  * less than one were disturbed. */
 static double at_threads(const struct cost *c, double one, double all)
@@ -240,7 +222,7 @@ static double product_per_weight(struct cost *c, const struct format *f, int n)
     /* beyond the last, in proportion */
     const double seconds = n >= KERNEL_ROWS_AT[KERNEL_ROWS - 1] ? b * n / KERNEL_ROWS_AT[KERNEL_ROWS - 1]
                                                                 : a * exp(slope * (log(n) - from));
-    return seconds * barred(c, f, n);
+    return seconds * barred(c, f, n) * c->computing;
 }
 
 /* Bytes/s when so much is read again and again; NAN: not measured. */
@@ -302,8 +284,44 @@ static double read_per_weight(struct cost *c, const struct format *f, double cac
     const double span = 1 / bank - 1 / near, place = 1 / here - 1 / near;
     const bool beyond = c->footprint >= (double)k->stream_bytes;
     const double share = span > 0 && !beyond ? fmin(fmax(place / span, 0), 1) : 1;
-    const double usual = cached + fmax(far - cached, 0) * share;
-    return usual * (1 + share * (1 / c->memory_ratio - 1));
+    return cached + fmax(far - cached / c->computing, 0) * share * c->waiting;
+}
+
+/* A look at memory is a row of q8_0, which takes the time of its arithmetic and of waiting: how much of each
+ * was measured with the kernels, and how long arithmetic takes now says the look at the cores. */
+static void put_conditions(struct cost *c, const struct conditions *now)
+{
+    static const double LEAST_PART = 0.2, FASTEST = 0.5, SLOWEST = 4; /* beyond, it is the looks' noise */
+    const struct kernel_times *k = &c->ceilings->kernels;
+    const int all = c->threads >= c->threads_all;
+    const double cached = (double)k->product[FORMAT_Q8_0][KERNEL_VARIANT_AUTO][0][all];
+    const double part = 1 - cached / (double)k->stream[FORMAT_Q8_0][all];
+    c->computing = now->core_ratio > 0 ? 1 / now->core_ratio : 1;
+    c->waiting = 1;
+    if (!(now->memory_ratio > 0)) return;
+    c->waiting = part >= LEAST_PART ? (1 / now->memory_ratio - (1 - part) * c->computing) / part
+                                    : 1 / now->memory_ratio;
+    c->waiting = fmin(fmax(c->waiting, FASTEST), SLOWEST);
+}
+
+void cost_init(struct cost *c, const struct machine *machine, const struct machine_ceilings *ceilings,
+               const struct config *config, bool on_gpu, const struct conditions *now)
+{
+    *c = (struct cost){
+        .machine = machine,
+        .ceilings = ceilings,
+        .options = { .isa = isa_of(config, machine),
+                     .precision = (enum precision)config_choice(config, KNOB_PRECISION),
+                     .activations = (enum activations)config_choice(config, KNOB_ACT) },
+        .threads = cost_threads(config, machine),
+        .threads_all = MAX(ceilings->threads_all, 1),
+        .on_gpu = on_gpu,
+        .computing = 1,
+        .waiting = 1,
+    };
+    c->variant = variant_of(&c->options);
+    if (!on_gpu) put_conditions(c, now);
+    c->bandwidth = cost_bandwidth(c) / c->waiting;
 }
 
 double cost_product(struct cost *c, const struct format *f, int64_t rows, int64_t cols, int n)
@@ -365,7 +383,7 @@ double cost_attention(struct cost *c, const struct cost_attention *a)
         const double share = a->many ? SHARES.attend_many : SHARES.attend;
         per = 4 / (cost_operations(c, "f32_fma") * share);
     }
-    return fmax(pairs * elements * per, a->many ? 0 : a->n * bytes / c->bandwidth);
+    return fmax(pairs * elements * per * c->computing, a->many ? 0 : a->n * bytes / c->bandwidth);
 }
 
 double cost_glue(struct cost *c, int64_t embd, int n)
@@ -375,5 +393,5 @@ double cost_glue(struct cost *c, int64_t embd, int n)
     double fixed = time_at_threads(c, k->glue, 0.5), element = time_at_threads(c, k->glue_element, 1);
     if (isnan(fixed)) fixed = GLUE_S;
     if (isnan(element)) element = GLUE_ELEMENT_S / c->threads;
-    return fixed + element * (double)embd * n;
+    return (fixed + element * (double)embd * n) * c->computing;
 }

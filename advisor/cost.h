@@ -3,6 +3,7 @@
 #ifndef QDYNO_ADVISOR_COST_H
 #define QDYNO_ADVISOR_COST_H
 
+#include "advisor/conditions.h"
 #include "engine/engine.h"
 #include "telemetry/telemetry.h"
 
@@ -16,13 +17,13 @@ struct cost {
     bool on_gpu;         /* its GPU computes instead */
     double footprint;    /* bytes that one decode step reads */
     double bandwidth;    /* bytes/s of them at best; NAN unknown */
-    double memory_ratio; /* how fast weights come from memory, of what it was while kernels were timed */
+    double computing, waiting; /* how many times as long as while kernels were timed: arithmetic, memory */
     bool cached; /* as if all weights lay in a cache: what is left of the time is not waiting for memory */
     int assumed; /* lookups so far that nothing measured answered */
 };
-/* Borrows machine and ceilings. memory_ratio 0: not known, so as it was while kernels were timed. */
+/* Borrows machine and ceilings. now: what is not known was as it was while kernels were timed. */
 void cost_init(struct cost *c, const struct machine *machine, const struct machine_ceilings *ceilings,
-               const struct config *config, bool on_gpu, double memory_ratio);
+               const struct config *config, bool on_gpu, const struct conditions *now);
 
 /* Seconds; NAN where a ceiling is missing. */
 double cost_product(struct cost *c, const struct format *f, int64_t rows, int64_t cols, int n);

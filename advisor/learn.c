@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MODEL_REVISION = 4 }; /* another cost model makes other errors: count up when it changes */
+enum { MODEL_REVISION = 5 }; /* another cost model makes other errors: count up when it changes */
 enum { LESSONS_MOST = 300, METRICS_MOST = 6 };
 
 /* How much of what a cost model gets wrong is common to runs that agree in something, as shares of all of it:
@@ -30,9 +30,9 @@ static const struct {
 } LESSON_PAIRS[] = { { TRAIT_MODEL, TRAIT_RECIPE, 0.07 }, { TRAIT_RECIPE, TRAIT_THREADS, 0.12 } };
 /* Of waiting for memory: by how much both runs do. Once for all of them, once more for equal threads. */
 static const double READING_WEIGHT = 0.20;
-/* Between two measurements of the same, and beside that as far as they wait for a memory that others use:
- * each has its moment, which is known (but not to the second) where memory was looked at beside it: half of
- * the other by judgement. */
+/* Between two measurements of the same, beside what their own repetitions say, and beside that as far as they
+ * wait for a memory that others use: each has its moment, which is known (but not to the second) where memory
+ * was looked at beside it: half of the other by judgement. */
 static const double NOISE_SD = 0.032, READING_NOISE_SD = 0.12, PACED_NOISE_SD = 0.06;
 static const double NINE_IN_TEN = 1.645;
 
@@ -61,7 +61,13 @@ static void trait_set(struct lesson_traits *t, enum lesson_trait which, const ch
              text);
 }
 
-static const char READING[] = " reading=", PACE[] = " pace=";
+static const char READING[] = " reading=", PACE[] = " pace=", CORE[] = " core=", NOISE[] = " noise=";
+static void put_number(struct lesson_traits *t, const char *key, double value, int digits)
+{
+    const size_t used = strlen(t->text);
+    snprintf(t->text + used, sizeof t->text - used, "%s%.*f", key, digits, value);
+}
+
 static double number_after(const char *text, const char *key)
 {
     const char *at = strstr(text, key);
@@ -78,7 +84,8 @@ static void traits_read(struct lesson_traits *t)
             if (!strncmp(at, key, n)) t->hash[i] = hash_number(at, strcspn(at, " "));
     }
     t->reading = number_after(t->text, READING);
-    t->memory_ratio = number_after(t->text, PACE);
+    t->now = (struct conditions){ number_after(t->text, PACE), number_after(t->text, CORE) };
+    t->noise = number_after(t->text, NOISE);
 }
 
 void lesson_traits_of(struct lesson_traits *out, const struct model_shape *shape, const struct config *c,
@@ -100,11 +107,10 @@ void lesson_traits_of(struct lesson_traits *out, const struct model_shape *shape
               config_text(c, KNOB_REPACK));
     trait_set(out, TRAIT_WORK, "d%d/b%d/s%d", power_of_four(w->depth), power_of_four(w->batch),
               power_of_four(w->sequences));
-    const size_t used = strlen(out->text);
-    int more = snprintf(out->text + used, sizeof out->text - used, "%s%.2f", READING, w->reading);
-    if (w->memory_ratio > 0)
-        snprintf(out->text + used + more, sizeof out->text - used - (size_t)more, "%s%.3f", PACE,
-                 w->memory_ratio);
+    put_number(out, READING, w->reading, 2);
+    if (w->now.memory_ratio > 0) put_number(out, PACE, w->now.memory_ratio, 3);
+    if (w->now.core_ratio > 0) put_number(out, CORE, w->now.core_ratio, 3);
+    if (w->noise > 0) put_number(out, NOISE, w->noise, 3);
     traits_read(out);
 }
 
@@ -195,9 +201,9 @@ static bool decompose(double *m, int n)
 /* Of one measurement, as a share of the prior's variance: of a tenth (sd 0.1), where nothing says more. */
 static double noise_of(const struct lesson_traits *t)
 {
-    const double USUAL_SD = 0.10, sd = t->memory_ratio > 0 ? PACED_NOISE_SD : READING_NOISE_SD;
-    const double reading = sd * t->reading;
-    return (NOISE_SD * NOISE_SD + reading * reading) / (USUAL_SD * USUAL_SD);
+    const double USUAL_SD = 0.10, sd = t->now.memory_ratio > 0 ? PACED_NOISE_SD : READING_NOISE_SD;
+    const double reading = sd * t->reading, own = t->noise;
+    return (NOISE_SD * NOISE_SD + reading * reading + own * own) / (USUAL_SD * USUAL_SD);
 }
 
 static enum err_code prepare(struct subject *s, struct err *why)

@@ -8,6 +8,7 @@
 #ifndef QDYNO_ADVISOR_LEARN_H
 #define QDYNO_ADVISOR_LEARN_H
 
+#include "advisor/conditions.h"
 #include "db/db.h"
 #include "engine/engine.h"
 #include "telemetry/telemetry.h"
@@ -24,17 +25,19 @@ enum lesson_trait {
     TRAIT_COUNT
 };
 struct lesson_traits {
-    char text[256]; /* "model=llama/1100048384 recipe=q4_0 ... reading=0.66 pace=0.93" */
+    char text[256]; /* "model=llama/1100048384 recipe=q4_0 ... reading=0.66 pace=0.93 core=0.98 noise=0.021" */
     uint64_t hash[TRAIT_COUNT];
-    double reading, memory_ratio;
+    double reading, noise;
+    struct conditions now;
 };
 /* What was done. A memory that is slower than it was when kernels were timed (others use it, too) slows work
- * down as far as it waits for it, whatever the model. Where it was looked at beside the run, the prediction
- * knows, and the run says the more about everything else. */
+ * down as far as it waits for it, and cores that others use as well slow down the rest, whatever the model. Where
+ * both were looked at beside the run, the prediction knows, and the run says the more about everything else. */
 struct lesson_work {
     int depth, batch, sequences, threads; /* threads that really ran */
     double reading;                       /* share of the predicted time that is waiting for memory: 0 .. 1 */
-    double memory_ratio; /* how fast memory was read beside it, of kernel_times.pace; 0: nobody looked */
+    double noise; /* standard error of the rate's logarithm, by its repetitions; 0: nobody knows */
+    struct conditions now;
 };
 void lesson_traits_of(struct lesson_traits *out, const struct model_shape *shape, const struct config *c,
                       const struct lesson_work *w);

@@ -298,17 +298,13 @@ static double reading_share(struct work *w, double (*seconds)(struct work *w), d
 
 static void put_works(struct prediction *out, struct work *w, double decode_s, double prefill_s)
 {
-    const double ratio = w->what->memory_ratio;
-    out->decode_work = (struct lesson_work){
-        w->depth, w->o.batch, w->sequences, w->cost.threads, reading_share(w, seconds_decoding, decode_s),
-        ratio
+    out->decode_work = out->prefill_work = (struct lesson_work){
+        .batch = w->o.batch, .sequences = w->sequences, .threads = w->cost.threads, .now = w->what->now
     };
-    out->prefill_work = (struct lesson_work){ w->what->past,
-                                              w->o.batch,
-                                              w->sequences,
-                                              w->cost.threads,
-                                              reading_share(w, seconds_prefilling, prefill_s),
-                                              ratio };
+    out->decode_work.depth = w->depth;
+    out->decode_work.reading = reading_share(w, seconds_decoding, decode_s);
+    out->prefill_work.depth = w->what->past;
+    out->prefill_work.reading = reading_share(w, seconds_prefilling, prefill_s);
 }
 
 static void put_estimates(struct prediction *out, struct work *w, const struct config *c, double decode_s,
@@ -379,7 +375,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     out->fits = !memory_plan_check(p, config_text(c, KNOB_DEVICE), have, NULL);
     out->depth = w.depth = what->depth > 0 ? what->depth : predict_depth(p->ctx);
     w.prompt = what->prompt > 0 ? what->prompt : PROMPT;
-    cost_init(&w.cost, machine, ceilings, c, what->on_gpu, what->memory_ratio);
+    cost_init(&w.cost, machine, ceilings, c, what->on_gpu, &what->now);
     w.cost.footprint = (double)p->decode_read_bytes + (double)p->kv_bytes_per_token * w.depth * w.sequences;
     w.untouched = untouched_bytes(&w, g, c);
     put_limits(out, &w);

@@ -9,7 +9,7 @@
 #include "advisor/experiment.h"
 #include "advisor/teach.h"
 
-/* What was told for the speed that memory had, what would have been without knowing it, and what by the cost
+/* What was told for how fast the machine was, what would have been without knowing it, and what by the cost
  * model alone. */
 struct said {
     struct prediction told, foretold, raw;
@@ -58,12 +58,15 @@ static enum err_code keep_figure(struct db *d, struct residual_row *r, const str
 static enum err_code keep_figures(struct db *d, struct residual_row *r, const struct said *s,
                                   const struct lesson *l, const struct gguf *g, struct err *why)
 {
+    struct lesson_work decode_work = s->told.decode_work, prefill_work = s->told.prefill_work;
     struct lesson_traits decode, prefill;
     struct model_shape shape;
+    decode_work.noise = l->decode_noise;
+    prefill_work.noise = l->prefill_noise;
     enum err_code rc = model_shape_read(&shape, g, why);
     if (rc) return rc;
-    lesson_traits_of(&decode, &shape, l->config, &s->told.decode_work);
-    lesson_traits_of(&prefill, &shape, l->config, &s->told.prefill_work);
+    lesson_traits_of(&decode, &shape, l->config, &decode_work);
+    lesson_traits_of(&prefill, &shape, l->config, &prefill_work);
     for (size_t i = 0; i < COUNT_OF(FIGURES) && !rc; i++) {
         snprintf(r->traits, sizeof r->traits, "%s", FIGURES[i].prefill ? prefill.text : decode.text);
         rc = keep_figure(d, r, &FIGURES[i], s, l, why);
@@ -79,7 +82,8 @@ static void name_row(struct residual_row *r, const struct lesson *l)
     snprintf(r->model, sizeof r->model, "%s", name ? name + 1 : l->model);
     config_line(l->config, r->config, sizeof r->config);
     workload_line(l->workload, r->workload, sizeof r->workload);
-    r->memory_ratio = l->memory_ratio > 0 ? l->memory_ratio : NAN;
+    r->memory_ratio = l->now.memory_ratio > 0 ? l->now.memory_ratio : NAN;
+    r->core_ratio = l->now.core_ratio > 0 ? l->now.core_ratio : NAN;
     r->run_id = l->run_id;
 }
 
@@ -89,7 +93,7 @@ static enum err_code say(struct said *s, const struct lesson *l, const struct gg
     struct predict_for what = predict_for_workload(l->workload);
     what.lessons = lessons;
     enum err_code rc = predict(&s->foretold, g, l->config, l->machine, l->ceilings, &what, why);
-    what.memory_ratio = l->memory_ratio > 0 ? l->memory_ratio : 0;
+    what.now = l->now;
     if (!rc) rc = predict(&s->told, g, l->config, l->machine, l->ceilings, &what, why);
     what.lessons = NULL;
     if (!rc) rc = predict(&s->raw, g, l->config, l->machine, l->ceilings, &what, why);
@@ -135,7 +139,6 @@ enum err_code lesson_keep_run(struct db *d, const struct experiment_state *s, co
                               .peak_bytes = NAN, /* of two models' buffers some are never filled */
                               .load_s = NAN,     /* recipes may have been made in it */
                               .token_j = NAN,
-                              .memory_ratio = NAN, /* the other arms' share of the time is in it */
                               .run_id = s->run_id },
             why);
     }

@@ -13,10 +13,11 @@ struct lesson {
     const struct config *config;
     const struct workload *workload;
     double decode_tok_s, prefill_tok_s, peak_bytes, load_s, token_j;
-    double memory_ratio; /* struct lesson_work; NAN or 0: nobody looked */
-    int64_t run_id;      /* 0: none */
+    double decode_noise, prefill_noise; /* struct lesson_work */
+    struct conditions now;
+    int64_t run_id; /* 0: none */
 };
-/* Predict as it would have been told just now, for the speed that memory had, and keep that beside what was
+/* Predict as it would have been told just now, for how fast the machine was, and keep that beside what was
  * measured. */
 enum err_code lesson_keep(struct db *d, const struct lesson *l, struct err *why);
 /* The same of every arm of an experiment that came to its end; of others nothing. */

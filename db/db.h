@@ -364,9 +364,10 @@ struct residual_row {
     double untaught;             /* by the model alone; NAN unknown, as all of these */
     double predicted, low, high; /* as it was told: corrected by the rows before */
     double measured;
-    double memory_ratio; /* how fast memory was read beside it, of what it was when kernels were timed; all
-                            of the above is told for that. NAN: nobody looked */
-    double foretold;     /* as `predicted`, without knowing it */
+    double memory_ratio, core_ratio; /* how fast weights came and cores multiplied beside it, of what it was
+                                        when kernels were timed; all of the above is told for that. NAN:
+                                        nobody looked */
+    double foretold;                 /* as `predicted`, without knowing it */
     int64_t run_id;      /* 0: of no run */
     int64_t unix_ms;
 };

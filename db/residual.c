@@ -12,7 +12,7 @@ static const struct column RESIDUAL_COLUMNS[] = {
     COLUMN(residual_row, low, REAL),      COLUMN(residual_row, high, REAL),
     COLUMN(residual_row, measured, REAL), COLUMN(residual_row, run_id, I64),
     COLUMN(residual_row, unix_ms, I64),   COLUMN(residual_row, memory_ratio, REAL),
-    COLUMN(residual_row, foretold, REAL),
+    COLUMN(residual_row, foretold, REAL), COLUMN(residual_row, core_ratio, REAL),
 };
 static const struct table RESIDUAL = { "residual", RESIDUAL_COLUMNS, COUNT_OF(RESIDUAL_COLUMNS) };
 

@@ -130,5 +130,8 @@ const char *const SCHEMA_STEPS[] = {
     /* 10 -> 11: how fast memory was beside a run, and what had been predicted without knowing it. */
     "ALTER TABLE residual ADD COLUMN memory_ratio REAL;"
     "ALTER TABLE residual ADD COLUMN foretold REAL;",
+
+    /* 11 -> 12: how fast its cores were. */
+    "ALTER TABLE residual ADD COLUMN core_ratio REAL;",
 };
 const int SCHEMA_VERSION = COUNT_OF(SCHEMA_STEPS);

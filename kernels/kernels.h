@@ -518,20 +518,23 @@ struct ceiling_reading {
  * that fill `seconds`. NAN when memory is short, or the system places neither pages nor threads. */
 double ceiling_read_bytes_s(const struct ceiling_reading *what, int64_t bytes, double seconds);
 
-/* How fast weights come from memory just now, which others on the machine change from one second to the next.
- * No ceiling: one row through q8_0 weights that no cache holds, as decoding does; other formats follow it
- * closer than they follow plain reading (with two threads), since processors that are shared slow arithmetic,
- * too (kernels/SPEED.md). Two such readings compare where they were made with equal threads and isa. */
-struct memory_pace;
-enum { MEMORY_PACE_BYTES = 128 << 20 };
-/* *out owned: memory_pace_close. Errors: ERR_NOMEM (the bank), as backend_open. */
-enum err_code memory_pace_open(struct memory_pace **out, uint32_t isa, int threads, struct err *why);
-void memory_pace_close(struct memory_pace *p);    /* NULL is fine */
-double memory_pace_read_s(struct memory_pace *p); /* seconds a byte of weights; takes some milliseconds */
+/* How fast this machine is just now, which others on its host change from one second to the next. No ceilings.
+ * Reading is one row through q8_0 weights that no cache holds, as decoding does: other formats follow it closer
+ * than they follow plain reading (kernels/SPEED.md). Arithmetic is f32 multiply-adds in registers, which nothing
+ * but the cores themselves can slow down: where two virtual processors, or ours and somebody else's, take turns
+ * on one core, each has half of it, and no counter of the system says so. Readings compare where they were made
+ * with equal threads and isa. */
+struct pacer;
+enum { PACE_BYTES = 128 << 20 };
+/* *out owned: pace_close. Errors: ERR_NOMEM (the bank), as backend_open. */
+enum err_code pace_open(struct pacer **out, uint32_t isa, int threads, struct err *why);
+void pace_close(struct pacer *p);        /* NULL is fine */
+double pace_read_s(struct pacer *p);     /* seconds a byte of weights; takes some milliseconds */
+double pace_multiply_s(struct pacer *p); /* seconds an operation of all threads together; about 1.5 ms */
 /* Of several such readings, which it sorts: the mean of their middle half. Pace has two levels and more, so
  * no single one of them stands for it, and a moment without a processor would outweigh all others. NAN for
  * none. */
-double memory_pace_usual_s(double *read_s, int n);
+double pace_usual_s(double *reading_s, int n);
 
 /* Arithmetic ceilings: rows of a table, one per kind of multiply-add this build has code for. */
 struct ceiling {

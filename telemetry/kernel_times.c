@@ -58,6 +58,7 @@ json_t *kernel_times_to_json(const struct kernel_times *k)
     json_put_int(object, "measured_unix_ms", k->measured_unix_ms);
     json_put_int(object, "stream_bytes", k->stream_bytes);
     put(object, "pace", k->pace, 2);
+    put(object, "multiply", k->multiply, 2);
     put(object, "region", k->region, 2);
     put(object, "glue", k->glue, 2);
     put(object, "glue_element", k->glue_element, 2);
@@ -113,6 +114,7 @@ enum err_code kernel_times_from_json(struct kernel_times *k, const json_t *objec
     k->measured_unix_ms = json_get_int(object, "measured_unix_ms", 0);
     k->stream_bytes = json_get_int(object, "stream_bytes", 0);
     take(k->pace, 2, json_object_get(object, "pace"));
+    take(k->multiply, 2, json_object_get(object, "multiply"));
     take(k->region, 2, json_object_get(object, "region"));
     take(k->glue, 2, json_object_get(object, "glue"));
     take(k->glue_element, 2, json_object_get(object, "glue_element"));

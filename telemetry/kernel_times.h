@@ -27,7 +27,8 @@ struct kernel_times {
     int64_t measured_unix_ms;                                     /* 0: nobody wrote down when */
     float product[FORMAT_COUNT][KERNEL_VARIANTS][KERNEL_ROWS][2]; /* per weight, weights in a cache */
     float stream[FORMAT_COUNT][2];                                /* per weight, one row, from memory */
-    float pace[2];                     /* bytes/s that weights usually came at then (memory_pace_usual_s) */
+    float pace[2];                     /* bytes/s that weights usually came at then (pace_usual_s) */
+    float multiply[2];                 /* operations/s of the threads at their best then (pace_multiply_s) */
     float edge[FORMAT_COUNT][2];       /* per row and element of input or output beside the weights (auto) */
     float region[2];                   /* of a product, whatever its size */
     float attend_one[FORMAT_COUNT][2]; /* one row: per token in the cache and element of all heads */

@@ -98,7 +98,7 @@ static void a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic(void **
     const struct prediction two = predicted(b, "threads=2", 512);
     CHECK_NEAR(two.decode_limit_tok_s, p.decode_limit_tok_s, 1e-9); /* 2 x 6 is more than all have: 10 */
     const struct prediction busy = predicted_for(b, "",
-                                                 &(struct predict_for){ .ctx = 512, .memory_ratio = 0.5 });
+                                                 &(struct predict_for){ .ctx = 512, .now.memory_ratio = 0.5 });
     CHECK_NEAR(busy.decode_limit_tok_s / p.decode_limit_tok_s, 0.5, 1e-12); /* memory at half its pace */
     const struct prediction small = predicted(b, "q4_0", 512);
     CHECK(small.decode_limit_tok_s > 3 * p.decode_limit_tok_s && small.decode_tok_s > 1.5 * p.decode_tok_s &&
@@ -260,8 +260,8 @@ static void timed_kernels_add_up(void **state)
     CHECK(weights > 1e6 && early > 0 && last > 0);
     const struct model_shape *s = &o.shape;
     const double layers = s->layers, width = (double)s->heads * s->head_dim_k,
-                 logits = 0.8e-9 * (double)s->vocab;
-    const double step = weights * 1e-10 + (4 * layers + 1) * 1e-5 + layers * (1e-5 + 1e-9 * (double)s->embd) +
+                 logits = 0.8e-9 * (double)s->vocab, regions = (4 * layers + 1) * 1e-5;
+    const double step = weights * 1e-10 + regions + layers * (1e-5 + 1e-9 * (double)s->embd) +
                         layers * 64 * width * 1e-10 + logits;
     const struct prediction p = predicted(b, "", 512), one = predicted(b, "threads=1", 512);
     CHECK(!p.assumed && p.runs == 0);
@@ -278,20 +278,28 @@ static void timed_kernels_add_up(void **state)
     const struct predict_for deep = { .ctx = 512, .depth = 500 }, four = { .ctx = 512, .sequences = 4 };
     CHECK(predicted_for(b, "", &deep).decode_tok_s < p.decode_tok_s);
     CHECK(predicted_for(b, "", &four).decode_tok_s > p.decode_tok_s);
-    /* memory at half its pace: weights take twice as long, and nothing else does */
-    const struct predict_for slow = { .ctx = 512, .memory_ratio = 0.5 };
-    const struct prediction waits = predicted_for(b, "", &slow);
-    CHECK_NEAR(waits.decode_tok_s * (step + weights * 1e-10), 1, 1e-3);
-    CHECK(waits.decode_work.memory_ratio == 0.5 && p.decode_work.memory_ratio == 0);
+    /* From memory a weight takes thrice as long. Half the pace doubles that, and nothing else; where cores have
+     * half their speed, too, arithmetic and waiting have doubled each. */
+    for (int f = 0; f < FORMAT_COUNT; f++) b->ceilings.kernels.stream[f][1] = 3e-10f;
+    const double stream = weights * 3e-10, from_memory = step - weights * 1e-10 + stream;
+    const struct predict_for slow = { .ctx = 512, .now.memory_ratio = 0.5 },
+                             shared = { .ctx = 512, .now = { .memory_ratio = 0.5, .core_ratio = 0.5 } };
+    CHECK_NEAR(predicted(b, "", 512).decode_tok_s * from_memory, 1, 1e-3);
+    const struct prediction waits = predicted_for(b, "", &slow), half = predicted_for(b, "", &shared);
+    CHECK_NEAR(waits.decode_tok_s * (from_memory + stream), 1, 1e-3);
+    CHECK(half.decode_tok_s < waits.decode_tok_s);
+    CHECK_NEAR(half.decode_tok_s * (2 * from_memory - logits - regions), 1, 1e-3);
+    CHECK(half.prefill_tok_s < 0.51 * p.prefill_tok_s && waits.prefill_tok_s > 0.6 * p.prefill_tok_s);
+    CHECK(half.decode_work.now.core_ratio == 0.5 && !waits.decode_work.now.core_ratio);
     b->ceilings.kernels = (struct kernel_times){ 0 };
     const struct prediction guess = predicted(b, "", 512);
     CHECK(guess.assumed && guess.decode_high / guess.decode_low > p.decode_high / p.decode_low);
 }
 
-static void memory_is_watched_where_kernels_were_timed(void **state)
+static void the_machine_is_watched_where_kernels_were_timed(void **state)
 {
     struct bench *b = *state;
-    struct memory_watch w;
+    struct conditions_watch w;
     struct config all, one, two;
     struct err why = { 0 };
     uint32_t isa;
@@ -299,23 +307,25 @@ static void memory_is_watched_where_kernels_were_timed(void **state)
     CHECK_OK(config_parse(&one, "threads=1", &why));
     CHECK_OK(config_parse(&two, "threads=2", &why));
     b->ceilings.threads_all = 4;
-    CHECK_OK(memory_watch_open(&w, &all, &b->machine, &b->ceilings, &why));
-    memory_watch_look(&w);
-    CHECK(isnan(memory_watch_ratio(&w))); /* they never were */
-    memory_watch_close(&w);
+    CHECK_OK(conditions_watch_open(&w, &all, &b->machine, &b->ceilings, &why));
+    conditions_watch_look(&w);
+    CHECK(!conditions_of(&w).memory_ratio && !conditions_of(&w).core_ratio); /* they never were */
+    conditions_watch_close(&w);
     b->ceilings.kernels.pace[0] = b->ceilings.kernels.pace[1] = 1e9f;
-    CHECK_OK(memory_watch_open(&w, &two, &b->machine, &b->ceilings, &why));
+    b->ceilings.kernels.multiply[0] = b->ceilings.kernels.multiply[1] = 1e10f;
+    CHECK_OK(conditions_watch_open(&w, &two, &b->machine, &b->ceilings, &why));
     CHECK(!w.pace); /* not with two of four */
-    memory_watch_close(&w);
+    conditions_watch_close(&w);
     CHECK_OK(isa_usable(&isa, &why));
     for (int i = 0; i < 2 && isa == isa_detect(); i++) {
-        CHECK_OK(memory_watch_open(&w, i ? &one : &all, &b->machine, &b->ceilings, &why));
-        CHECK(isnan(memory_watch_ratio(&w)));
-        memory_watch_look(&w);
-        CHECK(memory_watch_ratio(&w) > 1e-3 && memory_watch_ratio(&w) < 1e3);
-        memory_watch_restart(&w);
-        CHECK(isnan(memory_watch_ratio(&w)));
-        memory_watch_close(&w);
+        CHECK_OK(conditions_watch_open(&w, i ? &one : &all, &b->machine, &b->ceilings, &why));
+        CHECK(!conditions_of(&w).memory_ratio && !conditions_of(&w).core_ratio);
+        conditions_watch_look(&w);
+        const struct conditions now = conditions_of(&w);
+        CHECK(now.memory_ratio > 1e-3 && now.memory_ratio < 1e3 && now.core_ratio > 1e-4 && now.core_ratio < 1e4);
+        conditions_watch_restart(&w);
+        CHECK(!conditions_of(&w).memory_ratio && !conditions_of(&w).core_ratio);
+        conditions_watch_close(&w);
     }
 }
 
@@ -481,7 +491,7 @@ int main(void)
         ADVISE_TEST(disturbed_ceilings_and_caches),
         ADVISE_TEST(precision_chooses_the_arithmetic),
         ADVISE_TEST(timed_kernels_add_up),
-        ADVISE_TEST(memory_is_watched_where_kernels_were_timed),
+        ADVISE_TEST(the_machine_is_watched_where_kernels_were_timed),
         ADVISE_TEST(energy_and_load_are_known_or_unknown),
         ADVISE_TEST(every_advice_parses_explains_and_warns),
         ADVISE_TEST(each_goal_puts_first_what_it_asks_for),

@@ -43,7 +43,7 @@ static struct lesson_traits traits_at(const char *recipe, int layers, const char
     snprintf(text, sizeof text, "%s%s%s", recipe, *line ? "," : "", line);
     CHECK_OK(config_parse(&c, text, &why));
     const int threads = (int)config_int(&c, KNOB_THREADS);
-    lesson_traits_of(&t, &shape, &c, &(struct lesson_work){ 64, 512, 1, threads, reading, memory_ratio });
+    lesson_traits_of(&t, &shape, &c, &(struct lesson_work){ 64, 512, 1, threads, reading, 0, { memory_ratio, 0 } });
     return t;
 }
 
@@ -216,7 +216,7 @@ static void a_known_memory_is_less_noise(void **state)
     struct teaching *t = *state;
     const struct lesson_traits blind = traits_of("bf16", 3, "threads=1", 0.9),
                                seen = traits_at("bf16", 3, "threads=1", 0.9, 0.7);
-    CHECK(!blind.memory_ratio && seen.memory_ratio == 0.7 && strstr(seen.text, " pace=0.700"));
+    CHECK(!blind.now.memory_ratio && seen.now.memory_ratio == 0.7 && strstr(seen.text, " pace=0.700"));
     teach(t, blind, 50, 40);
     const double after_blind = ask(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1).value;
     struct err why = { 0 };

@@ -26,13 +26,14 @@ static void kept_per_machine_and_basis(void **state)
     for (int i = 0; i < 100; i++) {
         struct residual_row r = row_of(i % 2 ? "m1" : "m2", i < 50 ? "old" : "new", i ? i : NAN);
         r.memory_ratio = i % 4 ? 0.01 * i : NAN;
+        r.core_ratio = 0.5 * r.memory_ratio;
         r.foretold = 12;
         CHECK_OK(db_residual_insert(d, &r, &why));
         CHECK(r.id == i + 1 && r.unix_ms > 0);
     }
     CHECK_OK(db_residual_list(d, "m1", "new", 1000, &rows, &n, &why));
     assert_int_equal(n, 25);
-    CHECK(rows[0].memory_ratio == 0.99 && rows[0].foretold == 12);
+    CHECK(rows[0].memory_ratio == 0.99 && rows[0].core_ratio == 0.495 && rows[0].foretold == 12);
     CHECK(rows[0].measured == 99 && rows[24].measured == 51 && rows[0].predicted == 11);
     assert_string_equal(rows[0].metric, "decode_tok_s");
     free(rows);
@@ -92,11 +93,13 @@ static void version_10_is_migrated(void **state)
     CHECK_OK(db_residual_insert(d, &r, &why));
     db_close(d);
     tell(t->file, "ALTER TABLE residual DROP COLUMN memory_ratio; ALTER TABLE residual DROP COLUMN foretold;"
+                  "ALTER TABLE residual DROP COLUMN core_ratio;"
                   "PRAGMA user_version = 10");
     CHECK(db_open_reader(&d, t->file, 100, &why) == ERR_FORMAT && strstr(why.message, "has version 10"));
     CHECK_OK(db_open(&d, t->file, &why));
     CHECK_OK(db_residual_list(d, "ab12", NULL, 10, &rows, &n, &why));
     CHECK(n == 1 && rows[0].measured == 3 && isnan(rows[0].memory_ratio) && isnan(rows[0].foretold));
+    CHECK(isnan(rows[0].core_ratio));
     free(rows);
     CHECK_OK(db_check(d, &why));
     db_close(d);

@@ -38,7 +38,8 @@ static void version_9_is_migrated(void **state)
     assert_int_equal(sqlite3_open(t->file, &s), SQLITE_OK);
     assert_int_equal(sqlite3_exec(s,
                                   "DROP TABLE device_shapes; ALTER TABLE residual DROP COLUMN memory_ratio;"
-                                  "ALTER TABLE residual DROP COLUMN foretold; PRAGMA user_version = 9",
+                                  "ALTER TABLE residual DROP COLUMN foretold;"
+                                  "ALTER TABLE residual DROP COLUMN core_ratio; PRAGMA user_version = 9",
                                   NULL, NULL, NULL),
                      SQLITE_OK);
     sqlite3_close(s);

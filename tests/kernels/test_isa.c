@@ -141,16 +141,18 @@ static void ceilings(void **state)
     }
     CHECK(ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = 2 }, 8 << 20, 0.005) > 1e6);
     CHECK(isnan(ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = 1 }, 0, 0.005)));
-    struct memory_pace *pace;
+    struct pacer *pace;
     struct err why = { 0 };
-    CHECK_OK(memory_pace_open(&pace, usable, 2, &why));
-    const double read_s = memory_pace_read_s(pace);
+    CHECK_OK(pace_open(&pace, usable, 2, &why));
+    const double read_s = pace_read_s(pace);
     CHECK(read_s > 0 && read_s < 1e-6);
-    CHECK(memory_pace_usual_s((double[]){ 9, 1, 3, 2 }, 4) == 2.5); /* the least and the most are left out */
-    CHECK(memory_pace_usual_s((double[]){ 7 }, 1) == 7 && isnan(memory_pace_usual_s(NULL, 0)));
-    memory_pace_close(pace);
-    memory_pace_close(NULL);
-    CHECK(memory_pace_open(&pace, usable, 0, &why) == ERR_USAGE && !pace);
+    const double multiply_s = pace_multiply_s(pace);
+    CHECK(multiply_s > 0 && multiply_s < 1e-6);
+    CHECK(pace_usual_s((double[]){ 9, 1, 3, 2 }, 4) == 2.5); /* the least and the most are left out */
+    CHECK(pace_usual_s((double[]){ 7 }, 1) == 7 && isnan(pace_usual_s(NULL, 0)));
+    pace_close(pace);
+    pace_close(NULL);
+    CHECK(pace_open(&pace, usable, 0, &why) == ERR_USAGE && !pace);
     struct numa *nodes;
     CHECK(!numa_open(&nodes, NULL));
     struct ceiling_reading what = { .threads = 2, .nodes = nodes, .near = true };

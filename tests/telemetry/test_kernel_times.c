@@ -31,6 +31,7 @@ static void measured_in_a_moment(void **state)
         CHECK((k.stream[f][1] > 0) == (back.stream[f][1] > 0));
     }
     CHECK(fabsf(back.pace[1] - k.pace[1]) <= 1e-3f * k.pace[1] && k.pace[1] > 1e8f);
+    CHECK(fabsf(back.multiply[1] - k.multiply[1]) <= 1e-3f * k.multiply[1] && k.multiply[1] > 1e8f);
     CHECK(back.measured && back.stream_bytes == k.stream_bytes);
     CHECK(k.measured_unix_ms > 1700000000000 && back.measured_unix_ms == k.measured_unix_ms);
     json_decref(text);

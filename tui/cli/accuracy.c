@@ -1,5 +1,5 @@
 /* tui/cli/accuracy.c - predicted against measured. Every row was predicted with what was known before it was
- * measured, and for the speed that memory had beside it; --forget begins anew. */
+ * measured, and for how fast the machine was beside it; --forget begins anew. */
 #include "tui/cli/accuracy.h"
 
 #include <math.h>
@@ -19,6 +19,7 @@ static const struct column COLUMNS[] = {
     { "error_ratio", "error %", COLUMN_NUM, 100, 1 },
     { "in_interval", "in interval", COLUMN_BOOL },
     { "memory_ratio", "memory %", COLUMN_NUM, 100, 0 },
+    { "core_ratio", "cores %", COLUMN_NUM, 100, 0 },
     { "foretold", NULL, COLUMN_NUM },
     { "untaught", NULL, COLUMN_NUM },
     { "basis", NULL, COLUMN_TEXT },
@@ -40,6 +41,7 @@ static void put_row(struct table *t, const struct residual_row *r)
     json_put_num(row, "error_ratio", r->predicted / r->measured - 1);
     json_put_bool(row, "in_interval", r->measured >= r->low && r->measured <= r->high);
     json_put_num(row, "memory_ratio", r->memory_ratio);
+    json_put_num(row, "core_ratio", r->core_ratio);
     json_put_num(row, "foretold", r->foretold);
     json_put_num(row, "untaught", r->untaught);
     json_put_str(row, "basis", r->basis);

@@ -7,6 +7,7 @@
 #include "tui/cli/record.h"
 #include "tui/cli/rows.h"
 #include "tui/cli/sampling.h"
+#include "tui/cli/tally.h"
 
 const struct cli_flag FLAGS_BENCH[] = {
     FLAG_MODEL_ROW,
@@ -50,6 +51,7 @@ const struct column BENCH_COLUMNS[] = {
     { "prefill_limit_share", "prefill % of limit", COLUMN_NUM, 100, 0 },
     { "decode_limit_share", "decode % of limit", COLUMN_NUM, 100, 0 },
     { "memory_ratio", NULL, COLUMN_NUM },
+    { "core_ratio", NULL, COLUMN_NUM },
     { "disturbed", "disturbed", COLUMN_INT },
     { "random_weights", NULL, COLUMN_BOOL },
     { "error", "error", COLUMN_TEXT },
@@ -58,7 +60,7 @@ const size_t BENCH_COLUMN_COUNT = COUNT_OF(BENCH_COLUMNS);
 
 enum { WORKLOADS_MAX = 256, SAMPLES_MAX = 6000 };
 static const double LIMIT_SLACK = 1.05;  /* ceilings are measured within a few percent */
-static const double MEMORY_SLACK = 0.85; /* below, others on the host use memory, too */
+static const double CONDITIONS_SLACK = 0.85; /* below, others on the host use memory or cores, too */
 
 struct bench {
     const struct cli_global *g;
@@ -67,7 +69,7 @@ struct bench {
     struct machine_ceilings ceilings;
     bool ceilings_known;
     struct sampler_thread *sampler;
-    struct memory_watch memory;
+    struct conditions_watch conditions;
     struct sample *window; /* [SAMPLES_MAX] */
     struct recorder recorder;
     struct table table;
@@ -82,15 +84,6 @@ struct bench {
     const char *label;
     struct progress progress;
     struct err first; /* the first failure */
-};
-
-/* What the repetitions of one row add up to. */
-struct tally {
-    double prefill[64], decode[64]; /* rates of the first repetitions, for the spread */
-    int n;
-    double prompt_tokens, prefill_s, gen_tokens, decode_s, ttft_s, energy_j, peak;
-    float *itl;
-    int n_itl, disturbed;
 };
 
 static bool on_event(void *ctx, const json_t *event)
@@ -168,23 +161,6 @@ static enum err_code plan_work(struct bench *b, struct err *why)
     return rc;
 }
 
-static enum err_code tally_add(struct tally *t, const json_t *answer, double energy_j, struct err *why)
-{
-    if (t->n < (int)COUNT_OF(t->prefill)) {
-        t->prefill[t->n] = answer_prefill_rate(answer);
-        t->decode[t->n] = answer_decode_rate(answer);
-    }
-    t->n++;
-    t->prompt_tokens += json_get_num(answer, "prompt_tokens", 0);
-    t->prefill_s += json_get_num(answer, "prefill_s", NAN);
-    t->gen_tokens += json_get_num(answer, "gen_tokens", 0);
-    t->decode_s += json_get_num(answer, "decode_s", NAN);
-    t->ttft_s += json_get_num(answer, "ttft_s", NAN);
-    t->energy_j += energy_j;
-    t->peak = fmax(t->peak, json_get_num(answer, "peak_rss_bytes", NAN));
-    return answer_itl(answer, &t->itl, &t->n_itl, why);
-}
-
 static enum err_code one_cell(struct bench *b, struct arm *arm, struct tally *t, bool warmup, struct err *why)
 {
     json_t *answer = NULL;
@@ -214,11 +190,9 @@ static enum err_code one_cell(struct bench *b, struct arm *arm, struct tally *t,
             rc = rc ? rc : db_why.code;
         }
     }
-    if (!rc) rc = tally_add(t, answer, cell.energy_j, why);
-    if (!rc && *contamination_reason(b->window, n, answer, NAN, reason, sizeof reason)) {
-        t->disturbed++;
-        log_write(&b->g->log, LOG_INFO, "%s %s: %s", b->line, b->label, reason);
-    }
+    const bool disturbed = !rc && *contamination_reason(b->window, n, answer, NAN, reason, sizeof reason);
+    if (disturbed) log_write(&b->g->log, LOG_INFO, "%s %s: %s", b->line, b->label, reason);
+    if (!rc) rc = tally_add(t, answer, cell.energy_j, disturbed, why);
     json_decref(answer);
     return rc;
 }
@@ -236,24 +210,30 @@ static void put_shares(struct bench *b, json_t *row, const struct workload *w, d
     gguf_close(file);
 }
 
+static void put_conditions(const struct bench *b, json_t *row)
+{
+    const struct conditions now = conditions_of(&b->conditions);
+    json_put_num(row, "memory_ratio", now.memory_ratio > 0 ? now.memory_ratio : NAN);
+    json_put_num(row, "core_ratio", now.core_ratio > 0 ? now.core_ratio : NAN);
+}
+
 static void put_tally(struct bench *b, json_t *row, struct tally *t, const struct workload *w)
 {
-    int spread = MIN(t->n, (int)COUNT_OF(t->prefill));
-    double prefill = t->prompt_tokens > 0 ? t->prompt_tokens / t->prefill_s : NAN;
-    double decode = t->gen_tokens > 0 ? t->gen_tokens / t->decode_s : NAN;
+    const struct sums *all = &t->all;
+    const double prefill = sums_prefill_rate(all), decode = sums_decode_rate(all);
     json_put_num(row, "prefill_tok_s", prefill);
-    json_put_num(row, "prefill_sd_tok_s", stats_sd(t->prefill, spread));
+    json_put_num(row, "prefill_sd_tok_s", stats_sd(all->prefill, sums_kept(all)));
     json_put_num(row, "decode_tok_s", decode);
-    json_put_num(row, "decode_sd_tok_s", stats_sd(t->decode, spread));
+    json_put_num(row, "decode_sd_tok_s", stats_sd(all->decode, sums_kept(all)));
     if (b->side_by_side) json_put_num(row, "decode_seq_tok_s", decode / workload_sequences(w));
-    json_put_num(row, "ttft_s", t->ttft_s / t->n);
+    json_put_num(row, "ttft_s", all->ttft_s / all->n);
     json_put_num(row, "itl_p50_s", stats_latency_quantile(t->itl, t->n_itl, 0.50));
     json_put_num(row, "itl_p95_s", stats_latency_quantile(t->itl, t->n_itl, 0.95));
     json_put_num(row, "itl_p99_s", stats_latency_quantile(t->itl, t->n_itl, 0.99));
-    if (t->peak > 0) json_put_int(row, "peak_rss_bytes", (int64_t)t->peak);
-    json_put_num(row, "energy_j", t->energy_j / t->n);
-    json_put_num(row, "memory_ratio", memory_watch_ratio(&b->memory));
-    json_put_int(row, "disturbed", t->disturbed);
+    if (all->peak > 0) json_put_int(row, "peak_rss_bytes", (int64_t)all->peak);
+    json_put_num(row, "energy_j", all->energy_j / all->n);
+    put_conditions(b, row);
+    json_put_int(row, "disturbed", all->n - t->quiet.n);
     put_shares(b, row, w, prefill, decode);
 }
 
@@ -266,30 +246,31 @@ static bool made_recipe(const json_t *about)
     return false;
 }
 
-/* What this teaches the next prediction. A run that was disturbed, or that QDYNO_ISA held back, teaches
- * nothing. */
+/* What this teaches the next prediction. Repetitions that were disturbed, or that QDYNO_ISA held back, teach
+ * nothing; where they are more than half, what was looked at between them is not of the others. */
 static enum err_code learn(struct bench *b, const struct tally *t, const struct workload *w,
                            const json_t *about, struct err *why)
 {
+    const struct sums *q = &t->quiet;
     uint32_t usable;
-    if (!b->ceilings_known || t->disturbed || isa_usable(&usable, why) || usable != isa_detect())
+    if (!b->ceilings_known || 2 * q->n < t->all.n || isa_usable(&usable, why) || usable != isa_detect())
         return ERR_OK;
-    const double tokens = t->gen_tokens;
     const int64_t batch = config_int(&b->configs[b->config_i], KNOB_BATCH);
+    const bool decodes = q->gen_tokens > 0 && !q->prompt_tokens && !w->depth; /* and nothing else */
     const struct lesson l = { .machine = &b->machine,
                               .ceilings = &b->ceilings,
                               .model = b->model,
                               .config = &b->configs[b->config_i],
                               .workload = w,
-                              .decode_tok_s = tokens > 0 ? tokens / t->decode_s : NAN,
-                              .prefill_tok_s = t->prompt_tokens > 0 ? t->prompt_tokens / t->prefill_s : NAN,
+                              .decode_tok_s = sums_decode_rate(q),
+                              .prefill_tok_s = sums_prefill_rate(q),
                               /* buffers that were not filled are not there yet */
-                              .peak_bytes = w->prompt + w->depth >= batch ? t->peak : NAN,
+                              .peak_bytes = w->prompt + w->depth >= batch ? q->peak : NAN,
                               .load_s = made_recipe(about) ? NAN : json_get_num(about, "load_s", NAN),
-                              /* of a cell that did nothing else */
-                              .token_j = tokens > 0 && !t->prompt_tokens && !w->depth ? t->energy_j / tokens
-                                                                                      : NAN,
-                              .memory_ratio = memory_watch_ratio(&b->memory),
+                              .token_j = decodes ? q->energy_j / q->gen_tokens : NAN,
+                              .decode_noise = rates_noise(q->decode, sums_kept(q)),
+                              .prefill_noise = rates_noise(q->prefill, sums_kept(q)),
+                              .now = conditions_of(&b->conditions),
                               .run_id = b->recorder.run.id };
     return lesson_keep(b->recorder.db, &l, why);
 }
@@ -320,20 +301,20 @@ static void put_memory(json_t *row, const json_t *memory)
 
 static enum err_code one_workload(struct bench *b, struct arm *arm, const struct workload *w, struct err *why)
 {
-    struct tally t = { .peak = NAN };
+    struct tally t = { 0 };
     const json_t *about = arm_description(arm);
     enum err_code rc = ERR_OK;
     b->repetition = 0;
     if (!args_has(b->a, "--no-warmup")) rc = one_cell(b, arm, &t, true, why);
-    memory_watch_restart(&b->memory);
-    memory_watch_look(&b->memory);
+    conditions_watch_restart(&b->conditions);
+    conditions_watch_look(&b->conditions);
     for (b->repetition = 1; b->repetition <= b->repetitions && !rc; b->repetition++) {
         rc = one_cell(b, arm, &t, false, why);
-        memory_watch_look(&b->memory);
+        conditions_watch_look(&b->conditions);
     }
-    if (t.n) {
+    if (t.all.n) {
         json_t *row = new_row(b);
-        json_put_int(row, "repetitions", t.n);
+        json_put_int(row, "repetitions", t.all.n);
         put_tally(b, row, &t, w);
         json_put_num(row, "load_s", json_get_num(about, "load_s", NAN));
         int64_t plan = json_get_int(json_object_get(about, "plan"), "total", -1);
@@ -347,7 +328,7 @@ static enum err_code one_workload(struct bench *b, struct arm *arm, const struct
     } else if (rc) {
         failed(b, why);
     }
-    free(t.itl);
+    tally_free(&t);
     return rc;
 }
 
@@ -418,10 +399,10 @@ static enum err_code one_config(struct bench *b, struct err *why)
     snprintf(b->model, sizeof b->model, "%s", path);
     free(path);
     struct err unseen; /* a figure more or less: what was asked for runs without it */
-    if (memory_watch_open(&b->memory, c, &b->machine, &b->ceilings, &unseen))
-        log_write(&b->g->log, LOG_WARN, "memory_ratio stays unknown: %s", unseen.message);
+    if (conditions_watch_open(&b->conditions, c, &b->machine, &b->ceilings, &unseen))
+        log_write(&b->g->log, LOG_WARN, "memory_ratio and core_ratio stay unknown: %s", unseen.message);
     for (b->workload_i = 0; b->workload_i < b->n_workloads && !rc;) rc = one_arm(b, why);
-    memory_watch_close(&b->memory);
+    conditions_watch_close(&b->conditions);
     return rc;
 }
 
@@ -430,11 +411,12 @@ static int finish(struct bench *b, enum err_code rc, struct err *why)
     struct err db_why = { 0 };
     progress_clear(&b->progress);
     bool random = false, beyond = false, some = json_array_size(b->table.rows) > 0;
-    double slowest = 1;
+    double memory = 1, cores = 1;
     for (size_t i = 0; i < json_array_size(b->table.rows); i++) {
         const json_t *row = json_array_get(b->table.rows, i);
         random |= json_get_bool(row, "random_weights", false);
-        slowest = fmin(slowest, json_get_num(row, "memory_ratio", NAN));
+        memory = fmin(memory, json_get_num(row, "memory_ratio", NAN));
+        cores = fmin(cores, json_get_num(row, "core_ratio", NAN));
         beyond |= json_get_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, 0) > LIMIT_SLACK ||
                   json_get_num(row, METRICS[METRIC_LIMIT_SHARE_DECODE].name, 0) > LIMIT_SLACK;
     }
@@ -449,12 +431,17 @@ static int finish(struct bench *b, enum err_code rc, struct err *why)
         table_note(&b->table,
                    "a rate lies above the machine's limit: the weights stay in a cache, or the limit was "
                    "measured while the machine was busy (qdyno detect --probe)");
-    if (slowest < MEMORY_SLACK)
+    if (memory < CONDITIONS_SLACK)
         table_note(
             &b->table,
             "weights came from memory at %.0f %% of the speed that was usual when kernels were timed: what "
             "waits for them was slower by as much",
-            100 * slowest);
+            100 * memory);
+    if (cores < CONDITIONS_SLACK)
+        table_note(&b->table,
+                   "the cores multiplied at %.0f %% of the speed they had when kernels were timed: something "
+                   "else ran on them, or their clock is lower",
+                   100 * cores);
     if (random) table_note(&b->table, "%s", RANDOM_WEIGHTS);
     json_put_str(b->table.extra, "machine", b->machine.id);
     if (recorder_finish(&b->recorder,

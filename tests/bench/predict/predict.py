@@ -6,10 +6,10 @@ are run so that the predictor learns what it gets wrong here, and then every oth
 run. What is learned is frozen before that: each of the others is run on a copy of the database as it was then, so none
 profits from its neighbours. Peak memory is judged where a run filled its buffers (prompts of a whole batch).
 
-A machine whose memory others use, too, is another machine from one minute to the next. A run therefore looks at the
-memory's speed between its repetitions, and the prediction that is judged is the one for that memory: it knows how fast
-memory was, and nothing of the run. What had been predicted without knowing is told beside it, and so is how far memory
-was from usual. And all of them are run several times over (--rounds), each round in another order, and judged by the
+A machine whose memory and cores others use, too, is another machine from one minute to the next. A run therefore looks
+at their speed between its repetitions, and the prediction that is judged is the one for that speed: it knows how fast
+the machine was, and nothing of the run. What had been predicted without knowing is told beside it, and so is how far
+memory and cores were from usual. And all of them are run several times over (--rounds), each round in another order, and judged by the
 middle one.
 
 Wanted: decode within 10 % and prefill within 20 % and peak memory within 2 % for 90 % of the unseen configurations. A
@@ -73,13 +73,14 @@ def space(options, model):
 
 
 def bench(options, model, line, db):
-    """How many of its figures were disturbed. Short decoding is repeated often: memory is looked at between."""
+    """How many of its figures were disturbed too often to count. Short decoding is repeated often: the machine is looked
+    at between."""
     disturbed = 0
     for repetitions, work in ((options.repetitions, [f"pp{options.prompt}", f"tg{options.gen}@d{options.depth}"]),
                               (2 * options.repetitions, [f"tg{options.gen}"])):
         words = [w for each in work for w in ("-w", each)]
         document = qdyno(options, "bench", "-m", model, "-C", line, *words, "-r", str(repetitions), db=db)
-        disturbed += sum(1 for row in document["rows"] if row.get("disturbed"))
+        disturbed += sum(1 for row in document["rows"] if 2 * row.get("disturbed", 0) > row["repetitions"])
     return disturbed
 
 
@@ -118,6 +119,9 @@ def unseen(options, others, db, seen, dice):
             fresh, bad = run_frozen(options, model, line, db, seen)
             disturbed += bad
             for row in fresh:
+                if options.rows:
+                    with open(options.rows, "a", encoding="utf-8") as f:
+                        f.write(json.dumps({**row, "round": turn + 1}) + "\n")
                 found.setdefault((model, line, row["workload"], row["metric"]), []).append(row)
             note(f"round {turn + 1}, {i + 1}/{len(order)} {os.path.basename(model)} {line}{' (disturbed)' if bad else ''}")
     rows = []
@@ -131,7 +135,7 @@ def unseen(options, others, db, seen, dice):
         row["pairs"] = [a / b - 1 for a, b in itertools.permutations(each, 2)]
         print(f"{os.path.basename(model)},{line},{workload},{metric},{row['predicted']:.5g},{row['low']:.5g},{row['high']:.5g},"
               f"{row['measured']:.5g},{row['error_ratio']:.4f},{row.get('memory_ratio') or math.nan:.3f},"
-              f"{row['blind_ratio']:.4f},{row['apart']:.4f}", flush=True)
+              f"{row.get('core_ratio') or math.nan:.3f},{row['blind_ratio']:.4f},{row['apart']:.4f}", flush=True)
         rows.append(row)
     return rows, disturbed
 
@@ -156,8 +160,10 @@ def verdict(rows, disturbed, large, rounds):
         if metric == "decode_tok_s":
             blind = [abs(row["blind_ratio"]) for row in judged]
             memory = [row["memory_ratio"] for row in judged if row.get("memory_ratio")]
-            note(f"{metric}: without a look at memory {sum(e <= allowed for e in blind) / len(blind):.0%} of the middle figures; "
-                 f"memory was at {min(memory, default=1):.0%} to {max(memory, default=1):.0%} of what it was when kernels were timed")
+            cores = [row["core_ratio"] for row in judged if row.get("core_ratio")]
+            note(f"{metric}: without a look at the machine {sum(e <= allowed for e in blind) / len(blind):.0%} of the middle figures; "
+                 f"memory was at {min(memory, default=1):.0%} to {max(memory, default=1):.0%}, cores at {min(cores, default=1):.0%} "
+                 f"to {max(cores, default=1):.0%} of what they were when kernels were timed")
         pairs = [abs(p) for row in judged for p in row["pairs"]]
         if pairs:
             note(f"{metric}: one round lies within {allowed:.0%} of another of the same in {sum(p <= allowed for p in pairs) / len(pairs):.0%}")
@@ -181,6 +187,7 @@ def main():
     parser.add_argument("--depth", type=int, default=256)
     parser.add_argument("--gen", type=int, default=24)
     parser.add_argument("--large", type=int, default=256 << 20, help="peaks below so many bytes are not judged")
+    parser.add_argument("--rows", help="write every figure of every round there, as JSON lines")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
@@ -208,7 +215,7 @@ def main():
                 dice.shuffle(others)
                 others = others[: options.most]
             seen = learn(options, chosen, db)
-            print("model,config,workload,metric,predicted,low,high,measured,error_ratio,memory_ratio,blind_ratio,"
+            print("model,config,workload,metric,predicted,low,high,measured,error_ratio,memory_ratio,core_ratio,blind_ratio,"
                   "rounds_differ", flush=True)
             rows, disturbed = unseen(options, others, db, seen, dice)
             return verdict(rows, disturbed, options.large, options.rounds)

@@ -6,9 +6,13 @@ alike, and what changes answers is compared with the model as it is. Then tune g
 cache and a configuration folder of its own, and its pick is looked up among what was measured.
 
 The best of many noisy figures is flattered by its noise, so figures only choose the pick's rivals: the --rivals that
-scored best. How far the pick is from the best of them says a paired A/B of all of them (`qdyno ab`), run afterwards,
-and what is known exactly: bytes and KL divergence. Exit status 1 when a pick is further from the best than --within, took
-more than --share of the time, or could not be compared since the machine was too busy.
+scored best. How far the pick is from each of them says a paired A/B of all of them (`qdyno ab`), run afterwards,
+and what is known exactly: bytes and KL divergence. The gap is that to the rival that came out best, with its interval, and
+it is flattered in its turn: the greatest of several noisy gaps. So a pick has missed when a rival is better by more than
+--within even at the near end of its interval, and is within when none is even at the far end; between the two the
+comparison was too short for this machine, and says so.
+
+Exit status 1 when a pick missed, took more than --share of the time, or could not be judged.
 """
 import argparse
 import itertools
@@ -84,12 +88,15 @@ def score(goal, rate, size, loss):
 
 
 def paired(run, args, pick, rivals):
-    """{line: ln of its rate over the pick's}, by one A/B of all of them."""
+    """{line: (ln of its rate over the pick's, its lower and upper bound)}, by one A/B of all of them."""
     told = run("ab", pick, *rivals, "-w", args.workload, "--margin", "2%", "--budget", f"{args.judging:.0f}s")
-    return {c["config"]: math.log(c["effect"]["ratio"]) for c in told["comparisons"] if c["effect"]["ratio"]}
+    print(f"  judged in {told['blocks']} blocks: {told['verdict']} {told.get('reason') or ''}", file=sys.stderr)
+    effects = {c["config"]: [c["effect"][k] for k in ("ratio", "lower", "upper")] for c in told["comparisons"]}
+    return {line: tuple(math.log(x) for x in e) for line, e in effects.items() if all(e)}
 
 
 def judge(run, goal, pick, configs, measured, args):
+    """A row of the result; gap: [best guess, lower, upper bound] of what the best rival scores beyond the pick."""
     rates, plan, kld = measured
     answer = dict(configs)
     known = [line for line, a in configs if rates[line] and kld.get(a, math.inf) <= args.kld and line in plan]
@@ -97,19 +104,27 @@ def judge(run, goal, pick, configs, measured, args):
     best = sorted(known, key=lambda line: value(line, statistics.median(rates[line])), reverse=True)
     row = {"goal": goal, "pick": pick, "best": best[0], "configurations": len(configs), "allowed": len(known)}
     if pick not in known:
-        return {**row, "gap": math.inf}
+        return {**row, "gap": [math.inf] * 3}
     if goal == "memory":
-        row["gap"] = plan[pick] / min(plan[line] for line in known) - 1
+        row["gap"] = [plan[pick] / min(plan[line] for line in known) - 1] * 3
     else:
         ratios = paired(run, args, pick, [line for line in best if line != pick][: args.rivals])
-        gaps = {line: value(line, math.exp(r)) - value(pick, 1) for line, r in ratios.items()}
+        gaps = {line: [value(line, math.exp(r)) - value(pick, 1) for r in e] for line, e in ratios.items()}
         if not gaps:
-            return {**row, "gap": math.nan} # the machine was too busy to compare anything
-        row["best"] = max(gaps, key=gaps.get) if max(gaps.values()) > 0 else pick
-        row.update(gap=max(0.0, *gaps.values()), rivals=gaps)
+            return {**row, "gap": [math.nan] * 3} # too busy, or too few blocks
+        row["best"] = max(gaps, key=gaps.get) if max(gaps.values())[0] > 0 else pick
+        row.update(gap=[max(0.0, *(g[k] for g in gaps.values())) for k in range(3)], rivals=gaps)
     row.update(pick_bytes=plan[pick], pick_kld=kld[answer[pick]], pick_rate=statistics.median(rates[pick]),
                best_rate=statistics.median(rates[row["best"]]))
     return row
+
+
+def word_of(gap, within):
+    """Whether the pick is within; why it is not, or that nobody knows."""
+    _, lower, upper = gap
+    if math.isnan(upper):
+        return " (not judged: no interval)"
+    return "" if upper <= within else " MISSED" if lower > within else " (not judged: interval too wide)"
 
 
 def main():
@@ -142,7 +157,7 @@ def main():
             measured = measure_all(run, args, configs)
             took = time.monotonic() - begun
             print(f"\n{os.path.basename(model)}: {len(configs)} configurations in {took:.0f} s")
-            print("| goal | pick | best | gap % | s | share % | raced | judged | pick tok/s | best tok/s |")
+            print("| goal | pick | best | gap, from, to % | s | share % | raced | judged | pick tok/s | best tok/s |")
             print("|---|---|---|--:|--:|--:|--:|--:|--:|--:|")
             for goal in args.goal or list(WEIGHTS):
                 own = Program(args.qdyno, model, os.path.join(folder, goal))
@@ -154,12 +169,10 @@ def main():
                 spent = told["seconds"]
                 row = judge(run, goal, told["candidate"] or told["current"], configs, measured, args)
                 row.update(model=model, exhaustive_s=took, seconds=spent, wall_s=time.monotonic() - begun, told=told)
-                judged = not math.isnan(row["gap"])
-                missed = row["gap"] > args.within or spent > args.share * took
-                failed += missed or not judged
-                word = " FAILED" if missed else "" if judged else " (not judged: too busy)"
+                word = word_of(row["gap"], args.within) + (" TOO LATE" if spent > args.share * took else "")
+                failed += word != ""
                 document.append(row)
-                print(f"| {goal} | {row['pick']} | {row['best']} | {100 * row['gap']:.1f}{word} "
+                print(f"| {goal} | {row['pick']} | {row['best']} | {' '.join(f'{100 * g:.1f}' for g in row['gap'])}{word} "
                       f"| {spent:.0f} | {100 * spent / took:.1f} | {told['raced']} | {told['judged']} "
                       f"| {row.get('pick_rate', math.nan):.1f} | {row.get('best_rate', math.nan):.1f} |")
                 pairs = [(t["predicted_tok_s"], t["tok_s"]) for t in told["tried"] if t["tok_s"]]

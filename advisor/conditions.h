@@ -1,0 +1,37 @@
+/* advisor/conditions.h - how fast this machine is beside a run, against what it was when kernels were timed here.
+ *
+ * What others on a host do to its memory and its cores changes decoding by half and more from one minute to the
+ * next, and no sensor of this machine sees it: time that a shared core gives to somebody else is not stolen, it
+ * only lasts longer. Looked at between the cells, when nothing of ours is working, it says for which machine a
+ * figure holds. */
+#ifndef QDYNO_ADVISOR_CONDITIONS_H
+#define QDYNO_ADVISOR_CONDITIONS_H
+
+#include "engine/engine.h"
+#include "telemetry/telemetry.h"
+
+/* Of what was usual (memory) or best (cores) when kernels were timed. 0: not known. */
+struct conditions {
+    double memory_ratio; /* how fast a row of weights came from memory, its arithmetic included */
+    double core_ratio;   /* how fast the threads multiplied in registers */
+};
+
+enum { CONDITIONS_LOOKS = 512 };
+struct conditions_watch {
+    struct pacer *pace;              /* owned; NULL: there is nothing to compare with */
+    double usual_read_s, multiply_s; /* then */
+    struct conditions_look {
+        double read_s[CONDITIONS_LOOKS], multiply_s[CONDITIONS_LOOKS];
+    } now; /* the last ones since the restart */
+    int looks;
+};
+/* For configs of that many threads. Where kernels were not timed with them it looks at nothing.
+ * conditions_watch_close in any case. Errors: as pace_open. */
+enum err_code conditions_watch_open(struct conditions_watch *w, const struct config *c, const struct machine *machine,
+                                const struct machine_ceilings *ceilings, struct err *why);
+void conditions_watch_close(struct conditions_watch *w);
+void conditions_watch_restart(struct conditions_watch *w);
+void conditions_watch_look(struct conditions_watch *w); /* takes some thirty milliseconds */
+struct conditions conditions_of(const struct conditions_watch *w);
+
+#endif
