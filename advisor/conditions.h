@@ -1,9 +1,10 @@
-/* advisor/conditions.h - how fast this machine is beside a run, against what it was when kernels were timed here.
+/* advisor/conditions.h - how fast this machine is beside a run, against what it was when kernels were timed
+ * here.
  *
- * What others on a host do to its memory and its cores changes decoding by half and more from one minute to the
- * next, and no sensor of this machine sees it: time that a shared core gives to somebody else is not stolen, it
- * only lasts longer. Looked at between the cells, when nothing of ours is working, it says for which machine a
- * figure holds. */
+ * What others on a host do to its memory and its cores changes decoding by half and more from one minute to
+ * the next, and no sensor of this machine sees it: time that a shared core gives to somebody else is not
+ * stolen, it only lasts longer. Looked at between the cells, when nothing of ours is working, it says for
+ * which machine a figure holds. */
 #ifndef QDYNO_ADVISOR_CONDITIONS_H
 #define QDYNO_ADVISOR_CONDITIONS_H
 
@@ -18,17 +19,16 @@ struct conditions {
 
 enum { CONDITIONS_LOOKS = 512 };
 struct conditions_watch {
-    struct pacer *pace;              /* owned; NULL: there is nothing to compare with */
-    double usual_read_s, multiply_s; /* then */
-    struct conditions_look {
-        double read_s[CONDITIONS_LOOKS], multiply_s[CONDITIONS_LOOKS];
-    } now; /* the last ones since the restart */
-    int looks;
+    struct pacer *pace; /* owned; NULL: there is nothing to compare with */
+    double read_then_s, multiply_then_s;
+    double read_now_s[CONDITIONS_LOOKS], multiply_now_s[CONDITIONS_LOOKS]; /* the last since the restart */
+    int looks;                                                             /* since then */
 };
 /* For configs of that many threads. Where kernels were not timed with them it looks at nothing.
  * conditions_watch_close in any case. Errors: as pace_open. */
-enum err_code conditions_watch_open(struct conditions_watch *w, const struct config *c, const struct machine *machine,
-                                const struct machine_ceilings *ceilings, struct err *why);
+enum err_code conditions_watch_open(struct conditions_watch *w, const struct config *c,
+                                    const struct machine *machine, const struct machine_ceilings *ceilings,
+                                    struct err *why);
 void conditions_watch_close(struct conditions_watch *w);
 void conditions_watch_restart(struct conditions_watch *w);
 void conditions_watch_look(struct conditions_watch *w); /* takes some thirty milliseconds */

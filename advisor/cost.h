@@ -14,9 +14,9 @@ struct cost {
     struct backend_options options; /* isa, precision and act of the config */
     enum kernel_variant variant;
     int threads, threads_all;
-    bool on_gpu;         /* its GPU computes instead */
-    double footprint;    /* bytes that one decode step reads */
-    double bandwidth;    /* bytes/s of them at best; NAN unknown */
+    bool on_gpu;               /* its GPU computes instead */
+    double footprint;          /* bytes that one decode step reads */
+    double bandwidth;          /* bytes/s of them at best; NAN unknown */
     double computing, waiting; /* how many times as long as while kernels were timed: arithmetic, memory */
     bool cached; /* as if all weights lay in a cache: what is left of the time is not waiting for memory */
     int assumed; /* lookups so far that nothing measured answered */

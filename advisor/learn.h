@@ -25,14 +25,16 @@ enum lesson_trait {
     TRAIT_COUNT
 };
 struct lesson_traits {
-    char text[256]; /* "model=llama/1100048384 recipe=q4_0 ... reading=0.66 pace=0.93 core=0.98 noise=0.021" */
+    char
+        text[256]; /* "model=llama/1100048384 recipe=q4_0 ... reading=0.66 pace=0.93 core=0.98 noise=0.021" */
     uint64_t hash[TRAIT_COUNT];
     double reading, noise;
     struct conditions now;
 };
 /* What was done. A memory that is slower than it was when kernels were timed (others use it, too) slows work
- * down as far as it waits for it, and cores that others use as well slow down the rest, whatever the model. Where
- * both were looked at beside the run, the prediction knows, and the run says the more about everything else. */
+ * down as far as it waits for it, and cores that others use as well slow down the rest, whatever the model.
+ * Where both were looked at beside the run, the prediction knows, and the run says the more about everything
+ * else. */
 struct lesson_work {
     int depth, batch, sequences, threads; /* threads that really ran */
     double reading;                       /* share of the predicted time that is waiting for memory: 0 .. 1 */

@@ -42,7 +42,7 @@ struct predict_for {
     int prompt;                    /* tokens of each prompt that prefill is predicted for; 0: 512 */
     int past;                      /* tokens in the cache before the prompt */
     bool on_gpu;                   /* by the ceilings of the machine's GPU */
-    struct conditions now;             /* beside it */
+    struct conditions now;         /* beside it */
     const struct lessons *lessons; /* NULL: nothing was learned */
 };
 /* The session that a workload is timed in, and the middle of what it decodes. */

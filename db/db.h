@@ -368,7 +368,7 @@ struct residual_row {
                                         when kernels were timed; all of the above is told for that. NAN:
                                         nobody looked */
     double foretold;                 /* as `predicted`, without knowing it */
-    int64_t run_id;      /* 0: of no run */
+    int64_t run_id;                  /* 0: of no run */
     int64_t unix_ms;
 };
 /* Fills r->id, and unix_ms when it is 0. */

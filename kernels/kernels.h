@@ -518,12 +518,12 @@ struct ceiling_reading {
  * that fill `seconds`. NAN when memory is short, or the system places neither pages nor threads. */
 double ceiling_read_bytes_s(const struct ceiling_reading *what, int64_t bytes, double seconds);
 
-/* How fast this machine is just now, which others on its host change from one second to the next. No ceilings.
- * Reading is one row through q8_0 weights that no cache holds, as decoding does: other formats follow it closer
- * than they follow plain reading (kernels/SPEED.md). Arithmetic is f32 multiply-adds in registers, which nothing
- * but the cores themselves can slow down: where two virtual processors, or ours and somebody else's, take turns
- * on one core, each has half of it, and no counter of the system says so. Readings compare where they were made
- * with equal threads and isa. */
+/* How fast this machine is just now, which others on its host change from one second to the next. No
+ * ceilings. Reading is one row through q8_0 weights that no cache holds, as decoding does: other formats
+ * follow it closer than they follow plain reading (kernels/SPEED.md). Arithmetic is f32 multiply-adds in
+ * registers, which nothing but the cores themselves can slow down: where two virtual processors, or ours and
+ * somebody else's, take turns on one core, each has half of it, and no counter of the system says so.
+ * Readings compare where they were made with equal threads and isa. */
 struct pacer;
 enum { PACE_BYTES = 128 << 20 };
 /* *out owned: pace_close. Errors: ERR_NOMEM (the bank), as backend_open. */

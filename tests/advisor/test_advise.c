@@ -97,8 +97,8 @@ static void a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic(void **
     CHECK_NEAR(one.prefill_limit_tok_s / (1e11 / p.plan.flops_per_token), 1, 1e-12);
     const struct prediction two = predicted(b, "threads=2", 512);
     CHECK_NEAR(two.decode_limit_tok_s, p.decode_limit_tok_s, 1e-9); /* 2 x 6 is more than all have: 10 */
-    const struct prediction busy = predicted_for(b, "",
-                                                 &(struct predict_for){ .ctx = 512, .now.memory_ratio = 0.5 });
+    const struct prediction busy = predicted_for(
+        b, "", &(struct predict_for){ .ctx = 512, .now.memory_ratio = 0.5 });
     CHECK_NEAR(busy.decode_limit_tok_s / p.decode_limit_tok_s, 0.5, 1e-12); /* memory at half its pace */
     const struct prediction small = predicted(b, "q4_0", 512);
     CHECK(small.decode_limit_tok_s > 3 * p.decode_limit_tok_s && small.decode_tok_s > 1.5 * p.decode_tok_s &&
@@ -278,8 +278,8 @@ static void timed_kernels_add_up(void **state)
     const struct predict_for deep = { .ctx = 512, .depth = 500 }, four = { .ctx = 512, .sequences = 4 };
     CHECK(predicted_for(b, "", &deep).decode_tok_s < p.decode_tok_s);
     CHECK(predicted_for(b, "", &four).decode_tok_s > p.decode_tok_s);
-    /* From memory a weight takes thrice as long. Half the pace doubles that, and nothing else; where cores have
-     * half their speed, too, arithmetic and waiting have doubled each. */
+    /* From memory a weight takes thrice as long. Half the pace doubles that, and nothing else; where cores
+     * have half their speed, too, arithmetic and waiting have doubled each. */
     for (int f = 0; f < FORMAT_COUNT; f++) b->ceilings.kernels.stream[f][1] = 3e-10f;
     const double stream = weights * 3e-10, from_memory = step - weights * 1e-10 + stream;
     const struct predict_for slow = { .ctx = 512, .now.memory_ratio = 0.5 },
@@ -322,7 +322,8 @@ static void the_machine_is_watched_where_kernels_were_timed(void **state)
         CHECK(!conditions_of(&w).memory_ratio && !conditions_of(&w).core_ratio);
         conditions_watch_look(&w);
         const struct conditions now = conditions_of(&w);
-        CHECK(now.memory_ratio > 1e-3 && now.memory_ratio < 1e3 && now.core_ratio > 1e-4 && now.core_ratio < 1e4);
+        CHECK(now.memory_ratio > 1e-3 && now.memory_ratio < 1e3 && now.core_ratio > 1e-4 &&
+              now.core_ratio < 1e4);
         conditions_watch_restart(&w);
         CHECK(!conditions_of(&w).memory_ratio && !conditions_of(&w).core_ratio);
         conditions_watch_close(&w);

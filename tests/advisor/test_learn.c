@@ -43,7 +43,8 @@ static struct lesson_traits traits_at(const char *recipe, int layers, const char
     snprintf(text, sizeof text, "%s%s%s", recipe, *line ? "," : "", line);
     CHECK_OK(config_parse(&c, text, &why));
     const int threads = (int)config_int(&c, KNOB_THREADS);
-    lesson_traits_of(&t, &shape, &c, &(struct lesson_work){ 64, 512, 1, threads, reading, 0, { memory_ratio, 0 } });
+    lesson_traits_of(&t, &shape, &c,
+                     &(struct lesson_work){ 64, 512, 1, threads, reading, 0, { memory_ratio, 0 } });
     return t;
 }
 
@@ -227,17 +228,37 @@ static void a_known_memory_is_less_noise(void **state)
     CHECK(e.value < after_blind && width(e) < width(unknown));
 }
 
+/* A run whose repetitions differ much says little, and the more of them there are the more. */
+static void repetitions_say_how_much_a_run_teaches(void **state)
+{
+    static const struct model_shape SHAPE = { .arch = "llama", .params = 3 };
+    struct teaching *t = *state;
+    struct err why = { 0 };
+    struct config c;
+    double value[3];
+    CHECK_OK(config_parse(&c, "q4_0,threads=1", &why));
+    for (int i = 0; i < 3; i++) {
+        struct lesson_traits given;
+        lesson_traits_of(
+            &given, &SHAPE, &c,
+            &(struct lesson_work){ .depth = 64, .threads = 1, .noise = 0.1 * i, .now = { 0.9, 0.8 } });
+        CHECK(given.now.core_ratio == 0.8 && !strstr(given.text, " noise=") == !i);
+        CHECK_NEAR(given.noise, 0.1 * i, 1e-12);
+        CHECK_OK(db_residual_clear(t->d, "m", &why));
+        teach(t, given, 50, 40);
+        value[i] = ask(t, traits("q4_0", 3, "threads=1"), 100, 0.1).value;
+    }
+    CHECK(80 < value[0] && value[0] < value[1] - 1 && value[1] < value[2] - 1 && value[2] < 100);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        T(nothing_learned_is_the_model_alone),
-        T(what_is_like_a_run_learns_most),
-        T(the_order_of_runs_does_not_matter),
-        T(unseen_configurations_lie_in_their_intervals),
-        T(waiting_for_memory_is_learned_by_its_share),
-        T(a_known_memory_is_less_noise),
-        T(accuracy_counts),
+        T(nothing_learned_is_the_model_alone),         T(what_is_like_a_run_learns_most),
+        T(the_order_of_runs_does_not_matter),          T(unseen_configurations_lie_in_their_intervals),
+        T(waiting_for_memory_is_learned_by_its_share), T(a_known_memory_is_less_noise),
+        T(repetitions_say_how_much_a_run_teaches),     T(accuracy_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ const struct column BENCH_COLUMNS[] = {
 const size_t BENCH_COLUMN_COUNT = COUNT_OF(BENCH_COLUMNS);
 
 enum { WORKLOADS_MAX = 256, SAMPLES_MAX = 6000 };
-static const double LIMIT_SLACK = 1.05;  /* ceilings are measured within a few percent */
+static const double LIMIT_SLACK = 1.05;      /* ceilings are measured within a few percent */
 static const double CONDITIONS_SLACK = 0.85; /* below, others on the host use memory or cores, too */
 
 struct bench {

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 
 #include "base/base.h"
-#include "base/json.h"
 
 enum { TALLY_RATES = 64 };
 struct sums {

@@ -7,12 +7,11 @@ cache and a configuration folder of its own, and its pick is looked up among wha
 
 The best of many noisy figures is flattered by its noise, so figures only choose the pick's rivals: the --rivals that
 scored best. How far the pick is from each of them says a paired A/B of all of them (`qdyno ab`), run afterwards,
-and what is known exactly: bytes and KL divergence. The gap is that to the rival that came out best, with its interval, and
-it is flattered in its turn: the greatest of several noisy gaps. So a pick has missed when a rival is better by more than
---within even at the near end of its interval, and is within when none is even at the far end; between the two the
-comparison was too short for this machine, and says so.
+and what is known exactly: bytes and KL divergence. The gap is that to the rival that came out best, with its interval; as
+the greatest of several noisy gaps it is flattered in its turn, upwards. A pick is within when the gap is at most --within,
+and has missed when a rival is better by more even at the near end of its interval. Between the two nothing is proven.
 
-Exit status 1 when a pick missed, took more than --share of the time, or could not be judged.
+Exit status 1 when a pick was not shown to be within, or took more than --share of the time.
 """
 import argparse
 import itertools
@@ -120,11 +119,11 @@ def judge(run, goal, pick, configs, measured, args):
 
 
 def word_of(gap, within):
-    """Whether the pick is within; why it is not, or that nobody knows."""
-    _, lower, upper = gap
-    if math.isnan(upper):
+    """"": the pick is within. Else that it missed, or that nobody knows."""
+    guess, lower, _ = gap
+    if math.isnan(guess):
         return " (not judged: no interval)"
-    return "" if upper <= within else " MISSED" if lower > within else " (not judged: interval too wide)"
+    return "" if guess <= within else " MISSED" if lower > within else " (beyond, not proven)"
 
 
 def main():
