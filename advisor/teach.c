@@ -22,16 +22,17 @@ static const struct figure {
     const char *metric;
     size_t value, low, high, raw, measured;
     bool prefill; /* traits of that work, else of decoding */
+    size_t noise; /* where a lesson has what its repetitions say of it; 0: nowhere, they say nothing */
 } FIGURES[] = {
     { "decode_tok_s", AT(decode_tok_s), AT(decode_low), AT(decode_high), AT(decode_tok_s),
-      LEARNT(decode_tok_s), false },
-    { "token_j", AT(token_j), AT(token_low_j), AT(token_high_j), AT(token_untaught_j), LEARNT(token_j),
-      false },
+      LEARNT(decode_tok_s), false, LEARNT(decode_noise) },
+    { "token_j", AT(token_j), AT(token_low_j), AT(token_high_j), AT(token_untaught_j), LEARNT(token_j), false,
+      0 },
     { "prefill_tok_s", AT(prefill_tok_s), AT(prefill_low), AT(prefill_high), AT(prefill_tok_s),
-      LEARNT(prefill_tok_s), true },
-    { "load_s", AT(load_s), AT(load_low_s), AT(load_high_s), AT(load_s), LEARNT(load_s), true },
+      LEARNT(prefill_tok_s), true, LEARNT(prefill_noise) },
+    { "load_s", AT(load_s), AT(load_low_s), AT(load_high_s), AT(load_s), LEARNT(load_s), true, 0 },
     { "peak_rss_bytes", AT(peak_bytes), AT(peak_low_bytes), AT(peak_high_bytes), AT(peak_bytes),
-      LEARNT(peak_bytes), true },
+      LEARNT(peak_bytes), true, 0 },
 };
 
 static double number_at(const void *base, size_t offset)
@@ -58,18 +59,16 @@ static enum err_code keep_figure(struct db *d, struct residual_row *r, const str
 static enum err_code keep_figures(struct db *d, struct residual_row *r, const struct said *s,
                                   const struct lesson *l, const struct gguf *g, struct err *why)
 {
-    struct lesson_work decode_work = s->told.decode_work, prefill_work = s->told.prefill_work;
-    struct lesson_traits decode, prefill;
     struct model_shape shape;
-    decode_work.noise = l->decode_noise;
-    prefill_work.noise = l->prefill_noise;
     enum err_code rc = model_shape_read(&shape, g, why);
-    if (rc) return rc;
-    lesson_traits_of(&decode, &shape, l->config, &decode_work);
-    lesson_traits_of(&prefill, &shape, l->config, &prefill_work);
     for (size_t i = 0; i < COUNT_OF(FIGURES) && !rc; i++) {
-        snprintf(r->traits, sizeof r->traits, "%s", FIGURES[i].prefill ? prefill.text : decode.text);
-        rc = keep_figure(d, r, &FIGURES[i], s, l, why);
+        const struct figure *f = &FIGURES[i];
+        struct lesson_work work = f->prefill ? s->told.prefill_work : s->told.decode_work;
+        struct lesson_traits traits;
+        work.noise = f->noise ? number_at(l, f->noise) : 0;
+        lesson_traits_of(&traits, &shape, l->config, &work);
+        snprintf(r->traits, sizeof r->traits, "%s", traits.text);
+        rc = keep_figure(d, r, f, s, l, why);
     }
     return rc;
 }
