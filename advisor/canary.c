@@ -2,25 +2,15 @@
 #include "advisor/canary.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { READ_BYTES = 64 << 20 };
 static const double READ_SECONDS = 0.12, OPS_SECONDS = 0.10;
 
-/* Multiply-adds in f32 on the widest registers of the machine, whatever QDYNO_ISA hides from the kernels. */
-static const struct ceiling *arithmetic(void)
-{
-    const struct ceiling *best = NULL;
-    const uint32_t isa = isa_detect();
-    for (size_t i = 0; i < CEILING_COUNT; i++) /* rows of a name stand narrowest first */
-        if (!strcmp(CEILINGS[i].name, "f32_fma") && !(CEILINGS[i].needs & ~isa)) best = &CEILINGS[i];
-    return best;
-}
-
 void canary_measure(struct canary *out)
 {
     const int threads = threadpool_default_threads();
-    const struct ceiling *c = arithmetic();
+    /* whatever QDYNO_ISA hides from the kernels */
+    const struct ceiling *c = ceiling_widest("f32_fma", isa_detect());
     const int64_t start = clock_ns();
     *out = (struct canary){ NAN, NAN, "", NAN };
     snprintf(out->work, sizeof out->work, "read 64M, %s %s, %d threads", c ? c->name : "none",

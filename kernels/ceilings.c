@@ -106,6 +106,14 @@ static void multiply_member(void *arg, int member, int size)
     if (!member) m->operations = done * size;
 }
 
+const struct ceiling *ceiling_widest(const char *name, uint32_t isa)
+{
+    const struct ceiling *widest = NULL;
+    for (size_t i = 0; i < CEILING_COUNT; i++) /* rows of a name stand narrowest first */
+        if (!strcmp(CEILINGS[i].name, name) && !(CEILINGS[i].needs & ~isa)) widest = &CEILINGS[i];
+    return widest;
+}
+
 double ceiling_ops_s(const struct ceiling *c, uint32_t usable, int threads, double seconds)
 {
     enum { FIRST_ROUNDS = 4096, RUN_NS = 2000000 };

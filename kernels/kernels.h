@@ -544,6 +544,8 @@ struct ceiling {
 };
 extern const struct ceiling CEILINGS[];
 extern const size_t CEILING_COUNT;
+/* The widest of a name that these instruction sets allow; NULL: none. */
+const struct ceiling *ceiling_widest(const char *name, uint32_t isa);
 /* operations/s (a multiply-add is 2) with `threads`, or NAN when the isa bits are not all in `usable`. */
 double ceiling_ops_s(const struct ceiling *c, uint32_t usable, int threads, double seconds);
 

@@ -76,9 +76,7 @@ static enum err_code size_multiplying(struct pacer *p, uint32_t isa, struct err 
 {
     p->speed = calloc((size_t)threadpool_size(p->backend->pool), sizeof *p->speed);
     if (!p->speed) return err_set(why, ERR_NOMEM, "no memory to look at the cores' speed");
-    for (size_t i = 0; i < CEILING_COUNT; i++) /* rows of a name stand narrowest first */
-        if (!strcmp(CEILINGS[i].name, "f32_fma") && !(CEILINGS[i].needs & ~isa))
-            p->multiply = kernels_ceiling(&CEILINGS[i]);
+    p->multiply = kernels_ceiling(ceiling_widest("f32_fma", isa)); /* one needs nothing */
     p->rounds = 1024;
     for (int64_t taken = 0; taken < MULTIPLY_NS / 2; p->rounds *= 2) {
         const int64_t from = clock_ns();

@@ -228,7 +228,7 @@ static void a_known_memory_is_less_noise(void **state)
     CHECK(e.value < after_blind && width(e) < width(unknown));
 }
 
-/* A run whose repetitions differ much says little, and the more of them there are the more. */
+/* A run whose repetitions differ much teaches little. */
 static void repetitions_say_how_much_a_run_teaches(void **state)
 {
     static const struct model_shape SHAPE = { .arch = "llama", .params = 3 };

@@ -24,8 +24,9 @@ enum err_code tally_add(struct tally *t, const json_t *answer, double energy_j, 
                         struct err *why);
 void tally_free(struct tally *t);
 
-int sums_kept(const struct sums *s); /* rates in the arrays */
-double sums_prefill_rate(const struct sums *s), sums_decode_rate(const struct sums *s); /* NAN: did none */
+int sums_kept(const struct sums *s);            /* rates in the arrays */
+double sums_prefill_rate(const struct sums *s); /* NAN: did none */
+double sums_decode_rate(const struct sums *s);  /* the same */
 /* Standard error of the logarithm of their mean; 0: one says nothing. */
 double rates_noise(const double *rates, int n);
 

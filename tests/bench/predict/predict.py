@@ -9,8 +9,8 @@ profits from its neighbours. Peak memory is judged where a run filled its buffer
 A machine whose memory and cores others use, too, is another machine from one minute to the next. A run therefore looks
 at their speed between its repetitions, and the prediction that is judged is the one for that speed: it knows how fast
 the machine was, and nothing of the run. What had been predicted without knowing is told beside it, and so is how far
-memory and cores were from usual. And all of them are run several times over (--rounds), each round in another order, and judged by the
-middle one.
+memory and cores were from usual. And all of them are run several times over (--rounds), each round in another order,
+and judged by the middle one.
 
 Wanted: decode within 10 % and prefill within 20 % and peak memory within 2 % for 90 % of the unseen configurations. A
 machine that others use proves nothing: runs it disturbed do not count, and too few that count are no result.
@@ -120,8 +120,7 @@ def unseen(options, others, db, seen, dice):
             disturbed += bad
             for row in fresh:
                 if options.rows:
-                    with open(options.rows, "a", encoding="utf-8") as f:
-                        f.write(json.dumps({**row, "round": turn + 1}) + "\n")
+                    print(json.dumps({**row, "round": turn + 1}), file=options.rows, flush=True)
                 found.setdefault((model, line, row["workload"], row["metric"]), []).append(row)
             note(f"round {turn + 1}, {i + 1}/{len(order)} {os.path.basename(model)} {line}{' (disturbed)' if bad else ''}")
     rows = []
@@ -187,7 +186,7 @@ def main():
     parser.add_argument("--depth", type=int, default=256)
     parser.add_argument("--gen", type=int, default=24)
     parser.add_argument("--large", type=int, default=256 << 20, help="peaks below so many bytes are not judged")
-    parser.add_argument("--rows", help="write every figure of every round there, as JSON lines")
+    parser.add_argument("--rows", type=argparse.FileType("w", encoding="utf-8"), help="write every figure of every round there, as JSON lines")
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
