@@ -267,24 +267,35 @@ static double shared_node(const struct cost *c)
     return isnan(node) ? NUMA_SHARE : fmin(1, node / cost_bandwidth(c));
 }
 
+/* Of what more it takes from memory than from a cache, the share that is paid where this model lies: between
+ * both ends as reading alone goes; beyond, more weights are only more of the same. NAN: not measured. */
+static double share_from_memory(const struct cost *c)
+{
+    const double stream_bytes = (double)c->ceilings->kernels.stream_bytes;
+    const double here = measured_read(c, c->footprint), near = measured_read(c, (double)KERNEL_READ_AT[0]);
+    const double bank = measured_read(c, stream_bytes);
+    if (isnan(here) || isnan(near) || isnan(bank)) return NAN;
+    const double span = 1 / bank - 1 / near, place = 1 / here - 1 / near;
+    return span > 0 && c->footprint < stream_bytes ? fmin(fmax(place / span, 0), 1) : 1;
+}
+
+/* Of times measured in a cache and from memory: what it takes now from where this model lies. */
+static double from_where_it_lies(const struct cost *c, double near, double far, double share)
+{
+    return near * c->computing + fmax(far - near, 0) * share * c->waiting;
+}
+
 /* Seconds a weight that one row pays for reading it from where it lies. */
 static double read_per_weight(struct cost *c, const struct format *f, double cached)
 {
-    const struct kernel_times *k = &c->ceilings->kernels;
     const double bytes = (double)f->block_bytes / f->block_weights;
-    const double far = streamed_per_weight(c, f);
-    const double here = measured_read(c, c->footprint), near = measured_read(c, (double)KERNEL_READ_AT[0]);
-    const double bank = measured_read(c, (double)k->stream_bytes);
-    if (isnan(far) || isnan(here) || isnan(near) || isnan(bank)) {
+    const double far = streamed_per_weight(c, f), share = share_from_memory(c);
+    if (isnan(far) || isnan(share)) {
         c->assumed++;
         const bool in_cache = c->footprint <= (double)cost_cache_bytes(c->machine);
         return in_cache ? 0 : bytes / (c->bandwidth * SHARES.stream * shared_node(c));
     }
-    /* Between both ends as reading alone goes; beyond, more weights are only more of the same. */
-    const double span = 1 / bank - 1 / near, place = 1 / here - 1 / near;
-    const bool beyond = c->footprint >= (double)k->stream_bytes;
-    const double share = span > 0 && !beyond ? fmin(fmax(place / span, 0), 1) : 1;
-    return cached + fmax(far - cached / c->computing, 0) * share * c->waiting;
+    return from_where_it_lies(c, cached / c->computing, far, share);
 }
 
 /* A look at memory is a row of q8_0, which takes the time of its arithmetic and of waiting: how much of each
@@ -354,9 +365,41 @@ double cost_regions(struct cost *c, int count)
     return count * s;
 }
 
+/* A time of which K has one half and V the other. NAN: not measured. */
+static double of_both(const struct cost *c, const float k[2], const float v[2])
+{
+    return 0.5 * (time_at_threads(c, k, c->threads_all) + time_at_threads(c, v, c->threads_all));
+}
+
+/* Seconds of one row's look at one token, an element of a head; `least`: no faster than memory is. Heads that
+ * share K and V wait for them together. */
+static double attend_one(struct cost *c, const struct cost_attention *a, double least)
+{
+    const struct kernel_times *t = &c->ceilings->kernels;
+    const int k = (int)(a->k - FORMATS), v = (int)(a->v - FORMATS);
+    const double alone = (double)a->kv_heads / a->heads / ((double)KERNEL_KV_HEADS / KERNEL_HEADS);
+    const double near = of_both(c, t->attend_one[k], t->attend_one[v]),
+                 far = of_both(c, t->attend_far[k], t->attend_far[v]), share = share_from_memory(c);
+    if (c->cached && !isnan(near)) return near * c->computing;
+    if (!isnan(near) && !isnan(far) && !isnan(share)) return from_where_it_lies(c, near, far, share * alone);
+    if (!isnan(near)) return fmax(near * c->computing, least);
+    c->assumed++;
+    return fmax(4 / (cost_operations(c, "f32_fma") * SHARES.attend) * c->computing, least);
+}
+
+static double attend_many(struct cost *c, const struct cost_attention *a)
+{
+    const float(*f16)[2] = c->ceilings->kernels.attend_many[FORMAT_F16];
+    const double ratio = (double)f16[c->variant][1] / (double)f16[KERNEL_VARIANT_AUTO][1];
+    const double per = of_both(c, c->ceilings->kernels.attend_many[a->k - FORMATS][KERNEL_VARIANT_AUTO],
+                               c->ceilings->kernels.attend_many[a->v - FORMATS][KERNEL_VARIANT_AUTO]);
+    if (!isnan(per)) return per * (ratio > 0 && isfinite(ratio) ? ratio : 1) * c->computing;
+    c->assumed++;
+    return 4 / (cost_operations(c, "f32_fma") * SHARES.attend_many) * c->computing;
+}
+
 double cost_attention(struct cost *c, const struct cost_attention *a)
 {
-    const struct kernel_times *k = &c->ceilings->kernels;
     const double elements = 0.5 * a->heads * (a->dim_k + a->dim_v), pairs = a->n * a->depth;
     const double bytes = a->depth * a->kv_heads *
                          ((double)format_row_bytes(a->k, a->dim_k) +
@@ -366,24 +409,8 @@ double cost_attention(struct cost *c, const struct cost_attention *a)
                             (gpu_operations(c, &FORMATS[FORMAT_F16]) * GPU_SHARES.attend);
         return fmax(work, (a->many ? 1 : a->n) * bytes / (c->bandwidth * GPU_SHARES.stream));
     }
-    double per = 0;
-    const struct format *half[2] = { a->k, a->v };
-    for (int i = 0; i < 2; i++) {
-        const int f = (int)(half[i] - FORMATS);
-        per += 0.5 * time_at_threads(c, a->many ? k->attend_many[f][KERNEL_VARIANT_AUTO] : k->attend_one[f],
-                                     c->threads_all);
-    }
-    if (a->many && c->variant != KERNEL_VARIANT_AUTO) {
-        const float *other = k->attend_many[FORMAT_F16][c->variant];
-        const double ratio = (double)other[1] / (double)k->attend_many[FORMAT_F16][KERNEL_VARIANT_AUTO][1];
-        per *= ratio > 0 && isfinite(ratio) ? ratio : 1;
-    }
-    if (isnan(per)) {
-        c->assumed++;
-        const double share = a->many ? SHARES.attend_many : SHARES.attend;
-        per = 4 / (cost_operations(c, "f32_fma") * share);
-    }
-    return fmax(pairs * elements * per * c->computing, a->many ? 0 : a->n * bytes / c->bandwidth);
+    if (a->many) return pairs * elements * attend_many(c, a);
+    return pairs * elements * attend_one(c, a, a->n * bytes / c->bandwidth / (pairs * elements));
 }
 
 double cost_glue(struct cost *c, int64_t embd, int n)

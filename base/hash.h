@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/file.h"
 
 enum { HASH_HEX = 65 }; /* 64 hex digits and the terminator */
 
@@ -15,7 +16,10 @@ void hash_bytes(const void *data, size_t n, char hex[HASH_HEX]);
 /* FNV-1a: equal bytes, equal numbers. */
 uint64_t hash_number(const void *data, size_t n);
 
-/* The whole file. Errors: ERR_IO. */
+/* The bytes of a mapped file. The map's own pages are left alone: those that nobody had touched are not held
+ * afterwards, and at no time more than a few MB. ERR_NOMEM. */
+enum err_code hash_map(const struct file_map *map, char hex[HASH_HEX], struct err *why);
+/* The whole file. Errors: ERR_IO, ERR_NOMEM. */
 enum err_code hash_file(const char *path, char hex[HASH_HEX], struct err *why);
 
 #endif

@@ -314,20 +314,25 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *nam
     return i ? &g->tensors[i - 1] : NULL;
 }
 
+static enum err_code shard_hash(const struct gguf_shard *s, char hex[HASH_HEX], struct err *why)
+{
+    if (s->map.data) return hash_map(&s->map, hex, why);
+    hash_bytes(s->data, s->size, hex);
+    return ERR_OK;
+}
+
 enum err_code gguf_hash(const struct gguf *g, char hex[HASH_HEX], struct err *why)
 {
-    if (g->shard_count == 1) {
-        hash_bytes(g->shards[0].data, g->shards[0].size, hex);
-        return ERR_OK;
-    }
+    if (g->shard_count == 1) return shard_hash(&g->shards[0], hex, why);
     struct str all = { 0 };
-    for (int i = 0; i < g->shard_count; i++) {
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < g->shard_count && !rc; i++) {
         char one[HASH_HEX];
-        hash_bytes(g->shards[i].data, g->shards[i].size, one);
-        str_printf(&all, "%s\n", one);
+        rc = shard_hash(&g->shards[i], one, why);
+        if (!rc) str_printf(&all, "%s\n", one);
     }
-    bool failed = all.failed;
-    if (!failed) hash_bytes(str_text(&all), all.len, hex);
+    if (!rc && all.failed) rc = err_set(why, ERR_NOMEM, "out of memory hashing '%s'", g->path);
+    if (!rc) hash_bytes(str_text(&all), all.len, hex);
     str_free(&all);
-    return failed ? err_set(why, ERR_NOMEM, "out of memory hashing '%s'", g->path) : ERR_OK;
+    return rc;
 }

@@ -217,7 +217,8 @@ static enum err_code open_site(struct model *m, int site, const char *device, st
     struct site *s = &m->sites[site];
     const enum err_code rc = backend_open(&s->backend, device, &m->session.backend, why);
     if (rc) return rc;
-    return backend_reserve(s->backend, m->session.batch, widths_max_cols(&m->shape, m->hyper.arch), why);
+    const struct backend_work work = session_work(&m->session, &m->shape, m->hyper.arch);
+    return backend_reserve(s->backend, &work, why);
 }
 
 /* The host's backend is not opened where every layer runs on the device. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/kv.h"
+#include "engine/quant/act.h"
 #include "engine/quant/quant.h"
 #include "engine/quant/sides.h"
 
@@ -112,9 +113,12 @@ void widths_of(struct widths *out, const struct model_shape *s, const struct arc
     };
 }
 
-int64_t widths_max_cols(const struct model_shape *s, const struct arch *a)
+struct backend_work session_work(const struct session *e, const struct model_shape *s, const struct arch *a)
 {
-    return MAX(MAX(s->embd, s->ff), MAX(arch_dim(DIM_ATTN, a, s), arch_dim(DIM_Q, a, s)));
+    const int64_t heads = MAX(arch_dim(DIM_ATTN, a, s), arch_dim(DIM_Q, a, s));
+    return (struct backend_work){ .rows = e->batch,
+                                  .cols = MAX(MAX(s->embd, s->ff), heads),
+                                  .head_dim = MAX(s->head_dim_k, s->head_dim_v) };
 }
 
 struct kv_layer session_kv_layer(const struct session *e, const struct model_shape *s)
@@ -181,6 +185,7 @@ struct sums {
     const struct session *session;
     struct share *part; /* [layers + 1] what is in front of the layers and behind, then each layer */
     int64_t read, products;
+    struct backend_work work;
     struct device_room room;
 };
 
@@ -204,6 +209,10 @@ static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const stru
     const int64_t bytes = vector ? vector_bytes(cols) * rows
                                  : backend_weight_bytes("cpu", &e->backend, f, rows, cols, 0);
     part->host += bytes;
+    if (!vector) {
+        sum->work.formats |= 1ull << (backend_held_format(&e->backend, f) - FORMATS);
+        sum->work.inputs |= 1u << act_planned(sum->config, sum->gguf, t);
+    }
     if (e->gpu_layers)
         part->device += vector ? bytes
                                : backend_weight_bytes(e->device, &e->backend, f, rows, cols,
@@ -222,7 +231,7 @@ static void place(struct memory_plan *p, const struct sums *sum, const struct hy
     const struct session *e = sum->session;
     const struct model_shape *s = sum->shape;
     const struct kv_layer kv = session_kv_layer(e, s);
-    const int64_t cols = widths_max_cols(s, h->arch), layer_kv = session_kv_bytes(&kv);
+    const int64_t layer_kv = session_kv_bytes(&kv);
     const bool host = n < s->layers;
     struct widths w;
     widths_of(&w, s, h->arch, e->batch);
@@ -230,8 +239,8 @@ static void place(struct memory_plan *p, const struct sums *sum, const struct hy
     const int64_t activations = widths_bytes(&w, e->batch),
                   output = parts.logits + parts.best + parts.scratch,
                   logits = vector_bytes(w.logits * e->sequences); /* on the host */
-    const int64_t host_scratch = host ? backend_scratch_bytes("cpu", &e->backend, e->batch, cols) : 0,
-                  scratch = n ? backend_scratch_bytes(e->device, &e->backend, e->batch, cols) : 0;
+    const int64_t host_scratch = host ? backend_scratch_bytes("cpu", &e->backend, &sum->work) : 0,
+                  scratch = n ? backend_scratch_bytes(e->device, &e->backend, &sum->work) : 0;
     struct share weights = { host ? sum->part[0].host : 0, host ? 0 : sum->part[0].device };
     for (int l = 0; l < s->layers; l++) {
         weights.host += l < n ? 0 : sum->part[l + 1].host;
@@ -271,7 +280,12 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
     if (cache > 0x1p60)
         return err_set(why, ERR_FIT, "a KV cache for %d tokens in %d sequences would take %.3g bytes", e->ctx,
                        e->sequences, cache);
-    struct sums sum = { .config = c, .gguf = g, .shape = s, .session = e, .room = { .bytes = -1 } };
+    struct sums sum = { .config = c,
+                        .gguf = g,
+                        .shape = s,
+                        .session = e,
+                        .work = session_work(e, s, h->arch),
+                        .room = { .bytes = -1 } };
     if (e->gpu_layers) device_room(&sum.room, e->device);
     sum.part = calloc((size_t)s->layers + 1, sizeof *sum.part);
     if (!sum.part) return err_set(why, ERR_NOMEM, "out of memory for a plan of %d layers", s->layers);

@@ -36,7 +36,8 @@ struct widths {
 };
 enum { LOGIT_ROWS_MAX = 32 };
 void widths_of(struct widths *out, const struct model_shape *s, const struct arch *a, int batch);
-int64_t widths_max_cols(const struct model_shape *s, const struct arch *a);
+/* What its operations ask of a backend, but for the weights. */
+struct backend_work session_work(const struct session *e, const struct model_shape *s, const struct arch *a);
 int64_t widths_bytes(const struct widths *w, int batch); /* two of embd, one of each other, rounded */
 int64_t vector_bytes(int64_t n);                         /* n floats, rounded to whole cache lines */
 

@@ -18,20 +18,20 @@ enum {
     PARTIALS_A_THREAD = 256,
 };
 
-static int64_t dim_of(int64_t cols)
+static int64_t padded(int head_dim)
 {
-    return round_up(MIN(cols, (int64_t)HEAD_DIM_MAX), 32);
+    return round_up(head_dim, 32);
 }
 
-int64_t attention_thread_bytes(const struct kernel_set *k, int64_t cols)
+int64_t attention_thread_bytes(const struct kernel_set *k, int head_dim)
 {
-    const int64_t f32 = attention_f32_bytes(dim_of(cols));
-    return k->attend.attend ? MAX(f32, attention_tiles_bytes(dim_of(cols))) : f32;
+    const int64_t f32 = attention_f32_bytes(padded(head_dim));
+    return k->attend.attend ? MAX(f32, attention_tiles_bytes(padded(head_dim))) : f32;
 }
 
-int64_t attention_shared_bytes(int threads, int64_t cols)
+int64_t attention_shared_bytes(int threads, int head_dim)
 {
-    return threads * PARTIALS_A_THREAD * (PARTIAL_HEAD + dim_of(cols)) * (int64_t)sizeof(float);
+    return threads * PARTIALS_A_THREAD * (PARTIAL_HEAD + padded(head_dim)) * (int64_t)sizeof(float);
 }
 
 /* ---------------------------------------------------------------- cutting */
@@ -200,7 +200,7 @@ void cpu_attention(struct backend *base, const struct attention *p)
     const struct kv_layer *kv = p->kv;
     struct attention_job job = { .b = b, .p = p, .group = p->heads / kv->kv_heads };
     assert(p->heads % kv->kv_heads == 0 && kv->k_dim <= HEAD_DIM_MAX && kv->v_dim <= HEAD_DIM_MAX);
-    assert(MAX(kv->k_dim, kv->v_dim) <= b->plan.cols); /* backend_reserve first */
+    assert(MAX(kv->k_dim, kv->v_dim) <= b->work.head_dim); /* backend_reserve first */
     const struct format *like = p->like ? p->like : &FORMATS[FORMAT_F32];
     job.tiles = b->k.attend.attend && precision_for(b->base.options.precision, like) == PRECISION_MEDIUM;
     job.partials = (float *)b->shared;

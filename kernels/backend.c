@@ -13,7 +13,7 @@ struct device_kind {
     const struct backend_ops *ops;
     enum err_code (*open)(struct backend **out, const char *device, const struct backend_options *options,
                           struct err *why);
-    int64_t (*scratch_bytes)(const struct backend_options *options, int64_t rows, int64_t max_cols);
+    int64_t (*scratch_bytes)(const struct backend_options *options, const struct backend_work *work);
     int64_t (*weight_bytes)(const struct backend_options *options, const struct format *f, int64_t rows,
                             int64_t cols, int arrays);
     int64_t (*top_bytes)(int n, int k, int64_t cols); /* NULL: it needs none */
@@ -81,11 +81,11 @@ enum err_code backend_finish(struct backend *b, struct err *why)
     return b->ops->finish(b, why);
 }
 
-int64_t backend_scratch_bytes(const char *device, const struct backend_options *options, int64_t rows,
-                              int64_t max_cols)
+int64_t backend_scratch_bytes(const char *device, const struct backend_options *options,
+                              const struct backend_work *work)
 {
     const struct device_kind *kind = kind_of(device);
-    return kind ? kind->scratch_bytes(options, rows, max_cols) : 0;
+    return kind ? kind->scratch_bytes(options, work) : 0;
 }
 
 int64_t backend_weight_bytes(const char *device, const struct backend_options *o, const struct format *f,
@@ -143,9 +143,9 @@ void backend_weight_release(struct backend *b, struct weight *w)
     *w = (struct weight){ 0 };
 }
 
-enum err_code backend_reserve(struct backend *b, int64_t rows, int64_t max_cols, struct err *why)
+enum err_code backend_reserve(struct backend *b, const struct backend_work *work, struct err *why)
 {
-    return b->ops->reserve(b, rows, max_cols, why);
+    return b->ops->reserve(b, work, why);
 }
 
 /* ---------------------------------------------------------------- operations */

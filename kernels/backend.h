@@ -19,7 +19,7 @@ struct backend_ops {
     enum err_code (*bind)(struct backend *b, struct weight *out, const struct format *format, int64_t rows,
                           int64_t cols, const struct input_scheme *input, const void *host, struct err *why);
     void (*release)(struct backend *b, struct weight *w); /* of what w owns */
-    enum err_code (*reserve)(struct backend *b, int64_t rows, int64_t max_cols, struct err *why);
+    enum err_code (*reserve)(struct backend *b, const struct backend_work *work, struct err *why);
 
     void (*gather)(struct backend *b, const struct gather *p);
     void (*matmul)(struct backend *b, const struct matmul *m, int count);
@@ -44,7 +44,7 @@ void gated_apart(struct backend *b, const struct gated *p);
 /* One for each kind of device: *out is owned, but without ops, options and pool, which backend_open sets. */
 enum err_code cpu_open(struct backend **out, const char *device, const struct backend_options *options,
                        struct err *why);
-int64_t cpu_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols);
+int64_t cpu_scratch_bytes(const struct backend_options *options, const struct backend_work *work);
 int64_t cpu_weight_bytes(const struct backend_options *options, const struct format *f, int64_t rows,
                          int64_t cols, int arrays);
 extern const struct backend_ops CPU_OPS;

@@ -39,6 +39,11 @@ static void cpu_close(struct backend *base)
     free(b);
 }
 
+static int64_t scratch_bytes(const struct backend_options *o, const struct scratch_plan *p)
+{
+    return p->shared_bytes + o->threads * p->thread_bytes;
+}
+
 static void cpu_describe(const struct backend *base, struct backend_info *out)
 {
     const struct cpu *b = (const struct cpu *)base;
@@ -47,6 +52,7 @@ static void cpu_describe(const struct backend *base, struct backend_info *out)
     out->huge_wanted_bytes = b->huge_wanted_bytes;
     out->copied_bytes = b->copied_bytes;
     out->repacked_bytes = b->repacked_bytes;
+    out->scratch_bytes = scratch_bytes(&base->options, &b->plan);
     out->inputs = b->inputs;
 }
 
@@ -100,6 +106,107 @@ int64_t cpu_weight_bytes(const struct backend_options *o, const struct format *f
     return copied ? round_up(bytes, ALIGNMENT) : bytes;
 }
 
+/* ---------------------------------------------------------------- scratch */
+
+_Static_assert(FORMAT_COUNT <= 64, "sets of formats are bits of backend_work.formats");
+
+/* What treats the inputs of some product: as prescribed, or as the options say where nothing is. */
+static uint32_t kinds_of(const struct backend_options *o, uint32_t prescribed)
+{
+    const bool tokens = prescribed & 1u << INPUT_FREE && o->activations == ACTIVATIONS_INT8_TOKEN;
+    return prescribed | (tokens ? 1u << INPUT_INT8_TOKEN : 0);
+}
+
+/* Products of weights in f with inputs of that kind. */
+static void plan_products(struct scratch_plan *p, const struct kernel_set *k, const struct backend_options *o,
+                          const struct backend_work *w, const struct format *f, enum input_kind kind)
+{
+    if (input_is_int8(kind) && f != &FORMATS[FORMAT_INT8]) return;
+    for (int64_t n = 1; n <= w->rows; n = n < SLIVER || n == w->rows ? n + 1 : w->rows) {
+        const struct gemm_kernel *g = matmul_scheme(k, o, f, kind, (int)MIN(n, (int64_t)INT32_MAX));
+        if (!g) continue;
+        p->shared_bytes = MAX(p->shared_bytes, gemm_shared_bytes(g, n, w->cols));
+        p->thread_bytes = MAX(p->thread_bytes, gemm_thread_bytes(g));
+    }
+}
+
+static int head_dim_of(const struct backend_work *w)
+{
+    return w->head_dim ? w->head_dim : (int)MIN(w->cols, (int64_t)HEAD_DIM_MAX);
+}
+
+/* A model may mix formats, and with them ways to multiply. */
+static struct scratch_plan plan_for(const struct kernel_set *k, const struct backend_options *o,
+                                    const struct backend_work *w)
+{
+    const int64_t few = MAX(MAX(k->gemm_f32.min_rows, k->gemm_bf16.min_rows),
+                            MAX(k->gemm_int8.min_rows, k->gemm_int8.min_rows_wide)); /* dots end before */
+    const uint32_t kinds = kinds_of(o, w->inputs);
+    int64_t codes = 0;
+    for (int kind = 0; kind < INPUT_KIND_COUNT; kind++)
+        if (kinds & 1u << kind && input_is_int8((enum input_kind)kind))
+            codes = k->gemm_w8a8.multiply ? MIN(w->rows, (int64_t)k->gemm_w8a8.min_rows) : w->rows;
+    struct scratch_plan p = { .shared_bytes = gemv_shared_bytes(MIN(w->rows, few), codes, w->cols),
+                              .thread_bytes = attention_thread_bytes(k, head_dim_of(w)) };
+    for (int f = 0; f < FORMAT_COUNT; f++)
+        for (int kind = 0; kind < INPUT_KIND_COUNT; kind++)
+            if (w->formats & 1ull << f && kinds & 1u << kind)
+                plan_products(&p, k, o, w, &FORMATS[f], (enum input_kind)kind);
+    p.shared_bytes += inputs_shared_bytes(o->threads, w->rows, w->cols);
+    p.shared_bytes = round_up(MAX(p.shared_bytes, attention_shared_bytes(o->threads, head_dim_of(w))),
+                              ALIGNMENT);
+    p.thread_bytes = round_up(p.thread_bytes, 4096);
+    return p;
+}
+
+int64_t cpu_scratch_bytes(const struct backend_options *options, const struct backend_work *work)
+{
+    const struct kernel_set k = kernels_select(options->isa & isa_detect());
+    const struct scratch_plan p = plan_for(&k, options, work);
+    return scratch_bytes(options, &p);
+}
+
+/* For that work instead of b->work. Weights may be bound before anything is reserved. */
+static enum err_code make_room(struct cpu *b, const struct backend_work *work, struct err *why)
+{
+    const struct backend_options *o = &b->base.options;
+    struct scratch_plan p = b->plan;
+    if (work->rows) p = plan_for(&b->k, o, work);
+    if (p.shared_bytes != b->plan.shared_bytes || p.thread_bytes != b->plan.thread_bytes) {
+        const size_t thread_bytes = (size_t)o->threads * (size_t)p.thread_bytes;
+        uint8_t *shared = aligned_pages((size_t)p.shared_bytes, o->huge_pages);
+        uint8_t *threads = aligned_pages(thread_bytes, o->huge_pages);
+        if (!shared || !threads) {
+            free(shared);
+            free(threads);
+            return err_set(why, ERR_NOMEM,
+                           "out of memory: %lld bytes of scratch for %lld rows of %lld inputs",
+                           (long long)(p.shared_bytes + (int64_t)thread_bytes), (long long)work->rows,
+                           (long long)work->cols);
+        }
+        free(b->shared);
+        free(b->threads);
+        b->shared = shared;
+        b->threads = threads;
+    }
+    b->plan = p;
+    b->work = *work;
+    return ERR_OK;
+}
+
+static enum err_code cpu_reserve(struct backend *base, const struct backend_work *wanted, struct err *why)
+{
+    struct cpu *b = (struct cpu *)base;
+    struct backend_work work = *wanted;
+    assert(work.rows >= 1 && work.cols >= 1);
+    work.formats |= b->work.formats;
+    work.inputs |= b->work.inputs;
+    work.head_dim = head_dim_of(&work);
+    return make_room(b, &work, why);
+}
+
+/* ---------------------------------------------------------------- binding */
+
 /* A weight that still lies in the file, in `format`, into memory of our own. */
 static enum err_code copy(struct cpu *b, struct weight *w, const struct format *format, struct err *why)
 {
@@ -124,8 +231,13 @@ static enum err_code cpu_bind(struct backend *base, struct weight *out, const st
 {
     struct cpu *b = (struct cpu *)base;
     const struct format *held = backend_held_format(&base->options, format);
+    struct backend_work work = b->work;
     *out = (struct weight){ .format = held, .rows = rows, .cols = cols, .data = host, .input = input };
     b->inputs |= 1u << inputs_scheme(&base->options, out).kind;
+    work.formats |= 1ull << (held - FORMATS);
+    work.inputs |= 1u << (input ? input->kind : INPUT_FREE);
+    const enum err_code rc = make_room(b, &work, why);
+    if (rc) return rc;
     return held == format && base->options.huge_pages != HUGE_PAGES_ALL ? ERR_OK : copy(b, out, format, why);
 }
 
@@ -133,63 +245,6 @@ static void cpu_release(struct backend *base, struct weight *w)
 {
     (void)base;
     free(w->owned);
-}
-
-/* ---------------------------------------------------------------- scratch */
-
-static struct scratch_plan plan_for(const struct kernel_set *k, const struct backend_options *o, int64_t rows,
-                                    int64_t cols)
-{
-    struct scratch_plan p = { .rows = rows, .cols = cols, .thread_bytes = attention_thread_bytes(k, cols) };
-    const int64_t few = MAX(MAX(k->gemm_f32.min_rows, k->gemm_bf16.min_rows),
-                            MAX(k->gemm_int8.min_rows, k->gemm_int8.min_rows_wide)); /* dots end before */
-    const int64_t codes = k->gemm_w8a8.multiply ? MIN(rows, (int64_t)k->gemm_w8a8.min_rows) : rows;
-    p.shared_bytes = gemv_shared_bytes(MIN(rows, few), codes, cols);
-    for (int i = 0; i < FORMAT_COUNT * INPUT_KIND_COUNT;
-         i++) { /* a model may mix formats, and with them schemes */
-        const struct format *f = &FORMATS[i / INPUT_KIND_COUNT];
-        for (int64_t n = 1; n <= rows; n = n < SLIVER || n == rows ? n + 1 : rows) {
-            const struct gemm_kernel *g = matmul_scheme(k, o, f, (enum input_kind)(i % INPUT_KIND_COUNT),
-                                                        (int)MIN(n, (int64_t)INT32_MAX));
-            if (!g) continue;
-            p.shared_bytes = MAX(p.shared_bytes, gemm_shared_bytes(g, n, cols));
-            p.thread_bytes = MAX(p.thread_bytes, gemm_thread_bytes(g));
-        }
-    }
-    p.shared_bytes += inputs_shared_bytes(o->threads, rows, cols);
-    p.shared_bytes = round_up(MAX(p.shared_bytes, attention_shared_bytes(o->threads, cols)), ALIGNMENT);
-    p.thread_bytes = round_up(p.thread_bytes, 4096);
-    return p;
-}
-
-int64_t cpu_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols)
-{
-    const struct kernel_set k = kernels_select(options->isa & isa_detect());
-    const struct scratch_plan p = plan_for(&k, options, rows, max_cols);
-    return p.shared_bytes + options->threads * p.thread_bytes;
-}
-
-static enum err_code cpu_reserve(struct backend *base, int64_t rows, int64_t max_cols, struct err *why)
-{
-    struct cpu *b = (struct cpu *)base;
-    assert(rows >= 1 && max_cols >= 1);
-    const struct scratch_plan p = plan_for(&b->k, &b->base.options, rows, max_cols);
-    const size_t thread_bytes = (size_t)b->base.options.threads * (size_t)p.thread_bytes;
-    uint8_t *shared = aligned_pages((size_t)p.shared_bytes, b->base.options.huge_pages);
-    uint8_t *threads = aligned_pages(thread_bytes, b->base.options.huge_pages);
-    if (!shared || !threads) {
-        free(shared);
-        free(threads);
-        return err_set(why, ERR_NOMEM, "out of memory: %lld bytes of scratch for %lld rows of %lld inputs",
-                       (long long)(p.shared_bytes + (int64_t)thread_bytes), (long long)rows,
-                       (long long)max_cols);
-    }
-    free(b->shared);
-    free(b->threads);
-    b->shared = shared;
-    b->threads = threads;
-    b->plan = p;
-    return ERR_OK;
 }
 
 const struct backend_ops CPU_OPS = {

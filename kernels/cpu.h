@@ -9,7 +9,6 @@
 
 /* Every thread's own memory: a weight panel and its products, or attention's tiles. */
 struct scratch_plan {
-    int64_t rows, cols;   /* what was reserved */
     int64_t shared_bytes; /* packed or quantized activations of one group of products */
     int64_t thread_bytes; /* per member */
 };
@@ -18,6 +17,7 @@ struct cpu {
     struct backend base;
     struct kernel_set k;
     bool hands_off; /* kernels_hands_off() */
+    struct backend_work work; /* what was reserved, and what is bound */
     struct scratch_plan plan;
     int64_t huge_wanted_bytes, copied_bytes, repacked_bytes;
     uint32_t inputs;  /* 1 << enum input_kind of the weights */
@@ -45,8 +45,8 @@ const struct gemm_kernel *matmul_scheme(const struct kernel_set *k, const struct
 int64_t gemv_shared_bytes(int64_t rows, int64_t codes, int64_t cols);
 int64_t gemm_shared_bytes(const struct gemm_kernel *g, int64_t rows, int64_t cols);
 int64_t gemm_thread_bytes(const struct gemm_kernel *g);
-int64_t attention_thread_bytes(const struct kernel_set *k, int64_t cols);
-int64_t attention_shared_bytes(int threads, int64_t cols);
+int64_t attention_thread_bytes(const struct kernel_set *k, int head_dim);
+int64_t attention_shared_bytes(int threads, int head_dim);
 
 /* The operations of struct backend_ops; base is a struct cpu. */
 void cpu_gather(struct backend *base, const struct gather *g);

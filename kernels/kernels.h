@@ -54,7 +54,7 @@ enum format_id {
     FORMAT_FP4,
     FORMAT_NF4_DQ,
     FORMAT_FP4_DQ,
-    FORMAT_COUNT
+    FORMAT_COUNT /* at most 64: sets of formats are bits */
 };
 
 /* x: n floats, n a multiple of block_weights. blocks: format_row_bytes(n) bytes, any alignment. n may span
@@ -234,6 +234,7 @@ struct backend_info {
     int64_t huge_wanted_bytes; /* in huge pages, if the kernel agreed, of what was allocated and filled */
     int64_t copied_bytes;      /* of weights that are not used where the file is mapped */
     int64_t repacked_bytes;    /* of these, what is held in another format than the file's */
+    int64_t scratch_bytes;     /* for operations, as backend_scratch_bytes has it */
     int64_t device_bytes;      /* allocated now in a memory of the device's own; 0: there is none */
     uint32_t inputs;           /* 1 << enum input_kind of every weight bound so far, as its products run */
 };
@@ -314,11 +315,18 @@ enum err_code backend_weight_bind(struct backend *b, struct weight *out, const s
                                   const void *host, struct err *why);
 void backend_weight_release(struct backend *b, struct weight *w);
 
-/* Bytes of scratch the backend allocates itself for `rows` rows of at most `max_cols` inputs: part of the
- * memory plan. Set once with backend_reserve (ERR_NOMEM); operations never allocate. */
-int64_t backend_scratch_bytes(const char *device, const struct backend_options *options, int64_t rows,
-                              int64_t max_cols);
-enum err_code backend_reserve(struct backend *b, int64_t rows, int64_t max_cols, struct err *why);
+/* The most that operations will ask for, which scratch follows. */
+struct backend_work {
+    int64_t rows, cols; /* inputs of one operation, [rows][cols] */
+    int head_dim;       /* of attention; 0: as wide as a row */
+    uint64_t formats;   /* 1 << enum format_id of weights (as held); with `inputs` what is bound anyhow */
+    uint32_t inputs;    /* 1 << enum input_kind that they prescribe */
+};
+/* Bytes of scratch the backend allocates itself for that work: part of the memory plan. backend_reserve takes
+ * it (ERR_NOMEM), and binding a weight whose products need more takes the rest; operations never allocate. */
+int64_t backend_scratch_bytes(const char *device, const struct backend_options *options,
+                              const struct backend_work *work);
+enum err_code backend_reserve(struct backend *b, const struct backend_work *work, struct err *why);
 
 /* Operations. All pointers are backend addresses; all matrices row-major f32 with a row stride in elements;
  * sizes that a correct engine cannot get wrong are asserted. Splits work over the threads and returns when
@@ -535,6 +543,9 @@ double pace_multiply_s(struct pacer *p); /* seconds an operation of all threads 
  * no single one of them stands for it, and a moment without a processor would outweigh all others. NAN for
  * none. */
 double pace_usual_s(double *reading_s, int n);
+/* The same, but what is reached in one of ten: a clock that rises for a moment is not what others are
+ * measured by. */
+double pace_best_s(double *reading_s, int n);
 
 /* Arithmetic ceilings: rows of a table, one per kind of multiply-add this build has code for. */
 struct ceiling {

@@ -74,7 +74,8 @@ void cpu_matmul(struct backend *base, const struct matmul *m, int count)
     struct cpu *b = (struct cpu *)base;
     for (int first = 0, next; first < count; first = next) {
         const struct matmul *f = &m[first];
-        assert(f->n >= 0 && f->n <= b->plan.rows && f->w->cols <= b->plan.cols); /* backend_reserve first */
+        assert(f->n >= 0 && f->n <= b->work.rows && f->w->cols <= b->work.cols); /* backend_reserve first */
+        assert(b->work.formats & 1ull << (f->w->format - FORMATS)); /* backend_weight_bind first */
         const struct gemm_kernel *g = scheme_of(b, f);
         for (next = first + 1; next < count && alike(b, f, &m[next]);) next++;
         if (!f->n) continue;

@@ -95,7 +95,7 @@ enum err_code pace_open(struct pacer **out, uint32_t isa, int threads, struct er
     if (!p) return err_set(why, ERR_NOMEM, "no memory to look at the memory's speed");
     enum err_code rc = take_memory(p, why);
     if (!rc) rc = backend_open(&p->backend, "cpu", &o, why);
-    if (!rc) rc = backend_reserve(p->backend, 1, WIDE, why);
+    if (!rc) rc = backend_reserve(p->backend, &(struct backend_work){ .rows = 1, .cols = WIDE }, why);
     for (; p->bound < MATRICES && !rc; p->bound += !rc)
         rc = backend_weight_bind(p->backend, &p->weight[p->bound], f, WIDE, WIDE, NULL,
                                  p->bank + p->bound * WIDE * format_row_bytes(f, WIDE), why);
@@ -132,4 +132,11 @@ double pace_usual_s(double *reading_s, int n)
     qsort(reading_s, (size_t)n, sizeof *reading_s, by_value);
     for (int i = from; i < to; i++) sum += reading_s[i];
     return sum / (to - from);
+}
+
+double pace_best_s(double *reading_s, int n)
+{
+    if (n < 1) return NAN;
+    qsort(reading_s, (size_t)n, sizeof *reading_s, by_value);
+    return reading_s[n / 10];
 }

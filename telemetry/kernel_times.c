@@ -75,6 +75,7 @@ json_t *kernel_times_to_json(const struct kernel_times *k)
         put(row, "stream", k->stream[f], 2);
         put(row, "edge", k->edge[f], 2);
         put(row, "attend_one", k->attend_one[f], 2);
+        put(row, "attend_far", k->attend_far[f], 2);
         if (json_object_size(row))
             json_put(formats, FORMATS[f].name, row);
         else
@@ -99,6 +100,7 @@ static void take_format(struct kernel_times *k, const char *name, const json_t *
     take(k->stream[f], 2, json_object_get(row, "stream"));
     take(k->edge[f], 2, json_object_get(row, "edge"));
     take(k->attend_one[f], 2, json_object_get(row, "attend_one"));
+    take(k->attend_far[f], 2, json_object_get(row, "attend_far"));
 }
 
 enum err_code kernel_times_from_json(struct kernel_times *k, const json_t *object, struct err *why)

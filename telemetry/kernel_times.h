@@ -8,6 +8,7 @@
 #include "kernels/kernels.h"
 
 enum { KERNEL_ROWS = 5, KERNEL_READS = 6 };
+enum { KERNEL_HEADS = 32, KERNEL_KV_HEADS = 8 };   /* attention is timed with so many */
 extern const int KERNEL_ROWS_AT[KERNEL_ROWS];      /* rows that are multiplied at once: 1 4 16 64 512 */
 extern const int64_t KERNEL_READ_AT[KERNEL_READS]; /* bytes that are read again and again */
 
@@ -28,10 +29,12 @@ struct kernel_times {
     float product[FORMAT_COUNT][KERNEL_VARIANTS][KERNEL_ROWS][2]; /* per weight, weights in a cache */
     float stream[FORMAT_COUNT][2];                                /* per weight, one row, from memory */
     float pace[2];                     /* bytes/s that weights usually came at then (pace_usual_s) */
-    float multiply[2];                 /* operations/s of the threads at their best then (pace_multiply_s) */
+    float multiply[2];                 /* operations/s of the threads at their best then (pace_best_s) */
     float edge[FORMAT_COUNT][2];       /* per row and element of input or output beside the weights (auto) */
     float region[2];                   /* of a product, whatever its size */
-    float attend_one[FORMAT_COUNT][2]; /* one row: per token in the cache and element of all heads */
+    float attend_one[FORMAT_COUNT][2]; /* one row: per token it looks at and element of all heads, tokens in a
+                                          processor's cache */
+    float attend_far[FORMAT_COUNT][2]; /* the same, tokens in memory, which comes as fast as usual then */
     float attend_many[FORMAT_COUNT][KERNEL_VARIANTS][2]; /* per row, token it looks at, and element */
     float glue[2];                                       /* norms, rotations, storing: of a layer, one row */
     float glue_element[2];                               /* per row and element of the model's width */
@@ -39,7 +42,7 @@ struct kernel_times {
     int64_t stream_bytes;                                /* that `stream` was measured with */
 };
 
-/* Measures all of it in about `seconds` (0: 40); what there was no time for stays 0. Needs 450 MB. progress
+/* Measures all of it in about `seconds` (0: 45); what there was no time for stays 0. Needs 600 MB. progress
  * may be NULL; returning false from it ends early (ERR_CANCELLED). */
 typedef bool kernel_progress_fn(void *ctx, const char *what, double done);
 enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable, double seconds,

@@ -21,18 +21,16 @@ enum {
     SMALL_COLS = 256, /* and one like those of a few million */
     SMALL_ROWS = 768,
     ROWS_MOST = 512,
-    HEADS = 32,
-    KV_HEADS = 8,
     HEAD_DIM = 64,
     KV_BLOCK = 32,
     DEPTH = 1024,
     RUNS_LEAST = 3,
     PASSES = 4,
     STREAM_RUNS = 3, /* of each pass */
-    PACES_MOST = PASSES * (STREAM_RUNS + 1) * FORMAT_COUNT,
+    PACES_MOST = 2 * PASSES * (STREAM_RUNS + 1) * FORMAT_COUNT,
 };
-static const double DEFAULT_SECONDS = 40, RUN_S = 0.010, READ_S = 0.05;
-static const int64_t BANK_BYTES = INT64_C(256) << 20;
+static const double DEFAULT_SECONDS = 45, RUN_S = 0.010, READ_S = 0.05;
+static const int64_t BANK_BYTES = INT64_C(256) << 20, FAR_BYTES = INT64_C(128) << 20;
 /* A small number in every format of floating-point numbers and of scales: nothing denormal, no NAN. */
 enum { BANK_BYTE = 0x2c };
 
@@ -51,11 +49,11 @@ struct bench {
     struct samples {
         int n;
         double v[PASSES * STREAM_RUNS]; /* rising */
-    } stream[FORMAT_COUNT][2], read[KERNEL_READS][2];
+    } stream[FORMAT_COUNT][2], far[FORMAT_COUNT][2], read[KERNEL_READS][2];
     struct pacer *pace[2];
     struct {
         int n;
-        double s[PACES_MOST]; /* of reading a byte */
+        double read_s[PACES_MOST], multiply_s[PACES_MOST]; /* a byte, an operation */
     } paced[2];
 };
 
@@ -163,14 +161,16 @@ static double product_s(struct bench *b, struct backend *backend, const struct f
     return seconds;
 }
 
-/* Seconds of reading a byte just now. What cores can do is the most they ever did: times in a cache are the
- * least that was seen, too. */
+/* Seconds of reading a byte just now. */
 static double pace_s(struct bench *b, int t)
 {
-    b->out->multiply[t] = fmaxf(b->out->multiply[t], (float)(1 / pace_multiply_s(b->pace[t])));
-    const double s = pace_read_s(b->pace[t]);
-    if (b->paced[t].n < PACES_MOST) b->paced[t].s[b->paced[t].n++] = s;
-    return s;
+    const double multiply_s = pace_multiply_s(b->pace[t]), read_s = pace_read_s(b->pace[t]);
+    const int at = b->paced[t].n;
+    if (at == PACES_MOST) return read_s;
+    b->paced[t].multiply_s[at] = multiply_s;
+    b->paced[t].read_s[at] = read_s;
+    b->paced[t].n++;
+    return read_s;
 }
 
 /* One row through matrices that do not fit in a cache together, STREAM_RUNS times more: bytes that are read
@@ -203,16 +203,19 @@ static void measure_stream(struct bench *b, struct backend *backend, int format,
     free(w);
 }
 
-/* All of them at one pace: the usual one. */
+/* All of them at one pace: the usual one. But cores as they were at their best: times in a cache are the
+ * least that was seen, too. */
 static void put_streams(struct bench *b)
 {
     for (int t = 0; t < 2; t++) {
         if (!b->paced[t].n) continue;
-        const double usual_s = pace_usual_s(b->paced[t].s, b->paced[t].n);
+        const double usual_s = pace_usual_s(b->paced[t].read_s, b->paced[t].n);
         b->out->pace[t] = (float)(1 / usual_s);
+        b->out->multiply[t] = (float)(1 / pace_best_s(b->paced[t].multiply_s, b->paced[t].n));
         for (int f = 0; f < FORMAT_COUNT; f++) {
-            const double s = middle(&b->stream[f][t]) * usual_s;
-            if (usable(s)) b->out->stream[f][t] = (float)s;
+            const double weight = middle(&b->stream[f][t]) * usual_s, pair = middle(&b->far[f][t]) * usual_s;
+            if (usable(weight)) b->out->stream[f][t] = (float)weight;
+            if (usable(pair)) b->out->attend_far[f][t] = (float)pair;
         }
     }
 }
@@ -270,7 +273,7 @@ struct looking {
     struct norm norm;
     struct rope rope;
     struct kv_store store;
-    int32_t table[(DEPTH + ROWS_MOST) / KV_BLOCK + 1], pos[ROWS_MOST], seq[ROWS_MOST], slots[ROWS_MOST];
+    int32_t *table, pos[ROWS_MOST], seq[ROWS_MOST], slots[ROWS_MOST]; /* table: [kv.blocks] */
     const int32_t *tables[1];
     float freq[HEAD_DIM / 2];
 };
@@ -281,41 +284,46 @@ static void run_attention(void *arg)
     backend_attention(l->backend, &l->a);
 }
 
-static bool looking_open(struct looking *l, struct bench *b, struct backend *backend, const struct format *f)
+static bool looking_open(struct looking *l, struct bench *b, struct backend *backend, const struct format *f,
+                         int64_t bytes)
 {
     memset(l, 0, sizeof *l);
     if (HEAD_DIM % f->block_weights || !f->encode || !f->decode) return false;
+    const int64_t block_bytes = KV_BLOCK * KERNEL_KV_HEADS *
+                                format_row_bytes(f, HEAD_DIM); /* of K, and of V */
     l->backend = backend;
     l->kv = (struct kv_layer){ .k_format = f,
                                .v_format = f,
-                               .kv_heads = KV_HEADS,
+                               .kv_heads = KERNEL_KV_HEADS,
                                .k_dim = HEAD_DIM,
                                .v_dim = HEAD_DIM,
                                .block_tokens = KV_BLOCK,
-                               .blocks = COUNT_OF(l->table) };
-    const size_t half = (size_t)l->kv.blocks * KV_BLOCK * KV_HEADS * (size_t)format_row_bytes(f, HEAD_DIM);
-    l->kv.k = backend_alloc(backend, half);
-    l->kv.v = backend_alloc(backend, half);
-    for (int i = 0; i < l->kv.blocks; i++) l->table[i] = i;
+                               .blocks = (int)MAX((DEPTH + ROWS_MOST) / KV_BLOCK + 1,
+                                                  bytes / 2 / block_bytes) };
+    l->kv.k = backend_alloc(backend, (size_t)(l->kv.blocks * block_bytes));
+    l->kv.v = backend_alloc(backend, (size_t)(l->kv.blocks * block_bytes));
+    l->table = calloc((size_t)l->kv.blocks, sizeof *l->table);
+    for (int i = 0; l->table && i < l->kv.blocks; i++) l->table[i] = i;
     for (int i = 0; i < ROWS_MOST; i++) l->pos[i] = l->slots[i] = i;
     l->tables[0] = l->table;
     l->a = (struct attention){ .kv = &l->kv,
                                .q = b->x,
                                .q_stride = WIDE,
-                               .heads = HEADS,
+                               .heads = KERNEL_HEADS,
                                .pos = l->pos,
                                .seq = l->seq,
                                .tables = l->tables,
                                .scale = 0.125f,
                                .y = b->y,
                                .y_stride = WIDE };
-    return l->kv.k && l->kv.v;
+    return l->kv.k && l->kv.v && l->table;
 }
 
 static void looking_close(struct looking *l)
 {
     backend_free(l->backend, l->kv.k);
     backend_free(l->backend, l->kv.v);
+    free(l->table);
 }
 
 static void measure_attention(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
@@ -323,11 +331,11 @@ static void measure_attention(struct bench *b, struct backend *backend, int f, e
     static const int LIKE[KERNEL_VARIANTS] = { FORMAT_Q4_0, FORMAT_F32, FORMAT_F16, FORMAT_Q4_0,
                                                FORMAT_Q4_0 };
     struct looking l;
-    if (looking_open(&l, b, backend, &FORMATS[f])) {
+    if (looking_open(&l, b, backend, &FORMATS[f], 0)) {
         l.a.like = &FORMATS[LIKE[v]];
         l.a.n = ROWS_MOST;
         const double pairs = 0.5 * ROWS_MOST * (ROWS_MOST + 1);
-        const double many = least_s(run_attention, &l) / pairs / (HEADS * HEAD_DIM);
+        const double many = least_s(run_attention, &l) / pairs / (KERNEL_HEADS * HEAD_DIM);
         if (usable(many)) b->out->attend_many[f][v][t] = (float)many;
         if (v == KERNEL_VARIANT_AUTO) {
             l.a.n = 1;
@@ -335,9 +343,33 @@ static void measure_attention(struct bench *b, struct backend *backend, int f, e
             const double deep = least_s(run_attention, &l);
             l.pos[0] = DEPTH / 8 - 1;
             const double near = least_s(run_attention, &l);
-            const double one = (deep - near) / (DEPTH - DEPTH / 8) / (HEADS * HEAD_DIM);
+            const double one = (deep - near) / (DEPTH - DEPTH / 8) / (KERNEL_HEADS * HEAD_DIM);
             if (usable(one)) b->out->attend_one[f][t] = (float)one;
         }
+    }
+    if (l.backend) looking_close(&l);
+}
+
+/* One row at a time, each at other tokens, so that none of them is in a cache: as layers come, with all their
+ * weights between one and the next. Told like STREAM_RUNS of weights. */
+static void measure_far(struct bench *b, struct backend *backend, int f, int t)
+{
+    struct looking l;
+    const bool open = looking_open(&l, b, backend, &FORMATS[f], FAR_BYTES);
+    const int rows = open ? l.kv.blocks / (DEPTH / KV_BLOCK) : 0;
+    l.a.n = 1;
+    l.pos[0] = DEPTH - 1;
+    double before = rows ? pace_s(b, t) : NAN;
+    for (int i = 0; rows && i < STREAM_RUNS; i++) {
+        const int64_t from = clock_ns();
+        for (int k = 0; k < rows; k++) {
+            l.tables[0] = l.table + k * (DEPTH / KV_BLOCK);
+            run_attention(&l);
+        }
+        const double seconds = (double)(clock_ns() - from) * 1e-9 / rows / DEPTH / (KERNEL_HEADS * HEAD_DIM),
+                     after = pace_s(b, t);
+        add(&b->far[f][t], seconds / (0.5 * (before + after)));
+        before = after;
     }
     if (l.backend) looking_close(&l);
 }
@@ -359,7 +391,7 @@ static void measure_glue(struct bench *b, struct backend *backend, int t)
     struct looking l;
     double s[2] = { NAN, NAN };
     const int rows[2] = { 1, 64 };
-    if (looking_open(&l, b, backend, &FORMATS[FORMAT_F16])) {
+    if (looking_open(&l, b, backend, &FORMATS[FORMAT_F16], 0)) {
         for (int i = 0; i < 2; i++) {
             const int n = rows[i];
             for (int k = 0; k < n; k++) l.pos[k] = 0;
@@ -375,7 +407,7 @@ static void measure_glue(struct bench *b, struct backend *backend, int t)
             l.rope = (struct rope){ .x = b->y,
                                     .x_stride = WIDE,
                                     .n = n,
-                                    .heads = HEADS / 2,
+                                    .heads = KERNEL_HEADS / 2,
                                     .head_dim = HEAD_DIM,
                                     .rot_dims = HEAD_DIM,
                                     .freq = l.freq,
@@ -412,7 +444,7 @@ static enum err_code bench_backend(struct backend **out, const struct bench *b, 
                                        .activations = v == KERNEL_VARIANT_INT8 ? ACTIVATIONS_INT8
                                                                                : ACTIVATIONS_AUTO };
     enum err_code rc = backend_open(out, "cpu", &o, why);
-    if (!rc) rc = backend_reserve(*out, ROWS_MOST, WIDE, why);
+    if (!rc) rc = backend_reserve(*out, &(struct backend_work){ .rows = ROWS_MOST, .cols = WIDE }, why);
     return rc;
 }
 
@@ -433,15 +465,18 @@ static void measure_formats(struct bench *b, struct backend *backend, enum kerne
     }
 }
 
-static void measure_rest(struct bench *b, struct backend *backend, enum kernel_variant v, int t)
+static void measure_rest(struct bench *b, struct backend *backend, enum kernel_variant v, int t, bool again)
 {
-    /* what caches of conversations are kept in */
+    /* what caches of conversations are kept in, the two commonest first */
     static const int KV[] = {
         FORMAT_F16, FORMAT_Q8_0, FORMAT_Q4_0, FORMAT_F32, FORMAT_BF16, FORMAT_FP8_E4M3
     };
-    for (size_t i = 0; i < COUNT_OF(KV) && time_is_left(b, "attention"); i++)
-        if (v == KERNEL_VARIANT_AUTO || i == 0) measure_attention(b, backend, KV[i], v, t);
-    if (v != KERNEL_VARIANT_AUTO) return;
+    const size_t most = again ? 2 : v == KERNEL_VARIANT_AUTO ? COUNT_OF(KV) : 1;
+    for (size_t i = 0; i < most && time_is_left(b, "attention"); i++) {
+        if (!again) measure_attention(b, backend, KV[i], v, t);
+        if (v == KERNEL_VARIANT_AUTO) measure_far(b, backend, KV[i], t);
+    }
+    if (again || v != KERNEL_VARIANT_AUTO) return;
     measure_region(b, backend, t);
     measure_glue(b, backend, t);
 }
@@ -463,7 +498,7 @@ static enum err_code measure_variant(struct bench *b, enum kernel_variant v, int
     enum err_code rc = bench_backend(&backend, b, v, t, why);
     if (rc) return rc;
     measure_formats(b, backend, v, t, again);
-    if (!again) measure_rest(b, backend, v, t);
+    measure_rest(b, backend, v, t, again);
     backend_close(backend);
     if (v == KERNEL_VARIANT_AUTO) measure_reads(b, t);
     return ERR_OK;
@@ -492,7 +527,7 @@ static enum err_code bench_memory(struct bench *b, struct err *why)
     b->bank = mmap(NULL, (size_t)BANK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (b->bank == MAP_FAILED) b->bank = NULL;
     if (!b->x || !b->y || !b->small || !b->numbers || !b->bank)
-        return err_set(why, ERR_NOMEM, "measuring the kernels takes 450 MB of memory");
+        return err_set(why, ERR_NOMEM, "measuring the kernels takes 600 MB of memory");
     madvise(b->bank, (size_t)BANK_BYTES, MADV_NOHUGEPAGE); /* as a mapped file is */
     memset(b->bank, BANK_BYTE, (size_t)BANK_BYTES);
     fill_numbers(b->numbers, WIDE);

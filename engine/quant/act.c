@@ -175,6 +175,16 @@ enum err_code act_read(struct input_scheme **out, const struct gguf *g, const st
     return rc;
 }
 
+enum input_kind act_planned(const struct config *c, const struct gguf *g, const struct gguf_tensor *t)
+{
+    const struct params p = config_params(c);
+    struct input_scheme s = { 0 };
+    if (!p.method) return read_kind(&s, g, t, NULL) ? INPUT_FREE : s.kind;
+    const bool treated = p.method->act &&
+                         recipe_tensor_format(c, g, t, NULL) == format_find(config_text(c, KNOB_FORMAT));
+    return treated ? p.method->act(&p).kind : INPUT_FREE;
+}
+
 void act_free(struct input_scheme *s)
 {
     if (!s) return;

@@ -16,4 +16,8 @@ enum err_code act_read(struct input_scheme **out, const struct gguf *g, const st
                        struct err *why);
 void act_free(struct input_scheme *s); /* NULL is fine */
 
+/* How tensor `t` of file `g` will treat its inputs under the config's recipe, for plans: what cannot be read
+ * is INPUT_FREE here and refused by act_read. */
+enum input_kind act_planned(const struct config *c, const struct gguf *g, const struct gguf_tensor *t);
+
 #endif

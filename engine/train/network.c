@@ -292,7 +292,13 @@ static enum err_code open_backend(struct network *n, struct err *why)
                                      .pool = backend_threads(n->backend),
                                      .amp = n->o.amp,
                                      .format = product_format(n->o.amp) };
-    return backend_reserve(n->backend, MAX(n->tokens, widest), MAX(n->tokens, widest), why);
+    const int64_t most = MAX(n->tokens, widest);
+    return backend_reserve(n->backend,
+                           &(struct backend_work){ .rows = most,
+                                                   .cols = most,
+                                                   .formats = 1ull << (n->products.format - FORMATS),
+                                                   .inputs = 1u << INPUT_FREE },
+                           why);
 }
 
 enum err_code network_open(struct network **out, const struct network_options *o, struct err *why)

@@ -165,13 +165,14 @@ static void opencl_describe(const struct backend *b, struct backend_info *out)
     out->remote = true;
     out->copied_bytes = o->uploaded_bytes;
     for (int i = 0; i < o->region_count; i++) out->device_bytes += (int64_t)o->regions[i].bytes;
+    out->scratch_bytes = o->scratch_bytes;
     out->inputs = o->inputs;
 }
 
-int64_t opencl_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols)
+int64_t opencl_scratch_bytes(const struct backend_options *options, const struct backend_work *work)
 {
-    return MAX(opencl_product_scratch_bytes(options, rows, max_cols),
-               opencl_attention_scratch_bytes(rows, max_cols));
+    return MAX(opencl_product_scratch_bytes(options, work->rows, work->cols),
+               opencl_attention_scratch_bytes(work->rows, work->cols));
 }
 
 int64_t opencl_plan_bytes(const struct backend_options *options, const struct format *f, int64_t rows,
@@ -181,10 +182,10 @@ int64_t opencl_plan_bytes(const struct backend_options *options, const struct fo
     return opencl_weight_bytes(f, rows, cols, arrays);
 }
 
-static enum err_code opencl_reserve(struct backend *b, int64_t rows, int64_t max_cols, struct err *why)
+static enum err_code opencl_reserve(struct backend *b, const struct backend_work *work, struct err *why)
 {
     struct opencl *o = opencl_of(b);
-    const int64_t bytes = opencl_scratch_bytes(&b->options, rows, max_cols);
+    const int64_t bytes = opencl_scratch_bytes(&b->options, work);
     char *scratch = opencl_alloc(b, (size_t)bytes);
     if (!scratch && !opencl_ok(o)) return err_set(why, o->failed.code, "%s", o->failed.message);
     if (!scratch)

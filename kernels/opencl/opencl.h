@@ -172,7 +172,7 @@ void opencl_memory_close(struct opencl *o);
 
 enum err_code opencl_open(struct backend **out, const char *device, const struct backend_options *options,
                           struct err *why);
-int64_t opencl_scratch_bytes(const struct backend_options *options, int64_t rows, int64_t max_cols);
+int64_t opencl_scratch_bytes(const struct backend_options *options, const struct backend_work *work);
 extern const struct backend_ops OPENCL_OPS;
 
 int64_t opencl_plan_bytes(const struct backend_options *options, const struct format *f, int64_t rows,

@@ -291,6 +291,13 @@ static void timed_kernels_add_up(void **state)
     CHECK_NEAR(half.decode_tok_s * (2 * from_memory - logits - regions), 1, 1e-3);
     CHECK(half.prefill_tok_s < 0.51 * p.prefill_tok_s && waits.prefill_tok_s > 0.6 * p.prefill_tok_s);
     CHECK(half.decode_work.now.core_ratio == 0.5 && !waits.decode_work.now.core_ratio);
+    /* So do the tokens that a row looks at: where fewer heads share K and V, each waits longer; and of the
+     * looks at memory a third is arithmetic. */
+    for (int f = 0; f < FORMAT_COUNT; f++) b->ceilings.kernels.attend_far[f][1] = 2e-10f;
+    const double alone = (double)s->kv_heads / s->heads * KERNEL_HEADS / KERNEL_KV_HEADS,
+                 far = layers * 64 * width * 1e-10 * alone;
+    CHECK_NEAR(predicted(b, "", 512).decode_tok_s * (from_memory + far), 1, 1e-3);
+    CHECK_NEAR(predicted_for(b, "", &slow).decode_tok_s * (from_memory + stream + 2.5 * far), 1, 1e-3);
     b->ceilings.kernels = (struct kernel_times){ 0 };
     const struct prediction guess = predicted(b, "", 512);
     CHECK(guess.assumed && guess.decode_high / guess.decode_low > p.decode_high / p.decode_low);

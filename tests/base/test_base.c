@@ -134,6 +134,44 @@ static void atomic_files(void **state)
     CHECK(atomic_file_open(&f, "/proc/none/x", &why) == ERR_IO);
 }
 
+/* Pages of files that this process holds. */
+static long held_pages(void)
+{
+    long all, resident, shared = -1;
+    FILE *f = fopen("/proc/self/statm", "r");
+    CHECK(f && fscanf(f, "%ld %ld %ld", &all, &resident, &shared) == 3);
+    fclose(f);
+    return shared;
+}
+
+static void hashes(void **state)
+{
+    (void)state;
+    enum { BYTES = (20 << 20) + 4321 }; /* three pieces */
+    struct err why;
+    char path[] = "/tmp/qdyno-test-XXXXXX", whole[HASH_HEX], mapped[HASH_HEX], read[HASH_HEX];
+    unsigned char *bytes = malloc(BYTES);
+    const int fd = mkstemp(path);
+    CHECK(bytes && fd >= 0);
+    for (int i = 0; i < BYTES; i++) bytes[i] = (unsigned char)(i * 2654435761u >> 24);
+    CHECK(write(fd, bytes, BYTES) == BYTES && !close(fd));
+    hash_bytes(bytes, BYTES, whole);
+    struct file_map map;
+    CHECK_OK(file_map(&map, path, &why));
+    const long before = held_pages();
+    CHECK_OK(hash_map(&map, mapped, &why));
+    CHECK(held_pages() - before < (4 << 20) / sysconf(_SC_PAGESIZE)); /* libcrypto's own may be among them */
+    CHECK_OK(hash_file(path, read, &why));
+    assert_string_equal(mapped, whole);
+    assert_string_equal(read, whole);
+    CHECK(!memcmp(map.data, bytes, BYTES)); /* the map is as good as before */
+    file_unmap(&map);
+    CHECK_OK(hash_map(&map, mapped, &why)); /* nothing: printf '' | sha256sum */
+    assert_string_equal(mapped, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    unlink(path);
+    free(bytes);
+}
+
 static void arenas(void **state)
 {
     (void)state;
@@ -153,7 +191,7 @@ int main(void)
     const struct CMUnitTest TESTS[] = {
         cmocka_unit_test(numbers),      cmocka_unit_test(bytes_print), cmocka_unit_test(spelling),
         cmocka_unit_test(utf8),         cmocka_unit_test(json_rules),  cmocka_unit_test(errors),
-        cmocka_unit_test(atomic_files), cmocka_unit_test(arenas),
+        cmocka_unit_test(atomic_files), cmocka_unit_test(hashes),      cmocka_unit_test(arenas),
     };
     return cmocka_run_group_tests(TESTS, NULL, NULL);
 }

@@ -281,7 +281,7 @@ static void multiply_w8a8(const float *w, const float *x, float *y)
     CHECK_OK(isa_usable(&o.isa, &why));
     format_encode_rows(f, w, bytes, PEER_ROWS, PEER_COLS);
     CHECK_OK(backend_open(&b, "cpu", &o, &why));
-    CHECK_OK(backend_reserve(b, PEER_TOKENS, PEER_COLS, &why));
+    CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = PEER_TOKENS, .cols = PEER_COLS }, &why));
     CHECK_OK(backend_weight_bind(b, &weight, f, PEER_ROWS, PEER_COLS, &scheme, bytes, &why));
     const struct matmul m = {
         .w = &weight, .x = x, .x_stride = PEER_COLS, .n = PEER_TOKENS, .y = y, .y_stride = PEER_ROWS

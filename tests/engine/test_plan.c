@@ -62,18 +62,40 @@ static void test_by_hand(void **state)
     assert_int_equal(three.weights, one.weights);
 }
 
+/* Whatever weights are in and however their inputs are treated: the scratch that is planned is taken. */
 static void test_loader_agrees(void **state)
 {
     (void)state;
-    char path[4096];
+    static const char *const LINES[] = { "",
+                                         "f16",
+                                         "q8_0",
+                                         "q4_K",
+                                         "q4_0",
+                                         "q8_0,precision=highest",
+                                         "int8",
+                                         "int8,act=int8_token",
+                                         "fp8",
+                                         "int8_dynamic",
+                                         "gptq",
+                                         "q4_0,tensors=ffn_down:q8_0",
+                                         "q8_0,ctk=f32" };
+    char path[4096], line[128];
     SHARED_OR_SKIP(path, "models/repacked/tinystories-656k-f32.gguf");
-    const struct memory_plan p = plan_of(path, "kv=f16,threads=1", 200, 2);
-    struct model *m = session_open(path, "kv=f16,threads=1", 200, 2);
-    const struct memory_plan *q = model_plan(m);
-    assert_int_equal(p.total, q->total);
-    assert_int_equal(p.kv, q->kv);
-    assert_int_equal(p.decode_read_bytes, q->decode_read_bytes);
-    model_close(m);
+    for (size_t i = 0; i < COUNT_OF(LINES); i++) {
+        struct backend_info info;
+        snprintf(line, sizeof line, "%s%sthreads=2", LINES[i], *LINES[i] ? "," : "");
+        const struct memory_plan p = plan_of(path, line, 200, 2);
+        struct model *m = session_open(path, line, 200, 2);
+        const struct memory_plan *q = model_plan(m);
+        model_backend(m, &info);
+        if (info.scratch_bytes != p.scratch)
+            fail_msg("%s: %lld bytes of scratch planned, %lld taken", line, (long long)p.scratch,
+                     (long long)info.scratch_bytes);
+        assert_int_equal(p.total, q->total);
+        assert_int_equal(p.kv, q->kv);
+        assert_int_equal(p.decode_read_bytes, q->decode_read_bytes);
+        model_close(m);
+    }
 }
 
 static void test_message(void **state)

@@ -16,7 +16,7 @@ static inline struct backend *opencl_or_skip(int64_t rows, int64_t cols)
         skip();
     }
     CHECK_OK(backend_open(&b, device.name, &(struct backend_options){ .threads = 1 }, &why));
-    CHECK_OK(backend_reserve(b, rows, cols, &why));
+    CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = rows, .cols = cols }, &why));
     return b;
 }
 

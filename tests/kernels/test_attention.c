@@ -44,7 +44,7 @@ static void check_scene(const struct scene *s, const struct isa_level *level, en
     CHECK_OK(backend_open(
         &b, "cpu",
         &(struct backend_options){ .threads = threads, .isa = level->bits, .precision = precision }, &why));
-    CHECK_OK(backend_reserve(b, 256, 1024, &why));
+    CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = 256, .cols = 1024 }, &why));
     stage_make(&t, s, &r);
     t.kv.k = guarded(stage_k_bytes(&t), 0);
     t.kv.v = guarded(stage_v_bytes(&t), 0);

@@ -84,7 +84,7 @@ static void together(void **state)
                                                .isa = usable,
                                                .precision = PRECISION_MEDIUM };
             CHECK_OK(backend_open(&b, "cpu", &o, &why));
-            CHECK_OK(backend_reserve(b, N, COLS, &why));
+            CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = N, .cols = COLS }, &why));
             for (int j = 0; j < COUNT; j++) {
                 fill_gauss(&r, values, ROWS * COLS, 1);
                 if (threads == 1 && c == 0)

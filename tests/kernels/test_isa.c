@@ -150,6 +150,8 @@ static void ceilings(void **state)
     CHECK(multiply_s > 0 && multiply_s < 1e-6);
     CHECK(pace_usual_s((double[]){ 9, 1, 3, 2 }, 4) == 2.5); /* the least and the most are left out */
     CHECK(pace_usual_s((double[]){ 7 }, 1) == 7 && isnan(pace_usual_s(NULL, 0)));
+    CHECK(pace_best_s((double[]){ 9, 1, 3, 2, 8, 7, 6, 5, 4, 10 }, 10) == 2); /* one in ten is quicker */
+    CHECK(pace_best_s((double[]){ 7 }, 1) == 7 && isnan(pace_best_s(NULL, 0)));
     pace_close(pace);
     pace_close(NULL);
     CHECK(pace_open(&pace, usable, 0, &why) == ERR_USAGE && !pace);

@@ -114,7 +114,7 @@ static struct backend *backend_for(uint32_t isa, enum precision precision, int t
     CHECK_OK(backend_open(&b, "cpu",
                           &(struct backend_options){ .threads = threads, .isa = isa, .precision = precision },
                           &why));
-    CHECK_OK(backend_reserve(b, 600, 4128, &why));
+    CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = 600, .cols = 4128 }, &why));
     return b;
 }
 
@@ -355,7 +355,7 @@ static void product_of(uint32_t isa, enum activations activations, const struct 
         .threads = 2, .isa = isa, .precision = PRECISION_MEDIUM, .activations = activations
     };
     CHECK_OK(backend_open(&b, "cpu", &o, &why));
-    CHECK_OK(backend_reserve(b, n, w->cols, &why));
+    CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = n, .cols = w->cols }, &why));
     backend_matmul(
         b, &(struct matmul){ .w = w, .x = x, .x_stride = w->cols, .n = n, .y = y, .y_stride = w->rows }, 1);
     backend_close(b);

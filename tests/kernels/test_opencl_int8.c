@@ -21,7 +21,7 @@ static struct backend *int8_or_skip(enum precision precision)
         skip();
     }
     CHECK_OK(backend_open(&b, device.name, &o, &why));
-    CHECK_OK(backend_reserve(b, N_MAX, COLS_MAX, &why));
+    CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = N_MAX, .cols = COLS_MAX }, &why));
     return b;
 }
 
@@ -328,7 +328,8 @@ static void scratch_as_planned(void **state)
     const int64_t floats = opencl_product_scratch_bytes(&o, ROWS, COLS);
     o.activations = ACTIVATIONS_INT8;
     CHECK(opencl_product_scratch_bytes(&o, ROWS, COLS) == floats + ROWS * COLS * 5 / 4);
-    CHECK(opencl_scratch_bytes(&o, ROWS, COLS) >= floats + ROWS * COLS * 5 / 4);
+    const struct backend_work work = { .rows = ROWS, .cols = COLS };
+    CHECK(opencl_scratch_bytes(&o, &work) >= floats + ROWS * COLS * 5 / 4);
 }
 
 int main(void)

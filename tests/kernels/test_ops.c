@@ -274,24 +274,46 @@ static void memory(void **state)
         backend_free(b, p);
     }
     CHECK(!backend_alloc(b, SIZE_MAX - 3));
+    const struct backend_work endless = { .rows = (int64_t)1 << 40, .cols = 1 << 20 };
+    CHECK(backend_reserve(b, &endless, &why) == ERR_NOMEM);
+    backend_close(b);
+}
+
+/* The plan only grows, with rows and with what weights are in, and what it says can be had. */
+static void scratch(void **state)
+{
+    (void)state;
     const struct backend_options o = { .threads = 2, .isa = isa_detect(), .precision = PRECISION_MEDIUM };
+    const uint64_t f32 = 1ull << FORMAT_F32, q8_0 = 1ull << FORMAT_Q8_0, int8 = 1ull << FORMAT_INT8;
+    const uint32_t free = 1u << INPUT_FREE, tokens = 1u << INPUT_INT8_TOKEN;
+    struct backend *b;
+    struct err why;
+    CHECK_OK(backend_open(&b, "cpu", &o, &why));
     int64_t last = 0;
-    for (int64_t rows = 1; rows <= 1024; rows *= 2) { /* the plan only grows, and what it says can be had */
-        const int64_t bytes = backend_scratch_bytes("cpu", &o, rows, 4096);
+    for (int64_t rows = 1; rows <= 1024; rows *= 2) {
+        const struct backend_work none = { .rows = rows, .cols = 4096, .head_dim = 64 },
+                                  small = { rows, 4096, 64, q8_0, free }, one = { rows, 4096, 64, f32, free },
+                                  both = { rows, 4096, 64, f32 | q8_0, free },
+                                  kinds = { rows, 4096, 64, f32 | q8_0 | int8, free | tokens },
+                                  wide = { rows, 4096, 0, f32, free };
+        const int64_t bytes = backend_scratch_bytes("cpu", &o, &both);
         CHECK(bytes >= last && bytes < (1 << 28));
+        CHECK(bytes >= MAX(backend_scratch_bytes("cpu", &o, &one), backend_scratch_bytes("cpu", &o, &small)));
+        CHECK(bytes >= backend_scratch_bytes("cpu", &o, &none));
+        CHECK(bytes <= backend_scratch_bytes("cpu", &o, &kinds));
+        CHECK(backend_scratch_bytes("cpu", &o, &one) <= backend_scratch_bytes("cpu", &o, &wide));
         last = bytes;
-        CHECK_OK(backend_reserve(b, rows, 4096, &why));
+        CHECK_OK(backend_reserve(b, &both, &why));
     }
-    CHECK(backend_reserve(b, (int64_t)1 << 40, 1 << 20, &why) == ERR_NOMEM);
     backend_close(b);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gather),      cmocka_unit_test(norms),  cmocka_unit_test(ropes),
-        cmocka_unit_test(activations), cmocka_unit_test(memory), cmocka_unit_test(curves),
-        cmocka_unit_test(row_dots),
+        cmocka_unit_test(gather),      cmocka_unit_test(norms),   cmocka_unit_test(ropes),
+        cmocka_unit_test(activations), cmocka_unit_test(memory),  cmocka_unit_test(curves),
+        cmocka_unit_test(row_dots),    cmocka_unit_test(scratch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static inline struct backend *backend_for(uint32_t isa, enum precision precision
     struct backend *b = NULL;
     const struct backend_options o = { .threads = 2, .isa = isa, .precision = precision, .activations = act };
     CHECK_OK(backend_open(&b, "cpu", &o, &why));
-    CHECK_OK(backend_reserve(b, n, cols, &why));
+    CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = n, .cols = cols }, &why));
     return b;
 }
 

@@ -232,7 +232,8 @@ static int open_rig(struct bench *t, struct rig *r)
                                            .activations = MODE_TABLE[p].activations,
                                            .affinity = t->o.threads > 1 ? AFFINITY_COMPACT : AFFINITY_NONE };
         if (backend_open(&r->backend[p], "cpu", &o, &why) ||
-            backend_reserve(r->backend[p], PRODUCT_ROWS_MAX, COLS_MAX, &why)) {
+            backend_reserve(r->backend[p],
+                            &(struct backend_work){ .rows = PRODUCT_ROWS_MAX, .cols = COLS_MAX }, &why)) {
             fprintf(stderr, "bench_kernels: %s\n", why.message);
             return 1;
         }
