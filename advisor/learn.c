@@ -34,6 +34,8 @@ static const double READING_WEIGHT = 0.20;
  * wait for a memory that others use: each has its moment, which is known (but not to the second) where memory
  * was looked at beside it: half of the other by judgement. */
 static const double NOISE_SD = 0.032, READING_NOISE_SD = 0.12, PACED_NOISE_SD = 0.06;
+/* And a look that found memory far from usual is right but to a part of that. */
+static const double LOOK_NOISE_PART = 0.2;
 static const double NINE_IN_TEN = 1.645;
 
 /* ---------------------------------------------------------------- what runs have in common */
@@ -203,20 +205,24 @@ static double noise_of(const struct lesson_traits *t)
 {
     const double USUAL_SD = 0.10, sd = t->now.memory_ratio > 0 ? PACED_NOISE_SD : READING_NOISE_SD;
     const double reading = sd * t->reading, own = t->noise;
-    return (NOISE_SD * NOISE_SD + reading * reading + own * own) / (USUAL_SD * USUAL_SD);
+    const double look = t->now.memory_ratio > 0 ? LOOK_NOISE_PART * log(t->now.memory_ratio) * t->reading : 0;
+    return (NOISE_SD * NOISE_SD + reading * reading + look * look + own * own) / (USUAL_SD * USUAL_SD);
 }
 
-static enum err_code prepare(struct subject *s, struct err *why)
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* With each row's noise so many times over. */
+static enum err_code solve_rows(struct subject *s, const double *doubt, struct err *why)
 {
     const size_t n = (size_t)s->n;
-    s->factor = calloc(n * n, sizeof *s->factor);
-    s->alpha = calloc(n, sizeof *s->alpha);
-    if (!s->traits || !s->observed || !s->factor || !s->alpha)
-        return err_set(why, ERR_NOMEM, "no memory for what past runs taught");
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k <= i; k++)
             s->factor[i * n + k] = in_common(&s->traits[i], &s->traits[k]) +
-                                   (i == k ? noise_of(&s->traits[i]) : 0);
+                                   (i == k ? noise_of(&s->traits[i]) * doubt[i] : 0);
     if (!decompose(s->factor, s->n))
         return err_set(why, ERR_INTERNAL, "what past runs taught contradicts itself");
     memcpy(s->alpha, s->observed, n * sizeof *s->alpha);
@@ -224,6 +230,59 @@ static enum err_code prepare(struct subject *s, struct err *why)
     s->square = 0;
     for (size_t i = 0; i < n; i++) s->square += s->observed[i] * s->alpha[i];
     return ERR_OK;
+}
+
+/* Square of how far each row is from what all others say of it, in what they allow for. */
+static void surprises(const struct subject *s, const double *doubt, double *out, double *column)
+{
+    for (int i = 0; i < s->n; i++) {
+        memset(column, 0, (size_t)s->n * sizeof *column);
+        column[i] = 1;
+        solve(s->factor, s->n, column, false);
+        double inverse = 0; /* of the covariance, at [i][i] */
+        for (int k = i; k < s->n; k++) inverse += column[k] * column[k];
+        const double error = s->alpha[i] / inverse,
+                     allowed = 1 / inverse - noise_of(&s->traits[i]) * (doubt[i] - 1);
+        out[i] = error * error / allowed;
+    }
+}
+
+/* A look at the machine may meet a moment that the run beside it did not, or the other way round: then a row
+ * says what no other does. It counts less the farther it is from them, beyond TWO_SD of what is usual. */
+static enum err_code doubt_outliers(struct subject *s, double *doubt, double *square, struct err *why)
+{
+    enum { STEPS = 4, FEWEST = 5 };
+    const double TWO_SD = 4, MEDIAN_OF_ONE = 0.455, LEAST = 1e-8;
+    double *sorted = square + s->n;
+    enum err_code rc = ERR_OK;
+    for (int step = 0; step < STEPS && s->n >= FEWEST && !rc; step++) {
+        surprises(s, doubt, square, sorted);
+        memcpy(sorted, square, (size_t)s->n * sizeof *sorted);
+        qsort(sorted, (size_t)s->n, sizeof *sorted, by_value);
+        const double usual = fmax(sorted[s->n / 2], LEAST) / MEDIAN_OF_ONE;
+        for (int i = 0; i < s->n; i++) {
+            const double beyond = fmax(square[i] / usual / TWO_SD, 1);
+            doubt[i] = beyond * beyond;
+        }
+        rc = solve_rows(s, doubt, why);
+    }
+    return rc;
+}
+
+static enum err_code prepare(struct subject *s, struct err *why)
+{
+    const size_t n = (size_t)s->n;
+    double *doubt = malloc(3 * n * sizeof *doubt);
+    s->factor = calloc(n * n, sizeof *s->factor);
+    s->alpha = calloc(n, sizeof *s->alpha);
+    enum err_code rc = ERR_OK;
+    if (!s->traits || !s->observed || !s->factor || !s->alpha || !doubt)
+        rc = err_set(why, ERR_NOMEM, "no memory for what past runs taught");
+    for (size_t i = 0; i < n && !rc; i++) doubt[i] = 1;
+    if (!rc) rc = solve_rows(s, doubt, why);
+    if (!rc) rc = doubt_outliers(s, doubt, doubt + n, why);
+    free(doubt);
+    return rc;
 }
 
 enum err_code lessons_load(struct lessons **out, struct db *d, const char *machine_id,
@@ -294,12 +353,6 @@ struct estimate lessons_correct(const struct lessons *l, const char *metric, con
 }
 
 /* ---------------------------------------------------------------- how good predictions were */
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static struct accuracy *accuracy_row(struct accuracy out[ACCURACY_MAX], int *count, const char *metric)
 {

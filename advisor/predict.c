@@ -17,7 +17,7 @@ static const double TIMED_DECODE_SD = 0.08, TIMED_PREFILL_SD = 0.11;
 static const double SHARE_DECODE_SD = 0.30, SHARE_PREFILL_SD = 0.35;
 static const double GPU_DECODE_SD = 0.45, GPU_PREFILL_SD = 0.55;
 static const double CACHED_SD = 0.70, BARRED_SD = 0.15, NUMA_SD = 0.40;
-static const double LOAD_SD = 0.60, PEAK_SD = 0.012, ENERGY_SD = 0.30;
+static const double LOAD_SD = 0.60, PEAK_SD = 0.018, ENERGY_SD = 0.30;
 
 /* Finding the most likely of the logits, and handing them over: per entry. */
 static const double LOGIT_S = 0.8e-9;

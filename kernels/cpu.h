@@ -16,7 +16,7 @@ struct scratch_plan {
 struct cpu {
     struct backend base;
     struct kernel_set k;
-    bool hands_off; /* kernels_hands_off() */
+    bool hands_off;           /* kernels_hands_off() */
     struct backend_work work; /* what was reserved, and what is bound */
     struct scratch_plan plan;
     int64_t huge_wanted_bytes, copied_bytes, repacked_bytes;

@@ -50,6 +50,7 @@ struct bench {
         int n;
         double v[PASSES * STREAM_RUNS]; /* rising */
     } stream[FORMAT_COUNT][2], far[FORMAT_COUNT][2], read[KERNEL_READS][2];
+    float deep[FORMAT_COUNT][2], shallow[FORMAT_COUNT][2]; /* one row's look at DEPTH tokens, at an eighth */
     struct pacer *pace[2];
     struct {
         int n;
@@ -241,16 +242,44 @@ static void measure_one_row(struct bench *b, struct backend *backend, int f, int
     measure_stream(b, backend, f, t);
 }
 
-static void measure_format(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
+static void measure_rows(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
 {
-    const struct format *format = &FORMATS[f];
     for (int r = 0; r < KERNEL_ROWS; r++) {
         if (v != KERNEL_VARIANT_AUTO && r != 0 && r != KERNEL_ROWS - 1) continue;
-        const double s = product_s(b, backend, format, (struct shape){ WIDE, WIDE, KERNEL_ROWS_AT[r] });
+        const double s = product_s(b, backend, &FORMATS[f], (struct shape){ WIDE, WIDE, KERNEL_ROWS_AT[r] });
         keep_least(&b->out->product[f][v][r][t], s / WIDE / WIDE);
     }
+}
+
+/* Of the time of one thread, what all take. NAN: not measured. */
+static double scaling(const struct bench *b, int f, int r)
+{
+    const float *pair = b->out->product[f][KERNEL_VARIANT_AUTO][r];
+    return pair[0] > 0 && pair[1] > 0 ? (double)pair[1] / (double)pair[0] : NAN;
+}
+
+/* A second when the machine did other work spoils all that is timed in it, the least of some runs, too. Then
+ * these threads take longer than others, of what the same takes in other formats. */
+static bool disturbed(const struct bench *b, int f, int t)
+{
+    const double TOO_LONG = 1.15;
+    for (int r = 0; r < KERNEL_ROWS; r++) {
+        double all[FORMAT_COUNT];
+        int n = 0;
+        for (int i = 0; i < FORMAT_COUNT; i++)
+            if (!isnan(scaling(b, i, r))) all[n++] = scaling(b, i, r);
+        const double here = scaling(b, f, r), usual = pace_usual_s(all, n);
+        if (t ? here > TOO_LONG * usual : here * TOO_LONG < usual) return true;
+    }
+    return false;
+}
+
+static void measure_format(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
+{
+    measure_rows(b, backend, f, v, t);
     if (v != KERNEL_VARIANT_AUTO) return;
-    const double small = product_s(b, backend, format, (struct shape){ SMALL_ROWS, SMALL_COLS, ROWS_MOST });
+    const double small = product_s(b, backend, &FORMATS[f],
+                                   (struct shape){ SMALL_ROWS, SMALL_COLS, ROWS_MOST });
     if (usable(small) && b->out->product[f][v][KERNEL_ROWS - 1][t] > 0) fit_edge(b, f, t, small);
     measure_stream(b, backend, f, t);
 }
@@ -336,14 +365,15 @@ static void measure_attention(struct bench *b, struct backend *backend, int f, e
         l.a.n = ROWS_MOST;
         const double pairs = 0.5 * ROWS_MOST * (ROWS_MOST + 1);
         const double many = least_s(run_attention, &l) / pairs / (KERNEL_HEADS * HEAD_DIM);
-        if (usable(many)) b->out->attend_many[f][v][t] = (float)many;
+        keep_least(&b->out->attend_many[f][v][t], many);
         if (v == KERNEL_VARIANT_AUTO) {
             l.a.n = 1;
             l.pos[0] = DEPTH - 1;
-            const double deep = least_s(run_attention, &l);
+            keep_least(&b->deep[f][t], least_s(run_attention, &l));
             l.pos[0] = DEPTH / 8 - 1;
-            const double near = least_s(run_attention, &l);
-            const double one = (deep - near) / (DEPTH - DEPTH / 8) / (KERNEL_HEADS * HEAD_DIM);
+            keep_least(&b->shallow[f][t], least_s(run_attention, &l));
+            const double one = (double)(b->deep[f][t] - b->shallow[f][t]) / (DEPTH - DEPTH / 8) /
+                               (KERNEL_HEADS * HEAD_DIM);
             if (usable(one)) b->out->attend_one[f][t] = (float)one;
         }
     }
@@ -448,7 +478,7 @@ static enum err_code bench_backend(struct backend **out, const struct bench *b, 
     return rc;
 }
 
-/* `again`: a further pass over what decoding stands on. */
+/* `again`: a further pass over what decoding stands on, and what looks disturbed. */
 static void measure_formats(struct bench *b, struct backend *backend, enum kernel_variant v, int t,
                             bool again)
 {
@@ -458,10 +488,11 @@ static void measure_formats(struct bench *b, struct backend *backend, enum kerne
         snprintf(what, sizeof what, "%s%s, %s, %d thread%s", FORMATS[f].name, again ? " again" : "",
                  KERNEL_VARIANT_NAMES[v], b->threads[t], b->threads[t] == 1 ? "" : "s");
         if (!time_is_left(b, what)) return;
-        if (again)
-            measure_one_row(b, backend, f, t);
-        else
+        if (!again)
             measure_format(b, backend, f, v, t);
+        else
+            measure_one_row(b, backend, f, t);
+        if (again && disturbed(b, f, t)) measure_rows(b, backend, f, v, t);
     }
 }
 
@@ -473,7 +504,7 @@ static void measure_rest(struct bench *b, struct backend *backend, enum kernel_v
     };
     const size_t most = again ? 2 : v == KERNEL_VARIANT_AUTO ? COUNT_OF(KV) : 1;
     for (size_t i = 0; i < most && time_is_left(b, "attention"); i++) {
-        if (!again) measure_attention(b, backend, KV[i], v, t);
+        measure_attention(b, backend, KV[i], v, t);
         if (v == KERNEL_VARIANT_AUTO) measure_far(b, backend, KV[i], t);
     }
     if (again || v != KERNEL_VARIANT_AUTO) return;

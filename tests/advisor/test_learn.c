@@ -228,6 +228,28 @@ static void a_known_memory_is_less_noise(void **state)
     CHECK(e.value < after_blind && width(e) < width(unknown));
 }
 
+/* One run that says what no other does moves none of them by much; several that agree are no outliers. */
+static void what_no_other_run_says_counts_little(void **state)
+{
+    static const char *const RECIPES[] = { "q4_0", "q8_0", "q4_K", "q6_K", "f16", "q5_0" };
+    struct teaching *t = *state;
+    for (size_t r = 0; r < COUNT_OF(RECIPES); r++)
+        for (int th = 1; th <= 2; th++) {
+            char line[16];
+            snprintf(line, sizeof line, "threads=%d", th);
+            teach(t, traits(RECIPES[r], 3, line), 50, 47 + 0.3 * (double)((r + (size_t)th) % 3));
+        }
+    const struct lesson_traits like = traits("q5_K", 3, "threads=2"), same = traits("q4_1", 3, "threads=2");
+    const struct estimate before = ask(t, like, 100, 0.1);
+    CHECK(before.value > 93 && before.value < 96);
+    teach(t, same, 50, 100);
+    const struct estimate after = ask(t, like, 100, 0.1);
+    CHECK_NEAR(after.value / before.value, 1, 0.01);
+    CHECK(width(after) < 1.2 * width(before));
+    for (int i = 0; i < 4; i++) teach(t, same, 50, 100);
+    CHECK(ask(t, same, 100, 0.1).value > 150); /* they agree with each other */
+}
+
 /* A run whose repetitions differ much teaches little. */
 static void repetitions_say_how_much_a_run_teaches(void **state)
 {
@@ -259,6 +281,7 @@ int main(void)
         T(the_order_of_runs_does_not_matter),          T(unseen_configurations_lie_in_their_intervals),
         T(waiting_for_memory_is_learned_by_its_share), T(a_known_memory_is_less_noise),
         T(repetitions_say_how_much_a_run_teaches),     T(accuracy_counts),
+        T(what_no_other_run_says_counts_little),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
