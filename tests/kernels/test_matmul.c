@@ -355,7 +355,10 @@ static void product_of(uint32_t isa, enum activations activations, const struct 
         .threads = 2, .isa = isa, .precision = PRECISION_MEDIUM, .activations = activations
     };
     CHECK_OK(backend_open(&b, "cpu", &o, &why));
-    CHECK_OK(backend_reserve(b, &(struct backend_work){ .rows = n, .cols = w->cols }, &why));
+    const struct backend_work work = {
+        .rows = n, .cols = w->cols, .formats = 1ull << (w->format - FORMATS), .inputs = 1u << INPUT_FREE
+    };
+    CHECK_OK(backend_reserve(b, &work, &why));
     backend_matmul(
         b, &(struct matmul){ .w = w, .x = x, .x_stride = w->cols, .n = n, .y = y, .y_stride = w->rows }, 1);
     backend_close(b);
