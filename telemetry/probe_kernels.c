@@ -174,9 +174,22 @@ static double pace_s(struct bench *b, int t)
     return read_s;
 }
 
-/* One row through matrices that do not fit in a cache together, STREAM_RUNS times more: bytes that are read
- * in the time of one weight. The bank's bytes are no numbers of that format; speed does not depend on them.
- */
+/* STREAM_RUNS times more what reads from memory: seconds of one of its units, in readings of the pace just
+ * before and after. */
+static void add_paced(struct bench *b, int t, struct samples *to, work_fn *work, void *arg, double units)
+{
+    double before = pace_s(b, t);
+    for (int i = 0; i < STREAM_RUNS; i++) {
+        const int64_t from = clock_ns();
+        work(arg);
+        const double seconds = (double)(clock_ns() - from) * 1e-9 / units, after = pace_s(b, t);
+        add(to, seconds / (0.5 * (before + after)));
+        before = after;
+    }
+}
+
+/* One row through matrices that do not fit in a cache together: bytes that are read in the time of one
+ * weight. The bank's bytes are no numbers of that format; speed does not depend on them. */
 static void measure_stream(struct bench *b, struct backend *backend, int format, int t)
 {
     const struct format *f = &FORMATS[format];
@@ -192,14 +205,7 @@ static void measure_stream(struct bench *b, struct backend *backend, int format,
     while (p.n < n &&
            !backend_weight_bind(backend, &w[p.n], f, WIDE, WIDE, NULL, b->bank + p.n * bytes, NULL))
         p.n++;
-    double before = p.n == n ? pace_s(b, t) : NAN;
-    for (int i = 0; p.n == n && i < STREAM_RUNS; i++) {
-        const int64_t from = clock_ns();
-        run_products(&p);
-        const double seconds = (double)(clock_ns() - from) * 1e-9 / n / WIDE / WIDE, after = pace_s(b, t);
-        add(&b->stream[format][t], seconds / (0.5 * (before + after)));
-        before = after;
-    }
+    if (p.n == n) add_paced(b, t, &b->stream[format][t], run_products, &p, (double)n * WIDE * WIDE);
     for (int i = 0; i < p.n; i++) backend_weight_release(backend, &w[i]);
     free(w);
 }
@@ -234,21 +240,17 @@ static void fit_edge(const struct bench *b, int f, int t, double small_s)
     b->out->edge[f][t] = (float)(edge > 0 ? fmin(edge, most) : 1e-15);
 }
 
-/* What decoding stands on, once more. */
-static void measure_one_row(struct bench *b, struct backend *backend, int f, int t)
+static void measure_products(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
 {
-    const double s = product_s(b, backend, &FORMATS[f], (struct shape){ WIDE, WIDE, 1 });
-    keep_least(&b->out->product[f][KERNEL_VARIANT_AUTO][0][t], s / WIDE / WIDE);
-    measure_stream(b, backend, f, t);
-}
-
-static void measure_rows(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
-{
+    const struct format *format = &FORMATS[f];
     for (int r = 0; r < KERNEL_ROWS; r++) {
         if (v != KERNEL_VARIANT_AUTO && r != 0 && r != KERNEL_ROWS - 1) continue;
-        const double s = product_s(b, backend, &FORMATS[f], (struct shape){ WIDE, WIDE, KERNEL_ROWS_AT[r] });
+        const double s = product_s(b, backend, format, (struct shape){ WIDE, WIDE, KERNEL_ROWS_AT[r] });
         keep_least(&b->out->product[f][v][r][t], s / WIDE / WIDE);
     }
+    if (v != KERNEL_VARIANT_AUTO) return;
+    const double small = product_s(b, backend, format, (struct shape){ SMALL_ROWS, SMALL_COLS, ROWS_MOST });
+    if (usable(small) && b->out->product[f][v][KERNEL_ROWS - 1][t] > 0) fit_edge(b, f, t, small);
 }
 
 /* Of the time of one thread, what all take. NAN: not measured. */
@@ -274,14 +276,11 @@ static bool disturbed(const struct bench *b, int f, int t)
     return false;
 }
 
-static void measure_format(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
+/* What decoding stands on, once more. */
+static void measure_one_row(struct bench *b, struct backend *backend, int f, int t)
 {
-    measure_rows(b, backend, f, v, t);
-    if (v != KERNEL_VARIANT_AUTO) return;
-    const double small = product_s(b, backend, &FORMATS[f],
-                                   (struct shape){ SMALL_ROWS, SMALL_COLS, ROWS_MOST });
-    if (usable(small) && b->out->product[f][v][KERNEL_ROWS - 1][t] > 0) fit_edge(b, f, t, small);
-    measure_stream(b, backend, f, t);
+    const double s = product_s(b, backend, &FORMATS[f], (struct shape){ WIDE, WIDE, 1 });
+    keep_least(&b->out->product[f][KERNEL_VARIANT_AUTO][0][t], s / WIDE / WIDE);
 }
 
 /* A product of hardly any weights: what is left is the cost of asking the threads. */
@@ -381,25 +380,24 @@ static void measure_attention(struct bench *b, struct backend *backend, int f, e
 }
 
 /* One row at a time, each at other tokens, so that none of them is in a cache: as layers come, with all their
- * weights between one and the next. Told like STREAM_RUNS of weights. */
+ * weights between one and the next. */
+static void run_far(void *arg)
+{
+    struct looking *l = arg;
+    for (int first = 0; first + DEPTH / KV_BLOCK <= l->kv.blocks; first += DEPTH / KV_BLOCK) {
+        l->tables[0] = l->table + first;
+        run_attention(l);
+    }
+}
+
 static void measure_far(struct bench *b, struct backend *backend, int f, int t)
 {
     struct looking l;
-    const bool open = looking_open(&l, b, backend, &FORMATS[f], FAR_BYTES);
-    const int rows = open ? l.kv.blocks / (DEPTH / KV_BLOCK) : 0;
-    l.a.n = 1;
-    l.pos[0] = DEPTH - 1;
-    double before = rows ? pace_s(b, t) : NAN;
-    for (int i = 0; rows && i < STREAM_RUNS; i++) {
-        const int64_t from = clock_ns();
-        for (int k = 0; k < rows; k++) {
-            l.tables[0] = l.table + k * (DEPTH / KV_BLOCK);
-            run_attention(&l);
-        }
-        const double seconds = (double)(clock_ns() - from) * 1e-9 / rows / DEPTH / (KERNEL_HEADS * HEAD_DIM),
-                     after = pace_s(b, t);
-        add(&b->far[f][t], seconds / (0.5 * (before + after)));
-        before = after;
+    if (looking_open(&l, b, backend, &FORMATS[f], FAR_BYTES)) {
+        const double tokens = (double)(l.kv.blocks / (DEPTH / KV_BLOCK)) * DEPTH;
+        l.a.n = 1;
+        l.pos[0] = DEPTH - 1;
+        add_paced(b, t, &b->far[f][t], run_far, &l, tokens * (KERNEL_HEADS * HEAD_DIM));
     }
     if (l.backend) looking_close(&l);
 }
@@ -488,11 +486,11 @@ static void measure_formats(struct bench *b, struct backend *backend, enum kerne
         snprintf(what, sizeof what, "%s%s, %s, %d thread%s", FORMATS[f].name, again ? " again" : "",
                  KERNEL_VARIANT_NAMES[v], b->threads[t], b->threads[t] == 1 ? "" : "s");
         if (!time_is_left(b, what)) return;
-        if (!again)
-            measure_format(b, backend, f, v, t);
+        if (!again || disturbed(b, f, t))
+            measure_products(b, backend, f, v, t);
         else
             measure_one_row(b, backend, f, t);
-        if (again && disturbed(b, f, t)) measure_rows(b, backend, f, v, t);
+        if (v == KERNEL_VARIANT_AUTO) measure_stream(b, backend, f, t);
     }
 }
 
