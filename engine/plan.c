@@ -210,7 +210,7 @@ static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const stru
                                  : backend_weight_bytes("cpu", &e->backend, f, rows, cols, 0);
     part->host += bytes;
     if (!vector) {
-        sum->work.formats |= 1ull << (backend_held_format(&e->backend, f) - FORMATS);
+        sum->work.formats |= format_bit(backend_held_format(&e->backend, f));
         sum->work.inputs |= 1u << act_planned(sum->config, sum->gguf, t);
     }
     if (e->gpu_layers)

@@ -108,7 +108,7 @@ int64_t cpu_weight_bytes(const struct backend_options *o, const struct format *f
 
 /* ---------------------------------------------------------------- scratch */
 
-_Static_assert(FORMAT_COUNT <= 64, "sets of formats are bits of backend_work.formats");
+_Static_assert(FORMAT_COUNT <= 64, "sets of formats are 64 bits: format_bit");
 
 /* What treats the inputs of some product: as prescribed, or as the options say where nothing is. */
 static uint32_t kinds_of(const struct backend_options *o, uint32_t prescribed)
@@ -150,7 +150,7 @@ static struct scratch_plan plan_for(const struct kernel_set *k, const struct bac
                               .thread_bytes = attention_thread_bytes(k, head_dim_of(w)) };
     for (int f = 0; f < FORMAT_COUNT; f++)
         for (int kind = 0; kind < INPUT_KIND_COUNT; kind++)
-            if (w->formats & 1ull << f && kinds & 1u << kind)
+            if (w->formats & format_bit(&FORMATS[f]) && kinds & 1u << kind)
                 plan_products(&p, k, o, w, &FORMATS[f], (enum input_kind)kind);
     p.shared_bytes += inputs_shared_bytes(o->threads, w->rows, w->cols);
     p.shared_bytes = round_up(MAX(p.shared_bytes, attention_shared_bytes(o->threads, head_dim_of(w))),
@@ -234,9 +234,10 @@ static enum err_code cpu_bind(struct backend *base, struct weight *out, const st
     struct backend_work work = b->work;
     *out = (struct weight){ .format = held, .rows = rows, .cols = cols, .data = host, .input = input };
     b->inputs |= 1u << inputs_scheme(&base->options, out).kind;
-    work.formats |= 1ull << (held - FORMATS);
+    work.formats |= format_bit(held);
     work.inputs |= 1u << (input ? input->kind : INPUT_FREE);
-    const enum err_code rc = make_room(b, &work, why);
+    const bool new_kind = work.formats != b->work.formats || work.inputs != b->work.inputs;
+    const enum err_code rc = new_kind ? make_room(b, &work, why) : ERR_OK;
     if (rc) return rc;
     return held == format && base->options.huge_pages != HUGE_PAGES_ALL ? ERR_OK : copy(b, out, format, why);
 }

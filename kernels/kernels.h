@@ -81,7 +81,11 @@ struct format {
     bool row_encode;          /* encode looks at a whole row: one row a call */
     bool weighted;            /* format_encode_weighted makes use of importance */
 };
-extern const struct format FORMATS[FORMAT_COUNT]; /* indexed by enum format_id */
+extern const struct format FORMATS[FORMAT_COUNT];         /* indexed by enum format_id */
+static inline uint64_t format_bit(const struct format *f) /* in a set of formats */
+{
+    return 1ull << (f - FORMATS);
+}
 
 const struct format *format_find(const char *name);           /* NULL when unknown; case-insensitive */
 const struct format *format_by_ggml_type(uint32_t type);      /* NULL when unknown */
@@ -319,8 +323,8 @@ void backend_weight_release(struct backend *b, struct weight *w);
 struct backend_work {
     int64_t rows, cols; /* inputs of one operation, [rows][cols] */
     int head_dim;       /* of attention; 0: as wide as a row */
-    uint64_t formats;   /* 1 << enum format_id of weights (as held); with `inputs` what is bound anyhow */
-    uint32_t inputs;    /* 1 << enum input_kind that they prescribe */
+    uint64_t formats;   /* format_bit of what weights are held in; binding a weight adds its own */
+    uint32_t inputs;    /* 1 << enum input_kind that they prescribe; likewise */
 };
 /* Bytes of scratch the backend allocates itself for that work: part of the memory plan. backend_reserve takes
  * it (ERR_NOMEM), and binding a weight whose products need more takes the rest; operations never allocate. */

@@ -75,7 +75,7 @@ void cpu_matmul(struct backend *base, const struct matmul *m, int count)
     for (int first = 0, next; first < count; first = next) {
         const struct matmul *f = &m[first];
         assert(f->n >= 0 && f->n <= b->work.rows && f->w->cols <= b->work.cols); /* backend_reserve first */
-        assert(b->work.formats & 1ull << (f->w->format - FORMATS)); /* backend_weight_bind first */
+        assert(b->work.formats & format_bit(f->w->format)); /* backend_weight_bind first */
         const struct gemm_kernel *g = scheme_of(b, f);
         for (next = first + 1; next < count && alike(b, f, &m[next]);) next++;
         if (!f->n) continue;

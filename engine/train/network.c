@@ -296,7 +296,7 @@ static enum err_code open_backend(struct network *n, struct err *why)
     return backend_reserve(n->backend,
                            &(struct backend_work){ .rows = most,
                                                    .cols = most,
-                                                   .formats = 1ull << (n->products.format - FORMATS),
+                                                   .formats = format_bit(n->products.format),
                                                    .inputs = 1u << INPUT_FREE },
                            why);
 }

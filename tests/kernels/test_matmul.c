@@ -356,7 +356,7 @@ static void product_of(uint32_t isa, enum activations activations, const struct 
     };
     CHECK_OK(backend_open(&b, "cpu", &o, &why));
     const struct backend_work work = {
-        .rows = n, .cols = w->cols, .formats = 1ull << (w->format - FORMATS), .inputs = 1u << INPUT_FREE
+        .rows = n, .cols = w->cols, .formats = format_bit(w->format), .inputs = 1u << INPUT_FREE
     };
     CHECK_OK(backend_reserve(b, &work, &why));
     backend_matmul(
