@@ -253,18 +253,22 @@ static enum err_code doubt_outliers(struct subject *s, double *doubt, double *sq
 {
     enum { STEPS = 4, FEWEST = 5 };
     const double TWO_SD = 4, MEDIAN_OF_ONE = 0.455, LEAST = 1e-8;
+    const double IGNORED = 1e6; /* more doubt says no more, and digits would be lost beside it */
     double *sorted = square + s->n;
     enum err_code rc = ERR_OK;
-    for (int step = 0; step < STEPS && s->n >= FEWEST && !rc; step++) {
+    bool changed = s->n >= FEWEST;
+    for (int step = 0; step < STEPS && changed && !rc; step++) {
         surprises(s, doubt, square, sorted);
         memcpy(sorted, square, (size_t)s->n * sizeof *sorted);
         qsort(sorted, (size_t)s->n, sizeof *sorted, by_value);
         const double usual = fmax(sorted[s->n / 2], LEAST) / MEDIAN_OF_ONE;
+        changed = false;
         for (int i = 0; i < s->n; i++) {
-            const double beyond = fmax(square[i] / usual / TWO_SD, 1);
-            doubt[i] = beyond * beyond;
+            const double beyond = fmax(square[i] / usual / TWO_SD, 1), now = fmin(beyond * beyond, IGNORED);
+            changed |= now != doubt[i];
+            doubt[i] = now;
         }
-        rc = solve_rows(s, doubt, why);
+        if (changed) rc = solve_rows(s, doubt, why);
     }
     return rc;
 }

@@ -25,8 +25,8 @@ enum lesson_trait {
     TRAIT_COUNT
 };
 struct lesson_traits {
-    char
-        text[256]; /* "model=llama/1100048384 recipe=q4_0 ... reading=0.66 pace=0.93 core=0.98 noise=0.021" */
+    /* "model=llama/1100048384 recipe=q4_0 ... reading=0.66 pace=0.93 core=0.98 noise=0.021" */
+    char text[256];
     uint64_t hash[TRAIT_COUNT];
     double reading, noise;
     struct conditions now;
