@@ -54,12 +54,13 @@ uint32_t isa_detect_x86(void)
     return isa;
 }
 
-/* AMD's family 19h (Zen 3 and 4) on; seen on a Zen 4. */
+/* AMD's family 19h, Zen 3 and 4; seen on a Zen 4. A Zen 5 (1ah) wants to be asked, most of all where rows are
+ * long. */
 bool isa_hands_off_x86(void)
 {
     uint32_t a, vendor[3], c, d;
-    enum { ZEN_3 = 0x19 };
+    enum { ZEN_3_AND_4 = 0x19 };
     if (!__get_cpuid(0, &a, &vendor[0], &vendor[2], &vendor[1])) return false;
     if (memcmp(vendor, "AuthenticAMD", sizeof vendor)) return false;
-    return __get_cpuid(1, &a, &vendor[0], &c, &d) && (a >> 8 & 0xf) + (a >> 20 & 0xff) >= ZEN_3;
+    return __get_cpuid(1, &a, &vendor[0], &c, &d) && (a >> 8 & 0xf) + (a >> 20 & 0xff) == ZEN_3_AND_4;
 }
