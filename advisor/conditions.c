@@ -2,6 +2,8 @@
 #include "advisor/conditions.h"
 
 #include <math.h>
+#include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "advisor/cost.h"
@@ -14,18 +16,24 @@ enum err_code conditions_watch_open(struct conditions_watch *w, const struct con
     const int threads = cost_threads(c, machine);
     const bool all = threads == ceilings->threads_all;
     uint32_t isa;
-    *w = (struct conditions_watch){ .read_then_s = 1 / (double)k->pace[all],
-                                    .multiply_then_s = 1 / (double)k->multiply[all] };
+    *w = (struct conditions_watch){ .threads = threads,
+                                    .read_then_s = 1 / (double)k->pace[all],
+                                    .compute_then_s = 1 / (double)k->compute[all] };
     /* between one thread and all, or with other kernels, nobody knows what is usual */
     if (!(all || threads == 1) || !(k->pace[all] > 0) || isa_usable(&isa, NULL) || isa != isa_detect())
         return ERR_OK;
-    return pace_open(&w->pace, isa, threads, why);
+    const struct backend_options o = { .threads = threads, .isa = isa, .precision = PRECISION_AUTO };
+    enum err_code rc = backend_open(&w->backend, "cpu", &o, why);
+    if (!rc) rc = backend_reserve(w->backend, &(struct backend_work){ .rows = 1, .cols = PACE_COLS }, why);
+    return rc ? rc : pace_open(&w->pace, w->backend, why);
 }
 
 void conditions_watch_close(struct conditions_watch *w)
 {
     pace_close(w->pace);
+    backend_close(w->backend);
     w->pace = NULL;
+    w->backend = NULL;
 }
 
 void conditions_watch_restart(struct conditions_watch *w)
@@ -33,14 +41,44 @@ void conditions_watch_restart(struct conditions_watch *w)
     w->looks = 0;
 }
 
-void conditions_watch_look(struct conditions_watch *w)
+/* Where a process's first thread ran last: field 39 of its stat. -1 unknown. */
+static int processor_of(int pid)
 {
-    enum { TIMES = 4 };
-    for (int i = 0; w->pace && i < TIMES; i++) {
+    enum { BEHIND_NAME = 37 };
+    char path[64], text[1024] = "";
+    int cpu = -1;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *f = pid > 0 ? fopen(path, "re") : NULL;
+    if (f && !fgets(text, sizeof text, f)) text[0] = 0;
+    if (f) fclose(f);
+    const char *at = strrchr(text, ')'); /* a name may hold anything */
+    for (int i = 0; at && i < BEHIND_NAME; i++) at = strchr(at + 1, ' ');
+    if (at && sscanf(at, "%d", &cpu) != 1) cpu = -1;
+    return cpu;
+}
+
+static void look(struct conditions_watch *w)
+{
+    enum { TIMES = 6 };
+    pace_read_s(w->pace); /* threads, caches and the clock wake up: the first is a tenth slower */
+    for (int i = 0; i < TIMES; i++) {
         const int at = w->looks++ % CONDITIONS_LOOKS;
         w->read_now_s[at] = pace_read_s(w->pace);
-        w->multiply_now_s[at] = pace_multiply_s(w->pace);
+        w->compute_now_s[at] = pace_compute_s(w->pace, w->backend);
     }
+}
+
+void conditions_watch_look(struct conditions_watch *w, int pid)
+{
+    cpu_set_t before, there;
+    if (!w->pace) return;
+    const int cpu = w->threads == 1 ? processor_of(pid) : -1;
+    const bool known = cpu >= 0 && cpu < CPU_SETSIZE && !sched_getaffinity(0, sizeof before, &before);
+    CPU_ZERO(&there);
+    if (known) CPU_SET(cpu, &there);
+    const bool moved = known && !sched_setaffinity(0, sizeof there, &there);
+    look(w);
+    if (moved) sched_setaffinity(0, sizeof before, &before);
 }
 
 /* Of what was, by as many looks: 0 where nobody looked, then or now. */
@@ -55,5 +93,5 @@ static double ratio_of(double then_s, const double *now_s, int looks)
 struct conditions conditions_of(const struct conditions_watch *w)
 {
     return (struct conditions){ ratio_of(w->read_then_s, w->read_now_s, w->looks),
-                                ratio_of(w->multiply_then_s, w->multiply_now_s, w->looks) };
+                                ratio_of(w->compute_then_s, w->compute_now_s, w->looks) };
 }

@@ -14,24 +14,28 @@
 /* Of what was usual (memory) or best (cores) when kernels were timed. 0: not known. */
 struct conditions {
     double memory_ratio; /* how fast a row of weights came from memory, its arithmetic included */
-    double core_ratio;   /* how fast the threads multiplied in registers */
+    double core_ratio;   /* how fast the threads worked on weights in their caches */
 };
 
 enum { CONDITIONS_LOOKS = 512 };
 struct conditions_watch {
-    struct pacer *pace; /* owned; NULL: there is nothing to compare with */
-    double read_then_s, multiply_then_s;
-    double read_now_s[CONDITIONS_LOOKS], multiply_now_s[CONDITIONS_LOOKS]; /* the last since the restart */
-    int looks;                                                             /* since then */
+    struct backend *backend; /* owned, as is */
+    struct pacer *pace;      /* NULL: there is nothing to compare with */
+    int threads;
+    double read_then_s, compute_then_s;
+    double read_now_s[CONDITIONS_LOOKS], compute_now_s[CONDITIONS_LOOKS]; /* the last since the restart */
+    int looks;                                                            /* since then */
 };
 /* For configs of that many threads. Where kernels were not timed with them it looks at nothing.
- * conditions_watch_close in any case. Errors: as pace_open. */
+ * conditions_watch_close in any case. Errors: as backend_open, backend_reserve. */
 enum err_code conditions_watch_open(struct conditions_watch *w, const struct config *c,
                                     const struct machine *machine, const struct machine_ceilings *ceilings,
                                     struct err *why);
 void conditions_watch_close(struct conditions_watch *w);
 void conditions_watch_restart(struct conditions_watch *w);
-void conditions_watch_look(struct conditions_watch *w); /* takes some thirty milliseconds */
+/* Takes some forty milliseconds. Of one thread it looks at the processor that the first thread of process
+ * `pid` ran on last (0: anywhere): processors of a virtual machine are not equally fast at a time. */
+void conditions_watch_look(struct conditions_watch *w, int pid);
 struct conditions conditions_of(const struct conditions_watch *w);
 
 #endif

@@ -282,7 +282,8 @@ static double share_from_memory(const struct cost *c)
 /* Of times measured in a cache and from memory: what it takes now from where this model lies. */
 static double from_where_it_lies(const struct cost *c, double near, double far, double share)
 {
-    return near * c->computing + fmax(far - near, 0) * share * c->waiting;
+    if (!(far > near)) return near * c->computing;
+    return kernel_time_together(near * c->computing, kernel_time_waiting(far, near) * share * c->waiting);
 }
 
 /* Seconds a weight that one row pays for reading it from where it lies. */
@@ -298,20 +299,23 @@ static double read_per_weight(struct cost *c, const struct format *f, double cac
     return from_where_it_lies(c, cached / c->computing, far, share);
 }
 
-/* A look at memory is a row of q8_0, which takes the time of its arithmetic and of waiting: how much of each
- * was measured with the kernels, and how long arithmetic takes now says the look at the cores. */
+/* A look at memory is a row of q8_0, which waits while it computes: how long computing takes now says the
+ * look at the cores, and what both took was measured with the kernels. */
 static void put_conditions(struct cost *c, const struct conditions *now)
 {
-    static const double LEAST_PART = 0.2, FASTEST = 0.5, SLOWEST = 4; /* beyond, it is the looks' noise */
+    static const double FASTEST = 0.5, SLOWEST = 4; /* beyond, it is the looks' noise */
     const struct kernel_times *k = &c->ceilings->kernels;
+    const struct format *f = &FORMATS[FORMAT_Q8_0];
     const int all = c->threads >= c->threads_all;
     const double cached = (double)k->product[FORMAT_Q8_0][KERNEL_VARIANT_AUTO][0][all];
-    const double part = 1 - cached / (double)k->stream[FORMAT_Q8_0][all];
+    const double then = (double)f->block_bytes / f->block_weights / (double)k->pace[all];
     c->computing = now->core_ratio > 0 ? 1 / now->core_ratio : 1;
     c->waiting = 1;
     if (!(now->memory_ratio > 0)) return;
-    c->waiting = part >= LEAST_PART ? (1 / now->memory_ratio - (1 - part) * c->computing) / part
-                                    : 1 / now->memory_ratio;
+    c->waiting = 1 / now->memory_ratio;
+    if (isfinite(then))
+        c->waiting = kernel_time_waiting(then / now->memory_ratio, cached * c->computing) /
+                     kernel_time_waiting(then, cached);
     c->waiting = fmin(fmax(c->waiting, FASTEST), SLOWEST);
 }
 

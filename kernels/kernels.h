@@ -532,17 +532,23 @@ double ceiling_read_bytes_s(const struct ceiling_reading *what, int64_t bytes, d
 
 /* How fast this machine is just now, which others on its host change from one second to the next. No
  * ceilings. Reading is one row through q8_0 weights that no cache holds, as decoding does: other formats
- * follow it closer than they follow plain reading (kernels/SPEED.md). Arithmetic is f32 multiply-adds in
- * registers, which nothing but the cores themselves can slow down: where two virtual processors, or ours and
- * somebody else's, take turns on one core, each has half of it, and no counter of the system says so.
- * Readings compare where they were made with equal threads and isa. */
+ * follow it closer than they follow plain reading (kernels/SPEED.md). Computing is
+ * the same with weights in each core's own cache, which nothing but the cores themselves can slow down: where
+ * two virtual processors, or ours and somebody else's, share one core, each has a part of it, and no counter
+ * of the system says so. Multiply-adds in registers would not say it either: what a core's other half takes
+ * is places to issue instructions, of which they need few (kernels/SPEED.md). Readings compare where they
+ * were made with equal backends. */
 struct pacer;
-enum { PACE_BYTES = 128 << 20 };
-/* *out owned: pace_close. Errors: ERR_NOMEM (the bank), as backend_open. */
-enum err_code pace_open(struct pacer **out, uint32_t isa, int threads, struct err *why);
-void pace_close(struct pacer *p);        /* NULL is fine */
-double pace_read_s(struct pacer *p);     /* seconds a byte of weights; takes some milliseconds */
-double pace_multiply_s(struct pacer *p); /* seconds an operation of all threads together; about 1.5 ms */
+enum { PACE_BYTES = 128 << 20, PACE_COLS = 2048 };
+/* Of the threads and kernels of a processor's backend, opened with PRECISION_AUTO as models are and
+ * reserved for a row of PACE_COLS. It is borrowed, so that what is timed between readings runs on the same
+ * threads: two pools in turns find their threads on one processor now and then, where all takes twice as
+ * long. *out owned: pace_close, before the backend. Errors: ERR_NOMEM (the bank), as backend_weight_bind. */
+enum err_code pace_open(struct pacer **out, struct backend *backend, struct err *why);
+void pace_close(struct pacer *p);    /* NULL is fine */
+double pace_read_s(struct pacer *p); /* seconds a byte of weights; takes some milliseconds */
+/* Seconds a weight of all threads of a backend together, the pacer's or one of as many; some 0.1 ms. */
+double pace_compute_s(struct pacer *p, struct backend *on);
 /* Of several such readings, which it sorts: the mean of their middle half. Pace has two levels and more, so
  * no single one of them stands for it, and a moment without a processor would outweigh all others. NAN for
  * none. */

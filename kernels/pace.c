@@ -1,4 +1,4 @@
-/* pace.c - how fast weights come from memory, and how fast cores multiply, just now. */
+/* pace.c - how fast weights come from memory, and how fast cores work on them, just now. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,30 +6,30 @@
 
 #include "kernels/cpu.h"
 
-enum { WIDE = 2048, MATRICES = PACE_BYTES / (WIDE * WIDE / 32 * 34) };
+enum { WIDE = PACE_COLS, MATRICES = PACE_BYTES / (WIDE * WIDE / 32 * 34) };
 /* A small number as a scale and as a code: nothing denormal, no NAN. */
 enum { BANK_BYTE = 0x2c };
-enum { MULTIPLY_NS = 1500000 };
+enum { NEAR_ROWS = 128, COMPUTE_NS = 100000 };
 
 struct pacer {
-    struct backend *backend;
+    struct backend *backend; /* borrowed */
     struct weight weight[MATRICES];
     int bound;
-    uint8_t *bank; /* [PACE_BYTES] */
-    float *x, *y;  /* [WIDE] */
-    ceiling_fn *multiply;
-    int64_t rounds; /* of it: long enough to be timed, short beside what is looked at */
-    double *speed;  /* [threads] operations/s, the last time */
+    uint8_t *bank;   /* [PACE_BYTES] */
+    float *x, *y;    /* [WIDE] */
+    struct act_q8 q; /* of x */
+    double *speed;   /* [threads] weights/s, the last time */
 };
 
 void pace_close(struct pacer *p)
 {
     if (!p) return;
     for (int i = 0; i < p->bound; i++) backend_weight_release(p->backend, &p->weight[i]);
-    backend_close(p->backend);
     if (p->bank) munmap(p->bank, PACE_BYTES);
     free(p->x);
     free(p->y);
+    free(p->q.q);
+    free(p->q.d);
     free(p->speed);
     free(p);
 }
@@ -42,6 +42,15 @@ static enum err_code take_memory(struct pacer *p, struct err *why)
     p->y = aligned_alloc(64, WIDE * sizeof *p->y);
     if (!p->x || !p->y) return err_set(why, ERR_NOMEM, "no memory to look at the memory's speed");
     for (int i = 0; i < WIDE; i++) p->x[i] = 0.125f * (float)(i % 17 - 8);
+    p->q = (struct act_q8){ .q = aligned_alloc(64, WIDE),
+                            .d = aligned_alloc(64, 2 * WIDE / Q8_BLOCK * sizeof(float)),
+                            .q_stride = WIDE,
+                            .d_stride = WIDE / Q8_BLOCK };
+    p->speed = calloc((size_t)threadpool_size(p->backend->pool), sizeof *p->speed);
+    if (!p->q.q || !p->q.d || !p->speed)
+        return err_set(why, ERR_NOMEM, "no memory to look at the cores' speed");
+    p->q.sum = p->q.d + WIDE / Q8_BLOCK;
+    ((const struct cpu *)p->backend)->k.vec.quantize_q8(p->x, WIDE, p->q.q, p->q.d, p->q.sum);
     p->bank = mmap(NULL, PACE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p->bank == MAP_FAILED) {
         p->bank = NULL;
@@ -53,53 +62,54 @@ static enum err_code take_memory(struct pacer *p, struct err *why)
     return ERR_OK;
 }
 
-/* Each member's own speed: that of the pool would be the slowest one's, whom kernels do not wait for. */
-static void multiply_member(void *arg, int member, int size)
+/* Rows of weights that stay in a core's own cache. Each member's own speed: that of the pool would be the
+ * slowest one's, whom kernels do not wait for. */
+static void compute_member(void *arg, int member, int size)
 {
     struct pacer *p = arg;
+    const struct cpu *b = (const struct cpu *)p->backend;
+    const struct format_kernels *kernels = &b->k.format[FORMAT_Q8_0];
+    float y[NEAR_ROWS];
+    const struct dot d = { .w = p->bank,
+                           .row_bytes = format_row_bytes(&FORMATS[FORMAT_Q8_0], WIDE),
+                           .rows = NEAR_ROWS,
+                           .cols = WIDE,
+                           .x = p->x,
+                           .x_stride = WIDE,
+                           .q = p->q,
+                           .n = 1,
+                           .y = y,
+                           .y_stride = NEAR_ROWS };
     (void)size;
+    (kernels->dot_q8 ? kernels->dot_q8 : kernels->dot_f32)(&d); /* from memory, where reading left it */
     const int64_t from = clock_ns();
-    const double operations = p->multiply(p->rounds);
-    p->speed[member] = operations / ((double)MAX(clock_ns() - from, (int64_t)1) * 1e-9);
+    int64_t passed = 0, weights = 0;
+    for (; passed < COMPUTE_NS; passed = clock_ns() - from) {
+        (kernels->dot_q8 ? kernels->dot_q8 : kernels->dot_f32)(&d);
+        weights += (int64_t)NEAR_ROWS * WIDE;
+    }
+    p->speed[member] = (double)weights / ((double)passed * 1e-9);
 }
 
-double pace_multiply_s(struct pacer *p)
+double pace_compute_s(struct pacer *p, struct backend *on)
 {
     double sum = 0;
-    threadpool_run(p->backend->pool, multiply_member, p);
-    for (int i = 0; i < threadpool_size(p->backend->pool); i++) sum += p->speed[i];
+    threadpool_run(on->pool, compute_member, p);
+    for (int i = 0; i < threadpool_size(on->pool); i++) sum += p->speed[i];
     return 1 / sum;
 }
 
-/* The widest f32 multiply-adds of those instruction sets, and how many rounds of them take their time. */
-static enum err_code size_multiplying(struct pacer *p, uint32_t isa, struct err *why)
-{
-    p->speed = calloc((size_t)threadpool_size(p->backend->pool), sizeof *p->speed);
-    if (!p->speed) return err_set(why, ERR_NOMEM, "no memory to look at the cores' speed");
-    p->multiply = kernels_ceiling(ceiling_widest("f32_fma", isa)); /* one needs nothing */
-    p->rounds = 1024;
-    for (int64_t taken = 0; taken < MULTIPLY_NS / 2; p->rounds *= 2) {
-        const int64_t from = clock_ns();
-        p->multiply(p->rounds);
-        taken = clock_ns() - from;
-    }
-    return ERR_OK;
-}
-
-enum err_code pace_open(struct pacer **out, uint32_t isa, int threads, struct err *why)
+enum err_code pace_open(struct pacer **out, struct backend *backend, struct err *why)
 {
     const struct format *f = &FORMATS[FORMAT_Q8_0];
-    const struct backend_options o = { .threads = threads, .isa = isa };
     *out = NULL;
     struct pacer *p = calloc(1, sizeof *p);
     if (!p) return err_set(why, ERR_NOMEM, "no memory to look at the memory's speed");
+    p->backend = backend;
     enum err_code rc = take_memory(p, why);
-    if (!rc) rc = backend_open(&p->backend, "cpu", &o, why);
-    if (!rc) rc = backend_reserve(p->backend, &(struct backend_work){ .rows = 1, .cols = WIDE }, why);
     for (; p->bound < MATRICES && !rc; p->bound += !rc)
-        rc = backend_weight_bind(p->backend, &p->weight[p->bound], f, WIDE, WIDE, NULL,
+        rc = backend_weight_bind(backend, &p->weight[p->bound], f, WIDE, WIDE, NULL,
                                  p->bank + p->bound * WIDE * format_row_bytes(f, WIDE), why);
-    if (!rc) rc = size_multiplying(p, isa, why);
     if (rc)
         pace_close(p);
     else

@@ -12,6 +12,19 @@ const char *const KERNEL_VARIANT_NAMES[KERNEL_VARIANTS] = { "auto", "highest", "
 
 enum { SCHEMA = 1 };
 
+static const double POWER = 4, LEAST_WAITING = 0.05;
+
+double kernel_time_together(double computing_s, double waiting_s)
+{
+    return pow(pow(computing_s, POWER) + pow(waiting_s, POWER), 1 / POWER);
+}
+
+double kernel_time_waiting(double all_s, double computing_s)
+{
+    const double rest = pow(all_s, POWER) - pow(computing_s, POWER), least = LEAST_WAITING * all_s;
+    return rest > 0 ? fmax(pow(rest, 1 / POWER), least) : least;
+}
+
 /* Four digits: more would be noise. */
 static json_t *number(float v)
 {
@@ -57,8 +70,8 @@ json_t *kernel_times_to_json(const struct kernel_times *k)
     json_put_int(object, "schema", SCHEMA);
     json_put_int(object, "measured_unix_ms", k->measured_unix_ms);
     json_put_int(object, "stream_bytes", k->stream_bytes);
-    put(object, "pace", k->pace, 2);
-    put(object, "multiply", k->multiply, 2);
+    put(object, "weights_pace", k->pace, 2); /* "pace" was of other kernels */
+    put(object, "compute", k->compute, 2);
     put(object, "region", k->region, 2);
     put(object, "glue", k->glue, 2);
     put(object, "glue_element", k->glue_element, 2);
@@ -115,8 +128,8 @@ enum err_code kernel_times_from_json(struct kernel_times *k, const json_t *objec
     k->measured = true;
     k->measured_unix_ms = json_get_int(object, "measured_unix_ms", 0);
     k->stream_bytes = json_get_int(object, "stream_bytes", 0);
-    take(k->pace, 2, json_object_get(object, "pace"));
-    take(k->multiply, 2, json_object_get(object, "multiply"));
+    take(k->pace, 2, json_object_get(object, "weights_pace"));
+    take(k->compute, 2, json_object_get(object, "compute"));
     take(k->region, 2, json_object_get(object, "region"));
     take(k->glue, 2, json_object_get(object, "glue"));
     take(k->glue_element, 2, json_object_get(object, "glue_element"));

@@ -28,10 +28,10 @@ struct kernel_times {
     int64_t measured_unix_ms;                                     /* 0: nobody wrote down when */
     float product[FORMAT_COUNT][KERNEL_VARIANTS][KERNEL_ROWS][2]; /* per weight, weights in a cache */
     float stream[FORMAT_COUNT][2];                                /* per weight, one row, from memory */
-    float pace[2];                     /* bytes/s that weights usually came at then (pace_usual_s) */
-    float multiply[2];                 /* operations/s of the threads at their best then (pace_best_s) */
-    float edge[FORMAT_COUNT][2];       /* per row and element of input or output beside the weights (auto) */
-    float region[2];                   /* of a product, whatever its size */
+    float pace[2];               /* bytes/s that weights usually came at then (pace_usual_s) */
+    float compute[2];            /* weights/s of all threads at their best then, in caches (pace_best_s) */
+    float edge[FORMAT_COUNT][2]; /* per row and element of input or output beside the weights (auto) */
+    float region[2];             /* of a product, whatever its size */
     float attend_one[FORMAT_COUNT][2]; /* one row: per token it looks at and element of all heads, tokens in a
                                           processor's cache */
     float attend_far[FORMAT_COUNT][2]; /* the same, tokens in memory, which comes as fast as usual then */
@@ -42,7 +42,14 @@ struct kernel_times {
     int64_t stream_bytes;                                /* that `stream` was measured with */
 };
 
-/* Measures all of it in about `seconds` (0: 45); what there was no time for stays 0. Needs 600 MB. progress
+/* A weight that comes from memory is waited for while others are worked on: of both times together most is
+ * the longer one, and where they are near each other neither hides the other quite. Fourth powers add up;
+ * what formats take in a cache and from memory on a quiet and on a busy machine lies within a tenth of it. */
+double kernel_time_together(double computing_s, double waiting_s);
+/* The other way: what waiting alone takes, where both together take `all_s`; a twentieth of it at least. */
+double kernel_time_waiting(double all_s, double computing_s);
+
+/* Measures all of it in about `seconds` (0: 55); what there was no time for stays 0. Needs 600 MB. progress
  * may be NULL; returning false from it ends early (ERR_CANCELLED). */
 typedef bool kernel_progress_fn(void *ctx, const char *what, double done);
 enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable, double seconds,

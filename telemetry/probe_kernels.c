@@ -1,13 +1,10 @@
 /* telemetry/probe_kernels.c - how long our own kernels take here, one operation at a time.
  *
  * Each operation is run through the backend as the engine runs it, with weights that stay in a cache, and for
- * one row also with weights that do not. The least of several runs counts: whatever disturbs makes it longer.
- *
- * Memory is shared with whoever else is there, and how fast it is changes from one second to the next, by
- * half and more. So each run from memory stands between two readings of the pace (kernels/pace.c): what a
- * format takes is told in those, the middle of several, times the one that was usual in all of them. They are
- * taken in several passes over all formats. The commonest settings come first, so that a short time gives
- * what most predictions stand on. */
+ * one row also with weights that do not; all in what looks at the machine took beside it (stopwatch.h), in
+ * several passes over all formats. The commonest settings come first, so that a short time gives what most
+ * predictions stand on. */
+#include "telemetry/stopwatch.h"
 #include "telemetry/telemetry.h"
 
 #include <math.h>
@@ -24,12 +21,9 @@ enum {
     HEAD_DIM = 64,
     KV_BLOCK = 32,
     DEPTH = 1024,
-    RUNS_LEAST = 3,
-    PASSES = 4,
-    STREAM_RUNS = 3, /* of each pass */
-    PACES_MOST = 2 * PASSES * (STREAM_RUNS + 1) * FORMAT_COUNT,
+    PASSES = STOPWATCH_SAMPLES / STOPWATCH_RUNS,
 };
-static const double DEFAULT_SECONDS = 45, RUN_S = 0.010, READ_S = 0.05;
+static const double DEFAULT_SECONDS = 55, READ_S = 0.05;
 static const int64_t BANK_BYTES = INT64_C(256) << 20, FAR_BYTES = INT64_C(128) << 20;
 /* A small number in every format of floating-point numbers and of scales: nothing denormal, no NAN. */
 enum { BANK_BYTE = 0x2c };
@@ -46,16 +40,10 @@ struct bench {
     uint8_t *small; /* one matrix of WIDE x WIDE, f32 at most */
     uint8_t *bank;  /* BANK_BYTES */
     float *numbers; /* [WIDE] N(0, 1) or near it */
-    struct samples {
-        int n;
-        double v[PASSES * STREAM_RUNS]; /* rising */
-    } stream[FORMAT_COUNT][2], far[FORMAT_COUNT][2], read[KERNEL_READS][2];
+    struct samples one[FORMAT_COUNT][2], stream[FORMAT_COUNT][2], far[FORMAT_COUNT][2], read[KERNEL_READS][2];
     float deep[FORMAT_COUNT][2], shallow[FORMAT_COUNT][2]; /* one row's look at DEPTH tokens, at an eighth */
-    struct pacer *pace[2];
-    struct {
-        int n;
-        double read_s[PACES_MOST], multiply_s[PACES_MOST]; /* a byte, an operation */
-    } paced[2];
+    struct backend *backend[2]; /* with what is usual; others are opened while they are timed */
+    struct stopwatch *watch[2]; /* of these: all but reads is told in its looks until put_seconds */
 };
 
 static double now_s(void)
@@ -71,37 +59,6 @@ static bool time_is_left(struct bench *b, const char *what)
     return !b->cancelled && now < b->deadline_s;
 }
 
-/* The least time of one call. */
-typedef void work_fn(void *arg);
-static double least_s(work_fn *work, void *arg)
-{
-    double best = NAN;
-    work(arg); /* pages, caches and threads wake up */
-    const double end = now_s() + RUN_S;
-    for (int i = 0; i < RUNS_LEAST || now_s() < end; i++) {
-        const int64_t from = clock_ns();
-        work(arg);
-        const double s = (double)(clock_ns() - from) * 1e-9;
-        if (!(best <= s)) best = s;
-    }
-    return best;
-}
-
-static void add(struct samples *all, double v)
-{
-    int at = all->n;
-    if (at == (int)COUNT_OF(all->v) || !(v > 0)) return;
-    for (; at > 0 && all->v[at - 1] > v; at--) all->v[at] = all->v[at - 1];
-    all->v[at] = v;
-    all->n++;
-}
-
-/* Of what waits for memory the least is a moment when nobody else used it. */
-static double middle(const struct samples *all)
-{
-    return all->n ? all->v[all->n / 2] : NAN;
-}
-
 static bool usable(double s)
 {
     return s > 0 && isfinite(s);
@@ -111,6 +68,13 @@ static bool usable(double s)
 static void keep_least(float *to, double s)
 {
     if (usable(s) && (!(*to > 0) || s < (double)*to)) *to = (float)s;
+}
+
+/* The middle of all passes so far. */
+static void keep_middle(float *to, struct samples *all, double s)
+{
+    samples_add(all, s);
+    if (usable(samples_middle(all))) *to = (float)samples_middle(all);
 }
 
 /* ---------------------------------------------------------------- products */
@@ -144,8 +108,9 @@ struct shape {
     int n; /* of x */
 };
 
-/* Seconds of one product; NAN where the format cannot be run so. */
-static double product_s(struct bench *b, struct backend *backend, const struct format *f, struct shape s)
+/* One product; NAN where the format cannot be run so. */
+static double product_looks(struct bench *b, struct backend *backend, const struct format *f, struct shape s,
+                            int t)
 {
     struct weight w;
     if (s.cols % f->block_weights) return NAN;
@@ -157,35 +122,9 @@ static double product_s(struct bench *b, struct backend *backend, const struct f
         .weights = &w,
         .n = 1,
     };
-    const double seconds = least_s(run_products, &p);
+    const double looks = stopwatch_computing(b->watch[t], backend, run_products, &p);
     backend_weight_release(backend, &w);
-    return seconds;
-}
-
-/* Seconds of reading a byte just now. */
-static double pace_s(struct bench *b, int t)
-{
-    const double multiply_s = pace_multiply_s(b->pace[t]), read_s = pace_read_s(b->pace[t]);
-    const int at = b->paced[t].n;
-    if (at == PACES_MOST) return read_s;
-    b->paced[t].multiply_s[at] = multiply_s;
-    b->paced[t].read_s[at] = read_s;
-    b->paced[t].n++;
-    return read_s;
-}
-
-/* STREAM_RUNS times more what reads from memory: seconds of one of its units, in readings of the pace just
- * before and after. */
-static void add_paced(struct bench *b, int t, struct samples *to, work_fn *work, void *arg, double units)
-{
-    double before = pace_s(b, t);
-    for (int i = 0; i < STREAM_RUNS; i++) {
-        const int64_t from = clock_ns();
-        work(arg);
-        const double seconds = (double)(clock_ns() - from) * 1e-9 / units, after = pace_s(b, t);
-        add(to, seconds / (0.5 * (before + after)));
-        before = after;
-    }
+    return looks;
 }
 
 /* One row through matrices that do not fit in a cache together: bytes that are read in the time of one
@@ -205,39 +144,24 @@ static void measure_stream(struct bench *b, struct backend *backend, int format,
     while (p.n < n &&
            !backend_weight_bind(backend, &w[p.n], f, WIDE, WIDE, NULL, b->bank + p.n * bytes, NULL))
         p.n++;
-    if (p.n == n) add_paced(b, t, &b->stream[format][t], run_products, &p, (double)n * WIDE * WIDE);
+    if (p.n == n)
+        stopwatch_reading(b->watch[t], backend, &b->stream[format][t], run_products, &p,
+                          (double)n * WIDE * WIDE);
     for (int i = 0; i < p.n; i++) backend_weight_release(backend, &w[i]);
     free(w);
 }
 
-/* All of them at one pace: the usual one. But cores as they were at their best: times in a cache are the
- * least that was seen, too. */
-static void put_streams(struct bench *b)
-{
-    for (int t = 0; t < 2; t++) {
-        if (!b->paced[t].n) continue;
-        const double usual_s = pace_usual_s(b->paced[t].read_s, b->paced[t].n);
-        b->out->pace[t] = (float)(1 / usual_s);
-        b->out->multiply[t] = (float)(1 / pace_best_s(b->paced[t].multiply_s, b->paced[t].n));
-        for (int f = 0; f < FORMAT_COUNT; f++) {
-            const double weight = middle(&b->stream[f][t]) * usual_s, pair = middle(&b->far[f][t]) * usual_s;
-            if (usable(weight)) b->out->stream[f][t] = (float)weight;
-            if (usable(pair)) b->out->attend_far[f][t] = (float)pair;
-        }
-    }
-}
-
 /* What two shapes say: a product takes `edge` per row and element of input and output, and `weight` per
  * weight. */
-static void fit_edge(const struct bench *b, int f, int t, double small_s)
+static void fit_edge(const struct bench *b, int f, int t, double small)
 {
-    const double n = ROWS_MOST, large_s = b->out->product[f][0][KERNEL_ROWS - 1][t] * (double)WIDE * WIDE;
+    const double n = ROWS_MOST, large = b->out->product[f][0][KERNEL_ROWS - 1][t] * (double)WIDE * WIDE;
     const double small_edge = n * (SMALL_COLS + SMALL_ROWS), large_edge = n * 2 * WIDE;
     const double small_weights = (double)SMALL_COLS * SMALL_ROWS, large_weights = (double)WIDE * WIDE;
-    const double rest = small_s - large_s * small_weights / large_weights;
+    const double rest = small - large * small_weights / large_weights;
     const double edge = rest / (small_edge - large_edge * small_weights / large_weights);
-    const double most = 0.5 * large_s / large_edge;
-    b->out->edge[f][t] = (float)(edge > 0 ? fmin(edge, most) : 1e-15);
+    const double most = 0.5 * large / large_edge;
+    b->out->edge[f][t] = (float)(edge > 0 ? fmin(edge, most) : 1e-6 * most);
 }
 
 static void measure_products(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
@@ -245,11 +169,17 @@ static void measure_products(struct bench *b, struct backend *backend, int f, en
     const struct format *format = &FORMATS[f];
     for (int r = 0; r < KERNEL_ROWS; r++) {
         if (v != KERNEL_VARIANT_AUTO && r != 0 && r != KERNEL_ROWS - 1) continue;
-        const double s = product_s(b, backend, format, (struct shape){ WIDE, WIDE, KERNEL_ROWS_AT[r] });
-        keep_least(&b->out->product[f][v][r][t], s / WIDE / WIDE);
+        const double s = product_looks(b, backend, format, (struct shape){ WIDE, WIDE, KERNEL_ROWS_AT[r] },
+                                       t) /
+                         WIDE / WIDE;
+        if (!r && v == KERNEL_VARIANT_AUTO)
+            keep_middle(&b->out->product[f][v][r][t], &b->one[f][t], s);
+        else
+            keep_least(&b->out->product[f][v][r][t], s);
     }
     if (v != KERNEL_VARIANT_AUTO) return;
-    const double small = product_s(b, backend, format, (struct shape){ SMALL_ROWS, SMALL_COLS, ROWS_MOST });
+    const double small = product_looks(b, backend, format,
+                                       (struct shape){ SMALL_ROWS, SMALL_COLS, ROWS_MOST }, t);
     if (usable(small) && b->out->product[f][v][KERNEL_ROWS - 1][t] > 0) fit_edge(b, f, t, small);
 }
 
@@ -279,17 +209,17 @@ static bool disturbed(const struct bench *b, int f, int t)
 /* What decoding stands on, once more. */
 static void measure_one_row(struct bench *b, struct backend *backend, int f, int t)
 {
-    const double s = product_s(b, backend, &FORMATS[f], (struct shape){ WIDE, WIDE, 1 });
-    keep_least(&b->out->product[f][KERNEL_VARIANT_AUTO][0][t], s / WIDE / WIDE);
+    const double s = product_looks(b, backend, &FORMATS[f], (struct shape){ WIDE, WIDE, 1 }, t) / WIDE / WIDE;
+    keep_middle(&b->out->product[f][KERNEL_VARIANT_AUTO][0][t], &b->one[f][t], s);
 }
 
 /* A product of hardly any weights: what is left is the cost of asking the threads. */
 static void measure_region(struct bench *b, struct backend *backend, int t)
 {
     const struct format *f = &FORMATS[FORMAT_Q8_0];
-    const double tiny = product_s(b, backend, f, (struct shape){ 256, SMALL_COLS, 1 });
+    const double tiny = product_looks(b, backend, f, (struct shape){ 256, SMALL_COLS, 1 }, t);
     const double per_weight = b->out->product[FORMAT_Q8_0][0][0][t];
-    if (usable(tiny)) b->out->region[t] = (float)fmax(tiny - per_weight * 256 * SMALL_COLS, 1e-7);
+    if (usable(tiny)) b->out->region[t] = (float)fmax(tiny - per_weight * 256 * SMALL_COLS, 0.05 * tiny);
 }
 
 /* ---------------------------------------------------------------- attention and the rest of a layer */
@@ -363,14 +293,15 @@ static void measure_attention(struct bench *b, struct backend *backend, int f, e
         l.a.like = &FORMATS[LIKE[v]];
         l.a.n = ROWS_MOST;
         const double pairs = 0.5 * ROWS_MOST * (ROWS_MOST + 1);
-        const double many = least_s(run_attention, &l) / pairs / (KERNEL_HEADS * HEAD_DIM);
+        const double many = stopwatch_computing(b->watch[t], backend, run_attention, &l) / pairs /
+                            (KERNEL_HEADS * HEAD_DIM);
         keep_least(&b->out->attend_many[f][v][t], many);
         if (v == KERNEL_VARIANT_AUTO) {
             l.a.n = 1;
             l.pos[0] = DEPTH - 1;
-            keep_least(&b->deep[f][t], least_s(run_attention, &l));
+            keep_least(&b->deep[f][t], stopwatch_computing(b->watch[t], backend, run_attention, &l));
             l.pos[0] = DEPTH / 8 - 1;
-            keep_least(&b->shallow[f][t], least_s(run_attention, &l));
+            keep_least(&b->shallow[f][t], stopwatch_computing(b->watch[t], backend, run_attention, &l));
             const double one = (double)(b->deep[f][t] - b->shallow[f][t]) / (DEPTH - DEPTH / 8) /
                                (KERNEL_HEADS * HEAD_DIM);
             if (usable(one)) b->out->attend_one[f][t] = (float)one;
@@ -397,7 +328,8 @@ static void measure_far(struct bench *b, struct backend *backend, int f, int t)
         const double tokens = (double)(l.kv.blocks / (DEPTH / KV_BLOCK)) * DEPTH;
         l.a.n = 1;
         l.pos[0] = DEPTH - 1;
-        add_paced(b, t, &b->far[f][t], run_far, &l, tokens * (KERNEL_HEADS * HEAD_DIM));
+        stopwatch_reading(b->watch[t], backend, &b->far[f][t], run_far, &l,
+                          tokens * (KERNEL_HEADS * HEAD_DIM));
     }
     if (l.backend) looking_close(&l);
 }
@@ -449,16 +381,74 @@ static void measure_glue(struct bench *b, struct backend *backend, int t)
                                          .n = n,
                                          .slots = l.slots };
             l.a.n = n;
-            s[i] = least_s(run_glue, &l);
+            s[i] = stopwatch_computing(b->watch[t], backend, run_glue, &l);
         }
         const double per = (s[1] - s[0]) / (rows[1] - rows[0]);
         if (usable(per)) b->out->glue_element[t] = (float)(per / WIDE);
-        if (usable(s[0])) b->out->glue[t] = (float)fmax(s[0] - (usable(per) ? per : 0), 1e-7);
+        if (usable(s[0])) b->out->glue[t] = (float)fmax(s[0] - (usable(per) ? per : 0), 0.05 * s[0]);
     }
     if (l.backend) looking_close(&l);
 }
 
 /* ---------------------------------------------------------------- all of it */
+
+/* Looks at the cores become seconds: of `n` pairs, what these threads take. */
+static void scale(float (*pairs)[2], int n, int t, double by)
+{
+    for (int i = 0; i < n; i++) pairs[i][t] = (float)((double)pairs[i][t] * by);
+}
+
+/* What took `looks` at memory, as if cores had been at their best: what is waited for is what both together
+ * took at that moment less what computing took then. */
+struct moment_of_reading {
+    double usual_s,
+        slower; /* of a look at memory, a weight; cores took so many times what they take at best */
+};
+
+static double from_memory(const struct moment_of_reading *m, double looks, double computing_s)
+{
+    return kernel_time_together(computing_s,
+                                kernel_time_waiting(looks * m->usual_s, computing_s * m->slower));
+}
+
+static void put_streams(struct bench *b, int t, const struct moment_of_reading *m)
+{
+    const struct format *look = &FORMATS[FORMAT_Q8_0];
+    struct kernel_times *k = b->out;
+    const double bytes = (double)look->block_bytes / look->block_weights;
+    const double look_s = from_memory(m, 1, (double)k->product[FORMAT_Q8_0][KERNEL_VARIANT_AUTO][0][t]);
+    if (usable(look_s)) k->pace[t] = (float)(bytes / look_s);
+    for (int f = 0; f < FORMAT_COUNT; f++) {
+        /* of a byte's look at memory, in looks of a weight */
+        const double weight = from_memory(m, samples_middle(&b->stream[f][t]) / bytes,
+                                          (double)k->product[f][KERNEL_VARIANT_AUTO][0][t]);
+        const double pair = from_memory(m, samples_middle(&b->far[f][t]) / bytes,
+                                        (double)k->attend_one[f][t]);
+        if (b->stream[f][t].n && usable(weight)) k->stream[f][t] = (float)weight;
+        if (b->far[f][t].n && usable(pair)) k->attend_far[f][t] = (float)pair;
+    }
+}
+
+/* All of them as if the machine had been one and the same: memory as it usually was, cores at their best. */
+static void put_seconds(struct bench *b, int t)
+{
+    const struct format *look = &FORMATS[FORMAT_Q8_0];
+    struct kernel_times *k = b->out;
+    const double best_s = stopwatch_best_compute_s(b->watch[t]);
+    if (!usable(best_s)) return; /* nothing was timed */
+    k->compute[t] = (float)(1 / best_s);
+    scale(k->product[0][0], FORMAT_COUNT * KERNEL_VARIANTS * KERNEL_ROWS, t, best_s);
+    scale(k->edge, FORMAT_COUNT, t, best_s);
+    scale(k->attend_one, FORMAT_COUNT, t, best_s);
+    scale(k->attend_many[0], FORMAT_COUNT * KERNEL_VARIANTS, t, best_s);
+    scale(&k->region, 1, t, best_s);
+    scale(&k->glue, 1, t, best_s);
+    scale(&k->glue_element, 1, t, best_s);
+    put_streams(b, t,
+                &(struct moment_of_reading){
+                    .usual_s = stopwatch_usual_read_s(b->watch[t]) * look->block_bytes / look->block_weights,
+                    .slower = fmax(stopwatch_usual_beside_s(b->watch[t]) / best_s, 1) });
+}
 
 static enum err_code bench_backend(struct backend **out, const struct bench *b, enum kernel_variant v, int t,
                                    struct err *why)
@@ -514,8 +504,8 @@ static void measure_reads(struct bench *b, int t)
 {
     const struct ceiling_reading all = { .threads = b->threads[t] };
     for (int i = 0; i < KERNEL_READS && time_is_left(b, "memory read"); i++) {
-        add(&b->read[i][t], 1 / ceiling_read_bytes_s(&all, KERNEL_READ_AT[i], READ_S));
-        const double speed = 1 / middle(&b->read[i][t]);
+        samples_add(&b->read[i][t], 1 / ceiling_read_bytes_s(&all, KERNEL_READ_AT[i], READ_S));
+        const double speed = 1 / samples_middle(&b->read[i][t]);
         if (usable(speed)) b->out->read[i][t] = (float)speed;
     }
 }
@@ -523,13 +513,15 @@ static void measure_reads(struct bench *b, int t)
 static enum err_code measure_variant(struct bench *b, enum kernel_variant v, int t, bool again,
                                      struct err *why)
 {
-    struct backend *backend = NULL;
-    enum err_code rc = bench_backend(&backend, b, v, t, why);
+    struct backend *backend = b->backend[t];
+    enum err_code rc = v == KERNEL_VARIANT_AUTO ? ERR_OK : bench_backend(&backend, b, v, t, why);
     if (rc) return rc;
     measure_formats(b, backend, v, t, again);
     measure_rest(b, backend, v, t, again);
-    backend_close(backend);
-    if (v == KERNEL_VARIANT_AUTO) measure_reads(b, t);
+    if (v == KERNEL_VARIANT_AUTO)
+        measure_reads(b, t);
+    else
+        backend_close(backend);
     return ERR_OK;
 }
 
@@ -557,7 +549,9 @@ static enum err_code bench_memory(struct bench *b, struct err *why)
     if (b->bank == MAP_FAILED) b->bank = NULL;
     if (!b->x || !b->y || !b->small || !b->numbers || !b->bank)
         return err_set(why, ERR_NOMEM, "measuring the kernels takes 600 MB of memory");
-    madvise(b->bank, (size_t)BANK_BYTES, MADV_NOHUGEPAGE); /* as a mapped file is */
+    /* A model's file lies in the page cache in pieces that are nearly as good; plain pages are a twentieth
+     * slower. */
+    madvise(b->bank, (size_t)BANK_BYTES, MADV_HUGEPAGE); /* only a hint */
     memset(b->bank, BANK_BYTE, (size_t)BANK_BYTES);
     fill_numbers(b->numbers, WIDE);
     for (int64_t i = 0; i < (int64_t)ROWS_MOST * WIDE; i++) b->x[i] = b->numbers[i % WIDE];
@@ -579,15 +573,21 @@ enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable
     b.deadline_s = b.begun_s + (seconds > 0 ? seconds : DEFAULT_SECONDS);
     enum err_code rc = bench_memory(&b, why);
     const int last = all > 1 ? 0 : 1;
-    for (int t = last; t < 2 && !rc; t++) rc = pace_open(&b.pace[t], b.isa, b.threads[t], why);
+    for (int t = last; t < 2 && !rc; t++) {
+        rc = bench_backend(&b.backend[t], &b, KERNEL_VARIANT_AUTO, t, why);
+        if (!rc) rc = stopwatch_open(&b.watch[t], b.backend[t], why);
+    }
     for (int pass = 0; pass < PASSES && !rc; pass++) {
         for (int t = 1; t >= last && !rc; t--)
             rc = measure_variant(&b, KERNEL_VARIANT_AUTO, t, pass > 0, why);
         for (int v = 1; v < KERNEL_VARIANTS && pass && !rc; v++)
             if (v % (PASSES - 1) == pass % (PASSES - 1)) rc = measure_variant(&b, v, 1, false, why);
     }
-    put_streams(&b);
-    for (int t = 0; t < 2; t++) pace_close(b.pace[t]);
+    for (int t = 0; t < 2; t++) {
+        if (b.watch[t]) put_seconds(&b, t);
+        stopwatch_close(b.watch[t]);
+        backend_close(b.backend[t]);
+    }
     free(b.x);
     free(b.y);
     free(b.small);

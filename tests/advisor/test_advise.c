@@ -278,9 +278,10 @@ static void timed_kernels_add_up(void **state)
     const struct predict_for deep = { .ctx = 512, .depth = 500 }, four = { .ctx = 512, .sequences = 4 };
     CHECK(predicted_for(b, "", &deep).decode_tok_s < p.decode_tok_s);
     CHECK(predicted_for(b, "", &four).decode_tok_s > p.decode_tok_s);
-    /* From memory a weight takes thrice as long. Half the pace doubles that, and nothing else; where cores
-     * have half their speed, too, arithmetic and waiting have doubled each. */
+    /* From memory a weight takes thrice as long, and so does the row that is looked at. Half the pace doubles
+     * that, and nothing else; where cores have half their speed, too, all has doubled. */
     for (int f = 0; f < FORMAT_COUNT; f++) b->ceilings.kernels.stream[f][1] = 3e-10f;
+    b->ceilings.kernels.pace[1] = 34.0f / 32 / 3e-10f;
     const double stream = weights * 3e-10, from_memory = step - weights * 1e-10 + stream;
     const struct predict_for slow = { .ctx = 512, .now.memory_ratio = 0.5 },
                              shared = { .ctx = 512, .now = { .memory_ratio = 0.5, .core_ratio = 0.5 } };
@@ -291,13 +292,15 @@ static void timed_kernels_add_up(void **state)
     CHECK_NEAR(half.decode_tok_s * (2 * from_memory - logits - regions), 1, 1e-3);
     CHECK(half.prefill_tok_s < 0.51 * p.prefill_tok_s && waits.prefill_tok_s > 0.6 * p.prefill_tok_s);
     CHECK(half.decode_work.now.core_ratio == 0.5 && !waits.decode_work.now.core_ratio);
-    /* So do the tokens that a row looks at: where fewer heads share K and V, each waits longer; and of the
-     * looks at memory a third is arithmetic. */
+    /* So do the tokens that a row looks at: where fewer heads share K and V, each waits longer. Computing and
+     * waiting hide each other but for what fourth powers leave. */
     for (int f = 0; f < FORMAT_COUNT; f++) b->ceilings.kernels.attend_far[f][1] = 2e-10f;
     const double alone = (double)s->kv_heads / s->heads * KERNEL_HEADS / KERNEL_KV_HEADS,
-                 far = layers * 64 * width * 1e-10 * alone;
-    CHECK_NEAR(predicted(b, "", 512).decode_tok_s * (from_memory + far), 1, 1e-3);
-    CHECK_NEAR(predicted_for(b, "", &slow).decode_tok_s * (from_memory + stream + 2.5 * far), 1, 1e-3);
+                 wait = pow(16 - 1, 0.25) * alone, slower = pow(6 * 6 * 6 * 6 - 1, 0.25) / pow(81 - 1, 0.25),
+                 far = pow(1 + pow(wait, 4), 0.25) - 1, far_slow = pow(1 + pow(wait * slower, 4), 0.25) - 1,
+                 pairs = layers * 64 * width * 1e-10;
+    CHECK_NEAR(predicted(b, "", 512).decode_tok_s * (from_memory + pairs * far), 1, 1e-3);
+    CHECK_NEAR(predicted_for(b, "", &slow).decode_tok_s * (from_memory + stream + pairs * far_slow), 1, 1e-3);
     b->ceilings.kernels = (struct kernel_times){ 0 };
     const struct prediction guess = predicted(b, "", 512);
     CHECK(guess.assumed && guess.decode_high / guess.decode_low > p.decode_high / p.decode_low);
@@ -315,11 +318,11 @@ static void the_machine_is_watched_where_kernels_were_timed(void **state)
     CHECK_OK(config_parse(&two, "threads=2", &why));
     b->ceilings.threads_all = 4;
     CHECK_OK(conditions_watch_open(&w, &all, &b->machine, &b->ceilings, &why));
-    conditions_watch_look(&w);
+    conditions_watch_look(&w, getpid());
     CHECK(!conditions_of(&w).memory_ratio && !conditions_of(&w).core_ratio); /* they never were */
     conditions_watch_close(&w);
     b->ceilings.kernels.pace[0] = b->ceilings.kernels.pace[1] = 1e9f;
-    b->ceilings.kernels.multiply[0] = b->ceilings.kernels.multiply[1] = 1e10f;
+    b->ceilings.kernels.compute[0] = b->ceilings.kernels.compute[1] = 1e10f;
     CHECK_OK(conditions_watch_open(&w, &two, &b->machine, &b->ceilings, &why));
     CHECK(!w.pace); /* not with two of four */
     conditions_watch_close(&w);
@@ -327,7 +330,7 @@ static void the_machine_is_watched_where_kernels_were_timed(void **state)
     for (int i = 0; i < 2 && isa == isa_detect(); i++) {
         CHECK_OK(conditions_watch_open(&w, i ? &one : &all, &b->machine, &b->ceilings, &why));
         CHECK(!conditions_of(&w).memory_ratio && !conditions_of(&w).core_ratio);
-        conditions_watch_look(&w);
+        conditions_watch_look(&w, getpid());
         const struct conditions now = conditions_of(&w);
         CHECK(now.memory_ratio > 1e-3 && now.memory_ratio < 1e3 && now.core_ratio > 1e-4 &&
               now.core_ratio < 1e4);

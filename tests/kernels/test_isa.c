@@ -142,19 +142,23 @@ static void ceilings(void **state)
     CHECK(ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = 2 }, 8 << 20, 0.005) > 1e6);
     CHECK(isnan(ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = 1 }, 0, 0.005)));
     struct pacer *pace;
+    struct backend *backend;
     struct err why = { 0 };
-    CHECK_OK(pace_open(&pace, usable, 2, &why));
+    const struct backend_options two = { .threads = 2, .isa = usable, .precision = PRECISION_AUTO };
+    CHECK_OK(backend_open(&backend, "cpu", &two, &why));
+    CHECK_OK(backend_reserve(backend, &(struct backend_work){ .rows = 1, .cols = PACE_COLS }, &why));
+    CHECK_OK(pace_open(&pace, backend, &why));
     const double read_s = pace_read_s(pace);
     CHECK(read_s > 0 && read_s < 1e-6);
-    const double multiply_s = pace_multiply_s(pace);
-    CHECK(multiply_s > 0 && multiply_s < 1e-6);
+    const double compute_s = pace_compute_s(pace, backend);
+    CHECK(compute_s > 0 && compute_s < 1e-6);
     CHECK(pace_usual_s((double[]){ 9, 1, 3, 2 }, 4) == 2.5); /* the least and the most are left out */
     CHECK(pace_usual_s((double[]){ 7 }, 1) == 7 && isnan(pace_usual_s(NULL, 0)));
     CHECK(pace_best_s((double[]){ 9, 1, 3, 2, 8, 7, 6, 5, 4, 10 }, 10) == 2); /* one in ten is quicker */
     CHECK(pace_best_s((double[]){ 7 }, 1) == 7 && isnan(pace_best_s(NULL, 0)));
     pace_close(pace);
     pace_close(NULL);
-    CHECK(pace_open(&pace, usable, 0, &why) == ERR_USAGE && !pace);
+    backend_close(backend);
     struct numa *nodes;
     CHECK(!numa_open(&nodes, NULL));
     struct ceiling_reading what = { .threads = 2, .nodes = nodes, .near = true };

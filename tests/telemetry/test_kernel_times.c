@@ -31,10 +31,20 @@ static void measured_in_a_moment(void **state)
         CHECK((k.stream[f][1] > 0) == (back.stream[f][1] > 0));
     }
     CHECK(fabsf(back.pace[1] - k.pace[1]) <= 1e-3f * k.pace[1] && k.pace[1] > 1e8f);
-    CHECK(fabsf(back.multiply[1] - k.multiply[1]) <= 1e-3f * k.multiply[1] && k.multiply[1] > 1e8f);
+    CHECK(fabsf(back.compute[1] - k.compute[1]) <= 1e-3f * k.compute[1] && k.compute[1] > 1e8f);
     CHECK(back.measured && back.stream_bytes == k.stream_bytes);
     CHECK(k.measured_unix_ms > 1700000000000 && back.measured_unix_ms == k.measured_unix_ms);
     json_decref(text);
+}
+
+static void computing_hides_waiting_and_back(void **state)
+{
+    (void)state;
+    CHECK(fabs(kernel_time_together(1e-11, 1e-11) / 1e-11 - pow(2, 0.25)) < 1e-9);
+    CHECK(fabs(kernel_time_together(1e-11, 5e-11) / 5e-11 - 1) < 1e-3 && kernel_time_together(0, 3) == 3);
+    for (double waiting = 1; waiting < 10; waiting += 0.7)
+        CHECK(fabs(kernel_time_waiting(kernel_time_together(1, waiting), 1) - waiting) < 1e-9);
+    CHECK(fabs(kernel_time_waiting(2, 2) - 0.1) < 1e-12 && fabs(kernel_time_waiting(2, 3) - 0.1) < 1e-12);
 }
 
 static bool refuse(void *ctx, const char *what, double done)
@@ -77,6 +87,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(measured_in_a_moment),
+        cmocka_unit_test(computing_hides_waiting_and_back),
         cmocka_unit_test(can_be_ended),
         cmocka_unit_test(damaged_text_is_unknown),
     };

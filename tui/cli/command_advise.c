@@ -196,7 +196,7 @@ static void add_basis(struct table *t, const struct advice *best, const struct m
         table_note(
             t,
             "predicted from shares of the machine's ceilings, so intervals are wide; qdyno detect --kernels "
-            "(45 s) narrows them, nothing above was measured yet");
+            "(55 s) narrows them, nothing above was measured yet");
 }
 
 static void describe_model(struct table *t, const char *path)

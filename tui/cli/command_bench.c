@@ -307,10 +307,10 @@ static enum err_code one_workload(struct bench *b, struct arm *arm, const struct
     b->repetition = 0;
     if (!args_has(b->a, "--no-warmup")) rc = one_cell(b, arm, &t, true, why);
     conditions_watch_restart(&b->conditions);
-    conditions_watch_look(&b->conditions);
+    conditions_watch_look(&b->conditions, arm_pid(arm));
     for (b->repetition = 1; b->repetition <= b->repetitions && !rc; b->repetition++) {
         rc = one_cell(b, arm, &t, false, why);
-        conditions_watch_look(&b->conditions);
+        conditions_watch_look(&b->conditions, arm_pid(arm));
     }
     if (t.all.n) {
         json_t *row = new_row(b);

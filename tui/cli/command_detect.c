@@ -12,7 +12,7 @@ const struct cli_flag FLAGS_DETECT[] = {
       "measure read bandwidth and arithmetic now (at most 10 s, and some seconds each OpenCL device); kept for later commands",
       FLAG_SWITCH },
     { "--kernels", NULL, NULL,
-      "measure how long our own kernels take, too (up to 45 s): predictions stand on it; kept", FLAG_SWITCH },
+      "measure how long our own kernels take, too (up to 55 s): predictions stand on it; kept", FLAG_SWITCH },
     { "--shapes", NULL, "DEVICE",
       "measure in which shapes products run fastest on an OpenCL device, e.g. opencl:0 (minutes); kept for later runs",
       FLAG_TEXT },

@@ -261,7 +261,7 @@ static void check_ceilings(struct doctor *d)
         say(d, NOTE, "qdyno detect --probe", "not measured yet");
     else
         say(d, c.kernels.measured ? GOOD : NOTE,
-            c.kernels.measured ? "" : "narrower predictions: qdyno detect --kernels (45 s)",
+            c.kernels.measured ? "" : "narrower predictions: qdyno detect --kernels (55 s)",
             "%.1f GB/s read, measured %s%s", c.read_bytes_s_all * 1e-9,
             clock_iso8601(c.measured_unix_ms, when, sizeof when),
             c.kernels.measured ? "; kernels timed" : "");
