@@ -4,6 +4,7 @@
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "advisor/cost.h"
@@ -45,15 +46,14 @@ void conditions_watch_restart(struct conditions_watch *w)
 static int processor_of(int pid)
 {
     enum { BEHIND_NAME = 37 };
-    char path[64], text[1024] = "";
+    char path[64], *text = NULL;
     int cpu = -1;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *f = pid > 0 ? fopen(path, "re") : NULL;
-    if (f && !fgets(text, sizeof text, f)) text[0] = 0;
-    if (f) fclose(f);
+    if (pid <= 0 || file_read(&text, NULL, path, 4096, NULL)) return -1;
     const char *at = strrchr(text, ')'); /* a name may hold anything */
     for (int i = 0; at && i < BEHIND_NAME; i++) at = strchr(at + 1, ' ');
     if (at && sscanf(at, "%d", &cpu) != 1) cpu = -1;
+    free(text);
     return cpu;
 }
 

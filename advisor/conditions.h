@@ -19,8 +19,8 @@ struct conditions {
 
 enum { CONDITIONS_LOOKS = 512 };
 struct conditions_watch {
-    struct backend *backend; /* owned, as is */
-    struct pacer *pace;      /* NULL: there is nothing to compare with */
+    struct backend *backend; /* owned */
+    struct pacer *pace;      /* owned; NULL: there is nothing to compare with */
     int threads;
     double read_then_s, compute_then_s;
     double read_now_s[CONDITIONS_LOOKS], compute_now_s[CONDITIONS_LOOKS]; /* the last since the restart */

@@ -43,8 +43,8 @@ struct kernel_times {
 };
 
 /* A weight that comes from memory is waited for while others are worked on: of both times together most is
- * the longer one, and where they are near each other neither hides the other quite. Fourth powers add up;
- * what formats take in a cache and from memory on a quiet and on a busy machine lies within a tenth of it. */
+ * the longer one, and where they are near each other neither hides the other quite. Fourth powers add up: of
+ * 44 decode rates on a busy machine that left 10 % of scatter, plain sums 12 %. */
 double kernel_time_together(double computing_s, double waiting_s);
 /* The other way: what waiting alone takes, where both together take `all_s`; a twentieth of it at least. */
 double kernel_time_waiting(double all_s, double computing_s);
