@@ -305,10 +305,9 @@ static void put_conditions(struct cost *c, const struct conditions *now)
 {
     static const double FASTEST = 0.5, SLOWEST = 4; /* beyond, it is the looks' noise */
     const struct kernel_times *k = &c->ceilings->kernels;
-    const struct format *f = &FORMATS[FORMAT_Q8_0];
     const int all = c->threads >= c->threads_all;
     const double cached = (double)k->product[FORMAT_Q8_0][KERNEL_VARIANT_AUTO][0][all];
-    const double then = (double)f->block_bytes / f->block_weights / (double)k->pace[all];
+    const double then = 1 / (double)k->pace[all];
     c->computing = now->core_ratio > 0 ? 1 / now->core_ratio : 1;
     c->waiting = 1;
     if (!(now->memory_ratio > 0)) return;

@@ -546,7 +546,7 @@ enum { PACE_BYTES = 128 << 20, PACE_COLS = 2048 };
  * long. *out owned: pace_close, before the backend. Errors: ERR_NOMEM (the bank), as backend_weight_bind. */
 enum err_code pace_open(struct pacer **out, struct backend *backend, struct err *why);
 void pace_close(struct pacer *p);    /* NULL is fine */
-double pace_read_s(struct pacer *p); /* seconds a byte of weights; takes some milliseconds */
+double pace_read_s(struct pacer *p); /* seconds a weight; takes some milliseconds */
 /* Seconds a weight of all threads of a backend together, the pacer's or one of as many; some 0.1 ms. */
 double pace_compute_s(struct pacer *p, struct backend *on);
 /* Of several such readings, which it sorts: the mean of their middle half. Pace has two levels and more, so

@@ -125,7 +125,7 @@ double pace_read_s(struct pacer *p)
         m.w = &p->weight[i];
         backend_matmul(p->backend, &m, 1);
     }
-    return (double)MAX(clock_ns() - from, (int64_t)1) * 1e-9 / PACE_BYTES;
+    return (double)MAX(clock_ns() - from, (int64_t)1) * 1e-9 / ((double)MATRICES * WIDE * WIDE);
 }
 
 static int by_value(const void *a, const void *b)

@@ -28,7 +28,7 @@ struct kernel_times {
     int64_t measured_unix_ms;                                     /* 0: nobody wrote down when */
     float product[FORMAT_COUNT][KERNEL_VARIANTS][KERNEL_ROWS][2]; /* per weight, weights in a cache */
     float stream[FORMAT_COUNT][2];                                /* per weight, one row, from memory */
-    float pace[2];               /* bytes/s that weights usually came at then (pace_usual_s) */
+    float pace[2];               /* weights/s that usually came then, in q8_0 from memory (pace_read_s) */
     float compute[2];            /* weights/s of all threads at their best then, in caches (pace_best_s) */
     float edge[FORMAT_COUNT][2]; /* per row and element of input or output beside the weights (auto) */
     float region[2];             /* of a product, whatever its size */

@@ -401,7 +401,7 @@ static void scale(float (*pairs)[2], int n, int t, double by)
 /* What took `looks` at memory, as if cores had been at their best: what is waited for is what both together
  * took at that moment less what computing took then. */
 struct moment_of_reading {
-    double usual_s; /* of a look at memory, a weight */
+    double usual_s; /* of a look at memory */
     double slower;  /* cores took so many times what they take at best */
 };
 
@@ -413,17 +413,13 @@ static double from_memory(const struct moment_of_reading *m, double looks, doubl
 
 static void put_streams(struct bench *b, int t, const struct moment_of_reading *m)
 {
-    const struct format *look = &FORMATS[FORMAT_Q8_0];
     struct kernel_times *k = b->out;
-    const double bytes = (double)look->block_bytes / look->block_weights;
     const double look_s = from_memory(m, 1, (double)k->product[FORMAT_Q8_0][KERNEL_VARIANT_AUTO][0][t]);
-    if (usable(look_s)) k->pace[t] = (float)(bytes / look_s);
+    if (usable(look_s)) k->pace[t] = (float)(1 / look_s);
     for (int f = 0; f < FORMAT_COUNT; f++) {
-        /* of a byte's look at memory, in looks of a weight */
-        const double weight = from_memory(m, samples_middle(&b->stream[f][t]) / bytes,
+        const double weight = from_memory(m, samples_middle(&b->stream[f][t]),
                                           (double)k->product[f][KERNEL_VARIANT_AUTO][0][t]);
-        const double pair = from_memory(m, samples_middle(&b->far[f][t]) / bytes,
-                                        (double)k->attend_one[f][t]);
+        const double pair = from_memory(m, samples_middle(&b->far[f][t]), (double)k->attend_one[f][t]);
         if (usable(weight)) k->stream[f][t] = (float)weight;
         if (usable(pair)) k->attend_far[f][t] = (float)pair;
     }
@@ -432,7 +428,6 @@ static void put_streams(struct bench *b, int t, const struct moment_of_reading *
 /* All of them as if the machine had been one and the same: memory as it usually was, cores at their best. */
 static void put_seconds(struct bench *b, int t)
 {
-    const struct format *look = &FORMATS[FORMAT_Q8_0];
     struct kernel_times *k = b->out;
     const double best_s = stopwatch_best_compute_s(b->watch[t]);
     if (!usable(best_s)) return; /* nothing was timed */
@@ -444,10 +439,10 @@ static void put_seconds(struct bench *b, int t)
     scale(&k->region, 1, t, best_s);
     scale(&k->glue, 1, t, best_s);
     scale(&k->glue_element, 1, t, best_s);
-    put_streams(b, t,
-                &(struct moment_of_reading){
-                    .usual_s = stopwatch_usual_read_s(b->watch[t]) * look->block_bytes / look->block_weights,
-                    .slower = fmax(stopwatch_usual_beside_s(b->watch[t]) / best_s, 1) });
+    put_streams(
+        b, t,
+        &(struct moment_of_reading){ .usual_s = stopwatch_usual_read_s(b->watch[t]),
+                                     .slower = fmax(stopwatch_usual_beside_s(b->watch[t]) / best_s, 1) });
 }
 
 static enum err_code bench_backend(struct backend **out, const struct bench *b, enum kernel_variant v, int t,

@@ -35,7 +35,7 @@ double stopwatch_computing(struct stopwatch *w, struct backend *backend, stopwat
 void stopwatch_reading(struct stopwatch *w, struct backend *backend, struct samples *to, stopwatch_work *work,
                        void *arg, double units);
 
-/* Seconds of a look: as it usually was at the memory (a byte), at its best at the cores (a weight): whatever
+/* Seconds of a look: a weight as it usually was at the memory, at its best at the cores: whatever
  * disturbs them makes it longer. NAN when nobody looked. They sort: after the last timing. */
 double stopwatch_usual_read_s(struct stopwatch *w);
 double stopwatch_usual_beside_s(struct stopwatch *w); /* the cores, when memory was looked at */
