@@ -97,6 +97,22 @@ static inline void cpu_run(struct cpu *b, int64_t elements, threadpool_fn *fn, v
         threadpool_run(b->base.pool, fn, arg);
 }
 
+/* What a member holds of work that is handed out: [next, end). Starts at { 0 }. */
+struct lot {
+    int64_t next, end;
+};
+
+/* Another lot, of `all` things: a fair share of half of what is left, or `least`. Long at first, as what is
+ * asked for ahead of a lot's end was asked for in vain; in the end nobody waits long for a slower member.
+ * False: nothing is left. */
+static inline bool lot_take(struct cpu *b, struct lot *l, int64_t all, int64_t least, int size)
+{
+    const int64_t share = MAX((all - l->end) / (2 * size), least);
+    l->next = threadpool_next(b->base.pool, share);
+    l->end = MIN(l->next + share, all);
+    return l->next < all;
+}
+
 /* [*from, *to): this member's part of n things. */
 static inline void share_of(int64_t n, int member, int size, int64_t *from, int64_t *to)
 {

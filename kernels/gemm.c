@@ -2,9 +2,10 @@
  * the scheme's own operand and multiplied with all rows while the panel is in cache.
  *
  * The activations are packed first (all members, one barrier): k blocks of kc inputs, in each of them slivers
- * of 32 tokens, every sliver contiguous - rows 4 KiB apart would fall into the same cache set. Then each
- * member walks its share of the weight rows: for every mc rows of x and kc inputs (whose packed form stays in
- * the second cache) it unpacks panel after panel and multiplies. Sums over several k blocks meet in y.
+ * of 32 tokens, every sliver contiguous - rows 4 KiB apart would fall into the same cache set. Then members
+ * take lots of panels, as many as their cores get done: for every mc rows of x and kc inputs (whose packed
+ * form stays in the second cache) they unpack panel after panel and multiply. Sums over several k blocks meet
+ * in y.
  *
  * Two variations: a single sliver needs no panels where the scheme can do without (multiply_few), and a gated
  * pair of products shares its panels, so that only act(gate) * up is ever written. */
@@ -15,6 +16,7 @@
 
 enum {
     ROW_GROUP = 16,
+    FEW_LOT = 4,         /* panels: weights asked for ahead of a lot's end were asked for in vain */
     FAR_BYTES = 1 << 20, /* results beyond this are not in the second cache any more when they are wanted */
 };
 
@@ -29,6 +31,7 @@ struct gemm {
     bool few;             /* by multiply_few */
     int64_t cols, padded; /* padded: tokens up to a whole sliver */
     int kc;               /* inputs of a packed block */
+    int panel_groups;     /* at most in one panel */
 };
 
 /* One panel's way through a member. */
@@ -279,59 +282,89 @@ static void multiply(const struct panel *p, int64_t from, int64_t to)
     }
 }
 
-/* This member's rows of a matrix, in whole groups. */
-static void rows_share(const struct weight *w, int member, int size, int64_t *from, int64_t *to)
+static int64_t groups_of(const struct matmul *m)
 {
-    share_of((w->rows + ROW_GROUP - 1) / ROW_GROUP, member, size, from, to);
-    *from *= ROW_GROUP;
-    *to = MIN(*to * ROW_GROUP, w->rows);
+    return (m->w->rows + ROW_GROUP - 1) / ROW_GROUP;
 }
 
-/* This member's rows of every product, for tokens [from, to) and inputs [k0, k0 + k). */
-static void block_run(const struct gemm *g, struct panel *p, int member, int size, int64_t from, int64_t to)
+/* As many for each member, where they are equally fast. */
+static int64_t panels_of(const struct gemm *g, const struct matmul *m, int size)
 {
-    const int step = g->gate ? g->k->panel_rows / 2 / ROW_GROUP * ROW_GROUP : g->k->panel_rows;
-    for (int j = 0; j < g->count; j++) {
-        int64_t first, last;
-        rows_share(g->m[j].w, member, size, &first, &last);
-        p->m = &g->m[j];
-        for (p->row0 = first; p->row0 < last; p->row0 += step) {
-            p->rows = (int)MIN((int64_t)step, last - p->row0);
-            const int64_t groups = (p->rows + ROW_GROUP - 1) / ROW_GROUP;
-            unpack(p, p->m->w, 0);
-            find_adjustment(p, p->m, 0);
-            if (g->gate) unpack(p, g->gate->w, groups), find_adjustment(p, g->gate, groups);
-            multiply(p, from, to);
+    const int64_t groups = groups_of(m), least = (groups + g->panel_groups - 1) / g->panel_groups;
+    return MIN(round_up(least, size), groups);
+}
+
+/* Panel `index` of all that all products have. */
+static void place_panel(const struct gemm *g, struct panel *p, int64_t index, int size)
+{
+    int64_t from, to;
+    for (p->m = g->m; index >= panels_of(g, p->m, size); p->m++) index -= panels_of(g, p->m, size);
+    share_of(groups_of(p->m), (int)index, (int)panels_of(g, p->m, size), &from, &to);
+    p->row0 = from * ROW_GROUP;
+    p->rows = (int)(MIN(to * ROW_GROUP, p->m->w->rows) - p->row0);
+}
+
+/* A placed panel, for tokens [from, to) and its inputs. */
+static void panel_run_many(const struct gemm *g, struct panel *p, int64_t from, int64_t to)
+{
+    const int64_t groups = (p->rows + ROW_GROUP - 1) / ROW_GROUP;
+    unpack(p, p->m->w, 0);
+    find_adjustment(p, p->m, 0);
+    if (g->gate) unpack(p, g->gate->w, groups), find_adjustment(p, g->gate, groups);
+    multiply(p, from, to);
+}
+
+/* A placed panel for the few tokens there are, with all inputs. */
+static void panel_run_few(const struct gemm *g, struct panel *p)
+{
+    const struct delivery d = delivery_of(p, p->m, 0, g->m->n);
+    struct few_product few = { .u = unpacking_of(g, p->m->w, p->row0, 0),
+                               .sliver = g->in.shared,
+                               .tokens = g->m->n,
+                               .c = p->products,
+                               .zero = p->in->zero };
+    few.u.rows = p->rows;
+    few.u.k = p->k;
+    few.u.group = p->weights;
+    g->k->multiply_few(&few);
+    find_adjustment(p, p->m, 0);
+    adjust(p, p->m, 0, 0);
+    deliver(p, &d);
+}
+
+/* Panels [first, last) of all, for the tokens from `from` on that stay in the second cache. */
+static void panels_run(const struct gemm *g, struct panel *p, int64_t first, int64_t last, int64_t from,
+                       int size)
+{
+    const int64_t to = MIN(from + g->k->mc, g->padded), depth = g->few ? g->cols : g->kc;
+    for (p->k0 = 0; p->k0 < g->cols; p->k0 += depth) {
+        p->k = (int)MIN(depth, g->cols - p->k0);
+        for (int64_t i = first; i < last; i++) {
+            place_panel(g, p, i, size);
+            if (g->few)
+                panel_run_few(g, p);
+            else
+                panel_run_many(g, p, from, to);
         }
     }
 }
 
-static void few_run(const struct gemm *g, struct panel *p, int member, int size)
+/* All panels once for every mc tokens. A lot begins with tokens that another member had, once for every block
+ * of inputs: where there is one block, they are there from the lot before. */
+static void lots_run(const struct gemm *g, struct panel *p, int size)
 {
-    const int step = g->k->few_rows;
-    p->k = (int)g->cols;
-    for (int j = 0; j < g->count; j++) {
-        const struct weight *w = g->m[j].w;
-        int64_t first, last;
-        rows_share(w, member, size, &first, &last);
-        p->m = &g->m[j];
-        for (p->row0 = first; p->row0 < last; p->row0 += step) {
-            p->rows = (int)MIN((int64_t)step, last - p->row0);
-            const struct delivery d = delivery_of(p, p->m, 0, g->m->n);
-            struct few_product few = { .u = unpacking_of(g, w, p->row0, 0),
-                                       .sliver = g->in.shared,
-                                       .tokens = g->m->n,
-                                       .c = p->products,
-                                       .zero = p->in->zero };
-            few.u.rows = p->rows;
-            few.u.k = p->k;
-            few.u.group = p->weights;
-            g->k->multiply_few(&few);
-            find_adjustment(p, p->m, 0);
-            adjust(p, p->m, 0, 0);
-            deliver(p, &d);
+    const int64_t sweeps = g->few ? 1 : (g->padded + g->k->mc - 1) / g->k->mc;
+    int64_t panels = 0, least = g->few ? FEW_LOT : 1;
+    for (int j = 0; j < g->count; j++) panels += panels_of(g, &g->m[j], size);
+    if (!g->few && g->cols > g->kc && g->k->long_lots) least = panels;
+    least = MAX(MIN(least, panels / size), (int64_t)1);
+    for (struct lot lot = { 0 }; lot_take(g->b, &lot, sweeps * panels, least, size);)
+        while (lot.next < lot.end) {
+            const int64_t sweep = lot.next / panels, first = lot.next % panels;
+            const int64_t last = MIN(panels, first + lot.end - lot.next);
+            panels_run(g, p, first, last, sweep * g->k->mc, size);
+            lot.next += last - first;
         }
-    }
 }
 
 static void gemm_member(void *arg, int member, int size)
@@ -351,14 +384,7 @@ static void gemm_member(void *arg, int member, int size)
     pack_share(g, &in, p.weights, member, size);
     threadpool_barrier(g->b->base.pool);
     if (gk->begin) gk->begin();
-    if (g->few) few_run(g, &p, member, size);
-    for (int64_t from = 0; from < g->padded && !g->few; from += gk->mc) {
-        const int64_t to = MIN(from + gk->mc, g->padded);
-        for (p.k0 = 0; p.k0 < g->cols; p.k0 += gk->kc) {
-            p.k = (int)MIN((int64_t)gk->kc, g->cols - p.k0);
-            block_run(g, &p, member, size, from, to);
-        }
-    }
+    lots_run(g, &p, size);
     if (gk->end) gk->end();
 }
 
@@ -371,6 +397,10 @@ static void run(struct gemm *g)
     g->padded = round_up(g->m->n, SLIVER);
     g->few = !g->gate && g->k->multiply_few && g->m->n <= SLIVER;
     g->kc = g->few ? g->k->few_depth : g->k->kc;
+    g->panel_groups = (g->few    ? g->k->few_rows
+                       : g->gate ? g->k->panel_rows / 2
+                                 : g->k->panel_rows) /
+                      ROW_GROUP;
     cpu_run(g->b, products / PRODUCTS_AN_ELEMENT, gemm_member, g);
 }
 

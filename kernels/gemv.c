@@ -198,21 +198,6 @@ static int64_t runs_of(const struct matmul *m, int size)
     return (m->w->rows + step - 1) / step;
 }
 
-/* The runs a member holds, of all runs of all products. */
-struct turn {
-    int64_t run, end;
-};
-
-/* The next run, or a new lot of them: a fair share of half of what is left. What is asked for ahead of a
- * lot's end was asked for in vain, so lots are long at first; in the end nobody waits long for the others. */
-static void turn_next(const struct gemv *g, struct turn *t, int64_t runs, int size)
-{
-    if (++t->run < t->end) return;
-    const int64_t lot = MAX((runs - t->end) / (2 * size), (int64_t)1);
-    t->run = threadpool_next(g->b->base.pool, lot);
-    t->end = t->run + lot;
-}
-
 static void gemv_member(void *arg, int member, int size)
 {
     struct gemv own = *(const struct gemv *)arg; /* members settle their inputs by themselves */
@@ -224,14 +209,15 @@ static void gemv_member(void *arg, int member, int size)
     }
     int64_t first = 0, runs = 0;
     for (int j = 0; j < g->count; j++) runs += runs_of(&g->m[j], size);
-    struct turn t = { -1, 0 };
-    turn_next(g, &t, runs, size);
-    for (int j = 0; j < g->count; j++) {
+    struct lot lot = { 0 };
+    bool more = lot_take(g->b, &lot, runs, 1, size);
+    for (int j = 0; j < g->count && more; j++) {
         const struct matmul *m = &g->m[j];
         const int64_t step = run_rows(m, size), last = first + runs_of(m, size);
-        for (; t.run < last; turn_next(g, &t, runs, size)) {
-            const int64_t from = (t.run - first) * step;
+        while (more && lot.next < last) {
+            const int64_t from = (lot.next - first) * step;
             rows_run(g, m, from, MIN(from + step, m->w->rows));
+            more = ++lot.next < lot.end || lot_take(g->b, &lot, runs, 1, size);
         }
         first = last;
     }

@@ -187,6 +187,7 @@ struct gemm_kernel {
     int depth;         /* inputs to which operands are padded; 0: DEPTH_STEP */
     int panel_step;    /* bytes that `depth` inputs take of 16 weight rows */
     int sliver_step;   /* and of SLIVER tokens */
+    bool long_lots;    /* so fast that slivers from the third cache are waited for (supposed) */
     /* Around a thread's calls of the others (tile state); NULL: nothing to do. */
     void (*begin)(void);
     void (*end)(void);

@@ -193,6 +193,7 @@ const struct gemm_kernel GEMM_BF16_AMX = {
     .panel_rows = PANEL_ROWS,
     .kc = KC,
     .mc = MC,
+    .long_lots = true,
     .panel_step = AMX_TILE_WEIGHTS * sizeof(uint16_t),
     .sliver_step = 2 * AMX_TILE_WEIGHTS * sizeof(uint16_t),
     .begin = amx_begin,

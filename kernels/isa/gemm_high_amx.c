@@ -142,6 +142,7 @@ const struct gemm_kernel GEMM_HIGH_AMX = {
     .panel_rows = PANEL_ROWS,
     .kc = KC,
     .mc = MC,
+    .long_lots = true,
     .panel_step = 2 * AMX_TILE_WEIGHTS * sizeof(uint16_t),
     .sliver_step = 4 * AMX_TILE_WEIGHTS * sizeof(uint16_t),
     .begin = amx_begin,

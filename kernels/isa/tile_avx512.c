@@ -19,7 +19,10 @@ ALWAYS_INLINE void part(const struct tile *t, int i, int j, const int rows, cons
     for (int k = 0; k < t->k; k++, b += t->ldb) {
         __m512 x[2];
 #pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++) x[v] = _mm512_maskz_loadu_ps(lanes[v], b + 16 * v);
+        for (int v = 0; v < vectors; v++) {
+            gemm_f32_ask(t, b + 16 * v);
+            x[v] = _mm512_maskz_loadu_ps(lanes[v], b + 16 * v);
+        }
 #pragma GCC unroll 12
         for (int r = 0; r < rows; r++) {
             const __m512 w = _mm512_set1_ps(a[r * t->lda + k]);

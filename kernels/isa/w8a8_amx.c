@@ -133,6 +133,7 @@ const struct gemm_kernel GEMM_W8A8_AMX = {
     .panel_rows = PANEL_ROWS,
     .kc = KC,
     .mc = MC,
+    .long_lots = true,
     .depth = W8A8_DEPTH,
     .panel_step = W8A8_TILE,
     .sliver_step = 2 * W8A8_TILE,
