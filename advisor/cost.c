@@ -191,6 +191,12 @@ static double measured_product(const struct cost *c, const struct format *f, int
     return isnan(here) || isnan(there) ? NAN : usual * here / there;
 }
 
+/* How much longer now than on cores at their best, what feels so much of it. */
+static double slowed(const struct cost *c, double feels)
+{
+    return pow(c->computing, feels);
+}
+
 /* What stands for it: arithmetic at the share that such kernels reach. */
 static double assumed_product(const struct cost *c, const struct format *f, int n)
 {
@@ -207,7 +213,7 @@ static double assumed_product(const struct cost *c, const struct format *f, int 
     return fmax(one, many);
 }
 
-/* Log-log between the row counts that were measured. */
+/* On cores at their best. Log-log between the row counts that were measured. */
 static double product_per_weight(struct cost *c, const struct format *f, int n)
 {
     int r = 0;
@@ -222,7 +228,7 @@ static double product_per_weight(struct cost *c, const struct format *f, int n)
     /* beyond the last, in proportion */
     const double seconds = n >= KERNEL_ROWS_AT[KERNEL_ROWS - 1] ? b * n / KERNEL_ROWS_AT[KERNEL_ROWS - 1]
                                                                 : a * exp(slope * (log(n) - from));
-    return seconds * barred(c, f, n) * c->computing;
+    return seconds * barred(c, f, n);
 }
 
 /* Bytes/s when so much is read again and again; NAN: not measured. */
@@ -286,7 +292,7 @@ static double from_where_it_lies(const struct cost *c, double near, double far, 
     return kernel_time_together(near * c->computing, kernel_time_waiting(far, near) * share * c->waiting);
 }
 
-/* Seconds a weight that one row pays for reading it from where it lies. */
+/* Seconds a weight that one row pays for reading it from where it lies; `cached`: on cores at their best. */
 static double read_per_weight(struct cost *c, const struct format *f, double cached)
 {
     const double bytes = (double)f->block_bytes / f->block_weights;
@@ -296,7 +302,7 @@ static double read_per_weight(struct cost *c, const struct format *f, double cac
         const bool in_cache = c->footprint <= (double)cost_cache_bytes(c->machine);
         return in_cache ? 0 : bytes / (c->bandwidth * SHARES.stream * shared_node(c));
     }
-    return from_where_it_lies(c, cached / c->computing, far, share);
+    return from_where_it_lies(c, cached, far, share);
 }
 
 /* A look at memory is a row of q8_0, which waits while it computes: how long computing takes now says the
@@ -355,9 +361,10 @@ double cost_product(struct cost *c, const struct format *f, int64_t rows, int64_
         per_weight = fmax(per_weight - there, 0.4 * per_weight);
         per_weight += edge * n * (double)(rows + cols) / weights;
     }
-    if (c->cached) return weights * per_weight;
+    const double computing = per_weight * slowed(c, kernel_feels(f, &c->options, n));
+    if (c->cached) return weights * computing;
     const double reading = read_per_weight(c, f, fmin(per_weight, product_per_weight(c, f, 1)));
-    return weights * fmax(per_weight, reading);
+    return weights * fmax(computing, reading);
 }
 
 double cost_regions(struct cost *c, int count)
@@ -396,9 +403,10 @@ static double attend_many(struct cost *c, const struct cost_attention *a)
     const double ratio = (double)f16[c->variant][1] / (double)f16[KERNEL_VARIANT_AUTO][1];
     const double per = of_both(c, c->ceilings->kernels.attend_many[a->k - FORMATS][KERNEL_VARIANT_AUTO],
                                c->ceilings->kernels.attend_many[a->v - FORMATS][KERNEL_VARIANT_AUTO]);
-    if (!isnan(per)) return per * (ratio > 0 && isfinite(ratio) ? ratio : 1) * c->computing;
+    if (!isnan(per))
+        return per * (ratio > 0 && isfinite(ratio) ? ratio : 1) * slowed(c, KERNEL_FEELS_ATTENTION);
     c->assumed++;
-    return 4 / (cost_operations(c, "f32_fma") * SHARES.attend_many) * c->computing;
+    return 4 / (cost_operations(c, "f32_fma") * SHARES.attend_many) * slowed(c, KERNEL_FEELS_ATTENTION);
 }
 
 double cost_attention(struct cost *c, const struct cost_attention *a)

@@ -42,6 +42,12 @@ struct kernel_times {
     int64_t stream_bytes;                                /* that `stream` was measured with */
 };
 
+/* A core whose sibling is busy takes longer for everything, but not equally: where one row takes s times as
+ * long, products of many take s to the power of this, 1 to 0.55: integers wait for each other rather than for
+ * a unit that the sibling has. Of 26000 runs in ten formats between looks at a Zen 5's cores. */
+double kernel_feels(const struct format *f, const struct backend_options *o, int rows);
+extern const double KERNEL_FEELS_ATTENTION; /* the same of many rows that look back */
+
 /* A weight that comes from memory is waited for while others are worked on: of both times together most is
  * the longer one, and where they are near each other neither hides the other quite. Fourth powers add up: of
  * 44 decode rates on a busy machine that left 10 % of scatter, plain sums 12 %. */

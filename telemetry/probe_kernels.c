@@ -40,10 +40,11 @@ struct bench {
     uint8_t *small; /* one matrix of WIDE x WIDE, f32 at most */
     uint8_t *bank;  /* BANK_BYTES */
     float *numbers; /* [WIDE] N(0, 1) or near it */
-    struct samples one[FORMAT_COUNT][2], stream[FORMAT_COUNT][2], far[FORMAT_COUNT][2], read[KERNEL_READS][2];
+    struct samples one[FORMAT_COUNT][2], most[FORMAT_COUNT][2], stream[FORMAT_COUNT][2], far[FORMAT_COUNT][2],
+        read[KERNEL_READS][2];
     float deep[FORMAT_COUNT][2], shallow[FORMAT_COUNT][2]; /* one row's look at DEPTH tokens, at an eighth */
     struct backend *backend[2]; /* with what is usual; others are opened while they are timed */
-    struct stopwatch *watch[2]; /* of these: all but reads is told in its looks until put_seconds */
+    struct stopwatch *watch[2]; /* of these: what it told becomes seconds at best in put_seconds */
 };
 
 static double now_s(void)
@@ -108,23 +109,41 @@ struct shape {
     int n; /* of x */
 };
 
-/* One product; NAN where the format cannot be run so. */
-static double product_looks(struct bench *b, struct backend *backend, const struct format *f, struct shape s,
-                            int t)
+static struct backend_options options_of(const struct bench *b, enum kernel_variant v, int t)
+{
+    static const enum precision PRECISION[KERNEL_VARIANTS] = { PRECISION_AUTO, PRECISION_HIGHEST,
+                                                               PRECISION_HIGH, PRECISION_MEDIUM,
+                                                               PRECISION_AUTO };
+    const bool int8 = v == KERNEL_VARIANT_INT8;
+    return (struct backend_options){ .threads = b->threads[t],
+                                     .isa = b->isa,
+                                     .precision = PRECISION[v],
+                                     .activations = int8 ? ACTIVATIONS_INT8 : ACTIVATIONS_AUTO };
+}
+
+static double feels(const struct bench *b, const struct format *f, enum kernel_variant v, int rows)
+{
+    const struct backend_options o = options_of(b, v, 0);
+    return kernel_feels(f, &o, rows);
+}
+
+/* Seconds of one product (stopwatch_computing); NAN where the format cannot be run so. */
+static double product_s(struct bench *b, struct backend *backend, const struct format *f,
+                        enum kernel_variant v, struct shape shape, int t)
 {
     struct weight w;
-    if (s.cols % f->block_weights) return NAN;
-    fill_rows(b, f, b->small, s.rows, s.cols);
-    if (backend_weight_bind(backend, &w, f, s.rows, s.cols, NULL, b->small, NULL)) return NAN;
+    if (shape.cols % f->block_weights) return NAN;
+    fill_rows(b, f, b->small, shape.rows, shape.cols);
+    if (backend_weight_bind(backend, &w, f, shape.rows, shape.cols, NULL, b->small, NULL)) return NAN;
     struct product p = {
         .backend = backend,
-        .m = { .x = b->x, .x_stride = s.cols, .n = s.n, .y = b->y, .y_stride = s.rows },
+        .m = { .x = b->x, .x_stride = shape.cols, .n = shape.n, .y = b->y, .y_stride = shape.rows },
         .weights = &w,
         .n = 1,
     };
-    const double looks = stopwatch_computing(b->watch[t], backend, run_products, &p);
+    const double s = stopwatch_computing(b->watch[t], backend, run_products, &p, feels(b, f, v, shape.n));
     backend_weight_release(backend, &w);
-    return looks;
+    return s;
 }
 
 /* One row through matrices that do not fit in a cache together: bytes that are read in the time of one
@@ -164,22 +183,23 @@ static void fit_edge(const struct bench *b, int f, int t, double small)
     b->out->edge[f][t] = (float)(edge > 0 ? fmin(edge, most) : 1e-6 * most);
 }
 
-static void measure_products(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
+/* `ends`: of one row and of most, which decoding and prompts stand on; else of all. */
+static void measure_products(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t,
+                             bool ends)
 {
     const struct format *format = &FORMATS[f];
     for (int r = 0; r < KERNEL_ROWS; r++) {
-        if (v != KERNEL_VARIANT_AUTO && r != 0 && r != KERNEL_ROWS - 1) continue;
-        const double s = product_looks(b, backend, format, (struct shape){ WIDE, WIDE, KERNEL_ROWS_AT[r] },
-                                       t) /
-                         WIDE / WIDE;
-        if (!r && v == KERNEL_VARIANT_AUTO)
-            keep_middle(&b->out->product[f][v][r][t], &b->one[f][t], s);
+        const struct shape square = { WIDE, WIDE, KERNEL_ROWS_AT[r] };
+        if (ends && r != 0 && r != KERNEL_ROWS - 1) continue;
+        const double s = product_s(b, backend, format, v, square, t) / WIDE / WIDE;
+        if (v == KERNEL_VARIANT_AUTO && (!r || r == KERNEL_ROWS - 1))
+            keep_middle(&b->out->product[f][v][r][t], &(r ? b->most : b->one)[f][t], s);
         else
             keep_least(&b->out->product[f][v][r][t], s);
     }
-    if (v != KERNEL_VARIANT_AUTO) return;
-    const double small = product_looks(b, backend, format,
-                                       (struct shape){ SMALL_ROWS, SMALL_COLS, ROWS_MOST }, t);
+    if (ends) return;
+    const double small = product_s(b, backend, format, v, (struct shape){ SMALL_ROWS, SMALL_COLS, ROWS_MOST },
+                                   t);
     if (usable(small) && b->out->product[f][v][KERNEL_ROWS - 1][t] > 0) fit_edge(b, f, t, small);
 }
 
@@ -206,18 +226,12 @@ static bool disturbed(const struct bench *b, int f, int t)
     return false;
 }
 
-/* What decoding stands on, once more. */
-static void measure_one_row(struct bench *b, struct backend *backend, int f, int t)
-{
-    const double s = product_looks(b, backend, &FORMATS[f], (struct shape){ WIDE, WIDE, 1 }, t) / WIDE / WIDE;
-    keep_middle(&b->out->product[f][KERNEL_VARIANT_AUTO][0][t], &b->one[f][t], s);
-}
-
 /* A product of hardly any weights: what is left is the cost of asking the threads. */
 static void measure_region(struct bench *b, struct backend *backend, int t)
 {
     const struct format *f = &FORMATS[FORMAT_Q8_0];
-    const double tiny = product_looks(b, backend, f, (struct shape){ 256, SMALL_COLS, 1 }, t);
+    const double tiny = product_s(b, backend, f, KERNEL_VARIANT_AUTO, (struct shape){ 256, SMALL_COLS, 1 },
+                                  t);
     const double per_weight = b->out->product[FORMAT_Q8_0][0][0][t];
     if (usable(tiny)) b->out->region[t] = (float)fmax(tiny - per_weight * 256 * SMALL_COLS, 0.05 * tiny);
 }
@@ -293,15 +307,16 @@ static void measure_attention(struct bench *b, struct backend *backend, int f, e
         l.a.like = &FORMATS[LIKE[v]];
         l.a.n = ROWS_MOST;
         const double pairs = 0.5 * ROWS_MOST * (ROWS_MOST + 1);
-        const double many = stopwatch_computing(b->watch[t], backend, run_attention, &l) / pairs /
-                            (KERNEL_HEADS * HEAD_DIM);
+        const double many = stopwatch_computing(b->watch[t], backend, run_attention, &l,
+                                                KERNEL_FEELS_ATTENTION) /
+                            pairs / (KERNEL_HEADS * HEAD_DIM);
         keep_least(&b->out->attend_many[f][v][t], many);
         if (v == KERNEL_VARIANT_AUTO) {
             l.a.n = 1;
             l.pos[0] = DEPTH - 1;
-            keep_least(&b->deep[f][t], stopwatch_computing(b->watch[t], backend, run_attention, &l));
+            keep_least(&b->deep[f][t], stopwatch_computing(b->watch[t], backend, run_attention, &l, 1));
             l.pos[0] = DEPTH / 8 - 1;
-            keep_least(&b->shallow[f][t], stopwatch_computing(b->watch[t], backend, run_attention, &l));
+            keep_least(&b->shallow[f][t], stopwatch_computing(b->watch[t], backend, run_attention, &l, 1));
             const double one = (double)(b->deep[f][t] - b->shallow[f][t]) / (DEPTH - DEPTH / 8) /
                                (KERNEL_HEADS * HEAD_DIM);
             if (usable(one)) b->out->attend_one[f][t] = (float)one;
@@ -381,7 +396,7 @@ static void measure_glue(struct bench *b, struct backend *backend, int t)
                                          .n = n,
                                          .slots = l.slots };
             l.a.n = n;
-            s[i] = stopwatch_computing(b->watch[t], backend, run_glue, &l);
+            s[i] = stopwatch_computing(b->watch[t], backend, run_glue, &l, 1);
         }
         const double per = (s[1] - s[0]) / (rows[1] - rows[0]);
         if (usable(per)) b->out->glue_element[t] = (float)(per / WIDE);
@@ -391,12 +406,6 @@ static void measure_glue(struct bench *b, struct backend *backend, int t)
 }
 
 /* ---------------------------------------------------------------- all of it */
-
-/* Looks at the cores become seconds: of `n` pairs, what these threads take. */
-static void scale(float (*pairs)[2], int n, int t, double by)
-{
-    for (int i = 0; i < n; i++) pairs[i][t] = (float)((double)pairs[i][t] * by);
-}
 
 /* What took `looks` at memory, as if cores had been at their best: what is waited for is what both together
  * took at that moment less what computing took then. */
@@ -425,37 +434,40 @@ static void put_streams(struct bench *b, int t, const struct moment_of_reading *
     }
 }
 
+static void scale(float *s, double by)
+{
+    *s = (float)((double)*s * by);
+}
+
 /* All of them as if the machine had been one and the same: memory as it usually was, cores at their best. */
 static void put_seconds(struct bench *b, int t)
 {
     struct kernel_times *k = b->out;
-    const double best_s = stopwatch_best_compute_s(b->watch[t]);
+    struct stopwatch *w = b->watch[t];
+    const double best_s = stopwatch_best_compute_s(w), fully = best_s / w->first_s;
     if (!usable(best_s)) return; /* nothing was timed */
     k->compute[t] = (float)(1 / best_s);
-    scale(k->product[0][0], FORMAT_COUNT * KERNEL_VARIANTS * KERNEL_ROWS, t, best_s);
-    scale(k->edge, FORMAT_COUNT, t, best_s);
-    scale(k->attend_one, FORMAT_COUNT, t, best_s);
-    scale(k->attend_many[0], FORMAT_COUNT * KERNEL_VARIANTS, t, best_s);
-    scale(&k->region, 1, t, best_s);
-    scale(&k->glue, 1, t, best_s);
-    scale(&k->glue_element, 1, t, best_s);
-    put_streams(
-        b, t,
-        &(struct moment_of_reading){ .usual_s = stopwatch_usual_read_s(b->watch[t]),
-                                     .slower = fmax(stopwatch_usual_beside_s(b->watch[t]) / best_s, 1) });
+    for (int f = 0; f < FORMAT_COUNT; f++) {
+        for (int v = 0; v < KERNEL_VARIANTS; v++) {
+            for (int r = 0; r < KERNEL_ROWS; r++)
+                scale(&k->product[f][v][r][t], pow(fully, feels(b, &FORMATS[f], v, KERNEL_ROWS_AT[r])));
+            scale(&k->attend_many[f][v][t], pow(fully, KERNEL_FEELS_ATTENTION));
+        }
+        scale(&k->edge[f][t], pow(fully, feels(b, &FORMATS[f], KERNEL_VARIANT_AUTO, ROWS_MOST)));
+        scale(&k->attend_one[f][t], fully);
+    }
+    scale(&k->region[t], fully);
+    scale(&k->glue[t], fully);
+    scale(&k->glue_element[t], fully);
+    put_streams(b, t,
+                &(struct moment_of_reading){ .usual_s = stopwatch_usual_read_s(w),
+                                             .slower = fmax(stopwatch_usual_beside_s(w) / best_s, 1) });
 }
 
 static enum err_code bench_backend(struct backend **out, const struct bench *b, enum kernel_variant v, int t,
                                    struct err *why)
 {
-    static const enum precision PRECISION[KERNEL_VARIANTS] = { PRECISION_AUTO, PRECISION_HIGHEST,
-                                                               PRECISION_HIGH, PRECISION_MEDIUM,
-                                                               PRECISION_AUTO };
-    const struct backend_options o = { .threads = b->threads[t],
-                                       .isa = b->isa,
-                                       .precision = PRECISION[v],
-                                       .activations = v == KERNEL_VARIANT_INT8 ? ACTIVATIONS_INT8
-                                                                               : ACTIVATIONS_AUTO };
+    const struct backend_options o = options_of(b, v, t);
     enum err_code rc = backend_open(out, "cpu", &o, why);
     if (!rc) rc = backend_reserve(*out, &(struct backend_work){ .rows = ROWS_MOST, .cols = WIDE }, why);
     if (rc) {
@@ -475,10 +487,7 @@ static void measure_formats(struct bench *b, struct backend *backend, enum kerne
         snprintf(what, sizeof what, "%s%s, %s, %d thread%s", FORMATS[f].name, again ? " again" : "",
                  KERNEL_VARIANT_NAMES[v], b->threads[t], b->threads[t] == 1 ? "" : "s");
         if (!time_is_left(b, what)) return;
-        if (!again || disturbed(b, f, t))
-            measure_products(b, backend, f, v, t);
-        else
-            measure_one_row(b, backend, f, t);
+        measure_products(b, backend, f, v, t, v != KERNEL_VARIANT_AUTO || (again && !disturbed(b, f, t)));
         if (v == KERNEL_VARIANT_AUTO) measure_stream(b, backend, f, t);
     }
 }

@@ -21,7 +21,7 @@ void samples_add(struct samples *all, double v)
 
 double samples_middle(const struct samples *all)
 {
-    return all->n ? all->v[all->n / 2] : NAN;
+    return all->n ? all->v[(all->n - 1) / 2] : NAN; /* disturbed ones are longer: of two the lesser */
 }
 
 enum err_code stopwatch_open(struct stopwatch **out, struct backend *backend, struct err *why)
@@ -30,11 +30,14 @@ enum err_code stopwatch_open(struct stopwatch **out, struct backend *backend, st
     struct stopwatch *w = calloc(1, sizeof *w);
     if (!w) return err_set(why, ERR_NOMEM, "no memory to time kernels with");
     const enum err_code rc = pace_open(&w->pace, backend, why);
-    if (rc)
+    if (rc) {
         stopwatch_close(w);
-    else
-        *out = w;
-    return rc;
+        return rc;
+    }
+    pace_compute_s(w->pace, backend); /* caches and threads wake up */
+    w->first_s = pace_compute_s(w->pace, backend);
+    *out = w;
+    return ERR_OK;
 }
 
 void stopwatch_close(struct stopwatch *w)
@@ -56,9 +59,10 @@ static void keep(double *all, int *n, double v)
     if (*n < STOPWATCH_LOOKS) all[(*n)++] = v;
 }
 
-double stopwatch_computing(struct stopwatch *w, struct backend *backend, stopwatch_work *work, void *arg)
+double stopwatch_computing(struct stopwatch *w, struct backend *backend, stopwatch_work *work, void *arg,
+                           double feels)
 {
-    double ratio[RUNS_MOST], look[RUNS_MOST];
+    double once_s[RUNS_MOST], look[RUNS_MOST];
     int n = 0, calls = 1;
     double once = seconds_of(work, arg, 1); /* pages, caches and threads wake up */
     if (once < 10 * RUN_S) once = seconds_of(work, arg, 1);
@@ -67,13 +71,13 @@ double stopwatch_computing(struct stopwatch *w, struct backend *backend, stopwat
     double before = pace_compute_s(w->pace, backend);
     const int64_t end = clock_ns() + ALL_RUNS_NS;
     while (n < RUNS_MOST && (n < STOPWATCH_RUNS || clock_ns() < end)) {
-        const double seconds = seconds_of(work, arg, calls);
+        const double seconds = seconds_of(work, arg, calls) / calls;
         look[n] = pace_compute_s(w->pace, backend);
-        ratio[n] = seconds / (0.5 * (before + look[n]));
+        once_s[n] = seconds / pow(0.5 * (before + look[n]) / w->first_s, feels);
         before = look[n++];
     }
     keep(w->compute_s, &w->computes, pace_usual_s(look, n));
-    return pace_usual_s(ratio, n) / calls;
+    return pace_usual_s(once_s, n);
 }
 
 static double look_at_memory(struct stopwatch *w, struct backend *backend)

@@ -1,8 +1,8 @@
 /* telemetry/stopwatch.h - what work takes, told in what a look at the machine took beside it.
  *
  * Memory and cores are shared with whoever else is there, and how fast they are changes from one second to
- * the next, by half and more. So work is timed between looks at the pace (kernels/pace.c) and told in those,
- * the middle of several; seconds are made of that in the end, all with the same look. */
+ * the next, by half and more. So work is timed between looks at the pace (kernels/pace.c) and told as if
+ * these had all been the same, the middle of several; which one it was to be is known in the end. */
 #ifndef QDYNO_TELEMETRY_STOPWATCH_H
 #define QDYNO_TELEMETRY_STOPWATCH_H
 
@@ -20,6 +20,7 @@ double samples_middle(const struct samples *all); /* NAN for none */
 struct stopwatch {
     struct pacer *pace; /* owned */
     int reads, computes, besides;
+    double first_s; /* a look at the cores, when it began */
     double read_s[STOPWATCH_LOOKS], compute_s[STOPWATCH_LOOKS];
     double beside_s[STOPWATCH_LOOKS]; /* looks at the cores beside those at memory */
 };
@@ -28,9 +29,11 @@ enum err_code stopwatch_open(struct stopwatch **out, struct backend *backend, st
 void stopwatch_close(struct stopwatch *w); /* NULL is fine */
 
 typedef void stopwatch_work(void *arg);
-/* What finds its bytes in caches, run by `backend` (of as many threads): how many looks at the cores it
- * takes. Some six milliseconds, or three runs. */
-double stopwatch_computing(struct stopwatch *w, struct backend *backend, stopwatch_work *work, void *arg);
+/* What finds its bytes in caches, run by `backend` (of as many threads): seconds, were the cores as they were
+ * at the first look. `feels`: how much of their slowness it feels (kernel_feels). Takes some six
+ * milliseconds, or three runs. */
+double stopwatch_computing(struct stopwatch *w, struct backend *backend, stopwatch_work *work, void *arg,
+                           double feels);
 /* What waits for memory: how many looks at it one of its `units` takes, STOPWATCH_RUNS times. */
 void stopwatch_reading(struct stopwatch *w, struct backend *backend, struct samples *to, stopwatch_work *work,
                        void *arg, double units);

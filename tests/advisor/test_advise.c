@@ -290,7 +290,8 @@ static void timed_kernels_add_up(void **state)
     CHECK_NEAR(waits.decode_tok_s * (from_memory + stream), 1, 1e-3);
     CHECK(half.decode_tok_s < waits.decode_tok_s);
     CHECK_NEAR(half.decode_tok_s * (2 * from_memory - logits - regions), 1, 1e-3);
-    CHECK(half.prefill_tok_s < 0.51 * p.prefill_tok_s && waits.prefill_tok_s > 0.6 * p.prefill_tok_s);
+    CHECK(half.prefill_tok_s > 0.5 * p.prefill_tok_s && half.prefill_tok_s < 0.6 * p.prefill_tok_s &&
+          waits.prefill_tok_s > 0.6 * p.prefill_tok_s); /* floats: to the power of 0.85 */
     CHECK(half.decode_work.now.core_ratio == 0.5 && !waits.decode_work.now.core_ratio);
     /* So do the tokens that a row looks at: where fewer heads share K and V, each waits longer. Computing and
      * waiting hide each other but for what fourth powers leave. */

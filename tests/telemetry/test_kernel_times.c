@@ -47,6 +47,23 @@ static void computing_hides_waiting_and_back(void **state)
     CHECK(fabs(kernel_time_waiting(2, 2) - 0.1) < 1e-12 && fabs(kernel_time_waiting(2, 3) - 0.1) < 1e-12);
 }
 
+/* One row feels all of a busy core, many feel less, and floats more than integers. */
+static void many_rows_feel_a_busy_core_less(void **state)
+{
+    (void)state;
+    const struct format *q4 = &FORMATS[FORMAT_Q4_K], *floats = &FORMATS[FORMAT_F32];
+    const struct backend_options o = { .isa = 0, .precision = PRECISION_HIGHEST };
+    const struct backend_options medium = { .isa = isa_detect(), .precision = PRECISION_AUTO };
+    CHECK(kernel_feels(floats, &o, 1) == 1 && kernel_feels(q4, &medium, 1) == 1);
+    for (int n = 2; n < 2000; n *= 2) {
+        CHECK(kernel_feels(floats, &o, n) <= kernel_feels(floats, &o, n / 2) + 1e-12);
+        CHECK(kernel_feels(q4, &medium, n) <= kernel_feels(floats, &o, n) + 1e-12);
+        CHECK(kernel_feels(q4, &medium, n) >= 0.5);
+    }
+    CHECK(fabs(kernel_feels(floats, &o, 2000) - kernel_feels(floats, &o, 512)) < 1e-12);
+    if (strcmp(matmul_ceiling(q4, &medium), "f32_fma")) CHECK(kernel_feels(q4, &medium, 512) < 0.6);
+}
+
 static bool refuse(void *ctx, const char *what, double done)
 {
     (void)what, (void)done;
@@ -88,6 +105,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(measured_in_a_moment),
         cmocka_unit_test(computing_hides_waiting_and_back),
+        cmocka_unit_test(many_rows_feel_a_busy_core_less),
         cmocka_unit_test(can_be_ended),
         cmocka_unit_test(damaged_text_is_unknown),
     };
