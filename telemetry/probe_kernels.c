@@ -570,21 +570,19 @@ enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable
                                    kernel_progress_fn *progress, void *ctx, struct err *why)
 {
     const int all = threadpool_default_threads();
-    struct bench b = { .out = out,
-                       .isa = isa_usable_bits,
-                       .threads = { 1, all },
-                       .begun_s = now_s(),
-                       .progress = progress,
-                       .ctx = ctx };
+    struct bench b = {
+        .out = out, .isa = isa_usable_bits, .threads = { 1, all }, .progress = progress, .ctx = ctx
+    };
     memset(out, 0, sizeof *out);
     out->stream_bytes = BANK_BYTES;
-    b.deadline_s = b.begun_s + (seconds > 0 ? seconds : DEFAULT_SECONDS);
     enum err_code rc = bench_memory(&b, why);
     const int last = all > 1 ? 0 : 1;
     for (int t = last; t < 2 && !rc; t++) {
         rc = bench_backend(&b.backend[t], &b, KERNEL_VARIANT_AUTO, t, why);
         if (!rc) rc = stopwatch_open(&b.watch[t], b.backend[t], why);
     }
+    b.begun_s = now_s();
+    b.deadline_s = b.begun_s + (seconds > 0 ? seconds : DEFAULT_SECONDS);
     for (int pass = 0; pass < PASSES && !rc; pass++) {
         for (int t = 1; t >= last && !rc; t--)
             rc = measure_variant(&b, KERNEL_VARIANT_AUTO, t, pass > 0, why);
