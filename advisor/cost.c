@@ -216,8 +216,7 @@ static double assumed_product(const struct cost *c, const struct format *f, int 
 /* On cores at their best. Log-log between the row counts that were measured. */
 static double product_per_weight(struct cost *c, const struct format *f, int n)
 {
-    int r = 0;
-    while (r + 2 < KERNEL_ROWS && KERNEL_ROWS_AT[r + 1] <= n) r++;
+    const int r = kernel_rows_before(n);
     const double a = measured_product(c, f, r), b = measured_product(c, f, r + 1);
     if (isnan(a) || isnan(b)) {
         c->assumed++;

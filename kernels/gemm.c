@@ -397,10 +397,7 @@ static void run(struct gemm *g)
     g->padded = round_up(g->m->n, SLIVER);
     g->few = !g->gate && g->k->multiply_few && g->m->n <= SLIVER;
     g->kc = g->few ? g->k->few_depth : g->k->kc;
-    g->panel_groups = (g->few    ? g->k->few_rows
-                       : g->gate ? g->k->panel_rows / 2
-                                 : g->k->panel_rows) /
-                      ROW_GROUP;
+    g->panel_groups = (g->few ? g->k->few_rows : g->k->panel_rows) / (g->gate ? 2 : 1) / ROW_GROUP;
     cpu_run(g->b, products / PRODUCTS_AN_ELEMENT, gemm_member, g);
 }
 

@@ -214,10 +214,9 @@ static void gemv_member(void *arg, int member, int size)
     for (int j = 0; j < g->count && more; j++) {
         const struct matmul *m = &g->m[j];
         const int64_t step = run_rows(m, size), last = first + runs_of(m, size);
-        while (more && lot.next < last) {
+        for (; more && lot.next < last; more = ++lot.next < lot.end || lot_take(g->b, &lot, runs, 1, size)) {
             const int64_t from = (lot.next - first) * step;
             rows_run(g, m, from, MIN(from + step, m->w->rows));
-            more = ++lot.next < lot.end || lot_take(g->b, &lot, runs, 1, size);
         }
         first = last;
     }

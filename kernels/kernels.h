@@ -532,12 +532,11 @@ double ceiling_read_bytes_s(const struct ceiling_reading *what, int64_t bytes, d
 
 /* How fast this machine is just now, which others on its host change from one second to the next. No
  * ceilings. Reading is one row through q8_0 weights that no cache holds, as decoding does: other formats
- * follow it closer than they follow plain reading (kernels/SPEED.md). Computing is
- * the same with weights in each core's own cache, which nothing but the cores themselves can slow down: where
- * two virtual processors, or ours and somebody else's, share one core, each has a part of it, and no counter
- * of the system says so. Multiply-adds in registers would not say it either: what a core's other half takes
- * is places to issue instructions, of which they need few (kernels/SPEED.md). Readings compare where they
- * were made with equal backends. */
+ * follow it closer than they follow plain reading (kernels/SPEED.md). Computing is the same with weights in
+ * each core's own cache, which nothing but the cores themselves can slow down: where two virtual processors,
+ * or ours and somebody else's, share one core, each has a part of it, and no counter of the system says so.
+ * Multiply-adds in registers did not say it either (kernels/SPEED.md). Readings compare where they were made
+ * with equal backends. */
 struct pacer;
 enum { PACE_BYTES = 128 << 20, PACE_COLS = 2048 };
 /* Of the threads and kernels of a processor's backend, opened with PRECISION_AUTO as models are and

@@ -69,6 +69,7 @@ static void compute_member(void *arg, int member, int size)
     struct pacer *p = arg;
     const struct cpu *b = (const struct cpu *)p->backend;
     const struct format_kernels *kernels = &b->k.format[FORMAT_Q8_0];
+    dot_fn *dot = kernels->dot_q8 ? kernels->dot_q8 : kernels->dot_f32;
     float y[NEAR_ROWS];
     const struct dot d = { .w = p->bank,
                            .row_bytes = format_row_bytes(&FORMATS[FORMAT_Q8_0], WIDE),
@@ -81,11 +82,11 @@ static void compute_member(void *arg, int member, int size)
                            .y = y,
                            .y_stride = NEAR_ROWS };
     (void)size;
-    (kernels->dot_q8 ? kernels->dot_q8 : kernels->dot_f32)(&d); /* from memory, where reading left it */
+    dot(&d); /* from memory, where reading left it */
     const int64_t from = clock_ns();
     int64_t passed = 0, weights = 0;
     for (; passed < COMPUTE_NS; passed = clock_ns() - from) {
-        (kernels->dot_q8 ? kernels->dot_q8 : kernels->dot_f32)(&d);
+        dot(&d);
         weights += (int64_t)NEAR_ROWS * WIDE;
     }
     p->speed[member] = (double)weights / ((double)passed * 1e-9);

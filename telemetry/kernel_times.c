@@ -25,15 +25,22 @@ double kernel_time_waiting(double all_s, double computing_s)
     return rest > 0 ? fmax(pow(rest, 1 / POWER), least) : least;
 }
 
+int kernel_rows_before(int rows)
+{
+    int r = 0;
+    while (r + 2 < KERNEL_ROWS && KERNEL_ROWS_AT[r + 1] <= rows) r++;
+    return r;
+}
+
 const double KERNEL_FEELS_ATTENTION = 0.75;
 
 double kernel_feels(const struct format *f, const struct backend_options *o, int rows)
 {
     static const double INTEGERS[KERNEL_ROWS] = { 1, 0.9, 0.85, 0.55, 0.55 };
     static const double FLOATS[KERNEL_ROWS] = { 1, 0.9, 0.85, 0.85, 0.85 };
+    if (rows <= 1) return 1;
     const double *at = strcmp(matmul_ceiling(f, o), "f32_fma") ? INTEGERS : FLOATS;
-    int r = 0;
-    while (r + 2 < KERNEL_ROWS && KERNEL_ROWS_AT[r + 1] <= rows) r++;
+    const int r = kernel_rows_before(rows);
     const double from = log(KERNEL_ROWS_AT[r]), to = log(KERNEL_ROWS_AT[r + 1]);
     const double share = fmin((log(rows) - from) / (to - from), 1);
     return (1 - share) * at[r] + share * at[r + 1];

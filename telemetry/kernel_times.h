@@ -42,9 +42,13 @@ struct kernel_times {
     int64_t stream_bytes;                                /* that `stream` was measured with */
 };
 
+/* Between which two row counts `rows` lies: KERNEL_ROWS_AT[that] and the next; beyond the last, the last two.
+ */
+int kernel_rows_before(int rows);
+
 /* A core whose sibling is busy takes longer for everything, but not equally: where one row takes s times as
- * long, products of many take s to the power of this, 1 to 0.55: integers wait for each other rather than for
- * a unit that the sibling has. Of 26000 runs in ten formats between looks at a Zen 5's cores. */
+ * long, products of many take s to the power of this, 1 to 0.55: integers feel it least. Of 26000 runs in ten
+ * formats between looks at a Zen 5's cores. */
 double kernel_feels(const struct format *f, const struct backend_options *o, int rows);
 extern const double KERNEL_FEELS_ATTENTION; /* the same of many rows that look back */
 

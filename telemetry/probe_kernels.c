@@ -586,8 +586,8 @@ enum err_code kernel_times_measure(struct kernel_times *out, uint32_t isa_usable
     for (int pass = 0; pass < PASSES && !rc; pass++) {
         for (int t = 1; t >= last && !rc; t--)
             rc = measure_variant(&b, KERNEL_VARIANT_AUTO, t, pass > 0, why);
-        for (int v = 1; v < KERNEL_VARIANTS && pass && !rc; v++)
-            if (v % (PASSES - 1) == pass % (PASSES - 1)) rc = measure_variant(&b, v, 1, false, why);
+        for (int v = 1; v < KERNEL_VARIANTS && pass == 1 && !rc; v++)
+            rc = measure_variant(&b, v, 1, false, why);
     }
     for (int t = 0; t < 2; t++) {
         if (b.watch[t]) put_seconds(&b, t);
