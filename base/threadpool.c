@@ -38,6 +38,10 @@ struct threadpool {
     int started;            /* threads that exist */
     atomic_int bind_failed;
 
+    bool roams; /* not pinned, and a processor for everybody */
+    atomic_int
+        *at; /* [size] processor that each ran on when it last woke, the caller when it last woke others */
+
     int present;       /* members of the running region: size or 1 */
     threadpool_fn *fn; /* written before generation rises */
     void *arg;
@@ -71,9 +75,10 @@ static void futex_wake_all(atomic_uint *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Return the word's value once it differs from `seen`, spinning first. `sleepers` counts those in the kernel
- * so that a waker can skip the system call. */
-static unsigned wait_change(atomic_uint *word, unsigned seen, atomic_int *sleepers, int64_t spin_ns)
+/* Return the word's value once it differs from `seen`, spinning first; *slept: in the kernel, too. `sleepers`
+ * counts those there so that a waker can skip the system call. */
+static unsigned wait_change(atomic_uint *word, unsigned seen, atomic_int *sleepers, int64_t spin_ns,
+                            bool *slept)
 {
     int64_t until = 0;
     for (int i = 0;; i++) {
@@ -85,6 +90,7 @@ static unsigned wait_change(atomic_uint *word, unsigned seen, atomic_int *sleepe
         if (!until) until = t + spin_ns;
         if (t >= until) break;
     }
+    *slept = true;
     for (;;) {
         atomic_fetch_add(sleepers, 1);
         unsigned now = atomic_load(word);
@@ -100,6 +106,27 @@ static bool bind_member(struct threadpool *pool, int index)
     return !hwloc_set_cpubind(pool->topology, pool->cpus[index], HWLOC_CPUBIND_THREAD);
 }
 
+/* The kernel may wake a thread on its waker's processor, where both then take turns at spinning for each
+ * other until its balancer comes by: regions of microseconds last a millisecond, for tens of milliseconds. So
+ * a member that wakes where one before it runs goes elsewhere; where to, is the kernel's choice. */
+static void step_aside(struct threadpool *pool, int index)
+{
+    cpu_set_t allowed, elsewhere;
+    bool shared = false;
+    const int here = sched_getcpu();
+    atomic_store(&pool->at[index], here);
+    for (int i = 0; i < index; i++) shared |= atomic_load(&pool->at[i]) == here;
+    if (!shared || sched_getaffinity(0, sizeof allowed, &allowed)) return;
+    elsewhere = allowed;
+    for (int i = 0; i < pool->size; i++) {
+        const int cpu = atomic_load(&pool->at[i]);
+        if (cpu >= 0) CPU_CLR((size_t)cpu, &elsewhere);
+    }
+    if (!CPU_COUNT(&elsewhere) || sched_setaffinity(0, sizeof elsewhere, &elsewhere)) return;
+    atomic_store(&pool->at[index], sched_getcpu());
+    sched_setaffinity(0, sizeof allowed, &allowed);
+}
+
 static void *member_main(void *p)
 {
     struct member *m = p;
@@ -107,8 +134,10 @@ static void *member_main(void *p)
     unsigned seen = 0;
     if (pool->topology && !bind_member(pool, m->index)) atomic_fetch_add(&pool->bind_failed, 1);
     for (;;) {
-        seen = wait_change(&pool->generation, seen, &pool->sleepers, pool->spin_ns);
+        bool slept = false;
+        seen = wait_change(&pool->generation, seen, &pool->sleepers, pool->spin_ns, &slept);
         if (pool->quit) return NULL;
+        if (slept && pool->roams) step_aside(pool, m->index);
         pool->fn(pool->arg, m->index, pool->size);
         if (atomic_fetch_sub_explicit(&pool->running, 1, memory_order_acq_rel) == 1 &&
             atomic_load(&pool->caller_sleeps))
@@ -169,14 +198,17 @@ enum err_code threadpool_open(struct threadpool **out, const struct threadpool_o
                                             : o->spin_ns ? o->spin_ns
                                                          : SPIN_DEFAULT_NS };
     pool->members = calloc((size_t)o->threads, sizeof *pool->members);
+    pool->at = calloc((size_t)o->threads, sizeof *pool->at);
     bool pin = o->affinity != AFFINITY_NONE && choose_cpus(pool, o->affinity);
     if (pin) pin_caller(pool);
-    for (int i = 1; pool->members && i < pool->size; i++, pool->started++) {
+    pool->roams = !pin && !crowded;
+    for (int i = 0; pool->at && i < pool->size; i++) atomic_init(&pool->at[i], -1);
+    for (int i = 1; pool->members && pool->at && i < pool->size; i++, pool->started++) {
         struct member *m = &pool->members[i - 1];
         *m = (struct member){ .pool = pool, .index = i };
         if (pthread_create(&m->thread, NULL, member_main, m)) break;
     }
-    if (!pool->members || pool->started != pool->size - 1) {
+    if (!pool->members || !pool->at || pool->started != pool->size - 1) {
         int started = pool->started;
         threadpool_close(pool);
         return err_set(why, ERR_NOMEM, "cannot start %d threads (%d started)", o->threads, started + 1);
@@ -201,6 +233,7 @@ void threadpool_close(struct threadpool *pool)
     if (pool->topology) hwloc_topology_destroy(pool->topology);
     free(pool->cpus);
     free(pool->members);
+    free(pool->at);
     free(pool);
 }
 
@@ -225,11 +258,15 @@ void threadpool_run(struct threadpool *pool, threadpool_fn *fn, void *arg)
     pool->fn = fn;
     pool->arg = arg;
     atomic_store_explicit(&pool->running, (unsigned)pool->size - 1, memory_order_relaxed);
+    if (pool->roams && atomic_load(&pool->sleepers)) atomic_store(&pool->at[0], sched_getcpu());
     atomic_fetch_add(&pool->generation, 1); /* releases fn and arg */
-    if (atomic_load(&pool->sleepers)) futex_wake_all(&pool->generation);
+    const bool woken = atomic_load(&pool->sleepers);
+    if (woken) futex_wake_all(&pool->generation);
     fn(arg, 0, pool->size);
+    if (woken) sched_yield(); /* whoever woke here can go elsewhere (step_aside) */
+    bool slept = false;
     for (unsigned left; (left = atomic_load_explicit(&pool->running, memory_order_acquire));)
-        wait_change(&pool->running, left, &pool->caller_sleeps, pool->spin_ns);
+        wait_change(&pool->running, left, &pool->caller_sleeps, pool->spin_ns, &slept);
 }
 
 void threadpool_run_alone(struct threadpool *pool, threadpool_fn *fn, void *arg)

@@ -2,12 +2,14 @@
  * all rows while it is in the first cache, and forgotten. Threads take runs of weight rows as they get free.
  */
 #include <assert.h>
+#include <string.h>
 
 #include "kernels/inputs.h"
 
 enum {
     ROWS_AT_ONCE = 16, /* weight rows that stay in the first cache while all rows of x pass over them */
     RUN_BYTES = 65536, /* the least a thread takes at a time */
+    OWN_BYTES = 49152, /* of inputs that each member has a copy of */
 };
 
 struct gemv {
@@ -185,6 +187,37 @@ static void inputs_share(const struct gemv *g, struct inputs *in, int member, in
     threadpool_barrier(g->b->base.pool);
 }
 
+/* Inputs of a member's own, in `bytes`, where they are small. Threads on two halves of one core read what one
+ * of them has just written up to ten times slower, all the while (kernels/SPEED.md); and nobody waits for
+ * others to have quantized their share. False: too large, or prescribed together. */
+static bool inputs_alone(struct gemv *g, uint8_t bytes[static OWN_BYTES])
+{
+    const int n = g->m->n;
+    const int64_t cols = g->m->w->cols;
+    bool floats = false;
+    if (!inputs_plain(&g->in) || gemv_shared_bytes(n, 0, cols) > OWN_BYTES) return false;
+    for (int j = 0; j < g->count; j++) floats |= !uses_q8(g->b, &g->m[j]);
+    g->in.shared = bytes;
+    if (g->quantize) {
+        g->q = place_q8(g, n, cols);
+        quantize_share(g, 0, 1);
+        g->in.shared = (uint8_t *)(g->q.sum16 + 2 * n * g->q.d_stride);
+    }
+    if (!floats) return true;
+    for (int i = 0; i < n; i++)
+        memcpy((float *)g->in.shared + i * cols, g->x + i * g->x_stride, (size_t)cols * sizeof(float));
+    g->x = (float *)g->in.shared, g->x_stride = cols;
+    return true;
+}
+
+static void inputs_together(struct gemv *g, int member, int size)
+{
+    inputs_share(g, &g->in, member, size);
+    if (!g->quantize) return;
+    quantize_share(g, member, size);
+    threadpool_barrier(g->b->base.pool);
+}
+
 static int64_t run_rows(const struct matmul *m, int size)
 {
     const int64_t bytes = format_row_bytes(m->w->format, m->w->cols);
@@ -202,11 +235,8 @@ static void gemv_member(void *arg, int member, int size)
 {
     struct gemv own = *(const struct gemv *)arg; /* members settle their inputs by themselves */
     const struct gemv *g = &own;
-    inputs_share(g, &own.in, member, size);
-    if (g->quantize) {
-        quantize_share(g, member, size);
-        threadpool_barrier(g->b->base.pool);
-    }
+    _Alignas(64) uint8_t inputs[OWN_BYTES];
+    if (size == 1 || !inputs_alone(&own, inputs)) inputs_together(&own, member, size);
     int64_t first = 0, runs = 0;
     for (int j = 0; j < g->count; j++) runs += runs_of(&g->m[j], size);
     struct lot lot = { 0 };

@@ -1,6 +1,7 @@
 /* Proves: every member runs exactly once a region, results are visible to the caller, barriers hold nobody
- * back and let nobody through early, and a pool with more members than processors still ends; a thread that
- * enters a memory node stays on its processors and comes back to where it was. */
+ * back and let nobody through early, and a pool with more members than processors still ends; a member leaves
+ * the caller's processor to it; a thread that enters a memory node stays on its processors and comes back to
+ * where it was. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -50,6 +51,56 @@ static void sleepers_wake(void **state)
     }
     CHECK(w.count[0] == 50 && w.count[1] == 50 && w.count[2] == 50);
     threadpool_close(w.pool);
+}
+
+struct crowd {
+    int at[2]; /* where each member ran */
+    cpu_set_t allowed[2];
+    int gather; /* >= 0: members go to this processor */
+};
+
+static void crowd_member(void *arg, int member, int size)
+{
+    struct crowd *c = arg;
+    (void)size;
+    c->at[member] = sched_getcpu();
+    sched_getaffinity(0, sizeof c->allowed[member], &c->allowed[member]);
+    if (member == 0 || c->gather < 0) return;
+    cpu_set_t there;
+    CPU_ZERO(&there);
+    CPU_SET((size_t)c->gather, &there);
+    sched_setaffinity(0, sizeof there, &there); /* moves at once */
+    sched_setaffinity(0, sizeof c->allowed[member], &c->allowed[member]);
+}
+
+/* A member that fell asleep on the caller's processor does not stay there, and may run where it might before.
+ */
+static void members_step_aside(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 20 };
+    struct err why;
+    cpu_set_t before;
+    struct threadpool *pool;
+    int apart = 0;
+    CHECK(!sched_getaffinity(0, sizeof before, &before));
+    if (CPU_COUNT(&before) < 2) {
+        print_message("SKIPPED: one processor\n");
+        return;
+    }
+    CHECK_OK(threadpool_open(&pool, &(struct threadpool_options){ .threads = 2, .spin_ns = 1000 }, &why));
+    for (int i = 0; i < ROUNDS; i++) {
+        struct crowd c = { .gather = sched_getcpu() };
+        threadpool_run(pool, crowd_member, &c);
+        clock_sleep_ns(2000000);
+        c.gather = -1;
+        threadpool_run(pool, crowd_member, &c);
+        apart += c.at[0] != c.at[1];
+        CHECK(CPU_EQUAL(&c.allowed[0], &before) && CPU_EQUAL(&c.allowed[1], &before));
+        clock_sleep_ns(2000000);
+    }
+    CHECK(apart >= ROUNDS / 2);
+    threadpool_close(pool);
 }
 
 static void meet(void *arg, int member, int size)
@@ -166,9 +217,10 @@ static void memory_nodes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest TESTS[] = { cmocka_unit_test(memory_nodes),  cmocka_unit_test(regions),
-                                        cmocka_unit_test(sleepers_wake), cmocka_unit_test(barriers),
-                                        cmocka_unit_test(shares),        cmocka_unit_test(the_caller_alone),
-                                        cmocka_unit_test(options) };
+    const struct CMUnitTest TESTS[] = {
+        cmocka_unit_test(members_step_aside), cmocka_unit_test(memory_nodes), cmocka_unit_test(regions),
+        cmocka_unit_test(sleepers_wake),      cmocka_unit_test(barriers),     cmocka_unit_test(shares),
+        cmocka_unit_test(the_caller_alone),   cmocka_unit_test(options)
+    };
     return cmocka_run_group_tests(TESTS, NULL, NULL);
 }
