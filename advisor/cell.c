@@ -213,7 +213,7 @@ static enum err_code spans_insert(struct db *d, const struct cell_row *row, cons
 enum err_code cell_insert(struct db *d, struct cell_row *row, const struct cell *c,
                           const struct sample_row *samples, int n_samples, struct err *why)
 {
-    struct measurement m[METRIC_COUNT + COUNT_OF(RAW)];
+    struct measurement m[METRIC_COUNT + COUNT_OF(RAW) + 2];
     int n = 0;
     for (int i = 0; i < METRIC_COUNT; i++)
         if (!isnan(c->value[i]))
@@ -221,6 +221,10 @@ enum err_code cell_insert(struct db *d, struct cell_row *row, const struct cell 
     for (size_t i = 0; i < COUNT_OF(RAW); i++)
         if (!isnan(c->field[RAW[i].field]))
             m[n++] = (struct measurement){ RAW[i].metric, RAW[i].unit, c->field[RAW[i].field] };
+    if (c->beside.memory_ratio > 0)
+        m[n++] = (struct measurement){ CELL_MEMORY_RATIO, "ratio", c->beside.memory_ratio };
+    if (c->beside.core_ratio > 0)
+        m[n++] = (struct measurement){ CELL_CORE_RATIO, "ratio", c->beside.core_ratio };
     row->discarded = *c->discard != 0;
     row->started_ms = c->started_ms;
     row->seconds = c->seconds;

@@ -7,6 +7,7 @@
 #define QDYNO_ADVISOR_CELL_H
 
 #include "advisor/arm.h"
+#include "advisor/conditions.h"
 #include "advisor/span.h"
 #include "db/db.h"
 #include "telemetry/telemetry.h"
@@ -52,7 +53,10 @@ struct cell {
     struct span_row spans[1 + SPANS_MOST]; /* when it and its phases ran; the first is the cell itself */
     int n_spans;
     double seconds;
+    struct conditions beside; /* the machine; zeros: nobody looked */
 };
+#define CELL_MEMORY_RATIO "memory_ratio" /* its measurements in the database */
+#define CELL_CORE_RATIO   "core_ratio"
 
 struct cell_ask {
     struct arm *arm;

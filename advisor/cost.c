@@ -30,6 +30,7 @@ static const struct {
  * not measured. */
 static const double NUMA_SHARE = 0.6;
 /* A parallel region, and norms and rotations of a layer, where they were not measured. */
+enum { MANY_ROWS_FROM = 16 }; /* fewer are dots */
 static const double REGION_S = 3e-6, GLUE_S = 6e-6, GLUE_ELEMENT_S = 1.5e-9, EDGE_S = 4e-10;
 
 /* A GPU's, of its maker's figures; each operation costs a launch. Guesses: nothing of a GPU was measured by
@@ -178,13 +179,38 @@ static double barred(const struct cost *c, const struct format *f, int n)
     return c->options.isa == c->machine->isa || !(ratio >= 1) ? 1 : ratio;
 }
 
+static double one_row_wide(const struct cost *c, const struct format *f)
+{
+    return time_at_threads(c, c->ceilings->kernels.product[f - FORMATS][KERNEL_VARIANT_AUTO][0],
+                           c->threads_all);
+}
+
+/* Seconds a weight of one row in caches, by which of them hold the model and how long its rows are. What is
+ * gone through from end to end finds little of itself in a cache that it exceeds. */
+static double one_row(const struct cost *c, const struct format *f, int64_t cols)
+{
+    const struct kernel_times *k = &c->ceilings->kernels;
+    const double wide = one_row_wide(c, f), near = time_at_threads(c, k->near[f - FORMATS], c->threads_all);
+    const double row = fmax(time_at_threads(c, k->row[f - FORMATS], c->threads_all), 0);
+    const double bytes = (double)f->block_bytes / f->block_weights;
+    const double own = fmax((double)c->machine->cache_bytes[1] * c->threads, bytes * KERNEL_NEAR_WEIGHTS);
+    if (isnan(near)) return wide;
+    double weight = fmax(wide - row / KERNEL_COLS, 0.5 * wide);
+    if (c->footprint < bytes * KERNEL_COLS * KERNEL_COLS) {
+        const double found = fmin(own / c->footprint, 1);
+        weight += found * found * (near - weight);
+    }
+    return weight + row / (double)cols;
+}
+
 /* Seconds a weight at KERNEL_ROWS_AT[r] rows, in a cache; NAN: not measured. Other variants are measured at
  * one row and many: between them they go as the usual one does. */
-static double measured_product(const struct cost *c, const struct format *f, int r)
+static double measured_product(const struct cost *c, const struct format *f, int r, int64_t cols)
 {
     const struct kernel_times *k = &c->ceilings->kernels;
     const int id = (int)(f - FORMATS), end = r == 0 ? 0 : KERNEL_ROWS - 1;
-    const double usual = time_at_threads(c, k->product[id][KERNEL_VARIANT_AUTO][r], c->threads_all);
+    const double usual = r ? time_at_threads(c, k->product[id][KERNEL_VARIANT_AUTO][r], c->threads_all)
+                           : one_row(c, f, cols);
     if (c->variant == KERNEL_VARIANT_AUTO) return usual;
     const double here = known((double)k->product[id][c->variant][end][1]);
     const double there = known((double)k->product[id][KERNEL_VARIANT_AUTO][end][1]);
@@ -214,10 +240,10 @@ static double assumed_product(const struct cost *c, const struct format *f, int 
 }
 
 /* On cores at their best. Log-log between the row counts that were measured. */
-static double product_per_weight(struct cost *c, const struct format *f, int n)
+static double product_per_weight(struct cost *c, const struct format *f, int64_t cols, int n)
 {
     const int r = kernel_rows_before(n);
-    const double a = measured_product(c, f, r), b = measured_product(c, f, r + 1);
+    const double a = measured_product(c, f, r, cols), b = measured_product(c, f, r + 1, cols);
     if (isnan(a) || isnan(b)) {
         c->assumed++;
         return assumed_product(c, f, n);
@@ -284,11 +310,12 @@ static double share_from_memory(const struct cost *c)
     return span > 0 && c->footprint < stream_bytes ? fmin(fmax(place / span, 0), 1) : 1;
 }
 
-/* Of times measured in a cache and from memory: what it takes now from where this model lies. */
-static double from_where_it_lies(const struct cost *c, double near, double far, double share)
+/* Of times measured in a cache and from memory: what it takes now from where this model lies, where
+ * computing alone takes `here`. */
+static double from_where_it_lies(const struct cost *c, double here, double near, double far, double share)
 {
-    if (!(far > near)) return near * c->computing;
-    return kernel_time_together(near * c->computing, kernel_time_waiting(far, near) * share * c->waiting);
+    if (!(far > near)) return here * c->computing;
+    return kernel_time_together(here * c->computing, kernel_time_waiting(far, near) * share * c->waiting);
 }
 
 /* Seconds a weight that one row pays for reading it from where it lies; `cached`: on cores at their best. */
@@ -301,7 +328,7 @@ static double read_per_weight(struct cost *c, const struct format *f, double cac
         const bool in_cache = c->footprint <= (double)cost_cache_bytes(c->machine);
         return in_cache ? 0 : bytes / (c->bandwidth * SHARES.stream * shared_node(c));
     }
-    return from_where_it_lies(c, cached, far, share);
+    return from_where_it_lies(c, cached, one_row_wide(c, f), far, share);
 }
 
 /* A look at memory is a row of q8_0, which waits while it computes: how long computing takes now says the
@@ -343,41 +370,92 @@ void cost_init(struct cost *c, const struct machine *machine, const struct machi
     c->bandwidth = cost_bandwidth(c) / c->waiting;
 }
 
-double cost_product(struct cost *c, const struct format *f, int64_t rows, int64_t cols, int n)
+/* Of handing a call's work to the threads; those of one product where a call has several: its part. */
+static double region_seconds(const struct cost *c)
 {
-    const double weights = (double)rows * (double)cols;
-    if (c->on_gpu) {
-        const double bytes = weights * f->block_bytes / f->block_weights;
-        c->assumed++;
-        return fmax(c->cached ? 0 : bytes / (c->bandwidth * GPU_SHARES.stream),
-                    2 * weights * n / (gpu_operations(c, f) * GPU_SHARES.many));
-    }
-    double per_weight = product_per_weight(c, f, n);
+    if (c->on_gpu) return GPU_SHARES.launch_s;
+    const double s = time_at_threads(c, c->ceilings->kernels.region, 0.2);
+    return (isnan(s) ? (c->threads > 1 ? REGION_S : REGION_S / 5) : s) * c->computing;
+}
+
+static double gpu_product(struct cost *c, const struct model_product *p, int n)
+{
+    const struct format *f = p->format;
+    const double weights = (double)p->rows * (double)p->cols;
+    const double bytes = weights * f->block_bytes / f->block_weights;
+    c->assumed++;
+    return fmax(c->cached ? 0 : bytes / (c->bandwidth * GPU_SHARES.stream),
+                2 * weights * n / (gpu_operations(c, f) * GPU_SHARES.many));
+}
+
+static double cpu_product(struct cost *c, const struct model_product *p, int n)
+{
+    const struct format *f = p->format;
+    const double weights = (double)p->rows * (double)p->cols;
+    double per_weight = product_per_weight(c, f, p->cols, n);
     double edge = time_at_threads(c, c->ceilings->kernels.edge[f - FORMATS], c->threads_all);
     if (isnan(edge)) edge = EDGE_S / c->threads;
-    if (n >= 16) { /* the measured time has the edges of a square of 2048 in it */
-        const double there = edge * n * 2 / 2048;
+    if (n >= MANY_ROWS_FROM) { /* the measured time has the edges of a square matrix in it */
+        const double there = edge * n * 2 / KERNEL_COLS;
         per_weight = fmax(per_weight - there, 0.4 * per_weight);
-        per_weight += edge * n * (double)(rows + cols) / weights;
+        per_weight += edge * n * (double)(p->rows + p->cols) / weights;
     }
     const double computing = per_weight * slowed(c, kernel_feels(f, &c->options, n));
     if (c->cached) return weights * computing;
-    const double reading = read_per_weight(c, f, fmin(per_weight, product_per_weight(c, f, 1)));
+    const double reading = read_per_weight(c, f, fmin(per_weight, product_per_weight(c, f, p->cols, 1)));
     return weights * fmax(computing, reading);
 }
 
-double cost_regions(struct cost *c, int count)
+/* Takes the others' threads away where such a call leaves them alone. Returns how many there were. */
+static int take_threads(struct cost *c, enum work_kind kind, double amount)
 {
-    if (c->on_gpu) return count * GPU_SHARES.launch_s;
-    double s = time_at_threads(c, c->ceilings->kernels.region, 0.2);
-    if (isnan(s)) s = c->threads > 1 ? REGION_S : REGION_S / 5;
-    return count * s;
+    const int threads = c->threads;
+    if (!c->on_gpu && backend_runs_alone(kind, amount)) c->threads = 1;
+    c->shared |= c->threads > 1;
+    return threads;
+}
+
+double cost_product(struct cost *c, const struct model_product *p, int n)
+{
+    const int threads = take_threads(c, n < MANY_ROWS_FROM ? WORK_DOTS : WORK_PRODUCTS,
+                                     (double)p->together * n);
+    const double call = region_seconds(c) * (double)p->rows * (double)p->cols / (double)p->together;
+    const double s = call + (c->on_gpu ? gpu_product(c, p, n) : cpu_product(c, p, n));
+    c->threads = threads;
+    return s;
 }
 
 /* A time of which K has one half and V the other. NAN: not measured. */
 static double of_both(const struct cost *c, const float k[2], const float v[2])
 {
     return 0.5 * (time_at_threads(c, k, c->threads_all) + time_at_threads(c, v, c->threads_all));
+}
+
+/* A time of one of them by how long heads are: per element shorter ones cost more. Between KERNEL_HEAD_DIM
+ * and narrow heads with the logarithm. */
+static double by_heads(const struct cost *c, const float usual[2], const float narrow[2],
+                       const struct format *f, int dim)
+{
+    const int few = kernel_narrow_dim(f);
+    const double wide = time_at_threads(c, usual, c->threads_all);
+    const double short_ones = time_at_threads(c, narrow, c->threads_all);
+    if (isnan(short_ones) || dim >= KERNEL_HEAD_DIM || few >= KERNEL_HEAD_DIM) return wide;
+    if (dim <= few) return short_ones * few / dim;
+    const double share = log((double)dim / few) / log((double)KERNEL_HEAD_DIM / few);
+    return exp((1 - share) * log(short_ones) + share * log(wide));
+}
+
+/* How much longer one row looks back where `heads` share K and V otherwise than where it was timed: what is
+ * unpacked of a token is for all heads that share it. */
+static double by_sharing(const struct cost *c, const struct format *f, double heads_a_kv)
+{
+    static const double THERE = (double)KERNEL_KV_HEADS / KERNEL_HEADS;
+    const struct kernel_times *k = &c->ceilings->kernels;
+    const double shared = time_at_threads(c, k->attend_one[f - FORMATS], c->threads_all);
+    const double apart = time_at_threads(c, k->apart_one[f - FORMATS], c->threads_all);
+    if (isnan(shared) || isnan(apart)) return 1;
+    const double unpacking = fmin(fmax(apart - shared, 0) / (1 - THERE), shared / THERE);
+    return 1 + unpacking / shared * (1 / heads_a_kv - THERE);
 }
 
 /* Seconds of one row's look at one token, an element of a head; `least`: no faster than memory is. Heads that
@@ -389,9 +467,15 @@ static double attend_one(struct cost *c, const struct cost_attention *a, double 
     const double alone = (double)a->kv_heads / a->heads / ((double)KERNEL_KV_HEADS / KERNEL_HEADS);
     const double near = of_both(c, t->attend_one[k], t->attend_one[v]),
                  far = of_both(c, t->attend_far[k], t->attend_far[v]), share = share_from_memory(c);
-    if (c->cached && !isnan(near)) return near * c->computing;
-    if (!isnan(near) && !isnan(far) && !isnan(share)) return from_where_it_lies(c, near, far, share * alone);
-    if (!isnan(near)) return fmax(near * c->computing, least);
+    const double sharing = (double)a->heads / a->kv_heads;
+    const double here = 0.5 * (by_heads(c, t->attend_one[k], t->narrow_one[k], a->k, a->dim_k) *
+                                   by_sharing(c, a->k, sharing) +
+                               by_heads(c, t->attend_one[v], t->narrow_one[v], a->v, a->dim_v) *
+                                   by_sharing(c, a->v, sharing));
+    if (c->cached && !isnan(here)) return here * c->computing;
+    if (!isnan(here) && !isnan(far) && !isnan(share))
+        return from_where_it_lies(c, here, near, far, share * alone);
+    if (!isnan(here)) return fmax(here * c->computing, least);
     c->assumed++;
     return fmax(4 / (cost_operations(c, "f32_fma") * SHARES.attend) * c->computing, least);
 }
@@ -400,8 +484,12 @@ static double attend_many(struct cost *c, const struct cost_attention *a)
 {
     const float(*f16)[2] = c->ceilings->kernels.attend_many[FORMAT_F16];
     const double ratio = (double)f16[c->variant][1] / (double)f16[KERNEL_VARIANT_AUTO][1];
-    const double per = of_both(c, c->ceilings->kernels.attend_many[a->k - FORMATS][KERNEL_VARIANT_AUTO],
-                               c->ceilings->kernels.attend_many[a->v - FORMATS][KERNEL_VARIANT_AUTO]);
+    const struct kernel_times *t = &c->ceilings->kernels;
+    const int k = (int)(a->k - FORMATS), v = (int)(a->v - FORMATS);
+    const double per = 0.5 * (by_heads(c, t->attend_many[k][KERNEL_VARIANT_AUTO], t->narrow_many[k], a->k,
+                                       a->dim_k) +
+                              by_heads(c, t->attend_many[v][KERNEL_VARIANT_AUTO], t->narrow_many[v], a->v,
+                                       a->dim_v));
     if (!isnan(per))
         return per * (ratio > 0 && isfinite(ratio) ? ratio : 1) * slowed(c, KERNEL_FEELS_ATTENTION);
     c->assumed++;
@@ -419,16 +507,27 @@ double cost_attention(struct cost *c, const struct cost_attention *a)
                             (gpu_operations(c, &FORMATS[FORMAT_F16]) * GPU_SHARES.attend);
         return fmax(work, (a->many ? 1 : a->n) * bytes / (c->bandwidth * GPU_SHARES.stream));
     }
-    if (a->many) return pairs * elements * attend_many(c, a);
-    return pairs * elements * attend_one(c, a, a->n * bytes / c->bandwidth / (pairs * elements));
+    const int threads = take_threads(c, WORK_DOTS, 2 * pairs * elements);
+    const double least = a->n * bytes / c->bandwidth / (pairs * elements);
+    const double s = pairs * elements * (a->many ? attend_many(c, a) : attend_one(c, a, least));
+    c->threads = threads;
+    return s;
 }
 
 double cost_glue(struct cost *c, int64_t embd, int n)
 {
     const struct kernel_times *k = &c->ceilings->kernels;
     if (c->on_gpu) return 6 * GPU_SHARES.launch_s;
+    const int threads = take_threads(c, WORK_ELEMENTS, (double)embd * n);
     double fixed = time_at_threads(c, k->glue, 0.5), element = time_at_threads(c, k->glue_element, 1);
     if (isnan(fixed)) fixed = GLUE_S;
     if (isnan(element)) element = GLUE_ELEMENT_S / c->threads;
+    c->threads = threads;
     return (fixed + element * (double)embd * n) * c->computing;
+}
+
+double cost_waking(const struct cost *c)
+{
+    const double s = known((double)c->ceilings->kernels.wake);
+    return c->on_gpu || c->threads < 2 || isnan(s) ? 0 : s;
 }

@@ -19,6 +19,7 @@ struct cost {
     double bandwidth;          /* bytes/s of them at best; NAN unknown */
     double computing, waiting; /* how many times as long as while kernels were timed: arithmetic, memory */
     bool cached; /* as if all weights lay in a cache: what is left of the time is not waiting for memory */
+    bool shared; /* some call so far was large enough for several threads */
     int assumed; /* lookups so far that nothing measured answered */
 };
 /* Borrows machine and ceilings. now: what is not known was as it was while kernels were timed. */
@@ -26,8 +27,7 @@ void cost_init(struct cost *c, const struct machine *machine, const struct machi
                const struct config *config, bool on_gpu, const struct conditions *now);
 
 /* Seconds; NAN where a ceiling is missing. */
-double cost_product(struct cost *c, const struct format *f, int64_t rows, int64_t cols, int n);
-double cost_regions(struct cost *c, int count); /* of asking all threads that many times */
+double cost_product(struct cost *c, const struct model_product *p, int n); /* one of its count, of n rows */
 /* `n` rows, each looks back at `depth` tokens on average; `many`: they are consecutive tokens of one
  * sequence. */
 struct cost_attention {
@@ -37,6 +37,7 @@ struct cost_attention {
     bool many;
 };
 double cost_attention(struct cost *c, const struct cost_attention *a);
+double cost_waking(const struct cost *c); /* the other threads, once; 0 where nobody timed that */
 double cost_glue(struct cost *c, int64_t embd, int n); /* the rest of one layer */
 
 /* The machine's limits, at the config's threads: bytes/s, and operations/s of one kind ("f32_fma"). */

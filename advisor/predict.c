@@ -16,15 +16,13 @@ enum { PROMPT = 512 };
 static const double TIMED_DECODE_SD = 0.08, TIMED_PREFILL_SD = 0.11;
 static const double SHARE_DECODE_SD = 0.30, SHARE_PREFILL_SD = 0.35;
 static const double GPU_DECODE_SD = 0.45, GPU_PREFILL_SD = 0.55;
-static const double CACHED_SD = 0.70, BARRED_SD = 0.15, NUMA_SD = 0.40;
+static const double TIMED_CACHED_SD = 0.14, CACHED_SD = 0.70, BARRED_SD = 0.15, NUMA_SD = 0.40;
 static const double LOAD_SD = 0.60, PEAK_SD = 0.018, ENERGY_SD = 0.30;
 
 /* Finding the most likely of the logits, and handing them over: per entry. */
 static const double LOGIT_S = 0.8e-9;
 /* Opening: reading the header and the vocabulary; copying; asking for pages ahead. */
 static const double OPEN_S = 0.01, VOCABULARY_S = 0.4e-6, PAGES_BYTES_S = 8e9;
-/* Regions a layer is cut into, beside what cost_glue holds: q k v, attention's output, gate and up, down. */
-enum { REGIONS_OF_LAYER = 4 };
 /* A GPU's driver keeps some of its memory; of a unified memory the system keeps a quarter. */
 static const double GPU_SHARE = 0.92, UNIFIED_SHARE = 0.75;
 
@@ -39,7 +37,9 @@ struct predict_for predict_for_workload(const struct workload *w)
                                  .depth = MAX(1, w->depth + w->prompt + w->gen / 2),
                                  .sequences = workload_sequences(w),
                                  .prompt = w->prompt,
-                                 .past = w->depth };
+                                 .past = w->depth,
+                                 .gen = w->gen,
+                                 .begins = !w->depth };
 }
 
 /* ---------------------------------------------------------------- memory */
@@ -102,19 +102,35 @@ static double seconds_attending(struct work *w, double n, double depth, bool man
     return s;
 }
 
-static double seconds_decoding(struct work *w)
+static double seconds_a_token(struct work *w)
 {
     const struct model_operations *o = &w->o;
     const int n = w->sequences;
     double s = 0;
     for (int i = 0; i < o->n; i++) {
         const struct model_product *p = &o->product[i];
-        s += p->count * cost_product(&w->cost, p->format, p->rows, p->cols, n);
+        s += p->count * cost_product(&w->cost, p, n);
     }
-    s += cost_regions(&w->cost, o->shape.layers * REGIONS_OF_LAYER + 1);
     s += o->shape.layers * cost_glue(&w->cost, o->shape.embd, n);
     s += seconds_attending(w, n, w->depth, false);
     return s + LOGIT_S * (double)o->shape.vocab * n;
+}
+
+/* Who begins a run wakes the other threads. */
+static double seconds_waking(const struct work *w)
+{
+    return w->what->begins ? cost_waking(&w->cost) : 0;
+}
+
+/* Of a run's tokens on average. What else the machine did before it has emptied the caches. */
+static double seconds_decoding(struct work *w)
+{
+    const double s = seconds_a_token(w), footprint = w->cost.footprint;
+    if (!w->what->gen || w->cost.cached) return s;
+    w->cost.footprint = INFINITY;
+    const double first = seconds_a_token(w);
+    w->cost.footprint = footprint;
+    return s + (first - s + (w->what->prompt ? 0 : seconds_waking(w))) / w->what->gen;
 }
 
 /* One pass over `n` rows of prompts; `wanted` of them end one. */
@@ -128,10 +144,9 @@ static double seconds_passing(struct work *w, int n, int wanted)
                           : p->part == PRODUCT_LATE ? p->count - p->last
                                                     : 0;
         const int ends = p->count - whole;
-        if (whole) s += whole * cost_product(&w->cost, p->format, p->rows, p->cols, n);
-        if (ends && wanted) s += ends * cost_product(&w->cost, p->format, p->rows, p->cols, wanted);
+        if (whole) s += whole * cost_product(&w->cost, p, n);
+        if (ends && wanted) s += ends * cost_product(&w->cost, p, wanted);
     }
-    s += cost_regions(&w->cost, o->shape.layers * REGIONS_OF_LAYER);
     return s + o->shape.layers * cost_glue(&w->cost, o->shape.embd, n);
 }
 
@@ -141,7 +156,7 @@ static double seconds_prefilling(struct work *w)
     const int batch = (int)MIN((int64_t)MAX(w->o.batch, 1), rows);
     const int64_t passes = rows / batch;
     const int rest = (int)(rows % batch);
-    double s = (double)(rest ? passes : passes - 1) * seconds_passing(w, batch, 0);
+    double s = seconds_waking(w) + (double)(rest ? passes : passes - 1) * seconds_passing(w, batch, 0);
     s += seconds_passing(w, rest ? rest : batch, w->sequences);
     const double seen = w->what->past + 0.5 * (w->prompt + 1);
     return s + w->sequences * seconds_attending(w, w->prompt, seen, true);
@@ -228,8 +243,10 @@ static struct spreads spreads_of(const struct prediction *p, const struct cost *
     struct spreads s = { TIMED_DECODE_SD, TIMED_PREFILL_SD };
     if (p->on_gpu)
         s = (struct spreads){ GPU_DECODE_SD, GPU_PREFILL_SD };
-    else if (p->assumed && p->in_cache)
+    else if (p->in_cache && p->assumed)
         s = (struct spreads){ CACHED_SD, CACHED_SD };
+    else if (p->in_cache)
+        s = (struct spreads){ TIMED_CACHED_SD, TIMED_CACHED_SD };
     else if (p->assumed)
         s = (struct spreads){ SHARE_DECODE_SD, SHARE_PREFILL_SD };
     if (p->assumed && !p->on_gpu && c->machine->numa_nodes > 1 && isnan(ceilings_node_bytes_s(c->ceilings)))
@@ -379,7 +396,9 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     w.cost.footprint = (double)p->decode_read_bytes + (double)p->kv_bytes_per_token * w.depth * w.sequences;
     w.untouched = untouched_bytes(&w, g, c);
     put_limits(out, &w);
-    const double decode_s = seconds_decoding(&w), prefill_s = seconds_prefilling(&w);
+    const double decode_s = seconds_decoding(&w);
+    out->decodes_alone = !w.cost.shared;
+    const double prefill_s = seconds_prefilling(&w);
     out->assumed = w.cost.assumed > 0;
     put_works(out, &w, decode_s, prefill_s);
     put_estimates(out, &w, c, isnan(out->decode_limit_tok_s) ? NAN : decode_s,

@@ -25,6 +25,7 @@ struct prediction {
     int depth;                   /* tokens in each cache that decode was predicted at */
     bool in_cache;               /* weights fit in the last cache: memory's bandwidth is no limit */
     bool decode_bound_by_memory; /* else by arithmetic */
+    bool decodes_alone;          /* every call of decoding is too small for more than one thread */
     bool on_gpu;                 /* predicted for the machine's GPU */
     bool assumed; /* some kernel's time was not measured on that machine: the interval is wide */
     struct lesson_work decode_work, prefill_work; /* what runs of this teach about */
@@ -41,6 +42,8 @@ struct predict_for {
     int sequences;                 /* that decode side by side: the rates are their sums; 0: one */
     int prompt;                    /* tokens of each prompt that prefill is predicted for; 0: 512 */
     int past;                      /* tokens in the cache before the prompt */
+    bool begins;                   /* a run begins with it: the other threads sleep */
+    int gen;                       /* tokens of a run, of which the first finds nothing in caches; 0: many */
     bool on_gpu;                   /* by the ceilings of the machine's GPU */
     struct conditions now;         /* beside it */
     const struct lessons *lessons; /* NULL: nothing was learned */

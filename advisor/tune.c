@@ -304,7 +304,11 @@ static void read_confirmation(struct tuning *t, const struct experiment_state *s
         if (one.lower > other.lower || (isnan(other.lower) && !isnan(one.lower))) best = k;
     }
     for (int k = 0; k < s->spec.arms; k++)
-        if (s->arm[k].rate > 0) t->list[finalist[k]].rate = s->arm[k].rate;
+        if (s->arm[k].rate > 0) {
+            struct tune_candidate *c = &t->list[finalist[k]];
+            c->rate = s->arm[k].rate;
+            c->usual_rate = t->list[0].usual_rate * s->arm[k].rate / s->arm[0].rate;
+        }
     r->current = t->list[0];
     r->winner = t->list[finalist[best]];
     if (s->spec.arms == 3) r->runner_up = t->list[finalist[3 - best]];
@@ -395,7 +399,7 @@ static enum err_code list_seen(struct tuning *t, struct err *why)
         struct tune_candidate *c = &t->list[i];
         if (!c->looks && !c->failed) continue;
         const bool counts = c->looks && !isnan(c->kld) && (!i || tune_within_limits(t, c));
-        c->score = counts ? tune_score(t, c, log(c->rate)) : NAN;
+        c->score = counts ? tune_score(t, c, log(c->usual_rate)) : NAN;
         r->raced += c->looks > 0;
         r->seen[r->n_seen++] = *c;
     }

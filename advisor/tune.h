@@ -100,13 +100,15 @@ struct tune_options {
 struct tune_candidate {
     int64_t index; /* in the space; -1: the current configuration, when it is not in it */
     char line[640];
-    int settings;                /* that differ from the defaults */
-    uint64_t answer;             /* equal: the same answers */
-    double ln_guess;             /* of KL divergence, before anything was measured */
+    int looks_by;    /* whose looks at the machine hold for it: 0 one thread's, 1 all threads', -1 nobody's */
+    int settings;    /* that differ from the defaults */
+    uint64_t answer; /* equal: the same answers */
+    double ln_guess; /* of KL divergence, before anything was measured */
     int64_t memory_bytes;        /* plan */
     double read_bytes;           /* that a token of decoding reads, at the prediction's depth */
     double predicted, low, high; /* tokens/s, before anything was measured */
     double rate, rate_sd;        /* measured: mean of `looks` looks, NAN */
+    double usual_rate; /* what the race goes by: the same for the usual machine, where it was looked at */
     int looks;
     double kld, kld_se, ppl_ratio; /* 0 and 1 for what gives the answers of the file as it is; NAN unknown */
     bool quality_failed, failed;   /* could not be measured */

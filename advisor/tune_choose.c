@@ -63,7 +63,7 @@ void tune_speed_of(const struct tuning *t, int i, double *mean, double *sd)
     }
     if (!c->looks) return;
     const double own = t->noise * t->noise / c->looks, believed = *sd * *sd;
-    *mean = (log(c->rate) * believed + *mean * own) / (believed + own);
+    *mean = (log(c->usual_rate) * believed + *mean * own) / (believed + own);
     *sd = sqrt(believed * own / (believed + own));
 }
 
@@ -95,7 +95,7 @@ double tune_score(const struct tuning *t, const struct tune_candidate *c, double
 {
     const struct tune_weights *w = &TUNE_WEIGHTS[t->o->goal];
     const struct tune_candidate *a = &t->list[0];
-    double s = w->speed * (ln_rate - log(a->looks ? a->rate : a->predicted));
+    double s = w->speed * (ln_rate - log(a->looks ? a->usual_rate : a->predicted));
     s -= w->memory * log((double)c->memory_bytes / (double)a->memory_bytes);
     s -= w->energy * log(c->read_bytes / a->read_bytes);
     if (w->kld > 0) s -= w->kld * (kld_of(t, c) - (isnan(a->kld) ? 0 : a->kld));

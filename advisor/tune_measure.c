@@ -71,14 +71,15 @@ static void learn_cost(struct tuning *t, int i, double *mean, int *n, double sec
 
 /* ---------------------------------------------------------------- speed */
 
-static void learn_speed(struct tuning *t, struct tune_candidate *c, double rate)
+static void learn_speed(struct tuning *t, struct tune_candidate *c, double rate, double usual_rate)
 {
     int at[TUNE_DIMS];
     average(&c->rate, ++c->looks, rate);
+    average(&c->usual_rate, c->looks, usual_rate);
     c->rate_sd = t->noise * c->rate / sqrt(c->looks);
     if (c->index < 0 || !(c->predicted > 0)) return;
     tune_space_at(at, &t->space, c->index);
-    tune_belief_see(t->speed, at, log(rate / c->predicted), t->noise);
+    tune_belief_see(t->speed, at, log(usual_rate / c->predicted), t->noise);
 }
 
 static enum err_code store_look(struct tuning *t, const struct tune_candidate *c, struct cell *cell,
@@ -157,8 +158,11 @@ enum err_code tune_look(struct tuning *t, int i, struct err *why)
     const struct arm_spec spec = arm_of(t, &config);
     if (!tell(t, "speed of", c->line)) return err_set(why, ERR_CANCELLED, "stopped");
     rc = arm_open(&arm, &spec, on_event, t, &failed);
+    if (!rc) tune_machine_look(t, c, arm_pid(arm));
     if (!rc) rc = run_cells(t, arm, &cell, &samples, &failed);
+    if (!rc) tune_machine_look(t, c, arm_pid(arm));
     arm_close(arm);
+    cell.beside = tune_machine_seen(t, c);
     if (rc == ERR_CANCELLED) {
         free(cell.itl);
         return err_set(why, ERR_CANCELLED, "stopped");
@@ -167,7 +171,7 @@ enum err_code tune_look(struct tuning *t, int i, struct err *why)
     cell.seconds = (double)(clock_ns() - t0) * 1e-9; /* what it cost, starting included */
     learn_cost(t, i, &t->look_s, &t->looks, cell.seconds);
     if (isfinite(rate) && rate > 0) {
-        learn_speed(t, c, rate);
+        learn_speed(t, c, rate, tune_usual_rate(t, &config, &cell.beside, rate));
     } else {
         c->failed = true;
         snprintf(c->error, sizeof c->error, "%s", rc ? failed.message : "it gave no rate");
@@ -232,9 +236,11 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
      * there is. */
     if (!(c->predicted > 0)) c->predicted = decode ? t->reference.decode_tok_s : t->reference.prefill_tok_s;
     if (!(c->predicted > 0)) c->predicted = 1;
+    const int threads = decode && p->decodes_alone ? 1 : p->decode_work.threads;
+    c->looks_by = threads == 1 ? 0 : threads == t->o->ceilings->threads_all ? 1 : -1;
     c->memory_bytes = p->plan.total;
     c->read_bytes = (double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth;
-    c->rate = c->rate_sd = c->score = NAN;
+    c->rate = c->rate_sd = c->usual_rate = c->score = NAN;
     const bool same = !strcmp(answer, "default");
     c->kld = c->kld_se = same ? 0 : NAN;
     c->ppl_ratio = same ? 1 : NAN;
@@ -388,8 +394,13 @@ static enum err_code recall_cell(struct tuning *t, const struct cell_row *row, s
         const double rate = db_measurement_get(t->db, row->id, t->out->metric->name);
         if (c) learn_cost(t, i, &t->look_s, &t->looks, row->seconds);
         if (c && *row->error) c->failed = true;
-        if (c && rate > 0) learn_speed(t, c, rate);
-        return ERR_OK;
+        if (!c || !(rate > 0)) return ERR_OK;
+        struct config config;
+        struct conditions then = { db_measurement_get(t->db, row->id, CELL_MEMORY_RATIO),
+                                   db_measurement_get(t->db, row->id, CELL_CORE_RATIO) };
+        const enum err_code rc = tune_config(&config, t, c, why);
+        if (!rc) learn_speed(t, c, rate, tune_usual_rate(t, &config, &then, rate));
+        return rc;
     }
     if (strcmp(row->phase, QUALITY)) return ERR_OK;
     struct tune_answer a = { .failed = *row->error != '\0' };
@@ -531,6 +542,7 @@ void tune_end(struct tuning *t)
     model_close(t->as_is);
     t->as_is = NULL;
     eval_recall_done(&t->recall);
+    tune_machine_close(t);
     free(t->text);
     t->text = NULL;
 }

@@ -3,6 +3,7 @@
  *   tune_space.c    what may be tried (pure)
  *   tune_belief.c   what is known of what was not (pure)
  *   tune_measure.c  one look at speed, one at quality; into the database and out of it
+ *   tune_machine.c  how fast the machine was beside a look
  *   tune_choose.c   scores; which look promises most (pure but for predictions)
  *   tune.c          the run: prune, race, confirm, decide */
 #ifndef QDYNO_ADVISOR_TUNE_PARTS_H
@@ -47,7 +48,8 @@ struct tuning {
     bool made[TUNE_VALUES]; /* by value of that dimension */
     double spent_before;    /* by earlier resumptions */
     int64_t begun_ns;
-    struct sample *window; /* [WINDOW_SAMPLES] scratch */
+    struct conditions_watch *watch[2]; /* for one thread, and for all; opened when first needed */
+    struct sample *window;             /* [WINDOW_SAMPLES] scratch */
     struct sample_row *stored;
     int64_t confirm_run;
 };
@@ -74,6 +76,14 @@ enum err_code tune_judge(struct tuning *t, int i, int windows, struct err *why);
 enum err_code tune_begin(struct tuning *t, struct err *why);
 enum err_code tune_recall(struct tuning *t, struct err *why);
 void tune_end(struct tuning *t); /* as_is, recall, text */
+
+/* How fast the machine is, while nothing of the candidate works; and what was seen of it since the last time
+ * (zeros: nothing can be compared). */
+void tune_machine_look(struct tuning *t, const struct tune_candidate *of, int pid);
+struct conditions tune_machine_seen(struct tuning *t, const struct tune_candidate *of);
+double tune_usual_rate(const struct tuning *t, const struct config *c, const struct conditions *now,
+                       double rate);
+void tune_machine_close(struct tuning *t);
 
 /* ---------------------------------------------------------------- choosing */
 

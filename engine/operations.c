@@ -8,6 +8,7 @@ struct gathering {
     struct model_operations *out;
     const struct config *config;
     const struct gguf *gguf;
+    const struct arch *arch;
     const struct backend_options *backend;
 };
 
@@ -16,11 +17,23 @@ static bool is_early(enum slot slot)
     return slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V || slot == SLOT_QKV;
 }
 
+/* Rows of all matrices that one call multiplies with the same inputs: queries, keys and values; gate and up.
+ */
+static int64_t rows_together(const struct gathering *g, enum slot slot, int64_t rows)
+{
+    const struct model_shape *s = &g->out->shape;
+    if (slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V)
+        return arch_dim(DIM_Q, g->arch, s) + arch_dim(DIM_K, g->arch, s) + arch_dim(DIM_V, g->arch, s);
+    if (slot == SLOT_GATE || (slot == SLOT_UP && (g->arch->need & SLOT_BIT(SLOT_GATE)))) return 2 * rows;
+    return rows;
+}
+
 static enum err_code add_product(struct model_operations *o, const struct model_product *p, struct err *why)
 {
     for (int i = 0; i < o->n; i++) {
         struct model_product *q = &o->product[i];
-        if (q->format != p->format || q->part != p->part || q->rows != p->rows || q->cols != p->cols)
+        if (q->format != p->format || q->part != p->part || q->rows != p->rows || q->cols != p->cols ||
+            q->together != p->together)
             continue;
         q->count += p->count;
         q->last += p->last;
@@ -45,6 +58,7 @@ static enum err_code gather_tensor(void *ctx, int layer, enum slot slot, const s
                                                               : PRODUCT_LATE,
                                      .rows = t->shape[1],
                                      .cols = t->shape[0],
+                                     .together = rows_together(g, slot, t->shape[1]) * t->shape[0],
                                      .count = 1,
                                      .last = layer == g->out->shape.layers - 1 };
     return add_product(g->out, &p, why);
@@ -73,6 +87,6 @@ enum err_code model_operations_read(struct model_operations *out, const struct g
     out->batch = e.batch;
     out->windowed_layers = windowed_layers(&h, &out->shape);
     out->window = out->windowed_layers ? h.window : 0;
-    struct gathering gathering = { out, c, g, &e.backend };
+    struct gathering gathering = { out, c, g, h.arch, &e.backend };
     return arch_walk(h.arch, &out->shape, g, gather_tensor, &gathering, why);
 }

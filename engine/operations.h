@@ -17,8 +17,9 @@ struct model_product {
     const struct format *format;
     enum product_part part;
     int64_t rows, cols;
-    int count; /* such matrices in all layers */
-    int last;  /* of them, those of the last layer */
+    int64_t together; /* weights of all that one call multiplies with the same inputs, these among them */
+    int count;        /* such matrices in all layers */
+    int last;         /* of them, those of the last layer */
 };
 
 enum { MODEL_PRODUCTS_MAX = 320 };

@@ -269,3 +269,11 @@ const struct backend_ops CPU_OPS = {
     .activate = cpu_activate,
     .top = cpu_top,
 };
+
+bool backend_runs_alone(enum work_kind kind, double amount)
+{
+    static const double AN_ELEMENT[] = {
+        [WORK_ELEMENTS] = 1, [WORK_DOTS] = DOTS_AN_ELEMENT, [WORK_PRODUCTS] = PRODUCTS_AN_ELEMENT
+    };
+    return amount / AN_ELEMENT[kind] < PARALLEL_MIN;
+}

@@ -366,6 +366,12 @@ struct matmul {
  * the options, isa, precision and activations matter. */
 const char *matmul_ceiling(const struct format *f, const struct backend_options *o);
 
+/* Whether the processor's backend runs a call of so much work on the caller's thread alone, as starting the
+ * others costs more than it saves. Elements passed over; multiply-adds of dots: products of one or few rows,
+ * attention; or of products of many rows. */
+enum work_kind { WORK_ELEMENTS, WORK_DOTS, WORK_PRODUCTS };
+bool backend_runs_alone(enum work_kind kind, double amount);
+
 /* `count` products in one parallel region; those with the same x, n and x_stride share its preparation. */
 void backend_matmul(struct backend *b, const struct matmul *m, int count);
 

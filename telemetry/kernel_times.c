@@ -2,6 +2,7 @@
 #include "telemetry/telemetry.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,11 @@ double kernel_time_waiting(double all_s, double computing_s)
 {
     const double rest = pow(all_s, POWER) - pow(computing_s, POWER), least = LEAST_WAITING * all_s;
     return rest > 0 ? fmax(pow(rest, 1 / POWER), least) : least;
+}
+
+int kernel_narrow_dim(const struct format *f)
+{
+    return MAX(16, f->block_weights);
 }
 
 int kernel_rows_before(int rows)
@@ -85,6 +91,27 @@ static void put(json_t *object, const char *key, const float *v, int n)
     if (any(v, n)) json_put(object, key, numbers(v, n));
 }
 
+/* Times of a format at one thread and at all. */
+static const struct {
+    const char *key;
+    size_t at; /* float [FORMAT_COUNT][2] of struct kernel_times */
+} PAIRS[] = {
+    { "stream", offsetof(struct kernel_times, stream) },
+    { "near", offsetof(struct kernel_times, near) },
+    { "row", offsetof(struct kernel_times, row) },
+    { "edge", offsetof(struct kernel_times, edge) },
+    { "attend_one", offsetof(struct kernel_times, attend_one) },
+    { "attend_far", offsetof(struct kernel_times, attend_far) },
+    { "narrow_one", offsetof(struct kernel_times, narrow_one) },
+    { "narrow_many", offsetof(struct kernel_times, narrow_many) },
+    { "apart_one", offsetof(struct kernel_times, apart_one) },
+};
+
+static float *pair_of(const struct kernel_times *k, size_t i, int format)
+{
+    return (float *)((char *)k + PAIRS[i].at) + 2 * (ptrdiff_t)format;
+}
+
 json_t *kernel_times_to_json(const struct kernel_times *k)
 {
     json_t *object = json_object(), *formats = json_object();
@@ -94,6 +121,7 @@ json_t *kernel_times_to_json(const struct kernel_times *k)
     put(object, "weights_pace", k->pace, 2); /* "pace" was of other kernels */
     put(object, "compute", k->compute, 2);
     put(object, "region", k->region, 2);
+    put(object, "wake", &k->wake, 1);
     put(object, "glue", k->glue, 2);
     put(object, "glue_element", k->glue_element, 2);
     put(object, "read", k->read[0], 2 * KERNEL_READS);
@@ -106,10 +134,7 @@ json_t *kernel_times_to_json(const struct kernel_times *k)
             snprintf(key, sizeof key, "attend_many_%s", KERNEL_VARIANT_NAMES[v]);
             put(row, key, k->attend_many[f][v], 2);
         }
-        put(row, "stream", k->stream[f], 2);
-        put(row, "edge", k->edge[f], 2);
-        put(row, "attend_one", k->attend_one[f], 2);
-        put(row, "attend_far", k->attend_far[f], 2);
+        for (size_t i = 0; i < COUNT_OF(PAIRS); i++) put(row, PAIRS[i].key, pair_of(k, i, f), 2);
         if (json_object_size(row))
             json_put(formats, FORMATS[f].name, row);
         else
@@ -131,10 +156,8 @@ static void take_format(struct kernel_times *k, const char *name, const json_t *
         snprintf(key, sizeof key, "attend_many_%s", KERNEL_VARIANT_NAMES[v]);
         take(k->attend_many[f][v], 2, json_object_get(row, key));
     }
-    take(k->stream[f], 2, json_object_get(row, "stream"));
-    take(k->edge[f], 2, json_object_get(row, "edge"));
-    take(k->attend_one[f], 2, json_object_get(row, "attend_one"));
-    take(k->attend_far[f], 2, json_object_get(row, "attend_far"));
+    for (size_t i = 0; i < COUNT_OF(PAIRS); i++)
+        take(pair_of(k, i, f), 2, json_object_get(row, PAIRS[i].key));
 }
 
 enum err_code kernel_times_from_json(struct kernel_times *k, const json_t *object, struct err *why)
@@ -152,6 +175,7 @@ enum err_code kernel_times_from_json(struct kernel_times *k, const json_t *objec
     take(k->pace, 2, json_object_get(object, "weights_pace"));
     take(k->compute, 2, json_object_get(object, "compute"));
     take(k->region, 2, json_object_get(object, "region"));
+    take(&k->wake, 1, json_object_get(object, "wake"));
     take(k->glue, 2, json_object_get(object, "glue"));
     take(k->glue_element, 2, json_object_get(object, "glue_element"));
     take(k->read[0], 2 * KERNEL_READS, json_object_get(object, "read"));

@@ -8,7 +8,10 @@
 #include "kernels/kernels.h"
 
 enum { KERNEL_ROWS = 5, KERNEL_READS = 6 };
-enum { KERNEL_HEADS = 32, KERNEL_KV_HEADS = 8 };   /* attention is timed with so many */
+/* Attention is timed with so many heads of so many elements. */
+enum { KERNEL_HEADS = 32, KERNEL_KV_HEADS = 8, KERNEL_HEAD_DIM = 64 };
+/* Products with square matrices of so many columns, and with small ones of so many weights. */
+enum { KERNEL_COLS = 2048, KERNEL_NEAR_WEIGHTS = 768 * 256 };
 extern const int KERNEL_ROWS_AT[KERNEL_ROWS];      /* rows that are multiplied at once: 1 4 16 64 512 */
 extern const int64_t KERNEL_READ_AT[KERNEL_READS]; /* bytes that are read again and again */
 
@@ -28,19 +31,29 @@ struct kernel_times {
     int64_t measured_unix_ms;                                     /* 0: nobody wrote down when */
     float product[FORMAT_COUNT][KERNEL_VARIANTS][KERNEL_ROWS][2]; /* per weight, weights in a cache */
     float stream[FORMAT_COUNT][2];                                /* per weight, one row, from memory */
+    float near[FORMAT_COUNT]
+              [2]; /* per weight, one row, a matrix that lies in a core's own cache; beside row */
+    float row[FORMAT_COUNT][2];  /* per row of weights, one row */
     float pace[2];               /* weights/s that usually came then, in q8_0 from memory (pace_read_s) */
     float compute[2];            /* weights/s of all threads at their best then, in caches (pace_best_s) */
     float edge[FORMAT_COUNT][2]; /* per row and element of input or output beside the weights (auto) */
     float region[2];             /* of a product, whatever its size */
+    float wake;                  /* of the first product after the other threads fell asleep, beside it */
     float attend_one[FORMAT_COUNT][2]; /* one row: per token it looks at and element of all heads, tokens in a
                                           processor's cache */
     float attend_far[FORMAT_COUNT][2]; /* the same, tokens in memory, which comes as fast as usual then */
     float attend_many[FORMAT_COUNT][KERNEL_VARIANTS][2]; /* per row, token it looks at, and element */
-    float glue[2];                                       /* norms, rotations, storing: of a layer, one row */
-    float glue_element[2];                               /* per row and element of the model's width */
-    float read[KERNEL_READS][2];                         /* bytes/s by how much is read: KERNEL_READ_AT */
-    int64_t stream_bytes;                                /* that `stream` was measured with */
+    float narrow_one[FORMAT_COUNT][2], narrow_many[FORMAT_COUNT][2]; /* attend_* with heads of
+                                                                        kernel_narrow_dim elements */
+    float apart_one[FORMAT_COUNT][2]; /* attend_one where each head has a K and a V of its own */
+    float glue[2];                    /* norms, rotations, storing: of a layer, one row */
+    float glue_element[2];            /* per row and element of the model's width */
+    float read[KERNEL_READS][2];      /* bytes/s by how much is read: KERNEL_READ_AT */
+    int64_t stream_bytes;             /* that `stream` was measured with */
 };
+
+/* 16 elements, or a block of the cache's format. */
+int kernel_narrow_dim(const struct format *f);
 
 /* Between which two row counts `rows` lies: KERNEL_ROWS_AT[that] and the next; beyond the last, the last two.
  */

@@ -233,6 +233,50 @@ static void time_kernels(struct kernel_times *k)
     }
 }
 
+/* By the times above. All products of the model are large enough for all four threads. */
+static double product_seconds(const struct model_product *p, int n)
+{
+    const double weights = (double)p->rows * (double)p->cols;
+    return weights * 1e-10 * n + 1e-5 * weights / (double)p->together;
+}
+
+/* One thread, which takes twice as long, where a call is too small to wake others for. */
+static double looking_seconds(const struct model_shape *s, double pairs)
+{
+    const double width = (double)s->heads * s->head_dim_k, slow = 2 * pairs * width < 65536 ? 2 : 1;
+    return slow * s->layers * pairs * width * 1e-10;
+}
+
+static double glue_seconds(const struct model_shape *s, int n)
+{
+    const double elements = (double)s->embd * n, slow = elements < 16384 ? 2 : 1;
+    return slow * s->layers * (1e-5 + 1e-9 * elements);
+}
+
+/* A model in cores' own caches takes what small matrices take, and something for each row; the first token of
+ * a run what it takes from memory. */
+static void caches_and_rows_count(struct bench *b, double weights, double rows, double rest)
+{
+    struct kernel_times *k = &b->ceilings.kernels;
+    const struct machine was = b->machine;
+    for (int f = 0; f < FORMAT_COUNT; f++) {
+        for (int t = 0; t < 2; t++) {
+            k->near[f][t] = t ? 0.5e-10f : 1e-10f;
+            k->stream[f][t] = t ? 1e-10f : 2e-10f;
+            k->attend_far[f][t] = 0;
+        }
+    }
+    b->machine.cache_bytes[1] = 1 << 30;
+    const double small = rest + weights * 0.5e-10;
+    CHECK_NEAR(predicted(b, "", 512).decode_tok_s * small, 1, 1e-3);
+    const struct predict_for ten = { .ctx = 512, .gen = 10 };
+    CHECK_NEAR(predicted_for(b, "", &ten).decode_tok_s * (small + weights * 0.5e-10 / 10), 1, 1e-3);
+    for (int f = 0; f < FORMAT_COUNT; f++)
+        for (int t = 0; t < 2; t++) k->row[f][t] = t ? 1e-9f : 2e-9f;
+    CHECK_NEAR(predicted(b, "", 512).decode_tok_s * (small + rows * 1e-9), 1, 1e-3);
+    b->machine = was;
+}
+
 static void timed_kernels_add_up(void **state)
 {
     struct bench *b = *state;
@@ -248,31 +292,29 @@ static void timed_kernels_add_up(void **state)
     config_default(&c);
     CHECK_OK(model_operations_read(&o, g, &c, &why));
     gguf_close(g);
-    double weights = 0, last = 0, early = 0;
+    double weights = 0, rows = 0, products = 0, pass = 0;
     for (int i = 0; i < o.n; i++) {
         const struct model_product *p = &o.product[i];
-        const double each = (double)p->rows * (double)p->cols;
-        weights += p->count * each;
-        if (p->part == PRODUCT_OUTPUT) last += p->count * each;
-        if (p->part == PRODUCT_LATE) last += p->last * each;
-        if (p->part == PRODUCT_EARLY) early += p->count * each;
+        const int ends = p->part == PRODUCT_OUTPUT ? p->count : p->part == PRODUCT_LATE ? p->last : 0;
+        CHECK(p->together >= MAX(p->rows * p->cols, 65536));
+        weights += p->count * (double)p->rows * (double)p->cols;
+        rows += p->count * (double)p->rows;
+        products += p->count * product_seconds(p, 1);
+        /* a prompt of 512: whole layers for all rows, but the last one and the output for one */
+        pass += (p->count - ends) * product_seconds(p, 512) + ends * product_seconds(p, 1);
     }
-    CHECK(weights > 1e6 && early > 0 && last > 0);
+    CHECK(weights > 1e6 && pass > 100 * products);
     const struct model_shape *s = &o.shape;
-    const double layers = s->layers, width = (double)s->heads * s->head_dim_k,
-                 logits = 0.8e-9 * (double)s->vocab, regions = (4 * layers + 1) * 1e-5;
-    const double step = weights * 1e-10 + regions + layers * (1e-5 + 1e-9 * (double)s->embd) +
-                        layers * 64 * width * 1e-10 + logits;
+    const double logits = 0.8e-9 * (double)s->vocab, pairs = looking_seconds(s, 64);
+    const double step = products + glue_seconds(s, 1) + pairs + logits;
     const struct prediction p = predicted(b, "", 512), one = predicted(b, "threads=1", 512);
     CHECK(!p.assumed && p.runs == 0);
     CHECK_NEAR(p.decode_tok_s * step, 1, 1e-3);
-    CHECK_NEAR(one.decode_tok_s * (2 * step - logits), 1, 1e-3);
+    CHECK_NEAR(one.decode_tok_s * (step + products), 1, 1e-3);
     /* of four threads two: what halves with all is halved between one and two */
     const struct prediction two = predicted(b, "threads=2", 512);
     CHECK(two.decode_tok_s > one.decode_tok_s && two.decode_tok_s < p.decode_tok_s);
-    /* a prompt of 512: whole layers for all rows, but the last one and the output for one */
-    const double pass = 512 * (weights - last) * 1e-10 + last * 1e-10 + 4 * layers * 1e-5 +
-                        layers * (1e-5 + 1e-9 * (double)s->embd * 512) + layers * 512 * 256.5 * width * 1e-10;
+    pass += glue_seconds(s, 512) + looking_seconds(s, 512 * 256.5);
     CHECK_NEAR(p.prefill_tok_s * pass / 512, 1, 2e-3);
     /* deeper is slower, side by side is faster in sum, and what was timed is told closer */
     const struct predict_for deep = { .ctx = 512, .depth = 500 }, four = { .ctx = 512, .sequences = 4 };
@@ -289,19 +331,20 @@ static void timed_kernels_add_up(void **state)
     const struct prediction waits = predicted_for(b, "", &slow), half = predicted_for(b, "", &shared);
     CHECK_NEAR(waits.decode_tok_s * (from_memory + stream), 1, 1e-3);
     CHECK(half.decode_tok_s < waits.decode_tok_s);
-    CHECK_NEAR(half.decode_tok_s * (2 * from_memory - logits - regions), 1, 1e-3);
+    CHECK_NEAR(half.decode_tok_s * (2 * from_memory - logits), 1, 1e-3);
     CHECK(half.prefill_tok_s > 0.5 * p.prefill_tok_s && half.prefill_tok_s < 0.6 * p.prefill_tok_s &&
           waits.prefill_tok_s > 0.6 * p.prefill_tok_s); /* floats: to the power of 0.85 */
     CHECK(half.decode_work.now.core_ratio == 0.5 && !waits.decode_work.now.core_ratio);
     /* So do the tokens that a row looks at: where fewer heads share K and V, each waits longer. Computing and
      * waiting hide each other but for what fourth powers leave. */
-    for (int f = 0; f < FORMAT_COUNT; f++) b->ceilings.kernels.attend_far[f][1] = 2e-10f;
+    for (int f = 0; f < FORMAT_COUNT; f++)
+        for (int t = 0; t < 2; t++) b->ceilings.kernels.attend_far[f][t] = t ? 2e-10f : 4e-10f;
     const double alone = (double)s->kv_heads / s->heads * KERNEL_HEADS / KERNEL_KV_HEADS,
                  wait = pow(16 - 1, 0.25) * alone, slower = pow(6 * 6 * 6 * 6 - 1, 0.25) / pow(81 - 1, 0.25),
-                 far = pow(1 + pow(wait, 4), 0.25) - 1, far_slow = pow(1 + pow(wait * slower, 4), 0.25) - 1,
-                 pairs = layers * 64 * width * 1e-10;
+                 far = pow(1 + pow(wait, 4), 0.25) - 1, far_slow = pow(1 + pow(wait * slower, 4), 0.25) - 1;
     CHECK_NEAR(predicted(b, "", 512).decode_tok_s * (from_memory + pairs * far), 1, 1e-3);
     CHECK_NEAR(predicted_for(b, "", &slow).decode_tok_s * (from_memory + stream + pairs * far_slow), 1, 1e-3);
+    caches_and_rows_count(b, weights, rows, step - weights * 1e-10);
     b->ceilings.kernels = (struct kernel_times){ 0 };
     const struct prediction guess = predicted(b, "", 512);
     CHECK(guess.assumed && guess.decode_high / guess.decode_low > p.decode_high / p.decode_low);

@@ -11,9 +11,13 @@ and what is known exactly: bytes and KL divergence. The gap is that to the rival
 the greatest of several noisy gaps it is flattered in its turn, upwards. A pick is within when the gap is at most --within,
 and has missed when a rival is better by more even at the near end of its interval. Between the two nothing is proven.
 
+The machine's kernels are timed once before everything (`qdyno detect --probe --kernels`, about a minute), as docs/advisor.md asks of
+whoever wants more than a guess; that is told apart, and part of neither time. Only tune profits. --no-kernels leaves it out.
+
 Exit status 1 when a pick was not shown to be within, or took more than --share of the time.
 """
 import argparse
+import glob
 import itertools
 import json
 import math
@@ -45,14 +49,18 @@ def lines(space):
 
 
 class Program:
-    def __init__(self, qdyno, model, folder):
-        self.qdyno, self.model = qdyno, model
+    def __init__(self, qdyno, model, folder, machine=None):
+        """machine: another one's folder, whose ceilings hold for this one, too."""
+        self.qdyno, self.model = qdyno, ["-m", model] if model else []
         self.env = dict(os.environ)
         for place in ("DATA", "CONFIG", "CACHE"):
             self.env[f"XDG_{place}_HOME"] = os.path.join(folder, place.lower())
+        for known in glob.glob(os.path.join(machine, "cache", "qdyno", "ceilings*")) if machine else []:
+            os.makedirs(os.path.join(folder, "cache", "qdyno"), exist_ok=True)
+            shutil.copy(known, os.path.join(folder, "cache", "qdyno"))
 
     def __call__(self, *words):
-        command = [self.qdyno, *words, "-m", self.model, "-o", "json"]
+        command = [self.qdyno, *words, *self.model, "-o", "json"]
         done = subprocess.run(command, env=self.env, capture_output=True, text=True)
         if done.returncode not in (0, 1, 2, 3):
             sys.exit(f"{' '.join(command)}\n{done.stderr}")
@@ -142,15 +150,21 @@ def main():
     p.add_argument("--within", type=float, default=0.03)
     p.add_argument("--rivals", type=int, default=4, help="that a pick is compared with, the best of what was measured")
     p.add_argument("--judging", type=float, default=120, help="seconds that comparison may take")
+    p.add_argument("--no-kernels", action="store_true", help="predict by shares of ceilings")
     p.add_argument("--out", help="write all figures as JSON")
     args = p.parse_args()
     configs, document, failed = list(lines(args.space)), [], 0
     if len(configs) < 60:
         print(f"only {len(configs)} configurations", file=sys.stderr)
+    machine = tempfile.mkdtemp(prefix="qdyno-tune-machine-")
+    if not args.no_kernels:
+        begun = time.monotonic()
+        Program(args.qdyno, None, machine)("detect", "--probe", "--kernels")
+        print(f"ceilings and kernels in {time.monotonic() - begun:.0f} s", file=sys.stderr)
     for model in args.model:
         folder = tempfile.mkdtemp(prefix="qdyno-tune-")
         try:
-            run = Program(args.qdyno, model, os.path.join(folder, "all"))
+            run = Program(args.qdyno, model, os.path.join(folder, "all")) # looks at the machine would only take time
             run("eval", *(["-f", args.text] if args.text else []), "-c", "256", "--chunks", "2") # before hours of timing
             begun = time.monotonic()
             measured = measure_all(run, args, configs)
@@ -159,7 +173,7 @@ def main():
             print("| goal | pick | best | gap, from, to % | s | share % | raced | judged | pick tok/s | best tok/s |")
             print("|---|---|---|--:|--:|--:|--:|--:|--:|--:|")
             for goal in args.goal or list(WEIGHTS):
-                own = Program(args.qdyno, model, os.path.join(folder, goal))
+                own = Program(args.qdyno, model, os.path.join(folder, goal), machine)
                 budget = 0.9 * args.share * took # its last block may end later
                 begun = time.monotonic()
                 text = ["-f", args.text] if args.text else []
@@ -179,6 +193,7 @@ def main():
                 print(f"  predicted within 10 % of measured: {near} of {len(pairs)}", file=sys.stderr)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(machine, ignore_errors=True)
     if args.out:
         with open(args.out, "w", encoding="utf-8") as f:
             json.dump(document, f, indent=1, default=str)
