@@ -38,9 +38,8 @@ struct threadpool {
     int started;            /* threads that exist */
     atomic_int bind_failed;
 
-    bool roams; /* not pinned, and a processor for everybody */
-    atomic_int
-        *at; /* [size] processor that each ran on when it last woke, the caller when it last woke others */
+    bool roams;     /* not pinned, and a processor for everybody */
+    atomic_int *at; /* [size] processor each ran on when it last woke, the caller when it last woke others */
 
     int present;       /* members of the running region: size or 1 */
     threadpool_fn *fn; /* written before generation rises */
@@ -75,30 +74,29 @@ static void futex_wake_all(atomic_uint *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Return the word's value once it differs from `seen`, spinning first; *slept: in the kernel, too. `sleepers`
- * counts those there so that a waker can skip the system call. */
-static unsigned wait_change(atomic_uint *word, unsigned seen, atomic_int *sleepers, int64_t spin_ns,
-                            bool *slept)
+/* Whether the word came to differ from `seen` while we spun for it. */
+static bool spun_change(atomic_uint *word, unsigned seen, int64_t spin_ns)
 {
     int64_t until = 0;
     for (int i = 0;; i++) {
-        unsigned now = atomic_load_explicit(word, memory_order_acquire);
-        if (now != seen) return now;
+        if (atomic_load_explicit(word, memory_order_acquire) != seen) return true;
         relax();
         if (i & 63) continue; /* reading the clock costs more than a look at the word */
         int64_t t = clock_ns();
         if (!until) until = t + spin_ns;
-        if (t >= until) break;
+        if (t >= until) return false;
     }
-    *slept = true;
-    for (;;) {
+}
+
+/* Sleep in the kernel until it differs. `sleepers` counts who does, so that a waker can skip the system call.
+ */
+static void sleep_change(atomic_uint *word, unsigned seen, atomic_int *sleepers)
+{
+    do {
         atomic_fetch_add(sleepers, 1);
-        unsigned now = atomic_load(word);
-        if (now == seen) futex_wait(word, seen);
+        if (atomic_load(word) == seen) futex_wait(word, seen);
         atomic_fetch_sub(sleepers, 1);
-        now = atomic_load_explicit(word, memory_order_acquire);
-        if (now != seen) return now;
-    }
+    } while (atomic_load_explicit(word, memory_order_acquire) == seen);
 }
 
 static bool bind_member(struct threadpool *pool, int index)
@@ -134,8 +132,9 @@ static void *member_main(void *p)
     unsigned seen = 0;
     if (pool->topology && !bind_member(pool, m->index)) atomic_fetch_add(&pool->bind_failed, 1);
     for (;;) {
-        bool slept = false;
-        seen = wait_change(&pool->generation, seen, &pool->sleepers, pool->spin_ns, &slept);
+        const bool slept = !spun_change(&pool->generation, seen, pool->spin_ns);
+        if (slept) sleep_change(&pool->generation, seen, &pool->sleepers);
+        seen = atomic_load_explicit(&pool->generation, memory_order_acquire);
         if (pool->quit) return NULL;
         if (slept && pool->roams) step_aside(pool, m->index);
         pool->fn(pool->arg, m->index, pool->size);
@@ -263,10 +262,10 @@ void threadpool_run(struct threadpool *pool, threadpool_fn *fn, void *arg)
     const bool woken = atomic_load(&pool->sleepers);
     if (woken) futex_wake_all(&pool->generation);
     fn(arg, 0, pool->size);
-    if (woken) sched_yield(); /* whoever woke here can go elsewhere (step_aside) */
-    bool slept = false;
+    if (woken && pool->roams) sched_yield(); /* whoever woke here can go elsewhere (step_aside) */
     for (unsigned left; (left = atomic_load_explicit(&pool->running, memory_order_acquire));)
-        wait_change(&pool->running, left, &pool->caller_sleeps, pool->spin_ns, &slept);
+        if (!spun_change(&pool->running, left, pool->spin_ns))
+            sleep_change(&pool->running, left, &pool->caller_sleeps);
 }
 
 void threadpool_run_alone(struct threadpool *pool, threadpool_fn *fn, void *arg)

@@ -275,5 +275,5 @@ bool backend_runs_alone(enum work_kind kind, double amount)
     static const double AN_ELEMENT[] = {
         [WORK_ELEMENTS] = 1, [WORK_DOTS] = DOTS_AN_ELEMENT, [WORK_PRODUCTS] = PRODUCTS_AN_ELEMENT
     };
-    return amount / AN_ELEMENT[kind] < PARALLEL_MIN;
+    return cpu_alone((int64_t)(amount / AN_ELEMENT[kind]));
 }

@@ -88,10 +88,15 @@ static inline int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
+static inline bool cpu_alone(int64_t elements)
+{
+    return elements < PARALLEL_MIN;
+}
+
 /* Run on the pool when the work is worth it, else on the caller alone. */
 static inline void cpu_run(struct cpu *b, int64_t elements, threadpool_fn *fn, void *arg)
 {
-    if (elements < PARALLEL_MIN)
+    if (cpu_alone(elements))
         threadpool_run_alone(b->base.pool, fn, arg);
     else
         threadpool_run(b->base.pool, fn, arg);

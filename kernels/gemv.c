@@ -20,6 +20,7 @@ struct gemv {
     const float *x; /* what is dotted: the product's x, or inputs as prescribed */
     int64_t x_stride;
     bool quantize, sums16; /* some product uses 8-bit activations in blocks, sums of 16 */
+    bool floats;           /* some product uses them as they are */
     struct act_q8 q;
     uint8_t *codes; /* INPUT_INT8_*: [n] rows, code_stride apart */
     int64_t code_stride;
@@ -194,16 +195,14 @@ static bool inputs_alone(struct gemv *g, uint8_t bytes[static OWN_BYTES])
 {
     const int n = g->m->n;
     const int64_t cols = g->m->w->cols;
-    bool floats = false;
     if (!inputs_plain(&g->in) || gemv_shared_bytes(n, 0, cols) > OWN_BYTES) return false;
-    for (int j = 0; j < g->count; j++) floats |= !uses_q8(g->b, &g->m[j]);
     g->in.shared = bytes;
     if (g->quantize) {
         g->q = place_q8(g, n, cols);
         quantize_share(g, 0, 1);
         g->in.shared = (uint8_t *)(g->q.sum16 + 2 * n * g->q.d_stride);
     }
-    if (!floats) return true;
+    if (!g->floats) return true;
     for (int i = 0; i < n; i++)
         memcpy((float *)g->in.shared + i * cols, g->x + i * g->x_stride, (size_t)cols * sizeof(float));
     g->x = (float *)g->in.shared, g->x_stride = cols;
@@ -258,7 +257,9 @@ void gemv_run(struct cpu *b, const struct matmul *m, int count)
     int64_t dots = 0;
     place_inputs(&g, m->n, m->w->cols);
     for (int j = 0; j < count; j++) {
-        g.quantize |= uses_q8(b, &m[j]);
+        const bool q8 = uses_q8(b, &m[j]);
+        g.quantize |= q8;
+        g.floats |= !q8;
         g.sums16 |= b->k.format[m[j].w->format - FORMATS].sums16;
         dots += m[j].n * m[j].w->rows * m[j].w->cols;
     }
