@@ -29,8 +29,8 @@ static const struct {
 /* What several memory nodes leave of their bandwidth to threads that all read one mapped file, where that was
  * not measured. */
 static const double NUMA_SHARE = 0.6;
-/* A parallel region, and norms and rotations of a layer, where they were not measured. */
 enum { MANY_ROWS_FROM = 16 }; /* fewer are dots */
+/* A parallel region, and norms and rotations of a layer, where they were not measured. */
 static const double REGION_S = 3e-6, GLUE_S = 6e-6, GLUE_ELEMENT_S = 1.5e-9, EDGE_S = 4e-10;
 
 /* A GPU's, of its maker's figures; each operation costs a launch. Guesses: nothing of a GPU was measured by
@@ -173,8 +173,8 @@ static double barred(const struct cost *c, const struct format *f, int n)
     const struct backend_options free_options = { .isa = c->machine->isa,
                                                   .precision = c->options.precision,
                                                   .activations = c->options.activations };
-    const char *usual = n >= 16 ? matmul_ceiling(f, &free_options) : "int8_dot";
-    const char *now = n >= 16 ? matmul_ceiling(f, &c->options) : "int8_dot";
+    const char *usual = n >= MANY_ROWS_FROM ? matmul_ceiling(f, &free_options) : "int8_dot";
+    const char *now = n >= MANY_ROWS_FROM ? matmul_ceiling(f, &c->options) : "int8_dot";
     const double ratio = operations_of(c, usual, c->machine->isa) / cost_operations(c, now);
     return c->options.isa == c->machine->isa || !(ratio >= 1) ? 1 : ratio;
 }
@@ -445,17 +445,18 @@ static double by_heads(const struct cost *c, const float usual[2], const float n
     return exp((1 - share) * log(short_ones) + share * log(wide));
 }
 
-/* How much longer one row looks back where `heads` share K and V otherwise than where it was timed: what is
- * unpacked of a token is for all heads that share it. */
-static double by_sharing(const struct cost *c, const struct format *f, double heads_a_kv)
+static const double OWN_THERE = (double)KERNEL_KV_HEADS / KERNEL_HEADS;
+
+/* How much longer one row looks back where a head has `own` of a K and V, otherwise than where it was timed:
+ * what is unpacked of a token is for all heads that share it. */
+static double by_sharing(const struct cost *c, const struct format *f, double own)
 {
-    static const double THERE = (double)KERNEL_KV_HEADS / KERNEL_HEADS;
     const struct kernel_times *k = &c->ceilings->kernels;
     const double shared = time_at_threads(c, k->attend_one[f - FORMATS], c->threads_all);
     const double apart = time_at_threads(c, k->apart_one[f - FORMATS], c->threads_all);
     if (isnan(shared) || isnan(apart)) return 1;
-    const double unpacking = fmin(fmax(apart - shared, 0) / (1 - THERE), shared / THERE);
-    return 1 + unpacking / shared * (1 / heads_a_kv - THERE);
+    const double unpacking = fmin(fmax(apart - shared, 0) / (1 - OWN_THERE), shared / OWN_THERE);
+    return 1 + unpacking / shared * (own - OWN_THERE);
 }
 
 /* Seconds of one row's look at one token, an element of a head; `least`: no faster than memory is. Heads that
@@ -464,17 +465,16 @@ static double attend_one(struct cost *c, const struct cost_attention *a, double 
 {
     const struct kernel_times *t = &c->ceilings->kernels;
     const int k = (int)(a->k - FORMATS), v = (int)(a->v - FORMATS);
-    const double alone = (double)a->kv_heads / a->heads / ((double)KERNEL_KV_HEADS / KERNEL_HEADS);
+    const double own = (double)a->kv_heads / a->heads;
     const double near = of_both(c, t->attend_one[k], t->attend_one[v]),
                  far = of_both(c, t->attend_far[k], t->attend_far[v]), share = share_from_memory(c);
-    const double sharing = (double)a->heads / a->kv_heads;
     const double here = 0.5 * (by_heads(c, t->attend_one[k], t->narrow_one[k], a->k, a->dim_k) *
-                                   by_sharing(c, a->k, sharing) +
+                                   by_sharing(c, a->k, own) +
                                by_heads(c, t->attend_one[v], t->narrow_one[v], a->v, a->dim_v) *
-                                   by_sharing(c, a->v, sharing));
+                                   by_sharing(c, a->v, own));
     if (c->cached && !isnan(here)) return here * c->computing;
     if (!isnan(here) && !isnan(far) && !isnan(share))
-        return from_where_it_lies(c, here, near, far, share * alone);
+        return from_where_it_lies(c, here, near, far, share * own / OWN_THERE);
     if (!isnan(here)) return fmax(here * c->computing, least);
     c->assumed++;
     return fmax(4 / (cost_operations(c, "f32_fma") * SHARES.attend) * c->computing, least);

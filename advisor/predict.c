@@ -38,8 +38,7 @@ struct predict_for predict_for_workload(const struct workload *w)
                                  .sequences = workload_sequences(w),
                                  .prompt = w->prompt,
                                  .past = w->depth,
-                                 .gen = w->gen,
-                                 .begins = !w->depth };
+                                 .gen = w->gen };
 }
 
 /* ---------------------------------------------------------------- memory */
@@ -116,13 +115,8 @@ static double seconds_a_token(struct work *w)
     return s + LOGIT_S * (double)o->shape.vocab * n;
 }
 
-/* Who begins a run wakes the other threads. */
-static double seconds_waking(const struct work *w)
-{
-    return w->what->begins ? cost_waking(&w->cost) : 0;
-}
-
-/* Of a run's tokens on average. What else the machine did before it has emptied the caches. */
+/* Of a run's tokens on average. What else the machine did before it has emptied the caches, and without a
+ * prompt the other threads sleep. */
 static double seconds_decoding(struct work *w)
 {
     const double s = seconds_a_token(w), footprint = w->cost.footprint;
@@ -130,7 +124,8 @@ static double seconds_decoding(struct work *w)
     w->cost.footprint = INFINITY;
     const double first = seconds_a_token(w);
     w->cost.footprint = footprint;
-    return s + (first - s + (w->what->prompt ? 0 : seconds_waking(w))) / w->what->gen;
+    const bool asleep = !w->what->prompt && !w->what->past;
+    return s + (first - s + (asleep ? cost_waking(&w->cost) : 0)) / w->what->gen;
 }
 
 /* One pass over `n` rows of prompts; `wanted` of them end one. */
@@ -156,7 +151,9 @@ static double seconds_prefilling(struct work *w)
     const int batch = (int)MIN((int64_t)MAX(w->o.batch, 1), rows);
     const int64_t passes = rows / batch;
     const int rest = (int)(rows % batch);
-    double s = seconds_waking(w) + (double)(rest ? passes : passes - 1) * seconds_passing(w, batch, 0);
+    const bool asleep = w->what->prompt && !w->what->past; /* the other threads, before a run */
+    double s = (double)(rest ? passes : passes - 1) * seconds_passing(w, batch, 0);
+    if (asleep) s += cost_waking(&w->cost);
     s += seconds_passing(w, rest ? rest : batch, w->sequences);
     const double seen = w->what->past + 0.5 * (w->prompt + 1);
     return s + w->sequences * seconds_attending(w, w->prompt, seen, true);

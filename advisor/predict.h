@@ -42,7 +42,6 @@ struct predict_for {
     int sequences;                 /* that decode side by side: the rates are their sums; 0: one */
     int prompt;                    /* tokens of each prompt that prefill is predicted for; 0: 512 */
     int past;                      /* tokens in the cache before the prompt */
-    bool begins;                   /* a run begins with it: the other threads sleep */
     int gen;                       /* tokens of a run, of which the first finds nothing in caches; 0: many */
     bool on_gpu;                   /* by the ceilings of the machine's GPU */
     struct conditions now;         /* beside it */

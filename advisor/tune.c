@@ -307,7 +307,7 @@ static void read_confirmation(struct tuning *t, const struct experiment_state *s
         if (s->arm[k].rate > 0) {
             struct tune_candidate *c = &t->list[finalist[k]];
             c->rate = s->arm[k].rate;
-            c->usual_rate = t->list[0].usual_rate * s->arm[k].rate / s->arm[0].rate;
+            if (s->arm[0].rate > 0) c->usual_rate = t->list[0].usual_rate * c->rate / s->arm[0].rate;
         }
     r->current = t->list[0];
     r->winner = t->list[finalist[best]];

@@ -45,6 +45,11 @@ void tune_machine_close(struct tuning *t)
     }
 }
 
+double tune_predicted(const struct tuning *t, const struct prediction *p)
+{
+    return t->out->metric == &METRICS[METRIC_DECODE_RATE] ? p->decode_tok_s : p->prefill_tok_s;
+}
+
 double tune_usual_rate(const struct tuning *t, const struct config *c, const struct conditions *now,
                        double rate)
 {
@@ -55,8 +60,6 @@ double tune_usual_rate(const struct tuning *t, const struct config *c, const str
         return rate;
     what.now = *now;
     if (predict(&then, t->file, c, t->o->machine, t->o->ceilings, &what, &ignored)) return rate;
-    const bool decode = t->out->metric == &METRICS[METRIC_DECODE_RATE];
-    const double by = decode ? usual.decode_tok_s / then.decode_tok_s
-                             : usual.prefill_tok_s / then.prefill_tok_s;
+    const double by = tune_predicted(t, &usual) / tune_predicted(t, &then);
     return isfinite(by) && by > 0 ? rate * by : rate;
 }

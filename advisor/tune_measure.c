@@ -229,15 +229,16 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
     config_line(config, c->line, sizeof c->line);
     answer_line(config, answer, sizeof answer);
     const bool decode = t->out->metric == &METRICS[METRIC_DECODE_RATE];
-    c->predicted = decode ? p->decode_tok_s : p->prefill_tok_s;
+    c->predicted = tune_predicted(t, p);
     c->low = decode ? p->decode_low : p->prefill_low;
     c->high = decode ? p->decode_high : p->prefill_high;
     /* Where nothing is known it is taken for as fast as the current configuration: what is learned is all
      * there is. */
-    if (!(c->predicted > 0)) c->predicted = decode ? t->reference.decode_tok_s : t->reference.prefill_tok_s;
+    if (!(c->predicted > 0)) c->predicted = tune_predicted(t, &t->reference);
     if (!(c->predicted > 0)) c->predicted = 1;
     const int threads = decode && p->decodes_alone ? 1 : p->decode_work.threads;
     c->looks_by = threads == 1 ? 0 : threads == t->o->ceilings->threads_all ? 1 : -1;
+    if (p->plan.gpu_layers) c->looks_by = -1; /* a device is another machine */
     c->memory_bytes = p->plan.total;
     c->read_bytes = (double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth;
     c->rate = c->rate_sd = c->usual_rate = c->score = NAN;

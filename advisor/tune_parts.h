@@ -84,6 +84,7 @@ struct conditions tune_machine_seen(struct tuning *t, const struct tune_candidat
 double tune_usual_rate(const struct tuning *t, const struct config *c, const struct conditions *now,
                        double rate);
 void tune_machine_close(struct tuning *t);
+double tune_predicted(const struct tuning *t, const struct prediction *p); /* of the rate that is raced */
 
 /* ---------------------------------------------------------------- choosing */
 

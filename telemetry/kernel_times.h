@@ -31,8 +31,7 @@ struct kernel_times {
     int64_t measured_unix_ms;                                     /* 0: nobody wrote down when */
     float product[FORMAT_COUNT][KERNEL_VARIANTS][KERNEL_ROWS][2]; /* per weight, weights in a cache */
     float stream[FORMAT_COUNT][2];                                /* per weight, one row, from memory */
-    float near[FORMAT_COUNT]
-              [2]; /* per weight, one row, a matrix that lies in a core's own cache; beside row */
+    float near[FORMAT_COUNT][2]; /* per weight, one row, in a core's own cache; beside row */
     float row[FORMAT_COUNT][2];  /* per row of weights, one row */
     float pace[2];               /* weights/s that usually came then, in q8_0 from memory (pace_read_s) */
     float compute[2];            /* weights/s of all threads at their best then, in caches (pace_best_s) */

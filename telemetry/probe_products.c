@@ -8,7 +8,7 @@
  * one takes longer than the other is for its rows. */
 static const struct {
     int rows, cols;
-} SMALL[PROBE_SHAPES] = { { 768, 256 }, { 192, 1024 } };
+} SMALL[PROBE_SHAPES] = { { KERNEL_NEAR_WEIGHTS / 256, 256 }, { KERNEL_NEAR_WEIGHTS / 1024, 1024 } };
 enum { TINY = 256 };
 
 struct product {
@@ -58,20 +58,30 @@ double probe_feels(const struct bench *b, const struct format *f, enum kernel_va
     return kernel_feels(f, &o, rows);
 }
 
+/* One product with a matrix of `small`, bound to w (backend_weight_release); false where the format cannot be
+ * run so. */
+static bool product_open(struct product *p, struct weight *w, struct bench *b, struct backend *backend,
+                         const struct format *f, struct shape shape)
+{
+    if (shape.cols % f->block_weights) return false;
+    fill_rows(b, f, b->small, shape.rows, shape.cols);
+    if (backend_weight_bind(backend, w, f, shape.rows, shape.cols, NULL, b->small, NULL)) return false;
+    *p = (struct product){
+        .backend = backend,
+        .m = { .x = b->x, .x_stride = shape.cols, .n = shape.n, .y = b->y, .y_stride = shape.rows },
+        .weights = w,
+        .n = 1,
+    };
+    return true;
+}
+
 /* Seconds of one product (stopwatch_computing); NAN where the format cannot be run so. */
 static double product_s(struct bench *b, struct backend *backend, const struct format *f,
                         enum kernel_variant v, struct shape shape, int t)
 {
     struct weight w;
-    if (shape.cols % f->block_weights) return NAN;
-    fill_rows(b, f, b->small, shape.rows, shape.cols);
-    if (backend_weight_bind(backend, &w, f, shape.rows, shape.cols, NULL, b->small, NULL)) return NAN;
-    struct product p = {
-        .backend = backend,
-        .m = { .x = b->x, .x_stride = shape.cols, .n = shape.n, .y = b->y, .y_stride = shape.rows },
-        .weights = &w,
-        .n = 1,
-    };
+    struct product p;
+    if (!product_open(&p, &w, b, backend, f, shape)) return NAN;
     const double s = stopwatch_computing(b->watch[t], backend, run_products, &p,
                                          probe_feels(b, f, v, shape.n));
     backend_weight_release(backend, &w);
@@ -196,21 +206,17 @@ void probe_waking(struct bench *b, struct backend *backend)
 {
     enum { TRIES = 24 };
     static const int64_t WHILE_NS = 1000000; /* far beyond what they spin */
-    const struct format *f = &FORMATS[FORMAT_Q8_0];
     struct weight w;
+    struct product p;
     double first[TRIES], second[TRIES];
-    fill_rows(b, f, b->small, SMALL[0].rows, SMALL[0].cols);
-    if (backend_weight_bind(backend, &w, f, SMALL[0].rows, SMALL[0].cols, NULL, b->small, NULL)) return;
-    const struct matmul m = {
-        .w = &w, .x = b->x, .x_stride = SMALL[0].cols, .n = 1, .y = b->y, .y_stride = SMALL[0].rows
-    };
+    if (!product_open(&p, &w, b, backend, &FORMATS[FORMAT_Q8_0], small_shape(0, 1))) return;
     for (int i = 0; i < TRIES; i++) {
         const int64_t until = clock_ns() + WHILE_NS;
         while (clock_ns() < until) continue; /* who asks has been at work */
         const double from = now_s();
-        backend_matmul(backend, &m, 1);
+        run_products(&p);
         const double between = now_s();
-        backend_matmul(backend, &m, 1);
+        run_products(&p);
         first[i] = between - from;
         second[i] = now_s() - between;
     }

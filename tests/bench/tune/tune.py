@@ -156,7 +156,8 @@ def main():
     configs, document, failed = list(lines(args.space)), [], 0
     if len(configs) < 60:
         print(f"only {len(configs)} configurations", file=sys.stderr)
-    machine = tempfile.mkdtemp(prefix="qdyno-tune-machine-")
+    kept = tempfile.TemporaryDirectory(prefix="qdyno-tune-machine-") # gone when we are
+    machine = kept.name
     if not args.no_kernels:
         begun = time.monotonic()
         Program(args.qdyno, None, machine)("detect", "--probe", "--kernels")
@@ -193,7 +194,6 @@ def main():
                 print(f"  predicted within 10 % of measured: {near} of {len(pairs)}", file=sys.stderr)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(machine, ignore_errors=True)
     if args.out:
         with open(args.out, "w", encoding="utf-8") as f:
             json.dump(document, f, indent=1, default=str)
