@@ -29,6 +29,8 @@ static void measured_in_a_moment(void **state)
         const float a = k.product[f][0][0][1], b = back.product[f][0][0][1];
         CHECK((a > 0) == (b > 0) && fabsf(a - b) <= 1e-3f * a);
         CHECK((k.stream[f][1] > 0) == (back.stream[f][1] > 0));
+        CHECK(fabsf(back.near[f][1] - k.near[f][1]) <= 1e-3f * k.near[f][1]);
+        CHECK(fabsf(back.row[f][1] - k.row[f][1]) <= 1e-3f * k.row[f][1]);
     }
     CHECK(fabsf(back.pace[1] - k.pace[1]) <= 1e-3f * k.pace[1] && k.pace[1] > 1e8f);
     CHECK(fabsf(back.compute[1] - k.compute[1]) <= 1e-3f * k.compute[1] && k.compute[1] > 1e8f);
