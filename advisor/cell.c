@@ -128,9 +128,9 @@ int cell_thin(const struct sample *window, int n, int64_t t0_ns, struct sample_r
 
 /* ---------------------------------------------------------------- running it */
 
-int cell_repeats(double seconds)
+int cell_repeats(double seconds, double least_s)
 {
-    return (int)fmin(fmax(ceil(CELL_LEAST_S / seconds), 1), CELL_REPEATS_MAX);
+    return (int)fmin(fmax(ceil(least_s / seconds), 1), CELL_REPEATS_MAX);
 }
 
 /* The work itself: fills fields and latencies. */
@@ -213,7 +213,7 @@ static enum err_code spans_insert(struct db *d, const struct cell_row *row, cons
 enum err_code cell_insert(struct db *d, struct cell_row *row, const struct cell *c,
                           const struct sample_row *samples, int n_samples, struct err *why)
 {
-    struct measurement m[METRIC_COUNT + COUNT_OF(RAW) + 2];
+    struct measurement m[METRIC_COUNT + COUNT_OF(RAW) + 4];
     int n = 0;
     for (int i = 0; i < METRIC_COUNT; i++)
         if (!isnan(c->value[i]))
@@ -225,6 +225,10 @@ enum err_code cell_insert(struct db *d, struct cell_row *row, const struct cell 
         m[n++] = (struct measurement){ CELL_MEMORY_RATIO, "ratio", c->beside.memory_ratio };
     if (c->beside.core_ratio > 0)
         m[n++] = (struct measurement){ CELL_CORE_RATIO, "ratio", c->beside.core_ratio };
+    if (c->usual_rate > 0) {
+        m[n++] = (struct measurement){ CELL_USUAL_RATE, "tokens/s", c->usual_rate };
+        m[n++] = (struct measurement){ CELL_USUAL_SD, "ratio", c->usual_sd };
+    }
     row->discarded = *c->discard != 0;
     row->started_ms = c->started_ms;
     row->seconds = c->seconds;

@@ -14,7 +14,7 @@
 
 enum { CELL_REPEATS_MAX = 256 };
 enum { WINDOW_SAMPLES = 6000, WINDOW_STORED = 64 * METRIC_SENSOR_COUNT };
-#define CELL_LEAST_S 0.25 /* a workload is repeated inside the cell until it lasts so long */
+#define CELL_LEAST_S 0.25 /* a workload is repeated inside the cell until it lasts so long, usually */
 
 /* The worker's figures in a cell answer, besides hashes and latencies. */
 enum field {
@@ -54,9 +54,13 @@ struct cell {
     int n_spans;
     double seconds;
     struct conditions beside; /* the machine; zeros: nobody looked */
+    double usual_rate;        /* tokens/s that it would have been on the usual machine; 0: nobody says */
+    double usual_sd;          /* of its logarithm */
 };
 #define CELL_MEMORY_RATIO "memory_ratio" /* its measurements in the database */
 #define CELL_CORE_RATIO   "core_ratio"
+#define CELL_USUAL_RATE   "usual_rate"
+#define CELL_USUAL_SD     "usual_sd"
 
 struct cell_ask {
     struct arm *arm;
@@ -72,8 +76,8 @@ struct cell_ask {
 enum err_code cell_take(struct cell *c, const struct cell_ask *ask, struct sample *window, int *n,
                         struct err *why);
 
-/* How often a workload must run so that a cell of it lasts, when one run lasts `seconds`. */
-int cell_repeats(double seconds);
+/* How often a workload must run so that a cell of it lasts `least_s`, when one run lasts `seconds`. */
+int cell_repeats(double seconds, double least_s);
 
 /* A window's samples as rows, evenly thinned: at most WINDOW_STORED of them, into out. Returns the count. */
 int cell_thin(const struct sample *window, int n, int64_t t0_ns, struct sample_row *out);

@@ -78,7 +78,12 @@ void conditions_watch_look(struct conditions_watch *w, int pid)
     if (known) CPU_SET(cpu, &there);
     const bool moved = known && !sched_setaffinity(0, sizeof there, &there);
     look(w);
-    if (moved) sched_setaffinity(0, sizeof before, &before);
+    if (!moved) return;
+    cpu_set_t others = before;
+    CPU_CLR(cpu, &others);
+    sched_setaffinity(0, sizeof others,
+                      &others); /* else the process wakes up on another than was looked at */
+    sched_setaffinity(0, sizeof before, &before);
 }
 
 /* Of what was, by as many looks: 0 where nobody looked, then or now. */

@@ -34,7 +34,8 @@ enum err_code conditions_watch_open(struct conditions_watch *w, const struct con
 void conditions_watch_close(struct conditions_watch *w);
 void conditions_watch_restart(struct conditions_watch *w);
 /* Takes some forty milliseconds. Of one thread it looks at the processor that the first thread of process
- * `pid` ran on last (0: anywhere): processors of a virtual machine are not equally fast at a time. */
+ * `pid` ran on last (0: anywhere), and leaves it for the process: those of a virtual machine are not equally
+ * fast at a time. */
 void conditions_watch_look(struct conditions_watch *w, int pid);
 struct conditions conditions_of(const struct conditions_watch *w);
 

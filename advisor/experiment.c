@@ -252,7 +252,7 @@ static enum flow warm_up(struct experiment *x)
     if (f == FLOW_ARM && arms_remain(x)) f = FLOW_ON;
     if (!resumed && f == FLOW_ON && shortest > 0 && isfinite(shortest)) {
         struct experiment_state *s = state_edit(x);
-        s->cell_repeats = cell_repeats(shortest);
+        s->cell_repeats = cell_repeats(shortest, CELL_LEAST_S);
         state_done(x);
     }
     if (f == FLOW_ON && x->state.spec.warmup_cells != 1) f = warm_up_round(x, true, &ignored);

@@ -2,16 +2,19 @@
  */
 #include "advisor/tune.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/experiment_parts.h"
 #include "advisor/tune_parts.h"
 
 enum { SEARCH_WINDOWS = 6, FINAL_WINDOWS = 24 };
-static const double SEARCH_SHARE = 2.0 / 3; /* of the budget; the rest confirms */
-static const double LEAST_PROMISE = 0.003;  /* of the score: a third of a per cent of speed ends the search */
-static const double NEVER = 0.02;           /* chance below which a prediction rules out */
+static const double CONFIRM_SHARE = 1.0 / 3; /* of the budget; the rest searches */
+/* Of the score: a third of a per cent of speed ends the search; a tenth, where nothing will confirm it. */
+static const double LEAST_PROMISE = 0.003, LEAST_UNCONFIRMED = 0.001;
+static const double NEVER = 0.02; /* chance below which a prediction rules out */
 
 /* ---------------------------------------------------------------- before anything is measured */
 
@@ -150,18 +153,42 @@ static int final_windows(const struct tuning *t)
     return fit >= FINAL_WINDOWS ? (int)FINAL_WINDOWS : (int)fit;
 }
 
+/* What a block of the confirmation takes: two cells an arm, and a new process where that costs no more. */
+static double block_s(const struct tuning *t, int arms)
+{
+    const double cells_s = 2 * fmax(t->cell_s, CELL_LEAST_S);
+    return arms * (cells_s + (t->start_s <= cells_s ? t->start_s : 0));
+}
+
+/* And a confirmation that may end in a verdict, the control and warming up included. */
+static double verdict_s(const struct tuning *t, int arms)
+{
+    return (BLOCKS_FOR_A_CLAIM + 3) * block_s(t, arms) + (t->start_s > 0 ? arms * t->start_s : 0);
+}
+
+/* What the race leaves to the confirmation: nothing where a verdict would take more than half of the budget.
+ */
+static double confirmation_s(const struct tuning *t)
+{
+    const double needed = verdict_s(t, 3), whole = t->o->budget_s;
+    return t->o->search_only || needed > 0.5 * whole ? 0 : fmax(needed, CONFIRM_SHARE * whole);
+}
+
 static enum err_code race(struct tuning *t, struct err *why)
 {
-    const double until = (t->o->search_only ? 1 : SEARCH_SHARE) * t->o->budget_s;
+    enum { MOST_LOOKS = 3 }; /* the confirmation tells more, where there is one */
     enum err_code rc = ERR_OK;
     if (!t->list[0].looks && !t->list[0].failed) rc = tune_look(t, 0, why);
     if (!rc && t->list[0].failed)
         rc = err_set(why, ERR_USAGE, "the current configuration cannot run: %s", t->list[0].error);
     if (!rc && isnan(t->list[0].kld)) rc = tune_judge(t, 0, search_windows(t), why);
-    while (!rc && tune_spent(t) < until) {
+    while (!rc) {
+        const double later_s = confirmation_s(t), left_s = t->o->budget_s - later_s - tune_spent(t);
+        const double least = later_s > 0 ? LEAST_PROMISE : LEAST_UNCONFIRMED;
+        const int most_looks = later_s > 0 ? MOST_LOOKS : INT_MAX;
         int i;
         bool judge;
-        if (!tune_next(t, LEAST_PROMISE, until - tune_spent(t), &i, &judge)) break;
+        if (left_s <= 0 || !tune_next(t, least, left_s, most_looks, &i, &judge)) break;
         rc = judge ? tune_judge(t, i, search_windows(t), why) : tune_look(t, i, why);
     }
     t->out->search_s = tune_spent(t);
@@ -199,10 +226,8 @@ static enum err_code spec_of(struct experiment_spec *s, const struct tuning *t, 
 {
     const int finalist[] = { 0, winner, second }, arms = second > 0 ? 3 : 2;
     enum err_code rc = ERR_OK;
-    /* The last block begins within an experiment's budget and ends beyond it: two cells an arm, which is
-     * about what a look takes, and of short work a cell is repeated. */
-    const double block_s = arms * fmax(t->look_s, 2 * CELL_LEAST_S);
-    const double left_s = t->o->budget_s - tune_spent(t) - block_s;
+    /* The last block begins within an experiment's budget and ends beyond it. */
+    const double left_s = t->o->budget_s - tune_spent(t) - block_s(t, arms);
     *s = (struct experiment_spec){ .arms = arms,
                                    .workload = t->o->workload,
                                    .margin = 0.01,
@@ -342,6 +367,26 @@ static void decide(struct tune_result *r)
              r->random_weights ? "; quality means nothing on random weights" : "");
 }
 
+/* Is there time for a verdict, if need be without the runner-up? One that was begun goes on. */
+static bool worth_confirming(struct tuning *t, int *second)
+{
+    const double left_s = t->o->budget_s - tune_spent(t);
+    char *because = t->out->because;
+    if (t->o->search_only) {
+        snprintf(because, sizeof t->out->because, "the search's pick, not confirmed");
+        return false;
+    }
+    if (*second > 0 && !confirmation_s(t) && left_s < verdict_s(t, 3)) *second = -1;
+    const double needed = verdict_s(t, *second > 0 ? 3 : 2);
+    if (confirmation_s(t) > 0 || left_s >= needed || t->confirm_run) return true;
+    snprintf(
+        because, sizeof t->out->because,
+        "%s is the search's pick, not confirmed: an A/B of it would take %.0f s, too much of a budget of "
+        "%.3g s; want %.0f s",
+        t->out->winner.line, needed, t->o->budget_s, ceil(2 * verdict_s(t, 3)));
+    return false;
+}
+
 static enum err_code confirm(struct tuning *t, struct err *why)
 {
     int winner = -1, second = -1;
@@ -357,10 +402,9 @@ static enum err_code confirm(struct tuning *t, struct err *why)
         snprintf(
             t->out->because, sizeof t->out->because,
             "nothing that was measured and stays within the limits scores better than the current configuration");
-    if (!rc && winner > 0 && t->o->search_only)
-        snprintf(t->out->because, sizeof t->out->because, "the search's pick, not confirmed");
+    const bool confirms = !rc && winner > 0 && worth_confirming(t, &second);
     tune_end(t);
-    if (!rc && winner > 0 && !t->o->search_only) {
+    if (confirms) {
         rc = spec_of(spec, t, winner, second, why);
         if (!is_same_confirmation(t, spec)) spec->resume_id = 0;
         t->out->confirm_run = spec->resume_id;
@@ -463,9 +507,10 @@ enum err_code tune(struct tune_result *out, const struct tune_options *o, struct
     if (!(resolved.limits.kld > 0)) resolved.limits.kld = 0.02;
     t->o = &resolved;
     t->out = out;
-    t->look_s = t->judge_s = t->make_s = NAN;
+    t->look_s = t->judge_s = t->make_s = t->cell_s = t->start_s = NAN;
     t->recipe_dim = -1;
     t->noise = 0.03;
+    t->misfit = 1;
     t->begun_ns = clock_ns();
     enum err_code rc = prepare(t, why);
     if (!rc) {

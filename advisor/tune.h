@@ -5,7 +5,8 @@
  * then each measurement is the one that promises most for its time, by a model that begins as the cost model
  * and learns what each value of each knob is really worth here. Two thirds of the budget go to that, the last
  * third to an A/B of the current configuration, the best and the runner-up on blocks of their own, because
- * being chosen flatters. What changes answers can win only with a measured KL divergence against the model as
+ * being chosen flatters; where too few blocks would fit into half of the budget the search gets all of it, and
+ * nothing is kept. What changes answers can win only with a measured KL divergence against the model as
  * it is, within the limit. Every measurement is in the database before the next begins: a killed tune goes on
  * where it was. */
 #ifndef QDYNO_ADVISOR_TUNE_H
@@ -107,8 +108,9 @@ struct tune_candidate {
     int64_t memory_bytes;        /* plan */
     double read_bytes;           /* that a token of decoding reads, at the prediction's depth */
     double predicted, low, high; /* tokens/s, before anything was measured */
-    double rate, rate_sd;        /* measured: mean of `looks` looks, NAN */
+    double rate;                 /* measured: mean of `looks` looks, NAN */
     double usual_rate; /* what the race goes by: the same for the usual machine, where it was looked at */
+    double usual_sd;   /* of the logarithm of that */
     int looks;
     double kld, kld_se, ppl_ratio; /* 0 and 1 for what gives the answers of the file as it is; NAN unknown */
     bool quality_failed, failed;   /* could not be measured */

@@ -62,7 +62,7 @@ void tune_speed_of(const struct tuning *t, int i, double *mean, double *sd)
         *mean += log(c->predicted);
     }
     if (!c->looks) return;
-    const double own = t->noise * t->noise / c->looks, believed = *sd * *sd;
+    const double own = c->usual_sd * c->usual_sd, believed = *sd * *sd;
     *mean = (log(c->usual_rate) * believed + *mean * own) / (believed + own);
     *sd = sqrt(believed * own / (believed + own));
 }
@@ -135,7 +135,8 @@ static bool judge_first(const struct tuning *t, int i, double chance, double bes
     return (1 - chance) / judge_s > too_slow / look_s;
 }
 
-bool tune_next(const struct tuning *t, double least, double left_s, int *candidate, bool *judge)
+bool tune_next(const struct tuning *t, double least, double left_s, int most_looks, int *candidate,
+               bool *judge)
 {
     const int leader = tune_best(t, -1);
     const bool found = tune_best(t, 0) > 0; /* until then even a look that takes too long is worth it */
@@ -151,7 +152,7 @@ bool tune_next(const struct tuning *t, double least, double left_s, int *candida
         const double chance = tune_chance(t, i);
         if (!(chance > 0)) continue;
         tune_speed_of(t, i, &mean, &sd);
-        if (c->looks >= 3 && !isnan(c->kld)) continue; /* the confirmation tells more */
+        if (c->looks >= most_looks && !isnan(c->kld)) continue;
         double promise = chance * tune_promise(tune_score(t, c, mean), weight * sd, best);
         if (i == leader && !isnan(c->kld))
             promise = 0.25 * weight * sd / (1 + c->looks); /* chosen, so flattered */

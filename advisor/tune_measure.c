@@ -1,8 +1,8 @@
-/* advisor/tune_measure.c - one look at a configuration, and the database that remembers it.
+/* advisor/tune_measure.c - one look at a configuration's answers, and the database that remembers all looks.
  *
- * Speed: a process of its own, one cell to warm up and one that counts. Quality: both models in this process,
- * the file as it is and the candidate, side by side over windows of the text; nothing is timed then. Both are
- * cells of the run, so that a search that was killed knows what it had found out. */
+ * Both models in this process, the file as it is and the candidate, side by side over windows of the text;
+ * nothing is timed then. Like those at speed (tune_speed.c) it is a cell of the run, so that a search that
+ * was killed knows what it had found out. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,30 +11,29 @@
 #include "advisor/shapes.h"
 #include "engine/eval/eval.h"
 
-static const char RACE[] = "race", QUALITY[] = "quality"; /* phases of cells */
-enum { CTX = 256, TEXT_LIMIT = 1 << 28, WARM_MOST = 5 };
-static const double LOOK_SHARE = 0.02; /* of the budget: no further cell to settle beyond it */
+static const char QUALITY[] = "quality"; /* phase of cells */
+enum { CTX = 256, TEXT_LIMIT = 1 << 28 };
 
 double tune_spent(const struct tuning *t)
 {
     return t->spent_before + (double)(clock_ns() - t->begun_ns) * 1e-9;
 }
 
-static bool on_event(void *ctx, const json_t *event)
+bool tune_event(void *ctx, const json_t *event)
 {
     const struct tuning *t = ctx;
     (void)event;
     return !t->o->progress || t->o->progress(t->o->ctx, NULL, NAN);
 }
 
-static bool tell(const struct tuning *t, const char *what, const char *line)
+bool tune_tell(const struct tuning *t, const char *what, const char *line)
 {
     char text[160];
     snprintf(text, sizeof text, "%s %s", what, line);
     return !t->o->progress || t->o->progress(t->o->ctx, text, tune_spent(t) / t->o->budget_s);
 }
 
-static void average(double *mean, int n, double x)
+void tune_average(double *mean, int n, double x)
 {
     *mean = n > 1 ? *mean + (x - *mean) / n : x;
 }
@@ -57,128 +56,15 @@ double tune_make_s(const struct tuning *t, int i)
     return isnan(t->make_s) ? (double)t->shape.params / WEIGHTS_S : t->make_s;
 }
 
-/* What a look took, apart from making the recipe where that was part of it. */
-static void learn_cost(struct tuning *t, int i, double *mean, int *n, double seconds)
+void tune_learn_cost(struct tuning *t, int i, double *mean, int *n, double seconds)
 {
     const int value = recipe_of(t, i);
     if (value >= 0 && !t->made[value]) {
         t->made[value] = true;
-        average(&t->make_s, ++t->makes, fmax(seconds - (isnan(*mean) ? 0 : *mean), 0));
+        tune_average(&t->make_s, ++t->makes, fmax(seconds - (isnan(*mean) ? 0 : *mean), 0));
         if (!isnan(*mean)) return;
     }
-    average(mean, ++*n, seconds);
-}
-
-/* ---------------------------------------------------------------- speed */
-
-static void learn_speed(struct tuning *t, struct tune_candidate *c, double rate, double usual_rate)
-{
-    int at[TUNE_DIMS];
-    average(&c->rate, ++c->looks, rate);
-    average(&c->usual_rate, c->looks, usual_rate);
-    c->rate_sd = t->noise * c->rate / sqrt(c->looks);
-    if (c->index < 0 || !(c->predicted > 0)) return;
-    tune_space_at(at, &t->space, c->index);
-    tune_belief_see(t->speed, at, log(usual_rate / c->predicted), t->noise);
-}
-
-static enum err_code store_look(struct tuning *t, const struct tune_candidate *c, struct cell *cell,
-                                int samples, const struct err *failed, struct err *why)
-{
-    struct cell_row row = { .run_id = t->run.id, .block = -1 };
-    snprintf(row.phase, sizeof row.phase, "%s", RACE);
-    snprintf(row.config, sizeof row.config, "%s", c->line);
-    snprintf(row.error, sizeof row.error, "%s", failed->code ? failed->message : "");
-    const int stored = cell_thin(t->window, samples, cell->begun_ns, t->stored);
-    return cell_insert(t->db, &row, cell, t->stored, stored, why);
-}
-
-/* Two cells in a row differ by the noise of both. It is never taken for less than what processes of one
- * configuration differ by. */
-static void learn_noise(struct tuning *t, double step)
-{
-    static const double LEAST = 0.02, PRIOR_N = 4, PRIOR = 0.03;
-    if (!isfinite(step)) return;
-    t->noise_sum += 0.5 * step * step;
-    t->noise_n++;
-    t->noise = fmax(LEAST, sqrt((t->noise_sum + PRIOR_N * PRIOR * PRIOR) / (t->noise_n + PRIOR_N)));
-}
-
-/* Until two cells in a row differ by less than the noise, or it is enough: what runs first pays for loading.
- */
-static enum err_code run_cells(struct tuning *t, struct arm *arm, struct cell *cell, int *samples,
-                               struct err *why)
-{
-    char work[640];
-    struct cell_ask ask = { .arm = arm,
-                            .workload = work,
-                            .repeats = 1,
-                            .seed = t->o->seed,
-                            .sampler = t->o->sampler,
-                            .event = on_event,
-                            .ctx = t };
-    workload_line(&t->o->workload, work, sizeof work);
-    double before = NAN;
-    const int64_t until = clock_ns() + (int64_t)(1e9 * fmax(1, LOOK_SHARE * t->o->budget_s));
-    for (int i = 0; i < WARM_MOST && (i < 2 || clock_ns() < until); i++) {
-        free(cell->itl);
-        const enum err_code rc = cell_take(cell, &ask, t->window, samples, why);
-        const double value = cell->value[t->out->metric - METRICS];
-        if (rc) return rc;
-        const double step = log(value / before);
-        if (i > 1 || fabs(step) < 0.5) learn_noise(t, step); /* the first one warms up */
-        if (fabs(step) < 2 * t->noise) return ERR_OK;
-        before = value;
-        ask.repeats = cell_repeats(cell->seconds / ask.repeats);
-    }
-    return ERR_OK;
-}
-
-static struct arm_spec arm_of(const struct tuning *t, const struct config *config)
-{
-    return (struct arm_spec){ .model = t->o->model_path,
-                              .config = config,
-                              .ctx = workload_ctx(&t->o->workload),
-                              .sequences = workload_sequences(&t->o->workload),
-                              .program = t->o->program,
-                              .log = t->o->log };
-}
-
-enum err_code tune_look(struct tuning *t, int i, struct err *why)
-{
-    struct tune_candidate *c = &t->list[i];
-    struct arm *arm = NULL;
-    struct err failed = { 0 };
-    struct cell cell = { 0 };
-    int samples = 0;
-    const int64_t t0 = clock_ns();
-    struct config config;
-    enum err_code rc = tune_config(&config, t, c, why);
-    if (rc) return rc;
-    const struct arm_spec spec = arm_of(t, &config);
-    if (!tell(t, "speed of", c->line)) return err_set(why, ERR_CANCELLED, "stopped");
-    rc = arm_open(&arm, &spec, on_event, t, &failed);
-    if (!rc) tune_machine_look(t, c, arm_pid(arm));
-    if (!rc) rc = run_cells(t, arm, &cell, &samples, &failed);
-    if (!rc) tune_machine_look(t, c, arm_pid(arm));
-    arm_close(arm);
-    cell.beside = tune_machine_seen(t, c);
-    if (rc == ERR_CANCELLED) {
-        free(cell.itl);
-        return err_set(why, ERR_CANCELLED, "stopped");
-    }
-    const double rate = rc ? NAN : cell.value[t->out->metric - METRICS];
-    cell.seconds = (double)(clock_ns() - t0) * 1e-9; /* what it cost, starting included */
-    learn_cost(t, i, &t->look_s, &t->looks, cell.seconds);
-    if (isfinite(rate) && rate > 0) {
-        learn_speed(t, c, rate, tune_usual_rate(t, &config, &cell.beside, rate));
-    } else {
-        c->failed = true;
-        snprintf(c->error, sizeof c->error, "%s", rc ? failed.message : "it gave no rate");
-    }
-    rc = store_look(t, c, &cell, samples, &failed, why);
-    free(cell.itl);
-    return rc;
+    tune_average(mean, ++*n, seconds);
 }
 
 /* ---------------------------------------------------------------- quality */
@@ -241,7 +127,7 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
     if (p->plan.gpu_layers) c->looks_by = -1; /* a device is another machine */
     c->memory_bytes = p->plan.total;
     c->read_bytes = (double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth;
-    c->rate = c->rate_sd = c->usual_rate = c->score = NAN;
+    c->rate = c->usual_rate = c->usual_sd = c->score = NAN;
     const bool same = !strcmp(answer, "default");
     c->kld = c->kld_se = same ? 0 : NAN;
     c->ppl_ratio = same ? 1 : NAN;
@@ -279,13 +165,13 @@ static enum err_code keep_answer(struct tuning *t, int i, const struct tune_answ
 static bool go_on(void *arg, int64_t chunk, int64_t of, double nll)
 {
     (void)chunk, (void)of, (void)nll;
-    return on_event(arg, NULL);
+    return tune_event(arg, NULL);
 }
 
 static bool go_on_making(void *arg, const char *phase, double done)
 {
     (void)phase, (void)done;
-    return on_event(arg, NULL);
+    return tune_event(arg, NULL);
 }
 
 static enum err_code open_model(struct model **out, struct tuning *t, const struct config *c, struct err *why)
@@ -359,7 +245,7 @@ enum err_code tune_judge(struct tuning *t, int i, int windows, struct err *why)
     enum err_code rc = tune_config(&said, t, &t->list[i], why);
     if (rc) return rc;
     answer_line(&said, a.line, sizeof a.line);
-    if (!tell(t, "answers of", a.line)) return err_set(why, ERR_CANCELLED, "stopped");
+    if (!tune_tell(t, "answers of", a.line)) return err_set(why, ERR_CANCELLED, "stopped");
     if ((rc = config_parse(&said, a.line, why))) return rc;
     rc = compare(&d, t, &said, windows, &failed);
     if (rc == ERR_CANCELLED) return err_set(why, ERR_CANCELLED, "stopped");
@@ -372,7 +258,7 @@ enum err_code tune_judge(struct tuning *t, int i, int windows, struct err *why)
         snprintf(t->list[i].error, sizeof t->list[i].error, "%s", failed.message);
     }
     const double seconds = (double)(clock_ns() - t0) * 1e-9;
-    learn_cost(t, i, &t->judge_s, &t->judged, seconds);
+    tune_learn_cost(t, i, &t->judge_s, &t->judged, seconds);
     rc = keep_answer(t, i, &a, why);
     return rc ? rc : store_answer(t, &a, seconds, &failed, why);
 }
@@ -390,18 +276,12 @@ static enum err_code recall_cell(struct tuning *t, const struct cell_row *row, s
 {
     int i;
     t->spent_before += row->seconds > 0 ? row->seconds : 0;
-    if (!strcmp(row->phase, RACE)) {
+    if (!strcmp(row->phase, TUNE_RACE)) {
         struct tune_candidate *c = find_line(t, row->config, &i);
-        const double rate = db_measurement_get(t->db, row->id, t->out->metric->name);
-        if (c) learn_cost(t, i, &t->look_s, &t->looks, row->seconds);
+        if (c) tune_learn_cost(t, i, &t->look_s, &t->looks, row->seconds);
         if (c && *row->error) c->failed = true;
-        if (!c || !(rate > 0)) return ERR_OK;
-        struct config config;
-        struct conditions then = { db_measurement_get(t->db, row->id, CELL_MEMORY_RATIO),
-                                   db_measurement_get(t->db, row->id, CELL_CORE_RATIO) };
-        const enum err_code rc = tune_config(&config, t, c, why);
-        if (!rc) learn_speed(t, c, rate, tune_usual_rate(t, &config, &then, rate));
-        return rc;
+        if (c && !c->failed) tune_speed_recall(t, c, row->id);
+        return ERR_OK;
     }
     if (strcmp(row->phase, QUALITY)) return ERR_OK;
     struct tune_answer a = { .failed = *row->error != '\0' };
@@ -409,7 +289,7 @@ static enum err_code recall_cell(struct tuning *t, const struct cell_row *row, s
     a.kld = db_measurement_get(t->db, row->id, METRICS[METRIC_KLD].name);
     a.kld_se = db_measurement_get(t->db, row->id, "kld_se_nats");
     a.ppl_ratio = db_measurement_get(t->db, row->id, "ppl_ratio");
-    average(&t->judge_s, ++t->judged, row->seconds);
+    tune_average(&t->judge_s, ++t->judged, row->seconds);
     for (i = 0; i < t->n; i++) /* one that gives these answers, to learn by */
         if (t->list[i].index >= 0 && t->list[i].answer == answer_of(a.line)) break;
     return keep_answer(t, i < t->n ? i : -1, &a, why);

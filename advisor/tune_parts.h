@@ -2,8 +2,8 @@
  *
  *   tune_space.c    what may be tried (pure)
  *   tune_belief.c   what is known of what was not (pure)
- *   tune_measure.c  one look at speed, one at quality; into the database and out of it
- *   tune_machine.c  how fast the machine was beside a look
+ *   tune_speed.c    one look at speed, between looks at the machine
+ *   tune_measure.c  one look at quality; all looks into the database and out of it
  *   tune_choose.c   scores; which look promises most (pure but for predictions)
  *   tune.c          the run: prune, race, confirm, decide */
 #ifndef QDYNO_ADVISOR_TUNE_PARTS_H
@@ -40,9 +40,12 @@ struct tuning {
     char *text;
     size_t text_n;
     double look_s, judge_s; /* what one look at speed, and at quality, took on average; NAN */
-    int looks, judged;
-    double noise, noise_sum; /* of one look, ln: from cells that followed each other; squares so far */
-    int noise_n;
+    double cell_s, start_s; /* a look's cell, and starting its process, on average; NAN */
+    int looks, judged, cells, starts;
+    double noise, noise_sum; /* of one cell, ln: from cells that followed each other; squares so far */
+    double misfit,
+        misfit_sum; /* by how much looks at one configuration differ, of what they say: variances */
+    int noise_n, misfit_n;
     double make_s;          /* of making a recipe's file, on average; NAN */
     int makes, recipe_dim;  /* -1: no recipes to choose from */
     bool made[TUNE_VALUES]; /* by value of that dimension */
@@ -77,14 +80,38 @@ enum err_code tune_begin(struct tuning *t, struct err *why);
 enum err_code tune_recall(struct tuning *t, struct err *why);
 void tune_end(struct tuning *t); /* as_is, recall, text */
 
-/* How fast the machine is, while nothing of the candidate works; and what was seen of it since the last time
- * (zeros: nothing can be compared). */
-void tune_machine_look(struct tuning *t, const struct tune_candidate *of, int pid);
-struct conditions tune_machine_seen(struct tuning *t, const struct tune_candidate *of);
+/* One cell of a look at speed. */
+struct tune_cell {
+    double rate;     /* tokens/s */
+    double ln_usual; /* of what it would have been on the usual machine */
+    double doubt;    /* sd of that by what is not known of the machine */
+};
+/* What one look at speed found. */
+struct tune_timing {
+    double rate;       /* tokens/s, mean of its cells */
+    double usual_rate; /* what it would have been on the usual machine: what the race goes by */
+    double sd;         /* of the logarithm of that */
+};
+extern const char TUNE_RACE[]; /* phase of its cell */
 double tune_usual_rate(const struct tuning *t, const struct config *c, const struct conditions *now,
                        double rate);
+/* Of a cell between two looks at the machine, and of all cells of a look. */
+struct tune_cell tune_cell_between(const struct tuning *t, const struct config *c,
+                                   const struct conditions look[2], double rate);
+struct tune_timing tune_timing_of(const struct tuning *t, const struct tune_cell *cell, int n);
+/* Learn from a look; and from one that is in the database. */
+void tune_learn_speed(struct tuning *t, struct tune_candidate *c, struct tune_timing now);
+void tune_speed_recall(struct tuning *t, struct tune_candidate *c, int64_t cell_id);
 void tune_machine_close(struct tuning *t);
 double tune_predicted(const struct tuning *t, const struct prediction *p); /* of the rate that is raced */
+
+/* For arms: false when the search shall stop. And what is being done. */
+bool tune_event(void *ctx, const json_t *event);
+bool tune_tell(const struct tuning *t, const char *what, const char *line);
+/* Take the n-th x into the mean. */
+void tune_average(double *mean, int n, double x);
+/* What a look at candidate i took, into mean[n], apart from making the recipe where that was part of it. */
+void tune_learn_cost(struct tuning *t, int i, double *mean, int *n, double seconds);
 
 /* ---------------------------------------------------------------- choosing */
 
@@ -102,8 +129,10 @@ void tune_loss_of(const struct tuning *t, int i, double *mean, double *sd);
 /* The best that was measured and is within the limits; -1: none. `beside`: another than this one. */
 int tune_best(const struct tuning *t, int beside);
 /* The candidate whose next look promises most for its time, and which look; false: none promises `least` or
- * more, or none whose looks end within left_s, once something better than the current one was found. */
-bool tune_next(const struct tuning *t, double least, double left_s, int *candidate, bool *judge);
+ * more, or none whose looks end within left_s, once something better than the current one was found. None is
+ * timed more than most_looks times. */
+bool tune_next(const struct tuning *t, double least, double left_s, int most_looks, int *candidate,
+               bool *judge);
 bool tune_within_limits(const struct tuning *t, const struct tune_candidate *c);
 
 #endif

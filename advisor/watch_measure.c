@@ -171,7 +171,7 @@ static enum err_code warm_up(struct work *k, int *repeats, struct err *why)
         struct cell c;
         int samples;
         rc = cell_take(&c, &ask, k->w->window, &samples, why);
-        if (!i) *repeats = cell_repeats(c.seconds);
+        if (!i) *repeats = cell_repeats(c.seconds, CELL_LEAST_S);
         free(c.itl);
     }
     return rc;

@@ -179,9 +179,9 @@ static void what_does_not_fit_the_time_is_passed_over(void **state)
     (void)state;
     struct tune_options o = { .goal = GOAL_SPEED, .limits = { .kld = 0.05 } };
     struct tune_candidate list[4] = {
-        { .rate = 10, .usual_rate = 10, .looks = 3, .kld = 0, .ppl_ratio = 1 },
-        { .rate = 12, .usual_rate = 12, .looks = 3, .kld = 0.001, .ppl_ratio = 1 },
-        { .rate = 15, .usual_rate = 15, .looks = 1, .kld = NAN, .ppl_ratio = NAN },
+        { .rate = 10, .usual_rate = 10, .usual_sd = 0.0115, .looks = 3, .kld = 0, .ppl_ratio = 1 },
+        { .rate = 12, .usual_rate = 12, .usual_sd = 0.0115, .looks = 3, .kld = 0.001, .ppl_ratio = 1 },
+        { .rate = 15, .usual_rate = 15, .usual_sd = 0.02, .looks = 1, .kld = NAN, .ppl_ratio = NAN },
         { .rate = NAN, .usual_rate = NAN, .looks = 0, .kld = NAN, .ppl_ratio = NAN },
     };
     for (int i = 0; i < 4; i++) {
@@ -191,22 +191,18 @@ static void what_does_not_fit_the_time_is_passed_over(void **state)
         list[i].ln_guess = log(1e-4);
         list[i].predicted = i == 3 ? 40 : 10;
     }
-    struct tuning t = { .o = &o,
-                        .list = list,
-                        .n = 4,
-                        .look_s = 5,
-                        .judge_s = 20,
-                        .make_s = NAN,
-                        .noise = 0.02,
-                        .recipe_dim = -1 };
+    struct tuning t = {
+        .o = &o, .list = list, .n = 4, .look_s = 5, .judge_s = 20, .make_s = NAN, .recipe_dim = -1
+    };
     int next;
     bool judge;
-    CHECK(tune_next(&t, 0.003, 100, &next, &judge) &&
+    CHECK(tune_next(&t, 0.003, 100, 3, &next, &judge) &&
           next == 3); /* most for its time, a look and a judgement */
-    CHECK(tune_next(&t, 0.003, 22, &next, &judge) && next == 2 && judge); /* only its judgement still fits */
-    CHECK(!tune_next(&t, 0.003, 10, &next, &judge));                      /* nothing does */
+    CHECK(tune_next(&t, 0.003, 22, 3, &next, &judge) && next == 2 &&
+          judge);                                       /* only its judgement still fits */
+    CHECK(!tune_next(&t, 0.003, 10, 3, &next, &judge)); /* nothing does */
     list[1].failed = list[2].failed = true;
-    CHECK(tune_next(&t, 0.003, 10, &next, &judge) && next == 3); /* nothing was found: better late */
+    CHECK(tune_next(&t, 0.003, 10, 3, &next, &judge) && next == 3); /* nothing was found: better late */
 }
 
 /* Weights that take three times as long from memory, on cores and a memory at half their speed: a rate
@@ -260,14 +256,49 @@ static void a_bad_moment_is_taken_out(void **state)
     CHECK(fabs(tune_usual_rate(&t, &c, &usual, 10) - 10) < 1e-9);
     const double rate = tune_usual_rate(&t, &c, &half, 10);
     CHECK(rate > 18 && rate < 20.5);
+    const struct conditions same[] = { half, half }, changed[] = { half, usual };
+    const struct tune_cell sure = tune_cell_between(&t, &c, same, 10),
+                           doubtful = tune_cell_between(&t, &c, changed, 10);
+    CHECK_NEAR(sure.ln_usual, log(rate), 1e-9);
+    CHECK(sure.doubt == 0 && sure.rate == 10);
+    CHECK_NEAR(doubtful.ln_usual, 0.5 * log(rate * 10), 1e-9); /* halfway */
+    CHECK_NEAR(doubtful.doubt, log(rate / 10) / sqrt(12), 1e-9);
     gguf_close(t.file);
     unlink(path);
     rmdir(folder);
 }
 
+/* Four cells that agree but for one beside which the machine changed; the same when nobody saw that; and
+ * looks at one configuration that differ by a tenth although each says a fiftieth. */
+static void what_is_doubtful_counts_for_less(void **state)
+{
+    (void)state;
+    struct tuning t = { .noise = 0.02, .misfit = 1 };
+    struct tune_cell cell[] = { { 100, 3, 0 }, { 100, 3, 0 }, { 60, 2.7, 0.2 }, { 100, 3, 0 } };
+    const struct tune_timing seen = tune_timing_of(&t, cell, 4);
+    CHECK_NEAR(seen.rate, 90, 1e-9);
+    CHECK(fabs(log(seen.usual_rate) - 3) < 0.002 && seen.sd > 0.02 && seen.sd < 0.03);
+    cell[2].doubt = 0;
+    const struct tune_timing blind = tune_timing_of(&t, cell, 4);
+    CHECK_NEAR(log(blind.usual_rate), 2.925, 1e-9);
+    CHECK_NEAR(blind.sd, hypot(0.15 / 2, 0.02), 1e-9); /* the standard error of these four, and processes */
+    CHECK_NEAR(tune_timing_of(&t, cell, 1).sd, hypot(0.02, 0.02), 1e-9);
+
+    struct tune_candidate c = { .index = -1 };
+    for (int i = 0; i < 8; i++) {
+        const double sd = c.usual_sd;
+        tune_learn_speed(&t, &c, (struct tune_timing){ 20, i % 2 ? 22 : 20, 0.02 });
+        assert_int_equal(c.looks, i + 1);
+        CHECK(!i || c.usual_sd < sd);
+    }
+    CHECK(t.misfit > 2 && c.usual_rate > 20.4 && c.usual_rate < 21.4 && c.rate == 20);
+    CHECK(c.usual_sd > 0.02 / sqrt(8) * 1.2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(a_bad_moment_is_taken_out),
+                                        cmocka_unit_test(what_is_doubtful_counts_for_less),
                                         cmocka_unit_test(what_does_not_fit_the_time_is_passed_over),
                                         cmocka_unit_test(space_as_asked),
                                         cmocka_unit_test(recipes_that_make_the_same_file),

@@ -29,6 +29,9 @@ expect 0 "${search[@]}" --resume 1 &&
 after=$(looks)
 [ "${after:-0}" -ge "$before" ] || fail "looks were lost: $before before, $after after"
 expect 4 "${search[@]}" --resume 1 && says err 'is done'
+expect 0 tune -C handicap=100 --space "handicap=0|100,threads=1" -w tg16 -t 1 --budget 4s -o json &&
+  json '"not confirmed" in d["because"] and "budget" in d["because"] and d["candidate"] == "threads=1"' &&
+  json 'd["blocks"] == 0 and d["winner"] == d["current"] and d["written"] is None'
 expect 4 tune --space "recipe=q9_0" && says err 'q9_0'
 expect 4 tune --limit speed=3 && says err 'memory=BYTES and kld=NATS'
 expect 4 tune -w eval:x && says err 'tg64 or pp512'

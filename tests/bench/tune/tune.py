@@ -95,11 +95,16 @@ def score(goal, rate, size, loss):
 
 
 def paired(run, args, pick, rivals):
-    """{line: (ln of its rate over the pick's, its lower and upper bound)}, by one A/B of all of them."""
-    told = run("ab", pick, *rivals, "-w", args.workload, "--margin", "2%", "--budget", f"{args.judging:.0f}s")
-    print(f"  judged in {told['blocks']} blocks: {told['verdict']} {told.get('reason') or ''}", file=sys.stderr)
-    effects = {c["config"]: [c["effect"][k] for k in ("ratio", "lower", "upper")] for c in told["comparisons"]}
-    return {line: tuple(math.log(x) for x in e) for line, e in effects.items() if all(e)}
+    """{line: (ln of its rate over the pick's, its lower and upper bound)}, by one A/B of all of them; another one where a
+    machine was too busy for any interval, three at most."""
+    for _ in range(3):
+        told = run("ab", pick, *rivals, "-w", args.workload, "--margin", "2%", "--budget", f"{args.judging:.0f}s")
+        print(f"  judged in {told['blocks']} blocks: {told['verdict']} {told.get('reason') or ''}", file=sys.stderr)
+        effects = {c["config"]: [c["effect"][k] for k in ("ratio", "lower", "upper")] for c in told["comparisons"]}
+        ratios = {line: tuple(math.log(x) for x in e) for line, e in effects.items() if all(e)}
+        if ratios:
+            return ratios
+    return {}
 
 
 def judge(run, goal, pick, configs, measured, args):
