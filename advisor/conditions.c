@@ -7,14 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/cost.h"
-
-enum err_code conditions_watch_open(struct conditions_watch *w, const struct config *c,
-                                    const struct machine *machine, const struct machine_ceilings *ceilings,
-                                    struct err *why)
+enum err_code conditions_watch_open(struct conditions_watch *w, int threads,
+                                    const struct machine_ceilings *ceilings, struct err *why)
 {
     const struct kernel_times *k = &ceilings->kernels;
-    const int threads = cost_threads(c, machine);
     const bool all = threads == ceilings->threads_all;
     uint32_t isa;
     *w = (struct conditions_watch){ .threads = threads,
@@ -33,8 +29,7 @@ void conditions_watch_close(struct conditions_watch *w)
 {
     pace_close(w->pace);
     backend_close(w->backend);
-    w->pace = NULL;
-    w->backend = NULL;
+    *w = (struct conditions_watch){ 0 };
 }
 
 void conditions_watch_restart(struct conditions_watch *w)

@@ -26,11 +26,10 @@ struct conditions_watch {
     double read_now_s[CONDITIONS_LOOKS], compute_now_s[CONDITIONS_LOOKS]; /* the last since the restart */
     int looks;                                                            /* since then */
 };
-/* For configs of that many threads. Where kernels were not timed with them it looks at nothing.
+/* For work that so many threads do. Where kernels were not timed with them it looks at nothing.
  * conditions_watch_close in any case. Errors: as backend_open, backend_reserve. */
-enum err_code conditions_watch_open(struct conditions_watch *w, const struct config *c,
-                                    const struct machine *machine, const struct machine_ceilings *ceilings,
-                                    struct err *why);
+enum err_code conditions_watch_open(struct conditions_watch *w, int threads,
+                                    const struct machine_ceilings *ceilings, struct err *why);
 void conditions_watch_close(struct conditions_watch *w);
 void conditions_watch_restart(struct conditions_watch *w);
 /* Takes some forty milliseconds. Of one thread it looks at the processor that the first thread of process

@@ -394,7 +394,7 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     w.untouched = untouched_bytes(&w, g, c);
     put_limits(out, &w);
     const double decode_s = seconds_decoding(&w);
-    out->decodes_alone = !w.cost.shared;
+    out->decode_threads = p->gpu_layers ? 0 : w.cost.shared ? cost_threads(c, machine) : 1;
     const double prefill_s = seconds_prefilling(&w);
     out->assumed = w.cost.assumed > 0;
     put_works(out, &w, decode_s, prefill_s);

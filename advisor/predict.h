@@ -25,7 +25,7 @@ struct prediction {
     int depth;                   /* tokens in each cache that decode was predicted at */
     bool in_cache;               /* weights fit in the last cache: memory's bandwidth is no limit */
     bool decode_bound_by_memory; /* else by arithmetic */
-    bool decodes_alone;          /* every call of decoding is too small for more than one thread */
+    int decode_threads;          /* 1 where every call of decoding is too small for more; 0: a device's */
     bool on_gpu;                 /* predicted for the machine's GPU */
     bool assumed; /* some kernel's time was not measured on that machine: the interval is wide */
     struct lesson_work decode_work, prefill_work; /* what runs of this teach about */

@@ -328,7 +328,8 @@ static void read_confirmation(struct tuning *t, const struct experiment_state *s
                               other = gain_of(t, &t->list[finalist[best]], s->comparison[best].effect);
         if (one.lower > other.lower || (isnan(other.lower) && !isnan(one.lower))) best = k;
     }
-    for (int k = 0; k < s->spec.arms; k++)
+    const bool counts = s->verdict != VERDICT_INVALID && s->comparison[best].blocks >= BLOCKS_FOR_A_CLAIM;
+    for (int k = 0; k < s->spec.arms && counts; k++) /* else the race knows better */
         if (s->arm[k].rate > 0) {
             struct tune_candidate *c = &t->list[finalist[k]];
             c->rate = s->arm[k].rate;

@@ -5,8 +5,8 @@
  * then each measurement is the one that promises most for its time, by a model that begins as the cost model
  * and learns what each value of each knob is really worth here. Two thirds of the budget go to that, the last
  * third to an A/B of the current configuration, the best and the runner-up on blocks of their own, because
- * being chosen flatters; where too few blocks would fit into half of the budget the search gets all of it, and
- * nothing is kept. What changes answers can win only with a measured KL divergence against the model as
+ * being chosen flatters; where too few blocks would fit into half of the budget the search gets all of it,
+ * and nothing is kept. What changes answers can win only with a measured KL divergence against the model as
  * it is, within the limit. Every measurement is in the database before the next begins: a killed tune goes on
  * where it was. */
 #ifndef QDYNO_ADVISOR_TUNE_H

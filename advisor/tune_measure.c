@@ -122,9 +122,8 @@ void tune_describe(struct tune_candidate *c, const struct tuning *t, const struc
      * there is. */
     if (!(c->predicted > 0)) c->predicted = tune_predicted(t, &t->reference);
     if (!(c->predicted > 0)) c->predicted = 1;
-    const int threads = decode && p->decodes_alone ? 1 : p->decode_work.threads;
+    const int threads = decode || p->plan.gpu_layers ? p->decode_threads : p->prefill_work.threads;
     c->looks_by = threads == 1 ? 0 : threads == t->o->ceilings->threads_all ? 1 : -1;
-    if (p->plan.gpu_layers) c->looks_by = -1; /* a device is another machine */
     c->memory_bytes = p->plan.total;
     c->read_bytes = (double)p->plan.decode_read_bytes + (double)p->plan.kv_bytes_per_token * p->depth;
     c->rate = c->usual_rate = c->usual_sd = c->score = NAN;
@@ -423,7 +422,7 @@ void tune_end(struct tuning *t)
     model_close(t->as_is);
     t->as_is = NULL;
     eval_recall_done(&t->recall);
-    tune_machine_close(t);
+    tune_speed_close(t);
     free(t->text);
     t->text = NULL;
 }

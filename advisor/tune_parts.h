@@ -102,7 +102,7 @@ struct tune_timing tune_timing_of(const struct tuning *t, const struct tune_cell
 /* Learn from a look; and from one that is in the database. */
 void tune_learn_speed(struct tuning *t, struct tune_candidate *c, struct tune_timing now);
 void tune_speed_recall(struct tuning *t, struct tune_candidate *c, int64_t cell_id);
-void tune_machine_close(struct tuning *t);
+void tune_speed_close(struct tuning *t);
 double tune_predicted(const struct tuning *t, const struct prediction *p); /* of the rate that is raced */
 
 /* For arms: false when the search shall stop. And what is being done. */

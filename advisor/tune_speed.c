@@ -22,16 +22,13 @@ static const double CELL_SHARE = 0.0025, LOOK_SHARE = 0.02;
 /* How fast it is now, while nothing of the candidate works. Zeros: nothing can be compared. */
 static struct conditions look_at_machine(struct tuning *t, const struct tune_candidate *of, int pid)
 {
-    static const char *const THREADS[] = { "1", "0" }; /* 0: all */
     if (of->looks_by < 0) return (struct conditions){ 0 };
     struct conditions_watch **w = &t->watch[of->looks_by];
     if (!*w) {
-        struct config c;
+        const int threads = of->looks_by ? t->o->ceilings->threads_all : 1;
         struct err ignored;
-        config_default(&c);
-        snprintf(c.value[KNOB_THREADS], sizeof c.value[0], "%s", THREADS[of->looks_by]);
         *w = calloc(1, sizeof **w);
-        if (*w && conditions_watch_open(*w, &c, t->o->machine, t->o->ceilings, &ignored))
+        if (*w && conditions_watch_open(*w, threads, t->o->ceilings, &ignored))
             conditions_watch_close(*w); /* it looks at nothing then */
     }
     if (!*w) return (struct conditions){ 0 };
@@ -40,7 +37,7 @@ static struct conditions look_at_machine(struct tuning *t, const struct tune_can
     return conditions_of(*w);
 }
 
-void tune_machine_close(struct tuning *t)
+void tune_speed_close(struct tuning *t)
 {
     for (size_t i = 0; i < COUNT_OF(t->watch); i++) {
         if (t->watch[i]) conditions_watch_close(t->watch[i]);
@@ -91,6 +88,11 @@ static void learn_noise(struct tuning *t, const struct tune_cell *before, const 
     t->noise = fmax(LEAST, sqrt((t->noise_sum + PRIOR_N * PRIOR * PRIOR) / (t->noise_n + PRIOR_N)));
 }
 
+static double precision_of(const struct tuning *t, const struct tune_cell *cell)
+{
+    return 1 / (t->noise * t->noise + cell->doubt * cell->doubt);
+}
+
 /* The mean of a look's cells by their precision, which is not believed where they differ by more than it
  * says; and processes of one configuration differ. */
 struct tune_timing tune_timing_of(const struct tuning *t, const struct tune_cell *cell, int n)
@@ -99,7 +101,7 @@ struct tune_timing tune_timing_of(const struct tuning *t, const struct tune_cell
     struct tune_timing all = { 0 };
     double weights = 0, mean = 0, misfit = 0;
     for (int i = 0; i < n; i++) {
-        const double w = 1 / (t->noise * t->noise + cell[i].doubt * cell[i].doubt);
+        const double w = precision_of(t, &cell[i]);
         weights += w;
         mean += w * cell[i].ln_usual;
         all.rate += cell[i].rate / n;
@@ -107,7 +109,7 @@ struct tune_timing tune_timing_of(const struct tuning *t, const struct tune_cell
     mean /= weights;
     for (int i = 0; i < n; i++) {
         const double off = cell[i].ln_usual - mean;
-        misfit += off * off / (t->noise * t->noise + cell[i].doubt * cell[i].doubt) / fmax(n - 1, 1);
+        misfit += precision_of(t, &cell[i]) * off * off / fmax(n - 1, 1);
     }
     all.usual_rate = exp(mean);
     all.sd = sqrt(fmax(misfit, 1) / weights + PROCESS_SD * PROCESS_SD);
@@ -181,19 +183,19 @@ static enum err_code take_cells(struct tune_timing *out, struct looking *l, stru
     const int64_t until = clock_ns() + (int64_t)(1e9 * fmax(CELL_LEAST_S, LOOK_SHARE * whole));
     double rate;
     enum err_code rc = take(l, 1, &rate, why);
+    if (rc) return rc;
     const int repeats = cell_repeats(l->cell.seconds, fmin(CELL_LEAST_S, CELL_SHARE * whole));
     int n = 0;
     look[1] = look_at_machine(t, l->c, pid);
-    while (!rc && n < CELLS && (!n || clock_ns() < until)) {
-        rc = take(l, repeats, &rate, why);
+    while (n < CELLS && (!n || clock_ns() < until)) {
+        if ((rc = take(l, repeats, &rate, why))) return rc;
         look[0] = look[1];
         look[1] = look_at_machine(t, l->c, pid);
         cell[n] = tune_cell_between(t, &l->config, look, rate);
-        if (n && !rc) learn_noise(t, &cell[n - 1], &cell[n]);
+        if (n) learn_noise(t, &cell[n - 1], &cell[n]);
         tune_average(&t->cell_s, ++t->cells, l->cell.seconds);
         n++;
     }
-    if (rc) return rc;
     l->cell.beside = (struct conditions){ mean_of(look[0].memory_ratio, look[1].memory_ratio),
                                           mean_of(look[0].core_ratio, look[1].core_ratio) };
     *out = tune_timing_of(t, cell, n);

@@ -2,6 +2,7 @@
  * advice is ranked by its goal, fits what it says it fits, warns about changed answers, and hands out
  * commands that parse. */
 #include "tests/advisor/fake.h"
+#include "tests/advisor/shape_file.h"
 
 #include <math.h>
 
@@ -350,29 +351,48 @@ static void timed_kernels_add_up(void **state)
     CHECK(guess.assumed && guess.decode_high / guess.decode_low > p.decode_high / p.decode_low);
 }
 
+/* What one thread does alone is watched by what one thread sees. */
+static void threads_that_decode_are_known(void **state)
+{
+    static const struct shape_file MINUTE = { .arch = "llama",
+                                              .format = &FORMATS[FORMAT_F32],
+                                              .layers = 2,
+                                              .heads = 4,
+                                              .kv_heads = 4,
+                                              .embd = 64,
+                                              .ff = 128,
+                                              .vocab = 256,
+                                              .ctx = 64 };
+    struct bench *b = *state;
+    make_model(b, "m.gguf", "f32");
+    assert_int_equal(predicted(b, "", 512).decode_threads, 4);
+    assert_int_equal(predicted(b, "threads=2", 512).decode_threads, 2);
+    unlink(b->model);
+    shape_file_write(b->model, &MINUTE);
+    const struct prediction alone = predicted(b, "", 64);
+    assert_int_equal(alone.decode_threads, 1);
+    assert_int_equal(alone.prefill_work.threads, 4);
+}
+
 static void the_machine_is_watched_where_kernels_were_timed(void **state)
 {
     struct bench *b = *state;
     struct conditions_watch w;
-    struct config all, one, two;
     struct err why = { 0 };
     uint32_t isa;
-    CHECK_OK(config_parse(&all, "threads=4", &why));
-    CHECK_OK(config_parse(&one, "threads=1", &why));
-    CHECK_OK(config_parse(&two, "threads=2", &why));
     b->ceilings.threads_all = 4;
-    CHECK_OK(conditions_watch_open(&w, &all, &b->machine, &b->ceilings, &why));
+    CHECK_OK(conditions_watch_open(&w, 4, &b->ceilings, &why));
     conditions_watch_look(&w, getpid());
     CHECK(!conditions_of(&w).memory_ratio && !conditions_of(&w).core_ratio); /* they never were */
     conditions_watch_close(&w);
     b->ceilings.kernels.pace[0] = b->ceilings.kernels.pace[1] = 1e9f;
     b->ceilings.kernels.compute[0] = b->ceilings.kernels.compute[1] = 1e10f;
-    CHECK_OK(conditions_watch_open(&w, &two, &b->machine, &b->ceilings, &why));
+    CHECK_OK(conditions_watch_open(&w, 2, &b->ceilings, &why));
     CHECK(!w.pace); /* not with two of four */
     conditions_watch_close(&w);
     CHECK_OK(isa_usable(&isa, &why));
     for (int i = 0; i < 2 && isa == isa_detect(); i++) {
-        CHECK_OK(conditions_watch_open(&w, i ? &one : &all, &b->machine, &b->ceilings, &why));
+        CHECK_OK(conditions_watch_open(&w, i ? 1 : 4, &b->ceilings, &why));
         CHECK(!conditions_of(&w).memory_ratio && !conditions_of(&w).core_ratio);
         conditions_watch_look(&w, getpid());
         const struct conditions now = conditions_of(&w);
@@ -546,6 +566,7 @@ int main(void)
         ADVISE_TEST(disturbed_ceilings_and_caches),
         ADVISE_TEST(precision_chooses_the_arithmetic),
         ADVISE_TEST(timed_kernels_add_up),
+        ADVISE_TEST(threads_that_decode_are_known),
         ADVISE_TEST(the_machine_is_watched_where_kernels_were_timed),
         ADVISE_TEST(energy_and_load_are_known_or_unknown),
         ADVISE_TEST(every_advice_parses_explains_and_warns),

@@ -197,17 +197,32 @@ static enum err_code one_cell(struct bench *b, struct arm *arm, struct tally *t,
     return rc;
 }
 
-static void put_shares(struct bench *b, json_t *row, const struct workload *w, double prefill, double decode)
+/* False: nothing can be said. */
+static bool foretell(struct prediction *p, struct bench *b, const struct workload *w)
 {
-    struct prediction p;
     struct gguf *file = NULL;
-    if (!b->ceilings_known || gguf_open(&file, b->model, NULL)) return;
+    if (!b->ceilings_known || gguf_open(&file, b->model, NULL)) return false;
     const struct predict_for what = predict_for_workload(w);
-    if (!predict(&p, file, &b->configs[b->config_i], &b->machine, &b->ceilings, &what, NULL)) {
-        json_put_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, prefill / p.prefill_limit_tok_s);
-        json_put_num(row, METRICS[METRIC_LIMIT_SHARE_DECODE].name, decode / p.decode_limit_tok_s);
-    }
+    const enum err_code rc = predict(p, file, &b->configs[b->config_i], &b->machine, &b->ceilings, &what,
+                                     NULL);
     gguf_close(file);
+    return !rc;
+}
+
+static void put_shares(json_t *row, const struct prediction *p, double prefill, double decode)
+{
+    json_put_num(row, METRICS[METRIC_LIMIT_SHARE_PREFILL].name, prefill / p->prefill_limit_tok_s);
+    json_put_num(row, METRICS[METRIC_LIMIT_SHARE_DECODE].name, decode / p->decode_limit_tok_s);
+}
+
+/* By the threads that do the work: of a model that one thread decodes alone the others' processors say
+ * nothing. */
+static void watch_conditions(struct bench *b, const struct prediction *p, const struct workload *w)
+{
+    const int threads = w->prompt ? p->prefill_work.threads : p->decode_threads;
+    struct err unseen; /* a figure more or less: what was asked for runs without it */
+    if (conditions_watch_open(&b->conditions, threads, &b->ceilings, &unseen))
+        log_write(&b->g->log, LOG_WARN, "memory_ratio and core_ratio stay unknown: %s", unseen.message);
 }
 
 static void put_conditions(const struct bench *b, json_t *row)
@@ -217,7 +232,9 @@ static void put_conditions(const struct bench *b, json_t *row)
     json_put_num(row, "core_ratio", now.core_ratio > 0 ? now.core_ratio : NAN);
 }
 
-static void put_tally(struct bench *b, json_t *row, struct tally *t, const struct workload *w)
+/* p: what was foretold; NULL: nothing. */
+static void put_tally(struct bench *b, json_t *row, struct tally *t, const struct workload *w,
+                      const struct prediction *p)
 {
     const struct sums *all = &t->all;
     const double prefill = sums_prefill_rate(all), decode = sums_decode_rate(all);
@@ -234,7 +251,7 @@ static void put_tally(struct bench *b, json_t *row, struct tally *t, const struc
     json_put_num(row, "energy_j", all->energy_j / all->n);
     put_conditions(b, row);
     json_put_int(row, "disturbed", all->n - t->quiet.n);
-    put_shares(b, row, w, prefill, decode);
+    if (p) put_shares(row, p, prefill, decode);
 }
 
 /* Opening that quantized first says nothing about opening. */
@@ -304,9 +321,11 @@ static enum err_code one_workload(struct bench *b, struct arm *arm, const struct
     struct tally t = { 0 };
     const json_t *about = arm_description(arm);
     enum err_code rc = ERR_OK;
+    struct prediction p;
+    const bool foretold = foretell(&p, b, w);
     b->repetition = 0;
     if (!args_has(b->a, "--no-warmup")) rc = one_cell(b, arm, &t, true, why);
-    conditions_watch_restart(&b->conditions);
+    if (foretold) watch_conditions(b, &p, w);
     conditions_watch_look(&b->conditions, arm_pid(arm));
     for (b->repetition = 1; b->repetition <= b->repetitions && !rc; b->repetition++) {
         rc = one_cell(b, arm, &t, false, why);
@@ -315,7 +334,7 @@ static enum err_code one_workload(struct bench *b, struct arm *arm, const struct
     if (t.all.n) {
         json_t *row = new_row(b);
         json_put_int(row, "repetitions", t.all.n);
-        put_tally(b, row, &t, w);
+        put_tally(b, row, &t, w, foretold ? &p : NULL);
         json_put_num(row, "load_s", json_get_num(about, "load_s", NAN));
         int64_t plan = json_get_int(json_object_get(about, "plan"), "total", -1);
         if (plan >= 0) json_put_int(row, "plan_bytes", plan);
@@ -328,6 +347,7 @@ static enum err_code one_workload(struct bench *b, struct arm *arm, const struct
     } else if (rc) {
         failed(b, why);
     }
+    conditions_watch_close(&b->conditions);
     tally_free(&t);
     return rc;
 }
@@ -398,11 +418,7 @@ static enum err_code one_config(struct bench *b, struct err *why)
     if (rc) return rc;
     snprintf(b->model, sizeof b->model, "%s", path);
     free(path);
-    struct err unseen; /* a figure more or less: what was asked for runs without it */
-    if (conditions_watch_open(&b->conditions, c, &b->machine, &b->ceilings, &unseen))
-        log_write(&b->g->log, LOG_WARN, "memory_ratio and core_ratio stay unknown: %s", unseen.message);
     for (b->workload_i = 0; b->workload_i < b->n_workloads && !rc;) rc = one_arm(b, why);
-    conditions_watch_close(&b->conditions);
     return rc;
 }
 
