@@ -74,10 +74,9 @@ void conditions_watch_look(struct conditions_watch *w, int pid)
     const bool moved = known && !sched_setaffinity(0, sizeof there, &there);
     look(w);
     if (!moved) return;
-    cpu_set_t others = before;
+    cpu_set_t others = before; /* staying there, we would make the process wake up on another one */
     CPU_CLR(cpu, &others);
-    sched_setaffinity(0, sizeof others,
-                      &others); /* else the process wakes up on another than was looked at */
+    sched_setaffinity(0, sizeof others, &others);
     sched_setaffinity(0, sizeof before, &before);
 }
 

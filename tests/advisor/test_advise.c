@@ -5,6 +5,7 @@
 #include "tests/advisor/shape_file.h"
 
 #include <math.h>
+#include <sched.h>
 
 struct bench {
     char dir[256], model[300];
@@ -404,6 +405,35 @@ static void the_machine_is_watched_where_kernels_were_timed(void **state)
     }
 }
 
+/* A process that was looked at finds its processor free: whoever looked has left it. */
+static void who_looked_steps_aside(void **state)
+{
+    enum { TIMES = 8 };
+    struct bench *b = *state;
+    struct conditions_watch w;
+    struct err why = { 0 };
+    cpu_set_t all, after;
+    int moved = 0;
+    b->ceilings.threads_all = 4;
+    b->ceilings.kernels.pace[0] = 1e9f;
+    b->ceilings.kernels.compute[0] = 1e10f;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    CHECK_OK(conditions_watch_open(&w, 1, &b->ceilings, &why));
+    if (CPU_COUNT(&all) < 2 || !w.pace) {
+        conditions_watch_close(&w);
+        skip(); /* nowhere to go, or QDYNO_ISA holds kernels back */
+    }
+    for (int i = 0; i < TIMES; i++) {
+        const int before = sched_getcpu();
+        conditions_watch_look(&w, getpid());
+        moved += sched_getcpu() != before;
+        assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+        CHECK(CPU_EQUAL(&all, &after));
+    }
+    CHECK(moved > TIMES / 2); /* others may move us, too */
+    conditions_watch_close(&w);
+}
+
 static void energy_and_load_are_known_or_unknown(void **state)
 {
     struct bench *b = *state;
@@ -568,6 +598,7 @@ int main(void)
         ADVISE_TEST(timed_kernels_add_up),
         ADVISE_TEST(threads_that_decode_are_known),
         ADVISE_TEST(the_machine_is_watched_where_kernels_were_timed),
+        ADVISE_TEST(who_looked_steps_aside),
         ADVISE_TEST(energy_and_load_are_known_or_unknown),
         ADVISE_TEST(every_advice_parses_explains_and_warns),
         ADVISE_TEST(each_goal_puts_first_what_it_asks_for),

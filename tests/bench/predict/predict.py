@@ -132,7 +132,7 @@ def unseen(options, others, db, seen, dice):
         row["blind_ratio"] = 1 / sorted(r["measured"] / r["foretold"] for r in told_rows)[middle] - 1
         row["apart"] = max(each) / min(each) - 1
         row["pairs"] = [a / b - 1 for a, b in itertools.permutations(each, 2)]
-        print(f"{os.path.basename(model)},{line},{workload},{metric},{row['predicted']:.5g},{row['low']:.5g},{row['high']:.5g},"
+        print(f"{os.path.basename(model)},\"{line}\",{workload},{metric},{row['predicted']:.5g},{row['low']:.5g},{row['high']:.5g},"
               f"{row['measured']:.5g},{row['error_ratio']:.4f},{row.get('memory_ratio') or math.nan:.3f},"
               f"{row.get('core_ratio') or math.nan:.3f},{row['blind_ratio']:.4f},{row['apart']:.4f}", flush=True)
         rows.append(row)
