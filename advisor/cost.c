@@ -185,22 +185,32 @@ static double one_row_wide(const struct cost *c, const struct format *f)
                            c->threads_all);
 }
 
+/* Seconds beside its weights that a row of so many takes: by the logarithm of that between those timed. */
+static double a_row(const struct cost *c, const struct format *f, int64_t cols)
+{
+    const struct kernel_times *k = &c->ceilings->kernels;
+    const double usual = fmax(time_at_threads(c, k->row[f - FORMATS], c->threads_all), 0);
+    const double brief = time_at_threads(c, k->row_short[f - FORMATS], c->threads_all);
+    const double span = log((double)KERNEL_LONG_COLS / KERNEL_SHORT_COLS);
+    const double share = fmin(fmax(log((double)KERNEL_LONG_COLS / (double)cols) / span, 0), 1);
+    return isnan(brief) ? usual : usual + share * (brief - usual);
+}
+
 /* Seconds a weight of one row in caches, by which of them hold the model and how long its rows are. What is
  * gone through from end to end finds little of itself in a cache that it exceeds. */
 static double one_row(const struct cost *c, const struct format *f, int64_t cols)
 {
     const struct kernel_times *k = &c->ceilings->kernels;
     const double wide = one_row_wide(c, f), near = time_at_threads(c, k->near[f - FORMATS], c->threads_all);
-    const double row = fmax(time_at_threads(c, k->row[f - FORMATS], c->threads_all), 0);
     const double bytes = (double)f->block_bytes / f->block_weights;
     const double own = fmax((double)c->machine->cache_bytes[1] * c->threads, bytes * KERNEL_NEAR_WEIGHTS);
     if (isnan(near)) return wide;
-    double weight = fmax(wide - row / KERNEL_COLS, 0.5 * wide);
+    double weight = fmax(wide - a_row(c, f, KERNEL_COLS) / KERNEL_COLS, 0.5 * wide);
     if (c->footprint < bytes * KERNEL_COLS * KERNEL_COLS) {
         const double found = fmin(own / c->footprint, 1);
         weight += found * found * (near - weight);
     }
-    return weight + row / (double)cols;
+    return weight + a_row(c, f, cols) / (double)cols;
 }
 
 /* Seconds a weight at KERNEL_ROWS_AT[r] rows, in a cache; NAN: not measured. Other variants are measured at

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MODEL_REVISION = 9 }; /* another cost model makes other errors: count up when it changes */
+enum { MODEL_REVISION = 10 }; /* another cost model makes other errors: count up when it changes */
 enum { LESSONS_MOST = 300, METRICS_MOST = 6 };
 
 /* How much of what a cost model gets wrong is common to runs that agree in something, as shares of all of it:

@@ -99,6 +99,7 @@ static const struct {
     { "stream", offsetof(struct kernel_times, stream) },
     { "near", offsetof(struct kernel_times, near) },
     { "row", offsetof(struct kernel_times, row) },
+    { "row_short", offsetof(struct kernel_times, row_short) },
     { "edge", offsetof(struct kernel_times, edge) },
     { "attend_one", offsetof(struct kernel_times, attend_one) },
     { "attend_far", offsetof(struct kernel_times, attend_far) },

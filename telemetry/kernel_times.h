@@ -10,8 +10,9 @@
 enum { KERNEL_ROWS = 5, KERNEL_READS = 6 };
 /* Attention is timed with so many heads of so many elements. */
 enum { KERNEL_HEADS = 32, KERNEL_KV_HEADS = 8, KERNEL_HEAD_DIM = 64 };
-/* Products with square matrices of so many columns, and with small ones of so many weights. */
-enum { KERNEL_COLS = 2048, KERNEL_NEAR_WEIGHTS = 768 * 256 };
+/* Products with square matrices of so many columns, and with small ones of so many weights, whose rows are
+ * long or short. */
+enum { KERNEL_COLS = 2048, KERNEL_NEAR_WEIGHTS = 768 * 256, KERNEL_LONG_COLS = 256, KERNEL_SHORT_COLS = 64 };
 extern const int KERNEL_ROWS_AT[KERNEL_ROWS];      /* rows that are multiplied at once: 1 4 16 64 512 */
 extern const int64_t KERNEL_READ_AT[KERNEL_READS]; /* bytes that are read again and again */
 
@@ -31,8 +32,9 @@ struct kernel_times {
     int64_t measured_unix_ms;                                     /* 0: nobody wrote down when */
     float product[FORMAT_COUNT][KERNEL_VARIANTS][KERNEL_ROWS][2]; /* per weight, weights in a cache */
     float stream[FORMAT_COUNT][2];                                /* per weight, one row, from memory */
-    float near[FORMAT_COUNT][2]; /* per weight, one row, in a core's own cache; beside row */
-    float row[FORMAT_COUNT][2];  /* per row of weights, one row */
+    float near[FORMAT_COUNT][2];      /* per weight, one row, in a core's own cache; beside row */
+    float row[FORMAT_COUNT][2];       /* per row of weights, one row; of KERNEL_LONG_COLS and more */
+    float row_short[FORMAT_COUNT][2]; /* the same of KERNEL_SHORT_COLS */
     float pace[2];               /* weights/s that usually came then, in q8_0 from memory (pace_read_s) */
     float compute[2];            /* weights/s of all threads at their best then, in caches (pace_best_s) */
     float edge[FORMAT_COUNT][2]; /* per row and element of input or output beside the weights (auto) */

@@ -78,6 +78,7 @@ static void put_seconds(struct bench *b, int t)
         k->near[f][t] = fmaxf(k->near[f][t] - k->region[t] / KERNEL_NEAR_WEIGHTS, 0.1f * k->near[f][t]);
         scale(&k->near[f][t], fully);
         scale(&k->row[f][t], fully);
+        scale(&k->row_short[f][t], fully);
     }
     scale(&k->region[t], fully);
     scale(&k->glue[t], fully);

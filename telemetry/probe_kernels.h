@@ -11,7 +11,7 @@ enum {
     PROBE_WIDE = KERNEL_COLS, /* a square matrix like those of a model of a billion weights */
     PROBE_ROWS = 512,         /* of activations, at most */
     PROBE_BANK_BYTES = 256 << 20,
-    PROBE_SHAPES = 2, /* of small matrices */
+    PROBE_SHAPES = 3, /* of small matrices */
     PROBE_WAYS = 3,   /* of one row to look back */
 };
 

@@ -8,7 +8,9 @@
  * one takes longer than the other is for its rows. */
 static const struct {
     int rows, cols;
-} SMALL[PROBE_SHAPES] = { { KERNEL_NEAR_WEIGHTS / 256, 256 }, { KERNEL_NEAR_WEIGHTS / 1024, 1024 } };
+} SMALL[PROBE_SHAPES] = { { KERNEL_NEAR_WEIGHTS / KERNEL_LONG_COLS, KERNEL_LONG_COLS },
+                          { KERNEL_NEAR_WEIGHTS / 1024, 1024 },
+                          { KERNEL_NEAR_WEIGHTS / KERNEL_SHORT_COLS, KERNEL_SHORT_COLS } };
 enum { TINY = 256 };
 
 struct product {
@@ -134,7 +136,8 @@ static struct shape small_shape(int i, int n)
 static void measure_near(struct bench *b, struct backend *backend, int f, int t)
 {
     double s[PROBE_SHAPES];
-    for (int i = 0; i < PROBE_SHAPES; i++) {
+    const bool has_short = KERNEL_SHORT_COLS % FORMATS[f].block_weights == 0;
+    for (int i = 0; i < PROBE_SHAPES - !has_short; i++) {
         samples_add(&b->near[f][i][t],
                     product_s(b, backend, &FORMATS[f], KERNEL_VARIANT_AUTO, small_shape(i, 1), t));
         s[i] = samples_middle(&b->near[f][i][t]);
@@ -144,6 +147,8 @@ static void measure_near(struct bench *b, struct backend *backend, int f, int t)
     if (!usable(weight)) return;
     b->out->row[f][t] = (float)row;
     b->out->near[f][t] = (float)weight;
+    if (has_short)
+        b->out->row_short[f][t] = (float)fmax((s[2] - weight * KERNEL_NEAR_WEIGHTS) / SMALL[2].rows, row);
 }
 
 void probe_products(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t, bool ends)

@@ -352,8 +352,8 @@ static void timed_kernels_add_up(void **state)
     CHECK(guess.assumed && guess.decode_high / guess.decode_low > p.decode_high / p.decode_low);
 }
 
-/* What one thread does alone is watched by what one thread sees. */
-static void threads_that_decode_are_known(void **state)
+/* Everything in it is too small for a second thread. */
+static void make_minute_model(struct bench *b)
 {
     static const struct shape_file MINUTE = { .arch = "llama",
                                               .format = &FORMATS[FORMAT_F32],
@@ -364,15 +364,52 @@ static void threads_that_decode_are_known(void **state)
                                               .ff = 128,
                                               .vocab = 256,
                                               .ctx = 64 };
+    snprintf(b->model, sizeof(b->model), "%s/m.gguf", b->dir);
+    shape_file_write(b->model, &MINUTE);
+}
+
+/* What one thread does alone is watched by what one thread sees. */
+static void threads_that_decode_are_known(void **state)
+{
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
     assert_int_equal(predicted(b, "", 512).decode_threads, 4);
     assert_int_equal(predicted(b, "threads=2", 512).decode_threads, 2);
-    unlink(b->model);
-    shape_file_write(b->model, &MINUTE);
+    make_minute_model(b);
     const struct prediction alone = predicted(b, "", 64);
     assert_int_equal(alone.decode_threads, 1);
     assert_int_equal(alone.prefill_work.threads, 4);
+}
+
+/* Rows of 64 weights by what was timed for them; of 128, which is halfway to 256 in octaves, half of that. */
+static void short_rows_take_longer(void **state)
+{
+    struct bench *b = *state;
+    struct kernel_times *k = &b->ceilings.kernels;
+    struct gguf *g = NULL;
+    struct config c;
+    struct model_operations o;
+    struct err why = { 0 };
+    double rows = 0;
+    make_minute_model(b);
+    time_kernels(k);
+    for (int i = 0; i < FORMAT_COUNT * 2; i++) {
+        k->near[i / 2][i % 2] = 1e-10f;
+        k->row[i / 2][i % 2] = 2e-9f;
+    }
+    CHECK_OK(gguf_open(&g, b->model, &why));
+    config_default(&c);
+    CHECK_OK(model_operations_read(&o, g, &c, &why));
+    gguf_close(g);
+    for (int i = 0; i < o.n; i++) {
+        const struct model_product *p = &o.product[i];
+        CHECK(p->cols == 64 || p->cols == 128);
+        rows += p->count * (double)p->rows * (p->cols == 64 ? 1 : 0.5);
+    }
+    CHECK(rows > 1000);
+    const double before = 1 / predicted(b, "", 64).decode_tok_s;
+    for (int i = 0; i < FORMAT_COUNT * 2; i++) k->row_short[i / 2][i % 2] = 7e-9f;
+    CHECK_NEAR((1 / predicted(b, "", 64).decode_tok_s - before) / (rows * 5e-9), 1, 0.01);
 }
 
 static void the_machine_is_watched_where_kernels_were_timed(void **state)
@@ -597,6 +634,7 @@ int main(void)
         ADVISE_TEST(precision_chooses_the_arithmetic),
         ADVISE_TEST(timed_kernels_add_up),
         ADVISE_TEST(threads_that_decode_are_known),
+        ADVISE_TEST(short_rows_take_longer),
         ADVISE_TEST(the_machine_is_watched_where_kernels_were_timed),
         ADVISE_TEST(who_looked_steps_aside),
         ADVISE_TEST(energy_and_load_are_known_or_unknown),

@@ -31,6 +31,8 @@ static void measured_in_a_moment(void **state)
         CHECK((k.stream[f][1] > 0) == (back.stream[f][1] > 0));
         CHECK(fabsf(back.near[f][1] - k.near[f][1]) <= 1e-3f * k.near[f][1]);
         CHECK(fabsf(back.row[f][1] - k.row[f][1]) <= 1e-3f * k.row[f][1]);
+        CHECK(fabsf(back.row_short[f][1] - k.row_short[f][1]) <= 1e-3f * k.row_short[f][1]);
+        CHECK(!k.row_short[f][1] || (k.row_short[f][1] >= k.row[f][1] && FORMATS[f].block_weights <= 64));
     }
     CHECK(fabsf(back.pace[1] - k.pace[1]) <= 1e-3f * k.pace[1] && k.pace[1] > 1e8f);
     CHECK(fabsf(back.compute[1] - k.compute[1]) <= 1e-3f * k.compute[1] && k.compute[1] > 1e8f);
