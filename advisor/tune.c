@@ -377,9 +377,10 @@ static bool worth_confirming(struct tuning *t, int *second)
         snprintf(because, sizeof t->out->because, "the search's pick, not confirmed");
         return false;
     }
-    if (*second > 0 && !confirmation_s(t) && left_s < verdict_s(t, 3)) *second = -1;
+    if (t->confirm_run || confirmation_s(t) > 0) return true;
+    if (*second > 0 && left_s < verdict_s(t, 3)) *second = -1;
     const double needed = verdict_s(t, *second > 0 ? 3 : 2);
-    if (confirmation_s(t) > 0 || left_s >= needed || t->confirm_run) return true;
+    if (left_s >= needed) return true;
     snprintf(
         because, sizeof t->out->because,
         "%s is the search's pick, not confirmed: an A/B of it would take %.0f s, too much of a budget of "

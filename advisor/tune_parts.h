@@ -43,8 +43,8 @@ struct tuning {
     double cell_s, start_s; /* a look's cell, and starting its process, on average; NAN */
     int looks, judged, cells, starts;
     double noise, noise_sum; /* of one cell, ln: from cells that followed each other; squares so far */
-    double misfit,
-        misfit_sum; /* by how much looks at one configuration differ, of what they say: variances */
+    /* by how much looks at one configuration differ, of what they say: variances */
+    double misfit, misfit_sum;
     int noise_n, misfit_n;
     double make_s;          /* of making a recipe's file, on average; NAN */
     int makes, recipe_dim;  /* -1: no recipes to choose from */
@@ -93,11 +93,10 @@ struct tune_timing {
     double sd;         /* of the logarithm of that */
 };
 extern const char TUNE_RACE[]; /* phase of its cell */
-double tune_usual_rate(const struct tuning *t, const struct config *c, const struct conditions *now,
-                       double rate);
-/* Of a cell between two looks at the machine, and of all cells of a look. */
-struct tune_cell tune_cell_between(const struct tuning *t, const struct config *c,
-                                   const struct conditions look[2], double rate);
+/* How much faster the usual machine would be than one that was looked at; 1: nobody knows. */
+double tune_usual_factor(const struct tuning *t, const struct config *c, const struct conditions *now);
+/* Of a cell between two looks at the machine, by what they say; and of all cells of a look. */
+struct tune_cell tune_cell_between(double before, double after, double rate);
 struct tune_timing tune_timing_of(const struct tuning *t, const struct tune_cell *cell, int n);
 /* Learn from a look; and from one that is in the database. */
 void tune_learn_speed(struct tuning *t, struct tune_candidate *c, struct tune_timing now);

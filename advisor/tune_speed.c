@@ -51,29 +51,26 @@ double tune_predicted(const struct tuning *t, const struct prediction *p)
     return t->out->metric == &METRICS[METRIC_DECODE_RATE] ? p->decode_tok_s : p->prefill_tok_s;
 }
 
-double tune_usual_rate(const struct tuning *t, const struct config *c, const struct conditions *now,
-                       double rate)
+double tune_usual_factor(const struct tuning *t, const struct config *c, const struct conditions *now)
 {
     struct predict_for what = t->what;
     struct prediction usual, then;
     struct err ignored;
     if (!(now->core_ratio > 0) || predict(&usual, t->file, c, t->o->machine, t->o->ceilings, &what, &ignored))
-        return rate;
+        return 1;
     what.now = *now;
-    if (predict(&then, t->file, c, t->o->machine, t->o->ceilings, &what, &ignored)) return rate;
+    if (predict(&then, t->file, c, t->o->machine, t->o->ceilings, &what, &ignored)) return 1;
     const double by = tune_predicted(t, &usual) / tune_predicted(t, &then);
-    return isfinite(by) && by > 0 ? rate * by : rate;
+    return isfinite(by) && by > 0 ? by : 1;
 }
 
 /* ---------------------------------------------------------------- what it teaches */
 
 /* The machine changed at some moment between the looks, nobody knows when: a uniform share of the cell. */
-struct tune_cell tune_cell_between(const struct tuning *t, const struct config *c,
-                                   const struct conditions look[2], double rate)
+struct tune_cell tune_cell_between(double before, double after, double rate)
 {
-    const double a = log(tune_usual_rate(t, c, &look[0], rate)),
-                 b = log(tune_usual_rate(t, c, &look[1], rate));
-    return (struct tune_cell){ rate, 0.5 * (a + b), fabs(a - b) / sqrt(12) };
+    const double a = log(before), b = log(after);
+    return (struct tune_cell){ rate, log(rate) + 0.5 * (a + b), fabs(a - b) / sqrt(12) };
 }
 
 /* Two cells in a row differ by the noise of both. */
@@ -178,6 +175,7 @@ static enum err_code take_cells(struct tune_timing *out, struct looking *l, stru
     struct tuning *t = l->t;
     struct tune_cell cell[CELLS];
     struct conditions look[2];
+    double factor[2]; /* that each says */
     const int pid = arm_pid(l->arm);
     const double whole = t->o->budget_s;
     const int64_t until = clock_ns() + (int64_t)(1e9 * fmax(CELL_LEAST_S, LOOK_SHARE * whole));
@@ -187,11 +185,14 @@ static enum err_code take_cells(struct tune_timing *out, struct looking *l, stru
     const int repeats = cell_repeats(l->cell.seconds, fmin(CELL_LEAST_S, CELL_SHARE * whole));
     int n = 0;
     look[1] = look_at_machine(t, l->c, pid);
+    factor[1] = tune_usual_factor(t, &l->config, &look[1]);
     while (n < CELLS && (!n || clock_ns() < until)) {
         if ((rc = take(l, repeats, &rate, why))) return rc;
         look[0] = look[1];
+        factor[0] = factor[1];
         look[1] = look_at_machine(t, l->c, pid);
-        cell[n] = tune_cell_between(t, &l->config, look, rate);
+        factor[1] = tune_usual_factor(t, &l->config, &look[1]);
+        cell[n] = tune_cell_between(factor[0], factor[1], rate);
         if (n) learn_noise(t, &cell[n - 1], &cell[n]);
         tune_average(&t->cell_s, ++t->cells, l->cell.seconds);
         n++;

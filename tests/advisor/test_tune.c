@@ -252,13 +252,11 @@ static void a_bad_moment_is_taken_out(void **state)
     CHECK_OK(gguf_open(&t.file, path, &why));
     config_default(&c);
     const struct conditions unseen = { 0 }, usual = { 1, 1 }, half = { 0.5, 0.5 }, odd = { NAN, NAN };
-    CHECK(tune_usual_rate(&t, &c, &unseen, 10) == 10 && tune_usual_rate(&t, &c, &odd, 10) == 10);
-    CHECK(fabs(tune_usual_rate(&t, &c, &usual, 10) - 10) < 1e-9);
-    const double rate = tune_usual_rate(&t, &c, &half, 10);
+    CHECK(tune_usual_factor(&t, &c, &unseen) == 1 && tune_usual_factor(&t, &c, &odd) == 1);
+    CHECK_NEAR(tune_usual_factor(&t, &c, &usual), 1, 1e-10);
+    const double by = tune_usual_factor(&t, &c, &half), rate = 10 * by;
     CHECK(rate > 18 && rate < 20.5);
-    const struct conditions same[] = { half, half }, changed[] = { half, usual };
-    const struct tune_cell sure = tune_cell_between(&t, &c, same, 10),
-                           doubtful = tune_cell_between(&t, &c, changed, 10);
+    const struct tune_cell sure = tune_cell_between(by, by, 10), doubtful = tune_cell_between(by, 1, 10);
     CHECK_NEAR(sure.ln_usual, log(rate), 1e-9);
     CHECK(sure.doubt == 0 && sure.rate == 10);
     CHECK_NEAR(doubtful.ln_usual, 0.5 * log(rate * 10), 1e-9); /* halfway */
