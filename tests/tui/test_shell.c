@@ -116,7 +116,7 @@ static void cannot_start(void **state)
     CHECK(h.pid == 0);
 }
 
-/* Lines of --progress json, as tui/cli/progress.c writes them; anything else is not taken for one. */
+/* Lines of --progress json, as tui/cli/lib/progress.c writes them; anything else is not taken for one. */
 static void progress(void **state)
 {
     (void)state;

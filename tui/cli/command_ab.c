@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/pause.h"
-#include "tui/cli/ab_claims.h"
-#include "tui/cli/rows.h"
-#include "tui/cli/sampling.h"
+#include "tui/cli/lib/pause.h"
+#include "tui/cli/command_ab_claims.h"
+#include "tui/cli/commands.h"
+#include "tui/cli/lib/sampling.h"
 
 const struct cli_flag FLAGS_AB[] = {
     FLAG_MODEL_ROW,

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/accuracy.h"
-#include "tui/cli/described.h"
-#include "tui/cli/rows.h"
+#include "tui/cli/command_advise_accuracy.h"
+#include "tui/cli/lib/other_machine.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_ADVISE[] = {
     FLAG_MODEL_ROW,

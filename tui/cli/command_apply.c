@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/rows.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_APPLY[] = {
     FLAG_MODEL_ROW,

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "tui/cli/record.h"
-#include "tui/cli/rows.h"
-#include "tui/cli/sampling.h"
+#include "tui/cli/commands.h"
+#include "tui/cli/lib/sampling.h"
 #include "tui/cli/tally.h"
 
 const struct cli_flag FLAGS_BENCH[] = {

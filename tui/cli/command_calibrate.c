@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "engine/quant/quant.h"
-#include "tui/cli/rows.h"
+#include "tui/cli/commands.h"
 
 /* The exact ones of enum precision, in its order: less would say more about rounding than about the text. */
 static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = "highest", [PRECISION_HIGH] = "high", NULL };

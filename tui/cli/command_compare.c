@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/changes.h"
-#include "tui/cli/rows.h"
+#include "tui/cli/lib/run_changes.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_COMPARE[] = {
     { "--metric", NULL, "NAME",

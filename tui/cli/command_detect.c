@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/described.h"
-#include "tui/cli/devices.h"
-#include "tui/cli/rows.h"
+#include "tui/cli/lib/other_machine.h"
+#include "tui/cli/lib/devices.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_DETECT[] = {
     { "--probe", NULL, NULL,

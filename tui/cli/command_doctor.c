@@ -8,8 +8,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "tui/cli/rows.h"
-#include "tui/cli/troubles.h"
+#include "tui/cli/commands.h"
+#include "tui/cli/command_doctor_troubles.h"
 
 static const struct column COLUMNS[] = {
     { "check", "check", COLUMN_TEXT },

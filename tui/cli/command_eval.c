@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tui/cli/record.h"
-#include "tui/cli/rows.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_EVAL[] = {
     FLAG_MODEL_ROW,

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tui/cli/described.h"
-#include "tui/cli/rows.h"
+#include "tui/cli/lib/other_machine.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_FIT[] = {
     FLAG_MODEL_ROW,

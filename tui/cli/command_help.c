@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tui/cli/rows.h"
+#include "tui/cli/commands.h"
 #include "tui/tui.h"
 
 const struct cli_flag FLAGS_HELP[] = {

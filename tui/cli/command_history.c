@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tui/cli/record.h"
-#include "tui/cli/rows.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_HISTORY[] = {
     { "--filter", NULL, "TEXT",

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/rows.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_INFO[] = {
     FLAG_MODEL_ROW,

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "engine/eval/eval.h"
-#include "tui/cli/recipes.h"
-#include "tui/cli/rows.h"
+#include "tui/cli/lib/recipes.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_METHODS[] = {
     { "-m", "--model", "FILE", "GGUF model to measure methods on; without it they are listed", FLAG_TEXT },

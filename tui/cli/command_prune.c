@@ -1,8 +1,8 @@
 /* qdyno prune: away with the groups that we left on a Pushgateway. A gateway forgets nothing by itself, and a
  * result that nobody measures any more looks as good as a new one there. What others pushed stays: only
  * groups that this database remembers pushing are touched. */
-#include "tui/cli/rows.h"
-#include "tui/cli/target.h"
+#include "tui/cli/commands.h"
+#include "tui/cli/lib/server_flags.h"
 
 const struct cli_flag FLAGS_PRUNE[] = {
     { "--url", NULL, "URL", "Pushgateway, e.g. http://localhost:9091 (also: QDYNO_PUSH_URL)", FLAG_TEXT },

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/rows.h"
-#include "tui/cli/target.h"
-#include "tui/cli/textfile.h"
+#include "tui/cli/commands.h"
+#include "tui/cli/lib/server_flags.h"
+#include "tui/cli/lib/textfile.h"
 
 const struct cli_flag FLAGS_PUSH[] = {
     { "--url", NULL, "URL", "Pushgateway, e.g. http://localhost:9091 (also: QDYNO_PUSH_URL)", FLAG_TEXT },
@@ -122,6 +122,59 @@ static enum err_code tell_collector(struct push *p, struct err *why)
         fprintf(stderr, "qdyno push: run %" PRId64 " waits; the next push to this collector sends it\n",
                 p->run);
     return rc;
+}
+
+/* ---------------------------------------------------------------- a text file */
+
+static const struct column TEXTFILE_COLUMNS[] = {
+    { "textfile", "textfile", COLUMN_TEXT },
+    { "experiments", "experiments", COLUMN_INT },
+    { "bytes", "bytes", COLUMN_BYTES },
+};
+
+/* Flags that contradict --textfile, and file names that the node exporter does not read. */
+static enum err_code push_textfile_check(const struct cli_args *a, const char *path, struct err *why)
+{
+    if (args_has(a, "--url") || args_has(a, "--otlp"))
+        return err_set(why, ERR_USAGE, "--textfile, or --url and --otlp: not both in one command");
+    if (a->n)
+        return err_set(why, ERR_USAGE,
+                       "--textfile holds the latest outcome of every experiment: no run is named");
+    return textfile_name_check(path, why);
+}
+
+static int push_textfile(const struct cli_global *g, const struct cli_args *a, const char *path)
+{
+    struct err why = { 0 };
+    struct exposition e = { 0 };
+    const struct family_sink to = exposition_sink(&e);
+    struct db *d = NULL;
+    int n = 0, status;
+    struct outcome *latest = calloc(OUTCOMES_MAX, sizeof *latest);
+    enum err_code rc = latest ? push_textfile_check(a, path, &why) : err_set(&why, ERR_NOMEM, "no memory");
+    if (!rc) rc = db_open(&d, g->db_path, &why);
+    if (!rc) rc = outcomes_latest(latest, &n, d, &why);
+    if (!rc && !n) rc = err_set(&why, ERR_USAGE, "no finished A/B to tell of: run `qdyno ab` first");
+    if (!rc) outcomes_tell(latest, n, OUTCOME_ALONE, &to);
+    if (!rc && e.bad.code) rc = err_set(&why, e.bad.code, "%s", e.bad.message);
+    if (!rc) rc = textfile_replace(path, &e.text, &why);
+    if (rc) {
+        status = cli_fail(a, &why);
+    } else {
+        struct table t;
+        table_init(&t, "qdyno.textfile/1", TEXTFILE_COLUMNS, COUNT_OF(TEXTFILE_COLUMNS));
+        t.record = true;
+        json_t *row = table_row(&t);
+        json_put_str(row, "textfile", path);
+        json_put_int(row, "experiments", n);
+        json_put_int(row, "bytes", (int64_t)e.text.len);
+        status = cli_print(g, a, &t, EXIT_DONE);
+        table_done(&t);
+    }
+    exposition_free(&e);
+    db_close(d);
+    free(latest);
+    return status;
 }
 
 int command_push(const struct cli_global *g, const struct cli_args *a)

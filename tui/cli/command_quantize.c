@@ -10,9 +10,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "tui/cli/recipes.h"
-#include "tui/cli/recover.h"
-#include "tui/cli/rows.h"
+#include "tui/cli/lib/recipes.h"
+#include "tui/cli/command_quantize_recover.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_QUANTIZE[] = {
     { "-R", "--recipe", "RECIPE",

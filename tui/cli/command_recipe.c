@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "engine/quant/quant.h"
-#include "tui/cli/rows.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_RECIPE[] = {
     FLAG_MODEL_ROW,

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/rows.h"
+#include "tui/cli/commands.h"
 #include "tui/report/report.h"
 
 const struct cli_flag FLAGS_REPORT[] = {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "advisor/advisor.h"
-#include "tui/cli/rows.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_RUN[] = {
     FLAG_MODEL_ROW,

@@ -2,8 +2,8 @@
  * until SIGTERM or Ctrl-C. */
 #include <string.h>
 
-#include "tui/cli/rows.h"
-#include "tui/cli/sampling.h"
+#include "tui/cli/commands.h"
+#include "tui/cli/lib/sampling.h"
 
 const struct cli_flag FLAGS_SERVE_METRICS[] = {
     { "--port", NULL, "N", "default 9470; 0: any free one", FLAG_INT, 0, 65535 },

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/train/train.h"
-#include "tui/cli/rows.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_STORIES[] = {
     { "-n", "--count", "N", "how many; default 10", FLAG_INT, 1, 1 << 24 },

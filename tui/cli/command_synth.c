@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tui/cli/rows.h"
+#include "tui/cli/commands.h"
 
 const struct cli_flag FLAGS_SYNTH[] = {
     { "--shape", NULL, "SHAPE", "size; --shape list names them; default tiny", FLAG_TEXT },

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/rows.h"
-#include "tui/cli/sampling.h"
+#include "tui/cli/commands.h"
+#include "tui/cli/lib/sampling.h"
 
 const struct cli_flag FLAGS_TELEMETRY[] = {
     { "--follow", NULL, NULL, "write a row again and again, until Ctrl-C; -o csv (the default) or jsonl",

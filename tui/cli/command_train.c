@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "engine/train/train.h"
-#include "tui/cli/rows.h"
+#include "tui/cli/commands.h"
 #include "tui/figures.h"
 
 const struct cli_flag FLAGS_TRAIN[] = {

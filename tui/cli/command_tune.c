@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/rows.h"
-#include "tui/cli/sampling.h"
+#include "tui/cli/commands.h"
+#include "tui/cli/lib/sampling.h"
 
 const struct cli_flag FLAGS_TUNE[] = {
     FLAG_MODEL_ROW,

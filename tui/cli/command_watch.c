@@ -10,10 +10,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "tui/cli/rows.h"
-#include "tui/cli/sampling.h"
-#include "tui/cli/target.h"
-#include "tui/cli/watch_pages.h"
+#include "tui/cli/commands.h"
+#include "tui/cli/lib/sampling.h"
+#include "tui/cli/lib/server_flags.h"
+#include "tui/cli/command_watch_export.h"
 
 const struct cli_flag FLAGS_WATCH[] = {
     FLAG_MODEL_ROW,

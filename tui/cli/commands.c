@@ -1,5 +1,5 @@
 /* commands.c - COMMANDS: one row per command. Adding one = a file and a row. */
-#include "tui/cli/rows.h"
+#include "tui/cli/commands.h"
 
 #include <string.h>
 

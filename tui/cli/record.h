@@ -2,7 +2,7 @@
 #ifndef QDYNO_CLI_RECORD_H
 #define QDYNO_CLI_RECORD_H
 
-#include "tui/cli/common.h"
+#include "tui/cli/lib/lib.h"
 
 struct recorder {
     struct db *db;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "tests/check.h"
-#include "tui/cli/devices.h"
+#include "tui/cli/lib/devices.h"
 
 static void a_bad_driver_is_an_error(void **state)
 {

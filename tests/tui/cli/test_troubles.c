@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/check.h"
-#include "tui/cli/troubles.h"
+#include "tui/cli/command_doctor_troubles.h"
 
 struct world {
     struct machine machine;

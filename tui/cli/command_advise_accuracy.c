@@ -1,0 +1,105 @@
+/* tui/cli/command_advise_accuracy.c - predicted against measured. Every row was predicted with what was known
+ * before it was measured, and for how fast the machine was beside it; --forget begins anew. */
+#include "tui/cli/command_advise_accuracy.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct column COLUMNS[] = {
+    { "run", "run", COLUMN_INT },
+    { "model", "model", COLUMN_TEXT },
+    { "config", "config", COLUMN_TEXT },
+    { "workload", "workload", COLUMN_TEXT },
+    { "metric", "metric", COLUMN_TEXT },
+    { "predicted", "predicted", COLUMN_NUM, 1, 4 },
+    { "low", "from", COLUMN_NUM, 1, 4 },
+    { "high", "to", COLUMN_NUM, 1, 4 },
+    { "measured", "measured", COLUMN_NUM, 1, 4 },
+    { "error_ratio", "error %", COLUMN_NUM, 100, 1 },
+    { "in_interval", "in interval", COLUMN_BOOL },
+    { "memory_ratio", "memory %", COLUMN_NUM, 100, 0 },
+    { "core_ratio", "cores %", COLUMN_NUM, 100, 0 },
+    { "foretold", NULL, COLUMN_NUM },
+    { "untaught", NULL, COLUMN_NUM },
+    { "basis", NULL, COLUMN_TEXT },
+    { "unix_ms", NULL, COLUMN_INT },
+};
+
+static void put_row(struct table *t, const struct residual_row *r)
+{
+    json_t *row = table_row(t);
+    if (r->run_id) json_put_int(row, "run", r->run_id);
+    json_put_str(row, "model", r->model);
+    json_put_str(row, "config", r->config);
+    json_put_str(row, "workload", r->workload);
+    json_put_str(row, "metric", r->metric);
+    json_put_num(row, "predicted", r->predicted);
+    json_put_num(row, "low", r->low);
+    json_put_num(row, "high", r->high);
+    json_put_num(row, "measured", r->measured);
+    json_put_num(row, "error_ratio", r->predicted / r->measured - 1);
+    json_put_bool(row, "in_interval", r->measured >= r->low && r->measured <= r->high);
+    json_put_num(row, "memory_ratio", r->memory_ratio);
+    json_put_num(row, "core_ratio", r->core_ratio);
+    json_put_num(row, "foretold", r->foretold);
+    json_put_num(row, "untaught", r->untaught);
+    json_put_str(row, "basis", r->basis);
+    json_put_int(row, "unix_ms", r->unix_ms);
+}
+
+static void put_summary(struct table *t, const struct residual_row *rows, int n)
+{
+    struct accuracy all[ACCURACY_MAX];
+    const int count = accuracy_of(all, rows, n);
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++) {
+        const struct accuracy *x = &all[i];
+        json_t *object = json_object();
+        json_put_str(object, "metric", x->metric);
+        json_put_int(object, "predictions", x->n);
+        json_put_num(object, "within_10_ratio", (double)x->within_10 / x->n);
+        json_put_num(object, "within_20_ratio", (double)x->within_20 / x->n);
+        json_put_num(object, "in_interval_ratio", (double)x->in_interval / x->n);
+        json_put_num(object, "median_error_ratio", x->median_error);
+        json_put_num(object, "bias_ratio", exp(x->bias));
+        json_array_append_new(list, object);
+        table_note(
+            t,
+            "%-16s %3d predictions: %3.0f %% within 10 %%, %3.0f %% within 20 %%, %3.0f %% in their interval; "
+            "half of them within %.1f %%; measured is %.3f of predicted",
+            x->metric, x->n, 100.0 * x->within_10 / x->n, 100.0 * x->within_20 / x->n,
+            100.0 * x->in_interval / x->n, 100 * x->median_error, exp(x->bias));
+    }
+    json_put(t->extra, "accuracy", list);
+}
+
+int accuracy_show(const struct cli_global *g, const struct cli_args *a)
+{
+    enum { MOST = 100000 };
+    struct err why = { 0 };
+    struct machine m;
+    struct db *d = NULL;
+    struct residual_row *rows = NULL;
+    struct table t;
+    int n = 0;
+    enum err_code rc = machine_detect(&m, "", &why);
+    if (!rc) rc = db_open(&d, g->db_path, &why);
+    if (!rc && args_has(a, "--forget")) rc = db_residual_clear(d, m.id, &why);
+    if (!rc) rc = db_residual_list(d, m.id, NULL, MOST, &rows, &n, &why);
+    db_close(d);
+    if (rc) return cli_fail(a, &why);
+    table_init(&t, "qdyno.accuracy/1", COLUMNS, COUNT_OF(COLUMNS));
+    json_put_str(t.extra, "machine", m.id);
+    const int shown = MIN(n, (int)args_int(a, "--top", args_has(a, "--top") ? 0 : n > 40 ? 40 : n));
+    for (int i = 0; i < shown; i++) put_row(&t, &rows[i]);
+    put_summary(&t, rows, n);
+    if (!n)
+        table_note(
+            &t, "nothing was predicted and then measured here: qdyno detect --kernels, then any qdyno bench");
+    if (shown < n) table_note(&t, "the last %d of %d; --top N shows more", shown, n);
+    int status = cli_print(g, a, &t, EXIT_DONE);
+    table_done(&t);
+    free(rows);
+    return status;
+}

@@ -1,0 +1,248 @@
+/* qdyno history --detect: every series of runs with what was found in it: changes of level with date, size,
+ * confidence, urgency and what changed on the machine then; an alarm for what may be beginning; runs unlike
+ * the others. The whole series goes into the JSON document. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/cli/lib/run_changes.h"
+#include "tui/cli/commands.h"
+
+static const struct column COLUMNS[] = {
+    { "started", "when (UTC)", COLUMN_TEXT },
+    { "finding", "finding", COLUMN_TEXT },
+    { "model", "model", COLUMN_TEXT },
+    { "config", "config", COLUMN_TEXT },
+    { "workload", "workload", COLUMN_TEXT },
+    { "machine", NULL, COLUMN_TEXT },
+    { "metric", "metric", COLUMN_TEXT },
+    { "run", "run", COLUMN_INT },
+    { "effect_ratio", "after/before", COLUMN_NUM, 1, 4 },
+    { "p", NULL, COLUMN_NUM },
+    { "confidence", "confidence", COLUMN_TEXT },
+    { "priority", "priority", COLUMN_TEXT },
+    { "score", "score", COLUMN_NUM, 1, 2 },
+    { "what", "what changed", COLUMN_TEXT },
+    { "changes", NULL, COLUMN_TEXT },
+};
+
+struct detector {
+    struct table *t;
+    const struct history_series *s;
+    const struct history_findings *f;
+    int better;
+};
+
+static json_t *row_at(const struct detector *x, const char *finding, int point)
+{
+    char when[32];
+    json_t *row = table_row(x->t);
+    json_put_str(row, "started", clock_iso8601(x->s->point[point].started_ms, when, sizeof when));
+    json_put_str(row, "finding", finding);
+    json_put_str(row, "model", *x->s->model_name ? x->s->model_name : NULL);
+    json_put_str(row, "config", x->s->config);
+    json_put_str(row, "workload", x->s->workload);
+    json_put_str(row, "machine", *x->s->machine ? x->s->machine : NULL);
+    json_put_str(row, "metric", METRICS[x->s->metric].name);
+    json_put_int(row, "run", x->s->point[point].run_id);
+    return row;
+}
+
+static void put_text(json_t *row, const char *key, struct str *text)
+{
+    json_put_str(row, key, text->len ? str_text(text) : NULL);
+    str_free(text);
+}
+
+static void put_change(const struct detector *x, const struct history_change *c)
+{
+    enum { SHOWN = 3 };
+    json_t *row = row_at(x, "change", c->change.at);
+    struct str text = { 0 };
+    json_put_num(row, "effect_ratio", exp(x->better * c->change.effect));
+    json_put_num(row, "p", c->change.p);
+    if (c->change.p < 1e-6) /* what rounds to 100 % is not certain */
+        str_append(&text, "> 99.9999 %");
+    else
+        str_printf(&text, "%.4f %%", 100 * (1 - c->change.p));
+    put_text(row, "confidence", &text);
+    json_put_str(row, "priority", priority_name(c->priority));
+    capsule_diff_text(&text, c->what, SHOWN);
+    if (!text.len) str_append(&text, "nothing that is recorded");
+    put_text(row, "what", &text);
+    json_put(row, "changes", json_incref(c->what));
+}
+
+/* Mean of known levels of points [from, to). */
+static double mean_level(const struct history_series *s, int from, int to)
+{
+    double sum = 0;
+    int n = 0;
+    for (int i = from; i < to; i++) {
+        if (isnan(s->point[i].level)) continue;
+        sum += s->point[i].level;
+        n++;
+    }
+    return n ? sum / n : NAN;
+}
+
+static void put_alarm(const struct detector *x)
+{
+    const struct cusum *c = &x->f->cusum;
+    const int from = x->f->changes ? x->f->change[x->f->changes - 1].change.at : 0;
+    json_t *row = row_at(x, "alarm", c->alarm);
+    struct str text = { 0 };
+    json_put_num(row, "effect_ratio",
+                 exp(x->better * (mean_level(x->s, c->since, x->s->n) - mean_level(x->s, from, c->since))));
+    str_printf(&text, "drifting %s since run %lld", c->direction > 0 ? "better" : "worse",
+               (long long)x->s->point[c->since].run_id);
+    put_text(row, "what", &text);
+}
+
+static void put_outlier(const struct detector *x, const struct history_outlier *o)
+{
+    json_t *row = row_at(x, "outlier", o->at);
+    struct str text = { 0 };
+    json_put_num(row, "score", x->f->isolation[o->at]);
+    str_printf(&text, "most by %s: z %+.1f", METRICS[o->metric].name, o->z);
+    put_text(row, "what", &text);
+}
+
+/* ---------------------------------------------------------------- whole series, for scripts */
+
+static json_t *point_json(const struct detector *x, int i, double canary)
+{
+    const struct history_point *p = &x->s->point[i];
+    char when[32];
+    json_t *o = json_object();
+    json_put_int(o, "run", p->run_id);
+    json_put_str(o, "started", clock_iso8601(p->started_ms, when, sizeof when));
+    json_put_int(o, "units", p->units);
+    json_put_num(o, "value", exp(p->y));
+    json_put_num(o, "se_log", p->se);
+    json_put_num(o, "normalized", exp(x->better * p->level + canary));
+    json_put_num(o, "moving_average", exp(x->better * x->f->average[i] + canary));
+    json_put_num(o, "robust_z", x->f->z[i]);
+    json_put_num(o, "isolation", x->f->isolation[i]);
+    return o;
+}
+
+/* The canary of the first known point: what is divided by each one's own is multiplied by it, so that the
+ * figures keep their unit. */
+static double unit_canary(const struct history_series *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (!isnan(s->point[i].level)) return s->point[i].canary;
+    return NAN;
+}
+
+static json_t *series_json(const struct detector *x)
+{
+    json_t *o = json_object(), *points = json_array();
+    const double canary = unit_canary(x->s);
+    json_put_str(o, "machine", *x->s->machine ? x->s->machine : NULL);
+    json_put_str(o, "model", *x->s->model_name ? x->s->model_name : NULL);
+    json_put_bool(o, "canary", x->s->canary);
+    json_put_str(o, "model_sha256", *x->s->model_sha256 ? x->s->model_sha256 : NULL);
+    json_put_str(o, "config", x->s->config);
+    json_put_str(o, "workload", x->s->workload);
+    json_put_str(o, "metric", METRICS[x->s->metric].name);
+    json_put_str(o, "unit", METRICS[x->s->metric].unit);
+    json_put_bool(o, "judged", x->f->judged);
+    json_put_int(o, "known", x->f->known);
+    json_put_num(o, "cusum_up", x->f->judged ? x->f->cusum.up : NAN);
+    json_put_num(o, "cusum_down", x->f->judged ? x->f->cusum.down : NAN);
+    for (int i = 0; i < x->s->n; i++) json_array_append_new(points, point_json(x, i, canary));
+    json_put(o, "points", points);
+    return o;
+}
+
+/* ---------------------------------------------------------------- all of them */
+
+struct tally {
+    int judged, worse, no_canary, short_series, slower;
+};
+
+static void count(struct tally *n, const struct detector *x)
+{
+    const bool lost = x->f->changes && x->f->change[x->f->changes - 1].priority != PRIORITY_NONE;
+    if (x->s->canary) { /* the machine, not one of the configs that are asked about */
+        n->slower += lost;
+        return;
+    }
+    n->judged += x->f->judged;
+    n->short_series += !x->f->judged;
+    n->no_canary += x->s->n - x->f->known;
+    n->worse += lost;
+}
+
+static enum err_code detect_series(struct table *t, json_t *all, struct tally *n,
+                                   const struct history_series *s, double min_effect, struct err *why)
+{
+    struct history_findings f;
+    enum err_code rc = history_detect(&f, s, min_effect, why);
+    if (rc) return rc;
+    const struct detector x = { t, s, &f, METRICS[s->metric].better < 0 ? -1 : 1 };
+    for (int i = 0; i < f.changes; i++) put_change(&x, &f.change[i]);
+    if (f.cusum.alarm >= 0) put_alarm(&x);
+    for (int i = 0; i < f.outliers; i++) put_outlier(&x, &f.outlier[i]);
+    json_array_append_new(all, series_json(&x));
+    count(n, &x);
+    history_findings_free(&f);
+    return ERR_OK;
+}
+
+static void tell(struct table *t, const struct tally *n, double min_effect)
+{
+    table_note(t, "%d series judged, %d of them now at a lower level than before their last change",
+               n->judged, n->worse);
+    if (n->slower)
+        table_note(
+            t, "the machine itself became slower (workload canary): results divided by it do not show that, "
+               "--raw does");
+    if (n->short_series)
+        table_note(t, "%d series with fewer than %d comparable runs: not judged", n->short_series,
+                   HISTORY_LEAST);
+    if (n->no_canary)
+        table_note(t,
+                   "%d results have no canary, or one of another kind, to divide by: left out (--raw takes "
+                   "them as they were measured)",
+                   n->no_canary);
+    table_note(
+        t,
+        "changes: E-divisive, at least 3 runs on each side, p < 0.001, %.2f %% and more; alarm: CUSUM; "
+        "outliers: isolation forest above %.2f and a robust z above %.1f",
+        100 * min_effect, HISTORY_OUTLIER, HISTORY_UNUSUAL);
+    json_put_int(t->extra, "judged", n->judged);
+    json_put_int(t->extra, "worse", n->worse);
+    json_put_int(t->extra, "canary_worse", n->slower);
+    json_put_num(t->extra, "margin", min_effect);
+}
+
+int history_detect_print(const struct cli_global *g, const struct cli_args *a)
+{
+    struct err why = { 0 };
+    struct db *d = NULL;
+    struct history h = { 0 };
+    struct tally n = { 0 };
+    struct table t;
+    json_t *all = json_array();
+    const double min_effect = args_num(a, "--margin", 0.01);
+    struct history_want want = { .filter = args_text(a, "--filter", NULL),
+                                 .limit = (int)args_int(a, "--limit", 1000),
+                                 .raw = args_has(a, "--raw") };
+    table_init(&t, "qdyno.history_detect/1", COLUMNS, COUNT_OF(COLUMNS));
+    enum err_code rc = cli_metric(&want.metric, a, &why);
+    if (!rc) rc = db_open(&d, g->db_path, &why);
+    if (!rc) rc = history_read(&h, d, &want, &why);
+    for (int i = 0; i < h.n && !rc; i++)
+        if (h.series[i].n) rc = detect_series(&t, all, &n, &h.series[i], min_effect, &why);
+    tell(&t, &n, min_effect);
+    json_put(t.extra, "series", all);
+    const int verdict = n.worse ? EXIT_WORSE : n.judged ? EXIT_DONE : EXIT_INCONCLUSIVE;
+    const int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, verdict);
+    table_done(&t);
+    history_free(&h);
+    db_close(d);
+    return status;
+}

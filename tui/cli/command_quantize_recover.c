@@ -1,0 +1,264 @@
+/* Recovery around the trainer: texts in, and KL divergence before and after by the same code that `eval`
+ * uses, on the files themselves. A recovery that did not help is an error, not a file. */
+#include "tui/cli/command_quantize_recover.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tui/figures.h"
+
+enum {
+    TEXT_LIMIT = 1 << 30,
+    SNIFF = 4096,
+    HELD_OUT_WINDOWS = 64,
+    HELD_OUT_CTX = 256,
+    HELD_OUT_STORIES = 250
+};
+
+/* ---------------------------------------------------------------- what is asked */
+
+static enum err_code read_pair(struct recover_options *o, const char *key, const char *value, struct err *why)
+{
+    int64_t n = 0;
+    double x = 0;
+    const bool whole = str_to_i64(value, &n) && n >= 1 && n <= 1 << 24;
+    if (!strcmp(key, "steps") && whole)
+        o->steps = n;
+    else if (!strcmp(key, "batch") && whole && n <= 4096)
+        o->batch = (int)n;
+    else if (!strcmp(key, "ctx") && whole && n >= 8 && n <= 1 << 14)
+        o->ctx = (int)n;
+    else if (!strcmp(key, "rate") && str_to_double(value, &x) && x > 0 && x < 1)
+        o->rate = x;
+    else if (!strcmp(key, "only") && !strcmp(value, "norms"))
+        o->norms_only = true;
+    else if (!strcmp(key, "amp") && !strcmp(value, "off"))
+        o->amp = AMP_OFF;
+    else if (strcmp(key, "amp") || strcmp(value, "bf16"))
+        return err_set(
+            why, ERR_USAGE,
+            "--recover: '%s=%s' is not understood; want steps=N[,rate=X][,batch=N][,ctx=N][,only=norms]"
+            "[,amp=off], e.g. steps=200,rate=0.001",
+            key, value);
+    return ERR_OK;
+}
+
+enum err_code recover_read(struct recovering *r, const char *text, struct err *why)
+{
+    *r = (struct recovering){ .o = recover_defaults() };
+    r->o.steps = 0;
+    while (*text) {
+        char pair[64];
+        const size_t n = strcspn(text, ",");
+        snprintf(pair, sizeof pair, "%.*s", (int)n, text);
+        text += n + (text[n] == ',');
+        char *equals = strchr(pair, '=');
+        if (equals) *equals = '\0';
+        enum err_code rc = read_pair(&r->o, pair, equals ? equals + 1 : "", why);
+        if (rc) return rc;
+    }
+    if (r->o.steps) return ERR_OK;
+    return err_set(why, ERR_USAGE, "--recover wants to know how long: steps=N, e.g. steps=200");
+}
+
+/* ---------------------------------------------------------------- texts */
+
+struct texts {
+    struct str learn, held_out;
+    struct token_list ids; /* of what is learned from */
+};
+
+static void tell(const struct corpus *c, enum corpus_split split, uint64_t stories, size_t bytes,
+                 struct str *out)
+{
+    for (uint64_t i = 0; i < stories && out->len < bytes && !out->failed; i++) {
+        corpus_story(c, (struct story_id){ 1, split, i }, out);
+        str_append(out, "\n");
+    }
+}
+
+static enum err_code tell_texts(struct texts *t, const struct recover_options *o, struct err *why)
+{
+    enum { CHARACTERS = 4, LEAST = 1 << 16, MOST = 1 << 22, ROW = 256 }; /* of a token; of the text */
+    struct corpus *c;
+    const int64_t wanted = o->steps * o->batch * (o->ctx ? o->ctx : ROW) * CHARACTERS;
+    enum err_code rc = corpus_open(&c, why);
+    if (rc) return rc;
+    tell(c, CORPUS_CALIBRATION, UINT64_MAX, (size_t)MIN(MAX(wanted, LEAST), MOST), &t->learn);
+    tell(c, CORPUS_HELD_OUT, HELD_OUT_STORIES, SIZE_MAX, &t->held_out);
+    corpus_close(c);
+    return ERR_OK;
+}
+
+/* Four fifths to learn from, the rest to measure on; between them a space or the end of a line. */
+static enum err_code cut_text(struct texts *t, const char *path, struct err *why)
+{
+    char *text;
+    size_t n;
+    enum err_code rc = file_read(&text, &n, path, TEXT_LIMIT, why);
+    if (rc) return rc;
+    if (memchr(text, 0, MIN(n, SNIFF))) {
+        rc = err_set(why, ERR_USAGE,
+                     "--recover learns from a text, and %s is none (a calibration says too little)", path);
+    } else {
+        size_t cut = n / 5 * 4;
+        while (cut < n && text[cut] != ' ' && text[cut] != '\n') cut++;
+        str_append_n(&t->learn, text, cut);
+        str_append_n(&t->held_out, text + cut, n - cut);
+    }
+    free(text);
+    return rc;
+}
+
+static enum err_code texts_open(struct texts *t, struct recovering *r, const struct recover_job *j,
+                                struct err *why)
+{
+    struct tokenizer *tokenizer;
+    struct tokenizer_info info;
+    r->stories = !*j->calib;
+    enum err_code rc = r->stories ? tell_texts(t, &r->o, why) : cut_text(t, j->calib, why);
+    if (!rc && (t->learn.failed || t->held_out.failed))
+        rc = err_set(why, ERR_NOMEM, "out of memory for a text");
+    if (!rc) rc = tokenizer_open(&tokenizer, j->original, why);
+    if (rc) return rc;
+    tokenizer_describe(tokenizer, &info);
+    rc = tokenizer_encode(tokenizer, str_text(&t->learn), t->learn.len, 0, &t->ids, why);
+    tokenizer_close(tokenizer);
+    r->o.ids = t->ids.ids;
+    r->o.n = t->ids.n;
+    r->o.bos = info.add_bos ? info.bos : -1;
+    return rc;
+}
+
+static void texts_close(struct texts *t)
+{
+    str_free(&t->learn);
+    str_free(&t->held_out);
+    token_list_free(&t->ids);
+}
+
+/* ---------------------------------------------------------------- before, training, after */
+
+/* Ctrl-C, and a line while it runs. */
+struct watching {
+    struct progress progress;
+    const struct cli_global *g;
+    const char *what;
+};
+
+static bool on_step(void *ctx, const struct recover_progress *p)
+{
+    struct watching *w = ctx;
+    progress_tell(&w->progress,
+                  &(struct progress_figures){
+                      .done = (double)p->step / (double)MAX(p->steps, 1), .rate = NAN, .left_s = p->left_s },
+                  "recovering: step %lld/%lld  KL %.5f nats  left %s", (long long)p->step,
+                  (long long)p->steps, p->loss, figure_duration(p->left_s).text);
+    return !cli_is_interrupted(w->g);
+}
+
+static bool on_window(void *ctx, int64_t chunk, int64_t of, double nll)
+{
+    struct watching *w = ctx;
+    (void)nll;
+    progress_show(&w->progress, "KL divergence %s recovery: window %lld/%lld", w->what, (long long)chunk,
+                  (long long)of);
+    return !cli_is_interrupted(w->g);
+}
+
+static enum err_code measure(struct divergence *out, const struct recover_job *j, const char *path,
+                             const struct str *text, struct watching *w, struct err *why)
+{
+    struct config config;
+    struct model_shape shape;
+    struct model *original = NULL, *candidate = NULL;
+    char line[32];
+    snprintf(line, sizeof line, "threads=%d", j->threads);
+    enum err_code rc = config_parse(&config, line, why);
+    if (!rc) rc = model_shape_read(&shape, j->original, why);
+    if (rc) return rc;
+    struct model_options o = { .gguf = j->original,
+                               .config = &config,
+                               .ctx = (int)MIN(shape.ctx_train, HELD_OUT_CTX),
+                               .log = &j->g->log };
+    const struct eval_request q = { .text = str_text(text),
+                                    .n = text->len,
+                                    .ctx = o.ctx,
+                                    .max_chunks = HELD_OUT_WINDOWS,
+                                    .progress = on_window,
+                                    .arg = w };
+    rc = shapes_model_open(&original, &o, why);
+    o.gguf = NULL;
+    o.path = path;
+    if (!rc) rc = shapes_model_open(&candidate, &o, why);
+    if (!rc) rc = eval_divergence(out, original, candidate, &q, why);
+    model_close(original);
+    model_close(candidate);
+    return rc;
+}
+
+static enum err_code train(struct recovering *r, const struct recover_job *j, struct watching *w,
+                           struct err *why)
+{
+    struct gguf *quantized;
+    r->o.threads = j->threads;
+    r->o.seed = j->g->seed;
+    r->o.progress = on_step;
+    r->o.progress_ctx = w;
+    enum err_code rc = isa_usable(&r->o.isa, why);
+    if (!rc) rc = gguf_open(&quantized, j->quantized, why);
+    if (rc) return rc;
+    rc = recover_file(j->path, j->original, quantized, &r->o, &r->report, why);
+    gguf_close(quantized);
+    return rc;
+}
+
+static enum err_code check_gain(const struct recovering *r, struct err *why)
+{
+    if (r->after.kld_mean < r->before.kld_mean) return ERR_OK;
+    return err_set(why, ERR_FORMAT,
+                   "recovery did not help: KL divergence %.6f nats before, %.6f after %lld steps; nothing is "
+                   "written. Want another rate (now %g), more steps, or none: leave --recover out",
+                   r->before.kld_mean, r->after.kld_mean, (long long)r->o.steps, r->o.rate);
+}
+
+enum err_code recover_run(struct recovering *r, const struct recover_job *j, struct err *why)
+{
+    struct texts t = { 0 };
+    struct watching w = { .g = j->g, .what = "before" };
+    progress_init(&w.progress, j->g);
+    enum err_code rc = texts_open(&t, r, j, why);
+    if (!rc) rc = measure(&r->before, j, j->quantized, &t.held_out, &w, why);
+    if (!rc) rc = train(r, j, &w, why);
+    w.what = "after";
+    if (!rc) {
+        rc = measure(&r->after, j, j->path, &t.held_out, &w, why);
+        if (!rc) rc = check_gain(r, why);
+        if (rc) unlink(j->path);
+    }
+    r->held_out_tokens = r->after.candidate.scored;
+    progress_clear(&w.progress);
+    texts_close(&t);
+    r->o.ids = NULL;
+    return rc;
+}
+
+void recover_put(const struct recovering *r, json_t *row)
+{
+    json_put_int(row, "recover_steps", r->o.steps);
+    json_put_num(row, "recover_rate", r->o.rate);
+    json_put_int(row, "recover_tokens", r->report.tokens);
+    json_put_num(row, "recover_seconds", r->report.seconds);
+    json_put_int(row, "recover_bytes", r->report.memory.parameters + r->report.memory.activations);
+    json_put_num(row, "kld_before", r->before.kld_mean);
+    json_put_num(row, "kld_before_se", r->before.kld_se);
+    json_put_num(row, "kld_after", r->after.kld_mean);
+    json_put_num(row, "kld_after_se", r->after.kld_se);
+    json_put_num(row, "top1_before", r->before.top1_ratio);
+    json_put_num(row, "top1_after", r->after.top1_ratio);
+    json_put_num(row, "ppl_ratio_before", exp(r->before.log_ratio));
+    json_put_num(row, "ppl_ratio_after", exp(r->after.log_ratio));
+    json_put_int(row, "held_out_tokens", r->held_out_tokens);
+}

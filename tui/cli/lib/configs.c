@@ -1,0 +1,208 @@
+/* configs.c - the model, the configs and the texts that a command line names. */
+#include "tui/cli/lib/lib.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const GOAL_NAMES[] = { "balanced", "speed", "quality", "memory", "energy", NULL };
+const char RANDOM_WEIGHTS[] = "random weights: quality figures mean nothing";
+
+enum err_code cli_model(char **path, const struct cli_args *a, struct err *why)
+{
+    const char *given = args_text(a, "-m", NULL);
+    *path = NULL;
+    if (given) {
+        *path = strdup(given);
+        return *path ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for a path");
+    }
+    enum err_code rc = file_share(path, "models/bundled.gguf", why);
+    return rc ? err_prefix(why, "no -m given, and the bundled model") : ERR_OK;
+}
+
+enum err_code cli_config_model(char **path, const struct cli_args *a, const struct config *c, struct err *why)
+{
+    const char *own = config_text(c, KNOB_MODEL);
+    if (!*own) return cli_model(path, a, why);
+    *path = strdup(own);
+    return *path ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for a path");
+}
+
+/* Knob flags never override what the line itself says. */
+static enum err_code set_default(struct config *c, const struct config *line, enum knob_id id,
+                                 const char *value, struct err *why)
+{
+    return line->given[id] ? ERR_OK : config_set(c, KNOBS[id].key, value, why);
+}
+
+static enum err_code read_applied(struct config *out, const struct cli_args *a, struct err *why)
+{
+    struct applied kept;
+    char *path = NULL;
+    bool found = false;
+    enum err_code rc = cli_model(&path, a, why);
+    if (!rc) rc = apply_read(&kept, path, &found, why);
+    if (!rc && !found)
+        rc = err_set(why, ERR_USAGE,
+                     "no config is applied to %s: `qdyno tune` or `qdyno apply CONFIG` keeps one",
+                     cli_base_name(path));
+    if (!rc) *out = kept.config;
+    free(path);
+    return rc;
+}
+
+/* A line, or the two words that stand for one. */
+static enum err_code read_config(struct config *out, const struct cli_args *a, const char *line,
+                                 struct err *why)
+{
+    if (line && !strcmp(line, "applied")) return read_applied(out, a, why);
+    if (line && *line == '@') return config_file_read(out, line + 1, why);
+    return config_parse(out, line ? line : "", why);
+}
+
+enum err_code cli_usual_config(struct config *c, const struct cli_global *g, const struct cli_args *a,
+                               struct err *why)
+{
+    struct applied kept;
+    struct machine m;
+    char *path = NULL;
+    bool found = false;
+    if (args_has(a, "-C") || a->knob_count) return ERR_OK;
+    enum err_code rc = cli_model(&path, a, why);
+    if (!rc) rc = apply_read(&kept, path, &found, why);
+    free(path);
+    if (rc || !found) return rc;
+    *c = kept.config;
+    const bool elsewhere = *kept.machine && !machine_detect(&m, "", NULL) && strcmp(m.id, kept.machine);
+    cli_note(g, "config %s, as applied in %s%s; -C default leaves it out", kept.line, kept.path,
+             elsewhere ? " on another machine" : "");
+    return ERR_OK;
+}
+
+enum err_code cli_config(struct config *out, const struct cli_args *a, const char *line, struct err *why)
+{
+    enum err_code rc = read_config(out, a, line, why);
+    struct config own = *out;
+    for (int i = 0; i < a->knob_count && !rc; i++)
+        rc = set_default(out, &own, a->knob[i].id, a->knob[i].value, why);
+    return rc;
+}
+
+/* Value `index` of a comma-separated list; false past its end. */
+static bool list_item(const char *list, int index, char *buf, size_t size)
+{
+    for (; index > 0; index--) {
+        list = strchr(list, ',');
+        if (!list) return false;
+        list++;
+    }
+    snprintf(buf, size, "%.*s", (int)strcspn(list, ","), list);
+    return true;
+}
+
+static int list_length(const char *list)
+{
+    int n = 1;
+    for (; *list; list++) n += *list == ',';
+    return n;
+}
+
+/* Combination number `which` of the grid, applied to one parsed line. */
+static enum err_code grid_point(struct config *c, const struct cli_args *a, int which, struct err *why)
+{
+    struct config own = *c;
+    for (int i = 0; i < a->knob_count; i++) {
+        char value[CONFIG_VALUE];
+        int n = list_length(a->knob[i].value);
+        list_item(a->knob[i].value, which % n, value, sizeof value);
+        which /= n;
+        enum err_code rc = set_default(c, &own, a->knob[i].id, value, why);
+        if (rc) return rc;
+    }
+    return ERR_OK;
+}
+
+enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a, struct err *why)
+{
+    enum { MOST = 4096 };
+    const char *lines[ARGS_GIVEN] = { "" };
+    int count = args_all(a, "-C", lines, ARGS_GIVEN);
+    int64_t points = 1;
+    if (!count) count = 1;
+    for (int i = 0; i < a->knob_count; i++)
+        points = MIN(points * list_length(a->knob[i].value), (int64_t)MOST + 1);
+    *out = NULL;
+    *n = 0;
+    if (points * count > MOST) return err_set(why, ERR_USAGE, "more than %d configs in the grid", MOST);
+    *out = calloc((size_t)(points * count), sizeof **out);
+    if (!*out) return err_set(why, ERR_NOMEM, "no memory for %lld configs", (long long)points * count);
+    for (int l = 0; l < count; l++) {
+        for (int p = 0; p < points; p++) {
+            struct config *c = &(*out)[*n];
+            enum err_code rc = read_config(c, a, lines[l], why);
+            if (!rc) rc = grid_point(c, a, p, why);
+            if (rc) {
+                free(*out);
+                *out = NULL;
+                return rc;
+            }
+            /* a line's own value makes several points of the grid the same config: run it once */
+            bool twin = false;
+            for (int i = 0; i < *n && !twin; i++) {
+                char x[2048], y[2048];
+                twin = !strcmp(config_line(&(*out)[i], x, sizeof x), config_line(c, y, sizeof y));
+            }
+            *n += !twin;
+        }
+    }
+    return ERR_OK;
+}
+
+enum err_code cli_limits(int64_t *memory_bytes, double *kld, const struct cli_args *a, struct err *why)
+{
+    char copy[128], *rest = NULL;
+    const char *given = args_text(a, "--limit", "");
+    snprintf(copy, sizeof copy, "%s", given);
+    for (char *word = strtok_r(copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+        const bool is_memory = str_starts(word, "memory=") && str_to_bytes(word + 7, memory_bytes) &&
+                               *memory_bytes > 0;
+        const bool is_kld = str_starts(word, "kld=") && str_to_double(word + 4, kld) && *kld > 0;
+        if (!is_memory && !is_kld)
+            return err_set(why, ERR_USAGE,
+                           "--limit %s: want memory=BYTES and kld=NATS, e.g. memory=8G,kld=0.05", given);
+    }
+    return ERR_OK;
+}
+
+enum err_code cli_metric(const struct metric **out, const struct cli_args *a, struct err *why)
+{
+    const char *names[METRIC_COUNT], *name = args_text(a, "--metric", NULL);
+    size_t n = 0;
+    *out = name ? metric_find(name) : NULL;
+    if (!name || (*out && (*out)->kind == METRIC_CELL)) return ERR_OK;
+    for (int i = METRIC_SENSOR_COUNT; i < METRIC_COUNT; i++) names[n++] = METRICS[i].name;
+    const char *near = str_nearest(name, names, n);
+    return err_set(why, ERR_USAGE, "--metric %s: not a metric of a cell; %s%s%s", name,
+                   near ? "did you mean '" : "e.g. decode_tok_s, prefill_tok_s, ttft_s, peak_rss_bytes",
+                   near ? near : "", near ? "'?" : "");
+}
+
+enum err_code cli_text(char **text, size_t *n, const struct cli_args *a, struct err *why)
+{
+    enum { LIMIT = 1 << 30 };
+    const char *given = args_text(a, "-p", NULL), *file = args_text(a, "-f", NULL);
+    *text = NULL;
+    if (!given == !file)
+        return err_set(why, ERR_USAGE, "%s",
+                       given ? "-p and -f exclude each other" : "want -p TEXT or -f FILE");
+    if (file) return file_read(text, n, !strcmp(file, "-") ? "/dev/stdin" : file, LIMIT, why);
+    *text = strdup(given);
+    *n = strlen(given);
+    return *text ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for the text");
+}
+
+const char *cli_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}

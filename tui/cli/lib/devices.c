@@ -1,0 +1,248 @@
+/* tui/cli/lib/devices.c - see devices.h. */
+#include "tui/cli/lib/devices.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+const double DEVICES_SECONDS = 20;
+static const double COMPILE_SECONDS = 120; /* of the kernels that measure */
+enum { CEILINGS_OF_A_DEVICE = sizeof(struct device_ceilings) / sizeof(double) };
+
+/* ---------------------------------------------------------------- a process of its own */
+
+/* Something to do elsewhere: fills out[size]. */
+struct errand {
+    enum err_code (*run)(void *out, const void *ask, struct err *why);
+    const void *ask;
+    void *out;
+    size_t size;
+    double seconds; /* it may take */
+    const char *what;
+};
+
+static bool send_all(int fd, const void *from, size_t size)
+{
+    for (const char *p = from; size;) {
+        const ssize_t n = write(fd, p, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        p += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+/* False at the end of file, and when it is too late. */
+static bool receive_all(int fd, void *to, size_t size, int64_t deadline_ns)
+{
+    for (char *p = to; size;) {
+        const int64_t left_ns = deadline_ns - clock_ns();
+        struct pollfd ready = { .fd = fd, .events = POLLIN };
+        if (left_ns <= 0) return false;
+        const int polled = poll(&ready, 1, (int)MIN(left_ns / 1000000 + 1, (int64_t)INT32_MAX));
+        if (polled == 0 || (polled < 0 && errno == EINTR)) continue;
+        if (polled < 0) return false;
+        const ssize_t n = read(fd, p, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        p += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+/* The child: drivers print what they like, but not into our document. */
+static void errand_child(const struct errand *e, int fd)
+{
+    struct err why = { 0 };
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    static const int OURS[] = { SIGINT, SIGTERM, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
+    for (size_t i = 0; i < COUNT_OF(OURS); i++) signal(OURS[i], SIG_DFL);
+    if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
+    why.code = e->run(e->out, e->ask, &why);
+    const bool sent = send_all(fd, &why, sizeof why) && send_all(fd, e->out, e->size);
+    _exit(sent ? 0 : 1);
+}
+
+/* A process that hangs in the kernel outlives even SIGKILL: it is left behind. */
+static void reap(pid_t pid, int *status, bool killed)
+{
+    enum { PATIENCE_MS = 2000, STEP_MS = 10 };
+    if (!killed) {
+        while (waitpid(pid, status, 0) < 0 && errno == EINTR) continue;
+        return;
+    }
+    for (int ms = 0; ms < PATIENCE_MS && waitpid(pid, status, WNOHANG) == 0; ms += STEP_MS)
+        clock_sleep_ns(STEP_MS * INT64_C(1000000));
+}
+
+static enum err_code errand_run(const struct errand *e, struct err *why)
+{
+    int pipes[2], status = 0;
+    struct err told = { 0 };
+    if (pipe2(pipes, O_CLOEXEC)) return err_set(why, ERR_INTERNAL, "no pipe: %s", strerror(errno));
+    const int64_t deadline_ns = clock_ns() + (int64_t)(e->seconds * 1e9);
+    const pid_t pid = fork();
+    if (!pid) errand_child(e, pipes[1]);
+    close(pipes[1]);
+    const bool answered = pid > 0 && receive_all(pipes[0], &told, sizeof told, deadline_ns) &&
+                          receive_all(pipes[0], e->out, e->size, deadline_ns);
+    const bool late = clock_ns() >= deadline_ns;
+    close(pipes[0]);
+    if (pid < 0) return err_set(why, ERR_INTERNAL, "no process: %s", strerror(errno));
+    if (!answered) kill(pid, SIGKILL);
+    reap(pid, &status, !answered && late);
+    if (answered) {
+        told.message[sizeof told.message - 1] = 0;
+        return told.code ? err_set(why, told.code, "%s", told.message) : ERR_OK;
+    }
+    if (late) return err_set(why, ERR_INTERNAL, "%s: a driver did not answer in %.3g s", e->what, e->seconds);
+    return err_set(why, ERR_INTERNAL, "%s: a driver ended the process (%s)", e->what,
+                   WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "it called exit");
+}
+
+/* ---------------------------------------------------------------- what is asked for */
+
+static enum err_code list_run(void *out, const void *ask, struct err *why)
+{
+    struct devices *d = out;
+    (void)ask;
+    (void)why;
+    d->count = MIN(opencl_devices(d->device, DEVICES_MOST), (int)DEVICES_MOST);
+    return ERR_OK;
+}
+
+enum err_code devices_list(struct devices *out, double seconds, struct err *why)
+{
+    *out = (struct devices){ 0 };
+    const struct errand e = {
+        .run = list_run, .out = out, .size = sizeof *out, .seconds = seconds, .what = "listing OpenCL devices"
+    };
+    const enum err_code rc = errand_run(&e, why);
+    if (rc) out->count = 0;
+    return rc;
+}
+
+struct measure_ask {
+    const char *device;
+    double seconds;
+};
+
+static enum err_code measure_run(void *out, const void *ask, struct err *why)
+{
+    const struct measure_ask *m = ask;
+    return opencl_ceilings(out, m->device, m->seconds, why);
+}
+
+enum err_code devices_measure(struct device_ceilings *out, const char *device, double seconds,
+                              struct err *why)
+{
+    const struct measure_ask ask = { device, seconds };
+    char what[64];
+    snprintf(what, sizeof what, "measuring %s", device);
+    const struct errand e = { .run = measure_run,
+                              .ask = &ask,
+                              .out = out,
+                              .size = sizeof *out,
+                              .seconds = COMPILE_SECONDS + 4 * CEILINGS_OF_A_DEVICE * seconds,
+                              .what = what };
+    return errand_run(&e, why);
+}
+
+/* ---------------------------------------------------------------- who is who */
+
+static bool same_place(const struct gpu_identity *gpu, const struct device_info *d)
+{
+    return *d->pci && *gpu->bus && !strcasecmp(gpu->bus, d->pci);
+}
+
+int device_gpu(const struct machine *m, const struct device_info *d)
+{
+    for (int i = 0; i < m->gpus; i++)
+        if (same_place(&m->gpu[i], d)) return i;
+    return -1;
+}
+
+const struct device_info *device_of_gpu(const struct devices *all, const struct gpu_identity *gpu)
+{
+    for (int i = 0; i < all->count; i++)
+        if (same_place(gpu, &all->device[i])) return &all->device[i];
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- told */
+
+static const struct {
+    const char *name;
+    size_t offset; /* of a bool */
+} ABILITIES[] = {
+    { "fp16", offsetof(struct device_info, fp16) },           { "fp64", offsetof(struct device_info, fp64) },
+    { "int_dot", offsetof(struct device_info, int_dot) },     { "bf16", offsetof(struct device_info, bf16) },
+    { "subgroups", offsetof(struct device_info, subgroups) },
+};
+
+static bool is_able(const struct device_info *d, size_t ability)
+{
+    return *(const bool *)((const char *)d + ABILITIES[ability].offset);
+}
+
+const char *device_abilities(const struct device_info *d, char *buf, size_t size)
+{
+    size_t len = 0;
+    *buf = 0;
+    for (size_t i = 0; i < COUNT_OF(ABILITIES); i++)
+        if (is_able(d, i) && len < size)
+            len += (size_t)snprintf(buf + len, size - len, "%s%s", len ? " " : "", ABILITIES[i].name);
+    return buf;
+}
+
+static void put_text(json_t *o, const char *key, const char *text)
+{
+    json_put_str(o, key, *text ? text : NULL);
+}
+
+static void put_count(json_t *o, const char *key, int64_t n)
+{
+    json_put(o, key, n < 0 ? json_null() : json_integer((json_int_t)n));
+}
+
+static json_t *device_to_json(const struct device_info *d, const struct machine *m)
+{
+    json_t *o = json_object();
+    put_text(o, "name", d->name);
+    put_text(o, "model", d->model);
+    put_text(o, "vendor", d->vendor);
+    put_text(o, "platform", d->platform);
+    put_text(o, "driver", d->driver);
+    put_text(o, "version", d->version);
+    put_text(o, "pci", d->pci);
+    put_count(o, "gpu_index", device_gpu(m, d)); /* in machine.gpus */
+    json_put_bool(o, "gpu", d->gpu);
+    json_put_bool(o, "shares_memory", d->shares_memory);
+    for (size_t i = 0; i < COUNT_OF(ABILITIES); i++) json_put_bool(o, ABILITIES[i].name, is_able(d, i));
+    put_count(o, "compute_units", d->compute_units);
+    put_count(o, "clock_mhz", d->clock_mhz);
+    put_count(o, "subgroup_size", d->subgroup_size);
+    put_count(o, "memory_bytes", d->memory_bytes);
+    put_count(o, "alloc_bytes", d->alloc_bytes);
+    put_count(o, "local_bytes", d->local_bytes);
+    put_count(o, "group_items", d->group_items);
+    return o;
+}
+
+json_t *devices_to_json(const struct devices *all, const struct machine *m)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < all->count; i++) json_array_append_new(list, device_to_json(&all->device[i], m));
+    return list;
+}

@@ -1,0 +1,49 @@
+/* machine.c - this machine and its measured limits, from the cache or measured now. */
+#include "tui/cli/lib/lib.h"
+
+#include <math.h>
+#include <string.h>
+
+static void probe_progress(void *ctx, const char *what, double done)
+{
+    progress_tell(ctx, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
+                  "probing the machine %.0f %%: %s", done * 100, what);
+}
+
+enum err_code cli_machine(const struct cli_global *g, enum cli_probe probe, struct machine *m,
+                          struct machine_ceilings *c, bool *known, struct err *why)
+{
+    *known = false;
+    enum err_code rc = machine_detect(m, "", why);
+    if (rc) return rc;
+    /* a cache that cannot be read is measured again, not an obstacle */
+    if (probe != PROBE_FRESH && ceilings_load(c, m->id, known, NULL)) *known = false;
+    if (*known || probe == PROBE_CACHED) return ERR_OK;
+    uint32_t isa;
+    struct progress p;
+    struct machine_ceilings before;
+    bool kept;
+    progress_init(&p, g);
+    if ((rc = isa_usable(&isa, why))) return rc;
+    rc = machine_probe(c, isa, 0, probe_progress, &p, why);
+    progress_clear(&p);
+    if (rc) return rc;
+    if (!ceilings_load(&before, m->id, &kept, NULL) && kept) {
+        c->kernels = before.kernels; /* as long to make */
+        c->opencl_count = before.opencl_count;
+        memcpy(c->opencl, before.opencl, sizeof c->opencl);
+    }
+    *known = true;
+    if (isa != isa_detect()) return ERR_OK; /* QDYNO_ISA hid a part of the machine: nothing to remember */
+    struct err save = { 0 };
+    if (ceilings_save(c, m->id, &save))
+        log_write(&g->log, LOG_WARN, "the probe could not be kept: %s", save.message);
+    return ERR_OK;
+}
+
+const char *cli_gpu_name(const struct gpu_identity *u, char *buf, size_t size)
+{
+    const bool named = !strncasecmp(u->name, u->vendor, strlen(u->vendor));
+    snprintf(buf, size, "%s%s%s", named ? "" : u->vendor, named ? "" : " ", u->name);
+    return buf;
+}

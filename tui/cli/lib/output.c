@@ -1,0 +1,363 @@
+/* output.c - see output.h. Numbers for scripts keep ten significant digits: more than any clock here is good
+ * for, and "0.1" stays "0.1". */
+#include "tui/cli/lib/output.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REAL_DIGITS = 10 };
+
+void table_init(struct table *t, const char *schema, const struct column *columns, int n_columns)
+{
+    *t = (struct table){ .schema = schema, .columns = columns, .n_columns = n_columns };
+    t->rows = json_array();
+    t->extra = json_object();
+}
+
+json_t *table_row(struct table *t)
+{
+    json_t *row = json_object();
+    json_array_append_new(t->rows, row);
+    return row;
+}
+
+void table_note(struct table *t, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    str_printf(&t->notes, "%s\n", text);
+}
+
+void table_done(struct table *t)
+{
+    json_decref(t->rows);
+    json_decref(t->extra);
+    str_free(&t->notes);
+    *t = (struct table){ 0 };
+}
+
+static const json_t *cell(const struct table *t, size_t row, int column)
+{
+    return json_object_get(json_array_get(t->rows, row), t->columns[column].name);
+}
+
+static bool is_null(const json_t *v)
+{
+    return !v || json_is_null(v);
+}
+
+/* ---------------------------------------------------------------- json, jsonl */
+
+static enum err_code dump(const json_t *v, size_t flags, FILE *out, struct err *why)
+{
+    char *text = json_dumps(v, flags | JSON_REAL_PRECISION(REAL_DIGITS) | JSON_ENCODE_ANY);
+    if (!text) return err_set(why, ERR_NOMEM, "no memory for the JSON text");
+    fprintf(out, "%s\n", text);
+    free(text);
+    return ERR_OK;
+}
+
+enum err_code output_json(const json_t *value, FILE *out, struct err *why)
+{
+    return dump(value, JSON_INDENT(2), out, why);
+}
+
+/* Every column in order, absent ones as null. */
+static void complete_into(const struct table *t, size_t row, json_t *to)
+{
+    for (int c = 0; c < t->n_columns; c++) {
+        const json_t *v = cell(t, row, c);
+        json_object_set(to, t->columns[c].name, v ? (json_t *)v : json_null());
+    }
+}
+
+static enum err_code write_json(const struct table *t, FILE *out, struct err *why)
+{
+    json_t *doc = json_object();
+    json_put_str(doc, "schema", t->schema);
+    if (t->record && json_array_size(t->rows)) complete_into(t, 0, doc);
+    json_object_update(doc, t->extra);
+    if (!t->record) {
+        json_t *rows = json_array();
+        for (size_t r = 0; r < json_array_size(t->rows); r++) {
+            json_t *row = json_object();
+            complete_into(t, r, row);
+            json_array_append_new(rows, row);
+        }
+        json_put(doc, "rows", rows);
+    }
+    enum err_code rc = output_json(doc, out, why);
+    json_decref(doc);
+    return rc;
+}
+
+static enum err_code write_jsonl(const struct table *t, FILE *out, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    for (size_t r = 0; r < json_array_size(t->rows) && !rc; r++) {
+        json_t *row = json_object();
+        json_put_str(row, "schema", t->schema);
+        complete_into(t, r, row);
+        rc = dump(row, JSON_COMPACT, out, why);
+        json_decref(row);
+    }
+    return rc;
+}
+
+/* ---------------------------------------------------------------- csv, sql */
+
+/* A value as bare text: "" for null. Strings as they are. */
+static void plain(const json_t *v, struct str *out)
+{
+    char num[48];
+    if (is_null(v)) return;
+    if (json_is_string(v))
+        str_append(out, json_string_value(v));
+    else if (json_is_integer(v))
+        str_printf(out, "%lld", (long long)json_integer_value(v));
+    else if (json_is_boolean(v))
+        str_append(out, json_is_true(v) ? "1" : "0");
+    else if (json_is_real(v)) {
+        snprintf(num, sizeof num, "%.*g", REAL_DIGITS, json_real_value(v));
+        str_append(out, num);
+    } else {
+        char *line = json_line(v);
+        str_append(out, line ? line : "");
+        free(line);
+    }
+}
+
+static void quoted(const char *text, char quote, FILE *out)
+{
+    fputc(quote, out);
+    for (; *text; text++) {
+        if (*text == quote) fputc(quote, out);
+        fputc(*text, out);
+    }
+    fputc(quote, out);
+}
+
+static void csv_text(const char *text, FILE *out)
+{
+    if (strpbrk(text, ",\"\r\n"))
+        quoted(text, '"', out);
+    else
+        fputs(text, out);
+}
+
+static void write_csv(const struct table *t, bool header, FILE *out)
+{
+    for (int c = 0; header && c < t->n_columns; c++) fprintf(out, "%s%s", c ? "," : "", t->columns[c].name);
+    if (header) fputc('\n', out);
+    for (size_t r = 0; r < json_array_size(t->rows); r++) {
+        for (int c = 0; c < t->n_columns; c++) {
+            struct str text = { 0 };
+            plain(cell(t, r, c), &text);
+            if (c) fputc(',', out);
+            csv_text(str_text(&text), out);
+            str_free(&text);
+        }
+        fputc('\n', out);
+    }
+}
+
+static void write_sql(const struct table *t, FILE *out)
+{
+    static const char *const TYPES[] = { [COLUMN_TEXT] = "TEXT",
+                                         [COLUMN_INT] = "INTEGER",
+                                         [COLUMN_NUM] = "REAL",
+                                         [COLUMN_BYTES] = "INTEGER",
+                                         [COLUMN_BOOL] = "INTEGER" };
+    char name[64];
+    const char *dot = strchr(t->schema, '.');
+    snprintf(name, sizeof name, "qdyno_%.*s", (int)strcspn(dot + 1, "/"), dot + 1);
+    fprintf(out, "CREATE TABLE IF NOT EXISTS %s (\n", name);
+    for (int c = 0; c < t->n_columns; c++) {
+        const struct column *col = &t->columns[c];
+        fprintf(out, "  %s %s%s\n", col->name, col->sql ? col->sql : TYPES[col->kind],
+                c + 1 < t->n_columns ? "," : "");
+    }
+    fprintf(out, ");\n");
+    for (size_t r = 0; r < json_array_size(t->rows); r++) {
+        fprintf(out, "INSERT INTO %s VALUES (", name);
+        for (int c = 0; c < t->n_columns; c++) {
+            const json_t *v = cell(t, r, c);
+            struct str text = { 0 };
+            plain(v, &text);
+            if (c) fputs(", ", out);
+            if (is_null(v))
+                fputs("NULL", out);
+            else if (json_is_number(v) || json_is_boolean(v))
+                fputs(str_text(&text), out);
+            else
+                quoted(str_text(&text), '\'', out);
+            str_free(&text);
+        }
+        fprintf(out, ");\n");
+    }
+}
+
+/* ---------------------------------------------------------------- md */
+
+static void pretty(const struct column *c, const json_t *v, struct str *out)
+{
+    char buf[64];
+    if (is_null(v)) {
+        str_append(out, "n/a");
+    } else if (c->kind == COLUMN_NUM && json_is_number(v)) {
+        double x = json_number_value(v) * (c->scale != 0 ? c->scale : 1);
+        /* a small number would round to nothing: keep three significant digits of it */
+        bool small = x != 0 && fabs(x) < 0.5 * pow(10, -c->digits) * 100;
+        str_printf(out, small ? "%#.*g" : "%.*f", small ? 3 : c->digits, x);
+    } else if (c->kind == COLUMN_BYTES && json_is_integer(v)) {
+        str_append(out, str_from_bytes(json_integer_value(v), buf, sizeof buf));
+    } else if (c->kind == COLUMN_BOOL) {
+        str_append(out, json_is_true(v) ? "yes" : "no");
+    } else {
+        plain(v, out);
+    }
+}
+
+static int width(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+/* Control characters and '|' would break the table (and texts come from model files). */
+static char *md_cell(const struct column *c, const json_t *v)
+{
+    struct str raw = { 0 }, out = { 0 };
+    if (c->kind != COLUMN_TEXT || !is_null(v))
+        pretty(c, v, &raw); /* no text is no text, not an unknown number */
+    for (const char *p = str_text(&raw); *p; p++) {
+        if (*p == '|')
+            str_append(&out, "\\|");
+        else if ((unsigned char)*p < 32 || *p == 127)
+            str_append(&out, " ");
+        else
+            str_append_n(&out, p, 1);
+    }
+    str_free(&raw);
+    if (!out.data) str_append(&out, ""); /* an empty string is a value as well */
+    char *text = str_take(&out);
+    return text ? text : strdup("");
+}
+
+static void pad(FILE *out, const char *text, int to, bool right)
+{
+    int missing = MAX(0, to - width(text));
+    if (right) fprintf(out, "%*s", missing, "");
+    fputs(text, out);
+    if (!right) fprintf(out, "%*s", missing, "");
+}
+
+static void write_md_record(const struct table *t, FILE *out)
+{
+    int widest = 0;
+    for (int c = 0; c < t->n_columns; c++)
+        if (t->columns[c].title) widest = MAX(widest, width(t->columns[c].title));
+    for (int c = 0; c < t->n_columns && json_array_size(t->rows); c++) {
+        if (!t->columns[c].title) continue;
+        char *text = md_cell(&t->columns[c], cell(t, 0, c));
+        pad(out, t->columns[c].title, widest, false);
+        fprintf(out, "  %s\n", is_null(cell(t, 0, c)) ? "n/a" : text);
+        free(text);
+    }
+}
+
+/* A column that nothing is known of tells nobody anything: it stays out of the md table. */
+static bool is_shown(const struct table *t, int c)
+{
+    if (!t->columns[c].title) return false;
+    for (size_t r = 0; r < json_array_size(t->rows); r++) {
+        const json_t *v = cell(t, r, c);
+        if (!is_null(v) && !(json_is_string(v) && !*json_string_value(v))) return true;
+    }
+    return false;
+}
+
+static void write_md_column_heads(const struct table *t, const int *widths, FILE *out)
+{
+    for (int c = 0; c < t->n_columns; c++) {
+        if (!widths[c]) continue;
+        fputs("| ", out);
+        pad(out, t->columns[c].title, widths[c], t->columns[c].kind != COLUMN_TEXT);
+        fputc(' ', out);
+    }
+    fputs("|\n", out);
+    for (int c = 0; c < t->n_columns; c++) {
+        if (!widths[c]) continue;
+        bool right = t->columns[c].kind != COLUMN_TEXT;
+        fputs(right ? "| " : "| ", out);
+        for (int i = 0; i < widths[c]; i++) fputc(right && i + 1 == widths[c] ? ':' : '-', out);
+        fputc(' ', out);
+    }
+    fputs("|\n", out);
+}
+
+static enum err_code write_md(const struct table *t, FILE *out, struct err *why)
+{
+    size_t rows = json_array_size(t->rows), columns = (size_t)t->n_columns;
+    int *widths = calloc(columns + 1, sizeof *widths);
+    char **text = calloc(rows * columns + 1, sizeof *text);
+    if (!widths || !text) {
+        free(widths);
+        free(text);
+        return err_set(why, ERR_NOMEM, "no memory for a table of %zu rows", rows);
+    }
+    for (size_t c = 0; c < columns; c++) {
+        if (!is_shown(t, (int)c)) continue;
+        widths[c] = MAX(2, width(t->columns[c].title));
+        for (size_t r = 0; r < rows; r++) {
+            text[r * columns + c] = md_cell(&t->columns[c], cell(t, r, (int)c));
+            widths[c] = MAX(widths[c], width(text[r * columns + c]));
+        }
+    }
+    if (rows) write_md_column_heads(t, widths, out);
+    for (size_t r = 0; r < rows; r++) {
+        for (size_t c = 0; c < columns; c++) {
+            if (!widths[c]) continue;
+            fputs("| ", out);
+            pad(out, text[r * columns + c], widths[c], t->columns[c].kind != COLUMN_TEXT);
+            fputc(' ', out);
+            free(text[r * columns + c]);
+        }
+        fputs("|\n", out);
+    }
+    free(widths);
+    free(text);
+    return ERR_OK;
+}
+
+enum err_code table_write(const struct table *t, enum output_format format, FILE *out, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    switch (format) {
+    case OUTPUT_JSON: return write_json(t, out, why);
+    case OUTPUT_JSONL: return write_jsonl(t, out, why);
+    case OUTPUT_CSV: write_csv(t, true, out); return ERR_OK;
+    case OUTPUT_SQL: write_sql(t, out); return ERR_OK;
+    case OUTPUT_MD: break;
+    }
+    if (t->record)
+        write_md_record(t, out);
+    else
+        rc = write_md(t, out, why);
+    if (!rc && t->notes.len) fprintf(out, "%s%s", json_array_size(t->rows) ? "\n" : "", str_text(&t->notes));
+    return rc;
+}
+
+enum err_code table_write_more(const struct table *t, enum output_format format, FILE *out, struct err *why)
+{
+    if (format == OUTPUT_JSONL) return write_jsonl(t, out, why);
+    if (format != OUTPUT_CSV)
+        return err_set(why, ERR_USAGE, "-o %s is no stream of rows", OUTPUT_NAMES[format]);
+    write_csv(t, false, out);
+    return ERR_OK;
+}

@@ -1,0 +1,82 @@
+/* progress.c - see progress.h. */
+#include "tui/cli/lib/progress.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+void progress_init(struct progress *p, const struct cli_global *g)
+{
+    const bool json = g->progress == PROGRESS_JSON;
+    const bool people = g->progress == PROGRESS_AUTO && !g->quiet && isatty(STDERR_FILENO);
+    *p = (struct progress){ .on = json || people, .json = json, .first_done = NAN };
+}
+
+/* Time left at the pace since the first figure; work that begins again (the next config of several) starts a
+ * new reckoning. */
+static double time_left(struct progress *p, double done)
+{
+    const int64_t now = clock_ns();
+    if (!(p->first_done <= done)) {
+        p->first_done = done;
+        p->first_ns = now;
+    }
+    const double share = done - p->first_done;
+    return share > 0 ? (double)(now - p->first_ns) * 1e-9 * (1 - done) / share : NAN;
+}
+
+static void write_json(struct progress *p, const struct progress_figures *at, const char *text)
+{
+    json_t *o = json_object();
+    json_put_str(o, "schema", "qdyno.progress/1");
+    json_put_str(o, "text", text);
+    json_put_num(o, "done", at->done);
+    json_put_num(o, "rate", at->rate);
+    json_put_str(o, "unit", at->unit);
+    json_put_num(o, "left_s",
+                 isfinite(at->left_s) ? at->left_s
+                 : isfinite(at->done) ? time_left(p, at->done)
+                                      : NAN);
+    char *line = json_line(o);
+    if (line) fprintf(stderr, "%s\n", line);
+    free(line);
+    json_decref(o);
+}
+
+static void tell(struct progress *p, const struct progress_figures *at, const char *fmt, va_list ap)
+{
+    enum { EVERY_NS = 100000000 };
+    const int64_t now = clock_ns();
+    char text[160];
+    if (!p->on || (p->shown && now - p->last_ns < EVERY_NS)) return;
+    vsnprintf(text, sizeof text, fmt, ap);
+    if (p->json)
+        write_json(p, at, text);
+    else
+        fprintf(stderr, "\r\033[K%.78s", text);
+    fflush(stderr);
+    p->shown = true;
+    p->last_ns = now;
+}
+
+void progress_show(struct progress *p, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    tell(p, &(struct progress_figures){ .done = NAN, .rate = NAN, .left_s = NAN }, fmt, ap);
+    va_end(ap);
+}
+
+void progress_tell(struct progress *p, const struct progress_figures *at, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    tell(p, at, fmt, ap);
+    va_end(ap);
+}
+
+void progress_clear(struct progress *p)
+{
+    if (p->shown && !p->json) fputs("\r\033[K", stderr);
+    p->shown = false;
+}
