@@ -35,8 +35,8 @@ static void note(struct str *s, const char *key, const char *value, const char *
 
 static bool leaves_plain_file(const struct params *p)
 {
-    return !p->method || (!p->method->act && !p->method->sides) ||
-           (p->method->act && p->method->act(p).kind == INPUT_FREE && !p->method->sides);
+    return !p->method || (!p->method->act && !p->method->companions) ||
+           (p->method->act && p->method->act(p).kind == INPUT_FREE && !p->method->companions);
 }
 
 /* Will the recipe's file be one that others read? */

@@ -73,7 +73,7 @@ static void with_interval(struct gate_value *v, struct interval i)
 }
 
 /* "More than the limit" where half of the prompts never differed: an interval without an end. */
-static void from_greedy(const struct greedy *g, struct gate_value *v)
+static void from_greedy(const struct greedy_divergence *g, struct gate_value *v)
 {
     if (g->prompts > 0 && isnan(g->median))
         with_interval(v, (struct interval){ g->limit, g->limit, INFINITY });

@@ -21,7 +21,7 @@ struct search {
     struct item *items;
     struct assigned *assigned;
     struct model *reference;
-    struct eval_recall recall; /* of the text that was read last */
+    struct logit_cache logit_cache; /* of the text that was read last */
     int ctx;
     int64_t most; /* bytes of weights that the target allows; 0: those of the mixed recipe */
     const char *doing;
@@ -218,7 +218,7 @@ static enum err_code compare(struct divergence *d, double *window, struct search
                                     .arg = x,
                                     .window_kld = window,
                                     .window_room = window ? WINDOWS_MAX : 0,
-                                    .recall = &x->recall };
+                                    .logit_cache = &x->logit_cache };
     x->doing = line;
     if (!rc) rc = shapes_model_open(&m, &open, why);
     if (!rc) rc = eval_divergence(d, x->reference, m, &r, why);
@@ -424,7 +424,7 @@ enum err_code recipe_search(struct recipe_found *out, const struct recipe_search
     x->out = out;
     x->ctx = o->ctx > 0 ? o->ctx : CTX;
     enum err_code rc = search_run(x, why);
-    eval_recall_done(&x->recall);
+    logit_cache_done(&x->logit_cache);
     model_close(x->reference);
     sensitivities_free(&x->s);
     free(x->items);

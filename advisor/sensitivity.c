@@ -136,7 +136,7 @@ struct asking {
     const struct sensitivity_options *o;
     struct sensitivities *s;
     struct model *reference, *candidate;
-    struct eval_recall recall;
+    struct logit_cache logit_cache;
     int64_t begun_ns;
     char what[160];
     int done;
@@ -173,16 +173,16 @@ static enum err_code keep(const struct asking *a, const struct sensitive_tensor 
 static enum err_code ask(struct asking *a, struct sensitive_tensor *x, int k, struct err *why)
 {
     struct divergence d;
-    const struct swap swap = { x->source->name, a->s->format[k] };
+    const struct substitution substitution = { x->source->name, a->s->format[k] };
     const struct eval_request r = { .text = a->o->text.text,
                                     .n = a->o->text.n,
                                     .ctx = a->o->ctx,
                                     .max_chunks = a->o->windows,
                                     .progress = go_on,
                                     .arg = a,
-                                    .recall = &a->recall };
-    snprintf(a->what, sizeof a->what, "%s in %s", swap.tensor, swap.format->name);
-    enum err_code rc = eval_swapped(&d, &x->nmse[k], a->reference, a->candidate, &swap, &r, why);
+                                    .logit_cache = &a->logit_cache };
+    snprintf(a->what, sizeof a->what, "%s in %s", substitution.tensor, substitution.format->name);
+    enum err_code rc = eval_substitution(&d, &x->nmse[k], a->reference, a->candidate, &substitution, &r, why);
     if (rc) return rc;
     x->kld[k] = d.kld_mean;
     x->kld_se[k] = d.kld_se;
@@ -229,7 +229,7 @@ static enum err_code measure(struct sensitivities *s, const struct sensitivity_o
     enum err_code rc = open_one(&a.reference, &a, why);
     if (!rc) rc = open_one(&a.candidate, &a, why);
     if (!rc) rc = ask_all(&a, why);
-    eval_recall_done(&a.recall);
+    logit_cache_done(&a.logit_cache);
     model_close(a.reference);
     model_close(a.candidate);
     return rc;

@@ -54,7 +54,7 @@ struct sensitivity_options {
     void *progress_ctx;
 };
 /* The tensors and what is known of them: from the database, then measured. sensitivities_free in any case.
- * Errors: those of model_open and eval_swapped; ERR_USAGE when the file is quantized already (a second
+ * Errors: those of model_open and eval_substitution; ERR_USAGE when the file is quantized already (a second
  * rounding would hide in the first) or no tensor takes any of the formats; ERR_CANCELLED. */
 enum err_code sensitivities_measure(struct sensitivities *out, const struct sensitivity_options *o,
                                     struct err *why);

@@ -212,7 +212,7 @@ static enum err_code compare(struct divergence *d, struct tuning *t, const struc
                                         .max_chunks = windows,
                                         .progress = go_on,
                                         .arg = t,
-                                        .recall = &t->recall };
+                                        .logit_cache = &t->logit_cache };
         rc = eval_divergence(d, t->as_is, m, &r, why);
     }
     model_close(m);
@@ -421,7 +421,7 @@ void tune_end(struct tuning *t)
 {
     model_close(t->as_is);
     t->as_is = NULL;
-    eval_recall_done(&t->recall);
+    logit_cache_done(&t->logit_cache);
     tune_speed_close(t);
     free(t->text);
     t->text = NULL;

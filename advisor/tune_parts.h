@@ -35,8 +35,8 @@ struct tuning {
         bool failed;
     } * answer;
     int answers, answer_room;
-    struct model *as_is;       /* the reference of quality, opened when first needed */
-    struct eval_recall recall; /* and what it said of the text */
+    struct model *as_is;            /* the reference of quality, opened when first needed */
+    struct logit_cache logit_cache; /* and what it said of the text */
     char *text;
     size_t text_n;
     double look_s, judge_s; /* what one look at speed, and at quality, took on average; NAN */
@@ -78,7 +78,7 @@ enum err_code tune_judge(struct tuning *t, int i, int windows, struct err *why);
 /* The run's row; and all that its cells say, for one that goes on. */
 enum err_code tune_begin(struct tuning *t, struct err *why);
 enum err_code tune_recall(struct tuning *t, struct err *why);
-void tune_end(struct tuning *t); /* as_is, recall, text */
+void tune_end(struct tuning *t); /* as_is, logit_cache, text */
 
 /* One cell of a look at speed. */
 struct tune_cell {

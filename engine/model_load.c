@@ -150,7 +150,7 @@ enum err_code model_bind(struct model *m, const struct log *log, struct err *why
         const char *name = gguf_tensor_at(m->gguf, i)->name;
         int layer;
         enum slot slot;
-        if (!side_is(name) && !arch_slot_find(&layer, &slot, a, &m->shape, name))
+        if (!companion_is(name) && !arch_slot_find(&layer, &slot, a, &m->shape, name))
             log_write(log, LOG_WARN, "tensor '%s' is not part of a %s model and is ignored", name, a->name);
     }
     return ERR_OK;

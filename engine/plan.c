@@ -192,7 +192,7 @@ struct sums {
 /* Of the numbers that a file has beside a matrix, those that a device holds with it. */
 static int input_arrays(const struct gguf *g, const char *matrix)
 {
-    return !!side_find(g, matrix, SIDE_ORDER) + !!side_find(g, matrix, SIDE_DIVIDE);
+    return !!companion_find(g, matrix, COMPANION_ORDER) + !!companion_find(g, matrix, COMPANION_DIVISORS);
 }
 
 static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,

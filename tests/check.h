@@ -14,7 +14,27 @@
 /* Any true expression; written so that a comparison with NaN fails. */
 #define CHECK(condition) assert_true(condition)
 
-/* |a - b| <= tolerance, false for NaN; says the numbers. */
+/* a == b for integers, booleans and enums; prints both values. */
+#define CHECK_EQ(a, b)                                                                                       \
+    do {                                                                                                     \
+        const long long check_a = (long long)(a), check_b = (long long)(b);                                  \
+        if (check_a != check_b) fail_msg("%s = %lld, want %lld (%s)", #a, check_a, check_b, #b);             \
+    } while (0)
+
+/* a < b and a <= b for numbers; fails for NaN; prints both values. */
+#define CHECK_LT(a, b) CHECK_ORDER(a, <, b)
+#define CHECK_LE(a, b) CHECK_ORDER(a, <=, b)
+#define CHECK_ORDER(a, relation, b)                                                                          \
+    do {                                                                                                     \
+        const double check_a = (double)(a), check_b = (double)(b);                                           \
+        if (!(check_a relation check_b))                                                                     \
+            fail_msg("%s = %.9g, want " #relation " %.9g (%s)", #a, check_a, check_b, #b);                   \
+    } while (0)
+
+/* Two strings are equal; prints both. */
+#define CHECK_STR(a, b) assert_string_equal(a, b)
+
+/* |a - b| <= tolerance; fails for NaN; prints the numbers. */
 #define CHECK_NEAR(a, b, tolerance)                                                                          \
     do {                                                                                                     \
         double check_a = (a), check_b = (b), check_d = check_a - check_b;                                    \

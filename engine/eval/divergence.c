@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/eval/greedy.h"
-#include "engine/eval/moments.h"
-#include "engine/eval/recall.h"
+#include "engine/eval/greedy_divergence.h"
+#include "engine/eval/statistics.h"
+#include "engine/eval/logit_cache.h"
 #include "engine/eval/windows.h"
 
 /* ---------------------------------------------------------------- the same question to both */
@@ -94,9 +94,9 @@ static enum err_code cut(struct windows *w, const struct model *reference, const
 
 struct pair {
     struct model *reference, *candidate;
-    struct recalling recalling;
+    struct logit_cache_pass cached;
     struct batch_row *rows; /* [ctx] */
-    struct divergence_moments moments;
+    struct divergence_sums sums;
 };
 
 static enum err_code not_numbers(const struct position *p, int64_t window, int pos, struct err *why)
@@ -113,14 +113,14 @@ static enum err_code compare_piece(struct pair *p, const int32_t *ids, int64_t w
     const int64_t vocab = model_shape(p->reference)->vocab;
     for (int i = 0, row = 0; i < n; i++) {
         if (!p->rows[i].logits) continue;
-        const float *said = p->recalling.known ? recall_said(&p->recalling, done + row)
-                                               : model_logits(p->reference, row);
+        const float *said = p->cached.known ? logit_cache_get(&p->cached, done + row)
+                                            : model_logits(p->reference, row);
         const struct position q = position_compare(said, model_logits(p->candidate, row), vocab,
                                                    ids[at + i + 1]);
         if (!isfinite(q.kld) || !isfinite(q.nll_reference) || !isfinite(q.nll_candidate))
             return not_numbers(&q, window, at + i, why);
-        if (!p->recalling.known) recall_keep(&p->recalling, done + row, said);
-        divergence_add(&p->moments, &q);
+        if (!p->cached.known) logit_cache_put(&p->cached, done + row, said);
+        divergence_add(&p->sums, &q);
         row++;
     }
     return ERR_OK;
@@ -133,22 +133,22 @@ static enum err_code compare_window(struct pair *p, const int32_t *ids, int64_t 
     int n, scored, done = 0;
     model_truncate(p->reference, 0, 0);
     model_truncate(p->candidate, 0, 0);
-    recall_open(&p->recalling, window);
+    logit_cache_open_window(&p->cached, window);
     /* A forward cuts its rows by its own config's batch. */
     for (int at = 0; (n = windows_piece(p->rows, ids, ctx, at, ctx, most, &scored)) > 0; at += n) {
-        enum err_code rc = p->recalling.known ? ERR_OK : model_forward(p->reference, p->rows, n, why);
+        enum err_code rc = p->cached.known ? ERR_OK : model_forward(p->reference, p->rows, n, why);
         if (rc) return err_prefix(why, "reference");
         if ((rc = model_forward(p->candidate, p->rows, n, why))) return rc;
         if ((rc = compare_piece(p, ids, window, at, n, done, why))) return rc;
         done += scored;
     }
-    recall_close(&p->recalling, done);
-    divergence_close_window(&p->moments);
+    logit_cache_close_window(&p->cached, done);
+    divergence_close_window(&p->sums);
     return ERR_OK;
 }
 
 /* Of the window closed last. */
-static double window_mean(const struct divergence_moments *m, int scored)
+static double window_mean(const struct divergence_sums *m, int scored)
 {
     double sum = 0;
     for (int64_t i = m->n - scored; i < m->n; i++) sum += m->klds[i];
@@ -162,23 +162,23 @@ enum err_code eval_divergence(struct divergence *out, struct model *reference, s
     struct windows w;
     assert(reference != candidate);
     enum err_code rc = cut(&w, reference, candidate, r, why);
-    if (!rc) recall_begin(&p.recalling, r->recall, &w, model_shape(reference)->vocab);
-    if (!rc) rc = divergence_moments_init(&p.moments, w.count, windows_scored(r->ctx), why);
+    if (!rc) logit_cache_begin(&p.cached, r->logit_cache, &w, model_shape(reference)->vocab);
+    if (!rc) rc = divergence_sums_init(&p.sums, w.count, windows_scored(r->ctx), why);
     if (!rc && !(p.rows = malloc((size_t)r->ctx * sizeof *p.rows)))
         rc = err_set(why, ERR_NOMEM, "out of memory");
     for (int64_t c = 0; c < w.count && !rc; c++) {
         rc = compare_window(&p, windows_get(&w, c), c, r->ctx, why);
         if (!rc && r->window_kld && c < r->window_room)
-            r->window_kld[c] = window_mean(&p.moments, windows_scored(r->ctx));
-        if (!rc && r->progress && !r->progress(r->arg, c + 1, w.count, p.moments.candidate.nll.mean))
+            r->window_kld[c] = window_mean(&p.sums, windows_scored(r->ctx));
+        if (!rc && r->progress && !r->progress(r->arg, c + 1, w.count, p.sums.candidate.nll.mean))
             rc = err_set(why, ERR_CANCELLED, "cancelled");
     }
-    if (!rc) divergence_finish(out, &p.moments, r->ctx / 2);
-    if (!rc) rc = eval_greedy(&out->greedy, reference, candidate, &w, r, why);
+    if (!rc) divergence_finish(out, &p.sums, r->ctx / 2);
+    if (!rc) rc = eval_greedy_divergence(&out->greedy, reference, candidate, &w, r, why);
     model_truncate(reference, 0, 0);
     model_truncate(candidate, 0, 0);
-    divergence_moments_done(&p.moments);
-    recall_end(&p.recalling);
+    divergence_sums_done(&p.sums);
+    logit_cache_end(&p.cached);
     windows_done(&w);
     free(p.rows);
     return rc;

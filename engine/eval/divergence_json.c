@@ -54,10 +54,10 @@ static const struct field DEPTH[] = {
 };
 
 static const struct field GREEDY[] = {
-    FIELD(INT, "prompts", greedy, prompts),
-    FIELD(INT, "diverged", greedy, diverged),
-    FIELD(INT, "limit", greedy, limit),
-    FIELD(NUMBER, "median", greedy, median),
+    FIELD(INT, "prompts", greedy_divergence, prompts),
+    FIELD(INT, "diverged", greedy_divergence, diverged),
+    FIELD(INT, "limit", greedy_divergence, limit),
+    FIELD(NUMBER, "median", greedy_divergence, median),
 };
 
 static void put(json_t *to, const struct field *fields, size_t n, const void *of)

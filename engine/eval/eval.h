@@ -14,13 +14,13 @@ typedef bool eval_progress_fn(void *arg, int64_t chunk, int64_t of, double nll);
 /* What one reference said of one text, kept for the next candidate: its logits at the scored positions of the
  * first windows, as far as 256 MiB go. Starts as {0}; of another text or window it begins anew.
  * Belongs to one reference: the caller's word. */
-struct eval_recall {
+struct logit_cache {
     float **window; /* [windows] of [scored][vocab]; owned */
     int64_t windows, vocab;
     uint64_t ids; /* of the text, as a hash */
     int ctx;
 };
-void eval_recall_done(struct eval_recall *r);
+void logit_cache_done(struct logit_cache *r);
 
 struct eval_request {
     const char *text;
@@ -38,7 +38,7 @@ struct eval_request {
     double *window_kld;
     int64_t window_room;
     /* eval_divergence only: where several candidates are held against one reference; NULL: nothing is kept */
-    struct eval_recall *recall;
+    struct logit_cache *logit_cache;
 };
 enum { GREEDY_PROMPTS = 16, GREEDY_TOKENS = 64 }; /* what the programs ask for */
 
@@ -65,7 +65,7 @@ struct depth {
 /* How long two greedy continuations of one prompt stay the same. A prompt after which they never differ says
  * only "longer than the limit", so the median is NAN when that is so for half of the prompts or more. An end
  * of text that both choose ends a continuation that never differed. */
-struct greedy {
+struct greedy_divergence {
     int prompts, diverged; /* 0 prompts: not asked */
     int limit;             /* tokens a continuation has at most */
     double median;         /* tokens before the first difference, over prompts */
@@ -86,26 +86,26 @@ struct divergence {
     double accuracy_reference, accuracy_candidate; /* share of positions that were predicted right */
     double accuracy_change, accuracy_change_se;    /* candidate - reference, paired, clustered */
     struct depth depth[DEPTHS];
-    struct greedy greedy;
+    struct greedy_divergence greedy;
 };
 /* Both models (two sessions) go through the same windows side by side, a piece of a window at a time; no more
- * logits than those of one piece are held (and what `recall` keeps: those windows the reference does not read
- * again), and 8 bytes for each scored position. Both caches are emptied.
- * Errors: as eval_perplexity; ERR_USAGE when the two do not read the text as the same ids of the same
- * vocabulary (says what differs); ERR_FORMAT when a model's logits are not numbers (says whose and where). */
+ * logits than those of one piece are held (and what `logit_cache` keeps: those windows the reference does not
+ * read again), and 8 bytes for each scored position. Both caches are emptied. Errors: as eval_perplexity;
+ * ERR_USAGE when the two do not read the text as the same ids of the same vocabulary (says what differs);
+ * ERR_FORMAT when a model's logits are not numbers (says whose and where). */
 enum err_code eval_divergence(struct divergence *out, struct model *reference, struct model *candidate,
                               const struct eval_request *r, struct err *why);
 
 /* The same with one matrix of the candidate in another format for the time of the call: what that matrix
  * costs alone. *nmse: sum (w - w')^2 / sum w^2 of it, NAN of zeros. Errors: those of eval_divergence;
  * ERR_USAGE when it is no matrix of the model or its rows do not fill the format's blocks. */
-struct swap {
+struct substitution {
     const char *tensor; /* "blk.3.ffn_down.weight" */
     const struct format *format;
 };
-enum err_code eval_swapped(struct divergence *out, double *nmse, struct model *reference,
-                           struct model *candidate, const struct swap *s, const struct eval_request *r,
-                           struct err *why);
+enum err_code eval_substitution(struct divergence *out, double *nmse, struct model *reference,
+                                struct model *candidate, const struct substitution *s,
+                                const struct eval_request *r, struct err *why);
 
 /* The figures as an object and back; keys are those of `qdyno eval -o json`. Unknown is null on the way out
  * and NAN (-1 for a count) on the way in. New reference. */

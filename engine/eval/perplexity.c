@@ -2,13 +2,13 @@
  */
 #include <stdlib.h>
 
-#include "engine/eval/moments.h"
+#include "engine/eval/statistics.h"
 #include "engine/eval/windows.h"
 
 const char EVAL_TEXT[] = "text/held-out.txt";
 
 /* Feed one window and score its second half. */
-static enum err_code score_window(struct nll_moments *s, struct model *m, const int32_t *ids, int ctx,
+static enum err_code score_window(struct nll_sums *s, struct model *m, const int32_t *ids, int ctx,
                                   struct batch_row *rows, struct err *why)
 {
     const int64_t vocab = model_shape(m)->vocab;
@@ -29,7 +29,7 @@ enum err_code eval_perplexity(struct perplexity *out, struct model *m, const cha
                               int64_t max_chunks, eval_progress_fn *progress, void *arg, struct err *why)
 {
     const struct eval_request r = { .text = text, .n = n, .ctx = ctx, .max_chunks = max_chunks };
-    struct nll_moments s = { 0 };
+    struct nll_sums s = { 0 };
     struct windows w;
     struct batch_row *rows = NULL;
     enum err_code rc = windows_cut(&w, m, &r, why);

@@ -52,16 +52,16 @@ static enum err_code read_kind(struct input_scheme *s, const struct gguf *g, con
 
 /* Side tensor `what` as f32; *values owned, NULL when the matrix has none. want: its size, -1: any. */
 static enum err_code read_side(float **values, int64_t *size, const struct gguf *g,
-                               const struct gguf_tensor *matrix, enum side_what what, int64_t want,
+                               const struct gguf_tensor *matrix, enum companion_kind what, int64_t want,
                                struct err *why)
 {
-    const struct gguf_tensor *t = side_find(g, matrix->name, what);
+    const struct gguf_tensor *t = companion_find(g, matrix->name, what);
     *values = NULL;
     if (!t) return ERR_OK;
     *size = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
-    if (t->format != side_format(what) || (want >= 0 && *size != want))
+    if (t->format != companion_format(what) || (want >= 0 && *size != want))
         return err_set(why, ERR_FORMAT, "tensor '%s': want %lld values of %s, found %lld of %s", t->name,
-                       (long long)(want >= 0 ? want : *size), side_format(what)->name, (long long)*size,
+                       (long long)(want >= 0 ? want : *size), companion_format(what)->name, (long long)*size,
                        t->format->name);
     *values = malloc((size_t)*size * sizeof(float));
     if (!*values) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", t->name);
@@ -99,11 +99,11 @@ static enum err_code read_order(struct input_scheme *s, const struct gguf *g, co
 {
     float *values;
     int64_t n = 0;
-    enum err_code rc = read_side(&values, &n, g, m, SIDE_ORDER, m->shape[0], why);
+    enum err_code rc = read_side(&values, &n, g, m, COMPANION_ORDER, m->shape[0], why);
     if (!rc && values) rc = to_indexes(&s->order, values, n, m->shape[0], m->name, why);
     free(values);
     if (!rc)
-        rc = read_side(&values, &n, g, m, SIDE_DIVIDE, m->shape[0], why);
+        rc = read_side(&values, &n, g, m, COMPANION_DIVISORS, m->shape[0], why);
     else
         return rc;
     s->divide = values;
@@ -117,7 +117,7 @@ static enum err_code read_static(struct input_scheme *s, const struct gguf *g, c
 {
     float *values;
     int64_t n = 0;
-    enum err_code rc = read_side(&values, &n, g, m, SIDE_INPUT, 3, why);
+    enum err_code rc = read_side(&values, &n, g, m, COMPANION_INPUT_SCALE, 3, why);
     if (!rc && !values)
         rc = err_set(why, ERR_FORMAT, "tensor '%s': static activations without their scale", m->name);
     if (!rc && (!(values[0] > 0) || !(values[2] >= 1 && values[2] <= 255) ||
@@ -137,12 +137,12 @@ static enum err_code read_static(struct input_scheme *s, const struct gguf *g, c
 static enum err_code read_outliers(struct input_scheme *s, const struct gguf *g, const struct gguf_tensor *m,
                                    struct err *why)
 {
-    const struct gguf_tensor *weights = side_find(g, m->name, SIDE_OUTLIER_WEIGHTS);
+    const struct gguf_tensor *weights = companion_find(g, m->name, COMPANION_OUTLIER_WEIGHTS);
     float *values;
     int64_t n = 0;
-    enum err_code rc = read_side(&values, &n, g, m, SIDE_OUTLIERS, -1, why);
+    enum err_code rc = read_side(&values, &n, g, m, COMPANION_OUTLIERS, -1, why);
     if (!rc && values &&
-        (!weights || weights->format != side_format(SIDE_OUTLIER_WEIGHTS) ||
+        (!weights || weights->format != companion_format(COMPANION_OUTLIER_WEIGHTS) ||
          weights->bytes != n * m->shape[1] * 2))
         rc = err_set(why, ERR_FORMAT, "tensor '%s': %lld columns kept aside without their weights", m->name,
                      (long long)n);

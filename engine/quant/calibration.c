@@ -205,17 +205,17 @@ int calibration_samples(const struct calibration *c, int tokens, int32_t *ids, i
     return MIN(count, cap);
 }
 
-void calibration_describe(const struct calibration *c, struct calibration_about *about)
+void calibration_describe(const struct calibration *c, struct calibration_summary *about)
 {
-    *about = (struct calibration_about){ .text = c->text,
-                                         .bundled_text = c->bundled_text,
-                                         .imatrix = c->imatrix,
-                                         .model = c->model,
-                                         .model_name = c->model_name,
-                                         .tokens = c->tokens,
-                                         .sequences = c->sequences,
-                                         .inputs = c->input_count,
-                                         .matrices = c->name_count };
+    *about = (struct calibration_summary){ .text = c->text,
+                                           .bundled_text = c->bundled_text,
+                                           .imatrix = c->imatrix,
+                                           .model = c->model,
+                                           .model_name = c->model_name,
+                                           .tokens = c->tokens,
+                                           .sequences = c->sequences,
+                                           .inputs = c->input_count,
+                                           .matrices = c->name_count };
 }
 
 const char *calibration_name(const struct calibration *c)

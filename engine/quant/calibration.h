@@ -40,7 +40,7 @@ const struct calibration_input *calibration_find(const struct calibration *c, co
 int calibration_samples(const struct calibration *c, int tokens, int32_t *ids, int cap);
 
 /* What there is to say of it, for records and screens. */
-struct calibration_about {
+struct calibration_summary {
     const char *text;       /* its name: a path, or "bundled text"; "" unknown */
     bool bundled_text;      /* nobody chose it */
     bool imatrix;           /* from somebody else's file: mean squares and nothing more */
@@ -50,7 +50,7 @@ struct calibration_about {
     int64_t sequences;      /* (imatrix: chunks) */
     int inputs, matrices;
 };
-void calibration_describe(const struct calibration *c, struct calibration_about *about);
+void calibration_describe(const struct calibration *c, struct calibration_summary *about);
 const struct calibration_input *calibration_at(const struct calibration *c, int i); /* 0 .. inputs-1 */
 /* In one line: "12 sequences of 512 tokens of bundled text". Owned by c. */
 const char *calibration_name(const struct calibration *c);

@@ -47,6 +47,6 @@ const struct method METHOD_EETQ = {
     .params = EETQ_PARAMS,
     .formats = "int8",
     .linear_only = true,
-    .usual = "int8",
+    .default_format = "int8",
     .rows = eetq_rows,
 };

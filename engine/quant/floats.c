@@ -11,7 +11,7 @@ const struct method METHOD_MXFP4 = {
     .bad = "made after training it is weaker than iq4_xs or nf4 at the same size",
     .formats = "mxfp4",
     .linear_only = true,
-    .usual = "mxfp4",
+    .default_format = "mxfp4",
     .rows = nearest_rows,
 };
 
@@ -49,7 +49,7 @@ const struct method METHOD_TF32 = {
     .bad = "everything else: neither smaller nor faster than f32 here",
     .formats = "f32",
     .linear_only = false,
-    .usual = "f32",
+    .default_format = "f32",
     .act = tf32_act,
     .rows = tf32_rows,
 };

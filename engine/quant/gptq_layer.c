@@ -59,9 +59,10 @@ static enum err_code solve_matrix(struct tensor_job *job, const struct gptq_fact
         rc = err_set(why, ERR_NOMEM, "gptq: out of memory for '%s'", job->name);
     if (!rc) rc = gptq_solve(f, job->x, job->rows, &c, why);
     if (!rc) group_rows_pack(job, &(struct group_matrix){ c.codes, c.scales, c.zeros, o->group_size });
-    const struct side_tensor *side = job_side(job, SIDE_ORDER);
+    const struct companion_tensor *companion = job_companion(job, COMPANION_ORDER);
     const int32_t *order = gptq_factor_order(f);
-    for (int64_t i = 0; side && order && i < job->cols; i++) ((float *)side->data)[i] = (float)order[i];
+    for (int64_t i = 0; companion && order && i < job->cols; i++)
+        ((float *)companion->data)[i] = (float)order[i];
     free(c.codes);
     free(c.scales);
     free(c.zeros);
@@ -154,10 +155,10 @@ static void gptq_samples(const struct params *p, int *count, int *tokens)
     *tokens = (int)params_int(p, "model_seqlen");
 }
 
-static int gptq_sides(const struct tensor_job *job, struct side_tensor *out)
+static int gptq_companions(const struct tensor_job *job, struct companion_tensor *out)
 {
     if (!params_bool(&job->params, "desc_act") || params_bool(&job->params, "static_groups")) return 0;
-    out[0] = (struct side_tensor){ .what = SIDE_ORDER, .size = job->cols };
+    out[0] = (struct companion_tensor){ .what = COMPANION_ORDER, .size = job->cols };
     return 1;
 }
 
@@ -235,7 +236,7 @@ const struct method METHOD_GPTQ = {
     .check = gptq_check_params,
     .format = group_format_of,
     .samples = gptq_samples,
-    .sides = gptq_sides,
+    .companions = gptq_companions,
     .rows = nearest_rows, /* of what the model has no use for; else `layer` encodes */
     .layer = gptq_layer,
 };

@@ -41,7 +41,7 @@ const struct method METHOD_INT8_DYNAMIC = {
     .params = DYNAMIC_PARAMS,
     .formats = "int8",
     .linear_only = true,
-    .usual = "int8",
+    .default_format = "int8",
     .act = dynamic_act,
     .rows = nearest_rows, /* 127 steps of the row's largest magnitude */
 };
@@ -127,10 +127,10 @@ static enum err_code observed_range(const struct tensor_job *job, struct range *
     return ERR_OK;
 }
 
-static int static_sides(const struct tensor_job *job, struct side_tensor *out)
+static int int8_static_companions(const struct tensor_job *job, struct companion_tensor *out)
 {
     (void)job;
-    return static_input_side(out);
+    return static_input_companion(out);
 }
 
 static void static_rows(const struct tensor_job *job, const float *x, void *out, int64_t rows)
@@ -160,8 +160,8 @@ const struct method METHOD_INT8_STATIC = {
     .formats = "int8",
     .linear_only = true,
     .calibration = CALIBRATION_NEEDED,
-    .usual = "int8",
+    .default_format = "int8",
     .act = static_act,
-    .sides = static_sides,
+    .companions = int8_static_companions,
     .tensor = static_tensor,
 };

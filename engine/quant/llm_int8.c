@@ -72,14 +72,14 @@ static bool was_outlier(const struct tensor_job *job, int64_t column, float thre
     return job->input->max_abs[column] >= threshold;
 }
 
-static int llm_int8_sides(const struct tensor_job *job, struct side_tensor *out)
+static int llm_int8_companions(const struct tensor_job *job, struct companion_tensor *out)
 {
     if (!keeps_columns(&job->params) || !job->input || !job->input->max_abs) return 0;
     const float threshold = (float)params_real(&job->params, "llm_int8_threshold");
     int64_t count = 0;
     for (int64_t k = 0; k < job->cols; k++) count += was_outlier(job, k, threshold);
-    out[0] = (struct side_tensor){ .what = SIDE_OUTLIERS, .size = count };
-    out[1] = (struct side_tensor){ .what = SIDE_OUTLIER_WEIGHTS, .size = count * job->rows };
+    out[0] = (struct companion_tensor){ .what = COMPANION_OUTLIERS, .size = count };
+    out[1] = (struct companion_tensor){ .what = COMPANION_OUTLIER_WEIGHTS, .size = count * job->rows };
     return count ? 2 : 0;
 }
 
@@ -91,8 +91,8 @@ static void llm_int8_rows(const struct tensor_job *job, const float *x, void *ou
 static void keep_columns(struct tensor_job *job)
 {
     const float threshold = (float)params_real(&job->params, "llm_int8_threshold");
-    const struct side_tensor *columns = job_side(job, SIDE_OUTLIERS),
-                             *weights = job_side(job, SIDE_OUTLIER_WEIGHTS);
+    const struct companion_tensor *columns = job_companion(job, COMPANION_OUTLIERS),
+                                  *weights = job_companion(job, COMPANION_OUTLIER_WEIGHTS);
     int64_t n = 0;
     for (int64_t k = 0; columns && k < job->cols; k++) {
         if (!was_outlier(job, k, threshold)) continue;
@@ -128,10 +128,10 @@ const struct method METHOD_LLM_INT8 = {
     .formats = "int8",
     .linear_only = true,
     .calibration = CALIBRATION_OPTIONAL,
-    .usual = "int8",
+    .default_format = "int8",
     .check = llm_int8_check,
     .needs = llm_int8_needs,
     .act = llm_int8_act,
-    .sides = llm_int8_sides,
+    .companions = llm_int8_companions,
     .tensor = llm_int8_tensor,
 };

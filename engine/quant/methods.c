@@ -35,7 +35,7 @@ bool method_makes(const struct method *m, const struct format *f)
 const char *method_format(const struct params *p)
 {
     if (!p->method) return NULL;
-    return p->method->format ? p->method->format(p) : p->method->usual;
+    return p->method->format ? p->method->format(p) : p->method->default_format;
 }
 
 enum calibration_need method_needs(const struct params *p)

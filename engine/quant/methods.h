@@ -19,9 +19,9 @@ struct calibration;
 struct layers; /* engine/layers.h */
 
 /* A tensor that lies beside a matrix. */
-struct side_tensor {
-    enum side_what what;
-    int64_t size; /* elements; of SIDE_OUTLIER_WEIGHTS n * rows */
+struct companion_tensor {
+    enum companion_kind what;
+    int64_t size; /* elements; of COMPANION_OUTLIER_WEIGHTS n * rows */
     void *data;   /* zeroed memory of the driver's: the method fills it */
 };
 
@@ -33,11 +33,12 @@ struct tensor_job {
     const struct calibration_input *input; /* what its inputs were like; NULL: not known */
     float *x;                              /* `tensor` only: [rows][cols], the method may change it */
     void *out;                             /* `tensor` only: rows * format_row_bytes */
-    struct side_tensor side[SIDE_MAX];
-    int sides;
+    struct companion_tensor companion[COMPANION_COUNT];
+    int companions;
     struct threadpool *pool; /* `tensor` and `layer` only */
 };
-struct side_tensor *job_side(struct tensor_job *job, enum side_what what); /* NULL: not declared */
+struct companion_tensor *job_companion(struct tensor_job *job,
+                                       enum companion_kind what); /* NULL: not declared */
 /* What `rows` is, and the one that most methods use: to the nearest, by the format's own rule. */
 typedef void rows_fn(const struct tensor_job *job, const float *x, void *out, int64_t rows);
 rows_fn nearest_rows;

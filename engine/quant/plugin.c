@@ -144,8 +144,8 @@ static enum err_code take_formats(struct plugin *p, const json_t *o, struct err 
                                : "among its formats is none that can be made",
                          why);
     if (rc) return rc;
-    p->method.usual = arena_strndup(&p->memory, p->method.formats, strcspn(p->method.formats, " "));
-    return p->method.usual ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a plug-in");
+    p->method.default_format = arena_strndup(&p->memory, p->method.formats, strcspn(p->method.formats, " "));
+    return p->method.default_format ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a plug-in");
 }
 
 static enum err_code take_range(struct param *q, const json_t *o, struct err *why)

@@ -53,7 +53,7 @@ struct act_scheme {
 
 struct tensor_job;
 struct layer_job;
-struct side_tensor;
+struct companion_tensor;
 
 struct method {
     const char *name;           /* "gptq" */
@@ -64,7 +64,8 @@ struct method {
     const char *shorthand; /* a parameter whose choices are recipes by themselves ("q4_K_M"); NULL: none */
     bool linear_only;      /* token embedding and output matrix stay as they are (f16 at most) */
     enum calibration_need calibration;
-    const char *usual;    /* its format where the recipe names none and `format` is NULL; NULL: it has to */
+    const char
+        *default_format;  /* its format where the recipe names none and `format` is NULL; NULL: it has to */
     const char *identity; /* hash of the plug-in it came from, whose answers may change; NULL: built in */
 
     /* All NULL where the method has no use for it. Pure but for the last three. */
@@ -85,8 +86,8 @@ struct method {
     struct act_scheme (*act)(const struct params *p);
     /* How many samples of how many tokens `layer` wants; without it there are none. */
     void (*samples)(const struct params *p, int *count, int *tokens);
-    /* The small tensors that job->name brings along: filled into out[SIDE_MAX], returns how many. */
-    int (*sides)(const struct tensor_job *job, struct side_tensor *out);
+    /* The small tensors that job->name brings along: filled into out[COMPANION_COUNT], returns how many. */
+    int (*companions)(const struct tensor_job *job, struct companion_tensor *out);
 
     /* See engine/quant/methods.h. At least one of rows and tensor. */
     void (*rows)(const struct tensor_job *job, const float *x, void *out, int64_t rows);
@@ -156,7 +157,7 @@ struct tensor_plan {
     enum tensor_fate fate;
     bool converts;      /* other bytes than the source's */
     bool quantized;     /* as the method or a rule wants it; not what is left out or kept in floats */
-    int64_t bytes;      /* with its side tensors */
+    int64_t bytes;      /* with its companion tensors */
     double nmse;        /* sum (w - w')^2 / sum w^2; NAN before quantize_plan_measure */
     bool nmse_rescaled; /* a scale that the method moved into another matrix was estimated for it */
 };
@@ -166,7 +167,7 @@ struct quantize_plan {
     struct tensor_plan *tensors; /* in the source's order */
     int64_t count;
     int64_t weights;
-    int64_t bytes_before, bytes; /* of weights; side tensors included */
+    int64_t bytes_before, bytes; /* of weights; companion tensors included */
     int64_t file_bytes;          /* of the new file, a little more than it will be */
     double nmse;   /* mean over the weights of quantized tensors; NAN before quantize_plan_measure */
     int64_t worst; /* the quantized tensor with the largest; -1: none or not measured */

@@ -116,23 +116,23 @@ static enum err_code write_metadata(struct quantization *q, struct err *why)
     return rc ? err_set(why, rc, "cannot describe the quantized file: %s", err_text(rc)) : ERR_OK;
 }
 
-void unit_declare_sides(const struct quantization *q, struct unit *u)
+void unit_list_companions(const struct quantization *q, struct unit *u)
 {
-    if (!u->by_method || !q->params.method->sides) return;
+    if (!u->by_method || !q->params.method->companions) return;
     const struct tensor_job job = unit_job(q, u);
-    u->sides = q->params.method->sides(&job, u->side);
+    u->companions = q->params.method->companions(&job, u->companion);
 }
 
 static enum err_code declare_unit(struct quantization *q, struct unit *u, struct err *why)
 {
     const struct gguf_tensor *t = u->source;
     enum err_code rc = gguf_writer_add_tensor(q->writer, t->name, u->format, t->dims, t->shape);
-    unit_declare_sides(q, u);
-    for (int i = 0; i < u->sides && !rc; i++) {
+    unit_list_companions(q, u);
+    for (int i = 0; i < u->companions && !rc; i++) {
         char name[160];
-        const struct side_tensor *s = &u->side[i];
-        rc = gguf_writer_add_tensor(q->writer, side_name(t->name, s->what, name, sizeof name),
-                                    side_format(s->what), 1, &s->size);
+        const struct companion_tensor *s = &u->companion[i];
+        rc = gguf_writer_add_tensor(q->writer, companion_name(t->name, s->what, name, sizeof name),
+                                    companion_format(s->what), 1, &s->size);
     }
     return rc ? err_set(why, rc, "cannot declare tensor '%s': %s", t->name, err_text(rc)) : ERR_OK;
 }

@@ -32,7 +32,7 @@ struct comparison {
 
 /* ---------------------------------------------------------------- what products see */
 
-/* A side tensor or norm as f32; *out owned, NULL when there is none or it has another size. */
+/* A companion tensor or norm as f32; *out owned, NULL when there is none or it has another size. */
 static enum err_code read_floats(float **out, const struct gguf_tensor *t, int64_t n, struct err *why)
 {
     *out = NULL;
@@ -155,12 +155,12 @@ static enum err_code find_moved(struct comparison *c, const struct gguf *source,
 
 static enum err_code find_sides(struct comparison *c, const struct gguf *made, struct err *why)
 {
-    const struct gguf_tensor *kept = side_find(made, c->is->name, SIDE_OUTLIERS),
-                             *weights = side_find(made, c->is->name, SIDE_OUTLIER_WEIGHTS);
+    const struct gguf_tensor *kept = companion_find(made, c->is->name, COMPANION_OUTLIERS),
+                             *weights = companion_find(made, c->is->name, COMPANION_OUTLIER_WEIGHTS);
     float *divide = NULL;
-    enum err_code rc = read_indexes(&c->order, side_find(made, c->is->name, SIDE_ORDER), c->cols, c->cols,
-                                    why);
-    if (!rc) rc = read_floats(&divide, side_find(made, c->is->name, SIDE_DIVIDE), c->cols, why);
+    enum err_code rc = read_indexes(&c->order, companion_find(made, c->is->name, COMPANION_ORDER), c->cols,
+                                    c->cols, why);
+    if (!rc) rc = read_floats(&divide, companion_find(made, c->is->name, COMPANION_DIVISORS), c->cols, why);
     if (!rc && kept && weights && weights->bytes == kept->shape[0] * c->rows * 2) {
         c->outliers = kept->shape[0];
         c->outlier_weights = weights->data;

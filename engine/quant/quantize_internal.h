@@ -11,8 +11,8 @@ struct unit {
     bool converts;               /* other numbers than the source's, or in another format */
     bool by_method;              /* converts, and the method makes that format (else: to the nearest) */
     int layer;                   /* -1: of no layer */
-    struct side_tensor side[SIDE_MAX];
-    int sides;
+    struct companion_tensor companion[COMPANION_COUNT];
+    int companions;
 };
 
 struct quantization {
@@ -30,8 +30,8 @@ struct quantization {
 
 /* What becomes of each tensor, from headers alone; q->units owned. Errors: see quantize_file. */
 enum err_code units_plan(struct quantization *q, struct err *why);
-/* Its side tensors' names and sizes. */
-void unit_declare_sides(const struct quantization *q, struct unit *u);
+/* Its companion tensors' names and sizes. */
+void unit_list_companions(const struct quantization *q, struct unit *u);
 
 /* q->calibration, where the method has use for one. ERR_USAGE: it cannot be used for this. */
 enum err_code quantize_calibrate(struct quantization *q, struct err *why);
@@ -54,10 +54,10 @@ enum err_code unit_load(struct quantization *q, const struct unit *u, float *x, 
 /* Encode x [rows][cols], whatever makes it: the method or the nearest number, into the job's out. */
 enum err_code unit_encode(struct quantization *q, const struct unit *u, struct tensor_job *job,
                           struct err *why);
-/* Memory for its side tensors' data, in job->side. sides_free gives it back. */
-enum err_code sides_alloc(struct tensor_job *job, struct err *why);
-void sides_free(struct tensor_job *job);
-/* A finished job's bytes and side tensors into the file. */
+/* Memory for its companion tensors' data, in job->companion. companions_free gives it back. */
+enum err_code companions_alloc(struct tensor_job *job, struct err *why);
+void companions_free(struct tensor_job *job);
+/* A finished job's bytes and companion tensors into the file. */
 enum err_code unit_put(struct quantization *q, const struct unit *u, const struct tensor_job *job,
                        struct err *why);
 bool unit_finished(const struct quantization *q, const struct unit *u);

@@ -42,7 +42,7 @@ static enum err_code load_matrix(struct layer_work *w, struct unit *u, enum slot
     m->job.out = malloc((size_t)(m->job.rows * format_row_bytes(u->format, m->job.cols)));
     if (!m->job.x || !m->job.out)
         return err_set(why, ERR_NOMEM, "out of memory for layer %d while quantizing", w->job.layer);
-    enum err_code rc = sides_alloc(&m->job, why);
+    enum err_code rc = companions_alloc(&m->job, why);
     return rc ? rc : unit_load(w->q, u, m->job.x, why);
 }
 
@@ -115,7 +115,7 @@ static enum err_code put_layer(struct layer_work *w, struct err *why)
 static void free_layer(struct layer_work *w)
 {
     for (int i = 0; i < w->job.matrix_count; i++) {
-        sides_free(&w->matrices[i].job);
+        companions_free(&w->matrices[i].job);
         free(w->matrices[i].job.x);
         free(w->matrices[i].job.out);
     }

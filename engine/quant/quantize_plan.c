@@ -43,9 +43,9 @@ static void plan_tensor(struct quantize_plan *p, struct quantization *q, struct 
                                .nmse = NAN };
     t->quantized = is_quantized(t);
     p->file_bytes += aligned(t->bytes) + ENTRY_BYTES;
-    unit_declare_sides(q, u);
-    for (int i = 0; i < u->sides; i++) {
-        const int64_t bytes = format_row_bytes(side_format(u->side[i].what), u->side[i].size);
+    unit_list_companions(q, u);
+    for (int i = 0; i < u->companions; i++) {
+        const int64_t bytes = format_row_bytes(companion_format(u->companion[i].what), u->companion[i].size);
         t->bytes += bytes;
         p->file_bytes += aligned(bytes) + ENTRY_BYTES;
     }

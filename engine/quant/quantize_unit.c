@@ -24,16 +24,16 @@ struct tensor_job unit_job(const struct quantization *q, const struct unit *u)
                               .rows = unit_rows(u),
                               .cols = u->source->shape[0],
                               .input = calibration_find(q->calibration, u->source->name),
-                              .sides = u->sides,
+                              .companions = u->companions,
                               .pool = q->pool };
-    for (int i = 0; i < u->sides; i++) job.side[i] = u->side[i];
+    for (int i = 0; i < u->companions; i++) job.companion[i] = u->companion[i];
     return job;
 }
 
-struct side_tensor *job_side(struct tensor_job *job, enum side_what what)
+struct companion_tensor *job_companion(struct tensor_job *job, enum companion_kind what)
 {
-    for (int i = 0; i < job->sides; i++)
-        if (job->side[i].what == what) return &job->side[i];
+    for (int i = 0; i < job->companions; i++)
+        if (job->companion[i].what == what) return &job->companion[i];
     return NULL;
 }
 
@@ -67,8 +67,9 @@ bool unit_finished(const struct quantization *q, const struct unit *u)
 {
     char name[160];
     bool all = gguf_writer_finished(q->writer, u->source->name);
-    for (int i = 0; i < u->sides && all; i++)
-        all = gguf_writer_finished(q->writer, side_name(u->source->name, u->side[i].what, name, sizeof name));
+    for (int i = 0; i < u->companions && all; i++)
+        all = gguf_writer_finished(q->writer,
+                                   companion_name(u->source->name, u->companion[i].what, name, sizeof name));
     return all;
 }
 
@@ -136,19 +137,19 @@ enum err_code unit_load(struct quantization *q, const struct unit *u, float *x, 
 
 /* ---------------------------------------------------------------- encoding */
 
-enum err_code sides_alloc(struct tensor_job *job, struct err *why)
+enum err_code companions_alloc(struct tensor_job *job, struct err *why)
 {
-    for (int i = 0; i < job->sides; i++) {
-        struct side_tensor *s = &job->side[i];
-        s->data = calloc((size_t)s->size, (size_t)format_row_bytes(side_format(s->what), 1));
+    for (int i = 0; i < job->companions; i++) {
+        struct companion_tensor *s = &job->companion[i];
+        s->data = calloc((size_t)s->size, (size_t)format_row_bytes(companion_format(s->what), 1));
         if (!s->data) return err_set(why, ERR_NOMEM, "out of memory while quantizing '%s'", job->name);
     }
     return ERR_OK;
 }
 
-void sides_free(struct tensor_job *job)
+void companions_free(struct tensor_job *job)
 {
-    for (int i = 0; i < job->sides; i++) free(job->side[i].data);
+    for (int i = 0; i < job->companions; i++) free(job->companion[i].data);
 }
 
 enum err_code unit_encode(struct quantization *q, const struct unit *u, struct tensor_job *job,
@@ -168,11 +169,12 @@ enum err_code unit_put(struct quantization *q, const struct unit *u, const struc
     enum err_code rc = gguf_writer_select(q->writer, job->name, why);
     if (!rc)
         rc = gguf_writer_write(q->writer, job->out, job->rows * format_row_bytes(u->format, job->cols), why);
-    for (int i = 0; i < job->sides && !rc; i++) {
-        const struct side_tensor *s = &job->side[i];
-        rc = gguf_writer_select(q->writer, side_name(job->name, s->what, name, sizeof name), why);
+    for (int i = 0; i < job->companions && !rc; i++) {
+        const struct companion_tensor *s = &job->companion[i];
+        rc = gguf_writer_select(q->writer, companion_name(job->name, s->what, name, sizeof name), why);
         if (!rc)
-            rc = gguf_writer_write(q->writer, s->data, format_row_bytes(side_format(s->what), s->size), why);
+            rc = gguf_writer_write(q->writer, s->data, format_row_bytes(companion_format(s->what), s->size),
+                                   why);
     }
     return rc;
 }
@@ -186,13 +188,13 @@ static enum err_code write_whole(struct quantization *q, struct unit *u, struct 
     job.x = malloc((size_t)(job.rows * job.cols) * sizeof(float));
     job.out = malloc((size_t)(job.rows * format_row_bytes(u->format, job.cols)));
     enum err_code rc = job.x && job.out
-                           ? sides_alloc(&job, why)
+                           ? companions_alloc(&job, why)
                            : err_set(why, ERR_NOMEM, "out of memory while quantizing '%s'", job.name);
     if (!rc) rc = unit_load(q, u, job.x, why);
     if (!rc) rc = unit_encode(q, u, &job, why);
     if (!rc) rc = unit_put(q, u, &job, why);
     if (!rc) rc = quantize_report(q, u->source->bytes, why);
-    sides_free(&job);
+    companions_free(&job);
     free(job.x);
     free(job.out);
     return rc;

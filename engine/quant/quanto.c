@@ -295,9 +295,9 @@ static void put_input(struct tensor_job *job)
     static_input_put(job, (struct affine){ scale, bytes ? 128 : 0 }, 255);
 }
 
-static int quanto_sides(const struct tensor_job *job, struct side_tensor *out)
+static int quanto_companions(const struct tensor_job *job, struct companion_tensor *out)
 {
-    return params_is(&job->params, "activations", "none") ? 0 : static_input_side(out);
+    return params_is(&job->params, "activations", "none") ? 0 : static_input_companion(out);
 }
 
 static enum err_code quanto_tensor(struct tensor_job *job, struct err *why)
@@ -327,6 +327,6 @@ const struct method METHOD_QUANTO = {
     .tensor_format = quanto_tensor_format,
     .act = quanto_act,
     .needs = quanto_needs,
-    .sides = quanto_sides,
+    .companions = quanto_companions,
     .tensor = quanto_tensor,
 };

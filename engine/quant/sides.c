@@ -6,32 +6,32 @@
 static const struct {
     const char *what;
     enum format_id format;
-} SIDES[SIDE_MAX] = {
-    [SIDE_ORDER] = { "order", FORMAT_F32 },
-    [SIDE_DIVIDE] = { "divide", FORMAT_F32 },
-    [SIDE_INPUT] = { "input", FORMAT_F32 },
-    [SIDE_OUTLIERS] = { "outliers", FORMAT_F32 },
-    [SIDE_OUTLIER_WEIGHTS] = { "outlier_weights", FORMAT_F16 },
+} SIDES[COMPANION_COUNT] = {
+    [COMPANION_ORDER] = { "order", FORMAT_F32 },
+    [COMPANION_DIVISORS] = { "divide", FORMAT_F32 },
+    [COMPANION_INPUT_SCALE] = { "input", FORMAT_F32 },
+    [COMPANION_OUTLIERS] = { "outliers", FORMAT_F32 },
+    [COMPANION_OUTLIER_WEIGHTS] = { "outlier_weights", FORMAT_F16 },
 };
 
-const char *side_name(const char *matrix, enum side_what what, char *buf, size_t size)
+const char *companion_name(const char *matrix, enum companion_kind what, char *buf, size_t size)
 {
     snprintf(buf, size, "%s.%s", matrix, SIDES[what].what);
     return buf;
 }
 
-const struct format *side_format(enum side_what what)
+const struct format *companion_format(enum companion_kind what)
 {
     return &FORMATS[SIDES[what].format];
 }
 
-const struct gguf_tensor *side_find(const struct gguf *g, const char *matrix, enum side_what what)
+const struct gguf_tensor *companion_find(const struct gguf *g, const char *matrix, enum companion_kind what)
 {
     char name[160];
-    return gguf_tensor_find(g, side_name(matrix, what, name, sizeof name));
+    return gguf_tensor_find(g, companion_name(matrix, what, name, sizeof name));
 }
 
-bool side_is(const char *name)
+bool companion_is(const char *name)
 {
     char tail[64];
     for (size_t i = 0; i < COUNT_OF(SIDES); i++) {

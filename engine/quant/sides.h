@@ -6,23 +6,23 @@
 
 #include "engine/gguf.h"
 
-enum side_what {
-    SIDE_ORDER,           /* f32 [cols]: stored input i is input order[i] of x */
-    SIDE_DIVIDE,          /* f32 [cols]: inputs are divided by it */
-    SIDE_INPUT,           /* f32 [3]: scale, zero and largest code of static activations */
-    SIDE_OUTLIERS,        /* f32 [n]: columns kept aside, ascending */
-    SIDE_OUTLIER_WEIGHTS, /* f16 [n][rows]: their weights, column by column */
-    SIDE_MAX
+enum companion_kind {
+    COMPANION_ORDER,           /* f32 [cols]: stored input i is input order[i] of x */
+    COMPANION_DIVISORS,        /* f32 [cols]: inputs are divided by it */
+    COMPANION_INPUT_SCALE,     /* f32 [3]: scale, zero and largest code of static activations */
+    COMPANION_OUTLIERS,        /* f32 [n]: columns kept aside, ascending */
+    COMPANION_OUTLIER_WEIGHTS, /* f16 [n][rows]: their weights, column by column */
+    COMPANION_COUNT
 };
 
 /* "blk.0.attn_q.weight.order" into buf; returns buf. */
-const char *side_name(const char *matrix, enum side_what what, char *buf, size_t size);
-const struct format *side_format(enum side_what what);
+const char *companion_name(const char *matrix, enum companion_kind what, char *buf, size_t size);
+const struct format *companion_format(enum companion_kind what);
 
-/* The side tensor of a matrix, NULL when it has none. */
-const struct gguf_tensor *side_find(const struct gguf *g, const char *matrix, enum side_what what);
+/* The companion tensor of a matrix, NULL when it has none. */
+const struct gguf_tensor *companion_find(const struct gguf *g, const char *matrix, enum companion_kind what);
 
-/* Is this the name of some matrix's side tensor? */
-bool side_is(const char *name);
+/* Is this the name of some matrix's companion tensor? */
+bool companion_is(const char *name);
 
 #endif

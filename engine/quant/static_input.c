@@ -3,9 +3,9 @@
 
 #include <assert.h>
 
-int static_input_side(struct side_tensor *out)
+int static_input_companion(struct companion_tensor *out)
 {
-    *out = (struct side_tensor){ .what = SIDE_INPUT, .size = 3 };
+    *out = (struct companion_tensor){ .what = COMPANION_INPUT_SCALE, .size = 3 };
     return 1;
 }
 
@@ -25,8 +25,8 @@ enum err_code static_input_known(const struct tensor_job *job, struct err *why)
 
 void static_input_put(struct tensor_job *job, struct affine a, int most)
 {
-    const struct side_tensor *side = job_side(job, SIDE_INPUT);
-    assert(side);
-    float *values = side->data;
+    const struct companion_tensor *companion = job_companion(job, COMPANION_INPUT_SCALE);
+    assert(companion);
+    float *values = companion->data;
     values[0] = a.scale, values[1] = (float)a.zero, values[2] = (float)most;
 }

@@ -82,8 +82,8 @@ enum err_code trainer_step(struct trainer *t, struct train_rows *r, struct train
     const int64_t rows = (int64_t)o->batch * o->accumulate, ctx = o->shape.ctx;
     enum err_code rc = ERR_OK;
     for (int64_t i = 0; !rc && i < rows; i++)
-        rc = lessons_row(&t->lessons, (uint64_t)(t->step * rows + i), r->tokens + i * ctx,
-                         r->targets + i * ctx, why);
+        rc = story_rows_train(&t->source, (uint64_t)(t->step * rows + i), r->tokens + i * ctx,
+                              r->targets + i * ctx, why);
     if (rc) return rc;
     const int64_t targets = counted(r->targets, rows * ctx);
     double sum = 0;
@@ -126,13 +126,13 @@ static enum err_code examine(struct trainer *t, struct train_report *out, struct
 {
     const int batch = t->o->batch, ctx = t->o->shape.ctx;
     struct train_rows r = { 0 };
-    struct exam_row e = { 0 };
+    struct held_out_row e = { 0 };
     double sum = 0, floor_nats = 0;
     int64_t targets = 0;
     enum err_code rc = train_rows_open(&r, batch, ctx, why);
     while (!rc && e.number < (uint64_t)t->o->exam_stories) {
         for (int i = 0; !rc && i < batch; i++) {
-            rc = lessons_exam(&t->lessons, &e, r.tokens + i * ctx, r.targets + i * ctx, why);
+            rc = story_rows_held_out(&t->source, &e, r.tokens + i * ctx, r.targets + i * ctx, why);
             targets += e.counted;
             floor_nats += e.floor_nats;
         }
@@ -292,7 +292,7 @@ enum err_code trainer_open(struct trainer *t, const char *path, const struct tra
     if (rc) return rc;
     struct tokenizer_info info;
     tokenizer_describe(t->tokenizer, &info);
-    t->lessons = (struct lessons){ t->corpus, t->tokenizer, o->seed, o->shape.ctx, info.bos, info.eos };
+    t->source = (struct story_rows){ t->corpus, t->tokenizer, o->seed, o->shape.ctx, info.bos, info.eos };
     if (info.n_vocab == o->shape.vocab) return ERR_OK;
     return err_set(why, ERR_FORMAT, "'%s': want %" PRId64 " tokens, it has %" PRId32, t->state_path,
                    o->shape.vocab, info.n_vocab);

@@ -3,7 +3,7 @@
 #define QDYNO_ENGINE_TRAIN_TRAINER_H
 
 #include "engine/engine.h"
-#include "engine/train/lessons.h"
+#include "engine/train/story_rows.h"
 #include "engine/train/train.h"
 
 struct trainer {
@@ -13,7 +13,7 @@ struct trainer {
     struct corpus *corpus;
     struct gguf *gguf; /* the state file as it was opened: vocabulary */
     struct tokenizer *tokenizer;
-    struct lessons lessons;
+    struct story_rows source;
     struct network *network;
     struct muon *muon; /* NULL: AdamW alone */
     float *m, *v;

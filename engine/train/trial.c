@@ -120,7 +120,7 @@ static enum err_code begin(struct trial *t, uint64_t seed, struct err *why)
     struct trainer *x = &t->trainer;
     trial_rest(t);
     t->o.seed = seed;
-    x->lessons.seed = seed;
+    x->source.seed = seed;
     x->step = x->updates = x->skipped = 0;
     x->scale = loss_scale_begin(t->o.amp);
     enum err_code rc = trainer_open_network(x, why);

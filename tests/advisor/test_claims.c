@@ -53,7 +53,9 @@ static struct experiment_state *state_of(int arms)
         q->figures.reference.ppl = 5;
         q->figures.kld_p99 = NAN;
         q->figures.kld_max = 0.5;
-        q->figures.greedy = (struct greedy){ .prompts = 16, .diverged = 3, .limit = 64, .median = NAN };
+        q->figures.greedy = (struct greedy_divergence){
+            .prompts = 16, .diverged = 3, .limit = 64, .median = NAN
+        };
     }
     return s;
 }

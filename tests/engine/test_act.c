@@ -1,5 +1,5 @@
 /* Proves: what a file says about activations is read back as it was written, per matrix and per format, and a
- * file whose side tensors cannot be right is refused by name instead of being run. */
+ * file whose companion tensors cannot be right is refused by name instead of being run. */
 #include "engine/quant/act.h"
 
 #include <stdlib.h>
@@ -13,9 +13,9 @@ enum { ROWS = 3, COLS = 32 };
 
 static const char MATRIX[] = "blk.0.attn_q.weight";
 
-/* One side tensor of the file under test. */
+/* One companion tensor of the file under test. */
 struct side {
-    enum side_what what;
+    enum companion_kind what;
     int64_t n;
     float value[COLS];
     bool as_f16; /* in the wrong type */
@@ -36,8 +36,9 @@ static struct gguf *make_file(const struct act_scheme *act, const struct side *s
     gguf_writer_add_tensor(w, MATRIX, &FORMATS[FORMAT_INT8], 2, shape);
     gguf_writer_add_tensor(w, "blk.0.attn_k.weight", &FORMATS[FORMAT_F16], 2, shape);
     for (int i = 0; i < count; i++) {
-        const struct format *f = sides[i].as_f16 ? &FORMATS[FORMAT_F16] : side_format(sides[i].what);
-        gguf_writer_add_tensor(w, side_name(MATRIX, sides[i].what, name, sizeof name), f, 1, &sides[i].n);
+        const struct format *f = sides[i].as_f16 ? &FORMATS[FORMAT_F16] : companion_format(sides[i].what);
+        gguf_writer_add_tensor(w, companion_name(MATRIX, sides[i].what, name, sizeof name), f, 1,
+                               &sides[i].n);
     }
     const float zeros[ROWS * COLS] = { 0 };
     unsigned char bytes[4 * ROWS * COLS];
@@ -46,7 +47,7 @@ static struct gguf *make_file(const struct act_scheme *act, const struct side *s
     format_encode_rows(&FORMATS[FORMAT_F16], zeros, bytes, ROWS, COLS);
     CHECK_OK(gguf_writer_write(w, bytes, ROWS * format_row_bytes(&FORMATS[FORMAT_F16], COLS), &why));
     for (int i = 0; i < count; i++) {
-        const struct format *f = sides[i].as_f16 ? &FORMATS[FORMAT_F16] : side_format(sides[i].what);
+        const struct format *f = sides[i].as_f16 ? &FORMATS[FORMAT_F16] : companion_format(sides[i].what);
         f->encode(sides[i].value, bytes, sides[i].n);
         CHECK_OK(gguf_writer_write(w, bytes, format_row_bytes(f, sides[i].n), &why));
     }
@@ -80,7 +81,7 @@ static void test_kinds(void **state)
 {
     (void)state;
     for (int k = INPUT_FREE + 1; k < INPUT_KIND_COUNT; k++) {
-        const struct side scale = { SIDE_INPUT, 3, { 0.125f, 117, 127 }, false };
+        const struct side scale = { COMPANION_INPUT_SCALE, 3, { 0.125f, 117, 127 }, false };
         const struct act_scheme act = { (enum input_kind)k, 6.5f, 1200 };
         struct gguf *g = make_file(&act, &scale, 1);
         struct input_scheme *s = read_of(g, MATRIX);
@@ -95,7 +96,8 @@ static void test_kinds(void **state)
 static void test_sides(void **state)
 {
     (void)state;
-    struct side sides[] = { { .what = SIDE_ORDER, .n = COLS }, { .what = SIDE_DIVIDE, .n = COLS } };
+    struct side sides[] = { { .what = COMPANION_ORDER, .n = COLS },
+                            { .what = COMPANION_DIVISORS, .n = COLS } };
     for (int i = 0; i < COLS; i++) {
         sides[0].value[i] = (float)((i * 5 + 3) % COLS);
         sides[1].value[i] = 0.5f + (float)i;
@@ -109,8 +111,8 @@ static void test_sides(void **state)
     gguf_close(g);
 
     const struct act_scheme act = { INPUT_INT8_OUTLIERS, 6, 0 };
-    const struct side kept[] = { { SIDE_OUTLIERS, 2, { 4, 30 }, false },
-                                 { SIDE_OUTLIER_WEIGHTS, 2 * ROWS, { 1, 2, 3, 4, 5, 6 }, false } };
+    const struct side kept[] = { { COMPANION_OUTLIERS, 2, { 4, 30 }, false },
+                                 { COMPANION_OUTLIER_WEIGHTS, 2 * ROWS, { 1, 2, 3, 4, 5, 6 }, false } };
     g = make_file(&act, kept, 2);
     s = read_of(g, MATRIX);
     CHECK(s && s->outlier_count == 2 && s->outliers[0] == 4 && s->outliers[1] == 30);
@@ -127,21 +129,21 @@ static void test_refused(void **state)
         struct side side;
         const char *says;
     } CASES[] = {
-        { INPUT_FREE, { SIDE_ORDER, COLS - 1, { 0 }, false }, "want 32 values" },
-        { INPUT_FREE, { SIDE_ORDER, COLS, { 0 }, true }, "want 32 values of f32" },
-        { INPUT_FREE, { SIDE_ORDER, COLS, { 0 }, false }, "list of inputs holds 0" }, /* all the same */
-        { INPUT_FREE, { SIDE_ORDER, COLS, { 32 }, false }, "holds 32" },
-        { INPUT_FREE, { SIDE_ORDER, COLS, { 0.5f }, false }, "holds 0.5" },
-        { INPUT_FREE, { SIDE_ORDER, COLS, { -1 }, false }, "holds -1" },
-        { INPUT_FREE, { SIDE_DIVIDE, COLS, { 0 }, false }, "divided by 0" },
-        { INPUT_FREE, { SIDE_DIVIDE, COLS, { __builtin_inff() }, false }, "not a finite" },
-        { INPUT_INT8_STATIC, { SIDE_DIVIDE, 1, { 1 }, false }, "want 32 values" },
-        { INPUT_INT8_STATIC, { SIDE_INPUT, 3, { 0, 5, 255 }, false }, "cannot be" },
-        { INPUT_INT8_STATIC, { SIDE_INPUT, 3, { 1, 128, 127 }, false }, "cannot be" },
-        { INPUT_INT8_STATIC, { SIDE_INPUT, 3, { 1, 5, 256 }, false }, "cannot be" },
-        { INPUT_INT8_STATIC, { SIDE_INPUT, 1, { 1 }, false }, "want 3 values" },
-        { INPUT_INT8_STATIC, { SIDE_OUTLIERS, 1, { 1 }, false }, "without their scale" },
-        { INPUT_INT8_OUTLIERS, { SIDE_OUTLIERS, 1, { 1 }, false }, "without their weights" },
+        { INPUT_FREE, { COMPANION_ORDER, COLS - 1, { 0 }, false }, "want 32 values" },
+        { INPUT_FREE, { COMPANION_ORDER, COLS, { 0 }, true }, "want 32 values of f32" },
+        { INPUT_FREE, { COMPANION_ORDER, COLS, { 0 }, false }, "list of inputs holds 0" }, /* all the same */
+        { INPUT_FREE, { COMPANION_ORDER, COLS, { 32 }, false }, "holds 32" },
+        { INPUT_FREE, { COMPANION_ORDER, COLS, { 0.5f }, false }, "holds 0.5" },
+        { INPUT_FREE, { COMPANION_ORDER, COLS, { -1 }, false }, "holds -1" },
+        { INPUT_FREE, { COMPANION_DIVISORS, COLS, { 0 }, false }, "divided by 0" },
+        { INPUT_FREE, { COMPANION_DIVISORS, COLS, { __builtin_inff() }, false }, "not a finite" },
+        { INPUT_INT8_STATIC, { COMPANION_DIVISORS, 1, { 1 }, false }, "want 32 values" },
+        { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 3, { 0, 5, 255 }, false }, "cannot be" },
+        { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 3, { 1, 128, 127 }, false }, "cannot be" },
+        { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 3, { 1, 5, 256 }, false }, "cannot be" },
+        { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 1, { 1 }, false }, "want 3 values" },
+        { INPUT_INT8_STATIC, { COMPANION_OUTLIERS, 1, { 1 }, false }, "without their scale" },
+        { INPUT_INT8_OUTLIERS, { COMPANION_OUTLIERS, 1, { 1 }, false }, "without their weights" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct err why = { 0 };

@@ -246,7 +246,7 @@ static void check_collected(const char *arch)
     char model[256];
     snprintf(model, sizeof model, "%s", synth(arch, 3));
     struct calibration *c = collect(model, 2, 0, 0);
-    struct calibration_about about;
+    struct calibration_summary about;
     calibration_describe(c, &about);
     assert_int_equal(about.tokens, 32);
     assert_in_range(about.sequences, 10, 1000);
@@ -301,7 +301,7 @@ static void test_independent(void **state)
         if (i) CHECK(same_bytes(first, place("other.gguf")));
     }
     struct calibration *all = collect(model, 1, 0, 0), *few = collect(model, 1, 0, 100);
-    struct calibration_about about;
+    struct calibration_summary about;
     calibration_describe(few, &about);
     assert_int_equal(about.sequences, 3);
     int32_t a[4 * 24], b[4 * 24];

@@ -33,7 +33,7 @@ static void test_round_trip(void **state)
     (void)state;
     struct err why = { 0 };
     struct calibration *c = collect(synth("qwen2", 3), 1, 0, 0), *d;
-    struct calibration_about a, b;
+    struct calibration_summary a, b;
     CHECK_OK(calibration_save(c, place("c.gguf"), &why));
     CHECK_OK(calibration_load(&d, place("c.gguf"), &why));
     calibration_describe(c, &a);
@@ -69,7 +69,7 @@ static void test_imatrix(void **state)
     snprintf(model, sizeof model, "%s", synth("llama", 3));
     CHECK_OK(gguf_open(&g, model, &why));
     struct calibration *c = collect(model, 1, 0, 0), *d;
-    struct calibration_about a, b;
+    struct calibration_summary a, b;
     calibration_describe(c, &a);
     CHECK_OK(calibration_save(c, place("c.gguf"), &why));
     for (size_t f = 0; f < 2; f++) {
@@ -175,7 +175,7 @@ static void test_damaged(void **state)
             write_bytes(place("flip"), bytes, n);
             bytes[at] = old;
             if (calibration_load(&d, place("flip"), &why)) continue;
-            struct calibration_about about;
+            struct calibration_summary about;
             calibration_describe(d, &about);
             assert_in_range(about.inputs, 1, 100);
             CHECK(calibration_find(d, calibration_at(d, 0)->tensors[0]) == calibration_at(d, 0));

@@ -244,7 +244,7 @@ static void method_rows(void **state)
         struct config c;
         struct err why = { 0 };
         const enum err_code rc = config_parse(&c, m->name, &why);
-        CHECK(m->format || m->usual || m->tensor_format ? rc == ERR_OK : rc == ERR_USAGE);
+        CHECK(m->format || m->default_format || m->tensor_format ? rc == ERR_OK : rc == ERR_USAGE);
     }
 }
 

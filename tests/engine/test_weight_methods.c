@@ -1,7 +1,7 @@
 /* Proves: every method that looks at one matrix at a time makes what its description says. Its row of METHODS
  * is complete; its error on normally distributed weights is what is published for it; bytes do not depend on
  * threads; hard matrices stay finite; what makes no sense is refused with a reason; and what methods learn
- * from a calibration (ranges, outlier columns) arrives in the side tensors. */
+ * from a calibration (ranges, outlier columns) arrives in the companion tensors. */
 #include <stdlib.h>
 
 #include "engine/quant/calibration.h"
@@ -58,8 +58,8 @@ static void rows_are_complete(void **state)
         const struct params defaults = { .method = m, .given = "" };
         struct err why = { 0 };
         CHECK_OK(params_check_all(&defaults, &why));
-        if (m->format || m->usual) CHECK(method_makes(m, format_find(method_format(&defaults))));
-        CHECK(!m->format || !m->usual); /* one of them would never be asked */
+        if (m->format || m->default_format) CHECK(method_makes(m, format_find(method_format(&defaults))));
+        CHECK(!m->format || !m->default_format); /* one of them would never be asked */
     }
 }
 
@@ -89,7 +89,7 @@ struct made {
 
 static void free_made(struct made *m)
 {
-    for (int i = 0; i < m->job.sides; i++) free(m->job.side[i].data);
+    for (int i = 0; i < m->job.companions; i++) free(m->job.companion[i].data);
     free(m->bytes);
     free(m->back);
 }
@@ -116,10 +116,11 @@ static enum err_code make(struct made *m, const char *line, float *x, int64_t ro
                                   .out = m->bytes };
     assert_int_equal(threadpool_open(&m->job.pool, &o, why), ERR_OK);
     const struct method *method = m->job.params.method;
-    if (method->sides) m->job.sides = method->sides(&m->job, m->job.side);
-    for (int i = 0; i < m->job.sides; i++)
-        m->job.side[i].data = calloc((size_t)m->job.side[i].size + 1,
-                                     (size_t)format_row_bytes(side_format(m->job.side[i].what), 1));
+    if (method->companions) m->job.companions = method->companions(&m->job, m->job.companion);
+    for (int i = 0; i < m->job.companions; i++)
+        m->job.companion[i].data = calloc(
+            (size_t)m->job.companion[i].size + 1,
+            (size_t)format_row_bytes(companion_format(m->job.companion[i].what), 1));
     if (method->tensor)
         rc = method->tensor(&m->job, why);
     else
@@ -367,7 +368,7 @@ static void refusals(void **state)
 
 static const float *input_of(struct made *m)
 {
-    const struct side_tensor *side = job_side(&m->job, SIDE_INPUT);
+    const struct companion_tensor *side = job_companion(&m->job, COMPANION_INPUT_SCALE);
     assert_non_null(side);
     return side->data;
 }
@@ -439,8 +440,8 @@ static void kept_columns(void **state)
     struct err why = { 0 };
     struct made m;
     CHECK_OK(make(&m, "llm_int8,has_fp16_weight=true", x, ROWS, COLS, 3, &in, &why));
-    const struct side_tensor *columns = job_side(&m.job, SIDE_OUTLIERS),
-                             *weights = job_side(&m.job, SIDE_OUTLIER_WEIGHTS);
+    const struct companion_tensor *columns = job_companion(&m.job, COMPANION_OUTLIERS),
+                                  *weights = job_companion(&m.job, COMPANION_OUTLIER_WEIGHTS);
     CHECK(columns && weights && columns->size == 2 && weights->size == 2 * ROWS);
     CHECK(((float *)columns->data)[0] == 7 && ((float *)columns->data)[1] == 511);
     for (int r = 0; r < ROWS; r++) {
@@ -450,12 +451,12 @@ static void kept_columns(void **state)
     free_made(&m);
     largest[7] = largest[511] = 0; /* no outlier: nothing is kept */
     CHECK_OK(make(&m, "llm_int8,has_fp16_weight=true", x, ROWS, COLS, 1, &in, &why));
-    CHECK(m.job.sides == 0);
+    CHECK(m.job.companions == 0);
     free_made(&m);
     assert_int_equal(make(&m, "llm_int8,has_fp16_weight=true", x, ROWS, COLS, 1, NULL, &why), ERR_USAGE);
     free_made(&m);
     CHECK_OK(make(&m, "llm_int8", x, ROWS, COLS, 1, NULL, &why)); /* and without, none is needed */
-    CHECK(m.job.sides == 0);
+    CHECK(m.job.companions == 0);
     free_made(&m);
 }
 

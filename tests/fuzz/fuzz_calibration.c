@@ -33,7 +33,7 @@ static void check_input(const struct calibration *c, const struct calibration_in
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct calibration *c;
-    struct calibration_about about;
+    struct calibration_summary about;
     struct err why = { 0 };
     if (calibration_load_memory(&c, data, size, &why)) {
         if (c || !why.message[0]) abort();

@@ -104,7 +104,7 @@ static void note_quality(struct table *t, const struct experiment_state *s, int 
 {
     const struct quality *q = &s->comparison[arm].quality;
     const struct divergence *d = &q->figures;
-    const struct greedy *g = &d->greedy;
+    const struct greedy_divergence *g = &d->greedy;
     if (!q->known) return;
     table_note(
         t,

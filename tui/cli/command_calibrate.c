@@ -63,7 +63,7 @@ static const struct column SHOW_COLUMNS[] = {
 
 static void put_about(json_t *to, const struct calibration *c)
 {
-    struct calibration_about about;
+    struct calibration_summary about;
     calibration_describe(c, &about);
     json_put_str(to, "model", about.model_name[0] ? about.model_name : NULL);
     json_put_str(to, "model_sha256", about.model[0] ? about.model : NULL);
@@ -102,7 +102,7 @@ static enum err_code show(const struct cli_global *g, const struct cli_args *a, 
                           struct err *why)
 {
     struct calibration *c;
-    struct calibration_about about;
+    struct calibration_summary about;
     struct table t;
     const char *imatrix = args_text(a, "--imatrix", NULL);
     enum err_code rc = calibration_load(&c, path, why);
@@ -148,7 +148,7 @@ static int report(const struct cli_global *g, const struct cli_args *a, const st
                   double seconds, bool random_weights)
 {
     const char *out = args_text(a, "--out", NULL);
-    struct calibration_about about;
+    struct calibration_summary about;
     struct table t;
     struct stat st;
     calibration_describe(c, &about);

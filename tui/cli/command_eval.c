@@ -81,7 +81,7 @@ struct eval {
         char line[2048], *path;
         bool told; /* its own figures are in the table's extra */
     } ref;
-    struct eval_recall recall; /* what ref says of the text */
+    struct logit_cache logit_cache; /* what ref says of the text */
     bool random;
     struct err first;
 };
@@ -121,7 +121,7 @@ struct evaluation {
 /* Figures of a row, flat as columns are; of what is nested only the list of depths. */
 static void put_quality(json_t *row, const struct quality *q)
 {
-    const struct greedy *g = &q->figures.greedy;
+    const struct greedy_divergence *g = &q->figures.greedy;
     json_t *all = quality_to_json(q);
     for (void *at = json_object_iter(all); at; at = json_object_iter_next(all, at)) {
         const char *key = json_object_iter_key(at);
@@ -139,7 +139,7 @@ static void put_quality(json_t *row, const struct quality *q)
 static void note_quality(struct eval *e, const struct quality *q)
 {
     const struct divergence *d = &q->figures;
-    const struct greedy *g = &d->greedy;
+    const struct greedy_divergence *g = &d->greedy;
     struct str line = { 0 };
     for (int i = 0; i < DEPTHS; i++)
         if (d->depth[i].to > d->depth[i].from)
@@ -228,7 +228,7 @@ static enum err_code measure(struct eval *e, struct model *m, struct evaluation 
                                     .arg = e,
                                     .greedy_prompts = GREEDY_PROMPTS,
                                     .greedy_tokens = GREEDY_TOKENS,
-                                    .recall = e->n_configs > 1 ? &e->recall : NULL };
+                                    .logit_cache = e->n_configs > 1 ? &e->logit_cache : NULL };
     struct divergence d;
     if (!e->ref.model)
         return eval_perplexity(&r->ppl, m, q.text, q.n, q.ctx, q.max_chunks, q.progress, q.arg, why);
@@ -335,7 +335,7 @@ int command_eval(const struct cli_global *g, const struct cli_args *a)
     int status = finish(e, rc, &why);
     recorder_close(&e->recorder);
     table_done(&e->table);
-    eval_recall_done(&e->recall);
+    logit_cache_done(&e->logit_cache);
     model_close(e->ref.model);
     free(e->ref.path);
     free(bundled);

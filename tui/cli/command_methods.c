@@ -253,7 +253,7 @@ struct measuring {
     size_t text_bytes;
     const char *text_name;
     struct model *reference;
-    struct eval_recall recall;
+    struct logit_cache logit_cache;
     bool random, rescaled;
     struct err first;
 };
@@ -292,7 +292,7 @@ static enum err_code evaluate(struct measuring *m, const struct config *c, json_
                                     .max_chunks = args_int(m->a, "--chunks", 0),
                                     .progress = on_chunk,
                                     .arg = m,
-                                    .recall = m->n_configs > 1 ? &m->recall : NULL };
+                                    .logit_cache = m->n_configs > 1 ? &m->logit_cache : NULL };
     enum err_code rc = shapes_model_open(&candidate, &o, why);
     if (!rc) rc = eval_divergence(&d, m->reference, candidate, &q, why);
     model_close(candidate);
@@ -515,7 +515,7 @@ static int measure_methods(const struct cli_global *g, const struct cli_args *a,
     if (m->random) table_note(&m->table, "%s", RANDOM_WEIGHTS);
     if (m->ok || (rc == ERR_CANCELLED && m->config_i)) cli_print(g, a, &m->table, EXIT_DONE);
     int status = rc ? cli_fail(a, &why) : m->ok ? EXIT_DONE : cli_fail(a, &m->first);
-    eval_recall_done(&m->recall);
+    logit_cache_done(&m->logit_cache);
     model_close(m->reference);
     table_done(&m->table);
     gguf_close(m->source);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
-#include "engine/train/lessons.h"
+#include "engine/train/story_rows.h"
 #include "engine/train/train.h"
 #include "engine/train/trainer.h"
 #include "tests/check.h"
@@ -196,7 +196,7 @@ static void engine_runs_it(void **state)
 }
 
 /* Where a row's documents begin, its targets are not counted; what is counted follows its token. */
-static void check_row(const struct lessons *l, const int32_t *tokens, const int32_t *targets)
+static void check_row(const struct story_rows *l, const int32_t *tokens, const int32_t *targets)
 {
     assert_int_equal(tokens[0], l->bos);
     for (int i = 0; i + 1 < l->ctx; i++)
@@ -214,7 +214,7 @@ static void rows_hold_stories(void **state)
     struct err why = { 0 };
     struct train_report r;
     struct train_options o = tiny();
-    struct lessons l = { .seed = 1, .ctx = 256 };
+    struct story_rows l = { .seed = 1, .ctx = 256 };
     struct corpus *c;
     struct gguf *g;
     struct tokenizer *k;
@@ -234,9 +234,9 @@ static void rows_hold_stories(void **state)
 
     int ends = 0, newlines = 0;
     for (uint64_t row = 0; row < 32; row++) {
-        CHECK_OK(lessons_row(&l, row, tokens, targets, &why));
+        CHECK_OK(story_rows_train(&l, row, tokens, targets, &why));
         check_row(&l, tokens, targets);
-        CHECK_OK(lessons_row(&l, row, again, other, &why));
+        CHECK_OK(story_rows_train(&l, row, again, other, &why));
         assert_memory_equal(tokens, again, sizeof tokens);
         str_clear(&text);
         CHECK_OK(tokenizer_decode(k, tokens, l.ctx, false, &text, &why));
@@ -250,11 +250,11 @@ static void rows_hold_stories(void **state)
     CHECK(ends > 5 && newlines > 2); /* both ways to go on */
 
     /* Whole stories; their floor is theirs and a coin each. */
-    struct exam_row e = { .number = 3 };
+    struct held_out_row e = { .number = 3 };
     double nats = 0;
     int64_t counted = 0;
     l.ctx = 256;
-    CHECK_OK(lessons_exam(&l, &e, tokens, targets, &why));
+    CHECK_OK(story_rows_held_out(&l, &e, tokens, targets, &why));
     check_row(&l, tokens, targets);
     CHECK(e.stories >= 1 && e.number == 3 + (uint64_t)e.stories);
     for (int i = 0; i < e.stories; i++) {
@@ -265,7 +265,7 @@ static void rows_hold_stories(void **state)
     for (int i = 0; i < l.ctx; i++) counted += targets[i] >= 0;
     assert_int_equal(e.counted, counted);
     l.ctx = 16;
-    assert_int_equal(lessons_exam(&l, &e, tokens, targets, &why), ERR_USAGE);
+    assert_int_equal(story_rows_held_out(&l, &e, tokens, targets, &why), ERR_USAGE);
     str_free(&text);
     str_free(&story);
     tokenizer_close(k);

@@ -1,5 +1,5 @@
 /* Stories to rows of tokens. */
-#include "engine/train/lessons.h"
+#include "engine/train/story_rows.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,14 +13,14 @@ static uint64_t mix(uint64_t z) /* SplitMix64's finishing step */
     return z ^ z >> 31;
 }
 
-static bool ends_document(const struct lessons *l, uint64_t story)
+static bool ends_document(const struct story_rows *l, uint64_t story)
 {
     return mix(mix(l->seed + 0x9e3779b97f4a7c15u) ^ story) & 1;
 }
 
 /* BOS, stories, EOS; or without the end, where it is long enough. Returns by *story the next one. */
-static enum err_code add_document(const struct lessons *l, uint64_t *story, int64_t wanted, struct str *text,
-                                  struct token_list *ids, struct err *why)
+static enum err_code add_document(const struct story_rows *l, uint64_t *story, int64_t wanted,
+                                  struct str *text, struct token_list *ids, struct err *why)
 {
     enum { LONGEST_TOKEN = 16 };
     bool ends = false;
@@ -37,7 +37,7 @@ static enum err_code add_document(const struct lessons *l, uint64_t *story, int6
     return rc;
 }
 
-static void deal(const struct lessons *l, const int32_t *ids, int32_t *tokens, int32_t *targets)
+static void deal(const struct story_rows *l, const int32_t *ids, int32_t *tokens, int32_t *targets)
 {
     for (int i = 0; i < l->ctx; i++) {
         tokens[i] = ids[i];
@@ -45,8 +45,8 @@ static void deal(const struct lessons *l, const int32_t *ids, int32_t *tokens, i
     }
 }
 
-enum err_code lessons_row(const struct lessons *l, uint64_t row, int32_t *tokens, int32_t *targets,
-                          struct err *why)
+enum err_code story_rows_train(const struct story_rows *l, uint64_t row, int32_t *tokens, int32_t *targets,
+                               struct err *why)
 {
     struct str text = { 0 };
     struct token_list ids = { 0 };
@@ -65,8 +65,8 @@ enum err_code lessons_row(const struct lessons *l, uint64_t row, int32_t *tokens
 }
 
 /* One story between BOS and EOS, appended. */
-static enum err_code add_story(const struct lessons *l, uint64_t number, struct token_list *ids, double *nats,
-                               struct err *why)
+static enum err_code add_story(const struct story_rows *l, uint64_t number, struct token_list *ids,
+                               double *nats, struct err *why)
 {
     struct str text = { 0 };
     *nats = M_LN2 - corpus_story(l->corpus, (struct story_id){ l->seed, CORPUS_HELD_OUT, number }, &text);
@@ -78,8 +78,8 @@ static enum err_code add_story(const struct lessons *l, uint64_t number, struct 
     return rc;
 }
 
-enum err_code lessons_exam(const struct lessons *l, struct exam_row *e, int32_t *tokens, int32_t *targets,
-                           struct err *why)
+enum err_code story_rows_held_out(const struct story_rows *l, struct held_out_row *e, int32_t *tokens,
+                                  int32_t *targets, struct err *why)
 {
     struct token_list ids = { 0 };
     enum err_code rc = ERR_OK;

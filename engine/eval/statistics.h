@@ -1,4 +1,5 @@
-/* engine/eval/moments.h - from two rows of logits to a divergence with its error: pure arithmetic, no model.
+/* engine/eval/statistics.h - from two rows of logits to a divergence with its error: pure arithmetic, no
+ * model.
  *
  * Tokens of one window share their context and are no independent observations: every standard error here
  * counts windows. All windows score equally many positions, so the mean over windows of their means is the
@@ -32,38 +33,37 @@ void clustered_add(struct clustered *c, double window_mean);
 double clustered_se(const struct clustered *c); /* NAN below two windows */
 
 /* Likelihoods of one model, window by window; `open` is the window being summed. */
-struct nll_moments {
+struct nll_sums {
     struct clustered nll;
     double open, squares; /* squares: over tokens */
 };
-void nll_add(struct nll_moments *m, double nll);
-void nll_close_window(struct nll_moments *m, int scored);
-void nll_finish(struct perplexity *out, const struct nll_moments *m, int scored_per_window);
+void nll_add(struct nll_sums *m, double nll);
+void nll_close_window(struct nll_sums *m, int scored);
+void nll_finish(struct perplexity *out, const struct nll_sums *m, int scored_per_window);
 
-struct divergence_moments {
-    struct nll_moments reference, candidate;
+struct divergence_sums {
+    struct nll_sums reference, candidate;
     struct clustered kld, same_top, log_ratio, reference_right, candidate_right, change;
     double open_kld, open_same, open_ratio;
     int64_t open_reference_right, open_candidate_right, only_reference_right, only_candidate_right;
     struct clustered depth[DEPTHS];
     double open_depth[DEPTHS];
     int scored, open_at; /* positions of a window, and of the open one so far */
-    double *klds;        /* [n] of every position, for the quantiles; owned: divergence_moments_done */
+    double *klds;        /* [n] of every position, for the quantiles; owned: divergence_sums_done */
     int64_t n, cap;
 };
 /* Room for `windows` of `scored` positions each. ERR_NOMEM. */
-enum err_code divergence_moments_init(struct divergence_moments *m, int64_t windows, int scored,
-                                      struct err *why);
-void divergence_moments_done(struct divergence_moments *m);
-void divergence_add(struct divergence_moments *m, const struct position *p);
-void divergence_close_window(struct divergence_moments *m);
+enum err_code divergence_sums_init(struct divergence_sums *m, int64_t windows, int scored, struct err *why);
+void divergence_sums_done(struct divergence_sums *m);
+void divergence_add(struct divergence_sums *m, const struct position *p);
+void divergence_close_window(struct divergence_sums *m);
 /* Sorts klds. At least one closed window; `first` is the position in a window of the first scored one. */
-void divergence_finish(struct divergence *out, struct divergence_moments *m, int first);
+void divergence_finish(struct divergence *out, struct divergence_sums *m, int first);
 
 /* The first of `scored` positions that belongs to depth piece i; i == DEPTHS: scored. */
 int depth_begin(int scored, int i);
 
 /* same[prompts]: tokens before the first difference; -1: none within `limit`. Sorts. */
-void greedy_finish(struct greedy *out, int *same, int prompts, int limit);
+void greedy_divergence_finish(struct greedy_divergence *out, int *same, int prompts, int limit);
 
 #endif

@@ -1,5 +1,5 @@
-/* moments.c - see moments.h. */
-#include "engine/eval/moments.h"
+
+#include "engine/eval/statistics.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -59,19 +59,19 @@ double clustered_se(const struct clustered *c)
     return c->windows < 2 ? NAN : sqrt(c->squares / (n - 1) / n);
 }
 
-void nll_add(struct nll_moments *m, double nll)
+void nll_add(struct nll_sums *m, double nll)
 {
     m->open += nll;
     m->squares += nll * nll;
 }
 
-void nll_close_window(struct nll_moments *m, int scored)
+void nll_close_window(struct nll_sums *m, int scored)
 {
     clustered_add(&m->nll, m->open / scored);
     m->open = 0;
 }
 
-void nll_finish(struct perplexity *out, const struct nll_moments *m, int scored_per_window)
+void nll_finish(struct perplexity *out, const struct nll_sums *m, int scored_per_window)
 {
     const double mean = m->nll.mean;
     *out = (struct perplexity){ .nll = mean,
@@ -86,17 +86,16 @@ void nll_finish(struct perplexity *out, const struct nll_moments *m, int scored_
 
 /* ---------------------------------------------------------------- pairs */
 
-enum err_code divergence_moments_init(struct divergence_moments *m, int64_t windows, int scored,
-                                      struct err *why)
+enum err_code divergence_sums_init(struct divergence_sums *m, int64_t windows, int scored, struct err *why)
 {
-    *m = (struct divergence_moments){ .cap = windows * scored, .scored = scored };
+    *m = (struct divergence_sums){ .cap = windows * scored, .scored = scored };
     m->klds = calloc((size_t)m->cap, sizeof *m->klds);
     return m->klds ? ERR_OK
                    : err_set(why, ERR_NOMEM, "no memory for the divergences of %lld positions",
                              (long long)m->cap);
 }
 
-void divergence_moments_done(struct divergence_moments *m)
+void divergence_sums_done(struct divergence_sums *m)
 {
     free(m->klds);
     m->klds = NULL;
@@ -114,7 +113,7 @@ static int depth_of(int scored, int at)
     return i;
 }
 
-void divergence_add(struct divergence_moments *m, const struct position *p)
+void divergence_add(struct divergence_sums *m, const struct position *p)
 {
     m->klds[m->n++] = p->kld;
     m->open_kld += p->kld;
@@ -129,7 +128,7 @@ void divergence_add(struct divergence_moments *m, const struct position *p)
     nll_add(&m->candidate, p->nll_candidate);
 }
 
-void divergence_close_window(struct divergence_moments *m)
+void divergence_close_window(struct divergence_sums *m)
 {
     const double n = m->scored;
     clustered_add(&m->kld, m->open_kld / n);
@@ -183,7 +182,7 @@ static void top1_interval(struct divergence *out)
     out->top1_upper = fmin(middle + half, 1);
 }
 
-static void depth_finish(struct divergence *out, const struct divergence_moments *m, int first)
+static void depth_finish(struct divergence *out, const struct divergence_sums *m, int first)
 {
     for (int i = 0; i < DEPTHS; i++) {
         const struct clustered *c = &m->depth[i];
@@ -194,7 +193,7 @@ static void depth_finish(struct divergence *out, const struct divergence_moments
     }
 }
 
-void divergence_finish(struct divergence *out, struct divergence_moments *m, int first)
+void divergence_finish(struct divergence *out, struct divergence_sums *m, int first)
 {
     qsort(m->klds, (size_t)m->n, sizeof *m->klds, ascending);
     *out = (struct divergence){ .kld_mean = m->kld.mean,
@@ -228,10 +227,10 @@ static int longer(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-void greedy_finish(struct greedy *out, int *same, int prompts, int limit)
+void greedy_divergence_finish(struct greedy_divergence *out, int *same, int prompts, int limit)
 {
     qsort(same, (size_t)prompts, sizeof *same, longer);
-    *out = (struct greedy){ .prompts = prompts, .limit = limit, .median = NAN };
+    *out = (struct greedy_divergence){ .prompts = prompts, .limit = limit, .median = NAN };
     while (out->diverged < prompts && same[out->diverged] >= 0) out->diverged++;
     const int low = (prompts - 1) / 2, high = prompts / 2;
     if (prompts && high < out->diverged) out->median = 0.5 * (same[low] + same[high]);

@@ -1,7 +1,7 @@
 /* Proves: the divergence of two rows of logits, its quantiles and its clustered errors are what their
  * definitions give by hand; side by side two models get the perplexities they get alone; models that do not
  * read a text alike are refused with what differs. Golden figures: test_kld.c. */
-#include "engine/eval/moments.h"
+#include "engine/eval/statistics.h"
 #include "engine/eval/windows.h"
 #include "tests/engine/session.h"
 
@@ -61,14 +61,14 @@ static struct divergence finish(const struct position *p, int windows, int score
 {
     struct err why = { 0 };
     struct divergence d;
-    struct divergence_moments m;
-    CHECK_OK(divergence_moments_init(&m, windows, scored, &why));
+    struct divergence_sums m;
+    CHECK_OK(divergence_sums_init(&m, windows, scored, &why));
     for (int w = 0; w < windows; w++) {
         for (int i = 0; i < scored; i++) divergence_add(&m, &p[w * scored + i]);
         divergence_close_window(&m);
     }
     divergence_finish(&d, &m, scored + 1);
-    divergence_moments_done(&m);
+    divergence_sums_done(&m);
     return d;
 }
 
@@ -198,10 +198,10 @@ static void test_greedy_median(void **state)
         { { 0 }, 0, 0, NAN },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
-        struct greedy g;
+        struct greedy_divergence g;
         int same[5];
         memcpy(same, CASES[i].same, sizeof same);
-        greedy_finish(&g, same, CASES[i].prompts, 32);
+        greedy_divergence_finish(&g, same, CASES[i].prompts, 32);
         assert_int_equal(g.prompts, CASES[i].prompts);
         assert_int_equal(g.diverged, CASES[i].diverged);
         assert_int_equal(g.limit, 32);
@@ -219,7 +219,7 @@ static void test_json(void **state)
     for (int i = 0; i < 40; i++)
         p[i] = (struct position){ 0.01 * i, 1 + 0.1 * i, 1.3 + 0.07 * i, i % 3 > 0, i % 2 > 0, i % 5 > 0 };
     struct divergence d = finish(p, 4, 10), back;
-    d.greedy = (struct greedy){ .prompts = 7, .diverged = 5, .limit = 64, .median = 11.5 };
+    d.greedy = (struct greedy_divergence){ .prompts = 7, .diverged = 5, .limit = 64, .median = 11.5 };
     json_t *o = divergence_to_json(&d);
     divergence_from_json(&back, o);
     json_t *again = divergence_to_json(&back);
@@ -341,8 +341,8 @@ static void test_greedy_texts(void **state)
         while (same[i] < LIMIT && said[0][same[i]] == said[1][same[i]]) same[i]++;
         if (same[i] == LIMIT) same[i] = -1;
     }
-    struct greedy alone;
-    greedy_finish(&alone, same, PROMPTS, LIMIT);
+    struct greedy_divergence alone;
+    greedy_divergence_finish(&alone, same, PROMPTS, LIMIT);
     print_message("%d of %d greedy texts differ, median %.1f\n", alone.diverged, PROMPTS, alone.median);
     assert_int_equal(d.greedy.diverged, alone.diverged);
     CHECK(alone.diverged > PROMPTS / 2);
@@ -471,15 +471,15 @@ static void test_recall(void **state)
     SHARED_OR_SKIP(path, STORIES);
     size_t n;
     char *text = read_shared(EXCERPT, &n);
-    struct eval_recall recall = { 0 };
+    struct logit_cache logit_cache = { 0 };
     struct model *a = session_open(path, EXACT, 64, 1), *mute = open_changed(change_weights),
                  *b = session_open(path, "q4_0,threads=1,precision=highest", 64, 1);
     struct eval_request r = { .text = text, .n = 4000, .ctx = 64, .max_chunks = 4 };
     struct divergence fresh, kept;
     CHECK_OK(eval_divergence(&fresh, a, b, &r, &why));
-    r.recall = &recall;
+    r.logit_cache = &logit_cache;
     CHECK_OK(eval_divergence(&kept, a, b, &r, &why));
-    assert_int_equal(recall.windows, 4);
+    assert_int_equal(logit_cache.windows, 4);
     for (int round = 0; round < 2; round++) {
         json_t *x = divergence_to_json(&fresh), *y = divergence_to_json(&kept);
         assert_true(json_equal(x, y));
@@ -490,15 +490,15 @@ static void test_recall(void **state)
     r.max_chunks = 6;
     CHECK(eval_divergence(&kept, mute, b, &r, &why) == ERR_FORMAT); /* the fifth is new */
     CHECK_OK(eval_divergence(&kept, a, b, &r, &why));
-    assert_int_equal(recall.windows, 6);
-    r.recall = NULL;
+    assert_int_equal(logit_cache.windows, 6);
+    r.logit_cache = NULL;
     CHECK_OK(eval_divergence(&fresh, a, b, &r, &why));
     CHECK_NEAR(kept.kld_mean, fresh.kld_mean, 0);
-    r.recall = &recall;
+    r.logit_cache = &logit_cache;
     r.ctx = 32; /* other windows: begun anew */
     CHECK(eval_divergence(&kept, mute, b, &r, &why) == ERR_FORMAT);
-    assert_int_equal(recall.windows, 0);
-    eval_recall_done(&recall);
+    assert_int_equal(logit_cache.windows, 0);
+    logit_cache_done(&logit_cache);
     model_close(a);
     model_close(b);
     model_close(mute);

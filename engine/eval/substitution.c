@@ -30,7 +30,7 @@ static double encode(const struct gguf_tensor *t, const struct format *f, unsign
 
 /* A matrix the model multiplies with, of rows that fill the format's blocks. */
 static enum err_code find(const struct gguf_tensor **out, int *layer, enum slot *slot, const struct model *m,
-                          const struct swap *s, struct err *why)
+                          const struct substitution *s, struct err *why)
 {
     const struct gguf_tensor *t = *out = gguf_tensor_find(m->gguf, s->tensor);
     if (!t || !arch_slot_find(layer, slot, m->hyper.arch, &m->shape, s->tensor) || t->dims != 2)
@@ -41,9 +41,9 @@ static enum err_code find(const struct gguf_tensor **out, int *layer, enum slot 
     return ERR_OK;
 }
 
-enum err_code eval_swapped(struct divergence *out, double *nmse, struct model *reference,
-                           struct model *candidate, const struct swap *s, const struct eval_request *r,
-                           struct err *why)
+enum err_code eval_substitution(struct divergence *out, double *nmse, struct model *reference,
+                                struct model *candidate, const struct substitution *s,
+                                const struct eval_request *r, struct err *why)
 {
     const struct gguf_tensor *t;
     int layer;

@@ -1,12 +1,12 @@
 /* A mean divergence does not say when a reader would notice. Greedy texts of two models are the same until a
  * first token where their most likely ones differ; after it they are different texts. So both run in step,
  * on the same tokens, and stop at the first difference: nothing after it is worth computing. */
-#include "engine/eval/greedy.h"
+#include "engine/eval/greedy_divergence.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/eval/moments.h"
+#include "engine/eval/statistics.h"
 
 struct race {
     struct model *reference, *candidate;
@@ -47,15 +47,16 @@ static enum err_code one_prompt(struct race *g, const int32_t *ids, int prompt, 
     return rc;
 }
 
-enum err_code eval_greedy(struct greedy *out, struct model *reference, struct model *candidate,
-                          struct windows *w, const struct eval_request *r, struct err *why)
+enum err_code eval_greedy_divergence(struct greedy_divergence *out, struct model *reference,
+                                     struct model *candidate, struct windows *w, const struct eval_request *r,
+                                     struct err *why)
 {
     struct tokenizer_info info;
     const int prompt = w->ctx / 2, prompts = (int)MIN(r->greedy_prompts, w->count);
     struct race g = { .reference = reference,
                       .candidate = candidate,
                       .limit = MIN(r->greedy_tokens, w->ctx - prompt) };
-    *out = (struct greedy){ .median = NAN };
+    *out = (struct greedy_divergence){ .median = NAN };
     if (prompts < 1 || g.limit < 1) return ERR_OK;
     tokenizer_describe(model_tokenizer(reference), &info);
     g.eos = info.eos;
@@ -67,7 +68,7 @@ enum err_code eval_greedy(struct greedy *out, struct model *reference, struct mo
         if (!rc && r->progress && !r->progress(r->arg, i + 1, prompts, NAN))
             rc = err_set(why, ERR_CANCELLED, "cancelled");
     }
-    if (!rc) greedy_finish(out, same, prompts, g.limit);
+    if (!rc) greedy_divergence_finish(out, same, prompts, g.limit);
     free(g.rows);
     free(same);
     return rc;
