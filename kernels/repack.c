@@ -2,7 +2,7 @@
  * save, and another one holds exactly the same numbers. SPEED.md has the figures; layouts that were tried and
  * gained nothing (bf16 panels made in advance, padded rows) are not here. */
 #include "kernels/cpu.h"
-#include "kernels/tq/tq.h"
+#include "kernels/formats/ternary/ternary.h"
 
 struct repacking {
     enum format_id from, to; /* blocks of both hold the same weights */

@@ -1,18 +1,14 @@
 /* Which kernel runs: the reference in every place, then whatever the usable ISA bits allow written over it.
  * The only file that knows architectures at compile time. */
-#include "kernels/bf16/bf16.h"
-#include "kernels/blocks32/blocks32.h"
-#include "kernels/codebook/codebook.h"
-#include "kernels/f16/f16.h"
-#include "kernels/f32/f32.h"
-#include "kernels/fp8/fp8.h"
-#include "kernels/groups/groups.h"
-#include "kernels/int8/int8.h"
+#include "kernels/formats/blocks32/blocks32.h"
+#include "kernels/formats/codebooks/codebooks.h"
+#include "kernels/formats/floats/floats.h"
+#include "kernels/formats/fp8/fp8.h"
+#include "kernels/formats/groups/groups.h"
+#include "kernels/formats/int8/int8.h"
+#include "kernels/formats/kquants/kquants.h"
+#include "kernels/formats/ternary/ternary.h"
 #include "kernels/isa/isa_kernels.h"
-#include "kernels/kquants/kquants.h"
-#include "kernels/q4_0/q4_0.h"
-#include "kernels/q8_0/q8_0.h"
-#include "kernels/tq/tq.h"
 
 #if defined(__x86_64__)
 #define ARCH_X86 1
@@ -39,15 +35,6 @@ uint32_t isa_detect(void)
 static struct kernel_set reference(void)
 {
     return (struct kernel_set){
-        .format = {
-            [FORMAT_F32] = { .decode = f32_decode_ref, .dot_f32 = f32_dot_f32_ref },
-            [FORMAT_F16] = { .decode = f16_decode_ref, .dot_f32 = f16_dot_f32_ref },
-            [FORMAT_BF16] = { .decode = bf16_decode_ref, .dot_f32 = bf16_dot_f32_ref },
-            [FORMAT_Q8_0] = { .decode = q8_0_decode_ref, .dot_f32 = q8_0_dot_f32_ref,
-                              .dot_q8 = q8_0_dot_q8_ref },
-            [FORMAT_Q4_0] = { .decode = q4_0_decode_ref, .dot_f32 = q4_0_dot_f32_ref,
-                              .dot_q8 = q4_0_dot_q8_ref, .encode = q4_0_encode_rows_ref },
-        },
         .tile = tile_ref,
         .vec = VECTORS_REF,
         .gemm_f32 = GEMM_F32_REF,
@@ -125,22 +112,14 @@ static void take_sse41(struct kernel_set *k)
 static void take_avx2(struct kernel_set *k)
 {
     struct format_kernels *f = k->format;
-    f[FORMAT_F32].dot_f32 = f32_dot_f32_avx2;
-    f[FORMAT_F16].decode = f16_decode_avx2, f[FORMAT_F16].dot_f32 = f16_dot_f32_avx2;
-    f[FORMAT_BF16].decode = bf16_decode_avx2, f[FORMAT_BF16].dot_f32 = bf16_dot_f32_avx2;
-    f[FORMAT_Q8_0].decode = q8_0_decode_avx2, f[FORMAT_Q8_0].dot_f32 = q8_0_dot_f32_avx2;
-    f[FORMAT_Q8_0].dot_q8 = q8_0_dot_q8_avx2;
-    f[FORMAT_Q8_0].unpack_q8 = q8_0_unpack_q8_avx2, f[FORMAT_Q8_0].wide_q8 = true;
-    f[FORMAT_Q4_0].decode = q4_0_decode_avx2, f[FORMAT_Q4_0].dot_f32 = q4_0_dot_f32_avx2;
-    f[FORMAT_Q4_0].dot_q8 = q4_0_dot_q8_avx2;
-    f[FORMAT_Q4_0].unpack_q8 = q4_0_unpack_q8_avx2;
+    take_rows(f, FLOATS_AVX2, FLOATS_COUNT);
     take_rows(f, KQUANTS_AVX2, KQUANT_COUNT);
     take_rows(f, BLOCKS32_AVX2, BLOCKS32_COUNT);
     take_rows(f, FP8_AVX2, FP8_COUNT);
     take_rows(f, INT8_AVX2, INT8_COUNT);
     take_rows(f, GROUPS_AVX2, GROUPS_COUNT);
-    take_rows(f, CODEBOOK_AVX2, CODEBOOK_COUNT);
-    take_rows(f, TQ_AVX2, TQ_COUNT);
+    take_rows(f, CODEBOOKS_AVX2, CODEBOOKS_COUNT);
+    take_rows(f, TERNARY_AVX2, TERNARY_COUNT);
     take_rows(f, ENCODERS_AVX2, ENCODER_COUNT);
     take_vectors(&k->vec, &VECTORS_AVX2);
     k->tile = tile_avx2;
@@ -162,19 +141,15 @@ static void take_avxvnni(struct kernel_set *k)
 static void take_avx512(struct kernel_set *k)
 {
     struct format_kernels *f = k->format;
-    f[FORMAT_F32].dot_f32 = f32_dot_f32_avx512;
-    f[FORMAT_F16].decode = f16_decode_avx512, f[FORMAT_F16].dot_f32 = f16_dot_f32_avx512;
-    f[FORMAT_BF16].decode = bf16_decode_avx512, f[FORMAT_BF16].dot_f32 = bf16_dot_f32_avx512;
-    f[FORMAT_Q8_0].decode = q8_0_decode_avx512, f[FORMAT_Q8_0].dot_f32 = q8_0_dot_f32_avx512;
-    f[FORMAT_Q4_0].decode = q4_0_decode_avx512, f[FORMAT_Q4_0].dot_f32 = q4_0_dot_f32_avx512;
+    take_rows(f, FLOATS_AVX512, FLOATS_COUNT);
     take_rows(f, KQUANTS_AVX512, KQUANT_COUNT);
     take_rows(f, BLOCKS32_AVX512, BLOCKS32_COUNT);
     take_rows(f, FP8_AVX512, FP8_COUNT);
     take_rows(f, INT8_AVX512, INT8_COUNT);
     take_rows(f, GROUPS_AVX512, GROUPS_COUNT);
-    take_rows(f, CODEBOOK_AVX512, CODEBOOK_COUNT);
+    take_rows(f, CODEBOOKS_AVX512, CODEBOOKS_COUNT);
     take_rows(f, ENCODERS_AVX512, ENCODER_COUNT);
-    for (int i = 0; i < CODEBOOK_COUNT; i++) f[CODEBOOK_AVX512[i].id].dot_q8 = NULL; /* see its README */
+    for (int i = 0; i < CODEBOOKS_COUNT; i++) f[CODEBOOKS_AVX512[i].id].dot_q8 = NULL; /* see its README */
     take_vectors(&k->vec, &VECTORS_AVX512);
     k->vec.deliver = deliver_avx512;
     k->tile = tile_avx512;
@@ -186,13 +161,11 @@ static void take_avx512(struct kernel_set *k)
 
 static void take_avx512vnni(struct kernel_set *k)
 {
-    k->format[FORMAT_Q8_0].dot_q8 = q8_0_dot_q8_avx512vnni;
-    k->format[FORMAT_Q4_0].dot_q8 = q4_0_dot_q8_avx512vnni;
     take_rows(k->format, KQUANTS_AVX512VNNI, KQUANT_COUNT);
     take_rows(k->format, BLOCKS32_AVX512VNNI, BLOCKS32_COUNT);
     take_rows(k->format, INT8_AVX512VNNI, INT8_COUNT);
     take_rows(k->format, GROUPS_AVX512VNNI, GROUPS_COUNT);
-    take_rows(k->format, TQ_AVX512VNNI, TQ_COUNT);
+    take_rows(k->format, TERNARY_AVX512VNNI, TERNARY_COUNT);
     k->gemm_int8 = GEMM_INT8_AVX512VNNI;
     k->w8a8_dot = w8a8_dot_avx512vnni;
     k->gemm_w8a8 = GEMM_W8A8_AVX512VNNI;
@@ -202,18 +175,14 @@ static void take_avx512vnni(struct kernel_set *k)
 static void take_amx(struct kernel_set *k)
 {
     struct format_kernels *f = k->format;
-    f[FORMAT_F32].unpack_bf16 = f32_unpack_bf16_amx;
-    f[FORMAT_F16].unpack_bf16 = f16_unpack_bf16_amx;
-    f[FORMAT_BF16].unpack_bf16 = bf16_unpack_bf16_amx;
-    f[FORMAT_Q8_0].unpack_bf16 = q8_0_unpack_bf16_amx;
-    f[FORMAT_Q4_0].unpack_bf16 = q4_0_unpack_bf16_amx;
+    take_rows(f, FLOATS_AMX, FLOATS_COUNT);
     take_rows(f, KQUANTS_AMX, KQUANT_COUNT);
     take_rows(f, BLOCKS32_AMX, BLOCKS32_COUNT);
     take_rows(f, FP8_AMX, FP8_COUNT);
     take_rows(f, INT8_AMX, INT8_COUNT);
     take_rows(f, GROUPS_AMX, GROUPS_COUNT);
-    take_rows(f, CODEBOOK_AMX, CODEBOOK_COUNT);
-    take_rows(f, TQ_AMX, TQ_COUNT);
+    take_rows(f, CODEBOOKS_AMX, CODEBOOKS_COUNT);
+    take_rows(f, TERNARY_AMX, TERNARY_COUNT);
     k->gemm_bf16 = GEMM_BF16_AMX;
     k->gemm_high = GEMM_HIGH_AMX;
     if (k->isa & ISA_AVX512VNNI) k->gemm_w8a8 = GEMM_W8A8_AMX;
@@ -230,13 +199,14 @@ static bool has(uint32_t usable, uint32_t bits)
 struct kernel_set kernels_select(uint32_t usable)
 {
     struct kernel_set k = reference();
+    take_rows(k.format, FLOATS_REF, FLOATS_COUNT);
     take_rows(k.format, KQUANTS_REF, KQUANT_COUNT);
     take_rows(k.format, BLOCKS32_REF, BLOCKS32_COUNT);
-    take_rows(k.format, TQ_REF, TQ_COUNT);
+    take_rows(k.format, TERNARY_REF, TERNARY_COUNT);
     take_rows(k.format, FP8_REF, FP8_COUNT);
     take_rows(k.format, INT8_REF, INT8_COUNT);
     take_rows(k.format, GROUPS_REF, GROUPS_COUNT);
-    take_rows(k.format, CODEBOOK_REF, CODEBOOK_COUNT);
+    take_rows(k.format, CODEBOOKS_REF, CODEBOOKS_COUNT);
 #if ARCH_X86
     if (has(usable, ISA_SSE41)) take_sse41(&k);
     if (has(usable, ISA_AVX2)) take_avx2(&k);

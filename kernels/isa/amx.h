@@ -2,8 +2,8 @@
  * 32 inputs of bf16, 1 KiB each: weights are the A operand, whose rows are plain, so nothing is ever
  * transposed on the weights' side (the activations, packed once per product, take the pair-interleaved B
  * side). */
-#ifndef QDYNO_KERNELS_AMX_H
-#define QDYNO_KERNELS_AMX_H
+#ifndef QDYNO_KERNELS_ISA_AMX_H
+#define QDYNO_KERNELS_ISA_AMX_H
 
 #include "kernels/isa/avx512.h"
 

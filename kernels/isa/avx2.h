@@ -1,6 +1,6 @@
 /* kernels/isa/avx2.h - what the AVX2 kernels share. No masks worth having here: tails are scalar. */
-#ifndef QDYNO_KERNELS_AVX2_H
-#define QDYNO_KERNELS_AVX2_H
+#ifndef QDYNO_KERNELS_ISA_AVX2_H
+#define QDYNO_KERNELS_ISA_AVX2_H
 
 #include <immintrin.h>
 

@@ -1,7 +1,7 @@
 /* kernels/isa/avx512.h - what the AVX-512 kernels share: tails by masks, a 16x16 transpose, exp, and the dots
  * of float-like rows. Included by files built with the AVX-512 flags only. */
-#ifndef QDYNO_KERNELS_AVX512_H
-#define QDYNO_KERNELS_AVX512_H
+#ifndef QDYNO_KERNELS_ISA_AVX512_H
+#define QDYNO_KERNELS_ISA_AVX512_H
 
 #include <immintrin.h>
 

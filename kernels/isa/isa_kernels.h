@@ -1,6 +1,6 @@
 /* kernels/isa/isa_kernels.h - the format-free kernels of every ISA: tiles, vectors, ceilings, detection. */
-#ifndef QDYNO_KERNELS_ISA_KERNELS_H
-#define QDYNO_KERNELS_ISA_KERNELS_H
+#ifndef QDYNO_KERNELS_ISA_ISA_KERNELS_H
+#define QDYNO_KERNELS_ISA_ISA_KERNELS_H
 
 #include "kernels/kernel_set.h"
 

@@ -40,8 +40,8 @@
  *
  * Also V128_TILE_ROWS x V128_TILE_VECTORS, how many results of a product stay in registers, and keep_f32 and
  * keep_u8, which pin a register for measuring ceilings. */
-#ifndef QDYNO_KERNELS_V128_H
-#define QDYNO_KERNELS_V128_H
+#ifndef QDYNO_KERNELS_ISA_V128_H
+#define QDYNO_KERNELS_ISA_V128_H
 
 #ifndef ALWAYS_INLINE
 #error "include isa/v128_sse41.h, isa/v128_neon.h or isa/v128_dotprod.h instead"

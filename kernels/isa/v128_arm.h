@@ -1,7 +1,7 @@
 /* kernels/isa/v128_arm.h - the part of the 128-bit interface (v128.h) that is the same for all 64-bit ARM:
  * everything but the products of bytes, which v128_neon.h and v128_dotprod.h supply. */
-#ifndef QDYNO_KERNELS_V128_ARM_H
-#define QDYNO_KERNELS_V128_ARM_H
+#ifndef QDYNO_KERNELS_ISA_V128_ARM_H
+#define QDYNO_KERNELS_ISA_V128_ARM_H
 
 #include <arm_neon.h>
 

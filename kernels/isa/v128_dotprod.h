@@ -1,6 +1,6 @@
 /* kernels/isa/v128_dotprod.h - the 128-bit interface (v128.h) for ARM with the dot product instruction. */
-#ifndef QDYNO_KERNELS_V128_DOTPROD_H
-#define QDYNO_KERNELS_V128_DOTPROD_H
+#ifndef QDYNO_KERNELS_ISA_V128_DOTPROD_H
+#define QDYNO_KERNELS_ISA_V128_DOTPROD_H
 
 #include "kernels/isa/v128_arm.h"
 

@@ -1,6 +1,6 @@
 /* kernels/isa/v128_neon.h - the 128-bit interface (v128.h) with what every 64-bit ARM has. */
-#ifndef QDYNO_KERNELS_V128_NEON_H
-#define QDYNO_KERNELS_V128_NEON_H
+#ifndef QDYNO_KERNELS_ISA_V128_NEON_H
+#define QDYNO_KERNELS_ISA_V128_NEON_H
 
 #include "kernels/isa/v128_arm.h"
 

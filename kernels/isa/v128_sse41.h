@@ -1,7 +1,7 @@
 /* kernels/isa/v128_sse41.h - the 128-bit interface (v128.h) with SSE4.1. No fused multiply-add, no 16-bit
  * floats and sixteen registers: what the processors of 2008 to 2013 have. */
-#ifndef QDYNO_KERNELS_V128_SSE41_H
-#define QDYNO_KERNELS_V128_SSE41_H
+#ifndef QDYNO_KERNELS_ISA_V128_SSE41_H
+#define QDYNO_KERNELS_ISA_V128_SSE41_H
 
 #include <smmintrin.h>
 

@@ -65,7 +65,7 @@ struct weights {
 
 /* ---------------------------------------------------------------- tables */
 
-/* Sixteen values each, to the bit those of kernels/blocks32/layout.h and kernels/codebook/tables.h. */
+/* Sixteen values each, to the bit those of kernels/formats/blocks32/layout.h and kernels/formats/codebooks/tables.h. */
 #if defined VALUES_IQ4
 constant float VALUES[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
 #elif defined VALUES_MXFP4

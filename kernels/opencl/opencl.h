@@ -7,8 +7,8 @@
  *
  * Kernels are OpenCL C 1.2 for any device: no subgroups, no images, no half arithmetic unless -DFP16 says the
  * device has it (struct device_info). They take buffers as `global uchar *` with an offset in bytes. */
-#ifndef QDYNO_KERNELS_OPENCL_H
-#define QDYNO_KERNELS_OPENCL_H
+#ifndef QDYNO_KERNELS_OPENCL_OPENCL_H
+#define QDYNO_KERNELS_OPENCL_OPENCL_H
 
 #define CL_TARGET_OPENCL_VERSION          300
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS /* the one way to open a queue on any version */

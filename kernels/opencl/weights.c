@@ -11,15 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/blocks32/layout.h"
-#include "kernels/codebook/layout.h"
-#include "kernels/fp8/fp8.h"
-#include "kernels/groups/layout.h"
+#include "kernels/formats/blocks32/layout.h"
+#include "kernels/formats/codebooks/layout.h"
+#include "kernels/formats/fp8/fp8.h"
+#include "kernels/formats/groups/layout.h"
 #include "kernels/inputs.h"
-#include "kernels/kquants/layout.h"
+#include "kernels/formats/kquants/layout.h"
 #include "kernels/opencl/products.h"
-#include "kernels/tq/layout.h"
-#include "kernels/tq/tq.h"
+#include "kernels/formats/ternary/layout.h"
+#include "kernels/formats/ternary/ternary.h"
 
 /* Where a block keeps bits of its codes. A run of `bytes` bytes holds the first so many weights in the lowest
  * bits of its bytes, as many more in the next bits, and so on; then the next run follows. 1: in order. */

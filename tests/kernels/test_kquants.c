@@ -4,7 +4,7 @@
  * and more blocks, zeros and extremes, between pages that cannot be read. (test_kernels.c has lengths for
  * formats of up to 32.) */
 #include "kernels/kernel_set.h"
-#include "kernels/kquants/kquants.h"
+#include "kernels/formats/kquants/kquants.h"
 #include "tests/kernels/numbers.h"
 
 enum { N = 4 * 512, LONGEST = 9 };

@@ -4,7 +4,7 @@
  * points of AWQ, GPTQ, HQQ and quanto go into the group formats and come out as those tools' own values, to
  * the rounding of an f16 where they kept an f32. And what encoders do by themselves: rounding to nearest,
  * ranges on one side of 0, zeros, values near the limits. */
-#include "kernels/fp8/codes.h"
+#include "kernels/formats/fp8/codes.h"
 #include "tests/kernels/numbers.h"
 
 enum { N = 64, K = 256, ALL = N * K };

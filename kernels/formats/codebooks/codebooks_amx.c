@@ -1,0 +1,10 @@
+/* Codebooks to bf16 tiles: sixteen values rounded once a unit, then looked up. */
+#include "kernels/formats/codebooks/codebooks.h"
+#include "kernels/formats/codebooks/tables_avx512.h"
+#include "kernels/isa/gemm/tables_amx.h"
+
+#define FUNCTIONS(name, NAME, book, nested) TABLE_UNPACK(name, NAME)
+CODEBOOK_FORMATS(FUNCTIONS)
+
+#define ROW(name, NAME, book, nested) { FORMAT_##NAME, { .unpack_bf16 = name##_unpack } },
+const struct format_row CODEBOOKS_AMX[CODEBOOKS_COUNT] = { CODEBOOK_FORMATS(ROW) };

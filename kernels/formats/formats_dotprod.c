@@ -1,0 +1,3 @@
+/* ARM with the dot product: decoding and dots of every format (see formats_v128.h). */
+#include "kernels/isa/v128_dotprod.h"
+#include "kernels/formats/formats_v128.h"

@@ -1,0 +1,3 @@
+/* SSE4.1: decoding and dots of every format (see formats_v128.h). */
+#include "kernels/isa/v128_sse41.h"
+#include "kernels/formats/formats_v128.h"

@@ -1,0 +1,83 @@
+/* The 256-weight formats with AVX-512: decoding, and dots with f32 activations. */
+#include "kernels/formats/kquants/kquants.h"
+#include "kernels/formats/kquants/kquants_avx512.h"
+
+ALWAYS_INLINE void decode(const void *blocks, float *x, int64_t n, const struct k_shape *shape,
+                          k_scales_fn *scales, k_codes512_fn *codes)
+{
+    const uint8_t *block = blocks;
+    for (int64_t k = 0; k < n; k += K_BLOCK, block += shape->block_bytes) {
+        struct k_unpacked u;
+        k_unpack(block, shape, scales, codes, &u);
+#pragma GCC unroll 16
+        for (int g = 0; g < K_BLOCK / 16; g++) _mm512_storeu_ps(x + k + 16 * g, k_weights16(&u, shape, g));
+    }
+}
+
+ALWAYS_INLINE void dot_n(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
+                         k_codes512_fn *codes, const int n)
+{
+    for (int r = 0; r < d->rows; r++) {
+        const uint8_t *block = d->w + r * d->row_bytes;
+        __m512 total[DOT_X];
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) total[i] = _mm512_setzero_ps();
+        for (int64_t k = 0; k < d->cols; k += K_BLOCK, block += shape->block_bytes) {
+            struct k_unpacked u;
+            __m512 sum[DOT_X][2]; /* of this block: long rows keep their accuracy */
+            prefetch_ahead(block, shape->block_bytes);
+            k_unpack(block, shape, scales, codes, &u);
+#pragma GCC unroll 4
+            for (int i = 0; i < n; i++) sum[i][0] = sum[i][1] = _mm512_setzero_ps();
+#pragma GCC unroll 16
+            for (int g = 0; g < K_BLOCK / 16; g++) {
+                const __m512 v = k_weights16(&u, shape, g);
+#pragma GCC unroll 4
+                for (int i = 0; i < n; i++)
+                    sum[i][g & 1] = _mm512_fmadd_ps(v, _mm512_loadu_ps(d->x + i * d->x_stride + k + 16 * g),
+                                                    sum[i][g & 1]);
+            }
+#pragma GCC unroll 4
+            for (int i = 0; i < n; i++)
+                total[i] = _mm512_add_ps(total[i], _mm512_add_ps(sum[i][0], sum[i][1]));
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++) d->y[i * d->y_stride + r] = _mm512_reduce_add_ps(total[i]);
+    }
+}
+
+ALWAYS_INLINE void dot(const struct dot *d, const struct k_shape *shape, k_scales_fn *scales,
+                       k_codes512_fn *codes)
+{
+    switch (d->n) {
+    case 1: dot_n(d, shape, scales, codes, 1); break;
+    case 2: dot_n(d, shape, scales, codes, 2); break;
+    case 3: dot_n(d, shape, scales, codes, 3); break;
+    case 4: dot_n(d, shape, scales, codes, 4); break;
+    }
+}
+
+#define K_FUNCTIONS(name, shape, scales, codes)                                                              \
+    static void name##_decode(const void *blocks, float *x, int64_t n)                                       \
+    {                                                                                                        \
+        decode(blocks, x, n, &shape, scales, codes);                                                         \
+    }                                                                                                        \
+    static void name##_dot_f32(const struct dot *d)                                                          \
+    {                                                                                                        \
+        dot(d, &shape, scales, codes);                                                                       \
+    }
+K_FUNCTIONS(q2_k, Q2_K_SHAPE, q2_k_scales, q2_k_codes512)
+K_FUNCTIONS(q3_k, Q3_K_SHAPE, q3_k_scales, q3_k_codes512)
+K_FUNCTIONS(q4_k, Q4_K_SHAPE, q4_k_scales, q4_k_codes512)
+K_FUNCTIONS(q5_k, Q5_K_SHAPE, q4_k_scales, q5_k_codes512)
+K_FUNCTIONS(q6_k, Q6_K_SHAPE, q6_k_scales, q6_k_codes512)
+K_FUNCTIONS(iq4_xs, IQ4_XS_SHAPE, iq4_xs_scales, iq4_xs_codes512)
+
+const struct format_row KQUANTS_AVX512[KQUANT_COUNT] = {
+    { FORMAT_Q2_K, { .decode = q2_k_decode, .dot_f32 = q2_k_dot_f32 } },
+    { FORMAT_Q3_K, { .decode = q3_k_decode, .dot_f32 = q3_k_dot_f32 } },
+    { FORMAT_Q4_K, { .decode = q4_k_decode, .dot_f32 = q4_k_dot_f32 } },
+    { FORMAT_Q5_K, { .decode = q5_k_decode, .dot_f32 = q5_k_dot_f32 } },
+    { FORMAT_Q6_K, { .decode = q6_k_decode, .dot_f32 = q6_k_dot_f32 } },
+    { FORMAT_IQ4_XS, { .decode = iq4_xs_decode, .dot_f32 = iq4_xs_dot_f32 } },
+};

@@ -1,3 +1,0 @@
-/* ARM with the dot product: what that does at most. */
-#include "kernels/isa/v128_dotprod.h"
-#include "kernels/isa/ceiling_int8_v128.h"

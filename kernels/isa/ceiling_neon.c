@@ -1,4 +1,0 @@
-/* NEON: what it does at most. */
-#include "kernels/isa/v128_neon.h"
-#include "kernels/isa/ceiling_f32_v128.h"
-#include "kernels/isa/ceiling_int8_v128.h"

@@ -1,0 +1,3 @@
+/* AVX2: encoders that search (see encode_lanes.h). */
+#include "kernels/isa/encode/lanes_avx2.h"
+#include "kernels/isa/encode/encode_lanes.h"

@@ -1,3 +1,0 @@
-/* AVX2: encoders that search (see encode_lanes.h). */
-#include "kernels/isa/lanes_avx2.h"
-#include "kernels/isa/encode_lanes.h"

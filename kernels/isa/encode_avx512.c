@@ -1,3 +1,0 @@
-/* AVX-512: encoders that search (see encode_lanes.h). */
-#include "kernels/isa/lanes_avx512.h"
-#include "kernels/isa/encode_lanes.h"

@@ -1,0 +1,141 @@
+/* kernels/isa/gemm/gemm_int8.h - what the integer matrix products of all instruction sets share: how a weight
+ * panel and a sliver of activations lie in memory.
+ *
+ * Lanes are (tokens x slices): a vector holds, for each of its tokens, `slices` neighbouring groups of four
+ * inputs, and the weights' side is a broadcast of 4 * slices bytes. So one kernel serves 32 tokens (one
+ * slice, several vectors) and a handful (several slices, one vector), and weights are never shuffled. Sums
+ * inside 32 inputs are exact integers; scales enter once per 32 (or 16) inputs, in f32. */
+#ifndef QDYNO_KERNELS_ISA_GEMM_GEMM_INT8_H
+#define QDYNO_KERNELS_ISA_GEMM_GEMM_INT8_H
+
+#include <string.h>
+
+#include "kernels/kernel_set.h"
+
+enum {
+    INT8_PANEL_ROWS = 64,
+    INT8_KC = 2048,   /* results meet memory once for models of this width */
+    INT8_MC = 256,    /* packed activations of a sweep 720 KiB: they stay in the second cache */
+    INT8_CHUNK = 512, /* inputs of a sliver that stay in the first cache (20 KiB) while all rows pass */
+    INT8_CHUNK_BLOCKS = INT8_CHUNK / Q8_BLOCK,
+};
+
+/* 32 inputs of up to 32 tokens. Vectors lie in pairs where there are several: all steps (8 / slices, each one
+ * vector wide) of a pair are next to each other, so that a kernel's addresses are constants. sums: of a
+ * lane's own inputs, first and second half of the block. */
+struct q8_sliver {
+    int8_t q[SLIVER * Q8_BLOCK];
+    float d[SLIVER];
+    int32_t sums[2][SLIVER];
+};
+
+/* How `tokens` activations lie in vectors of `lanes` lanes. */
+struct q8_lanes {
+    int slices, vectors;
+};
+
+static inline struct q8_lanes q8_lanes_for(int tokens, int lanes)
+{
+    if (tokens <= lanes / 4) return (struct q8_lanes){ 4, 1 };
+    if (tokens <= lanes / 2) return (struct q8_lanes){ 2, 1 };
+    const int vectors = (tokens + lanes - 1) / lanes; /* a power of two: fewer kernels */
+    return (struct q8_lanes){ 1, vectors == 3 ? 4 : vectors };
+}
+
+/* Bytes from one step to the next, and where the first of a vector lies. */
+static inline int q8_step(struct q8_lanes l, int lanes)
+{
+    return MIN(l.vectors, 2) * lanes * 4;
+}
+
+static inline int q8_vector_at(int vector, int lanes)
+{
+    return (vector / 2 * 2 * Q8_BLOCK + vector % 2 * 4) * lanes;
+}
+
+/* Quantized rows on their way into slivers. */
+struct q8_rows {
+    int8_t q[SLIVER][INT8_CHUNK];
+    float d[SLIVER][INT8_CHUNK_BLOCKS];
+};
+
+static inline void q8_rows_quantize(const struct vector_kernels *v, const float *x, int64_t x_stride,
+                                    int tokens, int k, struct q8_rows *out)
+{
+    float sum[INT8_CHUNK_BLOCKS];
+    for (int t = 0; t < tokens; t++) v->quantize_q8(x + t * x_stride, k, out->q[t], out->d[t], sum);
+}
+
+/* Block b of the rows, one token after another; lanes without a token are zeroed first. */
+static inline void q8_block_place(const struct q8_rows *in, int b, int tokens, struct q8_lanes l, int lanes,
+                                  struct q8_sliver *out)
+{
+    const int per_vector = lanes / l.slices, bytes = 4 * l.slices, step = q8_step(l, lanes);
+    if (tokens < per_vector * l.vectors) memset(out, 0, sizeof *out);
+    for (int t = 0; t < tokens; t++) {
+        const int vector = t / per_vector, slot = t % per_vector;
+        const int8_t *from = in->q[t] + b * Q8_BLOCK;
+        int8_t *to = out->q + q8_vector_at(vector, lanes) + slot * bytes;
+        for (int i = 0; i < Q8_BLOCK; i += bytes, to += step) memcpy(to, from + i, (size_t)bytes);
+        for (int s = 0; s < l.slices; s++) out->d[vector * lanes + slot * l.slices + s] = in->d[t][b];
+    }
+}
+
+/* A chunk of a panel's rows: c += with `add`. `blocks` of the chunk's lie in each group of `step` blocks. */
+struct q8_chunk {
+    const struct q8_group *w;
+    const struct q8_kind *kind;
+    const struct q8_sliver *x;
+    int blocks, step, rows, tokens;
+    float *c;
+    bool add;
+};
+typedef void q8_chunk_fn(const struct q8_chunk *p);
+
+static inline void q8_multiply(const struct gemm_step *p, q8_chunk_fn *chunk)
+{
+    const int blocks = p->k / Q8_BLOCK;
+    for (int b = 0; b < blocks; b += INT8_CHUNK_BLOCKS)
+        chunk(&(struct q8_chunk){ .w = (const struct q8_group *)p->panel + b,
+                                  .kind = &((const struct q8_group *)p->panel)->kind,
+                                  .x = (const struct q8_sliver *)p->sliver + b,
+                                  .blocks = MIN(blocks - b, (int)INT8_CHUNK_BLOCKS),
+                                  .step = blocks,
+                                  .rows = p->rows,
+                                  .tokens = p->tokens,
+                                  .c = p->c,
+                                  .add = b > 0 });
+}
+
+typedef void q8_unpack_fn(const struct unpacking *u);
+
+static inline void q8_multiply_few(const struct few_product *p, q8_unpack_fn *unpack, q8_chunk_fn *chunk)
+{
+    const struct q8_group *w = p->u.group;
+    for (int k = 0; k < p->u.k; k += INT8_CHUNK) {
+        struct unpacking u = p->u;
+        u.k = MIN(p->u.k - k, (int)INT8_CHUNK);
+        u.w += format_span_bytes(u.format, k);
+        unpack(&u);
+        chunk(&(struct q8_chunk){ .w = w,
+                                  .kind = &w->kind,
+                                  .x = (const struct q8_sliver *)p->sliver + k / Q8_BLOCK,
+                                  .blocks = u.k / Q8_BLOCK,
+                                  .step = u.k / Q8_BLOCK,
+                                  .rows = u.rows,
+                                  .tokens = p->tokens,
+                                  .c = p->c,
+                                  .add = k > 0 });
+    }
+}
+
+/* The table of an ISA. */
+#define GEMM_INT8_TABLE(at_least, at_least_wide, pack_fn, unpack_fn, multiply_fn, few_fn)                    \
+    {                                                                                                        \
+        .name = "int8_dot", .min_rows = at_least, .min_rows_wide = at_least_wide,                            \
+        .panel_rows = INT8_PANEL_ROWS, .kc = INT8_KC, .mc = INT8_MC, .panel_step = sizeof(struct q8_group),  \
+        .sliver_step = sizeof(struct q8_sliver), .pack = pack_fn, .unpack = unpack_fn,                       \
+        .multiply = multiply_fn, .multiply_few = few_fn, .few_rows = TILE_ROWS, .few_depth = INT8_CHUNK      \
+    }
+
+#endif

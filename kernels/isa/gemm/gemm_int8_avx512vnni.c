@@ -1,0 +1,283 @@
+/* Integer matrix products with AVX-512 VNNI: codes of weights are the unsigned side of vpdpbusd, activations
+ * the signed one. Sums start at minus bias times the activations' sum, so a bias costs nothing per row. */
+#include "kernels/isa/avx512.h"
+#include "kernels/isa/gemm/gemm_int8.h"
+#include "kernels/isa/isa_kernels.h"
+
+enum { LANES = 16, VECTOR = 64 };
+
+/* What a product adds per lane whatever the row: where integer sums start, and what minima multiply. */
+struct lane_terms {
+    int32_t start[2][SLIVER];
+    float sum[2][SLIVER];
+};
+
+/* Constants of one kernel; halves: scales in a block of 32. */
+struct shape {
+    int rows, vectors, slices, halves;
+    bool has_min;
+};
+
+/* 16 tokens x 32 bytes to 8 vectors of 16 groups of four: 8 x 8 transposes, tokens 8.. in the upper halves.
+ */
+static void turn_16_tokens(const int8_t (*rows)[INT8_CHUNK], int8_t *out, int step)
+{
+    const __m512i low = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
+    const __m512i high = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+    __m512i r[8], t[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        const __m256i a = _mm256_loadu_si256((const __m256i *)rows[i]);
+        r[i] = _mm512_inserti64x4(_mm512_castsi256_si512(a), _mm256_loadu_si256((const __m256i *)rows[i + 8]),
+                                  1);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) {
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        _mm512_storeu_si512(out + i * step, _mm512_permutex2var_epi64(r[i], low, r[i + 4]));
+        _mm512_storeu_si512(out + (i + 4) * step, _mm512_permutex2var_epi64(r[i], high, r[i + 4]));
+    }
+}
+
+static void block_pack(const struct q8_rows *in, int b, int tokens, struct q8_lanes l, struct q8_sliver *out)
+{
+    if (l.slices == 1 && tokens == LANES * l.vectors) {
+        for (int v = 0; v < l.vectors; v++)
+            turn_16_tokens((const int8_t(*)[INT8_CHUNK])(in->q[LANES * v] + b * Q8_BLOCK),
+                           out->q + VECTOR * v, VECTOR * l.vectors);
+        for (int t = 0; t < tokens; t++) out->d[t] = in->d[t][b];
+    } else {
+        q8_block_place(in, b, tokens, l, LANES, out);
+    }
+    const int steps = Q8_BLOCK / 4 / l.slices;
+    for (int v = 0; v < l.vectors; v++) {
+        __m512i sum[2] = { _mm512_setzero_si512(), _mm512_setzero_si512() };
+        for (int s = 0; s < steps; s++) {
+            const __m512i x = _mm512_loadu_si512(out->q + (s * l.vectors + v) * VECTOR);
+            sum[2 * s / steps] = _mm512_dpbusd_epi32(sum[2 * s / steps], _mm512_set1_epi8(1), x);
+        }
+        for (int h = 0; h < 2; h++) _mm512_storeu_si512(out->sums[h] + LANES * v, sum[h]);
+    }
+}
+
+static void pack_vnni(const float *x, int64_t x_stride, int tokens, int k, void *sliver)
+{
+    const struct q8_lanes l = q8_lanes_for(tokens, LANES);
+    struct q8_sliver *out = sliver;
+    struct q8_rows rows;
+    for (int i = 0; i < k; i += INT8_CHUNK) {
+        const int some = MIN(k - i, (int)INT8_CHUNK);
+        q8_rows_quantize(&VECTORS_AVX512, x + i, x_stride, tokens, some, &rows);
+        for (int b = 0; b < some / Q8_BLOCK; b++) block_pack(&rows, b, tokens, l, out++);
+    }
+}
+
+static void find_terms(const struct q8_sliver *x, int blocks, int vectors, const struct q8_kind *kind,
+                       struct lane_terms *terms)
+{
+    const __m512i by = _mm512_set1_epi32(-kind->bias);
+    for (int b = 0; b < blocks; b++, x++, terms++) {
+        for (int v = 0; v < vectors; v++) {
+            const __m512 d = _mm512_loadu_ps(x->d + LANES * v);
+            __m512i sum[2] = { _mm512_loadu_si512(x->sums[0] + LANES * v),
+                               _mm512_loadu_si512(x->sums[1] + LANES * v) };
+            if (kind->sub == 32) sum[0] = _mm512_add_epi32(sum[0], sum[1]);
+            for (int h = 0; h < 32 / kind->sub; h++) {
+                _mm512_storeu_si512(terms->start[h] + LANES * v, _mm512_mullo_epi32(sum[h], by));
+                _mm512_storeu_ps(terms->sum[h] + LANES * v, _mm512_mul_ps(d, _mm512_cvtepi32_ps(sum[h])));
+            }
+        }
+    }
+}
+
+ALWAYS_INLINE __m512i weights(const uint8_t *code, const int slices)
+{
+    if (slices == 4) return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)code));
+    if (slices == 2) {
+        long long eight;
+        memcpy(&eight, code, sizeof eight);
+        return _mm512_set1_epi64(eight);
+    }
+    int four;
+    memcpy(&four, code, sizeof four);
+    return _mm512_set1_epi32(four);
+}
+
+/* One block of 32 inputs: sums of s.rows rows from row r on. */
+ALWAYS_INLINE void block_add(const struct q8_group *w, const struct q8_sliver *x,
+                             const struct lane_terms *terms, int r0, const struct shape s, __m512 sum[][2])
+{
+    const int steps = Q8_BLOCK / 4 / s.slices / s.halves;
+    __m512 scaled[8][2];
+#pragma GCC unroll 2
+    for (int h = 0; h < s.halves; h++) {
+        __m512i dots[8][2];
+#pragma GCC unroll 8
+        for (int r = 0; r < s.rows; r++)
+#pragma GCC unroll 2
+            for (int v = 0; v < s.vectors; v++) dots[r][v] = _mm512_loadu_si512(terms->start[h] + LANES * v);
+#pragma GCC unroll 8
+        for (int i = h * steps; i < (h + 1) * steps; i++) {
+            __m512i q[2];
+#pragma GCC unroll 2
+            for (int v = 0; v < s.vectors; v++)
+                q[v] = _mm512_loadu_si512(x->q + (i * s.vectors + v) * VECTOR);
+#pragma GCC unroll 8
+            for (int r = 0; r < s.rows; r++) {
+                const __m512i code = weights(&w->code[r0 + r][4 * s.slices * i], s.slices);
+#pragma GCC unroll 2
+                for (int v = 0; v < s.vectors; v++) dots[r][v] = _mm512_dpbusd_epi32(dots[r][v], code, q[v]);
+            }
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < s.rows; r++) {
+            const __m512 scale = _mm512_set1_ps(w->scale[h][r0 + r]);
+#pragma GCC unroll 2
+            for (int v = 0; v < s.vectors; v++) {
+                const __m512 f = _mm512_cvtepi32_ps(dots[r][v]);
+                scaled[r][v] = h ? _mm512_fmadd_ps(f, scale, scaled[r][v]) : _mm512_mul_ps(f, scale);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < s.rows; r++) {
+#pragma GCC unroll 2
+        for (int v = 0; v < s.vectors; v++)
+            sum[r][v] = _mm512_fmadd_ps(scaled[r][v], _mm512_loadu_ps(x->d + LANES * v), sum[r][v]);
+    }
+    if (!s.has_min) return;
+#pragma GCC unroll 8
+    for (int r = 0; r < s.rows; r++) {
+#pragma GCC unroll 2
+        for (int h = 0; h < s.halves; h++) {
+            const __m512 min = _mm512_set1_ps(w->min[h][r0 + r]);
+#pragma GCC unroll 2
+            for (int v = 0; v < s.vectors; v++)
+                sum[r][v] = _mm512_fmadd_ps(min, _mm512_loadu_ps(terms->sum[h] + LANES * v), sum[r][v]);
+        }
+    }
+}
+
+/* Lanes of the same token together, then into c. */
+ALWAYS_INLINE void store_row(__m512 v, const int slices, float *c, bool add)
+{
+    __mmask16 lanes = 0xffff;
+    if (slices > 1) {
+        v = _mm512_add_ps(v, _mm512_permute_ps(v, 0xb1)); /* neighbours */
+        if (slices == 4) v = _mm512_add_ps(v, _mm512_permute_ps(v, 0x4e));
+        v = _mm512_maskz_compress_ps(slices == 4 ? 0x1111 : 0x5555, v);
+        lanes = slices == 4 ? 0x000f : 0x00ff;
+    }
+    if (add) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(lanes, c));
+    _mm512_mask_storeu_ps(c, lanes, v);
+}
+
+ALWAYS_INLINE void rows_multiply(const struct q8_chunk *p, const struct q8_group *w,
+                                 const struct lane_terms *terms, int r0, float *c, const struct shape s)
+{
+    const struct q8_sliver *x = p->x;
+    __m512 sum[8][2];
+#pragma GCC unroll 8
+    for (int r = 0; r < s.rows; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < s.vectors; v++) sum[r][v] = _mm512_setzero_ps();
+    for (int b = 0; b < p->blocks; b++) block_add(w + b, x + b, terms + b, r0, s, sum);
+#pragma GCC unroll 8
+    for (int r = 0; r < s.rows; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < s.vectors; v++)
+            store_row(sum[r][v], s.slices, c + (r0 + r) * SLIVER + LANES * v, p->add);
+}
+
+/* 16 rows: what does not exist is zeros in the panel. Two vectors leave room for six rows in 32 registers. */
+ALWAYS_INLINE void group_multiply(const struct q8_chunk *p, const struct q8_group *w,
+                                  const struct lane_terms *terms, float *c, const struct shape s)
+{
+    if (s.vectors == 2) {
+        const struct shape six = { 6, 2, 1, s.halves, s.has_min }, five = { 5, 2, 1, s.halves, s.has_min };
+        rows_multiply(p, w, terms, 0, c, six);
+        for (int r = 6; r < TILE_ROWS; r += 5) rows_multiply(p, w, terms, r, c, five);
+    } else {
+        for (int r = 0; r < TILE_ROWS; r += 8) rows_multiply(p, w, terms, r, c, s);
+    }
+}
+
+typedef void group_fn(const struct q8_chunk *p, const struct q8_group *w, const struct lane_terms *terms,
+                      float *c);
+
+/* name: vectors, slices */
+#define KERNELS(name, V, S)                                                                                  \
+    static void name##_32(const struct q8_chunk *p, const struct q8_group *w, const struct lane_terms *t,    \
+                          float *c)                                                                          \
+    {                                                                                                        \
+        group_multiply(p, w, t, c, (struct shape){ 8, V, S, 1, false });                                     \
+    }                                                                                                        \
+    static void name##_32_min(const struct q8_chunk *p, const struct q8_group *w,                            \
+                              const struct lane_terms *t, float *c)                                          \
+    {                                                                                                        \
+        group_multiply(p, w, t, c, (struct shape){ 8, V, S, 1, true });                                      \
+    }                                                                                                        \
+    static void name##_16(const struct q8_chunk *p, const struct q8_group *w, const struct lane_terms *t,    \
+                          float *c)                                                                          \
+    {                                                                                                        \
+        group_multiply(p, w, t, c, (struct shape){ 8, V, S, 2, false });                                     \
+    }                                                                                                        \
+    static void name##_16_min(const struct q8_chunk *p, const struct q8_group *w,                            \
+                              const struct lane_terms *t, float *c)                                          \
+    {                                                                                                        \
+        group_multiply(p, w, t, c, (struct shape){ 8, V, S, 2, true });                                      \
+    }
+KERNELS(wide, 2, 1)
+KERNELS(sixteen, 1, 1)
+KERNELS(eight, 1, 2)
+KERNELS(four, 1, 4)
+
+static group_fn *kernel_for(struct q8_lanes l, const struct q8_kind *kind)
+{
+    static group_fn *const KERNEL[4][2][2] = { { { wide_32, wide_32_min }, { wide_16, wide_16_min } },
+                                               { { sixteen_32, sixteen_32_min },
+                                                 { sixteen_16, sixteen_16_min } },
+                                               { { eight_32, eight_32_min }, { eight_16, eight_16_min } },
+                                               { { four_32, four_32_min }, { four_16, four_16_min } } };
+    const int tokens = l.vectors == 2 ? 0 : l.slices == 1 ? 1 : l.slices == 2 ? 2 : 3;
+    return KERNEL[tokens][kind->sub == 16][kind->has_min];
+}
+
+static void chunk_vnni(const struct q8_chunk *p)
+{
+    const struct q8_lanes l = q8_lanes_for(p->tokens, LANES);
+    const struct q8_group *w = p->w;
+    struct lane_terms terms[INT8_CHUNK_BLOCKS];
+    find_terms(p->x, p->blocks, l.vectors, p->kind, terms);
+    group_fn *run = kernel_for(l, p->kind);
+    for (int r = 0; r < p->rows; r += TILE_ROWS, w += p->step) run(p, w, terms, p->c + (int64_t)r * SLIVER);
+}
+
+static void unpack_vnni(const struct unpacking *u)
+{
+    u->f->unpack_q8(u->w, u->row_bytes, u->rows, u->k, u->group);
+}
+
+static void multiply_vnni(const struct gemm_step *p)
+{
+    q8_multiply(p, chunk_vnni);
+}
+
+static void multiply_few_vnni(const struct few_product *p)
+{
+    q8_multiply_few(p, unpack_vnni, chunk_vnni);
+}
+
+const struct gemm_kernel GEMM_INT8_AVX512VNNI = GEMM_INT8_TABLE(7, 7, pack_vnni, unpack_vnni, multiply_vnni,
+                                                                multiply_few_vnni);

@@ -1,0 +1,3 @@
+/* NEON: the small matrix product (see tile_v128.h). */
+#include "kernels/isa/v128_neon.h"
+#include "kernels/isa/gemm/tile_v128.h"

@@ -1,3 +1,0 @@
-/* NEON: the small matrix product (see tile_v128.h). */
-#include "kernels/isa/v128_neon.h"
-#include "kernels/isa/tile_v128.h"

@@ -1,3 +1,0 @@
-/* NEON: vector operations (see vectors_v128.h). */
-#include "kernels/isa/v128_neon.h"
-#include "kernels/isa/vectors_v128.h"
