@@ -95,7 +95,7 @@ static void sensors_fill(struct snapshot *s)
 
 /* stories15M: 6 layers, width 288, feed-forward 768, f16; with an f16 cache a token takes 6 * 2 * 288 * 2
  * bytes. */
-static void ledger_fill(struct model_ledger *l)
+static void ledger_fill(struct model_summary *l)
 {
     static const struct {
         const char *name, *shape, *format;
@@ -158,7 +158,7 @@ struct snapshot *fixture_idle(void)
     m->ctx_train = 2048;
     m->params = 24407712;
     m->weight_bytes = 48900000;
-    ledger_fill(&s->ledger);
+    ledger_fill(&s->summary);
     s->run_count = 0;
     log_put(s, 1, LOG_INFO, "limits measured: reads 24.1 GB/s with 2 threads");
     return s;
@@ -462,12 +462,12 @@ struct snapshot *fixture_extreme(void)
         log_put(s, s->log_count, LOG_ERROR,
                 "ﾊﾝｶｸ 全角 wide wide wide wide wide wide wide wide wide 全角全角全角全角全角全角全角全角");
     memset(s->model_path, '/', sizeof s->model_path - 1);
-    memset(s->ledger.group[0].name, 'n', sizeof s->ledger.group[0].name - 1);
-    s->ledger.groups = LEDGER_GROUPS;
-    s->ledger.contexts = LEDGER_CONTEXTS;
-    s->ledger.left_out = 1 << 30;
-    s->ledger.left_out_bytes = s->ledger.total[1][1] = INT64_MAX;
-    s->ledger.bytes = 0;
+    memset(s->summary.group[0].name, 'n', sizeof s->summary.group[0].name - 1);
+    s->summary.groups = SUMMARY_GROUPS;
+    s->summary.contexts = SUMMARY_CONTEXTS;
+    s->summary.left_out = 1 << 30;
+    s->summary.left_out_bytes = s->summary.total[1][1] = INT64_MAX;
+    s->summary.bytes = 0;
     memset(s->run[0].label, 'L', sizeof s->run[0].label - 1);
     memset(s->advice[0].reason, 'r', sizeof s->advice[0].reason - 1);
     memset(s->advice[0].check, 'c', sizeof s->advice[0].check - 1);

@@ -2,7 +2,7 @@
 #ifndef QDYNO_TESTS_TUI_FIXTURE_H
 #define QDYNO_TESTS_TUI_FIXTURE_H
 
-#include "tui/ui.h"
+#include "tui/frame/frame.h"
 
 /* Locale and time zone of golden files. */
 void fixture_environment(void);

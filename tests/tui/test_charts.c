@@ -4,7 +4,7 @@
  * outside the area. */
 #include "tests/check.h"
 #include "tests/tui/fixture.h"
-#include "tui/charts.h"
+#include "tui/widgets/widgets.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -101,12 +101,12 @@ static void percentiles(void **state)
 {
     (void)state;
     float v[1003];
-    struct latency l;
+    struct latency_histogram l;
     for (int i = 0; i < 1000; i++) v[i] = (float)((i * 617) % 1000 + 1) * 1e-3F;
     v[1000] = NAN;
     v[1001] = 0;
     v[1002] = -1;
-    latency_of(&l, v, 1003);
+    latency_histogram_make(&l, v, 1003);
     CHECK(l.n == 1000 && l.lo > 0 && l.lo < 1e-3 && l.hi > 1);
     CHECK_NEAR(l.p50, 0.5, 2e-3);
     CHECK_NEAR(l.p95, 0.95, 2e-3);
@@ -118,9 +118,9 @@ static void percentiles(void **state)
         if (l.lo * pow(l.hi / l.lo, (i + 1.0) / LATENCY_BINS) <= 0.5) below += l.bin[i];
     }
     CHECK(sum == 1000 && below > 430 && below <= 500);
-    latency_of(&l, v, 5); /* too few to say more than how many there are */
+    latency_histogram_make(&l, v, 5); /* too few to say more than how many there are */
     CHECK(l.n == 5 && isnan(l.p50) && isnan(l.p99));
-    latency_of(&l, v, 0);
+    latency_histogram_make(&l, v, 0);
     CHECK(l.n == 0);
 }
 
@@ -128,9 +128,9 @@ static void distributions_are_drawn(void **state)
 {
     (void)state;
     float v[600];
-    struct latency l;
+    struct latency_histogram l;
     for (int i = 0; i < 600; i++) v[i] = i < 570 ? 0.010F : 0.100F; /* two values: two columns */
-    latency_of(&l, v, 600);
+    latency_histogram_make(&l, v, 600);
     struct grid g = screen(LATENCY_BINS, 8, GLYPHS_BLOCKS);
     chart_latency(&g, grid_area(&g), "ITL", &l, ROLE_GRAPH);
     int full = 0, columns = 0;
@@ -146,7 +146,7 @@ static void distributions_are_drawn(void **state)
     CHECK(strstr(str_text(&text), "ITL p50 10.0ms") && strstr(str_text(&text), "p99 100ms"));
     str_clear(&text);
     grid_clear(&g);
-    latency_of(&l, v, 0);
+    latency_histogram_make(&l, v, 0);
     chart_latency(&g, grid_area(&g), "ITL", &l, ROLE_GRAPH);
     grid_text(&g, &text);
     CHECK(strstr(str_text(&text), "n/a") && !strstr(str_text(&text), "p50"));

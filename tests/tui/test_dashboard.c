@@ -1,7 +1,7 @@
 /* Proves: the whole loop runs without a terminal (threads, sensors, database, views) and shows the machine
  * and the model; a missing or useless terminal is an error a person can act on, not a crash. */
 #include "tests/check.h"
-#include "tui/tui.h"
+#include "tui/dashboard/dashboard.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

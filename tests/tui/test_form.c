@@ -1,8 +1,8 @@
 /* Proves: what is typed arrives, editing keys do what shells taught, errors come from the config parser while
  * typing, and a bad form is never accepted. */
 #include "tests/check.h"
-#include "tui/form.h"
-#include "tui/keys.h"
+#include "tui/forms/forms.h"
+#include "tui/widgets/widgets.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
  * before you commit. */
 #include "tests/check.h"
 #include "tests/tui/fixture.h"
-#include "tui/theme.h"
+#include "tui/widgets/widgets.h"
 #include "tui/views/views.h"
 
 #include <stdlib.h>

@@ -2,8 +2,7 @@
  * meters and graphs show what their numbers say, at every glyph level, and unknown is never drawn as zero. */
 #include "tests/check.h"
 #include "tests/tui/fixture.h"
-#include "tui/figures.h"
-#include "tui/grid.h"
+#include "tui/widgets/widgets.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Proves: jobs run in order on their own thread, a full queue says so, closing waits for what runs but not
  * for longer than asked; the log keeps its newest lines, and has each alert of a watch once. */
 #include "tests/check.h"
-#include "tui/board.h"
+#include "tui/dashboard/background.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -10,13 +10,13 @@ static _Atomic int64_t ran[64];
 static _Atomic int count;
 static _Atomic bool gate;
 
-static void note(struct board *b, const struct job *j)
+static void note(struct background *b, const struct job *j)
 {
     (void)b;
     ran[atomic_fetch_add(&count, 1)] = j->id;
 }
 
-static void wait_for_gate(struct board *b, const struct job *j)
+static void wait_for_gate(struct background *b, const struct job *j)
 {
     while (!gate) clock_sleep_ns(1000000);
     note(b, j);
@@ -26,11 +26,11 @@ static void in_order(void **state)
 {
     (void)state;
     struct err why;
-    struct board *b;
+    struct background *b;
     struct jobs *q;
     count = 0;
     gate = false;
-    CHECK_OK(board_open(&b, ":memory:", &why));
+    CHECK_OK(background_open(&b, ":memory:", &why));
     CHECK_OK(jobs_open(&q, b, &why));
     CHECK(jobs_put(q, &(struct job){ .run = wait_for_gate, .id = 1 }));
     CHECK(!jobs_idle(q));
@@ -42,27 +42,27 @@ static void in_order(void **state)
     CHECK(count == put + 1);
     for (int i = 0; i < count; i++) CHECK(ran[i] == i + 1);
     CHECK(jobs_close(q, 1000));
-    board_close(b);
+    background_close(b);
 }
 
 static void log_keeps_the_newest(void **state)
 {
     (void)state;
     struct err why;
-    struct board *b;
+    struct background *b;
     static struct snapshot s;
-    CHECK_OK(board_open(&b, NULL, &why));
+    CHECK_OK(background_open(&b, NULL, &why));
     for (int i = 0; i < 200; i++) log_write(&b->log, LOG_INFO, "line %d", i);
-    board_say(b, true, "%0400d", 7);
-    board_copy(b, &s);
+    background_announce(b, true, "%0400d", 7);
+    background_copy(b, &s);
     CHECK(s.log_count == SNAPSHOT_LOG);
     assert_string_equal(s.log[SNAPSHOT_LOG - 2].text, "line 199");
     CHECK(s.log[SNAPSHOT_LOG - 1].level == LOG_ERROR);
     char news[256];
     bool bad = false;
-    CHECK(board_take_news(b, news, sizeof news, &bad) && bad);
-    CHECK(!board_take_news(b, news, sizeof news, &bad));
-    board_close(b);
+    CHECK(background_take_message(b, news, sizeof news, &bad) && bad);
+    CHECK(!background_take_message(b, news, sizeof news, &bad));
+    background_close(b);
 }
 
 static void firing(struct db *d, const char *name, const char *text)
@@ -78,7 +78,7 @@ static void firing(struct db *d, const char *name, const char *text)
 static void alerts_are_logged_once(void **state)
 {
     struct err why;
-    struct board *b;
+    struct background *b;
     struct db *d;
     struct job j = { 0 };
     static struct snapshot s;
@@ -87,20 +87,20 @@ static void alerts_are_logged_once(void **state)
     const int fd = mkstemp(path);
     CHECK(fd >= 0);
     CHECK_OK(db_open(&d, path, &why));
-    CHECK_OK(board_open(&b, path, &why));
-    board_job_history(b, &j);
-    board_copy(b, &s);
+    CHECK_OK(background_open(&b, path, &why));
+    job_read_history(b, &j);
+    background_copy(b, &s);
     const int before = s.log_count;
     firing(d, "memory", "95 % of memory is in use");
-    board_job_history(b, &j);
-    board_job_history(b, &j);
+    job_read_history(b, &j);
+    job_read_history(b, &j);
     firing(d, "steal", "7 % are stolen");
-    board_job_history(b, &j);
-    board_copy(b, &s);
+    job_read_history(b, &j);
+    background_copy(b, &s);
     assert_int_equal(s.log_count, before + 2);
     assert_string_equal(s.log[before].text, "alert memory: 95 % of memory is in use");
     assert_string_equal(s.log[before + 1].text, "alert steal: 7 % are stolen");
-    board_close(b);
+    background_close(b);
     db_close(d);
     close(fd);
     unlink(path);

@@ -1,7 +1,8 @@
 /* Proves: at every size the boxes of every view lie inside the body, do not overlap, and leave nothing of it
  * unused; 80x24 is big enough for every line the live view must hold. */
 #include "tests/check.h"
-#include "tui/layout.h"
+#include "tui/views/layout.h"
+#include "tui/views/views.h"
 
 static bool overlap(struct rect a, struct rect b)
 {
@@ -27,29 +28,29 @@ static void every_size(void **state)
     for (int h = 1; h <= 120; h++)
         for (int w = 1; w <= 300; w++) {
             struct layout l = layout_frame(w, h);
-            CHECK(l.too_small == (w < LAYOUT_MIN_W || h < LAYOUT_MIN_H));
+            CHECK(l.too_small == (w < VIEW_MIN_W || h < VIEW_MIN_H));
             if (l.too_small) continue;
             const struct rect frame[] = { l.title, l.body, l.status, l.footer };
             check_boxes((struct rect){ 0, 0, w, h }, frame, 4);
-            struct rect live[LIVE_BOXES], ab[AB_BOXES];
+            struct rect live[LIVE_PANES], ab[AB_PANES];
             layout_live(l.body, live);
-            check_boxes(l.body, live, LIVE_BOXES);
-            struct rect quality[QUALITY_BOXES], load[LOAD_BOXES], settings[SETTINGS_BOXES];
+            check_boxes(l.body, live, LIVE_PANES);
+            struct rect quality[QUALITY_PANES], load[LOAD_PANES], settings[SETTINGS_PANES];
             layout_quality(l.body, quality);
-            check_boxes(l.body, quality, QUALITY_BOXES);
+            check_boxes(l.body, quality, QUALITY_PANES);
             layout_load(l.body, load);
-            check_boxes(l.body, load, LOAD_BOXES);
+            check_boxes(l.body, load, LOAD_PANES);
             layout_settings(l.body, settings);
-            check_boxes(l.body, settings, SETTINGS_BOXES);
+            check_boxes(l.body, settings, SETTINGS_PANES);
             for (int rows = 1; rows <= 8; rows += 7) {
-                struct rect advice[ADVICE_BOXES];
+                struct rect advice[ADVICE_PANES];
                 layout_advice(l.body, rows, advice);
-                check_boxes(l.body, advice, ADVICE_BOXES);
+                check_boxes(l.body, advice, ADVICE_PANES);
                 CHECK(advice[ADVICE_DETAILS].h >= 9 && advice[ADVICE_LIST].h >= MIN(rows + 3, 11));
             }
             for (int arms = 2; arms <= 8; arms += 3) {
                 layout_ab(l.body, arms, ab);
-                check_boxes(l.body, ab, AB_BOXES);
+                check_boxes(l.body, ab, AB_PANES);
                 CHECK(ab[AB_ARMS].h >= 7 && ab[AB_EFFECT].h >= 6 && ab[AB_VERDICT].h >= 6);
             }
         }
@@ -58,8 +59,8 @@ static void every_size(void **state)
 static void smallest_holds_everything(void **state)
 {
     (void)state;
-    struct rect live[LIVE_BOXES], ab[AB_BOXES];
-    struct layout l = layout_frame(LAYOUT_MIN_W, LAYOUT_MIN_H);
+    struct rect live[LIVE_PANES], ab[AB_PANES];
+    struct layout l = layout_frame(VIEW_MIN_W, VIEW_MIN_H);
     layout_live(l.body, live);
     CHECK(live[LIVE_MACHINE].h >= 6 && live[LIVE_ENGINE].h >= 6); /* 4 lines and a frame */
     CHECK(live[LIVE_AB].h >= 7 && live[LIVE_ADVICE].h >= 4 && live[LIVE_LOG].h >= 4);
@@ -70,10 +71,10 @@ static void smallest_holds_everything(void **state)
 static void more_rows_show_more(void **state)
 {
     (void)state;
-    struct rect small[LIVE_BOXES], large[LIVE_BOXES];
+    struct rect small[LIVE_PANES], large[LIVE_PANES];
     layout_live(layout_frame(80, 24).body, small);
     layout_live(layout_frame(200, 60).body, large);
-    for (int i = 0; i < LIVE_BOXES; i++) CHECK(large[i].h > small[i].h && large[i].w > small[i].w);
+    for (int i = 0; i < LIVE_PANES; i++) CHECK(large[i].h > small[i].h && large[i].w > small[i].w);
 }
 
 int main(void)

@@ -2,8 +2,8 @@
  * lines become the keys that a person would press. */
 #include "tests/check.h"
 #include "tests/tui/fixture.h"
-#include "tui/linear.h"
-#include "tui/tui.h"
+#include "tui/dashboard/linear.h"
+#include "tui/dashboard/dashboard.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +121,7 @@ static void questions_and_answers(void **state)
     u.question.text[0] = '\0';
     s->page.number = 1;
     s->page.opens = true;
-    page_put(&s->page, PAGE_PLAIN, "what it wrote");
+    text_page_put(&s->page, PAGE_PLAIN, "what it wrote");
     check_says(&t, s, &u, "what it wrote");
     u.confirm_quit = true;
     check_says(&t, s, &u, "y or n");

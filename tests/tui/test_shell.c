@@ -1,7 +1,7 @@
 /* Proves: a line is taken apart as a shell would, without doing what only a shell does; a command's lines
  * come whole from both streams, its end is told as it was, and it ends when its group is interrupted. */
 #include "tests/check.h"
-#include "tui/shell.h"
+#include "tui/dashboard/shell.h"
 
 #include <math.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static void words(void **state)
         struct err why;
         struct str got = { 0 };
         snprintf(line, sizeof line, "%s", CASES[i].line);
-        const enum err_code rc = words_split(line, argv, COUNT_OF(argv), &n, &why);
+        const enum err_code rc = shell_words_split(line, argv, COUNT_OF(argv), &n, &why);
         CHECK(rc == (CASES[i].joined ? ERR_OK : ERR_USAGE));
         if (rc) continue;
         for (int k = 0; k < n; k++) str_printf(&got, "[%s]", argv[k]);
@@ -42,7 +42,7 @@ static void words(void **state)
     char many[] = "a b c d", *argv[4];
     int n;
     struct err why;
-    CHECK(words_split(many, argv, 4, &n, &why) == ERR_USAGE && strstr(why.message, "more than 3"));
+    CHECK(shell_words_split(many, argv, 4, &n, &why) == ERR_USAGE && strstr(why.message, "more than 3"));
 }
 
 struct heard {
@@ -120,18 +120,17 @@ static void cannot_start(void **state)
 static void progress(void **state)
 {
     (void)state;
-    struct shell_progress p;
-    CHECK(shell_progress_read(&p, "{\"schema\":\"qdyno.progress/1\",\"text\":\"q4_K  42 %\",\"done\":0.42,"
-                                  "\"rate\":7.5e7,\"unit\":\"weights/s\",\"left_s\":12}"));
+    struct task_progress p;
+    CHECK(task_progress_read(&p, "{\"schema\":\"qdyno.progress/1\",\"text\":\"q4_K  42 %\",\"done\":0.42,"
+                                 "\"rate\":7.5e7,\"unit\":\"weights/s\",\"left_s\":12}"));
     CHECK(p.done == 0.42 && p.rate == 7.5e7 && p.left_s == 12);
     assert_string_equal(p.unit, "weights/s");
     assert_string_equal(p.text, "q4_K  42 %");
-    CHECK(
-        shell_progress_read(&p, "{\"schema\":\"qdyno.progress/1\",\"text\":\"calibrating\",\"done\":null}"));
+    CHECK(task_progress_read(&p, "{\"schema\":\"qdyno.progress/1\",\"text\":\"calibrating\",\"done\":null}"));
     CHECK(isnan(p.done) && isnan(p.rate) && isnan(p.left_s) && !p.unit[0]);
-    CHECK(!shell_progress_read(&p, "{\"schema\":\"qdyno.quantize/1\"}"));
-    CHECK(!shell_progress_read(&p, "{ half an object"));
-    CHECK(!shell_progress_read(&p, "qdyno quantize: no such file"));
+    CHECK(!task_progress_read(&p, "{\"schema\":\"qdyno.quantize/1\"}"));
+    CHECK(!task_progress_read(&p, "{ half an object"));
+    CHECK(!task_progress_read(&p, "qdyno quantize: no such file"));
 }
 
 int main(void)

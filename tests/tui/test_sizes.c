@@ -4,7 +4,7 @@
  * the snapshots that are hardest to fit. */
 #include "tests/check.h"
 #include "tests/tui/fixture.h"
-#include "tui/views/views.h"
+#include "tui/views/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +89,7 @@ static int draw_size(struct cell *all, const struct snapshot *s, const struct ui
     view_draw(&g, s, u);
     check_cells(all, w, h);
     const bool covered = u->help || u->form.kind != FORM_CLOSED || u->page;
-    const int panes = covered || w < LAYOUT_MIN_W || h < LAYOUT_MIN_H ? 0 : check_panes(&g, u);
+    const int panes = covered || w < VIEW_MIN_W || h < VIEW_MIN_H ? 0 : check_panes(&g, u);
     CHECK(g.hits < GRID_HITS); /* room for every place that can be clicked */
     for (int i = 0; i < g.hits; i++) {
         const struct rect *r = &g.hit[i].at;
@@ -120,15 +120,15 @@ static void overlays_fill(struct snapshot *s)
         if (f->count % 7 == 0) memset(e->trouble, 't', sizeof e->trouble - 1);
         f->count++;
     }
-    recipe_offers_make(&s->recipes, NULL);
+    recipe_list_make(&s->recipes, NULL);
     for (int i = 0; i < s->recipes.count; i += 2)
-        memset(s->recipes.offer[i].refusal, 'r', sizeof s->recipes.offer[i].refusal - 1);
+        memset(s->recipes.row[i].refusal, 'r', sizeof s->recipes.row[i].refusal - 1);
     memset(s->page.title, 'p', sizeof s->page.title - 1);
     for (int i = 0; i <= PAGE_LINES; i++)
-        page_put(&s->page, (enum page_tone)(i % 6), "%s%*d", i % 2 ? "日本語日本語" : "", 500, i);
+        text_page_put(&s->page, (enum page_tone)(i % 6), "%s%*d", i % 2 ? "日本語日本語" : "", 500, i);
     memset(s->command, 'c', sizeof s->command - 1);
     s->task_known = true;
-    s->task = (struct shell_progress){ .done = 7, .rate = 1e300, .left_s = 1e18 };
+    s->task = (struct task_progress){ .done = 7, .rate = 1e300, .left_s = 1e18 };
     memset(s->task.unit, 'u', sizeof s->task.unit - 1);
     memset(s->applied, 'a', sizeof s->applied - 1);
 }
@@ -138,7 +138,7 @@ static struct ui ui_over(int variant)
     struct ui u = { .view = (enum view)(variant % VIEW_COUNT), .marked = { 12, 9 }, .order = BY_MODEL };
     if (variant == BROWSER) form_show(&u.form, FORM_MODEL, (const char *const[FORM_FIELDS]){ "/m/" });
     if (variant == MAKING) form_show(&u.form, FORM_QUANTIZE, NULL);
-    u.form.choice = variant == BROWSER ? 40 : -1;
+    u.form.chosen = variant == BROWSER ? 40 : -1;
     if (variant == READING) {
         u.page = true;
         u.page_row = 200;
@@ -186,8 +186,8 @@ static void every_view(void **state)
     struct snapshot *shots[] = { fixture_running(), fixture_extreme(), fixture_empty(), fixture_arms(),
                                  fixture_idle() };
     assert_non_null(all);
-    for (int h = LAYOUT_MIN_H; h <= MAX_H; h++)
-        for (int w = LAYOUT_MIN_W + h % 5; w <= MAX_W; w += 5) /* every width comes up within five rows */
+    for (int h = VIEW_MIN_H; h <= MAX_H; h++)
+        for (int w = VIEW_MIN_W + h % 5; w <= MAX_W; w += 5) /* every width comes up within five rows */
             for (int view = 0; view < VIEW_COUNT; view++) {
                 const int turn = w / 5 + h + view;
                 struct ui u = { .view = (enum view)view, .zoomed = turn % 7 == 0 };
@@ -213,8 +213,7 @@ static void all_sizes(void **state)
     int variant = 0;
     for (int h = 1; h <= MAX_H; h++)
         for (int w = 1; w <= MAX_W; w++, variant++) {
-            if ((w < LAYOUT_MIN_W || h < LAYOUT_MIN_H) && (w * 7 + h) % 3)
-                continue; /* all the same text there */
+            if ((w < VIEW_MIN_W || h < VIEW_MIN_H) && (w * 7 + h) % 3) continue; /* all the same text there */
             struct ui u = ui_of(variant % (VARIANTS));
             draw_size(all,
                       shots[variant % 5 == 0   ? 1

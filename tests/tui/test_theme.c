@@ -1,8 +1,8 @@
 /* Proves: the colour level follows the terminal and NO_COLOR; every role has a look at every level; without
  * colours the roles that carry state differ by attributes; better and worse differ for colour-blind eyes. */
 #include "tests/check.h"
-#include "tui/settings.h"
-#include "tui/theme.h"
+#include "tui/dashboard/preferences.h"
+#include "tui/widgets/widgets.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -128,24 +128,25 @@ static void theme_files(void **state)
 static void kept_settings(void **state)
 {
     (void)state;
-    struct settings s;
+    struct preferences s;
     struct err why;
     char *path;
     write_file("dashboard.conf", "theme=light # as on paper\n mouse = off\n\n");
-    CHECK_OK(settings_read(&s, &why));
+    CHECK_OK(preferences_read(&s, &why));
     CHECK(!strcmp(s.theme, "light") && !s.mouse);
-    settings_done(&s);
-    CHECK_OK(settings_write(&path, &(struct settings){ .theme = (char[]){ "dark" }, .mouse = true }, &why));
+    preferences_done(&s);
+    CHECK_OK(
+        preferences_write(&path, &(struct preferences){ .theme = (char[]){ "dark" }, .mouse = true }, &why));
     CHECK(strstr(path, "dashboard.conf") != NULL);
     free(path);
-    CHECK_OK(settings_read(&s, &why));
+    CHECK_OK(preferences_read(&s, &why));
     CHECK(!strcmp(s.theme, "dark") && s.mouse);
-    settings_done(&s);
+    preferences_done(&s);
     static const char *const BAD[] = { "theme", "mouse = maybe", "colour = red", "theme =" };
     for (size_t i = 0; i < COUNT_OF(BAD); i++) {
         write_file("dashboard.conf", BAD[i]);
-        CHECK(settings_read(&s, &why) == ERR_FORMAT && strstr(why.message, "line 1: want"));
-        settings_done(&s);
+        CHECK(preferences_read(&s, &why) == ERR_FORMAT && strstr(why.message, "line 1: want"));
+        preferences_done(&s);
     }
 }
 

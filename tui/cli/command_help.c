@@ -4,7 +4,8 @@
 #include <unistd.h>
 
 #include "tui/cli/commands.h"
-#include "tui/tui.h"
+#include "tui/dashboard/dashboard.h"
+#include "tui/forms/forms.h"
 
 const struct cli_flag FLAGS_HELP[] = {
     { "--man", NULL, NULL, "the manual page, in roff", FLAG_SWITCH },

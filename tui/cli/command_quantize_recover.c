@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tui/figures.h"
+#include "tui/widgets/widgets.h"
 
 enum {
     TEXT_LIMIT = 1 << 30,

@@ -5,7 +5,7 @@
 
 #include "engine/train/train.h"
 #include "tui/cli/commands.h"
-#include "tui/figures.h"
+#include "tui/widgets/widgets.h"
 
 const struct cli_flag FLAGS_TRAIN[] = {
     { "--steps", NULL, "N", "steps; default 8000", FLAG_INT, 1, 1 << 24 },

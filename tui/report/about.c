@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tui/figures.h"
+#include "tui/widgets/widgets.h"
 
 /* ---------------------------------------------------------------- what was compared */
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tui/figures.h"
+#include "tui/widgets/widgets.h"
 
 static const char *probability(struct report *r, double p)
 {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tui/figures.h"
+#include "tui/widgets/widgets.h"
 
 int report_arms(const struct report_source *s)
 {

@@ -1,6 +1,5 @@
 /* tui/views/ab.c - the experiment in full: arms, effect block by block, control and verdict. */
-#include "tui/views/views.h"
-#include "tui/figures.h"
+#include "tui/views/parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -214,7 +213,7 @@ static void box_verdict(struct grid *g, struct rect area, const struct snapshot 
 void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
     const struct experiment_state *x = &s->experiment;
-    struct rect box[AB_BOXES];
+    struct rect box[AB_PANES];
     if (!s->experiment_known) {
         struct rect in = grid_box(g, body, "A/B", snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
         grid_wrap(
@@ -225,7 +224,7 @@ void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const s
     const int arm = experiment_selected(x, u);
     const struct comparison *c = experiment_comparison(x, arm);
     layout_ab(body, experiment_arms(x), box);
-    panes_place(g, box, AB_BOXES, body, u);
+    panes_place(g, box, AB_PANES, body, u);
     box_arms(g, box[AB_ARMS], s, arm);
     char title[128];
     snprintf(title, sizeof title,

@@ -1,6 +1,5 @@
 /* tui/views/blocks.c - the KV cache as the engine keeps it: which block of memory holds which sequence. */
-#include "tui/views/views.h"
-#include "tui/figures.h"
+#include "tui/views/parts.h"
 
 #include <string.h>
 

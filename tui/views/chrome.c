@@ -1,6 +1,5 @@
 /* tui/views/chrome.c - the frame around every view: title, status, footer, and what lies over them. */
-#include "tui/views/views.h"
-#include "tui/figures.h"
+#include "tui/views/parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,8 +15,8 @@ const struct view_row VIEWS[VIEW_COUNT] = {
 static void draw_too_small(struct grid *g)
 {
     char text[96];
-    snprintf(text, sizeof text, "terminal too small: need %dx%d, have %dx%d", LAYOUT_MIN_W, LAYOUT_MIN_H,
-             g->w, g->h);
+    snprintf(text, sizeof text, "terminal too small: need %dx%d, have %dx%d", VIEW_MIN_W, VIEW_MIN_H, g->w,
+             g->h);
     struct rect all = grid_area(g);
     grid_wrap(g, all.h > 4 ? rect_rows(all, all.h / 2 - 1, all.h) : all, ROLE_WARN, text);
 }
@@ -91,7 +90,7 @@ static void draw_title(struct grid *g, struct rect row, const struct snapshot *s
 static void draw_task(struct pen *p, const struct snapshot *s)
 {
     enum { BAR = 12, TAIL = 66 };
-    const struct shell_progress *t = &s->task;
+    const struct task_progress *t = &s->task;
     const bool known = s->task_known && isfinite(t->done);
     char name[sizeof s->command + sizeof t->text];
     snprintf(name, sizeof name, "%s", s->task_known && t->text[0] && !known ? t->text : s->command);

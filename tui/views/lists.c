@@ -1,6 +1,5 @@
 /* tui/views/lists.c - the views that are lists: advice, history, log. */
-#include "tui/views/views.h"
-#include "tui/figures.h"
+#include "tui/views/parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -53,10 +52,10 @@ static void advice_details(struct grid *g, struct rect in, const struct advice *
 
 void view_advice(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    struct rect box[ADVICE_BOXES] = { body };
+    struct rect box[ADVICE_PANES] = { body };
     if (s->advice_count) {
         layout_advice(body, s->advice_count, box);
-        panes_place(g, box, ADVICE_BOXES, body, u);
+        panes_place(g, box, ADVICE_PANES, body, u);
     }
     struct rect in = grid_box(g, box[ADVICE_LIST], "Advice",
                               snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);

@@ -1,6 +1,5 @@
 /* tui/views/live.c - everything at a glance: machine, engine, the A/B that runs, advice, log. */
-#include "tui/views/views.h"
-#include "tui/charts.h"
+#include "tui/views/parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -347,9 +346,9 @@ static void box_advice(struct grid *g, struct rect area, const struct snapshot *
 
 void view_live(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    struct rect box[LIVE_BOXES];
+    struct rect box[LIVE_PANES];
     layout_live(body, box);
-    panes_place(g, box, LIVE_BOXES, body, u);
+    panes_place(g, box, LIVE_PANES, body, u);
     box_machine(g, box[LIVE_MACHINE], s);
     box_engine(g, box[LIVE_ENGINE], s);
     box_ab(g, box[LIVE_AB], s);

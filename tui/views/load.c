@@ -1,12 +1,11 @@
 /* tui/views/load.c - what is asked of the engine and how it copes: requests, their latencies, the KV cache,
  * and the run against what the machine could do. */
-#include "tui/views/views.h"
-#include "tui/charts.h"
+#include "tui/views/parts.h"
 
 #include <math.h>
 #include <string.h>
 
-static const struct load_line *chosen_line(const struct snapshot *s, const struct ui *u)
+static const struct load_result *chosen_line(const struct snapshot *s, const struct ui *u)
 {
     const int n = s->load.lines;
     return n > 0 ? &s->load.line[MAX(0, MIN(u->selected[VIEW_LOAD], n - 1))] : NULL;
@@ -16,7 +15,7 @@ static const struct load_line *chosen_line(const struct snapshot *s, const struc
 
 enum { COUNT = 6, TIME = 7, RATE = 7, PREFILL = 10, WORKLOAD = 14 };
 
-static void line_row(struct grid *g, struct rect in, int row, const struct load_line *l, bool chosen)
+static void line_row(struct grid *g, struct rect in, int row, const struct load_result *l, bool chosen)
 {
     const unsigned style = !l ? (unsigned)ROLE_DIM : ROLE_TEXT | (chosen ? STYLE_REVERSE : 0u);
     const int figures = COUNT + 2 * TIME + RATE, prefill = in.w >= figures + WORKLOAD + PREFILL ? PREFILL : 0;
@@ -35,7 +34,7 @@ static void line_row(struct grid *g, struct rect in, int row, const struct load_
 
 static void box_requests(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    const struct measured_load *l = &s->load;
+    const struct load_results *l = &s->load;
     struct rect in = grid_box(g, area, "Requests by workload", "TTFT and ITL: medians");
     if (l->lines <= 0) {
         grid_wrap(g, in, l->error[0] ? ROLE_ERROR : ROLE_DIM,
@@ -60,7 +59,7 @@ static void box_requests(struct grid *g, struct rect area, const struct snapshot
 /* Side by side where there is room for two, else one above the other. */
 static void box_latency(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    const struct load_line *l = chosen_line(s, u);
+    const struct load_result *l = chosen_line(s, u);
     char title[128] = "Latency";
     if (l)
         snprintf(title, sizeof title, "Latency of %.40s, %d sequence%s", l->workload, MAX(l->sequences, 1),
@@ -75,7 +74,7 @@ static void box_latency(struct grid *g, struct rect area, const struct snapshot 
         part[i] = beside ? (struct rect){ in.x + i * (in.w / 2 + 1), in.y, in.w / 2 - 1, in.h }
                          : rect_rows(in, i * (in.h / 2), i ? in.h - in.h / 2 : in.h / 2);
     static const char *const NAMES[] = { "TTFT", "ITL" };
-    const struct latency *of[] = { &l->ttft, &l->itl };
+    const struct latency_histogram *of[] = { &l->ttft, &l->itl };
     for (int i = 0; i < 2; i++) chart_latency(g, part[i], NAMES[i], of[i], i ? ROLE_GRAPH : ROLE_METER);
 }
 
@@ -229,9 +228,9 @@ static void box_roofline(struct grid *g, struct rect area, const struct snapshot
 
 void view_load(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    struct rect box[LOAD_BOXES];
+    struct rect box[LOAD_PANES];
     layout_load(body, box);
-    panes_place(g, box, LOAD_BOXES, body, u);
+    panes_place(g, box, LOAD_PANES, body, u);
     box_requests(g, box[LOAD_REQUESTS], s, u);
     box_latency(g, box[LOAD_LATENCY], s, u);
     box_blocks(g, box[LOAD_BLOCKS], s);

@@ -1,7 +1,6 @@
 /* tui/views/model.c - the model as a file (which tensors, in which formats, how many bytes) and in memory (by
  * context and KV type, all at once: what would fit shows without trying). */
-#include "tui/views/views.h"
-#include "tui/figures.h"
+#include "tui/views/parts.h"
 
 #include <math.h>
 
@@ -32,7 +31,7 @@ static void group_row(struct grid *g, struct rect in, int row, const struct tens
 
 static void box_tensors(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    const struct model_ledger *l = &s->ledger;
+    const struct model_summary *l = &s->summary;
     const struct model_shape *m = &s->model;
     char title[128] = "Tensors", note[128] = "";
     if (l->groups)
@@ -61,14 +60,14 @@ static void box_tensors(struct grid *g, struct rect area, const struct snapshot 
 enum { CACHE_COLUMNS = 7, PER_TOKEN_COLUMNS = 11, TOTAL_COLUMNS = 10 };
 
 /* As many contexts as there is room for, the longest always among them. */
-static int context_at(const struct model_ledger *l, int columns, int i)
+static int context_at(const struct model_summary *l, int columns, int i)
 {
     return i == columns - 1 ? l->contexts - 1 : i;
 }
 
 static void memory_row(struct grid *g, struct rect in, int row, const struct snapshot *s, int cache)
 {
-    const struct model_ledger *l = &s->ledger;
+    const struct model_summary *l = &s->summary;
     const int columns = MIN(MAX((in.w - CACHE_COLUMNS - PER_TOKEN_COLUMNS) / TOTAL_COLUMNS, 0), l->contexts);
     const int64_t free = s->machine_known ? s->machine.memory_available_bytes : -1;
     char text[48];
@@ -93,7 +92,7 @@ static void memory_row(struct grid *g, struct rect in, int row, const struct sna
 
 static void box_memory(struct grid *g, struct rect area, const struct snapshot *s)
 {
-    const struct model_ledger *l = &s->ledger;
+    const struct model_summary *l = &s->summary;
     char title[96] = "Memory by context and KV type";
     if (s->machine_known && s->machine.memory_available_bytes >= 0)
         snprintf(title, sizeof title, "Memory by context and KV type; %s are free",
@@ -110,9 +109,9 @@ static void box_memory(struct grid *g, struct rect area, const struct snapshot *
 
 void view_model(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    struct rect box[MODEL_BOXES];
+    struct rect box[MODEL_PANES];
     layout_model(body, box);
-    panes_place(g, box, MODEL_BOXES, body, u);
+    panes_place(g, box, MODEL_PANES, body, u);
     box_tensors(g, box[MODEL_TENSORS], s, u);
     box_memory(g, box[MODEL_MEMORY], s);
 }

@@ -1,11 +1,8 @@
 /* tui/views/overlay.c - what lies over a view: the form that is being filled in, the palette, the keys. */
-#include "tui/views/views.h"
+#include "tui/views/parts.h"
 
 #include <math.h>
 #include <string.h>
-
-#include "tui/choices.h"
-#include "tui/figures.h"
 
 /* A line being typed, scrolled so that the cursor stays in sight. */
 static void draw_input(struct pen *p, const struct form_field *field, bool here)
@@ -86,7 +83,7 @@ static void model_row(struct pen *p, const struct snapshot *s, const struct file
     pen_field(p, pen_left(p), (free < 0 ? ROLE_DIM : fits ? ROLE_BETTER : ROLE_WORSE) | extra, text);
 }
 
-static void file_row(struct pen *p, const struct snapshot *s, const struct choice *c, unsigned extra)
+static void file_row(struct pen *p, const struct snapshot *s, const struct suggestion *c, unsigned extra)
 {
     enum { BYTES = 8 };
     const struct file_entry *e = c->file;
@@ -107,7 +104,7 @@ static void file_row(struct pen *p, const struct snapshot *s, const struct choic
 }
 
 /* All that is known of the chosen file. */
-static void draw_file(struct grid *g, struct rect in, const struct snapshot *s, const struct choice *c)
+static void draw_file(struct grid *g, struct rect in, const struct snapshot *s, const struct suggestion *c)
 {
     const struct file_entry *e = c->file;
     const int64_t free = s->machine_known ? s->machine.memory_available_bytes : -1;
@@ -126,7 +123,7 @@ static void draw_file(struct grid *g, struct rect in, const struct snapshot *s, 
     str_free(&text);
 }
 
-static void offer_row(struct grid *g, struct rect row, const struct snapshot *s, const struct choice *c,
+static void offer_row(struct grid *g, struct rect row, const struct snapshot *s, const struct suggestion *c,
                       bool chosen)
 {
     enum { NAME = 20, BYTES = 8 };
@@ -147,12 +144,12 @@ static void offer_row(struct grid *g, struct rect row, const struct snapshot *s,
 }
 
 static void draw_offers(struct grid *g, struct rect in, const struct snapshot *s, const struct form *f,
-                        const struct choices *c)
+                        const struct suggestions *c)
 {
-    const int top = MAX(MIN(f->choice - in.h / 2, c->n - in.h), 0);
+    const int top = MAX(MIN(f->chosen - in.h / 2, c->n - in.h), 0);
     for (int i = top; i < c->n && i - top < in.h; i++) {
         struct rect row = rect_rows(in, i - top, 1);
-        offer_row(g, row, s, &c->list[i], i == f->choice);
+        offer_row(g, row, s, &c->list[i], i == f->chosen);
         grid_hit(g, row, HIT_ENTRY, i);
     }
 }
@@ -164,7 +161,7 @@ static void draw_said(struct grid *g, struct rect in, const struct snapshot *s, 
 {
     const struct form *f = &u->form;
     const struct form_field *field = &f->field[f->focus];
-    const struct judged *j = &s->judged;
+    const struct line_estimates *j = &s->estimates;
     char hint[700];
     int used = 0;
     const bool say = field->error[0] && (f->tried || (field->text[0] && f->kind != FORM_MODEL));
@@ -172,12 +169,12 @@ static void draw_said(struct grid *g, struct rect in, const struct snapshot *s, 
     const enum form_ask ask = form_asks(f);
     if (ask == ASK_RECIPE && !say)
         used = grid_wrap(g, in, ROLE_WARN, recipe_refusal(&s->recipes, field->text));
-    const bool judged = f->kind == FORM_AB && (ask == ASK_CONFIG || ask == ASK_MORE) &&
-                        !strcmp(j->text, field->text);
+    const bool estimated = f->kind == FORM_AB && (ask == ASK_CONFIG || ask == ASK_MORE) &&
+                           !strcmp(j->text, field->text);
     struct pen p = pen_at(g, rect_rows(in, used, in.h - used), 0, 0);
-    if (judged && !say && j->refusal[0]) {
+    if (estimated && !say && j->refusal[0]) {
         used += grid_wrap(g, rect_rows(in, used, in.h - used), ROLE_WARN, j->refusal);
-    } else if (judged && !say && j->total_bytes >= 0 && used < in.h) {
+    } else if (estimated && !say && j->total_bytes >= 0 && used < in.h) {
         pen_printf(&p, ROLE_TEXT, "takes %s", figure_bytes(j->total_bytes).text);
         if (s->machine_known && s->machine.memory_available_bytes >= 0)
             pen_printf(&p, ROLE_DIM, " of %s free", figure_bytes(s->machine.memory_available_bytes).text);
@@ -194,7 +191,7 @@ static void draw_said(struct grid *g, struct rect in, const struct snapshot *s, 
 }
 
 /* A list of files wants the room there is; others what they have, as long as some of the view is left. */
-static int form_rows(const struct form_description *d, const struct choices *c, int body)
+static int form_rows(const struct form_description *d, const struct suggestions *c, int body)
 {
     enum { AROUND = 2, SAID = 3, SOME = 9 };
     const int rest = MAX(body - d->fields - AROUND - SAID, 0);
@@ -207,9 +204,9 @@ void view_form(struct grid *g, struct rect body, const struct snapshot *s, const
     const struct form *f = &u->form;
     const struct form_description *d = &FORMS[f->kind];
     char title[160], note[96];
-    struct choices c;
-    choices_make(&c, u, s);
-    snprintf(title, sizeof title, "%s   (Enter %s, %sEsc leave)", d->title, f->choice >= 0 ? "take" : d->go,
+    struct suggestions c;
+    ui_suggestions(&c, u, s);
+    snprintf(title, sizeof title, "%s   (Enter %s, %sEsc leave)", d->title, f->chosen >= 0 ? "take" : d->go,
              d->fields > 1 ? "Tab next, " : "");
     snprintf(note, sizeof note, "%sCtrl-Y copies the command", c.n ? "↑ ↓ choose   " : "");
     struct rect area = layout_drawer(body, form_rows(d, &c, body.h));
@@ -229,8 +226,8 @@ void view_form(struct grid *g, struct rect body, const struct snapshot *s, const
     const int offers = MAX(in.h - d->fields - SAID, 0);
     draw_offers(g, rect_rows(in, d->fields, offers), s, f, &c);
     struct rect below = rect_rows(in, d->fields + offers, in.h - d->fields - offers);
-    if (c.files && f->choice >= 0 && f->choice < c.n && c.list[f->choice].file->kind != FILE_FOLDER)
-        draw_file(g, below, s, &c.list[f->choice]);
+    if (c.files && f->chosen >= 0 && f->chosen < c.n && c.list[f->chosen].file->kind != FILE_FOLDER)
+        draw_file(g, below, s, &c.list[f->chosen]);
     else
         draw_said(g, below, s, u);
     if (c.files && !c.n)
@@ -250,8 +247,8 @@ void view_page(struct grid *g, struct rect body, const struct snapshot *s, const
                                        [PAGE_GOOD] = ROLE_BETTER | STYLE_BOLD,
                                        [PAGE_BAD] = ROLE_WORSE | STYLE_BOLD,
                                        [PAGE_UNSURE] = ROLE_UNSURE | STYLE_BOLD };
-    const struct page *page = &s->page;
-    const bool wide = page_columns(page) > body.w - 2;
+    const struct text_page *page = &s->page;
+    const bool wide = text_page_columns(page) > body.w - 2;
     char note[128];
     grid_fill(g, body, ' ', ROLE_TEXT);
     cover(g, HIT_CLOSE);

@@ -2,8 +2,7 @@
  *
  * Numbers are rows of the advice's table. Whiskers say how far a measured value may lie from the mark: two
  * whose whiskers overlap are not told apart by this picture. What another beats on both axes is dim. */
-#include "tui/views/views.h"
-#include "tui/charts.h"
+#include "tui/views/parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -105,7 +104,7 @@ static bool same_answers(const struct config *a, const struct config *b)
     return true;
 }
 
-static const struct quality_line *quality_of_advice(const struct snapshot *s, const struct advice *a)
+static const struct quality_result *quality_of_advice(const struct snapshot *s, const struct advice *a)
 {
     struct config c;
     for (int i = 0; i < s->quality.count; i++)
@@ -121,7 +120,7 @@ void box_pareto_quality(struct grid *g, struct rect area, const struct snapshot 
     char note[96] = "";
     for (int i = 0; i < s->advice_count; i++) {
         const struct prediction *p = &s->advice[i].prediction;
-        const struct quality_line *q = quality_of_advice(s, &s->advice[i]);
+        const struct quality_result *q = quality_of_advice(s, &s->advice[i]);
         if (!q || !isfinite(p->decode_tok_s) || !(q->kld.estimate > 0)) {
             without++;
             continue;

@@ -1,6 +1,5 @@
 /* tui/views/quality.c - what each way of storing the model loses, and in which of its tensors. */
-#include "tui/views/views.h"
-#include "tui/charts.h"
+#include "tui/views/parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,7 +22,7 @@ static struct figure show_nats(double v)
 }
 
 /* A lower bound of 0 has no place on a logarithmic axis: it runs off its left end. */
-static struct axis loss_axis(const struct measured_quality *q)
+static struct axis loss_axis(const struct quality_results *q)
 {
     struct axis a = { .lo = NAN, .hi = NAN, .log = true, .show = show_nats };
     for (int i = 0; i < q->count; i++) {
@@ -49,7 +48,7 @@ static void draw_loss(struct pen *p, const struct strip *strip, const struct int
 }
 
 static void method_row(struct grid *g, struct rect in, int row, const struct strip *strip,
-                       const struct quality_line *q, bool chosen)
+                       const struct quality_result *q, bool chosen)
 {
     const unsigned style = !q ? (unsigned)ROLE_DIM : ROLE_TEXT | (chosen ? STYLE_REVERSE : 0u);
     const int reference = in.w >= 100 ? REFERENCE : 0, bounds = in.w >= 112 ? BOUNDS : 0;
@@ -75,7 +74,7 @@ static void method_row(struct grid *g, struct rect in, int row, const struct str
 }
 
 /* All figures of the selected one, with their intervals. */
-static void method_details(struct grid *g, struct rect in, const struct quality_line *q)
+static void method_details(struct grid *g, struct rect in, const struct quality_result *q)
 {
     char text[600];
     snprintf(
@@ -91,7 +90,7 @@ static void method_details(struct grid *g, struct rect in, const struct quality_
 
 static void no_methods(struct grid *g, struct rect in, const struct snapshot *s)
 {
-    const struct measured_quality *q = &s->quality;
+    const struct quality_results *q = &s->quality;
     grid_wrap(g, in, q->error[0] ? ROLE_ERROR : ROLE_DIM,
               q->error[0]         ? q->error
               : !s->model_path[0] ? "no model yet: m chooses one"
@@ -103,7 +102,7 @@ static void no_methods(struct grid *g, struct rect in, const struct snapshot *s)
 
 static void box_methods(struct grid *g, struct rect area, const struct snapshot *s, const struct ui *u)
 {
-    const struct measured_quality *q = &s->quality;
+    const struct quality_results *q = &s->quality;
     struct rect in = grid_box(g, area,
                               "Quality of methods: KL divergence of predictions, the least loss first",
                               snapshot_random_weights(s) ? RANDOM_WEIGHTS_TEXT : NULL);
@@ -174,9 +173,9 @@ static void box_layers(struct grid *g, struct rect area, const struct snapshot *
 
 void view_quality(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    struct rect box[QUALITY_BOXES];
+    struct rect box[QUALITY_PANES];
     layout_quality(body, box);
-    panes_place(g, box, QUALITY_BOXES, body, u);
+    panes_place(g, box, QUALITY_PANES, body, u);
     box_methods(g, box[QUALITY_METHODS], s, u);
     box_layers(g, box[QUALITY_LAYERS], s, u);
 }

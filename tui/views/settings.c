@@ -1,12 +1,12 @@
 /* tui/views/settings.c - every key of a config line: what it is now, what it may be, and why not here. Rows
  * are KNOBS. */
-#include "tui/views/views.h"
+#include "tui/views/parts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_COLUMNS = 17, VALUE_COLUMNS = 14, CHOICES = 128 };
+enum { KEY_COLUMNS = 17, VALUE_COLUMNS = 14, CHOICES_SHOWN = 128 };
 
 /* What the arm runs with, as resolved by its worker; else what was asked; else the default. */
 static const char *value_of(const struct snapshot *s, int arm, enum knob_id id)
@@ -31,7 +31,7 @@ static const char *refuse_isa(const struct snapshot *s, const char *value)
 static const char *refuse_recipe(const struct snapshot *s, const char *value)
 {
     for (int i = 0; i < s->recipes.count; i++)
-        if (!strcmp(s->recipes.offer[i].name, value)) return s->recipes.offer[i].refusal;
+        if (!strcmp(s->recipes.row[i].name, value)) return s->recipes.row[i].refusal;
     return "";
 }
 
@@ -65,8 +65,8 @@ static const char *number_note(const struct snapshot *s, enum knob_id id, char *
 static const char *range_text(enum knob_id id, char *buf, size_t size)
 {
     const struct knob *k = &KNOBS[id];
-    const char *names[CHOICES];
-    const size_t n = MIN(knob_choices(id, names, CHOICES), (size_t)CHOICES);
+    const char *names[CHOICES_SHOWN];
+    const size_t n = MIN(knob_choices(id, names, CHOICES_SHOWN), (size_t)CHOICES_SHOWN);
     struct str text = { 0 };
     if (k->kind == KNOB_INT) str_printf(&text, "%" PRId64 " to %" PRId64 " %s", k->min, k->max, k->unit);
     for (size_t i = 0; i < n; i++) str_printf(&text, "%s%s", i ? " " : "", names[i]);
@@ -129,8 +129,8 @@ static void box_list(struct grid *g, struct rect area, const struct snapshot *s,
 /* Its choices, those that cannot be had marked and dim; then why, each reason once. Returns the rows used. */
 static int draw_choices(struct grid *g, struct rect in, const struct snapshot *s, enum knob_id id)
 {
-    const char *names[CHOICES], *why[4] = { 0 };
-    const size_t n = MIN(knob_choices(id, names, CHOICES), (size_t)CHOICES);
+    const char *names[CHOICES_SHOWN], *why[4] = { 0 };
+    const size_t n = MIN(knob_choices(id, names, CHOICES_SHOWN), (size_t)CHOICES_SHOWN);
     char text[300];
     int whys = 0, y;
     struct pen p = pen_at(g, in, 0, 0);
@@ -172,9 +172,9 @@ static void box_detail(struct grid *g, struct rect area, const struct snapshot *
 
 void view_settings(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    struct rect box[SETTINGS_BOXES];
+    struct rect box[SETTINGS_PANES];
     layout_settings(body, box);
-    panes_place(g, box, SETTINGS_BOXES, body, u);
+    panes_place(g, box, SETTINGS_PANES, body, u);
     box_list(g, box[SETTINGS_LIST], s, u);
     box_detail(g, box[SETTINGS_DETAIL], s, u);
 }

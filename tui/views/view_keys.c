@@ -1,6 +1,6 @@
 /* tui/views/view_keys.c - what the keys do that belong to one view: in the lower edge of its last box, where
  * they take no room from anything. The footer has those that are the same everywhere. */
-#include "tui/views/views.h"
+#include "tui/views/parts.h"
 
 enum { KEYS_OF_A_VIEW = 8, LINE = 0x2500 };
 

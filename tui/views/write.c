@@ -1,6 +1,5 @@
 /* tui/views/write.c - A on the left and B on the right continue a prompt: what the difference feels like. */
-#include "tui/views/views.h"
-#include "tui/figures.h"
+#include "tui/views/parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -191,9 +190,9 @@ static void box_both(struct grid *g, struct rect area, const struct snapshot *s)
 
 void view_write(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u)
 {
-    struct rect box[WRITE_BOXES];
+    struct rect box[WRITE_PANES];
     layout_write(body, box);
-    panes_place(g, box, WRITE_BOXES, body, u);
+    panes_place(g, box, WRITE_PANES, body, u);
     box_arm(g, box[WRITE_A], s, 0);
     box_arm(g, box[WRITE_B], s, 1);
     box_both(g, box[WRITE_BOTH], s);

@@ -1,0 +1,81 @@
+/* Proves: the model view's figures are those of the file and of the loader's plan: groups hold every tensor
+ * once, their bytes add up, layers are told as one, and memory grows with context and with the cache's type.
+ */
+#include "tests/check.h"
+#include "tui/frame/frame.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void check_groups(const struct model_summary *l, const struct gguf *g, const struct model_shape *s)
+{
+    int tensors = 0;
+    int64_t bytes = 0, params = 0;
+    for (int i = 0; i < l->groups; i++) {
+        const struct tensor_group *t = &l->group[i];
+        tensors += t->count;
+        bytes += t->bytes;
+        params += t->params;
+        CHECK(i == 0 || t->bytes <= l->group[i - 1].bytes); /* the largest first */
+        if (str_starts(t->name, "blk.*.")) CHECK(t->count == s->layers);
+        CHECK(!strstr(t->name, ".weight") && *t->shape && *t->format);
+    }
+    assert_int_equal(tensors + l->left_out, gguf_tensor_count(g));
+    assert_int_equal(bytes + l->left_out_bytes, l->bytes);
+    assert_int_equal(params, s->params);
+}
+
+static void check_plans(const struct model_summary *l, const struct gguf *g, const struct model_shape *s)
+{
+    CHECK(l->contexts >= 1 && l->context[l->contexts - 1] == s->ctx_train);
+    for (int k = 0; k < l->caches; k++)
+        for (int i = 0; i < l->contexts; i++) {
+            struct config c;
+            struct memory_plan plan;
+            struct err why;
+            char line[32];
+            snprintf(line, sizeof line, "kv=%s", l->cache[k]);
+            CHECK_OK(config_parse(&c, line, &why));
+            const bool can = !memory_plan_compute(&plan, g, &c, (int)l->context[i], 1, &why);
+            assert_int_equal(l->total[k][i], can ? plan.total : -1);
+            if (i && can) CHECK(l->total[k][i] > l->total[k][i - 1]);
+        }
+}
+
+static void figures_are_the_files(void **state)
+{
+    (void)state;
+    static const char *const ARCHS[] = { "llama", "qwen2", "gpt2" };
+    for (size_t i = 0; i < COUNT_OF(ARCHS); i++) {
+        char path[256];
+        struct err why;
+        struct gguf *g;
+        struct model_shape s;
+        struct model_summary *l = malloc(sizeof *l);
+        const struct synth_options o = { .arch = ARCHS[i],
+                                         .shape = synth_shape_find("tiny"),
+                                         .format = &FORMATS[FORMAT_Q8_0],
+                                         .seed = 1,
+                                         .threads = 1 };
+        assert_non_null(l);
+        snprintf(path, sizeof path, "%s/tests/ledger-%d.gguf", TEST_BUILD_DIR, (int)getpid());
+        CHECK_OK(synth_write(path, &o, &why));
+        CHECK_OK(gguf_open(&g, path, &why));
+        CHECK_OK(model_shape_read(&s, g, &why));
+        model_summary_make(l, g, &s);
+        CHECK(l->groups > 5 && l->left_out == 0);
+        check_groups(l, g, &s);
+        check_plans(l, g, &s);
+        CHECK(l->kv_bytes_per_token[0] > l->kv_bytes_per_token[1]); /* f32 over f16 */
+        gguf_close(g);
+        unlink(path);
+        free(l);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(figures_are_the_files) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,172 @@
+/* Proves: what the board reads of a model is that of the file on screen and of no other, the newest answer to
+ * each question, the least loss first; requests are counted by workload and config with the percentiles of
+ * all of them; the sensitivity of a tensor stands in the row of its kind and the column of its layer. */
+#include "tests/check.h"
+#include "tests/db/temp.h"
+#include "tests/tui/fixture.h"
+#include "tui/dashboard/background.h"
+
+#include <math.h>
+
+static int64_t run_of(struct db *d, const char *sha256, const char *path)
+{
+    struct err why;
+    struct run_row r = { .kind = "eval", .state = "done", .effect_ratio = NAN };
+    CHECK_OK(db_model_put(d, sha256, "toy", path, "{}", &why));
+    snprintf(r.model_sha256, sizeof r.model_sha256, "%s", sha256);
+    CHECK_OK(db_run_insert(d, &r, &why));
+    return r.id;
+}
+
+static void put_quality(struct db *d, int64_t run, const char *config, double kld, bool discarded)
+{
+    struct err why;
+    struct cell_row c = { .run_id = run, .block = -1, .discarded = discarded };
+    snprintf(c.config, sizeof c.config, "%s", config);
+    snprintf(c.worker_json, sizeof c.worker_json,
+             "{\"kld_mean\":%g,\"kld_se\":%g,\"top1_ratio\":0.9,\"top1_lower\":0.8,\"top1_upper\":0.95,"
+             "\"chunks\":10,\"nll\":1.5,\"nll_se\":0.1,\"log_ppl_ratio\":0.01,\"log_ppl_ratio_se\":0.001,"
+             "\"file\":\"t.txt\",\"ctx\":512,\"reference\":\"default\"}",
+             kld, kld / 10);
+    const struct measurement m = { METRICS[METRIC_KLD].name, METRICS[METRIC_KLD].unit, kld };
+    CHECK_OK(db_cell_insert(d, &c, &m, 1, NULL, 0, NULL, 0, &why));
+}
+
+static void put_requests(struct db *d, int64_t run, const char *config, const char *workload, float first)
+{
+    struct err why;
+    struct request_figures f[10];
+    float itl[50];
+    struct request_rows rows = { .sequences = 4, .n = 10, .figures = f };
+    struct cell_row c = { .run_id = run, .block = 0, .requests = &rows };
+    snprintf(rows.model, sizeof rows.model, "toy");
+    snprintf(rows.workload, sizeof rows.workload, "%s", workload);
+    snprintf(c.config, sizeof c.config, "%s", config);
+    for (int i = 0; i < 10; i++)
+        f[i] = (struct request_figures){ 100, 20, first + (float)i * 0.01F, 0.5F, 0.25F };
+    for (int i = 0; i < 50; i++) itl[i] = 0.02F;
+    CHECK_OK(db_cell_insert(d, &c, NULL, 0, NULL, 0, itl, 50, &why));
+}
+
+static void put_sensitivity(struct db *d, const char *sha256, const char *tensor, const char *format,
+                            double kld)
+{
+    struct err why;
+    struct sensitivity_row r = { .bytes = 10, .kld = kld, .kld_se = NAN, .nmse = NAN };
+    snprintf(r.model, sizeof r.model, "%s", sha256);
+    snprintf(r.basis, sizeof r.basis, "t.txt");
+    snprintf(r.tensor, sizeof r.tensor, "%s", tensor);
+    snprintf(r.format, sizeof r.format, "%s", format);
+    CHECK_OK(db_sensitivity_put(d, &r, &why));
+}
+
+/* The board with the database of `t` and the model at `path` on screen; what it then knows into *s. */
+static void board_of(struct snapshot *s, const struct temp *t, const char *path)
+{
+    struct err why;
+    struct background *b;
+    struct db *d;
+    CHECK_OK(background_open(&b, t->file, &why));
+    snprintf(b->known.model_path, sizeof b->known.model_path, "%s", path);
+    CHECK_OK(db_open(&d, t->file, &why));
+    background_read_results(b, d);
+    db_close(d);
+    background_copy(b, s);
+    background_close(b);
+}
+
+static void quality_of_this_model(void **state)
+{
+    const struct temp *t = *state;
+    static struct snapshot s;
+    struct err why;
+    struct db *d;
+    CHECK_OK(db_open(&d, t->file, &why));
+    const int64_t mine = run_of(d, "aa", "/models/mine.gguf"), recipe = run_of(d, "bb", "/models/mine.gguf"),
+                  other = run_of(d, "cc", "/models/other.gguf");
+    put_quality(d, mine, "q4_0", 0.02, false);
+    put_quality(d, mine, "q8_0", 0.001, false);
+    put_quality(d, mine, "q2_K", 0.3, true);     /* discarded */
+    put_quality(d, recipe, "q4_0", 0.03, false); /* the same question, asked later */
+    put_quality(d, other, "q6_K", 0.0001, false);
+    db_close(d);
+    board_of(&s, t, "/models/mine.gguf");
+    assert_int_equal(s.quality.count, 2);
+    assert_string_equal(s.quality.line[0].config, "q8_0");
+    assert_string_equal(s.quality.line[1].config, "q4_0");
+    const struct quality_result *l = &s.quality.line[0];
+    CHECK(l->run_id == mine && l->windows == 10 && l->ctx == 512);
+    assert_string_equal(l->reference, "default");
+    assert_string_equal(l->text, "t.txt");
+    CHECK_NEAR(l->kld.estimate, 0.001, 1e-12);
+    CHECK_NEAR(l->kld.upper, 0.001 + stats_t_quantile(0.975, 9) * 1e-4, 1e-12);
+    CHECK_NEAR(l->ppl.estimate, exp(1.5), 1e-9);
+    CHECK_NEAR(l->top1.lower, 0.8, 1e-12);
+    board_of(&s, t, "/models/nobody.gguf");
+    CHECK(s.quality.count == 0 && s.load.lines == 0 && s.sensitivity.maps == 0);
+    CHECK(strstr(s.sensitivity.missing, "n/a"));
+}
+
+static void requests_by_workload(void **state)
+{
+    const struct temp *t = *state;
+    static struct snapshot s;
+    struct err why;
+    struct db *d;
+    CHECK_OK(db_open(&d, t->file, &why));
+    const int64_t mine = run_of(d, "aa", "/models/mine.gguf"), other = run_of(d, "cc", "/models/other.gguf");
+    put_requests(d, mine, "q8_0", "pp25+tg5@b4", 0.1F);
+    put_requests(d, mine, "q8_0", "pp25+tg5@b4", 0.2F);
+    put_requests(d, mine, "q4_0", "pp25+tg5@b4", 0.3F);
+    put_requests(d, other, "q4_0", "pp25+tg5@b4", 9);
+    db_close(d);
+    board_of(&s, t, "/models/mine.gguf");
+    assert_int_equal(s.load.lines, 2);
+    assert_string_equal(s.load.line[0].config, "q4_0"); /* the newest first */
+    const struct load_result *l = &s.load.line[1];
+    assert_string_equal(l->config, "q8_0");
+    assert_string_equal(l->workload, "pp25+tg5@b4");
+    CHECK(l->sequences == 4 && l->requests == 20 && l->ttft.n == 20 && l->itl.n == 100);
+    CHECK_NEAR(l->ttft.p50, 0.195, 0.06);
+    CHECK_NEAR(l->itl.p50, 0.02, 1e-6);
+    CHECK(isnan(l->ttft.p99));
+    CHECK_NEAR(l->prefill_tok_s, 200, 1e-6);
+    CHECK_NEAR(l->decode_tok_s, 80, 1e-6);
+}
+
+static void sensitivity_by_layer(void **state)
+{
+    const struct temp *t = *state;
+    static struct snapshot s;
+    struct err why;
+    struct db *d;
+    CHECK_OK(db_open(&d, t->file, &why));
+    run_of(d, "aa", "/models/mine.gguf");
+    put_sensitivity(d, "aa", "blk.0.ffn_down.weight", "q4_K", 0.01);
+    put_sensitivity(d, "aa", "blk.11.ffn_down.weight", "q4_K", 0.02);
+    put_sensitivity(d, "aa", "output.weight", "q4_K", 0.03);
+    put_sensitivity(d, "aa", "blk.0.ffn_down.weight", "q3_K", 0.5);
+    db_close(d);
+    board_of(&s, t, "/models/mine.gguf");
+    assert_int_equal(s.sensitivity.maps, 2);
+    const struct sensitivity_map *m = &s.sensitivity.map[0];
+    assert_string_equal(m->format, "q4_K");
+    CHECK(m->kinds == 2 && m->layers == 13);
+    assert_string_equal(m->kind[0], "ffn_down");
+    assert_string_equal(m->kind[1], "output");
+    CHECK_NEAR((double)m->loss[0][1], 0.01, 1e-6);
+    CHECK_NEAR((double)m->loss[0][12], 0.02, 1e-6);
+    CHECK_NEAR((double)m->loss[1][0], 0.03, 1e-6);
+    CHECK(isnan(m->loss[0][2]) && isnan(m->loss[1][1]));
+    assert_string_equal(s.sensitivity.map[1].format, "q3_K");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(quality_of_this_model, temp_setup, temp_teardown),
+        cmocka_unit_test_setup_teardown(requests_by_workload, temp_setup, temp_teardown),
+        cmocka_unit_test_setup_teardown(sensitivity_by_layer, temp_setup, temp_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

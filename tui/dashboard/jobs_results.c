@@ -1,0 +1,276 @@
+/* tui/dashboard/jobs_results.c - what the database holds about the model on screen, over all runs: quality of
+ * methods, requests and their latencies, sensitivity of tensors. Rows say which model they are of by its
+ * hash. A small file is hashed for it; a large one, which would take minutes, is found by where it was when
+ * it was run. */
+#include "tui/dashboard/background.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MODELS = 64, MOST_CELLS = 400 };
+
+struct reading {
+    struct db *d;
+    const char *path;
+    char real[PATH_MAX]; /* of the model on screen */
+    char sha[MODELS][HASH_HEX];
+    int models;
+    struct quality_results quality;
+    struct load_results load;
+    struct sensitivity sensitivity;
+    struct gathered {
+        float *ttft, *itl;
+        int n_ttft, n_itl;
+        double prompt_tokens, prefill_s, gen_tokens, decode_s;
+    } gathered[LOAD_RESULTS];
+};
+
+/* Recipes that were made of a file have hashes of their own, and its path. */
+static enum err_code on_model(void *ctx, const char *sha256, const char *path, struct err *why)
+{
+    struct reading *r = ctx;
+    char real[PATH_MAX];
+    (void)why;
+    const bool same = !strcmp(path, r->path) || (*r->real && realpath(path, real) && !strcmp(real, r->real));
+    if (same && r->models < MODELS) snprintf(r->sha[r->models++], HASH_HEX, "%s", sha256);
+    return ERR_OK;
+}
+
+/* Once for a file: models that only other commands have seen are in no run. */
+static void add_own_hash(struct background *b, struct reading *r, int64_t bytes)
+{
+    enum { SMALL = 256 << 20 };
+    struct gguf *g = NULL;
+    struct err why;
+    if (bytes <= 0 || bytes > SMALL) return;
+    if (strcmp(b->hashed_path, r->path) != 0) {
+        b->hashed[0] = '\0';
+        if (!gguf_open(&g, r->path, &why) && gguf_hash(g, b->hashed, &why)) b->hashed[0] = '\0';
+        gguf_close(g);
+        snprintf(b->hashed_path, sizeof b->hashed_path, "%s", r->path);
+    }
+    for (int i = 0; i < r->models; i++)
+        if (!strcmp(r->sha[i], b->hashed)) return;
+    if (b->hashed[0] && r->models < MODELS) snprintf(r->sha[r->models++], HASH_HEX, "%s", b->hashed);
+}
+
+/* ---------------------------------------------------------------- quality */
+
+static bool same_question(const struct quality_result *a, const struct quality_result *b)
+{
+    return !strcmp(a->config, b->config) && !strcmp(a->reference, b->reference) &&
+           !strcmp(a->text, b->text) && a->ctx == b->ctx && a->windows == b->windows;
+}
+
+/* Cells come newest first: an older answer to the same question is left out. */
+static enum err_code on_quality(void *ctx, const struct model_cell *c, struct err *why)
+{
+    struct quality_results *q = &((struct reading *)ctx)->quality;
+    struct quality known;
+    json_t *o = NULL;
+    (void)why;
+    if (q->count == QUALITY_RESULTS || json_parse(&o, c->worker_json, strlen(c->worker_json), NULL))
+        return ERR_OK;
+    quality_from_json(&known, o);
+    struct quality_result l = { .run_id = c->run_id,
+                                .measured_ms = c->started_ms,
+                                .ctx = known.ctx,
+                                .windows = known.figures.candidate.chunks,
+                                .kld = known.kld,
+                                .top1 = known.top1,
+                                .ppl = known.ppl,
+                                .ppl_ratio = known.ppl_ratio };
+    const char *reference = json_is_string(json_object_get(o, "reference")) ? json_get_str(o, "reference", "")
+                                                                            : c->first_config; /* of an A/B */
+    snprintf(l.config, sizeof l.config, "%.159s", c->config);
+    snprintf(l.reference, sizeof l.reference, "%.95s", reference);
+    snprintf(l.text, sizeof l.text, "%.63s", known.text);
+    json_decref(o);
+    bool fresh = known.known && isfinite(l.kld.estimate);
+    for (int i = 0; i < q->count && fresh; i++) fresh = !same_question(&q->line[i], &l);
+    if (fresh) q->line[q->count++] = l;
+    return ERR_OK;
+}
+
+static int by_loss(const void *a, const void *b)
+{
+    const double x = ((const struct quality_result *)a)->kld.estimate,
+                 y = ((const struct quality_result *)b)->kld.estimate;
+    return x < y ? -1 : x > y;
+}
+
+/* ---------------------------------------------------------------- requests */
+
+static int line_of(struct reading *r, const struct model_requests *c)
+{
+    struct load_results *l = &r->load;
+    for (int i = 0; i < l->lines; i++)
+        if (!strncmp(l->line[i].workload, c->workload, sizeof l->line[i].workload - 1) &&
+            !strncmp(l->line[i].config, c->config, sizeof l->line[i].config - 1))
+            return i;
+    if (l->lines == LOAD_RESULTS) return -1;
+    struct load_result *new = &l->line[l->lines];
+    *new = (struct load_result){ .sequences = c->sequences };
+    snprintf(new->workload, sizeof new->workload, "%.63s", c->workload);
+    snprintf(new->config, sizeof new->config, "%.159s", c->config);
+    return l->lines++;
+}
+
+static bool append(float **list, int *n, const float *more, int count)
+{
+    float *grown = count > 0 ? realloc(*list, (size_t)(*n + count) * sizeof *grown) : *list;
+    if (count <= 0) return true;
+    if (!grown) return false;
+    memcpy(grown + *n, more, (size_t)count * sizeof *grown);
+    *list = grown;
+    *n += count;
+    return true;
+}
+
+static void sum_up(double *tokens, double *seconds, float more_tokens, float more_seconds)
+{
+    if (!isfinite(more_seconds) || more_seconds <= 0) return;
+    *tokens += (double)more_tokens;
+    *seconds += (double)more_seconds;
+}
+
+static enum err_code on_requests(void *ctx, const struct model_requests *c, struct err *why)
+{
+    struct reading *r = ctx;
+    const int i = line_of(r, c);
+    if (i < 0) return ERR_OK;
+    struct gathered *g = &r->gathered[i];
+    r->load.line[i].requests += c->n;
+    bool good = append(&g->itl, &g->n_itl, c->itl, c->n_itl);
+    for (int k = 0; k < c->n && good; k++) {
+        const struct request_figures *f = &c->figures[k];
+        good = append(&g->ttft, &g->n_ttft, &f->ttft_s, 1);
+        sum_up(&g->prompt_tokens, &g->prefill_s, f->prompt_tokens, f->prefill_s);
+        sum_up(&g->gen_tokens, &g->decode_s, f->gen_tokens, f->decode_s);
+    }
+    return good ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for latencies");
+}
+
+static void finish_lines(struct reading *r)
+{
+    for (int i = 0; i < LOAD_RESULTS; i++) {
+        struct gathered *g = &r->gathered[i];
+        struct load_result *l = &r->load.line[i];
+        if (i < r->load.lines) {
+            latency_histogram_make(&l->ttft, g->ttft, g->n_ttft);
+            latency_histogram_make(&l->itl, g->itl, g->n_itl);
+            l->prefill_tok_s = g->prefill_s > 0 ? g->prompt_tokens / g->prefill_s : NAN;
+            l->decode_tok_s = g->decode_s > 0 ? g->gen_tokens / g->decode_s : NAN;
+        }
+        free(g->ttft);
+        free(g->itl);
+    }
+}
+
+/* ---------------------------------------------------------------- sensitivity */
+
+/* "blk.12.ffn_down.weight": "ffn_down" of column 13; others as a whole are in column 0. */
+static int column_of(const char *tensor, char *kind, size_t size)
+{
+    int layer = -1, used = 0;
+    if (sscanf(tensor, "blk.%d.%n", &layer, &used) < 1 || !used) {
+        layer = -1;
+        used = 0;
+    }
+    const char *name = tensor + used, *end = strstr(name, ".weight");
+    snprintf(kind, size, "%.*s", (int)(end ? end - name : (long)strlen(name)), name);
+    return layer + 1;
+}
+
+static struct sensitivity_map *map_for(struct sensitivity *s, const char *format)
+{
+    for (int i = 0; i < s->maps; i++)
+        if (!strcmp(s->map[i].format, format)) return &s->map[i];
+    if (s->maps == SENSITIVITY_MAPS) return NULL;
+    struct sensitivity_map *m = &s->map[s->maps++];
+    snprintf(m->format, sizeof m->format, "%s", format);
+    return m;
+}
+
+static int kind_for(struct sensitivity_map *m, const char *kind)
+{
+    for (int i = 0; i < m->kinds; i++)
+        if (!strcmp(m->kind[i], kind)) return i;
+    if (m->kinds == SENSITIVITY_KINDS) return -1;
+    for (int i = 0; i < SENSITIVITY_LAYERS; i++) m->loss[m->kinds][i] = NAN;
+    snprintf(m->kind[m->kinds], sizeof m->kind[0], "%s", kind);
+    return m->kinds++;
+}
+
+static void put_loss(struct sensitivity *s, const struct sensitivity_row *r)
+{
+    char kind[sizeof s->map[0].kind[0]];
+    struct sensitivity_map *m = map_for(s, r->format);
+    const int column = column_of(r->tensor, kind, sizeof kind), row = m ? kind_for(m, kind) : -1;
+    if (row < 0 || column >= SENSITIVITY_LAYERS) return;
+    m->loss[row][column] = (float)r->kld;
+    m->layers = MAX(m->layers, column + 1);
+}
+
+static enum err_code read_sensitivity(struct reading *r, const char *sha256, struct err *why)
+{
+    struct sensitivity_row *rows = NULL;
+    int n = 0;
+    const enum err_code rc = db_sensitivity_list(r->d, sha256, NULL, &rows, &n, why);
+    for (int i = 0; i < n; i++) put_loss(&r->sensitivity, &rows[i]);
+    if (n) snprintf(r->sensitivity.basis, sizeof r->sensitivity.basis, "%s", rows[0].basis);
+    free(rows);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- all of it */
+
+static enum err_code read_all(struct background *b, struct reading *r, int64_t bytes, struct err *why)
+{
+    enum err_code rc = db_model_list(r->d, on_model, r, why);
+    if (!rc) add_own_hash(b, r, bytes);
+    for (int i = 0; i < r->models && !rc; i++) {
+        const struct model_query q = { r->sha[i], METRICS[METRIC_KLD].name, MOST_CELLS };
+        rc = db_model_cells(r->d, &q, on_quality, r, why);
+        if (!rc) rc = db_model_requests(r->d, &q, on_requests, r, why);
+        if (!rc && !r->sensitivity.maps) rc = read_sensitivity(r, r->sha[i], why);
+    }
+    return rc;
+}
+
+void background_read_results(struct background *b, struct db *d)
+{
+    char path[sizeof b->known.model_path];
+    struct err why = { 0 };
+    struct reading *r = calloc(1, sizeof *r);
+    pthread_mutex_lock(&b->lock);
+    memcpy(path, b->known.model_path, sizeof path);
+    const int64_t bytes = b->known.model.arch[0] ? b->known.model.weight_bytes : -1;
+    pthread_mutex_unlock(&b->lock);
+    if (!r || !path[0]) {
+        free(r);
+        return;
+    }
+    r->d = d;
+    r->path = path;
+    if (!realpath(path, r->real)) r->real[0] = '\0';
+    const bool bad = read_all(b, r, bytes, &why) != ERR_OK;
+    finish_lines(r);
+    qsort(r->quality.line, (size_t)r->quality.count, sizeof r->quality.line[0], by_loss);
+    if (!r->sensitivity.maps)
+        snprintf(
+            r->sensitivity.missing, sizeof r->sensitivity.missing,
+            "n/a: which tensors of this model are sensitive was not measured. qdyno recipe measures it, one "
+            "tensor after the other, and makes a recipe of it.");
+    if (bad) {
+        snprintf(r->quality.error, sizeof r->quality.error, "%.199s", why.message);
+        snprintf(r->load.error, sizeof r->load.error, "%.199s", why.message);
+    }
+    pthread_mutex_lock(&b->lock);
+    b->known.quality = r->quality;
+    b->known.load = r->load;
+    b->known.sensitivity = r->sensitivity;
+    pthread_mutex_unlock(&b->lock);
+    free(r);
+}

@@ -1,0 +1,98 @@
+/* tui/dashboard/shell.c - words, a child process, its lines. */
+#include "tui/dashboard/shell.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+bool task_progress_read(struct task_progress *out, const char *line)
+{
+    json_t *o = NULL;
+    if (line[0] != '{' || json_parse(&o, line, strlen(line), NULL)) return false;
+    const bool is = !strcmp(json_get_str(o, "schema", ""), "qdyno.progress/1");
+    if (is) {
+        *out = (struct task_progress){ .done = json_get_num(o, "done", NAN),
+                                       .rate = json_get_num(o, "rate", NAN),
+                                       .left_s = json_get_num(o, "left_s", NAN) };
+        snprintf(out->unit, sizeof out->unit, "%s", json_get_str(o, "unit", ""));
+        snprintf(out->text, sizeof out->text, "%s", json_get_str(o, "text", ""));
+    }
+    json_decref(o);
+    return is;
+}
+
+/* ---------------------------------------------------------------- the process */
+
+static enum err_code start(const struct shell_run *r, int out, pid_t *pid, struct err *why)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    sigset_t none;
+    extern char **environ;
+    if (posix_spawn_file_actions_init(&files)) return err_set(why, ERR_NOMEM, "no memory for a command");
+    if (posix_spawnattr_init(&attr)) {
+        posix_spawn_file_actions_destroy(&files);
+        return err_set(why, ERR_NOMEM, "no memory for a command");
+    }
+    sigemptyset(&none); /* ours are blocked: the screen reads them from a descriptor */
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, out, 1);
+    posix_spawn_file_actions_adddup2(&files, out, 2);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setpgroup(&attr, 0);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    const int bad = posix_spawn(pid, r->program ? r->program : "/proc/self/exe", &files, &attr, r->argv,
+                                environ);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    return bad ? err_set(why, ERR_IO, "cannot start '%s': %s", r->argv[0], strerror(bad)) : ERR_OK;
+}
+
+/* Whole lines; a longer one comes in pieces. */
+static void tell_lines(const struct shell_run *r, int fd)
+{
+    char buf[1024];
+    size_t have = 0;
+    for (;;) {
+        const ssize_t n = read(fd, buf + have, sizeof buf - 1 - have);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) break;
+        have += (size_t)n;
+        buf[have] = '\0';
+        char *from = buf;
+        for (char *end; (end = strpbrk(from, "\r\n")); from = end + 1) {
+            *end = '\0';
+            if (*from) r->line(r->ctx, from);
+        }
+        have = strlen(from);
+        memmove(buf, from, have + 1);
+        if (have == sizeof buf - 1) {
+            r->line(r->ctx, buf);
+            have = 0;
+        }
+    }
+    if (have) r->line(r->ctx, buf);
+}
+
+enum err_code shell_run(const struct shell_run *r, int *status, struct err *why)
+{
+    int ends[2], how = 0;
+    pid_t pid;
+    if (pipe2(ends, O_CLOEXEC)) return err_set(why, ERR_IO, "cannot make a pipe: %s", strerror(errno));
+    enum err_code rc = start(r, ends[1], &pid, why);
+    close(ends[1]);
+    if (!rc) {
+        r->started(r->ctx, pid);
+        tell_lines(r, ends[0]);
+        while (waitpid(pid, &how, 0) < 0 && errno == EINTR) continue;
+        *status = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+    }
+    close(ends[0]);
+    return rc;
+}

@@ -1,0 +1,287 @@
+/* tui/forms/form.c - the forms there are, and editing in them. */
+#include "tui/forms/forms.h"
+
+#include <string.h>
+
+#include "tui/widgets/widgets.h"
+
+const struct form_description FORMS[FORM_KIND_COUNT] = {
+    [FORM_CLOSED] = { "", "", 0, { { 0 } } },
+    [FORM_AB] = { "New A/B",
+                  "start",
+                  7,
+                  { { "arm A", ASK_CONFIG },
+                    { "arm B", ASK_CONFIG },
+                    { "workload", ASK_WORKLOAD },
+                    { "arm C", ASK_MORE },
+                    { "quality", ASK_QUALITY },
+                    { "margin", ASK_MARGIN },
+                    { "budget", ASK_BUDGET } } },
+    [FORM_PUSH] = { "Push to a Prometheus Pushgateway", "push", 1, { { "url", ASK_URL } } },
+    [FORM_MODEL] = { "Choose a model", "open", 1, { { "file", ASK_MODEL } } },
+    [FORM_FILTER] = { "Filter the history", "filter", 1, { { "contains", ASK_FILTER } } },
+    [FORM_COMMAND] = { "Run a command", "run", 1, { { "qdyno", ASK_COMMAND } } },
+    [FORM_PALETTE] = { "Palette", "choose", 1, { { "find", ASK_TEXT } } },
+    [FORM_QUANTIZE] = { "Make a quantized file",
+                        "make",
+                        3,
+                        { { "recipe", ASK_RECIPE }, { "learn on", ASK_FILE }, { "file", ASK_OUT } } },
+    [FORM_CALIBRATE] = { "Learn what activations are like",
+                         "begin",
+                         2,
+                         { { "text", ASK_FILE }, { "file", ASK_OUT } } },
+    [FORM_REPORT] = { "Export a report", "write", 1, { { "file", ASK_REPORT } } },
+    [FORM_BASELINE] = { "Keep the winner as a baseline", "keep", 1, { { "name", ASK_NAME } } },
+    [FORM_TUNE] = { "Find the best configuration",
+                    "begin",
+                    3,
+                    { { "goal", ASK_GOAL }, { "budget", ASK_BUDGET }, { "limit", ASK_TEXT } } },
+    [FORM_WRITE] = { "Watch two configurations write",
+                     "begin",
+                     3,
+                     { { "prompt", ASK_PROMPT }, { "arm A", ASK_CONFIG }, { "arm B", ASK_CONFIG } } },
+};
+
+enum form_ask form_asks(const struct form *f)
+{
+    return FORMS[f->kind].field[f->focus].ask;
+}
+
+static void field_check(struct form *f, int i)
+{
+    struct err why = { 0 };
+    struct form_field *field = &f->field[i];
+    field->error[0] = '\0';
+    if (form_check(FORMS[f->kind].field[i].ask, field->text, &why))
+        snprintf(field->error, sizeof field->error, "%s", why.message);
+}
+
+/* What stands in a field that nothing else is known for. */
+static const char *otherwise(enum form_ask ask)
+{
+    static const char *const TEXTS[ASK_KINDS] = {
+        [ASK_QUALITY] = "no", [ASK_MARGIN] = "1%", [ASK_BUDGET] = "5m", [ASK_GOAL] = "balanced"
+    };
+    return TEXTS[ask] ? TEXTS[ask] : "";
+}
+
+void form_show(struct form *f, enum form_kind kind, const char *const texts[FORM_FIELDS])
+{
+    *f = (struct form){ .kind = kind, .chosen = -1 };
+    for (int i = 0; i < FORMS[kind].fields; i++) {
+        struct form_field *field = &f->field[i];
+        snprintf(field->text, sizeof field->text, "%s",
+                 texts && texts[i] ? texts[i] : otherwise(FORMS[kind].field[i].ask));
+        field->cursor = (int)strlen(field->text);
+        field_check(f, i);
+    }
+}
+
+void form_hide(struct form *f)
+{
+    f->kind = FORM_CLOSED;
+}
+
+void form_put(struct form *f, int i, const char *text)
+{
+    struct form_field *field = &f->field[i];
+    snprintf(field->text, sizeof field->text, "%s", text);
+    field->cursor = (int)strlen(field->text);
+    field_check(f, i);
+}
+
+void form_replace(struct form *f, int from, int to, const char *text)
+{
+    struct form_field *field = &f->field[f->focus];
+    char all[FORM_TEXT];
+    const int n = snprintf(all, sizeof all, "%.*s%s%s", from, field->text, text, field->text + to);
+    if (n >= (int)sizeof all) return; /* there is no room for it */
+    memcpy(field->text, all, sizeof all);
+    field->cursor = from + (int)strlen(text);
+    field->touched = true;
+    field_check(f, f->focus);
+}
+
+/* Bytes of the character that ends at / starts at the cursor. */
+static int previous_bytes(const struct form_field *field)
+{
+    int n = 0;
+    while (field->cursor - n > 0) {
+        n++;
+        if (((unsigned char)field->text[field->cursor - n] & 0xc0) != 0x80) break;
+    }
+    return n;
+}
+
+static int next_bytes(const struct form_field *field)
+{
+    uint32_t code;
+    const char *at = field->text + field->cursor;
+    return (int)str_utf8_next(at, strlen(at), &code);
+}
+
+static void field_erase(struct form_field *field, int from, int n)
+{
+    memmove(field->text + from, field->text + from + n, strlen(field->text + from + n) + 1);
+    field->cursor = from;
+}
+
+static void field_insert(struct form_field *field, uint32_t code)
+{
+    char utf8[4];
+    size_t n = str_utf8_put(code, utf8), len = strlen(field->text), at = (size_t)field->cursor;
+    if (len + n >= sizeof field->text) return;
+    memmove(field->text + at + n, field->text + at, len - at + 1);
+    memcpy(field->text + at, utf8, n);
+    field->cursor += (int)n;
+}
+
+/* Back to the start of the word, or of the part of a path: Ctrl-W of every shell. */
+static int word_bytes(const struct form_field *field)
+{
+    int at = field->cursor;
+    while (at > 0 && strchr(" ,/", field->text[at - 1])) at--;
+    while (at > 0 && !strchr(" ,/", field->text[at - 1])) at--;
+    return field->cursor - at;
+}
+
+static void field_key(struct form_field *field, int key)
+{
+    int n;
+    switch (key) {
+    case UI_KEY_LEFT: field->cursor -= previous_bytes(field); break;
+    case UI_KEY_RIGHT: field->cursor += next_bytes(field); break;
+    case UI_KEY_HOME:
+    case UI_CTRL('a'): field->cursor = 0; break;
+    case UI_KEY_END:
+    case UI_CTRL('e'): field->cursor = (int)strlen(field->text); break;
+    case UI_KEY_BACKSPACE:
+    case 0x7f:
+    case 0x08:
+        n = previous_bytes(field);
+        field_erase(field, field->cursor - n, n);
+        break;
+    case UI_KEY_DELETE:
+    case UI_CTRL('d'): field_erase(field, field->cursor, next_bytes(field)); break;
+    case UI_CTRL('u'): field_erase(field, 0, field->cursor); break;
+    case UI_CTRL('k'): field->text[field->cursor] = '\0'; break;
+    case UI_CTRL('w'):
+        n = word_bytes(field);
+        field_erase(field, field->cursor - n, n);
+        break;
+    default:
+        if (key >= 0x20 && key < UI_KEY_UP) field_insert(field, (uint32_t)key);
+    }
+}
+
+/* An offer was one for what stood there before. */
+static void field_edit(struct form *f, int key)
+{
+    struct form_field *field = &f->field[f->focus];
+    char before[FORM_TEXT];
+    memcpy(before, field->text, sizeof before);
+    field_key(field, key);
+    field_check(f, f->focus);
+    if (!strcmp(before, field->text)) return;
+    field->touched = true;
+    f->chosen = -1;
+}
+
+static void focus_move(struct form *f, int by)
+{
+    const int fields = FORMS[f->kind].fields;
+    f->focus = (f->focus + by + fields) % fields;
+    f->chosen = -1;
+}
+
+static enum form_event form_accept(struct form *f)
+{
+    for (int i = 0; i < FORMS[f->kind].fields; i++) {
+        field_check(f, i);
+        if (!f->field[i].error[0]) continue;
+        f->focus = i;
+        f->tried = true;
+        return FORM_EDITED;
+    }
+    return FORM_ACCEPTED;
+}
+
+enum form_event form_key(struct form *f, int key)
+{
+    if (f->kind == FORM_CLOSED || key == UI_KEY_ESC || key == UI_CTRL('c')) return FORM_LEFT;
+    switch (key) {
+    case '\r':
+    case UI_KEY_ENTER: return form_accept(f);
+    case UI_KEY_TAB:
+    case UI_KEY_DOWN: focus_move(f, 1); break;
+    case UI_KEY_BACKTAB:
+    case UI_KEY_UP: focus_move(f, -1); break;
+    default: field_edit(f, key);
+    }
+    return FORM_EDITED;
+}
+
+static void knob_describe(const struct knob *k, char *buf, size_t size)
+{
+    if (k->kind == KNOB_INT) {
+        snprintf(buf, size, "%s=%lld..%lld %s: %s (default %s)", k->key, (long long)k->min, (long long)k->max,
+                 k->unit, k->help, k->otherwise);
+    } else if (k->kind == KNOB_CHOICE && k->choices) {
+        int n = snprintf(buf, size, "%s=", k->key);
+        for (int i = 0; k->choices[i] && n < (int)size - 24; i++)
+            n += snprintf(buf + n, size - (size_t)n, "%s%s", i ? "|" : "", k->choices[i]);
+        if (n < (int)size) snprintf(buf + n, size - (size_t)n, ": %s", k->help);
+    } else {
+        snprintf(buf, size, "%s=TEXT: %s", k->key, k->help);
+    }
+}
+
+/* The knob whose key is being typed: the key itself, or the first that begins so. */
+static const struct knob *knob_at_cursor(const struct form_field *field)
+{
+    int from = field->cursor;
+    while (from > 0 && !strchr(" ,", field->text[from - 1])) from--;
+    size_t n = strcspn(field->text + from, "=, ");
+    if (n == 0) return NULL;
+    const struct knob *starts = NULL;
+    for (int i = 0; i < KNOB_COUNT; i++) {
+        if (strncmp(KNOBS[i].key, field->text + from, n)) continue;
+        if (!KNOBS[i].key[n]) return &KNOBS[i];
+        if (!starts) starts = &KNOBS[i];
+    }
+    return starts;
+}
+
+const char *form_hint(const struct form *f, char *buf, size_t size)
+{
+    static const char *const HINTS[ASK_KINDS] = {
+        [ASK_TEXT] = "what it may take: memory=8G, kld=0.05 (mean KL divergence); empty: what fits",
+        [ASK_WORKLOAD] = "pp512 (prefill), tg128 (decode), pp512+tg128@d4096, tg64@b16, eval:FILE",
+        [ASK_MORE] = "a third configuration against A; empty: two arms",
+        [ASK_QUALITY] =
+            "KL divergence of every arm from A, measured after the blocks: no, yes, or a text file",
+        [ASK_MARGIN] = "difference that matters to you: below it two arms count as equivalent",
+        [ASK_BUDGET] = "no new measurement begins beyond it; what was measured is kept",
+        [ASK_FILTER] =
+            "q8_0: runs with it in configs, model, workload, kind or verdict; !q8_0: those without; "
+            "/q[48]_0/: a regular expression; !/.../: its opposite",
+        [ASK_URL] = "for example http://127.0.0.1:9091",
+        [ASK_FILE] = "a text like what the model will read; empty: the bundled one, where one is needed",
+        [ASK_OUT] = "the file to write",
+        [ASK_REPORT] = "FILE.html a page, FILE.md with plots drawn in characters, FILE.svg a picture",
+        [ASK_NAME] = "qdyno baseline check NAME measures it again, now, beside a challenger",
+        [ASK_GOAL] = "what the best one is best at",
+        [ASK_MODEL] = "type to find; an empty line lists the places models were found in before",
+    };
+    const enum form_ask ask = form_asks(f);
+    snprintf(buf, size, "%s", HINTS[ask] ? HINTS[ask] : "");
+    if (ask != ASK_CONFIG && ask != ASK_RECIPE && ask != ASK_MORE) return buf;
+    const struct knob *k = knob_at_cursor(&f->field[f->focus]);
+    if (ask == ASK_RECIPE && !k)
+        snprintf(buf, size, "how numbers are stored and chosen; bytes are those of the file it makes");
+    else if (k)
+        knob_describe(k, buf, size);
+    else if (!*buf)
+        snprintf(buf, size, "a recipe (f16 q8_0 q4_K) and settings, with commas between them");
+    return buf;
+}

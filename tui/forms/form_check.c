@@ -1,0 +1,206 @@
+/* tui/forms/form_check.c - what may stand in a field. The parsers are those of the command line, so what a
+ * form accepts runs. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "advisor/advisor.h"
+#include "tui/forms/forms.h"
+
+static enum err_code check_config(const char *text, struct err *why)
+{
+    struct config c;
+    if (!*text)
+        return err_set(why, ERR_USAGE,
+                       "empty: want a config line such as q8_0,threads=2 (\"default\" for none)");
+    return config_parse(&c, !strcmp(text, "default") ? "" : text, why);
+}
+
+static enum err_code check_more(const char *text, struct err *why)
+{
+    return *text ? check_config(text, why) : ERR_OK;
+}
+
+static enum err_code check_recipe(const char *text, struct err *why)
+{
+    struct config c;
+    enum err_code rc = *text ? config_parse(&c, text, why)
+                             : err_set(why, ERR_USAGE, "empty: want a recipe such as q4_K or gptq,bits=4");
+    for (int k = 0; !rc && k < KNOB_COUNT; k++)
+        if (c.given[k] && k != KNOB_METHOD && k != KNOB_FORMAT && k != KNOB_PARAMS && k != KNOB_TENSORS &&
+            k != KNOB_CALIB)
+            rc = err_set(why, ERR_USAGE, "%s is no part of a recipe: it is set when the file runs",
+                         KNOBS[k].key);
+    return rc;
+}
+
+static enum err_code check_workload(const char *text, struct err *why)
+{
+    struct workload w;
+    return workload_parse(&w, text, why);
+}
+
+static enum err_code check_url(const char *text, struct err *why)
+{
+    if ((str_starts(text, "http://") && text[7]) || (str_starts(text, "https://") && text[8])) return ERR_OK;
+    return err_set(why, ERR_USAGE, "want http://HOST:PORT or https://HOST:PORT of a Pushgateway");
+}
+
+const char *form_path(const char *text, char *buf, size_t size)
+{
+    const char *home = getenv("HOME");
+    if (text[0] == '~' && (text[1] == '/' || !text[1]) && home)
+        snprintf(buf, size, "%s%s", home, text + 1);
+    else
+        snprintf(buf, size, "%s", text);
+    return buf;
+}
+
+static enum err_code check_readable(const char *text, struct err *why)
+{
+    struct stat st;
+    char path[4096];
+    form_path(text, path, sizeof path);
+    if (stat(path, &st) || access(path, R_OK)) return err_set(why, ERR_USAGE, "no readable file at %s", path);
+    if (S_ISDIR(st.st_mode)) return err_set(why, ERR_USAGE, "a folder: choose a file in it");
+    return ERR_OK;
+}
+
+static enum err_code check_model(const char *text, struct err *why)
+{
+    if (!*text) return err_set(why, ERR_USAGE, "empty: want the path of a GGUF file");
+    return check_readable(text, why);
+}
+
+static enum err_code check_file(const char *text, struct err *why)
+{
+    return *text ? check_readable(text, why) : ERR_OK;
+}
+
+/* The folder has to be there: making folders on the side would hide a slip of the fingers. */
+static enum err_code check_target(const char *text, const char *const *endings, struct err *why)
+{
+    struct stat st;
+    char path[4096], folder[4096];
+    struct str list = { 0 };
+    bool ends = false;
+    form_path(text, path, sizeof path);
+    for (const char *const *e = endings; *e; e++) {
+        ends |= str_ends(path, *e) && strlen(path) > strlen(*e);
+        str_printf(&list, "%s%s", e == endings ? "" : " ", *e);
+    }
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[slash == folder] = '\0';
+    const char *in = slash ? folder : ".";
+    enum err_code rc = ERR_OK;
+    if (!ends)
+        rc = err_set(why, ERR_USAGE, "want a file that ends in %s", str_text(&list));
+    else if (!stat(path, &st) && !S_ISREG(st.st_mode))
+        rc = err_set(why, ERR_USAGE, "%s is there and is no file", path);
+    else if (access(in, F_OK))
+        rc = err_set(why, ERR_USAGE, "there is no folder %s", in);
+    else if (access(in, W_OK | X_OK))
+        rc = err_set(why, ERR_USAGE, "nothing may be written into %s", in);
+    str_free(&list);
+    return rc;
+}
+
+static enum err_code check_out(const char *text, struct err *why)
+{
+    static const char *const ENDINGS[] = { ".gguf", NULL };
+    return check_target(text, ENDINGS, why);
+}
+
+static enum err_code check_report(const char *text, struct err *why)
+{
+    static const char *const ENDINGS[] = { ".html", ".md", ".svg", NULL };
+    return check_target(text, ENDINGS, why);
+}
+
+static enum err_code check_budget(const char *text, struct err *why)
+{
+    double seconds;
+    if (str_to_seconds(text, &seconds) && seconds > 0) return ERR_OK;
+    return err_set(why, ERR_USAGE, "want a time such as 90s, 5m or 1h");
+}
+
+static enum err_code check_margin(const char *text, struct err *why)
+{
+    double v;
+    char number[32];
+    const size_t n = strlen(text);
+    snprintf(number, sizeof number, "%.*s", (int)(n && text[n - 1] == '%' ? n - 1 : n), text);
+    const double most = n && text[n - 1] == '%' ? 50 : 0.5;
+    if (str_to_double(number, &v) && v > 0 && v <= most) return ERR_OK;
+    return err_set(why, ERR_USAGE, "want a share such as 1%% (above 0, at most 50%%)");
+}
+
+bool form_says_no(const char *text)
+{
+    return !*text || !strcmp(text, "no");
+}
+
+static enum err_code check_quality(const char *text, struct err *why)
+{
+    if (form_says_no(text) || !strcmp(text, "yes")) return ERR_OK;
+    enum err_code rc = check_readable(text, why);
+    return rc ? err_prefix(why, "want no, yes (on the bundled text) or a text file") : ERR_OK;
+}
+
+static enum err_code check_goal(const char *text, struct err *why)
+{
+    enum goal g;
+    if (goal_parse(text, &g)) return ERR_OK;
+    return err_set(why, ERR_USAGE, "want one of balanced speed quality memory energy");
+}
+
+static enum err_code check_name(const char *text, struct err *why)
+{
+    if (*text && !strpbrk(text, " \t'\"")) return ERR_OK;
+    return err_set(why, ERR_USAGE, "want a name without spaces, such as main or release-1");
+}
+
+static enum err_code check_command(const char *text, struct err *why)
+{
+    enum { WORDS = 64 };
+    char line[FORM_TEXT], *argv[WORDS];
+    int n;
+    snprintf(line, sizeof line, "%s", text);
+    enum err_code rc = shell_words_split(line, argv, WORDS, &n, why);
+    if (!rc && !n) rc = err_set(why, ERR_USAGE, "empty: want a command such as report ID --out run.html");
+    return rc;
+}
+
+static enum err_code check_prompt(const char *text, struct err *why)
+{
+    if (*text) return ERR_OK;
+    return err_set(why, ERR_USAGE, "empty: want the beginning of a text for both to continue");
+}
+
+static enum err_code check_nothing(const char *text, struct err *why)
+{
+    (void)text;
+    (void)why;
+    return ERR_OK;
+}
+
+static enum err_code check_filter(const char *text, struct err *why)
+{
+    return db_filter_check(text, why);
+}
+
+static enum err_code (*const CHECKS[ASK_KINDS])(const char *text, struct err *why) = {
+    [ASK_TEXT] = check_nothing,  [ASK_CONFIG] = check_config,     [ASK_MORE] = check_more,
+    [ASK_RECIPE] = check_recipe, [ASK_WORKLOAD] = check_workload, [ASK_MODEL] = check_model,
+    [ASK_FILE] = check_file,     [ASK_OUT] = check_out,           [ASK_REPORT] = check_report,
+    [ASK_BUDGET] = check_budget, [ASK_MARGIN] = check_margin,     [ASK_QUALITY] = check_quality,
+    [ASK_GOAL] = check_goal,     [ASK_URL] = check_url,           [ASK_FILTER] = check_filter,
+    [ASK_NAME] = check_name,     [ASK_COMMAND] = check_command,   [ASK_PROMPT] = check_prompt,
+};
+
+enum err_code form_check(enum form_ask ask, const char *text, struct err *why)
+{
+    return CHECKS[ask](text, why);
+}

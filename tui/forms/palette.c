@@ -1,0 +1,114 @@
+/* tui/forms/palette.c - searching three tables as one. */
+#include "tui/forms/forms.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LETTER = 1,
+    WORD_START = 6, /* "ab" is "new A/B" rather than "tab" */
+    NEIGHBOUR = 4,
+    WHOLE = 12,   /* the name itself */
+    HELP_ONLY = 8 /* a word of its explanation: more than letters strewn over a name */
+};
+
+static bool starts_word(const char *name, size_t i)
+{
+    return i == 0 || !isalnum((unsigned char)name[i - 1]);
+}
+
+/* The best way to find text in name from `from` on, a letter at a time; short names, so all ways are tried.
+ */
+static int best_from(const char *text, const char *name, size_t from, bool neighbour)
+{
+    if (!*text) return 0;
+    int best = -1;
+    for (size_t i = from; name[i]; i++) {
+        if (tolower((unsigned char)name[i]) != tolower((unsigned char)*text)) continue;
+        const int rest = best_from(text + 1, name, i + 1, true);
+        if (rest < 0) break; /* further right there is even less */
+        const int score = rest + LETTER + (starts_word(name, i) ? WORD_START : 0) +
+                          (neighbour && i == from ? NEIGHBOUR : 0);
+        best = MAX(best, score);
+    }
+    return best;
+}
+
+/* Spaces part words that are found each for itself, in any order. */
+int palette_score(const char *text, const char *name)
+{
+    char word[64];
+    int sum = 0;
+    for (const char *p = text; *p;) {
+        const size_t n = strcspn(p, " ");
+        snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), p);
+        const int score = best_from(word, name, 0, false);
+        if (score < 0) return -1;
+        sum += score;
+        p += n;
+        p += strspn(p, " ");
+    }
+    return sum + (*text && !strcasecmp(text, name) ? WHOLE : 0);
+}
+
+/* Words of a sentence must stand in it as words begin: letters strewn over it mean nothing. */
+static bool help_holds(const char *text, const char *help)
+{
+    char word[64];
+    for (const char *p = text; *p;) {
+        const size_t n = strcspn(p, " ");
+        snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), p);
+        const char *at = n < 2 ? NULL : strcasestr(help, word);
+        while (at && !starts_word(help, (size_t)(at - help))) at = strcasestr(at + 1, word);
+        if (!at) return false;
+        p += n;
+        p += strspn(p, " ");
+    }
+    return true;
+}
+
+struct found {
+    struct palette_entry *out;
+    int n, max;
+};
+
+/* In its place, behind those that fit as well. */
+static void insert(struct found *f, struct palette_entry e, const char *text)
+{
+    e.score = palette_score(text, e.name);
+    if (*text && help_holds(text, e.help)) e.score = MAX(e.score, (int)HELP_ONLY);
+    if (e.score < 0) return;
+    int at = MIN(f->n, f->max);
+    while (at > 0 && f->out[at - 1].score < e.score) at--;
+    if (at >= f->max) return;
+    const int last = MIN(f->n, f->max - 1);
+    memmove(f->out + at + 1, f->out + at, (size_t)(last - at) * sizeof *f->out);
+    f->out[at] = e;
+    f->n = last + 1;
+}
+
+int palette_find(const char *text, const struct palette_command *commands, int command_count,
+                 struct palette_entry *out, int max)
+{
+    struct found f = { out, 0, max };
+    for (size_t i = 0; i < KEY_COUNT; i++)
+        if (KEYS[i].title)
+            insert(&f,
+                   (struct palette_entry){
+                       .kind = PALETTE_KEY, .name = KEYS[i].title, .help = KEYS[i].help, .key = &KEYS[i] },
+                   text);
+    for (int i = 0; i < KNOB_COUNT; i++)
+        insert(&f,
+               (struct palette_entry){
+                   .kind = PALETTE_SETTING, .name = KNOBS[i].key, .help = KNOBS[i].help, .knob = &KNOBS[i] },
+               text);
+    for (int i = 0; i < command_count; i++)
+        insert(&f,
+               (struct palette_entry){ .kind = PALETTE_COMMAND,
+                                       .name = commands[i].name,
+                                       .help = commands[i].help,
+                                       .command = &commands[i] },
+               text);
+    return f.n;
+}

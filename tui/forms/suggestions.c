@@ -1,0 +1,508 @@
+/* tui/forms/suggestions.c - offers for every kind of field. Keys come from KNOBS, recipes from what the
+ * model's headers allow, files from the folder that is typed; what the loader said to a line stands beside
+ * its word. */
+#include "tui/forms/forms.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+
+#include "tui/widgets/widgets.h"
+
+struct making {
+    struct suggestions *out;
+    const struct suggestion_source *source;
+    const char *text; /* of the field */
+    bool making_file; /* of a recipe: it is for a new file, not for an arm */
+    char word[FORM_TEXT];
+};
+
+/* NULL when there is no room for another. */
+static struct suggestion *add(struct making *m, const char *text, bool more)
+{
+    struct suggestions *c = m->out;
+    if (c->n == SUGGESTIONS) return NULL;
+    struct suggestion *one = &c->list[c->n++];
+    *one = (struct suggestion){ .more = more, .bytes = -1 };
+    snprintf(one->text, sizeof one->text, "%s", text);
+    return one;
+}
+
+static bool contains(const char *text, const char *word)
+{
+    return !*word || strcasestr(text, word);
+}
+
+/* From where to where the word under the cursor goes, between any of `separators`. */
+static void word_bounds(struct making *m, const char *separators)
+{
+    const struct form *f = m->source->form;
+    int from = f->field[f->focus].cursor, to = from;
+    while (from > 0 && !strchr(separators, m->text[from - 1])) from--;
+    while (m->text[to] && !strchr(separators, m->text[to])) to++;
+    m->out->from = from;
+    m->out->to = to;
+    snprintf(m->word, sizeof m->word, "%.*s", to - from, m->text + from);
+}
+
+static void whole_text(struct making *m)
+{
+    m->out->from = 0;
+    m->out->to = (int)strlen(m->text);
+    snprintf(m->word, sizeof m->word, "%s", m->text);
+}
+
+/* ---------------------------------------------------------------- config lines */
+
+/* Is there another recipe in the line, beside the word? */
+static bool has_recipe(const struct making *m)
+{
+    char word[FORM_TEXT];
+    for (const char *p = m->text; *p;) {
+        const size_t n = strcspn(p, " ,");
+        const int at = (int)(p - m->text);
+        snprintf(word, sizeof word, "%.*s", (int)n, p);
+        if (n && at != m->out->from && !strchr(word, '=') && strcmp(word, "default") != 0) return true;
+        p += n + (p[n] != '\0');
+    }
+    return false;
+}
+
+/* The word names a recipe as it stands: others may take its place, and more may follow. */
+static bool is_recipe(const struct making *m)
+{
+    struct config c;
+    return *m->word && !strchr(m->word, '=') &&
+           (!strcmp(m->word, "default") || !config_parse(&c, m->word, NULL));
+}
+
+/* What stands there is whole: a comma, and what may follow is offered. */
+static void offer_comma(struct making *m, const char *word, const char *about)
+{
+    char text[FORM_TEXT];
+    snprintf(text, sizeof text, "%.200s,", word);
+    struct suggestion *c = add(m, text, true);
+    if (c) snprintf(c->about, sizeof c->about, "%s", about);
+}
+
+static void offer_recipes(struct making *m)
+{
+    if (has_recipe(m)) return;
+    const bool whole = is_recipe(m);
+    if (whole && strcmp(m->word, "default") != 0) offer_comma(m, m->word, "and a setting");
+    if (whole) m->word[0] = '\0'; /* all the others */
+    if (!m->making_file && str_starts("default", m->word)) {
+        struct suggestion *c = add(m, "default", false);
+        if (c) snprintf(c->about, sizeof c->about, "the file as it is, no settings");
+    }
+    for (int i = 0; i < m->source->recipes->count; i++) {
+        const struct recipe_row *o = &m->source->recipes->row[i];
+        if (!contains(o->name, m->word)) continue;
+        struct suggestion *c = add(m, o->name, false);
+        if (!c) return;
+        c->bytes = o->file_bytes;
+        char bits[32] = "";
+        if (isfinite(o->bits)) snprintf(bits, sizeof bits, "%.2f bits a weight; ", o->bits);
+        snprintf(c->about, sizeof c->about, "%s%s%s", bits, o->identity ? "as the file is" : o->help,
+                 o->needs_calibration ? "; learns from a text" : "");
+        snprintf(c->refusal, sizeof c->refusal, "%s",
+                 m->making_file ? recipe_refusal(m->source->recipes, o->name) : o->refusal);
+    }
+}
+
+static bool in_line(const struct making *m, const char *key)
+{
+    const size_t n = strlen(key);
+    for (const char *p = m->text; (p = strstr(p, key)); p += n)
+        if ((p == m->text || strchr(" ,", p[-1])) && p[n] == '=' && p - m->text != m->out->from) return true;
+    return false;
+}
+
+/* "16..1024 tokens", "off, willneed or populate". */
+static void range_text(const struct knob *k, char *buf, size_t size)
+{
+    enum { NAMES = 96, SHOWN = 6 };
+    const char *names[NAMES];
+    const size_t n = MIN(knob_choices((enum knob_id)(k - KNOBS), names, NAMES), (size_t)NAMES);
+    buf[0] = '\0';
+    if (k->kind == KNOB_INT)
+        snprintf(buf, size, "%lld to %lld%s%s; ", (long long)k->min, (long long)k->max, *k->unit ? " " : "",
+                 k->unit);
+    int used = 0;
+    for (size_t i = 0; i < n && n <= SHOWN; i++)
+        used += snprintf(buf + used, size - (size_t)used, "%s%s%s", i ? " " : "", names[i],
+                         i + 1 == n ? "; " : "");
+}
+
+static bool trains(const struct making *m)
+{
+    struct workload w;
+    const struct form *f = m->source->form;
+    return f->kind == FORM_AB && !workload_parse(&w, f->field[AB_WORKLOAD].text, NULL) && w.train > 0;
+}
+
+static void offer_key(struct making *m, const struct knob *k)
+{
+    char text[64], range[160];
+    snprintf(text, sizeof text, "%s=", k->key);
+    if (!contains(k->key, m->word) || in_line(m, k->key)) return;
+    struct suggestion *c = add(m, text, true);
+    if (!c) return;
+    range_text(k, range, sizeof range);
+    snprintf(c->about, sizeof c->about, "%s%s", range, k->help);
+    if (trains(m) && !(k->matters_for & FOR_TRAIN))
+        snprintf(c->refusal, sizeof c->refusal, "means nothing while training");
+    else if (!trains(m) && k->matters_for == FOR_TRAIN)
+        snprintf(c->refusal, sizeof c->refusal, "of workloads that train (train20)");
+}
+
+static bool of_recipe(enum knob_id id)
+{
+    return id == KNOB_METHOD || id == KNOB_FORMAT || id == KNOB_PARAMS || id == KNOB_CALIB ||
+           id == KNOB_TENSORS;
+}
+
+/* Parameters of the method that the line has. */
+static void offer_parameters(struct making *m)
+{
+    struct config c;
+    char line[FORM_TEXT], text[64];
+    int end = m->out->from;
+    while (end > 0 && strchr(" ,", m->text[end - 1])) end--;
+    snprintf(line, sizeof line, "%.*s", end, m->text);
+    if (config_parse(&c, line, NULL)) return;
+    const struct params p = config_params(&c);
+    for (const struct param *row = p.method ? p.method->params : NULL; row && row->name; row++) {
+        if (!contains(row->name, m->word) || in_line(m, row->name)) continue;
+        snprintf(text, sizeof text, "%s=", row->name);
+        struct suggestion *one = add(m, text, true);
+        if (one)
+            snprintf(one->about, sizeof one->about, "of %s: %s%s%s (default %s)", p.method->name,
+                     row->choices ? row->choices : "", row->choices ? "; " : "", row->help, row->otherwise);
+    }
+}
+
+static void offer_words(struct making *m)
+{
+    const bool alone = is_recipe(m) && strcmp(m->word, "default") != 0;
+    offer_recipes(m);
+    if (alone) return; /* settings follow behind a comma */
+    offer_parameters(m);
+    for (int i = 0; i < KNOB_COUNT && !m->making_file; i++)
+        if (!of_recipe((enum knob_id)i) && i != KNOB_MODEL) offer_key(m, &KNOBS[i]);
+    for (int i = 0; i < KNOB_COUNT; i++)
+        if (of_recipe((enum knob_id)i) || (i == KNOB_MODEL && !m->making_file)) offer_key(m, &KNOBS[i]);
+}
+
+/* ---------------------------------------------------------------- values of a key */
+
+static void add_value(struct making *m, const char *value, const char *typed, const char *about)
+{
+    if (!str_starts(value, typed)) return;
+    struct suggestion *c = add(m, value, false);
+    if (c) snprintf(c->about, sizeof c->about, "%s", about);
+}
+
+/* Round numbers of its range, and what matters on this machine or for this model. */
+static void offer_numbers(struct making *m, const struct knob *k, const char *typed)
+{
+    enum { MOST = 12 };
+    const int cores = m->source->cores;
+    char text[32];
+    add_value(m, k->otherwise, typed, "the default");
+    const int64_t top = k == &KNOBS[KNOB_THREADS] && cores > 0          ? cores
+                        : k == &KNOBS[KNOB_CTX] && m->source->ctx_train ? m->source->ctx_train
+                                                                        : k->max;
+    const int64_t from = MAX(k->min, k == &KNOBS[KNOB_CTX] || k == &KNOBS[KNOB_BATCH] ? 128 : 1);
+    int n = 0;
+    for (int64_t v = from; v <= top && n < MOST; v *= 2, n++) {
+        snprintf(text, sizeof text, "%lld", (long long)v);
+        if (strcmp(text, k->otherwise) != 0)
+            add_value(m, text, typed,
+                      v == top && k == &KNOBS[KNOB_THREADS] ? "all cores of this machine" : "");
+    }
+    snprintf(text, sizeof text, "%lld", (long long)top);
+    if (n < MOST && (top & (top - 1)) && top < k->max)
+        add_value(m, text, typed,
+                  k == &KNOBS[KNOB_THREADS] ? "all cores of this machine" : "what the model was trained for");
+}
+
+/* What this machine cannot do. */
+static void refuse_isa(struct suggestion *c)
+{
+    uint32_t usable;
+    if (isa_usable(&usable, NULL)) return;
+    for (size_t i = 0; i < ISA_LEVEL_COUNT; i++)
+        if (!strcmp(ISA_LEVELS[i].name, c->text) && (ISA_LEVELS[i].bits & ~usable))
+            snprintf(c->refusal, sizeof c->refusal, "this machine has none");
+}
+
+static void offer_values(struct making *m, const struct knob *k, const char *typed)
+{
+    enum { NAMES = 96 };
+    const char *names[NAMES];
+    if (k->kind == KNOB_INT) {
+        offer_numbers(m, k, typed);
+        return;
+    }
+    const size_t n = MIN(knob_choices((enum knob_id)(k - KNOBS), names, NAMES), (size_t)NAMES);
+    for (size_t i = 0; i < n; i++) {
+        if (!contains(names[i], typed)) continue;
+        struct suggestion *c = add(m, names[i], false);
+        if (!c) return;
+        if (!strcmp(names[i], k->otherwise)) snprintf(c->about, sizeof c->about, "the default");
+        if (k == &KNOBS[KNOB_ISA]) refuse_isa(c);
+    }
+}
+
+/* `bits=`: a parameter of the line's method, or of any that has one of this name. */
+static void offer_parameter_values(struct making *m, const char *key, const char *typed)
+{
+    const char *name = param_name(key);
+    for (size_t i = 0; name && i < method_count(); i++) {
+        const struct param *p = method_at(i)->params;
+        while (p && p->name && strcmp(p->name, name)) p++;
+        if (!p || !p->name || !strcasestr(m->text, method_at(i)->name)) continue;
+        char word[40];
+        const char *list = p->kind == PARAM_BOOL ? "true false" : p->choices ? p->choices : p->otherwise;
+        for (const char *at = list; *at;) {
+            const size_t n = strcspn(at, " ");
+            snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), at);
+            add_value(m, word, typed, !strcmp(word, p->otherwise) ? "the default" : "");
+            at += n;
+            at += strspn(at, " ");
+        }
+        return;
+    }
+}
+
+/* Whole lines are tried by the parser that will read them: what it says is the reason. */
+static void refuse_lines(struct making *m)
+{
+    for (int i = 0; i < m->out->n; i++) {
+        struct suggestion *c = &m->out->list[i];
+        char line[2 * FORM_TEXT];
+        struct config config;
+        struct err why = { 0 };
+        if (c->more || c->refusal[0] || !strcmp(c->text, "default")) continue;
+        snprintf(line, sizeof line, "%.*s%s%s", m->out->from, m->text, c->text, m->text + m->out->to);
+        if (config_parse(&config, line, &why)) snprintf(c->refusal, sizeof c->refusal, "%s", why.message);
+    }
+}
+
+/* What the loader said, where it was asked about this very line. */
+static void take_judgement(struct making *m)
+{
+    const struct line_estimates *j = m->source->estimates;
+    const struct form *f = m->source->form;
+    if (strcmp(j->text, m->text) != 0 || j->cursor != f->field[f->focus].cursor) return;
+    for (int i = 0; i < m->out->n; i++)
+        for (int k = 0; k < j->count; k++) {
+            struct suggestion *c = &m->out->list[i];
+            if (strcmp(c->text, j->variant[k].text) != 0) continue;
+            c->bytes = j->variant[k].total_bytes;
+            if (!c->refusal[0]) memcpy(c->refusal, j->variant[k].refusal, sizeof c->refusal);
+            break;
+        }
+}
+
+static void offer_config(struct making *m)
+{
+    char key[64];
+    word_bounds(m, " ,");
+    const char *equals = strchr(m->word, '=');
+    if (!equals) {
+        offer_words(m);
+    } else {
+        const size_t n = MIN((size_t)(equals - m->word), sizeof key - 1);
+        snprintf(key, sizeof key, "%.*s", (int)n, m->word);
+        m->out->from += (int)(equals - m->word) + 1;
+        const struct knob *k = NULL;
+        for (int i = 0; i < KNOB_COUNT; i++)
+            if (!strcasecmp(KNOBS[i].key, !strcasecmp(key, "kv") ? "ctk" : key)) k = &KNOBS[i];
+        const bool whole = equals[1] && !m->source->form->field[m->source->form->focus].error[0];
+        if (whole) offer_comma(m, equals + 1, "and another setting");
+        if (k)
+            offer_values(m, k, whole ? "" : equals + 1);
+        else
+            offer_parameter_values(m, key, whole ? "" : equals + 1);
+    }
+    refuse_lines(m);
+    if (!m->making_file) take_judgement(m);
+}
+
+/* ---------------------------------------------------------------- files */
+
+bool suggestions_folder(const struct form *f, char *path, size_t size)
+{
+    const enum form_ask ask = f->kind == FORM_CLOSED ? ASK_TEXT : form_asks(f);
+    const char *text = f->field[f->focus].text;
+    char whole[4096];
+    if (ask != ASK_MODEL && ask != ASK_FILE && ask != ASK_QUALITY) return false;
+    if (ask == ASK_QUALITY && !strchr(text, '/')) return false;
+    form_path(text, whole, sizeof whole);
+    const char *slash = strrchr(whole, '/');
+    if (slash)
+        snprintf(path, size, "%.*s", (int)(slash - whole + 1), whole);
+    else
+        snprintf(path, size, "%s", ask == ASK_MODEL && !*text ? "" : "./");
+    return true;
+}
+
+static void offer_file(struct making *m, const struct file_entry *e, bool models)
+{
+    char text[sizeof m->out->list[0].text];
+    const bool gguf = e->kind == FILE_MODEL || e->kind == FILE_NO_MODEL;
+    if (e->kind != FILE_FOLDER && models != (gguf || e->kind == FILE_CALIBRATION) &&
+        e->kind != FILE_CALIBRATION)
+        return;
+    if (!contains(e->name, m->word)) return;
+    snprintf(text, sizeof text, "%s%s", e->name,
+             e->kind == FILE_FOLDER && !str_ends(e->name, "/") ? "/" : "");
+    struct suggestion *c = add(m, text, e->kind == FILE_FOLDER);
+    if (!c) return;
+    c->file = e;
+    c->bytes = e->bytes;
+    if (models) snprintf(c->refusal, sizeof c->refusal, "%s", e->trouble);
+}
+
+static void offer_files(struct making *m, bool models)
+{
+    char path[FORM_TEXT + 8];
+    const struct folder *folder = m->source->folder;
+    const struct form *f = m->source->form;
+    m->out->files = true;
+    whole_text(m);
+    const char *slash = strrchr(m->text, '/');
+    const bool places = !folder->path[0];
+    if (slash) {
+        m->out->from = (int)(slash + 1 - m->text);
+        snprintf(m->word, sizeof m->word, "%s", slash + 1);
+    }
+    if (!suggestions_folder(f, path, sizeof path) || !folder->read || strcmp(path, folder->path) != 0) return;
+    if (places) m->out->from = 0;
+    for (int i = 0; i < folder->count; i++) offer_file(m, &folder->entry[i], models);
+}
+
+/* ---------------------------------------------------------------- short lists */
+
+struct word_row {
+    const char *text, *about;
+};
+static const struct word_row WORKLOADS[] = {
+    { "tg64", "write 64 tokens: decode" },
+    { "tg128", "write 128 tokens" },
+    { "pp512", "read a prompt of 512 tokens: prefill" },
+    { "pp128+tg64", "read a prompt, then write" },
+    { "pp512+tg128@d1024", "the same with 1024 tokens in the cache already" },
+    { "tg64@b8", "write in 8 sequences at once" },
+    { "tg16", "a short look" },
+    { "train20", "20 steps of training from nothing" },
+    { NULL },
+};
+static const struct word_row BUDGETS[] = { { "1m", "a first impression" },
+                                           { "5m", "usual" },
+                                           { "10m", "small differences" },
+                                           { "30m", "differences near the noise" },
+                                           { NULL } };
+static const struct word_row MARGINS[] = { { "0.5%", "for regressions" },
+                                           { "1%", "usual" },
+                                           { "3%", "what a user might notice" },
+                                           { "5%", "a coarse question, answered sooner" },
+                                           { NULL } };
+static const struct word_row QUALITIES[] = { { "no", "speed and memory only" },
+                                             { "yes", "KL divergence from A on the bundled text" },
+                                             { NULL } };
+static const struct word_row GOALS_HERE[] = { { "balanced", "speed, quality and memory" },
+                                              { "speed", "tokens a second" },
+                                              { "quality", "answers as close as possible" },
+                                              { "memory", "as few bytes as possible" },
+                                              { "energy", "joules a token" },
+                                              { NULL } };
+static const struct word_row FILTERS[] = { { "better", "verdicts" },
+                                           { "worse", "" },
+                                           { "equivalent", "" },
+                                           { "ab", "kinds of run" },
+                                           { "bench", "" },
+                                           { "eval", "" },
+                                           { "stopped", "can go on" },
+                                           { "!failed", "all but those" },
+                                           { NULL } };
+
+static const struct word_row *rows_of(enum form_ask ask)
+{
+    switch (ask) {
+    case ASK_WORKLOAD: return WORKLOADS;
+    case ASK_BUDGET: return BUDGETS;
+    case ASK_MARGIN: return MARGINS;
+    case ASK_QUALITY: return QUALITIES;
+    case ASK_GOAL: return GOALS_HERE;
+    case ASK_FILTER: return FILTERS;
+    default: return NULL;
+    }
+}
+
+/* All of them while the text is a whole one: then another is wanted; else those that go on from it. */
+static void offer_rows(struct making *m, const struct word_row *rows)
+{
+    whole_text(m);
+    bool whole = false;
+    for (const struct word_row *r = rows; r->text; r++) whole |= !strcmp(r->text, m->word);
+    for (const struct word_row *r = rows; r->text; r++) {
+        if (!whole && !contains(r->text, m->word)) continue;
+        struct suggestion *c = add(m, r->text, false);
+        if (c) snprintf(c->about, sizeof c->about, "%s", r->about);
+    }
+}
+
+static void offer_baselines(struct making *m)
+{
+    whole_text(m);
+    for (int i = 0; i < m->source->baselines->count; i++) {
+        struct suggestion *c = add(m, m->source->baselines->row[i].name, false);
+        if (c)
+            snprintf(c->about, sizeof c->about, "is %s: it would be replaced",
+                     m->source->baselines->row[i].about);
+    }
+}
+
+static void offer_commands(struct making *m)
+{
+    whole_text(m);
+    if (strchr(m->text, ' ')) return; /* its arguments are its own */
+    for (int i = 0; i < m->source->command_count; i++) {
+        const struct palette_command *p = &m->source->commands[i];
+        char text[64];
+        if (!contains(p->name, m->word)) continue;
+        snprintf(text, sizeof text, "%s ", p->name);
+        struct suggestion *c = add(m, text, true);
+        if (c) snprintf(c->about, sizeof c->about, "%s", p->help);
+    }
+}
+
+void suggestions_make(struct suggestions *out, const struct suggestion_source *source)
+{
+    const struct form *f = source->form;
+    out->n = out->from = out->to = 0;
+    out->files = false;
+    if (f->kind == FORM_CLOSED) return;
+    const enum form_ask ask = form_asks(f);
+    const struct word_row *rows = rows_of(ask);
+    struct making m = {
+        .out = out, .source = source, .text = f->field[f->focus].text, .making_file = ask == ASK_RECIPE
+    };
+    switch (ask) {
+    case ASK_CONFIG:
+    case ASK_MORE:
+    case ASK_RECIPE: offer_config(&m); break;
+    case ASK_MODEL: offer_files(&m, true); break;
+    case ASK_FILE: offer_files(&m, false); break;
+    case ASK_COMMAND: offer_commands(&m); break;
+    case ASK_NAME: offer_baselines(&m); break;
+    default:
+        if (ask == ASK_QUALITY && strchr(m.text, '/'))
+            offer_files(&m, false);
+        else if (rows)
+            offer_rows(&m, rows);
+    }
+}

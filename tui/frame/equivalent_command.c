@@ -1,0 +1,283 @@
+/* tui/frame/equivalent_command.c - what an action is called on the command line, with this screen's values:
+ * shown below every view and form, told when it is done, and there to be copied. Pure functions of the frame.
+ */
+#include "tui/frame/frame.h"
+
+#include <string.h>
+
+/* 'text' for a shell: quoted only where needed. */
+static void shell_word(struct str *out, const char *text)
+{
+    if (*text &&
+        !text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,=:@+")]) {
+        str_append(out, text);
+        return;
+    }
+    str_append(out, "'");
+    for (; *text; text++) {
+        if (*text == '\'')
+            str_append(out, "'\\''");
+        else
+            str_append_n(out, text, 1);
+    }
+    str_append(out, "'");
+}
+
+/* In front of a path, which is written as a shell needs it. */
+static void path_word(struct str *out, const char *before, const char *path)
+{
+    char whole[4096];
+    str_append(out, before);
+    shell_word(out, form_path(path, whole, sizeof whole));
+}
+
+/* What the form asks beyond arms and workload, where it is not the default. */
+static void ab_options(struct str *out, const struct form *f)
+{
+    const char *quality = f->field[AB_QUALITY].text;
+    if (!form_says_no(quality)) {
+        str_append(out, " --quality");
+        if (strcmp(quality, "yes")) path_word(out, "=", quality);
+    }
+    if (strcmp(f->field[AB_MARGIN].text, "1%")) str_printf(out, " --margin %s", f->field[AB_MARGIN].text);
+    if (strcmp(f->field[AB_BUDGET].text, "5m")) str_printf(out, " --budget %s", f->field[AB_BUDGET].text);
+}
+
+static void command_ab(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const struct experiment_state *x = &s->experiment;
+    char workload[600] = "tg64";
+    const char *a = "default", *b = "q8_0";
+    if (u->form.kind == FORM_AB) {
+        a = u->form.field[0].text;
+        b = u->form.field[1].text;
+        snprintf(workload, sizeof workload, "%s", u->form.field[2].text);
+    } else if (s->experiment_known) {
+        a = x->arm[0].line;
+        b = x->arm[1].line;
+        workload_line(&x->spec.workload, workload, sizeof workload);
+    }
+    const char *model = s->experiment_known && u->form.kind != FORM_AB && x->spec.model[0] ? x->spec.model
+                                                                                           : s->model_path;
+    str_append(out, "qdyno ab");
+    if (model[0]) {
+        str_append(out, " -m ");
+        shell_word(out, model);
+    }
+    str_append(out, " ");
+    shell_word(out, a);
+    str_append(out, " ");
+    shell_word(out, b);
+    if (u->form.kind == FORM_AB && u->form.field[AB_MORE].text[0]) {
+        str_append(out, " ");
+        shell_word(out, u->form.field[AB_MORE].text);
+    }
+    str_append(out, " -w ");
+    shell_word(out, workload);
+    if (u->form.kind == FORM_AB) ab_options(out, &u->form);
+}
+
+static void command_push(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    str_printf(out, "qdyno push %lld --url ", (long long)ui_run_id(u, s));
+    shell_word(out, u->form.kind == FORM_PUSH ? u->form.field[0].text : s->push_url[0] ? s->push_url : "URL");
+}
+
+static void command_open(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const struct advice *a = ui_advice(u, s);
+    if (u->view == VIEW_HISTORY)
+        str_printf(out, "qdyno show %lld", (long long)ui_run_id(u, s));
+    else if (a)
+        str_append(out, a->check);
+}
+
+static void model_word(struct str *out, const struct snapshot *s)
+{
+    shell_word(out, s->model_path[0] ? s->model_path : "MODEL");
+}
+
+/* What measures the selected row again; before there is one, what makes the first. */
+static void command_quality(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const int i = u->selected[VIEW_QUALITY];
+    const struct quality_result *q = i >= 0 && i < s->quality.count ? &s->quality.line[i] : NULL;
+    str_append(out, "qdyno eval -m ");
+    model_word(out, s);
+    str_append(out, " -C ");
+    shell_word(out, q ? q->config : "q4_0");
+    str_append(out, " --ref ");
+    shell_word(out, q ? q->reference : "default");
+}
+
+static void command_load(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const int i = u->selected[VIEW_LOAD];
+    str_append(out, "qdyno bench -m ");
+    model_word(out, s);
+    str_append(out, " -w ");
+    shell_word(out, i >= 0 && i < s->load.lines ? s->load.line[i].workload : "pp128+tg64@b8");
+}
+
+static void command_quantize(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const struct form *f = &u->form;
+    const bool asked = f->kind == FORM_QUANTIZE;
+    const char *recipe = asked ? f->field[0].text : "q4_K", *calib = asked ? f->field[1].text : "";
+    str_append(out, "qdyno quantize ");
+    model_word(out, s);
+    path_word(out, " ", asked ? f->field[2].text : "OUT");
+    str_append(out, " -R ");
+    shell_word(out, recipe);
+    if (*calib) path_word(out, " --calib ", calib);
+}
+
+static void command_calibrate(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const struct form *f = &u->form;
+    const bool asked = f->kind == FORM_CALIBRATE;
+    str_append(out, "qdyno calibrate ");
+    model_word(out, s);
+    if (asked && f->field[0].text[0]) path_word(out, " -f ", f->field[0].text);
+    path_word(out, " --out ", asked ? f->field[1].text : "FILE");
+}
+
+/* The run that a form is about stays so, whatever is selected meanwhile. */
+static long long run_of(const struct ui *u, const struct snapshot *s)
+{
+    return (long long)(u->form.kind != FORM_CLOSED && u->form.about ? u->form.about : ui_run_id(u, s));
+}
+
+static void command_apply(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const struct advice *a = ui_advice(u, s);
+    if (!a) {
+        str_printf(out, "qdyno apply --run %lld", (long long)ui_run_id(u, s));
+        return;
+    }
+    str_append(out, "qdyno apply -m ");
+    model_word(out, s);
+    str_append(out, " ");
+    shell_word(out, a->line);
+}
+
+static void command_compare(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    int64_t id[MARKED];
+    if (ui_compared(u, s, id)) str_printf(out, "qdyno compare %lld %lld", (long long)id[0], (long long)id[1]);
+}
+
+/* Each alone says the same words. */
+static void command_write(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const struct form *f = &u->form;
+    const bool asked = f->kind == FORM_WRITE;
+    const char *prompt = asked ? f->field[0].text : s->write_known ? s->write.prompt : "One day";
+    for (int i = 0; i < SIDEBYSIDE_ARMS; i++) {
+        const char *line = asked            ? f->field[1 + i].text
+                           : s->write_known ? s->write.arm[i].line
+                                            : (const char *const[]){ "default", "q4_0" }[i];
+        str_append(out, i ? "; qdyno run -m " : "qdyno run -m ");
+        model_word(out, s);
+        if (*line && strcmp(line, "default")) {
+            str_append(out, " -C ");
+            shell_word(out, line);
+        }
+        str_append(out, " -p ");
+        shell_word(out, prompt);
+    }
+}
+
+static void command_tune(struct str *out, const struct ui *u, const struct snapshot *s)
+{
+    const struct form *f = &u->form;
+    str_append(out, "qdyno tune -m ");
+    model_word(out, s);
+    if (f->kind != FORM_TUNE) return;
+    str_printf(out, " --goal %s --budget %s", f->field[0].text, f->field[1].text);
+    if (f->field[2].text[0]) {
+        str_append(out, " --limit ");
+        shell_word(out, f->field[2].text);
+    }
+}
+
+const char *screen_command(const struct ui *u, const struct snapshot *s, char *buf, size_t size)
+{
+    static const enum action OF_VIEW[VIEW_COUNT] = {
+        [VIEW_LIVE] = DO_NEW_AB,      [VIEW_AB] = DO_VIEW_AB,
+        [VIEW_ADVICE] = DO_OPEN,      [VIEW_HISTORY] = DO_VIEW_HISTORY,
+        [VIEW_MODEL] = DO_VIEW_MODEL, [VIEW_QUALITY] = DO_VIEW_QUALITY,
+        [VIEW_LOAD] = DO_VIEW_LOAD,   [VIEW_SETTINGS] = DO_VIEW_SETTINGS,
+        [VIEW_WRITE] = DO_WRITE
+    };
+    static const enum action OF_FORM[FORM_KIND_COUNT] = {
+        [FORM_AB] = DO_NEW_AB,         [FORM_PUSH] = DO_PUSH,           [FORM_FILTER] = DO_FILTER,
+        [FORM_QUANTIZE] = DO_QUANTIZE, [FORM_CALIBRATE] = DO_CALIBRATE, [FORM_REPORT] = DO_REPORT,
+        [FORM_BASELINE] = DO_BASELINE, [FORM_TUNE] = DO_TUNE,           [FORM_MODEL] = DO_MODEL,
+        [FORM_WRITE] = DO_WRITE
+    };
+    enum action a = u->form.kind != FORM_CLOSED ? OF_FORM[u->form.kind] : OF_VIEW[u->view];
+    if (a == DO_OPEN && s->advice_count == 0) a = DO_ADVISE;
+    return action_command(a, u, s, buf, size);
+}
+
+const char *action_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
+                           size_t size)
+{
+    struct str out = { 0 };
+    switch (action) {
+    case DO_NEW_AB: command_ab(&out, u, s); break;
+    case DO_PUSH: command_push(&out, u, s); break;
+    case DO_OPEN: command_open(&out, u, s); break;
+    case DO_RESUME: str_printf(&out, "qdyno ab --resume %lld", (long long)ui_run_id(u, s)); break;
+    case DO_VIEW_AB:
+        if (ui_run_id(u, s)) str_printf(&out, "qdyno show %lld", (long long)ui_run_id(u, s));
+        break;
+    case DO_ADVISE:
+        str_append(&out, "qdyno advise -m ");
+        shell_word(&out, s->model_path[0] ? s->model_path : "MODEL");
+        break;
+    case DO_FILTER:
+    case DO_VIEW_HISTORY:
+        str_append(&out, "qdyno history");
+        if (u->filter[0]) {
+            str_append(&out, " --filter ");
+            shell_word(&out, u->filter);
+        }
+        break;
+    case DO_VIEW_MODEL:
+        str_append(&out, "qdyno info --tensors -m ");
+        shell_word(&out, s->model_path[0] ? s->model_path : "MODEL");
+        break;
+    case DO_WRITE: command_write(&out, u, s); break;
+    case DO_VIEW_LIVE: str_append(&out, "qdyno detect"); break;
+    case DO_QUANTIZE: command_quantize(&out, u, s); break;
+    case DO_CALIBRATE: command_calibrate(&out, u, s); break;
+    case DO_REPORT:
+        str_printf(&out, "qdyno report %lld", run_of(u, s));
+        path_word(&out, " --out ", u->form.kind == FORM_REPORT ? u->form.field[0].text : "FILE.html");
+        break;
+    case DO_BASELINE:
+        str_append(&out, "qdyno baseline set ");
+        shell_word(&out, u->form.kind == FORM_BASELINE ? u->form.field[0].text : "NAME");
+        str_printf(&out, " %lld", run_of(u, s));
+        break;
+    case DO_TUNE: command_tune(&out, u, s); break;
+    case DO_COMPARE: command_compare(&out, u, s); break;
+    case DO_APPLY: command_apply(&out, u, s); break;
+    case DO_VERIFY:
+        if (ui_advice(u, s)) str_append(&out, ui_advice(u, s)->check);
+        break;
+    case DO_MODEL:
+        path_word(&out, "qdyno dashboard -m ",
+                  u->form.kind == FORM_MODEL && !u->form.field[0].error[0] ? u->form.field[0].text : "FILE");
+        break;
+    case DO_VIEW_QUALITY: command_quality(&out, u, s); break;
+    case DO_VIEW_LOAD: command_load(&out, u, s); break;
+    case DO_VIEW_SETTINGS: str_append(&out, "qdyno help knobs"); break;
+    default: break;
+    }
+    snprintf(buf, size, "%s", str_text(&out));
+    str_free(&out);
+    return buf;
+}

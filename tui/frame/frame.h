@@ -1,0 +1,379 @@
+/* tui/frame/frame.h - everything one frame of the dashboard is drawn from: the snapshot (facts about machine,
+ * model and runs) and the ui (what the person selected and typed).
+ *
+ * Both are plain values. The functions here are pure: they answer questions about a frame, for example which
+ * row is selected, whether an action is possible now, and which command line does the same. Views draw a
+ * frame, actions change the ui, and background jobs fill the snapshot.
+ *
+ * Sections: results of one model, summary of a model file, text pages, the snapshot, the ui, questions. */
+#ifndef QDYNO_TUI_FRAME_H
+#define QDYNO_TUI_FRAME_H
+
+#include "advisor/advisor.h"
+#include "tui/forms/forms.h"
+#include "tui/widgets/widgets.h"
+
+/* ---------------------------------------------------------------- results of one model (stored_results.c) */
+
+/* What the database holds about the model on screen, over all runs: shown by the quality and load views.
+ * Unknown values are NAN; an empty list comes with the reason as text. */
+
+enum {
+    QUALITY_RESULTS = 40,
+    SENSITIVITY_MAPS = 6,
+    SENSITIVITY_KINDS = 20,
+    SENSITIVITY_LAYERS = 160,
+    LOAD_RESULTS = 24,
+};
+
+/* One config whose predictions were compared with those of a reference config. */
+struct quality_result {
+    int64_t run_id, measured_ms;               /* unix time */
+    char config[160], reference[96], text[64]; /* text: base name of the file */
+    int ctx;                                   /* tokens per window */
+    int64_t windows;
+    struct interval kld, top1, ppl, ppl_ratio; /* 95 % intervals; NAN unknown */
+};
+
+struct quality_results {
+    int count;                                   /* -1: not read yet */
+    struct quality_result line[QUALITY_RESULTS]; /* the smallest loss first */
+    char error[200];
+};
+
+/* The loss when a single tensor is stored in `format`, by kind of tensor and layer. */
+struct sensitivity_map {
+    char format[24];
+    int kinds, layers; /* column 0: tensors outside of layers; column i + 1: layer i */
+    char kind[SENSITIVITY_KINDS][32];
+    float loss[SENSITIVITY_KINDS][SENSITIVITY_LAYERS]; /* KL divergence in nats; NAN unknown */
+};
+struct sensitivity {
+    int maps; /* 0: not measured */
+    struct sensitivity_map map[SENSITIVITY_MAPS];
+    char basis[96];    /* the text and the windows it was measured on */
+    char missing[240]; /* why there is none, and the command that measures it */
+};
+
+/* Requests of one workload under one config. */
+struct load_result {
+    char workload[64], config[160];
+    int sequences;
+    int64_t requests;
+    struct latency_histogram ttft, itl; /* time to first token, inter-token latency */
+    double prefill_tok_s, decode_tok_s; /* over all requests */
+};
+
+struct load_results {
+    int lines;                             /* -1: not read yet */
+    struct load_result line[LOAD_RESULTS]; /* the newest first */
+    char error[200];
+};
+
+/* The cell of the map with the largest loss; false: the map is empty. */
+bool sensitivity_most(const struct sensitivity_map *m, int *row, int *column);
+/* "ffn_down of layer 3". Returns buf. */
+const char *sensitivity_name(const struct sensitivity_map *m, int row, int column, char *buf, size_t size);
+
+/* ---------------------------------------------------------------- summary of a model file (model_summary.c)
+ */
+
+enum { SUMMARY_GROUPS = 96, SUMMARY_CONTEXTS = 6, SUMMARY_CACHES = 4 };
+
+/* Tensors with one name (without the layer number) and one format. */
+struct tensor_group {
+    char name[56], format[16], shape[40];
+    int count;
+    int64_t params, bytes;
+};
+
+struct model_summary {
+    int groups; /* 0: no model; the largest first */
+    struct tensor_group group[SUMMARY_GROUPS];
+    int left_out; /* tensors beyond SUMMARY_GROUPS groups, and their bytes */
+    int64_t left_out_bytes, bytes;
+    /* Memory of a session by KV type and context length, from the loader's plan; -1: such a session is
+     * impossible. */
+    int contexts, caches;
+    int64_t context[SUMMARY_CONTEXTS];
+    const char *cache[SUMMARY_CACHES]; /* KV types */
+    int64_t total[SUMMARY_CACHES][SUMMARY_CONTEXTS];
+    int64_t kv_bytes_per_token[SUMMARY_CACHES];
+};
+
+/* From the header of the file; no weights are read. */
+void model_summary_make(struct model_summary *out, const struct gguf *g, const struct model_shape *s);
+
+/* ---------------------------------------------------------------- text pages (text_page.c) */
+
+/* Text shown over a view and scrolled by the person: the output of a command, or two runs compared. */
+
+enum { PAGE_LINES = 240, PAGE_TEXT = 320 };
+
+enum page_tone { PAGE_PLAIN, PAGE_HEAD, PAGE_DIM, PAGE_GOOD, PAGE_BAD, PAGE_UNSURE };
+
+struct text_page {
+    int64_t number; /* every new page has a new number; 0: none yet */
+    bool opens;     /* the dashboard opens it at once; otherwise it waits for key o */
+    char title[200];
+    int count, left_out; /* left_out: lines beyond PAGE_LINES */
+    struct page_line {
+        enum page_tone tone;
+        char text[PAGE_TEXT]; /* UTF-8 */
+    } line[PAGE_LINES];
+};
+
+/* Append one line. It is cut between characters where it is longer than PAGE_TEXT. */
+void text_page_put(struct text_page *p, enum page_tone tone, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+int text_page_columns(const struct text_page *p); /* columns of the widest line */
+
+/* ---------------------------------------------------------------- the snapshot (snapshot.c) */
+
+enum {
+    SNAPSHOT_HISTORY = 256,
+    SNAPSHOT_STEP_MS = 500, /* between two values of a series */
+    SNAPSHOT_CORES = 256,
+    SNAPSHOT_LOG = 64,
+    SNAPSHOT_ADVICE = 8,
+    SNAPSHOT_RUNS = 64,
+};
+
+struct series { /* newest last; NAN = no value at that time */
+    int n;
+    float v[SNAPSHOT_HISTORY];
+};
+
+struct log_line {
+    int64_t unix_ms;
+    enum log_level level;
+    char text[160];
+};
+
+struct run_line { /* one row of the history */
+    int64_t id, started_ms;
+    char kind[16], state[16], verdict[16];
+    char label[128], model[128], workload[96];
+    double effect_ratio; /* B/A, NAN unknown */
+};
+
+/* Progress of a running command, from a line it wrote under --progress=json. */
+struct task_progress {
+    double done, rate, left_s; /* done: 0..1; NAN unknown */
+    char unit[24], text[120];
+};
+
+/* The facts of one frame. */
+struct snapshot {
+    int64_t unix_ms;
+    bool machine_known; /* false until the background has detected the machine */
+    struct machine machine;
+    struct machine_ceilings ceilings;
+    bool ceilings_known;
+    double sensor[METRIC_SENSOR_COUNT];
+    int cores;
+    double core_busy[SNAPSHOT_CORES];
+    struct series cpu, memory, gpu, decode, prefill;
+    char model_path[512];
+    struct model_shape model; /* arch "" when there is none or it cannot be read */
+    char model_error[256];
+    struct model_summary summary; /* groups 0: none */
+    bool experiment_known;
+    bool experiment_live;     /* runs in this process; otherwise it was loaded from the database */
+    bool experiment_starting; /* requested; its database is being opened */
+    struct experiment_state experiment;
+    double decode_limit[EXPERIMENT_ARMS],
+        prefill_limit[EXPERIMENT_ARMS]; /* roofline limits of this machine in tokens/s, NAN unknown */
+    bool write_known;                   /* a side-by-side continuation runs or has run */
+    struct sidebyside_state write;
+    int advice_count;
+    struct advice advice[SNAPSHOT_ADVICE];
+    char advice_state[96]; /* "measuring this machine: ..., 40 %"; "" when idle */
+    bool probing;          /* the machine is being measured: nothing else may be timed now */
+    char advice_error[256];
+    int run_count; /* -1: not read yet */
+    struct run_line run[SNAPSHOT_RUNS];
+    char run_error[256];
+    struct quality_results quality;
+    struct sensitivity sensitivity;
+    struct load_results load;
+    int log_count;
+    struct log_line log[SNAPSHOT_LOG]; /* oldest first */
+    double own_cost_ratio;             /* CPU time of UI and sampler as a share of one core; NAN unknown */
+    int spool_count;                   /* pushes waiting for the network, -1 unknown */
+    bool pushing;
+    char command[160];          /* the command line that runs in the background; "" none */
+    int64_t command_started_ms; /* unix time */
+    bool task_known;            /* that command has reported progress */
+    bool task_cancelled;        /* it was asked to stop */
+    struct task_progress task;
+    struct text_page page; /* the newest one */
+    char applied[640];     /* the config line applied to the model, "" none */
+    char push_url[256];
+    /* data for the suggestions of forms */
+    struct recipe_list recipes; /* for the model */
+    struct folder folder;       /* the one a form asked for last */
+    struct baseline_list baselines;
+    struct line_estimates estimates;
+};
+
+/* Share of a limit that is used. At 1 or above the weights came from a cache and not from memory. NAN
+ * unknown. */
+double snapshot_limit_share(double rate, double limit);
+
+/* The model, or the model of the experiment, has random weights: quality figures are meaningless. */
+bool snapshot_random_weights(const struct snapshot *s);
+extern const char RANDOM_WEIGHTS_TEXT[];
+
+/* A cell is being timed: drawing has to use as little CPU as possible. */
+bool snapshot_is_timing(const struct snapshot *s);
+
+/* An experiment of this process is loading, in its A/A control or in its blocks. */
+bool snapshot_is_running(const struct snapshot *s);
+
+/* Append one value; the oldest is dropped when the series is full. */
+void series_push(struct series *s, double v);
+
+/* ---------------------------------------------------------------- the ui (ui.c) */
+
+enum view {
+    VIEW_LIVE,
+    VIEW_AB,
+    VIEW_ADVICE,
+    VIEW_HISTORY,
+    VIEW_MODEL,
+    VIEW_QUALITY,
+    VIEW_LOAD,
+    VIEW_SETTINGS,
+    VIEW_LOG,
+    VIEW_WRITE, /* key 0 */
+    VIEW_COUNT
+};
+
+/* The panes of each view, in the order in which Tab visits them. */
+enum live_pane { LIVE_MACHINE, LIVE_ENGINE, LIVE_AB, LIVE_ADVICE, LIVE_LOG, LIVE_PANES };
+enum ab_pane { AB_ARMS, AB_EFFECT, AB_VERDICT, AB_PANES };
+enum advice_pane { ADVICE_LIST, ADVICE_DETAILS, ADVICE_PARETO, ADVICE_QUALITY, ADVICE_PANES };
+enum model_pane { MODEL_TENSORS, MODEL_MEMORY, MODEL_PANES };
+enum quality_pane { QUALITY_METHODS, QUALITY_LAYERS, QUALITY_PANES };
+enum load_pane { LOAD_REQUESTS, LOAD_LATENCY, LOAD_BLOCKS, LOAD_ROOFLINE, LOAD_PANES };
+enum settings_pane { SETTINGS_LIST, SETTINGS_DETAIL, SETTINGS_PANES };
+enum write_pane { WRITE_A, WRITE_B, WRITE_BOTH, WRITE_PANES };
+
+int pane_count(enum view view);
+const char *pane_name(enum view view, int pane); /* "" outside of 0..pane_count-1 */
+
+/* How the history is sorted; among equal rows the newest comes first. */
+enum history_order { BY_TIME, BY_EFFECT, BY_VERDICT, BY_MODEL, BY_WORKLOAD, BY_KIND, HISTORY_ORDERS };
+extern const char *const HISTORY_ORDER_NAMES[HISTORY_ORDERS];
+
+/* A command that cannot be undone and waits for a yes. */
+struct question {
+    char text[400];  /* "" none */
+    char line[1600]; /* the command line without "qdyno" */
+    char makes[512]; /* the file that it writes, "" none */
+};
+
+enum { MARKED = 2 };
+
+/* What the person looks at and types. */
+struct ui {
+    enum view view;
+    int selected[VIEW_COUNT]; /* row; in the log: lines scrolled back */
+    int pane[VIEW_COUNT];     /* the focused pane, counted from 1; 0: none */
+    bool zoomed;              /* the focused pane fills the screen */
+    bool help;
+    int help_scroll;
+    bool confirm_quit;
+    bool read_only;
+    struct form form;
+    const struct palette_command *commands; /* the command line's table, borrowed */
+    int command_count;
+    int palette_row; /* selected */
+    bool mouse;
+    char filter[64]; /* of the history */
+    enum history_order order;
+    int64_t marked[MARKED]; /* run ids, the older mark first; 0: none */
+    struct question question;
+    bool page; /* the text page is open over the view */
+    int page_row, page_column;
+    char toast[512]; /* message in the status line; "" none */
+    bool toast_is_error;
+    int64_t toast_until_ms; /* unix time */
+    bool waiting_to_start;  /* an A/B was requested and begins when the probe is over */
+};
+
+/* Usage of the command typed into the form, or the names of commands that begin so. Returns buf. */
+const char *ui_command_hint(const struct ui *u, char *buf, size_t size);
+
+/* The question asked before quitting: it names what quitting would stop. */
+const char *ui_quit_question(const struct snapshot *s);
+
+/* Palette entries for the text typed into the palette; returns the count. */
+enum { PALETTE_ROWS = 64 };
+int ui_palette(const struct ui *u, struct palette_entry out[PALETTE_ROWS]);
+
+/* Suggestions for the field that is typed into. */
+void ui_suggestions(struct suggestions *out, const struct ui *u, const struct snapshot *s);
+
+/* Number of rows of the current view that can be selected or scrolled. */
+int ui_rows(const struct ui *u, const struct snapshot *s);
+
+/* Clamp the selection to the existing rows. */
+void ui_clamp(struct ui *u, const struct snapshot *s);
+
+/* Sorted rows of the history: indices into s->run. */
+void ui_history(const struct ui *u, const struct snapshot *s, int rows[SNAPSHOT_RUNS]);
+/* The number of the mark on a run: 1 or 2; 0 none. */
+int ui_mark(const struct ui *u, int64_t id);
+/* The two runs to compare, the older first: the marked ones, or the marked and the selected one. False: there
+ * are no two. */
+bool ui_compared(const struct ui *u, const struct snapshot *s, int64_t id[MARKED]);
+
+/* The selected row of the history, of the advice; NULL: none, or another view is on screen. */
+const struct run_line *ui_run(const struct ui *u, const struct snapshot *s);
+const struct advice *ui_advice(const struct ui *u, const struct snapshot *s);
+
+/* The run that the keys p, r and Enter act on: the selected one of the history, otherwise the experiment on
+ * screen; 0: none. */
+int64_t ui_run_id(const struct ui *u, const struct snapshot *s);
+
+/* ---------------------------------------------------------------- state of an experiment (verdicts.c) */
+
+/* A state as a mark, a word and a colour role, so that colour is never the only carrier. */
+struct mark {
+    const char *glyph, *word;
+    enum role role;
+};
+struct mark verdict_mark(enum verdict v);
+struct mark phase_mark(const struct snapshot *s); /* of the experiment on screen */
+
+/* The metric that the experiment compares. */
+const struct metric *experiment_metric(const struct experiment_state *x);
+
+int experiment_arms(const struct experiment_state *x); /* at least 2 */
+/* The comparison of a challenger (arm 1 or higher) with arm A. */
+const struct comparison *experiment_comparison(const struct experiment_state *x, int arm);
+/* The verdict on a challenger; an invalid run is VERDICT_INVALID for every arm. */
+enum verdict experiment_verdict(const struct experiment_state *x, int arm);
+/* The challenger selected in the A/B view. */
+int experiment_selected(const struct experiment_state *x, const struct ui *u);
+
+/* ---------------------------------------------------------------- questions (refusals.c,
+ * equivalent_command.c) */
+
+/* Why an action is impossible now, "" when it is possible. Shown when its key is pressed; the footer dims
+ * impossible actions. Returns buf. */
+const char *action_refusal(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
+                           size_t size);
+
+/* The command line that does the same as the action with the values on screen; "" when there is none. Returns
+ * buf. */
+const char *action_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
+                           size_t size);
+
+/* The command line that does the same as what is on screen or typed into the form; "" none. Returns buf. */
+const char *screen_command(const struct ui *u, const struct snapshot *s, char *buf, size_t size);
+
+#endif

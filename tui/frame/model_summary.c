@@ -1,0 +1,99 @@
+/* tui/frame/model_summary.c - sums over a file's tensors, and plans for sessions one could have. */
+#include "tui/frame/frame.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "blk.17.attn_q.weight" -> "blk.*.attn_q": layers are alike, and all are weights but the biases. */
+static void group_name(char *out, size_t size, const char *name)
+{
+    static const char TAIL[] = ".weight";
+    size_t n = strlen(name), used = 0;
+    if (n > strlen(TAIL) && !strcmp(name + n - strlen(TAIL), TAIL)) n -= strlen(TAIL);
+    for (size_t i = 0; i < n && used + 1 < size; i++) {
+        const bool number = i > 0 && name[i - 1] == '.' && isdigit((unsigned char)name[i]);
+        out[used++] = number ? '*' : name[i];
+        if (number)
+            while (i + 1 < n && isdigit((unsigned char)name[i + 1])) i++;
+    }
+    out[used] = '\0';
+}
+
+static void shape_text(char *out, size_t size, const struct gguf_tensor *t)
+{
+    size_t used = 0;
+    *out = '\0';
+    for (int i = 0; i < t->dims && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%lld", i ? " x " : "", (long long)t->shape[i]);
+}
+
+static struct tensor_group *group_of(struct model_summary *l, const struct gguf_tensor *t)
+{
+    struct tensor_group fresh = { .count = 0 };
+    group_name(fresh.name, sizeof fresh.name, t->name);
+    snprintf(fresh.format, sizeof fresh.format, "%s", t->format->name);
+    for (int i = 0; i < l->groups; i++)
+        if (!strcmp(l->group[i].name, fresh.name) && !strcmp(l->group[i].format, fresh.format))
+            return &l->group[i];
+    if (l->groups == SUMMARY_GROUPS) return NULL;
+    shape_text(fresh.shape, sizeof fresh.shape, t);
+    l->group[l->groups] = fresh;
+    return &l->group[l->groups++];
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct tensor_group *x = a, *y = b;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+    return strcmp(x->name, y->name);
+}
+
+static void count_tensors(struct model_summary *l, const struct gguf *g)
+{
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        struct tensor_group *group = group_of(l, t);
+        l->bytes += t->bytes;
+        if (!group) {
+            l->left_out++;
+            l->left_out_bytes += t->bytes;
+            continue;
+        }
+        group->count++;
+        group->params += t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
+        group->bytes += t->bytes;
+    }
+    qsort(l->group, (size_t)l->groups, sizeof l->group[0], by_bytes);
+}
+
+/* Powers of four from 512 on, and the longest the model was trained for. */
+static void choose_contexts(struct model_summary *l, int64_t longest)
+{
+    for (int64_t c = 512; c < longest && l->contexts < SUMMARY_CONTEXTS - 1; c *= 4)
+        l->context[l->contexts++] = c;
+    l->context[l->contexts++] = longest > 0 ? longest : 512;
+}
+
+void model_summary_make(struct model_summary *out, const struct gguf *g, const struct model_shape *s)
+{
+    static const char *const CACHES[SUMMARY_CACHES] = { "f32", "f16", "q8_0", "q4_0" };
+    *out = (struct model_summary){ .caches = SUMMARY_CACHES };
+    count_tensors(out, g);
+    choose_contexts(out, s->ctx_train);
+    for (int k = 0; k < SUMMARY_CACHES; k++) {
+        struct config c;
+        char line[32];
+        out->cache[k] = CACHES[k];
+        out->kv_bytes_per_token[k] = -1;
+        snprintf(line, sizeof line, "kv=%s", CACHES[k]);
+        const bool good = !config_parse(&c, line, NULL);
+        for (int i = 0; i < out->contexts; i++) {
+            struct memory_plan plan;
+            const bool known = good && out->context[i] <= INT32_MAX &&
+                               !memory_plan_compute(&plan, g, &c, (int)out->context[i], 1, NULL);
+            out->total[k][i] = known ? plan.total : -1;
+            if (known) out->kv_bytes_per_token[k] = plan.kv_bytes_per_token;
+        }
+    }
+}

@@ -1,0 +1,36 @@
+/* tui/frame/snapshot.c - questions every view asks of a snapshot. */
+#include "tui/frame/frame.h"
+
+#include <math.h>
+#include <string.h>
+
+const char RANDOM_WEIGHTS_TEXT[] = "random weights: quality figures mean nothing";
+
+double snapshot_limit_share(double rate, double limit)
+{
+    return limit > 0 ? rate / limit : NAN;
+}
+
+bool snapshot_random_weights(const struct snapshot *s)
+{
+    return s->model.random_weights || (s->experiment_known && s->experiment.random_weights);
+}
+
+bool snapshot_is_running(const struct snapshot *s)
+{
+    return s->experiment_known && s->experiment_live && s->experiment.phase < PHASE_DONE;
+}
+
+bool snapshot_is_timing(const struct snapshot *s)
+{
+    if (!snapshot_is_running(s) || s->experiment.running_arm < 0) return false;
+    const char *phase = s->experiment.cell_phase;
+    return !strcmp(phase, "prefill") || !strcmp(phase, "decode") || !strcmp(phase, "eval");
+}
+
+void series_push(struct series *s, double v)
+{
+    if (s->n == SNAPSHOT_HISTORY) memmove(s->v, s->v + 1, sizeof s->v[0] * (SNAPSHOT_HISTORY - 1));
+    s->n = MIN(s->n + 1, (int)SNAPSHOT_HISTORY);
+    s->v[s->n - 1] = (float)v;
+}

@@ -1,0 +1,199 @@
+/* tui/frame/ui.c - what can be selected, sorted and focused. */
+#include "tui/frame/frame.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *ui_quit_question(const struct snapshot *s)
+{
+    if (snapshot_is_running(s)) return "An experiment runs: quit and stop it (it can be resumed)?";
+    return s->command[0] ? "A command runs: quit and cancel it?" : "Quit?"; /* it has just ended */
+}
+
+const char *ui_command_hint(const struct ui *u, char *buf, size_t size)
+{
+    const char *text = u->form.field[0].text;
+    const size_t n = strcspn(text, " ");
+    int used = 0;
+    for (int i = 0; i < u->command_count; i++)
+        if (strlen(u->commands[i].name) == n && !strncmp(u->commands[i].name, text, n)) {
+            snprintf(buf, size, "%s %s: %s", u->commands[i].name, u->commands[i].arguments,
+                     u->commands[i].help);
+            return buf;
+        }
+    buf[0] = '\0';
+    for (int i = 0; i < u->command_count && used < (int)size - 24; i++)
+        if (!strncmp(u->commands[i].name, text, n))
+            used += snprintf(buf + used, size - (size_t)used, "%s ", u->commands[i].name);
+    return buf;
+}
+
+int ui_palette(const struct ui *u, struct palette_entry out[PALETTE_ROWS])
+{
+    return palette_find(u->form.field[0].text, u->commands, u->command_count, out, PALETTE_ROWS);
+}
+
+void ui_suggestions(struct suggestions *out, const struct ui *u, const struct snapshot *s)
+{
+    suggestions_make(out, &(struct suggestion_source){ .form = &u->form,
+                                                       .commands = u->commands,
+                                                       .command_count = u->command_count,
+                                                       .cores = s->machine_known ? s->machine.cores : 0,
+                                                       .ctx_train = s->model.ctx_train,
+                                                       .recipes = &s->recipes,
+                                                       .folder = &s->folder,
+                                                       .baselines = &s->baselines,
+                                                       .estimates = &s->estimates });
+}
+
+int ui_rows(const struct ui *u, const struct snapshot *s)
+{
+    switch (u->view) {
+    case VIEW_ADVICE:
+    case VIEW_LIVE: return s->advice_count;
+    case VIEW_HISTORY: return MAX(s->run_count, 0);
+    case VIEW_MODEL: return s->summary.groups;
+    case VIEW_QUALITY: return MAX(s->quality.count, 0);
+    case VIEW_LOAD: return MAX(s->load.lines, 0);
+    case VIEW_SETTINGS: return KNOB_COUNT;
+    case VIEW_LOG: return s->log_count;
+    case VIEW_AB: return s->experiment_known && s->experiment.spec.arms > 2 ? s->experiment.spec.arms - 1 : 0;
+    default: return 0;
+    }
+}
+
+void ui_clamp(struct ui *u, const struct snapshot *s)
+{
+    int rows = ui_rows(u, s), *at = &u->selected[u->view];
+    *at = MAX(MIN(*at, rows - 1), 0);
+}
+
+/* ---------------------------------------------------------------- panes */
+
+enum { PANES_MAX = 6 };
+
+static const char *const PANE_NAMES[VIEW_COUNT][PANES_MAX + 1] = {
+    [VIEW_LIVE] = { [LIVE_MACHINE] = "machine",
+                    [LIVE_ENGINE] = "engine",
+                    [LIVE_AB] = "A/B",
+                    [LIVE_ADVICE] = "advice",
+                    [LIVE_LOG] = "log" },
+    [VIEW_AB] = { [AB_ARMS] = "arms", [AB_EFFECT] = "effect", [AB_VERDICT] = "verdict" },
+    [VIEW_ADVICE] = { [ADVICE_LIST] = "advice",
+                      [ADVICE_DETAILS] = "reason",
+                      [ADVICE_PARETO] = "memory and speed",
+                      [ADVICE_QUALITY] = "quality and speed" },
+    [VIEW_HISTORY] = { "history" },
+    [VIEW_MODEL] = { [MODEL_TENSORS] = "tensors", [MODEL_MEMORY] = "memory" },
+    [VIEW_QUALITY] = { [QUALITY_METHODS] = "methods", [QUALITY_LAYERS] = "layers" },
+    [VIEW_LOAD] = { [LOAD_REQUESTS] = "requests",
+                    [LOAD_LATENCY] = "latency",
+                    [LOAD_BLOCKS] = "blocks",
+                    [LOAD_ROOFLINE] = "roofline" },
+    [VIEW_SETTINGS] = { [SETTINGS_LIST] = "settings", [SETTINGS_DETAIL] = "detail" },
+    [VIEW_LOG] = { "log" },
+    [VIEW_WRITE] = { [WRITE_A] = "A", [WRITE_B] = "B", [WRITE_BOTH] = "both" },
+};
+
+int pane_count(enum view view)
+{
+    int n = 0;
+    while (PANE_NAMES[view][n]) n++;
+    return n;
+}
+
+const char *pane_name(enum view view, int pane)
+{
+    return pane >= 0 && pane < pane_count(view) ? PANE_NAMES[view][pane] : "";
+}
+
+/* ---------------------------------------------------------------- the history: sorted, marked */
+
+const char *const HISTORY_ORDER_NAMES[HISTORY_ORDERS] = { "time",  "effect",   "verdict",
+                                                          "model", "workload", "kind" };
+
+struct sorting {
+    const struct snapshot *s;
+    enum history_order by;
+};
+
+/* What is not known comes last. */
+static int by_effect(double a, double b)
+{
+    const bool known_a = a > 0, known_b = b > 0;
+    if (known_a != known_b) return known_a ? -1 : 1;
+    return !known_a || a == b ? 0 : a > b ? -1 : 1;
+}
+
+static int by_text(const char *a, const char *b)
+{
+    if (!*a != !*b) return *a ? -1 : 1;
+    return strcmp(a, b);
+}
+
+static int by_column(const void *a, const void *b, void *arg)
+{
+    const struct sorting *o = arg;
+    const int i = *(const int *)a, k = *(const int *)b;
+    const struct run_line *x = &o->s->run[i], *y = &o->s->run[k];
+    int c = 0;
+    switch (o->by) {
+    case BY_EFFECT: c = by_effect(x->effect_ratio, y->effect_ratio); break;
+    case BY_VERDICT: c = by_text(x->verdict, y->verdict); break;
+    case BY_MODEL: c = by_text(x->model, y->model); break;
+    case BY_WORKLOAD: c = by_text(x->workload, y->workload); break;
+    case BY_KIND: c = by_text(x->kind, y->kind); break;
+    case BY_TIME:
+    case HISTORY_ORDERS: break;
+    }
+    return c ? c : i - k;
+}
+
+void ui_history(const struct ui *u, const struct snapshot *s, int rows[SNAPSHOT_RUNS])
+{
+    struct sorting o = { s, u->order };
+    const int n = MAX(s->run_count, 0);
+    for (int i = 0; i < n; i++) rows[i] = i;
+    if (n > 1 && u->order != BY_TIME) qsort_r(rows, (size_t)n, sizeof *rows, by_column, &o);
+}
+
+int ui_mark(const struct ui *u, int64_t id)
+{
+    for (int i = 0; i < MARKED; i++)
+        if (id && u->marked[i] == id) return i + 1;
+    return 0;
+}
+
+bool ui_compared(const struct ui *u, const struct snapshot *s, int64_t id[MARKED])
+{
+    const struct run_line *r = ui_run(u, s);
+    const int64_t first = u->marked[0], second = u->marked[1]          ? u->marked[1]
+                                                 : r && r->id != first ? r->id
+                                                                       : 0;
+    if (!first || !second) return false;
+    id[0] = MIN(first, second);
+    id[1] = MAX(first, second);
+    return true;
+}
+
+const struct run_line *ui_run(const struct ui *u, const struct snapshot *s)
+{
+    int rows[SNAPSHOT_RUNS];
+    const int i = u->selected[VIEW_HISTORY];
+    if (u->view != VIEW_HISTORY || i < 0 || i >= s->run_count) return NULL;
+    ui_history(u, s, rows);
+    return &s->run[rows[i]];
+}
+
+const struct advice *ui_advice(const struct ui *u, const struct snapshot *s)
+{
+    int i = u->selected[u->view];
+    bool there = (u->view == VIEW_ADVICE || u->view == VIEW_LIVE) && i >= 0 && i < s->advice_count;
+    return there ? &s->advice[i] : NULL;
+}
+
+int64_t ui_run_id(const struct ui *u, const struct snapshot *s)
+{
+    const struct run_line *r = ui_run(u, s);
+    return r ? r->id : s->experiment_known ? s->experiment.run_id : 0;
+}

@@ -1,0 +1,130 @@
+/* tui/views/layout.c - boxes from sizes. At 80x24 the live view just holds; every further row and column
+ * shows more. */
+#include "tui/views/layout.h"
+
+#include "tui/views/views.h"
+
+struct layout layout_frame(int w, int h)
+{
+    struct layout l = { .too_small = w < VIEW_MIN_W || h < VIEW_MIN_H };
+    if (l.too_small) return l;
+    l.title = (struct rect){ 0, 0, w, 1 };
+    l.body = (struct rect){ 0, 1, w, h - 3 };
+    l.status = (struct rect){ 0, h - 2, w, 1 };
+    l.footer = (struct rect){ 0, h - 1, w, 1 };
+    return l;
+}
+
+void layout_live(struct rect body, struct rect box[LIVE_PANES])
+{
+    int extra = MAX(body.h - 21, 0);
+    int top = 6 + MIN(extra / 3, 12);              /* machine and engine: cores and limits as rows come */
+    int ab = 7 + MIN((extra - (top - 6)) / 2, 16); /* the A/B strip grows a plot */
+    int low = MAX(body.h - top - ab, 0);
+    int left = body.w * 45 / 100, advice = body.w * 55 / 100;
+    box[LIVE_MACHINE] = (struct rect){ body.x, body.y, left, top };
+    box[LIVE_ENGINE] = (struct rect){ body.x + left, body.y, body.w - left, top };
+    box[LIVE_AB] = (struct rect){ body.x, body.y + top, body.w, ab };
+    box[LIVE_ADVICE] = (struct rect){ body.x, body.y + top + ab, advice, low };
+    box[LIVE_LOG] = (struct rect){ body.x + advice, body.y + top + ab, body.w - advice, low };
+}
+
+/* Two arms have two rows each (configuration, figures), more of them one each; on a low screen the effect
+ * keeps its rows and the arms scroll. */
+void layout_ab(struct rect body, int arms, struct rect box[AB_PANES])
+{
+    const int verdict = body.h >= 27 ? 8 : 6, effect = 6;
+    const int wanted = arms > 2 ? arms + 3 : 7;
+    const int top = MAX(MIN(wanted, body.h - verdict - effect), 0);
+    box[AB_ARMS] = (struct rect){ body.x, body.y, body.w, top };
+    box[AB_EFFECT] = (struct rect){ body.x, body.y + top, body.w, MAX(body.h - top - verdict, 0) };
+    box[AB_VERDICT] = (struct rect){ body.x, body.y + MAX(body.h - verdict, top), body.w, verdict };
+}
+
+/* Side by side where both have room to say everything. */
+void layout_model(struct rect body, struct rect box[MODEL_PANES])
+{
+    const int right = 66, low = 10;
+    if (body.w >= 90 + right) {
+        box[MODEL_TENSORS] = (struct rect){ body.x, body.y, body.w - right, body.h };
+        box[MODEL_MEMORY] = (struct rect){ body.x + body.w - right, body.y, right, body.h };
+        return;
+    }
+    const int top = MAX(body.h - low, 0);
+    box[MODEL_TENSORS] = rect_rows(body, 0, top);
+    box[MODEL_MEMORY] = rect_rows(body, top, body.h - top);
+}
+
+/* The table keeps its rows, then why one of them, then the pictures: below where the screen is high, beside
+ * the words where it is wide. */
+void layout_advice(struct rect body, int rows, struct rect box[ADVICE_PANES])
+{
+    const int details = 9, list = MIN(rows + 3, body.h - details), low = body.h - list;
+    for (int i = 0; i < ADVICE_PANES; i++) box[i] = (struct rect){ body.x, body.y, 0, 0 };
+    box[ADVICE_LIST] = rect_rows(body, 0, list);
+    struct rect rest = rect_rows(body, list, low);
+    if (rest.w >= 110 && rest.h < 24) { /* beside */
+        const int words = rest.w * 45 / 100, two = rest.w >= 190;
+        box[ADVICE_DETAILS] = (struct rect){ rest.x, rest.y, words, rest.h };
+        rest = (struct rect){ rest.x + words, rest.y, rest.w - words, rest.h };
+        box[ADVICE_PARETO] = (struct rect){ rest.x, rest.y, two ? rest.w / 2 : rest.w, rest.h };
+        if (two)
+            box[ADVICE_QUALITY] = (struct rect){ rest.x + rest.w / 2, rest.y, rest.w - rest.w / 2, rest.h };
+        return;
+    }
+    if (rest.h < details + 9) {
+        box[ADVICE_DETAILS] = rest;
+        return;
+    }
+    box[ADVICE_DETAILS] = rect_rows(rest, 0, details);
+    rest = rect_rows(rest, details, rest.h - details);
+    const bool two = rest.w >= 100;
+    box[ADVICE_PARETO] = (struct rect){ rest.x, rest.y, two ? rest.w / 2 : rest.w, rest.h };
+    if (two) box[ADVICE_QUALITY] = (struct rect){ rest.x + rest.w / 2, rest.y, rest.w - rest.w / 2, rest.h };
+}
+
+void layout_quality(struct rect body, struct rect box[QUALITY_PANES])
+{
+    const int top = MIN(MAX(body.h / 2, 9), body.h);
+    box[QUALITY_METHODS] = rect_rows(body, 0, top);
+    box[QUALITY_LAYERS] = rect_rows(body, top, body.h - top);
+}
+
+/* Four quarters. */
+void layout_load(struct rect body, struct rect box[LOAD_PANES])
+{
+    const int top = body.h / 2, left = body.w / 2;
+    box[LOAD_REQUESTS] = (struct rect){ body.x, body.y, left, top };
+    box[LOAD_LATENCY] = (struct rect){ body.x + left, body.y, body.w - left, top };
+    box[LOAD_BLOCKS] = (struct rect){ body.x, body.y + top, left, body.h - top };
+    box[LOAD_ROOFLINE] = (struct rect){ body.x + left, body.y + top, body.w - left, body.h - top };
+}
+
+/* The two texts beside each other, what is said about both below. */
+void layout_write(struct rect body, struct rect box[WRITE_PANES])
+{
+    const int low = MIN(5, body.h), left = body.w / 2, top = body.h - low;
+    box[WRITE_A] = (struct rect){ body.x, body.y, left, top };
+    box[WRITE_B] = (struct rect){ body.x + left, body.y, body.w - left, top };
+    box[WRITE_BOTH] = rect_rows(body, top, low);
+}
+
+void layout_settings(struct rect body, struct rect box[SETTINGS_PANES])
+{
+    const int low = MIN(MAX(body.h / 4, 7), body.h);
+    box[SETTINGS_LIST] = rect_rows(body, 0, body.h - low);
+    box[SETTINGS_DETAIL] = rect_rows(body, body.h - low, low);
+}
+
+struct rect layout_drawer(struct rect body, int rows)
+{
+    rows = MIN(rows, body.h);
+    return (struct rect){ body.x, body.y + body.h - rows, body.w, rows };
+}
+
+struct rect layout_overlay(struct rect body, int w, int h)
+{
+    w = MIN(w, body.w);
+    h = MIN(h, body.h);
+    return (struct rect){ body.x + (body.w - w) / 2, body.y + (body.h - h) / 2, w, h };
+}

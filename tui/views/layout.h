@@ -1,0 +1,30 @@
+/* tui/views/layout.h - internal to views: where the boxes of each view are, as a pure function of the size.
+ * Tests check every size from 80x24 up: boxes do not overlap and stay on the screen. */
+#ifndef QDYNO_TUI_VIEWS_LAYOUT_H
+#define QDYNO_TUI_VIEWS_LAYOUT_H
+
+#include "tui/frame/frame.h"
+
+/* The lines around every view. */
+struct layout {
+    bool too_small;
+    struct rect title, body, status, footer;
+};
+struct layout layout_frame(int w, int h);
+
+/* The boxes of each view, indexed by its enum of panes (frame.h). A pane without room has an empty box. */
+void layout_live(struct rect body, struct rect box[LIVE_PANES]);
+void layout_ab(struct rect body, int arms, struct rect box[AB_PANES]);
+void layout_advice(struct rect body, int rows, struct rect box[ADVICE_PANES]); /* rows: advice in the table */
+void layout_model(struct rect body, struct rect box[MODEL_PANES]);
+void layout_quality(struct rect body, struct rect box[QUALITY_PANES]);
+void layout_load(struct rect body, struct rect box[LOAD_PANES]);
+void layout_write(struct rect body, struct rect box[WRITE_PANES]);
+void layout_settings(struct rect body, struct rect box[SETTINGS_PANES]);
+
+/* The lowest `rows` of the body: forms and questions are drawn there, over the view. */
+struct rect layout_drawer(struct rect body, int rows);
+/* A box in the middle of the body, at most w x h. */
+struct rect layout_overlay(struct rect body, int w, int h);
+
+#endif

@@ -1,0 +1,77 @@
+/* tui/views/parts.h - internal to views: the views themselves, and what several of them draw.
+ *
+ * Every function draws into the rectangle it is given and reads nothing but its arguments. */
+#ifndef QDYNO_TUI_VIEWS_PARTS_H
+#define QDYNO_TUI_VIEWS_PARTS_H
+
+#include "tui/views/layout.h"
+#include "tui/views/views.h"
+
+/* ---------------------------------------------------------------- views and overlays */
+
+void view_live(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_ab(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_advice(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_history(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_model(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_quality(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_load(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_settings(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_log(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_write(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_help(struct grid *g, struct rect body, const struct ui *u);
+void view_palette(struct grid *g, struct rect body, const struct ui *u);
+void view_page(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+void view_question(struct grid *g, struct rect body, const struct ui *u);
+void view_form(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+/* The keys that only this view has, on its lower edge. */
+void view_keys(struct grid *g, struct rect body, const struct snapshot *s, const struct ui *u);
+
+/* Panes of views, in files of their own: KV cache blocks and batch sizes of the load view (blocks.c); memory
+ * against speed, and quality against speed, of the advice view (pareto.c). */
+void box_blocks(struct grid *g, struct rect area, const struct snapshot *s);
+void box_pareto(struct grid *g, struct rect area, const struct snapshot *s, int chosen);
+void box_pareto_quality(struct grid *g, struct rect area, const struct snapshot *s, int chosen);
+
+/* ---------------------------------------------------------------- panes (panes.c) */
+
+/* Register the panes as click targets. While a pane is zoomed, `box` becomes the whole body for that pane and
+ * empty for the others. */
+void panes_place(struct grid *g, struct rect *box, int boxes, struct rect body, const struct ui *u);
+/* Highlight the frame of the focused pane; called after the view is drawn. */
+void panes_mark(struct grid *g, const struct ui *u);
+
+/* ---------------------------------------------------------------- parts of an experiment (parts.c) */
+
+/* One row: an axis in percent with zero, the margin and the interval of the effect. */
+void draw_axis(struct grid *g, struct rect row, const struct experiment_state *x, int arm);
+
+/* The effect of each block as a dot, from left to right, inside the band of the interval at that time. */
+void draw_effect(struct grid *g, struct rect area, const struct experiment_state *x, int arm);
+
+/* "+58.4% [+56.9%, +60.1%] ▲ better" */
+void draw_verdict(struct pen *p, const struct experiment_state *x, int arm);
+
+/* "e-value 94 (≥20)": the evidence, and how much is needed. */
+enum { EVIDENCE_COLUMNS = 20 };
+void draw_evidence(struct pen *p, const struct experiment_state *x, int arm);
+
+/* "KLD 0.012 [0.011, 0.014]  same top-1 94.1%"; draws nothing when quality was not measured. */
+void draw_quality(struct pen *p, const struct experiment_state *x, int arm);
+
+/* "A/A floor ±0.8%   discarded 1 of 8 blocks" */
+void draw_control(struct pen *p, const struct experiment_state *x);
+
+/* "block 7  ABBA 3/4  B decode ▇▇▇··· 45/64": the running cell, or how the experiment ended. */
+void draw_progress(struct pen *p, const struct snapshot *s);
+
+/* What to do next, as a sentence. Returns buf. */
+const char *next_step(const struct snapshot *s, char *buf, size_t size);
+
+/* The end of the log, scrolled back by `back` lines. */
+void draw_log(struct grid *g, struct rect area, const struct snapshot *s, int back);
+
+/* "label value"; a value of n/a is dim. */
+void pen_value(struct pen *p, const char *label, const char *value);
+
+#endif

@@ -1,0 +1,215 @@
+/* tui/widgets/charts_shapes.c - what has a shape of its own: values over time, distributions, heat maps. */
+#include "tui/widgets/widgets.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "advisor/advisor.h"
+
+/* ---------------------------------------------------------------- values over time */
+
+static struct figure show_ago(double seconds_ago)
+{
+    struct figure f = { "now" };
+    if (seconds_ago < -0.5) snprintf(f.text, sizeof f.text, "-%s", figure_duration(-seconds_ago).text);
+    return f;
+}
+
+void chart_timeline(struct grid *g, struct rect area, const struct timeline *t)
+{
+    const int wide = MAX(area.w - PLANE_LEFT, 0), per_cell = g->glyphs == GLYPHS_BRAILLE ? 2 : 1;
+    struct axis y = t->y;
+    if (isnan(y.hi)) {
+        y.hi = y.lo;
+        for (int i = MAX(t->n - wide * per_cell, 0); i < t->n; i++)
+            if (t->v[i] > y.hi) y.hi = t->v[i];
+        if (y.hi <= y.lo) y.hi = y.lo + 1;
+    }
+    const struct axis x = { .lo = -t->step_s * per_cell * MAX(wide, 1), .hi = 0, .show = show_ago };
+    const struct plane p = plane_open(g, area, x, y);
+    if (p.at.w > 0) grid_graph(g, p.at, &(struct graph){ t->v, t->n, y.lo, y.hi, t->style });
+}
+
+/* ---------------------------------------------------------------- distributions */
+
+/* Values in the bins from `from` to before `to`. */
+static double mass(const struct latency_histogram *l, double from, double to)
+{
+    double sum = 0;
+    for (int i = MAX((int)from, 0); i < LATENCY_BINS && i < to; i++) {
+        const double part = MIN(to, i + 1.0) - MAX(from, (double)i);
+        sum += part * l->bin[i];
+    }
+    return sum;
+}
+
+static uint32_t column_glyph(const struct grid *g, int eighths)
+{
+    if (g->glyphs == GLYPHS_ASCII) return eighths > 5 ? '#' : eighths > 2 ? ':' : '.';
+    return 0x2580 + (uint32_t)eighths;
+}
+
+static void draw_columns(struct grid *g, struct rect at, const struct latency_histogram *l, unsigned style)
+{
+    double most = 0;
+    for (int x = 0; x < at.w; x++)
+        most = MAX(most, mass(l, (double)x * LATENCY_BINS / at.w, (x + 1.0) * LATENCY_BINS / at.w));
+    for (int x = 0; x < at.w && most > 0; x++) {
+        const double m = mass(l, (double)x * LATENCY_BINS / at.w, (x + 1.0) * LATENCY_BINS / at.w);
+        int left = m > 0 ? MAX((int)lround(m / most * at.h * 8), 1) : 0;
+        for (int y = at.h - 1; y >= 0 && left > 0; y--, left -= 8)
+            grid_put(g, at, x, y, column_glyph(g, MIN(left, 8)), style);
+    }
+}
+
+/* "p95┐" above its place; one that would lie over its neighbour moves aside. */
+static void draw_percentiles(struct grid *g, struct rect row, const struct latency_histogram *l)
+{
+    static const char *const NAMES[] = { "p50", "p95", "p99" };
+    const double at[] = { l->p50, l->p95, l->p99 };
+    int taken = 0;
+    for (size_t i = 0; i < COUNT_OF(at); i++) {
+        if (!isfinite(at[i])) continue;
+        const double part = log(at[i] / l->lo) / log(l->hi / l->lo);
+        const int x = (int)lround(MIN(MAX(part, 0.0), 1.0) * (row.w - 1));
+        const int from = MAX(x - 3, taken);
+        if (from + 4 > row.w + 1) continue;
+        struct pen p = pen_at(g, row, from, 0);
+        pen_put(&p, ROLE_TEXT, NAMES[i]);
+        if (p.x <= x) {
+            p.x = x;
+            pen_put(&p, ROLE_KEY | STYLE_BOLD, "▼");
+        }
+        taken = p.x + 1;
+    }
+}
+
+static void draw_figures(struct grid *g, struct rect row, const char *name, const struct latency_histogram *l)
+{
+    struct pen p = pen_at(g, row, 0, 0);
+    char text[48];
+    pen_put(&p, ROLE_TITLE, name);
+    pen_printf(&p, ROLE_TEXT, " p50 %s", figure_seconds(l->p50).text);
+    pen_printf(&p, ROLE_TEXT, " p95 %s", figure_seconds(l->p95).text);
+    pen_printf(&p, ROLE_TEXT, " p99 %s", figure_seconds(l->p99).text);
+    snprintf(text, sizeof text, isnan(l->p99) ? " of %d (p99: %d)" : " of %d", l->n,
+             stats_samples_for_quantile(0.99, 0.99, 0));
+    if (pen_left(&p) >= text_columns(text)) pen_put(&p, ROLE_DIM, text);
+}
+
+void chart_latency(struct grid *g, struct rect area, const char *name, const struct latency_histogram *l,
+                   unsigned style)
+{
+    if (area.h < 1) return;
+    if (!l->n) {
+        struct pen p = pen_at(g, area, 0, 0);
+        pen_put(&p, ROLE_TITLE, name);
+        pen_put(&p, ROLE_DIM, " n/a: this workload has none");
+        return;
+    }
+    draw_figures(g, rect_rows(area, 0, 1), name, l);
+    if (area.h < 4 || area.w < 16) return;
+    const struct rect bars = rect_rows(area, 2, area.h - 3), axis = rect_rows(area, area.h - 1, 1);
+    draw_percentiles(g, rect_rows(area, 1, 1), l);
+    draw_columns(g, bars, l, style);
+    struct pen p = pen_at(g, axis, 0, 0);
+    const struct figure lo = figure_seconds(l->lo), hi = figure_seconds(l->hi);
+    pen_put(&p, ROLE_DIM, lo.text);
+    for (int x = p.x + 1; x < axis.w - text_columns(hi.text) - 1; x++)
+        grid_put(g, axis, x, 0, 0x2500, ROLE_BORDER);
+    p.x = axis.w - text_columns(hi.text);
+    pen_put(&p, ROLE_DIM, hi.text);
+}
+
+/* ---------------------------------------------------------------- heat maps */
+
+static const struct {
+    uint32_t code;
+    unsigned style;
+} SHADES[] = { { 0xb7, ROLE_DIM },
+               { 0x2591, ROLE_TEXT },
+               { 0x2592, ROLE_GRAPH },
+               { 0x2593, ROLE_WARN },
+               { 0x2588, ROLE_WORSE | STYLE_BOLD } };
+enum { SHADE_COUNT = COUNT_OF(SHADES), NAME_COLUMNS = 14, HEAT_SCALE = 1 };
+
+struct heat_range {
+    double lo, hi;
+    bool cut; /* there is less than lo */
+};
+
+/* One value that is almost nothing would make all others look alike: what is less than a ten-thousandth of
+ * the largest counts as that. */
+static struct heat_range heat_range(const struct heat *h)
+{
+    enum { DECADES = 10000 };
+    struct heat_range r = { NAN, NAN, false };
+    for (int y = 0; y < h->rows; y++)
+        for (int x = 0; x < h->columns; x++) {
+            const double v = h->value(h->data, y, x);
+            if (!(v > 0)) continue;
+            r.lo = fmin(r.lo, v);
+            r.hi = fmax(r.hi, v);
+        }
+    r.cut = r.lo < r.hi / DECADES;
+    if (r.cut) r.lo = r.hi / DECADES;
+    return r;
+}
+
+static int shade_of(const struct heat_range *r, double v)
+{
+    if (!(v > 0) || !(r->hi > r->lo)) return v > 0 ? SHADE_COUNT - 1 : 0;
+    return MAX(MIN((int)(log(v / r->lo) / log(r->hi / r->lo) * SHADE_COUNT), SHADE_COUNT - 1), 0);
+}
+
+/* The largest of the columns from..to-1 of a row; NAN when none is known. */
+static double heat_most(const struct heat *h, int row, int from, int to)
+{
+    double most = NAN;
+    for (int x = from; x < to; x++) most = fmax(most, h->value(h->data, row, x));
+    return most;
+}
+
+static void heat_row(struct grid *g, struct rect at, int y, const struct heat *h, const struct heat_range *r,
+                     int row)
+{
+    const int joined = MAX((h->columns + at.w - 1) / MAX(at.w, 1), 1);
+    const int cells = (h->columns + joined - 1) / joined, wide = MAX(MIN(at.w / MAX(cells, 1), 4), 1);
+    for (int i = 0; i < cells; i++) {
+        const double v = heat_most(h, row, i * joined, MIN((i + 1) * joined, h->columns));
+        const int shade = shade_of(r, v);
+        const bool here = row == h->row && h->column >= i * joined && h->column < (i + 1) * joined;
+        const unsigned extra = here ? STYLE_REVERSE : 0u;
+        for (int k = 0; k < wide; k++)
+            grid_put(g, at, i * wide + k, y, isnan(v) ? ' ' : SHADES[shade].code,
+                     SHADES[shade].style | extra);
+    }
+}
+
+static void heat_scale(struct grid *g, struct rect row, const struct heat_range *r)
+{
+    struct pen p = pen_at(g, row, 0, 0);
+    if (!isfinite(r->lo)) {
+        pen_put(&p, ROLE_DIM, "nothing is lost");
+        return;
+    }
+    pen_printf(&p, ROLE_DIM, r->cut ? "≤%.1e " : "%.1e ", r->lo);
+    for (int i = 0; i < SHADE_COUNT; i++)
+        for (int k = 0; k < 2; k++) grid_put(g, row, p.x++, 0, SHADES[i].code, SHADES[i].style);
+    pen_printf(&p, ROLE_DIM, " %.1e", r->hi);
+}
+
+void chart_heat(struct grid *g, struct rect area, const struct heat *h)
+{
+    const struct heat_range r = heat_range(h);
+    const int rows = MAX(MIN(h->rows, area.h - HEAT_SCALE), 0);
+    const int top = MAX(MIN(h->row - rows / 2, h->rows - rows), 0);
+    const struct rect cells = { area.x + NAME_COLUMNS, area.y, MAX(area.w - NAME_COLUMNS, 0), area.h };
+    for (int i = 0; i < rows; i++) {
+        struct pen p = pen_at(g, area, 0, i);
+        pen_field(&p, NAME_COLUMNS - 1, top + i == h->row ? ROLE_TEXT | STYLE_BOLD : ROLE_TEXT,
+                  h->name(h->data, top + i));
+        heat_row(g, cells, i, h, &r, top + i);
+    }
+    if (area.h > rows) heat_scale(g, rect_rows(area, rows, 1), &r);
+}
