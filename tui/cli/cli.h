@@ -44,8 +44,7 @@ struct cli_global {
 };
 
 enum flag_kind {
-    FLAG_SWITCH,
-    FLAG_TEXT,
+    FLAG_TEXT, /* also the kind of a switch, which has no value */
     FLAG_INT,
     FLAG_INTS, /* comma-separated, each within min..max: makes a grid */
     FLAG_NUM,
@@ -58,7 +57,7 @@ enum flag_kind {
 struct cli_flag {
     const char *name;  /* "-m" or "--budget": what args_* are asked with */
     const char *alias; /* "--model" or NULL */
-    const char *value; /* placeholder "FILE", NULL for a switch */
+    const char *value; /* placeholder in the help, e.g. "FILE"; NULL for a switch */
     const char *help;
     enum flag_kind kind;
     double min, max; /* FLAG_INT, FLAG_INTS, FLAG_NUM; both 0: any */

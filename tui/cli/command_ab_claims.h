@@ -7,36 +7,36 @@
 #include "tui/cli/lib/lib.h"
 
 /* Rows of FLAGS_AB. */
-#define AB_CLAIM_FLAGS                                                                                        \
-    { "--quality",                                                                                            \
-      NULL,                                                                                                   \
-      "FILE",                                                                                                 \
-      "measure what each challenger's predictions lose against A's; on this text, "                           \
-      "default the bundled one",                                                                              \
-      FLAG_TEXT,                                                                                              \
-      .optional = true },                                                                                     \
-        { "--quality-ctx", NULL, "N", "tokens of a window of that text; default 512", FLAG_INT, 8, 1 << 24 }, \
-        { "--quality-chunks", NULL, "N", "windows of it at most, 0 all; default 64", FLAG_INT, 0, 1 << 24 },  \
-        { "--kld-margin", NULL, "NATS", "mean KL divergence that still counts as no loss; default 0.02",      \
-          FLAG_NUM,       1e-9, 1e3 },                                                                        \
-    {                                                                                                         \
-        "--gate", NULL, "EXPR",                                                                               \
-            "condition that decides the exit status, e.g. 'decode_tok_s >= 0.98*A and kld_mean < 0.02'",      \
-            FLAG_TEXT, .many = true                                                                           \
-    }
+/* clang-format off */
+#define AB_CLAIM_FLAGS                                                                                       \
+    { .name = "--quality", .value = "FILE", .optional = true,                                                \
+      .help = "measure what each challenger's predictions lose against A's; on this text, default the "      \
+              "bundled one" },                                                                               \
+    { .name = "--quality-ctx", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,                     \
+      .help = "tokens of a window of that text; default 512" },                                              \
+    { .name = "--quality-chunks", .value = "N", .kind = FLAG_INT, .max = 1 << 24,                            \
+      .help = "windows of it at most, 0 all; default 64" },                                                  \
+    { .name = "--kld-margin", .value = "NATS", .kind = FLAG_NUM, .min = 1e-9, .max = 1e3,                    \
+      .help = "mean KL divergence that still counts as no loss; default 0.02" },                             \
+    { .name = "--gate", .value = "EXPR", .many = true,                                                       \
+      .help = "condition that decides the exit status, e.g. 'decode_tok_s >= 0.98*A and kld_mean < 0.02'" }
+/* clang-format on */
 
 /* Fields of the spec from these flags; what is not given stays. ERR_USAGE: a gate that cannot be read (says
  * where), a file that is not there. */
 enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_args *a, struct err *why);
 
 /* Columns of an arm's row: AB_CLAIM_COLUMNS. */
+/* clang-format off */
 #define AB_CLAIM_COLUMNS                                                                                     \
-    { "kld_mean", "KLD, nats", COLUMN_NUM, 1, 6 }, { "kld_lower", NULL, COLUMN_NUM },                        \
-        { "kld_upper", NULL, COLUMN_NUM }, { "top1_ratio", "same top-1 %", COLUMN_NUM, 100, 2 },             \
-        { "ppl_ratio", "perplexity ratio", COLUMN_NUM, 1, 5 }, { "gate", "gate", COLUMN_TEXT },              \
-    {                                                                                                        \
-        "joint", NULL, COLUMN_TEXT                                                                           \
-    }
+    { .name = "kld_mean", .title = "KLD, nats", .kind = COLUMN_NUM, .digits = 6 },                           \
+    { .name = "kld_lower", .kind = COLUMN_NUM },                                                             \
+    { .name = "kld_upper", .kind = COLUMN_NUM },                                                             \
+    { .name = "top1_ratio", .title = "same top-1 %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },        \
+    { .name = "ppl_ratio", .title = "perplexity ratio", .kind = COLUMN_NUM, .digits = 5 },                   \
+    { .name = "gate", .title = "gate" },                                                                     \
+    { .name = "joint" }
+/* clang-format on */
 void ab_claims_row(json_t *row, const struct experiment_state *s, int arm);
 
 /* Lines under the table: quality, joint verdict, gate. */

@@ -5,26 +5,29 @@
 
 #include "tui/cli/commands.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_APPLY[] = {
     FLAG_MODEL_ROW,
-    { "--run", NULL, "ID", "keep what won this run, for the model it was measured on", FLAG_INT, 1, 9e15 },
-    { "--arm", NULL, "LETTER", "with --run: this arm's config instead of the winner's", FLAG_TEXT },
-    { "--remove", NULL, NULL, "keep nothing for this model any more", FLAG_SWITCH },
-    { "--dry-run", NULL, NULL, "write nothing; say what would be kept", FLAG_SWITCH },
-    { NULL },
+    { .name = "--run", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
+      .help = "keep what won this run, for the model it was measured on" },
+    { .name = "--arm", .value = "LETTER", .help = "with --run: this arm's config instead of the winner's" },
+    { .name = "--remove", .help = "keep nothing for this model any more" },
+    { .name = "--dry-run", .help = "write nothing; say what would be kept" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { "model", "model", COLUMN_TEXT },
-    { "config", "config", COLUMN_TEXT },
-    { "because", "because", COLUMN_TEXT },
-    { "when", "since", COLUMN_TEXT },
-    { "run", "run", COLUMN_INT },
-    { "machine", NULL, COLUMN_TEXT },
-    { "model_sha256", NULL, COLUMN_TEXT },
-    { "path", "file", COLUMN_TEXT },
-    { "llama_cpp", "llama.cpp", COLUMN_TEXT },
-    { "llama_cpp_note", "not translated", COLUMN_TEXT },
+    { .name = "model", .title = "model" },
+    { .name = "config", .title = "config" },
+    { .name = "because", .title = "because" },
+    { .name = "when", .title = "since" },
+    { .name = "run", .title = "run", .kind = COLUMN_INT },
+    { .name = "machine" },
+    { .name = "model_sha256" },
+    { .name = "path", .title = "file" },
+    { .name = "llama_cpp", .title = "llama.cpp" },
+    { .name = "llama_cpp_note", .title = "not translated" },
 };
 
 struct applying {

@@ -7,26 +7,36 @@
 #include "tui/cli/lib/run_changes.h"
 #include "tui/cli/commands.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_BASELINE[] = {
-    { "-m", "--model", "FILE",
-      "set: the champion's model; check: the challenger's; default: the bundled one, the champion's",
-      FLAG_TEXT },
-    { "-w", "--workload", "WORKLOAD", "set: what is run; default the run's, for a config line tg64",
-      FLAG_TEXT },
-    { "--metric", NULL, "NAME", "set: what is compared; default the run's, else the decode rate", FLAG_TEXT },
-    { "--margin", NULL, "SHARE", "set: difference that matters; default the run's, else 1%", FLAG_RATIO },
-    { "--arm", NULL, "LETTER", "set: which arm of the run; default the better one", FLAG_TEXT },
-    { "--budget", NULL, "TIME", "check: no new block starts beyond it; default 5m", FLAG_SECONDS },
-    { NULL },
+    { .name = "-m", .alias = "--model", .value = "FILE",
+      .help = "set: the champion's model; check: the challenger's; default: the bundled one, the champion's" },
+    { .name = "-w", .alias = "--workload", .value = "WORKLOAD",
+      .help = "set: what is run; default the run's, for a config line tg64" },
+    { .name = "--metric", .value = "NAME",
+      .help = "set: what is compared; default the run's, else the decode rate" },
+    { .name = "--margin", .value = "SHARE", .kind = FLAG_RATIO,
+      .help = "set: difference that matters; default the run's, else 1%" },
+    { .name = "--arm", .value = "LETTER", .help = "set: which arm of the run; default the better one" },
+    { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
+      .help = "check: no new block starts beyond it; default 5m" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { "name", "baseline", COLUMN_TEXT },   { "config", "config", COLUMN_TEXT },
-    { "model", "model", COLUMN_TEXT },     { "model_path", NULL, COLUMN_TEXT },
-    { "model_sha256", NULL, COLUMN_TEXT }, { "workload", "workload", COLUMN_TEXT },
-    { "metric", "metric", COLUMN_TEXT },   { "margin_ratio", "margin %", COLUMN_NUM, 100, 2 },
-    { "value", "was", COLUMN_NUM, 1, 2 },  { "machine", "machine", COLUMN_TEXT },
-    { "run", "run", COLUMN_INT },          { "set", "set (UTC)", COLUMN_TEXT },
+    { .name = "name", .title = "baseline" },
+    { .name = "config", .title = "config" },
+    { .name = "model", .title = "model" },
+    { .name = "model_path" },
+    { .name = "model_sha256" },
+    { .name = "workload", .title = "workload" },
+    { .name = "metric", .title = "metric" },
+    { .name = "margin_ratio", .title = "margin %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
+    { .name = "value", .title = "was", .kind = COLUMN_NUM, .digits = 2 },
+    { .name = "machine", .title = "machine" },
+    { .name = "run", .title = "run", .kind = COLUMN_INT },
+    { .name = "set", .title = "set (UTC)" },
 };
 
 static void put_baseline(json_t *row, const struct baseline_row *b)

@@ -12,10 +12,10 @@
 #include "tui/cli/command_doctor_troubles.h"
 
 static const struct column COLUMNS[] = {
-    { "check", "check", COLUMN_TEXT },
-    { "state", "state", COLUMN_TEXT },
-    { "found", "found", COLUMN_TEXT },
-    { "advice", "what to do", COLUMN_TEXT },
+    { .name = "check", .title = "check" },
+    { .name = "state", .title = "state" },
+    { .name = "found", .title = "found" },
+    { .name = "advice", .title = "what to do" },
 };
 
 enum state { GOOD, NOTE, BAD };

@@ -6,28 +6,37 @@
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/sampling.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_GOVERN[] = {
     FLAG_MODEL_ROW,
-    { "--rule", NULL, "RULE",
-      "itl=20ms, ttft=300ms, decode=30 (tokens/s), memory=2G (still available) or power=25 (watts)",
-      FLAG_TEXT },
-    { "-w", "--workload", "WORKLOAD", "a request; default pp32+tg32", FLAG_TEXT },
-    { "--for", NULL, "TIME", "how long; default 1m where -n is not given", FLAG_SECONDS },
-    { "-n", "--requests", "N", "how many requests", FLAG_INT, 1, 9e15 },
-    { "--every", NULL, "TIME", "from request to request; default at once", FLAG_SECONDS },
-    { "--down", NULL, "N", "requests beyond the limit in a row before a step down; default 3", FLAG_INT, 1,
-      1000 },
-    { "--up", NULL, "N", "requests well within it in a row before a step up; default 12", FLAG_INT, 1,
-      10000 },
-    { "--hysteresis", NULL, "SHARE", "how far within the limit is well within; default 15%", FLAG_RATIO },
-    { NULL },
+    { .name = "--rule", .value = "RULE",
+      .help = "itl=20ms, ttft=300ms, decode=30 (tokens/s), memory=2G (still available) or power=25 (watts)" },
+    { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .help = "a request; default pp32+tg32" },
+    { .name = "--for", .value = "TIME", .kind = FLAG_SECONDS,
+      .help = "how long; default 1m where -n is not given" },
+    { .name = "-n", .alias = "--requests", .value = "N", .kind = FLAG_INT, .min = 1, .max = 9e15,
+      .help = "how many requests" },
+    { .name = "--every", .value = "TIME", .kind = FLAG_SECONDS,
+      .help = "from request to request; default at once" },
+    { .name = "--down", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000,
+      .help = "requests beyond the limit in a row before a step down; default 3" },
+    { .name = "--up", .value = "N", .kind = FLAG_INT, .min = 1, .max = 10000,
+      .help = "requests well within it in a row before a step up; default 12" },
+    { .name = "--hysteresis", .value = "SHARE", .kind = FLAG_RATIO,
+      .help = "how far within the limit is well within; default 15%" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { "config", "config", COLUMN_TEXT },          { "requests", "requests", COLUMN_INT },
-    { "share", "share (%)", COLUMN_NUM, 100, 1 }, { "tokens", "tokens", COLUMN_INT },
-    { "seconds", "seconds", COLUMN_NUM, 1, 2 },   { "signal", "mean", COLUMN_NUM, 1, 5 },
-    { "beyond", "beyond the limit", COLUMN_INT }, { "loaded", "loaded", COLUMN_BOOL },
+    { .name = "config", .title = "config" },
+    { .name = "requests", .title = "requests", .kind = COLUMN_INT },
+    { .name = "share", .title = "share (%)", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
+    { .name = "tokens", .title = "tokens", .kind = COLUMN_INT },
+    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 2 },
+    { .name = "signal", .title = "mean", .kind = COLUMN_NUM, .digits = 5 },
+    { .name = "beyond", .title = "beyond the limit", .kind = COLUMN_INT },
+    { .name = "loaded", .title = "loaded", .kind = COLUMN_BOOL },
 };
 
 struct governed {

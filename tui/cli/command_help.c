@@ -7,11 +7,13 @@
 #include "tui/dashboard/dashboard.h"
 #include "tui/forms/forms.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_HELP[] = {
-    { "--man", NULL, NULL, "the manual page, in roff", FLAG_SWITCH },
-    { "--bash", NULL, NULL, "completion for bash", FLAG_SWITCH },
-    { NULL },
+    { .name = "--man", .help = "the manual page, in roff" },
+    { .name = "--bash", .help = "completion for bash" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 int command_help(const struct cli_global *g, const struct cli_args *a)
 {
@@ -37,10 +39,12 @@ int command_help(const struct cli_global *g, const struct cli_args *a)
     return EXIT_DONE;
 }
 
+/* clang-format off */
 const struct cli_flag FLAGS_WORKER[] = {
-    { "--fd", NULL, "N", "socket to serve", FLAG_INT, 0, 1 << 20 },
-    { NULL },
+    { .name = "--fd", .value = "N", .kind = FLAG_INT, .max = 1 << 20, .help = "socket to serve" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 int command_worker(const struct cli_global *g, const struct cli_args *a)
 {
@@ -53,19 +57,25 @@ int command_worker(const struct cli_global *g, const struct cli_args *a)
     return EXIT_DONE;
 }
 
+/* clang-format off */
 const struct cli_flag FLAGS_DASHBOARD[] = {
     FLAG_MODEL_ROW,
-    { "-w", "--workload", "WORKLOAD", "workload of the next A/B; default tg64", FLAG_TEXT },
-    { "--url", NULL, "URL", "Pushgateway for the push key (also: QDYNO_PUSH_URL)", FLAG_TEXT },
-    { "--resume", NULL, "ID", "go on with a stopped A/B", FLAG_INT, 1, 9e15 },
-    { "--theme", NULL, "NAME", "colours: a name the key T shows, or a file (docs/dashboard.md)", FLAG_TEXT },
-    { "--linear", NULL, NULL, "one line for each change, commands as lines: for screen readers and logs",
-      FLAG_SWITCH },
-    { "--no-mouse", NULL, NULL, "leave the mouse to the terminal", FLAG_SWITCH },
-    { "--read-only", NULL, NULL, "look, start nothing", FLAG_SWITCH },
-    { "--frames", NULL, "N", "draw N frames as text without a terminal, then leave", FLAG_INT, 1, 100000 },
-    { NULL },
+    { .name = "-w", .alias = "--workload", .value = "WORKLOAD",
+      .help = "workload of the next A/B; default tg64" },
+    { .name = "--url", .value = "URL", .help = "Pushgateway for the push key (also: QDYNO_PUSH_URL)" },
+    { .name = "--resume", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
+      .help = "go on with a stopped A/B" },
+    { .name = "--theme", .value = "NAME",
+      .help = "colours: a name the key T shows, or a file (docs/dashboard.md)" },
+    { .name = "--linear",
+      .help = "one line for each change, commands as lines: for screen readers and logs" },
+    { .name = "--no-mouse", .help = "leave the mouse to the terminal" },
+    { .name = "--read-only", .help = "look, start nothing" },
+    { .name = "--frames", .value = "N", .kind = FLAG_INT, .min = 1, .max = 100000,
+      .help = "draw N frames as text without a terminal, then leave" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 /* With nobody to look, the nearest useful thing: a short tuning report. */
 static int without_terminal(const struct cli_global *g, const struct cli_args *a)

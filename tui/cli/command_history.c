@@ -7,29 +7,39 @@
 #include "tui/cli/record.h"
 #include "tui/cli/commands.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_HISTORY[] = {
-    { "--filter", NULL, "TEXT",
-      "only runs whose configs, model, workload, kind or verdict contain TEXT; !TEXT: those without; /RE/: by "
-      "a regular expression",
-      FLAG_TEXT },
-    { "--limit", NULL, "N", "newest N runs; default 20, with --detect 1000", FLAG_INT, 1, 1000000 },
-    { "--detect", NULL, NULL, "look for changes, drifts and outliers in each config's results", FLAG_SWITCH },
-    { "--metric", NULL, "NAME",
-      "with --detect: what is looked at; default the decode rate, else the prefill rate, else perplexity",
-      FLAG_TEXT },
-    { "--margin", NULL, "SHARE", "with --detect: smallest change that matters; default 1%", FLAG_RATIO },
-    { "--raw", NULL, NULL, "with --detect: as measured, not divided by the canary", FLAG_SWITCH },
-    { NULL },
+    { .name = "--filter", .value = "TEXT",
+      .help = "only runs whose configs, model, workload, kind or verdict contain TEXT; !TEXT: those "
+              "without; /RE/: by a regular expression" },
+    { .name = "--limit", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000000,
+      .help = "newest N runs; default 20, with --detect 1000" },
+    { .name = "--detect", .help = "look for changes, drifts and outliers in each config's results" },
+    { .name = "--metric", .value = "NAME",
+      .help = "with --detect: what is looked at; default the decode rate, else the prefill rate, else "
+              "perplexity" },
+    { .name = "--margin", .value = "SHARE", .kind = FLAG_RATIO,
+      .help = "with --detect: smallest change that matters; default 1%" },
+    { .name = "--raw", .help = "with --detect: as measured, not divided by the canary" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { "run", "run", COLUMN_INT },          { "started", "started (UTC)", COLUMN_TEXT },
-    { "kind", "kind", COLUMN_TEXT },       { "state", "state", COLUMN_TEXT },
-    { "model", "model", COLUMN_TEXT },     { "workload", "workload", COLUMN_TEXT },
-    { "label", "configs", COLUMN_TEXT },   { "metric", NULL, COLUMN_TEXT },
-    { "verdict", "verdict", COLUMN_TEXT }, { "effect_ratio", "B/A", COLUMN_NUM, 1, 4 },
-    { "seconds", NULL, COLUMN_NUM },       { "machine", NULL, COLUMN_TEXT },
-    { "model_sha256", NULL, COLUMN_TEXT }, { "seed", NULL, COLUMN_TEXT },
+    { .name = "run", .title = "run", .kind = COLUMN_INT },
+    { .name = "started", .title = "started (UTC)" },
+    { .name = "kind", .title = "kind" },
+    { .name = "state", .title = "state" },
+    { .name = "model", .title = "model" },
+    { .name = "workload", .title = "workload" },
+    { .name = "label", .title = "configs" },
+    { .name = "metric" },
+    { .name = "verdict", .title = "verdict" },
+    { .name = "effect_ratio", .title = "B/A", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "seconds", .kind = COLUMN_NUM },
+    { .name = "machine" },
+    { .name = "model_sha256" },
+    { .name = "seed" },
 };
 
 static void put_run(json_t *row, const struct run_row *r)
@@ -92,27 +102,28 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
 
 /* ---------------------------------------------------------------- show */
 
+/* clang-format off */
 const struct cli_flag FLAGS_SHOW[] = {
-    { "--capsule", NULL, NULL, "what the run was made of: machine, kernel, program, models, configs",
-      FLAG_SWITCH },
-    { NULL },
+    { .name = "--capsule", .help = "what the run was made of: machine, kernel, program, models, configs" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 static const struct column CELL_COLUMNS[] = {
-    { "cell", "cell", COLUMN_INT },
-    { "phase", "phase", COLUMN_TEXT },
-    { "block", "block", COLUMN_INT },
-    { "slot", "slot", COLUMN_INT },
-    { "arm", "arm", COLUMN_TEXT },
-    { "config", "config", COLUMN_TEXT },
-    { "seconds", "seconds", COLUMN_NUM, 1, 3 },
-    { "prefill_tok_s", "prefill tok/s", COLUMN_NUM, 1, 2 },
-    { "decode_tok_s", "decode tok/s", COLUMN_NUM, 1, 2 },
-    { "perplexity", "perplexity", COLUMN_NUM, 1, 4 },
-    { "peak_rss_bytes", "peak memory", COLUMN_BYTES },
-    { "discarded", "discarded", COLUMN_BOOL },
-    { "discard_reason", "why", COLUMN_TEXT },
-    { "error", "error", COLUMN_TEXT },
+    { .name = "cell", .title = "cell", .kind = COLUMN_INT },
+    { .name = "phase", .title = "phase" },
+    { .name = "block", .title = "block", .kind = COLUMN_INT },
+    { .name = "slot", .title = "slot", .kind = COLUMN_INT },
+    { .name = "arm", .title = "arm" },
+    { .name = "config", .title = "config" },
+    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 3 },
+    { .name = "prefill_tok_s", .title = "prefill tok/s", .kind = COLUMN_NUM, .digits = 2 },
+    { .name = "decode_tok_s", .title = "decode tok/s", .kind = COLUMN_NUM, .digits = 2 },
+    { .name = "perplexity", .title = "perplexity", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "peak_rss_bytes", .title = "peak memory", .kind = COLUMN_BYTES },
+    { .name = "discarded", .title = "discarded", .kind = COLUMN_BOOL },
+    { .name = "discard_reason", .title = "why" },
+    { .name = "error", .title = "error" },
 };
 
 static void put_cell(json_t *row, struct db *d, const struct cell_row *c)
@@ -189,9 +200,9 @@ static void note_link(struct table *t, struct db *d, int64_t id)
 }
 
 static const struct column CAPSULE_COLUMNS[] = {
-    { "group", "group", COLUMN_TEXT },
-    { "key", "key", COLUMN_TEXT },
-    { "value", "value", COLUMN_TEXT },
+    { .name = "group", .title = "group" },
+    { .name = "key", .title = "key" },
+    { .name = "value", .title = "value" },
 };
 
 /* What the run was made of: what a capsule has that an empty one has not. */

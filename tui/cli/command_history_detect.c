@@ -9,21 +9,21 @@
 #include "tui/cli/commands.h"
 
 static const struct column COLUMNS[] = {
-    { "started", "when (UTC)", COLUMN_TEXT },
-    { "finding", "finding", COLUMN_TEXT },
-    { "model", "model", COLUMN_TEXT },
-    { "config", "config", COLUMN_TEXT },
-    { "workload", "workload", COLUMN_TEXT },
-    { "machine", NULL, COLUMN_TEXT },
-    { "metric", "metric", COLUMN_TEXT },
-    { "run", "run", COLUMN_INT },
-    { "effect_ratio", "after/before", COLUMN_NUM, 1, 4 },
-    { "p", NULL, COLUMN_NUM },
-    { "confidence", "confidence", COLUMN_TEXT },
-    { "priority", "priority", COLUMN_TEXT },
-    { "score", "score", COLUMN_NUM, 1, 2 },
-    { "what", "what changed", COLUMN_TEXT },
-    { "changes", NULL, COLUMN_TEXT },
+    { .name = "started", .title = "when (UTC)" },
+    { .name = "finding", .title = "finding" },
+    { .name = "model", .title = "model" },
+    { .name = "config", .title = "config" },
+    { .name = "workload", .title = "workload" },
+    { .name = "machine" },
+    { .name = "metric", .title = "metric" },
+    { .name = "run", .title = "run", .kind = COLUMN_INT },
+    { .name = "effect_ratio", .title = "after/before", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "p", .kind = COLUMN_NUM },
+    { .name = "confidence", .title = "confidence" },
+    { .name = "priority", .title = "priority" },
+    { .name = "score", .title = "score", .kind = COLUMN_NUM, .digits = 2 },
+    { .name = "what", .title = "what changed" },
+    { .name = "changes" },
 };
 
 struct detector {

@@ -5,13 +5,15 @@
 
 #include "tui/cli/commands.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_LOGITS[] = {
     FLAG_MODEL_ROW,
-    { "--ids", NULL, "1,2,3", "token ids", FLAG_TEXT },
-    { "--out", NULL, "FILE", "where the logits go; - is standard output", FLAG_TEXT },
+    { .name = "--ids", .value = "1,2,3", .help = "token ids" },
+    { .name = "--out", .value = "FILE", .help = "where the logits go; - is standard output" },
     FLAG_CONFIG_ROW,
-    { NULL },
+    { .name = NULL },
 };
+/* clang-format on */
 
 /* x86, ARM64 and RISC-V are little-endian; elsewhere bytes are turned round. */
 static bool write_floats(FILE *out, const float *x, int64_t n)

@@ -4,22 +4,25 @@
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/server_flags.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_PRUNE[] = {
-    { "--url", NULL, "URL", "Pushgateway, e.g. http://localhost:9091 (also: QDYNO_PUSH_URL)", FLAG_TEXT },
-    { "--older-than", NULL, "TIME", "only groups that were last pushed so long ago; default 30d",
-      FLAG_SECONDS },
-    { "--all", NULL, NULL, "all of ours, however young", FLAG_SWITCH },
-    { "--dry-run", NULL, NULL, "only say which", FLAG_SWITCH },
+    { .name = "--url", .value = "URL",
+      .help = "Pushgateway, e.g. http://localhost:9091 (also: QDYNO_PUSH_URL)" },
+    { .name = "--older-than", .value = "TIME", .kind = FLAG_SECONDS,
+      .help = "only groups that were last pushed so long ago; default 30d" },
+    { .name = "--all", .help = "all of ours, however young" },
+    { .name = "--dry-run", .help = "only say which" },
     TARGET_FLAGS("QDYNO_PUSH"),
-    { NULL },
+    { .name = NULL },
 };
+/* clang-format on */
 
 #define DEFAULT_AGE_S (30 * 86400.0)
 
 static const struct column COLUMNS[] = {
-    { "group", "group", COLUMN_TEXT },
-    { "last_pushed", "last pushed", COLUMN_TEXT },
-    { "fate", "", COLUMN_TEXT },
+    { .name = "group", .title = "group" },
+    { .name = "last_pushed", .title = "last pushed" },
+    { .name = "fate", .title = "" },
 };
 
 static void add_row(void *ctx, const struct group_row *group, enum prune_fate fate)

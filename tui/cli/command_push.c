@@ -8,18 +8,20 @@
 #include "tui/cli/lib/server_flags.h"
 #include "tui/cli/lib/textfile.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_PUSH[] = {
-    { "--url", NULL, "URL", "Pushgateway, e.g. http://localhost:9091 (also: QDYNO_PUSH_URL)", FLAG_TEXT },
-    { "--otlp", NULL, "URL",
-      "OpenTelemetry collector, OTLP over HTTP, e.g. http://localhost:4318 (also: OTEL_EXPORTER_OTLP_ENDPOINT)",
-      FLAG_TEXT },
-    { "--textfile", NULL, "FILE",
-      "instead: write the latest outcome of every experiment to this file, which ends in .prom, in the folder that "
-      "prometheus-node-exporter reads",
-      FLAG_TEXT },
+    { .name = "--url", .value = "URL",
+      .help = "Pushgateway, e.g. http://localhost:9091 (also: QDYNO_PUSH_URL)" },
+    { .name = "--otlp", .value = "URL",
+      .help = "OpenTelemetry collector, OTLP over HTTP, e.g. http://localhost:4318 (also: "
+              "OTEL_EXPORTER_OTLP_ENDPOINT)" },
+    { .name = "--textfile", .value = "FILE",
+      .help = "instead: write the latest outcome of every experiment to this file, which ends in .prom, in "
+              "the folder that prometheus-node-exporter reads" },
     TARGET_FLAGS("QDYNO_PUSH"),
-    { NULL },
+    { .name = NULL },
 };
+/* clang-format on */
 
 /* The run to push: the one asked for, or the newest that reached its end. */
 static enum err_code choose_run(int64_t *id, struct db *d, const struct cli_args *a, struct err *why)
@@ -43,16 +45,16 @@ static enum err_code choose_run(int64_t *id, struct db *d, const struct cli_args
 }
 
 static const struct column COLUMNS[] = {
-    { "run", "run", COLUMN_INT },
-    { "url", "gateway", COLUMN_TEXT },
-    { "pushed", "pushed", COLUMN_BOOL },
-    { "sent_from_spool", "sent from the spool", COLUMN_INT },
-    { "waiting", "waiting in the spool", COLUMN_INT },
-    { "otlp", "collector", COLUMN_TEXT },
-    { "spans", "spans", COLUMN_INT },
-    { "points", "metric points", COLUMN_INT },
-    { "traces_sent_late", "earlier runs sent", COLUMN_INT },
-    { "traces_waiting", "runs waiting for a collector", COLUMN_INT },
+    { .name = "run", .title = "run", .kind = COLUMN_INT },
+    { .name = "url", .title = "gateway" },
+    { .name = "pushed", .title = "pushed", .kind = COLUMN_BOOL },
+    { .name = "sent_from_spool", .title = "sent from the spool", .kind = COLUMN_INT },
+    { .name = "waiting", .title = "waiting in the spool", .kind = COLUMN_INT },
+    { .name = "otlp", .title = "collector" },
+    { .name = "spans", .title = "spans", .kind = COLUMN_INT },
+    { .name = "points", .title = "metric points", .kind = COLUMN_INT },
+    { .name = "traces_sent_late", .title = "earlier runs sent", .kind = COLUMN_INT },
+    { .name = "traces_waiting", .title = "runs waiting for a collector", .kind = COLUMN_INT },
 };
 
 struct push {
@@ -127,9 +129,9 @@ static enum err_code tell_collector(struct push *p, struct err *why)
 /* ---------------------------------------------------------------- a text file */
 
 static const struct column TEXTFILE_COLUMNS[] = {
-    { "textfile", "textfile", COLUMN_TEXT },
-    { "experiments", "experiments", COLUMN_INT },
-    { "bytes", "bytes", COLUMN_BYTES },
+    { .name = "textfile", .title = "textfile" },
+    { .name = "experiments", .title = "experiments", .kind = COLUMN_INT },
+    { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
 };
 
 /* Flags that contradict --textfile, and file names that the node exporter does not read. */

@@ -14,50 +14,52 @@
 #include "tui/cli/command_quantize_recover.h"
 #include "tui/cli/commands.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_QUANTIZE[] = {
-    { "-R", "--recipe", "RECIPE",
-      "what to make: the recipe part of a config line, e.g. q4_K or gptq,bits=3,group_size=64; @FILE reads it",
-      FLAG_TEXT },
-    { "--calib", NULL, "FILE",
-      "for methods that look at activations: a text, a file of `qdyno calibrate` or an imatrix; default: the "
-      "bundled text",
-      FLAG_TEXT },
-    { "--recover", NULL, "HOW",
-      "then train the quantized weights to say what IN says: steps=N[,rate=X][,batch=N][,ctx=N][,only=norms]"
-      "[,amp=off]; on the text of --calib or on stories",
-      FLAG_TEXT },
-    { "-t", "--threads", "N", "threads; default all cores", FLAG_INT, 1, 1024 },
-    { "--force", NULL, NULL, "replace OUT if it exists", FLAG_SWITCH },
-    { "--dry-run", NULL, NULL, "say what would become of each tensor and write nothing", FLAG_SWITCH },
-    { "--tensors", NULL, NULL, "one row a tensor: format, bytes, error", FLAG_SWITCH },
-    { NULL },
+    { .name = "-R", .alias = "--recipe", .value = "RECIPE",
+      .help = "what to make: the recipe part of a config line, e.g. q4_K or gptq,bits=3,group_size=64; "
+              "@FILE reads it" },
+    { .name = "--calib", .value = "FILE",
+      .help = "for methods that look at activations: a text, a file of `qdyno calibrate` or an imatrix; "
+              "default: the bundled text" },
+    { .name = "--recover", .value = "HOW",
+      .help = "then train the quantized weights to say what IN says: "
+              "steps=N[,rate=X][,batch=N][,ctx=N][,only=norms][,amp=off]; on the text of --calib or on "
+              "stories" },
+    { .name = "-t", .alias = "--threads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
+      .help = "threads; default all cores" },
+    { .name = "--force", .help = "replace OUT if it exists" },
+    { .name = "--dry-run", .help = "say what would become of each tensor and write nothing" },
+    { .name = "--tensors", .help = "one row a tensor: format, bytes, error" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { "path", "file", COLUMN_TEXT },
-    { "source", "made of", COLUMN_TEXT },
-    { "recipe", "recipe", COLUMN_TEXT },
-    { "formats", "formats", COLUMN_TEXT },
-    { "weights", "weights", COLUMN_INT },
-    { "file_bytes_before", "bytes before", COLUMN_BYTES },
-    { "file_bytes", "bytes", COLUMN_BYTES },
-    { "bits_per_weight", "bits per weight", COLUMN_NUM, 1, 3 },
-    { "bits_quantized", "where quantized", COLUMN_NUM, 1, 3 },
-    { "weight_bytes_before", NULL, COLUMN_BYTES },
-    { "weight_bytes", NULL, COLUMN_BYTES },
-    { "tensors", "tensors", COLUMN_INT },
-    { "tensors_quantized", "quantized", COLUMN_INT },
-    { "tensors_fell_back", "fell back", COLUMN_INT },
-    { "calibration", "calibrated with", COLUMN_TEXT },
-    { "bundled_text", NULL, COLUMN_BOOL },
-    { "nmse", "NMSE, mean", COLUMN_NUM, 1, 8 },
-    { "nmse_worst", "NMSE, worst tensor", COLUMN_NUM, 1, 8 },
-    { "worst_tensor", "worst tensor", COLUMN_TEXT },
+    { .name = "path", .title = "file" },
+    { .name = "source", .title = "made of" },
+    { .name = "recipe", .title = "recipe" },
+    { .name = "formats", .title = "formats" },
+    { .name = "weights", .title = "weights", .kind = COLUMN_INT },
+    { .name = "file_bytes_before", .title = "bytes before", .kind = COLUMN_BYTES },
+    { .name = "file_bytes", .title = "bytes", .kind = COLUMN_BYTES },
+    { .name = "bits_per_weight", .title = "bits per weight", .kind = COLUMN_NUM, .digits = 3 },
+    { .name = "bits_quantized", .title = "where quantized", .kind = COLUMN_NUM, .digits = 3 },
+    { .name = "weight_bytes_before", .kind = COLUMN_BYTES },
+    { .name = "weight_bytes", .kind = COLUMN_BYTES },
+    { .name = "tensors", .title = "tensors", .kind = COLUMN_INT },
+    { .name = "tensors_quantized", .title = "quantized", .kind = COLUMN_INT },
+    { .name = "tensors_fell_back", .title = "fell back", .kind = COLUMN_INT },
+    { .name = "calibration", .title = "calibrated with" },
+    { .name = "bundled_text", .kind = COLUMN_BOOL },
+    { .name = "nmse", .title = "NMSE, mean", .kind = COLUMN_NUM, .digits = 8 },
+    { .name = "nmse_worst", .title = "NMSE, worst tensor", .kind = COLUMN_NUM, .digits = 8 },
+    { .name = "worst_tensor", .title = "worst tensor" },
     RECOVER_COLUMNS,
-    { "threads", "threads", COLUMN_INT },
-    { "seconds", "seconds", COLUMN_NUM, 1, 2 },
-    { "weights_s", "M weights/s", COLUMN_NUM, 1e-6, 1 },
-    { "random_weights", NULL, COLUMN_BOOL },
+    { .name = "threads", .title = "threads", .kind = COLUMN_INT },
+    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 2 },
+    { .name = "weights_s", .title = "M weights/s", .kind = COLUMN_NUM, .scale = 1e-6, .digits = 1 },
+    { .name = "random_weights", .kind = COLUMN_BOOL },
 };
 
 struct quantizing {

@@ -30,21 +30,23 @@ struct recover_job {
 enum err_code recover_run(struct recovering *r, const struct recover_job *j, struct err *why);
 
 /* As columns of the result: recover_*, kld_before, kld_after ... */
+/* clang-format off */
 #define RECOVER_COLUMNS                                                                                      \
-    { "recover_steps", "recovered in steps", COLUMN_INT },                                                   \
-        { "recover_rate", "learning rate", COLUMN_NUM, 1, 6 },                                               \
-        { "recover_tokens", "tokens read", COLUMN_INT },                                                     \
-        { "recover_seconds", "seconds of recovery", COLUMN_NUM, 1, 1 },                                      \
-        { "recover_bytes", "memory for it", COLUMN_BYTES },                                                  \
-        { "kld_before", "KLD before, nats", COLUMN_NUM, 1, 6 }, { "kld_before_se", "+-", COLUMN_NUM, 1, 6 }, \
-        { "kld_after", "KLD after, nats", COLUMN_NUM, 1, 6 }, { "kld_after_se", "+-", COLUMN_NUM, 1, 6 },    \
-        { "top1_before", "same top-1 before %", COLUMN_NUM, 100, 2 },                                        \
-        { "top1_after", "same top-1 after %", COLUMN_NUM, 100, 2 },                                          \
-        { "ppl_ratio_before", "perplexity ratio before", COLUMN_NUM, 1, 5 },                                 \
-        { "ppl_ratio_after", "perplexity ratio after", COLUMN_NUM, 1, 5 },                                   \
-    {                                                                                                        \
-        "held_out_tokens", "measured on tokens", COLUMN_INT                                                  \
-    }
+    { .name = "recover_steps", .title = "recovered in steps", .kind = COLUMN_INT },                          \
+    { .name = "recover_rate", .title = "learning rate", .kind = COLUMN_NUM, .digits = 6 },                   \
+    { .name = "recover_tokens", .title = "tokens read", .kind = COLUMN_INT },                                \
+    { .name = "recover_seconds", .title = "seconds of recovery", .kind = COLUMN_NUM, .digits = 1 },          \
+    { .name = "recover_bytes", .title = "memory for it", .kind = COLUMN_BYTES },                             \
+    { .name = "kld_before", .title = "KLD before, nats", .kind = COLUMN_NUM, .digits = 6 },                  \
+    { .name = "kld_before_se", .title = "+-", .kind = COLUMN_NUM, .digits = 6 },                             \
+    { .name = "kld_after", .title = "KLD after, nats", .kind = COLUMN_NUM, .digits = 6 },                    \
+    { .name = "kld_after_se", .title = "+-", .kind = COLUMN_NUM, .digits = 6 },                              \
+    { .name = "top1_before", .title = "same top-1 before %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },\
+    { .name = "top1_after", .title = "same top-1 after %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },  \
+    { .name = "ppl_ratio_before", .title = "perplexity ratio before", .kind = COLUMN_NUM, .digits = 5 },     \
+    { .name = "ppl_ratio_after", .title = "perplexity ratio after", .kind = COLUMN_NUM, .digits = 5 },       \
+    { .name = "held_out_tokens", .title = "measured on tokens", .kind = COLUMN_INT }
+/* clang-format on */
 void recover_put(const struct recovering *r, json_t *row);
 
 #endif

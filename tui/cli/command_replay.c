@@ -6,28 +6,31 @@
 #include "tui/cli/lib/run_changes.h"
 #include "tui/cli/commands.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_REPLAY[] = {
-    { "--budget", NULL, "TIME", "no new block starts beyond it; default what the run had", FLAG_SECONDS },
-    { NULL },
+    { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
+      .help = "no new block starts beyond it; default what the run had" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { "arm", "arm", COLUMN_TEXT },
-    { "config", "config", COLUMN_TEXT },
-    { "metric", "metric", COLUMN_TEXT },
-    { "blocks_before", NULL, COLUMN_INT },
-    { "blocks_after", NULL, COLUMN_INT },
-    { "effect_before_ratio", "then", COLUMN_NUM, 1, 4 },
-    { "effect_before_lower_ratio", "from", COLUMN_NUM, 1, 4 },
-    { "effect_before_upper_ratio", "to", COLUMN_NUM, 1, 4 },
-    { "effect_after_ratio", "now", COLUMN_NUM, 1, 4 },
-    { "effect_after_lower_ratio", "from", COLUMN_NUM, 1, 4 },
-    { "effect_after_upper_ratio", "to", COLUMN_NUM, 1, 4 },
-    { "difference_ratio", "now/then", COLUMN_NUM, 1, 4 },
-    { "difference_lower_ratio", "from", COLUMN_NUM, 1, 4 },
-    { "difference_upper_ratio", "to", COLUMN_NUM, 1, 4 },
-    { "p", NULL, COLUMN_NUM },
-    { "reproduction", "verdict", COLUMN_TEXT },
+    { .name = "arm", .title = "arm" },
+    { .name = "config", .title = "config" },
+    { .name = "metric", .title = "metric" },
+    { .name = "blocks_before", .kind = COLUMN_INT },
+    { .name = "blocks_after", .kind = COLUMN_INT },
+    { .name = "effect_before_ratio", .title = "then", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "effect_before_lower_ratio", .title = "from", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "effect_before_upper_ratio", .title = "to", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "effect_after_ratio", .title = "now", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "effect_after_lower_ratio", .title = "from", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "effect_after_upper_ratio", .title = "to", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "difference_ratio", .title = "now/then", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "difference_lower_ratio", .title = "from", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "difference_upper_ratio", .title = "to", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "p", .kind = COLUMN_NUM },
+    { .name = "reproduction", .title = "verdict" },
 };
 
 static enum err_code read_spec(struct experiment_spec *s, const struct run_row *run, struct err *why)

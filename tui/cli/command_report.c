@@ -5,10 +5,12 @@
 #include "tui/cli/commands.h"
 #include "tui/report/report.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_REPORT[] = {
-    { "--out", NULL, "FILE", "what to write: FILE.html, FILE.md or FILE.svg", FLAG_TEXT },
-    { NULL },
+    { .name = "--out", .value = "FILE", .help = "what to write: FILE.html, FILE.md or FILE.svg" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 /* Whole or not at all: a reader never finds half a report. */
 static enum err_code write_file(const char *path, const struct str *text, struct err *why)

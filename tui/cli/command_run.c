@@ -6,24 +6,34 @@
 #include "advisor/advisor.h"
 #include "tui/cli/commands.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_RUN[] = {
     FLAG_MODEL_ROW,
-    { "-p", "--prompt", "TEXT", "what to continue", FLAG_TEXT },
-    { "-f", "--file", "FILE", "the prompt from a file; - is standard input", FLAG_TEXT },
-    { "-n", "--n-predict", "N", "tokens to generate; default 128", FLAG_INT, 0, 1 << 24 },
+    { .name = "-p", .alias = "--prompt", .value = "TEXT", .help = "what to continue" },
+    { .name = "-f", .alias = "--file", .value = "FILE",
+      .help = "the prompt from a file; - is standard input" },
+    { .name = "-n", .alias = "--n-predict", .value = "N", .kind = FLAG_INT, .max = 1 << 24,
+      .help = "tokens to generate; default 128" },
     FLAG_CONFIG_ROW,
-    { "--temp", NULL, "T", "temperature; 0 (default) always takes the likeliest token", FLAG_NUM, 0, 100 },
-    { "--top-k", NULL, "N", "draw among the N likeliest; 0 off", FLAG_INT, 0, 1 << 24 },
-    { "--top-p", NULL, "P", "draw among the likeliest that sum to P; 1 off", FLAG_NUM, 0, 1 },
-    { "--min-p", NULL, "P", "drop what is less likely than P times the likeliest; 0 off", FLAG_NUM, 0, 1 },
-    { "--repeat-penalty", NULL, "X", "divide by X what was said lately; 1 off", FLAG_NUM, 0.01, 100 },
-    { "--repeat-last-n", NULL, "N", "how far back the penalty looks", FLAG_INT, 0, 1 << 24 },
-    { "--ignore-eos", NULL, NULL, "do not stop at the end of text", FLAG_SWITCH },
-    { "--otlp", NULL, "URL",
-      "send the times of it (load, prefill, decode; no text) to this OpenTelemetry collector, e.g. http://localhost:4318",
-      FLAG_TEXT },
-    { NULL },
+    { .name = "--temp", .value = "T", .kind = FLAG_NUM, .max = 100,
+      .help = "temperature; 0 (default) always takes the likeliest token" },
+    { .name = "--top-k", .value = "N", .kind = FLAG_INT, .max = 1 << 24,
+      .help = "draw among the N likeliest; 0 off" },
+    { .name = "--top-p", .value = "P", .kind = FLAG_NUM, .max = 1,
+      .help = "draw among the likeliest that sum to P; 1 off" },
+    { .name = "--min-p", .value = "P", .kind = FLAG_NUM, .max = 1,
+      .help = "drop what is less likely than P times the likeliest; 0 off" },
+    { .name = "--repeat-penalty", .value = "X", .kind = FLAG_NUM, .min = 0.01, .max = 100,
+      .help = "divide by X what was said lately; 1 off" },
+    { .name = "--repeat-last-n", .value = "N", .kind = FLAG_INT, .max = 1 << 24,
+      .help = "how far back the penalty looks" },
+    { .name = "--ignore-eos", .help = "do not stop at the end of text" },
+    { .name = "--otlp", .value = "URL",
+      .help = "send the times of it (load, prefill, decode; no text) to this OpenTelemetry collector, e.g. "
+              "http://localhost:4318" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 struct generation {
     const struct cli_global *g;
@@ -177,16 +187,16 @@ static enum err_code decode(struct generation *x, struct err *why)
 }
 
 static const struct column COLUMNS[] = {
-    { "text", "text", COLUMN_TEXT },
-    { "stopped", "stopped by", COLUMN_TEXT },
-    { "prompt_tokens", "prompt tokens", COLUMN_INT },
-    { "gen_tokens", "generated tokens", COLUMN_INT },
-    { "load_s", "load (s)", COLUMN_NUM, 1, 3 },
-    { "prefill_s", "prefill (s)", COLUMN_NUM, 1, 3 },
-    { "prefill_tok_s", "prefill (tokens/s)", COLUMN_NUM, 1, 1 },
-    { "decode_s", "decode (s)", COLUMN_NUM, 1, 3 },
-    { "decode_tok_s", "decode (tokens/s)", COLUMN_NUM, 1, 1 },
-    { "random_weights", "random weights", COLUMN_BOOL },
+    { .name = "text", .title = "text" },
+    { .name = "stopped", .title = "stopped by" },
+    { .name = "prompt_tokens", .title = "prompt tokens", .kind = COLUMN_INT },
+    { .name = "gen_tokens", .title = "generated tokens", .kind = COLUMN_INT },
+    { .name = "load_s", .title = "load (s)", .kind = COLUMN_NUM, .digits = 3 },
+    { .name = "prefill_s", .title = "prefill (s)", .kind = COLUMN_NUM, .digits = 3 },
+    { .name = "prefill_tok_s", .title = "prefill (tokens/s)", .kind = COLUMN_NUM, .digits = 1 },
+    { .name = "decode_s", .title = "decode (s)", .kind = COLUMN_NUM, .digits = 3 },
+    { .name = "decode_tok_s", .title = "decode (tokens/s)", .kind = COLUMN_NUM, .digits = 1 },
+    { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
 };
 
 static int report(const struct generation *x, const struct cli_args *a)

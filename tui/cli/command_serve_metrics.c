@@ -5,29 +5,31 @@
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/sampling.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_SERVE_METRICS[] = {
-    { "--port", NULL, "N", "default 9470; 0: any free one", FLAG_INT, 0, 65535 },
-    { "--listen", NULL, "ADDRESS",
-      "default 127.0.0.1: this machine only. Another address of it, 0.0.0.0 or :: for all of them, lets in "
-      "whoever reaches it: no password is asked, nothing is encrypted",
-      FLAG_TEXT },
+    { .name = "--port", .value = "N", .kind = FLAG_INT, .max = 65535,
+      .help = "default 9470; 0: any free one" },
+    { .name = "--listen", .value = "ADDRESS",
+      .help = "default 127.0.0.1: this machine only. Another address of it, 0.0.0.0 or :: for all of them, "
+              "lets in whoever reaches it: no password is asked, nothing is encrypted" },
     FLAG_PERIOD_ROW,
-    { "--otlp", NULL, "URL",
-      "send the same values to this OpenTelemetry collector, too, e.g. http://localhost:4318; keys and certificates "
-      "from OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE ...",
-      FLAG_TEXT },
-    { "--otlp-every", NULL, "TIME", "from one sending to the next; default 15s", FLAG_SECONDS },
-    { NULL },
+    { .name = "--otlp", .value = "URL",
+      .help = "send the same values to this OpenTelemetry collector, too, e.g. http://localhost:4318; keys "
+              "and certificates from OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE ..." },
+    { .name = "--otlp-every", .value = "TIME", .kind = FLAG_SECONDS,
+      .help = "from one sending to the next; default 15s" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 enum { DEFAULT_PORT = 9470, WAIT_NS = 50 * 1000 * 1000 };
 static const double SEND_EVERY_S = 15;
 
 static const struct column COLUMNS[] = {
-    { "url", "serving", COLUMN_TEXT },
-    { "listen", "on address", COLUMN_TEXT },
-    { "port", "port", COLUMN_INT },
-    { "database", "database", COLUMN_TEXT },
+    { .name = "url", .title = "serving" },
+    { .name = "listen", .title = "on address" },
+    { .name = "port", .title = "port", .kind = COLUMN_INT },
+    { .name = "database", .title = "database" },
 };
 
 /* What a person, and a script that asked for port 0, has to know, before the first scrape. */

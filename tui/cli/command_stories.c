@@ -7,19 +7,25 @@
 #include "engine/train/train.h"
 #include "tui/cli/commands.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_STORIES[] = {
-    { "-n", "--count", "N", "how many; default 10", FLAG_INT, 1, 1 << 24 },
-    { "--split", NULL, "SPLIT", "of which part; default held-out", FLAG_CHOICE, 0, 0, CORPUS_SPLIT_NAMES },
-    { "--from", NULL, "N", "number of the first; default 0", FLAG_INT, 0, 9e15 },
-    { "-f", "--file", "FILE", "judge these instead, one a line; - is standard input", FLAG_TEXT },
-    { NULL },
+    { .name = "-n", .alias = "--count", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
+      .help = "how many; default 10" },
+    { .name = "--split", .value = "SPLIT", .kind = FLAG_CHOICE, .choices = CORPUS_SPLIT_NAMES,
+      .help = "of which part; default held-out" },
+    { .name = "--from", .value = "N", .kind = FLAG_INT, .max = 9e15,
+      .help = "number of the first; default 0" },
+    { .name = "-f", .alias = "--file", .value = "FILE",
+      .help = "judge these instead, one a line; - is standard input" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { "nats", "nats", COLUMN_NUM, 1, 2 }, /* null: no story of ours */
-    { "chars", "characters", COLUMN_INT },
-    { "told", "could be one up to", COLUMN_INT }, /* characters */
-    { "story", "story", COLUMN_TEXT },
+    { .name = "nats", .title = "nats", .kind = COLUMN_NUM, .digits = 2 },
+    { .name = "chars", .title = "characters", .kind = COLUMN_INT },
+    { .name = "told", .title = "could be one up to", .kind = COLUMN_INT },
+    { .name = "story", .title = "story" },
 };
 
 static void put_row(struct table *t, const char *text, size_t n, double log_probability, size_t told)

@@ -7,26 +7,36 @@
 
 #include "tui/cli/commands.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_SYNTH[] = {
-    { "--shape", NULL, "SHAPE", "size; --shape list names them; default tiny", FLAG_TEXT },
-    { "--arch", NULL, "ARCH", "llama (default), qwen2 or gpt2", FLAG_TEXT },
-    { "-R", "--recipe", "FORMAT", "format of the matrices; default q8_0", FLAG_TEXT },
-    { "-t", "--threads", "N", "threads; default all cores", FLAG_INT, 1, 1024 },
-    { NULL },
+    { .name = "--shape", .value = "SHAPE", .help = "size; --shape list names them; default tiny" },
+    { .name = "--arch", .value = "ARCH", .help = "llama (default), qwen2 or gpt2" },
+    { .name = "-R", .alias = "--recipe", .value = "FORMAT", .help = "format of the matrices; default q8_0" },
+    { .name = "-t", .alias = "--threads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
+      .help = "threads; default all cores" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 static const struct column COLUMNS[] = {
-    { "path", "file", COLUMN_TEXT },         { "arch", "architecture", COLUMN_TEXT },
-    { "shape", "shape", COLUMN_TEXT },       { "format", "format", COLUMN_TEXT },
-    { "file_bytes", "bytes", COLUMN_BYTES }, { "seconds", "seconds", COLUMN_NUM, 1, 1 },
+    { .name = "path", .title = "file" },
+    { .name = "arch", .title = "architecture" },
+    { .name = "shape", .title = "shape" },
+    { .name = "format", .title = "format" },
+    { .name = "file_bytes", .title = "bytes", .kind = COLUMN_BYTES },
+    { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
 };
 
 static const struct column SHAPE_COLUMNS[] = {
-    { "shape", "shape", COLUMN_TEXT },     { "layers", "layers", COLUMN_INT },
-    { "embd", "width", COLUMN_INT },       { "ff", "feed-forward", COLUMN_INT },
-    { "heads", "heads", COLUMN_INT },      { "kv_heads", "KV heads", COLUMN_INT },
-    { "vocab", "vocabulary", COLUMN_INT }, { "ctx", "context", COLUMN_INT },
-    { "help", "what for", COLUMN_TEXT },
+    { .name = "shape", .title = "shape" },
+    { .name = "layers", .title = "layers", .kind = COLUMN_INT },
+    { .name = "embd", .title = "width", .kind = COLUMN_INT },
+    { .name = "ff", .title = "feed-forward", .kind = COLUMN_INT },
+    { .name = "heads", .title = "heads", .kind = COLUMN_INT },
+    { .name = "kv_heads", .title = "KV heads", .kind = COLUMN_INT },
+    { .name = "vocab", .title = "vocabulary", .kind = COLUMN_INT },
+    { .name = "ctx", .title = "context", .kind = COLUMN_INT },
+    { .name = "help", .title = "what for" },
 };
 
 static int list_shapes(const struct cli_global *g, const struct cli_args *a)

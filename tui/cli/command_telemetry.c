@@ -13,20 +13,25 @@
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/sampling.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_TELEMETRY[] = {
-    { "--follow", NULL, NULL, "write a row again and again, until Ctrl-C; -o csv (the default) or jsonl",
-      FLAG_SWITCH },
-    { "--interval", NULL, "MS", "with --follow: milliseconds from row to row, 10 to 60000; default 1000",
-      FLAG_INT, 10, SAMPLER_PERIOD_MAX_MS },
-    { "--count", NULL, "N", "with --follow: end after N rows", FLAG_INT, 1, 1e9 },
-    { "--for", NULL, "TIME", "with --follow: end after that time, e.g. 10s", FLAG_SECONDS },
-    { "--metrics", NULL, "A,B,...", "only these sensors, in this order; default: all", FLAG_TEXT },
-    { "--pid", NULL, "PID", "also watch this process with its children (the proc_ sensors)", FLAG_INT, 1,
-      INT32_MAX },
+    { .name = "--follow",
+      .help = "write a row again and again, until Ctrl-C; -o csv (the default) or jsonl" },
+    { .name = "--interval", .value = "MS", .kind = FLAG_INT, .min = 10, .max = SAMPLER_PERIOD_MAX_MS,
+      .help = "with --follow: milliseconds from row to row, 10 to 60000; default 1000" },
+    { .name = "--count", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1e9,
+      .help = "with --follow: end after N rows" },
+    { .name = "--for", .value = "TIME", .kind = FLAG_SECONDS,
+      .help = "with --follow: end after that time, e.g. 10s" },
+    { .name = "--metrics", .value = "A,B,...", .help = "only these sensors, in this order; default: all" },
+    { .name = "--pid", .value = "PID", .kind = FLAG_INT, .min = 1, .max = INT32_MAX,
+      .help = "also watch this process with its children (the proc_ sensors)" },
     FLAG_PERIOD_ROW,
-    { "--machine", NULL, "DIR", "sensors of a machine recorded by `qdyno detect --record DIR`", FLAG_TEXT },
-    { NULL },
+    { .name = "--machine", .value = "DIR",
+      .help = "sensors of a machine recorded by `qdyno detect --record DIR`" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 struct chosen {
     int n;
@@ -56,11 +61,16 @@ static enum err_code choose(struct chosen *c, const struct cli_args *a, struct e
 /* ---------------------------------------------------------------- one look */
 
 static const struct column COLUMNS[] = {
-    { "name", "sensor", COLUMN_TEXT },       { "value", NULL, COLUMN_NUM },
-    { "text", "now", COLUMN_TEXT },          { "unit", NULL, COLUMN_TEXT },
-    { "period_ms", "every ms", COLUMN_INT }, { "least_period_ms", NULL, COLUMN_INT },
-    { "source", "from", COLUMN_TEXT },       { "state", NULL, COLUMN_TEXT },
-    { "absent", NULL, COLUMN_TEXT },         { "help", "what", COLUMN_TEXT },
+    { .name = "name", .title = "sensor" },
+    { .name = "value", .kind = COLUMN_NUM },
+    { .name = "text", .title = "now" },
+    { .name = "unit" },
+    { .name = "period_ms", .title = "every ms", .kind = COLUMN_INT },
+    { .name = "least_period_ms", .kind = COLUMN_INT },
+    { .name = "source", .title = "from" },
+    { .name = "state" },
+    { .name = "absent" },
+    { .name = "help", .title = "what" },
 };
 
 /* "81.7k", "2.91G": three digits. */
@@ -362,10 +372,12 @@ static int follow(const struct cli_global *g, const struct cli_args *a, const st
     struct err why = { 0 };
     struct follow f = { .g = g, .chosen = c, .format = g->output_given ? g->output : OUTPUT_CSV };
     const int interval_ms = (int)args_int(a, "--interval", 1000), tick_ms = MIN(interval_ms, 100);
-    f.column[0] = (struct column){ "time", "time", COLUMN_TEXT };
-    f.column[1] = (struct column){ "monotonic_s", "monotonic_s", COLUMN_NUM };
+    f.column[0] = (struct column){ .name = "time", .title = "time" };
+    f.column[1] = (struct column){ .name = "monotonic_s", .title = "monotonic_s", .kind = COLUMN_NUM };
     for (int i = 0; i < c->n; i++)
-        f.column[2 + i] = (struct column){ METRICS[c->id[i]].name, METRICS[c->id[i]].name, COLUMN_NUM };
+        f.column[2 + i] = (struct column){ .name = METRICS[c->id[i]].name,
+                                           .title = METRICS[c->id[i]].name,
+                                           .kind = COLUMN_NUM };
     f.max = 2 * interval_ms / 10 + 16; /* a row that is late holds more */
     f.window = malloc((size_t)f.max * sizeof *f.window);
     enum err_code rc = f.window ? sampler_start_periods(&f.sampler, root, tick_ms, p, &why)

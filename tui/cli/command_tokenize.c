@@ -4,16 +4,18 @@
 
 #include "tui/cli/commands.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_TOKENIZE[] = {
     FLAG_MODEL_ROW,
-    { "-p", "--prompt", "TEXT", "the text (with --detokenize: ids such as 1,2,3 or a JSON array)",
-      FLAG_TEXT },
-    { "-f", "--file", "FILE", "the text from a file; - is standard input", FLAG_TEXT },
-    { "--detokenize", NULL, NULL, "from ids back to text", FLAG_SWITCH },
-    { "--no-bos", NULL, NULL, "without the BOS the model asks for", FLAG_SWITCH },
-    { "--no-parse-special", NULL, NULL, "control tokens written in the text stay text", FLAG_SWITCH },
-    { NULL },
+    { .name = "-p", .alias = "--prompt", .value = "TEXT",
+      .help = "the text (with --detokenize: ids such as 1,2,3 or a JSON array)" },
+    { .name = "-f", .alias = "--file", .value = "FILE", .help = "the text from a file; - is standard input" },
+    { .name = "--detokenize", .help = "from ids back to text" },
+    { .name = "--no-bos", .help = "without the BOS the model asks for" },
+    { .name = "--no-parse-special", .help = "control tokens written in the text stay text" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 /* Ids separated by anything that is no digit or sign. */
 enum err_code ids_parse(struct token_list *ids, const char *text, struct err *why)

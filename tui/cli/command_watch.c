@@ -15,46 +15,44 @@
 #include "tui/cli/lib/server_flags.h"
 #include "tui/cli/command_watch_export.h"
 
+/* clang-format off */
 const struct cli_flag FLAGS_WATCH[] = {
     FLAG_MODEL_ROW,
-    { "--baseline", NULL, "NAME", "watch the champion of this baseline; default: the only one there is",
-      FLAG_TEXT },
-    { .name = "-w",
-      .alias = "--workload",
-      .value = "WORKLOAD",
-      .help = "instead of a baseline: what is run each round, e.g. tg32",
-      .kind = FLAG_TEXT,
-      .many = true },
+    { .name = "--baseline", .value = "NAME",
+      .help = "watch the champion of this baseline; default: the only one there is" },
+    { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .many = true,
+      .help = "instead of a baseline: what is run each round, e.g. tg32" },
     FLAG_CONFIGS_ROW,
-    { "--every", NULL, "TIME", "from one round to the next; default 30m", FLAG_SECONDS },
-    { "-r", "--repetitions", "N", "undisturbed cells of a round; default 5", FLAG_INT, 1, 1000 },
-    { "--once", NULL, NULL, "one round, then end: status 1 when a warning fires", FLAG_SWITCH },
-    { "--even-if-busy", NULL, NULL, "measure although other programs keep the machine busy", FLAG_SWITCH },
-    { "--forget", NULL, NULL, "what was usual here is usual no more: learn anew", FLAG_SWITCH },
-    { .name = "--alert",
-      .value = "NAME=LIMIT[:FOR]",
-      .help = "set an alert's threshold and minimum duration, or NAME=off (see --print-alerts)",
-      .kind = FLAG_TEXT,
-      .many = true },
-    { "--alerts", NULL, "FILE", "such settings, one a line", FLAG_TEXT },
-    { "--ref", NULL, "CONFIG", "measure the KL divergence from this config each round, too", FLAG_TEXT },
-    { "--chunks", NULL, "N", "windows of text for --ref; default 4", FLAG_INT, 1, 1 << 20 },
-    { "--rollback", NULL, "FILE",
-      "the config in use, as `qdyno tune` writes it: replaced by the champion's when that is faster",
-      FLAG_TEXT },
-    { "--webhook", NULL, "URL", "POST each alert there as JSON (also: QDYNO_WATCH_URL)", FLAG_TEXT },
-    { "--alertmanager", NULL, "URL", "tell this Alertmanager, e.g. http://localhost:9093", FLAG_TEXT },
+    { .name = "--every", .value = "TIME", .kind = FLAG_SECONDS,
+      .help = "from one round to the next; default 30m" },
+    { .name = "-r", .alias = "--repetitions", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000,
+      .help = "undisturbed cells of a round; default 5" },
+    { .name = "--once", .help = "one round, then end: status 1 when a warning fires" },
+    { .name = "--even-if-busy", .help = "measure although other programs keep the machine busy" },
+    { .name = "--forget", .help = "what was usual here is usual no more: learn anew" },
+    { .name = "--alert", .value = "NAME=LIMIT[:FOR]", .many = true,
+      .help = "set an alert's threshold and minimum duration, or NAME=off (see --print-alerts)" },
+    { .name = "--alerts", .value = "FILE", .help = "such settings, one a line" },
+    { .name = "--ref", .value = "CONFIG",
+      .help = "measure the KL divergence from this config each round, too" },
+    { .name = "--chunks", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 20,
+      .help = "windows of text for --ref; default 4" },
+    { .name = "--rollback", .value = "FILE",
+      .help = "the config in use, as `qdyno tune` writes it: replaced by the champion's when that is faster" },
+    { .name = "--webhook", .value = "URL", .help = "POST each alert there as JSON (also: QDYNO_WATCH_URL)" },
+    { .name = "--alertmanager", .value = "URL",
+      .help = "tell this Alertmanager, e.g. http://localhost:9093" },
     TARGET_FLAGS("QDYNO_WATCH"),
     WATCH_PAGES_FLAGS,
     FLAG_PERIOD_ROW,
-    { "--log", NULL, "FILE", "append the lines to FILE, too; SIGHUP opens it anew", FLAG_TEXT },
-    { "--list", NULL, NULL, "the alerts that fired here, newest first, and what became of them",
-      FLAG_SWITCH },
-    { "--print-alerts", NULL, NULL, "the alerts as they are set, and what they mean", FLAG_SWITCH },
-    { "--print-rules", NULL, NULL, "the alerts as a Prometheus rule file", FLAG_SWITCH },
-    { "--print-board", NULL, NULL, "a Grafana board, as its JSON model", FLAG_SWITCH },
-    { NULL },
+    { .name = "--log", .value = "FILE", .help = "append the lines to FILE, too; SIGHUP opens it anew" },
+    { .name = "--list", .help = "the alerts that fired here, newest first, and what became of them" },
+    { .name = "--print-alerts", .help = "the alerts as they are set, and what they mean" },
+    { .name = "--print-rules", .help = "the alerts as a Prometheus rule file" },
+    { .name = "--print-board", .help = "a Grafana board, as its JSON model" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 /* ---------------------------------------------------------------- the lines */
 
@@ -247,12 +245,18 @@ static enum err_code read_rules(struct alert_rules *r, const struct cli_args *a,
 }
 
 static const struct column ALERT_COLUMNS[] = {
-    { "alert", "alert", COLUMN_TEXT },     { "severity", "severity", COLUMN_TEXT },
-    { "signal", NULL, COLUMN_TEXT },       { "comparison", NULL, COLUMN_TEXT },
-    { "threshold", NULL, COLUMN_NUM },     { "limit", "fires", COLUMN_TEXT },
-    { "clear", NULL, COLUMN_NUM },         { "for_s", "after s", COLUMN_NUM, 1, 0 },
-    { "keep_s", NULL, COLUMN_NUM },        { "actions", "actions", COLUMN_TEXT },
-    { "meaning", "meaning", COLUMN_TEXT }, { "todo", NULL, COLUMN_TEXT },
+    { .name = "alert", .title = "alert" },
+    { .name = "severity", .title = "severity" },
+    { .name = "signal" },
+    { .name = "comparison" },
+    { .name = "threshold", .kind = COLUMN_NUM },
+    { .name = "limit", .title = "fires" },
+    { .name = "clear", .kind = COLUMN_NUM },
+    { .name = "for_s", .title = "after s", .kind = COLUMN_NUM },
+    { .name = "keep_s", .kind = COLUMN_NUM },
+    { .name = "actions", .title = "actions" },
+    { .name = "meaning", .title = "meaning" },
+    { .name = "todo" },
 };
 
 static const char *action_words(unsigned actions, char *buf, size_t size)
@@ -302,11 +306,11 @@ static int print_alerts(const struct cli_global *g, const struct cli_args *a, co
 }
 
 static const struct column PAST_COLUMNS[] = {
-    { "since", "since (UTC)", COLUMN_TEXT }, { "ended", "ended (UTC)", COLUMN_TEXT },
-    { "alert", "alert", COLUMN_TEXT },       { "severity", "severity", COLUMN_TEXT },
-    { "subject", "of", COLUMN_TEXT },        { "value", NULL, COLUMN_NUM },
-    { "threshold", NULL, COLUMN_NUM },       { "text", "what", COLUMN_TEXT },
-    { "reason", "end", COLUMN_TEXT },        { "machine", NULL, COLUMN_TEXT },
+    { .name = "since", .title = "since (UTC)" }, { .name = "ended", .title = "ended (UTC)" },
+    { .name = "alert", .title = "alert" },       { .name = "severity", .title = "severity" },
+    { .name = "subject", .title = "of" },        { .name = "value", .kind = COLUMN_NUM },
+    { .name = "threshold", .kind = COLUMN_NUM }, { .name = "text", .title = "what" },
+    { .name = "reason", .title = "end" },        { .name = "machine" },
 };
 
 static int print_past(const struct cli_global *g, const struct cli_args *a)

@@ -8,13 +8,12 @@
 /* Rows for the command's flags. */
 /* clang-format off */
 #define WATCH_PAGES_FLAGS                                                                                    \
-    { "--textfile", NULL, "FILE.prom",                                                                       \
-      "keep sensors and the watch's values there for the node exporter, every 15 s", FLAG_TEXT },            \
-    { "--otlp", NULL, "URL", "send the same to this OpenTelemetry collector (keys: OTEL_EXPORTER_OTLP_*)",   \
-      FLAG_TEXT },                                                                                           \
-    { "--push", NULL, "URL",                                                                                 \
-      "push the watch's values to this Pushgateway after each round (token: QDYNO_PUSH_BEARER)",   \
-      FLAG_TEXT }
+    { .name = "--textfile", .value = "FILE.prom",                                                            \
+      .help = "keep sensors and the watch's values there for the node exporter, every 15 s" },               \
+    { .name = "--otlp", .value = "URL",                                                                      \
+      .help = "send the same to this OpenTelemetry collector (keys: OTEL_EXPORTER_OTLP_*)" },                \
+    { .name = "--push", .value = "URL",                                                                      \
+      .help = "push the watch's values to this Pushgateway after each round (token: QDYNO_PUSH_BEARER)" }
 /* clang-format on */
 
 struct watch_pages;

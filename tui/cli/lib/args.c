@@ -12,24 +12,27 @@ const char *const OUTPUT_NAMES[] = { "md", "json", "jsonl", "csv", "sql", NULL }
 const char *const PROGRESS_NAMES[] = { "auto", "json", "off", NULL };
 static const char *const LOG_LEVELS[] = { "debug", "info", "warn", "error", "quiet", NULL };
 
+/* clang-format off */
 const struct cli_flag GLOBAL_FLAGS[] = {
-    { "--db", NULL, "FILE", "database of what was measured; default $XDG_DATA_HOME/qdyno/qdyno.db",
-      FLAG_TEXT },
-    { "-o", "--output", "FORMAT", "how results are written", FLAG_CHOICE, 0, 0, OUTPUT_NAMES },
-    { "--quiet", "-q", NULL, "no progress, no notes on stderr", FLAG_SWITCH },
-    { "--progress", NULL, "MODE",
-      "of long work, on stderr: auto = at a terminal, json = a JSON object a line", FLAG_CHOICE, 0, 0,
-      PROGRESS_NAMES },
-    { "--no-color", NULL, NULL, "no colour (also: NO_COLOR)", FLAG_SWITCH },
-    { "--seed", "-s", "N", "seed of everything random; default 1", FLAG_INT, 0, 9e18 },
-    { "--plugin", NULL, "FILE",
-      "a method of your own, a shared library; may be repeated (also: QDYNO_PLUGINS)", FLAG_TEXT,
-      .many = true },
-    { "--log-level", NULL, "LEVEL", "what stderr shows; default warn", FLAG_CHOICE, 0, 0, LOG_LEVELS },
-    { "--version", NULL, NULL, "print the version", FLAG_SWITCH },
-    { "--help", "-h", NULL, "help for the command", FLAG_SWITCH },
-    { NULL },
+    { .name = "--db", .value = "FILE",
+      .help = "database of what was measured; default $XDG_DATA_HOME/qdyno/qdyno.db" },
+    { .name = "-o", .alias = "--output", .value = "FORMAT", .kind = FLAG_CHOICE, .choices = OUTPUT_NAMES,
+      .help = "how results are written" },
+    { .name = "--quiet", .alias = "-q", .help = "no progress, no notes on stderr" },
+    { .name = "--progress", .value = "MODE", .kind = FLAG_CHOICE, .choices = PROGRESS_NAMES,
+      .help = "of long work, on stderr: auto = at a terminal, json = a JSON object a line" },
+    { .name = "--no-color", .help = "no colour (also: NO_COLOR)" },
+    { .name = "--seed", .alias = "-s", .value = "N", .kind = FLAG_INT, .max = 9e18,
+      .help = "seed of everything random; default 1" },
+    { .name = "--plugin", .value = "FILE", .many = true,
+      .help = "a method of your own, a shared library; may be repeated (also: QDYNO_PLUGINS)" },
+    { .name = "--log-level", .value = "LEVEL", .kind = FLAG_CHOICE, .choices = LOG_LEVELS,
+      .help = "what stderr shows; default warn" },
+    { .name = "--version", .help = "print the version" },
+    { .name = "--help", .alias = "-h", .help = "help for the command" },
+    { .name = NULL },
 };
+/* clang-format on */
 
 /* What a word that starts with "-" turned out to be. */
 struct flag_match {
@@ -181,7 +184,6 @@ static enum err_code check_value(const struct cli_flag *f, const char *value, st
     double d;
     int64_t i;
     switch (f->kind) {
-    case FLAG_SWITCH:
     case FLAG_TEXT: return ERR_OK;
     case FLAG_INT:
     case FLAG_NUM: return check_number(f, value, value, why);

@@ -9,16 +9,17 @@
 /* Flags that several commands share, so that they read the same everywhere. */
 #define FLAG_MODEL_ROW                                                                                       \
     {                                                                                                        \
-        "-m", "--model", "FILE", "GGUF model; default: the bundled one", FLAG_TEXT                           \
+        .name = "-m", .alias = "--model", .value = "FILE", .help = "GGUF model; default: the bundled one"    \
     }
 #define FLAG_CONFIG_ROW                                                                                      \
     {                                                                                                        \
-        "-C", "--config", "CONFIG", "config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)", FLAG_TEXT   \
+        .name = "-C", .alias = "--config", .value = "CONFIG",                                                \
+        .help = "config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)"                                  \
     }
 #define FLAG_CONFIGS_ROW                                                                                     \
     {                                                                                                        \
         .name = "-C", .alias = "--config", .value = "CONFIG",                                                \
-        .help = "config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)", .kind = FLAG_TEXT, .many = true \
+        .help = "config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)", .many = true                    \
     }
 
 /* "qdyno bench: message" on stderr; returns the exit status of why->code. */

@@ -5,11 +5,16 @@
 #include <string.h>
 
 const struct column RECIPE_TENSOR_COLUMNS[] = {
-    { "config", "config", COLUMN_TEXT },     { "name", "tensor", COLUMN_TEXT },
-    { "rows", "rows", COLUMN_INT },          { "cols", "inputs", COLUMN_INT },
-    { "format_before", "was", COLUMN_TEXT }, { "format", "is", COLUMN_TEXT },
-    { "bytes", "bytes", COLUMN_BYTES },      { "nmse", "NMSE", COLUMN_NUM, 1, 8 },
-    { "nmse_rescaled", NULL, COLUMN_BOOL },  { "reason", "why", COLUMN_TEXT },
+    { .name = "config", .title = "config" },
+    { .name = "name", .title = "tensor" },
+    { .name = "rows", .title = "rows", .kind = COLUMN_INT },
+    { .name = "cols", .title = "inputs", .kind = COLUMN_INT },
+    { .name = "format_before", .title = "was" },
+    { .name = "format", .title = "is" },
+    { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
+    { .name = "nmse", .title = "NMSE", .kind = COLUMN_NUM, .digits = 8 },
+    { .name = "nmse_rescaled", .kind = COLUMN_BOOL },
+    { .name = "reason", .title = "why" },
 };
 const size_t RECIPE_TENSOR_COLUMN_COUNT = COUNT_OF(RECIPE_TENSOR_COLUMNS);
 

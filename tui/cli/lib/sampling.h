@@ -7,7 +7,7 @@
 
 #define FLAG_PERIOD_ROW                                                                                      \
     {                                                                                                        \
-        .name = "--period", .value = "SENSOR=MS", .kind = FLAG_TEXT, .many = true,                           \
+        .name = "--period", .value = "SENSOR=MS", .many = true,                                              \
         .help = "read a sensor that often, e.g. cpu_temperature_celsius=1000; also in QDYNO_PERIODS"         \
     }
 

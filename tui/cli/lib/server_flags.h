@@ -10,15 +10,16 @@
  * those. */
 /* clang-format off */
 #define TARGET_FLAGS(VARIABLES)                                                                              \
-    { "--user", NULL, "NAME",                                                                                \
-      "basic authentication; the password from --password-file or " VARIABLES "_PASSWORD", FLAG_TEXT },      \
-    { "--password-file", NULL, "FILE", "password of --user", FLAG_TEXT },                                    \
-    { "--bearer-file", NULL, "FILE", "bearer token (also: " VARIABLES "_BEARER)", FLAG_TEXT },               \
-    { "--ca", NULL, "FILE", "certificate authority to trust", FLAG_TEXT },                                   \
-    { "--cert", NULL, "FILE", "client certificate", FLAG_TEXT },                                             \
-    { "--key", NULL, "FILE", "client key", FLAG_TEXT },                                                      \
-    { "--insecure", NULL, NULL, "do not check the server's certificate", FLAG_SWITCH },                      \
-    { "--timeout", NULL, "TIME", "wait this long for the server; default 10s", FLAG_SECONDS }
+    { .name = "--user", .value = "NAME",                                                                     \
+      .help = "basic authentication; the password from --password-file or " VARIABLES "_PASSWORD" },                   \
+    { .name = "--password-file", .value = "FILE", .help = "password of --user" },                            \
+    { .name = "--bearer-file", .value = "FILE", .help = "bearer token (also: " VARIABLES "_BEARER)" },                 \
+    { .name = "--ca", .value = "FILE", .help = "certificate authority to trust" },                           \
+    { .name = "--cert", .value = "FILE", .help = "client certificate" },                                     \
+    { .name = "--key", .value = "FILE", .help = "client key" },                                              \
+    { .name = "--insecure", .help = "do not check the server's certificate" },                               \
+    { .name = "--timeout", .value = "TIME", .kind = FLAG_SECONDS,                                            \
+      .help = "wait this long for the server; default 10s" }
 /* clang-format on */
 
 struct target {
