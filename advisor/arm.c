@@ -55,8 +55,8 @@ bool arm_on_gpu(const struct arm *a)
 void arm_watch(const struct arm *a, struct sampler_thread *sampler)
 {
     if (!sampler) return;
-    sampler_watch_process(sampler, arm_pid(a));
-    sampler_watch_gpu(sampler, json_get_str(a->description, "gpu", NULL));
+    sampler_monitor_process(sampler, arm_pid(a));
+    sampler_select_gpu(sampler, json_get_str(a->description, "gpu", NULL));
 }
 
 /* Mean of at least `least` samples, or NAN. */

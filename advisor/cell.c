@@ -165,7 +165,7 @@ enum err_code cell_take(struct cell *c, const struct cell_ask *ask, struct sampl
     *n = ask->sampler
              ? sampler_window(ask->sampler, c->begun_ns, c->begun_ns + took_ns, window, WINDOW_SAMPLES)
              : 0;
-    if (ask->sampler) sampler_watch_gpu(ask->sampler, NULL);
+    if (ask->sampler) sampler_select_gpu(ask->sampler, NULL);
     cell_values(c, window, *n);
     c->value[METRIC_ENERGY] = arm_energy(ask->arm, window, *n, 1, c->seconds);
     return rc;

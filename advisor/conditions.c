@@ -14,10 +14,10 @@ enum err_code conditions_watch_open(struct conditions_watch *w, int threads,
     const bool all = threads == ceilings->threads_all;
     uint32_t isa;
     *w = (struct conditions_watch){ .threads = threads,
-                                    .read_then_s = 1 / (double)k->pace[all],
-                                    .compute_then_s = 1 / (double)k->compute[all] };
+                                    .read_then_s = 1 / (double)k->memory_speed[all],
+                                    .compute_then_s = 1 / (double)k->compute_speed[all] };
     /* between one thread and all, or with other kernels, nobody knows what is usual */
-    if (!(all || threads == 1) || !(k->pace[all] > 0) || isa_usable(&isa, NULL) || isa != isa_detect())
+    if (!(all || threads == 1) || !(k->memory_speed[all] > 0) || isa_usable(&isa, NULL) || isa != isa_detect())
         return ERR_OK;
     const struct backend_options o = { .threads = threads, .isa = isa, .precision = PRECISION_AUTO };
     enum err_code rc = backend_open(&w->backend, "cpu", &o, why);

@@ -349,7 +349,7 @@ static void put_conditions(struct cost *c, const struct conditions *now)
     const struct kernel_times *k = &c->ceilings->kernels;
     const int all = c->threads >= c->threads_all;
     const double cached = (double)k->product[FORMAT_Q8_0][KERNEL_VARIANT_AUTO][0][all];
-    const double then = 1 / (double)k->pace[all];
+    const double then = 1 / (double)k->memory_speed[all];
     c->computing = now->core_ratio > 0 ? 1 / now->core_ratio : 1;
     c->waiting = 1;
     if (!(now->memory_ratio > 0)) return;
@@ -410,7 +410,7 @@ static double cpu_product(struct cost *c, const struct model_product *p, int n)
         per_weight = fmax(per_weight - there, 0.4 * per_weight);
         per_weight += edge * n * (double)(p->rows + p->cols) / weights;
     }
-    const double computing = per_weight * slowed(c, kernel_feels(f, &c->options, n));
+    const double computing = per_weight * slowed(c, kernel_load_sensitivity(f, &c->options, n));
     if (c->cached) return weights * computing;
     const double reading = read_per_weight(c, f, fmin(per_weight, product_per_weight(c, f, p->cols, 1)));
     return weights * fmax(computing, reading);
@@ -501,9 +501,9 @@ static double attend_many(struct cost *c, const struct cost_attention *a)
                               by_heads(c, t->attend_many[v][KERNEL_VARIANT_AUTO], t->narrow_many[v], a->v,
                                        a->dim_v));
     if (!isnan(per))
-        return per * (ratio > 0 && isfinite(ratio) ? ratio : 1) * slowed(c, KERNEL_FEELS_ATTENTION);
+        return per * (ratio > 0 && isfinite(ratio) ? ratio : 1) * slowed(c, KERNEL_LOAD_SENSITIVITY_ATTENTION);
     c->assumed++;
-    return 4 / (cost_operations(c, "f32_fma") * SHARES.attend_many) * slowed(c, KERNEL_FEELS_ATTENTION);
+    return 4 / (cost_operations(c, "f32_fma") * SHARES.attend_many) * slowed(c, KERNEL_LOAD_SENSITIVITY_ATTENTION);
 }
 
 double cost_attention(struct cost *c, const struct cost_attention *a)

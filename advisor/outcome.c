@@ -366,8 +366,8 @@ enum err_code outcome_text(char **out, const struct outcome *o, const struct mac
     const struct family_sink to = exposition_sink(&e);
     enum err_code rc = ERR_OK;
     outcomes_tell(o, 1, OUTCOME_IN_GROUP, &to);
-    build_tell(machine->isa, &to);
-    host_tell(machine, &to);
+    build_export(machine->isa, &to);
+    host_export(machine, &to);
     if (e.bad.code)
         rc = err_set(why, e.bad.code, "the exposition of run %lld: %s", (long long)o->run_id, e.bad.message);
     *out = rc ? NULL : str_take(&e.text);

@@ -135,7 +135,7 @@ void scrape_tell(struct scrape *s, const struct family_sink *to)
 {
     look_again(s, LOOK_S);
     readings_take(&s->readings, s->sampler, s->machine);
-    readings_tell(&s->readings, to);
+    readings_export(&s->readings, to);
     tell_database(s, to);
 }
 

@@ -182,7 +182,7 @@ static enum err_code cells(struct work *k, struct err *why)
     const int wanted = k->w->o.repetitions;
     int repeats;
     enum err_code rc = warm_up(k, &repeats, why);
-    if (k->w->sampler) sampler_watch_process(k->w->sampler, arm_pid(k->arm));
+    if (k->w->sampler) sampler_monitor_process(k->w->sampler, arm_pid(k->arm));
     for (int i = 0; i < 3 * wanted && k->out->cells < wanted && !rc; i++) rc = one_cell(k, repeats, why);
     return rc;
 }

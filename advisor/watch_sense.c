@@ -39,7 +39,7 @@ static uint64_t reasons_that_hold(void)
 {
     uint64_t mask = 0;
     for (int i = 0; i < GPU_THROTTLE_COUNT; i++)
-        if (GPU_THROTTLES[i].holds) mask |= GPU_THROTTLES[i].bit;
+        if (GPU_THROTTLES[i].limits) mask |= GPU_THROTTLES[i].bit;
     return mask;
 }
 

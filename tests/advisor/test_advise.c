@@ -325,7 +325,7 @@ static void timed_kernels_add_up(void **state)
     /* From memory a weight takes thrice as long, and so does the row that is looked at. Half the pace doubles
      * that, and nothing else; where cores have half their speed, too, all has doubled. */
     for (int f = 0; f < FORMAT_COUNT; f++) b->ceilings.kernels.stream[f][1] = 3e-10f;
-    b->ceilings.kernels.pace[1] = 1 / 3e-10f;
+    b->ceilings.kernels.memory_speed[1] = 1 / 3e-10f;
     const double stream = weights * 3e-10, from_memory = step - weights * 1e-10 + stream;
     const struct predict_for slow = { .ctx = 512, .now.memory_ratio = 0.5 },
                              shared = { .ctx = 512, .now = { .memory_ratio = 0.5, .core_ratio = 0.5 } };
@@ -423,8 +423,8 @@ static void the_machine_is_watched_where_kernels_were_timed(void **state)
     conditions_watch_look(&w, getpid());
     CHECK(!conditions_of(&w).memory_ratio && !conditions_of(&w).core_ratio); /* they never were */
     conditions_watch_close(&w);
-    b->ceilings.kernels.pace[0] = b->ceilings.kernels.pace[1] = 1e9f;
-    b->ceilings.kernels.compute[0] = b->ceilings.kernels.compute[1] = 1e10f;
+    b->ceilings.kernels.memory_speed[0] = b->ceilings.kernels.memory_speed[1] = 1e9f;
+    b->ceilings.kernels.compute_speed[0] = b->ceilings.kernels.compute_speed[1] = 1e10f;
     CHECK_OK(conditions_watch_open(&w, 2, &b->ceilings, &why));
     CHECK(!w.pace); /* not with two of four */
     conditions_watch_close(&w);
@@ -452,8 +452,8 @@ static void who_looked_steps_aside(void **state)
     cpu_set_t all, after;
     int moved = 0;
     b->ceilings.threads_all = 4;
-    b->ceilings.kernels.pace[0] = 1e9f;
-    b->ceilings.kernels.compute[0] = 1e10f;
+    b->ceilings.kernels.memory_speed[0] = 1e9f;
+    b->ceilings.kernels.compute_speed[0] = 1e10f;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     CHECK_OK(conditions_watch_open(&w, 1, &b->ceilings, &why));
     if (CPU_COUNT(&all) < 2 || !w.pace) {

@@ -113,7 +113,7 @@ static void reasons_are_those_of_the_table(void **state)
             listed = strlen(g->name) == n && !strncmp(word, g->name, n);
             word += n;
         }
-        CHECK(listed == (g->holds && g->bit != GPU_THROTTLE_POWER_CAP));
+        CHECK(listed == (g->limits && g->bit != GPU_THROTTLE_POWER_CAP));
     }
 }
 

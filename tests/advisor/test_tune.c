@@ -245,8 +245,8 @@ static void a_bad_moment_is_taken_out(void **state)
     for (int i = 0; i < KERNEL_READS; i++) k->read[i][1] = 4e9f;
     k->measured = true;
     k->stream_bytes = KERNEL_READ_AT[4];
-    k->pace[1] = 1 / 3e-10f;
-    k->compute[1] = 1 / 1e-10f;
+    k->memory_speed[1] = 1 / 3e-10f;
+    k->compute_speed[1] = 1 / 1e-10f;
     snprintf(path, sizeof path, "%s/small.gguf", scratch(folder, sizeof folder));
     shape_file_write(path, &SMALL);
     CHECK_OK(gguf_open(&t.file, path, &why));

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "telemetry/telemetry.h"
+#include "telemetry/recording/recording.h"
+#include "telemetry/sysfs/sysfs.h"
 #include "tests/check.h"
 
 struct root {

@@ -3,7 +3,7 @@
 #ifndef QDYNO_TESTS_SPANS_H
 #define QDYNO_TESTS_SPANS_H
 
-#include "telemetry/sensors.h"
+#include "telemetry/sensors/sensors.h"
 #include "tests/telemetry/roots.h"
 
 static inline struct telemetry *open_at(const struct root *r)

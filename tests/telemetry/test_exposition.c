@@ -6,7 +6,7 @@
 #include <locale.h>
 #include <math.h>
 
-#include "telemetry/telemetry.h"
+#include "telemetry/export/export.h"
 
 static void by_the_letter(void **state)
 {

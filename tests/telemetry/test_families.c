@@ -5,7 +5,11 @@
 
 #include <math.h>
 
-#include "telemetry/telemetry.h"
+#include "telemetry/export/export.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/sensors/sensors.h"
 
 static bool ends_in_unit(const char *name, const char *unit)
 {
@@ -149,7 +153,7 @@ static void a_full_page(void **state)
     (void)state;
     snprintf(m.host, sizeof m.host, "here");
     fill(&r, &m);
-    readings_tell(&r, &to);
+    readings_export(&r, &to);
     if (e.bad.code) fail_msg("%s", e.bad.message);
     const char *page = str_text(&e.text);
     CHECK(strstr(page, "\nqdyno_gpu_temperature_celsius{device=\"1\",sensor=\"hotspot\"} 61\n"));
@@ -190,7 +194,7 @@ static void the_unknown_is_not_said(void **state)
     r.sampler_cost_ratio = r.sampler_missed_ticks = NAN;
     process_read(&r.process, 0x7ffffff0); /* nobody */
     CHECK(isnan(r.process.cpu_seconds) && isnan(r.process.open_fds));
-    readings_tell(&r, &to);
+    readings_export(&r, &to);
     assert_string_equal(str_text(&e.text),
                         "# HELP qdyno_mem_used_bytes memory not available to a new program\n"
                         "# TYPE qdyno_mem_used_bytes gauge\nqdyno_mem_used_bytes 5\n");

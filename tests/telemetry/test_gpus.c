@@ -8,8 +8,12 @@
 #include <ctype.h>
 #include <math.h>
 
-#include "telemetry/gpu_vendor.h"
-#include "telemetry/sensors.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/gpu/gpu_library.h"
+#include "telemetry/gpu/gpu_vendor.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/sensors/sensors.h"
 
 static double row[METRIC_SENSOR_COUNT];
 static struct gpu_reading gpu[MACHINE_GPUS];
@@ -231,7 +235,7 @@ static void figures_of_one_gpu(void **state)
         char place[sizeof gpu[i].bus];
         for (size_t k = 0; k < sizeof place; k++)
             place[k] = (char)toupper((unsigned char)gpu[i].bus[k]); /* as some drivers spell it */
-        telemetry_watch_gpu(t, place);
+        telemetry_select_gpu(t, place);
         telemetry_sample(t, row);
         CHECK_NEAR(row[METRIC_GPU_POWER], gpu[i].power_watts, 1e-9);
         CHECK_NEAR(row[METRIC_GPU_MEM_USED], gpu[i].mem_used_bytes, 0);
@@ -244,11 +248,11 @@ static void figures_of_one_gpu(void **state)
     CHECK_NEAR(sum, all, 1e-9);
     static const char *const NOBODYS[] = { "", "0000:00:00.0" };
     for (size_t i = 0; i < COUNT_OF(NOBODYS); i++) {
-        telemetry_watch_gpu(t, NOBODYS[i]);
+        telemetry_select_gpu(t, NOBODYS[i]);
         telemetry_sample(t, row);
         CHECK(isnan(row[METRIC_GPU_POWER]) && isnan(row[METRIC_GPU_BUSY]) && isnan(row[METRIC_GPU_THROTTLE]));
     }
-    telemetry_watch_gpu(t, NULL);
+    telemetry_select_gpu(t, NULL);
     telemetry_sample(t, row);
     CHECK_NEAR(row[METRIC_GPU_POWER], all, 1e-9);
     telemetry_close(t);

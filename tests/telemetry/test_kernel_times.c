@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "telemetry/telemetry.h"
+#include "telemetry/probe/probe.h"
 #include "tests/check.h"
 
 static void measured_in_a_moment(void **state)
@@ -34,8 +34,10 @@ static void measured_in_a_moment(void **state)
         CHECK(fabsf(back.row_short[f][1] - k.row_short[f][1]) <= 1e-3f * k.row_short[f][1]);
         CHECK(!k.row_short[f][1] || (k.row_short[f][1] >= k.row[f][1] && FORMATS[f].block_weights <= 64));
     }
-    CHECK(fabsf(back.pace[1] - k.pace[1]) <= 1e-3f * k.pace[1] && k.pace[1] > 1e8f);
-    CHECK(fabsf(back.compute[1] - k.compute[1]) <= 1e-3f * k.compute[1] && k.compute[1] > 1e8f);
+    CHECK(fabsf(back.memory_speed[1] - k.memory_speed[1]) <= 1e-3f * k.memory_speed[1] &&
+          k.memory_speed[1] > 1e8f);
+    CHECK(fabsf(back.compute_speed[1] - k.compute_speed[1]) <= 1e-3f * k.compute_speed[1] &&
+          k.compute_speed[1] > 1e8f);
     CHECK(back.measured && back.stream_bytes == k.stream_bytes);
     CHECK(k.measured_unix_ms > 1700000000000 && back.measured_unix_ms == k.measured_unix_ms);
     json_decref(text);
@@ -58,14 +60,15 @@ static void many_rows_feel_a_busy_core_less(void **state)
     const struct format *q4 = &FORMATS[FORMAT_Q4_K], *floats = &FORMATS[FORMAT_F32];
     const struct backend_options o = { .isa = 0, .precision = PRECISION_HIGHEST };
     const struct backend_options medium = { .isa = isa_detect(), .precision = PRECISION_AUTO };
-    CHECK(kernel_feels(floats, &o, 1) == 1 && kernel_feels(q4, &medium, 1) == 1);
+    CHECK(kernel_load_sensitivity(floats, &o, 1) == 1 && kernel_load_sensitivity(q4, &medium, 1) == 1);
     for (int n = 2; n < 2000; n *= 2) {
-        CHECK(kernel_feels(floats, &o, n) <= kernel_feels(floats, &o, n / 2) + 1e-12);
-        CHECK(kernel_feels(q4, &medium, n) <= kernel_feels(floats, &o, n) + 1e-12);
-        CHECK(kernel_feels(q4, &medium, n) >= 0.5);
+        CHECK(kernel_load_sensitivity(floats, &o, n) <= kernel_load_sensitivity(floats, &o, n / 2) + 1e-12);
+        CHECK(kernel_load_sensitivity(q4, &medium, n) <= kernel_load_sensitivity(floats, &o, n) + 1e-12);
+        CHECK(kernel_load_sensitivity(q4, &medium, n) >= 0.5);
     }
-    CHECK(fabs(kernel_feels(floats, &o, 2000) - kernel_feels(floats, &o, 512)) < 1e-12);
-    if (strcmp(matmul_ceiling(q4, &medium), "f32_fma")) CHECK(kernel_feels(q4, &medium, 512) < 0.6);
+    CHECK(fabs(kernel_load_sensitivity(floats, &o, 2000) - kernel_load_sensitivity(floats, &o, 512)) < 1e-12);
+    if (strcmp(matmul_ceiling(q4, &medium), "f32_fma"))
+        CHECK(kernel_load_sensitivity(q4, &medium, 512) < 0.6);
 }
 
 static bool refuse(void *ctx, const char *what, double done)

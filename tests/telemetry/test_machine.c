@@ -7,7 +7,10 @@
 #include <ftw.h>
 #include <math.h>
 
-#include "telemetry/machine.h"
+#include "kernels/kernels.h"
+#include "telemetry/gpu/gpu_vendor.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/machine/machine_parts.h"
 
 #define MIB        (INT64_C(1) << 20)
 #define AVX512_ALL (ISA_SSE41 | ISA_AVX2 | ISA_AVX512)

@@ -6,8 +6,11 @@
 
 #include <math.h>
 
-#include "telemetry/gpu_vendor.h"
-#include "telemetry/sensors.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/gpu/gpu_vendor.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/sensors/sensors.h"
 
 static double row[METRIC_SENSOR_COUNT];
 static struct gpu_reading gpu[MACHINE_GPUS];

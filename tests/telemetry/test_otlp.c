@@ -2,15 +2,14 @@
  * what is not known is not in them; damage is seen by the reader; and the official definitions, where python3
  * has them, read the same values back and have the same field numbers. */
 #include "tests/telemetry/otlp_decode.h"
+#include "telemetry/otlp/otlp.h"
+#include "telemetry/otlp/otlp_fields.h"
+#include "telemetry/otlp/protobuf.h"
 #include "tests/telemetry/roots.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "telemetry/otlp.h"
-#include "telemetry/otlp_fields.h"
-#include "telemetry/protobuf.h"
 
 /* ---------------------------------------------------------------- wire format */
 

@@ -4,13 +4,16 @@
  * are not, a reader by hand) read it all.
  */
 #include "tests/telemetry/collector.h"
+#include "telemetry/export/export.h"
+#include "telemetry/gpu/gpu_vendor.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/otlp/otlp.h"
+#include "telemetry/sensors/sensors.h"
 #include "tests/telemetry/otlp_decode.h"
 #include "tests/telemetry/roots.h"
 
 #include <math.h>
-
-#include "telemetry/gpu_vendor.h"
-#include "telemetry/telemetry.h"
 
 static struct readings some_readings(void)
 {
@@ -46,7 +49,7 @@ static void collect(struct otlp_batch *b, const struct readings *r)
 {
     *b = (struct otlp_batch){ .time_ns = 1700000100000000000, .process_begun_ns = 1700000000000000000 };
     const struct family_sink sink = otlp_sink(b);
-    readings_tell(r, &sink);
+    readings_export(r, &sink);
     CHECK(!b->failed);
 }
 

@@ -2,14 +2,14 @@
  * rules, and nothing secret shows in a refusal; every answer of a collector, whole, partial, refusing, busy
  * or garbage, means what it says. */
 #include "tests/telemetry/collector.h"
+#include "telemetry/http/http.h"
+#include "telemetry/otlp/otlp.h"
+#include "telemetry/otlp/protobuf.h"
 #include "tests/telemetry/roots.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "telemetry/otlp.h"
-#include "telemetry/protobuf.h"
 
 /* ---------------------------------------------------------------- where to */
 

@@ -1,7 +1,6 @@
 /* Proves: events of counting units are put together as their folders say, and refused where a chip has them
  * otherwise; a counter follows a thread into processes it starts, adds up, and keeps its count when they end;
  * what cannot be counted is told. Counting is tried on page faults, which every kernel counts. */
-#include "telemetry/perf.h"
 #include "tests/telemetry/roots.h"
 
 #include <errno.h>
@@ -11,7 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "telemetry/telemetry.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/sensors/perf.h"
+#include "telemetry/sensors/sensors.h"
 
 #define UNITS "sys/bus/event_source/devices/"
 
@@ -165,7 +166,7 @@ static void this_machine_counts_or_says_why(void **state)
     struct telemetry *t;
     struct err why;
     CHECK_OK(telemetry_open(&t, "", &why));
-    telemetry_watch_process(t, (int)getpid());
+    telemetry_monitor_process(t, (int)getpid());
     telemetry_sample(t, row);
     touch_pages();
     clock_sleep_ns(50 * 1000000);
@@ -176,7 +177,7 @@ static void this_machine_counts_or_says_why(void **state)
         CHECK(isnan(row[IDS[i]]) == (*absent != '\0'));
         if (!isnan(row[IDS[i]])) CHECK(row[IDS[i]] > 0);
     }
-    telemetry_watch_process(t, 0);
+    telemetry_monitor_process(t, 0);
     telemetry_sample(t, row);
     CHECK(isnan(row[METRIC_PROC_CYCLES]));
     telemetry_close(t);

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "telemetry/telemetry.h"
+#include "telemetry/probe/probe.h"
 
 struct progress {
     int calls;

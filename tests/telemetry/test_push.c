@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "telemetry/telemetry.h"
+#include "telemetry/export/export.h"
 
 #define GATEWAY "/usr/bin/prometheus-pushgateway"
 

@@ -9,10 +9,15 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#include "telemetry/machine.h"
-#include "telemetry/recording_files.h"
-#include "telemetry/recording_mask.h"
-#include "telemetry/sensors.h"
+#include "kernels/kernels.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/recording/recording.h"
+#include "telemetry/recording/recording_files.h"
+#include "telemetry/recording/recording_mask.h"
+#include "telemetry/sensors/sensors.h"
+#include "telemetry/sysfs/sysfs.h"
 
 static char *read_text(const char *dir, const char *name)
 {
@@ -597,7 +602,7 @@ static void flags_and_cpuid_agree(void **state)
     CHECK(m.isa & ISA_AMX);
     json_decref(doc);
     free(text);
-    json_t *here = cpuid_to_json();
+    json_t *here = machine_cpuid_to_json();
     if (here) check_cpuid(here, isa_detect());
     json_decref(here);
 }

@@ -7,7 +7,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "telemetry/telemetry.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/sensors/sensors.h"
 
 static struct sampler_thread *start(const char *root, int tick_ms)
 {
@@ -188,7 +189,7 @@ static void *reader_main(void *arg)
         if (sampler_cost_ratio(r->s) < 0) abort();
         if (sampler_ticks(r->s, NULL) < 0) abort();
         if (sampler_energy(r->s, energy, 4) > 4 || sampler_core_hertz(r->s, cores, 16) > 16) abort();
-        sampler_watch_process(r->s, (int)getpid());
+        sampler_monitor_process(r->s, (int)getpid());
         atomic_fetch_add(&r->reads, 1);
     }
     return NULL;
@@ -216,7 +217,7 @@ static void cost_is_measured(void **state)
 {
     (void)state;
     struct sampler_thread *s = start("", 100);
-    sampler_watch_process(s, (int)getpid());
+    sampler_monitor_process(s, (int)getpid());
     clock_sleep_ns(3 * INT64_C(1000000000));
     double cost = sampler_cost_ratio(s);
     print_message("sampling every 100 ms costs %.3f %% of one processor\n", 100 * cost);

@@ -6,6 +6,11 @@
 #include <math.h>
 #include <sys/wait.h>
 
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/sensors/sensors.h"
+#include "telemetry/sensors/source.h"
+#include "telemetry/sysfs/sysfs.h"
+
 static double row[METRIC_SENSOR_COUNT];
 
 static void metrics_table_is_whole(void **state)
@@ -248,7 +253,7 @@ static void process_tree_of_the_laptop(void **state)
     struct root r = root_copy("avx2-laptop");
     struct telemetry *t = open_at(&r);
     const double page = (double)sysconf(_SC_PAGESIZE), tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
-    telemetry_watch_process(t, 100);
+    telemetry_monitor_process(t, 100);
     struct span s = sample_after(t, row, &r, tree_works);
     CHECK_NEAR(row[METRIC_PROC_RSS], 6000 * page, 0);
     check_rate(row[METRIC_PROC_CPU], 35 * tick, s);
@@ -257,10 +262,10 @@ static void process_tree_of_the_laptop(void **state)
     check_rate(row[METRIC_PROC_VOLUNTARY_SWITCHES], 10 + 4, s);
     check_rate(row[METRIC_PROC_INVOLUNTARY_SWITCHES], 3 + 2, s);
     CHECK_NEAR(row[METRIC_OTHERS_BUSY], (90 - 35) / 800.0, 1e-9);
-    telemetry_watch_process(t, 4711); /* not there: unknown */
+    telemetry_monitor_process(t, 4711); /* not there: unknown */
     telemetry_sample(t, row);
     CHECK(isnan(row[METRIC_PROC_RSS]) && isnan(row[METRIC_PROC_CPU]));
-    telemetry_watch_process(t, 200); /* another one starts over */
+    telemetry_monitor_process(t, 200); /* another one starts over */
     telemetry_sample(t, row);
     CHECK_NEAR(row[METRIC_PROC_RSS], 3500 * page, 0);
     CHECK(isnan(row[METRIC_PROC_CPU]) && isnan(row[METRIC_PROC_VOLUNTARY_SWITCHES]));
@@ -345,7 +350,7 @@ static void absent_and_garbage_are_nan(void **state)
     for (size_t g = 0; g < COUNT_OF(GARBAGE); g++) {
         struct root r = root_copy("avx2-laptop");
         struct telemetry *t = open_at(&r);
-        telemetry_watch_process(t, 100);
+        telemetry_monitor_process(t, 100);
         telemetry_sample(t, row);
         root_write(&r, "garbage", GARBAGE[g]);
         char command[3 * PATH_MAX]; /* every file of the machine now says so */
@@ -406,7 +411,7 @@ static void live_process_is_seen(void **state)
         burn(1.5);
         _exit(0);
     }
-    telemetry_watch_process(t, (int)child);
+    telemetry_monitor_process(t, (int)child);
     telemetry_sample(t, row);
     CHECK(row[METRIC_PROC_RSS] > 0 && isnan(row[METRIC_PROC_CPU]));
     clock_sleep_ns(1000000000);

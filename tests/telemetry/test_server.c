@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "telemetry/telemetry.h"
+#include "telemetry/http/http.h"
 
 struct pages {
     atomic_int asked, inside, most_inside;

@@ -5,6 +5,10 @@
 
 #include <math.h>
 
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/sensors/sensors.h"
+#include "telemetry/sensors/source.h"
+
 static double row[METRIC_SENSOR_COUNT];
 
 static bool says(const struct telemetry *t, enum metric_id metric, const char *words)
@@ -237,7 +241,7 @@ static void storage_of_the_tree(void **state)
     struct telemetry *t = open_at(&r);
     telemetry_sample(t, row);
     CHECK(isnan(row[METRIC_PROC_READ]) && says(t, METRIC_PROC_READ, "no process is watched"));
-    telemetry_watch_process(t, 100);
+    telemetry_monitor_process(t, 100);
     struct span s = sample_after(t, row, &r, tree_reads);
     check_rate(row[METRIC_PROC_READ], 4096000 + 4096, s);
     check_rate(row[METRIC_PROC_WRITE], 4096, s);
@@ -301,7 +305,7 @@ static void others_in_the_container(void **state)
     CHECK(isnan(row[METRIC_CGROUP_OTHERS])); /* whose processes are ours is not known of a recorded machine */
     root_write(&r, "proc/100/stat", STAT_OF("100"));
     root_write(&r, "proc/100/cgroup", "0::/\n");
-    telemetry_watch_process(t, 100);
+    telemetry_monitor_process(t, 100);
     struct span s = sample_after(t, row, &r, container_is_shared);
     check_rate(row[METRIC_CGROUP_OTHERS] * 1.5, 0.045 - 3.0 / (double)sysconf(_SC_CLK_TCK), s);
     root_write(&r, "proc/100/stat", STAT_OF("109")); /* ticks run ahead of microseconds: none, not less */
@@ -367,7 +371,7 @@ static void nearest_limit_of_all_levels(void **state)
     CHECK_NEAR(row[METRIC_CGROUP_MEM_LIMIT], 3221225472.0, 0);
     /* the watched process's groups, not ours */
     root_write(&r, "proc/100/cgroup", "0::/user.slice/user-1000.slice\n");
-    telemetry_watch_process(t, 100);
+    telemetry_monitor_process(t, 100);
     telemetry_sample(t, row);
     CHECK_NEAR(row[METRIC_CGROUP_MEM_USED], 3221225472.0, 0);
     telemetry_close(t);

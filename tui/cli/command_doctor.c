@@ -212,7 +212,7 @@ static void check_sensors(struct doctor *d)
         say(d, BAD, "mount /proc", "%s", why.message);
         return;
     }
-    telemetry_watch_process(t, getpid());
+    telemetry_monitor_process(t, getpid());
     telemetry_sample(t, row);
     clock_sleep_ns(50000000);
     telemetry_sample(t, row);

@@ -247,7 +247,7 @@ static int look(const struct cli_global *g, const struct cli_args *a, const stru
     struct table table;
     double value[METRIC_SENSOR_COUNT];
     if (telemetry_open(&t, root, &why)) return cli_fail(a, &why);
-    telemetry_watch_process(t, (int)args_int(a, "--pid", 0));
+    telemetry_monitor_process(t, (int)args_int(a, "--pid", 0));
     telemetry_sample(t, value);
     for (int i = 0; i < 10 && !cli_is_interrupted(g); i++)
         clock_sleep_ns(50000000); /* rates need some time */
@@ -384,7 +384,7 @@ static int follow(const struct cli_global *g, const struct cli_args *a, const st
                                 : err_set(&why, ERR_NOMEM, "no memory for the samples of a row");
     if (!rc) {
         int64_t missed;
-        sampler_watch_process(f.sampler, (int)args_int(a, "--pid", 0));
+        sampler_monitor_process(f.sampler, (int)args_int(a, "--pid", 0));
         rc = follow_loop(&f, a, &why);
         const int64_t ticks = sampler_ticks(f.sampler, &missed);
         cli_note(g, "%lld rows; sampling took %.2f %% of one processor, %lld of %lld ticks were left out",

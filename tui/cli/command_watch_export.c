@@ -70,7 +70,7 @@ void watch_pages_close(struct watch_pages *p)
 static void tell_all(void *ctx, const struct family_sink *to)
 {
     const struct watch_pages *p = ctx;
-    readings_tell(&p->readings, to);
+    readings_export(&p->readings, to);
     watch_told_tell(&p->told, to);
 }
 
@@ -118,7 +118,7 @@ static void gateway(struct watch_pages *p)
                                         .grouping = grouping,
                                         .n_grouping = COUNT_OF(grouping),
                                         .auth = { .bearer = p->bearer } };
-    build_tell(p->machine->isa, &to);
+    build_export(p->machine->isa, &to);
     watch_told_tell(&p->told, &to);
     enum err_code rc = db_open(&d, p->g->db_path, &why);
     if (!rc) rc = push_url(&url, &target, &why);

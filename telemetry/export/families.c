@@ -1,0 +1,353 @@
+/* telemetry/export/families.c - the table of exported names. See families.h.
+ *
+ * Lints of `promtool check metrics` hold for every row, and a test asks it: base units, _total for counters
+ * and for nothing else, no colon, no abbreviated unit. Labels are few and of few values. */
+#include "telemetry/export/export.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "telemetry/metrics/metrics.h"
+
+const char *const FAMILY_SECTION_TITLES[FAMILY_SECTIONS] = {
+    [FAMILIES_ABOUT] = "The program, the machine and the models",
+    [FAMILIES_MACHINE] = "The machine now",
+    [FAMILIES_GPU] = "Each GPU now",
+    [FAMILIES_PROCESS] = "The process that answers",
+    [FAMILIES_REQUESTS] = "Everything measured so far",
+    [FAMILIES_OUTCOME] = "The outcome of an experiment",
+    [FAMILIES_WATCH] = "What an unattended watch says",
+};
+
+const char *const FAMILY_TYPE_NAMES[] = {
+    [FAMILY_GAUGE] = "gauge", [FAMILY_COUNTER] = "counter", [FAMILY_HISTOGRAM] = "histogram"
+};
+
+/* ---------------------------------------------------------------- bucket edges, in seconds */
+
+#define EDGES(...)                                                                                           \
+    {                                                                                                        \
+        sizeof((double[]){ __VA_ARGS__ }) / sizeof(double),                                                  \
+        {                                                                                                    \
+            __VA_ARGS__                                                                                      \
+        }                                                                                                    \
+    }
+/* OpenTelemetry's and vLLM's 0.001 to 2560, and below 10 ms more of them */
+const struct histogram_edges EDGES_FIRST_TOKEN = EDGES(0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006,
+                                                       0.008, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5,
+                                                       0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560);
+/* vLLM's inter-token latency, which holds OpenTelemetry's time per output token */
+const struct histogram_edges EDGES_TOKEN = EDGES(0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.01,
+                                                 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1,
+                                                 2.5, 5, 7.5, 10, 20, 40, 80);
+/* OpenTelemetry's request duration (to 81.92), doubled on for processors */
+const struct histogram_edges EDGES_REQUEST = EDGES(
+    0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56,
+    5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 327.68, 655.36, 1310.72, 2621.44);
+
+/* ---------------------------------------------------------------- the table */
+
+#define SENSOR(METRIC, NAME)                                                                                 \
+    [FAMILY_SENSOR_FIRST + METRIC_##METRIC] = { NAME, FAMILIES_MACHINE, FAMILY_GAUGE, "" }
+#define REQUEST_LABELS "model workload"
+#define AB_LABELS      "metric workload"
+
+/* clang-format off */
+const struct family FAMILIES[FAMILY_COUNT] = {
+    [FAMILY_BUILD_INFO] = { "qdyno_build_info", FAMILIES_ABOUT, FAMILY_GAUGE,
+        "version commit compiler simd", "", "1; the labels describe the program" },
+    [FAMILY_HOST_INFO] = { "qdyno_host_info", FAMILIES_ABOUT, FAMILY_GAUGE,
+        "host cpu gpu driver kernel governor", "", "1; the labels describe the machine" },
+    [FAMILY_GPU_INFO] = { "qdyno_gpu_info", FAMILIES_ABOUT, FAMILY_GAUGE,
+        "device vendor name uuid bus", "", "1; the labels describe each GPU",
+        .dcgm = "DCGM_FI_DEV_NAME, DCGM_FI_DEV_UUID" },
+    [FAMILY_MODEL_INFO] = { "qdyno_model_info", FAMILIES_ABOUT, FAMILY_GAUGE,
+        "arm model arch quant recipe sha256_8", "", "1; the labels describe the model of each arm",
+        .vllm = "vllm:cache_config_info" },
+
+    SENSOR(CPU_BUSY, "qdyno_cpu_busy_ratio"),
+    SENSOR(CPU_STEAL, "qdyno_cpu_steal_ratio"),
+    SENSOR(CPU_FREQUENCY, "qdyno_cpu_frequency_hertz"),
+    SENSOR(CPU_TEMPERATURE, "qdyno_cpu_temperature_celsius"),
+    SENSOR(CPU_THROTTLE, "qdyno_cpu_throttle_events_per_second"),
+    SENSOR(CPU_CSTATE, "qdyno_cpu_cstate_ratio"),
+    SENSOR(CPU_DEEPEST_CSTATE, "qdyno_cpu_deepest_cstate_ratio"),
+    SENSOR(CPU_CYCLES, "qdyno_cpu_cycles_per_second"),
+    SENSOR(CPU_INSTRUCTIONS, "qdyno_cpu_instructions_per_second"),
+    SENSOR(CPU_LLC_MISSES, "qdyno_cpu_llc_misses_per_second"),
+    SENSOR(CPU_POWER, "qdyno_cpu_power_watts"),
+    SENSOR(CORES_POWER, "qdyno_cpu_cores_power_watts"),
+    SENSOR(UNCORE_POWER, "qdyno_cpu_uncore_power_watts"),
+    SENSOR(DRAM_POWER, "qdyno_dram_power_watts"),
+    SENSOR(SYSTEM_POWER, "qdyno_system_power_watts"),
+    SENSOR(MEM_TOTAL, "qdyno_mem_total_bytes"),
+    SENSOR(MEM_USED, "qdyno_mem_used_bytes"),
+    SENSOR(MEM_AVAILABLE, "qdyno_mem_available_bytes"),
+    SENSOR(MEM_PAGE_CACHE, "qdyno_mem_page_cache_bytes"),
+    SENSOR(MEM_DIRTY, "qdyno_mem_dirty_bytes"),
+    SENSOR(MEM_THP, "qdyno_mem_thp_bytes"),
+    SENSOR(HUGEPAGES_TOTAL, "qdyno_hugepages_total_bytes"),
+    SENSOR(HUGEPAGES_FREE, "qdyno_hugepages_free_bytes"),
+    SENSOR(MEM_READ, "qdyno_mem_read_bytes_per_second"),
+    SENSOR(MEM_WRITE, "qdyno_mem_write_bytes_per_second"),
+    SENSOR(MEM_MAJOR_FAULTS, "qdyno_mem_major_faults_per_second"),
+    SENSOR(MEM_MINOR_FAULTS, "qdyno_mem_minor_faults_per_second"),
+    SENSOR(NUMA_HIT, "qdyno_numa_hit_ratio"),
+    SENSOR(NUMA_MISSES, "qdyno_numa_misses_per_second"),
+    SENSOR(SWAP_TOTAL, "qdyno_swap_total_bytes"),
+    SENSOR(SWAP_USED, "qdyno_swap_used_bytes"),
+    SENSOR(SWAP_IN, "qdyno_swap_in_bytes_per_second"),
+    SENSOR(SWAP_OUT, "qdyno_swap_out_bytes_per_second"),
+    SENSOR(DISK_READ, "qdyno_disk_read_bytes_per_second"),
+    SENSOR(DISK_WRITE, "qdyno_disk_write_bytes_per_second"),
+    SENSOR(DISK_BUSY, "qdyno_disk_busy_ratio"),
+    SENSOR(PSI_CPU, "qdyno_psi_cpu_ratio"),
+    SENSOR(PSI_MEMORY, "qdyno_psi_memory_ratio"),
+    SENSOR(PSI_IO, "qdyno_psi_io_ratio"),
+    SENSOR(CGROUP_MEM_USED, "qdyno_cgroup_mem_used_bytes"),
+    SENSOR(CGROUP_MEM_LIMIT, "qdyno_cgroup_mem_limit_bytes"),
+    SENSOR(CGROUP_CPU, "qdyno_cgroup_cpu_ratio"),
+    SENSOR(CGROUP_CPU_LIMIT, "qdyno_cgroup_cpu_limit_ratio"),
+    SENSOR(CGROUP_THROTTLED, "qdyno_cgroup_throttled_ratio"),
+    SENSOR(CGROUP_THROTTLED_TIME, "qdyno_cgroup_throttled_time_ratio"),
+    SENSOR(CGROUP_OTHERS, "qdyno_cgroup_others_ratio"),
+    SENSOR(PROC_RSS, "qdyno_proc_rss_bytes"),
+    SENSOR(PROC_CPU, "qdyno_proc_cpu_ratio"),
+    SENSOR(PROC_MAJOR_FAULTS, "qdyno_proc_major_faults_per_second"),
+    SENSOR(PROC_MINOR_FAULTS, "qdyno_proc_minor_faults_per_second"),
+    SENSOR(PROC_VOLUNTARY_SWITCHES, "qdyno_proc_voluntary_switches_per_second"),
+    SENSOR(PROC_INVOLUNTARY_SWITCHES, "qdyno_proc_involuntary_switches_per_second"),
+    SENSOR(PROC_READ, "qdyno_proc_read_bytes_per_second"),
+    SENSOR(PROC_WRITE, "qdyno_proc_write_bytes_per_second"),
+    SENSOR(PROC_CYCLES, "qdyno_proc_cycles_per_second"),
+    SENSOR(PROC_INSTRUCTIONS, "qdyno_proc_instructions_per_second"),
+    SENSOR(PROC_LLC_MISSES, "qdyno_proc_llc_misses_per_second"),
+    SENSOR(OTHERS_BUSY, "qdyno_others_busy_ratio"),
+    SENSOR(ON_BATTERY, "qdyno_on_battery"),
+    [FAMILY_CPU_ENERGY] = { "qdyno_cpu_energy_joules_total", FAMILIES_MACHINE, FAMILY_COUNTER,
+        "domain", "joules", "energy used by each RAPL domain; rate() of it is power" },
+    [FAMILY_SAMPLER_COST] = { "qdyno_sampler_cpu_ratio", FAMILIES_MACHINE, FAMILY_GAUGE,
+        "", "ratio", "what reading the sensors costs, 1 = one processor" },
+    [FAMILY_SAMPLER_MISSED] = { "qdyno_sampler_missed_ticks_total", FAMILIES_MACHINE, FAMILY_COUNTER,
+        "", "", "readings of the sensors that were left out because the machine was too busy" },
+
+    [FAMILY_GPU_UTILIZATION] = { "qdyno_gpu_utilization_ratio", FAMILIES_GPU, FAMILY_GAUGE,
+        "device", "ratio", "share of time in which a kernel ran",
+        .otel = "hw.gpu.utilization", .dcgm = "DCGM_FI_DEV_GPU_UTIL (%)" },
+    [FAMILY_GPU_MEMORY_BUSY] = { "qdyno_gpu_memory_busy_ratio", FAMILIES_GPU, FAMILY_GAUGE,
+        "device", "ratio", "share of time in which its memory was read or written",
+        .dcgm = "DCGM_FI_DEV_MEM_COPY_UTIL (%)" },
+    [FAMILY_GPU_MEMORY_USED] = { "qdyno_gpu_memory_used_bytes", FAMILIES_GPU, FAMILY_GAUGE,
+        "device", "bytes", "memory in use on the GPU",
+        .otel = "hw.gpu.memory.usage", .dcgm = "DCGM_FI_DEV_FB_USED (MiB)" },
+    [FAMILY_GPU_MEMORY_TOTAL] = { "qdyno_gpu_memory_total_bytes", FAMILIES_GPU, FAMILY_GAUGE,
+        "device", "bytes", "memory of the GPU",
+        .otel = "hw.gpu.memory.limit", .dcgm = "DCGM_FI_DEV_FB_TOTAL (MiB)" },
+    [FAMILY_GPU_ENERGY] = { "qdyno_gpu_energy_joules_total", FAMILIES_GPU, FAMILY_COUNTER,
+        "device", "joules", "energy used by the GPU; rate() of it is power",
+        .dcgm = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION (mJ)" },
+    [FAMILY_GPU_POWER] = { "qdyno_gpu_power_watts", FAMILIES_GPU, FAMILY_GAUGE,
+        "device", "watts", "power of the GPU, as its vendor's tool shows it",
+        .dcgm = "DCGM_FI_DEV_POWER_USAGE (W)" },
+    [FAMILY_GPU_POWER_LIMIT] = { "qdyno_gpu_power_limit_watts", FAMILIES_GPU, FAMILY_GAUGE,
+        "device", "watts", "power the GPU may use", .dcgm = "DCGM_FI_DEV_POWER_MGMT_LIMIT (W)" },
+    [FAMILY_GPU_TEMPERATURE] = { "qdyno_gpu_temperature_celsius", FAMILIES_GPU, FAMILY_GAUGE,
+        "device sensor", "celsius", "temperature: gpu, hotspot or memory",
+        .dcgm = "DCGM_FI_DEV_GPU_TEMP, DCGM_FI_DEV_MEMORY_TEMP" },
+    [FAMILY_GPU_CLOCK] = { "qdyno_gpu_clock_hertz", FAMILIES_GPU, FAMILY_GAUGE,
+        "device domain", "hertz", "clock now: core or memory",
+        .dcgm = "DCGM_FI_DEV_SM_CLOCK, DCGM_FI_DEV_MEM_CLOCK (MHz)" },
+    [FAMILY_GPU_FAN] = { "qdyno_gpu_fan_ratio", FAMILIES_GPU, FAMILY_GAUGE,
+        "device", "ratio", "speed of the fan, 1 = full", .dcgm = "DCGM_FI_DEV_FAN_SPEED (%)" },
+    [FAMILY_GPU_THROTTLE] = { "qdyno_gpu_throttle_seconds_total", FAMILIES_GPU, FAMILY_COUNTER,
+        "device reason", "seconds", "time seen with lowered clocks, by reason",
+        .dcgm = "DCGM_FI_DEV_POWER_VIOLATION, DCGM_FI_DEV_THERMAL_VIOLATION (ns)" },
+    [FAMILY_GPU_ECC_ERRORS] = { "qdyno_gpu_ecc_errors_total", FAMILIES_GPU, FAMILY_COUNTER,
+        "device kind", "", "memory errors: corrected or uncorrected",
+        .dcgm = "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL, DCGM_FI_DEV_ECC_DBE_VOL_TOTAL" },
+    [FAMILY_GPU_PCIE] = { "qdyno_gpu_pcie_bytes_per_second", FAMILIES_GPU, FAMILY_GAUGE,
+        "device direction", "bytes/s", "traffic on its bus: rx received by the GPU, tx sent by it",
+        .dcgm = "DCGM_FI_PROF_PCIE_RX_BYTES, DCGM_FI_PROF_PCIE_TX_BYTES" },
+    [FAMILY_GPU_PROCESSES] = { "qdyno_gpu_processes", FAMILIES_GPU, FAMILY_GAUGE,
+        "device", "", "processes that use the GPU" },
+    [FAMILY_GPU_LOST] = { "qdyno_gpu_lost", FAMILIES_GPU, FAMILY_GAUGE,
+        "device", "", "1 when the GPU has fallen off the bus" },
+
+    [FAMILY_PROCESS_CPU] = { "process_cpu_seconds_total", FAMILIES_PROCESS, FAMILY_COUNTER,
+        "", "seconds", "processor time used", .otel = "process.cpu.time" },
+    [FAMILY_PROCESS_START] = { "process_start_time_seconds", FAMILIES_PROCESS, FAMILY_GAUGE,
+        "", "seconds", "when it started, Unix time" },
+    [FAMILY_PROCESS_RESIDENT] = { "process_resident_memory_bytes", FAMILIES_PROCESS, FAMILY_GAUGE,
+        "", "bytes", "resident memory", .otel = "process.memory.usage" },
+    [FAMILY_PROCESS_VIRTUAL] = { "process_virtual_memory_bytes", FAMILIES_PROCESS, FAMILY_GAUGE,
+        "", "bytes", "virtual memory", .otel = "process.memory.virtual" },
+    [FAMILY_PROCESS_MAJOR_FAULTS] = { "process_major_page_faults_total", FAMILIES_PROCESS, FAMILY_COUNTER,
+        "", "", "page faults that read from disk", .otel = "process.paging.faults" },
+    [FAMILY_PROCESS_THREADS] = { "process_threads", FAMILIES_PROCESS, FAMILY_GAUGE,
+        "", "", "threads", .otel = "process.thread.count" },
+    [FAMILY_PROCESS_OPEN_FDS] = { "process_open_fds", FAMILIES_PROCESS, FAMILY_GAUGE,
+        "", "", "open file descriptors", .otel = "process.unix.file_descriptor.count" },
+    [FAMILY_PROCESS_MAX_FDS] = { "process_max_fds", FAMILIES_PROCESS, FAMILY_GAUGE,
+        "", "", "file descriptors it may have open" },
+
+    [FAMILY_DATABASE_UP] = { "qdyno_database_up", FAMILIES_REQUESTS, FAMILY_GAUGE,
+        "", "", "1 when the database answered this scrape; 0: what it said before is repeated" },
+    [FAMILY_RUNS] = { "qdyno_database_runs", FAMILIES_REQUESTS, FAMILY_GAUGE,
+        "kind state", "", "runs in the database: ab, bench ...; done, failed, stopped or running" },
+    [FAMILY_CELLS] = { "qdyno_database_cells", FAMILIES_REQUESTS, FAMILY_GAUGE,
+        "result", "", "timed cells: kept, discarded (the machine was disturbed) or failed" },
+    [FAMILY_PROMPT_TOKENS] = { "qdyno_prompt_tokens_total", FAMILIES_REQUESTS, FAMILY_COUNTER,
+        REQUEST_LABELS, "", "prompt tokens processed", .otel = "gen_ai.client.token.usage (input)",
+        .vllm = "vllm:prompt_tokens_total", .llama_server = "llamacpp:prompt_tokens_total" },
+    [FAMILY_PROMPT_SECONDS] = { "qdyno_prompt_seconds_total", FAMILIES_REQUESTS, FAMILY_COUNTER,
+        REQUEST_LABELS, "seconds", "time spent on them", .llama_server = "llamacpp:prompt_seconds_total" },
+    [FAMILY_GENERATED_TOKENS] = { "qdyno_generated_tokens_total", FAMILIES_REQUESTS, FAMILY_COUNTER,
+        REQUEST_LABELS, "", "tokens generated", .otel = "gen_ai.client.token.usage (output)",
+        .vllm = "vllm:generation_tokens_total", .llama_server = "llamacpp:tokens_predicted_total" },
+    [FAMILY_GENERATE_SECONDS] = { "qdyno_generate_seconds_total", FAMILIES_REQUESTS, FAMILY_COUNTER,
+        REQUEST_LABELS, "seconds", "time spent on them",
+        .llama_server = "llamacpp:tokens_predicted_seconds_total" },
+    [FAMILY_TIME_TO_FIRST_TOKEN] = { "qdyno_time_to_first_token_seconds", FAMILIES_REQUESTS,
+        FAMILY_HISTOGRAM, REQUEST_LABELS, "seconds", "from the request to its first token",
+        .otel = "gen_ai.server.time_to_first_token", .vllm = "vllm:time_to_first_token_seconds",
+        .edges = &EDGES_FIRST_TOKEN },
+    [FAMILY_INTER_TOKEN_LATENCY] = { "qdyno_inter_token_latency_seconds", FAMILIES_REQUESTS,
+        FAMILY_HISTOGRAM, REQUEST_LABELS, "seconds", "from one token of a request to the next",
+        .otel = "gen_ai.server.inter_token_latency", .vllm = "vllm:inter_token_latency_seconds",
+        .edges = &EDGES_TOKEN },
+    [FAMILY_TIME_PER_OUTPUT_TOKEN] = { "qdyno_request_time_per_output_token_seconds", FAMILIES_REQUESTS,
+        FAMILY_HISTOGRAM, REQUEST_LABELS, "seconds", "mean time between the tokens of one request",
+        .otel = "gen_ai.server.time_per_output_token",
+        .vllm = "vllm:request_time_per_output_token_seconds", .edges = &EDGES_TOKEN },
+    [FAMILY_REQUEST_DURATION] = { "qdyno_request_duration_seconds", FAMILIES_REQUESTS,
+        FAMILY_HISTOGRAM, REQUEST_LABELS, "seconds", "from the request to its last token",
+        .otel = "gen_ai.server.request.duration", .vllm = "vllm:e2e_request_latency_seconds",
+        .edges = &EDGES_REQUEST },
+    [FAMILY_PREFILL_SECONDS] = { "qdyno_prefill_seconds", FAMILIES_REQUESTS, FAMILY_HISTOGRAM,
+        REQUEST_LABELS, "seconds", "time a request spent in prefill",
+        .vllm = "vllm:request_prefill_time_seconds", .edges = &EDGES_REQUEST },
+    [FAMILY_DECODE_SECONDS] = { "qdyno_decode_seconds", FAMILIES_REQUESTS, FAMILY_HISTOGRAM,
+        REQUEST_LABELS, "seconds", "time a request spent decoding",
+        .vllm = "vllm:request_decode_time_seconds", .edges = &EDGES_REQUEST },
+    [FAMILY_CANARY_READ] = { "qdyno_canary_read_bytes_per_second", FAMILIES_REQUESTS, FAMILY_GAUGE,
+        "", "bytes/s", "memory read rate of the fixed work beside every run, the latest" },
+    [FAMILY_CANARY_OPS] = { "qdyno_canary_operations_per_second", FAMILIES_REQUESTS, FAMILY_GAUGE,
+        "", "1/s", "arithmetic rate of the fixed work beside every run, the latest" },
+    [FAMILY_CANARY_TIME] = { "qdyno_canary_timestamp_seconds", FAMILIES_REQUESTS, FAMILY_GAUGE,
+        "", "seconds", "when that was, Unix time" },
+
+    [FAMILY_AB_EFFECT] = { "qdyno_ab_effect_ratio", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        AB_LABELS, "ratio", "B (of several: the best) divided by A; for times, less than 1 is faster" },
+    [FAMILY_AB_EFFECT_LOWER] = { "qdyno_ab_effect_lower_ratio", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        AB_LABELS, "ratio", "lower bound of its confidence interval" },
+    [FAMILY_AB_EFFECT_UPPER] = { "qdyno_ab_effect_upper_ratio", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        AB_LABELS, "ratio", "upper bound of its confidence interval" },
+    [FAMILY_AB_CONFIDENCE] = { "qdyno_ab_confidence_ratio", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        AB_LABELS, "ratio", "confidence of that interval: 0.95" },
+    [FAMILY_AB_BLOCKS] = { "qdyno_ab_blocks", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        AB_LABELS, "", "blocks of four cells that count" },
+    [FAMILY_AB_DISCARDED] = { "qdyno_ab_discarded_blocks", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        AB_LABELS, "", "blocks discarded because the machine was disturbed" },
+    [FAMILY_AB_NOISE_FLOOR] = { "qdyno_ab_noise_floor_ratio", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        AB_LABELS, "ratio", "half width of the interval of A against itself" },
+    [FAMILY_AB_VERDICT] = { "qdyno_ab_verdict", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        AB_LABELS " verdict", "",
+        "1 for the verdict on B seen from A, 0 for the others: better, worse, equivalent, negligible, "
+        "inconclusive, invalid" },
+    [FAMILY_AB_KL_DIVERGENCE] = { "qdyno_ab_kl_divergence_nats", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        AB_LABELS " stat", "", "KL divergence of B's predictions from A's, where it was measured: mean, p99" },
+    [FAMILY_AB_JOULES_PER_TOKEN] = { "qdyno_ab_joules_per_token", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        AB_LABELS " arm", "joules", "energy of the processors per token, idle included" },
+    [FAMILY_AB_PREFILL_RATE] = { "qdyno_ab_prefill_tokens_per_second", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        AB_LABELS " arm", "tokens/s", "prompt tokens processed a second" },
+    [FAMILY_AB_DECODE_RATE] = { "qdyno_ab_decode_tokens_per_second", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        AB_LABELS " arm", "tokens/s", "tokens generated a second" },
+    [FAMILY_AB_TIME_TO_FIRST_TOKEN] = { "qdyno_ab_time_to_first_token_seconds", FAMILIES_OUTCOME,
+        FAMILY_GAUGE, AB_LABELS " arm", "seconds", "time to the first token" },
+    [FAMILY_AB_PEAK_MEMORY] = { "qdyno_ab_peak_memory_bytes", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        AB_LABELS " arm", "bytes", "highest resident memory of the arm" },
+    [FAMILY_EXPERIMENT_LAST_RUN] = { "qdyno_experiment_last_run_timestamp_seconds", FAMILIES_OUTCOME,
+        FAMILY_GAUGE, "", "seconds", "when it last ended, Unix time" },
+    [FAMILY_EXPERIMENT_LAST_SUCCESS] = { "qdyno_experiment_last_success_timestamp_seconds",
+        FAMILIES_OUTCOME, FAMILY_GAUGE, "", "seconds",
+        "when it last ended with a verdict other than invalid, Unix time" },
+    [FAMILY_EXPERIMENT_DURATION] = { "qdyno_experiment_duration_seconds", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        "", "seconds", "how long it took" },
+    [FAMILY_EXPERIMENT_INFO] = { "qdyno_experiment_info", FAMILIES_OUTCOME, FAMILY_GAUGE,
+        "run", "", "1; the label is the run's number in qdyno history" },
+
+    [FAMILY_WATCH_PERFORMANCE] = { "qdyno_watch_performance_ratio", FAMILIES_WATCH, FAMILY_GAUGE,
+        "subject", "ratio", "a watched workload's last round against its baseline; less than 1 is worse" },
+    [FAMILY_WATCH_CANARY] = { "qdyno_watch_canary_ratio", FAMILIES_WATCH, FAMILY_GAUGE,
+        "", "ratio", "the canary's last speed against its usual one here; less than 1 is slower" },
+    [FAMILY_WATCH_ERRORS] = { "qdyno_watch_errors_ratio", FAMILIES_WATCH, FAMILY_GAUGE,
+        "", "ratio", "share of the last 20 measurements that failed" },
+    [FAMILY_WATCH_KL_DIVERGENCE] = { "qdyno_watch_kl_divergence_nats", FAMILIES_WATCH, FAMILY_GAUGE,
+        "subject", "", "KL divergence of a watched config's predictions from its reference's, mean, last round" },
+    [FAMILY_WATCH_LAST_ROUND] = { "qdyno_watch_last_round_timestamp_seconds", FAMILIES_WATCH, FAMILY_GAUGE,
+        "", "seconds", "when the last round ended, Unix time" },
+    [FAMILY_WATCH_LAST_SUCCESS] = { "qdyno_watch_last_success_timestamp_seconds", FAMILIES_WATCH, FAMILY_GAUGE,
+        "", "seconds", "when a measurement last succeeded, or the watch began, Unix time" },
+    [FAMILY_WATCH_DISK_AVAILABLE] = { "qdyno_watch_disk_available_bytes", FAMILIES_WATCH, FAMILY_GAUGE,
+        "", "bytes", "free space where the database lies" },
+    [FAMILY_WATCH_ALERT] = { "qdyno_watch_alert_firing", FAMILIES_WATCH, FAMILY_GAUGE,
+        "alert severity subject", "", "1 for each alert that fires" },
+    [FAMILY_WATCH_NOTICES] = { "qdyno_watch_notices_waiting", FAMILIES_WATCH, FAMILY_GAUGE,
+        "", "", "notices of alerts that nobody has taken yet" },
+};
+/* clang-format on */
+
+enum family_id family_of_sensor(enum metric_id sensor)
+{
+    return (enum family_id)(FAMILY_SENSOR_FIRST + (int)sensor);
+}
+
+static const struct metric *sensor_of(enum family_id f)
+{
+    const int i = (int)f - (int)FAMILY_SENSOR_FIRST;
+    return i >= 0 && i < METRIC_SENSOR_COUNT ? &METRICS[i] : NULL;
+}
+
+const char *family_unit(enum family_id f)
+{
+    const struct metric *m = sensor_of(f);
+    return m ? m->unit : FAMILIES[f].unit;
+}
+
+const char *family_help(enum family_id f)
+{
+    const struct metric *m = sensor_of(f);
+    return m ? m->help : FAMILIES[f].help;
+}
+
+void family_value(const struct family_sink *to, enum family_id f, const struct label *labels, int n,
+                  double value)
+{
+    if (!isnan(value)) to->value(to->ctx, f, labels, n, value);
+}
+
+/* ---------------------------------------------------------------- as text */
+
+static void open_family(struct exposition *e, enum family_id f)
+{
+    if (!strcmp(e->family, FAMILIES[f].name)) return;
+    exposition_family(e, FAMILIES[f].name, FAMILY_TYPE_NAMES[FAMILIES[f].type], family_help(f));
+}
+
+static void write_value(void *ctx, enum family_id f, const struct label *labels, int n, double value)
+{
+    open_family(ctx, f);
+    exposition_sample(ctx, labels, n, value);
+}
+
+static void write_histogram(void *ctx, enum family_id f, const struct label *labels, int n,
+                            const struct histogram_counts *h)
+{
+    open_family(ctx, f);
+    exposition_histogram(ctx, labels, n, FAMILIES[f].edges, h);
+}
+
+struct family_sink exposition_sink(struct exposition *e)
+{
+    return (struct family_sink){ e, write_value, write_histogram };
+}

@@ -1,0 +1,287 @@
+/* telemetry/gpu/gpu_amdgpu.c - AMD GPUs through the amdgpu driver's own files (kernel documentation,
+ * "amdgpu: GPU power/thermal controls and monitoring"), and ROCm's library for what the files lack.
+ *
+ * Throttling and energy stand in the binary file gpu_metrics, whose layout changes with the chip: read where
+ * its version is one we know (discrete cards), asked from librocm_smi64 (energy) or unknown otherwise. */
+#include "telemetry/gpu/gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "telemetry/gpu/gpu_library.h"
+#include "telemetry/gpu/gpu_vendor.h"
+#include "telemetry/sysfs/sysfs.h"
+
+/* ---------------------------------------------------------------- ROCm SMI */
+
+/* Functions and numbers as in the ROCm System Management Interface's manual; QDYNO_ROCM_SMI: another file. */
+enum shape { TEXT, BUS_ID, ENERGY_COUNT };
+enum rocm_question { NAME, BUS, ENERGY, QUERIES };
+static const struct gpu_query ROCM_QUERIES[QUERIES] = {
+    [NAME] = { .key = "rsmi_dev_name_get", .shape = TEXT },
+    [BUS] = { "rsmi_dev_pci_id_get", BUS_ID, .part = { "bdfid" } },
+    [ENERGY] = { "rsmi_dev_energy_count_get", ENERGY_COUNT, .part = { "count", "nanojoules_each", "ns" } },
+};
+
+static int rocm_start(struct gpu_library *l)
+{
+    int (*init)(uint64_t) = gpu_library_symbol(l, "rsmi_init");
+    int (*count)(uint32_t *) = gpu_library_symbol(l, "rsmi_num_monitor_devices");
+    const int bad = init && count ? init(0) : LIBRARY_NO_ANSWER;
+    if (bad) return bad;
+    uint32_t n = 0;
+    if (count(&n)) n = 0;
+    l->devices = (int)MIN(n, (uint32_t)MACHINE_GPUS);
+    return 0;
+}
+
+static void rocm_stop(struct gpu_library *l)
+{
+    int (*stop)(void) = gpu_library_symbol(l, "rsmi_shut_down");
+    if (stop) stop();
+}
+
+static int rocm_call(struct gpu_library *l, int device, const struct gpu_query *q, void *fn,
+                     struct gpu_answer *out)
+{
+    const uint32_t d = (uint32_t)device;
+    float microjoules = 0;
+    int code = LIBRARY_NO_ANSWER;
+    (void)l;
+    switch ((enum shape)q->shape) {
+    case TEXT: return ((int (*)(uint32_t, char *, size_t))fn)(d, out->text, sizeof out->text);
+    case BUS_ID: return ((int (*)(uint32_t, uint64_t *))fn)(d, &out->value[0]);
+    case ENERGY_COUNT:
+        code = ((int (*)(uint32_t, uint64_t *, float *, uint64_t *))fn)(d, &out->value[0], &microjoules,
+                                                                        &out->value[2]);
+        out->value[1] = (uint64_t)(microjoules * 1e3f);
+        return code;
+    }
+    return code;
+}
+
+static const struct gpu_library_kind ROCM = {
+    "rocm_smi", "librocm_smi64.so", "QDYNO_ROCM_SMI", ROCM_QUERIES, QUERIES,
+    rocm_start, rocm_stop,          rocm_call,        NULL,
+};
+
+/* ---------------------------------------------------------------- the driver's files */
+
+struct amdgpu {
+    struct drm_cards cards;
+    struct gpu_library *rocm; /* NULL: not installed */
+    int rocm_device[MACHINE_GPUS];
+    uint64_t kfd_id[MACHINE_GPUS]; /* the compute driver's number of the card, 0 none */
+};
+
+/* hwmon files ("@"): microwatts, millidegrees, hertz, fan 0 to 255; power1_average on older chips,
+ * power1_input on newer */
+#define FIELD(name) offsetof(struct gpu_reading, name)
+static const struct drm_file FILES[] = {
+    { DUE_BUSY, FIELD(busy_ratio), "device/gpu_busy_percent", 1e-2, false },
+    { DUE_BUSY, FIELD(memory_busy_ratio), "device/mem_busy_percent", 1e-2, false },
+    { DUE_MEMORY, FIELD(mem_used_bytes), "device/mem_info_vram_used", 1, false },
+    { DUE_MEMORY, FIELD(mem_total_bytes), "device/mem_info_vram_total", 1, false },
+    { DUE_MEMORY, FIELD(host_mem_used_bytes), "device/mem_info_gtt_used", 1, false },
+    { DUE_CLOCK, FIELD(core_hertz), "@freq1_input", 1, false },
+    { DUE_CLOCK, FIELD(memory_hertz), "@freq2_input", 1, false },
+    { DUE_POWER, FIELD(power_watts), "@power1_average", 1e-6, false },
+    { DUE_POWER, FIELD(power_watts), "@power1_input", 1e-6, false },
+    { DUE_POWER, FIELD(power_instant_watts), "@power1_input", 1e-6, false },
+    { DUE_POWER, FIELD(power_limit_watts), "@power1_cap", 1e-6, false },
+    { DUE_SLOW, FIELD(temperature_celsius), "@temp1_input", 1e-3, true },
+    { DUE_SLOW, FIELD(hotspot_temperature_celsius), "@temp2_input", 1e-3, true },
+    { DUE_SLOW, FIELD(memory_temperature_celsius), "@temp3_input", 1e-3, true },
+    { DUE_SLOW, FIELD(fan_ratio), "@pwm1", 1.0 / 255, false },
+};
+
+/* The file gpu_metrics of discrete cards (struct gpu_metrics_v1_3, kgd_pp_interface.h): versions 1.1 to 1.3
+ * differ behind the fields named here, 1.3 alone has the reasons in a form that does not depend on the
+ * chip; 1.4 has the energy at the same place. */
+struct gpu_metrics {
+    uint16_t size;
+    uint8_t format, content;
+    uint16_t before_energy[10];
+    uint64_t energy; /* 2^-16 J */
+    uint64_t clock;
+    uint16_t clocks[14];
+    uint32_t chip_throttle;
+    uint16_t fan, width, speed, padding;
+    uint32_t activity[2];
+    uint16_t hbm[4];
+    uint64_t firmware_clock;
+    uint16_t volts[3];
+    uint64_t throttle;
+};
+_Static_assert(offsetof(struct gpu_metrics, energy) == 24 && offsetof(struct gpu_metrics, throttle) == 112 &&
+                   sizeof(struct gpu_metrics) == 120,
+               "gpu_metrics_v1_3 is the driver's layout");
+
+/* SMU_THROTTLER_*_BIT: 16 bits each of power, current, temperature, others. */
+static uint64_t reasons_of(uint64_t bits)
+{
+    static const struct {
+        int first, last;
+        uint64_t ours;
+    } BITS[] = {
+        { 0, 15, GPU_THROTTLE_POWER_CAP },    { 16, 31, GPU_THROTTLE_CURRENT },
+        { 32, 43, GPU_THROTTLE_THERMAL },     { 44, 45, GPU_THROTTLE_HW_THERMAL }, /* VRHOT */
+        { 46, 47, GPU_THROTTLE_HW_THERMAL },  { 48, 56, GPU_THROTTLE_OTHER },      /* PROCHOT */
+        { 57, 57, GPU_THROTTLE_RELIABILITY }, { 58, 63, GPU_THROTTLE_OTHER },
+    };
+    uint64_t ours = 0;
+    for (size_t i = 0; i < COUNT_OF(BITS); i++)
+        for (int bit = BITS[i].first; bit <= BITS[i].last; bit++)
+            if (bits >> bit & 1) ours |= BITS[i].ours;
+    return ours;
+}
+
+static void metrics_read(struct amdgpu *a, int card, const char *root, const struct gpu_due *due,
+                         struct gpu_reading *r)
+{
+    struct gpu_metrics m = { 0 };
+    const int n = sys_read_bytes(root, &m, sizeof m, "/sys/class/drm/%s/device/gpu_metrics",
+                                 a->cards.card[card]);
+    const bool known = n >= (int)sizeof m && m.format == 1 && m.content >= 1;
+    if (due->throttle) {
+        r->throttle_known = known && m.content == 3 && m.throttle != UINT64_MAX;
+        r->throttle_reasons = r->throttle_known ? reasons_of(m.throttle) : 0;
+    }
+    if (!due->power) return;
+    struct gpu_answer e;
+    r->energy_joules = NAN;
+    if (known && m.content <= 4 && m.energy && m.energy != UINT64_MAX)
+        r->energy_joules = (double)m.energy / 65536;
+    else if (a->rocm && a->rocm_device[card] >= 0 &&
+             !gpu_library_query(a->rocm, a->rocm_device[card], ENERGY, &e))
+        r->energy_joules = (double)e.value[0] * (double)e.value[1] * 1e-9;
+}
+
+/* "0: 500Mhz *\n1: 2600Mhz": the last is the highest. */
+static double highest_clock(const char *root, const char *card)
+{
+    char text[2048];
+    double mhz = NAN;
+    sys_read(root, text, sizeof text, "/sys/class/drm/%s/device/pp_dpm_sclk", card);
+    for (const char *p = text; (p = strchr(p, ':')); p++) {
+        double v;
+        if (sscanf(p, ": %lfMhz", &v) == 1 && !(v < mhz)) mhz = v;
+    }
+    return mhz * 1e6;
+}
+
+/* Processes that compute are listed by the compute driver, with the memory they hold on each card. */
+static void processes(struct amdgpu *a, int card, const char *root, struct gpu_reading *r)
+{
+    struct sys_list pids;
+    r->processes = -1;
+    r->process_count = 0;
+    if (!a->kfd_id[card] || !sys_exists(root, "/sys/class/kfd/kfd/proc")) return;
+    r->processes = 0;
+    sys_list(&pids, root, "", "/sys/class/kfd/kfd/proc");
+    for (int i = 0; i < pids.count; i++) {
+        int64_t pid;
+        const double bytes = sys_number(root, "/sys/class/kfd/kfd/proc/%s/vram_%llu", pids.name[i],
+                                        (unsigned long long)a->kfd_id[card]);
+        if (bytes > 0 && str_to_i64(pids.name[i], &pid) && pid > 0) gpu_process_add(r, (int)pid, bytes);
+    }
+}
+
+static void amdgpu_sample(void *state, const char *root, const struct gpu_due *due, int64_t now_ns,
+                          struct gpu_reading *reading)
+{
+    struct amdgpu *a = state;
+    (void)now_ns;
+    for (int i = 0; i < a->cards.count; i++) {
+        struct gpu_reading *r = &reading[i];
+        const char *card = a->cards.card[i];
+        drm_files_read(FILES, COUNT_OF(FILES), root, &a->cards, i, due, r);
+        if (due->throttle || due->power) metrics_read(a, i, root, due, r);
+        if (!due->slow) continue;
+        char errors[128];
+        if (sys_read(root, errors, sizeof errors, "/sys/class/drm/%s/device/ras/umc_err_count", card) > 0) {
+            r->ecc_uncorrected = sys_field(errors, "ue:");
+            r->ecc_corrected = sys_field(errors, "ce:");
+        }
+        if (!*r->uuid) sys_read(root, r->uuid, sizeof r->uuid, "/sys/class/drm/%s/device/unique_id", card);
+        r->core_max_hertz = highest_clock(root, card);
+        drm_pcie_link(root, card, &r->pcie_generation, &r->pcie_width);
+        processes(a, i, root, r);
+    }
+}
+
+/* ---------------------------------------------------------------- who is there */
+
+/* The compute driver names a card by bus and function number in one: location_id. */
+static void kfd_find(struct amdgpu *a, const char *root, const struct gpu_identity *gpu)
+{
+    struct sys_list nodes;
+    sys_list(&nodes, root, "", "/sys/class/kfd/kfd/topology/nodes");
+    for (int k = 0; k < nodes.count; k++) {
+        char text[4096];
+        const int64_t id = sys_integer(root, "/sys/class/kfd/kfd/topology/nodes/%s/gpu_id", nodes.name[k]);
+        if (id <= 0) continue; /* a processor */
+        sys_read(root, text, sizeof text, "/sys/class/kfd/kfd/topology/nodes/%s/properties", nodes.name[k]);
+        const double location = sys_field(text, "location_id"), domain = sys_field(text, "domain");
+        if (!(location >= 0)) continue;
+        char bus[24];
+        const unsigned l = (unsigned)location;
+        snprintf(bus, sizeof bus, "%04x:%02x:%02x.%x", domain > 0 ? (unsigned)domain : 0, l >> 8 & 0xff,
+                 l >> 3 & 0x1f, l & 7);
+        for (int i = 0; i < a->cards.count; i++)
+            if (!strcmp(gpu[i].bus, bus)) a->kfd_id[i] = (uint64_t)id;
+    }
+}
+
+static void rocm_find(struct amdgpu *a, const char *root, struct gpu_identity *gpu)
+{
+    for (int i = 0; i < a->cards.count; i++) a->rocm_device[i] = -1;
+    if (gpu_library_open(&a->rocm, &ROCM, root, NULL)) return;
+    for (int d = 0; d < a->rocm->devices; d++) {
+        struct gpu_answer id, name;
+        char bus[24];
+        if (gpu_library_query(a->rocm, d, BUS, &id)) continue;
+        const uint64_t v = id.value[0];
+        snprintf(bus, sizeof bus, "%04x:%02x:%02x.%x", (unsigned)(v >> 32) & 0xffff,
+                 (unsigned)(v >> 8) & 0xff, (unsigned)(v >> 3) & 0x1f, (unsigned)v & 7);
+        for (int i = 0; i < a->cards.count; i++) {
+            if (strcmp(gpu[i].bus, bus)) continue;
+            a->rocm_device[i] = d;
+            /* where neither the card nor the PCI id list has a name */
+            if (str_starts(gpu[i].name, "amd GPU") && !gpu_library_query(a->rocm, d, NAME, &name))
+                memcpy(gpu[i].name, name.text, sizeof gpu[i].name);
+        }
+    }
+}
+
+static void amdgpu_close(void *state)
+{
+    struct amdgpu *a = state;
+    gpu_library_close(a->rocm);
+    free(a);
+}
+
+static enum err_code amdgpu_open(void **state, const char *root, struct gpu_list *list, struct err *why)
+{
+    struct amdgpu *a = calloc(1, sizeof *a);
+    if (!a) return err_set(why, ERR_NOMEM, "out of memory opening the AMD GPU sensors");
+    const int first = list->count;
+    drm_cards_find(&a->cards, root, "0x1002");
+    drm_cards_identify(list, root, &a->cards, "amd", "amdgpu");
+    a->cards.count = list->count - first; /* as many as the list has room for */
+    if (!a->cards.count) {
+        free(a);
+        return err_set(why, ERR_ABSENT, "no AMD GPU in '%s/sys/class/drm'", root);
+    }
+    struct gpu_identity *gpu = &list->gpu[first];
+    for (int i = 0; i < a->cards.count; i++)
+        gpu[i].memory_bytes = sys_integer(root, "/sys/class/drm/%s/device/mem_info_vram_total",
+                                          a->cards.card[i]);
+    kfd_find(a, root, gpu);
+    rocm_find(a, root, gpu);
+    *state = a;
+    return ERR_OK;
+}
+
+const struct gpu_vendor GPU_VENDOR_AMDGPU = { "amdgpu", amdgpu_open, amdgpu_sample, amdgpu_close, &ROCM };

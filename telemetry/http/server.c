@@ -1,0 +1,196 @@
+/* telemetry/http/server.c - see server.h.
+ *
+ * We open the socket ourselves: libmicrohttpd would report a taken port and a foreign address alike, as
+ * nothing. One thread serves all connections in turns; a page takes milliseconds, and a client that is slow
+ * or silent is hung up on. */
+#include "telemetry/http/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "telemetry/export/export.h"
+
+enum { CONNECTIONS = 64, IDLE_S = 10, BACKLOG = 32 };
+
+struct page_server {
+    struct MHD_Daemon *daemon;
+    struct page_spec spec;
+};
+
+/* ---------------------------------------------------------------- the socket */
+
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+static bool address_parse(union address *a, socklen_t *size, const char *text, int port)
+{
+    memset(a, 0, sizeof *a);
+    if (inet_pton(AF_INET, text, &a->v4.sin_addr) == 1) {
+        a->v4.sin_family = AF_INET;
+        a->v4.sin_port = htons((uint16_t)port);
+        *size = sizeof a->v4;
+        return true;
+    }
+    if (inet_pton(AF_INET6, text, &a->v6.sin6_addr) != 1) return false;
+    a->v6.sin6_family = AF_INET6;
+    a->v6.sin6_port = htons((uint16_t)port);
+    *size = sizeof a->v6;
+    return true;
+}
+
+static enum err_code cannot_listen(const char *listen, int port, int cause, struct err *why)
+{
+    static const struct {
+        int cause;
+        enum err_code code;
+        const char *advice;
+    } CAUSES[] = {
+        { EADDRINUSE, ERR_ABSENT, "another program has this port: name another one, or 0 for any" },
+        { EADDRNOTAVAIL, ERR_USAGE, "this machine has no such address" },
+        { EACCES, ERR_USAGE, "ports below 1024 are root's: name a higher one" },
+        { EAFNOSUPPORT, ERR_USAGE, "this machine does not speak that kind of address" },
+    };
+    for (size_t i = 0; i < COUNT_OF(CAUSES); i++)
+        if (CAUSES[i].cause == cause)
+            return err_set(why, CAUSES[i].code, "cannot listen on %s port %d: %s", listen, port,
+                           CAUSES[i].advice);
+    return err_set(why, ERR_IO, "cannot listen on %s port %d: %s", listen, port, strerror(cause));
+}
+
+static enum err_code socket_open(int *fd, const char *listen_on, int port, int *chosen, struct err *why)
+{
+    union address a;
+    socklen_t size;
+    const int yes = 1;
+    if (port < 0 || port > 65535) return err_set(why, ERR_USAGE, "port %d: want 0 to 65535", port);
+    if (!address_parse(&a, &size, listen_on, port))
+        return err_set(why, ERR_USAGE, "'%s' is no address: want numbers such as 0.0.0.0 or ::", listen_on);
+    *fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (*fd < 0) return cannot_listen(listen_on, port, errno, why);
+    /* a restart must not wait for the last client's connection to be forgotten */
+    setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (bind(*fd, &a.any, size) || listen(*fd, BACKLOG) || getsockname(*fd, &a.any, &size)) {
+        const int cause = errno;
+        close(*fd);
+        return cannot_listen(listen_on, port, cause, why);
+    }
+    *chosen = ntohs(a.any.sa_family == AF_INET ? a.v4.sin_port : a.v6.sin6_port);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- answers */
+
+static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, const char *type, const char *text,
+                              size_t n)
+{
+    struct MHD_Response *r = MHD_create_response_from_buffer(n, (void *)text, MHD_RESPMEM_MUST_COPY);
+    if (!r) return MHD_NO;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED) MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    const enum MHD_Result sent = MHD_queue_response(c, status, r);
+    MHD_destroy_response(r);
+    return sent;
+}
+
+static const char PLAIN[] = "text/plain; charset=utf-8";
+
+static enum MHD_Result answer_text(struct MHD_Connection *c, unsigned status, const char *type,
+                                   const char *text)
+{
+    return answer(c, status, type, text, strlen(text));
+}
+
+static enum MHD_Result answer_metrics(struct page_server *s, struct MHD_Connection *c)
+{
+    struct str body = { 0 };
+    struct err why = { 0 };
+    enum MHD_Result sent;
+    enum err_code rc = s->spec.metrics(s->spec.ctx, &body, &why);
+    if (!rc && body.failed) rc = err_set(&why, ERR_NOMEM, "out of memory writing the page");
+    if (rc) {
+        char text[sizeof why.message + 2];
+        snprintf(text, sizeof text, "%s\n", why.message);
+        sent = answer_text(c, MHD_HTTP_INTERNAL_SERVER_ERROR, PLAIN, text);
+    } else {
+        sent = answer(c, MHD_HTTP_OK, EXPOSITION_TYPE, str_text(&body), body.len);
+    }
+    str_free(&body);
+    return sent;
+}
+
+static const char INDEX[] =
+    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>qdyno</title></head>"
+    "<body><h1>qdyno " QDYNO_VERSION "</h1><p><a href=\"/metrics\">Metrics</a> for Prometheus; "
+    "their names are explained in docs/monitoring.md.</p></body></html>\n";
+
+static enum MHD_Result serve(void *ctx, struct MHD_Connection *c, const char *url, const char *method,
+                             const char *version, const char *upload, size_t *upload_size, void **seen)
+{
+    static int first; /* its address only: told apart from NULL, "not called yet" */
+    struct page_server *s = ctx;
+    (void)version;
+    (void)upload;
+    if (!*seen) { /* headers are in; a body, if any, comes next and is dropped */
+        *seen = &first;
+        return MHD_YES;
+    }
+    if (*upload_size) {
+        *upload_size = 0;
+        return MHD_YES;
+    }
+    const bool known = !strcmp(url, "/metrics") || !strcmp(url, "/") || !strcmp(url, "/-/healthy");
+    if (!known) return answer_text(c, MHD_HTTP_NOT_FOUND, PLAIN, "Not here: see /metrics\n");
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+        return answer_text(c, MHD_HTTP_METHOD_NOT_ALLOWED, PLAIN, "Only GET and HEAD\n");
+    if (!strcmp(url, "/metrics")) return answer_metrics(s, c);
+    if (!strcmp(url, "/")) return answer_text(c, MHD_HTTP_OK, "text/html; charset=utf-8", INDEX);
+    return answer_text(c, MHD_HTTP_OK, PLAIN, "Healthy\n");
+}
+
+static void log_nothing(void *ctx, const char *format, va_list ap)
+{
+    (void)ctx;
+    (void)format;
+    (void)ap; /* what a client did wrong is told to the client; libraries do not print */
+}
+
+enum err_code page_server_start(struct page_server **out, const struct page_spec *spec, int *port,
+                                struct err *why)
+{
+    int fd = -1, chosen = 0;
+    *out = NULL;
+    enum err_code rc = socket_open(&fd, spec->listen ? spec->listen : "127.0.0.1", spec->port, &chosen, why);
+    if (rc) return rc;
+    struct page_server *s = calloc(1, sizeof *s);
+    if (s) {
+        s->spec = *spec;
+        s->daemon = MHD_start_daemon(
+            MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+            serve, s, MHD_OPTION_EXTERNAL_LOGGER, log_nothing, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+            MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+            (unsigned)IDLE_S, MHD_OPTION_END);
+    }
+    if (!s || !s->daemon) {
+        free(s); /* the daemon owns the socket, also when it could not start */
+        return err_set(why, ERR_NOMEM, "cannot start the server for port %d: no thread or no memory", chosen);
+    }
+    if (port) *port = chosen;
+    *out = s;
+    return ERR_OK;
+}
+
+void page_server_stop(struct page_server *s)
+{
+    if (!s) return;
+    MHD_stop_daemon(s->daemon);
+    free(s);
+}

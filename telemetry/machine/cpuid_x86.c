@@ -1,0 +1,78 @@
+/* telemetry/machine/cpuid_x86.c - what the CPUID instruction says, raw: beside the flags of /proc/cpuinfo,
+ * which an older kernel does not know all of. Leaf 3 (a serial number, once) is left out. */
+#include <cpuid.h>
+
+#include "telemetry/machine/machine.h"
+
+static void put_register(json_t *o, const char *name, uint32_t v)
+{
+    char text[16];
+    snprintf(text, sizeof text, "0x%08x", v);
+    json_put_str(o, name, text);
+}
+
+static void put_leaf(json_t *list, uint32_t leaf, uint32_t subleaf)
+{
+    uint32_t a, b, c, d;
+    json_t *o = json_object();
+    __cpuid_count(leaf, subleaf, a, b, c, d);
+    put_register(o, "leaf", leaf);
+    json_put_int(o, "subleaf", subleaf);
+    put_register(o, "eax", a);
+    put_register(o, "ebx", b);
+    put_register(o, "ecx", c);
+    put_register(o, "edx", d);
+    json_array_append_new(list, o);
+}
+
+json_t *machine_cpuid_to_json(void)
+{
+    /* ranges of leaves, and how many subleaves of each say something for us */
+    static const struct {
+        uint32_t base, leaf, subleaves;
+    } LEAVES[] = {
+        { 0, 0x0, 1 },
+        { 0, 0x1, 1 },
+        { 0, 0x2, 1 },
+        { 0, 0x4, 5 },
+        { 0, 0x6, 1 },
+        { 0, 0x7, 3 },
+        { 0, 0xa, 1 },
+        { 0, 0xb, 3 },
+        { 0, 0xd, 2 },
+        { 0, 0x14, 2 },
+        { 0, 0x15, 1 },
+        { 0, 0x16, 1 },
+        { 0, 0x1a, 1 },
+        { 0, 0x1d, 2 },
+        { 0, 0x1e, 2 },
+        { 0, 0x1f, 3 },
+        { 0, 0x24, 1 },
+        { 0x80000000, 0x80000000, 1 },
+        { 0x80000000, 0x80000001, 1 },
+        { 0x80000000, 0x80000002, 1 },
+        { 0x80000000, 0x80000003, 1 },
+        { 0x80000000, 0x80000004, 1 },
+        { 0x80000000, 0x80000005, 1 },
+        { 0x80000000, 0x80000006, 1 },
+        { 0x80000000, 0x80000007, 1 },
+        { 0x80000000, 0x80000008, 1 },
+        { 0x80000000, 0x8000001d, 5 },
+        { 0x80000000, 0x8000001e, 1 },
+    };
+    json_t *o = json_object(), *list = json_array();
+    uint32_t a, b, c = 0, d;
+    for (size_t i = 0; i < COUNT_OF(LEAVES); i++) {
+        const uint32_t most = (uint32_t)__get_cpuid_max(LEAVES[i].base, NULL);
+        for (uint32_t s = 0; s < LEAVES[i].subleaves && LEAVES[i].leaf <= most; s++)
+            put_leaf(list, LEAVES[i].leaf, s);
+    }
+    json_put(o, "cpuid", list);
+    json_put(o, "xcr0", json_null()); /* what the kernel saves of the registers; readable when it says so */
+    if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE)) {
+        uint32_t low, high;
+        __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+        put_register(o, "xcr0", low);
+    }
+    return o;
+}

@@ -1,0 +1,83 @@
+/* telemetry/machine/machine.c - what this machine is, and a short name for it that stays the same between
+ * boots. */
+#include "telemetry/machine/machine.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/machine/machine_parts.h"
+#include "telemetry/sysfs/sysfs.h"
+
+/* Memory in steps of half a power of two: the kernel's own reserve differs by a per cent or two between
+ * versions and must not make another machine of it. */
+static int memory_class(int64_t bytes)
+{
+    return bytes > 0 ? (int)lround(2 * log2((double)bytes)) : -1;
+}
+
+/* Hash of what the hardware is. Not in it: the host name, the kernel, free memory, limits, and the isa bits
+ * (a newer qdyno knows more of them, and would rename every machine). */
+static void fingerprint(struct machine *m)
+{
+    struct str text = { 0 };
+    char hex[HASH_HEX];
+    str_printf(&text, "cpu=%s;sockets=%d;cores=%d;processors=%d;numa=%d;memory=%d;", m->cpu, m->sockets,
+               m->cores, m->processors, m->numa_nodes, memory_class(m->memory_bytes));
+    for (int i = 0; i < 3; i++) str_printf(&text, "cache=%lld;", (long long)m->cache_bytes[i]);
+    for (int i = 0; i < m->gpus; i++)
+        if (strcmp(m->gpu[i].source, "opencl")) /* named by software that is installed or not */
+            str_printf(&text, "gpu=%s/%s/%d;", m->gpu[i].vendor, m->gpu[i].name,
+                       memory_class(m->gpu[i].memory_bytes));
+    hash_bytes(str_text(&text), text.len, hex);
+    snprintf(m->id, sizeof m->id, "%.12s", hex);
+    str_free(&text);
+}
+
+static int64_t kib_field(const char *text, const char *key)
+{
+    double kib = sys_field(text, key);
+    return isnan(kib) || kib < 0 ? -1 : (int64_t)kib * 1024;
+}
+
+enum err_code machine_detect(struct machine *out, const char *root, struct err *why)
+{
+    *out = (struct machine){ .sockets = -1,
+                             .cores = -1,
+                             .processors = -1,
+                             .numa_nodes = -1,
+                             .cache_bytes = { -1, -1, -1 },
+                             .memory_bytes = -1,
+                             .memory_available_bytes = -1,
+                             .cgroup_memory_bytes = -1,
+                             .cgroup_cpus = NAN };
+    struct err unread = { 0 };
+    char text[8192], *cpuinfo = sys_read_all(root, "/proc/cpuinfo", 16 << 20, &unread);
+    if (!cpuinfo)
+        return err_set(why, unread.code == ERR_NOMEM ? ERR_NOMEM : ERR_IO,
+                       "cannot tell what machine this is: %s", unread.message);
+    machine_cpu_detect(out, root, cpuinfo);
+    free(cpuinfo);
+    if (!*root)
+        out->isa = isa_detect(); /* also asks for permission to use AMX, which the flags do not tell */
+
+    sys_read(root, out->host, sizeof out->host, "/proc/sys/kernel/hostname");
+    int n = sys_read(root, out->kernel, 16, "/proc/sys/kernel/ostype");
+    if (n >= 0) out->kernel[n++] = ' ';
+    sys_read(root, out->kernel + MAX(n, 0), sizeof out->kernel - (size_t)MAX(n, 0),
+             "/proc/sys/kernel/osrelease");
+    sys_read(root, text, sizeof text, "/etc/os-release");
+    sys_text_field(text, "PRETTY_NAME", out->os, sizeof out->os);
+
+    sys_read(root, text, sizeof text, "/proc/meminfo");
+    out->memory_bytes = kib_field(text, "MemTotal:");
+    out->memory_available_bytes = kib_field(text, "MemAvailable:");
+    machine_cgroup_detect(out, root);
+    machine_battery(root, &out->has_battery, &out->on_battery);
+    out->gpus = gpu_identify(root, out->gpu);
+    fingerprint(out);
+    return ERR_OK;
+}

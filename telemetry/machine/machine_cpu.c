@@ -1,0 +1,221 @@
+/* telemetry/machine/machine_cpu.c - which processor this is, from /proc/cpuinfo and sysfs alone, so that a
+ * recorded machine of any architecture can be read anywhere. */
+#include "telemetry/machine/machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "telemetry/machine/machine_parts.h"
+#include "telemetry/sysfs/sysfs.h"
+
+/* A word of the flags line counts only as a whole word: "avx" is not "avx2". */
+static bool has_word(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = text; (p = strstr(p, word)); p += n) {
+        bool begins = p == text || p[-1] == ' ' || p[-1] == '\t';
+        if (begins && (p[n] == '\0' || p[n] == ' ')) return true;
+    }
+    return false;
+}
+
+static bool has_words(const char *text, const char *words)
+{
+    char list[128];
+    snprintf(list, sizeof list, "%s", words);
+    for (char *save, *w = strtok_r(list, " ", &save); w; w = strtok_r(NULL, " ", &save))
+        if (!has_word(text, w)) return false;
+    return true;
+}
+
+uint32_t machine_isa_from_flags(const char *flags)
+{
+    /* Linux lists a flag only when the kernel saves its registers too, so no XGETBV is needed here. */
+    static const struct {
+        uint32_t bit;
+        const char *words; /* all of them */
+    } NEEDS[] = {
+        { ISA_SSE41, "sse4_1" },
+        { ISA_AVX2, "avx2 fma f16c bmi2" },
+        { ISA_AVX512, "avx512f avx512bw avx512dq avx512vl" },
+        { ISA_AVX512VNNI, "avx512_vnni avx512f" },
+        { ISA_AVX512BF16, "avx512_bf16 avx512f" },
+        { ISA_AMX, "amx_tile amx_int8 amx_bf16" },
+        { ISA_AVXVNNI, "avx_vnni avx2" },
+        { ISA_NEON, "asimd" },
+        { ISA_DOTPROD, "asimddp" },
+    };
+    uint32_t isa = 0;
+    for (size_t i = 0; i < COUNT_OF(NEEDS); i++)
+        if (has_words(flags, NEEDS[i].words)) isa |= NEEDS[i].bit;
+    return isa;
+}
+
+/* ARM names no model in cpuinfo, only numbers (Arm's MIDR_EL1 register). */
+static void arm_name(const char *cpuinfo, const char *root, char *buf, size_t size)
+{
+    static const struct {
+        const char *part, *name;
+    } PARTS[] = {
+        { "0xd03", "Cortex-A53" },  { "0xd05", "Cortex-A55" },  { "0xd07", "Cortex-A57" },
+        { "0xd08", "Cortex-A72" },  { "0xd0b", "Cortex-A76" },  { "0xd0c", "Neoverse-N1" },
+        { "0xd40", "Neoverse-V1" }, { "0xd49", "Neoverse-N2" }, { "0xd4f", "Neoverse-V2" },
+    };
+    char implementer[16], part[16], board[64];
+    if (!sys_text_field(cpuinfo, "CPU part", part, sizeof part)) return;
+    sys_text_field(cpuinfo, "CPU implementer", implementer, sizeof implementer);
+    const char *name = NULL;
+    for (size_t i = 0; i < COUNT_OF(PARTS) && !strcmp(implementer, "0x41"); i++)
+        if (!strcmp(PARTS[i].part, part)) name = PARTS[i].name;
+    struct str text = { 0 };
+    if (name)
+        str_printf(&text, "ARM %s", name);
+    else
+        str_printf(&text, "ARM implementer %s part %s", implementer, part);
+    if (sys_read(root, board, sizeof board, "/proc/device-tree/model") > 0) str_printf(&text, " (%s)", board);
+    snprintf(buf, size, "%s", str_text(&text));
+    str_free(&text);
+}
+
+/* Calls fn for each processor of a list such as "0-3,8". */
+static void cpulist_each(const char *list, void (*fn)(void *ctx, int cpu), void *ctx)
+{
+    if (sys_cpulist_count(list) <= 0) return;
+    for (const char *p = list; *p;) {
+        char *end;
+        long first = strtol(p, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        for (long c = first; c <= last; c++) fn(ctx, (int)c);
+        p = *end ? end + 1 : end;
+    }
+}
+
+enum { PACKAGES = 64 };
+struct topology {
+    const char *root;
+    int l3_index; /* of cache/indexN, -1: none */
+    int processors, cores, sockets;
+    int64_t package[PACKAGES];
+    int64_t l3_bytes;
+};
+
+static bool is_first_of(const char *list, int cpu)
+{
+    return atoi(list) == cpu;
+}
+
+static int64_t cache_size(const char *root, int cpu, int index)
+{
+    char text[32];
+    int64_t bytes;
+    if (sys_read(root, text, sizeof text, "/sys/devices/system/cpu/cpu%d/cache/index%d/size", cpu, index) <=
+        0)
+        return -1;
+    return str_to_bytes(text, &bytes) && bytes > 0 ? bytes : -1;
+}
+
+static void topology_add(void *ctx, int cpu)
+{
+    struct topology *t = ctx;
+    char list[256];
+    t->processors++;
+    /* a core or a cache shared by several processors counts at the first of them */
+    if (sys_read(t->root, list, sizeof list, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+                 cpu) > 0)
+        t->cores += is_first_of(list, cpu);
+    int64_t package = sys_integer(t->root, "/sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu);
+    int i = 0;
+    while (i < t->sockets && t->package[i] != package) i++;
+    if (package >= 0 && i == t->sockets && i < PACKAGES) t->package[t->sockets++] = package;
+    if (t->l3_index >= 0 &&
+        sys_read(t->root, list, sizeof list, "/sys/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list",
+                 cpu, t->l3_index) > 0 &&
+        is_first_of(list, cpu)) {
+        int64_t size = cache_size(t->root, cpu, t->l3_index);
+        if (size > 0) t->l3_bytes += size;
+    }
+}
+
+/* Per-core L1d and L2 of processor 0; which index is the last-level cache. */
+static int caches_detect(struct machine *m, const char *root)
+{
+    int l3 = -1;
+    for (int i = 0; i < 8; i++) {
+        char type[16];
+        int64_t level = sys_integer(root, "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
+        sys_read(root, type, sizeof type, "/sys/devices/system/cpu/cpu0/cache/index%d/type", i);
+        if (level < 1 || level > 3 || !strcmp(type, "Instruction")) continue;
+        m->cache_bytes[level - 1] = cache_size(root, 0, i);
+        if (level == 3) l3 = i;
+    }
+    return l3;
+}
+
+/* Where sysfs has no topology (some containers): count what cpuinfo says. */
+static void topology_from_cpuinfo(struct machine *m, const char *cpuinfo)
+{
+    int processors = 0;
+    for (const char *p = cpuinfo; (p = strstr(p, "processor\t")); p++)
+        processors += p == cpuinfo || p[-1] == '\n';
+    if (processors) m->processors = processors;
+    double cores = sys_field(cpuinfo, "cpu cores"), siblings = sys_field(cpuinfo, "siblings");
+    if (cores >= 1 && siblings >= 1 && processors >= 1) {
+        m->sockets = MAX(1, (int)(processors / siblings));
+        m->cores = m->sockets * (int)cores;
+    }
+}
+
+static void hypervisor_detect(struct machine *m, const char *root, const char *flags)
+{
+    static const struct {
+        const char *vendor, *name; /* DMI system vendor or product, as the hypervisor's firmware writes it */
+    } VENDORS[] = {
+        { "QEMU", "kvm" },
+        { "KVM", "kvm" },
+        { "VMware", "vmware" },
+        { "innotek", "virtualbox" },
+        { "VirtualBox", "virtualbox" },
+        { "Xen", "xen" },
+        { "Microsoft", "hyper-v" },
+        { "Amazon EC2", "amazon" },
+        { "Google", "google" },
+        { "Parallels", "parallels" },
+    };
+    if (sys_read(root, m->hypervisor, sizeof m->hypervisor, "/sys/hypervisor/type") > 0) return;
+    if (!has_word(flags, "hypervisor")) return;
+    char vendor[64], product[64];
+    sys_read(root, vendor, sizeof vendor, "/sys/class/dmi/id/sys_vendor");
+    sys_read(root, product, sizeof product, "/sys/class/dmi/id/product_name");
+    snprintf(m->hypervisor, sizeof m->hypervisor, "unnamed");
+    for (size_t i = 0; i < COUNT_OF(VENDORS); i++)
+        if (strstr(vendor, VENDORS[i].vendor) || strstr(product, VENDORS[i].vendor)) {
+            snprintf(m->hypervisor, sizeof m->hypervisor, "%s", VENDORS[i].name);
+            return;
+        }
+}
+
+void machine_cpu_detect(struct machine *m, const char *root, const char *cpuinfo)
+{
+    char flags[8192], online[1024];
+    if (!sys_text_field(cpuinfo, "flags", flags, sizeof flags))
+        sys_text_field(cpuinfo, "Features", flags, sizeof flags);
+    m->isa = machine_isa_from_flags(flags);
+    if (!sys_text_field(cpuinfo, "model name", m->cpu, sizeof m->cpu))
+        arm_name(cpuinfo, root, m->cpu, sizeof m->cpu);
+
+    topology_from_cpuinfo(m, cpuinfo);
+    struct topology t = { .root = root, .l3_index = caches_detect(m, root) };
+    if (sys_read(root, online, sizeof online, "/sys/devices/system/cpu/online") > 0)
+        cpulist_each(online, topology_add, &t);
+    if (t.processors) m->processors = t.processors;
+    if (t.cores) m->cores = t.cores;
+    if (t.sockets) m->sockets = t.sockets;
+    if (t.l3_bytes) m->cache_bytes[2] = t.l3_bytes;
+
+    if (sys_read(root, online, sizeof online, "/sys/devices/system/node/online") > 0 &&
+        sys_cpulist_count(online) > 0)
+        m->numa_nodes = sys_cpulist_count(online);
+    sys_read(root, m->governor, sizeof m->governor, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    hypervisor_detect(m, root, flags);
+}

@@ -1,0 +1,118 @@
+/* telemetry/metrics/metrics.h - METRICS: every number this program keeps, with its unit, its period and its source.
+ */
+#ifndef QDYNO_TELEMETRY_METRICS_H
+#define QDYNO_TELEMETRY_METRICS_H
+
+enum metric_kind {
+    METRIC_SENSOR, /* read by the sampler, period_ms apart */
+    METRIC_CELL,   /* one value per cell, reported by the worker or computed from its samples */
+};
+
+enum metric_id {
+    /* sensors */
+    METRIC_CPU_BUSY,
+    METRIC_CPU_STEAL,
+    METRIC_CPU_FREQUENCY,
+    METRIC_CPU_TEMPERATURE,
+    METRIC_CPU_THROTTLE,       /* times a second a processor held its clock down for heat */
+    METRIC_CPU_CSTATE,         /* share of time asleep, in any C-state */
+    METRIC_CPU_DEEPEST_CSTATE, /* of it, in the deepest there is */
+    METRIC_CPU_CYCLES,
+    METRIC_CPU_INSTRUCTIONS,
+    METRIC_CPU_LLC_MISSES,
+    METRIC_CPU_POWER,
+    METRIC_CORES_POWER,
+    METRIC_UNCORE_POWER,
+    METRIC_DRAM_POWER,
+    METRIC_SYSTEM_POWER,
+    METRIC_MEM_TOTAL,
+    METRIC_MEM_USED,
+    METRIC_MEM_AVAILABLE,
+    METRIC_MEM_PAGE_CACHE,
+    METRIC_MEM_DIRTY,
+    METRIC_MEM_THP,
+    METRIC_HUGEPAGES_TOTAL,
+    METRIC_HUGEPAGES_FREE,
+    METRIC_MEM_READ, /* bytes a second over the memory bus, all controllers */
+    METRIC_MEM_WRITE,
+    METRIC_MEM_MAJOR_FAULTS, /* of all programs */
+    METRIC_MEM_MINOR_FAULTS,
+    METRIC_NUMA_HIT,
+    METRIC_NUMA_MISSES,
+    METRIC_SWAP_TOTAL,
+    METRIC_SWAP_USED,
+    METRIC_SWAP_IN,
+    METRIC_SWAP_OUT,
+    METRIC_DISK_READ,
+    METRIC_DISK_WRITE,
+    METRIC_DISK_BUSY,
+    METRIC_PSI_CPU,
+    METRIC_PSI_MEMORY,
+    METRIC_PSI_IO,
+    METRIC_CGROUP_MEM_USED, /* of the control group whose limit is the tightest */
+    METRIC_CGROUP_MEM_LIMIT,
+    METRIC_CGROUP_CPU,
+    METRIC_CGROUP_CPU_LIMIT,
+    METRIC_CGROUP_THROTTLED,
+    METRIC_CGROUP_THROTTLED_TIME,
+    METRIC_CGROUP_OTHERS,
+    METRIC_PROC_RSS,
+    METRIC_PROC_CPU,
+    METRIC_PROC_MAJOR_FAULTS,
+    METRIC_PROC_MINOR_FAULTS,
+    METRIC_PROC_VOLUNTARY_SWITCHES,
+    METRIC_PROC_INVOLUNTARY_SWITCHES,
+    METRIC_PROC_READ, /* bytes a second from storage: what the page cache held is not in it */
+    METRIC_PROC_WRITE,
+    METRIC_PROC_CYCLES,
+    METRIC_PROC_INSTRUCTIONS,
+    METRIC_PROC_LLC_MISSES,
+    METRIC_OTHERS_BUSY, /* processor time used by processes that are neither qdyno nor its workers */
+    METRIC_ON_BATTERY,
+    METRIC_GPU_BUSY,
+    METRIC_GPU_MEM_USED,
+    METRIC_GPU_MEM_TOTAL,
+    METRIC_GPU_POWER,
+    METRIC_GPU_TEMPERATURE,
+    METRIC_GPU_CLOCK,
+    METRIC_GPU_THROTTLE,
+    METRIC_SENSOR_COUNT,
+    /* cells */
+    METRIC_PREFILL_RATE = METRIC_SENSOR_COUNT,
+    METRIC_DECODE_RATE,
+    METRIC_TTFT,
+    METRIC_ITL_P50,
+    METRIC_ITL_P95,
+    METRIC_ITL_P99,
+    METRIC_LOAD_TIME,
+    METRIC_PEAK_MEMORY,
+    METRIC_ENERGY,
+    METRIC_PERPLEXITY,
+    METRIC_KLD,
+    METRIC_LIMIT_SHARE_PREFILL,
+    METRIC_LIMIT_SHARE_DECODE,
+    METRIC_CANARY_READ, /* of the fixed work beside every run (advisor/canary.h), in cells of its own */
+    METRIC_CANARY_OPS,
+    METRIC_TRAIN_RATE,
+    METRIC_TRAIN_LOSS,
+    METRIC_MEMORY_AFTER,
+    METRIC_COUNT
+};
+
+struct metric {
+    const char *name; /* in scripts and the database: "decode_tok_s", "cpu_busy_ratio" */
+    const char *unit; /* base unit: "seconds" "bytes" "ratio" "celsius" "hertz" "watts" "joules"
+                         "tokens/s" "bytes/s" "1/s" "" */
+    enum metric_kind kind;
+    int period_ms; /* sensors: default period */
+    int better;    /* +1 more is better, -1 less, 0 neither */
+    const char *help;
+    /* sensors only */
+    int least_ms;       /* shortest period that still says something new: the sensor's own resolution */
+    const char *source; /* row of SOURCES that fills it in, or the start of several: "gpu_" */
+    const char *reads;  /* where the value comes from, for people: "/proc/stat" */
+};
+extern const struct metric METRICS[METRIC_COUNT]; /* indexed by enum metric_id */
+const struct metric *metric_find(const char *name);
+
+#endif

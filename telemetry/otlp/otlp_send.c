@@ -1,0 +1,328 @@
+/* telemetry/otlp/otlp_send.c - where spans and metrics go, and what the collector says to them. The rules are
+ * OpenTelemetry's own, so that a machine that is set up for other exporters is set up for this one. */
+#include "telemetry/otlp/otlp.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "telemetry/http/http.h"
+#include "telemetry/otlp/otlp_fields.h"
+#include "telemetry/otlp/protobuf.h"
+
+static const double DEFAULT_TIMEOUT_S = 10, FIRST_PAUSE_S = 0.5;
+
+static const struct {
+    const char *name, *path; /* in variables; behind a base address */
+} SIGNALS[OTLP_SIGNALS] = {
+    [OTLP_TRACES] = { "TRACES", "/v1/traces" },
+    [OTLP_METRICS] = { "METRICS", "/v1/metrics" },
+};
+
+/* ---------------------------------------------------------------- where to */
+
+/* OTEL_EXPORTER_OTLP_<SIGNAL>_<key>, else OTEL_EXPORTER_OTLP_<key>; empty counts as unset. */
+static const char *variable(enum otlp_signal signal, const char *key, bool *of_signal)
+{
+    char name[64];
+    snprintf(name, sizeof name, "OTEL_EXPORTER_OTLP_%s_%s", SIGNALS[signal].name, key);
+    const char *value = getenv(name);
+    const bool own = value && *value;
+    if (!own) {
+        snprintf(name, sizeof name, "OTEL_EXPORTER_OTLP_%s", key);
+        value = getenv(name);
+    }
+    if (of_signal) *of_signal = own;
+    return value && *value ? value : NULL;
+}
+
+bool otlp_environment(void)
+{
+    return variable(OTLP_TRACES, "ENDPOINT", NULL) || variable(OTLP_METRICS, "ENDPOINT", NULL);
+}
+
+static enum err_code url_below(char **out, const char *base, enum otlp_signal signal, struct err *why)
+{
+    enum err_code rc = http_url_check("collector", base, HTTP_URL_BASE, why);
+    if (rc) return rc;
+    struct str url = { 0 };
+    size_t n = strlen(base);
+    while (n && base[n - 1] == '/') n--;
+    str_append_n(&url, base, n);
+    for (int i = 0; i < OTLP_SIGNALS; i++)
+        if (str_ends(str_text(&url), SIGNALS[i].path))
+            rc = err_set(why, ERR_USAGE, "collector '%s': want its address without '%s', which is added",
+                         base, SIGNALS[i].path);
+    str_append(&url, SIGNALS[signal].path);
+    *out = rc ? NULL : str_take(&url);
+    str_free(&url);
+    return rc || *out ? rc : err_set(why, ERR_NOMEM, "out of memory");
+}
+
+static enum err_code find_url(char **out, enum otlp_signal signal, const char *base, struct err *why)
+{
+    if (base) return url_below(out, base, signal, why);
+    bool whole, named = false;
+    const char *url = variable(signal, "ENDPOINT", &whole), *protocol = variable(signal, "PROTOCOL", &named);
+    if (!url) return ERR_OK;
+    if (protocol && strcmp(protocol, "http/protobuf"))
+        return err_set(why, ERR_USAGE,
+                       "OTEL_EXPORTER_OTLP_%s%sPROTOCOL is '%s': qdyno speaks http/protobuf only (usually on "
+                       "port 4318); --otlp URL names a collector for qdyno alone",
+                       named ? SIGNALS[signal].name : "", named ? "_" : "", protocol);
+    if (!whole) return url_below(out, url, signal, why);
+    enum err_code rc = http_url_check("collector", url, HTTP_URL_ANY, why);
+    if (rc) return rc;
+    *out = strdup(url);
+    return *out ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
+}
+
+static int hex_digit(char c)
+{
+    return isdigit((unsigned char)c)    ? c - '0'
+           : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10
+                                        : -1;
+}
+
+bool otlp_pair_read(char *pair[2], const char *text, size_t n)
+{
+    struct str name = { 0 }, value = { 0 };
+    while (n && isspace((unsigned char)text[n - 1])) n--;
+    while (n && isspace((unsigned char)*text)) text++, n--;
+    const char *equals = memchr(text, '=', n), *end = text + n;
+    size_t n_name = equals ? (size_t)(equals - text) : 0;
+    while (n_name && isspace((unsigned char)text[n_name - 1])) n_name--;
+    bool ok = n_name > 0;
+    const char *at = ok ? equals + 1 : end;
+    while (at < end && isspace((unsigned char)*at)) at++;
+    str_append_n(&name, text, n_name);
+    for (str_append(&value, ""); at < end && ok; at++) {
+        char c = *at;
+        if (c == '%') {
+            const int high = end - at > 2 ? hex_digit(at[1]) : -1, low = end - at > 2 ? hex_digit(at[2]) : -1;
+            ok = high >= 0 && low >= 0;
+            c = (char)(high * 16 + low);
+            at += 2;
+        }
+        str_append_n(&value, &c, 1);
+    }
+    ok = ok && !name.failed && !value.failed;
+    pair[0] = ok ? str_take(&name) : NULL;
+    pair[1] = ok ? str_take(&value) : NULL;
+    str_free(&name);
+    str_free(&value);
+    return ok;
+}
+
+/* To "name: value". False: it is no header. */
+static bool header_read(char **out, const char *text, size_t n)
+{
+    char *pair[2];
+    struct str line = { 0 };
+    if (!otlp_pair_read(pair, text, n)) return false;
+    bool ok = true;
+    for (const char *p = pair[0]; *p; p++)
+        ok = ok && (isalnum((unsigned char)*p) || strchr("!#$%&'*+-.^_`|~", *p));
+    for (const char *p = pair[1]; *p; p++)
+        ok = ok && !iscntrl((unsigned char)*p); /* no second header through the back door */
+    str_printf(&line, "%s: %s", pair[0], pair[1]);
+    *out = ok ? str_take(&line) : NULL;
+    str_free(&line);
+    free(pair[0]);
+    free(pair[1]);
+    return *out != NULL;
+}
+
+/* Never shows what it reads: header values are keys. */
+static enum err_code find_headers(struct otlp_target *t, enum otlp_signal signal, struct err *why)
+{
+    const char *list = variable(signal, "HEADERS", NULL);
+    int n = 0;
+    for (size_t len; list && *list; list += len + (list[len] == ',')) {
+        len = strcspn(list, ",");
+        if (strspn(list, " \t,") >= len) continue;
+        if (n == OTLP_HEADERS)
+            return err_set(why, ERR_USAGE, "OTEL_EXPORTER_OTLP_HEADERS: at most %d headers", OTLP_HEADERS);
+        if (!header_read(&t->headers[n], list, len))
+            return err_set(why, ERR_USAGE,
+                           "OTEL_EXPORTER_OTLP_HEADERS: header %d is no name=value (value percent-encoded)",
+                           n + 1);
+        /* a token from the options takes the place of the environment's */
+        if ((t->auth.user || t->auth.bearer) && !strncasecmp(t->headers[n], "authorization:", 14)) {
+            free(t->headers[n]);
+            t->headers[n] = NULL;
+        } else {
+            n++;
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err_code find_auth(struct otlp_target *t, enum otlp_signal signal, struct err *why)
+{
+    double ms;
+    const char *timeout = variable(signal, "TIMEOUT", NULL);
+    if (!t->auth.ca_file) t->auth.ca_file = variable(signal, "CERTIFICATE", NULL);
+    if (!t->auth.cert_file) t->auth.cert_file = variable(signal, "CLIENT_CERTIFICATE", NULL);
+    if (!t->auth.key_file) t->auth.key_file = variable(signal, "CLIENT_KEY", NULL);
+    if (t->auth.timeout_s > 0 || !timeout) return ERR_OK;
+    if (!str_to_double(timeout, &ms) || !(ms > 0) || !isfinite(ms))
+        return err_set(why, ERR_USAGE, "OTEL_EXPORTER_OTLP_TIMEOUT is '%s': want milliseconds, such as 10000",
+                       timeout);
+    t->auth.timeout_s = ms * 1e-3;
+    return ERR_OK;
+}
+
+enum err_code otlp_target_find(struct otlp_target *t, enum otlp_signal signal, const char *base,
+                               const struct http_auth *auth, struct err *why)
+{
+    *t = (struct otlp_target){ 0 };
+    if (auth) t->auth = *auth;
+    enum err_code rc = find_url(&t->url, signal, base, why);
+    if (!rc && t->url) rc = find_auth(t, signal, why);
+    if (!rc && t->url) rc = find_headers(t, signal, why);
+    if (rc) otlp_target_done(t);
+    return rc;
+}
+
+void otlp_target_done(struct otlp_target *t)
+{
+    for (int i = 0; i < OTLP_HEADERS; i++) free(t->headers[i]);
+    free(t->url);
+    *t = (struct otlp_target){ 0 };
+}
+
+/* ---------------------------------------------------------------- what it answers */
+
+/* The text of a bytes field, printable, cut to fit. */
+static void take_text(char *buf, size_t size, const struct pb_field *f)
+{
+    size_t out = 0;
+    const char *text = (const char *)f->bytes;
+    for (size_t left = f->n; left;) {
+        uint32_t c;
+        char utf8[4];
+        const size_t n = str_utf8_next(text, left, &c),
+                     m = str_utf8_put(c < 0x20 || c == 0x7f ? ' ' : c, utf8);
+        if (out + m >= size) break;
+        memcpy(buf + out, utf8, m);
+        out += m;
+        text += n;
+        left -= n;
+    }
+    buf[out] = '\0';
+}
+
+static bool partial_parse(struct otlp_answer *out, const struct pb_field *partial)
+{
+    _Static_assert((int)OTLP_TRACES_REJECTED == (int)OTLP_METRICS_REJECTED &&
+                       (int)OTLP_TRACES_MESSAGE == (int)OTLP_METRICS_MESSAGE &&
+                       (int)OTLP_TRACES_PARTIAL_SUCCESS == (int)OTLP_METRICS_PARTIAL_SUCCESS,
+                   "one reader for the answers of both signals");
+    struct pb_reader r = { partial->bytes, partial->bytes + partial->n };
+    struct pb_field f;
+    bool bad = false;
+    while (pb_next(&r, &f, &bad)) {
+        if (f.number == OTLP_TRACES_REJECTED && f.wire == PB_VARINT) out->rejected = (int64_t)f.value;
+        if (f.number == OTLP_TRACES_MESSAGE && f.wire == PB_BYTES)
+            take_text(out->message, sizeof out->message, &f);
+    }
+    return !bad && out->rejected >= 0;
+}
+
+bool otlp_answer_parse(struct otlp_answer *out, const void *body, size_t n)
+{
+    *out = (struct otlp_answer){ 0 };
+    if (!n) return true;
+    struct pb_reader r = { body, (const unsigned char *)body + n };
+    struct pb_field f;
+    bool bad = false;
+    while (pb_next(&r, &f, &bad))
+        if (f.number == OTLP_TRACES_PARTIAL_SUCCESS && (f.wire != PB_BYTES || !partial_parse(out, &f)))
+            return false;
+    return !bad;
+}
+
+/* The words of a google.rpc.Status; false when the body is none or has none. */
+static bool refusal_parse(char *text, size_t size, const struct str *body)
+{
+    const unsigned char *bytes = (const unsigned char *)str_text(body);
+    struct pb_reader r = { bytes, bytes + body->len };
+    struct pb_field f;
+    bool bad = false;
+    text[0] = '\0';
+    while (pb_next(&r, &f, &bad))
+        if (f.number == RPC_STATUS_MESSAGE && f.wire == PB_BYTES) take_text(text, size, &f);
+    return !bad && *text;
+}
+
+static bool is_for_later(int status)
+{
+    return status == 429 || status == 502 || status == 503 || status == 504;
+}
+
+/* From a status and a body to success or a failure in words. `rc` and *why are those of http_send. */
+static enum err_code judge(const struct otlp_target *t, enum err_code rc, int status, const struct str *reply,
+                           struct otlp_answer *answer, struct err *why)
+{
+    const int shown = (int)strcspn(t->url, "?#");
+    char words[256];
+    if (rc) {
+        if (!status) return rc;
+        if (refusal_parse(words, sizeof words, reply))
+            rc = err_set(why, rc, "%.*s %s (HTTP %d): %s", shown, t->url,
+                         is_for_later(status) ? "cannot take it now" : "refuses", status, words);
+        /* the specification: nothing but those four is worth another try */
+        if (rc == ERR_ABSENT && !is_for_later(status)) {
+            if (why) why->code = ERR_USAGE;
+            rc = ERR_USAGE;
+        }
+        return rc;
+    }
+    if (!otlp_answer_parse(answer, str_text(reply), reply->len))
+        return err_set(why, ERR_USAGE,
+                       "%.*s answers %d, but not as a collector does: is it the address of one?", shown,
+                       t->url, status);
+    if (answer->rejected)
+        return err_set(why, ERR_USAGE, "%.*s took it in part, %lld rejected: %s", shown, t->url,
+                       (long long)answer->rejected,
+                       *answer->message ? answer->message : "it does not say why");
+    return ERR_OK;
+}
+
+enum err_code otlp_send(const struct otlp_target *t, const struct str *body, struct otlp_answer *answer,
+                        struct err *why)
+{
+    const double limit_s = t->auth.timeout_s > 0 ? t->auth.timeout_s : DEFAULT_TIMEOUT_S;
+    const int64_t begun = clock_ns();
+    struct otlp_answer ignored;
+    struct http_auth auth = t->auth;
+    double pause_s, left_s = limit_s, doubling_s = FIRST_PAUSE_S;
+    struct http_request r = { .method = "POST",
+                              .url = t->url,
+                              .content_type = "application/x-protobuf",
+                              .body = str_text(body),
+                              .n_body = body->len,
+                              .auth = &auth,
+                              .retry_after_s = &pause_s };
+    for (int i = 0; i < OTLP_HEADERS; i++) r.headers[i] = t->headers[i];
+    for (;;) {
+        struct str reply = { 0 };
+        int status = 0;
+        r.reply = &reply;
+        auth.timeout_s = left_s;
+        enum err_code rc = http_send(&r, &status, why);
+        rc = judge(t, rc, status, &reply, answer ? answer : &ignored, why);
+        str_free(&reply);
+        if (!is_for_later(status)) return rc;
+        /* half to one and a half of it: many machines that were turned away together come back apart */
+        if (!(pause_s > 0)) pause_s = doubling_s * (0.5 + (double)(clock_ns() % 1000) * 1e-3);
+        doubling_s *= 2;
+        left_s = limit_s - (double)(clock_ns() - begun) * 1e-9 - pause_s;
+        if (left_s <= 0) return rc;
+        clock_sleep_ns((int64_t)(pause_s * 1e9));
+    }
+}

@@ -1,0 +1,201 @@
+/* telemetry/probe/kernel_probe_layer.c - how long attention and the rest of a layer take: see
+ * probe_kernels.c. */
+#include "telemetry/probe/kernel_probe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "telemetry/probe/probe.h"
+#include "telemetry/probe/stopwatch.h"
+
+enum { KV_BLOCK = 32, DEPTH = 1024 };
+static const int64_t FAR_BYTES = INT64_C(128) << 20;
+
+struct looking {
+    struct backend *backend;
+    struct kv_layer kv;
+    struct attention a;
+    struct norm norm;
+    struct rope rope;
+    struct kv_store store;
+    int32_t *table, pos[PROBE_ROWS], seq[PROBE_ROWS], slots[PROBE_ROWS]; /* table: [kv.blocks] */
+    const int32_t *tables[1];
+    float freq[KERNEL_HEAD_DIM / 2];
+};
+
+static void run_attention(void *arg)
+{
+    struct looking *l = arg;
+    backend_attention(l->backend, &l->a);
+}
+
+/* dim: elements of a head; bytes: of K and V at least. */
+static bool looking_open(struct looking *l, struct bench *b, struct backend *backend, const struct format *f,
+                         int kv_heads, int dim, int64_t bytes)
+{
+    memset(l, 0, sizeof *l);
+    if (dim % f->block_weights || !f->encode || !f->decode) return false;
+    const int64_t block_bytes = KV_BLOCK * kv_heads * format_row_bytes(f, dim); /* of K, and of V */
+    l->backend = backend;
+    l->kv = (struct kv_layer){ .k_format = f,
+                               .v_format = f,
+                               .kv_heads = kv_heads,
+                               .k_dim = dim,
+                               .v_dim = dim,
+                               .block_tokens = KV_BLOCK,
+                               .blocks = (int)MAX((DEPTH + PROBE_ROWS) / KV_BLOCK + 1,
+                                                  bytes / 2 / block_bytes) };
+    l->kv.k = backend_alloc(backend, (size_t)(l->kv.blocks * block_bytes));
+    l->kv.v = backend_alloc(backend, (size_t)(l->kv.blocks * block_bytes));
+    l->table = calloc((size_t)l->kv.blocks, sizeof *l->table);
+    for (int i = 0; l->table && i < l->kv.blocks; i++) l->table[i] = i;
+    for (int i = 0; i < PROBE_ROWS; i++) l->pos[i] = l->slots[i] = i;
+    l->tables[0] = l->table;
+    l->a = (struct attention){ .kv = &l->kv,
+                               .q = b->x,
+                               .q_stride = PROBE_WIDE,
+                               .heads = KERNEL_HEADS,
+                               .pos = l->pos,
+                               .seq = l->seq,
+                               .tables = l->tables,
+                               .scale = 0.125f,
+                               .y = b->y,
+                               .y_stride = PROBE_WIDE };
+    return l->kv.k && l->kv.v && l->table;
+}
+
+static void looking_close(struct looking *l)
+{
+    backend_free(l->backend, l->kv.k);
+    backend_free(l->backend, l->kv.v);
+    free(l->table);
+}
+
+/* Seconds of one row that looks back at all tokens less that of one that looks at an eighth: per token and
+ * element of all heads. */
+static double looking_one(struct bench *b, struct looking *l, int t)
+{
+    double s[2];
+    l->a.n = 1;
+    for (int i = 0; i < 2; i++) {
+        l->pos[0] = (i ? DEPTH / 8 : DEPTH) - 1;
+        s[i] = stopwatch_computing(b->watch[t], l->backend, run_attention, l, 1);
+    }
+    l->pos[0] = 0;
+    return (s[0] - s[1]) / (DEPTH - DEPTH / 8) / (KERNEL_HEADS * l->kv.k_dim);
+}
+
+static double looking_many(struct bench *b, struct looking *l, int t)
+{
+    const double pairs = 0.5 * PROBE_ROWS * (PROBE_ROWS + 1);
+    l->a.n = PROBE_ROWS;
+    return stopwatch_computing(b->watch[t], l->backend, run_attention, l, KERNEL_LOAD_SENSITIVITY_ATTENTION) /
+           pairs / (KERNEL_HEADS * l->kv.k_dim);
+}
+
+void probe_attention(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
+{
+    static const int LIKE[KERNEL_VARIANTS] = { FORMAT_Q4_0, FORMAT_F32, FORMAT_F16, FORMAT_Q4_0,
+                                               FORMAT_Q4_0 };
+    struct kernel_times *k = b->out;
+    const bool usual = v == KERNEL_VARIANT_AUTO;
+    const struct {
+        int kv_heads, dim;
+        float *one, *many; /* NULL: of no interest */
+    } WAYS[PROBE_WAYS] = {
+        { KERNEL_KV_HEADS, KERNEL_HEAD_DIM, usual ? &k->attend_one[f][t] : NULL, &k->attend_many[f][v][t] },
+        { KERNEL_KV_HEADS, kernel_narrow_dim(&FORMATS[f]), &k->narrow_one[f][t], &k->narrow_many[f][t] },
+        { KERNEL_HEADS, KERNEL_HEAD_DIM, &k->apart_one[f][t], NULL },
+    };
+    for (int i = 0; i < (usual ? PROBE_WAYS : 1); i++) {
+        struct looking l;
+        if (looking_open(&l, b, backend, &FORMATS[f], WAYS[i].kv_heads, WAYS[i].dim, 0)) {
+            l.a.like = &FORMATS[LIKE[v]];
+            if (WAYS[i].many) keep_least(WAYS[i].many, looking_many(b, &l, t));
+            for (int n = 0; n < 2 && WAYS[i].one; n++) /* most caches are looked at in one pass only */
+                keep_middle(WAYS[i].one, &b->look[f][i][t], looking_one(b, &l, t));
+        }
+        if (l.backend) looking_close(&l);
+    }
+}
+
+/* One row at a time, each at other tokens, so that none of them is in a cache: as layers come, with all their
+ * weights between one and the next. */
+static void run_far(void *arg)
+{
+    struct looking *l = arg;
+    for (int first = 0; first + DEPTH / KV_BLOCK <= l->kv.blocks; first += DEPTH / KV_BLOCK) {
+        l->tables[0] = l->table + first;
+        run_attention(l);
+    }
+}
+
+void probe_far(struct bench *b, struct backend *backend, int f, int t)
+{
+    struct looking l;
+    if (looking_open(&l, b, backend, &FORMATS[f], KERNEL_KV_HEADS, KERNEL_HEAD_DIM, FAR_BYTES)) {
+        const double tokens = (double)(l.kv.blocks / (DEPTH / KV_BLOCK)) * DEPTH;
+        l.a.n = 1;
+        l.pos[0] = DEPTH - 1;
+        stopwatch_reading(b->watch[t], backend, &b->far[f][t], run_far, &l,
+                          tokens * (KERNEL_HEADS * KERNEL_HEAD_DIM));
+    }
+    if (l.backend) looking_close(&l);
+}
+
+/* What a layer does beside products and looking far back. */
+static void run_glue(void *arg)
+{
+    struct looking *l = arg;
+    backend_norm(l->backend, &l->norm);
+    backend_rope(l->backend, &l->rope);
+    backend_rope(l->backend, &l->rope);
+    backend_kv_store(l->backend, &l->store);
+    backend_attention(l->backend, &l->a);
+    backend_norm(l->backend, &l->norm);
+}
+
+void probe_glue(struct bench *b, struct backend *backend, int t)
+{
+    struct looking l;
+    double s[2] = { NAN, NAN };
+    const int rows[2] = { 1, 64 };
+    if (looking_open(&l, b, backend, &FORMATS[FORMAT_F16], KERNEL_KV_HEADS, KERNEL_HEAD_DIM, 0)) {
+        for (int i = 0; i < 2; i++) {
+            const int n = rows[i];
+            for (int k = 0; k < n; k++) l.pos[k] = 0;
+            l.norm = (struct norm){ .kind = NORM_RMS,
+                                    .x = b->x,
+                                    .x_stride = PROBE_WIDE,
+                                    .n = n,
+                                    .cols = PROBE_WIDE,
+                                    .w = b->numbers,
+                                    .eps = 1e-5f,
+                                    .y = b->y,
+                                    .y_stride = PROBE_WIDE };
+            l.rope = (struct rope){ .x = b->y,
+                                    .x_stride = PROBE_WIDE,
+                                    .n = n,
+                                    .heads = KERNEL_HEADS / 2,
+                                    .head_dim = KERNEL_HEAD_DIM,
+                                    .rot_dims = KERNEL_HEAD_DIM,
+                                    .freq = l.freq,
+                                    .magnitude = 1,
+                                    .pos = l.pos };
+            l.store = (struct kv_store){ .kv = &l.kv,
+                                         .k = b->x,
+                                         .v = b->x,
+                                         .k_stride = PROBE_WIDE,
+                                         .v_stride = PROBE_WIDE,
+                                         .n = n,
+                                         .slots = l.slots };
+            l.a.n = n;
+            s[i] = stopwatch_computing(b->watch[t], backend, run_glue, &l, 1);
+        }
+        const double per = (s[1] - s[0]) / (rows[1] - rows[0]);
+        if (usable(per)) keep_middle(&b->out->glue_element[t], &b->glue_element[t], per / PROBE_WIDE);
+        if (usable(s[0]))
+            keep_middle(&b->out->glue[t], &b->glue[t], fmax(s[0] - (usable(per) ? per : 0), 0.05 * s[0]));
+    }
+    if (l.backend) looking_close(&l);
+}

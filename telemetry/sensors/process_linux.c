@@ -1,0 +1,237 @@
+/* telemetry/sensors/process_linux.c - the watched process and its children, and how much of the machine other
+ * programs take.
+ *
+ * The tree is walked twice a second at most; between walks only the known processes are read. Processor time
+ * and faults include what waited-for children left behind, so a child that ends does not step a counter back.
+ * Context switches are counted per thread by the kernel: their rise is added up thread by thread, so threads
+ * that end take nothing away. */
+#include "telemetry/sensors/process_tree.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/sensors/source.h"
+#include "telemetry/sysfs/sysfs.h"
+
+enum { THREADS_MAX = 4096 };
+
+struct totals {
+    double cpu_s, minor, major, rss_bytes;
+};
+
+struct switches {
+    int tid;
+    int64_t voluntary, involuntary;
+};
+
+struct process {
+    struct tree watched, own;
+    double tick_s, page_bytes;
+    struct rate cpu, minor, major, read, write;
+    double others_busy_was, others_total_was; /* seconds; NAN: no first reading yet */
+    struct switches *thread;                  /* [threads] of the last reading, by tid */
+    int threads;
+    int64_t switches_ns; /* of the last reading, 0: none */
+};
+
+/* ---------------------------------------------------------------- /proc/PID/stat */
+
+/* The name in parentheses may hold blanks and parentheses: the fields start behind the last ")". */
+static bool stat_parse(const char *text, const struct process *p, struct totals *sum)
+{
+    enum { MINFLT = 10, CMINFLT, MAJFLT, CMAJFLT, UTIME, STIME, CUTIME, CSTIME, RSS = 24, FIELDS };
+    double v[FIELDS];
+    const char *q = strrchr(text, ')');
+    if (!q || q[1] != ' ' || !q[2]) return false;
+    q += 4; /* "R " */
+    for (int i = 4; i < FIELDS; i++) {
+        char *end;
+        v[i] = (double)strtoll(q, &end, 10);
+        if (end == q) return false;
+        q = end;
+    }
+    sum->cpu_s += (v[UTIME] + v[STIME] + v[CUTIME] + v[CSTIME]) * p->tick_s;
+    sum->minor += v[MINFLT] + v[CMINFLT];
+    sum->major += v[MAJFLT] + v[CMAJFLT];
+    sum->rss_bytes += v[RSS] * p->page_bytes;
+    return true;
+}
+
+/* NAN in every field when the tree's first process is gone. */
+static struct totals tree_totals(const struct tree *t, const struct process *p, const char *root)
+{
+    struct totals sum = { 0 };
+    char text[1024];
+    for (int i = 0; i < t->count; i++) {
+        sys_read(root, text, sizeof text, "/proc/%d/stat", t->pid[i]);
+        if (!stat_parse(text, p, &sum) && i == 0) break;
+        if (i == t->count - 1) return sum;
+    }
+    return (struct totals){ NAN, NAN, NAN, NAN };
+}
+
+/* ---------------------------------------------------------------- context switches */
+
+static int by_tid(const void *a, const void *b)
+{
+    const struct switches *x = a, *y = b;
+    return (x->tid > y->tid) - (x->tid < y->tid);
+}
+
+/* All threads of the tree, sorted by tid; -1 when memory is short. */
+static int switches_read(const struct tree *t, const char *root, struct switches **out)
+{
+    struct switches *list = malloc(THREADS_MAX * sizeof *list);
+    int *tid = malloc(THREADS_MAX * sizeof *tid), n = 0;
+    for (int i = 0; list && tid && i < t->count; i++) {
+        int count = tree_threads(root, t->pid[i], tid, THREADS_MAX);
+        for (int k = 0; k < count && n < THREADS_MAX; k++) {
+            char text[4096];
+            sys_read(root, text, sizeof text, "/proc/%d/task/%d/status", t->pid[i], tid[k]);
+            double voluntary = sys_field(text, "voluntary_ctxt_switches:");
+            double involuntary = sys_field(text, "nonvoluntary_ctxt_switches:");
+            if (isnan(voluntary) || isnan(involuntary)) continue;
+            list[n++] = (struct switches){ tid[k], (int64_t)voluntary, (int64_t)involuntary };
+        }
+    }
+    free(tid);
+    if (!list || !tid) {
+        free(list);
+        return -1;
+    }
+    qsort(list, (size_t)n, sizeof *list, by_tid);
+    *out = list;
+    return n;
+}
+
+static void switches_sample(struct process *p, const struct sensors *s, double *row)
+{
+    struct switches *now = NULL;
+    int n = p->watched.count ? switches_read(&p->watched, s->root, &now) : 0;
+    double voluntary = 0, involuntary = 0, seconds = (double)(s->now_ns - p->switches_ns) / 1e9;
+    for (int i = 0; i < n; i++) {
+        struct switches zero = { 0 }, *was = p->thread ? bsearch(&now[i], p->thread, (size_t)p->threads,
+                                                                 sizeof *now, by_tid)
+                                                       : NULL;
+        if (!was || was->voluntary > now[i].voluntary || was->involuntary > now[i].involuntary)
+            was = &zero; /* a new thread: all it did is new */
+        voluntary += (double)(now[i].voluntary - was->voluntary);
+        involuntary += (double)(now[i].involuntary - was->involuntary);
+    }
+    if (n > 0 && p->switches_ns && seconds > 0) {
+        row[METRIC_PROC_VOLUNTARY_SWITCHES] = voluntary / seconds;
+        row[METRIC_PROC_INVOLUNTARY_SWITCHES] = involuntary / seconds;
+    }
+    free(p->thread);
+    p->thread = now;
+    p->threads = MAX(n, 0);
+    p->switches_ns = n > 0 ? s->now_ns : 0;
+}
+
+/* ---------------------------------------------------------------- storage */
+
+/* Bytes fetched from and sent to storage: what the page cache gave or took is not in it. The kernel adds what
+ * waited-for children did to their parent. Only the owner of a process may know. */
+static void io_sample(struct process *p, const struct sensors *s, double *row)
+{
+    static const enum metric_id BOTH[] = { METRIC_PROC_READ, METRIC_PROC_WRITE };
+    double read = 0, write = 0;
+    char text[1024];
+    bool denied = false;
+    for (int i = 0; i < p->watched.count; i++) {
+        const int pid = p->watched.pid[i];
+        if (sys_read(s->root, text, sizeof text, "/proc/%d/io", pid) <= 0) {
+            denied |= sys_denied(s->root, "/proc/%d/io", pid);
+            if (denied || i == 0) read = write = NAN; /* a child that ended left its bytes to its parent */
+            continue;
+        }
+        read += sys_field(text, "read_bytes:");
+        write += sys_field(text, "write_bytes:");
+    }
+    for (size_t i = 0; i < COUNT_OF(BOTH); i++)
+        if (denied)
+            sensor_denied(
+                s, BOTH[i],
+                "only its owner may know what a process reads and writes: run as that user or as root");
+        else
+            sensor_absent(s, BOTH[i], "%s", "");
+    if (s->due[METRIC_PROC_READ]) row[METRIC_PROC_READ] = rate_next(&p->read, read, 0, s->now_ns);
+    if (s->due[METRIC_PROC_WRITE]) row[METRIC_PROC_WRITE] = rate_next(&p->write, write, 0, s->now_ns);
+}
+
+/* ---------------------------------------------------------------- the source */
+
+static bool tree_has(const struct tree *t, int pid)
+{
+    for (int i = 0; i < t->count; i++)
+        if (t->pid[i] == pid) return true;
+    return false;
+}
+
+/* All processors' busy time less our own tree's; and our own by itself, for the control group's others. */
+static void others_sample(struct process *p, struct sensors *s, double *row)
+{
+    int pid = s->own_pid ? s->own_pid : s->monitored_pid;
+    s->own_cpu_s = NAN;
+    if (!pid) return;
+    tree_walk(&p->own, s->root, pid, s->now_ns);
+    const double own_s = tree_totals(&p->own, p, s->root).cpu_s;
+    if (!s->monitored_pid || tree_has(&p->own, s->monitored_pid)) s->own_cpu_s = own_s;
+    if (!s->due[METRIC_OTHERS_BUSY] || isnan(s->busy_s)) return;
+    double others = s->busy_s - own_s;
+    double d_others = others - p->others_busy_was, d_total = s->total_s - p->others_total_was;
+    if (d_total > 0) row[METRIC_OTHERS_BUSY] = isnan(d_others) ? NAN : MIN(MAX(d_others / d_total, 0), 1);
+    p->others_busy_was = others;
+    p->others_total_was = s->total_s;
+}
+
+static void process_sample(void *state, struct sensors *s, double *row)
+{
+    struct process *p = state;
+    if (p->watched.root_pid != s->monitored_pid) { /* another process: rates start over */
+        p->cpu = p->minor = p->major = p->read = p->write = (struct rate){ 0 };
+        p->switches_ns = 0;
+    }
+    tree_walk(&p->watched, s->root, s->monitored_pid, s->now_ns);
+    bool any = s->due[METRIC_PROC_RSS] || s->due[METRIC_PROC_CPU] || s->due[METRIC_PROC_MINOR_FAULTS] ||
+               s->due[METRIC_PROC_MAJOR_FAULTS];
+    if (any && p->watched.count) {
+        struct totals sum = tree_totals(&p->watched, p, s->root);
+        if (s->due[METRIC_PROC_RSS]) row[METRIC_PROC_RSS] = sum.rss_bytes;
+        if (s->due[METRIC_PROC_CPU]) row[METRIC_PROC_CPU] = rate_next(&p->cpu, sum.cpu_s, 0, s->now_ns);
+        if (s->due[METRIC_PROC_MINOR_FAULTS])
+            row[METRIC_PROC_MINOR_FAULTS] = rate_next(&p->minor, sum.minor, 0, s->now_ns);
+        if (s->due[METRIC_PROC_MAJOR_FAULTS])
+            row[METRIC_PROC_MAJOR_FAULTS] = rate_next(&p->major, sum.major, 0, s->now_ns);
+    }
+    if (s->due[METRIC_PROC_VOLUNTARY_SWITCHES] || s->due[METRIC_PROC_INVOLUNTARY_SWITCHES])
+        switches_sample(p, s, row);
+    if ((s->due[METRIC_PROC_READ] || s->due[METRIC_PROC_WRITE]) && p->watched.count) io_sample(p, s, row);
+    if (s->due[METRIC_OTHERS_BUSY] || s->due[METRIC_CGROUP_OTHERS]) others_sample(p, s, row);
+}
+
+static enum err_code process_open(void **state, const struct sensors *s, struct err *why)
+{
+    struct process *p = calloc(1, sizeof *p);
+    (void)s;
+    if (!p) return err_set(why, ERR_NOMEM, "out of memory opening the process sensors");
+    long hz = sysconf(_SC_CLK_TCK);
+    p->tick_s = hz > 0 ? 1.0 / (double)hz : 0.01;
+    p->page_bytes = (double)sysconf(_SC_PAGESIZE);
+    p->others_busy_was = p->others_total_was = NAN;
+    *state = p;
+    return ERR_OK;
+}
+
+static void process_close(void *state)
+{
+    struct process *p = state;
+    if (p) free(p->thread);
+    free(p);
+}
+
+const struct source SOURCE_PROCESS_LINUX = { "process_linux", process_open, process_sample, process_close };
