@@ -4,7 +4,6 @@
 #define QDYNO_ADVISOR_H
 
 #include "db/db.h"
-#include "engine/engine.h"
 #include "telemetry/telemetry.h"
 
 #include "advisor/stats.h"

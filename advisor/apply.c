@@ -1,5 +1,9 @@
 /* advisor/apply.c - see apply.h. */
 #include "advisor/apply.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "engine/quant/quant.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -151,7 +155,7 @@ static enum err_code check(const struct apply_request *r, struct err *why)
     if (r->config->given[KNOB_MODEL])
         return err_set(why, ERR_USAGE, "a config that is kept for a model names no model= of its own");
     enum err_code rc = gguf_open(&g, r->model_path, why);
-    if (!rc) rc = memory_plan_compute(&plan, g, r->config, 0, 1, why);
+    if (!rc) rc = recipe_plan_memory(&plan, g, r->config, 0, 1, why);
     gguf_close(g);
     return rc;
 }

@@ -7,7 +7,8 @@
 #ifndef QDYNO_ADVISOR_APPLY_H
 #define QDYNO_ADVISOR_APPLY_H
 
-#include "engine/engine.h"
+#include "engine/config/config.h"
+#include "kernels/kernels.h"
 #include "telemetry/telemetry.h"
 
 struct applied {

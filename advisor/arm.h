@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/engine.h"
+#include "engine/config/config.h"
+#include "kernels/kernels.h"
 #include "telemetry/telemetry.h"
 
 struct arm;

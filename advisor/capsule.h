@@ -13,7 +13,7 @@
 #define QDYNO_ADVISOR_CAPSULE_H
 
 #include "db/db.h"
-#include "engine/engine.h"
+#include "engine/config/config.h"
 #include "telemetry/telemetry.h"
 
 struct capsule_arm {

@@ -8,7 +8,6 @@
 #ifndef QDYNO_ADVISOR_CONDITIONS_H
 #define QDYNO_ADVISOR_CONDITIONS_H
 
-#include "engine/engine.h"
 #include "telemetry/telemetry.h"
 
 /* Of what was usual (memory) or best (cores) when kernels were timed. 0: not known. */

@@ -4,7 +4,9 @@
 #define QDYNO_ADVISOR_COST_H
 
 #include "advisor/conditions.h"
-#include "engine/engine.h"
+#include "engine/config/config.h"
+#include "engine/plan/plan.h"
+#include "kernels/kernels.h"
 #include "telemetry/telemetry.h"
 
 /* One configuration on one machine. */

@@ -10,7 +10,9 @@
 #include <stdint.h>
 
 #include "db/db.h"
-#include "engine/engine.h"
+#include "engine/config/config.h"
+#include "engine/plan/plan.h"
+#include "kernels/kernels.h"
 #include "telemetry/telemetry.h"
 #include "advisor/quality.h"
 #include "advisor/stats.h"

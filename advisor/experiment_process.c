@@ -5,6 +5,7 @@
  * only make it surer of it. So every block gets new ones where loading costs no more than measuring
  * (docs/statistics.md has the figures). */
 #include "advisor/experiment_parts.h"
+#include "engine/quant/quant.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -132,7 +133,7 @@ enum flow process_start(struct experiment *x, int process, int arm)
 /* ---------------------------------------------------------------- all of them */
 
 /* Bytes a new process could have now. -1 unknown. */
-static int64_t memory_available(const struct experiment *x)
+static int64_t arms_memory_available(const struct experiment *x)
 {
     double row[METRIC_SENSOR_COUNT];
     int64_t bytes = x->machine.memory_available_bytes;
@@ -153,8 +154,8 @@ static bool arm_plan(struct memory_plan *out, const struct experiment_spec *s, i
     struct err ignored;
     if (gguf_open(&g, *path ? path : s->model, &ignored)) return false;
     const int ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload);
-    const bool ok = !memory_plan_compute(out, g, &s->config[arm], ctx, workload_sequences(&s->workload),
-                                         &ignored);
+    const bool ok = !recipe_plan_memory(out, g, &s->config[arm], ctx, workload_sequences(&s->workload),
+                                        &ignored);
     gguf_close(g);
     return ok;
 }
@@ -174,7 +175,7 @@ static bool device_holds(const struct experiment_spec *s, const struct memory_pl
 static bool arms_fit_together(const struct experiment *x)
 {
     const struct experiment_spec *s = &x->state.spec;
-    const int64_t have = memory_available(x);
+    const int64_t have = arms_memory_available(x);
     struct memory_plan plan[EXPERIMENT_ARMS];
     double sum = 0;
     for (int i = 0; i < s->arms; i++) {

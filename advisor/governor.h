@@ -10,7 +10,8 @@
 #define QDYNO_ADVISOR_GOVERNOR_H
 
 #include "db/db.h"
-#include "engine/engine.h"
+#include "engine/config/config.h"
+#include "kernels/kernels.h"
 #include "telemetry/telemetry.h"
 
 enum { GOVERNOR_LEVELS = 8 };

@@ -10,7 +10,9 @@
 
 #include "advisor/conditions.h"
 #include "db/db.h"
-#include "engine/engine.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/model/model.h"
 #include "telemetry/telemetry.h"
 
 /* What two runs may have in common; LESSON_TRAITS has the names and what each weighs. */

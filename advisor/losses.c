@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "telemetry/telemetry.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
 
 enum { CELLS_MOST = 2000 };
 

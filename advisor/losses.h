@@ -4,7 +4,7 @@
 #define QDYNO_ADVISOR_LOSSES_H
 
 #include "db/db.h"
-#include "engine/engine.h"
+#include "engine/config/config.h"
 
 /* The part of a configuration that decides what the model says, as a line; "default" when it is the file as
  * it is.

@@ -380,8 +380,8 @@ enum err_code predict(struct prediction *out, const struct gguf *g, const struct
     struct work w = { .what = what, .sequences = MAX(what->sequences, 1) };
     memset(out, 0, sizeof *out);
     const struct config sized = sized_for(c, machine);
-    enum err_code rc = memory_plan_compute(&out->plan, g, &sized, what->ctx, w.sequences, why);
-    if (!rc) rc = model_operations_read(&w.o, g, &sized, why);
+    enum err_code rc = recipe_plan_memory(&out->plan, g, &sized, what->ctx, w.sequences, why);
+    if (!rc) rc = recipe_plan_operations(&w.o, g, &sized, why);
     if (rc) return rc;
     const struct memory_plan *p = &out->plan;
     const int64_t have = predict_memory(machine, ceilings, what->on_gpu);

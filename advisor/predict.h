@@ -8,6 +8,7 @@
 #define QDYNO_ADVISOR_PREDICT_H
 
 #include "advisor/learn.h"
+#include "engine/plan/plan.h"
 
 /* Rates are predictions, *_low to *_high hold what is measured nine times in ten; *_limit is the machine's
  * own limit for this work (bytes over bandwidth, operations over arithmetic). NAN when a ceiling is missing.
@@ -50,7 +51,7 @@ struct predict_for {
 /* The session that a workload is timed in, and the middle of what it decodes. */
 struct predict_for predict_for_workload(const struct workload *w);
 
-/* Errors: as memory_plan_compute. */
+/* Errors: as recipe_plan_memory. */
 enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,
                       const struct machine *machine, const struct machine_ceilings *ceilings,
                       const struct predict_for *what, struct err *why);

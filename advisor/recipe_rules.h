@@ -2,7 +2,8 @@
 #ifndef QDYNO_ADVISOR_RECIPE_RULES_H
 #define QDYNO_ADVISOR_RECIPE_RULES_H
 
-#include "engine/engine.h"
+#include "engine/config/config.h"
+#include "kernels/kernels.h"
 
 struct assigned {
     const char *tensor; /* "blk.3.ffn_down.weight" */

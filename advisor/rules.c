@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "advisor/word.h"
+#include "engine/plan/plan.h"
 
 static void say(char *to, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void say(char *to, size_t size, const char *fmt, ...)

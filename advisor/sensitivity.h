@@ -10,7 +10,9 @@
 
 #include "advisor/allocate.h"
 #include "db/db.h"
-#include "engine/engine.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 
 /* The formats a recipe is mixed of where nobody says: as others read them. */
 extern const char SENSITIVITY_FORMATS[]; /* space-separated */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "db/db.h"
+#include "engine/quant/quant.h"
 
 char *shapes_of(const struct config *c)
 {
@@ -22,7 +23,7 @@ enum err_code shapes_model_open(struct model **out, const struct model_options *
     struct model_options o = *options;
     char *shapes = shapes_of(o.config);
     o.shapes = shapes;
-    const enum err_code rc = model_open(out, &o, why);
+    const enum err_code rc = recipe_model_open(out, &o, why);
     free(shapes);
     return rc;
 }

@@ -2,7 +2,8 @@
 #ifndef QDYNO_ADVISOR_SHAPES_H
 #define QDYNO_ADVISOR_SHAPES_H
 
-#include "engine/engine.h"
+#include "engine/config/config.h"
+#include "engine/model/model.h"
 
 /* Shapes of all OpenCL devices (kernels.h, opencl_shapes_measure), for a config that runs on one; NULL:
  * nothing. free(). A store that cannot be read now costs speed, never an answer. */

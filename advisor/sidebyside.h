@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/engine.h"
+#include "engine/config/config.h"
+#include "kernels/kernels.h"
 
 enum { SIDEBYSIDE_ARMS = 2, SIDEBYSIDE_TOKENS = 512, SIDEBYSIDE_TEXT = 16384 };
 

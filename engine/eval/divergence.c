@@ -10,6 +10,9 @@
 #include "engine/eval/statistics.h"
 #include "engine/eval/logit_cache.h"
 #include "engine/eval/windows.h"
+#include "engine/model/model.h"
+#include "engine/text/text.h"
+#include "engine/arch/arch.h"
 
 /* ---------------------------------------------------------------- the same question to both */
 

@@ -3,7 +3,9 @@
 #ifndef QDYNO_ENGINE_EVAL_H
 #define QDYNO_ENGINE_EVAL_H
 
-#include "engine/engine.h"
+#include "kernels/kernels.h"
+
+struct model;
 
 extern const char EVAL_TEXT[]; /* of share/: held-out stories, for when no text is named */
 

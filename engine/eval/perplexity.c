@@ -4,6 +4,9 @@
 
 #include "engine/eval/statistics.h"
 #include "engine/eval/windows.h"
+#include "engine/config/config.h"
+#include "engine/model/model.h"
+#include "engine/arch/arch.h"
 
 const char EVAL_TEXT[] = "text/held-out.txt";
 

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 
 #include "engine/eval/eval.h"
-#include "engine/model_internal.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "kernels/kernels.h"
 
 /* decode(encode(w)) against w, by pieces of rows. */
 static double encode(const struct gguf_tensor *t, const struct format *f, unsigned char *made, float *row,
@@ -28,32 +30,18 @@ static double encode(const struct gguf_tensor *t, const struct format *f, unsign
     return power > 0 ? error / power : NAN;
 }
 
-/* A matrix the model multiplies with, of rows that fill the format's blocks. */
-static enum err_code find(const struct gguf_tensor **out, int *layer, enum slot *slot, const struct model *m,
-                          const struct substitution *s, struct err *why)
-{
-    const struct gguf_tensor *t = *out = gguf_tensor_find(m->gguf, s->tensor);
-    if (!t || !arch_slot_find(layer, slot, m->hyper.arch, &m->shape, s->tensor) || t->dims != 2)
-        return err_set(why, ERR_USAGE, "tensor '%s' is no matrix of this model", s->tensor);
-    if (!s->format->encode || t->shape[0] % s->format->block_weights)
-        return err_set(why, ERR_USAGE, "tensor '%s': its rows of %lld do not fill blocks of %s", s->tensor,
-                       (long long)t->shape[0], s->format->name);
-    return ERR_OK;
-}
-
 enum err_code eval_substitution(struct divergence *out, double *nmse, struct model *reference,
                                 struct model *candidate, const struct substitution *s,
                                 const struct eval_request *r, struct err *why)
 {
-    const struct gguf_tensor *t;
-    int layer;
-    enum slot slot;
-    enum err_code rc = find(&t, &layer, &slot, candidate, s, why);
-    if (rc) return rc;
-    struct gguf_tensor swapped = *t;
-    swapped.format = s->format;
-    swapped.bytes = t->shape[1] * format_row_bytes(s->format, t->shape[0]);
-    unsigned char *made = aligned_alloc(64, (size_t)(swapped.bytes + 127) / 64 * 64);
+    const struct gguf_tensor *t = gguf_tensor_find(model_gguf(candidate), s->tensor);
+    if (!t || t->dims != 2)
+        return err_set(why, ERR_USAGE, "tensor '%s' is not a matrix of this model", s->tensor);
+    if (!s->format->encode || t->shape[0] % s->format->block_weights)
+        return err_set(why, ERR_USAGE, "tensor '%s': its rows of %lld values do not fill blocks of %s",
+                       s->tensor, (long long)t->shape[0], s->format->name);
+    const int64_t bytes = t->shape[1] * format_row_bytes(s->format, t->shape[0]);
+    unsigned char *made = aligned_alloc(64, (size_t)(bytes + 127) / 64 * 64);
     float *row = malloc((size_t)t->shape[0] * 2 * sizeof *row);
     if (!made || !row) {
         free(made);
@@ -61,13 +49,12 @@ enum err_code eval_substitution(struct divergence *out, double *nmse, struct mod
         return err_set(why, ERR_NOMEM, "out of memory for tensor '%s' in another format", s->tensor);
     }
     *nmse = encode(t, s->format, made, row, row + t->shape[0]);
-    swapped.data = made;
-    rc = model_bind_slot(candidate, layer, slot, &swapped, why);
+    enum err_code rc = model_replace_matrix(candidate, s->tensor, s->format, made, why);
     if (!rc) rc = eval_divergence(out, reference, candidate, r, why);
-    struct err back = {
-        0
-    }; /* it was bound before: only memory can fail, and then the model is of no more use */
-    const enum err_code bound = model_bind_slot(candidate, layer, slot, t, &back);
+    /* Binding the file's own bytes succeeded before: only memory can fail, and then the model cannot be used
+     * any more. */
+    struct err back = { 0 };
+    const enum err_code bound = model_replace_matrix(candidate, s->tensor, NULL, NULL, &back);
     if (!rc && bound) {
         rc = bound;
         if (why) *why = back;

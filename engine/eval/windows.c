@@ -1,5 +1,8 @@
 /* windows.c - see windows.h. */
 #include "engine/eval/windows.h"
+#include "engine/model/model.h"
+#include "engine/text/text.h"
+#include "engine/arch/arch.h"
 
 /* A forward is asked for this many bytes of logits at most (one row at least): all rows of a window at once
  * would be hundreds of megabytes for a large vocabulary, and the memory plan knows of one row. */

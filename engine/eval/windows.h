@@ -4,6 +4,8 @@
 #define QDYNO_ENGINE_EVAL_WINDOWS_H
 
 #include "engine/eval/eval.h"
+#include "engine/model/model.h"
+#include "engine/text/text.h"
 
 /* The text tokenized once, cut into `count` windows of ctx ids; the rest is dropped. */
 struct windows {

@@ -12,7 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/model_identity.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "kernels/kernels.h"
 #include "engine/quant/quant.h"
 
 /* Raised when the same recipe would give other bytes than before. */

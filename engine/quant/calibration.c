@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/model_identity.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "kernels/kernels.h"
 
 enum { TEXT_LIMIT = 1 << 30, SNIFF = 4096 };
 const char CALIBRATION_TEXT[] = "text/calibration.txt";

@@ -7,8 +7,10 @@
 #ifndef QDYNO_QUANT_CALIBRATION_H
 #define QDYNO_QUANT_CALIBRATION_H
 
-#include "engine/gguf.h"
+#include "kernels/kernels.h"
 #include "engine/quant/ranges.h"
+
+struct gguf;
 
 extern const char CALIBRATION_TEXT[]; /* of share/: stories to learn from, for when no text is named */
 

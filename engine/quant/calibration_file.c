@@ -2,6 +2,7 @@
  * "<matrix>.counts"), with ours beside it under names they pass over. Nothing read is believed before
  * calibration_finish has looked at it. */
 #include "engine/quant/calibration_internal.h"
+#include "engine/gguf/gguf.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/arch.h"
-#include "engine/layers.h"
-#include "engine/model_identity.h"
-#include "engine/plan.h"
+#include "engine/arch/arch.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "engine/text/text.h"
+#include "kernels/kernels.h"
 #include "engine/quant/calibration_internal.h"
 #include "engine/quant/observers.h"
-#include "engine/tokenizer.h"
 
 enum { TILE = 256 /* columns whose sums stay in the first cache */ };
 enum { SEQUENCE_MIN = 8, TOKENS_MAX = 1 << 24 /* f32 counts them exactly, in files of others, too */ };

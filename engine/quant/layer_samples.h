@@ -3,7 +3,8 @@
 #ifndef QDYNO_ENGINE_QUANT_LAYER_SAMPLES_H
 #define QDYNO_ENGINE_QUANT_LAYER_SAMPLES_H
 
-#include "engine/layers.h"
+#include "engine/model/model.h"
+#include "kernels/kernels.h"
 #include "engine/quant/methods.h"
 
 /* From here on the layer runs with the job's own arrays: matrices as they are at each call, vectors as they

@@ -27,6 +27,36 @@ const struct method *method_find(const char *name)
     return NULL;
 }
 
+const char *method_name(const struct method *m)
+{
+    return m->name;
+}
+
+const struct param *method_params(const struct method *m)
+{
+    return m->params;
+}
+
+const char *method_formats(const struct method *m)
+{
+    return m->formats;
+}
+
+const char *method_shorthand(const struct method *m)
+{
+    return m->shorthand;
+}
+
+bool method_decides_format(const struct method *m)
+{
+    return m->format != NULL;
+}
+
+enum err_code method_check(const struct params *p, struct err *why)
+{
+    return p->method && p->method->check ? p->method->check(p, why) : ERR_OK;
+}
+
 bool method_makes(const struct method *m, const struct format *f)
 {
     return m->formats ? str_has_word(m->formats, f->name) : f->encode != NULL;

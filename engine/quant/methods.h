@@ -10,9 +10,11 @@
 #ifndef QDYNO_ENGINE_QUANT_METHODS_H
 #define QDYNO_ENGINE_QUANT_METHODS_H
 
-#include "engine/arch.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/model/model.h"
+#include "kernels/kernels.h"
 #include "engine/quant/quant.h"
-#include "engine/quant/sides.h"
 
 struct calibration_input; /* engine/quant/calibration.h */
 struct calibration;

@@ -2,54 +2,16 @@
 #ifndef QDYNO_ENGINE_QUANT_H
 #define QDYNO_ENGINE_QUANT_H
 
-#include "engine/config.h"
-#include "engine/gguf.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
 #include "engine/quant/calibration.h"
-
-/* ---------------------------------------------------------------- parameters of methods */
-
-enum param_kind { PARAM_INT, PARAM_REAL, PARAM_BOOL, PARAM_CHOICE };
-
-/* One parameter of one method. Methods that mean the same by a parameter give it the same name and aliases
- * (the tests check that no alias of one is the name of another). */
-struct param {
-    const char *name;    /* the field's: "group_size" */
-    const char *aliases; /* other spellings, space-separated: "group q_group_size"; NULL: none */
-    enum param_kind kind;
-    double min, max;       /* INT and REAL, where choices is NULL */
-    const char *choices;   /* space-separated: all values of a CHOICE, or of an INT that has few; else NULL */
-    const char *otherwise; /* default, as text */
-    const char *help;      /* one line */
-};
-
-/* What a config says about its method's parameters. Borrowed from the config. */
-struct params {
-    const struct method *method;
-    const char *given; /* "bits=3;group_size=64" */
-};
-
-/* The value of a parameter that the method has (asserted): what is given, else the default. */
-int64_t params_int(const struct params *p, const char *name);
-double params_real(const struct params *p, const char *name);
-bool params_bool(const struct params *p, const char *name);
-bool params_is(const struct params *p, const char *name, const char *choice); /* of a CHOICE */
-bool params_given(const struct params *p, const char *name); /* false, too, where there is no such one */
-struct params config_params(const struct config *c);
-/* Are all of them the method's, and sensible together? ERR_USAGE. */
-enum err_code params_check_all(const struct params *p, struct err *why);
-/* ";bits=3;group_size=64": the given ones that are not the default, in one spelling, appended. */
-void params_identity(const struct params *p, struct str *out);
 
 /* ---------------------------------------------------------------- methods */
 
 /* What a method needs to know about the inputs of a matrix. */
 enum calibration_need { CALIBRATION_NONE, CALIBRATION_OPTIONAL, CALIBRATION_NEEDED };
-
-/* How matrices in the method's format treat their inputs when the model runs. */
-struct act_scheme {
-    enum input_kind kind;
-    float threshold, limit; /* as in struct input_scheme */
-};
 
 struct tensor_job;
 struct layer_job;
@@ -94,10 +56,6 @@ struct method {
     enum err_code (*tensor)(struct tensor_job *job, struct err *why);
     enum err_code (*layer)(struct layer_job *job, struct err *why);
 };
-/* Built in, then what plug-ins added. */
-size_t method_count(void);
-const struct method *method_at(size_t i);
-const struct method *method_find(const char *name); /* NULL when unknown; case-insensitive */
 
 /* Make methods of plug-ins (share/include/qdyno_plugin.h) known: those of QDYNO_PLUGINS, paths with ':'
  * between them, then `files`. The variable names all of them afterwards, for worker processes to inherit.
@@ -109,17 +67,8 @@ void plugins_unload(void); /* forget them: their methods are gone */
 /* What a recipe's method needs to know; of none: nothing. */
 enum calibration_need method_needs(const struct params *p);
 
-/* The format of a recipe that names none, NULL where it has to. */
-const char *method_format(const struct params *p);
-
 /* Can the method make this format by itself? (What rules ask for beyond that is rounded to nearest.) */
 bool method_makes(const struct method *m, const struct format *f);
-
-/* The canonical name of a parameter of any method, by name or alias; NULL when no method has it. */
-const char *param_name(const char *word);
-/* Check a value for this method's parameter and write its one spelling to out[size]. ERR_USAGE. */
-enum err_code param_check(const struct method *m, const char *name, const char *value, char *out, size_t size,
-                          struct err *why);
 
 /* ---------------------------------------------------------------- recipes */
 
@@ -205,5 +154,21 @@ enum err_code quantize_file(const char *out_path, const struct gguf *source, con
  * (free). */
 enum err_code recipe_cached(char **path, const struct gguf *source, const struct quantize_options *o,
                             struct err *why);
+
+/* ---------------------------------------------------------------- models under a recipe */
+
+/* What a recipe does to a model's tensors, for plans (engine/plan/plan.h) and for opening
+ * (engine/model/model.h). */
+extern const struct recipe_view RECIPE_VIEW;
+
+/* As model_open, with the config's recipe applied: the file that runs is made in the cache where it is not
+ * there yet. */
+enum err_code recipe_model_open(struct model **out, const struct model_options *options, struct err *why);
+
+/* As plan_memory and plan_operations, for the file the config's recipe would make. */
+enum err_code recipe_plan_memory(struct memory_plan *out, const struct gguf *g, const struct config *c,
+                                 int ctx, int sequences, struct err *why);
+enum err_code recipe_plan_operations(struct model_operations *out, const struct gguf *g,
+                                     const struct config *c, struct err *why);
 
 #endif

@@ -4,8 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/model_identity.h"
-#include "engine/quant/act.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "kernels/kernels.h"
 #include "engine/quant/calibration.h"
 #include "engine/quant/quantize_internal.h"
 

@@ -2,7 +2,10 @@
  * it, and afterwards everything encoded and written. One layer is in memory at a time. */
 #include <stdlib.h>
 
-#include "engine/layers.h"
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "kernels/kernels.h"
 #include "engine/quant/calibration.h"
 #include "engine/quant/quantize_internal.h"
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "engine/train/rows.h"
+#include "engine/config/config.h"
 
 enum { BLOCK = 4096, GROW_AFTER = 200 };
 

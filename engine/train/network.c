@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/synth_internal.h"
+#include "engine/synth/synth.h"
+#include "engine/synth/synth_internal.h"
+#include "kernels/kernels.h"
 #include "engine/train/network_internal.h"
 
 /* ---------------------------------------------------------------- parts */

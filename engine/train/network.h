@@ -7,6 +7,7 @@
 #define QDYNO_ENGINE_TRAIN_NETWORK_H
 
 #include "engine/train/product.h"
+#include "engine/config/config.h"
 
 struct network_shape {
     int layers, heads, kv_heads, ctx;

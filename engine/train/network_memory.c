@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "engine/train/network_internal.h"
+#include "engine/config/config.h"
 
 /* ---------------------------------------------------------------- tensors */
 

@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "engine/train/rows.h"
-
-const char *const AMP_NAMES[] = { "off", "bf16", "fp16", NULL };
+#include "engine/config/config.h"
 
 enum { ROUND = 512 };
 

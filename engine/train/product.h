@@ -9,9 +9,7 @@
 #define QDYNO_ENGINE_TRAIN_PRODUCT_H
 
 #include "kernels/kernels.h"
-
-enum amp { AMP_OFF, AMP_BF16, AMP_FP16, AMP_COUNT };
-extern const char *const AMP_NAMES[]; /* "off" "bf16" "fp16", NULL-terminated */
+#include "engine/config/config.h"
 
 struct products {
     struct backend *backend;

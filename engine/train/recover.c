@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/plan.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "kernels/kernels.h"
 #include "engine/train/adam.h"
 #include "engine/train/rows.h"
 

@@ -9,8 +9,11 @@
 #ifndef QDYNO_ENGINE_TRAIN_RECOVER_H
 #define QDYNO_ENGINE_TRAIN_RECOVER_H
 
-#include "engine/gguf.h"
+#include "engine/config/config.h"
+#include "kernels/kernels.h"
 #include "engine/train/network.h"
+
+struct gguf;
 
 struct recover_progress {
     int64_t step, steps;

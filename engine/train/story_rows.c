@@ -1,5 +1,6 @@
 /* Stories to rows of tokens. */
 #include "engine/train/story_rows.h"
+#include "engine/text/text.h"
 
 #include <math.h>
 #include <string.h>

@@ -7,7 +7,6 @@
 #ifndef QDYNO_ENGINE_TRAIN_STORY_ROWS_H
 #define QDYNO_ENGINE_TRAIN_STORY_ROWS_H
 
-#include "engine/tokenizer.h"
 #include "engine/train/corpus.h"
 
 struct story_rows {

@@ -9,10 +9,10 @@
 #include <sys/resource.h>
 
 #include "engine/train/trainer.h"
+#include "engine/gguf/gguf.h"
+#include "engine/text/text.h"
 
 enum { LAST_STEPS = 50 }; /* whose mean is the report's loss */
-
-const char *const OPTIMIZER_NAMES[] = { "adamw", "muon", NULL };
 
 struct train_options train_defaults(void)
 {

@@ -13,9 +13,6 @@
 #include "engine/train/recover.h"
 #include "engine/train/trial.h"
 
-enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_MUON, OPTIMIZER_COUNT };
-extern const char *const OPTIMIZER_NAMES[]; /* "adamw" "muon", NULL-terminated */
-
 struct train_progress {
     int64_t step, steps; /* done, of */
     double loss;         /* mean nats a token of the last step; NAN before the first */

@@ -8,6 +8,7 @@
 
 #include "engine/train/trainer.h"
 #include "engine/train/vocabulary.h"
+#include "engine/text/text.h"
 
 static const char IDENTITY[] = "qdyno.train.options";
 

@@ -2,7 +2,7 @@
 #ifndef QDYNO_ENGINE_TRAIN_TRAINER_H
 #define QDYNO_ENGINE_TRAIN_TRAINER_H
 
-#include "engine/engine.h"
+#include "kernels/kernels.h"
 #include "engine/train/story_rows.h"
 #include "engine/train/train.h"
 

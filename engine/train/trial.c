@@ -8,7 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/plan.h"
+#include "engine/config/config.h"
+#include "engine/plan/plan.h"
+#include "kernels/kernels.h"
 #include "engine/train/trainer.h"
 
 /* A vocabulary of the same size from fewer stories: other words' parts, same work, and it is learned whenever

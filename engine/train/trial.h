@@ -6,7 +6,8 @@
 #ifndef QDYNO_ENGINE_TRAIN_TRIAL_H
 #define QDYNO_ENGINE_TRAIN_TRIAL_H
 
-#include "engine/config.h"
+#include "engine/config/config.h"
+#include "kernels/kernels.h"
 #include "engine/train/network.h"
 
 struct trial;

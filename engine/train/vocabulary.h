@@ -8,7 +8,7 @@
 #ifndef QDYNO_ENGINE_TRAIN_VOCABULARY_H
 #define QDYNO_ENGINE_TRAIN_VOCABULARY_H
 
-#include "engine/gguf.h"
+#include "engine/gguf/gguf.h"
 
 struct vocabulary {
     struct arena memory;

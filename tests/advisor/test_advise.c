@@ -3,6 +3,8 @@
  * commands that parse. */
 #include "tests/advisor/fake.h"
 #include "tests/advisor/shape_file.h"
+#include "engine/quant/quant.h"
+#include "engine/synth/synth.h"
 
 #include <math.h>
 #include <sched.h>
@@ -292,7 +294,7 @@ static void timed_kernels_add_up(void **state)
     b->ceilings.read_bytes_s_all = 1e12;
     CHECK_OK(gguf_open(&g, b->model, &why));
     config_default(&c);
-    CHECK_OK(model_operations_read(&o, g, &c, &why));
+    CHECK_OK(recipe_plan_operations(&o, g, &c, &why));
     gguf_close(g);
     double weights = 0, rows = 0, products = 0, pass = 0;
     for (int i = 0; i < o.n; i++) {
@@ -399,7 +401,7 @@ static void short_rows_take_longer(void **state)
     }
     CHECK_OK(gguf_open(&g, b->model, &why));
     config_default(&c);
-    CHECK_OK(model_operations_read(&o, g, &c, &why));
+    CHECK_OK(recipe_plan_operations(&o, g, &c, &why));
     gguf_close(g);
     for (int i = 0; i < o.n; i++) {
         const struct model_product *p = &o.product[i];

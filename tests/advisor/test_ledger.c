@@ -1,6 +1,8 @@
 /* Proves: a ledger adds up what is worked by hand: shared heads, windows, experts of which some work on a
  * token; of a shape that is no file; and agrees with the loader's own plan where there is one. */
 #include "tests/advisor/shape_file.h"
+#include "engine/quant/quant.h"
+#include "engine/synth/synth.h"
 
 struct at {
     char dir[256], path[300];
@@ -35,14 +37,14 @@ static const struct shape_file SHAPE = { .arch = "llama",
                                          .vocab = 1000,
                                          .ctx = 2048 };
 
-static struct shape_ledger ledger_of(const char *path, const struct shape_file *s, int64_t ctx)
+static struct memory_estimate ledger_of(const char *path, const struct shape_file *s, int64_t ctx)
 {
-    struct shape_ledger l;
+    struct memory_estimate l;
     struct gguf *g = NULL;
     struct err why = { 0 };
     shape_file_write(path, s);
     CHECK_OK(gguf_open(&g, path, &why));
-    CHECK_OK(shape_ledger_read(&l, g, ctx, &FORMATS[FORMAT_F16], &FORMATS[FORMAT_Q8_0], &why));
+    CHECK_OK(memory_estimate_read(&l, g, ctx, &FORMATS[FORMAT_F16], &FORMATS[FORMAT_Q8_0], &why));
     gguf_close(g);
     return l;
 }
@@ -50,7 +52,7 @@ static struct shape_ledger ledger_of(const char *path, const struct shape_file *
 static void shared_heads_and_the_plan(void **state)
 {
     const struct at *a = *state;
-    const struct shape_ledger l = ledger_of(a->path, &SHAPE, 1024);
+    const struct memory_estimate l = ledger_of(a->path, &SHAPE, 1024);
     /* two heads of 64: K in f16, V in blocks of 34 bytes for 32 */
     assert_int_equal(l.kv_bytes_per_token, 4 * (2 * 64 * 2 + 2 * 2 * 34));
     assert_int_equal(l.kv_bytes, 1024 * l.kv_bytes_per_token);
@@ -65,7 +67,7 @@ static void shared_heads_and_the_plan(void **state)
     struct err why = { 0 };
     CHECK_OK(gguf_open(&g, a->path, &why));
     CHECK_OK(config_parse(&c, "ctk=f16,ctv=q8_0", &why));
-    CHECK_OK(memory_plan_compute(&p, g, &c, 1024, 1, &why));
+    CHECK_OK(recipe_plan_memory(&p, g, &c, 1024, 1, &why));
     gguf_close(g);
     assert_int_equal(p.kv_bytes_per_token, l.kv_bytes_per_token);
     assert_int_equal(p.decode_read_bytes, l.read_bytes);
@@ -78,14 +80,14 @@ static void windows_and_experts(void **state)
     struct shape_file s = SHAPE;
     s.arch = "some-new-one"; /* what this engine does not know has a window in every layer */
     s.window = 256;
-    const struct shape_ledger w = ledger_of(a->path, &s, 1024);
+    const struct memory_estimate w = ledger_of(a->path, &s, 1024);
     CHECK(w.windowed_layers == 4 && w.window == 256);
     assert_int_equal(w.kv_window_bytes, w.kv_bytes / 4);
     s = SHAPE;
     s.experts = 8;
     s.experts_used = 2;
-    const struct shape_ledger e = ledger_of(a->path, &s, 1024);
-    const struct shape_ledger plain = ledger_of(a->path, &SHAPE, 1024);
+    const struct memory_estimate e = ledger_of(a->path, &s, 1024);
+    const struct memory_estimate plain = ledger_of(a->path, &SHAPE, 1024);
     const int64_t expert = 2 * 3 * 512 * 1024, router = 4 * 512 * 8;
     assert_int_equal(e.expert_bytes, 4 * 8 * expert);
     assert_int_equal(e.weight_bytes, plain.weight_bytes + 4 * (7 * expert + router));
@@ -96,7 +98,7 @@ static void windows_and_experts(void **state)
 static void shapes_that_are_no_file(void **state)
 {
     const struct at *a = *state;
-    struct shape_ledger l;
+    struct memory_estimate l;
     struct err why = { 0 };
     const struct synth_options o = { .arch = "llama",
                                      .shape = synth_shape_find("tiny"),
@@ -104,11 +106,11 @@ static void shapes_that_are_no_file(void **state)
                                      .threads = 1,
                                      .format = &FORMATS[FORMAT_Q4_0] };
     CHECK_OK(synth_write(a->path, &o, &why));
-    shape_ledger_of(&l, o.shape, o.format, 512, &FORMATS[FORMAT_F16], &FORMATS[FORMAT_F16]);
+    memory_estimate_of(&l, o.shape, o.format, 512, &FORMATS[FORMAT_F16], &FORMATS[FORMAT_F16]);
     struct gguf *g = NULL;
-    struct shape_ledger file;
+    struct memory_estimate file;
     CHECK_OK(gguf_open(&g, a->path, &why));
-    CHECK_OK(shape_ledger_read(&file, g, 512, &FORMATS[FORMAT_F16], &FORMATS[FORMAT_F16], &why));
+    CHECK_OK(memory_estimate_read(&file, g, 512, &FORMATS[FORMAT_F16], &FORMATS[FORMAT_F16], &why));
     gguf_close(g);
     assert_int_equal(l.kv_bytes, file.kv_bytes);
     CHECK_NEAR((double)l.weight_bytes / (double)file.weight_bytes, 1, 0.01); /* but for its last norm */

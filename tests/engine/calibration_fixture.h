@@ -4,7 +4,9 @@
 #define QDYNO_TESTS_ENGINE_CALIBRATION_FIXTURE_H
 
 #include "engine/quant/calibration.h"
-#include "engine/synth.h"
+#include "engine/gguf/gguf.h"
+#include "engine/synth/synth.h"
+#include "kernels/kernels.h"
 #include "tests/engine/session.h"
 
 static char folder[] = "/tmp/qdyno-test-calibration-XXXXXX";

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "engine/gguf.h"
+#include "engine/gguf/gguf.h"
 
 static inline void put_u32(struct str *s, uint32_t v)
 {

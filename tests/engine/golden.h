@@ -4,6 +4,7 @@
 #define QDYNO_TESTS_GOLDEN_H
 
 #include "tests/engine/session.h"
+#include "engine/arch/arch.h"
 
 #define GOLDEN "arch-golden/"
 

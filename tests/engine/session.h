@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/config/config.h"
+#include "engine/model/model.h"
+#include "engine/text/text.h"
 #include "tests/check.h"
+#include "engine/quant/quant.h"
 
 #define EXACT "precision=highest,ctk=f32,ctv=f32,threads=1"
 
@@ -19,7 +22,7 @@ static inline enum err_code session_try(struct model **out, const char *path, co
     enum err_code rc = config_parse(&config, line, why);
     if (rc) return rc;
     const struct model_options o = { .path = path, .config = &config, .ctx = ctx, .sequences = sequences };
-    return model_open(out, &o, why);
+    return recipe_model_open(out, &o, why);
 }
 
 static inline struct model *session_open(const char *path, const char *line, int ctx, int sequences)

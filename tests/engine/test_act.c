@@ -1,12 +1,13 @@
 /* Proves: what a file says about activations is read back as it was written, per matrix and per format, and a
  * file whose companion tensors cannot be right is refused by name instead of being run. */
-#include "engine/quant/act.h"
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/quant/sides.h"
 #include "tests/check.h"
 
 enum { ROWS = 3, COLS = 32 };

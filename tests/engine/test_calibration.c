@@ -3,7 +3,9 @@
  * is refused. */
 #include "engine/quant/calibration_internal.h"
 
-#include "engine/layers.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "kernels/kernels.h"
 #include "engine/quant/observers.h"
 #include "tests/engine/calibration_fixture.h"
 

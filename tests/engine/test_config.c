@@ -3,7 +3,8 @@
  * table is whole and its defaults obey their own rows. */
 #include <string.h>
 
-#include "engine/config.h"
+#include "engine/config/config.h"
+#include "kernels/kernels.h"
 #include "engine/quant/quant.h"
 #include "tests/check.h"
 

@@ -2,6 +2,7 @@
  * one batch, cut into small batches and one token at a time. What we do not claim is refused, not run
  * wrongly. */
 #include "tests/engine/golden.h"
+#include "engine/arch/arch.h"
 
 static void check_exact(const struct entry *e)
 {

@@ -4,6 +4,7 @@
 #include "engine/eval/statistics.h"
 #include "engine/eval/windows.h"
 #include "tests/engine/session.h"
+#include "engine/arch/arch.h"
 
 #define STORIES "models/repacked/stories260K-f32.gguf"
 #define TINY    "models/repacked/tinystories-656k-f32.gguf"

@@ -3,6 +3,7 @@
  * refused. Perplexities: test_perplexity.c. */
 #include "engine/eval/eval.h"
 #include "tests/engine/session.h"
+#include "engine/arch/arch.h"
 
 #define STORIES "models/repacked/stories260K-f32.gguf"
 #define TINY    "models/repacked/tinystories-656k-f32.gguf"

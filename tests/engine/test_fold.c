@@ -3,10 +3,13 @@
  * the expected one. SmoothQuant's scales are the reference's, and so are the outputs of a layer in 8 bits. */
 #include "engine/quant/fold.h"
 
-#include "engine/layers.h"
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/synth/synth.h"
+#include "kernels/kernels.h"
 #include "engine/quant/layer_samples.h"
 #include "engine/quant/smoothquant.h"
-#include "engine/synth.h"
 #include "tests/engine/peers_golden.h"
 #include "tests/engine/session.h"
 #include "tests/kernels/numbers.h"

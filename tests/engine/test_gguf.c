@@ -4,7 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/gguf.h"
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 #include "tests/check.h"
 #include "tests/engine/gguf_bytes.h"
 

@@ -6,7 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/gguf.h"
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
 #include "tests/check.h"
 
 enum { TENSORS = 5, COLS = 96 };

@@ -4,7 +4,11 @@
  * done is refused or cancelled with nothing left behind. */
 #include "engine/eval/eval.h"
 #include "engine/quant/quant.h"
-#include "engine/synth.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/synth/synth.h"
+#include "kernels/kernels.h"
 #include "tests/engine/algebra.h"
 #include "tests/engine/session.h"
 

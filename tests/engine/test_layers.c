@@ -1,11 +1,13 @@
 /* Proves: a model run one layer at a time is the same model, bit for bit, in every architecture; who looks on
  * sees each matrix' input once, and the two halves of a layer made of those inputs add up to the layer;
  * other numbers are used while they replace the file's, and leave no trace behind. */
-#include "engine/layers.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/synth/synth.h"
+#include "kernels/kernels.h"
 
-#include "engine/arch.h"
-#include "engine/synth.h"
 #include "tests/engine/session.h"
+#include "engine/arch/arch.h"
 
 enum { SEEN_MAX = 16, TOKENS = 24 };
 

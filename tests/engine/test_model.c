@@ -1,6 +1,10 @@
 /* Proves: sequences do not see each other, whichever blocks of the cache they got and however they were cut
  * into batches; impossible rows, files and configs are refused with a message that names what was wanted. */
-#include "engine/model_identity.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "kernels/kernels.h"
 #include "engine/quant/quant.h"
 #include "tests/engine/session.h"
 
@@ -347,7 +351,7 @@ static void test_bad_files(void **state)
     assert_int_equal(write_changed(out, g, &(struct change){ .add = "blk.0.attn_magic.weight" }), ERR_OK);
     CHECK_OK(config_parse(&config, EXACT, &why));
     const struct model_options o = { .path = out, .config = &config, .ctx = 64, .log = &log };
-    CHECK_OK(model_open(&m, &o, &why));
+    CHECK_OK(recipe_model_open(&m, &o, &why));
     assert_non_null(strstr(str_text(&said), "'blk.0.attn_magic.weight' is not part of a llama model"));
     model_close(m);
     str_free(&said);

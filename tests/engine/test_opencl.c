@@ -3,6 +3,7 @@
  * plans say to the byte what the device takes, also of methods that keep an order or divisors of inputs;
  * with act=int8 those of the processor's reference. */
 #include "tests/engine/golden.h"
+#include "engine/plan/plan.h"
 
 /* Pieces of 8: each number of rows has kernels of its own, which take time to compile. All layers there, or
  * the first one only. */

@@ -1,12 +1,17 @@
 /* Proves: the plan's bytes are those worked out by hand and those the loader takes; memory limits of recorded
  * machines (with and without control groups) are read as the kernel means them; block tables never lose or
  * lend a block twice. */
-#include "engine/plan.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/kv.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "kernels/kernels.h"
 
 #include <sys/stat.h>
 
-#include "engine/kv.h"
 #include "tests/engine/session.h"
+#include "engine/quant/quant.h"
 
 static struct memory_plan plan_of(const char *path, const char *line, int ctx, int sequences)
 {
@@ -16,7 +21,7 @@ static struct memory_plan plan_of(const char *path, const char *line, int ctx, i
     struct memory_plan p;
     CHECK_OK(config_parse(&c, line, &why));
     CHECK_OK(gguf_open(&g, path, &why));
-    CHECK_OK(memory_plan_compute(&p, g, &c, ctx, sequences, &why));
+    CHECK_OK(recipe_plan_memory(&p, g, &c, ctx, sequences, &why));
     gguf_close(g);
     return p;
 }

@@ -10,6 +10,7 @@
 #include "engine/quant/calibration.h"
 #include "engine/quant/methods.h"
 #include "tests/engine/session.h"
+#include "engine/synth/synth.h"
 
 #define PLUGINS TEST_BUILD_DIR "/tests/plugins/"
 

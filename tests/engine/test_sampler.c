@@ -1,6 +1,7 @@
 /* Proves: greedy takes the largest (the first of equals), every stage removes exactly what its definition
  * says, draws follow the distribution, a seed means one answer, and damaged logits are noticed. */
-#include "engine/sampler.h"
+#include "engine/text/text.h"
+#include "kernels/kernels.h"
 
 #include <math.h>
 #include <stdlib.h>

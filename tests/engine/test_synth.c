@@ -5,13 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/model.h"
-#include "engine/synth.h"
-#include "engine/synth_internal.h"
-#include "engine/tokenizer.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/synth/synth.h"
+#include "engine/synth/synth_internal.h"
+#include "engine/text/text.h"
+#include "kernels/kernels.h"
 #include "tests/check.h"
+#include "engine/quant/quant.h"
 
-static const char *const ARCHS[] = { "llama", "qwen2", "gpt2" };
+static const char *const ARCHITECTURES[] = { "llama", "qwen2", "gpt2" };
 
 static char *temp_path(char *buf, size_t size, const char *name)
 {
@@ -43,8 +48,8 @@ static void same_bytes(void **state)
     (void)state;
     char path[4096], one[HASH_HEX], other[HASH_HEX];
     temp_path(path, sizeof path, "same");
-    for (size_t i = 0; i < COUNT_OF(ARCHS); i++) {
-        struct synth_options o = options_of(ARCHS[i], "tiny", FORMAT_Q4_0);
+    for (size_t i = 0; i < COUNT_OF(ARCHITECTURES); i++) {
+        struct synth_options o = options_of(ARCHITECTURES[i], "tiny", FORMAT_Q4_0);
         o.threads = 1;
         make(path, &o);
         file_hash(path, one);
@@ -165,13 +170,13 @@ static void vocabularies(void **state)
 {
     (void)state;
     static const char TEXT[] = "The quick brown fox, 42!\n\tna\xc3\xafve \xf0\x9f\x9a\x80 \xff\xfe end";
-    for (size_t i = 0; i < COUNT_OF(ARCHS); i++) {
+    for (size_t i = 0; i < COUNT_OF(ARCHITECTURES); i++) {
         char path[4096];
         struct err why = { 0 };
         struct gguf *g;
         struct tokenizer *t;
         struct tokenizer_info info;
-        struct synth_options o = options_of(ARCHS[i], "tiny", FORMAT_Q8_0);
+        struct synth_options o = options_of(ARCHITECTURES[i], "tiny", FORMAT_Q8_0);
         make(temp_path(path, sizeof path, "vocab"), &o);
         CHECK_OK(gguf_open(&g, path, &why));
         CHECK_OK(tokenizer_open(&t, g, &why));
@@ -192,17 +197,18 @@ static void vocabularies(void **state)
 static void runs(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < COUNT_OF(ARCHS); i++) {
+    for (size_t i = 0; i < COUNT_OF(ARCHITECTURES); i++) {
         char path[4096];
         struct err why = { 0 };
         struct config c;
         struct model *m;
-        struct synth_options o = options_of(ARCHS[i], "tiny", FORMAT_F16);
+        struct synth_options o = options_of(ARCHITECTURES[i], "tiny", FORMAT_F16);
         make(temp_path(path, sizeof path, "runs"), &o);
         CHECK_OK(config_parse(&c, "threads=1", &why));
-        CHECK_OK(model_open(&m, &(struct model_options){ .path = path, .config = &c, .ctx = 16 }, &why));
+        CHECK_OK(
+            recipe_model_open(&m, &(struct model_options){ .path = path, .config = &c, .ctx = 16 }, &why));
         const struct model_shape *s = model_shape(m);
-        assert_string_equal(s->arch, ARCHS[i]);
+        assert_string_equal(s->arch, ARCHITECTURES[i]);
         CHECK(s->random_weights && s->layers == o.shape->layers && s->vocab == o.shape->vocab);
         struct batch_row rows[4];
         for (int r = 0; r < 4; r++) rows[r] = (struct batch_row){ 300 + 7 * r, r, 0, r == 3 };

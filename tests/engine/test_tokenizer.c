@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/gguf.h"
-#include "engine/tokenizer.h"
+#include "engine/gguf/gguf.h"
+#include "engine/text/text.h"
+#include "kernels/kernels.h"
 #include "tests/check.h"
 
 static char *read_all(const char *path, size_t *n)

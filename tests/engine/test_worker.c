@@ -1,8 +1,11 @@
 /* Proves: the worker's protocol, spoken to a real child process over a socketpair: what it answers to every
  * request, to nonsense, to a cancel in the middle of work and to a parent that goes away. */
 #include "engine/eval/eval.h"
-#include "engine/worker.h"
-#include "engine/worker_internal.h"
+#include "engine/config/config.h"
+#include "engine/worker/handicap.h"
+#include "engine/worker/worker.h"
+#include "engine/worker/worker_internal.h"
+#include "kernels/kernels.h"
 
 #include <math.h>
 #include <poll.h>
@@ -10,7 +13,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "engine/handicap.h"
 #include "tests/engine/session.h"
 
 #define STORIES "models/repacked/stories260K-f32.gguf"

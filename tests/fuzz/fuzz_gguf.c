@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/text/text.h"
 #include "tests/engine/gguf_bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/config/config.h"
 #include "tests/check.h"
 
 static void append_values(struct str *s, int id)

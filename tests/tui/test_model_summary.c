@@ -3,6 +3,7 @@
  */
 #include "tests/check.h"
 #include "tui/frame/frame.h"
+#include "engine/synth/synth.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,7 @@ static void check_plans(const struct model_summary *l, const struct gguf *g, con
             char line[32];
             snprintf(line, sizeof line, "kv=%s", l->cache[k]);
             CHECK_OK(config_parse(&c, line, &why));
-            const bool can = !memory_plan_compute(&plan, g, &c, (int)l->context[i], 1, &why);
+            const bool can = !recipe_plan_memory(&plan, g, &c, (int)l->context[i], 1, &why);
             assert_int_equal(l->total[k][i], can ? plan.total : -1);
             if (i && can) CHECK(l->total[k][i] > l->total[k][i - 1]);
         }
@@ -46,14 +47,14 @@ static void check_plans(const struct model_summary *l, const struct gguf *g, con
 static void figures_are_the_files(void **state)
 {
     (void)state;
-    static const char *const ARCHS[] = { "llama", "qwen2", "gpt2" };
-    for (size_t i = 0; i < COUNT_OF(ARCHS); i++) {
+    static const char *const ARCHITECTURES[] = { "llama", "qwen2", "gpt2" };
+    for (size_t i = 0; i < COUNT_OF(ARCHITECTURES); i++) {
         char path[256];
         struct err why;
         struct gguf *g;
         struct model_shape s;
         struct model_summary *l = malloc(sizeof *l);
-        const struct synth_options o = { .arch = ARCHS[i],
+        const struct synth_options o = { .arch = ARCHITECTURES[i],
                                          .shape = synth_shape_find("tiny"),
                                          .format = &FORMATS[FORMAT_Q8_0],
                                          .seed = 1,

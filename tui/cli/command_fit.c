@@ -7,6 +7,8 @@
 
 #include "tui/cli/lib/other_machine.h"
 #include "tui/cli/commands.h"
+#include "engine/quant/quant.h"
+#include "engine/synth/synth.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_FIT[] = {
@@ -127,7 +129,7 @@ static void put_plan(json_t *row, const struct memory_plan *p)
 static bool context_fits(const struct fit *f, const struct gguf *g, const struct config *c, int64_t ctx)
 {
     struct memory_plan p;
-    return !memory_plan_compute(&p, g, c, (int)ctx, 1, NULL) &&
+    return !recipe_plan_memory(&p, g, c, (int)ctx, 1, NULL) &&
            !memory_plan_check(&p, config_text(c, KNOB_DEVICE), f->available, NULL);
 }
 
@@ -146,7 +148,7 @@ static int64_t most_context(const struct fit *f, const struct gguf *g, const str
 }
 
 /* By shapes alone: what no plan of ours is made for. */
-static void put_ledger(struct fit *f, json_t *row, const struct shape_ledger *l)
+static void put_ledger(struct fit *f, json_t *row, const struct memory_estimate *l)
 {
     json_put_int(row, "ctx", l->ctx);
     json_put_int(row, "weights_bytes", l->weight_bytes);
@@ -161,7 +163,7 @@ static void put_ledger(struct fit *f, json_t *row, const struct shape_ledger *l)
 }
 
 /* Beside the plan: heads that are shared, windows, experts. */
-static void put_shape(struct fit *f, json_t *row, const struct shape_ledger *l)
+static void put_shape(struct fit *f, json_t *row, const struct memory_estimate *l)
 {
     char bytes[16], all[16];
     json_put_int(row, "heads", l->heads);
@@ -191,14 +193,14 @@ static const struct format *cache_format(const struct config *c, enum knob_id id
 static enum err_code by_shapes(struct fit *f, const struct gguf *g, const char *path, const struct config *c,
                                int64_t ctx, const struct err *refused, struct err *why)
 {
-    struct shape_ledger l;
+    struct memory_estimate l;
     char line[2048];
     if (args_has(f->a, "--load") || c->given[KNOB_FORMAT]) {
         *why = *refused;
         return why->code;
     }
-    enum err_code rc = shape_ledger_read(&l, g, ctx, cache_format(c, KNOB_CTK), cache_format(c, KNOB_CTV),
-                                         NULL);
+    enum err_code rc = memory_estimate_read(&l, g, ctx, cache_format(c, KNOB_CTK), cache_format(c, KNOB_CTV),
+                                            NULL);
     if (rc) {
         *why = *refused;
         return why->code;
@@ -217,7 +219,7 @@ static enum err_code by_shapes(struct fit *f, const struct gguf *g, const char *
 static enum err_code planned(struct fit *f, const struct gguf *g, const char *path, const struct config *c,
                              const struct memory_plan *plan, struct err *why)
 {
-    struct shape_ledger l;
+    struct memory_estimate l;
     char line[2048];
     json_t *row = table_row(&f->table);
     struct err unfit = { 0 };
@@ -232,8 +234,8 @@ static enum err_code planned(struct fit *f, const struct gguf *g, const char *pa
     }
     if (!fits) table_note(&f->table, "%s: %s", line, unfit.message);
     f->all_fit &= fits;
-    enum err_code rc = shape_ledger_read(&l, g, plan->ctx, cache_format(c, KNOB_CTK),
-                                         cache_format(c, KNOB_CTV), why);
+    enum err_code rc = memory_estimate_read(&l, g, plan->ctx, cache_format(c, KNOB_CTK),
+                                            cache_format(c, KNOB_CTV), why);
     if (rc) return rc;
     put_shape(f, row, &l);
     struct err failed = { 0 };
@@ -258,7 +260,7 @@ static enum err_code one(struct fit *f, const struct config *c, int64_t ctx, str
         const int64_t usual = known && shape.ctx_train > 0 ? MIN(shape.ctx_train, (int64_t)4096) : 4096;
         if (!known)
             rc = by_shapes(f, file, path, c, ctx, &refused, why);
-        else if (!(rc = memory_plan_compute(&plan, file, c, (int)(ctx ? ctx : usual), 1, why)))
+        else if (!(rc = recipe_plan_memory(&plan, file, c, (int)(ctx ? ctx : usual), 1, why)))
             rc = planned(f, file, path, c, &plan, why);
     }
     gguf_close(file);
@@ -273,10 +275,10 @@ static enum err_code all_models(struct fit *f, const struct config *c, int64_t c
     const struct format *format = strcmp(name, "file") ? format_find(name) : &FORMATS[FORMAT_F16];
     if (!format) return err_set(why, ERR_USAGE, "--models: want the format of weights, got '%s'", name);
     for (size_t i = 0; i < SYNTH_SHAPE_COUNT; i++) {
-        struct shape_ledger l;
+        struct memory_estimate l;
         char line[2048];
-        shape_ledger_of(&l, &SYNTH_SHAPES[i], format, ctx, cache_format(c, KNOB_CTK),
-                        cache_format(c, KNOB_CTV));
+        memory_estimate_of(&l, &SYNTH_SHAPES[i], format, ctx, cache_format(c, KNOB_CTK),
+                           cache_format(c, KNOB_CTV));
         json_t *row = table_row(&f->table);
         json_put_str(row, "model", SYNTH_SHAPES[i].name);
         json_put_str(row, "config", strcmp(name, "file") ? config_line(c, line, sizeof line) : "f16");

@@ -6,6 +6,7 @@
 #include "tui/cli/commands.h"
 #include "tui/dashboard/dashboard.h"
 #include "tui/forms/forms.h"
+#include "engine/worker/worker.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_HELP[] = {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tui/cli/commands.h"
+#include "engine/text/text.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_INFO[] = {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tui/widgets/widgets.h"
+#include "engine/text/text.h"
 
 enum {
     TEXT_LIMIT = 1 << 30,

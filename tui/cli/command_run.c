@@ -5,6 +5,7 @@
 
 #include "advisor/advisor.h"
 #include "tui/cli/commands.h"
+#include "engine/text/text.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_RUN[] = {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "tui/cli/commands.h"
+#include "engine/synth/synth.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_SYNTH[] = {

@@ -3,6 +3,7 @@
 #define QDYNO_CLI_ROWS_H
 
 #include "tui/cli/lib/lib.h"
+#include "engine/text/text.h"
 
 typedef int command_fn(const struct cli_global *g, const struct cli_args *a);
 

@@ -41,7 +41,7 @@ static void describe_gguf(struct file_entry *e, const char *path)
         snprintf(e->format, sizeof e->format, "%s", shape.dominant_format);
         e->params = shape.params;
         config_default(&c);
-        if (memory_plan_compute(&plan, g, &c, 0, 1, &why))
+        if (recipe_plan_memory(&plan, g, &c, 0, 1, &why))
             snprintf(e->trouble, sizeof e->trouble, "%.*s", (int)sizeof e->trouble - 1, why.message);
         else
             e->needs_bytes = plan.total;
@@ -250,7 +250,7 @@ static void judge(const struct judging *x, const char *line, int64_t *bytes, cha
     enum err_code rc = config_parse(&c, strcmp(line, "default") ? line : "", &why);
     if (rc || *config_text(&c, KNOB_MODEL))
         return; /* the form says so itself; another file is another plan */
-    rc = memory_plan_compute(&plan, x->g, &c, x->ctx, x->sequences, &why);
+    rc = recipe_plan_memory(&plan, x->g, &c, x->ctx, x->sequences, &why);
     if (rc)
         snprintf(refusal, size, "%s", why.message);
     else

@@ -9,7 +9,8 @@
 #ifndef QDYNO_TUI_FORMS_H
 #define QDYNO_TUI_FORMS_H
 
-#include "engine/engine.h"
+#include "engine/config/config.h"
+#include "kernels/kernels.h"
 #include "engine/quant/quant.h"
 
 /* ---------------------------------------------------------------- keys (keys.c) */

@@ -91,7 +91,7 @@ void model_summary_make(struct model_summary *out, const struct gguf *g, const s
         for (int i = 0; i < out->contexts; i++) {
             struct memory_plan plan;
             const bool known = good && out->context[i] <= INT32_MAX &&
-                               !memory_plan_compute(&plan, g, &c, (int)out->context[i], 1, NULL);
+                               !recipe_plan_memory(&plan, g, &c, (int)out->context[i], 1, NULL);
             out->total[k][i] = known ? plan.total : -1;
             if (known) out->kv_bytes_per_token[k] = plan.kv_bytes_per_token;
         }

@@ -8,6 +8,7 @@
 
 #include "engine/train/network.h"
 #include "tests/check.h"
+#include "engine/config/config.h"
 
 static const struct network_shape SMALL = { .layers = 3,
                                             .heads = 4,

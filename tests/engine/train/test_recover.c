@@ -11,6 +11,8 @@
 #include "engine/quant/quant.h"
 #include "engine/train/train.h"
 #include "tests/check.h"
+#include "engine/synth/synth.h"
+#include "engine/text/text.h"
 
 static char *temp_path(char *buf, const char *name)
 {
@@ -226,10 +228,10 @@ static double divergence(const struct gguf *original, const char *path, const st
     struct err why = { 0 };
     CHECK_OK(config_parse(&config, "threads=2,precision=highest", &why));
     struct model_options o = { .gguf = original, .config = &config, .ctx = 64 };
-    CHECK_OK(model_open(&a, &o, &why));
+    CHECK_OK(recipe_model_open(&a, &o, &why));
     o.gguf = NULL;
     o.path = path;
-    CHECK_OK(model_open(&b, &o, &why));
+    CHECK_OK(recipe_model_open(&b, &o, &why));
     const struct eval_request q = { .text = str_text(text), .n = text->len, .ctx = 64, .max_chunks = 20 };
     CHECK_OK(eval_divergence(&d, a, b, &q, &why));
     model_close(a);

@@ -6,11 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/text/text.h"
+#include "kernels/kernels.h"
 #include "engine/train/story_rows.h"
 #include "engine/train/train.h"
 #include "engine/train/trainer.h"
 #include "tests/check.h"
+#include "engine/quant/quant.h"
 
 static char *temp_path(char *buf, size_t size, const char *name)
 {
@@ -156,7 +161,7 @@ static void compare_logits(const char *path, const struct train_options *o, doub
     assert_true(found);
     CHECK_OK(config_parse(&config, "precision=highest,kv=f32,threads=1", &why));
     const struct model_options options = { .path = path, .config = &config };
-    CHECK_OK(model_open(&m, &options, &why));
+    CHECK_OK(recipe_model_open(&m, &options, &why));
     for (int i = 0; i < COUNT; i++) {
         tokens[i] = (i * 37 + 5) % (int)o->shape.vocab;
         targets[i] = -1;

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/tokenizer.h"
+#include "engine/gguf/gguf.h"
+#include "engine/text/text.h"
 #include "engine/train/corpus.h"
 #include "engine/train/vocabulary.h"
 #include "tests/check.h"

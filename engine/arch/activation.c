@@ -1,0 +1,191 @@
+/* What a file says about activations, written by the quantizer and read when a model is opened. A file is
+ * untrusted: sizes, indexes and numbers are checked here, once, so that kernels need not. */
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char KEY[] = "qdyno.act", KEY_FORMAT[] = "qdyno.act.format",
+                  KEY_THRESHOLD[] = "qdyno.act.threshold", KEY_LIMIT[] = "qdyno.act.limit";
+
+bool act_is_key(struct gguf_string key)
+{
+    const char *const KEYS[] = { KEY, KEY_FORMAT, KEY_THRESHOLD, KEY_LIMIT };
+    for (size_t i = 0; i < COUNT_OF(KEYS); i++)
+        if (gguf_string_is(key, KEYS[i])) return true;
+    return false;
+}
+
+enum err_code act_put(struct gguf_writer *w, const struct act_scheme *act, const struct format *format)
+{
+    if (act->kind == INPUT_FREE || !format) return ERR_OK;
+    enum err_code rc = gguf_writer_put_string(w, KEY, input_kind_name(act->kind));
+    if (!rc) rc = gguf_writer_put_string(w, KEY_FORMAT, format->name);
+    if (!rc && act->threshold > 0) rc = gguf_writer_put_f32(w, KEY_THRESHOLD, act->threshold);
+    if (!rc && act->limit > 0) rc = gguf_writer_put_f32(w, KEY_LIMIT, act->limit);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- reading */
+
+static enum err_code read_kind(struct input_scheme *s, const struct gguf *g, const struct gguf_tensor *matrix,
+                               struct err *why)
+{
+    const struct gguf_string name = gguf_get_string(g, KEY), format = gguf_get_string(g, KEY_FORMAT);
+    if (!name.data || (format.data && !gguf_string_is(format, matrix->format->name))) return ERR_OK;
+    for (int k = INPUT_FREE + 1; k < INPUT_KIND_COUNT && !s->kind; k++)
+        if (gguf_string_is(name, input_kind_name((enum input_kind)k))) s->kind = (enum input_kind)k;
+    if (!s->kind)
+        return err_set(why, ERR_FORMAT,
+                       "%s is '%.*s', which this program does not know; it needs a newer one", KEY,
+                       (int)MIN(name.len, 40), name.data);
+    s->threshold = (float)gguf_get_num(g, KEY_THRESHOLD, 0);
+    s->limit = (float)gguf_get_num(g, KEY_LIMIT, 0);
+    if (!(s->threshold >= 0) || !(s->limit >= 0))
+        return err_set(why, ERR_FORMAT, "%s: a threshold or limit that is no positive number", KEY);
+    return ERR_OK;
+}
+
+/* Side tensor `what` as f32; *values owned, NULL when the matrix has none. want: its size, -1: any. */
+static enum err_code read_side(float **values, int64_t *size, const struct gguf *g,
+                               const struct gguf_tensor *matrix, enum companion_kind what, int64_t want,
+                               struct err *why)
+{
+    const struct gguf_tensor *t = companion_find(g, matrix->name, what);
+    *values = NULL;
+    if (!t) return ERR_OK;
+    *size = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
+    if (t->format != companion_format(what) || (want >= 0 && *size != want))
+        return err_set(why, ERR_FORMAT, "tensor '%s': want %lld values of %s, found %lld of %s", t->name,
+                       (long long)(want >= 0 ? want : *size), companion_format(what)->name, (long long)*size,
+                       t->format->name);
+    *values = malloc((size_t)*size * sizeof(float));
+    if (!*values) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", t->name);
+    t->format->decode(t->data, *values, *size);
+    for (int64_t i = 0; i < *size; i++)
+        if (!isfinite((*values)[i]))
+            return err_set(why, ERR_FORMAT, "tensor '%s': value %lld is not a finite number", t->name,
+                           (long long)i);
+    return ERR_OK;
+}
+
+/* Whole numbers 0..below-1, each at most once. */
+static enum err_code to_indexes(const int32_t **out, const float *values, int64_t n, int64_t below,
+                                const char *matrix, struct err *why)
+{
+    int32_t *index = malloc((size_t)n * sizeof *index + 1);
+    bool *seen = calloc((size_t)below, sizeof *seen);
+    enum err_code rc = index && seen ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for '%s'", matrix);
+    for (int64_t i = 0; i < n && !rc; i++) {
+        const float v = values[i];
+        if (!(v >= 0 && v < (float)below) || v != floorf(v) || seen[(int64_t)v])
+            rc = err_set(why, ERR_FORMAT, "tensor '%s': its list of inputs holds %g, of %lld inputs", matrix,
+                         (double)v, (long long)below);
+        if (rc) break;
+        seen[(int64_t)v] = true;
+        index[i] = (int32_t)v;
+    }
+    free(seen);
+    *out = index;
+    return rc;
+}
+
+static enum err_code read_order(struct input_scheme *s, const struct gguf *g, const struct gguf_tensor *m,
+                                struct err *why)
+{
+    float *values;
+    int64_t n = 0;
+    enum err_code rc = read_side(&values, &n, g, m, COMPANION_ORDER, m->shape[0], why);
+    if (!rc && values) rc = to_indexes(&s->order, values, n, m->shape[0], m->name, why);
+    free(values);
+    if (!rc)
+        rc = read_side(&values, &n, g, m, COMPANION_DIVISORS, m->shape[0], why);
+    else
+        return rc;
+    s->divide = values;
+    for (int64_t i = 0; values && i < n && !rc; i++)
+        if (values[i] == 0) rc = err_set(why, ERR_FORMAT, "tensor '%s': inputs divided by 0", m->name);
+    return rc;
+}
+
+static enum err_code read_static(struct input_scheme *s, const struct gguf *g, const struct gguf_tensor *m,
+                                 struct err *why)
+{
+    float *values;
+    int64_t n = 0;
+    enum err_code rc = read_side(&values, &n, g, m, COMPANION_INPUT_SCALE, 3, why);
+    if (!rc && !values)
+        rc = err_set(why, ERR_FORMAT, "tensor '%s': static activations without their scale", m->name);
+    if (!rc && (!(values[0] > 0) || !(values[2] >= 1 && values[2] <= 255) ||
+                !(values[1] >= 0 && values[1] <= values[2])))
+        rc = err_set(why, ERR_FORMAT,
+                     "tensor '%s': scale %g, zero %g and largest code %g of its inputs cannot be", m->name,
+                     (double)values[0], (double)values[1], (double)values[2]);
+    if (!rc) {
+        s->scale = values[0];
+        s->zero = (int)values[1];
+        s->most = (int)values[2];
+    }
+    free(values);
+    return rc;
+}
+
+static enum err_code read_outliers(struct input_scheme *s, const struct gguf *g, const struct gguf_tensor *m,
+                                   struct err *why)
+{
+    const struct gguf_tensor *weights = companion_find(g, m->name, COMPANION_OUTLIER_WEIGHTS);
+    float *values;
+    int64_t n = 0;
+    enum err_code rc = read_side(&values, &n, g, m, COMPANION_OUTLIERS, -1, why);
+    if (!rc && values &&
+        (!weights || weights->format != companion_format(COMPANION_OUTLIER_WEIGHTS) ||
+         weights->bytes != n * m->shape[1] * 2))
+        rc = err_set(why, ERR_FORMAT, "tensor '%s': %lld columns kept aside without their weights", m->name,
+                     (long long)n);
+    if (!rc && values) rc = to_indexes(&s->outliers, values, n, m->shape[0], m->name, why);
+    for (int64_t i = 1; i < n && !rc; i++)
+        if (s->outliers[i] <= s->outliers[i - 1])
+            rc = err_set(why, ERR_FORMAT, "tensor '%s': columns kept aside are not in order", m->name);
+    if (!rc && values) {
+        s->outlier_count = (int)n;
+        s->outlier_weights = (const uint16_t *)(const void *)weights->data;
+    }
+    free(values);
+    return rc;
+}
+
+enum err_code act_read(struct input_scheme **out, const struct gguf *g, const struct gguf_tensor *matrix,
+                       struct err *why)
+{
+    struct input_scheme *s = calloc(1, sizeof *s);
+    *out = s;
+    if (!s) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", matrix->name);
+    enum err_code rc = read_kind(s, g, matrix, why);
+    if (!rc) rc = read_order(s, g, matrix, why);
+    if (!rc && (s->kind == INPUT_INT8_STATIC || s->kind == INPUT_FP8_STATIC))
+        rc = read_static(s, g, matrix, why);
+    if (!rc && s->kind == INPUT_INT8_OUTLIERS) rc = read_outliers(s, g, matrix, why);
+    if (!rc && (s->kind || s->order || s->divide)) return ERR_OK;
+    act_free(s);
+    *out = NULL;
+    return rc;
+}
+
+enum input_kind act_kind(const struct gguf *g, const struct gguf_tensor *matrix)
+{
+    struct input_scheme s = { 0 };
+    return read_kind(&s, g, matrix, NULL) ? INPUT_FREE : s.kind;
+}
+
+void act_free(struct input_scheme *s)
+{
+    if (!s) return;
+    free((void *)s->order);
+    free((void *)s->divide);
+    free((void *)s->outliers);
+    free(s);
+}

@@ -1,0 +1,278 @@
+/* The architecture table. One engine runs them all, so a new model is a row here; only a new *kind* of
+ * operation touches the forward pass. Mixture-of-experts models are refused, not run wrongly. */
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "kernels/kernels.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct arch_slot ARCH_SLOTS[SLOT_COUNT] = {
+    [SLOT_TOKEN_EMBD] = { "token_embd.weight", DIM_EMBD, DIM_VOCAB },
+    [SLOT_POSITION_EMBD] = { "position_embd.weight", DIM_EMBD, DIM_CTX },
+    [SLOT_OUTPUT_NORM] = { "output_norm.weight", DIM_EMBD, DIM_NONE },
+    [SLOT_OUTPUT_NORM_B] = { "output_norm.bias", DIM_EMBD, DIM_NONE },
+    [SLOT_OUTPUT] = { "output.weight", DIM_EMBD, DIM_VOCAB },
+    [SLOT_OUTPUT_B] = { "output.bias", DIM_VOCAB, DIM_NONE },
+    [SLOT_ROPE_FREQS] = { "rope_freqs.weight", DIM_ROPE, DIM_NONE },
+    [SLOT_ROPE_LONG] = { "rope_factors_long.weight", DIM_ROPE, DIM_NONE },
+    [SLOT_ROPE_SHORT] = { "rope_factors_short.weight", DIM_ROPE, DIM_NONE },
+    [SLOT_ATTN_NORM] = { "attn_norm.weight", DIM_EMBD, DIM_NONE },
+    [SLOT_ATTN_NORM_B] = { "attn_norm.bias", DIM_EMBD, DIM_NONE },
+    [SLOT_ATTN_NORM_2] = { "attn_norm_2.weight", DIM_EMBD, DIM_NONE },
+    [SLOT_ATTN_NORM_2_B] = { "attn_norm_2.bias", DIM_EMBD, DIM_NONE },
+    [SLOT_Q] = { "attn_q.weight", DIM_EMBD, DIM_Q },
+    [SLOT_Q_B] = { "attn_q.bias", DIM_Q, DIM_NONE },
+    [SLOT_K] = { "attn_k.weight", DIM_EMBD, DIM_K },
+    [SLOT_K_B] = { "attn_k.bias", DIM_K, DIM_NONE },
+    [SLOT_V] = { "attn_v.weight", DIM_EMBD, DIM_V },
+    [SLOT_V_B] = { "attn_v.bias", DIM_V, DIM_NONE },
+    [SLOT_QKV] = { "attn_qkv.weight", DIM_EMBD, DIM_QKV },
+    [SLOT_QKV_B] = { "attn_qkv.bias", DIM_QKV, DIM_NONE },
+    [SLOT_Q_NORM] = { "attn_q_norm.weight", DIM_Q_NORM, DIM_NONE },
+    [SLOT_K_NORM] = { "attn_k_norm.weight", DIM_K_NORM, DIM_NONE },
+    [SLOT_ATTN_OUT] = { "attn_output.weight", DIM_ATTN, DIM_EMBD },
+    [SLOT_ATTN_OUT_B] = { "attn_output.bias", DIM_EMBD, DIM_NONE },
+    [SLOT_POST_ATTN_NORM] = { "post_attention_norm.weight", DIM_EMBD, DIM_NONE },
+    [SLOT_FFN_NORM] = { "ffn_norm.weight", DIM_EMBD, DIM_NONE },
+    [SLOT_FFN_NORM_B] = { "ffn_norm.bias", DIM_EMBD, DIM_NONE },
+    [SLOT_GATE] = { "ffn_gate.weight", DIM_EMBD, DIM_FF },
+    [SLOT_GATE_B] = { "ffn_gate.bias", DIM_FF, DIM_NONE },
+    [SLOT_UP] = { "ffn_up.weight", DIM_EMBD, DIM_UP },
+    [SLOT_UP_B] = { "ffn_up.bias", DIM_UP, DIM_NONE },
+    [SLOT_DOWN] = { "ffn_down.weight", DIM_FF, DIM_EMBD },
+    [SLOT_DOWN_B] = { "ffn_down.bias", DIM_EMBD, DIM_NONE },
+    [SLOT_POST_FFN_NORM] = { "post_ffw_norm.weight", DIM_EMBD, DIM_NONE },
+};
+_Static_assert(SLOT_COUNT <= 64, "slots are bits of a uint64_t");
+
+/* Groups of slots that occur together. */
+#define NEED_ENDS  (SLOT_BIT(SLOT_TOKEN_EMBD) | SLOT_BIT(SLOT_OUTPUT_NORM))
+#define NEED_QKV   (SLOT_BIT(SLOT_Q) | SLOT_BIT(SLOT_K) | SLOT_BIT(SLOT_V) | SLOT_BIT(SLOT_ATTN_OUT))
+#define NEED_FUSED (SLOT_BIT(SLOT_QKV) | SLOT_BIT(SLOT_ATTN_OUT))
+#define NEED_NORMS (SLOT_BIT(SLOT_ATTN_NORM) | SLOT_BIT(SLOT_FFN_NORM))
+#define NEED_NORM_BIASES                                                                                     \
+    (SLOT_BIT(SLOT_OUTPUT_NORM_B) | SLOT_BIT(SLOT_ATTN_NORM_B) | SLOT_BIT(SLOT_FFN_NORM_B))
+#define NEED_GATED     (SLOT_BIT(SLOT_GATE) | SLOT_BIT(SLOT_UP) | SLOT_BIT(SLOT_DOWN))
+#define NEED_PLAIN_FFN (SLOT_BIT(SLOT_UP) | SLOT_BIT(SLOT_DOWN))
+#define NEED_FUSED_BIASES                                                                                    \
+    (SLOT_BIT(SLOT_QKV_B) | SLOT_BIT(SLOT_ATTN_OUT_B) | SLOT_BIT(SLOT_UP_B) | SLOT_BIT(SLOT_DOWN_B))
+#define QKV_BIASES (SLOT_BIT(SLOT_Q_B) | SLOT_BIT(SLOT_K_B) | SLOT_BIT(SLOT_V_B))
+#define QK_NORMS   (SLOT_BIT(SLOT_Q_NORM) | SLOT_BIT(SLOT_K_NORM))
+#define FFN_BIASES (SLOT_BIT(SLOT_GATE_B) | SLOT_BIT(SLOT_UP_B) | SLOT_BIT(SLOT_DOWN_B))
+#define MAY_ENDS   (SLOT_BIT(SLOT_OUTPUT) | SLOT_BIT(SLOT_OUTPUT_B))
+#define POST_NORMS (SLOT_BIT(SLOT_POST_ATTN_NORM) | SLOT_BIT(SLOT_POST_FFN_NORM))
+#define LLAMA_LIKE (NEED_ENDS | NEED_NORMS | NEED_QKV | NEED_GATED)
+
+const struct arch ARCHS[] = {
+    { .name = "llama",
+      .need = LLAMA_LIKE,
+      .may = MAY_ENDS | SLOT_BIT(SLOT_ROPE_FREQS) | QKV_BIASES | SLOT_BIT(SLOT_ATTN_OUT_B) | FFN_BIASES,
+      .norm = NORM_RMS,
+      .rope = ROPE_NEIGHBOURS,
+      .act = ACT_SILU },
+    { .name = "qwen2",
+      .need = LLAMA_LIKE | QKV_BIASES,
+      .may = MAY_ENDS,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU },
+    { .name = "gpt2",
+      .need = NEED_ENDS | NEED_NORMS | NEED_NORM_BIASES | NEED_FUSED | NEED_PLAIN_FFN | NEED_FUSED_BIASES |
+              SLOT_BIT(SLOT_POSITION_EMBD),
+      .may = MAY_ENDS,
+      .norm = NORM_LAYER,
+      .rope = ROPE_NONE,
+      .act = ACT_GELU_TANH },
+    { .name = "qwen3",
+      .need = LLAMA_LIKE | QK_NORMS,
+      .may = MAY_ENDS,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_HEAD },
+    { .name = "phi3",
+      .need = NEED_ENDS | NEED_NORMS | NEED_FUSED | NEED_PLAIN_FFN,
+      .may = MAY_ENDS | SLOT_BIT(SLOT_ROPE_LONG) | SLOT_BIT(SLOT_ROPE_SHORT),
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .gate_in_up = true,
+      .window_period = 1 },
+    { .name = "gptneox",
+      .need = NEED_ENDS | NEED_NORMS | NEED_NORM_BIASES | NEED_FUSED | NEED_PLAIN_FFN | NEED_FUSED_BIASES,
+      .may = MAY_ENDS,
+      .norm = NORM_LAYER,
+      .rope = ROPE_HALVES,
+      .act = ACT_GELU_TANH,
+      .residual = RESIDUAL_BY_KEY },
+    { .name = "starcoder2",
+      .need = NEED_ENDS | NEED_NORMS | NEED_NORM_BIASES | NEED_QKV | NEED_PLAIN_FFN,
+      .may = MAY_ENDS | QKV_BIASES | SLOT_BIT(SLOT_ATTN_OUT_B) | SLOT_BIT(SLOT_UP_B) | SLOT_BIT(SLOT_DOWN_B),
+      .norm = NORM_LAYER,
+      .rope = ROPE_HALVES,
+      .act = ACT_GELU_TANH },
+    { .name = "falcon",
+      .need = NEED_ENDS | SLOT_BIT(SLOT_OUTPUT_NORM_B) | SLOT_BIT(SLOT_ATTN_NORM) |
+              SLOT_BIT(SLOT_ATTN_NORM_B) | NEED_FUSED | NEED_PLAIN_FFN,
+      .may = MAY_ENDS | SLOT_BIT(SLOT_ATTN_NORM_2) | SLOT_BIT(SLOT_ATTN_NORM_2_B),
+      .norm = NORM_LAYER,
+      .rope = ROPE_HALVES,
+      .act = ACT_GELU_TANH,
+      .residual = RESIDUAL_PARALLEL },
+    { .name = "command-r",
+      .need = NEED_ENDS | SLOT_BIT(SLOT_ATTN_NORM) | NEED_QKV | NEED_GATED,
+      .may = MAY_ENDS | QKV_BIASES | SLOT_BIT(SLOT_ATTN_OUT_B),
+      .norm = NORM_LAYER,
+      .rope = ROPE_NEIGHBOURS,
+      .act = ACT_SILU,
+      .residual = RESIDUAL_PARALLEL },
+    { .name = "gemma",
+      .need = LLAMA_LIKE,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_GELU_TANH,
+      .embedding_root = true },
+    { .name = "gemma2",
+      .need = LLAMA_LIKE | POST_NORMS,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_GELU_TANH,
+      .embedding_root = true,
+      .window_period = 2,
+      .window = 4096,
+      .attn_softcap = 50,
+      .logit_softcap = 30,
+      .wide_query_layers = 46 },
+    { .name = "gemma3",
+      .need = LLAMA_LIKE | QK_NORMS | POST_NORMS,
+      .may = MAY_ENDS,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_GELU_TANH,
+      .qk_norm = QK_NORM_HEAD,
+      .embedding_root = true,
+      .window_period = 6,
+      .window_rope_base = 10000,
+      .wide_query_layers = 62 },
+    { .name = "olmo2",
+      .need = NEED_ENDS | NEED_QKV | NEED_GATED | QK_NORMS | POST_NORMS,
+      .may = MAY_ENDS,
+      .norm = NORM_RMS,
+      .rope = ROPE_HALVES,
+      .act = ACT_SILU,
+      .qk_norm = QK_NORM_ROW },
+    { .name = "granite",
+      .need = LLAMA_LIKE,
+      .may = MAY_ENDS | QKV_BIASES | SLOT_BIT(SLOT_ATTN_OUT_B),
+      .norm = NORM_RMS,
+      .rope = ROPE_NEIGHBOURS,
+      .act = ACT_SILU,
+      .logits_divided = true },
+};
+const size_t ARCH_COUNT = COUNT_OF(ARCHS);
+
+const struct arch *arch_find(struct gguf_string name)
+{
+    for (size_t i = 0; i < ARCH_COUNT; i++)
+        if (gguf_string_is(name, ARCHS[i].name)) return &ARCHS[i];
+    return NULL;
+}
+
+int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s)
+{
+    const int64_t q = (int64_t)s->heads * s->head_dim_k, k = (int64_t)s->kv_heads * s->head_dim_k,
+                  v = (int64_t)s->kv_heads * s->head_dim_v;
+    switch (d) {
+    case DIM_NONE: return 1;
+    case DIM_EMBD: return s->embd;
+    case DIM_VOCAB: return s->vocab;
+    case DIM_CTX: return s->ctx_train;
+    case DIM_ROPE: return s->rope_dims / 2;
+    case DIM_Q: return q;
+    case DIM_K: return k;
+    case DIM_V: return v;
+    case DIM_QKV: return q + k + v;
+    case DIM_ATTN: return (int64_t)s->heads * s->head_dim_v;
+    case DIM_Q_NORM: return a->qk_norm == QK_NORM_ROW ? q : s->head_dim_k;
+    case DIM_K_NORM: return a->qk_norm == QK_NORM_ROW ? k : s->head_dim_k;
+    case DIM_FF: return s->ff;
+    case DIM_UP: return a->gate_in_up ? 2 * s->ff : s->ff;
+    }
+    return 0;
+}
+
+void arch_slot_name(char *buf, size_t size, int layer, enum slot slot)
+{
+    if (slot < SLOT_GLOBAL_COUNT)
+        snprintf(buf, size, "%s", ARCH_SLOTS[slot].name);
+    else
+        snprintf(buf, size, "blk.%d.%s", layer, ARCH_SLOTS[slot].name);
+}
+
+static void shape_text(char *buf, size_t size, const struct gguf_tensor *t)
+{
+    size_t used = 0;
+    buf[0] = '\0';
+    for (int i = 0; i < t->dims && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%lld", i ? "," : "", (long long)t->shape[i]);
+}
+
+/* *out stays NULL for an optional tensor that is not there. */
+static enum err_code slot_check(const struct gguf_tensor **out, const struct arch *a,
+                                const struct model_shape *s, const struct gguf *g, int layer, enum slot slot,
+                                struct err *why)
+{
+    char name[ARCH_NAME], want[64], have[96];
+    const bool vector = ARCH_SLOTS[slot].rows == DIM_NONE;
+    const int64_t cols = arch_dim(ARCH_SLOTS[slot].cols, a, s), rows = arch_dim(ARCH_SLOTS[slot].rows, a, s);
+    arch_slot_name(name, sizeof name, layer, slot);
+    snprintf(want, sizeof want, vector ? "%lld" : "%lld,%lld", (long long)cols, (long long)rows);
+
+    const struct gguf_tensor *t = gguf_tensor_find(g, name);
+    *out = t;
+    if (!t) {
+        if (!(a->need & SLOT_BIT(slot))) return ERR_OK;
+        return err_set(why, ERR_FORMAT, "tensor '%s': want [%s], file has none of this name", name, want);
+    }
+    const bool fits = t->shape[0] == cols && t->shape[1] == rows && t->shape[2] == 1 && t->shape[3] == 1;
+    if (!fits) {
+        shape_text(have, sizeof have, t);
+        return err_set(why, ERR_FORMAT, "tensor '%s': want [%s], file has [%s]", name, want, have);
+    }
+    if (!t->format->decode)
+        return err_set(why, ERR_FORMAT, "tensor '%s' is %s, which cannot be run yet", name, t->format->name);
+    return ERR_OK;
+}
+
+enum err_code arch_walk(const struct arch *a, const struct model_shape *s, const struct gguf *g,
+                        arch_visit_fn *visit, void *ctx, struct err *why)
+{
+    for (int slot = 0; slot < SLOT_COUNT; slot++) {
+        if (!((a->need | a->may) & SLOT_BIT(slot))) continue;
+        const bool global = slot < SLOT_GLOBAL_COUNT;
+        for (int layer = global ? -1 : 0; layer < (global ? 0 : s->layers); layer++) {
+            const struct gguf_tensor *t;
+            enum err_code rc = slot_check(&t, a, s, g, layer, (enum slot)slot, why);
+            if (!rc && t && visit) rc = visit(ctx, layer, (enum slot)slot, t, why);
+            if (rc) return rc;
+        }
+    }
+    return ERR_OK;
+}
+
+bool arch_slot_find(int *layer, enum slot *slot, const struct arch *a, const struct model_shape *s,
+                    const char *tensor_name)
+{
+    int n = -1, behind = 0;
+    const bool in_layer = sscanf(tensor_name, "blk.%d.%n", &n, &behind) == 1 && behind > 0;
+    if (in_layer && (n < 0 || n >= s->layers)) return false;
+    *layer = in_layer ? n : -1;
+    for (int i = in_layer ? SLOT_GLOBAL_COUNT : 0; i < (in_layer ? SLOT_COUNT : SLOT_GLOBAL_COUNT); i++) {
+        if (!((a->need | a->may) & SLOT_BIT(i)) || strcmp(tensor_name + behind, ARCH_SLOTS[i].name)) continue;
+        *slot = (enum slot)i;
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,248 @@
+/* A model's metadata, checked: what is missing, absurd or not supported is said here, before anything is
+ * allocated by it. */
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "kernels/kernels.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LAYERS_MAX = 4096, HEADS_MAX = 65536, HEAD_DIM_MAX = 1024, WIDTH_MAX = 1 << 26, CTX_MAX = 1 << 30 };
+
+/* "arch.key"; buf is the caller's. */
+static const char *key_of(char buf[128], const char *arch, const char *key)
+{
+    snprintf(buf, 128, "%s.%s", arch, key);
+    return buf;
+}
+
+/* otherwise < 0: the key must be there. */
+static enum err_code read_size(int64_t *out, const struct gguf *g, const char *arch, const char *name,
+                               int64_t max, int64_t otherwise, struct err *why)
+{
+    char key[128];
+    const struct gguf_kv *kv = gguf_kv_find(g, key_of(key, arch, name));
+    if (!kv && otherwise < 0) return err_set(why, ERR_FORMAT, "metadata '%s' is missing", key);
+    *out = kv ? gguf_get_int(g, key, -1) : otherwise;
+    if (kv && kv->type == GGUF_ARRAY)
+        return err_set(why, ERR_FORMAT, "metadata '%s' differs by layer, which is not supported", key);
+    if (*out < 1 || *out > max)
+        return err_set(why, ERR_FORMAT, "metadata '%s': want 1 to %lld, file has %lld", key, (long long)max,
+                       (long long)*out);
+    return ERR_OK;
+}
+
+static enum err_code unknown_arch(struct gguf_string name, struct err *why)
+{
+    struct str known = { 0 };
+    for (size_t i = 0; i < ARCH_COUNT; i++) str_printf(&known, "%s%s", i ? " " : "", ARCHS[i].name);
+    enum err_code rc = err_set(why, ERR_FORMAT, "architecture '%.*s' is not supported; known: %s",
+                               (int)MIN(name.len, 64), name.data ? name.data : "", str_text(&known));
+    str_free(&known);
+    return rc;
+}
+
+static void read_tensor_sums(struct model_shape *out, const struct gguf *g)
+{
+    int64_t by_format[FORMAT_COUNT] = { 0 };
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        out->params += t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
+        out->weight_bytes += t->bytes;
+        by_format[t->format - FORMATS] += t->bytes;
+    }
+    int most = 0;
+    for (int f = 1; f < FORMAT_COUNT; f++)
+        if (by_format[f] > by_format[most]) most = f;
+    snprintf(out->dominant_format, sizeof out->dominant_format, "%s", FORMATS[most].name);
+}
+
+static enum err_code read_heads(struct model_shape *out, const struct arch *a, const struct gguf *g,
+                                struct err *why)
+{
+    int64_t heads, kv_heads, dim_k, dim_v, rope;
+    enum err_code rc;
+    if ((rc = read_size(&heads, g, a->name, "attention.head_count", HEADS_MAX, -1, why))) return rc;
+    if ((rc = read_size(&kv_heads, g, a->name, "attention.head_count_kv", HEADS_MAX, heads, why))) return rc;
+    if (heads % kv_heads)
+        return err_set(why, ERR_FORMAT, "%lld attention heads cannot share %lld KV heads evenly",
+                       (long long)heads, (long long)kv_heads);
+    char key[128];
+    const bool given = gguf_kv_find(g, key_of(key, a->name, "attention.key_length"));
+    if (!given && out->embd % heads)
+        return err_set(why, ERR_FORMAT,
+                       "embedding_length %lld is not a multiple of %lld heads and '%s' is missing",
+                       (long long)out->embd, (long long)heads, key);
+    const int64_t even = MAX(out->embd / heads, 1);
+    if ((rc = read_size(&dim_k, g, a->name, "attention.key_length", HEAD_DIM_MAX, even, why))) return rc;
+    if ((rc = read_size(&dim_v, g, a->name, "attention.value_length", HEAD_DIM_MAX, even, why))) return rc;
+    if ((rc = read_size(&rope, g, a->name, "rope.dimension_count", HEAD_DIM_MAX, dim_k, why))) return rc;
+    if (a->rope != ROPE_NONE && (rope > dim_k || rope % 2))
+        return err_set(
+            why, ERR_FORMAT,
+            "metadata '%s.rope.dimension_count': want an even number up to the head size %lld, file has %lld",
+            a->name, (long long)dim_k, (long long)rope);
+    if (heads * MAX(dim_k, dim_v) > WIDTH_MAX)
+        return err_set(why, ERR_FORMAT, "%lld heads of %lld are more than %d columns", (long long)heads,
+                       (long long)MAX(dim_k, dim_v), WIDTH_MAX);
+    out->heads = (int)heads;
+    out->kv_heads = (int)kv_heads;
+    out->head_dim_k = (int)dim_k;
+    out->head_dim_v = (int)dim_v;
+    out->rope_dims = a->rope == ROPE_NONE ? 0 : (int)rope;
+    return ERR_OK;
+}
+
+enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, struct err *why)
+{
+    *out = (struct model_shape){ 0 };
+    const struct gguf_string arch = gguf_get_string(g, "general.architecture");
+    const struct arch *a = arch_find(arch);
+    if (!arch.data)
+        return err_set(why, ERR_FORMAT, "metadata 'general.architecture' is missing: not a model");
+    if (!a) return unknown_arch(arch, why);
+
+    char key[128];
+    if (gguf_get_int(g, key_of(key, a->name, "expert_count"), 0) > 0)
+        return err_set(why, ERR_FORMAT, "mixture-of-experts models ('%s' > 0) are not supported", key);
+
+    int64_t layers;
+    enum err_code rc;
+    if ((rc = read_size(&layers, g, a->name, "block_count", LAYERS_MAX, -1, why))) return rc;
+    if ((rc = read_size(&out->embd, g, a->name, "embedding_length", WIDTH_MAX, -1, why))) return rc;
+    if ((rc = read_size(&out->ff, g, a->name, "feed_forward_length", WIDTH_MAX, -1, why))) return rc;
+    if ((rc = read_size(&out->ctx_train, g, a->name, "context_length", CTX_MAX, -1, why))) return rc;
+    out->layers = (int)layers;
+    if ((rc = read_heads(out, a, g, why))) return rc;
+
+    const struct gguf_tensor *embd = gguf_tensor_find(g, "token_embd.weight");
+    if (!embd)
+        return err_set(why, ERR_FORMAT,
+                       "tensor 'token_embd.weight': want [%lld,vocabulary], file has none of this name",
+                       (long long)out->embd);
+    if (embd->shape[1] > INT32_MAX)
+        return err_set(why, ERR_FORMAT, "vocabulary of %lld is absurd", (long long)embd->shape[1]);
+    out->vocab = embd->shape[1];
+
+    const struct gguf_string name = gguf_get_string(g, "general.name");
+    snprintf(out->arch, sizeof out->arch, "%s", a->name);
+    snprintf(out->name, sizeof out->name, "%.*s", (int)MIN(name.len, sizeof out->name - 1),
+             name.data ? name.data : "");
+    out->tied_output = !gguf_tensor_find(g, "output.weight");
+    out->random_weights = gguf_get_bool(g, "qdyno.synthetic", false);
+    read_tensor_sums(out, g);
+    return ERR_OK;
+}
+
+/* Names of the rows, NULL-terminated: a constant that C cannot derive at compile time. */
+enum { NAMES_MAX = 64 };
+static const char *arch_names[NAMES_MAX];
+static pthread_once_t arch_names_made = PTHREAD_ONCE_INIT;
+
+static void make_arch_names(void)
+{
+    for (size_t i = 0; i < ARCH_COUNT && i + 1 < NAMES_MAX; i++) arch_names[i] = ARCHS[i].name;
+}
+
+const char *const *model_architectures(void)
+{
+    pthread_once(&arch_names_made, make_arch_names);
+    return arch_names;
+}
+
+/* Numbers that must be positive and finite where they are given. */
+static enum err_code read_positive(double *out, const struct gguf *g, const char *arch, const char *name,
+                                   double otherwise, struct err *why)
+{
+    char key[128];
+    *out = gguf_get_num(g, key_of(key, arch, name), otherwise);
+    if (!(*out > 0) || !isfinite(*out))
+        return err_set(why, ERR_FORMAT, "metadata '%s': want a positive number, file has %g", key, *out);
+    return ERR_OK;
+}
+
+static enum err_code read_rope(struct hyper *out, const struct model_shape *s, const struct gguf *g,
+                               struct err *why)
+{
+    char key[128];
+    const char *arch = out->arch->name;
+    enum err_code rc;
+    if ((rc = read_positive(&out->rope_base, g, arch, "rope.freq_base", 10000, why))) return rc;
+    /* Older files have scale_linear; a stored factor of 0 means "none". */
+    const double old = gguf_get_num(g, key_of(key, arch, "rope.scale_linear"), 0);
+    const double factor = gguf_get_num(g, key_of(key, arch, "rope.scaling.factor"), old);
+    out->rope_factor = factor == 0 ? 1 : factor;
+    if (!(out->rope_factor > 0) || !isfinite(out->rope_factor))
+        return err_set(why, ERR_FORMAT, "metadata '%s': want a positive number, file has %g", key, factor);
+    if ((rc = read_positive(&out->rope_attn_factor, g, arch, "rope.scaling.attn_factor", 1, why))) return rc;
+    out->rope_ctx_original = gguf_get_int(g, key_of(key, arch, "rope.scaling.original_context_length"),
+                                          s->ctx_train);
+    if (out->rope_ctx_original < 1)
+        return err_set(why, ERR_FORMAT, "metadata '%s': want at least 1, file has %lld", key,
+                       (long long)out->rope_ctx_original);
+    out->yarn_beta_fast = 32;
+    out->yarn_beta_slow = 1;
+
+    const struct gguf_string type = gguf_get_string(g, key_of(key, arch, "rope.scaling.type"));
+    if (!type.data || gguf_string_is(type, "linear") || gguf_string_is(type, "longrope")) return ERR_OK;
+    if (gguf_string_is(type, "none"))
+        out->rope_factor = 1;
+    else if (gguf_string_is(type, "yarn"))
+        out->yarn = true;
+    else
+        return err_set(why, ERR_FORMAT, "metadata '%s': want none, linear, yarn or longrope, file has '%.*s'",
+                       key, (int)MIN(type.len, 64), type.data);
+    return ERR_OK;
+}
+
+enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const struct gguf *g,
+                         struct err *why)
+{
+    *out = (struct hyper){ 0 };
+    const struct arch *a = out->arch = arch_find(gguf_get_string(g, "general.architecture"));
+    if (!a) return err_set(why, ERR_INTERNAL, "hyper_read before model_shape_read");
+    char key[128];
+    const char *eps_key = a->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon"
+                                              : "attention.layer_norm_epsilon";
+    const double eps = gguf_get_num(g, key_of(key, a->name, eps_key), NAN);
+    if (!(eps >= 0 && eps < 1))
+        return err_set(why, ERR_FORMAT, "metadata '%s': want a small number, file has %s", key,
+                       gguf_kv_find(g, key) ? "an absurd one" : "none");
+    out->eps = (float)eps;
+    if (a->rope != ROPE_NONE) {
+        enum err_code rc = read_rope(out, s, g, why);
+        if (rc) return rc;
+    }
+    out->parallel = a->residual == RESIDUAL_PARALLEL ||
+                    (a->residual == RESIDUAL_BY_KEY &&
+                     gguf_get_bool(g, key_of(key, a->name, "use_parallel_residual"), true));
+    const int64_t window = a->window_period
+                               ? gguf_get_int(g, key_of(key, a->name, "attention.sliding_window"), a->window)
+                               : 0;
+    out->window = window > 0 && window < INT32_MAX ? (int)window : 0;
+
+    const struct {
+        const char *key;
+        size_t at;
+        float otherwise;
+    } SCALES[] = {
+        { "attention.scale", offsetof(struct hyper, attn_scale), 0 },
+        { "attn_logit_softcapping", offsetof(struct hyper, attn_softcap), a->attn_softcap },
+        { "final_logit_softcapping", offsetof(struct hyper, logit_softcap), a->logit_softcap },
+        { "logit_scale", offsetof(struct hyper, logit_scale), 1 },
+        { "embedding_scale", offsetof(struct hyper, embedding_scale), 1 },
+        { "residual_scale", offsetof(struct hyper, residual_scale), 1 },
+    };
+    for (size_t i = 0; i < COUNT_OF(SCALES); i++)
+        *(float *)((char *)out + SCALES[i].at) = (float)gguf_get_num(g, key_of(key, a->name, SCALES[i].key),
+                                                                     SCALES[i].otherwise);
+    const bool wide = a->wide_query_layers == s->layers;
+    if (out->attn_scale == 0)
+        out->attn_scale = 1.0f / sqrtf(wide ? (float)s->embd / (float)s->heads : (float)s->head_dim_k);
+    if (a->logits_divided) out->logit_scale = 1.0f / out->logit_scale;
+    if (a->embedding_root) out->embedding_scale = sqrtf((float)s->embd);
+    return ERR_OK;
+}

@@ -1,0 +1,149 @@
+/* The grammar of workloads, one line each way. */
+#include "engine/config/config.h"
+#include "engine/worker/worker.h"
+#include "kernels/kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EVAL_CTX_DEFAULT = 512, TOKENS_MAX = 1 << 24 };
+
+static const char GRAMMAR[] =
+    "want ppN, tgN, ppN+tgN, each with @dN behind for tokens already in the cache and @bN for sequences that "
+    "run side by side, eval:FILE[@cN], or trainN: N steps of training from nothing";
+
+/* Digits at *at as 1..TOKENS_MAX (0 allowed for a depth); moves *at behind them. */
+static bool read_count(const char **at, int least, int *out)
+{
+    char digits[16];
+    const size_t n = strspn(*at, "0123456789");
+    int64_t v;
+    if (n == 0 || n >= sizeof digits) return false;
+    memcpy(digits, *at, n);
+    digits[n] = '\0';
+    if (!str_to_i64(digits, &v) || v < least || v > TOKENS_MAX) return false;
+    *out = (int)v;
+    *at += n;
+    return true;
+}
+
+static bool read_tokens(struct workload *w, const char *text)
+{
+    bool gen = str_starts(text, "tg");
+    if (str_starts(text, "pp")) {
+        text += 2;
+        if (!read_count(&text, 1, &w->prompt)) return false;
+        gen = *text == '+';
+        if (gen && !str_starts(++text, "tg")) return false;
+    } else if (!gen) {
+        return false;
+    }
+    if (gen) {
+        text += 2;
+        if (!read_count(&text, 1, &w->gen)) return false;
+    }
+    if (str_starts(text, "@d")) {
+        text += 2;
+        if (!read_count(&text, 0, &w->depth)) return false;
+    }
+    if (str_starts(text, "@b")) {
+        text += 2;
+        if (!read_count(&text, 1, &w->sequences)) return false;
+    }
+    return *text == '\0' && ((int64_t)w->prompt + w->gen + w->depth) * workload_sequences(w) <= TOKENS_MAX;
+}
+
+static enum err_code read_eval(struct workload *w, const char *file, struct err *why)
+{
+    size_t n = strlen(file);
+    const char *at = strrchr(file, '@');
+    if (at && at[1] == 'c') { /* a file name may have an @ of its own: only @cN at the very end counts */
+        const char *digits = at + 2;
+        int ctx;
+        if (read_count(&digits, 4, &ctx) && !*digits) {
+            w->eval_ctx = ctx;
+            n = (size_t)(at - file);
+        }
+    }
+    if (n == 0) return err_set(why, ERR_USAGE, "workload 'eval:' names no file: %s", GRAMMAR);
+    if (n >= sizeof w->eval_file)
+        return err_set(why, ERR_USAGE, "file name of an eval workload longer than %zu bytes",
+                       sizeof w->eval_file - 1);
+    memcpy(w->eval_file, file, n);
+    w->eval_file[n] = '\0';
+    return ERR_OK;
+}
+
+static bool read_steps(struct workload *w, const char *text)
+{
+    return read_count(&text, 1, &w->train) && !*text;
+}
+
+enum err_code workload_parse(struct workload *w, const char *text, struct err *why)
+{
+    *w = (struct workload){ .eval_ctx = EVAL_CTX_DEFAULT };
+    if (str_starts(text, "eval:")) return read_eval(w, text + 5, why);
+    if (str_starts(text, "train") && read_steps(w, text + 5)) return ERR_OK;
+    if (read_tokens(w, text)) return ERR_OK;
+    *w = (struct workload){ .eval_ctx = EVAL_CTX_DEFAULT };
+    return err_set(why, ERR_USAGE, "workload '%.60s': %s", text, GRAMMAR);
+}
+
+const char *workload_line(const struct workload *w, char *buf, size_t size)
+{
+    struct str s = { 0 };
+    if (w->eval_file[0]) {
+        str_printf(&s, "eval:%s", w->eval_file);
+        if (w->eval_ctx != EVAL_CTX_DEFAULT) str_printf(&s, "@c%d", w->eval_ctx);
+    } else if (w->train) {
+        str_printf(&s, "train%d", w->train);
+    } else {
+        if (w->prompt) str_printf(&s, "pp%d", w->prompt);
+        if (w->prompt && w->gen) str_append(&s, "+");
+        if (w->gen) str_printf(&s, "tg%d", w->gen);
+        if (w->depth) str_printf(&s, "@d%d", w->depth);
+        if (workload_sequences(w) > 1) str_printf(&s, "@b%d", w->sequences);
+    }
+    snprintf(buf, size, "%s", str_text(&s));
+    str_free(&s);
+    return buf;
+}
+
+enum err_code workload_check(const struct workload *w, const struct config *c, struct err *why)
+{
+    const struct knob *stray = config_stray(c, w->train ? FOR_TRAIN : FOR_ALL);
+    char line[600];
+    if (!stray) return ERR_OK;
+    workload_line(w, line, sizeof line);
+    const char *value = c->value[stray - KNOBS];
+    if (!w->train)
+        return err_set(
+            why, ERR_USAGE,
+            "%s=%s is a setting of training, and %s trains nothing: want a workload such as train20",
+            stray->key, value, line);
+    struct str keys = { 0 };
+    for (int i = 0; i < KNOB_COUNT; i++)
+        if (KNOBS[i].matters_for & FOR_TRAIN) str_printf(&keys, " %s", KNOBS[i].key);
+    enum err_code rc = err_set(why, ERR_USAGE,
+                               "%s=%s means nothing to %s, which trains a model from nothing; what does:%s",
+                               stray->key, value, line, str_text(&keys));
+    str_free(&keys);
+    return rc;
+}
+
+int workload_ctx(const struct workload *w)
+{
+    return w->eval_file[0] ? w->eval_ctx : w->depth + w->prompt + w->gen;
+}
+
+int workload_sequences(const struct workload *w)
+{
+    return MAX(w->sequences, 1);
+}
+
+void cell_result_free(struct cell_result *r)
+{
+    free(r->itl_s);
+    r->itl_s = NULL;
+}

@@ -1,0 +1,340 @@
+/* A GGUF model as one thing: shards opened and merged, tensors and keys found by name.
+ *
+ * Parsing one file's bytes is gguf_read.c; here is what concerns all of them: which files belong together,
+ * that no name occurs twice, and the look-ups. */
+#include "engine/gguf/gguf.h"
+#include "engine/gguf/gguf_internal.h"
+#include "kernels/kernels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Open addressing over names: slot = index + 1, 0 is free. At most half full. */
+struct name_table {
+    int64_t *slots;
+    uint64_t mask;
+};
+
+struct gguf {
+    char *path;
+    struct arena memory;
+    struct gguf_shard *shards;
+    int shard_count;
+    struct gguf_tensor *tensors; /* of all shards, in their order */
+    int64_t tensor_count;
+    struct name_table keys, names;
+};
+
+/* ---------------------------------------------------------------- hashed names */
+
+static uint64_t name_hash(const char *s, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
+    return h ^ h >> 32;
+}
+
+static bool table_init(struct name_table *t, struct arena *memory, int64_t count)
+{
+    uint64_t size = 8;
+    while (size < (uint64_t)count * 2) size *= 2;
+    t->mask = size - 1;
+    t->slots = arena_alloc(memory, size * sizeof *t->slots);
+    return t->slots != NULL;
+}
+
+static struct gguf_string key_name(const struct gguf *g, int64_t i)
+{
+    return g->shards[0].kv[i].key;
+}
+
+static struct gguf_string tensor_name(const struct gguf *g, int64_t i)
+{
+    return (struct gguf_string){ g->tensors[i].name, strlen(g->tensors[i].name) };
+}
+
+typedef struct gguf_string name_fn(const struct gguf *g, int64_t i);
+
+/* The slot that holds `name`, or the free one where it belongs. */
+static int64_t *table_slot(const struct name_table *t, const struct gguf *g, name_fn *name_of,
+                           struct gguf_string name)
+{
+    for (uint64_t at = name_hash(name.data, name.len);; at++) {
+        int64_t *slot = &t->slots[at & t->mask];
+        if (!*slot) return slot;
+        struct gguf_string have = name_of(g, *slot - 1);
+        if (have.len == name.len && !memcmp(have.data, name.data, name.len)) return slot;
+    }
+}
+
+static enum err_code table_fill(struct name_table *t, struct gguf *g, name_fn *name_of, int64_t count,
+                                const char *what, struct err *why)
+{
+    if (!table_init(t, &g->memory, count)) return err_set(why, ERR_NOMEM, "out of memory for names");
+    for (int64_t i = 0; i < count; i++) {
+        struct gguf_string name = name_of(g, i);
+        int64_t *slot = table_slot(t, g, name_of, name);
+        if (*slot)
+            return err_set(why, ERR_FORMAT, "%s '%.*s' occurs twice", what, (int)MIN(name.len, 80),
+                           name.data);
+        *slot = i + 1;
+    }
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- shards */
+
+enum { SHARD_TAIL = sizeof "-00001-of-00003.gguf" - 1, SHARDS_MAX = 99999 };
+
+/* NAME-00001-of-00003.gguf -> number and count; false when the name is not of that kind. */
+static bool shard_name_parse(const char *path, int *number, int *count)
+{
+    size_t n = strlen(path);
+    if (n < SHARD_TAIL) return false;
+    int end = 0;
+    const char *tail = path + n - SHARD_TAIL;
+    return sscanf(tail, "-%5d-of-%5d.gguf%n", number, count, &end) == 2 && end == SHARD_TAIL;
+}
+
+/* Checks one shard's own split.* keys (u16 by the specification; any integer will do). */
+static enum err_code shard_check(const struct gguf_shard *s, int number, int count, struct err *why)
+{
+    for (int64_t i = 0; i < s->kv_count; i++) {
+        const struct gguf_kv *kv = &s->kv[i];
+        bool no = gguf_string_is(kv->key, "split.no");
+        if (!no && !gguf_string_is(kv->key, "split.count")) continue;
+        double want = no ? number : count, have = kv->type == GGUF_ARRAY ? NAN : gguf_kv_num(kv, 0);
+        if (have != want)
+            return err_set(why, ERR_FORMAT, "%s is %g, want %g: the files do not belong together",
+                           no ? "split.no" : "split.count", have, want);
+    }
+    return ERR_OK;
+}
+
+static enum err_code shard_open(struct gguf *g, int number, const char *path, struct err *why)
+{
+    struct gguf_shard *s = &g->shards[number];
+    enum err_code rc = file_map(&s->map, path, why);
+    if (rc) return rc; /* the message names the path already */
+    s->data = s->map.data;
+    s->size = s->map.size;
+    rc = gguf_shard_parse(s, &g->memory, why);
+    if (!rc && number > 0) rc = shard_check(s, number, g->shard_count, why);
+    if (rc) err_prefix(why, "'%s'", path);
+    return rc;
+}
+
+/* How many files the first one says there are; the name must agree. */
+static enum err_code shards_count(struct gguf *g, struct err *why)
+{
+    int64_t count = gguf_get_int(g, "split.count", 1), no = gguf_get_int(g, "split.no", 0);
+    int name_no = 0, name_count = 0;
+    if (count <= 1) return ERR_OK;
+    if (count > SHARDS_MAX) return err_set(why, ERR_FORMAT, "'%s': split.count is %" PRId64, g->path, count);
+    bool named = shard_name_parse(g->path, &name_no, &name_count);
+    if (no != 0)
+        return err_set(why, ERR_FORMAT,
+                       "'%s' is part %" PRId64 " of %" PRId64 ": open the first one (-00001-of-%05" PRId64
+                       ".gguf)",
+                       g->path, no + 1, count, count);
+    if (!named || name_no != 1 || name_count != count)
+        return err_set(why, ERR_FORMAT,
+                       "'%s' is the first of %" PRId64 " files: want it named NAME-00001-of-%05" PRId64
+                       ".gguf, or the others cannot be found",
+                       g->path, count, count);
+    g->shard_count = (int)count;
+    return ERR_OK;
+}
+
+static enum err_code shards_open_rest(struct gguf *g, struct err *why)
+{
+    struct gguf_shard *all = realloc(g->shards, (size_t)g->shard_count * sizeof *all);
+    if (!all) {
+        g->shard_count = 1; /* what close may touch */
+        return err_set(why, ERR_NOMEM, "out of memory opening the parts of '%s'", g->path);
+    }
+    g->shards = all;
+    memset(all + 1, 0, (size_t)(g->shard_count - 1) * sizeof *all);
+    int stem = (int)(strlen(g->path) - SHARD_TAIL);
+    for (int i = 1; i < g->shard_count; i++) {
+        struct str path = { 0 };
+        str_printf(&path, "%.*s-%05d-of-%05d.gguf", stem, g->path, i + 1, g->shard_count);
+        enum err_code rc = path.failed ? err_set(why, ERR_NOMEM, "out of memory")
+                                       : shard_open(g, i, str_text(&path), why);
+        str_free(&path);
+        if (rc) return rc;
+    }
+    return ERR_OK;
+}
+
+static enum err_code tensors_merge(struct gguf *g, struct err *why)
+{
+    for (int i = 0; i < g->shard_count; i++) g->tensor_count += g->shards[i].tensor_count;
+    int64_t wanted = gguf_get_int(g, "split.tensors.count", g->tensor_count);
+    if (wanted != g->tensor_count)
+        return err_set(why, ERR_FORMAT, "'%s': split.tensors.count is %" PRId64 ", the files hold %" PRId64,
+                       g->path, wanted, g->tensor_count);
+    if (g->shard_count == 1) {
+        g->tensors = g->shards[0].tensors;
+    } else {
+        g->tensors = arena_alloc(&g->memory, (size_t)g->tensor_count * sizeof *g->tensors);
+        if (!g->tensors) return err_set(why, ERR_NOMEM, "out of memory for tensors");
+        struct gguf_tensor *to = g->tensors;
+        for (int i = 0; i < g->shard_count; i++)
+            for (int64_t j = 0; j < g->shards[i].tensor_count; j++) *to++ = g->shards[i].tensors[j];
+    }
+    enum err_code rc = table_fill(&g->names, g, tensor_name, g->tensor_count, "tensor", why);
+    if (rc) err_prefix(why, "'%s'", g->path);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- open, close */
+
+static struct gguf *gguf_new(const char *path)
+{
+    struct gguf *g = calloc(1, sizeof *g);
+    if (!g) return NULL;
+    g->path = strdup(path);
+    g->shards = calloc(1, sizeof *g->shards);
+    g->shard_count = 1;
+    if (!g->path || !g->shards) {
+        gguf_close(g);
+        return NULL;
+    }
+    return g;
+}
+
+static enum err_code keys_index(struct gguf *g, struct err *why)
+{
+    enum err_code rc = table_fill(&g->keys, g, key_name, g->shards[0].kv_count, "metadata key", why);
+    if (rc) err_prefix(why, "'%s'", g->path);
+    return rc;
+}
+
+enum err_code gguf_open(struct gguf **out, const char *path, struct err *why)
+{
+    *out = NULL;
+    struct gguf *g = gguf_new(path);
+    if (!g) return err_set(why, ERR_NOMEM, "out of memory opening '%s'", path);
+    enum err_code rc;
+    if ((rc = shard_open(g, 0, path, why))) goto fail;
+    if ((rc = keys_index(g, why))) goto fail;
+    if ((rc = shards_count(g, why))) goto fail;
+    if (g->shard_count > 1 && (rc = shards_open_rest(g, why))) goto fail;
+    if ((rc = tensors_merge(g, why))) goto fail;
+    *out = g;
+    return ERR_OK;
+fail:
+    gguf_close(g);
+    return rc;
+}
+
+enum err_code gguf_open_memory(struct gguf **out, const void *bytes, size_t size, struct err *why)
+{
+    *out = NULL;
+    struct gguf *g = gguf_new("(memory)");
+    if (!g) return err_set(why, ERR_NOMEM, "out of memory");
+    g->shards[0].data = bytes;
+    g->shards[0].size = size;
+    enum err_code rc;
+    if ((rc = gguf_shard_parse(&g->shards[0], &g->memory, why))) goto fail;
+    if ((rc = keys_index(g, why))) goto fail;
+    if ((rc = shards_count(g, why))) goto fail; /* several: refused, for "(memory)" is no shard's name */
+    if ((rc = tensors_merge(g, why))) goto fail;
+    *out = g;
+    return ERR_OK;
+fail:
+    gguf_close(g);
+    return rc;
+}
+
+void gguf_close(struct gguf *g)
+{
+    if (!g) return;
+    for (int i = 0; g->shards && i < g->shard_count; i++) file_unmap(&g->shards[i].map);
+    free(g->shards);
+    free(g->path);
+    arena_free(&g->memory);
+    free(g);
+}
+
+/* ---------------------------------------------------------------- what is in it */
+
+const char *gguf_path(const struct gguf *g)
+{
+    return g->path;
+}
+
+int gguf_version(const struct gguf *g)
+{
+    return g->shards[0].version;
+}
+
+int gguf_shards(const struct gguf *g)
+{
+    return g->shard_count;
+}
+
+int64_t gguf_file_bytes(const struct gguf *g)
+{
+    int64_t n = 0;
+    for (int i = 0; i < g->shard_count; i++) n += (int64_t)g->shards[i].size;
+    return n;
+}
+
+int64_t gguf_kv_count(const struct gguf *g)
+{
+    return g->shards[0].kv_count;
+}
+
+const struct gguf_kv *gguf_kv_at(const struct gguf *g, int64_t i)
+{
+    return &g->shards[0].kv[i];
+}
+
+const struct gguf_kv *gguf_kv_find(const struct gguf *g, const char *key)
+{
+    int64_t i = *table_slot(&g->keys, g, key_name, (struct gguf_string){ key, strlen(key) });
+    return i ? &g->shards[0].kv[i - 1] : NULL;
+}
+
+int64_t gguf_tensor_count(const struct gguf *g)
+{
+    return g->tensor_count;
+}
+
+const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int64_t i)
+{
+    return &g->tensors[i];
+}
+
+const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *name)
+{
+    int64_t i = *table_slot(&g->names, g, tensor_name, (struct gguf_string){ name, strlen(name) });
+    return i ? &g->tensors[i - 1] : NULL;
+}
+
+static enum err_code shard_hash(const struct gguf_shard *s, char hex[HASH_HEX], struct err *why)
+{
+    if (s->map.data) return hash_map(&s->map, hex, why);
+    hash_bytes(s->data, s->size, hex);
+    return ERR_OK;
+}
+
+enum err_code gguf_hash(const struct gguf *g, char hex[HASH_HEX], struct err *why)
+{
+    if (g->shard_count == 1) return shard_hash(&g->shards[0], hex, why);
+    struct str all = { 0 };
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < g->shard_count && !rc; i++) {
+        char one[HASH_HEX];
+        rc = shard_hash(&g->shards[i], one, why);
+        if (!rc) str_printf(&all, "%s\n", one);
+    }
+    if (!rc && all.failed) rc = err_set(why, ERR_NOMEM, "out of memory hashing '%s'", g->path);
+    if (!rc) hash_bytes(str_text(&all), all.len, hex);
+    str_free(&all);
+    return rc;
+}

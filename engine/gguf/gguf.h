@@ -1,0 +1,129 @@
+/* engine/gguf/gguf.h - GGUF files: read by mapping, written whole or not at all.
+ *
+ * A file is untrusted: every count, length, offset, type and shape is checked against the file's size before
+ * it is used. Versions 2 and 3, little-endian; version 1 is read too (32-bit counts and lengths). Sharded
+ * models (NAME-00001-of-00003.gguf) open as one when the first shard is given. */
+#ifndef QDYNO_ENGINE_GGUF_H
+#define QDYNO_ENGINE_GGUF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+struct format; /* kernels/kernels.h */
+
+enum gguf_type {
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
+    GGUF_TYPE_COUNT
+};
+
+/* Bytes inside the mapped file; not NUL-terminated, any byte may occur. */
+struct gguf_string {
+    const char *data;
+    size_t len;
+};
+
+struct gguf_kv {
+    struct gguf_string key;
+    enum gguf_type type;
+    enum gguf_type element;    /* of an array (never GGUF_ARRAY: nested arrays are refused); else = type */
+    uint64_t count;            /* elements of an array, 1 otherwise */
+    const unsigned char *data; /* first value, unaligned */
+    const uint64_t *string_at; /* array of strings: offset of each from data (owned by the gguf); else NULL */
+    int length_bytes;          /* of the length in front of a string's bytes: 8, or 4 in version 1 */
+};
+
+struct gguf_tensor {
+    const char *name;            /* NUL-terminated copy, owned by the gguf */
+    const struct format *format; /* every type FORMATS knows; others are refused on open */
+    int dims;                    /* 1 to 4 */
+    int64_t shape[4];            /* shape[0] is the row length (fastest); unused ones are 1 */
+    const unsigned char *data;
+    int64_t bytes;
+};
+
+struct gguf;
+
+/* *out owned: gguf_close. Errors: ERR_IO (cannot open), ERR_FORMAT (what was wanted, what the file has),
+ * ERR_NOMEM. */
+enum err_code gguf_open(struct gguf **out, const char *path, struct err *why);
+/* The same from bytes in memory, which must outlive *out. One file only: a part of several is refused. */
+enum err_code gguf_open_memory(struct gguf **out, const void *bytes, size_t size, struct err *why);
+void gguf_close(struct gguf *g); /* NULL is fine */
+
+const char *gguf_path(const struct gguf *g);
+int gguf_version(const struct gguf *g);
+int gguf_shards(const struct gguf *g);
+int64_t gguf_file_bytes(const struct gguf *g); /* all shards */
+
+int64_t gguf_kv_count(const struct gguf *g);
+const struct gguf_kv *gguf_kv_at(const struct gguf *g, int64_t i);
+const struct gguf_kv *gguf_kv_find(const struct gguf *g, const char *key); /* NULL when absent */
+
+/* Typed look-ups: absent or of a kind that cannot be converted without loss gives `otherwise`. */
+int64_t gguf_get_int(const struct gguf *g, const char *key, int64_t otherwise);
+double gguf_get_num(const struct gguf *g, const char *key, double otherwise);
+bool gguf_get_bool(const struct gguf *g, const char *key, bool otherwise);
+/* Borrowed bytes; {NULL,0} when absent or not a string. */
+struct gguf_string gguf_get_string(const struct gguf *g, const char *key);
+bool gguf_string_is(struct gguf_string s, const char *text);
+/* Element i of an array as number / string. i < count. */
+double gguf_kv_num(const struct gguf_kv *kv, uint64_t i);
+struct gguf_string gguf_kv_string(const struct gguf_kv *kv, uint64_t i);
+
+int64_t gguf_tensor_count(const struct gguf *g);
+const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int64_t i);
+const struct gguf_tensor *gguf_tensor_find(const struct gguf *g,
+                                           const char *name); /* NULL when absent; hashed */
+
+/* The model's identity: SHA-256 of the file; of several shards, SHA-256 of their hashes, one a line. */
+enum err_code gguf_hash(const struct gguf *g, char hex[HASH_HEX], struct err *why);
+
+/* Writing: declare everything, then stream tensor data, in the declared order or tensor by tensor in any
+ * order (gguf_writer_select). Version 3, alignment 32.
+ *   gguf_writer_open -> put_* / copy_kv -> add_tensor (all) -> write (all) -> commit.
+ * Nothing appears at `path` before commit. The first failure sticks: later calls return it again and commit
+ * tells its message, so a caller may check only commit. A key or tensor name put twice is ERR_USAGE. copy_kv
+ * drops general.alignment and split.*, which describe how the source was laid out, not the model. */
+struct gguf_writer;
+enum err_code gguf_writer_open(struct gguf_writer **out, const char *path, struct err *why);
+/* The same for work that takes long: what was written is kept as PATH.partial when the writer is aborted or
+ * its process dies, and a later writer that declares the same header finds the tensors that were finished
+ * (gguf_writer_finished). ERR_IO: somebody else is writing it. */
+enum err_code gguf_writer_resume(struct gguf_writer **out, const char *path, struct err *why);
+enum err_code gguf_writer_put_u32(struct gguf_writer *w, const char *key, uint32_t v);
+enum err_code gguf_writer_put_f32(struct gguf_writer *w, const char *key, float v);
+enum err_code gguf_writer_put_bool(struct gguf_writer *w, const char *key, bool v);
+enum err_code gguf_writer_put_string(struct gguf_writer *w, const char *key, const char *text);
+/* element: any scalar type but string; values packed little-endian. */
+enum err_code gguf_writer_put_array(struct gguf_writer *w, const char *key, enum gguf_type element,
+                                    const void *values, uint64_t count);
+enum err_code gguf_writer_put_strings(struct gguf_writer *w, const char *key,
+                                      const struct gguf_string *values, uint64_t count);
+enum err_code gguf_writer_copy_kv(struct gguf_writer *w, const struct gguf_kv *kv);
+enum err_code gguf_writer_add_tensor(struct gguf_writer *w, const char *name, const struct format *format,
+                                     int dims, const int64_t *shape);
+/* A piece of the current tensor's bytes; pieces follow each other until the tensor is full, then the next
+ * begins. */
+enum err_code gguf_writer_write(struct gguf_writer *w, const void *bytes, int64_t n, struct err *why);
+/* What is written next belongs to this tensor, from its first byte on. Everything is declared by now. */
+enum err_code gguf_writer_select(struct gguf_writer *w, const char *tensor, struct err *why);
+/* Is the whole tensor there, from this writer or an earlier one? Everything is declared by now. */
+bool gguf_writer_finished(struct gguf_writer *w, const char *tensor);
+enum err_code gguf_writer_commit(struct gguf_writer *w, struct err *why); /* frees w in any case */
+void gguf_writer_abort(struct gguf_writer *w);                            /* NULL is fine */
+
+#endif

@@ -1,0 +1,38 @@
+/* engine/gguf/gguf_internal.h - what the GGUF reader's files share; no outsider includes it. */
+#ifndef QDYNO_ENGINE_GGUF_INTERNAL_H
+#define QDYNO_ENGINE_GGUF_INTERNAL_H
+
+#include "engine/gguf/gguf.h"
+
+/* Metadata key: which of our formats the file's private tensor types mean. */
+#define GGUF_OWN_FORMATS "qdyno.formats"
+
+enum {
+    GGUF_MAGIC = 0x46554747,      /* "GGUF" read as a little-endian u32 */
+    GGUF_ALIGNMENT = 32,          /* when general.alignment is absent, and what we write */
+    GGUF_ALIGNMENT_MAX = 1 << 20, /* far above anything in use; keeps the arithmetic small */
+    GGUF_KEY_MAX = 65535,         /* by the specification */
+    GGUF_NAME_MAX = 255,          /* ggml writes at most 63; room for others */
+    GGUF_DIMS_MAX = 4,
+};
+
+/* One file as it stands on disk. Tensor data pointers already point into `data`. */
+struct gguf_shard {
+    const unsigned char *data;
+    size_t size;
+    struct file_map map; /* owns data; {0} when the bytes are borrowed */
+    int version;
+    struct gguf_kv *kv;
+    int64_t kv_count;
+    struct gguf_tensor *tensors;
+    int64_t tensor_count;
+};
+
+/* Parse shard->data; every array comes from `memory`. Duplicates are the caller's business. */
+enum err_code gguf_shard_parse(struct gguf_shard *shard, struct arena *memory, struct err *why);
+
+/* Bytes of one value of a scalar type other than string; 0 for strings, arrays and unknown types. */
+size_t gguf_type_size(enum gguf_type type);
+const char *gguf_type_name(enum gguf_type type); /* "u32"; "unknown" out of range */
+
+#endif

@@ -1,0 +1,406 @@
+/* Turning the bytes of one GGUF file into tables, without believing any of them.
+ *
+ * Every number in the file is checked against the bytes that are left before it is used as a size, so that
+ * allocations stay proportional to the file and nothing is read outside it. Values stay where they are in the
+ * mapping; only directories (keys, string offsets, tensor headers) are copied. */
+#include "engine/gguf/gguf.h"
+#include "engine/gguf/gguf_internal.h"
+#include "kernels/kernels.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF values are used in place, little-endian");
+
+static const struct {
+    const char *name;
+    size_t size;
+} TYPES[GGUF_TYPE_COUNT] = {
+    [GGUF_U8] = { "u8", 1 },       [GGUF_I8] = { "i8", 1 },     [GGUF_U16] = { "u16", 2 },
+    [GGUF_I16] = { "i16", 2 },     [GGUF_U32] = { "u32", 4 },   [GGUF_I32] = { "i32", 4 },
+    [GGUF_F32] = { "f32", 4 },     [GGUF_BOOL] = { "bool", 1 }, [GGUF_STRING] = { "string", 0 },
+    [GGUF_ARRAY] = { "array", 0 }, [GGUF_U64] = { "u64", 8 },   [GGUF_I64] = { "i64", 8 },
+    [GGUF_F64] = { "f64", 8 },
+};
+
+size_t gguf_type_size(enum gguf_type type)
+{
+    return (unsigned)type < GGUF_TYPE_COUNT ? TYPES[type].size : 0;
+}
+
+const char *gguf_type_name(enum gguf_type type)
+{
+    return (unsigned)type < GGUF_TYPE_COUNT ? TYPES[type].name : "unknown";
+}
+
+/* A position in the file. The first take that wants too much sets `cut`, and all later ones fail too. */
+struct cursor {
+    const unsigned char *data;
+    size_t size, at;
+    int length_bytes; /* of counts and string lengths: 8, or 4 in version 1 */
+    bool cut;         /* something wanted more bytes than the file has */
+};
+
+static size_t left(const struct cursor *c)
+{
+    return c->size - c->at;
+}
+
+static const unsigned char *take(struct cursor *c, size_t n)
+{
+    if (c->cut || n > left(c)) {
+        c->cut = true;
+        return NULL;
+    }
+    const unsigned char *p = c->data + c->at;
+    c->at += n;
+    return p;
+}
+
+static uint32_t take_u32(struct cursor *c)
+{
+    uint32_t v = 0;
+    const unsigned char *p = take(c, sizeof v);
+    if (p) memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static uint64_t take_u64(struct cursor *c)
+{
+    uint64_t v = 0;
+    const unsigned char *p = take(c, sizeof v);
+    if (p) memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static uint64_t take_length(struct cursor *c)
+{
+    return c->length_bytes == 4 ? take_u32(c) : take_u64(c);
+}
+
+static struct gguf_string take_string(struct cursor *c)
+{
+    uint64_t n = take_length(c);
+    if (n > left(c)) c->cut = true;
+    const unsigned char *p = c->cut ? NULL : take(c, (size_t)n);
+    return p ? (struct gguf_string){ (const char *)p, (size_t)n } : (struct gguf_string){ 0 };
+}
+
+static enum err_code cut_error(const struct cursor *c, struct err *why, const char *in)
+{
+    return err_set(why, ERR_FORMAT, "the file ends inside %s: it has %zu bytes and is cut off or damaged", in,
+                   c->size);
+}
+
+/* Printable form of untrusted bytes for messages. */
+static const char *show(struct gguf_string s, char *buf, size_t size)
+{
+    size_t n = 0;
+    for (; n < s.len && n + 4 < size; n++) {
+        unsigned char b = (unsigned char)s.data[n];
+        buf[n] = b < 32 || b > 126 ? '?' : (char)b;
+    }
+    memcpy(buf + n, n < s.len ? "..." : "", n < s.len ? 4 : 1);
+    return buf;
+}
+
+/* Elements of an array of strings: remember where each begins. */
+static enum err_code take_strings(struct cursor *c, struct gguf_kv *kv, struct arena *memory, struct err *why)
+{
+    if (kv->count > left(c) / (size_t)c->length_bytes) return cut_error(c, why, "an array of strings");
+    uint64_t *at = arena_alloc(memory, ((size_t)kv->count + 1) * sizeof *at);
+    if (!at) return err_set(why, ERR_NOMEM, "out of memory for %" PRIu64 " strings", kv->count);
+    size_t first = c->at;
+    for (uint64_t i = 0; i < kv->count; i++) {
+        at[i] = c->at - first;
+        take_string(c);
+        if (c->cut) return cut_error(c, why, "an array of strings");
+    }
+    kv->string_at = at;
+    return ERR_OK;
+}
+
+static enum err_code check_bools(const struct gguf_kv *kv, enum gguf_type type, struct err *why)
+{
+    if (type != GGUF_BOOL) return ERR_OK;
+    for (uint64_t i = 0; i < kv->count; i++)
+        if (kv->data[i] > 1) return err_set(why, ERR_FORMAT, "a bool is %d: want 0 or 1", kv->data[i]);
+    return ERR_OK;
+}
+
+static enum err_code take_value(struct cursor *c, struct gguf_kv *kv, struct arena *memory, struct err *why)
+{
+    uint32_t type = take_u32(c), element = type;
+    kv->count = 1;
+    if (!c->cut && type == GGUF_ARRAY) {
+        element = take_u32(c);
+        kv->count = take_length(c);
+    }
+    if (c->cut) return cut_error(c, why, "its type");
+    if (type >= GGUF_TYPE_COUNT) return err_set(why, ERR_FORMAT, "unknown value type %" PRIu32, type);
+    if (element >= GGUF_TYPE_COUNT || (type == GGUF_ARRAY && element == GGUF_ARRAY))
+        return err_set(why, ERR_FORMAT, "an array of %s: only arrays of plain values are supported",
+                       element == GGUF_ARRAY ? "arrays" : "an unknown type");
+    kv->type = (enum gguf_type)type;
+    kv->element = (enum gguf_type)element;
+    kv->data = c->data + c->at;
+    kv->length_bytes = c->length_bytes;
+    if (element == GGUF_STRING) {
+        if (type == GGUF_ARRAY) return take_strings(c, kv, memory, why);
+        take_string(c);
+        return c->cut ? cut_error(c, why, "its text") : ERR_OK;
+    }
+    size_t size = gguf_type_size(kv->element);
+    if (kv->count > left(c) / size) return cut_error(c, why, "its value");
+    take(c, (size_t)kv->count * size);
+    return check_bools(kv, kv->element, why);
+}
+
+static enum err_code take_kvs(struct cursor *c, struct gguf_shard *s, uint64_t count, struct arena *memory,
+                              struct err *why)
+{
+    char name[80];
+    size_t least = (size_t)c->length_bytes + 4 + 1; /* empty key, type, one byte */
+    if (count > left(c) / least)
+        return err_set(why, ERR_FORMAT, "the header claims %" PRIu64 " metadata keys, the file has %zu bytes",
+                       count, c->size);
+    s->kv = arena_alloc(memory, (size_t)count * sizeof *s->kv);
+    if (!s->kv) return err_set(why, ERR_NOMEM, "out of memory for %" PRIu64 " metadata keys", count);
+    for (uint64_t i = 0; i < count; i++) {
+        struct gguf_kv *kv = &s->kv[i];
+        kv->key = take_string(c);
+        if (c->cut) return cut_error(c, why, "a metadata key");
+        if (kv->key.len == 0 || kv->key.len > GGUF_KEY_MAX || memchr(kv->key.data, 0, kv->key.len))
+            return err_set(why, ERR_FORMAT, "metadata key %" PRIu64 " is empty, too long or holds a NUL byte",
+                           i);
+        enum err_code rc = take_value(c, kv, memory, why);
+        if (rc) {
+            err_prefix(why, "metadata '%s'", show(kv->key, name, sizeof name));
+            return rc;
+        }
+        s->kv_count++;
+    }
+    return ERR_OK;
+}
+
+/* Types of ggml that FORMATS has no row for: named, so that the message says more than a number. */
+static const struct {
+    uint32_t type;
+    const char *name;
+} OTHER_TYPES[] = {
+    { 9, "q8_1" },      { 15, "q8_K" },     { 16, "iq2_xxs" }, { 17, "iq2_xs" }, { 18, "iq3_xxs" },
+    { 19, "iq1_s" },    { 21, "iq3_s" },    { 22, "iq2_s" },   { 24, "i8" },     { 25, "i16" },
+    { 26, "i32" },      { 27, "i64" },      { 28, "f64" },     { 29, "iq1_m" },  { 31, "q4_0_4_4" },
+    { 32, "q4_0_4_8" }, { 33, "q4_0_8_8" },
+};
+
+/* What the file's list ("int8=1002 nf4=1030") calls this type. {0} when it does not. */
+static struct gguf_string own_name(const struct gguf_shard *s, uint32_t type)
+{
+    char wanted[16];
+    const size_t n = (size_t)snprintf(wanted, sizeof wanted, "=%" PRIu32, type);
+    for (int64_t i = 0; i < s->kv_count; i++) {
+        if (s->kv[i].type != GGUF_STRING || !gguf_string_is(s->kv[i].key, GGUF_OWN_FORMATS)) continue;
+        const struct gguf_string list = gguf_kv_string(&s->kv[i], 0);
+        for (size_t from = 0, to; from < list.len; from = to + 1) {
+            for (to = from; to < list.len && list.data[to] != ' ';) to++;
+            if (to - from > n && !memcmp(list.data + to - n, wanted, n))
+                return (struct gguf_string){ list.data + from, to - from - n };
+        }
+    }
+    return (struct gguf_string){ 0 };
+}
+
+/* Formats of ours: the number is this file's, the name decides. */
+static enum err_code own_format(const struct format **out, const struct gguf_shard *s, uint32_t type,
+                                struct err *why)
+{
+    char name[32];
+    const struct gguf_string text = own_name(s, type);
+    if (!text.len)
+        return err_set(why, ERR_FORMAT,
+                       "weight type %" PRIu32 " is none of ggml's, and metadata '" GGUF_OWN_FORMATS
+                       "' does not name it",
+                       type);
+    *out = format_find(show(text, name, sizeof name));
+    if (*out) return ERR_OK;
+    return err_set(why, ERR_FORMAT, "weights in %s (type %" PRIu32 "), which this version does not know",
+                   name, type);
+}
+
+static enum err_code unknown_type(uint32_t type, struct err *why)
+{
+    for (size_t i = 0; i < COUNT_OF(OTHER_TYPES); i++)
+        if (OTHER_TYPES[i].type == type)
+            return err_set(why, ERR_FORMAT, "weights in %s (type %" PRIu32 ") are not supported",
+                           OTHER_TYPES[i].name, type);
+    return err_set(why, ERR_FORMAT, "weight type %" PRIu32 " is not one this program knows", type);
+}
+
+static enum err_code take_format(struct cursor *c, const struct gguf_shard *s, const struct format **out,
+                                 struct err *why)
+{
+    const uint32_t type = take_u32(c);
+    if (c->cut) return cut_error(c, why, "its type");
+    if (type >= FORMAT_OWN_TYPES) return own_format(out, s, type, why);
+    *out = format_by_ggml_type(type);
+    return *out ? ERR_OK : unknown_type(type, why);
+}
+
+/* Shape and type of a tensor, and the bytes its data takes. All products are checked. */
+static enum err_code take_shape(struct cursor *c, const struct gguf_shard *s, struct gguf_tensor *t,
+                                struct err *why)
+{
+    uint32_t dims = take_u32(c);
+    if (c->cut) return cut_error(c, why, "its header");
+    if (dims < 1 || dims > GGUF_DIMS_MAX)
+        return err_set(why, ERR_FORMAT, "%" PRIu32 " dimensions: want 1 to %d", dims, GGUF_DIMS_MAX);
+    t->dims = (int)dims;
+    int64_t elements = 1;
+    for (int i = 0; i < GGUF_DIMS_MAX; i++) {
+        uint64_t n = i < t->dims ? take_length(c) : 1;
+        if (c->cut) return cut_error(c, why, "its shape");
+        if (n < 1 || n > INT64_MAX || __builtin_mul_overflow(elements, (int64_t)n, &elements))
+            return err_set(why, ERR_FORMAT, "dimension %d is %" PRIu64 ": no file can hold that", i, n);
+        t->shape[i] = (int64_t)n;
+    }
+    const enum err_code rc = take_format(c, s, &t->format, why);
+    if (rc) return rc;
+    if (t->shape[0] % t->format->block_weights)
+        return err_set(why, ERR_FORMAT,
+                       "rows of %" PRId64 " do not fill whole %s blocks of %" PRIu32 " weights", t->shape[0],
+                       t->format->name, t->format->block_weights);
+    int64_t blocks, tails;
+    if (__builtin_mul_overflow(elements / t->format->block_weights, (int64_t)t->format->block_bytes,
+                               &blocks) ||
+        __builtin_mul_overflow(elements / t->shape[0], (int64_t)t->format->row_tail_bytes, &tails) ||
+        __builtin_add_overflow(blocks, tails, &t->bytes))
+        return err_set(why, ERR_FORMAT, "%" PRId64 " weights: no file can hold that", elements);
+    return ERR_OK;
+}
+
+/* One tensor header; its offset within the data section goes to *offset. */
+static enum err_code take_tensor(struct cursor *c, const struct gguf_shard *s, struct gguf_tensor *t,
+                                 uint64_t *offset, struct arena *memory, struct err *why)
+{
+    char name[80];
+    struct gguf_string text = take_string(c);
+    if (c->cut) return cut_error(c, why, "a tensor's name");
+    if (text.len == 0 || text.len > GGUF_NAME_MAX || memchr(text.data, 0, text.len))
+        return err_set(why, ERR_FORMAT, "a tensor's name is empty, longer than %d or holds a NUL byte",
+                       GGUF_NAME_MAX);
+    t->name = arena_strndup(memory, text.data, text.len);
+    if (!t->name) return err_set(why, ERR_NOMEM, "out of memory for a tensor's name");
+    enum err_code rc = take_shape(c, s, t, why);
+    if (!rc) {
+        *offset = take_u64(c);
+        if (c->cut) rc = cut_error(c, why, "its offset");
+    }
+    if (rc) err_prefix(why, "tensor '%s'", show(text, name, sizeof name));
+    return rc;
+}
+
+struct span {
+    uint64_t from, to;
+    int64_t index;
+};
+
+static int span_order(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    return (x->from > y->from) - (x->from < y->from);
+}
+
+/* Two tensors over the same bytes: no writer makes that, a damaged directory does. Refused. */
+static enum err_code check_overlap(const struct gguf_shard *s, struct span *spans, struct err *why)
+{
+    qsort(spans, (size_t)s->tensor_count, sizeof *spans, span_order);
+    for (int64_t i = 1; i < s->tensor_count; i++)
+        if (spans[i].from < spans[i - 1].to)
+            return err_set(why, ERR_FORMAT, "tensors '%.80s' and '%.80s' lie over each other",
+                           s->tensors[spans[i - 1].index].name, s->tensors[spans[i].index].name);
+    return ERR_OK;
+}
+
+static enum err_code place_tensors(struct cursor *c, struct gguf_shard *s, struct span *spans,
+                                   uint64_t alignment, struct err *why)
+{
+    uint64_t start = ((uint64_t)c->at + alignment - 1) / alignment * alignment;
+    uint64_t room = start < c->size ? c->size - start : 0;
+    for (int64_t i = 0; i < s->tensor_count; i++) {
+        struct gguf_tensor *t = &s->tensors[i];
+        uint64_t offset = spans[i].from, bytes = (uint64_t)t->bytes;
+        if (offset % alignment)
+            return err_set(why, ERR_FORMAT,
+                           "tensor '%.80s' begins at %" PRIu64 ": want a multiple of %" PRIu64, t->name,
+                           offset, alignment);
+        if (offset > room || bytes > room - offset)
+            return err_set(why, ERR_FORMAT,
+                           "tensor '%.80s' wants %" PRIu64 " bytes at %" PRIu64 ", the file has %" PRIu64
+                           " bytes of weights: it is cut off or damaged",
+                           t->name, bytes, offset, room);
+        spans[i].to = offset + bytes;
+        t->data = s->data + start + offset;
+    }
+    return check_overlap(s, spans, why);
+}
+
+static enum err_code take_tensors(struct cursor *c, struct gguf_shard *s, uint64_t count, uint64_t alignment,
+                                  struct arena *memory, struct err *why)
+{
+    size_t least = (size_t)c->length_bytes + 1 + 4 + (size_t)c->length_bytes + 4 + 8;
+    if (count > left(c) / least)
+        return err_set(why, ERR_FORMAT, "the header claims %" PRIu64 " tensors, the file has %zu bytes",
+                       count, c->size);
+    s->tensors = arena_alloc(memory, ((size_t)count + 1) * sizeof *s->tensors);
+    struct span *spans = calloc((size_t)count + 1, sizeof *spans);
+    enum err_code rc = ERR_OK;
+    if (!s->tensors || !spans) rc = err_set(why, ERR_NOMEM, "out of memory for %" PRIu64 " tensors", count);
+    for (uint64_t i = 0; !rc && i < count; i++) {
+        rc = take_tensor(c, s, &s->tensors[i], &spans[i].from, memory, why);
+        spans[i].index = (int64_t)i;
+        s->tensor_count += !rc;
+    }
+    if (!rc) rc = place_tensors(c, s, spans, alignment, why);
+    free(spans);
+    return rc;
+}
+
+/* general.alignment, read before there is any look-up table. 0: damaged. */
+static enum err_code find_alignment(const struct gguf_shard *s, uint64_t *out, struct err *why)
+{
+    *out = GGUF_ALIGNMENT;
+    for (int64_t i = 0; i < s->kv_count; i++) {
+        if (!gguf_string_is(s->kv[i].key, "general.alignment")) continue;
+        uint32_t v = 0;
+        if (s->kv[i].type == GGUF_U32) memcpy(&v, s->kv[i].data, sizeof v);
+        if (v == 0 || v & (v - 1) || v > GGUF_ALIGNMENT_MAX)
+            return err_set(why, ERR_FORMAT, "general.alignment is %s %" PRIu32 ": want u32, a power of two",
+                           gguf_type_name(s->kv[i].type), v);
+        *out = v;
+    }
+    return ERR_OK;
+}
+
+enum err_code gguf_shard_parse(struct gguf_shard *s, struct arena *memory, struct err *why)
+{
+    struct cursor c = { .data = s->data, .size = s->size, .length_bytes = 8 };
+    uint32_t magic = take_u32(&c), version = take_u32(&c);
+    if (!c.cut && magic != GGUF_MAGIC)
+        return err_set(why, ERR_FORMAT, "not a GGUF file: it begins with %02x %02x %02x %02x, want \"GGUF\"",
+                       s->data[0], s->data[1], s->data[2], s->data[3]);
+    if (!c.cut && version != 0 && (version & 0xffff) == 0)
+        return err_set(why, ERR_FORMAT, "a big-endian GGUF file: only little-endian ones are read");
+    if (!c.cut && (version < 1 || version > 3))
+        return err_set(why, ERR_FORMAT, "GGUF version %" PRIu32 ": versions 1 to 3 are read", version);
+    s->version = (int)version;
+    if (version == 1) c.length_bytes = 4;
+    uint64_t tensors = take_length(&c), kvs = take_length(&c), alignment;
+    if (c.cut) return cut_error(&c, why, "the header");
+
+    enum err_code rc = take_kvs(&c, s, kvs, memory, why);
+    if (!rc) rc = find_alignment(s, &alignment, why);
+    if (!rc) rc = take_tensors(&c, s, tensors, alignment, memory, why);
+    return rc;
+}

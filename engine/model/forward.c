@@ -1,0 +1,441 @@
+/* The forward pass over one batch of rows, written once for all architectures: what a layer has (biases,
+ * fused matrices, a second norm) is seen from which slots are bound, how it is wired from the architecture's
+ * row. Knows no instruction set and touches no number itself but the logits it hands out. */
+#include <math.h>
+#include <string.h>
+
+#include "engine/arch/arch.h"
+#include "engine/model/model.h"
+#include "engine/model/model_internal.h"
+#include "engine/plan/plan.h"
+#include "kernels/kernels.h"
+
+/* The rows in flight; buffers change hands when only rows with wanted logits go on. */
+struct pass {
+    struct model *m;
+    const struct site *site; /* where they are */
+    struct buffers b;
+    int n;
+    int wanted; /* rows whose logits were asked for, m->lists.wanted[] */
+};
+
+static const struct bound NOTHING; /* in the place of a tensor that is never there */
+
+static void norm_rows(const struct pass *p, const float *x, float *y, const struct bound *w,
+                      const struct bound *bias)
+{
+    const struct model *m = p->m;
+    const int64_t embd = m->shape.embd;
+    backend_norm(p->site->backend, &(struct norm){ .kind = m->hyper.arch->norm,
+                                                   .x = x,
+                                                   .x_stride = embd,
+                                                   .n = p->n,
+                                                   .cols = embd,
+                                                   .w = w->v,
+                                                   .bias = bias->v,
+                                                   .eps = m->hyper.eps,
+                                                   .y = y,
+                                                   .y_stride = embd });
+}
+
+/* RMS norm of q or k, in place: over the whole row of heads, or of each head by itself. Heads of one row lie
+ * side by side, rows are `stride` apart: single heads are taken in the direction that needs fewer calls. */
+static void norm_heads(const struct pass *p, float *x, int heads, const struct bound *w)
+{
+    const struct model *m = p->m;
+    const bool whole = m->hyper.arch->qk_norm == QK_NORM_ROW, by_row = !whole && p->n < heads;
+    const int64_t stride = m->widths.qkv, dim = (int64_t)m->shape.head_dim_k * (whole ? heads : 1);
+    const int calls = whole ? 1 : by_row ? p->n : heads;
+    for (int i = 0; i < calls; i++) {
+        float *at = x + i * (by_row ? stride : dim);
+        const int64_t step = by_row ? dim : stride;
+        backend_norm(p->site->backend, &(struct norm){ .kind = NORM_RMS,
+                                                       .x = at,
+                                                       .x_stride = step,
+                                                       .n = by_row ? heads : p->n,
+                                                       .cols = dim,
+                                                       .w = w->v,
+                                                       .eps = m->hyper.eps,
+                                                       .y = at,
+                                                       .y_stride = step });
+    }
+}
+
+static void rope_rows(const struct pass *p, const struct layer *l, float *x, int heads)
+{
+    const struct model *m = p->m;
+    backend_rope(p->site->backend, &(struct rope){ .x = x,
+                                                   .x_stride = m->widths.qkv,
+                                                   .n = p->n,
+                                                   .heads = heads,
+                                                   .head_dim = m->shape.head_dim_k,
+                                                   .rot_dims = m->shape.rope_dims,
+                                                   .half_split = m->hyper.arch->rope == ROPE_HALVES,
+                                                   .freq = m->rope_freq + l->rope * (m->shape.rope_dims / 2),
+                                                   .magnitude = m->rope_magnitude[l->rope],
+                                                   .pos = m->lists.pos });
+}
+
+static struct matmul product(const struct pass *p, const struct bound *w, const struct bound *bias,
+                             const float *x, int64_t x_stride)
+{
+    return (struct matmul){ .w = &w->w, .x = x, .x_stride = x_stride, .n = p->n, .bias = bias->v };
+}
+
+/* Tell who looks on that matrices `slots` of layer l (NULL: of the model) are about to be multiplied with x.
+ */
+static void watched(const struct pass *p, const struct layer *l, const enum slot *slots, int count,
+                    const float *x, int64_t stride)
+{
+    const struct watch *w = &p->m->watch;
+    if (w->see) w->see(w->ctx, l ? (int)(l - p->m->layers) : -1, slots, count, x, stride, p->n);
+}
+
+/* h -> qkv: q, k and v side by side, from one fused matrix or from three. */
+static void project_qkv(const struct pass *p, const struct layer *l, const float *h)
+{
+    const struct model *m = p->m;
+    const struct arch *a = m->hyper.arch;
+    const enum slot FUSED[] = { SLOT_QKV }, APART[] = { SLOT_Q, SLOT_K, SLOT_V };
+    const bool fused = layer_slot(l, SLOT_QKV)->w.data;
+    const enum slot *slots = fused ? FUSED : APART;
+    const int count = fused ? 1 : 3;
+    struct matmul mm[3];
+    int64_t at = 0;
+    for (int i = 0; i < count; i++) {
+        mm[i] = product(p, layer_slot(l, slots[i]), layer_slot(l, (enum slot)(slots[i] + 1)), h,
+                        m->shape.embd);
+        mm[i].y = p->b.qkv + at;
+        mm[i].y_stride = m->widths.qkv;
+        at += arch_dim(ARCH_SLOTS[slots[i]].rows, a, &m->shape);
+    }
+    watched(p, l, slots, count, h, m->shape.embd);
+    backend_matmul(p->site->backend, mm, count);
+}
+
+/* The matrix that made the queries. */
+static const struct bound *projection(const struct layer *l)
+{
+    const struct bound *fused = layer_slot(l, SLOT_QKV);
+    return fused->w.data ? fused : layer_slot(l, SLOT_Q);
+}
+
+/* qkv -> cache and attn. */
+static void attend(const struct pass *p, const struct layer *l)
+{
+    const struct model *m = p->m;
+    const struct model_shape *s = &m->shape;
+    const struct arch *a = m->hyper.arch;
+    float *q = p->b.qkv, *k = q + arch_dim(DIM_Q, a, s), *v = k + arch_dim(DIM_K, a, s);
+    if (a->qk_norm != QK_NORM_NONE) {
+        norm_heads(p, q, s->heads, layer_slot(l, SLOT_Q_NORM));
+        norm_heads(p, k, s->kv_heads, layer_slot(l, SLOT_K_NORM));
+    }
+    if (a->rope != ROPE_NONE) {
+        rope_rows(p, l, q, s->heads);
+        rope_rows(p, l, k, s->kv_heads);
+    }
+    backend_kv_store(p->site->backend, &(struct kv_store){ .kv = &l->kv,
+                                                           .k = k,
+                                                           .v = v,
+                                                           .k_stride = m->widths.qkv,
+                                                           .v_stride = m->widths.qkv,
+                                                           .n = p->n,
+                                                           .slots = m->lists.slots });
+    if (p->wanted == 0 && l == &m->layers[s->layers - 1]) return; /* only its keys and values were of use */
+    backend_attention(p->site->backend,
+                      &(struct attention){ .kv = &l->kv,
+                                           .q = q,
+                                           .q_stride = m->widths.qkv,
+                                           .n = p->n,
+                                           .heads = s->heads,
+                                           .pos = m->lists.pos,
+                                           .seq = m->lists.seq,
+                                           .tables = (const int32_t *const *)m->cache.tables,
+                                           .scale = m->hyper.attn_scale,
+                                           .softcap = m->hyper.attn_softcap,
+                                           .window = l->window,
+                                           .like = projection(l)->w.format,
+                                           .y = p->b.attn,
+                                           .y_stride = m->widths.attn });
+}
+
+/* x += scale * norm(mm), where norm and scale are there; h is free by now and takes what comes between. */
+static void add_to_stream(const struct pass *p, struct matmul mm, const struct bound *post_norm)
+{
+    const struct model *m = p->m;
+    const int64_t embd = m->shape.embd;
+    const bool plain = !post_norm->v && m->hyper.residual_scale == 1;
+    mm.y = plain ? p->b.x : p->b.h;
+    mm.residual = plain ? p->b.x : NULL;
+    mm.y_stride = embd;
+    backend_matmul(p->site->backend, &mm, 1);
+    if (plain) return;
+    if (post_norm->v) norm_rows(p, p->b.h, p->b.h, post_norm, &NOTHING);
+    const struct weight rows = { .format = &FORMATS[FORMAT_F32], .rows = p->n, .cols = embd, .data = p->b.h };
+    backend_gather(p->site->backend, &(struct gather){ .table = &rows,
+                                                       .ids = m->lists.every,
+                                                       .n = p->n,
+                                                       .y = p->b.x,
+                                                       .y_stride = embd,
+                                                       .add = true,
+                                                       .scale = m->hyper.residual_scale });
+}
+
+static void add_attention(const struct pass *p, const struct layer *l)
+{
+    const struct bound *w = layer_slot(l, SLOT_ATTN_OUT), *bias = layer_slot(l, SLOT_ATTN_OUT_B);
+    watched(p, l, (const enum slot[]){ SLOT_ATTN_OUT }, 1, p->b.attn, p->m->widths.attn);
+    add_to_stream(p, product(p, w, bias, p->b.attn, p->m->widths.attn), layer_slot(l, SLOT_POST_ATTN_NORM));
+}
+
+/* x += down(act(gate(h)) * up(h)), or down(act(up(h))) where there is no gate. */
+static void add_feed_forward(const struct pass *p, const struct layer *l, const float *h)
+{
+    const struct model *m = p->m;
+    const int64_t ff = m->shape.ff, stride = m->widths.ff;
+    const bool gate = layer_slot(l, SLOT_GATE)->w.data, gated = stride > ff;
+    struct gated g = { .up = product(p, layer_slot(l, SLOT_UP), layer_slot(l, SLOT_UP_B), h, m->shape.embd),
+                       .act = m->hyper.arch->act,
+                       .y = p->b.ff,
+                       .y_stride = stride };
+    watched(p, l, (const enum slot[]){ SLOT_UP, SLOT_GATE }, gate ? 2 : 1, h, m->shape.embd);
+    g.up.y = p->b.ff + (gate ? ff : 0);
+    g.up.y_stride = stride;
+    if (gate) {
+        g.gate = product(p, layer_slot(l, SLOT_GATE), layer_slot(l, SLOT_GATE_B), h, m->shape.embd);
+        g.gate.y = p->b.ff;
+        g.gate.y_stride = stride;
+        backend_gated(p->site->backend, &g);
+    } else { /* ungated, or both halves from one matrix */
+        backend_matmul(p->site->backend, &g.up, 1);
+        backend_activate(p->site->backend, &(struct activate){ .act = g.act,
+                                                               .gate = p->b.ff,
+                                                               .up = gated ? p->b.ff + ff : NULL,
+                                                               .stride = stride,
+                                                               .n = p->n,
+                                                               .cols = ff,
+                                                               .y = p->b.ff,
+                                                               .y_stride = stride });
+    }
+    const struct bound *w = layer_slot(l, SLOT_DOWN), *bias = layer_slot(l, SLOT_DOWN_B);
+    watched(p, l, (const enum slot[]){ SLOT_DOWN }, 1, p->b.ff, stride);
+    add_to_stream(p, product(p, w, bias, p->b.ff, stride), layer_slot(l, SLOT_POST_FFN_NORM));
+}
+
+/* Copy the wanted ones of p->n rows of `width`; an activation buffer is a table of f32 rows like any other.
+ */
+static void gather_wanted(const struct pass *p, const float *from, float *to, int64_t width)
+{
+    const struct weight table = { .format = &FORMATS[FORMAT_F32], .rows = p->n, .cols = width, .data = from };
+    backend_gather(p->site->backend, &(struct gather){ .table = &table,
+                                                       .ids = p->m->lists.wanted,
+                                                       .n = p->wanted,
+                                                       .y = to,
+                                                       .y_stride = width,
+                                                       .scale = 1 });
+}
+
+/* In the last layer, rows nobody wants logits of have done their duty once their K and V are stored: the rest
+ * of the layer runs on the wanted rows only. */
+static void drop_unwanted(struct pass *p)
+{
+    gather_wanted(p, p->b.x, p->b.h, p->m->shape.embd);
+    gather_wanted(p, p->b.attn, p->b.qkv, p->m->widths.attn);
+    struct buffers b = p->b;
+    p->b.x = b.h;
+    p->b.h = b.x;
+    p->b.attn = b.qkv;
+    p->b.qkv = b.attn;
+    p->n = p->wanted;
+}
+
+/* Both halves read the layer's input: what the second one needs is normed before x changes. */
+static void run_parallel(struct pass *p, const struct layer *l, bool last)
+{
+    const struct bound *second = layer_slot(l, SLOT_ATTN_NORM_2);
+    norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B));
+    if (second->v) { /* a norm of its own for attention; the first one is the feed-forward's */
+        norm_rows(p, p->b.x, p->b.attn, second, layer_slot(l, SLOT_ATTN_NORM_2_B));
+        project_qkv(p, l, p->b.attn);
+    } else {
+        project_qkv(p, l, p->b.h);
+    }
+    if (layer_slot(l, SLOT_FFN_NORM)->v)
+        norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B));
+    attend(p, l);
+    if (last && p->wanted == 0) return;
+    add_attention(p, l);
+    add_feed_forward(p, l, p->b.h);
+}
+
+/* The input of a half of a layer: normed, or x itself where the norm comes behind. */
+static const float *normed(const struct pass *p, const struct bound *w, const struct bound *bias)
+{
+    if (!w->v) return p->b.x;
+    norm_rows(p, p->b.x, p->b.h, w, bias);
+    return p->b.h;
+}
+
+static void run_layer(struct pass *p, const struct layer *l, bool last)
+{
+    if (p->m->hyper.parallel) {
+        run_parallel(p, l, last);
+        return;
+    }
+    project_qkv(p, l, normed(p, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B)));
+    attend(p, l);
+    if (last && p->wanted < p->n) drop_unwanted(p);
+    if (p->n == 0) return;
+    add_attention(p, l);
+    add_feed_forward(p, l, normed(p, layer_slot(l, SLOT_FFN_NORM), layer_slot(l, SLOT_FFN_NORM_B)));
+}
+
+static void finish_logits(const struct model *m, float *logits, int64_t n)
+{
+    const float scale = m->hyper.logit_scale, cap = m->hyper.logit_softcap;
+    if (scale != 1)
+        for (int64_t i = 0; i < n; i++) logits[i] *= scale;
+    if (cap > 0)
+        for (int64_t i = 0; i < n; i++) logits[i] = cap * tanhf(logits[i] / cap);
+}
+
+/* x -> h: what the output matrix is multiplied with, of the wanted rows only. */
+static void norm_output(struct pass *p)
+{
+    const struct model *m = p->m;
+    if (p->wanted < p->n) { /* the last layer did not drop them */
+        gather_wanted(p, p->b.x, p->b.h, m->shape.embd);
+        struct buffers b = p->b;
+        p->b.x = b.h;
+        p->b.h = b.x;
+        p->n = p->wanted;
+    }
+    norm_rows(p, p->b.x, p->b.h, &m->global[SLOT_OUTPUT_NORM], &m->global[SLOT_OUTPUT_NORM_B]);
+    watched(p, NULL, (const enum slot[]){ m->shape.tied_output ? SLOT_TOKEN_EMBD : SLOT_OUTPUT }, 1, p->b.h,
+            m->shape.embd);
+}
+
+/* Of n rows of logits that were just made, the largest of each, found where they are; or the rows, appended
+ * to the host's copy. Where they are finished on the host, the largest is found there. */
+static void hand_out(const struct pass *p, int n)
+{
+    struct model *m = p->m;
+    struct ranked first[LOGIT_ROWS_MAX] = { 0 };
+    const int64_t vocab = m->shape.vocab;
+    struct top top = { .x_stride = vocab, .n = n, .k = 1, .cols = vocab };
+    if (m->best && model_logits_are_raw(m)) {
+        top.x = p->b.logits;
+        top.scratch = p->b.top_scratch;
+        top.out = p->b.best;
+        backend_top(p->site->backend, &top);
+        backend_read(p->site->backend, first, p->b.best, (size_t)n * sizeof *first);
+    } else {
+        float *host = m->logits + m->logits_count * vocab;
+        backend_read(p->site->backend, host, p->b.logits, (size_t)(n * vocab) * sizeof(float));
+        finish_logits(m, host, n * vocab);
+        top.x = host;
+        top.out = first;
+        if (m->best) top_rows(&top);
+    }
+    for (int i = 0; i < n && m->best; i++)
+        m->best[m->logits_count + i] = first[i].value > -INFINITY ? first[i].id : -1; /* NaN is not */
+    m->logits_count += n;
+}
+
+/* h -> logits, a few rows at a time. */
+static void run_output(const struct pass *p)
+{
+    struct model *m = p->m;
+    const struct bound *w = m->shape.tied_output ? &m->global[SLOT_TOKEN_EMBD] : &m->global[SLOT_OUTPUT];
+    const int64_t vocab = m->shape.vocab;
+    for (int i = 0; i < p->wanted; i += (int)m->widths.logit_rows) {
+        const int n = (int)MIN(p->wanted - i, m->widths.logit_rows);
+        struct matmul mm = product(p, w, &m->global[SLOT_OUTPUT_B], p->b.h + i * m->shape.embd,
+                                   m->shape.embd);
+        mm.n = n;
+        mm.y = p->b.logits;
+        mm.y_stride = vocab;
+        backend_matmul(p->site->backend, &mm, 1);
+        hand_out(p, n);
+    }
+}
+
+static void embed(const struct pass *p)
+{
+    const struct model *m = p->m;
+    struct gather g = { .table = &m->global[SLOT_TOKEN_EMBD].w,
+                        .ids = m->lists.ids,
+                        .n = p->n,
+                        .y = p->b.x,
+                        .y_stride = m->shape.embd,
+                        .scale = m->hyper.embedding_scale };
+    backend_gather(p->site->backend, &g);
+    if (!m->global[SLOT_POSITION_EMBD].w.data) return;
+    g.table = &m->global[SLOT_POSITION_EMBD].w;
+    g.ids = m->lists.pos;
+    g.add = true;
+    g.scale = 1;
+    backend_gather(p->site->backend, &g);
+}
+
+static struct pass pass_at(struct model *m, int layer, int n)
+{
+    const struct site *s = model_site(m, layer);
+    return (struct pass){ .m = m, .site = s, .b = s->buffers, .n = n };
+}
+
+/* On to where that layer runs: only x crosses, and one of the two sides is the host, whose memory is read and
+ * written as it is. */
+static void move(struct pass *p, int layer)
+{
+    const struct site *from = p->site, *to = model_site(p->m, layer);
+    if (from == to) return;
+    const size_t bytes = (size_t)p->n * (size_t)p->m->shape.embd * sizeof(float);
+    if (to == &p->m->sites[SITE_DEVICE])
+        backend_write(to->backend, to->buffers.x, p->b.x, bytes);
+    else
+        backend_read(from->backend, to->buffers.x, p->b.x, bytes);
+    p->site = to;
+    p->b = to->buffers;
+}
+
+void forward_pass(struct model *m, const struct batch_row *rows, int n)
+{
+    struct pass p = pass_at(m, -1, n);
+    for (int i = 0; i < n; i++) {
+        m->lists.ids[i] = rows[i].token;
+        m->lists.pos[i] = rows[i].pos;
+        m->lists.seq[i] = rows[i].seq;
+        m->lists.slots[i] = kv_slot(&m->cache, rows[i].seq, rows[i].pos);
+        if (rows[i].logits) m->lists.wanted[p.wanted++] = i;
+    }
+    embed(&p);
+    for (int l = 0; l < m->shape.layers; l++) {
+        move(&p, l);
+        run_layer(&p, &m->layers[l], l == m->shape.layers - 1);
+    }
+    if (!p.wanted) return;
+    move(&p, -1);
+    norm_output(&p);
+    run_output(&p);
+}
+
+void forward_part(struct model *m, enum forward_part part, int layer, int n)
+{
+    struct pass p = pass_at(m, layer, n);
+    p.wanted = n;
+    const struct layer *l = &m->layers[layer];
+    switch (part) {
+    case FORWARD_EMBED: embed(&p); break;
+    case FORWARD_LAYER: run_layer(&p, l, false); break;
+    case FORWARD_ATTENTION:
+        project_qkv(&p, l, p.b.h);
+        attend(&p, l);
+        add_attention(&p, l);
+        break;
+    case FORWARD_FEED_FORWARD: add_feed_forward(&p, l, p.b.h); break;
+    case FORWARD_OUTPUT_NORM: norm_output(&p); break;
+    case FORWARD_OUTPUT: run_output(&p); break;
+    }
+}

@@ -1,0 +1,266 @@
+/* The rows of one sequence always lie at positions 0 .. n-1 of sequence 0, whose cache has room for all of
+ * them from the start: lists and block table are filled once, and a layer that runs anew simply overwrites
+ * its keys and values. */
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/model/model_internal.h"
+#include "kernels/kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOKENS_DEFAULT = 512 };
+
+struct layers {
+    struct model *m;
+    const struct gguf *gguf;
+    float *zeros;   /* [tokens][width], host: what a half of a layer is added to */
+    char *replaced; /* [tensors of the file] 1 where other numbers are in use */
+    layer_observer *see;
+    void *see_ctx;
+};
+
+/* ---------------------------------------------------------------- opening */
+
+static enum err_code open_model(struct layers *l, const struct layers_options *o, struct err *why)
+{
+    static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = "highest",
+                                              [PRECISION_HIGH] = "high",
+                                              [PRECISION_MEDIUM] = "medium",
+                                              [PRECISION_AUTO] = "auto" };
+    struct model_shape shape;
+    char line[160];
+    struct config c;
+    enum err_code rc = model_shape_read(&shape, l->gguf, why);
+    if (rc) return rc;
+    const int tokens = o->tokens > 0 ? o->tokens : (int)MIN(TOKENS_DEFAULT, shape.ctx_train);
+    snprintf(line, sizeof line, "precision=%s,ctk=f32,ctv=f32,threads=%d,ctx=%d,batch=%d",
+             PRECISIONS[o->precision], o->threads, tokens, tokens);
+    if ((rc = config_parse(&c, line, why))) return rc;
+    return model_open(
+        &l->m, &(struct model_options){ .gguf = l->gguf, .apart = true, .config = &c, .log = o->log }, why);
+}
+
+enum err_code layers_open(struct layers **out, const struct gguf *g, const struct layers_options *o,
+                          struct err *why)
+{
+    *out = NULL;
+    struct layers *l = calloc(1, sizeof *l);
+    if (!l) return err_set(why, ERR_NOMEM, "out of memory");
+    l->gguf = g;
+    enum err_code rc = open_model(l, o, why);
+    if (rc) goto fail;
+    struct model *m = l->m;
+    const int tokens = m->session.batch;
+    l->zeros = calloc((size_t)tokens * (size_t)m->shape.embd, sizeof *l->zeros);
+    l->replaced = calloc((size_t)gguf_tensor_count(g) + 1, 1);
+    if (!l->zeros || !l->replaced || !kv_cache_grow(&m->cache, 0, tokens)) {
+        rc = err_set(why, ERR_NOMEM, "out of memory for %d tokens", tokens);
+        goto fail;
+    }
+    for (int i = 0; i < tokens; i++) {
+        m->lists.pos[i] = m->lists.wanted[i] = i;
+        m->lists.slots[i] = kv_slot(&m->cache, 0, i);
+    }
+    *out = l;
+    return ERR_OK;
+fail:
+    layers_close(l);
+    return rc;
+}
+
+void layers_close(struct layers *l)
+{
+    if (!l) return;
+    model_close(l->m);
+    free(l->zeros);
+    free(l->replaced);
+    free(l);
+}
+
+int layers_count(const struct layers *l)
+{
+    return l->m->shape.layers;
+}
+int64_t layers_width(const struct layers *l)
+{
+    return l->m->shape.embd;
+}
+int layers_tokens(const struct layers *l)
+{
+    return l->m->session.batch;
+}
+const struct model *layers_model(const struct layers *l)
+{
+    return l->m;
+}
+
+/* Layers apart run on the host. */
+static const struct site *host_of(const struct model *m)
+{
+    return &m->sites[SITE_HOST];
+}
+
+struct threadpool *layers_threads(const struct layers *l)
+{
+    return backend_threads(host_of(l->m)->backend);
+}
+
+/* ---------------------------------------------------------------- running */
+
+static enum err_code check(const struct layers *l, int layer, int n, struct err *why)
+{
+    if (layer < 0 || layer >= layers_count(l))
+        return err_set(why, ERR_USAGE, "layer %d: want 0 to %d", layer, layers_count(l) - 1);
+    if (n < 1 || n > layers_tokens(l))
+        return err_set(why, ERR_USAGE, "a sequence of %d tokens: want 1 to %d", n, layers_tokens(l));
+    return ERR_OK;
+}
+
+static size_t row_bytes(const struct layers *l, int n)
+{
+    return (size_t)n * (size_t)l->m->shape.embd * sizeof(float);
+}
+
+/* From slots to names, for the observer of this call. */
+static void show(void *ctx, int layer, const enum slot *slots, int count, const float *x, int64_t stride,
+                 int n)
+{
+    struct layers *l = ctx;
+    struct layer_input in = { .layer = layer, .x = x, .stride = stride, .n = n };
+    for (int i = 0; i < count; i++) {
+        char name[ARCH_NAME];
+        arch_slot_name(name, sizeof name, layer, slots[i]);
+        const struct gguf_tensor *t = gguf_tensor_find(l->gguf, name);
+        in.tensors[in.count++] = t->name;
+        in.cols = t->shape[0];
+    }
+    l->see(l->see_ctx, &in);
+}
+
+static void watch(struct layers *l, layer_observer *see, void *ctx)
+{
+    l->see = see;
+    l->see_ctx = ctx;
+    l->m->watch = (struct watch){ .see = see ? show : NULL, .ctx = l };
+}
+
+enum err_code layers_embed(struct layers *l, const int32_t *ids, int n, float *x, struct err *why)
+{
+    struct model *m = l->m;
+    enum err_code rc = check(l, 0, n, why);
+    for (int i = 0; i < n && !rc; i++)
+        if (ids[i] < 0 || ids[i] >= m->shape.vocab)
+            rc = err_set(why, ERR_USAGE, "token %d: want 0 to %lld", ids[i], (long long)m->shape.vocab - 1);
+    if (rc) return rc;
+    memcpy(m->lists.ids, ids, (size_t)n * sizeof *ids);
+    forward_part(m, FORWARD_EMBED, 0, n);
+    backend_read(host_of(m)->backend, x, host_of(m)->buffers.x, row_bytes(l, n));
+    return ERR_OK;
+}
+
+enum err_code layers_run(struct layers *l, int layer, float *x, int n, layer_observer *see, void *ctx,
+                         struct err *why)
+{
+    struct model *m = l->m;
+    enum err_code rc = check(l, layer, n, why);
+    if (rc) return rc;
+    backend_write(host_of(m)->backend, host_of(m)->buffers.x, x, row_bytes(l, n));
+    watch(l, see, ctx);
+    forward_part(m, FORWARD_LAYER, layer, n);
+    watch(l, NULL, NULL);
+    backend_read(host_of(m)->backend, x, host_of(m)->buffers.x, row_bytes(l, n));
+    return ERR_OK;
+}
+
+enum err_code layers_head(struct layers *l, const float *x, int n, float *logits, layer_observer *see,
+                          void *ctx, struct err *why)
+{
+    struct model *m = l->m;
+    enum err_code rc = check(l, 0, n, why);
+    if (rc) return rc;
+    backend_write(host_of(m)->backend, host_of(m)->buffers.x, x, row_bytes(l, n));
+    watch(l, see, ctx);
+    forward_part(m, FORWARD_OUTPUT_NORM, 0, n);
+    watch(l, NULL, NULL);
+    if (!logits) return ERR_OK;
+    float *own = m->logits; /* they come where the caller wants them */
+    m->logits = logits;
+    m->logits_count = 0;
+    forward_part(m, FORWARD_OUTPUT, 0, n);
+    m->logits = own;
+    return ERR_OK;
+}
+
+static enum err_code run_half(struct layers *l, enum forward_part part, int layer, const float *h, int n,
+                              float *y, struct err *why)
+{
+    struct model *m = l->m;
+    enum err_code rc = check(l, layer, n, why);
+    if (rc) return rc;
+    backend_write(host_of(m)->backend, host_of(m)->buffers.h, h, row_bytes(l, n));
+    backend_write(host_of(m)->backend, host_of(m)->buffers.x, l->zeros, row_bytes(l, n));
+    forward_part(m, part, layer, n);
+    backend_read(host_of(m)->backend, y, host_of(m)->buffers.x, row_bytes(l, n));
+    return ERR_OK;
+}
+
+enum err_code layers_attention(struct layers *l, int layer, const float *h, int n, float *y, struct err *why)
+{
+    return run_half(l, FORWARD_ATTENTION, layer, h, n, y, why);
+}
+
+enum err_code layers_feed_forward(struct layers *l, int layer, const float *h, int n, float *y,
+                                  struct err *why)
+{
+    return run_half(l, FORWARD_FEED_FORWARD, layer, h, n, y, why);
+}
+
+/* ---------------------------------------------------------------- other numbers */
+
+/* Bind t, which has the name and the shape of a tensor of the file. */
+static enum err_code bind(struct layers *l, const struct gguf_tensor *t, struct err *why)
+{
+    const struct model *m = l->m;
+    int layer;
+    enum slot slot;
+    if (!arch_slot_find(&layer, &slot, m->hyper.arch, &m->shape, t->name) ||
+        (slot < SLOT_GLOBAL_COUNT && ARCH_SLOTS[slot].cols == DIM_ROPE))
+        return err_set(why, ERR_USAGE, "tensor '%s' is not one of this model's matrices, norms or biases",
+                       t->name);
+    return model_bind_slot(l->m, layer, slot, t, why);
+}
+
+enum err_code layers_replace(struct layers *l, const char *tensor, const struct format *f, const void *data,
+                             struct err *why)
+{
+    const struct gguf_tensor *t = gguf_tensor_find(l->gguf, tensor);
+    if (!t) return err_set(why, ERR_USAGE, "the model has no tensor '%s'", tensor);
+    if (t->dims < 2 && f != &FORMATS[FORMAT_F32])
+        return err_set(why, ERR_USAGE, "tensor '%s' is a vector: want f32, not %s", tensor, f->name);
+    if (t->shape[0] % f->block_weights)
+        return err_set(why, ERR_USAGE, "tensor '%s': rows of %lld weights do not fill blocks of %s", tensor,
+                       (long long)t->shape[0], f->name);
+    struct gguf_tensor other = *t;
+    other.format = f;
+    other.data = data;
+    enum err_code rc = bind(l, &other, why);
+    for (int64_t i = 0; !rc && i < gguf_tensor_count(l->gguf); i++)
+        if (gguf_tensor_at(l->gguf, i) == t) l->replaced[i] = 1;
+    return rc;
+}
+
+enum err_code layers_restore(struct layers *l, const char *tensor, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    for (int64_t i = 0; i < gguf_tensor_count(l->gguf) && !rc; i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(l->gguf, i);
+        if (!l->replaced[i] || (tensor && strcmp(t->name, tensor))) continue;
+        rc = bind(l, t, why);
+        l->replaced[i] = 0;
+    }
+    return rc;
+}

@@ -1,0 +1,430 @@
+/* Opening a model: file, recipe, plan, backend, weights, cache, buffers, in that order; each step may refuse
+ * with a reason, and nothing large is touched before the plan is known to fit. */
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/model/model_internal.h"
+#include "engine/plan/plan.h"
+#include "engine/text/text.h"
+#include "kernels/kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/quant/quant.h"
+
+/* Shape, numbers, session and plan of the file in m->gguf. */
+static enum err_code read_plan(struct model *m, const struct model_options *o, struct err *why)
+{
+    enum err_code rc;
+    if ((rc = model_shape_read(&m->shape, m->gguf, why))) return rc;
+    if ((rc = hyper_read(&m->hyper, &m->shape, m->gguf, why))) return rc;
+    if ((rc = session_resolve(&m->session, &m->shape, m->hyper.arch, &m->config, o->ctx, o->sequences, why)))
+        return rc;
+    m->session.backend.shapes = o->shapes;
+    const struct recipe_view *view = o->recipe ? o->recipe->view : NULL;
+    rc = plan_compute(&m->plan, m->gguf, &m->shape, &m->hyper, &m->config, view, &m->session, why);
+    m->session.gpu_layers = m->plan.gpu_layers;
+    return rc;
+}
+
+static enum err_code open_file(struct model *m, const struct model_options *o, const char *path,
+                               struct err *why)
+{
+    m->borrowed = o->gguf;
+    m->gguf = (struct gguf *)o->gguf; /* only read, as a file of our own is */
+    return o->gguf ? ERR_OK : gguf_open(&m->gguf, path, why);
+}
+
+static void close_file(struct model *m)
+{
+    if (!m->borrowed) gguf_close(m->gguf);
+    m->borrowed = false;
+    m->gguf = NULL;
+}
+
+/* Layers run apart need one cache, and of the mapped weights one layer's at a time. */
+static void plan_apart(struct memory_plan *p, int layers)
+{
+    const int64_t less = p->kv - p->kv / layers + p->weights - p->weights / layers;
+    p->total -= less;
+    p->host -= less;
+    p->kv /= layers;
+    p->weights /= layers;
+}
+
+/* Replace m->gguf by the file with the recipe applied. */
+static enum err_code apply_recipe(struct model *m, const struct model_options *o, struct err *why)
+{
+    const bool as_is = !strcmp(config_text(&m->config, KNOB_METHOD), "none");
+    if (!o->recipe && as_is) return ERR_OK;
+    if (!o->recipe) return err_set(why, ERR_INTERNAL, "model_open cannot apply a recipe by itself");
+    if (o->recipe->view->is_identity(&m->config, m->gguf)) return ERR_OK;
+    struct gguf *made;
+    bool worked;
+    const int64_t from = clock_ns();
+    enum err_code rc = o->recipe->make(&made, &worked, m->gguf, o, &m->config, m->session.backend.threads,
+                                       why);
+    if (rc) return rc;
+    if (worked) {
+        m->quantized_from_ns = from;
+        m->quantized_to_ns = clock_ns();
+    }
+    close_file(m);
+    m->gguf = made;
+    if ((rc = read_plan(m, o, why))) return rc;
+    /* what its method keeps beside the weights is known only now */
+    return memory_plan_check(&m->plan, m->session.device, memory_available(""), why);
+}
+
+enum err_code model_no_room(const struct model *m, const struct site *s, const char *what, int64_t bytes,
+                            struct err *why)
+{
+    struct backend_info info;
+    char all[16];
+    const enum err_code rc = backend_finish(s->backend, why);
+    if (rc) return rc;
+    backend_describe(s->backend, &info);
+    if (!info.remote)
+        return err_set(why, ERR_NOMEM, "out of memory for %s of %lld bytes", what, (long long)bytes);
+    return err_set(why, ERR_NOMEM,
+                   "does not fit: %s has no room for %s of %lld bytes; all needs %s there: others use it, or "
+                   "that is too much for one buffer: use fewer layers there, a smaller context or KV type",
+                   info.device, what, (long long)bytes, str_from_bytes(m->plan.device, all, sizeof all));
+}
+
+/* Layers [from, to) of the cache. */
+static enum err_code alloc_site_cache(struct model *m, struct site *s, int from, int to, struct err *why)
+{
+    const struct kv_layer shape = session_kv_layer(&m->session, &m->shape);
+    const int64_t bytes = session_kv_bytes(&shape), all = bytes * (m->apart ? 1 : to - from);
+    if (from == to) return ERR_OK;
+    s->kv_memory = backend_alloc(s->backend, (size_t)all);
+    if (!s->kv_memory) return model_no_room(m, s, "a KV cache", all, why);
+    for (int l = from; l < to; l++) {
+        m->layers[l].kv = shape;
+        m->layers[l].kv.k = (char *)s->kv_memory + bytes * (m->apart ? 0 : l - from);
+        m->layers[l].kv.v = (char *)m->layers[l].kv.k + kv_layer_k_bytes(&shape);
+    }
+    return ERR_OK;
+}
+
+static enum err_code alloc_cache(struct model *m, struct err *why)
+{
+    const int there = m->session.gpu_layers, layers = m->shape.layers,
+              blocks = session_kv_layer(&m->session, &m->shape).blocks;
+    enum err_code rc = kv_cache_init(&m->cache, m->session.ctx, m->session.sequences, blocks, why);
+    if (!rc) rc = alloc_site_cache(m, &m->sites[SITE_DEVICE], 0, there, why);
+    return rc ? rc : alloc_site_cache(m, &m->sites[SITE_HOST], there, layers, why);
+}
+
+static enum err_code alloc_activations(struct model *m, struct site *s, struct err *why)
+{
+    const int batch = m->session.batch;
+    const struct widths *w = &m->widths;
+    const char *device = s == &m->sites[SITE_DEVICE] ? m->session.device : "cpu";
+    const bool has_output = s == model_site(m, -1);
+    const struct output_bytes output = has_output ? output_bytes_of(w, device) : (struct output_bytes){ 0 };
+    struct buffers *b = &s->buffers;
+    const int64_t bytes = widths_bytes(w, batch) + output.logits + output.best + output.scratch;
+    s->compute_memory = backend_alloc(s->backend, (size_t)bytes);
+    if (!s->compute_memory) return model_no_room(m, s, "activations", bytes, why);
+    char *at = s->compute_memory;
+    const struct {
+        float **buffer;
+        int64_t floats;
+    } PARTS[] = { { &b->x, w->embd * batch },
+                  { &b->h, w->embd * batch },
+                  { &b->qkv, w->qkv * batch },
+                  { &b->attn, w->attn * batch },
+                  { &b->ff, w->ff * batch } };
+    for (size_t i = 0; i < COUNT_OF(PARTS); i++) {
+        *PARTS[i].buffer = (float *)(void *)at;
+        at += vector_bytes(PARTS[i].floats);
+    }
+    if (!has_output) return ERR_OK;
+    b->logits = (float *)(void *)at;
+    b->best = (struct ranked *)(void *)(at + output.logits);
+    b->top_scratch = at + output.logits + output.best;
+    return ERR_OK;
+}
+
+static enum err_code alloc_buffers(struct model *m, struct err *why)
+{
+    const int batch = m->session.batch;
+    for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
+        const enum err_code rc = s->backend ? alloc_activations(m, s, why) : ERR_OK;
+        if (rc) return rc;
+    }
+    int32_t **const LISTS[] = { &m->lists.ids,   &m->lists.pos,    &m->lists.seq,
+                                &m->lists.slots, &m->lists.wanted, &m->lists.every };
+    const size_t rows = (size_t)batch, count = COUNT_OF(LISTS) * rows + (size_t)m->session.sequences;
+    m->list_memory = calloc(count, sizeof *m->list_memory);
+    m->logits_cap = m->session.sequences;
+    m->logits = malloc((size_t)m->logits_cap * (size_t)m->shape.vocab * sizeof(float));
+    if (!m->list_memory || !m->logits)
+        return err_set(why, ERR_NOMEM, "out of memory for a batch of %d rows", batch);
+    for (size_t i = 0; i < COUNT_OF(LISTS); i++) *LISTS[i] = m->list_memory + i * rows;
+    for (int i = 0; i < batch; i++) m->lists.every[i] = i;
+    m->expected = m->list_memory + COUNT_OF(LISTS) * rows;
+    return ERR_OK;
+}
+
+/* A model whose tokenizer we cannot run is still worth timing: its ids are numbers like any others. */
+static enum err_code open_tokenizer(struct model *m, const struct log *log, struct err *why)
+{
+    struct err reason = { 0 };
+    const enum err_code rc = tokenizer_open(&m->tokenizer, m->gguf, &reason);
+    if (!rc || rc == ERR_ABSENT) return ERR_OK;
+    if (rc != ERR_FORMAT) return err_set(why, rc, "%s", reason.message);
+    log_write(log, LOG_WARN, "no text for this model: %s", reason.message);
+    return ERR_OK;
+}
+
+/* The config as it really runs: numbers for "automatic", names where one name says it all. */
+static void write_config(struct model *m, const char *path)
+{
+    struct config *c = &m->config;
+    snprintf(c->value[KNOB_MODEL], CONFIG_VALUE, "%s", path);
+    snprintf(c->value[KNOB_THREADS], CONFIG_VALUE, "%d", m->session.backend.threads);
+    snprintf(c->value[KNOB_CTX], CONFIG_VALUE, "%d", m->session.ctx);
+    if (m->session.gpu_layers) snprintf(c->value[KNOB_GPU_LAYERS], CONFIG_VALUE, "%d", m->session.gpu_layers);
+    for (size_t i = 0; i < ISA_LEVEL_COUNT; i++)
+        if (ISA_LEVELS[i].bits == m->session.backend.isa)
+            snprintf(c->value[KNOB_ISA], CONFIG_VALUE, "%s", ISA_LEVELS[i].name);
+}
+
+static enum err_code open_site(struct model *m, int site, const char *device, struct err *why)
+{
+    struct site *s = &m->sites[site];
+    const enum err_code rc = backend_open(&s->backend, device, &m->session.backend, why);
+    if (rc) return rc;
+    const struct backend_work work = session_work(&m->session, &m->shape, m->hyper.arch);
+    return backend_reserve(s->backend, &work, why);
+}
+
+/* The host's backend is not opened where every layer runs on the device. */
+static enum err_code open_sites(struct model *m, const struct log *log, struct err *why)
+{
+    const int there = m->session.gpu_layers, layers = m->shape.layers;
+    enum err_code rc = ERR_OK;
+    widths_of(&m->widths, &m->shape, m->hyper.arch, m->session.batch);
+    if (there) rc = open_site(m, SITE_DEVICE, m->session.device, why);
+    if (!rc && there < layers) rc = open_site(m, SITE_HOST, "cpu", why);
+    if (!rc && there && there < layers)
+        log_write(log, LOG_WARN, "%d of %d layers run on %s, the others on the processor", there, layers,
+                  m->session.device);
+    return rc;
+}
+
+static const char *path_of(const struct model_options *o)
+{
+    const char *given = config_text(o->config, KNOB_MODEL);
+    const char *path = o->gguf ? gguf_path(o->gguf) : given[0] ? given : o->path;
+    return path ? path : "";
+}
+
+enum err_code model_open(struct model **out, const struct model_options *o, struct err *why)
+{
+    *out = NULL;
+    const char *path = path_of(o);
+    if (!o->gguf && !path[0]) return err_set(why, ERR_USAGE, "no model given: use -m FILE or model=FILE");
+    const struct knob *stray = config_stray(o->config, FOR_ALL);
+    if (stray)
+        return err_set(why, ERR_USAGE, "%s=%s is a setting of training, and this model only runs", stray->key,
+                       o->config->value[stray - KNOBS]);
+    struct model *m = calloc(1, sizeof *m);
+    if (!m) return err_set(why, ERR_NOMEM, "out of memory");
+    m->config = *o->config;
+
+    enum err_code rc;
+    m->apart = o->apart;
+    if ((rc = open_file(m, o, path, why))) goto fail;
+    if ((rc = read_plan(m, o, why))) goto fail;
+    if (m->apart) plan_apart(&m->plan, m->shape.layers);
+    if ((rc = memory_plan_check(&m->plan, m->session.device, memory_available(""), why))) goto fail;
+    if ((rc = apply_recipe(m, o, why))) goto fail;
+    if (m->session.ctx > m->shape.ctx_train)
+        log_write(o->log, LOG_WARN, "context %d is beyond the %lld tokens this model was trained on",
+                  m->session.ctx, (long long)m->shape.ctx_train);
+    if ((rc = open_sites(m, o->log, why))) goto fail;
+    const int64_t huge_before = model_huge_bytes();
+    if ((rc = model_bind(m, o->log, why))) goto fail;
+    model_prefetch(m, o->log);
+    if ((rc = alloc_cache(m, why))) goto fail;
+    if ((rc = alloc_buffers(m, why))) goto fail;
+    model_account_huge(m, huge_before, o->log);
+    if ((rc = open_tokenizer(m, o->log, why))) goto fail;
+    write_config(m, path);
+    *out = m;
+    return ERR_OK;
+fail:
+    model_close(m);
+    return rc;
+}
+
+void model_close(struct model *m)
+{
+    if (!m) return;
+    model_unbind(m);
+    for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
+        if (!s->backend) continue;
+        backend_free(s->backend, s->vectors);
+        backend_free(s->backend, s->kv_memory);
+        backend_free(s->backend, s->compute_memory);
+        backend_close(s->backend);
+    }
+    kv_cache_done(&m->cache);
+    tokenizer_close(m->tokenizer);
+    close_file(m);
+    free(m->list_memory);
+    free(m->logits);
+    free(m);
+}
+
+const struct model_shape *model_shape(const struct model *m)
+{
+    return &m->shape;
+}
+const struct memory_plan *model_plan(const struct model *m)
+{
+    return &m->plan;
+}
+const struct gguf *model_gguf(const struct model *m)
+{
+    return m->gguf;
+}
+const struct tokenizer *model_tokenizer(const struct model *m)
+{
+    return m->tokenizer;
+}
+const struct config *model_config(const struct model *m)
+{
+    return &m->config;
+}
+void model_backend(const struct model *m, struct backend_info *out)
+{
+    const struct site *s = &m->sites[m->session.gpu_layers ? SITE_DEVICE : SITE_HOST];
+    backend_describe(s->backend, out);
+}
+void model_quantized(const struct model *m, int64_t *from_ns, int64_t *to_ns)
+{
+    *from_ns = m->quantized_from_ns;
+    *to_ns = m->quantized_to_ns;
+}
+
+void model_memory(const struct model *m, struct model_memory *out)
+{
+    *out = m->memory;
+}
+int model_ctx(const struct model *m)
+{
+    return m->session.ctx;
+}
+int model_length(const struct model *m, int seq)
+{
+    return m->cache.lengths[seq];
+}
+const float *model_logits(const struct model *m, int i)
+{
+    return m->logits + (int64_t)i * m->shape.vocab;
+}
+void model_truncate(struct model *m, int seq, int from)
+{
+    kv_cache_truncate(&m->cache, seq, from);
+}
+
+/* Every row in range, and positions continuing where each sequence's cache ends. */
+static enum err_code check_rows(struct model *m, const struct batch_row *rows, int n, int *wanted,
+                                struct err *why)
+{
+    memcpy(m->expected, m->cache.lengths, (size_t)m->session.sequences * sizeof *m->expected);
+    *wanted = 0;
+    for (int i = 0; i < n; i++) {
+        const struct batch_row *r = &rows[i];
+        if (r->seq < 0 || r->seq >= m->session.sequences)
+            return err_set(why, ERR_USAGE, "sequence %d: want 0 to %d", r->seq, m->session.sequences - 1);
+        if (r->token < 0 || r->token >= m->shape.vocab)
+            return err_set(why, ERR_USAGE, "token %d: want 0 to %lld", r->token,
+                           (long long)m->shape.vocab - 1);
+        if (r->pos >= m->session.ctx)
+            return err_set(why, ERR_USAGE, "position %d is outside the context of %d tokens", r->pos,
+                           m->session.ctx);
+        if (r->pos != m->expected[r->seq])
+            return err_set(why, ERR_USAGE, "position %d in sequence %d: the next one is %d", r->pos, r->seq,
+                           m->expected[r->seq]);
+        m->expected[r->seq]++;
+        *wanted += r->logits;
+    }
+    return ERR_OK;
+}
+
+static enum err_code make_room(struct model *m, int wanted, struct err *why)
+{
+    if (wanted > m->logits_cap) {
+        float *more = realloc(m->logits, (size_t)wanted * (size_t)m->shape.vocab * sizeof(float));
+        if (!more) return err_set(why, ERR_NOMEM, "out of memory for %d rows of logits", wanted);
+        m->logits = more;
+        m->logits_cap = wanted;
+    }
+    for (int s = 0; s < m->session.sequences; s++) {
+        if (kv_cache_grow(&m->cache, s, m->expected[s])) continue;
+        for (int t = 0; t < s; t++) kv_cache_truncate(&m->cache, t, m->cache.lengths[t]);
+        return err_set(why, ERR_FIT, "no free block in the KV cache for sequence %d at %d tokens", s,
+                       m->expected[s]);
+    }
+    return ERR_OK;
+}
+
+enum err_code model_forward(struct model *m, const struct batch_row *rows, int n, struct err *why)
+{
+    return model_forward_best(m, rows, n, NULL, why);
+}
+
+enum err_code model_forward_best(struct model *m, const struct batch_row *rows, int n, int32_t *best,
+                                 struct err *why)
+{
+    int wanted;
+    enum err_code rc;
+    if ((rc = check_rows(m, rows, n, &wanted, why))) return rc;
+    if ((rc = make_room(m, best && model_logits_are_raw(m) ? 0 : wanted, why))) return rc;
+    m->logits_count = 0;
+    m->best = best;
+    m->rows = MIN(n, m->session.batch);
+    for (int i = 0; i < n; i += m->session.batch) forward_pass(m, rows + i, MIN(n - i, m->session.batch));
+    m->best = NULL;
+    for (const struct site *s = m->sites; s < m->sites + SITE_COUNT; s++)
+        if (s->backend && (rc = backend_finish(s->backend, why))) return rc;
+    memcpy(m->cache.lengths, m->expected, (size_t)m->session.sequences * sizeof *m->expected);
+    return ERR_OK;
+}
+
+/* Sequence 0 from nothing to n tokens in one go, and to nothing again. */
+static enum err_code warm_rows(struct model *m, struct batch_row *rows, int n, struct err *why)
+{
+    model_truncate(m, 0, 0);
+    int32_t best; /* choosing it is compiled, too */
+    for (int i = 0; i < n; i++) rows[i] = (struct batch_row){ .pos = i, .logits = i == n - 1 };
+    const enum err_code rc = model_forward_best(m, rows, n, &best, why);
+    model_truncate(m, 0, 0);
+    return rc;
+}
+
+enum err_code model_warm(struct model *m, struct err *why)
+{
+    /* A device compiles its kernels when they are first run, for each of a few numbers of rows another one.
+     */
+    static const int SIZES[] = { 1, 2, 4, 8, 16, 33 };
+    const int sizes = m->session.gpu_layers ? (int)COUNT_OF(SIZES) : 1,
+              most = MIN(m->session.batch, m->session.ctx);
+    if (m->warm) return ERR_OK;
+    struct batch_row *rows = calloc((size_t)most, sizeof *rows);
+    enum err_code rc = rows ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for %d rows", most);
+    for (int i = 0; i < sizes && !rc; i++)
+        if (i == 0 || SIZES[i - 1] < most) rc = warm_rows(m, rows, MIN(SIZES[i], most), why);
+    free(rows);
+    m->warm = !rc;
+    return rc;
+}

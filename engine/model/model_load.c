@@ -1,0 +1,189 @@
+/* From tensors in a mapped file to weights the backend can use. */
+#include <stdlib.h>
+
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/model/model_internal.h"
+#include "engine/plan/plan.h"
+#include "kernels/kernels.h"
+
+static bool is_vector(enum slot slot)
+{
+    return ARCH_SLOTS[slot].rows == DIM_NONE;
+}
+static bool is_rope(enum slot slot)
+{
+    return slot == SLOT_ROPE_FREQS || slot == SLOT_ROPE_LONG || slot == SLOT_ROPE_SHORT;
+}
+
+static enum err_code count_vector(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
+                                  struct err *why)
+{
+    struct model *m = ctx;
+    (void)why;
+    if (is_vector(slot) && !is_rope(slot))
+        model_site(m, layer)->vectors_size += vector_bytes(t->shape[0]) / (int64_t)sizeof(float);
+    return ERR_OK;
+}
+
+/* The values of a vector as f32 in fresh host memory. */
+static enum err_code decode_vector(float **out, const struct gguf_tensor *t, struct err *why)
+{
+    const int64_t n = t->shape[0];
+    if (n % t->format->block_weights)
+        return err_set(why, ERR_FORMAT, "tensor '%s': %lld values do not fill blocks of %s", t->name,
+                       (long long)n, t->format->name);
+    *out = malloc((size_t)n * sizeof(float));
+    if (!*out) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", t->name);
+    t->format->decode(t->data, *out, n);
+    return ERR_OK;
+}
+
+static struct bound *place_of(struct model *m, int layer, enum slot slot)
+{
+    return layer < 0 ? &m->global[slot] : &m->layers[layer].slots[slot - SLOT_GLOBAL_COUNT];
+}
+
+static void unbind(const struct site *s, struct bound *b)
+{
+    if (b->w.data) backend_weight_release(s->backend, &b->w);
+    act_free(b->input);
+}
+
+enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
+                              struct err *why)
+{
+    if (is_rope(slot)) return ERR_OK; /* read by load_rope */
+    struct bound *b = place_of(m, layer, slot);
+    struct site *site = model_site(m, layer);
+    if (!is_vector(slot)) {
+        struct bound now = { .v = NULL };
+        enum err_code failed = act_read(&now.input, m->gguf, t, why);
+        if (failed) return failed;
+        if (backend_weight_bind(site->backend, &now.w, t->format, t->shape[1], t->shape[0], now.input,
+                                t->data, why)) {
+            act_free(now.input);
+            return err_prefix(why, "tensor '%s'", t->name);
+        }
+        unbind(site, b);
+        *b = now;
+        return ERR_OK;
+    }
+    float *values;
+    enum err_code rc = decode_vector(&values, t, why);
+    if (rc) return rc;
+    if (!b->v) {
+        b->v = site->vectors + site->vectors_used;
+        site->vectors_used += vector_bytes(t->shape[0]) / (int64_t)sizeof(float);
+    }
+    backend_write(site->backend, (float *)b->v, values, (size_t)t->shape[0] * sizeof(float));
+    free(values);
+    return ERR_OK;
+}
+
+enum err_code model_replace_matrix(struct model *m, const char *tensor, const struct format *f,
+                                   const void *data, struct err *why)
+{
+    const struct gguf_tensor *t = gguf_tensor_find(m->gguf, tensor);
+    int layer;
+    enum slot slot;
+    if (!t || !arch_slot_find(&layer, &slot, m->hyper.arch, &m->shape, tensor) || t->dims != 2)
+        return err_set(why, ERR_USAGE, "tensor '%s' is not a matrix of this model", tensor);
+    if (!f) return model_bind_slot(m, layer, slot, t, why);
+    if (t->shape[0] % f->block_weights)
+        return err_set(why, ERR_USAGE, "tensor '%s': its rows of %lld values do not fill blocks of %s",
+                       tensor, (long long)t->shape[0], f->name);
+    struct gguf_tensor replaced = *t;
+    replaced.format = f;
+    replaced.bytes = t->shape[1] * format_row_bytes(f, t->shape[0]);
+    replaced.data = data;
+    return model_bind_slot(m, layer, slot, &replaced, why);
+}
+
+static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
+                                 struct err *why)
+{
+    struct model *m = ctx;
+    enum err_code rc = model_bind_slot(m, layer, slot, t, why);
+    if (!rc && place_of(m, layer, slot)->w.owned) model_drop_copied(t);
+    return rc;
+}
+
+/* Files with factors for long and for short contexts: which ones count depends on the session, not the text.
+ */
+static const struct gguf_tensor *rope_factors(const struct model *m)
+{
+    const uint64_t may = m->hyper.arch->may | m->hyper.arch->need;
+    const enum slot slot = (may & SLOT_BIT(SLOT_ROPE_FREQS))             ? SLOT_ROPE_FREQS
+                           : m->session.ctx > m->hyper.rope_ctx_original ? SLOT_ROPE_LONG
+                                                                         : SLOT_ROPE_SHORT;
+    return (may & SLOT_BIT(slot)) ? gguf_tensor_find(m->gguf, ARCH_SLOTS[slot].name) : NULL;
+}
+
+static enum err_code load_rope(struct model *m, struct err *why)
+{
+    if (m->hyper.arch->rope == ROPE_NONE) return ERR_OK;
+    float *factors = NULL;
+    const struct gguf_tensor *t = rope_factors(m);
+    m->rope_freq = calloc((size_t)m->shape.rope_dims + 1, sizeof(float));
+    if (!m->rope_freq) return err_set(why, ERR_NOMEM, "out of memory");
+    enum err_code rc = t ? decode_vector(&factors, t, why) : ERR_OK;
+    if (rc) return rc;
+    for (int i = 0; factors && i < m->shape.rope_dims / 2 && !rc; i++)
+        if (!(factors[i] > 0))
+            rc = err_set(why, ERR_FORMAT, "tensor '%s': factor %d is %g", t->name, i, (double)factors[i]);
+    if (!rc) rope_frequencies(m->rope_freq, &m->rope_magnitude[0], &m->hyper, m->shape.rope_dims, factors);
+    if (!rc && m->hyper.arch->window_rope_base > 0) {
+        struct hyper near = m->hyper; /* layers with a window see little: their angles are never stretched */
+        near.rope_base = m->hyper.arch->window_rope_base;
+        near.rope_factor = 1;
+        near.yarn = false;
+        rope_frequencies(m->rope_freq + m->shape.rope_dims / 2, &m->rope_magnitude[1], &near,
+                         m->shape.rope_dims, NULL);
+    }
+    free(factors);
+    return rc;
+}
+
+enum err_code model_bind(struct model *m, const struct log *log, struct err *why)
+{
+    const struct arch *a = m->hyper.arch;
+    enum err_code rc;
+    m->layers = calloc((size_t)m->shape.layers, sizeof *m->layers);
+    if (!m->layers) return err_set(why, ERR_NOMEM, "out of memory for %d layers", m->shape.layers);
+    if ((rc = arch_walk(a, &m->shape, m->gguf, count_vector, m, why))) return rc;
+    for (struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
+        if (!s->backend) continue;
+        const int64_t bytes = s->vectors_size * (int64_t)sizeof(float);
+        s->vectors = backend_alloc(s->backend, (size_t)bytes);
+        if (!s->vectors) return model_no_room(m, s, "norms and biases", bytes, why);
+    }
+    if ((rc = arch_walk(a, &m->shape, m->gguf, bind_tensor, m, why))) return rc;
+    if ((rc = load_rope(m, why))) return rc;
+
+    for (int l = 0; l < m->shape.layers; l++) {
+        const int period = a->window_period;
+        const bool all_seen = period == 0 || (period > 1 && l % period == period - 1);
+        m->layers[l].window = all_seen ? 0 : m->hyper.window;
+        m->layers[l].rope = !all_seen && a->window_rope_base > 0;
+    }
+    for (int64_t i = 0; i < gguf_tensor_count(m->gguf); i++) {
+        const char *name = gguf_tensor_at(m->gguf, i)->name;
+        int layer;
+        enum slot slot;
+        if (!companion_is(name) && !arch_slot_find(&layer, &slot, a, &m->shape, name))
+            log_write(log, LOG_WARN, "tensor '%s' is not part of a %s model and is ignored", name, a->name);
+    }
+    return ERR_OK;
+}
+
+void model_unbind(struct model *m)
+{
+    for (int s = 0; s < SLOT_GLOBAL_COUNT; s++) unbind(model_site(m, -1), &m->global[s]);
+    for (int l = 0; m->layers && l < m->shape.layers; l++)
+        for (size_t s = 0; s < COUNT_OF(m->layers[l].slots); s++)
+            unbind(model_site(m, l), &m->layers[l].slots[s]);
+    free(m->layers);
+    free(m->rope_freq);
+}

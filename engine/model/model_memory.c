@@ -1,0 +1,104 @@
+/* Pages: reading weights ahead, and whether the kernel gave what was asked for. Wishes only: a refusal costs
+ * speed, never an answer, but it is said. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model_internal.h"
+#include "kernels/kernels.h"
+
+enum { ROLLUP_LIMIT = 1 << 16 };
+
+/* The whole pages inside a tensor's bytes (outer: all pages it touches). */
+static void pages_of(const struct gguf_tensor *t, bool outer, void **at, size_t *bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)t->data,
+                    to = from + (uintptr_t)t->bytes;
+    const uintptr_t first = outer ? from / page * page : (from + page - 1) / page * page;
+    const uintptr_t last = outer ? (to + page - 1) / page * page : to / page * page;
+    *at = (void *)first;
+    *bytes = last > first ? last - first : 0;
+}
+
+void model_drop_copied(const struct gguf_tensor *t)
+{
+    void *at;
+    size_t bytes;
+    pages_of(t, false, &at, &bytes);
+    if (bytes) madvise(at, bytes, MADV_DONTNEED); /* mapped from a file: whoever looks again reads it again */
+}
+
+/* Kernels before 5.14 cannot populate: then a byte of every page is read. */
+static int populate(void *at, size_t bytes)
+{
+    if (!madvise(at, bytes, MADV_POPULATE_READ)) return 0;
+    if (errno != EINVAL) return errno;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < bytes; i += page) (void)*((const volatile unsigned char *)at + i);
+    return 0;
+}
+
+void model_prefetch(struct model *m, const struct log *log)
+{
+    if (m->session.prefetch == PREFETCH_OFF) return;
+    const int64_t start = clock_ns();
+    for (int64_t i = 0; i < gguf_tensor_count(m->gguf); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(m->gguf, i);
+        void *at;
+        size_t bytes;
+        pages_of(t, true, &at, &bytes);
+        if (!bytes) continue;
+        const int failed = m->session.prefetch == PREFETCH_POPULATE ? populate(at, bytes)
+                           : madvise(at, bytes, MADV_WILLNEED)      ? errno
+                                                                    : 0;
+        if (failed) {
+            log_write(log, LOG_WARN, "prefetch stopped at tensor '%s', after %lld bytes: %s", t->name,
+                      (long long)m->memory.prefetched_bytes, strerror(failed));
+            break;
+        }
+        m->memory.prefetched_bytes += t->bytes;
+    }
+    m->memory.prefetch_s = (double)(clock_ns() - start) * 1e-9;
+}
+
+int64_t model_huge_bytes(void)
+{
+    char *text;
+    if (file_read(&text, NULL, "/proc/self/smaps_rollup", ROLLUP_LIMIT, NULL)) return -1;
+    const char *at = strstr(text, "AnonHugePages:");
+    const int64_t kb = at ? strtoll(at + strlen("AnonHugePages:"), NULL, 10) : -1;
+    free(text);
+    return kb < 0 ? -1 : kb * 1024;
+}
+
+void model_account_huge(struct model *m, int64_t before, const struct log *log)
+{
+    char asked[16], given[16];
+    const int64_t after = model_huge_bytes();
+    for (const struct site *s = m->sites; s < m->sites + SITE_COUNT; s++) {
+        struct backend_info info;
+        if (!s->backend) continue;
+        backend_describe(s->backend, &info);
+        m->memory.copied_bytes += info.copied_bytes;
+        m->memory.repacked_bytes += info.repacked_bytes;
+        m->memory.huge_wanted_bytes += info.huge_wanted_bytes;
+    }
+    m->memory.huge_bytes = before < 0 || after < 0 ? -1 : MAX(after - before, 0);
+    if (m->session.backend.repack && !m->memory.repacked_bytes)
+        log_write(log, LOG_WARN,
+                  "repack=on: no format in this file is faster in another one, all is used in place");
+    /* Only who asked for them by name wants to hear that there are few. */
+    if (!m->config.given[KNOB_HUGEPAGES] || m->memory.huge_bytes < 0 ||
+        m->memory.huge_bytes >= m->memory.huge_wanted_bytes / 2)
+        return;
+    log_write(log, LOG_WARN,
+              "hugepages=%s: %s were asked for in huge pages, the kernel gave %s "
+              "(/sys/kernel/mm/transparent_hugepage/enabled, or memory is fragmented)",
+              config_text(&m->config, KNOB_HUGEPAGES),
+              str_from_bytes(m->memory.huge_wanted_bytes, asked, sizeof asked),
+              str_from_bytes(m->memory.huge_bytes, given, sizeof given));
+}

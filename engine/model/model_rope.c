@@ -1,0 +1,33 @@
+/* Rotary positions: the angle per position of every pair, after the scalings that stretch a model beyond the
+ * context it was trained on. Computed once in double; the backend multiplies by the position. */
+#include <math.h>
+
+#include "engine/arch/arch.h"
+#include "engine/model/model_internal.h"
+
+/* The (fractional) pair that turns `rotations` times within the original context. */
+static double yarn_pair(double rotations, int rope_dims, double base, double ctx)
+{
+    return rope_dims * log(ctx / (rotations * 2 * M_PI)) / (2 * log(base));
+}
+
+void rope_frequencies(float *freq, float *magnitude, const struct hyper *h, int rope_dims,
+                      const float *factors)
+{
+    double low = 0, high = 0;
+    *magnitude = (float)h->rope_attn_factor;
+    if (h->yarn) {
+        const double ctx = (double)h->rope_ctx_original;
+        low = fmax(floor(yarn_pair(h->yarn_beta_fast, rope_dims, h->rope_base, ctx)), 0);
+        high = fmin(ceil(yarn_pair(h->yarn_beta_slow, rope_dims, h->rope_base, ctx)), rope_dims - 1);
+        *magnitude *= (float)(1 + 0.1 * log(h->rope_factor));
+    }
+    for (int i = 0; i < rope_dims / 2; i++) {
+        double angle = pow(h->rope_base, -2.0 * i / rope_dims);
+        if (factors) angle /= (double)factors[i];
+        const double stretched = angle / h->rope_factor;
+        /* yarn: fast pairs keep their angle, slow ones are stretched, a ramp lies between. */
+        const double keep = h->yarn ? 1 - fmin(fmax((i - low) / fmax(0.001, high - low), 0), 1) : 0;
+        freq[i] = (float)(stretched * (1 - keep) + angle * keep);
+    }
+}

@@ -1,0 +1,44 @@
+/* engine/occupancy.c - the block tables turned round: from "which blocks has this sequence" to "whose is this
+ * block". */
+#include "engine/model/model.h"
+#include "engine/model/model_internal.h"
+#include "engine/plan/plan.h"
+
+#include <string.h>
+
+enum { OCCUPANCY_MAP = 1024 };
+
+static char owner(int sequence)
+{
+    static const char NAMES[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    return sequence < (int)sizeof NAMES - 1 ? NAMES[sequence] : '+';
+}
+
+json_t *model_occupancy_to_json(const struct model *m)
+{
+    const struct kv_cache *kv = &m->cache;
+    char map[OCCUPANCY_MAP + 1];
+    const int step = MAX((kv->blocks + OCCUPANCY_MAP - 1) / OCCUPANCY_MAP, 1);
+    const int cells = (kv->blocks + step - 1) / step;
+    int32_t first[OCCUPANCY_MAP]; /* the block that a character speaks of */
+    memset(map, '.', sizeof map);
+    map[cells] = '\0';
+    for (int i = 0; i < cells; i++) first[i] = INT32_MAX;
+    for (int s = 0; s < kv->sequences; s++)
+        for (int b = 0; b < kv_blocks_for(kv->lengths[s]); b++) {
+            const int32_t block = kv->tables[s][b];
+            const int at = block / step;
+            if (block >= first[at]) continue;
+            first[at] = block;
+            map[at] = owner(s);
+        }
+    json_t *o = json_object();
+    json_put_int(o, "blocks", kv->blocks);
+    json_put_int(o, "used", kv->blocks - kv->free_count);
+    json_put_int(o, "block_tokens", KV_BLOCK_TOKENS);
+    json_put_int(o, "rows", m->rows);
+    json_put_int(o, "batch", m->session.batch);
+    json_put_int(o, "step", step);
+    json_put_str(o, "map", map);
+    return o;
+}

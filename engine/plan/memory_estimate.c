@@ -1,0 +1,126 @@
+/* Bytes of weights and cache from shapes. */
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
+#include "engine/plan/plan.h"
+#include "engine/synth/synth.h"
+#include "kernels/kernels.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CTX_USUAL = 4096 };
+
+static int64_t key_int(const struct gguf *g, const char *arch, const char *name, int64_t otherwise)
+{
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", arch, name);
+    return gguf_get_int(g, key, otherwise);
+}
+
+/* Cache of one layer for a token; formats of blocks hold whole blocks of each head. */
+static int64_t token_bytes(int64_t kv_heads, int64_t dim, const struct format *f)
+{
+    const int64_t whole = (dim + f->block_weights - 1) / f->block_weights * f->block_weights;
+    return kv_heads * format_row_bytes(f, whole);
+}
+
+static void put_cache(struct memory_estimate *l, int64_t dim_k, int64_t dim_v, const struct format *k,
+                      const struct format *v)
+{
+    const int64_t layer = token_bytes(l->kv_heads, dim_k, k) + token_bytes(l->kv_heads, dim_v, v);
+    const int64_t seen = l->windowed_layers ? MIN(l->ctx, (int64_t)l->window) : l->ctx;
+    l->kv_bytes_per_token = layer * l->layers;
+    l->kv_bytes = l->kv_bytes_per_token * l->ctx;
+    l->kv_window_bytes = layer * ((l->layers - l->windowed_layers) * l->ctx + l->windowed_layers * seen);
+    l->total = l->weight_bytes + l->kv_bytes;
+}
+
+/* Which layers a window holds for is known of architectures we run; of others every layer is taken to have
+ * it. */
+static void read_window(struct memory_estimate *l, const struct gguf *g, const char *name,
+                        struct gguf_string arch)
+{
+    const struct arch *a = arch_find(arch);
+    l->window = (int)key_int(g, name, "attention.sliding_window", a ? a->window : 0);
+    if (l->window <= 0 || (a && !a->window_period)) {
+        l->window = 0;
+        return;
+    }
+    const int period = a ? a->window_period : 1;
+    l->windowed_layers = period == 1 ? l->layers : l->layers - l->layers / period;
+}
+
+static void read_tensors(struct memory_estimate *l, const struct gguf *g)
+{
+    bool output = false;
+    int64_t embedding = 0, row = 0;
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        l->weight_bytes += t->bytes;
+        if (strstr(t->name, "_exps")) l->expert_bytes += t->bytes;
+        output |= !strcmp(t->name, "output.weight");
+        if (!strcmp(t->name, "token_embd.weight")) {
+            embedding = t->bytes;
+            row = t->bytes / MAX(t->shape[1], 1);
+        }
+    }
+    /* of the embedding one row, unless it is the output matrix, too */
+    l->read_bytes = l->weight_bytes - l->expert_bytes - (output ? embedding - row : 0);
+    if (l->experts) l->read_bytes += l->expert_bytes * l->experts_used / l->experts;
+}
+
+enum err_code memory_estimate_read(struct memory_estimate *out, const struct gguf *g, int64_t ctx,
+                                   const struct format *k, const struct format *v, struct err *why)
+{
+    const struct gguf_string arch = gguf_get_string(g, "general.architecture");
+    char name[64];
+    *out = (struct memory_estimate){ 0 };
+    if (!arch.data)
+        return err_set(why, ERR_FORMAT, "metadata 'general.architecture' is missing: not a model");
+    snprintf(name, sizeof name, "%.*s", (int)MIN(arch.len, sizeof name - 1), arch.data);
+    const int64_t embd = key_int(g, name, "embedding_length", -1);
+    out->layers = (int)key_int(g, name, "block_count", -1);
+    out->heads = (int)key_int(g, name, "attention.head_count", -1);
+    out->kv_heads = (int)key_int(g, name, "attention.head_count_kv", out->heads);
+    out->ctx_train = key_int(g, name, "context_length", CTX_USUAL);
+    if (embd < 1 || out->layers < 1 || out->heads < 1 || out->kv_heads < 1 || out->layers > 65536 ||
+        embd > INT64_C(1) << 26 || out->kv_heads > 65536)
+        return err_set(
+            why, ERR_FORMAT,
+            "'%s': want embedding_length, block_count and attention.head_count, found %lld, %d, %d", name,
+            (long long)embd, out->layers, out->heads);
+    out->experts = (int)MAX(key_int(g, name, "expert_count", 0), 0);
+    out->experts_used = (int)MIN(MAX(key_int(g, name, "expert_used_count", out->experts), 0), out->experts);
+    out->ctx = ctx > 0 ? ctx : MIN(MAX(out->ctx_train, 1), (int64_t)CTX_USUAL);
+    read_window(out, g, name, arch);
+    read_tensors(out, g);
+    const int64_t even = embd / out->heads;
+    put_cache(out, MIN(key_int(g, name, "attention.key_length", even), 65536),
+              MIN(key_int(g, name, "attention.value_length", even), 65536), k, v);
+    return ERR_OK;
+}
+
+void memory_estimate_of(struct memory_estimate *out, const struct synth_shape *s, const struct format *format,
+                        int64_t ctx, const struct format *k, const struct format *v)
+{
+    const int64_t dim = s->embd / s->heads, kv = dim * s->kv_heads;
+    const struct {
+        int64_t rows, cols;
+    } LAYER[] = { { s->embd, s->embd }, { kv, s->embd },    { kv, s->embd },   { s->embd, s->embd },
+                  { s->ff, s->embd },   { s->ff, s->embd }, { s->embd, s->ff } };
+    int64_t layer = 2 * s->embd * (int64_t)sizeof(float);
+    for (size_t i = 0; i < COUNT_OF(LAYER); i++) {
+        const struct format *f = LAYER[i].cols % format->block_weights ? &FORMATS[FORMAT_F16] : format;
+        layer += LAYER[i].rows * format_row_bytes(f, LAYER[i].cols);
+    }
+    const struct format *ends = s->embd % format->block_weights ? &FORMATS[FORMAT_F16] : format;
+    const int64_t row = format_row_bytes(ends, s->embd);
+    *out = (struct memory_estimate){ .layers = s->layers,
+                                     .heads = s->heads,
+                                     .kv_heads = s->kv_heads,
+                                     .ctx = ctx > 0 ? ctx : MIN(s->ctx, (int64_t)CTX_USUAL),
+                                     .ctx_train = s->ctx,
+                                     .weight_bytes = layer * s->layers + row * s->vocab * (s->tied ? 1 : 2),
+                                     .read_bytes = layer * s->layers + row * (s->vocab + 1) };
+    put_cache(out, dim, dim, k, v);
+}

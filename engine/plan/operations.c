@@ -1,0 +1,99 @@
+/* The products of a forward pass, gathered by the walk over tensors that the loader and the plan use. */
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "kernels/kernels.h"
+
+#include "engine/quant/quant.h"
+
+struct gathering {
+    struct model_operations *out;
+    const struct recipe_view *view; /* NULL: the file as it is */
+    const struct config *config;
+    const struct gguf *gguf;
+    const struct arch *arch;
+    const struct backend_options *backend;
+};
+
+static bool is_early(enum slot slot)
+{
+    return slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V || slot == SLOT_QKV;
+}
+
+/* Rows of all matrices that one call multiplies with the same inputs: queries, keys and values; gate and up.
+ */
+static int64_t rows_together(const struct gathering *g, enum slot slot, int64_t rows)
+{
+    const struct model_shape *s = &g->out->shape;
+    if (slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V)
+        return arch_dim(DIM_Q, g->arch, s) + arch_dim(DIM_K, g->arch, s) + arch_dim(DIM_V, g->arch, s);
+    if (slot == SLOT_GATE || (slot == SLOT_UP && (g->arch->need & SLOT_BIT(SLOT_GATE)))) return 2 * rows;
+    return rows;
+}
+
+static enum err_code add_product(struct model_operations *o, const struct model_product *p, struct err *why)
+{
+    for (int i = 0; i < o->n; i++) {
+        struct model_product *q = &o->product[i];
+        if (q->format != p->format || q->part != p->part || q->rows != p->rows || q->cols != p->cols ||
+            q->together != p->together)
+            continue;
+        q->count += p->count;
+        q->last += p->last;
+        return ERR_OK;
+    }
+    if (o->n == MODEL_PRODUCTS_MAX)
+        return err_set(why, ERR_INTERNAL, "more than %d kinds of matrices in one model", MODEL_PRODUCTS_MAX);
+    o->product[o->n++] = *p;
+    return ERR_OK;
+}
+
+static enum err_code gather_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
+                                   struct err *why)
+{
+    struct gathering *g = ctx;
+    const bool tied = slot == SLOT_TOKEN_EMBD && g->out->shape.tied_output;
+    if (ARCH_SLOTS[slot].rows == DIM_NONE || (layer < 0 && slot != SLOT_OUTPUT && !tied)) return ERR_OK;
+    const struct format *stored = g->view ? g->view->format(g->config, g->gguf, t) : t->format;
+    const struct model_product p = { .format = backend_held_format(g->backend, stored),
+                                     .part = layer < 0        ? PRODUCT_OUTPUT
+                                             : is_early(slot) ? PRODUCT_EARLY
+                                                              : PRODUCT_LATE,
+                                     .rows = t->shape[1],
+                                     .cols = t->shape[0],
+                                     .together = rows_together(g, slot, t->shape[1]) * t->shape[0],
+                                     .count = 1,
+                                     .last = layer == g->out->shape.layers - 1 };
+    return add_product(g->out, &p, why);
+}
+
+/* As the loader gives layers their windows: all, or all but the last of every period. */
+static int windowed_layers(const struct hyper *h, const struct model_shape *s)
+{
+    const int period = h->arch->window_period;
+    if (h->window <= 0 || period <= 0) return 0;
+    return period == 1 ? s->layers : s->layers - s->layers / period;
+}
+
+enum err_code plan_operations(struct model_operations *out, const struct gguf *g, const struct config *c,
+                              const struct recipe_view *view, struct err *why)
+{
+    struct hyper h;
+    struct model_session e;
+    enum err_code rc;
+    *out = (struct model_operations){ 0 };
+    if ((rc = model_shape_read(&out->shape, g, why))) return rc;
+    if ((rc = hyper_read(&h, &out->shape, g, why))) return rc;
+    if ((rc = session_resolve(&e, &out->shape, h.arch, c, 0, 1, why))) return rc;
+    out->k_format = e.k_format;
+    out->v_format = e.v_format;
+    out->batch = e.batch;
+    out->windowed_layers = windowed_layers(&h, &out->shape);
+    out->window = out->windowed_layers ? h.window : 0;
+    struct gathering gathering = {
+        .out = out, .view = view, .config = c, .gguf = g, .arch = h.arch, .backend = &e.backend
+    };
+    return arch_walk(h.arch, &out->shape, g, gather_tensor, &gathering, why);
+}

@@ -1,0 +1,382 @@
+/* The memory plan: what a session will take, computed from metadata alone. The loader allocates by the same
+ * functions, so plan and reality cannot drift apart. */
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/kv.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "kernels/kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/quant/quant.h"
+
+enum { CACHE_LINE = 64, CTX_DEFAULT_MAX = 4096 };
+
+enum err_code session_isa(uint32_t *out, const struct config *c, struct err *why)
+{
+    const char *wanted = config_text(c, KNOB_ISA);
+    uint32_t usable, asked;
+    enum err_code rc = isa_usable(&usable, why);
+    if (rc) return rc;
+    *out = usable;
+    if (!strcmp(wanted, "auto")) return ERR_OK;
+    if ((rc = isa_parse(&asked, wanted, why))) return rc;
+    if (asked & ~usable) {
+        char names[128];
+        return err_set(why, ERR_ABSENT, "isa=%s cannot be used here (QDYNO_ISA and this machine allow: %s)",
+                       wanted, isa_names(usable, names, sizeof names));
+    }
+    *out = asked;
+    return ERR_OK;
+}
+
+/* Where layers run, by what was asked for. */
+static enum err_code resolve_device(struct model_session *out, const struct model_shape *s,
+                                    const struct config *c, struct err *why)
+{
+    const int64_t wanted = config_int(c, KNOB_GPU_LAYERS);
+    out->device = config_text(c, KNOB_DEVICE);
+    if (strcmp(out->device, "cpu")) {
+        out->gpu_layers = (int)MIN(wanted, (int64_t)s->layers);
+        if (!wanted)
+            return err_set(
+                why, ERR_USAGE,
+                "gpu_layers=0 leaves nothing to device=%s: want 1 or more, -1 for all that fit, or "
+                "device=cpu",
+                out->device);
+        return ERR_OK;
+    }
+    out->gpu_layers = 0;
+    if (wanted <= 0) return ERR_OK;
+    return err_set(why, ERR_USAGE, "gpu_layers=%lld, but device=cpu: want device=opencl:0 (`qdyno detect`)",
+                   (long long)wanted);
+}
+
+static enum err_code resolve_kv(const struct format **out, const struct config *c, enum knob_id id,
+                                int head_dim, struct err *why)
+{
+    const struct format *f = *out = format_find(config_text(c, id));
+    if (!f || !f->decode)
+        return err_set(why, ERR_USAGE, "%s=%s: the KV cache cannot be in this format", KNOBS[id].key,
+                       config_text(c, id));
+    if (head_dim % (int)f->block_weights)
+        return err_set(why, ERR_USAGE, "%s=%s needs heads of a multiple of %u, this model's have %d: use f16",
+                       KNOBS[id].key, f->name, f->block_weights, head_dim);
+    return ERR_OK;
+}
+
+enum err_code session_resolve(struct model_session *out, const struct model_shape *s, const struct arch *a,
+                              const struct config *c, int ctx, int sequences, struct err *why)
+{
+    *out = (struct model_session){ 0 };
+    if (ctx <= 0) ctx = (int)config_int(c, KNOB_CTX);
+    if (ctx <= 0) ctx = (int)MIN(s->ctx_train, CTX_DEFAULT_MAX);
+    out->ctx = ctx;
+    out->sequences = MAX(sequences, 1);
+    out->batch = (int)MAX(config_int(c, KNOB_BATCH), 1);
+    if (a->rope == ROPE_NONE && ctx > s->ctx_train)
+        return err_set(why, ERR_USAGE, "context %d: this %s model has only %lld learned positions", ctx,
+                       s->arch, (long long)s->ctx_train);
+    if ((int64_t)kv_blocks_for(ctx) * out->sequences > INT32_MAX / KV_BLOCK_TOKENS)
+        return err_set(why, ERR_USAGE, "context %d in %d sequences is more than 2^31 tokens", ctx,
+                       out->sequences);
+
+    const int64_t threads = config_int(c, KNOB_THREADS);
+    out->backend.threads = threads > 0 ? (int)threads : threadpool_default_threads();
+    out->backend.precision = (enum precision)config_choice(c, KNOB_PRECISION);
+    out->backend.activations = (enum activations)config_choice(c, KNOB_ACT);
+    out->backend.affinity = (enum affinity)config_choice(c, KNOB_AFFINITY);
+    out->backend.huge_pages = (enum huge_pages)config_choice(c, KNOB_HUGEPAGES);
+    out->backend.repack = config_choice(c, KNOB_REPACK) != 0;
+    out->prefetch = (enum prefetch)config_choice(c, KNOB_PREFETCH);
+
+    enum err_code rc;
+    if ((rc = session_isa(&out->backend.isa, c, why))) return rc;
+    if ((rc = resolve_device(out, s, c, why))) return rc;
+    if ((rc = resolve_kv(&out->k_format, c, KNOB_CTK, s->head_dim_k, why))) return rc;
+    return resolve_kv(&out->v_format, c, KNOB_CTV, s->head_dim_v, why);
+}
+
+void widths_of(struct widths *out, const struct model_shape *s, const struct arch *a, int batch)
+{
+    const bool gated = a->gate_in_up || (a->need & SLOT_BIT(SLOT_GATE));
+    /* A second norm of the layer's input may lie where the attention output comes later. */
+    const int64_t attn = MAX(arch_dim(DIM_ATTN, a, s), s->embd);
+    *out = (struct widths){
+        .embd = s->embd,
+        .qkv = MAX(arch_dim(DIM_QKV, a, s), attn),
+        .attn = attn,
+        .ff = gated ? 2 * s->ff : s->ff,
+        .logits = s->vocab,
+        .logit_rows = MIN(batch, LOGIT_ROWS_MAX),
+    };
+}
+
+struct backend_work session_work(const struct model_session *e, const struct model_shape *s,
+                                 const struct arch *a)
+{
+    const int64_t heads = MAX(arch_dim(DIM_ATTN, a, s), arch_dim(DIM_Q, a, s));
+    return (struct backend_work){ .rows = e->batch,
+                                  .cols = MAX(MAX(s->embd, s->ff), heads),
+                                  .head_dim = MAX(s->head_dim_k, s->head_dim_v) };
+}
+
+struct kv_layer session_kv_layer(const struct model_session *e, const struct model_shape *s)
+{
+    return (struct kv_layer){
+        .k_format = e->k_format,
+        .v_format = e->v_format,
+        .kv_heads = s->kv_heads,
+        .k_dim = s->head_dim_k,
+        .v_dim = s->head_dim_v,
+        .block_tokens = KV_BLOCK_TOKENS,
+        .blocks = kv_blocks_for(e->ctx) * e->sequences,
+    };
+}
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+int64_t vector_bytes(int64_t n)
+{
+    return round_up(n * (int64_t)sizeof(float), CACHE_LINE);
+}
+
+int64_t kv_layer_k_bytes(const struct kv_layer *kv)
+{
+    const int64_t rows = (int64_t)kv->blocks * kv->block_tokens * kv->kv_heads;
+    return round_up(rows * format_row_bytes(kv->k_format, kv->k_dim), CACHE_LINE);
+}
+
+int64_t session_kv_bytes(const struct kv_layer *kv)
+{
+    /* K's share is rounded up, so V may end that much later. */
+    return round_up(kv_layer_bytes(kv), CACHE_LINE) + CACHE_LINE;
+}
+
+int64_t widths_bytes(const struct widths *w, int batch)
+{
+    const int64_t rows[] = { w->embd, w->embd, w->qkv, w->attn, w->ff };
+    int64_t bytes = 0;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) bytes += vector_bytes(rows[i] * batch);
+    return bytes;
+}
+
+struct output_bytes output_bytes_of(const struct widths *w, const char *device)
+{
+    const int rows = (int)w->logit_rows;
+    return (struct output_bytes){
+        .logits = vector_bytes(w->logits * rows),
+        .best = round_up(rows * (int64_t)sizeof(struct ranked), CACHE_LINE),
+        .scratch = round_up(backend_top_bytes(device, rows, 1, w->logits), CACHE_LINE),
+    };
+}
+
+/* What one pass over the tensors adds up. */
+struct share { /* of the weights: as the host and as the device would hold them */
+    int64_t host, device;
+};
+struct sums {
+    const struct config *config;
+    const struct recipe_view *view; /* NULL: the file as it is */
+    const struct gguf *gguf;
+    const struct model_shape *shape;
+    const struct model_session *session;
+    struct share *part; /* [layers + 1] what is in front of the layers and behind, then each layer */
+    int64_t read, products;
+    struct backend_work work;
+    struct device_room room;
+};
+
+/* Of the numbers that a file has beside a matrix, those that a device holds with it. */
+static int input_arrays(const struct gguf *g, const char *matrix)
+{
+    return !!companion_find(g, matrix, COMPANION_ORDER) + !!companion_find(g, matrix, COMPANION_DIVISORS);
+}
+
+static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
+                                struct err *why)
+{
+    struct sums *sum = ctx;
+    const struct model_session *e = sum->session;
+    const bool vector = ARCH_SLOTS[slot].rows == DIM_NONE;
+    const struct recipe_view *view = sum->view;
+    const struct format *f = view ? view->format(sum->config, sum->gguf, t) : t->format;
+    struct share *part = &sum->part[layer + 1];
+    (void)why;
+    /* Vectors are copied as f32. */
+    const int64_t cols = t->shape[0], rows = t->shape[1];
+    const int64_t bytes = vector ? vector_bytes(cols) * rows
+                                 : backend_weight_bytes("cpu", &e->backend, f, rows, cols, 0);
+    part->host += bytes;
+    if (!vector) {
+        sum->work.formats |= format_bit(backend_held_format(&e->backend, f));
+        sum->work.inputs |= 1u << (view ? view->input(sum->config, sum->gguf, t) : act_kind(sum->gguf, t));
+    }
+    if (e->gpu_layers)
+        part->device += vector ? bytes
+                               : backend_weight_bytes(e->device, &e->backend, f, rows, cols,
+                                                      input_arrays(sum->gguf, t->name));
+    const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD;
+    sum->read += looked_up ? bytes / rows : bytes;
+    if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
+        sum->read += bytes; /* it is the output matrix too */
+    if (layer >= 0 && !vector) sum->products += cols * rows;
+    return ERR_OK;
+}
+
+/* What a session takes with its first n layers on the device. */
+static void place(struct memory_plan *p, const struct sums *sum, const struct hyper *h, int n)
+{
+    const struct model_session *e = sum->session;
+    const struct model_shape *s = sum->shape;
+    const struct kv_layer kv = session_kv_layer(e, s);
+    const int64_t layer_kv = session_kv_bytes(&kv);
+    const bool host = n < s->layers;
+    struct widths w;
+    widths_of(&w, s, h->arch, e->batch);
+    const struct output_bytes parts = output_bytes_of(&w, host ? "cpu" : e->device);
+    const int64_t activations = widths_bytes(&w, e->batch),
+                  output = parts.logits + parts.best + parts.scratch,
+                  logits = vector_bytes(w.logits * e->sequences); /* on the host */
+    const int64_t host_scratch = host ? backend_scratch_bytes("cpu", &e->backend, &sum->work) : 0,
+                  scratch = n ? backend_scratch_bytes(e->device, &e->backend, &sum->work) : 0;
+    struct share weights = { host ? sum->part[0].host : 0, host ? 0 : sum->part[0].device };
+    for (int l = 0; l < s->layers; l++) {
+        weights.host += l < n ? 0 : sum->part[l + 1].host;
+        weights.device += l < n ? sum->part[l + 1].device : 0;
+    }
+    p->weights = weights.host + weights.device;
+    p->kv = layer_kv * s->layers;
+    p->compute = activations * (host + (n > 0)) + output + logits;
+    p->scratch = host_scratch + scratch;
+    p->total = p->weights + p->kv + p->compute + p->scratch;
+    p->device = n ? weights.device + layer_kv * n + activations + (host ? 0 : output) + scratch : 0;
+    p->host = sum->room.shares_memory ? p->total : p->total - p->device;
+    p->gpu_layers = n;
+}
+
+/* With gpu_layers -1: all layers, or as many as the device holds. */
+static void place_layers(struct memory_plan *p, const struct sums *sum, const struct hyper *h)
+{
+    const int wanted = sum->session->gpu_layers;
+    int n = wanted < 0 ? sum->shape->layers : wanted;
+    p->device_room = sum->room.bytes;
+    place(p, sum, h, n);
+    p->device_least = p->device;
+    while (wanted < 0 && n > 0 && p->device_room >= 0 && p->device > p->device_room) {
+        p->device_least = p->device;
+        place(p, sum, h, --n);
+    }
+}
+
+enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const struct model_shape *s,
+                           const struct hyper *h, const struct config *c, const struct recipe_view *view,
+                           const struct model_session *e, struct err *why)
+{
+    /* Nothing real comes near 2^60 bytes; beyond it the sums below would overflow. */
+    const double cache = (double)e->ctx * e->sequences * s->layers * s->kv_heads *
+                         (s->head_dim_k + s->head_dim_v) * 4;
+    if (cache > 0x1p60)
+        return err_set(why, ERR_FIT, "a KV cache for %d tokens in %d sequences would take %.3g bytes", e->ctx,
+                       e->sequences, cache);
+    struct sums sum = { .config = c,
+                        .view = view,
+                        .gguf = g,
+                        .shape = s,
+                        .session = e,
+                        .work = session_work(e, s, h->arch),
+                        .room = { .bytes = -1 } };
+    if (e->gpu_layers) device_room(&sum.room, e->device);
+    sum.part = calloc((size_t)s->layers + 1, sizeof *sum.part);
+    if (!sum.part) return err_set(why, ERR_NOMEM, "out of memory for a plan of %d layers", s->layers);
+    const enum err_code rc = arch_walk(h->arch, s, g, add_tensor, &sum, why);
+    *out = (struct memory_plan){
+        .kv_bytes_per_token = s->layers * s->kv_heads *
+                              (format_row_bytes(e->k_format, s->head_dim_k) +
+                               format_row_bytes(e->v_format, s->head_dim_v)),
+        .decode_read_bytes = sum.read,
+        .flops_per_token = 2.0 * (double)sum.products,
+        .ctx = e->ctx,
+        .batch = e->batch,
+        .sequences = e->sequences,
+    };
+    if (!rc) place_layers(out, &sum, h);
+    free(sum.part);
+    return rc;
+}
+
+enum err_code plan_memory(struct memory_plan *out, const struct gguf *g, const struct config *c,
+                          const struct recipe_view *view, int ctx, int sequences, struct err *why)
+{
+    struct model_shape s;
+    struct hyper h;
+    struct model_session e;
+    enum err_code rc;
+    if ((rc = model_shape_read(&s, g, why))) return rc;
+    if ((rc = hyper_read(&h, &s, g, why))) return rc;
+    if ((rc = session_resolve(&e, &s, h.arch, c, ctx, sequences, why))) return rc;
+    return plan_compute(out, g, &s, &h, c, view, &e, why);
+}
+
+/* The host's part. */
+static enum err_code check_host(const struct memory_plan *p, int64_t available, struct err *why)
+{
+    char need[16], have[16], weights[16], kv[16];
+    if (available < 0 || p->host <= available) return ERR_OK;
+    return err_set(
+        why, ERR_FIT,
+        "needs %s of memory (weights %s, KV cache %s for %d tokens), %s are available: use a smaller "
+        "format, context or KV type",
+        str_from_bytes(p->host, need, sizeof need), str_from_bytes(p->weights, weights, sizeof weights),
+        str_from_bytes(p->kv, kv, sizeof kv), p->ctx * p->sequences,
+        str_from_bytes(available, have, sizeof have));
+}
+
+void device_room(struct device_room *out, const char *device)
+{
+    enum { MOST = 16, RESERVED_PART = 16 /* what drivers keep for themselves, about */ };
+    struct device_info all[MOST];
+    const int count = MIN(opencl_devices(all, MOST), MOST);
+    *out = (struct device_room){ .bytes = -1 };
+    for (int i = 0; i < count; i++) {
+        if (strcmp(all[i].name, device)) continue;
+        out->shares_memory = all[i].shares_memory;
+        if (all[i].memory_bytes < 0) continue;
+        const int64_t own = all[i].memory_bytes - all[i].memory_bytes / RESERVED_PART,
+                      host = all[i].shares_memory ? memory_available("") : -1;
+        out->bytes = host < 0 ? own : MIN(own, host);
+    }
+}
+
+/* The device's part. What is not known of it opening says. */
+static enum err_code check_device(const struct memory_plan *p, const char *device, struct err *why)
+{
+    char need[16], have[16];
+    if (p->device_room < 0) return ERR_OK;
+    str_from_bytes(p->device_room, have, sizeof have);
+    str_from_bytes(p->device_least, need, sizeof need);
+    if (!p->gpu_layers)
+        return err_set(why, ERR_FIT,
+                       "does not fit: not one layer, which needs %s on %s, which has %s: use a smaller "
+                       "format, context or batch, or device=cpu",
+                       need, device, have);
+    if (p->device <= p->device_room) return ERR_OK;
+    return err_set(why, ERR_FIT,
+                   "does not fit: needs %s on %s, which has %s: use fewer layers there (gpu_layers=auto), a "
+                   "smaller format, context or KV type",
+                   str_from_bytes(p->device, need, sizeof need), device, have);
+}
+
+enum err_code memory_plan_check(const struct memory_plan *p, const char *device, int64_t available,
+                                struct err *why)
+{
+    const enum err_code rc = strcmp(device, "cpu") ? check_device(p, device, why) : ERR_OK;
+    return rc ? rc : check_host(p, available, why);
+}

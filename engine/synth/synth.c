@@ -1,0 +1,367 @@
+/* Making a model file of any shape out of a seed.
+ *
+ * Speed and memory of a model do not depend on what it learned, so a random one answers "how fast would a 7B
+ * be here" without a download. Matrices are N(0, 1/sqrt(columns)): activations keep their size from layer to
+ * layer and logits come out around N(0,1). Rows are made and encoded by all threads a few megabytes at a time
+ * and written in order; each row's numbers depend only on seed, tensor and row. */
+#include "engine/gguf/gguf.h"
+#include "engine/synth/synth.h"
+#include "engine/synth/synth_internal.h"
+#include "kernels/kernels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+const struct synth_shape SYNTH_SHAPES[] = {
+    { "tiny", 3, 4, 2, 256, 512, 1024, 2048, true,
+      "2 M parameters: bundled, starts at once, every format fits its rows" },
+    { "15m", 6, 6, 6, 288, 768, 32000, 1024, true, "15 M: rows of 288 do not fit 256-wide blocks" },
+    { "135m", 30, 9, 3, 576, 1536, 49152, 2048, true, "135 M: deep and narrow" },
+    { "0.5b", 24, 14, 2, 896, 4864, 151936, 4096, true, "494 M: a quarter of it is vocabulary" },
+    { "1b", 16, 32, 8, 2048, 8192, 32000, 4096, false, "1.1 G parameters" },
+    { "3b", 28, 24, 8, 3072, 8192, 32000, 4096, false, "3.0 G parameters" },
+    { "7b", 32, 32, 32, 4096, 11008, 32000, 4096, false, "6.7 G parameters, no grouped heads" },
+};
+const size_t SYNTH_SHAPE_COUNT = COUNT_OF(SYNTH_SHAPES);
+
+const struct synth_shape *synth_shape_find(const char *name)
+{
+    for (size_t i = 0; i < SYNTH_SHAPE_COUNT; i++)
+        if (!strcasecmp(name, SYNTH_SHAPES[i].name)) return &SYNTH_SHAPES[i];
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- what an architecture is made of */
+
+enum dim { DIM_1, DIM_EMBD, DIM_KV, DIM_QKV, DIM_FF, DIM_VOCAB, DIM_CTX };
+
+enum fill {
+    FILL_MATRIX, /* N(0, 1/sqrt(columns)), in the wanted format */
+    FILL_NORM,   /* 1 + N(0, 0.1), f32 */
+    FILL_BIAS,   /* N(0, 0.02), f32 */
+    FILL_TABLE,  /* as FILL_MATRIX but f32: positions are added, not multiplied */
+};
+
+struct part {
+    const char *name;
+    enum dim cols, rows;
+    enum fill fill;
+};
+
+struct arch {
+    const char *name, *pre; /* pre NULL: SPM vocabulary */
+    bool rms, rope;
+    double rope_base;
+    const struct part *layer, *ends; /* NULL-named last row */
+};
+
+static const struct part LLAMA_LAYER[] = {
+    { "attn_norm.weight", DIM_EMBD, DIM_1, FILL_NORM },
+    { "attn_q.weight", DIM_EMBD, DIM_EMBD, FILL_MATRIX },
+    { "attn_k.weight", DIM_EMBD, DIM_KV, FILL_MATRIX },
+    { "attn_v.weight", DIM_EMBD, DIM_KV, FILL_MATRIX },
+    { "attn_output.weight", DIM_EMBD, DIM_EMBD, FILL_MATRIX },
+    { "ffn_norm.weight", DIM_EMBD, DIM_1, FILL_NORM },
+    { "ffn_gate.weight", DIM_EMBD, DIM_FF, FILL_MATRIX },
+    { "ffn_up.weight", DIM_EMBD, DIM_FF, FILL_MATRIX },
+    { "ffn_down.weight", DIM_FF, DIM_EMBD, FILL_MATRIX },
+    { .name = NULL },
+};
+static const struct part QWEN2_LAYER[] = {
+    { "attn_norm.weight", DIM_EMBD, DIM_1, FILL_NORM },
+    { "attn_q.weight", DIM_EMBD, DIM_EMBD, FILL_MATRIX },
+    { "attn_q.bias", DIM_EMBD, DIM_1, FILL_BIAS },
+    { "attn_k.weight", DIM_EMBD, DIM_KV, FILL_MATRIX },
+    { "attn_k.bias", DIM_KV, DIM_1, FILL_BIAS },
+    { "attn_v.weight", DIM_EMBD, DIM_KV, FILL_MATRIX },
+    { "attn_v.bias", DIM_KV, DIM_1, FILL_BIAS },
+    { "attn_output.weight", DIM_EMBD, DIM_EMBD, FILL_MATRIX },
+    { "ffn_norm.weight", DIM_EMBD, DIM_1, FILL_NORM },
+    { "ffn_gate.weight", DIM_EMBD, DIM_FF, FILL_MATRIX },
+    { "ffn_up.weight", DIM_EMBD, DIM_FF, FILL_MATRIX },
+    { "ffn_down.weight", DIM_FF, DIM_EMBD, FILL_MATRIX },
+    { .name = NULL },
+};
+static const struct part GPT2_LAYER[] = {
+    { "attn_norm.weight", DIM_EMBD, DIM_1, FILL_NORM },
+    { "attn_norm.bias", DIM_EMBD, DIM_1, FILL_BIAS },
+    { "attn_qkv.weight", DIM_EMBD, DIM_QKV, FILL_MATRIX },
+    { "attn_qkv.bias", DIM_QKV, DIM_1, FILL_BIAS },
+    { "attn_output.weight", DIM_EMBD, DIM_EMBD, FILL_MATRIX },
+    { "attn_output.bias", DIM_EMBD, DIM_1, FILL_BIAS },
+    { "ffn_norm.weight", DIM_EMBD, DIM_1, FILL_NORM },
+    { "ffn_norm.bias", DIM_EMBD, DIM_1, FILL_BIAS },
+    { "ffn_up.weight", DIM_EMBD, DIM_FF, FILL_MATRIX },
+    { "ffn_up.bias", DIM_FF, DIM_1, FILL_BIAS },
+    { "ffn_down.weight", DIM_FF, DIM_EMBD, FILL_MATRIX },
+    { "ffn_down.bias", DIM_EMBD, DIM_1, FILL_BIAS },
+    { .name = NULL },
+};
+static const struct part LLAMA_ENDS[] = {
+    { "token_embd.weight", DIM_EMBD, DIM_VOCAB, FILL_MATRIX },
+    { "output_norm.weight", DIM_EMBD, DIM_1, FILL_NORM },
+    { "output.weight", DIM_EMBD, DIM_VOCAB, FILL_MATRIX }, /* left out when tied */
+    { .name = NULL },
+};
+static const struct part GPT2_ENDS[] = {
+    { "token_embd.weight", DIM_EMBD, DIM_VOCAB, FILL_MATRIX },
+    { "position_embd.weight", DIM_EMBD, DIM_CTX, FILL_TABLE },
+    { "output_norm.weight", DIM_EMBD, DIM_1, FILL_NORM },
+    { "output_norm.bias", DIM_EMBD, DIM_1, FILL_BIAS },
+    { "output.weight", DIM_EMBD, DIM_VOCAB, FILL_MATRIX },
+    { .name = NULL },
+};
+
+static const struct arch ARCHS[] = {
+    { "llama", NULL, true, true, 10000, LLAMA_LAYER, LLAMA_ENDS },
+    { "qwen2", "qwen2", true, true, 1000000, QWEN2_LAYER, LLAMA_ENDS },
+    { "gpt2", "gpt-2", false, false, 0, GPT2_LAYER, GPT2_ENDS },
+};
+
+static int64_t dim_of(const struct synth_shape *s, enum dim d)
+{
+    switch (d) {
+    case DIM_1: return 1;
+    case DIM_EMBD: return s->embd;
+    case DIM_KV: return s->embd / s->heads * s->kv_heads;
+    case DIM_QKV: return 3 * s->embd;
+    case DIM_FF: return s->ff;
+    case DIM_VOCAB: return s->vocab;
+    case DIM_CTX: return s->ctx;
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- the list of tensors */
+
+struct tensor {
+    char name[64];
+    const struct format *format;
+    int64_t cols, rows;
+    enum fill fill;
+};
+
+struct plan {
+    struct tensor *tensors;
+    int64_t count, bytes;
+};
+
+static const struct format *format_for(const struct part *p, const struct synth_options *o, int64_t cols)
+{
+    if (p->fill != FILL_MATRIX) return &FORMATS[FORMAT_F32];
+    return cols % o->format->block_weights ? &FORMATS[FORMAT_F16] : o->format;
+}
+
+static void plan_part(struct plan *plan, const struct part *p, const struct synth_options *o, int layer)
+{
+    if (o->shape->tied && !strcmp(p->name, "output.weight")) return;
+    struct tensor *t = &plan->tensors[plan->count++];
+    if (layer < 0)
+        snprintf(t->name, sizeof t->name, "%s", p->name);
+    else
+        snprintf(t->name, sizeof t->name, "blk.%d.%s", layer, p->name);
+    t->cols = dim_of(o->shape, p->cols);
+    t->rows = dim_of(o->shape, p->rows);
+    t->fill = p->fill;
+    t->format = format_for(p, o, t->cols);
+    plan->bytes += t->rows * format_row_bytes(t->format, t->cols);
+}
+
+static enum err_code plan_make(struct plan *plan, const struct arch *a, const struct synth_options *o,
+                               struct err *why)
+{
+    enum { PARTS_MAX = 16 };
+    plan->tensors = calloc((size_t)(o->shape->layers + 1) * PARTS_MAX, sizeof *plan->tensors);
+    if (!plan->tensors) return err_set(why, ERR_NOMEM, "out of memory for the list of tensors");
+    for (const struct part *p = a->ends; p->name; p++) plan_part(plan, p, o, -1);
+    for (int layer = 0; layer < o->shape->layers; layer++)
+        for (const struct part *p = a->layer; p->name; p++) plan_part(plan, p, o, layer);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- metadata */
+
+static void put_key_u32(struct gguf_writer *w, const struct arch *a, const char *key, int64_t v)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.%s", a->name, key);
+    gguf_writer_put_u32(w, full, (uint32_t)v);
+}
+
+static void put_key_f32(struct gguf_writer *w, const struct arch *a, const char *key, double v)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.%s", a->name, key);
+    gguf_writer_put_f32(w, full, (float)v);
+}
+
+static enum err_code put_metadata(struct gguf_writer *w, const struct arch *a, const struct synth_options *o,
+                                  struct err *why)
+{
+    const struct synth_shape *s = o->shape;
+    char name[64];
+    snprintf(name, sizeof name, "synthetic-%s-%s", a->name, s->name);
+    gguf_writer_put_string(w, "general.architecture", a->name);
+    gguf_writer_put_string(w, "general.name", name);
+    gguf_writer_put_u32(w, "general.quantization_version", 2);
+    gguf_writer_put_bool(w, "qdyno.synthetic", true);
+    put_key_u32(w, a, "vocab_size", s->vocab);
+    put_key_u32(w, a, "context_length", s->ctx);
+    put_key_u32(w, a, "embedding_length", s->embd);
+    put_key_u32(w, a, "block_count", s->layers);
+    put_key_u32(w, a, "feed_forward_length", s->ff);
+    put_key_u32(w, a, "attention.head_count", s->heads);
+    put_key_u32(w, a, "attention.head_count_kv", s->kv_heads);
+    put_key_f32(w, a, a->rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", 1e-5);
+    if (a->rope) put_key_u32(w, a, "rope.dimension_count", s->embd / s->heads);
+    if (a->rope) put_key_f32(w, a, "rope.freq_base", a->rope_base);
+    return a->pre ? synth_vocab_bpe(w, s->vocab, a->pre, why) : synth_vocab_spm(w, s->vocab, why);
+}
+
+/* ---------------------------------------------------------------- weights */
+
+enum { CHUNK_BYTES = 8 << 20 };
+
+/* Rows of one tensor, made and encoded by all threads, then written by the caller. */
+struct chunk {
+    struct threadpool *pool;
+    const struct noise *noise;
+    uint64_t seed;
+    const struct tensor *tensor;
+    int64_t tensor_index, first_row, rows;
+    unsigned char *out;
+    float *scratch; /* one row per member */
+    int64_t scratch_cols;
+};
+
+static void make_rows(void *arg, int member, int size)
+{
+    (void)size;
+    const struct chunk *c = arg;
+    const struct tensor *t = c->tensor;
+    int64_t row_bytes = format_row_bytes(t->format, t->cols), step = MAX(1, 65536 / t->cols);
+    float *x = c->scratch + member * c->scratch_cols;
+    float mean = t->fill == FILL_NORM ? 1 : 0;
+    float deviation = t->fill == FILL_NORM   ? 0.1f
+                      : t->fill == FILL_BIAS ? 0.02f
+                                             : (float)(1 / sqrt((double)t->cols));
+    for (int64_t at; (at = threadpool_next(c->pool, step)) < c->rows;)
+        for (int64_t r = at; r < MIN(at + step, c->rows); r++) {
+            struct noise_stream stream = { c->seed, (uint64_t)c->tensor_index, (uint64_t)(c->first_row + r) };
+            noise_fill(c->noise, stream, x, t->cols, mean, deviation);
+            t->format->encode(x, c->out + r * row_bytes, t->cols);
+        }
+}
+
+static enum err_code write_weights(struct gguf_writer *w, const struct plan *plan, struct chunk *c,
+                                   const struct synth_options *o, struct err *why)
+{
+    int64_t done = 0;
+    enum err_code rc = ERR_OK;
+    for (int64_t i = 0; !rc && i < plan->count; i++) {
+        const struct tensor *t = c->tensor = &plan->tensors[i];
+        int64_t row_bytes = format_row_bytes(t->format, t->cols), fit = MAX(1, CHUNK_BYTES / row_bytes);
+        c->tensor_index = i;
+        for (c->first_row = 0; !rc && c->first_row < t->rows; c->first_row += c->rows) {
+            c->rows = MIN(fit, t->rows - c->first_row);
+            threadpool_run(c->pool, make_rows, c);
+            rc = gguf_writer_write(w, c->out, c->rows * row_bytes, why);
+            done += c->rows * row_bytes;
+            if (!rc && o->progress) o->progress(o->ctx, (double)done / (double)plan->bytes);
+        }
+    }
+    return rc;
+}
+
+static enum err_code make_weights(struct gguf_writer *w, const struct plan *plan,
+                                  const struct synth_options *o, struct err *why)
+{
+    struct chunk c = { .seed = o->seed };
+    struct noise *noise = malloc(sizeof *noise);
+    int64_t out_bytes = CHUNK_BYTES;
+    for (int64_t i = 0; i < plan->count; i++) {
+        c.scratch_cols = MAX(c.scratch_cols, plan->tensors[i].cols);
+        out_bytes = MAX(out_bytes, format_row_bytes(plan->tensors[i].format, plan->tensors[i].cols));
+    }
+    int threads = MAX(1, o->threads);
+    c.out = malloc((size_t)out_bytes);
+    c.scratch = malloc((size_t)(threads * c.scratch_cols) * sizeof *c.scratch);
+    enum err_code rc = ERR_OK;
+    if (!noise || !c.out || !c.scratch) rc = err_set(why, ERR_NOMEM, "out of memory making weights");
+    if (!rc) rc = threadpool_open(&c.pool, &(struct threadpool_options){ .threads = threads }, why);
+    if (!rc) {
+        noise_init(noise);
+        c.noise = noise;
+        rc = write_weights(w, plan, &c, o, why);
+    }
+    threadpool_close(c.pool);
+    free(c.scratch);
+    free(c.out);
+    free(noise);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the whole file */
+
+static enum err_code check_shape(const struct synth_shape *s, struct err *why)
+{
+    bool ok = s->layers >= 1 && s->heads >= 1 && s->kv_heads >= 1 && s->heads % s->kv_heads == 0 &&
+              s->embd >= 1 && s->embd % s->heads == 0 && s->ff >= 1 && s->vocab >= 1 && s->ctx >= 1;
+    if (!ok || s->embd / s->heads % 2)
+        return err_set(why, ERR_USAGE,
+                       "shape '%s': %" PRId64 " wide with %d heads and %d key heads cannot be", s->name,
+                       s->embd, s->heads, s->kv_heads);
+    return ERR_OK;
+}
+
+static enum err_code find_arch(const struct arch **out, const char *name, struct err *why)
+{
+    const char *names[COUNT_OF(ARCHS)];
+    for (size_t i = 0; i < COUNT_OF(ARCHS); i++) {
+        names[i] = ARCHS[i].name;
+        if (!strcmp(name, ARCHS[i].name)) {
+            *out = &ARCHS[i];
+            return ERR_OK;
+        }
+    }
+    const char *near = str_nearest(name, names, COUNT_OF(names));
+    return err_set(why, ERR_USAGE, "architecture '%s' cannot be made; want llama, qwen2 or gpt2%s%s%s", name,
+                   near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+}
+
+enum err_code synth_write(const char *path, const struct synth_options *options, struct err *why)
+{
+    struct synth_options o = *options;
+    struct synth_shape shape = *o.shape;
+    const struct arch *a = NULL;
+    struct plan plan = { 0 };
+    struct gguf_writer *w = NULL;
+    enum err_code rc = find_arch(&a, o.arch, why);
+    if (!rc && !a->rope) {
+        shape.kv_heads = shape.heads; /* gpt2's fused matrix has all heads three times */
+        shape.tied = false;           /* and llama.cpp wants its output matrix written out */
+    }
+    if (!rc) rc = check_shape(&shape, why);
+    if (!rc && !o.format->encode)
+        rc = err_set(why, ERR_USAGE, "format '%s' is known but cannot be made yet", o.format->name);
+    o.shape = &shape;
+    if (!rc) rc = plan_make(&plan, a, &o, why);
+    if (!rc) rc = gguf_writer_open(&w, path, why);
+    if (!rc) rc = put_metadata(w, a, &o, why);
+    for (int64_t i = 0; !rc && i < plan.count; i++) { /* a failure here is told by commit */
+        const struct tensor *t = &plan.tensors[i];
+        gguf_writer_add_tensor(w, t->name, t->format, t->rows > 1 ? 2 : 1, (int64_t[]){ t->cols, t->rows });
+    }
+    if (!rc) rc = make_weights(w, &plan, &o, why);
+    if (!rc) {
+        rc = gguf_writer_commit(w, why);
+        w = NULL;
+    }
+    gguf_writer_abort(w);
+    free(plan.tensors);
+    return rc;
+}

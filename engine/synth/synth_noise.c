@@ -1,0 +1,71 @@
+/* Normal numbers, billions of them and the same everywhere.
+ *
+ * A model of a billion weights must be made in seconds, so a number is a table look-up: 16 random bits choose
+ * one of 65536 quantiles of N(0,1). The table is computed without libm, whose last digits differ between
+ * systems and would make "same options, same bytes" untrue. */
+#include "engine/synth/synth.h"
+#include "engine/synth/synth_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { HALF = 1 << 15, SERIES_TERMS = 120, NEWTON_STEPS = 2 /* each quantile starts at its neighbour */ };
+
+/* exp(-y), y >= 0: a short series for y/64, squared six times. */
+static double exp_minus(double y)
+{
+    double t = -y / 64, term = 1, sum = 1;
+    for (int k = 1; k < 20; k++) {
+        term = term * t / k;
+        sum += term;
+    }
+    for (int i = 0; i < 6; i++) sum *= sum;
+    return sum;
+}
+
+static double density(double x)
+{
+    return 0.39894228040143267794 * exp_minus(x * x / 2); /* 1/sqrt(2 pi) */
+}
+
+/* P(0 < N < x) by the all-positive series x + x^3/3 + x^5/15 + ...; exact enough up to x = 5. */
+static double half_probability(double x)
+{
+    double term = x, sum = x;
+    for (int k = 1; k < SERIES_TERMS && term > sum * 1e-18; k++) {
+        term = term * (x * x) / (2 * k + 1);
+        sum += term;
+    }
+    return sum * density(x);
+}
+
+void noise_init(struct noise *n)
+{
+    double x = 0;
+    for (int i = 0; i < HALF; i++) { /* the quantile in the middle of each step of 1/65536, outwards */
+        double want = (i + 0.5) / (2 * HALF);
+        for (int s = 0; s < NEWTON_STEPS; s++) x += (want - half_probability(x)) / density(x);
+        n->quantile[HALF + i] = (float)x;
+        n->quantile[HALF - 1 - i] = (float)-x;
+    }
+}
+
+/* SplitMix64's finishing step: neighbouring inputs give unrelated outputs. */
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+void noise_fill(const struct noise *n, struct noise_stream at, float *out, int64_t count, float mean,
+                float deviation)
+{
+    uint64_t state = mix(mix(mix(at.seed + 0x9e3779b97f4a7c15u) ^ at.tensor) ^ at.row);
+    for (int64_t i = 0; i < count; i += 4) {
+        uint64_t bits = mix(state += 0x9e3779b97f4a7c15u);
+        int part = (int)MIN(count - i, 4);
+        for (int j = 0; j < part; j++, bits >>= 16)
+            out[i + j] = mean + deviation * n->quantile[bits & 0xffff];
+    }
+}

@@ -1,0 +1,199 @@
+/* Byte-level BPE: words from the pre-tokenizer, bytes as the first symbols, merges by rank.
+ *
+ * The vocabulary writes bytes as printable characters (GPT-2's table: a space is U+0120). Merge rules become
+ * one hash table (left token, right token) -> (rank, token), so encoding never handles text. A rule whose
+ * parts or result are no tokens could only make something that has no id: it is left out. */
+#include "engine/gguf/gguf.h"
+#include "engine/text/text.h"
+#include "engine/text/text_internal.h"
+#include "kernels/kernels.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct rule {
+    int32_t left, right, result; /* result -1: free slot */
+    uint32_t rank;
+};
+
+enum { ALPHABET = 324 }; /* 256 bytes, the 68 unprintable ones moved up to 256.. */
+
+struct bpe {
+    const struct vocab *vocab;
+    struct pretokenizer *pre;
+    struct rule *rules;
+    uint64_t mask;
+    int32_t byte_id[256];      /* token of one byte; -1: the vocabulary has none */
+    uint32_t letter[256];      /* byte -> the character that stands for it */
+    int16_t byte_of[ALPHABET]; /* and back; -1: none */
+};
+
+/* GPT-2's bytes_to_unicode: printable Latin-1 stays, the rest is numbered from 256 on. */
+static void fill_alphabet(struct bpe *b)
+{
+    uint32_t next = 256;
+    memset(b->byte_of, 0xff, sizeof b->byte_of);
+    for (uint32_t i = 0; i < 256; i++) {
+        bool stays = (i >= '!' && i <= '~') || (i >= 0xa1 && i <= 0xac) || i >= 0xae;
+        b->letter[i] = stays ? i : next++;
+        b->byte_of[b->letter[i]] = (int16_t)i;
+    }
+}
+
+static void find_byte_tokens(struct bpe *b)
+{
+    for (int i = 0; i < 256; i++) {
+        char text[4];
+        size_t n = str_utf8_put(b->letter[i], text);
+        b->byte_id[i] = text_index_find(&b->vocab->words, text, n);
+    }
+}
+
+/* ---------------------------------------------------------------- rules */
+
+static struct rule *rule_slot(const struct bpe *b, int32_t left, int32_t right)
+{
+    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
+    for (uint64_t at = h >> 20;; at++) {
+        struct rule *r = &b->rules[at & b->mask];
+        if (r->result < 0 || (r->left == left && r->right == right)) return r;
+    }
+}
+
+/* "left right", where left may itself begin with a space. */
+static void add_rule(struct bpe *b, struct gguf_string text, uint32_t rank)
+{
+    const char *space = text.len > 1 ? memchr(text.data + 1, ' ', text.len - 1) : NULL;
+    char joined[512];
+    if (!space || text.len > sizeof joined) return;
+    size_t left_n = (size_t)(space - text.data), right_n = text.len - left_n - 1;
+    const struct text_index *words = &b->vocab->words;
+    memcpy(joined, text.data, left_n);
+    memcpy(joined + left_n, space + 1, right_n);
+    struct rule r = { .left = text_index_find(words, text.data, left_n),
+                      .right = text_index_find(words, space + 1, right_n),
+                      .result = text_index_find(words, joined, left_n + right_n),
+                      .rank = rank };
+    if (r.left < 0 || r.right < 0 || r.result < 0) return;
+    struct rule *slot = rule_slot(b, r.left, r.right);
+    if (slot->result < 0) *slot = r;
+}
+
+static enum err_code load_rules(struct bpe *b, const struct gguf *g, struct err *why)
+{
+    const struct gguf_kv *kv = gguf_kv_find(g, "tokenizer.ggml.merges");
+    if (kv && (kv->type != GGUF_ARRAY || kv->element != GGUF_STRING || kv->count > INT32_MAX / 4))
+        return err_set(why, ERR_FORMAT, "tokenizer.ggml.merges: want a list of texts");
+    uint64_t count = kv ? kv->count : 0, size = 16;
+    while (size < count * 2) size *= 2;
+    b->rules = malloc(size * sizeof *b->rules);
+    if (!b->rules) return err_set(why, ERR_NOMEM, "out of memory for %" PRIu64 " merges", count);
+    b->mask = size - 1;
+    for (uint64_t i = 0; i < size; i++) b->rules[i] = (struct rule){ -1, -1, -1, 0 };
+    for (uint64_t i = 0; i < count; i++) add_rule(b, gguf_kv_string(kv, i), (uint32_t)i);
+    return ERR_OK;
+}
+
+enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, struct err *why)
+{
+    struct gguf_string pre = gguf_get_string(g, "tokenizer.ggml.pre");
+    struct bpe *b = *out = calloc(1, sizeof *b);
+    if (!b) return err_set(why, ERR_NOMEM, "out of memory for the tokenizer");
+    b->vocab = v;
+    fill_alphabet(b);
+    find_byte_tokens(b);
+    /* files from before the key existed: what their converter assumed */
+    if (!pre.len) pre = (struct gguf_string){ "default", strlen("default") };
+    enum err_code rc = pretokenizer_open(&b->pre, pre, why);
+    if (!rc) rc = load_rules(b, g, why);
+    if (rc) {
+        bpe_close(b);
+        *out = NULL;
+        return rc;
+    }
+    v->add_bos = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", pretokenizer_info(b->pre)->add_bos);
+    return ERR_OK;
+}
+
+void bpe_close(struct bpe *b)
+{
+    if (!b) return;
+    pretokenizer_close(b->pre);
+    free(b->rules);
+    free(b);
+}
+
+const char *bpe_pre(const struct bpe *b)
+{
+    return pretokenizer_info(b->pre)->name;
+}
+
+/* ---------------------------------------------------------------- encoding */
+
+static bool pair(const void *ctx, const char *text, const struct symbol *l, const struct symbol *r,
+                 uint32_t *worth, int32_t *id)
+{
+    (void)text;
+    if (l->id < 0 || r->id < 0) return false;
+    const struct rule *rule = rule_slot(ctx, l->id, r->id);
+    *worth = rule->rank;
+    *id = rule->result;
+    return rule->result >= 0;
+}
+
+/* The word as the vocabulary would write it, looked up whole; -1 when it is no token. */
+static int32_t whole_word(const struct bpe *b, const char *word, size_t n)
+{
+    char text[512];
+    size_t len = 0;
+    if (n > sizeof text / 2) return -1;
+    for (size_t i = 0; i < n; i++) len += str_utf8_put(b->letter[(unsigned char)word[i]], text + len);
+    return text_index_find(&b->vocab->words, text, len);
+}
+
+static enum err_code encode_word(const struct bpe *b, struct merger *m, const char *word, size_t n,
+                                 struct token_list *out, struct err *why)
+{
+    if (pretokenizer_info(b->pre)->whole_words) {
+        int32_t id = whole_word(b, word, n);
+        if (id >= 0) return token_list_push(out, id, why);
+    }
+    m->count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!merger_add(m, (int32_t)i, 1, b->byte_id[(unsigned char)word[i]]))
+            return err_set(why, ERR_NOMEM, "out of memory tokenizing");
+    if (!merger_run(m, pair, b, word)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
+    enum err_code rc = ERR_OK;
+    for (int32_t i = 0; !rc && i >= 0; i = m->symbols[i].next) {
+        int32_t id = m->symbols[i].id >= 0 ? m->symbols[i].id : b->vocab->unk;
+        if (id >= 0) rc = token_list_push(out, id, why); /* neither token nor unknown token: nothing to say */
+    }
+    return rc;
+}
+
+enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n,
+                         struct token_list *out, struct err *why)
+{
+    size_t *ends, count;
+    if (n > INT32_MAX) return err_set(why, ERR_USAGE, "a text of %zu bytes is too long: at most 2 GiB", n);
+    enum err_code rc = pretokenizer_split(b->pre, text, n, &ends, &count, why);
+    for (size_t i = 0, from = 0; !rc && i < count; from = ends[i++])
+        rc = encode_word(b, m, text + from, ends[i] - from, out, why);
+    free(ends);
+    return rc;
+}
+
+void bpe_piece(const struct bpe *b, int32_t id, struct str *out)
+{
+    struct gguf_string t = b->vocab->texts[id];
+    bool literal = vocab_is_special(b->vocab, id) || b->vocab->types[id] == TOKEN_USER_DEFINED;
+    for (size_t i = 0; i < t.len;) {
+        uint32_t c;
+        size_t used = str_utf8_next(t.data + i, t.len - i, &c);
+        int byte = !literal && c < ALPHABET ? b->byte_of[c] : -1;
+        char as_byte = (char)byte;
+        str_append_n(out, byte >= 0 ? &as_byte : t.data + i, byte >= 0 ? 1 : used);
+        i += used;
+    }
+}

@@ -1,0 +1,102 @@
+/* Merging neighbours by worth, the step both kinds of tokenizer share.
+ *
+ * A binary heap holds the pairs that could merge; a pair whose parts have changed since is recognised by its
+ * size and dropped when it comes up. Each merge adds at most two pairs, so a megabyte of text without a
+ * single word boundary is n log n, not n squared. */
+#include "engine/text/text_internal.h"
+#include "kernels/kernels.h"
+
+#include <stdlib.h>
+
+void merger_free(struct merger *m)
+{
+    free(m->symbols);
+    free(m->heap);
+    *m = (struct merger){ 0 };
+}
+
+static bool reserve(void **items, int64_t count, int64_t *cap, size_t size)
+{
+    if (count < *cap) return true;
+    int64_t more = *cap ? *cap * 2 : 64;
+    void *p = realloc(*items, (size_t)more * size);
+    if (!p) return false;
+    *items = p;
+    *cap = more;
+    return true;
+}
+
+bool merger_add(struct merger *m, int32_t at, int32_t len, int32_t id)
+{
+    if (!reserve((void **)&m->symbols, m->count, &m->symbol_cap, sizeof *m->symbols)) return false;
+    int32_t i = (int32_t)m->count++;
+    m->symbols[i] = (struct symbol){ .prev = i - 1, .next = -1, .at = at, .len = len, .id = id };
+    if (i > 0) m->symbols[i - 1].next = i;
+    return true;
+}
+
+static void heap_push(struct merger *m, struct merge x)
+{
+    int64_t i = m->heap_count++;
+    while (i > 0 && x.order < m->heap[(i - 1) / 2].order) {
+        m->heap[i] = m->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    m->heap[i] = x;
+}
+
+static struct merge heap_pop(struct merger *m)
+{
+    struct merge top = m->heap[0], last = m->heap[--m->heap_count];
+    int64_t i = 0;
+    for (;;) {
+        int64_t child = 2 * i + 1;
+        if (child >= m->heap_count) break;
+        if (child + 1 < m->heap_count && m->heap[child + 1].order < m->heap[child].order) child++;
+        if (last.order <= m->heap[child].order) break;
+        m->heap[i] = m->heap[child];
+        i = child;
+    }
+    m->heap[i] = last;
+    return top;
+}
+
+struct source {
+    merge_pair_fn *pair;
+    const void *ctx;
+    const char *text;
+};
+
+/* Consider the pair (left, its next neighbour). */
+static bool consider(struct merger *m, const struct source *s, int32_t left)
+{
+    uint32_t worth;
+    int32_t id, right = left < 0 ? -1 : m->symbols[left].next;
+    if (right < 0) return true;
+    const struct symbol *l = &m->symbols[left], *r = &m->symbols[right];
+    if (!s->pair(s->ctx, s->text, l, r, &worth, &id)) return true;
+    if (!reserve((void **)&m->heap, m->heap_count, &m->heap_cap, sizeof *m->heap)) return false;
+    heap_push(m, (struct merge){ (uint64_t)worth << 32 | (uint32_t)left, right, l->len + r->len, id });
+    return true;
+}
+
+bool merger_run(struct merger *m, merge_pair_fn *pair, const void *ctx, const char *text)
+{
+    const struct source s = { pair, ctx, text };
+    m->heap_count = 0;
+    for (int64_t i = 0; i + 1 < m->count; i++)
+        if (!consider(m, &s, (int32_t)i)) return false;
+    while (m->heap_count) {
+        struct merge best = heap_pop(m);
+        int32_t left = (int32_t)(uint32_t)best.order;
+        struct symbol *l = &m->symbols[left], *r = &m->symbols[best.right];
+        if (!l->len || !r->len || l->next != best.right || l->len + r->len != best.size) continue; /* stale */
+        l->len = best.size;
+        l->id = best.id;
+        l->next = r->next;
+        if (r->next >= 0) m->symbols[r->next].prev = left;
+        r->len = 0;
+        if (!consider(m, &s, l->prev) || !consider(m, &s, left)) return false;
+    }
+    return true;
+}

@@ -1,0 +1,225 @@
+/* Cutting text into words before byte-level merging, as each model family was trained to.
+ *
+ * Every family has a regular expression or a few, applied one after the other to what the one before left.
+ * PCRE2 runs them with Unicode properties; \s is spelled out, because PCRE2 counts U+180E as space and the
+ * families do not. Text need not be UTF-8: bytes that are not part of a character are words by themselves and
+ * are never shown to PCRE2. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "engine/gguf/gguf.h"
+#include "engine/text/text_internal.h"
+#include "kernels/kernels.h"
+
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WS   "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define TAIL "[" WS "]+(?![^" WS "])|[" WS "]+"
+
+#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" TAIL
+#define LLAMA3_LIKE(digits)                                                                                  \
+    "'(?:[sS]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD])|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" WS   \
+    "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" TAIL
+
+enum { PATTERNS_MAX = 4 };
+
+struct family {
+    struct pre_info info;
+    const char *patterns[PATTERNS_MAX];
+};
+
+static const struct family FAMILIES[] = {
+    { { "gpt-2", false, false }, { GPT2 } },
+    { { "phi-2", false, false }, { GPT2 } },
+    { { "mpt", false, false }, { GPT2 } },
+    { { "olmo", false, false }, { GPT2 } },
+    { { "jais", false, false }, { GPT2 } },
+    { { "starcoder", false, false }, { "\\p{N}", GPT2 } },
+    { { "refact", false, false }, { "\\p{N}", GPT2 } },
+    { { "command-r", false, false }, { "\\p{N}", GPT2 } },
+    { { "smollm", false, false }, { "\\p{N}", GPT2 } },
+    { { "codeshell", false, false }, { "\\p{N}", GPT2 } },
+    { { "exaone", false, false }, { "\\p{N}", GPT2 } },
+    { { "llama-bpe", true, true }, { LLAMA3_LIKE("\\p{N}{1,3}") } },
+    { { "llama-v3", true, true }, { LLAMA3_LIKE("\\p{N}{1,3}") } },
+    { { "llama3", true, true }, { LLAMA3_LIKE("\\p{N}{1,3}") } },
+    { { "falcon3", true, true }, { LLAMA3_LIKE("\\p{N}{1,3}") } },
+    { { "dbrx", false, false }, { LLAMA3_LIKE("\\p{N}{1,3}") } },
+    { { "smaug-bpe", false, false }, { LLAMA3_LIKE("\\p{N}{1,3}") } },
+    { { "qwen2", false, false }, { LLAMA3_LIKE("\\p{N}") } },
+    { { "deepseek-r1-qwen", false, false }, { LLAMA3_LIKE("\\p{N}") } },
+    { { "megrez", false, false }, { LLAMA3_LIKE("\\p{N}") } },
+    { { "stablelm2", false, false }, { LLAMA3_LIKE("\\p{N}") } },
+    { { "default", false, false }, { "[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]" } },
+};
+
+struct pretokenizer {
+    const struct family *family;
+    pcre2_code *codes[PATTERNS_MAX];
+    int code_count;
+};
+
+static enum err_code unknown_family(struct gguf_string name, struct err *why)
+{
+    struct str known = { 0 };
+    for (size_t i = 0; i < COUNT_OF(FAMILIES); i++) str_printf(&known, " %s", FAMILIES[i].info.name);
+    enum err_code rc = err_set(why, ERR_FORMAT,
+                               "pre-tokenizer '%.*s' (tokenizer.ggml.pre) is not supported; known are%s",
+                               (int)MIN(name.len, 40), name.data, str_text(&known));
+    str_free(&known);
+    return rc;
+}
+
+static enum err_code compile(struct pretokenizer *p, const char *pattern, struct err *why)
+{
+    int code;
+    PCRE2_SIZE at;
+    pcre2_code *c = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code,
+                                  &at, NULL);
+    if (!c) {
+        PCRE2_UCHAR text[128];
+        pcre2_get_error_message(code, text, sizeof text);
+        return err_set(why, ERR_INTERNAL, "pre-tokenizer '%s': %s at %zu", p->family->info.name, (char *)text,
+                       at);
+    }
+    pcre2_jit_compile(c, PCRE2_JIT_COMPLETE); /* without it the same code is interpreted: slower, not wrong */
+    p->codes[p->code_count++] = c;
+    return ERR_OK;
+}
+
+enum err_code pretokenizer_open(struct pretokenizer **out, struct gguf_string name, struct err *why)
+{
+    const struct family *f = NULL;
+    *out = NULL;
+    for (size_t i = 0; i < COUNT_OF(FAMILIES); i++)
+        if (gguf_string_is(name, FAMILIES[i].info.name)) f = &FAMILIES[i];
+    if (!f) return unknown_family(name, why);
+    struct pretokenizer *p = calloc(1, sizeof *p);
+    if (!p) return err_set(why, ERR_NOMEM, "out of memory for the pre-tokenizer");
+    p->family = f;
+    for (int i = 0; i < PATTERNS_MAX && f->patterns[i]; i++) {
+        enum err_code rc = compile(p, f->patterns[i], why);
+        if (rc) {
+            pretokenizer_close(p);
+            return rc;
+        }
+    }
+    *out = p;
+    return ERR_OK;
+}
+
+void pretokenizer_close(struct pretokenizer *p)
+{
+    if (!p) return;
+    for (int i = 0; i < p->code_count; i++) pcre2_code_free(p->codes[i]);
+    free(p);
+}
+
+const struct pre_info *pretokenizer_info(const struct pretokenizer *p)
+{
+    return &p->family->info;
+}
+
+/* ---------------------------------------------------------------- splitting */
+
+struct ends {
+    size_t *at;
+    size_t count, cap;
+};
+
+static bool push_end(struct ends *e, size_t end)
+{
+    if (e->count == e->cap) {
+        size_t cap = e->cap ? e->cap * 2 : 256;
+        size_t *at = realloc(e->at, cap * sizeof *at);
+        if (!at) return false;
+        e->at = at;
+        e->cap = cap;
+    }
+    e->at[e->count++] = end;
+    return true;
+}
+
+/* Cut into runs of whole characters and single stray bytes: what PCRE2 may see, and what it may not. */
+static bool split_valid(struct ends *out, const char *text, size_t n)
+{
+    for (size_t i = 0, start = 0; i < n;) {
+        uint32_t c;
+        size_t used = str_utf8_next(text + i, n - i, &c);
+        bool stray = c == 0xfffd && used == 1;
+        if (stray && i > start && !push_end(out, i)) return false;
+        i += used;
+        if (stray) start = i;
+        if ((stray || i == n) && !push_end(out, i)) return false;
+    }
+    return true;
+}
+
+/* One pattern over one piece: matches and what lies between them become the new pieces. */
+static int split_piece(const pcre2_code *code, pcre2_match_data *data, const char *text, size_t from,
+                       size_t to, struct ends *out)
+{
+    size_t done = 0, n = to - from;
+    PCRE2_SPTR piece = (PCRE2_SPTR)text + from;
+    while (done < n) {
+        int rc = pcre2_match(code, piece, n, done, PCRE2_NO_UTF_CHECK, data, NULL);
+        if (rc ==
+            PCRE2_ERROR_JIT_STACKLIMIT) /* very long word: the interpreter keeps its stack on the heap */
+            rc = pcre2_match(code, piece, n, done, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, NULL);
+        if (rc == PCRE2_ERROR_NOMATCH) break;
+        if (rc < 0) return rc;
+        const PCRE2_SIZE *at = pcre2_get_ovector_pointer(data);
+        if (at[1] <= at[0]) return PCRE2_ERROR_INTERNAL; /* no pattern here matches nothing */
+        if (at[0] > done && !push_end(out, from + at[0])) return PCRE2_ERROR_NOMEMORY;
+        if (!push_end(out, from + at[1])) return PCRE2_ERROR_NOMEMORY;
+        done = at[1];
+    }
+    return done < n && !push_end(out, to) ? PCRE2_ERROR_NOMEMORY : 0;
+}
+
+static bool is_stray(const char *text, size_t from, size_t to)
+{
+    uint32_t c;
+    return to - from == 1 && str_utf8_next(text + from, 1, &c) == 1 && c == 0xfffd;
+}
+
+static int split_all(const pcre2_code *code, const char *text, const struct ends *in, struct ends *out)
+{
+    int rc = 0;
+    pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+    if (!data) return PCRE2_ERROR_NOMEMORY;
+    for (size_t i = 0, from = 0; !rc && i < in->count; from = in->at[i++]) {
+        if (!is_stray(text, from, in->at[i]))
+            rc = split_piece(code, data, text, from, in->at[i], out);
+        else if (!push_end(out, in->at[i]))
+            rc = PCRE2_ERROR_NOMEMORY;
+    }
+    pcre2_match_data_free(data);
+    return rc;
+}
+
+enum err_code pretokenizer_split(const struct pretokenizer *p, const char *text, size_t n, size_t **ends,
+                                 size_t *count, struct err *why)
+{
+    struct ends now = { 0 };
+    *ends = NULL;
+    *count = 0;
+    int bad = split_valid(&now, text, n) ? 0 : PCRE2_ERROR_NOMEMORY;
+    for (int i = 0; !bad && i < p->code_count; i++) {
+        struct ends next = { 0 };
+        bad = split_all(p->codes[i], text, &now, &next);
+        free(now.at);
+        now = next;
+    }
+    if (bad) {
+        PCRE2_UCHAR message[128] = "out of memory";
+        free(now.at);
+        if (bad == PCRE2_ERROR_NOMEMORY)
+            return err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n);
+        pcre2_get_error_message(bad, message, sizeof message);
+        return err_set(why, ERR_INTERNAL, "pre-tokenizer '%s': %s", p->family->info.name, (char *)message);
+    }
+    *ends = now.at;
+    *count = now.count;
+    return ERR_OK;
+}

@@ -1,0 +1,122 @@
+/* engine/text/text_internal.h - what the tokenizer's files share; no outsider includes it.
+ *
+ * Both kinds do the same thing at heart: a text is a chain of symbols, and again and again the best pair of
+ * neighbours becomes one symbol. They differ in what a pair is worth (merge.c asks, spm.c and bpe.c answer).
+ */
+#ifndef QDYNO_ENGINE_TEXT_INTERNAL_H
+#define QDYNO_ENGINE_TEXT_INTERNAL_H
+
+#include "engine/gguf/gguf.h"
+#include "engine/text/text.h"
+
+/* ---------------------------------------------------------------- text -> number (vocab.c) */
+
+/* Index of byte strings that live elsewhere: texts[i] -> i. The first of equal texts wins. */
+struct text_index {
+    const struct gguf_string *texts;
+    int32_t *slots; /* i + 1; 0 is free */
+    uint32_t mask;
+};
+/* Room for `count` texts; false when out of memory. */
+bool text_index_init(struct text_index *x, struct arena *memory, const struct gguf_string *texts,
+                     int64_t count);
+void text_index_add(struct text_index *x, int32_t i);
+int32_t text_index_find(const struct text_index *x, const char *text, size_t n); /* -1: none */
+
+/* ---------------------------------------------------------------- the vocabulary (vocab.c) */
+
+#define SPM_SPACE "\xe2\x96\x81" /* U+2581: how SPM vocabularies write a space */
+
+enum token_type { /* as stored in tokenizer.ggml.token_type */
+                  TOKEN_UNDEFINED,
+                  TOKEN_NORMAL,
+                  TOKEN_UNKNOWN,
+                  TOKEN_CONTROL,
+                  TOKEN_USER_DEFINED,
+                  TOKEN_UNUSED,
+                  TOKEN_BYTE,
+                  TOKEN_TYPE_COUNT
+};
+
+struct vocab {
+    int32_t n;
+    struct gguf_string *texts; /* [n] as stored: borrowed from the file */
+    float *scores;             /* [n] */
+    uint8_t *types;            /* [n] enum token_type */
+    struct text_index words;   /* what plain text may become: no control, unknown or byte tokens */
+    int32_t byte_id[256];      /* "<0x0A>" or the byte itself as a token; -1: none */
+    int32_t *specials;         /* ids found in raw text before anything else, longest text first */
+    int32_t special_count;
+    int32_t bos, eos, unk; /* -1: none */
+    bool add_bos, add_eos, add_space_prefix;
+    bool words_begin_with_space; /* no token has U+2581 behind another character */
+};
+enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *memory, struct err *why);
+bool vocab_is_special(const struct vocab *v, int32_t id); /* control or unknown: no text of its own */
+int byte_token_value(struct gguf_string text);            /* "<0x0A>" -> 10; -1 when not of that form */
+
+/* ---------------------------------------------------------------- merging (merge.c) */
+
+struct symbol {
+    int32_t prev, next; /* -1 at the ends */
+    int32_t at, len;    /* bytes of the text; len 0: was merged into its left neighbour */
+    int32_t id;         /* the kind's own name for it */
+};
+
+struct merge {
+    uint64_t order; /* worth in the high half (smaller first), left symbol in the low half */
+    int32_t right, size, id;
+};
+
+/* Scratch of one encode call, reused from word to word. {0} is empty. */
+struct merger {
+    struct symbol *symbols;
+    int64_t count, symbol_cap;
+    struct merge *heap;
+    int64_t heap_count, heap_cap;
+};
+
+/* What l and r together are worth and would be called; false when they do not merge. */
+typedef bool merge_pair_fn(const void *ctx, const char *text, const struct symbol *l, const struct symbol *r,
+                           uint32_t *worth, int32_t *id);
+
+void merger_free(struct merger *m);
+/* Append a symbol to the chain; false when out of memory. Start each text with m->count = 0. */
+bool merger_add(struct merger *m, int32_t at, int32_t len, int32_t id);
+/* Merge until nothing merges: O(n log n). Walk the result from symbol 0 along `next`. False: out of memory.
+ */
+bool merger_run(struct merger *m, merge_pair_fn *pair, const void *ctx, const char *text);
+
+/* ---------------------------------------------------------------- the two kinds */
+
+/* SPM: the text (spaces still spaces) of one fragment, appended to out. */
+enum err_code spm_encode(const struct vocab *v, struct merger *m, const char *text, size_t n,
+                         bool space_first, struct token_list *out, struct err *why);
+void spm_piece(const struct vocab *v, int32_t id, struct str *out);
+
+struct bpe;
+enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, struct err *why);
+void bpe_close(struct bpe *b);
+const char *bpe_pre(const struct bpe *b);
+enum err_code bpe_encode(const struct bpe *b, struct merger *m, const char *text, size_t n,
+                         struct token_list *out, struct err *why);
+void bpe_piece(const struct bpe *b, int32_t id, struct str *out);
+
+/* ---------------------------------------------------------------- pre-tokenizers (pretokenize.c) */
+
+struct pretokenizer;
+struct pre_info {
+    const char *name;
+    bool whole_words; /* a word that is a token needs no merging (llama-3) */
+    bool add_bos;     /* when the file does not say */
+};
+/* Errors: ERR_FORMAT (unknown name, listing the known), ERR_INTERNAL (PCRE2), ERR_NOMEM. */
+enum err_code pretokenizer_open(struct pretokenizer **out, struct gguf_string name, struct err *why);
+void pretokenizer_close(struct pretokenizer *p);
+const struct pre_info *pretokenizer_info(const struct pretokenizer *p);
+
+/* Cut text into words that cover it without gaps: ends[0..*count) are their ends. Owned: free(). */
+enum err_code pretokenizer_split(const struct pretokenizer *p, const char *text, size_t n, size_t **ends,
+                                 size_t *count, struct err *why);
+
+#endif

@@ -1,0 +1,235 @@
+/* Text to ids and back: special tokens are cut out of the raw text first, what lies between goes to SPM or
+ * BPE, and the sequence is put together as the model asks. */
+#include "engine/gguf/gguf.h"
+#include "engine/text/text.h"
+#include "engine/text/text_internal.h"
+#include "kernels/kernels.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct tokenizer {
+    struct arena memory;
+    struct vocab vocab;
+    struct bpe *bpe; /* NULL: SPM */
+};
+
+/* ---------------------------------------------------------------- open, close */
+
+enum err_code tokenizer_open(struct tokenizer **out, const struct gguf *g, struct err *why)
+{
+    struct gguf_string model = gguf_get_string(g, "tokenizer.ggml.model");
+    bool spm = gguf_string_is(model, "llama"), bpe = gguf_string_is(model, "gpt2");
+    *out = NULL;
+    if (!model.data || gguf_string_is(model, "none") || gguf_string_is(model, "no_vocab"))
+        return err_set(why, ERR_ABSENT, "'%s' has no tokenizer (tokenizer.ggml.model)", gguf_path(g));
+    if (!spm && !bpe)
+        return err_set(why, ERR_FORMAT,
+                       "'%s': tokenizer '%.*s' is not supported; 'llama' (SPM) and 'gpt2' (BPE) are",
+                       gguf_path(g), (int)MIN(model.len, 40), model.data);
+    struct tokenizer *t = calloc(1, sizeof *t);
+    if (!t) return err_set(why, ERR_NOMEM, "out of memory for the tokenizer");
+    enum err_code rc = vocab_load(&t->vocab, g, &t->memory, why);
+    if (!rc && bpe) rc = bpe_open(&t->bpe, g, &t->vocab, why);
+    if (rc) {
+        err_prefix(why, "'%s'", gguf_path(g));
+        tokenizer_close(t);
+        return rc;
+    }
+    *out = t;
+    return ERR_OK;
+}
+
+void tokenizer_close(struct tokenizer *t)
+{
+    if (!t) return;
+    bpe_close(t->bpe);
+    arena_free(&t->memory);
+    free(t);
+}
+
+void tokenizer_describe(const struct tokenizer *t, struct tokenizer_info *out)
+{
+    const struct vocab *v = &t->vocab;
+    *out = (struct tokenizer_info){ .kind = t->bpe ? "bpe" : "spm",
+                                    .pre = t->bpe ? bpe_pre(t->bpe) : "",
+                                    .n_vocab = v->n,
+                                    .bos = v->bos,
+                                    .eos = v->eos,
+                                    .unk = v->unk,
+                                    .add_bos = v->add_bos,
+                                    .add_eos = v->add_eos,
+                                    .add_space_prefix = v->add_space_prefix };
+}
+
+void token_list_free(struct token_list *l)
+{
+    free(l->ids);
+    *l = (struct token_list){ 0 };
+}
+
+enum err_code token_list_push(struct token_list *l, int32_t id, struct err *why)
+{
+    if (l->n == l->cap) {
+        int64_t cap = l->cap ? l->cap * 2 : 64;
+        int32_t *ids = realloc(l->ids, (size_t)cap * sizeof *ids);
+        if (!ids) return err_set(why, ERR_NOMEM, "out of memory for %" PRId64 " tokens", cap);
+        l->ids = ids;
+        l->cap = cap;
+    }
+    l->ids[l->n++] = id;
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- special tokens in the text */
+
+/* A text as pieces: plain text (id -1) or a special token that stood there. */
+struct fragment {
+    size_t from, to;
+    int32_t id;
+};
+
+struct fragments {
+    struct fragment *items;
+    size_t count, cap;
+};
+
+static bool push_fragment(struct fragments *f, size_t from, size_t to, int32_t id)
+{
+    if (from == to) return true;
+    if (f->count == f->cap) {
+        size_t cap = f->cap ? f->cap * 2 : 16;
+        struct fragment *items = realloc(f->items, cap * sizeof *items);
+        if (!items) return false;
+        f->items = items;
+        f->cap = cap;
+    }
+    f->items[f->count++] = (struct fragment){ from, to, id };
+    return true;
+}
+
+/* Every occurrence of one token in what is still plain text. */
+static bool cut_out(const struct fragments *in, struct fragments *out, const char *text,
+                    struct gguf_string token, int32_t id)
+{
+    for (size_t i = 0; i < in->count; i++) {
+        struct fragment f = in->items[i];
+        while (f.id < 0 && f.from < f.to) {
+            const char *at = memmem(text + f.from, f.to - f.from, token.data, token.len);
+            if (!at) break;
+            size_t hit = (size_t)(at - text);
+            if (!push_fragment(out, f.from, hit, -1) || !push_fragment(out, hit, hit + token.len, id))
+                return false;
+            f.from = hit + token.len;
+        }
+        if (!push_fragment(out, f.from, f.to, f.id)) return false;
+    }
+    return true;
+}
+
+/* User-defined tokens are always recognised; control tokens only when asked for: text from outside must not
+ * be able to write "<|im_end|>". Longer tokens first, over the whole text, as the peers do. */
+static bool split_specials(const struct vocab *v, const char *text, size_t n, bool control,
+                           struct fragments *out)
+{
+    struct fragments now = { 0 };
+    if (!push_fragment(&now, 0, n, -1)) return false;
+    for (int32_t i = 0; i < v->special_count; i++) {
+        int32_t id = v->specials[i];
+        struct gguf_string token = v->texts[id];
+        if (!control && vocab_is_special(v, id)) continue;
+        if (!memmem(text, n, token.data, token.len)) continue;
+        struct fragments next = { 0 };
+        bool ok = cut_out(&now, &next, text, token, id);
+        free(now.items);
+        now = next;
+        if (!ok) {
+            free(now.items);
+            return false;
+        }
+    }
+    *out = now;
+    return true;
+}
+
+/* ---------------------------------------------------------------- encode */
+
+static enum err_code encode_fragments(const struct tokenizer *t, const char *text,
+                                      const struct fragments *all, struct token_list *out, struct err *why)
+{
+    const struct vocab *v = &t->vocab;
+    struct merger m = { 0 };
+    enum err_code rc = ERR_OK;
+    bool starts = true; /* the beginning, or just behind a special token: SPM puts its space there */
+    for (size_t i = 0; !rc && i < all->count; i++) {
+        const struct fragment *f = &all->items[i];
+        const char *from = text + f->from;
+        size_t n = f->to - f->from;
+        if (f->id >= 0)
+            rc = token_list_push(out, f->id, why);
+        else if (t->bpe)
+            rc = bpe_encode(t->bpe, &m, from, n, out, why);
+        else
+            rc = spm_encode(v, &m, from, n, starts && v->add_space_prefix, out, why);
+        starts = f->id >= 0;
+    }
+    merger_free(&m);
+    return rc;
+}
+
+enum err_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+                               struct token_list *out, struct err *why)
+{
+    const struct vocab *v = &t->vocab;
+    struct fragments all = { 0 };
+    enum err_code rc = ERR_OK;
+    bool frame = flags & TOKENIZE_ADD_BOS;
+    if (frame && v->add_bos && v->bos >= 0) rc = token_list_push(out, v->bos, why);
+    if (!rc && n) {
+        if (split_specials(v, text, n, flags & TOKENIZE_SPECIAL, &all))
+            rc = encode_fragments(t, text, &all, out, why);
+        else
+            rc = err_set(why, ERR_NOMEM, "out of memory tokenizing %zu bytes", n);
+        free(all.items);
+    }
+    if (!rc && frame && v->add_eos && v->eos >= 0) rc = token_list_push(out, v->eos, why);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- decode */
+
+enum err_code tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, struct str *out,
+                              struct err *why)
+{
+    const struct vocab *v = &t->vocab;
+    if (id < 0 || id >= v->n)
+        return err_set(why, ERR_USAGE, "token %" PRId32 " is outside the vocabulary of %" PRId32, id, v->n);
+    if (special || !vocab_is_special(v, id)) {
+        if (t->bpe)
+            bpe_piece(t->bpe, id, out);
+        else
+            spm_piece(v, id, out);
+    }
+    return out->failed ? err_set(why, ERR_NOMEM, "out of memory for text") : ERR_OK;
+}
+
+enum err_code tokenizer_decode(const struct tokenizer *t, const int32_t *ids, int64_t n, bool special,
+                               struct str *out, struct err *why)
+{
+    const struct vocab *v = &t->vocab;
+    bool starts = !t->bpe && v->add_space_prefix; /* here encoding puts a space: take it away again */
+    struct str piece = { 0 };
+    enum err_code rc = ERR_OK;
+    for (int64_t i = 0; !rc && i < n; i++) {
+        str_clear(&piece);
+        if ((rc = tokenizer_piece(t, ids[i], special, &piece, why))) break;
+        bool literal = vocab_is_special(v, ids[i]) || v->types[ids[i]] == TOKEN_USER_DEFINED;
+        size_t skip = starts && !literal && piece.len && piece.data[0] == ' ';
+        str_append_n(out, str_text(&piece) + skip, piece.len - skip);
+        starts = !t->bpe && v->add_space_prefix && literal;
+        if (out->failed) rc = err_set(why, ERR_NOMEM, "out of memory for text");
+    }
+    str_free(&piece);
+    return rc;
+}

@@ -1,0 +1,207 @@
+/* The vocabulary as the file tells it: texts, scores, types, and which ids mean begin, end and unknown. */
+#include "engine/gguf/gguf.h"
+#include "engine/text/text_internal.h"
+#include "kernels/kernels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- text -> number */
+
+bool text_index_init(struct text_index *x, struct arena *memory, const struct gguf_string *texts,
+                     int64_t count)
+{
+    uint64_t size = 16;
+    while (size < (uint64_t)count * 2) size *= 2;
+    x->texts = texts;
+    x->mask = (uint32_t)(size - 1);
+    x->slots = arena_alloc(memory, size * sizeof *x->slots);
+    return x->slots != NULL;
+}
+
+static int32_t *slot_of(const struct text_index *x, const char *text, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)text[i]) * 0x100000001b3u;
+    for (uint32_t at = (uint32_t)(h ^ h >> 32);; at++) {
+        int32_t *slot = &x->slots[at & x->mask];
+        if (!*slot) return slot;
+        struct gguf_string have = x->texts[*slot - 1];
+        if (have.len == n && !memcmp(have.data, text, n)) return slot;
+    }
+}
+
+void text_index_add(struct text_index *x, int32_t i)
+{
+    int32_t *slot = slot_of(x, x->texts[i].data, x->texts[i].len);
+    if (!*slot) *slot = i + 1;
+}
+
+int32_t text_index_find(const struct text_index *x, const char *text, size_t n)
+{
+    return *slot_of(x, text, n) - 1;
+}
+
+/* ---------------------------------------------------------------- loading */
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return -1;
+}
+
+int byte_token_value(struct gguf_string t)
+{
+    if (t.len != 6 || memcmp(t.data, "<0x", 3) || t.data[5] != '>') return -1;
+    int high = hex_digit(t.data[3]), low = hex_digit(t.data[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+bool vocab_is_special(const struct vocab *v, int32_t id)
+{
+    return v->types[id] == TOKEN_CONTROL || v->types[id] == TOKEN_UNKNOWN;
+}
+
+static enum err_code load_texts(struct vocab *v, const struct gguf *g, struct arena *memory, struct err *why)
+{
+    const struct gguf_kv *kv = gguf_kv_find(g, "tokenizer.ggml.tokens");
+    if (!kv) return err_set(why, ERR_ABSENT, "the file has no tokenizer (tokenizer.ggml.tokens)");
+    if (kv->type != GGUF_ARRAY || kv->element != GGUF_STRING || !kv->count || kv->count > INT32_MAX / 4)
+        return err_set(why, ERR_FORMAT, "tokenizer.ggml.tokens: want a list of texts");
+    v->n = (int32_t)kv->count;
+    v->texts = arena_alloc(memory, kv->count * sizeof *v->texts);
+    v->scores = arena_alloc(memory, kv->count * sizeof *v->scores);
+    v->types = arena_alloc(memory, kv->count);
+    if (!v->texts || !v->scores || !v->types)
+        return err_set(why, ERR_NOMEM, "out of memory for %" PRId32 " tokens", v->n);
+    for (int32_t i = 0; i < v->n; i++) v->texts[i] = gguf_kv_string(kv, (uint64_t)i);
+    return ERR_OK;
+}
+
+/* An optional array of numbers, one per token. *out NULL when it is absent. */
+static enum err_code per_token(const struct gguf_kv **out, const struct gguf *g, const char *key, int32_t n,
+                               struct err *why)
+{
+    const struct gguf_kv *kv = *out = gguf_kv_find(g, key);
+    if (!kv) return ERR_OK;
+    if (kv->type != GGUF_ARRAY || kv->element == GGUF_STRING || kv->count != (uint64_t)n)
+        return err_set(why, ERR_FORMAT, "%s: want %" PRId32 " numbers, one per token; it has %" PRIu64, key,
+                       n, kv->count);
+    return ERR_OK;
+}
+
+static enum err_code load_scores_and_types(struct vocab *v, const struct gguf *g, struct err *why)
+{
+    const struct gguf_kv *scores, *types;
+    enum err_code rc = per_token(&scores, g, "tokenizer.ggml.scores", v->n, why);
+    if (!rc) rc = per_token(&types, g, "tokenizer.ggml.token_type", v->n, why);
+    for (int32_t i = 0; !rc && i < v->n; i++) {
+        double score = scores ? gguf_kv_num(scores, (uint64_t)i) : 0;
+        double type = types ? gguf_kv_num(types, (uint64_t)i) : TOKEN_NORMAL;
+        v->scores[i] = isnan(score) ? -INFINITY : (float)score;
+        if (!(type >= 0 && type < TOKEN_TYPE_COUNT))
+            rc = err_set(why, ERR_FORMAT,
+                         "tokenizer.ggml.token_type: token %" PRId32 " is of type %g, want 0 to %d", i, type,
+                         TOKEN_TYPE_COUNT - 1);
+        else
+            v->types[i] = (uint8_t)type;
+    }
+    return rc;
+}
+
+/* Files say "none" by leaving the key out or by -1 in 32 bits. */
+static enum err_code load_id(int32_t *out, const struct vocab *v, const struct gguf *g, const char *key,
+                             int32_t otherwise, struct err *why)
+{
+    int64_t id = gguf_get_int(g, key, otherwise < v->n ? otherwise : -1);
+    if (id == -1 || id == UINT32_MAX) {
+        *out = -1;
+        return ERR_OK;
+    }
+    if (id < 0 || id >= v->n)
+        return err_set(why, ERR_FORMAT, "%s is %" PRId64 ", the vocabulary has %" PRId32 " tokens", key, id,
+                       v->n);
+    *out = (int32_t)id;
+    return ERR_OK;
+}
+
+static bool plain_text_may_become(uint8_t type)
+{
+    return type != TOKEN_CONTROL && type != TOKEN_UNKNOWN && type != TOKEN_BYTE;
+}
+
+/* False when U+2581 stands behind another character in it. */
+static bool begins_with_its_spaces(struct gguf_string t)
+{
+    const size_t n = sizeof SPM_SPACE - 1;
+    size_t at = 0;
+    while (t.len - at >= n && !memcmp(t.data + at, SPM_SPACE, n)) at += n;
+    return !memmem(t.data + at, t.len - at, SPM_SPACE, n);
+}
+
+static enum err_code index_words(struct vocab *v, struct arena *memory, struct err *why)
+{
+    if (!text_index_init(&v->words, memory, v->texts, v->n))
+        return err_set(why, ERR_NOMEM, "out of memory for %" PRId32 " tokens", v->n);
+    v->words_begin_with_space = true;
+    for (int b = 0; b < 256; b++) v->byte_id[b] = -1;
+    for (int32_t i = 0; i < v->n; i++) {
+        int byte = byte_token_value(v->texts[i]);
+        if (byte >= 0 && v->byte_id[byte] < 0) v->byte_id[byte] = i;
+        if (!plain_text_may_become(v->types[i]) || !v->texts[i].len) continue;
+        text_index_add(&v->words, i);
+        if (!begins_with_its_spaces(v->texts[i])) v->words_begin_with_space = false;
+    }
+    for (int b = 0; b < 256; b++) { /* no <0x..> tokens: the byte itself, where it is one */
+        char c = (char)b;
+        if (v->byte_id[b] < 0) v->byte_id[b] = text_index_find(&v->words, &c, 1);
+    }
+    return ERR_OK;
+}
+
+static int longer_first(const void *a, const void *b, void *texts)
+{
+    const struct gguf_string *t = texts;
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    if (t[x].len != t[y].len) return t[x].len < t[y].len ? 1 : -1;
+    return (x > y) - (x < y);
+}
+
+static enum err_code collect_specials(struct vocab *v, struct arena *memory, struct err *why)
+{
+    int32_t count = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass && !(v->specials = arena_alloc(memory, (size_t)count * sizeof *v->specials)))
+            return err_set(why, ERR_NOMEM, "out of memory for special tokens");
+        count = 0;
+        for (int32_t i = 0; i < v->n; i++) {
+            if (!v->texts[i].len || (!vocab_is_special(v, i) && v->types[i] != TOKEN_USER_DEFINED)) continue;
+            if (pass) v->specials[count] = i;
+            count++;
+        }
+    }
+    v->special_count = count;
+    qsort_r(v->specials, (size_t)count, sizeof *v->specials, longer_first, v->texts);
+    return ERR_OK;
+}
+
+enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *memory, struct err *why)
+{
+    bool spm = gguf_string_is(gguf_get_string(g, "tokenizer.ggml.model"), "llama");
+    enum err_code rc = load_texts(v, g, memory, why);
+    if (!rc) rc = load_scores_and_types(v, g, why);
+    if (!rc) rc = index_words(v, memory, why);
+    if (!rc) rc = collect_specials(v, memory, why);
+    /* SentencePiece's own numbers, for files that leave them out */
+    if (!rc) rc = load_id(&v->bos, v, g, "tokenizer.ggml.bos_token_id", spm ? 1 : -1, why);
+    if (!rc) rc = load_id(&v->eos, v, g, "tokenizer.ggml.eos_token_id", spm ? 2 : -1, why);
+    if (!rc) rc = load_id(&v->unk, v, g, "tokenizer.ggml.unknown_token_id", spm ? 0 : -1, why);
+    v->add_bos = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", spm);
+    v->add_eos = gguf_get_bool(g, "tokenizer.ggml.add_eos_token", false);
+    v->add_space_prefix = gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", spm);
+    return rc;
+}

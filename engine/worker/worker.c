@@ -1,0 +1,256 @@
+/* A worker is a process of its own so that an arm that crashes or is killed for memory takes nothing with it.
+ * This file is the channel and the loop; what requests do is in worker_requests.c. */
+#include "engine/model/model.h"
+#include "engine/worker/worker.h"
+#include "engine/worker/worker_internal.h"
+#include "kernels/kernels.h"
+#include "engine/train/train.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { LINE_LIMIT = 16 << 20, PIECE = 64 << 10 };
+
+/* ---------------------------------------------------------------- channel */
+
+/* One read; false at the end of file or when the socket broke. */
+static bool receive(struct channel *c)
+{
+    char piece[PIECE];
+    ssize_t n;
+    do n = recv(c->fd, piece, sizeof piece, 0);
+    while (n < 0 && errno == EINTR);
+    if (n > 0) {
+        str_append_n(&c->in, piece, (size_t)n);
+        return !c->in.failed;
+    }
+    c->closed = true;
+    return false;
+}
+
+/* Length of the first whole line in c->in with its newline, 0 when there is none yet. */
+static size_t whole_line(struct channel *c)
+{
+    const char *end = c->in.len > c->scanned ? memchr(c->in.data + c->scanned, '\n', c->in.len - c->scanned)
+                                             : NULL;
+    if (!end) c->scanned = c->in.len;
+    return end ? (size_t)(end - c->in.data) + 1 : 0;
+}
+
+static void drop(struct channel *c, size_t from, size_t n)
+{
+    memmove(c->in.data + from, c->in.data + from + n, c->in.len - from - n + 1);
+    c->in.len -= n;
+    c->scanned = 0;
+}
+
+enum err_code channel_read(struct channel *c, char **line, struct err *why)
+{
+    size_t n;
+    *line = NULL;
+    while (!(n = whole_line(c))) {
+        if (c->in.len > LINE_LIMIT)
+            return err_set(why, ERR_FORMAT, "a request is longer than %d bytes", LINE_LIMIT);
+        if (receive(c)) continue;
+        return c->in.failed ? err_set(why, ERR_NOMEM, "out of memory for a request") : ERR_OK;
+    }
+    *line = strndup(c->in.data, n - 1);
+    if (!*line) return err_set(why, ERR_NOMEM, "out of memory for a request");
+    drop(c, 0, n);
+    return ERR_OK;
+}
+
+/* Takes note of what concerns the request that runs; false for any other line. */
+static bool is_word(struct channel *c, const char *line, size_t n)
+{
+    json_t *request;
+    if (json_parse(&request, line, n, NULL)) return false;
+    const char *op = json_get_str(request, "op", "");
+    const bool cancel = !strcmp(op, "cancel"), go = !strcmp(op, "go");
+    c->cancelled = c->cancelled || cancel;
+    c->go = c->go || go;
+    json_decref(request);
+    return cancel || go;
+}
+
+bool channel_stop(struct channel *c)
+{
+    struct pollfd p = { .fd = c->fd, .events = POLLIN };
+    while (!c->closed && c->in.len <= LINE_LIMIT && poll(&p, 1, 0) > 0)
+        if (!receive(c)) break;
+    /* Such words are taken out wherever they stand; what else waits is served afterwards. */
+    for (size_t at = 0; at < c->in.len;) {
+        const char *end = memchr(c->in.data + at, '\n', c->in.len - at);
+        if (!end) break;
+        const size_t n = (size_t)(end - (c->in.data + at)) + 1;
+        if (is_word(c, c->in.data + at, n - 1))
+            drop(c, at, n);
+        else
+            at += n;
+    }
+    return c->cancelled || c->closed;
+}
+
+bool channel_wait_go(struct channel *c)
+{
+    struct pollfd p = { .fd = c->fd, .events = POLLIN };
+    while (!channel_stop(c) && !c->go) {
+        if (c->in.len > LINE_LIMIT) return false;
+        poll(&p, 1, -1);
+    }
+    const bool go = c->go && !c->cancelled && !c->closed;
+    c->go = false;
+    return go;
+}
+
+void channel_send(struct channel *c, json_t *object)
+{
+    char *line = object ? json_line(object) : NULL;
+    json_decref(object);
+    if (!line) { /* out of memory: the parent sees a worker that went silent, then gone */
+        c->closed = true;
+        return;
+    }
+    const size_t n = strlen(line);
+    line[n] = '\n'; /* the terminator is not sent */
+    for (size_t at = 0; at < n + 1 && !c->closed;) {
+        const ssize_t sent = send(c->fd, line + at, n + 1 - at, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0)
+            c->closed = true;
+        else
+            at += (size_t)sent;
+    }
+    free(line);
+}
+
+void channel_done(struct channel *c)
+{
+    str_free(&c->in);
+}
+
+static json_t *answer(const struct channel *c)
+{
+    json_t *o = json_object();
+    json_put(o, "id", c->request_id < 0 ? json_null() : json_integer(c->request_id));
+    return o;
+}
+
+json_t *channel_event(const struct channel *c, const char *name)
+{
+    json_t *o = answer(c);
+    json_put_str(o, "event", name);
+    return o;
+}
+
+json_t *channel_ok(const struct channel *c)
+{
+    json_t *o = answer(c);
+    json_put_bool(o, "ok", true);
+    return o;
+}
+
+static const char *code_name(enum err_code code)
+{
+    static const char *const NAMES[] = {
+#define CODE_NAME(name, text) [name] = #name,
+        ERR_LIST(CODE_NAME)
+#undef CODE_NAME
+    };
+    return (size_t)code < COUNT_OF(NAMES) ? NAMES[code] : NAMES[ERR_INTERNAL];
+}
+
+void channel_fail(struct channel *c, const struct err *why)
+{
+    json_t *o = answer(c);
+    json_put_bool(o, "ok", false);
+    json_put_str(o, "code", code_name(why->code));
+    json_put_str(o, "message", why->message[0] ? why->message : err_text(why->code));
+    channel_send(c, o);
+}
+
+json_t *worker_progress_event(const struct worker *w, const char *phase, int64_t done, int64_t of,
+                              double seconds)
+{
+    json_t *o = channel_event(&w->channel, "progress");
+    json_put_str(o, "phase", phase);
+    json_put_int(o, "done", done);
+    json_put_int(o, "of", of);
+    json_put_num(o, "seconds", seconds);
+    return o;
+}
+
+bool worker_progress(struct worker *w, const char *phase, int64_t done, int64_t of, double seconds)
+{
+    channel_send(&w->channel, worker_progress_event(w, phase, done, of, seconds));
+    return !channel_stop(&w->channel);
+}
+
+/* ---------------------------------------------------------------- the loop */
+
+/* A table, so that an unknown request can be answered with the known ones. */
+static const struct {
+    const char *op;
+    enum err_code (*run)(struct worker *w, const json_t *request, struct err *why);
+} OPS[] = { { "open", worker_open },
+            { "cell", worker_cell },
+            { "generate", worker_generate },
+            { "quality", worker_quality } };
+
+static enum err_code serve_one(struct worker *w, const json_t *request, struct err *why)
+{
+    const char *op = json_get_str(request, "op", "");
+    w->channel.cancelled = w->channel.go = false;
+    for (size_t i = 0; i < COUNT_OF(OPS); i++)
+        if (!strcmp(OPS[i].op, op)) return OPS[i].run(w, request, why);
+    return err_set(why, ERR_USAGE,
+                   "request '%.40s' is not known: want open, cell, generate, quality, cancel or close", op);
+}
+
+/* False after "close". */
+static bool serve_line(struct worker *w, const char *line)
+{
+    struct err why = { 0 };
+    json_t *request = NULL;
+    w->channel.request_id = -1;
+    enum err_code rc = json_parse(&request, line, strlen(line), &why);
+    bool going = true;
+    if (!rc) {
+        const char *op = json_get_str(request, "op", "");
+        w->channel.request_id = json_get_int(request, "id", -1);
+        if (!strcmp(op, "cancel") ||
+            !strcmp(op, "go")) { /* nothing is running: nothing to do, and no answer by contract */
+        } else if (!strcmp(op, "close")) {
+            channel_send(&w->channel, channel_ok(&w->channel));
+            going = false;
+        } else {
+            rc = serve_one(w, request, &why);
+        }
+    }
+    if (rc) channel_fail(&w->channel, &why);
+    json_decref(request);
+    return going && !w->channel.closed;
+}
+
+enum err_code worker_serve(int fd, const struct log *log, struct err *why)
+{
+    struct worker w = { .channel = { .fd = fd, .request_id = -1 }, .log = log };
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* where it fails, the end of file says the same a little later */
+    enum err_code rc = ERR_OK;
+    char *line;
+    bool going = true;
+    while (going && !(rc = channel_read(&w.channel, &line, why)) && line) {
+        going = serve_line(&w, line);
+        free(line);
+    }
+    model_close(w.model);
+    trial_close(w.trial);
+    channel_done(&w.channel);
+    return rc;
+}

@@ -1,0 +1,130 @@
+/* The request "quality": what the open model's predictions lose against a reference's. The reference lives in
+ * this process for the time of the request, so that both read the same batches in step and no logits are kept
+ * or written. Two models where one was planned may not fit: that is refused before anything is computed. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/eval/eval.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "engine/worker/worker_internal.h"
+#include "kernels/kernels.h"
+#include "engine/quant/quant.h"
+
+enum { TEXT_LIMIT = 1 << 30, WINDOW = 512 };
+
+struct quality_run {
+    struct worker *w;
+    int64_t started_ns;
+    char *text, *path;
+    size_t n;
+    struct model *reference;
+};
+
+static bool tell_eval(void *arg, int64_t done, int64_t of, double nll)
+{
+    const struct quality_run *q = arg;
+    return worker_progress(q->w, isnan(nll) ? "greedy" : "eval", done, of,
+                           (double)(clock_ns() - q->started_ns) * 1e-9);
+}
+
+static enum err_code read_text(struct quality_run *q, const char *file, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    if (*file && !(q->path = strdup(file))) rc = err_set(why, ERR_NOMEM, "out of memory");
+    if (!*file) rc = file_share(&q->path, EVAL_TEXT, why);
+    return rc ? rc : file_read(&q->text, &q->n, q->path, TEXT_LIMIT, why);
+}
+
+enum err_code worker_quality_fits(int64_t wanted, int64_t mapped, int64_t available, struct err *why)
+{
+    char need[16], more[16], have[16];
+    if (available < 0 || wanted + mapped <= available) return ERR_OK;
+    return err_set(why, ERR_FIT,
+                   "the reference needs %s of memory beside the %s of the open model's file, %s are "
+                   "available: use a smaller reference, or a smaller window",
+                   str_from_bytes(wanted, need, sizeof need), str_from_bytes(mapped, more, sizeof more),
+                   str_from_bytes(available, have, sizeof have));
+}
+
+/* One file under both models is in memory once. */
+static enum err_code check_both_fit(const struct model *open, const struct model *reference,
+                                    int64_t available, struct err *why)
+{
+    struct model_memory memory;
+    const bool shared = !strcmp(gguf_path(model_gguf(open)), gguf_path(model_gguf(reference)));
+    model_memory(open, &memory);
+    const int64_t mapped = shared ? 0 : MAX(model_plan(open)->weights - memory.copied_bytes, 0);
+    return worker_quality_fits(model_plan(reference)->total, mapped, available, why);
+}
+
+static enum err_code open_reference(struct quality_run *q, const json_t *about, int ctx, struct err *why)
+{
+    struct config config;
+    struct open_progress progress = { .w = q->w, .started_ns = q->started_ns };
+    const int64_t available = memory_available("");
+    enum err_code rc = config_parse(&config, json_get_str(about, "config", ""), why);
+    const struct model_options options = { .path = json_get_str(about, "model", ""),
+                                           .config = &config,
+                                           .ctx = ctx,
+                                           .sequences = 1,
+                                           .log = q->w->log,
+                                           .shapes = json_get_str(about, "shapes", NULL),
+                                           .progress = worker_tell_open,
+                                           .progress_arg = &progress };
+    if (!rc) rc = recipe_model_open(&q->reference, &options, why);
+    if (rc) return rc == ERR_CANCELLED ? rc : err_prefix(why, "reference");
+    return check_both_fit(q->w->model, q->reference, available, why);
+}
+
+static void send_quality(struct quality_run *q, const struct divergence *d, int ctx)
+{
+    json_t *o = channel_ok(&q->w->channel), *figures = divergence_to_json(d);
+    const char *slash = strrchr(q->path, '/');
+    json_put_str(figures, "file", slash ? slash + 1 : q->path);
+    json_put_int(figures, "ctx", ctx);
+    json_put(o, "quality", figures);
+    json_put_bool(o, "random_weights",
+                  model_shape(q->w->model)->random_weights || model_shape(q->reference)->random_weights);
+    json_put_num(o, "seconds", (double)(clock_ns() - q->started_ns) * 1e-9);
+    channel_send(&q->w->channel, o);
+}
+
+static enum err_code read_request(struct eval_request *r, const json_t *request, struct err *why)
+{
+    const int64_t ctx = json_get_int(request, "ctx", 0), chunks = json_get_int(request, "chunks", 0);
+    if (ctx < 0 || ctx > INT32_MAX || chunks < 0)
+        return err_set(why, ERR_USAGE, "%lld windows of %lld tokens cannot be", (long long)chunks,
+                       (long long)ctx);
+    *r = (struct eval_request){ .ctx = ctx ? (int)ctx : WINDOW,
+                                .max_chunks = chunks,
+                                .progress = tell_eval,
+                                .greedy_prompts = GREEDY_PROMPTS,
+                                .greedy_tokens = GREEDY_TOKENS };
+    return ERR_OK;
+}
+
+enum err_code worker_quality(struct worker *w, const json_t *request, struct err *why)
+{
+    struct quality_run q = { .w = w, .started_ns = clock_ns() };
+    struct eval_request r;
+    struct divergence d;
+    enum err_code rc = worker_needs_model(w, why);
+    if (!rc) rc = read_request(&r, request, why);
+    if (!rc) rc = read_text(&q, json_get_str(request, "file", ""), why);
+    if (!rc) rc = open_reference(&q, json_object_get(request, "reference"), r.ctx, why);
+    if (!rc) {
+        r.text = q.text;
+        r.n = q.n;
+        r.arg = &q;
+        rc = eval_divergence(&d, q.reference, w->model, &r, why);
+    }
+    if (!rc) send_quality(&q, &d, r.ctx);
+    model_close(q.reference);
+    free(q.text);
+    free(q.path);
+    return rc;
+}

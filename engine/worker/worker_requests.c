@@ -1,0 +1,477 @@
+/* What a worker is asked for: open a config, run a cell, generate text. Every answer says what really ran and
+ * what it cost this process. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "engine/text/text.h"
+#include "engine/worker/handicap.h"
+#include "engine/worker/worker.h"
+#include "engine/worker/worker_internal.h"
+#include "kernels/kernels.h"
+#include "engine/quant/quant.h"
+#include "engine/train/train.h"
+
+enum { STATUS_LIMIT = 64 << 10, PROGRESS_NS = 100000000 };
+
+/* ---------------------------------------------------------------- open */
+
+bool worker_tell_open(void *arg, const char *phase, double done)
+{
+    struct open_progress *p = arg;
+    const int64_t now = clock_ns();
+    if (now - p->told_ns < PROGRESS_NS) return true;
+    p->told_ns = now;
+    return worker_progress(p->w, phase, (int64_t)(1000 * done), 1000, (double)(now - p->started_ns) * 1e-9);
+}
+
+static json_t *plan_json(const struct memory_plan *p)
+{
+    json_t *o = json_object();
+    json_put_int(o, "weights", p->weights);
+    json_put_int(o, "kv", p->kv);
+    json_put_int(o, "compute", p->compute);
+    json_put_int(o, "scratch", p->scratch);
+    json_put_int(o, "total", p->total);
+    json_put_int(o, "device", p->device);
+    json_put_int(o, "gpu_layers", p->gpu_layers);
+    json_put_int(o, "kv_bytes_per_token", p->kv_bytes_per_token);
+    json_put_int(o, "decode_read_bytes", p->decode_read_bytes);
+    json_put_num(o, "flops_per_token", p->flops_per_token);
+    json_put_int(o, "ctx", p->ctx);
+    json_put_int(o, "batch", p->batch);
+    json_put_int(o, "sequences", p->sequences);
+    return o;
+}
+
+static json_t *memory_json(const struct model *m)
+{
+    struct model_memory got;
+    model_memory(m, &got);
+    json_t *o = json_object();
+    json_put_int(o, "huge_wanted_bytes", got.huge_wanted_bytes);
+    json_put(o, "huge_bytes", got.huge_bytes < 0 ? json_null() : json_integer(got.huge_bytes));
+    json_put_int(o, "copied_bytes", got.copied_bytes);
+    json_put_int(o, "repacked_bytes", got.repacked_bytes);
+    json_put_int(o, "prefetched_bytes", got.prefetched_bytes);
+    json_put_num(o, "prefetch_s", got.prefetch_s);
+    return o;
+}
+
+void worker_put_span(json_t *answer, const char *name, int64_t from_ns, int64_t to_ns)
+{
+    json_t *list = json_object_get(answer, "spans"), *span = json_object();
+    if (!list) {
+        list = json_array();
+        json_put(answer, "spans", list);
+    }
+    json_put_str(span, "name", name);
+    json_put_int(span, "from_ns", from_ns);
+    json_put_int(span, "to_ns", to_ns);
+    json_array_append_new(list, span);
+}
+
+static json_t *describe_open(const struct worker *w, double load_s)
+{
+    const struct model *m = w->model;
+    const struct model_shape *s = model_shape(m);
+    const struct config *c = model_config(m);
+    struct backend_info info;
+    char isa[128], inputs[128], recipe[2 * CONFIG_VALUE];
+    model_backend(m, &info);
+    json_t *o = channel_ok(&w->channel);
+    json_put(o, "config", config_to_json(c));
+    json_put_str(o, "recipe", config_recipe(c, recipe, sizeof recipe));
+    json_put_str(o, "arch", s->arch);
+    json_put_str(o, "name", s->name);
+    json_put_int(o, "params", s->params);
+    json_put_str(o, "sha256", w->sha256);
+    json_put_str(o, "isa", isa_names(info.isa, isa, sizeof isa));
+    json_put_str(o, "inputs", input_kind_names(info.inputs, inputs, sizeof inputs));
+    json_put_str(o, "device", info.device);
+    json_put_str(o, "gpu", info.gpu); /* null: no GPU */
+    json_put_int(o, "threads", info.threads);
+    json_put_bool(o, "pinned", info.pinned);
+    json_put_int(o, "ctx", model_ctx(m));
+    json_put_bool(o, "random_weights", s->random_weights);
+    json_put_str(o, "dominant_format", s->dominant_format);
+    json_put(o, "plan", plan_json(model_plan(m)));
+    json_put(o, "memory", memory_json(m));
+    json_put_num(o, "load_s", load_s);
+    int64_t from_ns, to_ns;
+    model_quantized(m, &from_ns, &to_ns);
+    if (to_ns) worker_put_span(o, "quantize", from_ns, to_ns);
+    return o;
+}
+
+void usage_reset_peak(void)
+{
+    FILE *f = fopen("/proc/self/clear_refs", "w");
+    if (!f) return;
+    fputs("5", f);
+    fclose(f);
+}
+
+enum err_code worker_open(struct worker *w, const json_t *request, struct err *why)
+{
+    struct config config;
+    enum err_code rc;
+    model_close(w->model);
+    trial_close(w->trial);
+    w->model = NULL;
+    w->trial = NULL;
+    if ((rc = config_parse(&config, json_get_str(request, "config", ""), why))) return rc;
+    if (json_get_bool(request, "train", false)) return worker_open_trial(w, &config, why);
+    const int64_t ctx = json_get_int(request, "ctx", 0), sequences = json_get_int(request, "sequences", 1);
+    if (ctx < 0 || ctx > INT32_MAX || sequences < 1 || sequences > INT32_MAX)
+        return err_set(why, ERR_USAGE, "context %lld in %lld sequences cannot be", (long long)ctx,
+                       (long long)sequences);
+
+    struct open_progress progress = { .w = w, .started_ns = clock_ns() };
+    const struct model_options options = { .path = json_get_str(request, "model", ""),
+                                           .config = &config,
+                                           .ctx = (int)ctx,
+                                           .sequences = (int)sequences,
+                                           .log = w->log,
+                                           .shapes = json_get_str(request, "shapes", NULL),
+                                           .progress = worker_tell_open,
+                                           .progress_arg = &progress };
+    if ((rc = recipe_model_open(&w->model, &options, why))) return rc;
+    if (!worker_progress(w, "load", 0, 1, (double)(clock_ns() - progress.started_ns) * 1e-9))
+        rc = err_set(why, ERR_CANCELLED, "cancelled");
+    if (!rc) rc = model_warm(w->model, why);
+    const double load_s = (double)(clock_ns() - progress.started_ns) * 1e-9;
+    if (!rc) rc = model_source_identity(w->model, w->sha256, why);
+    if (rc) {
+        model_close(w->model);
+        w->model = NULL;
+        return rc;
+    }
+    usage_reset_peak();
+    channel_send(&w->channel, describe_open(w, load_s));
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- what it cost */
+
+static double seconds(struct timeval t)
+{
+    return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
+}
+
+struct usage usage_now(void)
+{
+    struct rusage r;
+    if (getrusage(RUSAGE_SELF, &r)) return (struct usage){ .cpu_s = NAN };
+    return (struct usage){ .cpu_s = seconds(r.ru_utime) + seconds(r.ru_stime),
+                           .major_faults = r.ru_majflt,
+                           .minor_faults = r.ru_minflt,
+                           .voluntary_switches = r.ru_nvcsw,
+                           .involuntary_switches = r.ru_nivcsw };
+}
+
+/* "VmHWM:     123 kB" of /proc/self/status in bytes, NAN when it is not there. */
+static double status_bytes(const char *text, const char *field)
+{
+    const char *at = text ? strstr(text, field) : NULL;
+    if (!at) return NAN;
+    char *end;
+    at += strlen(field);
+    const long long kb = strtoll(at, &end, 10);
+    return end == at ? NAN : (double)kb * 1024;
+}
+
+void usage_put(json_t *o, struct usage before)
+{
+    const struct usage now = usage_now();
+    char *status = NULL;
+    if (file_read(&status, NULL, "/proc/self/status", STATUS_LIMIT, NULL)) status = NULL;
+    const bool known = isfinite(now.cpu_s) && isfinite(before.cpu_s);
+    const struct {
+        const char *key;
+        double value;
+    } FIELDS[] = {
+        { "cpu_s", now.cpu_s - before.cpu_s },
+        { "peak_rss_bytes", status_bytes(status, "VmHWM:") },
+        { "rss_bytes", status_bytes(status, "VmRSS:") },
+        { "major_faults", known ? (double)(now.major_faults - before.major_faults) : NAN },
+        { "minor_faults", known ? (double)(now.minor_faults - before.minor_faults) : NAN },
+        { "voluntary_switches", known ? (double)(now.voluntary_switches - before.voluntary_switches) : NAN },
+        { "involuntary_switches",
+          known ? (double)(now.involuntary_switches - before.involuntary_switches) : NAN },
+    };
+    for (size_t i = 0; i < COUNT_OF(FIELDS); i++) {
+        const double v = FIELDS[i].value;
+        if (i > 0 && isfinite(v)) /* all but the seconds are counts */
+            json_put_int(o, FIELDS[i].key, (int64_t)v);
+        else
+            json_put_num(o, FIELDS[i].key, v);
+    }
+    free(status);
+}
+
+/* ---------------------------------------------------------------- cell */
+
+static bool tell_cell(void *arg, const char *phase, int done, int of, double s)
+{
+    struct worker *w = arg;
+    json_t *o = worker_progress_event(w, phase, done, of, s);
+    json_put(o, "occupancy", model_occupancy_to_json(w->model));
+    channel_send(&w->channel, o);
+    return !channel_stop(&w->channel);
+}
+
+static json_t *cell_json(const struct worker *w, const struct workload *load, const struct cell_result *r)
+{
+    char line[600];
+    const bool eval = load->eval_file[0];
+    json_t *o = channel_ok(&w->channel), *itl = json_array();
+    json_put_str(o, "model", model_shape(w->model)->name);
+    json_put_str(o, "workload", workload_line(load, line, sizeof line));
+    json_put_num(o, "prefill_s", r->prefill_s);
+    json_put_num(o, "decode_s", r->decode_s);
+    json_put_num(o, "ttft_s", r->ttft_s);
+    json_put_num(o, "load_s", r->load_s);
+    json_put_int(o, "sequences", workload_sequences(load));
+    json_put_int(o, "prompt_tokens", r->prompt_tokens);
+    json_put_int(o, "gen_tokens", r->gen_tokens);
+    for (int i = 0; i < r->steps; i++) json_array_append_new(itl, json_num((double)r->itl_s[i]));
+    json_put(o, "itl_s", itl);
+    json_put_num(o, "perplexity", r->perplexity);
+    json_put_num(o, "nll", r->nll);
+    json_put_num(o, "nll_se", r->nll_se);
+    json_put(o, "scored_tokens", eval ? json_integer(r->scored_tokens) : json_null());
+    json_put_str(o, "work_hash", r->work_hash);
+    json_put_str(o, "output_hash", r->output_hash[0] ? r->output_hash : NULL);
+    for (int i = 0; i < r->n_spans; i++)
+        worker_put_span(o, r->spans[i].name, r->spans[i].from_ns, r->spans[i].to_ns);
+    return o;
+}
+
+enum err_code worker_needs_model(const struct worker *w, struct err *why)
+{
+    return w->model ? ERR_OK : err_set(why, ERR_USAGE, "no model is open: send an open request first");
+}
+
+enum err_code worker_cell(struct worker *w, const json_t *request, struct err *why)
+{
+    struct workload load;
+    struct cell_result result;
+    enum err_code rc;
+    const uint64_t seed = (uint64_t)json_get_int(request, "seed", 0);
+    if (!w->trial && (rc = worker_needs_model(w, why))) return rc;
+    if ((rc = workload_parse(&load, json_get_str(request, "workload", ""), why))) return rc;
+    if (w->trial || load.train) return worker_train(w, &load, seed, why);
+    const struct usage before = usage_now();
+    if ((rc = cell_run(&result, w->model, &load, seed, tell_cell, w, why))) return rc;
+    json_t *o = cell_json(w, &load, &result);
+    usage_put(o, before);
+    cell_result_free(&result);
+    channel_send(&w->channel, o);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- generate */
+
+struct generation {
+    struct worker *w;
+    const struct tokenizer *t;
+    struct sampler *sampler;
+    bool greedy;  /* rows of logits are not needed: */
+    int32_t best; /* of the last forward */
+    struct token_list prompt;
+    struct str text; /* all of the answer */
+    struct str held; /* bytes of a character that is not complete yet */
+    int count, limit;
+    int64_t turn_ns, turn_began_ns; /* of work without asking, 0: any; when the turn began */
+    double prefill_s, decode_s;     /* of work: waiting for a turn is not counted */
+    const char *stop;               /* why it ended: "limit" "eos" "context" "cancelled" */
+};
+
+/* Bytes at the end of s[0..n) that begin a character but do not finish it (0 to 3). */
+static size_t unfinished(const char *s, size_t n)
+{
+    for (size_t back = 1; back <= 3 && back <= n; back++) {
+        const unsigned char ch = (unsigned char)s[n - back];
+        if ((ch & 0xc0) == 0x80) continue; /* inside one: look further back */
+        const size_t length = ch >= 0xf0 ? 4 : ch >= 0xe0 ? 3 : ch >= 0xc0 ? 2 : 1;
+        return length > back ? back : 0;
+    }
+    return 0;
+}
+
+static void send_token(struct generation *g, int32_t id, bool last)
+{
+    const size_t keep = last ? 0 : unfinished(str_text(&g->held), g->held.len);
+    struct str out = { 0 }, rest = { 0 };
+    str_append_n(&out, str_text(&g->held), g->held.len - keep);
+    str_append_n(&rest, str_text(&g->held) + g->held.len - keep, keep);
+    str_free(&g->held);
+    g->held = rest;
+    if (id >= 0 || out.len) {
+        json_t *o = channel_event(&g->w->channel, "token");
+        json_put_str(o, "text", str_text(&out));
+        json_put(o, "token", id >= 0 ? json_integer(id) : json_null());
+        json_put_num(o, "seconds", g->decode_s);
+        channel_send(&g->w->channel, o);
+    }
+    str_free(&out);
+}
+
+static enum err_code read_sampling(struct sampler_options *o, const json_t *r, struct err *why)
+{
+    *o = SAMPLER_DEFAULTS;
+    o->temperature = (float)json_get_num(r, "temp", (double)o->temperature);
+    o->top_p = (float)json_get_num(r, "top_p", (double)o->top_p);
+    o->min_p = (float)json_get_num(r, "min_p", (double)o->min_p);
+    o->repeat_penalty = (float)json_get_num(r, "repeat_penalty", (double)o->repeat_penalty);
+    o->seed = (uint64_t)json_get_int(r, "seed", 0);
+    const int64_t top_k = json_get_int(r, "top_k", o->top_k),
+                  last = json_get_int(r, "repeat_last", o->repeat_last);
+    if (top_k < 0 || top_k > INT32_MAX || last < 0 || last > INT32_MAX)
+        return err_set(why, ERR_USAGE, "top_k and repeat_last: want 0 to 2^31-1");
+    o->top_k = (int)top_k;
+    o->repeat_last = (int)last;
+    return ERR_OK;
+}
+
+/* Between two steps: the machine may be another's now. */
+static enum err_code take_turn(struct generation *g, struct err *why)
+{
+    struct channel *c = &g->w->channel;
+    if (channel_stop(c)) return err_set(why, ERR_CANCELLED, "cancelled");
+    if (!g->turn_ns || (g->turn_began_ns && clock_ns() - g->turn_began_ns < g->turn_ns)) return ERR_OK;
+    channel_send(c, channel_event(c, "turn"));
+    if (!channel_wait_go(c)) return err_set(why, ERR_CANCELLED, "cancelled");
+    g->turn_began_ns = clock_ns();
+    return ERR_OK;
+}
+
+static enum err_code step(struct generation *g, const struct batch_row *rows, int n, struct err *why)
+{
+    return model_forward_best(g->w->model, rows, n, g->greedy ? &g->best : NULL, why);
+}
+
+static enum err_code prefill(struct generation *g, struct err *why)
+{
+    struct model *m = g->w->model;
+    const int64_t vocab = model_shape(m)->vocab;
+    if (g->prompt.n == 0) return err_set(why, ERR_USAGE, "the prompt gives no tokens");
+    if (g->prompt.n >= model_ctx(m))
+        return err_set(why, ERR_USAGE, "the prompt has %lld tokens, the context is %d",
+                       (long long)g->prompt.n, model_ctx(m));
+    const int batch = (int)MIN(config_int(model_config(m), KNOB_BATCH), g->prompt.n);
+    struct batch_row *rows = malloc((size_t)batch * sizeof *rows);
+    if (!rows) return err_set(why, ERR_NOMEM, "out of memory");
+    enum err_code rc = ERR_OK;
+    for (int64_t at = 0; at < g->prompt.n && !rc; at += batch) {
+        if ((rc = take_turn(g, why))) break;
+        const int n = (int)MIN(batch, g->prompt.n - at);
+        for (int i = 0; i < n; i++) {
+            const int32_t id = g->prompt.ids[at + i];
+            rows[i] = (struct batch_row){ .token = id,
+                                          .pos = (int32_t)(at + i),
+                                          .logits = at + i == g->prompt.n - 1 };
+            if (id < vocab) sampler_accept(g->sampler, id);
+        }
+        const int64_t start = clock_ns();
+        rc = step(g, rows, n, why);
+        handicap_wait(model_config(m), start);
+        g->prefill_s += (double)(clock_ns() - start) * 1e-9;
+        if (!rc && !worker_progress(g->w, "prefill", at + n, g->prompt.n, g->prefill_s))
+            rc = err_set(why, ERR_CANCELLED, "cancelled");
+    }
+    free(rows);
+    return rc;
+}
+
+static enum err_code decode_loop(struct generation *g, struct err *why)
+{
+    struct model *m = g->w->model;
+    struct tokenizer_info info;
+    tokenizer_describe(g->t, &info);
+    int pos = (int)g->prompt.n;
+    g->stop = "limit";
+    while (g->count < g->limit) {
+        const int64_t sampled = clock_ns();
+        const int32_t id = g->greedy ? g->best : sampler_next(g->sampler, model_logits(m, 0));
+        if (id < 0)
+            return err_set(why, ERR_FORMAT, "the model's logits are not numbers: its weights are damaged");
+        if (id == info.eos) {
+            g->stop = "eos";
+            break;
+        }
+        const size_t before = g->text.len;
+        enum err_code rc = tokenizer_piece(g->t, id, false, &g->text, why);
+        if (rc) return rc;
+        str_append_n(&g->held, str_text(&g->text) + before, g->text.len - before);
+        g->count++;
+        g->decode_s += (double)(clock_ns() - sampled) * 1e-9;
+        send_token(g, id, false);
+        if (g->count == g->limit) break;
+        if ((rc = take_turn(g, why))) return rc;
+        if (pos == model_ctx(m)) {
+            g->stop = "context";
+            break;
+        }
+        const struct batch_row row = { .token = id, .pos = pos++, .logits = true };
+        const int64_t start = clock_ns();
+        if ((rc = step(g, &row, 1, why))) return rc;
+        handicap_wait(model_config(m), start);
+        g->decode_s += (double)(clock_ns() - start) * 1e-9;
+    }
+    send_token(g, -1, true); /* whatever bytes are still held */
+    return ERR_OK;
+}
+
+static void send_generation(struct generation *g)
+{
+    json_t *o = channel_ok(&g->w->channel);
+    json_put_str(o, "text", str_text(&g->text));
+    json_put_int(o, "prompt_tokens", g->prompt.n);
+    json_put_int(o, "gen_tokens", g->count);
+    json_put_num(o, "prefill_s", g->prefill_s);
+    json_put_num(o, "decode_s", g->decode_s);
+    json_put_str(o, "stop", g->stop);
+    channel_send(&g->w->channel, o);
+}
+
+enum err_code worker_generate(struct worker *w, const json_t *request, struct err *why)
+{
+    struct generation g = { .w = w };
+    struct sampler_options options;
+    enum err_code rc;
+    if ((rc = worker_needs_model(w, why))) return rc;
+    g.t = model_tokenizer(w->model);
+    if (!g.t)
+        return err_set(why, ERR_USAGE,
+                       "this model has no tokenizer that can be used: no text can be generated");
+    const char *prompt = json_get_str(request, "prompt", "");
+    const int64_t n = json_get_int(request, "n", 64);
+    if (n < 0 || n > INT32_MAX) return err_set(why, ERR_USAGE, "n=%lld: want 0 or more tokens", (long long)n);
+    g.limit = (int)n;
+    const double turn_s = json_get_num(request, "turn_s", 0);
+    if (!(turn_s >= 0 && turn_s <= 3600))
+        return err_set(why, ERR_USAGE, "turn_s=%g: want 0 to 3600 seconds", turn_s);
+    g.turn_ns = (int64_t)(turn_s * 1e9);
+    if ((rc = read_sampling(&options, request, why))) return rc;
+    g.greedy = sampler_is_greedy(&options);
+    if ((rc = sampler_open(&g.sampler, &options, (int32_t)model_shape(w->model)->vocab, why))) return rc;
+    model_truncate(w->model, 0, 0);
+    rc = tokenizer_encode(g.t, prompt, strlen(prompt), TOKENIZE_SPECIAL | TOKENIZE_ADD_BOS, &g.prompt, why);
+    if (!rc) rc = prefill(&g, why);
+    if (!rc) rc = decode_loop(&g, why);
+    if (!rc) send_generation(&g);
+    model_truncate(w->model, 0, 0);
+    sampler_close(g.sampler);
+    token_list_free(&g.prompt);
+    str_free(&g.text);
+    str_free(&g.held);
+    return rc;
+}

@@ -1,0 +1,329 @@
+/* One timed run. What is asked is fixed by workload and seed and hashed, so that two arms can be shown to
+ * have done the same; only forward passes and the choice of the next token are on the clock. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/eval/eval.h"
+#include "engine/config/config.h"
+#include "engine/model/model.h"
+#include "engine/text/text.h"
+#include "engine/worker/handicap.h"
+#include "engine/worker/worker.h"
+#include "kernels/kernels.h"
+#include "engine/arch/arch.h"
+#include "engine/plan/plan.h"
+
+enum { SAMPLE_LIMIT = 64 << 20, REPORT_NS = 100000000 };
+
+/* A run in progress. */
+struct cell {
+    struct cell_result *out;
+    struct model *m;
+    const struct workload *w;
+    cell_progress_fn *progress;
+    void *ctx;
+    int sequences;
+    int32_t *prompt;        /* [sequences][prompt_count] ids */
+    int prompt_count;       /* depth + max(prompt, 1) */
+    int32_t *output;        /* [sequences][gen] */
+    int32_t *token;         /* [sequences] what comes next in each */
+    struct batch_row *rows; /* [max(batch, sequences)] */
+    int64_t reported_ns;
+};
+
+/* At most every 100 ms, but always at the end of a phase. */
+static enum err_code tell(struct cell *c, const char *phase, int done, int of, double seconds,
+                          struct err *why)
+{
+    const int64_t now = clock_ns();
+    if (!c->progress || (done < of && now - c->reported_ns < REPORT_NS)) return ERR_OK;
+    c->reported_ns = now;
+    if (c->progress(c->ctx, phase, done, of, seconds)) return ERR_OK;
+    return err_set(why, ERR_CANCELLED, "cancelled");
+}
+
+/* ---------------------------------------------------------------- what is asked */
+
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15ULL;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+}
+
+/* The bundled text as ids, without BOS. */
+static enum err_code sample_ids(struct token_list *ids, const struct tokenizer *t, struct err *why)
+{
+    char *path, *text = NULL;
+    size_t n;
+    enum err_code rc = file_share(&path, "text/sample.txt", why);
+    if (rc) return rc;
+    rc = file_read(&text, &n, path, SAMPLE_LIMIT, why);
+    free(path);
+    if (!rc) rc = tokenizer_encode(t, text, n, 0, ids, why);
+    if (!rc && ids->n == 0) rc = err_set(why, ERR_FORMAT, "the bundled text gives no tokens");
+    free(text);
+    return rc;
+}
+
+/* One sequence's ids: real text from a seeded place on, again from its start when it is too short; without a
+ * tokenizer (no text), seeded ids. bos comes first unless it is -1. */
+static enum err_code make_prompt(const struct cell *c, int32_t *prompt, const struct token_list *text,
+                                 int32_t bos, uint64_t start, struct err *why)
+{
+    const int64_t vocab = model_shape(c->m)->vocab;
+    int at = 0;
+    if (bos >= 0) prompt[at++] = bos;
+    for (int64_t i = 0; at < c->prompt_count; i++) {
+        const int32_t id = text->n ? text->ids[(start + (uint64_t)i) % (uint64_t)text->n]
+                                   : (int32_t)(mix(start + (uint64_t)i) % (uint64_t)vocab);
+        if (id >= vocab)
+            return err_set(why, ERR_FORMAT, "the tokenizer gives id %d, the model has only %lld", id,
+                           (long long)vocab);
+        prompt[at++] = id;
+    }
+    return ERR_OK;
+}
+
+static enum err_code make_prompts(struct cell *c, uint64_t seed, struct err *why)
+{
+    const struct tokenizer *t = model_tokenizer(c->m);
+    struct token_list text = { 0 };
+    int32_t bos = -1;
+    enum err_code rc = ERR_OK;
+    if (t) {
+        struct tokenizer_info info;
+        tokenizer_describe(t, &info);
+        if (info.add_bos) bos = info.bos;
+        rc = sample_ids(&text, t, why);
+    }
+    uint64_t start = mix(seed);
+    for (int s = 0; s < c->sequences && !rc; s++, start = mix(start))
+        rc = make_prompt(c, c->prompt + (int64_t)s * c->prompt_count, &text, bos, start, why);
+    token_list_free(&text);
+    return rc;
+}
+
+static void hash_short(char out[17], const struct str *text)
+{
+    char hex[HASH_HEX];
+    hash_bytes(str_text(text), text->len, hex);
+    memcpy(out, hex, 16);
+    out[16] = '\0';
+}
+
+static enum err_code hash_work(struct cell *c, struct err *why)
+{
+    struct str s = { 0 };
+    char line[600];
+    str_printf(&s, "%s\n", workload_line(c->w, line, sizeof line));
+    str_append_n(&s, c->prompt, (size_t)c->sequences * (size_t)c->prompt_count * sizeof *c->prompt);
+    const bool failed = s.failed;
+    hash_short(c->out->work_hash, &s);
+    str_free(&s);
+    return failed ? err_set(why, ERR_NOMEM, "out of memory") : ERR_OK;
+}
+
+/* ---------------------------------------------------------------- phases */
+
+/* What comes next in sequences [from, to), as the last forward chose it. */
+static enum err_code check_chosen(const struct cell *c, int from, int to, struct err *why)
+{
+    for (int s = from; s < to; s++)
+        if (c->token[s] < 0)
+            return err_set(why, ERR_FORMAT, "the model's logits are not numbers: its weights are damaged");
+    return ERR_OK;
+}
+
+/* Feed prompt ids [from, to) of every sequence, one sequence behind the other, batch by batch; with `first`
+ * each one's next token is chosen from the logits of its last id. seconds: the forward passes alone. */
+static enum err_code feed(struct cell *c, const char *phase, int from, int to, bool first, double *seconds,
+                          struct err *why)
+{
+    const int batch = (int)config_int(model_config(c->m), KNOB_BATCH), each = to - from,
+              all = each * c->sequences;
+    int chosen = 0; /* sequences whose last id was fed */
+    *seconds = 0;
+    for (int at = 0; at < all; at += batch) {
+        const int n = MIN(batch, all - at), before = chosen;
+        for (int i = 0; i < n; i++) {
+            const int seq = (at + i) / each, pos = from + (at + i) % each;
+            c->rows[i] = (struct batch_row){ .token = c->prompt[(int64_t)seq * c->prompt_count + pos],
+                                             .pos = pos,
+                                             .seq = seq,
+                                             .logits = first && pos == to - 1 };
+            chosen += c->rows[i].logits;
+        }
+        const int64_t start = clock_ns();
+        enum err_code rc = model_forward_best(c->m, c->rows, n, c->token + before, why);
+        handicap_wait(model_config(c->m), start);
+        *seconds += (double)(clock_ns() - start) * 1e-9;
+        if (!rc) rc = check_chosen(c, before, chosen, why);
+        if (!rc) rc = tell(c, phase, at + n, all, *seconds, why);
+        if (rc) return rc;
+    }
+    return ERR_OK;
+}
+
+/* c->token is what comes next at position `pos` of every sequence. */
+static enum err_code decode(struct cell *c, int pos, struct err *why)
+{
+    struct cell_result *out = c->out;
+    out->decode_s = 0; /* the sum of the steps, without the time the listener takes between them */
+    for (int i = 0; i < c->w->gen; i++) {
+        const int64_t start = clock_ns();
+        for (int s = 0; s < c->sequences; s++)
+            c->rows[s] = (struct batch_row){ .token = c->token[s], .pos = pos + i, .seq = s, .logits = true };
+        enum err_code rc = model_forward_best(c->m, c->rows, c->sequences, c->token, why);
+        if (!rc) rc = check_chosen(c, 0, c->sequences, why);
+        if (rc) return rc;
+        handicap_wait(model_config(c->m), start);
+        out->itl_s[i] = (float)((double)(clock_ns() - start) * 1e-9);
+        out->decode_s += (double)out->itl_s[i];
+        out->steps = i + 1;
+        out->gen_tokens = out->steps * c->sequences;
+        for (int s = 0; s < c->sequences; s++) c->output[(int64_t)s * c->w->gen + i] = c->token[s];
+        rc = tell(c, "decode", out->gen_tokens, c->w->gen * c->sequences, out->decode_s, why);
+        if (rc) return rc;
+    }
+    return ERR_OK;
+}
+
+static void put_span(struct cell *c, const char *name, int64_t from_ns)
+{
+    c->out->spans[c->out->n_spans++] = (struct cell_span){ name, from_ns, clock_ns() };
+}
+
+static enum err_code run_tokens(struct cell *c, struct err *why)
+{
+    const struct workload *w = c->w;
+    double ignored;
+    int64_t start = clock_ns();
+    enum err_code rc;
+    if ((rc = feed(c, "load", 0, w->depth, false, &ignored, why))) return rc;
+    if (w->depth) put_span(c, "fill", start);
+    for (int s = 0; s < c->sequences; s++) c->token[s] = c->prompt[(int64_t)s * c->prompt_count + w->depth];
+    if (w->prompt) {
+        double seconds;
+        start = clock_ns();
+        if ((rc = feed(c, "prefill", w->depth, w->depth + w->prompt, true, &seconds, why))) return rc;
+        c->out->ttft_s = (double)(clock_ns() - start) * 1e-9;
+        c->out->prefill_s = seconds;
+        c->out->prompt_tokens = w->prompt * c->sequences;
+        put_span(c, "prefill", start);
+    }
+    if (!w->gen) return ERR_OK;
+    start = clock_ns();
+    if ((rc = decode(c, w->depth + w->prompt, why))) return rc;
+    put_span(c, "decode", start);
+    return ERR_OK;
+}
+
+static enum err_code alloc_cell(struct cell *c, struct err *why)
+{
+    const size_t sequences = (size_t)c->sequences;
+    c->prompt_count = c->w->depth + MAX(c->w->prompt, 1);
+    const int64_t batch = MIN(config_int(model_config(c->m), KNOB_BATCH),
+                              (int64_t)c->prompt_count * c->sequences);
+    c->prompt = malloc(sequences * (size_t)c->prompt_count * sizeof *c->prompt);
+    c->output = malloc(sequences * (size_t)MAX(c->w->gen, 1) * sizeof *c->output);
+    c->token = malloc(sequences * sizeof *c->token);
+    c->rows = malloc((size_t)MAX(batch, (int64_t)c->sequences) * sizeof *c->rows);
+    c->out->itl_s = malloc((size_t)MAX(c->w->gen, 1) * sizeof *c->out->itl_s);
+    if (c->prompt && c->output && c->token && c->rows && c->out->itl_s) return ERR_OK;
+    return err_set(why, ERR_NOMEM, "out of memory for a run of %d tokens in %d sequences", workload_ctx(c->w),
+                   c->sequences);
+}
+
+static void hash_output(struct cell *c)
+{
+    struct str s = { 0 };
+    str_append_n(&s, c->output, (size_t)c->out->gen_tokens * sizeof *c->output);
+    if (c->out->gen_tokens) hash_short(c->out->output_hash, &s);
+    str_free(&s);
+}
+
+static void empty_caches(struct model *m)
+{
+    for (int s = 0; s < model_plan(m)->sequences; s++) model_truncate(m, s, 0);
+}
+
+/* ---------------------------------------------------------------- quality */
+
+static bool eval_tell(void *arg, int64_t chunk, int64_t of, double nll)
+{
+    struct cell *c = arg;
+    (void)nll;
+    return !tell(c, "eval", (int)chunk, (int)of, NAN, NULL);
+}
+
+static enum err_code run_eval(struct cell *c, struct err *why)
+{
+    char *text, hex[HASH_HEX];
+    size_t n;
+    struct perplexity p;
+    enum err_code rc = file_read(&text, &n, c->w->eval_file, SAMPLE_LIMIT, why);
+    if (rc) return rc;
+    struct str s = { 0 };
+    hash_bytes(text, n, hex);
+    str_printf(&s, "eval %d %s", c->w->eval_ctx, hex);
+    hash_short(c->out->work_hash, &s);
+    str_free(&s);
+    const int64_t start = clock_ns();
+    rc = eval_perplexity(&p, c->m, text, n, c->w->eval_ctx, 0, eval_tell, c, why);
+    free(text);
+    if (rc) return rc;
+    c->out->prefill_s = (double)(clock_ns() - start) * 1e-9;
+    put_span(c, "eval", start);
+    c->out->prompt_tokens = (int)MIN(p.chunks * c->w->eval_ctx, INT32_MAX);
+    c->out->perplexity = p.ppl;
+    c->out->nll = p.nll;
+    c->out->nll_se = p.nll_se;
+    c->out->scored_tokens = p.scored;
+    return ERR_OK;
+}
+
+enum err_code cell_run(struct cell_result *out, struct model *m, const struct workload *w, uint64_t seed,
+                       cell_progress_fn *progress, void *ctx, struct err *why)
+{
+    *out = (struct cell_result){ .prefill_s = NAN,
+                                 .decode_s = NAN,
+                                 .ttft_s = NAN,
+                                 .load_s = NAN,
+                                 .perplexity = NAN,
+                                 .nll = NAN,
+                                 .nll_se = NAN };
+    struct cell c = {
+        .out = out, .m = m, .w = w, .sequences = workload_sequences(w), .progress = progress, .ctx = ctx
+    };
+    if (workload_ctx(w) > model_ctx(m))
+        return err_set(why, ERR_USAGE, "the workload needs a context of %d tokens, this session has %d",
+                       workload_ctx(w), model_ctx(m));
+    if (c.sequences > model_plan(m)->sequences)
+        return err_set(why, ERR_USAGE, "the workload runs %d sequences side by side, this session has %d",
+                       c.sequences, model_plan(m)->sequences);
+    enum err_code rc;
+    const int64_t start = clock_ns();
+    if ((rc = model_warm(m, why))) return rc;
+    out->load_s = (double)(clock_ns() - start) * 1e-9;
+    empty_caches(m);
+    if (w->eval_file[0]) {
+        rc = run_eval(&c, why);
+    } else {
+        rc = alloc_cell(&c, why);
+        if (!rc) rc = make_prompts(&c, seed, why);
+        if (!rc) rc = hash_work(&c, why);
+        if (!rc) rc = run_tokens(&c, why);
+        if (!rc) hash_output(&c);
+    }
+    empty_caches(m);
+    free(c.prompt);
+    free(c.output);
+    free(c.token);
+    free(c.rows);
+    if (rc) cell_result_free(out);
+    return rc;
+}
