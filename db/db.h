@@ -222,7 +222,7 @@ enum err_code db_event_list(struct db *d, int64_t run_id,
 
 /* ---------------------------------------------------------------- runs over time */
 
-/* What a run needs to be understood and repeated, taken at its start; one per run (advisor/capsule.h). */
+/* What a run needs to be understood and repeated, taken at its start; one per run (advisor/run/run.h). */
 enum err_code db_capsule_put(struct db *d, int64_t run_id, const char *json, struct err *why);
 /* *json: free(). NULL when the run has none: it is older than capsules. */
 enum err_code db_capsule_get(struct db *d, int64_t run_id, char **json, struct err *why);
@@ -382,7 +382,7 @@ enum err_code db_residual_clear(struct db *d, const char *machine, struct err *w
 /* ---------------------------------------------------------------- sensitivity of tensors */
 
 /* KL divergence of the model's predictions when only this tensor is stored in that format
- * (advisor/sensitivity.h). */
+ * (advisor/recipe/recipe.h). */
 struct sensitivity_row {
     int64_t id;
     char model[65]; /* SHA-256 of the file that was asked */

@@ -67,8 +67,8 @@ const char *const SCHEMA_STEPS[] = {
     "  metric TEXT NOT NULL, margin REAL, value REAL, machine TEXT NOT NULL, run_id INTEGER NOT NULL,"
     "  set_ms INTEGER NOT NULL) STRICT;",
 
-    /* 3 -> 4: spans: when what a run is made of began and ended (advisor/trace.h). No reference to the cell:
-     * both go with their run, and 0 is of no cell. */
+    /* 3 -> 4: spans: when what a run is made of began and ended (advisor/outcome/outcome.h). No reference to
+     * the cell: both go with their run, and 0 is of no cell. */
     "CREATE TABLE span("
     "  id INTEGER PRIMARY KEY AUTOINCREMENT,"
     "  run_id INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, cell_id INTEGER NOT NULL,"
@@ -106,8 +106,9 @@ const char *const SCHEMA_STEPS[] = {
     "  since_ms INTEGER NOT NULL, attempts INTEGER NOT NULL, last_error TEXT NOT NULL,"
     "  PRIMARY KEY(run_id, url)) STRICT, WITHOUT ROWID;",
 
-    /* 7 -> 8: what was predicted before something was measured, and what it then was (advisor/learn.h).
-     * run_id is no reference: a machine goes on knowing what runs taught that were deleted. */
+    /* 7 -> 8: what was predicted before something was measured, and what it then was
+     * (advisor/predict/predict.h). run_id is no reference: a machine goes on knowing what runs taught that
+     * were deleted. */
     "CREATE TABLE residual("
     "  id INTEGER PRIMARY KEY AUTOINCREMENT, machine TEXT NOT NULL, basis TEXT NOT NULL, model TEXT NOT NULL,"
     "  config TEXT NOT NULL, workload TEXT NOT NULL, metric TEXT NOT NULL, traits TEXT NOT NULL,"
@@ -116,7 +117,7 @@ const char *const SCHEMA_STEPS[] = {
     "CREATE INDEX residual_of_machine ON residual(machine, basis);",
 
     /* 8 -> 9: what each tensor of a model (its SHA-256) costs in KL divergence when only that one is stored
-     * in another format; `basis` says on which text and windows (advisor/sensitivity.h). */
+     * in another format; `basis` says on which text and windows (advisor/recipe/recipe.h). */
     "CREATE TABLE sensitivity("
     "  id INTEGER PRIMARY KEY AUTOINCREMENT, model TEXT NOT NULL, basis TEXT NOT NULL, tensor TEXT NOT NULL,"
     "  format TEXT NOT NULL, bytes INTEGER NOT NULL, kld REAL, kld_se REAL, nmse REAL,"

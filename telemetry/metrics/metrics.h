@@ -1,4 +1,5 @@
-/* telemetry/metrics/metrics.h - METRICS: every number this program keeps, with its unit, its period and its source.
+/* telemetry/metrics/metrics.h - METRICS: every number this program keeps, with its unit, its period and its
+ * source.
  */
 #ifndef QDYNO_TELEMETRY_METRICS_H
 #define QDYNO_TELEMETRY_METRICS_H
@@ -91,7 +92,7 @@ enum metric_id {
     METRIC_KLD,
     METRIC_LIMIT_SHARE_PREFILL,
     METRIC_LIMIT_SHARE_DECODE,
-    METRIC_CANARY_READ, /* of the fixed work beside every run (advisor/canary.h), in cells of its own */
+    METRIC_CANARY_READ, /* of the fixed work beside every run (advisor/run/run.h), in cells of its own */
     METRIC_CANARY_OPS,
     METRIC_TRAIN_RATE,
     METRIC_TRAIN_LOSS,

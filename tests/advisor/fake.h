@@ -2,12 +2,18 @@
 #ifndef QDYNO_TESTS_FAKE_H
 #define QDYNO_TESTS_FAKE_H
 
+#include "db/db.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/eval/eval.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "telemetry/telemetry.h"
 #include "tests/check.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "advisor/advisor.h"
 
 #define FAKE_PROGRAM TEST_BUILD_DIR "/tests/fake_worker"
 

@@ -2,6 +2,7 @@
 #ifndef QDYNO_TESTS_FAKE_BENCH_H
 #define QDYNO_TESTS_FAKE_BENCH_H
 
+#include "advisor/experiment/experiment.h"
 #include "tests/advisor/fake.h"
 
 struct bench {

@@ -2,9 +2,11 @@
  * advice is ranked by its goal, fits what it says it fits, warns about changed answers, and hands out
  * commands that parse. */
 #include "tests/advisor/fake.h"
-#include "tests/advisor/shape_file.h"
+#include "advisor/advise/advise.h"
+#include "advisor/predict/predict.h"
 #include "engine/quant/quant.h"
 #include "engine/synth/synth.h"
+#include "tests/advisor/shape_file.h"
 
 #include <math.h>
 #include <sched.h>

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/advisor.h"
 #include "tests/check.h"
+#include "advisor/watch/watch.h"
 
 /* ---------------------------------------------------------------- the table */
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/advisor.h"
 #include "tests/check.h"
+#include "advisor/watch/watch.h"
 
 #define SHIPPED TEST_SOURCE_DIR "/share/monitoring/"
 

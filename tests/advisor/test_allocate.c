@@ -3,8 +3,7 @@
  * assigned, and are read back as that by the recipe itself. */
 #include <math.h>
 
-#include "advisor/allocate.h"
-#include "advisor/recipe_rules.h"
+#include "advisor/recipe/recipe.h"
 #include "engine/quant/quant.h"
 #include "tests/check.h"
 

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <signal.h>
 
+#include "advisor/run/run.h"
+
 static enum err_code open_fake(struct arm **a, const char *options, struct err *why)
 {
     const struct config c = fake_config(options);

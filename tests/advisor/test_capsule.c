@@ -6,8 +6,7 @@
 
 #include <math.h>
 
-#include "advisor/canary.h"
-#include "advisor/capsule.h"
+#include "advisor/run/run.h"
 
 static struct config config_of_line(const char *line)
 {

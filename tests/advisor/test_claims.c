@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "advisor/claims.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
 #include "tests/check.h"
 
 static const struct interval UNKNOWN = { NAN, NAN, NAN };

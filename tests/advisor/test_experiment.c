@@ -7,7 +7,10 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "advisor/experiment_parts.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/experiment/parts.h"
+#include "advisor/run/run.h"
+#include "advisor/stats/stats.h"
 
 static int count_cells(const struct bench *b, const char *phase, bool discarded, const char *reason)
 {

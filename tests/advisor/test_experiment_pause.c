@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "advisor/experiment/experiment.h"
+
 /* The state, once `ready` says so. */
 static void wait_until(struct experiment *x, struct experiment_state *s,
                        bool (*ready)(const struct experiment_state *s))

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "advisor/experiment/experiment.h"
+
 /* An arm whose workers count themselves in a file of the bench. */
 static const char *counted(const struct bench *b, const char *options, char buf[CONFIG_VALUE])
 {

@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "advisor/experiment/experiment.h"
+
 static struct experiment_spec spec_of(int arms, const char *const *options, const char *gate)
 {
     struct experiment_spec s = bench_spec(options[0], options[1]);

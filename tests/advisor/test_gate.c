@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "advisor/gate.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
 #include "telemetry/telemetry.h"
 #include "tests/check.h"
 

@@ -6,8 +6,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "advisor/advisor.h"
 #include "tests/check.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/history/history.h"
+#include "advisor/run/run.h"
+#include "advisor/stats/stats.h"
 
 /* ---------------------------------------------------------------- making runs */
 

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/experiment_parts.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/experiment/parts.h"
+#include "advisor/run/run.h"
+#include "advisor/stats/stats.h"
 
 static struct experiment_state *with_blocks(const double *d, int n)
 {

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "tests/advisor/fake.h"
+#include "advisor/predict/predict.h"
 
 struct teaching {
     struct db *d;

@@ -10,6 +10,9 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
+#include "advisor/experiment/experiment.h"
+#include "advisor/outcome/outcome.h"
+
 /* ---------------------------------------------------------------- a gateway */
 
 struct gateway {

@@ -5,6 +5,8 @@
 #include <math.h>
 
 #include "tests/advisor/shape_file.h"
+#include "advisor/advise/advise.h"
+#include "advisor/predict/predict.h"
 
 static const char *const PROFILES[] = { "a100", "arc-a770", "epyc",     "h100", "m2-max", "mi250",
                                         "rpi5", "rtx4090",  "rx7900xt", "t4",   "v100",   "xeon-amx" };

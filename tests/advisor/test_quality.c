@@ -5,6 +5,9 @@
 
 #include <math.h>
 
+#include "advisor/experiment/experiment.h"
+#include "advisor/run/run.h"
+
 static struct divergence figures(int64_t windows)
 {
     struct divergence d = { .reference = { .ppl = exp(1.5), .nll = 1.5, .nll_se = 0.02, .chunks = windows },

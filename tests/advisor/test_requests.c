@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "advisor/run/run.h"
+
 static json_t *answer_of(const char *text)
 {
     json_t *o = NULL;

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "advisor/series.h"
+#include "advisor/history/history.h"
+#include "advisor/stats/stats.h"
 #include "tests/check.h"
 
 enum { LONG = 60 };

@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "advisor/experiment/experiment.h"
+
 static struct sidebyside_state run(const char *a, const char *b, int tokens)
 {
     struct sidebyside *s = NULL;

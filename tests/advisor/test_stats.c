@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "advisor/stats.h"
+#include "advisor/stats/stats.h"
 
 static void mean_and_sd_of_a_case_worked_by_hand(void **state)
 {

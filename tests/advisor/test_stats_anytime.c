@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "advisor/stats.h"
+#include "advisor/stats/stats.h"
 
 /* Darwin's maize, height of crossed less self-fertilized plants (Fisher 1935): a data set every textbook has.
  */

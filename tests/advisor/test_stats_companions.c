@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "advisor/stats.h"
+#include "advisor/stats/stats.h"
 
 /* Darwin's maize, height of crossed less self-fertilized plants (Fisher 1935). */
 static const double DARWIN[15] = { 49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48 };

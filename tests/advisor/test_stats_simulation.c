@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
 #include "tests/bench/advisor/simulate.h"
 
 struct counts {

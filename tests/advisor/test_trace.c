@@ -2,6 +2,8 @@
  * cells that do not count, arms that failed and runs that were killed are told as such; what was not recorded
  * has no span; a run that cannot be sent waits and is sent with the next. */
 #include "tests/advisor/fake.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/outcome/outcome.h"
 #include "tests/telemetry/collector.h"
 #include "tests/telemetry/otlp_decode.h"
 

@@ -7,7 +7,10 @@
 #include <string.h>
 #include <stdlib.h>
 
-#include "advisor/tune_parts.h"
+#include "advisor/tune/parts.h"
+#include "advisor/advise/advise.h"
+#include "advisor/predict/predict.h"
+#include "advisor/tune/tune.h"
 #include "tests/advisor/shape_file.h"
 
 static void space_as_asked(void **state)

@@ -6,7 +6,8 @@
  * their promised fields. */
 #include <math.h>
 
-#include "advisor/watch_parts.h"
+#include "advisor/watch/parts.h"
+#include "advisor/watch/watch.h"
 #include "tests/advisor/fake.h"
 
 /* ---------------------------------------------------------------- a watch that remembers what it says */

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "advisor/advise/advise.h"
+#include "advisor/stats/stats.h"
+
 static const int64_t NOON = 1795262400000; /* 2026-11-21 12:00:00 UTC */
 
 void fixture_environment(void)

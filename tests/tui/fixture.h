@@ -2,6 +2,7 @@
 #ifndef QDYNO_TESTS_TUI_FIXTURE_H
 #define QDYNO_TESTS_TUI_FIXTURE_H
 
+#include "advisor/experiment/experiment.h"
 #include "tui/frame/frame.h"
 
 /* Locale and time zone of golden files. */

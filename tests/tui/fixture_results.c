@@ -7,6 +7,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
+
 #define PUT(field, text) snprintf((field), sizeof(field), "%s", (text))
 
 static void quality(struct quality_results *q)

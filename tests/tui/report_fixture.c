@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+#include "advisor/run/run.h"
+#include "advisor/stats/stats.h"
+
 static const int64_t NOON = 1795262400000; /* 2026-11-21 12:00:00 UTC */
 
 static void text_put(char *out, size_t size, const char *text)

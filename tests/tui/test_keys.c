@@ -1,6 +1,7 @@
 /* Proves: no key is bound twice, every action has exactly one row and is in the help; refusals and commands
  * say what this screen means. */
 #include "tests/check.h"
+#include "advisor/experiment/experiment.h"
 #include "tests/tui/fixture.h"
 #include "tui/cli/cli.h"
 

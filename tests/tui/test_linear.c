@@ -1,9 +1,10 @@
 /* Proves: without a screen every change is one line, said once; a verdict comes with its interval in words;
  * lines become the keys that a person would press. */
 #include "tests/check.h"
+#include "advisor/experiment/experiment.h"
 #include "tests/tui/fixture.h"
-#include "tui/dashboard/linear.h"
 #include "tui/dashboard/dashboard.h"
+#include "tui/dashboard/linear.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,8 @@
  * Changed on purpose: QDYNO_UPDATE_GOLDEN=1 ./test_report writes it anew; read the diff before you commit it.
  */
 #include "tests/check.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
 #include "tests/tui/report_fixture.h"
 #include "tests/tui/xml.h"
 

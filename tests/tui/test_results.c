@@ -2,6 +2,7 @@
  * each question, the least loss first; requests are counted by workload and config with the percentiles of
  * all of them; the sensitivity of a tensor stands in the row of its kind and the column of its layer. */
 #include "tests/check.h"
+#include "advisor/stats/stats.h"
 #include "tests/db/temp.h"
 #include "tests/tui/fixture.h"
 #include "tui/dashboard/background.h"

@@ -2,6 +2,7 @@
  * an offer leaves a line that the parser takes; files are offered as what they are; the history is sorted and
  * marked as it says; overlays draw exactly their golden files. */
 #include "tests/check.h"
+#include "advisor/experiment/experiment.h"
 #include "tests/tui/fixture.h"
 #include "tui/forms/forms.h"
 #include "tui/views/views.h"

@@ -4,6 +4,7 @@
  * When a view was changed on purpose: QDYNO_UPDATE_GOLDEN=1 ./test_views writes the files anew; read the diff
  * before you commit it. */
 #include "tests/check.h"
+#include "advisor/experiment/experiment.h"
 #include "tests/tui/fixture.h"
 #include "tui/views/views.h"
 

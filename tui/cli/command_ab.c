@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "tui/cli/lib/pause.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
 #include "tui/cli/command_ab_claims.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/sampling.h"

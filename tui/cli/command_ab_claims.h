@@ -4,6 +4,7 @@
 #ifndef QDYNO_CLI_AB_CLAIMS_H
 #define QDYNO_CLI_AB_CLAIMS_H
 
+#include "advisor/experiment/experiment.h"
 #include "tui/cli/lib/lib.h"
 
 /* Rows of FLAGS_AB. */

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "tui/cli/command_advise_accuracy.h"
-#include "tui/cli/lib/other_machine.h"
+#include "advisor/advise/advise.h"
+#include "advisor/predict/predict.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/other_machine.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_ADVISE[] = {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/predict/predict.h"
+
 static const struct column COLUMNS[] = {
     { .name = "run", .title = "run", .kind = COLUMN_INT },
     { .name = "model", .title = "model" },

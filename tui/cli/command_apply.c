@@ -4,6 +4,9 @@
 #include <string.h>
 
 #include "tui/cli/commands.h"
+#include "advisor/advise/advise.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/history/history.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_APPLY[] = {

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "tui/cli/lib/run_changes.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/history/history.h"
 #include "tui/cli/commands.h"
 
 /* clang-format off */

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "tui/cli/record.h"
+#include "advisor/predict/predict.h"
+#include "advisor/run/run.h"
+#include "advisor/stats/stats.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/sampling.h"
 #include "tui/cli/tally.h"

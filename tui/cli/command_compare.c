@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "tui/cli/lib/run_changes.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/history/history.h"
+#include "advisor/stats/stats.h"
 #include "tui/cli/commands.h"
 
 /* clang-format off */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tui/cli/commands.h"
+#include "advisor/run/run.h"
 #include "tui/cli/command_doctor_troubles.h"
 
 static const struct column COLUMNS[] = {

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include "tui/cli/lib/other_machine.h"
-#include "tui/cli/commands.h"
+#include "advisor/predict/predict.h"
+#include "advisor/run/run.h"
 #include "engine/quant/quant.h"
 #include "engine/synth/synth.h"
+#include "tui/cli/commands.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_FIT[] = {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tui/cli/commands.h"
+#include "advisor/recipe/recipe.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */

@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include "tui/cli/commands.h"
+#include "advisor/tune/tune.h"
+#include "engine/worker/worker.h"
 #include "tui/dashboard/dashboard.h"
 #include "tui/forms/forms.h"
-#include "engine/worker/worker.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_HELP[] = {

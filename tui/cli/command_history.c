@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "tui/cli/record.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/run/run.h"
 #include "tui/cli/commands.h"
 
 /* clang-format off */

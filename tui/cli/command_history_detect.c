@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "tui/cli/lib/run_changes.h"
+#include "advisor/history/history.h"
+#include "advisor/run/run.h"
 #include "tui/cli/commands.h"
 
 static const struct column COLUMNS[] = {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tui/cli/commands.h"
+#include "advisor/run/run.h"
 #include "engine/text/text.h"
 
 /* clang-format off */

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "engine/eval/eval.h"
-#include "tui/cli/lib/recipes.h"
+#include "advisor/run/run.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/recipes.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_METHODS[] = {

@@ -2,6 +2,7 @@
  * result that nobody measures any more looks as good as a new one there. What others pushed stays: only
  * groups that this database remembers pushing are touched. */
 #include "tui/cli/commands.h"
+#include "advisor/outcome/outcome.h"
 #include "tui/cli/lib/server_flags.h"
 
 /* clang-format off */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tui/cli/commands.h"
+#include "advisor/outcome/outcome.h"
 #include "tui/cli/lib/server_flags.h"
 #include "tui/cli/lib/textfile.h"
 

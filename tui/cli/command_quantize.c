@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tui/cli/lib/recipes.h"
+#include "advisor/advise/advise.h"
 #include "tui/cli/command_quantize_recover.h"
 #include "tui/cli/commands.h"
 

@@ -7,8 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tui/widgets/widgets.h"
+#include "advisor/run/run.h"
 #include "engine/text/text.h"
+#include "tui/widgets/widgets.h"
 
 enum {
     TEXT_LIMIT = 1 << 30,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "engine/quant/quant.h"
+#include "advisor/recipe/recipe.h"
 #include "tui/cli/commands.h"
 
 /* clang-format off */

@@ -3,9 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "advisor/advisor.h"
 #include "tui/cli/commands.h"
+#include "advisor/outcome/outcome.h"
+#include "advisor/run/run.h"
+#include "db/db.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/eval/eval.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
 #include "engine/text/text.h"
+#include "telemetry/telemetry.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_RUN[] = {

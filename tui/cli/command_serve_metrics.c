@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tui/cli/commands.h"
+#include "advisor/outcome/outcome.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */

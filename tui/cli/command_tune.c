@@ -1,10 +1,13 @@
-/* qdyno tune: from "what should I run?" to a file that says it. The search is advisor/tune.h; here it is
+/* qdyno tune: from "what should I run?" to a file that says it. The search is advisor/tune/tune.h; here it is
  * asked for, told, and its winner kept. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tui/cli/commands.h"
+#include "advisor/advise/advise.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/tune/tune.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */

@@ -1,5 +1,5 @@
 /* qdyno watch: an unattended look at this machine, for a terminal, a service or a timer. The work is
- * advisor/watch.h; here are its options, its lines and its end. */
+ * advisor/watch/watch.h; here are its options, its lines and its end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -11,9 +11,10 @@
 #include <unistd.h>
 
 #include "tui/cli/commands.h"
+#include "advisor/watch/watch.h"
+#include "tui/cli/command_watch_export.h"
 #include "tui/cli/lib/sampling.h"
 #include "tui/cli/lib/server_flags.h"
-#include "tui/cli/command_watch_export.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_WATCH[] = {

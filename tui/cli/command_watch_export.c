@@ -1,10 +1,11 @@
 /* watch_pages.c - see watch_pages.h. Nothing is queued here: the next values are newer, and alerts have their
- * own way (advisor/watch_notify.c). */
+ * own way (advisor/watch/notify.c). */
 #include "tui/cli/command_watch_export.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/watch/watch.h"
 #include "tui/cli/lib/lib.h"
 #include "tui/cli/lib/textfile.h"
 

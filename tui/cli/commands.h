@@ -2,8 +2,10 @@
 #ifndef QDYNO_CLI_ROWS_H
 #define QDYNO_CLI_ROWS_H
 
-#include "tui/cli/lib/lib.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
 #include "engine/text/text.h"
+#include "tui/cli/lib/lib.h"
 
 typedef int command_fn(const struct cli_global *g, const struct cli_args *a);
 

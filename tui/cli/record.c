@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/run/run.h"
+#include "advisor/stats/stats.h"
+
 enum err_code recorder_open(struct recorder *r, const struct cli_global *g, const char *kind, struct err *why)
 {
     *r = (struct recorder){ .run = { .effect_ratio = NAN } };

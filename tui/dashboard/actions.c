@@ -6,8 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tui/views/parts.h"
+#include "advisor/experiment/experiment.h"
 #include "tui/dashboard/preferences.h"
+#include "tui/views/parts.h"
 
 void dashboard_toast(struct dashboard *d, bool is_error, const char *fmt, ...)
 {

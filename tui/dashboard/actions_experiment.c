@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+#include "advisor/advise/advise.h"
+#include "advisor/experiment/experiment.h"
+
 void dashboard_start(struct dashboard *d, const struct job *start)
 {
     d->pending = *start;

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advisor/advise/advise.h"
+
 /* ---------------------------------------------------------------- runs of the history */
 
 void actions_do_mark(struct dashboard *d)

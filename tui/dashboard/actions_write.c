@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 enum { WRITE_TOKENS = 200 };
 
 bool dashboard_is_writing(const struct dashboard *d)

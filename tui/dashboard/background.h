@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "advisor/experiment/experiment.h"
 #include "tui/dashboard/jobs.h"
 #include "tui/frame/frame.h"
 

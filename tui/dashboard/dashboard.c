@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "advisor/experiment/experiment.h"
 #include "tui/dashboard/linear.h"
 #include "tui/dashboard/preferences.h"
 #include "tui/views/views.h"

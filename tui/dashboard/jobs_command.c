@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/advise/advise.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/history/history.h"
+#include "advisor/run/run.h"
 #include "tui/dashboard/shell.h"
 
 struct running {

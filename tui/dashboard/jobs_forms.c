@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "advisor/predict/predict.h"
 #include "tui/forms/forms.h"
 
 /* ---------------------------------------------------------------- one file */

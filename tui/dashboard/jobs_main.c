@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/advise/advise.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/outcome/outcome.h"
+#include "advisor/predict/predict.h"
 #include "tui/forms/forms.h"
 
 static void publish_begin(struct background *b)

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 enum { MODELS = 64, MOST_CELLS = 400 };
 
 struct reading {

@@ -4,6 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/advise/advise.h"
+#include "advisor/predict/predict.h"
+
 static void say(struct str *out, int64_t unix_ms, const char *fmt, ...)
 {
     char text[2048];

@@ -5,6 +5,7 @@
 #ifndef QDYNO_TUI_LINEAR_H
 #define QDYNO_TUI_LINEAR_H
 
+#include "advisor/experiment/experiment.h"
 #include "tui/frame/frame.h"
 
 /* What was said already. {0}: nothing. */

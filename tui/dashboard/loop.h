@@ -5,6 +5,7 @@
 
 #include <limits.h>
 
+#include "advisor/experiment/experiment.h"
 #include "tui/dashboard/background.h"
 #include "tui/dashboard/dashboard.h"
 #include "tui/frame/frame.h"

@@ -5,8 +5,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "advisor/advisor.h"
 #include "tui/forms/forms.h"
+#include "advisor/advise/advise.h"
+#include "db/db.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/eval/eval.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "telemetry/telemetry.h"
 
 static enum err_code check_config(const char *text, struct err *why)
 {

@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+#include "advisor/advise/advise.h"
+#include "advisor/experiment/experiment.h"
+
 /* 'text' for a shell: quoted only where needed. */
 static void shell_word(struct str *out, const char *text)
 {

@@ -9,7 +9,17 @@
 #ifndef QDYNO_TUI_FRAME_H
 #define QDYNO_TUI_FRAME_H
 
-#include "advisor/advisor.h"
+#include "advisor/advise/advise.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
+#include "db/db.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/eval/eval.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "telemetry/telemetry.h"
 #include "tui/forms/forms.h"
 #include "tui/widgets/widgets.h"
 

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 static const char *no_model(const struct snapshot *s)
 {
     return !s->model_path[0]   ? "no model yet: m chooses one"

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 const char RANDOM_WEIGHTS_TEXT[] = "random weights: quality figures mean nothing";
 
 double snapshot_limit_share(double rate, double limit)

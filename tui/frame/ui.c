@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/advise/advise.h"
+
 const char *ui_quit_question(const struct snapshot *s)
 {
     if (snapshot_is_running(s)) return "An experiment runs: quit and stop it (it can be resumed)?";

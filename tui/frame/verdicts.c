@@ -1,6 +1,7 @@
 /* tui/frame/verdicts.c - state of an experiment as a mark, a word and a colour role; which arm and which
  * comparison the screen is about. */
 #include "tui/frame/frame.h"
+#include "advisor/experiment/experiment.h"
 
 struct mark verdict_mark(enum verdict v)
 {

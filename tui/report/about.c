@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+#include "advisor/run/run.h"
 #include "tui/widgets/widgets.h"
 
 /* ---------------------------------------------------------------- what was compared */

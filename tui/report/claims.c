@@ -4,6 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
+
 static const char *figure(struct report *r, double v, const char *format)
 {
     char text[64];

@@ -6,6 +6,8 @@
 #ifndef QDYNO_REPORT_CONTENT_H
 #define QDYNO_REPORT_CONTENT_H
 
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
 #include "tui/report/plot.h"
 #include "tui/report/report.h"
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 static bool counts(const struct report_cell *c)
 {
     return c->phase == REPORT_BLOCK && !c->discarded;

@@ -4,6 +4,9 @@
 
 #include <math.h>
 
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
+
 static void name_it(struct plot_layer *l, const char *name)
 {
     if (l) l->name = name;

@@ -4,6 +4,9 @@
 
 #include <math.h>
 
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
+
 /* One arm on both axes; less is better on y. */
 struct place {
     double x, x_low, x_high, y, y_low, y_high;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 enum { BINS = 240, PAUSE_S = 60, PAUSES = 16 };
 
 /* Time with the pauses taken out. */

@@ -7,7 +7,15 @@
 #ifndef QDYNO_REPORT_H
 #define QDYNO_REPORT_H
 
-#include "advisor/advisor.h"
+#include "advisor/experiment/experiment.h"
+#include "db/db.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/eval/eval.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "telemetry/telemetry.h"
 
 /* What one cell left behind. Times are seconds since the first cell began. */
 struct report_cell {

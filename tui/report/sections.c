@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
 #include "tui/widgets/widgets.h"
 
 static const char *probability(struct report *r, double p)

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+#include "advisor/run/run.h"
+
 struct reader {
     struct report_source *s;
     struct report_cell *cell;

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
 #include "tui/widgets/widgets.h"
 
 int report_arms(const struct report_source *s)

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 enum { WIDTH = 840, MARGIN = 28, INNER = WIDTH - 2 * MARGIN, LINES = 5 };
 
 /* A sentence without markup, broken into lines of `columns` at most; what is left over ends in "…". */

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 static const char PAGE_STYLE[] =
     ":root{color-scheme:light dark;--ink:#24292f;--dim:#59636e;--line:#d8dee4;--paper:#fff;--code:#f3f5f7;"
     "--good:#0072b2;--bad:#d55e00;--even:#6e7781;--alert:#a3262a}"

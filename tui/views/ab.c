@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 /* The table of arms: one row per column of it. Text of a figure for one arm. */
 struct arm_column {
     const char *head;

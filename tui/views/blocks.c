@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 /* A sequence's blocks look alike by letter first, by role second. */
 static unsigned block_style(char owner)
 {

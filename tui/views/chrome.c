@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 const struct view_row VIEWS[VIEW_COUNT] = {
     [VIEW_LIVE] = { "live", view_live },       [VIEW_AB] = { "A/B", view_ab },
     [VIEW_ADVICE] = { "advice", view_advice }, [VIEW_HISTORY] = { "history", view_history },

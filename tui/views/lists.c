@@ -4,6 +4,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/advise/advise.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/predict/predict.h"
+
 /* First row to show so that `selected` is visible in `rows`. */
 static int list_top(int selected, int rows, int count)
 {

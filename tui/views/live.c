@@ -4,6 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/advise/advise.h"
+#include "advisor/experiment/experiment.h"
+
 /* ---------------------------------------------------------------- machine */
 
 static struct pen graph_row(struct grid *g, struct rect in, int row, const char *label,

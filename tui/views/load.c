@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 static const struct load_result *chosen_line(const struct snapshot *s, const struct ui *u)
 {
     const int n = s->load.lines;

@@ -7,6 +7,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/advise/advise.h"
+#include "advisor/predict/predict.h"
+
 struct spot {
     double x, x_lo, x_hi, y, y_lo, y_hi;
     int number; /* 1-based, of the table */

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/stats/stats.h"
+
 void pen_value(struct pen *p, const char *label, const char *value)
 {
     pen_put(p, ROLE_DIM, label);

@@ -4,6 +4,7 @@
 #ifndef QDYNO_TUI_VIEWS_PARTS_H
 #define QDYNO_TUI_VIEWS_PARTS_H
 
+#include "advisor/experiment/experiment.h"
 #include "tui/views/layout.h"
 #include "tui/views/views.h"
 

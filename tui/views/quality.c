@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/stats/stats.h"
+
 /* ---------------------------------------------------------------- methods */
 
 enum { CONFIG = 15, REFERENCE = 14, KLD = 10, BOUNDS = 22, TOP1 = 8, PPL = 9, CHANGE = 8, PLOT = 18 };

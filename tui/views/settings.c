@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 enum { KEY_COLUMNS = 17, VALUE_COLUMNS = 14, CHOICES_SHOWN = 128 };
 
 /* What the arm runs with, as resolved by its worker; else what was asked; else the default. */

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "advisor/experiment/experiment.h"
+
 /* ---------------------------------------------------------------- text with a mark in it */
 
 /* A text in three parts: the prompt, what both wrote, and what only this arm did. */

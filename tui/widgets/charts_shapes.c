@@ -4,7 +4,15 @@
 #include <math.h>
 #include <string.h>
 
-#include "advisor/advisor.h"
+#include "advisor/stats/stats.h"
+#include "db/db.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/eval/eval.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "telemetry/telemetry.h"
 
 /* ---------------------------------------------------------------- values over time */
 

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "advisor/experiment/experiment.h"
+#include "advisor/stats/stats.h"
 #include "tests/bench/advisor/simulate.h"
 
 enum { EXIT_WRONG = 1, EXIT_USAGE = 4, EXIT_MEMORY = 6, MEMBERS = 64, ROWS = 64, CHUNK = 8 };

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "advisor/experiment_parts.h"
+#include "advisor/experiment/parts.h"
+#include "advisor/stats/stats.h"
 
 const struct noise NOISES[] = {
     { "independent", "normal, nothing else", .normal = 1 },

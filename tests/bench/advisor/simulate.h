@@ -5,7 +5,15 @@
 #ifndef QDYNO_BENCH_ADVISOR_SIMULATE_H
 #define QDYNO_BENCH_ADVISOR_SIMULATE_H
 
-#include "advisor/advisor.h"
+#include "advisor/experiment/experiment.h"
+#include "db/db.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/eval/eval.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "telemetry/telemetry.h"
 
 /* Logarithm of a cell's time is a sum of these, in units of the trial's scale; time runs cell by cell through
  * the whole experiment. */

@@ -34,7 +34,7 @@ DEFAULTS = {"recipe": "file", "kv": "f16", "precision": "auto", "act": "auto", "
             "hugepages": "buffers", "affinity": "none", "repack": "off"}
 ORDER = ["recipe", "threads", "affinity", "precision", "act", "batch", "kv", "hugepages", "repack"]  # of a config line
 ANSWERS = {"recipe", "kv", "precision", "act"}
-# as TUNE_WEIGHTS of advisor/tune_choose.c: of ln speed, ln memory, KL divergence
+# as TUNE_WEIGHTS of advisor/tune/choose.c: of ln speed, ln memory, KL divergence
 WEIGHTS = {"speed": (1, 0.02, 0), "memory": (0.05, 1, 0), "balanced": (1, 0.3, 15)}
 
 

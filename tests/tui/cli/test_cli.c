@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/advise/advise.h"
+#include "advisor/experiment/experiment.h"
 #include "tui/cli/record.h"
 
 /* cli_parse over a line of words separated by blanks; "~" stands for a blank inside a word. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "advisor/advise/advise.h"
+
 const char *const GOAL_NAMES[] = { "balanced", "speed", "quality", "memory", "energy", NULL };
 const char RANDOM_WEIGHTS[] = "random weights: quality figures mean nothing";
 

@@ -38,7 +38,7 @@ enum err_code cli_config_model(char **path, const struct cli_args *a, const stru
                                struct err *why);
 
 /* A config line with the knob flags as defaults. line NULL: nothing but the flags. "applied" is what is kept
- * for the model (advisor/apply.h), "@FILE" the line that a file holds. */
+ * for the model (advisor/advise/advise.h), "@FILE" the line that a file holds. */
 enum err_code cli_config(struct config *out, const struct cli_args *a, const char *line, struct err *why);
 
 /* Where neither -C nor a knob flag says anything: *c becomes what is kept for the model, if something is, and

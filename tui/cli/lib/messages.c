@@ -1,5 +1,6 @@
 /* messages.c - exit statuses, and what a command prints besides its table. */
 #include "tui/cli/lib/lib.h"
+#include "advisor/experiment/experiment.h"
 
 int exit_status_of(enum err_code code)
 {

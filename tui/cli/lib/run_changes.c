@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "advisor/run/run.h"
+
 enum err_code cli_run_id(int64_t *id, const char *text, struct err *why)
 {
     if (str_to_i64(text, id) && *id > 0) return ERR_OK;

@@ -1,0 +1,240 @@
+/* advisor/advise/apply.c - see advise.h. */
+#include "advisor/advise/advise.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/plan/plan.h"
+#include "engine/quant/quant.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILE_LIMIT = 1 << 16 };
+
+/* ---------------------------------------------------------------- reading */
+
+/* The last line that is neither empty nor a comment; NULL: none. Cuts `text` up. */
+static char *last_line(char *text)
+{
+    char *line, *last = NULL;
+    for (char *rest = text; (line = strsep(&rest, "\n"));) {
+        line += strspn(line, " \t\r");
+        line[strcspn(line, "\r")] = '\0';
+        if (*line && *line != '#') last = line;
+    }
+    return last;
+}
+
+enum err_code config_file_read(struct config *out, const char *path, struct err *why)
+{
+    char *text;
+    enum err_code rc = file_read(&text, NULL, path, FILE_LIMIT, why);
+    if (rc) return rc;
+    const char *line = last_line(text);
+    rc = line ? config_parse(out, line, why)
+              : err_set(why, ERR_FORMAT, "there is no config line in it: want one such as q8_0,threads=2");
+    if (rc) err_prefix(why, "'%s'", path);
+    free(text);
+    return rc;
+}
+
+/* What stands behind "# key: " on a line of its own, "" when nothing does. */
+static void header_get(const char *text, const char *key, char *out, size_t size)
+{
+    char mark[32];
+    *out = '\0';
+    const int n = snprintf(mark, sizeof mark, "# %s: ", key);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (!strncmp(line, mark, (size_t)n)) {
+            snprintf(out, size, "%.*s", (int)strcspn(line + n, "\r\n"), line + n);
+            return;
+        }
+        if (!*line) return;
+    }
+}
+
+static enum err_code read_file(struct applied *out, const char *path, struct err *why)
+{
+    char *text, number[24];
+    enum err_code rc = file_read(&text, NULL, path, FILE_LIMIT, why);
+    if (rc) return rc;
+    *out = (struct applied){ 0 };
+    snprintf(out->path, sizeof out->path, "%s", path);
+    header_get(text, "model", out->model_sha256, sizeof out->model_sha256);
+    header_get(text, "machine", out->machine, sizeof out->machine);
+    header_get(text, "because", out->because, sizeof out->because);
+    header_get(text, "when", out->when, sizeof out->when);
+    header_get(text, "run", number, sizeof number);
+    str_to_i64(number, &out->run_id);
+    free(text);
+    rc = config_file_read(&out->config, path, why);
+    if (!rc) config_line(&out->config, out->line, sizeof out->line);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- which file */
+
+/* What the model is called: its file without folder and ending. */
+static void model_word(const char *model_path, char *out, size_t size)
+{
+    const char *slash = strrchr(model_path, '/');
+    snprintf(out, size, "%s", slash ? slash + 1 : model_path);
+    if (str_ends(out, ".gguf")) out[strlen(out) - 5] = '\0';
+}
+
+/* FOLDER/MODEL.conf, or with the beginning of the hash: FOLDER/MODEL-1a2b3c4d.conf. */
+static enum err_code path_of(char path[4096], const char *model_path, const char *sha256, struct err *why)
+{
+    char word[256], *folder;
+    model_word(model_path, word, sizeof word);
+    enum err_code rc = file_place(&folder, FILE_CONFIG, why);
+    if (rc) return rc;
+    const int n = snprintf(path, 4096, "%s/%s%s%.8s.conf", folder, word, sha256 ? "-" : "",
+                           sha256 ? sha256 : "");
+    free(folder);
+    return n < 4096 ? ERR_OK : err_set(why, ERR_USAGE, "the path of the config file is too long");
+}
+
+/* Is something kept for another model of that name? `plain`: FOLDER/MODEL.conf. */
+static bool has_namesakes(const char *plain)
+{
+    const char *name = strrchr(plain, '/') + 1;
+    const size_t n = strlen(name) - strlen(".conf");
+    char folder[4096];
+    bool found = false;
+    snprintf(folder, sizeof folder, "%.*s", (int)(name - plain), plain);
+    DIR *dir = opendir(folder);
+    for (struct dirent *d; dir && !found && (d = readdir(dir));)
+        found = !strncmp(d->d_name, name, n) && d->d_name[n] == '-' && str_ends(d->d_name, ".conf");
+    if (dir) closedir(dir);
+    return found;
+}
+
+static enum err_code hash_of(const char *model_path, char sha256[HASH_HEX], struct err *why)
+{
+    struct gguf *g = NULL;
+    enum err_code rc = gguf_open(&g, model_path, why);
+    if (!rc) rc = model_identity(g, sha256, why);
+    gguf_close(g);
+    return rc;
+}
+
+/* The file that is this model's, else *found false and the path to write to. A file that names no model
+ * counts as the model's: somebody wrote it by hand. */
+enum err_code apply_read(struct applied *out, const char *model_path, bool *found, struct err *why)
+{
+    char plain[4096], exact[4096], sha256[HASH_HEX];
+    *found = false;
+    enum err_code rc = path_of(plain, model_path, NULL, why);
+    if (rc) return rc;
+    const bool none = access(plain, F_OK) && errno == ENOENT;
+    snprintf(out->path, sizeof out->path, "%s", plain);
+    if (none && !has_namesakes(plain)) return ERR_OK; /* the usual case costs no look at the model */
+    rc = hash_of(model_path, sha256, why);
+    if (!rc) rc = path_of(exact, model_path, sha256, why);
+    if (rc) return rc;
+    const bool own = !access(exact, F_OK);
+    if (none && !own) return ERR_OK;
+    rc = read_file(out, own ? exact : plain, why);
+    if (rc) return rc;
+    *found = own || !*out->model_sha256 || !strcmp(out->model_sha256, sha256);
+    if (!*found) snprintf(out->path, sizeof out->path, "%s", exact);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- writing */
+
+/* Would it load, as far as headers tell? */
+static enum err_code check(const struct apply_request *r, struct err *why)
+{
+    struct gguf *g = NULL;
+    struct memory_plan plan;
+    if (r->config->given[KNOB_MODEL])
+        return err_set(why, ERR_USAGE, "a config that is kept for a model names no model= of its own");
+    enum err_code rc = gguf_open(&g, r->model_path, why);
+    if (!rc) rc = recipe_plan_memory(&plan, g, r->config, 0, 1, why);
+    gguf_close(g);
+    return rc;
+}
+
+static void put_comment(FILE *f, const char *key, const char *text)
+{
+    if (!*text) return;
+    fprintf(f, "# %s: ", key);
+    for (; *text; text++) fputc(*text == '\n' || *text == '\r' ? ' ' : *text, f);
+    fputc('\n', f);
+}
+
+static void put_file(FILE *f, const struct applied *a, const char *model_path)
+{
+    char number[24] = "";
+    fputs(
+        "# written by qdyno; run, bench and the dashboard use the last line where nothing else is asked for\n",
+        f);
+    put_comment(f, "file", model_path);
+    put_comment(f, "model", a->model_sha256);
+    put_comment(f, "machine", a->machine);
+    put_comment(f, "when", a->when);
+    if (a->run_id) snprintf(number, sizeof number, "%lld", (long long)a->run_id);
+    put_comment(f, "run", number);
+    put_comment(f, "because", a->because);
+    fprintf(f, "%s\n", a->line);
+}
+
+static enum err_code keep_previous(const char *path, struct err *why)
+{
+    struct str previous = { 0 };
+    if (access(path, F_OK)) return ERR_OK;
+    str_printf(&previous, "%s.previous", path);
+    enum err_code rc = previous.failed ? err_set(why, ERR_NOMEM, "no memory for a path") : ERR_OK;
+    unlink(str_text(&previous));
+    if (!rc && link(path, str_text(&previous)))
+        rc = err_set(why, ERR_IO, "%s: %s", str_text(&previous), strerror(errno));
+    str_free(&previous);
+    return rc;
+}
+
+enum err_code apply_write(struct applied *out, const struct apply_request *r, struct err *why)
+{
+    struct atomic_file f;
+    struct applied old, a = { .run_id = r->run_id };
+    bool found;
+    enum err_code rc = check(r, why);
+    if (!rc) rc = hash_of(r->model_path, a.model_sha256, why);
+    if (rc) return rc;
+    struct err broken = { 0 }; /* a file nobody can read is replaced, and kept as the previous one */
+    rc = apply_read(&old, r->model_path, &found, &broken);
+    if (rc && rc != ERR_FORMAT && rc != ERR_USAGE) {
+        if (why) *why = broken;
+        return rc;
+    }
+    snprintf(a.path, sizeof a.path, "%s", old.path);
+    a.config = *r->config;
+    config_line(r->config, a.line, sizeof a.line);
+    if (r->machine) snprintf(a.machine, sizeof a.machine, "%s", r->machine->id);
+    snprintf(a.because, sizeof a.because, "%s", r->because ? r->because : "chosen by hand");
+    clock_iso8601(clock_unix_ms(), a.when, sizeof a.when);
+    rc = keep_previous(a.path, why);
+    if (!rc) rc = atomic_file_open(&f, a.path, why);
+    if (rc) return rc;
+    put_file(f.stream, &a, r->model_path);
+    rc = atomic_file_commit(&f, why);
+    if (!rc && out) *out = a;
+    return rc;
+}
+
+enum err_code apply_remove(const char *model_path, bool *removed, struct err *why)
+{
+    struct applied a;
+    *removed = false;
+    enum err_code rc = apply_read(&a, model_path, removed, why);
+    if (rc || !*removed) return rc;
+    if (unlink(a.path)) {
+        *removed = false;
+        return err_set(why, ERR_IO, "%s: %s", a.path, strerror(errno));
+    }
+    return ERR_OK;
+}

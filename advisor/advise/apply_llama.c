@@ -1,0 +1,142 @@
+/* advisor/advise/apply_llama.c - tune here, deploy there: a config as llama.cpp's own command line.
+ *
+ * Only what means the same is translated. A format or cache type that exists here alone has no equivalent,
+ * and saying so is the answer; settings that change how this program computes, and not what is computed, are
+ * told as notes. */
+#include "advisor/advise/advise.h"
+
+#include <string.h>
+
+#include "advisor/advise/word.h"
+#include "engine/quant/quant.h"
+
+/* Their names of cache types are ours, where they have them. */
+static const char *const THEIR_KV = "f32 f16 bf16 q8_0 q4_0";
+
+/* Settings without a counterpart, and what is lost. */
+static const struct lost {
+    enum knob_id knob;
+    const char *what;
+} LOST[] = {
+    { KNOB_PRECISION, "it multiplies as its build does" },
+    { KNOB_ACT, "it chooses the activations' format itself" },
+    { KNOB_ISA, "its build decides" },
+    { KNOB_AFFINITY, "see --cpu-mask and --cpu-strict" },
+    { KNOB_HUGEPAGES, "none there" },
+    { KNOB_PREFETCH, "nearest: --mlock, or --no-mmap to read all at the start" },
+    { KNOB_HANDICAP, "for tests of this program" },
+};
+
+static void note(struct str *s, const char *key, const char *value, const char *what)
+{
+    if (s->len) str_append(s, "; ");
+    str_printf(s, "%s=%s: %s", key, value, what);
+}
+
+static bool leaves_plain_file(const struct params *p)
+{
+    return !p->method || (!p->method->act && !p->method->companions) ||
+           (p->method->act && p->method->act(p).kind == INPUT_FREE && !p->method->companions);
+}
+
+/* Will the recipe's file be one that others read? */
+static enum err_code check_recipe(const struct gguf *g, const struct config *c, struct err *why)
+{
+    struct quantize_plan plan = { 0 };
+    const struct params p = config_params(c);
+    enum err_code rc = quantize_plan_init(&plan, g, c, why);
+    for (int64_t i = 0; i < plan.count && !rc; i++) {
+        const struct tensor_plan *t = &plan.tensors[i];
+        if (t->format->ggml_type >= FORMAT_OWN_TYPES)
+            rc = err_set(why, ERR_ABSENT, "no llama.cpp equivalent: it has no format %s (tensor %s)",
+                         t->format->name, t->source->name);
+    }
+    if (!rc && !leaves_plain_file(&p))
+        rc = err_set(why, ERR_ABSENT,
+                     "no llama.cpp equivalent: what %s keeps beside its weights is read by this program only",
+                     p.method->name);
+    quantize_plan_done(&plan);
+    return rc;
+}
+
+static enum err_code check_kv(const struct config *c, struct err *why)
+{
+    static const enum knob_id KV[] = { KNOB_CTK, KNOB_CTV };
+    for (size_t i = 0; i < COUNT_OF(KV); i++)
+        if (!str_has_word(THEIR_KV, config_text(c, KV[i])))
+            return err_set(why, ERR_ABSENT, "no llama.cpp equivalent: it has no KV cache of %s",
+                           config_text(c, KV[i]));
+    return ERR_OK;
+}
+
+/* The recipe part of the line alone. */
+static void recipe_line(const struct config *c, char *out, size_t size)
+{
+    static const enum knob_id RECIPE[] = { KNOB_METHOD, KNOB_FORMAT, KNOB_PARAMS, KNOB_CALIB, KNOB_TENSORS };
+    struct config only;
+    config_default(&only);
+    for (size_t i = 0; i < COUNT_OF(RECIPE); i++) {
+        const enum knob_id k = RECIPE[i];
+        snprintf(only.value[k], sizeof only.value[k], "%s", c->value[k]);
+        only.given[k] = c->given[k];
+    }
+    config_line(&only, out, size);
+}
+
+static void put_runtime(struct str *out, const struct config *c)
+{
+    if (config_int(c, KNOB_THREADS)) str_printf(out, " -t %s", config_text(c, KNOB_THREADS));
+    if (config_int(c, KNOB_CTX)) str_printf(out, " -c %s", config_text(c, KNOB_CTX));
+    if (c->given[KNOB_BATCH])
+        str_printf(out, " -b %s -ub %s", config_text(c, KNOB_BATCH), config_text(c, KNOB_BATCH));
+    if (c->given[KNOB_CTK]) str_printf(out, " -ctk %s", config_text(c, KNOB_CTK));
+    if (c->given[KNOB_CTV]) str_printf(out, " -ctv %s", config_text(c, KNOB_CTV));
+    /* it refuses to quantize V without flash attention */
+    if (format_bits_per_weight(format_find(config_text(c, KNOB_CTV))) < 16) str_append(out, " -fa on");
+}
+
+/* In the folder one stands in. */
+static void made_name(const char *model_path, const struct config *c, char *out, size_t size)
+{
+    char recipe[3 * CONFIG_VALUE];
+    const char *slash = strrchr(model_path, '/'), *name = slash ? slash + 1 : model_path;
+    const size_t n = strlen(name) - (str_ends(name, ".gguf") ? 5 : 0);
+    config_recipe(c, recipe, sizeof recipe);
+    if (strlen(recipe) > 24) snprintf(recipe, sizeof recipe, "mixed");
+    for (char *p = recipe; *p; p++)
+        if (strchr(":;=/*?[] ", *p)) *p = '-';
+    snprintf(out, size, "%.*s-%s.gguf", (int)n, name, recipe);
+}
+
+enum err_code apply_llama_cpp(struct str *out, struct str *notes, const char *model_path,
+                              const struct config *c, struct err *why)
+{
+    struct gguf *g = NULL;
+    char recipe[2048], made[4096];
+    const char *model = *config_text(c, KNOB_MODEL) ? config_text(c, KNOB_MODEL) : model_path;
+    enum err_code rc = check_kv(c, why);
+    if (!rc) rc = gguf_open(&g, model, why);
+    const bool as_is = !rc && recipe_is_identity(c, g);
+    if (!rc) rc = check_recipe(g, c, why);
+    gguf_close(g);
+    if (rc) return rc;
+    snprintf(made, sizeof made, "%s", model);
+    if (!as_is) {
+        recipe_line(c, recipe, sizeof recipe);
+        made_name(model, c, made, sizeof made);
+        str_append(out, "qdyno quantize ");
+        word_append(out, model);
+        str_append(out, " ");
+        word_append(out, made);
+        str_append(out, " -R ");
+        word_append(out, recipe);
+        str_append(out, " && ");
+    }
+    str_append(out, "llama-server -m ");
+    word_append(out, made);
+    put_runtime(out, c);
+    for (size_t i = 0; i < COUNT_OF(LOST); i++)
+        if (c->given[LOST[i].knob] && strcmp(config_text(c, LOST[i].knob), KNOBS[LOST[i].knob].otherwise))
+            note(notes, KNOBS[LOST[i].knob].key, config_text(c, LOST[i].knob), LOST[i].what);
+    return out->failed || notes->failed ? err_set(why, ERR_NOMEM, "no memory for a command line") : ERR_OK;
+}

@@ -1,0 +1,177 @@
+/* advisor/experiment/door.c - begin or resume a comparison, look at it, wait, stop. */
+#include "advisor/experiment/parts.h"
+#include "advisor/experiment/experiment.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Is there something that more blocks may settle? A verdict, or the gate. */
+static bool is_open(const struct run_row *row)
+{
+    json_t *o = NULL;
+    const char *text = row->outcome_json ? row->outcome_json : "";
+    if (strcmp(row->state, "done") || verdict_parse(row->verdict) == VERDICT_INCONCLUSIVE) return true;
+    if (json_parse(&o, text, strlen(text), NULL)) return false;
+    const char *gate = json_get_str(json_object_get(o, "gate"), "outcome", "");
+    const bool open = !strcmp(gate, gate_outcome_name(GATE_UNDECIDED));
+    json_decref(o);
+    return open;
+}
+
+/* Continue a run: its own spec, its kept blocks. */
+static enum err_code resume(struct experiment *x, const struct experiment_spec *given, struct err *why)
+{
+    const int64_t run_id = given->resume_id;
+    struct run_row row = { 0 };
+    enum err_code rc = db_run_get(x->db, run_id, &row, why); /* is there one? */
+    run_row_free(&row);
+    if (!rc) rc = db_run_hold(x->db, run_id, why);
+    if (!rc) rc = db_run_get(x->db, run_id, &row, why); /* as the last one to hold it left it */
+    if (rc) return rc;
+    if (strcmp(row.kind, "ab"))
+        rc = err_set(why, ERR_USAGE, "run %lld is a %s: only an experiment can be resumed", (long long)run_id,
+                     row.kind);
+    else if (!is_open(&row))
+        rc = err_set(why, ERR_USAGE, "run %lld is finished (%s): `qdyno replay %lld` measures it again",
+                     (long long)run_id, *row.verdict ? row.verdict : "no verdict", (long long)run_id);
+    else if (strcmp(row.machine, x->machine.id))
+        rc = err_set(why, ERR_USAGE, "run %lld was measured on machine %s, this is %s: they do not mix",
+                     (long long)run_id, row.machine, x->machine.id);
+    json_t *o = NULL;
+    struct experiment_spec spec;
+    if (!rc)
+        rc = json_parse(&o, row.spec_json ? row.spec_json : "", row.spec_json ? strlen(row.spec_json) : 0,
+                        why);
+    if (!rc) rc = experiment_spec_from_json(&spec, o, why);
+    /* how long it may take is of today, not of the run */
+    if (!rc && given->budget_s > 0) spec.budget_s = given->budget_s;
+    if (!rc && given->max_blocks > 0) spec.max_blocks = given->max_blocks;
+    if (!rc) rc = spec_resolve(&spec, why);
+    json_decref(o);
+    if (!rc) {
+        spec.resume_id = run_id;
+        state_init(&x->state, &spec);
+        rc = store_rebuild(&x->state, &x->ledger, x->db, run_id, true, why);
+        x->state.started_ms = row.started_ms;
+        x->state.paused_since_ms = 0;                                       /* of a process that is gone */
+        for (int i = 0; i < spec.arms; i++) x->state.arm[i].failed = false; /* it may run now */
+    }
+    run_row_free(&row);
+    return rc;
+}
+
+static enum err_code experiment_new(struct experiment *x, const struct experiment_spec *spec,
+                                    const struct experiment_deps *deps, struct err *why)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&x->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&x->lock, NULL);
+    atomic_init(&x->stop, false);
+    atomic_init(&x->pause, false);
+    x->sampler = deps->sampler;
+    x->machine = *deps->machine;
+    if (deps->log)
+        x->log = *deps->log;
+    else
+        x->log.level = LOG_QUIET;
+    x->window = malloc(WINDOW_SAMPLES * sizeof(*x->window));
+    x->stored = malloc(WINDOW_STORED * sizeof(*x->stored));
+    x->program = deps->program ? strdup(deps->program) : NULL;
+    if (!x->window || !x->stored || (deps->program && !x->program))
+        return err_set(why, ERR_NOMEM, "no memory for an experiment");
+    enum err_code rc = db_open(&x->db, deps->db_path, why);
+    if (rc) return rc;
+    struct experiment_spec resolved = *spec;
+    if (!spec->resume_id) rc = spec_resolve(&resolved, why);
+    if (rc) return rc;
+    state_init(&x->state, &resolved);
+    if (spec->resume_id) rc = resume(x, spec, why);
+    snprintf(x->state.machine_id, sizeof(x->state.machine_id), "%s", x->machine.id);
+    x->begun_ns = clock_ns();
+    return rc;
+}
+
+enum err_code experiment_start(struct experiment **out, const struct experiment_spec *spec,
+                               const struct experiment_deps *deps, struct err *why)
+{
+    *out = NULL;
+    struct experiment *x = calloc(1, sizeof(*x));
+    if (!x) return err_set(why, ERR_NOMEM, "no memory for an experiment");
+    x->at.block = -1;
+    enum err_code rc = experiment_new(x, spec, deps, why);
+    if (!rc && (errno = pthread_create(&x->thread, NULL, experiment_thread, x)))
+        rc = err_set(why, ERR_INTERNAL, "cannot start the experiment's thread: %s", strerror(errno));
+    if (rc) {
+        experiment_close(x);
+        return rc;
+    }
+    x->joinable = true;
+    *out = x;
+    return ERR_OK;
+}
+
+void experiment_state(struct experiment *x, struct experiment_state *out)
+{
+    pthread_mutex_lock(&x->lock);
+    *out = x->state;
+    pthread_mutex_unlock(&x->lock);
+    out->pausing = atomic_load(&x->pause) && !out->paused_since_ms && out->phase < PHASE_DONE;
+}
+
+void experiment_wait(struct experiment *x, int64_t *version, int timeout_ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_mutex_lock(&x->lock);
+    while (x->version == *version && !x->finished)
+        if (pthread_cond_timedwait(&x->changed, &x->lock, &until)) break;
+    *version = x->version;
+    pthread_mutex_unlock(&x->lock);
+}
+
+bool experiment_finished(struct experiment *x)
+{
+    pthread_mutex_lock(&x->lock);
+    const bool finished = x->finished;
+    pthread_mutex_unlock(&x->lock);
+    return finished;
+}
+
+void experiment_stop(struct experiment *x)
+{
+    atomic_store(&x->stop, true);
+}
+
+void experiment_pause(struct experiment *x, bool wait)
+{
+    atomic_store(&x->pause, wait);
+}
+
+void experiment_close(struct experiment *x)
+{
+    if (!x) return;
+    experiment_stop(x);
+    if (x->joinable) pthread_join(x->thread, NULL);
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) arm_close(x->process[i]);
+    db_close(x->db);
+    ledger_free(&x->ledger);
+    free(x->early);
+    free(x->window);
+    free(x->stored);
+    free(x->program);
+    pthread_cond_destroy(&x->changed);
+    pthread_mutex_destroy(&x->lock);
+    free(x);
+}

@@ -1,0 +1,495 @@
+/* advisor/experiment/experiment.c - the thread that carries one comparison from loading to verdict.
+ *
+ * Everybody else sees copies of the state. The thread is its only writer, so it reads it without the lock; a
+ * change is made between state_edit() and state_done(), which also wakes those who wait. */
+#include "advisor/experiment/capsule.h"
+#include "advisor/experiment/experiment.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct experiment_state *state_edit(struct experiment *x)
+{
+    pthread_mutex_lock(&x->lock);
+    return &x->state;
+}
+
+void state_done(struct experiment *x)
+{
+    x->version++;
+    pthread_cond_broadcast(&x->changed);
+    pthread_mutex_unlock(&x->lock);
+}
+
+void experiment_tell(struct experiment *x, const char *kind, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    struct experiment_state *s = state_edit(x);
+    state_event(s, clock_unix_ms(), kind, text);
+    state_done(x);
+    struct err ignored; /* an event that cannot be stored is no reason to lose the measurement */
+    if (x->state.run_id) (void)db_event_add(x->db, x->state.run_id, kind, text, &ignored);
+    log_write(&x->log, LOG_INFO, "%s", text);
+}
+
+double experiment_elapsed(const struct experiment *x)
+{
+    return (double)(clock_ns() - x->begun_ns - x->paused_ns) * 1e-9;
+}
+
+enum flow experiment_rest(struct experiment *x)
+{
+    if (atomic_load(&x->stop)) return FLOW_STOPPED;
+    if (!atomic_load(&x->pause)) return FLOW_ON;
+    const int64_t begun = clock_ns();
+    processes_end(x); /* their memory, too, is for somebody else now */
+    experiment_tell(x, "pause", "paused: nothing is measured, the arms' processes have ended");
+    struct experiment_state *s = state_edit(x);
+    s->running_arm = -1;
+    s->cell_phase[0] = 0;
+    s->live_tok_s = NAN;
+    s->pauses++;
+    s->paused_since_ms = clock_unix_ms();
+    state_done(x);
+    while (atomic_load(&x->pause) && !atomic_load(&x->stop)) clock_sleep_ns(50000000);
+    const int64_t paused_ns = clock_ns() - begun;
+    x->paused_ns += paused_ns;
+    s = state_edit(x);
+    s->paused_since_ms = 0;
+    s->paused_s += (double)paused_ns * 1e-9;
+    state_done(x);
+    experiment_tell(x, "continue", "the pause is over after %.1f s", (double)paused_ns * 1e-9);
+    return atomic_load(&x->stop) ? FLOW_STOPPED : FLOW_PAUSED;
+}
+
+static void enter(struct experiment *x, enum experiment_phase phase)
+{
+    struct experiment_state *s = state_edit(x);
+    s->phase = phase;
+    s->running_arm = s->block = s->slot = -1;
+    s->elapsed_s = experiment_elapsed(x);
+    state_done(x);
+}
+
+static bool time_is_up(const struct experiment *x)
+{
+    return experiment_elapsed(x) >= x->state.spec.budget_s;
+}
+
+/* ---------------------------------------------------------------- arms */
+
+/* Something can still be compared. */
+static bool arms_remain(const struct experiment *x)
+{
+    int arm[EXPERIMENT_ARMS];
+    return !x->state.arm[0].failed && arms_live(&x->state, CELL_BLOCK, arm) >= 2;
+}
+
+static bool any_arm(const struct experiment *x)
+{
+    for (int i = 0; i < x->state.spec.arms; i++)
+        if (!x->state.arm[i].failed) return true;
+    return false;
+}
+
+/* ---------------------------------------------------------------- the run's row */
+
+static enum err_code put_models(struct experiment *x)
+{
+    const struct experiment_state *s = &x->state;
+    for (int i = 0; i < s->spec.arms; i++) {
+        const struct experiment_arm *a = &s->arm[i];
+        if (!*a->sha256) continue;
+        const char *path = config_text(&s->spec.config[i], KNOB_MODEL);
+        json_t *o = json_object();
+        json_put_str(o, "name", a->model_name);
+        json_put_str(o, "arch", a->arch);
+        json_put_str(o, "dominant_format", a->dominant_format);
+        json_put_bool(o, "random_weights", s->random_weights);
+        char *text = json_line(o);
+        json_decref(o);
+        if (!text) return err_set(&x->why, ERR_NOMEM, "no memory to describe a model");
+        enum err_code rc = db_model_put(x->db, a->sha256, a->model_name, *path ? path : s->spec.model, text,
+                                        &x->why);
+        free(text);
+        if (rc) return rc;
+    }
+    return ERR_OK;
+}
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* "A vs B vs C": as much of each line as there is room for. */
+static void label_of(const struct experiment_state *s, char *buf, size_t size)
+{
+    const int room = (int)size / s->spec.arms - 5;
+    int n = 0;
+    for (int i = 0; i < s->spec.arms; i++)
+        n += snprintf(buf + n, size - (size_t)n, "%s%.*s", i ? " vs " : "", room, s->arm[i].line);
+}
+
+static enum err_code put_run(struct experiment *x)
+{
+    if (x->state.run_id) return db_run_reopen(x->db, x->state.run_id, &x->why);
+    const struct experiment_state *s = &x->state;
+    json_t *machine = machine_to_json(&x->machine);
+    char *machine_text = json_line(machine);
+    json_decref(machine);
+    enum err_code rc = db_machine_put(x->db, x->machine.id, machine_text ? machine_text : "{}", &x->why);
+    free(machine_text);
+    if (!rc) rc = put_models(x);
+    if (rc) return rc;
+
+    const struct experiment_arm *known = &s->arm[0];
+    for (int i = 1; i < s->spec.arms && !*known->sha256; i++) known = &s->arm[i];
+    struct run_row row = { .seed = s->spec.seed, .effect_ratio = NAN };
+    snprintf(row.kind, sizeof(row.kind), "ab");
+    snprintf(row.state, sizeof(row.state), "running");
+    snprintf(row.machine, sizeof(row.machine), "%s", x->machine.id);
+    snprintf(row.model_sha256, sizeof(row.model_sha256), "%s", known->sha256);
+    snprintf(row.model_name, sizeof(row.model_name), "%.127s",
+             *known->model_name ? known->model_name : file_name(s->spec.model));
+    workload_line(&s->spec.workload, row.workload, sizeof(row.workload));
+    label_of(s, row.label, sizeof(row.label));
+    snprintf(row.metric, sizeof(row.metric), "%s", s->spec.metric->name);
+    json_t *spec = experiment_spec_to_json(&s->spec);
+    row.spec_json = json_line(spec);
+    json_decref(spec);
+    rc = db_run_insert(x->db, &row, &x->why);
+    if (!rc) rc = db_run_hold(x->db, row.id, &x->why);
+    free(row.spec_json);
+    if (rc) return rc;
+    struct experiment_state *e = state_edit(x);
+    e->run_id = row.id;
+    e->started_ms = row.started_ms;
+    state_done(x);
+    experiment_spans_early(x);
+    if ((rc = experiment_capsule(x))) return rc;
+    struct err ignored;
+    for (int i = 0; i < s->events; i++) /* what was said before there was a run */
+        (void)db_event_add(x->db, row.id, s->event[i].kind, s->event[i].text, &ignored);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- phases */
+
+enum { WARMUP_LEAST = 4, WARMUP_MOST = 12 };
+
+/* Settled when MSER, which finds the prefix that hurts the mean most, would keep at least three cells and
+ * drop fewer than half. How many it drops is told; none of them counts in any case. */
+static bool has_settled(const double *value, int n, int *drop)
+{
+    double y[WARMUP_MOST];
+    for (int i = 0; i < n; i++) y[i] = log(value[i]);
+    *drop = stats_mser(y, n);
+    return n >= WARMUP_LEAST && *drop >= 0 && 2 * *drop < n && n - *drop >= 3;
+}
+
+/* One arm's cells that are not measured against anything: caches, clocks and pages settle, and failures show.
+ * The first says how long a cell is. No arm gets more than its share of a tenth of the budget, and every arm
+ * at least one. */
+static enum flow warm_up_arm(struct experiment *x, int arm, bool more, double *shortest)
+{
+    const struct experiment_spec *spec = &x->state.spec;
+    const double until = experiment_elapsed(x) + 0.1 * spec->budget_s / spec->arms;
+    double value[WARMUP_MOST], seconds = INFINITY;
+    int n = 0, drop = 0;
+    const int most = !more ? 1 : spec->warmup_cells ? MIN(spec->warmup_cells, WARMUP_MOST) : WARMUP_MOST;
+    bool settled = false;
+    while (n < most && !settled) {
+        if (n && !spec->warmup_cells && experiment_elapsed(x) >= until) break;
+        if (experiment_rest(x) == FLOW_STOPPED) return FLOW_STOPPED;
+        const enum flow f = cell_warm_up(x, arm, &seconds, &value[n]);
+        if (!n) *shortest = fmin(*shortest, seconds);
+        if (f) return f;
+        n++;
+        settled = !spec->warmup_cells && has_settled(value, n, &drop);
+    }
+    if (more && !spec->warmup_cells)
+        experiment_tell(x, "warmup", "arm %c: %d warm-up cells, %s", 'A' + arm, n,
+                        !settled ? "not surely settled"
+                        : drop   ? "the first were slower or faster and the rest is level"
+                                 : "level from the first");
+    return FLOW_ON;
+}
+
+static enum flow warm_up_round(struct experiment *x, bool more, double *shortest)
+{
+    enum flow worst = FLOW_ON;
+    for (int i = 0; i < x->state.spec.arms; i++) {
+        if (x->state.arm[i].failed) {
+            worst = FLOW_ARM;
+            continue;
+        }
+        const enum flow f = warm_up_arm(x, i, more, shortest);
+        if (f == FLOW_ARM)
+            worst = f; /* the others are still measured */
+        else if (f)
+            return f;
+    }
+    return worst;
+}
+
+/* First a cell of each, whose length says how often a cell must repeat its workload to last a quarter of a
+ * second in every arm; then as many as it takes to settle. */
+static enum flow warm_up(struct experiment *x)
+{
+    enter(x, PHASE_WARMUP);
+    const bool resumed = x->state.blocks || x->state.control_blocks;
+    double shortest = INFINITY, ignored = INFINITY;
+    enum flow f = warm_up_round(x, false, &shortest);
+    if (f == FLOW_ARM && arms_remain(x)) f = FLOW_ON;
+    if (!resumed && f == FLOW_ON && shortest > 0 && isfinite(shortest)) {
+        struct experiment_state *s = state_edit(x);
+        s->cell_repeats = cell_repeats(shortest, CELL_LEAST_S);
+        state_done(x);
+    }
+    if (f == FLOW_ON && x->state.spec.warmup_cells != 1) f = warm_up_round(x, true, &ignored);
+    return f == FLOW_ARM && arms_remain(x) ? FLOW_ON : f;
+}
+
+static void estimate_end(struct experiment *x, int blocks_left)
+{
+    struct experiment_state *s = state_edit(x);
+    const int cells = x->ledger.cells;
+    int arm[EXPERIMENT_ARMS];
+    const int per_block = 2 * arms_live(s, CELL_BLOCK, arm);
+    s->elapsed_s = experiment_elapsed(x);
+    if (cells > 0 && blocks_left >= 0)
+        s->eta_s = fmin(x->ledger.cell_seconds / cells * per_block * blocks_left,
+                        fmax(0, s->spec.budget_s - s->elapsed_s));
+    state_done(x);
+}
+
+/* What disturbed a block is often still there a moment later. */
+static void pause_after_discard(const struct experiment *x)
+{
+    for (int i = 0; x->sampler && i < 10 && !atomic_load(&x->stop); i++) clock_sleep_ns(100000000);
+}
+
+static enum flow give_up(struct experiment *x, const char *fmt, int a, int b)
+{
+    struct experiment_state *s = state_edit(x);
+    snprintf(s->reason, sizeof(s->reason), fmt, a, b);
+    state_done(x);
+    return FLOW_INVALID;
+}
+
+static enum flow run_control(struct experiment *x)
+{
+    if (x->state.spec.control_blocks < 0) {
+        experiment_tell(x, "control", "no control was asked for: the noise floor is unknown");
+        return FLOW_ON;
+    }
+    enter(x, PHASE_CONTROL);
+    while (x->state.control_blocks < control_wanted(&x->state) && !time_is_up(x)) {
+        const enum flow f = block_run(x, CELL_CONTROL);
+        if (f != FLOW_ON && f != FLOW_DISCARDED) return f;
+        if (f == FLOW_DISCARDED) {
+            const int most = MAX(3, x->state.spec.control_blocks);
+            if (x->state.control_discarded > most)
+                return give_up(x, "the machine is too busy for a control: %d of %d blocks were disturbed",
+                               x->state.control_discarded,
+                               x->state.control_discarded + x->state.control_blocks);
+            pause_after_discard(x);
+        }
+        estimate_end(x, control_wanted(&x->state) - x->state.control_blocks + x->state.spec.min_blocks);
+    }
+    const struct experiment_state *s = &x->state;
+    if (s->control_blocks >= 2)
+        experiment_tell(x, "control", "A against itself over %d blocks: %+.2f %% +- %.2f %%%s",
+                        s->control_blocks, 100 * expm1(s->control.estimate), 100 * s->noise_floor,
+                        s->control_failed ? ": biased, nothing can be compared here now" : "");
+    return s->control_failed ? FLOW_INVALID : FLOW_ON;
+}
+
+/* How many blocks to expect, from the control's spread. An expectation: the run ends when its intervals
+ * decide. */
+static void plan_once(struct experiment *x)
+{
+    struct experiment_state *s = &x->state;
+    const bool controlled = s->control_blocks >= 2;
+    if (s->planned_blocks || (!controlled && s->blocks < s->spec.min_blocks)) return;
+    const double sd = controlled ? stats_sd(s->control_d, s->control_blocks)
+                                 : stats_sd(s->comparison[s->headline].d, s->comparison[s->headline].blocks);
+    const int n = plan_blocks(&s->spec, sd);
+    s = state_edit(x);
+    s->planned_blocks = n;
+    state_done(x);
+    experiment_tell(x, "plan",
+                    "about %d blocks expected, at most %d: spread %.2f %% a block, margin %.2f %%, smallest "
+                    "effect that can be found %.2f %%",
+                    n, s->spec.max_blocks, 100 * sd, 100 * s->spec.margin, 100 * s->mde);
+}
+
+/* A race may take two thirds of the blocks' time; the rest belongs to its winner. */
+static bool race_time_is_up(const struct experiment *x)
+{
+    const double begun = x->blocks_begun_s, whole = x->state.spec.budget_s - begun;
+    return x->state.spec.race && experiment_elapsed(x) - begun >= whole * 2 / 3;
+}
+
+static bool phase_is_over(struct experiment *x, enum cell_phase phase)
+{
+    const struct experiment_state *s = &x->state;
+    const int kept = phase == CELL_CONFIRM ? s->confirmation.blocks : s->blocks;
+    const int aim = s->planned_blocks ? s->planned_blocks : s->spec.min_blocks;
+    if (kept >= s->spec.max_blocks) return true;
+    if (s->discarded >= 3 && 4 * s->discarded > MAX(aim, s->blocks)) return true; /* the verdict says so */
+    if (phase == CELL_BLOCK && s->spec.race ? race_time_is_up(x) || x->race_over
+                                            : judge_is_decided(s) && claims_gate_settled(s))
+        return true;
+    if (!time_is_up(x)) return false;
+    experiment_tell(x, "budget", "the budget of %.0f s ended after %d blocks, about %d were expected",
+                    s->spec.budget_s, kept, aim);
+    return true;
+}
+
+static void race_look(struct experiment *x)
+{
+    bool was[EXPERIMENT_ARMS];
+    for (int k = 1; k < x->state.spec.arms; k++) was[k] = x->state.comparison[k].dropped;
+    struct experiment_state *s = state_edit(x);
+    x->race_over = judge_race(s);
+    state_done(x);
+    for (int k = 1; k < s->spec.arms; k++)
+        if (s->comparison[k].dropped && !was[k])
+            experiment_tell(x, "race", "arm %c (%.80s) cannot win any more and is left out", 'A' + k,
+                            s->arm[k].line);
+}
+
+static enum flow run_blocks(struct experiment *x, enum cell_phase phase)
+{
+    enter(x, phase == CELL_CONFIRM ? PHASE_CONFIRM : PHASE_BLOCKS);
+    x->blocks_begun_s = experiment_elapsed(x);
+    while (plan_once(x), !phase_is_over(x, phase)) {
+        enum flow f = block_run(x, phase);
+        if (f == FLOW_ARM && arms_remain(x) &&
+            !(phase == CELL_CONFIRM && x->state.arm[x->state.headline].failed))
+            f = FLOW_ON; /* the others go on */
+        if (f != FLOW_ON && f != FLOW_DISCARDED) return f;
+        if (f == FLOW_DISCARDED) pause_after_discard(x);
+        if (f == FLOW_ON && phase == CELL_BLOCK && x->state.spec.race) race_look(x);
+        estimate_end(x, x->state.blocks_needed);
+    }
+    return FLOW_ON;
+}
+
+/* A race chooses, so what it says about the winner is too good: the winner is measured again, and only that
+ * counts. Where A itself leads there is nothing to confirm: choosing flattered its challengers. */
+static enum flow confirm_winner(struct experiment *x)
+{
+    const struct experiment_state *s = &x->state;
+    const struct comparison *c = &s->comparison[s->headline];
+    if (!s->spec.race || !c->blocks || s->arm[s->headline].failed || c->effect.upper < 0) return FLOW_ON;
+    experiment_tell(x, "race", "arm %c (%.80s) leads after %d blocks: measured again, against A alone",
+                    'A' + s->headline, s->arm[s->headline].line, s->blocks);
+    state_edit(x)->confirming = true;
+    state_done(x);
+    return run_blocks(x, CELL_CONFIRM);
+}
+
+/* ---------------------------------------------------------------- the end */
+
+/* From how the last step ended to phase, verdict and the state's name in the database. */
+static const char *conclude(struct experiment *x, enum flow f)
+{
+    struct experiment_state *s = state_edit(x);
+    const bool all_failed = !any_arm(x);
+    const char *name = "done";
+    s->running_arm = s->block = s->slot = -1;
+    s->cell_phase[0] = 0;
+    s->live_tok_s = NAN;
+    s->eta_s = 0;
+    s->elapsed_s = experiment_elapsed(x);
+    s->ended_ms = clock_unix_ms();
+    if (x->overhead_s > 0) s->overhead_ratio = x->overhead_sum / x->overhead_s;
+    s->phase = PHASE_DONE;
+    if (f == FLOW_STOPPED) {
+        s->phase = PHASE_STOPPED;
+        name = "stopped";
+    } else if (f == FLOW_BROKEN || all_failed) {
+        s->phase = PHASE_FAILED;
+        s->error_code = all_failed ? s->arm[0].code : x->why.code;
+        snprintf(s->error, sizeof(s->error), "%s", all_failed ? s->arm[0].error : x->why.message);
+        name = "failed";
+    } else if (f == FLOW_INVALID && *s->reason) {
+        judge_numbers(s);
+        s->verdict = VERDICT_INVALID;
+        s->blocks_needed = -1;
+    } else {
+        experiment_judge(s);
+    }
+    judge_companions(s);
+    state_done(x);
+    return name;
+}
+
+static void finish(struct experiment *x, enum flow f)
+{
+    const char *name = conclude(x, f);
+    const struct experiment_state *s = &x->state;
+    if (s->verdict)
+        experiment_tell(x, "verdict", "%s%s%s", verdict_name(s->verdict), *s->reason ? ": " : "", s->reason);
+    if (s->run_id && x->db) {
+        json_t *o = experiment_to_json(s);
+        char *text = json_line(o);
+        json_decref(o);
+        const double effect = experiment_headline(s)->effect.estimate;
+        const double log_ratio = s->spec.metric->better < 0 ? -effect : effect;
+        struct err why;
+        if (db_run_finish(x->db, s->run_id, name, verdict_name(s->verdict), exp(log_ratio), text, &why)) {
+            struct experiment_state *e = state_edit(x);
+            e->phase = PHASE_FAILED;
+            e->error_code = why.code;
+            snprintf(e->error, sizeof(e->error), "%s", why.message);
+            state_done(x);
+        }
+        free(text);
+    }
+    if (x->db) db_run_release(x->db); /* others may go on with it, while this handle still shows it */
+    pthread_mutex_lock(&x->lock);
+    x->finished = true;
+    state_done(x);
+}
+
+static enum flow carry_out(struct experiment *x)
+{
+    enter(x, PHASE_LOADING);
+    enum flow f = processes_load(x);
+    if (f == FLOW_STOPPED) return f;
+    if (put_run(x)) return FLOW_BROKEN;
+    if (!any_arm(x)) return FLOW_ARM;
+    if (f != FLOW_INVALID) f = warm_up(x);
+    if (f != FLOW_ON) return f;
+    processes_plan(x);
+    if (experiment_canary(x, CANARY_START)) return FLOW_BROKEN;
+    f = run_control(x);
+    if (f == FLOW_ON && !x->state.confirming) f = run_blocks(x, CELL_BLOCK);
+    if (f == FLOW_ON) f = confirm_winner(x);
+    if (f == FLOW_ON && experiment_canary(x, CANARY_END)) return FLOW_BROKEN;
+    if (f == FLOW_ON || f == FLOW_INVALID) { /* quality does not depend on a quiet machine */
+        const enum flow measured = quality_run(x);
+        if (measured != FLOW_ON) f = measured;
+    }
+    return f;
+}
+
+void *experiment_thread(void *arg)
+{
+    struct experiment *x = arg;
+    finish(x, carry_out(x));
+    processes_end(x); /* here, not in close: a worker dies with the thread that started it */
+    return NULL;
+}

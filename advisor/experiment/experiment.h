@@ -1,0 +1,538 @@
+/* advisor/experiment/experiment.h - the public header of advisor/experiment/. */
+#ifndef QDYNO_ADVISOR_EXPERIMENT_H
+#define QDYNO_ADVISOR_EXPERIMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "advisor/predict/predict.h"
+#include "advisor/run/run.h"
+#include "advisor/stats/stats.h"
+#include "base/base.h"
+#include "db/db.h"
+#include "engine/config/config.h"
+#include "engine/eval/eval.h"
+#include "engine/plan/plan.h"
+#include "kernels/kernels.h"
+#include "telemetry/telemetry.h"
+
+/* ---------------------------------------------------------------- quality */
+
+/* what a challenger's predictions lose against the reference's, as a statement with
+ * intervals.
+ *
+ * The engine counts (engine/eval/eval.h); here stands what may be said. Deterministic: repeats would give the
+ * same figures, so the errors are those of the text being a sample, windows being what was drawn. */
+
+/* A value; {0} is "not measured". */
+struct quality {
+    bool known;
+    char missing[160];         /* why it is unknown although it was asked for; "" otherwise */
+    char text[256];            /* base name of the file */
+    int ctx;                   /* tokens of a window */
+    struct divergence figures; /* of the challenger (candidate) against A (reference) */
+    /* 95 %, over windows; bounds NAN for a single window */
+    struct interval kld;       /* mean KL divergence, nats; never below 0 */
+    struct interval top1;      /* share of positions with the same most likely token */
+    struct interval ppl;       /* the challenger's perplexity */
+    struct interval ppl_ratio; /* of the challenger's perplexity to A's, paired by token */
+    /* Is one of the two right about the next token more often? Exact, two-sided; takes positions as
+     * independent, which those of one window are not: read it as a lower bound. */
+    double mcnemar_p;
+};
+
+/* The statement about figures. */
+void quality_of(struct quality *q, const struct divergence *figures, const char *text, int ctx);
+
+/* Keys as `qdyno eval -o json`; null when not known. New reference. From JSON: known is false for null. */
+json_t *quality_to_json(const struct quality *q);
+void quality_from_json(struct quality *q, const json_t *object);
+
+/* Opens the arm described by `arm` (its ctx is replaced by the window's) in a process of its own, the
+ * reference beside it, and closes both: do it when no cell needs quiet or the memory. Events come with phase
+ * "load", "quantize", "eval" and "greedy"; returning false from `event` cancels. Errors: as arm_open and
+ * eval_divergence (names the side), ERR_FIT when both together do not fit in memory, ERR_CANCELLED. */
+enum err_code quality_measure(struct quality *q, const struct arm_spec *arm, const struct quality_spec *spec,
+                              arm_event_fn *event, void *ctx, struct err *why);
+
+/* ---------------------------------------------------------------- gate */
+
+/* conditions for scripts: `decode_tok_s >= 0.98*A and kld_mean < 0.02`.
+ *
+ * A claim about a measured number is true, false, or not known yet: a term passes when the whole interval of
+ * its figure satisfies it and fails when the whole interval violates it. Figures without an interval (they
+ * are the same every time) decide at once. Pure: no figures are looked up here, the caller brings them.
+ *
+ *   gate  = and { "or" and }          and = not { "and" not }          not = "not" not | "(" gate ")" | term
+ *   term  = NAME OP bound             OP  = "<" | "<=" | ">" | ">="
+ *   bound = NUMBER | NUMBER "*" "A" | "A" [ "*" NUMBER ] | "A" ("+" | "-") NUMBER
+ * A is the figure of arm A. A NUMBER may end in a unit: % (a hundredth; after "A +", of A), k M G (powers of
+ * 1000; of 1024 for bytes), us ms s for times. NAME is a figure of a cell (METRICS) or of quality
+ * (GATE_NAMES). */
+
+enum { GATE_TERMS = 32, GATE_NODES = 3 * GATE_TERMS, GATE_TEXT = 512 };
+
+/* Figures that are not metrics of a cell. */
+enum gate_figure {
+    GATE_KLD_MEAN,
+    GATE_KLD_P50,
+    GATE_KLD_P90,
+    GATE_KLD_P99,
+    GATE_KLD_MAX,
+    GATE_TOP1,
+    GATE_PPL,
+    GATE_PPL_RATIO,
+    GATE_MCNEMAR_P,
+    GATE_FIRST_DIVERGENCE,
+    GATE_NOISE_FLOOR,
+    GATE_FIGURES
+};
+struct gate_name {
+    const char *name, *unit, *help; /* unit as in METRICS */
+    bool quality;                   /* needs the quality to be measured */
+};
+extern const struct gate_name GATE_NAMES[GATE_FIGURES];
+
+enum gate_op { GATE_LESS, GATE_AT_MOST, GATE_MORE, GATE_AT_LEAST };
+struct gate_term {
+    int metric; /* enum metric_id; -1: `figure` is meant */
+    enum gate_figure figure;
+    enum gate_op op;
+    double scale, offset; /* the bound is scale * A + offset; scale 0: A plays no part */
+    char text[96];        /* as written, spaces tidied */
+};
+enum gate_kind { GATE_TERM, GATE_NOT, GATE_AND, GATE_OR };
+struct gate {
+    char text[GATE_TEXT]; /* as given */
+    int terms, nodes, root;
+    struct gate_term term[GATE_TERMS];
+    struct {
+        enum gate_kind kind;
+        int left, right; /* nodes; of GATE_TERM: left is the term */
+    } node[GATE_NODES];
+};
+
+/* Errors: ERR_USAGE: position (from 1), what was expected there, the nearest valid name. */
+enum err_code gate_parse(struct gate *g, const char *text, struct err *why);
+bool gate_needs_quality(const struct gate *g);
+
+/* What is known of one figure of the arm that is judged. */
+struct gate_value {
+    double value, a;          /* of the arm and of A, in the figure's unit; NAN unknown */
+    struct interval absolute; /* of value; bounds NAN: none is known */
+    struct interval ratio;    /* of value / a, paired; bounds NAN: none is known */
+    bool exact;               /* the same every time: decides without an interval */
+    int n;                    /* what the intervals rest on, 0 unknown, counted in ... */
+    const char *of;           /* ... "blocks" or "windows" */
+    const char *missing;      /* why value is unknown, NULL */
+    const char *invalid;      /* why it cannot be trusted, NULL */
+};
+/* Fill *out (it comes as unknown) for one term. */
+typedef void gate_lookup_fn(void *ctx, const struct gate_term *t, struct gate_value *out);
+
+enum gate_outcome { GATE_PASS, GATE_FAIL, GATE_UNDECIDED, GATE_INVALID }; /* values are exit statuses */
+const char *gate_outcome_name(enum gate_outcome o);
+/* a and b: fails when one does; else undecided or invalid when one is. */
+enum gate_outcome gate_both(enum gate_outcome a, enum gate_outcome b);
+struct gate_row {
+    enum gate_outcome outcome;
+    double value, bound;      /* NAN unknown; in the figure's unit */
+    struct interval interval; /* what was compared with the bound, same unit; bounds NAN: none */
+    char reason[160];         /* "" when it passed or failed */
+};
+struct gate_result {
+    enum gate_outcome outcome;
+    int terms;
+    struct gate_row row[GATE_TERMS]; /* of g->term */
+};
+/* INVALID where an invalid figure leaves the whole undecided. */
+void gate_judge(const struct gate *g, gate_lookup_fn *lookup, void *ctx, struct gate_result *out);
+
+/* {"gate":TEXT,"outcome":,"terms":[{"term":,"outcome":,"value":,"bound":,"lower":,"upper":,"reason":}]}. New
+ * reference. */
+json_t *gate_result_to_json(const struct gate *g, const struct gate_result *r);
+
+/* ---------------------------------------------------------------- joint */
+
+/* one verdict over speed, memory, energy and quality.
+ *
+ * A configuration that is faster and worse is neither better nor worse than A: it is a trade, and somebody
+ * has to want it. Each axis is judged by its interval and a margin set in advance; from the axes follows how
+ * any two arms stand to each other (Pareto), and where an interval straddles its margin the relation is open,
+ * not guessed. Pure. */
+
+enum { JOINT_ARMS = 8 };
+#define KLD_MARGIN 0.02 /* nats, where nobody says otherwise: about what 5-bit formats cost a large model */
+
+enum joint_axis { JOINT_SPEED, JOINT_MEMORY, JOINT_ENERGY, JOINT_QUALITY, JOINT_AXES };
+const char *joint_axis_name(enum joint_axis a); /* "speed" "memory" "energy" "quality" */
+
+/* What an arm gains on A along one axis, positive is better: a log ratio; for quality minus the mean KL
+ * divergence in nats, so never above 0. Estimate NAN: not measured. Bounds NAN: too little was measured. */
+struct joint_input {
+    int arms;                      /* [0] is A, whose gains are 0 */
+    const char *label[JOINT_ARMS]; /* borrowed by joint_of only */
+    struct interval gain[JOINT_ARMS][JOINT_AXES];
+    double margin[JOINT_AXES]; /* > 0, in the axis's unit */
+    int metric[JOINT_AXES];    /* enum metric_id behind it; quality: -1 */
+};
+
+enum joint_word {
+    JOINT_UNMEASURED,
+    JOINT_OPEN,        /* the interval says none of the others */
+    JOINT_BETTER,      /* excludes 0, and the estimate is beyond the margin */
+    JOINT_WORSE,       /* so, too; quality: all of the interval is beyond the margin */
+    JOINT_EQUIVALENT,  /* all of the interval is within the margin */
+    JOINT_NONINFERIOR, /* no worse than by the margin; may be better */
+};
+const char *joint_word_name(enum joint_word w); /* "not measured" "open" "better" ... */
+
+enum joint_relation {
+    JOINT_UNRESOLVED,
+    JOINT_DOMINATES, /* no worse on any measured axis, speed among them, and better on one */
+    JOINT_DOMINATED,
+    JOINT_TRADE, /* better on one, worse on another */
+    JOINT_SAME,  /* no difference that matters on any */
+};
+const char *joint_relation_name(enum joint_relation r);
+
+struct joint {
+    int arms;
+    struct joint_input input;                     /* labels: NULL */
+    enum joint_word word[JOINT_ARMS][JOINT_AXES]; /* against A */
+    /* [i][j]: how i stands to j. Not against A by the difference of both intervals, which is wider than a
+     * paired one would be: cautious. */
+    enum joint_relation relation[JOINT_ARMS][JOINT_ARMS];
+    enum { FRONT_OPEN, FRONT_YES, FRONT_NO } front[JOINT_ARMS]; /* Pareto: no arm dominates it */
+    char sentence[JOINT_ARMS]
+                 [320]; /* "q4_K: +58 % decode, -42 % memory; quality not within 0.02 KLD: a trade" */
+};
+void joint_of(struct joint *out, const struct joint_input *in);
+
+/* {"arms":[{"arm":"b","axes":{"speed":{"metric":,"ratio":,"lower":,"upper":,"margin":,"word":}, ...},
+ * "against_a":,"front":,"sentence":}],"relations":[[...]]}. Ratios are of the metric itself; quality has
+ * kld_mean instead of a ratio. New reference. */
+json_t *joint_to_json(const struct joint *j);
+
+/* ---------------------------------------------------------------- experiment */
+
+/* the paired comparison: control, palindromic blocks, contamination, verdict.
+ *
+ * Runs in a thread of its own; everybody else sees copies of `struct experiment_state`. Each cell is in the
+ * database before the next begins, so a killed run resumes. Two to eight arms; every verdict is about one of
+ * them seen from A, arm 0. The intervals hold at every look at once, so the run stops when they decide. */
+
+enum verdict {
+    VERDICT_NONE,
+    VERDICT_BETTER,
+    VERDICT_WORSE,
+    VERDICT_EQUIVALENT,
+    VERDICT_NEGLIGIBLE,
+    VERDICT_INCONCLUSIVE,
+    VERDICT_INVALID
+};
+const char *verdict_name(enum verdict v); /* "better" ...; "" for NONE: B seen from A */
+enum verdict verdict_parse(const char *name);
+
+enum { EXPERIMENT_ARMS = 8, EXPERIMENT_BLOCKS = 256, EXPERIMENT_EVENTS = 64 };
+enum { CELL_METRICS = METRIC_COUNT - METRIC_SENSOR_COUNT }; /* what a cell gives, in the order of METRICS */
+
+/* What a block of cells runs in: processes of its own where starting them costs no more than its cells
+ * (AUTO), in any case (NEW), or those the run began with (KEPT). */
+enum processes { PROCESSES_AUTO, PROCESSES_NEW, PROCESSES_KEPT };
+extern const char *const PROCESSES[];             /* "auto" "new" "kept", NULL */
+enum processes processes_parse(const char *name); /* AUTO for what is none */
+
+struct experiment_spec {
+    char model[512]; /* path; "" when both configs name one */
+    int arms;        /* 0: 2 */
+    struct config config[EXPERIMENT_ARMS];
+    struct workload workload;
+    const struct metric *metric; /* NULL: decode rate if the workload decodes, else prefill rate */
+    double margin;               /* log-ratio that matters: 0.01 */
+    double budget_s;             /* 0: 5 minutes; no new block starts beyond it */
+    int min_blocks, max_blocks;  /* 0: 6 and 64 */
+    int control_blocks; /* A/A blocks before the comparison; 0: 3; -1: none (verdicts say "no control") */
+    int warmup_cells;   /* of each arm; 0: until their rate has settled */
+    enum processes processes;
+    bool race; /* leave out arms that cannot win, then measure the winner afresh against A */
+    /* quality of every challenger with A as reference; "" : not asked. 0: windows of 512, and all of them */
+    char quality_file[512];
+    int quality_ctx, quality_chunks;
+    double kld_margin; /* mean KL divergence that still counts as no loss, nats; 0: 0.02 */
+    char gate[512];    /* what must hold, advisor/gate.h; "": nothing */
+    uint64_t seed;
+    int64_t resume_id; /* 0: a new run */
+};
+/* Zeros become defaults; ERR_USAGE on what cannot be. */
+enum err_code spec_resolve(struct experiment_spec *s, struct err *why);
+/* A sign-flip permutation test cannot reach a level of 5 % with fewer blocks: 2 / 2^6 = 3 %. */
+enum { BLOCKS_FOR_A_CLAIM = 6 };
+/* What is compared when the spec names no metric. */
+const struct metric *experiment_default_metric(const struct workload *w);
+json_t *experiment_spec_to_json(const struct experiment_spec *s);
+enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t *object, struct err *why);
+
+struct experiment_arm {
+    char line[640]; /* config line as given */
+    char recipe[160];
+    bool ready, failed;
+    char error[512];    /* why it failed: a result */
+    enum err_code code; /* of that failure */
+    /* what really runs, from the worker's answer; "" and -1 until it answered */
+    char model_name[128], arch[32], sha256[HASH_HEX], dominant_format[16], isa[96], device[16];
+    int threads;
+    bool merged_known;
+    struct config merged; /* every key as it was resolved */
+    /* Geometric means over kept cells (blocks if there are any, else control, else warm-up), so that the
+     * quotient of two rates is the effect; NAN when not measured. */
+    double rate; /* of the metric */
+    double prefill_tok_s, decode_tok_s, ttft_s, itl_p50_s, itl_p99_s, perplexity;
+    double itl_p95_s, load_s, joules_per_token;
+    double train_tok_s, train_loss; /* of workloads that train */
+    double rss_after_bytes;         /* between steps of training; else when a cell has ended */
+    /* Geometric means again, of every metric; bounds by Student's t over blocks at 95 %, at every
+     * look at once; NAN below five. */
+    struct interval mean[CELL_METRICS];
+    int itl_samples;         /* pooled over kept cells; a percentile they cannot support is NAN */
+    int64_t peak_rss_bytes;  /* -1 unknown */
+    struct memory_plan plan; /* total -1 until known */
+    int cells;
+};
+
+/* Arm k against A, from the blocks in which both ran. Log ratios of the compared metric, positive: k is
+ * better by METRICS.better. */
+struct comparison {
+    int blocks;
+    double d[EXPERIMENT_BLOCKS]; /* one per kept block */
+    /* Valid at every look at once (stats_anytime_interval), and over the whole family of challengers (Holm):
+     * with one challenger 95 %. effect90 is the pair of one-sided tests of equivalence. */
+    struct interval effect, effect90;
+    double alpha;     /* of `effect`: 0.05, less in a family */
+    double e, e_sign; /* evidence against "no difference" (stats_coin_evalue; signs alone); 20 is 1 in 20 */
+    double p;         /* valid at any time: 1 / the largest e of any look, at most 1 */
+    /* companions: honest for one look only; not used for the verdict. NAN until the end of the run */
+    struct interval fixed, hodges_lehmann;
+    double permutation_p, lag1;
+    struct interval by_metric[CELL_METRICS]; /* as effect, at 95 %; NAN unknown */
+    struct quality quality;                  /* A is the reference; once, after the blocks */
+    bool dropped;                            /* left out of the race */
+    int dropped_at;                          /* after so many blocks */
+    enum verdict verdict;
+    char reason[256];  /* why it is invalid or inconclusive, "" otherwise */
+    int blocks_needed; /* about how many more, 0 when decided, -1 unknown */
+};
+
+enum experiment_phase {
+    PHASE_LOADING,
+    PHASE_WARMUP,
+    PHASE_CONTROL,
+    PHASE_BLOCKS,
+    PHASE_CONFIRM, /* the winner of a race, against A, on blocks of its own */
+    PHASE_QUALITY,
+    PHASE_DONE,
+    PHASE_STOPPED,
+    PHASE_FAILED
+};
+
+/* How full the session that runs is: as the worker told last (engine/worker.h, "occupancy"). */
+enum { OCCUPANCY_CELLS = 1024 };
+struct occupancy {
+    int arm;                        /* whose; -1: nobody told yet */
+    int blocks, used, block_tokens; /* of the KV cache */
+    int rows, batch;                /* of the last forward pass, and at most */
+    int step;                       /* blocks that a character of map stands for */
+    char map[OCCUPANCY_CELLS + 1];  /* '.' free, else the sequence: 0-9 a-z, '+' later ones */
+};
+
+/* A value: copied under the lock, then immutable. */
+struct experiment_state {
+    int64_t run_id; /* 0 until the arms are loaded */
+    enum experiment_phase phase;
+    char error[512]; /* PHASE_FAILED */
+    enum err_code error_code;
+    char machine_id[16];
+    int64_t started_ms, ended_ms; /* ended 0: not yet */
+    int cell_repeats; /* how often a cell runs the workload (short ones are repeated for sensors and clocks)
+                       */
+    struct experiment_spec spec;
+    struct experiment_arm arm[EXPERIMENT_ARMS];
+    /* now */
+    int running_arm, block, slot; /* -1 between cells */
+    char cell_phase[16];          /* "load" "prefill" "decode" "quantize" "eval" */
+    int cell_done, cell_of;
+    double live_tok_s; /* of the running cell so far, NAN */
+    struct occupancy occupancy;
+    double elapsed_s, eta_s; /* without pauses; eta NAN when unknown */
+    /* somebody asked to wait */
+    bool pausing;            /* asked for: the cell that runs is finished first */
+    int64_t paused_since_ms; /* unix; 0: not paused */
+    int pauses;              /* begun so far */
+    double paused_s;         /* of those that are over */
+    /* control */
+    int control_blocks;
+    int control_discarded;
+    double control_d[EXPERIMENT_BLOCKS]; /* log ratio per kept control block */
+    double control_frequency;            /* hertz, median over control cells, NAN */
+    struct interval control;             /* log ratio A/A, NAN until 2 blocks */
+    double noise_floor;                  /* half width, NAN */
+    double mde;                          /* smallest detectable effect with max_blocks, NAN */
+    bool control_failed;
+    int blocks, discarded; /* kept and discarded, of comparison and confirmation */
+    int planned_blocks;    /* about how many the control's spread asks for; 0 until known */
+    struct comparison comparison[EXPERIMENT_ARMS]; /* by arm; [0] is unused */
+    int headline;                   /* the arm that the run's verdict is about: B, the best, the winner */
+    bool confirming;                /* `confirmation` has taken the place of comparison[headline] */
+    struct comparison confirmation; /* of a race's winner, on fresh blocks */
+    enum verdict verdict;           /* of the run */
+    char reason[256];               /* why it is invalid or inconclusive, "" otherwise */
+    int blocks_needed;              /* about how many more, 0 when decided, -1 unknown */
+    bool random_weights;
+    double overhead_ratio; /* of sampler thread during cells, share of one core */
+    int events;
+    struct {
+        int64_t unix_ms;
+        char kind[12], text[160];
+    } event[EXPERIMENT_EVENTS]; /* newest last */
+};
+
+struct experiment;
+struct experiment_deps {
+    const char *db_path;            /* NULL: default; the thread opens its own handle */
+    struct sampler_thread *sampler; /* borrowed */
+    const struct machine *machine;
+    const char *program; /* worker binary, NULL: self */
+    const struct log *log;
+};
+/* Errors: ERR_USAGE when the spec cannot be (metric the workload does not give, bounds, resuming a finished
+ * or foreign run); everything later is in the state. */
+enum err_code experiment_start(struct experiment **out, const struct experiment_spec *spec,
+                               const struct experiment_deps *deps, struct err *why);
+void experiment_state(struct experiment *x, struct experiment_state *out);
+/* Wait until something changed since `*version` or timeout_ms passed; updates *version. */
+void experiment_wait(struct experiment *x, int64_t *version, int timeout_ms);
+bool experiment_finished(struct experiment *x);
+void experiment_stop(struct experiment *x); /* asks; resumable later by run id */
+/* Wait, or go on. It takes effect between two cells: nothing timed spans a pause, a block that it cuts is not
+ * counted and runs again. The arms' processes end, so that the machine is free meanwhile; the time does not
+ * count against the budget, and the run's events say when. */
+void experiment_pause(struct experiment *x, bool wait);
+void experiment_close(struct experiment *x); /* stop, join, free; NULL is fine */
+
+/* The comparison that the run's verdict is about. */
+const struct comparison *experiment_headline(const struct experiment_state *s);
+
+/* The pure part: every comparison's intervals and verdict, and the run's, from d[], discarded,
+ * control_failed, arm[].failed and the spec's margin. May be called after every block: what it says holds at
+ * all looks together. Needs 6 blocks for any claim. An invalid run's reason that is already set is kept. */
+void experiment_judge(struct experiment_state *s);
+
+/* What a finished (or running) run says, rebuilt from the database alone. */
+enum err_code experiment_load(struct experiment_state *out, struct db *d, int64_t run_id, struct err *why);
+
+/* Full result as one JSON document (schema "qdyno.ab/1"). New reference. */
+json_t *experiment_to_json(const struct experiment_state *s);
+
+/* ---------------------------------------------------------------- residuals */
+
+/* The same of every arm of an experiment that came to its end; of others nothing. */
+enum err_code lesson_keep_run(struct db *d, const struct experiment_state *s, const struct machine *machine,
+                              const struct machine_ceilings *ceilings, struct err *why);
+
+/* ---------------------------------------------------------------- claims */
+
+/* what an experiment found, put before a gate and before the joint verdict: which figure
+ * is meant, which interval goes with it, and whether it can be trusted. Pure. */
+
+/* The gate for one challenger (arm 1 or higher). What is compared with A is judged by the paired interval,
+ * which holds at every look; a bound that is a number by the interval of the arm's own blocks. */
+void claims_gate(const struct gate *g, const struct experiment_state *s, int arm, struct gate_result *out);
+
+/* All challengers together: each must pass. */
+enum gate_outcome claims_gate_all(const struct gate *g, const struct experiment_state *s);
+
+/* More blocks could not settle anything in the gate: its terms about cells are decided or cannot be, or the
+ * whole is decided without them. True without a gate. */
+bool claims_gate_settled(const struct experiment_state *s);
+
+/* Speed is the compared metric if it is one of speed, else the decode rate, the prefill rate, whichever was
+ * measured. Labels are config lines. */
+void claims_joint(struct joint *out, const struct experiment_state *s);
+
+/* {"gate":TEXT,"outcome":,"arms":[{"arm":"b","outcome":,"terms":[...]}]}; null where the spec has none. New
+ * reference. */
+json_t *claims_gate_json(const struct experiment_state *s);
+
+/* ---------------------------------------------------------------- sidebyside */
+
+/* two configurations continue the same prompt, watched while they write.
+ *
+ * They work by turns of a tenth of a second (of one step, where that takes longer), so each has the whole
+ * machine while it works: its rate is what it would be alone, and the faster one gets ahead. Both take the
+ * likeliest token, so that where they differ it is the configurations' doing. This shows; `ab` measures. */
+
+enum { SIDEBYSIDE_ARMS = 2, SIDEBYSIDE_TOKENS = 512, SIDEBYSIDE_TEXT = 16384 };
+
+struct sidebyside_spec {
+    const char *model; /* used when a config names none; "": the bundled one */
+    struct config config[SIDEBYSIDE_ARMS];
+    const char *prompt;  /* not empty */
+    int tokens;          /* to write at most, 1 to SIDEBYSIDE_TOKENS */
+    const char *program; /* worker binary, NULL: self */
+    const struct log *log;
+};
+
+enum sidebyside_phase {
+    SIDEBYSIDE_LOADING,
+    SIDEBYSIDE_WAITING, /* loaded; the other is not yet */
+    SIDEBYSIDE_READING, /* the prompt */
+    SIDEBYSIDE_WRITING,
+    SIDEBYSIDE_DONE,
+    SIDEBYSIDE_STOPPED, /* somebody asked */
+    SIDEBYSIDE_FAILED
+};
+
+struct sidebyside_arm {
+    enum sidebyside_phase phase;
+    char line[640];      /* config line as given */
+    char error[512];     /* FAILED */
+    const char *ended;   /* DONE: "limit" "end of text" "context" "room" (of `text`) */
+    bool works;          /* has the machine now */
+    int tokens;          /* written */
+    double loaded_ratio; /* while LOADING; NAN unknown */
+    double load_s;       /* NAN until loaded */
+    double prefill_s;    /* reading the prompt, work only; NAN until read */
+    double decode_s;     /* work only */
+    double tok_s;        /* of the tokens after the first, NAN before */
+    int text_bytes;
+    char text[SIDEBYSIDE_TEXT]; /* UTF-8, a whole number of tokens */
+};
+
+/* A value: copied under the lock. */
+struct sidebyside_state {
+    char model[512], prompt[512];
+    int64_t started_ms; /* unix */
+    int limit;          /* tokens */
+    bool running;       /* an arm is not at its end */
+    bool random_weights;
+    struct sidebyside_arm arm[SIDEBYSIDE_ARMS];
+    int same_tokens; /* at the beginning, alike in both so far */
+    int same_bytes;  /* of `text`: to there */
+    bool differ;     /* what follows there is not the same; else it is not known yet */
+};
+
+struct sidebyside;
+
+/* Begins in two threads of its own; *out owned. Errors: ERR_USAGE (prompt, tokens), ERR_NOMEM, ERR_INTERNAL.
+ * What happens to an arm is in its state. */
+enum err_code sidebyside_start(struct sidebyside **out, const struct sidebyside_spec *spec, struct err *why);
+void sidebyside_state(struct sidebyside *s, struct sidebyside_state *out);
+bool sidebyside_finished(struct sidebyside *s); /* no process is left */
+void sidebyside_stop(struct sidebyside *s);     /* asks */
+void sidebyside_close(struct sidebyside *s);    /* stop, join, free; NULL is fine */
+
+/* Where two texts part: fills same_tokens, same_bytes and differ from the arms' texts. begin[k][i]: byte at
+ * which token i of arm k begins. Pure. */
+void sidebyside_compare(struct sidebyside_state *s, int begin[SIDEBYSIDE_ARMS][SIDEBYSIDE_TOKENS]);
+
+#endif

@@ -1,0 +1,351 @@
+/* gate_parse.c - a gate's text into its tree: recursive descent, one function for each line of the grammar in
+ * experiment.h. A script's condition must never mean something else than was written: nothing is guessed, and
+ * an error says where, what was expected and which name is near. */
+#include "advisor/experiment/experiment.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "telemetry/telemetry.h"
+
+const struct gate_name GATE_NAMES[GATE_FIGURES] = {
+    [GATE_KLD_MEAN] = { "kld_mean", "", "mean KL divergence from A's predictions, nats", true },
+    [GATE_KLD_P50] = { "kld_p50", "", "median KL divergence, nats", true },
+    [GATE_KLD_P90] = { "kld_p90", "", "90th percentile of KL divergence, nats", true },
+    [GATE_KLD_P99] = { "kld_p99", "", "99th percentile of KL divergence, nats", true },
+    [GATE_KLD_MAX] = { "kld_max", "", "largest KL divergence, nats", true },
+    [GATE_TOP1] = { "top1", "ratio", "share of positions with the same most likely token as A", true },
+    [GATE_PPL] = { "ppl", "", "perplexity of the text", true },
+    [GATE_PPL_RATIO] = { "ppl_ratio", "ratio", "perplexity over A's, paired by token", true },
+    [GATE_MCNEMAR_P] = { "mcnemar_p", "ratio", "is one right more often? exact p", true },
+    [GATE_FIRST_DIVERGENCE] = { "first_divergence", "", "tokens of greedy text before it differs, median",
+                                true },
+    [GATE_NOISE_FLOOR] = { "noise_floor", "ratio", "half width of the A/A control", false },
+};
+
+enum { DEPTH_LIMIT = 64 };
+
+struct parser {
+    struct gate *g;
+    const char *at;
+    int depth;
+    struct err *why;
+};
+
+static int position(const struct parser *p)
+{
+    return (int)(p->at - p->g->text) + 1;
+}
+
+static void skip_spaces(struct parser *p)
+{
+    while (isspace((unsigned char)*p->at)) p->at++;
+}
+
+static size_t word_length(const char *s)
+{
+    size_t n = 0;
+    if (!isalpha((unsigned char)*s)) return 0;
+    while (isalnum((unsigned char)s[n]) || s[n] == '_') n++;
+    return n;
+}
+
+static bool is_word(const struct parser *p, const char *word)
+{
+    const size_t n = word_length(p->at);
+    return n == strlen(word) && !memcmp(p->at, word, n);
+}
+
+static bool take_word(struct parser *p, const char *word)
+{
+    skip_spaces(p);
+    if (!is_word(p, word)) return false;
+    p->at += strlen(word);
+    return true;
+}
+
+static bool take(struct parser *p, char c)
+{
+    skip_spaces(p);
+    if (*p->at != c) return false;
+    p->at++;
+    return true;
+}
+
+static enum err_code expected(struct parser *p, const char *what)
+{
+    skip_spaces(p);
+    if (!*p->at) return err_set(p->why, ERR_USAGE, "gate '%s', at its end: expected %s", p->g->text, what);
+    return err_set(p->why, ERR_USAGE, "gate '%s', position %d ('%.12s'): expected %s", p->g->text,
+                   position(p), p->at, what);
+}
+
+/* ---------------------------------------------------------------- names and numbers */
+
+static const char *unit_of(const struct gate_term *t)
+{
+    return t->metric >= 0 ? METRICS[t->metric].unit : GATE_NAMES[t->figure].unit;
+}
+
+static const char *name_of(const struct gate_term *t)
+{
+    return t->metric >= 0 ? METRICS[t->metric].name : GATE_NAMES[t->figure].name;
+}
+
+/* Quality first: KLD is a metric of cells, too, and means the same. */
+static bool find_name(struct gate_term *t, const char *name)
+{
+    t->metric = -1;
+    for (int i = 0; i < GATE_FIGURES; i++)
+        if (!strcmp(GATE_NAMES[i].name, name)) {
+            t->figure = (enum gate_figure)i;
+            return true;
+        }
+    const struct metric *m = metric_find(name);
+    if (!m || m->kind != METRIC_CELL) return false;
+    t->metric = (int)(m - METRICS);
+    return true;
+}
+
+static enum err_code parse_name(struct parser *p, struct gate_term *t)
+{
+    const char *names[GATE_FIGURES + METRIC_COUNT];
+    char word[64];
+    size_t n = 0, length;
+    skip_spaces(p);
+    length = word_length(p->at);
+    if (!length) return expected(p, "the name of a figure, 'not' or '('");
+    snprintf(word, sizeof(word), "%.*s", (int)MIN(length, sizeof(word) - 1), p->at);
+    if (find_name(t, word)) {
+        p->at += length;
+        return ERR_OK;
+    }
+    for (int i = 0; i < GATE_FIGURES; i++) names[n++] = GATE_NAMES[i].name;
+    for (int i = 0; i < METRIC_COUNT; i++)
+        if (METRICS[i].kind == METRIC_CELL) names[n++] = METRICS[i].name;
+    const char *near = str_nearest(word, names, n);
+    return err_set(p->why, ERR_USAGE, "gate '%s', position %d: no figure is called '%s'%s%s%s", p->g->text,
+                   position(p), word,
+                   near ? "; did you mean '" : ": e.g. decode_tok_s, peak_rss_bytes, kld_mean",
+                   near ? near : "", near ? "'?" : "");
+}
+
+static enum err_code parse_op(struct parser *p, struct gate_term *t)
+{
+    skip_spaces(p);
+    if (*p->at != '<' && *p->at != '>') return expected(p, "<, <=, > or >=");
+    const bool less = *p->at++ == '<', equal = *p->at == '=';
+    p->at += equal;
+    t->op = less ? equal ? GATE_AT_MOST : GATE_LESS : equal ? GATE_AT_LEAST : GATE_MORE;
+    return ERR_OK;
+}
+
+static const struct {
+    const char *name;
+    double factor;       /* of the figure's unit */
+    double factor_bytes; /* where that is bytes */
+    bool time;
+} UNITS[] = {
+    { "k", 1e3, 1024.0, false },
+    { "K", 1e3, 1024.0, false },
+    { "M", 1e6, 1048576.0, false },
+    { "G", 1e9, 1073741824.0, false },
+    { "us", 1e-6, 0, true },
+    { "ms", 1e-3, 0, true },
+    { "s", 1, 0, true },
+};
+
+/* A unit right behind a number, and what it makes of it. */
+static enum err_code parse_unit(struct parser *p, const struct gate_term *t, double *factor, bool *percent)
+{
+    const char *unit = unit_of(t);
+    const size_t n = word_length(p->at);
+    *factor = 1;
+    *percent = *p->at == '%';
+    if (*percent) {
+        p->at++;
+        *factor = 0.01;
+        return ERR_OK;
+    }
+    if (!n) return ERR_OK;
+    for (size_t i = 0; i < COUNT_OF(UNITS); i++) {
+        if (strlen(UNITS[i].name) != n || memcmp(UNITS[i].name, p->at, n)) continue;
+        if (UNITS[i].time != !strcmp(unit, "seconds"))
+            return err_set(p->why, ERR_USAGE,
+                           "gate '%s', position %d: '%s' does not go with %s, which is %s%s", p->g->text,
+                           position(p), UNITS[i].name, name_of(t), *unit ? "in " : "a plain number", unit);
+        *factor = strcmp(unit, "bytes") ? UNITS[i].factor : UNITS[i].factor_bytes;
+        p->at += n;
+        return ERR_OK;
+    }
+    return expected(p, strcmp(unit, "seconds") ? "%, k, M or G behind a number, or nothing"
+                                               : "us, ms, s or % behind a number, or nothing");
+}
+
+/* Length of [sign] digits [. digits] [e [sign] digits]; 0 when none: no hexadecimal, no "inf". */
+static size_t number_length(const char *s)
+{
+    size_t n = *s == '-' || *s == '+', digits = 0;
+    for (; isdigit((unsigned char)s[n]) || s[n] == '.'; n++) digits += s[n] != '.';
+    if (!digits) return 0;
+    if (s[n] == 'e' || s[n] == 'E') {
+        size_t e = n + 1 + (s[n + 1] == '-' || s[n + 1] == '+');
+        if (!isdigit((unsigned char)s[e])) return n;
+        while (isdigit((unsigned char)s[e])) e++;
+        n = e;
+    }
+    return n;
+}
+
+static enum err_code parse_number(struct parser *p, const struct gate_term *t, double *value, bool *percent)
+{
+    char text[64];
+    double factor;
+    skip_spaces(p);
+    const size_t n = number_length(p->at);
+    if (!n || n >= sizeof(text)) return expected(p, "a number or A");
+    snprintf(text, sizeof(text), "%.*s", (int)n, p->at);
+    if (!str_to_double(*text == '+' ? text + 1 : text, value) || !isfinite(*value))
+        return expected(p, "a number");
+    p->at += n;
+    enum err_code rc = parse_unit(p, t, &factor, percent);
+    *value *= factor;
+    return rc;
+}
+
+/* Does A's figure say anything? A is its own reference. */
+static enum err_code check_a(struct parser *p, const struct gate_term *t)
+{
+    if (t->metric >= 0 || t->figure == GATE_PPL) return ERR_OK;
+    return err_set(p->why, ERR_USAGE, "gate '%s', position %d: %s already compares with A: expected a number",
+                   p->g->text, position(p), name_of(t));
+}
+
+static enum err_code parse_bound(struct parser *p, struct gate_term *t)
+{
+    double v = 1;
+    bool percent;
+    enum err_code rc;
+    if (take_word(p, "A")) {
+        t->scale = 1;
+        if (take(p, '*')) return parse_number(p, t, &t->scale, &percent);
+        const double sign = take(p, '+') ? 1 : take(p, '-') ? -1 : 0;
+        if (sign == 0) return ERR_OK;
+        if ((rc = parse_number(p, t, &v, &percent))) return rc;
+        *(percent ? &t->scale : &t->offset) += sign * v;
+        return ERR_OK;
+    }
+    if ((rc = parse_number(p, t, &v, &percent))) return rc;
+    if (!take(p, '*')) {
+        t->offset = v;
+        return ERR_OK;
+    }
+    t->scale = v;
+    return take_word(p, "A") ? ERR_OK : expected(p, "A");
+}
+
+/* "decode_tok_s >= 0.98*A": runs of spaces are one. */
+static void tidy(char *to, size_t size, const char *from, const char *end)
+{
+    size_t n = 0;
+    for (; from < end && n + 1 < size; from++) {
+        const bool space = isspace((unsigned char)*from);
+        if (space && (!n || to[n - 1] == ' ')) continue;
+        to[n++] = space ? ' ' : *from;
+    }
+    while (n && to[n - 1] == ' ') n--;
+    to[n] = 0;
+}
+
+/* ---------------------------------------------------------------- the tree */
+
+static enum err_code new_node(struct parser *p, int *out, enum gate_kind kind, int left, int right)
+{
+    struct gate *g = p->g;
+    if (g->nodes == GATE_NODES)
+        return err_set(p->why, ERR_USAGE, "gate: more than %d conditions and words between them", GATE_NODES);
+    g->node[g->nodes].kind = kind;
+    g->node[g->nodes].left = left;
+    g->node[g->nodes].right = right;
+    *out = g->nodes++;
+    return ERR_OK;
+}
+
+static enum err_code parse_term(struct parser *p, int *out)
+{
+    struct gate *g = p->g;
+    if (g->terms == GATE_TERMS)
+        return err_set(p->why, ERR_USAGE, "gate: more than %d conditions", GATE_TERMS);
+    struct gate_term *t = &g->term[g->terms];
+    skip_spaces(p);
+    const char *start = p->at;
+    enum err_code rc = parse_name(p, t);
+    if (!rc) rc = parse_op(p, t);
+    if (!rc) rc = parse_bound(p, t);
+    if (!rc && t->scale != 0) rc = check_a(p, t);
+    if (rc) return rc;
+    tidy(t->text, sizeof(t->text), start, p->at);
+    return new_node(p, out, GATE_TERM, g->terms++, -1);
+}
+
+static enum err_code parse_or(struct parser *p, int *out);
+
+static enum err_code parse_not(struct parser *p, int *out)
+{
+    enum err_code rc;
+    if (++p->depth > DEPTH_LIMIT)
+        return err_set(p->why, ERR_USAGE, "gate: more than %d parentheses and nots inside each other",
+                       DEPTH_LIMIT);
+    if (take_word(p, "not")) {
+        rc = parse_not(p, out);
+        if (!rc) rc = new_node(p, out, GATE_NOT, *out, -1);
+    } else if (take(p, '(')) {
+        rc = parse_or(p, out);
+        if (!rc && !take(p, ')')) rc = expected(p, "'and', 'or' or ')'");
+    } else {
+        rc = parse_term(p, out);
+    }
+    p->depth--;
+    return rc;
+}
+
+static enum err_code parse_and(struct parser *p, int *out)
+{
+    int right;
+    enum err_code rc = parse_not(p, out);
+    while (!rc && take_word(p, "and"))
+        if (!(rc = parse_not(p, &right))) rc = new_node(p, out, GATE_AND, *out, right);
+    return rc;
+}
+
+static enum err_code parse_or(struct parser *p, int *out)
+{
+    int right;
+    enum err_code rc = parse_and(p, out);
+    while (!rc && take_word(p, "or"))
+        if (!(rc = parse_and(p, &right))) rc = new_node(p, out, GATE_OR, *out, right);
+    return rc;
+}
+
+enum err_code gate_parse(struct gate *g, const char *text, struct err *why)
+{
+    struct parser p = { .g = g, .why = why };
+    *g = (struct gate){ 0 };
+    if (strlen(text) >= sizeof(g->text))
+        return err_set(why, ERR_USAGE, "a gate has %zu characters at most", sizeof(g->text) - 1);
+    snprintf(g->text, sizeof(g->text), "%s", text);
+    p.at = g->text;
+    enum err_code rc = parse_or(&p, &g->root);
+    skip_spaces(&p);
+    return !rc && *p.at ? expected(&p, "'and', 'or' or the end") : rc;
+}
+
+bool gate_needs_quality(const struct gate *g)
+{
+    for (int i = 0; i < g->terms; i++)
+        if (g->term[i].metric < 0 && GATE_NAMES[g->term[i].figure].quality) return true;
+    return false;
+}

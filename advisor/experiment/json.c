@@ -1,0 +1,241 @@
+/* advisor/experiment/json.c - the whole result as one document, schema "qdyno.ab/1". Unknown is null. Effects
+ * are given as B/A of the metric itself; whether more is better stands beside it. */
+#include "advisor/experiment/experiment.h"
+#include "advisor/experiment/parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+static const char *const PHASES[] = {
+    [PHASE_LOADING] = "loading", [PHASE_WARMUP] = "warmup",   [PHASE_QUALITY] = "quality",
+    [PHASE_CONTROL] = "control", [PHASE_BLOCKS] = "blocks",   [PHASE_CONFIRM] = "confirm",
+    [PHASE_DONE] = "done",       [PHASE_STOPPED] = "stopped", [PHASE_FAILED] = "failed",
+};
+
+static const char STOPPING[] = "a look after every block: intervals hold at all looks together (evidence "
+                               "from the coin of the blocks), so the run ends when they decide";
+
+/* The interval of log ratios "positive is better" as an interval of B/A. */
+static json_t *ratio_interval(struct interval i, int better, double confidence)
+{
+    const bool turned = better < 0;
+    json_t *o = json_object();
+    json_put_num(o, "ratio", exp(turned ? -i.estimate : i.estimate));
+    json_put_num(o, "lower", exp(turned ? -i.upper : i.lower));
+    json_put_num(o, "upper", exp(turned ? -i.lower : i.upper));
+    json_put_num(o, "confidence", confidence);
+    return o;
+}
+
+static json_t *numbers(const double *x, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(list, json_num(x[i]));
+    return list;
+}
+
+static void put_bytes(json_t *o, const char *key, int64_t bytes)
+{
+    if (bytes < 0)
+        json_put(o, key, json_null());
+    else
+        json_put_int(o, key, bytes);
+}
+
+static json_t *plan_document(const struct memory_plan *p)
+{
+    if (p->total < 0) return json_null();
+    json_t *o = json_object();
+    put_bytes(o, "weights", p->weights);
+    put_bytes(o, "kv", p->kv);
+    put_bytes(o, "compute", p->compute);
+    put_bytes(o, "scratch", p->scratch);
+    put_bytes(o, "total", p->total);
+    put_bytes(o, "device", p->device);
+    json_put_int(o, "gpu_layers", p->gpu_layers);
+    put_bytes(o, "kv_bytes_per_token", p->kv_bytes_per_token);
+    put_bytes(o, "decode_read_bytes", p->decode_read_bytes);
+    json_put_num(o, "flops_per_token", p->flops_per_token);
+    return o;
+}
+
+static void put_text(json_t *o, const char *key, const char *text)
+{
+    json_put_str(o, key, *text ? text : NULL);
+}
+
+static json_t *arm_document(const struct experiment_arm *a, int index)
+{
+    json_t *o = json_object(), *itl = json_object();
+    const char name[2] = { (char)('a' + index), 0 };
+    json_put_str(o, "arm", name);
+    json_put_str(o, "config", a->line);
+    put_text(o, "recipe", a->recipe);
+    json_put(o, "merged", a->merged_known ? config_to_json(&a->merged) : json_null());
+    put_text(o, "model", a->model_name);
+    put_text(o, "arch", a->arch);
+    put_text(o, "sha256", a->sha256);
+    put_text(o, "dominant_format", a->dominant_format);
+    put_text(o, "isa", a->isa);
+    put_text(o, "device", a->device);
+    put_bytes(o, "threads", a->threads);
+    put_text(o, "error", a->error);
+    json_put_num(o, "rate", a->rate);
+    json_put_num(o, "prefill_tok_s", a->prefill_tok_s);
+    json_put_num(o, "decode_tok_s", a->decode_tok_s);
+    json_put_num(o, "ttft_s", a->ttft_s);
+    json_put_num(itl, "p50", a->itl_p50_s);
+    json_put_num(itl, "p95", a->itl_p95_s);
+    json_put_num(itl, "p99", a->itl_p99_s); /* null below 459 tokens: fewer cannot bound it */
+    json_put_int(itl, "samples", a->itl_samples);
+    json_put(o, "itl_s", itl);
+    json_put_num(o, "perplexity", a->perplexity);
+    json_put_num(o, "load_s", a->load_s);
+    json_put_num(o, "joules_per_token", a->joules_per_token);
+    put_bytes(o, "peak_rss_bytes", a->peak_rss_bytes);
+    json_put_num(o, "rss_after_bytes", a->rss_after_bytes);
+    json_put_num(o, "train_tok_s", a->train_tok_s);
+    json_put_num(o, "train_loss", a->train_loss);
+    json_put_int(o, "cells", a->cells);
+    json_put(o, "plan", plan_document(&a->plan));
+    return o;
+}
+
+/* What is said beside the interval that decides; honest for one look only. */
+static json_t *companions_document(const struct comparison *c, int better)
+{
+    json_t *o = json_object();
+    json_put(o, "t_interval", ratio_interval(c->fixed, better, 0.95));
+    json_put(o, "hodges_lehmann", ratio_interval(c->hodges_lehmann, better, 0.95));
+    json_put_num(o, "permutation_p", c->permutation_p);
+    json_put_num(o, "lag1_correlation", c->lag1);
+    return o;
+}
+
+/* The figures of one comparison, into the object that is about it. */
+static void put_comparison(json_t *o, const struct comparison *c, int better)
+{
+    json_put(o, "effect", ratio_interval(c->effect, better, 1 - c->alpha));
+    json_put(o, "effect90", ratio_interval(c->effect90, better, 1 - 2 * c->alpha));
+    json_put_num(o, "e_value", c->e);
+    json_put_num(o, "e_value_sign", c->e_sign);
+    json_put_num(o, "p_anytime", c->p);
+    json_put(o, "companions", companions_document(c, better));
+    json_put(o, "log_ratios", numbers(c->d, c->blocks)); /* per kept block, positive: better than A */
+    json_t *by = json_object();
+    for (int m = 0; m < CELL_METRICS; m++) {
+        const struct metric *metric = &METRICS[METRIC_SENSOR_COUNT + m];
+        if (!isnan(c->by_metric[m].estimate))
+            json_put(by, metric->name, ratio_interval(c->by_metric[m], metric->better, 0.95));
+    }
+    json_put(o, "by_metric", by);
+}
+
+static json_t *comparisons_document(const struct experiment_state *s, int better)
+{
+    json_t *list = json_array();
+    for (int k = 1; k < s->spec.arms; k++) {
+        const struct comparison *c = &s->comparison[k];
+        const char name[2] = { (char)('a' + k), 0 };
+        json_t *o = json_object();
+        json_put_str(o, "arm", name);
+        json_put_str(o, "config", s->arm[k].line);
+        json_put_str(o, "verdict", c->verdict ? verdict_name(c->verdict) : NULL);
+        put_text(o, "reason", c->reason);
+        json_put_int(o, "blocks", c->blocks);
+        put_bytes(o, "blocks_needed", c->blocks_needed);
+        json_put(o, "dropped_after", c->dropped ? json_integer(c->dropped_at) : json_null());
+        put_comparison(o, c, better);
+        json_put(o, "quality", quality_to_json(&c->quality));
+        put_text(o, "quality_missing", c->quality.missing);
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+static json_t *control_document(const struct experiment_state *s)
+{
+    if (s->spec.control_blocks < 0) return json_null();
+    json_t *o = ratio_interval(s->control, 1, 0.95);
+    json_put_int(o, "blocks", s->control_blocks);
+    json_put_int(o, "discarded", s->control_discarded);
+    json_put_bool(o, "failed", s->control_failed);
+    json_put(o, "log_ratios", numbers(s->control_d, s->control_blocks));
+    json_put_num(o, "cpu_frequency_hertz", s->control_frequency);
+    return o;
+}
+
+static json_t *events_document(const struct experiment_state *s)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < s->events; i++) {
+        char when[32];
+        json_t *e = json_object();
+        json_put_str(e, "time", clock_iso8601(s->event[i].unix_ms, when, sizeof(when)));
+        json_put_str(e, "text", s->event[i].text);
+        json_array_append_new(list, e);
+    }
+    return list;
+}
+
+static void put_time(json_t *o, const char *key, int64_t unix_ms)
+{
+    char when[32];
+    json_put_str(o, key, unix_ms > 0 ? clock_iso8601(unix_ms, when, sizeof(when)) : NULL);
+}
+
+json_t *experiment_to_json(const struct experiment_state *s)
+{
+    char workload[576], seed[24];
+    const int better = s->spec.metric ? s->spec.metric->better : 1;
+    const struct comparison *c = experiment_headline(s);
+    const char headline[2] = { (char)('a' + s->headline), 0 };
+    struct joint joint;
+    json_t *o = json_object(), *arms = json_array();
+    json_put_str(o, "schema", "qdyno.ab/1");
+    if (s->run_id)
+        json_put_int(o, "run", s->run_id);
+    else
+        json_put(o, "run", json_null());
+    json_put_str(o, "state", PHASES[s->phase]);
+    put_text(o, "error", s->error);
+    json_put_str(o, "verdict", s->verdict ? verdict_name(s->verdict) : NULL); /* headline seen from A */
+    json_put_str(o, "headline", headline);
+    json_put_bool(o, "confirmed", s->confirming); /* on blocks that did not choose it */
+    put_text(o, "reason", s->reason);
+    json_put_str(o, "metric", s->spec.metric ? s->spec.metric->name : NULL);
+    json_put_str(o, "unit", s->spec.metric ? s->spec.metric->unit : NULL);
+    json_put_int(o, "better", better);
+    json_put_str(o, "model", s->spec.model);
+    json_put_str(o, "workload", workload_line(&s->spec.workload, workload, sizeof(workload)));
+    put_comparison(o, c, better);
+    json_put_num(o, "margin", s->spec.margin);
+    json_put_num(o, "noise_floor_ratio", s->noise_floor);
+    json_put_num(o, "mde_ratio", s->mde);
+    json_put_str(o, "stopping", STOPPING);
+    json_put_int(o, "blocks", s->blocks);
+    json_put_int(o, "blocks_planned", s->planned_blocks);
+    json_put_int(o, "discarded", s->discarded);
+    put_bytes(o, "blocks_needed", s->blocks_needed);
+    json_put_int(o, "cell_repeats", s->cell_repeats);
+    json_put(o, "comparisons", comparisons_document(s, better));
+    claims_joint(&joint, s);
+    json_put(o, "joint", joint_to_json(&joint));
+    json_put(o, "gate", claims_gate_json(s));
+    json_put(o, "control", control_document(s));
+    for (int i = 0; i < s->spec.arms; i++) json_array_append_new(arms, arm_document(&s->arm[i], i));
+    json_put(o, "arms", arms);
+    json_put_bool(o, "random_weights", s->random_weights);
+    put_text(o, "machine", s->machine_id);
+    snprintf(seed, sizeof(seed), "%" PRIu64, s->spec.seed);
+    json_put_str(o, "seed", seed);
+    put_time(o, "started", s->started_ms);
+    put_time(o, "ended", s->ended_ms);
+    json_put_num(o, "elapsed_s", s->elapsed_s);
+    json_put_int(o, "pauses", s->pauses);
+    json_put_num(o, "paused_s", s->paused_s);
+    json_put_num(o, "overhead_ratio", s->overhead_ratio);
+    json_put(o, "events", events_document(s));
+    return o;
+}

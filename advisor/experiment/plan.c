@@ -1,0 +1,286 @@
+/* advisor/experiment/plan.c - what is decided before anything is measured: the spec with its defaults, the
+ * order of the cells in every block, and the number of blocks. */
+#include "advisor/experiment/parts.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const CELL_PHASES[] = { "warmup", "control", "block", "confirm" };
+const char *const PROCESSES[] = { "auto", "new", "kept", NULL };
+
+/* What a workload must contain for a cell to give a metric. */
+enum { GIVES_PREFILL = 1, GIVES_DECODE = 2, GIVES_EVAL = 4, GIVES_TRAIN = 8, GIVES_ANY = 16 };
+static const struct {
+    enum metric_id metric;
+    unsigned needs;
+    const char *text;
+} GIVEN_BY[] = {
+    { METRIC_PREFILL_RATE, GIVES_PREFILL, "a prompt, such as pp512" },
+    { METRIC_DECODE_RATE, GIVES_DECODE, "generated tokens, such as tg64" },
+    { METRIC_TTFT, GIVES_PREFILL | GIVES_DECODE, "a prompt or generated tokens" },
+    { METRIC_ITL_P50, GIVES_DECODE, "generated tokens, such as tg64" },
+    { METRIC_ITL_P95, GIVES_DECODE, "at least 90 generated tokens" },
+    { METRIC_ITL_P99, GIVES_DECODE, "at least 459 generated tokens" },
+    { METRIC_PEAK_MEMORY, GIVES_ANY, "" },
+    { METRIC_ENERGY, GIVES_ANY, "" },
+    { METRIC_PERPLEXITY, GIVES_EVAL, "eval:FILE" },
+    { METRIC_TRAIN_RATE, GIVES_TRAIN, "steps of training, such as train20" },
+    { METRIC_TRAIN_LOSS, GIVES_TRAIN, "steps of training, such as train20" },
+    { METRIC_MEMORY_AFTER, GIVES_ANY, "" },
+};
+
+static enum err_code metric_check(const struct metric *m, const struct workload *w, struct err *why)
+{
+    unsigned gives = GIVES_ANY;
+    if (w->prompt > 0) gives |= GIVES_PREFILL;
+    if (w->gen > 0) gives |= GIVES_DECODE;
+    if (*w->eval_file) gives |= GIVES_EVAL;
+    if (w->train) gives |= GIVES_TRAIN;
+    for (size_t i = 0; i < COUNT_OF(GIVEN_BY); i++) {
+        if (m != &METRICS[GIVEN_BY[i].metric]) continue;
+        if (gives & GIVEN_BY[i].needs) return ERR_OK;
+        char line[576];
+        return err_set(why, ERR_USAGE, "metric %s needs a workload with %s; '%s' has none", m->name,
+                       GIVEN_BY[i].text, workload_line(w, line, sizeof(line)));
+    }
+    return err_set(why, ERR_USAGE, "metric %s is not a figure of a cell that two arms can be compared by",
+                   m->name);
+}
+
+const struct metric *experiment_default_metric(const struct workload *w)
+{
+    return &METRICS[w->train        ? METRIC_TRAIN_RATE
+                    : *w->eval_file ? METRIC_PERPLEXITY
+                    : w->gen > 0    ? METRIC_DECODE_RATE
+                                    : METRIC_PREFILL_RATE];
+}
+
+/* Settings that mean something to the workload, and arms that train on the same rows. */
+static enum err_code arms_check(const struct experiment_spec *s, struct err *why)
+{
+    const int64_t first = config_int(&s->config[0], KNOB_TRAIN_BATCH) *
+                          config_int(&s->config[0], KNOB_ACCUMULATE);
+    for (int i = 0; i < s->arms; i++) {
+        const struct config *c = &s->config[i];
+        const int64_t rows = config_int(c, KNOB_TRAIN_BATCH) * config_int(c, KNOB_ACCUMULATE);
+        enum err_code rc = workload_check(&s->workload, c, why);
+        if (rc) return err_prefix(why, "arm %c", 'A' + i);
+        if (s->workload.train && rows != first)
+            return err_set(
+                why, ERR_USAGE,
+                "a step of arm A has %" PRId64 " rows, one of arm %c %" PRId64
+                ": want train_batch times accumulate to be the same, so that both do the same work",
+                first, 'A' + i, rows);
+    }
+    if (s->workload.train && *s->model)
+        return err_set(why, ERR_USAGE, "a model (%s) means nothing to a workload that trains from nothing",
+                       s->model);
+    return ERR_OK;
+}
+
+enum err_code spec_resolve(struct experiment_spec *s, struct err *why)
+{
+    char whole[PATH_MAX]; /* a run is resumed and replayed from other folders */
+    if (*s->model && realpath(s->model, whole) && strlen(whole) < sizeof(s->model))
+        memcpy(s->model, whole, strlen(whole) + 1);
+    if (!s->metric) s->metric = experiment_default_metric(&s->workload);
+    enum err_code rc = metric_check(s->metric, &s->workload, why);
+    if (rc) return rc;
+    if (!s->arms) s->arms = 2;
+    if (s->arms < 2 || s->arms > EXPERIMENT_ARMS)
+        return err_set(why, ERR_USAGE, "%d arms: want 2 to %d", s->arms, EXPERIMENT_ARMS);
+    if ((rc = arms_check(s, why))) return rc;
+    if (s->race && s->arms < 3)
+        return err_set(why, ERR_USAGE, "a race wants three arms or more: two are compared as they are");
+    if (s->warmup_cells < 0 || s->warmup_cells > 64)
+        return err_set(why, ERR_USAGE, "%d warm-up cells: want 1 to 64, or 0 for as many as it takes",
+                       s->warmup_cells);
+    if (s->margin == 0) s->margin = 0.01;
+    if (!(s->margin > 0 && s->margin < 1))
+        return err_set(why, ERR_USAGE, "a margin of %g: want more than 0 and less than 1 (0.01 is 1 %%)",
+                       s->margin);
+    if (s->budget_s == 0) s->budget_s = 300;
+    if (!(s->budget_s > 0))
+        return err_set(why, ERR_USAGE, "a budget of %g seconds: want more than 0", s->budget_s);
+    if (!s->min_blocks) s->min_blocks = BLOCKS_FOR_A_CLAIM;
+    if (!s->max_blocks) s->max_blocks = MAX(64, s->min_blocks);
+    if (s->min_blocks < BLOCKS_FOR_A_CLAIM || s->max_blocks < s->min_blocks ||
+        s->max_blocks > EXPERIMENT_BLOCKS)
+        return err_set(why, ERR_USAGE, "%d to %d blocks: want %d <= least <= most <= %d", s->min_blocks,
+                       s->max_blocks, BLOCKS_FOR_A_CLAIM, EXPERIMENT_BLOCKS);
+    if (!s->control_blocks) s->control_blocks = 3;
+    if (s->control_blocks < -1 || s->control_blocks == 1 || s->control_blocks > EXPERIMENT_BLOCKS / 2)
+        return err_set(why, ERR_USAGE, "%d control blocks: want 2 to %d, or -1 for none", s->control_blocks,
+                       EXPERIMENT_BLOCKS / 2);
+    return ERR_OK;
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014): one well-mixed word per counter value. */
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+void block_order(uint64_t seed, enum cell_phase phase, int block, int arms, int place[BLOCK_CELLS])
+{
+    const uint64_t coin = mix(mix(seed) ^ ((uint64_t)phase << 32 | (uint32_t)block));
+    for (int i = 0; i < arms; i++) place[i] = i;
+    for (int i = arms - 1; i > 0; i--) { /* Fisher-Yates */
+        const uint64_t draw = i > 1 ? mix(coin ^ (uint64_t)i) : coin;
+        const int j = i - (int)(draw % (uint64_t)(i + 1)), k = place[i];
+        place[i] = place[j];
+        place[j] = k;
+    }
+    for (int i = 0; i < arms; i++) place[2 * arms - 1 - i] = place[i];
+}
+
+double block_effect(const double value[BLOCK_CELLS], const int place[BLOCK_CELLS], int arms, int k,
+                    int better)
+{
+    double d = 0;
+    for (int i = 0; i < 2 * arms; i++) {
+        if (place[i] != k && place[i] != 0) continue;
+        if (!(value[i] > 0) || isinf(value[i])) return NAN;
+        d += (place[i] == k ? 0.5 : -0.5) * log(value[i]);
+    }
+    return better < 0 ? -d : d;
+}
+
+int arms_live(const struct experiment_state *s, enum cell_phase phase, int arm[EXPERIMENT_ARMS])
+{
+    int n = 0;
+    if (phase == CELL_CONTROL) { /* A, in both places */
+        arm[n++] = 0;
+        arm[n++] = 0;
+        return n;
+    }
+    for (int k = 0; k < s->spec.arms; k++)
+        if (!s->arm[k].failed && !s->comparison[k].dropped &&
+            (phase != CELL_CONFIRM || k == 0 || k == s->headline))
+            arm[n++] = k;
+    return n;
+}
+
+int plan_blocks(const struct experiment_spec *s, double sd)
+{
+    if (isnan(sd)) return s->max_blocks;
+    const int n = stats_anytime_blocks_for(sd, s->margin, 1 - 0.05 / MAX(1, s->arms - 1), 0.80);
+    return MIN(MAX(n, s->min_blocks), s->max_blocks);
+}
+
+int control_wanted(const struct experiment_state *s)
+{
+    const int n = s->spec.control_blocks;
+    if (n < 2 || s->control_blocks < n) return MAX(n, 0);
+    /* One look in twenty excludes 0 by chance. A real bias survives as many blocks again; chance does not. */
+    const struct interval first = stats_t_interval(s->control_d, n, 0.95);
+    return first.lower > 0 || first.upper < 0 ? MIN(2 * n, EXPERIMENT_BLOCKS) : n;
+}
+
+/* ---------------------------------------------------------------- the spec as a document */
+
+static json_t *config_document(const struct config *c)
+{
+    json_t *o = json_object(), *given = json_array();
+    json_put(o, "values", config_to_json(c));
+    for (int i = 0; i < KNOB_COUNT; i++)
+        if (c->given[i]) json_array_append_new(given, json_string(KNOBS[i].key));
+    json_put(o, "given", given);
+    return o;
+}
+
+static enum err_code config_undocument(struct config *c, const json_t *o, struct err *why)
+{
+    enum err_code rc = config_from_json(c, json_object_get(o, "values"), why);
+    if (rc) return rc;
+    size_t i;
+    json_t *key;
+    memset(c->given, 0, sizeof(c->given));
+    json_array_foreach(json_object_get(o, "given"), i,
+                       key) for (int k = 0; k < KNOB_COUNT;
+                                 k++) if (json_is_string(key) &&
+                                          !strcmp(json_string_value(key), KNOBS[k].key)) c->given[k] = true;
+    return ERR_OK;
+}
+
+enum processes processes_parse(const char *name)
+{
+    for (int i = 0; PROCESSES[i]; i++)
+        if (!strcmp(name, PROCESSES[i])) return (enum processes)i;
+    return PROCESSES_AUTO;
+}
+
+json_t *experiment_spec_to_json(const struct experiment_spec *s)
+{
+    char text[576], seed[24];
+    json_t *o = json_object(), *configs = json_array();
+    json_put_str(o, "model", s->model);
+    for (int i = 0; i < (s->arms ? s->arms : 2); i++)
+        json_array_append_new(configs, config_document(&s->config[i]));
+    json_put(o, "configs", configs);
+    json_put_str(o, "workload", workload_line(&s->workload, text, sizeof(text)));
+    json_put_int(o, "eval_ctx", s->workload.eval_ctx);
+    json_put_str(o, "metric", s->metric ? s->metric->name : NULL);
+    json_put_num(o, "margin", s->margin);
+    json_put_num(o, "budget_s", s->budget_s);
+    json_put_int(o, "min_blocks", s->min_blocks);
+    json_put_int(o, "max_blocks", s->max_blocks);
+    json_put_int(o, "control_blocks", s->control_blocks);
+    json_put_int(o, "warmup_cells", s->warmup_cells);
+    json_put_str(o, "processes", PROCESSES[s->processes]);
+    json_put_bool(o, "race", s->race);
+    json_put_str(o, "quality_file", *s->quality_file ? s->quality_file : NULL);
+    json_put_int(o, "quality_ctx", s->quality_ctx);
+    json_put_int(o, "quality_chunks", s->quality_chunks);
+    json_put_num(o, "kld_margin", s->kld_margin);
+    json_put_str(o, "gate", *s->gate ? s->gate : NULL);
+    snprintf(seed, sizeof(seed), "%" PRIu64, s->seed);
+    json_put_str(o, "seed", seed); /* text: JSON readers lose the low bits of 64 */
+    return o;
+}
+
+enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t *object, struct err *why)
+{
+    memset(s, 0, sizeof(*s));
+    if (!json_is_object(object)) return err_set(why, ERR_FORMAT, "an experiment's spec must be an object");
+    snprintf(s->model, sizeof(s->model), "%s", json_get_str(object, "model", ""));
+    const json_t *configs = json_object_get(object, "configs");
+    s->arms = (int)MIN(json_array_size(configs), (size_t)EXPERIMENT_ARMS + 1);
+    if (s->arms < 2 || s->arms > EXPERIMENT_ARMS)
+        return err_set(why, ERR_FORMAT, "the experiment's spec has %zu configs, not 2 to %d",
+                       json_array_size(configs), EXPERIMENT_ARMS);
+    for (int i = 0; i < s->arms; i++) {
+        enum err_code rc = config_undocument(&s->config[i], json_array_get(configs, (size_t)i), why);
+        if (rc) return rc;
+    }
+    enum err_code rc = workload_parse(&s->workload, json_get_str(object, "workload", ""), why);
+    if (rc) return rc;
+    s->workload.eval_ctx = (int)json_get_int(object, "eval_ctx", s->workload.eval_ctx);
+    const char *metric = json_get_str(object, "metric", NULL);
+    s->metric = metric ? metric_find(metric) : NULL;
+    if (metric && !s->metric)
+        return err_set(why, ERR_FORMAT, "the experiment's metric '%s' is unknown to this version", metric);
+    s->margin = json_get_num(object, "margin", 0);
+    s->budget_s = json_get_num(object, "budget_s", 0);
+    s->min_blocks = (int)json_get_int(object, "min_blocks", 0);
+    s->max_blocks = (int)json_get_int(object, "max_blocks", 0);
+    s->control_blocks = (int)json_get_int(object, "control_blocks", 0);
+    s->warmup_cells = (int)json_get_int(object, "warmup_cells", 0);
+    s->processes = processes_parse(json_get_str(object, "processes", "kept")); /* as runs once were */
+    s->race = json_get_bool(object, "race", false);
+    snprintf(s->quality_file, sizeof(s->quality_file), "%s", json_get_str(object, "quality_file", ""));
+    s->quality_ctx = (int)json_get_int(object, "quality_ctx", 0);
+    s->quality_chunks = (int)json_get_int(object, "quality_chunks", 0);
+    s->kld_margin = json_get_num(object, "kld_margin", 0);
+    snprintf(s->gate, sizeof(s->gate), "%s", json_get_str(object, "gate", ""));
+    if (!str_to_u64(json_get_str(object, "seed", ""), &s->seed))
+        return err_set(why, ERR_FORMAT, "the experiment's spec has no seed");
+    return ERR_OK;
+}

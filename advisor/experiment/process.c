@@ -1,0 +1,269 @@
+/* advisor/experiment/process.c - the processes that the arms run in.
+ *
+ * Where a process happens to lie in memory makes it a few percent faster or slower than its twin, for as long
+ * as it lives: a comparison of two processes that live for the whole run measures that, too, and more blocks
+ * only make it surer of it. So every block gets new ones where loading costs no more than measuring
+ * (docs/statistics.md has the figures). */
+#include "advisor/experiment/parts.h"
+#include "engine/quant/quant.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- one process */
+
+static void occupancy_read(struct occupancy *o, int arm, const json_t *event)
+{
+    const json_t *told = json_object_get(event, "occupancy");
+    if (!json_is_object(told)) return;
+    *o = (struct occupancy){ .arm = arm,
+                             .blocks = (int)json_get_int(told, "blocks", 0),
+                             .used = (int)json_get_int(told, "used", 0),
+                             .block_tokens = (int)json_get_int(told, "block_tokens", 0),
+                             .rows = (int)json_get_int(told, "rows", 0),
+                             .batch = (int)json_get_int(told, "batch", 0),
+                             .step = (int)json_get_int(told, "step", 1) };
+    snprintf(o->map, sizeof(o->map), "%s", json_get_str(told, "map", ""));
+}
+
+bool experiment_event(void *ctx, const json_t *event)
+{
+    struct experiment *x = ctx;
+    const int64_t now = clock_ns();
+    /* The screen redraws at most ten times a second; the lock is not taken more often than that. */
+    if (event ? now - x->shown_ns >= 50000000 : now - x->shown_ns >= 100000000) {
+        x->shown_ns = now;
+        struct experiment_state *s = state_edit(x);
+        s->elapsed_s = experiment_elapsed(x);
+        if (event && !strcmp(json_get_str(event, "event", ""), "progress")) {
+            snprintf(s->cell_phase, sizeof(s->cell_phase), "%s", json_get_str(event, "phase", ""));
+            s->cell_done = (int)json_get_int(event, "done", 0);
+            s->cell_of = (int)json_get_int(event, "of", 0);
+            const double seconds = json_get_num(event, "seconds", NAN);
+            occupancy_read(&s->occupancy, s->running_arm, event);
+            s->live_tok_s = seconds > 0 && s->cell_done > 0 ? s->cell_done / seconds : NAN;
+        }
+        state_done(x);
+    }
+    return !atomic_load(&x->stop);
+}
+
+void processes_end(struct experiment *x)
+{
+    bool any = false;
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+        any = any || x->process[i];
+        arm_close(x->process[i]);
+        x->process[i] = NULL;
+    }
+    if (!any) return;
+    struct experiment_state *s = state_edit(x);
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) s->arm[i].ready = false;
+    state_done(x);
+}
+
+enum flow arm_gave_up(struct experiment *x, int arm, const struct err *why)
+{
+    if (why->code == ERR_CANCELLED) return FLOW_STOPPED;
+    struct experiment_state *s = state_edit(x);
+    s->arm[arm].failed = true;
+    s->arm[arm].ready = false;
+    s->arm[arm].code = why->code;
+    snprintf(s->arm[arm].error, sizeof(s->arm[arm].error), "%s", why->message);
+    state_done(x);
+    experiment_tell(x, "arm", "arm %c failed: %s", 'A' + arm, why->message);
+    arm_close(x->process[arm]);
+    x->process[arm] = NULL;
+    return FLOW_ARM;
+}
+
+static struct arm_spec arm_spec_of(const struct experiment *x, int arm)
+{
+    const struct experiment_spec *s = &x->state.spec;
+    return (struct arm_spec){
+        .model = s->model,
+        .config = &s->config[arm],
+        /* a context named in the line is part of what is compared: 0 leaves it to the config */
+        .ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload),
+        .sequences = workload_sequences(&s->workload),
+        .train = s->workload.train > 0,
+        .program = x->program,
+        .log = &x->log,
+    };
+}
+
+enum flow process_start(struct experiment *x, int process, int arm)
+{
+    if (x->fresh == FRESH_CELL) processes_end(x);
+    if (x->process[process]) return FLOW_ON;
+    struct experiment_state *s = state_edit(x);
+    s->running_arm = arm;
+    s->cell_done = s->cell_of = 0;
+    s->live_tok_s = NAN;
+    snprintf(s->cell_phase, sizeof(s->cell_phase), "load");
+    state_done(x);
+    const struct arm_spec spec = arm_spec_of(x, arm);
+    struct err why = { 0 };
+    struct span_row spans[1 + SPANS_MOST];
+    const struct moment begun = moment_now();
+    const enum err_code rc = arm_open(&x->process[process], &spec, experiment_event, x, &why);
+    spans[0] = span_until_now("load", begun, rc ? why.message : NULL);
+    const json_t *description = rc ? NULL : arm_description(x->process[process]);
+    experiment_spans(x, arm, spans, spans_read(spans, 1, COUNT_OF(spans), description, begun));
+    if (rc) {
+        x->why = why;
+        return why.code == ERR_CANCELLED ? FLOW_STOPPED : FLOW_ARM; /* the caller decides what it means */
+    }
+    x->start_s[arm] = (double)(spans[0].ended_ns - spans[0].begun_ns) * 1e-9;
+    const char *sha256 = json_get_str(description, "sha256", "");
+    const bool same = !*s->arm[arm].sha256 || !strcmp(s->arm[arm].sha256, sha256);
+    s = state_edit(x);
+    if (!same)
+        snprintf(s->reason, sizeof(s->reason),
+                 "the model of arm %c is not the one the run began with: %.8s, was %.8s", 'A' + arm, sha256,
+                 s->arm[arm].sha256);
+    s->arm[arm].ready = true;
+    arm_describe(&s->arm[arm], description);
+    s->random_weights = s->random_weights || json_get_bool(description, "random_weights", false);
+    state_done(x);
+    return same ? FLOW_ON : FLOW_INVALID;
+}
+
+/* ---------------------------------------------------------------- all of them */
+
+/* Bytes a new process could have now. -1 unknown. */
+static int64_t arms_memory_available(const struct experiment *x)
+{
+    double row[METRIC_SENSOR_COUNT];
+    int64_t bytes = x->machine.memory_available_bytes;
+    if (x->sampler) {
+        sampler_latest(x->sampler, row, NULL, 0);
+        if (row[METRIC_MEM_AVAILABLE] > 0) bytes = (int64_t)row[METRIC_MEM_AVAILABLE];
+    }
+    if (x->machine.cgroup_memory_bytes > 0 && (bytes < 0 || x->machine.cgroup_memory_bytes < bytes))
+        bytes = x->machine.cgroup_memory_bytes;
+    return bytes;
+}
+
+/* What an arm will need, before any worker exists. False when the file cannot be planned from here. */
+static bool arm_plan(struct memory_plan *out, const struct experiment_spec *s, int arm)
+{
+    const char *path = config_text(&s->config[arm], KNOB_MODEL);
+    struct gguf *g = NULL;
+    struct err ignored;
+    if (gguf_open(&g, *path ? path : s->model, &ignored)) return false;
+    const int ctx = config_int(&s->config[arm], KNOB_CTX) ? 0 : workload_ctx(&s->workload);
+    const bool ok = !recipe_plan_memory(out, g, &s->config[arm], ctx, workload_sequences(&s->workload),
+                                        &ignored);
+    gguf_close(g);
+    return ok;
+}
+
+/* On the device of an arm: what all that run there need at once. */
+static bool device_holds(const struct experiment_spec *s, const struct memory_plan plan[EXPERIMENT_ARMS],
+                         int arm)
+{
+    const char *device = config_text(&s->config[arm], KNOB_DEVICE);
+    double sum = 0;
+    for (int i = 0; i < s->arms; i++)
+        if (!strcmp(config_text(&s->config[i], KNOB_DEVICE), device)) sum += (double)plan[i].device;
+    if (!arm) sum = fmax(sum, 2 * (double)plan[0].device); /* the control */
+    return plan[arm].device_room < 0 || sum <= (double)plan[arm].device_room;
+}
+
+static bool arms_fit_together(const struct experiment *x)
+{
+    const struct experiment_spec *s = &x->state.spec;
+    const int64_t have = arms_memory_available(x);
+    struct memory_plan plan[EXPERIMENT_ARMS];
+    double sum = 0;
+    for (int i = 0; i < s->arms; i++) {
+        if (!arm_plan(&plan[i], s, i)) return true; /* unknown: try; ERR_FIT will tell */
+        sum += (double)plan[i].host;
+    }
+    for (int i = 0; i < s->arms; i++)
+        if (!device_holds(s, plan, i)) return false;
+    return have < 0 || fmax(sum, 2 * (double)plan[0].host) <= 0.9 * (double)have;
+}
+
+enum flow processes_load(struct experiment *x)
+{
+    x->fresh = arms_fit_together(x) ? FRESH_RUN : FRESH_CELL;
+    if (x->fresh == FRESH_CELL)
+        experiment_tell(x, "plan", "memory holds one arm at a time: each cell loads its arm anew, untimed");
+    enum flow worst = FLOW_ON;
+    for (int i = 0; i < x->state.spec.arms; i++) {
+        if (experiment_rest(x) == FLOW_STOPPED) return FLOW_STOPPED;
+        enum flow f = process_start(x, i, i);
+        const bool crowded = x->why.code == ERR_FIT || x->why.code == ERR_NOMEM; /* a device says so late */
+        if (f == FLOW_ARM && crowded && i && x->fresh != FRESH_CELL && !x->state.arm[0].failed) {
+            x->fresh = FRESH_CELL; /* perhaps it fits alone */
+            f = process_start(x, i, i);
+            if (f == FLOW_ON)
+                experiment_tell(x, "plan", "arm %c fits only alone: each cell loads its arm anew, untimed",
+                                'A' + i);
+        }
+        if (f == FLOW_ARM) f = arm_gave_up(x, i, &x->why);
+        if (f == FLOW_STOPPED || f == FLOW_INVALID) return f;
+        if (f == FLOW_ARM) worst = f;
+    }
+    return worst;
+}
+
+void processes_plan(struct experiment *x)
+{
+    const struct experiment_state *s = &x->state;
+    double start_s = 0, cells_s = 0;
+    if (x->fresh == FRESH_CELL) return;
+    for (int i = 0; i < s->spec.arms; i++) {
+        if (s->arm[i].failed) continue;
+        start_s += x->start_s[i];
+        cells_s += 2 * fmax(x->cell_s[i], CELL_LEAST_S);
+    }
+    const bool cheap = start_s <= cells_s;
+    x->fresh = s->spec.processes == PROCESSES_KEPT || (s->spec.processes == PROCESSES_AUTO && !cheap)
+                   ? FRESH_RUN
+                   : FRESH_BLOCK;
+    if (x->fresh == FRESH_BLOCK)
+        experiment_tell(x, "plan",
+                        "every block in new processes: where their memory lies is noise, not effect");
+    else if (s->spec.processes == PROCESSES_KEPT)
+        experiment_tell(x, "plan",
+                        "processes are kept, as asked: where their memory lies counts as the arms'");
+    else
+        experiment_tell(x, "plan",
+                        "processes are kept: starting them takes %.1f s, a block's cells %.1f s; where their "
+                        "memory lies counts as the arms' (quantize to a file first, or --processes new)",
+                        start_s, cells_s);
+}
+
+/* A new process reads its weights and touches its memory once before it is timed, in all arms alike. */
+static enum flow settle(struct experiment *x, int process, int arm)
+{
+    struct workload w = x->state.spec.workload;
+    char line[576];
+    json_t *answer = NULL;
+    struct err why = { 0 };
+    if (*w.eval_file) return FLOW_ON; /* its figure is no time */
+    w.depth = 0;                      /* the cell fills the cache before its clock starts, anyway */
+    w.gen = MIN(w.gen, 8);
+    w.train = MIN(w.train, 1);
+    workload_line(&w, line, sizeof(line));
+    const struct moment begun = moment_now();
+    const enum err_code rc = arm_cell(x->process[process], line, x->state.spec.seed, &answer,
+                                      experiment_event, x, &why);
+    struct span_row span = span_until_now("settle", begun, rc ? why.message : NULL);
+    experiment_spans(x, arm, &span, 1);
+    if (rc) return arm_gave_up(x, arm, &why);
+    json_decref(answer);
+    return FLOW_ON;
+}
+
+enum flow process_prepare(struct experiment *x, int process, int arm)
+{
+    const bool kept = x->fresh != FRESH_CELL && x->process[process];
+    enum flow f = process_start(x, process, arm);
+    if (f == FLOW_ARM) return arm_gave_up(x, arm, &x->why);
+    return f || kept ? f : settle(x, process, arm);
+}

@@ -1,0 +1,113 @@
+/* advisor/experiment/quality_run.c - quality measured inside the experiment: once for each challenger, after
+ * the blocks, because its figures are the same every time. The arms' processes end first: what is measured
+ * here is not their speed, and their memory may be needed. Stored as a cell outside of blocks, so that a
+ * resumed run does not measure it again and `show` finds it. */
+#include "advisor/experiment/parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char PHASE[] = "quality"; /* of the cell, as in the database */
+
+static bool on_event(void *ctx, const json_t *event)
+{
+    struct experiment *x = ctx;
+    if (event) {
+        struct experiment_state *s = state_edit(x);
+        snprintf(s->cell_phase, sizeof(s->cell_phase), "%s", json_get_str(event, "phase", PHASE));
+        s->cell_done = (int)json_get_int(event, "done", 0);
+        s->cell_of = (int)json_get_int(event, "of", 0);
+        state_done(x);
+    }
+    return !atomic_load(&x->stop);
+}
+
+static enum err_code measure(struct experiment *x, int arm, struct quality *q, struct err *why)
+{
+    const struct experiment_spec *s = &x->state.spec;
+    const struct arm_spec candidate = {
+        .model = s->model, .config = &s->config[arm], .program = x->program, .log = &x->log
+    };
+    const struct quality_spec spec = { .file = s->quality_file,
+                                       .ctx = s->quality_ctx,
+                                       .chunks = s->quality_chunks,
+                                       .model = s->model,
+                                       .reference = &s->config[0] };
+    return quality_measure(q, &candidate, &spec, on_event, x, why);
+}
+
+static enum err_code store(struct experiment *x, int arm, int64_t started_ms, double seconds)
+{
+    const struct quality *q = &x->state.comparison[arm].quality;
+    struct cell_row row = {
+        .run_id = x->state.run_id, .arm = arm, .block = -1, .started_ms = started_ms, .seconds = seconds
+    };
+    const struct measurement kld = { METRICS[METRIC_KLD].name, METRICS[METRIC_KLD].unit, q->kld.estimate };
+    json_t *o = quality_to_json(q);
+    char *line = json_line(o);
+    json_decref(o);
+    const bool fits = line && strlen(line) < sizeof(row.worker_json);
+    if (fits) snprintf(row.worker_json, sizeof(row.worker_json), "%s", line);
+    free(line);
+    if (!fits) return err_set(&x->why, ERR_INTERNAL, "figures of quality do not fit their column");
+    snprintf(row.phase, sizeof(row.phase), "%s", PHASE);
+    snprintf(row.config, sizeof(row.config), "%s", x->state.arm[arm].line);
+    snprintf(row.error, sizeof(row.error), "%s", q->missing);
+    return db_cell_insert(x->db, &row, &kld, q->known, NULL, 0, NULL, 0, &x->why);
+}
+
+/* A reference that does not fit or a text that is too short is a result: quality stays unknown, and says why.
+ */
+static enum flow one_arm(struct experiment *x, int arm)
+{
+    struct quality q;
+    struct err why = { 0 };
+    const int64_t begun_ms = clock_unix_ms(), t0 = clock_ns();
+    struct experiment_state *s = state_edit(x);
+    s->running_arm = arm;
+    state_done(x);
+    const enum err_code rc = measure(x, arm, &q, &why);
+    if (rc == ERR_CANCELLED) return FLOW_STOPPED;
+    if (rc) snprintf(q.missing, sizeof(q.missing), "%s", why.message);
+    s = state_edit(x);
+    s->comparison[arm].quality = q;
+    state_done(x);
+    if (rc)
+        experiment_tell(x, PHASE, "quality of arm %c is unknown: %s", 'A' + arm, why.message);
+    else
+        experiment_tell(x, PHASE, "quality of arm %c: KLD %.3g nats over %lld windows of %s", 'A' + arm,
+                        q.kld.estimate, (long long)q.figures.candidate.chunks, q.text);
+    return store(x, arm, begun_ms, (double)(clock_ns() - t0) * 1e-9) ? FLOW_BROKEN : FLOW_ON;
+}
+
+enum flow quality_run(struct experiment *x)
+{
+    if (!*x->state.spec.quality_file || x->state.arm[0].failed) return FLOW_ON;
+    struct experiment_state *s = state_edit(x);
+    s->phase = PHASE_QUALITY;
+    s->block = s->slot = -1;
+    state_done(x);
+    processes_end(x);
+    enum flow f = FLOW_ON;
+    for (int k = 1; k < s->spec.arms && f == FLOW_ON; k++) {
+        const struct comparison *c = &x->state.comparison[k];
+        if (experiment_rest(x) == FLOW_STOPPED) return FLOW_STOPPED;
+        if (!x->state.arm[k].failed && !c->dropped && !c->quality.known) f = one_arm(x, k);
+    }
+    return f;
+}
+
+bool quality_rebuild(struct experiment_state *s, const struct cell_row *c)
+{
+    json_t *o = NULL;
+    if (strcmp(c->phase, PHASE)) return false;
+    if (c->arm < 1 || c->arm >= EXPERIMENT_ARMS) return true;
+    if (json_parse(&o, c->worker_json, strlen(c->worker_json), NULL)) o = NULL;
+    struct quality *q = &s->comparison[c->arm].quality;
+    quality_from_json(q, o);
+    snprintf(q->missing, sizeof(q->missing), "%s", c->error);
+    json_decref(o);
+    return true;
+}

@@ -1,0 +1,598 @@
+/* advisor/experiment/store.c - the ledger of kept cells, how a cell goes into the database, and the way back:
+ * a killed run goes on, and history shows a run, from the rows alone. */
+#include "advisor/experiment/parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char BLOCK_INTERRUPTED[] = "interrupted", BLOCK_PAUSED[] = "paused";
+
+/* ---------------------------------------------------------------- ledger */
+
+void ledger_free(struct ledger *l)
+{
+    for (int a = 0; a < EXPERIMENT_ARMS; a++)
+        for (int p = 0; p < CELL_PHASES_COUNT; p++) free(l->arm[a][p].itl);
+}
+
+static void keep_itl(struct totals *t, const float *itl, int n)
+{
+    if (t->n_itl + n > t->cap_itl) {
+        const int cap = MAX(2 * t->cap_itl, t->n_itl + n);
+        float *grown = realloc(t->itl, (size_t)cap * sizeof(*grown));
+        if (!grown) return; /* a percentile over fewer tokens: itl_samples says how many */
+        t->itl = grown;
+        t->cap_itl = cap;
+    }
+    if (n) memcpy(t->itl + t->n_itl, itl, (size_t)n * sizeof(*itl));
+    t->n_itl += n;
+}
+
+void ledger_keep(struct ledger *l, int arm, enum cell_phase phase, const double value[METRIC_COUNT],
+                 const float *itl, int n_itl)
+{
+    struct totals *t = &l->arm[arm][phase];
+    if (!t->cells) t->peak_bytes = NAN;
+    t->cells++;
+    for (int i = 0; i < CELL_METRICS; i++) {
+        const double v = value[METRIC_SENSOR_COUNT + i];
+        if (!(v > 0)) continue;
+        t->log_sum[i] += log(v);
+        t->n[i]++;
+    }
+    t->peak_bytes = fmax(t->peak_bytes, value[METRIC_PEAK_MEMORY]); /* fmax ignores one NAN */
+    if (itl) keep_itl(t, itl, n_itl);
+    const double f = value[METRIC_CPU_FREQUENCY];
+    if (phase == CELL_CONTROL && f > 0 && l->n_frequency < EXPERIMENT_BLOCKS)
+        l->frequency[l->n_frequency++] = f;
+}
+
+static int by_double(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The compared metric decides whether a block counts; another one that is unknown is only unknown. */
+static void keep_effects(struct effects *e, const struct block_values *b, int k)
+{
+    double value[BLOCK_CELLS];
+    for (int m = 0; m < CELL_METRICS; m++) {
+        for (int i = 0; i < 2 * b->arms; i++) value[i] = b->value[i][METRIC_SENSOR_COUNT + m];
+        e->d[m][e->blocks] = block_effect(value, b->place, b->arms, k,
+                                          METRICS[METRIC_SENSOR_COUNT + m].better);
+    }
+    e->blocks++;
+}
+
+static void intervals_of(const struct effects *e, struct interval to[CELL_METRICS])
+{
+    for (int m = 0; m < CELL_METRICS; m++) {
+        double known[EXPERIMENT_BLOCKS];
+        int n = 0;
+        for (int i = 0; i < e->blocks; i++)
+            if (!isnan(e->d[m][i])) known[n++] = e->d[m][i];
+        to[m] = stats_anytime_interval(known, n, 0.95);
+    }
+}
+
+/* Places 1.. of a kept block into their comparisons; false when the compared metric has no value. */
+static bool keep_comparisons(struct ledger *l, struct experiment_state *s, const struct block_values *b)
+{
+    const int metric = (int)(s->spec.metric - METRICS);
+    double value[BLOCK_CELLS], d[EXPERIMENT_ARMS];
+    for (int i = 0; i < 2 * b->arms; i++) value[i] = b->value[i][metric];
+    for (int k = 1; k < b->arms; k++) {
+        d[k] = block_effect(value, b->place, b->arms, k, s->spec.metric->better);
+        if (isnan(d[k])) return false;
+    }
+    if (b->phase == CELL_CONTROL) {
+        if (s->control_blocks == EXPERIMENT_BLOCKS) return true;
+        s->control_d[s->control_blocks++] = d[1];
+        return true;
+    }
+    s->confirming = s->confirming || b->phase == CELL_CONFIRM;
+    s->blocks++;
+    for (int k = 1; k < b->arms; k++) {
+        const bool confirms = b->phase == CELL_CONFIRM;
+        struct comparison *c = confirms ? &s->confirmation : &s->comparison[b->arm[k]];
+        struct effects *e = &l->effects[confirms ? 0 : b->arm[k]];
+        if (c->blocks == EXPERIMENT_BLOCKS) continue;
+        c->d[c->blocks++] = d[k];
+        keep_effects(e, b, k);
+        intervals_of(e, c->by_metric);
+    }
+    return true;
+}
+
+bool ledger_block(struct ledger *l, struct experiment_state *s, const struct block_values *b)
+{
+    if (!s->spec.metric || !keep_comparisons(l, s, b)) return false;
+    means_keep(l, b);
+    for (int i = 0; i < 2 * b->arms; i++)
+        ledger_keep(l, b->arm[b->place[i]], b->phase, b->value[i], b->itl[i], b->n_itl[i]);
+    return true;
+}
+
+static double geometric_mean(const struct totals *t, enum metric_id id)
+{
+    const int i = (int)id - METRIC_SENSOR_COUNT;
+    return t->n[i] ? exp(t->log_sum[i] / t->n[i]) : NAN;
+}
+
+static void summarize_arm(const struct totals tiers[CELL_PHASES_COUNT], struct experiment_arm *a,
+                          const struct experiment_spec *spec, int repeats)
+{
+    int tier = CELL_BLOCK;
+    while (tier > CELL_WARMUP && !tiers[tier].cells) tier--;
+    const struct totals *t = &tiers[tier];
+    a->cells = t->cells;
+    if (!t->cells) return;
+    if (spec->metric) a->rate = geometric_mean(t, (enum metric_id)(spec->metric - METRICS));
+    for (int m = 0; m < CELL_METRICS; m++)
+        a->mean[m].estimate = geometric_mean(t, (enum metric_id)(METRIC_SENSOR_COUNT + m));
+    a->prefill_tok_s = geometric_mean(t, METRIC_PREFILL_RATE);
+    a->decode_tok_s = geometric_mean(t, METRIC_DECODE_RATE);
+    a->ttft_s = geometric_mean(t, METRIC_TTFT);
+    a->perplexity = geometric_mean(t, METRIC_PERPLEXITY);
+    a->train_tok_s = geometric_mean(t, METRIC_TRAIN_RATE);
+    a->train_loss = geometric_mean(t, METRIC_TRAIN_LOSS);
+    a->rss_after_bytes = geometric_mean(t, METRIC_MEMORY_AFTER);
+    const int tokens = repeats * workload_sequences(&spec->workload) *
+                       (spec->workload.prompt + spec->workload.gen);
+    a->joules_per_token = tokens > 0 ? geometric_mean(t, METRIC_ENERGY) / tokens : NAN;
+    a->itl_samples = t->n_itl;
+    /* sorts the pool; its order means nothing */
+    a->itl_p50_s = stats_latency_quantile(t->itl, t->n_itl, 0.50);
+    a->itl_p95_s = stats_latency_quantile(t->itl, t->n_itl, 0.95);
+    a->itl_p99_s = stats_latency_quantile(t->itl, t->n_itl, 0.99);
+    double peak = NAN;
+    for (int i = 0; i < CELL_PHASES_COUNT; i++)
+        if (tiers[i].cells) peak = fmax(peak, tiers[i].peak_bytes);
+    if (peak > 0) a->peak_rss_bytes = (int64_t)peak;
+}
+
+void ledger_summarize(const struct ledger *l, struct experiment_state *s)
+{
+    for (int i = 0; i < s->spec.arms; i++) {
+        summarize_arm(l->arm[i], &s->arm[i], &s->spec, MAX(1, s->cell_repeats));
+        means_bounds(&l->means[i], s->arm[i].mean);
+    }
+    if (!l->n_frequency) return;
+    double sorted[EXPERIMENT_BLOCKS];
+    memcpy(sorted, l->frequency, (size_t)l->n_frequency * sizeof(*sorted));
+    qsort(sorted, (size_t)l->n_frequency, sizeof(*sorted), by_double);
+    s->control_frequency = stats_quantile_sorted(sorted, l->n_frequency, 0.5);
+}
+
+/* ---------------------------------------------------------------- state */
+
+static void comparison_init(struct comparison *c)
+{
+    const struct interval unknown = { NAN, NAN, NAN };
+    c->effect = c->effect90 = c->fixed = c->hodges_lehmann = unknown;
+    for (int m = 0; m < CELL_METRICS; m++) c->by_metric[m] = unknown;
+    c->e = c->e_sign = c->p = 1;
+    c->permutation_p = c->lag1 = NAN;
+    c->alpha = 0.05;
+    c->blocks_needed = -1;
+}
+
+void state_init(struct experiment_state *s, const struct experiment_spec *spec)
+{
+    memset(s, 0, sizeof(*s));
+    s->spec = *spec;
+    if (!s->spec.arms) s->spec.arms = 2;
+    s->headline = 1;
+    comparison_init(&s->confirmation);
+    s->running_arm = s->block = s->slot = -1;
+    s->occupancy.arm = -1;
+    s->live_tok_s = s->eta_s = s->noise_floor = s->mde = s->control_frequency = s->overhead_ratio = NAN;
+    s->control = (struct interval){ NAN, NAN, NAN };
+    s->blocks_needed = -1;
+    s->cell_repeats = 1;
+    for (int i = 0; i < EXPERIMENT_ARMS; i++) {
+        struct experiment_arm *a = &s->arm[i];
+        comparison_init(&s->comparison[i]);
+        for (int m = 0; m < CELL_METRICS; m++) a->mean[m] = (struct interval){ NAN, NAN, NAN };
+        config_line(&spec->config[i], a->line, sizeof(a->line));
+        config_recipe(&spec->config[i], a->recipe, sizeof(a->recipe));
+        a->rate = a->prefill_tok_s = a->decode_tok_s = a->ttft_s = a->perplexity = NAN;
+        a->itl_p50_s = a->itl_p95_s = a->itl_p99_s = a->load_s = a->joules_per_token = NAN;
+        a->train_tok_s = a->train_loss = a->rss_after_bytes = NAN;
+        a->peak_rss_bytes = -1;
+        a->threads = -1;
+        a->plan.total = -1;
+    }
+}
+
+void state_event(struct experiment_state *s, int64_t unix_ms, const char *kind, const char *text)
+{
+    if (s->events == EXPERIMENT_EVENTS) {
+        memmove(&s->event[0], &s->event[1], sizeof(s->event) - sizeof(s->event[0]));
+        s->events--;
+    }
+    s->event[s->events].unix_ms = unix_ms;
+    snprintf(s->event[s->events].kind, sizeof(s->event[0].kind), "%s", kind);
+    snprintf(s->event[s->events].text, sizeof(s->event[0].text), "%s", text);
+    s->events++;
+}
+
+static void read_plan(struct memory_plan *p, const json_t *o)
+{
+    if (!json_is_object(o)) return;
+    p->weights = json_get_int(o, "weights", -1);
+    p->kv = json_get_int(o, "kv", -1);
+    p->compute = json_get_int(o, "compute", -1);
+    p->scratch = json_get_int(o, "scratch", -1);
+    p->total = json_get_int(o, "total", -1);
+    p->device = json_get_int(o, "device", 0);
+    p->gpu_layers = (int)json_get_int(o, "gpu_layers", 0);
+    p->kv_bytes_per_token = json_get_int(o, "kv_bytes_per_token", -1);
+    p->decode_read_bytes = json_get_int(o, "decode_read_bytes", -1);
+    p->flops_per_token = json_get_num(o, "flops_per_token", NAN);
+}
+
+void arm_describe(struct experiment_arm *a, const json_t *d)
+{
+    snprintf(a->model_name, sizeof(a->model_name), "%s", json_get_str(d, "name", ""));
+    snprintf(a->arch, sizeof(a->arch), "%s", json_get_str(d, "arch", ""));
+    snprintf(a->sha256, sizeof(a->sha256), "%s", json_get_str(d, "sha256", ""));
+    snprintf(a->dominant_format, sizeof(a->dominant_format), "%s", json_get_str(d, "dominant_format", ""));
+    snprintf(a->isa, sizeof(a->isa), "%s", json_get_str(d, "isa", ""));
+    snprintf(a->device, sizeof(a->device), "%s", json_get_str(d, "device", ""));
+    const char *recipe = json_get_str(d, "recipe", "");
+    if (*recipe) snprintf(a->recipe, sizeof(a->recipe), "%s", recipe);
+    a->threads = (int)json_get_int(d, "threads", -1);
+    a->load_s = json_get_num(d, "load_s", NAN);
+    struct err ignored;
+    a->merged_known = json_object_get(d, "config") &&
+                      !config_from_json(&a->merged, json_object_get(d, "config"), &ignored);
+    read_plan(&a->plan, json_object_get(d, "plan"));
+}
+
+/* ---------------------------------------------------------------- one cell in */
+
+/* What ran, short enough for its column: whole, or without the longest parts, never cut in the middle. */
+static void echo_text(char *buf, size_t size, const struct experiment_state *s, const json_t *description)
+{
+    static const char *const DROP[] = { NULL, "config", "plan", "name" };
+    json_t *o = json_object(), *open = description ? json_deep_copy(description) : NULL;
+    json_put_int(o, "repeats", s->cell_repeats);
+    if (open) json_put(o, "open", open);
+    buf[0] = 0;
+    for (size_t i = 0; i < COUNT_OF(DROP) && !*buf; i++) {
+        if (DROP[i] && open) json_object_del(open, DROP[i]);
+        char *line = json_line(o);
+        if (line && strlen(line) < size) snprintf(buf, size, "%s", line);
+        free(line);
+    }
+    json_decref(o);
+}
+
+enum err_code store_cell(struct db *d, const struct experiment_state *s, const struct cell_place *place,
+                         const struct measured_cell *c, const struct sample_row *samples, int n_samples,
+                         const char *error, const json_t *description, struct err *why)
+{
+    struct cell_row row = {
+        .run_id = s->run_id,
+        .arm = place->arm,
+        .block = place->block,
+        .slot = place->slot,
+    };
+    snprintf(row.phase, sizeof(row.phase), "%s", CELL_PHASES[place->phase]);
+    snprintf(row.config, sizeof(row.config), "%s", s->arm[place->arm].line);
+    snprintf(row.error, sizeof(row.error), "%s", error);
+    echo_text(row.worker_json, sizeof(row.worker_json), s, description);
+    return cell_insert(d, &row, c, samples, n_samples, why);
+}
+
+void experiment_spans(struct experiment *x, int arm, struct span_row *rows, int n)
+{
+    struct err ignored;
+    for (int i = 0; i < n; i++) {
+        rows[i].run_id = x->state.run_id;
+        rows[i].arm = arm;
+        rows[i].block = x->at.block;
+        snprintf(rows[i].phase, sizeof(rows[i].phase), "%s", x->at.block < 0 ? "" : CELL_PHASES[x->at.phase]);
+    }
+    if (x->state.run_id) {
+        (void)db_span_insert(x->db, rows, n, &ignored);
+        return;
+    }
+    struct span_row *more = realloc(x->early, (size_t)(x->n_early + n) * sizeof(*more));
+    if (!more) return;
+    x->early = more;
+    memcpy(x->early + x->n_early, rows, (size_t)n * sizeof(*rows));
+    x->n_early += n;
+}
+
+void experiment_spans_early(struct experiment *x)
+{
+    struct err ignored;
+    for (int i = 0; i < x->n_early; i++) x->early[i].run_id = x->state.run_id;
+    (void)db_span_insert(x->db, x->early, x->n_early, &ignored);
+    x->n_early = 0;
+}
+
+/* ---------------------------------------------------------------- and out again */
+
+struct block_rows {
+    int n; /* cells in a row that belong together */
+    bool discarded, interrupted;
+};
+
+/* Cells of one block follow each other (one experiment writes in order); look at those from `i` on. */
+static struct block_rows block_at(const struct cell_row *cells, int i, int n)
+{
+    struct block_rows b = { 0 };
+    for (int k = i; k < n && cells[k].block == cells[i].block && !strcmp(cells[k].phase, cells[i].phase);
+         k++) {
+        b.n++;
+        b.discarded = b.discarded || cells[k].discarded || *cells[k].error;
+        b.interrupted = b.interrupted || !strcmp(cells[k].discard_reason, BLOCK_INTERRUPTED) ||
+                        !strcmp(cells[k].discard_reason, BLOCK_PAUSED) || *cells[k].error;
+    }
+    return b;
+}
+
+/* A stored cell's figures again. */
+struct reading {
+    double value[METRIC_COUNT];
+    float *itl; /* owned: reading_done */
+    int n_itl;
+};
+
+static void read_measurement(void *ctx, const char *metric, const char *unit, double value)
+{
+    (void)unit;
+    struct reading *r = ctx;
+    const struct metric *m = metric_find(metric);
+    if (m) r->value[m - METRICS] = value;
+}
+
+static enum err_code read_cell(struct db *d, int64_t id, struct reading *r, struct err *why)
+{
+    for (int i = 0; i < METRIC_COUNT; i++) r->value[i] = NAN;
+    enum err_code rc = db_itl_get(d, id, &r->itl, &r->n_itl, why);
+    return rc ? rc : db_measurement_list(d, id, read_measurement, r, why);
+}
+
+static void reading_done(struct reading *r, int n)
+{
+    for (int i = 0; i < n; i++) free(r[i].itl);
+}
+
+/* Which arms a stored block ran: ascending, with the place of every cell. Two arms of a control are both A,
+ * and only the coin knows which was which. False when it was cut short. */
+static bool block_arms(struct block_values *b, const struct experiment_state *s, const struct cell_row *c,
+                       int n)
+{
+    int count[EXPERIMENT_ARMS] = { 0 };
+    if (b->phase == CELL_CONTROL) {
+        b->arms = 2;
+        b->arm[0] = b->arm[1] = 0;
+        block_order(s->spec.seed, b->phase, c[0].block, 2, b->place);
+        return n == 4;
+    }
+    for (int i = 0; i < n && i < BLOCK_CELLS; i++)
+        if (c[i].arm >= 0 && c[i].arm < s->spec.arms) count[c[i].arm]++;
+    b->arms = 0;
+    for (int k = 0; k < s->spec.arms; k++) {
+        if (count[k] != 0 && count[k] != 2) return false;
+        if (count[k]) b->arm[b->arms++] = k;
+    }
+    for (int i = 0; i < n && i < BLOCK_CELLS; i++)
+        for (int k = 0; k < b->arms; k++)
+            if (b->arm[k] == c[i].arm) b->place[i] = k;
+    return n == 2 * b->arms && b->arms >= 2 && b->arm[0] == 0;
+}
+
+/* A whole block of kept cells: its effects and its share in the arms' means. */
+static enum err_code rebuild_block(struct experiment_state *s, struct ledger *l, struct db *d,
+                                   const struct cell_row *c, struct block_values *b, struct err *why)
+{
+    struct reading r[BLOCK_CELLS] = { 0 };
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < 2 * b->arms && !rc; i++) {
+        rc = read_cell(d, c[i].id, &r[i], why);
+        b->value[i] = r[i].value;
+        b->itl[i] = r[i].itl;
+        b->n_itl[i] = r[i].n_itl;
+    }
+    if (!rc) {
+        /* A race is run again from its blocks: who was left out, and which arm the confirmation is of. */
+        if (b->phase == CELL_CONFIRM) s->headline = b->arm[1];
+        (void)ledger_block(l, s, b);
+        if (b->phase == CELL_BLOCK && s->spec.race) {
+            judge_numbers(s);
+            (void)judge_race(s);
+        }
+    }
+    reading_done(r, BLOCK_CELLS);
+    return rc;
+}
+
+static enum err_code rebuild_warmup(struct experiment_state *s, struct ledger *l, struct db *d,
+                                    const struct cell_row *c, struct err *why)
+{
+    if (c->arm < 0 || c->arm >= EXPERIMENT_ARMS) return ERR_OK;
+    json_t *echo = NULL;
+    if (!json_parse(&echo, c->worker_json, strlen(c->worker_json), NULL)) {
+        const json_t *open = json_object_get(echo, "open");
+        if (open) arm_describe(&s->arm[c->arm], open);
+        s->random_weights = s->random_weights || json_get_bool(open, "random_weights", false);
+        json_decref(echo);
+    }
+    if (*c->error) {
+        s->arm[c->arm].failed = true;
+        snprintf(s->arm[c->arm].error, sizeof(s->arm[c->arm].error), "%s", c->error);
+        return ERR_OK;
+    }
+    struct reading r = { 0 };
+    enum err_code rc = read_cell(d, c->id, &r, why);
+    if (!rc) ledger_keep(l, c->arm, CELL_WARMUP, r.value, r.itl, r.n_itl);
+    reading_done(&r, 1);
+    return rc;
+}
+
+/* Phases of other kinds (a later version's) are CELL_WARMUP: they are no comparison. */
+static enum cell_phase phase_named(const char *name)
+{
+    for (int p = CELL_CONTROL; p < CELL_PHASES_COUNT; p++)
+        if (!strcmp(name, CELL_PHASES[p])) return (enum cell_phase)p;
+    return CELL_WARMUP;
+}
+
+static enum err_code rebuild_cells(struct experiment_state *s, struct ledger *l, struct db *d,
+                                   const struct cell_row *cells, int n, bool discard_open, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < n && !rc;) {
+        const struct cell_row *c = &cells[i];
+        if (!*l->work_hash) snprintf(l->work_hash, sizeof(l->work_hash), "%s", c->work_hash);
+        if (c->block < 0) { /* outside of blocks, as other kinds of measurement are */
+            if (!quality_rebuild(s, c) && !strcmp(c->phase, CELL_PHASES[CELL_WARMUP]))
+                rc = rebuild_warmup(s, l, d, c, why);
+            l->cell_seconds += c->seconds;
+            l->cells++;
+            i++;
+            continue;
+        }
+        const enum cell_phase phase = phase_named(c->phase);
+        const struct block_rows b = block_at(cells, i, n);
+        struct block_values values = { .phase = phase };
+        if (phase == CELL_WARMUP) { /* not of a block */
+            i += b.n;
+            continue;
+        }
+        l->next_block[phase] = MAX(l->next_block[phase], c->block + 1);
+        for (int k = 0; k < b.n; k++) l->cell_seconds += cells[i + k].seconds;
+        l->cells += b.n;
+        json_t *echo = NULL;
+        if (!json_parse(&echo, c->worker_json, strlen(c->worker_json), NULL))
+            s->cell_repeats = (int)json_get_int(echo, "repeats", s->cell_repeats);
+        json_decref(echo);
+        if (!b.discarded && block_arms(&values, s, c, b.n))
+            rc = rebuild_block(s, l, d, c, &values, why);
+        else if (b.discarded && !b.interrupted)
+            (*(phase == CELL_CONTROL ? &s->control_discarded : &s->discarded))++;
+        else if (!b.discarded && discard_open)
+            rc = db_block_discard(d, s->run_id, c->block, c->phase, BLOCK_INTERRUPTED, why);
+        i += b.n;
+    }
+    return rc;
+}
+
+static void rebuild_event(void *ctx, int64_t unix_ms, const char *kind, const char *text)
+{
+    struct experiment_state *s = ctx;
+    state_event(s, unix_ms, kind, text);
+    if (!strcmp(kind, "pause")) {
+        s->pauses++;
+        s->paused_since_ms = unix_ms;
+    } else if (!strcmp(kind, "continue") && s->paused_since_ms) {
+        s->paused_s += (double)(unix_ms - s->paused_since_ms) * 1e-3;
+        s->paused_since_ms = 0;
+    }
+}
+
+enum err_code store_rebuild(struct experiment_state *s, struct ledger *l, struct db *d, int64_t run_id,
+                            bool discard_open, struct err *why)
+{
+    struct cell_row *cells = NULL;
+    int n = 0;
+    s->run_id = run_id;
+    enum err_code rc = db_cell_list(d, run_id, &cells, &n, why);
+    if (!rc) rc = rebuild_cells(s, l, d, cells, n, discard_open, why);
+    free(cells);
+    if (!rc) rc = db_event_list(d, run_id, rebuild_event, s, why);
+    if (rc) return rc;
+    judge_control(s);
+    judge_numbers(s);
+    judge_companions(s);
+    ledger_summarize(l, s);
+    return ERR_OK;
+}
+
+/* What only the outcome knows: everything else comes from the rows. Failures first, since verdicts stand on
+ * them; the run's own words last, as they were told. */
+static void read_failures(struct experiment_state *s, const json_t *outcome)
+{
+    for (int i = 0; i < s->spec.arms; i++) {
+        const json_t *a = json_array_get(json_object_get(outcome, "arms"), (size_t)i);
+        struct experiment_arm *to = &s->arm[i];
+        const char *error = json_get_str(a, "error", NULL);
+        if (error) {
+            to->failed = true;
+            snprintf(to->error, sizeof(to->error), "%s", error);
+        }
+    }
+}
+
+static void read_words(struct experiment_state *s, const json_t *outcome)
+{
+    s->planned_blocks = (int)json_get_int(outcome, "blocks_planned", 0);
+    s->overhead_ratio = json_get_num(outcome, "overhead_ratio", NAN);
+    s->elapsed_s = json_get_num(outcome, "elapsed_s", 0);
+    s->pauses = (int)json_get_int(outcome, "pauses", s->pauses);
+    s->paused_s = json_get_num(outcome, "paused_s", s->paused_s);
+    s->blocks_needed = (int)json_get_int(outcome, "blocks_needed", -1);
+    snprintf(s->reason, sizeof(s->reason), "%s", json_get_str(outcome, "reason", ""));
+    snprintf(s->error, sizeof(s->error), "%s", json_get_str(outcome, "error", ""));
+}
+
+static enum experiment_phase phase_of(const struct run_row *row, const struct experiment_state *s)
+{
+    if (!strcmp(row->state, "done")) return PHASE_DONE;
+    if (!strcmp(row->state, "failed")) return PHASE_FAILED;
+    if (!strcmp(row->state, "stopped")) return PHASE_STOPPED;
+    return s->blocks || !s->control_blocks ? PHASE_BLOCKS : PHASE_CONTROL;
+}
+
+static enum err_code load_row(struct experiment_state *out, struct db *d, const struct run_row *row,
+                              struct err *why)
+{
+    if (strcmp(row->kind, "ab"))
+        return err_set(why, ERR_USAGE, "run %lld is a %s, not an experiment", (long long)row->id, row->kind);
+    json_t *o = NULL;
+    const char *text = row->spec_json ? row->spec_json : "";
+    enum err_code rc = json_parse(&o, text, strlen(text), why);
+    struct experiment_spec spec;
+    if (!rc) rc = experiment_spec_from_json(&spec, o, why);
+    json_decref(o);
+    if (rc) return err_prefix(why, "run %lld in the database", (long long)row->id);
+    state_init(out, &spec);
+    struct ledger *ledger = calloc(1, sizeof(*ledger));
+    if (!ledger) return err_set(why, ERR_NOMEM, "no memory to read a run");
+    rc = store_rebuild(out, ledger, d, row->id, false, why);
+    ledger_free(ledger);
+    free(ledger);
+    if (rc) return rc;
+    snprintf(out->machine_id, sizeof(out->machine_id), "%s", row->machine);
+    out->started_ms = row->started_ms;
+    out->ended_ms = row->ended_ms;
+    out->phase = phase_of(row, out);
+    if (out->phase >= PHASE_DONE) out->paused_since_ms = 0; /* it was stopped in a pause */
+    json_t *outcome = NULL;
+    if (row->outcome_json && !json_parse(&outcome, row->outcome_json, strlen(row->outcome_json), NULL)) {
+        read_failures(out, outcome);
+        if (out->phase == PHASE_DONE) experiment_judge(out);
+        read_words(out, outcome);
+        json_decref(outcome);
+    }
+    out->verdict = verdict_parse(row->verdict);
+    return ERR_OK;
+}
+
+enum err_code experiment_load(struct experiment_state *out, struct db *d, int64_t run_id, struct err *why)
+{
+    struct run_row row = { 0 };
+    enum err_code rc = db_run_get(d, run_id, &row, why);
+    if (rc) return rc;
+    rc = load_row(out, d, &row, why);
+    run_row_free(&row);
+    return rc;
+}

@@ -1,0 +1,176 @@
+/* advisor/history/results.c - see history.h. */
+#include "advisor/history/history.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/run/run.h"
+
+struct reader {
+    struct results *out;
+    int64_t cell_id; /* the canary being read */
+    int canaries[RESULT_METRICS];
+    double first[RESULT_METRICS], last[RESULT_METRICS];
+};
+
+static const char CONFIRM[] = "confirm";
+
+static bool counts(const char *phase)
+{
+    static const char *const PHASES[] = { "block", CONFIRM, "bench", "eval" };
+    for (size_t i = 0; i < COUNT_OF(PHASES); i++)
+        if (!strcmp(phase, PHASES[i])) return true;
+    return false;
+}
+
+static enum err_code no_memory(struct err *why)
+{
+    return err_set(why, ERR_NOMEM, "no memory for the results of a run");
+}
+
+static struct result *result_at(struct results *r, const struct value_row *v)
+{
+    for (int i = 0; i < r->n; i++)
+        if (r->result[i].arm == v->arm && !strcmp(r->result[i].config, v->config) &&
+            !strcmp(r->result[i].work_hash, v->work_hash))
+            return &r->result[i];
+    struct result *grown = realloc(r->result, ((size_t)r->n + 1) * sizeof *grown);
+    if (!grown) return NULL;
+    r->result = grown;
+    struct result *new = &grown[r->n++];
+    *new = (struct result){ .arm = v->arm };
+    snprintf(new->config, sizeof new->config, "%s", v->config);
+    snprintf(new->workload, sizeof new->workload, "%s", v->workload);
+    snprintf(new->work_hash, sizeof new->work_hash, "%s", v->work_hash);
+    return new;
+}
+
+/* Cells of one block are one observation; cells outside blocks are one each. `id` tells those apart. */
+static struct result_unit *unit_at(struct result *r, const struct value_row *v, bool same_cell)
+{
+    const bool confirm = !strcmp(v->phase, CONFIRM);
+    for (int i = r->units - 1; i >= 0; i--) {
+        const struct result_unit *u = &r->unit[i];
+        if (v->block >= 0 ? u->block == v->block && u->confirm == confirm : same_cell && i == r->units - 1)
+            return &r->unit[i];
+    }
+    if (r->units == r->cap) {
+        const int cap = r->cap ? 2 * r->cap : 16;
+        struct result_unit *grown = realloc(r->unit, (size_t)cap * sizeof *grown);
+        if (!grown) return NULL;
+        r->unit = grown;
+        r->cap = cap;
+    }
+    struct result_unit *new = &r->unit[r->units++];
+    *new = (struct result_unit){ .block = v->block, .confirm = confirm };
+    for (int i = 0; i < RESULT_METRICS; i++) new->y[i] = NAN;
+    return new;
+}
+
+static void add_canary(struct reader *r, const struct value_row *v, int metric)
+{
+    struct results *out = r->out;
+    const double y = log(v->value);
+    if (!*out->canary_work) snprintf(out->canary_work, sizeof out->canary_work, "%s", v->config);
+    const int n = r->canaries[metric]++;
+    if (!n) r->first[metric] = y;
+    r->last[metric] = y;
+    out->canary[metric] = n ? out->canary[metric] + (y - out->canary[metric]) / (n + 1) : y;
+}
+
+static enum err_code add_value(void *ctx, const struct value_row *v, struct err *why)
+{
+    struct reader *r = ctx;
+    const bool canary = !strcmp(v->phase, CANARY_PHASE);
+    if (!canary && !counts(v->phase)) return ERR_OK;
+    const struct metric *m = metric_find(v->metric);
+    if (!m || m->kind != METRIC_CELL || !(v->value > 0) || isinf(v->value)) return ERR_OK;
+    const int metric = (int)(m - METRICS) - METRIC_SENSOR_COUNT;
+    if (canary) {
+        add_canary(r, v, metric);
+        return ERR_OK;
+    }
+    struct result *result = result_at(r->out, v);
+    struct result_unit *u = result ? unit_at(result, v, r->cell_id == v->cell_id) : NULL;
+    if (!u) return no_memory(why);
+    r->cell_id = v->cell_id;
+    const int n = u->cells[metric]++;
+    const double y = log(v->value);
+    u->y[metric] = n ? u->y[metric] + (y - u->y[metric]) / (n + 1) : y;
+    return ERR_OK;
+}
+
+enum err_code results_read(struct results *out, struct db *d, int64_t run_id, struct err *why)
+{
+    struct reader r = { .out = out, .cell_id = -1 };
+    *out = (struct results){ 0 };
+    for (int i = 0; i < RESULT_METRICS; i++) out->canary[i] = out->canary_drift[i] = NAN;
+    enum err_code rc = db_run_get(d, run_id, &out->run, why);
+    if (!rc) rc = capsule_load(&out->capsule, d, run_id, why);
+    if (!rc) rc = db_value_list(d, run_id, add_value, &r, why);
+    for (int i = 0; i < RESULT_METRICS; i++)
+        if (r.canaries[i] > 1) out->canary_drift[i] = r.last[i] - r.first[i];
+    if (rc) results_free(out);
+    return rc;
+}
+
+void results_free(struct results *r)
+{
+    run_row_free(&r->run);
+    json_decref(r->capsule);
+    for (int i = 0; i < r->n; i++) free(r->result[i].unit);
+    free(r->result);
+    *r = (struct results){ 0 };
+}
+
+int result_values(const struct result *r, enum metric_id metric, double *y, int *block)
+{
+    int n = 0;
+    for (int i = 0; i < r->units; i++) {
+        const double v = r->unit[i].y[metric - METRIC_SENSOR_COUNT];
+        if (isnan(v)) continue;
+        if (block) block[n] = r->unit[i].block;
+        y[n++] = v;
+    }
+    return n;
+}
+
+double result_mean(const struct result *r, enum metric_id metric)
+{
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < r->units; i++) {
+        const double v = r->unit[i].y[metric - METRIC_SENSOR_COUNT];
+        if (isnan(v)) continue;
+        sum += v;
+        n++;
+    }
+    return n ? sum / n : NAN;
+}
+
+enum metric_id result_main_metric(const struct result *r)
+{
+    static const enum metric_id BY_RANK[] = { METRIC_DECODE_RATE, METRIC_PREFILL_RATE, METRIC_TRAIN_RATE,
+                                              METRIC_PERPLEXITY };
+    for (size_t i = 0; i < COUNT_OF(BY_RANK); i++)
+        if (!isnan(result_mean(r, BY_RANK[i]))) return BY_RANK[i];
+    return METRIC_COUNT;
+}
+
+double results_canary(const struct results *r, enum metric_id metric)
+{
+    int sign;
+    const enum metric_id canary = canary_of(metric, &sign);
+    return sign ? sign * r->canary[canary - METRIC_SENSOR_COUNT] : 0;
+}
+
+const char *results_model(const struct results *r, const char *config)
+{
+    const json_t *lines = json_object_get(r->capsule, "config"),
+                 *models = json_object_get(r->capsule, "model");
+    for (size_t i = 0; i < json_array_size(lines); i++)
+        if (!strcmp(json_get_str(json_array_get(lines, i), "line", ""), config))
+            return json_get_str(json_array_get(models, i), "sha256", r->run.model_sha256);
+    return r->run.model_sha256;
+}

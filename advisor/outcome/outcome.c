@@ -1,0 +1,388 @@
+/* advisor/outcome/outcome.c - a finished run as samples of FAMILIES_OUTCOME.
+ *
+ * An outcome is replaced as a whole by the next run of the same experiment on the same machine; run ids and
+ * hashes stand only in _info samples. What cannot be known is not told. */
+#include "advisor/outcome/outcome.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/outcome/text.h"
+
+/* ---------------------------------------------------------------- names */
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static const char *model_name(const struct experiment_state *s)
+{
+    for (int i = 0; i < s->spec.arms; i++)
+        if (*s->arm[i].model_name) return s->arm[i].model_name;
+    return file_name(s->spec.model);
+}
+
+/* Labels name files, never paths: the same question from another folder is the same question. */
+static void short_workload(const struct experiment_state *s, char *buf, size_t size)
+{
+    struct workload w = s->spec.workload;
+    if (*w.eval_file) snprintf(w.eval_file, sizeof(w.eval_file), "%s", file_name(s->spec.workload.eval_file));
+    workload_line(&w, buf, size);
+}
+
+static void short_line(const struct experiment_state *s, int arm, char *buf, size_t size)
+{
+    struct config c = s->spec.config[arm];
+    const char *file = file_name(s->spec.config[arm].value[KNOB_MODEL]);
+    memmove(c.value[KNOB_MODEL], file, strlen(file) + 1);
+    config_line(&c, buf, size);
+}
+
+/* Stable over runs: the same question on the same model is the same group. */
+static void experiment_name(const struct experiment_state *s, char *buf, size_t size)
+{
+    char workload[576], line[640];
+    size_t n = (size_t)snprintf(buf, size, "%s: ", model_name(s));
+    for (int i = 0; i < s->spec.arms && n < size; i++) {
+        short_line(s, i, line, sizeof(line));
+        n += (size_t)snprintf(buf + n, size - n, "%s%.*s", i ? " vs " : "", 400 / s->spec.arms, line);
+    }
+    short_workload(s, workload, sizeof(workload));
+    if (n < size)
+        snprintf(buf + n, size - n, ", %s of %s", s->spec.metric ? s->spec.metric->name : "", workload);
+}
+
+/* ---------------------------------------------------------------- what a run concluded */
+
+static bool succeeded(const struct run_row *r)
+{
+    return !strcmp(r->state, "done") && strcmp(r->verdict, "invalid");
+}
+
+/* When this experiment last ended with a usable verdict, this run or an earlier one; NAN when never. */
+static double last_success(struct db *d, const struct run_row *row)
+{
+    struct run_row *rows = NULL;
+    int n = 0;
+    double at = succeeded(row) ? (double)row->ended_ms * 1e-3 : NAN;
+    if (!isnan(at) || db_run_list(d, row->label, 1000, &rows, &n, NULL)) return at;
+    for (int i = 0; i < n; i++) {
+        const struct run_row *r = &rows[i];
+        const bool same = succeeded(r) && r->id < row->id && !strcmp(r->label, row->label) &&
+                          !strcmp(r->workload, row->workload) && !strcmp(r->metric, row->metric) &&
+                          !strcmp(r->model_name, row->model_name) && !strcmp(r->machine, row->machine);
+        if (same && isnan(at)) at = (double)r->ended_ms * 1e-3; /* newest first */
+    }
+    for (int i = 0; i < n; i++) run_row_free(&rows[i]);
+    free(rows);
+    return at;
+}
+
+static void set_effect(struct outcome *o, const struct experiment_state *s)
+{
+    const bool turned = s->spec.metric && s->spec.metric->better < 0;
+    const struct comparison *c = experiment_headline(s);
+    const struct interval i = c->effect;
+    o->effect = exp(turned ? -i.estimate : i.estimate);
+    o->lower = exp(turned ? -i.upper : i.lower);
+    o->upper = exp(turned ? -i.lower : i.upper);
+    o->confidence = 1 - c->alpha;
+    o->blocks = s->blocks;
+    o->discarded = s->discarded;
+    o->noise_floor = s->noise_floor;
+    o->kld_mean = c->quality.known ? c->quality.figures.kld_mean : (double)NAN;
+    o->kld_p99 = c->quality.known ? c->quality.figures.kld_p99 : (double)NAN;
+    o->verdict = s->verdict;
+}
+
+static void set_arms(struct outcome *o, const struct experiment_state *s)
+{
+    o->arms = s->spec.arms;
+    for (int i = 0; i < o->arms; i++) {
+        const struct experiment_arm *a = &s->arm[i];
+        o->arm[i].joules_per_token = a->joules_per_token;
+        o->arm[i].prefill_tok_s = a->prefill_tok_s;
+        o->arm[i].decode_tok_s = a->decode_tok_s;
+        o->arm[i].ttft_s = a->ttft_s;
+        o->arm[i].peak_bytes = a->peak_rss_bytes > 0 ? (double)a->peak_rss_bytes : (double)NAN;
+        snprintf(o->arm[i].model, sizeof(o->arm[i].model), "%s", a->model_name);
+        snprintf(o->arm[i].arch, sizeof(o->arm[i].arch), "%s", a->arch);
+        snprintf(o->arm[i].quant, sizeof(o->arm[i].quant), "%s", a->dominant_format);
+        snprintf(o->arm[i].recipe, sizeof(o->arm[i].recipe), "%s", a->recipe);
+        snprintf(o->arm[i].sha256_8, sizeof(o->arm[i].sha256_8), "%.8s", a->sha256);
+    }
+}
+
+static void set_times(struct outcome *o, const struct experiment_state *s, struct db *d,
+                      const struct run_row *row)
+{
+    o->last_run = (double)(row->ended_ms ? row->ended_ms : row->started_ms) * 1e-3;
+    o->last_success = last_success(d, row);
+    o->duration = s->elapsed_s > 0 ? s->elapsed_s
+                  : row->ended_ms  ? (double)(row->ended_ms - row->started_ms) * 1e-3
+                                   : (double)NAN;
+}
+
+enum err_code outcome_load(struct outcome *out, struct db *d, int64_t run_id, struct err *why)
+{
+    struct run_row row = { 0 };
+    enum err_code rc = db_run_get(d, run_id, &row, why);
+    if (rc) return rc;
+    struct experiment_state *s = malloc(sizeof(*s)); /* large */
+    rc = s ? experiment_load(s, d, run_id, why) : err_set(why, ERR_NOMEM, "no memory for a run");
+    if (!rc) {
+        *out = (struct outcome){ .run_id = run_id };
+        experiment_name(s, out->experiment, sizeof(out->experiment));
+        short_workload(s, out->workload, sizeof(out->workload));
+        snprintf(out->machine, sizeof(out->machine), "%s", s->machine_id);
+        snprintf(out->metric, sizeof(out->metric), "%s", s->spec.metric ? s->spec.metric->name : "");
+        set_effect(out, s);
+        set_arms(out, s);
+        set_times(out, s, d, &row);
+    }
+    free(s);
+    run_row_free(&row);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the newest of each */
+
+static bool is_there(const struct outcome *o, int n, const struct outcome *x)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(o[i].experiment, x->experiment) && !strcmp(o[i].machine, x->machine)) return true;
+    return false;
+}
+
+static const struct outcome *find_run(const struct outcome *o, int n, int64_t run_id)
+{
+    for (int i = 0; i < n; i++)
+        if (o[i].run_id == run_id) return &o[i];
+    return NULL;
+}
+
+/* Two runs of one experiment have the same label, metric, workload and machine: a cheap look before the
+ * expensive one. Files of the same name in different folders pass it, and are told apart by nothing. */
+static bool may_be_new(const struct run_row *rows, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (!strcmp(rows[k].state, "done") && !strcmp(rows[k].kind, "ab") &&
+            !strcmp(rows[k].label, rows[i].label) && !strcmp(rows[k].metric, rows[i].metric) &&
+            !strcmp(rows[k].workload, rows[i].workload) && !strcmp(rows[k].machine, rows[i].machine) &&
+            !strcmp(rows[k].model_name, rows[i].model_name))
+            return false;
+    return true;
+}
+
+enum err_code outcomes_latest(struct outcome out[OUTCOMES_MAX], int *n, struct db *d, struct err *why)
+{
+    enum { LOOK_AT = 200 }; /* of the newest runs */
+    struct run_row *rows = NULL;
+    int n_rows = 0, n_now = 0;
+    struct outcome *now = calloc(OUTCOMES_MAX + 1, sizeof(*now)); /* one more to load into */
+    if (!now) return err_set(why, ERR_NOMEM, "no memory for outcomes");
+    enum err_code rc = db_run_list(d, "ab", LOOK_AT, &rows, &n_rows, why);
+    for (int i = 0; i < n_rows && n_now < OUTCOMES_MAX && !rc; i++) {
+        if (strcmp(rows[i].kind, "ab") || strcmp(rows[i].state, "done") || !may_be_new(rows, i)) continue;
+        const struct outcome *known = find_run(out, *n, rows[i].id);
+        struct outcome *o = &now[n_now];
+        if (known)
+            *o = *known;
+        else
+            rc = outcome_load(o, d, rows[i].id, why);
+        n_now += !rc && !is_there(now, n_now, o);
+    }
+    for (int i = 0; i < n_rows; i++) run_row_free(&rows[i]);
+    free(rows);
+    if (!rc) {
+        memcpy(out, now, (size_t)n_now * sizeof(*out));
+        *n = n_now;
+    }
+    free(now);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- as samples */
+
+static const char *arm_letter(int i)
+{
+    static const char LETTERS[EXPERIMENT_ARMS][2] = { "a", "b", "c", "d", "e", "f", "g", "h" };
+    return LETTERS[i];
+}
+
+enum { LABELS_MAX = 12 };
+struct label_list {
+    struct label label[LABELS_MAX];
+    int n;
+};
+
+static void add(struct label_list *l, const char *name, const char *value)
+{
+    l->label[l->n++] = (struct label){ name, value };
+}
+
+/* The labels every sample of an outcome begins with. */
+static struct label_list labels_of(const struct outcome *o, enum outcome_labels kind)
+{
+    struct label_list l = { .n = 0 };
+    if (kind == OUTCOME_ALONE) {
+        add(&l, "experiment", o->experiment);
+        add(&l, "machine", o->machine);
+    }
+    return l;
+}
+
+/* Numbers of a whole outcome: where from, and whether metric and workload stand beside. */
+static const struct {
+    enum family_id family;
+    bool compared; /* labels metric and workload */
+    const char *label, *value;
+    size_t offset;
+} NUMBERS[] = {
+#define NUMBER(FAMILY, COMPARED, LABEL, VALUE, FIELD)                                                        \
+    {                                                                                                        \
+        FAMILY_##FAMILY, COMPARED, LABEL, VALUE, offsetof(struct outcome, FIELD)                             \
+    }
+    NUMBER(AB_EFFECT, true, NULL, NULL, effect),
+    NUMBER(AB_EFFECT_LOWER, true, NULL, NULL, lower),
+    NUMBER(AB_EFFECT_UPPER, true, NULL, NULL, upper),
+    NUMBER(AB_CONFIDENCE, true, NULL, NULL, confidence),
+    NUMBER(AB_BLOCKS, true, NULL, NULL, blocks),
+    NUMBER(AB_DISCARDED, true, NULL, NULL, discarded),
+    NUMBER(AB_NOISE_FLOOR, true, NULL, NULL, noise_floor),
+    NUMBER(AB_KL_DIVERGENCE, true, "stat", "mean", kld_mean),
+    NUMBER(AB_KL_DIVERGENCE, true, "stat", "p99", kld_p99),
+    NUMBER(EXPERIMENT_LAST_RUN, false, NULL, NULL, last_run),
+    NUMBER(EXPERIMENT_LAST_SUCCESS, false, NULL, NULL, last_success),
+    NUMBER(EXPERIMENT_DURATION, false, NULL, NULL, duration),
+#undef NUMBER
+};
+
+/* Numbers of each arm. */
+static const struct {
+    enum family_id family;
+    size_t offset; /* in arm[] */
+} ARM_NUMBERS[] = {
+#define NUMBER(FAMILY, FIELD)                                                                                \
+    {                                                                                                        \
+        FAMILY_AB_##FAMILY, offsetof(struct outcome, arm[0].FIELD) - offsetof(struct outcome, arm)           \
+    }
+    NUMBER(JOULES_PER_TOKEN, joules_per_token),
+    NUMBER(PREFILL_RATE, prefill_tok_s),
+    NUMBER(DECODE_RATE, decode_tok_s),
+    NUMBER(TIME_TO_FIRST_TOKEN, ttft_s),
+    NUMBER(PEAK_MEMORY, peak_bytes),
+#undef NUMBER
+};
+
+static double number_at(const void *base, size_t offset)
+{
+    double v;
+    memcpy(&v, (const char *)base + offset, sizeof(v));
+    return v;
+}
+
+static void tell_numbers(const struct outcome *o, enum outcome_labels kind, enum family_id f,
+                         const struct family_sink *to)
+{
+    for (size_t i = 0; i < COUNT_OF(NUMBERS); i++) {
+        if (NUMBERS[i].family != f) continue;
+        struct label_list l = labels_of(o, kind);
+        if (NUMBERS[i].compared) add(&l, "metric", o->metric);
+        if (NUMBERS[i].compared) add(&l, "workload", o->workload);
+        if (NUMBERS[i].label) add(&l, NUMBERS[i].label, NUMBERS[i].value);
+        family_value(to, f, l.label, l.n, number_at(o, NUMBERS[i].offset));
+    }
+}
+
+static void tell_arms(const struct outcome *o, enum outcome_labels kind, enum family_id f,
+                      const struct family_sink *to)
+{
+    for (size_t i = 0; i < COUNT_OF(ARM_NUMBERS); i++)
+        for (int a = 0; a < o->arms && ARM_NUMBERS[i].family == f; a++) {
+            struct label_list l = labels_of(o, kind);
+            add(&l, "metric", o->metric);
+            add(&l, "workload", o->workload);
+            add(&l, "arm", arm_letter(a));
+            family_value(to, f, l.label, l.n, number_at(&o->arm[a], ARM_NUMBERS[i].offset));
+        }
+}
+
+static void tell_verdict(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
+{
+    for (int v = VERDICT_BETTER; v <= VERDICT_INVALID; v++) {
+        struct label_list l = labels_of(o, kind);
+        add(&l, "metric", o->metric);
+        add(&l, "workload", o->workload);
+        add(&l, "verdict", verdict_name((enum verdict)v));
+        family_value(to, FAMILY_AB_VERDICT, l.label, l.n, (int)o->verdict == v);
+    }
+}
+
+static void tell_models(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
+{
+    for (int i = 0; i < o->arms; i++) {
+        if (!*o->arm[i].sha256_8) continue; /* it never answered */
+        struct label_list l = labels_of(o, kind);
+        add(&l, "arm", arm_letter(i));
+        add(&l, "model", o->arm[i].model);
+        add(&l, "arch", o->arm[i].arch);
+        add(&l, "quant", o->arm[i].quant);
+        add(&l, "recipe", o->arm[i].recipe);
+        add(&l, "sha256_8", o->arm[i].sha256_8);
+        family_value(to, FAMILY_MODEL_INFO, l.label, l.n, 1);
+    }
+}
+
+static void tell_run(const struct outcome *o, enum outcome_labels kind, const struct family_sink *to)
+{
+    char id[24];
+    struct label_list l = labels_of(o, kind);
+    snprintf(id, sizeof(id), "%lld", (long long)o->run_id);
+    add(&l, "run", id);
+    family_value(to, FAMILY_EXPERIMENT_INFO, l.label, l.n, 1);
+}
+
+void outcomes_tell(const struct outcome *o, int n, enum outcome_labels labels, const struct family_sink *to)
+{
+    for (int i = 0; i < n; i++) tell_models(&o[i], labels, to);
+    for (int f = FAMILY_AB_EFFECT; f < FAMILY_EXPERIMENT_INFO; f++) /* all samples of a family together */
+        for (int i = 0; i < n; i++) {
+            tell_numbers(&o[i], labels, (enum family_id)f, to);
+            tell_arms(&o[i], labels, (enum family_id)f, to);
+            if (f == FAMILY_AB_VERDICT) tell_verdict(&o[i], labels, to);
+        }
+    for (int i = 0; i < n; i++) tell_run(&o[i], labels, to);
+}
+
+enum err_code outcome_text(char **out, const struct outcome *o, const struct machine *machine,
+                           struct err *why)
+{
+    struct exposition e = { 0 };
+    const struct family_sink to = exposition_sink(&e);
+    enum err_code rc = ERR_OK;
+    outcomes_tell(o, 1, OUTCOME_IN_GROUP, &to);
+    build_export(machine->isa, &to);
+    host_export(machine, &to);
+    if (e.bad.code)
+        rc = err_set(why, e.bad.code, "the exposition of run %lld: %s", (long long)o->run_id, e.bad.message);
+    *out = rc ? NULL : str_take(&e.text);
+    if (!rc && !*out) rc = err_set(why, ERR_NOMEM, "no memory for the exposition of a run");
+    exposition_free(&e);
+    return rc;
+}
+
+enum err_code outcome_exposition(char **out, struct db *d, int64_t run_id, const struct machine *machine,
+                                 struct err *why)
+{
+    struct outcome *o = malloc(sizeof(*o));
+    *out = NULL;
+    enum err_code rc = o ? outcome_load(o, d, run_id, why) : err_set(why, ERR_NOMEM, "no memory for a run");
+    if (!rc) rc = outcome_text(out, o, machine, why);
+    free(o);
+    return rc;
+}

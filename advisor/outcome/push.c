@@ -1,0 +1,262 @@
+/* advisor/outcome/push.c - outcomes on their way to a Pushgateway, and away from it again.
+ *
+ * Everything goes through the spool, which is written before the network is tried: a gateway, a network or a
+ * process that dies on the way loses nothing. One process sends at a time (db_spool_hold), so a body is never
+ * on its way twice at once, and an old one never overtakes a newer one of its group. A PUT replaces its
+ * group, so one that arrived but was not noted any more, sent again, still counts once. */
+#include "advisor/outcome/outcome.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/outcome/text.h"
+#include "advisor/run/run.h"
+
+enum { BACK_OFF_FIRST_MS = 30 * 1000, BACK_OFF_MOST_MS = 3600 * 1000, HOLD_TIMEOUTS = 3 };
+
+static const char JOB[] = "qdyno";
+
+/* ---------------------------------------------------------------- push and spool */
+
+static void put_path(json_t *o, const char *key, const char *value)
+{
+    if (value) json_put_str(o, key, value);
+}
+
+/* All of a target but its secrets. */
+static char *target_document(const struct push_target *t)
+{
+    json_t *o = json_object(), *grouping = json_array();
+    json_put_str(o, "url", t->url);
+    json_put_str(o, "job", t->job);
+    for (int i = 0; i < t->n_grouping; i++) {
+        json_t *pair = json_array();
+        json_array_append_new(pair, json_string(t->grouping[i].name));
+        json_array_append_new(pair, json_string(t->grouping[i].value));
+        json_array_append_new(grouping, pair);
+    }
+    json_put(o, "grouping", grouping);
+    put_path(o, "ca_file", t->auth.ca_file);
+    put_path(o, "cert_file", t->auth.cert_file);
+    put_path(o, "key_file", t->auth.key_file);
+    json_put_bool(o, "insecure", t->auth.insecure);
+    json_put_num(o, "timeout_s", t->auth.timeout_s);
+    char *text = json_line(o);
+    json_decref(o);
+    return text;
+}
+
+/* What became of a body that was sent under our hold, in the spool. */
+static void note_failure(struct db *d, const struct spool_row *row, const struct err *bad)
+{
+    const int64_t wait = MIN((int64_t)BACK_OFF_FIRST_MS << MIN(row->attempts, 20), BACK_OFF_MOST_MS);
+    struct err ignored;
+    (void)db_spool_failed(d, row->id, clock_unix_ms() + wait, bad->message, &ignored);
+}
+
+/* Send what waits for this group: ours, or a newer one that took its place. Nothing there: another process
+ * was faster, and it has arrived. */
+static enum err_code send_group(struct db *d, const struct push_target *target, const char *url,
+                                bool *spooled, struct err *why)
+{
+    struct spool_row row = { 0 };
+    bool found;
+    int status = 0;
+    enum err_code rc = db_spool_find(d, url, &row, &found, why);
+    if (rc || !found) return rc;
+    struct err bad = { 0 };
+    rc = push_put(target, row.body, &status, &bad);
+    if (!rc) {
+        rc = db_spool_sent(d, row.id, url, why);
+    } else {
+        struct err ignored;
+        *spooled = rc == ERR_ABSENT;
+        if (*spooled)
+            note_failure(d, &row, &bad);
+        else
+            (void)db_spool_done(d, row.id, &ignored); /* refused for good: it is said now */
+        if (why) *why = bad;
+    }
+    spool_row_free(&row);
+    return rc;
+}
+
+static enum err_code spool_then_send(struct db *d, const struct push_target *target, const char *body,
+                                     bool *spooled, struct err *why)
+{
+    char *url = NULL, *text = NULL;
+    const double timeout_s = target->auth.timeout_s > 0 ? target->auth.timeout_s : 10;
+    enum err_code rc = push_url(&url, target, why);
+    if (!rc && !(text = target_document(target))) rc = err_set(why, ERR_NOMEM, "no memory for a push");
+    if (!rc && (rc = db_spool_put(d, url, text, body, why))) err_prefix(why, "nothing was sent");
+    if (!rc) {
+        *spooled = true;
+        rc = db_spool_hold(d, (int64_t)(HOLD_TIMEOUTS * timeout_s * 1e3), why);
+        if (!rc) {
+            *spooled = false;
+            rc = send_group(d, target, url, spooled, why);
+            db_spool_release(d);
+        }
+    }
+    free(text);
+    free(url);
+    return rc;
+}
+
+/* When it was tried, for the run's trace; that this cannot be noted is no reason to fail. */
+static void note_push(struct db *d, int64_t run_id, struct moment begun, const struct err *bad)
+{
+    struct err ignored;
+    struct span_row span = span_until_now("push", begun, bad->message);
+    span.run_id = run_id;
+    (void)db_span_insert(d, &span, 1, &ignored);
+}
+
+enum err_code outcome_push(struct db *d, int64_t run_id, const struct machine *machine,
+                           struct push_target *target, bool *spooled, struct err *why)
+{
+    char *body = NULL;
+    *spooled = false;
+    struct outcome *o = malloc(sizeof(*o));
+    enum err_code rc = o ? outcome_load(o, d, run_id, why) : err_set(why, ERR_NOMEM, "no memory for a run");
+    if (!rc) rc = outcome_text(&body, o, machine, why);
+    if (!rc) {
+        /* The machine of the run, not of whoever pushes it. */
+        const struct label grouping[] = { { "experiment", o->experiment }, { "machine", o->machine } };
+        target->job = JOB;
+        target->grouping = grouping;
+        target->n_grouping = COUNT_OF(grouping);
+        struct err bad = { 0 };
+        const struct moment begun = moment_now();
+        rc = spool_then_send(d, target, body, spooled, &bad);
+        note_push(d, run_id, begun, &bad);
+        if (rc && why) *why = bad;
+        target->grouping = NULL; /* it points into this frame */
+        target->n_grouping = 0;
+    }
+    free(body);
+    free(o);
+    return rc;
+}
+
+/* A spooled target again, with the caller's secrets if they are meant for the same gateway. `o` must outlive
+ * *t; labels: room for `most`. */
+static enum err_code target_read(struct push_target *t, struct label *labels, int most, const json_t *o,
+                                 const struct push_target *auth, struct err *why)
+{
+    *t = (struct push_target){
+        .url = json_get_str(o, "url", NULL),
+        .job = json_get_str(o, "job", JOB),
+        .grouping = labels,
+        .auth.ca_file = json_get_str(o, "ca_file", NULL),
+        .auth.cert_file = json_get_str(o, "cert_file", NULL),
+        .auth.key_file = json_get_str(o, "key_file", NULL),
+        .auth.insecure = json_get_bool(o, "insecure", false),
+        .auth.timeout_s = json_get_num(o, "timeout_s", 0),
+    };
+    size_t i;
+    json_t *pair;
+    json_array_foreach(json_object_get(o, "grouping"), i, pair)
+    {
+        const char *name = json_string_value(json_array_get(pair, 0));
+        const char *value = json_string_value(json_array_get(pair, 1));
+        if (!name || !value || t->n_grouping == most)
+            return err_set(why, ERR_FORMAT, "a spooled push has a bad grouping key");
+        labels[t->n_grouping++] = (struct label){ name, value };
+    }
+    if (!t->url) return err_set(why, ERR_FORMAT, "a spooled push has no url");
+    if (auth && (!auth->url || !strcmp(auth->url, t->url))) {
+        t->auth.user = auth->auth.user;
+        t->auth.password = auth->auth.password;
+        t->auth.bearer = auth->auth.bearer;
+    }
+    return ERR_OK;
+}
+
+static enum err_code send_spooled(struct db *d, const struct spool_row *row, const struct push_target *auth,
+                                  struct err *why)
+{
+    json_t *o = NULL;
+    struct label labels[8];
+    struct push_target t;
+    char *url = NULL;
+    int status = 0;
+    enum err_code rc = json_parse(&o, row->target_json, strlen(row->target_json), why);
+    if (!rc) rc = target_read(&t, labels, COUNT_OF(labels), o, auth, why);
+    if (!rc) rc = push_url(&url, &t, why);
+    if (!rc) rc = push_put(&t, row->body, &status, why);
+    if (!rc) rc = db_spool_sent(d, row->id, url, why);
+    free(url);
+    json_decref(o);
+    return rc;
+}
+
+/* A row that fails moves behind the others, so going round once is `count` steps. */
+static enum err_code send_due(struct db *d, const struct push_target *auth, bool ignore_back_off, int *sent,
+                              struct err *why)
+{
+    enum err_code worst = ERR_OK;
+    for (int left = db_spool_count(d); left > 0; left--) {
+        struct spool_row row = { 0 };
+        bool found;
+        enum err_code rc = db_spool_next(d, ignore_back_off ? INT64_MAX : clock_unix_ms(), &row, &found, why);
+        if (rc) return rc;
+        if (!found) break;
+        struct err bad = { 0 };
+        rc = send_spooled(d, &row, auth, &bad);
+        *sent += !rc;
+        /* Refused ones are kept, too: the reason may be another group's type, and stands in the row. */
+        if (rc) note_failure(d, &row, &bad);
+        if (rc && !worst) {
+            worst = rc;
+            if (why) *why = bad;
+        }
+        spool_row_free(&row);
+    }
+    return worst;
+}
+
+enum err_code outcome_flush(struct db *d, const struct push_target *auth, bool ignore_back_off, int *sent,
+                            struct err *why)
+{
+    *sent = 0;
+    if (db_spool_count(d) == 0) return ERR_OK;
+    enum err_code rc = db_spool_hold(d, 0, why);
+    if (rc) return rc == ERR_ABSENT ? ERR_OK : rc;
+    rc = send_due(d, auth, ignore_back_off, sent, why);
+    db_spool_release(d);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- prune */
+
+static enum err_code delete_group(struct db *d, const struct push_target *target, const char *url,
+                                  struct err *why)
+{
+    enum err_code rc = push_delete_url(target, url, NULL, why);
+    return rc ? rc : db_group_remove(d, url, why);
+}
+
+enum err_code outcome_prune(struct db *d, const struct push_target *target, const struct prune_spec *spec,
+                            struct err *why)
+{
+    struct group_row *groups = NULL;
+    char *prefix = NULL;
+    int n = 0;
+    const struct push_target job = { .url = target->url, .job = JOB };
+    enum err_code rc = push_url(&prefix, &job, why); /* ".../metrics/job/qdyno" */
+    if (!rc) rc = db_group_list(d, prefix, &groups, &n, why);
+    if (!rc) rc = db_spool_hold(d, HOLD_TIMEOUTS * 10 * 1000, why);
+    for (int i = 0; i < n && !rc; i++) {
+        enum prune_fate fate = PRUNE_KEPT;
+        if (groups[i].last_ms < spec->before_ms) {
+            fate = spec->dry_run ? PRUNE_WOULD : PRUNE_DELETED;
+            if (!spec->dry_run) rc = delete_group(d, target, groups[i].url, why);
+        }
+        if (!rc && spec->said) spec->said(spec->ctx, &groups[i], fate);
+    }
+    db_spool_release(d);
+    free(groups);
+    free(prefix);
+    return rc;
+}

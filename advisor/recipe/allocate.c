@@ -1,0 +1,200 @@
+/* advisor/recipe/allocate.c - see recipe.h. */
+#include "advisor/recipe/recipe.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* ---------------------------------------------------------------- one item */
+
+static bool is_offered(const struct cost_choice *c)
+{
+    return isfinite(c->cost) && c->bytes >= 0;
+}
+
+bool choice_is_efficient(const struct item *item, int k)
+{
+    const struct cost_choice *c = &item->choice[k];
+    if (!is_offered(c)) return false;
+    for (int i = 0; i < item->n; i++) {
+        const struct cost_choice *a = &item->choice[i];
+        if (i == k || !is_offered(a)) continue;
+        const bool twin = a->bytes == c->bytes && a->cost == c->cost;
+        if (twin ? i < k : a->bytes <= c->bytes && a->cost <= c->cost) return false;
+        for (int j = 0; j < item->n && a->bytes < c->bytes; j++) { /* above the line from a to b? */
+            const struct cost_choice *b = &item->choice[j];
+            if (!is_offered(b) || b->bytes <= c->bytes) continue;
+            const double share = (double)(c->bytes - a->bytes) / (double)(b->bytes - a->bytes);
+            if (c->cost >= a->cost + share * (b->cost - a->cost)) return false;
+        }
+    }
+    return true;
+}
+
+/* What cost + lambda * bytes is smallest for; of equals the smaller. -1: the item offers nothing. */
+static int best_at(const struct item *item, double lambda)
+{
+    int best = -1;
+    double least = INFINITY;
+    for (int i = 0; i < item->n; i++) {
+        const struct cost_choice *c = &item->choice[i];
+        if (!is_offered(c)) continue;
+        const double y = c->cost + lambda * (double)c->bytes;
+        if (best < 0 || y < least || (y == least && c->bytes < item->choice[best].bytes)) {
+            best = i;
+            least = y;
+        }
+    }
+    return best;
+}
+
+/* The smallest there is, the cheapest of those. */
+static int smallest(const struct item *item)
+{
+    int best = -1;
+    for (int i = 0; i < item->n; i++) {
+        const struct cost_choice *c = &item->choice[i], *b = best < 0 ? NULL : &item->choice[best];
+        if (is_offered(c) && (!b || c->bytes < b->bytes || (c->bytes == b->bytes && c->cost < b->cost)))
+            best = i;
+    }
+    return best;
+}
+
+/* ---------------------------------------------------------------- all of them */
+
+static struct allocation total(const struct item *items, int n, double lambda)
+{
+    struct allocation a = { .lambda = lambda };
+    for (int i = 0; i < n; i++) {
+        const struct cost_choice *c = &items[i].choice[items[i].taken];
+        a.bytes += c->bytes;
+        a.cost += c->cost;
+    }
+    return a;
+}
+
+static struct allocation at(struct item *items, int n, double lambda)
+{
+    for (int i = 0; i < n; i++)
+        items[i].taken = isinf(lambda) ? smallest(&items[i]) : best_at(&items[i], lambda);
+    return total(items, n, lambda);
+}
+
+/* The lambda at which `enough` turns from false (small lambda: many bytes) to true, from above. `enough` is
+ * monotonic: bytes fall with lambda, costs rise. */
+struct target {
+    int64_t bytes;
+    double cost;
+    bool by_bytes;
+};
+
+static bool is_small_enough(const struct allocation *a, const struct target *t)
+{
+    return t->by_bytes ? a->bytes <= t->bytes : a->cost > t->cost;
+}
+
+/* Lambdas low and high on either side of the turn, as near as doubles are worth. */
+static void bisect(struct item *items, int n, const struct target *t, double *low, double *high)
+{
+    *low = 0;
+    *high = 1e-18;
+    for (int i = 0; i < 400; i++, *high *= 2) {
+        const struct allocation a = at(items, n, *high);
+        if (is_small_enough(&a, t)) break;
+    }
+    for (int i = 0; i < 200 && *high - *low > 1e-15 * *high; i++) {
+        const double middle = 0.5 * (*low + *high);
+        const struct allocation a = at(items, n, middle);
+        *(is_small_enough(&a, t) ? high : low) = middle;
+    }
+}
+
+/* Spend what is left: again and again the single change that saves most cost a byte and still fits. */
+static void fill(struct item *items, int n, struct allocation *a, int64_t limit)
+{
+    for (;;) {
+        int item = -1, to = -1;
+        double best = 0;
+        for (int i = 0; i < n; i++)
+            for (int k = 0; k < items[i].n; k++) {
+                const struct cost_choice *now = &items[i].choice[items[i].taken], *c = &items[i].choice[k];
+                if (!is_offered(c) || !(c->cost < now->cost) || a->bytes + c->bytes - now->bytes > limit)
+                    continue;
+                const double gain = (now->cost - c->cost) / (double)MAX(c->bytes - now->bytes, 1);
+                if (gain > best) {
+                    best = gain;
+                    item = i;
+                    to = k;
+                }
+            }
+        if (item < 0) return;
+        items[item].taken = to;
+        *a = total(items, n, a->lambda);
+    }
+}
+
+/* Save what is not needed: the single change that saves most bytes for its cost and still keeps the limit. */
+static void trim(struct item *items, int n, struct allocation *a, double limit)
+{
+    for (;;) {
+        int item = -1, to = -1;
+        double best = 0;
+        for (int i = 0; i < n; i++)
+            for (int k = 0; k < items[i].n; k++) {
+                const struct cost_choice *now = &items[i].choice[items[i].taken], *c = &items[i].choice[k];
+                if (!is_offered(c) || c->bytes >= now->bytes || a->cost + c->cost - now->cost > limit)
+                    continue;
+                const double gain = (double)(now->bytes - c->bytes) / fmax(c->cost - now->cost, 1e-18);
+                if (gain > best) {
+                    best = gain;
+                    item = i;
+                    to = k;
+                }
+            }
+        if (item < 0) return;
+        items[item].taken = to;
+        *a = total(items, n, a->lambda);
+    }
+}
+
+static enum err_code check(const struct item *items, int n, struct err *why)
+{
+    for (int i = 0; i < n; i++)
+        if (smallest(&items[i]) < 0)
+            return err_set(why, ERR_USAGE, "item %d offers no choice of known cost", i);
+    return ERR_OK;
+}
+
+enum err_code allocate_bytes(struct allocation *out, struct item *items, int n, int64_t limit,
+                             struct err *why)
+{
+    double low, high;
+    enum err_code rc = check(items, n, why);
+    if (rc) return rc;
+    *out = at(items, n, INFINITY);
+    if (out->bytes > limit)
+        return err_set(why, ERR_FIT, "the smallest there is takes %" PRId64 " bytes, the limit is %" PRId64,
+                       out->bytes, limit);
+    *out = at(items, n, 0);
+    if (out->bytes <= limit) return ERR_OK; /* the best of all fits */
+    bisect(items, n, &(struct target){ .bytes = limit, .by_bytes = true }, &low, &high);
+    *out = at(items, n, high);
+    if (out->bytes > limit) *out = at(items, n, INFINITY);
+    fill(items, n, out, limit);
+    return ERR_OK;
+}
+
+enum err_code allocate_cost(struct allocation *out, struct item *items, int n, double limit, struct err *why)
+{
+    double low, high;
+    enum err_code rc = check(items, n, why);
+    if (rc) return rc;
+    *out = at(items, n, 0);
+    if (!(out->cost <= limit))
+        return err_set(why, ERR_FIT, "the most exact there is costs %.4g, the limit is %.4g", out->cost,
+                       limit);
+    bisect(items, n, &(struct target){ .cost = limit }, &low, &high);
+    *out = at(items, n, low);
+    trim(items, n, out, limit);
+    return ERR_OK;
+}

@@ -1,0 +1,409 @@
+/* advisor/recipe/governor.c - see recipe.h: the rule, and the loop that serves by it. */
+#include "advisor/recipe/recipe.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "advisor/run/run.h"
+#include "advisor/stats/stats.h"
+
+const struct governor_signal_row GOVERNOR_SIGNALS[] = {
+    [GOVERN_ITL] = { "itl", "seconds", "time between tokens, 95th percentile of a request", -1, true },
+    [GOVERN_TTFT] = { "ttft", "seconds", "time to the first token", -1, true },
+    [GOVERN_DECODE] = { "decode", "tokens/s", "tokens a second while generating", 1, true },
+    [GOVERN_MEMORY] = { "memory", "bytes", "memory that is still available on the machine", 1, false },
+    [GOVERN_POWER] = { "power", "watts", "power of the processors", -1, true },
+};
+
+enum err_code governor_rule_parse(struct governor_rule *r, const char *text, struct err *why)
+{
+    const char *equals = strchr(text, '=');
+    *r = (struct governor_rule){
+        .signal = GOVERN_SIGNALS, .hysteresis = 0.15, .down_after = 3, .up_after = 12
+    };
+    for (int i = 0; equals && i < GOVERN_SIGNALS; i++)
+        if (strlen(GOVERNOR_SIGNALS[i].name) == (size_t)(equals - text) &&
+            !strncmp(GOVERNOR_SIGNALS[i].name, text, (size_t)(equals - text)))
+            r->signal = (enum governor_signal)i;
+    bool good = false;
+    int64_t bytes;
+    if (r->signal == GOVERN_ITL || r->signal == GOVERN_TTFT) good = str_to_seconds(equals + 1, &r->limit);
+    if (r->signal == GOVERN_DECODE || r->signal == GOVERN_POWER) good = str_to_double(equals + 1, &r->limit);
+    if (r->signal == GOVERN_MEMORY && (good = str_to_bytes(equals + 1, &bytes))) r->limit = (double)bytes;
+    if (good && r->limit > 0 && isfinite(r->limit)) return ERR_OK;
+    return err_set(why, ERR_USAGE,
+                   "rule '%.60s': want itl=TIME, ttft=TIME, decode=TOKENS/S, memory=BYTES or power=WATTS, "
+                   "e.g. itl=20ms or memory=2G",
+                   text);
+}
+
+/* ---------------------------------------------------------------- the rule */
+
+void governor_init(struct governor_state *s, int levels)
+{
+    *s = (struct governor_state){ .levels = levels };
+    for (int i = 0; i < GOVERNOR_LEVELS; i++) s->usual[i] = NAN;
+}
+
+/* Beyond the limit by a factor: above 1 is bad. */
+static double strain(const struct governor_rule *r, double value)
+{
+    return GOVERNOR_SIGNALS[r->signal].better < 0 ? value / r->limit : r->limit / value;
+}
+
+static int move(struct governor_state *s, int by)
+{
+    s->level += by;
+    s->climbed = by < 0;
+    s->beyond = s->within = s->since = 0;
+    return s->level;
+}
+
+static int step_down(struct governor_state *s, const struct governor_rule *r, double value, char reason[160])
+{
+    const struct governor_signal_row *g = &GOVERNOR_SIGNALS[r->signal];
+    if (s->climbed && s->since <= 2 * r->up_after && s->patience[s->level] < 6) s->patience[s->level]++;
+    snprintf(reason, 160, "%s %.4g %s, limit %.4g, %d requests in a row", g->name, value, g->unit, r->limit,
+             s->beyond);
+    return move(s, 1);
+}
+
+static int step_up(struct governor_state *s, const struct governor_rule *r, double value, char reason[160])
+{
+    const struct governor_signal_row *g = &GOVERNOR_SIGNALS[r->signal];
+    snprintf(reason, 160, "%s %.4g %s is well within %.4g, %d requests in a row", g->name, value, g->unit,
+             r->limit, s->within);
+    return move(s, -1);
+}
+
+int governor_step(struct governor_state *s, const struct governor_rule *r, double value, char reason[160])
+{
+    reason[0] = '\0';
+    if (!(value > 0)) return s->level;
+    const double x = strain(r, value);
+    double *usual = &s->usual[s->level];
+    *usual = isnan(*usual) ? value : 0.8 * *usual + 0.2 * value;
+    s->since++;
+    s->beyond = x > 1 ? s->beyond + 1 : 0;
+    s->within = x < 1 - r->hysteresis ? s->within + 1 : 0;
+    if (s->beyond >= r->down_after && s->level + 1 < s->levels) return step_down(s, r, value, reason);
+    if (!s->level || s->within < r->up_after << s->patience[s->level - 1]) return s->level;
+    /* What the step costs was seen before: here it would cost the same share more. */
+    const double there = s->usual[s->level - 1], here = s->usual[s->level];
+    const bool known = GOVERNOR_SIGNALS[r->signal].paid_by_level && !isnan(there);
+    const double ratio = GOVERNOR_SIGNALS[r->signal].better < 0 ? there / here : here / there;
+    /* `there` was mostly seen under the strain that made us leave: it counts half */
+    if (known && x * sqrt(fmax(ratio, 1)) > 1) return s->level;
+    return step_up(s, r, value, reason);
+}
+
+/* ---------------------------------------------------------------- the loop */
+
+struct governing {
+    const struct governor_options *o;
+    struct governor_result *out;
+    struct governor_state state;
+    struct db *db;
+    struct run_row run;
+    bool started, cancelled;
+    struct arm *arm[GOVERNOR_LEVELS];
+    struct sample *window;
+    struct sample_row *stored;
+    double recent[8]; /* the number of the last requests */
+    int n_recent;
+    double after_sum;
+    int after_n, open_switch; /* of the switch whose effect is being seen; -1 */
+};
+
+static bool on_event(void *ctx, const json_t *event)
+{
+    struct governing *g = ctx;
+    (void)event;
+    g->cancelled |= g->o->told && !g->o->told(g->o->ctx, NULL, g->state.level, NAN);
+    return !g->cancelled;
+}
+
+static enum err_code load(struct governing *g, int level, struct err *why)
+{
+    if (g->arm[level]) return ERR_OK;
+    const struct arm_spec spec = { .model = g->o->model_path,
+                                   .config = g->o->config[level],
+                                   .ctx = workload_ctx(&g->o->workload),
+                                   .sequences = workload_sequences(&g->o->workload),
+                                   .program = g->o->program,
+                                   .log = g->o->log };
+    const enum err_code rc = arm_open(&g->arm[level], &spec, on_event, g, why);
+    g->out->level[level].loaded = !rc;
+    return rc;
+}
+
+static double percentile_95(const float *itl, int n)
+{
+    float copy[4096];
+    if (n < 1) return NAN;
+    n = MIN(n, (int)COUNT_OF(copy));
+    memcpy(copy, itl, (size_t)n * sizeof *copy);
+    return stats_latency_quantile(copy, n, 0.95);
+}
+
+/* The most it may be where too few tokens were made for a percentile: their mean. */
+static double signal_of(const struct governing *g, const struct measured_cell *c)
+{
+    double row[METRIC_SENSOR_COUNT], core[1];
+    switch (g->o->rule.signal) {
+    case GOVERN_ITL: {
+        const double p95 = percentile_95(c->itl, c->n_itl), rate = c->value[METRIC_DECODE_RATE];
+        return isfinite(p95) ? p95 : 1 / rate;
+    }
+    case GOVERN_TTFT: return c->value[METRIC_TTFT];
+    case GOVERN_DECODE: return c->value[METRIC_DECODE_RATE];
+    case GOVERN_POWER: return c->value[METRIC_CPU_POWER];
+    case GOVERN_MEMORY: break;
+    case GOVERN_SIGNALS: return NAN;
+    }
+    if (!g->o->sampler) return NAN;
+    sampler_latest(g->o->sampler, row, core, 1);
+    return row[METRIC_MEM_AVAILABLE];
+}
+
+static enum err_code store_request(struct governing *g, struct measured_cell *c, int samples, struct err *why)
+{
+    struct cell_row row = { .run_id = g->run.id, .arm = g->state.level, .block = -1 };
+    snprintf(row.phase, sizeof row.phase, "serve");
+    config_line(g->o->config[g->state.level], row.config, sizeof row.config);
+    const int stored = cell_thin(g->window, samples, c->begun_ns, g->stored);
+    return cell_insert(g->db, &row, c, g->stored, stored, why);
+}
+
+static enum err_code serve(struct governing *g, double *value, struct err *why)
+{
+    char work[640];
+    struct measured_cell c = { 0 };
+    int samples = 0;
+    workload_line(&g->o->workload, work, sizeof work);
+    const struct cell_ask ask = { .arm = g->arm[g->state.level],
+                                  .workload = work,
+                                  .repeats = 1,
+                                  .seed = g->o->seed + (uint64_t)g->out->requests,
+                                  .sampler = g->o->sampler,
+                                  .event = on_event,
+                                  .ctx = g };
+    enum err_code rc = cell_take(&c, &ask, g->window, &samples, why);
+    if (!rc) {
+        struct governor_figures *f = &g->out->level[g->state.level];
+        *value = signal_of(g, &c);
+        f->requests++;
+        f->tokens += (int64_t)(c.field[FIELD_GEN_TOKENS] > 0 ? c.field[FIELD_GEN_TOKENS] : 0);
+        f->seconds += c.seconds;
+        f->beyond += *value > 0 && strain(&g->o->rule, *value) > 1;
+        if (*value > 0)
+            f->signal = isnan(f->signal) ? *value : f->signal + (*value - f->signal) / (double)f->requests;
+        g->out->requests++;
+        rc = store_request(g, &c, samples, why);
+    }
+    free(c.itl);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- switches */
+
+static double recent_mean(const struct governing *g)
+{
+    double sum = 0;
+    for (int i = 0; i < g->n_recent; i++) sum += g->recent[i];
+    return g->n_recent ? sum / g->n_recent : NAN;
+}
+
+static void remember(struct governing *g, double value)
+{
+    if (!(value > 0)) return;
+    if (g->n_recent == (int)COUNT_OF(g->recent))
+        memmove(g->recent, g->recent + 1, sizeof g->recent - sizeof *g->recent);
+    g->n_recent -= g->n_recent == (int)COUNT_OF(g->recent);
+    g->recent[g->n_recent++] = value;
+}
+
+static enum err_code tell_switch(struct governing *g, const struct governor_switch *s, struct err *why)
+{
+    char text[1600], from[640], to[640];
+    config_line(g->o->config[s->from], from, sizeof from);
+    config_line(g->o->config[s->to], to, sizeof to);
+    if (isnan(s->after))
+        snprintf(text, sizeof text, "%s -> %s before request %lld: %s", from, to, (long long)s->request + 1,
+                 s->reason);
+    else
+        snprintf(text, sizeof text, "%s -> %s: %s was %.4g %s, is %.4g (%+.1f %%)", from, to,
+                 GOVERNOR_SIGNALS[g->o->rule.signal].name, s->before,
+                 GOVERNOR_SIGNALS[g->o->rule.signal].unit, s->after, 100 * (s->after / s->before - 1));
+    if (g->o->told) g->cancelled |= !g->o->told(g->o->ctx, s, s->to, s->after);
+    return db_event_add(g->db, g->run.id, isnan(s->after) ? "switch" : "effect", text, why);
+}
+
+/* The first requests after a switch say what it did. */
+static enum err_code see_effect(struct governing *g, double value, bool at_once, struct err *why)
+{
+    enum { SEEN = 4 };
+    if (g->open_switch < 0) return ERR_OK;
+    if (value > 0) {
+        g->after_sum += value;
+        g->after_n++;
+    }
+    if ((g->after_n < SEEN && !at_once) || !g->after_n) return ERR_OK;
+    struct governor_switch *s = &g->out->sw[g->open_switch];
+    s->after = g->after_sum / g->after_n;
+    g->open_switch = -1;
+    return tell_switch(g, s, why);
+}
+
+static enum err_code switch_to(struct governing *g, int from, const char *reason, struct err *why)
+{
+    const int to = g->state.level, slot = MIN(g->out->switches, GOVERNOR_SWITCHES - 1);
+    struct governor_switch *s = &g->out->sw[slot];
+    enum err_code rc = see_effect(g, NAN, true, why);
+    if (rc) return rc;
+    *s = (struct governor_switch){ .from = from,
+                                   .to = to,
+                                   .unix_ms = clock_unix_ms(),
+                                   .request = g->out->requests,
+                                   .before = recent_mean(g),
+                                   .after = NAN };
+    snprintf(s->reason, sizeof s->reason, "%s", reason);
+    g->out->switches++;
+    g->open_switch = slot;
+    g->after_sum = 0;
+    g->after_n = g->n_recent = 0;
+    if (g->o->rule.signal == GOVERN_MEMORY) { /* what is not used gives its memory back */
+        arm_close(g->arm[from]);
+        g->arm[from] = NULL;
+        g->out->level[from].loaded = false;
+        rc = load(g, to, why);
+        if (rc) return rc;
+    }
+    return tell_switch(g, s, why);
+}
+
+/* ---------------------------------------------------------------- the run */
+
+static enum err_code begin(struct governing *g, struct err *why)
+{
+    struct run_row *r = &g->run;
+    const char *slash = strrchr(g->o->model_path, '/');
+    json_t *machine = machine_to_json(g->o->machine);
+    char *line = json_line(machine), config[640];
+    json_decref(machine);
+    *r = (struct run_row){ .seed = g->o->seed, .effect_ratio = NAN };
+    snprintf(r->kind, sizeof r->kind, "govern");
+    snprintf(r->state, sizeof r->state, "running");
+    snprintf(r->machine, sizeof r->machine, "%s", g->o->machine->id);
+    snprintf(r->model_name, sizeof r->model_name, "%s", slash ? slash + 1 : g->o->model_path);
+    snprintf(r->label, sizeof r->label, "%.100s and %d more",
+             config_line(g->o->config[0], config, sizeof config), g->o->levels - 1);
+    workload_line(&g->o->workload, r->workload, sizeof r->workload);
+    enum err_code rc = line ? db_machine_put(g->db, g->o->machine->id, line, why)
+                            : err_set(why, ERR_NOMEM, "no memory to describe a machine");
+    free(line);
+    if (!rc) rc = db_run_insert(g->db, r, why);
+    g->started = !rc;
+    g->out->run_id = r->id;
+    return rc;
+}
+
+static enum err_code load_all(struct governing *g, struct err *why)
+{
+    const bool all = g->o->rule.signal != GOVERN_MEMORY;
+    for (int i = 0; i < (all ? g->o->levels : 1); i++) {
+        const enum err_code rc = load(g, i, why);
+        if (rc) return err_prefix(why, "configuration %d", i + 1);
+    }
+    return ERR_OK;
+}
+
+static void wait_until(struct governing *g, int64_t at_ns)
+{
+    while (!g->cancelled && clock_ns() < at_ns) {
+        const struct timespec t = { 0, (long)MIN(at_ns - clock_ns() + 1, (int64_t)50000000) };
+        nanosleep(&t, NULL);
+        on_event(g, NULL);
+    }
+}
+
+static enum err_code serve_all(struct governing *g, struct err *why)
+{
+    const int64_t begun = clock_ns(),
+                  end = g->o->for_s > 0 ? begun + (int64_t)(g->o->for_s * 1e9) : INT64_MAX;
+    enum err_code rc = ERR_OK;
+    while (!rc && !g->cancelled && clock_ns() < end &&
+           (!g->o->requests || g->out->requests < g->o->requests)) {
+        const int64_t next = clock_ns() + (int64_t)(g->o->every_s * 1e9);
+        const int level = g->state.level;
+        char reason[160];
+        double value = NAN;
+        rc = serve(g, &value, why);
+        if (rc) break;
+        remember(g, value);
+        rc = see_effect(g, value, false, why);
+        if (g->o->told) g->cancelled |= !g->o->told(g->o->ctx, NULL, level, value);
+        if (!rc && governor_step(&g->state, &g->o->rule, value, reason) != level)
+            rc = switch_to(g, level, reason, why);
+        if (!rc && g->o->every_s > 0) wait_until(g, MIN(next, end));
+    }
+    if (!rc) rc = see_effect(g, NAN, true, why);
+    return rc;
+}
+
+static enum err_code check(const struct governor_options *o, struct err *why)
+{
+    if (o->levels < 2 || o->levels > GOVERNOR_LEVELS)
+        return err_set(why, ERR_USAGE, "%d configurations: want 2 to %d, the most exact first", o->levels,
+                       GOVERNOR_LEVELS);
+    if (*o->workload.eval_file || o->workload.train || (!o->workload.gen && !o->workload.prompt))
+        return err_set(why, ERR_USAGE, "a request is a workload such as pp128+tg32");
+    if ((o->rule.signal == GOVERN_ITL || o->rule.signal == GOVERN_DECODE) && !o->workload.gen)
+        return err_set(why, ERR_USAGE, "rule %s needs requests that generate",
+                       GOVERNOR_SIGNALS[o->rule.signal].name);
+    if (o->rule.signal == GOVERN_TTFT && !o->workload.prompt)
+        return err_set(why, ERR_USAGE, "rule ttft needs requests with a prompt, such as pp128+tg32");
+    if (o->requests <= 0 && !(o->for_s > 0))
+        return err_set(why, ERR_USAGE, "want a number of requests or a time");
+    return ERR_OK;
+}
+
+enum err_code governor_run(struct governor_result *out, const struct governor_options *o, struct err *why)
+{
+    struct governing *g = calloc(1, sizeof *g);
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < GOVERNOR_LEVELS; i++) out->level[i].signal = NAN;
+    enum err_code rc = check(o, why);
+    if (!rc && !g) rc = err_set(why, ERR_NOMEM, "no memory to govern");
+    if (rc) {
+        free(g);
+        return rc;
+    }
+    g->o = o;
+    g->out = out;
+    g->open_switch = -1;
+    governor_init(&g->state, o->levels);
+    g->window = calloc(WINDOW_SAMPLES, sizeof *g->window);
+    g->stored = calloc(WINDOW_STORED, sizeof *g->stored);
+    if (!g->window || !g->stored) rc = err_set(why, ERR_NOMEM, "no memory for samples");
+    if (!rc) rc = db_open(&g->db, o->db_path, why);
+    if (!rc) rc = load_all(g, why);
+    if (!rc) rc = begin(g, why);
+    if (!rc) rc = serve_all(g, why);
+    out->stopped = g->cancelled;
+    if (rc == ERR_CANCELLED && g->cancelled) rc = ERR_OK; /* in the middle of a request */
+    if (g->started)
+        db_run_finish(g->db, g->run.id,
+                      rc             ? "failed"
+                      : out->stopped ? "stopped"
+                                     : "done",
+                      "", NAN, NULL, NULL);
+    for (int i = 0; i < o->levels; i++) arm_close(g->arm[i]);
+    db_close(g->db);
+    free(g->window);
+    free(g->stored);
+    free(g);
+    return rc;
+}

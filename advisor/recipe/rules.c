@@ -1,0 +1,140 @@
+/* advisor/recipe/rules.c - see recipe.h. */
+#include "advisor/recipe/recipe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the rules alone: with the base format in front a whole line stays below what databases and workers keep.
+ */
+enum { RULES_MAX = 480 };
+
+bool recipe_rules_part(const char *tensor, char part[64], int *layer)
+{
+    int n = 0;
+    *layer = -1;
+    const bool in_layer = sscanf(tensor, "blk.%d.%n", layer, &n) == 1 && n > 0;
+    if (!in_layer) *layer = -1;
+    snprintf(part, 64, "%s", tensor + (in_layer ? n : 0));
+    char *tail = strstr(part, ".weight");
+    if (tail && !tail[7]) *tail = '\0';
+    return in_layer && tail;
+}
+
+/* A tensor with its name taken apart once. */
+struct named {
+    char part[64];
+    int layer, group; /* group: index of the first tensor of the same part */
+    const struct format *format;
+};
+
+static struct named *take_apart(const struct assigned *a, int n)
+{
+    struct named *t = calloc((size_t)n + 1, sizeof *t);
+    for (int i = 0; t && i < n; i++) {
+        recipe_rules_part(a[i].tensor, t[i].part, &t[i].layer);
+        t[i].format = a[i].format;
+        t[i].group = i;
+        for (int j = 0; j < i; j++)
+            if ((t[i].layer < 0) == (t[j].layer < 0) && !strcmp(t[i].part, t[j].part)) {
+                t[i].group = t[j].group;
+                break;
+            }
+    }
+    return t;
+}
+
+/* How many of the group have that format. */
+static int count(const struct named *t, int n, int group, const struct format *f)
+{
+    int found = 0;
+    for (int i = group; i < n; i++) found += t[i].group == group && t[i].format == f;
+    return found;
+}
+
+/* What most tensors of the group have; of equals the one met first. */
+static const struct format *majority(const struct named *t, int n, int group)
+{
+    const struct format *best = t[group].format;
+    for (int i = group; i < n; i++)
+        if (t[i].group == group && count(t, n, group, t[i].format) > count(t, n, group, best))
+            best = t[i].format;
+    return best;
+}
+
+static bool has_layer(const struct named *t, int n, const struct named *like, int layer)
+{
+    for (int i = 0; i < n; i++)
+        if (t[i].layer == layer && t[i].group == like->group && t[i].format == like->format) return true;
+    return false;
+}
+
+/* "0-3+7": the layers in which the group has this one's format. */
+static void put_layers(struct str *s, const struct named *t, int n, const struct named *like)
+{
+    int last = -1;
+    bool first = true;
+    for (int i = 0; i < n; i++)
+        if (t[i].group == like->group) last = MAX(last, t[i].layer);
+    for (int from = 0; from <= last; from++) {
+        if (!has_layer(t, n, like, from)) continue;
+        int to = from;
+        while (to < last && has_layer(t, n, like, to + 1)) to++;
+        str_printf(s, "%s%d", first ? "" : "+", from);
+        if (to > from) str_printf(s, "-%d", to);
+        first = false;
+        from = to;
+    }
+}
+
+/* Is this the first of its group with its format? Rules are written where one is met first. */
+static bool is_first(const struct named *t, int i)
+{
+    for (int j = 0; j < i; j++)
+        if (t[j].group == t[i].group && t[j].format == t[i].format) return false;
+    return true;
+}
+
+/* The rules behind one base format: layers that differ from their group's majority, then groups that differ
+ * from the base. The first rule that fits counts, so the narrow ones stand first. */
+static void put_rules(struct str *s, const struct named *t, int n, const struct format *base)
+{
+    for (int i = 0; i < n; i++) {
+        if (t[i].layer < 0 || t[i].format == majority(t, n, t[i].group) || !is_first(t, i)) continue;
+        str_printf(s, "%s%s@", s->len ? ";" : "", t[i].part);
+        put_layers(s, t, n, &t[i]);
+        str_printf(s, ":%s", t[i].format->name);
+    }
+    for (int i = 0; i < n; i++) {
+        if (t[i].group != i) continue;
+        const struct format *f = majority(t, n, i);
+        if (f != base) str_printf(s, "%s%s:%s", s->len ? ";" : "", t[i].part, f->name);
+    }
+}
+
+bool recipe_rules_line(const struct assigned *a, int n, char line[RECIPE_LINE])
+{
+    struct str best = { 0 };
+    const struct format *base = NULL;
+    struct named *t = take_apart(a, n);
+    *line = '\0';
+    for (int i = 0; t && i < n; i++) {
+        struct str s = { 0 };
+        bool tried = false;
+        for (int j = 0; j < i; j++) tried |= a[j].format == a[i].format;
+        if (tried) continue;
+        put_rules(&s, t, n, a[i].format);
+        if (!base || s.len < best.len) {
+            str_free(&best);
+            best = s;
+            base = a[i].format;
+        } else {
+            str_free(&s);
+        }
+    }
+    const bool fits = base && best.len <= RULES_MAX && !best.failed;
+    if (base) snprintf(line, RECIPE_LINE, "%s%s%s", base->name, best.len ? ",tensors=" : "", str_text(&best));
+    str_free(&best);
+    free(t);
+    return fits;
+}

@@ -1,0 +1,436 @@
+/* advisor/recipe/search.c - see recipe.h. */
+#include "advisor/recipe/recipe.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/run/run.h"
+#include "engine/eval/eval.h"
+#include "engine/quant/quant.h"
+
+enum { CTX = 256, WINDOWS = 12, CHECK_WINDOWS = 32, WINDOWS_MAX = 4096, TEXT_LIMIT = 1 << 28 };
+
+struct search {
+    const struct recipe_search *o;
+    struct recipe_found *out;
+    char *text, *check;             /* owned */
+    struct text_part on, for_check; /* of them */
+    struct sensitivities s;
+    struct item *items;
+    struct assigned *assigned;
+    struct model *reference;
+    struct logit_cache logit_cache; /* of the text that was read last */
+    int ctx;
+    int64_t most; /* bytes of weights that the target allows; 0: those of the mixed recipe */
+    const char *doing;
+    double window[2][WINDOWS_MAX];
+};
+
+/* ---------------------------------------------------------------- the texts */
+
+static void name_part(struct text_part *p, const char *text, size_t n)
+{
+    char hex[HASH_HEX];
+    hash_bytes(text, n, hex);
+    *p = (struct text_part){ .text = text, .n = n };
+    snprintf(p->name, sizeof p->name, "%.12s", hex);
+}
+
+static enum err_code read_text(char **text, size_t *n, const char *file, const char *bundled, struct err *why)
+{
+    char *path = NULL;
+    enum err_code rc = file ? ERR_OK : file_share(&path, bundled, why);
+    if (!rc) rc = file_read(text, n, file ? file : path, TEXT_LIMIT, why);
+    free(path);
+    return rc;
+}
+
+/* With one text of the user's own, half of it searches and the other half checks. */
+static enum err_code read_texts(struct search *x, struct err *why)
+{
+    size_t n = 0, m = 0;
+    const struct recipe_search *o = x->o;
+    enum err_code rc = read_text(&x->text, &n, o->text_file, CALIBRATION_TEXT, why);
+    const bool halves = o->text_file && !o->check_file;
+    if (!rc && !halves) rc = read_text(&x->check, &m, o->check_file, EVAL_TEXT, why);
+    if (rc) return rc;
+    size_t half = n / 2;
+    while (halves && half < n && x->text[half] != '\n' && x->text[half] != ' ') half++;
+    name_part(&x->on, x->text, halves ? half : n);
+    name_part(&x->for_check, halves ? x->text + half : x->check, halves ? n - half : m);
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- targets */
+
+static enum err_code plan_of(struct quantize_plan *p, const struct search *x, const char *line,
+                             struct err *why)
+{
+    struct config c;
+    enum err_code rc = config_parse(&c, line, why);
+    return rc ? rc : quantize_plan_init(p, x->s.source, &c, why);
+}
+
+/* Bytes of the tensors that are chosen for, under a plan. */
+static int64_t chosen_bytes(const struct search *x, const struct quantize_plan *p)
+{
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < p->count; i++)
+        for (int t = 0; t < x->s.n; t++)
+            if (p->tensors[i].source == x->s.tensor[t].source) bytes += p->tensors[i].bytes;
+    return bytes;
+}
+
+/* What the chosen tensors may take together. */
+static enum err_code byte_limit(int64_t *limit, struct search *x, struct err *why)
+{
+    struct quantize_plan p = { 0 };
+    enum err_code rc = plan_of(&p, x, x->o->like ? x->o->like : x->s.format[0]->name, why);
+    const int64_t chosen = rc ? 0 : chosen_bytes(x, &p);
+    *limit = x->o->like ? chosen : x->o->bytes - (p.file_bytes - chosen);
+    x->most = p.bytes - chosen + *limit; /* what a uniform recipe may take to be beaten */
+    quantize_plan_done(&p);
+    if (!rc && *limit <= 0)
+        rc = err_set(why, ERR_FIT, "a file of %" PRId64 " bytes has no room for weights here", x->o->bytes);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- from an allocation to a line */
+
+static void assign(struct search *x)
+{
+    for (int t = 0; t < x->s.n; t++) {
+        const struct gguf_tensor *source = x->s.tensor[t].source;
+        const struct format *f = x->s.format[x->items[t].taken];
+        x->assigned[t] = (struct assigned){ source->name, f ? f : sensitive_float(source) };
+    }
+}
+
+static int64_t taken_bytes(const struct search *x)
+{
+    int64_t bytes = 0;
+    for (int t = 0; t < x->s.n; t++) bytes += x->items[t].choice[x->items[t].taken].bytes;
+    return bytes;
+}
+
+/* The choice that most tensors of the same part have. */
+static int part_majority(const struct search *x, int of)
+{
+    int votes[ALLOCATE_CHOICES] = { 0 }, best = x->items[of].taken, layer;
+    char part[64], other[64];
+    recipe_rules_part(x->assigned[of].tensor, part, &layer);
+    for (int t = 0; t < x->s.n; t++) {
+        recipe_rules_part(x->assigned[t].tensor, other, &layer);
+        if (!strcmp(part, other)) votes[x->items[t].taken]++;
+    }
+    for (int k = 0; k < x->s.formats; k++)
+        if (votes[k] > votes[best]) best = k;
+    return best;
+}
+
+/* One tensor joins the format of most of its part: the one for which that costs least and stays within the
+ * limit; else one that becomes smaller. False: there is none left. */
+static bool simplify(struct search *x, int64_t limit)
+{
+    int best = -1, to = -1;
+    double least = INFINITY;
+    const int64_t now = taken_bytes(x);
+    for (int t = 0; t < x->s.n; t++) {
+        const int k = part_majority(x, t);
+        const struct cost_choice *c = &x->items[t].choice[k], *from = &x->items[t].choice[x->items[t].taken];
+        if (k == x->items[t].taken || !isfinite(c->cost)) continue;
+        if (now + c->bytes - from->bytes > limit && c->bytes >= from->bytes) continue;
+        if (c->cost - from->cost >= least) continue;
+        least = c->cost - from->cost;
+        best = t;
+        to = k;
+    }
+    if (best < 0) return false;
+    x->items[best].taken = to;
+    return true;
+}
+
+static enum err_code write_line(struct search *x, int64_t limit, char line[RECIPE_LINE], struct err *why)
+{
+    for (;;) {
+        assign(x);
+        if (recipe_rules_line(x->assigned, x->s.n, line)) return ERR_OK;
+        if (!simplify(x, limit))
+            return err_set(why, ERR_FIT, "the mix takes more rules than a config line can hold (%d bytes)",
+                           CONFIG_VALUE - 1);
+    }
+}
+
+static double predicted(const struct search *x)
+{
+    double sum = 0;
+    for (int t = 0; t < x->s.n; t++) sum += x->items[t].choice[x->items[t].taken].cost;
+    return sum;
+}
+
+/* ---------------------------------------------------------------- comparing with the model as it is */
+
+static bool go_on(void *arg, int64_t chunk, int64_t of, double nll)
+{
+    const struct search *x = arg;
+    (void)nll;
+    return !x->o->progress || x->o->progress(x->o->progress_ctx, x->doing, (int)chunk, (int)of);
+}
+
+static bool go_on_making(void *arg, const char *phase, double done)
+{
+    const struct search *x = arg;
+    return !x->o->progress || x->o->progress(x->o->progress_ctx, phase, (int)(100 * done), 100);
+}
+
+/* The recipe's line with how the model runs. */
+static enum err_code config_of(struct config *c, const struct search *x, const char *line, struct err *why)
+{
+    enum err_code rc = config_parse(c, line, why);
+    for (int k = 0; k < KNOB_COUNT && !rc; k++)
+        if (x->o->config->given[k] && !c->given[k]) {
+            snprintf(c->value[k], sizeof c->value[k], "%s", x->o->config->value[k]);
+            c->given[k] = true;
+        }
+    return rc;
+}
+
+static enum err_code compare(struct divergence *d, double *window, struct search *x, const char *line,
+                             const struct text_part *text, int64_t windows, struct err *why)
+{
+    struct config c;
+    struct model *m = NULL;
+    enum err_code rc = config_of(&c, x, line, why);
+    struct model_options open = { .path = x->o->model_path,
+                                  .config = &c,
+                                  .ctx = x->ctx,
+                                  .sequences = 1,
+                                  .log = x->o->log,
+                                  .progress = go_on_making,
+                                  .progress_arg = x };
+    const struct eval_request r = { .text = text->text,
+                                    .n = text->n,
+                                    .ctx = x->ctx,
+                                    .max_chunks = windows,
+                                    .progress = go_on,
+                                    .arg = x,
+                                    .window_kld = window,
+                                    .window_room = window ? WINDOWS_MAX : 0,
+                                    .logit_cache = &x->logit_cache };
+    x->doing = line;
+    if (!rc) rc = shapes_model_open(&m, &open, why);
+    if (!rc) rc = eval_divergence(d, x->reference, m, &r, why);
+    model_close(m);
+    return rc;
+}
+
+static enum err_code sizes(struct recipe_figures *f, const struct search *x, struct err *why)
+{
+    struct quantize_plan p = { 0 };
+    enum err_code rc = plan_of(&p, x, f->line, why);
+    f->bytes = p.bytes;
+    f->file_bytes = p.file_bytes;
+    quantize_plan_done(&p);
+    return rc;
+}
+
+static enum err_code check_one(struct recipe_figures *f, double *window, struct search *x, int64_t *windows,
+                               struct err *why)
+{
+    struct divergence d;
+    const int64_t most = x->o->check_windows > 0 ? MIN(x->o->check_windows, (int64_t)WINDOWS_MAX)
+                                                 : (int64_t)CHECK_WINDOWS;
+    enum err_code rc = compare(&d, window, x, f->line, &x->for_check, most, why);
+    if (rc) return rc;
+    f->kld = d.kld_mean;
+    f->kld_se = d.kld_se;
+    f->top1_ratio = d.top1_ratio;
+    *windows = d.candidate.chunks;
+    return ERR_OK;
+}
+
+/* ---------------------------------------------------------------- the search */
+
+/* Single costs do not quite add up: the target that the sum must meet is corrected by what all of them
+ * together were measured to cost, a few times at most. */
+static enum err_code for_kld(struct search *x, struct err *why)
+{
+    enum { ROUNDS = 4 };
+    struct divergence d;
+    struct allocation a;
+    double ask = x->o->kld;
+    struct recipe_figures best = { .bytes = INT64_MAX };
+    for (int i = 0; i < ROUNDS; i++) {
+        enum err_code rc = allocate_cost(&a, x->items, x->s.n, ask, why);
+        if (rc && i == 0) return err_prefix(why, "KL divergence");
+        if (rc) break; /* no mix is that exact by the sum: keep what there is */
+        struct recipe_figures f = { .kld = NAN, .kld_se = NAN, .top1_ratio = NAN };
+        rc = write_line(x, INT64_MAX, f.line, why);
+        if (!rc) rc = sizes(&f, x, why);
+        if (!rc) rc = compare(&d, NULL, x, f.line, &x->on, x->o->windows > 0 ? x->o->windows : WINDOWS, why);
+        if (rc) return rc;
+        if (d.kld_mean <= x->o->kld && f.bytes < best.bytes) {
+            best = f;
+            x->out->predicted_kld = predicted(x);
+            x->out->search_kld = d.kld_mean;
+        }
+        const double ratio = x->o->kld / fmax(d.kld_mean, 1e-12);
+        if (ratio >= 1 && ratio < 1.03) break;
+        ask *= fmin(fmax(ratio, 0.25), 4) * (ratio < 1 ? 0.98 : 1);
+    }
+    if (!*best.line)
+        return err_set(why, ERR_FIT, "no mix of these formats keeps KL divergence at %.4g on this text",
+                       x->o->kld);
+    x->out->mixed = best;
+    return ERR_OK;
+}
+
+static enum err_code for_bytes(struct search *x, struct err *why)
+{
+    struct divergence d;
+    struct allocation a;
+    int64_t limit;
+    enum err_code rc = byte_limit(&limit, x, why);
+    if (!rc) rc = allocate_bytes(&a, x->items, x->s.n, limit, why);
+    if (!rc) rc = write_line(x, limit, x->out->mixed.line, why);
+    if (!rc) rc = sizes(&x->out->mixed, x, why);
+    if (!rc) x->out->predicted_kld = predicted(x);
+    if (!rc)
+        rc = compare(&d, NULL, x, x->out->mixed.line, &x->on, x->o->windows > 0 ? x->o->windows : WINDOWS,
+                     why);
+    if (!rc) x->out->search_kld = d.kld_mean;
+    return rc;
+}
+
+/* Every uniform format of at most the mixed one's size, the largest two and the one that gave the size: the
+ * one that is nearest to the model on the text that checks is the one to beat. */
+static enum err_code best_uniform(struct search *x, struct err *why)
+{
+    enum { TRIED = 3 };
+    struct recipe_figures found[FORMAT_COUNT];
+    double window[WINDOWS_MAX];
+    int n = 0;
+    int64_t windows;
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        struct recipe_figures *f = &found[n];
+        if (!FORMATS[i].encode || !FORMATS[i].decode || FORMATS[i].ggml_type >= FORMAT_OWN_TYPES) continue;
+        *f = (struct recipe_figures){ .kld = NAN, .kld_se = NAN, .top1_ratio = NAN };
+        snprintf(f->line, sizeof f->line, "%s", FORMATS[i].name);
+        if (sizes(f, x, NULL) || f->bytes > MAX(x->out->mixed.bytes, x->most)) continue;
+        n++;
+    }
+    for (int tried = 0; tried < TRIED; tried++) {
+        struct recipe_figures *largest = NULL;
+        for (int i = 0; i < n; i++)
+            if (isnan(found[i].kld) && (!largest || found[i].bytes > largest->bytes)) largest = &found[i];
+        if (!largest) break;
+        enum err_code rc = check_one(largest, window, x, &windows, why);
+        if (rc) return rc;
+        if (*x->out->uniform.line && !(largest->kld < x->out->uniform.kld)) continue;
+        x->out->uniform = *largest;
+        memcpy(x->window[1], window, sizeof window);
+    }
+    return ERR_OK;
+}
+
+static void judge(struct search *x)
+{
+    struct recipe_found *f = x->out;
+    double d[WINDOWS_MAX];
+    const int n = (int)MIN(f->windows, (int64_t)WINDOWS_MAX);
+    f->difference = (struct interval){ NAN, NAN, NAN };
+    if (!*f->uniform.line) {
+        snprintf(f->reason, sizeof f->reason, "no uniform format is that small: there is nothing to beat");
+        f->beats = true;
+        return;
+    }
+    for (int i = 0; i < n; i++) d[i] = x->window[0][i] - x->window[1][i];
+    f->difference = stats_t_interval(d, n, 0.95);
+    f->beats = f->difference.upper < 0;
+    if (f->beats) return;
+    snprintf(
+        f->reason, sizeof f->reason,
+        "not beaten: on %d windows that took no part in the choice %s is %s (%+.2g nats a token [%+.2g, %+.2g])",
+        n, f->uniform.line, f->difference.estimate > 0 ? "nearer to the model" : "not surely worse",
+        f->difference.estimate, f->difference.lower, f->difference.upper);
+}
+
+static enum err_code check_target(const struct recipe_search *o, struct err *why)
+{
+    const int targets = (o->like != NULL) + (o->bytes > 0) + !isnan(o->kld);
+    for (int k = KNOB_METHOD; k <= KNOB_TENSORS; k++)
+        if (o->config->given[k])
+            return err_set(why, ERR_USAGE,
+                           "%s is what is searched for: the config may only say how the model runs",
+                           KNOBS[k].key);
+    if (targets == 1 && !(o->kld <= 0)) return ERR_OK;
+    return err_set(why, ERR_USAGE,
+                   "want one target: a size in bytes, that of a uniform format, or a KL divergence > 0");
+}
+
+static enum err_code search_measure(struct search *x, struct err *why)
+{
+    const struct recipe_search *o = x->o;
+    const struct sensitivity_options s = { .model_path = o->model_path,
+                                           .config = o->config,
+                                           .formats = o->formats,
+                                           .text = x->on,
+                                           .ctx = x->ctx,
+                                           .windows = o->windows > 0 ? o->windows : WINDOWS,
+                                           .budget_s = o->budget_s,
+                                           .db = o->db,
+                                           .log = o->log,
+                                           .progress = o->progress,
+                                           .progress_ctx = o->progress_ctx };
+    enum err_code rc = sensitivities_measure(&x->s, &s, why);
+    if (!rc) rc = sensitivities_items(&x->items, &x->s, why);
+    if (rc) return rc;
+    snprintf(x->out->model_sha256, sizeof x->out->model_sha256, "%s", x->s.model_sha256);
+    snprintf(x->out->basis, sizeof x->out->basis, "%s", x->s.basis);
+    x->out->tensors = x->s.n;
+    x->out->measured = x->s.measured;
+    x->out->estimated = x->s.estimated;
+    x->out->of = x->s.of;
+    x->assigned = calloc((size_t)x->s.n + 1, sizeof *x->assigned);
+    return x->assigned ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for %d tensors", x->s.n);
+}
+
+static enum err_code search_run(struct search *x, struct err *why)
+{
+    const struct model_options reference = {
+        .path = x->o->model_path, .config = x->o->config, .ctx = x->ctx, .sequences = 1, .log = x->o->log
+    };
+    enum err_code rc = check_target(x->o, why);
+    if (!rc) rc = read_texts(x, why);
+    if (!rc) rc = search_measure(x, why);
+    if (!rc) rc = shapes_model_open(&x->reference, &reference, why);
+    if (rc) return rc;
+    x->out->random_weights = model_shape(x->reference)->random_weights;
+    rc = isnan(x->o->kld) ? for_bytes(x, why) : for_kld(x, why);
+    if (!rc) rc = check_one(&x->out->mixed, x->window[0], x, &x->out->windows, why);
+    if (!rc) rc = best_uniform(x, why);
+    if (!rc) judge(x);
+    return rc;
+}
+
+enum err_code recipe_search(struct recipe_found *out, const struct recipe_search *o, struct err *why)
+{
+    struct search *x = calloc(1, sizeof *x);
+    *out = (struct recipe_found){ .predicted_kld = NAN, .search_kld = NAN };
+    if (!x) return err_set(why, ERR_NOMEM, "no memory to search");
+    x->o = o;
+    x->out = out;
+    x->ctx = o->ctx > 0 ? o->ctx : CTX;
+    enum err_code rc = search_run(x, why);
+    logit_cache_done(&x->logit_cache);
+    model_close(x->reference);
+    sensitivities_free(&x->s);
+    free(x->items);
+    free(x->assigned);
+    free(x->text);
+    free(x->check);
+    free(x);
+    return rc;
+}

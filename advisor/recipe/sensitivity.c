@@ -1,0 +1,319 @@
+/* advisor/recipe/sensitivity.c - see recipe.h. */
+#include "advisor/recipe/recipe.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/run/run.h"
+#include "engine/eval/eval.h"
+#include "engine/quant/quant.h"
+
+const char SENSITIVITY_FORMATS[] = "q2_K q3_K q4_K q5_K q6_K q4_0 q5_0 q8_0";
+
+/* ---------------------------------------------------------------- what there is to ask */
+
+static bool is_float(const struct format *f)
+{
+    return f == &FORMATS[FORMAT_F32] || f == &FORMATS[FORMAT_F16] || f == &FORMATS[FORMAT_BF16];
+}
+
+static enum err_code read_formats(struct sensitivities *s, const char *words, struct err *why)
+{
+    char copy[256], *rest = NULL;
+    snprintf(copy, sizeof copy, "%s", words ? words : SENSITIVITY_FORMATS);
+    for (char *word = strtok_r(copy, " ,", &rest); word; word = strtok_r(NULL, " ,", &rest)) {
+        const struct format *f = format_find(word);
+        if (!f || !f->encode || !f->decode)
+            return err_set(why, ERR_USAGE, "format '%.40s' cannot be made and run here", word);
+        if (s->formats == ALLOCATE_CHOICES - 1)
+            return err_set(why, ERR_USAGE, "more than %d formats to choose from", ALLOCATE_CHOICES - 1);
+        s->format[s->formats++] = f;
+    }
+    if (!s->formats) return err_set(why, ERR_USAGE, "no format to choose from");
+    s->format[s->formats++] = NULL; /* as the file has it */
+    return ERR_OK;
+}
+
+/* Would a uniform recipe touch it? Then a mixed one has to say what becomes of it. */
+static bool is_converted(const struct sensitivities *s, const struct gguf_tensor *t)
+{
+    struct config c;
+    if (config_parse(&c, s->format[0]->name, NULL)) return false;
+    const enum tensor_fate fate = recipe_tensor_fate(&c, s->source, t);
+    return fate == FATE_METHOD || fate == FATE_FELL_BACK;
+}
+
+const struct format *sensitive_float(const struct gguf_tensor *t)
+{
+    return t->format == &FORMATS[FORMAT_F32] ? &FORMATS[FORMAT_F16] : t->format;
+}
+
+static void describe(struct sensitive_tensor *x, const struct sensitivities *s, const struct gguf_tensor *t)
+{
+    int64_t rows = 1;
+    for (int d = 1; d < t->dims; d++) rows *= t->shape[d];
+    *x = (struct sensitive_tensor){ .source = t, .swappable = t->dims == 2 };
+    for (int k = 0; k < s->formats; k++) {
+        const struct format *f = s->format[k] ? s->format[k] : sensitive_float(t);
+        const bool fits = t->shape[0] % f->block_weights == 0;
+        x->bytes[k] = fits ? rows * format_row_bytes(f, t->shape[0]) : -1;
+        x->kld[k] = x->kld_se[k] = x->nmse[k] = NAN;
+        if (s->format[k]) continue;
+        x->kld[k] = x->kld_se[k] = x->nmse[k] = 0;
+        x->measured[k] = true; /* 11 bits of every weight, or all: nothing that shows */
+    }
+}
+
+static enum err_code list_tensors(struct sensitivities *s, struct err *why)
+{
+    const int64_t all = gguf_tensor_count(s->source);
+    bool some = false;
+    s->tensor = calloc((size_t)all + 1, sizeof *s->tensor);
+    if (!s->tensor) return err_set(why, ERR_NOMEM, "out of memory for %lld tensors", (long long)all);
+    for (int64_t i = 0; i < all; i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(s->source, i);
+        if (!is_converted(s, t)) continue;
+        if (!is_float(t->format))
+            return err_set(
+                why, ERR_USAGE,
+                "tensor '%s' is quantized already (%s): want the model in f32, f16 or bf16, a second "
+                "rounding would hide in the first",
+                t->name, t->format->name);
+        struct sensitive_tensor *x = &s->tensor[s->n++];
+        describe(x, s, t);
+        for (int k = 0; k + 1 < s->formats; k++) {
+            s->of += x->bytes[k] >= 0;
+            some |= x->bytes[k] >= 0 && x->swappable;
+        }
+    }
+    return some ? ERR_OK
+                : err_set(why, ERR_USAGE,
+                          "no matrix of this model has rows that fill blocks of these formats");
+}
+
+/* Same basis, comparable figures. */
+static void name_basis(struct sensitivities *s, const struct sensitivity_options *o)
+{
+    snprintf(s->basis, sizeof s->basis, "text %s, %lld windows of %d, precision %s", o->text.name,
+             (long long)o->windows, o->ctx, config_text(o->config, KNOB_PRECISION));
+}
+
+static void recall(struct sensitivities *s, const struct sensitivity_row *rows, int n)
+{
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < s->n; i++)
+            for (int k = 0; k + 1 < s->formats; k++) {
+                struct sensitive_tensor *x = &s->tensor[i];
+                if (strcmp(rows[r].tensor, x->source->name) || strcmp(rows[r].format, s->format[k]->name))
+                    continue;
+                x->kld[k] = rows[r].kld;
+                x->kld_se[k] = rows[r].kld_se;
+                x->nmse[k] = rows[r].nmse;
+                x->measured[k] = isfinite(rows[r].kld);
+            }
+}
+
+static enum err_code prepare(struct sensitivities *s, const struct sensitivity_options *o, struct err *why)
+{
+    struct sensitivity_row *rows = NULL;
+    int n = 0;
+    enum err_code rc = read_formats(s, o->formats, why);
+    if (!rc) rc = gguf_open(&s->source, o->model_path, why);
+    if (!rc) rc = model_identity(s->source, s->model_sha256, why);
+    if (!rc) rc = list_tensors(s, why);
+    if (rc) return rc;
+    name_basis(s, o);
+    if (o->db) rc = db_sensitivity_list(o->db, s->model_sha256, s->basis, &rows, &n, why);
+    recall(s, rows, n);
+    free(rows);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- asking */
+
+struct asking {
+    const struct sensitivity_options *o;
+    struct sensitivities *s;
+    struct model *reference, *candidate;
+    struct logit_cache logit_cache;
+    int64_t begun_ns;
+    char what[160];
+    int done;
+};
+
+static bool go_on(void *arg, int64_t chunk, int64_t of, double nll)
+{
+    const struct asking *a = arg;
+    (void)chunk, (void)of, (void)nll;
+    return !a->o->progress || a->o->progress(a->o->progress_ctx, a->what, a->done, a->s->of);
+}
+
+static enum err_code open_one(struct model **out, const struct asking *a, struct err *why)
+{
+    const struct model_options m = {
+        .gguf = a->s->source, .config = a->o->config, .ctx = a->o->ctx, .sequences = 1, .log = a->o->log
+    };
+    return shapes_model_open(out, &m, why);
+}
+
+static enum err_code keep(const struct asking *a, const struct sensitive_tensor *x, int k, struct err *why)
+{
+    struct sensitivity_row row = {
+        .bytes = x->bytes[k], .kld = x->kld[k], .kld_se = x->kld_se[k], .nmse = x->nmse[k]
+    };
+    if (!a->o->db) return ERR_OK;
+    snprintf(row.model, sizeof row.model, "%s", a->s->model_sha256);
+    snprintf(row.basis, sizeof row.basis, "%s", a->s->basis);
+    snprintf(row.tensor, sizeof row.tensor, "%s", x->source->name);
+    snprintf(row.format, sizeof row.format, "%s", a->s->format[k]->name);
+    return db_sensitivity_put(a->o->db, &row, why);
+}
+
+static enum err_code ask(struct asking *a, struct sensitive_tensor *x, int k, struct err *why)
+{
+    struct divergence d;
+    const struct substitution substitution = { x->source->name, a->s->format[k] };
+    const struct eval_request r = { .text = a->o->text.text,
+                                    .n = a->o->text.n,
+                                    .ctx = a->o->ctx,
+                                    .max_chunks = a->o->windows,
+                                    .progress = go_on,
+                                    .arg = a,
+                                    .logit_cache = &a->logit_cache };
+    snprintf(a->what, sizeof a->what, "%s in %s", substitution.tensor, substitution.format->name);
+    enum err_code rc = eval_substitution(&d, &x->nmse[k], a->reference, a->candidate, &substitution, &r, why);
+    if (rc) return rc;
+    x->kld[k] = d.kld_mean;
+    x->kld_se[k] = d.kld_se;
+    x->measured[k] = true;
+    a->done++;
+    return keep(a, x, k, why);
+}
+
+/* One format of every tensor before a second of any: with one, the others can be estimated. The middle of the
+ * list first, then outwards, so that estimates reach as short as they can. */
+static enum err_code ask_all(struct asking *a, struct err *why)
+{
+    struct sensitivities *s = a->s;
+    const int n = s->formats - 1, middle = (n - 1) / 2;
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < 2 * n && !rc; i++) {
+        const int k = middle + (i % 2 ? (i + 1) / 2 : -i / 2);
+        for (int t = 0; k >= 0 && k < n && t < s->n && !rc; t++) {
+            struct sensitive_tensor *x = &s->tensor[t];
+            const double spent = (double)(clock_ns() - a->begun_ns) * 1e-9;
+            if (x->bytes[k] < 0 || !x->swappable || x->measured[k]) continue;
+            if (spent > a->o->budget_s) return ERR_OK;
+            rc = ask(a, x, k, why);
+        }
+    }
+    return rc;
+}
+
+static bool is_complete(const struct sensitivities *s)
+{
+    for (int t = 0; t < s->n; t++)
+        for (int k = 0; k + 1 < s->formats; k++)
+            if (s->tensor[t].bytes[k] >= 0 && s->tensor[t].swappable && !s->tensor[t].measured[k])
+                return false;
+    return true;
+}
+
+static enum err_code measure(struct sensitivities *s, const struct sensitivity_options *o, struct err *why)
+{
+    struct asking a = { .o = o, .s = s, .begun_ns = clock_ns() };
+    if (is_complete(s)) return ERR_OK;
+    for (int t = 0; t < s->n; t++)
+        for (int k = 0; k + 1 < s->formats; k++) a.done += s->tensor[t].measured[k];
+    enum err_code rc = open_one(&a.reference, &a, why);
+    if (!rc) rc = open_one(&a.candidate, &a, why);
+    if (!rc) rc = ask_all(&a, why);
+    logit_cache_done(&a.logit_cache);
+    model_close(a.reference);
+    model_close(a.candidate);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- what was not asked */
+
+/* KL divergence per weight and squared relative error, over all that was measured: for tensors that cannot be
+ * asked. */
+static double usual_rate(const struct sensitivities *s)
+{
+    double kld = 0, error = 0;
+    for (int t = 0; t < s->n; t++)
+        for (int k = 0; k + 1 < s->formats; k++) {
+            const struct sensitive_tensor *x = &s->tensor[t];
+            if (!x->measured[k]) continue;
+            kld += x->kld[k];
+            error += s->format[k]->max_nmse * (double)x->bytes[s->formats - 1];
+        }
+    return error > 0 ? kld / error : NAN;
+}
+
+/* The measured format of this tensor whose error is nearest; -1: none. */
+static int nearest(const struct sensitivities *s, const struct sensitive_tensor *x, int k)
+{
+    int best = -1;
+    double least = INFINITY;
+    for (int i = 0; i + 1 < s->formats; i++) {
+        const double far = fabs(log(s->format[i]->max_nmse / s->format[k]->max_nmse));
+        if (!x->measured[i] || !(far < least)) continue;
+        least = far;
+        best = i;
+    }
+    return best;
+}
+
+static void estimate(struct sensitivities *s)
+{
+    const double rate = usual_rate(s);
+    s->measured = s->estimated = 0;
+    for (int t = 0; t < s->n; t++)
+        for (int k = 0; k + 1 < s->formats; k++) {
+            struct sensitive_tensor *x = &s->tensor[t];
+            if (x->bytes[k] < 0) continue;
+            if (x->measured[k]) {
+                s->measured++;
+                continue;
+            }
+            const int i = nearest(s, x, k);
+            x->kld[k] = i >= 0 ? x->kld[i] * s->format[k]->max_nmse / s->format[i]->max_nmse
+                               : rate * s->format[k]->max_nmse * (double)x->bytes[s->formats - 1];
+            s->estimated += isfinite(x->kld[k]);
+        }
+}
+
+enum err_code sensitivities_measure(struct sensitivities *out, const struct sensitivity_options *o,
+                                    struct err *why)
+{
+    *out = (struct sensitivities){ 0 };
+    enum err_code rc = prepare(out, o, why);
+    if (!rc) rc = measure(out, o, why);
+    if (!rc) estimate(out);
+    if (!rc && !out->measured)
+        rc = err_set(why, ERR_USAGE, "the time was too short for a single measurement: raise --budget");
+    return rc;
+}
+
+void sensitivities_free(struct sensitivities *s)
+{
+    free(s->tensor);
+    gguf_close(s->source);
+    *s = (struct sensitivities){ 0 };
+}
+
+enum err_code sensitivities_items(struct item **items, const struct sensitivities *s, struct err *why)
+{
+    *items = calloc((size_t)s->n + 1, sizeof **items);
+    if (!*items) return err_set(why, ERR_NOMEM, "out of memory for %d tensors", s->n);
+    for (int t = 0; t < s->n; t++) {
+        struct item *x = &(*items)[t];
+        x->n = s->formats;
+        for (int k = 0; k < s->formats; k++)
+            x->choice[k] = (struct cost_choice){ s->tensor[t].bytes[k],
+                                                 s->tensor[t].bytes[k] < 0 ? NAN : s->tensor[t].kld[k] };
+    }
+    return ERR_OK;
+}

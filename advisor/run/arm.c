@@ -1,0 +1,133 @@
+/* advisor/run/arm.c - one side of a comparison, whatever kind it is. All work is in the kind's table. */
+#include "advisor/run/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "advisor/run/arm_kind.h"
+
+struct arm {
+    const struct arm_kind *kind;
+    void *state;
+    json_t *description;
+};
+
+enum err_code arm_open(struct arm **out, const struct arm_spec *spec, arm_event_fn *event, void *ctx,
+                       struct err *why)
+{
+    *out = NULL;
+    struct arm *a = calloc(1, sizeof(*a));
+    if (!a) return err_set(why, ERR_NOMEM, "no memory for an arm");
+    a->kind = &ARM_WORKER;
+    enum err_code rc = a->kind->open(&a->state, &a->description, spec, event, ctx, why);
+    if (rc) {
+        arm_close(a);
+        return rc;
+    }
+    *out = a;
+    return ERR_OK;
+}
+
+void arm_close(struct arm *a)
+{
+    if (!a) return;
+    if (a->state) a->kind->close(a->state);
+    json_decref(a->description);
+    free(a);
+}
+
+int arm_pid(const struct arm *a)
+{
+    return a->kind->pid(a->state);
+}
+
+const json_t *arm_description(const struct arm *a)
+{
+    return a->description;
+}
+
+bool arm_on_gpu(const struct arm *a)
+{
+    return json_is_string(json_object_get(a->description, "gpu"));
+}
+
+void arm_watch(const struct arm *a, struct sampler_thread *sampler)
+{
+    if (!sampler) return;
+    sampler_monitor_process(sampler, arm_pid(a));
+    sampler_select_gpu(sampler, json_get_str(a->description, "gpu", NULL));
+}
+
+/* Mean of at least `least` samples, or NAN. */
+static double mean_power(const struct sample *s, int n, enum metric_id metric, int least)
+{
+    double sum = 0;
+    int got = 0;
+    for (int i = 0; i < n; i++) {
+        if (!isfinite(s[i].value[metric])) continue;
+        sum += s[i].value[metric];
+        got++;
+    }
+    return got >= least ? sum / got : NAN;
+}
+
+double arm_energy(const struct arm *a, const struct sample *samples, int n, int least, double seconds)
+{
+    const double host = mean_power(samples, n, METRIC_CPU_POWER, least);
+    if (!arm_on_gpu(a)) return host * seconds;
+    const double gpu = mean_power(samples, n, METRIC_GPU_POWER, least);
+    return (gpu + (isnan(host) ? 0 : host)) * seconds;
+}
+
+static enum err_code arm_request(struct arm *a, json_t *request, json_t **answer, arm_event_fn *event,
+                                 void *ctx, struct err *why)
+{
+    *answer = NULL;
+    if (!request) return err_set(why, ERR_NOMEM, "no memory for a request");
+    enum err_code rc = a->kind->request(a->state, request, answer, event, ctx, why);
+    json_decref(request);
+    return rc;
+}
+
+enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_t **answer,
+                       arm_event_fn *event, void *ctx, struct err *why)
+{
+    json_t *r = json_object();
+    json_put_str(r, "op", "cell");
+    json_put_str(r, "workload", workload);
+    json_put_int(r, "seed", (int64_t)seed); /* the same 64 bits on the other side */
+    return arm_request(a, r, answer, event, ctx, why);
+}
+
+enum err_code arm_generate(struct arm *a, const struct generate_spec *spec, json_t **answer,
+                           arm_event_fn *event, void *ctx, struct err *why)
+{
+    json_t *r = json_object();
+    json_put_str(r, "op", "generate");
+    json_put_str(r, "prompt", spec->prompt);
+    json_put_int(r, "n", spec->n);
+    json_put_num(r, "temp", spec->temp);
+    if (spec->turn_s > 0) json_put_num(r, "turn_s", spec->turn_s);
+    return arm_request(a, r, answer, event, ctx, why);
+}
+
+enum err_code arm_quality(struct arm *a, const struct quality_spec *spec, json_t **answer,
+                          arm_event_fn *event, void *ctx, struct err *why)
+{
+    const size_t size = KNOB_COUNT * (CONFIG_VALUE + 16);
+    char *line = malloc(size);
+    if (!line) return err_set(why, ERR_NOMEM, "no memory for a request");
+    json_t *r = json_object(), *reference = json_object();
+    json_put_str(reference, "model", spec->model ? spec->model : "");
+    json_put_str(reference, "config", config_line(spec->reference, line, size));
+    char *shapes = shapes_of(spec->reference);
+    if (shapes) json_put_str(reference, "shapes", shapes);
+    free(shapes);
+    json_put_str(r, "op", "quality");
+    json_put_str(r, "file", spec->file ? spec->file : "");
+    json_put_int(r, "ctx", spec->ctx);
+    json_put_int(r, "chunks", spec->chunks);
+    json_put(r, "reference", reference);
+    free(line);
+    return arm_request(a, r, answer, event, ctx, why);
+}

@@ -1,0 +1,25 @@
+/* advisor/run/arm_kind.h - what a kind of arm must be able to do. Inside advisor/ only.
+ *
+ * Adding one (an HTTP endpoint, another engine's binary) is a file with one such table, and a way for
+ * arm_open to choose it. */
+#ifndef QDYNO_ADVISOR_ARM_KIND_H
+#define QDYNO_ADVISOR_ARM_KIND_H
+
+#include "advisor/run/run.h"
+
+struct arm_kind {
+    const char *name;
+    /* Fills *state (owned by the kind, given back through `close` also when open fails) and *description (new
+     * reference). */
+    enum err_code (*open)(void **state, json_t **description, const struct arm_spec *spec,
+                          arm_event_fn *event, void *ctx, struct err *why);
+    /* `request` has "op" and its arguments; borrowed. *answer: new reference. */
+    enum err_code (*request)(void *state, json_t *request, json_t **answer, arm_event_fn *event, void *ctx,
+                             struct err *why);
+    int (*pid)(const void *state); /* 0: no process of ours */
+    void (*close)(void *state);
+};
+
+extern const struct arm_kind ARM_WORKER;
+
+#endif

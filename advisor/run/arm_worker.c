@@ -1,0 +1,451 @@
+/* advisor/run/arm_worker.c - an arm in a child process: `PROGRAM worker --fd 3`, JSON lines over a
+ * socketpair.
+ *
+ * The child may crash, be killed for memory or talk nonsense at any moment; each of these ends in an error
+ * with the child's own last words, never in a hang and never in our own death. Its stdout and stderr go to a
+ * pipe that is drained while we wait (a full pipe would stop the child), so nothing it prints can spoil a
+ * screen or a JSON document. */
+#include "advisor/run/arm_kind.h"
+#include "advisor/run/run.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum {
+    TICK_MS = 100,
+    CHILD_FD = 3,
+    LINE_LIMIT = 64 << 20,  /* an answer holds a float per token at most: far below */
+    LAST_WORDS = 2048,      /* of stderr, kept */
+    CLOSE_MS = 2000,        /* from "close" to SIGKILL */
+    CANCEL_MS = 5000,       /* from "cancel" to SIGKILL */
+    LAST_WORDS_SHOWN = 200, /* in a message */
+};
+
+struct worker {
+    int fd, err_fd; /* -1: closed */
+    pid_t pid;      /* 0: reaped */
+    int status;     /* of waitpid, once pid is 0 */
+    bool killed;    /* by us */
+    int64_t next_id;
+    struct str in; /* received, not yet a line */
+    char words[LAST_WORDS + 1];
+    size_t words_len;
+    const struct log *log;
+};
+
+/* ---------------------------------------------------------------- the process */
+
+static void fd_close(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+/* Away from 0..CHILD_FD, so that the dup2 calls in the child cannot overwrite what they still need. */
+static bool fd_lift(int *fd)
+{
+    int high = fcntl(*fd, F_DUPFD_CLOEXEC, 10);
+    if (high < 0) return false;
+    close(*fd);
+    *fd = high;
+    return true;
+}
+
+static enum err_code spawn_child(struct worker *w, const char *program, int child_fd, int child_err,
+                                 struct err *why)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    if (posix_spawn_file_actions_init(&files)) return err_set(why, ERR_NOMEM, "no memory to start a worker");
+    if (posix_spawnattr_init(&attr)) {
+        posix_spawn_file_actions_destroy(&files);
+        return err_set(why, ERR_NOMEM, "no memory to start a worker");
+    }
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, child_err, 1);
+    posix_spawn_file_actions_adddup2(&files, child_err, 2);
+    posix_spawn_file_actions_adddup2(&files, child_fd, CHILD_FD);
+    posix_spawn_file_actions_addclosefrom_np(&files, CHILD_FD + 1);
+
+    /* Its own process group: Ctrl-C is for us to handle; the worker is told to stop, not shot. */
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setsigdefault(&attr, &all);
+    posix_spawnattr_setpgroup(&attr, 0);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+
+    char fd_text[16];
+    snprintf(fd_text, sizeof(fd_text), "%d", CHILD_FD);
+    char *argv[] = { (char *)program, "worker", "--fd", fd_text, NULL };
+    int rc = posix_spawn(&w->pid, program, &files, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    if (!rc) return ERR_OK;
+    w->pid = 0;
+    return err_set(why, ERR_INTERNAL, "cannot start the worker '%s': %s", program, strerror(rc));
+}
+
+/* When memory runs out the kernel should take the arm, not the workbench. Best effort. */
+static void prefer_as_oom_victim(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    ssize_t ignored = write(fd, "500", 3);
+    (void)ignored;
+    close(fd);
+}
+
+static enum err_code worker_start(struct worker *w, const char *program, struct err *why)
+{
+    int pair[2] = { -1, -1 }, words[2] = { -1, -1 };
+    enum err_code rc = ERR_OK;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) || pipe2(words, O_CLOEXEC) ||
+        !fd_lift(&pair[0]) || !fd_lift(&pair[1]) || !fd_lift(&words[0]) || !fd_lift(&words[1])) {
+        rc = err_set(why, ERR_INTERNAL, "cannot make a channel to a worker: %s", strerror(errno));
+    } else {
+        fcntl(pair[0], F_SETFL, O_NONBLOCK);
+        fcntl(words[0], F_SETFL, O_NONBLOCK);
+        rc = spawn_child(w, program, pair[1], words[1], why);
+    }
+    fd_close(&pair[1]);
+    fd_close(&words[1]);
+    w->fd = pair[0];
+    w->err_fd = words[0];
+    if (!rc) prefer_as_oom_victim(w->pid);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- its last words, and its death */
+
+static void drain_words(struct worker *w)
+{
+    char buf[1024];
+    ssize_t n;
+    while (w->err_fd >= 0 && (n = read(w->err_fd, buf, sizeof(buf))) != 0) {
+        if (n < 0) {
+            if (errno == EINTR) continue;
+            if (errno != EAGAIN) fd_close(&w->err_fd);
+            return;
+        }
+        const size_t add = (size_t)n;
+        if (w->words_len + add > LAST_WORDS) { /* keep the newest */
+            const size_t drop = w->words_len + add - LAST_WORDS;
+            memmove(w->words, w->words + drop, w->words_len - drop);
+            w->words_len -= drop;
+        }
+        memcpy(w->words + w->words_len, buf, add);
+        w->words_len += add;
+        w->words[w->words_len] = 0;
+    }
+    fd_close(&w->err_fd);
+}
+
+/* The end of what it printed, one line, printable; "" when it said nothing. */
+static const char *last_words(const struct worker *w, char *buf, size_t size)
+{
+    size_t end = w->words_len;
+    while (end && isspace((unsigned char)w->words[end - 1])) end--;
+    size_t start = end > LAST_WORDS_SHOWN ? end - LAST_WORDS_SHOWN : 0;
+    size_t n = 0;
+    for (size_t i = start; i < end && n + 1 < size; i++) {
+        const unsigned char c = (unsigned char)w->words[i];
+        buf[n++] = c == '\n' ? '|' : c < 32 || c == 127 ? ' ' : (char)c;
+    }
+    buf[n] = 0;
+    return buf;
+}
+
+/* True when the child is reaped, within timeout_ms. */
+static bool reap(struct worker *w, int timeout_ms)
+{
+    const int64_t until = clock_ns() + (int64_t)timeout_ms * 1000000;
+    while (w->pid) {
+        const pid_t got = waitpid(w->pid, &w->status, WNOHANG);
+        if (got == w->pid || (got < 0 && errno != EINTR)) {
+            if (got < 0) w->status = 0; /* someone else reaped it: how it ended is unknown */
+            w->pid = 0;
+            break;
+        }
+        if (clock_ns() >= until) return false;
+        drain_words(w);
+        clock_sleep_ns(2000000);
+    }
+    drain_words(w);
+    return true;
+}
+
+static void kill_child(struct worker *w)
+{
+    if (!w->pid) return;
+    w->killed = true;
+    kill(w->pid, SIGKILL);
+    reap(w, 10000);
+}
+
+/* The channel is broken: find out how the child ended and say so. */
+static enum err_code died(struct worker *w, struct err *why)
+{
+    fd_close(&w->fd);
+    if (!reap(w, CLOSE_MS)) kill_child(w);
+    char said[LAST_WORDS_SHOWN + 1];
+    last_words(w, said, sizeof(said));
+    const char *sep = *said ? "; it said: " : "";
+    if (w->killed) return err_set(why, ERR_INTERNAL, "the worker closed its channel and hung%s%s", sep, said);
+    if (WIFSIGNALED(w->status)) {
+        const int sig = WTERMSIG(w->status);
+        if (sig == SIGKILL)
+            return err_set(why, ERR_FIT, "the worker was killed, probably for memory%s%s", sep, said);
+        return err_set(why, ERR_INTERNAL, "the worker died of signal %d (SIG%s)%s%s", sig,
+                       sigabbrev_np(sig) ? sigabbrev_np(sig) : "?", sep, said);
+    }
+    return err_set(why, ERR_INTERNAL, "the worker ended with status %d in the middle of a request%s%s",
+                   WIFEXITED(w->status) ? WEXITSTATUS(w->status) : -1, sep, said);
+}
+
+/* ---------------------------------------------------------------- lines */
+
+static enum err_code send_line(struct worker *w, const json_t *object, struct err *why)
+{
+    char *line = json_line(object);
+    if (!line) return err_set(why, ERR_NOMEM, "no memory for a request");
+    size_t n = strlen(line), at = 0;
+    line[n++] = '\n'; /* over the terminator: from here on it is bytes with a length */
+    enum err_code rc = ERR_OK;
+    while (at < n && !rc) {
+        const ssize_t k = send(w->fd, line + at, n - at, MSG_NOSIGNAL);
+        if (k > 0) {
+            at += (size_t)k;
+        } else if (errno == EAGAIN) {
+            struct pollfd p = { .fd = w->fd, .events = POLLOUT };
+            poll(&p, 1, TICK_MS);
+            drain_words(w);
+            if (p.revents & (POLLERR | POLLHUP)) rc = died(w, why);
+        } else if (errno != EINTR) {
+            rc = died(w, why);
+        }
+    }
+    free(line);
+    return rc;
+}
+
+static enum err_code code_of(const char *name)
+{
+    static const char *const NAMES[] = {
+#define CODE_NAME(code, text) #code,
+        ERR_LIST(CODE_NAME)
+#undef CODE_NAME
+    };
+    for (size_t i = 1; name && i < COUNT_OF(NAMES); i++)
+        if (!strcmp(NAMES[i], name)) return (enum err_code)i;
+    return ERR_INTERNAL;
+}
+
+/* One wait for an answer. */
+struct waiting {
+    int64_t id;
+    arm_event_fn *event;
+    void *ctx;
+    int64_t last_call_ns, cancelled_ns; /* cancelled 0: not */
+    json_t *answer;
+};
+
+/* A request that nobody answers: about the one that runs. */
+static enum err_code send_word(struct worker *w, const char *op, struct err *why)
+{
+    json_t *word = json_object();
+    json_put_int(word, "id", 0);
+    json_put_str(word, "op", op);
+    enum err_code rc = send_line(w, word, why);
+    json_decref(word);
+    return rc;
+}
+
+/* The callback, and "cancel" once it says no; to one that asks for its turn, "go". */
+static enum err_code tell(struct worker *w, struct waiting *q, const json_t *event, struct err *why)
+{
+    const bool asks = event && !strcmp(json_get_str(event, "event", ""), "turn");
+    const bool on = !q->event || q->cancelled_ns || q->event(q->ctx, event);
+    q->last_call_ns = clock_ns();
+    if (on) return asks && !q->cancelled_ns ? send_word(w, "go", why) : ERR_OK;
+    q->cancelled_ns = q->last_call_ns;
+    return send_word(w, "cancel", why);
+}
+
+static enum err_code take_line(struct worker *w, struct waiting *q, const char *line, size_t n,
+                               struct err *why)
+{
+    json_t *o = NULL;
+    struct err bad = { 0 };
+    if (json_parse(&o, line, n, &bad) || !json_is_object(o)) {
+        json_decref(o);
+        kill_child(w);
+        fd_close(&w->fd);
+        return err_set(why, ERR_INTERNAL, "the worker does not speak the protocol: '%.*s'%s",
+                       (int)MIN(n, (size_t)60), line, n > 60 ? "..." : "");
+    }
+    enum err_code rc = ERR_OK;
+    if (json_get_int(o, "id", -1) != q->id) {
+        /* an answer to a request we gave up on */
+    } else if (json_object_get(o, "event")) {
+        rc = tell(w, q, o, why);
+    } else if (json_is_true(json_object_get(o, "ok"))) {
+        q->answer = json_incref(o);
+    } else {
+        const char *message = json_get_str(o, "message", "the worker gave no reason");
+        rc = err_set(why, code_of(json_get_str(o, "code", NULL)), "%s", message);
+    }
+    json_decref(o);
+    return rc;
+}
+
+/* Every whole line received so far. */
+static enum err_code take_lines(struct worker *w, struct waiting *q, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    size_t start = 0;
+    while (!rc && !q->answer && w->in.len > start) {
+        const char *end = memchr(w->in.data + start, '\n', w->in.len - start);
+        if (!end) break;
+        const size_t n = (size_t)(end - (w->in.data + start));
+        if (n) rc = take_line(w, q, w->in.data + start, n, why);
+        start += n + 1;
+    }
+    if (start) {
+        memmove(w->in.data, w->in.data + start, w->in.len - start);
+        w->in.len -= start;
+    }
+    return rc;
+}
+
+static enum err_code receive(struct worker *w, struct err *why)
+{
+    char buf[65536];
+    const ssize_t n = recv(w->fd, buf, sizeof(buf), 0);
+    if (n > 0) {
+        str_append_n(&w->in, buf, (size_t)n);
+        if (!w->in.failed && w->in.len <= LINE_LIMIT) return ERR_OK;
+        kill_child(w);
+        fd_close(&w->fd);
+        return err_set(why, ERR_INTERNAL, "the worker sent a line of more than %d MiB", LINE_LIMIT >> 20);
+    }
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return ERR_OK;
+    return died(w, why);
+}
+
+static enum err_code wait_answer(struct worker *w, struct waiting *q, struct err *why)
+{
+    for (;;) {
+        enum err_code rc = take_lines(w, q, why);
+        if (rc || q->answer) return rc;
+        struct pollfd p[2] = { { .fd = w->fd, .events = POLLIN }, { .fd = w->err_fd, .events = POLLIN } };
+        poll(p, 2, TICK_MS);
+        if (p[1].revents) drain_words(w);
+        if (p[0].revents && (rc = receive(w, why))) return rc;
+        const int64_t now = clock_ns();
+        if (now - q->last_call_ns >= (int64_t)TICK_MS * 1000000 && (rc = tell(w, q, NULL, why))) return rc;
+        if (q->cancelled_ns && now - q->cancelled_ns > (int64_t)CANCEL_MS * 1000000) {
+            kill_child(w);
+            fd_close(&w->fd);
+            return err_set(why, ERR_CANCELLED,
+                           "cancelled (the worker did not stop by itself and was killed)");
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- the kind */
+
+static enum err_code worker_request(void *state, json_t *request, json_t **answer, arm_event_fn *event,
+                                    void *ctx, struct err *why)
+{
+    struct worker *w = state;
+    if (w->fd < 0) return err_set(why, ERR_INTERNAL, "the worker of this arm is gone");
+    struct waiting q = { .id = ++w->next_id, .event = event, .ctx = ctx, .last_call_ns = clock_ns() };
+    json_put_int(request, "id", q.id);
+    enum err_code rc = send_line(w, request, why);
+    if (!rc) rc = wait_answer(w, &q, why);
+    if (rc)
+        json_decref(q.answer);
+    else
+        *answer = q.answer;
+    return rc;
+}
+
+static void worker_close(void *state)
+{
+    struct worker *w = state;
+    if (w->fd >= 0) {
+        json_t *bye = json_object();
+        json_put_int(bye, "id", ++w->next_id);
+        json_put_str(bye, "op", "close");
+        struct err ignored;
+        (void)send_line(w, bye, &ignored);
+        json_decref(bye);
+        if (w->fd >= 0) shutdown(w->fd, SHUT_WR); /* end of file says the same to one that missed it */
+    }
+    if (!reap(w, CLOSE_MS)) kill_child(w);
+    fd_close(&w->fd);
+    fd_close(&w->err_fd);
+    if (w->words_len) {
+        char said[LAST_WORDS_SHOWN + 1];
+        log_write(w->log, LOG_DEBUG, "worker said: %s", last_words(w, said, sizeof(said)));
+    }
+    str_free(&w->in);
+    free(w);
+}
+
+static enum err_code worker_open(void **state, json_t **description, const struct arm_spec *spec,
+                                 arm_event_fn *event, void *ctx, struct err *why)
+{
+    struct worker *w = calloc(1, sizeof(*w));
+    if (!w) return err_set(why, ERR_NOMEM, "no memory for an arm");
+    w->fd = w->err_fd = -1;
+    w->log = spec->log;
+    *state = w;
+    enum err_code rc = worker_start(w, spec->program ? spec->program : "/proc/self/exe", why);
+    if (rc) return rc;
+
+    char *line = malloc(KNOB_COUNT * (CONFIG_VALUE + 16));
+    json_t *request = json_object();
+    if (!line || !request) {
+        free(line);
+        json_decref(request);
+        return err_set(why, ERR_NOMEM, "no memory for a request");
+    }
+    config_line(spec->config, line, KNOB_COUNT * (CONFIG_VALUE + 16));
+    json_put_str(request, "op", "open");
+    if (spec->train) json_put_bool(request, "train", true);
+    json_put_str(request, "model", spec->model ? spec->model : "");
+    json_put_str(request, "config", line);
+    json_put_int(request, "ctx", spec->ctx);
+    json_put_int(request, "sequences", MAX(spec->sequences, 1));
+    char *shapes = shapes_of(spec->config);
+    if (shapes) json_put_str(request, "shapes", shapes);
+    rc = worker_request(w, request, description, event, ctx, why);
+    json_decref(request);
+    free(shapes);
+    free(line);
+    return rc;
+}
+
+static int worker_pid(const void *state)
+{
+    return (int)((const struct worker *)state)->pid;
+}
+
+const struct arm_kind ARM_WORKER = { "worker", worker_open, worker_request, worker_pid, worker_close };

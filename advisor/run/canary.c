@@ -1,0 +1,65 @@
+/* advisor/run/canary.c - see run.h. */
+#include "advisor/run/run.h"
+
+#include <math.h>
+
+enum { READ_BYTES = 64 << 20 };
+static const double READ_SECONDS = 0.12, OPS_SECONDS = 0.10;
+
+void canary_measure(struct canary *out)
+{
+    const int threads = threadpool_default_threads();
+    /* whatever QDYNO_ISA hides from the kernels */
+    const struct ceiling *c = ceiling_widest("f32_fma", isa_detect());
+    const int64_t start = clock_ns();
+    *out = (struct canary){ NAN, NAN, "", NAN };
+    snprintf(out->work, sizeof out->work, "read 64M, %s %s, %d threads", c ? c->name : "none",
+             c ? c->isa : "", threads);
+    out->read_bytes_s = ceiling_read_bytes_s(&(struct ceiling_reading){ .threads = threads }, READ_BYTES,
+                                             READ_SECONDS);
+    if (c) out->ops_s = ceiling_ops_s(c, isa_detect(), threads, OPS_SECONDS);
+    out->seconds = (double)(clock_ns() - start) * 1e-9;
+}
+
+enum err_code canary_store(struct db *d, int64_t run_id, enum canary_when when, const struct canary *c,
+                           struct err *why)
+{
+    struct cell_row row = {
+        .run_id = run_id, .arm = -1, .block = -1, .slot = (int)when, .seconds = c->seconds
+    };
+    row.started_ms = clock_unix_ms() - (int64_t)(1e3 * c->seconds);
+    snprintf(row.phase, sizeof row.phase, "%s", CANARY_PHASE);
+    snprintf(row.config, sizeof row.config, "%s", c->work);
+    const struct measurement m[] = {
+        { METRICS[METRIC_CANARY_READ].name, METRICS[METRIC_CANARY_READ].unit, c->read_bytes_s },
+        { METRICS[METRIC_CANARY_OPS].name, METRICS[METRIC_CANARY_OPS].unit, c->ops_s },
+    };
+    return db_cell_insert(d, &row, m, COUNT_OF(m), NULL, 0, NULL, 0, why);
+}
+
+enum err_code canary_record(struct db *d, int64_t run_id, enum canary_when when, struct err *why)
+{
+    struct canary c;
+    canary_measure(&c);
+    return canary_store(d, run_id, when, &c, why);
+}
+
+enum metric_id canary_of(enum metric_id metric, int *sign)
+{
+    /* Decoding streams the weights, prefill multiplies with them: docs/history.md. */
+    static const struct {
+        enum metric_id metric, canary;
+        int sign;
+    } BY[] = {
+        { METRIC_PREFILL_RATE, METRIC_CANARY_OPS, 1 }, { METRIC_DECODE_RATE, METRIC_CANARY_READ, 1 },
+        { METRIC_TTFT, METRIC_CANARY_OPS, -1 },        { METRIC_ITL_P50, METRIC_CANARY_READ, -1 },
+        { METRIC_ITL_P95, METRIC_CANARY_READ, -1 },    { METRIC_ITL_P99, METRIC_CANARY_READ, -1 },
+    };
+    for (size_t i = 0; i < COUNT_OF(BY); i++)
+        if (BY[i].metric == metric) {
+            *sign = BY[i].sign;
+            return BY[i].canary;
+        }
+    *sign = 0;
+    return METRIC_COUNT;
+}

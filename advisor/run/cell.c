@@ -1,0 +1,243 @@
+/* advisor/run/cell.c - see run.h. */
+#include "advisor/run/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/stats/stats.h"
+
+enum merge { SUM, LARGEST, AVERAGE };
+static const struct {
+    const char *key; /* in the worker's answer */
+    enum merge merge;
+} FIELDS[FIELD_COUNT] = {
+    [FIELD_PREFILL_S] = { "prefill_s", SUM },
+    [FIELD_DECODE_S] = { "decode_s", SUM },
+    [FIELD_TTFT_S] = { "ttft_s", AVERAGE },
+    [FIELD_PROMPT_TOKENS] = { "prompt_tokens", SUM },
+    [FIELD_GEN_TOKENS] = { "gen_tokens", SUM },
+    [FIELD_CPU_S] = { "cpu_s", SUM },
+    [FIELD_PEAK_BYTES] = { "peak_rss_bytes", LARGEST },
+    [FIELD_RSS_BYTES] = { "rss_bytes", LARGEST },
+    [FIELD_MAJOR_FAULTS] = { "major_faults", SUM },
+    [FIELD_MINOR_FAULTS] = { "minor_faults", SUM },
+    [FIELD_VOLUNTARY] = { "voluntary_switches", SUM },
+    [FIELD_INVOLUNTARY] = { "involuntary_switches", SUM },
+    [FIELD_PERPLEXITY] = { "perplexity", AVERAGE },
+    [FIELD_NLL] = { "nll", AVERAGE },
+    [FIELD_NLL_SE] = { "nll_se", AVERAGE },
+    [FIELD_SCORED] = { "scored_tokens", LARGEST },
+    [FIELD_TRAIN_S] = { "train_s", SUM },
+    [FIELD_TRAIN_TOKENS] = { "train_tokens", SUM },
+    [FIELD_TRAIN_LOSS] = { "train_loss", AVERAGE },
+};
+
+/* ---------------------------------------------------------------- what answers and sensors say */
+
+static bool cell_add_itl(struct measured_cell *c, const json_t *list)
+{
+    const size_t n = json_array_size(list);
+    if (!n) return true;
+    float *grown = realloc(c->itl, ((size_t)c->n_itl + n) * sizeof(*grown));
+    if (!grown) return false;
+    c->itl = grown;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(list, i);
+        if (json_is_number(v)) c->itl[c->n_itl++] = (float)json_number_value(v);
+    }
+    return true;
+}
+
+/* Fold one answer into the cell; `done` answers are in it already. */
+static bool cell_add(struct measured_cell *c, const json_t *answer, int done)
+{
+    for (int f = 0; f < FIELD_COUNT; f++) {
+        const double v = json_get_num(answer, FIELDS[f].key, NAN);
+        double *to = &c->field[f];
+        if (!done)
+            *to = v;
+        else if (FIELDS[f].merge == SUM)
+            *to += v; /* unknown once is unknown: NAN stays */
+        else if (FIELDS[f].merge == LARGEST)
+            *to = v > *to ? v : *to;
+        else
+            *to += (v - *to) / (done + 1);
+    }
+    const char *work = json_get_str(answer, "work_hash", "");
+    c->requests.n += request_read(&c->requests, &c->request[c->requests.n], answer);
+    if (!done) {
+        snprintf(c->work_hash, sizeof(c->work_hash), "%s", work);
+        snprintf(c->output_hash, sizeof(c->output_hash), "%s", json_get_str(answer, "output_hash", ""));
+    }
+    return cell_add_itl(c, json_object_get(answer, "itl_s"));
+}
+
+static double quotient(double a, double b)
+{
+    return a > 0 && b > 0 ? a / b : NAN;
+}
+
+static double sensor_mean(const struct sample *s, int n, int metric)
+{
+    double sum = 0;
+    int k = 0;
+    for (int i = 0; i < n; i++)
+        if (!isnan(s[i].value[metric])) {
+            sum += s[i].value[metric];
+            k++;
+        }
+    return k ? sum / k : NAN;
+}
+
+static void cell_values(struct measured_cell *c, const struct sample *samples, int n)
+{
+    for (int i = 0; i < METRIC_COUNT; i++)
+        c->value[i] = i < METRIC_SENSOR_COUNT ? sensor_mean(samples, n, i) : NAN;
+    c->value[METRIC_PREFILL_RATE] = quotient(c->field[FIELD_PROMPT_TOKENS], c->field[FIELD_PREFILL_S]);
+    c->value[METRIC_DECODE_RATE] = quotient(c->field[FIELD_GEN_TOKENS], c->field[FIELD_DECODE_S]);
+    c->value[METRIC_TTFT] = c->field[FIELD_TTFT_S];
+    c->value[METRIC_PEAK_MEMORY] = c->field[FIELD_PEAK_BYTES];
+    c->value[METRIC_PERPLEXITY] = c->field[FIELD_PERPLEXITY];
+    c->value[METRIC_TRAIN_RATE] = quotient(c->field[FIELD_TRAIN_TOKENS], c->field[FIELD_TRAIN_S]);
+    c->value[METRIC_TRAIN_LOSS] = c->field[FIELD_TRAIN_LOSS];
+    c->value[METRIC_MEMORY_AFTER] = c->field[FIELD_RSS_BYTES];
+    c->value[METRIC_ITL_P50] = stats_latency_quantile(c->itl, c->n_itl, 0.50);
+    c->value[METRIC_ITL_P95] = stats_latency_quantile(c->itl, c->n_itl, 0.95);
+    c->value[METRIC_ITL_P99] = stats_latency_quantile(c->itl, c->n_itl, 0.99);
+}
+
+int cell_thin(const struct sample *window, int n, int64_t t0_ns, struct sample_row *out)
+{
+    const int most = WINDOW_STORED / METRIC_SENSOR_COUNT;
+    int rows = 0;
+    for (int m = 0; m < METRIC_SENSOR_COUNT; m++) {
+        int have = 0, seen = 0;
+        for (int i = 0; i < n; i++) have += !isnan(window[i].value[m]);
+        const int stride = (have + most - 1) / MAX(most, 1);
+        for (int i = 0; i < n; i++) {
+            if (isnan(window[i].value[m])) continue;
+            if (seen++ % MAX(stride, 1)) continue;
+            out[rows++] = (struct sample_row){ window[i].t_ns - t0_ns, METRICS[m].name, window[i].value[m] };
+        }
+    }
+    return rows;
+}
+
+/* ---------------------------------------------------------------- running it */
+
+int cell_repeats(double seconds, double least_s)
+{
+    return (int)fmin(fmax(ceil(least_s / seconds), 1), CELL_REPEATS_MAX);
+}
+
+/* The work itself: fills fields and latencies. */
+static enum err_code run_repeats(struct measured_cell *c, const struct cell_ask *ask, struct moment begun,
+                                 struct err *why)
+{
+    for (int i = 0; i < MIN(MAX(1, ask->repeats), CELL_REPEATS_MAX); i++) {
+        json_t *answer = NULL;
+        enum err_code rc = arm_cell(ask->arm, ask->workload, ask->seed, &answer, ask->event, ask->ctx, why);
+        if (rc) return rc;
+        const bool ok = cell_add(c, answer, i);
+        c->n_spans = spans_read(c->spans, c->n_spans, COUNT_OF(c->spans), answer, begun);
+        json_decref(answer);
+        if (!ok) return err_set(why, ERR_CANCELLED, "no memory for the latencies of a cell");
+    }
+    return ERR_OK;
+}
+
+enum err_code cell_take(struct measured_cell *c, const struct cell_ask *ask, struct sample *window, int *n,
+                        struct err *why)
+{
+    *c = (struct measured_cell){ .n_spans = 1 };
+    for (int f = 0; f < FIELD_COUNT; f++) c->field[f] = NAN;
+    arm_watch(ask->arm, ask->sampler);
+    const struct moment begun = moment_now();
+    const enum err_code rc = run_repeats(c, ask, begun, why);
+    c->spans[0] = span_until_now("cell", begun, NULL);
+    const int64_t took_ns = c->spans[0].ended_ns - c->spans[0].begun_ns;
+    c->started_ms = begun.unix_ns / 1000000;
+    c->begun_ns = begun.clock_ns;
+    c->seconds = (double)took_ns * 1e-9;
+    *n = ask->sampler
+             ? sampler_window(ask->sampler, c->begun_ns, c->begun_ns + took_ns, window, WINDOW_SAMPLES)
+             : 0;
+    if (ask->sampler) sampler_select_gpu(ask->sampler, NULL);
+    cell_values(c, window, *n);
+    c->value[METRIC_ENERGY] = arm_energy(ask->arm, window, *n, 1, c->seconds);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- into the database */
+
+/* Figures beside METRICS, under their own names. */
+static const struct {
+    enum field field;
+    const char *metric, *unit;
+} RAW[] = {
+    { FIELD_PREFILL_S, "prefill_seconds", "seconds" },
+    { FIELD_DECODE_S, "decode_seconds", "seconds" },
+    { FIELD_PROMPT_TOKENS, "prompt_tokens", "tokens" },
+    { FIELD_GEN_TOKENS, "generated_tokens", "tokens" },
+    { FIELD_CPU_S, "cpu_seconds", "seconds" },
+    { FIELD_RSS_BYTES, "rss_bytes", "bytes" },
+    { FIELD_MAJOR_FAULTS, "major_faults", "" },
+    { FIELD_MINOR_FAULTS, "minor_faults", "" },
+    { FIELD_VOLUNTARY, "voluntary_switches", "" },
+    { FIELD_INVOLUNTARY, "involuntary_switches", "" },
+    { FIELD_NLL, "nll_nats", "nats" },
+    { FIELD_NLL_SE, "nll_se_nats", "nats" },
+    { FIELD_SCORED, "scored_tokens", "tokens" },
+    { FIELD_TRAIN_S, "train_seconds", "seconds" },
+    { FIELD_TRAIN_TOKENS, "train_tokens", "tokens" },
+};
+
+static enum err_code spans_insert(struct db *d, const struct cell_row *row, const struct measured_cell *c,
+                                  struct err *why)
+{
+    struct span_row spans[COUNT_OF(c->spans)];
+    for (int i = 0; i < c->n_spans; i++) {
+        spans[i] = c->spans[i];
+        spans[i].run_id = row->run_id;
+        spans[i].cell_id = row->id;
+        spans[i].arm = row->arm;
+        spans[i].block = row->block;
+        snprintf(spans[i].phase, sizeof(spans[i].phase), "%s", row->phase);
+    }
+    return db_span_insert(d, spans, c->n_spans, why);
+}
+
+enum err_code cell_insert(struct db *d, struct cell_row *row, const struct measured_cell *c,
+                          const struct sample_row *samples, int n_samples, struct err *why)
+{
+    struct measurement m[METRIC_COUNT + COUNT_OF(RAW) + 4];
+    int n = 0;
+    for (int i = 0; i < METRIC_COUNT; i++)
+        if (!isnan(c->value[i]))
+            m[n++] = (struct measurement){ METRICS[i].name, METRICS[i].unit, c->value[i] };
+    for (size_t i = 0; i < COUNT_OF(RAW); i++)
+        if (!isnan(c->field[RAW[i].field]))
+            m[n++] = (struct measurement){ RAW[i].metric, RAW[i].unit, c->field[RAW[i].field] };
+    if (c->beside.memory_ratio > 0)
+        m[n++] = (struct measurement){ CELL_MEMORY_RATIO, "ratio", c->beside.memory_ratio };
+    if (c->beside.core_ratio > 0)
+        m[n++] = (struct measurement){ CELL_CORE_RATIO, "ratio", c->beside.core_ratio };
+    if (c->usual_rate > 0) {
+        m[n++] = (struct measurement){ CELL_USUAL_RATE, "tokens/s", c->usual_rate };
+        m[n++] = (struct measurement){ CELL_USUAL_SD, "ratio", c->usual_sd };
+    }
+    row->discarded = *c->discard != 0;
+    row->started_ms = c->started_ms;
+    row->seconds = c->seconds;
+    snprintf(row->discard_reason, sizeof(row->discard_reason), "%s", c->discard);
+    snprintf(row->work_hash, sizeof(row->work_hash), "%s", c->work_hash);
+    snprintf(row->output_hash, sizeof(row->output_hash), "%s", c->output_hash);
+    struct request_rows requests = c->requests;
+    requests.figures = (struct request_figures *)c->request; /* read only */
+    row->requests = &requests;
+    enum err_code rc = db_cell_insert(d, row, m, n, samples, n_samples, c->itl, c->n_itl, why);
+    row->requests = NULL;
+    return rc ? rc : spans_insert(d, row, c, why);
+}

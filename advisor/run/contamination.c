@@ -1,0 +1,106 @@
+/* advisor/run/contamination.c - what disqualifies a cell. The rules were fixed before any outcome was seen
+ * and are about the machine only: a cell is never dropped for being slow. A sensor this machine lacks is no
+ * rule.
+ */
+#include "advisor/run/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "advisor/stats/stats.h"
+
+enum statistic { MEAN, MEDIAN, MAXIMUM, SPREAD /* maximum - minimum */ };
+
+/* Disqualified when the statistic over the cell is above `above` (or below `below_control` times its median
+ * over the control cells, for the clock). */
+static const struct rule {
+    enum metric_id metric;
+    enum statistic statistic;
+    double above;         /* NAN: not this kind of rule */
+    double below_control; /* NAN: not this kind of rule */
+    bool gpu;             /* only for cells that ran on one */
+    bool ticks;           /* the kernel counts it in whole clock ticks: one tick more is allowed */
+    const char *text;     /* what happened; the value and the limit are added */
+    double shown_times;   /* value in the text = value times this */
+    const char *unit;
+} CONTAMINATION[] = {
+    /* A virtual processor that was taken away: 1 % of a cell is as large as the default margin. */
+    { METRIC_CPU_STEAL, MEAN, 0.01, NAN, false, true, "the hypervisor took processor time", 100, " %" },
+    { METRIC_CPU_FREQUENCY, MEDIAN, NAN, 0.95, false, false, "the clock dropped", 1e-9, " GHz" },
+    { METRIC_CPU_THROTTLE, MAXIMUM, 0, NAN, false, false, "a processor slowed down for heat", 1, "/s" },
+    { METRIC_SWAP_IN, MAXIMUM, 0, NAN, false, false, "memory came back from swap", 1, "/s" },
+    { METRIC_OTHERS_BUSY, MEAN, 0.10, NAN, false, true, "other programs kept the processors busy", 100,
+      " %" },
+    /* In a container a tenth of the machine may be all there is: the others in it count against its quota.
+     * What throttling the cell's own work brings about is part of its config, and no rule. */
+    { METRIC_CGROUP_OTHERS, MEAN, 0.10, NAN, false, true, "other programs used the control group's quota",
+      100, " %" },
+    { METRIC_ON_BATTERY, SPREAD, 0, NAN, false, false, "the power source changed", 1, "" },
+    { METRIC_GPU_THROTTLE, MAXIMUM, 0, NAN, true, false, "the GPU throttled", 1, "" },
+};
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* NAN when no sample has the metric. */
+static double over_samples(const struct sample *s, int n, enum metric_id metric, enum statistic what)
+{
+    double *v = malloc((size_t)MAX(n, 1) * sizeof(*v));
+    if (!v) return NAN;
+    int k = 0;
+    for (int i = 0; i < n; i++)
+        if (!isnan(s[i].value[metric])) v[k++] = s[i].value[metric];
+    double r = NAN;
+    if (k) {
+        qsort(v, (size_t)k, sizeof(*v), by_value);
+        r = what == MEAN      ? stats_mean(v, k)
+            : what == MEDIAN  ? stats_quantile_sorted(v, k, 0.5)
+            : what == MAXIMUM ? v[k - 1]
+                              : v[k - 1] - v[0];
+    }
+    free(v);
+    return r;
+}
+
+/* What one clock tick of one processor is of all processor time in the window: a short cell on a small
+ * machine has so few that a single one, charged for a moment, would look like several per cent. */
+static double one_tick(const struct sample *s, int n)
+{
+    const double ticks_a_second = (double)sysconf(_SC_CLK_TCK) * (double)sysconf(_SC_NPROCESSORS_ONLN);
+    if (n < 2) return ticks_a_second > 0 ? 1 / (0.1 * ticks_a_second) : 0;
+    const double seconds = (double)(s[n - 1].t_ns - s[0].t_ns) * 1e-9 * n / (n - 1);
+    return seconds > 0 && ticks_a_second > 0 ? 1 / (seconds * ticks_a_second) : 0;
+}
+
+const char *contamination_reason(const struct sample *samples, int n, const json_t *cell_answer,
+                                 double control_frequency, char *buf, size_t size)
+{
+    buf[0] = 0;
+    /* The worker counts its own faults: exact, and there even for a cell shorter than a tick. */
+    const double faults = json_get_num(cell_answer, "major_faults", NAN);
+    if (faults > 0) {
+        snprintf(buf, size, "%.0f major page faults: memory was read from disk", faults);
+        return buf;
+    }
+    const bool on_gpu = strcmp(json_get_str(cell_answer, "device", "cpu"), "cpu") != 0;
+    for (size_t i = 0; i < COUNT_OF(CONTAMINATION); i++) {
+        const struct rule *r = &CONTAMINATION[i];
+        if (r->gpu && !on_gpu) continue;
+        const double got = over_samples(samples, n, r->metric, r->statistic);
+        const bool low = !isnan(r->below_control);
+        const double limit = low        ? r->below_control * control_frequency
+                             : r->ticks ? r->above + one_tick(samples, n)
+                                        : r->above;
+        if (low ? !(got < limit) : !(got > limit)) continue; /* NAN on either side: no rule */
+        snprintf(buf, size, "%s: %.3g%s, limit %.3g%s", r->text, got * r->shown_times, r->unit,
+                 limit * r->shown_times, r->unit);
+        return buf;
+    }
+    return buf;
+}

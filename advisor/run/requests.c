@@ -1,0 +1,131 @@
+/* advisor/run/requests.c - see run.h.
+ *
+ * A cell's sequences run side by side: each is a request of its own, and all of them took as long. Their
+ * tokens add up, the seconds are of the wall. */
+#include "advisor/run/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool request_read(struct request_rows *rows, struct request_figures *f, const json_t *answer)
+{
+    const double prefill_s = json_get_num(answer, "prefill_s", NAN),
+                 decode_s = json_get_num(answer, "decode_s", NAN);
+    const bool scores = json_is_number(
+        json_object_get(answer, "scored_tokens")); /* reads text, answers none */
+    if (scores || !(prefill_s > 0 || decode_s > 0)) return false;
+    snprintf(rows->model, sizeof(rows->model), "%s", json_get_str(answer, "model", ""));
+    snprintf(rows->workload, sizeof(rows->workload), "%s", json_get_str(answer, "workload", ""));
+    rows->sequences = (int)json_get_int(answer, "sequences", 1);
+    *f = (struct request_figures){ .prompt_tokens = (float)json_get_num(answer, "prompt_tokens", 0),
+                                   .gen_tokens = (float)json_get_num(answer, "gen_tokens", 0),
+                                   .ttft_s = (float)json_get_num(answer, "ttft_s", NAN),
+                                   .prefill_s = (float)prefill_s,
+                                   .decode_s = (float)decode_s };
+    return true;
+}
+
+/* ---------------------------------------------------------------- counting */
+
+static struct request_series *series_of(struct request_totals *t, const char *model, const char *workload)
+{
+    static const char OTHER[] = "other";
+    for (int i = 0; i < t->n; i++)
+        if (!strcmp(t->series[i].model, model) && !strcmp(t->series[i].workload, workload))
+            return &t->series[i];
+    const bool full = t->n >= REQUEST_SERIES;
+    if (t->n > REQUEST_SERIES) return &t->series[REQUEST_SERIES];
+    struct request_series *s = &t->series[t->n++];
+    *s = (struct request_series){ .prompt_tokens = 0 };
+    snprintf(s->model, sizeof(s->model), "%s", full ? OTHER : model);
+    snprintf(s->workload, sizeof(s->workload), "%s", full ? OTHER : workload);
+    return s;
+}
+
+/* In order of request_series.histogram. */
+static const enum family_id HISTOGRAMS[REQUEST_HISTOGRAMS] = {
+    FAMILY_TIME_TO_FIRST_TOKEN, FAMILY_INTER_TOKEN_LATENCY, FAMILY_TIME_PER_OUTPUT_TOKEN,
+    FAMILY_REQUEST_DURATION,    FAMILY_PREFILL_SECONDS,     FAMILY_DECODE_SECONDS,
+};
+
+static void observe(struct request_series *s, enum family_id family, double seconds, int times)
+{
+    for (int i = 0; i < REQUEST_HISTOGRAMS; i++)
+        if (HISTOGRAMS[i] == family)
+            histogram_add(&s->histogram[i], FAMILIES[family].edges, seconds, (uint64_t)times);
+}
+
+static double or_zero(double v)
+{
+    return isnan(v) ? 0 : v;
+}
+
+static void add_request(struct request_series *s, const struct request_figures *f, int sequences)
+{
+    const double prefill_s = f->prefill_s, decode_s = f->decode_s, ttft_s = f->ttft_s;
+    const double tokens_each = (double)f->gen_tokens / sequences;
+    s->prompt_tokens += (double)f->prompt_tokens;
+    s->prompt_seconds += or_zero(prefill_s);
+    s->generated_tokens += (double)f->gen_tokens;
+    s->generate_seconds += or_zero(decode_s);
+    observe(s, FAMILY_TIME_TO_FIRST_TOKEN, ttft_s, sequences);
+    observe(s, FAMILY_PREFILL_SECONDS, prefill_s, sequences);
+    observe(s, FAMILY_DECODE_SECONDS, decode_s, sequences);
+    observe(s, FAMILY_REQUEST_DURATION, or_zero(ttft_s) + or_zero(decode_s), sequences);
+    if (tokens_each > 0) observe(s, FAMILY_TIME_PER_OUTPUT_TOKEN, decode_s / tokens_each, sequences);
+}
+
+void request_totals_add(struct request_totals *t, const struct cell_requests *c)
+{
+    const int sequences = MAX(1, c->requests.sequences);
+    struct request_series *s = series_of(t, c->requests.model, c->requests.workload);
+    for (int i = 0; i < c->requests.n; i++) add_request(s, &c->requests.figures[i], sequences);
+    for (int i = 0; i < c->n_itl; i++) observe(s, FAMILY_INTER_TOKEN_LATENCY, (double)c->itl[i], sequences);
+    t->last_cell = c->cell_id;
+}
+
+static enum err_code count_cell(void *ctx, const struct cell_requests *c, struct err *why)
+{
+    (void)why;
+    request_totals_add(ctx, c);
+    return ERR_OK;
+}
+
+enum err_code request_totals_update(struct request_totals *t, struct db *d, struct err *why)
+{
+    return db_request_list(d, t->last_cell, count_cell, t, why);
+}
+
+/* ---------------------------------------------------------------- telling */
+
+static const struct {
+    enum family_id family;
+    size_t offset;
+} COUNTERS[] = {
+    { FAMILY_PROMPT_TOKENS, offsetof(struct request_series, prompt_tokens) },
+    { FAMILY_PROMPT_SECONDS, offsetof(struct request_series, prompt_seconds) },
+    { FAMILY_GENERATED_TOKENS, offsetof(struct request_series, generated_tokens) },
+    { FAMILY_GENERATE_SECONDS, offsetof(struct request_series, generate_seconds) },
+};
+
+void request_totals_tell(const struct request_totals *t, const struct family_sink *to)
+{
+    for (size_t k = 0; k < COUNT_OF(COUNTERS); k++)
+        for (int i = 0; i < t->n; i++) {
+            const struct request_series *s = &t->series[i];
+            double v;
+            memcpy(&v, (const char *)s + COUNTERS[k].offset, sizeof(v));
+            family_value(to, COUNTERS[k].family,
+                         (struct label[]){ { "model", s->model }, { "workload", s->workload } }, 2, v);
+        }
+    for (int k = 0; k < REQUEST_HISTOGRAMS; k++)
+        for (int i = 0; i < t->n; i++) {
+            const struct request_series *s = &t->series[i];
+            if (s->histogram[k].count)
+                to->histogram(to->ctx, HISTOGRAMS[k],
+                              (struct label[]){ { "model", s->model }, { "workload", s->workload } }, 2,
+                              &s->histogram[k]);
+        }
+}

@@ -1,0 +1,325 @@
+/* advisor/run/run.h - the public header of advisor/run/. */
+#ifndef QDYNO_ADVISOR_RUN_H
+#define QDYNO_ADVISOR_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "advisor/predict/predict.h"
+#include "db/db.h"
+#include "engine/config/config.h"
+#include "engine/model/model.h"
+#include "kernels/kernels.h"
+#include "telemetry/telemetry.h"
+
+/* ---------------------------------------------------------------- shapes */
+
+/* what was measured of this machine's devices, for every model that is opened here. */
+
+/* Shapes of all OpenCL devices (kernels.h, opencl_shapes_measure), for a config that runs on one; NULL:
+ * nothing. free(). A store that cannot be read now costs speed, never an answer. */
+char *shapes_of(const struct config *c);
+
+/* model_open in those shapes; options->shapes is not looked at. Processes of arms are sent them instead. */
+enum err_code shapes_model_open(struct model **out, const struct model_options *options, struct err *why);
+
+/* ---------------------------------------------------------------- arm */
+
+/* one side of a comparison behind one small interface: open, describe, run cell, close.
+ *
+ * Ours is a worker process (`qdyno worker`); other kinds (an HTTP endpoint, another engine's binary) are
+ * further tables of the same functions. An arm that crashes, is killed for memory or meets a bad file is a
+ * result, not the end. */
+
+struct arm;
+
+/* Called from the thread that waits for an answer, for each "progress"/"token" line and at least every 100 ms
+ * (event NULL): returning false cancels the request. */
+typedef bool arm_event_fn(void *ctx, const json_t *event);
+
+struct arm_spec {
+    const char *model; /* -m: used when the config names none */
+    const struct config *config;
+    int ctx;             /* context to open with, in each of */
+    int sequences;       /* that many; 0 means 1 */
+    bool train;          /* no model: cells train one from nothing */
+    const char *program; /* NULL: /proc/self/exe */
+    const struct log *log;
+};
+
+/* Starts the process and loads the config. *out owned: arm_close. Errors: as model_open says in the worker;
+ * ERR_FIT when the worker was killed for memory; ERR_INTERNAL when it died otherwise (signal named). */
+enum err_code arm_open(struct arm **out, const struct arm_spec *spec, arm_event_fn *event, void *ctx,
+                       struct err *why);
+void arm_close(struct arm *a); /* asks, waits 2 s, then kills; NULL is fine */
+
+int arm_pid(const struct arm *a);
+const json_t *arm_description(const struct arm *a); /* the open answer; borrowed */
+
+/* Whether it runs on a GPU: then energy and utilization are that device's. */
+bool arm_on_gpu(const struct arm *a);
+/* METRIC_PROC_* are of its process from now on, METRIC_GPU_* of the GPU it runs on: unknown where no sensor
+ * has that PCI address. An arm on the processor leaves them to all GPUs. NULL sampler: nothing. */
+void arm_watch(const struct arm *a, struct sampler_thread *sampler);
+/* Joules a window took: mean power of the processors, where that is metered, and of the GPU it ran on, times
+ * the time. NAN: fewer than `least` readings of a meter, or none of the GPU. */
+double arm_energy(const struct arm *a, const struct sample *samples, int n, int least, double seconds);
+
+/* One request; *answer owned (json_decref). Errors: the worker's own code and message; ERR_INTERNAL / ERR_FIT
+ * when it died (then only arm_close is left). */
+enum err_code arm_cell(struct arm *a, const char *workload, uint64_t seed, json_t **answer,
+                       arm_event_fn *event, void *ctx, struct err *why);
+
+/* With turn_s the callback is asked by the event "turn" before the first step, and whenever so much time was
+ * worked: the arm rests for as long as it takes to answer. */
+struct generate_spec {
+    const char *prompt;
+    int n;
+    double temp;   /* 0: the likeliest token */
+    double turn_s; /* 0: never asks */
+};
+enum err_code arm_generate(struct arm *a, const struct generate_spec *spec, json_t **answer,
+                           arm_event_fn *event, void *ctx, struct err *why);
+
+/* What the arm's predictions lose against a reference's, which its process opens beside it (engine/worker.h,
+ * op "quality"). */
+struct quality_spec {
+    const char *file;  /* text; NULL or "": the bundled one */
+    int ctx;           /* tokens of a window, at most the arm's context; 0: 512 */
+    int64_t chunks;    /* windows at most; 0: all */
+    const char *model; /* of the reference, used when its config names none */
+    const struct config *reference;
+};
+enum err_code arm_quality(struct arm *a, const struct quality_spec *spec, json_t **answer,
+                          arm_event_fn *event, void *ctx, struct err *why);
+
+/* ---------------------------------------------------------------- span */
+
+/* noting when a part of a run began and ended (db.h, span_row), for telling it later
+ * (advisor/trace.h).
+ *
+ * Durations are measured by the monotonic clock; the wall clock is read once, where a part begins. So what
+ * lies inside a part stays inside, whatever somebody does to the wall clock meanwhile. */
+
+enum {
+    SPANS_MOST = 8
+}; /* of one answer or cell that are kept: a cell may repeat a short workload 256 times */
+
+/* One moment on both clocks. */
+struct moment {
+    int64_t unix_ns, clock_ns;
+};
+struct moment moment_now(void);
+
+/* From `begun` until now. arm and block -1; name and error cut to fit, error NULL: none. */
+struct span_row span_until_now(const char *name, struct moment begun, const char *error);
+
+/* The "spans" of a worker's answer (engine/worker.h) that lie between `begun` and now, behind rows[n] of
+ * rows[most]. Returns their number with them. What lies elsewhere or ends before it begins is another
+ * clock's, and not told. */
+int spans_read(struct span_row *rows, int n, int most, const json_t *answer, struct moment begun);
+
+/* The same of a cell that is stored (row->id) and took row->seconds from `begun`: the cell, and the spans of
+ * its answer, into the database. */
+enum err_code spans_store_cell(struct db *d, const struct cell_row *row, const json_t *answer,
+                               struct moment begun, struct err *why);
+/* How a process was loaded: from `begun` on, for `seconds`. */
+struct span_load {
+    struct moment begun;
+    double seconds;
+    const json_t *description; /* of the arm; NULL: it failed */
+    const char *error;         /* "" when it did not */
+};
+enum err_code spans_store_load(struct db *d, int64_t run_id, int arm, const struct span_load *load,
+                               struct err *why);
+
+/* ---------------------------------------------------------------- cell */
+
+/* one timed cell: a workload run without a break until it lasts, seen by the sensors, and
+ * the row it becomes. Inside advisor/ only.
+ *
+ * Short workloads (a tiny model) would otherwise end between two ticks of the sensors and be mostly clock
+ * noise: their tokens and seconds are summed over repeats, which are not replicates. */
+
+enum { CELL_REPEATS_MAX = 256 };
+enum { WINDOW_SAMPLES = 6000, WINDOW_STORED = 64 * METRIC_SENSOR_COUNT };
+#define CELL_LEAST_S 0.25 /* a workload is repeated inside the cell until it lasts so long, usually */
+
+/* The worker's figures in a cell answer, besides hashes and latencies. */
+enum field {
+    FIELD_PREFILL_S,
+    FIELD_DECODE_S,
+    FIELD_TTFT_S,
+    FIELD_PROMPT_TOKENS,
+    FIELD_GEN_TOKENS,
+    FIELD_CPU_S,
+    FIELD_PEAK_BYTES,
+    FIELD_RSS_BYTES,
+    FIELD_MAJOR_FAULTS,
+    FIELD_MINOR_FAULTS,
+    FIELD_VOLUNTARY,
+    FIELD_INVOLUNTARY,
+    FIELD_PERPLEXITY,
+    FIELD_NLL,
+    FIELD_NLL_SE,
+    FIELD_SCORED,
+    FIELD_TRAIN_S,
+    FIELD_TRAIN_TOKENS,
+    FIELD_TRAIN_LOSS,
+    FIELD_COUNT
+};
+
+/* What one cell gave, over all its repeats. */
+struct measured_cell {
+    double field[FIELD_COUNT];  /* NAN unknown */
+    double value[METRIC_COUNT]; /* by enum metric_id; sensors: mean over the cell; NAN unknown */
+    float *itl;                 /* owned: free() */
+    int n_itl;
+    struct request_rows requests; /* its figures are below; n 0: the workload has no requests */
+    struct request_figures request[CELL_REPEATS_MAX];
+    char work_hash[24], output_hash[24], discard[160];
+    int64_t started_ms, begun_ns;          /* wall clock; clock_ns */
+    struct span_row spans[1 + SPANS_MOST]; /* when it and its phases ran; the first is the cell itself */
+    int n_spans;
+    double seconds;
+    struct conditions beside; /* the machine; zeros: nobody looked */
+    double usual_rate;        /* tokens/s that it would have been on the usual machine; 0: nobody says */
+    double usual_sd;          /* of its logarithm */
+};
+#define CELL_MEMORY_RATIO "memory_ratio" /* its measurements in the database */
+#define CELL_CORE_RATIO   "core_ratio"
+#define CELL_USUAL_RATE   "usual_rate"
+#define CELL_USUAL_SD     "usual_sd"
+
+struct cell_ask {
+    struct arm *arm;
+    const char *workload;
+    int repeats; /* 1 to CELL_REPEATS_MAX */
+    uint64_t seed;
+    struct sampler_thread *sampler; /* NULL: no sensors */
+    arm_event_fn *event;
+    void *ctx;
+};
+/* Run and observe. *c is filled as far as it came, also on failure; free c->itl. window: [WINDOW_SAMPLES],
+ * the samples of the cell; *n of them. Errors: those of arm_cell. */
+enum err_code cell_take(struct measured_cell *c, const struct cell_ask *ask, struct sample *window, int *n,
+                        struct err *why);
+
+/* How often a workload must run so that a cell of it lasts `least_s`, when one run lasts `seconds`. */
+int cell_repeats(double seconds, double least_s);
+
+/* A window's samples as rows, evenly thinned: at most WINDOW_STORED of them, into out. Returns the count. */
+int cell_thin(const struct sample *window, int n, int64_t t0_ns, struct sample_row *out);
+
+/* Into the database: values, latencies, hashes and spans are the cell's, where it stands is the row's. */
+enum err_code cell_insert(struct db *d, struct cell_row *row, const struct measured_cell *c,
+                          const struct sample_row *samples, int n_samples, struct err *why);
+
+/* ---------------------------------------------------------------- capsule */
+
+/* what a run was made of, taken when it starts: enough to understand it a year later, to
+ * repeat it, and to say what changed between two of them.
+ *
+ * A document of groups, each a subject somebody changes on purpose or by accident:
+ *   machine      hardware, limits, power source (what it is)
+ *   kernel, governor, microcode   how it is set up (telemetry's machine_state_to_json)
+ *   library      what the program runs on: C library, OpenBLAS, GPU drivers
+ *   program      version, compiler, SHA-256 of the binary that ran the cells
+ *   environment  variables that change what is measured
+ *   model, config   of each arm: file and hash; the line and every key as it was resolved
+ * The spec stands in the run's own row, raw samples in its cells. Unknown is null. */
+
+struct capsule_arm {
+    const char *line;                             /* the config line as given */
+    const struct config *resolved;                /* as the worker merged it; NULL unknown */
+    const char *model_path, *model_name, *sha256; /* "" unknown */
+};
+struct capsule_of {
+    const struct machine *machine;
+    const char *root;    /* where machine settings are read: "" for this machine */
+    const char *program; /* the worker's binary; NULL: this program's own */
+    const struct capsule_arm *arm;
+    int arms;
+};
+json_t *capsule_take(const struct capsule_of *of); /* schema "qdyno.capsule/1"; new reference */
+enum err_code capsule_store(struct db *d, int64_t run_id, const struct capsule_of *of, struct err *why);
+/* *out: new reference; NULL when the run has none (older than capsules). ERR_FORMAT when it is damaged. */
+enum err_code capsule_load(json_t **out, struct db *d, int64_t run_id, struct err *why);
+
+/* What is not the same: array of { group, key, before, after }, in the order of the groups above; a key of an
+ * arm reads "A.threads". Values as they stand in the capsules, null: unknown. line not NULL: of model and
+ * config only the arm with that config line counts, on either side, and with "" none. Either capsule NULL:
+ * empty. New reference. */
+json_t *capsule_diff(const json_t *before, const json_t *after, const char *line);
+/* "kernel.release 6.1.0 -> 6.9.1; ..." of at most `most` changes, how many more after them. Appended. */
+void capsule_diff_text(struct str *out, const json_t *diff, int most);
+
+/* ---------------------------------------------------------------- canary */
+
+/* a small piece of work that is always the same, run at the start and the end of every
+ * run.
+ *
+ * What changes a machine from one week to the next (clocks, microcode, neighbours in the same house) changes
+ * the canary as well; what is left after dividing by it is the program's and the model's. It reads 64 MiB
+ * over and over and multiplies from registers, on as many threads as qdyno uses by default, a quarter of a
+ * second together. It is no ceiling of the machine: 64 MiB may lie in a cache. */
+
+#define CANARY_PHASE "canary" /* of its cells: arm and block -1, slot 0 at the start, 1 at the end */
+
+struct canary {
+    double read_bytes_s, ops_s; /* NAN: not measured */
+    char work[96];              /* what it did: only equal works compare */
+    double seconds;
+};
+void canary_measure(struct canary *out);
+
+enum canary_when { CANARY_START, CANARY_END };
+enum err_code canary_store(struct db *d, int64_t run_id, enum canary_when when, const struct canary *c,
+                           struct err *why);
+/* Measure it now and store it with the run. */
+enum err_code canary_record(struct db *d, int64_t run_id, enum canary_when when, struct err *why);
+
+/* What a metric of cells is divided by to be comparable over time: the id of a canary metric, and *sign +1
+ * where more of it makes more of the metric (rates), -1 where it makes less (times). METRIC_COUNT: nothing
+ * (bytes, perplexities). */
+enum metric_id canary_of(enum metric_id metric, int *sign);
+
+/* ---------------------------------------------------------------- requests */
+
+/* every request that was ever measured, as totals and histograms.
+ *
+ * Cells store what each of their requests took (db/request.c); here they are counted, series by series of
+ * model and workload, cell by cell as they come: a scrape reads only what is new. Counts are exact. Cells
+ * from before requests were stored contribute nothing. */
+
+/* One answer of a worker to "cell" as a request: model, workload and sequences into *rows (they are the same
+ * for all of a cell), figures into *f. False: it was none (evaluation, training). */
+bool request_read(struct request_rows *rows, struct request_figures *f, const json_t *answer);
+
+/* Series beyond so many, in order of appearance, are counted together as model "other", workload "other": a
+ * page stays readable, sums stay right. */
+enum { REQUEST_SERIES = 32, REQUEST_HISTOGRAMS = 6 };
+struct request_series {
+    char model[128], workload[576];
+    double prompt_tokens, prompt_seconds, generated_tokens, generate_seconds;
+    struct histogram_counts histogram[REQUEST_HISTOGRAMS];
+};
+struct request_totals {
+    int64_t last_cell; /* all up to it are counted */
+    int n;
+    struct request_series series[REQUEST_SERIES + 1]; /* large: on the heap */
+};
+/* Count what came since the last call. Errors: those of reading; what was counted until then stays. */
+enum err_code request_totals_update(struct request_totals *t, struct db *d, struct err *why);
+/* One cell's. */
+void request_totals_add(struct request_totals *t, const struct cell_requests *c);
+void request_totals_tell(const struct request_totals *t, const struct family_sink *to);
+
+/* ---------------------------------------------------------------- contamination */
+
+/* Why a window of samples disqualifies a cell: "" when it does not. Rules are fixed in CONTAMINATION
+ * (experiment rules table). */
+const char *contamination_reason(const struct sample *samples, int n, const json_t *cell_answer,
+                                 double control_frequency, char *buf, size_t size);
+
+#endif

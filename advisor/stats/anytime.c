@@ -1,0 +1,263 @@
+/* advisor/stats/anytime.c - evidence that may be looked at after every block, and families of claims. People
+ * watch a run and want it to end when it is clear; a t interval looked at forty times excludes 0 by chance
+ * far more often than once in twenty. */
+#include "advisor/stats/stats.h"
+
+#include <math.h>
+
+enum { BEYOND_REASON = 1000000 };
+
+/* ---------------------------------------------------------------- e-values by formula */
+
+double stats_sign_evalue(int positive, int n)
+{
+    if (positive < 0 || positive > n) return NAN;
+    int sign; /* lgamma_r, because lgamma writes a global */
+    return exp(n * M_LN2 + lgamma_r(positive + 1.0, &sign) + lgamma_r(n - positive + 1.0, &sign) -
+               lgamma_r(n + 2.0, &sign));
+}
+
+double stats_t_evalue(const double *x, int n, double g)
+{
+    if (!(g > 0)) return NAN;
+    if (n < 2) return n == 1 && isnan(x[0]) ? NAN : 1;
+    /* With t = sqrt(n) mean / sd, 1 + t^2/(n-1) is `total`/within, and 1 + t^2/((n-1)(1+ng)) is
+     * `shrunk`/within: written without within, equal values need no case of their own. */
+    const double mean = stats_mean(x, n), sd = stats_sd(x, n);
+    const double within = sd * sd * (n - 1), between = n * mean * mean;
+    const double total = within + between, shrunk = within + between / (1 + n * g);
+    if (total == 0) return 1 / sqrt(1 + n * g); /* t = 0 */
+    return exp(0.5 * n * log(total / shrunk) - 0.5 * log1p(n * g));
+}
+
+double stats_anytime_factor(int n, double g, double alpha)
+{
+    if (!(g > 0) || !(alpha > 0 && alpha < 1)) return NAN;
+    if (n < 2) return INFINITY;
+    /* e < 1/alpha solved for r = t^2/(n-1): (1 + r) < k (1 + r/(1+ng)). */
+    const double k = exp((log1p(n * g) - 2 * log(alpha)) / n), room = 1 - k / (1 + n * g);
+    return room > 0 ? sqrt((n - 1) * (k - 1) / room) : INFINITY;
+}
+
+/* ---------------------------------------------------------------- the coin's evidence */
+
+/* What Student's t model (g = 1) makes of n values with this sum and sum of squares is q^(-n/2), up to a
+ * factor. */
+static double model_q(double squares, double sum, int n)
+{
+    return (1 + n) * squares - sum * sum;
+}
+
+/* r^(k/2) for r >= 0: k is small, pow would be most of the time of an interval. */
+static double half_power(double r, int k)
+{
+    double power = k & 1 ? sqrt(r) : 1;
+    for (int left = k / 2; left; left /= 2, r *= r)
+        if (left & 1) power *= r;
+    return power;
+}
+
+/* The bets so far. */
+struct coin {
+    double sizes, signs; /* what each half of the stake has become */
+    double sum, squares;
+    int n, plus, minus;
+};
+
+static const struct coin COIN_START = { .sizes = 1, .signs = 1 };
+
+static void coin_bet(struct coin *c, double d)
+{
+    c->n++;
+    c->squares += d * d;
+    const double q = model_q(c->squares, c->sum + d, c->n), mirrored = model_q(c->squares, c->sum - d, c->n);
+    c->sum += d;
+    if (mirrored > 0) c->sizes *= 2 / (1 + half_power(q / mirrored, c->n)); /* else all are 0: no bet */
+    c->plus += d > 0;
+    c->minus += d < 0;
+    /* stats_sign_evalue of these counts, over that of one block less */
+    if (d != 0) c->signs *= 2.0 * (d > 0 ? c->plus : c->minus) / (c->plus + c->minus + 1);
+}
+
+static double coin_value(const struct coin *c)
+{
+    return 0.5 * (c->sizes + c->signs) + 0 * c->sum; /* NAN in, NAN out */
+}
+
+static struct coin coin_bets(const double *x, int n, double null)
+{
+    struct coin c = COIN_START;
+    for (int i = 0; i < n; i++) coin_bet(&c, x[i] - null);
+    return c;
+}
+
+/* stats_coin_evalue of x - null. */
+static double coin_evalue(const double *x, int n, double null)
+{
+    const struct coin c = coin_bets(x, n, null);
+    return coin_value(&c);
+}
+
+double stats_coin_evalue(const double *x, int n)
+{
+    return coin_evalue(x, n, 0);
+}
+
+double stats_anytime_p(const double *x, int n)
+{
+    struct coin c = COIN_START;
+    double most = 1;
+    for (int i = 0; i < n; i++) {
+        coin_bet(&c, x[i]);
+        most = fmax(most, coin_value(&c));
+    }
+    return isnan(c.sum) ? NAN : 1 / most;
+}
+
+/* Evidence of n equal blocks: no bet can win more. */
+static double coin_most(int n)
+{
+    struct coin c = COIN_START;
+    for (int i = 0; i < n; i++) coin_bet(&c, 1);
+    return coin_value(&c);
+}
+
+int stats_anytime_fewest(double alpha)
+{
+    if (!(alpha > 0 && alpha < 1)) return BEYOND_REASON;
+    int n = 1;
+    while (n < 1000 && coin_most(n) < 1 / alpha) n++;
+    return n;
+}
+
+/* Between an effect that is not refuted and one that is: the place where evidence reaches the level, to a
+ * millionth of its distance from `origin`. Secants of the logarithm; halving whenever one gained little,
+ * which it does where evidence jumps because an effect passes a value. */
+static double coin_crossing(const double *x, int n, double inside, double outside, double origin,
+                            double level)
+{
+    double low = log(coin_evalue(x, n, inside) / level), high = log(coin_evalue(x, n, outside) / level);
+    bool halve = false;
+    for (int i = 0; i < 60 && fabs(outside - inside) > 1e-6 * fabs(outside - origin); i++) {
+        const double width = fabs(outside - inside);
+        double share = halve || isinf(low) || isinf(high) ? 0.5 : low / (low - high);
+        share = fmin(fmax(share, 0.02), 0.98); /* a step on each side of a good guess closes the bracket */
+        const double at = inside + share * (outside - inside), v = log(coin_evalue(x, n, at) / level);
+        if (v < 0) {
+            inside = at;
+            low = v;
+        } else {
+            outside = at;
+            high = v;
+        }
+        halve = fabs(outside - inside) > 0.5 * width;
+    }
+    return outside;
+}
+
+/* The farthest effect on one side that is not refuted. Evidence mostly rises outwards but may dip where an
+ * outlier changes sides, so the walk goes on: until signs alone refute, which agree ever more from there, or
+ * it is past every value. */
+static double coin_bound(const double *x, int n, double within, double step, double level)
+{
+    enum { STEPS = 400 };
+    double farthest = within, inside = within, outside = within;
+    for (int i = 0; i < n; i++)
+        if ((x[i] - farthest) * step > 0) farthest = x[i];
+    bool refuted = false;
+    for (int i = 0; i < STEPS; i++, step *= 1.2) {
+        const double at = within + step;
+        const struct coin c = coin_bets(x, n, at);
+        if (coin_value(&c) < level) {
+            inside = at;
+            refuted = false;
+            continue;
+        }
+        if (!refuted) outside = at;
+        refuted = true;
+        if (0.5 * c.signs >= level || (at - farthest) * step > 0) break;
+    }
+    return refuted ? coin_crossing(x, n, inside, outside, within, level) : NAN;
+}
+
+struct interval stats_anytime_interval(const double *x, int n, double confidence)
+{
+    struct interval out = { stats_mean(x, n), NAN, NAN };
+    const double level = 1 / (1 - confidence), sd = stats_sd(x, n);
+    if (isnan(sd) || !(confidence > 0 && confidence < 1) || coin_most(n) < level) return out;
+    if (sd == 0) return (struct interval){ out.estimate, out.estimate, out.estimate };
+    double within = out.estimate, least = coin_evalue(x, n, within);
+    for (int i = 0; i < n && least >= level; i++) { /* rare: an outlier has dragged the mean off the rest */
+        const double e = coin_evalue(x, n, x[i]);
+        if (e < least) within = x[i];
+        least = fmin(least, e);
+    }
+    if (least >= level) return out;
+    /* Half of what Student's t would say: nearly always inside, and where not, the first step is the bound.
+     */
+    const double step = 0.5 * stats_anytime_factor(n, 1, 1 - confidence) * sd / sqrt(n);
+    const double below = coin_bound(x, n, within, -step, level),
+                 above = coin_bound(x, n, within, step, level);
+    out.lower = isnan(below) ? NAN : fmin(below, out.estimate);
+    out.upper = isnan(above) ? NAN : fmax(above, out.estimate);
+    return out;
+}
+
+/* ---------------------------------------------------------------- planning */
+
+/* Of n blocks, would this effect show with that power? Student's factor is the coin's within 2 per cent, but
+ * for the fewest blocks there can be, where the coin's interval is 1.3 times as wide (both simulated, normal
+ * noise). */
+static bool effect_shows(double sd, double effect, int n, double alpha, double power)
+{
+    const double factor = stats_anytime_factor(n, 1, alpha) * (n == stats_anytime_fewest(alpha) ? 1.3 : 1);
+    return (factor + stats_normal_quantile(power)) * sd / sqrt(n) <= effect;
+}
+
+int stats_anytime_blocks_for(double sd, double effect, double confidence, double power)
+{
+    if (!(sd >= 0) || !(effect > 0) || !(confidence > 0 && confidence < 1) || !(power > 0 && power < 1))
+        return BEYOND_REASON;
+    const double alpha = 1 - confidence;
+    int low = stats_anytime_fewest(alpha), high = low;
+    while (!effect_shows(sd, effect, high, alpha, power)) { /* the half width falls with n */
+        if (high >= BEYOND_REASON) return BEYOND_REASON;
+        low = high;
+        high *= 2;
+    }
+    while (high - low > 1) {
+        const int n = low + (high - low) / 2;
+        if (effect_shows(sd, effect, n, alpha, power))
+            high = n;
+        else
+            low = n;
+    }
+    return high;
+}
+
+/* ---------------------------------------------------------------- planned looks, many claims */
+
+double stats_obrien_fleming(double fraction, double alpha)
+{
+    if (!(fraction > 0 && fraction <= 1)) return NAN;
+    return erfc(stats_normal_quantile(1 - 0.5 * alpha) / sqrt(2 * fraction));
+}
+
+void stats_holm(const double *p, int k, double *adjusted)
+{
+    enum { MEMBERS = 64 };
+    double own[MEMBERS]; /* adjusted may be p */
+    if (k > MEMBERS) k = MEMBERS;
+    for (int i = 0; i < k; i++) own[i] = p[i];
+    for (int i = 0; i < k; i++) {
+        adjusted[i] = own[i]; /* a NAN stays */
+        /* The largest of (k - rank) p over the members not above this one. */
+        for (int j = 0; j < k; j++) {
+            if (!(own[j] <= own[i])) continue;
+            int before = 0;
+            for (int m = 0; m < k; m++) before += own[m] < own[j];
+            adjusted[i] = fmax(adjusted[i], (k - before) * own[j]);
+        }
+        adjusted[i] = isnan(own[i]) ? NAN : fmin(adjusted[i], 1);
+    }
+}

@@ -1,0 +1,176 @@
+/* advisor/stats/robust.c - what stands beside the interval of the mean and assumes less about the noise:
+ * ranks, sign flips, resampling. When they disagree with it, a few blocks carry the result. */
+#include "advisor/stats/stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static bool any_nan(const double *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (isnan(x[i])) return true;
+    return false;
+}
+
+uint64_t stats_random(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* ---------------------------------------------------------------- ranks */
+
+/* How many Walsh averages may be cut off at either end: the largest k with P(T <= k-1) <= tail, T the
+ * signed-rank sum of n differences without a preference. 0: none. */
+static int signed_rank_cut(int n, double tail)
+{
+    enum { EXACT = 60, SUMS = EXACT * (EXACT + 1) / 2 + 1 };
+    const int sums = n * (n + 1) / 2;
+    if (n > EXACT) {
+        const double sd = sqrt(n * (n + 1.0) * (2.0 * n + 1) / 24);
+        return (int)floor(0.5 * sums + 0.5 + stats_normal_quantile(tail) * sd);
+    }
+    double chance[SUMS] = { 1 }; /* of each sum: every rank is in it or not, by a fair coin */
+    for (int rank = 1, most = 0; rank <= n; rank++) {
+        most += rank;
+        for (int s = most; s >= 0; s--) chance[s] = 0.5 * (chance[s] + (s >= rank ? chance[s - rank] : 0));
+    }
+    int k = 0;
+    for (double below = chance[0]; below <= tail; below += chance[k]) k++;
+    return k;
+}
+
+struct interval stats_hodges_lehmann(const double *x, int n, double confidence)
+{
+    struct interval out = { NAN, NAN, NAN };
+    enum { MOST = 4096 }; /* eight million averages */
+    if (n < 1 || n > MOST || any_nan(x, n) || !(confidence > 0 && confidence < 1)) return out;
+    const int count = n * (n + 1) / 2;
+    double *walsh = malloc((size_t)count * sizeof *walsh);
+    if (!walsh) return out;
+    double *to = walsh;
+    for (int i = 0; i < n; i++)
+        for (int j = i; j < n; j++) *to++ = 0.5 * (x[i] + x[j]);
+    qsort(walsh, (size_t)count, sizeof *walsh, ascending);
+    out.estimate = stats_quantile_sorted(walsh, count, 0.5);
+    const int cut = signed_rank_cut(n, 0.5 * (1 - confidence));
+    if (cut > 0) {
+        out.lower = walsh[cut - 1];
+        out.upper = walsh[count - cut];
+    }
+    free(walsh);
+    return out;
+}
+
+/* ---------------------------------------------------------------- sign flips */
+
+enum { EXACT_SIGNS = 20, DRAWS = 9999 };
+
+/* Every signed sum of x[0..n), ascending; 2^n of them. */
+static int signed_sums(const double *x, int n, double *out)
+{
+    out[0] = 0;
+    int count = 1;
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < count; j++) {
+            out[count + j] = out[j] + x[i];
+            out[j] -= x[i];
+        }
+        count *= 2;
+    }
+    qsort(out, (size_t)count, sizeof *out, ascending);
+    return count;
+}
+
+/* The sums of two halves meet in the middle: 2 x 1024 sums instead of a million. */
+static double sign_flips_exact(const double *x, int n, double least)
+{
+    double left[1 << (EXACT_SIGNS / 2)], right[1 << (EXACT_SIGNS / 2)];
+    const int half = n / 2, lefts = signed_sums(x, half, left),
+              rights = signed_sums(x + half, n - half, right);
+    int64_t beyond = 0;
+    for (int i = 0, j = rights; i < lefts; i++) { /* as left grows, ever more of right reach the sum */
+        while (j > 0 && left[i] + right[j - 1] >= least) j--;
+        beyond += rights - j;
+    }
+    return 2 * (double)beyond / ((double)lefts * rights); /* the mirror image of each is as far */
+}
+
+static double sign_flips_drawn(const double *x, int n, double least, uint64_t seed)
+{
+    int beyond = 0;
+    for (int draw = 0; draw < DRAWS; draw++) {
+        double sum = 0;
+        uint64_t bits = 0;
+        for (int i = 0; i < n; i++, bits >>= 1) {
+            if (i % 64 == 0) bits = stats_random(&seed);
+            sum += bits & 1 ? x[i] : -x[i];
+        }
+        beyond += fabs(sum) >= least;
+    }
+    return (beyond + 1.0) / (DRAWS + 1.0);
+}
+
+double stats_permutation_p(const double *x, int n, uint64_t seed)
+{
+    if (n < 1 || any_nan(x, n)) return NAN;
+    double sum = 0, size = 0;
+    for (int i = 0; i < n; i++) {
+        sum += x[i];
+        size += fabs(x[i]);
+    }
+    /* The same sum in another order differs in its last digits; it must count as reached. */
+    const double least = fabs(sum) - 1e-12 * size;
+    if (least <= 0) return 1;
+    return n <= EXACT_SIGNS ? sign_flips_exact(x, n, least) : sign_flips_drawn(x, n, least, seed);
+}
+
+/* ---------------------------------------------------------------- bootstrap */
+
+enum { RESAMPLES = 9999, BOOTSTRAP_BLOCKS = 20 };
+
+/* Where in the sorted resamples a bound at normal quantile z lies, corrected for bias and skewness. */
+static double bca_level(double bias, double acceleration, double z)
+{
+    const double at = bias + z;
+    return stats_normal_cdf(bias + at / (1 - acceleration * at));
+}
+
+struct interval stats_bca(const double *x, int n, double confidence, uint64_t seed)
+{
+    struct interval out = { stats_mean(x, n), NAN, NAN };
+    if (n < BOOTSTRAP_BLOCKS || any_nan(x, n) || !(confidence > 0 && confidence < 1)) return out;
+    double squares = 0, cubes = 0; /* the jackknife of a mean is its deviations */
+    for (int i = 0; i < n; i++) {
+        const double d = x[i] - out.estimate;
+        squares += d * d;
+        cubes += d * d * d;
+    }
+    if (squares == 0) return (struct interval){ out.estimate, out.estimate, out.estimate };
+    double *mean = malloc(RESAMPLES * sizeof *mean);
+    if (!mean) return out;
+    double below = 0;
+    for (int r = 0; r < RESAMPLES; r++) {
+        double sum = 0;
+        for (int i = 0; i < n; i++) sum += x[(stats_random(&seed) >> 32) * (uint64_t)n >> 32];
+        mean[r] = sum / n;
+        below += mean[r] < out.estimate ? 1 : mean[r] == out.estimate ? 0.5 : 0;
+    }
+    qsort(mean, RESAMPLES, sizeof *mean, ascending);
+    const double bias = stats_normal_quantile(below / RESAMPLES);
+    const double acceleration = cubes / (6 * pow(squares, 1.5));
+    const double z = stats_normal_quantile(0.5 + 0.5 * confidence);
+    out.lower = stats_quantile_sorted(mean, RESAMPLES, bca_level(bias, acceleration, -z));
+    out.upper = stats_quantile_sorted(mean, RESAMPLES, bca_level(bias, acceleration, z));
+    free(mean);
+    return out;
+}

@@ -1,0 +1,303 @@
+/* advisor/tune/space.c - the space of a search, from KNOBS: every knob that matters for the work, with the
+ * values worth trying. Nothing is listed twice: a new knob with choices is in the space by being a row of
+ * KNOBS. */
+#include "advisor/tune/tune.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/quant/quant.h"
+
+/* Not searched: what stands for a recipe or a pair, what a person decides (where, how much context), what can
+ * only take something away, what is for tests. */
+static bool is_searched(enum knob_id k)
+{
+    switch (k) {
+    case KNOB_MODEL:
+    case KNOB_METHOD:
+    case KNOB_FORMAT:
+    case KNOB_PARAMS:
+    case KNOB_CALIB:
+    case KNOB_TENSORS:
+    case KNOB_ISA:
+    case KNOB_DEVICE:
+    case KNOB_CTX:
+    case KNOB_CTV: /* with ctk, as kv */
+    case KNOB_HANDICAP: return false;
+    default: return true;
+    }
+}
+
+static void add(struct tune_dim *d, const char *value)
+{
+    for (int i = 0; i < d->n; i++)
+        if (!strcmp(d->value[i], value)) return;
+    if (d->n < TUNE_VALUES) snprintf(d->value[d->n++], sizeof d->value[0], "%s", value);
+}
+
+static struct tune_dim *begin(struct tune_space *s, const char *key, const char *otherwise,
+                              bool changes_answers)
+{
+    struct tune_dim *d = &s->dim[s->dims];
+    *d = (struct tune_dim){ .changes_answers = changes_answers };
+    snprintf(d->key, sizeof d->key, "%s", key);
+    add(d, otherwise);
+    return d;
+}
+
+/* A dimension of one value is none. */
+static void end(struct tune_space *s)
+{
+    if (s->dim[s->dims].n > 1) s->dims++;
+}
+
+static bool is_full_precision(const char *format)
+{
+    return !strcmp(format, "f32") || !strcmp(format, "f16") || !strcmp(format, "bf16");
+}
+
+/* What the file can be made into. Ternary formats take more than half of a model's numbers: they are for
+ * models that were trained in them. */
+static void add_recipes(struct tune_space *s, const struct gguf *g)
+{
+    static const double WORST_NMSE = 0.1;
+    struct model_shape shape;
+    struct err ignored;
+    struct tune_dim *d = begin(s, "recipe", "file", true);
+    const bool floats = !model_shape_read(&shape, g, &ignored) && is_full_precision(shape.dominant_format);
+    const struct format *own = floats ? format_find(shape.dominant_format) : NULL;
+    for (int i = 0; own && i < FORMAT_COUNT; i++)
+        if (FORMATS[i].encode && FORMATS[i].decode && FORMATS[i].max_nmse <= WORST_NMSE &&
+            format_bits_per_weight(&FORMATS[i]) < format_bits_per_weight(own))
+            add(d, FORMATS[i].name);
+    end(s);
+}
+
+static void add_threads(struct tune_space *s, const struct machine *m)
+{
+    char text[24];
+    struct tune_dim *d = begin(s, KNOBS[KNOB_THREADS].key, KNOBS[KNOB_THREADS].otherwise, false);
+    for (int t = 1; t < m->cores; t *= 2) {
+        snprintf(text, sizeof text, "%d", t);
+        add(d, text);
+    }
+    if (m->cores > 3) { /* one core left to everybody else */
+        snprintf(text, sizeof text, "%d", m->cores - 1);
+        add(d, text);
+    }
+    end(s);
+}
+
+/* More exact than the default is slower and larger: only worth asking where nothing else is. */
+static bool is_worth_trying(enum knob_id k, const char *value, bool for_quality)
+{
+    const struct format *f = k == KNOB_CTK ? format_find(value) : NULL,
+                        *usual = f ? format_find(KNOBS[k].otherwise) : NULL;
+    if (for_quality) return true;
+    if (f) return format_bits_per_weight(f) <= format_bits_per_weight(usual);
+    return k != KNOB_PRECISION || (strcmp(value, "highest") && strcmp(value, "high"));
+}
+
+static void add_knob(struct tune_space *s, enum knob_id k, const struct machine *m)
+{
+    const char *names[TUNE_VALUES];
+    const bool kv = k == KNOB_CTK;
+    if (k == KNOB_THREADS) {
+        add_threads(s, m);
+        return;
+    }
+    struct tune_dim *d = begin(s, kv ? "kv" : KNOBS[k].key, KNOBS[k].otherwise, KNOBS[k].changes_answers);
+    if (k == KNOB_BATCH) {
+        add(d, "128");
+        add(d, "2048");
+    }
+    const size_t n = MIN(knob_choices(k, names, COUNT_OF(names)), COUNT_OF(names));
+    for (size_t i = 0; i < n; i++)
+        if (is_worth_trying(k, names[i], s->for_quality)) add(d, names[i]);
+    end(s);
+}
+
+static unsigned work_of(const struct workload *w)
+{
+    return (w->prompt > 0 ? (unsigned)FOR_PREFILL : 0) | (w->gen > 0 ? (unsigned)FOR_DECODE : 0);
+}
+
+/* Too large to look at: the settings that stand last and change no answers go first. */
+static void cut(struct tune_space *s)
+{
+    while (tune_space_size(s) > TUNE_CANDIDATES && s->dims > 1) {
+        int last = s->dims - 1;
+        while (last > 0 && s->dim[last].changes_answers) last--;
+        if (!last) last = s->dims - 1;
+        const size_t n = strlen(s->left_out);
+        snprintf(s->left_out + n, sizeof s->left_out - n, "%s%s", n ? ", " : "", s->dim[last].key);
+        memmove(&s->dim[last], &s->dim[last + 1], (size_t)(s->dims - last - 1) * sizeof s->dim[0]);
+        s->dims--;
+    }
+}
+
+/* The file as it is, or numbers rounded one by one: then a tensor that keeps its format keeps its numbers. */
+static bool is_plain(const struct config *c)
+{
+    const char *method = config_text(c, KNOB_METHOD);
+    return !strcmp(method, KNOBS[KNOB_METHOD].otherwise) || !strcmp(method, "rtn");
+}
+
+/* Does a recipe give every tensor the format that the other one gives it, by the same method? Small models
+ * have rows that many formats' blocks do not fit. */
+static bool makes_the_same(const struct gguf *g, const char *a, const char *b)
+{
+    struct config c[2];
+    const char *recipe[2] = { a, b };
+    bool is_moved = false;
+    struct err ignored;
+    for (int i = 0; i < 2; i++) {
+        config_default(&c[i]);
+        if (strcmp(recipe[i], "file") && config_set(&c[i], "recipe", recipe[i], &ignored)) return false;
+    }
+    for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        const struct format *made = recipe_tensor_format(&c[0], g, t, NULL);
+        if (made != recipe_tensor_format(&c[1], g, t, NULL)) return false;
+        is_moved |= made != t->format;
+    }
+    if (!is_moved && is_plain(&c[0]) && is_plain(&c[1])) return true;
+    /* other methods choose other numbers of the same format, and by their parameters */
+    return !strcmp(config_text(&c[0], KNOB_METHOD), config_text(&c[1], KNOB_METHOD)) &&
+           !strcmp(config_text(&c[0], KNOB_PARAMS), config_text(&c[1], KNOB_PARAMS));
+}
+
+static void drop_doubles(struct tune_space *s, const struct gguf *g)
+{
+    struct tune_dim *d = s->dim;
+    while (d < s->dim + s->dims && strcmp(d->key, "recipe")) d++;
+    if (!g || d == s->dim + s->dims) return;
+    for (int i = 1; i < d->n; i++) {
+        int k = 0;
+        while (k < i && !makes_the_same(g, d->value[i], d->value[k])) k++;
+        if (k == i) continue;
+        const size_t n = strlen(s->doubles);
+        snprintf(s->doubles + n, sizeof s->doubles - n, "%s%s as %s", n ? ", " : "", d->value[i],
+                 d->value[k]);
+        memmove(d->value[i], d->value[i + 1], (size_t)(d->n - i - 1) * sizeof d->value[0]);
+        d->n--;
+        i--;
+    }
+}
+
+/* ---------------------------------------------------------------- as somebody asked */
+
+static enum err_code add_value(struct tune_dim *d, const char *value, struct err *why)
+{
+    struct config c;
+    config_default(&c);
+    const bool file = !strcmp(d->key, "recipe") && !strcmp(value, "file");
+    enum err_code rc = file ? ERR_OK : config_set(&c, d->key, value, why);
+    if (rc) return err_prefix(why, "--space");
+    if (d->n == TUNE_VALUES)
+        return err_set(why, ERR_USAGE, "--space %s: more than %d values", d->key, TUNE_VALUES);
+    if (strlen(value) >= sizeof d->value[0])
+        return err_set(why, ERR_USAGE, "--space %s=%s: longer than %zu bytes", d->key, value,
+                       sizeof d->value[0] - 1);
+    add(d, value);
+    return ERR_OK;
+}
+
+static bool key_changes_answers(const char *key)
+{
+    for (int k = 0; k < KNOB_COUNT; k++)
+        if (!strcmp(KNOBS[k].key, key)) return KNOBS[k].changes_answers;
+    return true; /* "recipe" and "kv" */
+}
+
+static enum err_code read_space(struct tune_space *s, const char *asked, struct err *why)
+{
+    char *copy = strdup(asked), *rest = NULL;
+    enum err_code rc = copy ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for a space");
+    for (char *word = copy ? strtok_r(copy, ", ", &rest) : NULL; word && !rc;
+         word = strtok_r(NULL, ", ", &rest)) {
+        char *equals = strchr(word, '='), *more = NULL;
+        if (!equals || s->dims == TUNE_DIMS) {
+            rc = err_set(why, ERR_USAGE, "--space: '%.60s' is none of at most %d KEY=VALUE|VALUE", word,
+                         TUNE_DIMS);
+            break;
+        }
+        *equals = '\0';
+        struct tune_dim *d = &s->dim[s->dims++];
+        *d = (struct tune_dim){ .changes_answers = key_changes_answers(word),
+                                .unpredicted = !strcmp(word, KNOBS[KNOB_DEVICE].key) };
+        snprintf(d->key, sizeof d->key, "%s", word);
+        for (char *v = strtok_r(equals + 1, "|", &more); v && !rc; v = strtok_r(NULL, "|", &more))
+            rc = add_value(d, v, why);
+        if (!rc && !d->n) rc = err_set(why, ERR_USAGE, "--space %s=: no value", d->key);
+    }
+    free(copy);
+    if (!rc && tune_space_size(s) > TUNE_CANDIDATES)
+        rc = err_set(why, ERR_USAGE, "--space: %lld configurations, at most %d",
+                     (long long)tune_space_size(s), TUNE_CANDIDATES);
+    return rc;
+}
+
+enum err_code tune_space(struct tune_space *out, const struct gguf *g, const struct machine *m,
+                         const struct workload *w, enum goal goal, const char *asked, struct err *why)
+{
+    memset(out, 0, sizeof *out);
+    config_default(&out->base);
+    out->for_quality = goal == GOAL_QUALITY;
+    if (asked) {
+        const enum err_code rc = read_space(out, asked, why);
+        if (!rc) drop_doubles(out, g);
+        return rc;
+    }
+    add_recipes(out, g);
+    for (int k = 0; k < KNOB_COUNT && out->dims < TUNE_DIMS - 1; k++)
+        if (is_searched((enum knob_id)k) && KNOBS[k].matters_for & work_of(w))
+            add_knob(out, (enum knob_id)k, m);
+    drop_doubles(out, g);
+    cut(out);
+    return ERR_OK;
+}
+
+int64_t tune_space_size(const struct tune_space *s)
+{
+    int64_t n = 1;
+    for (int d = 0; d < s->dims; d++) n *= s->dim[d].n;
+    return n;
+}
+
+void tune_space_at(int at[TUNE_DIMS], const struct tune_space *s, int64_t i)
+{
+    for (int d = 0; d < s->dims; d++) {
+        at[d] = (int)(i % s->dim[d].n);
+        i /= s->dim[d].n;
+    }
+}
+
+/* As the file has it, whatever the base says. */
+static void forget_recipe(struct config *c)
+{
+    static const enum knob_id RECIPE[] = { KNOB_METHOD, KNOB_FORMAT, KNOB_PARAMS, KNOB_CALIB, KNOB_TENSORS };
+    for (size_t i = 0; i < COUNT_OF(RECIPE); i++) {
+        snprintf(c->value[RECIPE[i]], sizeof c->value[0], "%s", KNOBS[RECIPE[i]].otherwise);
+        c->given[RECIPE[i]] = false;
+    }
+}
+
+bool tune_space_config(struct config *out, const struct tune_space *s, int64_t i)
+{
+    int at[TUNE_DIMS];
+    struct err ignored;
+    tune_space_at(at, s, i);
+    *out = s->base;
+    for (int d = 0; d < s->dims; d++) {
+        const char *key = s->dim[d].key, *value = s->dim[d].value[at[d]];
+        const bool recipe = !strcmp(key, "recipe");
+        if (recipe) forget_recipe(out);
+        if ((!recipe || strcmp(value, "file")) && config_set(out, key, value, &ignored)) return false;
+    }
+    for (int k = 0; k < KNOB_COUNT; k++) /* what says the default says nothing */
+        if (out->given[k] && !strcmp(config_text(out, (enum knob_id)k), KNOBS[k].otherwise))
+            out->given[k] = false;
+    return !config_check(out, &ignored);
+}

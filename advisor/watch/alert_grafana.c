@@ -1,0 +1,414 @@
+/* advisor/watch/alert_grafana.c - a Grafana board as a table of panels: what runs here and how fast, what the
+ * machine does, what goes wrong, and how things were over weeks.
+ *
+ * How often a panel is worth asking follows what it shows: performance every second, resources every five,
+ * errors every minute, trends every half minute at least (a panel's `interval`: asking more often repeats
+ * samples). */
+#include "advisor/watch/watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HERE "{instance=~\"$instance\"}"
+
+enum { COLUMNS = 24, EXPRESSIONS = 3 };
+static const char PERFORMANCE[] = "1s", RESOURCES[] = "5s", ERRORS[] = "1m", TREND[] = "30s";
+
+struct query {
+    const char *expression, *legend;
+};
+struct panel {
+    const char *title; /* expressions NULL: the heading of a row of panels */
+    const char *type;  /* "timeseries" "stat" "table" */
+    const char *unit;  /* Grafana's: "percentunit" "bytes" "celsius" ... */
+    const char *interval;
+    int width, height;
+    const char *help;
+    struct query query[EXPRESSIONS];
+};
+static const struct panel PANELS[] = {
+    { .title = "What fires" },
+    { "Alerts of the watch",
+      "table",
+      "short",
+      ERRORS,
+      12,
+      6,
+      "what `qdyno watch` says fires on each machine",
+      { { "qdyno_watch_alert_firing" HERE, "" } } },
+    { "Alerts of Prometheus",
+      "table",
+      "short",
+      ERRORS,
+      12,
+      6,
+      "what the rule file's rules say",
+      { { "ALERTS{alertname=~\"Qdyno.*\", instance=~\"$instance\"}", "" } } },
+    { "Performance against the baseline",
+      "timeseries",
+      "percentunit",
+      PERFORMANCE,
+      12,
+      8,
+      "each watched workload's last round; 100 % is the baseline",
+      { { "qdyno_watch_performance_ratio" HERE, "{{instance}} {{subject}}" },
+        { "qdyno_watch_canary_ratio" HERE, "{{instance}} canary" } } },
+    { "Since the last measurement",
+      "stat",
+      "s",
+      ERRORS,
+      6,
+      8,
+      "grows while nothing can be measured",
+      { { "time() - qdyno_watch_last_success_timestamp_seconds" HERE, "{{instance}}" } } },
+    { "Measurements that failed",
+      "stat",
+      "percentunit",
+      ERRORS,
+      6,
+      8,
+      "of the last 20",
+      { { "qdyno_watch_errors_ratio" HERE, "{{instance}}" } } },
+
+    { .title = "Performance" },
+    { "Decode",
+      "timeseries",
+      "none",
+      PERFORMANCE,
+      8,
+      8,
+      "tokens a second of time spent decoding, over the last hour",
+      { { "instance_model_workload:qdyno_decode_tokens:rate1h" HERE, "{{model}} {{workload}}" } } },
+    { "Prefill",
+      "timeseries",
+      "none",
+      PERFORMANCE,
+      8,
+      8,
+      "prompt tokens a second of time spent on prompts, over the last hour",
+      { { "instance_model_workload:qdyno_prefill_tokens:rate1h" HERE, "{{model}} {{workload}}" } } },
+    { "Time to the first token",
+      "timeseries",
+      "s",
+      PERFORMANCE,
+      8,
+      8,
+      "quantiles over the last hour",
+      { { "histogram_quantile(0.5, sum by (le, model) (rate(qdyno_time_to_first_token_seconds_bucket" HERE
+          "[1h])))",
+          "{{model}} p50" },
+        { "histogram_quantile(0.99, sum by (le, model) (rate(qdyno_time_to_first_token_seconds_bucket" HERE
+          "[1h])))",
+          "{{model}} p99" } } },
+    { "Time between tokens",
+      "timeseries",
+      "s",
+      PERFORMANCE,
+      8,
+      8,
+      "quantiles over the last hour",
+      { { "histogram_quantile(0.5, sum by (le, model) (rate(qdyno_inter_token_latency_seconds_bucket" HERE
+          "[1h])))",
+          "{{model}} p50" },
+        { "histogram_quantile(0.95, sum by (le, model) (rate(qdyno_inter_token_latency_seconds_bucket" HERE
+          "[1h])))",
+          "{{model}} p95" },
+        { "histogram_quantile(0.99, sum by (le, model) (rate(qdyno_inter_token_latency_seconds_bucket" HERE
+          "[1h])))",
+          "{{model}} p99" } } },
+    { "Verdicts of experiments",
+      "table",
+      "short",
+      TREND,
+      16,
+      8,
+      "as they were pushed: B seen from A",
+      { { "qdyno_ab_verdict{machine=~\"$machine\"} == 1", "" } } },
+
+    { .title = "Resources" },
+    { "Processors",
+      "timeseries",
+      "percentunit",
+      RESOURCES,
+      8,
+      8,
+      "busy, stolen by the hypervisor, waited for",
+      { { "qdyno_cpu_busy_ratio" HERE, "{{instance}} busy" },
+        { "qdyno_cpu_steal_ratio" HERE, "{{instance}} stolen" },
+        { "qdyno_psi_cpu_ratio" HERE, "{{instance}} waiting" } } },
+    { "Memory",
+      "timeseries",
+      "percentunit",
+      RESOURCES,
+      8,
+      8,
+      "in use, of the nearer limit; waited for",
+      { { "instance:qdyno_memory_used:ratio" HERE, "{{instance}} in use" },
+        { "qdyno_psi_memory_ratio" HERE, "{{instance}} waiting" } } },
+    { "Memory traffic",
+      "timeseries",
+      "Bps",
+      RESOURCES,
+      8,
+      8,
+      "over the memory bus, where the processor counts it",
+      { { "qdyno_mem_read_bytes_per_second" HERE, "{{instance}} read" },
+        { "qdyno_mem_write_bytes_per_second" HERE, "{{instance}} written" } } },
+    { "Clock",
+      "timeseries",
+      "hertz",
+      RESOURCES,
+      8,
+      8,
+      "mean of the processors, and the GPUs' cores",
+      { { "qdyno_cpu_frequency_hertz" HERE, "{{instance}}" },
+        { "qdyno_gpu_clock_hertz{instance=~\"$instance\", domain=\"core\"}",
+          "{{instance}} GPU {{device}}" } } },
+    { "Temperature",
+      "timeseries",
+      "celsius",
+      RESOURCES,
+      8,
+      8,
+      "the hottest processor, each GPU",
+      { { "qdyno_cpu_temperature_celsius" HERE, "{{instance}}" },
+        { "qdyno_gpu_temperature_celsius{instance=~\"$instance\", sensor=\"gpu\"}",
+          "{{instance}} GPU {{device}}" } } },
+    { "Power",
+      "timeseries",
+      "watt",
+      RESOURCES,
+      8,
+      8,
+      "from energy counters, where there are any",
+      { { "sum by (instance) (rate(qdyno_cpu_energy_joules_total{instance=~\"$instance\", "
+          "domain=~\"package-[0-9]+\"}[$__rate_interval]))",
+          "{{instance}} processors" },
+        { "rate(qdyno_gpu_energy_joules_total" HERE "[$__rate_interval])",
+          "{{instance}} GPU {{device}}" } } },
+    { "GPUs",
+      "timeseries",
+      "percentunit",
+      RESOURCES,
+      8,
+      8,
+      "busy, and memory in use",
+      { { "qdyno_gpu_utilization_ratio" HERE, "{{instance}} {{device}} busy" },
+        { "instance_device:qdyno_gpu_memory_used:ratio" HERE, "{{instance}} {{device}} memory" } } },
+    { "Swap",
+      "timeseries",
+      "Bps",
+      RESOURCES,
+      8,
+      8,
+      "memory that comes back from disk: speeds mean nothing then",
+      { { "qdyno_swap_in_bytes_per_second" HERE, "{{instance}} in" },
+        { "qdyno_swap_out_bytes_per_second" HERE, "{{instance}} out" } } },
+    { "Why GPUs are slowed down",
+      "timeseries",
+      "percentunit",
+      RESOURCES,
+      8,
+      8,
+      "share of time, by reason",
+      { { "rate(qdyno_gpu_throttle_seconds_total" HERE "[$__rate_interval])",
+          "{{instance}} {{device}} {{reason}}" } } },
+
+    { .title = "Over weeks" },
+    { "Canary",
+      "timeseries",
+      "percentunit",
+      TREND,
+      12,
+      8,
+      "a fixed piece of work against its usual speed: what changes here is the machine",
+      { { "qdyno_watch_canary_ratio" HERE, "{{instance}}" } } },
+    { "Effects of experiments",
+      "timeseries",
+      "percentunit",
+      TREND,
+      12,
+      8,
+      "B divided by A, with its interval",
+      { { "qdyno_ab_effect_ratio{machine=~\"$machine\"}", "{{experiment}}" },
+        { "qdyno_ab_effect_lower_ratio{machine=~\"$machine\"}", "{{experiment}} from" },
+        { "qdyno_ab_effect_upper_ratio{machine=~\"$machine\"}", "{{experiment}} to" } } },
+};
+
+const char *board_expression(int index)
+{
+    for (size_t i = 0; i < COUNT_OF(PANELS); i++)
+        for (int k = 0; k < EXPRESSIONS && PANELS[i].query[k].expression; k++)
+            if (!index--) return PANELS[i].query[k].expression;
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- the JSON model */
+
+static json_t *data_source(void)
+{
+    json_t *o = json_object();
+    json_put_str(o, "type", "prometheus");
+    json_put_str(o, "uid", "${datasource}");
+    return o;
+}
+
+static json_t *place(int x, int y, int w, int h)
+{
+    json_t *o = json_object();
+    json_put_int(o, "h", h);
+    json_put_int(o, "w", w);
+    json_put_int(o, "x", x);
+    json_put_int(o, "y", y);
+    return o;
+}
+
+static json_t *targets(const struct panel *p)
+{
+    json_t *list = json_array();
+    const bool now = strcmp(p->type, "timeseries") != 0;
+    for (int k = 0; k < EXPRESSIONS && p->query[k].expression; k++) {
+        json_t *o = json_object();
+        json_put_str(o, "refId", (char[]){ (char)('A' + k), 0 });
+        json_put(o, "datasource", data_source());
+        json_put_str(o, "expr", p->query[k].expression);
+        json_put_str(o, "legendFormat", p->query[k].legend);
+        json_put_bool(o, "instant", now);
+        json_put_bool(o, "range", !now);
+        if (!strcmp(p->type, "table")) json_put_str(o, "format", "table");
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+static json_t *field_defaults(const struct panel *p)
+{
+    json_t *config = json_object(), *defaults = json_object(), *custom = json_object();
+    json_put_str(defaults, "unit", p->unit);
+    if (!strcmp(p->type, "timeseries")) {
+        json_put_str(custom, "drawStyle", "line");
+        json_put_bool(custom, "spanNulls", false); /* a gap is a time of which nothing is known */
+        json_put_int(custom, "fillOpacity", 0);
+    }
+    json_put(defaults, "custom", custom);
+    json_put(config, "defaults", defaults);
+    json_put(config, "overrides", json_array());
+    return config;
+}
+
+static json_t *options_of(const struct panel *p)
+{
+    json_t *o = json_object();
+    if (!strcmp(p->type, "stat")) {
+        json_t *reduce = json_object(), *calcs = json_array();
+        json_array_append_new(calcs, json_string("lastNotNull"));
+        json_put(reduce, "calcs", calcs);
+        json_put_bool(reduce, "values", false);
+        json_put(o, "reduceOptions", reduce);
+    }
+    return o;
+}
+
+static json_t *panel_model(const struct panel *p, int id, int x, int y)
+{
+    json_t *o = json_object();
+    const bool heading = !p->type;
+    json_put_int(o, "id", id);
+    json_put_str(o, "title", p->title);
+    json_put_str(o, "type", heading ? "row" : p->type);
+    json_put(o, "gridPos", heading ? place(0, y, COLUMNS, 1) : place(x, y, p->width, p->height));
+    if (heading) {
+        json_put_bool(o, "collapsed", false);
+        json_put(o, "panels", json_array());
+        return o;
+    }
+    json_put_str(o, "description", p->help);
+    json_put(o, "datasource", data_source());
+    json_put_str(o, "interval", p->interval);
+    json_put(o, "fieldConfig", field_defaults(p));
+    json_put(o, "options", options_of(p));
+    json_put(o, "targets", targets(p));
+    return o;
+}
+
+/* Left to right, a new line where the next does not fit. */
+static json_t *panels(void)
+{
+    json_t *list = json_array();
+    int x = 0, y = 0, tallest = 0;
+    for (size_t i = 0; i < COUNT_OF(PANELS); i++) {
+        const struct panel *p = &PANELS[i];
+        if (!p->type || x + p->width > COLUMNS) {
+            y += tallest;
+            x = tallest = 0;
+        }
+        json_array_append_new(list, panel_model(p, (int)i + 1, x, y));
+        x += p->width;
+        tallest = p->type ? MAX(tallest, p->height) : 1;
+        if (!p->type) x = COLUMNS;
+    }
+    return list;
+}
+
+static json_t *variable(const char *name, const char *label, const char *type, const char *query)
+{
+    json_t *o = json_object();
+    json_put_str(o, "name", name);
+    json_put_str(o, "label", label);
+    json_put_str(o, "type", type);
+    json_put_str(o, "query", query);
+    if (strcmp(type, "query")) return o;
+    json_put(o, "datasource", data_source());
+    json_put_str(o, "definition", query);
+    json_put_bool(o, "includeAll", true);
+    json_put_str(o, "allValue", ".*");
+    json_put_bool(o, "multi", true);
+    json_put_int(o, "refresh", 2); /* when the time range changes */
+    json_put_int(o, "sort", 1);
+    return o;
+}
+
+static json_t *variables(void)
+{
+    json_t *o = json_object(), *list = json_array();
+    json_array_append_new(list, variable("datasource", "Prometheus", "datasource", "prometheus"));
+    json_array_append_new(
+        list, variable("instance", "Instance", "query", "label_values(qdyno_build_info, instance)"));
+    json_array_append_new(list, variable("machine", "Machine (pushed)", "query",
+                                         "label_values(qdyno_experiment_info, machine)"));
+    json_put(o, "list", list);
+    return o;
+}
+
+enum err_code board_write(struct str *out, struct err *why)
+{
+    static const char *const REFRESH[] = { "1s", "5s", "10s", "30s", "1m", "5m" };
+    json_t *o = json_object(), *time = json_object(), *picker = json_object(), *tags = json_array(),
+           *refresh = json_array();
+    json_put_str(o, "title", "qdyno");
+    json_put_str(o, "uid", "qdyno");
+    json_put_str(o, "description",
+                 "What language models do on these machines. Written by `qdyno watch --print-board`.");
+    json_array_append_new(tags, json_string("qdyno"));
+    json_put(o, "tags", tags);
+    json_put_int(o, "schemaVersion", 37);
+    json_put_int(o, "version", 1);
+    json_put_bool(o, "editable", true);
+    json_put_int(o, "graphTooltip", 1);
+    json_put_str(o, "refresh", RESOURCES);
+    json_put_str(time, "from", "now-6h");
+    json_put_str(time, "to", "now");
+    json_put(o, "time", time);
+    for (size_t i = 0; i < COUNT_OF(REFRESH); i++) json_array_append_new(refresh, json_string(REFRESH[i]));
+    json_put(picker, "refresh_intervals", refresh);
+    json_put(o, "timepicker", picker);
+    json_put(o, "templating", variables());
+    json_put(o, "panels", panels());
+    char *text = json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    json_decref(o);
+    if (!text) return err_set(why, ERR_NOMEM, "no memory for a board");
+    str_append(out, text);
+    str_append(out, "\n");
+    free(text);
+    return out->failed ? err_set(why, ERR_NOMEM, "no memory for a board") : ERR_OK;
+}

@@ -1,0 +1,264 @@
+/* advisor/watch/measure.c - one config on one workload, measured and stored as a run of kind "watch": a
+ * process of its own, a cell to warm up, then cells until enough of them were undisturbed, canaries before
+ * and after. Its cells are stored as those of a bench, so history and results read them like any other. */
+#include "advisor/watch/parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/run/run.h"
+#include "advisor/experiment/experiment.h"
+
+static const char KIND[] = "watch", PHASE[] = "bench";
+
+struct work {
+    struct watch *w;
+    const struct watch_own_item *item;
+    const struct config *config;
+    struct measurement_of *out;
+    char line[640], workload[576];
+    struct arm *arm;   /* NULL: it could not be opened */
+    struct db *holder; /* says that we measure; the watch's own handle says that we watch */
+    struct run_row run;
+    double sum;
+    struct span_load load;
+};
+
+static bool on_event(void *ctx, const json_t *event)
+{
+    struct work *k = ctx;
+    (void)event;
+    watch_look(k->w);
+    return watch_goes_on(k->w);
+}
+
+static enum err_code put_model(struct work *k, const char *path, struct err *why)
+{
+    const json_t *about = arm_description(k->arm);
+    const char *sha = json_get_str(about, "sha256", "");
+    if (!*sha) return ERR_OK;
+    char *described = json_line(about);
+    const enum err_code rc = described ? db_model_put(k->w->db, sha, k->run.model_name, path, described, why)
+                                       : err_set(why, ERR_NOMEM, "no memory to describe a model");
+    snprintf(k->run.model_sha256, sizeof k->run.model_sha256, "%s", sha);
+    snprintf(k->out->sha256, sizeof k->out->sha256, "%s", sha);
+    free(described);
+    return rc;
+}
+
+static enum err_code put_machine(struct work *k, struct err *why)
+{
+    json_t *machine = machine_to_json(&k->w->machine);
+    char *line = json_line(machine);
+    const enum err_code rc = line ? db_machine_put(k->w->db, k->w->machine.id, line, why)
+                                  : err_set(why, ERR_NOMEM, "no memory to describe a machine");
+    snprintf(k->run.machine, sizeof k->run.machine, "%s", k->w->machine.id);
+    json_decref(machine);
+    free(line);
+    return rc;
+}
+
+static enum err_code put_capsule(struct work *k, struct err *why)
+{
+    struct config resolved;
+    const json_t *keys = json_object_get(arm_description(k->arm), "config");
+    struct capsule_arm arm = { .line = k->line,
+                               .model_path = k->item->item.model,
+                               .model_name = k->run.model_name,
+                               .sha256 = k->run.model_sha256 };
+    if (keys && !config_from_json(&resolved, keys, NULL)) arm.resolved = &resolved;
+    return capsule_store(k->w->db, k->run.id,
+                         &(struct capsule_of){ &k->w->machine, k->w->o.root, k->w->o.program, &arm, 1 }, why);
+}
+
+/* The run's row; of one whose model cannot even be opened, too: it is a failure that counts. */
+static enum err_code begin_run(struct work *k, struct err *why)
+{
+    const char *path = k->item->item.model, *slash = strrchr(path, '/');
+    snprintf(k->run.kind, sizeof k->run.kind, "%s", KIND);
+    snprintf(k->run.state, sizeof k->run.state, "running");
+    snprintf(k->run.workload, sizeof k->run.workload, "%s", k->workload);
+    snprintf(k->run.label, sizeof k->run.label, "%s", k->line);
+    snprintf(k->run.metric, sizeof k->run.metric, "%s", k->item->metric->name);
+    snprintf(k->run.model_name, sizeof k->run.model_name, "%s", slash ? slash + 1 : path);
+    k->run.seed = k->w->o.seed;
+    k->run.effect_ratio = NAN;
+    enum err_code rc = put_machine(k, why);
+    if (!rc && k->arm) rc = put_model(k, path, why);
+    if (!rc) rc = db_run_insert(k->w->db, &k->run, why);
+    if (rc) return rc;
+    k->out->run_id = k->run.id;
+    rc = db_open(&k->holder, k->w->o.db_path, why);
+    if (!rc) rc = db_run_hold(k->holder, k->run.id, why);
+    if (!rc && k->arm) rc = put_capsule(k, why);
+    k->load.description = k->arm ? arm_description(k->arm) : NULL;
+    return rc ? rc : spans_store_load(k->w->db, k->run.id, 0, &k->load, why);
+}
+
+/* The faster of two looks: whatever disturbed the other was no change of the machine. */
+static enum err_code canary(struct work *k, enum canary_when when, struct err *why)
+{
+    struct canary c, *best = &k->out->canary;
+    canary_measure(&c);
+    best->read_bytes_s = fmax(best->read_bytes_s, c.read_bytes_s);
+    best->ops_s = fmax(best->ops_s, c.ops_s);
+    snprintf(best->work, sizeof best->work, "%s", c.work);
+    return canary_store(k->w->db, k->run.id, when, &c, why);
+}
+
+static enum err_code store(struct work *k, struct measured_cell *c, int samples, const struct err *failed,
+                           struct err *why)
+{
+    struct cell_row row = { .run_id = k->run.id, .block = -1 };
+    snprintf(row.phase, sizeof row.phase, "%s", PHASE);
+    snprintf(row.config, sizeof row.config, "%s", k->line);
+    snprintf(row.error, sizeof row.error, "%s", failed ? failed->message : "");
+    const int stored = cell_thin(k->w->window, samples, c->begun_ns, k->w->stored);
+    return cell_insert(k->w->db, &row, c, k->w->stored, stored, why);
+}
+
+static void judge(struct work *k, struct measured_cell *c, int samples)
+{
+    json_t *o = json_object();
+    json_put_num(o, "major_faults", c->field[FIELD_MAJOR_FAULTS]);
+    json_put_str(o, "device", json_get_str(arm_description(k->arm), "device", "cpu"));
+    if (!k->w->o.even_if_busy)
+        contamination_reason(k->w->window, samples, o, NAN, c->discard, sizeof c->discard);
+    json_decref(o);
+}
+
+/* One timed cell; kept or not, it is in the database. */
+static enum err_code one_cell(struct work *k, int repeats, struct err *why)
+{
+    const struct cell_ask ask = { .arm = k->arm,
+                                  .workload = k->workload,
+                                  .repeats = repeats,
+                                  .seed = k->w->o.seed,
+                                  .sampler = k->w->sampler,
+                                  .event = on_event,
+                                  .ctx = k };
+    struct measured_cell c;
+    struct err stored = { 0 };
+    int samples = 0;
+    enum err_code rc = cell_take(&c, &ask, k->w->window, &samples, why);
+    if (rc != ERR_CANCELLED) {
+        if (!rc) judge(k, &c, samples);
+        if (store(k, &c, samples, rc ? why : NULL, &stored)) watch_trouble(k->w, &stored);
+    }
+    const double value = c.value[k->item->metric - METRICS];
+    if (!rc && *c.discard) {
+        k->out->discarded++;
+        snprintf(k->out->reason, sizeof k->out->reason, "%s", c.discard);
+    } else if (!rc && value > 0) {
+        k->out->cells++;
+        k->sum += log(value);
+    } else if (!rc) {
+        rc = err_set(why, ERR_INTERNAL, "a cell of %s gave no value of %s", k->workload,
+                     k->item->metric->name);
+    }
+    free(c.itl);
+    return rc;
+}
+
+/* The first runs once, untimed, and says how often the workload must run to last; the second settles. */
+static enum err_code warm_up(struct work *k, int *repeats, struct err *why)
+{
+    enum err_code rc = ERR_OK;
+    *repeats = 1;
+    for (int i = 0; i < 2 && !rc; i++) {
+        const struct cell_ask ask = { k->arm, k->workload, *repeats, k->w->o.seed, NULL, on_event, k };
+        struct measured_cell c;
+        int samples;
+        rc = cell_take(&c, &ask, k->w->window, &samples, why);
+        if (!i) *repeats = cell_repeats(c.seconds, CELL_LEAST_S);
+        free(c.itl);
+    }
+    return rc;
+}
+
+static enum err_code cells(struct work *k, struct err *why)
+{
+    const int wanted = k->w->o.repetitions;
+    int repeats;
+    enum err_code rc = warm_up(k, &repeats, why);
+    if (k->w->sampler) sampler_monitor_process(k->w->sampler, arm_pid(k->arm));
+    for (int i = 0; i < 3 * wanted && k->out->cells < wanted && !rc; i++) rc = one_cell(k, repeats, why);
+    return rc;
+}
+
+static enum err_code open_arm(struct work *k, struct err *why)
+{
+    const struct workload *load = &k->item->item.workload;
+    const struct arm_spec spec = { .model = k->item->item.model,
+                                   .config = k->config,
+                                   .ctx = config_int(k->config, KNOB_CTX) ? 0 : workload_ctx(load),
+                                   .sequences = workload_sequences(load),
+                                   .train = load->train > 0,
+                                   .program = k->w->o.program,
+                                   .log = &k->w->log };
+    const struct moment begun = moment_now();
+    const enum err_code rc = arm_open(&k->arm, &spec, on_event, k, why);
+    k->load = (struct span_load){ .begun = begun, .seconds = (double)(clock_ns() - begun.clock_ns) * 1e-9 };
+    return rc;
+}
+
+static void finish_run(struct work *k)
+{
+    static const char *const STATES[] = { [MEASURED] = "done",
+                                          [MEASURE_DISTURBED] = "stopped",
+                                          [MEASURE_FAILED] = "failed",
+                                          [MEASURE_STOPPED] = "stopped" };
+    struct err why = { 0 };
+    json_t *o = json_object();
+    json_put_str(o, "schema", "qdyno.watch_round/1");
+    json_put_str(o, "metric", k->item->metric->name);
+    json_put_num(o, "value", exp(k->out->ln_value));
+    json_put_int(o, "cells", k->out->cells);
+    json_put_int(o, "discarded_cells", k->out->discarded);
+    json_put_str(o, "reason", *k->out->reason ? k->out->reason : NULL);
+    char *line = json_line(o);
+    json_decref(o);
+    if (db_run_finish(k->w->db, k->run.id, STATES[k->out->how], "", NAN, line, &why))
+        watch_trouble(k->w, &why);
+    free(line);
+}
+
+static void conclude(struct work *k, enum err_code rc, const struct err *why)
+{
+    struct measurement_of *m = k->out;
+    const bool enough = m->cells >= (k->w->o.repetitions + 1) / 2;
+    m->how = rc == ERR_CANCELLED ? MEASURE_STOPPED
+             : rc                ? MEASURE_FAILED
+             : enough            ? MEASURED
+                                 : MEASURE_DISTURBED;
+    m->code = rc;
+    if (rc) snprintf(m->reason, sizeof m->reason, "%s", why->message);
+    if (m->how == MEASURED) {
+        m->ln_value = k->sum / m->cells;
+        m->reason[0] = '\0';
+    }
+}
+
+void measure_item(struct watch *w, const struct watch_own_item *item, const struct config *config,
+                  struct measurement_of *out)
+{
+    struct err why = { 0 };
+    struct work k = { .w = w, .item = item, .config = config, .out = out };
+    *out = (struct measurement_of){ .ln_value = NAN, .canary = { NAN, NAN, "", NAN } };
+    config_line(config, k.line, sizeof k.line);
+    workload_line(&item->item.workload, k.workload, sizeof k.workload);
+    const enum err_code opened = open_arm(&k, &why);
+    struct err begin = { 0 };
+    k.load.error = opened ? why.message : "";
+    enum err_code rc = opened == ERR_CANCELLED ? opened : begin_run(&k, &begin);
+    if (rc && !opened) why = begin;
+    if (opened) rc = opened;
+    if (!rc) rc = canary(&k, CANARY_START, &why);
+    if (!rc) rc = cells(&k, &why);
+    arm_close(k.arm);
+    if (!rc) rc = canary(&k, CANARY_END, &why);
+    conclude(&k, rc, &why);
+    if (out->run_id) finish_run(&k);
+    db_close(k.holder);
+}

@@ -1,0 +1,142 @@
+/* advisor/watch/roll.c - back to the champion's configuration, when that would help.
+ *
+ * The file holds what runs now, as `qdyno tune` writes it. When it is too slow, the champion is measured
+ * beside it, now: a machine that became slow is slow with every configuration, and going back would only hide
+ * what somebody chose. The next round says whether it helped. */
+#include "advisor/watch/parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_LIMIT = 1 << 16 };
+
+static void bare_line(const struct config *c, char *buf, size_t size)
+{
+    struct config rest = *c;
+    rest.value[KNOB_MODEL][0] = '\0';
+    rest.given[KNOB_MODEL] = false;
+    config_line(&rest, buf, size);
+}
+
+bool is_champion(const struct watch_own_item *item)
+{
+    struct config champion;
+    char one[640], other[640];
+    if (config_parse(&champion, item->item.baseline.config, NULL)) return true; /* nothing to go back to */
+    bare_line(&item->item.config, one, sizeof one);
+    bare_line(&champion, other, sizeof other);
+    return !strcmp(one, other);
+}
+
+static enum err_code copy_file(const char *from, const char *to, struct err *why)
+{
+    char *text;
+    size_t n;
+    struct atomic_file f;
+    enum err_code rc = file_read(&text, &n, from, FILE_LIMIT, why);
+    if (!rc) rc = atomic_file_open(&f, to, why);
+    if (!rc) {
+        fwrite(text, 1, n, f.stream);
+        rc = atomic_file_commit(&f, why);
+    }
+    free(text);
+    return rc;
+}
+
+enum err_code roll_back(struct watch *w, const char *because, struct err *why)
+{
+    const struct baseline_row *b = &w->item[0].item.baseline;
+    struct atomic_file f;
+    char when[32];
+    struct str previous = { 0 };
+    str_printf(&previous, "%s.previous", w->o.rollback);
+    enum err_code rc = previous.failed ? err_set(why, ERR_NOMEM, "no memory for a path")
+                                       : copy_file(w->o.rollback, str_text(&previous), why);
+    if (!rc) rc = atomic_file_open(&f, w->o.rollback, why);
+    if (!rc) {
+        fprintf(f.stream, "# %s, %s: back to the champion of baseline %s: %s\n%s\n", b->model_name,
+                clock_iso8601(clock_unix_ms(), when, sizeof when), b->name, because, b->config);
+        rc = atomic_file_commit(&f, why);
+    }
+    str_free(&previous);
+    return rc ? err_prefix(why, "the rollback failed, '%s' is as it was", w->o.rollback) : ERR_OK;
+}
+
+static bool too_slow(const struct watch *w)
+{
+    for (int i = 0; i < w->alerts.n; i++) {
+        const struct alert_instance *x = &w->alerts.instance[i];
+        const struct alert *a = &w->alerts.rules.row[x->rule];
+        if (x->state.phase == ALERT_FIRING && a->actions & ACTION_ROLL_BACK &&
+            !strcmp(x->subject, w->item[0].subject))
+            return true;
+    }
+    return false;
+}
+
+/* Half of what makes the alert fire: less would not end it. */
+static double worth_it(const struct watch *w)
+{
+    double least = 1;
+    for (int i = 0; i < ALERT_COUNT; i++)
+        if (w->alerts.rules.row[i].actions & ACTION_ROLL_BACK && !w->alerts.rules.off[i])
+            least = fmin(least, w->alerts.rules.row[i].threshold);
+    return least / 2;
+}
+
+static void consider(struct watch *w, double ln_now)
+{
+    struct err why = { 0 };
+    struct config champion;
+    struct measurement_of m;
+    const struct watch_own_item *item = &w->item[0];
+    char because[128];
+    if (config_parse(&champion, item->item.baseline.config, &why)) {
+        watch_trouble(w, &why);
+        return;
+    }
+    measure_item(w, item, &champion, &m);
+    if (m.how == MEASURE_STOPPED) return;
+    if (m.how != MEASURED) {
+        watch_say(w, WATCH_ROLLBACK, GRADE_WARNING, NULL,
+                  "not rolled back: the champion %s could not be measured: %s", item->item.baseline.config,
+                  m.reason);
+        return;
+    }
+    const int better = item->metric->better < 0 ? -1 : 1;
+    const double gain = exp(better * (m.ln_value - ln_now)) - 1;
+    if (!(gain > worth_it(w))) {
+        watch_say(
+            w, WATCH_ROLLBACK, GRADE_INFO, NULL,
+            "not rolled back: the champion %s, measured now, differs by %+.1f %% only: it is not the configuration",
+            item->item.baseline.config, 100 * gain);
+        return;
+    }
+    snprintf(because, sizeof because, "it is %.0f %% faster now", 100 * gain);
+    if (roll_back(w, because, &why)) {
+        watch_trouble(w, &why);
+        return;
+    }
+    w->rolled_from_ln = ln_now;
+    watch_keep(w, ROLLED_BACK, "", ln_now);
+    watch_say(
+        w, WATCH_ROLLBACK, GRADE_WARNING, NULL,
+        "rolled back to %s: %s than %s; the file before is %s.previous; the next round says whether it helped",
+        item->item.baseline.config, because, item->subject, w->o.rollback);
+}
+
+void roll_step(struct watch *w, double ln_now)
+{
+    const struct watch_own_item *item = &w->item[0];
+    const int better = item->metric->better < 0 ? -1 : 1;
+    if (!w->o.rollback) return;
+    if (!isnan(w->rolled_from_ln) && is_champion(item)) {
+        const double gain = exp(better * (ln_now - w->rolled_from_ln)) - 1;
+        watch_say(w, WATCH_ROLLBACK, gain > 0 ? GRADE_INFO : GRADE_WARNING, NULL, "the rollback %s: %+.1f %%",
+                  gain > worth_it(w) ? "helped" : "did not help", 100 * gain);
+        w->rolled_from_ln = NAN;
+        watch_keep(w, ROLLED_BACK, "", NAN);
+    }
+    if (too_slow(w) && !is_champion(item)) consider(w, ln_now);
+}

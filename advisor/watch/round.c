@@ -1,0 +1,341 @@
+/* advisor/watch/round.c - a round: is it time, is the machine free, what did each item do, and what is that
+ * compared with?
+ *
+ * A champion's number and a machine's usual speed are kept from another day. That is weak ground for a
+ * verdict (docs/ab.md measures both sides now) and good ground for an alarm of a fifth, provided the canary
+ * says whether the machine itself changed; what looks too slow is measured twice before it is said. */
+#include "advisor/watch/parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "advisor/experiment/experiment.h"
+
+enum { USUAL_ROUNDS = 5, ATTEMPTS = 20, RETRY_S = 120, QUIET_S = 10 };
+static const double BUSY_OTHERS = 0.10; /* as contamination.c: cells would be discarded */
+
+static int sign_of(const struct metric *m)
+{
+    return m->better < 0 ? -1 : 1;
+}
+
+void subject_set(struct watch_own_item *item)
+{
+    char line[640], workload[576];
+    struct config c = item->item.config;
+    const char *model = *config_text(&c, KNOB_MODEL) ? config_text(&c, KNOB_MODEL) : item->item.model,
+               *slash = strrchr(model, '/');
+    char name[96];
+    snprintf(name, sizeof name, "%s", slash ? slash + 1 : model);
+    c.value[KNOB_MODEL][0] = '\0';
+    c.given[KNOB_MODEL] = false;
+    snprintf(item->subject, sizeof item->subject, "%s%s%s %s", name, *name ? " " : "",
+             workload_line(&item->item.workload, workload, sizeof workload),
+             config_line(&c, line, sizeof line));
+}
+
+/* ---------------------------------------------------------------- what is usual */
+
+/* The mean of the first rounds, NAN before the first. Learnt from ln_value unless that is NAN; values far off
+ * are not learnt from. */
+static double usual(struct watch *w, const char *what, const char *subject, double ln_value)
+{
+    char mean_key[32], n_key[32];
+    snprintf(mean_key, sizeof mean_key, USUAL "%s", what);
+    snprintf(n_key, sizeof n_key, USUAL "%.20s n", what);
+    const double mean = watch_recall(w, mean_key, subject), kept = watch_recall(w, n_key, subject),
+                 n = isnan(mean) || isnan(kept) ? 0 : kept;
+    const bool near = n < 1 || fabs(ln_value - mean) < 0.2;
+    if (n < USUAL_ROUNDS && !isnan(ln_value) && near) {
+        watch_keep(w, mean_key, subject, n < 1 ? ln_value : mean + (ln_value - mean) / (n + 1));
+        watch_keep(w, n_key, subject, n + 1);
+    }
+    return n < 1 ? NAN : mean;
+}
+
+/* A champion without a number has its own first rounds, whatever runs now. */
+static double champion_usual(struct watch *w, const struct watch_own_item *item, double ln_value)
+{
+    struct watch_own_item *champion = malloc(sizeof *champion);
+    double ln = NAN;
+    if (!champion) return NAN;
+    *champion = *item;
+    if (!config_parse(&champion->item.config, item->item.baseline.config, NULL)) {
+        subject_set(champion);
+        ln = usual(w, "value", champion->subject, is_champion(item) ? ln_value : NAN);
+    }
+    free(champion);
+    return ln;
+}
+
+/* ln of what the item is compared with; NAN: nothing yet. */
+static double reference(struct watch *w, const struct watch_own_item *item, double ln_value, char *from,
+                        size_t size)
+{
+    const struct baseline_row *b = &item->item.baseline;
+    if (item->item.has_baseline && b->value > 0 && (!*b->machine || !strcmp(b->machine, w->machine.id))) {
+        snprintf(from, size, "baseline %s", b->name);
+        return log(b->value);
+    }
+    if (item->item.has_baseline) {
+        snprintf(from, size, "the first rounds of baseline %s", b->name);
+        return champion_usual(w, item, ln_value);
+    }
+    snprintf(from, size, "its first rounds");
+    return usual(w, "value", item->subject, ln_value);
+}
+
+/* ---------------------------------------------------------------- one item */
+
+struct item_round {
+    struct measurement_of m;
+    double ln_reference, loss; /* share below it; NAN */
+    char from[96];
+};
+
+static double loss_of(const struct metric *metric, double ln_value, double ln_reference)
+{
+    return 1 - exp(sign_of(metric) * (ln_value - ln_reference));
+}
+
+/* The least loss that would fire. */
+static double least_loss(const struct watch *w)
+{
+    double least = INFINITY;
+    for (int i = 0; i < ALERT_COUNT; i++)
+        if (w->alerts.rules.row[i].signal == SIGNAL_PERFORMANCE && !w->alerts.rules.off[i])
+            least = fmin(least, w->alerts.rules.row[i].threshold);
+    return least;
+}
+
+static void say_round(struct watch *w, const struct watch_own_item *item, const struct item_round *r)
+{
+    char against[160];
+    json_t *o = json_object();
+    const double value = exp(r->m.ln_value), ratio = exp(r->m.ln_value - r->ln_reference);
+    json_put_str(o, "subject", item->subject);
+    json_put_int(o, "run", r->m.run_id);
+    json_put_str(o, "metric", item->metric->name);
+    json_put_str(o, "unit", item->metric->unit);
+    json_put_num(o, "value", value);
+    json_put_num(o, "reference", exp(r->ln_reference));
+    json_put_str(o, "reference_from", isnan(r->ln_reference) ? NULL : r->from);
+    json_put_num(o, "loss_ratio", r->loss);
+    json_put_int(o, "cells", r->m.cells);
+    json_put_int(o, "discarded_cells", r->m.discarded);
+    json_put_num(o, "canary_read_bytes_s", r->m.canary.read_bytes_s);
+    json_put_num(o, "canary_ops_s", r->m.canary.ops_s);
+    if (isnan(r->ln_reference))
+        snprintf(against, sizeof against, "the first: nothing to compare with yet");
+    else
+        snprintf(against, sizeof against, "%+.1f %% against %s", 100 * (ratio - 1), r->from);
+    watch_say(w, WATCH_ROUND, GRADE_INFO, o, "%s: %s %.5g %s, %s", item->subject, item->metric->name, value,
+              item->metric->unit, against);
+}
+
+static void measure_again(struct watch *w, const struct watch_own_item *item, struct item_round *r)
+{
+    struct measurement_of again;
+    measure_item(w, item, &item->item.config, &again);
+    if (again.how != MEASURED) return; /* the first stands */
+    const double loss = loss_of(item->metric, again.ln_value, r->ln_reference);
+    if (!(loss < r->loss)) return;
+    r->m = again;
+    r->loss = loss;
+}
+
+static void measured(struct watch *w, struct watch_own_item *item, struct item_round *r)
+{
+    r->ln_reference = reference(w, item, r->m.ln_value, r->from, sizeof r->from);
+    r->loss = loss_of(item->metric, r->m.ln_value, r->ln_reference);
+    if (r->loss > least_loss(w)) measure_again(w, item, r);
+    w->summary.measured++;
+    w->summary.unjudged += isnan(r->ln_reference);
+    w->success_s = (double)clock_unix_ms() * 1e-3;
+    watch_keep(w, "success", "", w->success_s);
+    say_round(w, item, r);
+    watch_feed_stored(w, SIGNAL_PERFORMANCE, item->subject, r->loss);
+}
+
+static void not_measured(struct watch *w, const struct watch_own_item *item, const struct measurement_of *m)
+{
+    json_t *o = json_object();
+    json_put_str(o, "subject", item->subject);
+    if (m->run_id) json_put_int(o, "run", m->run_id);
+    json_put_str(o, "reason", m->reason);
+    if (m->how == MEASURE_FAILED) {
+        w->summary.failed++;
+        watch_say(w, WATCH_FAILED, GRADE_WARNING, o, "%s: %s", item->subject, m->reason);
+    } else {
+        w->summary.postponed++;
+        watch_say(w, WATCH_POSTPONED, GRADE_INFO, o, "%s: disturbed, so not counted: %s", item->subject,
+                  m->reason);
+    }
+    watch_feed(w, SIGNAL_PERFORMANCE, item->subject, NAN);
+}
+
+/* The faster canary of the round, figure by figure. */
+static void canary_add(struct canary *best, const struct canary *c)
+{
+    if (!*c->work) return;
+    if (!*best->work) *best = *c;
+    best->read_bytes_s = fmax(best->read_bytes_s, c->read_bytes_s);
+    best->ops_s = fmax(best->ops_s, c->ops_s);
+}
+
+static void judge_canary(struct watch *w, const struct canary *c)
+{
+    if (!*c->work) return;
+    const double read = usual(w, METRICS[METRIC_CANARY_READ].name, c->work, log(c->read_bytes_s)),
+                 ops = c->ops_s > 0 ? usual(w, METRICS[METRIC_CANARY_OPS].name, c->work, log(c->ops_s)) : NAN;
+    const double loss = fmax(1 - exp(log(c->read_bytes_s) - read), 1 - exp(log(c->ops_s) - ops));
+    if (!isnan(loss)) watch_feed_stored(w, SIGNAL_CANARY, "", loss);
+}
+
+static bool quality_event(void *ctx, const json_t *event)
+{
+    (void)event;
+    watch_look(ctx);
+    return watch_goes_on(ctx);
+}
+
+static void judge_quality(struct watch *w, const struct watch_own_item *item)
+{
+    struct quality q = { 0 };
+    struct err why = { 0 };
+    const struct arm_spec arm = {
+        .model = item->item.model, .config = &item->item.config, .program = w->o.program, .log = &w->log
+    };
+    struct quality_spec spec = { .chunks = w->o.quality_chunks ? w->o.quality_chunks : 4,
+                                 .model = item->item.model,
+                                 .reference = &w->reference };
+    enum err_code rc = quality_measure(&q, &arm, &spec, quality_event, w, &why);
+    if (rc == ERR_CANCELLED) return;
+    if (rc || !q.known) {
+        watch_say(w, WATCH_FAILED, GRADE_WARNING, NULL, "%s: its quality is unknown: %s", item->subject,
+                  rc ? why.message : q.missing);
+        return;
+    }
+    watch_feed_stored(w, SIGNAL_QUALITY, item->subject, q.kld.estimate);
+}
+
+/* Another config in the file is another thing to watch: what fires for the one before is over. */
+static void follow_file(struct watch *w, struct watch_own_item *item)
+{
+    struct err why;
+    struct config c;
+    char was[SUBJECT];
+    if (!w->o.rollback || item != &w->item[0]) return;
+    if (config_file_read(&c, w->o.rollback, &why)) {
+        watch_trouble(w, &why);
+        return;
+    }
+    snprintf(was, sizeof was, "%s", item->subject);
+    item->item.config = c;
+    subject_set(item);
+    if (!strcmp(was, item->subject)) return;
+    watch_say(w, WATCH_ROUND, GRADE_INFO, NULL, "%s now says: %s", w->o.rollback, item->subject);
+    watch_end_alerts_of(w, was, "another configuration runs now");
+}
+
+static void item_round(struct watch *w, struct watch_own_item *item, struct canary *canary)
+{
+    struct item_round r = { .ln_reference = NAN, .loss = NAN };
+    follow_file(w, item);
+    measure_item(w, item, &item->item.config, &r.m);
+    if (r.m.how == MEASURE_STOPPED) return;
+    if (r.m.how == MEASURED)
+        measured(w, item, &r);
+    else
+        not_measured(w, item, &r.m);
+    canary_add(canary, &r.m.canary);
+    if (r.m.how == MEASURED && item == &w->item[0]) roll_step(w, r.m.ln_value);
+    if (w->o.reference && r.m.how == MEASURED && watch_goes_on(w)) judge_quality(w, item);
+}
+
+/* ---------------------------------------------------------------- the round */
+
+static void judge_errors(struct watch *w)
+{
+    struct run_row *runs = NULL;
+    struct err why;
+    int n = 0, seen = 0, failed = 0;
+    if (db_run_list(w->db, "watch", 4 * ATTEMPTS, &runs, &n, &why)) watch_trouble(w, &why);
+    for (int i = 0; i < n; i++) {
+        const bool ended = !strcmp(runs[i].state, "done") || !strcmp(runs[i].state, "failed");
+        if (ended && seen < ATTEMPTS && !strcmp(runs[i].kind, "watch") &&
+            !strcmp(runs[i].machine, w->machine.id)) {
+            seen++;
+            failed += !strcmp(runs[i].state, "failed");
+        }
+        run_row_free(&runs[i]);
+    }
+    free(runs);
+    if (seen) watch_feed_stored(w, SIGNAL_ERRORS, "", (double)failed / seen);
+}
+
+/* Why nothing should be measured now; "" when it may. */
+static const char *obstacle(struct watch *w, char *buf, size_t size)
+{
+    int pid;
+    const double busy = watch_mean(w, METRIC_OTHERS_BUSY, QUIET_S);
+    buf[0] = '\0';
+    if (db_run_held(w->db, &pid)) /* never two measurements at once, whatever was asked */
+        snprintf(buf, size, "another measurement runs (process %d)", pid);
+    else if (busy > BUSY_OTHERS && !w->o.even_if_busy)
+        snprintf(buf, size, "other programs use %.0f %% of the processors", 100 * busy);
+    return buf;
+}
+
+static void postpone(struct watch *w, const char *why)
+{
+    const double retry_s = fmin(w->o.every_s / 4, RETRY_S);
+    char when[48];
+    w->summary.postponed++;
+    if (!w->postponed_in_row++) { /* said once, not every two minutes of a busy night */
+        json_t *o = json_object();
+        json_put_str(o, "reason", why);
+        alert_value_text(SIGNAL_STALE, retry_s, when, sizeof when);
+        watch_say(w, WATCH_POSTPONED, GRADE_INFO, o, "nothing is measured now: %s; %s%s", why,
+                  w->o.once ? "try later" : "tried again every ", w->o.once ? "" : when);
+    }
+    w->next_round_ns = clock_ns() + (int64_t)(retry_s * 1e9);
+}
+
+static void measure_all(struct watch *w)
+{
+    struct err why;
+    struct canary canary = { NAN, NAN, "", NAN };
+    w->measuring = true;
+    if (watch_sampler_at(w, MEASURE_TICK_MS, &why)) watch_trouble(w, &why);
+    for (int i = 0; i < w->items && watch_goes_on(w); i++) item_round(w, &w->item[i], &canary);
+    if (!w->items) canary_measure(&canary);
+    if (watch_sampler_at(w, TICK_MS, &why)) watch_trouble(w, &why);
+    w->measuring = false;
+    for (int i = 0; i < SIGNAL_COUNT; i++) /* what we did not look at meanwhile was not lost */
+        if (w->alerts.known_ns[i]) w->alerts.known_ns[i] = clock_ns();
+    if (!watch_goes_on(w)) return;
+    w->summary.rounds++;
+    judge_canary(w, &canary);
+    if (w->items) judge_errors(w);
+    watch_keep(w, "round", "", (double)clock_unix_ms() * 1e-3);
+    watch_keep(w, SIGNALS[SIGNAL_DISK].name, "", disk_free(w));
+}
+
+void round_step(struct watch *w)
+{
+    char why[128];
+    const int64_t every = (int64_t)(w->o.every_s * 1e9);
+    if (*obstacle(w, why, sizeof why)) {
+        postpone(w, why);
+        return;
+    }
+    w->postponed_in_row = 0;
+    measure_all(w);
+    w->due_ns += every; /* of the schedule, not of the end: no drift */
+    const int64_t now = clock_ns();
+    if (w->due_ns <= now)
+        w->due_ns += (now - w->due_ns) / every * every + every; /* missed: not made up for */
+    w->next_round_ns = w->due_ns;
+}
