@@ -1,5 +1,4 @@
-/* telemetry/probe/kernel_probe_layer.c - how long attention and the rest of a layer take: see
- * probe_kernels.c. */
+/* telemetry/probe/kernel_probe_layer.c - times attention, and everything else in a layer besides products. */
 #include "telemetry/probe/kernel_probe.h"
 
 #include <stdlib.h>
@@ -8,10 +7,11 @@
 #include "telemetry/probe/probe.h"
 #include "telemetry/probe/stopwatch.h"
 
-enum { KV_BLOCK = 32, DEPTH = 1024 };
-static const int64_t FAR_BYTES = INT64_C(128) << 20;
+enum { KV_BLOCK = 32, DEPTH = 1024 }; /* tokens of a cache block; tokens that one row attends to */
+static const int64_t FAR_BYTES = INT64_C(128) << 20; /* of K and V: more than the caches hold */
 
-struct looking {
+/* A layer with a KV cache, and the operations on it that are timed. */
+struct layer {
     struct backend *backend;
     struct kv_layer kv;
     struct attention a;
@@ -23,15 +23,16 @@ struct looking {
     float freq[KERNEL_HEAD_DIM / 2];
 };
 
-static void run_attention(void *arg)
+static void layer_attend(void *arg)
 {
-    struct looking *l = arg;
+    struct layer *l = arg;
     backend_attention(l->backend, &l->a);
 }
 
-/* dim: elements of a head; bytes: of K and V at least. */
-static bool looking_open(struct looking *l, struct bench *b, struct backend *backend, const struct format *f,
-                         int kv_heads, int dim, int64_t bytes)
+/* dim: elements of a head. bytes: the least size of K and V together. False: the format does not allow this
+ * head size, or out of memory. Call layer_close if l->backend is set, in either case. */
+static bool layer_open(struct layer *l, struct bench *b, struct backend *backend, const struct format *f,
+                       int kv_heads, int dim, int64_t bytes)
 {
     memset(l, 0, sizeof *l);
     if (dim % f->block_weights || !f->encode || !f->decode) return false;
@@ -64,89 +65,99 @@ static bool looking_open(struct looking *l, struct bench *b, struct backend *bac
     return l->kv.k && l->kv.v && l->table;
 }
 
-static void looking_close(struct looking *l)
+static void layer_close(struct layer *l)
 {
     backend_free(l->backend, l->kv.k);
     backend_free(l->backend, l->kv.v);
     free(l->table);
 }
 
-/* Seconds of one row that looks back at all tokens less that of one that looks at an eighth: per token and
- * element of all heads. */
-static double looking_one(struct bench *b, struct looking *l, int t)
+/* Seconds per token and element of all heads of a row that attends to DEPTH tokens, less those of a row that
+ * attends to an eighth of them: the difference removes the cost of the call. */
+static double layer_attend_one_s(struct bench *b, struct layer *l, int t)
 {
     double s[2];
     l->a.n = 1;
     for (int i = 0; i < 2; i++) {
         l->pos[0] = (i ? DEPTH / 8 : DEPTH) - 1;
-        s[i] = stopwatch_computing(b->watch[t], l->backend, run_attention, l, 1);
+        s[i] = stopwatch_time_compute(b->stopwatch[t], l->backend, layer_attend, l, 1);
     }
     l->pos[0] = 0;
     return (s[0] - s[1]) / (DEPTH - DEPTH / 8) / (KERNEL_HEADS * l->kv.k_dim);
 }
 
-static double looking_many(struct bench *b, struct looking *l, int t)
+/* Seconds per pair of row and token, and element, of causal attention among PROBE_ROWS rows. */
+static double layer_attend_many_s(struct bench *b, struct layer *l, int t)
 {
     const double pairs = 0.5 * PROBE_ROWS * (PROBE_ROWS + 1);
     l->a.n = PROBE_ROWS;
-    return stopwatch_computing(b->watch[t], l->backend, run_attention, l, KERNEL_LOAD_SENSITIVITY_ATTENTION) /
+    return stopwatch_time_compute(b->stopwatch[t], l->backend, layer_attend, l,
+                                  KERNEL_LOAD_SENSITIVITY_ATTENTION) /
            pairs / (KERNEL_HEADS * l->kv.k_dim);
 }
 
 void probe_attention(struct bench *b, struct backend *backend, int f, enum kernel_variant v, int t)
 {
+    /* the weight format whose kernels the variant selects */
     static const int LIKE[KERNEL_VARIANTS] = { FORMAT_Q4_0, FORMAT_F32, FORMAT_F16, FORMAT_Q4_0,
                                                FORMAT_Q4_0 };
     struct kernel_times *k = b->out;
     const bool usual = v == KERNEL_VARIANT_AUTO;
     const struct {
         int kv_heads, dim;
-        float *one, *many; /* NULL: of no interest */
-    } WAYS[PROBE_WAYS] = {
-        { KERNEL_KV_HEADS, KERNEL_HEAD_DIM, usual ? &k->attend_one[f][t] : NULL, &k->attend_many[f][v][t] },
-        { KERNEL_KV_HEADS, kernel_narrow_dim(&FORMATS[f]), &k->narrow_one[f][t], &k->narrow_many[f][t] },
-        { KERNEL_HEADS, KERNEL_HEAD_DIM, &k->apart_one[f][t], NULL },
+        float *one, *many; /* results; NULL: not needed */
+    } SHAPES[PROBE_ATTENTIONS] = {
+        { .kv_heads = KERNEL_KV_HEADS,
+          .dim = KERNEL_HEAD_DIM,
+          .one = usual ? &k->attend_one[f][t] : NULL,
+          .many = &k->attend_many[f][v][t] },
+        { .kv_heads = KERNEL_KV_HEADS,
+          .dim = kernel_narrow_dim(&FORMATS[f]),
+          .one = &k->narrow_one[f][t],
+          .many = &k->narrow_many[f][t] },
+        { .kv_heads = KERNEL_HEADS, .dim = KERNEL_HEAD_DIM, .one = &k->apart_one[f][t] },
     };
-    for (int i = 0; i < (usual ? PROBE_WAYS : 1); i++) {
-        struct looking l;
-        if (looking_open(&l, b, backend, &FORMATS[f], WAYS[i].kv_heads, WAYS[i].dim, 0)) {
+    for (int i = 0; i < (usual ? PROBE_ATTENTIONS : 1); i++) {
+        struct layer l;
+        if (layer_open(&l, b, backend, &FORMATS[f], SHAPES[i].kv_heads, SHAPES[i].dim, 0)) {
             l.a.like = &FORMATS[LIKE[v]];
-            if (WAYS[i].many) keep_least(WAYS[i].many, looking_many(b, &l, t));
-            for (int n = 0; n < 2 && WAYS[i].one; n++) /* most caches are looked at in one pass only */
-                keep_middle(WAYS[i].one, &b->look[f][i][t], looking_one(b, &l, t));
+            if (SHAPES[i].many) keep_least(SHAPES[i].many, layer_attend_many_s(b, &l, t));
+            /* twice, because most cache formats are timed in one pass only */
+            for (int n = 0; n < 2 && SHAPES[i].one; n++)
+                keep_median(SHAPES[i].one, &b->attend[f][i][t], layer_attend_one_s(b, &l, t));
         }
-        if (l.backend) looking_close(&l);
+        if (l.backend) layer_close(&l);
     }
 }
 
-/* One row at a time, each at other tokens, so that none of them is in a cache: as layers come, with all their
- * weights between one and the next. */
-static void run_far(void *arg)
+/* One row after the other, each with tokens that no row before it used, so that none is in a CPU cache. In a
+ * model the same happens because a layer's weights displace the cache of the layer before. */
+static void layer_attend_far(void *arg)
 {
-    struct looking *l = arg;
+    struct layer *l = arg;
     for (int first = 0; first + DEPTH / KV_BLOCK <= l->kv.blocks; first += DEPTH / KV_BLOCK) {
         l->tables[0] = l->table + first;
-        run_attention(l);
+        layer_attend(l);
     }
 }
 
-void probe_far(struct bench *b, struct backend *backend, int f, int t)
+void probe_attention_far(struct bench *b, struct backend *backend, int f, int t)
 {
-    struct looking l;
-    if (looking_open(&l, b, backend, &FORMATS[f], KERNEL_KV_HEADS, KERNEL_HEAD_DIM, FAR_BYTES)) {
+    struct layer l;
+    if (layer_open(&l, b, backend, &FORMATS[f], KERNEL_KV_HEADS, KERNEL_HEAD_DIM, FAR_BYTES)) {
         const double tokens = (double)(l.kv.blocks / (DEPTH / KV_BLOCK)) * DEPTH;
         l.a.n = 1;
         l.pos[0] = DEPTH - 1;
-        stopwatch_reading(b->watch[t], backend, &b->far[f][t], run_far, &l,
-                          tokens * (KERNEL_HEADS * KERNEL_HEAD_DIM));
+        stopwatch_time_memory(b->stopwatch[t], backend, &b->attend_far[f][t], layer_attend_far, &l,
+                              tokens * (KERNEL_HEADS * KERNEL_HEAD_DIM));
     }
-    if (l.backend) looking_close(&l);
+    if (l.backend) layer_close(&l);
 }
 
-/* What a layer does beside products and looking far back. */
-static void run_glue(void *arg)
+/* What a layer does besides products, with attention to one token. */
+static void layer_glue(void *arg)
 {
-    struct looking *l = arg;
+    struct layer *l = arg;
     backend_norm(l->backend, &l->norm);
     backend_rope(l->backend, &l->rope);
     backend_rope(l->backend, &l->rope);
@@ -157,10 +168,10 @@ static void run_glue(void *arg)
 
 void probe_glue(struct bench *b, struct backend *backend, int t)
 {
-    struct looking l;
+    struct layer l;
     double s[2] = { NAN, NAN };
     const int rows[2] = { 1, 64 };
-    if (looking_open(&l, b, backend, &FORMATS[FORMAT_F16], KERNEL_KV_HEADS, KERNEL_HEAD_DIM, 0)) {
+    if (layer_open(&l, b, backend, &FORMATS[FORMAT_F16], KERNEL_KV_HEADS, KERNEL_HEAD_DIM, 0)) {
         for (int i = 0; i < 2; i++) {
             const int n = rows[i];
             for (int k = 0; k < n; k++) l.pos[k] = 0;
@@ -190,12 +201,13 @@ void probe_glue(struct bench *b, struct backend *backend, int t)
                                          .n = n,
                                          .slots = l.slots };
             l.a.n = n;
-            s[i] = stopwatch_computing(b->watch[t], backend, run_glue, &l, 1);
+            s[i] = stopwatch_time_compute(b->stopwatch[t], backend, layer_glue, &l, 1);
         }
         const double per = (s[1] - s[0]) / (rows[1] - rows[0]);
-        if (usable(per)) keep_middle(&b->out->glue_element[t], &b->glue_element[t], per / PROBE_WIDE);
-        if (usable(s[0]))
-            keep_middle(&b->out->glue[t], &b->glue[t], fmax(s[0] - (usable(per) ? per : 0), 0.05 * s[0]));
+        if (time_is_valid(per)) keep_median(&b->out->glue_element[t], &b->glue_element[t], per / PROBE_WIDE);
+        if (time_is_valid(s[0]))
+            keep_median(&b->out->glue[t], &b->glue[t],
+                        fmax(s[0] - (time_is_valid(per) ? per : 0), 0.05 * s[0]));
     }
-    if (l.backend) looking_close(&l);
+    if (l.backend) layer_close(&l);
 }

@@ -1,5 +1,7 @@
-/* telemetry/probe/kernel_times.c - the tables of measured kernel times as text, by names that outlive a
- * version. */
+/* telemetry/probe/kernel_times.c - kernel times as JSON, load sensitivity, and how computing and waiting for
+ * memory combine.
+ *
+ * JSON names formats and variants instead of numbering them, so that a file stays valid in later versions. */
 #include "telemetry/probe/probe.h"
 
 #include <math.h>
@@ -12,19 +14,21 @@ const int64_t KERNEL_READ_AT[KERNEL_READS] = { INT64_C(1) << 20,  INT64_C(4) << 
                                                INT64_C(64) << 20, INT64_C(256) << 20, INT64_C(1) << 30 };
 const char *const KERNEL_VARIANT_NAMES[KERNEL_VARIANTS] = { "auto", "highest", "high", "medium", "int8" };
 
-enum { SCHEMA = 1 };
+enum { KERNEL_TIMES_SCHEMA = 1 };
 
-static const double POWER = 4, LEAST_WAITING = 0.05;
+/* see kernel_time_together in probe.h */
+static const double OVERLAP_POWER = 4, LEAST_WAITING_RATIO = 0.05;
 
 double kernel_time_together(double computing_s, double waiting_s)
 {
-    return pow(pow(computing_s, POWER) + pow(waiting_s, POWER), 1 / POWER);
+    return pow(pow(computing_s, OVERLAP_POWER) + pow(waiting_s, OVERLAP_POWER), 1 / OVERLAP_POWER);
 }
 
 double kernel_time_waiting(double all_s, double computing_s)
 {
-    const double rest = pow(all_s, POWER) - pow(computing_s, POWER), least = LEAST_WAITING * all_s;
-    return rest > 0 ? fmax(pow(rest, 1 / POWER), least) : least;
+    const double rest = pow(all_s, OVERLAP_POWER) - pow(computing_s, OVERLAP_POWER);
+    const double least = LEAST_WAITING_RATIO * all_s;
+    return rest > 0 ? fmax(pow(rest, 1 / OVERLAP_POWER), least) : least;
 }
 
 int kernel_narrow_dim(const struct format *f)
@@ -43,6 +47,8 @@ const double KERNEL_LOAD_SENSITIVITY_ATTENTION = 0.75;
 
 double kernel_load_sensitivity(const struct format *f, const struct backend_options *o, int rows)
 {
+    /* the fitted exponents at KERNEL_ROWS_AT, for kernels that multiply integers and floats; interpolated in
+     * the logarithm of the rows */
     static const double INTEGERS[KERNEL_ROWS] = { 1, 0.9, 0.85, 0.55, 0.55 };
     static const double FLOATS[KERNEL_ROWS] = { 1, 0.9, 0.85, 0.85, 0.85 };
     if (rows <= 1) return 1;
@@ -53,8 +59,8 @@ double kernel_load_sensitivity(const struct format *f, const struct backend_opti
     return (1 - share) * at[r] + share * at[r + 1];
 }
 
-/* Four digits: more would be noise. */
-static json_t *number(float v)
+/* Four significant digits: more would be noise. 0, not measured, becomes null. */
+static json_t *time_to_json(float v)
 {
     char text[32];
     double rounded = 0;
@@ -63,22 +69,15 @@ static json_t *number(float v)
     return v > 0 ? json_real(rounded) : json_null();
 }
 
-static json_t *numbers(const float *v, int n)
+static json_t *times_to_json(const float *v, int n)
 {
     json_t *list = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(list, number(v[i]));
+    for (int i = 0; i < n; i++) json_array_append_new(list, time_to_json(v[i]));
     return list;
 }
 
-static bool any(const float *v, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (v[i] > 0) return true;
-    return false;
-}
-
-/* Not a number, negative, absent: not measured. */
-static void take(float *v, int n, const json_t *list)
+/* Anything but a positive number means not measured. */
+static void times_get(float *v, int n, const json_t *list)
 {
     for (int i = 0; i < n; i++) {
         const json_t *x = json_array_get(list, (size_t)i);
@@ -87,12 +86,15 @@ static void take(float *v, int n, const json_t *list)
     }
 }
 
-static void put(json_t *object, const char *key, const float *v, int n)
+/* Adds v[0..n) to the object, unless none of them was measured. */
+static void times_put(json_t *object, const char *key, const float *v, int n)
 {
-    if (any(v, n)) json_put(object, key, numbers(v, n));
+    bool any = false;
+    for (int i = 0; i < n; i++) any |= v[i] > 0;
+    if (any) json_put(object, key, times_to_json(v, n));
 }
 
-/* Times of a format at one thread and at all. */
+/* The times of a format that have two values, for one thread and for all. */
 static const struct {
     const char *key;
     size_t at; /* float [FORMAT_COUNT][2] of struct kernel_times */
@@ -109,7 +111,7 @@ static const struct {
     { "apart_one", offsetof(struct kernel_times, apart_one) },
 };
 
-static float *pair_of(const struct kernel_times *k, size_t i, int format)
+static float *times_pair(const struct kernel_times *k, size_t i, int format)
 {
     return (float *)((char *)k + PAIRS[i].at) + 2 * (ptrdiff_t)format;
 }
@@ -117,26 +119,27 @@ static float *pair_of(const struct kernel_times *k, size_t i, int format)
 json_t *kernel_times_to_json(const struct kernel_times *k)
 {
     json_t *object = json_object(), *formats = json_object();
-    json_put_int(object, "schema", SCHEMA);
+    json_put_int(object, "schema", KERNEL_TIMES_SCHEMA);
     json_put_int(object, "measured_unix_ms", k->measured_unix_ms);
     json_put_int(object, "stream_bytes", k->stream_bytes);
-    put(object, "weights_pace", k->memory_speed, 2); /* "pace" was of other kernels */
-    put(object, "compute", k->compute_speed, 2);
-    put(object, "region", k->region, 2);
-    put(object, "wake", &k->wake, 1);
-    put(object, "glue", k->glue, 2);
-    put(object, "glue_element", k->glue_element, 2);
-    put(object, "read", k->read[0], 2 * KERNEL_READS);
+    times_put(object, "weights_pace", k->memory_speed,
+              2); /* files with the key "pace" were measured with other kernels */
+    times_put(object, "compute", k->compute_speed, 2);
+    times_put(object, "region", k->region, 2);
+    times_put(object, "wake", &k->wake, 1);
+    times_put(object, "glue", k->glue, 2);
+    times_put(object, "glue_element", k->glue_element, 2);
+    times_put(object, "read", k->read[0], 2 * KERNEL_READS);
     for (int f = 0; f < FORMAT_COUNT; f++) {
         json_t *row = json_object();
         for (int v = 0; v < KERNEL_VARIANTS; v++) {
             char key[32];
             snprintf(key, sizeof key, "product_%s", KERNEL_VARIANT_NAMES[v]);
-            put(row, key, k->product[f][v][0], 2 * KERNEL_ROWS);
+            times_put(row, key, k->product[f][v][0], 2 * KERNEL_ROWS);
             snprintf(key, sizeof key, "attend_many_%s", KERNEL_VARIANT_NAMES[v]);
-            put(row, key, k->attend_many[f][v], 2);
+            times_put(row, key, k->attend_many[f][v], 2);
         }
-        for (size_t i = 0; i < COUNT_OF(PAIRS); i++) put(row, PAIRS[i].key, pair_of(k, i, f), 2);
+        for (size_t i = 0; i < COUNT_OF(PAIRS); i++) times_put(row, PAIRS[i].key, times_pair(k, i, f), 2);
         if (json_object_size(row))
             json_put(formats, FORMATS[f].name, row);
         else
@@ -146,7 +149,7 @@ json_t *kernel_times_to_json(const struct kernel_times *k)
     return object;
 }
 
-static void take_format(struct kernel_times *k, const char *name, const json_t *row)
+static void format_from_json(struct kernel_times *k, const char *name, const json_t *row)
 {
     const struct format *format = format_find(name);
     if (!format) return;
@@ -154,12 +157,12 @@ static void take_format(struct kernel_times *k, const char *name, const json_t *
     for (int v = 0; v < KERNEL_VARIANTS; v++) {
         char key[32];
         snprintf(key, sizeof key, "product_%s", KERNEL_VARIANT_NAMES[v]);
-        take(k->product[f][v][0], 2 * KERNEL_ROWS, json_object_get(row, key));
+        times_get(k->product[f][v][0], 2 * KERNEL_ROWS, json_object_get(row, key));
         snprintf(key, sizeof key, "attend_many_%s", KERNEL_VARIANT_NAMES[v]);
-        take(k->attend_many[f][v], 2, json_object_get(row, key));
+        times_get(k->attend_many[f][v], 2, json_object_get(row, key));
     }
     for (size_t i = 0; i < COUNT_OF(PAIRS); i++)
-        take(pair_of(k, i, f), 2, json_object_get(row, PAIRS[i].key));
+        times_get(times_pair(k, i, f), 2, json_object_get(row, PAIRS[i].key));
 }
 
 enum err_code kernel_times_from_json(struct kernel_times *k, const json_t *object, struct err *why)
@@ -168,19 +171,20 @@ enum err_code kernel_times_from_json(struct kernel_times *k, const json_t *objec
     json_t *row;
     memset(k, 0, sizeof *k);
     json_t *formats = json_object_get(object, "formats");
-    if (json_get_int(object, "schema", -1) != SCHEMA || !json_is_object(formats))
-        return err_set(why, ERR_FORMAT, "measured kernel times: want an object of schema %d with 'formats'",
-                       SCHEMA);
+    if (json_get_int(object, "schema", -1) != KERNEL_TIMES_SCHEMA || !json_is_object(formats))
+        return err_set(why, ERR_FORMAT,
+                       "measured kernel times: expected an object of schema %d with 'formats'",
+                       KERNEL_TIMES_SCHEMA);
     k->measured = true;
     k->measured_unix_ms = json_get_int(object, "measured_unix_ms", 0);
     k->stream_bytes = json_get_int(object, "stream_bytes", 0);
-    take(k->memory_speed, 2, json_object_get(object, "weights_pace"));
-    take(k->compute_speed, 2, json_object_get(object, "compute"));
-    take(k->region, 2, json_object_get(object, "region"));
-    take(&k->wake, 1, json_object_get(object, "wake"));
-    take(k->glue, 2, json_object_get(object, "glue"));
-    take(k->glue_element, 2, json_object_get(object, "glue_element"));
-    take(k->read[0], 2 * KERNEL_READS, json_object_get(object, "read"));
-    json_object_foreach(formats, name, row) take_format(k, name, row);
+    times_get(k->memory_speed, 2, json_object_get(object, "weights_pace"));
+    times_get(k->compute_speed, 2, json_object_get(object, "compute"));
+    times_get(k->region, 2, json_object_get(object, "region"));
+    times_get(&k->wake, 1, json_object_get(object, "wake"));
+    times_get(k->glue, 2, json_object_get(object, "glue"));
+    times_get(k->glue_element, 2, json_object_get(object, "glue_element"));
+    times_get(k->read[0], 2 * KERNEL_READS, json_object_get(object, "read"));
+    json_object_foreach(formats, name, row) format_from_json(k, name, row);
     return ERR_OK;
 }

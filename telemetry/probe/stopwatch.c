@@ -1,4 +1,4 @@
-/* telemetry/probe/stopwatch.c - see stopwatch.h. */
+/* telemetry/probe/stopwatch.c - times work between speed probes. */
 #include "telemetry/probe/stopwatch.h"
 
 #include <math.h>
@@ -6,9 +6,10 @@
 
 #include "base/base.h"
 
-/* A run is long beside reading the clock, and short beside the seconds after which the machine is another. */
+/* A run lasts at least 0.1 ms: long compared with reading the clock, and short compared with the seconds
+ * after which the machine's speed changes. */
 static const double RUN_S = 1e-4;
-enum { RUNS_MOST = 64, ALL_RUNS_NS = 6000000 };
+enum { RUNS_MAX = 64, ALL_RUNS_NS = 6000000 };
 
 void samples_add(struct samples *all, double v)
 {
@@ -19,23 +20,23 @@ void samples_add(struct samples *all, double v)
     all->n++;
 }
 
-double samples_middle(const struct samples *all)
+double samples_median(const struct samples *all)
 {
-    return all->n ? all->v[(all->n - 1) / 2] : NAN; /* disturbed ones are longer: of two the lesser */
+    return all->n ? all->v[(all->n - 1) / 2] : NAN;
 }
 
 enum err_code stopwatch_open(struct stopwatch **out, struct backend *backend, struct err *why)
 {
     *out = NULL;
     struct stopwatch *w = calloc(1, sizeof *w);
-    if (!w) return err_set(why, ERR_NOMEM, "no memory to time kernels with");
-    const enum err_code rc = pace_open(&w->pace, backend, why);
+    if (!w) return err_set(why, ERR_NOMEM, "out of memory timing the kernels");
+    const enum err_code rc = pace_open(&w->probe, backend, why);
     if (rc) {
         stopwatch_close(w);
         return rc;
     }
-    pace_compute_s(w->pace, backend); /* caches and threads wake up */
-    w->first_s = pace_compute_s(w->pace, backend);
+    pace_compute_s(w->probe, backend); /* not counted: it fills caches and wakes threads */
+    w->first_compute_s = pace_compute_s(w->probe, backend);
     *out = w;
     return ERR_OK;
 }
@@ -43,70 +44,74 @@ enum err_code stopwatch_open(struct stopwatch **out, struct backend *backend, st
 void stopwatch_close(struct stopwatch *w)
 {
     if (!w) return;
-    pace_close(w->pace);
+    pace_close(w->probe);
     free(w);
 }
 
-static double seconds_of(stopwatch_work *work, void *arg, int calls)
+static double work_run_s(stopwatch_work *work, void *arg, int calls)
 {
     const int64_t from = clock_ns();
     for (int i = 0; i < calls; i++) work(arg);
     return (double)(clock_ns() - from) * 1e-9;
 }
 
-static void keep(double *all, int *n, double v)
+/* Appends v to all[*n], unless the array is full. */
+static void stopwatch_keep(double all[STOPWATCH_PROBES], int *n, double v)
 {
-    if (*n < STOPWATCH_LOOKS) all[(*n)++] = v;
+    if (*n < STOPWATCH_PROBES) all[(*n)++] = v;
 }
 
-double stopwatch_computing(struct stopwatch *w, struct backend *backend, stopwatch_work *work, void *arg,
-                           double feels)
+double stopwatch_time_compute(struct stopwatch *w, struct backend *backend, stopwatch_work *work, void *arg,
+                              double sensitivity)
 {
-    double once_s[RUNS_MOST], look[RUNS_MOST];
+    double corrected_s[RUNS_MAX], probe_s[RUNS_MAX];
     int n = 0, calls = 1;
-    double once = seconds_of(work, arg, 1); /* pages, caches and threads wake up */
-    if (once < 10 * RUN_S) once = seconds_of(work, arg, 1);
+    double once = work_run_s(work, arg, 1); /* the first run fills caches and wakes threads */
+    if (once < 10 * RUN_S) once = work_run_s(work, arg, 1);
     if (once < RUN_S) calls = (int)fmin(RUN_S / fmax(once, 1e-8), 1e4) + 1;
-    pace_compute_s(w->pace, backend);
-    double before = pace_compute_s(w->pace, backend);
+    pace_compute_s(w->probe, backend);
+    double before = pace_compute_s(w->probe, backend);
     const int64_t end = clock_ns() + ALL_RUNS_NS;
-    while (n < RUNS_MOST && (n < STOPWATCH_RUNS || clock_ns() < end)) {
-        const double seconds = seconds_of(work, arg, calls) / calls;
-        look[n] = pace_compute_s(w->pace, backend);
-        once_s[n] = seconds / pow(0.5 * (before + look[n]) / w->first_s, feels);
-        before = look[n++];
+    while (n < RUNS_MAX && (n < STOPWATCH_RUNS || clock_ns() < end)) {
+        const double seconds = work_run_s(work, arg, calls) / calls;
+        probe_s[n] = pace_compute_s(w->probe, backend);
+        /* t / (c_now / c_first)^e: see README.md */
+        corrected_s[n] = seconds / pow(0.5 * (before + probe_s[n]) / w->first_compute_s, sensitivity);
+        before = probe_s[n++];
     }
-    keep(w->compute_s, &w->computes, pace_usual_s(look, n));
-    return pace_usual_s(once_s, n);
+    stopwatch_keep(w->compute_s, &w->computes, pace_usual_s(probe_s, n));
+    return pace_usual_s(corrected_s, n);
 }
 
-static double look_at_memory(struct stopwatch *w, struct backend *backend)
+static double stopwatch_probe_memory(struct stopwatch *w, struct backend *backend)
 {
-    const double s = pace_read_s(w->pace);
-    keep(w->read_s, &w->reads, s);
-    keep(w->beside_s, &w->besides, pace_compute_s(w->pace, backend));
+    int besides = w->memories;
+    const double s = pace_read_s(w->probe);
+    stopwatch_keep(w->memory_s, &w->memories, s);
+    stopwatch_keep(w->beside_s, &besides, pace_compute_s(w->probe, backend));
     return s;
 }
 
-void stopwatch_reading(struct stopwatch *w, struct backend *backend, struct samples *to, stopwatch_work *work,
-                       void *arg, double units)
+void stopwatch_time_memory(struct stopwatch *w, struct backend *backend, struct samples *to,
+                           stopwatch_work *work, void *arg, double units)
 {
-    double before = look_at_memory(w, backend);
+    double before = stopwatch_probe_memory(w, backend);
     for (int i = 0; i < STOPWATCH_RUNS; i++) {
-        const double seconds = seconds_of(work, arg, 1) / units, after = look_at_memory(w, backend);
+        const double seconds = work_run_s(work, arg, 1) / units;
+        const double after = stopwatch_probe_memory(w, backend);
         samples_add(to, seconds / (0.5 * (before + after)));
         before = after;
     }
 }
 
-double stopwatch_usual_read_s(struct stopwatch *w)
+double stopwatch_usual_memory_s(struct stopwatch *w)
 {
-    return pace_usual_s(w->read_s, w->reads);
+    return pace_usual_s(w->memory_s, w->memories);
 }
 
 double stopwatch_usual_beside_s(struct stopwatch *w)
 {
-    return pace_usual_s(w->beside_s, w->besides);
+    return pace_usual_s(w->beside_s, w->memories);
 }
 
 double stopwatch_best_compute_s(struct stopwatch *w)

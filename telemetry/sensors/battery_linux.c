@@ -26,4 +26,6 @@ static void battery_close(void *state)
     (void)state;
 }
 
-const struct source SOURCE_BATTERY_LINUX = { "battery_linux", battery_open, battery_sample, battery_close };
+const struct source SOURCE_BATTERY_LINUX = {
+    .name = "battery_linux", .open = battery_open, .sample = battery_sample, .close = battery_close
+};

@@ -1,7 +1,7 @@
-/* telemetry/sensors/cpu_linux.c - processors: busy and stolen time, clocks, temperature, throttling.
+/* telemetry/sensors/cpu_linux.c - busy and stolen time, clocks, temperature and throttling of the processors.
  *
- * A clock is reported only where something measures it (cpufreq, or the APERF/MPERF counters behind cpuinfo's
- * "cpu MHz"): a virtual machine prints its nominal clock there for ever, which is no measurement. */
+ * A clock is reported only if cpufreq or the APERF/MPERF counters measure it. In a virtual machine the line
+ * "cpu MHz" of /proc/cpuinfo is the constant nominal clock, which is not a measurement. */
 #include "telemetry/sensors/source.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/sysfs/sysfs.h"
 
-/* Reading a clock may interrupt the processor it belongs to: enough of them for a mean, spread evenly. */
+/* Reading a clock may interrupt its processor. So at most CLOCKS_READ processors are read, evenly spread,
+ * which suffices for a mean. */
 enum { CLOCKS_READ = 64, STAT_BYTES = 128 << 10, HWMON_NAME = 160 };
 
 struct core_times {
@@ -24,19 +25,20 @@ struct core_times {
 struct cpu {
     char *text; /* [STAT_BYTES] */
     double tick_s;
-    struct core_times was, was_steal; /* was_steal.busy: stolen */
+    struct core_times was, was_steal; /* last readings of all processors; was_steal.busy: stolen time */
     struct core_times *core_was;
     int core_cap;
-    bool measured_mhz; /* cpuinfo's "cpu MHz" is a measurement here */
+    bool measured_mhz; /* "cpu MHz" in /proc/cpuinfo is a measurement */
     int processors;
-    int number[SYS_CPUS];            /* [processors] that are online */
+    int number[SYS_CPUS];            /* [processors] numbers of those online */
     char temperature[8][HWMON_NAME]; /* files below the root */
     int temperatures;
     bool counts_throttling;
     struct rate throttle;
 };
 
-/* user nice system idle iowait irq softirq steal ...: guest time is part of user already. */
+/* Parses "user nice system idle iowait irq softirq steal ..." of /proc/stat. The columns after steal are
+ * guest time, which is already part of user time. */
 static bool times_parse(const char *p, double v[8])
 {
     for (int i = 0; i < 8; i++) {
@@ -53,16 +55,18 @@ static bool times_parse(const char *p, double v[8])
     return true;
 }
 
+/* The increase of `part` divided by that of `total` since the last call; NAN on the first call. */
 static double ratio_since(struct core_times *was, double part, double total)
 {
     double d_part = part - was->busy, d_total = total - was->total;
     bool known = was->total > 0;
     *was = (struct core_times){ part, total };
-    /* idle and iowait of a processor may step back a little when it goes offline or comes back */
+    /* the kernel's idle and iowait counters can decrease slightly when a processor goes offline or online */
     if (!known || !(d_total > 0)) return NAN;
     return d_part < 0 ? 0 : MIN(d_part / d_total, 1);
 }
 
+/* Grows the arrays per processor to hold at least n + 1 elements. */
 static bool cores_reserve(struct cpu *c, struct sensors *s, int n)
 {
     if (n < c->core_cap && n < s->cores_cap) return true;
@@ -93,7 +97,7 @@ static void stat_sample(struct cpu *c, struct sensors *s, double *row)
         char *p = line + strcspn(line, " ");
         if (!times_parse(p + strspn(p, " "), v)) continue;
         for (int i = 0; i < 8; i++) total += v[i];
-        double busy = v[0] + v[1] + v[2] + v[5] + v[6]; /* not idle, not iowait, not stolen */
+        double busy = v[0] + v[1] + v[2] + v[5] + v[6]; /* without idle, iowait and steal */
         if (line[3] == ' ') {
             s->busy_s = busy * c->tick_s;
             s->total_s = total * c->tick_s;
@@ -107,7 +111,7 @@ static void stat_sample(struct cpu *c, struct sensors *s, double *row)
     if (s->due[METRIC_CPU_BUSY]) s->cores = cores;
 }
 
-/* The mean; and each by itself, in the order of /proc/stat. */
+/* Returns the mean clock, and writes each clock to s->core_hertz, in the order of /proc/stat. */
 static double frequency_hertz(struct cpu *c, struct sensors *s)
 {
     double sum = 0;
@@ -150,7 +154,7 @@ static void temperature_add(struct cpu *c, const char *path)
         snprintf(c->temperature[c->temperatures++], HWMON_NAME, "%s", path);
 }
 
-/* The package's own reading where it is labelled so, else every input of the chip. */
+/* Adds the chip's package temperature if one is labelled as such, otherwise all its inputs. */
 static void hwmon_add(struct cpu *c, const char *root, const char *hwmon)
 {
     static const char *const LABELS[] = { "Package id", "Tdie", "Tctl" };
@@ -196,8 +200,8 @@ static void temperatures_find(struct cpu *c, const char *root)
     }
 }
 
-/* How often cores and packages crossed their limit since boot, as Intel's counters tell; NAN: nobody counts.
- */
+/* How often cores and packages exceeded their temperature limit since boot, from Intel's counters; NAN: there
+ * are no counters. */
 static double throttle_events(const struct cpu *c, const char *root)
 {
     static const char *const COUNTERS[] = { "core", "package" };
@@ -246,8 +250,8 @@ static enum err_code cpu_open(void **state, const struct sensors *s, struct err 
         sys_number(s->root, "/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count"));
     if (!c->counts_throttling)
         sensor_absent(s, METRIC_CPU_THROTTLE,
-                      "nobody counts throttling: thermal_throttle is of Intel's processors, "
-                      "outside virtual machines");
+                      "no thermal throttling counters: only Intel processors outside virtual machines have "
+                      "them");
     if (!c->measured_mhz && !sys_exists(s->root, "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"))
         sensor_absent(s, METRIC_CPU_FREQUENCY,
                       "nothing measures the clock: no cpufreq, no APERF/MPERF counters%s",
@@ -267,4 +271,6 @@ static void cpu_sample(void *state, struct sensors *s, double *row)
         row[METRIC_CPU_THROTTLE] = rate_next(&c->throttle, throttle_events(c, s->root), 0, s->now_ns);
 }
 
-const struct source SOURCE_CPU_LINUX = { "cpu_linux", cpu_open, cpu_sample, cpu_close };
+const struct source SOURCE_CPU_LINUX = {
+    .name = "cpu_linux", .open = cpu_open, .sample = cpu_sample, .close = cpu_close
+};

@@ -1,8 +1,8 @@
-/* telemetry/sensors/cstate_linux.c - how much of their time the processors sleep, and how deeply: a processor
- * that has to wake up from a deep C-state is late for its work.
+/* telemetry/sensors/cstate_linux.c - the share of time that processors sleep in C-states. Waking up from a
+ * deep C-state delays work.
  *
- * The kernel adds a sleep to its counter when it is over, so a long one shows at its end. Polling (state
- * "POLL") is no sleep. On large machines a few processors, spread evenly, stand for all. */
+ * The kernel updates its counter when a sleep ends, so a long sleep appears all at once. The state "POLL" is
+ * busy waiting, not sleep. On large machines CPUS_READ processors, evenly spread, represent all. */
 #include "telemetry/sensors/source.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ enum { CPUS_READ = 16 };
 struct cstates {
     int cpus, states;
     int cpu[CPUS_READ];
-    bool sleeps[SYS_LIST]; /* [states]: a C-state, not polling */
+    bool sleeps[SYS_LIST]; /* [states]: true for C-states, false for POLL */
     struct rate any, deepest;
 };
 
@@ -29,8 +29,8 @@ static enum err_code cstate_open(void **state, const struct sensors *s, struct e
     sys_list(&list, s->root, "state", "/sys/devices/system/cpu/cpu0/cpuidle");
     if (!list.count)
         return err_set(why, ERR_ABSENT,
-                       "the kernel manages no C-states here (no '%s/sys/devices/system/cpu/cpu0/cpuidle': "
-                       "most virtual machines, or idle=poll)",
+                       "the kernel manages no C-states (no '%s/sys/devices/system/cpu/cpu0/cpuidle'): usual "
+                       "in virtual machines and with idle=poll",
                        s->root);
     struct cstates *c = calloc(1, sizeof *c);
     if (!c) return err_set(why, ERR_NOMEM, "out of memory opening the C-state sensors");
@@ -73,4 +73,6 @@ static void cstate_sample(void *state, struct sensors *s, double *row)
     }
 }
 
-const struct source SOURCE_CSTATE_LINUX = { "cstate_linux", cstate_open, cstate_sample, free };
+const struct source SOURCE_CSTATE_LINUX = {
+    .name = "cstate_linux", .open = cstate_open, .sample = cstate_sample, .close = free
+};

@@ -1,9 +1,8 @@
-/* telemetry/sensors/disk_linux.c - what the disks deliver: with the page cache's size it tells whether a
- * model is read from disk or was still in memory.
+/* telemetry/sensors/disk_linux.c - bytes read and written by the disks, and how busy they are. Together with
+ * the size of the page cache this shows whether a model was read from disk or from memory.
  *
- * Only disks with hardware (or a hypervisor) behind them count, and only as a whole: partitions, RAID, LVM
- * and encryption show the same bytes a second time, loop devices and zram show bytes of a file or of memory.
- */
+ * Only whole disks with hardware (or a hypervisor) behind them count. Partitions, RAID, LVM and encryption
+ * would count the same bytes twice; loop devices and zram move bytes of files or memory. */
 #include "telemetry/sensors/source.h"
 
 #include <ctype.h>
@@ -15,7 +14,7 @@
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/sysfs/sysfs.h"
 
-enum { DISKS = 256, SECTOR_BYTES = 512 /* of /proc/diskstats, whatever the disk's own are */ };
+enum { DISKS = 256, SECTOR_BYTES = 512 /* in /proc/diskstats, whatever the disk uses */ };
 
 struct disk {
     char name[32];
@@ -29,14 +28,15 @@ struct disks {
     struct rate read, write;
 };
 
-/* nvme0c1n1: one path of several to nvme0n1, which has the bytes, too. */
+/* nvme0c1n1 is one of several paths to nvme0n1, whose counters already include its bytes. */
 static bool is_nvme_path(const char *name)
 {
     int controller, path, space, end = 0;
     return sscanf(name, "nvme%dc%dn%d%n", &controller, &path, &space, &end) == 3 && !name[end];
 }
 
-/* Asked once per name: /sys/block holds no partitions, and only real disks have a device there. */
+/* Finds or adds a disk by name. /sys/block contains no partitions, and only real disks have a `device` there.
+ */
 static struct disk *disk_find(struct disks *d, const char *root, const char *name)
 {
     for (int i = 0; i < d->count; i++)
@@ -51,14 +51,15 @@ static struct disk *disk_find(struct disks *d, const char *root, const char *nam
 static enum err_code disk_open(void **state, const struct sensors *s, struct err *why)
 {
     if (!sys_exists(s->root, "/proc/diskstats"))
-        return err_set(why, ERR_ABSENT, "the kernel keeps no disk statistics (%s/proc/diskstats)", s->root);
+        return err_set(why, ERR_ABSENT, "the kernel provides no disk statistics (%s/proc/diskstats)",
+                       s->root);
     *state = calloc(1, sizeof(struct disks));
     return *state ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory opening the disk sensors");
 }
 
 static void disk_sample(void *state, struct sensors *s, double *row)
 {
-    /* columns of Documentation/admin-guide/iostats.rst, from the device's number on */
+    /* columns as in Documentation/admin-guide/iostats.rst of the kernel */
     enum {
         MAJOR,
         MINOR,
@@ -77,7 +78,7 @@ static void disk_sample(void *state, struct sensors *s, double *row)
     struct disks *d = state;
     double read = NAN, write = NAN, busiest = NAN;
     if (!s->due[METRIC_DISK_READ] && !s->due[METRIC_DISK_WRITE] && !s->due[METRIC_DISK_BUSY]) return;
-    char *text = malloc(64 << 10); /* a server with hundreds of partitions */
+    char *text = malloc(64 << 10); /* enough for a server with hundreds of partitions */
     if (!text) return;
     sys_read(s->root, text, 64 << 10, "/proc/diskstats");
     for (char *save, *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
@@ -101,4 +102,6 @@ static void disk_sample(void *state, struct sensors *s, double *row)
     if (s->due[METRIC_DISK_BUSY] && !isnan(busiest)) row[METRIC_DISK_BUSY] = MIN(busiest, 1);
 }
 
-const struct source SOURCE_DISK_LINUX = { "disk_linux", disk_open, disk_sample, free };
+const struct source SOURCE_DISK_LINUX = {
+    .name = "disk_linux", .open = disk_open, .sample = disk_sample, .close = free
+};

@@ -1,8 +1,7 @@
-/* telemetry/sensors/memory_linux.c - memory, page cache, huge pages and swap from /proc/meminfo, faults and
- * swapping from /proc/vmstat, and whether pages come from the NUMA node they were wanted from.
+/* telemetry/sensors/memory_linux.c - memory, page cache, huge pages and swap from /proc/meminfo; faults and
+ * swapping from /proc/vmstat; NUMA hits and misses from numastat.
  *
- * "Page cache" leaves out shared memory (tmpfs and the like), which the kernel counts as cached but cannot
- * drop. */
+ * Page cache excludes shared memory (tmpfs), which the kernel counts as cached but cannot drop. */
 #include "telemetry/sensors/source.h"
 
 #include <math.h>
@@ -12,7 +11,7 @@
 #include "telemetry/metrics/metrics.h"
 #include "telemetry/sysfs/sysfs.h"
 
-/* Kilobytes of /proc/meminfo; one less another where `less` is given. */
+/* Fields of /proc/meminfo in kB; the value of `less`, if given, is subtracted. */
 static const struct {
     enum metric_id metric;
     const char *field, *less;
@@ -22,7 +21,7 @@ static const struct {
     { METRIC_MEM_DIRTY, "Dirty:", NULL },           { METRIC_MEM_THP, "AnonHugePages:", NULL },
     { METRIC_SWAP_TOTAL, "SwapTotal:", NULL },      { METRIC_SWAP_USED, "SwapTotal:", "SwapFree:" },
 };
-/* Counts of huge pages of the default size. */
+/* Fields that count huge pages of the default size. */
 static const struct {
     enum metric_id metric;
     const char *field;
@@ -34,7 +33,7 @@ enum { EVENTS = 4 };
 static const struct {
     enum metric_id metric;
     const char *field, *less;
-    bool pages; /* in bytes: times the page size */
+    bool pages; /* the counter counts pages; the metric is in bytes */
 } VMSTAT[EVENTS] = {
     { METRIC_SWAP_IN, "pswpin ", NULL, true },
     { METRIC_SWAP_OUT, "pswpout ", NULL, true },
@@ -44,8 +43,8 @@ static const struct {
 
 struct memory {
     struct rate event[EVENTS];
-    struct rate wanted, misses; /* of METRIC_NUMA_HIT */
-    struct rate only_misses;    /* of METRIC_NUMA_MISSES, which has a period of its own */
+    struct rate wanted, misses; /* for METRIC_NUMA_HIT */
+    struct rate only_misses;    /* for METRIC_NUMA_MISSES, which may have another period */
     struct sys_list nodes;
     double page_bytes;
 };
@@ -97,7 +96,7 @@ static void vmstat_sample(struct memory *m, const struct sensors *s, double *row
     }
 }
 
-/* Pages that came from the node they were wanted from, and from another one: all nodes since boot. */
+/* Pages that were allocated on the requested node, and on another node, since boot. */
 static void numa_counts(const struct memory *m, const char *root, double *hits, double *misses)
 {
     char text[1024];
@@ -119,7 +118,7 @@ static void numa_sample(struct memory *m, const struct sensors *s, double *row)
     if (!s->due[METRIC_NUMA_HIT]) return;
     double wanted = rate_next(&m->wanted, hits + misses, 0, s->now_ns);
     double missed = rate_next(&m->misses, misses, 0, s->now_ns);
-    if (wanted > 0) row[METRIC_NUMA_HIT] = 1 - missed / wanted; /* nothing wanted: no share of it */
+    if (wanted > 0) row[METRIC_NUMA_HIT] = 1 - missed / wanted; /* without allocations the ratio is unknown */
 }
 
 static void memory_sample(void *state, struct sensors *s, double *row)
@@ -129,4 +128,6 @@ static void memory_sample(void *state, struct sensors *s, double *row)
     numa_sample(state, s, row);
 }
 
-const struct source SOURCE_MEMORY_LINUX = { "memory_linux", memory_open, memory_sample, free };
+const struct source SOURCE_MEMORY_LINUX = {
+    .name = "memory_linux", .open = memory_open, .sample = memory_sample, .close = free
+};

@@ -1,5 +1,5 @@
-/* telemetry/sensors/none.c - the template: a source of a machine without that hardware. Copy it, rename, fill
- * in, and add a row to SOURCES (see telemetry/README.md). */
+/* telemetry/sensors/none.c - the template for a new source, for hardware that no machine has. Copy it, rename
+ * it, fill it in, and add a row to SOURCES: see README.md. */
 #include "telemetry/sensors/source.h"
 
 static enum err_code none_open(void **state, const struct sensors *s, struct err *why)
@@ -20,4 +20,6 @@ static void none_close(void *state)
     (void)state;
 }
 
-const struct source SOURCE_NONE = { "none", none_open, none_sample, none_close };
+const struct source SOURCE_NONE = {
+    .name = "none", .open = none_open, .sample = none_sample, .close = none_close
+};

@@ -1,4 +1,4 @@
-/* telemetry/sensors/perf.c - describing, opening and reading counters: see perf.h. */
+/* telemetry/sensors/perf.c - finds, opens and reads hardware counters. */
 #include "telemetry/sensors/perf.h"
 
 #include <errno.h>
@@ -13,10 +13,11 @@
 #include "base/base.h"
 #include "telemetry/sysfs/sysfs.h"
 
-/* ---------------------------------------------------------------- what to count */
+/* ---------------------------------------------------------------- events */
 
-/* Puts the bits of `value` where "config:0-7,21" wants them, lowest first. False: not in `config`. */
-static bool bits_place(uint64_t *config, const char *format, uint64_t value)
+/* Places the bits of `value`, lowest first, at the positions that a format such as "config:0-7,21" lists.
+ * False: the format is not for `config`, or has too few positions. */
+static bool event_place_bits(uint64_t *config, const char *format, uint64_t value)
 {
     if (!str_starts(format, "config:")) return false;
     for (const char *p = format + strlen("config:"); *p;) {
@@ -36,14 +37,15 @@ static bool bits_place(uint64_t *config, const char *format, uint64_t value)
         if (*end && *end != ',') return false;
         p = *end ? end + 1 : end;
     }
-    return value == 0; /* more bits than there is room for: another chip's event */
+    return value == 0; /* bits are left over: the event of another chip */
 }
 
-static bool terms_place(uint64_t *config, const char *root, const char *pmu, char *terms)
+/* Applies terms such as "event=0x0a,rdwrmask=0x1" to *config. */
+static bool event_place_terms(uint64_t *config, const char *root, const char *pmu, char *terms)
 {
     for (char *save, *term = strtok_r(terms, ",", &save); term; term = strtok_r(NULL, ",", &save)) {
         char format[64], *equals = strchr(term, '='), *end = NULL;
-        uint64_t value = 1; /* a name alone is a flag */
+        uint64_t value = 1; /* a term without a value is a flag */
         if (equals) {
             *equals = '\0';
             value = strtoull(equals + 1, &end, 0);
@@ -51,7 +53,7 @@ static bool terms_place(uint64_t *config, const char *root, const char *pmu, cha
         }
         if (sys_read(root, format, sizeof format, "/sys/bus/event_source/devices/%s/format/%s", pmu, term) <=
                 0 ||
-            !bits_place(config, format, value))
+            !event_place_bits(config, format, value))
             return false;
     }
     return true;
@@ -74,7 +76,7 @@ bool perf_event_find(struct perf_event *out, const char *root, const char *pmu, 
         sys_read(root, unit, sizeof unit, "/sys/bus/event_source/devices/%s/events/%s.unit", pmu, event);
         if (!isnan(scale)) out->scale = scale * (!strcmp(unit, "MiB") ? 1 << 20 : 1);
     }
-    return terms_place(&out->config, root, pmu, terms);
+    return event_place_terms(&out->config, root, pmu, terms);
 }
 
 /* ---------------------------------------------------------------- counting */
@@ -87,7 +89,7 @@ int perf_sum_add(struct perf_sum *s, const struct perf_event *e, int pid, int cp
         .config = e->config,
         .read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
         .inherit = pid >= 0,
-        /* user mode is what anybody may count of his own; units outside the cores know no modes */
+        /* without privileges only user mode may be counted; units outside the cores have no modes */
         .exclude_kernel = pid >= 0,
         .exclude_hv = pid >= 0,
     };
@@ -122,7 +124,7 @@ double perf_sum_read(struct perf_sum *s)
         else if (running > 0)
             s->total += c->scale * value * (enabled / running);
         else if (enabled > 0)
-            known = false; /* others held the counter all the time */
+            known = false; /* other users occupied the counter all the time */
         c->value = now.value;
         c->enabled_ns = now.enabled_ns;
         c->running_ns = now.running_ns;

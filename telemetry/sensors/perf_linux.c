@@ -1,12 +1,12 @@
-/* telemetry/sensors/perf_linux.c - cycles, instructions and last-level cache misses of the watched process
- * tree and of the whole machine, and what goes over the memory bus.
+/* telemetry/sensors/perf_linux.c - cycles, instructions and last-level cache misses of the monitored
+ * process tree and of the whole machine, and the traffic of the memory bus.
  *
- * The watched tree is counted from the moment it is watched: each of its threads, with all they start later.
- * Only user mode is counted there, so that the number means the same to root and to anybody else. Memory
- * traffic is counted by the memory controllers themselves (Intel: uncore_imc, AMD since Zen 4: amd_umc).
+ * Counting of a process tree starts when monitoring starts, with all its threads and those they start later.
+ * Only user mode is counted for it, so that values are the same for root and for other users. The memory
+ * controllers count memory traffic themselves (Intel: uncore_imc, AMD since Zen 4: amd_umc).
  *
- * "Cache misses" of perf mean the last level on Intel only; elsewhere the LL events of the cache table are
- * asked for, which AMD's cores do not have: unknown there. */
+ * The generic perf event "cache misses" means the last level on Intel only. Elsewhere the LL events of the
+ * cache table are used; AMD cores do not have them, so the metric is unknown there. */
 #include "telemetry/sensors/perf.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "telemetry/sensors/source.h"
 #include "telemetry/sysfs/sysfs.h"
 
-enum { EVENTS = 3, UNITS = 2 /* of a hybrid processor */, BUSES = 2, THREADS_MAX = 1024 };
+enum { EVENTS = 3, UNITS = 2 /* kinds of cores in a hybrid processor */, BUSES = 2, THREADS_MAX = 1024 };
 
 enum {
     LAST_LEVEL_READ_MISS = PERF_COUNT_HW_CACHE_LL | PERF_COUNT_HW_CACHE_OP_READ << 8 |
@@ -36,11 +36,12 @@ static const struct {
     { METRIC_PROC_LLC_MISSES, METRIC_CPU_LLC_MISSES },
 };
 
-/* Where memory controllers count, the first row that this machine has. Events are added up. */
+/* The units and events that count memory traffic; the first row that this machine has is used. The events of
+ * a direction are added up. */
 static const struct {
-    const char *pmu; /* their names begin so */
+    const char *pmu; /* prefix of the units' names */
     const char *event[BUSES][2];
-    double bytes; /* a count; 0: the event's own scale */
+    double bytes; /* per count; 0: use the event's own scale */
 } CONTROLLERS[] = {
     { "uncore_imc_", { { "cas_count_read" }, { "cas_count_write" } }, 0 },
     { "uncore_imc_",
@@ -61,9 +62,10 @@ struct perf {
     int monitored_pid; /* of the counters in process[], 0: none */
 };
 
-/* ---------------------------------------------------------------- what to count */
+/* ---------------------------------------------------------------- events */
 
-/* Cores of two kinds are two units, each with its own number in the upper half of a generic event. */
+/* On a hybrid processor each kind of core is a unit, whose number belongs in the upper half of a generic
+ * event. */
 static void units_find(struct perf *p, const char *root)
 {
     static const char *const HYBRID[UNITS] = { "cpu_core", "cpu_atom" };
@@ -96,14 +98,14 @@ static void units_find(struct perf *p, const char *root)
                                                   .one_of_several = p->units > 1 };
 }
 
-/* A process has a limited number of files, and this one needs some for other things. */
+/* True when opening this many counters leaves two thirds of the process's file limit for other uses. */
 static bool files_suffice(int counters)
 {
     struct rlimit files;
     return !getrlimit(RLIMIT_NOFILE, &files) && (rlim_t)counters <= files.rlim_cur / 3;
 }
 
-/* Processors of a list file; at most `max`. */
+/* Reads a processor list file; returns how many of cpu[] were written, at most `max`. */
 static int cpus_read(const char *root, const char *path, int *cpu, int max)
 {
     char list[4096];
@@ -113,7 +115,8 @@ static int cpus_read(const char *root, const char *path, int *cpu, int max)
 
 /* ---------------------------------------------------------------- opening */
 
-static void tell(const struct sensors *s, enum metric_id metric, int error, bool everything)
+/* Records why a metric is absent, or with error 0 that it is present. */
+static void perf_report(const struct sensors *s, enum metric_id metric, int error, bool everything)
 {
     if (error == EACCES || error == EPERM)
         sensor_denied(s, metric, perf_advice(error, everything));
@@ -121,10 +124,10 @@ static void tell(const struct sensors *s, enum metric_id metric, int error, bool
         sensor_absent(s, metric, "%s", error ? perf_advice(error, everything) : "");
 }
 
-/* Whether the cores have counters at all: who may not count is told so before anybody looks. */
+/* Whether the cores have counters at all. Without permission perf_event_open fails before it checks that. */
 static bool cores_count(const char *root)
 {
-    static const char *const UNIT[] = { "cpu", "armv", "apple_", "riscv" }; /* their names begin so */
+    static const char *const UNIT[] = { "cpu", "armv", "apple_", "riscv" }; /* prefixes of unit names */
     struct sys_list list;
     bool any = false;
     for (size_t i = 0; i < COUNT_OF(UNIT) && !any; i++) {
@@ -140,7 +143,7 @@ static void everything_open(struct perf *p, const struct sensors *s)
     for (int e = 0; e < EVENTS; e++) {
         int error = n && files_suffice(n * EVENTS) ? 0 : EMFILE, refused = 0;
         for (int i = 0; i < n && !error; i++) {
-            bool any = false; /* a processor is of one of the units */
+            bool any = false; /* a processor belongs to exactly one unit */
             for (int u = 0; u < p->units; u++) {
                 const int rc = perf_sum_add(&p->everything[e], &p->event[e][u], -1, cpu[i]);
                 any |= !rc;
@@ -151,12 +154,11 @@ static void everything_open(struct perf *p, const struct sensors *s)
         if (!error) continue;
         if ((error == EACCES || error == EPERM) && !cores_count(s->root)) error = ENOENT;
         perf_sum_close(&p->everything[e]);
-        tell(s, EVENT[e].everything, error, true);
+        perf_report(s, EVENT[e].everything, error, true);
     }
 }
 
-/* All events of one controller in one direction. Returns 0 when all were opened, an errno, or -1: no such
- * event. */
+/* Opens all events of one controller in one direction. Returns 0, an errno, or -1: it has no such event. */
 static int controller_open(struct perf_sum *sum, const char *root, const char *pmu, size_t row, int bus)
 {
     char path[160];
@@ -182,22 +184,22 @@ static void buses_open(struct perf *p, const struct sensors *s)
         for (int bus = 0; bus < BUSES; bus++)
             for (int i = 0; i < list.count && error[bus] <= 0; i++) {
                 const int rc = controller_open(&p->bus[bus], s->root, list.name[i], r, bus);
-                if (rc >= 0) error[bus] = rc; /* a unit without this event is no memory controller */
+                if (rc >= 0) error[bus] = rc; /* a unit without this event is not a memory controller */
             }
     }
     for (int bus = 0; bus < BUSES; bus++) {
         if (!error[bus]) continue;
         perf_sum_close(&p->bus[bus]);
         if (error[bus] > 0)
-            tell(s, BUS[bus], error[bus], true);
+            perf_report(s, BUS[bus], error[bus], true);
         else
-            sensor_absent(s, BUS[bus], "no memory controller shows its counters (uncore_imc, amd_umc)");
+            sensor_absent(s, BUS[bus], "no memory controller provides counters (uncore_imc, amd_umc)");
     }
 }
 
 static enum err_code perf_open(void **state, const struct sensors *s, struct err *why)
 {
-    if (*s->root) return err_set(why, ERR_ABSENT, "a recorded machine counts nothing");
+    if (*s->root) return err_set(why, ERR_ABSENT, "hardware counters cannot be recorded");
     struct perf *p = calloc(1, sizeof *p);
     if (!p) return err_set(why, ERR_NOMEM, "out of memory opening the processor's counters");
     units_find(p, s->root);
@@ -207,7 +209,7 @@ static enum err_code perf_open(void **state, const struct sensors *s, struct err
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- the watched tree */
+/* ---------------------------------------------------------------- the monitored process tree */
 
 static void process_close(struct perf *p)
 {
@@ -217,8 +219,8 @@ static void process_close(struct perf *p)
     }
 }
 
-/* One list of threads first, then the counters: a thread that starts in between is either in the list or a
- * child of one that is counted already, never both. */
+/* Lists all threads before it opens counters. A thread that starts in between was either listed, or is
+ * started by a thread that is already counted and is counted through it; never both. */
 static void process_open(struct perf *p, const struct sensors *s)
 {
     struct tree tree = { 0 };
@@ -233,10 +235,10 @@ static void process_open(struct perf *p, const struct sensors *s)
         for (int i = 0; i < n && !error; i++)
             for (int u = 0; u < p->units && !error; u++) {
                 error = perf_sum_add(&p->process[e], &p->event[e][u], tid[i], -1);
-                if (error == ESRCH) error = 0; /* that thread has ended */
+                if (error == ESRCH) error = 0; /* the thread has ended since */
             }
         if (error) perf_sum_close(&p->process[e]);
-        tell(s, EVENT[e].process, error, false);
+        perf_report(s, EVENT[e].process, error, false);
     }
 }
 
@@ -268,4 +270,6 @@ static void perf_close(void *state)
     free(p);
 }
 
-const struct source SOURCE_PERF_LINUX = { "perf_linux", perf_open, perf_sample, perf_close };
+const struct source SOURCE_PERF_LINUX = {
+    .name = "perf_linux", .open = perf_open, .sample = perf_sample, .close = perf_close
+};

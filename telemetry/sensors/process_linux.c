@@ -1,10 +1,10 @@
-/* telemetry/sensors/process_linux.c - the watched process and its children, and how much of the machine other
- * programs take.
+/* telemetry/sensors/process_linux.c - the monitored process with its descendants, and how much processor time
+ * other programs use.
  *
- * The tree is walked twice a second at most; between walks only the known processes are read. Processor time
- * and faults include what waited-for children left behind, so a child that ends does not step a counter back.
- * Context switches are counted per thread by the kernel: their rise is added up thread by thread, so threads
- * that end take nothing away. */
+ * The process tree is searched at most twice a second; in between only the known processes are read.
+ * Processor time and faults include those of children that ended and were waited for, so the sums never
+ * decrease when a child ends. The kernel counts context switches per thread; the increases are added up
+ * thread by thread, so a thread that ends does not decrease the sum either. */
 #include "telemetry/sensors/process_tree.h"
 
 #include <math.h>
@@ -29,18 +29,19 @@ struct switches {
 };
 
 struct process {
-    struct tree watched, own;
+    struct tree monitored, own;
     double tick_s, page_bytes;
     struct rate cpu, minor, major, read, write;
-    double others_busy_was, others_total_was; /* seconds; NAN: no first reading yet */
-    struct switches *thread;                  /* [threads] of the last reading, by tid */
+    double others_busy_was, others_total_was; /* seconds; NAN: not read yet */
+    struct switches *thread;                  /* [threads] of the last reading, sorted by tid */
     int threads;
-    int64_t switches_ns; /* of the last reading, 0: none */
+    int64_t switches_ns; /* time of the last reading; 0: none */
 };
 
 /* ---------------------------------------------------------------- /proc/PID/stat */
 
-/* The name in parentheses may hold blanks and parentheses: the fields start behind the last ")". */
+/* Adds one process to *sum. Its name in parentheses may contain blanks and parentheses itself, so the fields
+ * begin after the last ")". */
 static bool stat_parse(const char *text, const struct process *p, struct totals *sum)
 {
     enum { MINFLT = 10, CMINFLT, MAJFLT, CMAJFLT, UTIME, STIME, CUTIME, CSTIME, RSS = 24, FIELDS };
@@ -61,7 +62,7 @@ static bool stat_parse(const char *text, const struct process *p, struct totals 
     return true;
 }
 
-/* NAN in every field when the tree's first process is gone. */
+/* All fields are NAN when the root process of the tree has ended. */
 static struct totals tree_totals(const struct tree *t, const struct process *p, const char *root)
 {
     struct totals sum = { 0 };
@@ -82,7 +83,7 @@ static int by_tid(const void *a, const void *b)
     return (x->tid > y->tid) - (x->tid < y->tid);
 }
 
-/* All threads of the tree, sorted by tid; -1 when memory is short. */
+/* Writes all threads of the tree to *out, sorted by tid, and returns their number. -1: out of memory. */
 static int switches_read(const struct tree *t, const char *root, struct switches **out)
 {
     struct switches *list = malloc(THREADS_MAX * sizeof *list);
@@ -111,14 +112,14 @@ static int switches_read(const struct tree *t, const char *root, struct switches
 static void switches_sample(struct process *p, const struct sensors *s, double *row)
 {
     struct switches *now = NULL;
-    int n = p->watched.count ? switches_read(&p->watched, s->root, &now) : 0;
+    int n = p->monitored.count ? switches_read(&p->monitored, s->root, &now) : 0;
     double voluntary = 0, involuntary = 0, seconds = (double)(s->now_ns - p->switches_ns) / 1e9;
     for (int i = 0; i < n; i++) {
         struct switches zero = { 0 }, *was = p->thread ? bsearch(&now[i], p->thread, (size_t)p->threads,
                                                                  sizeof *now, by_tid)
                                                        : NULL;
         if (!was || was->voluntary > now[i].voluntary || was->involuntary > now[i].involuntary)
-            was = &zero; /* a new thread: all it did is new */
+            was = &zero; /* a new thread (or a reused tid): count from 0 */
         voluntary += (double)(now[i].voluntary - was->voluntary);
         involuntary += (double)(now[i].involuntary - was->involuntary);
     }
@@ -134,19 +135,20 @@ static void switches_sample(struct process *p, const struct sensors *s, double *
 
 /* ---------------------------------------------------------------- storage */
 
-/* Bytes fetched from and sent to storage: what the page cache gave or took is not in it. The kernel adds what
- * waited-for children did to their parent. Only the owner of a process may know. */
+/* Bytes read from and written to storage, without what the page cache served. The kernel adds the bytes of
+ * children that were waited for to their parent. Only the owner of a process may read these counters. */
 static void io_sample(struct process *p, const struct sensors *s, double *row)
 {
     static const enum metric_id BOTH[] = { METRIC_PROC_READ, METRIC_PROC_WRITE };
     double read = 0, write = 0;
     char text[1024];
     bool denied = false;
-    for (int i = 0; i < p->watched.count; i++) {
-        const int pid = p->watched.pid[i];
+    for (int i = 0; i < p->monitored.count; i++) {
+        const int pid = p->monitored.pid[i];
         if (sys_read(s->root, text, sizeof text, "/proc/%d/io", pid) <= 0) {
             denied |= sys_denied(s->root, "/proc/%d/io", pid);
-            if (denied || i == 0) read = write = NAN; /* a child that ended left its bytes to its parent */
+            if (denied || i == 0)
+                read = write = NAN; /* an unreadable child has ended; its bytes moved to its parent */
             continue;
         }
         read += sys_field(text, "read_bytes:");
@@ -156,7 +158,7 @@ static void io_sample(struct process *p, const struct sensors *s, double *row)
         if (denied)
             sensor_denied(
                 s, BOTH[i],
-                "only its owner may know what a process reads and writes: run as that user or as root");
+                "only the owner of a process may see what it reads and writes: run as that user or as root");
         else
             sensor_absent(s, BOTH[i], "%s", "");
     if (s->due[METRIC_PROC_READ]) row[METRIC_PROC_READ] = rate_next(&p->read, read, 0, s->now_ns);
@@ -172,7 +174,8 @@ static bool tree_has(const struct tree *t, int pid)
     return false;
 }
 
-/* All processors' busy time less our own tree's; and our own by itself, for the control group's others. */
+/* Busy time of all processors minus that of our own process tree. Also stores the latter for
+ * METRIC_CGROUP_OTHERS. */
 static void others_sample(struct process *p, struct sensors *s, double *row)
 {
     int pid = s->own_pid ? s->own_pid : s->monitored_pid;
@@ -192,15 +195,15 @@ static void others_sample(struct process *p, struct sensors *s, double *row)
 static void process_sample(void *state, struct sensors *s, double *row)
 {
     struct process *p = state;
-    if (p->watched.root_pid != s->monitored_pid) { /* another process: rates start over */
+    if (p->monitored.root_pid != s->monitored_pid) { /* rates of another process start again */
         p->cpu = p->minor = p->major = p->read = p->write = (struct rate){ 0 };
         p->switches_ns = 0;
     }
-    tree_walk(&p->watched, s->root, s->monitored_pid, s->now_ns);
+    tree_walk(&p->monitored, s->root, s->monitored_pid, s->now_ns);
     bool any = s->due[METRIC_PROC_RSS] || s->due[METRIC_PROC_CPU] || s->due[METRIC_PROC_MINOR_FAULTS] ||
                s->due[METRIC_PROC_MAJOR_FAULTS];
-    if (any && p->watched.count) {
-        struct totals sum = tree_totals(&p->watched, p, s->root);
+    if (any && p->monitored.count) {
+        struct totals sum = tree_totals(&p->monitored, p, s->root);
         if (s->due[METRIC_PROC_RSS]) row[METRIC_PROC_RSS] = sum.rss_bytes;
         if (s->due[METRIC_PROC_CPU]) row[METRIC_PROC_CPU] = rate_next(&p->cpu, sum.cpu_s, 0, s->now_ns);
         if (s->due[METRIC_PROC_MINOR_FAULTS])
@@ -210,7 +213,7 @@ static void process_sample(void *state, struct sensors *s, double *row)
     }
     if (s->due[METRIC_PROC_VOLUNTARY_SWITCHES] || s->due[METRIC_PROC_INVOLUNTARY_SWITCHES])
         switches_sample(p, s, row);
-    if ((s->due[METRIC_PROC_READ] || s->due[METRIC_PROC_WRITE]) && p->watched.count) io_sample(p, s, row);
+    if ((s->due[METRIC_PROC_READ] || s->due[METRIC_PROC_WRITE]) && p->monitored.count) io_sample(p, s, row);
     if (s->due[METRIC_OTHERS_BUSY] || s->due[METRIC_CGROUP_OTHERS]) others_sample(p, s, row);
 }
 
@@ -234,4 +237,6 @@ static void process_close(void *state)
     free(p);
 }
 
-const struct source SOURCE_PROCESS_LINUX = { "process_linux", process_open, process_sample, process_close };
+const struct source SOURCE_PROCESS_LINUX = {
+    .name = "process_linux", .open = process_open, .sample = process_sample, .close = process_close
+};

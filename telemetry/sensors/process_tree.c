@@ -1,4 +1,4 @@
-/* telemetry/sensors/process_tree.c - following a process to its children: see process_tree.h. */
+/* telemetry/sensors/process_tree.c - finds the descendants and threads of a process. */
 #include "telemetry/sensors/process_tree.h"
 
 #include <ctype.h>
@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "telemetry/sysfs/sysfs.h"
 
-static const int64_t WALK_NS = 450 * INT64_C(1000000); /* a little under METRIC_PROC_CPU's period */
+static const int64_t WALK_NS = 450 * INT64_C(1000000); /* slightly less than the period of METRIC_PROC_CPU */
 
 static void tree_add(struct tree *t, int pid)
 {
@@ -34,7 +34,7 @@ int tree_threads(const char *root, int pid, int *tid, int max)
     return n;
 }
 
-static void add_children(struct tree *t, const char *root, int pid)
+static void tree_add_children(struct tree *t, const char *root, int pid)
 {
     int tid[512];
     char list[4096];
@@ -53,5 +53,5 @@ void tree_walk(struct tree *t, const char *root, int root_pid, int64_t now_ns)
     *t = (struct tree){ .root_pid = root_pid, .walked_ns = now_ns };
     if (root_pid <= 0) return;
     tree_add(t, root_pid);
-    for (int i = 0; i < t->count; i++) add_children(t, root, t->pid[i]);
+    for (int i = 0; i < t->count; i++) tree_add_children(t, root, t->pid[i]);
 }

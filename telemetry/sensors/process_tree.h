@@ -1,4 +1,5 @@
-/* telemetry/sensors/process_tree.h - a process, its children and their threads, from /proc (inside telemetry/). */
+/* telemetry/sensors/process_tree.h - finds the descendants of a process and their threads in
+ * /proc (internal to telemetry/sensors). */
 #ifndef QDYNO_TELEMETRY_PROCESS_TREE_H
 #define QDYNO_TELEMETRY_PROCESS_TREE_H
 
@@ -12,11 +13,11 @@ struct tree {
     int64_t walked_ns; /* 0: never */
 };
 
-/* The tree below root_pid, which is pid[0]; count 0 for pid 0. Walked at most twice a second: between walks
- * the tree stays as it was. */
+/* Updates the tree below root_pid, which becomes pid[0]; for pid 0 the count is 0. Searches /proc at most
+ * twice a second; calls in between leave the tree unchanged. */
 void tree_walk(struct tree *t, const char *root, int root_pid, int64_t now_ns);
 
-/* Thread ids of a process, at most `max`; -1 when the process is gone. */
+/* Writes the thread ids of a process to tid[], at most `max`, and returns their number. -1: it has ended. */
 int tree_threads(const char *root, int pid, int *tid, int max);
 
 #endif

@@ -1,7 +1,7 @@
-/* telemetry/sensors/psi_linux.c - pressure stall information: how long somebody had to wait for a resource.
+/* telemetry/sensors/psi_linux.c - pressure stall information: how long tasks waited for a resource.
  *
- * The kernel's own averages look back ten seconds or more; the rise of the microsecond counter tells about
- * exactly our period. Absent on kernels before 4.20 or with psi=0. */
+ * The kernel's averages cover ten seconds or more. The increase of its microsecond counter covers exactly the
+ * sampling period. Kernels before 4.20, or with psi=0, have neither. */
 #include "telemetry/sensors/source.h"
 
 #include <math.h>
@@ -15,9 +15,9 @@ enum { PRESSURES = 3 };
 static const struct {
     const char *file;
     enum metric_id metric;
-} PRESSURE[PRESSURES] = { { "cpu", METRIC_PSI_CPU },
-                          { "memory", METRIC_PSI_MEMORY },
-                          { "io", METRIC_PSI_IO } };
+} PRESSURE[PRESSURES] = { { .file = "cpu", .metric = METRIC_PSI_CPU },
+                          { .file = "memory", .metric = METRIC_PSI_MEMORY },
+                          { .file = "io", .metric = METRIC_PSI_IO } };
 
 struct psi {
     struct rate some[PRESSURES];
@@ -26,13 +26,14 @@ struct psi {
 static enum err_code psi_open(void **state, const struct sensors *s, struct err *why)
 {
     if (!sys_exists(s->root, "/proc/pressure"))
-        return err_set(why, ERR_ABSENT, "the kernel keeps no pressure information (%s/proc/pressure)",
+        return err_set(why, ERR_ABSENT, "the kernel provides no pressure information (%s/proc/pressure)",
                        s->root);
     *state = calloc(1, sizeof(struct psi));
     return *state ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory opening the pressure sensors");
 }
 
-/* "some avg10=0.08 avg60=0.49 avg300=1.18 total=11363445": microseconds. */
+/* Microseconds during which at least one task waited, from a line such as
+ * "some avg10=0.08 avg60=0.49 avg300=1.18 total=11363445". */
 static double some_total_us(const char *root, const char *file)
 {
     char text[256];
@@ -53,4 +54,6 @@ static void psi_sample(void *state, struct sensors *s, double *row)
     }
 }
 
-const struct source SOURCE_PSI_LINUX = { "psi_linux", psi_open, psi_sample, free };
+const struct source SOURCE_PSI_LINUX = {
+    .name = "psi_linux", .open = psi_open, .sample = psi_sample, .close = free
+};

@@ -1,7 +1,7 @@
-/* telemetry/sensors/sampler.c - a thread that reads each sensor at its own period into a ring of ten minutes.
+/* telemetry/sensors/sampler.c - a thread that reads each sensor at its own period into a ring of 10 minutes.
  *
- * Sensors are read outside the lock, so a slow driver delays the next sample and nothing else: the dashboard
- * and the experiment only ever wait for a copy. The thread counts its own processor time. */
+ * The thread reads sensors without holding the lock, so a slow driver delays only the next sample; other
+ * threads wait at most for a copy. The thread measures its own processor time. */
 #include "telemetry/sensors/sensors.h"
 
 #include <errno.h>
@@ -42,7 +42,8 @@ struct sampler_thread {
     int energies;
     struct gpu_reading gpu[MACHINE_GPUS];
     int n_gpus;
-    int64_t started_ns, now_ns, cpu_ns; /* now_ns 0: nothing measured yet */
+    int64_t started_ns, now_ns,
+        cpu_ns; /* start; time and processor time of the last sample (now_ns 0: none) */
     int64_t ticks, missed;
 };
 
@@ -53,8 +54,9 @@ static int64_t thread_cpu_ns(void)
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-static void publish(struct sampler_thread *s, const struct sample *sample, const bool *due,
-                    const struct telemetry *t, int64_t missed)
+/* Makes a sample visible to other threads. */
+static void sampler_publish(struct sampler_thread *s, const struct sample *sample, const bool *due,
+                            const struct telemetry *t, int64_t missed)
 {
     pthread_mutex_lock(&s->lock);
     s->ring[s->head] = *sample;
@@ -73,8 +75,8 @@ static void publish(struct sampler_thread *s, const struct sample *sample, const
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Sleep until `at` on the monotonic clock; false when the sampler is to stop. */
-static bool sleep_until(struct sampler_thread *s, int64_t at_ns)
+/* Sleeps until at_ns on the monotonic clock. False: sampler_stop was called. */
+static bool sampler_sleep_until(struct sampler_thread *s, int64_t at_ns)
 {
     struct timespec at = { at_ns / 1000000000, at_ns % 1000000000 };
     pthread_mutex_lock(&s->lock);
@@ -87,15 +89,16 @@ static bool sleep_until(struct sampler_thread *s, int64_t at_ns)
 static void *sampler_main(void *arg)
 {
     struct sampler_thread *s = arg;
-    struct telemetry *t; /* opened here: a GPU driver may take a second to wake up */
+    struct telemetry *t; /* opened on this thread, because a GPU driver may take a second to wake up */
     if (telemetry_open(&t, s->root, NULL)) return NULL;
     const int64_t tick_ns = s->tick_ms * MS;
     int64_t next = clock_ns(), due_ns[METRIC_SENSOR_COUNT] = { 0 };
-    while (sleep_until(s, next)) {
+    while (sampler_sleep_until(s, next)) {
         bool due[METRIC_SENSOR_COUNT];
         for (int i = 0; i < METRIC_SENSOR_COUNT; i++) {
             due[i] = next >= due_ns[i];
-            /* at the first tick behind it: 250 ms in ticks of 100 ms are 200 and 300 in turn */
+            /* a sensor is due at the first tick after its period: with ticks of 100 ms, a period of 250 ms
+             * becomes 200 and 300 ms in turn */
             if (due[i]) due_ns[i] = MAX(due_ns[i], next - tick_ns + 1) + s->period_ms[i] * MS;
         }
         pthread_mutex_lock(&s->lock);
@@ -110,9 +113,9 @@ static void *sampler_main(void *arg)
         telemetry_select_gpu(t, one_gpu ? bus : NULL);
         telemetry_sample_due(t, due, sample.value);
         sample.t_ns = clock_ns();
-        /* late: leave ticks out, do not catch up in a burst */
+        /* when late, skip ticks instead of catching up in a burst */
         const int64_t missed = (sample.t_ns - next) / tick_ns;
-        publish(s, &sample, due, t, missed);
+        sampler_publish(s, &sample, due, t, missed);
         next += (1 + missed) * tick_ns;
     }
     telemetry_close(t);
@@ -137,10 +140,10 @@ enum err_code sampler_start_periods(struct sampler_thread **out, const char *roo
 {
     *out = NULL;
     if (tick_ms < 10 || tick_ms > 60000)
-        return err_set(why, ERR_USAGE, "sampling period: want 10 to 60000 ms, got %d", tick_ms);
+        return err_set(why, ERR_USAGE, "sampling period: expected 10 to 60000 ms, got %d", tick_ms);
     if (strlen(root) >= PATH_MAX) return err_set(why, ERR_IO, "path too long: '%s'", root);
     if (!sys_exists(root, "/proc/stat") && !sys_exists(root, "/proc/meminfo"))
-        return err_set(why, ERR_IO, "no sensors: neither '%s/proc/stat' nor '%s/proc/meminfo' is there", root,
+        return err_set(why, ERR_IO, "no sensors: neither '%s/proc/stat' nor '%s/proc/meminfo' exists", root,
                        root);
     for (int i = 0; p && i < METRIC_SENSOR_COUNT; i++)
         if (p->ms[i]) tick_ms = MIN(tick_ms, MAX(p->ms[i], 10));
@@ -225,7 +228,7 @@ static const struct sample *ring_at(const struct sampler_thread *s, int i)
     return &s->ring[(s->head - s->count + i + s->capacity) % s->capacity];
 }
 
-/* How many samples are older than t_ns: times in the ring rise. */
+/* How many samples are older than t_ns, by binary search. */
 static int ring_older(const struct sampler_thread *s, int64_t t_ns)
 {
     int low = 0, high = s->count;

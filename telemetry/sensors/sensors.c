@@ -1,4 +1,4 @@
-/* telemetry/sensors/sensors.c - opening every source this machine has, and reading them all into one row. */
+/* telemetry/sensors/sensors.c - opens every source that this machine has, and reads them all into one row. */
 #include "telemetry/sensors/sensors.h"
 
 #include <limits.h>
@@ -14,7 +14,7 @@
 #include "telemetry/sensors/source.h"
 #include "telemetry/sysfs/sysfs.h"
 
-/* cpu_linux stays first: process_linux uses its totals of the same tick. */
+/* cpu_linux stays first, because process_linux uses its totals of the same tick. */
 const struct source *const SOURCES[] = {
     &SOURCE_CPU_LINUX,     &SOURCE_MEMORY_LINUX, &SOURCE_PROCESS_LINUX, &SOURCE_PSI_LINUX,
     &SOURCE_BATTERY_LINUX, &SOURCE_RAPL_LINUX,   &SOURCE_CSTATE_LINUX,  &SOURCE_CGROUP_LINUX,
@@ -24,7 +24,8 @@ const size_t SOURCE_COUNT = COUNT_OF(SOURCES);
 
 struct telemetry {
     char root[PATH_MAX];
-    bool still; /* a recording: its counters will not move, so no time may pass or they would mean zero */
+    bool frozen; /* a recording, whose counters never advance. Its clock must not advance either, or all rates
+                    would be 0 instead of unknown */
     struct sensors shared;
     void *state[COUNT_OF(SOURCES)];
     bool open[COUNT_OF(SOURCES)];
@@ -46,20 +47,20 @@ void sensor_denied(const struct sensors *s, enum metric_id metric, const char *a
     s->absence[metric].denied = true;
 }
 
-static bool fills(const struct source *source, enum metric_id metric)
+static bool source_fills(const struct source *source, enum metric_id metric)
 {
     return str_starts(source->name, METRICS[metric].source);
 }
 
-/* Nobody who could fill a metric in is here: their reasons are the reason. */
-static void note_absent(struct telemetry *t, char why[][ABSENCE_TEXT])
+/* Gives each metric without an open source the reasons why its sources are not open. */
+static void absences_note(struct telemetry *t, char why[][ABSENCE_TEXT])
 {
     for (int m = 0; m < METRIC_SENSOR_COUNT; m++) {
         bool here = false;
-        for (size_t i = 0; i < SOURCE_COUNT; i++) here |= t->open[i] && fills(SOURCES[i], m);
+        for (size_t i = 0; i < SOURCE_COUNT; i++) here |= t->open[i] && source_fills(SOURCES[i], m);
         size_t len = strlen(t->absence[m].why);
         for (size_t i = 0; i < SOURCE_COUNT && !here; i++)
-            if (fills(SOURCES[i], m))
+            if (source_fills(SOURCES[i], m))
                 len += (size_t)snprintf(t->absence[m].why + MIN(len, ABSENCE_TEXT - 1),
                                         ABSENCE_TEXT - MIN(len, ABSENCE_TEXT - 1), "%s%s", len ? "; " : "",
                                         why[i]);
@@ -71,12 +72,12 @@ enum err_code telemetry_open(struct telemetry **out, const char *root, struct er
     *out = NULL;
     if (strlen(root) >= PATH_MAX) return err_set(why, ERR_IO, "path too long: '%s'", root);
     if (!sys_exists(root, "/proc/stat") && !sys_exists(root, "/proc/meminfo"))
-        return err_set(why, ERR_IO, "no sensors: neither '%s/proc/stat' nor '%s/proc/meminfo' is there", root,
+        return err_set(why, ERR_IO, "no sensors: neither '%s/proc/stat' nor '%s/proc/meminfo' exists", root,
                        root);
     struct telemetry *t = calloc(1, sizeof *t);
     if (!t) return err_set(why, ERR_NOMEM, "out of memory opening the sensors");
     memcpy(t->root, root, strlen(root) + 1);
-    t->still = *root && sys_exists(root, "/" RECORDING_ABOUT);
+    t->frozen = *root && sys_exists(root, "/" RECORDING_ABOUT);
     t->shared = (struct sensors){
         .root = t->root,
         .own_pid = *root ? 0 : (int)getpid(),
@@ -87,7 +88,7 @@ enum err_code telemetry_open(struct telemetry **out, const char *root, struct er
     };
     char absent[COUNT_OF(SOURCES)][ABSENCE_TEXT] = { "" };
     for (size_t i = 0; i < SOURCE_COUNT; i++) {
-        struct err not_here; /* why a source is not here is nobody's error */
+        struct err not_here; /* the reason why a source is absent, which is not an error */
         enum err_code rc = SOURCES[i]->open(&t->state[i], &t->shared, &not_here);
         if (rc == ERR_NOMEM) {
             telemetry_close(t);
@@ -96,7 +97,7 @@ enum err_code telemetry_open(struct telemetry **out, const char *root, struct er
         t->open[i] = rc == ERR_OK;
         if (rc) snprintf(absent[i], sizeof absent[i], "%s", not_here.message);
     }
-    note_absent(t, absent);
+    absences_note(t, absent);
     *out = t;
     return ERR_OK;
 }
@@ -125,7 +126,7 @@ void telemetry_select_gpu(struct telemetry *t, const char *bus)
 void telemetry_sample_due(struct telemetry *t, const bool *due, double *row)
 {
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) row[i] = NAN;
-    if (!t->still || !t->shared.now_ns) t->shared.now_ns = clock_ns();
+    if (!t->frozen || !t->shared.now_ns) t->shared.now_ns = clock_ns();
     t->shared.due = due;
     for (size_t i = 0; i < SOURCE_COUNT; i++)
         if (t->open[i]) SOURCES[i]->sample(t->state[i], &t->shared, row);
@@ -171,6 +172,6 @@ const char *telemetry_absence(const struct telemetry *t, enum metric_id sensor, 
     const struct absence *a = &t->absence[sensor];
     if (denied) *denied = *a->why && a->denied;
     if (!*a->why && !t->shared.monitored_pid && str_starts(METRICS[sensor].name, "proc_"))
-        return "no process is watched";
+        return "no process is monitored";
     return a->why;
 }

@@ -101,8 +101,8 @@ static void bad_periods_are_refused(void **state)
     static const struct {
         const char *settings, *says;
     } CASES[] = {
-        { "cpu_temperature_celsius=999", "want 1000 or more" },
-        { "gpu_busy_ratio=100", "below what the sensor resolves" },
+        { "cpu_temperature_celsius=999", "expected 1000 or more" },
+        { "gpu_busy_ratio=100", "below the sensor's resolution" },
         { "mem_used_bytes=60001", "from 10 to 60000" },
         { "mem_used_bytes=0", "'0'" },
         { "mem_used_bytes=-5", "'-5'" },

@@ -240,7 +240,7 @@ static void storage_of_the_tree(void **state)
     struct root r = root_copy("avx2-laptop");
     struct telemetry *t = open_at(&r);
     telemetry_sample(t, row);
-    CHECK(isnan(row[METRIC_PROC_READ]) && says(t, METRIC_PROC_READ, "no process is watched"));
+    CHECK(isnan(row[METRIC_PROC_READ]) && says(t, METRIC_PROC_READ, "no process is monitored"));
     telemetry_monitor_process(t, 100);
     struct span s = sample_after(t, row, &r, tree_reads);
     check_rate(row[METRIC_PROC_READ], 4096000 + 4096, s);

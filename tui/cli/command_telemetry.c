@@ -121,7 +121,7 @@ static void put_value(json_t *row, const char *key, enum metric_id id, double v)
 static const char *absence(const struct telemetry *t, enum metric_id id)
 {
     const char *why = telemetry_absence(t, id, NULL);
-    if (!strcmp(why, "no process is watched")) return "no process is watched: --pid PID";
+    if (!strcmp(why, "no process is monitored")) return "no process is monitored: --pid PID";
     return *why ? why : "no value just now: nothing happened, or a recording stands still";
 }
 
