@@ -190,19 +190,19 @@ static void commands(void **state)
     struct background *b = board_new();
     char news[256];
     bool bad;
-    command(b, "fake ok", "", COMMAND_SHOWS);
+    command(b, "fake ok", "", 1);
     CHECK(b->known.page.number == 1 && b->known.page.opens && b->known.page.count == 2);
     assert_string_equal(b->known.page.line[0].text, "| a | table |"); /* progress is no output */
     CHECK(background_take_message(b, news, sizeof news, &bad) && !bad && strstr(news, "done"));
-    command(b, "fake ok", "/tmp/x.html", COMMAND_QUIET);
+    command(b, "fake ok", "/tmp/x.html", 0);
     CHECK(b->known.page.number == 2 && !b->known.page.opens);
     CHECK(background_take_message(b, news, sizeof news, &bad) && !bad &&
           strstr(news, "/tmp/x.html is written"));
-    command(b, "fake worse", "", COMMAND_QUIET); /* an answer, not a failure */
+    command(b, "fake worse", "", 0); /* an answer, not a failure */
     CHECK(background_take_message(b, news, sizeof news, &bad) && !bad && strstr(news, "status 1"));
-    command(b, "fake bad", "/tmp/x.html", COMMAND_QUIET);
+    command(b, "fake bad", "/tmp/x.html", 0);
     CHECK(background_take_message(b, news, sizeof news, &bad) && bad && !strcmp(news, "the last line"));
-    command(b, "fake 'open", "", COMMAND_QUIET);
+    command(b, "fake 'open", "", 0);
     CHECK(background_take_message(b, news, sizeof news, &bad) && bad && strstr(news, "quote"));
     background_close(b);
 }

@@ -95,19 +95,19 @@ static void commands(void **state)
 {
     (void)state;
     char buf[1000];
-    struct ui u = { 0 };
+    struct ui u = { .push_url = "http://127.0.0.1:9091" };
     struct snapshot *s = fixture_done(VERDICT_BETTER);
-    assert_string_equal(action_command(DO_NEW_AB, &u, s, buf, sizeof buf),
+    assert_string_equal(equivalent_command(DO_NEW_AB, &u, s, buf, sizeof buf),
                         "qdyno ab -m /models/stories15M-f16.gguf q8_0,threads=2 q4_0,threads=2 -w tg128");
-    assert_string_equal(action_command(DO_PUSH, &u, s, buf, sizeof buf),
+    assert_string_equal(equivalent_command(DO_PUSH, &u, s, buf, sizeof buf),
                         "qdyno push 12 --url http://127.0.0.1:9091");
     u.view = VIEW_HISTORY;
     u.selected[VIEW_HISTORY] = 4;
-    assert_string_equal(action_command(DO_RESUME, &u, s, buf, sizeof buf), "qdyno ab --resume 8");
-    assert_string_equal(action_command(DO_OPEN, &u, s, buf, sizeof buf), "qdyno show 8");
+    assert_string_equal(equivalent_command(DO_RESUME, &u, s, buf, sizeof buf), "qdyno ab --resume 8");
+    assert_string_equal(equivalent_command(DO_OPEN, &u, s, buf, sizeof buf), "qdyno show 8");
     /* What a shell would take apart is quoted. */
     snprintf(s->model_path, sizeof s->model_path, "/my models/it's;rm.gguf");
-    assert_string_equal(action_command(DO_ADVISE, &u, s, buf, sizeof buf),
+    assert_string_equal(equivalent_command(DO_ADVISE, &u, s, buf, sizeof buf),
                         "qdyno advise -m '/my models/it'\\''s;rm.gguf'");
     free(s);
 }

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static char *tell(struct told *t, const struct snapshot *s, const struct ui *u)
+static char *tell(struct linear_reported *t, const struct snapshot *s, const struct ui *u)
 {
     struct str out = { 0 };
-    linear_tell(t, s, u, &out);
+    linear_report(t, s, u, &out);
     char *text = strdup(str_text(&out));
     str_free(&out);
     for (const char *p = text; *p; p++)
@@ -21,7 +21,8 @@ static char *tell(struct told *t, const struct snapshot *s, const struct ui *u)
     return text;
 }
 
-static void check_says(struct told *t, const struct snapshot *s, const struct ui *u, const char *what)
+static void check_says(struct linear_reported *t, const struct snapshot *s, const struct ui *u,
+                       const char *what)
 {
     char *text = tell(t, s, u);
     if (what ? !strstr(text, what) : *text != 0) fail_msg("want '%s', said:\n%s", what ? what : "", text);
@@ -32,7 +33,7 @@ static void check_says(struct told *t, const struct snapshot *s, const struct ui
 static void two_that_write(void **state)
 {
     (void)state;
-    struct told t = { .view = VIEW_LIVE };
+    struct linear_reported t = { .view = VIEW_LIVE };
     struct ui u = { .view = VIEW_LIVE };
     struct snapshot *s = fixture_running();
     s->write.running = true;
@@ -55,7 +56,7 @@ static void two_that_write(void **state)
 static void changes_are_said_once(void **state)
 {
     (void)state;
-    struct told t = { .view = VIEW_LIVE };
+    struct linear_reported t = { .view = VIEW_LIVE };
     struct ui u = { .view = VIEW_LIVE };
     struct snapshot *empty = fixture_empty(), *idle = fixture_idle(), *running = fixture_running(),
                     *done = fixture_done(VERDICT_BETTER), *failed = fixture_failed();
@@ -69,13 +70,13 @@ static void changes_are_said_once(void **state)
     check_says(&t, running, &u, NULL);
     check_says(&t, done, &u, "B better, ");
     check_says(&t, done, &u, NULL);
-    t = (struct told){ .view = VIEW_LIVE };
+    t = (struct linear_reported){ .view = VIEW_LIVE };
     check_says(&t, failed, &u, "failed: ");
     u.view = VIEW_MODEL;
     check_says(&t, done, &u, "blk.*.attn_k: 6 of 288 x 288, f16");
     u.view = VIEW_HISTORY;
     check_says(&t, done, &u, "run 12 of ");
-    snprintf(u.toast, sizeof u.toast, "that key does nothing");
+    snprintf(u.message, sizeof u.message, "that key does nothing");
     check_says(&t, done, &u, "that key does nothing");
     check_says(&t, done, &u, NULL);
     free(empty);
@@ -88,7 +89,7 @@ static void changes_are_said_once(void **state)
 static void questions_and_answers(void **state)
 {
     (void)state;
-    struct told t = { .view = VIEW_LIVE };
+    struct linear_reported t = { .view = VIEW_LIVE };
     struct ui u = { .view = VIEW_LIVE };
     struct snapshot *s = fixture_idle();
     int keys[64];

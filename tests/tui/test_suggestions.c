@@ -224,11 +224,11 @@ static void sorted_and_marked(void **state)
     u.marked[1] = 8;
     CHECK(ui_compared(&u, s, id) && id[0] == 8 && id[1] == 11);
     char buf[200];
-    assert_string_equal(action_command(DO_COMPARE, &u, s, buf, sizeof buf), "qdyno compare 8 11");
-    assert_string_equal(action_command(DO_APPLY, &u, s, buf, sizeof buf), "qdyno apply --run 7");
+    assert_string_equal(equivalent_command(DO_COMPARE, &u, s, buf, sizeof buf), "qdyno compare 8 11");
+    assert_string_equal(equivalent_command(DO_APPLY, &u, s, buf, sizeof buf), "qdyno apply --run 7");
     u.view = VIEW_ADVICE;
     u.selected[VIEW_ADVICE] = 1;
-    assert_string_equal(action_command(DO_APPLY, &u, s, buf, sizeof buf),
+    assert_string_equal(equivalent_command(DO_APPLY, &u, s, buf, sizeof buf),
                         "qdyno apply -m /models/stories15M-f16.gguf q8_0,threads=2");
     free(s);
 }

@@ -224,13 +224,13 @@ static void quit_asks_and_refusals_show(void **state)
     char *text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
     CHECK(strstr(text, "quit and stop it") && strstr(text, "y yes"));
     free(text);
-    u = (struct ui){ .toast = "b: an experiment runs: s stops it first",
-                     .toast_is_error = true,
-                     .toast_until_ms = s->unix_ms + 1 };
+    u = (struct ui){ .message = "b: an experiment runs: s stops it first",
+                     .message_is_error = true,
+                     .message_until_ms = s->unix_ms + 1 };
     text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
     CHECK(strstr(text, "s stops it first") != NULL);
     free(text);
-    u.toast_until_ms = s->unix_ms; /* over */
+    u.message_until_ms = s->unix_ms; /* over */
     text = draw(s, &u, 80, 24, GLYPHS_BRAILLE);
     CHECK(!strstr(text, "s stops it first"));
     CHECK(strstr(text, "$ qdyno ab -m /models/stories15M-f16.gguf") != NULL);

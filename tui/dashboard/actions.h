@@ -1,66 +1,68 @@
-/* tui/dashboard/actions.h - what the actions_*.c share: one function per action that does something, and how
- * they hand work to the background. Internal to the dashboard. */
+/* tui/dashboard/actions.h - what keys do. Internal to the dashboard.
+ *
+ * An action may read the snapshot, may change the ui (view, selection, form), and returns an effect for
+ * everything else. Apart from checking whether files exist, it reads nothing but its arguments. input.c has
+ * the table from enum action to these functions; whether an action is possible now is decided before it is
+ * called (action_refusal). */
 #ifndef QDYNO_TUI_ACTIONS_H
 #define QDYNO_TUI_ACTIONS_H
 
-#include "tui/dashboard/loop.h"
+#include "tui/dashboard/background.h"
+#include "tui/dashboard/effect.h"
+#include "tui/frame/frame.h"
 
-/* Queue it, or say that there is too much already. */
-void actions_put(struct dashboard *d, struct jobs *queue, const struct job *j);
-extern const char ACTIONS_BUSY[];
-void job_put_text(struct job *j, int i, const char *text); /* NULL: "" */
+typedef struct effect action_fn(struct ui *ui, const struct snapshot *s);
 
-/* experiments and advice (actions_experiment.c) */
-void actions_do_new_ab(struct dashboard *d);
-void actions_do_stop(struct dashboard *d);
-void actions_do_pause(struct dashboard *d);
-void actions_do_resume(struct dashboard *d);
-void actions_do_advise(struct dashboard *d);
-void actions_do_open(struct dashboard *d);
-void actions_verify_form(struct dashboard *d); /* the form of an A/B of the selected advice */
-/* An A/B of what there is against the same with this setting, ready for its value. */
-void actions_form_with_setting(struct dashboard *d, const struct knob *k);
+/* ---------------------------------------------------------------- keys and clicks (input.c) */
 
-/* other processes, servers (actions_work.c) */
-void actions_do_push(struct dashboard *d);
-void actions_push_to(struct dashboard *d, const char *url);
-void actions_do_command(struct dashboard *d);
-void actions_do_cancel(struct dashboard *d);
-/* line: what stands behind "qdyno"; makes: the file it writes, NULL none; show: COMMAND_SHOWS or _QUIET. */
-void actions_command_start(struct dashboard *d, const char *line, const char *makes, int show);
-void actions_command_asked(struct dashboard *d, const char *line, int show); /* asks where it is final */
+/* One key press, wherever it goes: a question, a form, an overlay or the view. */
+struct effect input_key(struct ui *ui, const struct snapshot *s, int key);
+struct effect input_click(struct ui *ui, const struct snapshot *s, struct hit hit);
+/* Do the action of a key, or return the reason why it is impossible now as an error message. */
+struct effect input_action(struct ui *ui, const struct snapshot *s, const struct key_binding *k);
 
-void actions_read_runs(struct dashboard *d);                                 /* the history again */
-void actions_do_or_refuse(struct dashboard *d, const struct key_binding *k); /* do it, or say why not */
+/* ---------------------------------------------------------------- views and settings (actions_view.c) */
 
-/* runs, advice, files made of the model (actions_task.c) */
-void actions_do_mark(struct dashboard *d);
-void actions_do_sort(struct dashboard *d);
-void actions_do_compare(struct dashboard *d);
-void actions_do_verify(struct dashboard *d);
-void actions_do_apply(struct dashboard *d);
-void actions_do_baseline(struct dashboard *d);
-void actions_do_report(struct dashboard *d);
-void actions_do_output(struct dashboard *d);
-void actions_do_quantize(struct dashboard *d);
-void actions_do_calibrate(struct dashboard *d);
-void actions_do_tune(struct dashboard *d);
-void actions_do_copy(struct dashboard *d);
-void actions_answer(struct dashboard *d, bool yes); /* to the question that is asked */
-bool actions_line_is_final(const char *line);       /* it ends something for good */
-void actions_form_follow(struct dashboard *d);      /* fields that follow others, after each key */
-bool actions_task_done(struct dashboard *d);        /* the form was one of these, and is answered */
-/* What was done, as a command: in the log and below the view. */
-void actions_say_command(struct dashboard *d, const char *command);
+action_fn action_next_view, action_previous_view, action_next_pane, action_previous_pane, action_zoom,
+    action_up, action_down, action_page_up, action_page_down, action_first, action_last, action_back,
+    action_help, action_palette, action_mouse, action_theme, action_save, action_redraw, action_suspend,
+    action_quit;
+/* Show a view; views that show the database read it again. */
+struct effect action_show_view(struct ui *ui, int view);
+/* Read history, quality and load again from the database. */
+struct effect action_read_history(const struct ui *ui);
 
-/* side by side (actions_write.c) */
-void actions_do_write(struct dashboard *d);
-void actions_write_start(struct dashboard *d); /* what the form says */
+/* ---------------------------------------------------------------- experiments (actions_experiment.c) */
 
-/* forms (actions_form.c) */
-void actions_key_in_form(struct dashboard *d, int key);
-void actions_form_done(struct dashboard *d);     /* every field is good: do it */
-void actions_form_needs(struct dashboard *d);    /* ask for what its offers need; every frame */
-void actions_choose(struct dashboard *d, int i); /* take offer i of the form, or row i of the palette */
+action_fn action_new_ab, action_stop, action_pause, action_resume, action_advise, action_open, action_verify,
+    action_write;
+/* Open the A/B form with arm A against the same plus "KEY=", ready for the value. */
+struct effect action_ab_with_setting(struct ui *ui, const struct snapshot *s, const struct knob *k);
+/* Start the A/B, or the side-by-side continuation, that the accepted form describes. */
+struct effect action_start_ab(struct ui *ui, const struct snapshot *s);
+struct effect action_start_writing(struct ui *ui, const struct snapshot *s);
+
+/* ---------------------------------------------------------------- runs and commands (actions_command.c) */
+
+action_fn action_mark, action_sort, action_compare, action_filter, action_model, action_push, action_apply,
+    action_baseline, action_report, action_quantize, action_calibrate, action_tune, action_command,
+    action_cancel, action_copy, action_output;
+struct effect action_push_to(struct ui *ui, const struct snapshot *s, const char *url);
+/* Run a command line that a person typed (without "qdyno"); ask first if it deletes or replaces something. */
+struct effect action_run_typed(struct ui *ui, const char *line);
+/* The person answered the question on screen. */
+struct effect action_answer(struct ui *ui, const struct snapshot *s, bool yes);
+/* Run the command of an accepted form. False: the form is not one of these. */
+bool action_run_form(struct ui *ui, const struct snapshot *s, struct effect *out);
+/* Derive the output file of the quantize form from its recipe, until the person edits the file name. */
+void action_follow_fields(struct ui *ui, const struct snapshot *s);
+
+/* ---------------------------------------------------------------- forms and the palette (actions_form.c) */
+
+struct effect action_form_key(struct ui *ui, const struct snapshot *s, int key);
+/* Do what the open form is for; its fields are valid. Closes it, except when it is refused. */
+struct effect action_form_accept(struct ui *ui, const struct snapshot *s);
+/* Take suggestion i of the form, or row i of the palette. */
+struct effect action_choose(struct ui *ui, const struct snapshot *s, int i);
 
 #endif

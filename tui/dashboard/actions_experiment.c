@@ -1,190 +1,184 @@
-/* tui/dashboard/actions_experiment.c - experiments and advice: what is asked for, when it may begin, and on
- * what. */
+/* tui/dashboard/actions_experiment.c - experiments, advice, and two configurations that write side by side.
+ */
 #include "tui/dashboard/actions.h"
 
 #include <string.h>
 
-#include "advisor/advise/advise.h"
-#include "advisor/experiment/experiment.h"
+/* ---------------------------------------------------------------- the form of an A/B */
 
-void dashboard_start(struct dashboard *d, const struct job *start)
-{
-    d->pending = *start;
-    d->pending.run = job_start_experiment;
-    d->ui.waiting_to_start = true;
-    dashboard_start_pending(d);
-}
-
-void dashboard_start_pending(struct dashboard *d)
-{
-    bool ready;
-    background_sampler(d->background, &ready);
-    if (!d->ui.waiting_to_start || !ready || d->s->probing || dashboard_is_running(d)) return;
-    /* A probe that was asked for but has not begun yet would begin beside the first cell. */
-    if (!d->s->ceilings_known && d->s->advice_state[0]) return;
-    pthread_mutex_lock(&d->background->lock);
-    d->background->known.experiment_starting = true;
-    pthread_mutex_unlock(&d->background->lock);
-    d->ui.waiting_to_start = false;
-    actions_put(d, d->storage, &d->pending);
-}
-
-/* The workload an advice wants to be checked on: what its command says. */
+/* The workload of the `qdyno ab` command that checks an advice. */
 static void workload_of_check(const char *check, char *out, size_t size)
 {
     const char *flag = strstr(check, " -w ");
     if (flag) snprintf(out, size, "%.*s", (int)MIN(strcspn(flag + 4, " "), size - 1), flag + 4);
 }
 
-/* What is compared with: what was last, what the command line gave, what is applied to the model. */
-static const char *first_arm(const struct dashboard *d)
+/* Arm A of the next A/B: that of the experiment on screen, else the command line's, else what is applied to
+ * the model. */
+static const char *first_arm(const struct ui *ui, const struct snapshot *s)
 {
-    const struct snapshot *s = d->s;
     if (s->experiment_known) return s->experiment.arm[0].line;
-    if (d->options->arms[0]) return d->options->arms[0];
+    if (ui->default_arm[0]) return ui->default_arm[0];
     return s->applied[0] ? s->applied : "default";
 }
 
-/* advice NULL: what was compared last, or what the command line gave. */
-static void open_ab_form(struct dashboard *d, const struct advice *advice)
+static const char *second_arm(const struct ui *ui, const struct snapshot *s, const char *otherwise)
 {
-    const struct snapshot *s = d->s;
-    const struct dashboard_options *o = d->options;
+    if (s->experiment_known) return s->experiment.arm[1].line;
+    return ui->default_arm[1] ? ui->default_arm[1] : otherwise;
+}
+
+/* advice NULL: the arms and the workload of the last A/B. */
+static void open_ab_form(struct ui *ui, const struct snapshot *s, const struct advice *advice)
+{
     char workload[600] = "tg64";
-    if (o->workload) snprintf(workload, sizeof workload, "%s", o->workload);
+    const char *first = first_arm(ui, s), *second = second_arm(ui, s, "q8_0");
+    if (ui->default_workload) snprintf(workload, sizeof workload, "%s", ui->default_workload);
     if (s->experiment_known) workload_line(&s->experiment.spec.workload, workload, sizeof workload);
-    const char *first = first_arm(d);
-    const char *second = s->experiment_known ? s->experiment.arm[1].line : o->arms[1] ? o->arms[1] : "q8_0";
     if (advice) {
         first = "default";
         second = advice->line;
         workload_of_check(advice->check, workload, sizeof workload);
     }
-    form_show(&d->ui.form, FORM_AB,
+    form_show(&ui->form, FORM_AB,
               (const char *const[FORM_FIELDS]){ *first ? first : "default", second, workload });
 }
 
-/* ---------------------------------------------------------------- what keys do */
-
-void actions_do_new_ab(struct dashboard *d)
+struct effect action_new_ab(struct ui *ui, const struct snapshot *s)
 {
-    open_ab_form(d, NULL);
+    open_ab_form(ui, s, NULL);
+    return effect_none();
 }
 
-void actions_do_stop(struct dashboard *d)
+/* Measure quality, too, when the advice changes what the model answers. */
+static void open_verify_form(struct ui *ui, const struct snapshot *s)
 {
-    if (dashboard_is_writing(d)) {
-        sidebyside_stop(d->write);
-        dashboard_toast(d, false, "stopping both");
-        return;
-    }
-    d->ui.waiting_to_start = false;
-    if (d->experiment) experiment_stop(d->experiment);
-    dashboard_toast(d, false, "stopping; what is finished is kept, r resumes");
-}
-
-/* A process that stands still cannot watch what it measures: the pause comes first. */
-void dashboard_suspend(struct dashboard *d)
-{
-    const struct experiment_state *x = &d->s->experiment;
-    if (!d->screen) return;
-    d->suspending = true;
-    if (!dashboard_is_running(d) || x->paused_since_ms) return;
-    experiment_pause(d->experiment, true);
-    dashboard_toast(d, false, "to the shell after this cell; the experiment is paused meanwhile");
-}
-
-void dashboard_suspend_pending(struct dashboard *d)
-{
-    const struct experiment_state *x = &d->s->experiment;
-    const bool running = dashboard_is_running(d);
-    if (!d->suspending || (running && !x->paused_since_ms)) return;
-    d->suspending = false;
-    screen_suspend(d->screen);
-    if (running && !d->paused_by_hand) experiment_pause(d->experiment, false);
-}
-
-void actions_do_pause(struct dashboard *d)
-{
-    const struct experiment_state *x = &d->s->experiment;
-    const bool wait = !x->pausing && !x->paused_since_ms;
-    d->paused_by_hand = wait;
-    experiment_pause(d->experiment, wait);
-    dashboard_toast(d, false, wait ? "pausing after this cell; P goes on" : "going on");
-}
-
-void actions_do_resume(struct dashboard *d)
-{
-    char command[256];
-    struct job j = { .id = ui_run_id(&d->ui, d->s) };
-    action_command(DO_RESUME, &d->ui, d->s, command, sizeof command);
-    dashboard_start(d, &j);
-    d->ui.view = VIEW_LIVE;
-    dashboard_toast(d, false, "$ %s", command);
-}
-
-void actions_do_advise(struct dashboard *d)
-{
-    char command[800];
-    struct job j = { .run = job_advise };
-    job_put_text(&j, 0, d->s->model_path);
-    pthread_mutex_lock(&d->background->lock); /* at once, so that no A/B slips in before the job */
-    snprintf(d->background->known.advice_state, sizeof d->background->known.advice_state, "about to begin");
-    pthread_mutex_unlock(&d->background->lock);
-    actions_put(d, d->slow, &j);
-    action_command(DO_ADVISE, &d->ui, d->s, command, sizeof command);
-    dashboard_toast(d, false, "$ %s", command);
-}
-
-void actions_do_open(struct dashboard *d)
-{
-    const struct run_line *r = ui_run(&d->ui, d->s);
-    if (d->ui.view == VIEW_SETTINGS) {
-        actions_form_with_setting(d, &KNOBS[d->ui.selected[VIEW_SETTINGS]]);
-        return;
-    }
-    if (r && strcmp(r->kind, "ab") != 0) { /* what has no view of its own is read as text */
-        char line[64];
-        snprintf(line, sizeof line, "show %lld", (long long)r->id);
-        actions_command_start(d, line, NULL, COMMAND_SHOWS);
-        return;
-    }
-    if (d->ui.view == VIEW_HISTORY) {
-        struct job j = { .run = job_load_run, .id = ui_run_id(&d->ui, d->s) };
-        actions_put(d, d->storage, &j);
-        d->ui.view = VIEW_AB;
-        return;
-    }
-    actions_verify_form(d);
-}
-
-/* Answers that change are compared, too. */
-void actions_verify_form(struct dashboard *d)
-{
-    const struct advice *a = ui_advice(&d->ui, d->s);
+    const struct advice *a = ui_advice(ui, s);
     bool changes = false;
     if (!a) return;
-    open_ab_form(d, a);
+    open_ab_form(ui, s, a);
     for (int k = 0; k < KNOB_COUNT; k++) changes |= a->config.given[k] && KNOBS[k].changes_answers;
-    if (changes && !d->s->model.random_weights) form_put(&d->ui.form, AB_QUALITY, "yes");
+    if (changes && !s->model.random_weights) form_put(&ui->form, AB_QUALITY, "yes");
 }
 
-/* An A/B of what there is against the same with this setting, ready for its value. */
-void actions_form_with_setting(struct dashboard *d, const struct knob *k)
+struct effect action_verify(struct ui *ui, const struct snapshot *s)
 {
-    char why[300];
-    if (action_refusal(DO_NEW_AB, &d->ui, d->s, why, sizeof why)[0]) {
-        dashboard_toast(d, true, "%s: %s", k->key, why);
-        return;
-    }
-    open_ab_form(d, NULL);
-    struct form *f = &d->ui.form;
-    char a[FORM_TEXT], b[FORM_TEXT], workload[FORM_TEXT];
-    memcpy(a, f->field[0].text, sizeof a);
-    memcpy(workload, f->field[2].text, sizeof workload);
+    open_verify_form(ui, s);
+    return action_form_accept(ui, s);
+}
+
+struct effect action_ab_with_setting(struct ui *ui, const struct snapshot *s, const struct knob *k)
+{
+    char why[300], a[FORM_TEXT], b[FORM_TEXT], workload[FORM_TEXT];
+    if (action_refusal(DO_NEW_AB, ui, s, why, sizeof why)[0]) return effect_error("%s: %s", k->key, why);
+    open_ab_form(ui, s, NULL);
+    memcpy(a, ui->form.field[AB_A].text, sizeof a);
+    memcpy(workload, ui->form.field[AB_WORKLOAD].text, sizeof workload);
     const bool plain = !strcmp(a, "default");
     const int n = snprintf(b, sizeof b, "%s%s%s=", plain ? "" : a, plain ? "" : ",", k->key);
-    if (n >= (int)sizeof b) dashboard_toast(d, true, "arm A is too long for one more setting");
-    form_show(f, FORM_AB, (const char *const[FORM_FIELDS]){ a, b, workload });
-    f->focus = 1;
+    form_show(&ui->form, FORM_AB, (const char *const[FORM_FIELDS]){ a, b, workload });
+    ui->form.focus = AB_B;
+    if (n >= (int)sizeof b) return effect_error("arm A is too long to add a setting to it");
+    return effect_none();
+}
+
+/* ---------------------------------------------------------------- starting, stopping, pausing */
+
+struct effect action_start_ab(struct ui *ui, const struct snapshot *s)
+{
+    const struct form *f = &ui->form;
+    struct effect e = { .requests = REQUEST_START_EXPERIMENT | REQUEST_SHOW_COMMAND | REQUEST_LOG_COMMAND };
+    const char *quality = f->field[AB_QUALITY].text;
+    job_put_text(&e.job, START_A, f->field[AB_A].text);
+    job_put_text(&e.job, START_B, f->field[AB_B].text);
+    job_put_text(&e.job, START_MODEL, s->model_path);
+    job_put_text(&e.job, START_WORKLOAD, f->field[AB_WORKLOAD].text);
+    job_put_text(&e.job, START_MORE, f->field[AB_MORE].text);
+    job_put_text(&e.job, START_QUALITY, form_says_no(quality) ? "" : quality);
+    job_put_text(&e.job, START_MARGIN, f->field[AB_MARGIN].text);
+    job_put_text(&e.job, START_BUDGET, f->field[AB_BUDGET].text);
+    equivalent_command(DO_NEW_AB, ui, s, e.command, sizeof e.command);
+    return e;
+}
+
+struct effect action_resume(struct ui *ui, const struct snapshot *s)
+{
+    struct effect e = { .requests = REQUEST_START_EXPERIMENT | REQUEST_SHOW_COMMAND,
+                        .job.id = ui_run_id(ui, s) };
+    equivalent_command(DO_RESUME, ui, s, e.command, sizeof e.command);
+    ui->view = VIEW_LIVE;
+    return e;
+}
+
+struct effect action_stop(struct ui *ui, const struct snapshot *s)
+{
+    const bool writing = s->write_known && s->write.running;
+    struct effect e = effect_message(
+        writing ? "stopping both arms" : "stopping the experiment; finished blocks are kept, r resumes");
+    e.requests = writing ? REQUEST_STOP_WRITING : REQUEST_STOP_EXPERIMENT;
+    if (!writing) ui->waiting_to_start = false;
+    return e;
+}
+
+struct effect action_pause(struct ui *ui, const struct snapshot *s)
+{
+    (void)ui;
+    const bool pause = !s->experiment.pausing && !s->experiment.paused_since_ms;
+    struct effect e = effect_message(pause ? "pausing after this cell; P continues" : "continuing");
+    e.requests = pause ? REQUEST_PAUSE_EXPERIMENT : REQUEST_CONTINUE_EXPERIMENT;
+    return e;
+}
+
+struct effect action_advise(struct ui *ui, const struct snapshot *s)
+{
+    struct effect e = effect_job(QUEUE_PROCESSOR, job_advise, s->model_path);
+    e.requests = REQUEST_RESERVE_PROBE | REQUEST_SHOW_COMMAND;
+    equivalent_command(DO_ADVISE, ui, s, e.command, sizeof e.command);
+    return e;
+}
+
+/* Open the selected row: a setting, a run, or the A/B that checks an advice. */
+struct effect action_open(struct ui *ui, const struct snapshot *s)
+{
+    if (ui->view == VIEW_SETTINGS) return action_ab_with_setting(ui, s, &KNOBS[ui->selected[VIEW_SETTINGS]]);
+    if (ui->view != VIEW_HISTORY) {
+        open_verify_form(ui, s);
+        return effect_none();
+    }
+    const struct run_line *r = ui_run(ui, s);
+    if (r && strcmp(r->kind, "ab") != 0) { /* only an A/B has a view; other runs are shown as text */
+        struct effect e = { .requests = REQUEST_RUN_COMMAND, .opens_output = true };
+        snprintf(e.command, sizeof e.command, "qdyno show %lld", (long long)r->id);
+        return e;
+    }
+    struct effect e = effect_job(QUEUE_DATABASE, job_load_run, NULL);
+    e.job.id = ui_run_id(ui, s);
+    ui->view = VIEW_AB;
+    return e;
+}
+
+/* ---------------------------------------------------------------- side by side */
+
+/* Offers the configurations of the last side-by-side continuation, else those of the last A/B. */
+struct effect action_write(struct ui *ui, const struct snapshot *s)
+{
+    const bool again = s->write_known;
+    const char *first = again                 ? s->write.arm[0].line
+                        : s->experiment_known ? s->experiment.arm[0].line
+                        : ui->default_arm[0]  ? ui->default_arm[0]
+                                              : "default";
+    const char *second = again ? s->write.arm[1].line : second_arm(ui, s, "q4_0");
+    form_show(&ui->form, FORM_WRITE,
+              (const char *const[FORM_FIELDS]){ again ? s->write.prompt : "One day",
+                                                *first ? first : "default", *second ? second : "default" });
+    ui->view = VIEW_WRITE;
+    return effect_none();
+}
+
+struct effect action_start_writing(struct ui *ui, const struct snapshot *s)
+{
+    struct effect e = { .requests = REQUEST_START_WRITING };
+    for (int i = 0; i <= SIDEBYSIDE_ARMS; i++) job_put_text(&e.job, i, ui->form.field[i].text);
+    equivalent_command(DO_WRITE, ui, s, e.command, sizeof e.command);
+    return e;
 }

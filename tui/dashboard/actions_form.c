@@ -1,89 +1,71 @@
-/* tui/dashboard/actions_form.c - keys in forms and in the palette: what is typed, what is offered for it,
- * what is done when it is answered. */
+/* tui/dashboard/actions_form.c - keys in forms and in the palette: typing, suggestions, and accepting. */
 #include "tui/dashboard/actions.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/forms/forms.h"
+/* ---------------------------------------------------------------- accepting */
 
-/* ---------------------------------------------------------------- answered */
-
-static void start_ab(struct dashboard *d)
+static struct effect model_read(struct ui *ui)
 {
-    const struct form *f = &d->ui.form;
-    struct job j = { 0 };
-    char command[1600];
-    job_put_text(&j, START_A, f->field[AB_A].text);
-    job_put_text(&j, START_B, f->field[AB_B].text);
-    job_put_text(&j, START_MODEL, d->s->model_path);
-    job_put_text(&j, START_WORKLOAD, f->field[AB_WORKLOAD].text);
-    job_put_text(&j, START_MORE, f->field[AB_MORE].text);
-    job_put_text(&j, START_QUALITY, form_says_no(f->field[AB_QUALITY].text) ? "" : f->field[AB_QUALITY].text);
-    job_put_text(&j, START_MARGIN, f->field[AB_MARGIN].text);
-    job_put_text(&j, START_BUDGET, f->field[AB_BUDGET].text);
-    action_command(DO_NEW_AB, &d->ui, d->s, command, sizeof command);
-    dashboard_start(d, &j);
-    actions_say_command(d, command);
+    char path[640];
+    return effect_job(QUEUE_DATABASE, job_read_model, form_path(ui->form.field[0].text, path, sizeof path));
 }
 
-void actions_form_done(struct dashboard *d)
+struct effect action_form_accept(struct ui *ui, const struct snapshot *s)
 {
-    struct form *f = &d->ui.form;
-    struct job j = { 0 };
-    char path[sizeof j.text[0]];
-    if (actions_task_done(d)) return;
+    struct form *f = &ui->form;
+    struct effect e = { 0 };
+    if (action_run_form(ui, s, &e)) return e;
     switch (f->kind) {
-    case FORM_AB: start_ab(d); break;
-    case FORM_PUSH: actions_push_to(d, f->field[0].text); break;
-    case FORM_COMMAND: actions_command_asked(d, f->field[0].text, COMMAND_SHOWS); break;
-    case FORM_MODEL:
-        j.run = job_read_model;
-        job_put_text(&j, 0, form_path(f->field[0].text, path, sizeof path));
-        actions_put(d, d->storage, &j);
-        break;
-    case FORM_WRITE: actions_write_start(d); break;
+    case FORM_AB: e = action_start_ab(ui, s); break;
+    case FORM_PUSH: e = action_push_to(ui, s, f->field[0].text); break;
+    case FORM_COMMAND: e = action_run_typed(ui, f->field[0].text); break;
+    case FORM_MODEL: e = model_read(ui); break;
+    case FORM_WRITE: e = action_start_writing(ui, s); break;
     case FORM_FILTER:
-        snprintf(d->ui.filter, sizeof d->ui.filter, "%.63s", f->field[0].text);
-        actions_read_runs(d);
+        snprintf(ui->filter, sizeof ui->filter, "%.63s", f->field[0].text);
+        e = action_read_history(ui);
         break;
     default: break;
     }
     form_hide(f);
+    return e;
 }
 
 /* ---------------------------------------------------------------- the palette */
 
-/* Its line, ready for arguments. */
-static void command_of_palette(struct dashboard *d, const struct palette_command *c)
+/* Open the command form with the command's name, ready for its arguments. */
+static struct effect palette_command_open(struct ui *ui, const struct snapshot *s,
+                                          const struct palette_command *c)
 {
     char why[300], line[128];
-    if (action_refusal(DO_COMMAND, &d->ui, d->s, why, sizeof why)[0]) {
-        dashboard_toast(d, true, "%s: %s", c->name, why);
-        return;
-    }
+    if (action_refusal(DO_COMMAND, ui, s, why, sizeof why)[0]) return effect_error("%s: %s", c->name, why);
     snprintf(line, sizeof line, "%s ", c->name);
-    form_show(&d->ui.form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ line });
+    form_show(&ui->form, FORM_COMMAND, (const char *const[FORM_FIELDS]){ line });
+    return effect_none();
 }
 
-static void palette_choose(struct dashboard *d, int row)
+static struct effect palette_choose(struct ui *ui, const struct snapshot *s, int row)
 {
     struct palette_entry found[PALETTE_ROWS];
-    const int n = ui_palette(&d->ui, found);
-    form_hide(&d->ui.form);
-    if (row < 0 || row >= n) return;
+    const int n = ui_palette(ui, found);
+    form_hide(&ui->form);
+    if (row < 0 || row >= n) return effect_none();
     const struct palette_entry *e = &found[row];
     switch (e->kind) {
-    case PALETTE_KEY: actions_do_or_refuse(d, e->key); break;
-    case PALETTE_SETTING: actions_form_with_setting(d, e->knob); break;
-    case PALETTE_COMMAND: command_of_palette(d, e->command); break;
+    case PALETTE_KEY: return input_action(ui, s, e->key);
+    case PALETTE_SETTING: return action_ab_with_setting(ui, s, e->knob);
+    case PALETTE_COMMAND: return palette_command_open(ui, s, e->command);
     }
+    return effect_none();
 }
 
-/* How many rows a key moves in a list beside which one types; 0: it does something else. */
-static int step_of(int key)
+/* How many rows a key moves in a list while letters go to the field above it; 0: the key does something else.
+ */
+static int list_step(int key)
 {
-    enum { PAGE = 10 };
+    enum { PAGE_ROWS = 10 };
     switch (key) {
     case UI_KEY_UP:
     case UI_KEY_WHEEL_UP:
@@ -91,69 +73,70 @@ static int step_of(int key)
     case UI_KEY_DOWN:
     case UI_KEY_WHEEL_DOWN:
     case UI_CTRL('n'): return 1;
-    case UI_KEY_PAGE_UP: return -PAGE;
-    case UI_KEY_PAGE_DOWN: return PAGE;
+    case UI_KEY_PAGE_UP: return -PAGE_ROWS;
+    case UI_KEY_PAGE_DOWN: return PAGE_ROWS;
     default: return 0;
     }
 }
 
-static void key_in_palette(struct dashboard *d, int key)
+static struct effect palette_key(struct ui *ui, const struct snapshot *s, int key)
 {
     struct palette_entry found[PALETTE_ROWS];
-    int *row = &d->ui.palette_row;
-    const int step = step_of(key);
+    const int step = list_step(key);
     if (step) {
-        *row = MAX(MIN(*row + step, ui_palette(&d->ui, found) - 1), 0);
-        return;
+        ui->palette_row = MAX(MIN(ui->palette_row + step, ui_palette(ui, found) - 1), 0);
+        return effect_none();
     }
-    switch (form_key(&d->ui.form, key)) {
-    case FORM_ACCEPTED: palette_choose(d, *row); break;
-    case FORM_LEFT: form_hide(&d->ui.form); break;
-    case FORM_EDITED: *row = 0; break;
+    switch (form_key(&ui->form, key)) {
+    case FORM_ACCEPTED: return palette_choose(ui, s, ui->palette_row);
+    case FORM_LEFT: form_hide(&ui->form); break;
+    case FORM_EDITED: ui->palette_row = 0; break;
     }
+    return effect_none();
 }
 
-/* ---------------------------------------------------------------- offers */
+/* ---------------------------------------------------------------- suggestions */
 
-/* Offer i in the place of the word. A file where nothing else is asked answers the form. */
-static void take(struct dashboard *d, const struct suggestions *c, int i)
+/* Put suggestion i in the place of the word. In the model form a file answers the whole form. */
+static struct effect suggestion_take(struct ui *ui, const struct snapshot *s, const struct suggestions *list,
+                                     int i)
 {
-    struct form *f = &d->ui.form;
-    if (i < 0 || i >= c->n) return;
-    const struct suggestion *one = &c->list[i];
-    if (one->refusal[0] && !one->more) dashboard_toast(d, true, "%s: %s", one->text, one->refusal);
-    form_replace(f, c->from, c->to, one->text);
+    struct form *f = &ui->form;
+    if (i < 0 || i >= list->n) return effect_none();
+    const struct suggestion *one = &list->list[i];
+    struct effect e = { 0 };
+    form_replace(f, list->from, list->to, one->text);
     f->chosen = f->kind == FORM_MODEL ? 0 : -1;
-    if (f->kind == FORM_MODEL && !one->more && !f->field[0].error[0]) actions_form_done(d);
-}
-
-void actions_choose(struct dashboard *d, int i)
-{
-    if (d->ui.form.kind == FORM_PALETTE) {
-        palette_choose(d, i);
-        return;
+    if (f->kind == FORM_MODEL && !one->more && !f->field[0].error[0]) e = action_form_accept(ui, s);
+    if (one->refusal[0] && !one->more) {
+        e.is_error = true;
+        snprintf(e.message, sizeof e.message, "%s: %s", one->text, one->refusal);
     }
-    struct suggestions *c = malloc(sizeof *c);
-    if (!c) return;
-    ui_suggestions(c, &d->ui, d->s);
-    take(d, c, i);
-    free(c);
-    actions_form_follow(d);
+    return e;
 }
 
-/* Letters that all offers that begin as the word does go on with. */
-static bool complete(struct dashboard *d, const struct suggestions *c)
+struct effect action_choose(struct ui *ui, const struct snapshot *s, int i)
 {
-    struct form *f = &d->ui.form;
-    const struct form_field *field = &f->field[f->focus];
-    const size_t typed = (size_t)MAX(c->to - c->from, 0);
-    const char *word = field->text + c->from, *first = NULL;
+    if (ui->form.kind == FORM_PALETTE) return palette_choose(ui, s, i);
+    struct suggestions *list = malloc(sizeof *list);
+    if (!list) return effect_error("not enough memory for suggestions");
+    ui_suggestions(list, ui, s);
+    const struct effect e = suggestion_take(ui, s, list, i);
+    free(list);
+    action_follow_fields(ui, s);
+    return e;
+}
+
+/* Append the letters that all suggestions beginning with the word have in common. False: there are none. */
+static bool word_complete(struct form *f, const struct suggestions *list)
+{
+    const size_t typed = (size_t)MAX(list->to - list->from, 0);
+    const char *word = f->field[f->focus].text + list->from, *first = NULL;
     size_t same = 0;
-    int n = 0;
-    for (int i = 0; i < c->n; i++) {
-        const char *t = c->list[i].text;
+    for (int i = 0; i < list->n; i++) {
+        const char *t = list->list[i].text;
         if (strncmp(t, word, typed) != 0) continue;
-        if (!n++) {
+        if (!first) {
             first = t;
             same = strlen(t);
         }
@@ -161,15 +144,15 @@ static bool complete(struct dashboard *d, const struct suggestions *c)
         while (k < same && t[k] == first[k]) k++;
         same = k;
     }
-    if (!n || same <= typed) return false;
-    char text[sizeof c->list[0].text];
+    if (!first || same <= typed) return false;
+    char text[sizeof list->list[0].text];
     snprintf(text, sizeof text, "%.*s", (int)same, first);
-    form_replace(f, c->from, c->to, text);
+    form_replace(f, list->from, list->to, text);
     return true;
 }
 
-/* Up one folder: the part behind the last but one slash goes. */
-static void leave_folder(struct form *f)
+/* Change the path in the field to its parent folder. */
+static void folder_leave(struct form *f)
 {
     char path[FORM_TEXT];
     const char *text = f->field[f->focus].text;
@@ -185,108 +168,60 @@ static void leave_folder(struct form *f)
     f->chosen = 0;
 }
 
-/* Keys that are about the offers; false: it is not one. */
-static bool key_in_offers(struct dashboard *d, const struct suggestions *c, int key)
+/* Keys that act on suggestions. False: the key belongs to the form. */
+static bool suggestion_key(struct ui *ui, const struct snapshot *s, const struct suggestions *list, int key,
+                           struct effect *out)
 {
-    struct form *f = &d->ui.form;
-    const int step = step_of(key);
-    const bool browses = c->files && f->chosen >= 0;
-    if (step && c->n) {
-        const int lowest = f->kind == FORM_MODEL ? 0 : -1;
-        f->chosen = MAX(MIN(f->chosen + step, c->n - 1), lowest);
+    struct form *f = &ui->form;
+    const int step = list_step(key);
+    const bool selected = f->chosen >= 0 && f->chosen < list->n, browses = list->files && f->chosen >= 0;
+    if (step && list->n) {
+        const int lowest = f->kind == FORM_MODEL ? 0 : -1; /* the model form always has a selected file */
+        f->chosen = MAX(MIN(f->chosen + step, list->n - 1), lowest);
         return true;
     }
     switch (key) {
     case UI_KEY_LEFT:
-        if (browses) leave_folder(f);
+        if (browses) folder_leave(f);
         return browses;
     case UI_KEY_RIGHT:
-        if (browses && f->chosen < c->n && c->list[f->chosen].more) take(d, c, f->chosen);
+        if (browses && selected && list->list[f->chosen].more) *out = suggestion_take(ui, s, list, f->chosen);
         return browses;
     case UI_KEY_TAB:
-        if (f->chosen >= 0 && f->chosen < c->n) {
-            take(d, c, f->chosen);
-            return true;
-        }
-        return (f->field[f->focus].error[0] || c->files || form_asks(f) == ASK_COMMAND) && complete(d, c);
+        if (selected) *out = suggestion_take(ui, s, list, f->chosen);
+        if (selected) return true;
+        return (f->field[f->focus].error[0] || list->files || form_asks(f) == ASK_COMMAND) &&
+               word_complete(f, list);
     case '\r':
     case UI_KEY_ENTER:
-        if (f->chosen < 0 || f->chosen >= c->n) return false;
-        if (f->kind == FORM_MODEL && !f->field[0].error[0]) return false; /* a whole path was typed */
-        take(d, c, f->chosen);
+        if (!selected || (f->kind == FORM_MODEL && !f->field[0].error[0])) return false; /* a whole path */
+        *out = suggestion_take(ui, s, list, f->chosen);
         return true;
     default: return false;
     }
 }
 
-void actions_key_in_form(struct dashboard *d, int key)
+/* ---------------------------------------------------------------- keys */
+
+struct effect action_form_key(struct ui *ui, const struct snapshot *s, int key)
 {
-    struct form *f = &d->ui.form;
-    if (f->kind == FORM_PALETTE) {
-        key_in_palette(d, key);
-        return;
-    }
-    if (key == UI_CTRL('y')) {
-        actions_do_copy(d);
-        return;
-    }
-    struct suggestions *c = malloc(sizeof *c);
-    if (c) ui_suggestions(c, &d->ui, d->s);
-    const bool taken = c && key_in_offers(d, c, key);
-    free(c);
+    struct form *f = &ui->form;
+    struct effect e = { 0 };
+    if (f->kind == FORM_PALETTE) return palette_key(ui, s, key);
+    if (key == UI_CTRL('y')) return action_copy(ui, s);
+    struct suggestions *list = malloc(sizeof *list);
+    if (list) ui_suggestions(list, ui, s);
+    const bool taken = list && suggestion_key(ui, s, list, key, &e);
+    free(list);
     if (!taken) {
         switch (form_key(f, key)) {
-        case FORM_ACCEPTED: actions_form_done(d); break;
+        case FORM_ACCEPTED: e = action_form_accept(ui, s); break;
         case FORM_LEFT: form_hide(f); break;
         case FORM_EDITED:
             if (f->kind == FORM_MODEL && f->chosen < 0) f->chosen = 0;
             break;
         }
     }
-    if (f->kind != FORM_CLOSED) actions_form_follow(d);
-}
-
-/* ---------------------------------------------------------------- what offers need */
-
-static void ask_folder(struct dashboard *d)
-{
-    struct job j = { .run = job_list_folder };
-    char path[sizeof j.text[0]];
-    if (!suggestions_folder(&d->ui.form, path, sizeof path)) {
-        d->folder_asked = false;
-        return;
-    }
-    if (d->folder_asked && !strcmp(path, d->folder_path)) return;
-    job_put_text(&j, 0, path);
-    j.id = background_want_folder(d->background);
-    if (!jobs_put(d->storage, &j)) return; /* at the next frame */
-    snprintf(d->folder_path, sizeof d->folder_path, "%s", path);
-    d->folder_asked = true;
-}
-
-static void ask_judge(struct dashboard *d)
-{
-    const struct form *f = &d->ui.form;
-    const enum form_ask ask = form_asks(f);
-    const struct form_field *field = &f->field[f->focus];
-    struct job j = { .run = job_estimate_lines, .id = field->cursor };
-    if (f->kind != FORM_AB || (ask != ASK_CONFIG && ask != ASK_MORE) || !d->s->model_path[0]) return;
-    char key[sizeof d->judge_asked];
-    snprintf(key, sizeof key, "%d %s %s", field->cursor, d->s->model_path, field->text);
-    if (!strcmp(key, d->judge_asked)) return;
-    job_put_text(&j, 0, field->text);
-    job_put_text(&j, 1, d->s->model_path);
-    job_put_text(&j, 2, f->field[AB_WORKLOAD].text);
-    if (jobs_put(d->storage, &j)) memcpy(d->judge_asked, key, sizeof key);
-}
-
-void actions_form_needs(struct dashboard *d)
-{
-    if (d->ui.form.kind == FORM_CLOSED) {
-        d->folder_asked = false; /* what is there may have changed by the next time */
-        d->judge_asked[0] = '\0';
-        return;
-    }
-    ask_folder(d);
-    ask_judge(d);
+    if (f->kind != FORM_CLOSED) action_follow_fields(ui, s);
+    return e;
 }

@@ -1,7 +1,9 @@
-/* tui/dashboard/background.c - the board itself: lock, log, copies. */
+/* tui/dashboard/background.c - the shared state itself: lock, log, copies, and what must be published at
+ * once. */
 #include "tui/dashboard/background.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +16,7 @@ enum err_code background_open(struct background **out, const char *db_path, stru
 {
     *out = NULL;
     struct background *b = calloc(1, sizeof *b);
-    if (!b) return err_set(why, ERR_NOMEM, "no memory for the dashboard");
+    if (!b) return err_set(why, ERR_NOMEM, "not enough memory for the dashboard");
     pthread_mutex_init(&b->lock, NULL);
     b->db_path = db_path;
     b->log = (struct log){ LOG_INFO, background_log_sink, b };
@@ -40,8 +42,10 @@ void background_close(struct background *b)
     free(b);
 }
 
-/* Under the lock. */
-static void log_add(struct background *b, enum log_level level, const char *text)
+/* ---------------------------------------------------------------- log and messages */
+
+/* The lock is held. The oldest line goes when the log is full. */
+static void log_append(struct background *b, enum log_level level, const char *text)
 {
     struct snapshot *s = &b->known;
     if (s->log_count == SNAPSHOT_LOG) memmove(s->log, s->log + 1, sizeof s->log[0] * (SNAPSHOT_LOG - 1));
@@ -60,7 +64,7 @@ void background_log(struct background *b, enum log_level level, const char *fmt,
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     pthread_mutex_lock(&b->lock);
-    log_add(b, level, text);
+    log_append(b, level, text);
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -72,19 +76,28 @@ void background_announce(struct background *b, bool is_error, const char *fmt, .
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     pthread_mutex_lock(&b->lock);
-    log_add(b, is_error ? LOG_ERROR : LOG_INFO, text);
-    snprintf(b->news, sizeof b->news, "%.*s", (int)sizeof b->news - 1, text);
-    b->news_is_error = is_error;
+    log_append(b, is_error ? LOG_ERROR : LOG_INFO, text);
+    snprintf(b->message, sizeof b->message, "%.*s", (int)sizeof b->message - 1, text);
+    b->message_is_error = is_error;
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* ---------------------------------------------------------------- for the drawing thread */
+
+void background_copy(struct background *b, struct snapshot *s)
+{
+    pthread_mutex_lock(&b->lock);
+    *s = b->known;
     pthread_mutex_unlock(&b->lock);
 }
 
 bool background_take_message(struct background *b, char *text, size_t size, bool *is_error)
 {
     pthread_mutex_lock(&b->lock);
-    bool any = b->news[0] != '\0';
-    if (any) snprintf(text, size, "%s", b->news);
-    *is_error = b->news_is_error;
-    b->news[0] = '\0';
+    const bool any = b->message[0] != '\0';
+    if (any) snprintf(text, size, "%s", b->message);
+    *is_error = b->message_is_error;
+    b->message[0] = '\0';
     pthread_mutex_unlock(&b->lock);
     return any;
 }
@@ -96,13 +109,6 @@ struct experiment *background_take_started(struct background *b)
     b->started = NULL;
     pthread_mutex_unlock(&b->lock);
     return x;
-}
-
-void background_copy(struct background *b, struct snapshot *s)
-{
-    pthread_mutex_lock(&b->lock);
-    *s = b->known;
-    pthread_mutex_unlock(&b->lock);
 }
 
 bool background_take_loaded(struct background *b, struct experiment_state *out)
@@ -124,4 +130,61 @@ struct sampler_thread *background_sampler(struct background *b, bool *tried)
     if (tried) *tried = b->sampler_tried;
     pthread_mutex_unlock(&b->lock);
     return sampler;
+}
+
+/* ---------------------------------------------------------------- reservations */
+
+void background_set_starting(struct background *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->known.experiment_starting = true;
+    pthread_mutex_unlock(&b->lock);
+}
+
+void background_reserve_probe(struct background *b)
+{
+    pthread_mutex_lock(&b->lock);
+    snprintf(b->known.advice_state, sizeof b->known.advice_state, "about to start");
+    pthread_mutex_unlock(&b->lock);
+}
+
+bool background_claim_command(struct background *b, struct jobs *queue, const struct job *j)
+{
+    pthread_mutex_lock(&b->lock);
+    const bool queued = jobs_put(queue, j);
+    if (queued) {
+        snprintf(b->known.command, sizeof b->known.command, "%.159s", j->text[0]);
+        b->known.command_started_ms = clock_unix_ms();
+    }
+    pthread_mutex_unlock(&b->lock);
+    return queued;
+}
+
+bool background_cancel_command(struct background *b)
+{
+    pthread_mutex_lock(&b->lock);
+    const int pid = b->command_pid;
+    if (pid) {
+        kill(-pid, SIGINT); /* the process group: the command's workers, too */
+        b->known.task_cancelled = true;
+    }
+    pthread_mutex_unlock(&b->lock);
+    return pid != 0;
+}
+
+int64_t background_want_folder(struct background *b)
+{
+    pthread_mutex_lock(&b->lock);
+    const int64_t number = ++b->folder_wanted;
+    pthread_mutex_unlock(&b->lock);
+    return number;
+}
+
+void background_publish_page(struct background *b, const struct text_page *p)
+{
+    pthread_mutex_lock(&b->lock);
+    const int64_t number = b->known.page.number + 1;
+    b->known.page = *p;
+    b->known.page.number = number;
+    pthread_mutex_unlock(&b->lock);
 }

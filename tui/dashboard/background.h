@@ -1,10 +1,10 @@
-/* tui/dashboard/background.h - what the background found out, where the drawing thread picks it up: one lock,
- * copies only.
+/* tui/dashboard/background.h - the state shared between background jobs and the drawing thread. Internal to
+ * the dashboard.
  *
- * Jobs (board_job_*) run on the threads of jobs.h. None of them is ever waited for by the thread that draws.
- */
-#ifndef QDYNO_TUI_BOARD_H
-#define QDYNO_TUI_BOARD_H
+ * Jobs (job_*, below) run on the threads of jobs.h. They publish what they found into `known`; the drawing
+ * thread copies it once per frame. One lock protects everything, and it is only held for copies. */
+#ifndef QDYNO_TUI_BACKGROUND_H
+#define QDYNO_TUI_BACKGROUND_H
 
 #include <pthread.h>
 
@@ -13,60 +13,74 @@
 #include "tui/frame/frame.h"
 
 struct background {
-    pthread_mutex_t lock;
     const char *db_path; /* borrowed, constant */
+    struct log log;      /* constant; its lines go to background_log() */
+    pthread_mutex_t lock;
+    /* under the lock */
     struct snapshot
-        known; /* machine, ceilings, model, advice, runs, log, states: what jobs write (under the lock) */
-    struct sampler_thread *sampler; /* under the lock; NULL until started */
-    bool sampler_tried;             /* started or failed: experiments may begin */
-    struct experiment_state
-        *loaded;                /* a run read from the database, taken by background_take_loaded; owned */
-    struct experiment *started; /* by job_start_experiment, taken by background_take_started; owned */
-    char news[256];             /* for the status line, taken by background_take_message */
-    bool news_is_error;
-    int64_t folder_wanted; /* the newest; under the lock */
-    int command_pid;       /* of job_run_command, 0: none; under the lock */
-    int64_t alert_told;    /* the newest of a watch's alerts that the log has; of the jobs' thread */
-    char hashed_path[512], hashed[HASH_HEX]; /* of background_read_results: the file it hashed last */
-    struct log log;                          /* sink: background_log */
+        known; /* the part of the snapshot that jobs write: everything but experiment and sensors */
+    struct sampler_thread *sampler;  /* NULL until it runs */
+    bool sampler_tried;              /* it runs or failed to start: experiments may begin */
+    struct experiment_state *loaded; /* a run read from the database, for background_take_loaded(); owned */
+    struct experiment *started;      /* for background_take_started(); owned */
+    char message[256];               /* for the status line, for background_take_message() */
+    bool message_is_error;
+    int64_t folder_wanted; /* number of the newest request for a folder */
+    int command_pid;       /* process of the running command, 0: none */
+    /* only used by jobs of QUEUE_DATABASE */
+    int64_t alert_logged;                    /* id of the newest alert that was logged */
+    char hashed_path[512], hashed[HASH_HEX]; /* the model file hashed last, and its hash */
 };
 
+/* The caller owns *out. Errors: ERR_NOMEM. */
 enum err_code background_open(struct background **out, const char *db_path, struct err *why);
-void background_close(struct background *b); /* stops the sampler; NULL is fine */
+void background_close(struct background *b); /* stops the sampler; accepts NULL */
 
-/* One line for the log pane. Any thread. */
+/* Append a line to the log pane. Any thread. */
 void background_log(struct background *b, enum log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-
-/* Copy what is known into *s (the caller adds what only it knows: experiment, sensors, series). */
-void background_copy(struct background *b, struct snapshot *s);
-
-/* The run loaded last, once: copied to *out, true. */
-bool background_take_loaded(struct background *b, struct experiment_state *out);
-
-struct experiment *background_take_started(struct background *b);
-
-/* Log a line and show it in the status line too. */
+/* Append a line to the log and show it in the status line. Any thread. */
 void background_announce(struct background *b, bool is_error, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* ---------------------------------------------------------------- for the drawing thread */
+
+/* Copy what is known into *s; the caller adds experiment, sensors and series. */
+void background_copy(struct background *b, struct snapshot *s);
+
+/* Each returns what a job left for the drawing thread, once. background_take_started(): owned by the caller,
+ * NULL for none; the others: false for none. */
+struct experiment *background_take_started(struct background *b);
+bool background_take_loaded(struct background *b, struct experiment_state *out);
 bool background_take_message(struct background *b, char *text, size_t size, bool *is_error);
 
-/* Ask the command that runs to end; false: none runs. */
-bool background_cancel_command(struct background *b);
-
-/* Quality and requests of the model on screen, out of the database. Inside of jobs. */
-void background_read_results(struct background *b, struct db *d);
-
+/* The running sampler, NULL for none. tried (may be NULL): it runs or could not be started. */
 struct sampler_thread *background_sampler(struct background *b, bool *tried);
 
-/* Jobs, and what their text[] holds. */
-void job_detect_machine(struct background *b, const struct job *j); /* identity, cached ceilings, sampler */
+/* Publish at once that something is about to start, so that nothing else starts before its job runs: an
+ * experiment, the machine probe, a command. background_claim_command() also queues the job; false: the queue
+ * is full. */
+void background_set_starting(struct background *b);
+void background_reserve_probe(struct background *b);
+bool background_claim_command(struct background *b, struct jobs *queue, const struct job *j);
+
+/* Send SIGINT to the running command. False: none runs. */
+bool background_cancel_command(struct background *b);
+
+/* A new number for a folder request; it cancels the requests before. */
+int64_t background_want_folder(struct background *b);
+
+/* ---------------------------------------------------------------- jobs, and the arguments in text[], id,
+ * other_id */
+
+void job_detect_machine(struct background *b, const struct job *j); /* identity, stored limits, sampler */
 void job_read_model(struct background *b, const struct job *j);     /* 0 path */
-void job_advise(struct background *b, const struct job *j); /* 0 path; probes first when nothing is cached */
+void job_advise(struct background *b,
+                const struct job *j); /* 0 model; measures the machine first if needed */
 void job_predict_limits(struct background *b, const struct job *j); /* 0, 1 config lines; 2 model */
 void job_read_history(struct background *b, const struct job *j);   /* 0 filter, "" for none */
 void job_load_run(struct background *b, const struct job *j);       /* id */
-/* id to resume, or texts; MORE and QUALITY may be "" */
+/* id of a run to resume, else texts: MORE and QUALITY may be "" */
 enum start_text {
     START_A,
     START_B,
@@ -78,25 +92,23 @@ enum start_text {
     START_BUDGET
 };
 void job_start_experiment(struct background *b, const struct job *j);
-void job_push(struct background *b, const struct job *j); /* id; 0 address */
-/* What is kept for the model on screen (`qdyno apply`). Inside of jobs. */
-void background_read_applied(struct background *b);
-
-void background_read_baselines(struct background *b, struct db *d); /* likewise */
-
-/* What forms offer. 0 folder; id from background_want_folder, which calls off the folders asked for before.
- */
-void job_list_folder(struct background *b, const struct job *j);
-int64_t background_want_folder(struct background *b);
-/* 0 config line, id: the cursor in it; 1 model; 2 workload: what the loader says to each of its offers. */
-void job_estimate_lines(struct background *b, const struct job *j);
-
-/* 0 line after "qdyno"; 1 filter of the history; 2 the file it makes, "" none; id: COMMAND_SHOWS opens what
- * it wrote when it ends */
-enum { COMMAND_QUIET, COMMAND_SHOWS };
+void job_compare_runs(struct background *b, const struct job *j); /* id, other_id: the first and second run */
+void job_push(struct background *b, const struct job *j);         /* id; 0 address */
+void job_flush_spool(struct background *b, const struct job *j);
+/* 0 command line without "qdyno"; 1 filter of the history; 2 the file it writes, "" none; id 1: open its
+ * output when it ends */
 void job_run_command(struct background *b, const struct job *j);
-void job_compare_runs(struct background *b,
-                      const struct job *j); /* id, other_id: runs, the first and the second */
-void job_flush_spool(struct background *b, const struct job *j); /* what waits in the spool */
+void job_list_folder(struct background *b, const struct job *j); /* 0 path; id of background_want_folder() */
+void job_estimate_lines(struct background *b,
+                        const struct job *j); /* 0 config line, id cursor; 1 model; 2 workload */
+
+/* ---------------------------------------------------------------- parts of jobs */
+
+/* Publish what the database holds about the model on screen: quality, latencies, sensitivity. */
+void background_read_results(struct background *b, struct db *d);
+void background_read_baselines(struct background *b, struct db *d);
+/* Publish the config line that is applied to the model on screen (`qdyno apply`). */
+void background_read_applied(struct background *b);
+void background_publish_page(struct background *b, const struct text_page *p); /* gives it a new number */
 
 #endif

@@ -7,6 +7,11 @@
 
 enum { JOBS_MAX = 16 };
 
+void job_put_text(struct job *j, int i, const char *text)
+{
+    snprintf(j->text[i], sizeof j->text[i], "%s", text ? text : "");
+}
+
 struct jobs {
     pthread_t thread;
     pthread_mutex_t lock;

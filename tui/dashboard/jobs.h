@@ -1,32 +1,44 @@
-/* tui/dashboard/jobs.h - work that takes time, one piece after the other, away from the thread that draws.
+/* tui/dashboard/jobs.h - background work: queues of jobs with one thread each. Internal to the dashboard.
  *
- * What a job finds out it writes onto the board (board.h), from where the next snapshot takes it. */
+ * A job works on its own copies and publishes what it found in struct background (background.h); the next
+ * frame picks it up. The drawing thread never waits for a job. */
 #ifndef QDYNO_TUI_JOBS_H
 #define QDYNO_TUI_JOBS_H
 
 #include "base/base.h"
 
 struct background;
-enum { JOB_ARMS = 2 }; /* that the form asks for, and whose limits are looked up */
+
+/* One queue, and thus one thread, per resource: jobs that use the same resource run one after the other. */
+enum job_queue {
+    QUEUE_PROCESSOR, /* detecting and measuring the machine, advice, roofline limits */
+    QUEUE_DATABASE,  /* reading models, the history and runs; starting experiments */
+    QUEUE_NETWORK,   /* pushes */
+    QUEUE_COMMAND,   /* child processes: the commands of the command line */
+    QUEUES
+};
+
+enum { JOB_ARMS = 2 }; /* arms that a form always has, and whose roofline limits are computed */
 struct job {
     void (*run)(struct background *b, const struct job *j);
-    char text[8][640]; /* what it is about: paths, config lines, a filter, an address */
+    char text[8][640]; /* arguments; background.h lists them for each job */
     int64_t id, other_id;
 };
+void job_put_text(struct job *j, int i, const char *text); /* NULL: "" */
 
 struct jobs;
 
-/* Starts the thread. *out owned: jobs_close. `board` must outlive it. */
+/* Start the thread. The caller owns *out and closes it with jobs_close(). `background` must outlive it.
+ * Errors: ERR_NOMEM. */
 enum err_code jobs_open(struct jobs **out, struct background *background, struct err *why);
 
-/* Queue a copy; false when the queue is full (nothing was queued). */
+/* Queue a copy of the job. False: the queue is full and nothing was queued. */
 bool jobs_put(struct jobs *q, const struct job *j);
 
-/* Nothing runs and nothing waits. */
-bool jobs_idle(struct jobs *q);
+bool jobs_idle(struct jobs *q); /* nothing runs and nothing waits */
 
-/* Forget what waits and wait `timeout_ms` for what runs. False: it still runs, and its memory (board
- * included) must stay: only right when the process is about to end. NULL is fine (true). */
+/* Drop waiting jobs and wait `timeout_ms` for the running one. False: it still runs, so its memory (struct
+ * background included) must not be freed; only correct just before the process ends. Accepts NULL (true). */
 bool jobs_close(struct jobs *q, int timeout_ms);
 
 #endif

@@ -4,7 +4,6 @@
 #include "tui/dashboard/background.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,18 +46,6 @@ static void on_start(void *ctx, int pid)
     pthread_mutex_lock(&r->b->lock);
     r->b->command_pid = pid;
     pthread_mutex_unlock(&r->b->lock);
-}
-
-bool background_cancel_command(struct background *b)
-{
-    pthread_mutex_lock(&b->lock);
-    const int pid = b->command_pid;
-    if (pid) {
-        kill(-pid, SIGINT); /* its group: workers, too */
-        b->known.task_cancelled = true;
-    }
-    pthread_mutex_unlock(&b->lock);
-    return pid != 0;
 }
 
 /* A status that is an answer (worse, undecided), not a failure. */
@@ -108,15 +95,6 @@ void background_read_applied(struct background *b)
     free(kept);
 }
 
-static void publish_page(struct background *b, const struct text_page *p)
-{
-    pthread_mutex_lock(&b->lock);
-    const int64_t number = b->known.page.number + 1;
-    b->known.page = *p;
-    b->known.page.number = number;
-    pthread_mutex_unlock(&b->lock);
-}
-
 /* The command is over: nothing of it may be left on the board. */
 static bool clear(struct background *b)
 {
@@ -155,8 +133,8 @@ void job_run_command(struct background *b, const struct job *j)
         background_announce(b, true, "%s", why.message);
     } else {
         snprintf(r.page->title, sizeof r.page->title, "qdyno %.150s", j->text[0]);
-        r.page->opens = j->id == COMMAND_SHOWS && !cancelled && r.page->count > 0;
-        publish_page(b, r.page);
+        r.page->opens = j->id == 1 && !cancelled && r.page->count > 0;
+        background_publish_page(b, r.page);
         say_end(&r, argv[1], j->text[2], status, cancelled);
     }
     free(r.page);
@@ -301,7 +279,7 @@ void job_compare_runs(struct background *b, const struct job *j)
         p->opens = true;
         snprintf(p->title, sizeof p->title, "Run %lld seen from run %lld", (long long)j->other_id,
                  (long long)j->id);
-        publish_page(b, p);
+        background_publish_page(b, p);
     }
     free(p);
 }

@@ -109,14 +109,6 @@ static enum err_code list(struct file_entry **out, int *n, const char *path, str
     return ERR_OK;
 }
 
-int64_t background_want_folder(struct background *b)
-{
-    pthread_mutex_lock(&b->lock);
-    const int64_t number = ++b->folder_wanted;
-    pthread_mutex_unlock(&b->lock);
-    return number;
-}
-
 /* False: another folder is wanted by now. */
 static bool publish(struct background *b, const struct folder *f, int64_t number)
 {

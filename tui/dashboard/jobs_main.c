@@ -262,8 +262,8 @@ static void log_alerts(struct background *b, struct db *d)
     if (db_alert_list(d, NULL, true, MOST, &rows, &n, &why))
         background_log(b, LOG_WARN, "alerts: %s", why.message);
     for (int i = n - 1; i >= 0; i--) { /* the oldest first */
-        if (rows[i].id <= b->alert_told) continue;
-        b->alert_told = rows[i].id;
+        if (rows[i].id <= b->alert_logged) continue;
+        b->alert_logged = rows[i].id;
         background_log(b, LOG_WARN, "alert %s%s%s: %s", rows[i].name, *rows[i].subject ? " " : "",
                        rows[i].subject, rows[i].text);
     }

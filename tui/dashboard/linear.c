@@ -19,7 +19,7 @@ static void say(struct str *out, int64_t unix_ms, const char *fmt, ...)
 
 /* ---------------------------------------------------------------- machine, model, advice */
 
-static void tell_machine(struct told *t, const struct snapshot *s, struct str *out)
+static void tell_machine(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     char line[160];
     if (!s->machine_known || t->machine) return;
@@ -27,7 +27,7 @@ static void tell_machine(struct told *t, const struct snapshot *s, struct str *o
     say(out, s->unix_ms, "machine: %s", machine_short(&s->machine, line, sizeof line));
 }
 
-static void tell_model(struct told *t, const struct snapshot *s, struct str *out)
+static void tell_model(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     const struct model_shape *m = &s->model;
     const bool read = m->arch[0] || s->model_error[0];
@@ -56,7 +56,7 @@ static void say_advice(const struct snapshot *s, struct str *out)
 }
 
 /* A state without its percentage: it is told when it becomes another one, not when it moves. */
-static void tell_advice(struct told *t, const struct snapshot *s, struct str *out)
+static void tell_advice(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     char state[sizeof t->advice_state];
     snprintf(state, sizeof state, "%.*s", (int)strcspn(s->advice_state, ",:"), s->advice_state);
@@ -111,7 +111,7 @@ static void say_begin(const struct snapshot *s, struct str *out)
     str_free(&arms);
 }
 
-static void tell_experiment(struct told *t, const struct snapshot *s, struct str *out)
+static void tell_experiment(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     const struct experiment_state *x = &s->experiment;
     if (s->experiment_starting && !t->starting) say(out, s->unix_ms, "an experiment is about to start");
@@ -140,7 +140,7 @@ static bool same_line(const struct log_line *a, const struct log_line *b)
     return a->unix_ms == b->unix_ms && !strcmp(a->text, b->text);
 }
 
-static void tell_log(struct told *t, const struct snapshot *s, struct str *out)
+static void tell_log(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     int from = s->log_count;
     while (from > 0 && !same_line(&s->log[from - 1], &t->last)) from--;
@@ -180,7 +180,8 @@ static void say_load(const struct snapshot *s, struct str *out)
     if (s->load.lines <= 0) say(out, s->unix_ms, "no request to this model was measured");
 }
 
-static void tell_view(struct told *t, const struct snapshot *s, const struct ui *u, struct str *out)
+static void tell_view(struct linear_reported *t, const struct snapshot *s, const struct ui *u,
+                      struct str *out)
 {
     const bool came = u->view != t->view;
     if (u->view == VIEW_HISTORY && (came || s->run_count != t->runs)) {
@@ -205,14 +206,15 @@ static void tell_view(struct told *t, const struct snapshot *s, const struct ui 
 }
 
 /* What a command wrote, where somebody asked for it. */
-static void tell_page(struct told *t, const struct snapshot *s, struct str *out)
+static void tell_page(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     if (t->page == s->page.number) return;
     t->page = s->page.number;
     for (int i = 0; s->page.opens && i < s->page.count; i++) say(out, s->unix_ms, "%s", s->page.line[i].text);
 }
 
-static void tell_questions(struct told *t, const struct snapshot *s, const struct ui *u, struct str *out)
+static void tell_questions(struct linear_reported *t, const struct snapshot *s, const struct ui *u,
+                           struct str *out)
 {
     const struct form *f = &u->form;
     const struct form_field *field = &f->field[f->focus];
@@ -233,7 +235,7 @@ static void tell_questions(struct told *t, const struct snapshot *s, const struc
 }
 
 /* Whole, when both are done: words that come one by one cannot be listened to. */
-static void tell_write(struct told *t, const struct snapshot *s, struct str *out)
+static void tell_write(struct linear_reported *t, const struct snapshot *s, struct str *out)
 {
     const struct sidebyside_state *w = &s->write;
     if (!s->write_known) return;
@@ -255,7 +257,7 @@ static void tell_write(struct told *t, const struct snapshot *s, struct str *out
         w->same_tokens);
 }
 
-void linear_tell(struct told *t, const struct snapshot *s, const struct ui *u, struct str *out)
+void linear_report(struct linear_reported *t, const struct snapshot *s, const struct ui *u, struct str *out)
 {
     tell_machine(t, s, out);
     tell_model(t, s, out);
@@ -265,9 +267,9 @@ void linear_tell(struct told *t, const struct snapshot *s, const struct ui *u, s
     tell_write(t, s, out);
     tell_view(t, s, u, out);
     tell_page(t, s, out);
-    if (u->toast[0] && strcmp(u->toast, t->toast) != 0 && strcmp(u->toast, t->last.text) != 0)
-        say(out, s->unix_ms, "%s", u->toast);
-    memcpy(t->toast, u->toast, sizeof t->toast);
+    if (u->message[0] && strcmp(u->message, t->message) != 0 && strcmp(u->message, t->last.text) != 0)
+        say(out, s->unix_ms, "%s", u->message);
+    memcpy(t->message, u->message, sizeof t->message);
     tell_questions(t, s, u, out);
 }
 

@@ -9,10 +9,10 @@
 #include "tui/frame/frame.h"
 
 /* What was said already. {0}: nothing. */
-struct told {
+struct linear_reported {
     bool machine, confirm_quit, question;
     int64_t page;
-    char model[512], advice_state[96], toast[512];
+    char model[512], advice_state[96], message[512];
     bool model_read;
     int advice_count;
     int64_t run_id;
@@ -30,7 +30,7 @@ struct told {
 };
 
 /* Append what is new in this frame as lines "12:00:01 text". */
-void linear_tell(struct told *t, const struct snapshot *s, const struct ui *u, struct str *out);
+void linear_report(struct linear_reported *t, const struct snapshot *s, const struct ui *u, struct str *out);
 
 /* What an empty line asks for: where things stand. */
 void linear_status(const struct snapshot *s, struct str *out);

@@ -1,70 +1,69 @@
-/* tui/dashboard/loop.h - the loop's own state, shared by dashboard.c (frames) and actions.c (what keys do).
- */
-#ifndef QDYNO_TUI_DASHBOARD_H
-#define QDYNO_TUI_DASHBOARD_H
+/* tui/dashboard/loop.h - the state of a running dashboard, shared by the files that run it: dashboard.c
+ * (open, close), loop.c (frames), collect.c (the snapshot), apply.c (effects). Internal to the dashboard. */
+#ifndef QDYNO_TUI_LOOP_H
+#define QDYNO_TUI_LOOP_H
 
 #include <limits.h>
 
 #include "advisor/experiment/experiment.h"
 #include "tui/dashboard/background.h"
 #include "tui/dashboard/dashboard.h"
-#include "tui/frame/frame.h"
+#include "tui/dashboard/effect.h"
+
+/* What forms have asked the background for, so that nothing is requested twice. */
+struct form_lookups {
+    bool folder_known;    /* `folder` was requested for the form that is open */
+    char folder[640];     /* path, in the form of struct folder */
+    char estimated[1400]; /* model, config line and cursor that estimates were requested for */
+};
+
+/* CPU time of the drawing thread, measured every two seconds. */
+struct own_cost {
+    int64_t wall_ns, cpu_ns; /* clocks at the last measurement; 0: none yet */
+    double ratio;            /* share of one core, NAN unknown */
+};
 
 struct dashboard {
     const struct dashboard_options *options;
     struct background *background;
-    struct jobs *slow;             /* processor: machine, model, probe, advice, limits */
-    struct jobs *storage;          /* database: history, load, start */
-    struct jobs *network;          /* push, flush */
-    struct jobs *shell;            /* the command of `!` */
-    struct screen *screen;         /* NULL with --frames */
-    struct experiment *experiment; /* runs, or ran last; NULL */
-    struct sidebyside *write;      /* writes, or wrote last; NULL */
-    struct snapshot *s;            /* of this frame */
+    struct jobs *queue[QUEUES];
+    struct screen *screen; /* NULL without a terminal: --frames, --linear */
+    struct snapshot *s;    /* of this frame */
     struct ui ui;
     struct theme theme;
-    char theme_named[PATH_MAX];    /* as theme_find takes it: a name or a whole path */
+    char theme_name[PATH_MAX];     /* name or absolute path */
+    struct experiment *experiment; /* running, or the last one that ran here; NULL */
     struct experiment_state *last; /* what the A/B view shows */
     bool last_known;
+    struct job pending;       /* starts an experiment when ui.waiting_to_start and nothing is measured */
+    bool was_running;         /* in the last frame */
+    bool paused_by_hand;      /* not by Ctrl-Z */
+    struct sidebyside *write; /* running, or the last one; NULL */
     struct series cpu, memory, gpu, decode, prefill;
-    int64_t series_ms, flush_ms, history_ms;
-    char push_url[256];
-    bool folder_asked; /* folder_path is what forms offer files of */
-    char folder_path[640];
-    char made[512];         /* the model file that was made last, "" none */
-    char judge_asked[1400]; /* the line that the loader was asked about last */
-    int64_t page_seen;      /* number of the page that was opened last */
-    char limits_for[64];    /* what the limits were last asked for */
-    struct job pending;     /* a start that waits for the probe */
-    bool was_running, leaving;
-    bool paused_by_hand;
-    bool suspending;                   /* the shell is wanted as soon as nothing is timed */
-    int64_t cost_wall_ns, cost_cpu_ns; /* at the last reckoning */
-    double cost_ratio;
+    int64_t series_ms, flush_ms; /* when the series grew and the spool was flushed last */
+    struct own_cost cost;
+    struct form_lookups lookups;
+    int64_t page_seen;   /* number of the text page that was opened last */
+    char limits_for[64]; /* run and machine limits that were requested last */
+    bool leaving, suspending;
 };
 
-/* Do what a key means now. */
-void dashboard_key(struct dashboard *d, int key);
+/* Build the snapshot of this frame and start what was waiting for its time. */
+void dashboard_collect(struct dashboard *d);
 
-/* Do what a click on that place means. */
-void dashboard_click(struct dashboard *d, struct hit hit);
-
-/* Ask for an A/B (id to resume, or its texts); begins as soon as nothing else is measured. */
-void dashboard_start(struct dashboard *d, const struct job *start);
-/* Starts what waits, once it may. Called every frame. */
+/* Carry out an effect. */
+void effect_apply(struct dashboard *d, const struct effect *e);
+/* Start a waiting experiment, or suspend, once that is possible. Called every frame. */
 void dashboard_start_pending(struct dashboard *d);
-
-/* Back to the shell: at once, or when the cell that is timed has ended. What is on screen says so. */
-void dashboard_suspend(struct dashboard *d);
-/* The same, once it may. Called every frame. */
 void dashboard_suspend_pending(struct dashboard *d);
-
-void dashboard_toast(struct dashboard *d, bool is_error, const char *fmt, ...)
+void dashboard_message(struct dashboard *d, bool is_error, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-bool dashboard_is_running(const struct dashboard *d);
-bool dashboard_is_writing(const struct dashboard *d);
-/* What two arms have written so far, for the frame. */
-void dashboard_collect_write(struct dashboard *d);
+/* The frame loops: on a terminal, as lines (--linear), and a fixed number of frames as text (--frames). */
+enum err_code loop_terminal(struct dashboard *d, struct err *why);
+enum err_code loop_linear(struct dashboard *d, struct err *why);
+enum err_code loop_frames(struct dashboard *d, struct err *why);
+
+bool dashboard_is_running(const struct dashboard *d); /* an experiment of this process */
 
 #endif

@@ -83,7 +83,7 @@ static void command_ab(struct str *out, const struct ui *u, const struct snapsho
 static void command_push(struct str *out, const struct ui *u, const struct snapshot *s)
 {
     str_printf(out, "qdyno push %lld --url ", (long long)ui_run_id(u, s));
-    shell_word(out, u->form.kind == FORM_PUSH ? u->form.field[0].text : s->push_url[0] ? s->push_url : "URL");
+    shell_word(out, u->form.kind == FORM_PUSH ? u->form.field[0].text : u->push_url[0] ? u->push_url : "URL");
 }
 
 static void command_open(struct str *out, const struct ui *u, const struct snapshot *s)
@@ -221,11 +221,11 @@ const char *screen_command(const struct ui *u, const struct snapshot *s, char *b
     };
     enum action a = u->form.kind != FORM_CLOSED ? OF_FORM[u->form.kind] : OF_VIEW[u->view];
     if (a == DO_OPEN && s->advice_count == 0) a = DO_ADVISE;
-    return action_command(a, u, s, buf, size);
+    return equivalent_command(a, u, s, buf, size);
 }
 
-const char *action_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
-                           size_t size)
+const char *equivalent_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
+                               size_t size)
 {
     struct str out = { 0 };
     switch (action) {

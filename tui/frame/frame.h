@@ -220,7 +220,6 @@ struct snapshot {
     struct task_progress task;
     struct text_page page; /* the newest one */
     char applied[640];     /* the config line applied to the model, "" none */
-    char push_url[256];
     /* data for the suggestions of forms */
     struct recipe_list recipes; /* for the model */
     struct folder folder;       /* the one a form asked for last */
@@ -308,10 +307,14 @@ struct ui {
     struct question question;
     bool page; /* the text page is open over the view */
     int page_row, page_column;
-    char toast[512]; /* message in the status line; "" none */
-    bool toast_is_error;
-    int64_t toast_until_ms; /* unix time */
-    bool waiting_to_start;  /* an A/B was requested and begins when the probe is over */
+    char message[512]; /* in the status line; "" none */
+    bool message_is_error;
+    int64_t message_until_ms; /* unix time */
+    bool waiting_to_start;    /* an A/B was requested and begins when the probe is over */
+    char push_url[256];       /* address of the last push, "" none */
+    char made[512];           /* the model file quantized last, "" none */
+    const char *default_arm[2],
+        *default_workload; /* of the command line, for the next A/B; NULL: not given */
 };
 
 /* Usage of the command typed into the form, or the names of commands that begin so. Returns buf. */
@@ -380,8 +383,8 @@ const char *action_refusal(enum action action, const struct ui *u, const struct 
 
 /* The command line that does the same as the action with the values on screen; "" when there is none. Returns
  * buf. */
-const char *action_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
-                           size_t size);
+const char *equivalent_command(enum action action, const struct ui *u, const struct snapshot *s, char *buf,
+                               size_t size);
 
 /* The command line that does the same as what is on screen or typed into the form; "" none. Returns buf. */
 const char *screen_command(const struct ui *u, const struct snapshot *s, char *buf, size_t size);

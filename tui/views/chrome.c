@@ -126,9 +126,9 @@ static void draw_status(struct grid *g, struct rect row, const struct snapshot *
         pen_printf(&p, ROLE_WARN | STYLE_BOLD, "%s  y yes  n no", ui_quit_question(s));
         return;
     }
-    if (u->toast[0] && s->unix_ms < u->toast_until_ms) {
-        pen_field(&p, row.w - 2, u->toast_is_error ? ROLE_WARN | STYLE_BOLD : ROLE_TEXT | STYLE_BOLD,
-                  u->toast);
+    if (u->message[0] && s->unix_ms < u->message_until_ms) {
+        pen_field(&p, row.w - 2, u->message_is_error ? ROLE_WARN | STYLE_BOLD : ROLE_TEXT | STYLE_BOLD,
+                  u->message);
         return;
     }
     if (s->command[0] && u->form.kind == FORM_CLOSED) {

@@ -1,0 +1,323 @@
+/* tui/dashboard/actions_command.c - runs of the history, and work that a command does: its line is built from
+ * the screen, shown, and run as another process. A command that cannot be undone asks first. */
+#include "tui/dashboard/actions.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* The command line of an action, with these requests. */
+static struct effect command_effect(enum action action, const struct ui *ui, const struct snapshot *s,
+                                    unsigned requests)
+{
+    struct effect e = { .requests = requests };
+    equivalent_command(action, ui, s, e.command, sizeof e.command);
+    return e;
+}
+
+/* ---------------------------------------------------------------- runs of the history */
+
+struct effect action_filter(struct ui *ui, const struct snapshot *s)
+{
+    (void)s;
+    form_show(&ui->form, FORM_FILTER, (const char *const[FORM_FIELDS]){ ui->filter });
+    return effect_none();
+}
+
+/* Toggle the mark of the selected run. A third mark replaces the oldest one. */
+struct effect action_mark(struct ui *ui, const struct snapshot *s)
+{
+    const int64_t id = ui_run_id(ui, s);
+    const int mark = ui_mark(ui, id);
+    if (mark) {
+        if (mark == 1) ui->marked[0] = ui->marked[1];
+        ui->marked[1] = 0;
+    } else if (!ui->marked[0]) {
+        ui->marked[0] = id;
+    } else {
+        if (ui->marked[1]) ui->marked[0] = ui->marked[1];
+        ui->marked[1] = id;
+    }
+    if (ui->marked[1])
+        return effect_message("runs %lld and %lld are marked: c compares them", (long long)ui->marked[0],
+                              (long long)ui->marked[1]);
+    if (ui->marked[0])
+        return effect_message("run %lld is marked: mark another with space, then c compares them",
+                              (long long)ui->marked[0]);
+    return effect_message("no run is marked");
+}
+
+/* Sort by the next column; the selected run stays selected. */
+struct effect action_sort(struct ui *ui, const struct snapshot *s)
+{
+    const struct run_line *selected = ui_run(ui, s);
+    const int64_t id = selected ? selected->id : 0;
+    int rows[SNAPSHOT_RUNS];
+    ui->order = (enum history_order)((ui->order + 1) % HISTORY_ORDERS);
+    ui_history(ui, s, rows);
+    for (int i = 0; i < s->run_count; i++)
+        if (s->run[rows[i]].id == id) ui->selected[VIEW_HISTORY] = i;
+    return effect_message("sorted by %s", HISTORY_ORDER_NAMES[ui->order]);
+}
+
+struct effect action_compare(struct ui *ui, const struct snapshot *s)
+{
+    int64_t id[MARKED];
+    if (!ui_compared(ui, s, id)) return effect_none();
+    struct effect e = command_effect(DO_COMPARE, ui, s, REQUEST_SHOW_COMMAND | REQUEST_LOG_COMMAND);
+    e.queue = QUEUE_DATABASE;
+    e.job = (struct job){ .run = job_compare_runs, .id = id[0], .other_id = id[1] };
+    return e;
+}
+
+struct effect action_push_to(struct ui *ui, const struct snapshot *s, const char *url)
+{
+    struct effect e = command_effect(DO_PUSH, ui, s, REQUEST_SHOW_COMMAND);
+    e.queue = QUEUE_NETWORK;
+    e.job = (struct job){ .run = job_push, .id = ui_run_id(ui, s) };
+    job_put_text(&e.job, 0, url);
+    snprintf(ui->push_url, sizeof ui->push_url, "%.255s", url);
+    return e;
+}
+
+/* To the address of the last push; the first time a form asks for it. */
+struct effect action_push(struct ui *ui, const struct snapshot *s)
+{
+    if (ui->push_url[0]) {
+        char url[sizeof ui->push_url];
+        memcpy(url, ui->push_url, sizeof url);
+        return action_push_to(ui, s, url);
+    }
+    form_show(&ui->form, FORM_PUSH, (const char *const[FORM_FIELDS]){ "http://" });
+    return effect_none();
+}
+
+/* ---------------------------------------------------------------- questions */
+
+/* Ask before running `command`, which writes the file `makes` (NULL: none). */
+static struct effect question_ask(struct ui *ui, const char *command, const char *makes, const char *text)
+{
+    struct question *q = &ui->question;
+    snprintf(q->text, sizeof q->text, "%s", text);
+    snprintf(q->line, sizeof q->line, "%s", command + strlen("qdyno "));
+    snprintf(q->makes, sizeof q->makes, "%s", makes ? makes : "");
+    return effect_none();
+}
+
+struct effect action_answer(struct ui *ui, const struct snapshot *s, bool yes)
+{
+    struct effect e = { .requests = REQUEST_RUN_COMMAND };
+    char why[300];
+    snprintf(e.command, sizeof e.command, "qdyno %.1590s", ui->question.line);
+    memcpy(e.makes, ui->question.makes, sizeof e.makes);
+    ui->question.text[0] = '\0';
+    if (!yes) return effect_message("nothing was changed");
+    /* Something may have started since the question was asked. */
+    if (action_refusal(DO_COMMAND, ui, s, why, sizeof why)[0]) return effect_error("%s", why);
+    return e;
+}
+
+/* Typed lines that delete or replace something. */
+static bool line_is_final(const char *line)
+{
+    const bool dry = strstr(line, "--dry-run") != NULL;
+    return !dry && (str_starts(line, "prune ") || strstr(line, "--force") || strstr(line, "--remove"));
+}
+
+struct effect action_run_typed(struct ui *ui, const char *line)
+{
+    struct effect e = { .requests = REQUEST_RUN_COMMAND, .opens_output = true };
+    snprintf(e.command, sizeof e.command, "qdyno %s", line);
+    return line_is_final(line) ? question_ask(ui, e.command, NULL, "This cannot be undone. Run it?") : e;
+}
+
+struct effect action_command(struct ui *ui, const struct snapshot *s)
+{
+    (void)s;
+    form_show(&ui->form, FORM_COMMAND, NULL);
+    return effect_none();
+}
+
+struct effect action_cancel(struct ui *ui, const struct snapshot *s)
+{
+    (void)ui;
+    (void)s;
+    return effect_request(REQUEST_CANCEL_COMMAND);
+}
+
+struct effect action_copy(struct ui *ui, const struct snapshot *s)
+{
+    struct effect e = { .requests = REQUEST_COPY_COMMAND };
+    if (!screen_command(ui, s, e.command, sizeof e.command)[0])
+        return effect_error("no command line equals this screen");
+    return e;
+}
+
+struct effect action_output(struct ui *ui, const struct snapshot *s)
+{
+    (void)s;
+    ui->page = true;
+    ui->page_row = ui->page_column = 0;
+    return effect_none();
+}
+
+/* ---------------------------------------------------------------- results */
+
+struct effect action_apply(struct ui *ui, const struct snapshot *s)
+{
+    static const char AFTER[] =
+        "run, bench and the dashboard will use it; the configuration applied before is "
+        "kept in a .previous file.";
+    char command[1600], text[400];
+    const struct advice *a = ui_advice(ui, s);
+    equivalent_command(DO_APPLY, ui, s, command, sizeof command);
+    if (a)
+        snprintf(text, sizeof text, "Apply %.200s to this model? %s", a->line, AFTER);
+    else
+        snprintf(text, sizeof text, "Apply the winner of run %lld to its model? %s",
+                 (long long)ui_run_id(ui, s), AFTER);
+    return question_ask(ui, command, NULL, text);
+}
+
+struct effect action_baseline(struct ui *ui, const struct snapshot *s)
+{
+    const int64_t id = ui_run_id(ui, s);
+    form_show(&ui->form, FORM_BASELINE, (const char *const[FORM_FIELDS]){ "main" });
+    ui->form.about = id;
+    return effect_none();
+}
+
+struct effect action_report(struct ui *ui, const struct snapshot *s)
+{
+    const int64_t id = ui_run_id(ui, s);
+    char path[64];
+    snprintf(path, sizeof path, "qdyno-run-%lld.html", (long long)id);
+    form_show(&ui->form, FORM_REPORT, (const char *const[FORM_FIELDS]){ path });
+    ui->form.about = id;
+    return effect_none();
+}
+
+/* ---------------------------------------------------------------- models and files made of them */
+
+/* Opens with the file made last, else with the folder of the model. For the bundled model it lists the places
+ * where models were found before. */
+struct effect action_model(struct ui *ui, const struct snapshot *s)
+{
+    char start[FORM_TEXT];
+    const char *path = s->model_path, *slash = strrchr(path, '/');
+    if (str_ends(path, "/models/bundled.gguf")) slash = NULL;
+    snprintf(start, sizeof start, "%.*s", slash ? (int)(slash - path + 1) : 0, path);
+    if (ui->made[0] && !access(ui->made, R_OK)) {
+        snprintf(start, sizeof start, "%s", ui->made);
+        ui->made[0] = '\0';
+    }
+    form_show(&ui->form, FORM_MODEL, (const char *const[FORM_FIELDS]){ start });
+    ui->form.chosen = 0;
+    return effect_none();
+}
+
+/* FOLDER/STEM-SUFFIX.gguf: in the model's folder if it is writable, else in the current one. */
+static void path_beside_model(const struct snapshot *s, const char *suffix, char *out, size_t size)
+{
+    char folder[512], stem[512];
+    const char *path = s->model_path, *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 0, path);
+    snprintf(stem, sizeof stem, "%s", slash ? slash + 1 : path);
+    if (str_ends(stem, ".gguf")) stem[strlen(stem) - strlen(".gguf")] = '\0';
+    const bool writable = !access(*folder ? folder : ".", W_OK | X_OK);
+    snprintf(out, size, "%.400s%.200s-%.80s.gguf", writable ? folder : "", stem, suffix);
+}
+
+/* The fields of FORM_QUANTIZE. */
+enum { QUANTIZE_RECIPE, QUANTIZE_CALIBRATION, QUANTIZE_OUT };
+
+void action_follow_fields(struct ui *ui, const struct snapshot *s)
+{
+    struct form *f = &ui->form;
+    char name[80], path[FORM_TEXT];
+    if (f->kind != FORM_QUANTIZE || f->field[QUANTIZE_OUT].touched) return;
+    snprintf(name, sizeof name, "%.79s", f->field[QUANTIZE_RECIPE].text);
+    for (char *p = name; *p; p++)
+        if (strchr(" ,;:=/*?\"'\\", *p)) *p = '-';
+    path_beside_model(s, name, path, sizeof path);
+    if (strcmp(path, f->field[QUANTIZE_OUT].text) != 0) form_put(f, QUANTIZE_OUT, path);
+}
+
+struct effect action_quantize(struct ui *ui, const struct snapshot *s)
+{
+    const struct advice *a = ui_advice(ui, s);
+    char recipe[FORM_TEXT] = "q4_K";
+    if (a && strcmp(config_text(&a->config, KNOB_FORMAT), "file"))
+        config_recipe(&a->config, recipe, sizeof recipe);
+    form_show(&ui->form, FORM_QUANTIZE, (const char *const[FORM_FIELDS]){ recipe });
+    action_follow_fields(ui, s);
+    return effect_none();
+}
+
+struct effect action_calibrate(struct ui *ui, const struct snapshot *s)
+{
+    char path[FORM_TEXT];
+    path_beside_model(s, "calibration", path, sizeof path);
+    form_show(&ui->form, FORM_CALIBRATE, (const char *const[FORM_FIELDS]){ "", path });
+    return effect_none();
+}
+
+struct effect action_tune(struct ui *ui, const struct snapshot *s)
+{
+    (void)s;
+    form_show(&ui->form, FORM_TUNE, (const char *const[FORM_FIELDS]){ "balanced", "10m" });
+    return effect_none();
+}
+
+/* ---------------------------------------------------------------- accepted forms that run a command */
+
+/* Run the command of the form, or ask first where it would replace the file `path` (NULL: it writes none). */
+static struct effect form_run(struct ui *ui, const struct snapshot *s, enum action action, const char *path)
+{
+    char whole[4096], text[400];
+    struct effect e = command_effect(action, ui, s, REQUEST_RUN_COMMAND);
+    form_hide(&ui->form); /* keeps the texts: `path` stays valid */
+    if (path) snprintf(e.makes, sizeof e.makes, "%s", path);
+    if (!path || access(form_path(path, whole, sizeof whole), F_OK)) return e;
+    const size_t n = strlen(e.command);
+    if (action == DO_QUANTIZE) snprintf(e.command + n, sizeof e.command - n, " --force");
+    snprintf(text, sizeof text, "%.300s exists already. Replace it?", whole);
+    return question_ask(ui, e.command, path, text);
+}
+
+static struct effect baseline_run(struct ui *ui, const struct snapshot *s)
+{
+    const struct baseline_list *known = &s->baselines;
+    char command[1600], text[400];
+    for (int i = 0; i < known->count; i++) {
+        if (strcmp(known->row[i].name, ui->form.field[0].text) != 0) continue;
+        equivalent_command(DO_BASELINE, ui, s, command, sizeof command);
+        form_hide(&ui->form);
+        snprintf(text, sizeof text, "Baseline %s is %s. Replace it?", known->row[i].name,
+                 known->row[i].about);
+        return question_ask(ui, command, NULL, text);
+    }
+    return form_run(ui, s, DO_BASELINE, NULL);
+}
+
+/* Recipes that the file's header rules out are refused before anything starts. */
+static struct effect quantize_run(struct ui *ui, const struct snapshot *s)
+{
+    const struct form *f = &ui->form;
+    const char *why = recipe_refusal(&s->recipes, f->field[QUANTIZE_RECIPE].text);
+    if (*why) return effect_error("%s: %s", f->field[QUANTIZE_RECIPE].text, why);
+    form_path(f->field[QUANTIZE_OUT].text, ui->made, sizeof ui->made);
+    return form_run(ui, s, DO_QUANTIZE, f->field[QUANTIZE_OUT].text);
+}
+
+bool action_run_form(struct ui *ui, const struct snapshot *s, struct effect *out)
+{
+    const struct form *f = &ui->form;
+    switch (f->kind) {
+    case FORM_QUANTIZE: *out = quantize_run(ui, s); return true;
+    case FORM_CALIBRATE: *out = form_run(ui, s, DO_CALIBRATE, f->field[1].text); return true;
+    case FORM_REPORT: *out = form_run(ui, s, DO_REPORT, f->field[0].text); return true;
+    case FORM_BASELINE: *out = baseline_run(ui, s); return true;
+    case FORM_TUNE: *out = form_run(ui, s, DO_TUNE, NULL); return true;
+    default: return false;
+    }
+}

@@ -1,0 +1,210 @@
+/* tui/dashboard/apply.c - the only place where effects of actions are carried out. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tui/dashboard/loop.h"
+#include "tui/dashboard/preferences.h"
+
+bool dashboard_is_running(const struct dashboard *d)
+{
+    return d->experiment && !experiment_finished(d->experiment);
+}
+
+void dashboard_message(struct dashboard *d, bool is_error, const char *fmt, ...)
+{
+    enum { ERROR_MS = 6000, INFO_MS = 4000 };
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(d->ui.message, sizeof d->ui.message, fmt, args);
+    va_end(args);
+    d->ui.message_is_error = is_error;
+    d->ui.message_until_ms = clock_unix_ms() + (is_error ? ERROR_MS : INFO_MS);
+}
+
+static void dashboard_busy(struct dashboard *d)
+{
+    dashboard_message(d, true, "too many jobs are waiting: try again in a moment");
+}
+
+static void dashboard_put(struct dashboard *d, enum job_queue queue, const struct job *j)
+{
+    if (!jobs_put(d->queue[queue], j)) dashboard_busy(d);
+}
+
+/* ---------------------------------------------------------------- experiments */
+
+void dashboard_start_pending(struct dashboard *d)
+{
+    bool ready;
+    background_sampler(d->background, &ready);
+    if (!d->ui.waiting_to_start || !ready || d->s->probing || dashboard_is_running(d)) return;
+    /* A machine probe that was requested but has not begun would begin beside the first cell. */
+    if (!d->s->ceilings_known && d->s->advice_state[0]) return;
+    background_set_starting(d->background);
+    d->ui.waiting_to_start = false;
+    dashboard_put(d, QUEUE_DATABASE, &d->pending);
+}
+
+static void experiment_request(struct dashboard *d, const struct job *j)
+{
+    d->pending = *j;
+    d->pending.run = job_start_experiment;
+    d->ui.waiting_to_start = true;
+    dashboard_start_pending(d);
+}
+
+static void experiment_set_paused(struct dashboard *d, bool paused)
+{
+    d->paused_by_hand = paused;
+    if (d->experiment) experiment_pause(d->experiment, paused);
+}
+
+/* A stopped process cannot measure its cells, so a running experiment is paused first. */
+static void suspend_request(struct dashboard *d)
+{
+    if (!d->screen) return;
+    d->suspending = true;
+    if (!dashboard_is_running(d) || d->s->experiment.paused_since_ms) return;
+    experiment_pause(d->experiment, true);
+    dashboard_message(d, false, "suspending after this cell; the experiment is paused until fg");
+}
+
+void dashboard_suspend_pending(struct dashboard *d)
+{
+    const bool running = dashboard_is_running(d);
+    if (!d->suspending || (running && !d->s->experiment.paused_since_ms)) return;
+    d->suspending = false;
+    screen_suspend(d->screen);
+    if (running && !d->paused_by_hand) experiment_pause(d->experiment, false);
+}
+
+/* ---------------------------------------------------------------- side by side */
+
+static void writing_start(struct dashboard *d, const struct job *j)
+{
+    enum { WRITE_TOKENS = 200 };
+    struct err why = { 0 };
+    struct sidebyside_spec spec = {
+        .model = d->s->model_path, .prompt = j->text[0], .tokens = WRITE_TOKENS, .log = &d->background->log
+    };
+    enum err_code rc = ERR_OK;
+    for (int i = 0; i < SIDEBYSIDE_ARMS && !rc; i++) {
+        const char *line = j->text[1 + i];
+        rc = config_parse(&spec.config[i], strcmp(line, "default") ? line : "", &why);
+    }
+    sidebyside_close(d->write); /* it has finished: the action is refused otherwise */
+    d->write = NULL;
+    if (!rc) rc = sidebyside_start(&d->write, &spec, &why);
+    if (rc) dashboard_message(d, true, "%s", why.message);
+}
+
+/* ---------------------------------------------------------------- commands */
+
+static void command_log(struct dashboard *d, const char *command)
+{
+    background_log(d->background, LOG_INFO, "$ %s", command);
+}
+
+static void command_run(struct dashboard *d, const struct effect *e)
+{
+    struct job j = { .run = job_run_command, .id = e->opens_output };
+    const char *line = e->command + strlen("qdyno ");
+    job_put_text(&j, 0, line);
+    job_put_text(&j, 1, d->ui.filter);
+    job_put_text(&j, 2, e->makes);
+    if (!background_claim_command(d->background, d->queue[QUEUE_COMMAND], &j)) {
+        dashboard_busy(d);
+        return;
+    }
+    command_log(d, e->command);
+    dashboard_message(d, false, "$ %s", e->command);
+}
+
+static void command_cancel(struct dashboard *d)
+{
+    const bool signalled = background_cancel_command(d->background);
+    dashboard_message(d, !signalled,
+                      signalled ? "cancelling: what the command has written so far is kept"
+                                : "the command has not started yet: press X again");
+}
+
+static void command_copy(struct dashboard *d, const char *command)
+{
+    command_log(d, command);
+    const bool sent = d->screen && screen_copy(d->screen, command);
+    dashboard_message(
+        d, false, sent ? "sent to the terminal's clipboard, and in the log (9): %s" : "in the log (9): %s",
+        command);
+}
+
+/* ---------------------------------------------------------------- theme and preferences */
+
+static void theme_next(struct dashboard *d)
+{
+    enum { THEMES = 64 };
+    char names[THEMES][THEME_NAME];
+    struct err why = { 0 };
+    const int n = theme_names(names, THEMES);
+    int at = 0;
+    while (at < n && strcmp(names[at], d->theme_name)) at++;
+    at = (at + 1) % n;
+    /* The name changes even if the file is invalid, so that the next T moves on. */
+    snprintf(d->theme_name, sizeof d->theme_name, "%s", names[at]);
+    const enum err_code rc = theme_find(&d->theme, names[at], &why);
+    if (d->screen) screen_theme(d->screen, &d->theme);
+    if (rc)
+        dashboard_message(d, true, "%s", why.message);
+    else
+        dashboard_message(d, false, "theme %s (%d of %d); W saves it", d->theme.name, at + 1, n);
+}
+
+static void preferences_save(struct dashboard *d)
+{
+    const struct preferences now = { .theme = d->theme_name, .mouse = d->ui.mouse };
+    struct err why = { 0 };
+    char *path = NULL;
+    if (preferences_write(&path, &now, &why))
+        dashboard_message(d, true, "%s", why.message);
+    else
+        dashboard_message(d, false, "saved in %s", path);
+    free(path);
+}
+
+/* ---------------------------------------------------------------- all of them */
+
+static void screen_requests(struct dashboard *d, unsigned r)
+{
+    if (r & REQUEST_NEXT_THEME) theme_next(d);
+    if (r & REQUEST_SAVE_PREFERENCES) preferences_save(d);
+    if (r & REQUEST_SUSPEND) suspend_request(d);
+    if (r & REQUEST_QUIT) d->leaving = true;
+    if (!d->screen) return;
+    if (r & REQUEST_SET_MOUSE) screen_mouse(d->screen, d->ui.mouse);
+    if (r & REQUEST_REDRAW) screen_redraw(d->screen);
+}
+
+static void measuring_requests(struct dashboard *d, unsigned r, const struct job *j)
+{
+    if (r & REQUEST_START_EXPERIMENT) experiment_request(d, j);
+    if ((r & REQUEST_STOP_EXPERIMENT) && d->experiment) experiment_stop(d->experiment);
+    if (r & REQUEST_PAUSE_EXPERIMENT) experiment_set_paused(d, true);
+    if (r & REQUEST_CONTINUE_EXPERIMENT) experiment_set_paused(d, false);
+    if (r & REQUEST_RESERVE_PROBE) background_reserve_probe(d->background);
+    if ((r & REQUEST_STOP_WRITING) && d->write) sidebyside_stop(d->write);
+}
+
+void effect_apply(struct dashboard *d, const struct effect *e)
+{
+    const unsigned r = e->requests;
+    /* The usual outcome is shown first: a request or job that fails replaces it with its error. */
+    if (e->message[0]) dashboard_message(d, e->is_error, "%s", e->message);
+    if (r & (REQUEST_SHOW_COMMAND | REQUEST_START_WRITING)) dashboard_message(d, false, "$ %s", e->command);
+    if (r & (REQUEST_LOG_COMMAND | REQUEST_START_WRITING)) command_log(d, e->command);
+    screen_requests(d, r);
+    measuring_requests(d, r, &e->job);
+    if (r & REQUEST_START_WRITING) writing_start(d, &e->job);
+    if (r & REQUEST_CANCEL_COMMAND) command_cancel(d);
+    if (r & REQUEST_COPY_COMMAND) command_copy(d, e->command);
+    if (r & REQUEST_RUN_COMMAND) command_run(d, e);
+    if (e->job.run) dashboard_put(d, e->queue, &e->job);
+}

@@ -1,0 +1,229 @@
+/* tui/dashboard/collect.c - builds the snapshot of a frame from the background, the sensors and the
+ * experiment.
+ *
+ * Nothing here reads a file, the database or the network: what takes longer than a memory access is a job. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tui/dashboard/loop.h"
+
+enum { FLUSH_MS = 60000 }; /* between attempts to push what waits for the network */
+
+/* ---------------------------------------------------------------- sensors */
+
+static void collect_sensors(struct dashboard *d)
+{
+    struct snapshot *s = d->s;
+    struct sampler_thread *sampler = background_sampler(d->background, NULL);
+    if (sampler) s->cores = sampler_latest(sampler, s->sensor, s->core_busy, SNAPSHOT_CORES);
+    if (s->unix_ms - d->series_ms >= SNAPSHOT_STEP_MS) {
+        const bool timing = snapshot_is_timing(s);
+        const char *phase = s->experiment.cell_phase;
+        d->series_ms = s->unix_ms;
+        series_push(&d->cpu, s->sensor[METRIC_CPU_BUSY]);
+        series_push(&d->memory,
+                    s->machine_known ? s->sensor[METRIC_MEM_USED] / (double)s->machine.memory_bytes : NAN);
+        series_push(&d->gpu, s->sensor[METRIC_GPU_BUSY]);
+        series_push(&d->decode, timing && !strcmp(phase, "decode") ? s->experiment.live_tok_s : NAN);
+        series_push(&d->prefill, timing && !strcmp(phase, "prefill") ? s->experiment.live_tok_s : NAN);
+    }
+    s->cpu = d->cpu;
+    s->memory = d->memory;
+    s->gpu = d->gpu;
+    s->decode = d->decode;
+    s->prefill = d->prefill;
+}
+
+/* The dashboard shows what it costs itself: CPU time of this thread plus that of the sampler. */
+static void collect_cost(struct dashboard *d)
+{
+    struct own_cost *c = &d->cost;
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    const int64_t wall = clock_ns(), cpu = t.tv_sec * 1000000000LL + t.tv_nsec;
+    if (c->wall_ns == 0 || wall - c->wall_ns > 2000000000LL) {
+        if (c->wall_ns) c->ratio = (double)(cpu - c->cpu_ns) / (double)(wall - c->wall_ns);
+        c->wall_ns = wall;
+        c->cpu_ns = cpu;
+    }
+    struct sampler_thread *sampler = background_sampler(d->background, NULL);
+    d->s->own_cost_ratio = c->ratio + (sampler ? sampler_cost_ratio(sampler) : 0);
+}
+
+/* ---------------------------------------------------------------- experiment */
+
+static int log_line_by_time(const void *a, const void *b)
+{
+    const struct log_line *x = a, *y = b;
+    return x->unix_ms < y->unix_ms ? -1 : x->unix_ms > y->unix_ms;
+}
+
+/* Merge the events of a run read from the database into the log. A live run logs its events itself. */
+static void collect_events(struct snapshot *s)
+{
+    struct log_line all[SNAPSHOT_LOG + EXPERIMENT_EVENTS];
+    int n = s->log_count;
+    if (!s->experiment_known || s->experiment_live || s->experiment.events == 0) return;
+    memcpy(all, s->log, sizeof s->log[0] * (size_t)n);
+    for (int i = 0; i < MIN(s->experiment.events, (int)EXPERIMENT_EVENTS); i++, n++) {
+        all[n] = (struct log_line){ .unix_ms = s->experiment.event[i].unix_ms, .level = LOG_INFO };
+        memcpy(all[n].text, s->experiment.event[i].text, sizeof all[n].text);
+    }
+    qsort(all, (size_t)n, sizeof all[0], log_line_by_time);
+    s->log_count = MIN(n, (int)SNAPSHOT_LOG);
+    memcpy(s->log, all + n - s->log_count, sizeof s->log[0] * (size_t)s->log_count);
+}
+
+static void collect_experiment(struct dashboard *d)
+{
+    struct experiment *started = background_take_started(d->background);
+    if (started) {
+        experiment_close(d->experiment); /* it has finished: a second start is refused otherwise */
+        d->experiment = started;
+        d->was_running = true;
+        memset(&d->decode, 0, sizeof d->decode);
+        memset(&d->prefill, 0, sizeof d->prefill);
+    }
+    bool loaded = background_take_loaded(d->background, d->last);
+    if (d->experiment && (dashboard_is_running(d) || d->was_running || started)) {
+        experiment_state(d->experiment, d->last);
+        loaded = false;
+        d->last_known = true;
+    } else if (loaded) {
+        d->last_known = true;
+        experiment_close(d->experiment);
+        d->experiment = NULL;
+    }
+    d->s->experiment_known = d->last_known;
+    if (d->last_known) d->s->experiment = *d->last;
+    d->s->experiment_live = d->experiment != NULL;
+}
+
+/* Request the roofline limits of the arms: once per run, and again when the machine was measured anew. */
+static void request_limits(struct dashboard *d)
+{
+    const struct snapshot *s = d->s;
+    char want[64];
+    if (!s->experiment_known || !s->ceilings_known || s->experiment.run_id == 0) return;
+    snprintf(want, sizeof want, "%lld %lld", (long long)s->experiment.run_id,
+             (long long)s->ceilings.measured_unix_ms);
+    if (!strcmp(want, d->limits_for)) return;
+    struct job j = { .run = job_predict_limits };
+    for (int i = 0; i < JOB_ARMS; i++) job_put_text(&j, i, s->experiment.arm[i].line);
+    job_put_text(&j, JOB_ARMS, s->experiment.spec.model);
+    if (jobs_put(d->queue[QUEUE_PROCESSOR], &j)) memcpy(d->limits_for, want, sizeof want);
+}
+
+/* When an experiment has ended: read the history again and show the verdict. */
+static void announce_end(struct dashboard *d)
+{
+    const struct experiment_state *x = &d->s->experiment;
+    const bool running = dashboard_is_running(d);
+    if (d->was_running && !running) {
+        const struct mark m = verdict_mark(x->verdict);
+        struct job j = { .run = job_read_history };
+        job_put_text(&j, 0, d->ui.filter);
+        jobs_put(d->queue[QUEUE_DATABASE], &j);
+        if (x->phase == PHASE_DONE)
+            dashboard_message(d, false, "run %lld done: %s %s", (long long)x->run_id, m.glyph, m.word);
+        else if (x->phase == PHASE_FAILED)
+            background_announce(d->background, true, "A/B failed: %s", x->error);
+    }
+    d->was_running = running;
+}
+
+/* ---------------------------------------------------------------- what forms need */
+
+/* The files of the folder that the focused field names. */
+static void request_folder(struct dashboard *d)
+{
+    struct form_lookups *l = &d->lookups;
+    struct job j = { .run = job_list_folder };
+    char path[sizeof j.text[0]];
+    if (!suggestions_folder(&d->ui.form, path, sizeof path)) {
+        l->folder_known = false;
+        return;
+    }
+    if (l->folder_known && !strcmp(path, l->folder)) return;
+    job_put_text(&j, 0, path);
+    j.id = background_want_folder(d->background);
+    if (!jobs_put(d->queue[QUEUE_DATABASE], &j)) return; /* the next frame tries again */
+    snprintf(l->folder, sizeof l->folder, "%s", path);
+    l->folder_known = true;
+}
+
+/* Memory and speed of the config line in the A/B form, and of the lines its suggestions would make. */
+static void request_estimates(struct dashboard *d)
+{
+    struct form_lookups *l = &d->lookups;
+    const struct form *f = &d->ui.form;
+    const enum form_ask ask = form_asks(f);
+    const struct form_field *field = &f->field[f->focus];
+    struct job j = { .run = job_estimate_lines, .id = field->cursor };
+    char want[sizeof l->estimated];
+    if (f->kind != FORM_AB || (ask != ASK_CONFIG && ask != ASK_MORE) || !d->s->model_path[0]) return;
+    snprintf(want, sizeof want, "%d %s %s", field->cursor, d->s->model_path, field->text);
+    if (!strcmp(want, l->estimated)) return;
+    job_put_text(&j, 0, field->text);
+    job_put_text(&j, 1, d->s->model_path);
+    job_put_text(&j, 2, f->field[AB_WORKLOAD].text);
+    if (jobs_put(d->queue[QUEUE_DATABASE], &j)) memcpy(l->estimated, want, sizeof want);
+}
+
+static void request_lookups(struct dashboard *d)
+{
+    if (d->ui.form.kind == FORM_CLOSED) { /* files may change until the next form opens */
+        d->lookups = (struct form_lookups){ .folder_known = false };
+        return;
+    }
+    request_folder(d);
+    request_estimates(d);
+}
+
+/* ---------------------------------------------------------------- the frame */
+
+static void open_new_page(struct dashboard *d)
+{
+    const struct text_page *p = &d->s->page;
+    if (p->number == d->page_seen) return;
+    d->page_seen = p->number;
+    if (!p->opens || d->ui.form.kind != FORM_CLOSED) return;
+    d->ui.page = true;
+    d->ui.page_row = d->ui.page_column = 0;
+}
+
+/* Push again what could not be pushed, while nothing is being measured. */
+static void flush_spool(struct dashboard *d)
+{
+    if (d->s->spool_count <= 0 || d->s->unix_ms - d->flush_ms <= FLUSH_MS) return;
+    if (dashboard_is_running(d) || d->options->read_only) return;
+    d->flush_ms = d->s->unix_ms;
+    jobs_put(d->queue[QUEUE_NETWORK], &(struct job){ .run = job_flush_spool });
+}
+
+void dashboard_collect(struct dashboard *d)
+{
+    struct snapshot *s = d->s;
+    char text[256];
+    bool is_error;
+    background_copy(d->background, s);
+    s->unix_ms = clock_unix_ms();
+    collect_experiment(d);
+    s->write_known = d->write != NULL;
+    if (d->write) sidebyside_state(d->write, &s->write);
+    collect_sensors(d);
+    collect_cost(d);
+    collect_events(s);
+    announce_end(d);
+    request_limits(d);
+    dashboard_start_pending(d);
+    dashboard_suspend_pending(d);
+    if (background_take_message(d->background, text, sizeof text, &is_error))
+        dashboard_message(d, is_error, "%s", text);
+    flush_spool(d);
+    open_new_page(d);
+    request_lookups(d);
+    ui_clamp(&d->ui, s);
+}

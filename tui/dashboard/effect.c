@@ -1,0 +1,40 @@
+/* tui/dashboard/effect.c - constructors for the usual effects. */
+#include "tui/dashboard/effect.h"
+
+struct effect effect_none(void)
+{
+    return (struct effect){ 0 };
+}
+
+struct effect effect_message(const char *fmt, ...)
+{
+    struct effect e = { 0 };
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(e.message, sizeof e.message, fmt, args);
+    va_end(args);
+    return e;
+}
+
+struct effect effect_error(const char *fmt, ...)
+{
+    struct effect e = { .is_error = true };
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(e.message, sizeof e.message, fmt, args);
+    va_end(args);
+    return e;
+}
+
+struct effect effect_request(unsigned requests)
+{
+    return (struct effect){ .requests = requests };
+}
+
+struct effect effect_job(enum job_queue queue, void (*run)(struct background *b, const struct job *j),
+                         const char *text0)
+{
+    struct effect e = { .queue = queue, .job.run = run };
+    job_put_text(&e.job, 0, text0);
+    return e;
+}

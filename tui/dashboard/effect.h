@@ -1,0 +1,54 @@
+/* tui/dashboard/effect.h - what an action asks the dashboard to do. Internal to the dashboard.
+ *
+ * An action (actions.h) reads the snapshot, changes the ui, and returns an effect for everything else: a
+ * message, a background job, a command, or a request such as "stop the experiment". effect_apply() in apply.c
+ * is the only place that carries effects out, so actions can be tested without threads, a terminal or a
+ * database. */
+#ifndef QDYNO_TUI_EFFECT_H
+#define QDYNO_TUI_EFFECT_H
+
+#include "tui/dashboard/jobs.h"
+
+enum effect_request {
+    REQUEST_QUIT = 1 << 0,
+    REQUEST_REDRAW = 1 << 1,    /* send the whole screen again */
+    REQUEST_SUSPEND = 1 << 2,   /* back to the shell as soon as no cell is being timed */
+    REQUEST_SET_MOUSE = 1 << 3, /* make the terminal follow ui.mouse */
+    REQUEST_NEXT_THEME = 1 << 4,
+    REQUEST_SAVE_PREFERENCES = 1 << 5,
+    REQUEST_START_EXPERIMENT = 1 << 6, /* `job` starts it, once nothing else is being measured */
+    REQUEST_STOP_EXPERIMENT = 1 << 7,
+    REQUEST_PAUSE_EXPERIMENT = 1 << 8,
+    REQUEST_CONTINUE_EXPERIMENT = 1 << 9,
+    REQUEST_START_WRITING = 1 << 10, /* side by side; job.text holds the prompt, arm A and arm B */
+    REQUEST_STOP_WRITING = 1 << 11,
+    REQUEST_RESERVE_PROBE = 1 << 12, /* no A/B may start before the advice job has measured the machine */
+    REQUEST_CANCEL_COMMAND = 1 << 13,
+    /* these act on `command` */
+    REQUEST_RUN_COMMAND = 1 << 14,  /* in the background; also shows and logs it */
+    REQUEST_SHOW_COMMAND = 1 << 15, /* in the status line */
+    REQUEST_LOG_COMMAND = 1 << 16,
+    REQUEST_COPY_COMMAND = 1 << 17, /* to the terminal's clipboard and the log */
+};
+
+/* Every part is optional; {0} asks for nothing. */
+struct effect {
+    unsigned requests; /* REQUEST_*, or-ed */
+    enum job_queue queue;
+    struct job job; /* run NULL: none */
+    bool is_error;
+    char message[512];  /* for the status line */
+    char command[1600]; /* a complete command line: "qdyno push 3 --url URL" */
+    char makes[512];    /* REQUEST_RUN_COMMAND: the file it writes, "" none */
+    bool opens_output;  /* REQUEST_RUN_COMMAND: open its output when it has ended */
+};
+
+struct effect effect_none(void);
+struct effect effect_message(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+struct effect effect_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+struct effect effect_request(unsigned requests);
+/* A background job; texts beyond text0 and id are set by the caller. text0 NULL: "". */
+struct effect effect_job(enum job_queue queue, void (*run)(struct background *b, const struct job *j),
+                         const char *text0);
+
+#endif

@@ -1,0 +1,139 @@
+/* tui/dashboard/input.c - decides what a key or a click is for: a question, a form, an overlay, or an action.
+ */
+#include "tui/dashboard/actions.h"
+
+/* Actions that are not a change of view. DO_VIEW_* are handled by number. */
+static action_fn *const ACTIONS[ACTION_COUNT] = {
+    [DO_NEXT_VIEW] = action_next_view, [DO_PREVIOUS_VIEW] = action_previous_view,
+    [DO_NEXT_PANE] = action_next_pane, [DO_PREVIOUS_PANE] = action_previous_pane,
+    [DO_ZOOM] = action_zoom,           [DO_WRITE] = action_write,
+    [DO_NEW_AB] = action_new_ab,       [DO_STOP] = action_stop,
+    [DO_RESUME] = action_resume,       [DO_PAUSE] = action_pause,
+    [DO_ADVISE] = action_advise,       [DO_OPEN] = action_open,
+    [DO_PUSH] = action_push,           [DO_MODEL] = action_model,
+    [DO_FILTER] = action_filter,       [DO_MARK] = action_mark,
+    [DO_SORT] = action_sort,           [DO_COMPARE] = action_compare,
+    [DO_VERIFY] = action_verify,       [DO_APPLY] = action_apply,
+    [DO_BASELINE] = action_baseline,   [DO_REPORT] = action_report,
+    [DO_QUANTIZE] = action_quantize,   [DO_CALIBRATE] = action_calibrate,
+    [DO_TUNE] = action_tune,           [DO_COPY] = action_copy,
+    [DO_OUTPUT] = action_output,       [DO_UP] = action_up,
+    [DO_DOWN] = action_down,           [DO_PAGE_UP] = action_page_up,
+    [DO_PAGE_DOWN] = action_page_down, [DO_FIRST] = action_first,
+    [DO_LAST] = action_last,           [DO_BACK] = action_back,
+    [DO_COMMAND] = action_command,     [DO_CANCEL] = action_cancel,
+    [DO_PALETTE] = action_palette,     [DO_MOUSE] = action_mouse,
+    [DO_THEME] = action_theme,         [DO_SAVE] = action_save,
+    [DO_REDRAW] = action_redraw,       [DO_SUSPEND] = action_suspend,
+    [DO_HELP] = action_help,           [DO_QUIT] = action_quit,
+};
+
+struct effect input_action(struct ui *ui, const struct snapshot *s, const struct key_binding *k)
+{
+    char why[300];
+    if (action_refusal(k->action, ui, s, why, sizeof why)[0]) return effect_error("%s: %s", k->name, why);
+    ui->message[0] = '\0';
+    if (k->action >= DO_VIEW_LIVE && k->action <= DO_VIEW_WRITE)
+        return action_show_view(ui, (int)k->action - DO_VIEW_LIVE);
+    return ACTIONS[k->action](ui, s);
+}
+
+/* ---------------------------------------------------------------- keys while something covers the view */
+
+static struct effect question_key(struct ui *ui, const struct snapshot *s, int key)
+{
+    if (key == 'y' || key == 'Y') return action_answer(ui, s, true);
+    if (key == 'n' || key == 'N' || key == UI_KEY_ESC || key == UI_CTRL('c'))
+        return action_answer(ui, s, false);
+    return effect_error("answer the question first: y or n");
+}
+
+static struct effect confirm_quit_key(struct ui *ui, const struct snapshot *s, int key)
+{
+    ui->confirm_quit = false;
+    if (key != 'y' && key != 'Y' && key != UI_KEY_ENTER) return effect_none();
+    struct effect e = effect_request(REQUEST_STOP_EXPERIMENT | REQUEST_QUIT);
+    if (snapshot_is_running(s)) snprintf(e.message, sizeof e.message, "stopping the experiment");
+    return e;
+}
+
+static struct effect help_key(struct ui *ui, int key)
+{
+    const struct key_binding *k = key_find(key);
+    const enum action a = k ? k->action : DO_NOTHING;
+    if (a == DO_DOWN || a == DO_PAGE_DOWN)
+        ui->help_scroll = MIN(ui->help_scroll + 1, (int)KEY_COUNT);
+    else if (a == DO_UP || a == DO_PAGE_UP)
+        ui->help_scroll = MAX(ui->help_scroll - 1, 0);
+    else
+        ui->help = false;
+    return effect_none();
+}
+
+/* Movement keys scroll the text page; any other key closes it. */
+static struct effect page_key(struct ui *ui, const struct snapshot *s, int key)
+{
+    enum { FAST = 10, SIDE = 8 };
+    const struct key_binding *k = key_find(key);
+    switch (k ? k->action : DO_NOTHING) {
+    case DO_DOWN: ui->page_row++; break;
+    case DO_UP: ui->page_row--; break;
+    case DO_PAGE_DOWN: ui->page_row += FAST; break;
+    case DO_PAGE_UP: ui->page_row -= FAST; break;
+    case DO_FIRST: ui->page_row = ui->page_column = 0; break;
+    case DO_LAST: ui->page_row = PAGE_LINES; break;
+    case DO_NEXT_VIEW: ui->page_column += SIDE; break;
+    case DO_PREVIOUS_VIEW: ui->page_column -= SIDE; break;
+    case DO_REDRAW: return effect_request(REQUEST_REDRAW);
+    default: ui->page = false;
+    }
+    ui->page_row = MAX(MIN(ui->page_row, s->page.count - 1), 0);
+    ui->page_column = MAX(MIN(ui->page_column, text_page_columns(&s->page) - SIDE), 0);
+    return effect_none();
+}
+
+/* ---------------------------------------------------------------- keys and clicks */
+
+struct effect input_key(struct ui *ui, const struct snapshot *s, int key)
+{
+    if (key == UI_CTRL('z')) return effect_request(REQUEST_SUSPEND); /* works everywhere */
+    if (ui->question.text[0]) return question_key(ui, s, key);
+    if (ui->confirm_quit) return confirm_quit_key(ui, s, key);
+    if (ui->form.kind != FORM_CLOSED) return action_form_key(ui, s, key);
+    if (ui->help) return help_key(ui, key);
+    if (ui->page) return page_key(ui, s, key);
+    const struct key_binding *k = key_find(key);
+    return k ? input_action(ui, s, k) : effect_error("this key has no action: ? lists the keys");
+}
+
+/* The first click selects a row, the second opens it. */
+static struct effect row_click(struct ui *ui, const struct snapshot *s, int row)
+{
+    struct effect e = { 0 };
+    int *selected = &ui->selected[ui->view];
+    if (*selected == row) e = input_action(ui, s, key_of_action(DO_OPEN));
+    *selected = row;
+    ui_clamp(ui, s);
+    return e;
+}
+
+struct effect input_click(struct ui *ui, const struct snapshot *s, struct hit hit)
+{
+    if (ui->confirm_quit || ui->question.text[0]) return effect_none();
+    switch (hit.kind) {
+    case HIT_NOTHING: break;
+    case HIT_ACTION: return input_action(ui, s, key_of_action((enum action)hit.what));
+    case HIT_ROW: return row_click(ui, s, hit.what);
+    case HIT_FIELD:
+        ui->form.focus = hit.what;
+        ui->form.chosen = -1;
+        break;
+    case HIT_PANE: ui->pane[ui->view] = hit.what + 1; break;
+    case HIT_ENTRY: return action_choose(ui, s, hit.what);
+    case HIT_CLOSE:
+        ui->help = ui->page = false;
+        form_hide(&ui->form);
+        break;
+    }
+    return effect_none();
+}
