@@ -1,12 +1,13 @@
-/* engine/quant/methods.h - what single methods are given to work on, and what they give to the table.
+/* engine/quant/methods.h - the data that a method works on, and the rows of METHODS.
  * Internal to engine/quant/.
  *
- * The driver (quantize.c) reads, checks, threads, writes, resumes and reports; a method only chooses numbers:
- *   rows    stateless, rows by themselves: called by all threads on pieces of a tensor; nothing is kept
- *   tensor  one whole matrix in memory
- *   layer   all of one layer in memory as f32, to change and, where the method must, to encode by itself
- * Per matrix the driver takes `layer`'s encoding where there is one, else `tensor`, else `rows`. Matrices
- * whose format is not among the method's own (rules, fall-backs) are rounded to nearest. */
+ * The driver (quantize*.c) reads and checks the source, distributes work over threads, and writes the file. A
+ * method only chooses numbers, in one of three functions:
+ *   rows    encodes rows independently of each other; all threads call it on parts of a tensor
+ *   tensor  encodes one whole matrix in memory
+ *   layer   gets all tensors of one layer in memory as f32; may change them and may encode matrices itself
+ * For each matrix the driver uses what `layer` encoded, else calls `tensor`, else `rows`. Matrices in a
+ * format that the method cannot encode (from rules and fall-backs) are rounded to nearest. */
 #ifndef QDYNO_ENGINE_QUANT_METHODS_H
 #define QDYNO_ENGINE_QUANT_METHODS_H
 
@@ -20,47 +21,50 @@ struct calibration_input; /* engine/quant/calibration.h */
 struct calibration;
 struct layers; /* engine/layers.h */
 
-/* A tensor that lies beside a matrix. */
+/* A small tensor stored beside a matrix (sides.h). */
 struct companion_tensor {
     enum companion_kind what;
-    int64_t size; /* elements; of COMPANION_OUTLIER_WEIGHTS n * rows */
-    void *data;   /* zeroed memory of the driver's: the method fills it */
+    int64_t size; /* number of elements; of COMPANION_OUTLIER_WEIGHTS: outlier columns * rows */
+    void *data;   /* owned by the driver, zeroed; the method fills it */
 };
+
+/* One matrix to encode. */
 
 struct tensor_job {
     const char *name; /* of the matrix: "blk.0.attn_q.weight" */
     const struct format *format;
     struct params params;
     int64_t rows, cols;
-    const struct calibration_input *input; /* what its inputs were like; NULL: not known */
-    float *x;                              /* `tensor` only: [rows][cols], the method may change it */
-    void *out;                             /* `tensor` only: rows * format_row_bytes */
+    const struct calibration_input *input; /* activation statistics of its input; NULL: none */
+    float *x;                              /* `tensor`: [rows][cols] weights, which the method may change */
+    void *out;                             /* `tensor`: rows * format_row_bytes, to be filled */
     struct companion_tensor companion[COMPANION_COUNT];
     int companions;
-    struct threadpool *pool; /* `tensor` and `layer` only */
+    struct threadpool *pool; /* `tensor` and `layer` */
 };
-struct companion_tensor *job_companion(struct tensor_job *job,
-                                       enum companion_kind what); /* NULL: not declared */
-/* What `rows` is, and the one that most methods use: to the nearest, by the format's own rule. */
+/* The job's companion tensor of this kind; NULL: the method did not declare one. */
+struct companion_tensor *job_companion(struct tensor_job *job, enum companion_kind what);
+
+/* Type of a method's `rows`: encode x [rows][cols] into out. nearest_rows is the one that most methods use:
+ * round to nearest by the format's own encoder. */
 typedef void rows_fn(const struct tensor_job *job, const float *x, void *out, int64_t rows);
 rows_fn nearest_rows;
-/* For `tensor`: all of job->x into job->out by rows, on all threads. */
+/* Encode all of job->x into job->out with `rows`, on all threads. For use in `tensor`. */
 void job_encode_rows(struct tensor_job *job, rows_fn *rows);
 
 struct layer_matrix {
-    struct tensor_job
-        job; /* x and out as in `tensor`; format == the source's own: it will not be converted */
+    struct tensor_job job; /* x and out as in `tensor` */
     enum slot slot;
-    bool converts; /* it is to be encoded; false: out is NULL, x is written as it then is */
-    bool changed;  /* set it when x was changed in a matrix that does not convert */
-    bool encoded;  /* set it when out and sides are filled */
+    bool converts; /* to be encoded in job.format; false: keeps the source's format, out is NULL */
+    bool changed;  /* the method sets it after changing x of a matrix that does not convert */
+    bool encoded;  /* the method sets it after filling out and the companion tensors */
 };
-struct layer_vector { /* norm or bias */
+struct layer_vector { /* a norm or bias */
     const char *name;
     enum slot slot;
-    float *x; /* [n], may be changed */
+    float *x; /* [n] values, which the method may change */
     int64_t n;
-    bool changed; /* set it then */
+    bool changed; /* the method sets it after changing x */
 };
 
 /* Hidden states at the entry of a layer: of each sample, `tokens` rows. */

@@ -1,4 +1,8 @@
-/* engine/quant/quant.h - METHODS: how the numbers of a format are chosen; recipes: which tensor gets what. */
+/* engine/quant/quant.h - public header of engine/quant: quantization methods, recipes, and quantizing a file.
+ *
+ * A format (kernels/) defines how bytes encode weights. A method chooses those bytes from the original
+ * weights, some also from activation statistics. A recipe assigns a method, its parameters and a format to
+ * every tensor of a model; it is part of a config line. */
 #ifndef QDYNO_ENGINE_QUANT_H
 #define QDYNO_ENGINE_QUANT_H
 
@@ -10,148 +14,152 @@
 
 /* ---------------------------------------------------------------- methods */
 
-/* What a method needs to know about the inputs of a matrix. */
+/* Whether a method needs activation statistics (calibration.h) of the matrices it quantizes. */
 enum calibration_need { CALIBRATION_NONE, CALIBRATION_OPTIONAL, CALIBRATION_NEEDED };
 
 struct tensor_job;
 struct layer_job;
 struct companion_tensor;
 
+/* One quantization method: a row of METHODS (methods.c), or a plug-in.
+ * Function pointers are NULL where the method does not need them. All but the last three are pure. */
 struct method {
     const char *name;           /* "gptq" */
     const char *help;           /* one line: what it does */
-    const char *good, *bad;     /* one line each: where it shines and where not */
-    const struct param *params; /* up to the row whose name is NULL; NULL: none */
-    const char *formats;        /* space-separated names of what it can make; NULL: any that has an encoder */
-    const char *shorthand; /* a parameter whose choices are recipes by themselves ("q4_K_M"); NULL: none */
-    bool linear_only;      /* token embedding and output matrix stay as they are (f16 at most) */
-    enum calibration_need calibration;
-    const char
-        *default_format;  /* its format where the recipe names none and `format` is NULL; NULL: it has to */
-    const char *identity; /* hash of the plug-in it came from, whose answers may change; NULL: built in */
+    const char *good, *bad;     /* one line each: when to use it, when not */
+    const struct param *params; /* ends with a row whose name is NULL; NULL: no parameters */
+    const char *formats;   /* space-separated formats it can encode; NULL: every format with an encoder */
+    const char *shorthand; /* parameter whose values are also recipe names ("q4_K_M"); NULL: none */
+    bool linear_only;      /* leaves token embedding and output matrix unquantized (at most f16) */
+    enum calibration_need calibration; /* used where `needs` is NULL */
+    const char *default_format; /* for recipes without a format, if `format` is NULL; NULL: must be given */
+    const char *identity;       /* hash of the plug-in's library; NULL: built in */
 
-    /* All NULL where the method has no use for it. Pure but for the last three. */
-
-    /* Refuse combinations of parameters that make no sense. */
+    /* Reject parameter combinations that make no sense. ERR_USAGE. */
     enum err_code (*check)(const struct params *p, struct err *why);
-    /* The format these parameters mean, for a recipe that names none. */
+    /* The format that these parameters imply, for a recipe without a format. */
     const char *(*format)(const struct params *p);
-    /* Instead of that one format for all: what this tensor of this file gets (published mixes). NULL: keep.
-     */
+    /* The format of one tensor, for methods that mix formats; NULL result: leave the tensor as it is. */
     const struct format *(*tensor_format)(const struct params *p, const struct gguf *g,
                                           const struct gguf_tensor *t);
-    /* What it needs to know with these parameters; without it `calibration`. */
+    /* Whether these parameters need a calibration. */
     enum calibration_need (*needs)(const struct params *p);
-    /* general.file_type of what it makes, where that says more than the format. */
+    /* Value of the GGUF key general.file_type, where the format alone does not determine it. */
     uint32_t (*file_type)(const struct params *p);
-    /* How matrices of the method's format treat activations. */
+    /* Activation quantization of matrices in the method's format. */
     struct act_scheme (*act)(const struct params *p);
-    /* How many samples of how many tokens `layer` wants; without it there are none. */
+    /* Number of calibration sequences, and tokens in each, that `layer` runs through the model. */
     void (*samples)(const struct params *p, int *count, int *tokens);
-    /* The small tensors that job->name brings along: filled into out[COMPANION_COUNT], returns how many. */
+    /* Kinds and sizes of the companion tensors of matrix job->name into out[COMPANION_COUNT]. Returns their
+     * number. */
     int (*companions)(const struct tensor_job *job, struct companion_tensor *out);
 
-    /* See engine/quant/methods.h. At least one of rows and tensor. */
+    /* The work itself, see methods.h. At least one of rows and tensor is required. */
     void (*rows)(const struct tensor_job *job, const float *x, void *out, int64_t rows);
     enum err_code (*tensor)(struct tensor_job *job, struct err *why);
     enum err_code (*layer)(struct layer_job *job, struct err *why);
 };
 
-/* Make methods of plug-ins (share/include/qdyno_plugin.h) known: those of QDYNO_PLUGINS, paths with ':'
- * between them, then `files`. The variable names all of them afterwards, for worker processes to inherit.
- * Once, while there is one thread. Errors: ERR_IO (no such file), ERR_FORMAT (not a plug-in of this version;
- * it crashes, or hangs; its description cannot be right), ERR_USAGE, ERR_FIT, ERR_CANCELLED. */
+/* Load methods from plug-ins (share/include/qdyno_plugin.h): first those in the environment variable
+ * QDYNO_PLUGINS (paths separated by ':'), then `files`. Sets QDYNO_PLUGINS to all of them so that worker
+ * processes load the same. Call once, before the process has further threads. Errors: ERR_IO (no such file),
+ * ERR_FORMAT (not a plug-in of this interface version; it crashes or hangs; its description is invalid),
+ * ERR_USAGE, ERR_FIT (killed, probably for memory), ERR_CANCELLED. */
 enum err_code plugins_load(const char *const *files, int count, struct err *why);
-void plugins_unload(void); /* forget them: their methods are gone */
+void plugins_unload(void); /* frees all plug-ins; pointers to their methods become invalid */
 
-/* What a recipe's method needs to know; of none: nothing. */
+/* Whether the method of these parameters needs a calibration; CALIBRATION_NONE without a method. */
 enum calibration_need method_needs(const struct params *p);
 
-/* Can the method make this format by itself? (What rules ask for beyond that is rounded to nearest.) */
+/* Whether the method itself can encode this format. (Other formats that rules ask for are rounded to
+ * nearest.) */
 bool method_makes(const struct method *m, const struct format *f);
 
 /* ---------------------------------------------------------------- recipes */
 
-/* The format tensor `t` of file `g` gets under the config's recipe. 1-d tensors (norms, biases) and tensors
- * that are looked up rather than multiplied in other architectures stay as they are; a row length that no
- * block of the wanted format fits falls back to f16 (to the file's own format when that is smaller).
- * *fell_back (may be NULL) tells. Pure. */
+/* Format that the config's recipe gives to tensor `t` of file `g`. 1-d tensors (norms, biases) and tensors
+ * that are looked up or added instead of multiplied keep their format. A row length that is not a multiple of
+ * the wanted format's block falls back to f16, or to the file's own format where that is smaller; *fell_back
+ * (may be NULL) is set then. Pure. */
 const struct format *recipe_tensor_format(const struct config *c, const struct gguf *g,
                                           const struct gguf_tensor *t, bool *fell_back);
 
-/* Does the recipe give it other numbers? Not the same as another format: some methods keep the format. */
+/* Whether the recipe changes the tensor's bytes. True also without a change of format: some methods choose
+ * other numbers in the format the file already has. */
 bool recipe_converts(const struct config *c, const struct gguf *g, const struct gguf_tensor *t);
 
 /* True when the recipe leaves every tensor of the file as it is. */
 bool recipe_is_identity(const struct config *c, const struct gguf *g);
 
+/* Why a tensor gets the format it gets. */
 enum tensor_fate {
-    FATE_METHOD,    /* the method chooses its numbers */
-    FATE_RULE,      /* a rule of the recipe names its format */
-    FATE_FELL_BACK, /* its rows do not fill the wanted format's blocks */
-    FATE_OUTER,     /* token embedding or output matrix, which the method leaves alone */
-    FATE_KEPT,      /* no recipe changes it: norms, biases, positions */
-    FATE_AS_IS,     /* the recipe asks for nothing */
+    FATE_METHOD,    /* the recipe's method encodes it */
+    FATE_RULE,      /* a rule of the recipe (tensors=) names its format */
+    FATE_FELL_BACK, /* its rows are not a multiple of the wanted format's block */
+    FATE_OUTER,     /* token embedding or output matrix, excluded by the method */
+    FATE_KEPT,      /* norm, bias or position: no recipe changes it */
+    FATE_AS_IS,     /* the recipe does not ask for a change */
     FATE_COUNT
 };
-extern const char *const TENSOR_FATES[FATE_COUNT]; /* in a few words, for people */
+extern const char *const TENSOR_FATES[FATE_COUNT]; /* printable, a few words each */
 
-/* Why the recipe gives tensor `t` the format it does. Pure. */
+/* Why the recipe gives tensor `t` its format. Pure. */
 enum tensor_fate recipe_tensor_fate(const struct config *c, const struct gguf *g,
                                     const struct gguf_tensor *t);
 
+/* One tensor of a planned quantization. */
 struct tensor_plan {
     const struct gguf_tensor *source;
     const struct format *format; /* in the new file */
     enum tensor_fate fate;
-    bool converts;      /* other bytes than the source's */
-    bool quantized;     /* as the method or a rule wants it; not what is left out or kept in floats */
-    int64_t bytes;      /* with its companion tensors */
+    bool converts;      /* its bytes differ from the source's */
+    bool quantized;     /* encoded by the method or by a rule with a format smaller than f16 */
+    int64_t bytes;      /* in the new file, companion tensors included */
     double nmse;        /* sum (w - w')^2 / sum w^2; NAN before quantize_plan_measure */
-    bool nmse_rescaled; /* a scale that the method moved into another matrix was estimated for it */
+    bool nmse_rescaled; /* nmse is after a least-squares fit of a scale (see quantize_plan_measure) */
 };
 
-/* A recipe on a file, tensor by tensor, from headers alone. */
+/* A recipe applied to a file, tensor by tensor, computed from headers alone. */
 struct quantize_plan {
-    struct tensor_plan *tensors; /* in the source's order */
+    struct tensor_plan *tensors; /* [count], in the source's order */
     int64_t count;
-    int64_t weights;
-    int64_t bytes_before, bytes; /* of weights; companion tensors included */
-    int64_t file_bytes;          /* of the new file, a little more than it will be */
+    int64_t weights;             /* number of weights in all tensors */
+    int64_t bytes_before, bytes; /* of all tensors, before and after; companion tensors included */
+    int64_t file_bytes;          /* upper estimate of the new file's size */
     double nmse;   /* mean over the weights of quantized tensors; NAN before quantize_plan_measure */
-    int64_t worst; /* the quantized tensor with the largest; -1: none or not measured */
+    int64_t worst; /* index of the quantized tensor with the largest nmse; -1: none or not measured */
 };
 
-/* *out owned: quantize_plan_done. Errors: whatever quantize_file refuses from headers alone. */
+/* *out is owned: quantize_plan_done. Errors: everything that quantize_file rejects from headers alone. */
 enum err_code quantize_plan_init(struct quantize_plan *out, const struct gguf *source, const struct config *c,
                                  struct err *why);
-void quantize_plan_done(struct quantize_plan *p); /* {0} is fine */
+void quantize_plan_done(struct quantize_plan *p); /* accepts {0} */
 
-/* Decode what was made and compare: fills nmse of the plan and its tensors. What a method keeps beside a
- * matrix counts (order of inputs, divided inputs, columns kept aside), and so do scales it moved into a norm;
- * those moved into another matrix are estimated. ERR_FORMAT: `made` is not what the plan says. */
+/* Decode the tensors of `made` and compare them with the source: sets nmse of the plan and of its tensors.
+ * Companion tensors (input order, divisors, outlier columns) are taken into account, and so are scales that
+ * the method folded into a norm. Scales folded into another matrix are estimated by least squares.
+ * Errors: ERR_FORMAT (`made` differs from the plan), ERR_NOMEM. */
 enum err_code quantize_plan_measure(struct quantize_plan *p, const struct gguf *source,
                                     const struct gguf *made, int threads, struct err *why);
 
-/* Write `out_path` (atomic) = the source with the recipe applied; metadata copied, general.file_type and
- * qdyno.recipe set. A source tensor that is itself quantized and would change is ERR_USAGE (re-quantizing
- * hides what is measured); NaN or infinity in weights is ERR_FORMAT naming tensor and index. progress as in
- * synth; returning false cancels (ERR_CANCELLED). With `resume`, what a cancelled or killed run has finished
- * is kept beside the target (PATH.partial) and a run with the same source and recipe goes on from there. */
+/* Write `out_path` (atomically): the source with the recipe applied, its metadata copied, general.file_type
+ * and qdyno.recipe set. Errors: ERR_USAGE when a tensor that would change is already quantized (a second
+ * rounding would hide the first); ERR_FORMAT when weights contain NaN or infinity (names tensor and index);
+ * ERR_CANCELLED when progress returns false; ERR_IO, ERR_NOMEM. */
 struct quantize_options {
-    const struct config *config; /* its calib: a calibration or imatrix file, or a text; "": bundled text */
+    const struct config *config; /* its calib: calibration file, imatrix or text; "": the bundled text */
     int threads;
-    bool resume;
-    bool (*progress)(void *ctx, double done); /* may be NULL */
+    bool resume; /* keep finished tensors of an interrupted run in PATH.partial, and continue from them */
+    bool (*progress)(void *ctx, double done); /* 0 .. 1; may be NULL */
     void *ctx;
     const struct log *log; /* may be NULL */
 };
 enum err_code quantize_file(const char *out_path, const struct gguf *source, const struct quantize_options *o,
                             struct err *why);
 
-/* Path of the cached result ($XDG_CACHE_HOME/qdyno/models/<sha256 of source and recipe>.gguf), made when
- * absent. The cache is kept below QDYNO_CACHE_LIMIT (default 20G) by removing the longest unused. *path owned
- * (free). */
+/* Path of the cached result, $XDG_CACHE_HOME/qdyno/models/<sha256 of source and recipe>.gguf; quantizes the
+ * source first if it is not cached. Least recently used files are removed to keep the cache below
+ * QDYNO_CACHE_LIMIT (default 20G). *path is owned (free). Errors: as quantize_file. */
 enum err_code recipe_cached(char **path, const struct gguf *source, const struct quantize_options *o,
                             struct err *why);
 

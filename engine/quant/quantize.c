@@ -1,6 +1,6 @@
-/* A GGUF file with a recipe applied to it: what becomes of each tensor is decided first, from headers alone;
- * then metadata is copied, tensors are converted by the method, and nothing is at the target path until all
- * of it is written. */
+/* Quantizes a GGUF file. First it decides from headers alone how each tensor is converted, and rejects what
+ * cannot be done. Then it writes the header (metadata, tensor directory) and converts the tensors. The target
+ * path appears only when the whole file is written. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 
 enum { QUANTIZATION_VERSION = 2 };
 
-/* general.file_type as the field numbers it, for readers that show it. */
+/* general.file_type as llama.cpp numbers it (enum llama_ftype), for programs that display it. */
 static const struct {
     enum format_id format;
     uint32_t file_type;
@@ -23,36 +23,38 @@ static const struct {
                    { FORMAT_Q3_K, 12 },   { FORMAT_Q4_K, 15 },   { FORMAT_Q5_K, 17 }, { FORMAT_Q6_K, 18 },
                    { FORMAT_IQ4_NL, 25 }, { FORMAT_IQ4_XS, 30 }, { FORMAT_BF16, 32 } };
 
-/* Written anew, or true of the source's container only. */
+/* Metadata that is not copied: written anew below, or only true for the source file's container. */
 static const char *const DROPPED_KEYS[] = { "general.file_type", "general.quantization_version",
                                             "general.alignment", "qdyno.recipe",
                                             "qdyno.plugin",      "qdyno.source",
                                             "qdyno.calibration", "split.no",
                                             "split.count",       "split.tensors.count" };
 
-/* ---------------------------------------------------------------- what becomes of each tensor */
+/* ---------------------------------------------------------------- how each tensor is converted */
 
-static bool is_plain(const struct format *f)
+static bool format_is_float(const struct format *f)
 {
     return f == &FORMATS[FORMAT_F32] || f == &FORMATS[FORMAT_F16] || f == &FORMATS[FORMAT_BF16];
 }
 
-/* Everything that can be refused from headers alone is refused before a byte is written. */
-static enum err_code check_tensor(const struct gguf_tensor *t, const struct format *format, struct err *why)
+/* Reject what can be rejected from headers, before anything is written. */
+static enum err_code unit_check(const struct gguf_tensor *t, const struct format *format, struct err *why)
 {
-    if (!is_plain(t->format))
+    if (!format_is_float(t->format))
         return err_set(
             why, ERR_USAGE,
-            "tensor '%s' is %s already: quantizing it again to %s would hide what is measured; use an f32, "
+            "tensor '%s' is already quantized (%s): quantizing it again to %s would hide the first rounding; "
+            "use an f32, "
             "f16 or bf16 file",
             t->name, t->format->name, format->name);
     if (!format->encode)
-        return err_set(why, ERR_USAGE, "tensor '%s': %s is known but cannot be made yet", t->name,
-                       format->name);
+        return err_set(why, ERR_USAGE, "tensor '%s': %s has no encoder, so it can be read but not written",
+                       t->name, format->name);
     return ERR_OK;
 }
 
-static int layer_of(const char *name)
+/* "blk.12.ffn_up.weight" is in layer 12; -1: in no layer. */
+static int tensor_layer(const char *name)
 {
     char *end;
     if (strncmp(name, "blk.", 4)) return -1;
@@ -72,24 +74,24 @@ enum err_code units_plan(struct quantization *q, struct err *why)
         u->format = recipe_tensor_format(c, q->source, u->source, NULL);
         u->converts = recipe_converts(c, q->source, u->source);
         u->by_method = u->converts && q->params.method && method_makes(q->params.method, u->format);
-        u->layer = layer_of(u->source->name);
-        enum err_code rc = u->converts ? check_tensor(u->source, u->format, why) : ERR_OK;
+        u->layer = tensor_layer(u->source->name);
+        enum err_code rc = u->converts ? unit_check(u->source, u->format, why) : ERR_OK;
         if (rc) return rc;
         q->total += u->source->bytes;
     }
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- the file */
+/* ---------------------------------------------------------------- writing the file */
 
-static bool is_dropped(const struct gguf_kv *kv)
+static bool key_is_dropped(const struct gguf_kv *kv)
 {
     for (size_t i = 0; i < COUNT_OF(DROPPED_KEYS); i++)
         if (gguf_string_is(kv->key, DROPPED_KEYS[i])) return true;
     return act_is_key(kv->key);
 }
 
-static enum err_code write_metadata(struct quantization *q, struct err *why)
+static enum err_code quantization_write_metadata(struct quantization *q, struct err *why)
 {
     char recipe[3 * CONFIG_VALUE], hash[HASH_HEX];
     struct gguf_writer *w = q->writer;
@@ -97,7 +99,7 @@ static enum err_code write_metadata(struct quantization *q, struct err *why)
     enum err_code rc = model_identity(q->source, hash, why);
     if (rc) return rc;
     for (int64_t i = 0; i < gguf_kv_count(q->source) && !rc; i++)
-        if (!is_dropped(gguf_kv_at(q->source, i))) rc = gguf_writer_copy_kv(w, gguf_kv_at(q->source, i));
+        if (!key_is_dropped(gguf_kv_at(q->source, i))) rc = gguf_writer_copy_kv(w, gguf_kv_at(q->source, i));
     const struct format *f = format_find(config_text(config, KNOB_FORMAT));
     if (q->params.method && q->params.method->file_type && !rc)
         rc = gguf_writer_put_u32(w, "general.file_type", q->params.method->file_type(&q->params));
@@ -116,7 +118,8 @@ static enum err_code write_metadata(struct quantization *q, struct err *why)
         rc = gguf_writer_put_string(w, "qdyno.plugin", q->params.method->identity);
     if (!rc && q->calibration)
         rc = gguf_writer_put_string(w, "qdyno.calibration", calibration_name(q->calibration));
-    return rc ? err_set(why, rc, "cannot describe the quantized file: %s", err_text(rc)) : ERR_OK;
+    return rc ? err_set(why, rc, "cannot write the metadata of the quantized file: %s", err_text(rc))
+              : ERR_OK;
 }
 
 void unit_list_companions(const struct quantization *q, struct unit *u)
@@ -126,7 +129,7 @@ void unit_list_companions(const struct quantization *q, struct unit *u)
     u->companions = q->params.method->companions(&job, u->companion);
 }
 
-static enum err_code declare_unit(struct quantization *q, struct unit *u, struct err *why)
+static enum err_code unit_declare(struct quantization *q, struct unit *u, struct err *why)
 {
     const struct gguf_tensor *t = u->source;
     enum err_code rc = gguf_writer_add_tensor(q->writer, t->name, u->format, t->dims, t->shape);
@@ -140,12 +143,12 @@ static enum err_code declare_unit(struct quantization *q, struct unit *u, struct
     return rc ? err_set(why, rc, "cannot declare tensor '%s': %s", t->name, err_text(rc)) : ERR_OK;
 }
 
-static enum err_code open_target(struct quantization *q, const char *path, struct err *why)
+static enum err_code quantization_open_target(struct quantization *q, const char *path, struct err *why)
 {
     enum err_code rc = q->options->resume ? gguf_writer_resume(&q->writer, path, why)
                                           : gguf_writer_open(&q->writer, path, why);
-    if (!rc) rc = write_metadata(q, why);
-    for (int64_t i = 0; i < q->count && !rc; i++) rc = declare_unit(q, &q->units[i], why);
+    if (!rc) rc = quantization_write_metadata(q, why);
+    for (int64_t i = 0; i < q->count && !rc; i++) rc = unit_declare(q, &q->units[i], why);
     return rc;
 }
 
@@ -158,8 +161,8 @@ enum err_code quantize_report(struct quantization *q, int64_t bytes, struct err 
     return ERR_OK;
 }
 
-/* A layer's tensors go through the method together where it wants them so. */
-static enum err_code write_units(struct quantization *q, struct err *why)
+/* With a method that has `layer`, tensors of layers are converted layer by layer, after all others. */
+static enum err_code quantization_write_units(struct quantization *q, struct err *why)
 {
     const bool layers = q->params.method && q->params.method->layer;
     enum err_code rc = ERR_OK;
@@ -180,8 +183,8 @@ enum err_code quantize_file(const char *out_path, const struct gguf *source, con
     if ((rc = units_plan(&q, why))) goto done;
     if ((rc = quantize_calibrate(&q, why))) goto done;
     if ((rc = threadpool_open(&q.pool, &pool, why))) goto done;
-    if ((rc = open_target(&q, out_path, why))) goto done;
-    if ((rc = write_units(&q, why))) goto done;
+    if ((rc = quantization_open_target(&q, out_path, why))) goto done;
+    if ((rc = quantization_write_units(&q, why))) goto done;
     rc = gguf_writer_commit(q.writer, why);
     q.writer = NULL;
 done:

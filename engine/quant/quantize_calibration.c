@@ -1,11 +1,11 @@
-/* What a method is told about activations, and samples for it to run again. */
+/* Obtains the activation statistics and the sample text that a method needs. */
 #include <stdlib.h>
 
 #include "engine/quant/calibration.h"
 #include "engine/quant/quantize_internal.h"
 
-/* A file's own progress begins behind this. */
-static bool pass_on(void *ctx, double done)
+/* Calibrating keeps the file's progress at 0, but lets the user cancel. */
+static bool calibration_progress(void *ctx, double done)
 {
     const struct quantize_options *o = ctx;
     (void)done;
@@ -20,7 +20,7 @@ enum err_code quantize_calibrate(struct quantization *q, struct err *why)
     const enum calibration_need need = method_needs(&q->params);
     if (need == CALIBRATION_NONE) {
         if (!path[0]) return ERR_OK;
-        return err_set(why, ERR_USAGE, "calib=%s: method %s%s looks at weights only and has no use for it",
+        return err_set(why, ERR_USAGE, "calib=%s: method %s%s uses weights only, so it takes no calibration",
                        path, m ? m->name : "none", m && m->needs ? " with these parameters" : "");
     }
     if (need == CALIBRATION_OPTIONAL && !path[0]) return ERR_OK;
@@ -29,12 +29,12 @@ enum err_code quantize_calibrate(struct quantization *q, struct err *why)
                                            .threads = q->options->threads,
                                            .ctx = tokens,
                                            .tokens = (int64_t)count * tokens,
-                                           .progress = pass_on,
+                                           .progress = calibration_progress,
                                            .progress_ctx = (void *)q->options,
                                            .log = q->options->log };
     if (!path[0])
         log_write(q->options->log, LOG_WARN,
-                  "method %s learns from activations and calib= names no file: the bundled text is used",
+                  "method %s uses activation statistics and calib= is not given: using the bundled text",
                   m->name);
     const enum err_code rc = calibration_obtain(&q->calibration, q->source, &o, why);
     return rc && path[0] ? err_prefix(why, "calib=%s", path) : rc;
@@ -43,15 +43,15 @@ enum err_code quantize_calibrate(struct quantization *q, struct err *why)
 enum err_code quantize_samples(const struct quantization *q, struct samples *s, int32_t **ids,
                                struct err *why)
 {
-    const int there = calibration_samples(q->calibration, s->tokens, NULL, 0);
+    const int available = calibration_samples(q->calibration, s->tokens, NULL, 0);
     *ids = NULL;
-    if (!there)
+    if (!available)
         return err_set(
             why, ERR_USAGE,
-            "method %s runs the model on samples of %d tokens, and %s has none: give calib= a file "
-            "that qdyno calibrate made (an imatrix holds no text), or a longer text",
+            "method %s runs the model on samples of %d tokens, and %s contains none: give calib= a file "
+            "made by qdyno calibrate (an imatrix contains no text), or a longer text",
             q->params.method->name, s->tokens, calibration_name(q->calibration));
-    s->count = MIN(s->count, there);
+    s->count = MIN(s->count, available);
     *ids = malloc((size_t)s->count * (size_t)s->tokens * sizeof **ids);
     if (!*ids) return err_set(why, ERR_NOMEM, "out of memory for %d samples", s->count);
     calibration_samples(q->calibration, s->tokens, *ids, s->count);

@@ -1,39 +1,40 @@
-/* How far the weights of a quantized file are from its source's.
+/* Measures the error of quantized weights against their source.
  *
- * Weights are compared as products see them: in the order of the model's inputs, with the columns that were
- * kept aside, and divided by whatever the inputs are multiplied by elsewhere. A method may move a scale into
- * the norm in front of a matrix, which is read off that norm; or into the rows of the matrix before (v for
- * the output of attention, up for down), which can only be estimated: by the factor of a row or column that
- * fits best. That hides about one weight's share of the error in a row or column. */
+ * The comparison is between effective weights: reordered to the model's input order (COMPANION_ORDER), with
+ * outlier columns in place, and divided by every scale that was folded into them. A scale folded into a norm
+ * is read from that norm. A scale folded into the rows of the preceding matrix (v for the attention output,
+ * up for down) is not stored anywhere; it is estimated by least squares, one factor a row or column. That fit
+ * also removes a small part of the real error, about one weight's share in a row or column. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/quant/quantize_internal.h"
 
+/* Which unknown scale is estimated before comparing. */
 enum fit { FIT_NONE, FIT_ROWS, FIT_COLUMNS };
 
-/* One matrix in two files. Arrays are [cols]. */
+/* One matrix in the source and in the quantized file. */
 struct comparison {
     const struct gguf_tensor *was, *is;
     int64_t rows, cols;
-    float *factor;    /* column i of what products see = stored * factor; NULL: 1 */
-    int64_t *order;   /* stored column j is column order[j]; NULL: j */
-    int64_t *outlier; /* [outliers] columns with weights of their own */
+    float *factor;    /* [cols]: effective weight = stored weight * factor; NULL: 1 */
+    int64_t *order;   /* [cols]: stored column j is column order[j]; NULL: j */
+    int64_t *outlier; /* [outliers] columns stored separately in f16 */
     int64_t outliers;
     const unsigned char *outlier_weights; /* f16 [outliers][rows]; NULL: none */
     enum fit fit;
-    bool fitting;    /* a first pass for FIT_COLUMNS */
-    float *scratch;  /* [threads][3][cols]: stored, seen, source */
-    double *sums;    /* [threads][2]: squares of error, of weights */
-    double *columns; /* [threads][2][cols]: products with the source, squares; NULL unless FIT_COLUMNS */
-    double *best;    /* [cols] of FIT_COLUMNS */
+    bool fitting;    /* in the first pass of FIT_COLUMNS, which sums `columns` */
+    float *scratch;  /* [threads][3][cols]: stored, effective and source row */
+    double *sums;    /* [threads][2]: sum of squared errors, of squared weights */
+    double *columns; /* [threads][2][cols]: sum w y and sum y^2 by column; NULL unless FIT_COLUMNS */
+    double *best;    /* [cols]: least-squares factor of each column; NULL unless FIT_COLUMNS */
 };
 
-/* ---------------------------------------------------------------- what products see */
+/* ---------------------------------------------------------------- effective weights */
 
-/* A companion tensor or norm as f32; *out owned, NULL when there is none or it has another size. */
-static enum err_code read_floats(float **out, const struct gguf_tensor *t, int64_t n, struct err *why)
+/* Companion tensor or norm as f32. *out is owned; NULL when the tensor is absent or has another size. */
+static enum err_code tensor_read_floats(float **out, const struct gguf_tensor *t, int64_t n, struct err *why)
 {
     *out = NULL;
     if (!t || t->shape[0] != n || !t->format->decode) return ERR_OK;
@@ -43,20 +44,20 @@ static enum err_code read_floats(float **out, const struct gguf_tensor *t, int64
     return ERR_OK;
 }
 
-/* Column indexes; ERR_FORMAT beyond the matrix. */
-static enum err_code read_indexes(int64_t **out, const struct gguf_tensor *t, int64_t n, int64_t cols,
-                                  struct err *why)
+/* Column indexes from a companion tensor. ERR_FORMAT: an index is outside the matrix. */
+static enum err_code tensor_read_indexes(int64_t **out, const struct gguf_tensor *t, int64_t n, int64_t cols,
+                                         struct err *why)
 {
     float *values;
     *out = NULL;
-    enum err_code rc = read_floats(&values, t, n, why);
+    enum err_code rc = tensor_read_floats(&values, t, n, why);
     if (rc || !values) return rc;
     *out = malloc((size_t)n * sizeof **out + 1);
     if (!*out) rc = err_set(why, ERR_NOMEM, "out of memory to compare '%s'", t->name);
     for (int64_t i = 0; i < n && !rc; i++) {
         if (!(values[i] >= 0 && values[i] < (float)cols))
-            rc = err_set(why, ERR_FORMAT, "tensor '%s' names column %g of %lld", t->name, (double)values[i],
-                         (long long)cols);
+            rc = err_set(why, ERR_FORMAT, "tensor '%s' names column %g, want 0 to %lld", t->name,
+                         (double)values[i], (long long)cols - 1);
         else
             (*out)[i] = (int64_t)values[i];
     }
@@ -64,8 +65,8 @@ static enum err_code read_indexes(int64_t **out, const struct gguf_tensor *t, in
     return rc;
 }
 
-/* "blk.3.attn_q.weight": the layer's prefix "blk.3." and the rest; false for names of no layer. */
-static bool split_name(const char *name, char *prefix, size_t size, const char **rest)
+/* Split "blk.3.attn_q.weight" into the prefix "blk.3." and the rest. False for tensors of no layer. */
+static bool layer_name_split(const char *name, char *prefix, size_t size, const char **rest)
 {
     const char *dot = str_starts(name, "blk.") ? strchr(name + 4, '.') : NULL;
     if (!dot || (size_t)(dot - name) + 2 > size) return false;
@@ -82,15 +83,15 @@ static const struct gguf_tensor *layer_tensor(const struct gguf *g, const char *
     return gguf_tensor_find(g, full);
 }
 
-/* Did the method change this norm? *ratio (owned, NULL: no) = new / old. */
+/* How a method scaled a norm: *ratio [cols] = new / old (owned); NULL: it is unchanged. */
 static enum err_code norm_ratio(float **ratio, const struct gguf *source, const struct gguf *made,
                                 const char *prefix, const char *norm, int64_t cols, struct err *why)
 {
     float *was, *is = NULL;
     bool moved = false;
     *ratio = NULL;
-    enum err_code rc = read_floats(&was, layer_tensor(source, prefix, norm), cols, why);
-    if (!rc) rc = read_floats(&is, layer_tensor(made, prefix, norm), cols, why);
+    enum err_code rc = tensor_read_floats(&was, layer_tensor(source, prefix, norm), cols, why);
+    if (!rc) rc = tensor_read_floats(&is, layer_tensor(made, prefix, norm), cols, why);
     for (int64_t i = 0; !rc && was && is && i < cols; i++) {
         moved |= is[i] != was[i];
         is[i] = was[i] != 0 ? is[i] / was[i] : 1;
@@ -103,47 +104,53 @@ static enum err_code norm_ratio(float **ratio, const struct gguf *source, const 
     return rc;
 }
 
-/* The inputs of a layer's matrices: from a norm of the attention or the feed-forward, or from another matrix.
- */
-enum maker { MAKER_MATRIX, MAKER_ATTENTION, MAKER_FEED_FORWARD };
+/* What computes the input of a matrix: the attention's norm, the feed-forward's norm, or another matrix. */
+enum producer { PRODUCER_MATRIX, PRODUCER_ATTENTION_NORM, PRODUCER_FEED_FORWARD_NORM };
 
 static const struct {
     const char *matrix;
-    enum maker maker;
-    enum fit fit; /* where scales may have gone to or come from that no norm tells */
+    enum producer producer;
+    enum fit fit; /* the scale to estimate if the method folded scales between matrices */
 } LAYER[] = {
-    { "attn_q.weight", MAKER_ATTENTION, FIT_NONE },      { "attn_k.weight", MAKER_ATTENTION, FIT_NONE },
-    { "attn_v.weight", MAKER_ATTENTION, FIT_ROWS },      { "attn_qkv.weight", MAKER_ATTENTION, FIT_ROWS },
-    { "attn_output.weight", MAKER_MATRIX, FIT_COLUMNS }, { "ffn_gate.weight", MAKER_FEED_FORWARD, FIT_NONE },
-    { "ffn_up.weight", MAKER_FEED_FORWARD, FIT_ROWS },   { "ffn_down.weight", MAKER_MATRIX, FIT_COLUMNS },
+    { "attn_q.weight", PRODUCER_ATTENTION_NORM, FIT_NONE },
+    { "attn_k.weight", PRODUCER_ATTENTION_NORM, FIT_NONE },
+    { "attn_v.weight", PRODUCER_ATTENTION_NORM, FIT_ROWS },
+    { "attn_qkv.weight", PRODUCER_ATTENTION_NORM, FIT_ROWS },
+    { "attn_output.weight", PRODUCER_MATRIX, FIT_COLUMNS },
+    { "ffn_gate.weight", PRODUCER_FEED_FORWARD_NORM, FIT_NONE },
+    { "ffn_up.weight", PRODUCER_FEED_FORWARD_NORM, FIT_ROWS },
+    { "ffn_down.weight", PRODUCER_MATRIX, FIT_COLUMNS },
 };
 
-/* The norm in front; halves side by side may share one, or the attention has a second one. */
-static const char *norm_of(const struct gguf *g, const char *prefix, enum maker maker)
+/* Name of the norm in front of a layer's matrix. Layers that run attention and feed-forward in parallel may
+ * share one norm or have a second attention norm. */
+static const char *norm_of(const struct gguf *g, const char *prefix, enum producer producer)
 {
-    if (maker == MAKER_FEED_FORWARD && layer_tensor(g, prefix, "ffn_norm.weight")) return "ffn_norm.weight";
-    if (maker == MAKER_ATTENTION && layer_tensor(g, prefix, "attn_norm_2.weight"))
+    if (producer == PRODUCER_FEED_FORWARD_NORM && layer_tensor(g, prefix, "ffn_norm.weight"))
+        return "ffn_norm.weight";
+    if (producer == PRODUCER_ATTENTION_NORM && layer_tensor(g, prefix, "attn_norm_2.weight"))
         return "attn_norm_2.weight";
     return "attn_norm.weight";
 }
 
-/* Scales that were moved out of this matrix: known ones into c->factor, others to be fitted. */
-static enum err_code find_moved(struct comparison *c, const struct gguf *source, const struct gguf *made,
-                                struct err *why)
+/* Find scales that were folded between this matrix and its layer: known ones go into c->factor, for unknown
+ * ones c->fit is set. */
+static enum err_code comparison_find_folded(struct comparison *c, const struct gguf *source,
+                                            const struct gguf *made, struct err *why)
 {
     char prefix[64];
     const char *rest;
     float *other = NULL;
-    if (!split_name(c->was->name, prefix, sizeof prefix, &rest)) return ERR_OK;
+    if (!layer_name_split(c->was->name, prefix, sizeof prefix, &rest)) return ERR_OK;
     size_t which = 0;
     while (which < COUNT_OF(LAYER) && strcmp(LAYER[which].matrix, rest)) which++;
     if (which == COUNT_OF(LAYER)) return ERR_OK;
-    const enum maker maker = LAYER[which].maker;
+    const enum producer producer = LAYER[which].producer;
     enum err_code rc = ERR_OK;
-    if (maker != MAKER_MATRIX)
-        rc = norm_ratio(&c->factor, source, made, prefix, norm_of(source, prefix, maker), c->cols, why);
-    /* a method that moves scales into one norm of a layer may move others into its matrices */
-    for (enum maker m = MAKER_ATTENTION; m <= MAKER_FEED_FORWARD && !rc && !other; m++) {
+    if (producer != PRODUCER_MATRIX)
+        rc = norm_ratio(&c->factor, source, made, prefix, norm_of(source, prefix, producer), c->cols, why);
+    /* A method that folds scales into one norm of a layer may fold others into its matrices. */
+    for (enum producer m = PRODUCER_ATTENTION_NORM; m <= PRODUCER_FEED_FORWARD_NORM && !rc && !other; m++) {
         const char *name = norm_of(source, prefix, m);
         const struct gguf_tensor *norm = layer_tensor(source, prefix, name);
         if (norm) rc = norm_ratio(&other, source, made, prefix, name, norm->shape[0], why);
@@ -153,18 +160,21 @@ static enum err_code find_moved(struct comparison *c, const struct gguf *source,
     return rc;
 }
 
-static enum err_code find_sides(struct comparison *c, const struct gguf *made, struct err *why)
+/* Read the companion tensors that define the effective weights. */
+static enum err_code comparison_read_companions(struct comparison *c, const struct gguf *made,
+                                                struct err *why)
 {
     const struct gguf_tensor *kept = companion_find(made, c->is->name, COMPANION_OUTLIERS),
                              *weights = companion_find(made, c->is->name, COMPANION_OUTLIER_WEIGHTS);
     float *divide = NULL;
-    enum err_code rc = read_indexes(&c->order, companion_find(made, c->is->name, COMPANION_ORDER), c->cols,
-                                    c->cols, why);
-    if (!rc) rc = read_floats(&divide, companion_find(made, c->is->name, COMPANION_DIVISORS), c->cols, why);
+    enum err_code rc = tensor_read_indexes(&c->order, companion_find(made, c->is->name, COMPANION_ORDER),
+                                           c->cols, c->cols, why);
+    if (!rc)
+        rc = tensor_read_floats(&divide, companion_find(made, c->is->name, COMPANION_DIVISORS), c->cols, why);
     if (!rc && kept && weights && weights->bytes == kept->shape[0] * c->rows * 2) {
         c->outliers = kept->shape[0];
         c->outlier_weights = weights->data;
-        rc = read_indexes(&c->outlier, kept, c->outliers, c->cols, why);
+        rc = tensor_read_indexes(&c->outlier, kept, c->outliers, c->cols, why);
     }
     for (int64_t i = 0; divide && c->factor && i < c->cols; i++) c->factor[i] /= divide[i];
     for (int64_t i = 0; divide && !c->factor && i < c->cols; i++) divide[i] = 1 / divide[i];
@@ -175,8 +185,8 @@ static enum err_code find_sides(struct comparison *c, const struct gguf *made, s
     return rc;
 }
 
-/* Row r as products see it into y, and as the source has it into w. */
-static void read_row(const struct comparison *c, int64_t r, float *stored, float *y, float *w)
+/* Effective row r of the quantized matrix into y, and the source's row into w. */
+static void comparison_read_row(const struct comparison *c, int64_t r, float *stored, float *y, float *w)
 {
     format_decode_rows(c->was->format, c->was->data + r * format_row_bytes(c->was->format, c->cols), w, 1,
                        c->cols);
@@ -193,7 +203,8 @@ static void read_row(const struct comparison *c, int64_t r, float *stored, float
 
 /* ---------------------------------------------------------------- comparing */
 
-static double row_fit(const float *y, const float *w, int64_t n)
+/* Least-squares factor a that minimizes sum (a y - w)^2: sum w y / sum y^2. */
+static double row_fit_factor(const float *y, const float *w, int64_t n)
 {
     double with = 0, square = 0;
     for (int64_t j = 0; j < n; j++) {
@@ -203,14 +214,14 @@ static double row_fit(const float *y, const float *w, int64_t n)
     return square > 0 ? with / square : 1;
 }
 
-static void compare_rows(void *arg, int member, int size)
+static void comparison_rows(void *arg, int member, int size)
 {
     struct comparison *c = arg;
     const int64_t from = c->rows * member / size, to = c->rows * (member + 1) / size;
     float *stored = c->scratch + (int64_t)member * 3 * c->cols, *y = stored + c->cols, *w = y + c->cols;
     double *columns = c->fitting ? c->columns + (int64_t)member * 2 * c->cols : NULL, error = 0, power = 0;
     for (int64_t r = from; r < to; r++) {
-        read_row(c, r, stored, y, w);
+        comparison_read_row(c, r, stored, y, w);
         if (c->fitting) {
             for (int64_t j = 0; j < c->cols; j++) {
                 columns[j] += (double)y[j] * w[j];
@@ -218,7 +229,7 @@ static void compare_rows(void *arg, int member, int size)
             }
             continue;
         }
-        const double row = c->fit == FIT_ROWS ? row_fit(y, w, c->cols) : 1;
+        const double row = c->fit == FIT_ROWS ? row_fit_factor(y, w, c->cols) : 1;
         for (int64_t j = 0; j < c->cols; j++) {
             const double d = (c->best ? c->best[j] : row) * y[j] - w[j];
             error += d * d;
@@ -229,11 +240,11 @@ static void compare_rows(void *arg, int member, int size)
     c->sums[2 * member + 1] = power;
 }
 
-static void fit_columns(struct comparison *c, struct threadpool *pool)
+static void comparison_fit_columns(struct comparison *c, struct threadpool *pool)
 {
     const int size = threadpool_size(pool);
     c->fitting = true;
-    threadpool_run(pool, compare_rows, c);
+    threadpool_run(pool, comparison_rows, c);
     c->fitting = false;
     for (int64_t j = 0; j < c->cols; j++) {
         double with = 0, square = 0;
@@ -245,7 +256,8 @@ static void fit_columns(struct comparison *c, struct threadpool *pool)
     }
 }
 
-static enum err_code compare(struct comparison *c, struct threadpool *pool, double *nmse, struct err *why)
+static enum err_code comparison_run(struct comparison *c, struct threadpool *pool, double *nmse,
+                                    struct err *why)
 {
     const size_t size = (size_t)threadpool_size(pool), cols = (size_t)c->cols;
     c->scratch = malloc(size * 3 * cols * sizeof *c->scratch);
@@ -256,19 +268,19 @@ static enum err_code compare(struct comparison *c, struct threadpool *pool, doub
     }
     if (!c->scratch || !c->sums || (c->fit == FIT_COLUMNS && (!c->columns || !c->best)))
         return err_set(why, ERR_NOMEM, "out of memory to compare '%s'", c->was->name);
-    if (c->fit == FIT_COLUMNS) fit_columns(c, pool);
-    threadpool_run(pool, compare_rows, c);
+    if (c->fit == FIT_COLUMNS) comparison_fit_columns(c, pool);
+    threadpool_run(pool, comparison_rows, c);
     double error = 0, power = 0;
     for (size_t m = 0; m < size; m++) {
         error += c->sums[2 * m];
         power += c->sums[2 * m + 1];
     }
-    *nmse = error == 0 ? 0 : error / power; /* weights that were all zero and are not: infinity */
+    *nmse = error == 0 ? 0 : error / power; /* infinity if all source weights are 0 and some are not now */
     return ERR_OK;
 }
 
-static enum err_code measure_tensor(struct tensor_plan *t, const struct gguf *source, const struct gguf *made,
-                                    struct threadpool *pool, struct err *why)
+static enum err_code tensor_plan_measure(struct tensor_plan *t, const struct gguf *source,
+                                         const struct gguf *made, struct threadpool *pool, struct err *why)
 {
     const struct gguf_tensor *is = gguf_tensor_find(made, t->source->name);
     struct comparison c = { .was = t->source,
@@ -276,11 +288,11 @@ static enum err_code measure_tensor(struct tensor_plan *t, const struct gguf *so
                             .rows = t->source->shape[1] * t->source->shape[2] * t->source->shape[3],
                             .cols = t->source->shape[0] };
     if (!is || is->format != t->format || memcmp(is->shape, t->source->shape, sizeof is->shape) != 0)
-        return err_set(why, ERR_FORMAT, "tensor '%s': want %s of the source's shape, the file has %s",
+        return err_set(why, ERR_FORMAT, "tensor '%s': expected %s with the source's shape, the file has %s",
                        t->source->name, t->format->name, is ? is->format->name : "none");
-    enum err_code rc = find_moved(&c, source, made, why);
-    if (!rc) rc = find_sides(&c, made, why);
-    if (!rc) rc = compare(&c, pool, &t->nmse, why);
+    enum err_code rc = comparison_find_folded(&c, source, made, why);
+    if (!rc) rc = comparison_read_companions(&c, made, why);
+    if (!rc) rc = comparison_run(&c, pool, &t->nmse, why);
     t->nmse_rescaled = c.fit != FIT_NONE;
     free(c.factor);
     free(c.order);
@@ -302,8 +314,8 @@ enum err_code quantize_plan_measure(struct quantize_plan *p, const struct gguf *
     p->worst = -1;
     for (int64_t i = 0; i < p->count && !rc; i++) {
         struct tensor_plan *t = &p->tensors[i];
-        if (t->fate == FATE_KEPT) continue; /* whatever was moved into a norm came out of a matrix */
-        rc = measure_tensor(t, source, made, pool, why);
+        if (t->fate == FATE_KEPT) continue; /* a norm changed by folding is counted at the matrix behind it */
+        rc = tensor_plan_measure(t, source, made, pool, why);
         if (rc || !t->quantized) continue;
         const double n = (double)t->source->shape[0] * (double)t->source->shape[1] *
                          (double)t->source->shape[2] * (double)t->source->shape[3];

@@ -1,16 +1,16 @@
-/* engine/quant/quantize_internal.h - one quantization in progress, shared by the driver's files. */
+/* engine/quant/quantize_internal.h - state of one quantization, shared by quantize*.c. Internal. */
 #ifndef QDYNO_ENGINE_QUANT_QUANTIZE_INTERNAL_H
 #define QDYNO_ENGINE_QUANT_QUANTIZE_INTERNAL_H
 
 #include "engine/quant/methods.h"
 
-/* A tensor of the source, and what becomes of it. */
+/* One tensor of the source and how it will be converted. */
 struct unit {
     const struct gguf_tensor *source;
     const struct format *format; /* in the new file */
-    bool converts;               /* other numbers than the source's, or in another format */
-    bool by_method;              /* converts, and the method makes that format (else: to the nearest) */
-    int layer;                   /* -1: of no layer */
+    bool converts;               /* its bytes will differ from the source's */
+    bool by_method;              /* converts, and the method encodes this format (else: round to nearest) */
+    int layer;                   /* -1: belongs to no layer */
     struct companion_tensor companion[COMPANION_COUNT];
     int companions;
 };
@@ -18,54 +18,56 @@ struct unit {
 struct quantization {
     const struct quantize_options *options;
     const struct gguf *source;
-    struct params params; /* method NULL: none */
+    struct params params; /* method NULL: the recipe names none */
     struct threadpool *pool;
     struct gguf_writer *writer;
     struct calibration *calibration; /* NULL: none */
     struct unit *units;              /* [gguf_tensor_count] */
     int64_t count;
-    int64_t done, total; /* source bytes, for progress */
-    int64_t layer_bytes; /* of the layer in work */
+    int64_t done, total; /* bytes of the source, for progress */
+    int64_t layer_bytes; /* source bytes of the layer being converted */
 };
 
-/* What becomes of each tensor, from headers alone; q->units owned. Errors: see quantize_file. */
+/* Decide how each tensor is converted, from headers alone. q->units is owned by the caller. Errors: see
+ * quantize_file. */
 enum err_code units_plan(struct quantization *q, struct err *why);
-/* Its companion tensors' names and sizes. */
+/* Set the kinds and sizes of the unit's companion tensors. */
 void unit_list_companions(const struct quantization *q, struct unit *u);
 
-/* q->calibration, where the method has use for one. ERR_USAGE: it cannot be used for this. */
+/* Set q->calibration if the method needs one. ERR_USAGE: calib= cannot be used with this method. */
 enum err_code quantize_calibrate(struct quantization *q, struct err *why);
-/* Cut s->count samples of s->tokens, or fewer and shorter ones, from the calibration's text; s becomes what
- * there is. *ids [count][tokens] owned. */
+/* Token ids of up to s->count sequences of s->tokens from the calibration's text; s->count is set to the
+ * number found. *ids [count][tokens] is owned by the caller. ERR_USAGE: the calibration has no text. */
 enum err_code quantize_samples(const struct quantization *q, struct samples *s, int32_t **ids,
                                struct err *why);
 
 int64_t unit_rows(const struct unit *u);
 
-/* What a method is told about a unit; x and out not set. */
+/* The job that a method gets for this unit, without x and out. */
 struct tensor_job unit_job(const struct quantization *q, const struct unit *u);
 
-/* The unit into the file, from the source. ERR_FORMAT: a value that is not finite. */
+/* Read, convert and write one tensor. ERR_FORMAT: a value is not finite. */
 enum err_code unit_write(struct quantization *q, struct unit *u, struct err *why);
 
-/* Its values as f32 [rows][cols] into x, on all threads. ERR_FORMAT as above. */
+/* Decode the unit's values to x [rows][cols] on all threads. ERR_FORMAT: a value is not finite. */
 enum err_code unit_load(struct quantization *q, const struct unit *u, float *x, struct err *why);
 
-/* Encode x [rows][cols], whatever makes it: the method or the nearest number, into the job's out. */
+/* Encode job->x into job->out, by the method's `tensor` or `rows`, else rounded to nearest. */
 enum err_code unit_encode(struct quantization *q, const struct unit *u, struct tensor_job *job,
                           struct err *why);
-/* Memory for its companion tensors' data, in job->companion. companions_free gives it back. */
+/* Allocate the data of the job's companion tensors; companions_free frees them. */
 enum err_code companions_alloc(struct tensor_job *job, struct err *why);
 void companions_free(struct tensor_job *job);
-/* A finished job's bytes and companion tensors into the file. */
+/* Write an encoded job and its companion tensors to the file. */
 enum err_code unit_put(struct quantization *q, const struct unit *u, const struct tensor_job *job,
                        struct err *why);
+/* Whether an earlier, interrupted run already wrote this unit. */
 bool unit_finished(const struct quantization *q, const struct unit *u);
 
-/* All units of all layers through the method's `layer`. */
+/* Convert the tensors of all layers with the method's `layer`. */
 enum err_code layers_quantize(struct quantization *q, struct err *why);
 
-/* `bytes` more of the source are done. ERR_CANCELLED. */
+/* Count `bytes` of the source as done and report progress. ERR_CANCELLED. */
 enum err_code quantize_report(struct quantization *q, int64_t bytes, struct err *why);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a recipe would make of a file, before anything is made: formats, bytes, and why a tensor is left out.
- * The quantizer walks the same units, so the plan and the file cannot differ. */
+/* Plans a quantization without doing it: format, bytes and reason for every tensor. It uses the same units as
+ * quantize_file, so plan and file cannot differ. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,23 +14,23 @@ const char *const TENSOR_FATES[FATE_COUNT] = {
     [FATE_AS_IS] = "as the file has it",
 };
 
-/* Of the directory in front of the weights: one entry a tensor, written generously. */
+/* Sizes for estimating the GGUF directory; ENTRY_BYTES is generous for one tensor. */
 enum { ENTRY_BYTES = 128, METADATA_BYTES = 4096, ALIGNMENT = 32 };
 
-static int64_t aligned(int64_t bytes)
+static int64_t aligned_bytes(int64_t bytes)
 {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* A rule that keeps a tensor in a float format leaves it out, too. */
-static bool is_quantized(const struct tensor_plan *t)
+/* A tensor that a rule stores in a float format is converted but does not count as quantized. */
+static bool tensor_plan_is_quantized(const struct tensor_plan *t)
 {
     const bool floats = t->format == &FORMATS[FORMAT_F32] || t->format == &FORMATS[FORMAT_F16] ||
                         t->format == &FORMATS[FORMAT_BF16];
     return t->converts && (t->fate == FATE_METHOD || (t->fate == FATE_RULE && !floats));
 }
 
-static void plan_tensor(struct quantize_plan *p, struct quantization *q, struct unit *u)
+static void quantize_plan_add(struct quantize_plan *p, struct quantization *q, struct unit *u)
 {
     const struct gguf_tensor *s = u->source;
     const int64_t rows = unit_rows(u);
@@ -41,13 +41,13 @@ static void plan_tensor(struct quantize_plan *p, struct quantization *q, struct 
                                .converts = u->converts,
                                .bytes = rows * format_row_bytes(u->format, s->shape[0]),
                                .nmse = NAN };
-    t->quantized = is_quantized(t);
-    p->file_bytes += aligned(t->bytes) + ENTRY_BYTES;
+    t->quantized = tensor_plan_is_quantized(t);
+    p->file_bytes += aligned_bytes(t->bytes) + ENTRY_BYTES;
     unit_list_companions(q, u);
     for (int i = 0; i < u->companions; i++) {
         const int64_t bytes = format_row_bytes(companion_format(u->companion[i].what), u->companion[i].size);
         t->bytes += bytes;
-        p->file_bytes += aligned(bytes) + ENTRY_BYTES;
+        p->file_bytes += aligned_bytes(bytes) + ENTRY_BYTES;
     }
     p->weights += rows * s->shape[0];
     p->bytes_before += s->bytes;
@@ -69,7 +69,7 @@ enum err_code quantize_plan_init(struct quantize_plan *out, const struct gguf *s
     out->file_bytes = METADATA_BYTES + gguf_file_bytes(source);
     for (int64_t i = 0; i < q.count && !rc; i++) {
         out->file_bytes -= q.units[i].source->bytes;
-        plan_tensor(out, &q, &q.units[i]);
+        quantize_plan_add(out, &q, &q.units[i]);
     }
     free(q.units);
     return rc;

@@ -1,6 +1,6 @@
-/* One tensor: read, checked, converted on all threads and written. Rows that stand by themselves pass a few
- * megabytes at a time, so that a model larger than memory can be quantized; a method that looks at a whole
- * matrix gets it whole. */
+/* Converts one tensor: read, check, encode on all threads, write. Tensors whose rows are independent pass
+ * through memory in pieces of a few megabytes, so a model larger than memory can be quantized. A method with
+ * `tensor` gets the whole matrix. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -47,7 +47,7 @@ struct row_loop {
     rows_fn *rows;
 };
 
-static void run_rows(void *arg, int member, int size)
+static void row_loop_run(void *arg, int member, int size)
 {
     const struct row_loop *l = arg;
     const struct tensor_job *job = l->job;
@@ -60,7 +60,7 @@ static void run_rows(void *arg, int member, int size)
 void job_encode_rows(struct tensor_job *job, rows_fn *rows)
 {
     struct row_loop l = { job, rows };
-    threadpool_run(job->pool, run_rows, &l);
+    threadpool_run(job->pool, row_loop_run, &l);
 }
 
 bool unit_finished(const struct quantization *q, const struct unit *u)
@@ -75,25 +75,26 @@ bool unit_finished(const struct quantization *q, const struct unit *u)
 
 /* ---------------------------------------------------------------- reading */
 
-/* Whole rows of a tensor to f32, then (out not NULL) to bytes, divided over all members. */
+/* A run of whole rows: decoded to f32 and, if out is not NULL, encoded; divided over all threads. */
 struct piece {
     const struct quantization *q;
     const struct unit *unit;
-    const struct tensor_job *job; /* what `rows` is told; NULL: x is only read */
+    const struct tensor_job *job; /* passed to the method's `rows`; NULL: only decode to x */
     int64_t first_row, rows;
-    bool loaded; /* x is there already */
+    bool loaded; /* x is already decoded */
     float *x;
     unsigned char *out;
-    _Atomic int64_t bad; /* first index in the tensor that is not finite, or -1 */
+    _Atomic int64_t bad; /* smallest index in the tensor of a value that is not finite; -1: none */
 };
 
-static void note_bad(struct piece *p, int64_t at)
+/* Lower p->bad to `at`; several threads may do so at once. */
+static void piece_note_bad(struct piece *p, int64_t at)
 {
     int64_t seen = atomic_load(&p->bad);
     while ((seen < 0 || at < seen) && !atomic_compare_exchange_weak(&p->bad, &seen, at)) continue;
 }
 
-static bool read_rows(struct piece *p, int64_t from, int64_t to, float *x)
+static bool piece_read_rows(struct piece *p, int64_t from, int64_t to, float *x)
 {
     const struct gguf_tensor *t = p->unit->source;
     const int64_t cols = t->shape[0], n = (to - from) * cols;
@@ -101,28 +102,28 @@ static bool read_rows(struct piece *p, int64_t from, int64_t to, float *x)
                        to - from, cols);
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i])) {
-            note_bad(p, (p->first_row + from) * cols + i);
+            piece_note_bad(p, (p->first_row + from) * cols + i);
             return false;
         }
     return true;
 }
 
-static void pass_rows(void *arg, int member, int size)
+static void piece_rows(void *arg, int member, int size)
 {
     struct piece *p = arg;
     const int64_t cols = p->unit->source->shape[0], from = p->rows * member / size,
                   to = p->rows * (member + 1) / size;
     float *x = p->x + from * cols;
-    if (from == to || (!p->loaded && !read_rows(p, from, to, x)) || !p->out) return;
+    if (from == to || (!p->loaded && !piece_read_rows(p, from, to, x)) || !p->out) return;
     const struct method *m = p->q->params.method;
     rows_fn *rows = p->unit->by_method && m->rows ? m->rows : nearest_rows;
     rows(p->job, x, p->out + from * format_row_bytes(p->unit->format, cols), to - from);
 }
 
-static enum err_code run_piece(struct piece *p, struct err *why)
+static enum err_code piece_run(struct piece *p, struct err *why)
 {
     atomic_init(&p->bad, -1);
-    threadpool_run(p->q->pool, pass_rows, p);
+    threadpool_run(p->q->pool, piece_rows, p);
     const int64_t bad = atomic_load(&p->bad);
     if (bad < 0) return ERR_OK;
     return err_set(why, ERR_FORMAT, "tensor '%s': value %" PRId64 " is not a finite number",
@@ -132,7 +133,7 @@ static enum err_code run_piece(struct piece *p, struct err *why)
 enum err_code unit_load(struct quantization *q, const struct unit *u, float *x, struct err *why)
 {
     struct piece p = { .q = q, .unit = u, .rows = unit_rows(u), .x = x };
-    return run_piece(&p, why);
+    return piece_run(&p, why);
 }
 
 /* ---------------------------------------------------------------- encoding */
@@ -159,7 +160,7 @@ enum err_code unit_encode(struct quantization *q, const struct unit *u, struct t
     struct piece p = {
         .q = q, .unit = u, .job = job, .rows = job->rows, .loaded = true, .x = job->x, .out = job->out
     };
-    return run_piece(&p, why);
+    return piece_run(&p, why);
 }
 
 enum err_code unit_put(struct quantization *q, const struct unit *u, const struct tensor_job *job,
@@ -182,7 +183,7 @@ enum err_code unit_put(struct quantization *q, const struct unit *u, const struc
 /* ---------------------------------------------------------------- one unit */
 
 /* In memory as a whole: for methods that look at all of it. */
-static enum err_code write_whole(struct quantization *q, struct unit *u, struct err *why)
+static enum err_code unit_write_whole(struct quantization *q, struct unit *u, struct err *why)
 {
     struct tensor_job job = unit_job(q, u);
     job.x = malloc((size_t)(job.rows * job.cols) * sizeof(float));
@@ -200,7 +201,7 @@ static enum err_code write_whole(struct quantization *q, struct unit *u, struct 
     return rc;
 }
 
-static enum err_code write_pieces(struct quantization *q, struct unit *u, struct err *why)
+static enum err_code unit_write_pieces(struct quantization *q, struct unit *u, struct err *why)
 {
     const struct tensor_job job = unit_job(q, u);
     const int64_t step = MIN(MAX(CHUNK_FLOATS / job.cols, 1), job.rows);
@@ -216,7 +217,7 @@ static enum err_code write_pieces(struct quantization *q, struct unit *u, struct
                            .rows = MIN(step, job.rows - first),
                            .x = x,
                            .out = out };
-        rc = run_piece(&p, why);
+        rc = piece_run(&p, why);
         if (!rc) rc = gguf_writer_write(q->writer, out, p.rows * format_row_bytes(u->format, job.cols), why);
         if (!rc) rc = quantize_report(q, p.rows * format_row_bytes(u->source->format, job.cols), why);
     }
@@ -225,7 +226,7 @@ static enum err_code write_pieces(struct quantization *q, struct unit *u, struct
     return rc;
 }
 
-static enum err_code copy(struct quantization *q, const struct unit *u, struct err *why)
+static enum err_code unit_copy(struct quantization *q, const struct unit *u, struct err *why)
 {
     enum { PIECE = 16 << 20 };
     const struct gguf_tensor *t = u->source;
@@ -240,7 +241,7 @@ static enum err_code copy(struct quantization *q, const struct unit *u, struct e
 
 enum err_code unit_write(struct quantization *q, struct unit *u, struct err *why)
 {
-    if (!u->converts) return copy(q, u, why);
+    if (!u->converts) return unit_copy(q, u, why);
     const bool whole = u->by_method && q->params.method->tensor;
-    return whole ? write_whole(q, u, why) : write_pieces(q, u, why);
+    return whole ? unit_write_whole(q, u, why) : unit_write_pieces(q, u, why);
 }

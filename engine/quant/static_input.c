@@ -1,4 +1,5 @@
-/* What int8_static and quanto's int8 activations share. */
+/* Static activation quantization, shared by int8_static and quanto: checks the calibration and writes the
+ * scale of a matrix's input to its companion tensor. */
 #include "engine/quant/static_input.h"
 
 #include <assert.h>
@@ -12,13 +13,13 @@ int static_input_companion(struct companion_tensor *out)
 enum err_code static_input_known(const struct tensor_job *job, struct err *why)
 {
     if (!job->input)
-        return err_set(why, ERR_USAGE, "method %s: the calibration knows nothing of the inputs of '%s'",
+        return err_set(why, ERR_USAGE, "method %s: the calibration has no statistics of the inputs of '%s'",
                        job->params.method->name, job->name);
     if (!job->input->batches)
         return err_set(
             why, ERR_USAGE,
-            "method %s needs the ranges of inputs, and calib= holds mean squares only (an imatrix): "
-            "give it a file that qdyno calibrate made, or a text",
+            "method %s needs the ranges of inputs, and calib= contains mean squares only (an imatrix): "
+            "give it a file made by qdyno calibrate, or a text",
             job->params.method->name);
     return ERR_OK;
 }
