@@ -1,31 +1,30 @@
-/* The parts of AWQ that are about numbers only; which matrices share a scale and what it is folded into is in
- * awq_layer.c. */
+/* The numerical parts of AWQ. awq_layer.c decides which matrices share a scale and where it is folded. */
 #include "engine/quant/awq.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t group_of(const struct awq_options *o, int64_t cols)
+static int64_t awq_group_size(const struct awq_options *o, int64_t cols)
 {
     return o->group_size < 0 ? cols : o->group_size;
 }
 
-/* ---------------------------------------------------------------- steps */
+/* ---------------------------------------------------------------- quantization grid */
 
-static float top_code(const struct awq_options *o)
+static float awq_largest_code(const struct awq_options *o)
 {
     return (float)((1 << o->bits) - 1);
 }
 
-static float between(float v, float low, float high)
+static float clamp(float v, float low, float high)
 {
     return v < low ? low : v > high ? high : v;
 }
 
 struct awq_grid awq_grid_of(const struct awq_options *o, const float *w, int64_t n)
 {
-    const float top = top_code(o), least = 1e-5f;
+    const float top = awq_largest_code(o), least = 1e-5f;
     float low = w[0], high = w[0];
     for (int64_t i = 1; i < n; i++) {
         low = w[i] < low ? w[i] : low;
@@ -33,7 +32,7 @@ struct awq_grid awq_grid_of(const struct awq_options *o, const float *w, int64_t
     }
     if (o->zero_point) {
         const float scale = MAX(high - low, least) / top;
-        return (struct awq_grid){ scale, between(-rintf(low / scale), 0, top) };
+        return (struct awq_grid){ scale, clamp(-rintf(low / scale), 0, top) };
     }
     const float largest = MAX(-low, high), middle = (top + 1) / 2;
     return (struct awq_grid){ MAX(largest, least) / (middle - 1), middle };
@@ -41,7 +40,7 @@ struct awq_grid awq_grid_of(const struct awq_options *o, const float *w, int64_t
 
 float awq_code(const struct awq_options *o, const struct awq_grid *g, float w)
 {
-    return between(rintf(w / g->scale) + g->zero, 0, top_code(o));
+    return clamp(rintf(w / g->scale) + g->zero, 0, awq_largest_code(o));
 }
 
 void awq_quantize_group(const struct awq_options *o, const float *w, float *to, int64_t n)
@@ -52,6 +51,7 @@ void awq_quantize_group(const struct awq_options *o, const float *w, float *to, 
 
 /* ---------------------------------------------------------------- scales */
 
+/* Computing relative weight magnitudes; threads take whole groups of columns. */
 struct shares_job {
     const struct awq_options *o;
     const float *w;
@@ -60,11 +60,11 @@ struct shares_job {
     struct threadpool *pool;
 };
 
-static void add_shares(void *arg, int member, int size)
+static void shares_add(void *arg, int member, int size)
 {
     (void)member, (void)size;
     const struct shares_job *job = arg;
-    const int64_t n = group_of(job->o, job->cols);
+    const int64_t n = awq_group_size(job->o, job->cols);
     for (int64_t g; (g = threadpool_next(job->pool, 1)) < job->cols / n;) {
         double *sum = job->sum + g * n;
         for (int64_t row = 0; row < job->rows; row++) {
@@ -81,7 +81,7 @@ void awq_weight_shares(const struct awq_options *o, const float *w, int64_t rows
                        struct threadpool *pool)
 {
     struct shares_job job = { o, w, rows, cols, sum, pool };
-    threadpool_run(pool, add_shares, &job);
+    threadpool_run(pool, shares_add, &job);
 }
 
 void awq_scales(const struct awq_options *o, const float *inputs, const float *shares, int64_t cols,
@@ -91,10 +91,10 @@ void awq_scales(const struct awq_options *o, const float *inputs, const float *s
     for (int64_t k = 0; k < cols; k++) {
         float s = powf(inputs[k], (float)ratio);
         if (o->duo_scaling) s /= powf(shares[k], (float)(1 - ratio)) + 1e-4f;
-        scales[k] = s = MAX(s, 1e-4f); /* an input that is never there must not divide by 0 */
+        scales[k] = s = MAX(s, 1e-4f); /* an input that is always 0 must not cause a division by 0 */
         low = MIN(low, s), high = MAX(high, s);
     }
-    const float middle = sqrtf(high * low);
+    const float middle = sqrtf(high * low); /* normalize: the geometric middle becomes 1 */
     for (int64_t k = 0; k < cols; k++) {
         scales[k] /= middle;
         if (!isfinite(scales[k])) scales[k] = 1;
@@ -120,7 +120,7 @@ enum err_code awq_search(const struct awq_options *o, const float *inputs, const
     free(candidate);
     if (!rc && least == INFINITY)
         rc = err_set(why, ERR_FORMAT,
-                     "awq: no scale gives finite outputs: the calibration met NaN or infinity");
+                     "awq: no scale gives a finite loss: the calibration contains NaN or infinity");
     return rc;
 }
 
@@ -134,8 +134,8 @@ struct clip_job {
     struct threadpool *pool;
 };
 
-/* d^T G d for the difference d of a group, G symmetric with its lower triangle given. */
-static double output_error(const float *d, const float *gram, int64_t n, float *sums)
+/* d^T G d, the squared output error for a weight error d [n]; G is symmetric, given by its lower triangle. */
+static double group_output_error(const float *d, const float *gram, int64_t n, float *sums)
 {
     double error = 0;
     memset(sums, 0, (size_t)n * sizeof *sums);
@@ -148,9 +148,9 @@ static double output_error(const float *d, const float *gram, int64_t n, float *
     return error;
 }
 
-/* Where to clip one group. */
-static float best_limit(const struct clip_job *job, const float *w, const float *gram, int64_t n,
-                        float *scratch)
+/* The clipping limit of one group with the smallest output error, tried from the largest magnitude down. */
+static float clip_find_limit(const struct clip_job *job, const float *w, const float *gram, int64_t n,
+                             float *scratch)
 {
     const struct awq_options *o = job->o;
     float largest = 0, best = 0, *clipped = scratch, *sums = scratch + n;
@@ -160,10 +160,10 @@ static float best_limit(const struct clip_job *job, const float *w, const float 
     const int tries = MAX((int)(o->max_shrink * o->n_grid), 1);
     for (int t = 0; t < tries; t++) {
         const float limit = largest * (float)(1 - (double)t / o->n_grid);
-        for (int64_t i = 0; i < n; i++) clipped[i] = between(w[i], -limit, limit);
+        for (int64_t i = 0; i < n; i++) clipped[i] = clamp(w[i], -limit, limit);
         awq_quantize_group(o, clipped, clipped, n);
         for (int64_t i = 0; i < n; i++) clipped[i] -= w[i];
-        const double error = output_error(clipped, gram, n, sums);
+        const double error = group_output_error(clipped, gram, n, sums);
         if (error < least) least = error, best = limit;
     }
     return best;
@@ -173,13 +173,13 @@ static void clip_rows(void *arg, int member, int size)
 {
     (void)size;
     const struct clip_job *job = arg;
-    const int64_t n = group_of(job->o, job->cols), groups = job->cols / n;
+    const int64_t n = awq_group_size(job->o, job->cols), groups = job->cols / n;
     float *scratch = job->scratch + 2 * n * member;
     for (int64_t row; (row = threadpool_next(job->pool, 1)) < job->rows;)
         for (int64_t g = 0; g < groups; g++) {
             float *w = job->w + row * job->cols + g * n;
-            const float limit = best_limit(job, w, job->gram + g * n * n, n, scratch);
-            for (int64_t i = 0; i < n; i++) w[i] = between(w[i], -limit, limit);
+            const float limit = clip_find_limit(job, w, job->gram + g * n * n, n, scratch);
+            for (int64_t i = 0; i < n; i++) w[i] = clamp(w[i], -limit, limit);
             if (job->limits) job->limits[row * groups + g] = limit;
         }
 }
@@ -188,7 +188,7 @@ enum err_code awq_clip(const struct awq_options *o, float *w, int64_t rows, int6
                        float *limits, struct threadpool *pool, struct err *why)
 {
     struct clip_job job = { o, w, limits, NULL, rows, cols, gram, pool };
-    job.scratch = malloc(2 * sizeof(float) * (size_t)group_of(o, cols) * (size_t)threadpool_size(pool));
+    job.scratch = malloc(2 * sizeof(float) * (size_t)awq_group_size(o, cols) * (size_t)threadpool_size(pool));
     if (!job.scratch) return err_set(why, ERR_NOMEM, "awq: out of memory");
     threadpool_run(pool, clip_rows, &job);
     free(job.scratch);

@@ -1,12 +1,13 @@
-/* AWQ in a model. The samples that a layer sees are those of the model as it was: each layer is scaled and
- * clipped for itself. For each input that something can take the division of, scales are tried on what the
- * input is for: the half of the layer behind a norm, or the one matrix that reads it. */
+/* AWQ for the layers of a model. Samples go through the original weights, so each layer is scaled and clipped
+ * independently. For every input whose scale can be folded, the search minimizes the error of what the input
+ * is used for: the output of the attention or feed-forward block behind a norm, or of the one matrix that
+ * consumes it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/quant/awq.h"
-#include "engine/quant/fold.h"
+#include "engine/quant/scale_folding.h"
 #include "engine/quant/group_rows.h"
 #include "engine/quant/groups.h"
 #include "engine/quant/layer_samples.h"
@@ -14,10 +15,10 @@
 
 struct awq_work {
     struct layer_job *job;
-    struct linear_algebra *la; /* on the model's threads: a second set would fight with them */
+    struct linear_algebra *la; /* uses the model's threads; a second pool would compete with them */
 };
 
-static enum err_code options_of(const struct tensor_job *job, struct awq_options *o, struct err *why)
+static enum err_code awq_options_of(const struct tensor_job *job, struct awq_options *o, struct err *why)
 {
     const struct params *p = &job->params;
     *o = (struct awq_options){ .zero_point = params_bool(p, "zero_point"),
@@ -28,19 +29,20 @@ static enum err_code options_of(const struct tensor_job *job, struct awq_options
     return group_of_job(job, &o->bits, &o->group_size, why);
 }
 
-/* ---------------------------------------------------------------- quantized on trial */
+/* ---------------------------------------------------------------- weights with trial scales */
 
-/* to = what w [rows][cols] becomes with these scales: quantized(w * scales) / scales, or its distance from w.
- */
+/* Quantize w [rows][cols] with trial scales: to = dequantized(quantized(w * scales)) / scales; with
+ * `difference`, minus w. */
 struct trial {
     const struct awq_options *o;
     const float *w, *scales;
     float *to;
     int64_t rows, cols;
-    bool distance;
+    bool difference; /* subtract w */
 };
 
-static void try_rows(void *arg, int member, int size)
+/* Thread function over rows. */
+static void trial_rows(void *arg, int member, int size)
 {
     const struct trial *t = arg;
     const int64_t group = t->o->group_size;
@@ -49,36 +51,41 @@ static void try_rows(void *arg, int member, int size)
         float *to = t->to + row * t->cols;
         for (int64_t k = 0; k < t->cols; k++) to[k] = w[k] * t->scales[k];
         for (int64_t k = 0; k < t->cols; k += group) awq_quantize_group(t->o, to + k, to + k, group);
-        for (int64_t k = 0; k < t->cols; k++) to[k] = to[k] / t->scales[k] - (t->distance ? w[k] : 0);
+        for (int64_t k = 0; k < t->cols; k++) to[k] = to[k] / t->scales[k] - (t->difference ? w[k] : 0);
     }
 }
 
-/* ---------------------------------------------------------------- one input: what is known of it */
+/* ---------------------------------------------------------------- statistics of one input */
 
-struct entry {
+/* The search for the scales of one input. */
+struct scale_search {
     struct awq_work *work;
     const struct fold *fold;
-    struct awq_options o[FOLD_READERS]; /* of the readers */
-    float *inputs, *shares;             /* [n]: mean |input|, mean share of weights */
-    double *sums;                       /* [n] */
+    struct awq_options o[FOLD_CONSUMERS_MAX]; /* of each consumer */
+    float *inputs, *shares;                   /* [n]: mean |input|, mean relative weight magnitude */
+    double *sums;                             /* [n] */
     int64_t tokens;
 
-    float *h, *want, *got; /* of a half of the layer: [samples][tokens][width], the same, one sample's */
-    float *trials[FOLD_READERS]; /* readers' weights on trial; NULL where a reader does not convert */
+    /* If the input comes from a norm, the loss is the output error of the block behind it: */
+    float *h;                          /* [samples][tokens][width]: the block's inputs */
+    float *want;                       /* [samples][tokens][width]: its outputs with the original weights */
+    float *got;                        /* [tokens][width]: its outputs with trial weights, for one sample */
+    float *trials[FOLD_CONSUMERS_MAX]; /* consumers' weights with trial scales; NULL: not to be quantized */
 
-    float *gram, *product; /* of one matrix: sum x^T x [n][n]; trials times that [rows][n] */
+    /* If one matrix consumes it, the loss follows from the inputs' second moments: */
+    float *gram, *product; /* sum x^T x [n][n]; weight errors times gram [rows][n] */
 };
 
-/* One matrix reads it: then the error of its outputs is a matter of the inputs' products alone. */
-static bool is_single(const struct fold *f)
+/* Whether one matrix consumes the input, so that gram is enough to compute the loss. */
+static bool fold_has_single_consumer(const struct fold *f)
 {
     return !f->norm;
 }
 
-static void see_input(void *ctx, const struct layer_input *in)
+static void scale_search_observe(void *ctx, const struct layer_input *in)
 {
-    struct entry *e = ctx;
-    if (!input_is_of(in, e->fold->readers[0]->job.name)) return;
+    struct scale_search *e = ctx;
+    if (!input_is_of(in, e->fold->consumers[0]->job.name)) return;
     for (int t = 0; t < in->n; t++)
         for (int64_t k = 0; k < in->cols; k++) e->sums[k] += fabs((double)in->x[t * in->stride + k]);
     for (int t = 0; t < in->n && e->h; t++)
@@ -92,23 +99,23 @@ static float *floats(int64_t n)
     return calloc((size_t)MAX(n, 1), sizeof(float));
 }
 
-static enum err_code entry_alloc(struct entry *e, struct err *why)
+static enum err_code scale_search_alloc(struct scale_search *e, struct err *why)
 {
     const struct fold *f = e->fold;
     const struct samples *s = e->work->job->samples;
     const int64_t all = (int64_t)s->count * s->tokens * s->width;
-    const bool single = is_single(f);
+    const bool single = fold_has_single_consumer(f);
     enum err_code rc = ERR_OK;
     bool there = (e->inputs = floats(f->n)) && (e->shares = floats(f->n)) &&
                  (e->sums = calloc((size_t)f->n, sizeof *e->sums));
-    for (int i = 0; i < f->reader_count && there && !rc; i++) {
-        const struct layer_matrix *m = f->readers[i];
+    for (int i = 0; i < f->consumer_count && there && !rc; i++) {
+        const struct layer_matrix *m = f->consumers[i];
         if (!m->converts) continue;
         there = (e->trials[i] = floats(m->job.rows * m->job.cols));
-        rc = options_of(&m->job, &e->o[i], why);
+        rc = awq_options_of(&m->job, &e->o[i], why);
     }
     if (there && single)
-        there = (e->gram = floats(f->n * f->n)) && (e->product = floats(f->readers[0]->job.rows * f->n));
+        there = (e->gram = floats(f->n * f->n)) && (e->product = floats(f->consumers[0]->job.rows * f->n));
     if (there && !single)
         there = (e->h = floats(all)) && (e->want = floats(all)) &&
                 (e->got = floats((int64_t)s->tokens * s->width));
@@ -117,22 +124,22 @@ static enum err_code entry_alloc(struct entry *e, struct err *why)
                                  e->work->job->layer);
 }
 
-static void entry_free(struct entry *e)
+static void scale_search_free(struct scale_search *e)
 {
     free(e->inputs), free(e->shares), free(e->sums);
     free(e->h), free(e->want), free(e->got);
     free(e->gram), free(e->product);
-    for (int i = 0; i < FOLD_READERS; i++) free(e->trials[i]);
+    for (int i = 0; i < FOLD_CONSUMERS_MAX; i++) free(e->trials[i]);
 }
 
-static void entry_means(struct entry *e)
+static void scale_search_means(struct scale_search *e)
 {
     const struct fold *f = e->fold;
     int64_t rows = 0;
     for (int64_t k = 0; k < f->n; k++) e->inputs[k] = (float)(e->sums[k] / (double)e->tokens);
     memset(e->sums, 0, (size_t)f->n * sizeof *e->sums);
-    for (int i = 0; i < f->reader_count; i++) {
-        const struct tensor_job *m = &f->readers[i]->job;
+    for (int i = 0; i < f->consumer_count; i++) {
+        const struct tensor_job *m = &f->consumers[i]->job;
         if (!e->trials[i]) continue;
         awq_weight_shares(&e->o[i], m->x, m->rows, m->cols, e->sums, linear_algebra_pool(e->work->la));
         rows += m->rows;
@@ -140,22 +147,23 @@ static void entry_means(struct entry *e)
     for (int64_t k = 0; k < f->n; k++) e->shares[k] = (float)(e->sums[k] / (double)rows);
 }
 
-/* ---------------------------------------------------------------- losses */
+/* ---------------------------------------------------------------- loss functions */
 
-static void make_trial(const struct entry *e, int reader, const float *scales, bool distance)
+static void scale_search_make_trial(const struct scale_search *e, int consumer, const float *scales,
+                                    bool difference)
 {
-    const struct tensor_job *m = &e->fold->readers[reader]->job;
-    struct trial t = { &e->o[reader], m->x, scales, e->trials[reader], m->rows, m->cols, distance };
-    threadpool_run(linear_algebra_pool(e->work->la), try_rows, &t);
+    const struct tensor_job *m = &e->fold->consumers[consumer]->job;
+    struct trial t = { &e->o[consumer], m->x, scales, e->trials[consumer], m->rows, m->cols, difference };
+    threadpool_run(linear_algebra_pool(e->work->la), trial_rows, &t);
 }
 
-/* sum d G d^T over the rows d of what the matrix loses. */
+/* Loss for a single matrix: sum of d G d^T over the rows d of its weight error. */
 static enum err_code matrix_loss(void *ctx, const float *scales, double *loss, struct err *why)
 {
-    struct entry *e = ctx;
-    const struct tensor_job *m = &e->fold->readers[0]->job;
+    struct scale_search *e = ctx;
+    const struct tensor_job *m = &e->fold->consumers[0]->job;
     const int64_t n = m->rows * m->cols;
-    make_trial(e, 0, scales, true);
+    scale_search_make_trial(e, 0, scales, true);
     memset(e->product, 0, (size_t)n * sizeof *e->product);
     linear_multiply_add(e->work->la, &(struct linear_product){ .rows = m->rows,
                                                                .cols = m->cols,
@@ -173,14 +181,15 @@ static enum err_code matrix_loss(void *ctx, const float *scales, double *loss, s
     return ERR_OK;
 }
 
-/* What the halves of the layer that read the input add to the stream. */
-static enum err_code run_halves(const struct entry *e, const float *h, float *y, struct err *why)
+/* y = what the blocks that consume the input add to the residual stream for input h. */
+static enum err_code scale_search_run_blocks(const struct scale_search *e, const float *h, float *y,
+                                             struct err *why)
 {
     const struct layer_job *job = e->work->job;
     const struct samples *s = job->samples;
     bool attention = false, forward = false;
-    for (int i = 0; i < e->fold->reader_count; i++) {
-        const enum slot slot = e->fold->readers[i]->slot;
+    for (int i = 0; i < e->fold->consumer_count; i++) {
+        const enum slot slot = e->fold->consumers[i]->slot;
         if (slot == SLOT_GATE || slot == SLOT_UP)
             forward = true;
         else
@@ -198,18 +207,18 @@ static enum err_code run_halves(const struct entry *e, const float *h, float *y,
     return rc;
 }
 
-/* Mean squared difference of what the half of the layer adds, over all samples. */
-static enum err_code half_loss(void *ctx, const float *scales, double *loss, struct err *why)
+/* Loss for blocks: mean squared difference of their outputs over all samples. */
+static enum err_code block_loss(void *ctx, const float *scales, double *loss, struct err *why)
 {
-    struct entry *e = ctx;
+    struct scale_search *e = ctx;
     const struct samples *s = e->work->job->samples;
     const int64_t each = s->tokens * s->width;
-    for (int i = 0; i < e->fold->reader_count; i++)
-        if (e->trials[i]) make_trial(e, i, scales, false);
+    for (int i = 0; i < e->fold->consumer_count; i++)
+        if (e->trials[i]) scale_search_make_trial(e, i, scales, false);
     *loss = 0;
     for (int i = 0; i < s->count; i++) {
         const float *want = e->want + i * each;
-        const enum err_code rc = run_halves(e, e->h + i * each, e->got, why);
+        const enum err_code rc = scale_search_run_blocks(e, e->h + i * each, e->got, why);
         if (rc) return rc;
         for (int64_t k = 0; k < each; k++)
             *loss += ((double)e->got[k] - want[k]) * ((double)e->got[k] - want[k]);
@@ -218,14 +227,14 @@ static enum err_code half_loss(void *ctx, const float *scales, double *loss, str
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- searching */
+/* ---------------------------------------------------------------- search */
 
-/* Readers' weights in the model: those on trial, or the job's own. */
-static enum err_code bind_readers(const struct entry *e, bool trials, struct err *why)
+/* Make the model use the consumers' trial weights, or the job's own. */
+static enum err_code scale_search_bind(const struct scale_search *e, bool trials, struct err *why)
 {
     enum err_code rc = ERR_OK;
-    for (int i = 0; i < e->fold->reader_count && !rc; i++) {
-        const struct tensor_job *m = &e->fold->readers[i]->job;
+    for (int i = 0; i < e->fold->consumer_count && !rc; i++) {
+        const struct tensor_job *m = &e->fold->consumers[i]->job;
         if (e->trials[i])
             rc = layers_replace(e->work->job->model, m->name, &FORMATS[FORMAT_F32],
                                 trials ? e->trials[i] : m->x, why);
@@ -233,73 +242,77 @@ static enum err_code bind_readers(const struct entry *e, bool trials, struct err
     return rc;
 }
 
-static enum err_code search_half(struct entry *e, const struct awq_options *o, float *scales, struct err *why)
+static enum err_code scale_search_block(struct scale_search *e, const struct awq_options *o, float *scales,
+                                        struct err *why)
 {
     const struct samples *s = e->work->job->samples;
     const int64_t each = s->tokens * s->width;
     enum err_code rc = ERR_OK;
-    for (int i = 0; i < s->count && !rc; i++) rc = run_halves(e, e->h + i * each, e->want + i * each, why);
-    if (!rc) rc = bind_readers(e, true, why);
-    if (!rc) rc = awq_search(o, e->inputs, e->shares, e->fold->n, half_loss, e, scales, NULL, why);
-    const enum err_code back = bind_readers(e, false, rc ? NULL : why);
+    for (int i = 0; i < s->count && !rc; i++)
+        rc = scale_search_run_blocks(e, e->h + i * each, e->want + i * each, why);
+    if (!rc) rc = scale_search_bind(e, true, why);
+    if (!rc) rc = awq_search(o, e->inputs, e->shares, e->fold->n, block_loss, e, scales, NULL, why);
+    const enum err_code back = scale_search_bind(e, false, rc ? NULL : why);
     return rc ? rc : back;
 }
 
-static void mirror(float *gram, int64_t n)
+/* Copy the lower triangle to the upper one. */
+static void gram_mirror(float *gram, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < i; j++) gram[j * n + i] = gram[i * n + j];
 }
 
-static enum err_code search_entry(struct entry *e, struct share part, struct err *why)
+static enum err_code scale_search_run(struct scale_search *e, struct work_part part, struct err *why)
 {
     const struct fold *f = e->fold;
     const struct awq_options *o = NULL;
-    for (int i = f->reader_count; i-- > 0;)
+    for (int i = f->consumer_count; i-- > 0;)
         if (e->trials[i]) o = &e->o[i];
-    enum err_code rc = samples_run(e->work->job, false, see_input, e, part, why);
+    enum err_code rc = samples_run(e->work->job, SAMPLES_KEEP, scale_search_observe, e, part, why);
     float *scales = floats(f->n);
     if (!rc && !scales) rc = err_set(why, ERR_NOMEM, "awq: out of memory");
-    if (!rc) entry_means(e);
-    if (!rc && is_single(f)) {
-        mirror(e->gram, f->n);
+    if (!rc) scale_search_means(e);
+    if (!rc && fold_has_single_consumer(f)) {
+        gram_mirror(e->gram, f->n);
         rc = awq_search(o, e->inputs, e->shares, f->n, matrix_loss, e, scales, NULL, why);
     } else if (!rc) {
-        rc = search_half(e, o, scales, why);
+        rc = scale_search_block(e, o, scales, why);
     }
     if (rc) err_prefix(why, "%s in layer %d", f->input, e->work->job->layer);
     if (!rc) fold_apply(f, scales);
-    if (!rc) rc = layer_bind(e->work->job, why); /* vectors changed */
+    if (!rc) rc = layer_bind(e->work->job, why); /* folding changed norms and biases */
     free(scales);
     return rc;
 }
 
-static enum err_code scale_input(struct awq_work *w, const struct fold *f, struct share part, struct err *why)
+static enum err_code awq_scale_input(struct awq_work *w, const struct fold *f, struct work_part part,
+                                     struct err *why)
 {
     bool any = false;
-    for (int i = 0; i < f->reader_count; i++) any |= f->readers[i]->converts;
+    for (int i = 0; i < f->consumer_count; i++) any |= f->consumers[i]->converts;
     if (!any) return ERR_OK;
     if (f->obstacle) {
         log_write(w->job->log, LOG_INFO, "awq, layer %d: %s is not scaled: %s", w->job->layer, f->input,
                   f->obstacle);
         return ERR_OK;
     }
-    struct entry e = { .work = w, .fold = f };
-    enum err_code rc = entry_alloc(&e, why);
-    if (!rc) rc = search_entry(&e, part, why);
-    entry_free(&e);
+    struct scale_search e = { .work = w, .fold = f };
+    enum err_code rc = scale_search_alloc(&e, why);
+    if (!rc) rc = scale_search_run(&e, part, why);
+    scale_search_free(&e);
     return rc;
 }
 
 /* ---------------------------------------------------------------- clipping and encoding */
 
-/* The reference leaves alone what makes attention's scores. */
-static bool is_clipped(const struct layer_matrix *m)
+/* As in the reference, matrices that produce attention scores are not clipped. */
+static bool matrix_is_clipped(const struct layer_matrix *m)
 {
     return m->converts && m->slot != SLOT_Q && m->slot != SLOT_K && m->slot != SLOT_QKV;
 }
 
-/* What clipping a matrix looks at: products of inputs inside each group, of every step-th token. */
+/* Input of clipping for one matrix: second moments within each group, from every step-th token. */
 struct clip_input {
     struct awq_options o;
     float *gram; /* [groups][group][group]; NULL: not clipped */
@@ -311,7 +324,7 @@ struct clip_inputs {
     struct clip_input *of; /* [matrices] */
 };
 
-static void see_groups(void *ctx, const struct layer_input *in)
+static void clip_inputs_observe(void *ctx, const struct layer_input *in)
 {
     const struct clip_inputs *inputs = ctx;
     const struct layer_job *job = inputs->work->job;
@@ -328,7 +341,7 @@ static void see_groups(void *ctx, const struct layer_input *in)
     }
 }
 
-static enum err_code encode(struct layer_matrix *m, const struct awq_options *o, struct err *why)
+static enum err_code awq_encode(struct layer_matrix *m, const struct awq_options *o, struct err *why)
 {
     struct tensor_job *job = &m->job;
     const int64_t block = job->format->block_weights, count = job->rows * job->cols / block;
@@ -345,7 +358,8 @@ static enum err_code encode(struct layer_matrix *m, const struct awq_options *o,
     return ERR_OK;
 }
 
-static enum err_code clip_and_encode(struct awq_work *w, const struct clip_inputs *inputs, struct err *why)
+static enum err_code awq_clip_and_encode(struct awq_work *w, const struct clip_inputs *inputs,
+                                         struct err *why)
 {
     enum err_code rc = ERR_OK;
     for (int i = 0; i < w->job->matrix_count && !rc; i++) {
@@ -355,7 +369,7 @@ static enum err_code clip_and_encode(struct awq_work *w, const struct clip_input
         if (c->gram)
             rc = awq_clip(&c->o, m->job.x, m->job.rows, m->job.cols, c->gram, NULL,
                           linear_algebra_pool(w->la), why);
-        if (!rc) rc = encode(m, &c->o, why);
+        if (!rc) rc = awq_encode(m, &c->o, why);
     }
     return rc;
 }
@@ -371,22 +385,22 @@ static enum err_code clip_inputs_alloc(struct clip_inputs *inputs, struct err *w
         const struct layer_matrix *m = &job->matrices[i];
         struct clip_input *c = &inputs->of[i];
         if (!m->converts) continue;
-        const enum err_code rc = options_of(&m->job, &c->o, why);
+        const enum err_code rc = awq_options_of(&m->job, &c->o, why);
         if (rc) return rc;
-        if (!is_clipped(m) || !params_bool(&job->params, "apply_clip")) continue;
+        if (!matrix_is_clipped(m) || !params_bool(&job->params, "apply_clip")) continue;
         c->gram = floats(m->job.cols * c->o.group_size);
         if (!c->gram) return err_set(why, ERR_NOMEM, "awq: out of memory for '%s'", m->job.name);
     }
     return ERR_OK;
 }
 
-/* The samples pass on, through numbers scaled but neither clipped nor quantized; then those are. */
-static enum err_code finish_layer(struct awq_work *w, struct share part, struct err *why)
+/* Advance the samples through the scaled but unquantized layer, then clip and encode its matrices. */
+static enum err_code awq_finish_layer(struct awq_work *w, struct work_part part, struct err *why)
 {
     struct clip_inputs inputs = { .work = w };
     enum err_code rc = clip_inputs_alloc(&inputs, why);
-    if (!rc) rc = samples_run(w->job, true, see_groups, &inputs, part, why);
-    if (!rc) rc = clip_and_encode(w, &inputs, why);
+    if (!rc) rc = samples_run(w->job, SAMPLES_ADVANCE, clip_inputs_observe, &inputs, part, why);
+    if (!rc) rc = awq_clip_and_encode(w, &inputs, why);
     for (int i = 0; inputs.of && i < w->job->matrix_count; i++) free(inputs.of[i].gram);
     free(inputs.of);
     return rc;
@@ -400,14 +414,14 @@ static enum err_code awq_layer(struct layer_job *job, struct err *why)
     if (!rc) rc = linear_algebra_open(&w.la, layers_threads(job->model), why);
     if (!rc) rc = layer_bind(job, why);
     for (int i = 0; i < FOLD_COUNT && !rc; i++)
-        rc = scale_input(&w, &folds[i], (struct share){ 0.2 * i, 0.2 * (i + 1) }, why);
-    if (!rc) rc = finish_layer(&w, (struct share){ 0.8, 1 }, why);
+        rc = awq_scale_input(&w, &folds[i], (struct work_part){ 0.2 * i, 0.2 * (i + 1) }, why);
+    if (!rc) rc = awq_finish_layer(&w, (struct work_part){ 0.8, 1 }, why);
     undone = layer_unbind(job, rc ? NULL : why);
     linear_algebra_close(w.la);
     return rc ? rc : undone;
 }
 
-/* ---------------------------------------------------------------- the row of METHODS */
+/* ---------------------------------------------------------------- row of METHODS */
 
 static void awq_samples(const struct params *p, int *count, int *tokens)
 {
@@ -421,54 +435,54 @@ static const struct param AWQ_PARAMS[] = {
     { .name = "zero_point",
       .kind = PARAM_BOOL,
       .otherwise = "true",
-      .help = "steps from a group's smallest to its largest weight, else symmetric" },
+      .help = "asymmetric range, from a group's smallest to its largest weight; else symmetric" },
     { .name = "duo_scaling",
       .kind = PARAM_BOOL,
       .otherwise = "true",
-      .help = "scales look at the weights, too" },
+      .help = "scales depend on weights as well as on activations" },
     { .name = "apply_clip",
       .kind = PARAM_BOOL,
       .otherwise = "true",
-      .help = "clip outliers where outputs gain" },
+      .help = "clip outlier weights where that reduces the output error" },
     { .name = "n_grid",
       .kind = PARAM_INT,
       .min = 1,
       .max = 1000,
       .otherwise = "20",
-      .help = "scales that are tried" },
+      .help = "scale exponents tried for each input" },
     { .name = "max_shrink",
       .kind = PARAM_REAL,
       .min = 0,
       .max = 1,
       .otherwise = "0.5",
-      .help = "clipping takes less than this share away" },
+      .help = "clipping reduces the largest weight by less than this share" },
     { .name = "n_sample_token",
       .kind = PARAM_INT,
       .min = 1,
       .max = 1048576,
       .otherwise = "512",
-      .help = "tokens clipping looks at" },
+      .help = "tokens used to choose clipping limits" },
     { .name = "max_calib_samples",
       .kind = PARAM_INT,
       .min = 1,
       .max = 65536,
       .otherwise = "128",
-      .help = "samples of text" },
+      .help = "number of calibration sequences" },
     { .name = "max_calib_seq_len",
       .kind = PARAM_INT,
       .min = 1,
       .max = 65536,
       .otherwise = "512",
-      .help = "tokens of a sample" },
+      .help = "tokens in a calibration sequence" },
     { 0 },
 };
 
 const struct method METHOD_AWQ = {
     .name = "awq",
-    .help = "inputs with much activation get finer steps (scales folded away), outliers are clipped",
-    .good = "4 bits; little to overfit, so it keeps off its calibration text, too",
+    .help = "finer steps for inputs with large activations (scales are folded away); clips outlier weights",
+    .good = "4 bits; few parameters to overfit, so it generalizes beyond its calibration text",
     .bad =
-        "2 bits; where inputs cannot be scaled (no norm in front, heads that share values) it is rounding with clipping",
+        "2 bits; where scales cannot be folded (no norm, grouped-query attention) it only rounds and clips",
     .params = AWQ_PARAMS,
     .formats = GROUP_FORMATS,
     .linear_only = true,
@@ -476,6 +490,6 @@ const struct method METHOD_AWQ = {
     .check = group_check,
     .format = group_format_of,
     .samples = awq_samples,
-    .rows = nearest_rows, /* of what the model has no use for; else `layer` encodes */
+    .rows = nearest_rows, /* for matrices that no layer uses; all others are encoded in `layer` */
     .layer = awq_layer,
 };

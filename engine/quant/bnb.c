@@ -1,6 +1,6 @@
-/* NF4 and FP4: sixteen values under the largest magnitude of each block, spaced for numbers that are normally
- * distributed (NF4) or like a tiny float (FP4); and double quantization, which stores those magnitudes as
- * bytes around their mean. */
+/* NF4 and FP4: each weight is one of sixteen values times the largest magnitude of its block. NF4's values
+ * are quantiles of a normal distribution, FP4's are those of a 4-bit float. Double quantization stores the
+ * magnitudes as bytes relative to their mean. */
 #include "engine/quant/bnb.h"
 
 #include <math.h>
@@ -39,19 +39,19 @@ void bnb_nested(const float *absmax, int64_t count, float offset, int nested_blo
     }
 }
 
-/* ---------------------------------------------------------------- the methods */
+/* ---------------------------------------------------------------- rows of METHODS */
 
 static const struct param BNB_PARAMS[] = {
     { .name = "blocksize",
       .kind = PARAM_INT,
       .choices = "64 128 256 512 1024 2048 4096",
       .otherwise = "64",
-      .help = "weights under one largest magnitude; above 64 it is stored once for every 64 all the same" },
+      .help = "weights that share one largest magnitude (stored once for every 64 weights in any case)" },
     { .name = "double_quant",
       .aliases = "bnb_4bit_use_double_quant",
       .kind = PARAM_BOOL,
       .otherwise = "false",
-      .help = "magnitudes become bytes around their mean over the matrix, where rows are multiples of 256" },
+      .help = "store magnitudes as bytes relative to their mean, where rows are multiples of 256" },
     { .name = "nested_blocksize",
       .kind = PARAM_INT,
       .choices = "64 128 256 512 1024 2048 4096",
@@ -64,15 +64,16 @@ static enum err_code bnb_check(const struct params *p, struct err *why)
 {
     if (params_bool(p, "double_quant") && params_int(p, "blocksize") != BNB_UNIT)
         return err_set(why, ERR_USAGE,
-                       "double_quant=true wants blocksize=64: each 64 weights have a byte of their own");
+                       "double_quant=true needs blocksize=64: each 64 weights have their own byte");
     if (!params_bool(p, "double_quant") && params_given(p, "nested_blocksize"))
-        return err_set(why, ERR_USAGE, "nested_blocksize is for double_quant=true");
+        return err_set(why, ERR_USAGE, "nested_blocksize needs double_quant=true");
     return ERR_OK;
 }
 
-/* Which of a book's formats: nested ones want rows of whole blocks of 256. */
-static const struct format *book_format(const struct params *p, enum format_id plain, enum format_id nested,
-                                        int64_t cols)
+/* The plain or the double-quantized format of a codebook; the latter needs rows of whole 256-weight blocks.
+ */
+static const struct format *codebook_format(const struct params *p, enum format_id plain,
+                                            enum format_id nested, int64_t cols)
 {
     const bool wanted = params_bool(p, "double_quant");
     return &FORMATS[wanted && cols % FORMATS[nested].block_weights == 0 ? nested : plain];
@@ -80,40 +81,40 @@ static const struct format *book_format(const struct params *p, enum format_id p
 
 static const char *nf4_format(const struct params *p)
 {
-    return book_format(p, FORMAT_NF4, FORMAT_NF4_DQ, 256)->name;
+    return codebook_format(p, FORMAT_NF4, FORMAT_NF4_DQ, 256)->name;
 }
 
 static const char *fp4_format(const struct params *p)
 {
-    return book_format(p, FORMAT_FP4, FORMAT_FP4_DQ, 256)->name;
+    return codebook_format(p, FORMAT_FP4, FORMAT_FP4_DQ, 256)->name;
 }
 
 static const struct format *nf4_tensor_format(const struct params *p, const struct gguf *g,
                                               const struct gguf_tensor *t)
 {
     (void)g;
-    return book_format(p, FORMAT_NF4, FORMAT_NF4_DQ, t->shape[0]);
+    return codebook_format(p, FORMAT_NF4, FORMAT_NF4_DQ, t->shape[0]);
 }
 
 static const struct format *fp4_tensor_format(const struct params *p, const struct gguf *g,
                                               const struct gguf_tensor *t)
 {
     (void)g;
-    return book_format(p, FORMAT_FP4, FORMAT_FP4_DQ, t->shape[0]);
+    return codebook_format(p, FORMAT_FP4, FORMAT_FP4_DQ, t->shape[0]);
 }
 
-/* A matrix under its statistics, for all threads to encode. */
-struct encoding {
+/* A matrix and its statistics, encoded by all threads. */
+struct bnb_encoding {
     const struct tensor_job *job;
     const float *absmax;  /* [units] */
-    float offset;         /* nested formats: */
-    const float *largest; /* of each run of nested_blocksize units */
+    float offset;         /* double quantization: mean of absmax */
+    const float *largest; /* double quantization: for each run of nested_blocksize units */
     int nested_blocksize;
 };
 
-static void encode_plain(void *arg, int member, int size)
+static void bnb_encode_plain(void *arg, int member, int size)
 {
-    const struct encoding *e = arg;
+    const struct bnb_encoding *e = arg;
     const struct format *f = e->job->format;
     const int64_t units = e->job->rows * e->job->cols / BNB_UNIT, from = units * member / size,
                   to = units * (member + 1) / size;
@@ -121,11 +122,11 @@ static void encode_plain(void *arg, int member, int size)
                            (uint8_t *)e->job->out + from * f->block_bytes, (to - from) * BNB_UNIT);
 }
 
-static void encode_nested(void *arg, int member, int size)
+static void bnb_encode_nested(void *arg, int member, int size)
 {
-    const struct encoding *e = arg;
+    const struct bnb_encoding *e = arg;
     const struct format *f = e->job->format;
-    const int units = (int)f->block_weights / BNB_UNIT; /* of a block: they lie in one run */
+    const int units = (int)f->block_weights / BNB_UNIT; /* in a block; all in one run */
     const int64_t blocks = e->job->rows * e->job->cols / f->block_weights;
     for (int64_t b = blocks * member / size; b < blocks * (member + 1) / size; b++) {
         const struct nested_scales s = { e->offset, &e->largest[b * units / e->nested_blocksize] };
@@ -147,9 +148,9 @@ static enum err_code bnb_tensor(struct tensor_job *job, struct err *why)
         goto done;
     }
     bnb_absmax(job->x, n, (int)params_int(&job->params, "blocksize"), absmax);
-    struct encoding e = { job, absmax, bnb_offset(absmax, units), largest, nested_blocksize };
+    struct bnb_encoding e = { job, absmax, bnb_offset(absmax, units), largest, nested_blocksize };
     if (nested) bnb_nested(absmax, units, e.offset, nested_blocksize, largest);
-    threadpool_run(job->pool, nested ? encode_nested : encode_plain, &e);
+    threadpool_run(job->pool, nested ? bnb_encode_nested : bnb_encode_plain, &e);
 done:
     free(absmax);
     free(largest);
@@ -159,9 +160,9 @@ done:
 const struct method METHOD_NF4 = {
     .name = "nf4",
     .help =
-        "bitsandbytes NF4: sixteen quantiles of a normal distribution under each block's largest magnitude",
-    .good = "weights that are normally distributed, which most are; AVX-512 and AMX; no data needed",
-    .bad = "AVX2 (two lookups and a blend), integer products: codes lie on no grid",
+        "bitsandbytes NF4: sixteen quantiles of a normal distribution, times each block's largest magnitude",
+    .good = "normally distributed weights, as in most models; AVX-512 and AMX; needs no calibration",
+    .bad = "AVX2 (two lookups and a blend); integer products, because its values are not equally spaced",
     .params = BNB_PARAMS,
     .formats = "nf4 nf4_dq",
     .linear_only = true,
@@ -173,8 +174,8 @@ const struct method METHOD_NF4 = {
 
 const struct method METHOD_FP4 = {
     .name = "fp4",
-    .help = "bitsandbytes FP4: sixteen values of a tiny float under each block's largest magnitude",
-    .good = "comparisons with NF4, and heavy-tailed blocks",
+    .help = "bitsandbytes FP4: the sixteen values of a 4-bit float, times each block's largest magnitude",
+    .good = "comparison with NF4; blocks with heavy tails",
     .bad = "nearly always worse than NF4 at the same size",
     .params = BNB_PARAMS,
     .formats = "fp4 fp4_dq",

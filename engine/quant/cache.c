@@ -1,6 +1,6 @@
-/* Quantized copies are made once and kept: an A/B opens the same recipe again and again. The folder is kept
- * below a limit by removing what was not used for longest; a copy that somebody has open stays readable for
- * them. */
+/* Caches quantized copies, because an A/B test opens the same recipe repeatedly. The folder is kept below a
+ * size limit by removing the least recently used copies; a process that has a removed copy open can still
+ * read it. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,56 +18,57 @@
 #include "kernels/kernels.h"
 #include "engine/quant/quant.h"
 
-/* Raised when the same recipe would give other bytes than before. */
+/* Raise this when the same recipe gives other bytes than before. */
 #define QUANTIZER_VERSION   "2"
 #define CACHE_LIMIT_DEFAULT (20LL << 30)
 
 #define LOCK "lock"
 
-enum { STALE_SECONDS = 24 * 3600 }; /* what a killed writer left behind, where there are no locks to tell */
+enum { STALE_SECONDS = 24 * 3600 }; /* age of leftovers of killed writers, on file systems without locks */
 
-struct entry {
+struct cache_entry {
     char *name;
     int64_t bytes;
     struct timespec used;
 };
 
-struct entries {
-    struct entry *list;
+struct cache_entries {
+    struct cache_entry *list;
     size_t count, cap;
 };
 
-static int older(const void *a, const void *b)
+static int cache_entry_compare(const void *a, const void *b)
 {
-    const struct timespec *x = &((const struct entry *)a)->used, *y = &((const struct entry *)b)->used;
+    const struct timespec *x = &((const struct cache_entry *)a)->used,
+                          *y = &((const struct cache_entry *)b)->used;
     if (x->tv_sec != y->tv_sec) return x->tv_sec < y->tv_sec ? -1 : 1;
     return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
-static bool add_entry(struct entries *e, const char *name, const struct stat *st)
+static bool cache_entries_add(struct cache_entries *e, const char *name, const struct stat *st)
 {
     if (e->count == e->cap) {
         const size_t cap = e->cap ? 2 * e->cap : 32;
-        struct entry *more = realloc(e->list, cap * sizeof *more);
+        struct cache_entry *more = realloc(e->list, cap * sizeof *more);
         if (!more) return false;
         e->list = more;
         e->cap = cap;
     }
     char *copy = strdup(name);
     if (!copy) return false;
-    e->list[e->count++] = (struct entry){ .name = copy, .bytes = st->st_size, .used = st->st_mtim };
+    e->list[e->count++] = (struct cache_entry){ .name = copy, .bytes = st->st_size, .used = st->st_mtim };
     return true;
 }
 
-/* Remove the longest unused copies until `need` more bytes fit under the limit. Failing to is no error: the
- * cache is then larger than asked, and the disk says no when it is full. Files of killed writers go, too:
- * `alone` (the folder's lock is ours) whatever is not finished is one. */
-static void make_room(const char *folder, const char *keep, int64_t need, int64_t limit, bool alone)
+/* Remove the least recently used copies until `need` more bytes fit below the limit. A failure is no error:
+ * the cache then exceeds its limit, and a full disk is reported by the write. Also removes unfinished files
+ * of killed writers: all of them if `alone` (this process holds the folder's lock), else only stale ones. */
+static void cache_make_room(const char *folder, const char *keep, int64_t need, int64_t limit, bool alone)
 {
     int64_t total = need;
     DIR *dir = opendir(folder);
     if (!dir) return;
-    struct entries e = { 0 };
+    struct cache_entries e = { 0 };
     const struct dirent *d;
     while ((d = readdir(dir))) {
         struct stat st;
@@ -78,9 +79,9 @@ static void make_room(const char *folder, const char *keep, int64_t need, int64_
             continue;
         }
         total += st.st_size;
-        if (!add_entry(&e, d->d_name, &st)) break;
+        if (!cache_entries_add(&e, d->d_name, &st)) break;
     }
-    if (e.count) qsort(e.list, e.count, sizeof *e.list, older);
+    if (e.count) qsort(e.list, e.count, sizeof *e.list, cache_entry_compare);
     for (size_t i = 0; i < e.count; i++) {
         if (total > limit && !unlinkat(dirfd(dir), e.list[i].name, 0)) total -= e.list[i].bytes;
         free(e.list[i].name);
@@ -89,7 +90,7 @@ static void make_room(const char *folder, const char *keep, int64_t need, int64_
     closedir(dir);
 }
 
-static enum err_code read_limit(int64_t *limit, struct err *why)
+static enum err_code cache_limit(int64_t *limit, struct err *why)
 {
     const char *asked = getenv("QDYNO_CACHE_LIMIT");
     *limit = CACHE_LIMIT_DEFAULT;
@@ -97,7 +98,7 @@ static enum err_code read_limit(int64_t *limit, struct err *why)
     return err_set(why, ERR_USAGE, "QDYNO_CACHE_LIMIT='%.40s': want a size such as 500M or 20G", asked);
 }
 
-/* Hash of what the config's method learns activations from, "" where it does not. */
+/* Hash of the calibration that the config's method uses; "" if it uses none. */
 static enum err_code calibration_hash(char hash[HASH_HEX], const struct config *c, struct err *why)
 {
     const struct params p = config_params(c);
@@ -115,7 +116,7 @@ static enum err_code calibration_hash(char hash[HASH_HEX], const struct config *
     return rc && path[0] ? err_prefix(why, "calib=%s", path) : rc;
 }
 
-/* File name of source + recipe: "<sha256>.gguf". */
+/* File name of a cached copy: "<sha256 of source, recipe, calibration and version>.gguf". */
 static enum err_code cache_name(char name[HASH_HEX + 8], const struct gguf *source, const struct config *c,
                                 struct err *why)
 {
@@ -146,9 +147,10 @@ static int64_t quantized_bytes(const struct gguf *source, const struct config *c
     return bytes;
 }
 
-/* Two workers that want the same recipe: one makes it, the other waits and finds it. -1: a file system
- * without locks; both make it, the rename decides. */
-static int lock_folder(const char *folder)
+/* Lock the folder, so that of two processes with the same recipe one quantizes and the other waits and finds
+ * the result. Returns a descriptor to close; -1: no locks on this file system, so both quantize, and the last
+ * rename wins. */
+static int cache_lock(const char *folder)
 {
     struct str path = { 0 };
     str_printf(&path, "%s/" LOCK, folder);
@@ -169,7 +171,7 @@ enum err_code recipe_cached(char **path, const struct gguf *source, const struct
     int64_t limit;
     struct str folder = { 0 }, file = { 0 };
     *path = NULL;
-    enum err_code rc = read_limit(&limit, why);
+    enum err_code rc = cache_limit(&limit, why);
     if (!rc) rc = file_place(&cache, FILE_CACHE, why);
     if (rc) return rc;
     str_printf(&folder, "%s/models", cache);
@@ -181,9 +183,9 @@ enum err_code recipe_cached(char **path, const struct gguf *source, const struct
         rc = err_set(why, ERR_NOMEM, "out of memory");
         goto done;
     }
-    const int lock = lock_folder(str_text(&folder));
-    if (utimensat(AT_FDCWD, str_text(&file), NULL, 0)) { /* absent; touching marks it as used */
-        make_room(str_text(&folder), name, quantized_bytes(source, o->config), limit, lock >= 0);
+    const int lock = cache_lock(str_text(&folder));
+    if (utimensat(AT_FDCWD, str_text(&file), NULL, 0)) { /* not cached; else this marks it as just used */
+        cache_make_room(str_text(&folder), name, quantized_bytes(source, o->config), limit, lock >= 0);
         rc = quantize_file(str_text(&file), source, o, why);
     }
     if (lock >= 0) close(lock);

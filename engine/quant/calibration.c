@@ -1,5 +1,4 @@
-/* What is known about the inputs of matrices: holding it, finding it, and refusing it where it does not
- * belong. */
+/* Stores activation statistics, finds them by matrix name, and rejects those of another model. */
 #include "engine/quant/calibration_internal.h"
 
 #include <inttypes.h>
@@ -11,7 +10,7 @@
 #include "engine/model/model.h"
 #include "kernels/kernels.h"
 
-enum { TEXT_LIMIT = 1 << 30, SNIFF = 4096 };
+enum { TEXT_LIMIT = 1 << 30, SNIFF = 4096 /* bytes examined to tell text from a binary file */ };
 const char CALIBRATION_TEXT[] = "text/calibration.txt";
 
 struct calibration *calibration_new(void)
@@ -36,7 +35,7 @@ float **calibration_column(struct calibration_input *in, int i)
     return COLUMNS[i];
 }
 
-static bool grow_inputs(struct calibration *c)
+static bool calibration_grow(struct calibration *c)
 {
     if (c->input_count < c->input_cap) return true;
     const int cap = c->input_cap ? 2 * c->input_cap : 64;
@@ -53,53 +52,53 @@ struct calibration_input *calibration_add(struct calibration *c, const char *con
 {
     const size_t bytes = (size_t)cols * sizeof(float);
     struct arena *a = &c->memory;
-    if (!grow_inputs(c)) return NULL;
+    if (!calibration_grow(c)) return NULL;
     struct calibration_input *in = &c->inputs[c->input_count];
     *in = (struct calibration_input){ .tensor_count = count, .cols = cols, .batches = batches };
     in->tensors = arena_alloc(a, (size_t)count * sizeof *in->tensors);
     in->sum_squares = arena_alloc(a, bytes);
     in->mean_square = arena_alloc(a, bytes);
-    bool there = in->tensors && in->sum_squares && in->mean_square;
-    for (int i = 0; i < count && there; i++) there = (in->tensors[i] = arena_strdup(a, tensors[i]));
+    bool allocated = in->tensors && in->sum_squares && in->mean_square;
+    for (int i = 0; i < count && allocated; i++) allocated = (in->tensors[i] = arena_strdup(a, tensors[i]));
     if (batches > 0) {
-        for (int i = 0; i < CALIBRATION_COLUMNS && there; i++)
-            there = (*calibration_column(in, i) = arena_alloc(a, bytes));
+        for (int i = 0; i < CALIBRATION_COLUMNS && allocated; i++)
+            allocated = (*calibration_column(in, i) = arena_alloc(a, bytes));
         in->batch_min = arena_alloc(a, (size_t)batches * sizeof(float));
         in->batch_max = arena_alloc(a, (size_t)batches * sizeof(float));
-        there = there && in->batch_min && in->batch_max;
+        allocated = allocated && in->batch_min && in->batch_max;
     }
-    if (!there) return NULL;
+    if (!allocated) return NULL;
     c->input_count++;
     return in;
 }
 
-/* ---------------------------------------------------------------- when all is there */
+/* ---------------------------------------------------------------- checking and finishing */
 
-static enum err_code bad(const struct calibration_input *in, const char *what, double value, int64_t at,
-                         struct err *why)
+static enum err_code input_bad_value(const struct calibration_input *in, const char *what, double value,
+                                     int64_t at, struct err *why)
 {
     return err_set(why, ERR_FORMAT, "calibration of '%s': %s of column %" PRId64 " is %g", in->tensors[0],
                    what, at, value);
 }
 
-static enum err_code check_columns(const struct calibration_input *in, struct err *why)
+static enum err_code input_check_columns(const struct calibration_input *in, struct err *why)
 {
     for (int64_t i = 0; i < in->cols; i++) {
         if (!(in->sum_squares[i] >= 0) || !isfinite(in->mean_square[i]))
-            return bad(in, "the sum of squares", in->sum_squares[i], i, why);
+            return input_bad_value(in, "the sum of squares", in->sum_squares[i], i, why);
         if (!in->batches) continue;
         if (!(in->mean_abs[i] >= 0) || !isfinite(in->mean_abs[i]))
-            return bad(in, "the mean magnitude", in->mean_abs[i], i, why);
+            return input_bad_value(in, "the mean magnitude", in->mean_abs[i], i, why);
         if (!(in->min[i] <= in->max[i]) || !isfinite(in->min[i]) || !isfinite(in->max[i]))
-            return bad(in, "the least value", in->min[i], i, why);
+            return input_bad_value(in, "the minimum", in->min[i], i, why);
         if (in->max_abs[i] != fmaxf(-in->min[i], in->max[i]))
-            return bad(in, "the largest magnitude", in->max_abs[i], i, why);
+            return input_bad_value(in, "the largest magnitude", in->max_abs[i], i, why);
     }
     return ERR_OK;
 }
 
-static enum err_code check_histogram(const struct calibration_input *in, const struct histogram *h,
-                                     struct err *why)
+static enum err_code input_check_histogram(const struct calibration_input *in, const struct histogram *h,
+                                           struct err *why)
 {
     double all = 0;
     bool good = isfinite(h->low) && isfinite(h->high) && h->low <= h->high;
@@ -108,32 +107,32 @@ static enum err_code check_histogram(const struct calibration_input *in, const s
         all += (double)h->counts[i];
     }
     if (good && all > 0) return ERR_OK;
-    return err_set(why, ERR_FORMAT, "calibration of '%s': a histogram from %g to %g with %g values in it",
+    return err_set(why, ERR_FORMAT, "calibration of '%s': invalid histogram (range %g to %g, total count %g)",
                    in->tensors[0], (double)h->low, (double)h->high, all);
 }
 
-static enum err_code check_input(const struct calibration_input *in, struct err *why)
+static enum err_code input_check(const struct calibration_input *in, struct err *why)
 {
     if (in->count < 1 || in->cols < 1)
         return err_set(why, ERR_FORMAT, "calibration of '%s': %" PRId64 " tokens of %" PRId64 " columns",
                        in->tensors[0], in->count, in->cols);
-    enum err_code rc = check_columns(in, why);
+    enum err_code rc = input_check_columns(in, why);
     for (int64_t i = 0; i < in->batches && !rc; i++)
         if (!(in->batch_min[i] <= in->batch_max[i]) || !isfinite(in->batch_min[i]) ||
             !isfinite(in->batch_max[i]))
             rc = err_set(why, ERR_FORMAT, "calibration of '%s': sequence %" PRId64 " ranges from %g to %g",
                          in->tensors[0], i, (double)in->batch_min[i], (double)in->batch_max[i]);
-    if (!rc && in->batches) rc = check_histogram(in, &in->histogram, why);
-    if (!rc && in->batches) rc = check_histogram(in, &in->symmetric, why);
+    if (!rc && in->batches) rc = input_check_histogram(in, &in->histogram, why);
+    if (!rc && in->batches) rc = input_check_histogram(in, &in->symmetric, why);
     return rc;
 }
 
-static int compare_names(const void *a, const void *b)
+static int calibration_name_compare(const void *a, const void *b)
 {
     return strcmp(((const struct calibration_name *)a)->name, ((const struct calibration_name *)b)->name);
 }
 
-static enum err_code sort_names(struct calibration *c, struct err *why)
+static enum err_code calibration_sort_names(struct calibration *c, struct err *why)
 {
     int count = 0, at = 0;
     for (int i = 0; i < c->input_count; i++) count += c->inputs[i].tensor_count;
@@ -143,17 +142,17 @@ static enum err_code sort_names(struct calibration *c, struct err *why)
         for (int t = 0; t < c->inputs[i].tensor_count; t++)
             c->names[at++] = (struct calibration_name){ c->inputs[i].tensors[t], i };
     c->name_count = count;
-    qsort(c->names, (size_t)count, sizeof *c->names, compare_names);
+    qsort(c->names, (size_t)count, sizeof *c->names, calibration_name_compare);
     for (int i = 1; i < count; i++)
         if (!strcmp(c->names[i - 1].name, c->names[i].name))
-            return err_set(why, ERR_FORMAT, "the calibration holds '%s' twice", c->names[i].name);
+            return err_set(why, ERR_FORMAT, "the calibration contains '%s' twice", c->names[i].name);
     return ERR_OK;
 }
 
-static const char *describe_line(struct calibration *c)
+static const char *calibration_line(struct calibration *c)
 {
     struct str s = { 0 };
-    const char *of = c->text[0] ? c->text : "a text that is not named";
+    const char *of = c->text[0] ? c->text : "an unnamed text";
     if (c->imatrix)
         str_printf(&s, "imatrix of %" PRId64 " chunks of %s", c->sequences, of);
     else
@@ -165,27 +164,27 @@ static const char *describe_line(struct calibration *c)
 
 enum err_code calibration_finish(struct calibration *c, struct err *why)
 {
-    if (!c->input_count) return err_set(why, ERR_FORMAT, "the calibration is empty: no matrix in it");
+    if (!c->input_count) return err_set(why, ERR_FORMAT, "the calibration is empty: it contains no matrix");
     for (int i = 0; i < c->input_count; i++) {
         struct calibration_input *in = &c->inputs[i];
         for (int64_t k = 0; k < in->cols; k++) in->mean_square[k] = in->sum_squares[k] / (float)in->count;
-        enum err_code rc = check_input(in, why);
+        enum err_code rc = input_check(in, why);
         if (rc) return rc;
     }
-    enum err_code rc = sort_names(c, why);
+    enum err_code rc = calibration_sort_names(c, why);
     if (rc) return rc;
-    c->line = describe_line(c);
+    c->line = calibration_line(c);
     return c->line ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a calibration");
 }
 
-/* ---------------------------------------------------------------- looking */
+/* ---------------------------------------------------------------- lookup */
 
 const struct calibration_input *calibration_find(const struct calibration *c, const char *tensor)
 {
     if (!c || !c->name_count) return NULL;
     const struct calibration_name key = { .name = tensor },
                                   *n = bsearch(&key, c->names, (size_t)c->name_count, sizeof key,
-                                               compare_names);
+                                               calibration_name_compare);
     return n ? &c->inputs[n->input] : NULL;
 }
 
@@ -234,9 +233,9 @@ enum err_code calibration_check(const struct calibration *c, const struct gguf *
     if (c->model[0] && strcmp(c->model, hash))
         return err_set(
             why, ERR_USAGE,
-            "the calibration was made with another model (%s, sha256 %.12s...), this one is %.12s...: "
-            "make one with qdyno calibrate",
-            c->model_name[0] ? c->model_name : "no name", c->model, hash);
+            "the calibration was made with another model (%s, sha256 %.12s...; this model: %.12s...): "
+            "make one for this model with qdyno calibrate",
+            c->model_name[0] ? c->model_name : "unnamed", c->model, hash);
     for (int i = 0; i < c->name_count; i++) {
         const struct gguf_tensor *t = gguf_tensor_find(g, c->names[i].name);
         const int64_t cols = c->inputs[c->names[i].input].cols;
@@ -244,21 +243,22 @@ enum err_code calibration_check(const struct calibration *c, const struct gguf *
         known++;
         if (t->shape[0] != cols)
             return err_set(why, ERR_USAGE,
-                           "the calibration is of another model: '%s' has %" PRId64
-                           " columns here and %" PRId64 " there",
+                           "the calibration belongs to another model: '%s' has %" PRId64
+                           " columns in this model and %" PRId64 " in the calibration",
                            t->name, t->shape[0], cols);
     }
     if (!known)
         return err_set(why, ERR_USAGE,
-                       "the calibration is of another model: none of its matrices ('%s' ...) is in this one",
+                       "the calibration belongs to another model: this one has none of its matrices ('%s' "
+                       "...)",
                        c->names[0].name);
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- wherever it comes from */
+/* ---------------------------------------------------------------- loading or collecting */
 
-/* A text has no zero bytes; both kinds of files have some near their beginning. */
-static enum err_code is_text(bool *out, const char *path, struct err *why)
+/* A text contains no zero bytes; calibration and imatrix files contain some near their beginning. */
+static enum err_code file_is_text(bool *out, const char *path, struct err *why)
 {
     struct file_map map;
     enum err_code rc = file_map(&map, path, why);
@@ -268,8 +268,9 @@ static enum err_code is_text(bool *out, const char *path, struct err *why)
     return ERR_OK;
 }
 
-static enum err_code collect_text(struct calibration **out, const struct gguf *source, const char *path,
-                                  bool bundled, const struct calibration_options *o, struct err *why)
+static enum err_code calibration_collect_file(struct calibration **out, const struct gguf *source,
+                                              const char *path, bool bundled,
+                                              const struct calibration_options *o, struct err *why)
 {
     char *bytes;
     struct calibration_text text = { .name = bundled ? "bundled text" : path, .bundled = bundled };
@@ -290,10 +291,10 @@ enum err_code calibration_obtain(struct calibration **out, const struct gguf *so
     const bool given = o->path && o->path[0];
     enum err_code rc = !given         ? file_share(&bundled, CALIBRATION_TEXT, why)
                        : o->text_only ? ERR_OK
-                                      : is_text(&text, o->path, why);
+                                      : file_is_text(&text, o->path, why);
     if (rc) return rc;
     if (text) {
-        rc = collect_text(out, source, given ? o->path : bundled, !given, o, why);
+        rc = calibration_collect_file(out, source, given ? o->path : bundled, !given, o, why);
     } else {
         rc = calibration_load(out, o->path, why);
         if (!rc) rc = calibration_check(*out, source, why);

@@ -1,9 +1,10 @@
-/* engine/quant/calibration.h - what the inputs of a model's matrices were like while it read a text.
+/* engine/quant/calibration.h - activation statistics: what the inputs of a model's matrices looked like while
+ * it read a calibration text.
  *
- * Collected in one pass for all methods that look at activations, kept in a file. The file is GGUF with
- * general.type "imatrix", so that the field's quantizers can use the part they know; what only ours need is
- * beside it under qdyno.* (docs/formats.md). Importance matrices of others, in both of their formats, load as
- * a calibration that knows mean squares only. */
+ * One pass over the text collects everything that the methods need. The result is saved in a GGUF file whose
+ * general.type is "imatrix", so llama.cpp's tools can read its importance matrix; further statistics are
+ * stored under qdyno.* keys (docs/formats.md). Importance matrices written by llama.cpp, in both of its
+ * formats, load as a calibration that contains mean squares only. */
 #ifndef QDYNO_QUANT_CALIBRATION_H
 #define QDYNO_QUANT_CALIBRATION_H
 
@@ -12,92 +13,96 @@
 
 struct gguf;
 
-extern const char CALIBRATION_TEXT[]; /* of share/: stories to learn from, for when no text is named */
+extern const char CALIBRATION_TEXT[]; /* path below share/ of the bundled stories, the default text */
 
-/* One input and the matrices that read it. Columns' arrays are [cols]. */
+/* Statistics of one input, shared by all matrices that are multiplied with it. Arrays by column are [cols].
+ */
 struct calibration_input {
-    char **tensors; /* names of the matrices, at least one */
+    char **tensors; /* [tensor_count] names of those matrices */
     int tensor_count;
     int64_t cols;
-    int64_t count;      /* what sum_squares is divided by: tokens (of a legacy imatrix file: its chunks) */
-    float *sum_squares; /* as in the file */
-    float *mean_square; /* sum_squares / count: the importance of a column */
+    int64_t count;      /* divisor of sum_squares: tokens (in legacy imatrix files: chunks) */
+    float *sum_squares; /* sum of x^2 over tokens, as stored in the file */
+    float *mean_square; /* sum_squares / count, the diagonal second moment: importance of a column */
 
-    /* NULL and 0 where an imatrix file did not know. */
+    /* NULL and 0 in calibrations that come from an imatrix file. */
     float *mean_abs, *max_abs, *min, *max; /* over all tokens */
-    int64_t batches;                       /* sequences seen */
-    float *batch_min, *batch_max;          /* [batches] over all columns, in order */
-    struct histogram histogram;            /* over [low, high] of the data, as PyTorch's HistogramObserver */
-    struct histogram symmetric;            /* over [-high, high], an odd number of bins: for range_entropy */
+    int64_t batches;                       /* number of sequences */
+    float *batch_min, *batch_max;          /* [batches] extremes over all columns of each sequence */
+    struct histogram histogram;            /* over [low, high], as PyTorch's HistogramObserver builds it */
+    struct histogram symmetric;            /* over [-high, high], odd number of bins, for range_entropy */
 };
 
-struct calibration; /* never changes once it is there: any number of threads may read it */
+struct calibration; /* immutable after creation: any number of threads may read it */
 
-/* NULL: nothing is known of that matrix' input. */
+/* Statistics of the input of matrix `tensor`; NULL: the calibration has none. */
 const struct calibration_input *calibration_find(const struct calibration *c, const char *tensor);
 
-/* Token ids of the text, cut anew into sequences of `tokens`, each beginning as the model wants a text to: at
- * most `cap` of them into ids [cap][tokens] (NULL: only counted). How many there are; 0 when the text is not
- * known (imatrix files) or too short. */
+/* Cut the calibration text's token ids into sequences of `tokens`, each starting with BOS if the model wants
+ * one. Writes at most `cap` of them to ids [cap][tokens] (NULL: only count) and returns how many; 0 when the
+ * text is unknown (imatrix files) or too short. */
 int calibration_samples(const struct calibration *c, int tokens, int32_t *ids, int cap);
 
-/* What there is to say of it, for records and screens. */
+/* What a calibration was made from, for records and display. */
 struct calibration_summary {
-    const char *text;       /* its name: a path, or "bundled text"; "" unknown */
-    bool bundled_text;      /* nobody chose it */
-    bool imatrix;           /* from somebody else's file: mean squares and nothing more */
-    const char *model;      /* model_identity of the file it was made with; "" unknown */
+    const char *text;       /* a path, or "bundled text"; "" unknown */
+    bool bundled_text;      /* the default text, because none was given */
+    bool imatrix;           /* from an imatrix file: contains mean squares only */
+    const char *model;      /* model_identity of the model it was made with; "" unknown */
     const char *model_name; /* "" unknown */
-    int tokens;             /* of a sequence; 0 unknown */
+    int tokens;             /* in each sequence; 0 unknown */
     int64_t sequences;      /* (imatrix: chunks) */
     int inputs, matrices;
 };
 void calibration_describe(const struct calibration *c, struct calibration_summary *about);
 const struct calibration_input *calibration_at(const struct calibration *c, int i); /* 0 .. inputs-1 */
-/* In one line: "12 sequences of 512 tokens of bundled text". Owned by c. */
+/* One line: "12 sequences of 512 tokens of bundled text". Owned by c. */
 const char *calibration_name(const struct calibration *c);
 
 /* ---------------------------------------------------------------- files */
 
-/* *out owned: calibration_close. By content: ours, imatrix as GGUF, legacy imatrix. Errors: ERR_IO,
- * ERR_NOMEM, ERR_FORMAT (not such a file, cut off, newer than we know, numbers that cannot be). */
+/* Load a calibration or an importance matrix (GGUF or legacy); the content decides which. *out is owned:
+ * calibration_close. Errors: ERR_IO, ERR_NOMEM, ERR_FORMAT (another kind of file, truncated, a newer layout
+ * version, impossible values). */
 enum err_code calibration_load(struct calibration **out, const char *path, struct err *why);
 enum err_code calibration_load_memory(struct calibration **out, const void *bytes, size_t size,
-                                      struct err *why); /* bytes are not needed afterwards */
+                                      struct err *why); /* bytes may be freed afterwards */
 void calibration_close(struct calibration *c);          /* NULL is fine */
 
-/* Atomic. ERR_USAGE for a calibration that came from an imatrix file: it lacks most of what belongs there. */
+/* Write the whole calibration, atomically. ERR_USAGE when it comes from an imatrix file: most statistics are
+ * missing. */
 enum err_code calibration_save(const struct calibration *c, const char *path, struct err *why);
 
-/* The part others know, of the matrices of layers only, as they do: legacy when the path ends in ".dat", else
- * GGUF. Atomic. */
+/* Write an importance matrix for llama.cpp, which contains only matrices of layers. Legacy format when the
+ * path ends in ".dat", else GGUF. Atomic. */
 enum err_code imatrix_save(const struct calibration *c, const char *path, struct err *why);
 
-/* May it be used to quantize this file? ERR_USAGE: made with another model, or (imatrix files) no matrix of
- * this model in it, or one with another number of columns. */
+/* Check that the calibration belongs to this model file. ERR_USAGE: it was made with another model, or (from
+ * imatrix files, which do not record the model) no matrix name or column count matches. */
 enum err_code calibration_check(const struct calibration *c, const struct gguf *g, struct err *why);
 
 /* ---------------------------------------------------------------- collecting */
 
 struct calibration_options {
-    const char *path; /* a calibration or imatrix file (loaded and checked), or a text; "": the bundled one */
-    bool text_only;   /* path is a text whatever it looks like */
+    const char *path; /* calibration or imatrix file, or a text; "": the bundled text */
+    bool text_only;   /* treat path as a text whatever it contains */
     int threads;      /* 0: all physical cores */
-    int ctx; /* tokens of a sequence at most; 0: CALIBRATION_CTX. Fewer where the model was trained on less,
-              * or the text is too short for two sequences */
-    int64_t tokens; /* use so many at most, in whole sequences; 0: CALIBRATION_TOKENS, below 0: all */
-    enum precision precision; /* of the products; 0: PRECISION_HIGHEST */
-    int64_t memory;           /* bytes for activations at most; 0: a quarter of what is free */
+    int ctx; /* tokens in a sequence; 0: CALIBRATION_CTX. Reduced to the model's training context, and so
+              * that the text gives at least two sequences */
+    int64_t tokens; /* use at most this many, in whole sequences; 0: CALIBRATION_TOKENS, below 0: all */
+    enum precision precision; /* of matrix products; 0: PRECISION_HIGHEST */
+    int64_t memory;           /* limit for activations in bytes; 0: a quarter of the free memory */
     bool (*progress)(void *ctx, double done); /* 0..1, may be NULL; false cancels (ERR_CANCELLED) */
     void *progress_ctx;
     const struct log *log;
 };
 enum { CALIBRATION_CTX = 512, CALIBRATION_TOKENS = 128 * CALIBRATION_CTX };
 
-/* What is known about the inputs of `source`, from a file, or by running the model on a text cut into windows
- * as perplexity is measured on. Sums do not depend on threads or memory. Errors: as calibration_load,
- * calibration_check and model_open; ERR_USAGE (no tokenizer, too little text), ERR_FORMAT (an input that is
- * not finite: names the matrix), ERR_ABSENT (no bundled text here), ERR_CANCELLED. */
+/* Load a calibration for `source`, or make one by running the model on a text cut into windows like those of
+ * perplexity. The statistics do not depend on the number of threads or on the memory limit. Errors: as
+ * calibration_load, calibration_check and model_open; ERR_USAGE (no tokenizer, text too short), ERR_FORMAT
+ * (an input is not finite: names the matrix), ERR_ABSENT (the bundled text is not installed), ERR_CANCELLED.
+ */
 enum err_code calibration_obtain(struct calibration **out, const struct gguf *source,
                                  const struct calibration_options *o, struct err *why);
 

@@ -1,7 +1,10 @@
-/* One pass over a text for everything that methods want to know of activations. Layer by layer: all sequences
- * that fit into memory together go through one layer before the next one's weights are touched, so a model
- * larger than memory is read once for each such group, not once for each sequence. Every sum runs over the
- * sequences in order whatever the groups and threads are. */
+/* Collects activation statistics in one pass over a text.
+ *
+ * As many sequences as fit into memory go through one layer together before the next layer runs. So a model
+ * larger than memory is read once for each such group of sequences, not once for each sequence. Every sum
+ * runs over the sequences in their order, so results depend neither on the group size nor on the number of
+ * threads.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +17,15 @@
 #include "engine/quant/calibration_internal.h"
 #include "engine/quant/observers.h"
 
-enum { TILE = 256 /* columns whose sums stay in the first cache */ };
-enum { SEQUENCE_MIN = 8, TOKENS_MAX = 1 << 24 /* f32 counts them exactly, in files of others, too */ };
+enum {
+    TILE = 256,           /* columns summed together; their sums fit into the L1 cache */
+    SEQUENCE_MIN = 8,     /* shortest useful sequence in tokens */
+    TOKENS_MAX = 1 << 24, /* f32, the file's type for token counts, is exact up to this */
+};
 
-/* What an input has gathered beside struct calibration_input. */
+/* Statistics of one input while it is being collected, beyond those in struct calibration_input. */
 struct gathered {
-    double *squares, *magnitudes; /* [cols] sums */
+    double *squares, *magnitudes; /* [cols] sums of x^2 and of |x| */
     struct growing growing;
     struct symmetric symmetric;
     double growing_count[HISTOGRAM_BINS], symmetric_count[SYMMETRIC_BINS_MAX];
@@ -29,22 +35,22 @@ struct collect {
     struct calibration *c;
     const struct calibration_options *options;
     struct layers *layers;
-    struct threadpool *pool;       /* the layers' own */
+    struct threadpool *pool;       /* owned by `layers` */
     struct gathered **gathered;    /* [inputs] */
-    uint32_t *bins;                /* [threads][HISTOGRAM_BINS + SYMMETRIC_BINS_MAX] of one batch */
-    float *extremes;               /* [threads][2] of one batch */
-    const struct layer_input *now; /* what the threads work on */
-    int input;                     /* of these */
-    int64_t sequence;
-    int64_t done, total; /* layers times sequences */
-    struct err failed;   /* in an observer */
+    uint32_t *bins;                /* [threads][HISTOGRAM_BINS + SYMMETRIC_BINS_MAX] counts of one batch */
+    float *extremes;               /* [threads][2] minimum and maximum of one batch */
+    const struct layer_input *now; /* the batch being observed */
+    int input;                     /* index of its input */
+    int64_t sequence;              /* and of its sequence */
+    int64_t done, total;           /* progress: layers times sequences */
+    struct err failed;             /* first error of an observer, which cannot return one */
 };
 
 /* ---------------------------------------------------------------- one batch */
 
-/* Columns from .. to (TILE of them at most) of all rows, in the order of the rows; low and high take in the
- * batch's extremes. */
-static void sum_tile(struct collect *k, int64_t from, int64_t to, float *low, float *high)
+/* Sum columns from .. to (at most TILE) over all rows, in the order of the rows, and widen [*low, *high]
+ * by their extremes. */
+static void collect_sum_tile(struct collect *k, int64_t from, int64_t to, float *low, float *high)
 {
     const struct layer_input *b = k->now;
     struct calibration_input *in = &k->c->inputs[k->input];
@@ -70,30 +76,31 @@ static void sum_tile(struct collect *k, int64_t from, int64_t to, float *low, fl
     }
 }
 
-/* Columns by threads: every column is summed in the order of the rows. */
-static void sum_columns(void *arg, int member, int size)
+/* Thread function: each thread sums some of the columns, so every column is summed in the order of rows.
+ */
+static void collect_sum_columns(void *arg, int member, int size)
 {
     struct collect *k = arg;
     const int64_t cols = k->now->cols, end = cols * (member + 1) / size;
     float low = INFINITY, high = -INFINITY;
     for (int64_t at = cols * member / size; at < end; at += TILE)
-        sum_tile(k, at, MIN(at + TILE, end), &low, &high);
+        collect_sum_tile(k, at, MIN(at + TILE, end), &low, &high);
     k->extremes[2 * member] = low;
     k->extremes[2 * member + 1] = high;
 }
 
-static uint32_t *bins_of(const struct collect *k, int member)
+static uint32_t *collect_bins(const struct collect *k, int member)
 {
     return k->bins + (int64_t)member * (HISTOGRAM_BINS + SYMMETRIC_BINS_MAX);
 }
 
-/* Rows by threads, each into bins of its own. */
-static void count_rows(void *arg, int member, int size)
+/* Thread function: each thread counts some of the rows in bins of its own. */
+static void collect_count_rows(void *arg, int member, int size)
 {
     struct collect *k = arg;
     const struct layer_input *b = k->now;
     const struct gathered *g = k->gathered[k->input];
-    uint32_t *bins = bins_of(k, member);
+    uint32_t *bins = collect_bins(k, member);
     const int from = (int)((int64_t)b->n * member / size), to = (int)((int64_t)b->n * (member + 1) / size);
     memset(bins, 0, (size_t)(HISTOGRAM_BINS + g->symmetric.bins) * sizeof *bins);
     for (int r = from; r < to; r++) {
@@ -102,18 +109,18 @@ static void count_rows(void *arg, int member, int size)
     }
 }
 
-static void add_bins(struct collect *k)
+static void collect_add_bins(struct collect *k)
 {
     struct gathered *g = k->gathered[k->input];
     for (int m = 0; m < threadpool_size(k->pool); m++) {
-        const uint32_t *bins = bins_of(k, m);
+        const uint32_t *bins = collect_bins(k, m);
         for (int i = 0; i < HISTOGRAM_BINS; i++) g->growing.count[i] += bins[i];
         for (int i = 0; i < g->symmetric.bins; i++) g->symmetric.count[i] += bins[HISTOGRAM_BINS + i];
     }
 }
 
-/* A NaN or an infinity makes its column's sum one. */
-static bool all_finite(const struct collect *k)
+/* A NaN or infinity in a column makes its sum of squares NaN or infinite. */
+static bool collect_is_finite(const struct collect *k)
 {
     const struct gathered *g = k->gathered[k->input];
     for (int64_t i = 0; i < k->now->cols; i++)
@@ -123,7 +130,7 @@ static bool all_finite(const struct collect *k)
 
 /* ---------------------------------------------------------------- inputs */
 
-static struct calibration_input *add_input(struct collect *k, const struct layer_input *b)
+static struct calibration_input *collect_add_input(struct collect *k, const struct layer_input *b)
 {
     struct calibration *c = k->c;
     struct arena *a = &c->memory;
@@ -149,27 +156,28 @@ static struct calibration_input *add_input(struct collect *k, const struct layer
     return in;
 }
 
-static struct calibration_input *input_of(struct collect *k, const struct layer_input *b)
+static struct calibration_input *collect_find_input(struct collect *k, const struct layer_input *b)
 {
     for (k->input = 0; k->input < k->c->input_count; k->input++)
         if (!strcmp(k->c->inputs[k->input].tensors[0], b->tensors[0])) return &k->c->inputs[k->input];
-    return add_input(k, b);
+    return collect_add_input(k, b);
 }
 
-static void observe(void *ctx, const struct layer_input *b)
+/* Observer of the layers: adds one batch (the rows of one sequence at one input) to the statistics. */
+static void collect_observe(void *ctx, const struct layer_input *b)
 {
     struct collect *k = ctx;
     if (k->failed.code) return;
-    struct calibration_input *in = input_of(k, b);
+    struct calibration_input *in = collect_find_input(k, b);
     if (!in) {
-        err_set(&k->failed, ERR_NOMEM, "out of memory for what is seen of '%s'", b->tensors[0]);
+        err_set(&k->failed, ERR_NOMEM, "out of memory for the statistics of '%s'", b->tensors[0]);
         return;
     }
     k->now = b;
-    threadpool_run(k->pool, sum_columns, k);
-    if (!all_finite(k)) {
-        err_set(&k->failed, ERR_FORMAT, "the inputs of '%s' are not all finite numbers (sequence %lld)",
-                b->tensors[0], (long long)k->sequence);
+    threadpool_run(k->pool, collect_sum_columns, k);
+    if (!collect_is_finite(k)) {
+        err_set(&k->failed, ERR_FORMAT, "an input of '%s' is NaN or infinite (sequence %lld)", b->tensors[0],
+                (long long)k->sequence);
         return;
     }
     float low = INFINITY, high = -INFINITY;
@@ -182,13 +190,13 @@ static void observe(void *ctx, const struct layer_input *b)
     in->count += b->n;
     growing_reserve(&k->gathered[k->input]->growing, low, high);
     symmetric_reserve(&k->gathered[k->input]->symmetric, low, high);
-    threadpool_run(k->pool, count_rows, k);
-    add_bins(k);
+    threadpool_run(k->pool, collect_count_rows, k);
+    collect_add_bins(k);
 }
 
 /* ---------------------------------------------------------------- the pass */
 
-static enum err_code report(struct collect *k, struct err *why)
+static enum err_code collect_report(struct collect *k, struct err *why)
 {
     const struct calibration_options *o = k->options;
     k->done++;
@@ -198,8 +206,8 @@ static enum err_code report(struct collect *k, struct err *why)
     return ERR_OK;
 }
 
-/* Sequences first .. first+n-1, whose hidden states are x [n][tokens][width]. */
-static enum err_code run_group(struct collect *k, int64_t first, int64_t n, float *x, struct err *why)
+/* Run sequences first .. first+n-1 through all layers. x [n][tokens][width] holds their hidden states. */
+static enum err_code collect_run_group(struct collect *k, int64_t first, int64_t n, float *x, struct err *why)
 {
     const struct calibration *c = k->c;
     const int64_t step = c->tokens * layers_width(k->layers);
@@ -215,14 +223,14 @@ static enum err_code run_group(struct collect *k, int64_t first, int64_t n, floa
         for (int64_t s = 0; s < n && !rc; s++) {
             k->sequence = first + s;
             rc = l < layers_count(k->layers)
-                     ? layers_run(k->layers, l, x + s * step, c->tokens, observe, k, why)
-                     : layers_head(k->layers, x + s * step, c->tokens, NULL, observe, k, why);
-            if (!rc) rc = report(k, why);
+                     ? layers_run(k->layers, l, x + s * step, c->tokens, collect_observe, k, why)
+                     : layers_head(k->layers, x + s * step, c->tokens, NULL, collect_observe, k, why);
+            if (!rc) rc = collect_report(k, why);
         }
     return rc;
 }
 
-static enum err_code run_all(struct collect *k, struct err *why)
+static enum err_code collect_run(struct collect *k, struct err *why)
 {
     const struct calibration *c = k->c;
     const int64_t available = memory_available(""),
@@ -237,20 +245,20 @@ static enum err_code run_all(struct collect *k, struct err *why)
     k->total = (layers_count(k->layers) + 1) * c->sequences;
     enum err_code rc = ERR_OK;
     for (int64_t first = 0; first < c->sequences && !rc; first += group)
-        rc = run_group(k, first, MIN(group, c->sequences - first), x, why);
+        rc = collect_run_group(k, first, MIN(group, c->sequences - first), x, why);
     free(x);
     return rc;
 }
 
-static float *round_counts(struct calibration *c, const double *count, int bins)
+static float *histogram_counts(struct calibration *c, const double *count, int bins)
 {
     float *counts = arena_alloc(&c->memory, (size_t)bins * sizeof *counts);
     for (int i = 0; i < bins && counts; i++) counts[i] = (float)count[i];
     return counts;
 }
 
-/* What was gathered, in the precision of the file: loading it again gives the same numbers. */
-static enum err_code finish(struct collect *k, struct err *why)
+/* Convert the sums to the precision of the file, so that loading it again gives the same numbers. */
+static enum err_code collect_finish(struct collect *k, struct err *why)
 {
     struct calibration *c = k->c;
     for (int n = 0; n < c->input_count; n++) {
@@ -261,9 +269,9 @@ static enum err_code finish(struct collect *k, struct err *why)
             in->mean_abs[i] = (float)(g->magnitudes[i] / (double)in->count);
             in->max_abs[i] = fmaxf(-in->min[i], in->max[i]);
         }
-        in->histogram = (struct histogram){ round_counts(c, g->growing.count, HISTOGRAM_BINS), HISTOGRAM_BINS,
-                                            g->growing.low, g->growing.high };
-        in->symmetric = (struct histogram){ round_counts(c, g->symmetric.count, g->symmetric.bins),
+        in->histogram = (struct histogram){ histogram_counts(c, g->growing.count, HISTOGRAM_BINS),
+                                            HISTOGRAM_BINS, g->growing.low, g->growing.high };
+        in->symmetric = (struct histogram){ histogram_counts(c, g->symmetric.count, g->symmetric.bins),
                                             g->symmetric.bins, -g->symmetric.high, g->symmetric.high };
         if (!in->histogram.counts || !in->symmetric.counts)
             return err_set(why, ERR_NOMEM, "out of memory for histograms");
@@ -273,9 +281,10 @@ static enum err_code finish(struct collect *k, struct err *why)
 
 /* ---------------------------------------------------------------- beginning */
 
-/* The text's ids into the calibration, in as many whole sequences as are wanted. */
-static enum err_code cut_text(struct collect *k, const struct gguf *g, const struct calibration_text *text,
-                              const struct model_shape *shape, struct err *why)
+/* Tokenize the text and keep as many whole sequences as requested. */
+static enum err_code collect_cut_text(struct collect *k, const struct gguf *g,
+                                      const struct calibration_text *text, const struct model_shape *shape,
+                                      struct err *why)
 {
     struct calibration *c = k->c;
     struct tokenizer *t;
@@ -283,17 +292,17 @@ static enum err_code cut_text(struct collect *k, const struct gguf *g, const str
     struct token_list ids = { 0 };
     struct err reason = { 0 };
     enum err_code rc = tokenizer_open(&t, g, &reason);
-    if (rc) return err_set(why, ERR_USAGE, "this model cannot read a text: %s", reason.message);
+    if (rc) return err_set(why, ERR_USAGE, "this model has no usable tokenizer: %s", reason.message);
     tokenizer_describe(t, &info);
     rc = tokenizer_encode(t, text->bytes, text->n, TOKENIZE_ADD_BOS, &ids, why);
     tokenizer_close(t);
     for (int64_t i = 0; i < ids.n && !rc; i++)
         if (ids.ids[i] >= shape->vocab)
-            rc = err_set(why, ERR_FORMAT, "the tokenizer gives id %d, the model has only %lld", ids.ids[i],
-                         (long long)shape->vocab);
+            rc = err_set(why, ERR_FORMAT, "the tokenizer produced id %d, but the vocabulary has only %lld",
+                         ids.ids[i], (long long)shape->vocab);
     if (!rc && ids.n < 2 * SEQUENCE_MIN)
-        rc = err_set(why, ERR_USAGE, "the text has %lld tokens: too few to learn anything from",
-                     (long long)ids.n);
+        rc = err_set(why, ERR_USAGE, "the calibration text has %lld tokens, want at least %d",
+                     (long long)ids.n, 2 * SEQUENCE_MIN);
     if (!rc) {
         const int64_t ctx = k->options->ctx > 0 ? k->options->ctx : CALIBRATION_CTX,
                       wanted = k->options->tokens;
@@ -311,15 +320,15 @@ static enum err_code cut_text(struct collect *k, const struct gguf *g, const str
     return rc;
 }
 
-static enum err_code begin(struct collect *k, const struct gguf *g, const struct calibration_text *text,
-                           struct err *why)
+static enum err_code collect_begin(struct collect *k, const struct gguf *g,
+                                   const struct calibration_text *text, struct err *why)
 {
     struct model_shape shape;
     struct calibration *c = k->c = calibration_new();
     if (!c) return err_set(why, ERR_NOMEM, "out of memory for a calibration");
     enum err_code rc = model_shape_read(&shape, g, why);
     if (!rc) rc = model_identity(g, c->model, why);
-    if (!rc) rc = cut_text(k, g, text, &shape, why);
+    if (!rc) rc = collect_cut_text(k, g, text, &shape, why);
     if (rc) return rc;
     c->bundled_text = text->bundled;
     c->text = arena_strdup(&c->memory, text->name);
@@ -342,9 +351,9 @@ enum err_code calibration_collect(struct calibration **out, const struct gguf *g
                                   struct err *why)
 {
     struct collect k = { .options = o };
-    enum err_code rc = begin(&k, g, text, why);
-    if (!rc) rc = run_all(&k, why);
-    if (!rc) rc = finish(&k, why);
+    enum err_code rc = collect_begin(&k, g, text, why);
+    if (!rc) rc = collect_run(&k, why);
+    if (!rc) rc = collect_finish(&k, why);
     layers_close(k.layers);
     for (int i = 0; k.gathered && k.c && i < k.c->input_count; i++) free(k.gathered[i]);
     free(k.gathered);

@@ -1,10 +1,11 @@
-/* EETQ: weights as signed bytes, activations as they are. Nearly no loss at half the bytes of f16, and
- * nothing to tune: the scale is the largest magnitude over 128, so a positive extreme is cut by one step. */
+/* EETQ: 8-bit weights with one scale a row, float activations. Half the bytes of f16 with nearly no loss. The
+ * scale is the largest magnitude / 128, so a largest positive weight is clipped to 127 / 128. Source: the
+ * EETQ project (NetEase-FuXi), which takes its rounding from FasterTransformer. */
 #include <math.h>
 
 #include "engine/quant/int8_rows.h"
 
-/* To nearest, ties away from 0, for |v| that may be far out of a byte's range. */
+/* Round to nearest, ties away from 0; v may be far outside the range of a byte. */
 static int round_away(float v)
 {
     const int whole = (int)(v < -1000 ? -1000 : v > 1000 ? 1000 : v);
@@ -14,7 +15,7 @@ static int round_away(float v)
 
 float eetq_row(const float *x, int64_t n, int8_t *codes)
 {
-    const float least = 0x1p-24f, most = 65504; /* what f16 can hold */
+    const float least = 0x1p-24f, most = 65504; /* range of f16 */
     float by = int8_largest(x, n) * (1.0f / 128);
     if (by == 0) by = 1;
     by = by < least ? least : by > most ? most : by;
@@ -35,15 +36,16 @@ static const struct param EETQ_PARAMS[] = {
       .kind = PARAM_CHOICE,
       .choices = "int8",
       .otherwise = "int8",
-      .help = "what weights become: EETQ has one kind" },
+      .help = "type of the weights; EETQ has only one" },
     { 0 },
 };
 
 const struct method METHOD_EETQ = {
     .name = "eetq",
-    .help = "signed bytes for each row, scale = largest / 128 in f16; activations stay floats",
-    .good = "everywhere: half the reads of f16 at next to no loss, no calibration",
-    .bad = "slower than 4 bits where reading weights is the limit; cuts a row's positive extreme by a step",
+    .help = "8-bit weights with a scale for each row (largest / 128, f16); activations stay floats",
+    .good = "every machine: half the bytes of f16 at almost no loss, no calibration",
+    .bad =
+        "slower than 4 bits when memory bandwidth limits; clips a row's largest positive weight by one step",
     .params = EETQ_PARAMS,
     .formats = "int8",
     .linear_only = true,

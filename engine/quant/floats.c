@@ -1,23 +1,23 @@
-/* Methods that are no more than a format, and say how activations are treated: MXFP4, and TF32, which saves
- * nothing here and exists so that what GPUs compute with it can be compared. */
+/* Float methods: MXFP4, and TF32. TF32 saves neither memory nor time here; it exists to compare with what
+ * GPUs compute in that mode. Source of MXFP4: OCP Microscaling Formats (MX) Specification 1.0, 2023. */
 #include <string.h>
 
 #include "engine/quant/methods.h"
 
 const struct method METHOD_MXFP4 = {
     .name = "mxfp4",
-    .help = "four-bit floats in blocks of 32 under a power of two, as the OCP microscaling format has it",
+    .help = "OCP MXFP4: 4-bit floats in blocks of 32 that share a power-of-two scale",
     .good = "models trained in it; hardware that multiplies it",
-    .bad = "made after training it is weaker than iq4_xs or nf4 at the same size",
+    .bad = "models not trained in it: iq4_xs and nf4 of the same size are better",
     .formats = "mxfp4",
     .linear_only = true,
     .default_format = "mxfp4",
     .rows = nearest_rows,
 };
 
-/* Ten bits of mantissa, to nearest, ties to even; x is finite, and may round to infinity only from above
- * what a float of ten bits can hold. */
-static float to_tf32(float x)
+/* Round to 10 bits of mantissa, to nearest, ties to even. x is finite. Values that would round to infinity
+ * are truncated instead. */
+static float round_to_tf32(float x)
 {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
@@ -37,15 +37,15 @@ static void tf32_rows(const struct tensor_job *job, const float *x, void *out, i
 {
     unsigned char *at = out;
     for (int64_t i = 0; i < rows * job->cols; i++) {
-        const float y = to_tf32(x[i]);
+        const float y = round_to_tf32(x[i]);
         memcpy(at + i * (int64_t)sizeof y, &y, sizeof y);
     }
 }
 
 const struct method METHOD_TF32 = {
     .name = "tf32",
-    .help = "weights and activations with ten bits of mantissa, kept and multiplied as f32",
-    .good = "seeing what GPUs' TF32 products do to a model",
+    .help = "weights and activations with 10 bits of mantissa, stored and multiplied as f32",
+    .good = "showing how GPUs' TF32 products change a model",
     .bad = "everything else: neither smaller nor faster than f32 here",
     .formats = "f32",
     .linear_only = false,

@@ -1,7 +1,7 @@
-/* FP8 weights: eight-bit floats under a scale for each row or for the whole matrix. A float of eight bits has
- * its error relative to each weight, so a coarse scale costs little until weights fall below the smallest
- * subnormal: what `granularity` measures. Tiles of 128 x 128 (DeepSeek's) are stored as blocks of 128, whose
- * rows repeat the tile's scale. */
+/* FP8: 8-bit float weights with a scale for each row, for the matrix, or for tiles. The error of a float is
+ * relative to each weight, so a coarse scale costs little until weights become subnormal; the parameter
+ * `granularity` lets one measure that. Tiles of 128 x 128 (as in DeepSeek-V3, 2024) are stored as blocks of
+ * 128 weights, each repeating the tile's scale. Formats: OCP 8-bit Floating Point Specification, 2023. */
 #include <math.h>
 
 #include "engine/quant/methods.h"
@@ -12,7 +12,7 @@ static const struct param FP8_PARAMS[] = {
       .kind = PARAM_CHOICE,
       .choices = "e4m3 e5m2",
       .otherwise = "e4m3",
-      .help = "e4m3: three bits of mantissa, up to 448; e5m2: two, up to 57344" },
+      .help = "e4m3: 3 bits of mantissa, up to 448; e5m2: 2 bits, up to 57344" },
     { .name = "granularity",
       .kind = PARAM_CHOICE,
       .choices = "channel tensor block",
@@ -22,22 +22,22 @@ static const struct param FP8_PARAMS[] = {
       .kind = PARAM_CHOICE,
       .choices = "dynamic none",
       .otherwise = "dynamic",
-      .help = "dynamic: activations become fp8, too, with a scale for each token; none: they stay floats" },
+      .help = "dynamic: activations are rounded to fp8 with a scale for each token; none: they stay floats" },
     { .name = "activation_scale_ub",
       .kind = PARAM_REAL,
       .min = 0,
       .max = 1e6,
       .otherwise = "1200",
-      .help = "dynamic: a token's largest magnitude counts as this at most; 0: no bound" },
+      .help = "dynamic: upper bound of a token's largest magnitude; 0: no bound" },
     { 0 },
 };
 
-static bool wide(const struct params *p)
+static bool fp8_is_e5m2(const struct params *p)
 {
     return params_is(p, "fp8_format", "e5m2");
 }
 
-static bool in_tiles(const struct params *p)
+static bool fp8_in_tiles(const struct params *p)
 {
     return params_is(p, "granularity", "block");
 }
@@ -45,15 +45,19 @@ static bool in_tiles(const struct params *p)
 static enum err_code fp8_check(const struct params *p, struct err *why)
 {
     if (params_is(p, "activation_scheme", "none") && params_given(p, "activation_scale_ub"))
-        return err_set(why, ERR_USAGE, "activation_scale_ub is for activation_scheme=dynamic");
-    if (in_tiles(p) && wide(p))
-        return err_set(why, ERR_USAGE, "granularity=block is for fp8_format=e4m3: no format stores e5m2 so");
+        return err_set(why, ERR_USAGE, "activation_scale_ub needs activation_scheme=dynamic");
+    if (fp8_in_tiles(p) && fp8_is_e5m2(p))
+        return err_set(why, ERR_USAGE,
+                       "granularity=block needs fp8_format=e4m3: no format stores e5m2 in tiles");
     return ERR_OK;
 }
 
 static const char *fp8_format(const struct params *p)
 {
-    return FORMATS[in_tiles(p) ? FORMAT_FP8_E4M3_B128 : wide(p) ? FORMAT_FP8_E5M2 : FORMAT_FP8_E4M3].name;
+    return FORMATS[fp8_in_tiles(p)  ? FORMAT_FP8_E4M3_B128
+                   : fp8_is_e5m2(p) ? FORMAT_FP8_E5M2
+                                    : FORMAT_FP8_E4M3]
+        .name;
 }
 
 static struct act_scheme fp8_act(const struct params *p)
@@ -63,15 +67,15 @@ static struct act_scheme fp8_act(const struct params *p)
                                 .limit = (float)params_real(p, "activation_scale_ub") };
 }
 
-/* Rows under the matrix' scale. */
-struct scaled {
+/* Encoding with one scale for the matrix. */
+struct fp8_scaled {
     const struct tensor_job *job;
     const float *scale;
 };
 
-static void encode_scaled(void *arg, int member, int size)
+static void fp8_encode_scaled(void *arg, int member, int size)
 {
-    const struct scaled *s = arg;
+    const struct fp8_scaled *s = arg;
     const struct tensor_job *job = s->job;
     const int64_t row_bytes = format_row_bytes(job->format, job->cols);
     for (int64_t r = job->rows * member / size; r < job->rows * (member + 1) / size; r++)
@@ -80,7 +84,7 @@ static void encode_scaled(void *arg, int member, int size)
 }
 
 /* Largest magnitude of rows x cols weights, `stride` apart. */
-static float largest_of(const float *x, int64_t rows, int64_t cols, int64_t stride)
+static float largest_magnitude(const float *x, int64_t rows, int64_t cols, int64_t stride)
 {
     float largest = 1e-12f;
     for (int64_t r = 0; r < rows; r++)
@@ -91,8 +95,8 @@ static float largest_of(const float *x, int64_t rows, int64_t cols, int64_t stri
     return largest;
 }
 
-/* Strips of 128 rows by all members, tile by tile. */
-static void encode_tiles(void *arg, int member, int size)
+/* Thread function: encode some strips of 128 rows, tile by tile. */
+static void fp8_encode_tiles(void *arg, int member, int size)
 {
     enum { TILE = 128, TILE_BYTES = TILE + sizeof(float) };
     const struct tensor_job *job = arg;
@@ -103,7 +107,7 @@ static void encode_tiles(void *arg, int member, int size)
         for (int64_t k = 0; k < job->cols; k += TILE) {
             const float *x = job->x + first * job->cols + k;
             uint8_t *out = (uint8_t *)job->out + first * row_bytes + k / TILE * TILE_BYTES;
-            const float scale = largest_of(x, rows, TILE, job->cols) / 448.0f;
+            const float scale = largest_magnitude(x, rows, TILE, job->cols) / 448.0f;
             for (int64_t r = 0; r < rows; r++)
                 format_fp8_encode(&FORMATS[FORMAT_FP8_E4M3], &scale, x + r * job->cols, out + r * row_bytes,
                                   TILE);
@@ -118,23 +122,23 @@ static enum err_code fp8_tensor(struct tensor_job *job, struct err *why)
         job_encode_rows(job, nearest_rows);
         return ERR_OK;
     }
-    if (in_tiles(&job->params)) {
-        threadpool_run(job->pool, encode_tiles, job);
+    if (fp8_in_tiles(&job->params)) {
+        threadpool_run(job->pool, fp8_encode_tiles, job);
         return ERR_OK;
     }
-    const float scale = largest_of(job->x, job->rows, job->cols, job->cols) /
-                        (wide(&job->params) ? 57344.0f : 448.0f);
-    struct scaled s = { job, &scale };
-    threadpool_run(job->pool, encode_scaled, &s);
+    const float scale = largest_magnitude(job->x, job->rows, job->cols, job->cols) /
+                        (fp8_is_e5m2(&job->params) ? 57344.0f : 448.0f);
+    struct fp8_scaled s = { job, &scale };
+    threadpool_run(job->pool, fp8_encode_scaled, &s);
     return ERR_OK;
 }
 
 const struct method METHOD_FP8 = {
     .name = "fp8",
-    .help = "eight-bit floats for weights and, while the model runs, for activations",
+    .help = "8-bit float weights and, at run time, 8-bit float activations",
     .good =
-        "decoding anywhere: half the reads of f16, small weights in rows with large ones keep their precision",
-    .bad = "prompts on processors: no arithmetic for it, every weight is converted",
+        "decoding on any machine: half the bytes of f16; small weights keep their precision beside large ones",
+    .bad = "prefill on CPUs: they have no fp8 arithmetic, so every weight is converted",
     .params = FP8_PARAMS,
     .formats = "fp8_e4m3 fp8_e5m2 fp8_e4m3_b128",
     .linear_only = true,

@@ -1,4 +1,5 @@
-/* GGUF block formats as llama.cpp's file types mix them, with or without importance of the inputs. */
+/* GGUF block formats, mixed over tensors as llama.cpp's file types mix them, optionally weighted by an
+ * importance matrix. Source: llama.cpp, src/llama-quant.cpp. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +23,11 @@ static const struct param GGUF_PARAMS[] = {
       .kind = PARAM_BOOL,
       .otherwise = "false",
       .help =
-          "weigh errors by the inputs' mean squares, from calib= (a calibration, an imatrix, or a text)" },
+          "weight errors by the inputs' mean squares, from calib= (a calibration, an imatrix, or a text)" },
     { .name = "pure",
       .kind = PARAM_BOOL,
       .otherwise = "false",
-      .help = "one format for all matrices, no mixing" },
+      .help = "one format for all matrices instead of a mix" },
     { .name = "output_tensor_type",
       .aliases = "output-tensor-type",
       .kind = PARAM_CHOICE,
@@ -42,8 +43,9 @@ static const struct param GGUF_PARAMS[] = {
     { 0 },
 };
 
-/* The word of a list that a CHOICE parameter has. */
-static const char *choice(const struct params *p, const char *name, const char *const *words, size_t count)
+/* The value of a CHOICE parameter, as the element of `words` it equals; NULL: none. */
+static const char *params_choice(const struct params *p, const char *name, const char *const *words,
+                                 size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (params_is(p, name, words[i])) return words[i];
@@ -54,15 +56,15 @@ static const struct mix *mix_of(const struct params *p)
 {
     const char *names[32];
     for (size_t i = 0; i < MIX_COUNT; i++) names[i] = MIXES[i].name;
-    return mix_find(choice(p, "type", names, MIX_COUNT));
+    return mix_find(params_choice(p, "type", names, MIX_COUNT));
 }
 
-/* What a parameter that names a format asks for; NULL: auto. */
-static const struct format *asked(const struct params *p, const char *name)
+/* The format that a parameter names; NULL: auto. */
+static const struct format *params_format(const struct params *p, const char *name)
 {
     const char *names[FORMAT_COUNT];
     for (int i = 0; i < FORMAT_COUNT; i++) names[i] = FORMATS[i].name;
-    const char *word = choice(p, name, names, FORMAT_COUNT);
+    const char *word = params_choice(p, name, names, FORMAT_COUNT);
     return word ? format_find(word) : NULL;
 }
 
@@ -71,8 +73,8 @@ static enum err_code gguf_check(const struct params *p, struct err *why)
     if (params_is(p, "type", "q2_K_S") && !params_bool(p, "imatrix"))
         return err_set(
             why, ERR_USAGE,
-            "type=q2_K_S without an importance matrix gives garbage: add imatrix=true (and calib=), or "
-            "take q2_K");
+            "type=q2_K_S without an importance matrix gives a useless model: add imatrix=true (and calib=), or "
+            "use q2_K");
     return ERR_OK;
 }
 
@@ -93,15 +95,15 @@ static enum calibration_need gguf_needs(const struct params *p)
 
 /* ---------------------------------------------------------------- the mix */
 
-static int64_t number(const struct gguf *g, const char *arch, const char *key, int64_t otherwise)
+static int64_t model_number(const struct gguf *g, const char *arch, const char *key, int64_t otherwise)
 {
     char name[96];
     snprintf(name, sizeof name, "%s.%s", arch, key);
     return gguf_get_int(g, name, otherwise);
 }
 
-/* Tensors with `part` in their names, in layers below `layer`. */
-static int count_below(const struct gguf *g, const char *part, int layer)
+/* Number of tensors with `part` in their names, in layers below `layer`. */
+static int count_tensors_below(const struct gguf *g, const char *part, int layer)
 {
     int n = 0;
     for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
@@ -111,19 +113,20 @@ static int count_below(const struct gguf *g, const char *part, int layer)
     return n;
 }
 
-static struct mix_facts facts_of(const struct gguf *g, bool has_imatrix)
+static struct mix_facts mix_facts_of(const struct gguf *g, bool has_imatrix)
 {
     char arch[32];
     const struct gguf_string s = gguf_get_string(g, "general.architecture");
     snprintf(arch, sizeof arch, "%.*s", (int)MIN(s.len, sizeof arch - 1), s.data ? s.data : "");
     struct mix_facts f = { .falcon = !strcmp(arch, "falcon"),
-                           .heads = (int)number(g, arch, "attention.head_count", 1),
-                           .layers = (int)number(g, arch, "block_count", 1),
-                           .experts = (int)number(g, arch, "expert_count", 0),
+                           .heads = (int)model_number(g, arch, "attention.head_count", 1),
+                           .layers = (int)model_number(g, arch, "block_count", 1),
+                           .experts = (int)model_number(g, arch, "expert_count", 0),
                            .has_output = gguf_tensor_find(g, "output.weight") != NULL,
                            .has_imatrix = has_imatrix };
-    f.kv_heads = (int)number(g, arch, "attention.head_count_kv", f.heads);
-    f.values = count_below(g, "attn_v.weight", INT32_MAX) + count_below(g, "attn_qkv.weight", INT32_MAX);
+    f.kv_heads = (int)model_number(g, arch, "attention.head_count_kv", f.heads);
+    f.values = count_tensors_below(g, "attn_v.weight", INT32_MAX) +
+               count_tensors_below(g, "attn_qkv.weight", INT32_MAX);
     f.seventy_b = f.layers == 80 &&
                   (!strcmp(arch, "qwen2") || (!strcmp(arch, "llama") && f.heads != f.kv_heads));
     return f;
@@ -134,21 +137,22 @@ static const struct format *gguf_tensor_format(const struct params *p, const str
 {
     const struct mix *mix = mix_of(p);
     const bool output = !strcmp(t->name, "output.weight"), embedding = !strcmp(t->name, "token_embd.weight");
-    const struct format *wish = output      ? asked(p, "output_tensor_type")
-                                : embedding ? asked(p, "token_embedding_type")
-                                            : NULL;
-    if (embedding && !wish && !gguf_tensor_find(g, "output.weight")) wish = asked(p, "output_tensor_type");
-    if (wish) return mix_fitting(wish, t->shape[0]);
+    const struct format *wanted = output      ? params_format(p, "output_tensor_type")
+                                  : embedding ? params_format(p, "token_embedding_type")
+                                              : NULL;
+    if (embedding && !wanted && !gguf_tensor_find(g, "output.weight"))
+        wanted = params_format(p, "output_tensor_type");
+    if (wanted) return mix_fitting(wanted, t->shape[0]);
     if (params_bool(p, "pure")) return mix_fitting(&FORMATS[mix->base], t->shape[0]);
-    const struct mix_facts facts = facts_of(g, params_bool(p, "imatrix"));
+    const struct mix_facts facts = mix_facts_of(g, params_bool(p, "imatrix"));
     const char *kind = strstr(t->name, "ffn_down") ? "ffn_down" : "attn_v.weight";
-    const int index = strncmp(t->name, "blk.", 4) ? 0 : count_below(g, kind, atoi(t->name + 4));
+    const int index = strncmp(t->name, "blk.", 4) ? 0 : count_tensors_below(g, kind, atoi(t->name + 4));
     return mix_format(mix, &facts, t->name, index, t->shape[0]);
 }
 
 /* ---------------------------------------------------------------- encoding */
 
-/* Matrices that the imatrix does not know (others' leave out the output matrix) are encoded without, as
+/* Matrices without importance (imatrix files omit the output matrix) are encoded unweighted, as
  * llama-quantize does. */
 static void gguf_rows(const struct tensor_job *job, const float *x, void *out, int64_t rows)
 {
@@ -158,10 +162,9 @@ static void gguf_rows(const struct tensor_job *job, const float *x, void *out, i
 
 const struct method METHOD_GGUF = {
     .name = "gguf",
-    .help = "GGUF block formats as llama.cpp mixes them (q4_K_M ...), with an importance matrix if asked",
-    .good =
-        "the standard everywhere llama.cpp runs; q4_K_M and larger lose little; imatrix helps below 5 bits",
-    .bad = "2 and 3 bits on small models; q2_K and q3_K are bound by arithmetic on few cores",
+    .help = "GGUF block formats mixed as in llama.cpp's file types (q4_K_M ...), optional importance matrix",
+    .good = "runs everywhere llama.cpp runs; q4_K_M and larger lose little; imatrix helps below 5 bits",
+    .bad = "2 and 3 bits on small models; q2_K and q3_K are limited by arithmetic on few cores",
     .params = GGUF_PARAMS,
     .shorthand = "type",
     .formats = GGUF_FORMATS,

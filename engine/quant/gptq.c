@@ -1,10 +1,11 @@
-/* GPTQ's two halves: what depends on the inputs only (an order, and the upper factor U of the inverse
- * Hessian, H^-1 = U^T U), and the walk over a matrix's columns with it.
+/* GPTQ in two steps. The first depends on the inputs only: the order of the columns, and the upper triangular
+ * factor U of the inverse Hessian, H^-1 = U^T U. The second walks over a matrix's columns with them.
  *
- * U comes from one factorization instead of the usual three: with H = R R^T for an upper triangular R, U is
- * R^-1; and R is the ordinary factor L of the matrix read backwards. So the Hessian is copied backwards, L is
- * found and inverted in place, and U[i][j] is that inverse at [n-1-i][n-1-j]. In binary64: U's small pivots
- * are differences. */
+ * The reference gets U from three operations (factorize, invert, factorize). One factorization is enough: if
+ * H = R R^T for an upper triangular R, then U = R^-1. R is the ordinary Cholesky factor L of the matrix with
+ * rows and columns reversed. So the Hessian is copied in reverse, factorized and inverted in place, and
+ * U[i][j] is element [n-1-i][n-1-j] of that inverse. This runs in binary64, because small pivots of U are
+ * differences of large numbers. */
 #include "engine/quant/gptq.h"
 
 #include <math.h>
@@ -16,10 +17,10 @@ struct gptq_factor {
     struct gptq_options o;
     int64_t cols, group, dead_count;
     double damp;
-    int32_t *walk;    /* [cols]: the i-th column to be chosen is input walk[i] */
-    bool *dead;       /* [cols], by input */
-    double *inverse;  /* L^-1 of the Hessian in walk order, backwards */
-    bool stored_walk; /* groups follow the walk, so codes are stored in its order */
+    int32_t *walk;    /* [cols]: the i-th column to be quantized is input walk[i] */
+    bool *dead;       /* [cols], by input: it was 0 in all samples */
+    double *inverse;  /* [cols][cols]: L^-1 of the reversed Hessian in walk order */
+    bool stored_walk; /* codes are stored in walk order, because groups follow it */
 };
 
 enum err_code gptq_check(const struct gptq_options *o, int64_t cols, struct err *why)
@@ -40,49 +41,52 @@ enum err_code gptq_check(const struct gptq_options *o, int64_t cols, struct err 
     if (o->blocksize < 1)
         return err_set(why, ERR_USAGE, "gptq: blocksize is %lld, want 1 or more", (long long)o->blocksize);
     if (o->desc_act && o->act_group_aware)
-        return err_set(why, ERR_USAGE, "gptq: desc_act and act_group_aware are two orders, want one of them");
+        return err_set(why, ERR_USAGE,
+                       "gptq: desc_act and act_group_aware exclude each other: both set the column order");
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- order */
+/* ---------------------------------------------------------------- order of columns */
 
-struct weighed {
+struct ranked_input {
     double value;
     int32_t index;
 };
 
-/* Falling; equal ones keep their order, which the reference leaves open. */
-static int by_falling(const void *a, const void *b)
+/* By falling value. Equal values keep their order, which the reference leaves undefined. */
+static int ranked_input_compare(const void *a, const void *b)
 {
-    const struct weighed *x = a, *y = b;
+    const struct ranked_input *x = a, *y = b;
     if (x->value != y->value) return x->value < y->value ? 1 : -1;
     return (x->index > y->index) - (x->index < y->index);
 }
 
-static void order_by_group(struct weighed *inputs, struct weighed *groups, const struct gptq_factor *f)
+/* act_group_aware: sort inputs within each group, then groups by their largest value. */
+static void factor_order_by_group(struct ranked_input *inputs, struct ranked_input *groups,
+                                  const struct gptq_factor *f)
 {
     const int64_t count = f->cols / f->group;
     for (int64_t g = 0; g < count; g++) {
-        qsort(inputs + g * f->group, (size_t)f->group, sizeof *inputs, by_falling);
-        groups[g] = (struct weighed){ inputs[g * f->group].value, (int32_t)g };
+        qsort(inputs + g * f->group, (size_t)f->group, sizeof *inputs, ranked_input_compare);
+        groups[g] = (struct ranked_input){ inputs[g * f->group].value, (int32_t)g };
     }
-    qsort(groups, (size_t)count, sizeof *groups, by_falling);
+    qsort(groups, (size_t)count, sizeof *groups, ranked_input_compare);
     for (int64_t g = 0; g < count; g++)
         for (int64_t i = 0; i < f->group; i++)
             f->walk[g * f->group + i] = inputs[groups[g].index * f->group + i].index;
 }
 
-static enum err_code choose_order(struct gptq_factor *f, const float *hessian, struct err *why)
+static enum err_code factor_choose_order(struct gptq_factor *f, const float *hessian, struct err *why)
 {
-    struct weighed *inputs = malloc(2 * sizeof *inputs * (size_t)f->cols);
+    struct ranked_input *inputs = malloc(2 * sizeof *inputs * (size_t)f->cols);
     if (!inputs)
         return err_set(why, ERR_NOMEM, "gptq: out of memory ordering %lld inputs", (long long)f->cols);
     for (int64_t k = 0; k < f->cols; k++)
-        inputs[k] = (struct weighed){ f->dead[k] ? 1 : (double)hessian[k * f->cols + k], (int32_t)k };
+        inputs[k] = (struct ranked_input){ f->dead[k] ? 1 : (double)hessian[k * f->cols + k], (int32_t)k };
     if (f->o.act_group_aware) {
-        order_by_group(inputs, inputs + f->cols, f);
+        factor_order_by_group(inputs, inputs + f->cols, f);
     } else {
-        if (f->o.desc_act) qsort(inputs, (size_t)f->cols, sizeof *inputs, by_falling);
+        if (f->o.desc_act) qsort(inputs, (size_t)f->cols, sizeof *inputs, ranked_input_compare);
         for (int64_t k = 0; k < f->cols; k++) f->walk[k] = inputs[k].index;
     }
     f->stored_walk = f->o.desc_act && !f->o.static_groups;
@@ -90,16 +94,16 @@ static enum err_code choose_order(struct gptq_factor *f, const float *hessian, s
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- the factor */
+/* ---------------------------------------------------------------- factor of the inverse Hessian */
 
-/* The diagonal is finite, nowhere negative, and not all zero: zeros are dead inputs. */
-static enum err_code find_dead(struct gptq_factor *f, const float *hessian, struct err *why)
+/* Find dead inputs, whose diagonal is 0. The diagonal must be finite, not negative, and not all zero. */
+static enum err_code factor_find_dead(struct gptq_factor *f, const float *hessian, struct err *why)
 {
     for (int64_t k = 0; k < f->cols; k++) {
         const float d = hessian[k * f->cols + k];
         if (!(d >= 0 && d < INFINITY))
             return err_set(why, ERR_FORMAT,
-                           "gptq: the Hessian's diagonal holds %g at input %lld: the calibration met "
+                           "gptq: the Hessian's diagonal is %g at input %lld: the calibration contains "
                            "NaN or infinity",
                            (double)d, (long long)k);
         f->dead[k] = d == 0;
@@ -107,23 +111,24 @@ static enum err_code find_dead(struct gptq_factor *f, const float *hessian, stru
     }
     if (f->dead_count == f->cols)
         return err_set(why, ERR_FORMAT,
-                       "gptq: all %lld inputs are 0 throughout the calibration text, so nothing says "
-                       "which weights matter; use rtn for this matrix",
+                       "gptq: all %lld inputs are 0 for the whole calibration text, so no weight matters; "
+                       "use rtn for this matrix",
                        (long long)f->cols);
     return ERR_OK;
 }
 
-struct reading {
+/* Copying the Hessian in reverse walk order, with damping. */
+struct hessian_copy {
     const struct gptq_factor *f;
     const float *hessian;
-    double added;
-    int *bad; /* [members] */
+    double added; /* damping, added to the diagonal */
+    int *bad;     /* [members]: 1 when a thread met NaN or infinity */
 };
 
-/* inverse = the Hessian in walk order, backwards, damped: its lower triangle. */
-static void read_rows(void *arg, int member, int size)
+/* Thread function: fills some rows of the lower triangle of f->inverse. */
+static void hessian_copy_rows(void *arg, int member, int size)
 {
-    const struct reading *r = arg;
+    const struct hessian_copy *r = arg;
     const struct gptq_factor *f = r->f;
     const int64_t n = f->cols;
     for (int64_t i = member; i < n; i += size) {
@@ -139,41 +144,47 @@ static void read_rows(void *arg, int member, int size)
     }
 }
 
-static enum err_code read_hessian(struct gptq_factor *f, const float *hessian, double mean, struct err *why)
+static enum err_code factor_read_hessian(struct gptq_factor *f, const float *hessian, double mean,
+                                         struct err *why)
 {
     struct threadpool *pool = linear_algebra_pool(f->la);
     const int members = threadpool_size(pool);
-    struct reading r = { f, hessian, f->damp * mean, calloc((size_t)members, sizeof(int)) };
+    struct hessian_copy r = {
+        .f = f, .hessian = hessian, .added = f->damp * mean, .bad = calloc((size_t)members, sizeof(int))
+    };
     if (!r.bad) return err_set(why, ERR_NOMEM, "gptq: out of memory");
-    threadpool_run(pool, read_rows, &r);
+    threadpool_run(pool, hessian_copy_rows, &r);
     int bad = 0;
     for (int i = 0; i < members; i++) bad |= r.bad[i];
     free(r.bad);
     if (bad)
-        return err_set(why, ERR_FORMAT, "gptq: the Hessian holds NaN or infinity: the calibration met them");
+        return err_set(why, ERR_FORMAT,
+                       "gptq: the Hessian contains NaN or infinity, and so does the calibration");
     return ERR_OK;
 }
 
-static double mean_diagonal(const struct gptq_factor *f, const float *hessian)
+static double factor_mean_diagonal(const struct gptq_factor *f, const float *hessian)
 {
     double sum = 0;
     for (int64_t k = 0; k < f->cols; k++) sum += f->dead[k] ? 1 : (double)hessian[k * f->cols + k];
     return sum / (double)f->cols;
 }
 
-static enum err_code factorize(struct gptq_factor *f, const float *hessian, struct err *why)
+/* Factorize and invert; on failure with more and more damping. */
+static enum err_code factor_compute(struct gptq_factor *f, const float *hessian, struct err *why)
 {
-    const double mean = mean_diagonal(f, hessian);
+    const double mean = factor_mean_diagonal(f, hessian);
     for (f->damp = f->o.damp_percent;; f->damp += f->o.damp_auto_increment) {
-        enum err_code rc = read_hessian(f, hessian, mean, why);
+        enum err_code rc = factor_read_hessian(f, hessian, mean, why);
         if (rc) return rc;
         rc = linear_cholesky(f->la, f->inverse, f->cols, why);
         if (!rc) return linear_lower_inverse(f->la, f->inverse, f->cols, why);
         if (!(f->o.damp_auto_increment > 0) || f->damp + f->o.damp_auto_increment >= 1)
-            return err_prefix(why,
-                              "gptq: no factorization of the Hessian with damp_percent %g (a larger one, or "
-                              "damp_auto_increment, helps)",
-                              f->damp);
+            return err_prefix(
+                why,
+                "gptq: the Hessian is not positive definite with damp_percent %g (a larger one, "
+                "or damp_auto_increment, helps)",
+                f->damp);
     }
 }
 
@@ -192,9 +203,9 @@ enum err_code gptq_factor_new(struct gptq_factor **out, struct linear_algebra *l
     f->inverse = malloc(sizeof *f->inverse * (size_t)cols * (size_t)cols);
     if (!f->walk || !f->dead || !f->inverse)
         rc = err_set(why, ERR_NOMEM, "gptq: out of memory for the factor of %lld inputs", (long long)cols);
-    if (!rc) rc = find_dead(f, hessian, why);
-    if (!rc) rc = choose_order(f, hessian, why);
-    if (!rc) rc = factorize(f, hessian, why);
+    if (!rc) rc = factor_find_dead(f, hessian, why);
+    if (!rc) rc = factor_choose_order(f, hessian, why);
+    if (!rc) rc = factor_compute(f, hessian, why);
     if (rc) {
         gptq_factor_free(f);
         return rc;
@@ -227,10 +238,10 @@ const int32_t *gptq_factor_order(const struct gptq_factor *f)
     return f->stored_walk ? f->walk : NULL;
 }
 
-/* ---------------------------------------------------------------- grids */
+/* ---------------------------------------------------------------- quantization grids */
 
 struct grid {
-    float scale, zero, most; /* codes are 0 .. most */
+    float scale, zero, most; /* value = scale * (code - zero), codes 0 .. most */
 };
 
 static float grid_code(const struct grid *g, float w)
@@ -244,8 +255,8 @@ static float grid_value(const struct grid *g, float code)
     return g->scale * (code - g->zero);
 }
 
-/* As f16 stores it: never 0, never infinite. */
-static float half_scale(float s)
+/* The scale as f16 stores it, limited so that it is neither 0 nor infinite. */
+static float scale_as_f16(float s)
 {
     const float least = 0x1p-24f, most = 65504;
     return f16_to_f32(f16_from_f32(s < least ? least : s > most ? most : s));
@@ -255,12 +266,13 @@ static struct grid grid_of_range(const struct gptq_options *o, float low, float 
 {
     struct grid g = { .most = (float)((1 << o->bits) - 1) };
     g.scale = (high - low) / g.most;
-    if (o->half_scales) g.scale = half_scale(g.scale);
+    if (o->half_scales) g.scale = scale_as_f16(g.scale);
     const float zero = o->sym ? (g.most + 1) / 2 : rintf(-low / g.scale);
     g.zero = zero > g.most ? g.most : zero;
     return g;
 }
 
+/* Sum |error|^exponent of n weights; stops early once it reaches `enough`. */
 static double grid_error(const struct grid *g, const float *w, int64_t n, double exponent, double enough)
 {
     double error = 0;
@@ -269,7 +281,7 @@ static double grid_error(const struct grid *g, const float *w, int64_t n, double
     return error;
 }
 
-/* The grid of n weights; with mse, the best of 80 that clip more and more. */
+/* The grid for a group of n weights; with mse, the best of 80 grids that clip more and more. */
 static struct grid grid_of(const struct gptq_options *o, const float *w, int64_t n)
 {
     float low = 0, high = 0;
@@ -279,7 +291,7 @@ static struct grid grid_of(const struct gptq_options *o, const float *w, int64_t
     }
     if (o->sym) {
         high = -low > high ? -low : high;
-        low = -high; /* without negative weights, too: the reference clips them at 7/15 */
+        low = -high; /* also without negative weights; the reference then clips at 7/15 of the range */
     }
     if (low == high) low = -1, high = 1;
     struct grid best = grid_of_range(o, low, high);
@@ -294,38 +306,41 @@ static struct grid grid_of(const struct gptq_options *o, const float *w, int64_t
     return best;
 }
 
-/* ---------------------------------------------------------------- the walk over columns */
+/* ---------------------------------------------------------------- walk over columns */
 
-/* Rows a thread takes at a time: a whole number of cache lines of everything. */
+/* Rows that a thread takes at a time: a whole number of cache lines in every array. */
 enum { ROWS = 16 };
 
 struct walk {
     const struct gptq_factor *f;
     struct threadpool *pool;
-    float *weights; /* the caller's, natural order */
-    float *w;       /* [rows][cols] in walk order, corrected as it goes; then the quantized values */
+    float *weights; /* [rows][cols]: the caller's, in the original order */
+    float *w;       /* [rows][cols] in walk order: corrected weights, then dequantized values */
     int64_t rows;
     struct gptq_codes *out;
-    int64_t begin, end; /* columns of this block */
-    float *u;           /* U's rows begin..end-1, columns begin..: [end - begin][cols - begin] */
-    float *errors;      /* [rows][blocksize] */
+    int64_t begin, end; /* columns of the current block */
+    float *u;           /* [end - begin][cols - begin]: rows begin..end-1 of U from column begin on */
+    float *errors;      /* [rows][blocksize]: corrected rounding errors of the current block */
     double *loss;       /* [rows] */
     float *scratch;     /* [members][blocksize] */
 };
 
-static int64_t group_at(const struct walk *s, int64_t i)
+/* Group of the i-th column of the walk. */
+static int64_t walk_group(const struct walk *s, int64_t i)
 {
     const struct gptq_factor *f = s->f;
     return (f->stored_walk ? i : f->walk[i]) / f->group;
 }
 
-static void next_rows(const struct walk *s, int64_t *from, int64_t *to)
+/* Take the next rows of the shared work. */
+static void walk_next_rows(const struct walk *s, int64_t *from, int64_t *to)
 {
     *from = threadpool_next(s->pool, 1) * ROWS;
     *to = MIN(*from + ROWS, s->rows);
 }
 
-static void set_grid(const struct walk *s, int64_t row, int64_t group, const float *w)
+/* Compute and store the grid of one group. */
+static void walk_set_grid(const struct walk *s, int64_t row, int64_t group, const float *w)
 {
     const struct gptq_factor *f = s->f;
     const struct grid g = grid_of(&f->o, w, f->group);
@@ -333,27 +348,27 @@ static void set_grid(const struct walk *s, int64_t row, int64_t group, const flo
     s->out->zeros[row * (f->cols / f->group) + group] = g.zero;
 }
 
-/* Weights in walk order, those of dead inputs 0; static grids. */
-static void gather_rows(void *arg, int member, int size)
+/* Thread function: copy weights to walk order, 0 for dead inputs; compute static grids. */
+static void walk_gather_rows(void *arg, int member, int size)
 {
     (void)member, (void)size;
     const struct walk *s = arg;
     const struct gptq_factor *f = s->f;
     for (int64_t row, to;;) {
-        next_rows(s, &row, &to);
+        walk_next_rows(s, &row, &to);
         if (row >= s->rows) return;
         for (; row < to; row++) {
             float *natural = s->weights + row * f->cols, *w = s->w + row * f->cols;
             for (int64_t k = 0; k < f->cols; k++) natural[k] = f->dead[k] ? 0 : natural[k];
             for (int64_t i = 0; i < f->cols; i++) w[i] = natural[f->walk[i]];
             for (int64_t g = 0; f->o.static_groups && g < f->cols / f->group; g++)
-                set_grid(s, row, g, natural + g * f->group);
+                walk_set_grid(s, row, g, natural + g * f->group);
         }
     }
 }
 
-/* U's rows of this block as f32. */
-static void read_factor(void *arg, int member, int size)
+/* Thread function: copy the current block's rows of U as f32. */
+static void walk_read_factor(void *arg, int member, int size)
 {
     const struct walk *s = arg;
     const int64_t n = s->f->cols, wide = n - s->begin;
@@ -364,7 +379,7 @@ static void read_factor(void *arg, int member, int size)
     }
 }
 
-/* One row through the columns of this block. */
+/* Quantize the current block's columns of one row. */
 static void walk_row(const struct walk *s, int64_t row, float *w1)
 {
     const struct gptq_factor *f = s->f;
@@ -373,9 +388,10 @@ static void walk_row(const struct walk *s, int64_t row, float *w1)
     float *w = s->w + row * f->cols, *errors = s->errors + row * f->o.blocksize;
     memcpy(w1, w + begin, (size_t)count * sizeof *w1);
     for (int64_t i = 0; i < count; i++) {
-        const int64_t group = group_at(s, begin + i), at = row * groups + group;
-        /* From w, not w1: what this block corrects reaches later groups of the block only behind it. */
-        if ((begin + i) % f->group == 0 && !f->o.static_groups) set_grid(s, row, group, w + begin + i);
+        const int64_t group = walk_group(s, begin + i), at = row * groups + group;
+        /* From w, not w1: as in the reference, corrections within this block do not affect the grids of
+         * groups that start inside it. */
+        if ((begin + i) % f->group == 0 && !f->o.static_groups) walk_set_grid(s, row, group, w + begin + i);
         const struct grid g = { s->out->scales[at], s->out->zeros[at], (float)((1 << f->o.bits) - 1) };
         const float code = grid_code(&g, w1[i]), q = grid_value(&g, code), *u = s->u + i * wide;
         const float error = (w1[i] - q) / u[i];
@@ -389,24 +405,26 @@ static void walk_row(const struct walk *s, int64_t row, float *w1)
     memcpy(w + begin, w1, (size_t)count * sizeof *w1);
 }
 
+/* Thread function: quantize the current block's columns of some rows. */
 static void walk_block(void *arg, int member, int size)
 {
     (void)size;
     const struct walk *s = arg;
     for (int64_t row, to;;) {
-        next_rows(s, &row, &to);
+        walk_next_rows(s, &row, &to);
         if (row >= s->rows) return;
         for (; row < to; row++) walk_row(s, row, s->scratch + member * s->f->o.blocksize);
     }
 }
 
-static void scatter_rows(void *arg, int member, int size)
+/* Thread function: copy dequantized values back to the original order. */
+static void walk_scatter_rows(void *arg, int member, int size)
 {
     (void)member, (void)size;
     const struct walk *s = arg;
     const struct gptq_factor *f = s->f;
     for (int64_t row, to;;) {
-        next_rows(s, &row, &to);
+        walk_next_rows(s, &row, &to);
         if (row >= s->rows) return;
         for (; row < to; row++)
             for (int64_t i = 0; i < f->cols; i++)
@@ -414,13 +432,14 @@ static void scatter_rows(void *arg, int member, int size)
     }
 }
 
+/* Quantize block by block. After each, correct all later columns with one matrix product. */
 static void walk_columns(struct walk *s)
 {
     const struct gptq_factor *f = s->f;
     for (s->begin = 0; s->begin < f->cols; s->begin = s->end) {
         s->end = MIN(s->begin + f->o.blocksize, f->cols);
         const int64_t count = s->end - s->begin, wide = f->cols - s->begin;
-        threadpool_run(s->pool, read_factor, s);
+        threadpool_run(s->pool, walk_read_factor, s);
         threadpool_run(s->pool, walk_block, s);
         const struct linear_product corrections = {
             .rows = s->rows,
@@ -438,8 +457,8 @@ static void walk_columns(struct walk *s)
     }
 }
 
-/* Corrections multiply weights by each other's shares: far below infinity they stay finite. */
-static enum err_code check_weights(const float *w, int64_t rows, int64_t cols, struct err *why)
+/* Corrections multiply weights with each other; from weights up to 1e30 they stay finite. */
+static enum err_code weights_check(const float *w, int64_t rows, int64_t cols, struct err *why)
 {
     for (int64_t i = 0; i < rows * cols; i++)
         if (!(fabsf(w[i]) <= 1e30f))
@@ -451,7 +470,7 @@ static enum err_code check_weights(const float *w, int64_t rows, int64_t cols, s
 enum err_code gptq_solve(const struct gptq_factor *f, float *weights, int64_t rows, struct gptq_codes *out,
                          struct err *why)
 {
-    enum err_code rc = check_weights(weights, rows, f->cols, why);
+    enum err_code rc = weights_check(weights, rows, f->cols, why);
     if (rc) return rc;
     struct walk s = {
         .f = f, .pool = linear_algebra_pool(f->la), .weights = weights, .rows = rows, .out = out
@@ -463,9 +482,9 @@ enum err_code gptq_solve(const struct gptq_factor *f, float *weights, int64_t ro
     s.scratch = malloc(sizeof(float) * block * (size_t)threadpool_size(s.pool));
     s.loss = calloc((size_t)rows, sizeof *s.loss);
     if (s.w && s.u && s.errors && s.scratch && s.loss) {
-        threadpool_run(s.pool, gather_rows, &s);
+        threadpool_run(s.pool, walk_gather_rows, &s);
         walk_columns(&s);
-        threadpool_run(s.pool, scatter_rows, &s);
+        threadpool_run(s.pool, walk_scatter_rows, &s);
         out->loss = 0;
         for (int64_t row = 0; row < rows; row++) out->loss += s.loss[row];
     } else {

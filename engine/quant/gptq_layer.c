@@ -1,13 +1,13 @@
-/* GPTQ in a model: the matrices of a layer in the order in which they see each other's results. Each group of
- * matrices with one input gets its Hessian from the samples, is solved, and stays in the model as the codes
- * have it; so what comes behind makes up for what it did. */
+/* GPTQ for the layers of a model. Matrices are quantized in the order of the data flow. For each set of
+ * matrices with the same input, the Hessian is computed from the samples. With true_sequential, quantized
+ * matrices replace the originals at once, so later ones compensate their errors as well. */
 #include <stdlib.h>
 
 #include "engine/quant/gptq.h"
 #include "engine/quant/group_rows.h"
 #include "engine/quant/layer_samples.h"
 
-/* Matrices with one input each; a layer has all or some of them. */
+/* Sets of matrices with a common input, in the order of the data flow; SLOT_COUNT: unused. */
 enum { STAGES = 4, STAGE_SLOTS = 4 };
 static const enum slot STAGE[STAGES][STAGE_SLOTS] = {
     { SLOT_Q, SLOT_K, SLOT_V, SLOT_QKV },
@@ -16,7 +16,7 @@ static const enum slot STAGE[STAGES][STAGE_SLOTS] = {
     { SLOT_DOWN, SLOT_COUNT, SLOT_COUNT, SLOT_COUNT },
 };
 
-static enum err_code options_of(const struct tensor_job *job, struct gptq_options *o, struct err *why)
+static enum err_code gptq_options_of(const struct tensor_job *job, struct gptq_options *o, struct err *why)
 {
     const struct params *p = &job->params;
     *o = (struct gptq_options){ .damp_percent = params_real(p, "damp_percent"),
@@ -35,12 +35,12 @@ static enum err_code options_of(const struct tensor_job *job, struct gptq_option
 
 struct hessian {
     struct linear_algebra *la;
-    const char *matrix; /* one that reads the input */
-    float *h;           /* [cols][cols] */
+    const char *matrix; /* name of one matrix with this input */
+    float *h;           /* [cols][cols]: sum of x x^T over the samples */
     int64_t cols;
 };
 
-static void add_input(void *ctx, const struct layer_input *in)
+static void hessian_add(void *ctx, const struct layer_input *in)
 {
     struct hessian *h = ctx;
     if (input_is_of(in, h->matrix)) linear_gram_add(h->la, h->h, h->cols, in->x, in->stride, in->n);
@@ -48,8 +48,8 @@ static void add_input(void *ctx, const struct layer_input *in)
 
 /* ---------------------------------------------------------------- solving */
 
-static enum err_code solve_matrix(struct tensor_job *job, const struct gptq_factor *f,
-                                  const struct gptq_options *o, struct err *why)
+static enum err_code gptq_solve_matrix(struct tensor_job *job, const struct gptq_factor *f,
+                                       const struct gptq_options *o, struct err *why)
 {
     const int64_t groups = job->cols / o->group_size, count = job->rows * groups;
     struct gptq_codes c = { malloc((size_t)(job->rows * job->cols)), malloc((size_t)count * sizeof(float)),
@@ -69,14 +69,15 @@ static enum err_code solve_matrix(struct tensor_job *job, const struct gptq_fact
     return rc;
 }
 
-static bool same_options(const struct gptq_options *a, const struct gptq_options *b)
+/* Whether one factor serves both; all other options are the same for all matrices. */
+static bool gptq_options_equal(const struct gptq_options *a, const struct gptq_options *b)
 {
-    return a->bits == b->bits && a->group_size == b->group_size; /* all else is the same for all matrices */
+    return a->bits == b->bits && a->group_size == b->group_size;
 }
 
-/* Matrices [count] read one input, whose Hessian is h. */
-static enum err_code solve_all(const struct layer_job *job, struct layer_matrix *const *matrices, int count,
-                               const struct hessian *h, struct err *why)
+/* Quantize matrices [count], which have the input with Hessian h. */
+static enum err_code gptq_solve_stage(const struct layer_job *job, struct layer_matrix *const *matrices,
+                                      int count, const struct hessian *h, struct err *why)
 {
     struct gptq_factor *factor = NULL;
     struct gptq_options of = { 0 };
@@ -84,16 +85,16 @@ static enum err_code solve_all(const struct layer_job *job, struct layer_matrix 
     for (int i = 0; i < count && !rc; i++) {
         struct tensor_job *m = &matrices[i]->job;
         struct gptq_options o;
-        if ((rc = options_of(m, &o, why))) break;
-        if (!factor || !same_options(&o, &of)) {
+        if ((rc = gptq_options_of(m, &o, why))) break;
+        if (!factor || !gptq_options_equal(&o, &of)) {
             gptq_factor_free(factor);
             rc = gptq_factor_new(&factor, h->la, h->h, h->cols, &o, why);
             of = o;
             if (!rc && gptq_factor_damp(factor) > o.damp_percent)
-                log_write(job->log, LOG_WARN, "'%s': damp_percent %g was needed instead of %g", m->name,
+                log_write(job->log, LOG_WARN, "gptq: '%s' needed damp_percent %g instead of %g", m->name,
                           gptq_factor_damp(factor), o.damp_percent);
         }
-        if (!rc) rc = solve_matrix(m, factor, &o, why);
+        if (!rc) rc = gptq_solve_matrix(m, factor, &o, why);
         if (rc) err_prefix(why, "'%s'", m->name);
         matrices[i]->encoded = !rc;
     }
@@ -101,8 +102,8 @@ static enum err_code solve_all(const struct layer_job *job, struct layer_matrix 
     return rc;
 }
 
-static enum err_code run_stage(struct layer_job *job, struct linear_algebra *la, int stage, struct share part,
-                               struct err *why)
+static enum err_code gptq_run_stage(struct layer_job *job, struct linear_algebra *la, int stage,
+                                    struct work_part part, struct err *why)
 {
     struct layer_matrix *matrices[STAGE_SLOTS];
     int count = 0;
@@ -116,14 +117,14 @@ static enum err_code run_stage(struct layer_job *job, struct linear_algebra *la,
     enum err_code rc = ERR_OK;
     if (!h.h)
         rc = err_set(why, ERR_NOMEM, "gptq: out of memory for the Hessian of %lld inputs", (long long)h.cols);
-    if (!rc) rc = samples_run(job, false, add_input, &h, part, why);
-    if (!rc) rc = solve_all(job, matrices, count, &h, why);
+    if (!rc) rc = samples_run(job, SAMPLES_KEEP, hessian_add, &h, part, why);
+    if (!rc) rc = gptq_solve_stage(job, matrices, count, &h, why);
     free(h.h);
     return rc;
 }
 
-/* Sequential: each stage sees the ones before it quantized; else all see the layer as it was, and only the
- * next layer sees what became of it. Either way one Hessian is in memory at a time. */
+/* With true_sequential each stage sees the stages before it quantized. Otherwise all stages see the original
+ * layer, and only the next layer sees quantized weights. Either way one Hessian is in memory at a time. */
 static enum err_code gptq_layer(struct layer_job *job, struct err *why)
 {
     const bool sequential = params_bool(&job->params, "true_sequential");
@@ -132,20 +133,21 @@ static enum err_code gptq_layer(struct layer_job *job, struct err *why)
     if (rc) return rc;
     if (sequential) rc = layer_bind(job, why);
     for (int stage = 0; stage < STAGES && !rc; stage++)
-        rc = run_stage(job, la, stage, (struct share){ stage / 5.0, (stage + 1) / 5.0 }, why);
+        rc = gptq_run_stage(job, la, stage, (struct work_part){ stage / 5.0, (stage + 1) / 5.0 }, why);
     if (!rc) rc = layer_bind(job, why);
-    if (!rc) rc = samples_run(job, true, NULL, NULL, (struct share){ 0.8, 1 }, why);
+    if (!rc) rc = samples_run(job, SAMPLES_ADVANCE, NULL, NULL, (struct work_part){ 0.8, 1 }, why);
     undone = layer_unbind(job, rc ? NULL : why);
     linear_algebra_close(la);
     return rc ? rc : undone;
 }
 
-/* ---------------------------------------------------------------- the row of METHODS */
+/* ---------------------------------------------------------------- row of METHODS */
 
 static enum err_code gptq_check_params(const struct params *p, struct err *why)
 {
     if (params_bool(p, "desc_act") && params_bool(p, "act_group_aware"))
-        return err_set(why, ERR_USAGE, "gptq: desc_act and act_group_aware are two orders, want one of them");
+        return err_set(why, ERR_USAGE,
+                       "gptq: desc_act and act_group_aware exclude each other: both set the column order");
     return group_check(p, why);
 }
 
@@ -171,64 +173,67 @@ static const struct param GPTQ_PARAMS[] = {
       .min = 1e-9,
       .max = 0.999,
       .otherwise = "0.01",
-      .help = "share of the Hessian's mean diagonal that is added to it" },
+      .help = "damping: share of the Hessian's mean diagonal that is added to the diagonal" },
     { .name = "damp_auto_increment",
       .kind = PARAM_REAL,
       .min = 0,
       .max = 0.5,
       .otherwise = "0.01",
-      .help = "added to damp_percent while the factorization fails; 0: fail" },
+      .help = "added to damp_percent until the factorization succeeds; 0: fail" },
     { .name = "desc_act",
       .aliases = "act_order",
       .kind = PARAM_BOOL,
       .otherwise = "false",
-      .help = "inputs with much activation first; costs a gather at run time" },
+      .help = "act-order: columns with large inputs first; costs a gather at run time" },
     { .name = "act_group_aware",
       .kind = PARAM_BOOL,
       .otherwise = "false",
-      .help = "the same within groups and from group to group: no gather" },
+      .help = "act-order within groups and of whole groups; costs nothing at run time" },
     { .name = "static_groups",
       .kind = PARAM_BOOL,
       .otherwise = "false",
-      .help = "scales from the weights before any correction; with desc_act: no gather" },
-    { .name = "sym", .kind = PARAM_BOOL, .otherwise = "true", .help = "zero point in the middle" },
+      .help = "scales from the original weights; with desc_act: no gather at run time" },
+    { .name = "sym",
+      .kind = PARAM_BOOL,
+      .otherwise = "true",
+      .help = "zero point in the middle of the codes" },
     { .name = "true_sequential",
       .kind = PARAM_BOOL,
       .otherwise = "true",
-      .help = "inside a layer, too, inputs come from what is quantized already" },
+      .help = "within a layer, compute inputs with the matrices quantized so far" },
     { .name = "mse",
       .kind = PARAM_REAL,
       .min = 0,
       .max = 16,
       .otherwise = "0",
-      .help = "search scales for the least |error|^mse; 2.4 is usual; 0: off" },
+      .help = "search scales for the smallest sum |error|^mse; 2.4 is usual; 0: no search" },
     { .name = "blocksize",
       .kind = PARAM_INT,
       .min = 1,
       .max = 4096,
       .otherwise = "128",
-      .help = "inputs whose corrections are applied together: speed" },
+      .help = "columns whose corrections are applied together; affects speed only" },
     { .name = "nsamples",
       .kind = PARAM_INT,
       .min = 1,
       .max = 65536,
       .otherwise = "128",
-      .help = "samples of text" },
+      .help = "number of calibration sequences" },
     { .name = "model_seqlen",
       .aliases = "seqlen",
       .kind = PARAM_INT,
       .min = 1,
       .max = 65536,
       .otherwise = "2048",
-      .help = "tokens of a sample (at most what the model was trained on)" },
+      .help = "tokens in a calibration sequence (at most the model's training context)" },
     { 0 },
 };
 
 const struct method METHOD_GPTQ = {
     .name = "gptq",
-    .help = "each weight's rounding error is made up for by those still to come (Hessian of the inputs)",
-    .good = "4 bits at small loss; at 3 and 2 bits far better than rounding",
-    .bad = "slow to make (cube of the row length); follows its calibration text",
+    .help = "compensates each weight's rounding error in later weights, using the Hessian of the inputs",
+    .good = "4 bits with a small loss; at 3 and 2 bits far better than rounding",
+    .bad = "slow to make (cubic in the row length); can overfit its calibration text",
     .params = GPTQ_PARAMS,
     .formats = GROUP_FORMATS,
     .linear_only = true,
@@ -237,6 +242,6 @@ const struct method METHOD_GPTQ = {
     .format = group_format_of,
     .samples = gptq_samples,
     .companions = gptq_companions,
-    .rows = nearest_rows, /* of what the model has no use for; else `layer` encodes */
+    .rows = nearest_rows, /* for matrices that no layer uses; all others are encoded in `layer` */
     .layer = gptq_layer,
 };

@@ -1,4 +1,4 @@
-/* Groups into blocks. A group as long as a row has no format of its own: its scale stands in each block. */
+/* Packs groups into blocks. No format has whole-row groups: the row's scale is repeated in every block. */
 #include "engine/quant/group_rows.h"
 
 #include <string.h>
@@ -27,11 +27,11 @@ enum err_code group_of_job(const struct tensor_job *job, int *bits, int64_t *gro
     *bits = format_group_bits(job->format);
     *group = given == -1 ? job->cols : block;
     if (params_given(p, "bits") && params_int(p, "bits") != *bits)
-        return err_set(why, ERR_USAGE, "'%s' is to become %s, which does not have bits=%lld", job->name,
+        return err_set(why, ERR_USAGE, "'%s' gets the format %s, which contradicts bits=%lld", job->name,
                        job->format->name, (long long)params_int(p, "bits"));
     if (params_given(p, "group_size") && given != -1 && given != block)
-        return err_set(why, ERR_USAGE, "'%s' is to become %s, which does not have group_size=%lld", job->name,
-                       job->format->name, (long long)given);
+        return err_set(why, ERR_USAGE, "'%s' gets the format %s, which contradicts group_size=%lld",
+                       job->name, job->format->name, (long long)given);
     return ERR_OK;
 }
 

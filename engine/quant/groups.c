@@ -1,4 +1,4 @@
-/* The last step of every method with groups. */
+/* Encodes groups; the last step of every method with groups. */
 #include "engine/quant/groups.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 struct group_choice group_stored(struct group_choice c)
 {
-    const float least = 0x1p-24f, most = 65504; /* of f16 */
+    const float least = 0x1p-24f, most = 65504; /* range of f16 */
     float scale = c.scale < least ? least : c.scale > most ? most : c.scale, zero = c.zero;
     if (fabsf(zero) > most) {
         const float constant = fabsf(zero * scale);
@@ -17,7 +17,7 @@ struct group_choice group_stored(struct group_choice c)
     return (struct group_choice){ f16_to_f32(f16_from_f32(scale)), f16_to_f32(f16_from_f32(zero)) };
 }
 
-struct encoding {
+struct group_encoding {
     const struct format *format;
     const float *x;
     const struct group_choice *choices;
@@ -25,9 +25,9 @@ struct encoding {
     uint8_t *out;
 };
 
-static void encode_groups(void *arg, int member, int size)
+static void group_encoding_run(void *arg, int member, int size)
 {
-    const struct encoding *e = arg;
+    const struct group_encoding *e = arg;
     const int n = (int)e->format->block_weights;
     const float most = (float)((1 << format_group_bits(e->format)) - 1);
     for (int64_t i = e->groups * member / size; i < e->groups * (member + 1) / size; i++) {
@@ -42,8 +42,8 @@ static void encode_groups(void *arg, int member, int size)
 void groups_encode(const struct format *f, const float *x, const struct group_choice *choices, int64_t groups,
                    struct threadpool *pool, void *out)
 {
-    struct encoding e = { f, x, choices, groups, out };
-    threadpool_run(pool, encode_groups, &e);
+    struct group_encoding e = { f, x, choices, groups, out };
+    threadpool_run(pool, group_encoding_run, &e);
 }
 
 const struct format *group_format(int bits, int64_t size)

@@ -1,5 +1,5 @@
-/* Zero points by half-quadratic splitting. Each iteration is one pass over the weights: what a group needs of
- * the others is only whether all of them together still get better. */
+/* Zero points by half-quadratic splitting. Each iteration is one pass over the weights; groups only depend on
+ * each other in the stopping rule, which uses the total error. */
 #include "engine/quant/hqq.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@
 #include "engine/quant/groups.h"
 #include "engine/quant/rounding.h"
 
-enum { LANES = 8 }; /* partial sums: a fixed order that vectors can follow */
+enum { LANES = 8 }; /* partial sums: a fixed order of addition that compilers can vectorize */
 
 struct hqq_options hqq_defaults(int bits)
 {
@@ -27,7 +27,7 @@ float shrink(float e, double lp_norm, double beta)
     return left > 0 ? copysignf(left, e) : 0;
 }
 
-/* |e| = |e|^(p - 1) / beta there; a little less, because shrink rounds. */
+/* The |e| at which |e| = |e|^(p - 1) / beta, slightly reduced because shrink() rounds. */
 float shrink_floor(double lp_norm, double beta)
 {
     return (float)(0.999 * pow(beta, -1 / (2 - lp_norm)));
@@ -42,7 +42,8 @@ struct solver {
     float most, floor;
 };
 
-static const float *gather(const struct solver *s, int64_t g, float *own)
+/* The weights of group g; along axis 0 they are gathered into own [group]. */
+static const float *solver_group_weights(const struct solver *s, int64_t g, float *own)
 {
     const int size = s->o->group;
     if (s->o->axis == 1) return s->w + g * size;
@@ -50,7 +51,8 @@ static const float *gather(const struct solver *s, int64_t g, float *own)
     return own;
 }
 
-static struct hqq_group start(const float *w, int size, const struct hqq_options *o)
+/* Scale from the group's range, and the zero point that maps its smallest weight to code 0. */
+static struct hqq_group group_start(const float *w, int size, const struct hqq_options *o)
 {
     float low = w[0], high = w[0];
     for (int k = 1; k < size; k++) {
@@ -64,13 +66,13 @@ static struct hqq_group start(const float *w, int size, const struct hqq_options
     return (struct hqq_group){ per_unit, o->round_zero ? rintf(zero) : zero };
 }
 
-static float total(const float lane[LANES])
+static float lane_sum(const float lane[LANES])
 {
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-/* One iteration of one group: the error of its zero, and the zero after it. */
-static double improve(const struct solver *s, const float *w, struct hqq_group *g)
+/* One iteration for one group: moves its zero point; returns the error before the move. */
+static double solver_improve_group(const struct solver *s, const float *w, struct hqq_group *g)
 {
     const int size = s->o->group;
     const float t = g->per_unit, z = g->zero;
@@ -88,24 +90,24 @@ static double improve(const struct solver *s, const float *w, struct hqq_group *
     else
         for (int k = 0; k < size; k++)
             shift[k % LANES] += code[k] - (w[k] - shrink(error[k], s->o->lp_norm, s->o->beta)) * t;
-    g->zero = total(shift) / (float)size;
-    return total(sum);
+    g->zero = lane_sum(shift) / (float)size;
+    return lane_sum(sum);
 }
 
-static void start_all(void *arg, int member, int size)
+static void solver_start(void *arg, int member, int size)
 {
     struct solver *s = arg;
     float own[HQQ_GROUP_MAX];
     for (int64_t g = s->count * member / size; g < s->count * (member + 1) / size; g++)
-        s->groups[g] = start(gather(s, g, own), s->o->group, s->o);
+        s->groups[g] = group_start(solver_group_weights(s, g, own), s->o->group, s->o);
 }
 
-static void improve_all(void *arg, int member, int size)
+static void solver_improve(void *arg, int member, int size)
 {
     struct solver *s = arg;
     float own[HQQ_GROUP_MAX];
     for (int64_t g = s->count * member / size; g < s->count * (member + 1) / size; g++)
-        s->errors[g] = improve(s, gather(s, g, own), &s->groups[g]);
+        s->errors[g] = solver_improve_group(s, solver_group_weights(s, g, own), &s->groups[g]);
 }
 
 enum err_code hqq_solve(const float *w, int64_t n, const struct hqq_options *o, struct threadpool *pool,
@@ -121,11 +123,11 @@ enum err_code hqq_solve(const float *w, int64_t n, const struct hqq_options *o, 
     s.errors = calloc((size_t)s.count + 1, sizeof *s.errors);
     if (!s.errors)
         return err_set(why, ERR_NOMEM, "out of memory for the errors of %lld groups", (long long)s.count);
-    threadpool_run(pool, start_all, &s);
+    threadpool_run(pool, solver_start, &s);
     double best = INFINITY;
     for (int i = 0; i < o->iters; i++) {
-        threadpool_run(pool, improve_all, &s);
-        double sum = 0; /* in one order, whoever computed the parts */
+        threadpool_run(pool, solver_improve, &s);
+        double sum = 0; /* in a fixed order, whatever the number of threads */
         for (int64_t g = 0; g < s.count; g++) sum += s.errors[g];
         if (!(sum < best)) break;
         best = sum;
@@ -145,7 +147,7 @@ void hqq_codes(const float *w, int64_t n, const struct hqq_options *o, const str
     }
 }
 
-/* ---------------------------------------------------------------- the method */
+/* ---------------------------------------------------------------- row of METHODS */
 
 static const struct param HQQ_PARAMS[] = {
     { .name = "bits",
@@ -159,35 +161,35 @@ static const struct param HQQ_PARAMS[] = {
       .kind = PARAM_INT,
       .choices = "32 64 128",
       .otherwise = "64",
-      .help = "weights that share a scale and a zero (32: 4 bits only)" },
+      .help = "weights that share a scale and a zero point (32: 4 bits only)" },
     { .name = "axis",
       .kind = PARAM_INT,
       .choices = "1 0",
       .otherwise = "1",
-      .help = "1: groups along the inputs; 0 cannot be stored, because no product could use it" },
+      .help = "1: groups along inputs; 0: groups across rows, which cannot be stored and is rejected" },
     { .name = "lp_norm",
       .kind = PARAM_REAL,
       .min = 0.1,
       .max = 1,
       .otherwise = "0.7",
-      .help = "norm of the error that is made small" },
+      .help = "exponent p of the error norm" },
     { .name = "beta",
       .kind = PARAM_REAL,
       .min = 0.01,
       .max = 1e5,
       .otherwise = "10",
-      .help = "how large an error is no outlier: larger, more are" },
+      .help = "larger values treat more errors as outliers" },
     { .name = "iters",
       .kind = PARAM_INT,
       .min = 0,
       .max = 1000,
       .otherwise = "20",
-      .help = "iterations at most; they end when the error stops falling" },
+      .help = "maximum number of iterations; they end when the error stops falling" },
     { .name = "round_zero",
       .kind = PARAM_CHOICE,
       .choices = "auto true false",
       .otherwise = "auto",
-      .help = "zeros begin as whole numbers; auto: with 4 bits" },
+      .help = "start from whole-number zero points; auto: with 4 bits" },
     { 0 },
 };
 
@@ -196,11 +198,11 @@ static enum err_code hqq_check(const struct params *p, struct err *why)
     const int bits = (int)params_int(p, "bits"), size = (int)params_int(p, "group_size");
     if (params_int(p, "axis") == 0)
         return err_set(why, ERR_USAGE,
-                       "axis=0: groups across rows cannot be stored in any format, because a product would "
-                       "need a scale for each single weight; want axis=1");
+                       "axis=0: no format stores groups across rows, because a product would need a separate "
+                       "scale for each weight; use axis=1");
     if (!group_format(bits, size))
         return err_set(why, ERR_USAGE,
-                       "bits=%d, group_size=%d: no format has such groups; want group_size 64 or 128", bits,
+                       "bits=%d, group_size=%d: no format has such groups; use group_size 64 or 128", bits,
                        size);
     return ERR_OK;
 }
@@ -235,9 +237,9 @@ static enum err_code hqq_tensor(struct tensor_job *job, struct err *why)
 
 const struct method METHOD_HQQ = {
     .name = "hqq",
-    .help = "codes in groups whose zero points are moved until the errors that are no outliers balance",
-    .good = "made in seconds without data; at 3 and 2 bits clearly better than rounding to nearest",
-    .bad = "2 bits on small models; knows nothing of activations, so methods that do are better at 3 bits",
+    .help = "groups whose zero points are optimized so that errors, outliers excluded, have mean 0",
+    .good = "takes seconds and needs no data; at 3 and 2 bits clearly better than rounding to nearest",
+    .bad = "2 bits on small models; ignores activations, so calibrated methods are better at 3 bits",
     .params = HQQ_PARAMS,
     .formats = "u8_g64 u8_g128 u4_g32 u4_g64 u4_g128 u3_g64 u3_g128 u2_g64 u2_g128",
     .linear_only = true,

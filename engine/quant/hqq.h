@@ -1,9 +1,11 @@
-/* engine/quant/hqq.h - half-quadratic quantization: zero points that make the error sparse, without data.
+/* engine/quant/hqq.h - HQQ, half-quadratic quantization: finds zero points without calibration data.
+ * Internal.
  *
- * A group's range fixes its scale; its zero point then moves, a few times, to where the errors that are no
- * outliers balance (an lp norm with p < 1 decides what an outlier is). Pure functions on matrices in memory;
- * bytes do not depend on the number of threads. Source: the solver of Badri and Shaji, "Half-Quadratic
- * Quantization of Large Machine Learning Models", as its code has it (beta stays, the last zero is kept). */
+ * The range of a group fixes its scale. Its zero point is then optimized in a few iterations for a sparse
+ * error: a shrinkage operator for the lp norm, p < 1, separates outlier errors, and the zero point moves so
+ * that the remaining errors have mean 0. Pure functions on matrices in memory; results do not depend on the
+ * number of threads. Source: Badri and Shaji, "Half-Quadratic Quantization of Large Machine Learning Models",
+ * 2023, following the published code (beta is constant, the last zero point is kept). */
 #ifndef QDYNO_ENGINE_QUANT_HQQ_H
 #define QDYNO_ENGINE_QUANT_HQQ_H
 
@@ -13,31 +15,31 @@ enum { HQQ_GROUP_MAX = 1024 };
 
 struct hqq_options {
     int bits;  /* 2 .. 8 */
-    int group; /* weights that share a scale and a zero: a multiple of 8, at most HQQ_GROUP_MAX */
-    int axis;  /* 1: a group is consecutive weights; 0: those whose indexes are equal modulo n / group */
+    int group; /* weights that share scale and zero point: a multiple of 8, at most HQQ_GROUP_MAX */
+    int axis;  /* 1: a group is consecutive weights; 0: weights whose indexes are equal modulo n / group */
     double lp_norm, beta;
     int iters;
-    bool round_zero; /* the first zero is a whole number */
+    bool round_zero; /* start from a zero point that is a whole number */
 };
-/* What the reference takes for this many bits: groups of 64 along axis 1. */
+/* The reference's defaults for this number of bits: groups of 64 along axis 1. */
 struct hqq_options hqq_defaults(int bits);
 
-/* How a group's weights become codes: code = w * per_unit + zero, so weight = (code - zero) / per_unit. */
+/* How a group's weights become codes: code = w * per_unit + zero, weight = (code - zero) / per_unit. */
 struct hqq_group {
     float per_unit, zero;
 };
 
-/* Groups of w [n], n a multiple of o->group, into groups [n / o->group]. The iterations end for all groups
- * together, when the mean error of the whole matrix has stopped falling. Errors: ERR_NOMEM. */
+/* Find groups [n / o->group] for w [n]; n is a multiple of o->group. All groups stop iterating together, when
+ * the mean error of the matrix no longer falls. Errors: ERR_NOMEM. */
 enum err_code hqq_solve(const float *w, int64_t n, const struct hqq_options *o, struct threadpool *pool,
                         struct hqq_group *groups, struct err *why);
 
-/* codes [n] in the order of w. */
+/* Codes of w [n] with these groups: codes [n]. */
 void hqq_codes(const float *w, int64_t n, const struct hqq_options *o, const struct hqq_group *groups,
                uint8_t *codes);
 
-/* What an error e of one weight keeps once the shrinking step has had its way: sgn(e) * max(|e| -
- * |e|^(lp_norm - 1) / beta, 0). `floor` is the |e| below which that is 0 (shrink_floor): most are. */
+/* Shrinkage operator of the lp norm: sgn(e) * max(|e| - |e|^(lp_norm - 1) / beta, 0). shrink_floor: below
+ * this |e| the result is 0, which holds for most weights. */
 float shrink(float e, double lp_norm, double beta);
 float shrink_floor(double lp_norm, double beta);
 

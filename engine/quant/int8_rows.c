@@ -1,4 +1,4 @@
-/* The loop over rows that all int8 methods share. */
+/* Encodes int8 rows. */
 #include "engine/quant/int8_rows.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@ float int8_largest(const float *x, int64_t n)
     return largest;
 }
 
-/* Codes are written where the row keeps them; packing adds the scale. */
+/* Codes are written directly to their place in the row; packing adds the scale. */
 void int8_rows_encode(const struct tensor_job *job, int8_row_fn *row, const float *x, void *out, int64_t rows)
 {
     const int64_t row_bytes = format_row_bytes(job->format, job->cols);

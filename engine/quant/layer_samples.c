@@ -1,4 +1,4 @@
-/* Samples go through the layer one after the other; what does not advance runs on a copy. */
+/* Runs samples through one layer, one after the other. With SAMPLES_KEEP, each runs on a copy. */
 #include "engine/quant/layer_samples.h"
 
 #include <stdlib.h>
@@ -21,19 +21,21 @@ enum err_code layer_unbind(struct layer_job *job, struct err *why)
     return layers_restore(job->model, NULL, why);
 }
 
-enum err_code layer_report(struct layer_job *job, struct share part, double done, struct err *why)
+enum err_code layer_report(struct layer_job *job, struct work_part part, double done, struct err *why)
 {
     if (job->progress(job->progress_ctx, part.from + (part.to - part.from) * done)) return ERR_OK;
     return err_set(why, ERR_CANCELLED, "cancelled");
 }
 
-enum err_code samples_run(struct layer_job *job, bool advance, layer_observer *see, void *ctx,
-                          struct share part, struct err *why)
+enum err_code samples_run(struct layer_job *job, enum samples_mode mode, layer_observer *see, void *ctx,
+                          struct work_part part, struct err *why)
 {
     const struct samples *s = job->samples;
     const int64_t each = s->tokens * s->width;
-    float *copy = advance ? NULL : malloc((size_t)each * sizeof *copy);
-    enum err_code rc = advance || copy ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a sample");
+    float *copy = mode == SAMPLES_ADVANCE ? NULL : malloc((size_t)each * sizeof *copy);
+    enum err_code rc = mode == SAMPLES_ADVANCE || copy
+                           ? ERR_OK
+                           : err_set(why, ERR_NOMEM, "out of memory for a sample");
     for (int i = 0; i < s->count && !rc; i++) {
         float *x = s->x + i * each;
         if (copy) x = memcpy(copy, x, (size_t)each * sizeof *copy);

@@ -1,6 +1,7 @@
-/* Tiles of matrices dealt to threads, each tile one call of OpenBLAS. What BLAS calls a column is a row here:
- * a row-major matrix is the transposed one to it, so "upper" and "transposed" swap their meaning in every
- * call. */
+/* Distributes tiles of matrices over threads; each tile is one call of OpenBLAS. BLAS expects column-major
+ * matrices, so it sees our row-major ones transposed: "upper" and "transposed" mean the opposite in its
+ * calls.
+ */
 #include "engine/quant/linear_algebra.h"
 
 #include <dlfcn.h>
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Large enough that a call runs at full speed, small enough that 2 to 64 threads have something to do. */
+/* Tile size: large enough for OpenBLAS to run at full speed, small enough to occupy 2 to 64 threads. */
 enum { TILE = 256 };
 
 typedef void gemm_s(const char *, const char *, const int *, const int *, const int *, const float *,
@@ -36,11 +37,11 @@ struct linear_algebra {
 void linear_algebra_close(struct linear_algebra *la)
 {
     if (!la) return;
-    /* The library stays: its threads do not survive being unmapped. */
+    /* The library stays loaded: its threads would crash if its code were unmapped. */
     free(la);
 }
 
-static enum err_code bind_symbols(struct linear_algebra *la, const char *path, struct err *why)
+static enum err_code linear_algebra_bind(struct linear_algebra *la, const char *path, struct err *why)
 {
     const struct {
         void *slot;
@@ -56,9 +57,9 @@ static enum err_code bind_symbols(struct linear_algebra *la, const char *path, s
     for (size_t i = 0; i < COUNT_OF(SYMBOLS); i++) {
         void *address = dlsym(la->library, SYMBOLS[i].symbol);
         if (!address)
-            return err_set(why, ERR_ABSENT, "'%s' has no %s: want OpenBLAS with LAPACK", path,
+            return err_set(why, ERR_ABSENT, "'%s' has no function %s: want OpenBLAS with LAPACK", path,
                            SYMBOLS[i].symbol);
-        memcpy(SYMBOLS[i].slot, &address, sizeof address); /* POSIX: a function pointer fits */
+        memcpy(SYMBOLS[i].slot, &address, sizeof address); /* POSIX: function pointers fit into void * */
     }
     return ERR_OK;
 }
@@ -74,10 +75,10 @@ enum err_code linear_algebra_open(struct linear_algebra **out, struct threadpool
     enum err_code rc = ERR_OK;
     if (!la->library) {
         const char *cause = dlerror();
-        rc = err_set(why, ERR_ABSENT, "this needs OpenBLAS (Debian: apt-get install libopenblas0): %s",
+        rc = err_set(why, ERR_ABSENT, "this method needs OpenBLAS (Debian: apt-get install libopenblas0): %s",
                      cause ? cause : path);
     } else {
-        rc = bind_symbols(la, path, why);
+        rc = linear_algebra_bind(la, path, why);
     }
     if (rc) {
         linear_algebra_close(la);
@@ -105,7 +106,7 @@ static int tile_size(int64_t n, int64_t tile)
     return (int)MIN(TILE, n - tile * TILE);
 }
 
-/* Pair `index` of 0 <= column <= row < ..., row by row. */
+/* The pair with number `index` in the row-by-row order of all pairs with 0 <= column <= row. */
 static void lower_pair(int64_t index, int64_t *row, int64_t *column)
 {
     int64_t r = (int64_t)((sqrt(8.0 * (double)index + 1) - 1) / 2);
@@ -159,7 +160,7 @@ static void gram_tiles(void *arg, int member, int size)
 {
     (void)member, (void)size;
     const struct gram_job *job = arg;
-    const int64_t side = tiles_of(job->n), count = side * (side + 1) / 2;
+    const int64_t across = tiles_of(job->n), count = across * (across + 1) / 2;
     const int rows = (int)job->rows, x_stride = (int)job->x_stride, n = (int)job->n;
     const float one = 1;
     for (int64_t t, i, j; (t = threadpool_next(job->la->pool, 1)) < count;) {
@@ -184,17 +185,18 @@ struct factor_job {
     const struct linear_algebra *la;
     double *a;
     int64_t n, tile;
-    double *inverse; /* of the diagonal tile, [TILE][TILE], zeros above the diagonal */
-    double *strip;   /* the tiles left of it, [TILE][n] */
+    double *inverse; /* [TILE][TILE]: inverse of the current diagonal tile, zeros above the diagonal */
+    double *strip;   /* [TILE][n]: the tiles left of the diagonal tile */
 };
 
+/* Tile in row i and column j. */
 static double *tile_at(const struct factor_job *job, int64_t i, int64_t j)
 {
     return job->a + i * TILE * job->n + j * TILE;
 }
 
-/* Column `tile` of tiles below the diagonal: A_ik = A_ik L_kk^-T. */
-static void solve_tiles(void *arg, int member, int size)
+/* Thread function of linear_cholesky: tiles below diagonal tile k, A_ik = A_ik L_kk^-T. */
+static void cholesky_solve_tiles(void *arg, int member, int size)
 {
     (void)member, (void)size;
     const struct factor_job *job = arg;
@@ -209,8 +211,8 @@ static void solve_tiles(void *arg, int member, int size)
     }
 }
 
-/* What is right of column `tile`: A_ij -= A_ik A_jk^T. */
-static void update_tiles(void *arg, int member, int size)
+/* Thread function of linear_cholesky: tiles right of column k, A_ij -= A_ik A_jk^T. */
+static void cholesky_update_tiles(void *arg, int member, int size)
 {
     (void)member, (void)size;
     const struct factor_job *job = arg;
@@ -234,20 +236,20 @@ enum err_code linear_cholesky(struct linear_algebra *la, double *a, int64_t n, s
         double *diagonal = tile_at(&job, job.tile, job.tile);
         int bad = 0;
         la->dpotrf("U", &size, diagonal, &stride, &bad);
-        /* OpenBLAS lets NaN pass: its comparison with zero is false. */
+        /* OpenBLAS does not detect NaN: its comparison with zero is false. */
         for (int i = 0; i < size && !bad; i++)
             if (!(diagonal[i * n + i] > 0 && diagonal[i * n + i] < INFINITY)) bad = i + 1;
         if (bad)
             return err_set(why, ERR_FORMAT, "the matrix is not positive definite (pivot %lld of %lld)",
                            (long long)(job.tile * TILE + bad), (long long)n);
-        threadpool_run(la->pool, solve_tiles, &job);
-        threadpool_run(la->pool, update_tiles, &job);
+        threadpool_run(la->pool, cholesky_solve_tiles, &job);
+        threadpool_run(la->pool, cholesky_update_tiles, &job);
     }
     return ERR_OK;
 }
 
-/* strip_j = -L_ii^-1 L_ij for all j left of the diagonal tile i. */
-static void strip_tiles(void *arg, int member, int size)
+/* Thread function of linear_lower_inverse: strip_j = -L_ii^-1 L_ij for all tiles j left of the diagonal. */
+static void inverse_strip_tiles(void *arg, int member, int size)
 {
     (void)member, (void)size;
     const struct factor_job *job = arg;
@@ -258,8 +260,9 @@ static void strip_tiles(void *arg, int member, int size)
                        job->inverse, &wide, &zero, job->strip + j * TILE, &stride);
 }
 
-/* Row i of the inverse: M_ij = sum over j <= m < i of strip_m M_mj, where M_jj is triangular. */
-static void inverse_tiles(void *arg, int member, int size)
+/* Thread function of linear_lower_inverse: row i of the inverse, M_ij = sum over j <= m < i of strip_m M_mj,
+ * where M_jj is triangular. */
+static void inverse_row_tiles(void *arg, int member, int size)
 {
     (void)member, (void)size;
     const struct factor_job *job = arg;
@@ -273,15 +276,15 @@ static void inverse_tiles(void *arg, int member, int size)
     }
 }
 
-/* The diagonal tile becomes its inverse with zeros above the diagonal, also in job->inverse. */
-static enum err_code invert_diagonal(struct factor_job *job, struct err *why)
+/* Invert the diagonal tile in place, and copy it to job->inverse with zeros above the diagonal. */
+static enum err_code inverse_diagonal_tile(struct factor_job *job, struct err *why)
 {
     const int size = tile_size(job->n, job->tile), stride = (int)job->n;
     double *diagonal = tile_at(job, job->tile, job->tile);
     int bad = 0;
     job->la->dtrtri("U", "N", &size, diagonal, &stride, &bad);
     if (bad)
-        return err_set(why, ERR_FORMAT, "the triangle has no inverse: element %lld of its diagonal is 0",
+        return err_set(why, ERR_FORMAT, "the triangular matrix has no inverse: diagonal element %lld is 0",
                        (long long)(job->tile * TILE + bad));
     for (int i = 0; i < size; i++) {
         for (int j = i + 1; j < size; j++) diagonal[i * job->n + j] = 0;
@@ -299,10 +302,10 @@ enum err_code linear_lower_inverse(struct linear_algebra *la, double *a, int64_t
     if (!job.inverse || !job.strip)
         rc = err_set(why, ERR_NOMEM, "out of memory inverting a matrix of %lld", (long long)n);
     for (job.tile = 0; !rc && job.tile < tiles_of(n); job.tile++) {
-        rc = invert_diagonal(&job, why);
+        rc = inverse_diagonal_tile(&job, why);
         if (rc || !job.tile) continue;
-        threadpool_run(la->pool, strip_tiles, &job);
-        threadpool_run(la->pool, inverse_tiles, &job);
+        threadpool_run(la->pool, inverse_strip_tiles, &job);
+        threadpool_run(la->pool, inverse_row_tiles, &job);
     }
     free(job.inverse);
     free(job.strip);

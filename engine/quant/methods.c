@@ -1,4 +1,4 @@
-/* METHODS: one row per way of choosing numbers. */
+/* METHODS: the table of quantization methods, and lookup in it. */
 #include "engine/quant/methods.h"
 #include "engine/quant/plugin.h"
 

@@ -1,21 +1,22 @@
-/* engine/quant/mixes.h - the published mixes of GGUF formats: what "Q4_K_M" means for each tensor.
+/* engine/quant/mixes.h - llama.cpp's mixes of GGUF formats: what "Q4_K_M" means for each tensor. Internal.
  *
- * A few matrices hurt more than others when they are rounded (values of the attention, the way out of the
- * feed-forward block, the output matrix), so llama.cpp's file types give them a larger format. These are its
- * rules, so that a file of ours has the formats that a file of that name has everywhere. Pure. */
+ * Rounding errors in a few matrices (attention values, the feed-forward's down projection, the output matrix)
+ * hurt more than in others, so llama.cpp's file types give those a larger format. These are the same rules,
+ * so that a file made here has the formats that a file of that name has elsewhere. Pure. Source: llama.cpp,
+ * src/llama-quant.cpp, llama_tensor_get_type. */
 #ifndef QDYNO_ENGINE_QUANT_MIXES_H
 #define QDYNO_ENGINE_QUANT_MIXES_H
 
 #include "kernels/kernels.h"
 
-/* What the rules ask about a model. */
+/* Properties of a model that the rules depend on. */
 struct mix_facts {
-    bool falcon; /* has rules of its own */
+    bool falcon; /* the Falcon architecture has rules of its own */
     int heads, kv_heads, layers;
-    int values;      /* tensors that hold values: attn_v, or attn_qkv where they are fused */
+    int values;      /* number of attn_v tensors, or of attn_qkv where they are fused */
     int experts;     /* 0 or 1: none */
-    bool seventy_b;  /* the shape of Llama 70B: its attn_v is an eighth as large as usual */
-    bool has_output; /* an output matrix of its own, not the token embedding again */
+    bool seventy_b;  /* shaped like Llama 2 70B, whose attn_v is an eighth as large as usual */
+    bool has_output; /* a separate output matrix; false: tied to the token embedding */
     bool has_imatrix;
 };
 
@@ -24,19 +25,19 @@ struct mix {
     const char *name; /* "q4_K_M" */
     enum format_id base;
     uint32_t file_type;           /* general.file_type */
-    const struct mix_rule *rules; /* first match, up to the row without a tensor; NULL: none */
+    const struct mix_rule *rules; /* first match wins; ends with a row without a tensor; NULL: no rules */
 };
 extern const struct mix MIXES[];
 extern const size_t MIX_COUNT;
 const struct mix *mix_find(const char *name); /* NULL when unknown; case-insensitive */
 
-/* The format of a matrix that is quantized at all. `name` as in the file; `index`: its layer, counted among
- * the layers that have a tensor of this kind; cols: length of a row, to which the result fits (f16 where
- * nothing else does). */
+/* Format of a tensor `name` that is quantized. index: position of its layer among the layers that have a
+ * tensor of this kind. The result fits rows of `cols` weights (f16 if no smaller format does). */
 const struct format *mix_format(const struct mix *mix, const struct mix_facts *facts, const char *name,
                                 int index, int64_t cols);
 
-/* What stands in where a row of `cols` weights is no whole number of f's blocks; f itself where it is. */
+/* Replacement for format f where rows of `cols` weights are not a multiple of its block; f itself where they
+ * are. */
 const struct format *mix_fitting(const struct format *f, int64_t cols);
 
 #endif

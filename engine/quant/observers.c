@@ -1,16 +1,16 @@
-/* How a histogram grows decides the range that is found in it later, so this follows the field's observers
- * step by step, in their binary32. One thing is done otherwise: PyTorch writes old bins into an array of a
- * finer grid, which takes gigabytes once data exceeds the first batch's range a thousand times; here the
- * shares are computed. */
+/* Follows the reference observers in binary32, because how a histogram grows decides the range found in it
+ * later. One difference: PyTorch spreads old bins through an array at the resolution of the finer grid, which
+ * takes gigabytes when data exceeds the first batch's range a thousand times; here the shares are computed
+ * directly. */
 #include "engine/quant/observers.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Values whose bins are found together, side by side, before any is counted. */
-enum { LOT = 64 };
+/* Bin indexes are computed for this many values before counting, so that the compiler can vectorize it. */
+enum { CHUNK = 64 };
 
-/* ---------------------------------------------------------------- bins over all that was seen */
+/* ---------------------------------------------------------------- histogram over the range of the data */
 
 void growing_init(struct growing *h, double *count)
 {
@@ -18,9 +18,9 @@ void growing_init(struct growing *h, double *count)
     memset(count, 0, HISTOGRAM_BINS * sizeof *count);
 }
 
-/* Spread the old bins, U fine cells each, over new ones of D fine cells, the first old cell being number
- * `start`: every count keeps the share of its cells that a new bin holds. */
-static void spread(double *count, int64_t start, int64_t d)
+/* Spread the old bins, of HISTOGRAM_UPSAMPLE fine cells each, over new bins of d fine cells each. The first
+ * old cell is fine cell number `start`. Each new bin gets the part of an old count that overlaps it. */
+static void growing_spread(double *count, int64_t start, int64_t d)
 {
     double old[HISTOGRAM_BINS];
     memcpy(old, count, sizeof old);
@@ -29,7 +29,7 @@ static void spread(double *count, int64_t start, int64_t d)
         const int64_t from = start + (int64_t)i * HISTOGRAM_UPSAMPLE, to = from + HISTOGRAM_UPSAMPLE;
         for (int64_t at = from; old[i] > 0 && at < to;) {
             const int64_t bin = at / d, end = MIN((bin + 1) * d, to);
-            /* Rounding may put the last cells a little beyond the end. */
+            /* Rounding can put the last cells slightly beyond the end. */
             count[MIN(bin, HISTOGRAM_BINS - 1)] += old[i] * (double)(end - at) / HISTOGRAM_UPSAMPLE;
             at = end;
         }
@@ -38,7 +38,7 @@ static void spread(double *count, int64_t start, int64_t d)
 
 void growing_reserve(struct growing *h, float low, float high)
 {
-    if (h->low > h->high || h->low == h->high) { /* nothing yet, or nothing but one value: begin anew */
+    if (h->low > h->high || h->low == h->high) { /* no data, or a single value so far: start again */
         memset(h->count, 0, HISTOGRAM_BINS * sizeof *h->count);
         h->low = low;
         h->high = high;
@@ -47,11 +47,11 @@ void growing_reserve(struct growing *h, float low, float high)
     if (low >= h->low && high <= h->high) return;
     low = fminf(low, h->low);
     high = fmaxf(high, h->high);
-    /* Widths of the fine cells; the upper end is moved so that new bins are whole numbers of them. */
+    /* Width of a fine cell. The upper end is moved so that new bins are whole numbers of cells. */
     const float width = (h->high - h->low) / (float)(HISTOGRAM_BINS * HISTOGRAM_UPSAMPLE);
     const float bins_width = (float)HISTOGRAM_BINS * width;
     const float ratio = ceilf((high - low) / bins_width);
-    if (!(bins_width > 0) || !(ratio < 0x1p40f)) { /* what was seen is a point on the new scale */
+    if (!(bins_width > 0) || !(ratio < 0x1p40f)) { /* the old range is a single point on the new scale */
         double all = 0;
         for (int i = 0; i < HISTOGRAM_BINS; i++) all += h->count[i];
         memset(h->count, 0, HISTOGRAM_BINS * sizeof *h->count);
@@ -62,7 +62,7 @@ void growing_reserve(struct growing *h, float low, float high)
         return;
     }
     const int64_t start = (int64_t)rintf((h->low - low) / width);
-    spread(h->count, start, (int64_t)ratio);
+    growing_spread(h->count, start, (int64_t)ratio);
     h->low = low;
     h->high = high + (ratio * bins_width - (high - low));
 }
@@ -70,19 +70,19 @@ void growing_reserve(struct growing *h, float low, float high)
 void growing_count(const struct growing *h, const float *x, int64_t n, uint32_t *counts)
 {
     const float low = h->low, range = h->high - h->low;
-    if (!(range > 0)) { /* one value only */
+    if (!(range > 0)) { /* all data has one value */
         counts[0] += (uint32_t)n;
         return;
     }
-    int bin[LOT];
-    for (int64_t at = 0; at < n; at += LOT) {
-        const int m = (int)MIN(n - at, LOT);
+    int bin[CHUNK];
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        const int m = (int)MIN(n - at, CHUNK);
         for (int i = 0; i < m; i++) bin[i] = (int)((x[at + i] - low) / range * (float)HISTOGRAM_BINS);
         for (int i = 0; i < m; i++) counts[MIN(bin[i], HISTOGRAM_BINS - 1)]++;
     }
 }
 
-/* ---------------------------------------------------------------- bins around zero */
+/* ---------------------------------------------------------------- symmetric histogram */
 
 void symmetric_init(struct symmetric *h, double *count)
 {
@@ -90,13 +90,14 @@ void symmetric_init(struct symmetric *h, double *count)
     memset(count, 0, SYMMETRIC_BINS_MAX * sizeof *count);
 }
 
-/* Three neighbours become one, from the middle outwards; no bin is written before it was read. */
-static void coarsen(struct symmetric *h)
+/* Merge each three neighbouring bins, from the middle outwards, in place: a bin is read before it is
+ * overwritten. */
+static void symmetric_coarsen(struct symmetric *h)
 {
-    const int side = (h->bins - 1) / 2, fewer = (side + 1) / 3;
+    const int half = (h->bins - 1) / 2, fewer = (half + 1) / 3;
     const float width = 2 * h->high / (float)h->bins;
-    double *middle = h->count + side;
-    for (int i = 1; i <= side; i++) {
+    double *middle = h->count + half;
+    for (int i = 1; i <= half; i++) {
         const double above = middle[i], below = middle[-i];
         const int to = (i + 1) / 3;
         middle[i] = middle[-i] = 0;
@@ -113,7 +114,7 @@ void symmetric_reserve(struct symmetric *h, float low, float high)
 {
     const float limit = fmaxf(-low, high);
     if (limit <= h->high) return;
-    if (h->high == 0) { /* so far zeros at most: they are in the middle of any bins */
+    if (h->high == 0) { /* only zeros so far, which are in the middle bin for any range */
         h->high = limit;
         return;
     }
@@ -123,7 +124,7 @@ void symmetric_reserve(struct symmetric *h, float low, float high)
         width = 2 * h->high / (float)h->bins;
         more = ceil(((double)limit - (double)h->high) / (double)width);
         if (h->bins + 2 * more <= SYMMETRIC_BINS_MAX) break;
-        coarsen(h);
+        symmetric_coarsen(h);
         if (limit <= h->high) return;
     }
     const int shift = (int)more;
@@ -141,9 +142,9 @@ void symmetric_count(const struct symmetric *h, const float *x, int64_t n, uint3
     }
     const float high = h->high, range = 2 * h->high;
     const int last = h->bins - 1;
-    int bin[LOT];
-    for (int64_t at = 0; at < n; at += LOT) {
-        const int m = (int)MIN(n - at, LOT);
+    int bin[CHUNK];
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        const int m = (int)MIN(n - at, CHUNK);
         for (int i = 0; i < m; i++) bin[i] = (int)((x[at + i] + high) / range * (float)(last + 1));
         for (int i = 0; i < m; i++) counts[MIN(bin[i], last)]++;
     }

@@ -1,8 +1,9 @@
-/* engine/quant/observers.h - histograms of an activation tensor that grow batch by batch; ranges.h searches
- * what becomes of them. Internal to engine/quant/.
+/* engine/quant/observers.h - observers: histograms of activations that grow batch by batch; ranges.h derives
+ * quantization ranges from them. Internal to engine/quant/.
  *
- * A batch is one calibration sequence's input of one matrix. The states are those of the field's observers
- * (quant-methods, "Static INT8"): how a histogram grows decides the range it gives. */
+ * A batch is the input of one matrix in one calibration sequence. How a histogram grows influences the range
+ * found in it later, so both follow published observers step by step. Sources: PyTorch,
+ * torch.ao.quantization, HistogramObserver; TensorRT's entropy calibrator. */
 #ifndef QDYNO_QUANT_OBSERVERS_H
 #define QDYNO_QUANT_OBSERVERS_H
 
@@ -10,34 +11,34 @@
 
 #include "base/base.h"
 
-/* Bins over [low, high], which are the extremes of all data seen; the bins widen with them
- * (HistogramObserver). Counts are fractions once old bins had to be spread over new ones. */
+/* Histogram over [low, high], the extremes of all data seen so far (HistogramObserver). When the range grows,
+ * bins widen and old counts are spread over the new bins, which makes counts fractional. */
 enum { HISTOGRAM_BINS = 2048, HISTOGRAM_UPSAMPLE = 128 };
 struct growing {
-    float low, high; /* low > high: nothing seen */
+    float low, high; /* low > high: no data yet */
     double *count;   /* [HISTOGRAM_BINS], borrowed */
 };
 
-/* Bins over [-high, high] whose width never changes (the entropy observer): data beyond adds whole bins on
- * both sides. Their number is odd, so that zero lies in the middle of one. Where it would pass
- * SYMMETRIC_BINS_MAX, three neighbours become one first. */
+/* Histogram over [-high, high] with bins of constant width, for the entropy method: data outside adds whole
+ * bins on both ends. The number of bins is odd, so that 0 is in the middle of one. If it would exceed
+ * SYMMETRIC_BINS_MAX, each three neighbours are merged first. */
 enum { SYMMETRIC_BINS = 2049, SYMMETRIC_BINS_MAX = (1 << 14) + 1 };
 struct symmetric {
-    float high; /* 0: nothing but zeros seen */
+    float high; /* 0: only zeros so far */
     int bins;
     double *count; /* [SYMMETRIC_BINS_MAX], borrowed; the first `bins` are in use */
 };
 
-/* Empty ones over the caller's memory, which is cleared. */
+/* Initialize an empty histogram. `count` is the caller's memory and is cleared. */
 void growing_init(struct growing *h, double *count);
 void symmetric_init(struct symmetric *h, double *count);
 
-/* Make room for a batch with these extremes (finite), before its values are counted. */
+/* Extend the range to a batch with these extremes (finite), before counting its values. */
 void growing_reserve(struct growing *h, float low, float high);
 void symmetric_reserve(struct symmetric *h, float low, float high);
 
-/* Count n values, all within what was reserved, into counts [bins of h]: what one thread gathers by itself,
- * to be added to h->count when all have. */
+/* Count n values within the reserved range in counts [bins of h]. Each thread has its own counts; the caller
+ * adds them to h->count afterwards. */
 void growing_count(const struct growing *h, const float *x, int64_t n, uint32_t *counts);
 void symmetric_count(const struct symmetric *h, const float *x, int64_t n, uint32_t *counts);
 

@@ -1,5 +1,5 @@
-/* Plug-ins as rows of METHODS: a child describes the library, and what it says is checked before it becomes a
- * row, so that nobody behind the table needs to know which rows came from outside. */
+/* Loads plug-ins as rows of METHODS. A child process describes the library in JSON; the description is
+ * checked here, so that the rest of the program treats plug-ins like built-in methods. */
 #include "engine/quant/plugin.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ enum { PLUGINS_MAX = 32, PARAMETERS_MAX = 32, DESCRIBE_S = 10, WORD_MAX = 31, LI
 
 static const char VARIABLE[] = "QDYNO_PLUGINS";
 
-/* Filled once, before there are other threads: METHODS grows by it. */
+/* Filled by plugins_load, before the process has further threads. */
 static struct plugin *loaded[PLUGINS_MAX];
 static size_t loaded_count;
 
@@ -27,7 +27,7 @@ const struct method *plugin_at(size_t i)
     return &loaded[i]->method;
 }
 
-/* ---------------------------------------------------------------- what a child says */
+/* ---------------------------------------------------------------- describing (in the child) */
 
 static json_t *parameter_json(const struct qdyno_parameter *q)
 {
@@ -42,7 +42,7 @@ static json_t *parameter_json(const struct qdyno_parameter *q)
     return o;
 }
 
-static int describe(void *arg, int member, const struct qdyno_plugin *p, struct str *out)
+static int plugin_describe(void *arg, int member, const struct qdyno_plugin *p, struct str *out)
 {
     (void)arg, (void)member;
     json_t *o = json_object(), *list = json_array();
@@ -59,21 +59,21 @@ static int describe(void *arg, int member, const struct qdyno_plugin *p, struct 
         json_array_append_new(list, parameter_json(q));
     json_put(o, "parameters", list);
     char *line = json_line(o);
-    str_append(out, line ? line : "no memory to describe it");
+    str_append(out, line ? line : "out of memory while describing the plug-in");
     return line == NULL;
 }
 
-/* ---------------------------------------------------------------- checking it */
+/* ---------------------------------------------------------------- checking the description */
 
-static bool is_word(const char *s)
+static bool text_is_word(const char *s)
 {
     const size_t n = strlen(s);
     return n && n <= WORD_MAX && s[0] >= 'a' && s[0] <= 'z' &&
            strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == n;
 }
 
-/* Words that mean something else in a config line. */
-static bool is_taken(const char *word)
+/* Whether a word already has another meaning in config lines: key, format or reserved word. */
+static bool word_is_taken(const char *word)
 {
     static const char *const OTHERS[] = { "kv", "recipe", "default", "none", "file", "auto" };
     for (int i = 0; i < KNOB_COUNT; i++)
@@ -83,22 +83,24 @@ static bool is_taken(const char *word)
     return format_find(word) != NULL;
 }
 
-/* A line of text into memory of p's; "" is none. */
-static enum err_code take_line(struct plugin *p, const char **out, const json_t *o, const char *key,
-                               const char *otherwise, struct err *why)
+/* Copy a text field of the description. ERR_FORMAT: missing, too long, or not one printable line. */
+static enum err_code plugin_read_line(struct plugin *p, const char **out, const json_t *o, const char *key,
+                                      const char *otherwise, struct err *why)
 {
     const char *text = json_get_str(o, key, otherwise);
-    if (!text || !*text) return err_set(why, ERR_FORMAT, "its description has no %s", key);
+    if (!text || !*text) return err_set(why, ERR_FORMAT, "the description has no '%s'", key);
     if (strlen(text) > LINE_MAX_BYTES)
-        return err_set(why, ERR_FORMAT, "its %s is longer than %d bytes", key, LINE_MAX_BYTES);
+        return err_set(why, ERR_FORMAT, "'%s' of the description is longer than %d bytes", key,
+                       LINE_MAX_BYTES);
     for (const char *c = text; *c; c++)
         if ((unsigned char)*c < 32 || *c == 127)
-            return err_set(why, ERR_FORMAT, "its %s is not one line of text", key);
+            return err_set(why, ERR_FORMAT, "'%s' of the description is not one line of text", key);
     *out = arena_strdup(&p->memory, text);
     return *out ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a plug-in");
 }
 
-/* Words with single spaces between them: each may be asked of `fits`. */
+/* Check a list of words separated by single spaces; `fits` (may be NULL) checks each word. `what` completes
+ * the message "'word' ...". */
 static enum err_code check_words(const char *list, bool (*fits)(const char *word, void *arg), void *arg,
                                  const char *what, struct err *why)
 {
@@ -106,14 +108,16 @@ static enum err_code check_words(const char *list, bool (*fits)(const char *word
         char word[WORD_MAX + 2];
         const size_t n = strcspn(at, " ");
         snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), at);
-        if (!is_word(word) || (fits && !fits(word, arg)))
+        if (!text_is_word(word) || (fits && !fits(word, arg)))
             return err_set(why, ERR_FORMAT, "'%s' %s", word, what);
         if (!at[n]) return ERR_OK;
         at += n + 1;
     }
 }
 
-static bool can_be_made(const char *word, void *arg)
+/* Whether a plug-in can produce this format: by codes only formats whose codes are independent of a codebook.
+ */
+static bool plugin_makes_format(const char *word, void *arg)
 {
     const struct plugin *p = arg;
     const struct format *f = format_find(word);
@@ -121,8 +125,9 @@ static bool can_be_made(const char *word, void *arg)
     return p->answer == QDYNO_WEIGHTS || format_group_bits(f) || f->row_tail_bytes;
 }
 
-/* Named one by one, so that weights may change and stay in the format of the file. */
-static enum err_code take_all_formats(struct plugin *p, struct err *why)
+/* A plug-in without a list of formats gets all of them listed by name, so that recipe_converts applies the
+ * method also where the file's format stays the same. */
+static enum err_code plugin_set_all_formats(struct plugin *p, struct err *why)
 {
     struct str all = { 0 };
     for (int i = 0; i < FORMAT_COUNT; i++)
@@ -132,23 +137,24 @@ static enum err_code take_all_formats(struct plugin *p, struct err *why)
     return p->method.formats ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a plug-in");
 }
 
-static enum err_code take_formats(struct plugin *p, const json_t *o, struct err *why)
+static enum err_code plugin_read_formats(struct plugin *p, const json_t *o, struct err *why)
 {
     const bool codes = p->answer == QDYNO_CODES;
-    if (!json_get_str(o, "formats", NULL) && !codes) return take_all_formats(p, why);
-    enum err_code rc = take_line(p, &p->method.formats, o, "formats", NULL, why);
+    if (!json_get_str(o, "formats", NULL) && !codes) return plugin_set_all_formats(p, why);
+    enum err_code rc = plugin_read_line(p, &p->method.formats, o, "formats", NULL, why);
     if (!rc)
-        rc = check_words(p->method.formats, can_be_made, p,
-                         codes ? "among its formats is none whose codes can be chosen: want u4_g64 and its "
-                                 "kin, int8 or fp8_*"
-                               : "among its formats is none that can be made",
+        rc = check_words(p->method.formats, plugin_makes_format, p,
+                         codes
+                             ? "cannot be produced from codes: want u4_g64 and other group formats, int8 or "
+                               "fp8_*"
+                             : "is not a format that can be encoded",
                          why);
     if (rc) return rc;
     p->method.default_format = arena_strndup(&p->memory, p->method.formats, strcspn(p->method.formats, " "));
     return p->method.default_format ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a plug-in");
 }
 
-static enum err_code take_range(struct param *q, const json_t *o, struct err *why)
+static enum err_code param_read_range(struct param *q, const json_t *o, struct err *why)
 {
     static const enum param_kind KINDS[] = { [QDYNO_INT] = PARAM_INT,
                                              [QDYNO_REAL] = PARAM_REAL,
@@ -156,71 +162,76 @@ static enum err_code take_range(struct param *q, const json_t *o, struct err *wh
                                              [QDYNO_CHOICE] = PARAM_CHOICE };
     const int64_t kind = json_get_int(o, "kind", -1);
     if (kind < 0 || kind >= (int64_t)COUNT_OF(KINDS))
-        return err_set(why, ERR_FORMAT, "%s is of no known kind", q->name);
+        return err_set(why, ERR_FORMAT, "%s has an unknown kind", q->name);
     q->kind = KINDS[kind];
     q->min = json_get_num(o, "min", NAN);
     q->max = json_get_num(o, "max", NAN);
     if ((q->kind == PARAM_INT || q->kind == PARAM_REAL) && !(q->min <= q->max))
-        return err_set(why, ERR_FORMAT, "%s has no range (min %g, max %g)", q->name, q->min, q->max);
+        return err_set(why, ERR_FORMAT, "%s has an invalid range (min %g, max %g)", q->name, q->min, q->max);
     return ERR_OK;
 }
 
-static enum err_code take_parameter(struct plugin *p, struct param *q, const json_t *o, struct err *why)
+static enum err_code plugin_read_parameter(struct plugin *p, struct param *q, const json_t *o,
+                                           struct err *why)
 {
     char text[64];
-    enum err_code rc = take_line(p, &q->name, o, "name", NULL, why);
+    enum err_code rc = plugin_read_line(p, &q->name, o, "name", NULL, why);
     const char *known = rc ? NULL : param_name(q->name);
     if (rc) return rc;
-    if (!is_word(q->name) || is_taken(q->name))
-        return err_set(why, ERR_FORMAT, "it cannot be called '%s'", q->name);
+    if (!text_is_word(q->name) || word_is_taken(q->name))
+        return err_set(why, ERR_FORMAT,
+                       "the name '%s' is reserved or not a word of lower-case letters, digits and _",
+                       q->name);
     if (known && strcmp(known, q->name))
-        return err_set(why, ERR_FORMAT, "what it calls %s is %s everywhere else: give it that name", q->name,
+        return err_set(why, ERR_FORMAT, "%s is called %s in all other methods: use that name", q->name,
                        known);
     for (const struct param *other = p->method.params; other != q; other++)
         if (!strcmp(other->name, q->name))
-            return err_set(why, ERR_FORMAT, "another one is called %s, too", q->name);
-    if ((rc = take_line(p, &q->help, o, "help", NULL, why))) return rc;
-    if ((rc = take_range(q, o, why))) return rc;
+            return err_set(why, ERR_FORMAT, "two parameters are called %s", q->name);
+    if ((rc = plugin_read_line(p, &q->help, o, "help", NULL, why))) return rc;
+    if ((rc = param_read_range(q, o, why))) return rc;
     if (q->kind == PARAM_CHOICE) {
-        if ((rc = take_line(p, &q->choices, o, "choices", NULL, why))) return rc;
-        if ((rc = check_words(q->choices, NULL, NULL, "is no word a parameter can choose", why))) return rc;
+        if ((rc = plugin_read_line(p, &q->choices, o, "choices", NULL, why))) return rc;
+        if ((rc = check_words(q->choices, NULL, NULL, "is not a valid choice of a parameter", why)))
+            return rc;
     }
-    if ((rc = take_line(p, &q->otherwise, o, "otherwise", NULL, why))) return rc;
+    if ((rc = plugin_read_line(p, &q->otherwise, o, "otherwise", NULL, why))) return rc;
     return param_check(&p->method, q->name, q->otherwise, text, sizeof text, why)
-               ? err_set(why, ERR_FORMAT, "the default of %s is not allowed: %s", q->name, q->otherwise)
+               ? err_set(why, ERR_FORMAT, "the default of %s is not an allowed value: %s", q->name,
+                         q->otherwise)
                : ERR_OK;
 }
 
-static enum err_code take_parameters(struct plugin *p, const json_t *list, struct err *why)
+static enum err_code plugin_read_parameters(struct plugin *p, const json_t *list, struct err *why)
 {
     const size_t n = json_array_size(list);
     if (n > PARAMETERS_MAX)
-        return err_set(why, ERR_FORMAT, "it has more than %d parameters, or no row without a name ends them",
+        return err_set(why, ERR_FORMAT, "more than %d parameters, or the list does not end with an empty row",
                        PARAMETERS_MAX);
-    struct param *rows = arena_alloc(&p->memory, (n + 1) * sizeof *rows); /* zeroed: the last ends them */
+    struct param *rows = arena_alloc(&p->memory, (n + 1) * sizeof *rows); /* zeroed: the last row ends them */
     if (!rows) return err_set(why, ERR_NOMEM, "out of memory for a plug-in");
     p->method.params = rows;
     enum err_code rc = ERR_OK;
     for (size_t i = 0; i < n && !rc; i++) {
-        rc = take_parameter(p, &rows[i], json_array_get(list, i), why);
+        rc = plugin_read_parameter(p, &rows[i], json_array_get(list, i), why);
         if (rc) err_prefix(why, "parameter %zu", i + 1);
     }
     return rc;
 }
 
-static enum err_code take_kinds(struct plugin *p, const json_t *o, struct err *why)
+static enum err_code plugin_read_kinds(struct plugin *p, const json_t *o, struct err *why)
 {
     static const enum calibration_need NEEDS[] = { [QDYNO_CALIBRATION_NONE] = CALIBRATION_NONE,
                                                    [QDYNO_CALIBRATION_OPTIONAL] = CALIBRATION_OPTIONAL,
                                                    [QDYNO_CALIBRATION_NEEDED] = CALIBRATION_NEEDED };
     const int64_t answer = json_get_int(o, "answer", -1), need = json_get_int(o, "calibration", -1);
     if (answer != QDYNO_WEIGHTS && answer != QDYNO_CODES)
-        return err_set(why, ERR_FORMAT, "it gives neither weights nor codes (answer %lld)",
+        return err_set(why, ERR_FORMAT, "its answer is %lld, want QDYNO_WEIGHTS or QDYNO_CODES",
                        (long long)answer);
     if (need < 0 || need >= (int64_t)COUNT_OF(NEEDS))
-        return err_set(why, ERR_FORMAT, "it does not say whether it wants a calibration (%lld)",
+        return err_set(why, ERR_FORMAT, "its calibration is %lld, want one of QDYNO_CALIBRATION_*",
                        (long long)need);
-    if (!json_get_bool(o, "encodes", false)) return err_set(why, ERR_FORMAT, "it has no encode function");
+    if (!json_get_bool(o, "encodes", false)) return err_set(why, ERR_FORMAT, "it has no function encode");
     p->answer = answer == QDYNO_CODES ? QDYNO_CODES : QDYNO_WEIGHTS;
     p->method.calibration = NEEDS[need];
     p->method.tensor = plugin_encode;
@@ -235,17 +246,19 @@ enum err_code plugin_from_json(struct plugin **out, const char *path, const json
     *out = NULL;
     if (rc) return rc;
     if (!(p->path = arena_strdup(&p->memory, path))) rc = err_set(why, ERR_NOMEM, "out of memory");
-    if (!rc) rc = take_line(p, &m->name, o, "name", NULL, why);
-    if (!rc && (!is_word(m->name) || is_taken(m->name)))
-        rc = err_set(why, ERR_FORMAT, "a method cannot be called '%s'", m->name);
+    if (!rc) rc = plugin_read_line(p, &m->name, o, "name", NULL, why);
+    if (!rc && (!text_is_word(m->name) || word_is_taken(m->name)))
+        rc = err_set(why, ERR_FORMAT,
+                     "the method name '%s' is reserved or not a word of lower-case letters, digits and _",
+                     m->name);
     if (!rc && method_find(m->name))
-        rc = err_set(why, ERR_FORMAT, "there is a method called %s already", m->name);
-    if (!rc) rc = take_line(p, &m->help, o, "help", NULL, why);
-    if (!rc) rc = take_line(p, &m->good, o, "good", "the plug-in does not say", why);
-    if (!rc) rc = take_line(p, &m->bad, o, "bad", "the plug-in does not say", why);
-    if (!rc) rc = take_kinds(p, o, why);
-    if (!rc) rc = take_formats(p, o, why);
-    if (!rc) rc = take_parameters(p, json_object_get(o, "parameters"), why);
+        rc = err_set(why, ERR_FORMAT, "a method called %s already exists", m->name);
+    if (!rc) rc = plugin_read_line(p, &m->help, o, "help", NULL, why);
+    if (!rc) rc = plugin_read_line(p, &m->good, o, "good", "the plug-in does not say", why);
+    if (!rc) rc = plugin_read_line(p, &m->bad, o, "bad", "the plug-in does not say", why);
+    if (!rc) rc = plugin_read_kinds(p, o, why);
+    if (!rc) rc = plugin_read_formats(p, o, why);
+    if (!rc) rc = plugin_read_parameters(p, json_object_get(o, "parameters"), why);
     if (!rc) {
         *out = p;
         return ERR_OK;
@@ -264,20 +277,23 @@ void plugin_free(struct plugin *p)
 
 /* ---------------------------------------------------------------- loading */
 
-static enum err_code ask(json_t **description, const char *path, struct err *why)
+/* Let a child load the library and describe itself. */
+static enum err_code plugin_ask_description(json_t **description, const char *path, struct err *why)
 {
     struct str answer = { 0 };
-    struct plugin_crew crew = { .path = path, .doing = "describing itself", .count = 1, .work = describe };
+    struct plugin_crew crew = {
+        .path = path, .doing = "describing itself", .count = 1, .work = plugin_describe
+    };
     enum err_code rc = plugin_patience(&crew.patience_ns, why);
     crew.patience_ns = MIN(crew.patience_ns, DESCRIBE_S * INT64_C(1000000000));
     if (!rc) rc = plugin_crew_run(&crew, &answer, why);
     if (!rc && (rc = json_parse(description, str_text(&answer), answer.len, why)))
-        rc = err_prefix(why, "plug-in %s describes itself in broken JSON", path);
+        rc = err_prefix(why, "plug-in %s: invalid JSON in its description", path);
     str_free(&answer);
     return rc;
 }
 
-static enum err_code load_one(const char *file, struct err *why)
+static enum err_code plugin_load(const char *file, struct err *why)
 {
     char *path = realpath(file, NULL), hash[HASH_HEX];
     json_t *description = NULL;
@@ -285,14 +301,14 @@ static enum err_code load_one(const char *file, struct err *why)
     if (!path) return err_set(why, ERR_IO, "plug-in %s: %s", file, strerror(errno));
     enum err_code rc = ERR_OK;
     for (size_t i = 0; i < loaded_count; i++)
-        if (!strcmp(loaded[i]->path, path)) goto done; /* named twice, meant once */
+        if (!strcmp(loaded[i]->path, path)) goto done; /* already loaded */
     if (strchr(path, ':'))
-        rc = err_set(why, ERR_USAGE, "plug-in %s: its path has a ':', which divides paths in %s", path,
+        rc = err_set(why, ERR_USAGE, "plug-in %s: its path contains ':', the separator of paths in %s", path,
                      VARIABLE);
     else if (loaded_count == PLUGINS_MAX)
-        rc = err_set(why, ERR_USAGE, "more than %d plug-ins", PLUGINS_MAX);
+        rc = err_set(why, ERR_USAGE, "more than %d plug-ins were given", PLUGINS_MAX);
     if (!rc && (rc = hash_file(path, hash, why))) rc = err_prefix(why, "plug-in");
-    if (!rc) rc = ask(&description, path, why);
+    if (!rc) rc = plugin_ask_description(&description, path, why);
     if (!rc) rc = plugin_from_json(&p, path, description, why);
     if (!rc) {
         memcpy(p->hash, hash, sizeof hash);
@@ -305,14 +321,14 @@ done:
     return rc;
 }
 
-/* For the worker processes, which load the same again. */
-static enum err_code tell_children(struct err *why)
+/* Set QDYNO_PLUGINS, so that worker processes load the same plug-ins. */
+static enum err_code plugins_export_paths(struct err *why)
 {
     struct str paths = { 0 };
     for (size_t i = 0; i < loaded_count; i++) str_printf(&paths, "%s%s", i ? ":" : "", loaded[i]->path);
-    const bool told = !paths.failed && (!loaded_count || !setenv(VARIABLE, str_text(&paths), 1));
+    const bool set = !paths.failed && (!loaded_count || !setenv(VARIABLE, str_text(&paths), 1));
     str_free(&paths);
-    return told ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for the paths of plug-ins");
+    return set ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for the paths of plug-ins");
 }
 
 enum err_code plugins_load(const char *const *files, int count, struct err *why)
@@ -322,10 +338,10 @@ enum err_code plugins_load(const char *const *files, int count, struct err *why)
     enum err_code rc = list ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for the paths of plug-ins");
     for (char *path = list ? strtok_r(list, ":", &rest) : NULL; path && !rc;
          path = strtok_r(NULL, ":", &rest))
-        if ((rc = load_one(path, why))) err_prefix(why, "%s", VARIABLE);
+        if ((rc = plugin_load(path, why))) err_prefix(why, "%s", VARIABLE);
     free(list);
-    for (int i = 0; i < count && !rc; i++) rc = load_one(files[i], why);
-    return rc ? rc : tell_children(why);
+    for (int i = 0; i < count && !rc; i++) rc = plugin_load(files[i], why);
+    return rc ? rc : plugins_export_paths(why);
 }
 
 void plugins_unload(void)

@@ -1,7 +1,8 @@
-/* engine/quant/plugin.h - methods from shared libraries. Internal to engine/quant/; the door is quant.h.
+/* engine/quant/plugin.h - methods from shared libraries. Internal to engine/quant/; quant.h is the public
+ * header.
  *
- * The program itself never runs a plug-in's code: it forks, and the child loads the library. What comes back
- * (a description as JSON, numbers in shared memory) is checked like a file of unknown origin. */
+ * The program never runs a plug-in's code itself: it forks, and the child loads the library. What comes back
+ * (a description as JSON, numbers in shared memory) is checked like an untrusted file. */
 #ifndef QDYNO_ENGINE_QUANT_PLUGIN_H
 #define QDYNO_ENGINE_QUANT_PLUGIN_H
 
@@ -10,49 +11,50 @@
 #include "engine/quant/quant.h"
 
 struct plugin {
-    struct method method; /* first: a method of ours is found again by its address */
+    struct method method; /* first member: a method's address is converted back to its plug-in's */
     enum qdyno_answer answer;
     char *path; /* absolute */
     char hash[HASH_HEX];
-    struct arena memory; /* of all text in method */
+    struct arena memory; /* owns all text in method */
 };
 
-/* The rows behind the built-in ones of METHODS. */
+/* Methods of plug-ins, which METHODS lists after the built-in ones. */
 size_t plugin_count(void);
 const struct method *plugin_at(size_t i);
 
-/* Method `tensor` of every plug-in. */
+/* The function `tensor` of every plug-in's method. */
 enum err_code plugin_encode(struct tensor_job *job, struct err *why);
 
-/* From the description of a child. The path is copied. ERR_FORMAT: it is not one that can be used, ERR_NOMEM.
- * *out owned: plugin_free. */
+/* Build a plug-in from the description that a child sent. The path is copied. *out is owned: plugin_free.
+ * Errors: ERR_FORMAT (the description is invalid), ERR_NOMEM. */
 enum err_code plugin_from_json(struct plugin **out, const char *path, const json_t *description,
                                struct err *why);
 void plugin_free(struct plugin *p);
 
 /* ---------------------------------------------------------------- processes */
 
-/* A few children, each of which loads the library and works on its part. */
+/* A group of child processes, each of which loads the library and does its part of the work. */
 struct plugin_crew {
     const char *path;
-    const char *doing; /* "encoding 'blk.0.attn_q.weight'", for messages */
-    int count;
-    int64_t patience_ns; /* without any progress, after which it counts as hanging */
-    /* In child `member`: what it has to say is appended to *out; not 0: that is a reason, and it failed. */
+    const char *doing;   /* for messages: "encoding 'blk.0.attn_q.weight'" */
+    int count;           /* number of children */
+    int64_t patience_ns; /* a crew without progress for this long counts as hanging */
+    /* Runs in child `member`: appends its answer to *out. Not 0: it failed, and *out is the reason. */
     int (*work)(void *arg, int member, const struct qdyno_plugin *plugin, struct str *out);
-    /* In the parent, right before (on) and after child `member` is forked: what no other may see. NULL: none.
-     */
+    /* Runs in the parent right before (on) and after child `member` is forked: makes memory available to this
+     * child only. May be NULL. */
     void (*lend)(void *arg, int member, bool on);
-    int64_t (*done)(void *arg); /* grows while there is progress; NULL: there is none to be seen */
+    int64_t (*done)(void *arg); /* a counter that grows with progress; NULL: progress is not visible */
     void *arg;
 };
 
-/* Run all of them to their end. *answer: what child 0 said. Errors: ERR_FORMAT (it cannot be loaded, is made
- * for another version, failed with a reason, died, hangs), ERR_FIT (killed, which is what happens when memory
- * runs out), ERR_CANCELLED (Ctrl-C), ERR_NOMEM, ERR_INTERNAL (no process). Nothing is left running. */
+/* Run all children to their end. *answer (may be NULL): what child 0 answered. Errors: ERR_FORMAT (the
+ * library cannot be loaded, is for another version, failed with a reason, crashed or hangs), ERR_FIT (killed,
+ * probably because memory ran out), ERR_CANCELLED (Ctrl-C), ERR_NOMEM, ERR_INTERNAL (fork failed). No child
+ * is left running. */
 enum err_code plugin_crew_run(const struct plugin_crew *crew, struct str *answer, struct err *why);
 
-/* How long a plug-in may work without progress: QDYNO_PLUGIN_TIMEOUT, else 60 s. ERR_USAGE. */
+/* How long a plug-in may work without progress: QDYNO_PLUGIN_TIMEOUT, default 60 s. ERR_USAGE. */
 enum err_code plugin_patience(int64_t *ns, struct err *why);
 
 #endif

@@ -1,6 +1,6 @@
-/* A matrix through a plug-in: rows are dealt out to child processes, which leave their choices in memory that
- * they share with us; each sees its own part of it, with pages around it that may not be touched. Whatever is
- * found there is checked before it becomes bytes of a file. */
+/* Encodes a matrix with a plug-in. Child processes get parts of the rows and write their choices to memory
+ * shared with the parent. Each child sees only its own part, between pages that may not be accessed. The
+ * parent checks every value before it becomes bytes of a file. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,9 +14,9 @@
 #include "engine/quant/plugin.h"
 
 enum {
-    PROCESS_WEIGHTS = 1 << 17, /* fewer are not worth a process of their own */
-    CALL_WEIGHTS = 1 << 16,    /* of one call: progress is seen in between */
-    PART_DONE = 0,             /* parts of a share's memory */
+    PROCESS_WEIGHTS = 1 << 17, /* at least this many weights for each child */
+    CALL_WEIGHTS = 1 << 16,    /* in one call of the plug-in; progress is counted between calls */
+    PART_DONE = 0,             /* parts of the shared memory: a counter of finished rows */
     PART_WEIGHTS,
     PART_CODES,
     PART_SCALES,
@@ -24,15 +24,15 @@ enum {
     PART_COUNT
 };
 
-/* Memory that ends at a page nobody may touch. */
+/* Shared memory that ends at a page without access rights. */
 struct guarded {
-    void *map; /* NULL: there is none */
+    void *map; /* NULL: not allocated */
     size_t map_bytes;
     void *at;
 };
 
-/* The rows of one child. */
-struct share {
+/* The rows of one child, and its shared memory. */
+struct plugin_share {
     int64_t first, rows;
     struct guarded part[PART_COUNT];
 };
@@ -40,16 +40,16 @@ struct share {
 struct encoding {
     const struct plugin *plugin;
     struct tensor_job *job;
-    int64_t group, groups; /* columns of a group, groups of a row */
+    int64_t group, groups; /* columns in a group, groups in a row */
     int bits;
-    double *value; /* [parameters] */
-    struct share *shares;
+    double *value; /* [parameters]: their values */
+    struct plugin_share *shares;
     int count;
 };
 
 /* ---------------------------------------------------------------- memory */
 
-static enum err_code guard(struct guarded *g, size_t bytes, struct err *why)
+static enum err_code guarded_alloc(struct guarded *g, size_t bytes, struct err *why)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), body = (bytes + page - 1) / page * page;
     if (!bytes) return ERR_OK;
@@ -63,7 +63,7 @@ static enum err_code guard(struct guarded *g, size_t bytes, struct err *why)
     return ERR_OK;
 }
 
-static enum err_code open_share(const struct encoding *e, struct share *s, struct err *why)
+static enum err_code plugin_share_alloc(const struct encoding *e, struct plugin_share *s, struct err *why)
 {
     const bool codes = e->plugin->answer == QDYNO_CODES, zeros = codes && format_group_bits(e->job->format);
     const size_t weights = (size_t)(s->rows * e->job->cols), groups = (size_t)(s->rows * e->groups);
@@ -73,11 +73,12 @@ static enum err_code open_share(const struct encoding *e, struct share *s, struc
                                        [PART_SCALES] = codes ? groups * sizeof(float) : 0,
                                        [PART_ZEROS] = zeros ? groups * sizeof(float) : 0 };
     enum err_code rc = ERR_OK;
-    for (int i = 0; i < PART_COUNT && !rc; i++) rc = guard(&s->part[i], bytes[i], why);
+    for (int i = 0; i < PART_COUNT && !rc; i++) rc = guarded_alloc(&s->part[i], bytes[i], why);
     return rc;
 }
 
-static void lend(void *arg, int member, bool on)
+/* Make the memory of a child inherited by the next fork (on), or hide it from all others. */
+static void encoding_lend(void *arg, int member, bool on)
 {
     const struct encoding *e = arg;
     for (int i = 0; i < PART_COUNT; i++) {
@@ -86,7 +87,7 @@ static void lend(void *arg, int member, bool on)
     }
 }
 
-static void close_encoding(struct encoding *e)
+static void encoding_close(struct encoding *e)
 {
     for (int s = 0; e->shares && s < e->count; s++)
         for (int i = 0; i < PART_COUNT; i++)
@@ -95,19 +96,19 @@ static void close_encoding(struct encoding *e)
     free(e->value);
 }
 
-/* ---------------------------------------------------------------- in a child */
+/* ---------------------------------------------------------------- in the child */
 
-/* Row `row` of a share's part, `width` bytes a row. */
-static void *part_row(const struct share *s, int part, int64_t row, int64_t width)
+/* Row `row` in one part of the shared memory, with `width` bytes a row; NULL: the part is not used. */
+static void *part_row(const struct plugin_share *s, int part, int64_t row, int64_t width)
 {
     return s->part[part].at ? (unsigned char *)s->part[part].at + row * width : NULL;
 }
 
-static int encode_share(void *arg, int member, const struct qdyno_plugin *plugin, struct str *out)
+static int encoding_run_share(void *arg, int member, const struct qdyno_plugin *plugin, struct str *out)
 {
     const struct encoding *e = arg;
     const struct tensor_job *job = e->job;
-    const struct share *s = &e->shares[member];
+    const struct plugin_share *s = &e->shares[member];
     const int64_t step = MAX(CALL_WEIGHTS / job->cols, 1), width = job->cols * (int64_t)sizeof(float),
                   group_width = e->groups * (int64_t)sizeof(float);
     for (int64_t row = 0; row < s->rows; row += step) {
@@ -130,7 +131,7 @@ static int encode_share(void *arg, int member, const struct qdyno_plugin *plugin
                                 .error_size = sizeof error };
         if (plugin->encode(&r)) {
             error[sizeof error - 1] = '\0';
-            str_printf(out, "'%s': %s", job->name, error[0] ? error : "it failed and does not say why");
+            str_printf(out, "'%s': %s", job->name, error[0] ? error : "encode failed without a reason");
             return 1;
         }
         atomic_store((_Atomic int64_t *)s->part[PART_DONE].at, row + MIN(step, s->rows - row));
@@ -138,7 +139,7 @@ static int encode_share(void *arg, int member, const struct qdyno_plugin *plugin
     return 0;
 }
 
-static int64_t rows_done(void *arg)
+static int64_t encoding_rows_done(void *arg)
 {
     const struct encoding *e = arg;
     int64_t sum = 0;
@@ -146,16 +147,17 @@ static int64_t rows_done(void *arg)
     return sum;
 }
 
-/* ---------------------------------------------------------------- what they answered */
+/* ---------------------------------------------------------------- checking the answers */
 
-static bool all_finite(const float *x, int64_t n)
+static bool floats_are_finite(const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i])) return false;
     return true;
 }
 
-static void pack_groups(const struct encoding *e, const struct share *s, int64_t row, unsigned char *out)
+static void share_pack_groups(const struct encoding *e, const struct plugin_share *s, int64_t row,
+                              unsigned char *out)
 {
     const struct format *f = e->job->format;
     const uint8_t *codes = part_row(s, PART_CODES, row, e->job->cols);
@@ -168,15 +170,16 @@ static void pack_groups(const struct encoding *e, const struct share *s, int64_t
     }
 }
 
-/* One row of a share to where it belongs in job->out. NULL, or what is wrong with it. */
-static const char *take_row(const struct encoding *e, const struct share *s, int64_t row, float *decoded)
+/* Check one row and encode it into job->out. NULL, or what is wrong with it. decoded [cols]: scratch. */
+static const char *share_accept_row(const struct encoding *e, const struct plugin_share *s, int64_t row,
+                                    float *decoded)
 {
     const struct tensor_job *job = e->job;
     const struct format *f = job->format;
     unsigned char *out = (unsigned char *)job->out + (s->first + row) * format_row_bytes(f, job->cols);
     if (e->plugin->answer == QDYNO_WEIGHTS) {
         const float *w = part_row(s, PART_WEIGHTS, row, job->cols * (int64_t)sizeof(float));
-        if (!all_finite(w, job->cols)) return "a weight that is not a finite number";
+        if (!floats_are_finite(w, job->cols)) return "a weight that is not a finite number";
         format_encode_rows(f, w, out, 1, job->cols);
         return NULL;
     }
@@ -184,39 +187,41 @@ static const char *take_row(const struct encoding *e, const struct share *s, int
     if (format_group_bits(f)) {
         const int most = (1 << e->bits) - 1;
         for (int64_t i = 0; i < job->cols; i++)
-            if (codes[i] > most) return "a code that its format has no room for";
-        pack_groups(e, s, row, out);
+            if (codes[i] > most) return "a code that is too large for its format";
+        share_pack_groups(e, s, row, out);
     } else {
         for (int64_t i = 0; f == &FORMATS[FORMAT_FP8_E4M3] && i < job->cols; i++)
-            if ((codes[i] & 0x7f) == 0x7f) return "a code that means NaN"; /* our kernels read a number */
+            if ((codes[i] & 0x7f) == 0x7f) return "a code that means NaN"; /* our kernels decode it as 480 */
         format_row_pack(f, codes, *(float *)part_row(s, PART_SCALES, row, sizeof(float)), out, job->cols);
     }
-    /* as the format keeps them: a scale may be too large for its 16 bits, a code of fp8 may mean NaN */
+    /* Decode as stored: a scale may exceed f16, an fp8 code may mean NaN. */
     format_decode_rows(f, out, decoded, 1, job->cols);
-    return all_finite(decoded, job->cols) ? NULL : "codes, a scale or a zero that do not make finite numbers";
+    return floats_are_finite(decoded, job->cols)
+               ? NULL
+               : "codes, a scale or a zero point that are not finite numbers";
 }
 
-struct taking {
+struct acceptance {
     const struct encoding *e;
-    const struct share *share;
-    float *decoded;      /* [members][cols] */
-    _Atomic int64_t bad; /* first bad row of the share, or `rows` */
+    const struct plugin_share *plugin_share;
+    float *decoded;      /* [members][cols] scratch */
+    _Atomic int64_t bad; /* first invalid row of the share; `rows`: none */
 };
 
-static void take_rows(void *arg, int member, int size)
+static void acceptance_rows(void *arg, int member, int size)
 {
-    struct taking *t = arg;
-    const int64_t rows = t->share->rows, to = rows * (member + 1) / size;
+    struct acceptance *t = arg;
+    const int64_t rows = t->plugin_share->rows, to = rows * (member + 1) / size;
     float *decoded = t->decoded + member * t->e->job->cols;
     for (int64_t row = rows * member / size; row < to; row++) {
-        if (!take_row(t->e, t->share, row, decoded)) continue;
+        if (!share_accept_row(t->e, t->plugin_share, row, decoded)) continue;
         int64_t seen = atomic_load(&t->bad);
         while (row < seen && !atomic_compare_exchange_weak(&t->bad, &seen, row)) continue;
         return;
     }
 }
 
-static enum err_code take_answers(const struct encoding *e, struct err *why)
+static enum err_code encoding_accept(const struct encoding *e, struct err *why)
 {
     struct tensor_job *job = e->job;
     const size_t members = (size_t)threadpool_size(job->pool);
@@ -224,14 +229,14 @@ static enum err_code take_answers(const struct encoding *e, struct err *why)
     if (!decoded) return err_set(why, ERR_NOMEM, "out of memory while quantizing '%s'", job->name);
     enum err_code rc = ERR_OK;
     for (int i = 0; i < e->count && !rc; i++) {
-        const struct share *s = &e->shares[i];
-        struct taking t = { .e = e, .share = s, .decoded = decoded };
+        const struct plugin_share *s = &e->shares[i];
+        struct acceptance t = { .e = e, .plugin_share = s, .decoded = decoded };
         atomic_init(&t.bad, s->rows);
-        threadpool_run(job->pool, take_rows, &t);
+        threadpool_run(job->pool, acceptance_rows, &t);
         const int64_t bad = atomic_load(&t.bad);
         if (bad < s->rows)
             rc = err_set(why, ERR_FORMAT, "plug-in %s gave %s in row %lld of '%s'", e->plugin->method.name,
-                         take_row(e, s, bad, decoded), (long long)(s->first + bad), job->name);
+                         share_accept_row(e, s, bad, decoded), (long long)(s->first + bad), job->name);
     }
     free(decoded);
     return rc;
@@ -239,8 +244,8 @@ static enum err_code take_answers(const struct encoding *e, struct err *why)
 
 /* ---------------------------------------------------------------- one matrix */
 
-/* The parameters' values in the order of the description. */
-static double *values_of(const struct params *p)
+/* Values of the parameters in the order of the description: numbers, 0 or 1, or the index of a choice. */
+static double *params_values(const struct params *p)
 {
     size_t n = 0;
     while (p->method->params[n].name) n++;
@@ -263,17 +268,17 @@ static double *values_of(const struct params *p)
     return value;
 }
 
-/* Results made by two different libraries must not meet in one file. */
-static enum err_code check_unchanged(const struct plugin *p, struct err *why)
+/* ERR_USAGE when the library file changed since it was loaded: one file must not mix two versions. */
+static enum err_code plugin_check_unchanged(const struct plugin *p, struct err *why)
 {
     char hash[HASH_HEX];
     enum err_code rc = hash_file(p->path, hash, why);
     if (rc) return err_prefix(why, "plug-in %s", p->method.name);
     if (!strcmp(hash, p->hash)) return ERR_OK;
-    return err_set(why, ERR_USAGE, "plug-in %s has changed since it was loaded: start again", p->path);
+    return err_set(why, ERR_USAGE, "plug-in %s has changed since it was loaded: restart qdyno", p->path);
 }
 
-static enum err_code open_encoding(struct encoding *e, struct err *why)
+static enum err_code encoding_open(struct encoding *e, struct err *why)
 {
     const struct tensor_job *job = e->job;
     const struct format *f = job->format;
@@ -283,15 +288,15 @@ static enum err_code open_encoding(struct encoding *e, struct err *why)
     e->groups = job->cols / e->group;
     e->count = (int)MIN(threadpool_size(job->pool), MAX(job->rows * job->cols / PROCESS_WEIGHTS, 1));
     e->count = (int)MIN(e->count, job->rows);
-    e->value = values_of(&job->params);
+    e->value = params_values(&job->params);
     e->shares = calloc((size_t)e->count, sizeof *e->shares);
     if (!e->value || !e->shares) return err_set(why, ERR_NOMEM, "out of memory for a plug-in");
     enum err_code rc = ERR_OK;
     for (int i = 0; i < e->count && !rc; i++) {
         e->shares[i].first = job->rows * i / e->count;
         e->shares[i].rows = job->rows * (i + 1) / e->count - e->shares[i].first;
-        rc = open_share(e, &e->shares[i], why);
-        lend(e, i, false);
+        rc = plugin_share_alloc(e, &e->shares[i], why);
+        encoding_lend(e, i, false);
     }
     return rc;
 }
@@ -303,16 +308,16 @@ enum err_code plugin_encode(struct tensor_job *job, struct err *why)
     snprintf(doing, sizeof doing, "encoding '%s'", job->name);
     struct plugin_crew crew = { .path = e.plugin->path,
                                 .doing = doing,
-                                .work = encode_share,
-                                .lend = lend,
-                                .done = rows_done,
+                                .work = encoding_run_share,
+                                .lend = encoding_lend,
+                                .done = encoding_rows_done,
                                 .arg = &e };
     enum err_code rc = plugin_patience(&crew.patience_ns, why);
-    if (!rc) rc = check_unchanged(e.plugin, why);
-    if (!rc) rc = open_encoding(&e, why);
+    if (!rc) rc = plugin_check_unchanged(e.plugin, why);
+    if (!rc) rc = encoding_open(&e, why);
     crew.count = e.count;
     if (!rc) rc = plugin_crew_run(&crew, NULL, why);
-    if (!rc) rc = take_answers(&e, why);
-    close_encoding(&e);
+    if (!rc) rc = encoding_accept(&e, why);
+    encoding_close(&e);
     return rc;
 }

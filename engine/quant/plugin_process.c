@@ -1,6 +1,6 @@
-/* Code that nobody here wrote runs in processes of its own: it may crash, hang, print, end the process or
- * write where it likes, and what it costs is an error message. A child is forked rather than started anew, so
- * that it reads the matrix where it lies; of what the parent has open it keeps nothing. */
+/* Runs plug-in code in child processes. Such code may crash, hang, print, exit or write anywhere; the result
+ * must be an error message, not damage to the program. Children are forked without exec, so that they can
+ * read the matrix in the parent's memory; they keep none of the parent's open files. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ enum {
     CHILD_FD = 3,
     ANSWER_LIMIT = 1 << 20,
     PATIENCE_S = 60,
-    SHOWN = 240 /* of a reason, in a message */
+    SHOWN = 240 /* bytes of a plug-in's reason quoted in a message */
 };
 
 static const char DONE = '+', FAILED = '-'; /* first byte of an answer */
@@ -37,7 +37,7 @@ enum err_code plugin_patience(int64_t *ns, struct err *why)
 
 /* ---------------------------------------------------------------- in the child */
 
-static void say(int fd, char first, const struct str *text)
+static void child_answer(int fd, char first, const struct str *text)
 {
     struct str all = { 0 };
     str_append_n(&all, &first, 1);
@@ -45,13 +45,13 @@ static void say(int fd, char first, const struct str *text)
     for (size_t at = 0; at < all.len;) {
         const ssize_t n = write(fd, all.data + at, all.len - at);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) break; /* nobody listens: the parent is about to kill us */
+        if (n < 0) break; /* the parent no longer reads: it is about to kill this process */
         at += (size_t)n;
     }
 }
 
-/* NULL and a reason in *out when the library is none of ours. */
-static const struct qdyno_plugin *load(const char *path, struct str *out)
+/* Load the library in the child. NULL, and the reason in *out, when it is not a plug-in of this version. */
+static const struct qdyno_plugin *child_load_plugin(const char *path, struct str *out)
 {
     const struct qdyno_plugin *p;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -59,27 +59,27 @@ static const struct qdyno_plugin *load(const char *path, struct str *out)
         str_printf(out, "cannot be loaded: %s", dlerror());
         return NULL;
     }
-    /* an object pointer for a function: POSIX wants this to work, ISO C has no word for it */
+    /* POSIX requires that an object pointer can hold a function pointer; ISO C has no cast for it. */
     const struct qdyno_plugin *(*get)(void);
     *(void **)(&get) = dlsym(library, QDYNO_PLUGIN_SYMBOL);
     if (!get) {
-        str_printf(out, "is no plug-in: it does not export %s", QDYNO_PLUGIN_SYMBOL);
+        str_printf(out, "is not a plug-in: it does not export %s", QDYNO_PLUGIN_SYMBOL);
         return NULL;
     }
     if (!(p = get())) {
-        str_printf(out, "%s returned nothing", QDYNO_PLUGIN_SYMBOL);
+        str_printf(out, "%s returned NULL", QDYNO_PLUGIN_SYMBOL);
         return NULL;
     }
     if (p->version == QDYNO_PLUGIN_VERSION) return p;
     str_printf(out,
-               "was made for version %u of the plug-in interface, this program has version %d: compile it "
-               "again with this program's qdyno_plugin.h",
+               "was compiled for version %u of the plug-in interface, this program has version %d: recompile "
+               "it with this program's qdyno_plugin.h",
                (unsigned)p->version, QDYNO_PLUGIN_VERSION);
     return NULL;
 }
 
-/* Nothing of the parent's may be reached by accident: not its files, not its output, not its handlers. */
-static void detach(int fd, pid_t parent)
+/* Separate the child from the parent's files, output and signal handlers. */
+static void child_detach(int fd, pid_t parent)
 {
     static const int SIGNALS[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGINT, SIGTERM, SIGPIPE };
     sigset_t none;
@@ -88,34 +88,34 @@ static void detach(int fd, pid_t parent)
     for (size_t i = 0; i < COUNT_OF(SIGNALS); i++) signal(SIGNALS[i], SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    __fpurge(stdout); /* what the parent has not written yet is the parent's to write */
+    __fpurge(stdout); /* buffered output belongs to the parent, which will write it */
     if (fd != CHILD_FD) dup2(fd, CHILD_FD);
     close_range(CHILD_FD + 1, ~0U, 0);
     close(STDIN_FILENO);
     open("/dev/null", O_RDONLY);
-    dup2(STDERR_FILENO, STDOUT_FILENO); /* results are written there: a remark does not belong among them */
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* keep a plug-in's prints out of the results on standard output */
 }
 
-static _Noreturn void be_child(const struct plugin_crew *crew, int member, int fd, pid_t parent)
+static _Noreturn void child_main(const struct plugin_crew *crew, int member, int fd, pid_t parent)
 {
     struct str out = { 0 };
-    detach(fd, parent);
-    const struct qdyno_plugin *plugin = load(crew->path, &out);
+    child_detach(fd, parent);
+    const struct qdyno_plugin *plugin = child_load_plugin(crew->path, &out);
     const bool failed = !plugin || crew->work(crew->arg, member, plugin, &out);
-    say(CHILD_FD, failed ? FAILED : DONE, &out);
-    _exit(EXIT_SUCCESS); /* no handlers of the library's or ours */
+    child_answer(CHILD_FD, failed ? FAILED : DONE, &out);
+    _exit(EXIT_SUCCESS); /* without running exit handlers */
 }
 
 /* ---------------------------------------------------------------- in the parent */
 
 struct child {
     pid_t pid; /* 0: ended */
-    int fd;    /* -1: nothing comes any more */
+    int fd;    /* its pipe; -1: closed */
     int status;
     struct str in;
 };
 
-static enum err_code start(struct child *c, const struct plugin_crew *crew, int member, struct err *why)
+static enum err_code child_start(struct child *c, const struct plugin_crew *crew, int member, struct err *why)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC))
@@ -123,7 +123,7 @@ static enum err_code start(struct child *c, const struct plugin_crew *crew, int 
     const pid_t parent = getpid();
     if (crew->lend) crew->lend(crew->arg, member, true);
     const pid_t pid = fork();
-    if (pid == 0) be_child(crew, member, ends[1], parent);
+    if (pid == 0) child_main(crew, member, ends[1], parent);
     if (crew->lend) crew->lend(crew->arg, member, false);
     close(ends[1]);
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -135,7 +135,8 @@ static enum err_code start(struct child *c, const struct plugin_crew *crew, int 
     return ERR_OK;
 }
 
-static void listen_to(struct child *c)
+/* Read what the child has written so far. */
+static void child_read(struct child *c)
 {
     char piece[4096];
     while (c->fd >= 0 && c->in.len <= ANSWER_LIMIT) {
@@ -151,15 +152,16 @@ static void listen_to(struct child *c)
     }
 }
 
-/* What there is to read, then whether it ended: in this order nothing of an ended one is missed. */
-static void look_after(struct child *c)
+/* Check whether the child ended, then read its pipe: in this order no output of an ended child is missed. */
+static void child_update(struct child *c)
 {
     const pid_t got = c->pid ? waitpid(c->pid, &c->status, WNOHANG) : 0;
-    listen_to(c);
+    child_read(c);
     if (got == c->pid || (got < 0 && errno != EINTR)) c->pid = 0;
 }
 
-static void end(struct child *c)
+/* Kill the child if it still runs, and free its resources. */
+static void child_end(struct child *c)
 {
     if (c->pid) {
         kill(c->pid, SIGKILL);
@@ -169,8 +171,8 @@ static void end(struct child *c)
     str_free(&c->in);
 }
 
-/* One line that can be shown, of text that may be anything. */
-static const char *shown(const struct str *text, char *buf, size_t size)
+/* Copy untrusted text to buf, with control characters replaced by spaces. */
+static const char *printable_text(const struct str *text, char *buf, size_t size)
 {
     size_t n = 0;
     for (size_t i = 1; i < text->len && n + 1 < size; i++)
@@ -179,8 +181,8 @@ static const char *shown(const struct str *text, char *buf, size_t size)
     return buf;
 }
 
-/* How an ended child ended. */
-static enum err_code verdict(const struct child *c, const struct plugin_crew *crew, struct err *why)
+/* The result of an ended child. */
+static enum err_code child_result(const struct child *c, const struct plugin_crew *crew, struct err *why)
 {
     char reason[SHOWN];
     const int sig = WIFSIGNALED(c->status) ? WTERMSIG(c->status) : 0;
@@ -189,20 +191,22 @@ static enum err_code verdict(const struct child *c, const struct plugin_crew *cr
         return err_set(why, ERR_FIT, "plug-in %s was killed while %s, probably for memory", crew->path,
                        crew->doing);
     if (sig)
-        return err_set(why, ERR_FORMAT, "plug-in %s died of signal %d (SIG%s) while %s", crew->path, sig,
+        return err_set(why, ERR_FORMAT, "plug-in %s crashed with signal %d (SIG%s) while %s", crew->path, sig,
                        sigabbrev_np(sig) ? sigabbrev_np(sig) : "?", crew->doing);
     if (!c->in.len || WEXITSTATUS(c->status) != EXIT_SUCCESS)
         return err_set(why, ERR_FORMAT, "plug-in %s ended its process (status %d) while %s", crew->path,
                        WEXITSTATUS(c->status), crew->doing);
-    if (c->in.failed) return err_set(why, ERR_NOMEM, "out of memory for what plug-in %s says", crew->path);
+    if (c->in.failed)
+        return err_set(why, ERR_NOMEM, "out of memory for the answer of plug-in %s", crew->path);
     if (c->in.data[0] == DONE) return ERR_OK;
-    return err_set(why, ERR_FORMAT, "plug-in %s: %s", crew->path, shown(&c->in, reason, sizeof reason));
+    return err_set(why, ERR_FORMAT, "plug-in %s: %s", crew->path,
+                   printable_text(&c->in, reason, sizeof reason));
 }
 
-/* Wait for something to happen. */
-static void doze(const struct child *all, int count, struct pollfd *polled)
+/* Wait until a child writes or ends, or TICK_MS passed. */
+static void crew_poll(const struct child *all, int count, struct pollfd *polled)
 {
-    bool ending = false; /* said all it had to say, and is about to end */
+    bool ending = false; /* a child closed its pipe and is about to end */
     for (int i = 0; i < count; i++) {
         polled[i] = (struct pollfd){ .fd = all[i].fd, .events = POLLIN };
         ending |= all[i].pid && all[i].fd < 0;
@@ -210,20 +214,21 @@ static void doze(const struct child *all, int count, struct pollfd *polled)
     poll(polled, (nfds_t)count, ending ? 1 : TICK_MS);
 }
 
-static enum err_code watch(struct child *all, struct pollfd *polled, const struct plugin_crew *crew,
-                           struct err *why)
+/* Wait for all children; returns the first error. */
+static enum err_code crew_wait(struct child *all, struct pollfd *polled, const struct plugin_crew *crew,
+                               struct err *why)
 {
     int64_t moved_ns = clock_ns(), seen = 0;
     for (;;) {
         int running = 0;
         for (int i = 0; i < crew->count; i++) {
             const bool was = all[i].pid != 0;
-            look_after(&all[i]);
+            child_update(&all[i]);
             running += all[i].pid != 0;
-            enum err_code rc = was && !all[i].pid ? verdict(&all[i], crew, why) : ERR_OK;
+            enum err_code rc = was && !all[i].pid ? child_result(&all[i], crew, why) : ERR_OK;
             if (!rc && all[i].in.len > ANSWER_LIMIT)
-                rc = err_set(why, ERR_FORMAT, "plug-in %s does not stop talking while %s", crew->path,
-                             crew->doing);
+                rc = err_set(why, ERR_FORMAT, "plug-in %s answered more than %d bytes while %s", crew->path,
+                             ANSWER_LIMIT, crew->doing);
             if (rc) return rc;
         }
         if (!running) return ERR_OK;
@@ -234,10 +239,10 @@ static enum err_code watch(struct child *all, struct pollfd *polled, const struc
         }
         if (now - moved_ns > crew->patience_ns)
             return err_set(why, ERR_FORMAT,
-                           "plug-in %s hangs: nothing came of %s for %.3g s (QDYNO_PLUGIN_TIMEOUT=5m would "
+                           "plug-in %s hangs: no progress while %s for %.3g s (QDYNO_PLUGIN_TIMEOUT=5m would "
                            "wait longer)",
                            crew->path, crew->doing, (double)crew->patience_ns * 1e-9);
-        doze(all, crew->count, polled);
+        crew_poll(all, crew->count, polled);
     }
 }
 
@@ -247,11 +252,11 @@ enum err_code plugin_crew_run(const struct plugin_crew *crew, struct str *answer
     struct pollfd *polled = calloc((size_t)crew->count, sizeof *polled);
     enum err_code rc = all && polled ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for a plug-in");
     for (int i = 0; all && i < crew->count; i++) all[i].fd = -1;
-    for (int i = 0; i < crew->count && !rc; i++) rc = start(&all[i], crew, i, why);
-    if (!rc) rc = watch(all, polled, crew, why);
+    for (int i = 0; i < crew->count && !rc; i++) rc = child_start(&all[i], crew, i, why);
+    if (!rc) rc = crew_wait(all, polled, crew, why);
     if (!rc && answer) str_append_n(answer, all[0].in.data + 1, all[0].in.len - 1);
     if (!rc && answer && answer->failed) rc = err_set(why, ERR_NOMEM, "out of memory for a plug-in");
-    for (int i = 0; all && i < crew->count; i++) end(&all[i]);
+    for (int i = 0; all && i < crew->count; i++) child_end(&all[i]);
     free(all);
     free(polled);
     return rc;

@@ -18,10 +18,14 @@ enum { QUANTIZATION_VERSION = 2 };
 static const struct {
     enum format_id format;
     uint32_t file_type;
-} FILE_TYPES[] = { { FORMAT_F32, 0 },     { FORMAT_F16, 1 },     { FORMAT_Q4_0, 2 },  { FORMAT_Q4_1, 3 },
-                   { FORMAT_Q8_0, 7 },    { FORMAT_Q5_0, 8 },    { FORMAT_Q5_1, 9 },  { FORMAT_Q2_K, 10 },
-                   { FORMAT_Q3_K, 12 },   { FORMAT_Q4_K, 15 },   { FORMAT_Q5_K, 17 }, { FORMAT_Q6_K, 18 },
-                   { FORMAT_IQ4_NL, 25 }, { FORMAT_IQ4_XS, 30 }, { FORMAT_BF16, 32 } };
+} FILE_TYPES[] = { { .format = FORMAT_F32, .file_type = 0 },     { .format = FORMAT_F16, .file_type = 1 },
+                   { .format = FORMAT_Q4_0, .file_type = 2 },    { .format = FORMAT_Q4_1, .file_type = 3 },
+                   { .format = FORMAT_Q8_0, .file_type = 7 },    { .format = FORMAT_Q5_0, .file_type = 8 },
+                   { .format = FORMAT_Q5_1, .file_type = 9 },    { .format = FORMAT_Q2_K, .file_type = 10 },
+                   { .format = FORMAT_Q3_K, .file_type = 12 },   { .format = FORMAT_Q4_K, .file_type = 15 },
+                   { .format = FORMAT_Q5_K, .file_type = 17 },   { .format = FORMAT_Q6_K, .file_type = 18 },
+                   { .format = FORMAT_IQ4_NL, .file_type = 25 }, { .format = FORMAT_IQ4_XS, .file_type = 30 },
+                   { .format = FORMAT_BF16, .file_type = 32 } };
 
 /* Metadata that is not copied: written anew below, or only true for the source file's container. */
 static const char *const DROPPED_KEYS[] = { "general.file_type", "general.quantization_version",

@@ -112,14 +112,14 @@ static const struct {
     enum producer producer;
     enum fit fit; /* the scale to estimate if the method folded scales between matrices */
 } LAYER[] = {
-    { "attn_q.weight", PRODUCER_ATTENTION_NORM, FIT_NONE },
-    { "attn_k.weight", PRODUCER_ATTENTION_NORM, FIT_NONE },
-    { "attn_v.weight", PRODUCER_ATTENTION_NORM, FIT_ROWS },
-    { "attn_qkv.weight", PRODUCER_ATTENTION_NORM, FIT_ROWS },
-    { "attn_output.weight", PRODUCER_MATRIX, FIT_COLUMNS },
-    { "ffn_gate.weight", PRODUCER_FEED_FORWARD_NORM, FIT_NONE },
-    { "ffn_up.weight", PRODUCER_FEED_FORWARD_NORM, FIT_ROWS },
-    { "ffn_down.weight", PRODUCER_MATRIX, FIT_COLUMNS },
+    { .matrix = "attn_q.weight", .producer = PRODUCER_ATTENTION_NORM, .fit = FIT_NONE },
+    { .matrix = "attn_k.weight", .producer = PRODUCER_ATTENTION_NORM, .fit = FIT_NONE },
+    { .matrix = "attn_v.weight", .producer = PRODUCER_ATTENTION_NORM, .fit = FIT_ROWS },
+    { .matrix = "attn_qkv.weight", .producer = PRODUCER_ATTENTION_NORM, .fit = FIT_ROWS },
+    { .matrix = "attn_output.weight", .producer = PRODUCER_MATRIX, .fit = FIT_COLUMNS },
+    { .matrix = "ffn_gate.weight", .producer = PRODUCER_FEED_FORWARD_NORM, .fit = FIT_NONE },
+    { .matrix = "ffn_up.weight", .producer = PRODUCER_FEED_FORWARD_NORM, .fit = FIT_ROWS },
+    { .matrix = "ffn_down.weight", .producer = PRODUCER_MATRIX, .fit = FIT_COLUMNS },
 };
 
 /* Name of the norm in front of a layer's matrix. Layers that run attention and feed-forward in parallel may

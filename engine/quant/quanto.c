@@ -1,4 +1,5 @@
-/* Scale and shift from a group's range, and the search that moves the shifts while the mean error falls. */
+/* Scale and shift from a group's range; with QUANTO_HQQ, a search moves the shifts while the mean error falls
+ * (half-quadratic splitting, see hqq.c). */
 #include "engine/quant/quanto.h"
 
 #include <assert.h>
@@ -31,14 +32,14 @@ int quanto_group_size(int64_t cols)
     return 0;
 }
 
-static float code_of(float w, const struct quanto_group *g, float most)
+static float group_code(float w, const struct quanto_group *g, float most)
 {
     return round_within((w + g->shift) / g->scale, most);
 }
 
 /* ---------------------------------------------------------------- the range */
 
-static struct quanto_group range_of(const float *w, int size, float most)
+static struct quanto_group group_range(const float *w, int size, float most)
 {
     float low = w[0], high = w[0];
     for (int k = 1; k < size; k++) {
@@ -49,20 +50,20 @@ static struct quanto_group range_of(const float *w, int size, float most)
     return (struct quanto_group){ scale > 0 ? scale : 1, -low };
 }
 
-/* ---------------------------------------------------------------- the search */
+/* ---------------------------------------------------------------- the search for shifts */
 
 struct search {
     const float *w;
     const struct quanto_options *o;
-    struct quanto_group *groups; /* what is tried */
-    float *best;                 /* [count] shifts */
+    struct quanto_group *groups; /* [count]: current scale and shift */
+    float *best;                 /* [count]: shifts with the smallest error so far */
     double *errors;              /* [count]: sum of |w - dequantized| of a group */
     int64_t count;
     float most, floor;
-    double beta; /* of this iteration */
+    double beta; /* grows by kappa in each iteration */
 };
 
-static void measure(void *arg, int member, int size)
+static void search_measure(void *arg, int member, int size)
 {
     struct search *s = arg;
     for (int64_t g = s->count * member / size; g < s->count * (member + 1) / size; g++) {
@@ -70,13 +71,13 @@ static void measure(void *arg, int member, int size)
         const float *w = s->w + g * s->o->group;
         float sum = 0;
         for (int k = 0; k < s->o->group; k++)
-            sum += fabsf(w[k] - (q->scale * code_of(w[k], q, s->most) - q->shift));
+            sum += fabsf(w[k] - (q->scale * group_code(w[k], q, s->most) - q->shift));
         s->errors[g] = sum;
     }
 }
 
-/* The shift at which what is left of the errors after shrinking them has mean 0. */
-static void move(void *arg, int member, int size)
+/* Move each group's shift so that the errors that remain after shrinking have mean 0. */
+static void search_move(void *arg, int member, int size)
 {
     struct search *s = arg;
     for (int64_t g = s->count * member / size; g < s->count * (member + 1) / size; g++) {
@@ -84,22 +85,22 @@ static void move(void *arg, int member, int size)
         const float *w = s->w + g * s->o->group;
         float sum = 0;
         for (int k = 0; k < s->o->group; k++) {
-            const float level = code_of(w[k], q, s->most) * q->scale, e = w[k] - (level - q->shift);
+            const float level = group_code(w[k], q, s->most) * q->scale, e = w[k] - (level - q->shift);
             sum += level - (w[k] - (fabsf(e) <= s->floor ? 0 : shrink(e, s->o->lp_norm, s->beta)));
         }
         q->shift = sum / (float)s->o->group;
     }
 }
 
-static double mean_error(struct search *s, struct threadpool *pool)
+static double search_mean_error(struct search *s, struct threadpool *pool)
 {
-    threadpool_run(pool, measure, s);
-    double sum = 0; /* in one order, whoever computed the parts */
+    threadpool_run(pool, search_measure, s);
+    double sum = 0; /* in a fixed order, whatever the number of threads */
     for (int64_t g = 0; g < s->count; g++) sum += s->errors[g];
     return sum / (double)(s->count * s->o->group);
 }
 
-static enum err_code search_shifts(struct search *s, struct threadpool *pool, struct err *why)
+static enum err_code search_run(struct search *s, struct threadpool *pool, struct err *why)
 {
     s->best = malloc((size_t)s->count * sizeof *s->best + 1);
     s->errors = malloc((size_t)s->count * sizeof *s->errors + 1);
@@ -109,12 +110,12 @@ static enum err_code search_shifts(struct search *s, struct threadpool *pool, st
         goto done;
     }
     for (int64_t g = 0; g < s->count; g++) s->best[g] = s->groups[g].shift;
-    double best = mean_error(s, pool);
+    double best = search_mean_error(s, pool);
     s->beta = s->o->beta;
     for (int i = 0; i < s->o->iters; i++) {
         s->floor = shrink_floor(s->o->lp_norm, s->beta);
-        threadpool_run(pool, move, s);
-        const double error = mean_error(s, pool);
+        threadpool_run(pool, search_move, s);
+        const double error = search_mean_error(s, pool);
         if (!(error < best)) break;
         best = error;
         for (int64_t g = 0; g < s->count; g++) s->best[g] = s->groups[g].shift;
@@ -133,8 +134,8 @@ enum err_code quanto_solve(const float *w, int64_t n, const struct quanto_option
     assert(n % o->group == 0);
     const float most = (float)((1 << o->bits) - 1);
     struct search s = { .w = w, .o = o, .groups = groups, .count = n / o->group, .most = most };
-    for (int64_t g = 0; g < s.count; g++) groups[g] = range_of(w + g * o->group, o->group, most);
-    const enum err_code rc = o->optimizer == QUANTO_HQQ ? search_shifts(&s, pool, why) : ERR_OK;
+    for (int64_t g = 0; g < s.count; g++) groups[g] = group_range(w + g * o->group, o->group, most);
+    const enum err_code rc = o->optimizer == QUANTO_HQQ ? search_run(&s, pool, why) : ERR_OK;
     if (o->zeropoint)
         for (int64_t g = 0; g < s.count; g++)
             groups[g].shift = round_within(groups[g].shift / groups[g].scale, most);
@@ -149,25 +150,25 @@ void quanto_codes(const float *w, int64_t n, const struct quanto_options *o,
         const struct quanto_group *g = &groups[i / o->group];
         const float code = o->zeropoint
                                ? round_within(round_between(w[i] / g->scale, -4096, 4096) + g->shift, most)
-                               : code_of(w[i], g, most);
+                               : group_code(w[i], g, most);
         codes[i] = (uint8_t)code;
     }
 }
 
-/* ---------------------------------------------------------------- the method */
+/* ---------------------------------------------------------------- row of METHODS */
 
 static const struct param QUANTO_PARAMS[] = {
     { .name = "weights",
       .kind = PARAM_CHOICE,
       .choices = "int8 int4 int2 float8 float8_e5m2",
       .otherwise = "int8",
-      .help = "what weights become; int4 and int2 in groups of 128, less where rows are no multiple" },
+      .help =
+          "type of the weights; int4 and int2 in groups of 128, or less where that does not divide rows" },
     { .name = "activations",
       .kind = PARAM_CHOICE,
       .choices = "none int8 float8",
       .otherwise = "none",
-      .help =
-          "int8, float8: with one scale for each input, learned by calibration; for weights of the same kind" },
+      .help = "int8, float8: with one scale for each input, from calibration; for weights of the same type" },
     { .name = "optimizer",
       .kind = PARAM_CHOICE,
       .choices = "auto absmax max hqq",
@@ -176,13 +177,13 @@ static const struct param QUANTO_PARAMS[] = {
     { .name = "zeropoint",
       .kind = PARAM_BOOL,
       .otherwise = "false",
-      .help = "int4, int2: zero is one of the codes" },
+      .help = "int4, int2: 0 is exactly one of the codes" },
     { .name = "momentum",
       .kind = PARAM_REAL,
       .min = 0,
       .max = 1,
       .otherwise = "0.9",
-      .help = "activations: how much of a scale stays when the next sequence is seen" },
+      .help = "activations: weight of the previous scale in the moving average over sequences" },
     { 0 },
 };
 
@@ -196,33 +197,35 @@ static enum err_code quanto_check(const struct params *p, struct err *why)
     const bool groups = group_bits(p) > 0;
     if (groups && params_is(p, "optimizer", "absmax"))
         return err_set(why, ERR_USAGE,
-                       "optimizer=absmax is for int8 and float8 weights; int4 and int2 want max or hqq");
+                       "optimizer=absmax needs int8 or float8 weights; int4 and int2 need max or hqq");
     if (!groups && (params_is(p, "optimizer", "max") || params_is(p, "optimizer", "hqq")))
         return err_set(why, ERR_USAGE,
-                       "optimizer=max and hqq are for int4 and int2 weights; 8 bits want absmax");
+                       "optimizer=max and hqq need int4 or int2 weights; 8-bit weights need absmax");
     if (!groups && params_bool(p, "zeropoint"))
-        return err_set(why, ERR_USAGE, "zeropoint=true is for int4 and int2 weights; 8 bits have no shift");
+        return err_set(why, ERR_USAGE,
+                       "zeropoint=true needs int4 or int2 weights; 8-bit weights have no shift");
     if (params_is(p, "activations", "int8") && !params_is(p, "weights", "int8"))
-        return err_set(why, ERR_USAGE, "activations=int8 want weights=int8: other weights multiply floats");
+        return err_set(why, ERR_USAGE,
+                       "activations=int8 needs weights=int8: other weights are multiplied with floats");
     if (params_is(p, "activations", "float8") && (groups || params_is(p, "weights", "int8")))
-        return err_set(why, ERR_USAGE, "activations=float8 want weights=float8 or float8_e5m2");
+        return err_set(why, ERR_USAGE, "activations=float8 needs weights=float8 or float8_e5m2");
     return ERR_OK;
 }
 
-/* The largest groups that have a format and divide both the row and quanto's own group. */
-static const struct format *fitting(int bits, int64_t cols)
+/* The largest group format that divides both the row and optimum-quanto's own group size. */
+static const struct format *quanto_group_format(int bits, int64_t cols)
 {
     const int own = quanto_group_size(cols);
     for (int size = 128; size >= 32; size /= 2) {
         const struct format *f = group_format(bits, size);
         if (f && size <= (own ? own : cols) && cols % size == 0) return f;
     }
-    return group_format(bits, 128); /* fits no row of this length: it falls back */
+    return group_format(bits, 128); /* does not divide this row length: the recipe falls back to f16 */
 }
 
 static const struct format *quanto_format_for(const struct params *p, int64_t cols)
 {
-    if (group_bits(p)) return fitting(group_bits(p), cols);
+    if (group_bits(p)) return quanto_group_format(group_bits(p), cols);
     return &FORMATS[params_is(p, "weights", "int8")     ? FORMAT_INT8
                     : params_is(p, "weights", "float8") ? FORMAT_FP8_E4M3
                                                         : FORMAT_FP8_E5M2];
@@ -252,7 +255,7 @@ static enum calibration_need quanto_needs(const struct params *p)
     return params_is(p, "activations", "none") ? CALIBRATION_NONE : CALIBRATION_NEEDED;
 }
 
-static enum err_code quanto_groups(struct tensor_job *job, struct err *why)
+static enum err_code quanto_encode_groups(struct tensor_job *job, struct err *why)
 {
     struct quanto_options o = quanto_defaults(group_bits(&job->params), (int)job->format->block_weights);
     if (params_is(&job->params, "optimizer", "hqq")) o.optimizer = QUANTO_HQQ;
@@ -272,8 +275,8 @@ static enum err_code quanto_groups(struct tensor_job *job, struct err *why)
     return rc;
 }
 
-/* One scale that follows the largest magnitude of each sequence, slowly, so that `largest` holds it. */
-static float follow(const struct calibration_input *in, double momentum, float largest)
+/* Exponential moving average of each sequence's scale, where scale * `largest` is its largest magnitude. */
+static float activation_scale(const struct calibration_input *in, double momentum, float largest)
 {
     float scale = 0;
     for (int64_t b = 0; b < in->batches; b++) {
@@ -284,14 +287,14 @@ static float follow(const struct calibration_input *in, double momentum, float l
     return scale > 0 ? scale : 1;
 }
 
-static void put_input(struct tensor_job *job)
+static void quanto_store_input_scale(struct tensor_job *job)
 {
     const bool bytes = params_is(&job->params, "activations", "int8");
     const bool wide = params_is(&job->params, "weights", "float8_e5m2");
-    const float scale = follow(job->input, params_real(&job->params, "momentum"),
-                               bytes  ? 127
-                               : wide ? 57344
-                                      : 448);
+    const float scale = activation_scale(job->input, params_real(&job->params, "momentum"),
+                                         bytes  ? 127
+                                         : wide ? 57344
+                                                : 448);
     static_input_put(job, (struct affine){ scale, bytes ? 128 : 0 }, 255);
 }
 
@@ -302,11 +305,11 @@ static int quanto_companions(const struct tensor_job *job, struct companion_tens
 
 static enum err_code quanto_tensor(struct tensor_job *job, struct err *why)
 {
-    if (group_bits(&job->params)) return quanto_groups(job, why);
+    if (group_bits(&job->params)) return quanto_encode_groups(job, why);
     if (!params_is(&job->params, "activations", "none")) {
         enum err_code rc = static_input_known(job, why);
         if (rc) return rc;
-        put_input(job);
+        quanto_store_input_scale(job);
     }
     job_encode_rows(job, nearest_rows);
     return ERR_OK;
@@ -315,9 +318,9 @@ static enum err_code quanto_tensor(struct tensor_job *job, struct err *why)
 const struct method METHOD_QUANTO = {
     .name = "quanto",
     .help =
-        "optimum-quanto: int8, int4, int2 or float8 weights by absmax, range or HQQ; int8 activations on request",
-    .good = "8 bits everywhere; 4 bits where there is no data to calibrate with",
-    .bad = "2 bits; activations=int8 with one scale for all where a few inputs are much larger than the rest",
+        "optimum-quanto: int8, int4, int2 or float8 weights by absmax, range or HQQ; optional int8 activations",
+    .good = "8 bits on any machine; 4 bits without calibration data",
+    .bad = "2 bits; activations=int8 where a few inputs are much larger than the rest (one scale for all)",
     .params = QUANTO_PARAMS,
     .linear_only = true,
     .formats = "int8 fp8_e4m3 fp8_e5m2 u4_g32 u4_g64 u4_g128 u2_g64 u2_g128",

@@ -1,8 +1,8 @@
-/* engine/quant/quanto.h - optimum-quanto's integers in groups: a scale, and a shift that puts the smallest
- * weight on code 0.
+/* engine/quant/quanto.h - optimum-quanto's integer groups: a scale, and a shift that maps the smallest weight
+ * to code 0. Internal to engine/quant/.
  *
- * Pure functions on matrices in memory; bytes do not depend on the number of threads. Source: optimum-quanto,
- * MaxOptimizer and HqqOptimizer. */
+ * Pure functions on matrices in memory; results do not depend on the number of threads. Source:
+ * optimum-quanto (Hugging Face), MaxOptimizer and HqqOptimizer. */
 #ifndef QDYNO_ENGINE_QUANT_QUANTO_H
 #define QDYNO_ENGINE_QUANT_QUANTO_H
 
@@ -12,27 +12,29 @@ enum quanto_optimizer { QUANTO_MAX, QUANTO_HQQ };
 
 struct quanto_options {
     int bits;  /* 2 or 4 */
-    int group; /* consecutive weights, at most HQQ_GROUP_MAX */
+    int group; /* number of consecutive weights, at most HQQ_GROUP_MAX */
     enum quanto_optimizer optimizer;
-    bool zeropoint; /* shifts become whole numbers of scales: zero is a code */
-    int iters;      /* of QUANTO_HQQ, as the next three */
+    bool zeropoint; /* shifts are whole multiples of the scale, so that 0 is exactly representable */
+    int iters;      /* for QUANTO_HQQ, as the next three */
     double lp_norm, beta, kappa;
 };
 struct quanto_options quanto_defaults(int bits, int group);
 
-/* The group size quanto takes for rows of `cols` weights: 128, less where that does not divide; 0: none. */
+/* Group size that optimum-quanto uses for rows of `cols` weights: 128, or the next smaller multiple of 32
+ * that divides; 0: none. */
 int quanto_group_size(int64_t cols);
 
-/* A group's weight is scale * code - shift; with `zeropoint` scale * (code - shift). */
+/* A group's weight is scale * code - shift; with `zeropoint`, scale * (code - shift). */
 struct quanto_group {
     float scale, shift;
 };
 
-/* Groups of w [n], n a multiple of o->group, into groups [n / o->group]. Errors: ERR_NOMEM. */
+/* Find scale and shift of every group of w [n]: groups [n / o->group]; n is a multiple of o->group. Errors:
+ * ERR_NOMEM. */
 enum err_code quanto_solve(const float *w, int64_t n, const struct quanto_options *o, struct threadpool *pool,
                            struct quanto_group *groups, struct err *why);
 
-/* codes [n] in the order of w. */
+/* Codes of w [n] with these groups: codes [n]. */
 void quanto_codes(const float *w, int64_t n, const struct quanto_options *o,
                   const struct quanto_group *groups, uint8_t *codes);
 

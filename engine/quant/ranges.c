@@ -1,15 +1,15 @@
-/* Ranges of activations: what is cut off at the ends is lost at once, what is kept makes every step wider.
- * Each search below weighs the two in its own way. */
+/* Quantization ranges of activations. A narrow range clips large values; a wide range makes every step
+ * coarser. Each search below balances the two by its own criterion. */
 #include "engine/quant/ranges.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* ---------------------------------------------------------------- scale and zero */
+/* ---------------------------------------------------------------- scale and zero point */
 
 static const float LEAST_SCALE = 0x1p-23f;
 
-static int limit(double v, int least, int most)
+static int limit_code(double v, int least, int most)
 {
     return (int)(v < least ? least : v > most ? most : v);
 }
@@ -19,20 +19,20 @@ struct affine affine_observed(struct range r, int least, int most)
     const float low = r.low < 0 ? r.low : 0, high = r.high > 0 ? r.high : 0;
     const float wanted = (high - low) / (float)(most - least);
     const float scale = wanted > LEAST_SCALE ? wanted : LEAST_SCALE;
-    return (struct affine){ scale, limit(least - rint(low / scale), least, most) };
+    return (struct affine){ scale, limit_code(least - rint(low / scale), least, most) };
 }
 
 struct affine symmetric_observed(struct range r, int least, int most)
 {
-    const float low = r.low < 0 ? -r.low : 0, high = r.high > 0 ? r.high : 0, side = low > high ? low : high;
-    const float wanted = side / ((float)(most - least) / 2);
+    const float low = r.low < 0 ? -r.low : 0, high = r.high > 0 ? r.high : 0;
+    const float wanted = (low > high ? low : high) / ((float)(most - least) / 2);
     return (struct affine){ wanted > LEAST_SCALE ? wanted : LEAST_SCALE, (least + most + 1) / 2 };
 }
 
-/* Below this a scale is replaced and the range widened to match. */
+/* FBGEMM replaces smaller scales by this one and widens the range to match. */
 static const float FBGEMM_SMALL = 6.1e-5f;
 
-static void widen(float scale, int steps, float *low, float *high)
+static void fbgemm_widen(float scale, int steps, float *low, float *high)
 {
     if (*low == 0)
         *high = FBGEMM_SMALL * (float)steps;
@@ -59,19 +59,19 @@ struct affine affine_fbgemm(struct range r, int least, int most, bool preserve_s
     float scale = (float)(((double)high - low) / steps);
     if (scale == 0 || isinf(1 / scale)) scale = 0.1f;
     if (scale < FBGEMM_SMALL) {
-        widen(scale, steps, &low, &high);
+        fbgemm_widen(scale, steps, &low, &high);
         scale = FBGEMM_SMALL;
     }
-    /* Of the two ends, the one whose own rounding weighs less decides. */
+    /* The zero point is computed from the end of the range whose rounding error is smaller. */
     const double at_low = low / (double)scale, at_high = high / (double)scale;
     double zero = abs(least) + fabs(at_low) < abs(most) + fabs(at_high) ? least - at_low : most - at_high;
     if (centred) zero = (double)(least + most) / 2;
-    return (struct affine){ scale, limit(rint(zero), least, most) };
+    return (struct affine){ scale, limit_code(rint(zero), least, most) };
 }
 
 int affine_code(const struct affine *a, float x, int least, int most)
 {
-    return limit(a->zero + (double)rintf(x * (1 / a->scale)), least, most);
+    return limit_code(a->zero + (double)rintf(x * (1 / a->scale)), least, most);
 }
 
 /* ---------------------------------------------------------------- least squared error */
@@ -81,14 +81,14 @@ static double cubed(double v)
     return v * v * v;
 }
 
-/* Integral of d^2 from p to q: the squared error of values spread evenly between those distances. */
-static double squares(double p, double q)
+/* Integral of d^2 from p to q: squared error of values spread evenly over these distances. */
+static double squares_integral(double p, double q)
 {
     return (cubed(q) - cubed(p)) / 3;
 }
 
-/* What rounding all values to 256 levels over bins start..end costs, those outside the window included. */
-static double window_error(const struct histogram *h, double width, int start, int end)
+/* Squared error of rounding all values to 256 levels over bins start..end, including values outside. */
+static double bin_range_error(const struct histogram *h, double width, int start, int end)
 {
     enum { LEVELS = 256 };
     const double step = width * (end - start + 1) / LEVELS;
@@ -99,15 +99,15 @@ static double window_error(const struct histogram *h, double width, int start, i
         const double from = (i - start) * width, to = from + width;
         const double first = fmin(fmax(floor(from / step), 0), LEVELS - 1),
                      last = fmin(fmax(floor(to / step), 0), LEVELS - 1);
-        const double error = squares(from - (first + 0.5) * step, step / 2) +
-                             (last - first - 1) * squares(-step / 2, step / 2) +
-                             squares(-step / 2, to - (last + 0.5) * step);
+        const double error = squares_integral(from - (first + 0.5) * step, step / 2) +
+                             (last - first - 1) * squares_integral(-step / 2, step / 2) +
+                             squares_integral(-step / 2, to - (last + 0.5) * step);
         sum += h->counts[i] / width * error;
     }
     return sum;
 }
 
-static struct range window(const struct histogram *h, double width, int start, int end)
+static struct range bin_range(const struct histogram *h, double width, int start, int end)
 {
     return (struct range){ (float)(h->low + width * start), (float)(h->low + width * (end + 1)) };
 }
@@ -118,7 +118,7 @@ struct range range_least_error(const struct histogram *h)
     int start = 0, end = h->bins - 1;
     double total = 0, below = 0, upto, best = INFINITY, a = 0, b = 1;
     for (int i = 0; i < h->bins; i++) total += h->counts[i];
-    upto = total; /* mass of bins 0..end; `below`: of those before start */
+    upto = total; /* number of values in bins 0..end; `below`: in bins before start */
     if (!(total > 0) || !(width > 0)) return (struct range){ h->low, h->high };
     while (a < b) {
         int left = start, right = end;
@@ -131,14 +131,14 @@ struct range range_least_error(const struct histogram *h)
         else
             next_end = right, b -= part;
         if (next_start == start && next_end == end) continue;
-        const double error = window_error(h, width, next_start, next_end);
+        const double error = bin_range_error(h, width, next_start, next_end);
         if (error > best) break;
         best = error;
         if (next_start != start) below = mass_left;
         if (next_end != end) upto = mass_right;
         start = next_start, end = next_end;
     }
-    return window(h, width, start, end);
+    return bin_range(h, width, start, end);
 }
 
 /* ---------------------------------------------------------------- percentile */
@@ -152,14 +152,13 @@ struct range range_percentile(const struct histogram *h, double percentile)
     const double cut = total * (1 - percentile / 100) / 2;
     while (start < end && left + h->counts[start] <= cut) left += h->counts[start++];
     while (end > start && right + h->counts[end] <= cut) right += h->counts[end--];
-    return window(h, width, start, end);
+    return bin_range(h, width, start, end);
 }
 
 /* ---------------------------------------------------------------- entropy */
 
-/* Bins without mass get a little, taken from the others in equal parts. False: there is not enough to take.
- */
-static bool smooth(double *p, int n)
+/* Give every empty bin a small mass, taken in equal parts from the others. False: they have too little. */
+static bool histogram_smooth(double *p, int n)
 {
     const double little = 1e-4;
     int empty = 0;
@@ -171,7 +170,8 @@ static bool smooth(double *p, int n)
     return true;
 }
 
-static double divergence(const double *p, const double *q, int n)
+/* Kullback-Leibler divergence of the normalized histograms p and q. */
+static double histogram_divergence(const double *p, const double *q, int n)
 {
     double of_p = 0, of_q = 0, sum = 0;
     for (int i = 0; i < n; i++) of_p += p[i], of_q += q[i];
@@ -179,8 +179,8 @@ static double divergence(const double *p, const double *q, int n)
     return sum;
 }
 
-/* The slice's mass in `levels` runs of bins, spread again over those bins of each run where p has mass. */
-static void coarsen(const float *slice, const double *p, double *q, int n, int levels)
+/* Quantize a slice of bins to `levels` runs; each run's mass is spread over those of its bins where p > 0. */
+static void histogram_quantize(const float *slice, const double *p, double *q, int n, int levels)
 {
     for (int l = 0; l < levels; l++) {
         const int from = l * (n / levels), to = l == levels - 1 ? n : from + n / levels;
@@ -191,15 +191,15 @@ static void coarsen(const float *slice, const double *p, double *q, int n, int l
     }
 }
 
-/* NAN: this half width cannot be judged. */
+/* Divergence for clipping at this half width; NAN: it cannot be computed. */
 static double half_width_divergence(const struct histogram *h, int half, int levels, double *p, double *q)
 {
     const int centre = h->bins / 2, from = centre - half, to = MIN(h->bins, centre + half + 1), n = to - from;
     for (int i = 0; i < n; i++) p[i] = h->counts[from + i];
     for (int i = 0; i < from; i++) p[0] += h->counts[i];
     for (int i = to; i < h->bins; i++) p[n - 1] += h->counts[i];
-    coarsen(h->counts + from, p, q, n, levels);
-    return smooth(p, n) && smooth(q, n) ? divergence(p, q, n) : NAN;
+    histogram_quantize(h->counts + from, p, q, n, levels);
+    return histogram_smooth(p, n) && histogram_smooth(q, n) ? histogram_divergence(p, q, n) : NAN;
 }
 
 enum err_code range_entropy(const struct histogram *h, int levels, struct range *out, struct err *why)
@@ -209,12 +209,12 @@ enum err_code range_entropy(const struct histogram *h, int levels, struct range 
     double *p = malloc(2 * (size_t)h->bins * sizeof *p), best = INFINITY;
     if (!p) return err_set(why, ERR_NOMEM, "out of memory for a histogram of %d bins", h->bins);
     *out = (struct range){ h->low, h->high };
-    const int step = MAX(h->bins / 4096, 1); /* of a finer histogram not every width is worth a look */
+    const int step = MAX(h->bins / 4096, 1); /* of very fine histograms, try only some widths */
     for (int half = levels / 2; half <= centre; half += step) {
         const double found = half_width_divergence(h, half, levels, p, p + h->bins);
         if (!(found < best)) continue;
         best = found;
-        *out = window(h, width, centre - half, MIN(h->bins, centre + half + 1) - 1);
+        *out = bin_range(h, width, centre - half, MIN(h->bins, centre + half + 1) - 1);
     }
     free(p);
     return ERR_OK;

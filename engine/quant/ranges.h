@@ -1,8 +1,10 @@
-/* engine/quant/ranges.h - from what was seen of activations to the scale and zero of a byte.
+/* engine/quant/ranges.h - from statistics of activations to the scale and zero point of 8-bit codes.
+ * Internal.
  *
- * Observers (observers.h) collect; here a range is searched in what they collected and becomes (scale,
- * zero point). Pure functions. Sources: PyTorch's observers, FBGEMM's ChooseQuantizationParams, TensorRT's
- * entropy calibration in the form that masks empty bins. */
+ * Observers (observers.h) collect histograms. The functions below find a range in a histogram, and convert a
+ * range to a scale and zero point. Pure functions. Sources: PyTorch, torch.ao.quantization observers; FBGEMM,
+ * ChooseQuantizationParams; NVIDIA TensorRT's entropy calibration (8-bit Inference with TensorRT, 2017), in
+ * the variant that masks empty bins. */
 #ifndef QDYNO_ENGINE_QUANT_RANGES_H
 #define QDYNO_ENGINE_QUANT_RANGES_H
 
@@ -19,32 +21,32 @@ struct affine {
 
 /* ---------------------------------------------------------------- scale and zero */
 
-/* PyTorch's rule: the range takes in 0; codes least .. most. */
+/* PyTorch's rule: the range is extended to include 0; codes are least .. most. */
 struct affine affine_observed(struct range r, int least, int most);
-/* Symmetric: zero is the middle of the codes. */
+/* Symmetric rule: the zero point is the middle code. */
 struct affine symmetric_observed(struct range r, int least, int most);
-/* FBGEMM's rule, in double precision; preserve_sparsity: 0 is exact and in the middle. */
+/* FBGEMM's rule, in double precision. preserve_sparsity: 0 is exact and the middle code. */
 struct affine affine_fbgemm(struct range r, int least, int most, bool preserve_sparsity);
 int affine_code(const struct affine *a, float x, int least, int most);
 
 /* ---------------------------------------------------------------- ranges in a histogram */
 
-/* counts [bins] of values between low and high, bins of equal width, last one closed. */
+/* counts [bins]: number of values between low and high, in bins of equal width; the last one is closed. */
 struct histogram {
     const float *counts;
     int bins;
     float low, high;
 };
 
-/* The window of bins whose values, spread evenly in their bins, lose least (sum of squares) when they are
- * rounded to 256 levels: PyTorch's HistogramObserver. */
+/* The range of bins with the smallest squared error when values, spread evenly within their bins, are rounded
+ * to 256 levels: the search of PyTorch's HistogramObserver. */
 struct range range_least_error(const struct histogram *h);
 
-/* The narrowest range that leaves (1 - percentile / 100) / 2 of the mass outside at either end. */
+/* The narrowest range that leaves (1 - percentile / 100) / 2 of the values outside at each end. */
 struct range range_percentile(const struct histogram *h, double percentile);
 
-/* Of a histogram over [-high, high] with an odd number of bins: the half width at which `levels` levels
- * diverge least (Kullback-Leibler) from what was seen. Symmetric. Errors: ERR_NOMEM. */
+/* For a histogram over [-high, high] with an odd number of bins: the symmetric range for which quantizing to
+ * `levels` levels has the smallest Kullback-Leibler divergence from the histogram. Errors: ERR_NOMEM. */
 enum err_code range_entropy(const struct histogram *h, int levels, struct range *out, struct err *why);
 
 #endif

@@ -1,14 +1,14 @@
-/* SmoothQuant: activations in 8 bits fail for a few inputs that are a hundred times the others. Half of that
- * (as a power) goes into the weights, which have room; what is left, integers hold well. */
+/* Quantizing activations to 8 bits fails when a few inputs are a hundred times larger than the others. Part
+ * of that range is moved into the weights, which tolerate it; what remains fits into 8 bits. */
 #include "engine/quant/smoothquant.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "engine/quant/calibration.h"
-#include "engine/quant/fold.h"
+#include "engine/quant/scale_folding.h"
 
-static const float LEAST = 1e-5f; /* the reference's, for maxima and scales alike */
+static const float LEAST = 1e-5f; /* lower limit of maxima and scales, as in the reference */
 
 void smoothquant_weight_max(const float *w, int64_t rows, int64_t cols, float *weights)
 {
@@ -25,31 +25,31 @@ void smoothquant_scales(const float *inputs, const float *weights, int64_t n, do
     }
 }
 
-/* What calibration says about a fold's input; NULL: it does not know. */
-static const float *input_maxima(const struct layer_job *job, const struct fold *f)
+/* Largest |activation| of each of a fold's inputs [n]; NULL: the calibration does not contain it. */
+static const float *fold_input_maxima(const struct layer_job *job, const struct fold *f)
 {
-    const struct calibration_input *in = calibration_find(job->calibration, f->readers[0]->job.name);
+    const struct calibration_input *in = calibration_find(job->calibration, f->consumers[0]->job.name);
     return in && in->cols == f->n ? in->max_abs : NULL;
 }
 
-static enum err_code smooth(const struct layer_job *job, const struct fold *f, struct err *why)
+static enum err_code smooth_input(const struct layer_job *job, const struct fold *f, struct err *why)
 {
     if (f->obstacle) {
         log_write(job->log, LOG_INFO, "smoothquant, layer %d: %s is not smoothed: %s", job->layer, f->input,
                   f->obstacle);
         return ERR_OK;
     }
-    const float *inputs = input_maxima(job, f);
+    const float *inputs = fold_input_maxima(job, f);
     if (!inputs)
         return err_set(why, ERR_USAGE,
                        "smoothquant needs the largest inputs of '%s', which this calibration does not "
-                       "know (an imatrix has mean squares only): make one from a text",
-                       f->readers[0]->job.name);
+                       "contain (an imatrix contains mean squares only): make a calibration from a text",
+                       f->consumers[0]->job.name);
     float *scales = calloc(2 * (size_t)f->n, sizeof *scales);
     if (!scales) return err_set(why, ERR_NOMEM, "out of memory");
     float *weights = scales + f->n;
-    for (int i = 0; i < f->reader_count; i++) {
-        const struct tensor_job *m = &f->readers[i]->job;
+    for (int i = 0; i < f->consumer_count; i++) {
+        const struct tensor_job *m = &f->consumers[i]->job;
         smoothquant_weight_max(m->x, m->rows, m->cols, weights);
     }
     smoothquant_scales(inputs, weights, f->n, params_real(&job->params, "alpha"), scales);
@@ -58,7 +58,7 @@ static enum err_code smooth(const struct layer_job *job, const struct fold *f, s
     return ERR_OK;
 }
 
-/* Inputs behind norms only: those of attn_output and ffn_down stay, as in the reference. */
+/* Only inputs behind norms, as in the reference; those of attn_output and ffn_down stay unscaled. */
 static enum err_code smoothquant_layer(struct layer_job *job, struct err *why)
 {
     static const enum fold_input SMOOTHED[] = { FOLD_ATTENTION, FOLD_FEED_FORWARD };
@@ -66,12 +66,12 @@ static enum err_code smoothquant_layer(struct layer_job *job, struct err *why)
     enum err_code rc = folds_find(job, folds, why);
     for (size_t i = 0; i < COUNT_OF(SMOOTHED) && !rc; i++) {
         const struct fold *f = &folds[SMOOTHED[i]];
-        if (f->reader_count) rc = smooth(job, f, why);
+        if (f->consumer_count) rc = smooth_input(job, f, why);
     }
     return rc;
 }
 
-/* ---------------------------------------------------------------- the row of METHODS */
+/* ---------------------------------------------------------------- row of METHODS */
 
 static struct act_scheme smoothquant_act(const struct params *p)
 {
@@ -86,26 +86,26 @@ static const struct param SMOOTHQUANT_PARAMS[] = {
       .max = 1,
       .otherwise = "0.5",
       .help =
-          "share of the difficulty that moves from activations into weights; 0.8 to 0.9 for models with outliers" },
+          "migration strength: share of the activations' range moved into weights; 0.8 to 0.9 with outliers" },
     { .name = "act_quant",
       .kind = PARAM_CHOICE,
       .choices = "per_token per_tensor",
       .otherwise = "per_token",
-      .help = "what shares a scale of activations" },
+      .help = "activations that share a scale" },
     { 0 },
 };
 
 const struct method METHOD_SMOOTHQUANT = {
     .name = "smoothquant",
-    .help = "8-bit weights and activations; outliers of activations moved into the weights first",
-    .good = "prompts on integer units (AMX, VNNI), also of models with outliers",
-    .bad = "twice the reads of 4 bits when decoding",
+    .help = "8-bit weights and activations; activation outliers are moved into the weights first",
+    .good = "prefill on integer units (AMX, VNNI), also for models with activation outliers",
+    .bad = "decoding reads twice the bytes of 4-bit formats",
     .params = SMOOTHQUANT_PARAMS,
     .formats = "int8",
     .linear_only = true,
     .calibration = CALIBRATION_NEEDED,
     .default_format = "int8",
     .act = smoothquant_act,
-    .rows = nearest_rows, /* steps of largest / 127, ties to even */
+    .rows = nearest_rows, /* scale = largest magnitude / 127, ties to even */
     .layer = smoothquant_layer,
 };

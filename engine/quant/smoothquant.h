@@ -1,4 +1,4 @@
-/* engine/quant/smoothquant.h - how far the outliers of an input move into the weights that meet it.
+/* engine/quant/smoothquant.h - SmoothQuant: moves activation outliers into the weights. Internal.
  *
  * Source: Xiao et al., "SmoothQuant: Accurate and Efficient Post-Training Quantization for Large Language
  * Models", 2022. */
@@ -7,12 +7,12 @@
 
 #include <stdint.h>
 
-/* scales [n]: what inputs are divided by and weights' columns multiplied with. inputs [n]: the largest
- * magnitude of each input in the calibration; weights [n]: of each column, over all matrices that read the
- * input. alpha 0 .. 1: how much of the difficulty moves into the weights. */
+/* scales [n] = inputs^alpha / weights^(1 - alpha): inputs are divided by them and columns of weights are
+ * multiplied by them. inputs [n]: largest |activation| of each input in the calibration; weights [n]: largest
+ * |weight| of each column, over all matrices with this input. alpha, 0 .. 1: migration strength. */
 void smoothquant_scales(const float *inputs, const float *weights, int64_t n, double alpha, float *scales);
 
-/* weights [cols] = at least the largest magnitude of each column of w [rows][cols]. */
+/* Raise weights [cols] to the largest magnitude of each column of w [rows][cols]. */
 void smoothquant_weight_max(const float *w, int64_t rows, int64_t cols, float *weights);
 
 #endif

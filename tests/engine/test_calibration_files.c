@@ -130,7 +130,7 @@ static void test_wrong_model(void **state)
     CHECK_OK(calibration_finish(e, &why));
     CHECK_OK(gguf_open(&g, synth("llama", 4), &why));
     assert_int_equal(calibration_check(e, g, &why), ERR_USAGE);
-    CHECK(strstr(why.message, "64 columns here and 32 there"));
+    CHECK(strstr(why.message, "64 columns in this model and 32 in the calibration"));
     calibration_close(e);
     e = calibration_new();
     name = "layers.0.attention";

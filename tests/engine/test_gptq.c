@@ -437,7 +437,7 @@ static void what_cannot_be_is_refused(void **state)
     o.damp_auto_increment = 2, refuse(h, w, &o, ERR_USAGE, "damp_auto_increment is 2"), o = DEFAULTS;
     o.mse = -1, refuse(h, w, &o, ERR_USAGE, "mse is -1"), o = DEFAULTS;
     o.blocksize = 0, refuse(h, w, &o, ERR_USAGE, "blocksize is 0"), o = DEFAULTS;
-    o.desc_act = o.act_group_aware = true, refuse(h, w, &o, ERR_USAGE, "two orders");
+    o.desc_act = o.act_group_aware = true, refuse(h, w, &o, ERR_USAGE, "exclude each other");
     free(bad);
     free_case(w, x, h);
 }

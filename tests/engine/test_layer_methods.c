@@ -249,7 +249,7 @@ static void what_cannot_be_is_refused(void **state)
     need_algebra();
     const char *model = synth("llama");
     refuse(model, "gptq,bits=3,group_size=32", ERR_USAGE, "no format of 3 bits in groups of 32");
-    refuse(model, "gptq,desc_act=true,act_group_aware=true", ERR_USAGE, "two orders");
+    refuse(model, "gptq,desc_act=true,act_group_aware=true", ERR_USAGE, "exclude each other");
     refuse(model, "gptq,bits=5", ERR_USAGE, "2 3 4 8");
     refuse(model, "awq,group_size=48", ERR_USAGE, "-1 32 64 128");
     refuse(model, "smoothquant,alpha=1.5", ERR_USAGE, "alpha");
@@ -285,7 +285,7 @@ static void dead_layers_are_named(void **state)
     assert_int_equal(fwrite(bytes, 1, n, f), n);
     assert_int_equal(fclose(f), 0);
     free(bytes);
-    refuse(model, "gptq,group_size=64,nsamples=2", ERR_FORMAT, "are 0 throughout the calibration");
+    refuse(model, "gptq,group_size=64,nsamples=2", ERR_FORMAT, "are 0 for the whole calibration text");
 }
 
 struct stop {

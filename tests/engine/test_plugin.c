@@ -148,21 +148,21 @@ static void test_broken_libraries_are_refused(void **state)
         { "odd_crash", "SIGSEGV) while describing itself" },
         { "odd_exit", "status 3" },
         { "odd_symbol", "does not export qdyno_plugin_get" },
-        { "odd_nothing", "returned nothing" },
+        { "odd_nothing", "returned NULL" },
         { "odd_version", "version 2 of the plug-in interface, this program has version 1" },
         { "odd_name", "'No Good'" },
-        { "odd_taken", "called rtn already" },
-        { "odd_unnamed", "no name" },
-        { "odd_formats", "'q4_0' among its formats" },
-        { "odd_encode", "no encode" },
-        { "odd_answer", "answer 7" },
-        { "odd_long", "does not stop talking" },
-        { "odd_alias", "group is group_size everywhere else" },
-        { "odd_key", "cannot be called 'threads'" },
+        { "odd_taken", "called rtn already exists" },
+        { "odd_unnamed", "no 'name'" },
+        { "odd_formats", "'q4_0' cannot be produced from codes" },
+        { "odd_encode", "no function encode" },
+        { "odd_answer", "answer is 7" },
+        { "odd_long", "answered more than" },
+        { "odd_alias", "group is called group_size in all other methods" },
+        { "odd_key", "the name 'threads' is reserved" },
         { "odd_default", "default of turns" },
-        { "odd_range", "turns has no range" },
-        { "odd_twice", "parameter 2: another one is called turns" },
-        { "odd_choices", "no word" },
+        { "odd_range", "turns has an invalid range" },
+        { "odd_twice", "parameter 2: two parameters are called turns" },
+        { "odd_choices", "not a valid choice" },
     };
     const size_t methods = method_count();
     const int files = open_files();
@@ -198,7 +198,7 @@ static void test_one_that_hangs_is_ended(void **state)
     struct err why = { 0 };
     setenv("QDYNO_PLUGIN_TIMEOUT", "300ms", 1);
     assert_int_equal(load("odd_hang", &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "hangs") && strstr(why.message, "describing itself for 0.3 s"));
+    CHECK(strstr(why.message, "hangs") && strstr(why.message, "while describing itself for 0.3 s"));
     setenv("QDYNO_PLUGIN_TIMEOUT", "soon", 1);
     assert_int_equal(load("odd_hang", &why), ERR_USAGE);
     CHECK(strstr(why.message, "soon"));
@@ -417,10 +417,10 @@ static void test_misbehaviour_is_an_error(void **state)
                   { "past", "SIGSEGV" },
                   { "exit", "ended its process (status 0)" },
                   { "fail", "'blk.0.ffn_up.weight': not in the mood for u4_g64" },
-                  { "mute", "does not say why" },
+                  { "mute", "without a reason" },
                   { "nan", "finite numbers in row" },
                   { "huge", "finite numbers in row" },
-                  { "code", "no room for in row" } };
+                  { "code", "too large for its format in row" } };
     loaded("moody");
     const int files = open_files();
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
@@ -448,7 +448,8 @@ static void test_slow_is_not_hanging(void **state)
     setenv("QDYNO_PLUGIN_TIMEOUT", "400ms", 1);
     matrix_open(&m, "moody", "mood=hang", "u4_g64", 200, 1024, 2);
     assert_int_equal(encode(&m, &why), ERR_FORMAT);
-    CHECK(strstr(why.message, "hangs") && strstr(why.message, "encoding 'blk.0.ffn_up.weight' for 0.4 s"));
+    CHECK(strstr(why.message, "hangs") &&
+          strstr(why.message, "while encoding 'blk.0.ffn_up.weight' for 0.4 s"));
     matrix_close(&m);
     /* 30 calls of 50 ms: longer as a whole than what each may take */
     setenv("QDYNO_PLUGIN_TIMEOUT", "1s", 1);

@@ -338,13 +338,13 @@ static void refusals(void **state)
     static const struct {
         const char *line, *says;
     } CASES[] = {
-        { "hqq,axis=0", "cannot be stored" },
+        { "hqq,axis=0", "no format stores groups across rows" },
         { "hqq,bits=3,group_size=32", "no format has such groups" },
         { "hqq,bits=5", "8 4 3 2" },
         { "hqq:u4_g128", "makes u4_g64" },
         { "quanto,weights=int4,optimizer=absmax", "max or hqq" },
-        { "quanto,optimizer=hqq", "int4 and int2" },
-        { "quanto,zeropoint=true", "int4 and int2" },
+        { "quanto,optimizer=hqq", "int4 or int2" },
+        { "quanto,zeropoint=true", "int4 or int2" },
         { "quanto,weights=int4,activations=int8", "weights=int8" },
         { "quanto,activations=float8", "float8" },
         { "method=nf4,double_quant=true,blocksize=128", "blocksize=64" },
@@ -354,7 +354,7 @@ static void refusals(void **state)
         { "gguf,type=q2_K_S", "imatrix=true" },
         { "gguf,type=q4_K_XXL", "q4_K_M" },
         { "fp8,activation_scheme=none,activation_scale_ub=5", "dynamic" },
-        { "fp8,granularity=block,fp8_format=e5m2", "granularity=block is for fp8_format=e4m3" },
+        { "fp8,granularity=block,fp8_format=e5m2", "granularity=block needs fp8_format=e4m3" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {
         struct err why = { 0 };

@@ -1,7 +1,7 @@
 /* Proves: in every architecture, an input that is said to be foldable can be divided by any numbers, and the
  * layer gives what it gave, while its input and weights really are others; where it cannot, the obstacle is
  * the expected one. SmoothQuant's scales are the reference's, and so are the outputs of a layer in 8 bits. */
-#include "engine/quant/fold.h"
+#include "engine/quant/scale_folding.h"
 
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
@@ -114,7 +114,7 @@ static void run(struct bench *b, struct sight *s)
 static void check_fold(struct bench *b, const struct fold *f, struct rng *r)
 {
     struct err why = { 0 };
-    struct sight before = { .matrix = f->readers[0]->job.name }, after = before;
+    struct sight before = { .matrix = f->consumers[0]->job.name }, after = before;
     float *scales = malloc((size_t)f->n * sizeof *scales);
     for (int64_t i = 0; i < f->n; i++) scales[i] = exp2f((float)(rng_below(r, 6001) - 3000) / 1000);
     CHECK_OK(layer_bind(&b->job, &why));
@@ -131,8 +131,8 @@ static void check_fold(struct bench *b, const struct fold *f, struct rng *r)
     for (int i = 0; i < before.n; i++)
         CHECK_NEAR(after.x[i] * (double)scales[i], before.x[i],
                    1e-5 * (most + fabs((double)before.x[i])) * fmax(1, (double)scales[i]));
-    for (int i = 0; i < f->reader_count; i++) CHECK(f->readers[i]->changed);
-    CHECK(f->norm ? f->norm->changed : f->maker->changed);
+    for (int i = 0; i < f->consumer_count; i++) CHECK(f->consumers[i]->changed);
+    CHECK(f->norm ? f->norm->changed : f->producer->changed);
     free(scales);
 }
 
@@ -147,14 +147,14 @@ static void check_file(const char *path, const char *want)
     char got[FOLD_COUNT + 1] = "";
     bench_open(&b, path);
     CHECK_OK(folds_find(&b.job, folds, &why));
-    int readers = 0;
+    int consumers = 0;
     for (int i = 0; i < FOLD_COUNT; i++) {
-        got[i] = !folds[i].reader_count ? '.' : folds[i].obstacle ? '-' : 'f';
-        readers += folds[i].reader_count;
+        got[i] = !folds[i].consumer_count ? '.' : folds[i].obstacle ? '-' : 'f';
+        consumers += folds[i].consumer_count;
         if (got[i] == 'f') check_fold(&b, &folds[i], &r);
     }
     if (strcmp(got, want)) fail_msg("%s: folds are '%s', want '%s'", path, got, want);
-    assert_int_equal(readers, b.job.matrix_count); /* every matrix reads one of them */
+    assert_int_equal(consumers, b.job.matrix_count); /* every matrix reads one of them */
     CHECK_OK(layer_unbind(&b.job, &why));
     run(&b, &(struct sight){ .matrix = "" });
     assert_memory_equal(b.out, b.plain, TOKENS * (size_t)layers_width(b.l) * sizeof(float));
