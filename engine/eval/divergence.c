@@ -1,6 +1,6 @@
-/* What a candidate's predictions lose against a reference's. Both run side by side, so that nothing the size
- * of vocabulary x text is ever held or written, and every difference is taken at one position: noise that the
- * text brings to both (some words are hard for anybody) cancels. */
+/* Compares a candidate's predictions with a reference's. Both run at the same time, so logits of a whole text
+ * (vocabulary x positions) are never stored. Every difference is taken at one position, so variation that the
+ * text causes in both (words that are hard to predict) cancels. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,10 +14,10 @@
 #include "engine/text/text.h"
 #include "engine/arch/arch.h"
 
-/* ---------------------------------------------------------------- the same question to both */
+/* ---------------------------------------------------------------- checking that both read the same tokens */
 
-static enum err_code same_pieces(const struct tokenizer *a, const struct tokenizer *b, int32_t n,
-                                 struct err *why)
+static enum err_code check_same_pieces(const struct tokenizer *a, const struct tokenizer *b, int32_t n,
+                                       struct err *why)
 {
     struct str x = { 0 }, y = { 0 };
     enum err_code rc = ERR_OK;
@@ -29,8 +29,8 @@ static enum err_code same_pieces(const struct tokenizer *a, const struct tokeniz
         if (!rc && (x.len != y.len || memcmp(str_text(&x), str_text(&y), x.len)))
             rc = err_set(
                 why, ERR_USAGE,
-                "id %d is '%.40s' to the reference and '%.40s' to the candidate: predictions compare "
-                "only over one vocabulary",
+                "token id %d is '%.40s' in the reference and '%.40s' in the candidate: comparing predictions "
+                "needs the same vocabulary",
                 id, str_text(&x), str_text(&y));
     }
     str_free(&x);
@@ -38,62 +38,65 @@ static enum err_code same_pieces(const struct tokenizer *a, const struct tokeniz
     return rc;
 }
 
-static enum err_code same_vocabulary(const struct model *a, const struct model *b, struct err *why)
+static enum err_code check_same_vocabulary(const struct model *a, const struct model *b, struct err *why)
 {
     const struct tokenizer *x = model_tokenizer(a), *y = model_tokenizer(b);
     struct tokenizer_info i, j;
     if (!x || !y)
-        return err_set(why, ERR_USAGE,
-                       "the %s has no tokenizer that can be used: whether it reads the text as the same ids "
-                       "cannot be checked",
-                       x ? "candidate" : "reference");
+        return err_set(
+            why, ERR_USAGE,
+            "the %s has no usable tokenizer, so it cannot be checked that both models read the text as "
+            "the same tokens",
+            x ? "candidate" : "reference");
     tokenizer_describe(x, &i);
     tokenizer_describe(y, &j);
     if (model_shape(a)->vocab != model_shape(b)->vocab || i.n_vocab != j.n_vocab)
         return err_set(why, ERR_USAGE,
-                       "the reference has a vocabulary of %lld, the candidate of %lld: predictions compare "
-                       "only over one vocabulary",
+                       "the reference has a vocabulary of %lld tokens, the candidate of %lld: comparing "
+                       "predictions needs the same vocabulary",
                        (long long)model_shape(a)->vocab, (long long)model_shape(b)->vocab);
-    return same_pieces(x, y, i.n_vocab, why);
+    return check_same_pieces(x, y, i.n_vocab, why);
 }
 
-static enum err_code same_ids(const struct windows *a, const struct windows *b, struct err *why)
+static enum err_code check_same_ids(const struct windows *a, const struct windows *b, struct err *why)
 {
     if (a->bos != b->bos)
-        return err_set(why, ERR_USAGE,
-                       "a window begins with id %d for the reference, %d for the candidate "
-                       "(-1: with the text itself)",
-                       a->bos, b->bos);
+        return err_set(
+            why, ERR_USAGE,
+            "windows start with token id %d for the reference and %d for the candidate (-1: no BOS)", a->bos,
+            b->bos);
     for (int64_t i = 0; i < MIN(a->ids.n, b->ids.n); i++)
         if (a->ids.ids[i] != b->ids.ids[i])
-            return err_set(why, ERR_USAGE,
-                           "token %lld of the text is id %d for the reference, %d for the candidate: both "
-                           "must read it alike",
-                           (long long)i, a->ids.ids[i], b->ids.ids[i]);
+            return err_set(
+                why, ERR_USAGE,
+                "token %lld of the text is id %d for the reference and %d for the candidate: both must "
+                "tokenize the text alike",
+                (long long)i, a->ids.ids[i], b->ids.ids[i]);
     if (a->ids.n != b->ids.n)
         return err_set(why, ERR_USAGE,
-                       "the text has %lld tokens for the reference, %lld for the candidate: both must read "
-                       "it alike",
+                       "the text has %lld tokens for the reference and %lld for the candidate: both must "
+                       "tokenize it alike",
                        (long long)a->ids.n, (long long)b->ids.n);
     return ERR_OK;
 }
 
-/* The windows of both, which must be the same. */
-static enum err_code cut(struct windows *w, const struct model *reference, const struct model *candidate,
-                         const struct eval_request *r, struct err *why)
+/* Cut the text into windows, which must be the same for both models. */
+static enum err_code windows_cut_both(struct windows *w, const struct model *reference,
+                                      const struct model *candidate, const struct eval_request *r,
+                                      struct err *why)
 {
     struct windows other = { 0 };
     *w = (struct windows){ 0 };
-    enum err_code rc = same_vocabulary(reference, candidate, why);
+    enum err_code rc = check_same_vocabulary(reference, candidate, why);
     if (rc) return rc;
     rc = windows_cut(w, reference, r, why);
     if (!rc) rc = windows_cut(&other, candidate, r, why);
-    if (!rc) rc = same_ids(w, &other, why);
+    if (!rc) rc = check_same_ids(w, &other, why);
     windows_done(&other);
     return rc;
 }
 
-/* ---------------------------------------------------------------- side by side */
+/* ---------------------------------------------------------------- comparing */
 
 struct pair {
     struct model *reference, *candidate;
@@ -102,47 +105,47 @@ struct pair {
     struct divergence_sums sums;
 };
 
-static enum err_code not_numbers(const struct position *p, int64_t window, int pos, struct err *why)
+static enum err_code position_not_finite(const struct position *p, int64_t window, int pos, struct err *why)
 {
-    return err_set(why, ERR_FORMAT, "the %s's logits are not numbers at position %d of window %lld",
+    return err_set(why, ERR_FORMAT, "the %s's logits are not finite numbers at position %d of window %lld",
                    isfinite(p->nll_reference) ? "candidate" : "reference", pos, (long long)window);
 }
 
-/* Both have gone through these rows: what they say of each that is scored. `done` of the window were before.
- */
-static enum err_code compare_piece(struct pair *p, const int32_t *ids, int64_t window, int at, int n,
-                                   int done, struct err *why)
+/* Compare the predictions for the scored rows of a piece. `done` positions of this window were scored before
+ * it. */
+static enum err_code pair_compare_piece(struct pair *p, const int32_t *ids, int64_t window, int at, int n,
+                                        int done, struct err *why)
 {
     const int64_t vocab = model_shape(p->reference)->vocab;
     for (int i = 0, row = 0; i < n; i++) {
         if (!p->rows[i].logits) continue;
-        const float *said = p->cached.known ? logit_cache_get(&p->cached, done + row)
-                                            : model_logits(p->reference, row);
-        const struct position q = position_compare(said, model_logits(p->candidate, row), vocab,
+        const float *reference_logits = p->cached.known ? logit_cache_get(&p->cached, done + row)
+                                                        : model_logits(p->reference, row);
+        const struct position q = position_compare(reference_logits, model_logits(p->candidate, row), vocab,
                                                    ids[at + i + 1]);
         if (!isfinite(q.kld) || !isfinite(q.nll_reference) || !isfinite(q.nll_candidate))
-            return not_numbers(&q, window, at + i, why);
-        if (!p->cached.known) logit_cache_put(&p->cached, done + row, said);
+            return position_not_finite(&q, window, at + i, why);
+        if (!p->cached.known) logit_cache_put(&p->cached, done + row, reference_logits);
         divergence_add(&p->sums, &q);
         row++;
     }
     return ERR_OK;
 }
 
-static enum err_code compare_window(struct pair *p, const int32_t *ids, int64_t window, int ctx,
-                                    struct err *why)
+static enum err_code pair_compare_window(struct pair *p, const int32_t *ids, int64_t window, int ctx,
+                                         struct err *why)
 {
     const int most = windows_most_scored(p->reference, 2);
     int n, scored, done = 0;
     model_truncate(p->reference, 0, 0);
     model_truncate(p->candidate, 0, 0);
     logit_cache_open_window(&p->cached, window);
-    /* A forward cuts its rows by its own config's batch. */
+    /* model_forward splits the rows by its own batch size. */
     for (int at = 0; (n = windows_piece(p->rows, ids, ctx, at, ctx, most, &scored)) > 0; at += n) {
         enum err_code rc = p->cached.known ? ERR_OK : model_forward(p->reference, p->rows, n, why);
         if (rc) return err_prefix(why, "reference");
         if ((rc = model_forward(p->candidate, p->rows, n, why))) return rc;
-        if ((rc = compare_piece(p, ids, window, at, n, done, why))) return rc;
+        if ((rc = pair_compare_piece(p, ids, window, at, n, done, why))) return rc;
         done += scored;
     }
     logit_cache_close_window(&p->cached, done);
@@ -150,7 +153,7 @@ static enum err_code compare_window(struct pair *p, const int32_t *ids, int64_t 
     return ERR_OK;
 }
 
-/* Of the window closed last. */
+/* Mean KL divergence of the last window. */
 static double window_mean(const struct divergence_sums *m, int scored)
 {
     double sum = 0;
@@ -164,13 +167,13 @@ enum err_code eval_divergence(struct divergence *out, struct model *reference, s
     struct pair p = { .reference = reference, .candidate = candidate };
     struct windows w;
     assert(reference != candidate);
-    enum err_code rc = cut(&w, reference, candidate, r, why);
+    enum err_code rc = windows_cut_both(&w, reference, candidate, r, why);
     if (!rc) logit_cache_begin(&p.cached, r->logit_cache, &w, model_shape(reference)->vocab);
     if (!rc) rc = divergence_sums_init(&p.sums, w.count, windows_scored(r->ctx), why);
     if (!rc && !(p.rows = malloc((size_t)r->ctx * sizeof *p.rows)))
         rc = err_set(why, ERR_NOMEM, "out of memory");
     for (int64_t c = 0; c < w.count && !rc; c++) {
-        rc = compare_window(&p, windows_get(&w, c), c, r->ctx, why);
+        rc = pair_compare_window(&p, windows_get(&w, c), c, r->ctx, why);
         if (!rc && r->window_kld && c < r->window_room)
             r->window_kld[c] = window_mean(&p.sums, windows_scored(r->ctx));
         if (!rc && r->progress && !r->progress(r->arg, c + 1, w.count, p.sums.candidate.nll.mean))

@@ -1,5 +1,5 @@
-/* The figures of a comparison as JSON: a worker answers with it, `qdyno eval` prints it, runs are stored as
- * it. Tables, walked both ways, so that what is written can be read. */
+/* The figures of a comparison as JSON: in a worker's answer, in the output of `qdyno eval`, and in stored
+ * runs. Field tables serve both directions, so everything that is written can be read back. */
 #include <math.h>
 #include <stddef.h>
 
@@ -60,7 +60,7 @@ static const struct field GREEDY[] = {
     FIELD(NUMBER, "median", greedy_divergence, median),
 };
 
-static void put(json_t *to, const struct field *fields, size_t n, const void *of)
+static void fields_put(json_t *to, const struct field *fields, size_t n, const void *of)
 {
     for (size_t i = 0; i < n; i++) {
         const void *at = (const char *)of + fields[i].offset;
@@ -72,7 +72,7 @@ static void put(json_t *to, const struct field *fields, size_t n, const void *of
     }
 }
 
-static void get(const json_t *from, const struct field *fields, size_t n, void *of)
+static void fields_get(const json_t *from, const struct field *fields, size_t n, void *of)
 {
     for (size_t i = 0; i < n; i++) {
         void *at = (char *)of + fields[i].offset;
@@ -86,23 +86,23 @@ static void get(const json_t *from, const struct field *fields, size_t n, void *
 
 void perplexity_put_json(json_t *to, const struct perplexity *p)
 {
-    put(to, PERPLEXITY, COUNT_OF(PERPLEXITY), p);
+    fields_put(to, PERPLEXITY, COUNT_OF(PERPLEXITY), p);
 }
 
 json_t *divergence_to_json(const struct divergence *d)
 {
     json_t *o = json_object(), *reference = json_object(), *depth = json_array(), *greedy = json_object();
     perplexity_put_json(o, &d->candidate);
-    put(o, DIVERGENCE, COUNT_OF(DIVERGENCE), d);
+    fields_put(o, DIVERGENCE, COUNT_OF(DIVERGENCE), d);
     perplexity_put_json(reference, &d->reference);
     json_put(o, "reference", reference);
     for (int i = 0; i < DEPTHS; i++) {
         json_t *piece = json_object();
-        put(piece, DEPTH, COUNT_OF(DEPTH), &d->depth[i]);
+        fields_put(piece, DEPTH, COUNT_OF(DEPTH), &d->depth[i]);
         json_array_append_new(depth, piece);
     }
     json_put(o, "depth", depth);
-    put(greedy, GREEDY, COUNT_OF(GREEDY), &d->greedy);
+    fields_put(greedy, GREEDY, COUNT_OF(GREEDY), &d->greedy);
     json_put(o, "first_divergence", greedy);
     return o;
 }
@@ -111,10 +111,10 @@ void divergence_from_json(struct divergence *d, const json_t *object)
 {
     const json_t *depth = json_object_get(object, "depth");
     *d = (struct divergence){ 0 };
-    get(object, PERPLEXITY, COUNT_OF(PERPLEXITY), &d->candidate);
-    get(object, DIVERGENCE, COUNT_OF(DIVERGENCE), d);
-    get(json_object_get(object, "reference"), PERPLEXITY, COUNT_OF(PERPLEXITY), &d->reference);
+    fields_get(object, PERPLEXITY, COUNT_OF(PERPLEXITY), &d->candidate);
+    fields_get(object, DIVERGENCE, COUNT_OF(DIVERGENCE), d);
+    fields_get(json_object_get(object, "reference"), PERPLEXITY, COUNT_OF(PERPLEXITY), &d->reference);
     for (int i = 0; i < DEPTHS; i++)
-        get(json_array_get(depth, (size_t)i), DEPTH, COUNT_OF(DEPTH), &d->depth[i]);
-    get(json_object_get(object, "first_divergence"), GREEDY, COUNT_OF(GREEDY), &d->greedy);
+        fields_get(json_array_get(depth, (size_t)i), DEPTH, COUNT_OF(DEPTH), &d->depth[i]);
+    fields_get(json_object_get(object, "first_divergence"), GREEDY, COUNT_OF(GREEDY), &d->greedy);
 }

@@ -1,5 +1,8 @@
-/* engine/eval/eval.h - quality by next-token likelihood, computed as the field computes it: perplexity of one
- * model, and what a candidate's predictions lose against a reference's at the same positions. */
+/* engine/eval/eval.h - public header of engine/eval: measures quality by next-token likelihood.
+ *
+ * Perplexity of one model, and the divergence of a candidate's predictions from a reference's at the same
+ * positions. Windows, scored positions and figures are defined as in llama.cpp's perplexity tool, so that
+ * results can be compared. */
 #ifndef QDYNO_ENGINE_EVAL_H
 #define QDYNO_ENGINE_EVAL_H
 
@@ -7,100 +10,99 @@
 
 struct model;
 
-extern const char EVAL_TEXT[]; /* of share/: held-out stories, for when no text is named */
+extern const char EVAL_TEXT[]; /* path below share/ of held-out stories, the default text */
 
-/* progress(arg, window, of, nll so far) may be NULL; false cancels. While greedy texts are compared it is
- * called with the number of prompts done and NAN. */
+/* Called after each window with the number of windows done and their total, and the mean negative
+ * log-likelihood so far. While greedy texts are compared, it counts prompts and nll is NAN. false cancels. */
 typedef bool eval_progress_fn(void *arg, int64_t chunk, int64_t of, double nll);
 
-/* What one reference said of one text, kept for the next candidate: its logits at the scored positions of the
- * first windows, as far as 256 MiB go. Starts as {0}; of another text or window it begins anew.
- * Belongs to one reference: the caller's word. */
+/* Cache of one reference's logits on one text, for comparing several candidates: the scored positions of the
+ * first windows, up to 256 MiB. Initialize with {0}; another text or window size clears it. The caller must
+ * not use one cache with two references. */
 struct logit_cache {
-    float **window; /* [windows] of [scored][vocab]; owned */
+    float **window; /* [windows] arrays of [scored][vocab]; owned */
     int64_t windows, vocab;
-    uint64_t ids; /* of the text, as a hash */
+    uint64_t ids; /* hash of the text's token ids */
     int ctx;
 };
 void logit_cache_done(struct logit_cache *r);
 
 struct eval_request {
     const char *text;
-    size_t n;           /* bytes of text */
-    int ctx;            /* tokens of a window */
-    int64_t max_chunks; /* 0: all */
-    eval_progress_fn *progress;
+    size_t n;                   /* bytes of text */
+    int ctx;                    /* tokens in a window */
+    int64_t max_chunks;         /* use at most this many windows; 0: all */
+    eval_progress_fn *progress; /* may be NULL */
     void *arg;
-    /* eval_divergence only: greedy continuations of both are compared after so many prompts (0: none), the
-     * first halves of windows spread over the text, for this many tokens at most (the window's other half if
-     * that is less). */
+    /* The rest is for eval_divergence only. Greedy continuations are compared for this many prompts (0:
+     * none), the first halves of windows spread over the text, each for at most this many tokens (and at most
+     * the other half of the window). */
     int greedy_prompts, greedy_tokens;
-    /* eval_divergence only: the mean KL divergence of each window, for those who compare two candidates
-     * window by window; [window_room], unused ones stay as they are; NULL: not asked. */
-    double *window_kld;
+    double *window_kld; /* [window_room]: receives the mean KL divergence of each window; NULL: not wanted */
     int64_t window_room;
-    /* eval_divergence only: where several candidates are held against one reference; NULL: nothing is kept */
-    struct logit_cache *logit_cache;
+    struct logit_cache *logit_cache; /* NULL: no cache */
 };
-enum { GREEDY_PROMPTS = 16, GREEDY_TOKENS = 64 }; /* what the programs ask for */
+enum { GREEDY_PROMPTS = 16, GREEDY_TOKENS = 64 }; /* what the commands use */
 
 struct perplexity {
-    double ppl, nll;       /* nats per token */
-    double ppl_se, nll_se; /* clustered by chunk */
-    double ppl_se_token;   /* as the peer prints it (tokens independent), for comparison */
-    int64_t chunks, scored;
+    double ppl, nll;        /* nll: mean nats a token; ppl: e^nll */
+    double ppl_se, nll_se;  /* standard errors, clustered by window */
+    double ppl_se_token;    /* standard error as llama.cpp prints it, which treats tokens as independent */
+    int64_t chunks, scored; /* windows; scored tokens */
 };
-/* Tokenize the whole text once (BOS as the model asks), cut into windows of ctx ids, drop the rest; the first
- * id of each window is replaced by BOS; positions ctx/2 .. ctx-2 predict the ids scored. max_chunks 0: all.
- * Errors: ERR_USAGE (fewer than two windows: says how many tokens the text has and how many are needed). */
+/* Perplexity of a text. The text is tokenized once (with BOS if the model wants it) and cut into windows of
+ * ctx ids; the rest is dropped. BOS replaces the first id of each window. Positions ctx/2 .. ctx-2 predict
+ * the scored ids. Errors: ERR_USAGE (fewer than two windows: says how many tokens the text has and how many
+ * are needed), ERR_CANCELLED; those of model_forward. */
 enum err_code eval_perplexity(struct perplexity *out, struct model *m, const char *text, size_t n, int ctx,
                               int64_t max_chunks, eval_progress_fn *progress, void *arg, struct err *why);
 
-/* KL divergence by how much context a prediction had: scored positions cut into DEPTHS pieces as equal as
- * they can be. */
+/* KL divergence by depth, the amount of context a prediction had: the scored positions are divided into
+ * DEPTHS pieces of equal size, as far as possible. */
 enum { DEPTHS = 4 };
 struct depth {
-    int from, to;    /* positions in the window, `to` not in it; equal: no positions */
-    double mean, se; /* nats, clustered by chunk; NAN without positions */
+    int from, to;    /* positions in the window, from <= position < to; equal: no positions */
+    double mean, se; /* nats; se clustered by window; NAN without positions */
 };
 
-/* How long two greedy continuations of one prompt stay the same. A prompt after which they never differ says
- * only "longer than the limit", so the median is NAN when that is so for half of the prompts or more. An end
- * of text that both choose ends a continuation that never differed. */
+/* Length of the common beginning of two greedy continuations of one prompt. For prompts whose continuations
+ * never differ it is only known to exceed the limit; so the median is NAN when these are half or more. If
+ * both models choose the end of text, the continuation counts as never differing. */
 struct greedy_divergence {
-    int prompts, diverged; /* 0 prompts: not asked */
-    int limit;             /* tokens a continuation has at most */
-    double median;         /* tokens before the first difference, over prompts */
+    int prompts, diverged; /* prompts 0: not measured */
+    int limit;             /* largest number of tokens compared */
+    double median;         /* tokens before the first difference, median over prompts */
 };
 
-/* A candidate against a reference at every position eval_perplexity scores; p is the reference's
- * distribution, q the candidate's. KL divergence is sum p ln(p/q) in nats. Standard errors are clustered by
- * chunk (NAN for one chunk). A quantile is NAN where so few positions say nothing about it (99 % confidence
+/* A candidate compared with a reference at every position that eval_perplexity scores. p is the reference's
+ * distribution, q the candidate's; KL divergence is sum p ln(p/q) in nats. Standard errors are clustered by
+ * window (NAN for a single window). A quantile is NAN if there are too few positions for it (99 % confidence
  * needs 7 for p50, 44 for p90, 459 for p99). */
 struct divergence {
     struct perplexity reference, candidate;
     double kld_mean, kld_se, kld_p50, kld_p90, kld_p99, kld_max;
-    double top1_ratio, top1_se; /* positions where both hold the same id most likely (of equals: the first) */
-    double top1_lower, top1_upper;  /* 95 %, Wilson, at as many independent positions as top1_se is worth */
-    double log_ratio, log_ratio_se; /* ln(PPL of the candidate / PPL of the reference), paired by token */
-    /* Positions where the most likely id is the text's next one, for only one of the two: discordant pairs */
+    double top1_ratio, top1_se; /* share of positions where both rank the same id first (ties: lowest id) */
+    double top1_lower, top1_upper;  /* 95 % Wilson interval for the effective number of positions */
+    double log_ratio, log_ratio_se; /* ln(perplexity of candidate / of reference), paired by token */
+    /* Discordant pairs: positions where only one of the two ranks the text's next id first. */
     int64_t only_reference_right, only_candidate_right;
-    double accuracy_reference, accuracy_candidate; /* share of positions that were predicted right */
-    double accuracy_change, accuracy_change_se;    /* candidate - reference, paired, clustered */
+    double accuracy_reference, accuracy_candidate; /* share of positions where the first-ranked id is right */
+    double accuracy_change, accuracy_change_se;    /* candidate - reference, paired, clustered by window */
     struct depth depth[DEPTHS];
     struct greedy_divergence greedy;
 };
-/* Both models (two sessions) go through the same windows side by side, a piece of a window at a time; no more
- * logits than those of one piece are held (and what `logit_cache` keeps: those windows the reference does not
- * read again), and 8 bytes for each scored position. Both caches are emptied. Errors: as eval_perplexity;
- * ERR_USAGE when the two do not read the text as the same ids of the same vocabulary (says what differs);
- * ERR_FORMAT when a model's logits are not numbers (says whose and where). */
+/* Compare two models (two sessions). Both process the same windows, piece by piece; memory holds the logits
+ * of one piece, those in the cache (whose windows the reference skips), and 8 bytes for each scored position.
+ * Both KV caches are emptied. Errors: as eval_perplexity; ERR_USAGE when the two tokenize the text
+ * differently or have different vocabularies (says where); ERR_FORMAT when logits are not finite (says whose
+ * and where). */
 enum err_code eval_divergence(struct divergence *out, struct model *reference, struct model *candidate,
                               const struct eval_request *r, struct err *why);
 
-/* The same with one matrix of the candidate in another format for the time of the call: what that matrix
- * costs alone. *nmse: sum (w - w')^2 / sum w^2 of it, NAN of zeros. Errors: those of eval_divergence;
- * ERR_USAGE when it is no matrix of the model or its rows do not fill the format's blocks. */
+/* The same with one matrix of the candidate temporarily replaced by its version in another format: the
+ * sensitivity of the model to that matrix. *nmse: sum (w - w')^2 / sum w^2 of the matrix, NAN if it is all
+ * zeros. Errors: those of eval_divergence; ERR_USAGE when `tensor` is not a matrix of the model, or its rows
+ * are not a multiple of the format's block. */
 struct substitution {
     const char *tensor; /* "blk.3.ffn_down.weight" */
     const struct format *format;
@@ -109,8 +111,8 @@ enum err_code eval_substitution(struct divergence *out, double *nmse, struct mod
                                 struct model *candidate, const struct substitution *s,
                                 const struct eval_request *r, struct err *why);
 
-/* The figures as an object and back; keys are those of `qdyno eval -o json`. Unknown is null on the way out
- * and NAN (-1 for a count) on the way in. New reference. */
+/* The figures as a JSON object and back; keys are those of `qdyno eval -o json`. Unknown values are null in
+ * JSON, and NAN (-1 for counts) in the struct. The caller owns the object. */
 json_t *divergence_to_json(const struct divergence *d);
 void divergence_from_json(struct divergence *d, const json_t *object);
 void perplexity_put_json(json_t *to, const struct perplexity *p);

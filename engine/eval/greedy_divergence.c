@@ -1,6 +1,6 @@
-/* A mean divergence does not say when a reader would notice. Greedy texts of two models are the same until a
- * first token where their most likely ones differ; after it they are different texts. So both run in step,
- * on the same tokens, and stop at the first difference: nothing after it is worth computing. */
+/* Compares greedy continuations. A mean divergence does not tell when a reader would notice a difference. The
+ * greedy texts of two models are identical up to the first token where their most likely tokens differ. So
+ * both models run in step on the same tokens and stop at the first difference. */
 #include "engine/eval/greedy_divergence.h"
 
 #include <math.h>
@@ -8,41 +8,43 @@
 
 #include "engine/eval/statistics.h"
 
-struct race {
+struct greedy_run {
     struct model *reference, *candidate;
     struct batch_row *rows; /* [half a window] */
     int32_t eos;            /* -1: none */
     int limit;
 };
 
-static enum err_code step(struct race *g, int n, int32_t chosen[2], struct err *why)
+static enum err_code greedy_step(struct greedy_run *g, int n, int32_t chosen[2], struct err *why)
 {
     struct model *const both[2] = { g->reference, g->candidate };
     for (int i = 0; i < 2; i++) {
         enum err_code rc = model_forward_best(both[i], g->rows, n, &chosen[i], why);
         if (rc) return i ? rc : err_prefix(why, "reference");
         if (chosen[i] < 0)
-            return err_set(why, ERR_FORMAT, "the %s's logits are not numbers", i ? "candidate" : "reference");
+            return err_set(why, ERR_FORMAT, "the %s's logits are not finite numbers",
+                           i ? "candidate" : "reference");
     }
     return ERR_OK;
 }
 
-/* *same: tokens both said alike before they differed; -1: they did not. */
-static enum err_code one_prompt(struct race *g, const int32_t *ids, int prompt, int *same, struct err *why)
+/* *same: number of tokens before the first difference; -1: none within the limit. */
+static enum err_code greedy_compare_prompt(struct greedy_run *g, const int32_t *ids, int prompt, int *same,
+                                           struct err *why)
 {
     int32_t chosen[2];
     model_truncate(g->reference, 0, 0);
     model_truncate(g->candidate, 0, 0);
     for (int i = 0; i < prompt; i++)
         g->rows[i] = (struct batch_row){ .token = ids[i], .pos = i, .logits = i == prompt - 1 };
-    enum err_code rc = step(g, prompt, chosen, why);
-    for (int said = 0; !rc; said++) {
-        *same = said;
+    enum err_code rc = greedy_step(g, prompt, chosen, why);
+    for (int tokens = 0; !rc; tokens++) {
+        *same = tokens;
         if (chosen[0] != chosen[1]) return ERR_OK;
         *same = -1;
-        if (chosen[0] == g->eos || said + 1 == g->limit) return ERR_OK;
-        g->rows[0] = (struct batch_row){ .token = chosen[0], .pos = prompt + said, .logits = true };
-        rc = step(g, 1, chosen, why);
+        if (chosen[0] == g->eos || tokens + 1 == g->limit) return ERR_OK;
+        g->rows[0] = (struct batch_row){ .token = chosen[0], .pos = prompt + tokens, .logits = true };
+        rc = greedy_step(g, 1, chosen, why);
     }
     return rc;
 }
@@ -53,9 +55,9 @@ enum err_code eval_greedy_divergence(struct greedy_divergence *out, struct model
 {
     struct tokenizer_info info;
     const int prompt = w->ctx / 2, prompts = (int)MIN(r->greedy_prompts, w->count);
-    struct race g = { .reference = reference,
-                      .candidate = candidate,
-                      .limit = MIN(r->greedy_tokens, w->ctx - prompt) };
+    struct greedy_run g = { .reference = reference,
+                            .candidate = candidate,
+                            .limit = MIN(r->greedy_tokens, w->ctx - prompt) };
     *out = (struct greedy_divergence){ .median = NAN };
     if (prompts < 1 || g.limit < 1) return ERR_OK;
     tokenizer_describe(model_tokenizer(reference), &info);
@@ -64,7 +66,7 @@ enum err_code eval_greedy_divergence(struct greedy_divergence *out, struct model
     int *same = malloc((size_t)prompts * sizeof *same);
     enum err_code rc = g.rows && same ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
     for (int i = 0; i < prompts && !rc; i++) {
-        rc = one_prompt(&g, windows_get(w, i * w->count / prompts), prompt, &same[i], why);
+        rc = greedy_compare_prompt(&g, windows_get(w, i * w->count / prompts), prompt, &same[i], why);
         if (!rc && r->progress && !r->progress(r->arg, i + 1, prompts, NAN))
             rc = err_set(why, ERR_CANCELLED, "cancelled");
     }

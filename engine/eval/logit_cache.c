@@ -1,10 +1,10 @@
-
+/* Stores the reference's logits of the first windows of a text. */
 #include "engine/eval/logit_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t KEPT_BYTES = INT64_C(256) << 20; /* at most */
+static const int64_t KEPT_BYTES = INT64_C(256) << 20; /* limit of the cache */
 
 void logit_cache_done(struct logit_cache *r)
 {
@@ -24,8 +24,8 @@ void logit_cache_begin(struct logit_cache_pass *r, struct logit_cache *all, cons
     *all = (struct logit_cache){ .ids = ids, .ctx = w->ctx, .vocab = vocab };
 }
 
-/* Room for one more of them; NULL: there is none, which costs time and nothing else. */
-static float *fresh_window(struct logit_cache_pass *r, int64_t window)
+/* Memory for one more window. NULL when the cache is full: the reference then computes the window again. */
+static float *cache_new_window(struct logit_cache_pass *r, int64_t window)
 {
     const int64_t bytes = r->scored * r->vocab * (int64_t)sizeof(float);
     if (window != r->all->windows || (window + 1) * bytes > KEPT_BYTES) return NULL;
@@ -39,7 +39,7 @@ void logit_cache_open_window(struct logit_cache_pass *r, int64_t window)
 {
     r->window = window;
     r->known = r->all && window < r->all->windows;
-    if (r->all && !r->known) r->fresh = fresh_window(r, window);
+    if (r->all && !r->known) r->fresh = cache_new_window(r, window);
 }
 
 const float *logit_cache_get(const struct logit_cache_pass *r, int i)

@@ -1,28 +1,28 @@
-/* engine/eval/logit_cache.h - what a reference said of a window, kept so that it need not read it again. */
-#ifndef QDYNO_ENGINE_EVAL_RECALL_H
-#define QDYNO_ENGINE_EVAL_RECALL_H
+/* engine/eval/logit_cache.h - uses a logit cache during one pass over a text. Internal to engine/eval/. */
+#ifndef QDYNO_ENGINE_EVAL_LOGIT_CACHE_H
+#define QDYNO_ENGINE_EVAL_LOGIT_CACHE_H
 
 #include "engine/eval/windows.h"
 
 /* One pass over a text. */
 struct logit_cache_pass {
-    struct logit_cache *all; /* NULL: nothing is kept; borrowed */
+    struct logit_cache *all; /* the cache; NULL: none; borrowed */
     int64_t vocab, window;
     int scored;
-    bool known;   /* this window's logits are there: the reference need not read it */
-    float *fresh; /* [scored][vocab] of this window, being kept; NULL: it is not; owned until
-                     logit_cache_close_window */
+    bool known;   /* the current window is cached, so the reference can skip it */
+    float *fresh; /* [scored][vocab]: the current window, being added; NULL: it is not; owned until closed */
 };
 
-/* Forgets what was kept of other ids, windows or vocabularies. */
+/* Start a pass; clears the cache if it holds another text, window size or vocabulary. */
 void logit_cache_begin(struct logit_cache_pass *r, struct logit_cache *all, const struct windows *w,
                        int64_t vocab);
 void logit_cache_open_window(struct logit_cache_pass *r, int64_t window);
-/* Logits of the window's i-th scored position: [vocab], borrowed. */
+/* Logits [vocab] of the i-th scored position of a known window. Borrowed. */
 const float *logit_cache_get(const struct logit_cache_pass *r, int i);
+/* Store the logits [vocab] of the i-th scored position, if this window is being added. */
 void logit_cache_put(struct logit_cache_pass *r, int i, const float *logits);
-/* `done` positions were kept: a window is known when it is whole. */
+/* Finish a window of which `done` positions were scored; only complete windows enter the cache. */
 void logit_cache_close_window(struct logit_cache_pass *r, int done);
-void logit_cache_end(struct logit_cache_pass *r); /* also after an error in the middle of a window */
+void logit_cache_end(struct logit_cache_pass *r); /* call also after an error */
 
 #endif

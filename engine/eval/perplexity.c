@@ -1,5 +1,4 @@
-/* Perplexity by the rule the field uses, so that figures compare with those of other programs to the digit.
- */
+/* Perplexity, defined as in llama.cpp, so that results agree to the last digit. */
 #include <stdlib.h>
 
 #include "engine/eval/statistics.h"
@@ -10,9 +9,9 @@
 
 const char EVAL_TEXT[] = "text/held-out.txt";
 
-/* Feed one window and score its second half. */
-static enum err_code score_window(struct nll_sums *s, struct model *m, const int32_t *ids, int ctx,
-                                  struct batch_row *rows, struct err *why)
+/* Run one window through the model and score its second half. */
+static enum err_code nll_score_window(struct nll_sums *s, struct model *m, const int32_t *ids, int ctx,
+                                      struct batch_row *rows, struct err *why)
 {
     const int64_t vocab = model_shape(m)->vocab;
     const int batch = (int)config_int(model_config(m), KNOB_BATCH), most = windows_most_scored(m, 1);
@@ -38,7 +37,7 @@ enum err_code eval_perplexity(struct perplexity *out, struct model *m, const cha
     enum err_code rc = windows_cut(&w, m, &r, why);
     if (!rc && !(rows = malloc((size_t)ctx * sizeof *rows))) rc = err_set(why, ERR_NOMEM, "out of memory");
     for (int64_t c = 0; c < w.count && !rc; c++) {
-        rc = score_window(&s, m, windows_get(&w, c), ctx, rows, why);
+        rc = nll_score_window(&s, m, windows_get(&w, c), ctx, rows, why);
         if (!rc && progress && !progress(arg, c + 1, w.count, s.nll.mean))
             rc = err_set(why, ERR_CANCELLED, "cancelled");
     }

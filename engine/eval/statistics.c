@@ -1,4 +1,4 @@
-
+/* Statistics of predictions; see statistics.h for the formulas. */
 #include "engine/eval/statistics.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 /* ---------------------------------------------------------------- one position */
 
-static int64_t top(const float *logits, int64_t n)
+static int64_t logits_argmax(const float *logits, int64_t n)
 {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++)
@@ -16,27 +16,27 @@ static int64_t top(const float *logits, int64_t n)
 
 double position_surprise(const float *logits, int64_t n, int32_t id)
 {
-    const double most = (double)logits[top(logits, n)];
+    const double most = (double)logits[logits_argmax(logits, n)];
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += exp((double)logits[i] - most);
     return log(sum) - ((double)logits[id] - most);
 }
 
-/* sum p ln(p/q) = (sum e^a (a - b)) / sum e^a + ln(sum e^b) - ln(sum e^a), a and b being the logits below
- * their maxima: one pass, and equal rows cancel exactly. */
+/* With a and b the logits minus their maxima: sum p ln(p/q) = (sum e^a (a - b)) / sum e^a + ln(sum e^b) -
+ * ln(sum e^a). This needs one pass, and equal rows give exactly 0. */
 struct position position_compare(const float *reference, const float *candidate, int64_t n, int32_t id)
 {
-    const int64_t top_a = top(reference, n), top_b = top(candidate, n);
+    const int64_t top_a = logits_argmax(reference, n), top_b = logits_argmax(candidate, n);
     const double most_a = (double)reference[top_a], most_b = (double)candidate[top_b];
-    double sum_a = 0, sum_b = 0, moment = 0;
+    double sum_a = 0, sum_b = 0, weighted = 0;
     for (int64_t i = 0; i < n; i++) {
         const double a = (double)reference[i] - most_a, b = (double)candidate[i] - most_b, e = exp(a);
         sum_a += e;
         sum_b += exp(b);
-        if (e != 0) moment += e * (a - b); /* NAN passes; what is impossible under p costs nothing */
+        if (e != 0) weighted += e * (a - b); /* NAN propagates; ids with p = 0 add nothing */
     }
-    const double log_a = log(sum_a), log_b = log(sum_b), kld = moment / sum_a + (log_b - log_a);
-    return (struct position){ .kld = kld < 0 ? 0 : kld, /* rounding only; NAN stays */
+    const double log_a = log(sum_a), log_b = log(sum_b), kld = weighted / sum_a + (log_b - log_a);
+    return (struct position){ .kld = kld < 0 ? 0 : kld, /* negative only by rounding; NAN stays */
                               .nll_reference = log_a - ((double)reference[id] - most_a),
                               .nll_candidate = log_b - ((double)candidate[id] - most_b),
                               .same_top = top_a == top_b,
@@ -84,14 +84,14 @@ void nll_finish(struct perplexity *out, const struct nll_sums *m, int scored_per
     out->ppl_se_token = out->ppl * sqrt(fmax(m->squares / n - mean * mean, 0) / (n - 1));
 }
 
-/* ---------------------------------------------------------------- pairs */
+/* ---------------------------------------------------------------- comparisons */
 
 enum err_code divergence_sums_init(struct divergence_sums *m, int64_t windows, int scored, struct err *why)
 {
     *m = (struct divergence_sums){ .cap = windows * scored, .scored = scored };
     m->klds = calloc((size_t)m->cap, sizeof *m->klds);
     return m->klds ? ERR_OK
-                   : err_set(why, ERR_NOMEM, "no memory for the divergences of %lld positions",
+                   : err_set(why, ERR_NOMEM, "out of memory for the divergences of %lld positions",
                              (long long)m->cap);
 }
 
@@ -149,15 +149,15 @@ void divergence_close_window(struct divergence_sums *m)
     nll_close_window(&m->candidate, m->scored);
 }
 
-static int ascending(const void *a, const void *b)
+static int double_compare(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-/* Linear between neighbours. With 99 % confidence the largest of n values lies above quantile p from
- * n >= ln(0.01)/ln(p) on; fewer would only repeat their maximum. */
-static double quantile(const double *sorted, int64_t n, double p)
+/* Quantile p with linear interpolation. NAN for n < ln(0.01) / ln(p): only from there on does the largest of
+ * n values exceed the true quantile with 99 % confidence. */
+static double quantile_or_nan(const double *sorted, int64_t n, double p)
 {
     if ((double)n < ceil(log(0.01) / log(p) - 1e-9)) return NAN;
     const double at = p * (double)(n - 1);
@@ -166,8 +166,9 @@ static double quantile(const double *sorted, int64_t n, double p)
     return sorted[low] + (at - (double)low) * (sorted[low + 1] - sorted[low]);
 }
 
-/* Wilson's interval, at the number of independent positions that would have this standard error. An error of
- * 0 where all agree says nothing about how independent they are: windows are then what is counted. */
+/* Wilson's interval for a proportion, with the effective number of positions: that many independent ones
+ * would have the clustered standard error. If all positions agree, the standard error is 0 and does not tell
+ * how independent they are; then the number of windows is used. */
 static void top1_interval(struct divergence *out)
 {
     const double z = 1.959963984540054, p = out->top1_ratio, se = out->top1_se, spread = p * (1 - p);
@@ -195,12 +196,12 @@ static void depth_finish(struct divergence *out, const struct divergence_sums *m
 
 void divergence_finish(struct divergence *out, struct divergence_sums *m, int first)
 {
-    qsort(m->klds, (size_t)m->n, sizeof *m->klds, ascending);
+    qsort(m->klds, (size_t)m->n, sizeof *m->klds, double_compare);
     *out = (struct divergence){ .kld_mean = m->kld.mean,
                                 .kld_se = clustered_se(&m->kld),
-                                .kld_p50 = quantile(m->klds, m->n, 0.50),
-                                .kld_p90 = quantile(m->klds, m->n, 0.90),
-                                .kld_p99 = quantile(m->klds, m->n, 0.99),
+                                .kld_p50 = quantile_or_nan(m->klds, m->n, 0.50),
+                                .kld_p90 = quantile_or_nan(m->klds, m->n, 0.90),
+                                .kld_p99 = quantile_or_nan(m->klds, m->n, 0.99),
                                 .kld_max = m->klds[m->n - 1],
                                 .top1_ratio = m->same_top.mean,
                                 .top1_se = clustered_se(&m->same_top),
@@ -221,15 +222,16 @@ void divergence_finish(struct divergence *out, struct divergence_sums *m, int fi
 
 /* ---------------------------------------------------------------- greedy continuations */
 
-static int longer(const void *a, const void *b)
+static int prefix_compare(const void *a, const void *b)
 {
-    const unsigned x = (unsigned)*(const int *)a, y = (unsigned)*(const int *)b; /* -1 is longest */
+    const unsigned x = (unsigned)*(const int *)a,
+                   y = (unsigned)*(const int *)b; /* -1, no difference, sorts last */
     return (x > y) - (x < y);
 }
 
 void greedy_divergence_finish(struct greedy_divergence *out, int *same, int prompts, int limit)
 {
-    qsort(same, (size_t)prompts, sizeof *same, longer);
+    qsort(same, (size_t)prompts, sizeof *same, prefix_compare);
     *out = (struct greedy_divergence){ .prompts = prompts, .limit = limit, .median = NAN };
     while (out->diverged < prompts && same[out->diverged] >= 0) out->diverged++;
     const int low = (prompts - 1) / 2, high = prompts / 2;

@@ -1,7 +1,6 @@
-/* What one matrix costs: the same model against itself with that matrix alone in another format. Nothing is
- * written and nothing else is touched: the bytes are made in memory, bound in the matrix' place for the time
- * of one comparison, and the old ones bound again, so that hundreds of matrices can be asked one after the
- * other. */
+/* Measures the sensitivity of a model to one matrix: compares it with itself, with that matrix alone in
+ * another format. The new bytes are made in memory, bound to the model for one comparison, and then replaced
+ * by the original ones. No file is written, so hundreds of matrices can be measured in turn. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -10,9 +9,9 @@
 #include "engine/model/model.h"
 #include "kernels/kernels.h"
 
-/* decode(encode(w)) against w, by pieces of rows. */
-static double encode(const struct gguf_tensor *t, const struct format *f, unsigned char *made, float *row,
-                     float *back)
+/* Encode matrix t in format f into made. Returns the NMSE. row, back [cols]: scratch. */
+static double substitution_encode(const struct gguf_tensor *t, const struct format *f, unsigned char *made,
+                                  float *row, float *back)
 {
     const int64_t cols = t->shape[0], rows = t->shape[1];
     const int64_t from = format_row_bytes(t->format, cols), to = format_row_bytes(f, cols);
@@ -48,7 +47,7 @@ enum err_code eval_substitution(struct divergence *out, double *nmse, struct mod
         free(row);
         return err_set(why, ERR_NOMEM, "out of memory for tensor '%s' in another format", s->tensor);
     }
-    *nmse = encode(t, s->format, made, row, row + t->shape[0]);
+    *nmse = substitution_encode(t, s->format, made, row, row + t->shape[0]);
     enum err_code rc = model_replace_matrix(candidate, s->tensor, s->format, made, why);
     if (!rc) rc = eval_divergence(out, reference, candidate, r, why);
     /* Binding the file's own bytes succeeded before: only memory can fail, and then the model cannot be used

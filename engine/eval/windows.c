@@ -1,11 +1,11 @@
-/* windows.c - see windows.h. */
+/* Cuts a text into windows and decides which positions are scored. */
 #include "engine/eval/windows.h"
 #include "engine/model/model.h"
 #include "engine/text/text.h"
 #include "engine/arch/arch.h"
 
-/* A forward is asked for this many bytes of logits at most (one row at least): all rows of a window at once
- * would be hundreds of megabytes for a large vocabulary, and the memory plan knows of one row. */
+/* Limit for the logits of one forward pass in bytes (at least one row). All rows of a window at once would
+ * take hundreds of megabytes for a large vocabulary, and the memory estimate only includes one row. */
 enum { LOGITS_BYTES = 16 << 20 };
 
 int windows_scored(int ctx)
@@ -40,17 +40,17 @@ int32_t *windows_get(struct windows *w, int64_t i)
     return ids;
 }
 
-static enum err_code tokenize(struct token_list *ids, const struct model *m, const struct eval_request *r,
-                              struct err *why)
+static enum err_code windows_tokenize(struct token_list *ids, const struct model *m,
+                                      const struct eval_request *r, struct err *why)
 {
     const struct tokenizer *t = model_tokenizer(m);
-    if (!t)
-        return err_set(why, ERR_USAGE, "this model has no tokenizer that can be used: text cannot be scored");
+    if (!t) return err_set(why, ERR_USAGE, "this model has no usable tokenizer, so it cannot score text");
     enum err_code rc = tokenizer_encode(t, r->text, r->n, TOKENIZE_ADD_BOS, ids, why);
     for (int64_t i = 0; i < ids->n && !rc; i++)
         if (ids->ids[i] >= model_shape(m)->vocab)
-            rc = err_set(why, ERR_FORMAT, "the tokenizer gives id %d, the model has only %lld", ids->ids[i],
-                         (long long)model_shape(m)->vocab);
+            rc = err_set(why, ERR_FORMAT,
+                         "the tokenizer produced id %d, but the model's vocabulary has only %lld",
+                         ids->ids[i], (long long)model_shape(m)->vocab);
     return rc;
 }
 
@@ -60,9 +60,9 @@ enum err_code windows_cut(struct windows *w, const struct model *m, const struct
     struct tokenizer_info info = { 0 };
     *w = (struct windows){ .ctx = r->ctx, .bos = -1 };
     if (r->ctx < 4 || r->ctx > model_ctx(m))
-        return err_set(why, ERR_USAGE, "windows of %d tokens: want 4 to the session's context of %d", r->ctx,
+        return err_set(why, ERR_USAGE, "windows of %d tokens: want 4 to %d, the session's context", r->ctx,
                        model_ctx(m));
-    enum err_code rc = tokenize(&w->ids, m, r, why);
+    enum err_code rc = windows_tokenize(&w->ids, m, r, why);
     if (rc) return rc;
     if (w->ids.n < 2 * (int64_t)r->ctx)
         return err_set(

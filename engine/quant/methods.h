@@ -19,9 +19,9 @@
 
 struct calibration_input; /* engine/quant/calibration.h */
 struct calibration;
-struct layers; /* engine/layers.h */
+struct layers; /* engine/model/model.h */
 
-/* A small tensor stored beside a matrix (sides.h). */
+/* A small tensor stored beside a matrix (engine/arch/companion.c). */
 struct companion_tensor {
     enum companion_kind what;
     int64_t size; /* number of elements; of COMPANION_OUTLIER_WEIGHTS: outlier columns * rows */

@@ -1,4 +1,4 @@
-/* The optimizer. The gradient is measured in blocks of fixed size, so that its length does not depend on the
+/* The optimizer. The gradient's length is summed in blocks of fixed size, so that it does not depend on the
  * number of threads. */
 #include "engine/train/adam.h"
 
@@ -10,37 +10,38 @@
 
 enum { BLOCK = 4096, GROW_AFTER = 200 };
 
-struct work {
+/* Arguments of the loops below. */
+struct adam_work {
     const struct adam_step *s;
     const struct network_tensor *tensor;
     const float *gradients;
     int64_t n;
-    double *squares; /* of each block */
-    float by;        /* gradients are multiplied with it */
+    double *squares; /* [blocks]: sum of squares of each block */
+    float by;        /* factor applied to gradients */
 };
 
-static void square_share(const void *arg, int64_t from, int64_t to)
+static void adam_square_blocks(const void *arg, int64_t from, int64_t to)
 {
-    const struct work *w = arg;
+    const struct adam_work *w = arg;
     for (int64_t b = from; b < to; b++) {
         const int64_t at = b * BLOCK, n = MIN((int64_t)BLOCK, w->n - at);
         w->squares[b] = (double)rows_dot(w->gradients + at, w->gradients + at, n);
     }
 }
 
-/* Squares of scaled gradients may be infinite where their length is not: f32 sums, so a scale of 2^16 and
- * gradients above 2^40 would be needed. NaN and infinity come through. */
-static double gradient_length(const struct adam_step *s, double *squares)
+/* Length of the gradient without its scale. Sums are f32, so they overflow only for a scale of 2^16 and
+ * gradients above 2^40. NaN and infinity propagate to the result. */
+static double adam_gradient_length(const struct adam_step *s, double *squares)
 {
     const int64_t n = network_params(s->network), blocks = (n + BLOCK - 1) / BLOCK;
-    struct work w = { .s = s, .gradients = network_gradients(s->network), .n = n, .squares = squares };
+    struct adam_work w = { .s = s, .gradients = network_gradients(s->network), .n = n, .squares = squares };
     double sum = 0;
-    rows_run(network_threads(s->network), blocks, square_share, &w);
+    rows_run(network_threads(s->network), blocks, adam_square_blocks, &w);
     for (int64_t b = 0; b < blocks; b++) sum += squares[b];
     return sqrt(sum) / s->scale;
 }
 
-static void update(const struct work *w)
+static void adam_update(const struct adam_work *w)
 {
     const struct adam_step *s = w->s;
     const struct adam_options *o = s->o;
@@ -67,11 +68,13 @@ double adam_step(const struct adam_step *s)
     const int64_t blocks = (network_params(s->network) + BLOCK - 1) / BLOCK;
     double *squares = malloc((size_t)blocks * sizeof *squares);
     if (!squares) return NAN;
-    const double length = gradient_length(s, squares);
+    const double length = adam_gradient_length(s, squares);
     free(squares);
     if (!isfinite(length)) return length;
     const double clip = s->o->clip > 0 && length > s->o->clip ? s->o->clip / length : 1;
-    struct work w = { .s = s, .gradients = network_gradients(s->network), .by = (float)(clip / s->scale) };
+    struct adam_work w = { .s = s,
+                           .gradients = network_gradients(s->network),
+                           .by = (float)(clip / s->scale) };
     for (int i = 0; i < network_tensor_count(s->network); i++) {
         w.tensor = network_tensor_at(s->network, i);
         if (s->muon && muon_takes(w.tensor)) {
@@ -82,7 +85,7 @@ double adam_step(const struct adam_step *s)
                                                     .weight_decay = s->o->weight_decay });
             continue;
         }
-        update(&w);
+        adam_update(&w);
     }
     network_changed(s->network);
     return length;

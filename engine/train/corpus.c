@@ -1,8 +1,8 @@
-/* Telling stories, and finding out how a story was told.
+/* Generates stories, and parses a text to find its probability.
  *
- * A teller runs a form's program up to the next choice and stops there; whoever drives it takes one of the
- * options. The generator takes one by chance. The scorer takes all, each with a copy of the teller, and drops
- * a copy as soon as what it says is not the text. */
+ * A teller runs a form's program up to the next random choice and stops there; its driver then picks an
+ * option. The generator picks one at random. The parser tries all of them, each with a copy of the teller,
+ * and drops a copy as soon as its output differs from the text. */
 #include <assert.h>
 #include <ctype.h>
 #include <math.h>
@@ -12,28 +12,28 @@
 
 const char *const CORPUS_SPLIT_NAMES[] = { "train", "calibration", "held-out", NULL };
 
-enum { NUMBER = -1, NOTHING = -2 }; /* instead of a rule */
+enum { NUMBER = -1, NOTHING = -2 }; /* values of struct value.rule that are no rules */
 
 struct value {
-    int rule; /* whose form it is; NUMBER: form is the number; NOTHING */
+    int rule; /* the rule whose form it is; NUMBER: `form` is a number; NOTHING: not set */
     int form;
 };
 
 struct teller {
     const struct corpus *c;
-    int stack[GRAMMAR_DEPTH]; /* ops to run next, innermost last */
+    int stack[GRAMMAR_DEPTH]; /* next op of each active form, innermost last */
     int depth;
     struct value vars[GRAMMAR_SLOTS];
-    bool capital, stopped; /* the next letter; the last character ended a sentence */
-    struct str *out;       /* where it is said; NULL: compared with `text` */
+    bool capital, stopped; /* capitalize the next letter; the last character ended a sentence */
+    struct str *out;       /* output; NULL: compare with `text` instead */
     const char *text;
     size_t size, at;
     bool differs;
 };
 
-/* ---------------------------------------------------------------- saying */
+/* ---------------------------------------------------------------- output */
 
-static void say_char(struct teller *t, char c)
+static void teller_write_char(struct teller *t, char c)
 {
     if (t->capital && isalpha((unsigned char)c)) c = (char)toupper((unsigned char)c);
     t->capital = c == ' ' && (t->stopped || t->capital);
@@ -47,12 +47,12 @@ static void say_char(struct teller *t, char c)
     }
 }
 
-static void say(struct teller *t, const char *text, size_t n)
+static void teller_write(struct teller *t, const char *text, size_t n)
 {
-    for (size_t i = 0; i < n && !t->differs; i++) say_char(t, text[i]);
+    for (size_t i = 0; i < n && !t->differs; i++) teller_write_char(t, text[i]);
 }
 
-static void say_number(struct teller *t, int n)
+static void teller_write_number(struct teller *t, int n)
 {
     static const char *const UNITS[] = { "zero",    "one",     "two",       "three",    "four",
                                          "five",    "six",     "seven",     "eight",    "nine",
@@ -67,10 +67,10 @@ static void say_number(struct teller *t, int n)
     else
         snprintf(word, sizeof word, "%s%s%s", TENS[n / 10 - 2], n % 10 ? "-" : "",
                  n % 10 ? UNITS[n % 10] : "");
-    say(t, word, strlen(word));
+    teller_write(t, word, strlen(word));
 }
 
-static int sum_of(const struct teller *t, const struct grammar_sum *s)
+static int teller_sum(const struct teller *t, const struct grammar_sum *s)
 {
     int total = 0;
     for (int i = 0; i < s->count; i++) {
@@ -80,59 +80,59 @@ static int sum_of(const struct teller *t, const struct grammar_sum *s)
     return total;
 }
 
-static const struct form *form_of(const struct teller *t, struct value v)
+static const struct form *teller_form(const struct teller *t, struct value v)
 {
-    assert(v.rule >= 0); /* the grammar gave it a form */
+    assert(v.rule >= 0); /* the grammar sets a variable before using it */
     return &t->c->forms[t->c->rules[v.rule].first_form + v.form];
 }
 
-static void say_slot(struct teller *t, const struct op *op)
+static void teller_write_slot(struct teller *t, const struct op *op)
 {
     struct value v = t->vars[op->slot];
     if (v.rule == NUMBER) {
-        say_number(t, v.form);
+        teller_write_number(t, v.form);
         return;
     }
-    const struct form *f = form_of(t, v);
+    const struct form *f = teller_form(t, v);
     if (op->how == SAY_PRONOUN) {
         const struct pronoun *p = &PRONOUNS[op->field];
         const char *word = f->fields[1].text[0] == 'f' ? p->female : p->male;
-        say(t, word, strlen(word));
+        teller_write(t, word, strlen(word));
         return;
     }
-    const int field = op->how == SAY_COUNT ? sum_of(t, &op->a) != 1 : op->field;
+    const int field = op->how == SAY_COUNT ? teller_sum(t, &op->a) != 1 : op->field;
     const struct field said = f->fields[field];
     assert(field < f->field_count);
-    if (op->article) say(t, "an ", strchr("aeiou", said.text[0]) ? 3 : 1);
-    if (op->article && !strchr("aeiou", said.text[0])) say(t, " ", 1);
-    say(t, said.text, (size_t)said.len);
+    if (op->article) teller_write(t, "an ", strchr("aeiou", said.text[0]) ? 3 : 1);
+    if (op->article && !strchr("aeiou", said.text[0])) teller_write(t, " ", 1);
+    teller_write(t, said.text, (size_t)said.len);
 }
 
-/* ---------------------------------------------------------------- running */
+/* ---------------------------------------------------------------- execution */
 
-static bool holds(const struct teller *t, const struct op *op)
+static bool teller_test(const struct teller *t, const struct op *op)
 {
-    int a = sum_of(t, &op->a), b = sum_of(t, &op->b);
+    int a = teller_sum(t, &op->a), b = teller_sum(t, &op->b);
     return op->compare == '<' ? a < b : op->compare == '>' ? a > b : a == b;
 }
 
-/* Up to the next choice, which is returned; NULL at the end of the story, or where the text differs. */
-static const struct op *run(struct teller *t)
+/* Run to the next choice and return it; NULL at the end of the story, or when the output differs. */
+static const struct op *teller_run(struct teller *t)
 {
     while (t->depth && !t->differs) {
         const struct op *op = &t->c->ops[t->stack[t->depth - 1]++];
         switch (op->kind) {
-        case OP_TEXT: say(t, op->text, (size_t)op->len); break;
+        case OP_TEXT: teller_write(t, op->text, (size_t)op->len); break;
         case OP_CALL:
         case OP_CHOOSE:
         case OP_DRAW: return op;
-        case OP_SET: t->vars[op->slot] = (struct value){ NUMBER, sum_of(t, &op->a) }; break;
+        case OP_SET: t->vars[op->slot] = (struct value){ NUMBER, teller_sum(t, &op->a) }; break;
         case OP_COPY: t->vars[op->slot] = t->vars[op->a.term[0].slot]; break;
-        case OP_SAY: say_slot(t, op); break;
-        case OP_NUMBER: say_number(t, sum_of(t, &op->a)); break;
+        case OP_SAY: teller_write_slot(t, op); break;
+        case OP_NUMBER: teller_write_number(t, teller_sum(t, &op->a)); break;
         case OP_CAPITAL: t->capital = true; break;
         case OP_UNLESS:
-            if (!holds(t, op)) t->stack[t->depth - 1] = op->jump;
+            if (!teller_test(t, op)) t->stack[t->depth - 1] = op->jump;
             break;
         case OP_JUMP: t->stack[t->depth - 1] = op->jump; break;
         case OP_RETURN: t->depth--; break;
@@ -141,7 +141,7 @@ static const struct op *run(struct teller *t)
     return NULL;
 }
 
-/* Option i of a choice as a whole-numbered weight; 0: not to be had, because a variable holds it. */
+/* Weight of option i of a choice; 0: not available, because another variable of the story has this value. */
 static int option_weight(const struct teller *t, const struct op *op, int i)
 {
     if (op->kind == OP_DRAW) return 1;
@@ -152,7 +152,7 @@ static int option_weight(const struct teller *t, const struct op *op, int i)
 
 static int option_count(const struct teller *t, const struct op *op)
 {
-    if (op->kind == OP_DRAW) return sum_of(t, &op->b) - sum_of(t, &op->a) + 1;
+    if (op->kind == OP_DRAW) return teller_sum(t, &op->b) - teller_sum(t, &op->a) + 1;
     return t->c->rules[op->rule].form_count;
 }
 
@@ -165,10 +165,10 @@ static int options_total(const struct teller *t, const struct op *op)
     return total;
 }
 
-static void take(struct teller *t, const struct op *op, int i)
+static void teller_take(struct teller *t, const struct op *op, int i)
 {
     switch (op->kind) {
-    case OP_DRAW: t->vars[op->slot] = (struct value){ NUMBER, sum_of(t, &op->a) + i }; break;
+    case OP_DRAW: t->vars[op->slot] = (struct value){ NUMBER, teller_sum(t, &op->a) + i }; break;
     case OP_CHOOSE: t->vars[op->slot] = (struct value){ op->rule, i }; break;
     default:
         assert(t->depth < GRAMMAR_DEPTH);
@@ -176,8 +176,8 @@ static void take(struct teller *t, const struct op *op, int i)
     }
 }
 
-/* The rule "story" itself is the first choice. */
-static const struct op *begin(struct teller *t, const struct corpus *c, struct op *first)
+/* Start a story: the first choice is a form of the rule "story". */
+static const struct op *teller_begin(struct teller *t, const struct corpus *c, struct op *first)
 {
     *t = (struct teller){ .c = c, .capital = true };
     for (int i = 0; i < GRAMMAR_SLOTS; i++) t->vars[i].rule = NOTHING;
@@ -185,9 +185,10 @@ static const struct op *begin(struct teller *t, const struct corpus *c, struct o
     return first;
 }
 
-/* ---------------------------------------------------------------- chance */
+/* ---------------------------------------------------------------- generating */
 
-static uint64_t mix(uint64_t z) /* SplitMix64's finishing step */
+/* Finishing step of SplitMix64 (Steele et al., 2014). */
+static uint64_t hash_mix(uint64_t z)
 {
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -198,31 +199,34 @@ double corpus_story(const struct corpus *c, struct story_id id, struct str *out)
 {
     struct teller t;
     struct op first;
-    uint64_t state = mix(mix(mix(id.seed + 0x9e3779b97f4a7c15u) ^ (uint64_t)id.split) ^ id.number);
+    uint64_t state = hash_mix(hash_mix(hash_mix(id.seed + 0x9e3779b97f4a7c15u) ^ (uint64_t)id.split) ^
+                              id.number);
     double log_p = 0;
-    const struct op *op = begin(&t, c, &first);
+    const struct op *op = teller_begin(&t, c, &first);
     t.out = out;
-    for (; op; op = run(&t)) {
+    for (; op; op = teller_run(&t)) {
         const int total = options_total(&t, op);
         int i = 0, left;
-        uint64_t bits = mix(state += 0x9e3779b97f4a7c15u);
+        uint64_t bits = hash_mix(state += 0x9e3779b97f4a7c15u);
         left = (int)((bits >> 32) * (uint64_t)total >> 32);
         while (left >= option_weight(&t, op, i)) left -= option_weight(&t, op, i++);
         log_p += log((double)option_weight(&t, op, i) / total);
-        take(&t, op, i);
+        teller_take(&t, op, i);
     }
     return log_p;
 }
 
-/* ---------------------------------------------------------------- score */
+/* ---------------------------------------------------------------- parsing */
 
+/* log(e^a + e^b). */
 static double log_add(double a, double b)
 {
     double high = fmax(a, b);
     return high == -INFINITY ? high : high + log1p(exp(-fabs(a - b)));
 }
 
-static void explore(const struct teller *t, const struct op *op, double log_p, struct corpus_score *s)
+/* Try all options of choice `op`, after choices with log probability log_p. */
+static void teller_explore(const struct teller *t, const struct op *op, double log_p, struct corpus_score *s)
 {
     const double total = options_total(t, op);
     const int n = option_count(t, op);
@@ -230,12 +234,12 @@ static void explore(const struct teller *t, const struct op *op, double log_p, s
         const int weight = option_weight(t, op, i);
         if (!weight) continue;
         struct teller next = *t;
-        take(&next, op, i);
-        const struct op *choice = run(&next);
+        teller_take(&next, op, i);
+        const struct op *choice = teller_run(&next);
         s->told = MAX(s->told, next.at);
         if (next.differs) continue;
         if (choice) {
-            explore(&next, choice, log_p + log(weight / total), s);
+            teller_explore(&next, choice, log_p + log(weight / total), s);
         } else if (next.at == next.size) {
             s->log_probability = log_add(s->log_probability, log_p + log(weight / total));
             s->derivations++;
@@ -248,9 +252,9 @@ struct corpus_score corpus_score(const struct corpus *c, const char *text, size_
     struct corpus_score s = { .log_probability = -INFINITY };
     struct teller t;
     struct op first;
-    const struct op *op = begin(&t, c, &first);
+    const struct op *op = teller_begin(&t, c, &first);
     t.text = text;
     t.size = n;
-    explore(&t, op, 0, &s);
+    teller_explore(&t, op, 0, &s);
     return s;
 }

@@ -1,17 +1,17 @@
-/* engine/train/corpus_internal.h - a grammar made ready: forms as short programs. */
+/* engine/train/corpus_internal.h - the compiled grammar: each form is a short program. Internal. */
 #ifndef QDYNO_ENGINE_TRAIN_CORPUS_INTERNAL_H
 #define QDYNO_ENGINE_TRAIN_CORPUS_INTERNAL_H
 
 #include "engine/train/corpus.h"
 
 enum {
-    GRAMMAR_SLOTS = 64, /* variables of a story */
-    GRAMMAR_DEPTH = 16, /* rules within rules */
-    GRAMMAR_TERMS = 3,  /* of a sum */
-    GRAMMAR_FIELDS = 4,
+    GRAMMAR_SLOTS = 64, /* variables in a story */
+    GRAMMAR_DEPTH = 16, /* nesting of rules */
+    GRAMMAR_TERMS = 3,  /* terms in a sum */
+    GRAMMAR_FIELDS = 4, /* fields of a word */
 };
 
-/* A sum, worked from left to right. */
+/* A sum, evaluated from left to right. */
 struct grammar_sum {
     int count;
     struct {
@@ -22,21 +22,21 @@ struct grammar_sum {
 };
 
 enum op_kind {
-    OP_TEXT,    /* say text[len] */
+    OP_TEXT,    /* write text[len] */
     OP_CALL,    /* choose a form of `rule` and run it */
-    OP_CHOOSE,  /* choose a form of `rule` for `slot` */
-    OP_DRAW,    /* choose a number a..b for `slot` */
+    OP_CHOOSE,  /* choose a form of `rule` as the value of `slot` */
+    OP_DRAW,    /* choose a number from a to b as the value of `slot` */
     OP_SET,     /* slot = sum a */
-    OP_COPY,    /* slot = slot of a's first term */
-    OP_SAY,     /* what `slot` holds, as `how` says */
-    OP_NUMBER,  /* sum a as a word */
-    OP_CAPITAL, /* the next letter */
-    OP_UNLESS,  /* a `compare` b, or jump */
+    OP_COPY,    /* slot = the slot of a's first term */
+    OP_SAY,     /* write the value of `slot`, as `how` says */
+    OP_NUMBER,  /* write sum a in words */
+    OP_CAPITAL, /* capitalize the next letter */
+    OP_UNLESS,  /* jump unless a `compare` b */
     OP_JUMP,
     OP_RETURN,
 };
 
-enum say_how { SAY_FIELD, SAY_PRONOUN, SAY_COUNT }; /* field; PRONOUNS[field]; field 1 unless sum a is 1 */
+enum say_how { SAY_FIELD, SAY_PRONOUN, SAY_COUNT }; /* a field; PRONOUNS[field]; field 1 unless sum a is 1 */
 
 struct op {
     enum op_kind kind;
@@ -57,13 +57,13 @@ struct field {
 struct form {
     int weight, first_op;
     int field_count;
-    struct field fields[GRAMMAR_FIELDS]; /* of a word: the form itself, cut at '|' */
+    struct field fields[GRAMMAR_FIELDS]; /* of a word: the parts of the form between '|' */
 };
 
 struct rule {
     const char *name;
     int first_form, form_count;
-    int total;  /* of weights */
+    int total;  /* sum of the forms' weights */
     bool words; /* forms are words with fields, not programs */
 };
 
@@ -78,7 +78,7 @@ struct corpus {
     struct form *forms;
     struct op *ops;
     int rule_count, form_count, op_count, op_cap;
-    int story; /* the rule to begin with */
+    int story; /* index of the start rule */
     char *slots[GRAMMAR_SLOTS];
     int slot_count;
 };

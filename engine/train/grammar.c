@@ -1,4 +1,4 @@
-/* From the grammar's text to programs, once, so that telling a story is neither slow nor able to fail. */
+/* Compiles the grammar's text to programs once, so that generating a story is fast and cannot fail. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,19 +7,20 @@
 #include "engine/train/grammar.h"
 
 const struct pronoun PRONOUNS[] = {
-    { "he", "she", "he" }, { "him", "her", "him" }, { "his", "her", "his" },
-    { "He", "She", "He" }, { "His", "Her", "His" }, { "girl", "girl", "boy" },
+    { .name = "he", .female = "she", .male = "he" },   { .name = "him", .female = "her", .male = "him" },
+    { .name = "his", .female = "her", .male = "his" }, { .name = "He", .female = "She", .male = "He" },
+    { .name = "His", .female = "Her", .male = "His" }, { .name = "girl", .female = "girl", .male = "boy" },
 };
 const int PRONOUN_COUNT = COUNT_OF(PRONOUNS);
 
-/* One form being read. */
+/* The state of parsing one form. */
 struct reader {
     struct corpus *c;
     const char *rule, *form, *at;
     struct err *why;
 };
 
-static enum err_code wrong(const struct reader *r, const char *what)
+static enum err_code reader_error(const struct reader *r, const char *what)
 {
     return err_set(r->why, ERR_INTERNAL, "grammar: rule '%s': %s at '%.40s' of '%.120s'", r->rule, what,
                    r->at, r->form);
@@ -32,8 +33,8 @@ static int rule_find(const struct corpus *c, const char *name, size_t n)
     return -1;
 }
 
-/* The slot of a variable, a new one at its first appearance; -1: no room. */
-static int slot_of(struct corpus *c, const char *name, size_t n)
+/* Slot of a variable, created at its first use; -1: no slot left. */
+static int corpus_slot(struct corpus *c, const char *name, size_t n)
 {
     for (int i = 0; i < c->slot_count; i++)
         if (strlen(c->slots[i]) == n && !memcmp(c->slots[i], name, n)) return i;
@@ -55,7 +56,7 @@ static struct op *op_new(struct corpus *c, enum op_kind kind)
     return op;
 }
 
-static enum err_code no_memory(const struct reader *r)
+static enum err_code reader_no_memory(const struct reader *r)
 {
     return err_set(r->why, ERR_NOMEM, "out of memory for the grammar");
 }
@@ -69,26 +70,26 @@ static size_t name_length(const char *s)
     return n;
 }
 
-static enum err_code read_slot(struct reader *r, int *slot)
+static enum err_code reader_slot(struct reader *r, int *slot)
 {
     size_t n = name_length(r->at);
-    if (!n) return wrong(r, "want a name");
-    *slot = slot_of(r->c, r->at, n);
-    if (*slot < 0) return wrong(r, "too many variables");
+    if (!n) return reader_error(r, "want a name");
+    *slot = corpus_slot(r->c, r->at, n);
+    if (*slot < 0) return reader_error(r, "too many variables");
     r->at += n;
     return ERR_OK;
 }
 
-static enum err_code read_sum(struct reader *r, struct grammar_sum *sum)
+static enum err_code reader_sum(struct reader *r, struct grammar_sum *sum)
 {
     *sum = (struct grammar_sum){ 0 };
     for (char sign = '+';; sign = *r->at++) {
-        if (sum->count == GRAMMAR_TERMS) return wrong(r, "too many terms");
+        if (sum->count == GRAMMAR_TERMS) return reader_error(r, "too many terms");
         int slot = -1, number = 0;
         if (isdigit((unsigned char)*r->at)) {
             number = (int)strtol(r->at, (char **)&r->at, 10);
         } else {
-            enum err_code rc = read_slot(r, &slot);
+            enum err_code rc = reader_slot(r, &slot);
             if (rc) return rc;
         }
         sum->term[sum->count].sign = sign;
@@ -100,13 +101,13 @@ static enum err_code read_sum(struct reader *r, struct grammar_sum *sum)
 
 /* ---------------------------------------------------------------- parts in braces */
 
-static enum err_code read_how(struct reader *r, struct op *op)
+static enum err_code reader_how(struct reader *r, struct op *op)
 {
     enum err_code rc = ERR_OK;
     if (*r->at == '#') {
         r->at++;
         op->how = SAY_COUNT;
-        rc = read_sum(r, &op->a);
+        rc = reader_sum(r, &op->a);
     } else if (*r->at == '.') {
         const char *name = ++r->at;
         size_t n = name_length(name);
@@ -114,177 +115,177 @@ static enum err_code read_how(struct reader *r, struct op *op)
         op->field = -1;
         if (n == 1 && isdigit((unsigned char)*name)) {
             op->field = *name - '0';
-            return op->field < GRAMMAR_FIELDS ? ERR_OK : wrong(r, "too large a field");
+            return op->field < GRAMMAR_FIELDS ? ERR_OK : reader_error(r, "too large a field");
         }
         op->how = SAY_PRONOUN;
         for (int i = 0; i < PRONOUN_COUNT; i++)
             if (strlen(PRONOUNS[i].name) == n && !memcmp(PRONOUNS[i].name, name, n)) op->field = i;
-        if (op->field < 0) rc = wrong(r, "unknown field");
+        if (op->field < 0) rc = reader_error(r, "unknown field");
     }
     return rc;
 }
 
-/* Behind "x=": a rule or a range of numbers, to be chosen. */
-static enum err_code read_choice(struct reader *r, int slot)
+/* Parse what follows "x=": a rule or a range of numbers. */
+static enum err_code reader_choice(struct reader *r, int slot)
 {
     const char *range = strstr(r->at, ".."), *end = strchr(r->at, '}');
     struct op *op = op_new(r->c, range && range < end ? OP_DRAW : OP_CHOOSE);
-    if (!op) return no_memory(r);
+    if (!op) return reader_no_memory(r);
     op->slot = slot;
     if (op->kind == OP_DRAW) {
-        enum err_code rc = read_sum(r, &op->a);
+        enum err_code rc = reader_sum(r, &op->a);
         if (rc) return rc;
-        if (strncmp(r->at, "..", 2)) return wrong(r, "want '..'");
+        if (strncmp(r->at, "..", 2)) return reader_error(r, "want '..'");
         r->at += 2;
-        return read_sum(r, &op->b);
+        return reader_sum(r, &op->b);
     }
     size_t n = name_length(r->at);
     op->rule = rule_find(r->c, r->at, n);
-    if (op->rule < 0 || !r->c->rules[op->rule].words) return wrong(r, "want a rule of words");
+    if (op->rule < 0 || !r->c->rules[op->rule].words) return reader_error(r, "want a rule of words");
     r->at += n;
     return ERR_OK;
 }
 
-/* {!x=...} */
-static enum err_code read_silent(struct reader *r)
+/* Parse {!x=...}. */
+static enum err_code reader_assignment(struct reader *r)
 {
     int slot;
-    enum err_code rc = read_slot(r, &slot);
+    enum err_code rc = reader_slot(r, &slot);
     if (rc) return rc;
-    if (*r->at++ != '=') return wrong(r, "want '='");
+    if (*r->at++ != '=') return reader_error(r, "want '='");
     const char *range = strstr(r->at, "..");
-    if (range && range < strchr(r->at, '}')) return read_choice(r, slot);
+    if (range && range < strchr(r->at, '}')) return reader_choice(r, slot);
     struct grammar_sum sum;
-    rc = read_sum(r, &sum);
+    rc = reader_sum(r, &sum);
     if (rc) return rc;
     struct op *op = op_new(r->c, sum.count == 1 && sum.term[0].slot >= 0 ? OP_COPY : OP_SET);
-    if (!op) return no_memory(r);
+    if (!op) return reader_no_memory(r);
     op->slot = slot;
     op->a = sum;
     return ERR_OK;
 }
 
-static enum err_code read_said(struct reader *r)
+static enum err_code reader_output(struct reader *r)
 {
     bool article = !strncmp(r->at, "a ", 2);
     int slot;
     if (article) r->at += 2;
-    enum err_code rc = read_slot(r, &slot);
+    enum err_code rc = reader_slot(r, &slot);
     if (!rc && *r->at == '=') {
         r->at++;
-        rc = read_choice(r, slot);
+        rc = reader_choice(r, slot);
     }
     if (rc) return rc;
     struct op *op = op_new(r->c, OP_SAY);
-    if (!op) return no_memory(r);
+    if (!op) return reader_no_memory(r);
     op->slot = slot;
     op->article = article;
-    return read_how(r, op);
+    return reader_how(r, op);
 }
 
-static enum err_code read_braces(struct reader *r)
+static enum err_code reader_braces(struct reader *r)
 {
     enum err_code rc;
-    if (!strchr(r->at, '}')) return wrong(r, "no '}'");
+    if (!strchr(r->at, '}')) return reader_error(r, "no '}'");
     if (*r->at == '^') {
         r->at++;
-        if (!op_new(r->c, OP_CAPITAL)) return no_memory(r);
+        if (!op_new(r->c, OP_CAPITAL)) return reader_no_memory(r);
     }
     if (*r->at == '=') {
         struct op *op = op_new(r->c, OP_NUMBER);
-        if (!op) return no_memory(r);
+        if (!op) return reader_no_memory(r);
         r->at++;
-        rc = read_sum(r, &op->a);
+        rc = reader_sum(r, &op->a);
     } else if (*r->at == '!') {
         r->at++;
-        rc = read_silent(r);
+        rc = reader_assignment(r);
     } else {
-        rc = read_said(r);
+        rc = reader_output(r);
     }
-    if (!rc && *r->at++ != '}') rc = wrong(r, "want '}'");
+    if (!rc && *r->at++ != '}') rc = reader_error(r, "want '}'");
     return rc;
 }
 
 /* ---------------------------------------------------------------- text, rules, conditions */
 
-static enum err_code read_rule(struct reader *r)
+static enum err_code reader_rule(struct reader *r)
 {
     size_t n = name_length(r->at);
     int rule = rule_find(r->c, r->at, n);
-    if (rule < 0 || r->at[n] != ']') return wrong(r, "unknown rule");
+    if (rule < 0 || r->at[n] != ']') return reader_error(r, "unknown rule");
     struct op *op = op_new(r->c, OP_CALL);
-    if (!op) return no_memory(r);
+    if (!op) return reader_no_memory(r);
     op->rule = rule;
     r->at += n + 1;
     return ERR_OK;
 }
 
-static enum err_code read_text(struct reader *r, const char *stops)
+static enum err_code reader_text(struct reader *r, const char *stops)
 {
     size_t n = strcspn(r->at, stops);
     struct op *op = op_new(r->c, OP_TEXT);
-    if (!op) return no_memory(r);
+    if (!op) return reader_no_memory(r);
     op->text = r->at;
     op->len = (int)n;
     r->at += n;
     return ERR_OK;
 }
 
-static enum err_code read_condition(struct reader *r);
+static enum err_code reader_condition(struct reader *r);
 
-/* Up to one of `stops`, or the end. */
-static enum err_code read_form(struct reader *r, const char *stops)
+/* Parse a form up to one of the characters in `stops`, or its end. */
+static enum err_code reader_form(struct reader *r, const char *stops)
 {
     enum err_code rc = ERR_OK;
     char special[16];
     snprintf(special, sizeof special, "{[(%s", stops);
     while (!rc && *r->at && !strchr(stops, *r->at)) {
         switch (*r->at) {
-        case '{': r->at++, rc = read_braces(r); break;
-        case '[': r->at++, rc = read_rule(r); break;
-        case '(': r->at++, rc = read_condition(r); break;
-        default: rc = read_text(r, special);
+        case '{': r->at++, rc = reader_braces(r); break;
+        case '[': r->at++, rc = reader_rule(r); break;
+        case '(': r->at++, rc = reader_condition(r); break;
+        default: rc = reader_text(r, special);
         }
     }
     return rc;
 }
 
-/* (a<b?A|B) with the parenthesis read. Ops move when they grow: they are named by number. */
-static enum err_code read_condition(struct reader *r)
+/* Parse (a<b?A|B) after its opening parenthesis. Ops are referred to by index, because the array may move. */
+static enum err_code reader_condition(struct reader *r)
 {
     struct grammar_sum a, b;
-    enum err_code rc = read_sum(r, &a);
+    enum err_code rc = reader_sum(r, &a);
     if (rc) return rc;
     char compare = *r->at;
-    if (!compare || !strchr("<>=", compare)) return wrong(r, "want <, > or =");
+    if (!compare || !strchr("<>=", compare)) return reader_error(r, "want <, > or =");
     r->at++;
-    rc = read_sum(r, &b);
+    rc = reader_sum(r, &b);
     if (rc) return rc;
-    if (*r->at++ != '?') return wrong(r, "want '?'");
+    if (*r->at++ != '?') return reader_error(r, "want '?'");
     int unless = r->c->op_count, jump = -1;
     struct op *op = op_new(r->c, OP_UNLESS);
-    if (!op) return no_memory(r);
+    if (!op) return reader_no_memory(r);
     op->a = a;
     op->b = b;
     op->compare = compare;
-    rc = read_form(r, "|)");
+    rc = reader_form(r, "|)");
     if (rc) return rc;
     if (*r->at == '|') {
         r->at++;
         jump = r->c->op_count;
-        if (!op_new(r->c, OP_JUMP)) return no_memory(r);
+        if (!op_new(r->c, OP_JUMP)) return reader_no_memory(r);
     }
     r->c->ops[unless].jump = r->c->op_count;
     if (jump >= 0) {
-        rc = read_form(r, ")");
+        rc = reader_form(r, ")");
         if (rc) return rc;
         r->c->ops[jump].jump = r->c->op_count;
     }
-    return *r->at++ == ')' ? ERR_OK : wrong(r, "want ')'");
+    return *r->at++ == ')' ? ERR_OK : reader_error(r, "want ')'");
 }
 
-/* A word's fields; forms that are programs have none. */
-static void cut_fields(struct form *f, const char *text)
+/* Split a word into its fields. */
+static void form_split_fields(struct form *f, const char *text)
 {
     while (f->field_count < GRAMMAR_FIELDS) {
         const char *end = strchrnul(text, '|');
@@ -294,7 +295,7 @@ static void cut_fields(struct form *f, const char *text)
     }
 }
 
-static enum err_code compile_rule(struct corpus *c, struct rule *rule, const char *const *forms,
+static enum err_code rule_compile(struct corpus *c, struct rule *rule, const char *const *forms,
                                   struct err *why)
 {
     enum err_code rc = ERR_OK;
@@ -306,23 +307,23 @@ static enum err_code compile_rule(struct corpus *c, struct rule *rule, const cha
         rule->total += f->weight;
         f->first_op = c->op_count;
         if (rule->words)
-            cut_fields(f, r.at);
+            form_split_fields(f, r.at);
         else
-            rc = read_form(&r, "");
-        if (!rc && !op_new(c, OP_RETURN)) rc = no_memory(&r);
+            rc = reader_form(&r, "");
+        if (!rc && !op_new(c, OP_RETURN)) rc = reader_no_memory(&r);
     }
     return rc;
 }
 
 /* ---------------------------------------------------------------- the whole */
 
-static void count_rules(const struct grammar_rule *g, int *rules, int *forms)
+static void grammar_count(const struct grammar_rule *g, int *rules, int *forms)
 {
     for (; g->name; g++, ++*rules)
         for (const char *const *f = g->forms; *f; f++) ++*forms;
 }
 
-static void name_rules(struct corpus *c, const struct grammar_rule *g, bool words)
+static void grammar_name_rules(struct corpus *c, const struct grammar_rule *g, bool words)
 {
     for (; g->name; g++) {
         struct rule *rule = &c->rules[c->rule_count++];
@@ -334,21 +335,21 @@ static void name_rules(struct corpus *c, const struct grammar_rule *g, bool word
     }
 }
 
-static enum err_code compile(struct corpus *c, struct err *why)
+static enum err_code corpus_compile(struct corpus *c, struct err *why)
 {
     int rules = 0, forms = 0, at = 0;
-    count_rules(GRAMMAR_WORDS, &rules, &forms);
-    count_rules(GRAMMAR_STORIES, &rules, &forms);
+    grammar_count(GRAMMAR_WORDS, &rules, &forms);
+    grammar_count(GRAMMAR_STORIES, &rules, &forms);
     c->rules = calloc((size_t)rules, sizeof *c->rules);
     c->forms = calloc((size_t)forms, sizeof *c->forms);
     if (!c->rules || !c->forms) return err_set(why, ERR_NOMEM, "out of memory for the grammar");
-    name_rules(c, GRAMMAR_WORDS, true);
-    name_rules(c, GRAMMAR_STORIES, false);
+    grammar_name_rules(c, GRAMMAR_WORDS, true);
+    grammar_name_rules(c, GRAMMAR_STORIES, false);
     enum err_code rc = ERR_OK;
     for (const struct grammar_rule *g = GRAMMAR_WORDS; !rc && g->name; g++)
-        rc = compile_rule(c, &c->rules[at++], g->forms, why);
+        rc = rule_compile(c, &c->rules[at++], g->forms, why);
     for (const struct grammar_rule *g = GRAMMAR_STORIES; !rc && g->name; g++)
-        rc = compile_rule(c, &c->rules[at++], g->forms, why);
+        rc = rule_compile(c, &c->rules[at++], g->forms, why);
     c->story = rule_find(c, "story", 5);
     return rc;
 }
@@ -358,7 +359,7 @@ enum err_code corpus_open(struct corpus **out, struct err *why)
     *out = NULL;
     struct corpus *c = calloc(1, sizeof *c);
     if (!c) return err_set(why, ERR_NOMEM, "out of memory for the grammar");
-    enum err_code rc = compile(c, why);
+    enum err_code rc = corpus_compile(c, why);
     if (rc) {
         corpus_close(c);
         return rc;

@@ -1,32 +1,34 @@
-/* engine/train/grammar.h - what stories are made of: a table of rules that engine/train/corpus.c reads.
+/* engine/train/grammar.h - the grammar of the stories: tables of rules, compiled by grammar.c. Internal.
  *
- * A rule is a list of forms, one of which is chosen; "%3 " in front gives a form the weight 3 instead of 1. A
- * form is text with these parts:
+ * A rule is a list of forms; one of them is chosen at random. "%3 " at the start of a form gives it weight 3
+ * instead of 1. A form is text with these parts:
  *
- *   [rule]       one of the rule's forms stands here
- *   {x=rule}     the same, and x remembers it; never a form that another variable of the story holds, so two
- *                persons of a story are two. Such forms may have fields, divided by '|'; the first is said
- *   {x}          what x remembers; {x.1} its field 1 and so on; {a x} with its article, {a x.1} too
- *   {x.he}       a pronoun: he him his He His, of a person whose field 1 is "f" or "m"
- *   {x#n}        a thing in the number of n: its field 1, the plural, unless n is 1
- *   {n=2..9}     n becomes a number, all of them equally likely, and is said as a word; bounds may be sums
- *   {=n+2*m}     a number as a word; worked from left to right
- *   {!x=y}       x remembers what y does, or a sum, or a number of 2..9; nothing is said
- *   (n>m?A|B)    A where that is so, else B; > < =, between numbers, or = between things. B may be left out
- *   {^x}         any of these, with a capital
+ *   [rule]       a form of that rule
+ *   {x=rule}     the same, stored in variable x. Never the value of another variable of the story, so two
+ *                people in a story are different. Such forms may have fields, separated by '|'; the first is
+ *                written
+ *   {x}          the value of x; {x.1} its field 1 and so on; {a x} and {a x.1} with the article a or an
+ *   {x.he}       a pronoun (he him his He His) for a person whose field 1 is "f" or "m"
+ *   {x#n}        x in singular or plural: field 1 (the plural) unless n is 1
+ *   {n=2..9}     n becomes a number, all equally likely, written as a word; bounds may be sums
+ *   {=n+2*m}     a number as a word; the sum is evaluated from left to right
+ *   {!x=y}       x becomes a copy of y, a sum, or a number from 2..9; nothing is written
+ *   (n>m?A|B)    A if the condition holds, else B; > < = compare numbers, = also values. B may be omitted
+ *   {^x}         any of these, capitalized
  *
- * A letter at the beginning of a sentence becomes a capital by itself, but not behind a quotation mark.
+ * The first letter of a sentence is capitalized automatically, except after a quotation mark.
  *
- * What is chosen must show in the text soon: then the text tells its derivation, and its probability is the
- * product of the choices (corpus_score finds derivations, and adds them up where there are several). */
+ * Every choice must show in the text soon after it was made. Then a text has one derivation, and its
+ * probability is the product of the probabilities of its choices. (corpus_score adds up several derivations.)
+ */
 #ifndef QDYNO_ENGINE_TRAIN_GRAMMAR_H
 #define QDYNO_ENGINE_TRAIN_GRAMMAR_H
 
 struct grammar_rule {
     const char *name;
-    const char *const *forms; /* up to NULL */
+    const char *const *forms; /* ends with NULL */
 };
-/* Up to the row whose name is NULL; a story is the rule "story". */
+/* End with a row whose name is NULL. A story is a form of the rule "story". */
 extern const struct grammar_rule GRAMMAR_WORDS[], GRAMMAR_STORIES[];
 
 #endif

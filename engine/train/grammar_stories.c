@@ -1,6 +1,6 @@
-/* The stories: an opening, something that happens (sometimes more than one thing), and an end that remembers
- * the opening. What happens ties words over many sentences: who holds what, where a thing lies now, how many
- * are left, who is the tallest, what was said. A reader who follows can predict the answers. */
+/* The grammar's stories: an opening, one or more events, and an end that refers to the opening. Events link
+ * words over many sentences (who has what, where a thing is, how many are left, who is tallest), so a reader
+ * who follows the story can predict the answers. */
 #include <stddef.h>
 
 #include "engine/train/grammar.h"

@@ -1,5 +1,5 @@
-/* The words of the stories: people, things, places, and what is known about them. Fields that a story ties
- * together stand in one form, so that what a cow gives or where snow lies is the same in all of them. */
+/* The grammar's words: people, things, places and facts about them. Facts that belong together are fields of
+ * one form, so that they are the same in all stories (which sound a cow makes, what a baker needs). */
 #include <stddef.h>
 
 #include "engine/train/grammar.h"

@@ -1,5 +1,5 @@
-/* Orthogonal steps by products alone: a polynomial of X X^T, applied five times, drives every singular value
- * of X towards 1 without one being computed. The products run in the precision of training. */
+/* Orthogonalization by matrix products alone (Newton-Schulz): a polynomial in X X^T, applied five times,
+ * moves every singular value of X towards 1 without computing any. Products use the precision of training. */
 #include "engine/train/muon.h"
 
 #include <math.h>
@@ -10,14 +10,14 @@
 
 enum { ITERATIONS = 5 };
 static const float MOMENTUM = 0.95f, LIKE_ADAMW = 0.2f;
-/* a x + b x^3 + c x^5: steep at zero, and between 0.7 and 1.2 after five rounds, which is near enough. */
+/* a x + b x^3 + c x^5: steep at 0; after five iterations values lie between 0.7 and 1.2, which is enough. */
 static const float POLYNOMIAL[] = { 3.4445f, -4.7750f, 2.0315f };
 
 struct muon {
     struct network *network;
-    float *x, *next;               /* [wide side is the columns] */
+    float *x, *next;               /* the longer dimension is the columns */
     float *square, *fourth;        /* [short][short]: X X^T, and its square */
-    struct operand rows, cols, sq; /* X, X turned round, X X^T as weights */
+    struct operand rows, cols, sq; /* X, its transpose, and X X^T as operands of products */
 };
 
 bool muon_takes(const struct network_tensor *t)
@@ -37,7 +37,7 @@ enum err_code muon_open(struct muon **out, struct network *network, struct err *
     struct muon *u = calloc(1, sizeof *u);
     *out = u;
     if (!u) return err_set(why, ERR_NOMEM, "out of memory for the optimizer");
-    /* as f32: no operand is longer */
+    /* Sized for f32, the largest format of an operand. */
     const size_t matrix = (size_t)numbers * sizeof(float),
                  small = (size_t)(shorter * shorter) * sizeof(float);
     u->network = network;
@@ -60,15 +60,15 @@ void muon_close(struct muon *u)
     for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
 }
 
-static void add_up(struct muon *u, const struct mixing *m, int64_t n)
+static void muon_mix(struct muon *u, const struct mixing *m, int64_t n)
 {
     rows_mix(network_threads(u->network), m, n);
 }
 
 /* ---------------------------------------------------------------- orthogonal */
 
-/* u->x [rows][cols], rows <= cols, becomes nearly orthogonal; it may be in u->next's old place then. */
-static void orthogonalize(struct muon *u, int64_t rows, int64_t cols)
+/* Make u->x [rows][cols], rows <= cols, nearly orthogonal. Swaps u->x and u->next. */
+static void muon_orthogonalize(struct muon *u, int64_t rows, int64_t cols)
 {
     const struct products *p = network_products(u->network);
     const float a = POLYNOMIAL[0], b = POLYNOMIAL[1], c = POLYNOMIAL[2];
@@ -77,13 +77,13 @@ static void orthogonalize(struct muon *u, int64_t rows, int64_t cols)
         product_run(
             p, &(struct product){
                    .x = u->x, .x_stride = cols, .n = rows, .w = &u->rows, .y = u->square, .y_stride = rows });
-        operand_set(p, &u->sq, u->square, rows, rows, rows); /* symmetric: its own turn */
+        operand_set(p, &u->sq, u->square, rows, rows, rows); /* symmetric: equals its transpose */
         product_run(
             p,
             &(struct product){
                 .x = u->square, .x_stride = rows, .n = rows, .w = &u->sq, .y = u->fourth, .y_stride = rows });
-        add_up(u, &(struct mixing){ u->square, u->fourth, b, c, u->fourth }, rows * rows);
-        add_up(u, &(struct mixing){ u->x, u->x, a, 0, u->next }, rows * cols);
+        muon_mix(u, &(struct mixing){ u->square, u->fourth, b, c, u->fourth }, rows * rows);
+        muon_mix(u, &(struct mixing){ u->x, u->x, a, 0, u->next }, rows * cols);
         operand_set_turned(p, &u->cols, u->x, cols, cols, rows);
         product_run(p, &(struct product){ .x = u->fourth,
                                           .x_stride = rows,
@@ -98,7 +98,8 @@ static void orthogonalize(struct muon *u, int64_t rows, int64_t cols)
     }
 }
 
-static void turn(struct muon *u, int64_t rows, int64_t cols)
+/* Transpose u->x. */
+static void muon_transpose(struct muon *u, int64_t rows, int64_t cols)
 {
     product_turn(network_products(u->network), u->x, cols, rows, cols, u->next);
     float *old = u->x;
@@ -112,16 +113,15 @@ void muon_step(struct muon *u, const struct muon_step *s)
     const int64_t n = t->rows * t->cols;
     const float *gradient = network_gradients(u->network) + t->offset;
     float *w = network_weights(u->network) + t->offset;
-    add_up(u, &(struct mixing){ s->momentum, gradient, MOMENTUM, s->by, s->momentum }, n);
-    add_up(u, &(struct mixing){ s->momentum, gradient, MOMENTUM, s->by, u->x },
-           n); /* Nesterov's look ahead */
+    muon_mix(u, &(struct mixing){ s->momentum, gradient, MOMENTUM, s->by, s->momentum }, n);
+    muon_mix(u, &(struct mixing){ s->momentum, gradient, MOMENTUM, s->by, u->x }, n); /* Nesterov momentum */
     const float length = sqrtf(rows_dot(u->x, u->x, n));
-    if (!(length > 0)) return; /* no gradient yet: nothing to follow */
-    add_up(u, &(struct mixing){ u->x, u->x, 1 / length, 0, u->x }, n);
+    if (!(length > 0)) return; /* the gradient has been 0 so far */
+    muon_mix(u, &(struct mixing){ u->x, u->x, 1 / length, 0, u->x }, n);
     const bool tall = t->rows > t->cols;
-    if (tall) turn(u, t->rows, t->cols);
-    orthogonalize(u, MIN(t->rows, t->cols), MAX(t->rows, t->cols));
-    if (tall) turn(u, t->cols, t->rows);
+    if (tall) muon_transpose(u, t->rows, t->cols);
+    muon_orthogonalize(u, MIN(t->rows, t->cols), MAX(t->rows, t->cols));
+    if (tall) muon_transpose(u, t->cols, t->rows);
     const float rate = (float)s->rate * LIKE_ADAMW * sqrtf((float)MAX(t->rows, t->cols));
-    add_up(u, &(struct mixing){ w, u->x, (float)(1 - s->rate * s->weight_decay), -rate, w }, n);
+    muon_mix(u, &(struct mixing){ w, u->x, (float)(1 - s->rate * s->weight_decay), -rate, w }, n);
 }

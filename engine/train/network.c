@@ -3,8 +3,8 @@
  *   mid = x + Wo attention(rope(Wq h), rope(Wk h), Wv h),   h = norm(x)
  *   x'  = mid + Wdown (silu(Wgate h) * Wup h),              h = norm(mid)
  *
- * Norms' results and the gated product are cheap: they are made again on the way back instead of being kept.
- */
+ * The results of norms and of the gated product are cheap, so the backward pass computes them again instead
+ * of storing them. */
 #include "engine/train/network.h"
 
 #include <math.h>
@@ -18,42 +18,42 @@
 
 /* ---------------------------------------------------------------- parts */
 
-static const float *weights_of(const struct network *n, int tensor)
+static const float *tensor_weights(const struct network *n, int tensor)
 {
     return n->weights + n->tensors[tensor].offset;
 }
 
-static float *gradients_of(const struct network *n, int tensor)
+static float *tensor_gradients(const struct network *n, int tensor)
 {
     return n->gradients + n->tensors[tensor].offset;
 }
 
-static void norm(const struct network *n, const float *x, int tensor, float *y)
+static void norm_forward(const struct network *n, const float *x, int tensor, float *y)
 {
     rows_norm(n->products.pool, &(struct norm_rows){ .x = x,
-                                                     .w = weights_of(n, tensor),
+                                                     .w = tensor_weights(n, tensor),
                                                      .eps = n->o.shape.eps,
                                                      .rows = n->tokens,
                                                      .cols = n->o.shape.embd,
                                                      .y = y });
 }
 
-/* n->dx += what n->dnormed means for x. */
-static void norm_back(const struct network *n, const float *x, int tensor)
+/* n->dx += gradient with respect to x, given n->dnormed. */
+static void norm_backward(const struct network *n, const float *x, int tensor)
 {
     rows_norm_back(n->products.pool, &(struct norm_back){ .x = x,
-                                                          .w = weights_of(n, tensor),
+                                                          .w = tensor_weights(n, tensor),
                                                           .dy = n->dnormed,
                                                           .eps = n->o.shape.eps,
                                                           .rows = n->tokens,
                                                           .cols = n->o.shape.embd,
                                                           .dx = n->dx,
-                                                          .dw = gradients_of(n, tensor),
+                                                          .dw = tensor_gradients(n, tensor),
                                                           .inverse = n->inverse });
 }
 
 /* y (+)= x W^T for all tokens. */
-static void apply(const struct network *n, int tensor, const float *x, float *y, bool add)
+static void matrix_forward(const struct network *n, int tensor, const float *x, float *y, bool add)
 {
     const struct network_tensor *t = &n->tensors[tensor];
     product_run(&n->products, &(struct product){ .x = x,
@@ -66,7 +66,7 @@ static void apply(const struct network *n, int tensor, const float *x, float *y,
 }
 
 /* dx (+)= dy W. */
-static void apply_back(const struct network *n, int tensor, const float *dy, float *dx, bool add)
+static void matrix_backward(const struct network *n, int tensor, const float *dy, float *dx, bool add)
 {
     const struct network_tensor *t = &n->tensors[tensor];
     product_run(&n->products, &(struct product){ .x = dy,
@@ -78,19 +78,19 @@ static void apply_back(const struct network *n, int tensor, const float *dy, flo
                                                  .add = add });
 }
 
-/* What gradients of weights are multiplied with: x [tokens][cols]. */
-static void set_input(struct network *n, const float *x, int64_t cols)
+/* Set the transposed input x [tokens][cols] that weight gradients are computed from. */
+static void network_set_input(struct network *n, const float *x, int64_t cols)
 {
     operand_set_turned(&n->products, &n->input, x, cols, cols, n->tokens);
 }
 
-static void add_gradient(struct network *n, int tensor, const float *dy)
+static void matrix_add_gradient(struct network *n, int tensor, const float *dy)
 {
     const int64_t rows = n->tensors[tensor].rows;
-    product_weight_gradient(&n->products, dy, rows, rows, &n->input, gradients_of(n, tensor));
+    product_weight_gradient(&n->products, dy, rows, rows, &n->input, tensor_gradients(n, tensor));
 }
 
-static void rope(const struct network *n, float *x, int heads, float sign)
+static void network_rope(const struct network *n, float *x, int heads, float sign)
 {
     rows_rope(n->products.pool, &(struct rope_rows){ .x = x,
                                                      .rows = n->tokens,
@@ -108,59 +108,59 @@ static void layer_forward(struct network *n, int l)
 {
     const struct layer_kept *a = &n->kept[l];
     const int64_t wide = n->tokens * n->o.shape.embd;
-    norm(n, n->x[l], tensor_index(l, T_ATTN_NORM), n->normed);
-    apply(n, tensor_index(l, T_Q), n->normed, a->q, false);
-    apply(n, tensor_index(l, T_K), n->normed, a->k, false);
-    apply(n, tensor_index(l, T_V), n->normed, a->v, false);
-    rope(n, a->q, n->o.shape.heads, 1);
-    rope(n, a->k, n->o.shape.kv_heads, 1);
+    norm_forward(n, n->x[l], tensor_index(l, T_ATTN_NORM), n->normed);
+    matrix_forward(n, tensor_index(l, T_Q), n->normed, a->q, false);
+    matrix_forward(n, tensor_index(l, T_K), n->normed, a->k, false);
+    matrix_forward(n, tensor_index(l, T_V), n->normed, a->v, false);
+    network_rope(n, a->q, n->o.shape.heads, 1);
+    network_rope(n, a->k, n->o.shape.kv_heads, 1);
     attention_forward(n, a);
     memcpy(a->mid, n->x[l], (size_t)wide * sizeof *a->mid);
-    apply(n, tensor_index(l, T_ATTN_OUT), a->attn, a->mid, true);
-    norm(n, a->mid, tensor_index(l, T_FFN_NORM), n->normed);
-    apply(n, tensor_index(l, T_GATE), n->normed, a->gate, false);
-    apply(n, tensor_index(l, T_UP), n->normed, a->up, false);
+    matrix_forward(n, tensor_index(l, T_ATTN_OUT), a->attn, a->mid, true);
+    norm_forward(n, a->mid, tensor_index(l, T_FFN_NORM), n->normed);
+    matrix_forward(n, tensor_index(l, T_GATE), n->normed, a->gate, false);
+    matrix_forward(n, tensor_index(l, T_UP), n->normed, a->up, false);
     rows_swiglu(n->products.pool, a->gate, a->up, n->gated, n->tokens * n->o.shape.ff);
     memcpy(n->x[l + 1], a->mid, (size_t)wide * sizeof *a->mid);
-    apply(n, tensor_index(l, T_DOWN), n->gated, n->x[l + 1], true);
+    matrix_forward(n, tensor_index(l, T_DOWN), n->gated, n->x[l + 1], true);
 }
 
-static void feed_forward_back(struct network *n, int l)
+static void feed_forward_backward(struct network *n, int l)
 {
     const struct layer_kept *a = &n->kept[l];
     const int64_t elements = n->tokens * n->o.shape.ff;
     rows_swiglu(n->products.pool, a->gate, a->up, n->gated, elements);
-    set_input(n, n->gated, n->o.shape.ff);
-    add_gradient(n, tensor_index(l, T_DOWN), n->dx);
-    apply_back(n, tensor_index(l, T_DOWN), n->dx, n->dgated, false);
+    network_set_input(n, n->gated, n->o.shape.ff);
+    matrix_add_gradient(n, tensor_index(l, T_DOWN), n->dx);
+    matrix_backward(n, tensor_index(l, T_DOWN), n->dx, n->dgated, false);
     rows_swiglu_back(n->products.pool, a->gate, a->up, n->dgated, elements);
-    norm(n, a->mid, tensor_index(l, T_FFN_NORM), n->normed);
-    set_input(n, n->normed, n->o.shape.embd);
-    add_gradient(n, tensor_index(l, T_GATE), a->gate);
-    add_gradient(n, tensor_index(l, T_UP), a->up);
-    apply_back(n, tensor_index(l, T_GATE), a->gate, n->dnormed, false);
-    apply_back(n, tensor_index(l, T_UP), a->up, n->dnormed, true);
-    norm_back(n, a->mid, tensor_index(l, T_FFN_NORM));
+    norm_forward(n, a->mid, tensor_index(l, T_FFN_NORM), n->normed);
+    network_set_input(n, n->normed, n->o.shape.embd);
+    matrix_add_gradient(n, tensor_index(l, T_GATE), a->gate);
+    matrix_add_gradient(n, tensor_index(l, T_UP), a->up);
+    matrix_backward(n, tensor_index(l, T_GATE), a->gate, n->dnormed, false);
+    matrix_backward(n, tensor_index(l, T_UP), a->up, n->dnormed, true);
+    norm_backward(n, a->mid, tensor_index(l, T_FFN_NORM));
 }
 
-static void attention_back(struct network *n, int l)
+static void attention_block_backward(struct network *n, int l)
 {
     const struct layer_kept *a = &n->kept[l];
-    set_input(n, a->attn, n->o.shape.embd);
-    add_gradient(n, tensor_index(l, T_ATTN_OUT), n->dx);
-    apply_back(n, tensor_index(l, T_ATTN_OUT), n->dx, n->dattn, false);
+    network_set_input(n, a->attn, n->o.shape.embd);
+    matrix_add_gradient(n, tensor_index(l, T_ATTN_OUT), n->dx);
+    matrix_backward(n, tensor_index(l, T_ATTN_OUT), n->dx, n->dattn, false);
     attention_backward(n, a);
-    rope(n, n->dq, n->o.shape.heads, -1);
-    rope(n, n->dk, n->o.shape.kv_heads, -1);
-    norm(n, n->x[l], tensor_index(l, T_ATTN_NORM), n->normed);
-    set_input(n, n->normed, n->o.shape.embd);
-    add_gradient(n, tensor_index(l, T_Q), n->dq);
-    add_gradient(n, tensor_index(l, T_K), n->dk);
-    add_gradient(n, tensor_index(l, T_V), n->dv);
-    apply_back(n, tensor_index(l, T_Q), n->dq, n->dnormed, false);
-    apply_back(n, tensor_index(l, T_K), n->dk, n->dnormed, true);
-    apply_back(n, tensor_index(l, T_V), n->dv, n->dnormed, true);
-    norm_back(n, n->x[l], tensor_index(l, T_ATTN_NORM));
+    network_rope(n, n->dq, n->o.shape.heads, -1);
+    network_rope(n, n->dk, n->o.shape.kv_heads, -1);
+    norm_forward(n, n->x[l], tensor_index(l, T_ATTN_NORM), n->normed);
+    network_set_input(n, n->normed, n->o.shape.embd);
+    matrix_add_gradient(n, tensor_index(l, T_Q), n->dq);
+    matrix_add_gradient(n, tensor_index(l, T_K), n->dk);
+    matrix_add_gradient(n, tensor_index(l, T_V), n->dv);
+    matrix_backward(n, tensor_index(l, T_Q), n->dq, n->dnormed, false);
+    matrix_backward(n, tensor_index(l, T_K), n->dk, n->dnormed, true);
+    matrix_backward(n, tensor_index(l, T_V), n->dv, n->dnormed, true);
+    norm_backward(n, n->x[l], tensor_index(l, T_ATTN_NORM));
 }
 
 /* ---------------------------------------------------------------- the whole model */
@@ -170,7 +170,7 @@ static int output_tensor(const struct network *n)
     return n->o.shape.tied ? T_EMBD : T_OUTPUT;
 }
 
-static double loss_of(struct network *n, const int32_t *targets, float scale)
+static double network_loss(struct network *n, const int32_t *targets, float scale)
 {
     double sum = 0;
     rows_cross_entropy(n->products.pool, &(struct cross_entropy){ .logits = n->logits,
@@ -183,53 +183,53 @@ static double loss_of(struct network *n, const int32_t *targets, float scale)
     return sum;
 }
 
-static void run_forward(struct network *n, const int32_t *tokens)
+static void network_run_forward(struct network *n, const int32_t *tokens)
 {
     const struct matrix table = { n->weights + n->tensors[T_EMBD].offset, n->o.shape.vocab, n->o.shape.embd };
     rows_gather(n->products.pool, &table, tokens, n->x[0], n->tokens);
     for (int l = 0; l < n->o.shape.layers; l++) layer_forward(n, l);
-    norm(n, n->x[n->o.shape.layers], T_OUTPUT_NORM, n->normed);
-    apply(n, output_tensor(n), n->normed, n->logits, false);
+    norm_forward(n, n->x[n->o.shape.layers], T_OUTPUT_NORM, n->normed);
+    matrix_forward(n, output_tensor(n), n->normed, n->logits, false);
 }
 
 double network_forward(struct network *n, const int32_t *tokens, const int32_t *targets)
 {
-    run_forward(n, tokens);
-    return loss_of(n, targets, 0);
+    network_run_forward(n, tokens);
+    return network_loss(n, targets, 0);
 }
 
-/* From the gradient of the logits, which is where they were. */
-static void run_backward(struct network *n, const int32_t *tokens)
+/* Backward pass, given the gradient of the logits in their place. */
+static void network_run_backward(struct network *n, const int32_t *tokens)
 {
     const int layers = n->o.shape.layers, every = n->o.checkpoint_every ? n->o.checkpoint_every : layers;
-    set_input(n, n->normed, n->o.shape.embd);
-    add_gradient(n, output_tensor(n), n->logits);
-    apply_back(n, output_tensor(n), n->logits, n->dnormed, false);
+    network_set_input(n, n->normed, n->o.shape.embd);
+    matrix_add_gradient(n, output_tensor(n), n->logits);
+    matrix_backward(n, output_tensor(n), n->logits, n->dnormed, false);
     memset(n->dx, 0, (size_t)(n->tokens * n->o.shape.embd) * sizeof *n->dx);
-    norm_back(n, n->x[layers], T_OUTPUT_NORM);
+    norm_backward(n, n->x[layers], T_OUTPUT_NORM);
     for (int l = layers - 1; l >= 0; l--) {
         const int first = l / every * every;
-        if (l + 1 < layers && (l + 1) % every == 0) /* a segment is entered from behind */
+        if (l + 1 < layers && (l + 1) % every == 0) /* enter a segment of checkpointed layers from its end */
             for (int again = first; again <= l; again++) layer_forward(n, again);
-        feed_forward_back(n, l);
-        attention_back(n, l);
+        feed_forward_backward(n, l);
+        attention_block_backward(n, l);
     }
-    const struct matrix table = { gradients_of(n, T_EMBD), n->o.shape.vocab, n->o.shape.embd };
+    const struct matrix table = { tensor_gradients(n, T_EMBD), n->o.shape.vocab, n->o.shape.embd };
     rows_gather_back(n->products.pool, &table, tokens, n->dx, n->tokens);
 }
 
 double network_backward(struct network *n, const int32_t *tokens, const int32_t *targets, float scale)
 {
-    run_forward(n, tokens);
-    const double loss = loss_of(n, targets, scale);
-    run_backward(n, tokens);
+    network_run_forward(n, tokens);
+    const double loss = network_loss(n, targets, scale);
+    network_run_backward(n, tokens);
     return loss;
 }
 
 double network_distill(struct network *n, const int32_t *tokens, const float *teacher, float scale)
 {
     double sum = 0;
-    run_forward(n, tokens);
+    network_run_forward(n, tokens);
     rows_distill(n->products.pool, &(struct distillation){ .logits = n->logits,
                                                            .teacher = teacher,
                                                            .rows = n->tokens,
@@ -237,7 +237,7 @@ double network_distill(struct network *n, const int32_t *tokens, const float *te
                                                            .loss = n->losses,
                                                            .scale = scale });
     for (int64_t i = 0; i < n->tokens; i++) sum += n->losses[i];
-    if (scale != 0) run_backward(n, tokens);
+    if (scale != 0) network_run_backward(n, tokens);
     return sum;
 }
 
@@ -248,8 +248,8 @@ void network_changed(struct network *n)
     for (int i = 0; i < n->tensor_count; i++) {
         const struct network_tensor *t = &n->tensors[i];
         if (!t->matrix) continue;
-        operand_set(&n->products, &n->prepared[i].forward, weights_of(n, i), t->cols, t->rows, t->cols);
-        operand_set_turned(&n->products, &n->prepared[i].backward, weights_of(n, i), t->cols, t->cols,
+        operand_set(&n->products, &n->prepared[i].forward, tensor_weights(n, i), t->cols, t->rows, t->cols);
+        operand_set_turned(&n->products, &n->prepared[i].backward, tensor_weights(n, i), t->cols, t->cols,
                            t->rows);
     }
 }
@@ -281,7 +281,7 @@ enum err_code network_randomize(struct network *n, uint64_t seed, struct err *wh
 
 /* ---------------------------------------------------------------- open, close, ask */
 
-static enum err_code open_backend(struct network *n, struct err *why)
+static enum err_code network_open_backend(struct network *n, struct err *why)
 {
     const struct network_shape *s = &n->o.shape;
     const struct backend_options options = { .threads = n->o.threads,
@@ -310,7 +310,7 @@ enum err_code network_open(struct network **out, const struct network_options *o
     if (!n) return err_set(why, ERR_NOMEM, "out of memory for a network");
     n->o = *o;
     enum err_code rc = network_describe(n, why);
-    if (!rc) rc = open_backend(n, why);
+    if (!rc) rc = network_open_backend(n, why);
     if (!rc) rc = network_allocate(n, why);
     if (rc) {
         network_close(n);

@@ -1,5 +1,5 @@
-/* engine/train/network_internal.h - what a network is made of; shared by network.c, network_memory.c and
- * attention.c. */
+/* engine/train/network_internal.h - the fields of a network, shared by network.c, network_memory.c and
+ * attention.c. Internal. */
 #ifndef QDYNO_ENGINE_TRAIN_NETWORK_INTERNAL_H
 #define QDYNO_ENGINE_TRAIN_NETWORK_INTERNAL_H
 
@@ -9,12 +9,12 @@
 enum layer_tensor { T_ATTN_NORM, T_Q, T_K, T_V, T_ATTN_OUT, T_FFN_NORM, T_GATE, T_UP, T_DOWN, LAYER_TENSORS };
 enum { T_EMBD, T_OUTPUT_NORM, T_OUTPUT, END_TENSORS };
 
-/* A matrix as the products want it, forwards and backwards. */
+/* A matrix as operand of the forward and of the backward products. */
 struct prepared {
     struct operand forward, backward; /* [rows][cols] and [cols][rows] */
 };
 
-/* What a layer keeps for the way back, all [tokens][...]. */
+/* Activations that a layer keeps for the backward pass, all [tokens][...]. */
 struct layer_kept {
     float *q, *k, *v, *attn, *mid, *gate, *up;
 };
@@ -32,18 +32,18 @@ struct network {
     float *weights, *gradients;
     struct prepared *prepared; /* [tensor_count], matrices only */
 
-    /* Activations: one block, carved up. */
+    /* Activations: one block of memory, divided by network_memory.c. */
     void *memory;
     int64_t memory_bytes, parameter_bytes;
-    float **x;               /* [layers + 1] what enters each layer; several may share memory */
-    struct layer_kept *kept; /* [layers] likewise */
-    float *normed, *gated;   /* scratch [tokens][embd], [tokens][ff] */
+    float **x;               /* [layers + 1]: input of each layer; with checkpoints, several share memory */
+    struct layer_kept *kept; /* [layers]; likewise */
+    float *normed, *gated;   /* scratch [tokens][embd] and [tokens][ff] */
     float *dx, *dnormed, *dgated, *dq, *dk, *dv, *dattn;
     float *logits, *inverse; /* [tokens][vocab], [tokens] */
     double *losses;
     float *scores, *dscores, *turned_scores; /* [ctx][ctx] */
-    struct operand input;                    /* an activation turned round, for gradients of weights */
-    struct operand keys, values;             /* of one sequence and head: attention.c */
+    struct operand input;                    /* a transposed activation, for weight gradients */
+    struct operand keys, values;             /* of one sequence and head, in attention.c */
     float *cosines, *sines;                  /* [ctx][head_dim / 2] */
 };
 
@@ -57,7 +57,7 @@ enum err_code network_describe(struct network *n, struct err *why); /* tensors *
 enum err_code network_allocate(struct network *n, struct err *why);
 void network_release(struct network *n);
 
-/* attention.c: attn from q, k, v; and dq, dk, dv from dattn. */
+/* attention.c: forward computes attn from q, k and v; backward computes dq, dk and dv from dattn. */
 void attention_forward(struct network *n, const struct layer_kept *a);
 void attention_backward(struct network *n, const struct layer_kept *a);
 

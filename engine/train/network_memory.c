@@ -1,4 +1,4 @@
-/* Which tensors a network has, and where everything lies. */
+/* Lists a network's tensors and lays out its memory. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 
 /* ---------------------------------------------------------------- tensors */
 
-static void describe(struct network *n, int i, const char *name, int layer, int64_t rows, int64_t cols)
+static void network_add_tensor(struct network *n, int i, const char *name, int layer, int64_t rows,
+                               int64_t cols)
 {
     struct network_tensor *t = &n->tensors[i];
     if (layer < 0)
@@ -24,7 +25,7 @@ static void describe(struct network *n, int i, const char *name, int layer, int6
     n->params += rows * cols;
 }
 
-static enum err_code check_shape(const struct network_options *o, struct err *why)
+static enum err_code network_check_shape(const struct network_options *o, struct err *why)
 {
     const struct network_shape *s = &o->shape;
     bool ok = s->layers >= 1 && s->layers <= 256 && s->heads >= 1 && s->kv_heads >= 1 &&
@@ -47,7 +48,7 @@ static enum err_code check_shape(const struct network_options *o, struct err *wh
 enum err_code network_describe(struct network *n, struct err *why)
 {
     const struct network_shape *s = &n->o.shape;
-    enum err_code rc = check_shape(&n->o, why);
+    enum err_code rc = network_check_shape(&n->o, why);
     if (rc) return rc;
     n->head_dim = (int)(s->embd / s->heads);
     n->kv = (int64_t)n->head_dim * s->kv_heads;
@@ -69,98 +70,99 @@ enum err_code network_describe(struct network *n, struct err *why)
         [T_UP] = { "ffn_up", s->ff, s->embd },
         [T_DOWN] = { "ffn_down", s->embd, s->ff },
     };
-    describe(n, T_EMBD, "token_embd", -1, s->vocab, s->embd);
-    describe(n, T_OUTPUT_NORM, "output_norm", -1, 1, s->embd);
-    describe(n, T_OUTPUT, "output", -1, s->tied ? 0 : s->vocab, s->embd);
+    network_add_tensor(n, T_EMBD, "token_embd", -1, s->vocab, s->embd);
+    network_add_tensor(n, T_OUTPUT_NORM, "output_norm", -1, 1, s->embd);
+    network_add_tensor(n, T_OUTPUT, "output", -1, s->tied ? 0 : s->vocab, s->embd);
     for (int l = 0; l < s->layers; l++)
         for (int t = 0; t < LAYER_TENSORS; t++)
-            describe(n, tensor_index(l, (enum layer_tensor)t), layer[t].name, l, layer[t].rows,
-                     layer[t].cols);
+            network_add_tensor(n, tensor_index(l, (enum layer_tensor)t), layer[t].name, l, layer[t].rows,
+                               layer[t].cols);
     return ERR_OK;
 }
 
 /* ---------------------------------------------------------------- memory */
 
-/* Carves pieces out of a block; with base NULL it only counts. */
+/* Cuts pieces from a block of memory; with base NULL it only counts bytes. */
 struct carver {
     char *base;
     int64_t used;
 };
 
-static void *carve(struct carver *c, int64_t bytes)
+static void *carver_take(struct carver *c, int64_t bytes)
 {
     void *p = c->base ? c->base + c->used : NULL;
     c->used += (bytes + 63) / 64 * 64;
     return p;
 }
 
-static float *carve_floats(struct carver *c, int64_t n)
+static float *carver_floats(struct carver *c, int64_t n)
 {
-    return carve(c, n * (int64_t)sizeof(float));
+    return carver_take(c, n * (int64_t)sizeof(float));
 }
 
-static void carve_operand(struct carver *c, const struct network *n, struct operand *o, int64_t elements)
+static void carver_operand(struct carver *c, const struct network *n, struct operand *o, int64_t elements)
 {
-    o->store = carve(c, operand_bytes(n->o.amp, 1, elements));
+    o->store = carver_take(c, operand_bytes(n->o.amp, 1, elements));
 }
 
-static void carve_kept(struct carver *c, const struct network *n, struct layer_kept *a)
+static void carver_kept(struct carver *c, const struct network *n, struct layer_kept *a)
 {
     const int64_t t = n->tokens, embd = n->o.shape.embd, ff = n->o.shape.ff;
-    a->q = carve_floats(c, t * embd);
-    a->k = carve_floats(c, t * n->kv);
-    a->v = carve_floats(c, t * n->kv);
-    a->attn = carve_floats(c, t * embd);
-    a->mid = carve_floats(c, t * embd);
-    a->gate = carve_floats(c, t * ff);
-    a->up = carve_floats(c, t * ff);
+    a->q = carver_floats(c, t * embd);
+    a->k = carver_floats(c, t * n->kv);
+    a->v = carver_floats(c, t * n->kv);
+    a->attn = carver_floats(c, t * embd);
+    a->mid = carver_floats(c, t * embd);
+    a->gate = carver_floats(c, t * ff);
+    a->up = carver_floats(c, t * ff);
 }
 
-/* With checkpoints, layers l, l + every, l + 2 every ... share memory, but for what enters a segment. */
-static void carve_layers(struct carver *c, struct network *n)
+/* With checkpoints, layers l, l + every, l + 2 every ... share memory, except for the input of each segment.
+ */
+static void carver_layers(struct carver *c, struct network *n)
 {
     const int layers = n->o.shape.layers, every = n->o.checkpoint_every ? n->o.checkpoint_every : layers;
     for (int l = 0; l <= layers; l++)
         if (l % every == 0 || l < every || l == layers)
-            n->x[l] = carve_floats(c, n->tokens * n->o.shape.embd);
+            n->x[l] = carver_floats(c, n->tokens * n->o.shape.embd);
         else
             n->x[l] = n->x[l % every];
     for (int l = 0; l < layers; l++)
         if (l < every)
-            carve_kept(c, n, &n->kept[l]);
+            carver_kept(c, n, &n->kept[l]);
         else
             n->kept[l] = n->kept[l % every];
 }
 
-static void carve_all(struct carver *c, struct network *n)
+static void carver_all(struct carver *c, struct network *n)
 {
     const struct network_shape *s = &n->o.shape;
     const int64_t t = n->tokens, ctx = s->ctx, widest = MAX(MAX(s->embd, s->ff), s->vocab);
-    carve_layers(c, n);
-    n->normed = carve_floats(c, t * s->embd);
-    n->gated = carve_floats(c, t * s->ff);
-    n->dx = carve_floats(c, t * s->embd);
-    n->dnormed = carve_floats(c, t * s->embd);
-    n->dgated = carve_floats(c, t * s->ff);
-    n->dq = carve_floats(c, t * s->embd);
-    n->dk = carve_floats(c, t * n->kv);
-    n->dv = carve_floats(c, t * n->kv);
-    n->dattn = carve_floats(c, t * s->embd);
-    n->logits = carve_floats(c, t * s->vocab);
-    n->inverse = carve_floats(c, t);
-    n->losses = carve(c, t * (int64_t)sizeof(double));
-    n->scores = carve_floats(c, ctx * ctx);
-    n->dscores = carve_floats(c, ctx * ctx);
-    n->turned_scores = carve_floats(c, ctx * ctx);
-    carve_operand(c, n, &n->input, t * MAX(s->embd, s->ff));
-    carve_operand(c, n, &n->keys, ctx * n->head_dim);
-    carve_operand(c, n, &n->values, ctx * n->head_dim);
-    /* also every matrix, for its backward operand */
-    n->products.turned = carve_floats(c, MAX(t * widest, widest * MAX(s->embd, s->ff)));
-    if (n->o.amp == AMP_FP16) n->products.rounded = carve_floats(c, t * widest);
+    carver_layers(c, n);
+    n->normed = carver_floats(c, t * s->embd);
+    n->gated = carver_floats(c, t * s->ff);
+    n->dx = carver_floats(c, t * s->embd);
+    n->dnormed = carver_floats(c, t * s->embd);
+    n->dgated = carver_floats(c, t * s->ff);
+    n->dq = carver_floats(c, t * s->embd);
+    n->dk = carver_floats(c, t * n->kv);
+    n->dv = carver_floats(c, t * n->kv);
+    n->dattn = carver_floats(c, t * s->embd);
+    n->logits = carver_floats(c, t * s->vocab);
+    n->inverse = carver_floats(c, t);
+    n->losses = carver_take(c, t * (int64_t)sizeof(double));
+    n->scores = carver_floats(c, ctx * ctx);
+    n->dscores = carver_floats(c, ctx * ctx);
+    n->turned_scores = carver_floats(c, ctx * ctx);
+    carver_operand(c, n, &n->input, t * MAX(s->embd, s->ff));
+    carver_operand(c, n, &n->keys, ctx * n->head_dim);
+    carver_operand(c, n, &n->values, ctx * n->head_dim);
+    /* every matrix is also transposed, for its backward operand */
+    n->products.turned = carver_floats(c, MAX(t * widest, widest * MAX(s->embd, s->ff)));
+    if (n->o.amp == AMP_FP16) n->products.rounded = carver_floats(c, t * widest);
 }
 
-static enum err_code allocate_parameters(struct network *n, struct err *why)
+static enum err_code network_allocate_parameters(struct network *n, struct err *why)
 {
     n->weights = calloc((size_t)n->params, sizeof *n->weights);
     n->gradients = calloc((size_t)n->params, sizeof *n->gradients);
@@ -180,24 +182,24 @@ static enum err_code allocate_parameters(struct network *n, struct err *why)
     return ok ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for %" PRId64 " parameters", n->params);
 }
 
-static enum err_code allocate_activations(struct network *n, struct err *why)
+static enum err_code network_allocate_activations(struct network *n, struct err *why)
 {
     struct carver count = { 0 };
     n->x = calloc((size_t)n->o.shape.layers + 1, sizeof *n->x);
     n->kept = calloc((size_t)n->o.shape.layers, sizeof *n->kept);
     if (!n->x || !n->kept) return err_set(why, ERR_NOMEM, "out of memory for a network");
-    carve_all(&count, n);
+    carver_all(&count, n);
     n->memory = mmap(NULL, (size_t)count.used, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (n->memory == MAP_FAILED) {
         n->memory = NULL;
         return err_set(why, ERR_NOMEM, "out of memory for %" PRId64 " bytes of activations", count.used);
     }
     n->memory_bytes = count.used;
-    carve_all(&(struct carver){ .base = n->memory }, n);
+    carver_all(&(struct carver){ .base = n->memory }, n);
     return ERR_OK;
 }
 
-static enum err_code fill_angles(struct network *n, struct err *why)
+static enum err_code network_fill_angles(struct network *n, struct err *why)
 {
     const int half = n->head_dim / 2, ctx = n->o.shape.ctx;
     n->cosines = malloc((size_t)ctx * (size_t)half * sizeof *n->cosines);
@@ -214,9 +216,9 @@ static enum err_code fill_angles(struct network *n, struct err *why)
 
 enum err_code network_allocate(struct network *n, struct err *why)
 {
-    enum err_code rc = allocate_parameters(n, why);
-    if (!rc) rc = allocate_activations(n, why);
-    return rc ? rc : fill_angles(n, why);
+    enum err_code rc = network_allocate_parameters(n, why);
+    if (!rc) rc = network_allocate_activations(n, why);
+    return rc ? rc : network_fill_angles(n, why);
 }
 
 void network_release(struct network *n)

@@ -1,4 +1,4 @@
-/* Operands made ready for the kernels, and the products themselves. */
+/* Prepares operands for the kernels and runs products. */
 #include "engine/train/product.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ struct encoding {
     uint8_t *out;
 };
 
-static void encode_share(const void *arg, int64_t from, int64_t to)
+static void encoding_rows(const void *arg, int64_t from, int64_t to)
 {
     const struct encoding *e = arg;
     const int64_t row_bytes = format_row_bytes(e->format, e->cols);
@@ -53,7 +53,7 @@ void operand_set(const struct products *p, struct operand *o, const float *x, in
         o->w.data = x;
         return;
     }
-    rows_run(p->pool, rows, encode_share, &(struct encoding){ p->format, x, x_stride, cols, o->store });
+    rows_run(p->pool, rows, encoding_rows, &(struct encoding){ p->format, x, x_stride, cols, o->store });
 }
 
 void operand_set_turned(const struct products *p, struct operand *o, const float *x, int64_t x_stride,
@@ -72,7 +72,7 @@ struct rounding {
     float *out;
 };
 
-static void round_share(const void *arg, int64_t from, int64_t to)
+static void rounding_rows(const void *arg, int64_t from, int64_t to)
 {
     const struct rounding *r = arg;
     const struct format *half = &FORMATS[FORMAT_F16];
@@ -96,7 +96,7 @@ void product_run(const struct products *p, const struct product *m)
                           .y_stride = m->y_stride };
     if (p->amp == AMP_FP16) {
         const int64_t cols = m->w->w.cols;
-        rows_run(p->pool, m->n, round_share, &(struct rounding){ m->x, m->x_stride, cols, p->rounded });
+        rows_run(p->pool, m->n, rounding_rows, &(struct rounding){ m->x, m->x_stride, cols, p->rounded });
         run.x = p->rounded;
         run.x_stride = cols;
     }

@@ -1,4 +1,4 @@
-/* Straight-through training of a quantized model against its original. */
+/* Trains a quantized model against its original with the straight-through estimator. */
 #include "engine/train/recover.h"
 
 #include <inttypes.h>
@@ -22,11 +22,11 @@ struct recovery {
     const struct gguf *original, *quantized;
     struct network *teacher, *student;
     const struct gguf_tensor *
-        *stored;               /* [tensors of the network] as the quantized file has them; NULL: tied */
-    float *master, *m, *v;     /* [params]: what is trained, the optimizer's means */
-    void *codes;               /* the largest matrix, encoded */
-    int32_t *tokens, *targets; /* [batch][ctx]; no target counts */
-    int64_t rows;              /* read so far */
+        *stored;               /* [tensors of the network] in the quantized file; NULL: a tied output */
+    float *master, *m, *v;     /* [params]: f32 copy that is trained; the optimizer's running means */
+    void *codes;               /* scratch: the largest matrix, encoded */
+    int32_t *tokens, *targets; /* [batch][ctx]; all targets are -1, because the loss needs none */
+    int64_t rows;              /* rows read so far */
 };
 
 struct recover_options recover_defaults(void)
@@ -38,7 +38,7 @@ struct recover_options recover_defaults(void)
 
 /* ---------------------------------------------------------------- what can be recovered */
 
-static enum err_code shape_of(struct network_shape *out, const struct gguf *g, struct err *why)
+static enum err_code shape_read(struct network_shape *out, const struct gguf *g, struct err *why)
 {
     struct model_shape s;
     struct hyper h;
@@ -70,7 +70,7 @@ static enum err_code shape_of(struct network_shape *out, const struct gguf *g, s
     return ERR_OK;
 }
 
-/* Does a network of this shape have a tensor of that name? */
+/* Whether a network of this shape has a tensor of that name. */
 static bool shape_has(const struct network_shape *s, const char *name)
 {
     static const char *const LAYER[] = { "attn_norm", "attn_q",   "attn_k", "attn_v",  "attn_output",
@@ -86,7 +86,7 @@ static bool shape_has(const struct network_shape *s, const char *name)
     return false;
 }
 
-static enum err_code check_tensors(const struct gguf *g, const struct network_shape *s, struct err *why)
+static enum err_code tensors_check(const struct gguf *g, const struct network_shape *s, struct err *why)
 {
     for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
@@ -104,18 +104,18 @@ static enum err_code check_tensors(const struct gguf *g, const struct network_sh
     return ERR_OK;
 }
 
-static enum err_code check_both(struct network_shape *s, const struct gguf *original,
-                                const struct gguf *quantized, struct err *why)
+static enum err_code models_check(struct network_shape *s, const struct gguf *original,
+                                  const struct gguf *quantized, struct err *why)
 {
     struct network_shape other;
-    enum err_code rc = shape_of(s, original, why);
-    if (!rc) rc = shape_of(&other, quantized, why);
-    if (!rc) rc = check_tensors(original, s, why);
-    if (!rc) rc = check_tensors(quantized, s, why);
+    enum err_code rc = shape_read(s, original, why);
+    if (!rc) rc = shape_read(&other, quantized, why);
+    if (!rc) rc = tensors_check(original, s, why);
+    if (!rc) rc = tensors_check(quantized, s, why);
     if (rc) return rc;
     if (s->layers != other.layers || s->heads != other.heads || s->kv_heads != other.kv_heads ||
         s->embd != other.embd || s->ff != other.ff || s->vocab != other.vocab || s->tied != other.tied)
-        return err_set(why, ERR_USAGE, "the original and the quantized file are not one model");
+        return err_set(why, ERR_USAGE, "the quantized file was not made from this original: shapes differ");
     if (gguf_get_string(quantized, "qdyno.act").data)
         return err_set(
             why, ERR_USAGE,
@@ -127,12 +127,12 @@ static enum err_code check_both(struct network_shape *s, const struct gguf *orig
 enum err_code recover_check(const struct gguf *original, const struct gguf *quantized, struct err *why)
 {
     struct network_shape shape;
-    return check_both(&shape, original, quantized, why);
+    return models_check(&shape, original, quantized, why);
 }
 
 /* ---------------------------------------------------------------- weights in and out */
 
-static void decode(const struct gguf_tensor *t, const struct network_tensor *x, float *out)
+static void tensor_decode(const struct gguf_tensor *t, const struct network_tensor *x, float *out)
 {
     format_decode_rows(t->format, t->data, out, x->rows, x->cols);
 }
@@ -142,10 +142,10 @@ struct coding {
     int64_t cols;
     const float *x;
     uint8_t *codes;
-    float *back; /* decoded again; NULL: not wanted */
+    float *back; /* receives the decoded values; NULL: not wanted */
 };
 
-static void code_share(const void *arg, int64_t from, int64_t to)
+static void encoding_rows(const void *arg, int64_t from, int64_t to)
 {
     const struct coding *c = arg;
     uint8_t *codes = c->codes + from * format_row_bytes(c->format, c->cols);
@@ -153,47 +153,47 @@ static void code_share(const void *arg, int64_t from, int64_t to)
     if (c->back) format_decode_rows(c->format, codes, c->back + from * c->cols, to - from, c->cols);
 }
 
-/* Tensor i of the master as the file will have it, in r->codes; and what that means, where `back` is wanted.
- */
-static void encode(const struct recovery *r, int i, float *back)
+/* Encode tensor i of the master into r->codes, and decode it into `back` unless that is NULL. */
+static void recovery_encode(const struct recovery *r, int i, float *back)
 {
     const struct network_tensor *x = network_tensor_at(r->student, i);
     const struct coding c = { r->stored[i]->format, x->cols, r->master + x->offset, r->codes, back };
-    rows_run(network_threads(r->student), x->rows, code_share, &c);
+    rows_run(network_threads(r->student), x->rows, encoding_rows, &c);
 }
 
-/* The student's weights from the master: rounded, or for what is no matrix as they are. */
-static void round_student(struct recovery *r)
+/* Set the student's weights: matrices of the master after quantization, and its norms unchanged. */
+static void recovery_round_student(struct recovery *r)
 {
     for (int i = 0; i < network_tensor_count(r->student); i++) {
         const struct network_tensor *x = network_tensor_at(r->student, i);
         float *w = network_weights(r->student) + x->offset;
         if (!r->stored[i]) continue;
         if (x->matrix)
-            encode(r, i, w);
+            recovery_encode(r, i, w);
         else
             memcpy(w, r->master + x->offset, (size_t)(x->rows * x->cols) * sizeof *w);
     }
     network_changed(r->student);
 }
 
-/* The master begins at the original's numbers where rounding those to nearest is what the file has (they may
- * move either way), else at the file's own (a method chose better ones than rounding would). */
-static void begin_tensor(struct recovery *r, int i)
+/* Start value of the master. If rounding the original to nearest gives the file's values, start from the
+ * original, which lies between the rounding boundaries. Otherwise a method chose better values than rounding
+ * would: start from the file's own. */
+static void recovery_init_tensor(struct recovery *r, int i)
 {
     const struct network_tensor *x = network_tensor_at(r->student, i);
     const struct gguf_tensor *stored = r->stored[i], *source = gguf_tensor_find(r->original, stored->name);
     float *to = r->master + x->offset;
-    decode(source, x, network_weights(r->teacher) + x->offset);
+    tensor_decode(source, x, network_weights(r->teacher) + x->offset);
     if (x->matrix && !r->o->norms_only) {
         memcpy(to, network_weights(r->teacher) + x->offset, (size_t)(x->rows * x->cols) * sizeof *to);
-        encode(r, i, NULL);
+        recovery_encode(r, i, NULL);
         if (!memcmp(r->codes, stored->data, (size_t)stored->bytes)) return;
     }
-    decode(stored, x, to);
+    tensor_decode(stored, x, to);
 }
 
-static enum err_code find_tensors(struct recovery *r, struct err *why)
+static enum err_code recovery_find_tensors(struct recovery *r, struct err *why)
 {
     const int count = network_tensor_count(r->student);
     int64_t largest = 1;
@@ -201,12 +201,12 @@ static enum err_code find_tensors(struct recovery *r, struct err *why)
     if (!r->stored) return err_set(why, ERR_NOMEM, "out of memory for recovery");
     for (int i = 0; i < count; i++) {
         const struct network_tensor *x = network_tensor_at(r->student, i);
-        if (!x->rows) continue; /* a tied output */
+        if (!x->rows) continue; /* a tied output matrix */
         const struct gguf *const files[] = { r->original, r->quantized };
         for (int f = 0; f < 2; f++) {
             const struct gguf_tensor *t = gguf_tensor_find(files[f], x->name);
             if (!t || t->shape[0] != x->cols || t->shape[1] != x->rows)
-                return err_set(why, ERR_FORMAT, "tensor '%s': want [%" PRId64 ",%" PRId64 "]%s", x->name,
+                return err_set(why, ERR_FORMAT, "tensor '%s': expected [%" PRId64 ",%" PRId64 "]%s", x->name,
                                x->cols, x->rows, t ? ", the file has another shape" : ", the file has none");
             r->stored[i] = t;
         }
@@ -218,7 +218,7 @@ static enum err_code find_tensors(struct recovery *r, struct err *why)
 
 /* ---------------------------------------------------------------- open, close */
 
-static enum err_code check_options(const struct recover_options *o, int ctx, struct err *why)
+static enum err_code recover_options_check(const struct recover_options *o, int ctx, struct err *why)
 {
     if (o->steps < 1 || o->steps > 1 << 24 || o->batch < 1 || !(o->rate > 0 && o->rate < 1) ||
         o->amp == AMP_FP16)
@@ -234,13 +234,13 @@ static enum err_code check_options(const struct recover_options *o, int ctx, str
     return ERR_OK;
 }
 
-static enum err_code open_networks(struct recovery *r, const struct network_shape *shape,
-                                   struct recover_report *out, struct err *why)
+static enum err_code recovery_open_networks(struct recovery *r, const struct network_shape *shape,
+                                            struct recover_report *out, struct err *why)
 {
     struct network_options o = { .shape = *shape,
                                  .amp = r->o->amp,
                                  .batch = r->o->batch,
-                                 .checkpoint_every = 1, /* a teacher keeps nothing for a way back */
+                                 .checkpoint_every = 1, /* the teacher has no backward pass */
                                  .threads = r->o->threads,
                                  .isa = r->o->isa };
     enum err_code rc = network_open(&r->teacher, &o, why);
@@ -258,12 +258,12 @@ static enum err_code open_networks(struct recovery *r, const struct network_shap
 static enum err_code recovery_open(struct recovery *r, struct recover_report *out, struct err *why)
 {
     struct network_shape shape;
-    enum err_code rc = check_both(&shape, r->original, r->quantized, why);
+    enum err_code rc = models_check(&shape, r->original, r->quantized, why);
     if (rc) return rc;
     if (r->o->ctx) shape.ctx = r->o->ctx;
-    rc = check_options(r->o, shape.ctx, why);
-    if (!rc) rc = open_networks(r, &shape, out, why);
-    if (!rc) rc = find_tensors(r, why);
+    rc = recover_options_check(r->o, shape.ctx, why);
+    if (!rc) rc = recovery_open_networks(r, &shape, out, why);
+    if (!rc) rc = recovery_find_tensors(r, why);
     if (rc) return rc;
     const size_t params = (size_t)network_params(r->student),
                  tokens = (size_t)r->o->batch * (size_t)shape.ctx;
@@ -276,9 +276,9 @@ static enum err_code recovery_open(struct recovery *r, struct recover_report *ou
         return err_set(why, ERR_NOMEM, "out of memory for recovery");
     for (size_t i = 0; i < tokens; i++) r->targets[i] = -1;
     for (int i = 0; i < network_tensor_count(r->student); i++)
-        if (r->stored[i]) begin_tensor(r, i);
+        if (r->stored[i]) recovery_init_tensor(r, i);
     network_changed(r->teacher);
-    round_student(r);
+    recovery_round_student(r);
     return ERR_OK;
 }
 
@@ -297,7 +297,8 @@ static void recovery_close(struct recovery *r)
 
 /* ---------------------------------------------------------------- steps */
 
-static uint64_t mix(uint64_t x) /* SplitMix64 */
+/* Finishing step of SplitMix64 (Steele et al., 2014). */
+static uint64_t hash_mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -305,19 +306,20 @@ static uint64_t mix(uint64_t x) /* SplitMix64 */
     return x ^ (x >> 31);
 }
 
-static void deal(struct recovery *r, int ctx)
+/* Fill the next rows with tokens from random positions of the text. */
+static void recovery_next_rows(struct recovery *r, int ctx)
 {
     const struct recover_options *o = r->o;
     for (int i = 0; i < o->batch; i++) {
         int32_t *row = r->tokens + (int64_t)i * ctx;
-        const uint64_t from = mix(o->seed ^ mix((uint64_t)r->rows++)) % (uint64_t)(o->n - ctx + 1);
+        const uint64_t from = hash_mix(o->seed ^ hash_mix((uint64_t)r->rows++)) % (uint64_t)(o->n - ctx + 1);
         memcpy(row, o->ids + from, (size_t)ctx * sizeof *row);
         if (o->bos >= 0) row[0] = o->bos;
     }
 }
 
-/* Without gradients the optimizer leaves a tensor alone. */
-static void keep_matrices(struct recovery *r)
+/* Clear the gradients of matrices: the optimizer then leaves them unchanged. */
+static void recovery_freeze_matrices(struct recovery *r)
 {
     for (int i = 0; i < network_tensor_count(r->student); i++) {
         const struct network_tensor *x = network_tensor_at(r->student, i);
@@ -326,18 +328,18 @@ static void keep_matrices(struct recovery *r)
     }
 }
 
-static enum err_code step(struct recovery *r, int64_t t, double *loss, struct err *why)
+static enum err_code recovery_step(struct recovery *r, int64_t t, double *loss, struct err *why)
 {
     static const struct adam_options ADAM = { .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-10, .clip = 1 };
     const struct recover_options *o = r->o;
     const size_t bytes = (size_t)network_params(r->student) * sizeof(float);
     const int ctx = network_ctx(r->student);
     const double tokens = (double)o->batch * ctx;
-    deal(r, ctx);
+    recovery_next_rows(r, ctx);
     network_forward(r->teacher, r->tokens, r->targets);
     memset(network_gradients(r->student), 0, bytes);
     *loss = network_distill(r->student, r->tokens, network_logits(r->teacher), (float)(1 / tokens)) / tokens;
-    if (o->norms_only) keep_matrices(r);
+    if (o->norms_only) recovery_freeze_matrices(r);
     memcpy(network_weights(r->student), r->master, bytes);
     const double length = adam_step(
         &(struct adam_step){ .o = &ADAM,
@@ -352,17 +354,17 @@ static enum err_code step(struct recovery *r, int64_t t, double *loss, struct er
         return err_set(why, ERR_FORMAT,
                        "step %" PRId64 ": a loss of %g has no gradient; a smaller rate may help", t + 1,
                        *loss);
-    round_student(r);
+    recovery_round_student(r);
     return ERR_OK;
 }
 
-static enum err_code run_steps(struct recovery *r, struct recover_report *out, struct err *why)
+static enum err_code recovery_run(struct recovery *r, struct recover_report *out, struct err *why)
 {
     const struct recover_options *o = r->o;
     const int64_t tenth = MAX(1, o->steps / 10), start = clock_ns();
     double first = 0, last = 0, loss;
     for (int64_t t = 0; t < o->steps; t++) {
-        enum err_code rc = step(r, t, &loss, why);
+        enum err_code rc = recovery_step(r, t, &loss, why);
         if (rc) return rc;
         if (t < tenth) first += loss;
         if (t >= o->steps - tenth) last += loss;
@@ -379,22 +381,22 @@ static enum err_code run_steps(struct recovery *r, struct recover_report *out, s
 
 /* ---------------------------------------------------------------- the file */
 
-/* What a tensor of the file holds now. */
-static enum err_code write_tensor(struct recovery *r, struct gguf_writer *w, const struct gguf_tensor *t,
-                                  struct err *why)
+/* Write a tensor of the result: trained values in the file's format. */
+static enum err_code recovery_write_tensor(struct recovery *r, struct gguf_writer *w,
+                                           const struct gguf_tensor *t, struct err *why)
 {
     int i = 0;
-    while (strcmp(network_tensor_at(r->student, i)->name, t->name)) i++; /* check_tensors: there is one */
+    while (strcmp(network_tensor_at(r->student, i)->name, t->name)) i++; /* exists: see check_tensors */
     const struct network_tensor *x = network_tensor_at(r->student, i);
     if (x->matrix && r->o->norms_only) return gguf_writer_write(w, t->data, t->bytes, why);
     if (!x->matrix && !t->format->encode)
         return err_set(why, ERR_USAGE, "tensor '%s' is %s, which is not encoded here", t->name,
                        t->format->name);
-    encode(r, i, NULL);
+    recovery_encode(r, i, NULL);
     return gguf_writer_write(w, r->codes, t->bytes, why);
 }
 
-static enum err_code write_file(struct recovery *r, const char *path, struct err *why)
+static enum err_code recovery_write(struct recovery *r, const char *path, struct err *why)
 {
     struct gguf_writer *w;
     char text[128];
@@ -411,7 +413,7 @@ static enum err_code write_file(struct recovery *r, const char *path, struct err
         gguf_writer_add_tensor(w, t->name, t->format, t->dims, t->shape);
     }
     for (int64_t i = 0; !rc && i < gguf_tensor_count(g); i++)
-        rc = write_tensor(r, w, gguf_tensor_at(g, i), why);
+        rc = recovery_write_tensor(r, w, gguf_tensor_at(g, i), why);
     if (rc) {
         gguf_writer_abort(w);
         return rc;
@@ -425,8 +427,8 @@ enum err_code recover_file(const char *path, const struct gguf *original, const 
     struct recovery r = { .o = o, .original = original, .quantized = quantized };
     *out = (struct recover_report){ .first_loss = NAN, .loss = NAN };
     enum err_code rc = recovery_open(&r, out, why);
-    if (!rc) rc = run_steps(&r, out, why);
-    if (!rc) rc = write_file(&r, path, why);
+    if (!rc) rc = recovery_run(&r, out, why);
+    if (!rc) rc = recovery_write(&r, path, why);
     recovery_close(&r);
     return rc;
 }

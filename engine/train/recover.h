@@ -1,11 +1,13 @@
-/* engine/train/recover.h - a badly quantized model taught to say what the original says.
+/* engine/train/recover.h - recovers quality of a quantized model by training it to predict what the original
+ * predicts (distillation).
  *
- * The student computes with the quantized weights, as the file will have them; a gradient goes straight
- * through the rounding to a copy in f32, which is encoded again after every step (Bengio et al. 2013,
- * "straight-through"). The teacher is the original: what is made small is KL(teacher || student) at every
- * position of a text. Formats stay as they are, tensor by tensor, so size and speed do. Refused is whatever
- * the trainer's network cannot be: other architectures than plain llama (biases, experts, stretched rotary
- * positions), methods that keep more than weights (order of inputs, outliers, quantized activations). */
+ * The student computes with the quantized weights, exactly as the file stores them. Its gradient is applied
+ * to an f32 copy (straight-through estimator), which is quantized again after every step. The loss is
+ * KL(teacher || student) at every position of a text. Formats do not change, so neither do size and speed.
+ * Rejected: architectures other than plain llama (biases, experts, stretched rotary positions), and methods
+ * that store more than weights (input order, outliers, quantized activations).
+ * Source of the estimator: Bengio et al., "Estimating or Propagating Gradients Through Stochastic Neurons",
+ * 2013. */
 #ifndef QDYNO_ENGINE_TRAIN_RECOVER_H
 #define QDYNO_ENGINE_TRAIN_RECOVER_H
 
@@ -23,12 +25,12 @@ struct recover_progress {
 
 struct recover_options {
     int64_t steps;
-    int batch, ctx; /* rows of a step; tokens of a row, 0: as many as the model was trained on, at most 256 */
-    double rate;    /* peak learning rate */
-    bool norms_only;    /* the matrices stay as they are */
+    int batch, ctx;     /* rows in a step; tokens in a row, 0: the model's training context, at most 256 */
+    double rate;        /* peak learning rate */
+    bool norms_only;    /* train only the norms */
     enum amp amp;       /* of both models' products: off or bf16 */
-    uint64_t seed;      /* which rows */
-    const int32_t *ids; /* tokens of the text to learn from; borrowed */
+    uint64_t seed;      /* selects the rows */
+    const int32_t *ids; /* [n] tokens of the training text; borrowed */
     int64_t n;
     int32_t bos; /* first token of every row; -1: none */
     int threads;
@@ -40,18 +42,18 @@ struct recover_options recover_defaults(void); /* 200 steps of 4 rows; no text *
 
 struct recover_report {
     double first_loss, loss; /* KL in nats a token, means over the first and the last tenth of the steps */
-    int64_t tokens, params;  /* read; trained */
+    int64_t tokens, params;  /* tokens read; parameters trained */
     double seconds;
-    struct network_memory memory; /* of both networks */
+    struct network_memory memory; /* of student and teacher together */
 };
 
-/* Can it be done at all? From headers alone: ERR_USAGE says what is in the way. */
+/* Check from headers whether recovery is possible. ERR_USAGE says what prevents it. */
 enum err_code recover_check(const struct gguf *original, const struct gguf *quantized, struct err *why);
 
-/* Write `path` (atomic): `quantized` with other numbers in its matrices and norms. Same options, same file,
- * on any number of threads. Errors: as recover_check; ERR_USAGE (options, a text shorter than a row); ERR_FIT
- * (more memory than there is: both numbers); ERR_FORMAT (a loss that is no number); ERR_CANCELLED, ERR_IO,
- * ERR_NOMEM: nothing is written. */
+/* Write `path` (atomically): `quantized` with new values in its matrices and norms. The same options give the
+ * same file on any number of threads. On errors nothing is written: those of recover_check; ERR_USAGE
+ * (options; a text shorter than a row), ERR_FIT (not enough memory: both numbers), ERR_FORMAT (the loss is
+ * not a number), ERR_CANCELLED, ERR_IO, ERR_NOMEM. */
 enum err_code recover_file(const char *path, const struct gguf *original, const struct gguf *quantized,
                            const struct recover_options *o, struct recover_report *out, struct err *why);
 

@@ -1,4 +1,4 @@
-/* Operations of rows.h: which loop, over what. */
+/* Runs the loops of rows_loops.h for the operations of rows.h. */
 #include "engine/train/rows.h"
 
 #include <pthread.h>
@@ -6,14 +6,15 @@
 #include "engine/train/rows_loops.h"
 #include "kernels/kernels.h"
 
-/* The widest loops that may be used. All give the same bits, so this choice is nobody's state. */
+/* The loops with the widest vectors this machine supports. All give the same bits, so the choice does not
+ * affect results. */
 static const struct rows_loops *chosen = &ROWS_LOOPS_PLAIN;
 static pthread_once_t chosen_once = PTHREAD_ONCE_INIT;
 
-static void choose(void)
+static void rows_choose_loops(void)
 {
     uint32_t isa;
-    struct err refused; /* a QDYNO_ISA that says nothing was refused before anything is trained */
+    struct err refused; /* an invalid QDYNO_ISA was already rejected before training starts */
     if (isa_usable(&isa, &refused)) return;
 #if defined(__x86_64__)
     if (isa & ISA_AVX2) chosen = &ROWS_LOOPS_AVX2;
@@ -21,90 +22,91 @@ static void choose(void)
 #endif
 }
 
-static const struct rows_loops *loops(void)
+static const struct rows_loops *rows_loops(void)
 {
-    pthread_once(&chosen_once, choose);
+    pthread_once(&chosen_once, rows_choose_loops);
     return chosen;
 }
 
-struct share {
+struct rows_share {
     rows_fn *fn;
     const void *arg;
     int64_t n;
 };
 
-static void run_share(void *arg, int member, int size)
+static void rows_run_share(void *arg, int member, int size)
 {
-    const struct share *s = arg;
+    const struct rows_share *s = arg;
     s->fn(s->arg, s->n * member / size, s->n * (member + 1) / size);
 }
 
 void rows_run(struct threadpool *pool, int64_t n, rows_fn *fn, const void *arg)
 {
-    struct share s = { fn, arg, n };
-    threadpool_run(pool, run_share, &s);
+    struct rows_share s = { fn, arg, n };
+    threadpool_run(pool, rows_run_share, &s);
 }
 
 float rows_dot(const float *a, const float *b, int64_t n)
 {
-    return loops()->dot(a, b, n);
+    return rows_loops()->dot(a, b, n);
 }
 
 void rows_norm(struct threadpool *pool, const struct norm_rows *p)
 {
-    rows_run(pool, p->rows, loops()->norm, p);
+    rows_run(pool, p->rows, rows_loops()->norm, p);
 }
 
 void rows_norm_back(struct threadpool *pool, const struct norm_back *p)
 {
-    rows_run(pool, p->rows, loops()->norm_back, p);
-    rows_run(pool, p->cols, loops()->norm_weight, p);
+    rows_run(pool, p->rows, rows_loops()->norm_back, p);
+    rows_run(pool, p->cols, rows_loops()->norm_weight, p);
 }
 
 void rows_swiglu(struct threadpool *pool, const float *gate, const float *up, float *s, int64_t n)
 {
-    rows_run(pool, n, loops()->swiglu, &(struct swiglu){ .gate_in = gate, .up_in = up, .s = s });
+    rows_run(pool, n, rows_loops()->swiglu, &(struct swiglu){ .gate_in = gate, .up_in = up, .s = s });
 }
 
 void rows_swiglu_back(struct threadpool *pool, float *gate, float *up, const float *ds, int64_t n)
 {
-    rows_run(pool, n, loops()->swiglu_back, &(struct swiglu){ .gate = gate, .up = up, .ds = ds });
+    rows_run(pool, n, rows_loops()->swiglu_back, &(struct swiglu){ .gate = gate, .up = up, .ds = ds });
 }
 
 void rows_rope(struct threadpool *pool, const struct rope_rows *p)
 {
-    rows_run(pool, p->rows, loops()->rope, p);
+    rows_run(pool, p->rows, rows_loops()->rope, p);
 }
 
 void rows_softmax(struct threadpool *pool, float *s, int64_t n, float scale)
 {
-    rows_run(pool, n, loops()->softmax, &(struct softmax){ .s = s, .n = n, .scale = scale });
+    rows_run(pool, n, rows_loops()->softmax, &(struct softmax){ .s = s, .n = n, .scale = scale });
 }
 
 void rows_softmax_back(struct threadpool *pool, const float *p, float *dp, int64_t n, float scale)
 {
-    rows_run(pool, n, loops()->softmax_back, &(struct softmax){ .p = p, .s = dp, .n = n, .scale = scale });
+    rows_run(pool, n, rows_loops()->softmax_back,
+             &(struct softmax){ .p = p, .s = dp, .n = n, .scale = scale });
 }
 
 void rows_cross_entropy(struct threadpool *pool, const struct cross_entropy *p)
 {
-    rows_run(pool, p->rows, loops()->cross_entropy, p);
+    rows_run(pool, p->rows, rows_loops()->cross_entropy, p);
 }
 
 void rows_distill(struct threadpool *pool, const struct distillation *p)
 {
-    rows_run(pool, p->rows, loops()->distill, p);
+    rows_run(pool, p->rows, rows_loops()->distill, p);
 }
 
 void rows_gather(struct threadpool *pool, const struct matrix *table, const int32_t *ids, float *y, int64_t n)
 {
-    rows_run(pool, n, loops()->gather, &(struct gathering){ .table = table, .ids = ids, .y = y });
+    rows_run(pool, n, rows_loops()->gather, &(struct gathering){ .table = table, .ids = ids, .y = y });
 }
 
 void rows_gather_back(struct threadpool *pool, const struct matrix *table, const int32_t *ids,
                       const float *dy, int64_t n)
 {
-    rows_run(pool, table->cols, loops()->gather_back,
+    rows_run(pool, table->cols, rows_loops()->gather_back,
              &(struct gathering){ .table = table, .ids = ids, .dy = dy, .n = n });
 }
 
@@ -115,15 +117,15 @@ void rows_add(struct threadpool *pool, const float *x, float *y, int64_t n)
 
 void rows_mix(struct threadpool *pool, const struct mixing *p, int64_t n)
 {
-    rows_run(pool, n, loops()->mix, p);
+    rows_run(pool, n, rows_loops()->mix, p);
 }
 
 void rows_turn(struct threadpool *pool, const struct turning *p)
 {
-    rows_run(pool, p->cols, loops()->turn, p);
+    rows_run(pool, p->cols, rows_loops()->turn, p);
 }
 
 void rows_adam(struct threadpool *pool, const struct adam_rows *p, int64_t n)
 {
-    rows_run(pool, n, loops()->adam, p);
+    rows_run(pool, n, rows_loops()->adam, p);
 }

@@ -1,9 +1,9 @@
-/* engine/train/rows.h - what happens to activations between matrix products, forwards and backwards.
+/* engine/train/rows.h - the operations of training between matrix products, forward and backward. Internal.
  *
- * Each operation splits rows (or columns, where it sums over rows) over the threads and sums in one order, so
- * results do not depend on how many there are, nor on how wide the processor's vectors are. All matrices are
- * row-major f32, without gaps but where a stride is named. In front of each backward step stands what it is
- * the derivative of. */
+ * Each operation splits rows over the threads (columns, if it sums over rows) and adds in a fixed order. So
+ * results depend neither on the number of threads nor on the vector width. Matrices are row-major f32 and
+ * contiguous unless a stride is given. Each backward function follows the function it is the derivative of.
+ */
 #ifndef QDYNO_ENGINE_TRAIN_ROWS_H
 #define QDYNO_ENGINE_TRAIN_ROWS_H
 
@@ -14,7 +14,7 @@ struct matrix {
     int64_t rows, cols;
 };
 
-/* y[rows][cols] = x / rms(x) * w. */
+/* RMS norm: y [rows][cols] = x / rms(x) * w. */
 struct norm_rows {
     const float *x, *w;
     float eps;
@@ -22,7 +22,7 @@ struct norm_rows {
     float *y;
 };
 void rows_norm(struct threadpool *pool, const struct norm_rows *p);
-/* dx += what dy means for x; dw[cols] += what it means for w. inverse: [rows] scratch. */
+/* dx += gradient with respect to x; dw [cols] += gradient with respect to w. inverse [rows]: scratch. */
 struct norm_back {
     const float *x, *w, *dy;
     float eps;
@@ -31,13 +31,13 @@ struct norm_back {
 };
 void rows_norm_back(struct threadpool *pool, const struct norm_back *p);
 
-/* s = silu(gate) * up, n numbers. */
+/* s = silu(gate) * up, element by element. */
 void rows_swiglu(struct threadpool *pool, const float *gate, const float *up, float *s, int64_t n);
-/* gate and up become their own gradients, from that of s. */
+/* Replace gate and up by their gradients, given ds. */
 void rows_swiglu_back(struct threadpool *pool, float *gate, float *up, const float *ds, int64_t n);
 
-/* Pairs (2i, 2i+1) of every head turn by the angle of the row's position (row % ctx): cosines and sines
- * [ctx][head_dim / 2]. Backwards is the same turn the other way: sines negated by `sign`. */
+/* Rotary positions: rotate the pairs (2i, 2i+1) of every head by the angle of the row's position (row % ctx).
+ * cosines and sines are [ctx][head_dim / 2]. sign -1 rotates back, which is the backward operation. */
 struct rope_rows {
     float *x;
     int64_t rows, ctx;
@@ -47,28 +47,28 @@ struct rope_rows {
 };
 void rows_rope(struct threadpool *pool, const struct rope_rows *p);
 
-/* Row i of s [n][n] becomes softmax(scale * s[i][0..i]), with zeros behind it. */
+/* Causal softmax: row i of s [n][n] becomes softmax(scale * s[i][0..i]), and 0 after it. */
 void rows_softmax(struct threadpool *pool, float *s, int64_t n, float scale);
-/* dp becomes the gradient of s: p * (dp - sum p dp) * scale. */
+/* Replace dp by the gradient of s: p * (dp - sum p dp) * scale. */
 void rows_softmax_back(struct threadpool *pool, const float *p, float *dp, int64_t n, float scale);
 
-/* loss[i] = -log softmax(logits[i])[target[i]], 0 where the target is negative. */
+/* loss[i] = -log softmax(logits[i])[target[i]]; 0 where the target is negative. */
 struct cross_entropy {
     float *logits;
     const int32_t *targets;
     int64_t rows, cols;
     double *loss; /* [rows] */
-    float scale;  /* of the gradient, which takes the logits' place; 0: they stay */
+    float scale;  /* of the gradient, which replaces the logits; 0: leave them unchanged */
 };
 void rows_cross_entropy(struct threadpool *pool, const struct cross_entropy *p);
 
-/* loss[i] = sum over c of p ln(p / q), p = softmax(teacher[i]), q = softmax(logits[i]). */
+/* KL divergence: loss[i] = sum over c of p ln(p / q), p = softmax(teacher[i]), q = softmax(logits[i]). */
 struct distillation {
     float *logits;
-    const float *teacher; /* [rows][cols], logits too */
+    const float *teacher; /* [rows][cols] logits */
     int64_t rows, cols;
     double *loss; /* [rows] */
-    float scale;  /* of the gradient, which takes the logits' place; 0: they stay */
+    float scale;  /* of the gradient, which replaces the logits; 0: leave them unchanged */
 };
 void rows_distill(struct threadpool *pool, const struct distillation *p);
 
@@ -82,7 +82,7 @@ void rows_gather_back(struct threadpool *pool, const struct matrix *table, const
 /* y += x. */
 void rows_add(struct threadpool *pool, const float *x, float *y, int64_t n);
 
-/* out = by_a * a + by_b * b; `out` may be one of them. */
+/* out = by_a * a + by_b * b; out may be a or b. */
 struct mixing {
     const float *a, *b;
     float by_a, by_b;
@@ -90,7 +90,7 @@ struct mixing {
 };
 void rows_mix(struct threadpool *pool, const struct mixing *p, int64_t n);
 
-/* out[cols][rows] = x[rows][cols], whose rows are x_stride apart. */
+/* Transpose: out [cols][rows] = x [rows][cols], whose rows are x_stride apart. */
 struct turning {
     const float *x;
     int64_t x_stride, rows, cols;
@@ -98,7 +98,7 @@ struct turning {
 };
 void rows_turn(struct threadpool *pool, const struct turning *p);
 
-/* AdamW: m and v are the running means of gradients times `by`, and of their squares; then
+/* AdamW: m and v are the running means of gradient * by and of its square; then
  * x = keep * x - rate * m / (sqrt(grown * v) + epsilon). */
 struct adam_rows {
     const float *gradient;
@@ -107,11 +107,11 @@ struct adam_rows {
 };
 void rows_adam(struct threadpool *pool, const struct adam_rows *p, int64_t n);
 
-/* Any of these over [0, n), in equal shares. */
+/* Run fn over [0, n), in equal shares on all threads. */
 typedef void rows_fn(const void *arg, int64_t from, int64_t to);
 void rows_run(struct threadpool *pool, int64_t n, rows_fn *fn, const void *arg);
 
-/* Sum of a[i] * b[i], in one order on any instruction set. */
+/* Sum of a[i] * b[i], in the same order on any instruction set. */
 float rows_dot(const float *a, const float *b, int64_t n);
 
 #endif

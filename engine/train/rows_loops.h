@@ -1,8 +1,7 @@
-/* engine/train/rows_loops.h - the loops behind rows.h, built once for each width of vectors (inside
- * engine/train/).
+/* engine/train/rows_loops.h - the loops behind rows.h, compiled once for each vector width. Internal.
  *
- * Sums are kept in 16 parts whatever the width, and products are never fused with sums (-ffp-contract=off),
- * so every build gives the same bits: which one runs is no part of a result. */
+ * Sums are kept in 16 partial sums for every width, and multiplications are never fused with additions
+ * (-ffp-contract=off), so every build gives the same bits. */
 #ifndef QDYNO_ENGINE_TRAIN_ROWS_LOOPS_H
 #define QDYNO_ENGINE_TRAIN_ROWS_LOOPS_H
 

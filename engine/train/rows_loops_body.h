@@ -1,6 +1,6 @@
-/* The loops of rows_loops.h; each file that includes this says for which vectors: ROWS_LOOPS is the table's
- * name, WIDE how many numbers one holds. The compiler makes the vectors by itself (-O3), and exp is made of
- * multiplications. */
+/* The loops of rows_loops.h. A file that includes this one defines ROWS_LOOPS, the name of the table, and
+ * WIDE, the number of floats in a vector. The compiler vectorizes the loops (-O3); exp is a polynomial.
+ * Internal. */
 #include "engine/train/rows_loops.h"
 
 #include <math.h>
@@ -20,13 +20,13 @@ static float dot(const float *a, const float *b, int64_t n)
     return part[0];
 }
 
-/* Within 2e-7 of exp(x), relatively, from -60 to 60; what is beyond counts as the nearer of the two, which
- * added to 1 is the same. Wider bounds would do, but the compiler works out both ends of a division by 1 +
- * exp(x), and subnormal numbers there cost a hundred times what they are worth. */
+/* exp(x) with a relative error of 2e-7 for x from -60 to 60; x is limited to that range, beyond which 1 +
+ * exp(x) does not change. A wider range would let subnormal numbers occur in divisions by 1 + exp(x), because
+ * the compiler evaluates both branches, and they are a hundred times slower. */
 static inline float fast_exp(float x)
 {
     const float low = x < -60 ? -60 : x, clamped = low > 60 ? 60 : low;
-    const float magic = 12582912; /* adding it rounds to a whole number, kept in the low bits */
+    const float magic = 12582912; /* adding 1.5 * 2^23 rounds to a whole number in the low bits */
     const float shifted = clamped * 1.44269504f + magic, whole = shifted - magic;
     const float r = (clamped - whole * 0.693359375f) - whole * -2.12194440e-4f;
     float p = 1.9875691500e-4f;
@@ -44,7 +44,7 @@ static inline float fast_exp(float x)
     return p * power.number;
 }
 
-/* The largest of n > 0 numbers, in parts, or the compiler would compare one after the other. */
+/* The largest of n > 0 numbers. Partial maxima, because the compiler would compare one after the other. */
 static float largest(const float *x, int64_t n)
 {
     float part[LANES];
@@ -93,7 +93,7 @@ static void norm_back_share(const void *arg, int64_t from, int64_t to)
     }
 }
 
-/* Columns: each sums over all rows. */
+/* Each thread sums some columns over all rows. */
 static void norm_weight_share(const void *arg, int64_t from, int64_t to)
 {
     const struct norm_back *p = arg;
@@ -146,7 +146,7 @@ static void rope_share(const void *arg, int64_t from, int64_t to)
 
 /* ---------------------------------------------------------------- attention's softmax */
 
-/* exp(scale * (x - peak)) in place; returns the sum. */
+/* Replace x by exp(scale * (x - peak)); returns the sum. */
 static float exponentials(float *restrict x, int64_t n, float scale)
 {
     const float peak = largest(x, n);
@@ -161,8 +161,8 @@ static float exponentials(float *restrict x, int64_t n, float scale)
     return part[0];
 }
 
-/* Rows get longer, so they are dealt in turns: 0, k, 2k ... would be the usual way; the two ends of the
- * matrix together cost the same everywhere, and lie in rows i and n-1-i. */
+/* Rows of the causal matrix get longer. Each thread takes rows i and n-1-i in pairs, which together cost the
+ * same for every i. */
 static void softmax_share(const void *arg, int64_t from, int64_t to)
 {
     const struct softmax *p = arg;
@@ -218,7 +218,7 @@ static void cross_entropy_share(const void *arg, int64_t from, int64_t to)
     }
 }
 
-/* Sum of e^(z - peak) over a row, and its peak. */
+/* Sum of e^(z - peak) over a row; *peak is its maximum. */
 static double whole_exponentials(const float *z, int64_t n, float *peak)
 {
     const float most = largest(z, n);
@@ -233,7 +233,8 @@ static double whole_exponentials(const float *z, int64_t n, float *peak)
     return total;
 }
 
-/* ln(p / q) = teacher - logits - (ln of their sums); p ln(p / q) summed in double, as most terms cancel. */
+/* ln(p / q) = teacher - logits - (difference of their log sums). Summed in double, because most terms cancel.
+ */
 static void distill_share(const void *arg, int64_t from, int64_t to)
 {
     const struct distillation *d = arg;
@@ -265,7 +266,7 @@ static void gather_share(const void *arg, int64_t from, int64_t to)
         memcpy(g->y + i * cols, g->table->data + g->ids[i] * cols, (size_t)cols * sizeof *g->y);
 }
 
-/* Columns: several rows may add to the same row of the table. */
+/* Split by columns, because several rows may add to the same row of the table. */
 static void gather_back_share(const void *arg, int64_t from, int64_t to)
 {
     const struct gathering *g = arg;
@@ -310,8 +311,8 @@ static inline wide load(const float *x)
     return v;
 }
 
-/* out[j][i] = x[i][j], i and j below WIDE: rows i and i + WIDE/2 are dealt like two halves of a pack of
- * cards; after log2 WIDE rounds every number is where it belongs. */
+/* Transpose a block: out[j][i] = x[i][j] for i, j < WIDE. Each of log2(WIDE) rounds interleaves rows i and
+ * i + WIDE/2, after which every number is in its place. */
 static inline void turn_block(const float *x, int64_t x_stride, float *out, int64_t out_stride)
 {
     wide a[WIDE], b[WIDE];
@@ -345,7 +346,7 @@ static void turn_tile(const struct turning *t, int64_t r0, int64_t r1, int64_t c
         for (int64_t r = r0; r < r1; r++) t->out[c * t->rows + r] = t->x[r * t->x_stride + c];
 }
 
-/* Columns from..to-1 of x, which are rows of out. */
+/* Transpose columns from..to-1 of x, which are rows of out. */
 static void turn_share(const void *arg, int64_t from, int64_t to)
 {
     const struct turning *t = arg;

@@ -1,27 +1,30 @@
-/* Stories to rows of tokens. */
+/* Turns stories into rows of tokens. */
 #include "engine/train/story_rows.h"
 #include "engine/text/text.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { STORIES_A_ROW = 1 << 10, ANYWHERE = 8 };
+enum { STORIES_A_ROW = 1 << 10 /* story numbers reserved for each row */, MIDDLE_EVERY = 8 };
 
-static uint64_t mix(uint64_t z) /* SplitMix64's finishing step */
+/* Finishing step of SplitMix64 (Steele et al., 2014): a hash of z. */
+static uint64_t hash_mix(uint64_t z)
 {
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
 }
 
-static bool ends_document(const struct story_rows *l, uint64_t story)
+/* The coin toss after a story: whether its document ends there. */
+static bool story_ends_document(const struct story_rows *l, uint64_t story)
 {
-    return mix(mix(l->seed + 0x9e3779b97f4a7c15u) ^ story) & 1;
+    return hash_mix(hash_mix(l->seed + 0x9e3779b97f4a7c15u) ^ story) & 1;
 }
 
-/* BOS, stories, EOS; or without the end, where it is long enough. Returns by *story the next one. */
-static enum err_code add_document(const struct story_rows *l, uint64_t *story, int64_t wanted,
-                                  struct str *text, struct token_list *ids, struct err *why)
+/* Append one document: BOS, stories, EOS. It stops without EOS once it is long enough for the row. *story is
+ * advanced. */
+static enum err_code row_add_document(const struct story_rows *l, uint64_t *story, int64_t wanted,
+                                      struct str *text, struct token_list *ids, struct err *why)
 {
     enum { LONGEST_TOKEN = 16 };
     bool ends = false;
@@ -29,7 +32,7 @@ static enum err_code add_document(const struct story_rows *l, uint64_t *story, i
     while (!ends && (int64_t)text->len < wanted * LONGEST_TOKEN) {
         if (text->len) str_append(text, "\n");
         corpus_story(l->corpus, (struct story_id){ l->seed, CORPUS_TRAIN, *story }, text);
-        ends = ends_document(l, (*story)++);
+        ends = story_ends_document(l, (*story)++);
     }
     if (text->failed) return err_set(why, ERR_NOMEM, "out of memory for stories");
     enum err_code rc = token_list_push(ids, l->bos, why);
@@ -38,7 +41,8 @@ static enum err_code add_document(const struct story_rows *l, uint64_t *story, i
     return rc;
 }
 
-static void deal(const struct story_rows *l, const int32_t *ids, int32_t *tokens, int32_t *targets)
+/* Split ids [ctx + 1] into tokens and targets. */
+static void row_split(const struct story_rows *l, const int32_t *ids, int32_t *tokens, int32_t *targets)
 {
     for (int i = 0; i < l->ctx; i++) {
         tokens[i] = ids[i];
@@ -51,23 +55,25 @@ enum err_code story_rows_train(const struct story_rows *l, uint64_t row, int32_t
 {
     struct str text = { 0 };
     struct token_list ids = { 0 };
-    const int64_t skip = row % ANYWHERE == ANYWHERE - 1 ? 1 + (int64_t)(mix(row) % (uint64_t)l->ctx) : 0;
+    const int64_t skip = row % MIDDLE_EVERY == MIDDLE_EVERY - 1
+                             ? 1 + (int64_t)(hash_mix(row) % (uint64_t)l->ctx)
+                             : 0;
     uint64_t story = row * STORIES_A_ROW;
     enum err_code rc = ERR_OK;
     while (!rc && ids.n < skip + l->ctx + 1)
-        rc = add_document(l, &story, skip + l->ctx + 1 - ids.n, &text, &ids, why);
+        rc = row_add_document(l, &story, skip + l->ctx + 1 - ids.n, &text, &ids, why);
     if (!rc) {
         ids.ids[skip] = l->bos;
-        deal(l, ids.ids + skip, tokens, targets);
+        row_split(l, ids.ids + skip, tokens, targets);
     }
     token_list_free(&ids);
     str_free(&text);
     return rc;
 }
 
-/* One story between BOS and EOS, appended. */
-static enum err_code add_story(const struct story_rows *l, uint64_t number, struct token_list *ids,
-                               double *nats, struct err *why)
+/* Append one held-out story between BOS and EOS. *nats: its -log p, and ln 2 for the coin toss after it. */
+static enum err_code row_add_story(const struct story_rows *l, uint64_t number, struct token_list *ids,
+                                   double *nats, struct err *why)
 {
     struct str text = { 0 };
     *nats = M_LN2 - corpus_story(l->corpus, (struct story_id){ l->seed, CORPUS_HELD_OUT, number }, &text);
@@ -89,7 +95,7 @@ enum err_code story_rows_held_out(const struct story_rows *l, struct held_out_ro
     e->floor_nats = 0;
     for (int64_t whole = 0;;) {
         double nats;
-        rc = add_story(l, e->number, &ids, &nats, why);
+        rc = row_add_story(l, e->number, &ids, &nats, why);
         if (rc || ids.n > l->ctx + 1) { /* the last token of a row is only a target */
             ids.n = whole;
             break;
@@ -101,9 +107,9 @@ enum err_code story_rows_held_out(const struct story_rows *l, struct held_out_ro
         e->number++;
     }
     if (!rc && !e->stories)
-        rc = err_set(why, ERR_USAGE, "a context of %d tokens is too short for a story", l->ctx);
+        rc = err_set(why, ERR_USAGE, "a context of %d tokens is too short for the next story", l->ctx);
     while (!rc && ids.n <= l->ctx) rc = token_list_push(&ids, l->bos, why);
-    if (!rc) deal(l, ids.ids, tokens, targets);
+    if (!rc) row_split(l, ids.ids, tokens, targets);
     token_list_free(&ids);
     return rc;
 }

@@ -1,9 +1,10 @@
-/* engine/train/story_rows.h - what a model reads: rows of tokens made of stories.
+/* engine/train/story_rows.h - rows of tokens made of stories: what a model is trained and tested on.
+ * Internal.
  *
- * A row begins with BOS and a story. Behind a story comes, by the toss of a coin, EOS and BOS or a newline,
- * and then the next one, until the row is full; so a model learns to stop, and to go on. Every eighth row
- * begins in the middle of a story, as the windows of an evaluation do. Rows are numbered like stories:
- * nothing is remembered between them. */
+ * A training row starts with BOS and a story. After each story, a coin toss decides between a newline (the
+ * document continues) and EOS, BOS (a new document), until the row is full; so a model learns to end a text
+ * and to continue one. Every eighth row starts in the middle of a story, as evaluation windows do. Rows are
+ * numbered; each is computed from its number alone. */
 #ifndef QDYNO_ENGINE_TRAIN_STORY_ROWS_H
 #define QDYNO_ENGINE_TRAIN_STORY_ROWS_H
 
@@ -17,19 +18,20 @@ struct story_rows {
     int32_t bos, eos;
 };
 
-/* tokens and targets [ctx]: target i is what follows token i, -1 where that is BOS. ERR_NOMEM. */
+/* Training row number `row`: tokens and targets [ctx]. Target i is the token after token i, or -1 (not
+ * counted) where that is BOS. ERR_NOMEM. */
 enum err_code story_rows_train(const struct story_rows *l, uint64_t row, int32_t *tokens, int32_t *targets,
                                struct err *why);
 
-/* An examination: whole held-out stories between BOS and EOS, as many as fit, the rest of the row not
- * counted. */
+/* A test row: whole held-out stories, each between BOS and EOS, as many as fit; the rest is not counted. */
 struct held_out_row {
-    uint64_t number;   /* of the first story; moves on */
+    uint64_t number;   /* in: number of the first story; out: of the next row's first story */
     int stories;       /* in this row */
-    int64_t counted;   /* targets */
-    double floor_nats; /* -log p of what is counted: the stories, and that each ends */
+    int64_t counted;   /* targets that count */
+    double floor_nats; /* -log p of the counted text under the grammar: its stories, and that each ends */
 };
-/* ERR_USAGE: the next story does not fit in a row. */
+/* tokens and targets [ctx] of the row that begins with story e->number. ERR_USAGE: a context too short for
+ * one story; ERR_NOMEM. */
 enum err_code story_rows_held_out(const struct story_rows *l, struct held_out_row *e, int32_t *tokens,
                                   int32_t *targets, struct err *why);
 

@@ -1,4 +1,4 @@
-/* The run: steps of rows, an examination at the end, the model's file. */
+/* A training run: steps, evaluation on held-out stories, and writing the model. */
 #include "engine/train/train.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "engine/gguf/gguf.h"
 #include "engine/text/text.h"
 
-enum { LAST_STEPS = 50 }; /* whose mean is the report's loss */
+enum { LAST_STEPS = 50 }; /* the report's loss is the mean over these */
 
 struct train_options train_defaults(void)
 {
@@ -54,7 +54,7 @@ static int64_t peak_bytes(void)
     return getrusage(RUSAGE_SELF, &u) ? -1 : (int64_t)u.ru_maxrss * 1024;
 }
 
-/* ---------------------------------------------------------------- rows of one step, and of an examination */
+/* ---------------------------------------------------------------- one step */
 
 enum err_code train_rows_open(struct train_rows *r, int64_t rows, int ctx, struct err *why)
 {
@@ -69,7 +69,7 @@ void train_rows_close(struct train_rows *r)
     free(r->targets);
 }
 
-static int64_t counted(const int32_t *targets, int64_t n)
+static int64_t count_targets(const int32_t *targets, int64_t n)
 {
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) count += targets[i] >= 0;
@@ -85,7 +85,7 @@ enum err_code trainer_step(struct trainer *t, struct train_rows *r, struct train
         rc = story_rows_train(&t->source, (uint64_t)(t->step * rows + i), r->tokens + i * ctx,
                               r->targets + i * ctx, why);
     if (rc) return rc;
-    const int64_t targets = counted(r->targets, rows * ctx);
+    const int64_t targets = count_targets(r->targets, rows * ctx);
     double sum = 0;
     memset(network_gradients(t->network), 0, (size_t)network_params(t->network) * sizeof(float));
     for (int64_t i = 0; i < rows; i += o->batch)
@@ -105,7 +105,7 @@ enum err_code trainer_step(struct trainer *t, struct train_rows *r, struct train
     if (!finite && (o->amp != AMP_FP16 || t->scale.scale <= 1))
         return err_set(why, ERR_FORMAT,
                        "step %" PRId64
-                       ": loss %g, and its gradient is no number; a smaller learning rate may help",
+                       ": loss %g and its gradient are not finite numbers; a smaller learning rate may help",
                        t->step + 1, p->loss);
     loss_scale_update(&t->scale, o->amp, finite);
     t->updates += finite;
@@ -121,8 +121,8 @@ void trainer_trim(struct trainer *t)
     malloc_trim(0);
 }
 
-/* Loss of whole held-out stories, and what it could be at best. */
-static enum err_code examine(struct trainer *t, struct train_report *out, struct err *why)
+/* Loss on whole held-out stories, and its lower bound, the stories' entropy under the grammar. */
+static enum err_code trainer_evaluate(struct trainer *t, struct train_report *out, struct err *why)
 {
     const int batch = t->o->batch, ctx = t->o->shape.ctx;
     struct train_rows r = { 0 };
@@ -148,7 +148,9 @@ static enum err_code examine(struct trainer *t, struct train_report *out, struct
 
 /* ---------------------------------------------------------------- the run */
 
-static bool go_on(const struct trainer *t, struct train_progress *p, int64_t first, int64_t start_ns)
+/* Report progress; false: the user wants to stop. */
+static bool trainer_report_progress(const struct trainer *t, struct train_progress *p, int64_t first,
+                                    int64_t start_ns)
 {
     const double seconds = (double)(clock_ns() - start_ns) * 1e-9;
     const struct train_options *o = t->o;
@@ -160,7 +162,7 @@ static bool go_on(const struct trainer *t, struct train_progress *p, int64_t fir
     return !o->progress || o->progress(o->ctx, p);
 }
 
-static enum err_code run_steps(struct trainer *t, struct train_report *out, struct err *why)
+static enum err_code trainer_run_steps(struct trainer *t, struct train_report *out, struct err *why)
 {
     const struct train_options *o = t->o;
     struct train_rows r = { 0 };
@@ -172,7 +174,7 @@ static enum err_code run_steps(struct trainer *t, struct train_report *out, stru
         rc = trainer_step(t, &r, &p, why);
         if (rc) break;
         trainer_trim(t);
-        going = go_on(t, &p, first, start);
+        going = trainer_report_progress(t, &p, first, start);
         if (t->step % o->save_every == 0 || t->step == o->steps || !going) rc = trainer_save(t, why);
     }
     out->seconds = (double)(clock_ns() - start) * 1e-9;
@@ -180,12 +182,12 @@ static enum err_code run_steps(struct trainer *t, struct train_report *out, stru
     train_rows_close(&r);
     if (!rc && !going && t->step < o->steps)
         rc = err_set(why, ERR_CANCELLED,
-                     "stopped after step %" PRId64 " of %" PRId64 "; the same command goes on", t->step,
-                     o->steps);
+                     "stopped after step %" PRId64 " of %" PRId64 "; run the same command to continue",
+                     t->step, o->steps);
     return rc;
 }
 
-static double last_loss(const struct trainer *t)
+static double trainer_last_loss(const struct trainer *t)
 {
     double sum = 0;
     int64_t n = 0;
@@ -194,7 +196,7 @@ static double last_loss(const struct trainer *t)
     return n ? sum / (double)n : NAN;
 }
 
-static enum err_code report(struct trainer *t, struct train_report *out, struct err *why)
+static enum err_code trainer_fill_report(struct trainer *t, struct train_report *out, struct err *why)
 {
     const struct train_options *o = t->o;
     out->losses = malloc((size_t)o->steps * sizeof *out->losses);
@@ -204,31 +206,35 @@ static enum err_code report(struct trainer *t, struct train_report *out, struct 
     out->skipped = t->skipped;
     out->params = network_params(t->network);
     out->tokens = t->step * o->batch * o->accumulate * o->shape.ctx;
-    out->loss = last_loss(t);
+    out->loss = trainer_last_loss(t);
     out->memory = network_memory(t->network);
     out->peak_bytes = peak_bytes();
-    return examine(t, out, why);
+    return trainer_evaluate(t, out, why);
 }
 
 /* ---------------------------------------------------------------- open, close */
 
-static enum err_code check_options(const struct train_options *o, struct err *why)
+static enum err_code train_options_check(const struct train_options *o, struct err *why)
 {
     const struct adam_options *a = &o->adam;
     if (o->steps < 1 || o->steps > 1 << 24 || o->accumulate < 1 || o->save_every < 1 || o->warmup < 0 ||
         o->trim_every < 0 || o->vocabulary_stories < 1 || o->exam_stories < 1)
         return err_set(why, ERR_USAGE,
-                       "steps, accumulate, save-every and numbers of stories want at least 1");
+                       "steps, accumulate, save-every and the numbers of stories must be at least 1");
     if (!(a->rate > 0 && a->rate < 1 && a->weight_decay >= 0 && a->weight_decay < 10 && a->clip >= 0))
-        return err_set(why, ERR_USAGE, "learning rate %g, weight decay %g, clip %g cannot be", a->rate,
-                       a->weight_decay, a->clip);
+        return err_set(
+            why, ERR_USAGE,
+            "learning rate %g, weight decay %g, clip %g: want a rate between 0 and 1, a decay from 0 "
+            "to 10 and a clip of 0 or more",
+            a->rate, a->weight_decay, a->clip);
     if (o->format != &FORMATS[FORMAT_F16] && o->format != &FORMATS[FORMAT_F32])
-        return err_set(why, ERR_USAGE, "a model is written as f16 or f32; quantize it for other formats");
+        return err_set(why, ERR_USAGE, "a model is written as f16 or f32; quantize it afterwards for others");
     return ERR_OK;
 }
 
-/* All that decides which model comes out; not threads, saving, checkpoints of activations or trimming. */
-static char *identity_of(const struct train_options *o)
+/* Text of all options that determine the resulting model. Threads, saving, activation checkpoints and
+ * trimming do not. */
+static char *train_options_identity(const struct train_options *o)
 {
     const struct network_shape *s = &o->shape;
     struct str text = { 0 };
@@ -277,16 +283,16 @@ enum err_code trainer_open(struct trainer *t, const char *path, const struct tra
 {
     struct str state = { 0 };
     *t = (struct trainer){ .o = o, .scale = loss_scale_begin(o->amp) };
-    enum err_code rc = check_options(o, why);
+    enum err_code rc = train_options_check(o, why);
     if (rc) return rc;
     t->path = strdup(path);
-    t->identity = identity_of(o);
+    t->identity = train_options_identity(o);
     str_printf(&state, "%s.train", path);
     t->state_path = str_take(&state);
     t->losses = calloc((size_t)o->steps, sizeof *t->losses);
     if (!t->path || !t->identity || !t->state_path || !t->losses)
         return err_set(why, ERR_NOMEM, "out of memory for training");
-    rc = trainer_open_network(t, why); /* before anything is written: it checks the shape */
+    rc = trainer_open_network(t, why); /* first, because it checks the shape before anything is written */
     if (!rc) rc = corpus_open(&t->corpus, why);
     if (!rc) rc = trainer_open_state(t, why);
     if (rc) return rc;
@@ -294,8 +300,8 @@ enum err_code trainer_open(struct trainer *t, const char *path, const struct tra
     tokenizer_describe(t->tokenizer, &info);
     t->source = (struct story_rows){ t->corpus, t->tokenizer, o->seed, o->shape.ctx, info.bos, info.eos };
     if (info.n_vocab == o->shape.vocab) return ERR_OK;
-    return err_set(why, ERR_FORMAT, "'%s': want %" PRId64 " tokens, it has %" PRId32, t->state_path,
-                   o->shape.vocab, info.n_vocab);
+    return err_set(why, ERR_FORMAT, "'%s': expected a vocabulary of %" PRId64 " tokens, found %" PRId32,
+                   t->state_path, o->shape.vocab, info.n_vocab);
 }
 
 void trainer_close(struct trainer *t)
@@ -310,8 +316,9 @@ void trainer_close(struct trainer *t)
     free(t->losses);
 }
 
-/* How many characters a token stands for, on held-out stories. */
-static enum err_code measure_tokens(const struct trainer *t, struct train_report *out, struct err *why)
+/* Average number of characters a token stands for, on 100 held-out stories. */
+static enum err_code trainer_measure_tokens(const struct trainer *t, struct train_report *out,
+                                            struct err *why)
 {
     struct str text = { 0 };
     struct token_list ids = { 0 };
@@ -337,9 +344,9 @@ enum err_code train_run(const char *path, const struct train_options *o, struct 
     enum err_code rc = trainer_open(&t, path, o, why);
     if (!rc) rc = trainer_load(&t, &out->resumed, why);
     if (!rc && !out->resumed) rc = network_randomize(t.network, o->seed, why);
-    if (!rc) rc = measure_tokens(&t, out, why);
-    if (!rc) rc = run_steps(&t, out, why);
-    if (!rc) rc = report(&t, out, why);
+    if (!rc) rc = trainer_measure_tokens(&t, out, why);
+    if (!rc) rc = trainer_run_steps(&t, out, why);
+    if (!rc) rc = trainer_fill_report(&t, out, why);
     if (!rc) rc = trainer_export(&t, out, why);
     trainer_close(&t);
     return rc;

@@ -1,4 +1,4 @@
-/* engine/train/trainer.h - a training run and its files; shared by train.c and train_file.c. */
+/* engine/train/trainer.h - state of a training run, shared by train.c, train_file.c and trial.c. Internal. */
 #ifndef QDYNO_ENGINE_TRAIN_TRAINER_H
 #define QDYNO_ENGINE_TRAIN_TRAINER_H
 
@@ -8,49 +8,49 @@
 
 struct trainer {
     const struct train_options *o;
-    char *path, *state_path; /* the model, PATH.train */
-    char *identity;          /* the options that make a model what it is, as text */
+    char *path, *state_path; /* of the model; PATH.train */
+    char *identity;          /* the options that determine the model, as text */
     struct corpus *corpus;
-    struct gguf *gguf; /* the state file as it was opened: vocabulary */
+    struct gguf *gguf; /* the state file as it was opened; holds the vocabulary */
     struct tokenizer *tokenizer;
     struct story_rows source;
     struct network *network;
-    struct muon *muon; /* NULL: AdamW alone */
-    float *m, *v;
-    /* What goes on: */
+    struct muon *muon; /* NULL: AdamW for all tensors */
+    float *m, *v;      /* [params]: running means of gradients and of their squares */
+    /* State that is saved: */
     int64_t step, updates, skipped; /* updates: steps that were not skipped */
     struct loss_scale scale;
     float *losses; /* [steps] */
 };
 
-/* Tokens and targets [rows][ctx]. ERR_NOMEM; close in any case. */
+/* Tokens and targets [rows][ctx]. ERR_NOMEM. Close in any case. */
 struct train_rows {
     int32_t *tokens, *targets;
 };
 enum err_code train_rows_open(struct train_rows *r, int64_t rows, int ctx, struct err *why);
 void train_rows_close(struct train_rows *r);
 
-/* Options, corpus, vocabulary (from PATH.train, which is begun if there is none) and a network of zeros;
- * trainer_close in any case. `o` is borrowed. */
+/* Open options, corpus, vocabulary (from PATH.train, which is created if absent) and a network of zeros. `o`
+ * is borrowed. Call trainer_close in any case. */
 enum err_code trainer_open(struct trainer *t, const char *path, const struct train_options *o,
                            struct err *why);
 void trainer_close(struct trainer *t);
-/* The network and the optimizer's means alone: to begin anew. */
+/* Open or close only the network and the optimizer's means: to start again with the same vocabulary. */
 enum err_code trainer_open_network(struct trainer *t, struct err *why);
 void trainer_close_network(struct trainer *t);
 
-/* One step: p->loss (mean nats a target), rate, length; r has room for its rows. ERR_FORMAT: a gradient that
- * is no number and no scale to blame. */
+/* Run one step. Sets p->loss (mean nats a target), rate and length. r must have room for the rows of a step.
+ * ERR_FORMAT: the gradient is not finite, and no loss scale explains it. */
 enum err_code trainer_step(struct trainer *t, struct train_rows *r, struct train_progress *p,
                            struct err *why);
-void trainer_trim(struct trainer *t); /* behind a step: where trim_every says so */
+void trainer_trim(struct trainer *t); /* after a step: release memory if trim_every says so */
 
-/* Open PATH.train, or begin it with a vocabulary. ERR_USAGE: begun with other options. */
+/* Open PATH.train, or create it with a new vocabulary. ERR_USAGE: it was created with other options. */
 enum err_code trainer_open_state(struct trainer *t, struct err *why);
-/* Parameters and running means from it; *found false: it has none yet. */
+/* Load parameters and running means. *found false: PATH.train has none yet. */
 enum err_code trainer_load(struct trainer *t, bool *found, struct err *why);
 enum err_code trainer_save(struct trainer *t, struct err *why);
-/* The model itself, with what the report says about it. */
+/* Write the model, with the report's figures in its metadata. */
 enum err_code trainer_export(struct trainer *t, const struct train_report *r, struct err *why);
 
 #endif

@@ -1,4 +1,4 @@
-/* Training from nothing, again and again, in one process. */
+/* Trains from scratch repeatedly in one process. */
 #include "engine/train/trial.h"
 
 #include <inttypes.h>
@@ -13,8 +13,8 @@
 #include "kernels/kernels.h"
 #include "engine/train/trainer.h"
 
-/* A vocabulary of the same size from fewer stories: other words' parts, same work, and it is learned whenever
- * a worker starts. */
+/* Learning a vocabulary of the same size from fewer stories is faster, and a worker does it at every start.
+ * The tokens differ from the bundled model's, the amount of work does not. */
 enum { VOCABULARY_STORIES = 2000 };
 
 struct trial {
@@ -27,10 +27,10 @@ struct trial {
 
 /* ---------------------------------------------------------------- open, close */
 
-static enum err_code read_options(struct train_options *o, const struct config *c, struct err *why)
+static enum err_code trial_read_options(struct train_options *o, const struct config *c, struct err *why)
 {
     const struct knob *stray = config_stray(c, FOR_TRAIN);
-    if (stray) return err_set(why, ERR_USAGE, "%s means nothing to training", stray->key);
+    if (stray) return err_set(why, ERR_USAGE, "the key %s has no effect on training", stray->key);
     const int64_t threads = config_int(c, KNOB_THREADS);
     *o = train_defaults();
     o->amp = (enum amp)config_choice(c, KNOB_AMP);
@@ -44,8 +44,8 @@ static enum err_code read_options(struct train_options *o, const struct config *
     return session_isa(&o->isa, c, why);
 }
 
-/* A name nobody else uses, for the moment in which the vocabulary is a file. */
-static char *temporary_path(struct err *why)
+/* A unique path for the vocabulary, which is a file only until it is opened. */
+static char *trial_temporary_path(struct err *why)
 {
     char *folder;
     struct str path = { 0 };
@@ -55,7 +55,7 @@ static char *temporary_path(struct err *why)
     return str_take(&path);
 }
 
-static void resolve_config(struct trial *t)
+static void trial_resolve_config(struct trial *t)
 {
     snprintf(t->config.value[KNOB_THREADS], CONFIG_VALUE, "%d", t->o.threads);
     for (size_t i = 0; i < ISA_LEVEL_COUNT; i++)
@@ -69,11 +69,11 @@ enum err_code trial_open(struct trial **out, const struct config *c, struct err 
     struct trial *t = calloc(1, sizeof *t);
     if (!t) return err_set(why, ERR_NOMEM, "out of memory for training");
     t->config = *c;
-    enum err_code rc = read_options(&t->o, c, why);
-    char *path = rc ? NULL : temporary_path(why);
+    enum err_code rc = trial_read_options(&t->o, c, why);
+    char *path = rc ? NULL : trial_temporary_path(why);
     if (!rc && !path) rc = why ? why->code : ERR_IO;
     if (!rc) rc = trainer_open(&t->trainer, path, &t->o, why);
-    if (t->trainer.state_path) unlink(t->trainer.state_path); /* it stays mapped */
+    if (t->trainer.state_path) unlink(t->trainer.state_path); /* the open file stays readable */
     free(path);
     if (rc) {
         trial_close(t);
@@ -81,7 +81,7 @@ enum err_code trial_open(struct trial **out, const struct config *c, struct err 
     }
     t->params = network_params(t->trainer.network);
     t->memory = network_memory(t->trainer.network);
-    resolve_config(t);
+    trial_resolve_config(t);
     trial_rest(t);
     *out = t;
     return ERR_OK;
@@ -111,13 +111,13 @@ void trial_describe(const struct trial *t, struct trial_info *out)
                                 .isa = t->o.isa,
                                 .config = t->config };
     snprintf(out->name, sizeof out->name,
-             "trained from nothing: llama, %d layers, width %" PRId64 ", %" PRId64 " tokens, rows of %d",
+             "trained from scratch: llama, %d layers, width %" PRId64 ", %" PRId64 " tokens, rows of %d",
              s->layers, s->embd, s->vocab, s->ctx);
 }
 
 /* ---------------------------------------------------------------- one run */
 
-static enum err_code begin(struct trial *t, uint64_t seed, struct err *why)
+static enum err_code trial_begin(struct trial *t, uint64_t seed, struct err *why)
 {
     struct trainer *x = &t->trainer;
     trial_rest(t);
@@ -137,8 +137,9 @@ static void hash_short(char out[17], const void *bytes, size_t n)
     out[16] = '\0';
 }
 
-static enum err_code run_steps(struct trial *t, struct trial_result *out, int steps, struct train_rows *r,
-                               trial_progress_fn *progress, void *ctx, struct err *why)
+static enum err_code trial_run_steps(struct trial *t, struct trial_result *out, int steps,
+                                     struct train_rows *r, trial_progress_fn *progress, void *ctx,
+                                     struct err *why)
 {
     struct trainer *x = &t->trainer;
     const size_t rows = (size_t)t->o.batch * (size_t)t->o.accumulate;
@@ -171,9 +172,9 @@ enum err_code trial_run(struct trial *t, struct trial_result *out, int steps, ui
     if (steps < 1 || steps > t->o.steps)
         return err_set(why, ERR_USAGE, "%d steps: want 1 to %" PRId64, steps, t->o.steps);
     const int64_t rows = (int64_t)t->o.batch * t->o.accumulate;
-    enum err_code rc = begin(t, seed, why);
+    enum err_code rc = trial_begin(t, seed, why);
     if (!rc) rc = train_rows_open(&r, rows, t->o.shape.ctx, why);
-    if (!rc) rc = run_steps(t, out, steps, &r, progress, ctx, why);
+    if (!rc) rc = trial_run_steps(t, out, steps, &r, progress, ctx, why);
     train_rows_close(&r);
     if (rc) return rc;
     out->skipped = t->trainer.skipped;

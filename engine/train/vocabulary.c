@@ -1,5 +1,5 @@
-/* Learning a vocabulary: the text's different words, each cut into symbols, and how often it occurs. There
- * are thousands of them, not millions, so pairs are simply counted again for each merge. */
+/* Learns a vocabulary from the distinct words of a text and their counts. There are thousands of words, not
+ * millions, so all pairs are simply counted again for each merge. */
 #include "engine/train/vocabulary.h"
 
 #include <ctype.h>
@@ -10,13 +10,13 @@
 static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */
 enum { SPACE_LEN = sizeof SPACE - 1, NORMAL = 1, UNKNOWN = 2, CONTROL = 3, BYTE = 6 };
 
-/* A word of the text and the symbols it is made of now. Bytes are those of the text, with a leading space as
- * one character. */
+/* A word of the text and its current symbols. The text is as in the source, so a leading space is one
+ * character. */
 struct word {
-    const char *text; /* in the text itself: with ' ' */
+    const char *text; /* points into the source text */
     int len, symbols;
     int64_t times;
-    int *ends; /* [symbols] */
+    int *ends; /* [symbols]: end of each symbol in text */
 };
 
 struct words {
@@ -24,9 +24,9 @@ struct words {
     int64_t count, cap;
 };
 
-/* ---------------------------------------------------------------- words of a text */
+/* ---------------------------------------------------------------- collecting words */
 
-static int by_bytes(const void *a, const void *b)
+static int word_compare(const void *a, const void *b)
 {
     const struct word *x = a, *y = b;
     int order = memcmp(x->text, y->text, (size_t)MIN(x->len, y->len));
@@ -46,20 +46,21 @@ static bool words_add(struct words *w, const char *text, size_t len)
     return true;
 }
 
-/* Sort, and leave one of each with its count. Done whenever the list is full, so it stays small. */
-static void words_unite(struct words *w)
+/* Sort, and merge equal words by adding their counts. Called whenever the list is full, which keeps it short.
+ */
+static void words_deduplicate(struct words *w)
 {
     int64_t kept = 0;
-    qsort(w->items, (size_t)w->count, sizeof *w->items, by_bytes);
+    qsort(w->items, (size_t)w->count, sizeof *w->items, word_compare);
     for (int64_t i = 0; i < w->count; i++)
-        if (kept && !by_bytes(&w->items[kept - 1], &w->items[i]))
+        if (kept && !word_compare(&w->items[kept - 1], &w->items[i]))
             w->items[kept - 1].times += w->items[i].times;
         else
             w->items[kept++] = w->items[i];
     w->count = kept;
 }
 
-/* Letters, with the space before them; longer than any word is cut. */
+/* Collect runs of letters with the space before them; very long ones are cut. */
 static bool words_collect(struct words *w, const char *text, size_t n)
 {
     enum { LONGEST = 64 };
@@ -73,10 +74,10 @@ static bool words_collect(struct words *w, const char *text, size_t n)
         if (i - from >= 2 && !words_add(w, text + from, i - from)) return false;
         if (i == from) i++;
         if (w->count < full) continue;
-        words_unite(w);
+        words_deduplicate(w);
         full = MAX(full, 2 * w->count);
     }
-    words_unite(w);
+    words_deduplicate(w);
     return true;
 }
 
@@ -93,7 +94,8 @@ static bool words_cut(struct words *w, struct arena *memory)
 
 /* ---------------------------------------------------------------- pairs */
 
-/* Two neighbours, named by the text they make: two ways to make it are one pair, as tokenizing sees it. */
+/* Two neighbouring symbols, identified by their joined text: the tokenizer does not distinguish how a text
+ * was split either. */
 struct pair {
     const char *text;
     int len;
@@ -116,15 +118,15 @@ static struct pair *pair_slot(const struct pairs *p, const char *text, int len)
     }
 }
 
-static bool better(const struct pair *a, const struct pair *b)
+static bool pair_is_better(const struct pair *a, const struct pair *b)
 {
     if (!b->text || a->times != b->times) return !b->text || a->times > b->times;
     int order = memcmp(a->text, b->text, (size_t)MIN(a->len, b->len));
     return order ? order < 0 : a->len < b->len;
 }
 
-/* The most frequent pair; text NULL: none is there twice. */
-static struct pair best_pair(const struct words *w, struct pairs *p)
+/* The most frequent pair; its text is NULL when no pair occurs twice. */
+static struct pair pairs_find_best(const struct words *w, struct pairs *p)
 {
     struct pair best = { 0 };
     memset(p->slots, 0, (size_t)(p->mask + 1) * sizeof *p->slots);
@@ -138,11 +140,12 @@ static struct pair best_pair(const struct words *w, struct pairs *p)
         }
     }
     for (uint64_t i = 0; i <= p->mask; i++)
-        if (p->slots[i].text && p->slots[i].times > 1 && better(&p->slots[i], &best)) best = p->slots[i];
+        if (p->slots[i].text && p->slots[i].times > 1 && pair_is_better(&p->slots[i], &best))
+            best = p->slots[i];
     return best;
 }
 
-static void merge(struct words *w, struct pair pair)
+static void words_merge(struct words *w, struct pair pair)
 {
     for (int64_t i = 0; i < w->count; i++) {
         struct word *x = &w->items[i];
@@ -159,7 +162,7 @@ static void merge(struct words *w, struct pair pair)
 
 /* ---------------------------------------------------------------- the vocabulary */
 
-static bool add(struct vocabulary *v, const char *text, size_t n, int32_t type, float score)
+static bool vocabulary_add(struct vocabulary *v, const char *text, size_t n, int32_t type, float score)
 {
     char escaped[128];
     size_t at = 0;
@@ -177,44 +180,45 @@ static bool add(struct vocabulary *v, const char *text, size_t n, int32_t type, 
     return true;
 }
 
-static bool add_basics(struct vocabulary *v)
+static bool vocabulary_add_special(struct vocabulary *v)
 {
     char text[8];
-    bool ok = add(v, "<unk>", 5, UNKNOWN, 0) && add(v, "<s>", 3, CONTROL, 0) && add(v, "</s>", 4, CONTROL, 0);
+    bool ok = vocabulary_add(v, "<unk>", 5, UNKNOWN, 0) && vocabulary_add(v, "<s>", 3, CONTROL, 0) &&
+              vocabulary_add(v, "</s>", 4, CONTROL, 0);
     for (int b = 0; ok && b < 256; b++) {
         snprintf(text, sizeof text, "<0x%02X>", (unsigned)b);
-        ok = add(v, text, 6, BYTE, 0);
+        ok = vocabulary_add(v, text, 6, BYTE, 0);
     }
     return ok;
 }
 
-/* Single characters come last and score lowest: nothing is ever merged into them. */
-static bool add_characters(struct vocabulary *v)
+/* Single characters come last with the lowest scores: the tokenizer never prefers them over merges. */
+static bool vocabulary_add_characters(struct vocabulary *v)
 {
     bool ok = true;
-    for (char c = ' '; ok && c <= '~'; c++) ok = add(v, &c, 1, NORMAL, -(float)v->n);
+    for (char c = ' '; ok && c <= '~'; c++) ok = vocabulary_add(v, &c, 1, NORMAL, -(float)v->n);
     return ok;
 }
 
-static enum err_code learn(struct vocabulary *v, struct words *w, struct pairs *p, int64_t tokens,
-                           struct err *why)
+static enum err_code vocabulary_merge_pairs(struct vocabulary *v, struct words *w, struct pairs *p,
+                                            int64_t tokens, struct err *why)
 {
     const int64_t wanted = tokens - VOCABULARY_LEAST;
     for (; v->merged < wanted; v->merged++) {
-        const struct pair best = best_pair(w, p);
+        const struct pair best = pairs_find_best(w, p);
         if (!best.text)
             return err_set(why, ERR_USAGE,
                            "a vocabulary of %" PRId64
-                           " is too large for this text: it has words for %" PRId64,
+                           " is too large for this text, which supports at most %" PRId64,
                            tokens, v->merged + VOCABULARY_LEAST);
-        if (!add(v, best.text, (size_t)best.len, NORMAL, -(float)v->merged))
+        if (!vocabulary_add(v, best.text, (size_t)best.len, NORMAL, -(float)v->merged))
             return err_set(why, ERR_NOMEM, "out of memory for a vocabulary");
-        merge(w, best);
+        words_merge(w, best);
     }
     return ERR_OK;
 }
 
-static bool reserve(struct vocabulary *v, struct words *w, struct pairs *p, int64_t tokens)
+static bool vocabulary_reserve(struct vocabulary *v, struct words *w, struct pairs *p, int64_t tokens)
 {
     int64_t symbols = 0;
     uint64_t size = 1024;
@@ -235,13 +239,15 @@ enum err_code vocabulary_train(struct vocabulary *out, const char *text, size_t 
     struct pairs p = { 0 };
     *out = (struct vocabulary){ 0 };
     if (tokens < VOCABULARY_LEAST || tokens > 1 << 20)
-        return err_set(why, ERR_USAGE, "a vocabulary of %" PRId64 ": want %d to %d tokens", tokens,
+        return err_set(why, ERR_USAGE, "a vocabulary of %" PRId64 " tokens: want %d to %d", tokens,
                        VOCABULARY_LEAST, 1 << 20);
     enum err_code rc = ERR_OK;
-    if (!words_collect(&w, text, n) || !reserve(out, &w, &p, tokens) || !add_basics(out))
+    if (!words_collect(&w, text, n) || !vocabulary_reserve(out, &w, &p, tokens) ||
+        !vocabulary_add_special(out))
         rc = err_set(why, ERR_NOMEM, "out of memory for a vocabulary");
-    if (!rc) rc = learn(out, &w, &p, tokens, why);
-    if (!rc && !add_characters(out)) rc = err_set(why, ERR_NOMEM, "out of memory for a vocabulary");
+    if (!rc) rc = vocabulary_merge_pairs(out, &w, &p, tokens, why);
+    if (!rc && !vocabulary_add_characters(out))
+        rc = err_set(why, ERR_NOMEM, "out of memory for a vocabulary");
     free(p.slots);
     free(w.items);
     return rc;

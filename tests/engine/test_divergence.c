@@ -435,13 +435,17 @@ static void test_refusals(void **state)
         enum err_code rc;
         const char *says;
     } CASES[] = {
-        { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "vocabulary of 512, the candidate of 2048" },
-        { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "the candidate has no tokenizer" },
-        { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "' wiTh' to the candidate" },
+        { { .text = text, .n = 4000, .ctx = 64 },
+          ERR_USAGE,
+          "vocabulary of 512 tokens, the candidate of 2048" },
+        { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "the candidate has no usable tokenizer" },
+        { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "' wiTh' in the candidate" },
         { { .text = text, .n = 4000, .ctx = 64 }, ERR_USAGE, "of the text is id" },
-        { { .text = text, .n = 4000, .ctx = 64 }, ERR_FORMAT, "the candidate's logits are not numbers" },
+        { { .text = text, .n = 4000, .ctx = 64 },
+          ERR_FORMAT,
+          "the candidate's logits are not finite numbers" },
         { { .text = "Too short.", .n = 10, .ctx = 64 }, ERR_USAGE, "need 128" },
-        { { .text = text, .n = 4000, .ctx = 65 }, ERR_USAGE, "context of 64" },
+        { { .text = text, .n = 4000, .ctx = 65 }, ERR_USAGE, "want 4 to 64" },
         { { .text = text, .n = 4000, .ctx = 16, .progress = count_until, .arg = &calls },
           ERR_CANCELLED,
           "cancelled" },
