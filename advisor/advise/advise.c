@@ -231,7 +231,7 @@ static enum err_code predict_it(const struct adviser *a, struct prediction *p, c
                                 bool on_gpu, struct err *why)
 {
     return predict(p, a->g, c, a->machine, a->ceilings,
-                   &(struct predict_for){ .ctx = a->ctx, .on_gpu = on_gpu, .lessons = a->o->lessons }, why);
+                   &(struct predict_for){ .ctx = a->ctx, .on_gpu = on_gpu, .correction = a->o->correction }, why);
 }
 
 /* The same configuration with one key otherwise. */
@@ -287,15 +287,15 @@ static void say_why(const struct adviser *a, struct advice *v)
     str_free(&s);
 }
 
-static const struct loss *measured_loss(const struct adviser *a, const struct config *c)
+static const struct answer_kld *measured_loss(const struct adviser *a, const struct config *c)
 {
-    return a->o->losses ? losses_find(a->o->losses, c) : NULL;
+    return a->o->answer_klds ? answer_klds_find(a->o->answer_klds, c) : NULL;
 }
 
 static void say_loss(const struct adviser *a, const struct advice *v, struct str *s)
 {
     if (!changes_answers(&v->config)) return;
-    const struct loss *l = measured_loss(a, &v->config);
+    const struct answer_kld *l = measured_loss(a, &v->config);
     if (!l)
         add_reason(s,
                    "changes answers: quality is not measured (qdyno eval -f TEXT -C CONFIG --ref default)");
@@ -396,7 +396,7 @@ static bool precision_helps(const struct adviser *a, const struct config *c, con
 static double loss_of(const struct adviser *a, const struct config *c)
 {
     if (!changes_answers(c)) return 0;
-    const struct loss *l = measured_loss(a, c);
+    const struct answer_kld *l = measured_loss(a, c);
     return l ? l->kld : NAN;
 }
 

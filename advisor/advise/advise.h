@@ -77,10 +77,10 @@ struct advise_options {
     enum goal goal;
     int64_t memory_limit;        /* 0: what the machine has */
     double kld_limit;            /* 0: none. Else what loses more is last, what was not measured before it */
-    const struct losses *losses; /* of the model; NULL: nothing was measured */
+    const struct answer_klds *answer_klds; /* of the model; NULL: nothing was measured */
     double target_tok_s;         /* of decoding; 0: none */
     int ctx;                     /* 0: 4096 or the model's own when smaller */
-    const struct lessons *lessons; /* of the machine; NULL: nothing was learned */
+    const struct correction *correction; /* of the machine; NULL: nothing was learned */
 };
 /* Ranked best first; *out: free(). Of a machine whose GPU's ceilings are known (a description) there are
  * configs for the GPU, too: prediction.on_gpu. */

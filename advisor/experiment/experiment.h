@@ -436,7 +436,7 @@ json_t *experiment_to_json(const struct experiment_state *s);
 /* ---------------------------------------------------------------- residuals */
 
 /* The same of every arm of an experiment that came to its end; of others nothing. */
-enum err_code lesson_keep_run(struct db *d, const struct experiment_state *s, const struct machine *machine,
+enum err_code residuals_record_experiment(struct db *d, const struct experiment_state *s, const struct machine *machine,
                               const struct machine_ceilings *ceilings, struct err *why);
 
 /* ---------------------------------------------------------------- claims */

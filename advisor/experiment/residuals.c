@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum err_code lesson_keep_run(struct db *d, const struct experiment_state *s, const struct machine *machine,
+enum err_code residuals_record_experiment(struct db *d, const struct experiment_state *s, const struct machine *machine,
                               const struct machine_ceilings *ceilings, struct err *why)
 {
     const struct workload *w = &s->spec.workload;
@@ -13,9 +13,9 @@ enum err_code lesson_keep_run(struct db *d, const struct experiment_state *s, co
         const struct experiment_arm *arm = &s->arm[i];
         const char *named = config_text(&s->spec.config[i], KNOB_MODEL);
         if (arm->failed) continue;
-        rc = lesson_keep(
+        rc = residuals_record(
             d,
-            &(struct lesson){ .machine = machine,
+            &(struct run_observation){ .machine = machine,
                               .ceilings = ceilings,
                               .model = *named ? named : s->spec.model,
                               .config = &s->spec.config[i],

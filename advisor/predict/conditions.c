@@ -1,4 +1,4 @@
-/* advisor/predict/conditions.c - see predict.h. */
+/* advisor/predict/conditions.c - measures memory and core speed between the cells of a run (predict.h). */
 #include "advisor/predict/predict.h"
 
 #include <math.h>
@@ -7,18 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum err_code conditions_watch_open(struct conditions_watch *w, int threads,
+enum err_code conditions_probe_open(struct conditions_probe *w, int threads,
                                     const struct machine_ceilings *ceilings, struct err *why)
 {
     const struct kernel_times *k = &ceilings->kernels;
     const bool all = threads == ceilings->threads_all;
     uint32_t isa;
-    *w = (struct conditions_watch){ .threads = threads,
-                                    .read_then_s = 1 / (double)k->memory_speed[all],
-                                    .compute_then_s = 1 / (double)k->compute_speed[all] };
-    /* between one thread and all, or with other kernels, nobody knows what is usual */
-    if (!(all || threads == 1) || !(k->memory_speed[all] > 0) || isa_usable(&isa, NULL) ||
-        isa != isa_detect())
+    *w = (struct conditions_probe){ .threads = threads,
+                                    .read_reference_s = 1 / (double)k->memory_speed[all],
+                                    .compute_reference_s = 1 / (double)k->compute_speed[all] };
+    /* The reference was recorded for one thread and for all, with every instruction set enabled. Other
+     * settings have no reference, so the probe stays closed. */
+    if (!(all || threads == 1) || !(k->memory_speed[all] > 0) || isa_usable(&isa, NULL) || isa != isa_detect())
         return ERR_OK;
     const struct backend_options o = { .threads = threads, .isa = isa, .precision = PRECISION_AUTO };
     enum err_code rc = backend_open(&w->backend, "cpu", &o, why);
@@ -26,72 +26,77 @@ enum err_code conditions_watch_open(struct conditions_watch *w, int threads,
     return rc ? rc : pace_open(&w->pace, w->backend, why);
 }
 
-void conditions_watch_close(struct conditions_watch *w)
+void conditions_probe_close(struct conditions_probe *w)
 {
     pace_close(w->pace);
     backend_close(w->backend);
-    *w = (struct conditions_watch){ 0 };
+    *w = (struct conditions_probe){ 0 };
 }
 
-void conditions_watch_restart(struct conditions_watch *w)
+void conditions_probe_restart(struct conditions_probe *w)
 {
-    w->looks = 0;
+    w->readings = 0;
 }
 
-/* Where a process's first thread ran last: field 39 of its stat. -1 unknown. */
-static int processor_of(int pid)
+/* CPU that the main thread of process `pid` ran on last: field 39 of /proc/PID/stat. -1: unknown. */
+static int process_cpu(int pid)
 {
-    enum { BEHIND_NAME = 37 };
+    enum { FIELDS_AFTER_NAME = 37 };
     char path[64], *text = NULL;
     int cpu = -1;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     if (pid <= 0 || file_read(&text, NULL, path, 4096, NULL)) return -1;
-    const char *at = strrchr(text, ')'); /* a name may hold anything */
-    for (int i = 0; at && i < BEHIND_NAME; i++) at = strchr(at + 1, ' ');
+    /* the command name in field 2 may contain spaces and parentheses */
+    const char *at = strrchr(text, ')');
+    for (int i = 0; at && i < FIELDS_AFTER_NAME; i++) at = strchr(at + 1, ' ');
     if (at && sscanf(at, "%d", &cpu) != 1) cpu = -1;
     free(text);
     return cpu;
 }
 
-static void look(struct conditions_watch *w)
+static void readings_record(struct conditions_probe *w)
 {
-    enum { TIMES = 6 };
-    pace_read_s(w->pace); /* threads, caches and the clock wake up: the first is a tenth slower */
-    for (int i = 0; i < TIMES; i++) {
-        const int at = w->looks++ % CONDITIONS_LOOKS;
-        w->read_now_s[at] = pace_read_s(w->pace);
-        w->compute_now_s[at] = pace_compute_s(w->pace, w->backend);
+    enum { READINGS = 6 };
+    /* Discard the first reading: threads, caches and the clock wake up during it, and it takes about 10 %
+     * longer. */
+    pace_read_s(w->pace);
+    for (int i = 0; i < READINGS; i++) {
+        const int at = w->readings++ % CONDITIONS_READINGS;
+        w->read_s[at] = pace_read_s(w->pace);
+        w->compute_s[at] = pace_compute_s(w->pace, w->backend);
     }
 }
 
-void conditions_watch_look(struct conditions_watch *w, int pid)
+void conditions_probe_run(struct conditions_probe *w, int pid)
 {
-    cpu_set_t before, there;
+    cpu_set_t allowed, only;
     if (!w->pace) return;
-    const int cpu = w->threads == 1 ? processor_of(pid) : -1;
-    const bool known = cpu >= 0 && cpu < CPU_SETSIZE && !sched_getaffinity(0, sizeof before, &before);
-    CPU_ZERO(&there);
-    if (known) CPU_SET(cpu, &there);
-    const bool moved = known && !sched_setaffinity(0, sizeof there, &there);
-    look(w);
+    const int cpu = w->threads == 1 ? process_cpu(pid) : -1;
+    const bool known = cpu >= 0 && cpu < CPU_SETSIZE && !sched_getaffinity(0, sizeof allowed, &allowed);
+    CPU_ZERO(&only);
+    if (known) CPU_SET(cpu, &only);
+    const bool moved = known && !sched_setaffinity(0, sizeof only, &only);
+    readings_record(w);
     if (!moved) return;
-    cpu_set_t others = before; /* staying there, we would make the process wake up on another one */
+    /* Leave the CPU that was measured. If this thread stayed there, the scheduler would wake the process on
+     * another CPU. */
+    cpu_set_t others = allowed;
     CPU_CLR(cpu, &others);
     sched_setaffinity(0, sizeof others, &others);
-    sched_setaffinity(0, sizeof before, &before);
+    sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
-/* Of what was, by as many looks: 0 where nobody looked, then or now. */
-static double ratio_of(double then_s, const double *now_s, int looks)
+/* reference time / typical time of the readings; 0 when either is missing */
+static double speed_ratio(double reference_s, const double *readings_s, int readings)
 {
-    double copy[CONDITIONS_LOOKS];
-    memcpy(copy, now_s, sizeof copy);
-    const double ratio = then_s / pace_usual_s(copy, MIN(looks, (int)CONDITIONS_LOOKS));
+    double copy[CONDITIONS_READINGS];
+    memcpy(copy, readings_s, sizeof copy);
+    const double ratio = reference_s / pace_usual_s(copy, MIN(readings, (int)CONDITIONS_READINGS));
     return isfinite(ratio) ? ratio : 0;
 }
 
-struct conditions conditions_of(const struct conditions_watch *w)
+struct conditions conditions_probe_result(const struct conditions_probe *w)
 {
-    return (struct conditions){ ratio_of(w->read_then_s, w->read_now_s, w->looks),
-                                ratio_of(w->compute_then_s, w->compute_now_s, w->looks) };
+    return (struct conditions){ speed_ratio(w->read_reference_s, w->read_s, w->readings),
+                                speed_ratio(w->compute_reference_s, w->compute_s, w->readings) };
 }

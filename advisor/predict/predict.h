@@ -1,4 +1,5 @@
-/* advisor/predict/predict.h - the public header of advisor/predict/. */
+/* advisor/predict/predict.h - predicts speed, memory and energy of a config on a machine before it is run,
+ * and learns from the residuals of earlier runs. Public header of advisor/predict/. */
 #ifndef QDYNO_ADVISOR_PREDICT_H
 #define QDYNO_ADVISOR_PREDICT_H
 
@@ -11,216 +12,230 @@
 
 /* ---------------------------------------------------------------- conditions */
 
-/* how fast this machine is beside a run, against what it was when kernels were timed
- * here.
+/* Current machine conditions: speed of memory and cores beside a run, relative to the time when the kernels
+ * were timed on this machine.
  *
- * What others on a host do to its memory and its cores changes decoding by half and more from one minute to
- * the next, and no sensor of this machine sees it: time that a shared core gives to somebody else is not
- * stolen, it only lasts longer. Looked at between the cells, when nothing of ours is working, it says for
- * which machine a figure holds. */
+ * Other tenants of a host change decode rates by half and more from one minute to the next, and no sensor of
+ * this machine shows it: when a shared core serves another tenant, the work takes longer, but nothing is
+ * counted as stolen time. A short probe between two cells, while nothing of ours computes, measures it.
+ * Predictions and residuals then refer to these conditions. */
 
-/* Of what was usual (memory) or best (cores) when kernels were timed. 0: not known. */
+/* 0: not known. */
 struct conditions {
-    double memory_ratio; /* how fast a row of weights came from memory, its arithmetic included */
-    double core_ratio;   /* how fast the threads worked on weights in their caches */
+    double memory_ratio; /* memory: rate of a GEMV from memory / its usual rate then */
+    double core_ratio;   /* cores: rate of a GEMV in caches / its best rate then */
 };
 
-enum { CONDITIONS_LOOKS = 512 };
-struct conditions_watch {
+enum { CONDITIONS_READINGS = 512 };
+struct conditions_probe {
     struct backend *backend; /* owned */
-    struct pacer *pace;      /* owned; NULL: there is nothing to compare with */
+    struct pacer *pace;      /* owned; NULL: no reference for this thread count, the probe does nothing */
     int threads;
-    double read_then_s, compute_then_s;
-    double read_now_s[CONDITIONS_LOOKS], compute_now_s[CONDITIONS_LOOKS]; /* the last since the restart */
-    int looks;                                                            /* since then */
+    double read_reference_s, compute_reference_s; /* seconds per weight when the kernels were timed */
+    /* ring of the latest readings since the restart, seconds per weight */
+    double read_s[CONDITIONS_READINGS], compute_s[CONDITIONS_READINGS];
+    int readings; /* since the restart */
 };
-/* For work that so many threads do. Where kernels were not timed with them it looks at nothing.
- * conditions_watch_close in any case. Errors: as backend_open, backend_reserve. */
-enum err_code conditions_watch_open(struct conditions_watch *w, int threads,
+/* Open a probe for work with `threads` threads. If the kernels were not timed with that many (one, or all),
+ * the probe measures nothing. Call conditions_probe_close in any case. Errors: as backend_open,
+ * backend_reserve. */
+enum err_code conditions_probe_open(struct conditions_probe *w, int threads,
                                     const struct machine_ceilings *ceilings, struct err *why);
-void conditions_watch_close(struct conditions_watch *w);
-void conditions_watch_restart(struct conditions_watch *w);
-/* Takes some forty milliseconds. Of one thread it looks at the processor that the first thread of process
- * `pid` ran on last (0: anywhere), and leaves it for the process: those of a virtual machine are not equally
- * fast at a time. */
-void conditions_watch_look(struct conditions_watch *w, int pid);
-struct conditions conditions_of(const struct conditions_watch *w);
+void conditions_probe_close(struct conditions_probe *w);
+void conditions_probe_restart(struct conditions_probe *w);
+/* Take six readings; about 40 ms. With one thread, the readings are taken on the CPU that the main thread of
+ * process `pid` ran on last (0: any CPU), because the CPUs of a virtual machine are not equally fast at any
+ * one time. Afterwards the calling thread leaves that CPU to the process. */
+void conditions_probe_run(struct conditions_probe *w, int pid);
+struct conditions conditions_probe_result(const struct conditions_probe *w);
 
 /* ---------------------------------------------------------------- losses */
 
-/* what earlier runs measured of a model's answers: KL divergence against the file as it
- * is, by those settings of a configuration that decide what it says. */
+/* KL divergences that earlier runs measured of one model, relative to the unchanged model file, by the config
+ * settings that change answers. */
 
-/* The part of a configuration that decides what the model says, as a line; "default" when it is the file as
- * it is.
+/* Write the part of a config that changes answers as a config line; "default" when no such setting differs.
  */
 void answer_line(const struct config *c, char *out, size_t size);
 
-struct loss {
+struct answer_kld {
     char answer[640];
-    double kld;     /* mean, nats a token, of the newest measurement */
+    double kld;     /* mean of the newest measurement, nats per token */
     int64_t run_id; /* that measured it */
 };
-struct losses {
-    struct loss *row; /* [n] */
+struct answer_klds {
+    struct answer_kld *row; /* [n], owned */
     int n;
 };
 
-/* Of the model in that file, from evals, tunes and A/B runs whose reference was the file as it is. A model
- * the database has never seen has none, and is not hashed to find out. *out: losses_free, also after an
- * error. Errors: as gguf_open, db_*; ERR_NOMEM. */
-enum err_code losses_load(struct losses *out, struct db *d, const char *model_path, struct err *why);
-void losses_free(struct losses *l);
+/* Load the divergences of the model file at model_path, from evals, tuning runs and A/B runs whose reference
+ * was the unchanged file. A model that the database does not know has none, and its file is not hashed. *out:
+ * answer_klds_free, also after an error. Errors: as gguf_open, db_*; ERR_NOMEM. */
+enum err_code answer_klds_load(struct answer_klds *out, struct db *d, const char *model_path,
+                               struct err *why);
+void answer_klds_free(struct answer_klds *l);
 
-/* Of a configuration; NULL: nobody measured it. */
-const struct loss *losses_find(const struct losses *l, const struct config *c);
+/* Borrowed; NULL: not measured. */
+const struct answer_kld *answer_klds_find(const struct answer_klds *l, const struct config *c);
 
 /* ---------------------------------------------------------------- learn */
 
-/* what past runs teach about predictions.
+/* Correction of predictions by earlier runs.
  *
- * After every run on this machine the prediction made before it and what was measured are kept (db residual).
- * Runs that share a model, a recipe, a thread count ... with a new question share what the cost model got
- * wrong there: the logarithm of measured / predicted is a sum of unknowns, one for each thing in common (a
- * Gaussian process whose covariance counts what two runs share). The correction is its mean, the interval its
- * spread: it narrows where much like this was measured, and stays wide elsewhere. */
+ * After every run on this machine, its prediction and its measurement are stored (db residual). Runs that
+ * share a model, a recipe or a thread count share part of the cost model's error. ln(measured / predicted) is
+ * therefore modelled as a sum of unknown terms, one for each trait: a Gaussian process whose covariance
+ * counts the traits that two runs share. Its posterior mean corrects a prediction, and its posterior variance
+ * sets the interval, which is narrow where similar runs were measured and wide elsewhere. */
 
-/* What two runs may have in common; LESSON_TRAITS has the names and what each weighs. */
-enum lesson_trait {
+/* Traits that two runs may share. RESIDUAL_TRAITS holds their names and weights. */
+enum residual_trait {
     TRAIT_MODEL,
     TRAIT_RECIPE,
     TRAIT_THREADS,
     TRAIT_KV,
     TRAIT_PRODUCTS, /* precision, act, isa */
-    TRAIT_MEMORY,   /* hugepages, prefetch */
+    TRAIT_MEMORY,   /* hugepages, prefetch, repack */
     TRAIT_WORK,     /* depth, batch and sequences, by powers of four */
     TRAIT_COUNT
 };
-struct lesson_traits {
-    /* "model=llama/1100048384 recipe=q4_0 ... reading=0.66 pace=0.93 core=0.98 noise=0.021" */
+struct residual_traits {
+    /* "model=llama/1100048384 recipe=q4_0 ... reading=0.66 pace=0.93 core=0.98 noise=0.021": stored in the
+     * database */
     char text[256];
     uint64_t hash[TRAIT_COUNT];
-    double reading, noise;
-    struct conditions now;
+    double memory_share, noise;
+    struct conditions conditions;
 };
-/* What was done. A memory that is slower than it was when kernels were timed (others use it, too) slows work
- * down as far as it waits for it, and cores that others use as well slow down the rest, whatever the model.
- * Where both were looked at beside the run, the prediction knows, and the run says the more about everything
- * else. */
-struct lesson_work {
+/* What was run, for the correction. When others use the memory, work slows down in proportion to its memory
+ * share; when others use the cores, the rest slows down. If both were probed beside the run, the prediction
+ * accounts for them, and the residual tells more about the other traits. */
+struct residual_work {
     int depth, batch, sequences, threads; /* threads that really ran */
-    double reading;                       /* share of the predicted time that is waiting for memory: 0 .. 1 */
-    double noise; /* standard error of the rate's logarithm, by its repetitions; 0: nobody knows */
-    struct conditions now;
+    double memory_share;                  /* share of the predicted time that waits for memory, 0 to 1 */
+    double noise; /* standard error of ln(rate) by the run's own repetitions; 0: unknown */
+    struct conditions conditions;
 };
-void lesson_traits_of(struct lesson_traits *out, const struct model_shape *shape, const struct config *c,
-                      const struct lesson_work *w);
+void residual_traits_of(struct residual_traits *out, const struct model_shape *shape, const struct config *c,
+                        const struct residual_work *w);
 
-struct lessons; /* of one machine and basis; immutable once loaded, may be read by several threads */
+/* the correction model of one machine and basis; immutable once loaded, so several threads may read it */
+struct correction;
 
-/* What predictions stand on: rows of another basis cannot correct them. Into buf. Returns buf. */
-const char *lessons_basis(const struct machine_ceilings *c, char *buf, size_t size);
-/* d NULL or nothing known: lessons that teach nothing. *out owned: lessons_free. ERR_NOMEM, as db_*. */
-enum err_code lessons_load(struct lessons **out, struct db *d, const char *machine_id,
-                           const struct machine_ceilings *c, struct err *why);
-void lessons_free(struct lessons *l); /* NULL is fine */
+/* Identifies what uncorrected predictions are based on: cost model revision, ceilings, kernel times.
+ * Residuals of another basis are not used. Into buf; returns buf. */
+const char *correction_basis(const struct machine_ceilings *c, char *buf, size_t size);
+/* Load the residuals and fit the model. d NULL or no residuals: a model that corrects nothing. *out owned:
+ * correction_free. Errors: ERR_NOMEM, as db_*. */
+enum err_code correction_load(struct correction **out, struct db *d, const char *machine_id,
+                              const struct machine_ceilings *c, struct err *why);
+void correction_free(struct correction *l); /* NULL is fine */
 
-/* A prediction with its interval: nine in ten shall lie in it. */
+/* A prediction with its 90 % interval. */
 struct estimate {
     double value, low, high;
-    int runs; /* that taught it something */
+    int runs; /* number of residuals the correction used */
 };
-/* sd: of ln(measured / untaught) before anything was measured. l NULL: only the interval. */
-struct estimate lessons_correct(const struct lessons *l, const char *metric, const struct lesson_traits *t,
-                                double untaught, double sd);
+/* Correct one prediction. sd: prior standard deviation of ln(measured / uncorrected). m NULL: no correction,
+ * only the interval by sd. */
+struct estimate correction_estimate(const struct correction *l, const char *metric,
+                                    const struct residual_traits *t, double untaught, double sd);
 
-/* Share of predictions: how good they were. Rows as they were told, so each before it was measured. */
+/* How good past predictions of one metric were. A row is the prediction as it was made before its
+ * measurement. */
 struct accuracy {
     char metric[48];
     int n, within_10, within_20, in_interval;
-    double median_error; /* of |predicted / measured - 1| */
-    double bias;         /* mean ln(measured / predicted) */
+    double median_error; /* median of |predicted / measured - 1| */
+    double bias;         /* mean of ln(measured / predicted) */
 };
 enum { ACCURACY_MAX = 8 };
-/* Returns how many were filled. */
+/* Returns the number of metrics filled. */
 int accuracy_of(struct accuracy out[ACCURACY_MAX], const struct residual_row *rows, int n);
 
 /* ---------------------------------------------------------------- predict */
 
-/* what a configuration will do on a machine, before it is tried.
+/* Prediction of a config's speed, energy and memory before it is tried.
  *
- * The work of a forward pass is added up operation by operation: bytes of weights and of the KV cache,
- * products by format and shape, attention, the rest. How long each takes comes from the kernels' own times on
- * that machine where they were measured (`qdyno detect --kernels`), else from shares of its ceilings. Past
- * runs correct the sum and narrow its interval (predict.h). */
+ * The time of a forward pass is the sum of its operations: products by format and shape, attention, the
+ * remaining elementwise work, and the bytes of weights and KV cache they read. Each operation's time comes
+ * from the kernel times measured on that machine (`qdyno detect --kernels`), otherwise from shares of its
+ * ceilings. Residuals of earlier runs correct the sum and narrow its interval. */
 
-/* Rates are predictions, *_low to *_high hold what is measured nine times in ten; *_limit is the machine's
- * own limit for this work (bytes over bandwidth, operations over arithmetic). NAN when a ceiling is missing.
- */
+/* *_low to *_high: 90 % interval. *_limit_tok_s: the machine's roofline for this work (bytes / bandwidth,
+ * operations / arithmetic). NAN when a ceiling is missing. */
 struct prediction {
     double decode_tok_s, decode_low, decode_high;
     double prefill_tok_s, prefill_low, prefill_high;
     double decode_limit_tok_s, prefill_limit_tok_s;
-    double load_s, load_low_s, load_high_s;    /* from the page cache, the recipe made before */
-    double token_j, token_low_j, token_high_j; /* of decoding; NAN: nothing is known of power */
-    double token_untaught_j; /* the same without past runs, by a guess where nothing is known of power */
-    double peak_bytes, peak_low_bytes, peak_high_bytes; /* of the process: the plan and the program */
+    /* with the file in the page cache and the recipe already quantized */
+    double load_s, load_low_s, load_high_s;
+    double token_j, token_low_j, token_high_j; /* energy per decoded token; NAN: no power reading */
+    /* the same without correction; without a power reading it is a guess, used only to compute residuals */
+    double token_uncorrected_j;
+    /* of the worker process: memory estimate plus the program itself */
+    double peak_bytes, peak_low_bytes, peak_high_bytes;
     struct memory_plan plan;
     bool fits;
-    int depth;                   /* tokens in each cache that decode was predicted at */
-    bool in_cache;               /* weights fit in the last cache: memory's bandwidth is no limit */
-    bool decode_bound_by_memory; /* else by arithmetic */
-    int decode_threads;          /* 1 where every call of decoding is too small for more; 0: a device's */
-    bool on_gpu;                 /* predicted for the machine's GPU */
-    bool assumed; /* some kernel's time was not measured on that machine: the interval is wide */
-    struct lesson_work decode_work, prefill_work; /* what runs of this teach about */
-    int runs;                                     /* past runs that the decode rate learned from */
+    int depth; /* cached tokens per sequence during decode */
+    /* the weights fit in the last-level cache: memory bandwidth does not limit */
+    bool in_cache;
+    bool decode_bound_by_memory; /* otherwise by arithmetic */
+    /* 1 when every call of a decode step is too small for more threads; 0: runs on a device */
+    int decode_threads;
+    bool on_gpu;  /* predicted for the machine's GPU */
+    bool assumed; /* some kernel was not timed on that machine, so the interval is wide */
+    struct residual_work decode_work, prefill_work; /* what was run, for recording residuals */
+    /* number of earlier runs that corrected the decode rate */
+    int runs;
 };
 
-/* An eighth of the context, at most 512: where a chat usually is. The check commands measure there. */
+/* Depth at which configs are compared by default: an eighth of the context, at most 512, where a typical chat
+ * is. */
 int predict_depth(int ctx);
 
-/* What is predicted: a session, and how full it is. All may be 0. */
+/* The session to predict and how full its caches are. Every field may be 0. */
 struct predict_for {
-    int ctx;                       /* of each sequence; 0: as the session would take it */
-    int depth;                     /* tokens in each cache while decoding; 0: predict_depth(ctx) */
-    int sequences;                 /* that decode side by side: the rates are their sums; 0: one */
-    int prompt;                    /* tokens of each prompt that prefill is predicted for; 0: 512 */
-    int past;                      /* tokens in the cache before the prompt */
-    int gen;                       /* tokens of a run, of which the first finds nothing in caches; 0: many */
-    bool on_gpu;                   /* by the ceilings of the machine's GPU */
-    struct conditions now;         /* beside it */
-    const struct lessons *lessons; /* NULL: nothing was learned */
+    int ctx;                             /* tokens per sequence; 0: the session's default */
+    int depth;                           /* cached tokens per sequence during decode; 0: predict_depth(ctx) */
+    int sequences;                       /* decoded side by side (rates are their sums); 0: one */
+    int prompt;                          /* prompt tokens that prefill is predicted for; 0: 512 */
+    int past;                            /* tokens in the cache before the prompt */
+    int gen;                             /* tokens decoded in a run, the first with cold caches; 0: many */
+    bool on_gpu;                         /* use the ceilings of the machine's GPU */
+    struct conditions conditions;        /* current machine conditions */
+    const struct correction *correction; /* NULL: no earlier runs */
 };
-/* The session that a workload is timed in, and the middle of what it decodes. */
+/* The session a workload is measured in, at the middle of what it decodes. */
 struct predict_for predict_for_workload(const struct workload *w);
 
-/* Errors: as recipe_plan_memory. */
+/* Predict one config. Errors: as recipe_plan_memory, recipe_plan_operations. */
 enum err_code predict(struct prediction *out, const struct gguf *g, const struct config *c,
                       const struct machine *machine, const struct machine_ceilings *ceilings,
                       const struct predict_for *what, struct err *why);
 
-/* Bytes that a model may take there; -1 unknown. */
+/* Bytes of memory that a model may use there; -1: unknown. */
 int64_t predict_memory(const struct machine *m, const struct machine_ceilings *k, bool on_gpu);
 
 /* ---------------------------------------------------------------- teach */
 
-/* what runs leave behind for the next prediction (predict.h reads it). */
+/* Residuals of finished runs, which correct later predictions. */
 
-/* What a run measured, for the next prediction: NAN where it did not. */
-struct lesson {
+/* What a run measured, and where. NAN: not measured. */
+struct run_observation {
     const struct machine *machine;
     const struct machine_ceilings *ceilings;
-    const char *model; /* path */
+    const char *model; /* path of the file */
     const struct config *config;
     const struct workload *workload;
     double decode_tok_s, prefill_tok_s, peak_bytes, load_s, token_j;
-    double decode_noise, prefill_noise; /* struct lesson_work */
-    struct conditions now;
+    double decode_noise, prefill_noise; /* standard errors of ln(rate), see struct residual_work */
+    struct conditions conditions;
     int64_t run_id; /* 0: none */
 };
-/* Predict as it would have been told just now, for how fast the machine was, and keep that beside what was
- * measured. */
-enum err_code lesson_keep(struct db *d, const struct lesson *l, struct err *why);
+/* Predict the run as it would have been predicted just before it, under its machine conditions, and store
+ * prediction and measurement (db residual). Runs with the handicap knob are not recorded. Errors: as
+ * gguf_open, predict, db_residual_insert; ERR_NOMEM. */
+enum err_code residuals_record(struct db *d, const struct run_observation *l, struct err *why);
 
 #endif

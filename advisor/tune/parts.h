@@ -22,7 +22,7 @@ struct tuning {
     struct gguf *file;
     struct model_shape shape;
     struct tune_space space;
-    struct lessons *lessons;
+    struct correction *correction;
     struct prediction reference; /* of the current configuration */
     struct predict_for what;
     struct tune_candidate *list; /* [n] that fit; [0] is the current configuration */
@@ -51,7 +51,7 @@ struct tuning {
     bool made[TUNE_VALUES]; /* by value of that dimension */
     double spent_before;    /* by earlier resumptions */
     int64_t begun_ns;
-    struct conditions_watch *watch[2]; /* for one thread, and for all; opened when first needed */
+    struct conditions_probe *watch[2]; /* for one thread, and for all; opened when first needed */
     struct sample *window;             /* [WINDOW_SAMPLES] scratch */
     struct sample_row *stored;
     int64_t confirm_run;

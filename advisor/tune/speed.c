@@ -23,24 +23,24 @@ static const double CELL_SHARE = 0.0025, LOOK_SHARE = 0.02;
 static struct conditions look_at_machine(struct tuning *t, const struct tune_candidate *of, int pid)
 {
     if (of->looks_by < 0) return (struct conditions){ 0 };
-    struct conditions_watch **w = &t->watch[of->looks_by];
+    struct conditions_probe **w = &t->watch[of->looks_by];
     if (!*w) {
         const int threads = of->looks_by ? t->o->ceilings->threads_all : 1;
         struct err ignored;
         *w = calloc(1, sizeof **w);
-        if (*w && conditions_watch_open(*w, threads, t->o->ceilings, &ignored))
-            conditions_watch_close(*w); /* it looks at nothing then */
+        if (*w && conditions_probe_open(*w, threads, t->o->ceilings, &ignored))
+            conditions_probe_close(*w); /* it looks at nothing then */
     }
     if (!*w) return (struct conditions){ 0 };
-    conditions_watch_restart(*w);
-    conditions_watch_look(*w, pid);
-    return conditions_of(*w);
+    conditions_probe_restart(*w);
+    conditions_probe_run(*w, pid);
+    return conditions_probe_result(*w);
 }
 
 void tune_speed_close(struct tuning *t)
 {
     for (size_t i = 0; i < COUNT_OF(t->watch); i++) {
-        if (t->watch[i]) conditions_watch_close(t->watch[i]);
+        if (t->watch[i]) conditions_probe_close(t->watch[i]);
         free(t->watch[i]);
         t->watch[i] = NULL;
     }
@@ -58,7 +58,7 @@ double tune_usual_factor(const struct tuning *t, const struct config *c, const s
     struct err ignored;
     if (!(now->core_ratio > 0) || predict(&usual, t->file, c, t->o->machine, t->o->ceilings, &what, &ignored))
         return 1;
-    what.now = *now;
+    what.conditions = *now;
     if (predict(&then, t->file, c, t->o->machine, t->o->ceilings, &what, &ignored)) return 1;
     const double by = tune_predicted(t, &usual) / tune_predicted(t, &then);
     return isfinite(by) && by > 0 ? by : 1;

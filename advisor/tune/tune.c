@@ -108,7 +108,7 @@ static enum err_code prepare(struct tuning *t, struct err *why)
     if (!rc) rc = gguf_open(&t->file, o->model_path, why);
     if (!rc) rc = model_shape_read(&t->shape, t->file, why);
     if (!rc) rc = db_open(&t->db, o->db_path, why);
-    if (!rc) rc = lessons_load(&t->lessons, t->db, o->machine->id, o->ceilings, why);
+    if (!rc) rc = correction_load(&t->correction, t->db, o->machine->id, o->ceilings, why);
     if (!rc) rc = tune_space(&t->space, t->file, o->machine, &o->workload, o->goal, o->space, why);
     if (rc) return rc;
     t->space.base = *o->current;
@@ -118,7 +118,7 @@ static enum err_code prepare(struct tuning *t, struct err *why)
     for (int d = 0; d < t->space.dims; d++)
         if (!strcmp(t->space.dim[d].key, "recipe")) t->recipe_dim = d;
     t->what = predict_for_workload(&o->workload);
-    t->what.lessons = t->lessons;
+    t->what.correction = t->correction;
     rc = predict_one(&t->reference, t, o->current, why);
     if (rc) return err_prefix(why, "the current configuration");
     rc = tune_belief_open(&t->speed, &t->space, 0.5, 0.25, 0.03, why);
@@ -490,7 +490,7 @@ static void done(struct tuning *t)
     run_row_free(&t->run);
     db_close(t->db);
     gguf_close(t->file);
-    lessons_free(t->lessons);
+    correction_free(t->correction);
     tune_belief_free(t->speed);
     tune_belief_free(t->loss);
     free(t->list);

@@ -104,7 +104,7 @@ static void a_prediction_is_bytes_over_bandwidth_or_work_over_arithmetic(void **
     const struct prediction two = predicted(b, "threads=2", 512);
     CHECK_NEAR(two.decode_limit_tok_s, p.decode_limit_tok_s, 1e-9); /* 2 x 6 is more than all have: 10 */
     const struct prediction busy = predicted_for(
-        b, "", &(struct predict_for){ .ctx = 512, .now.memory_ratio = 0.5 });
+        b, "", &(struct predict_for){ .ctx = 512, .conditions.memory_ratio = 0.5 });
     CHECK_NEAR(busy.decode_limit_tok_s / p.decode_limit_tok_s, 0.5, 1e-12); /* memory at half its pace */
     const struct prediction small = predicted(b, "q4_0", 512);
     CHECK(small.decode_limit_tok_s > 3 * p.decode_limit_tok_s && small.decode_tok_s > 1.5 * p.decode_tok_s &&
@@ -331,8 +331,9 @@ static void timed_kernels_add_up(void **state)
     for (int f = 0; f < FORMAT_COUNT; f++) b->ceilings.kernels.stream[f][1] = 3e-10f;
     b->ceilings.kernels.memory_speed[1] = 1 / 3e-10f;
     const double stream = weights * 3e-10, from_memory = step - weights * 1e-10 + stream;
-    const struct predict_for slow = { .ctx = 512, .now.memory_ratio = 0.5 },
-                             shared = { .ctx = 512, .now = { .memory_ratio = 0.5, .core_ratio = 0.5 } };
+    const struct predict_for slow = { .ctx = 512, .conditions.memory_ratio = 0.5 },
+                             shared = { .ctx = 512,
+                                        .conditions = { .memory_ratio = 0.5, .core_ratio = 0.5 } };
     CHECK_NEAR(predicted(b, "", 512).decode_tok_s * from_memory, 1, 1e-3);
     const struct prediction waits = predicted_for(b, "", &slow), half = predicted_for(b, "", &shared);
     CHECK_NEAR(waits.decode_tok_s * (from_memory + stream), 1, 1e-3);
@@ -340,7 +341,7 @@ static void timed_kernels_add_up(void **state)
     CHECK_NEAR(half.decode_tok_s * (2 * from_memory - logits), 1, 1e-3);
     CHECK(half.prefill_tok_s > 0.5 * p.prefill_tok_s && half.prefill_tok_s < 0.6 * p.prefill_tok_s &&
           waits.prefill_tok_s > 0.6 * p.prefill_tok_s); /* floats: to the power of 0.85 */
-    CHECK(half.decode_work.now.core_ratio == 0.5 && !waits.decode_work.now.core_ratio);
+    CHECK(half.decode_work.conditions.core_ratio == 0.5 && !waits.decode_work.conditions.core_ratio);
     /* So do the tokens that a row looks at: where fewer heads share K and V, each waits longer. Computing and
      * waiting hide each other but for what fourth powers leave. */
     for (int f = 0; f < FORMAT_COUNT; f++)
@@ -419,30 +420,31 @@ static void short_rows_take_longer(void **state)
 static void the_machine_is_watched_where_kernels_were_timed(void **state)
 {
     struct bench *b = *state;
-    struct conditions_watch w;
+    struct conditions_probe w;
     struct err why = { 0 };
     uint32_t isa;
     b->ceilings.threads_all = 4;
-    CHECK_OK(conditions_watch_open(&w, 4, &b->ceilings, &why));
-    conditions_watch_look(&w, getpid());
-    CHECK(!conditions_of(&w).memory_ratio && !conditions_of(&w).core_ratio); /* they never were */
-    conditions_watch_close(&w);
+    CHECK_OK(conditions_probe_open(&w, 4, &b->ceilings, &why));
+    conditions_probe_run(&w, getpid());
+    CHECK(!conditions_probe_result(&w).memory_ratio &&
+          !conditions_probe_result(&w).core_ratio); /* they never were */
+    conditions_probe_close(&w);
     b->ceilings.kernels.memory_speed[0] = b->ceilings.kernels.memory_speed[1] = 1e9f;
     b->ceilings.kernels.compute_speed[0] = b->ceilings.kernels.compute_speed[1] = 1e10f;
-    CHECK_OK(conditions_watch_open(&w, 2, &b->ceilings, &why));
+    CHECK_OK(conditions_probe_open(&w, 2, &b->ceilings, &why));
     CHECK(!w.pace); /* not with two of four */
-    conditions_watch_close(&w);
+    conditions_probe_close(&w);
     CHECK_OK(isa_usable(&isa, &why));
     for (int i = 0; i < 2 && isa == isa_detect(); i++) {
-        CHECK_OK(conditions_watch_open(&w, i ? 1 : 4, &b->ceilings, &why));
-        CHECK(!conditions_of(&w).memory_ratio && !conditions_of(&w).core_ratio);
-        conditions_watch_look(&w, getpid());
-        const struct conditions now = conditions_of(&w);
+        CHECK_OK(conditions_probe_open(&w, i ? 1 : 4, &b->ceilings, &why));
+        CHECK(!conditions_probe_result(&w).memory_ratio && !conditions_probe_result(&w).core_ratio);
+        conditions_probe_run(&w, getpid());
+        const struct conditions now = conditions_probe_result(&w);
         CHECK(now.memory_ratio > 1e-3 && now.memory_ratio < 1e3 && now.core_ratio > 1e-4 &&
               now.core_ratio < 1e4);
-        conditions_watch_restart(&w);
-        CHECK(!conditions_of(&w).memory_ratio && !conditions_of(&w).core_ratio);
-        conditions_watch_close(&w);
+        conditions_probe_restart(&w);
+        CHECK(!conditions_probe_result(&w).memory_ratio && !conditions_probe_result(&w).core_ratio);
+        conditions_probe_close(&w);
     }
 }
 
@@ -451,7 +453,7 @@ static void who_looked_steps_aside(void **state)
 {
     enum { TIMES = 8 };
     struct bench *b = *state;
-    struct conditions_watch w;
+    struct conditions_probe w;
     struct err why = { 0 };
     cpu_set_t all, after;
     int moved = 0;
@@ -459,20 +461,20 @@ static void who_looked_steps_aside(void **state)
     b->ceilings.kernels.memory_speed[0] = 1e9f;
     b->ceilings.kernels.compute_speed[0] = 1e10f;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
-    CHECK_OK(conditions_watch_open(&w, 1, &b->ceilings, &why));
+    CHECK_OK(conditions_probe_open(&w, 1, &b->ceilings, &why));
     if (CPU_COUNT(&all) < 2 || !w.pace) {
-        conditions_watch_close(&w);
+        conditions_probe_close(&w);
         skip(); /* nowhere to go, or QDYNO_ISA holds kernels back */
     }
     for (int i = 0; i < TIMES; i++) {
         const int before = sched_getcpu();
-        conditions_watch_look(&w, getpid());
+        conditions_probe_run(&w, getpid());
         moved += sched_getcpu() != before;
         assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
         CHECK(CPU_EQUAL(&all, &after));
     }
     CHECK(moved > TIMES / 2); /* others may move us, too */
-    conditions_watch_close(&w);
+    conditions_probe_close(&w);
 }
 
 static void energy_and_load_are_known_or_unknown(void **state)
@@ -480,7 +482,7 @@ static void energy_and_load_are_known_or_unknown(void **state)
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
     const struct prediction dark = predicted(b, "", 512);
-    CHECK(isnan(dark.token_j) && dark.token_untaught_j > 0 && dark.load_s > 0);
+    CHECK(isnan(dark.token_j) && dark.token_uncorrected_j > 0 && dark.load_s > 0);
     b->ceilings.power_watts = 100;
     const struct prediction lit = predicted(b, "", 512), one = predicted(b, "threads=1", 512);
     CHECK_NEAR(lit.token_j * lit.decode_tok_s, 100, 5);
@@ -589,11 +591,13 @@ static void a_limit_of_loss_wants_a_measurement(void **state)
 {
     struct bench *b = *state;
     make_model(b, "m.gguf", "f32");
-    struct loss measured[] = { { "q8_0", 0.001, 7 }, { "q4_0", 0.5, 8 } };
-    const struct losses losses = { measured, COUNT_OF(measured) };
+    struct answer_kld measured[] = { { "q8_0", 0.001, 7 }, { "q4_0", 0.5, 8 } };
+    const struct answer_klds answer_klds = { measured, COUNT_OF(measured) };
     int n, tier = 0, seen[3] = { 0 };
     struct advice *list = advised(
-        b, &(struct advise_options){ .goal = GOAL_SPEED, .ctx = 512, .kld_limit = 0.02, .losses = &losses },
+        b,
+        &(struct advise_options){
+            .goal = GOAL_SPEED, .ctx = 512, .kld_limit = 0.02, .answer_klds = &answer_klds },
         &n);
     for (int i = 0; i < n; i++) {
         const bool is_kept = !strcmp(config_text(&list[i].config, KNOB_CTK), KNOBS[KNOB_CTK].otherwise) &&

@@ -19,7 +19,7 @@ static int set_up(void **state)
     if (!t) return -1;
     t->ceilings.measured_unix_ms = 77;
     CHECK_OK(db_open(&t->d, ":memory:", &why));
-    lessons_basis(&t->ceilings, t->basis, sizeof t->basis);
+    correction_basis(&t->ceilings, t->basis, sizeof t->basis);
     *state = t;
     return 0;
 }
@@ -32,34 +32,34 @@ static int tear_down(void **state)
     return 0;
 }
 
-static struct lesson_traits traits_at(const char *recipe, int layers, const char *line, double reading,
-                                      double memory_ratio)
+static struct residual_traits traits_at(const char *recipe, int layers, const char *line, double reading,
+                                        double memory_ratio)
 {
     struct model_shape shape = { .params = layers };
     struct config c;
-    struct lesson_traits t;
+    struct residual_traits t;
     struct err why = { 0 };
     char text[128];
     snprintf(shape.arch, sizeof shape.arch, "llama");
     snprintf(text, sizeof text, "%s%s%s", recipe, *line ? "," : "", line);
     CHECK_OK(config_parse(&c, text, &why));
     const int threads = (int)config_int(&c, KNOB_THREADS);
-    lesson_traits_of(&t, &shape, &c,
-                     &(struct lesson_work){ 64, 512, 1, threads, reading, 0, { memory_ratio, 0 } });
+    residual_traits_of(&t, &shape, &c,
+                       &(struct residual_work){ 64, 512, 1, threads, reading, 0, { memory_ratio, 0 } });
     return t;
 }
 
-static struct lesson_traits traits_of(const char *recipe, int layers, const char *line, double reading)
+static struct residual_traits traits_of(const char *recipe, int layers, const char *line, double reading)
 {
     return traits_at(recipe, layers, line, reading, 0);
 }
 
-static struct lesson_traits traits(const char *recipe, int layers, const char *line)
+static struct residual_traits traits(const char *recipe, int layers, const char *line)
 {
     return traits_of(recipe, layers, line, 0);
 }
 
-static void teach(struct teaching *t, struct lesson_traits given, double untaught, double measured)
+static void teach(struct teaching *t, struct residual_traits given, double untaught, double measured)
 {
     struct err why = { 0 };
     struct residual_row r = { .untaught = untaught, .predicted = untaught, .measured = measured };
@@ -70,13 +70,13 @@ static void teach(struct teaching *t, struct lesson_traits given, double untaugh
     CHECK_OK(db_residual_insert(t->d, &r, &why));
 }
 
-static struct estimate ask(struct teaching *t, struct lesson_traits given, double untaught, double sd)
+static struct estimate ask(struct teaching *t, struct residual_traits given, double untaught, double sd)
 {
-    struct lessons *l = NULL;
+    struct correction *l = NULL;
     struct err why = { 0 };
-    CHECK_OK(lessons_load(&l, t->d, "m", &t->ceilings, &why));
-    const struct estimate e = lessons_correct(l, "decode_tok_s", &given, untaught, sd);
-    lessons_free(l);
+    CHECK_OK(correction_load(&l, t->d, "m", &t->ceilings, &why));
+    const struct estimate e = correction_estimate(l, "decode_tok_s", &given, untaught, sd);
+    correction_free(l);
     return e;
 }
 
@@ -110,7 +110,7 @@ static void what_is_like_a_run_learns_most(void **state)
     t->ceilings.kernels.measured = true;
     t->ceilings.kernels.measured_unix_ms = 78;
     CHECK(ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value == 100);
-    lessons_basis(&t->ceilings, t->basis, sizeof t->basis);
+    correction_basis(&t->ceilings, t->basis, sizeof t->basis);
     teach(t, traits("q4_0", 3, "threads=2"), 50, 45);
     CHECK(ask(t, traits("q4_0", 3, "threads=2"), 100, 0.1).value < 100);
     t->ceilings.kernels.measured_unix_ms++; /* kernels were timed anew */
@@ -216,9 +216,10 @@ static void waiting_for_memory_is_learned_by_its_share(void **state)
 static void a_known_memory_is_less_noise(void **state)
 {
     struct teaching *t = *state;
-    const struct lesson_traits blind = traits_of("bf16", 3, "threads=1", 0.9),
-                               seen = traits_at("bf16", 3, "threads=1", 0.9, 0.7);
-    CHECK(!blind.now.memory_ratio && seen.now.memory_ratio == 0.7 && strstr(seen.text, " pace=0.700"));
+    const struct residual_traits blind = traits_of("bf16", 3, "threads=1", 0.9),
+                                 seen = traits_at("bf16", 3, "threads=1", 0.9, 0.7);
+    CHECK(!blind.conditions.memory_ratio && seen.conditions.memory_ratio == 0.7 &&
+          strstr(seen.text, " pace=0.700"));
     teach(t, blind, 50, 40);
     const double after_blind = ask(t, traits_of("q8_0", 3, "threads=1", 0.9), 100, 0.1).value;
     struct err why = { 0 };
@@ -240,7 +241,7 @@ static void what_no_other_run_says_counts_little(void **state)
             snprintf(line, sizeof line, "threads=%d", th);
             teach(t, traits(RECIPES[r], 3, line), 50, 47 + 0.3 * (double)((r + (size_t)th) % 3));
         }
-    const struct lesson_traits like = traits("q5_K", 3, "threads=2"), same = traits("q4_1", 3, "threads=2");
+    const struct residual_traits like = traits("q5_K", 3, "threads=2"), same = traits("q4_1", 3, "threads=2");
     const struct estimate before = ask(t, like, 100, 0.1);
     CHECK(before.value > 93 && before.value < 96);
     teach(t, same, 50, 100);
@@ -261,11 +262,11 @@ static void repetitions_say_how_much_a_run_teaches(void **state)
     double value[3];
     CHECK_OK(config_parse(&c, "q4_0,threads=1", &why));
     for (int i = 0; i < 3; i++) {
-        struct lesson_traits given;
-        lesson_traits_of(
-            &given, &SHAPE, &c,
-            &(struct lesson_work){ .depth = 64, .threads = 1, .noise = 0.1 * i, .now = { 0.9, 0.8 } });
-        CHECK(given.now.core_ratio == 0.8 && !strstr(given.text, " noise=") == !i);
+        struct residual_traits given;
+        residual_traits_of(&given, &SHAPE, &c,
+                           &(struct residual_work){
+                               .depth = 64, .threads = 1, .noise = 0.1 * i, .conditions = { 0.9, 0.8 } });
+        CHECK(given.conditions.core_ratio == 0.8 && !strstr(given.text, " noise=") == !i);
         CHECK_NEAR(given.noise, 0.1 * i, 1e-12);
         CHECK_OK(db_residual_clear(t->d, "m", &why));
         teach(t, given, 50, 40);

@@ -239,7 +239,7 @@ static void teach(const struct cli_global *g, const struct experiment_state *s, 
     if (isa_usable(&usable, &why) || usable != isa_detect()) return; /* QDYNO_ISA held it back */
     if (ceilings_load(&c, m->id, &known, &why) || !known) return;
     enum err_code rc = db_open(&d, g->db_path, &why);
-    if (!rc) rc = lesson_keep_run(d, s, m, &c, &why);
+    if (!rc) rc = residuals_record_experiment(d, s, m, &c, &why);
     db_close(d);
     if (rc)
         log_write(&g->log, LOG_WARN, "what this run teaches predictions could not be kept: %s", why.message);

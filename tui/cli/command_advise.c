@@ -217,8 +217,8 @@ struct advising {
     struct described other;
     struct machine machine;
     struct machine_ceilings ceilings;
-    struct lessons *lessons;
-    struct losses losses;
+    struct correction *correction;
+    struct answer_klds answer_klds;
     char *model;
     struct advise_options o;
 };
@@ -240,11 +240,11 @@ static enum err_code prepare(struct advising *v, const struct cli_global *g, con
         rc = cli_machine(g, PROBE_IF_MISSING, &v->machine, &v->ceilings, &known, why);
     }
     if (!rc) rc = db_open(&d, g->db_path, why);
-    if (!rc && !v->named) rc = lessons_load(&v->lessons, d, v->machine.id, &v->ceilings, why);
-    if (!rc) rc = losses_load(&v->losses, d, v->model, why); /* answers are the same on every machine */
+    if (!rc && !v->named) rc = correction_load(&v->correction, d, v->machine.id, &v->ceilings, why);
+    if (!rc) rc = answer_klds_load(&v->answer_klds, d, v->model, why); /* answers are the same on every machine */
     db_close(d);
-    v->o.lessons = v->lessons;
-    v->o.losses = &v->losses;
+    v->o.correction = v->correction;
+    v->o.answer_klds = &v->answer_klds;
     return rc;
 }
 
@@ -310,8 +310,8 @@ int command_advise(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = advise(&list, &n, v->model, &v->machine, &v->ceilings, &v->o, &why);
     const int status = rc ? cli_fail(a, &why) : report(g, a, v, list, n);
     described_close(&v->other);
-    lessons_free(v->lessons);
-    losses_free(&v->losses);
+    correction_free(v->correction);
+    answer_klds_free(&v->answer_klds);
     free(list);
     free(v->model);
     free(v);

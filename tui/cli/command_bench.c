@@ -75,7 +75,7 @@ struct bench {
     struct machine_ceilings ceilings;
     bool ceilings_known;
     struct sampler_thread *sampler;
-    struct conditions_watch conditions;
+    struct conditions_probe conditions;
     struct sample *window; /* [SAMPLES_MAX] */
     struct recorder recorder;
     struct table table;
@@ -227,13 +227,13 @@ static void watch_conditions(struct bench *b, const struct prediction *p, const 
 {
     const int threads = w->prompt ? p->prefill_work.threads : p->decode_threads;
     struct err unseen; /* a figure more or less: what was asked for runs without it */
-    if (conditions_watch_open(&b->conditions, threads, &b->ceilings, &unseen))
+    if (conditions_probe_open(&b->conditions, threads, &b->ceilings, &unseen))
         log_write(&b->g->log, LOG_WARN, "memory_ratio and core_ratio stay unknown: %s", unseen.message);
 }
 
 static void put_conditions(const struct bench *b, json_t *row)
 {
-    const struct conditions now = conditions_of(&b->conditions);
+    const struct conditions now = conditions_probe_result(&b->conditions);
     json_put_num(row, "memory_ratio", now.memory_ratio > 0 ? now.memory_ratio : NAN);
     json_put_num(row, "core_ratio", now.core_ratio > 0 ? now.core_ratio : NAN);
 }
@@ -280,7 +280,7 @@ static enum err_code learn(struct bench *b, const struct tally *t, const struct 
         return ERR_OK;
     const int64_t batch = config_int(&b->configs[b->config_i], KNOB_BATCH);
     const bool decodes = q->gen_tokens > 0 && !q->prompt_tokens && !w->depth; /* and nothing else */
-    const struct lesson l = { .machine = &b->machine,
+    const struct run_observation l = { .machine = &b->machine,
                               .ceilings = &b->ceilings,
                               .model = b->model,
                               .config = &b->configs[b->config_i],
@@ -293,9 +293,9 @@ static enum err_code learn(struct bench *b, const struct tally *t, const struct 
                               .token_j = decodes ? q->energy_j / q->gen_tokens : NAN,
                               .decode_noise = rates_noise(q->decode, sums_kept(q)),
                               .prefill_noise = rates_noise(q->prefill, sums_kept(q)),
-                              .now = conditions_of(&b->conditions),
+                              .conditions = conditions_probe_result(&b->conditions),
                               .run_id = b->recorder.run.id };
-    return lesson_keep(b->recorder.db, &l, why);
+    return residuals_record(b->recorder.db, &l, why);
 }
 
 static json_t *new_row(struct bench *b)
@@ -332,10 +332,10 @@ static enum err_code one_workload(struct bench *b, struct arm *arm, const struct
     b->repetition = 0;
     if (!args_has(b->a, "--no-warmup")) rc = one_cell(b, arm, &t, true, why);
     if (foretold) watch_conditions(b, &p, w);
-    conditions_watch_look(&b->conditions, arm_pid(arm));
+    conditions_probe_run(&b->conditions, arm_pid(arm));
     for (b->repetition = 1; b->repetition <= b->repetitions && !rc; b->repetition++) {
         rc = one_cell(b, arm, &t, false, why);
-        conditions_watch_look(&b->conditions, arm_pid(arm));
+        conditions_probe_run(&b->conditions, arm_pid(arm));
     }
     if (t.all.n) {
         json_t *row = new_row(b);
@@ -353,7 +353,7 @@ static enum err_code one_workload(struct bench *b, struct arm *arm, const struct
     } else if (rc) {
         failed(b, why);
     }
-    conditions_watch_close(&b->conditions);
+    conditions_probe_close(&b->conditions);
     tally_free(&t);
     return rc;
 }

@@ -162,18 +162,18 @@ static enum err_code probe(struct background *b, const struct machine *m, struct
 }
 
 /* What past runs taught; without a database predictions are the model's alone. */
-static struct lessons *past_of(struct losses *losses, struct background *b, const char *model,
+static struct correction *past_of(struct answer_klds *answer_klds, struct background *b, const char *model,
                                const struct machine *m, const struct machine_ceilings *c)
 {
-    struct lessons *lessons = NULL;
+    struct correction *correction = NULL;
     struct db *d = NULL;
     struct err why;
     enum err_code rc = db_open(&d, b->db_path, &why);
-    if (!rc) rc = lessons_load(&lessons, d, m->id, c, &why);
-    if (!rc) rc = losses_load(losses, d, model, &why);
+    if (!rc) rc = correction_load(&correction, d, m->id, c, &why);
+    if (!rc) rc = answer_klds_load(answer_klds, d, model, &why);
     db_close(d);
     if (rc) background_log(b, LOG_WARN, "advice learns nothing from past runs: %s", why.message);
-    return lessons;
+    return correction;
 }
 
 void job_advise(struct background *b, const struct job *j)
@@ -190,14 +190,14 @@ void job_advise(struct background *b, const struct job *j)
                                      : err_set(&why, ERR_ABSENT, "the machine is not known: see the log");
     if (rc == ERR_OK && !known) rc = probe(b, &m, &c, &why);
     say_state(b, "working out advice", false);
-    struct losses losses = { 0 };
-    struct lessons *lessons = rc ? NULL : past_of(&losses, b, j->text[0], &m, &c);
+    struct answer_klds answer_klds = { 0 };
+    struct correction *correction = rc ? NULL : past_of(&answer_klds, b, j->text[0], &m, &c);
     if (rc == ERR_OK)
         rc = advise(&list, &n, j->text[0], &m, &c,
-                    &(struct advise_options){ .goal = GOAL_BALANCED, .lessons = lessons, .losses = &losses },
+                    &(struct advise_options){ .goal = GOAL_BALANCED, .correction = correction, .answer_klds = &answer_klds },
                     &why);
-    lessons_free(lessons);
-    losses_free(&losses);
+    correction_free(correction);
+    answer_klds_free(&answer_klds);
     publish_begin(b);
     struct snapshot *s = &b->known;
     s->advice_count = rc ? 0 : MIN(n, (int)SNAPSHOT_ADVICE);

@@ -1,4 +1,5 @@
-/* advisor/predict/losses.c - measured KL divergences of one model, newest first, one for each answer. */
+/* advisor/predict/answer_kld.c - the KL divergences that earlier runs measured of one model: the newest value
+ * per set of settings that change answers. */
 #include "advisor/predict/predict.h"
 
 #include <stdlib.h>
@@ -16,21 +17,22 @@ void answer_line(const struct config *c, char *out, size_t size)
     config_default(&only);
     for (int k = 0; k < KNOB_COUNT; k++) {
         if (!KNOBS[k].changes_answers || k == KNOB_MODEL) continue;
-        snprintf(only.value[k], sizeof only.value[k], "%s", c->value[k]); /* a derived method, too */
+        /* copied even when the method was derived from the format */
+        snprintf(only.value[k], sizeof only.value[k], "%s", c->value[k]);
         only.given[k] = c->given[k];
     }
     config_line(&only, out, size);
 }
 
-static const struct loss *find(const struct losses *l, const char *answer)
+static const struct answer_kld *find(const struct answer_klds *l, const char *answer)
 {
     for (int i = 0; i < l->n; i++)
         if (!strcmp(l->row[i].answer, answer)) return &l->row[i];
     return NULL;
 }
 
-/* What the divergence was measured against: searches take the file as it is, evals say it, A/Bs take arm A.
- */
+/* Is the cell's KL divergence relative to the model file without changes? Always in a tuning run; in an A/B
+ * run when arm A is the default config; an eval stores its reference config. */
 static bool is_against_the_file(const struct model_cell *c)
 {
     json_t *o = NULL;
@@ -44,21 +46,22 @@ static bool is_against_the_file(const struct model_cell *c)
 
 static enum err_code on_cell(void *ctx, const struct model_cell *c, struct err *why)
 {
-    struct losses *l = ctx;
+    struct answer_klds *l = ctx;
     struct config config;
-    struct loss row = { .kld = c->value, .run_id = c->run_id };
+    struct answer_kld row = { .kld = c->value, .run_id = c->run_id };
     if (!is_against_the_file(c) || config_parse(&config, c->config, NULL) || config.given[KNOB_MODEL])
         return ERR_OK;
     answer_line(&config, row.answer, sizeof row.answer);
     if (!strcmp(row.answer, "default") || find(l, row.answer)) return ERR_OK;
-    struct loss *grown = realloc(l->row, ((size_t)l->n + 1) * sizeof *grown);
-    if (!grown) return err_set(why, ERR_NOMEM, "no memory for what was measured of answers");
+    struct answer_kld *grown = realloc(l->row, ((size_t)l->n + 1) * sizeof *grown);
+    if (!grown) return err_set(why, ERR_NOMEM, "out of memory while loading earlier KL divergences");
     l->row = grown;
     l->row[l->n++] = row;
     return ERR_OK;
 }
 
-/* Was a file of that place ever measured? Its hash is in the cache then. */
+/* db_model_list callback: has a run measured the file at search->path? Then its SHA-256 is cached, and
+ * model_identity is cheap. */
 struct search {
     const char *path;
     bool found;
@@ -73,12 +76,12 @@ static enum err_code on_model(void *ctx, const char *sha256, const char *path, s
     return ERR_OK;
 }
 
-enum err_code losses_load(struct losses *out, struct db *d, const char *model_path, struct err *why)
+enum err_code answer_klds_load(struct answer_klds *out, struct db *d, const char *model_path, struct err *why)
 {
     struct gguf *g = NULL;
     char sha256[HASH_HEX], *real = realpath(model_path, NULL);
     struct search s = { .path = real ? real : model_path };
-    *out = (struct losses){ 0 };
+    *out = (struct answer_klds){ 0 };
     enum err_code rc = db_model_list(d, on_model, &s, why);
     free(real);
     if (rc || !s.found) return rc;
@@ -91,13 +94,13 @@ enum err_code losses_load(struct losses *out, struct db *d, const char *model_pa
     return rc;
 }
 
-void losses_free(struct losses *l)
+void answer_klds_free(struct answer_klds *l)
 {
     free(l->row);
-    *l = (struct losses){ 0 };
+    *l = (struct answer_klds){ 0 };
 }
 
-const struct loss *losses_find(const struct losses *l, const struct config *c)
+const struct answer_kld *answer_klds_find(const struct answer_klds *l, const struct config *c)
 {
     char answer[640];
     answer_line(c, answer, sizeof answer);
