@@ -1,137 +1,187 @@
-/* advisor/tune/parts.h - what the files of one search share. Inside advisor/ only.
- *
- *   space.c    what may be tried (pure)
- *   belief.c   what is known of what was not (pure)
- *   speed.c    one look at speed, between looks at the machine
- *   measure.c  one look at quality; all looks into the database and out of it
- *   choose.c   scores; which look promises most (pure but for predictions)
- *   tune.c          the run: prune, race, confirm, decide */
+/* advisor/tune/parts.h - what the files of advisor/tune/ share. A search is one struct tuning of parts; each
+ * part names the file that writes it, and the others read it. */
 #ifndef QDYNO_ADVISOR_TUNE_PARTS_H
 #define QDYNO_ADVISOR_TUNE_PARTS_H
 
-#include "advisor/run/run.h"
 #include "advisor/predict/predict.h"
+#include "advisor/run/run.h"
 #include "advisor/tune/tune.h"
 
-struct tuning {
+/* What is searched. Written by tune.c before the race, constant afterwards. */
+struct tune_task {
     const struct tune_options *o;
-    struct tune_result *out;
-    struct db *db;
-    struct run_row run;
-    bool started; /* the run has a row, and we hold it */
+    const struct metric *metric; /* the rate that is raced */
     struct gguf *file;
     struct model_shape shape;
     struct tune_space space;
+    int recipe_dim; /* index of the dimension "recipe"; -1: no recipes to choose from */
     struct correction *correction;
-    struct prediction reference; /* of the current configuration */
     struct predict_for what;
-    struct tune_candidate *list; /* [n] that fit; [0] is the current configuration */
+    struct prediction reference; /* of the current configuration */
+};
+
+/* The measured quality of all configs with the same answer line. */
+struct tune_answer {
+    char line[640];
+    double kld, kld_se, ppl_ratio;
+    bool failed;
+};
+
+/* What is known of the candidates. Speeds are written by speed.c, answers by measure.c. */
+struct tune_knowledge {
+    struct tune_candidate *list; /* [n], owned; [0] is the current configuration */
     int n;
-    struct tune_belief *speed, *loss; /* ln rate / predicted; ln KL divergence / guessed */
-    /* answers that were measured: the answer-changing part of a line, and what it loses */
-    struct tune_answer {
-        char line[640];
-        double kld, kld_se, ppl_ratio;
-        bool failed;
-    } * answer;
+    struct tune_regression *speed; /* of ln(rate / predicted), owned */
+    struct tune_regression *kld;   /* of ln(KL divergence / its prior), owned */
+    struct tune_answer *answer;    /* [answers], owned */
     int answers, answer_room;
-    struct model *as_is;            /* the reference of quality, opened when first needed */
-    struct logit_cache logit_cache; /* and what it said of the text */
+};
+
+/* Mean cost of one kind of step in seconds; NAN before the first. */
+struct tune_mean {
+    double seconds;
+    int n;
+};
+
+/* What the steps of a search cost. Written by the file that takes the step. */
+struct tune_costs {
+    struct tune_mean timing, quality; /* one measurement of speed, of quality */
+    struct tune_mean cell, start;     /* parts of a timing: one cell; starting the process */
+    struct tune_mean recipe;          /* making a recipe's file */
+    bool made[TUNE_VALUES];           /* recipes whose file exists, by value of the dimension "recipe" */
+};
+
+/* The noise of timings. Written by speed.c. */
+struct tune_noise {
+    double sd, sum; /* of ln(rate) of one cell; sum of squares so far */
+    int n;
+    double dispersion, dispersion_sum; /* factor on the variance of all timings, at least 1 */
+    int dispersion_n;
+};
+
+/* The run in the database. Written by measure.c. */
+struct tune_record {
+    struct db *db;
+    struct run_row run;
+    bool started;        /* the run has a row, which this process holds */
+    double spent_before; /* seconds, by earlier resumptions */
+    int64_t begun_ns;
+    int64_t confirm_run; /* 0: none */
+};
+
+/* What measuring quality keeps open. Private to measure.c. */
+struct tune_quality {
+    struct model *original;         /* the unchanged model, opened when first needed */
+    struct logit_cache logit_cache; /* its logits on the text */
     char *text;
     size_t text_n;
-    double look_s, judge_s; /* what one look at speed, and at quality, took on average; NAN */
-    double cell_s, start_s; /* a look's cell, and starting its process, on average; NAN */
-    int looks, judged, cells, starts;
-    double noise, noise_sum; /* of one cell, ln: from cells that followed each other; squares so far */
-    /* by how much looks at one configuration differ, of what they say: variances */
-    double misfit, misfit_sum;
-    int noise_n, misfit_n;
-    double make_s;          /* of making a recipe's file, on average; NAN */
-    int makes, recipe_dim;  /* -1: no recipes to choose from */
-    bool made[TUNE_VALUES]; /* by value of that dimension */
-    double spent_before;    /* by earlier resumptions */
-    int64_t begun_ns;
-    struct conditions_probe *watch[2]; /* for one thread, and for all; opened when first needed */
-    struct sample *window;             /* [WINDOW_SAMPLES] scratch */
-    struct sample_row *stored;
-    int64_t confirm_run;
 };
 
-double tune_spent(const struct tuning *t);
+/* What timing keeps open. Private to speed.c, but for its allocation. */
+struct tune_scratch {
+    struct conditions_probe *probe[2]; /* for one thread, for all; opened when first needed */
+    struct sample *window;             /* [WINDOW_SAMPLES] */
+    struct sample_row *stored;         /* [WINDOW_STORED] */
+};
 
-/* ---------------------------------------------------------------- measuring */
+struct tuning {
+    struct tune_task task;
+    struct tune_knowledge known;
+    struct tune_costs costs;
+    struct tune_noise noise;
+    struct tune_record record;
+    struct tune_quality quality;
+    struct tune_scratch scratch;
+    struct tune_result *out; /* written by tune.c */
+};
 
-/* What a candidate's line says. */
+/* ---------------------------------------------------------------- measure.c */
+
+double tune_spent(const struct tuning *t); /* seconds, over all resumptions */
+
+/* The config of a candidate. Errors: ERR_INTERNAL. */
 enum err_code tune_config(struct config *out, const struct tuning *t, const struct tune_candidate *c,
                           struct err *why);
-/* Fill what can be said of a configuration before anything is measured. */
+/* Fill the fields that are known before any measurement. */
 void tune_describe(struct tune_candidate *c, const struct tuning *t, const struct config *config,
                    const struct prediction *p);
-struct tune_answer *tune_answer_find(const struct tuning *t, const char *line);
-/* Seconds before candidate i can be looked at: its recipe is made once, and then lies in the cache. */
+/* Borrowed; NULL: not measured. */
+struct tune_answer *tune_answer_find(const struct tune_knowledge *k, const char *line);
+/* Expected seconds to make the recipe of candidate i; 0 when it is made or none is needed. */
 double tune_make_s(const struct tuning *t, int i);
-/* One look at the speed of candidate i: updates it, the belief, the database. Its failure is a result
- * (ERR_OK). Errors: ERR_CANCELLED; what is wrong with the database. */
-enum err_code tune_look(struct tuning *t, int i, struct err *why);
-/* What its answers lose against the file as it is, over that many windows. As tune_look. */
-enum err_code tune_judge(struct tuning *t, int i, int windows, struct err *why);
-/* The run's row; and all that its cells say, for one that goes on. */
-enum err_code tune_begin(struct tuning *t, struct err *why);
-enum err_code tune_recall(struct tuning *t, struct err *why);
-void tune_end(struct tuning *t); /* as_is, logit_cache, text */
+/* Measure the KL divergence of candidate i over `windows` windows of text; updates the candidate, the
+ * regression and the database. A candidate that fails is a result (ERR_OK). Errors: ERR_CANCELLED, ERR_NOMEM;
+ * as db_*. */
+enum err_code tune_measure_quality(struct tuning *t, int i, int windows, struct err *why);
+/* Insert the run's row, or reopen the one to resume. Errors: ERR_USAGE, as db_*. */
+enum err_code tune_run_begin(struct tuning *t, struct err *why);
+/* Restore all measurements of a resumed run from its cells. */
+enum err_code tune_restore(struct tuning *t, struct err *why);
+/* Close the unchanged model, its logits, the text and the probes. */
+void tune_release(struct tuning *t);
 
-/* One cell of a look at speed. */
-struct tune_cell {
-    double rate;     /* tokens/s */
-    double ln_usual; /* of what it would have been on the usual machine */
-    double doubt;    /* sd of that by what is not known of the machine */
-};
-/* What one look at speed found. */
-struct tune_timing {
-    double rate;       /* tokens/s, mean of its cells */
-    double usual_rate; /* what it would have been on the usual machine: what the race goes by */
-    double sd;         /* of the logarithm of that */
-};
-extern const char TUNE_RACE[]; /* phase of its cell */
-/* How much faster the usual machine would be than one that was looked at; 1: nobody knows. */
-double tune_usual_factor(const struct tuning *t, const struct config *c, const struct conditions *now);
-/* Of a cell between two looks at the machine, by what they say; and of all cells of a look. */
-struct tune_cell tune_cell_between(double before, double after, double rate);
-struct tune_timing tune_timing_of(const struct tuning *t, const struct tune_cell *cell, int n);
-/* Learn from a look; and from one that is in the database. */
-void tune_learn_speed(struct tuning *t, struct tune_candidate *c, struct tune_timing now);
-void tune_speed_recall(struct tuning *t, struct tune_candidate *c, int64_t cell_id);
-void tune_speed_close(struct tuning *t);
-double tune_predicted(const struct tuning *t, const struct prediction *p); /* of the rate that is raced */
-
-/* For arms: false when the search shall stop. And what is being done. */
+/* For arms: false when the search shall stop. */
 bool tune_event(void *ctx, const json_t *event);
-bool tune_tell(const struct tuning *t, const char *what, const char *line);
-/* Take the n-th x into the mean. */
+/* Report the activity "WHAT LINE" to the caller; false: stop. */
+bool tune_report(const struct tuning *t, const char *what, const char *line);
+/* Running mean: take the n-th value x into it. */
 void tune_average(double *mean, int n, double x);
-/* What a look at candidate i took, into mean[n], apart from making the recipe where that was part of it. */
-void tune_learn_cost(struct tuning *t, int i, double *mean, int *n, double seconds);
+/* Add what a measurement of candidate i cost. If it had to make a recipe first, the excess over the mean
+ * counts as the cost of making it. */
+void tune_add_cost(struct tuning *t, int i, struct tune_mean *mean, double seconds);
 
-/* ---------------------------------------------------------------- choosing */
+/* ---------------------------------------------------------------- speed.c */
 
-/* ln of the KL divergence to expect of a configuration, before anything is measured. */
-double tune_guess(const struct config *c);
+/* One cell of a timing. */
+struct tune_cell {
+    double rate;          /* tokens/s */
+    double ln_normalized; /* ln of the rate under usual machine conditions */
+    double sd;            /* of ln_normalized, from what is unknown of the conditions */
+};
+/* The result of one timing. */
+struct tune_timing {
+    double rate;            /* tokens/s, mean of the cells */
+    double normalized_rate; /* under usual machine conditions: what the race compares */
+    double sd;              /* of ln normalized_rate */
+};
+extern const char TUNE_RACE[]; /* phase of the cells of timings */
 
-/* ln rate, known as well as it is: what was measured and what is believed, by their precision. */
-void tune_speed_of(const struct tuning *t, int i, double *mean, double *sd);
-/* Is its answer within the limits? Probability; 0 or 1 once it was measured. */
-double tune_chance(const struct tuning *t, int i);
-/* Score by goal for a given ln rate; KL divergence as measured, or as believed. */
+/* Time candidate i: updates the candidate, the regression and the database. Results and errors as
+ * tune_measure_quality. */
+enum err_code tune_measure_speed(struct tuning *t, int i, struct err *why);
+/* Predicted rate under usual conditions / under these; 1: unknown. */
+double tune_normalization(const struct tune_task *task, const struct config *c,
+                          const struct conditions *conditions);
+/* Normalize a cell by the factors of the probes before and after it. */
+struct tune_cell tune_cell_normalize(double before, double after, double rate);
+struct tune_timing tune_timing_combine(const struct tune_noise *noise, const struct tune_cell *cell, int n);
+/* Update a candidate, the regression and the dispersion with a timing. */
+void tune_add_timing(struct tuning *t, struct tune_candidate *c, struct tune_timing timing);
+/* The same with a timing that is stored as this cell. */
+void tune_restore_timing(struct tuning *t, struct tune_candidate *c, int64_t cell_id);
+void tune_probes_close(struct tune_scratch *s);
+double tune_predicted(const struct tune_task *task, const struct prediction *p); /* the rate that is raced */
+
+/* ---------------------------------------------------------------- choose.c: pure */
+
+/* Prior mean of ln(KL divergence) of a config. */
+double tune_prior_ln_kld(const struct config *c);
+/* Posterior mean and sd of ln(normalized rate): regression and own timings, weighted by precision. */
+void tune_estimate_speed(const struct tuning *t, int i, double *mean, double *sd);
+/* Posterior mean and sd of ln(KL divergence) of a candidate whose answers were not measured. */
+void tune_estimate_kld(const struct tuning *t, int i, double *mean, double *sd);
+/* Probability that the answers are within the limits; 0 or 1 once they were measured. */
+double tune_feasibility(const struct tuning *t, int i);
+/* Score by goal for this ln(rate), relative to the current configuration; KL divergence measured or
+ * estimated. */
 double tune_score(const struct tuning *t, const struct tune_candidate *c, double ln_rate);
-/* Believed KL divergence of an answer that was not measured: mean and sd of its logarithm. */
-void tune_loss_of(const struct tuning *t, int i, double *mean, double *sd);
-/* The best that was measured and is within the limits; -1: none. `beside`: another than this one. */
-int tune_best(const struct tuning *t, int beside);
-/* The candidate whose next look promises most for its time, and which look; false: none promises `least` or
- * more, or none whose looks end within left_s, once something better than the current one was found. None is
- * timed more than most_looks times. */
-bool tune_next(const struct tuning *t, double least, double left_s, int most_looks, int *candidate,
-               bool *judge);
+/* The best timed candidate whose answers are within the limits, other than `except`; -1: none. */
+int tune_best(const struct tuning *t, int except);
+/* Choose the measurement with the largest expected improvement per second. False: none promises `least` or
+ * more (or, once a candidate beats the current configuration, none ends within left_s). No candidate is timed
+ * more than most_timings times. *quality: measure its answers, otherwise its speed. */
+bool tune_next(const struct tuning *t, double least, double left_s, int most_timings, int *candidate,
+               bool *quality);
 bool tune_within_limits(const struct tuning *t, const struct tune_candidate *c);
 
 #endif

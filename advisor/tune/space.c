@@ -1,6 +1,5 @@
-/* advisor/tune/space.c - the space of a search, from KNOBS: every knob that matters for the work, with the
- * values worth trying. Nothing is listed twice: a new knob with choices is in the space by being a row of
- * KNOBS. */
+/* advisor/tune/space.c - builds the search space from KNOBS: every knob that affects the workload, with the
+ * values worth trying. A new knob with choices joins the space through its row in KNOBS. */
 #include "advisor/tune/tune.h"
 
 #include <stdio.h>
@@ -9,8 +8,8 @@
 
 #include "engine/quant/quant.h"
 
-/* Not searched: what stands for a recipe or a pair, what a person decides (where, how much context), what can
- * only take something away, what is for tests. */
+/* Not searched: keys that only abbreviate others, decisions of the user (device, context), restrictions
+ * (isa), and test aids (handicap). */
 static bool is_searched(enum knob_id k)
 {
     switch (k) {
@@ -23,7 +22,7 @@ static bool is_searched(enum knob_id k)
     case KNOB_ISA:
     case KNOB_DEVICE:
     case KNOB_CTX:
-    case KNOB_CTV: /* with ctk, as kv */
+    case KNOB_CTV: /* together with ctk, as "kv" */
     case KNOB_HANDICAP: return false;
     default: return true;
     }
@@ -46,7 +45,7 @@ static struct tune_dim *begin(struct tune_space *s, const char *key, const char 
     return d;
 }
 
-/* A dimension of one value is none. */
+/* Close the dimension: one with a single value is dropped. */
 static void end(struct tune_space *s)
 {
     if (s->dim[s->dims].n > 1) s->dims++;
@@ -57,8 +56,8 @@ static bool is_full_precision(const char *format)
     return !strcmp(format, "f32") || !strcmp(format, "f16") || !strcmp(format, "bf16");
 }
 
-/* What the file can be made into. Ternary formats take more than half of a model's numbers: they are for
- * models that were trained in them. */
+/* Formats that the file can be converted to. Ternary formats are left out: their quantization error exceeds
+ * WORST_NMSE unless the model was trained in them. */
 static void add_recipes(struct tune_space *s, const struct gguf *g)
 {
     static const double WORST_NMSE = 0.1;
@@ -82,14 +81,14 @@ static void add_threads(struct tune_space *s, const struct machine *m)
         snprintf(text, sizeof text, "%d", t);
         add(d, text);
     }
-    if (m->cores > 3) { /* one core left to everybody else */
+    if (m->cores > 3) { /* all but one core */
         snprintf(text, sizeof text, "%d", m->cores - 1);
         add(d, text);
     }
     end(s);
 }
 
-/* More exact than the default is slower and larger: only worth asking where nothing else is. */
+/* Values more exact than the default are slower and larger: they are tried only when the goal is quality. */
 static bool is_worth_trying(enum knob_id k, const char *value, bool for_quality)
 {
     const struct format *f = k == KNOB_CTK ? format_find(value) : NULL,
@@ -123,7 +122,7 @@ static unsigned work_of(const struct workload *w)
     return (w->prompt > 0 ? (unsigned)FOR_PREFILL : 0) | (w->gen > 0 ? (unsigned)FOR_DECODE : 0);
 }
 
-/* Too large to look at: the settings that stand last and change no answers go first. */
+/* While the space exceeds TUNE_CANDIDATES, drop the last dimension that does not change answers. */
 static void cut(struct tune_space *s)
 {
     while (tune_space_size(s) > TUNE_CANDIDATES && s->dims > 1) {
@@ -137,15 +136,16 @@ static void cut(struct tune_space *s)
     }
 }
 
-/* The file as it is, or numbers rounded one by one: then a tensor that keeps its format keeps its numbers. */
+/* True for the file's own numbers and for plain rounding: then a tensor that keeps its format keeps its
+ * numbers. */
 static bool is_plain(const struct config *c)
 {
     const char *method = config_text(c, KNOB_METHOD);
     return !strcmp(method, KNOBS[KNOB_METHOD].otherwise) || !strcmp(method, "rtn");
 }
 
-/* Does a recipe give every tensor the format that the other one gives it, by the same method? Small models
- * have rows that many formats' blocks do not fit. */
+/* Do two recipes give every tensor the same format by the same method? In small models the rows of many
+ * tensors do not fit the blocks of most formats, and recipes fall back to the same one. */
 static bool makes_the_same(const struct gguf *g, const char *a, const char *b)
 {
     struct config c[2];
@@ -163,7 +163,7 @@ static bool makes_the_same(const struct gguf *g, const char *a, const char *b)
         is_moved |= made != t->format;
     }
     if (!is_moved && is_plain(&c[0]) && is_plain(&c[1])) return true;
-    /* other methods choose other numbers of the same format, and by their parameters */
+    /* other methods choose other numbers for the same format, depending on their parameters */
     return !strcmp(config_text(&c[0], KNOB_METHOD), config_text(&c[1], KNOB_METHOD)) &&
            !strcmp(config_text(&c[0], KNOB_PARAMS), config_text(&c[1], KNOB_PARAMS));
 }
@@ -214,12 +214,12 @@ static bool key_changes_answers(const char *key)
 static enum err_code read_space(struct tune_space *s, const char *asked, struct err *why)
 {
     char *copy = strdup(asked), *rest = NULL;
-    enum err_code rc = copy ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for a space");
+    enum err_code rc = copy ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for the search space");
     for (char *word = copy ? strtok_r(copy, ", ", &rest) : NULL; word && !rc;
          word = strtok_r(NULL, ", ", &rest)) {
         char *equals = strchr(word, '='), *more = NULL;
         if (!equals || s->dims == TUNE_DIMS) {
-            rc = err_set(why, ERR_USAGE, "--space: '%.60s' is none of at most %d KEY=VALUE|VALUE", word,
+            rc = err_set(why, ERR_USAGE, "--space: '%.60s' is not one of at most %d KEY=VALUE|VALUE...", word,
                          TUNE_DIMS);
             break;
         }
@@ -230,11 +230,11 @@ static enum err_code read_space(struct tune_space *s, const char *asked, struct 
         snprintf(d->key, sizeof d->key, "%s", word);
         for (char *v = strtok_r(equals + 1, "|", &more); v && !rc; v = strtok_r(NULL, "|", &more))
             rc = add_value(d, v, why);
-        if (!rc && !d->n) rc = err_set(why, ERR_USAGE, "--space %s=: no value", d->key);
+        if (!rc && !d->n) rc = err_set(why, ERR_USAGE, "--space %s=: expected at least one value", d->key);
     }
     free(copy);
     if (!rc && tune_space_size(s) > TUNE_CANDIDATES)
-        rc = err_set(why, ERR_USAGE, "--space: %lld configurations, at most %d",
+        rc = err_set(why, ERR_USAGE, "--space: %lld configurations, expected at most %d",
                      (long long)tune_space_size(s), TUNE_CANDIDATES);
     return rc;
 }
@@ -274,7 +274,7 @@ void tune_space_at(int at[TUNE_DIMS], const struct tune_space *s, int64_t i)
     }
 }
 
-/* As the file has it, whatever the base says. */
+/* Reset the recipe knobs to the file's own format, whatever the base config says. */
 static void forget_recipe(struct config *c)
 {
     static const enum knob_id RECIPE[] = { KNOB_METHOD, KNOB_FORMAT, KNOB_PARAMS, KNOB_CALIB, KNOB_TENSORS };
@@ -296,7 +296,7 @@ bool tune_space_config(struct config *out, const struct tune_space *s, int64_t i
         if (recipe) forget_recipe(out);
         if ((!recipe || strcmp(value, "file")) && config_set(out, key, value, &ignored)) return false;
     }
-    for (int k = 0; k < KNOB_COUNT; k++) /* what says the default says nothing */
+    for (int k = 0; k < KNOB_COUNT; k++) /* a knob at its default is not part of the line */
         if (out->given[k] && !strcmp(config_text(out, (enum knob_id)k), KNOBS[k].otherwise))
             out->given[k] = false;
     return !config_check(out, &ignored);

@@ -1,5 +1,4 @@
-/* advisor/tune/tune.c - the run of a search: prune by prediction, race by measurement, confirm by an A/B,
- * decide.
+/* advisor/tune/tune.c - runs a search: prune by prediction, race by measurement, confirm by an A/B, decide.
  */
 #include "advisor/tune/tune.h"
 
@@ -11,192 +10,203 @@
 #include "advisor/tune/parts.h"
 
 enum { SEARCH_WINDOWS = 6, FINAL_WINDOWS = 24 };
-static const double CONFIRM_SHARE = 1.0 / 3; /* of the budget; the rest searches */
-/* Of the score: a third of a per cent of speed ends the search; a tenth, where nothing will confirm it. */
-static const double LEAST_PROMISE = 0.003, LEAST_UNCONFIRMED = 0.001;
-static const double NEVER = 0.02; /* chance below which a prediction rules out */
+static const double CONFIRM_SHARE = 1.0 / 3; /* of the budget, kept for the confirmation */
+/* The race ends when no measurement promises this much score: a third of a per cent of speed; a tenth when
+ * nothing will be confirmed. */
+static const double IMPROVEMENT_MIN = 0.003, IMPROVEMENT_MIN_UNCONFIRMED = 0.001;
+/* a candidate with a smaller predicted chance to stay within the limits is pruned */
+static const double FEASIBLE_MIN = 0.02;
 
 /* ---------------------------------------------------------------- before anything is measured */
 
-static enum err_code predict_one(struct prediction *p, const struct tuning *t, const struct config *c,
-                                 struct err *why)
+static enum err_code config_predict(struct prediction *p, const struct tuning *t, const struct config *c,
+                                    struct err *why)
 {
-    return predict(p, t->file, c, t->o->machine, t->o->ceilings, &t->what, why);
+    return predict(p, t->task.file, c, t->task.o->machine, t->task.o->ceilings, &t->task.what, why);
 }
 
-static bool fits(const struct tuning *t, const struct prediction *p)
+static bool candidate_fits(const struct tuning *t, const struct prediction *p)
 {
-    return p->fits && (t->o->limits.memory_bytes <= 0 || p->plan.total <= t->o->limits.memory_bytes);
+    return p->fits &&
+           (t->task.o->limits.memory_bytes <= 0 || p->plan.total <= t->task.o->limits.memory_bytes);
 }
 
-/* All that fits, the current configuration in front. */
-static enum err_code list_candidates(struct tuning *t, struct err *why)
+/* List every configuration that fits into memory; the current one is [0]. */
+static enum err_code candidates_list(struct tuning *t, struct err *why)
 {
-    const int64_t all = tune_space_size(&t->space);
+    const int64_t all = tune_space_size(&t->task.space);
     struct prediction p;
     struct config config;
     struct err ignored;
     char line[640];
     t->out->space = all;
-    t->list = calloc((size_t)all + 1, sizeof *t->list);
-    if (!t->list) return err_set(why, ERR_NOMEM, "no memory for %lld configurations", (long long)all);
-    t->list[t->n].index = -1;
-    tune_describe(&t->list[t->n++], t, t->o->current, &t->reference);
+    t->known.list = calloc((size_t)all + 1, sizeof *t->known.list);
+    if (!t->known.list)
+        return err_set(why, ERR_NOMEM, "out of memory for %lld configurations", (long long)all);
+    t->known.list[t->known.n].index = -1;
+    tune_describe(&t->known.list[t->known.n++], t, t->task.o->current, &t->task.reference);
     for (int64_t i = 0; i < all; i++) {
-        if (!tune_space_config(&config, &t->space, i)) continue;
-        if (workload_check(&t->o->workload, &config, &ignored)) continue;
+        if (!tune_space_config(&config, &t->task.space, i)) continue;
+        if (workload_check(&t->task.o->workload, &config, &ignored)) continue;
         config_line(&config, line, sizeof line);
-        if (!strcmp(line, t->list[0].line)) {
-            t->list[0].index = i; /* it is a point of the space: what is learned of it is learned of others */
+        if (!strcmp(line, t->known.list[0].line)) {
+            t->known.list[0].index = i; /* it is a point of the space: its measurements inform others */
             continue;
         }
-        if (predict_one(&p, t, &config, &ignored) || !fits(t, &p)) continue;
-        struct tune_candidate *c = &t->list[t->n++];
+        if (config_predict(&p, t, &config, &ignored) || !candidate_fits(t, &p)) continue;
+        struct tune_candidate *c = &t->known.list[t->known.n++];
         *c = (struct tune_candidate){ .index = i };
         tune_describe(c, t, &config, &p);
     }
-    return t->n > 1 ? ERR_OK
-                    : err_set(why, ERR_FIT, "no configuration of the space fits besides the current one%s",
-                              t->o->limits.memory_bytes > 0 ? " within the memory limit" : "");
+    return t->known.n > 1
+               ? ERR_OK
+               : err_set(why, ERR_FIT, "no configuration of the space fits besides the current one%s",
+                         t->task.o->limits.memory_bytes > 0 ? " within the memory limit" : "");
 }
 
-/* What cannot win even at the upper end of its interval, while another that is no likelier to miss the limits
- * does better at its lower end: dropped before anything is measured. So is what surely says something else.
- * (Only then: were all that is left behind refused for their answers, what could win would be gone.) */
-static enum err_code prune(struct tuning *t, struct err *why)
+/* Prune by prediction. A candidate is dropped when another one's lower bound exceeds its upper bound,
+ * provided that the other one is not expected to lose more quality (otherwise both could be lost when the
+ * limits reject the other). Candidates that almost surely violate the limits are dropped, too. */
+static enum err_code candidates_prune(struct tuning *t, struct err *why)
 {
     struct bounds {
         double low, high, guess;
-    } *all = calloc((size_t)t->n, sizeof *all);
-    if (!all) return err_set(why, ERR_NOMEM, "no memory for %d candidates", t->n);
-    for (int i = 0; i < t->n; i++) {
-        const struct tune_candidate *c = &t->list[i];
+    } *all = calloc((size_t)t->known.n, sizeof *all);
+    if (!all) return err_set(why, ERR_NOMEM, "out of memory for %d candidates", t->known.n);
+    for (int i = 0; i < t->known.n; i++) {
+        const struct tune_candidate *c = &t->known.list[i];
         all[i] = (struct bounds){ c->low > 0 ? tune_score(t, c, log(c->low)) : -INFINITY,
                                   c->high > 0 ? tune_score(t, c, log(c->high)) : INFINITY, c->ln_guess };
     }
     int n = 1;
-    for (int i = 1; i < t->n; i++) {
-        bool beaten = tune_chance(t, i) < NEVER;
-        for (int k = 0; k < t->n && !beaten; k++)
+    for (int i = 1; i < t->known.n; i++) {
+        bool beaten = tune_feasibility(t, i) < FEASIBLE_MIN;
+        for (int k = 0; k < t->known.n && !beaten; k++)
             beaten = all[k].guess <= all[i].guess && all[k].low > all[i].high;
-        if (!beaten) t->list[n++] = t->list[i];
+        if (!beaten) t->known.list[n++] = t->known.list[i];
     }
     free(all);
-    t->n = n;
-    t->out->fitting = n - 1; /* the current configuration is in front */
-    struct tune_candidate *fewer = realloc(t->list, (size_t)n * sizeof *fewer); /* each is large */
-    if (fewer) t->list = fewer;
+    t->known.n = n;
+    t->out->fitting = n - 1; /* without the current configuration */
+    /* candidates are large: release the pruned ones */
+    struct tune_candidate *fewer = realloc(t->known.list, (size_t)n * sizeof *fewer);
+    if (fewer) t->known.list = fewer;
     return ERR_OK;
 }
 
-static enum err_code check_options(const struct tune_options *o, struct err *why)
+static enum err_code options_check(const struct tune_options *o, struct err *why)
 {
     const struct workload *w = &o->workload;
     if (*w->eval_file || w->train)
         return err_set(why, ERR_USAGE,
-                       "tune races the speed of running: want a workload such as tg64 or pp512");
+                       "tune compares the speed of a workload: expected one such as tg64 or pp512");
     if (!(o->budget_s > 0))
-        return err_set(why, ERR_USAGE, "a budget of %g seconds: want more than 0", o->budget_s);
+        return err_set(why, ERR_USAGE, "a budget of %g seconds: expected more than 0", o->budget_s);
     return ERR_OK;
 }
 
-static enum err_code prepare(struct tuning *t, struct err *why)
+static enum err_code search_prepare(struct tuning *t, struct err *why)
 {
-    const struct tune_options *o = t->o;
-    enum err_code rc = check_options(o, why);
-    t->out->metric = experiment_default_metric(&o->workload);
-    if (!rc) rc = gguf_open(&t->file, o->model_path, why);
-    if (!rc) rc = model_shape_read(&t->shape, t->file, why);
-    if (!rc) rc = db_open(&t->db, o->db_path, why);
-    if (!rc) rc = correction_load(&t->correction, t->db, o->machine->id, o->ceilings, why);
-    if (!rc) rc = tune_space(&t->space, t->file, o->machine, &o->workload, o->goal, o->space, why);
+    const struct tune_options *o = t->task.o;
+    enum err_code rc = options_check(o, why);
+    t->task.metric = t->out->metric = experiment_default_metric(&o->workload);
+    if (!rc) rc = gguf_open(&t->task.file, o->model_path, why);
+    if (!rc) rc = model_shape_read(&t->task.shape, t->task.file, why);
+    if (!rc) rc = db_open(&t->record.db, o->db_path, why);
+    if (!rc) rc = correction_load(&t->task.correction, t->record.db, o->machine->id, o->ceilings, why);
+    if (!rc) rc = tune_space(&t->task.space, t->task.file, o->machine, &o->workload, o->goal, o->space, why);
     if (rc) return rc;
-    t->space.base = *o->current;
-    t->out->random_weights = t->shape.random_weights;
-    snprintf(t->out->left_out, sizeof t->out->left_out, "%s", t->space.left_out);
-    snprintf(t->out->doubles, sizeof t->out->doubles, "%s", t->space.doubles);
-    for (int d = 0; d < t->space.dims; d++)
-        if (!strcmp(t->space.dim[d].key, "recipe")) t->recipe_dim = d;
-    t->what = predict_for_workload(&o->workload);
-    t->what.correction = t->correction;
-    rc = predict_one(&t->reference, t, o->current, why);
+    t->task.space.base = *o->current;
+    t->out->random_weights = t->task.shape.random_weights;
+    snprintf(t->out->left_out, sizeof t->out->left_out, "%s", t->task.space.left_out);
+    snprintf(t->out->doubles, sizeof t->out->doubles, "%s", t->task.space.doubles);
+    for (int d = 0; d < t->task.space.dims; d++)
+        if (!strcmp(t->task.space.dim[d].key, "recipe")) t->task.recipe_dim = d;
+    t->task.what = predict_for_workload(&o->workload);
+    t->task.what.correction = t->task.correction;
+    rc = config_predict(&t->task.reference, t, o->current, why);
     if (rc) return err_prefix(why, "the current configuration");
-    rc = tune_belief_open(&t->speed, &t->space, 0.5, 0.25, 0.03, why);
-    if (!rc) rc = tune_belief_open(&t->loss, &t->space, 2, 0.8, 0.4, why);
-    if (!rc) rc = list_candidates(t, why);
-    if (!rc) rc = prune(t, why);
-    t->window = calloc(WINDOW_SAMPLES, sizeof *t->window);
-    t->stored = calloc(WINDOW_STORED, sizeof *t->stored);
-    if (!rc && (!t->window || !t->stored)) rc = err_set(why, ERR_NOMEM, "no memory for samples");
+    rc = tune_regression_open(&t->known.speed, &t->task.space, 0.5, 0.25, 0.03, why);
+    if (!rc) rc = tune_regression_open(&t->known.kld, &t->task.space, 2, 0.8, 0.4, why);
+    if (!rc) rc = candidates_list(t, why);
+    if (!rc) rc = candidates_prune(t, why);
+    t->scratch.window = calloc(WINDOW_SAMPLES, sizeof *t->scratch.window);
+    t->scratch.stored = calloc(WINDOW_STORED, sizeof *t->scratch.stored);
+    if (!rc && (!t->scratch.window || !t->scratch.stored))
+        rc = err_set(why, ERR_NOMEM, "out of memory for samples");
     return rc;
 }
 
 /* ---------------------------------------------------------------- the race */
 
-/* Windows of text for one look at quality in the race: a twenty-fifth of the budget at the predicted rate,
- * both models read them. */
-static int search_windows(const struct tuning *t)
+/* Windows of text for one quality measurement in the race: 1/25 of the budget at the predicted prefill rate,
+ * for both models together. */
+static int race_windows(const struct tuning *t)
 {
     enum { LEAST = 2, TOKENS = 256 };
-    const double rate = t->reference.prefill_tok_s, fit = 0.04 * t->o->budget_s * rate / (2 * TOKENS);
+    const double rate = t->task.reference.prefill_tok_s,
+                 fit = 0.04 * t->task.o->budget_s * rate / (2 * TOKENS);
     if (!(rate > 0)) return SEARCH_WINDOWS;
     return fit >= SEARCH_WINDOWS ? (int)SEARCH_WINDOWS : fit > LEAST ? (int)fit : (int)LEAST;
 }
 
-/* And for the finalists: at most a quarter of what is left; 0: there is no time for more than the race had.
- */
-static int final_windows(const struct tuning *t)
+/* Windows for a finalist: at most a quarter of the time left for both finalists; 0: no time for more than the
+ * race used. */
+static int finalist_windows(const struct tuning *t)
 {
-    const int had = search_windows(t);
-    const double fit = 0.125 * (t->o->budget_s - tune_spent(t)) / t->judge_s * had;
+    const int had = race_windows(t);
+    const double fit = 0.125 * (t->task.o->budget_s - tune_spent(t)) / t->costs.quality.seconds * had;
     if (!(fit > had)) return 0;
     return fit >= FINAL_WINDOWS ? (int)FINAL_WINDOWS : (int)fit;
 }
 
-/* What a block of the confirmation takes: two cells an arm, and a new process where that costs no more. */
-static double block_s(const struct tuning *t, int arms)
+/* Expected seconds of one block of the confirmation: two cells per arm, plus a new process where starting it
+ * takes no longer than the cells. */
+static double confirm_block_s(const struct tuning *t, int arms)
 {
-    const double cells_s = 2 * fmax(t->cell_s, CELL_LEAST_S);
-    return arms * (cells_s + (t->start_s <= cells_s ? t->start_s : 0));
+    const double cells_s = 2 * fmax(t->costs.cell.seconds, CELL_LEAST_S);
+    return arms * (cells_s + (t->costs.start.seconds <= cells_s ? t->costs.start.seconds : 0));
 }
 
-/* And a confirmation that may end in a verdict, the control and warming up included. */
-static double verdict_s(const struct tuning *t, int arms)
+/* Expected seconds of a confirmation that can reach a verdict, with control blocks and warm-up. */
+static double confirm_verdict_s(const struct tuning *t, int arms)
 {
-    return (BLOCKS_FOR_A_CLAIM + 3) * block_s(t, arms) + (t->start_s > 0 ? arms * t->start_s : 0);
+    return (BLOCKS_FOR_A_CLAIM + 3) * confirm_block_s(t, arms) +
+           (t->costs.start.seconds > 0 ? arms * t->costs.start.seconds : 0);
 }
 
-/* What the race leaves to the confirmation: nothing where a verdict would take more than half of the budget.
+/* Seconds that the race leaves to the confirmation: 0 when a verdict would take more than half of the budget.
  */
-static double confirmation_s(const struct tuning *t)
+static double confirm_reserve_s(const struct tuning *t)
 {
-    const double needed = verdict_s(t, 3), whole = t->o->budget_s;
-    return t->o->search_only || needed > 0.5 * whole ? 0 : fmax(needed, CONFIRM_SHARE * whole);
+    const double needed = confirm_verdict_s(t, 3), whole = t->task.o->budget_s;
+    return t->task.o->search_only || needed > 0.5 * whole ? 0 : fmax(needed, CONFIRM_SHARE * whole);
 }
 
 static enum err_code race(struct tuning *t, struct err *why)
 {
-    enum { MOST_LOOKS = 3 }; /* the confirmation tells more, where there is one */
+    enum { TIMINGS_MAX = 3 }; /* with a confirmation, further timings of the leader are left to it */
     enum err_code rc = ERR_OK;
-    if (!t->list[0].looks && !t->list[0].failed) rc = tune_look(t, 0, why);
-    if (!rc && t->list[0].failed)
-        rc = err_set(why, ERR_USAGE, "the current configuration cannot run: %s", t->list[0].error);
-    if (!rc && isnan(t->list[0].kld)) rc = tune_judge(t, 0, search_windows(t), why);
+    if (!t->known.list[0].timings && !t->known.list[0].failed) rc = tune_measure_speed(t, 0, why);
+    if (!rc && t->known.list[0].failed)
+        rc = err_set(why, ERR_USAGE, "the current configuration cannot run: %s", t->known.list[0].error);
+    if (!rc && isnan(t->known.list[0].kld)) rc = tune_measure_quality(t, 0, race_windows(t), why);
     while (!rc) {
-        const double later_s = confirmation_s(t), left_s = t->o->budget_s - later_s - tune_spent(t);
-        const double least = later_s > 0 ? LEAST_PROMISE : LEAST_UNCONFIRMED;
-        const int most_looks = later_s > 0 ? MOST_LOOKS : INT_MAX;
+        const double later_s = confirm_reserve_s(t), left_s = t->task.o->budget_s - later_s - tune_spent(t);
+        const double least = later_s > 0 ? IMPROVEMENT_MIN : IMPROVEMENT_MIN_UNCONFIRMED;
+        const int most_timings = later_s > 0 ? TIMINGS_MAX : INT_MAX;
         int i;
-        bool judge;
-        if (left_s <= 0 || !tune_next(t, least, left_s, most_looks, &i, &judge)) break;
-        rc = judge ? tune_judge(t, i, search_windows(t), why) : tune_look(t, i, why);
+        bool quality;
+        if (left_s <= 0 || !tune_next(t, least, left_s, most_timings, &i, &quality)) break;
+        rc = quality ? tune_measure_quality(t, i, race_windows(t), why) : tune_measure_speed(t, i, why);
     }
     t->out->search_s = tune_spent(t);
     return rc;
 }
 
-/* The finalists' answers on more text than the race had time for; one that was lucky falls out. */
-static enum err_code judge_finalists(struct tuning *t, int *winner, int *second, struct err *why)
+/* Measure the finalists' quality on more text than the race used. A finalist that then violates the limits is
+ * replaced, at most six times. */
+static enum err_code finalists_measure(struct tuning *t, int *winner, int *second, struct err *why)
 {
     bool done[2] = { false, false };
     int last[2] = { -1, -1 };
@@ -208,12 +218,12 @@ static enum err_code judge_finalists(struct tuning *t, int *winner, int *second,
         for (int k = 0; k < 2; k++) {
             if (final[k] != last[k]) done[k] = false;
             last[k] = final[k];
-            if (final[k] > 0 && !done[k] && t->list[final[k]].kld > 0 && todo < 0) todo = k;
+            if (final[k] > 0 && !done[k] && t->known.list[final[k]].kld > 0 && todo < 0) todo = k;
         }
-        const int windows = todo < 0 ? 0 : final_windows(t);
+        const int windows = todo < 0 ? 0 : finalist_windows(t);
         if (!windows) return ERR_OK;
         done[todo] = true;
-        enum err_code rc = tune_judge(t, final[todo], windows, why);
+        enum err_code rc = tune_measure_quality(t, final[todo], windows, why);
         if (rc) return rc;
     }
     return ERR_OK;
@@ -221,31 +231,33 @@ static enum err_code judge_finalists(struct tuning *t, int *winner, int *second,
 
 /* ---------------------------------------------------------------- the confirmation */
 
-static enum err_code spec_of(struct experiment_spec *s, const struct tuning *t, int winner, int second,
-                             struct err *why)
+static enum err_code confirm_spec(struct experiment_spec *s, const struct tuning *t, int winner, int second,
+                                  struct err *why)
 {
     const int finalist[] = { 0, winner, second }, arms = second > 0 ? 3 : 2;
     enum err_code rc = ERR_OK;
-    /* The last block begins within an experiment's budget and ends beyond it. */
-    const double left_s = t->o->budget_s - tune_spent(t) - block_s(t, arms);
+    /* An experiment starts its last block within its budget and ends after it. */
+    const double left_s = t->task.o->budget_s - tune_spent(t) - confirm_block_s(t, arms);
     *s = (struct experiment_spec){ .arms = arms,
-                                   .workload = t->o->workload,
+                                   .workload = t->task.o->workload,
                                    .margin = 0.01,
-                                   .budget_s = fmax(left_s, 0.1 * t->o->budget_s),
-                                   .seed = t->o->seed,
-                                   .resume_id = t->confirm_run };
-    snprintf(s->model, sizeof s->model, "%s", t->o->model_path);
-    for (int k = 0; k < s->arms && !rc; k++) rc = tune_config(&s->config[k], t, &t->list[finalist[k]], why);
+                                   .budget_s = fmax(left_s, 0.1 * t->task.o->budget_s),
+                                   .seed = t->task.o->seed,
+                                   .resume_id = t->record.confirm_run };
+    snprintf(s->model, sizeof s->model, "%s", t->task.o->model_path);
+    for (int k = 0; k < s->arms && !rc; k++)
+        rc = tune_config(&s->config[k], t, &t->known.list[finalist[k]], why);
     return rc;
 }
 
-/* An older confirmation of the same three goes on; of others it is left as it is. */
-static bool is_same_confirmation(struct tuning *t, const struct experiment_spec *s)
+/* Is the earlier confirmation unfinished, and has it the same arms? Then it is resumed. */
+static bool confirm_is_same(struct tuning *t, const struct experiment_spec *s)
 {
     struct run_row run = { 0 };
     struct experiment_spec *old = calloc(1, sizeof *old);
     json_t *object = NULL;
-    bool same = old && t->confirm_run && !db_run_get(t->db, t->confirm_run, &run, NULL) && run.spec_json &&
+    bool same = old && t->record.confirm_run &&
+                !db_run_get(t->record.db, t->record.confirm_run, &run, NULL) && run.spec_json &&
                 !strcmp(run.state, "running") + !strcmp(run.state, "stopped") &&
                 !json_parse(&object, run.spec_json, strlen(run.spec_json), NULL) &&
                 !experiment_spec_from_json(old, object, NULL) && old->arms == s->arms;
@@ -259,57 +271,60 @@ static bool is_same_confirmation(struct tuning *t, const struct experiment_spec 
     return same;
 }
 
-static enum err_code note_confirmation(struct tuning *t, int64_t run_id, struct err *why)
+static enum err_code confirm_record(struct tuning *t, int64_t run_id, struct err *why)
 {
     char text[24];
-    if (t->confirm_run == run_id || !run_id) return ERR_OK;
-    t->confirm_run = t->out->confirm_run = run_id;
+    if (t->record.confirm_run == run_id || !run_id) return ERR_OK;
+    t->record.confirm_run = t->out->confirm_run = run_id;
     snprintf(text, sizeof text, "%lld", (long long)run_id);
-    enum err_code rc = db_event_add(t->db, t->run.id, "confirm", text, why);
-    return rc ? rc : db_link_put(t->db, run_id, t->run.id, "confirm", "", why);
+    enum err_code rc = db_event_add(t->record.db, t->record.run.id, "confirm", text, why);
+    return rc ? rc : db_link_put(t->record.db, run_id, t->record.run.id, "confirm", "", why);
 }
 
-static bool goes_on(const struct tuning *t, const struct experiment_state *s)
+static bool confirm_progress(const struct tuning *t, const struct experiment_state *s)
 {
     char text[160];
     snprintf(text, sizeof text, "confirming %s, block %d", t->out->winner.line, s->block + 1);
-    return !t->o->progress || t->o->progress(t->o->ctx, text, tune_spent(t) / t->o->budget_s);
+    return !t->task.o->progress ||
+           t->task.o->progress(t->task.o->ctx, text, tune_spent(t) / t->task.o->budget_s);
 }
 
-static enum err_code run_confirmation(struct tuning *t, const struct experiment_spec *spec,
-                                      struct experiment_state *s, struct err *why)
+static enum err_code confirm_run_experiment(struct tuning *t, const struct experiment_spec *spec,
+                                            struct experiment_state *s, struct err *why)
 {
     struct experiment *x = NULL;
-    const struct experiment_deps deps = { .db_path = t->o->db_path,
-                                          .sampler = t->o->sampler,
-                                          .machine = t->o->machine,
-                                          .program = t->o->program,
-                                          .log = t->o->log };
+    const struct experiment_deps deps = { .db_path = t->task.o->db_path,
+                                          .sampler = t->task.o->sampler,
+                                          .machine = t->task.o->machine,
+                                          .program = t->task.o->program,
+                                          .log = t->task.o->log };
     int64_t version = 0;
     bool asked = false;
     enum err_code rc = experiment_start(&x, spec, &deps, why);
     while (!rc && !experiment_finished(x)) {
         experiment_wait(x, &version, 200);
         experiment_state(x, s);
-        rc = note_confirmation(t, s->run_id, why);
-        if (asked || goes_on(t, s)) continue;
+        rc = confirm_record(t, s->run_id, why);
+        if (asked || confirm_progress(t, s)) continue;
         experiment_stop(x);
         asked = true;
     }
     if (x) experiment_state(x, s);
     experiment_close(x);
-    if (!rc) rc = note_confirmation(t, s->run_id, why);
+    if (!rc) rc = confirm_record(t, s->run_id, why);
     if (!rc && asked) rc = err_set(why, ERR_CANCELLED, "stopped");
     if (!rc && s->phase == PHASE_FAILED)
         rc = err_set(why, s->error_code, "the confirmation failed: %s", s->error);
     return rc;
 }
 
-/* What the score gained at least, and at most: the effect's bounds and those of KL divergence. */
-static struct interval gain_of(const struct tuning *t, const struct tune_candidate *c, struct interval effect)
+/* Interval of the score's gain: the bounds of the speed effect, plus the known differences in memory and
+ * energy, plus and minus 1.96 standard errors of the KL divergences. */
+static struct interval score_gain(const struct tuning *t, const struct tune_candidate *c,
+                                  struct interval effect)
 {
-    const struct tune_weights *w = &TUNE_WEIGHTS[t->o->goal];
-    const struct tune_candidate *a = &t->list[0];
+    const struct tune_weights *w = &TUNE_WEIGHTS[t->task.o->goal];
+    const struct tune_candidate *a = &t->known.list[0];
     const double rest = -w->memory * log((double)c->memory_bytes / (double)a->memory_bytes) -
                         w->energy * log(c->read_bytes / a->read_bytes) - w->kld * (c->kld - a->kld);
     const double doubt = 1.96 * w->kld *
@@ -318,28 +333,30 @@ static struct interval gain_of(const struct tuning *t, const struct tune_candida
                               w->speed * effect.upper + rest + doubt };
 }
 
-static void read_confirmation(struct tuning *t, const struct experiment_state *s, int winner, int second)
+static void confirm_read_result(struct tuning *t, const struct experiment_state *s, int winner, int second)
 {
     struct tune_result *r = t->out;
     const int finalist[] = { 0, winner, second };
     int best = 1;
     for (int k = 1; k < s->spec.arms; k++) {
-        const struct interval one = gain_of(t, &t->list[finalist[k]], s->comparison[k].effect),
-                              other = gain_of(t, &t->list[finalist[best]], s->comparison[best].effect);
+        const struct interval one = score_gain(t, &t->known.list[finalist[k]], s->comparison[k].effect),
+                              other = score_gain(t, &t->known.list[finalist[best]],
+                                                 s->comparison[best].effect);
         if (one.lower > other.lower || (isnan(other.lower) && !isnan(one.lower))) best = k;
     }
     const bool counts = s->verdict != VERDICT_INVALID && s->comparison[best].blocks >= BLOCKS_FOR_A_CLAIM;
-    for (int k = 0; k < s->spec.arms && counts; k++) /* else the race knows better */
+    for (int k = 0; k < s->spec.arms && counts; k++) /* otherwise the race's rates are more reliable */
         if (s->arm[k].rate > 0) {
-            struct tune_candidate *c = &t->list[finalist[k]];
+            struct tune_candidate *c = &t->known.list[finalist[k]];
             c->rate = s->arm[k].rate;
-            if (s->arm[0].rate > 0) c->usual_rate = t->list[0].usual_rate * c->rate / s->arm[0].rate;
+            if (s->arm[0].rate > 0)
+                c->normalized_rate = t->known.list[0].normalized_rate * c->rate / s->arm[0].rate;
         }
-    r->current = t->list[0];
-    r->winner = t->list[finalist[best]];
-    if (s->spec.arms == 3) r->runner_up = t->list[finalist[3 - best]];
+    r->current = t->known.list[0];
+    r->winner = t->known.list[finalist[best]];
+    if (s->spec.arms == 3) r->runner_up = t->known.list[finalist[3 - best]];
     r->effect = s->comparison[best].effect;
-    r->gain = gain_of(t, &r->winner, r->effect);
+    r->gain = score_gain(t, &r->winner, r->effect);
     r->verdict = s->comparison[best].verdict;
     r->noise_floor = s->noise_floor;
     r->blocks = s->comparison[best].blocks;
@@ -349,14 +366,14 @@ static void read_confirmation(struct tuning *t, const struct experiment_state *s
     }
 }
 
-static void decide(struct tune_result *r)
+static void result_decide(struct tune_result *r)
 {
     const double percent = 100 * (exp(r->effect.estimate) - 1);
     if (*r->because) return;
     if (isnan(r->gain.lower)) {
         snprintf(r->because, sizeof r->because,
-                 "%s is not proven better: %d blocks in the time there was say nothing", r->winner.line,
-                 r->blocks);
+                 "%s is not proven better: %d blocks fit into the budget, too few for an interval",
+                 r->winner.line, r->blocks);
         return;
     }
     r->wins = r->gain.lower > 0;
@@ -365,27 +382,27 @@ static void decide(struct tune_result *r)
              r->wins ? "measured better by a paired A/B" : "not proven better for this goal", r->winner.line,
              percent, 100 * (exp(r->effect.lower) - 1), 100 * (exp(r->effect.upper) - 1),
              100 * ((double)r->winner.memory_bytes / (double)r->current.memory_bytes - 1), r->winner.kld,
-             r->random_weights ? "; quality means nothing on random weights" : "");
+             r->random_weights ? "; the model has random weights, so quality means nothing" : "");
 }
 
-/* Is there time for a verdict, if need be without the runner-up? One that was begun goes on. */
-static bool worth_confirming(struct tuning *t, int *second)
+/* Is there enough time for a verdict, if necessary without the runner-up? A confirmation that was begun is
+ * always continued. */
+static bool confirm_has_time(struct tuning *t, int *second)
 {
-    const double left_s = t->o->budget_s - tune_spent(t);
+    const double left_s = t->task.o->budget_s - tune_spent(t);
     char *because = t->out->because;
-    if (t->o->search_only) {
-        snprintf(because, sizeof t->out->because, "the search's pick, not confirmed");
+    if (t->task.o->search_only) {
+        snprintf(because, sizeof t->out->because, "the search's best candidate, not confirmed");
         return false;
     }
-    if (t->confirm_run || confirmation_s(t) > 0) return true;
-    if (*second > 0 && left_s < verdict_s(t, 3)) *second = -1;
-    const double needed = verdict_s(t, *second > 0 ? 3 : 2);
+    if (t->record.confirm_run || confirm_reserve_s(t) > 0) return true;
+    if (*second > 0 && left_s < confirm_verdict_s(t, 3)) *second = -1;
+    const double needed = confirm_verdict_s(t, *second > 0 ? 3 : 2);
     if (left_s >= needed) return true;
     snprintf(
         because, sizeof t->out->because,
-        "%s is the search's pick, not confirmed: an A/B of it would take %.0f s, too much of a budget of "
-        "%.3g s; want %.0f s",
-        t->out->winner.line, needed, t->o->budget_s, ceil(2 * verdict_s(t, 3)));
+        "%s is the search's best candidate, not confirmed: an A/B of it takes %.0f s, more than half of the budget of %.3g s; use --budget %.0f",
+        t->out->winner.line, needed, t->task.o->budget_s, ceil(2 * confirm_verdict_s(t, 3)));
     return false;
 }
 
@@ -394,26 +411,25 @@ static enum err_code confirm(struct tuning *t, struct err *why)
     int winner = -1, second = -1;
     struct experiment_spec *spec = calloc(1, sizeof *spec);
     struct experiment_state *s = calloc(1, sizeof *s);
-    enum err_code rc = spec && s ? judge_finalists(t, &winner, &second, why)
-                                 : err_set(why, ERR_NOMEM, "no memory for an experiment");
-    t->out->current = t->list[0];
-    t->out->keep = *t->o->current;
-    if (!rc && winner > 0) t->out->winner = t->list[winner];
-    if (!rc && second > 0) t->out->runner_up = t->list[second];
+    enum err_code rc = spec && s ? finalists_measure(t, &winner, &second, why)
+                                 : err_set(why, ERR_NOMEM, "out of memory for an experiment");
+    t->out->current = t->known.list[0];
+    t->out->keep = *t->task.o->current;
+    if (!rc && winner > 0) t->out->winner = t->known.list[winner];
+    if (!rc && second > 0) t->out->runner_up = t->known.list[second];
     if (!rc && winner <= 0)
-        snprintf(
-            t->out->because, sizeof t->out->because,
-            "nothing that was measured and stays within the limits scores better than the current configuration");
-    const bool confirms = !rc && winner > 0 && worth_confirming(t, &second);
-    tune_end(t);
+        snprintf(t->out->because, sizeof t->out->because,
+                 "no measured configuration within the limits scores better than the current one");
+    const bool confirms = !rc && winner > 0 && confirm_has_time(t, &second);
+    tune_release(t);
     if (confirms) {
-        rc = spec_of(spec, t, winner, second, why);
-        if (!is_same_confirmation(t, spec)) spec->resume_id = 0;
+        rc = confirm_spec(spec, t, winner, second, why);
+        if (!confirm_is_same(t, spec)) spec->resume_id = 0;
         t->out->confirm_run = spec->resume_id;
-        if (!rc) rc = run_confirmation(t, spec, s, why);
+        if (!rc) rc = confirm_run_experiment(t, spec, s, why);
         if (!rc) {
-            read_confirmation(t, s, winner, second);
-            decide(t->out);
+            confirm_read_result(t, s, winner, second);
+            result_decide(t->out);
         }
         for (int k = 1; t->out->wins && k < spec->arms; k++) {
             char line[640];
@@ -428,44 +444,44 @@ static enum err_code confirm(struct tuning *t, struct err *why)
 
 /* ---------------------------------------------------------------- all of it */
 
-static int by_score(const void *x, const void *y)
+static int candidate_compare(const void *x, const void *y)
 {
     const struct tune_candidate *a = x, *b = y;
     if (isnan(a->score) != isnan(b->score)) return isnan(a->score) ? 1 : -1;
     return a->score < b->score ? 1 : a->score > b->score ? -1 : strcmp(a->line, b->line);
 }
 
-/* Everything that was measured, scored; worth telling, and worth keeping as the run's outcome. */
-static enum err_code list_seen(struct tuning *t, struct err *why)
+/* Collect every measured candidate with its score, best first, for the report and the run's outcome. */
+static enum err_code result_list_measured(struct tuning *t, struct err *why)
 {
     struct tune_result *r = t->out;
-    r->seen = calloc((size_t)t->n + 1, sizeof *r->seen);
-    if (!r->seen) return err_set(why, ERR_NOMEM, "no memory for what was measured");
-    for (int i = 0; i < t->n; i++) {
-        struct tune_candidate *c = &t->list[i];
-        if (!c->looks && !c->failed) continue;
-        const bool counts = c->looks && !isnan(c->kld) && (!i || tune_within_limits(t, c));
-        c->score = counts ? tune_score(t, c, log(c->usual_rate)) : NAN;
-        r->raced += c->looks > 0;
+    r->seen = calloc((size_t)t->known.n + 1, sizeof *r->seen);
+    if (!r->seen) return err_set(why, ERR_NOMEM, "out of memory for the list of measured candidates");
+    for (int i = 0; i < t->known.n; i++) {
+        struct tune_candidate *c = &t->known.list[i];
+        if (!c->timings && !c->failed) continue;
+        const bool counts = c->timings && !isnan(c->kld) && (!i || tune_within_limits(t, c));
+        c->score = counts ? tune_score(t, c, log(c->normalized_rate)) : NAN;
+        r->raced += c->timings > 0;
         r->seen[r->n_seen++] = *c;
     }
-    r->judged = t->answers;
-    qsort(r->seen, (size_t)r->n_seen, sizeof *r->seen, by_score);
+    r->judged = t->known.answers;
+    qsort(r->seen, (size_t)r->n_seen, sizeof *r->seen, candidate_compare);
     return ERR_OK;
 }
 
-static enum err_code finish(struct tuning *t, enum err_code rc, struct err *why)
+static enum err_code search_finish(struct tuning *t, enum err_code rc, struct err *why)
 {
     struct tune_result *r = t->out;
     r->seconds = tune_spent(t);
     r->stopped = rc == ERR_CANCELLED;
     if (r->stopped) {
-        r->current = t->list[0];
-        r->keep = *t->o->current;
-        snprintf(r->because, sizeof r->because, "stopped; what was measured is kept");
+        r->current = t->known.list[0];
+        r->keep = *t->task.o->current;
+        snprintf(r->because, sizeof r->because, "stopped; the measurements are stored");
     }
-    if (!rc || r->stopped) rc = list_seen(t, why);
-    if (!t->started) return rc;
+    if (!rc || r->stopped) rc = result_list_measured(t, why);
+    if (!t->record.started) return rc;
     json_t *o = json_object();
     json_put_str(o, "winner", r->wins ? r->winner.line : r->current.line);
     json_put_str(o, "candidate", r->winner.line);
@@ -473,7 +489,7 @@ static enum err_code finish(struct tuning *t, enum err_code rc, struct err *why)
     json_put_int(o, "confirm_run", r->confirm_run);
     char *line = json_line(o);
     json_decref(o);
-    const enum err_code kept = db_run_finish(t->db, t->run.id,
+    const enum err_code kept = db_run_finish(t->record.db, t->record.run.id,
                                              r->stopped ? "stopped"
                                              : rc       ? "failed"
                                                         : "done",
@@ -483,20 +499,20 @@ static enum err_code finish(struct tuning *t, enum err_code rc, struct err *why)
     return rc ? rc : kept;
 }
 
-static void done(struct tuning *t)
+static void search_free(struct tuning *t)
 {
-    tune_end(t);
-    if (t->db && t->started) db_run_release(t->db);
-    run_row_free(&t->run);
-    db_close(t->db);
-    gguf_close(t->file);
-    correction_free(t->correction);
-    tune_belief_free(t->speed);
-    tune_belief_free(t->loss);
-    free(t->list);
-    free(t->answer);
-    free(t->window);
-    free(t->stored);
+    tune_release(t);
+    if (t->record.db && t->record.started) db_run_release(t->record.db);
+    run_row_free(&t->record.run);
+    db_close(t->record.db);
+    gguf_close(t->task.file);
+    correction_free(t->task.correction);
+    tune_regression_free(t->known.speed);
+    tune_regression_free(t->known.kld);
+    free(t->known.list);
+    free(t->known.answer);
+    free(t->scratch.window);
+    free(t->scratch.stored);
     free(t);
 }
 
@@ -505,24 +521,25 @@ enum err_code tune(struct tune_result *out, const struct tune_options *o, struct
     struct tune_options resolved = *o;
     struct tuning *t = calloc(1, sizeof *t);
     *out = (struct tune_result){ .effect = { NAN, NAN, NAN }, .gain = { NAN, NAN, NAN }, .noise_floor = NAN };
-    if (!t) return err_set(why, ERR_NOMEM, "no memory to tune");
+    if (!t) return err_set(why, ERR_NOMEM, "out of memory for a search");
     if (!(resolved.limits.kld > 0)) resolved.limits.kld = 0.02;
-    t->o = &resolved;
+    t->task.o = &resolved;
     t->out = out;
-    t->look_s = t->judge_s = t->make_s = t->cell_s = t->start_s = NAN;
-    t->recipe_dim = -1;
-    t->noise = 0.03;
-    t->misfit = 1;
-    t->begun_ns = clock_ns();
-    enum err_code rc = prepare(t, why);
+    t->costs.timing.seconds = t->costs.quality.seconds = t->costs.recipe.seconds = t->costs.cell.seconds =
+        t->costs.start.seconds = NAN;
+    t->task.recipe_dim = -1;
+    t->noise.sd = 0.03;
+    t->noise.dispersion = 1;
+    t->record.begun_ns = clock_ns();
+    enum err_code rc = search_prepare(t, why);
     if (!rc) {
-        rc = tune_begin(t, why);
-        if (!rc && o->resume_id) rc = tune_recall(t, why);
+        rc = tune_run_begin(t, why);
+        if (!rc && o->resume_id) rc = tune_restore(t, why);
         if (!rc) rc = race(t, why);
         if (!rc) rc = confirm(t, why);
-        rc = finish(t, rc, why);
+        rc = search_finish(t, rc, why);
     }
-    done(t);
+    search_free(t);
     return rc;
 }
 

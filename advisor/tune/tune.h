@@ -1,14 +1,15 @@
-/* advisor/tune/tune.h - from "what should I run?" to a configuration that was measured: the space that KNOBS
- * span, pruned by the cost model, raced by measurement, the winner confirmed by a fresh A/B.
+/* advisor/tune/tune.h - finds the best configuration by measurement: the search space of KNOBS is pruned by
+ * prediction, raced by measurement, and the winner is confirmed by a new A/B experiment.
  *
- * The cheapest information comes first: the memory plan and the prediction cost nothing and rule out most;
- * then each measurement is the one that promises most for its time, by a model that begins as the cost model
- * and learns what each value of each knob is really worth here. Two thirds of the budget go to that, the last
- * third to an A/B of the current configuration, the best and the runner-up on blocks of their own, because
- * being chosen flatters; where too few blocks would fit into half of the budget the search gets all of it,
- * and nothing is kept. What changes answers can win only with a measured KL divergence against the model as
- * it is, within the limit. Every measurement is in the database before the next begins: a killed tune goes on
- * where it was. */
+ * Cheap information comes first: memory estimate and prediction cost nothing and rule out most candidates.
+ * Each following measurement is the one with the largest expected improvement per second; the regression that
+ * estimates it starts from the predictions and learns from every measurement what each knob value is worth on
+ * this machine. Two thirds of the budget go to this race. The last third goes to an A/B of the current
+ * configuration, the best and the runner-up on new blocks, because the measured rate of a selected maximum is
+ * biased upwards. If a verdict would take more than half of the budget, the race gets all of it, and the
+ * current configuration is kept. A candidate that changes answers can win only if its measured KL divergence
+ * against the unchanged model is within the limit. Every measurement is stored before the next begins, so a
+ * killed search can be resumed. */
 #ifndef QDYNO_ADVISOR_TUNE_H
 #define QDYNO_ADVISOR_TUNE_H
 
@@ -19,57 +20,61 @@ enum { TUNE_DIMS = 16, TUNE_VALUES = 40, TUNE_CANDIDATES = 1 << 12 };
 
 /* ---------------------------------------------------------------- the space */
 
-/* One thing that may be set. `key` is that of a config line, "recipe" and "kv" among them. */
+/* One dimension of the space. `key` is a key of config lines, also "recipe" or "kv". */
 struct tune_dim {
     char key[24];
     char value[TUNE_VALUES][32]; /* [0] is the default */
     int n;
     bool changes_answers;
-    bool unpredicted; /* nobody says what its values do: by factors, not by shares */
+    bool unpredicted; /* no predictor knows its values: they may differ by factors, not by percents */
 };
 struct tune_space {
     struct tune_dim dim[TUNE_DIMS];
     int dims;
-    struct config
-        base; /* what every configuration says of settings that are no dimension; the defaults at first */
-    bool for_quality;   /* values more exact than the defaults are worth trying */
-    char left_out[128]; /* settings that would have made it too large; "" */
-    char doubles[256];  /* recipes that would make the same file as another one: "q3_K as file"; "" */
+    struct config base; /* settings that are no dimension; the defaults at first */
+    bool for_quality;   /* also try values that are more exact than the defaults */
+    char left_out[128]; /* dimensions dropped because the space would be too large; "" */
+    /* recipes dropped because they make the same file as another one: "q3_K as file"; "" */
+    char doubles[256];
 };
-/* What is worth trying for this file, machine and workload. `asked`: NULL, or the space itself:
- * "recipe=file|q8_0|q4_K,threads=1|2". ERR_USAGE names the word that cannot be. */
+/* Build the space for this file, machine and workload. `asked` NULL: all that is worth trying; otherwise the
+ * space itself: "recipe=file|q8_0|q4_K,threads=1|2". Errors: ERR_USAGE, naming the invalid word; ERR_NOMEM.
+ */
 enum err_code tune_space(struct tune_space *out, const struct gguf *g, const struct machine *m,
                          const struct workload *w, enum goal goal, const char *asked, struct err *why);
 int64_t tune_space_size(const struct tune_space *s);
-/* Configuration number i. False: its parts do not go together. */
+/* Configuration number i. False: its settings contradict each other. */
 bool tune_space_config(struct config *out, const struct tune_space *s, int64_t i);
-/* at[dims]: which value of each dimension it has. */
+/* at[dims]: the index of its value in each dimension. */
 void tune_space_at(int at[TUNE_DIMS], const struct tune_space *s, int64_t i);
 
 /* ---------------------------------------------------------------- what is known */
 
-/* ln(measured / predicted) as a sum of unknowns, one for each value of each dimension, all normal: what is
- * learned of one configuration is learned of all that share a value. Pure. */
-struct tune_belief;
-enum err_code tune_belief_open(struct tune_belief **out, const struct tune_space *s, double sd_all,
-                               double sd_value, double sd_own, struct err *why);
-void tune_belief_free(struct tune_belief *b); /* NULL is fine */
-/* One look at a configuration said y, give or take sd. */
-void tune_belief_see(struct tune_belief *b, const int at[TUNE_DIMS], double y, double sd);
-/* Of a configuration that was not looked at itself. */
-void tune_belief_tell(const struct tune_belief *b, const int at[TUNE_DIMS], double *mean, double *sd);
+/* Bayesian linear regression of ln(measured / predicted) on knob values: one unknown for each value of each
+ * dimension, so a measurement informs all configurations that share a value with it. Prior standard
+ * deviations: sd_all of the common term, sd_value of each value, sd_own of what is peculiar to one
+ * configuration. Pure. *out owned. Errors: ERR_NOMEM. */
+struct tune_regression;
+enum err_code tune_regression_open(struct tune_regression **out, const struct tune_space *s, double sd_all,
+                                   double sd_value, double sd_own, struct err *why);
+void tune_regression_free(struct tune_regression *b); /* NULL is fine */
+/* Add the observation y of a configuration, with standard error sd. */
+void tune_regression_add(struct tune_regression *b, const int at[TUNE_DIMS], double y, double sd);
+/* Posterior mean and standard deviation for a configuration. */
+void tune_regression_estimate(const struct tune_regression *b, const int at[TUNE_DIMS], double *mean,
+                              double *sd);
 
-/* How much more than `best` a normal unknown promises on average. */
-double tune_promise(double mean, double sd, double best);
+/* Expected improvement E[max(X - best, 0)] of a normal X (Jones et al. 1998). */
+double expected_improvement(double mean, double sd, double best);
 
 /* ---------------------------------------------------------------- the search */
 
 struct tune_limits {
-    int64_t memory_bytes; /* plan; 0: what the machine has */
-    double kld;           /* mean KL divergence against the file as it is; 0: 0.02 nats a token */
-    double ppl_ratio;     /* perplexity it may lose, 0.02; 0: no such limit */
+    int64_t memory_bytes; /* of the memory estimate; 0: the machine's memory */
+    double kld;           /* mean KL divergence against the unchanged file; 0: 0.02 nats per token */
+    double ppl_ratio;     /* relative increase of perplexity, such as 0.02; 0: no limit */
 };
-/* How much a goal cares: of ln speed, ln memory, KL divergence in nats, and ln of what a token reads. */
+/* Weights of a goal's score: ln speed, ln memory, KL divergence in nats, ln bytes read per token. */
 struct tune_weights {
     double speed, memory, kld, energy;
 };
@@ -77,71 +82,73 @@ extern const struct tune_weights TUNE_WEIGHTS[]; /* by enum goal */
 
 struct tune_options {
     const char *model_path;
-    const struct config *current; /* must be beaten; its model= is not used */
+    const struct config *current; /* the configuration to beat; its model= is not used */
     struct workload workload;
     enum goal goal;
     struct tune_limits limits;
     const char *space; /* NULL: all that is worth trying */
     double budget_s;
-    const char *text_file; /* for quality; NULL: the bundled one */
+    const char *text_file; /* for quality measurements; NULL: the bundled text */
     uint64_t seed;
     int64_t resume_id; /* 0: a new run */
-    bool search_only;  /* no confirmation: what the search alone would pick */
+    bool search_only;  /* skip the confirmation: the result is the race's best candidate */
     const struct machine *machine;
     const struct machine_ceilings *ceilings;
     const char *db_path;            /* NULL: default */
     struct sampler_thread *sampler; /* borrowed; NULL: no sensors */
-    const char *program;            /* worker binary, NULL: self */
+    const char *program;            /* worker binary, NULL: this program */
     const struct log *log;
-    /* What is being done; false asks to stop. May be NULL. */
+    /* Called with the current activity and the share of the budget used; false stops. May be NULL. */
     bool (*progress)(void *ctx, const char *doing, double share);
     void *ctx;
 };
 
 struct tune_candidate {
-    int64_t index; /* in the space; -1: the current configuration, when it is not in it */
+    int64_t index; /* in the space; -1: the current configuration, when the space does not contain it */
     char line[640];
-    int looks_by;    /* whose looks at the machine hold for it: 0 one thread's, 1 all threads', -1 nobody's */
-    int settings;    /* that differ from the defaults */
-    uint64_t answer; /* equal: the same answers */
-    double ln_guess; /* of KL divergence, before anything was measured */
-    int64_t memory_bytes;        /* plan */
-    double read_bytes;           /* that a token of decoding reads, at the prediction's depth */
-    double predicted, low, high; /* tokens/s, before anything was measured */
-    double rate;                 /* measured: mean of `looks` looks, NAN */
-    double usual_rate; /* what the race goes by: the same for the usual machine, where it was looked at */
-    double usual_sd;   /* of the logarithm of that */
-    int looks;
-    double kld, kld_se, ppl_ratio; /* 0 and 1 for what gives the answers of the file as it is; NAN unknown */
-    bool quality_failed, failed;   /* could not be measured */
+    /* which probe of machine conditions applies: 0 the one for one thread, 1 for all threads, -1 none */
+    int probe;
+    int settings;                /* number of settings that differ from the defaults */
+    uint64_t answer;             /* hash of the answer line: equal for configs with the same answers */
+    double ln_guess;             /* prior mean of ln(KL divergence) */
+    int64_t memory_bytes;        /* memory estimate */
+    double read_bytes;           /* bytes read per decoded token, at the prediction's depth */
+    double predicted, low, high; /* tokens/s, predicted before any measurement */
+    double rate;                 /* tokens/s, mean of the timings; NAN: not measured */
+    double normalized_rate;      /* what the race compares: the rate normalized to usual machine conditions */
+    double normalized_sd;        /* standard deviation of its logarithm */
+    int timings;
+    /* 0 and 1 for configs with the unchanged file's answers; NAN: not measured */
+    double kld, kld_se, ppl_ratio;
+    bool quality_failed, failed; /* could not be measured */
     char error[160];
-    double score; /* by goal; NAN unknown */
+    double score; /* by goal; NAN: unknown */
 };
 
 struct tune_result {
     int64_t run_id, confirm_run; /* 0: none */
     int64_t space, fitting, raced,
-        judged; /* configurations: all; after pruning; speed measured; answers measured */
+        judged; /* number of configurations: all; after pruning; timed; answers measured */
     char left_out[128], doubles[256];
     struct tune_candidate current, winner, runner_up; /* line "": none */
-    struct config keep; /* the winner if it wins, else the current configuration */
-    struct tune_candidate
-        *seen; /* [n_seen] everything that was measured, best first; owned: tune_result_free */
+    struct config keep;          /* the winner if it wins, otherwise the current configuration */
+    struct tune_candidate *seen; /* [n_seen] every measured candidate, best first; owned: tune_result_free */
     int n_seen;
-    struct interval effect; /* ln of the metric, winner / current, of the confirmation */
-    struct interval gain;   /* of the score: bounds by the effect's and KL divergence's */
-    enum verdict verdict;   /* of speed */
-    double noise_floor;     /* of the control */
+    struct interval effect; /* ln(winner / current) of the metric, from the confirmation */
+    struct interval gain;   /* of the score: from the intervals of the effect and of KL divergence */
+    enum verdict verdict;   /* about speed */
+    double noise_floor;     /* of the confirmation's A/A control */
     int blocks;
     const struct metric *metric;
     double seconds, search_s; /* spent, over all resumptions */
-    bool wins;                /* the winner shall be kept */
-    bool stopped;             /* go on with resume_id = run_id */
+    bool wins;                /* the winner is proven better and should be kept */
+    bool stopped;             /* can be resumed with resume_id = run_id */
     bool random_weights;
     char because[512];
 };
-/* Errors: ERR_USAGE (options, space, a run that cannot be resumed), those of opening the model; ERR_FIT when
- * nothing fits; a candidate that fails is a result. */
+/* Search. A candidate that fails is a result. *out: tune_result_free, also after an error. Errors: ERR_USAGE
+ * (options, space, a run that cannot be resumed); ERR_FIT when nothing fits; those of opening the model and
+ * the database. */
 enum err_code tune(struct tune_result *out, const struct tune_options *o, struct err *why);
 void tune_result_free(struct tune_result *r);
 

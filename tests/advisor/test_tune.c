@@ -1,8 +1,8 @@
-/* Proves: the space holds every combination once and only what can be, and of recipes that make the same file
- * one; asked spaces are read and refused; the belief learns what values are worth from looks at combinations,
- * and is surer of what it saw; the promise of a normal unknown is that of the formula; a search over an
- * additive space with noise finds the best with a fraction of the looks; a bad moment of the machine is taken
- * out. */
+/* Proves: the search space holds every valid combination once, and one recipe of those that make the same
+ * file; a given space is parsed, and errors are refused; the regression learns knob values from combinations,
+ * and its standard deviation shrinks for what it saw; expected improvement follows the formula; a search over
+ * an additive space with noise finds the best with a quarter of the measurements; a disturbance of the
+ * machine is normalized away. */
 #include <math.h>
 #include <string.h>
 #include <stdlib.h>
@@ -34,25 +34,25 @@ static void space_as_asked(void **state)
         config_line(&c, line, sizeof line);
         seen += strstr(line, "q4_K") != NULL;
         defaults += !strcmp(line, "threads=1");
-        CHECK(!strstr(line, "kv=f16")); /* what says the default says nothing */
+        CHECK(!strstr(line, "kv=f16")); /* a knob at its default is not in the line */
         CHECK((at[1] == 1) == (strstr(line, "threads=2") != NULL));
     }
     assert_int_equal(seen, 4);
     assert_int_equal(defaults, 1);
     struct config c;
     CHECK_OK(tune_space(&s, NULL, &m, &w, GOAL_SPEED, "recipe=file|q8_0,kv=f16|q4_0", &why));
-    CHECK_OK(
-        config_parse(&s.base, "gptq,bits=3,threads=3,kv=q8_0,ctx=64", &why)); /* the rest stays as it is */
+    CHECK_OK(config_parse(&s.base, "gptq,bits=3,threads=3,kv=q8_0,ctx=64",
+                          &why)); /* other settings of the base config remain */
     CHECK(tune_space_config(&c, &s, 0));
     assert_string_equal(config_line(&c, line, sizeof line), "threads=3,ctx=64");
     CHECK(tune_space_config(&c, &s, 3));
     assert_string_equal(config_line(&c, line, sizeof line), "q8_0,threads=3,ctx=64,kv=q4_0");
     for (size_t i = 0; i < COUNT_OF(BAD); i++)
         if (tune_space(&s, NULL, &m, &w, GOAL_SPEED, BAD[i], &why) != ERR_USAGE)
-            fail_msg("%s was taken", BAD[i]);
+            fail_msg("%s was accepted", BAD[i]);
 }
 
-/* Rows of 64 fit no block of 256: q4_K, q5_K and q6_K all make the file that f16 makes. */
+/* Rows of 64 weights do not fit blocks of 256: q4_K and q5_K fall back to what f16 makes. */
 static void recipes_that_make_the_same_file(void **state)
 {
     (void)state;
@@ -80,42 +80,44 @@ static void recipes_that_make_the_same_file(void **state)
     assert_int_equal(s.dim[0].n, 3);
     assert_string_equal(s.dim[0].value[2], "q8_0");
     assert_int_equal(tune_space_size(&s), 6);
-    CHECK_OK(tune_space(&s, g, &m, &w, GOAL_SPEED, "recipe=q4_K|gptq,threads=1", &why)); /* other numbers */
+    CHECK_OK(tune_space(&s, g, &m, &w, GOAL_SPEED, "recipe=q4_K|gptq,threads=1",
+                        &why)); /* gptq chooses other numbers in the same format */
     assert_string_equal(s.doubles, "");
     gguf_close(g);
     unlink(path);
     rmdir(folder);
 }
 
-static void belief_learns_values(void **state)
+static void regression_learns_values(void **state)
 {
     (void)state;
     struct tune_space s = { .dims = 2, .dim = { { .n = 3 }, { .n = 2 } } };
-    struct tune_belief *b;
+    struct tune_regression *b;
     struct err why;
     double mean, sd, before, sd_before;
-    CHECK_OK(tune_belief_open(&b, &s, 0.5, 0.3, 0.01, &why));
-    tune_belief_tell(b, (int[TUNE_DIMS]){ 2, 1 }, &before, &sd_before);
+    CHECK_OK(tune_regression_open(&b, &s, 0.5, 0.3, 0.01, &why));
+    tune_regression_estimate(b, (int[TUNE_DIMS]){ 2, 1 }, &before, &sd_before);
     CHECK(before == 0 && fabs(sd_before - sqrt(0.25 + 2 * 0.09 + 1e-4)) < 1e-12);
     for (int round = 0; round < 3;
          round++) { /* y = 0.1 + first {0, 0.2, -0.3} + second {0, 0.5}, never (2, 1) */
-        tune_belief_see(b, (int[TUNE_DIMS]){ 0, 0 }, 0.1, 0.01);
-        tune_belief_see(b, (int[TUNE_DIMS]){ 1, 0 }, 0.3, 0.01);
-        tune_belief_see(b, (int[TUNE_DIMS]){ 2, 0 }, -0.2, 0.01);
-        tune_belief_see(b, (int[TUNE_DIMS]){ 0, 1 }, 0.6, 0.01);
+        tune_regression_add(b, (int[TUNE_DIMS]){ 0, 0 }, 0.1, 0.01);
+        tune_regression_add(b, (int[TUNE_DIMS]){ 1, 0 }, 0.3, 0.01);
+        tune_regression_add(b, (int[TUNE_DIMS]){ 2, 0 }, -0.2, 0.01);
+        tune_regression_add(b, (int[TUNE_DIMS]){ 0, 1 }, 0.6, 0.01);
     }
-    tune_belief_tell(b, (int[TUNE_DIMS]){ 2, 1 }, &mean, &sd);
+    tune_regression_estimate(b, (int[TUNE_DIMS]){ 2, 1 }, &mean, &sd);
     CHECK(fabs(mean - 0.3) < 0.02 && sd < 0.05 && sd < sd_before / 5);
-    tune_belief_free(b);
+    tune_regression_free(b);
 }
 
-static void promise_by_formula(void **state)
+static void expected_improvement_by_formula(void **state)
 {
     (void)state;
-    CHECK(fabs(tune_promise(1, 1, 1) - 0.3989422804) < 1e-9); /* sd times the density at 0 */
-    CHECK(fabs(tune_promise(0, 1, 1) - 0.0833154706) < 1e-9); /* by hand: -1 * 0.1586552539 + 0.2419707245 */
-    CHECK(tune_promise(2, 0, 1.5) == 0.5 && tune_promise(1, 0, 1.5) == 0);
-    CHECK(tune_promise(0, 0.1, 10) >= 0 && tune_promise(0, 0.1, 10) < 1e-12);
+    CHECK(fabs(expected_improvement(1, 1, 1) - 0.3989422804) < 1e-9); /* sd times the density at 0 */
+    CHECK(fabs(expected_improvement(0, 1, 1) - 0.0833154706) <
+          1e-9); /* by hand: -1 * 0.1586552539 + 0.2419707245 */
+    CHECK(expected_improvement(2, 0, 1.5) == 0.5 && expected_improvement(1, 0, 1.5) == 0);
+    CHECK(expected_improvement(0, 0.1, 10) >= 0 && expected_improvement(0, 0.1, 10) < 1e-12);
 }
 
 static double draw(uint64_t *seed)
@@ -128,18 +130,19 @@ static double draw(uint64_t *seed)
     return sum - 6;
 }
 
-/* 96 configurations whose ln rates are sums of values, with 2 % of their own each and 2 % of noise a look. */
-static void finds_the_best_of_many(void **state)
+/* 96 configurations whose ln(rate) is a sum of knob values, with a deviation of 2 % each and 2 % measurement
+ * noise. */
+static void search_finds_the_best(void **state)
 {
     (void)state;
-    enum { N = 8 * 4 * 3, LOOKS = 24, ROUNDS = 40 };
+    enum { N = 8 * 4 * 3, MEASUREMENTS = 24, ROUNDS = 40 };
     struct tune_space s = { .dims = 3, .dim = { { .n = 8 }, { .n = 4 }, { .n = 3 } } };
     uint64_t seed = 11;
     int good = 0;
     for (int round = 0; round < ROUNDS; round++) {
         double value[3][8], truth[N], top = -INFINITY, best = -INFINITY;
         int pick = -1;
-        struct tune_belief *b;
+        struct tune_regression *b;
         struct err why;
         for (int d = 0; d < 3; d++)
             for (int v = 0; v < 8; v++) value[d][v] = 0.25 * draw(&seed);
@@ -149,43 +152,58 @@ static void finds_the_best_of_many(void **state)
             truth[i] = value[0][at[0]] + value[1][at[1]] + value[2][at[2]] + 0.02 * draw(&seed);
             top = fmax(top, truth[i]);
         }
-        CHECK_OK(tune_belief_open(&b, &s, 0.5, 0.25, 0.03, &why));
-        for (int look = 0; look < LOOKS; look++) {
+        CHECK_OK(tune_regression_open(&b, &s, 0.5, 0.25, 0.03, &why));
+        for (int k = 0; k < MEASUREMENTS; k++) {
             int at[TUNE_DIMS], next = 0;
             double most = -1, mean, sd;
             for (int i = 0; i < N; i++) {
                 tune_space_at(at, &s, i);
-                tune_belief_tell(b, at, &mean, &sd);
-                const double promise = tune_promise(mean, sd, isinf(best) ? 0 : best);
-                if (promise <= most) continue;
-                most = promise;
+                tune_regression_estimate(b, at, &mean, &sd);
+                const double improvement = expected_improvement(mean, sd, isinf(best) ? 0 : best);
+                if (improvement <= most) continue;
+                most = improvement;
                 next = i;
             }
             const double seen = truth[next] + 0.02 * draw(&seed);
             tune_space_at(at, &s, next);
-            tune_belief_see(b, at, seen, 0.02);
+            tune_regression_add(b, at, seen, 0.02);
             if (seen > best) {
                 best = seen;
                 pick = next;
             }
         }
         good += truth[pick] > top - 0.05;
-        tune_belief_free(b);
+        tune_regression_free(b);
     }
     CHECK(good >= ROUNDS * 9 / 10); /* at random 24 of 96 would be within 5 % half of the time */
 }
 
-/* Three that were found: the current configuration, a faster one that was measured to its end, one that is
- * faster still but nobody judged; and one nobody looked at that is said to be four times as fast. */
-static void what_does_not_fit_the_time_is_passed_over(void **state)
+/* Four candidates: the current configuration; a faster one, measured completely; one that is faster still but
+ * whose quality was not measured; and one that was not measured but is predicted four times as fast. */
+static void measurements_that_take_too_long_are_skipped(void **state)
 {
     (void)state;
     struct tune_options o = { .goal = GOAL_SPEED, .limits = { .kld = 0.05 } };
     struct tune_candidate list[4] = {
-        { .rate = 10, .usual_rate = 10, .usual_sd = 0.0115, .looks = 3, .kld = 0, .ppl_ratio = 1 },
-        { .rate = 12, .usual_rate = 12, .usual_sd = 0.0115, .looks = 3, .kld = 0.001, .ppl_ratio = 1 },
-        { .rate = 15, .usual_rate = 15, .usual_sd = 0.02, .looks = 1, .kld = NAN, .ppl_ratio = NAN },
-        { .rate = NAN, .usual_rate = NAN, .looks = 0, .kld = NAN, .ppl_ratio = NAN },
+        { .rate = 10,
+          .normalized_rate = 10,
+          .normalized_sd = 0.0115,
+          .timings = 3,
+          .kld = 0,
+          .ppl_ratio = 1 },
+        { .rate = 12,
+          .normalized_rate = 12,
+          .normalized_sd = 0.0115,
+          .timings = 3,
+          .kld = 0.001,
+          .ppl_ratio = 1 },
+        { .rate = 15,
+          .normalized_rate = 15,
+          .normalized_sd = 0.02,
+          .timings = 1,
+          .kld = NAN,
+          .ppl_ratio = NAN },
+        { .rate = NAN, .normalized_rate = NAN, .timings = 0, .kld = NAN, .ppl_ratio = NAN },
     };
     for (int i = 0; i < 4; i++) {
         list[i].index = -1;
@@ -194,23 +212,26 @@ static void what_does_not_fit_the_time_is_passed_over(void **state)
         list[i].ln_guess = log(1e-4);
         list[i].predicted = i == 3 ? 40 : 10;
     }
-    struct tuning t = {
-        .o = &o, .list = list, .n = 4, .look_s = 5, .judge_s = 20, .make_s = NAN, .recipe_dim = -1
-    };
+    struct tuning t = { .task = { .o = &o, .recipe_dim = -1 },
+                        .known = { .list = list, .n = 4 },
+                        .costs = { .timing = { 5, 1 }, .quality = { 20, 1 }, .recipe = { NAN, 0 } } };
     int next;
-    bool judge;
-    CHECK(tune_next(&t, 0.003, 100, 3, &next, &judge) &&
-          next == 3); /* most for its time, a look and a judgement */
-    CHECK(tune_next(&t, 0.003, 22, 3, &next, &judge) && next == 2 &&
-          judge);                                       /* only its judgement still fits */
-    CHECK(!tune_next(&t, 0.003, 10, 3, &next, &judge)); /* nothing does */
+    bool quality;
+    CHECK(tune_next(&t, 0.003, 100, 3, &next, &quality));
+    assert_int_equal(next, 3); /* the largest improvement per second, with both measurements */
+    CHECK(tune_next(&t, 0.003, 22, 3, &next, &quality));
+    assert_int_equal(next, 2); /* only its quality measurement fits into the time left */
+    CHECK(quality);
+    CHECK(!tune_next(&t, 0.003, 10, 3, &next, &quality)); /* no measurement fits */
     list[1].failed = list[2].failed = true;
-    CHECK(tune_next(&t, 0.003, 10, 3, &next, &judge) && next == 3); /* nothing was found: better late */
+    CHECK(
+        tune_next(&t, 0.003, 10, 3, &next, &quality)); /* nothing better was found yet: time does not limit */
+    assert_int_equal(next, 3);
 }
 
-/* Weights that take three times as long from memory, on cores and a memory at half their speed: a rate
- * doubles when that is taken out, but for what was predicted with it. */
-static void a_bad_moment_is_taken_out(void **state)
+/* Weights take three times as long from memory as from a cache. Cores and memory run at half speed:
+ * normalization about doubles the rate. */
+static void disturbances_are_normalized(void **state)
 {
     (void)state;
     static const struct shape_file SMALL = { .arch = "llama",
@@ -234,8 +255,7 @@ static void a_bad_moment_is_taken_out(void **state)
                          .cgroup_memory_bytes = -1,
                          .cgroup_cpus = NAN };
     struct tune_options o = { .machine = &m, .ceilings = &ceilings };
-    struct tune_result out = { .metric = &METRICS[METRIC_DECODE_RATE] };
-    struct tuning t = { .o = &o, .out = &out, .what = { .ctx = 64 } };
+    struct tune_task task = { .o = &o, .metric = &METRICS[METRIC_DECODE_RATE], .what = { .ctx = 64 } };
     struct config c;
     struct err why;
     char folder[128], path[160];
@@ -252,59 +272,63 @@ static void a_bad_moment_is_taken_out(void **state)
     k->compute_speed[1] = 1 / 1e-10f;
     snprintf(path, sizeof path, "%s/small.gguf", scratch(folder, sizeof folder));
     shape_file_write(path, &SMALL);
-    CHECK_OK(gguf_open(&t.file, path, &why));
+    CHECK_OK(gguf_open(&task.file, path, &why));
     config_default(&c);
     const struct conditions unseen = { 0 }, usual = { 1, 1 }, half = { 0.5, 0.5 }, odd = { NAN, NAN };
-    CHECK(tune_usual_factor(&t, &c, &unseen) == 1 && tune_usual_factor(&t, &c, &odd) == 1);
-    CHECK_NEAR(tune_usual_factor(&t, &c, &usual), 1, 1e-10);
-    const double by = tune_usual_factor(&t, &c, &half), rate = 10 * by;
-    CHECK(rate > 18 && rate < 20.5);
-    const struct tune_cell sure = tune_cell_between(by, by, 10), doubtful = tune_cell_between(by, 1, 10);
-    CHECK_NEAR(sure.ln_usual, log(rate), 1e-9);
-    CHECK(sure.doubt == 0 && sure.rate == 10);
-    CHECK_NEAR(doubtful.ln_usual, 0.5 * log(rate * 10), 1e-9); /* halfway */
-    CHECK_NEAR(doubtful.doubt, log(rate / 10) / sqrt(12), 1e-9);
-    gguf_close(t.file);
+    CHECK_NEAR(tune_normalization(&task, &c, &unseen), 1, 0);
+    CHECK_NEAR(tune_normalization(&task, &c, &odd), 1, 0);
+    CHECK_NEAR(tune_normalization(&task, &c, &usual), 1, 1e-10);
+    const double factor = tune_normalization(&task, &c, &half), rate = 10 * factor;
+    CHECK_NEAR(rate, 19.25, 1.25);
+    const struct tune_cell sure = tune_cell_normalize(factor, factor, 10),
+                           doubtful = tune_cell_normalize(factor, 1, 10);
+    CHECK_NEAR(sure.ln_normalized, log(rate), 1e-9);
+    CHECK(sure.sd == 0 && sure.rate == 10);
+    CHECK_NEAR(doubtful.ln_normalized, 0.5 * log(rate * 10), 1e-9); /* halfway */
+    CHECK_NEAR(doubtful.sd, log(rate / 10) / sqrt(12), 1e-9);
+    gguf_close(task.file);
     unlink(path);
     rmdir(folder);
 }
 
-/* Four cells that agree but for one beside which the machine changed; the same when nobody saw that; and
- * looks at one configuration that differ by a tenth although each says a fiftieth. */
-static void what_is_doubtful_counts_for_less(void **state)
+/* Four cells that agree, but for one during which the machine changed; the same when the probes missed the
+ * change; and timings of one candidate that differ by a tenth although their standard errors are a fiftieth.
+ */
+static void uncertain_cells_have_less_weight(void **state)
 {
     (void)state;
-    struct tuning t = { .noise = 0.02, .misfit = 1 };
+    struct tuning t = { .noise = { .sd = 0.02, .dispersion = 1 } };
     struct tune_cell cell[] = { { 100, 3, 0 }, { 100, 3, 0 }, { 60, 2.7, 0.2 }, { 100, 3, 0 } };
-    const struct tune_timing seen = tune_timing_of(&t, cell, 4);
+    const struct tune_timing seen = tune_timing_combine(&t.noise, cell, 4);
     CHECK_NEAR(seen.rate, 90, 1e-9);
-    CHECK(fabs(log(seen.usual_rate) - 3) < 0.002 && seen.sd > 0.02 && seen.sd < 0.03);
-    cell[2].doubt = 0;
-    const struct tune_timing blind = tune_timing_of(&t, cell, 4);
-    CHECK_NEAR(log(blind.usual_rate), 2.925, 1e-9);
-    CHECK_NEAR(blind.sd, hypot(0.15 / 2, 0.02), 1e-9); /* the standard error of these four, and processes */
-    CHECK_NEAR(tune_timing_of(&t, cell, 1).sd, hypot(0.02, 0.02), 1e-9);
+    CHECK(fabs(log(seen.normalized_rate) - 3) < 0.002 && seen.sd > 0.02 && seen.sd < 0.03);
+    cell[2].sd = 0;
+    const struct tune_timing blind = tune_timing_combine(&t.noise, cell, 4);
+    CHECK_NEAR(log(blind.normalized_rate), 2.925, 1e-9);
+    CHECK_NEAR(blind.sd, hypot(0.15 / 2, 0.02),
+               1e-9); /* standard error of the four cells, and of processes */
+    CHECK_NEAR(tune_timing_combine(&t.noise, cell, 1).sd, hypot(0.02, 0.02), 1e-9);
 
     struct tune_candidate c = { .index = -1 };
     for (int i = 0; i < 8; i++) {
-        const double sd = c.usual_sd;
-        tune_learn_speed(&t, &c, (struct tune_timing){ 20, i % 2 ? 22 : 20, 0.02 });
-        assert_int_equal(c.looks, i + 1);
-        CHECK(!i || c.usual_sd < sd);
+        const double sd = c.normalized_sd;
+        tune_add_timing(&t, &c, (struct tune_timing){ 20, i % 2 ? 22 : 20, 0.02 });
+        assert_int_equal(c.timings, i + 1);
+        CHECK(!i || c.normalized_sd < sd);
     }
-    CHECK(t.misfit > 2 && c.usual_rate > 20.4 && c.usual_rate < 21.4 && c.rate == 20);
-    CHECK(c.usual_sd > 0.02 / sqrt(8) * 1.2);
+    CHECK(t.noise.dispersion > 2 && c.normalized_rate > 20.4 && c.normalized_rate < 21.4 && c.rate == 20);
+    CHECK(c.normalized_sd > 0.02 / sqrt(8) * 1.2);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(a_bad_moment_is_taken_out),
-                                        cmocka_unit_test(what_is_doubtful_counts_for_less),
-                                        cmocka_unit_test(what_does_not_fit_the_time_is_passed_over),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(disturbances_are_normalized),
+                                        cmocka_unit_test(uncertain_cells_have_less_weight),
+                                        cmocka_unit_test(measurements_that_take_too_long_are_skipped),
                                         cmocka_unit_test(space_as_asked),
                                         cmocka_unit_test(recipes_that_make_the_same_file),
-                                        cmocka_unit_test(belief_learns_values),
-                                        cmocka_unit_test(promise_by_formula),
-                                        cmocka_unit_test(finds_the_best_of_many) };
+                                        cmocka_unit_test(regression_learns_values),
+                                        cmocka_unit_test(expected_improvement_by_formula),
+                                        cmocka_unit_test(search_finds_the_best) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ kill -9 $pid 2>/dev/null
 wait $pid 2>/dev/null
 before=$(looks)
 [ "${before:-0}" -ge 3 ] || fail "no look was kept"
-expect 4 tune --space "recipe=file|q8_0,threads=1" -w tg16 -t 1 --resume 1 && says err 'another search'
+expect 4 tune --space "recipe=file|q8_0,threads=1" -w tg16 -t 1 --resume 1 && says err 'other options'
 expect 4 tune --resume 99 -w tg16
 expect 0 "${search[@]}" --resume 1 &&
   json 'd["run"] == 1 and d["configurations"] == 8 and d["because"] and d["written"] is None' &&
@@ -28,7 +28,7 @@ expect 0 "${search[@]}" --resume 1 &&
   json 'd["winner"] in (d["current"], d["candidate"])'
 after=$(looks)
 [ "${after:-0}" -ge "$before" ] || fail "looks were lost: $before before, $after after"
-expect 4 "${search[@]}" --resume 1 && says err 'is done'
+expect 4 "${search[@]}" --resume 1 && says err 'is finished'
 expect 0 tune -C handicap=100 --space "handicap=0|100,threads=1" -w tg16 -t 1 --budget 4s -o json &&
   json '"not confirmed" in d["because"] and "budget" in d["because"] and d["candidate"] == "threads=1"' &&
   json 'd["blocks"] == 0 and d["winner"] == d["current"] and d["written"] is None'

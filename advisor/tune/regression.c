@@ -1,27 +1,28 @@
-/* advisor/tune/belief.c - Bayesian regression over the values of knobs, one look at a time.
+/* advisor/tune/regression.c - Bayesian linear regression over the values of the knobs, updated by one
+ * observation at a time.
  *
- * y = a + sum over dimensions of b[dimension][value] + own, all normal with mean 0. The joint belief about a
- * and b is a mean and a covariance, updated by each look (Kalman's rank-one step); `own`, what is peculiar to
- * one configuration, counts as noise of the look. */
+ * y = a + sum over dimensions d of b[d][value of d] + e. All terms are normal with mean 0; e is peculiar to
+ * one configuration and counts as observation noise. The posterior of a and b is a mean vector and a
+ * covariance matrix; each observation is a rank-one update of both (the Kalman filter's update step). */
 #include "advisor/tune/tune.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-struct tune_belief {
-    int p, dims, first[TUNE_DIMS]; /* unknowns; where those of a dimension begin */
+struct tune_regression {
+    int p, dims, first[TUNE_DIMS]; /* number of unknowns; index of each dimension's first one */
     double own2;
     double *mean, *cov, *gain; /* [p] [p][p] [p] */
 };
 
-static const double UNPREDICTED_SD = 1.5; /* a factor of four or so either way */
+static const double UNPREDICTED_SD = 1.5; /* ln units: within a factor of about four either way */
 
-enum err_code tune_belief_open(struct tune_belief **out, const struct tune_space *s, double sd_all,
-                               double sd_value, double sd_own, struct err *why)
+enum err_code tune_regression_open(struct tune_regression **out, const struct tune_space *s, double sd_all,
+                                   double sd_value, double sd_own, struct err *why)
 {
-    struct tune_belief *b = calloc(1, sizeof *b);
+    struct tune_regression *b = calloc(1, sizeof *b);
     *out = b;
-    if (!b) return err_set(why, ERR_NOMEM, "no memory for a belief");
+    if (!b) return err_set(why, ERR_NOMEM, "out of memory for the regression over knob values");
     b->p = 1;
     b->dims = s->dims;
     b->own2 = sd_own * sd_own;
@@ -33,9 +34,9 @@ enum err_code tune_belief_open(struct tune_belief **out, const struct tune_space
     b->gain = calloc((size_t)b->p, sizeof *b->gain);
     b->cov = calloc((size_t)b->p * (size_t)b->p, sizeof *b->cov);
     if (!b->mean || !b->gain || !b->cov) {
-        tune_belief_free(b);
+        tune_regression_free(b);
         *out = NULL;
-        return err_set(why, ERR_NOMEM, "no memory for a belief");
+        return err_set(why, ERR_NOMEM, "out of memory for the regression over knob values");
     }
     b->cov[0] = sd_all * sd_all;
     for (int d = 0; d < s->dims; d++) {
@@ -46,7 +47,7 @@ enum err_code tune_belief_open(struct tune_belief **out, const struct tune_space
     return ERR_OK;
 }
 
-void tune_belief_free(struct tune_belief *b)
+void tune_regression_free(struct tune_regression *b)
 {
     if (!b) return;
     free(b->mean);
@@ -55,22 +56,22 @@ void tune_belief_free(struct tune_belief *b)
     free(b);
 }
 
-/* The unknowns a configuration is the sum of. Returns their number. */
-static int terms(const struct tune_belief *b, const int at[TUNE_DIMS], int term[TUNE_DIMS + 1])
+/* Indices of the unknowns whose sum a configuration is. Returns their number. */
+static int terms(const struct tune_regression *b, const int at[TUNE_DIMS], int term[TUNE_DIMS + 1])
 {
     term[0] = 0;
     for (int d = 0; d < b->dims; d++) term[d + 1] = b->first[d] + at[d];
     return b->dims + 1;
 }
 
-void tune_belief_see(struct tune_belief *b, const int at[TUNE_DIMS], double y, double sd)
+void tune_regression_add(struct tune_regression *b, const int at[TUNE_DIMS], double y, double sd)
 {
     int term[TUNE_DIMS + 1];
     const int n = terms(b, at, term);
     const size_t p = (size_t)b->p;
     double told = 0, spread = b->own2 + sd * sd;
     for (int i = 0; i < n; i++) told += b->mean[term[i]];
-    for (size_t r = 0; r < p; r++) { /* gain = covariance with the sum of the terms */
+    for (size_t r = 0; r < p; r++) { /* gain = covariance of each unknown with the sum of the terms */
         b->gain[r] = 0;
         for (int i = 0; i < n; i++) b->gain[r] += b->cov[r * p + (size_t)term[i]];
     }
@@ -81,7 +82,8 @@ void tune_belief_see(struct tune_belief *b, const int at[TUNE_DIMS], double y, d
     }
 }
 
-void tune_belief_tell(const struct tune_belief *b, const int at[TUNE_DIMS], double *mean, double *sd)
+void tune_regression_estimate(const struct tune_regression *b, const int at[TUNE_DIMS], double *mean,
+                              double *sd)
 {
     int term[TUNE_DIMS + 1];
     const int n = terms(b, at, term);
@@ -95,7 +97,7 @@ void tune_belief_tell(const struct tune_belief *b, const int at[TUNE_DIMS], doub
     *sd = sqrt(fmax(v, 0));
 }
 
-double tune_promise(double mean, double sd, double best)
+double expected_improvement(double mean, double sd, double best)
 {
     if (!(sd > 0)) return fmax(mean - best, 0);
     const double z = (mean - best) / sd;
