@@ -18,7 +18,8 @@ enum err_code conditions_probe_open(struct conditions_probe *w, int threads,
                                     .compute_reference_s = 1 / (double)k->compute_speed[all] };
     /* The reference was recorded for one thread and for all, with every instruction set enabled. Other
      * settings have no reference, so the probe stays closed. */
-    if (!(all || threads == 1) || !(k->memory_speed[all] > 0) || isa_usable(&isa, NULL) || isa != isa_detect())
+    if (!(all || threads == 1) || !(k->memory_speed[all] > 0) || isa_usable(&isa, NULL) ||
+        isa != isa_detect())
         return ERR_OK;
     const struct backend_options o = { .threads = threads, .isa = isa, .precision = PRECISION_AUTO };
     enum err_code rc = backend_open(&w->backend, "cpu", &o, why);

@@ -524,7 +524,8 @@ static double attend_many(struct cost *c, const struct cost_attention *a)
                               attention_head_s(c, t->attend_many[v][KERNEL_VARIANT_AUTO], t->narrow_many[v],
                                                a->v, a->dim_v));
     if (!isnan(per))
-        return per * (ratio > 0 && isfinite(ratio) ? ratio : 1) * load_slowdown(c, KERNEL_LOAD_SENSITIVITY_ATTENTION);
+        return per * (ratio > 0 && isfinite(ratio) ? ratio : 1) *
+               load_slowdown(c, KERNEL_LOAD_SENSITIVITY_ATTENTION);
     c->assumed_lookups++;
     return 4 / (cost_operations(c, "f32_fma") * SHARES.attend_many) *
            load_slowdown(c, KERNEL_LOAD_SENSITIVITY_ATTENTION);

@@ -46,7 +46,7 @@ struct predict_for predict_for_workload(const struct workload *w)
 
 /* ---------------------------------------------------------------- memory */
 
-static int64_t memory_available(const struct machine *m)
+static int64_t machine_memory_available(const struct machine *m)
 {
     int64_t bytes = m->memory_available_bytes > 0 ? m->memory_available_bytes : m->memory_bytes;
     if (m->cgroup_memory_bytes > 0 && (bytes < 0 || m->cgroup_memory_bytes < bytes))
@@ -65,7 +65,7 @@ static int64_t gpu_memory(const struct machine *m, const struct machine_ceilings
 
 int64_t predict_memory(const struct machine *m, const struct machine_ceilings *k, bool on_gpu)
 {
-    return on_gpu ? gpu_memory(m, k) : memory_available(m);
+    return on_gpu ? gpu_memory(m, k) : machine_memory_available(m);
 }
 
 /* Memory of a worker beside its memory estimate: code, libraries and vocabulary. Between 11.9 and 12.7 MiB

@@ -185,9 +185,9 @@ static json_t *candidate_json(const struct tune_candidate *c)
     json_put_str(o, "config", c->line);
     json_put_num(o, "predicted_tok_s", c->predicted);
     json_put_num(o, "tok_s", c->rate);
-    json_put_num(o, "usual_tok_s", c->usual_rate);
-    json_put_num(o, "usual_sd", c->usual_sd);
-    json_put_int(o, "looks", c->looks);
+    json_put_num(o, "usual_tok_s", c->normalized_rate);
+    json_put_num(o, "usual_sd", c->normalized_sd);
+    json_put_int(o, "looks", c->timings);
     json_put_int(o, "bytes", c->memory_bytes);
     json_put_num(o, "kld", c->kld);
     json_put_num(o, "ppl_ratio", c->ppl_ratio);
@@ -249,10 +249,10 @@ static void note_seen(struct table *t, const struct tune_result *r)
         const struct tune_candidate *c = &r->seen[i];
         char bytes[16], kld[32] = "not measured", usually[32] = "";
         json_array_append_new(tried, candidate_json(c));
-        if (i >= SHOWN || !c->looks) continue;
+        if (i >= SHOWN || !c->timings) continue;
         if (!isnan(c->kld)) snprintf(kld, sizeof kld, "%.2g", c->kld);
-        if (fabs(log(c->usual_rate / c->rate)) > TELLING)
-            snprintf(usually, sizeof usually, " (usually %.1f)", c->usual_rate);
+        if (fabs(log(c->normalized_rate / c->rate)) > TELLING)
+            snprintf(usually, sizeof usually, " (usually %.1f)", c->normalized_rate);
         table_note(t, "  %-44s %10.1f tok/s%s  %7s  KLD %s", c->line, c->rate, usually,
                    str_from_bytes(c->memory_bytes, bytes, sizeof bytes), kld);
     }
