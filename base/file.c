@@ -12,23 +12,42 @@
 
 #include "base/str.h"
 
+static int64_t time_ns(struct timespec t)
+{
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static enum err_code state_of(int fd, struct file_state *out, struct stat *st, struct err *why)
+{
+    if (fstat(fd, st)) return err_set(why, ERR_IO, "cannot read the file's status: %s", strerror(errno));
+    *out = (struct file_state){ .device = st->st_dev,
+                                .inode = st->st_ino,
+                                .size = st->st_size,
+                                .modified_ns = time_ns(st->st_mtim),
+                                .status_ns = time_ns(st->st_ctim) };
+    return ERR_OK;
+}
+
 enum err_code file_map(struct file_map *out, const char *path, struct err *why)
 {
     *out = (struct file_map){ 0 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path,
+                        O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused below, not waited for */
     if (fd < 0) return err_set(why, ERR_IO, "cannot open '%s': %s", path, strerror(errno));
-    enum err_code rc = ERR_OK;
+    struct file_state opened;
     struct stat st;
-    if (fstat(fd, &st)) {
-        rc = err_set(why, ERR_IO, "cannot stat '%s': %s", path, strerror(errno));
-    } else if (!S_ISREG(st.st_mode)) {
+    enum err_code rc = state_of(fd, &opened, &st, why);
+    if (rc)
+        err_prefix(why, "'%s'", path);
+    else if (!S_ISREG(st.st_mode))
         rc = err_set(why, ERR_FORMAT, "'%s' is not a regular file", path);
-    } else if (st.st_size > 0) {
+    if (!rc && st.st_size > 0) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (p == MAP_FAILED)
-            rc = err_set(why, ERR_IO, "cannot map '%s': %s", path, strerror(errno));
-        else
-            *out = (struct file_map){ p, (size_t)st.st_size };
+        if (p != MAP_FAILED) {
+            *out = (struct file_map){ p, (size_t)st.st_size, fd, opened };
+            return ERR_OK;
+        }
+        rc = err_set(why, ERR_IO, "cannot map '%s': %s", path, strerror(errno));
     }
     close(fd);
     return rc;
@@ -36,8 +55,30 @@ enum err_code file_map(struct file_map *out, const char *path, struct err *why)
 
 void file_unmap(struct file_map *m)
 {
-    if (m->data) munmap((void *)m->data, m->size);
+    if (m->data) {
+        munmap((void *)m->data, m->size);
+        close(m->fd);
+    }
     *m = (struct file_map){ 0 };
+}
+
+enum err_code file_map_state(const struct file_map *m, struct file_state *out, struct err *why)
+{
+    struct stat st;
+    *out = m->opened; /* an empty file has no descriptor */
+    return m->data ? state_of(m->fd, out, &st, why) : ERR_OK;
+}
+
+enum err_code file_map_check(const struct file_map *m, struct err *why)
+{
+    struct file_state now;
+    const enum err_code rc = file_map_state(m, &now, why);
+    if (rc || (now.size == m->opened.size && now.modified_ns == m->opened.modified_ns)) return rc;
+    return err_set(
+        why, ERR_FORMAT,
+        "the file was changed while it was in use (%lld bytes when it was opened, %lld now): run again "
+        "when nothing writes to it",
+        (long long)m->opened.size, (long long)now.size);
 }
 
 enum err_code file_read(char **out, size_t *size, const char *path, size_t limit, struct err *why)

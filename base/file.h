@@ -9,14 +9,29 @@
 
 #include "base/err.h"
 
-/* A read-only view of a whole file. Owned: file_unmap. Empty files map as size 0, data NULL. */
+/* Which file this is and when its content last changed, as fstat tells it. Times in ns since 1970. */
+struct file_state {
+    uint64_t device, inode;
+    int64_t size, modified_ns, status_ns; /* status: also when links, owner or mode changed */
+};
+
+/* A read-only view of a whole file, and the descriptor it was mapped from: the view stays that of the opened
+ * file when another file takes its path. Owned: file_unmap. Empty files map as size 0, data NULL. */
 struct file_map {
     const unsigned char *data;
     size_t size;
+    int fd;                   /* open while data is not NULL */
+    struct file_state opened; /* when it was mapped */
 };
 enum err_code file_map(struct file_map *out, const char *path,
                        struct err *why); /* ERR_IO, ERR_FORMAT: not a file */
 void file_unmap(struct file_map *m);
+
+/* The mapped file's state now. ERR_IO. */
+enum err_code file_map_state(const struct file_map *m, struct file_state *out, struct err *why);
+/* ERR_FORMAT when the content changed since the file was mapped (another size or time of modification). That
+ * another file took its path, or that it was deleted, is no change: the view still holds what was opened. */
+enum err_code file_map_check(const struct file_map *m, struct err *why);
 
 /* The whole file as NUL-terminated bytes (free()); *size without the terminator, may be NULL. `limit` bytes
  * at most (ERR_FORMAT above). Works for /proc and /sys, whose sizes are not known beforehand. */

@@ -144,7 +144,7 @@ static enum err_code pair_compare_window(struct pair *p, const int32_t *ids, int
     for (int at = 0; (n = windows_piece(p->rows, ids, ctx, at, ctx, most, &scored)) > 0; at += n) {
         enum err_code rc = p->cached.known ? ERR_OK : model_forward(p->reference, p->rows, n, why);
         if (rc) return err_prefix(why, "reference");
-        if ((rc = model_forward(p->candidate, p->rows, n, why))) return rc;
+        if ((rc = model_forward(p->candidate, p->rows, n, why))) return err_prefix(why, "candidate");
         if ((rc = pair_compare_piece(p, ids, window, at, n, done, why))) return rc;
         done += scored;
     }
@@ -181,6 +181,8 @@ enum err_code eval_divergence(struct divergence *out, struct model *reference, s
     }
     if (!rc) divergence_finish(out, &p.sums, r->ctx / 2);
     if (!rc) rc = eval_greedy_divergence(&out->greedy, reference, candidate, &w, r, why);
+    if (!rc) rc = gguf_check_unchanged(model_gguf(reference), why);
+    if (!rc) rc = gguf_check_unchanged(model_gguf(candidate), why);
     model_truncate(reference, 0, 0);
     model_truncate(candidate, 0, 0);
     divergence_sums_done(&p.sums);

@@ -20,10 +20,7 @@ static enum err_code greedy_step(struct greedy_run *g, int n, int32_t chosen[2],
     struct model *const both[2] = { g->reference, g->candidate };
     for (int i = 0; i < 2; i++) {
         enum err_code rc = model_forward_best(both[i], g->rows, n, &chosen[i], why);
-        if (rc) return i ? rc : err_prefix(why, "reference");
-        if (chosen[i] < 0)
-            return err_set(why, ERR_FORMAT, "the %s's logits are not finite numbers",
-                           i ? "candidate" : "reference");
+        if (rc) return err_prefix(why, i ? "candidate" : "reference");
     }
     return ERR_OK;
 }

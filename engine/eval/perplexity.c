@@ -41,6 +41,7 @@ enum err_code eval_perplexity(struct perplexity *out, struct model *m, const cha
         if (!rc && progress && !progress(arg, c + 1, w.count, s.nll.mean))
             rc = err_set(why, ERR_CANCELLED, "cancelled");
     }
+    if (!rc) rc = gguf_check_unchanged(model_gguf(m), why);
     if (!rc) nll_finish(out, &s, windows_scored(ctx));
     model_truncate(m, 0, 0);
     windows_done(&w);

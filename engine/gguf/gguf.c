@@ -316,6 +316,22 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *nam
     return i ? &g->tensors[i - 1] : NULL;
 }
 
+enum err_code gguf_check_unchanged(const struct gguf *g, struct err *why)
+{
+    for (int i = 0; i < g->shard_count; i++) {
+        const enum err_code rc = file_map_check(&g->shards[i].map, why);
+        if (rc) return err_prefix(why, "'%s'", g->path);
+    }
+    return ERR_OK;
+}
+
+bool gguf_state(const struct gguf *g, struct file_state *now)
+{
+    const struct file_map *map = &g->shards[0].map;
+    return g->shard_count == 1 && map->data && !file_map_state(map, now, NULL) &&
+           !memcmp(now, &map->opened, sizeof *now);
+}
+
 static enum err_code shard_hash(const struct gguf_shard *s, char hex[HASH_HEX], struct err *why)
 {
     if (s->map.data) return hash_map(&s->map, hex, why);

@@ -57,6 +57,9 @@ struct gguf_tensor {
 
 struct gguf;
 
+/* Metadata key of a quantized file: the SHA-256 of the model it was made of. */
+#define SOURCE_KEY "qdyno.source"
+
 /* *out owned: gguf_close. Errors: ERR_IO (cannot open), ERR_FORMAT (what was wanted, what the file has),
  * ERR_NOMEM. */
 enum err_code gguf_open(struct gguf **out, const char *path, struct err *why);
@@ -88,6 +91,12 @@ int64_t gguf_tensor_count(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int64_t i);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g,
                                            const char *name); /* NULL when absent; hashed */
+
+/* ERR_FORMAT when a file's content changed since it was opened (file_map_check); of memory never. */
+enum err_code gguf_check_unchanged(const struct gguf *g, struct err *why);
+/* The state of the only file now, and whether it is as when it was opened. False: several shards, memory, or
+ * a file that changed. */
+bool gguf_state(const struct gguf *g, struct file_state *now);
 
 /* The model's identity: SHA-256 of the file; of several shards, SHA-256 of their hashes, one a line. */
 enum err_code gguf_hash(const struct gguf *g, char hex[HASH_HEX], struct err *why);

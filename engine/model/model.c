@@ -68,6 +68,9 @@ static enum err_code apply_recipe(struct model *m, const struct model_options *o
     enum err_code rc = o->recipe->make(&made, &worked, m->gguf, o, &m->config, m->session.backend.threads,
                                        why);
     if (rc) return rc;
+    /* The copy names the file it was made of; recipe->make has checked that. */
+    const struct gguf_string source = gguf_get_string(made, SOURCE_KEY);
+    snprintf(m->source_hash, sizeof m->source_hash, "%.*s", (int)source.len, source.data ? source.data : "");
     if (worked) {
         m->quantized_from_ns = from;
         m->quantized_to_ns = clock_ns();
@@ -292,6 +295,11 @@ const struct memory_plan *model_plan(const struct model *m)
 {
     return &m->plan;
 }
+const char *model_source_hash(const struct model *m)
+{
+    return m->source_hash;
+}
+
 const struct gguf *model_gguf(const struct model *m)
 {
     return m->gguf;
@@ -393,10 +401,17 @@ enum err_code model_forward_best(struct model *m, const struct batch_row *rows, 
     m->logits_count = 0;
     m->best = best;
     m->rows = MIN(n, m->session.batch);
+    m->not_finite = (struct not_finite){ 0 };
     for (int i = 0; i < n; i += m->session.batch) forward_pass(m, rows + i, MIN(n - i, m->session.batch));
     m->best = NULL;
     for (const struct site *s = m->sites; s < m->sites + SITE_COUNT; s++)
         if (s->backend && (rc = backend_finish(s->backend, why))) return rc;
+    if (m->not_finite.found)
+        return err_set(
+            why, ERR_FORMAT,
+            "position %d of sequence %d: the model computed values that are not numbers (infinity or "
+            "NaN): its weights are damaged, or too large for the precision they run in",
+            m->not_finite.pos, m->not_finite.seq);
     memcpy(m->cache.lengths, m->expected, (size_t)m->session.sequences * sizeof *m->expected);
     return ERR_OK;
 }

@@ -60,6 +60,8 @@ void model_close(struct model *m); /* NULL is fine */
 
 const struct model_shape *model_shape(const struct model *m);
 const struct memory_plan *model_plan(const struct model *m);
+/* SHA-256 of the file that was opened, where a quantized copy of it runs; "" where it runs itself. */
+const char *model_source_hash(const struct model *m);
 const struct gguf *model_gguf(const struct model *m); /* of the file that runs (maybe the cached recipe) */
 const struct tokenizer *model_tokenizer(const struct model *m); /* NULL when the file has none */
 const struct config *model_config(const struct model *m); /* merged: no "auto" or 0 left that was resolved */
@@ -87,11 +89,12 @@ struct batch_row {
 
 /* Run rows (any number: cut into the config's batch internally). Positions of a sequence must continue where
  * its cache ends. Logits of the rows that asked, in order, are at model_logits(). Errors: ERR_USAGE (token,
- * position or sequence out of range), ERR_FIT (no free KV block). */
+ * position or sequence out of range), ERR_FIT (no free KV block), ERR_FORMAT (a hidden state or logit is an
+ * infinity or NaN; the message names the first such row, and the cache is as long as before). */
 enum err_code model_forward(struct model *m, const struct batch_row *rows, int n, struct err *why);
 
 /* The same where only the largest logit matters: best[i] is its id in the i-th row that asked, of equals the
- * smallest, and -1 where a logit is NaN or none is above minus infinity. Logits stay where they were made:
+ * smallest. Logits stay where they were made:
  * model_logits has none of this forward. best NULL: model_forward. */
 enum err_code model_forward_best(struct model *m, const struct batch_row *rows, int n, int32_t *best,
                                  struct err *why);
@@ -124,11 +127,13 @@ json_t *model_occupancy_to_json(const struct model *m);
 
 /* ---------------------------------------------------------------- identity */
 
-/* As gguf_hash, remembered in the cache folder for a file that has not changed since (same device, inode,
- * size and time of change). Where nothing can be remembered it is computed. */
+/* As gguf_hash: the SHA-256 of what is mapped. It is kept in the cache folder under the state of the opened
+ * descriptor (device, inode, size, times of change), and only when that state was the same before and after
+ * hashing. Where nothing can be kept it is computed. Errors: ERR_FORMAT when the file's content changed since
+ * it was opened; those of gguf_hash. */
 enum err_code model_identity(const struct gguf *g, char hex[HASH_HEX], struct err *why);
 
-/* Of the file that was asked for, not of the quantized copy of it that may run. */
+/* The identity of the file that was opened first, not of the quantized copy of it that may run. */
 enum err_code model_source_identity(const struct model *m, char hex[HASH_HEX], struct err *why);
 
 /* ---------------------------------------------------------------- layer by layer */

@@ -8,23 +8,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* A file written to this lately may change again within the resolution of its time stamp. */
 enum { SETTLED_MS = 2000 };
 
-/* Where the hash of this file, in this state, is kept. False: it should not be. */
-static bool memo_path(struct str *path, const struct gguf *g)
+/* Part of every key: hashes kept by version 1 could belong to a file that was replaced while it was hashed.
+ */
+#define MEMO_VERSION "2"
+
+/* Path of the file that keeps the hash of a model in state `st`. The state is that of the opened descriptor:
+ * the path may name another file by now. False: the hash should not be kept. */
+static bool memo_path(struct str *path, const struct file_state *st)
 {
-    struct stat st;
     char key[HASH_HEX], *folder;
     struct str state = { 0 };
-    if (gguf_shards(g) != 1 || stat(gguf_path(g), &st)) return false;
-    const int64_t changed_ms = (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
-    if (clock_unix_ms() - changed_ms < SETTLED_MS || st.st_size != gguf_file_bytes(g)) return false;
-    str_printf(&state, "%llu %llu %lld %lld.%09ld %lld.%09ld", (unsigned long long)st.st_dev,
-               (unsigned long long)st.st_ino, (long long)st.st_size, (long long)st.st_mtim.tv_sec,
-               st.st_mtim.tv_nsec, (long long)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
+    const int64_t changed_ns = MAX(st->modified_ns, st->status_ns);
+    if (clock_unix_ms() - changed_ns / 1000000 < SETTLED_MS) return false;
+    str_printf(&state, MEMO_VERSION " %llu %llu %lld %lld %lld", (unsigned long long)st->device,
+               (unsigned long long)st->inode, (long long)st->size, (long long)st->modified_ns,
+               (long long)st->status_ns);
     hash_bytes(str_text(&state), state.len, key);
     const bool failed = state.failed;
     str_free(&state);
@@ -62,11 +64,15 @@ static void remember(const char *path, const char *hex)
 enum err_code model_identity(const struct gguf *g, char hex[HASH_HEX], struct err *why)
 {
     struct str path = { 0 };
-    const bool kept = memo_path(&path, g);
-    enum err_code rc = ERR_OK;
+    struct file_state before, after;
+    enum err_code rc = gguf_check_unchanged(g, why);
+    if (rc) return rc;
+    const bool kept = gguf_state(g, &before) && memo_path(&path, &before);
     if (!kept || !recall(str_text(&path), hex)) {
         rc = gguf_hash(g, hex, why);
-        if (!rc && kept) remember(str_text(&path), hex);
+        if (!rc) rc = gguf_check_unchanged(g, why); /* while it was hashed */
+        if (!rc && kept && gguf_state(g, &after) && !memcmp(&before, &after, sizeof before))
+            remember(str_text(&path), hex);
     }
     str_free(&path);
     return rc;
@@ -74,12 +80,8 @@ enum err_code model_identity(const struct gguf *g, char hex[HASH_HEX], struct er
 
 enum err_code model_source_identity(const struct model *m, char hex[HASH_HEX], struct err *why)
 {
-    const char *path = config_text(model_config(m), KNOB_MODEL);
-    if (!strcmp(path, gguf_path(model_gguf(m)))) return model_identity(model_gguf(m), hex, why);
-    struct gguf *g;
-    enum err_code rc = gguf_open(&g, path, why);
-    if (rc) return rc;
-    rc = model_identity(g, hex, why);
-    gguf_close(g);
-    return rc;
+    const char *known = model_source_hash(m);
+    if (!known[0]) return model_identity(model_gguf(m), hex, why);
+    memcpy(hex, known, HASH_HEX);
+    return ERR_OK;
 }

@@ -54,9 +54,16 @@ struct watch {
     void *ctx;
 };
 
+/* The first row of a forward whose hidden state or logits held an infinity or NaN. */
+struct not_finite {
+    bool found;
+    int32_t seq, pos;
+};
+
 struct model {
     struct gguf *gguf;
     bool borrowed; /* the gguf is the caller's */
+    char source_hash[HASH_HEX]; /* SHA-256 of the file a quantized copy was made of; "": the file itself runs */
     bool apart;    /* layers are run one at a time: they share one cache */
     struct tokenizer *tokenizer;
     struct config config;
@@ -79,6 +86,7 @@ struct model {
     int logits_cap, logits_count; /* rows that there is room for; that the forward handed out so far */
     int32_t *best;                /* where the largest of each goes instead; NULL: whole rows are wanted */
     int rows;                     /* of the last pass */
+    struct not_finite not_finite; /* set by forward_pass, cleared before it */
     struct watch watch;
     bool warm;
 };

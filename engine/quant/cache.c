@@ -116,13 +116,13 @@ static enum err_code calibration_hash(char hash[HASH_HEX], const struct config *
     return rc && path[0] ? err_prefix(why, "calib=%s", path) : rc;
 }
 
-/* File name of a cached copy: "<sha256 of source, recipe, calibration and version>.gguf". */
-static enum err_code cache_name(char name[HASH_HEX + 8], const struct gguf *source, const struct config *c,
+/* File name of a cached copy: "<sha256 of source, recipe, calibration and version>.gguf". hash: SHA-256 of the
+ * source. */
+static enum err_code cache_name(char name[HASH_HEX + 8], const char *hash, const struct config *c,
                                 struct err *why)
 {
-    char hash[HASH_HEX], learned[HASH_HEX], recipe[3 * CONFIG_VALUE], key[HASH_HEX];
-    enum err_code rc = model_identity(source, hash, why);
-    if (!rc) rc = calibration_hash(learned, c, why);
+    char learned[HASH_HEX], recipe[3 * CONFIG_VALUE], key[HASH_HEX];
+    enum err_code rc = calibration_hash(learned, c, why);
     if (rc) return rc;
     struct str text = { 0 };
     str_printf(&text, "%s\n%s\n%s\n%s", hash, config_recipe(c, recipe, sizeof recipe), learned,
@@ -164,10 +164,21 @@ static int cache_lock(const char *folder)
     return fd;
 }
 
+/* Whether the copy at `path`, if there is one, says that it was made of the model with that SHA-256. */
+static bool copy_is_of(const char *path, const char *source_hash)
+{
+    struct gguf *copy;
+    if (access(path, F_OK)) return true;
+    if (gguf_open(&copy, path, NULL)) return false;
+    const bool same = gguf_string_is(gguf_get_string(copy, SOURCE_KEY), source_hash);
+    gguf_close(copy);
+    return same;
+}
+
 enum err_code recipe_cached(char **path, const struct gguf *source, const struct quantize_options *o,
                             struct err *why)
 {
-    char *cache, name[HASH_HEX + 8];
+    char *cache, name[HASH_HEX + 8], source_hash[HASH_HEX];
     int64_t limit;
     struct str folder = { 0 }, file = { 0 };
     *path = NULL;
@@ -176,7 +187,8 @@ enum err_code recipe_cached(char **path, const struct gguf *source, const struct
     if (rc) return rc;
     str_printf(&folder, "%s/models", cache);
     free(cache);
-    if ((rc = cache_name(name, source, o->config, why))) goto done;
+    if ((rc = model_identity(source, source_hash, why))) goto done;
+    if ((rc = cache_name(name, source_hash, o->config, why))) goto done;
     if ((rc = file_make_dirs(str_text(&folder), why))) goto done;
     str_printf(&file, "%s/%s", str_text(&folder), name);
     if (folder.failed || file.failed) {
@@ -184,6 +196,9 @@ enum err_code recipe_cached(char **path, const struct gguf *source, const struct
         goto done;
     }
     const int lock = cache_lock(str_text(&folder));
+    /* A copy that records another source is removed, not used: an older program could file it under the wrong
+     * model. */
+    if (!copy_is_of(str_text(&file), source_hash)) unlink(str_text(&file));
     if (utimensat(AT_FDCWD, str_text(&file), NULL, 0)) { /* not cached; else this marks it as just used */
         cache_make_room(str_text(&folder), name, quantized_bytes(source, o->config), limit, lock >= 0);
         rc = quantize_file(str_text(&file), source, o, why);

@@ -113,7 +113,7 @@ static enum err_code quantization_write_metadata(struct quantization *q, struct 
                 rc = gguf_writer_put_u32(w, "general.file_type", FILE_TYPES[i].file_type);
     if (!rc) rc = gguf_writer_put_u32(w, "general.quantization_version", QUANTIZATION_VERSION);
     if (!rc) rc = gguf_writer_put_string(w, "qdyno.recipe", config_recipe(config, recipe, sizeof recipe));
-    if (!rc) rc = gguf_writer_put_string(w, "qdyno.source", hash);
+    if (!rc) rc = gguf_writer_put_string(w, SOURCE_KEY, hash);
     if (!rc && q->params.method && q->params.method->act) {
         const struct act_scheme act = q->params.method->act(&q->params);
         rc = act_put(w, &act, f);
@@ -189,6 +189,7 @@ enum err_code quantize_file(const char *out_path, const struct gguf *source, con
     if ((rc = threadpool_open(&q.pool, &pool, why))) goto done;
     if ((rc = quantization_open_target(&q, out_path, why))) goto done;
     if ((rc = quantization_write_units(&q, why))) goto done;
+    if ((rc = gguf_check_unchanged(q.source, why))) goto done; /* its hash is in the new file's metadata */
     rc = gguf_writer_commit(q.writer, why);
     q.writer = NULL;
 done:

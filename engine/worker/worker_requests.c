@@ -467,6 +467,7 @@ enum err_code worker_generate(struct worker *w, const json_t *request, struct er
     rc = tokenizer_encode(g.t, prompt, strlen(prompt), TOKENIZE_SPECIAL | TOKENIZE_ADD_BOS, &g.prompt, why);
     if (!rc) rc = prefill(&g, why);
     if (!rc) rc = decode_loop(&g, why);
+    if (!rc) rc = gguf_check_unchanged(model_gguf(w->model), why);
     if (!rc) send_generation(&g);
     model_truncate(w->model, 0, 0);
     sampler_close(g.sampler);
