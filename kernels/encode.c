@@ -30,6 +30,12 @@ static void choose(void)
     chosen = kernels_select(usable);
 }
 
+float kernels_largest_magnitude(const float *x, int64_t n)
+{
+    pthread_once(&choosing, choose);
+    return chosen.rounding.largest(x, n);
+}
+
 void format_encode_weighted(const struct format *f, const float *x, const float *importance, void *out,
                             int64_t rows, int64_t cols)
 {

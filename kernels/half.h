@@ -71,8 +71,8 @@ static inline uint16_t bhalf_from_float(float x)
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-/* The largest magnitude of n numbers, none of them NaN: magnitudes are in the order of their bits, and
- * integers may be compared in any order, so that compilers do it in vectors. */
+/* The largest magnitude of n numbers; NaN when one of them is NaN. Magnitudes are in the order of their bits,
+ * NaN above infinity, and integers may be compared in any order, so that compilers do it in vectors. */
 static inline float largest_magnitude(const float *x, int64_t n)
 {
     int32_t most = 0;

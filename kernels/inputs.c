@@ -312,7 +312,9 @@ static void widen_range(const struct inputs *in, int token, struct input_range *
 static float scale_of(const struct inputs *in, int token)
 {
     const struct input_scheme *s = &in->scheme;
-    if (s->kind == INPUT_INT8_STATIC || s->kind == INPUT_FP8_STATIC) return s->scale;
+    if (s->kind == INPUT_FP8_STATIC) return s->scale;
+    if (s->kind == INPUT_INT8_STATIC) /* codes cannot carry NaN, so the token's scale does */
+        return isfinite(largest_of(in, token)) ? s->scale : NAN;
     if (s->kind == INPUT_INT8_OUTLIERS) return largest_below(in, token) / 127;
     float top = largest_of(in, token);
     if (s->kind == INPUT_INT8_TOKEN) return (top < 1e-5f ? 1e-5f : top) / 127;

@@ -258,7 +258,9 @@ struct vector_kernels {
     void (*transpose)(const float *src, int64_t src_stride, int rows, int cols, float *dst,
                       int64_t dst_stride);     /* dst[c][r] = src[r][c] */
     void (*deliver)(const struct delivery *d); /* NULL: gemm.c's own, by transpose */
-    void (*quantize_q8)(const float *x, int64_t n, int8_t *q, float *d, float *sum); /* n a multiple of 32 */
+    /* n a multiple of 32. A block with an infinity or NaN gets d = NaN: integers cannot carry either, and
+     * without this a damaged weight would yield plausible finite results. */
+    void (*quantize_q8)(const float *x, int64_t n, int8_t *q, float *d, float *sum);
     void (*norm_rms)(const float *x, const float *w, const float *bias, int64_t n, float eps, float *y);
     void (*norm_layer)(const float *x, const float *w, const float *bias, int64_t n, float eps, float *y);
     float (*max)(const float *x, int64_t n);          /* n >= 1 */
@@ -266,7 +268,7 @@ struct vector_kernels {
     void (*scale)(float *x, int64_t n, float by);     /* x *= by */
     /* y[r] = x . row r of n rows of `cols`, `stride` apart. */
     void (*dots)(const float *rows, int64_t stride, int n, int64_t cols, const float *x, float *y);
-    void (*softcap)(float *x, int64_t n, float cap); /* x = cap tanh(x / cap) */
+    void (*softcap)(float *x, int64_t n, float cap); /* x = cap tanh(x / cap); infinities become NaN */
     /* by * sin x and by * cos x, in radians. */
     void (*sincos)(const float *x, int64_t n, float by, float *sine, float *cosine);
     /* Turn `pairs` pairs in place: [0] neighbours (2i, 2i + 1), [1] halves (i, i + pairs). */

@@ -95,6 +95,8 @@ double format_bits_per_weight(const struct format *f);        /* of the blocks *
 
 /* Whole rows of `cols` weights each, format_row_bytes apart. Encoding is by the fastest kernels of this
  * machine, to the bytes of `encode`. */
+/* The largest |x[i]| of n floats; NaN when one of them is NaN. 0 for none. By the calling thread. */
+float kernels_largest_magnitude(const float *x, int64_t n);
 void format_encode_rows(const struct format *f, const float *x, void *out, int64_t rows, int64_t cols);
 void format_decode_rows(const struct format *f, const void *in, float *x, int64_t rows, int64_t cols);
 
@@ -466,9 +468,9 @@ struct activate {
 };
 void backend_activate(struct backend *b, const struct activate *p);
 
-/* The k largest numbers of each row of x, the largest first, of equals the one with the smaller index. NaN
- * counts as larger than all numbers, so that a row that holds one says so in its first place; zeros of both
- * signs are equal. A device may write 0 for -0, and one NaN for another. */
+/* The k largest numbers of each row of x, the largest first, of equals the one with the smaller index.
+ * Infinities and NaN come before all numbers and are written as NaN, so that out[0] of a row says whether the
+ * row is finite; zeros of both signs are equal. A device may write 0 for -0, and one NaN for another. */
 enum { TOP_MAX = 64 };
 struct ranked {
     float value;

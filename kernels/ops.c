@@ -137,6 +137,11 @@ struct store_job {
     const struct kv_store *p;
 };
 
+/* Encoders of blocks would turn infinities and NaN into plausible numbers. A row with one of them is stored
+ * as bytes that decode to NaN in every cache format: all bits set is NaN as f32, f16, bf16, E4M3 and E5M2,
+ * which are what values or scales of blocks are stored in. */
+enum { KV_NOT_FINITE = 0xff };
+
 static void store_heads(const struct store_job *job, const struct format *f, int dim, const float *x,
                         int32_t slot, uint8_t *cache)
 {
@@ -145,6 +150,10 @@ static void store_heads(const struct store_job *job, const struct format *f, int
     const int64_t block = slot / kv->block_tokens, token = slot % kv->block_tokens;
     for (int64_t h = 0; h < kv->kv_heads; h++) {
         uint8_t *out = cache + ((block * kv->kv_heads + h) * kv->block_tokens + token) * row_bytes;
+        if (!isfinite(job->b->k.rounding.largest(x + h * dim, dim))) {
+            memset(out, KV_NOT_FINITE, (size_t)row_bytes);
+            continue;
+        }
         encode_with(&job->b->k, f, &(struct encode){ .x = x + h * dim, .out = out, .rows = 1, .cols = dim });
     }
 }

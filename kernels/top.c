@@ -1,12 +1,13 @@
 /* The largest numbers of rows. Hardly any number of a long row is among them, so it is passed over by blocks
  * that are only compared with the last of those found so far, in loops a compiler turns into vectors. */
+#include <float.h>
 #include <math.h>
 
 #include "kernels/cpu.h"
 
 enum { BLOCK = 64 };
 
-/* Whether a number comes in front of one with a smaller index. */
+/* Whether a value comes in front of one with a smaller index. Values that are not finite are NaN here. */
 static bool ahead(float later, float earlier)
 {
     return later > earlier || (isnan(later) && !isnan(earlier));
@@ -24,10 +25,11 @@ static void insert(struct ranked *first, int *n, int k, struct ranked x)
     first[at] = x;
 }
 
+/* Whether one of x[0..n) is larger than `than` or not finite. */
 static bool holds_more(const float *x, int64_t n, float than)
 {
     int any = 0;
-    for (int64_t i = 0; i < n; i++) any |= !(x[i] <= than); /* NaN, too */
+    for (int64_t i = 0; i < n; i++) any |= !(x[i] <= than) | !(x[i] >= -FLT_MAX); /* NaN fails both */
     return any;
 }
 
@@ -38,7 +40,8 @@ static void find(const float *x, int64_t cols, int k, struct ranked *first)
         const int64_t end = MIN(at + BLOCK, cols);
         if (n == k && isnan(first[k - 1].value)) break; /* nothing is in front of k of those */
         if (n == k && !holds_more(x + at, end - at, first[k - 1].value)) continue;
-        for (int64_t i = at; i < end; i++) insert(first, &n, k, (struct ranked){ x[i], (int32_t)i });
+        for (int64_t i = at; i < end; i++)
+            insert(first, &n, k, (struct ranked){ isfinite(x[i]) ? x[i] : NAN, (int32_t)i });
     }
 }
 

@@ -316,13 +316,68 @@ static void norm_output(struct pass *p)
             m->shape.embd);
 }
 
+/* ---------------------------------------------------------------- values that are not finite */
+
+/* Remembers the first row of this forward that went wrong: index `row` of the pass's batch. */
+static void note_not_finite(const struct pass *p, int row)
+{
+    struct not_finite *f = &p->m->not_finite;
+    if (f->found) return;
+    *f = (struct not_finite){ true, p->m->lists.seq[row], p->m->lists.pos[row] };
+}
+
+/* Row `row` of x when it holds an infinity or NaN. The largest magnitude is compared as bits, NaN the
+ * largest. */
+static void check_row(const struct pass *p, const float *x, int64_t n, int row)
+{
+    if (!isfinite(kernels_largest_magnitude(x, n))) note_not_finite(p, row);
+}
+
+/* The hidden states of all rows, before the last layer drops those whose logits nobody wants: the keys and
+ * values of such rows stay in the cache, and a cache of 8-bit blocks would hide what is wrong with them. On a
+ * device that holds the output matrix, its search for the largest value finds values that are not finite. */
+static void check_hidden(const struct pass *p)
+{
+    enum { PIECE = 2048 };
+    struct model *m = p->m;
+    const int64_t embd = m->shape.embd;
+    if (p->site == &m->sites[SITE_HOST]) {
+        for (int i = 0; i < p->n; i++) check_row(p, p->b.x + i * embd, embd, i);
+        return;
+    }
+    for (int i = 0; i < p->n && p->b.best; i += (int)m->widths.logit_rows) {
+        struct ranked first[LOGIT_ROWS_MAX] = { 0 };
+        const int n = (int)MIN(p->n - i, m->widths.logit_rows);
+        backend_top(p->site->backend, &(struct top){ .x = p->b.x + i * embd,
+                                                     .x_stride = embd,
+                                                     .n = n,
+                                                     .k = 1,
+                                                     .cols = embd,
+                                                     .scratch = p->b.top_scratch,
+                                                     .out = p->b.best });
+        backend_read(p->site->backend, first, p->b.best, (size_t)n * sizeof *first);
+        for (int j = 0; j < n; j++)
+            if (isnan(first[j].value)) note_not_finite(p, i + j);
+    }
+    const int64_t all = p->b.best ? 0 : p->n * embd;
+    for (int64_t at = 0; at < all;) { /* a device without the output matrix: through the host */
+        float piece[PIECE];
+        const int64_t n = MIN((int64_t)PIECE, embd - at % embd);
+        backend_read(p->site->backend, piece, p->b.x + at, (size_t)n * sizeof *piece);
+        check_row(p, piece, n, (int)(at / embd));
+        at += n;
+    }
+}
+
 /* Of n rows of logits that were just made, the largest of each, found where they are; or the rows, appended
- * to the host's copy. Where they are finished on the host, the largest is found there. */
-static void hand_out(const struct pass *p, int n)
+ * to the host's copy. Where they are finished on the host, the largest is found there. Rows i.. of those
+ * wanted; their values are checked before anything is done to them. */
+static void hand_out(const struct pass *p, int i0, int n)
 {
     struct model *m = p->m;
     struct ranked first[LOGIT_ROWS_MAX] = { 0 };
     const int64_t vocab = m->shape.vocab;
+    const int32_t *row = m->lists.wanted + i0;
     struct top top = { .x_stride = vocab, .n = n, .k = 1, .cols = vocab };
     if (m->best && model_logits_are_raw(m)) {
         top.x = p->b.logits;
@@ -333,13 +388,16 @@ static void hand_out(const struct pass *p, int n)
     } else {
         float *host = m->logits + m->logits_count * vocab;
         backend_read(p->site->backend, host, p->b.logits, (size_t)(n * vocab) * sizeof(float));
+        for (int i = 0; i < n; i++) check_row(p, host + i * vocab, vocab, row[i]);
         finish_logits(m, host, n * vocab);
         top.x = host;
         top.out = first;
         if (m->best) top_rows(&top);
     }
-    for (int i = 0; i < n && m->best; i++)
-        m->best[m->logits_count + i] = first[i].value > -INFINITY ? first[i].id : -1; /* NaN is not */
+    for (int i = 0; i < n && m->best; i++) {
+        if (isnan(first[i].value)) note_not_finite(p, row[i]);
+        m->best[m->logits_count + i] = first[i].id;
+    }
     m->logits_count += n;
 }
 
@@ -357,7 +415,7 @@ static void run_output(const struct pass *p)
         mm.y = p->b.logits;
         mm.y_stride = vocab;
         backend_matmul(p->site->backend, &mm, 1);
-        hand_out(p, n);
+        hand_out(p, i, n);
     }
 }
 
@@ -413,6 +471,7 @@ void forward_pass(struct model *m, const struct batch_row *rows, int n)
     embed(&p);
     for (int l = 0; l < m->shape.layers; l++) {
         move(&p, l);
+        if (l == m->shape.layers - 1 && p.wanted < p.n) check_hidden(&p);
         run_layer(&p, &m->layers[l], l == m->shape.layers - 1);
     }
     if (!p.wanted) return;

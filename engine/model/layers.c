@@ -190,9 +190,10 @@ enum err_code layers_head(struct layers *l, const float *x, int n, float *logits
     float *own = m->logits; /* they come where the caller wants them */
     m->logits = logits;
     m->logits_count = 0;
+    m->not_finite = (struct not_finite){ 0 };
     forward_part(m, FORWARD_OUTPUT, 0, n);
     m->logits = own;
-    return ERR_OK;
+    return m->not_finite.found ? err_set(why, ERR_FORMAT, "the model's logits are not numbers") : ERR_OK;
 }
 
 static enum err_code run_half(struct layers *l, enum forward_part part, int layer, const float *h, int n,

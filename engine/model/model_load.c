@@ -1,4 +1,5 @@
 /* From tensors in a mapped file to weights the backend can use. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "engine/arch/arch.h"
@@ -37,6 +38,16 @@ static enum err_code decode_vector(float **out, const struct gguf_tensor *t, str
     *out = malloc((size_t)n * sizeof(float));
     if (!*out) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", t->name);
     t->format->decode(t->data, *out, n);
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite((*out)[i])) {
+            const float bad = (*out)[i];
+            free(*out);
+            *out = NULL;
+            return err_set(why, ERR_FORMAT,
+                           "tensor '%s': value %lld of %lld is %g, expected a finite number: the "
+                           "file is damaged",
+                           t->name, (long long)i, (long long)n, (double)bad);
+        }
     return ERR_OK;
 }
 

@@ -90,7 +90,7 @@ global float *result_of(global const struct plan *p, const struct piece *t, cons
 
 float capped(float score, float softcap)
 {
-    return softcap > 0 ? softcap * tanh(score / softcap) : score;
+    return softcap > 0 ? softcap * tanh(score / softcap) + (score - score) : score; /* infinity: NaN */
 }
 
 float dot4(float4 a, float4 b, float sum)
@@ -379,7 +379,7 @@ attend_many(global const uchar *k_buffer, ulong k_at, global const uchar *v_buff
         for (int r = 0; r < ROWS; r++) {
             float4 s = score[r];
             if (K_SCALED) s *= key_scale;
-            if (softcap > 0) s = softcap * tanh(s / softcap);
+            if (softcap > 0) s = softcap * tanh(s / softcap) + (s - s);
             s = select((float4)-INFINITY, s, position >= low[r] && position < high[r]);
             score[r] = s;
             stage[(y * ROWS + r) * ACROSS + x] = fmax(fmax(s.x, s.y), fmax(s.z, s.w));

@@ -162,8 +162,13 @@ kernel void kv_store(global const uchar *k_buffer, ulong k_at, long k_stride, in
     }
     most[id] = largest;
     barrier(CLK_LOCAL_MEM_FENCE);
-    store(is_value ? v_format : k_format, x, most, dim,
-          is_value ? values + values_at + row * v_bytes : keys + keys_at + row * k_bytes);
+    global uchar *out = is_value ? values + values_at + row * v_bytes : keys + keys_at + row * k_bytes;
+    for (int j = 0; j < ITEMS; j++) largest = max(largest, most[j]);
+    if (largest >= 0x7f800000) { /* not finite: bytes that decode to NaN, as kernels/ops.c stores them */
+        for (int i = id; i < (is_value ? v_bytes : k_bytes); i += ITEMS) out[i] = 0xff;
+        return;
+    }
+    store(is_value ? v_format : k_format, x, most, dim, out);
 }
 
 #else

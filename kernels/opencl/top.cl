@@ -5,12 +5,13 @@
 #define CHUNK 1024 /* keys of a group */
 #define EACH  (CHUNK / ITEMS)
 
-/* Larger numbers first, NaN before all of them, of equals the one with the smaller index; 0 is nobody's. */
+/* Larger numbers first, infinities and NaN before all of them as NaN, of equals the one with the smaller index;
+ * 0 is nobody's. */
 ulong key_of(float x, uint index)
 {
     const uint u = as_uint(x), magnitude = u & 0x7fffffff;
     const uint bits = magnitude ? u : 0; /* -0 is no smaller than 0 */
-    const uint order = magnitude > 0x7f800000 ? 0xffffffff : bits >> 31 ? ~bits : bits | 0x80000000;
+    const uint order = magnitude >= 0x7f800000 ? 0xffffffff : bits >> 31 ? ~bits : bits | 0x80000000;
     return (ulong)order << 32 | ~index;
 }
 

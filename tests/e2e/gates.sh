@@ -67,4 +67,17 @@ if [ -r "$MODEL" ]; then
 else
   skip "no trained model in $SHARED"
 fi
+
+
+# A model with values that are not numbers never passes a gate, whichever tensor holds them.
+expect 0 synth --shape tiny -R q8_0 "$T/whole.gguf"
+for from_end in 64 200000 1500000; do
+  cp "$T/whole.gguf" "$T/nan.gguf"
+  size=$(stat -c %s "$T/nan.gguf")
+  head -c 2048 /dev/zero | tr '\0' '\377' | dd of="$T/nan.gguf" bs=1 seek=$((size - from_end - 2048)) conv=notrunc status=none
+  expect 5 run -m "$T/nan.gguf" -p "one day" -n 4 && says err 'not numbers|finite'
+  expect 5 eval -m "$T/nan.gguf" -c 64 --chunks 2 && says err 'not numbers|finite'
+  expect 5 bench -m "$T/nan.gguf" -p 8 -n 4 -r 1 && says err 'not numbers|finite'
+  expect 5 ab "model=$T/whole.gguf" "model=$T/nan.gguf" -w tg8 --quality --budget 20s --gate 'kld_mean < 0.02'
+done
 finish

@@ -56,7 +56,10 @@ static inline void check_tops(const struct top_scene *s, const float *x, int n, 
     backend_write(s->b, there, x, bytes);
     for (int row = 0; row < n; row++) {
         struct ranked *w = want + (int64_t)row * cols;
-        for (int i = 0; i < cols; i++) w[i] = (struct ranked){ x[(int64_t)row * stride + i], i };
+        for (int i = 0; i < cols; i++) {
+            const float v = x[(int64_t)row * stride + i];
+            w[i] = (struct ranked){ isfinite(v) ? v : NAN, i };
+        }
         qsort(w, (size_t)cols, sizeof *w, larger_first);
     }
     for (size_t i = 0; i < COUNT_OF(KS); i++)

@@ -211,7 +211,8 @@ static void cap_scores(const struct attend *a, int half)
         float *s = a->s + t * GROUP + half * 16;
         const __m512 x = _mm512_loadu_ps(s), e = exp_avx512(_mm512_add_ps(x, x));
         const __m512 gone = _mm512_div_ps(_mm512_set1_ps(2), _mm512_add_ps(e, one));
-        _mm512_storeu_ps(s, _mm512_mul_ps(by, _mm512_sub_ps(one, gone)));
+        /* x - x is 0, or NaN where the score is not finite. */
+        _mm512_storeu_ps(s, _mm512_fmadd_ps(by, _mm512_sub_ps(one, gone), _mm512_sub_ps(x, x)));
     }
 }
 

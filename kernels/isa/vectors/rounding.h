@@ -69,8 +69,8 @@ quantize_codes(const float *x, int64_t n, const struct u8_scale *s, uint8_t *cod
         codes_of(x, n, s, code, false, fma);
 }
 
-/* To nearest, ties to even, beyond `largest` to it; NaN stays. Below `normal` the unit is that of a sum with
- * `magic`. */
+/* Rounds to nearest, ties to even. Finite values beyond `largest` become `largest`; infinities and NaN become
+ * NaN, so that a damaged activation stays visible. Below `normal` the unit is that of a sum with `magic`. */
 static inline __attribute__((always_inline)) void round_kind(const float *restrict x, int64_t n, float by,
                                                              const struct small_float *k, float *restrict y,
                                                              const bool fma)
@@ -85,7 +85,8 @@ static inline __attribute__((always_inline)) void round_kind(const float *restri
         r = a < normal ? small : r;
         r = r > largest ? largest : r;
         r = bits_float(float_bits(r) | sign);
-        y[i] = v != v ? v : r;
+        const float poison = x[i] - x[i]; /* 0, or NaN where x is not finite */
+        y[i] = poison != 0 ? poison : v != v ? v : r;
     }
 }
 

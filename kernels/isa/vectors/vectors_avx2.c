@@ -44,17 +44,26 @@ static void transpose_avx2(const float *src, int64_t src_stride, int rows, int c
                           dst + whole_rows, dst_stride);
 }
 
+/* The float whose bits are the largest of eight non-negative integers. */
+ALWAYS_INLINE float max_of_magnitude_bits(__m256i bits)
+{
+    __m128i m = _mm_max_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(m));
+}
+
 static void quantize_q8_avx2(const float *x, int64_t n, int8_t *q, float *d, float *sum)
 {
-    const __m256 no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    const __m256i no_sign = _mm256_set1_epi32(0x7fffffff);
     for (int64_t b = 0; b < n / Q8_BLOCK; b++, x += Q8_BLOCK, q += Q8_BLOCK) {
-        __m256 v[4], most = _mm256_setzero_ps();
-        __m256i c[4], total = _mm256_setzero_si256();
-        for (int u = 0; u < 4; u++) {
+        __m256 v[4];
+        __m256i c[4], total = _mm256_setzero_si256(), most = _mm256_setzero_si256();
+        for (int u = 0; u < 4; u++) { /* as integers: a maximum of floats would drop NaN */
             v[u] = _mm256_loadu_ps(x + LANES * u);
-            most = _mm256_max_ps(most, _mm256_and_ps(v[u], no_sign));
+            most = _mm256_max_epi32(most, _mm256_and_si256(_mm256_castps_si256(v[u]), no_sign));
         }
-        const float amax = max_of_lanes(most);
+        const float amax = max_of_magnitude_bits(most);
         const __m256 id = _mm256_set1_ps(amax != 0 ? 127 / amax : 0);
         for (int u = 0; u < 4; u++) {
             c[u] = _mm256_cvtps_epi32(_mm256_mul_ps(v[u], id));
@@ -65,7 +74,7 @@ static void quantize_q8_avx2(const float *x, int64_t n, int8_t *q, float *d, flo
         const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
         _mm256_storeu_si256((__m256i *)q,
                             _mm256_permutevar8x32_epi32(_mm256_packs_epi16(words, more), order));
-        d[b] = amax / 127;
+        d[b] = amax / 127 + (amax - amax);                       /* NaN when amax is not finite */
         sum[b] = d[b] * sum_of_lanes(_mm256_cvtepi32_ps(total)); /* |sum| <= 4064: exact in f32 */
     }
 }
@@ -189,8 +198,9 @@ static void softcap_avx2(float *x, int64_t n, float cap)
 {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
-        const __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(1 / cap));
-        _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_set1_ps(cap), tanh_avx2(v)));
+        const __m256 u = _mm256_loadu_ps(x + i), v = _mm256_mul_ps(u, _mm256_set1_ps(1 / cap));
+        const __m256 poison = _mm256_sub_ps(u, u); /* 0, or NaN where u is not finite */
+        _mm256_storeu_ps(x + i, _mm256_fmadd_ps(_mm256_set1_ps(cap), tanh_avx2(v), poison));
     }
     VECTORS_REF.softcap(x + i, n - i, cap);
 }

@@ -27,13 +27,16 @@ static void quantize_q8_avx512(const float *x, int64_t n, int8_t *q, float *d, f
 {
     for (int64_t b = 0; b < n / Q8_BLOCK; b++, x += Q8_BLOCK, q += Q8_BLOCK) {
         const __m512 u = _mm512_loadu_ps(x), v = _mm512_loadu_ps(x + 16);
-        const float amax = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(u), _mm512_abs_ps(v)));
+        /* Magnitudes compared as integers: a maximum of floats would drop NaN. */
+        const __m512i most = _mm512_max_epi32(_mm512_castps_si512(_mm512_abs_ps(u)),
+                                              _mm512_castps_si512(_mm512_abs_ps(v)));
+        const float amax = float_of((uint32_t)_mm512_reduce_max_epi32(most));
         const __m512 id = _mm512_set1_ps(amax != 0 ? 127 / amax : 0);
         const __m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(u, id)),
                       c = _mm512_cvtps_epi32(_mm512_mul_ps(v, id));
         _mm_storeu_si128((__m128i *)q, _mm512_cvtsepi32_epi8(a));
         _mm_storeu_si128((__m128i *)(q + 16), _mm512_cvtsepi32_epi8(c));
-        d[b] = amax / 127;
+        d[b] = amax / 127 + (amax - amax); /* NaN when amax is not finite */
         sum[b] = d[b] * (float)_mm512_reduce_add_epi32(_mm512_add_epi32(a, c));
     }
 }
@@ -162,7 +165,8 @@ static void softcap_avx512(float *x, int64_t n, float cap)
     const __m512 by = _mm512_set1_ps(cap), down = _mm512_set1_ps(1 / cap), one = _mm512_set1_ps(1);
     for (int64_t i = 0; i < n; i += 16) {
         const __mmask16 lanes = first_lanes(n - i);
-        const __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(lanes, x + i), down), a = _mm512_abs_ps(v);
+        const __m512 u = _mm512_maskz_loadu_ps(lanes, x + i), v = _mm512_mul_ps(u, down),
+                     a = _mm512_abs_ps(v);
         const __m512 e = exp_avx512(_mm512_add_ps(a, a)), z = _mm512_mul_ps(v, v);
         const __m512 far = _mm512_sub_ps(one, _mm512_div_ps(_mm512_set1_ps(2), _mm512_add_ps(e, one)));
         __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(-5.70498872745e-3f), z, _mm512_set1_ps(2.06390887954e-2f));
@@ -172,7 +176,9 @@ static void softcap_avx512(float *x, int64_t n, float cap)
         const __m512 near = _mm512_fmadd_ps(_mm512_mul_ps(p, z), a, a);
         const __mmask16 small = _mm512_cmp_ps_mask(a, _mm512_set1_ps(0.625f), _CMP_LT_OQ);
         const __m512 t = _mm512_mask_mov_ps(far, small, near), sign = _mm512_set1_ps(-0.0f);
-        _mm512_mask_storeu_ps(x + i, lanes, _mm512_mul_ps(by, _mm512_or_ps(t, _mm512_and_ps(sign, v))));
+        const __m512 poison = _mm512_sub_ps(u, u); /* 0, or NaN where u is not finite */
+        _mm512_mask_storeu_ps(x + i, lanes,
+                              _mm512_fmadd_ps(by, _mm512_or_ps(t, _mm512_and_ps(sign, v)), poison));
     }
 }
 

@@ -1,7 +1,9 @@
 /* Vector operations in plain C, sums in binary64: the yardstick of the others, and all there is on machines
  * without a kernel of their own. */
 #include <math.h>
+#include <string.h>
 
+#include "kernels/half.h"
 #include "kernels/isa/isa_kernels.h"
 
 static void transpose_ref(const float *src, int64_t src_stride, int rows, int cols, float *dst,
@@ -14,8 +16,12 @@ static void transpose_ref(const float *src, int64_t src_stride, int rows, int co
 static void quantize_q8_ref(const float *x, int64_t n, int8_t *q, float *d, float *sum)
 {
     for (int64_t b = 0; b < n / Q8_BLOCK; b++, x += Q8_BLOCK, q += Q8_BLOCK) {
-        float amax = 0;
-        for (int j = 0; j < Q8_BLOCK; j++) amax = fmaxf(amax, fabsf(x[j]));
+        const float amax = largest_magnitude(x, Q8_BLOCK);
+        if (!isfinite(amax)) { /* quantize_q8 in kernel_set.h says why */
+            memset(q, 0, Q8_BLOCK);
+            d[b] = sum[b] = NAN;
+            continue;
+        }
         const float id = amax != 0 ? 127 / amax : 0;
         int total = 0;
         for (int j = 0; j < Q8_BLOCK; j++) total += q[j] = (int8_t)rintf(x[j] * id);
@@ -72,7 +78,7 @@ static void dots_ref(const float *rows, int64_t stride, int n, int64_t cols, con
 
 static void softcap_ref(float *x, int64_t n, float cap)
 {
-    for (int64_t i = 0; i < n; i++) x[i] = cap * tanhf(x[i] / cap);
+    for (int64_t i = 0; i < n; i++) x[i] = cap * tanhf(x[i] / cap) + (x[i] - x[i]);
 }
 
 static void sincos_ref(const float *x, int64_t n, float by, float *sine, float *cosine)

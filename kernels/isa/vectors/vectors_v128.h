@@ -32,12 +32,13 @@ static void transpose(const float *src, int64_t src_stride, int rows, int cols, 
 static void quantize_q8(const float *x, int64_t n, int8_t *q, float *d, float *sum)
 {
     for (int64_t b = 0; b < n / Q8_BLOCK; b++, x += Q8_BLOCK, q += Q8_BLOCK) {
-        f32x4 v[8], most = all_f32(0);
+        f32x4 v[8], most = all_f32(0), poison = all_f32(0);
         s32x4 c[8], total = { 0 };
 #pragma GCC unroll 8
         for (int u = 0; u < 8; u++) {
             v[u] = load_f32x4(x + LANES * u);
             most = max_f32(most, abs_f32(v[u]));
+            poison = poison + (v[u] - v[u]); /* 0, or NaN where v is not finite: the maximum drops NaN */
         }
         const float amax = max_of_f32(most);
         const f32x4 id = all_f32(amax != 0 ? 127 / amax : 0);
@@ -48,7 +49,7 @@ static void quantize_q8(const float *x, int64_t n, int8_t *q, float *d, float *s
         }
         store_s8(q, s8_of_s32(c));
         store_s8(q + 16, s8_of_s32(c + 4));
-        d[b] = amax / 127;
+        d[b] = amax / 127 + sum_of_f32(poison);
         sum[b] = d[b] * sum_of_f32(f32_of_s32(total)); /* |sum| <= 4064: exact in f32 */
     }
 }
@@ -205,8 +206,10 @@ ALWAYS_INLINE f32x4 tanh_f32(f32x4 v)
 static void softcap(float *x, int64_t n, float cap)
 {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        store_f32x4(x + i, tanh_f32(load_f32x4(x + i) * all_f32(1 / cap)) * all_f32(cap));
+    for (; i + LANES <= n; i += LANES) {
+        const f32x4 v = load_f32x4(x + i);
+        store_f32x4(x + i, tanh_f32(v * all_f32(1 / cap)) * all_f32(cap) + (v - v)); /* infinities: NaN */
+    }
     VECTORS_REF.softcap(x + i, n - i, cap);
 }
 

@@ -24,10 +24,21 @@ enum {
 };
 
 /* What weights and activations hold while errors are looked for. */
-enum content { ORDINARY, NO_WEIGHTS, NO_ACTIVATIONS, EXTREME, TINY_WEIGHTS, SUBNORMAL, CONTENTS };
+enum content {
+    ORDINARY,
+    NO_WEIGHTS,
+    NO_ACTIVATIONS,
+    EXTREME,
+    TINY_WEIGHTS,
+    SUBNORMAL,
+    ONE_NAN,
+    ONE_INFINITY,
+    CONTENTS
+};
 static const char *const CONTENT_NAMES[CONTENTS] = {
     [ORDINARY] = "ordinary", [NO_WEIGHTS] = "zero weights",   [NO_ACTIVATIONS] = "zero activations",
     [EXTREME] = "extremes",  [TINY_WEIGHTS] = "tiny weights", [SUBNORMAL] = "subnormal activations",
+    [ONE_NAN] = "one NaN",   [ONE_INFINITY] = "one infinity",
 };
 
 /* One verified matrix: weights, activations and results each end at an unreadable page, and only the last n
@@ -100,6 +111,8 @@ static int trial_make(struct trial *t)
     t->powers = t->terms + results;
     for (int64_t i = 0; i < rows * cols; i++) t->w[i] = weight_of(&r, c);
     for (int64_t i = 0; i < t->most * cols; i++) t->x[i] = activation_of(&r, c);
+    if (c == ONE_NAN || c == ONE_INFINITY) /* in the last row of activations, which every run multiplies */
+        t->x[t->most * cols - 1 - cols / 3] = c == ONE_NAN ? NAN : -INFINITY;
     format_encode_rows(f, t->w, t->bytes, rows, cols);
     format_decode_rows(f, t->bytes, t->w, rows, cols);
     solve(t);
@@ -116,9 +129,13 @@ static double allowance(const struct trial *t)
 
 static void trial_judge(const struct trial *t, struct line *l, enum mode p, int n)
 {
-    const int64_t first = (t->most - n) * t->rows;
+    const bool poisoned = t->content == ONE_NAN || t->content == ONE_INFINITY;
+    const int64_t first = (t->most - n) * t->rows, end = (t->most - poisoned) * t->rows;
     double worst = 0, error = 0, power = 0;
-    for (int64_t i = first; i < t->most * t->rows; i++) {
+    for (int64_t i = end; i < t->most * t->rows;
+         i++) /* all results of a row that is not finite are not, too */
+        if (isfinite(t->y[i])) worst = error = INFINITY;
+    for (int64_t i = first; i < end; i++) {
         const double e = fmax(fabs((double)t->y[i] - t->product[i]) - allowance(t), 0);
         /* fmax drops a NaN: look at the result itself. */
         if (!isfinite(t->y[i])) worst = error = INFINITY;
