@@ -399,9 +399,8 @@ static void test_identity(void **state)
     assert_non_null(mkdtemp(dir));
     setenv("XDG_CACHE_HOME", dir, 1);
     snprintf(path, sizeof path, "%s/m.gguf", dir);
-    /* Old enough to be remembered. */
-    snprintf(command, sizeof command, "cp '%s' '%s' && chmod u+w '%s' && touch -d '1 hour ago' '%s'", source,
-             path, path, path);
+    /* A hash is kept of files whose content and status last changed two seconds ago or more. */
+    snprintf(command, sizeof command, "cp '%s' '%s' && chmod u+w '%s' && sleep 2.2", source, path, path);
     assert_int_equal(system(command), 0);
     struct gguf *g;
     CHECK_OK(gguf_open(&g, path, &why));
@@ -415,9 +414,11 @@ static void test_identity(void **state)
     assert_int_equal(system(command), 0);
 
     /* The same size and date, one byte changed: the inode's time of change tells. */
-    snprintf(command, sizeof command,
-             "printf X | dd of='%s' bs=1 seek=1000000 conv=notrunc 2>/dev/null && touch -d '1 hour ago' '%s'",
-             path, path);
+    snprintf(
+        command, sizeof command,
+        "printf X | dd of='%s' bs=1 seek=1000000 conv=notrunc 2>/dev/null && touch -d '1 hour ago' '%s' && "
+        "sleep 2.2",
+        path, path);
     assert_int_equal(system(command), 0);
     CHECK_OK(gguf_open(&g, path, &why));
     CHECK_OK(model_identity(g, hex, &why));
