@@ -66,7 +66,7 @@ expect 0 calibrate --show "$T/c.gguf" -o json &&
 expect 0 calibrate --show "$T/m.dat" --imatrix "$T/m.gguf" -o json && json 'd["rows"][0]["mean_abs"] is None and d["matrices"] > 6'
 expect 0 calibrate --show "$T/m.gguf" --imatrix "$T/m2.dat" && cmp -s "$T/m.dat" "$T/m2.dat" ||
   fail "an importance matrix is not the same after both formats"
-expect 0 calibrate "$T/q8.gguf" -c 64 --tokens 128 --imatrix "$T/m.gguf" && says out 'the bundled text stands for'
+expect 0 calibrate "$T/q8.gguf" -c 64 --tokens 128 --imatrix "$T/m.gguf" && says out 'calibrated on the bundled text'
 
 expect 0 bench -p 32 -n 8 -r 2 -t 1,2 -C default -C q8_0 -o json &&
   json 'len(d["rows"]) == 8 and all(r["error"] is None and r["peak_rss_bytes"] > 0 for r in d["rows"])' &&

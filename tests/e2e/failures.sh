@@ -5,7 +5,7 @@
 
 expect 4 benhc && says err "did you mean 'bench'"
 expect 4 bench --repititions 3 && says err "did you mean '--repetitions'"
-expect 4 bench -r 0 && says err 'whole numbers from 1'
+expect 4 bench -r 0 && says err 'whole number from 1'
 expect 4 bench -r && says err 'needs a value'
 expect 4 bench -r 2 -r 3 && says err 'twice'
 expect 4 bench -p 12x && says err 'whole numbers'
@@ -34,9 +34,9 @@ expect 4 show nonsense
 expect 4 show 99999
 expect 4 synth --shape hugge "$T/x.gguf" && says err '1b'
 expect 4 push && says err '--url'
-expect 4 calibrate --out "$T/x.gguf" && says err 'want IN'
+expect 4 calibrate --out "$T/x.gguf" && says err 'expected IN'
 expect 4 calibrate "$T/x" && says err '--out FILE'
-expect 4 calibrate --show "$T/x" -f "$T/x" && says err 'no place beside'
+expect 4 calibrate --show "$T/x" -f "$T/x" && says err 'leave -f out'
 expect 4 calibrate "$T/x" --out "$T/x.gguf" -c 4
 expect 4 help nonsense
 [ ! -e "$T/x" ] && [ ! -e "$T/x.gguf" ] || fail "a refused command left a file behind"

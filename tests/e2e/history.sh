@@ -18,11 +18,11 @@ sql() { python3 -c 'import sqlite3,sys; d=sqlite3.connect(sys.argv[1]); print(*[
 
 # ---- nothing yet
 DB=$T/empty.db
-expect 2 --db "$DB" history --detect && says out '0 series judged'
-expect 4 --db "$DB" history --raw && says err 'belongs to --detect'
+expect 2 --db "$DB" history --detect && says out '0 series examined'
+expect 4 --db "$DB" history --raw && says err 'needs --detect'
 expect 4 --db "$DB" history --detect --metric decode_toks && says err "did you mean 'decode_tok_s'"
 expect 4 --db "$DB" compare 1 2 && says err 'no run 1'
-expect 4 --db "$DB" compare one 2 && says err "'one' is no run"
+expect 4 --db "$DB" compare one 2 && says err "'one' is not a run number"
 expect 4 --db "$DB" replay 1 && says err 'no run 1'
 expect 0 --db "$DB" baseline list && says out 'no baseline yet'
 expect 4 --db "$DB" baseline check && says err 'there is no baseline yet'
@@ -75,7 +75,7 @@ status_in "0 1 2" --db "$DB" compare 1 20 -o json &&
   json '[c["key"] for c in d["changes"]] == ["release"]'
 sql "UPDATE measurement SET value = value * 0.8 WHERE metric = 'decode_tok_s' AND cell_id IN (SELECT id FROM cell WHERE run_id = 2)" >/dev/null
 sql "UPDATE measurement SET value = (SELECT m.value FROM measurement m JOIN cell c ON c.id = m.cell_id WHERE c.run_id = 2 AND m.metric = measurement.metric LIMIT 1) WHERE metric LIKE 'canary%' AND cell_id IN (SELECT id FROM cell WHERE run_id = 3)" >/dev/null
-expect 1 --db "$DB" compare 3 2 && says out 'worse' && says out 'nothing that is recorded changed'
+expect 1 --db "$DB" compare 3 2 && says out 'worse' && says out 'no recorded change'
 expect 0 --db "$DB" compare 2 3 -o json && json 'd["verdict"] == "better"'
 expect 0 --db "$DB" compare 3 3 -o json && json 'd["verdict"] == "equivalent" and d["rows"][0]["effect_ratio"] == 1'
 expect 3 --db "$DB" compare 2 3 --metric ttft_s && says out 'ttft_s was not measured in both'
@@ -140,14 +140,14 @@ expect 0 baseline set nightly "$id" -o json && json 'd["rows"][0]["run"] == '"$i
 expect 0 baseline set nightly "$id" --arm B -o json && json '"precision=highest" in d["rows"][0]["config"]'
 expect 0 baseline list -o json && json '[r["name"] for r in d["rows"]] == ["nightly", "release"]'
 expect 5 baseline check nightly && says err 'gone or cannot be read' # its model was moved
-expect 4 baseline check && says err 'which baseline: there are nightly, release'
+expect 4 baseline check && says err 'one of nightly, release'
 expect 4 baseline check weekly && says err "no baseline 'weekly'"
 expect 4 baseline set x 9999 && says err 'no run 9999'
-expect 4 baseline set x "$id" --arm Z && says err 'no result of arm Z'
-expect 4 baseline set x "$id" -m other.gguf && says err 'is what run'
+expect 4 baseline set x "$id" --arm Z && says err 'one letter from A to H'
+expect 4 baseline set x "$id" -m other.gguf && says err 'already fixes'
 expect 4 baseline set x -w tg8 --metric prefill_tok_s && says err 'prefill_tok_s needs'
-expect 4 baseline set && says err 'want a name'
+expect 4 baseline set && says err 'expected a name'
 expect 4 baseline sett x && says err "did you mean 'set'"
-expect 4 baseline list --budget 5s && says err 'does not belong'
+expect 4 baseline list --budget 5s && says err 'is no flag of'
 expect 5 baseline set x -m "$T/none.gguf"
 finish

@@ -21,7 +21,7 @@ expect 0 telemetry --machine "$T/box" -o json && json '{r["name"]: r["value"] fo
 mkdir "$T/tmp" && TMPDIR=$T/tmp expect 0 detect --machine "$T/box" && [ -z "$(ls "$T/tmp")" ] || fail "an unpacked machine is left"
 
 # for advice it needs its ceilings
-expect 5 advise --machine "$T/box" && says err 'no measured ceilings'
+expect 5 advise --machine "$T/box" && says err 'no measured limits'
 expect 0 synth --shape tiny "$T/tiny.gguf"
 expect 0 detect --probe --record "$T/probed" && expect 0 advise -m "$T/tiny.gguf" --machine "$T/probed" -o json && json 'len(d["rows"]) > 0'
 expect 0 detect --machine "$T/probed" -o json && json 'd["ceilings"]["read_bytes_s_all"] > 0'
@@ -47,6 +47,6 @@ expect 5 detect --machine "$T/nowhere"
 printf '/proc/../../../../%s/escaped\n x\n' "$T" >"$T/bad/files.txt"
 expect 5 detect --machine "$T/bad" && says err 'is not below /proc' && [ ! -e "$T/escaped" ] || fail "a file left its folder"
 expect 4 detect --machine "$T/box" --probe && says err '--record are for this one'
-expect 4 detect --private && says err '--private says how to --record'
+expect 4 detect --private && says err '--private needs --record DIR'
 
 finish

@@ -9,7 +9,7 @@ mkdir -p "$POCL_CACHE_DIR"
 # without any driver everything else goes on
 no_driver() { OCL_ICD_VENDORS=/nonexistent OPENCL_VENDOR_PATH=/nonexistent expect "$@"; }
 no_driver 0 detect -o json && json 'd["opencl"] == [] and d["opencl_devices"] == 0'
-no_driver 0 detect && says out 'no OpenCL device: models run on the processor'
+no_driver 0 detect && says out 'no OpenCL device: models run on the CPU'
 no_driver 7 run -p x -n 1 --device opencl:0 && says err 'no OpenCL device here: install'
 no_driver 0 run -p x -n 1
 

@@ -22,7 +22,7 @@ requests() { find "$1" -name '*.body' | wc -l; }
 expect 0 history -o json && json 'd["rows"][0]["state"] == "done"' || { cat "$T/out"; finish; }
 
 # nobody there: kept, told, and sent with the next
-expect 7 push 1 --otlp "http://127.0.0.1:$(free_port)" --timeout 3s && says err 'waits'
+expect 7 push 1 --otlp "http://127.0.0.1:$(free_port)" --timeout 3s && says err 'is stored'
 "$QDYNO" doctor >"$T/out" 2>"$T/err"
 says out ' 1 runs waiting for a collector'
 collector "$T/first"
@@ -99,7 +99,7 @@ expect 4 push 1 && says err 'is it the address of one'
 echo 500 >"$T/second/plan"
 expect 4 push 1
 echo '503 3600' >"$T/second/plan"
-expect 7 push 1 && says err 'waits'
+expect 7 push 1 && says err 'is stored'
 OTEL_EXPORTER_OTLP_PROTOCOL=grpc "$QDYNO" push 1 >"$T/out" 2>"$T/err" && fail "grpc is not refused"
 says err 'http/protobuf'
 grep -qa 's3 cret\|s3%20cret' "$XDG_DATA_HOME/qdyno/qdyno.db"* && fail "a secret is in the database"
@@ -120,7 +120,7 @@ for name in bench load prefill decode; do grep -q "\"name\": \"$name\"" "$T/span
 # a gateway and a collector: one that is away keeps nothing from the other, and has its own token to itself
 collector "$T/both"
 export QDYNO_PUSH_BEARER=of-the-gateway
-expect 7 push 1 --url "http://127.0.0.1:$(free_port)" --otlp "$address" --timeout 3s && says err 'kept'
+expect 7 push 1 --url "http://127.0.0.1:$(free_port)" --otlp "$address" --timeout 3s && says err 'stored'
 unset QDYNO_PUSH_BEARER
 [ "$(requests "$T/both")" = 2 ] || fail "the collector was not told: $(requests "$T/both") requests"
 grep -qi 'of-the-gateway' "$T"/both/*.headers && fail "the gateway's token went to the collector"
@@ -141,7 +141,7 @@ server=$!
 pids+=("$server")
 for _ in $(seq 100); do [ "$(requests "$T/live")" -ge 2 ] && break; sleep 0.1; done
 kill "$server" && wait "$server" || fail "serve-metrics: status $?"
-says err 'cannot take it now' && says err 'takes it again'
+says err 'cannot take it now' && says err 'accepts values again'
 grep -qa qdyno_cpu_busy_ratio "$T/live/002.body" || fail "no sensors in what was sent"
 "$OTLP_PYTHON" "$here/../telemetry/otlp_decode.py" metrics "$T/live/002.body" >"$T/points" 2>"$T/err"
 case $? in

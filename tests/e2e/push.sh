@@ -29,9 +29,9 @@ waiting() { "$QDYNO" doctor 2>/dev/null | sed -n 's/.* \([0-9]*\) outcomes waiti
 expect 0 history -o json && json 'd["rows"][0]["state"] == "done"' || { cat "$T/out"; finish; }
 
 # nobody there: kept; the address wrong: said at once
-expect 7 push 1 --url "$url" --timeout 3s && says err 'kept'
+expect 7 push 1 --url "$url" --timeout 3s && says err 'stored'
 [ "$(waiting)" = 1 ] || fail "doctor does not say that one outcome waits"
-expect 7 push 1 --url "http://localhost:$port" --timeout 3s && says err 'kept' # another gateway, as far as we know
+expect 7 push 1 --url "http://localhost:$port" --timeout 3s && says err 'stored' # another gateway, as far as we know
 expect 4 push 1 --url "ftp://127.0.0.1"
 
 # two at once deliver their own and the one that waits for the other address: three PUTs, not four, and none lost
@@ -53,12 +53,12 @@ expect 4 push 1 --url "$url/nowhere" --timeout 5s && says err '404'
 
 # silence, then death in the middle of a push: kept, and delivered after the restart, once
 kill -STOP "$gateway"
-expect 7 push 1 --url "$url" --timeout 1s && says err 'no answer from .* within 1 s' && says err 'kept'
+expect 7 push 1 --url "$url" --timeout 1s && says err 'no answer from .* within 1 s' && says err 'stored'
 "$QDYNO" push 1 --url "$url" --timeout 20s >"$T/out" 2>"$T/err" & push=$!
 sleep 0.7
 gateway_stop -KILL
 wait "$push"
-[ $? = 7 ] && says err 'kept' || fail "the gateway was killed during a push: status, or no word that it is kept"
+[ $? = 7 ] && says err 'stored' || fail "the gateway was killed during a push: status, or no word that it is kept"
 [ "$(waiting)" = 1 ] || fail "an outcome was lost with its gateway"
 rm -f "$T/gateway.data"
 gateway_start
@@ -93,7 +93,7 @@ expect 0 prune --url "$url" --all --dry-run && says out 'would be deleted'
 [ "$(groups)" = 2 ] || fail "a dry run deleted something"
 curl -fs -X DELETE "$url$(sed -n "s|.*$url\(/metrics/[^ ]*\) .*would.*|\1|p" "$T/out")" # gone already: fine
 expect 0 prune --url "$url" --all && says out 'deleted'
-expect 0 prune --url "$url" --all && says out 'no group of ours'
+expect 0 prune --url "$url" --all && says out 'has pushed no group'
 for _ in $(seq 50); do [ "$(groups)" = 1 ] && break; sleep 0.1; done
 grep -q 'experiment="theirs"' "$T/metrics" && grep -q 'job="somebody"' "$T/metrics" || fail "prune took what others pushed"
 expect 4 prune && says err 'QDYNO_PUSH_URL'
@@ -138,7 +138,7 @@ YML
   expect 7 push 1 --url "$locked" --ca "$T/ca.pem" "${lab[@]}" && says err 'client certificate'
   expect 7 push 1 --url "$locked" --ca "$T/ca.pem" --cert "$T/other.pem" --key "$T/other.key" "${lab[@]}"
   expect 4 push 1 --url "$locked" --user lab && says err 'QDYNO_PUSH_PASSWORD'
-  expect 4 push 1 --url "$locked" --key "$T/client.key" && says err 'without --cert'
+  expect 4 push 1 --url "$locked" --key "$T/client.key" && says err 'needs --cert'
   # prune goes through the same door
   expect 4 prune --url "$locked" --all --ca "$T/ca.pem" "${us[@]}" && says err '401'
   expect 0 prune --url "$locked" --all --ca "$T/ca.pem" "${us[@]}" "${lab[@]}" && says out 'deleted'

@@ -70,13 +70,13 @@ refused() { # refused STATUS PATTERN ARGUMENTS...: behind `quantize IN $T/no.ggu
   expect "$status" quantize "$IN" "$T/no.gguf" "$@" && says err "$pattern"
   [ ! -e "$T/no.gguf" ] && [ ! -e "$T/no.gguf.partial" ] || { fail "refused, but wrote: $*"; rm -f "$T"/no.gguf*; }
 }
-refused 4 'want -R RECIPE'
+refused 4 'expected -R RECIPE'
 refused 4 'q4_0' -R q4_9
 refused 4 'gptq wants' -R gptq,bits=5
 refused 4 'has no parameter' -R rtn:q8_0,bits=4
 refused 4 'makes u4_g64, not q4_0' -R hqq:q4_0
-refused 4 'no part of a recipe' -R q8_0,threads=2
-refused 4 'leaves every tensor' -R default
+refused 4 'not part of a recipe' -R q8_0,threads=2
+refused 4 'changes no tensor' -R default
 refused 4 'no use for it' -R q8_0 --calib "$TEXT"
 refused 5 'none.txt' -R gptq,bits=4,group_size=64 --calib "$T/none.txt"
 echo "Too short." >"$T/short.txt"
@@ -87,8 +87,8 @@ refused 4 'other model|another model' -R int8_static --calib "$T/other.calib"
 expect 4 quantize "$T/q8.gguf" "$T/no.gguf" -R q4_0 && says err 'is q8_0 already' && [ ! -e "$T/no.gguf" ]
 expect 4 quantize "$IN" "$T/q8.gguf" -R q4_0 && says err '\-\-force'
 [ "$(hash_of "$T/q8.gguf")" = "$(hash_of "$T/q8t.gguf")" ] || fail "a refused run changed the file that was there"
-expect 4 quantize "$IN" "$IN" -R q8_0 --force && says err 'file to read'
-expect 4 quantize "$IN" "$T" -R q8_0 --force && says err 'no file'
+expect 4 quantize "$IN" "$IN" -R q8_0 --force && says err 'is also IN'
+expect 4 quantize "$IN" "$T" -R q8_0 --force && says err 'not a regular file'
 expect 5 quantize "$IN" "$T/nowhere/x.gguf" -R q8_0 && says err 'nowhere'
 expect 5 quantize "$T/none.gguf" "$T/no.gguf" -R q8_0 && says err 'none.gguf'
 expect 4 quantize "$IN" && says err 'needs 2 arguments'
@@ -117,7 +117,7 @@ for _ in 1 2 3; do
 done
 [ $killed -ge 1 ] || fail "it was never killed"
 [ ! -e "$T/parts.gguf" ] && [ -e "$T/parts.gguf.partial" ] || fail "killed $killed times, and it is not half made"
-expect 0 quantize "$T/15m.gguf" "$T/parts.gguf" -R "$SLOW" && says err 'parts.gguf.partial is there'
+expect 0 quantize "$T/15m.gguf" "$T/parts.gguf" -R "$SLOW" && says err 'resuming from .*parts.gguf.partial'
 [ "$(hash_of "$T/whole.gguf")" = "$(hash_of "$T/parts.gguf")" ] || fail "what was resumed differs from what was made at once"
 [ ! -e "$T/parts.gguf.partial" ] || fail ".partial was left behind"
 # Ctrl-C says what is kept and how to go on
@@ -130,7 +130,7 @@ for _ in $(seq 400); do
 done
 kill -INT $pid
 wait $pid
-[ $? = 130 ] && says err 'stop.gguf.partial; the same command goes on' && [ ! -e "$T/stop.gguf" ] || fail "Ctrl-C"
+[ $? = 130 ] && says err 'stop.gguf.partial; give the same command again' && [ ! -e "$T/stop.gguf" ] || fail "Ctrl-C"
 rm -f "$T"/*.partial "$T/15m.gguf" "$T/whole.gguf" "$T/parts.gguf"
 
 # ---- methods

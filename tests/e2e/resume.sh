@@ -53,5 +53,5 @@ case $(value 'd["verdict"]') in
 inconclusive | invalid) skip "the run settled nothing, so it may be resumed again" ;;
 *) expect 4 ab --resume 1 && says err 'is finished' ;;
 esac
-expect 4 ab --resume 1 -m other.gguf && says err 'cannot change'
+expect 4 ab --resume 1 -m other.gguf && says err 'leave -m out'
 finish

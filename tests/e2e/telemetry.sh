@@ -31,7 +31,7 @@ pkill -P "$busy" sleep 2>/dev/null || true
 # a stream, read as others would
 expect 0 telemetry --follow --count 4 --interval 200 --metrics cpu_busy_ratio,mem_used_bytes,on_battery --pid "$busy"
 kill "$busy" && wait "$busy" 2>/dev/null
-says err '4 rows; sampling took [0-9.]+ % of one processor' && cp "$T/out" "$T/rows.csv"
+says err '4 rows; sampling used [0-9.]+ % of one CPU' && cp "$T/out" "$T/rows.csv"
 if [ -n "$PYTHON" ]; then
   python3 - "$T/rows.csv" <<'PY' || fail "the CSV is not what it should be: $(cat "$T/rows.csv")"
 import csv, datetime, sys
@@ -84,7 +84,7 @@ wait "$stream"
 status=$?
 [ "$status" = 0 ] || fail "Ctrl-C: status $status"
 [ -z "$(tail -c 1 "$T/out")" ] || fail "the last line is cut: $(tail -1 "$T/out")"
-says err 'rows; sampling took'
+says err 'rows; sampling used'
 
 # what is here but not permitted is not what is absent: an energy counter for root only, another user's process
 forbidden() {
@@ -99,7 +99,7 @@ if [ "$(id -u)" = 0 ] && forbidden test -x "$QDYNO" 2>/dev/null; then
   json '[(r["state"], "owner" in r["absent"]) for r in d["rows"] if r["name"] == "proc_read_bytes_s"] == [("denied", True)]'
   json '[r["state"] for r in d["rows"] if r["name"] == "cpu_temperature_celsius"] == ["absent"]'
   forbidden "$QDYNO" doctor >"$T/out" 2>"$T/err"
-  says out 'sensors .* not permitted: cpu_power_watts .*chmod o.r' || fail "doctor does not tell what is not permitted"
+  says out 'sensors .* no permission to read: cpu_power_watts .*chmod o.r' || fail "doctor does not tell what is not permitted"
 else
   skip "permissions: needs root, unshare and setpriv"
 fi
@@ -117,12 +117,12 @@ QDYNO_PERIODS=nonsense=1 expect 4 bench -p 8 -n 0 -r 1 && says err 'QDYNO_PERIOD
 # refusals
 expect 4 telemetry --metrics cpu_busy && says err "did you mean 'cpu_busy_ratio'"
 expect 4 telemetry --metrics mem_used_bytes,mem_used_bytes && says err 'twice'
-expect 4 telemetry --metrics , && says err 'want names'
-expect 4 telemetry --count 3 && says err 'only with --follow'
+expect 4 telemetry --metrics , && says err 'expected names'
+expect 4 telemetry --count 3 && says err 'needs --follow'
 expect 4 telemetry --follow -o sql && says err 'csv or jsonl'
 expect 4 telemetry --follow --interval 5 && says err 'from 10 to 60000'
 expect 4 telemetry --pid 99999999 && says err 'no such process'
 expect 5 telemetry --machine "$T/nowhere" && says err '--machine'
-[ ! -e /dev/full ] || { "$QDYNO" telemetry --follow --count 2 --interval 50 >/dev/full 2>"$T/err"; [ $? = 6 ] && says err 'could not write'; } ||
+[ ! -e /dev/full ] || { "$QDYNO" telemetry --follow --count 2 --interval 50 >/dev/full 2>"$T/err"; [ $? = 6 ] && says err 'cannot write'; } ||
   fail "a full disk is not told"
 finish

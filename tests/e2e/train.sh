@@ -40,10 +40,10 @@ expect 0 quantize "$W" "$T/r.gguf" -R q4_0 --recover steps=20,rate=0.002,batch=2
   json '"q4_0 x " in d["formats"] and d["held_out_tokens"] > 1000'
 expect 0 run -m "$T/r.gguf" -p "One day" -n 2
 cp "$T/r.gguf" "$T/before.gguf"
-expect 4 quantize "$W" "$T/r.gguf" -R q4_0 --recover steps=20 && says err "is there already"
+expect 4 quantize "$W" "$T/r.gguf" -R q4_0 --recover steps=20 && says err "exists: --force"
 expect 5 quantize "$W" "$T/r.gguf" --force -R q4_0 --recover steps=2,rate=0.9 && says err "recovery did not help"
 cmp -s "$T/r.gguf" "$T/before.gguf" || fail "a recovery that did not help replaced a file"
-expect 4 quantize "$W" "$T/no.gguf" -R q4_0 --recover rate=1e-3 && says err "how long"
+expect 4 quantize "$W" "$T/no.gguf" -R q4_0 --recover rate=1e-3 && says err "number of training steps"
 expect 4 quantize "$W" "$T/no.gguf" -R q4_0 --recover steps=5,pace=9 && says err "pace=9"
 expect 4 quantize "$W" "$T/no.gguf" -R int8_dynamic --recover steps=5 && says err "quantizes activations" && [ ! -e "$T/no.gguf" ]
 expect 0 synth --arch qwen2 --shape tiny -R f16 "$T/qwen2.gguf" && expect 4 quantize "$T/qwen2.gguf" "$T/no.gguf" -R q8_0 --recover steps=5 && says err "not llama"
@@ -62,6 +62,6 @@ json 'all(a["train_tok_s"] > 0 and a["peak_rss_bytes"] > 0 and a["model"].starts
 expect 4 train "$T/parts.gguf" $SMALL --rate 0.1 && says err "other options"
 expect 4 train "$T/no.gguf" --heads 3 && says err "heads"
 expect 4 train "$T/no.gguf" -R q4_0 && says err "f16 or f32"
-expect 4 train && says err "want OUT"
+expect 4 train && says err "expected OUT"
 [ ! -e "$T/no.gguf" ] || fail "a refused run left a model"
 finish

@@ -33,7 +33,7 @@ expect 0 tune -C handicap=100 --space "handicap=0|100,threads=1" -w tg16 -t 1 --
   json '"not confirmed" in d["because"] and "budget" in d["because"] and d["candidate"] == "threads=1"' &&
   json 'd["blocks"] == 0 and d["winner"] == d["current"] and d["written"] is None'
 expect 4 tune --space "recipe=q9_0" && says err 'q9_0'
-expect 4 tune --limit speed=3 && says err 'memory=BYTES and kld=NATS'
+expect 4 tune --limit speed=3 && says err 'memory=BYTES or kld=NATS'
 expect 4 tune -w eval:x && says err 'tg64 or pp512'
 
 # single tensors of the bundled model in two formats; what the check says decides the status

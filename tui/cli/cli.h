@@ -1,5 +1,5 @@
-/* tui/cli/cli.h - COMMANDS: the command line as a table. Help, completion, man page and palette are loops
- * over it, and the parser knows no flag that the table does not name. */
+/* tui/cli/cli.h - COMMANDS: the command line as a table. Help, completion, man page, palette and parser are
+ * loops over it. */
 #ifndef QDYNO_CLI_H
 #define QDYNO_CLI_H
 
@@ -25,7 +25,7 @@ enum exit_status {
     EXIT_NO_FIT = 6,
     EXIT_NO_DEVICE = 7,
     EXIT_INTERNAL = 70,
-    EXIT_INTERRUPTED = 130 /* Ctrl-C, as shells spell it */
+    EXIT_INTERRUPTED = 130 /* Ctrl-C: 128 + SIGINT, as shells report it */
 };
 int exit_status_of(enum err_code code);
 int exit_status_of_verdict(enum verdict v);
@@ -33,28 +33,28 @@ int exit_status_of_verdict(enum verdict v);
 enum output_format { OUTPUT_MD, OUTPUT_JSON, OUTPUT_JSONL, OUTPUT_CSV, OUTPUT_SQL };
 extern const char *const OUTPUT_NAMES[]; /* indexed by enum output_format, NULL-terminated */
 
-/* How far long work has come, on stderr: to people at a terminal, or as JSON lines (progress.h). */
+/* Progress of long work on stderr: for people on a terminal, or as JSON lines (lib/progress.h). */
 enum progress_mode { PROGRESS_AUTO, PROGRESS_JSON, PROGRESS_OFF };
 extern const char *const PROGRESS_NAMES[]; /* indexed by enum progress_mode, NULL-terminated */
 
 enum { PLUGIN_FLAGS = 16 };
 
 struct cli_global {
-    const char *db_path; /* NULL: the default place */
+    const char *db_path; /* NULL: the default path */
     enum output_format output;
     bool output_given, quiet, no_color, help, version;
     enum progress_mode progress;
     uint64_t seed;
-    const char *plugin[PLUGIN_FLAGS]; /* --plugin; loaded by cli_parse */
+    const char *plugin[PLUGIN_FLAGS]; /* values of --plugin; cli_parse loads them */
     int plugin_count;
     struct log log;
-    const volatile sig_atomic_t *interrupted; /* set by Ctrl-C; NULL: never */
+    const volatile sig_atomic_t *interrupted; /* becomes 1 on Ctrl-C or SIGTERM; NULL: never */
 };
 
 enum flag_kind {
     FLAG_TEXT, /* also the kind of a switch, which has no value */
     FLAG_INT,
-    FLAG_INTS, /* comma-separated, each within min..max: makes a grid */
+    FLAG_INTS, /* comma-separated whole numbers, each within min..max */
     FLAG_NUM,
     FLAG_RATIO,   /* "1%" or "0.01" */
     FLAG_BYTES,   /* "8G" */
@@ -63,43 +63,45 @@ enum flag_kind {
 };
 
 struct cli_flag {
-    const char *name;  /* "-m" or "--budget": what args_* are asked with */
+    const char *name;  /* "-m" or "--budget"; args_* find the flag by this name */
     const char *alias; /* "--model" or NULL */
     const char *value; /* placeholder in the help, e.g. "FILE"; NULL for a switch */
     const char *help;
     enum flag_kind kind;
-    double min, max; /* FLAG_INT, FLAG_INTS, FLAG_NUM; both 0: any */
+    double min, max; /* range of FLAG_INT, FLAG_INTS, FLAG_NUM; both 0: any value */
     const char *const *choices;
-    bool many;     /* may be given again; otherwise a second one is refused */
-    bool optional; /* the value may be left out ("" then), and is only what stands behind "=" */
+    bool many;     /* repeatable; otherwise a second one is an error */
+    bool optional; /* the value may be omitted (then ""), and must follow "=" */
 };
 
 struct cli_args;
-enum { KNOB_FLAGS_NONE, KNOB_FLAGS_ONE, KNOB_FLAGS_GRID }; /* GRID: comma-separated values multiply */
+/* Config keys as flags of a command: none, one value each, or comma-separated values whose combinations make
+ * a grid of configs. */
+enum { KNOB_FLAGS_NONE, KNOB_FLAGS_ONE, KNOB_FLAGS_GRID };
 
 struct command {
     const char *name;
     const char *arguments;        /* "A B [-w WORKLOAD]" */
     const char *help;             /* one line */
-    const struct cli_flag *flags; /* NULL-name terminated; NULL: none */
+    const struct cli_flag *flags; /* ends with a NULL name; NULL: no flags */
     int (*run)(const struct cli_global *g, const struct cli_args *a);
-    bool hidden; /* worker */
+    bool hidden; /* not in help and completion: the worker */
     int min_args, max_args;
     int knob_flags;      /* KNOB_FLAGS_* */
-    const char *details; /* paragraphs under the flags in `help COMMAND` and the man page; may be NULL */
+    const char *details; /* text below the flags in `help COMMAND` and in the man page; may be NULL */
 };
 extern const struct command COMMANDS[];
 extern const size_t COMMAND_COUNT;
-const struct command *command_find(const char *name); /* NULL when unknown */
+const struct command *command_find(const char *name); /* NULL: unknown */
 
-/* Flags every command takes; NULL-name terminated. */
+/* Flags of every command; ends with a NULL name. */
 extern const struct cli_flag GLOBAL_FLAGS[];
 
-/* A parsed command line. Strings are borrowed from argv; every value is already valid for its flag's kind. */
+/* A parsed command line. Strings are borrowed from argv. Every value is valid for the kind of its flag. */
 enum { ARGS_GIVEN = 64, ARGS_MAX = 64 };
 struct cli_args {
     const struct command *command;
-    bool named; /* the command stands in argv */
+    bool named; /* argv names the command; false: the dashboard by default */
     int given_count, knob_count, n;
     struct {
         const struct cli_flag *flag;
@@ -112,9 +114,9 @@ struct cli_args {
     const char *arg[ARGS_MAX]; /* positional */
 };
 
-/* Loads plug-ins, too, because they say what a config may say. Errors: ERR_USAGE naming the flag, the value
- * and what is allowed, with the nearest spelling; those of plugins_load. The command is "dashboard" when argv
- * names none. */
+/* Parses argv. Without a command in argv the command is "dashboard". Also loads the plug-ins, because they
+ * add methods that config lines may name. Errors: ERR_USAGE with the flag, the value, what was expected and
+ * the nearest spelling; those of plugins_load. */
 enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char **argv, struct err *why);
 
 bool args_has(const struct cli_args *a, const char *flag);
@@ -122,12 +124,13 @@ const char *args_text(const struct cli_args *a, const char *flag, const char *ot
 int64_t args_int(const struct cli_args *a, const char *flag, int64_t otherwise);
 double args_num(const struct cli_args *a, const char *flag, double otherwise); /* also ratio, seconds */
 int64_t args_bytes(const struct cli_args *a, const char *flag, int64_t otherwise);
-/* All values of a repeatable flag; returns how many (at most max). */
+/* All values of a repeatable flag. Returns their number, at most max. */
 int args_all(const struct cli_args *a, const char *flag, const char **out, int max);
-/* A FLAG_INTS value, or `otherwise` (same syntax). Returns how many (at most max). */
+/* The numbers of a FLAG_INTS value, or of `otherwise` (same syntax). Returns their number, at most max. */
 int args_ints(const struct cli_args *a, const char *flag, const char *otherwise, int64_t *out, int max);
 
-/* Help texts, all generated from COMMANDS, GLOBAL_FLAGS and KNOBS. c NULL: the overview. */
+/* Append help texts, generated from COMMANDS, GLOBAL_FLAGS and KNOBS. c NULL: the overview of all commands.
+ */
 void help_text(struct str *out, const struct command *c);
 void help_knobs(struct str *out);
 void help_man(struct str *out);

@@ -1,4 +1,5 @@
-/* qdyno ab: the experiment, watched from a terminal or not at all. */
+/* qdyno ab: runs a paired comparison of configs (advisor/experiment) with progress on stderr, and prints the
+ * verdict with its evidence. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,27 +14,27 @@
 /* clang-format off */
 const struct cli_flag FLAGS_AB[] = {
     FLAG_MODEL_ROW,
-    { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .help = "what every arm runs; default tg64" },
+    { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .help = "workload of every arm; default tg64" },
     { .name = "--margin", .value = "SHARE", .kind = FLAG_RATIO,
-      .help = "difference that matters; default 1%" },
+      .help = "smallest difference that matters; default 1%" },
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
-      .help = "no new block starts beyond it; default 5m" },
+      .help = "start no new block after this time; default 5m" },
     { .name = "--metric", .value = "NAME",
-      .help = "what is compared; default the decode rate, else the prefill rate, else perplexity" },
+      .help = "metric to compare; default: the decode rate, else the prefill rate, else perplexity" },
     { .name = "--min-blocks", .value = "N", .kind = FLAG_INT, .min = 6, .max = EXPERIMENT_BLOCKS,
-      .help = "blocks before a verdict; default 6" },
+      .help = "least number of blocks before a verdict; default 6" },
     { .name = "--max-blocks", .value = "N", .kind = FLAG_INT, .min = 6, .max = EXPERIMENT_BLOCKS,
-      .help = "blocks at most; default 64" },
+      .help = "largest number of blocks; default 64" },
     { .name = "--control", .value = "N", .kind = FLAG_INT, .max = 64,
-      .help = "A/A blocks before the comparison; 0 none; default 3" },
+      .help = "blocks of the A/A control before the comparison; 0: none; default 3" },
     { .name = "--warmup", .value = "N", .kind = FLAG_INT, .min = 1, .max = 64,
-      .help = "warm-up cells of each arm; default until their rate has settled" },
+      .help = "warm-up cells of each arm; default: until the rate is steady" },
     { .name = "--processes", .value = "new|kept|auto", .kind = FLAG_CHOICE, .choices = PROCESSES,
-      .help = "of the arms in each block; default auto: new where that is cheap" },
-    { .name = "--race", .help = "of several arms find the best, and measure it again against A" },
+      .help = "start new processes for each block or keep them; default auto: new if the model loads fast" },
+    { .name = "--race", .help = "drop slow arms early, then confirm the best one against A" },
     AB_CLAIM_FLAGS,
     { .name = "--resume", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
-      .help = "go on with a stopped, killed or undecided run" },
+      .help = "continue a run that was stopped, killed or undecided" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -75,27 +76,28 @@ static const struct column COLUMNS[] = {
     { .name = "random_weights", .kind = COLUMN_BOOL },
 };
 
-static const struct metric *metric_of(const struct experiment_spec *s)
+static const struct metric *spec_metric(const struct experiment_spec *s)
 {
     return s->metric ? s->metric : experiment_default_metric(&s->workload);
 }
 
-/* The state counts what is better as positive; people and scripts ask how B's number differs from A's. */
-static struct interval as_change(const struct experiment_state *s, struct interval e)
+/* The state's effects are positive for better; the output reports the change of the number itself, so the
+ * sign of metrics where less is better is turned. */
+static struct interval effect_as_change(const struct experiment_state *s, struct interval e)
 {
-    if (metric_of(&s->spec)->better >= 0) return e;
+    if (spec_metric(&s->spec)->better >= 0) return e;
     return (struct interval){ -e.estimate, -e.upper, -e.lower };
 }
 
 struct interval ab_effect(const struct experiment_state *s)
 {
-    return as_change(s, experiment_headline(s)->effect);
+    return effect_as_change(s, experiment_headline(s)->effect);
 }
 
-static void add_arm(struct table *t, const struct experiment_state *s, int i)
+static void table_add_arm(struct table *t, const struct experiment_state *s, int i)
 {
     const struct experiment_arm *x = &s->arm[i];
-    const struct metric *m = metric_of(&s->spec);
+    const struct metric *m = spec_metric(&s->spec);
     char workload[640];
     json_t *row = table_row(t);
     json_put_int(row, "run", s->run_id);
@@ -121,11 +123,11 @@ static void add_arm(struct table *t, const struct experiment_state *s, int i)
     json_put_int(row, "cells", x->cells);
     json_put_str(row, "error", *x->error ? x->error : NULL);
     json_put_bool(row, "random_weights", s->random_weights);
-    if (!i) return; /* verdicts are about the others */
+    if (!i) return; /* arm A is the reference: it has no verdict */
     const struct comparison *c = s->confirming && i == s->headline ? &s->confirmation : &s->comparison[i];
     const char *verdict = verdict_name(s->spec.arms == 2 ? s->verdict : c->verdict);
     json_put_str(row, "verdict", *verdict ? verdict : NULL);
-    struct interval effect = as_change(s, c->effect);
+    struct interval effect = effect_as_change(s, c->effect);
     json_put_num(row, "effect_ratio", exp(effect.estimate));
     json_put_num(row, "effect_lower_ratio", exp(effect.lower));
     json_put_num(row, "effect_upper_ratio", exp(effect.upper));
@@ -146,59 +148,66 @@ static double percent(double log_ratio)
 static void note_comparison(struct table *t, const struct experiment_state *s, const struct comparison *c,
                             int arm)
 {
-    const struct metric *m = metric_of(&s->spec);
-    const struct interval e = as_change(s, c->effect);
+    const struct metric *m = spec_metric(&s->spec);
+    const struct interval e = effect_as_change(s, c->effect);
     const char *word = verdict_name(s->spec.arms == 2 ? s->verdict : c->verdict);
     if (isfinite(e.lower))
-        table_note(t, "%c against A, %s: %+.2f %% [%+.2f, %+.2f] (%.3g %%, at every look)   %s%s", 'A' + arm,
-                   m->name, percent(e.estimate), percent(e.lower), percent(e.upper), 100 * (1 - c->alpha),
-                   word, c->dropped ? " (left out of the race)" : "");
+        table_note(t, "%c against A, %s: %+.2f %% [%+.2f, %+.2f] (%.3g %% at every interim analysis)   %s%s",
+                   'A' + arm, m->name, percent(e.estimate), percent(e.lower), percent(e.upper),
+                   100 * (1 - c->alpha), word, c->dropped ? " (dropped from the race)" : "");
     else
-        table_note(t, "%c against A, %s: %s", 'A' + arm, m->name, *word ? word : "not enough blocks");
+        table_note(t, "%c against A, %s: %s", 'A' + arm, m->name,
+                   *word ? word : "too few blocks for an interval");
     if (*c->reason && strcmp(c->reason, s->reason)) table_note(t, "%s", c->reason);
 }
 
-/* Evidence, and what the usual methods would say: no part of the verdict. */
-static void note_companions(struct table *t, const struct experiment_state *s)
+/* E-value, and what common fixed-sample methods give. They are not part of the verdict. */
+static void note_other_methods(struct table *t, const struct experiment_state *s)
 {
     const struct comparison *c = experiment_headline(s);
-    const struct interval f = as_change(s, c->fixed), h = as_change(s, c->hodges_lehmann);
+    const struct interval f = effect_as_change(s, c->fixed), h = effect_as_change(s, c->hodges_lehmann);
     if (c->blocks < 2) return;
-    table_note(t, "evidence %.3g against no difference (20 decides; signs alone %.3g), p %.2g at any time",
-               c->e, c->e_sign, c->p);
+    table_note(
+        t,
+        "e-value %.3g against \"no difference\" (20 decides; from the signs alone %.3g), anytime-valid p %.2g",
+        c->e, c->e_sign, c->p);
     if (isfinite(f.lower) && isfinite(h.lower))
-        table_note(t,
-                   "for one look: t [%+.2f, %+.2f] %%, Hodges-Lehmann %+.2f [%+.2f, %+.2f] %%, permutation p "
-                   "%.2g",
-                   percent(f.lower), percent(f.upper), percent(h.estimate), percent(h.lower),
-                   percent(h.upper), c->permutation_p);
+        table_note(
+            t,
+            "valid for a single analysis only: t [%+.2f, %+.2f] %%, Hodges-Lehmann %+.2f [%+.2f, %+.2f] %%, permutation p "
+            "%.2g",
+            percent(f.lower), percent(f.upper), percent(h.estimate), percent(h.lower), percent(h.upper),
+            c->permutation_p);
 }
 
 static void note_effect(struct table *t, const struct experiment_state *s)
 {
     for (int k = 1; k < s->spec.arms; k++) note_comparison(t, s, &s->comparison[k], k);
     if (s->confirming) {
-        table_note(t, "the winner, %c, on %d blocks of its own:", 'A' + s->headline, s->confirmation.blocks);
+        table_note(t, "confirmation of the winner, %c, on %d further blocks:", 'A' + s->headline,
+                   s->confirmation.blocks);
         note_comparison(t, s, &s->confirmation, s->headline);
     }
     if (*s->reason) table_note(t, "%s", s->reason);
-    note_companions(t, s);
+    note_other_methods(t, s);
     if (isfinite(s->noise_floor))
         table_note(t, "A/A control: +-%.2f %%%s", percent(s->noise_floor),
-                   s->control_failed ? "; it FAILED: this machine or harness is biased now" : "");
+                   s->control_failed
+                       ? "; FAILED: equal configs differ, so this machine is not fit to measure now"
+                       : "");
     else
         table_note(t, "no A/A control");
     table_note(t, "%d blocks kept, %d discarded; margin %.2f %%", s->blocks, s->discarded,
                100 * s->spec.margin);
     if (s->verdict == VERDICT_INCONCLUSIVE && s->blocks_needed > 0)
-        table_note(t, "about %d more blocks would decide: qdyno ab --resume %lld --budget TIME",
+        table_note(t, "about %d more blocks may decide: qdyno ab --resume %lld --budget TIME",
                    s->blocks_needed, (long long)s->run_id);
 }
 
 void ab_table_fill(struct table *t, const struct experiment_state *s)
 {
     table_init(t, "qdyno.ab/1", COLUMNS, COUNT_OF(COLUMNS));
-    for (int i = 0; i < s->spec.arms; i++) add_arm(t, s, i);
+    for (int i = 0; i < s->spec.arms; i++) table_add_arm(t, s, i);
     note_effect(t, s);
     ab_claims_note(t, s);
     for (int i = 0; i < s->events; i++) {
@@ -207,12 +216,12 @@ void ab_table_fill(struct table *t, const struct experiment_state *s)
     }
     if (s->phase == PHASE_FAILED) table_note(t, "failed: %s", s->error);
     if (s->phase == PHASE_STOPPED)
-        table_note(t, "stopped; go on with: qdyno ab --resume %lld", (long long)s->run_id);
+        table_note(t, "stopped; to continue: qdyno ab --resume %lld", (long long)s->run_id);
     if (s->random_weights) table_note(t, "%s", RANDOM_WEIGHTS);
-    table_note(t, "run %lld; again: qdyno show %lld", (long long)s->run_id, (long long)s->run_id);
+    table_note(t, "run %lld; to print it again: qdyno show %lld", (long long)s->run_id, (long long)s->run_id);
 }
 
-static void watch(struct progress *p, const struct experiment_state *s)
+static void ab_show_progress(struct progress *p, const struct experiment_state *s)
 {
     static const char *const PHASES[] = { "loading", "warm-up", "control", "block", "confirm",
                                           "quality", "done",    "stopped", "failed" };
@@ -228,21 +237,24 @@ static void watch(struct progress *p, const struct experiment_state *s)
                   s->cell_done, s->cell_of, effect, eta);
 }
 
-/* Predictions learn from what was measured. That they cannot is no reason to lose a verdict. */
-static void teach(const struct cli_global *g, const struct experiment_state *s, const struct machine *m)
+/* Records the residuals of the predictions for this run. A failure is only logged: the verdict stays valid.
+ */
+static void record_residuals(const struct cli_global *g, const struct experiment_state *s,
+                             const struct machine *m)
 {
     struct machine_ceilings c;
     struct db *d = NULL;
     struct err why = { 0 };
     uint32_t usable;
     bool known = false;
-    if (isa_usable(&usable, &why) || usable != isa_detect()) return; /* QDYNO_ISA held it back */
+    if (isa_usable(&usable, &why) || usable != isa_detect())
+        return; /* QDYNO_ISA hides a part of the machine */
     if (ceilings_load(&c, m->id, &known, &why) || !known) return;
     enum err_code rc = db_open(&d, g->db_path, &why);
     if (!rc) rc = residuals_record_experiment(d, s, m, &c, &why);
     db_close(d);
     if (rc)
-        log_write(&g->log, LOG_WARN, "what this run teaches predictions could not be kept: %s", why.message);
+        log_write(&g->log, LOG_WARN, "the prediction residuals of this run were not stored: %s", why.message);
 }
 
 enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *spec,
@@ -257,7 +269,7 @@ enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *s
     cli_pause_begin(&pause);
     enum err_code rc = machine_detect(&m, "", why);
     if (!rc)
-        rc = cli_sampler(&sampler, NULL, why); /* without one, contamination is judged by the worker alone */
+        rc = cli_sampler(&sampler, NULL, why); /* without sensors, only the worker detects disturbances */
     if (rc) {
         cli_pause_end(&pause);
         return rc;
@@ -271,8 +283,8 @@ enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *s
     while (!rc && !experiment_finished(x)) {
         experiment_wait(x, &version, 200);
         experiment_state(x, out);
-        watch(&p, out);
-        cli_pause_follow(&pause, x, out);
+        ab_show_progress(&p, out);
+        cli_pause_poll(&pause, x, out);
         if (!asked && cli_is_interrupted(g)) {
             experiment_stop(x);
             asked = true;
@@ -283,12 +295,12 @@ enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *s
     experiment_close(x);
     sampler_stop(sampler);
     cli_pause_end(&pause);
-    if (!rc) teach(g, out, &m);
+    if (!rc) record_residuals(g, out, &m);
     return rc;
 }
 
-static enum err_code spec_of_run(struct experiment_spec *s, const struct cli_global *g, int64_t id,
-                                 struct err *why)
+static enum err_code spec_load(struct experiment_spec *s, const struct cli_global *g, int64_t id,
+                               struct err *why)
 {
     struct db *d = NULL;
     struct run_row run = { 0 };
@@ -296,10 +308,10 @@ static enum err_code spec_of_run(struct experiment_spec *s, const struct cli_glo
     enum err_code rc = db_open(&d, g->db_path, why);
     if (!rc) rc = db_run_get(d, id, &run, why);
     if (!rc && strcmp(run.kind, "ab"))
-        rc = err_set(why, ERR_USAGE, "--resume %lld: that run is of kind '%s', not an A/B", (long long)id,
-                     run.kind);
+        rc = err_set(why, ERR_USAGE, "--resume %lld: that run is of kind '%s'; expected an A/B",
+                     (long long)id, run.kind);
     if (!rc && !run.spec_json)
-        rc = err_set(why, ERR_FORMAT, "run %lld holds no specification", (long long)id);
+        rc = err_set(why, ERR_FORMAT, "run %lld has no stored specification", (long long)id);
     if (!rc) rc = json_parse(&object, run.spec_json, strlen(run.spec_json), why);
     if (!rc) rc = experiment_spec_from_json(s, object, why);
     s->resume_id = id;
@@ -309,12 +321,12 @@ static enum err_code spec_of_run(struct experiment_spec *s, const struct cli_glo
     return rc;
 }
 
-static enum err_code new_spec(struct experiment_spec *s, const struct cli_args *a, struct err *why)
+static enum err_code spec_new(struct experiment_spec *s, const struct cli_args *a, struct err *why)
 {
     char *model = NULL;
     enum err_code rc = a->n >= 2 && a->n <= EXPERIMENT_ARMS
                            ? ERR_OK
-                           : err_set(why, ERR_USAGE, "want 2 to %d config lines, A B [C...] (got %d)",
+                           : err_set(why, ERR_USAGE, "expected 2 to %d config lines, A B [C...], got %d",
                                      EXPERIMENT_ARMS, a->n);
     bool all_named = true;
     s->arms = a->n;
@@ -324,7 +336,7 @@ static enum err_code new_spec(struct experiment_spec *s, const struct cli_args *
         all_named &= *config_text(&s->config[i], KNOB_MODEL) != '\0';
     }
     if (!rc) rc = workload_parse(&s->workload, args_text(a, "-w", "tg64"), why);
-    const bool wanted = !all_named && !s->workload.train; /* training begins from nothing */
+    const bool wanted = !all_named && !s->workload.train; /* training needs no model file */
     if (!rc && (wanted || args_has(a, "-m"))) rc = cli_model(&model, a, why);
     if (!rc && model && strlen(model) >= sizeof s->model)
         rc = err_set(why, ERR_USAGE, "the model's path is longer than %zu bytes", sizeof s->model - 1);
@@ -334,7 +346,7 @@ static enum err_code new_spec(struct experiment_spec *s, const struct cli_args *
     return rc;
 }
 
-static enum err_code read_spec(struct experiment_spec *s, const struct cli_global *g,
+static enum err_code spec_read(struct experiment_spec *s, const struct cli_global *g,
                                const struct cli_args *a, struct err *why)
 {
     static const char *const FIXED[] = {
@@ -346,13 +358,14 @@ static enum err_code read_spec(struct experiment_spec *s, const struct cli_globa
     if (id) {
         for (size_t i = 0; i < COUNT_OF(FIXED); i++)
             if (args_has(a, FIXED[i]))
-                return err_set(why, ERR_USAGE, "--resume goes on with what run %lld is: %s cannot change it",
+                return err_set(why, ERR_USAGE, "--resume continues run %lld unchanged: leave %s out",
                                (long long)id, FIXED[i]);
         if (a->n || a->knob_count)
-            return err_set(why, ERR_USAGE, "--resume goes on with the configs of run %lld: leave others out",
+            return err_set(why, ERR_USAGE,
+                           "--resume continues run %lld with its own configs: leave the others out",
                            (long long)id);
     }
-    enum err_code rc = id ? spec_of_run(s, g, id, why) : new_spec(s, a, why);
+    enum err_code rc = id ? spec_load(s, g, id, why) : spec_new(s, a, why);
     if (rc) return rc;
     if (!id) s->seed = g->seed;
     s->margin = args_num(a, "--margin", s->margin);
@@ -364,7 +377,7 @@ static enum err_code read_spec(struct experiment_spec *s, const struct cli_globa
     s->processes = processes_parse(args_text(a, "--processes", PROCESSES[s->processes]));
     if (args_has(a, "--control")) {
         int n = (int)args_int(a, "--control", 0);
-        s->control_blocks = n ? n : -1; /* the door's 0 means its default */
+        s->control_blocks = n ? n : -1; /* 0 in the spec means the default */
     }
     if (s->min_blocks && s->max_blocks && s->min_blocks > s->max_blocks)
         return err_set(why, ERR_USAGE, "--min-blocks %d is more than --max-blocks %d", s->min_blocks,
@@ -373,7 +386,7 @@ static enum err_code read_spec(struct experiment_spec *s, const struct cli_globa
     return ab_claims_spec(s, a, why);
 }
 
-/* An arm that never ran decides the status by its own error: a missing file is not "worse". */
+/* If arm A failed, or one of two arms, its error decides the status: a missing file is not "worse". */
 int ab_status(const struct experiment_state *s)
 {
     for (int i = 0; i < s->spec.arms; i++)
@@ -383,8 +396,8 @@ int ab_status(const struct experiment_state *s)
     return exit_status_of_verdict(s->verdict);
 }
 
-static int print_state(const struct cli_global *g, const struct cli_args *a, const struct experiment_state *s,
-                       int status)
+static int ab_print(const struct cli_global *g, const struct cli_args *a, const struct experiment_state *s,
+                    int status)
 {
     struct err why = { 0 };
     if (g->output == OUTPUT_JSON) {
@@ -406,13 +419,13 @@ int command_ab(const struct cli_global *g, const struct cli_args *a)
     struct experiment_state *s = calloc(1, sizeof *s);
     struct experiment_spec *spec = calloc(1, sizeof *spec);
     int status;
-    enum err_code rc = s && spec ? ERR_OK : err_set(&why, ERR_NOMEM, "no memory to begin");
-    if (!rc) rc = read_spec(spec, g, a, &why);
+    enum err_code rc = s && spec ? ERR_OK : err_set(&why, ERR_NOMEM, "out of memory");
+    if (!rc) rc = spec_read(spec, g, a, &why);
     if (!rc) rc = ab_run(g, spec, s, &why);
     if (rc)
         status = cli_fail(a, &why);
     else
-        status = print_state(g, a, s, ab_claims_status(s, ab_status(s)));
+        status = ab_print(g, a, s, ab_claims_status(s, ab_status(s)));
     free(spec);
     free(s);
     return status;

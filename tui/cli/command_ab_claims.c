@@ -1,6 +1,7 @@
 /* ab_claims.c - see ab_claims.h. */
 #include "tui/cli/command_ab_claims.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@ _Static_assert((int)GATE_PASS == EXIT_DONE && (int)GATE_FAIL == EXIT_WORSE &&
 
 /* ---------------------------------------------------------------- flags */
 
-static enum err_code set_file(struct experiment_spec *s, const char *given, struct err *why)
+static enum err_code quality_set_file(struct experiment_spec *s, const char *given, struct err *why)
 {
     char *bundled = NULL;
     enum err_code rc = *given ? ERR_OK : file_share(&bundled, EVAL_TEXT, why);
@@ -21,15 +22,16 @@ static enum err_code set_file(struct experiment_spec *s, const char *given, stru
     if (!rc && strlen(path) >= sizeof s->quality_file)
         rc = err_set(why, ERR_USAGE, "--quality: the path is longer than %zu bytes",
                      sizeof s->quality_file - 1);
-    if (!rc && access(path, R_OK)) rc = err_set(why, ERR_IO, "--quality=%s: cannot be read", path);
+    if (!rc && access(path, R_OK))
+        rc = err_set(why, ERR_IO, "--quality=%s: cannot be read: %s", path, strerror(errno));
     if (!rc) snprintf(s->quality_file, sizeof s->quality_file, "%s", path);
     free(bundled);
     return rc;
 }
 
-/* One condition out of several --gate: all must hold. Each is read alone first, so that an error speaks of
- * what was typed. */
-static enum err_code set_gate(struct experiment_spec *s, struct gate *g, const char *const *text, int n,
+/* Joins several --gate by "and". Each is parsed alone first, so that an error position refers to what the
+ * user typed. */
+static enum err_code gate_set(struct experiment_spec *s, struct gate *g, const char *const *text, int n,
                               struct err *why)
 {
     struct str all = { 0 };
@@ -49,31 +51,32 @@ enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_args *a
     const char *gates[GATES];
     struct gate g = { 0 };
     const int n = args_all(a, "--gate", gates, GATES);
-    enum err_code rc = n ? set_gate(s, &g, gates, n, why) : ERR_OK;
+    enum err_code rc = n ? gate_set(s, &g, gates, n, why) : ERR_OK;
     const bool wanted = args_has(a, "--quality") || gate_needs_quality(&g);
     if (!rc && wanted && s->workload.train)
-        rc = err_set(why, ERR_USAGE, "quality is of a model that runs: arms that train have none to compare");
-    if (!rc && wanted) rc = set_file(s, args_text(a, "--quality", ""), why);
-    if (rc || s->resume_id) return rc; /* a resumed run has its own */
+        rc = err_set(
+            why, ERR_USAGE,
+            "--quality and quality gates need arms that run a model: arms that train have no quality to compare");
+    if (!rc && wanted) rc = quality_set_file(s, args_text(a, "--quality", ""), why);
+    if (rc || s->resume_id) return rc; /* a resumed run has its own values */
     s->quality_ctx = (int)args_int(a, "--quality-ctx", 0);
     s->quality_chunks = (int)args_int(a, "--quality-chunks", CHUNKS);
     s->kld_margin = args_num(a, "--kld-margin", KLD_MARGIN);
     if (!*s->quality_file && (args_has(a, "--quality-ctx") || args_has(a, "--quality-chunks")))
         return err_set(why, ERR_USAGE,
-                       "--quality-ctx and --quality-chunks say how much of a text is read: want "
-                       "--quality, too");
+                       "--quality-ctx and --quality-chunks need --quality, the measurement they limit");
     return ERR_OK;
 }
 
 /* ---------------------------------------------------------------- output */
 
-static int arms_of(const struct experiment_state *s)
+static int state_arms(const struct experiment_state *s)
 {
     return s->spec.arms ? s->spec.arms : 2;
 }
 
-/* False when there is none, or none that can be read (a run of a later version). */
-static bool gate_of(struct gate *g, const struct experiment_state *s)
+/* Parses the gate of the run. False if there is none, or one that only a later version can parse. */
+static bool state_gate(struct gate *g, const struct experiment_state *s)
 {
     return *s->spec.gate && !gate_parse(g, s->spec.gate, NULL);
 }
@@ -91,7 +94,7 @@ void ab_claims_row(json_t *row, const struct experiment_state *s, int arm)
         json_put_num(row, "top1_ratio", q->top1.estimate);
         json_put_num(row, "ppl_ratio", q->ppl_ratio.estimate);
     }
-    if (gate_of(&g, s)) {
+    if (state_gate(&g, s)) {
         struct gate_result r;
         claims_gate(&g, s, arm, &r);
         json_put_str(row, "gate", gate_outcome_name(r.outcome));
@@ -115,8 +118,8 @@ static void note_quality(struct table *t, const struct experiment_state *s, int 
         q->ppl_ratio.estimate, q->ppl_ratio.lower, q->ppl_ratio.upper);
     table_note(
         t,
-        "  right only in A %lld, only in %c %lld: McNemar p %.3g; greedy texts differ within %d tokens after %d "
-        "of %d prompts",
+        "  most likely token right only in A: %lld, only in %c: %lld, McNemar p %.3g; greedy texts of %d tokens "
+        "differ for %d of %d prompts",
         (long long)d->only_reference_right, 'A' + arm, (long long)d->only_candidate_right, q->mcnemar_p,
         g->limit, g->diverged, g->prompts);
 }
@@ -148,8 +151,8 @@ static void note_front(struct table *t, const struct joint *j)
             struct str *to = j->front[i] == FRONT_YES ? &yes : &open;
             str_printf(to, "%s%c", to->len ? ", " : "", 'A' + i);
         }
-    table_note(t, "Pareto front: %s%s%s", yes.len ? str_text(&yes) : "none is sure",
-               open.len ? "; open: " : "", str_text(&open));
+    table_note(t, "Pareto front: %s%s%s", yes.len ? str_text(&yes) : "no arm for certain",
+               open.len ? "; undecided: " : "", str_text(&open));
     str_free(&yes);
     str_free(&open);
 }
@@ -158,23 +161,23 @@ void ab_claims_note(struct table *t, const struct experiment_state *s)
 {
     struct gate g;
     struct joint j;
-    const bool gated = gate_of(&g, s);
+    const bool gated = state_gate(&g, s);
     claims_joint(&j, s);
-    for (int k = 1; k < arms_of(s); k++) {
+    for (int k = 1; k < state_arms(s); k++) {
         if (s->arm[k].failed) continue;
         note_quality(t, s, k);
         table_note(t, "%s", j.sentence[k]);
         if (gated) note_gate(t, s, &g, k);
     }
-    if (arms_of(s) > 2) note_front(t, &j);
-    if (*s->spec.gate && !gated) table_note(t, "gate '%s' cannot be read by this version", s->spec.gate);
+    if (state_arms(s) > 2) note_front(t, &j);
+    if (*s->spec.gate && !gated) table_note(t, "this version cannot parse the gate '%s'", s->spec.gate);
 }
 
 int ab_claims_status(const struct experiment_state *s, int status)
 {
     struct gate g;
-    if (!gate_of(&g, s)) return status;
-    for (int i = 0; i < arms_of(s); i++)
-        if (s->arm[i].failed) return status; /* its own error: a missing file fails no gate */
+    if (!state_gate(&g, s)) return status;
+    for (int i = 0; i < state_arms(s); i++)
+        if (s->arm[i].failed) return status; /* the error decides: a missing file fails no gate */
     return s->phase == PHASE_FAILED ? status : (int)claims_gate_all(&g, s);
 }

@@ -1,6 +1,5 @@
-/* tui/cli/command_ab_claims.h - the part of `ab` that asks for quality, sets conditions, and says what came
- * of them.
- */
+/* tui/cli/command_ab_claims.h - the part of `ab` about quality measurements and gates (conditions that
+ * decide the exit status). */
 #ifndef QDYNO_CLI_AB_CLAIMS_H
 #define QDYNO_CLI_AB_CLAIMS_H
 
@@ -11,23 +10,22 @@
 /* clang-format off */
 #define AB_CLAIM_FLAGS                                                                                       \
     { .name = "--quality", .value = "FILE", .optional = true,                                                \
-      .help = "measure what each challenger's predictions lose against A's; on this text, default the "      \
-              "bundled one" },                                                                               \
+      .help = "measure the KL divergence of each challenger from A on this text; default: the bundled one" },                                                                               \
     { .name = "--quality-ctx", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,                     \
-      .help = "tokens of a window of that text; default 512" },                                              \
+      .help = "tokens per window of that text; default 512" },                                              \
     { .name = "--quality-chunks", .value = "N", .kind = FLAG_INT, .max = 1 << 24,                            \
-      .help = "windows of it at most, 0 all; default 64" },                                                  \
+      .help = "largest number of windows; 0: all; default 64" },                                                  \
     { .name = "--kld-margin", .value = "NATS", .kind = FLAG_NUM, .min = 1e-9, .max = 1e3,                    \
-      .help = "mean KL divergence that still counts as no loss; default 0.02" },                             \
+      .help = "largest mean KL divergence that counts as no loss; default 0.02" },                             \
     { .name = "--gate", .value = "EXPR", .many = true,                                                       \
       .help = "condition that decides the exit status, e.g. 'decode_tok_s >= 0.98*A and kld_mean < 0.02'" }
 /* clang-format on */
 
-/* Fields of the spec from these flags; what is not given stays. ERR_USAGE: a gate that cannot be read (says
- * where), a file that is not there. */
+/* Sets the fields of the spec that these flags give. ERR_USAGE: a gate with a syntax error, whose position is
+ * in the message. ERR_IO: a text that cannot be read. */
 enum err_code ab_claims_spec(struct experiment_spec *s, const struct cli_args *a, struct err *why);
 
-/* Columns of an arm's row: AB_CLAIM_COLUMNS. */
+/* Columns of an arm's row, and the function that fills them. */
 /* clang-format off */
 #define AB_CLAIM_COLUMNS                                                                                     \
     { .name = "kld_mean", .title = "KLD, nats", .kind = COLUMN_NUM, .digits = 6 },                           \
@@ -43,7 +41,7 @@ void ab_claims_row(json_t *row, const struct experiment_state *s, int arm);
 /* Lines under the table: quality, joint verdict, gate. */
 void ab_claims_note(struct table *t, const struct experiment_state *s);
 
-/* The gate's outcome where there is one; `status` stays where the run itself failed. */
+/* The exit status: the outcome of the gate if there is one and the run did not fail, else `status`. */
 int ab_claims_status(const struct experiment_state *s, int status);
 
 #endif

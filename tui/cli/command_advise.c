@@ -1,4 +1,4 @@
-/* qdyno advise: configs for this machine, or for one described in a file, with predicted numbers. */
+/* qdyno advise: ranks configs for this machine, or for one described in a file, by predicted numbers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,22 +13,21 @@
 const struct cli_flag FLAGS_ADVISE[] = {
     FLAG_MODEL_ROW,
     { .name = "--goal", .value = "GOAL", .kind = FLAG_CHOICE, .choices = GOAL_NAMES,
-      .help = "what to rank by; default balanced" },
+      .help = "ranking criterion; default balanced" },
     { .name = "--limit", .value = "LIMITS",
-      .help = "what a config may take: memory=BYTES, kld=NATS (mean KL divergence as earlier runs measured "
-              "it; what none did comes after what is within it), e.g. memory=8G,kld=0.05" },
+      .help = "limits of a config: memory=BYTES, kld=NATS (mean KL divergence from earlier runs; configs "
+              "without one are ranked last), e.g. memory=8G,kld=0.05" },
     { .name = "--target", .value = "decode_tok_s=N",
       .help = "decode rate to reach, e.g. decode_tok_s=50; or edge (20), development (50), production (100)" },
     { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
-      .help = "context in tokens; default the model's own, at most 4096" },
+      .help = "context in tokens; default: the model's own, at most 4096" },
     { .name = "--top", .value = "N", .kind = FLAG_INT, .min = 1, .max = 10000,
-      .help = "show the N best; default 8" },
+      .help = "number of configs to print; default 8" },
     { .name = "--machine", .value = "DIR|FILE|NAME",
-      .help = "advise for the machine of `qdyno detect --probe --record DIR`, of `qdyno detect --probe -o "
-              "json > FILE`, or a shipped description (h100, a100, rtx4090, rpi5 ...)" },
-    { .name = "--accuracy",
-      .help = "what predictions were worth on this machine: predicted against measured" },
-    { .name = "--forget", .help = "with --accuracy: forget what was measured, and predict without it" },
+      .help = "advise for another machine: a folder of `qdyno detect --probe --record DIR`, a file of "
+              "`qdyno detect --probe -o json`, or a shipped description (h100, a100, rtx4090, rpi5 ...)" },
+    { .name = "--accuracy", .help = "print predicted against measured values on this machine" },
+    { .name = "--forget", .help = "with --accuracy: delete all measurements that correct predictions" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -59,19 +58,19 @@ static const struct column COLUMNS[] = {
     { .name = "check" },
 };
 
-/* The value behind the key of "memory=8G", or a message that says what the key must be. */
+/* The value in "KEY=VALUE". ERR_USAGE if the key is another one. */
 static enum err_code key_value(const char *flag, const char *text, const char *key, const char **value,
                                struct err *why)
 {
     size_t n = strlen(key);
     if (strncmp(text, key, n) || text[n] != '=')
-        return err_set(why, ERR_USAGE, "%s %s: want %s=VALUE", flag, text, key);
+        return err_set(why, ERR_USAGE, "%s %s: expected %s=VALUE", flag, text, key);
     *value = text + n + 1;
     return ERR_OK;
 }
 
-/* A rate, or the name of what it is wanted for. */
-static enum err_code read_target(double *tok_s, const char *text, struct err *why)
+/* Parses --target: "decode_tok_s=N", "tok_s=N" or the name of a scenario. */
+static enum err_code target_read_rate(double *tok_s, const char *text, struct err *why)
 {
     static const struct {
         const char *name;
@@ -86,33 +85,34 @@ static enum err_code read_target(double *tok_s, const char *text, struct err *wh
     const bool brief = !strncmp(text, "tok_s=", 6);
     enum err_code rc = key_value("--target", text, brief ? "tok_s" : "decode_tok_s", &value, why);
     if (!rc && (!str_to_double(value, tok_s) || !(*tok_s > 0) || !isfinite(*tok_s)))
-        rc = err_set(why, ERR_USAGE, "--target %s: want a number above 0", text);
+        rc = err_set(why, ERR_USAGE, "--target %s: expected a number above 0", text);
     return rc;
 }
 
-static enum err_code read_options(struct advise_options *o, const struct cli_args *a, struct err *why)
+static enum err_code options_read(struct advise_options *o, const struct cli_args *a, struct err *why)
 {
     const char *target = args_text(a, "--target", NULL);
     enum err_code rc = cli_limits(&o->memory_limit, &o->kld_limit, a, why);
     goal_parse(args_text(a, "--goal", "balanced"), &o->goal);
     o->ctx = (int)args_int(a, "-c", 0);
     if (args_has(a, "--forget") && !args_has(a, "--accuracy"))
-        return err_set(why, ERR_USAGE, "--forget goes with --accuracy");
-    if (!rc && target) rc = read_target(&o->target_tok_s, target, why);
+        return err_set(why, ERR_USAGE, "--forget needs --accuracy");
+    if (!rc && target) rc = target_read_rate(&o->target_tok_s, target, why);
     return rc;
 }
 
-/* A machine that somebody else measured. Advice needs its ceilings. */
-static enum err_code another_machine(struct described *d, const char *path, struct err *why)
+/* Opens the machine of --machine. Advice needs its measured limits. */
+static enum err_code measured_machine_open(struct other_machine *d, const char *path, struct err *why)
 {
-    enum err_code rc = described_open(d, path, why);
+    enum err_code rc = other_machine_open(d, path, why);
     if (rc || d->ceilings_known) return rc;
-    described_close(d);
-    return err_set(why, ERR_FORMAT, "--machine %s: it holds no measured ceilings: make it there with --probe",
-                   path);
+    other_machine_close(d);
+    return err_set(
+        why, ERR_FORMAT,
+        "--machine %s: it has no measured limits; make it on that machine with `qdyno detect --probe`", path);
 }
 
-static void add(struct table *t, const struct advice *x, int rank)
+static void table_add_advice(struct table *t, const struct advice *x, int rank)
 {
     const struct prediction *p = &x->prediction;
     json_t *row = table_row(t);
@@ -140,18 +140,18 @@ static void add(struct table *t, const struct advice *x, int rank)
     json_put_str(row, "caution", *x->caution ? x->caution : NULL);
     json_put_str(row, "check", x->check);
     table_note(t, "%d %s", rank, x->line);
-    table_note(t, "    why: %s", x->reason);
+    table_note(t, "    reason: %s", x->reason);
     if (*x->caution) table_note(t, "    caution: %s", x->caution);
-    table_note(t, "    check: %s", x->check);
+    table_note(t, "    to verify: %s", x->check);
 }
 
-/* What holds whatever is predicted. */
-static void add_rules(struct table *t, const struct rule_case *c)
+/* Rules that apply independently of predictions. */
+static void table_add_rules(struct table *t, const struct rule_case *c)
 {
     struct rule_finding found[RULES_MAX];
     const int n = rules_apply(found, c);
     json_t *list = json_array();
-    if (n) table_note(t, "what this machine, this model and this goal say:");
+    if (n) table_note(t, "rules that apply to this machine, model and goal:");
     for (int i = 0; i < n; i++) {
         const struct rule_finding *f = &found[i];
         json_t *rule = json_object();
@@ -162,15 +162,15 @@ static void add_rules(struct table *t, const struct rule_case *c)
         json_put_str(rule, "check", *f->check ? f->check : NULL);
         json_array_append_new(list, rule);
         table_note(t, "* %s (%s)", f->advice, f->rule);
-        table_note(t, "    why: %s", f->reason);
-        table_note(t, "    rests on: %s", f->evidence);
-        if (*f->check) table_note(t, "    check: %s", f->check);
+        table_note(t, "    reason: %s", f->reason);
+        table_note(t, "    evidence: %s", f->evidence);
+        if (*f->check) table_note(t, "    to verify: %s", f->check);
     }
     json_put(t->extra, "rules", list);
 }
 
-/* A described machine's figures: whose they are, and which are guesses. */
-static void add_origin(struct table *t, const json_t *about)
+/* Where the numbers of a described machine come from, and which of them are estimates. */
+static void table_add_origin(struct table *t, const json_t *about)
 {
     const json_t *guesses = json_object_get(about, "estimated");
     json_put(t->extra, "origin", about ? json_incref((json_t *)about) : json_null());
@@ -181,27 +181,26 @@ static void add_origin(struct table *t, const json_t *about)
         table_note(t, "    estimated: %s", json_string_value(json_array_get(guesses, i)));
 }
 
-/* What predictions stand on, and how far to trust them. */
-static void add_basis(struct table *t, const struct advice *best, const struct machine_ceilings *c,
-                      const char *named)
+/* Notes on what the predictions are based, and so how reliable they are. */
+static void note_basis(struct table *t, const struct advice *best, const struct machine_ceilings *c,
+                       const char *named)
 {
     const struct prediction *p = &best->prediction;
     if (named)
-        table_note(t, "predicted for %s; nothing above was measured on it", named);
+        table_note(t, "predicted for %s; none of these values were measured on it", named);
     else if (p->runs)
-        table_note(t, "predicted from %s and corrected by %d runs (qdyno advise --accuracy)",
-                   c->kernels.measured ? "the kernels' own times" : "shares of the machine's ceilings",
-                   p->runs);
+        table_note(t, "predicted from %s, corrected by %d runs (see `qdyno advise --accuracy`)",
+                   c->kernels.measured ? "kernel times" : "fixed shares of the machine's limits", p->runs);
     else if (c->kernels.measured)
-        table_note(t, "predicted from the kernels' own times; nothing above was measured yet");
+        table_note(t, "predicted from kernel times; none of these values were measured yet");
     else
         table_note(
             t,
-            "predicted from shares of the machine's ceilings, so intervals are wide; qdyno detect --kernels "
-            "(55 s) narrows them, nothing above was measured yet");
+            "predicted from fixed shares of the machine's limits, so the intervals are wide; `qdyno detect --kernels` "
+            "(55 s) narrows them; none of these values were measured yet");
 }
 
-static void describe_model(struct table *t, const char *path)
+static void note_model(struct table *t, const char *path)
 {
     struct gguf *file = NULL;
     struct model_shape shape;
@@ -214,7 +213,7 @@ static void describe_model(struct table *t, const char *path)
 
 struct advising {
     const char *named;
-    struct described other;
+    struct other_machine other;
     struct machine machine;
     struct machine_ceilings ceilings;
     struct correction *correction;
@@ -223,16 +222,17 @@ struct advising {
     struct advise_options o;
 };
 
-/* What was learned belongs to this machine. */
-static enum err_code prepare(struct advising *v, const struct cli_global *g, const struct cli_args *a,
-                             struct err *why)
+/* Reads the options, the machine, the model, and the corrections from earlier runs. The corrections belong to
+ * this machine, so they are not used for --machine. */
+static enum err_code advising_init(struct advising *v, const struct cli_global *g, const struct cli_args *a,
+                                   struct err *why)
 {
     bool known = true;
     struct db *d = NULL;
     v->named = args_text(a, "--machine", NULL);
-    enum err_code rc = read_options(&v->o, a, why);
+    enum err_code rc = options_read(&v->o, a, why);
     if (!rc) rc = cli_model(&v->model, a, why);
-    if (!rc && v->named) rc = another_machine(&v->other, v->named, why);
+    if (!rc && v->named) rc = measured_machine_open(&v->other, v->named, why);
     if (!rc && v->named) {
         v->machine = v->other.machine;
         v->ceilings = v->other.ceilings;
@@ -241,7 +241,8 @@ static enum err_code prepare(struct advising *v, const struct cli_global *g, con
     }
     if (!rc) rc = db_open(&d, g->db_path, why);
     if (!rc && !v->named) rc = correction_load(&v->correction, d, v->machine.id, &v->ceilings, why);
-    if (!rc) rc = answer_klds_load(&v->answer_klds, d, v->model, why); /* answers are the same on every machine */
+    if (!rc)
+        rc = answer_klds_load(&v->answer_klds, d, v->model, why); /* quality is the same on every machine */
     db_close(d);
     v->o.correction = v->correction;
     v->o.answer_klds = &v->answer_klds;
@@ -261,13 +262,13 @@ static enum err_code put_rules(struct table *t, const struct advising *v, struct
     if (!rc) rc = predict(&reference, file, &plain, &v->machine, &v->ceilings, &what, why);
     gguf_close(file);
     if (!rc)
-        add_rules(t, &(struct rule_case){ v->model, &shape, &v->machine, &v->ceilings, &reference, v->o.goal,
-                                          v->o.memory_limit });
+        table_add_rules(t, &(struct rule_case){ v->model, &shape, &v->machine, &v->ceilings, &reference,
+                                                v->o.goal, v->o.memory_limit });
     return rc;
 }
 
-static int report(const struct cli_global *g, const struct cli_args *a, const struct advising *v,
-                  const struct advice *list, int n)
+static int advising_print(const struct cli_global *g, const struct cli_args *a, const struct advising *v,
+                          const struct advice *list, int n)
 {
     struct table t;
     struct err why = { 0 };
@@ -276,7 +277,7 @@ static int report(const struct cli_global *g, const struct cli_args *a, const st
     json_put_str(t.extra, "goal", goal_name(v->o.goal));
     json_put_str(t.extra, "machine", v->machine.id);
     const int shown = MIN(n, (int)args_int(a, "--top", 8));
-    for (int i = 0; i < shown; i++) add(&t, &list[i], i + 1);
+    for (int i = 0; i < shown; i++) table_add_advice(&t, &list[i], i + 1);
     json_put_int(t.extra, "considered", n);
     if (shown < n) table_note(&t, "%d of %d configs considered; --top N shows more", shown, n);
     int status = n ? EXIT_DONE : EXIT_NO_FIT;
@@ -284,9 +285,9 @@ static int report(const struct cli_global *g, const struct cli_args *a, const st
         table_done(&t);
         return cli_fail(a, &why);
     }
-    if (n) add_basis(&t, &list[0], &v->ceilings, v->named);
-    if (v->named) add_origin(&t, v->other.recording.about);
-    describe_model(&t, v->model);
+    if (n) note_basis(&t, &list[0], &v->ceilings, v->named);
+    if (v->named) table_add_origin(&t, v->other.recording.about);
+    note_model(&t, v->model);
     status = cli_print(g, a, &t, status);
     table_done(&t);
     return status;
@@ -302,14 +303,11 @@ int command_advise(const struct cli_global *g, const struct cli_args *a)
         free(v);
         return accuracy_show(g, a);
     }
-    if (!v) {
-        err_set(&why, ERR_NOMEM, "no memory to begin");
-        return cli_fail(a, &why);
-    }
-    enum err_code rc = prepare(v, g, a, &why);
+    if (!v) return cli_fail_memory(a);
+    enum err_code rc = advising_init(v, g, a, &why);
     if (!rc) rc = advise(&list, &n, v->model, &v->machine, &v->ceilings, &v->o, &why);
-    const int status = rc ? cli_fail(a, &why) : report(g, a, v, list, n);
-    described_close(&v->other);
+    const int status = rc ? cli_fail(a, &why) : advising_print(g, a, v, list, n);
+    other_machine_close(&v->other);
     correction_free(v->correction);
     answer_klds_free(&v->answer_klds);
     free(list);

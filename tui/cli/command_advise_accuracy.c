@@ -1,5 +1,5 @@
-/* tui/cli/command_advise_accuracy.c - predicted against measured. Every row was predicted with what was known
- * before it was measured, and for how fast the machine was beside it; --forget begins anew. */
+/* command_advise_accuracy.c - see command_advise_accuracy.h. Each prediction used only what was known
+ * before its measurement, and the speed of the machine at that time. */
 #include "tui/cli/command_advise_accuracy.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static const struct column COLUMNS[] = {
     { .name = "unix_ms", .kind = COLUMN_INT },
 };
 
-static void put_row(struct table *t, const struct residual_row *r)
+static void table_add_residual(struct table *t, const struct residual_row *r)
 {
     json_t *row = table_row(t);
     if (r->run_id) json_put_int(row, "run", r->run_id);
@@ -50,7 +50,7 @@ static void put_row(struct table *t, const struct residual_row *r)
     json_put_int(row, "unix_ms", r->unix_ms);
 }
 
-static void put_summary(struct table *t, const struct residual_row *rows, int n)
+static void table_add_summary(struct table *t, const struct residual_row *rows, int n)
 {
     struct accuracy all[ACCURACY_MAX];
     const int count = accuracy_of(all, rows, n);
@@ -69,7 +69,7 @@ static void put_summary(struct table *t, const struct residual_row *rows, int n)
         table_note(
             t,
             "%-16s %3d predictions: %3.0f %% within 10 %%, %3.0f %% within 20 %%, %3.0f %% in their interval; "
-            "half of them within %.1f %%; measured is %.3f of predicted",
+            "median error %.1f %%; measured is on average %.3f times predicted",
             x->metric, x->n, 100.0 * x->within_10 / x->n, 100.0 * x->within_20 / x->n,
             100.0 * x->in_interval / x->n, 100 * x->median_error, exp(x->bias));
     }
@@ -94,12 +94,13 @@ int accuracy_show(const struct cli_global *g, const struct cli_args *a)
     table_init(&t, "qdyno.accuracy/1", COLUMNS, COUNT_OF(COLUMNS));
     json_put_str(t.extra, "machine", m.id);
     const int shown = MIN(n, (int)args_int(a, "--top", args_has(a, "--top") ? 0 : n > 40 ? 40 : n));
-    for (int i = 0; i < shown; i++) put_row(&t, &rows[i]);
-    put_summary(&t, rows, n);
+    for (int i = 0; i < shown; i++) table_add_residual(&t, &rows[i]);
+    table_add_summary(&t, rows, n);
     if (!n)
         table_note(
-            &t, "nothing was predicted and then measured here: qdyno detect --kernels, then any qdyno bench");
-    if (shown < n) table_note(&t, "the last %d of %d; --top N shows more", shown, n);
+            &t,
+            "no prediction was followed by a measurement yet: run `qdyno detect --kernels`, then any `qdyno bench`");
+    if (shown < n) table_note(&t, "the newest %d of %d; --top N shows more", shown, n);
     int status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     free(rows);

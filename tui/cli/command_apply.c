@@ -1,5 +1,5 @@
-/* qdyno apply: from a result to what is used. Keeps a config for a model, shows what is kept, and says how
- * another program would be started the same way. */
+/* qdyno apply: saves a config for a model, prints the saved one, and prints the nearest llama.cpp command
+ * line. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,15 +7,16 @@
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
+#include "tui/cli/lib/runs.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_APPLY[] = {
     FLAG_MODEL_ROW,
     { .name = "--run", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
-      .help = "keep what won this run, for the model it was measured on" },
-    { .name = "--arm", .value = "LETTER", .help = "with --run: this arm's config instead of the winner's" },
-    { .name = "--remove", .help = "keep nothing for this model any more" },
-    { .name = "--dry-run", .help = "write nothing; say what would be kept" },
+      .help = "save the config that won this run, for the model it was measured on" },
+    { .name = "--arm", .value = "LETTER", .help = "with --run: save the config of this arm instead" },
+    { .name = "--remove", .help = "delete the saved config of this model" },
+    { .name = "--dry-run", .help = "print what would be saved and write nothing" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -23,8 +24,8 @@ const struct cli_flag FLAGS_APPLY[] = {
 static const struct column COLUMNS[] = {
     { .name = "model", .title = "model" },
     { .name = "config", .title = "config" },
-    { .name = "because", .title = "because" },
-    { .name = "when", .title = "since" },
+    { .name = "because", .title = "reason" },
+    { .name = "when", .title = "saved at" },
     { .name = "run", .title = "run", .kind = COLUMN_INT },
     { .name = "machine" },
     { .name = "model_sha256" },
@@ -40,20 +41,9 @@ struct applying {
     int64_t run_id;
 };
 
-static enum err_code find_arm(int *arm, const struct cli_args *a, struct err *why)
-{
-    const char *given = args_text(a, "--arm", NULL);
-    *arm = -1;
-    if (!given) return ERR_OK;
-    const char letter = (char)(given[0] & ~0x20);
-    *arm = letter - 'A';
-    if (given[0] && !given[1] && *arm >= 0 && *arm < EXPERIMENT_ARMS) return ERR_OK;
-    return err_set(why, ERR_USAGE, "--arm %s: want one letter, A or B ...", given);
-}
-
-/* The model of a run is the file it was measured on, as long as that is still the same. */
-static enum err_code from_run(struct applying *x, const struct cli_global *g, const struct cli_args *a,
-                              struct err *why)
+/* Takes model and config from run --run. The model file must still have the hash it had then. */
+static enum err_code applying_from_run(struct applying *x, const struct cli_global *g,
+                                       const struct cli_args *a, struct err *why)
 {
     struct db *d = NULL;
     struct results r = { 0 };
@@ -61,14 +51,15 @@ static enum err_code from_run(struct applying *x, const struct cli_global *g, co
     int arm;
     x->run_id = args_int(a, "--run", 0);
     if (args_has(a, "-m"))
-        return err_set(why, ERR_USAGE, "-m is what run %lld says: leave it out", (long long)x->run_id);
-    enum err_code rc = find_arm(&arm, a, why);
+        return err_set(why, ERR_USAGE, "run %lld already names the model: leave -m out",
+                       (long long)x->run_id);
+    enum err_code rc = cli_arm(&arm, a, why);
     if (!rc) rc = db_open(&d, g->db_path, why);
     if (!rc) rc = results_read(&r, d, x->run_id, why);
     if (!rc) rc = baseline_of_run(&b, &r, arm, NULL, why);
     if (!rc) rc = model_check(b.model_path, b.model_sha256, why);
     if (!rc) rc = config_parse(&x->config, b.config, why);
-    if (!rc && !(x->model = strdup(b.model_path))) rc = err_set(why, ERR_NOMEM, "no memory for a path");
+    if (!rc && !(x->model = strdup(b.model_path))) rc = err_set(why, ERR_NOMEM, "out of memory");
     if (!rc) {
         const bool won = arm < 0 && !strcmp(r.run.verdict, verdict_name(VERDICT_BETTER));
         snprintf(x->because, sizeof x->because, "%s run %lld: %s %.6g", won ? "won" : "measured in",
@@ -81,8 +72,8 @@ static enum err_code from_run(struct applying *x, const struct cli_global *g, co
     return rc;
 }
 
-static int print(const struct cli_global *g, const struct cli_args *a, const char *model,
-                 const struct applied *k)
+static int applied_print(const struct cli_global *g, const struct cli_args *a, const char *model,
+                         const struct applied *k)
 {
     struct table t;
     struct str line = { 0 }, note = { 0 };
@@ -103,8 +94,9 @@ static int print(const struct cli_global *g, const struct cli_args *a, const cha
         json_put_str(row, "llama_cpp", known ? str_text(&line) : NULL);
         json_put_str(row, "llama_cpp_note", known ? (note.len ? str_text(&note) : NULL) : why.message);
     } else {
-        table_note(&t,
-                   "nothing is kept for this model: qdyno apply CONFIG, qdyno apply --run ID or qdyno tune");
+        table_note(
+            &t,
+            "no config is saved for this model: `qdyno apply CONFIG`, `qdyno apply --run ID` or `qdyno tune` saves one");
     }
     const int status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
@@ -113,8 +105,9 @@ static int print(const struct cli_global *g, const struct cli_args *a, const cha
     return status;
 }
 
-static enum err_code keep(struct applied *out, const struct cli_args *a, const struct applying *x,
-                          struct err *why)
+/* Saves the config, or with --dry-run only fills *out with what would be saved. */
+static enum err_code applying_save(struct applied *out, const struct cli_args *a, const struct applying *x,
+                                   struct err *why)
 {
     struct machine m;
     const struct apply_request r = { .model_path = x->model,
@@ -131,12 +124,12 @@ static enum err_code keep(struct applied *out, const struct cli_args *a, const s
     return ERR_OK;
 }
 
-static enum err_code check_words(const struct cli_args *a, struct err *why)
+static enum err_code args_check(const struct cli_args *a, struct err *why)
 {
     const int ways = (a->n > 0) + args_has(a, "--run") + args_has(a, "--remove");
-    if (ways > 1) return err_set(why, ERR_USAGE, "CONFIG, --run and --remove exclude each other");
-    if (args_has(a, "--arm") && !args_has(a, "--run"))
-        return err_set(why, ERR_USAGE, "--arm belongs to --run ID");
+    if (ways > 1)
+        return err_set(why, ERR_USAGE, "CONFIG, --run and --remove exclude each other: give one of them");
+    if (args_has(a, "--arm") && !args_has(a, "--run")) return err_set(why, ERR_USAGE, "--arm needs --run ID");
     return ERR_OK;
 }
 
@@ -146,9 +139,9 @@ int command_apply(const struct cli_global *g, const struct cli_args *a)
     struct applying x = { 0 };
     struct applied *k = calloc(1, sizeof *k);
     bool found = true;
-    enum err_code rc = k ? check_words(a, &why) : err_set(&why, ERR_NOMEM, "no memory to begin");
+    enum err_code rc = k ? args_check(a, &why) : err_set(&why, ERR_NOMEM, "out of memory");
     if (!rc && args_has(a, "--run"))
-        rc = from_run(&x, g, a, &why);
+        rc = applying_from_run(&x, g, a, &why);
     else if (!rc)
         rc = cli_model(&x.model, a, &why);
     if (!rc && a->n) rc = cli_config(&x.config, a, a->arg[0], &why);
@@ -157,12 +150,12 @@ int command_apply(const struct cli_global *g, const struct cli_args *a)
             rc = apply_remove(x.model, &found, &why);
             found = false;
         } else if (a->n || args_has(a, "--run")) {
-            rc = keep(k, a, &x, &why);
+            rc = applying_save(k, a, &x, &why);
         } else {
             rc = apply_read(k, x.model, &found, &why);
         }
     }
-    const int status = rc ? cli_fail(a, &why) : print(g, a, x.model, found ? k : NULL);
+    const int status = rc ? cli_fail(a, &why) : applied_print(g, a, x.model, found ? k : NULL);
     free(x.model);
     free(k);
     return status;

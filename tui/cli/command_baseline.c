@@ -1,27 +1,28 @@
-/* qdyno baseline: a champion kept by name. `check` is the question of a release script: is what we have now
- * worse than what we had? It is answered by measuring both, now. */
+/* qdyno baseline: saves a reference config (the champion) by name. `check` answers the question of a
+ * release script: is the present config worse than the champion? It measures both now, in one A/B. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/lib/run_changes.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
+#include "tui/cli/lib/runs.h"
 #include "tui/cli/commands.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_BASELINE[] = {
     { .name = "-m", .alias = "--model", .value = "FILE",
-      .help = "set: the champion's model; check: the challenger's; default: the bundled one, the champion's" },
+      .help = "set: model of the champion, default the bundled one; check: model of the challenger, "
+              "default the champion's" },
     { .name = "-w", .alias = "--workload", .value = "WORKLOAD",
-      .help = "set: what is run; default the run's, for a config line tg64" },
+      .help = "set: workload; default: that of the run, or tg64 for a config line" },
     { .name = "--metric", .value = "NAME",
-      .help = "set: what is compared; default the run's, else the decode rate" },
+      .help = "set: metric to compare; default: that of the run, or the decode rate" },
     { .name = "--margin", .value = "SHARE", .kind = FLAG_RATIO,
-      .help = "set: difference that matters; default the run's, else 1%" },
-    { .name = "--arm", .value = "LETTER", .help = "set: which arm of the run; default the better one" },
+      .help = "set: smallest difference that matters; default: that of the run, or 1%" },
+    { .name = "--arm", .value = "LETTER", .help = "set: arm of the run to save; default: the better one" },
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
-      .help = "check: no new block starts beyond it; default 5m" },
+      .help = "check: start no new block after this time; default 5m" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -35,7 +36,7 @@ static const struct column COLUMNS[] = {
     { .name = "workload", .title = "workload" },
     { .name = "metric", .title = "metric" },
     { .name = "margin_ratio", .title = "margin %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
-    { .name = "value", .title = "was", .kind = COLUMN_NUM, .digits = 2 },
+    { .name = "value", .title = "value then", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "machine", .title = "machine" },
     { .name = "run", .title = "run", .kind = COLUMN_INT },
     { .name = "set", .title = "set (UTC)" },
@@ -60,60 +61,39 @@ static void put_baseline(json_t *row, const struct baseline_row *b)
 
 /* ---------------------------------------------------------------- set */
 
-static enum err_code find_arm(int *arm, const struct cli_args *a, struct err *why)
-{
-    const char *given = args_text(a, "--arm", NULL);
-    *arm = -1;
-    if (!given) return ERR_OK;
-    if (strlen(given) == 1 && *given >= 'A' && *given <= 'Z') {
-        *arm = *given - 'A';
-        return ERR_OK;
-    }
-    return err_set(why, ERR_USAGE, "--arm %s: want one letter, A or B ...", given);
-}
-
-/* A run may be named only with what it leaves open. */
-static enum err_code refuse_for_run(const struct cli_args *a, struct err *why)
+/* ERR_USAGE for flags that contradict a run. */
+static enum err_code run_flags_check(const struct cli_args *a, struct err *why)
 {
     static const char *const FIXED[] = { "-m", "--metric" };
     for (size_t i = 0; i < COUNT_OF(FIXED); i++)
         if (args_has(a, FIXED[i]))
-            return err_set(why, ERR_USAGE, "%s is what run %s says: leave it out", FIXED[i], a->arg[2]);
+            return err_set(why, ERR_USAGE, "run %s already fixes this: leave %s out", a->arg[2], FIXED[i]);
     if (a->knob_count)
-        return err_set(why, ERR_USAGE, "the config is what run %s says: leave other settings out", a->arg[2]);
+        return err_set(why, ERR_USAGE, "run %s already fixes the config: leave config flags out", a->arg[2]);
     return ERR_OK;
 }
 
-static double run_margin(const struct run_row *run)
-{
-    json_t *spec = NULL;
-    if (!run->spec_json || json_parse(&spec, run->spec_json, strlen(run->spec_json), NULL)) return NAN;
-    const double margin = json_get_num(spec, "margin", NAN);
-    json_decref(spec);
-    return margin > 0 ? margin : NAN;
-}
-
-static enum err_code from_run(struct baseline_row *b, struct db *d, const struct cli_args *a, int64_t id,
-                              struct err *why)
+static enum err_code baseline_from_run(struct baseline_row *b, struct db *d, const struct cli_args *a,
+                                       int64_t id, struct err *why)
 {
     struct results r = { 0 };
     int arm;
-    enum err_code rc = find_arm(&arm, a, why);
-    if (!rc) rc = refuse_for_run(a, why);
+    enum err_code rc = cli_arm(&arm, a, why);
+    if (!rc) rc = run_flags_check(a, why);
     if (!rc) rc = results_read(&r, d, id, why);
     if (!rc) rc = baseline_of_run(b, &r, arm, args_text(a, "-w", NULL), why);
-    if (!rc) b->margin = run_margin(&r.run);
+    if (!rc) b->margin = cli_run_margin(&r.run);
     results_free(&r);
     return rc;
 }
 
-static enum err_code from_line(struct baseline_row *b, const struct cli_args *a, struct err *why)
+static enum err_code baseline_from_line(struct baseline_row *b, const struct cli_args *a, struct err *why)
 {
     struct config c;
     struct workload w;
     char *path = NULL;
     const struct metric *metric;
-    enum err_code rc = args_has(a, "--arm") ? err_set(why, ERR_USAGE, "--arm belongs to a run's number")
+    enum err_code rc = args_has(a, "--arm") ? err_set(why, ERR_USAGE, "--arm needs the number of a run")
                                             : ERR_OK;
     if (!rc) rc = cli_config(&c, a, a->n > 2 ? a->arg[2] : NULL, why);
     if (!rc) rc = workload_parse(&w, args_text(a, "-w", "tg64"), why);
@@ -124,7 +104,7 @@ static enum err_code from_line(struct baseline_row *b, const struct cli_args *a,
     return rc;
 }
 
-static int set(const struct cli_global *g, const struct cli_args *a, struct db *d)
+static int baseline_set(const struct cli_global *g, const struct cli_args *a, struct db *d)
 {
     struct err why = { 0 };
     struct table t;
@@ -132,12 +112,14 @@ static int set(const struct cli_global *g, const struct cli_args *a, struct db *
     struct baseline_row b = { .value = NAN, .margin = NAN };
     enum err_code rc = ERR_OK;
     if (a->n < 2 || !*a->arg[1] || strlen(a->arg[1]) >= sizeof b.name)
-        rc = err_set(&why, ERR_USAGE, "want a name of at most %zu bytes: baseline set NAME [ID | CONFIG]",
+        rc = err_set(&why, ERR_USAGE,
+                     "expected a name of at most %zu bytes: qdyno baseline set NAME [ID | CONFIG]",
                      sizeof b.name - 1);
     else
         snprintf(b.name, sizeof b.name, "%s", a->arg[1]);
     if (!rc)
-        rc = a->n > 2 && str_to_i64(a->arg[2], &id) ? from_run(&b, d, a, id, &why) : from_line(&b, a, &why);
+        rc = a->n > 2 && str_to_i64(a->arg[2], &id) ? baseline_from_run(&b, d, a, id, &why)
+                                                    : baseline_from_line(&b, a, &why);
     if (!rc) {
         b.margin = args_num(a, "--margin", b.margin > 0 ? b.margin : 0.01);
         rc = db_baseline_put(d, &b, &why);
@@ -145,7 +127,7 @@ static int set(const struct cli_global *g, const struct cli_args *a, struct db *
     if (rc) return cli_fail(a, &why);
     table_init(&t, "qdyno.baseline/1", COLUMNS, COUNT_OF(COLUMNS));
     put_baseline(table_row(&t), &b);
-    table_note(&t, "measure it against a challenger, now: qdyno baseline check %s CONFIG", b.name);
+    table_note(&t, "to compare a challenger with it: qdyno baseline check %s CONFIG", b.name);
     const int status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     return status;
@@ -153,7 +135,8 @@ static int set(const struct cli_global *g, const struct cli_args *a, struct db *
 
 /* ---------------------------------------------------------------- list */
 
-static int list(const struct cli_global *g, const struct cli_args *a, const struct baseline_row *rows, int n)
+static int baseline_list(const struct cli_global *g, const struct cli_args *a,
+                         const struct baseline_row *rows, int n)
 {
     struct table t;
     table_init(&t, "qdyno.baseline/1", COLUMNS, COUNT_OF(COLUMNS));
@@ -166,31 +149,34 @@ static int list(const struct cli_global *g, const struct cli_args *a, const stru
 
 /* ---------------------------------------------------------------- check */
 
-static const struct baseline_row *named(const struct baseline_row *rows, int n, const char *name)
+static const struct baseline_row *baseline_find(const struct baseline_row *rows, int n, const char *name)
 {
     for (int i = 0; i < n; i++)
         if (!strcmp(rows[i].name, name)) return &rows[i];
     return NULL;
 }
 
-/* check [NAME] [CONFIG]: the name may be left out where there is one baseline. */
-static enum err_code read_words(const struct baseline_row **b, const char **line, const struct cli_args *a,
-                                const struct baseline_row *rows, int n, struct err *why)
+/* Parses check [NAME] [CONFIG]. The name may be omitted if there is only one baseline. */
+static enum err_code check_args_read(const struct baseline_row **b, const char **line,
+                                     const struct cli_args *a, const struct baseline_row *rows, int n,
+                                     struct err *why)
 {
     struct str names = { 0 };
-    *b = a->n > 1 ? named(rows, n, a->arg[1]) : NULL;
+    *b = a->n > 1 ? baseline_find(rows, n, a->arg[1]) : NULL;
     *line = *b ? (a->n > 2 ? a->arg[2] : NULL) : a->n > 1 ? a->arg[1] : NULL;
     if (!*b && n == 1 && a->n <= 2) *b = &rows[0];
     if (*b) return ERR_OK;
     if (!n) return err_set(why, ERR_USAGE, "there is no baseline yet: qdyno baseline set NAME [ID | CONFIG]");
     for (int i = 0; i < n; i++) str_printf(&names, "%s%s", i ? ", " : "", rows[i].name);
-    err_set(why, ERR_USAGE, "%s%s%s: there are %s", a->n > 1 ? "no baseline '" : "which baseline",
-            a->n > 1 ? a->arg[1] : "", a->n > 1 ? "'" : "", str_text(&names));
+    if (a->n > 1)
+        err_set(why, ERR_USAGE, "no baseline '%s': expected one of %s", a->arg[1], str_text(&names));
+    else
+        err_set(why, ERR_USAGE, "expected the name of a baseline: one of %s", str_text(&names));
     str_free(&names);
     return ERR_USAGE;
 }
 
-static void tell(struct table *t, const struct baseline_row *b, const struct experiment_state *s)
+static void table_add_check(struct table *t, const struct baseline_row *b, const struct experiment_state *s)
 {
     char when[32];
     json_t *about = json_object();
@@ -202,18 +188,19 @@ static void tell(struct table *t, const struct baseline_row *b, const struct exp
     json_put_str(t->extra, "reason", *s->reason ? s->reason : NULL);
     table_note(t, "baseline %s: A is the champion, B the challenger; %s", b->name,
                s->verdict == VERDICT_WORSE          ? "REGRESSION"
-               : s->verdict == VERDICT_INCONCLUSIVE ? "not decided"
-               : s->verdict == VERDICT_INVALID      ? "nothing can be said"
+               : s->verdict == VERDICT_INCONCLUSIVE ? "undecided"
+               : s->verdict == VERDICT_INVALID      ? "measurement invalid"
                                                     : "no regression");
     if (isfinite(b->value))
         table_note(
-            t, "the champion gave %.4g %s on %s (machine %s), %.4g now: for people, not for the verdict",
+            t,
+            "the champion measured %.4g %s on %s (machine %s) and %.4g now; the verdict does not use the old value",
             b->value, METRICS[s->spec.metric - METRICS].unit, clock_iso8601(b->set_ms, when, sizeof when),
             *b->machine ? b->machine : "n/a", s->arm[0].rate);
 }
 
-static int check(const struct cli_global *g, const struct cli_args *a, struct db *d,
-                 const struct baseline_row *rows, int n)
+static int baseline_check(const struct cli_global *g, const struct cli_args *a, struct db *d,
+                          const struct baseline_row *rows, int n)
 {
     struct err why = { 0 };
     struct config challenger;
@@ -222,8 +209,8 @@ static int check(const struct cli_global *g, const struct cli_args *a, struct db
     int status = EXIT_INTERNAL;
     struct experiment_spec *spec = calloc(1, sizeof *spec);
     struct experiment_state *s = calloc(1, sizeof *s);
-    enum err_code rc = spec && s ? ERR_OK : err_set(&why, ERR_NOMEM, "no memory to begin");
-    if (!rc) rc = read_words(&b, &line, a, rows, n, &why);
+    enum err_code rc = spec && s ? ERR_OK : err_set(&why, ERR_NOMEM, "out of memory");
+    if (!rc) rc = check_args_read(&b, &line, a, rows, n, &why);
     if (!rc) rc = cli_config(&challenger, a, line, &why);
     if (!rc) rc = baseline_spec(spec, b, &challenger, args_text(a, "-m", NULL), &why);
     if (!rc) {
@@ -231,7 +218,7 @@ static int check(const struct cli_global *g, const struct cli_args *a, struct db
         spec->budget_s = args_num(a, "--budget", 0);
         rc = ab_run(g, spec, s, &why);
     }
-    if (!rc && s->run_id && b->run_id) { /* the run it came from may have been deleted since */
+    if (!rc && s->run_id && b->run_id) { /* that run may have been deleted since */
         struct run_row origin;
         if (!db_run_get(d, b->run_id, &origin, NULL)) {
             run_row_free(&origin);
@@ -243,7 +230,7 @@ static int check(const struct cli_global *g, const struct cli_args *a, struct db
     } else {
         struct table t;
         ab_table_fill(&t, s);
-        tell(&t, b, s);
+        table_add_check(&t, b, s);
         status = cli_print(g, a, &t, ab_status(s));
         table_done(&t);
     }
@@ -252,39 +239,44 @@ static int check(const struct cli_global *g, const struct cli_args *a, struct db
     return status;
 }
 
-/* ---------------------------------------------------------------- which */
+/* ---------------------------------------------------------------- the command */
 
 int command_baseline(const struct cli_global *g, const struct cli_args *a)
 {
-    static const char *const WORDS[] = { "set", "list", "check" };
-    /* which words each flag belongs to: bits in the order of WORDS */
+    enum { SET, LIST, TEST, VERBS };
+    static const char *const VERB_NAMES[] = { [SET] = "set", [LIST] = "list", [TEST] = "check" };
+    /* the verbs that each flag may follow, as bits */
     static const struct {
         const char *flag;
-        unsigned words;
-    } OF[] = { { "-m", 1 | 4 },   { "-w", 1 },    { "--metric", 1 },
-               { "--margin", 1 }, { "--arm", 1 }, { "--budget", 4 } };
+        unsigned verbs;
+    } FLAG_VERBS[] = {
+        { .flag = "-m", .verbs = 1u << SET | 1u << TEST }, { .flag = "-w", .verbs = 1u << SET },
+        { .flag = "--metric", .verbs = 1u << SET },        { .flag = "--margin", .verbs = 1u << SET },
+        { .flag = "--arm", .verbs = 1u << SET },           { .flag = "--budget", .verbs = 1u << TEST },
+    };
     struct err why = { 0 };
     struct db *d = NULL;
     struct baseline_row *rows = NULL;
-    int n = 0, word = 0;
-    while (word < 3 && strcmp(a->arg[0], WORDS[word])) word++;
+    int n = 0, verb = 0;
+    while (verb < VERBS && strcmp(a->arg[0], VERB_NAMES[verb])) verb++;
     enum err_code rc = ERR_OK;
-    if (word == 3) {
-        const char *near = str_nearest(a->arg[0], WORDS, COUNT_OF(WORDS));
-        rc = err_set(&why, ERR_USAGE, "'%s': want set, list or check%s%s%s", a->arg[0],
+    if (verb == VERBS) {
+        const char *near = str_nearest(a->arg[0], VERB_NAMES, VERBS);
+        rc = err_set(&why, ERR_USAGE, "'%s': expected set, list or check%s%s%s", a->arg[0],
                      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
-    for (size_t i = 0; i < COUNT_OF(OF) && !rc; i++)
-        if (args_has(a, OF[i].flag) && !(OF[i].words & 1u << word))
-            rc = err_set(&why, ERR_USAGE, "%s does not belong to baseline %s", OF[i].flag, WORDS[word]);
-    if (!rc && word == 1 && (a->n > 1 || a->knob_count))
-        rc = err_set(&why, ERR_USAGE, "list takes nothing else");
+    for (size_t i = 0; i < COUNT_OF(FLAG_VERBS) && !rc; i++)
+        if (args_has(a, FLAG_VERBS[i].flag) && !(FLAG_VERBS[i].verbs & 1u << verb))
+            rc = err_set(&why, ERR_USAGE, "%s is no flag of `baseline %s`", FLAG_VERBS[i].flag,
+                         VERB_NAMES[verb]);
+    if (!rc && verb == LIST && (a->n > 1 || a->knob_count))
+        rc = err_set(&why, ERR_USAGE, "`baseline list` takes no arguments");
     if (!rc) rc = db_open(&d, g->db_path, &why);
-    if (!rc && word) rc = db_baseline_list(d, &rows, &n, &why);
-    const int status = rc          ? cli_fail(a, &why)
-                       : word == 0 ? set(g, a, d)
-                       : word == 1 ? list(g, a, rows, n)
-                                   : check(g, a, d, rows, n);
+    if (!rc && verb != SET) rc = db_baseline_list(d, &rows, &n, &why);
+    const int status = rc             ? cli_fail(a, &why)
+                       : verb == SET  ? baseline_set(g, a, d)
+                       : verb == LIST ? baseline_list(g, a, rows, n)
+                                      : baseline_check(g, a, d, rows, n);
     free(rows);
     db_close(d);
     return status;

@@ -162,7 +162,7 @@ static enum err_code plan_work(struct bench *b, struct err *why)
     int n = args_all(b->a, "-w", names, ARGS_GIVEN);
     enum err_code rc = n ? named_workloads(b, names, n, why) : grid_workloads(b, why);
     if (!rc) rc = cli_configs(&b->configs, &b->n_configs, b->a, why);
-    if (!rc) rc = cli_usual_config(&b->configs[0], b->g, b->a, why);
+    if (!rc) rc = cli_applied_config(&b->configs[0], b->g, b->a, why);
     b->repetitions = (int)args_int(b->a, "-r", 5);
     return rc;
 }
@@ -484,10 +484,7 @@ int command_bench(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
     struct bench *b = calloc(1, sizeof *b);
-    if (!b) {
-        err_set(&why, ERR_NOMEM, "no memory to begin");
-        return cli_fail(a, &why);
-    }
+    if (!b) return cli_fail_memory(a);
     b->g = g;
     b->a = a;
     table_init(&b->table, "qdyno.bench/1", BENCH_COLUMNS, (int)BENCH_COLUMN_COUNT);

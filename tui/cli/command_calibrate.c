@@ -1,5 +1,6 @@
-/* qdyno calibrate: what the inputs of a model's matrices are like while it reads a text, into a file that
- * every quantization method takes; and a look into such files, also those of others. */
+/* qdyno calibrate: records statistics of the inputs of a model's matrices while it reads a text, for
+ * quantization methods that use them; and prints such files, including importance matrices of other
+ * programs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,31 +9,32 @@
 #include "engine/quant/quant.h"
 #include "tui/cli/commands.h"
 
-/* The exact ones of enum precision, in its order: less would say more about rounding than about the text. */
+/* The exact values of enum precision, in its order. With less precision the statistics would reflect
+ * rounding. */
 static const char *const PRECISIONS[] = { [PRECISION_HIGHEST] = "highest", [PRECISION_HIGH] = "high", NULL };
 
 /* clang-format off */
 const struct cli_flag FLAGS_CALIBRATE[] = {
     { .name = "-f", .alias = "--file", .value = "TEXT",
-      .help = "text to read; default: the bundled one, which the result says" },
+      .help = "text to read; default: the bundled one, as the result then states" },
     { .name = "--out", .value = "FILE",
-      .help = "the calibration: a GGUF file that others read as an importance matrix" },
+      .help = "write the calibration, a GGUF file that other programs read as an importance matrix" },
     { .name = "--imatrix", .value = "FILE",
-      .help = "the importance matrix alone, for other programs: the legacy format when FILE ends in .dat, "
-              "else GGUF" },
+      .help = "write the importance matrix alone, for other programs: the legacy format if FILE ends in "
+              ".dat, else GGUF" },
     { .name = "--show", .value = "FILE",
-      .help = "what a calibration or importance matrix holds, instead of making one" },
+      .help = "print what an existing calibration or importance matrix contains" },
     { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,
-      .help = "tokens of a sequence at most; default 512" },
+      .help = "tokens per sequence, at most; default 512" },
     { .name = "--tokens", .value = "N", .kind = FLAG_INT, .max = 1 << 24,
-      .help = "tokens of the text at most, in whole sequences; default 65536, 0: all" },
+      .help = "tokens of the text to read, in whole sequences; default 65536; 0: all" },
     { .name = "-t", .alias = "--threads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
-      .help = "threads; default all cores" },
+      .help = "threads; default: all cores" },
     { .name = "--precision", .value = "P", .kind = FLAG_CHOICE, .choices = PRECISIONS,
-      .help = "of the products: highest (f32, default) or high (a few 1e-5 off, faster where there are "
-              "tiles)" },
+      .help = "precision of the matrix products: highest (f32, default) or high (errors of a few 1e-5; "
+              "faster on CPUs with matrix tiles)" },
     { .name = "--memory", .value = "BYTES", .kind = FLAG_BYTES,
-      .help = "for activations; default a quarter of what is free" },
+      .help = "memory for activations; default: a quarter of the free memory" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -48,13 +50,12 @@ static const struct column COLUMNS[] = {
     { .name = "ctx", .title = "tokens of a sequence", .kind = COLUMN_INT },
     { .name = "sequences", .title = "sequences", .kind = COLUMN_INT },
     { .name = "matrices", .title = "matrices", .kind = COLUMN_INT },
-    { .name = "inputs", .title = "different inputs", .kind = COLUMN_INT },
+    { .name = "inputs", .title = "distinct inputs", .kind = COLUMN_INT },
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "tok_s", .title = "tokens/s", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "random_weights", .kind = COLUMN_BOOL },
 };
 
-/* Of one input. */
 static const struct column SHOW_COLUMNS[] = {
     { .name = "input", .title = "input of" },
     { .name = "matrices", .title = "matrices", .kind = COLUMN_INT },
@@ -63,8 +64,8 @@ static const struct column SHOW_COLUMNS[] = {
     { .name = "rms", .title = "RMS", .kind = COLUMN_NUM, .digits = 4 },
     { .name = "rms_ratio_max", .title = "largest column, x RMS", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "mean_abs", .title = "mean magnitude", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "min", .title = "least", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "max", .title = "most", .kind = COLUMN_NUM, .digits = 3 },
+    { .name = "min", .title = "min", .kind = COLUMN_NUM, .digits = 3 },
+    { .name = "max", .title = "max", .kind = COLUMN_NUM, .digits = 3 },
 };
 
 static void put_about(json_t *to, const struct calibration *c)
@@ -90,7 +91,7 @@ static void put_input(json_t *row, const struct calibration_input *in)
         squares += (double)in->mean_square[i] / (double)in->cols;
         most = fmax(most, in->mean_square[i]);
         if (in->mean_abs) magnitude += (double)in->mean_abs[i] / (double)in->cols;
-        if (in->min) low = fmin(low, in->min[i]); /* fmin and fmax drop a NaN */
+        if (in->min) low = fmin(low, in->min[i]); /* fmin and fmax ignore NaN */
         if (in->max) high = fmax(high, in->max[i]);
     }
     json_put_str(row, "input", in->tensors[0]);
@@ -104,8 +105,8 @@ static void put_input(json_t *row, const struct calibration_input *in)
     json_put_num(row, "max", high);
 }
 
-static enum err_code show(const struct cli_global *g, const struct cli_args *a, const char *path, int *status,
-                          struct err *why)
+static enum err_code calibration_show(const struct cli_global *g, const struct cli_args *a, const char *path,
+                                      int *status, struct err *why)
 {
     struct calibration *c;
     struct calibration_summary about;
@@ -124,16 +125,17 @@ static enum err_code show(const struct cli_global *g, const struct cli_args *a, 
     json_put_str(t.extra, "path", path);
     json_put_str(t.extra, "imatrix", imatrix);
     table_note(&t, "%s%s%s", calibration_name(c), about.model_name[0] ? ", by " : "", about.model_name);
-    if (about.imatrix) table_note(&t, "an importance matrix of others: mean squares only");
+    if (about.imatrix)
+        table_note(&t, "an importance matrix of another program: it contains only mean squares");
     *status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     calibration_close(c);
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- making one */
+/* ---------------------------------------------------------------- a new calibration */
 
-struct watch {
+struct calibrating {
     const struct cli_global *g;
     struct progress progress;
     int64_t start;
@@ -141,17 +143,17 @@ struct watch {
 
 static bool on_progress(void *ctx, double done)
 {
-    struct watch *w = ctx;
+    struct calibrating *w = ctx;
     const double seconds = (double)(clock_ns() - w->start) * 1e-9;
-    progress_tell(&w->progress,
-                  &(struct progress_figures){
-                      .done = done, .rate = NAN, .left_s = done > 0 ? seconds * (1 - done) / done : NAN },
-                  "calibrating %.0f %%  %.0f s left", done * 100, seconds * (1 - done) / done);
+    progress_report(&w->progress,
+                    &(struct progress_figures){
+                        .done = done, .rate = NAN, .left_s = done > 0 ? seconds * (1 - done) / done : NAN },
+                    "calibrating %.0f %%  %.0f s left", done * 100, seconds * (1 - done) / done);
     return !cli_is_interrupted(w->g);
 }
 
-static int report(const struct cli_global *g, const struct cli_args *a, const struct calibration *c,
-                  double seconds, bool random_weights)
+static int calibration_report(const struct cli_global *g, const struct cli_args *a,
+                              const struct calibration *c, double seconds, bool random_weights)
 {
     const char *out = args_text(a, "--out", NULL);
     struct calibration_summary about;
@@ -169,26 +171,32 @@ static int report(const struct cli_global *g, const struct cli_args *a, const st
     json_put_num(row, "tok_s", (double)(about.sequences * about.tokens) / seconds);
     json_put_bool(row, "random_weights", random_weights);
     if (about.bundled_text)
-        table_note(&t, "no -f given: the bundled text stands for what this model will really read");
+        table_note(
+            &t,
+            "no -f given: calibrated on the bundled text, which may differ from what this model will read");
     if (about.tokens < args_int(a, "-c", about.tokens))
-        table_note(&t, "sequences of %d tokens: the text is too short, or the model was trained on no more",
-                   about.tokens);
+        table_note(
+            &t,
+            "sequences have only %d tokens: the text is too short, or the model was trained on no longer ones",
+            about.tokens);
     if (random_weights) table_note(&t, "%s", RANDOM_WEIGHTS);
     const int status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     return status;
 }
 
-static enum err_code make(const struct cli_global *g, const struct cli_args *a, int *status, struct err *why)
+static enum err_code calibration_make(const struct cli_global *g, const struct cli_args *a, int *status,
+                                      struct err *why)
 {
     const char *out = args_text(a, "--out", NULL), *imatrix = args_text(a, "--imatrix", NULL);
-    struct watch w = { .g = g, .start = clock_ns() };
+    struct calibrating w = { .g = g, .start = clock_ns() };
     struct model_shape shape;
     struct gguf *model;
     struct calibration *c = NULL;
-    if (!a->n) return err_set(why, ERR_USAGE, "want IN, the model: qdyno calibrate IN -f TEXT --out FILE");
+    if (!a->n)
+        return err_set(why, ERR_USAGE, "expected IN, the model: qdyno calibrate IN -f TEXT --out FILE");
     if (!out && !imatrix)
-        return err_set(why, ERR_USAGE, "want --out FILE, the calibration to write, or --imatrix FILE");
+        return err_set(why, ERR_USAGE, "expected --out FILE, the calibration to write, or --imatrix FILE");
     const int64_t tokens = args_int(a, "--tokens", CALIBRATION_TOKENS);
     const struct calibration_options o = { .path = args_text(a, "-f", ""),
                                            .text_only = true,
@@ -211,7 +219,7 @@ static enum err_code make(const struct cli_global *g, const struct cli_args *a, 
     progress_clear(&w.progress);
     if (!rc && out) rc = calibration_save(c, out, why);
     if (!rc && imatrix) rc = imatrix_save(c, imatrix, why);
-    if (!rc) *status = report(g, a, c, seconds, shape.random_weights);
+    if (!rc) *status = calibration_report(g, a, c, seconds, shape.random_weights);
     calibration_close(c);
     gguf_close(model);
     return rc;
@@ -226,8 +234,8 @@ int command_calibrate(const struct cli_global *g, const struct cli_args *a)
     enum err_code rc = ERR_OK;
     for (size_t i = 0; i < COUNT_OF(MAKING) && path && !rc; i++)
         if (a->n || args_has(a, MAKING[i]))
-            rc = err_set(&why, ERR_USAGE, "--show looks into a file that is there: %s has no place beside it",
+            rc = err_set(&why, ERR_USAGE, "--show prints an existing file: leave %s out",
                          a->n ? a->arg[0] : MAKING[i]);
-    if (!rc) rc = path ? show(g, a, path, &status, &why) : make(g, a, &status, &why);
+    if (!rc) rc = path ? calibration_show(g, a, path, &status, &why) : calibration_make(g, a, &status, &why);
     return rc ? cli_fail(a, &why) : status;
 }

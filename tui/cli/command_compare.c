@@ -1,21 +1,21 @@
-/* qdyno compare: two runs that are over, side by side: what changed between them, and whether what they
- * measured differs. Weaker than an A/B, and it says so: two moments are compared. */
+/* qdyno compare: two finished runs side by side: what changed between them, and whether their results
+ * differ. Weaker than an A/B, as the output states: the runs took place at two times. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/lib/run_changes.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
 #include "advisor/stats/stats.h"
+#include "tui/cli/lib/runs.h"
 #include "tui/cli/commands.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_COMPARE[] = {
     { .name = "--metric", .value = "NAME",
-      .help = "what is compared; default the decode rate, else the prefill rate, else perplexity" },
+      .help = "metric to compare; default: the decode rate, else the prefill rate, else perplexity" },
     { .name = "--margin", .value = "SHARE", .kind = FLAG_RATIO,
-      .help = "difference that matters; default the first run's, else 1%" },
+      .help = "smallest difference that matters; default: that of the first run, else 1%" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -46,7 +46,7 @@ static const struct column COLUMNS[] = {
     { .name = "normalized_lower_ratio", .kind = COLUMN_NUM },
     { .name = "normalized_upper_ratio", .kind = COLUMN_NUM },
     { .name = "verdict", .title = "verdict" },
-    { .name = "reason", .title = "why" },
+    { .name = "reason", .title = "reason" },
 };
 
 static void put_interval(json_t *row, const char *const names[3], struct interval i)
@@ -56,15 +56,15 @@ static void put_interval(json_t *row, const char *const names[3], struct interva
     json_put_num(row, names[2], i.upper);
 }
 
-/* The state counts what is better as positive; people and scripts ask how the number differs. */
-static struct interval ratio(struct interval logs, int better)
+/* The ratio of the numbers from an effect in logs, which is positive for better. */
+static struct interval effect_ratio(struct interval logs, int better)
 {
     struct interval r = { exp(better * logs.estimate), exp(better * logs.lower), exp(better * logs.upper) };
     if (better < 0) r = (struct interval){ r.estimate, r.upper, r.lower };
     return r;
 }
 
-/* Half the width in logs, as a share: symmetric there, and the same on both sides for small ones. */
+/* Half the width of the interval in logs, as a share. The interval is symmetric in logs. */
 static double half_ratio(struct interval rate)
 {
     return expm1(0.5 * log(rate.upper / rate.lower));
@@ -77,10 +77,10 @@ static void put_pair(json_t *row, const struct compared *c)
                              *const EFFECT[] = { "effect_ratio", "effect_lower_ratio", "effect_upper_ratio" },
                              *const NORMALIZED[] = { "normalized_ratio", "normalized_lower_ratio",
                                                      "normalized_upper_ratio" };
-    const struct result *one = c->before ? c->before : c->after;
-    json_put_str(row, "config", one->config);
+    const struct result *present = c->before ? c->before : c->after;
+    json_put_str(row, "config", present->config);
     json_put_str(row, "config_after", c->after ? c->after->config : NULL);
-    json_put_str(row, "workload", one->workload);
+    json_put_str(row, "workload", present->workload);
     json_put_str(row, "reason", *c->reason ? c->reason : NULL);
     if (c->metric == METRIC_COUNT) return;
     const int better = METRICS[c->metric].better < 0 ? -1 : 1;
@@ -92,22 +92,18 @@ static void put_pair(json_t *row, const struct compared *c)
     put_interval(row, AFTER, c->rate_after);
     json_put_num(row, "before_half_ratio", half_ratio(c->rate_before));
     json_put_num(row, "after_half_ratio", half_ratio(c->rate_after));
-    put_interval(row, EFFECT, ratio(c->effect, better));
+    put_interval(row, EFFECT, effect_ratio(c->effect, better));
     json_put_num(row, "p", c->p);
     json_put_num(row, "p_family", c->p_family);
     json_put_num(row, "canary_ratio", exp(better * c->canary));
-    put_interval(row, NORMALIZED, ratio(c->normalized, better));
+    put_interval(row, NORMALIZED, effect_ratio(c->normalized, better));
     json_put_str(row, "verdict", *verdict_name(c->verdict) ? verdict_name(c->verdict) : NULL);
 }
 
-static double margin_of(const struct cli_args *a, const struct run_row *run)
+static double compare_margin(const struct cli_args *a, const struct run_row *first)
 {
-    json_t *spec = NULL;
-    double margin = 0.01;
-    if (run->spec_json && !json_parse(&spec, run->spec_json, strlen(run->spec_json), NULL))
-        margin = json_get_num(spec, "margin", margin);
-    json_decref(spec);
-    return args_num(a, "--margin", margin > 0 ? margin : 0.01);
+    const double margin = cli_run_margin(first);
+    return args_num(a, "--margin", isnan(margin) ? 0.01 : margin);
 }
 
 static void note_run(struct table *t, const char *which, const struct results *r)
@@ -118,7 +114,7 @@ static void note_run(struct table *t, const char *which, const struct results *r
                *r->run.machine ? r->run.machine : "n/a");
 }
 
-/* A canary that ends otherwise than it began: the machine was not the same all the way. */
+/* Notes a canary (fixed reference workload) whose speed changed by more than 10 % during the run. */
 static void note_drift(struct table *t, const struct results *r)
 {
     static const double MUCH = 0.1;
@@ -126,37 +122,39 @@ static void note_drift(struct table *t, const struct results *r)
     for (size_t i = 0; i < COUNT_OF(CANARIES); i++) {
         const double drift = r->canary_drift[CANARIES[i] - METRIC_SENSOR_COUNT];
         if (fabs(drift) > MUCH)
-            table_note(t, "the machine was not steady during run %lld: %s was %+.0f %% at its end",
+            table_note(t,
+                       "the machine was not steady during run %lld: %s changed by %+.0f %% from start to end",
                        (long long)r->run.id, METRICS[CANARIES[i]].name, 100 * expm1(drift));
     }
 }
 
-static void tell_runs(struct table *t, const struct results *before, const struct results *after,
-                      double margin, enum verdict verdict)
+static void table_add_runs(struct table *t, const struct results *before, const struct results *after,
+                           double margin, enum verdict verdict)
 {
     note_run(t, "first", before);
     note_run(t, "second", after);
     table_note(
         t,
-        "two moments are compared (Welch, 95 %%): what else changed between them is in the difference, and "
-        "`normalized` takes out only the canary's share. To decide, measure both now: qdyno ab");
-    table_note(t, "margin %.2f %%; the second seen from the first: %s", 100 * margin, verdict_name(verdict));
+        "the runs took place at two times (Welch, 95 %%): the difference contains everything that changed in between, "
+        "and `normalized` removes only the part that the canary shows. To decide, measure both now: qdyno ab");
+    table_note(t, "margin %.2f %%; verdict for the second run against the first: %s", 100 * margin,
+               verdict_name(verdict));
     json_put_int(t->extra, "run_before", before->run.id);
     json_put_int(t->extra, "run_after", after->run.id);
     json_put_num(t->extra, "margin", margin);
     json_put_str(t->extra, "verdict", verdict_name(verdict));
     note_drift(t, before);
     note_drift(t, after);
-    changes_tell(t, before->capsule, after->capsule);
+    cli_run_changes(t, before->capsule, after->capsule);
 }
 
-static enum err_code compare(struct table *t, const struct cli_args *a, const struct results *before,
-                             const struct results *after, enum verdict *verdict, struct err *why)
+static enum err_code compare_fill(struct table *t, const struct cli_args *a, const struct results *before,
+                                  const struct results *after, enum verdict *verdict, struct err *why)
 {
     const struct metric *metric;
     struct compared *rows = NULL;
     int n;
-    const double margin = margin_of(a, &before->run);
+    const double margin = compare_margin(a, &before->run);
     enum err_code rc = cli_metric(&metric, a, why);
     if (!rc) rc = compare_runs(&rows, &n, before, after, metric, margin, why);
     if (rc) return rc;
@@ -164,8 +162,8 @@ static enum err_code compare(struct table *t, const struct cli_args *a, const st
     table_init(t, "qdyno.compare/1", COLUMNS, COUNT_OF(COLUMNS));
     for (int i = 0; i < n; i++) put_pair(table_row(t), &rows[i]);
     if (*verdict == VERDICT_INVALID)
-        table_note(t, "the runs have nothing in common that was measured in both");
-    tell_runs(t, before, after, margin, *verdict);
+        table_note(t, "the runs share no config and workload with the same metric: nothing can be compared");
+    table_add_runs(t, before, after, margin, *verdict);
     free(rows);
     return ERR_OK;
 }
@@ -183,7 +181,7 @@ int command_compare(const struct cli_global *g, const struct cli_args *a)
         rc = cli_run_id(&id, a->arg[i], &why);
         if (!rc) rc = results_read(&run[i], d, id, &why);
     }
-    if (!rc) rc = compare(&t, a, &run[0], &run[1], &verdict, &why);
+    if (!rc) rc = compare_fill(&t, a, &run[0], &run[1], &verdict, &why);
     const int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, exit_status_of_verdict(verdict));
     if (t.rows) table_done(&t);
     for (int i = 0; i < 2; i++) results_free(&run[i]);

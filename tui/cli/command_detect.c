@@ -1,4 +1,4 @@
-/* qdyno detect: what this machine is, and with --probe what it could do. */
+/* qdyno detect: what this machine is, and with --probe how fast it is. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,19 +10,19 @@
 /* clang-format off */
 const struct cli_flag FLAGS_DETECT[] = {
     { .name = "--probe",
-      .help = "measure read bandwidth and arithmetic now (at most 10 s, and some seconds each OpenCL "
-              "device); kept for later commands" },
+      .help = "measure read bandwidth and arithmetic now (up to 10 s, plus some seconds per OpenCL device) "
+              "and store the results for later commands" },
     { .name = "--kernels",
-      .help = "measure how long our own kernels take, too (up to 55 s): predictions stand on it; kept" },
+      .help = "also time our own kernels (up to 55 s) and store the times: predictions need them" },
     { .name = "--shapes", .value = "DEVICE",
-      .help = "measure in which shapes products run fastest on an OpenCL device, e.g. opencl:0 (minutes); "
-              "kept for later runs" },
+      .help = "find the fastest shapes of matrix products on an OpenCL device, e.g. opencl:0 (minutes), "
+              "and store them" },
     { .name = "--record", .value = "DIR",
-      .help = "keep what was read here in the new folder DIR, for --machine anywhere; names, serial numbers "
-              "and UUIDs masked" },
-    { .name = "--private", .help = "with --record: do not mask" },
+      .help = "record this machine in the new folder DIR, for --machine; names, serial numbers and UUIDs "
+              "are masked" },
+    { .name = "--private", .help = "with --record: mask nothing" },
     { .name = "--machine", .value = "DIR|FILE",
-      .help = "show the machine recorded in DIR, or of a document of `qdyno detect -o json`" },
+      .help = "show the machine recorded in DIR, or described by a document of `qdyno detect -o json`" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -95,7 +95,7 @@ static void put_gpus(json_t *row, const struct machine *m)
     str_free(&names);
 }
 
-/* Which power meters answer: energy figures exist only where one does. */
+/* Which power sensors answer. Energy figures need one. */
 static void put_power(json_t *row, const char *root)
 {
     struct telemetry *t = NULL;
@@ -152,7 +152,7 @@ static const char *rate_text(double per_s, const char *unit, char *buf, size_t s
     return buf;
 }
 
-/* What two figures of read bandwidth do not say: in between, and of single memory nodes. */
+/* Read bandwidth by number of threads, and of single NUMA nodes. */
 static void note_reads(struct table *t, const struct machine_ceilings *c)
 {
     char own[32], all[32];
@@ -160,7 +160,7 @@ static void note_reads(struct table *t, const struct machine_ceilings *c)
         table_note(t, "read bandwidth, %d threads: %s", c->read[i].threads,
                    rate_text(c->read[i].bytes_s, "GB/s", all, sizeof all));
     for (int i = 0; i < c->nodes; i++)
-        table_note(t, "memory of node %d: its own threads read %s of it, all threads %s", i,
+        table_note(t, "memory of NUMA node %d: threads of the node read %s, all threads %s", i,
                    rate_text(c->node[i].own_bytes_s, "GB/s", own, sizeof own),
                    rate_text(c->node[i].all_bytes_s, "GB/s", all, sizeof all));
 }
@@ -177,15 +177,16 @@ static void note_ceilings(struct table *t, const struct machine_ceilings *c)
         table_note(t, "  %-12s %-16s %26s %11s", c->row[i].name, c->row[i].isa, one, all);
     }
     table_note(t, "measured %s%s", clock_iso8601(c->measured_unix_ms, when, sizeof when),
-               c->kernels.measured ? "; the kernels' own times are known, too" : "");
+               c->kernels.measured ? "; kernel times are stored, too" : "");
 }
 
-/* NULL: not measured. */
+/* c NULL: not measured. here: the table describes this machine. */
 static void put_ceilings(struct table *t, json_t *row, const struct machine_ceilings *c, bool here)
 {
     json_put(t->extra, "ceilings", c ? ceilings_to_json(c) : json_null());
     if (!c) {
-        table_note(t, "ceilings not measured yet: qdyno detect --probe%s", here ? "" : ", there");
+        table_note(t, "limits not measured yet: run `qdyno detect --probe`%s",
+                   here ? "" : " on that machine");
         return;
     }
     json_put_num(row, "read_bytes_s_1", c->read_bytes_s_1);
@@ -193,7 +194,7 @@ static void put_ceilings(struct table *t, json_t *row, const struct machine_ceil
     note_ceilings(t, c);
 }
 
-/* What the one line of names has no room for. */
+/* One line of details for each GPU. */
 static void note_gpus(struct table *t, const struct machine *m)
 {
     for (int i = 0; i < m->gpus; i++) {
@@ -205,7 +206,7 @@ static void note_gpus(struct table *t, const struct machine *m)
         table_note(t, "GPU %d: %s, %s%s, driver %s%s%s, %s%s", i, cli_gpu_name(u, name, sizeof name),
                    u->memory_bytes > 0 ? str_from_bytes(u->memory_bytes, bytes, sizeof bytes) : "memory n/a",
                    capability, *u->driver ? u->driver : "n/a", *u->bus ? ", at " : "", u->bus,
-                   sensors ? "sensors through " : "no sensors: named by ", u->source);
+                   sensors ? "sensors from " : "no sensors; named by ", u->source);
         if (*u->trouble) table_note(t, "       %s", u->trouble);
     }
 }
@@ -224,8 +225,8 @@ static void note_measured(struct table *t, const struct device_ceilings *c)
         { "f32", c->f32_ops_s, "Gop/s" },
         { "fp16", c->f16_ops_s, "Gop/s" },
         { "int8", c->int8_ops_s, "Gop/s" },
-        { "to it", c->to_device_bytes_s, "GB/s" },
-        { "from it", c->from_device_bytes_s, "GB/s" },
+        { "host to device", c->to_device_bytes_s, "GB/s" },
+        { "device to host", c->from_device_bytes_s, "GB/s" },
     };
     struct str line = { 0 };
     char rate[32];
@@ -251,16 +252,16 @@ static void note_device(struct table *t, const struct machine *m, const struct d
     str_append(&line, *abilities ? abilities : "f32 only");
     if (*d->pci) snprintf(pci, sizeof pci, ", at %s", d->pci);
     if (gpu >= 0)
-        str_printf(&line, "; it is GPU %d", gpu);
+        str_printf(&line, "; same board as GPU %d", gpu);
     else if (d->gpu)
-        str_printf(&line, "%s; no sensors of it", pci);
+        str_printf(&line, "%s; no sensors", pci);
     else
-        str_append(&line, "; no GPU");
+        str_append(&line, "; not a GPU");
     table_note(t, "%s", str_text(&line));
     str_free(&line);
 }
 
-/* trouble: why they are not known. */
+/* trouble: the error of devices_list. */
 static void put_devices(struct table *t, json_t *row, const struct machine *m, const struct devices *all,
                         const struct machine_ceilings *c, const struct err *trouble)
 {
@@ -270,7 +271,7 @@ static void put_devices(struct table *t, json_t *row, const struct machine *m, c
         return;
     }
     json_put_int(row, "opencl_devices", all->count);
-    if (!all->count) table_note(t, "no OpenCL device: models run on the processor (device=cpu)");
+    if (!all->count) table_note(t, "no OpenCL device: models run on the CPU (device=cpu)");
     for (int i = 0; i < all->count; i++) {
         note_device(t, m, &all->device[i]);
         const struct opencl_measured *known = c ? ceilings_opencl(c, &all->device[i]) : NULL;
@@ -278,10 +279,10 @@ static void put_devices(struct table *t, json_t *row, const struct machine *m, c
     }
 }
 
-/* A device that fails here is one whose ceilings are unknown: stderr says why. */
+/* Measures each OpenCL device. A failure is only logged; the limits of that device stay unknown. */
 static void measure_devices(const struct cli_global *g, const struct devices *all, struct machine_ceilings *c)
 {
-    static const double SECONDS = 0.3; /* each of about seven ceilings */
+    static const double SECONDS = 0.3; /* for each of about seven measurements */
     struct progress progress;
     progress_init(&progress, g);
     c->opencl_count = 0;
@@ -293,7 +294,7 @@ static void measure_devices(const struct cli_global *g, const struct devices *al
         snprintf(to->name, sizeof to->name, "%s", d->name);
         snprintf(to->model, sizeof to->model, "%s", d->model);
         snprintf(to->driver, sizeof to->driver, "%s", d->driver);
-        progress_show(&progress, "probing %s, %s", d->name, d->model);
+        progress_show(&progress, "measuring %s, %s", d->name, d->model);
         if (devices_measure(&to->can, d->name, SECONDS, &why))
             log_write(&g->log, LOG_WARN, "%s was not measured: %s", d->name, why.message);
         else
@@ -309,20 +310,20 @@ static void note_origin(struct table *t, const json_t *about)
                date ? " " : "", date ? date : "");
 }
 
-/* Another machine, from a folder or a document. */
-static int show_another(const struct cli_global *g, const struct cli_args *a, const char *path)
+/* --machine: prints the machine of a folder or a document. */
+static int other_machine_show(const struct cli_global *g, const struct cli_args *a, const char *path)
 {
     struct err why = { 0 };
-    struct described d;
+    struct other_machine d;
     struct table t;
     if (args_has(a, "--probe") || args_has(a, "--kernels") || args_has(a, "--shapes") ||
         args_has(a, "--record")) {
         err_set(
             &why, ERR_USAGE,
-            "--machine shows another machine: --probe, --kernels, --shapes and --record are for this one");
+            "--machine shows another machine; --probe, --kernels, --shapes and --record are for this one");
         return cli_fail(a, &why);
     }
-    if (described_open(&d, path, &why)) return cli_fail(a, &why);
+    if (other_machine_open(&d, path, &why)) return cli_fail(a, &why);
     table_init(&t, "qdyno.detect/1", COLUMNS, COUNT_OF(COLUMNS));
     t.record = true;
     json_t *row = table_row(&t);
@@ -336,7 +337,7 @@ static int show_another(const struct cli_global *g, const struct cli_args *a, co
     json_put(t.extra, "recording", d.recording.about ? json_incref(d.recording.about) : json_null());
     int status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
-    described_close(&d);
+    other_machine_close(&d);
     return status;
 }
 
@@ -348,7 +349,7 @@ struct measuring {
 static bool on_kernel(void *ctx, const char *what, double done)
 {
     struct measuring *m = ctx;
-    progress_show(&m->progress, "kernels: %s  %.0f %%", what, 100 * fmin(done, 1));
+    progress_show(&m->progress, "timing kernels: %s  %.0f %%", what, 100 * fmin(done, 1));
     return !cli_is_interrupted(m->g);
 }
 
@@ -359,14 +360,14 @@ static enum err_code measure_kernels(const struct cli_global *g, const struct ma
     progress_init(&measuring.progress, g);
     enum err_code rc = kernel_times_measure(&c->kernels, usable, 0, on_kernel, &measuring, why);
     progress_clear(&measuring.progress);
-    if (rc || usable != isa_detect()) return rc; /* QDYNO_ISA hid a part: nothing to remember */
+    if (rc || usable != isa_detect()) return rc; /* QDYNO_ISA hides a part of the machine */
     return ceilings_save(c, m->id, why);
 }
 
 static bool on_shape(void *ctx, int done, int of)
 {
     struct measuring *m = ctx;
-    progress_show(&m->progress, "shapes of products: %d of %d", done, of);
+    progress_show(&m->progress, "timing shapes of matrix products: %d of %d", done, of);
     return !cli_is_interrupted(m->g);
 }
 
@@ -385,9 +386,10 @@ static enum err_code measure_shapes(const struct cli_global *g, const char *devi
     return rc;
 }
 
-/* Half of what was asked of the machine may be known already. */
-static enum err_code measure(const struct cli_global *g, const struct cli_args *a, const struct devices *all,
-                             struct machine *m, struct machine_ceilings *c, bool *known, struct err *why)
+/* Measures what the flags demand, and reads the rest from the cache. */
+static enum err_code detect_measure(const struct cli_global *g, const struct cli_args *a,
+                                    const struct devices *all, struct machine *m, struct machine_ceilings *c,
+                                    bool *known, struct err *why)
 {
     uint32_t usable;
     enum err_code rc = isa_usable(&usable, why);
@@ -417,13 +419,14 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
     uint32_t usable;
     char isa[256];
     const char *other = args_text(a, "--machine", NULL), *folder = args_text(a, "--record", NULL);
-    if (other) return show_another(g, a, other);
+    if (other) return other_machine_show(g, a, other);
     if (args_has(a, "--private") && !folder) {
-        err_set(&why, ERR_USAGE, "--private says how to --record");
+        err_set(&why, ERR_USAGE, "--private needs --record DIR");
         return cli_fail(a, &why);
     }
     devices_list(&devices, DEVICES_SECONDS, &no_devices);
-    if (isa_usable(&usable, &why) || measure(g, a, &devices, &m, &c, &known, &why)) return cli_fail(a, &why);
+    if (isa_usable(&usable, &why) || detect_measure(g, a, &devices, &m, &c, &known, &why))
+        return cli_fail(a, &why);
     json_t *ceilings = known ? ceilings_to_json(&c) : NULL;
     if (folder && recording_make(folder, args_has(a, "--private"), ceilings, &why)) {
         json_decref(ceilings);
@@ -440,7 +443,8 @@ int command_detect(const struct cli_global *g, const struct cli_args *a)
     note_gpus(&t, &m);
     put_devices(&t, row, &m, &devices, known ? &c : NULL, &no_devices);
     if (args_has(a, "--shapes"))
-        table_note(&t, "shapes of products on %s measured and kept", args_text(a, "--shapes", ""));
+        table_note(&t, "the fastest shapes of matrix products on %s were measured and stored",
+                   args_text(a, "--shapes", ""));
     if (folder)
         table_note(&t, "recorded in %s%s", folder,
                    args_has(a, "--private") ? "" : ": host and group names, serial numbers and UUIDs masked");

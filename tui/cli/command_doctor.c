@@ -1,5 +1,5 @@
-/* qdyno doctor: what is installed and usable, and what to do about what is not. Each check is a row: what was
- * found, and the cure. */
+/* qdyno doctor: checks what is installed and usable. Each check adds rows with what was found and what to
+ * do. */
 #include <errno.h>
 #include <langinfo.h>
 #include <math.h>
@@ -27,15 +27,15 @@ struct doctor {
     struct machine machine;
     bool machine_known, devices_known;
     struct devices devices;
-    struct err no_devices; /* why not */
+    struct err no_devices; /* why the devices are unknown */
     int bad;
     const char *check; /* the row being filled */
 };
 
-/* advice "" when there is nothing to do. */
-static void say(struct doctor *d, enum state s, const char *advice, const char *fmt, ...)
+/* Adds a row to the table. advice: "" if there is nothing to do. */
+static void doctor_report(struct doctor *d, enum state s, const char *advice, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-static void say(struct doctor *d, enum state s, const char *advice, const char *fmt, ...)
+static void doctor_report(struct doctor *d, enum state s, const char *advice, const char *fmt, ...)
 {
     static const char *const NAMES[] = { "ok", "note", "bad" };
     char text[640];
@@ -57,9 +57,9 @@ static void check_machine(struct doctor *d)
     char text[160];
     d->machine_known = !machine_detect(&d->machine, "", &why);
     if (d->machine_known)
-        say(d, GOOD, "", "%s", machine_short(&d->machine, text, sizeof text));
+        doctor_report(d, GOOD, "", "%s", machine_short(&d->machine, text, sizeof text));
     else
-        say(d, BAD, "mount /proc and /sys", "%s", why.message);
+        doctor_report(d, BAD, "mount /proc and /sys", "%s", why.message);
 }
 
 static void check_isa(struct doctor *d)
@@ -68,12 +68,13 @@ static void check_isa(struct doctor *d)
     uint32_t usable;
     char text[256];
     if (isa_usable(&usable, &why)) {
-        say(d, BAD, "correct or unset QDYNO_ISA", "%s", why.message);
+        doctor_report(d, BAD, "correct or unset QDYNO_ISA", "%s", why.message);
         return;
     }
     bool less = usable != isa_detect();
-    say(d, less ? NOTE : GOOD, less ? "QDYNO_ISA takes features away: unset it for full speed" : "", "%s",
-        isa_names(usable, text, sizeof text));
+    doctor_report(d, less ? NOTE : GOOD,
+                  less ? "QDYNO_ISA hides instruction sets: unset it for full speed" : "", "%s",
+                  isa_names(usable, text, sizeof text));
 }
 
 static void check_memory(struct doctor *d)
@@ -85,32 +86,33 @@ static void check_memory(struct doctor *d)
     str_from_bytes(m->memory_available_bytes, free_now, sizeof free_now);
     str_from_bytes(m->cgroup_memory_bytes, limit, sizeof limit);
     bool tight = m->memory_available_bytes >= 0 && m->memory_available_bytes < (int64_t)1 << 29;
-    say(d, tight ? NOTE : GOOD,
-        tight ? "close other programs: measurements next to swapping are invalid" : "",
-        "%s, %s available%s%s", all, free_now, m->cgroup_memory_bytes >= 0 ? ", cgroup limit " : "",
-        m->cgroup_memory_bytes >= 0 ? limit : "");
+    doctor_report(d, tight ? NOTE : GOOD,
+                  tight ? "close other programs: a machine that swaps gives invalid measurements" : "",
+                  "%s, %s available%s%s", all, free_now, m->cgroup_memory_bytes >= 0 ? ", cgroup limit " : "",
+                  m->cgroup_memory_bytes >= 0 ? limit : "");
 }
 
 static void check_governor(struct doctor *d)
 {
     if (!d->machine_known || !*d->machine.governor)
-        say(d, NOTE, "", "not visible%s",
-            d->machine_known && *d->machine.hypervisor ? " in this virtual machine" : "");
+        doctor_report(d, NOTE, "", "not readable%s",
+                      d->machine_known && *d->machine.hypervisor ? " in this virtual machine" : "");
     else if (strcmp(d->machine.governor, "performance"))
-        say(d, NOTE, "steadier results: cpupower frequency-set -g performance", "%s", d->machine.governor);
+        doctor_report(d, NOTE, "for steadier results: cpupower frequency-set -g performance", "%s",
+                      d->machine.governor);
     else
-        say(d, GOOD, "", "performance");
+        doctor_report(d, GOOD, "", "performance");
 }
 
 static void check_power(struct doctor *d)
 {
     if (d->machine_known && d->machine.on_battery)
-        say(d, NOTE, "plug in: clocks change on battery", "on battery");
+        doctor_report(d, NOTE, "connect the power supply: clock rates vary on battery", "on battery");
     else
-        say(d, GOOD, "", "mains");
+        doctor_report(d, GOOD, "", "mains");
 }
 
-/* The GPUs of machine_detect, in its order, after two looks: some numbers are differences. */
+/* Reads the GPUs, in the order of machine_detect. Two samples, because some values are differences. */
 static int read_gpus(struct gpu_reading *out)
 {
     struct telemetry *t = NULL;
@@ -124,8 +126,8 @@ static int read_gpus(struct gpu_reading *out)
     return n;
 }
 
-/* What a reader of a board will miss first. */
-static void list_silent(const struct gpu_reading *r, struct str *out)
+/* Appends the important readings that the board does not provide. */
+static void list_missing(const struct gpu_reading *r, struct str *out)
 {
     static const char *const WANTED[] = { "busy_ratio",          "mem_used_bytes", "power_watts",
                                           "temperature_celsius", "energy_joules",  "core_hertz" };
@@ -139,66 +141,70 @@ static void list_silent(const struct gpu_reading *r, struct str *out)
 static void check_gpu(struct doctor *d)
 {
     if (!d->machine_known || !d->machine.gpus) {
-        say(d, NOTE, "models run on the processor", "no GPU found");
+        doctor_report(d, NOTE, "none needed: models run on the CPU", "no GPU found");
         return;
     }
     struct gpu_reading reading[MACHINE_GPUS];
     const int read = read_gpus(reading);
     for (int i = 0; i < d->machine.gpus; i++) {
         const struct gpu_identity *u = &d->machine.gpu[i];
-        struct str silent = { 0 };
+        struct str missing = { 0 };
         char name[120];
         const bool lost = i < read && reading[i].lost;
-        char use[64] = "watched; models run on the processor";
+        char use[64] = "sensors only: models run on the CPU";
         const struct device_info *o = d->devices_known ? device_of_gpu(&d->devices, u) : NULL;
-        if (o) snprintf(use, sizeof use, "device=%s runs a model on it", o->name);
+        if (o) snprintf(use, sizeof use, "device=%s runs models on it", o->name);
         const char *advice = *u->trouble ? u->trouble
-                             : lost      ? "see the kernel's log for its last words, then reset it or reboot"
-                                         : use;
-        if (i < read && !lost) list_silent(&reading[i], &silent);
-        say(d, lost ? BAD : NOTE, advice, "%s, driver %s%s%s", cli_gpu_name(u, name, sizeof name),
-            *u->driver ? u->driver : "n/a",
-            lost         ? ", lost: it has fallen off the bus"
-            : silent.len ? "; not told:"
-                         : "",
-            str_text(&silent));
-        str_free(&silent);
+                             : lost ? "look for its errors in the kernel log (dmesg), then reset it or reboot"
+                                    : use;
+        if (i < read && !lost) list_missing(&reading[i], &missing);
+        doctor_report(d, lost ? BAD : NOTE, advice, "%s, driver %s%s%s", cli_gpu_name(u, name, sizeof name),
+                      *u->driver ? u->driver : "n/a",
+                      lost          ? ", lost: it no longer answers on the bus"
+                      : missing.len ? "; does not report:"
+                                    : "",
+                      str_text(&missing));
+        str_free(&missing);
     }
 }
 
 static void check_opencl(struct doctor *d)
 {
     if (!d->devices_known) {
-        say(d, BAD, "take its file out of /etc/OpenCL/vendors, or mend the driver; device=cpu needs none",
+        doctor_report(
+            d, BAD,
+            "repair or reinstall the driver, or remove its file from /etc/OpenCL/vendors; device=cpu needs none",
             "%s", d->no_devices.message);
         return;
     }
     if (!d->devices.count)
-        say(d, NOTE,
-            "of a GPU: its driver's package; of the processor, for trying: apt install pocl-opencl-icd",
+        doctor_report(
+            d, NOTE,
+            "for a GPU install the OpenCL package of its driver; to try OpenCL on the CPU: apt install pocl-opencl-icd",
             "no OpenCL device");
     for (int i = 0; i < d->devices.count; i++) {
         const struct device_info *o = &d->devices.device[i];
         char bytes[32];
-        say(d, GOOD, "", "%s: %s, driver %s, %s", o->name, o->model, *o->driver ? o->driver : "n/a",
-            o->memory_bytes >= 0 ? str_from_bytes(o->memory_bytes, bytes, sizeof bytes) : "memory n/a");
+        doctor_report(d, GOOD, "", "%s: %s, driver %s, %s", o->name, o->model, *o->driver ? o->driver : "n/a",
+                      o->memory_bytes >= 0 ? str_from_bytes(o->memory_bytes, bytes, sizeof bytes)
+                                           : "memory n/a");
     }
 }
 
-/* Each reason for which a sensor that is here may not be read, once, with what to do about it. */
-static void say_denied(struct doctor *d, const struct telemetry *t)
+/* One row for each reason why existing sensors may not be read, with what to do about it. */
+static void report_denied(struct doctor *d, const struct telemetry *t)
 {
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) {
         struct str names = { 0 };
-        bool denied, told = false;
+        bool denied, listed = false;
         const char *why = telemetry_absence(t, i, &denied);
         for (int k = 0; k < METRIC_SENSOR_COUNT && denied; k++) {
             bool also;
             if (strcmp(telemetry_absence(t, k, &also), why) || !also) continue;
-            told |= k < i;
+            listed |= k < i;
             str_printf(&names, " %s", METRICS[k].name);
         }
-        if (denied && !told) say(d, NOTE, why, "here, but not permitted:%s", str_text(&names));
+        if (denied && !listed) doctor_report(d, NOTE, why, "no permission to read:%s", str_text(&names));
         str_free(&names);
     }
 }
@@ -210,7 +216,7 @@ static void check_sensors(struct doctor *d)
     double row[METRIC_SENSOR_COUNT];
     int have = 0;
     if (telemetry_open(&t, "", &why)) {
-        say(d, BAD, "mount /proc", "%s", why.message);
+        doctor_report(d, BAD, "mount /proc", "%s", why.message);
         return;
     }
     telemetry_monitor_process(t, getpid());
@@ -219,13 +225,14 @@ static void check_sensors(struct doctor *d)
     telemetry_sample(t, row);
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) have += isfinite(row[i]);
     const bool power = isfinite(row[METRIC_CPU_POWER]) || isfinite(row[METRIC_GPU_POWER]);
-    say(d, power ? GOOD : NOTE, power ? "" : "`qdyno telemetry` says why the others are silent",
-        "%d of %d answer%s", have, METRIC_SENSOR_COUNT, power ? "" : "; no power, so no energy per token");
-    say_denied(d, t);
+    doctor_report(d, power ? GOOD : NOTE, power ? "" : "`qdyno telemetry` says why the others are missing",
+                  "%d of %d sensors answer%s", have, METRIC_SENSOR_COUNT,
+                  power ? "" : "; no power sensor, so no energy per token");
+    report_denied(d, t);
     telemetry_close(t);
 }
 
-/* What makes runs slow, fail or vary right now. */
+/* Present conditions that make runs slow, fail or vary. */
 static void check_troubles(struct doctor *d)
 {
     enum { LATEST = 50 };
@@ -246,8 +253,8 @@ static void check_troubles(struct doctor *d)
     if (!db_open(&db, d->g->db_path, NULL)) db_run_list(db, NULL, LATEST, &runs, &n_runs, NULL);
     const int n = troubles_find(found, &(struct trouble_case){ &d->machine, row, runs, n_runs,
                                                                d->devices_known ? &d->devices : NULL });
-    for (int i = 0; i < n; i++) say(d, NOTE, found[i].advice, "%s", found[i].found);
-    if (!n) say(d, GOOD, "", "nothing that would slow a run down or stop it");
+    for (int i = 0; i < n; i++) doctor_report(d, NOTE, found[i].advice, "%s", found[i].found);
+    if (!n) doctor_report(d, GOOD, "", "nothing found that would slow down or stop a run");
     for (int i = 0; i < n_runs; i++) run_row_free(&runs[i]);
     free(runs);
     db_close(db);
@@ -259,13 +266,13 @@ static void check_ceilings(struct doctor *d)
     bool found = false;
     char when[32];
     if (!d->machine_known || ceilings_load(&c, d->machine.id, &found, NULL) || !found)
-        say(d, NOTE, "qdyno detect --probe", "not measured yet");
+        doctor_report(d, NOTE, "qdyno detect --probe", "not measured yet");
     else
-        say(d, c.kernels.measured ? GOOD : NOTE,
-            c.kernels.measured ? "" : "narrower predictions: qdyno detect --kernels (55 s)",
-            "%.1f GB/s read, measured %s%s", c.read_bytes_s_all * 1e-9,
-            clock_iso8601(c.measured_unix_ms, when, sizeof when),
-            c.kernels.measured ? "; kernels timed" : "");
+        doctor_report(d, c.kernels.measured ? GOOD : NOTE,
+                      c.kernels.measured ? "" : "for narrower predictions: qdyno detect --kernels (55 s)",
+                      "%.1f GB/s read, measured at %s%s", c.read_bytes_s_all * 1e-9,
+                      clock_iso8601(c.measured_unix_ms, when, sizeof when),
+                      c.kernels.measured ? "; kernels timed" : "");
 }
 
 static void check_model(struct doctor *d)
@@ -276,11 +283,11 @@ static void check_model(struct doctor *d)
     struct model_shape s;
     if (file_share(&path, "models/bundled.gguf", &why) || gguf_open(&g, path, &why) ||
         model_shape_read(&s, g, &why))
-        say(d, BAD, "install again, or set QDYNO_SHARE to the folder that holds models/bundled.gguf", "%s",
-            why.message);
+        doctor_report(d, BAD, "reinstall, or set QDYNO_SHARE to the folder that contains models/bundled.gguf",
+                      "%s", why.message);
     else
-        say(d, GOOD, "", "%s%s", path,
-            s.random_weights ? " (random weights: quality figures mean nothing)" : "");
+        doctor_report(d, GOOD, "", "%s%s", path,
+                      s.random_weights ? " (random weights: quality figures mean nothing)" : "");
     gguf_close(g);
     free(path);
 }
@@ -296,9 +303,11 @@ static void check_worker(struct doctor *d)
     struct arm_spec spec = { .model = path, .config = &c, .ctx = 32, .log = &d->g->log };
     if (!rc) rc = arm_open(&arm, &spec, NULL, NULL, &why);
     if (rc)
-        say(d, BAD, "an arm of every bench and A/B is such a process: see the message", "%s", why.message);
+        doctor_report(d, BAD, "bench and A/B need this process: fix the cause in the message", "%s",
+                      why.message);
     else
-        say(d, GOOD, "", "starts and loads in %.2f s", json_get_num(arm_description(arm), "load_s", NAN));
+        doctor_report(d, GOOD, "", "starts and loads the bundled model in %.2f s",
+                      json_get_num(arm_description(arm), "load_s", NAN));
     arm_close(arm);
     free(path);
 }
@@ -308,15 +317,15 @@ static void check_database(struct doctor *d)
     struct err why = { 0 };
     struct db *db = NULL;
     if (db_open(&db, d->g->db_path, &why) || db_check(db, &why)) {
-        say(d, BAD, "move the file away, or name another with --db", "%s", why.message);
+        doctor_report(d, BAD, "move the file away, or choose another one with --db", "%s", why.message);
     } else {
         const int waiting = MAX(0, db_spool_count(db)), traces = MAX(0, db_trace_due_count(db));
-        say(d, waiting || traces ? NOTE : GOOD,
-            waiting  ? "qdyno push --url URL sends what waits"
-            : traces ? "qdyno push --otlp URL sends what waits"
-                     : "",
-            "%s, %d outcomes waiting to be pushed, %d runs waiting for a collector", db_path(db), waiting,
-            traces);
+        doctor_report(d, waiting || traces ? NOTE : GOOD,
+                      waiting  ? "`qdyno push --url URL` sends them"
+                      : traces ? "`qdyno push --otlp URL` sends them"
+                               : "",
+                      "%s, %d outcomes waiting to be pushed, %d runs waiting for a collector", db_path(db),
+                      waiting, traces);
     }
     db_close(db);
 }
@@ -332,15 +341,16 @@ static void check_places(struct doctor *d)
         char *path = NULL, room[32];
         struct statvfs fs;
         if (file_place(&path, PLACES[i].place, &why)) {
-            say(d, BAD, "set HOME, or the XDG variable, to a folder that can be written", "%s: %s",
-                PLACES[i].name, why.message);
+            doctor_report(d, BAD, "set HOME or the XDG variable to a writable folder", "%s: %s",
+                          PLACES[i].name, why.message);
         } else if (access(path, W_OK)) {
-            say(d, BAD, "make it writable", "%s: %s: %s", PLACES[i].name, path, strerror(errno));
+            doctor_report(d, BAD, "make it writable", "%s: %s: %s", PLACES[i].name, path, strerror(errno));
         } else {
             int64_t left = statvfs(path, &fs) ? -1 : (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
             bool tight = left >= 0 && left < (int64_t)1 << 30;
-            say(d, tight ? NOTE : GOOD, tight ? "quantized copies of a model need about its size" : "",
-                "%s: %s, %s left", PLACES[i].name, path, str_from_bytes(left, room, sizeof room));
+            doctor_report(d, tight ? NOTE : GOOD,
+                          tight ? "free some space: a quantized copy of a model needs about its size" : "",
+                          "%s: %s, %s free", PLACES[i].name, path, str_from_bytes(left, room, sizeof room));
         }
         free(path);
     }
@@ -351,23 +361,27 @@ static void check_terminal(struct doctor *d)
     const char *term = getenv("TERM");
     bool utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
     if (!isatty(STDOUT_FILENO))
-        say(d, NOTE, "the dashboard needs one; commands do not", "standard output is no terminal");
+        doctor_report(d, NOTE, "only the dashboard needs a terminal", "standard output is not a terminal");
     else if (!term || !*term || !strcmp(term, "dumb"))
-        say(d, NOTE, "set TERM, e.g. xterm-256color", "TERM is %s", term && *term ? term : "not set");
+        doctor_report(d, NOTE, "set TERM, e.g. xterm-256color", "TERM is %s",
+                      term && *term ? term : "not set");
     else
-        say(d, utf8 ? GOOD : NOTE, utf8 ? "" : "a UTF-8 locale draws finer graphs (LANG=C.UTF-8)", "%s, %s",
-            term, nl_langinfo(CODESET));
+        doctor_report(d, utf8 ? GOOD : NOTE, utf8 ? "" : "use a UTF-8 locale for finer graphs (LANG=C.UTF-8)",
+                      "%s, %s", term, nl_langinfo(CODESET));
 }
 
 static const struct {
     const char *name;
     void (*run)(struct doctor *d);
 } CHECKS[] = {
-    { "machine", check_machine },    { "instruction sets", check_isa }, { "memory", check_memory },
-    { "frequency", check_governor }, { "power source", check_power },   { "GPU", check_gpu },
-    { "OpenCL", check_opencl },      { "sensors", check_sensors },      { "troubles", check_troubles },
-    { "ceilings", check_ceilings },  { "bundled model", check_model },  { "worker", check_worker },
-    { "database", check_database },  { "folders", check_places },       { "terminal", check_terminal },
+    { .name = "machine", .run = check_machine },     { .name = "instruction sets", .run = check_isa },
+    { .name = "memory", .run = check_memory },       { .name = "frequency", .run = check_governor },
+    { .name = "power source", .run = check_power },  { .name = "GPU", .run = check_gpu },
+    { .name = "OpenCL", .run = check_opencl },       { .name = "sensors", .run = check_sensors },
+    { .name = "troubles", .run = check_troubles },   { .name = "ceilings", .run = check_ceilings },
+    { .name = "bundled model", .run = check_model }, { .name = "worker", .run = check_worker },
+    { .name = "database", .run = check_database },   { .name = "folders", .run = check_places },
+    { .name = "terminal", .run = check_terminal },
 };
 
 int command_doctor(const struct cli_global *g, const struct cli_args *a)
@@ -380,7 +394,7 @@ int command_doctor(const struct cli_global *g, const struct cli_args *a)
         CHECKS[i].run(&d);
     }
     json_put_int(d.table.extra, "bad", d.bad);
-    table_note(&d.table, d.bad ? "%d checks failed" : "everything needed is here", d.bad);
+    table_note(&d.table, d.bad ? "%d checks failed" : "everything that qdyno needs is present", d.bad);
     int status = cli_print(g, a, &d.table, d.bad ? EXIT_WORSE : EXIT_DONE);
     table_done(&d.table);
     return status;

@@ -1,13 +1,14 @@
-/* tui/cli/command_doctor_troubles.c - one table of troubles. What a sensor does not tell is no trouble. */
+/* command_doctor_troubles.c - see command_doctor_troubles.h. A table of checks; a sensor without a value
+ * never makes a trouble. */
 #include "tui/cli/command_doctor_troubles.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static void found(struct trouble *t, const char *advice, const char *fmt, ...)
+static void trouble_set(struct trouble *t, const char *advice, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-static void found(struct trouble *t, const char *advice, const char *fmt, ...)
+static void trouble_set(struct trouble *t, const char *advice, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -16,133 +17,136 @@ static void found(struct trouble *t, const char *advice, const char *fmt, ...)
     snprintf(t->advice, sizeof t->advice, "%s", advice);
 }
 
-static bool swapping(struct trouble *t, const struct trouble_case *c)
+static bool find_swapping(struct trouble *t, const struct trouble_case *c)
 {
     char used[16];
     const double moving = fmax(c->row[METRIC_SWAP_IN], c->row[METRIC_SWAP_OUT]);
     if (!(c->row[METRIC_SWAP_USED] > 0.02 * c->row[METRIC_SWAP_TOTAL]) && !(moving > 0)) return false;
-    found(
+    trouble_set(
         t,
-        "a model that is swapped decodes at the disk's pace: qdyno fit says what fits; close programs, or swapoff -a",
-        "%s in swap%s", str_from_bytes((int64_t)fmax(c->row[METRIC_SWAP_USED], 0), used, sizeof used),
-        moving > 0 ? ", and moving" : "");
+        "a swapped model decodes at the speed of the disk: check `qdyno fit`, close programs, or run swapoff -a",
+        "%s of swap in use%s", str_from_bytes((int64_t)fmax(c->row[METRIC_SWAP_USED], 0), used, sizeof used),
+        moving > 0 ? ", with pages moving now" : "");
     return true;
 }
 
-static bool short_of_memory(struct trouble *t, const struct trouble_case *c)
+static bool find_little_memory(struct trouble *t, const struct trouble_case *c)
 {
     char left[16];
     const struct machine *m = c->machine;
     const bool pressed = c->row[METRIC_PSI_MEMORY] > 0.05;
     if (!(m->memory_available_bytes >= 0 && m->memory_available_bytes < m->memory_bytes / 10) && !pressed)
         return false;
-    found(
-        t,
-        "out of memory is near: a smaller format, context or kv=q8_0 (qdyno fit -C q4_0,kv=q8_0), or fewer programs",
-        "%s of memory left%s", str_from_bytes(m->memory_available_bytes, left, sizeof left),
-        pressed ? ", and programs wait for it" : "");
+    trouble_set(t,
+                "use a smaller format or context, or kv=q8_0 (qdyno fit -C q4_0,kv=q8_0), or close programs",
+                "only %s of memory available%s", str_from_bytes(m->memory_available_bytes, left, sizeof left),
+                pressed ? ", and programs wait for memory" : "");
     return true;
 }
 
-static bool busy_otherwise(struct trouble *t, const struct trouble_case *c)
+static bool find_busy_cpus(struct trouble *t, const struct trouble_case *c)
 {
     if (!(c->row[METRIC_OTHERS_BUSY] > 0.1)) return false;
-    found(t, "measurements are discarded while others compute: wait, or stop them (top)",
-          "other programs take %.0f %% of the processors", 100 * c->row[METRIC_OTHERS_BUSY]);
+    trouble_set(t, "measurements are discarded while other programs compute: wait, or stop them (see top)",
+                "other programs use %.0f %% of the CPUs", 100 * c->row[METRIC_OTHERS_BUSY]);
     return true;
 }
 
-static bool stolen(struct trouble *t, const struct trouble_case *c)
+static bool find_stolen_time(struct trouble *t, const struct trouble_case *c)
 {
     if (!(c->row[METRIC_CPU_STEAL] > 0.02)) return false;
-    found(t, "the host gives this virtual machine's time to others: another hour, or a machine of one's own",
-          "%.0f %% of time stolen", 100 * c->row[METRIC_CPU_STEAL]);
+    trouble_set(
+        t,
+        "the host gives CPU time of this virtual machine to others: measure at another time, or on a dedicated machine",
+        "the host takes away %.0f %% of the CPU time (steal)", 100 * c->row[METRIC_CPU_STEAL]);
     return true;
 }
 
-static bool too_hot(struct trouble *t, const struct trouble_case *c)
+static bool find_cpu_throttling(struct trouble *t, const struct trouble_case *c)
 {
     const double held = c->row[METRIC_CPU_THROTTLE];
     if (!(held > 0)) return false;
-    found(t, "rates fall while it lasts: cooling, a power limit, or fewer threads (threads=N)",
-          "processors held their clocks down for heat, %.3g times a second", held);
+    trouble_set(
+        t,
+        "rates fall during throttling: improve cooling, set a power limit, or use fewer threads (threads=N)",
+        "the CPU throttled its clock for heat %.3g times a second", held);
     return true;
 }
 
-static bool gpu_held_back(struct trouble *t, const struct trouble_case *c)
+static bool find_gpu_throttling(struct trouble *t, const struct trouble_case *c)
 {
     if (!(c->row[METRIC_GPU_THROTTLE] > 0)) return false;
-    found(t, "qdyno telemetry names the reason; power and heat limits are the usual ones",
-          "a GPU is held back");
+    trouble_set(t, "`qdyno telemetry` prints the reason, usually a power or temperature limit",
+                "a GPU is throttled");
     return true;
 }
 
-static bool container_throttled(struct trouble *t, const struct trouble_case *c)
+static bool find_container_limit(struct trouble *t, const struct trouble_case *c)
 {
     const struct machine *m = c->machine;
     if (m->cgroup_cpus >= 1 && m->cgroup_cpus < m->cores) {
         char advice[160];
         snprintf(advice, sizeof advice,
-                 "threads=%d: more of them wait for each other and are stopped by the quota",
+                 "use threads=%d: more threads wait for each other and exhaust the quota",
                  (int)m->cgroup_cpus);
-        found(t, advice, "a limit of %.3g processors, %d cores", m->cgroup_cpus, m->cores);
+        trouble_set(t, advice, "a cgroup limit of %.3g CPUs on %d cores", m->cgroup_cpus, m->cores);
         return true;
     }
     if (!(c->row[METRIC_CGROUP_THROTTLED] > 0)) return false;
-    found(t, "its quota stops it in every period: fewer threads, or a larger quota",
-          "the container is throttled");
+    trouble_set(t, "use fewer threads, or raise the CPU quota",
+                "the container's CPU quota throttles this process");
     return true;
 }
 
-static bool no_driver(struct trouble *t, const struct trouble_case *c)
+static bool find_missing_driver(struct trouble *t, const struct trouble_case *c)
 {
     for (int i = 0; i < c->machine->gpus; i++) {
         const struct gpu_identity *u = &c->machine->gpu[i];
         if (*u->driver || strcmp(u->source, "kernel")) continue;
-        found(t, "install the maker's driver, or check that it fits the kernel (dmesg, modinfo)",
-              "%s %s: the bus shows it, no driver answers", u->vendor, u->name);
+        trouble_set(t, "install the vendor's driver, or check that it matches the kernel (dmesg, modinfo)",
+                    "%s %s is on the PCI bus, but no driver answers", u->vendor, u->name);
         return true;
     }
     return false;
 }
 
-/* A GPU that does not tell its place could be any board. */
-static bool some_place_is_unknown(const struct devices *all)
+/* A GPU without a known PCI address could be any board. */
+static bool has_device_without_address(const struct devices *all)
 {
     for (int i = 0; i < all->count; i++)
         if (all->device[i].gpu && !*all->device[i].pci) return true;
     return false;
 }
 
-/* A board that telemetry sees and OpenCL does not: its driver for OpenCL is a package of its own. */
-static bool no_opencl(struct trouble *t, const struct trouble_case *c)
+/* A board that telemetry finds and OpenCL does not: its OpenCL driver is a separate package. */
+static bool find_missing_opencl(struct trouble *t, const struct trouble_case *c)
 {
     static const struct {
         const char *vendor, *advice;
     } ICDS[] = {
         { "nvidia",
-          "apt install nvidia-opencl-icd; in a container the runtime must bring it (NVIDIA_DRIVER_CAPABILITIES=compute,"
-          "utility), and /etc/OpenCL/vendors/nvidia.icd must name libnvidia-opencl.so.1" },
-        { "amd", "apt install mesa-opencl-icd (or ROCm's), and be in the groups render and video" },
-        { "intel", "apt install intel-opencl-icd, and be in the group render" },
+          "apt install nvidia-opencl-icd; in a container set NVIDIA_DRIVER_CAPABILITIES=compute,utility, and "
+          "/etc/OpenCL/vendors/nvidia.icd must name libnvidia-opencl.so.1" },
+        { "amd", "apt install mesa-opencl-icd (or that of ROCm), and join the groups render and video" },
+        { "intel", "apt install intel-opencl-icd, and join the group render" },
     };
-    if (!c->devices || some_place_is_unknown(c->devices)) return false;
+    if (!c->devices || has_device_without_address(c->devices)) return false;
     for (int i = 0; i < c->machine->gpus; i++) {
         const struct gpu_identity *u = &c->machine->gpu[i];
         if (!*u->bus || !strcmp(u->source, "opencl") || device_of_gpu(c->devices, u)) continue;
-        const char *advice = "install its maker's OpenCL driver";
+        const char *advice = "install the vendor's OpenCL driver";
         for (size_t k = 0; k < COUNT_OF(ICDS); k++)
             if (!strcmp(u->vendor, ICDS[k].vendor)) advice = ICDS[k].advice;
-        found(t, advice, "%.80s at %s: %s", u->name, u->bus,
-              c->devices->count ? "no OpenCL platform has a device for it" : "no OpenCL driver");
+        trouble_set(t, advice, "%.80s at %s: %s", u->name, u->bus,
+                    c->devices->count ? "no OpenCL platform has a device for it" : "no OpenCL driver");
         return true;
     }
     return false;
 }
 
-/* "A vs B" where B is a recipe of fewer bits and A another one or none: else it was not quantizing that was
- * slower. */
-static bool compares_recipes(const char *label)
+/* Is the label "A vs B" with a quantized B and another recipe, or none, in A? Otherwise it was not
+ * quantization that was slower. */
+static bool label_compares_recipes(const char *label)
 {
     static const char BETWEEN[] = " vs ";
     char line[2][256], recipe[2][CONFIG_VALUE * 2];
@@ -155,23 +159,23 @@ static bool compares_recipes(const char *label)
         if (config_parse(&c, strcmp(line[i], "default") ? line[i] : "", NULL)) return false;
         config_recipe(&c, recipe[i], sizeof recipe[i]);
     }
-    const struct format *f = format_find(recipe[1]); /* NULL: a method's */
+    const struct format *f = format_find(recipe[1]); /* NULL: a recipe with a method */
     return strcmp(recipe[0], recipe[1]) && strcmp(recipe[1], "file") &&
            (!f || format_bits_per_weight(f) < 16);
 }
 
-/* The newest A/B in which fewer bits were slower. */
-static bool slower_quantized(struct trouble *t, const struct trouble_case *c)
+/* The newest A/B in which the quantized config was slower. */
+static bool find_slower_quantized(struct trouble *t, const struct trouble_case *c)
 {
     for (int i = 0; i < c->n_runs; i++) {
         const struct run_row *r = &c->runs[i];
         if (strcmp(r->kind, "ab") || strcmp(r->verdict, "worse") || strcmp(r->metric, "decode_tok_s"))
             continue;
-        if (!compares_recipes(r->label)) continue;
-        found(
+        if (!label_compares_recipes(r->label)) continue;
+        trouble_set(
             t,
-            "unpacking costs more than the bytes save here: q8_0 or q4_0 instead of K and codebook formats, all "
-            "cores, and qdyno advise for what is bound by arithmetic",
+            "unpacking costs more time than the smaller weights save: use q8_0 or q4_0 instead of K and codebook "
+            "formats, use all cores, and ask `qdyno advise`",
             "run %lld: %.80s was slower (x %.2f)", (long long)r->id, r->label, r->effect_ratio);
         return true;
     }
@@ -179,10 +183,11 @@ static bool slower_quantized(struct trouble *t, const struct trouble_case *c)
 }
 
 static bool (*const TROUBLES[])(struct trouble *t, const struct trouble_case *c) = {
-    short_of_memory,     swapping,  busy_otherwise, stolen,           too_hot, gpu_held_back,
-    container_throttled, no_driver, no_opencl,      slower_quantized,
+    find_little_memory,  find_swapping,         find_busy_cpus,       find_stolen_time,
+    find_cpu_throttling, find_gpu_throttling,   find_container_limit, find_missing_driver,
+    find_missing_opencl, find_slower_quantized,
 };
-_Static_assert(COUNT_OF(TROUBLES) <= TROUBLES_MAX, "all may be there");
+_Static_assert(COUNT_OF(TROUBLES) <= TROUBLES_MAX, "all troubles may occur together");
 
 int troubles_find(struct trouble out[TROUBLES_MAX], const struct trouble_case *c)
 {

@@ -103,8 +103,8 @@ static bool on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
         progress_show(&e->progress, "%d/%d %s  greedy text %lld/%lld", e->config_i + 1, e->n_configs, e->line,
                       (long long)chunk, (long long)of);
     else
-        progress_tell(&e->progress, &at, "%d/%d %s  window %lld/%lld  perplexity %.4f", e->config_i + 1,
-                      e->n_configs, e->line, (long long)chunk, (long long)of, exp(nll));
+        progress_report(&e->progress, &at, "%d/%d %s  window %lld/%lld  perplexity %.4f", e->config_i + 1,
+                        e->n_configs, e->line, (long long)chunk, (long long)of, exp(nll));
     return !cli_is_interrupted(e->g);
 }
 
@@ -321,10 +321,7 @@ int command_eval(const struct cli_global *g, const struct cli_args *a)
     bool known;
     char *bundled = NULL;
     struct eval *e = calloc(1, sizeof *e);
-    if (!e) {
-        err_set(&why, ERR_NOMEM, "no memory to begin");
-        return cli_fail(a, &why);
-    }
+    if (!e) return cli_fail_memory(a);
     e->g = g;
     e->a = a;
     e->file = args_text(a, "-f", NULL);

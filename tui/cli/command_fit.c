@@ -1,5 +1,5 @@
-/* qdyno fit: does it fit? The plan the loader itself allocates by, and with --load what loading really took.
- */
+/* qdyno fit: the memory plan by which the loader allocates, compared with the available memory; with --load
+ * also what loading really takes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +16,13 @@
 const struct cli_flag FLAGS_FIT[] = {
     FLAG_MODEL_ROW,
     { .name = "-c", .alias = "--ctx-size", .value = "N,...", .kind = FLAG_INTS, .min = 1, .max = 1 << 24,
-      .help = "context in tokens; default the model's own, at most 4096" },
+      .help = "context in tokens; default: the model's own, at most 4096" },
     FLAG_CONFIGS_ROW,
     { .name = "--models",
-      .help = "which sizes of models fit, in these formats: `qdyno synth` shapes, no file needed" },
+      .help = "list which sizes of models fit in these formats (shapes of `qdyno synth`; no file needed)" },
     { .name = "--machine", .value = "DIR|FILE|NAME",
-      .help = "in that machine's memory, or its GPU's (see advise)" },
-    { .name = "--load", .help = "load it, fill the context, and show what it took" },
+      .help = "use the memory of that machine or of its GPU (see `qdyno help advise`)" },
+    { .name = "--load", .help = "load the model, fill the context, and print the memory it really took" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -38,9 +38,9 @@ static const struct column COLUMNS[] = {
     { .name = "total_bytes", .title = "total", .kind = COLUMN_BYTES },
     { .name = "available_bytes", .title = "available", .kind = COLUMN_BYTES },
     { .name = "device_bytes", .title = "on the device", .kind = COLUMN_BYTES },
-    { .name = "gpu_layers", .title = "layers there", .kind = COLUMN_INT },
+    { .name = "gpu_layers", .title = "layers on it", .kind = COLUMN_INT },
     { .name = "fits", .title = "fits", .kind = COLUMN_BOOL },
-    { .name = "ctx_most", .title = "most context", .kind = COLUMN_INT },
+    { .name = "ctx_most", .title = "largest context", .kind = COLUMN_INT },
     { .name = "kv_bytes_per_token", .title = "KV per token", .kind = COLUMN_BYTES },
     { .name = "decode_read_bytes", .title = "read per token", .kind = COLUMN_BYTES },
     { .name = "kv_window_bytes", .kind = COLUMN_BYTES },
@@ -50,8 +50,8 @@ static const struct column COLUMNS[] = {
     { .name = "heads", .kind = COLUMN_INT },
     { .name = "kv_heads", .kind = COLUMN_INT },
     { .name = "actual_bytes", .title = "actual peak", .kind = COLUMN_BYTES },
-    { .name = "program_bytes", .title = "of it program", .kind = COLUMN_BYTES },
-    { .name = "actual_ratio", .title = "rest/plan", .kind = COLUMN_NUM, .digits = 3 },
+    { .name = "program_bytes", .title = "program itself", .kind = COLUMN_BYTES },
+    { .name = "actual_ratio", .title = "measured/plan", .kind = COLUMN_NUM, .digits = 3 },
     { .name = "error", .title = "error" },
 };
 
@@ -74,8 +74,8 @@ static bool on_event(void *ctx, const json_t *event)
     return !cli_is_interrupted(f->g);
 }
 
-/* What a process of this program holds without a model: its code, its libraries. Ours is the nearest there is
- * to the worker's. -1 unknown. */
+/* Resident memory of this process, which loads no model: an estimate of what a worker needs besides the
+ * model. -1: unknown. */
 static int64_t program_bytes(void)
 {
     char *text = NULL;
@@ -90,10 +90,10 @@ static int64_t program_bytes(void)
     return pages < 0 ? -1 : pages * sysconf(_SC_PAGESIZE);
 }
 
-/* A context is only real once it is filled: untouched pages cost nothing. One token of it stays for the
- * prediction itself. */
-static enum err_code load(struct fit *f, json_t *row, const char *path, const struct config *c,
-                          const struct memory_plan *plan, struct err *why)
+/* Runs a prompt that fills the context, because untouched pages take no memory, and records the peak. One
+ * token of the context stays free for the prediction. */
+static enum err_code fit_load(struct fit *f, json_t *row, const char *path, const struct config *c,
+                              const struct memory_plan *plan, struct err *why)
 {
     struct arm *arm = NULL;
     json_t *answer = NULL;
@@ -135,10 +135,10 @@ static bool context_fits(const struct fit *f, const struct gguf *g, const struct
            !memory_plan_check(&p, config_text(c, KNOB_DEVICE), f->available, NULL);
 }
 
-/* The longest context that fits, at most 2^24 tokens; 0: none does. */
-static int64_t most_context(const struct fit *f, const struct gguf *g, const struct config *c)
+/* The longest context that fits, at most 2^24 tokens, by bisection; 0: none fits. */
+static int64_t largest_context(const struct fit *f, const struct gguf *g, const struct config *c)
 {
-    struct config sized = *c; /* the number of threads said once spares a look at the topology each time */
+    struct config sized = *c; /* an explicit number of threads avoids reading the CPU topology in each step */
     if (!config_int(c, KNOB_THREADS))
         snprintf(sized.value[KNOB_THREADS], sizeof sized.value[0], "%d", threadpool_default_threads());
     int64_t fits = 0, beyond = (INT64_C(1) << 24) + 1;
@@ -149,8 +149,8 @@ static int64_t most_context(const struct fit *f, const struct gguf *g, const str
     return fits;
 }
 
-/* By shapes alone: what no plan of ours is made for. */
-static void put_ledger(struct fit *f, json_t *row, const struct memory_estimate *l)
+/* Columns from the shapes alone, for models without a memory plan. */
+static void put_estimate(struct fit *f, json_t *row, const struct memory_estimate *l)
 {
     json_put_int(row, "ctx", l->ctx);
     json_put_int(row, "weights_bytes", l->weight_bytes);
@@ -164,7 +164,7 @@ static void put_ledger(struct fit *f, json_t *row, const struct memory_estimate 
     json_put_int(row, "ctx_most", MAX(0, f->available - l->weight_bytes) / MAX(l->kv_bytes_per_token, 1));
 }
 
-/* Beside the plan: heads that are shared, windows, experts. */
+/* Columns and notes about shared heads, attention windows and experts. */
 static void put_shape(struct fit *f, json_t *row, const struct memory_estimate *l)
 {
     char bytes[16], all[16];
@@ -173,7 +173,8 @@ static void put_shape(struct fit *f, json_t *row, const struct memory_estimate *
     if (l->windowed_layers) {
         json_put_int(row, "kv_window_bytes", l->kv_window_bytes);
         table_note(
-            &f->table, "%d of %d layers look back %d tokens: %s of the cache of %s would do at %lld tokens",
+            &f->table,
+            "%d of %d layers attend to the last %d tokens only: %s instead of %s of KV cache would suffice at %lld tokens",
             l->windowed_layers, l->layers, l->window, str_from_bytes(l->kv_window_bytes, bytes, sizeof bytes),
             str_from_bytes(l->kv_bytes, all, sizeof all), (long long)l->ctx);
     }
@@ -181,7 +182,8 @@ static void put_shape(struct fit *f, json_t *row, const struct memory_estimate *
     json_put_int(row, "experts", l->experts);
     json_put_int(row, "experts_used", l->experts_used);
     json_put_int(row, "expert_bytes", l->expert_bytes);
-    table_note(&f->table, "%d of %d experts work on a token: all %s have to be in memory, %s are read",
+    table_note(&f->table,
+               "%d of %d experts work on a token: all %s of weights must be in memory, %s are read per token",
                l->experts_used, l->experts, str_from_bytes(l->weight_bytes, all, sizeof all),
                str_from_bytes(l->read_bytes, bytes, sizeof bytes));
 }
@@ -191,9 +193,10 @@ static const struct format *cache_format(const struct config *c, enum knob_id id
     return format_find(config_text(c, id));
 }
 
-/* A model that this engine refuses: its file still says what it would take elsewhere. */
-static enum err_code by_shapes(struct fit *f, const struct gguf *g, const char *path, const struct config *c,
-                               int64_t ctx, const struct err *refused, struct err *why)
+/* A model that this engine cannot run: estimates its memory from the shapes in the file. */
+static enum err_code fit_by_shapes(struct fit *f, const struct gguf *g, const char *path,
+                                   const struct config *c, int64_t ctx, const struct err *refused,
+                                   struct err *why)
 {
     struct memory_estimate l;
     char line[2048];
@@ -210,16 +213,16 @@ static enum err_code by_shapes(struct fit *f, const struct gguf *g, const char *
     json_t *row = table_row(&f->table);
     json_put_str(row, "model", cli_base_name(path));
     json_put_str(row, "config", config_line(c, line, sizeof line));
-    put_ledger(f, row, &l);
+    put_estimate(f, row, &l);
     put_shape(f, row, &l);
-    table_note(&f->table, "%s: by its shapes alone, without buffers; qdyno cannot run it: %s",
+    table_note(&f->table, "%s: estimated from its shapes, without buffers, because qdyno cannot run it: %s",
                cli_base_name(path), refused->message);
     f->all_fit &= f->available < 0 || l.total <= f->available;
     return ERR_OK;
 }
 
-static enum err_code planned(struct fit *f, const struct gguf *g, const char *path, const struct config *c,
-                             const struct memory_plan *plan, struct err *why)
+static enum err_code fit_by_plan(struct fit *f, const struct gguf *g, const char *path,
+                                 const struct config *c, const struct memory_plan *plan, struct err *why)
 {
     struct memory_estimate l;
     char line[2048];
@@ -232,7 +235,7 @@ static enum err_code planned(struct fit *f, const struct gguf *g, const char *pa
     if (f->available >= 0) {
         json_put_int(row, "available_bytes", f->available);
         json_put_bool(row, "fits", fits);
-        json_put_int(row, "ctx_most", most_context(f, g, c));
+        json_put_int(row, "ctx_most", largest_context(f, g, c));
     }
     if (!fits) table_note(&f->table, "%s: %s", line, unfit.message);
     f->all_fit &= fits;
@@ -241,14 +244,14 @@ static enum err_code planned(struct fit *f, const struct gguf *g, const char *pa
     if (rc) return rc;
     put_shape(f, row, &l);
     struct err failed = { 0 };
-    if (args_has(f->a, "--load") && load(f, row, path, c, plan, &failed)) {
+    if (args_has(f->a, "--load") && fit_load(f, row, path, c, plan, &failed)) {
         json_put_str(row, "error", failed.message);
         if (!f->first.code) f->first = failed;
     }
     return ERR_OK;
 }
 
-static enum err_code one(struct fit *f, const struct config *c, int64_t ctx, struct err *why)
+static enum err_code fit_config(struct fit *f, const struct config *c, int64_t ctx, struct err *why)
 {
     struct gguf *file = NULL;
     struct model_shape shape;
@@ -261,21 +264,22 @@ static enum err_code one(struct fit *f, const struct config *c, int64_t ctx, str
         const bool known = !model_shape_read(&shape, file, &refused);
         const int64_t usual = known && shape.ctx_train > 0 ? MIN(shape.ctx_train, (int64_t)4096) : 4096;
         if (!known)
-            rc = by_shapes(f, file, path, c, ctx, &refused, why);
+            rc = fit_by_shapes(f, file, path, c, ctx, &refused, why);
         else if (!(rc = recipe_plan_memory(&plan, file, c, (int)(ctx ? ctx : usual), 1, why)))
-            rc = planned(f, file, path, c, &plan, why);
+            rc = fit_by_plan(f, file, path, c, &plan, why);
     }
     gguf_close(file);
     free(path);
     return rc;
 }
 
-/* Every shape in the format of the config (f16 where it names none). */
-static enum err_code all_models(struct fit *f, const struct config *c, int64_t ctx, struct err *why)
+/* --models: every synth shape in the format of the config (f16 if it names none). */
+static enum err_code fit_all_shapes(struct fit *f, const struct config *c, int64_t ctx, struct err *why)
 {
     const char *name = config_text(c, KNOB_FORMAT);
     const struct format *format = strcmp(name, "file") ? format_find(name) : &FORMATS[FORMAT_F16];
-    if (!format) return err_set(why, ERR_USAGE, "--models: want the format of weights, got '%s'", name);
+    if (!format)
+        return err_set(why, ERR_USAGE, "--models: expected a format of weights such as q4_K, got '%s'", name);
     for (size_t i = 0; i < SYNTH_SHAPE_COUNT; i++) {
         struct memory_estimate l;
         char line[2048];
@@ -284,33 +288,33 @@ static enum err_code all_models(struct fit *f, const struct config *c, int64_t c
         json_t *row = table_row(&f->table);
         json_put_str(row, "model", SYNTH_SHAPES[i].name);
         json_put_str(row, "config", strcmp(name, "file") ? config_line(c, line, sizeof line) : "f16");
-        put_ledger(f, row, &l);
+        put_estimate(f, row, &l);
         json_put_int(row, "heads", l.heads);
         json_put_int(row, "kv_heads", l.kv_heads);
     }
     return ERR_OK;
 }
 
-/* Memory of this machine or of the one that is named. */
-static enum err_code find_memory(struct fit *f, struct err *why)
+/* Memory of this machine or of that of --machine. */
+static enum err_code fit_find_memory(struct fit *f, struct err *why)
 {
     const char *named = args_text(f->a, "--machine", NULL);
-    struct described d;
+    struct other_machine d;
     struct machine m;
     struct machine_ceilings unused;
     bool known;
     enum err_code rc;
     if (named && args_has(f->a, "--load"))
-        return err_set(why, ERR_USAGE, "--load loads it here, --machine is about another machine");
+        return err_set(why, ERR_USAGE, "--load needs this machine: leave --machine out");
     if (!named) {
         if ((rc = cli_machine(f->g, PROBE_CACHED, &m, &unused, &known, why))) return rc;
         f->available = m.memory_available_bytes;
         return ERR_OK;
     }
-    if ((rc = described_open(&d, named, why))) return rc;
+    if ((rc = other_machine_open(&d, named, why))) return rc;
     f->available = predict_memory(&d.machine, &d.ceilings,
                                   d.ceilings_known && d.ceilings.gpu.read_bytes_s > 0);
-    described_close(&d);
+    other_machine_close(&d);
     return ERR_OK;
 }
 
@@ -325,11 +329,11 @@ int command_fit(const struct cli_global *g, const struct cli_args *a)
     progress_init(&f.progress, g);
     int n_ctx = args_ints(a, "-c", "0", ctx, COUNT_OF(ctx));
     enum err_code rc = cli_configs(&configs, &n, a, &why);
-    if (!rc) rc = find_memory(&f, &why);
+    if (!rc) rc = fit_find_memory(&f, &why);
     for (int i = 0; i < n && !rc; i++)
         for (int k = 0; k < n_ctx && !rc; k++)
-            rc = args_has(a, "--models") ? all_models(&f, &configs[i], ctx[k], &why)
-                                         : one(&f, &configs[i], ctx[k], &why);
+            rc = args_has(a, "--models") ? fit_all_shapes(&f, &configs[i], ctx[k], &why)
+                                         : fit_config(&f, &configs[i], ctx[k], &why);
     progress_clear(&f.progress);
     int status = EXIT_DONE;
     if (rc) {

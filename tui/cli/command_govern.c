@@ -1,4 +1,5 @@
-/* qdyno govern: the same model in several recipes, and a rule that says which one answers. */
+/* qdyno govern: serves requests with one of several configs of the same model, chosen by a rule
+ * (advisor/govern). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +13,20 @@ const struct cli_flag FLAGS_GOVERN[] = {
     FLAG_MODEL_ROW,
     { .name = "--rule", .value = "RULE",
       .help = "itl=20ms, ttft=300ms, decode=30 (tokens/s), memory=2G (still available) or power=25 (watts)" },
-    { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .help = "a request; default pp32+tg32" },
+    { .name = "-w", .alias = "--workload", .value = "WORKLOAD",
+      .help = "workload of one request; default pp32+tg32" },
     { .name = "--for", .value = "TIME", .kind = FLAG_SECONDS,
-      .help = "how long; default 1m where -n is not given" },
+      .help = "duration; default 1m if -n is not given" },
     { .name = "-n", .alias = "--requests", .value = "N", .kind = FLAG_INT, .min = 1, .max = 9e15,
-      .help = "how many requests" },
+      .help = "number of requests" },
     { .name = "--every", .value = "TIME", .kind = FLAG_SECONDS,
-      .help = "from request to request; default at once" },
+      .help = "time between the starts of two requests; default: no pause" },
     { .name = "--down", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000,
-      .help = "requests beyond the limit in a row before a step down; default 3" },
+      .help = "requests in a row beyond the limit before a step down; default 3" },
     { .name = "--up", .value = "N", .kind = FLAG_INT, .min = 1, .max = 10000,
-      .help = "requests well within it in a row before a step up; default 12" },
+      .help = "requests in a row well within the limit before a step up; default 12" },
     { .name = "--hysteresis", .value = "SHARE", .kind = FLAG_RATIO,
-      .help = "how far within the limit is well within; default 15%" },
+      .help = "distance from the limit that counts as well within; default 15%" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -35,7 +37,7 @@ static const struct column COLUMNS[] = {
     { .name = "share", .title = "share (%)", .kind = COLUMN_NUM, .scale = 100, .digits = 1 },
     { .name = "tokens", .title = "tokens", .kind = COLUMN_INT },
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 2 },
-    { .name = "signal", .title = "mean", .kind = COLUMN_NUM, .digits = 5 },
+    { .name = "signal", .title = "mean signal", .kind = COLUMN_NUM, .digits = 5 },
     { .name = "beyond", .title = "beyond the limit", .kind = COLUMN_INT },
     { .name = "loaded", .title = "loaded", .kind = COLUMN_BOOL },
 };
@@ -52,18 +54,19 @@ struct governed {
     struct progress progress;
 };
 
-static bool on_told(void *ctx, const struct governor_switch *s, int level, double value)
+/* Prints a switch, its effect, or the progress of a request. Returns false after Ctrl-C. */
+static bool on_request(void *ctx, const struct governor_switch *s, int level, double value)
 {
     struct governed *x = ctx;
     const struct governor_signal_row *row = &GOVERNOR_SIGNALS[x->o.rule.signal];
     if (s) {
         progress_clear(&x->progress);
         if (isnan(s->after))
-            cli_note(x->g, "request %lld: %s -> %s: %s", (long long)s->request + 1, x->line[s->from],
-                     x->line[s->to], s->reason);
+            cli_note(x->g, "request %lld: switch from %s to %s: %s", (long long)s->request + 1,
+                     x->line[s->from], x->line[s->to], s->reason);
         else
-            cli_note(x->g, "  effect of %s -> %s: %s %.4g -> %.4g %s (%+.1f %%)", x->line[s->from],
-                     x->line[s->to], row->name, s->before, s->after, row->unit,
+            cli_note(x->g, "  effect of the switch from %s to %s: %s %.4g -> %.4g %s (%+.1f %%)",
+                     x->line[s->from], x->line[s->to], row->name, s->before, s->after, row->unit,
                      100 * (s->after / s->before - 1));
     } else if (isfinite(value)) {
         progress_show(&x->progress, "%lld requests  %s  %s %.4g %s", (long long)x->result.requests,
@@ -72,12 +75,12 @@ static bool on_told(void *ctx, const struct governor_switch *s, int level, doubl
     return !cli_is_interrupted(x->g);
 }
 
-static enum err_code prepare(struct governed *x, struct err *why)
+static enum err_code governed_init(struct governed *x, struct err *why)
 {
     const struct cli_args *a = x->a;
     struct governor_options *o = &x->o;
     const char *rule = args_text(a, "--rule", NULL);
-    if (!rule) return err_set(why, ERR_USAGE, "want --rule, e.g. --rule itl=20ms");
+    if (!rule) return err_set(why, ERR_USAGE, "expected --rule RULE, e.g. --rule itl=20ms");
     enum err_code rc = governor_rule_parse(&o->rule, rule, why);
     if (rc) return err_prefix(why, "--rule");
     o->rule.down_after = (int)args_int(a, "--down", o->rule.down_after);
@@ -100,7 +103,7 @@ static enum err_code prepare(struct governed *x, struct err *why)
     o->seed = x->g->seed;
     o->db_path = x->g->db_path;
     o->log = &x->g->log;
-    o->told = on_told;
+    o->told = on_request;
     o->ctx = x;
     return rc;
 }
@@ -119,7 +122,7 @@ static json_t *switch_json(const struct governed *x, const struct governor_switc
     return o;
 }
 
-static int report(const struct governed *x)
+static int governed_print(const struct governed *x)
 {
     struct table t;
     const struct governor_result *r = &x->result;
@@ -158,20 +161,17 @@ int command_govern(const struct cli_global *g, const struct cli_args *a)
     struct err why = { 0 };
     struct sampler_thread *sampler = NULL;
     struct governed *x = calloc(1, sizeof *x);
-    if (!x) {
-        err_set(&why, ERR_NOMEM, "no memory to begin");
-        return cli_fail(a, &why);
-    }
+    if (!x) return cli_fail_memory(a);
     x->g = g;
     x->a = a;
     progress_init(&x->progress, g);
-    enum err_code rc = prepare(x, &why);
+    enum err_code rc = governed_init(x, &why);
     if (!rc) rc = cli_sampler(&sampler, NULL, &why);
     x->o.sampler = sampler;
     if (!rc) rc = governor_run(&x->result, &x->o, &why);
     progress_clear(&x->progress);
     sampler_stop(sampler);
-    const int status = rc ? cli_fail(a, &why) : report(x);
+    const int status = rc ? cli_fail(a, &why) : governed_print(x);
     free(x->model);
     free(x);
     return status;

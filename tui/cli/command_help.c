@@ -1,4 +1,4 @@
-/* qdyno help, worker, and the dashboard: the commands that only hand over. */
+/* qdyno help, qdyno worker and the dashboard: commands that only parse flags and call others. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,8 +11,8 @@
 
 /* clang-format off */
 const struct cli_flag FLAGS_HELP[] = {
-    { .name = "--man", .help = "the manual page, in roff" },
-    { .name = "--bash", .help = "completion for bash" },
+    { .name = "--man", .help = "print the manual page as roff" },
+    { .name = "--bash", .help = "print the completion for bash" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -31,7 +31,7 @@ int command_help(const struct cli_global *g, const struct cli_args *a)
         help_knobs(&text);
     } else if (topic && !c) {
         struct err why;
-        err_set(&why, ERR_USAGE, "no command '%s': `qdyno help` lists them", topic);
+        err_set(&why, ERR_USAGE, "no command '%s': `qdyno help` lists the commands", topic);
         return cli_fail(a, &why);
     } else {
         help_text(&text, c);
@@ -43,7 +43,8 @@ int command_help(const struct cli_global *g, const struct cli_args *a)
 
 /* clang-format off */
 const struct cli_flag FLAGS_WORKER[] = {
-    { .name = "--fd", .value = "N", .kind = FLAG_INT, .max = 1 << 20, .help = "socket to serve" },
+    { .name = "--fd", .value = "N", .kind = FLAG_INT, .max = 1 << 20,
+      .help = "open socket on which to serve" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -52,7 +53,7 @@ int command_worker(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
     if (!args_has(a, "--fd")) {
-        err_set(&why, ERR_USAGE, "this command is started by qdyno itself; it needs --fd N, an open socket");
+        err_set(&why, ERR_USAGE, "qdyno starts this command itself; it needs --fd N, an open socket");
         return cli_fail(a, &why);
     }
     if (worker_serve((int)args_int(a, "--fd", -1), &g->log, &why)) return cli_fail(a, &why);
@@ -64,29 +65,29 @@ const struct cli_flag FLAGS_DASHBOARD[] = {
     FLAG_MODEL_ROW,
     { .name = "-w", .alias = "--workload", .value = "WORKLOAD",
       .help = "workload of the next A/B; default tg64" },
-    { .name = "--url", .value = "URL", .help = "Pushgateway for the push key (also: QDYNO_PUSH_URL)" },
+    { .name = "--url", .value = "URL", .help = "Pushgateway of the push key (also: QDYNO_PUSH_URL)" },
     { .name = "--resume", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
-      .help = "go on with a stopped A/B" },
+      .help = "continue a stopped A/B" },
     { .name = "--theme", .value = "NAME",
-      .help = "colours: a name the key T shows, or a file (docs/dashboard.md)" },
+      .help = "colours: a name that the key T shows, or a file (docs/dashboard.md)" },
     { .name = "--linear",
-      .help = "one line for each change, commands as lines: for screen readers and logs" },
+      .help = "print one line for each change and read commands as lines, for screen readers and logs" },
     { .name = "--no-mouse", .help = "leave the mouse to the terminal" },
-    { .name = "--read-only", .help = "look, start nothing" },
+    { .name = "--read-only", .help = "show only; start nothing" },
     { .name = "--frames", .value = "N", .kind = FLAG_INT, .min = 1, .max = 100000,
-      .help = "draw N frames as text without a terminal, then leave" },
+      .help = "draw N frames as text without a terminal, then exit" },
     { .name = NULL },
 };
 /* clang-format on */
 
-/* With nobody to look, the nearest useful thing: a short tuning report. */
-static int without_terminal(const struct cli_global *g, const struct cli_args *a)
+/* Without a terminal the dashboard cannot open: prints a short tuning report instead. */
+static int dashboard_without_terminal(const struct cli_global *g, const struct cli_args *a)
 {
     struct cli_args tune = { .command = command_find("tune") };
     const struct cli_flag *budget = NULL;
     for (const struct cli_flag *f = FLAGS_TUNE; f->name; f++)
         if (!strcmp(f->name, "--budget")) budget = f;
-    fprintf(stderr, "qdyno: no terminal for the dashboard; this is `qdyno tune --budget 45s` instead\n");
+    fprintf(stderr, "qdyno: no terminal for the dashboard; running `qdyno tune --budget 45s` instead\n");
     for (int i = 0; i < a->given_count; i++)
         if (!strcmp(a->given[i].flag->name, "-m")) tune.given[tune.given_count++] = a->given[i];
     tune.given[tune.given_count].flag = budget;
@@ -99,7 +100,8 @@ int command_dashboard(const struct cli_global *g, const struct cli_args *a)
     struct err why = { 0 };
     int frames = (int)args_int(a, "--frames", 0);
     const bool linear = args_has(a, "--linear");
-    if (!frames && !linear && !(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))) return without_terminal(g, a);
+    if (!frames && !linear && !(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)))
+        return dashboard_without_terminal(g, a);
     char *model = NULL;
     if (cli_model(&model, a, &why)) return cli_fail(a, &why);
     const char *url = args_text(a, "--url", getenv("QDYNO_PUSH_URL"));

@@ -1,4 +1,4 @@
-/* qdyno history, show: what was measured, from the database alone. */
+/* qdyno history and qdyno show: past runs, from the database alone. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,21 +8,22 @@
 #include "advisor/experiment/experiment.h"
 #include "advisor/run/run.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/runs.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_HISTORY[] = {
     { .name = "--filter", .value = "TEXT",
-      .help = "only runs whose configs, model, workload, kind or verdict contain TEXT; !TEXT: those "
-              "without; /RE/: by a regular expression" },
+      .help = "only runs whose configs, model, workload, kind or verdict contain TEXT; !TEXT: runs without "
+              "it; /RE/: a regular expression" },
     { .name = "--limit", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000000,
-      .help = "newest N runs; default 20, with --detect 1000" },
-    { .name = "--detect", .help = "look for changes, drifts and outliers in each config's results" },
+      .help = "the newest N runs; default 20, with --detect 1000" },
+    { .name = "--detect", .help = "find changes, drifts and outliers in the results of each config" },
     { .name = "--metric", .value = "NAME",
-      .help = "with --detect: what is looked at; default the decode rate, else the prefill rate, else "
+      .help = "with --detect: metric to examine; default: the decode rate, else the prefill rate, else "
               "perplexity" },
     { .name = "--margin", .value = "SHARE", .kind = FLAG_RATIO,
       .help = "with --detect: smallest change that matters; default 1%" },
-    { .name = "--raw", .help = "with --detect: as measured, not divided by the canary" },
+    { .name = "--raw", .help = "with --detect: values as measured, not divided by the canary" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -61,15 +62,15 @@ static void put_run(json_t *row, const struct run_row *r)
     json_put_str(row, "machine", *r->machine ? r->machine : NULL);
     json_put_str(row, "model_sha256", *r->model_sha256 ? r->model_sha256 : NULL);
     snprintf(seed, sizeof seed, "%" PRIu64, r->seed);
-    json_put_str(row, "seed", seed); /* text: JSON readers lose the low bits of 64 */
+    json_put_str(row, "seed", seed); /* as text, because many JSON readers round 64-bit integers */
 }
 
-/* The flags that only --detect knows would be ignored without it. */
-static enum err_code check_flags(const struct cli_args *a, struct err *why)
+/* Flags that need --detect would otherwise be ignored silently. */
+static enum err_code detect_flags_check(const struct cli_args *a, struct err *why)
 {
     static const char *const ONLY[] = { "--metric", "--margin", "--raw" };
     for (size_t i = 0; i < COUNT_OF(ONLY); i++)
-        if (args_has(a, ONLY[i])) return err_set(why, ERR_USAGE, "%s belongs to --detect", ONLY[i]);
+        if (args_has(a, ONLY[i])) return err_set(why, ERR_USAGE, "%s needs --detect", ONLY[i]);
     return ERR_OK;
 }
 
@@ -80,7 +81,7 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
     struct db *d = NULL;
     struct run_row *runs = NULL;
     int n = 0;
-    enum err_code rc = check_flags(a, &why);
+    enum err_code rc = detect_flags_check(a, &why);
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc)
         rc = db_run_find(d, args_text(a, "--filter", NULL), (int)args_int(a, "--limit", 20), &runs, &n, &why);
@@ -94,7 +95,8 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
         put_run(table_row(&t), &runs[i]);
         run_row_free(&runs[i]);
     }
-    if (!n) table_note(&t, "no runs%s in %s", args_has(a, "--filter") ? " that match" : " yet", db_path(d));
+    if (!n)
+        table_note(&t, "no runs%s in %s", args_has(a, "--filter") ? " match the filter" : " yet", db_path(d));
     int status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     free(runs);
@@ -106,7 +108,8 @@ int command_history(const struct cli_global *g, const struct cli_args *a)
 
 /* clang-format off */
 const struct cli_flag FLAGS_SHOW[] = {
-    { .name = "--capsule", .help = "what the run was made of: machine, kernel, program, models, configs" },
+    { .name = "--capsule",
+      .help = "print the reproducibility record: machine, kernel, program, models, configs" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -124,7 +127,7 @@ static const struct column CELL_COLUMNS[] = {
     { .name = "perplexity", .title = "perplexity", .kind = COLUMN_NUM, .digits = 4 },
     { .name = "peak_rss_bytes", .title = "peak memory", .kind = COLUMN_BYTES },
     { .name = "discarded", .title = "discarded", .kind = COLUMN_BOOL },
-    { .name = "discard_reason", .title = "why" },
+    { .name = "discard_reason", .title = "reason" },
     { .name = "error", .title = "error" },
 };
 
@@ -138,7 +141,7 @@ static void put_cell(json_t *row, struct db *d, const struct cell_row *c)
         json_put_int(row, "block", c->block);
         json_put_int(row, "slot", c->slot);
     }
-    json_put_str(row, "arm", c->arm < 0 ? NULL : arm); /* the canary is nobody's */
+    json_put_str(row, "arm", c->arm < 0 ? NULL : arm); /* the canary belongs to no arm */
     json_put_str(row, "config", c->config);
     json_put_num(row, "seconds", c->seconds);
     for (size_t i = 0; i < COUNT_OF(SHOWN); i++)
@@ -150,7 +153,7 @@ static void put_cell(json_t *row, struct db *d, const struct cell_row *c)
     json_put_str(row, "error", *c->error ? c->error : NULL);
 }
 
-/* A run that never reached its table: the cells it has. */
+/* A run without a stored table: prints its cells. */
 static enum err_code show_cells(struct table *t, struct db *d, const struct run_row *run, struct err *why)
 {
     struct cell_row *cells = NULL;
@@ -158,7 +161,7 @@ static enum err_code show_cells(struct table *t, struct db *d, const struct run_
     enum err_code rc = db_cell_list(d, run->id, &cells, &n, why);
     table_init(t, "qdyno.cells/1", CELL_COLUMNS, COUNT_OF(CELL_COLUMNS));
     for (int i = 0; i < n && !rc; i++) put_cell(table_row(t), d, &cells[i]);
-    if (!rc && !n) table_note(t, "no cell was finished");
+    if (!rc && !n) table_note(t, "the run has no finished cell");
     free(cells);
     return rc;
 }
@@ -178,7 +181,7 @@ static enum err_code show_ab(const struct cli_global *g, struct table *t, struct
                              bool *printed, struct err *why)
 {
     struct experiment_state *s = calloc(1, sizeof *s);
-    if (!s) return err_set(why, ERR_NOMEM, "no memory for run %" PRId64, id);
+    if (!s) return err_set(why, ERR_NOMEM, "out of memory for run %" PRId64, id);
     enum err_code rc = experiment_load(s, d, id, why);
     if (!rc && g->output == OUTPUT_JSON) {
         json_t *doc = experiment_to_json(s);
@@ -192,7 +195,7 @@ static enum err_code show_ab(const struct cli_global *g, struct table *t, struct
     return rc;
 }
 
-/* A run that was made because of another says so. */
+/* Notes that this run was made for another one, e.g. as its replay. */
 static void note_link(struct table *t, struct db *d, int64_t id)
 {
     struct link_row l;
@@ -207,13 +210,13 @@ static const struct column CAPSULE_COLUMNS[] = {
     { .name = "value", .title = "value" },
 };
 
-/* What the run was made of: what a capsule has that an empty one has not. */
+/* --capsule: lists the reproducibility record, as its difference from an empty one. */
 static enum err_code show_capsule(struct table *t, struct db *d, int64_t id, struct err *why)
 {
     json_t *capsule, *nothing = json_object(), *c;
     enum err_code rc = capsule_load(&capsule, d, id, why);
     if (!rc && !capsule)
-        rc = err_set(why, ERR_USAGE, "run %" PRId64 " has no capsule: it is older than those", id);
+        rc = err_set(why, ERR_USAGE, "run %" PRId64 " has no capsule: runs of early versions have none", id);
     json_t *all = capsule_diff(nothing, rc ? NULL : capsule, NULL);
     size_t i;
     table_init(t, "qdyno.capsule/1", CAPSULE_COLUMNS, COUNT_OF(CAPSULE_COLUMNS));
@@ -250,9 +253,7 @@ int command_show(const struct cli_global *g, const struct cli_args *a)
     struct table t = { 0 };
     int64_t id = 0;
     bool printed = false;
-    enum err_code rc = ERR_OK;
-    if (!str_to_i64(a->arg[0], &id) || id < 1)
-        rc = err_set(&why, ERR_USAGE, "'%s' is no run: want a number from `qdyno history`", a->arg[0]);
+    enum err_code rc = cli_run_id(&id, a->arg[0], &why);
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) rc = db_run_get(d, id, &run, &why);
     if (!rc && args_has(a, "--capsule"))

@@ -1,13 +1,13 @@
-/* qdyno history --detect: every series of runs with what was found in it: changes of level with date, size,
- * confidence, urgency and what changed on the machine then; an alarm for what may be beginning; runs unlike
- * the others. The whole series goes into the JSON document. */
+/* qdyno history --detect: lists what was found in each series of runs: changes of level with date, size,
+ * confidence, priority and what changed on the machine then; an alarm for a drift that may be starting;
+ * outliers. The JSON document contains the whole series. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/lib/run_changes.h"
 #include "advisor/history/history.h"
 #include "advisor/run/run.h"
+#include "tui/cli/lib/runs.h"
 #include "tui/cli/commands.h"
 
 static const struct column COLUMNS[] = {
@@ -63,19 +63,19 @@ static void put_change(const struct detector *x, const struct history_change *c)
     struct str text = { 0 };
     json_put_num(row, "effect_ratio", exp(x->better * c->change.effect));
     json_put_num(row, "p", c->change.p);
-    if (c->change.p < 1e-6) /* what rounds to 100 % is not certain */
+    if (c->change.p < 1e-6) /* would print as 100 %, which is never true */
         str_append(&text, "> 99.9999 %");
     else
         str_printf(&text, "%.4f %%", 100 * (1 - c->change.p));
     put_text(row, "confidence", &text);
     json_put_str(row, "priority", priority_name(c->priority));
     capsule_diff_text(&text, c->what, SHOWN);
-    if (!text.len) str_append(&text, "nothing that is recorded");
+    if (!text.len) str_append(&text, "no recorded change");
     put_text(row, "what", &text);
     json_put(row, "changes", json_incref(c->what));
 }
 
-/* Mean of known levels of points [from, to). */
+/* Mean of the known levels of points [from, to); NAN: none. */
 static double mean_level(const struct history_series *s, int from, int to)
 {
     double sum = 0;
@@ -106,11 +106,11 @@ static void put_outlier(const struct detector *x, const struct history_outlier *
     json_t *row = row_at(x, "outlier", o->at);
     struct str text = { 0 };
     json_put_num(row, "score", x->f->isolation[o->at]);
-    str_printf(&text, "most by %s: z %+.1f", METRICS[o->metric].name, o->z);
+    str_printf(&text, "largest deviation: %s, z %+.1f", METRICS[o->metric].name, o->z);
     put_text(row, "what", &text);
 }
 
-/* ---------------------------------------------------------------- whole series, for scripts */
+/* ---------------------------------------------------------------- JSON series */
 
 static json_t *point_json(const struct detector *x, int i, double canary)
 {
@@ -129,8 +129,8 @@ static json_t *point_json(const struct detector *x, int i, double canary)
     return o;
 }
 
-/* The canary of the first known point: what is divided by each one's own is multiplied by it, so that the
- * figures keep their unit. */
+/* The canary of the first known point. Values are divided by their own canary and multiplied by this one, so
+ * that they keep their unit. */
 static double unit_canary(const struct history_series *s)
 {
     for (int i = 0; i < s->n; i++)
@@ -159,16 +159,16 @@ static json_t *series_json(const struct detector *x)
     return o;
 }
 
-/* ---------------------------------------------------------------- all of them */
+/* ---------------------------------------------------------------- summary */
 
-struct tally {
+struct series_counts {
     int judged, worse, no_canary, short_series, slower;
 };
 
-static void count(struct tally *n, const struct detector *x)
+static void series_count(struct series_counts *n, const struct detector *x)
 {
     const bool lost = x->f->changes && x->f->change[x->f->changes - 1].priority != PRIORITY_NONE;
-    if (x->s->canary) { /* the machine, not one of the configs that are asked about */
+    if (x->s->canary) { /* a series of the canary shows the machine, not a config */
         n->slower += lost;
         return;
     }
@@ -178,7 +178,7 @@ static void count(struct tally *n, const struct detector *x)
     n->worse += lost;
 }
 
-static enum err_code detect_series(struct table *t, json_t *all, struct tally *n,
+static enum err_code detect_series(struct table *t, json_t *all, struct series_counts *n,
                                    const struct history_series *s, double min_effect, struct err *why)
 {
     struct history_findings f;
@@ -189,31 +189,32 @@ static enum err_code detect_series(struct table *t, json_t *all, struct tally *n
     if (f.cusum.alarm >= 0) put_alarm(&x);
     for (int i = 0; i < f.outliers; i++) put_outlier(&x, &f.outlier[i]);
     json_array_append_new(all, series_json(&x));
-    count(n, &x);
+    series_count(n, &x);
     history_findings_free(&f);
     return ERR_OK;
 }
 
-static void tell(struct table *t, const struct tally *n, double min_effect)
+static void table_add_counts(struct table *t, const struct series_counts *n, double min_effect)
 {
-    table_note(t, "%d series judged, %d of them now at a lower level than before their last change",
+    table_note(t, "%d series examined; %d of them are now at a worse level than before their last change",
                n->judged, n->worse);
     if (n->slower)
         table_note(
-            t, "the machine itself became slower (workload canary): results divided by it do not show that, "
-               "--raw does");
+            t,
+            "the machine itself became slower (series of the canary): results divided by the canary hide that, "
+            "--raw shows it");
     if (n->short_series)
-        table_note(t, "%d series with fewer than %d comparable runs: not judged", n->short_series,
+        table_note(t, "%d series with fewer than %d comparable runs were not examined", n->short_series,
                    HISTORY_LEAST);
     if (n->no_canary)
         table_note(t,
-                   "%d results have no canary, or one of another kind, to divide by: left out (--raw takes "
-                   "them as they were measured)",
+                   "%d results without a comparable canary were left out (--raw includes "
+                   "them as measured)",
                    n->no_canary);
     table_note(
         t,
-        "changes: E-divisive, at least 3 runs on each side, p < 0.001, %.2f %% and more; alarm: CUSUM; "
-        "outliers: isolation forest above %.2f and a robust z above %.1f",
+        "methods: changes by E-divisive (3 or more runs on each side, p < 0.001, %.2f %% or more); alarms by CUSUM; "
+        "outliers by isolation forest (score above %.2f and robust z above %.1f)",
         100 * min_effect, HISTORY_OUTLIER, HISTORY_UNUSUAL);
     json_put_int(t->extra, "judged", n->judged);
     json_put_int(t->extra, "worse", n->worse);
@@ -226,7 +227,7 @@ int history_detect_print(const struct cli_global *g, const struct cli_args *a)
     struct err why = { 0 };
     struct db *d = NULL;
     struct history h = { 0 };
-    struct tally n = { 0 };
+    struct series_counts n = { 0 };
     struct table t;
     json_t *all = json_array();
     const double min_effect = args_num(a, "--margin", 0.01);
@@ -239,7 +240,7 @@ int history_detect_print(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = history_read(&h, d, &want, &why);
     for (int i = 0; i < h.n && !rc; i++)
         if (h.series[i].n) rc = detect_series(&t, all, &n, &h.series[i], min_effect, &why);
-    tell(&t, &n, min_effect);
+    table_add_counts(&t, &n, min_effect);
     json_put(t.extra, "series", all);
     const int verdict = n.worse ? EXIT_WORSE : n.judged ? EXIT_DONE : EXIT_INCONCLUSIVE;
     const int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, verdict);

@@ -1,4 +1,4 @@
-/* qdyno info: what a model file is, read from its header alone. */
+/* qdyno info: describes a model file from its header. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +79,7 @@ static enum err_code put_tokenizer(json_t *row, const struct gguf *g, struct err
 {
     struct tokenizer *k = NULL;
     enum err_code rc = tokenizer_open(&k, g, why);
-    if (rc == ERR_ABSENT) return ERR_OK; /* ids can still be used */
+    if (rc == ERR_ABSENT) return ERR_OK; /* the model works with token ids */
     if (rc) return rc;
     struct tokenizer_info i;
     tokenizer_describe(k, &i);
@@ -93,7 +93,7 @@ static enum err_code put_tokenizer(json_t *row, const struct gguf *g, struct err
     return ERR_OK;
 }
 
-static void add_tensors(struct table *t, const struct gguf *g)
+static void table_add_tensors(struct table *t, const struct gguf *g)
 {
     for (int64_t i = 0; i < gguf_tensor_count(g); i++) {
         const struct gguf_tensor *x = gguf_tensor_at(g, i);
@@ -113,8 +113,8 @@ static void add_tensors(struct table *t, const struct gguf *g)
     }
 }
 
-static enum err_code describe(struct table *t, const struct gguf *g, const struct cli_global *global,
-                              struct err *why)
+static enum err_code table_add_model(struct table *t, const struct gguf *g, const struct cli_global *global,
+                                     struct err *why)
 {
     struct model_shape shape;
     char hex[HASH_HEX];
@@ -130,7 +130,7 @@ static enum err_code describe(struct table *t, const struct gguf *g, const struc
     json_put_int(row, "shards", gguf_shards(g));
     struct err no_tokenizer = { 0 };
     if (put_tokenizer(row, g, &no_tokenizer)) {
-        json_put_str(row, "tokenizer", "not usable");
+        json_put_str(row, "tokenizer", "unusable");
         cli_note(global, "tokenizer: %s", no_tokenizer.message);
     }
     if ((rc = gguf_hash(g, hex, why))) return rc;
@@ -153,9 +153,9 @@ int command_info(const struct cli_global *g, const struct cli_args *a)
     enum err_code rc = cli_model(&path, a, &why);
     if (!rc) rc = gguf_open(&file, path, &why);
     if (!rc && tensors)
-        add_tensors(&t, file);
+        table_add_tensors(&t, file);
     else if (!rc)
-        rc = describe(&t, file, g, &why);
+        rc = table_add_model(&t, file, g, &why);
     int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, EXIT_DONE);
     gguf_close(file);
     table_done(&t);

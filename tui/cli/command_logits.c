@@ -1,5 +1,4 @@
-/* qdyno logits: what the model says after each of the given ids, bit for bit, for comparison with other
- * engines. */
+/* qdyno logits: the raw logits after each given token id, bit for bit, to compare engines. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,13 +10,13 @@
 const struct cli_flag FLAGS_LOGITS[] = {
     FLAG_MODEL_ROW,
     { .name = "--ids", .value = "1,2,3", .help = "token ids" },
-    { .name = "--out", .value = "FILE", .help = "where the logits go; - is standard output" },
+    { .name = "--out", .value = "FILE", .help = "file for the logits; - is standard output" },
     FLAG_CONFIG_ROW,
     { .name = NULL },
 };
 /* clang-format on */
 
-/* x86, ARM64 and RISC-V are little-endian; elsewhere bytes are turned round. */
+/* Writes little-endian floats; big-endian machines swap the bytes. */
 static bool write_floats(FILE *out, const float *x, int64_t n)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -33,7 +32,7 @@ static bool write_floats(FILE *out, const float *x, int64_t n)
 #endif
 }
 
-/* One row at a time asks for logits of one row at a time: memory does not grow with the ids. */
+/* Processes chunks of 64 ids, so that the memory for logits does not grow with the number of ids. */
 static enum err_code write_rows(struct model *m, const struct token_list *ids, FILE *out, struct err *why)
 {
     enum { CHUNK = 64 };
@@ -50,7 +49,7 @@ static enum err_code write_rows(struct model *m, const struct token_list *ids, F
         for (int i = 0; i < n; i++)
             if (!write_floats(out, model_logits(m, i), vocab))
                 return err_set(why, ERR_FIT,
-                               "could not write the logits: the disk is full or the pipe is closed");
+                               "cannot write the logits: the disk is full or the reader closed the pipe");
     }
     return ERR_OK;
 }
@@ -77,7 +76,7 @@ int command_logits(const struct cli_global *g, const struct cli_args *a)
     struct model *m = NULL;
     char *path = NULL;
     const char *list = args_text(a, "--ids", NULL), *out = args_text(a, "--out", NULL);
-    enum err_code rc = list && out ? ERR_OK : err_set(&why, ERR_USAGE, "want --ids 1,2,3 and --out FILE");
+    enum err_code rc = list && out ? ERR_OK : err_set(&why, ERR_USAGE, "expected --ids 1,2,3 and --out FILE");
     if (!rc) rc = ids_parse(&ids, list, &why);
     if (!rc) rc = cli_config(&c, a, args_text(a, "-C", NULL), &why);
     if (!rc) rc = cli_config_model(&path, a, &c, &why);
@@ -90,7 +89,8 @@ int command_logits(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = write_file(m, &ids, out, &why);
     int status = rc ? cli_fail(a, &why) : EXIT_DONE;
     if (!rc)
-        cli_note(g, "%lld rows of %lld logits: %s", (long long)ids.n, (long long)model_shape(m)->vocab, out);
+        cli_note(g, "%lld rows of %lld logits written to %s", (long long)ids.n,
+                 (long long)model_shape(m)->vocab, out);
     model_close(m);
     token_list_free(&ids);
     free(path);

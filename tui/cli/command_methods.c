@@ -1,5 +1,5 @@
-/* qdyno methods: what ways of choosing numbers there are; with a model, what each of them does to it: the
- * error of every tensor, and with a text what its predictions lose against the model as it is. */
+/* qdyno methods: lists the quantization methods; with a model, measures the error of each method in every
+ * tensor, and with a text its loss against the unquantized model. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +12,19 @@
 /* clang-format off */
 const struct cli_flag FLAGS_METHODS[] = {
     { .name = "-m", .alias = "--model", .value = "FILE",
-      .help = "GGUF model to measure methods on; without it they are listed" },
-    { .name = "--method", .value = "NAME", .many = true, .help = "only this one, with its parameters" },
+      .help = "GGUF model on which to measure the methods; without it, list them" },
+    { .name = "--method", .value = "NAME", .many = true, .help = "only this method, with its parameters" },
     { .name = "-C", .alias = "--config", .value = "CONFIG", .many = true,
-      .help = "measure these config lines; default: each method at its default parameters" },
-    { .name = "--eval", .help = "also perplexity and KL divergence against the model as it is" },
-    { .name = "-f", .alias = "--file", .value = "TEXT", .help = "text of --eval; default: the bundled one" },
+      .help = "measure this config line; default: each method at its default parameters" },
+    { .name = "--eval", .help = "also measure perplexity and KL divergence from the unquantized model" },
+    { .name = "-f", .alias = "--file", .value = "TEXT", .help = "text for --eval; default: the bundled one" },
     { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 8, .max = 1 << 24,
-      .help = "tokens of a window of --eval; default 512" },
+      .help = "tokens per window of --eval; default 512" },
     { .name = "--chunks", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
-      .help = "score N windows at most; default all" },
+      .help = "score at most N windows; default: all" },
     { .name = "--calib", .value = "FILE",
-      .help = "text or calibration for the methods that want one; default: the bundled text" },
-    { .name = "--tensors", .help = "one row a tensor instead of one a config" },
+      .help = "text or calibration for methods that need one; default: the bundled text" },
+    { .name = "--tensors", .help = "print one row for each tensor instead of each config" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -52,7 +52,7 @@ static const char *const NEEDS[] = {
     [CALIBRATION_NEEDED] = "needed",
 };
 
-/* What parameters at their defaults make; NULL: the recipe has to name it. */
+/* The format that the default parameters make; NULL: the recipe must name one. */
 static const struct format *default_format(const struct method *m)
 {
     const struct params p = { m, "" };
@@ -60,7 +60,7 @@ static const struct format *default_format(const struct method *m)
     return name ? format_find(name) : NULL;
 }
 
-/* "4.25", "8 + 32/inputs", or from the fewest to the most of all it makes. */
+/* "4.25", "8 + 32/inputs" (bits per row besides those per weight), or the range over all its formats. */
 static void put_bits(json_t *row, const struct method *m)
 {
     const struct format *f = default_format(m);
@@ -140,7 +140,7 @@ static void put_method(json_t *row, const struct method *m)
     json_put_str(row, "format", f ? f->name : NULL);
     put_bits(row, m);
     json_put_str(row, "calibration", needs);
-    json_put_str(row, "layers_only", m->linear_only ? "left as they are" : "quantized like the rest");
+    json_put_str(row, "layers_only", m->linear_only ? "not quantized" : "quantized like the rest");
     json_put(row, "parameters", parameters(m));
 }
 
@@ -152,7 +152,7 @@ static void note_parameters(struct table *t, const struct method *m)
                    p->kind == PARAM_BOOL ? "" : allowed(p, values, sizeof values),
                    p->aliases ? "; also: " : "");
         if (p->aliases) {
-            t->notes.len--; /* the alias belongs to the same line */
+            t->notes.len--; /* table_note ended the line, but the aliases belong to it */
             t->notes.data[t->notes.len] = '\0';
             table_note(t, "%s", p->aliases);
         }
@@ -174,14 +174,14 @@ static enum err_code find_methods(const struct method **out, size_t cap, size_t 
         const struct method *m = method_find(asked[i]);
         const char *near = m ? NULL : str_nearest(asked[i], names, known);
         if (!m)
-            return err_set(why, ERR_USAGE, "--method %s: there is none%s%s%s; `qdyno methods` lists them",
+            return err_set(why, ERR_USAGE, "--method %s: unknown method%s%s%s; `qdyno methods` lists all",
                            asked[i], near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
         out[(*n)++] = m;
     }
     return ERR_OK;
 }
 
-/* For people one block a method, for scripts one table. */
+/* For people one list of properties for each method, for scripts one table. */
 static int list_methods(const struct cli_global *g, const struct cli_args *a, const struct method **methods,
                         size_t n)
 {
@@ -206,7 +206,7 @@ static int list_methods(const struct cli_global *g, const struct cli_args *a, co
     return status;
 }
 
-/* ---------------------------------------------------------------- on a model */
+/* ---------------------------------------------------------------- measuring on a model */
 
 static const struct column COLUMNS[] = {
     { .name = "model" },
@@ -214,11 +214,11 @@ static const struct column COLUMNS[] = {
     { .name = "method" },
     { .name = "formats", .title = "formats" },
     { .name = "bits_per_weight", .title = "bits per weight", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "bits_quantized", .title = "where quantized", .kind = COLUMN_NUM, .digits = 3 },
+    { .name = "bits_quantized", .title = "of quantized tensors", .kind = COLUMN_NUM, .digits = 3 },
     { .name = "weights", .kind = COLUMN_INT },
     { .name = "weight_bytes", .title = "weights", .kind = COLUMN_BYTES },
     { .name = "tensors", .kind = COLUMN_INT },
-    { .name = "tensors_quantized", .title = "quantized", .kind = COLUMN_INT },
+    { .name = "tensors_quantized", .title = "tensors quantized", .kind = COLUMN_INT },
     { .name = "tensors_fell_back", .title = "fell back", .kind = COLUMN_INT },
     { .name = "nmse", .title = "NMSE", .kind = COLUMN_NUM, .digits = 7 },
     { .name = "nmse_worst", .title = "worst", .kind = COLUMN_NUM, .digits = 7 },
@@ -244,7 +244,7 @@ struct measuring {
     struct progress progress;
     char *path;
     struct gguf *source;
-    char (*lines)[CONFIG_LINE]; /* [n_configs], as they were given */
+    char (*lines)[CONFIG_LINE]; /* [n_configs], as given */
     int config_i, n_configs, ok, threads;
     const char *line; /* of config_i */
     char *text;       /* NULL: no evaluation */
@@ -259,7 +259,7 @@ struct measuring {
 static bool on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
 {
     struct measuring *m = arg;
-    progress_tell(
+    progress_report(
         &m->progress,
         &(struct progress_figures){ .done = (double)chunk / (double)MAX(of, 1), .rate = NAN, .left_s = NAN },
         "%d/%d %.40s  window %lld/%lld  perplexity %.4f", m->config_i + 1, m->n_configs, m->line,
@@ -267,7 +267,7 @@ static bool on_chunk(void *arg, int64_t chunk, int64_t of, double nll)
     return !cli_is_interrupted(m->g);
 }
 
-/* A config that cannot be had is a row, not the end. */
+/* A config that fails becomes a row with its error; the others go on. */
 static void put_error(struct measuring *m, const struct err *why)
 {
     json_t *row = table_row(&m->table);
@@ -277,7 +277,9 @@ static void put_error(struct measuring *m, const struct err *why)
     if (!m->first.code) m->first = *why;
 }
 
-static enum err_code evaluate(struct measuring *m, const struct config *c, json_t *row, struct err *why)
+/* Measures perplexity and KL divergence of the quantized model against the reference. */
+static enum err_code config_evaluate(struct measuring *m, const struct config *c, json_t *row,
+                                     struct err *why)
 {
     struct model *candidate = NULL;
     struct divergence d;
@@ -308,7 +310,7 @@ static enum err_code evaluate(struct measuring *m, const struct config *c, json_
         json_put_int(ref, "scored_tokens", d.reference.scored);
         json_put_num(ref, "perplexity", d.reference.ppl);
         json_put(m->table.extra, "reference", ref);
-        table_note(&m->table, "%s as it is: perplexity %.4f on %lld tokens of %s", cli_base_name(m->path),
+        table_note(&m->table, "%s unquantized: perplexity %.4f on %lld tokens of %s", cli_base_name(m->path),
                    d.reference.ppl, (long long)d.reference.scored, m->text_name);
     }
     return ERR_OK;
@@ -323,19 +325,19 @@ static void put_tensors(struct measuring *m, const struct quantize_plan *p)
     }
 }
 
-/* The recipe made (or found in the cache), and how far it is from the source. */
-static enum err_code make(struct measuring *m, const struct config *c, struct quantize_plan *p, json_t *row,
-                          struct err *why)
+/* Quantizes by the recipe (or finds the result in the cache) and measures the errors of all tensors. */
+static enum err_code config_quantize(struct measuring *m, const struct config *c, struct quantize_plan *p,
+                                     json_t *row, struct err *why)
 {
     char *path = NULL;
     struct gguf *made = NULL;
-    struct pace pace = {
+    struct recipe_progress pace = {
         .progress = &m->progress, .global = m->g, .what = m->line, .weights = p->weights, .done = -1
     };
     const struct params params = config_params(c);
     if (method_needs(&params) != CALIBRATION_NONE) pace.at_first = "calibrating";
     const struct quantize_options o = {
-        .config = c, .threads = m->threads, .progress = pace_tell, .ctx = &pace, .log = &m->g->log
+        .config = c, .threads = m->threads, .progress = recipe_progress_show, .ctx = &pace, .log = &m->g->log
     };
     const int64_t start = clock_ns();
     enum err_code rc = recipe_cached(&path, m->source, &o, why);
@@ -353,30 +355,32 @@ static enum err_code make(struct measuring *m, const struct config *c, struct qu
     return rc;
 }
 
-/* The recipe would change nothing but what falls back. */
-static enum err_code no_row_fits(const struct config *c, struct err *why)
+/* The error if no tensor has rows of whole blocks. */
+static enum err_code error_no_row_fits(const struct config *c, struct err *why)
 {
     const struct format *f = format_find(config_text(c, KNOB_FORMAT));
-    if (!f) return err_set(why, ERR_USAGE, "no row of this model fills blocks of the recipe's formats");
+    if (!f)
+        return err_set(why, ERR_USAGE,
+                       "no row of this model is a whole number of blocks of the recipe's formats");
     return err_set(why, ERR_USAGE, "no row of this model is a whole number of %s's blocks of %u%s", f->name,
                    f->block_weights,
                    format_group_bits(f) ? "; smaller groups may fit (group_size=32 or 64)" : "");
 }
 
-static enum err_code measure_plan(struct measuring *m, const struct config *c, struct quantize_plan *p,
-                                  struct err *why)
+static enum err_code config_measure_plan(struct measuring *m, const struct config *c, struct quantize_plan *p,
+                                         struct err *why)
 {
     json_t *row = json_object();
     enum err_code rc = ERR_OK;
-    if (!recipe_is_identity(c, m->source)) rc = make(m, c, p, row, why);
+    if (!recipe_is_identity(c, m->source)) rc = config_quantize(m, c, p, row, why);
     json_put_str(row, "model", cli_base_name(m->path));
     json_put_str(row, "config", m->line);
     json_put_str(row, "method", config_text(c, KNOB_METHOD));
     json_put_bool(row, "random_weights", m->random);
     recipe_put_plan(row, p);
     if (!rc && !json_get_int(row, "tensors_quantized", 0) && !recipe_is_identity(c, m->source))
-        rc = no_row_fits(c, why);
-    if (!rc && m->text) rc = evaluate(m, c, row, why);
+        rc = error_no_row_fits(c, why);
+    if (!rc && m->text) rc = config_evaluate(m, c, row, why);
     for (int64_t i = 0; i < p->count; i++) m->rescaled |= p->tensors[i].nmse_rescaled;
     if (!rc && args_has(m->a, "--tensors"))
         put_tensors(m, p);
@@ -386,7 +390,8 @@ static enum err_code measure_plan(struct measuring *m, const struct config *c, s
     return rc;
 }
 
-static enum err_code one_config(struct measuring *m)
+/* Measures config number config_i. Only ERR_CANCELLED is returned as an error; others become a row. */
+static enum err_code config_measure(struct measuring *m)
 {
     struct config c;
     struct quantize_plan plan = { 0 };
@@ -398,9 +403,9 @@ static enum err_code one_config(struct measuring *m)
     if (!rc && calib && !c.given[KNOB_CALIB] && method_needs(&p) != CALIBRATION_NONE)
         rc = config_set(&c, "calib", calib, &why);
     if (!rc && c.given[KNOB_MODEL])
-        rc = err_set(&why, ERR_USAGE, "model= has no place here: -m names the one model");
+        rc = err_set(&why, ERR_USAGE, "model= is not allowed in a config here: -m names the model");
     if (!rc) rc = quantize_plan_init(&plan, m->source, &c, &why);
-    if (!rc) rc = measure_plan(m, &c, &plan, &why);
+    if (!rc) rc = config_measure_plan(m, &c, &plan, &why);
     quantize_plan_done(&plan);
     if (rc == ERR_CANCELLED) return rc;
     if (rc)
@@ -418,8 +423,8 @@ static enum err_code add_line(struct measuring *m, const char *line, struct err 
     return rc;
 }
 
-/* The -C lines; without any, each method as it is when nothing more is said (what makes every format is shown
- * with two that are compared with). */
+/* The -C lines. Without any: each method with its default parameters; methods that can make every format
+ * appear with q8_0 and q4_0. */
 static enum err_code choose_lines(struct measuring *m, const struct method **methods, size_t n,
                                   struct err *why)
 {
@@ -427,7 +432,7 @@ static enum err_code choose_lines(struct measuring *m, const struct method **met
     const char *given[ARGS_GIVEN];
     const int count = args_all(m->a, "-C", given, ARGS_GIVEN);
     m->lines = calloc(MAX(n * COUNT_OF(ANY), ARGS_GIVEN), sizeof *m->lines);
-    enum err_code rc = m->lines ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for the configs");
+    enum err_code rc = m->lines ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory for the configs");
     for (int i = 0; i < count && !rc; i++) rc = add_line(m, given[i], why);
     for (size_t i = 0; i < n && !count && !rc; i++) {
         const bool fixed = default_format(methods[i]) != NULL;
@@ -440,7 +445,7 @@ static enum err_code choose_lines(struct measuring *m, const struct method **met
     return rc;
 }
 
-/* The model as it is, computed exactly unless a flag says otherwise. */
+/* Opens the unquantized model, computed in f32 unless a flag sets the precision. */
 static enum err_code open_reference(struct measuring *m, struct err *why)
 {
     struct config c;
@@ -467,7 +472,8 @@ static enum err_code read_text(struct measuring *m, struct err *why)
     return rc ? rc : open_reference(m, why);
 }
 
-static enum err_code prepare(struct measuring *m, const struct method **methods, size_t n, struct err *why)
+static enum err_code measuring_init(struct measuring *m, const struct method **methods, size_t n,
+                                    struct err *why)
 {
     struct model_shape shape;
     struct config first;
@@ -487,10 +493,7 @@ static int measure_methods(const struct cli_global *g, const struct cli_args *a,
 {
     struct err why = { 0 };
     struct measuring *m = calloc(1, sizeof *m);
-    if (!m) {
-        err_set(&why, ERR_NOMEM, "no memory to begin");
-        return cli_fail(a, &why);
-    }
+    if (!m) return cli_fail_memory(a);
     m->g = g;
     m->a = a;
     if (args_has(a, "--tensors"))
@@ -499,17 +502,14 @@ static int measure_methods(const struct cli_global *g, const struct cli_args *a,
     else
         table_init(&m->table, "qdyno.method_errors/1", COLUMNS, COUNT_OF(COLUMNS));
     progress_init(&m->progress, g);
-    enum err_code rc = prepare(m, methods, n, &why);
+    enum err_code rc = measuring_init(m, methods, n, &why);
     for (; m->config_i < m->n_configs && !rc; m->config_i++) {
-        rc = cli_is_interrupted(g) ? err_set(&why, ERR_CANCELLED, "cancelled") : one_config(m);
+        rc = cli_is_interrupted(g) ? err_set(&why, ERR_CANCELLED, "interrupted") : config_measure(m);
         if (rc == ERR_CANCELLED)
-            err_set(&why, rc, "cancelled after %d of %d configs", m->config_i, m->n_configs);
+            err_set(&why, rc, "interrupted after %d of %d configs", m->config_i, m->n_configs);
     }
     progress_clear(&m->progress);
-    if (m->rescaled)
-        table_note(&m->table,
-                   "methods that move scales from matrix to matrix: where no norm tells them, NMSE is what "
-                   "is left at the best factor for each row or column");
+    if (m->rescaled) recipe_note_rescaled(&m->table);
     if (m->random) table_note(&m->table, "%s", RANDOM_WEIGHTS);
     if (m->ok || (rc == ERR_CANCELLED && m->config_i)) cli_print(g, a, &m->table, EXIT_DONE);
     int status = rc ? cli_fail(a, &why) : m->ok ? EXIT_DONE : cli_fail(a, &m->first);

@@ -1,6 +1,5 @@
-/* qdyno prune: away with the groups that we left on a Pushgateway. A gateway forgets nothing by itself, and a
- * result that nobody measures any more looks as good as a new one there. What others pushed stays: only
- * groups that this database remembers pushing are touched. */
+/* qdyno prune: deletes groups that qdyno pushed to a Pushgateway. A gateway keeps groups forever, so an old
+ * result there looks like a new one. Groups that this database has not recorded as pushed stay. */
 #include "tui/cli/commands.h"
 #include "advisor/outcome/outcome.h"
 #include "tui/cli/lib/server_flags.h"
@@ -10,9 +9,9 @@ const struct cli_flag FLAGS_PRUNE[] = {
     { .name = "--url", .value = "URL",
       .help = "Pushgateway, e.g. http://localhost:9091 (also: QDYNO_PUSH_URL)" },
     { .name = "--older-than", .value = "TIME", .kind = FLAG_SECONDS,
-      .help = "only groups that were last pushed so long ago; default 30d" },
-    { .name = "--all", .help = "all of ours, however young" },
-    { .name = "--dry-run", .help = "only say which" },
+      .help = "only groups whose last push is older than this; default 30d" },
+    { .name = "--all", .help = "all groups that qdyno pushed, whatever their age" },
+    { .name = "--dry-run", .help = "print the groups and delete nothing" },
     TARGET_FLAGS("QDYNO_PUSH"),
     { .name = NULL },
 };
@@ -23,10 +22,10 @@ const struct cli_flag FLAGS_PRUNE[] = {
 static const struct column COLUMNS[] = {
     { .name = "group", .title = "group" },
     { .name = "last_pushed", .title = "last pushed" },
-    { .name = "fate", .title = "" },
+    { .name = "fate", .title = "result" },
 };
 
-static void add_row(void *ctx, const struct group_row *group, enum prune_fate fate)
+static void on_group(void *ctx, const struct group_row *group, enum prune_fate fate)
 {
     static const char *const FATES[] = {
         [PRUNE_KEPT] = "kept", [PRUNE_DELETED] = "deleted", [PRUNE_WOULD] = "would be deleted"
@@ -47,9 +46,11 @@ int command_prune(const struct cli_global *g, const struct cli_args *a)
     table_init(&t, "qdyno.prune/1", COLUMNS, COUNT_OF(COLUMNS));
     enum err_code rc = target_read(&to, a, "--url", "QDYNO_PUSH", &why);
     if (!rc && !to.url)
-        rc = err_set(&why, ERR_USAGE, "want --url URL (or QDYNO_PUSH_URL), e.g. --url http://localhost:9091");
+        rc = err_set(
+            &why, ERR_USAGE,
+            "expected --url URL (the Pushgateway; or QDYNO_PUSH_URL), e.g. --url http://localhost:9091");
     if (!rc && args_has(a, "--all") && args_has(a, "--older-than"))
-        rc = err_set(&why, ERR_USAGE, "--all or --older-than: one of them");
+        rc = err_set(&why, ERR_USAGE, "--all and --older-than exclude each other: give one of them");
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) {
         const struct push_target gateway = { .url = to.url, .auth = to.auth };
@@ -57,13 +58,13 @@ int command_prune(const struct cli_global *g, const struct cli_args *a)
         const int64_t before_ms = clock_unix_ms() - (int64_t)(age_s * 1e3);
         const struct prune_spec spec = { .before_ms = args_has(a, "--all") ? INT64_MAX : before_ms,
                                          .dry_run = args_has(a, "--dry-run"),
-                                         .said = add_row,
+                                         .said = on_group,
                                          .ctx = &t };
         rc = outcome_prune(d, &gateway, &spec, &why);
     }
     const bool some = json_array_size(t.rows) > 0;
-    if (!rc && !some) table_note(&t, "no group of ours there");
-    /* what was deleted before a failure is said, too */
+    if (!rc && !some) table_note(&t, "qdyno has pushed no group to this gateway");
+    /* also list what was deleted before a failure */
     int status = !rc || some ? cli_print(g, a, &t, EXIT_DONE) : EXIT_DONE;
     if (rc) status = cli_fail(a, &why);
     table_done(&t);

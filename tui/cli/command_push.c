@@ -1,11 +1,12 @@
-/* qdyno push: the outcome of a run to a Pushgateway, its trace and outcome to an OpenTelemetry collector;
- * what could not be sent before goes along. */
+/* qdyno push: sends the outcome of a run to a Pushgateway, and its trace and outcome to an OpenTelemetry
+ * collector. Stored earlier outcomes that could not be sent then go along. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tui/cli/commands.h"
 #include "advisor/outcome/outcome.h"
+#include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/server_flags.h"
 #include "tui/cli/lib/textfile.h"
 
@@ -17,20 +18,17 @@ const struct cli_flag FLAGS_PUSH[] = {
       .help = "OpenTelemetry collector, OTLP over HTTP, e.g. http://localhost:4318 (also: "
               "OTEL_EXPORTER_OTLP_ENDPOINT)" },
     { .name = "--textfile", .value = "FILE",
-      .help = "instead: write the latest outcome of every experiment to this file, which ends in .prom, in "
-              "the folder that prometheus-node-exporter reads" },
+      .help = "write the latest outcome of every experiment to this file, which ends in .prom, in the "
+              "folder that prometheus-node-exporter reads" },
     TARGET_FLAGS("QDYNO_PUSH"),
     { .name = NULL },
 };
 /* clang-format on */
 
-/* The run to push: the one asked for, or the newest that reached its end. */
+/* The run to push: the given one, or the newest finished A/B. */
 static enum err_code choose_run(int64_t *id, struct db *d, const struct cli_args *a, struct err *why)
 {
-    if (a->n) {
-        if (str_to_i64(a->arg[0], id) && *id > 0) return ERR_OK;
-        return err_set(why, ERR_USAGE, "'%s' is no run: want a number from `qdyno history`", a->arg[0]);
-    }
+    if (a->n) return cli_run_id(id, a->arg[0], why);
     struct run_row *runs = NULL;
     int n = 0;
     enum err_code rc = db_run_list(d, "ab", 1000, &runs, &n, why);
@@ -41,21 +39,22 @@ static enum err_code choose_run(int64_t *id, struct db *d, const struct cli_args
     }
     free(runs);
     if (rc || *id) return rc;
-    return err_set(why, ERR_USAGE,
-                   "no finished A/B to push: run `qdyno ab` first, or name a run of `qdyno history`");
+    return err_set(
+        why, ERR_USAGE,
+        "no finished A/B to push: run `qdyno ab` first, or give a run number that `qdyno history` lists");
 }
 
 static const struct column COLUMNS[] = {
     { .name = "run", .title = "run", .kind = COLUMN_INT },
     { .name = "url", .title = "gateway" },
     { .name = "pushed", .title = "pushed", .kind = COLUMN_BOOL },
-    { .name = "sent_from_spool", .title = "sent from the spool", .kind = COLUMN_INT },
-    { .name = "waiting", .title = "waiting in the spool", .kind = COLUMN_INT },
+    { .name = "sent_from_spool", .title = "stored outcomes sent", .kind = COLUMN_INT },
+    { .name = "waiting", .title = "stored outcomes left", .kind = COLUMN_INT },
     { .name = "otlp", .title = "collector" },
     { .name = "spans", .title = "spans", .kind = COLUMN_INT },
     { .name = "points", .title = "metric points", .kind = COLUMN_INT },
-    { .name = "traces_sent_late", .title = "earlier runs sent", .kind = COLUMN_INT },
-    { .name = "traces_waiting", .title = "runs waiting for a collector", .kind = COLUMN_INT },
+    { .name = "traces_sent_late", .title = "stored runs sent", .kind = COLUMN_INT },
+    { .name = "traces_waiting", .title = "stored runs left", .kind = COLUMN_INT },
 };
 
 struct push {
@@ -68,7 +67,7 @@ struct push {
     json_t *row; /* of the table; borrowed */
 };
 
-/* Options name who is told; without any of them, the environment does. */
+/* The flags choose the receivers; without --url and --otlp the environment does. */
 static enum err_code choose_receivers(struct push *p, struct err *why)
 {
     const bool url = args_has(p->a, "--url"), otlp = args_has(p->a, "--otlp");
@@ -78,12 +77,12 @@ static enum err_code choose_receivers(struct push *p, struct err *why)
     p->to_collector = otlp || (!url && otlp_environment());
     if (p->to_gateway || p->to_collector) return ERR_OK;
     return err_set(why, ERR_USAGE,
-                   "whom to tell? want --url URL of a Pushgateway (or QDYNO_PUSH_URL), e.g. --url "
-                   "http://localhost:9091, or --otlp URL of an OpenTelemetry collector (or "
+                   "expected --url URL (the Pushgateway to send to; or QDYNO_PUSH_URL), e.g. --url "
+                   "http://localhost:9091, or --otlp URL (an OpenTelemetry collector; or "
                    "OTEL_EXPORTER_OTLP_ENDPOINT), e.g. --otlp http://localhost:4318");
 }
 
-static enum err_code tell_gateway(struct push *p, struct err *why)
+static enum err_code gateway_send(struct push *p, struct err *why)
 {
     struct push_target target = { .url = p->to.url, .auth = p->to.auth };
     struct machine m;
@@ -92,21 +91,22 @@ static enum err_code tell_gateway(struct push *p, struct err *why)
     bool spooled = false;
     enum err_code rc = machine_detect(&m, "", why);
     if (!rc) rc = outcome_push(p->db, p->run, &m, &target, &spooled, why);
-    /* the gateway answered: a good moment for what waited */
+    /* The gateway answers now, so try the stored outcomes, too. */
     if (!rc && db_spool_count(p->db) > 0 && outcome_flush(p->db, &target, true, &sent, &later))
-        log_write(&p->g->log, LOG_WARN, "an earlier outcome is still waiting: %s", later.message);
+        log_write(&p->g->log, LOG_WARN, "an earlier outcome could not be sent and stays stored: %s",
+                  later.message);
     json_put_str(p->row, "url", target.url);
     json_put_bool(p->row, "pushed", !rc);
     json_put_int(p->row, "sent_from_spool", sent);
     json_put_int(p->row, "waiting", db_spool_count(p->db));
-    if (spooled) fprintf(stderr, "qdyno push: kept; the next push sends it\n");
+    if (spooled) fprintf(stderr, "qdyno push: the outcome is stored; the next push sends it\n");
     return rc;
 }
 
-static enum err_code tell_collector(struct push *p, struct err *why)
+static enum err_code collector_send(struct push *p, struct err *why)
 {
     struct http_auth auth = p->to.auth;
-    /* the gateway's token is none of the collector's business, unless it was given for this push */
+    /* A token from the environment is for the gateway: do not send it to the collector. */
     if (!args_has(p->a, "--bearer-file")) auth.bearer = NULL;
     const struct trace_target target = { args_text(p->a, "--otlp", NULL), &auth };
     struct trace_sent sent;
@@ -114,15 +114,15 @@ static enum err_code tell_collector(struct push *p, struct err *why)
     int late = 0;
     enum err_code rc = trace_push(p->db, p->run, &target, &sent, why);
     if (!rc && trace_flush(p->db, &target, &late, &later))
-        log_write(&p->g->log, LOG_WARN, "an earlier run: %s", later.message);
-    if (*sent.warning) log_write(&p->g->log, LOG_WARN, "the collector says: %s", sent.warning);
+        log_write(&p->g->log, LOG_WARN, "an earlier run could not be sent: %s", later.message);
+    if (*sent.warning) log_write(&p->g->log, LOG_WARN, "the collector reports: %s", sent.warning);
     json_put_str(p->row, "otlp", target.base ? target.base : "OTEL_EXPORTER_OTLP_ENDPOINT");
     json_put_int(p->row, "spans", sent.spans);
     json_put_int(p->row, "points", sent.points);
     json_put_int(p->row, "traces_sent_late", late);
     json_put_int(p->row, "traces_waiting", db_trace_due_count(p->db));
     if (sent.kept)
-        fprintf(stderr, "qdyno push: run %" PRId64 " waits; the next push to this collector sends it\n",
+        fprintf(stderr, "qdyno push: run %" PRId64 " is stored; the next push to this collector sends it\n",
                 p->run);
     return rc;
 }
@@ -139,10 +139,10 @@ static const struct column TEXTFILE_COLUMNS[] = {
 static enum err_code push_textfile_check(const struct cli_args *a, const char *path, struct err *why)
 {
     if (args_has(a, "--url") || args_has(a, "--otlp"))
-        return err_set(why, ERR_USAGE, "--textfile, or --url and --otlp: not both in one command");
+        return err_set(why, ERR_USAGE, "--textfile excludes --url and --otlp: use two commands");
     if (a->n)
         return err_set(why, ERR_USAGE,
-                       "--textfile holds the latest outcome of every experiment: no run is named");
+                       "--textfile writes the latest outcome of every experiment: leave the run number out");
     return textfile_name_check(path, why);
 }
 
@@ -154,10 +154,11 @@ static int push_textfile(const struct cli_global *g, const struct cli_args *a, c
     struct db *d = NULL;
     int n = 0, status;
     struct outcome *latest = calloc(OUTCOMES_MAX, sizeof *latest);
-    enum err_code rc = latest ? push_textfile_check(a, path, &why) : err_set(&why, ERR_NOMEM, "no memory");
+    enum err_code rc = latest ? push_textfile_check(a, path, &why)
+                              : err_set(&why, ERR_NOMEM, "out of memory");
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) rc = outcomes_latest(latest, &n, d, &why);
-    if (!rc && !n) rc = err_set(&why, ERR_USAGE, "no finished A/B to tell of: run `qdyno ab` first");
+    if (!rc && !n) rc = err_set(&why, ERR_USAGE, "there is no finished A/B to report: run `qdyno ab` first");
     if (!rc) outcomes_tell(latest, n, OUTCOME_ALONE, &to);
     if (!rc && e.bad.code) rc = err_set(&why, e.bad.code, "%s", e.bad.message);
     if (!rc) rc = textfile_replace(path, &e.text, &why);
@@ -195,9 +196,9 @@ int command_push(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = choose_run(&p.run, p.db, a, &why);
     json_put_int(p.row, "run", p.run);
     const bool chosen = !rc;
-    if (chosen && p.to_gateway) rc = tell_gateway(&p, &why);
-    /* one that is not there is no reason to leave the other in the dark */
-    if (chosen && p.to_collector && tell_collector(&p, rc ? &second : &why) && !rc) rc = why.code;
+    if (chosen && p.to_gateway) rc = gateway_send(&p, &why);
+    /* A failure of one receiver does not stop the other. */
+    if (chosen && p.to_collector && collector_send(&p, rc ? &second : &why) && !rc) rc = why.code;
     if (second.code) log_write(&g->log, LOG_ERROR, "%s", second.message);
     const int status = rc ? cli_fail(a, &why) : cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);

@@ -1,6 +1,6 @@
-/* qdyno quantize: a GGUF file with a recipe applied, for this program and, in the formats others know, for
- * theirs. What cannot be is refused before anything is written; what was interrupted goes on where it
- * stopped; and the result says how far it is from what it was made of. */
+/* qdyno quantize: writes a model file by a recipe. Everything that can be refused is refused before
+ * anything is written; an interrupted command continues from OUT.partial; the result contains the error of
+ * every tensor. */
 #include <errno.h>
 #include <libgen.h>
 #include <math.h>
@@ -18,38 +18,38 @@
 /* clang-format off */
 const struct cli_flag FLAGS_QUANTIZE[] = {
     { .name = "-R", .alias = "--recipe", .value = "RECIPE",
-      .help = "what to make: the recipe part of a config line, e.g. q4_K or gptq,bits=3,group_size=64; "
-              "@FILE reads it" },
+      .help = "the recipe part of a config line, e.g. q4_K or gptq,bits=3,group_size=64; @FILE reads it "
+              "from a file" },
     { .name = "--calib", .value = "FILE",
-      .help = "for methods that look at activations: a text, a file of `qdyno calibrate` or an imatrix; "
+      .help = "activations for methods that need them: a text, a file of `qdyno calibrate` or an imatrix; "
               "default: the bundled text" },
     { .name = "--recover", .value = "HOW",
-      .help = "then train the quantized weights to say what IN says: "
+      .help = "then train the quantized weights to predict what IN predicts: "
               "steps=N[,rate=X][,batch=N][,ctx=N][,only=norms][,amp=off]; on the text of --calib or on "
               "stories" },
     { .name = "-t", .alias = "--threads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
-      .help = "threads; default all cores" },
+      .help = "threads; default: all cores" },
     { .name = "--force", .help = "replace OUT if it exists" },
-    { .name = "--dry-run", .help = "say what would become of each tensor and write nothing" },
-    { .name = "--tensors", .help = "one row a tensor: format, bytes, error" },
+    { .name = "--dry-run", .help = "print the format of each tensor and write nothing" },
+    { .name = "--tensors", .help = "print one row for each tensor: format, bytes, error" },
     { .name = NULL },
 };
 /* clang-format on */
 
 static const struct column COLUMNS[] = {
     { .name = "path", .title = "file" },
-    { .name = "source", .title = "made of" },
+    { .name = "source", .title = "source" },
     { .name = "recipe", .title = "recipe" },
     { .name = "formats", .title = "formats" },
     { .name = "weights", .title = "weights", .kind = COLUMN_INT },
     { .name = "file_bytes_before", .title = "bytes before", .kind = COLUMN_BYTES },
     { .name = "file_bytes", .title = "bytes", .kind = COLUMN_BYTES },
     { .name = "bits_per_weight", .title = "bits per weight", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "bits_quantized", .title = "where quantized", .kind = COLUMN_NUM, .digits = 3 },
+    { .name = "bits_quantized", .title = "of quantized tensors", .kind = COLUMN_NUM, .digits = 3 },
     { .name = "weight_bytes_before", .kind = COLUMN_BYTES },
     { .name = "weight_bytes", .kind = COLUMN_BYTES },
     { .name = "tensors", .title = "tensors", .kind = COLUMN_INT },
-    { .name = "tensors_quantized", .title = "quantized", .kind = COLUMN_INT },
+    { .name = "tensors_quantized", .title = "tensors quantized", .kind = COLUMN_INT },
     { .name = "tensors_fell_back", .title = "fell back", .kind = COLUMN_INT },
     { .name = "calibration", .title = "calibrated with" },
     { .name = "bundled_text", .kind = COLUMN_BOOL },
@@ -69,9 +69,9 @@ struct quantizing {
     const char *in, *out;
     bool recovers;
     struct recovering recovering;
-    char made[4096]; /* what quantizing writes: OUT, or what is recovered from */
+    char made[4096]; /* output of the quantizer: OUT, or with --recover the file to recover from */
     char partial[4096];
-    bool went_on; /* there was something to go on from */
+    bool resumes; /* OUT.partial exists */
     struct config config;
     char recipe[3 * CONFIG_VALUE];
     struct gguf *source;
@@ -80,36 +80,37 @@ struct quantizing {
     double seconds;
 };
 
-/* ---------------------------------------------------------------- refusing */
+/* ---------------------------------------------------------------- checks */
 
-/* Of a config line only the part that chooses numbers. */
-static enum err_code read_recipe(struct quantizing *z, struct err *why)
+/* Parses -R and --calib. Only the part of a config line that chooses numbers is allowed. */
+static enum err_code recipe_read(struct quantizing *z, struct err *why)
 {
     static const enum knob_id RECIPE[] = { KNOB_METHOD, KNOB_FORMAT, KNOB_PARAMS, KNOB_CALIB, KNOB_TENSORS };
     const char *line = args_text(z->a, "-R", NULL), *calib = args_text(z->a, "--calib", NULL);
     if (!line)
-        return err_set(why, ERR_USAGE, "want -R RECIPE, e.g. -R q4_K or -R gptq,bits=3 (`qdyno methods`)");
+        return err_set(why, ERR_USAGE,
+                       "expected -R RECIPE, e.g. -R q4_K or -R gptq,bits=3 (see `qdyno methods`)");
     enum err_code rc = *line == '@' ? config_file_read(&z->config, line + 1, why)
                                     : config_parse(&z->config, line, why);
     if (!rc && calib && z->config.given[KNOB_CALIB])
-        rc = err_set(why, ERR_USAGE, "calib stands in -R and in --calib: once is enough");
+        rc = err_set(why, ERR_USAGE, "calib is given in -R and in --calib: give it once");
     const struct params p = config_params(&z->config);
     const bool for_method = method_needs(&p) != CALIBRATION_NONE ||
-                            !z->recovers; /* else for recovery alone */
+                            !z->recovers; /* otherwise --calib is only for the recovery */
     if (!rc && calib && for_method) rc = config_set(&z->config, "calib", calib, why);
     if (!rc) rc = config_check(&z->config, why);
     for (int k = 0; k < KNOB_COUNT && !rc; k++) {
         bool allowed = !z->config.given[k];
         for (size_t i = 0; i < COUNT_OF(RECIPE); i++) allowed |= RECIPE[i] == (enum knob_id)k;
         if (!allowed)
-            rc = err_set(why, ERR_USAGE, "-R %.200s: %s is no part of a recipe%s", line, KNOBS[k].key,
-                         k == KNOB_THREADS ? " (use -t)" : "");
+            rc = err_set(why, ERR_USAGE, "-R %.200s: %s is not part of a recipe: leave it out%s", line,
+                         KNOBS[k].key, k == KNOB_THREADS ? " (use -t)" : "");
     }
     config_recipe(&z->config, z->recipe, sizeof z->recipe);
     return rc;
 }
 
-/* Is `path` the file (or, of several, one of the files) that IN is read from? */
+/* Is `path` one of the files that IN consists of? */
 static bool is_source(const struct quantizing *z, const char *path)
 {
     struct stat out, in;
@@ -126,111 +127,116 @@ static bool is_source(const struct quantizing *z, const char *path)
     return false;
 }
 
-static enum err_code check_space(const struct quantizing *z, const char *folder, struct err *why)
+static enum err_code space_check(const struct quantizing *z, const char *folder, struct err *why)
 {
     struct statvfs fs;
     struct stat begun;
     char need[32], free_[32];
     if (statvfs(folder, &fs))
-        return err_set(why, ERR_IO, "%s: the folder of OUT: %s", folder, strerror(errno));
+        return err_set(why, ERR_IO, "%s: cannot read the free space of this folder: %s", folder,
+                       strerror(errno));
     int64_t bytes = z->plan.file_bytes * (z->recovers ? 2 : 1);
     if (!stat(z->partial, &begun)) bytes -= MIN((int64_t)begun.st_blocks * 512, bytes);
     const int64_t there = (int64_t)((double)fs.f_bavail * (double)fs.f_frsize);
     if (bytes <= there) return ERR_OK;
-    return err_set(why, ERR_FIT, "%s takes about %s, and %s has %s free", z->out,
+    return err_set(why, ERR_FIT, "%s needs about %s, but %s has only %s free", z->out,
                    str_from_bytes(bytes, need, sizeof need), folder,
                    str_from_bytes(there, free_, sizeof free_));
 }
 
-static enum err_code check_target(struct quantizing *z, struct err *why)
+static enum err_code target_check(struct quantizing *z, struct err *why)
 {
     struct stat st;
     char folder[4096];
     if (strlen(z->out) + sizeof ".unrecovered.partial" > sizeof z->partial)
-        return err_set(why, ERR_USAGE, "OUT is longer than a path can be");
+        return err_set(why, ERR_USAGE, "OUT is too long for a path");
     snprintf(z->made, sizeof z->made, "%s%s", z->out, z->recovers ? ".unrecovered" : "");
     snprintf(z->partial, sizeof z->partial, "%s%s.partial", z->out, z->recovers ? ".unrecovered" : "");
-    z->went_on = !stat(z->partial, &st);
+    z->resumes = !stat(z->partial, &st);
     if (is_source(z, z->out))
-        return err_set(why, ERR_USAGE, "%s is the file to read: OUT must be another one", z->out);
+        return err_set(why, ERR_USAGE, "%s is also IN: expected another file as OUT", z->out);
     if (!stat(z->out, &st)) {
-        if (!S_ISREG(st.st_mode)) return err_set(why, ERR_USAGE, "%s is there and is no file", z->out);
+        if (!S_ISREG(st.st_mode))
+            return err_set(why, ERR_USAGE, "%s exists and is not a regular file", z->out);
         if (!args_has(z->a, "--force"))
-            return err_set(why, ERR_USAGE, "%s is there already: --force replaces it", z->out);
+            return err_set(why, ERR_USAGE, "%s exists: --force replaces it", z->out);
     }
     snprintf(folder, sizeof folder, "%s", z->out);
     const char *parent = dirname(folder);
     if (access(parent, W_OK | X_OK))
-        return err_set(why, ERR_IO, "%s: cannot write into this folder: %s", parent, strerror(errno));
-    return check_space(z, parent, why);
+        return err_set(why, ERR_IO, "%s: cannot write to this folder: %s", parent, strerror(errno));
+    return space_check(z, parent, why);
 }
 
-static enum err_code check_recovery(const struct quantizing *z, struct err *why)
+static enum err_code recovery_check(const struct quantizing *z, struct err *why)
 {
     const struct params p = config_params(&z->config);
     if (p.method && p.method->act && p.method->act(&p).kind != INPUT_FREE)
-        return err_set(why, ERR_USAGE,
-                       "--recover: %s quantizes activations, too, and the trainer's network does not: want a "
-                       "method for weights alone",
-                       p.method->name);
+        return err_set(
+            why, ERR_USAGE,
+            "--recover: %s also quantizes activations, which the trainer cannot do: expected a method that "
+            "quantizes weights only",
+            p.method->name);
     return recover_check(z->source, z->source, why);
 }
 
-static enum err_code prepare(struct quantizing *z, struct err *why)
+static enum err_code quantizing_init(struct quantizing *z, struct err *why)
 {
     z->recovers = args_has(z->a, "--recover");
-    enum err_code rc = read_recipe(z, why);
+    enum err_code rc = recipe_read(z, why);
     if (!rc && z->recovers) rc = recover_read(&z->recovering, args_text(z->a, "--recover", ""), why);
     if (!rc) rc = gguf_open(&z->source, z->in, why);
-    if (!rc && z->recovers) rc = check_recovery(z, why); /* before anything is made */
+    if (!rc && z->recovers) rc = recovery_check(z, why);
     if (!rc && recipe_is_identity(&z->config, z->source))
-        rc = err_set(why, ERR_USAGE, "-R %s leaves every tensor of %s as it is: there is nothing to make",
+        rc = err_set(why, ERR_USAGE, "-R %s changes no tensor of %s: expected another recipe",
                      args_text(z->a, "-R", ""), z->in);
     if (!rc) rc = quantize_plan_init(&z->plan, z->source, &z->config, why);
-    return rc ? rc : check_target(z, why);
+    return rc ? rc : target_check(z, why);
 }
 
-/* ---------------------------------------------------------------- making */
+/* ---------------------------------------------------------------- work */
 
-/* A file that was begun and is of no use to a later run. */
-static void drop_useless(const struct quantizing *z, enum err_code code, double done)
+/* Deletes OUT.partial unless a later run can continue from it. */
+static void partial_drop(const struct quantizing *z, enum err_code code, double done)
 {
     const bool again = code == ERR_CANCELLED || code == ERR_FIT || code == ERR_IO || code == ERR_NOMEM;
-    if (!again && (!z->went_on || done > 0)) unlink(z->partial);
+    if (!again && (!z->resumes || done > 0)) unlink(z->partial);
 }
 
-static enum err_code make(struct quantizing *z, struct err *why)
+static enum err_code quantizing_write(struct quantizing *z, struct err *why)
 {
     struct progress progress;
     const struct params p = config_params(&z->config);
-    struct pace pace = { .progress = &progress,
-                         .global = z->g,
-                         .what = z->recipe,
-                         .at_first = method_needs(&p) == CALIBRATION_NONE ? NULL : "calibrating",
-                         .weights = z->plan.weights };
+    struct recipe_progress pace = { .progress = &progress,
+                                    .global = z->g,
+                                    .what = z->recipe,
+                                    .at_first = method_needs(&p) == CALIBRATION_NONE ? NULL : "calibrating",
+                                    .weights = z->plan.weights };
     const struct quantize_options o = { .config = &z->config,
                                         .threads = z->threads,
                                         .resume = true,
-                                        .progress = pace_tell,
+                                        .progress = recipe_progress_show,
                                         .ctx = &pace,
                                         .log = &z->g->log };
     struct stat st;
     progress_init(&progress, z->g);
-    if (z->went_on) cli_note(z->g, "%s is there: what it has of this recipe is not made again", z->partial);
+    if (z->resumes)
+        cli_note(z->g, "resuming from %s: tensors already written with this recipe are kept", z->partial);
     const int64_t start = clock_ns();
     enum err_code rc = quantize_file(z->made, z->source, &o, why);
     z->seconds = (double)(clock_ns() - start) * 1e-9;
     progress_clear(&progress);
     if (!rc) return ERR_OK;
-    drop_useless(z, rc, pace.done);
+    partial_drop(z, rc, pace.done);
     if (!stat(z->partial, &st) && rc != ERR_USAGE && rc != ERR_FORMAT)
-        err_prefix(why, "%.0f %% done, kept in %s; the same command goes on from there", pace.done * 100,
+        err_prefix(why, "%.0f %% done, kept in %s; give the same command again to continue", pace.done * 100,
                    z->partial);
     return rc;
 }
 
-/* From what was made, OUT, which takes its place only when it is better; what was made goes in any case. */
-static enum err_code recover(struct quantizing *z, struct err *why)
+/* --recover: trains the quantized file. Only a better result becomes OUT; the quantized file is deleted in
+ * any case. */
+static enum err_code quantizing_recover(struct quantizing *z, struct err *why)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s.recovered", z->out);
@@ -243,13 +249,14 @@ static enum err_code recover(struct quantizing *z, struct err *why)
     enum err_code rc = recover_run(&z->recovering, &job, why);
     unlink(z->made);
     if (!rc && rename(path, z->out)) {
-        rc = err_set(why, ERR_IO, "%s cannot become %s: %s", path, z->out, strerror(errno));
+        rc = err_set(why, ERR_IO, "cannot rename %s to %s: %s", path, z->out, strerror(errno));
         unlink(path);
     }
     return rc;
 }
 
-static enum err_code measure(struct quantizing *z, struct gguf **made, struct err *why)
+/* Measures the errors of all tensors of OUT. */
+static enum err_code quantizing_measure(struct quantizing *z, struct gguf **made, struct err *why)
 {
     struct progress progress;
     progress_init(&progress, z->g);
@@ -260,9 +267,9 @@ static enum err_code measure(struct quantizing *z, struct gguf **made, struct er
     return rc;
 }
 
-/* ---------------------------------------------------------------- telling */
+/* ---------------------------------------------------------------- output */
 
-/* made NULL: a plan. */
+/* made: OUT; NULL: a dry run. */
 static void put_result(const struct quantizing *z, json_t *row, const struct gguf *made)
 {
     const struct params p = config_params(&z->config);
@@ -282,20 +289,17 @@ static void put_result(const struct quantizing *z, json_t *row, const struct ggu
     if (with.data) json_put(row, "calibration", json_stringn(with.data, with.len));
     if (z->recovers) recover_put(&z->recovering, row);
     json_put_num(row, "seconds", z->seconds);
-    if (!z->went_on) json_put_num(row, "weights_s", (double)z->plan.weights / z->seconds);
+    if (!z->resumes) json_put_num(row, "weights_s", (double)z->plan.weights / z->seconds);
 }
 
 static void note_rescaled(struct table *t, const struct quantize_plan *p)
 {
     bool any = false;
     for (int64_t i = 0; i < p->count; i++) any |= p->tensors[i].nmse_rescaled;
-    if (any)
-        table_note(t,
-                   "the method moved scales from matrix to matrix: where no norm tells them, NMSE is what is "
-                   "left at the best factor for each row or column");
+    if (any) recipe_note_rescaled(t);
 }
 
-static int tell(const struct quantizing *z, const struct gguf *made)
+static int quantizing_print(const struct quantizing *z, const struct gguf *made)
 {
     const bool tensors = args_has(z->a, "--tensors");
     struct table t;
@@ -315,19 +319,19 @@ static int tell(const struct quantizing *z, const struct gguf *made)
     }
     put_result(z, sums, made);
     if (tensors && made)
-        table_note(&t, "NMSE: mean %.3g over the weights that were quantized, worst %.3g in %s",
+        table_note(&t, "NMSE: mean %.3g over the quantized weights, worst %.3g in %s",
                    json_get_num(sums, "nmse", NAN), json_get_num(sums, "nmse_worst", NAN),
                    json_get_str(sums, "worst_tensor", "none"));
     recipe_note_left_out(&t, &z->plan);
     note_rescaled(&t, &z->plan);
     if (z->recovers && made)
-        table_note(&t, "recovered on %s; NMSE counts what recovery moved as well",
-                   z->recovering.stories ? "stories (calibration split), measured on others (held-out split)"
+        table_note(&t, "recovered on %s; NMSE includes the changes by recovery",
+                   z->recovering.stories ? "stories of the calibration split, measured on the held-out split"
                                          : "four fifths of the text, measured on the rest");
     if (json_get_bool(sums, "bundled_text", false))
-        table_note(&t, "no --calib was given: calibrated with the bundled text");
+        table_note(&t, "no --calib given: calibrated on the bundled text");
     if (json_get_bool(sums, "random_weights", false)) table_note(&t, "%s", RANDOM_WEIGHTS);
-    if (!made) table_note(&t, "a dry run: nothing was written; bytes are what it takes at most");
+    if (!made) table_note(&t, "dry run: nothing was written; bytes are upper limits");
     json_put_bool(t.extra, "dry_run", !made);
     if (tensors) json_put(t.extra, "file", sums);
     const int status = cli_print(z->g, z->a, &t, EXIT_DONE);
@@ -340,21 +344,18 @@ int command_quantize(const struct cli_global *g, const struct cli_args *a)
     struct err why = { 0 };
     struct gguf *made = NULL;
     struct quantizing *z = calloc(1, sizeof *z);
-    if (!z) {
-        err_set(&why, ERR_NOMEM, "no memory to begin");
-        return cli_fail(a, &why);
-    }
+    if (!z) return cli_fail_memory(a);
     *z = (struct quantizing){ .g = g,
                               .a = a,
                               .in = a->arg[0],
                               .out = a->arg[1],
                               .threads = (int)args_int(a, "-t", threadpool_default_threads()) };
     const bool dry = args_has(a, "--dry-run");
-    enum err_code rc = prepare(z, &why);
-    if (!rc && !dry) rc = make(z, &why);
-    if (!rc && !dry && z->recovers) rc = recover(z, &why);
-    if (!rc && !dry) rc = measure(z, &made, &why);
-    const int status = rc ? cli_fail(a, &why) : tell(z, made);
+    enum err_code rc = quantizing_init(z, &why);
+    if (!rc && !dry) rc = quantizing_write(z, &why);
+    if (!rc && !dry && z->recovers) rc = quantizing_recover(z, &why);
+    if (!rc && !dry) rc = quantizing_measure(z, &made, &why);
+    const int status = rc ? cli_fail(a, &why) : quantizing_print(z, made);
     quantize_plan_done(&z->plan);
     gguf_close(made);
     gguf_close(z->source);

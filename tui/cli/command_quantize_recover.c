@@ -1,5 +1,5 @@
-/* Recovery around the trainer: texts in, and KL divergence before and after by the same code that `eval`
- * uses, on the files themselves. A recovery that did not help is an error, not a file. */
+/* command_quantize_recover.c - see command_quantize_recover.h. KL divergence before and after is measured
+ * by the code of `eval` on the files themselves; a recovery without gain is an error. */
 #include "tui/cli/command_quantize_recover.h"
 
 #include <math.h>
@@ -19,9 +19,10 @@ enum {
     HELD_OUT_STORIES = 250
 };
 
-/* ---------------------------------------------------------------- what is asked */
+/* ---------------------------------------------------------------- options */
 
-static enum err_code read_pair(struct recover_options *o, const char *key, const char *value, struct err *why)
+static enum err_code option_read(struct recover_options *o, const char *key, const char *value,
+                                 struct err *why)
 {
     int64_t n = 0;
     double x = 0;
@@ -39,11 +40,10 @@ static enum err_code read_pair(struct recover_options *o, const char *key, const
     else if (!strcmp(key, "amp") && !strcmp(value, "off"))
         o->amp = AMP_OFF;
     else if (strcmp(key, "amp") || strcmp(value, "bf16"))
-        return err_set(
-            why, ERR_USAGE,
-            "--recover: '%s=%s' is not understood; want steps=N[,rate=X][,batch=N][,ctx=N][,only=norms]"
-            "[,amp=off], e.g. steps=200,rate=0.001",
-            key, value);
+        return err_set(why, ERR_USAGE,
+                       "--recover: '%s=%s': expected steps=N[,rate=X][,batch=N][,ctx=N][,only=norms]"
+                       "[,amp=off], e.g. steps=200,rate=0.001",
+                       key, value);
     return ERR_OK;
 }
 
@@ -58,22 +58,24 @@ enum err_code recover_read(struct recovering *r, const char *text, struct err *w
         text += n + (text[n] == ',');
         char *equals = strchr(pair, '=');
         if (equals) *equals = '\0';
-        enum err_code rc = read_pair(&r->o, pair, equals ? equals + 1 : "", why);
+        enum err_code rc = option_read(&r->o, pair, equals ? equals + 1 : "", why);
         if (rc) return rc;
     }
     if (r->o.steps) return ERR_OK;
-    return err_set(why, ERR_USAGE, "--recover wants to know how long: steps=N, e.g. steps=200");
+    return err_set(why, ERR_USAGE,
+                   "--recover: expected steps=N, the number of training steps, e.g. steps=200");
 }
 
 /* ---------------------------------------------------------------- texts */
 
 struct texts {
-    struct str learn, held_out;
-    struct token_list ids; /* of what is learned from */
+    struct str training, held_out;
+    struct token_list ids; /* of the training text */
 };
 
-static void tell(const struct corpus *c, enum corpus_split split, uint64_t stories, size_t bytes,
-                 struct str *out)
+/* Appends stories until there are enough stories or bytes. */
+static void stories_append(const struct corpus *c, enum corpus_split split, uint64_t stories, size_t bytes,
+                           struct str *out)
 {
     for (uint64_t i = 0; i < stories && out->len < bytes && !out->failed; i++) {
         corpus_story(c, (struct story_id){ 1, split, i }, out);
@@ -81,21 +83,27 @@ static void tell(const struct corpus *c, enum corpus_split split, uint64_t stori
     }
 }
 
-static enum err_code tell_texts(struct texts *t, const struct recover_options *o, struct err *why)
+static enum err_code texts_generate(struct texts *t, const struct recover_options *o, struct err *why)
 {
-    enum { CHARACTERS = 4, LEAST = 1 << 16, MOST = 1 << 22, ROW = 256 }; /* of a token; of the text */
+    enum {
+        CHARACTERS = 4,
+        LEAST = 1 << 16,
+        MOST = 1 << 22,
+        ROW = 256
+    }; /* CHARACTERS of a token; LEAST, MOST of the text */
     struct corpus *c;
     const int64_t wanted = o->steps * o->batch * (o->ctx ? o->ctx : ROW) * CHARACTERS;
     enum err_code rc = corpus_open(&c, why);
     if (rc) return rc;
-    tell(c, CORPUS_CALIBRATION, UINT64_MAX, (size_t)MIN(MAX(wanted, LEAST), MOST), &t->learn);
-    tell(c, CORPUS_HELD_OUT, HELD_OUT_STORIES, SIZE_MAX, &t->held_out);
+    stories_append(c, CORPUS_CALIBRATION, UINT64_MAX, (size_t)MIN(MAX(wanted, LEAST), MOST), &t->training);
+    stories_append(c, CORPUS_HELD_OUT, HELD_OUT_STORIES, SIZE_MAX, &t->held_out);
     corpus_close(c);
     return ERR_OK;
 }
 
-/* Four fifths to learn from, the rest to measure on; between them a space or the end of a line. */
-static enum err_code cut_text(struct texts *t, const char *path, struct err *why)
+/* Splits a text file: four fifths for training, the rest for measuring. The cut is at a space or a line end.
+ */
+static enum err_code texts_split_file(struct texts *t, const char *path, struct err *why)
 {
     char *text;
     size_t n;
@@ -103,11 +111,12 @@ static enum err_code cut_text(struct texts *t, const char *path, struct err *why
     if (rc) return rc;
     if (memchr(text, 0, MIN(n, SNIFF))) {
         rc = err_set(why, ERR_USAGE,
-                     "--recover learns from a text, and %s is none (a calibration says too little)", path);
+                     "--recover trains on a text, and %s is not a text (a calibration file is not enough)",
+                     path);
     } else {
         size_t cut = n / 5 * 4;
         while (cut < n && text[cut] != ' ' && text[cut] != '\n') cut++;
-        str_append_n(&t->learn, text, cut);
+        str_append_n(&t->training, text, cut);
         str_append_n(&t->held_out, text + cut, n - cut);
     }
     free(text);
@@ -120,13 +129,13 @@ static enum err_code texts_open(struct texts *t, struct recovering *r, const str
     struct tokenizer *tokenizer;
     struct tokenizer_info info;
     r->stories = !*j->calib;
-    enum err_code rc = r->stories ? tell_texts(t, &r->o, why) : cut_text(t, j->calib, why);
-    if (!rc && (t->learn.failed || t->held_out.failed))
-        rc = err_set(why, ERR_NOMEM, "out of memory for a text");
+    enum err_code rc = r->stories ? texts_generate(t, &r->o, why) : texts_split_file(t, j->calib, why);
+    if (!rc && (t->training.failed || t->held_out.failed))
+        rc = err_set(why, ERR_NOMEM, "out of memory for the texts");
     if (!rc) rc = tokenizer_open(&tokenizer, j->original, why);
     if (rc) return rc;
     tokenizer_describe(tokenizer, &info);
-    rc = tokenizer_encode(tokenizer, str_text(&t->learn), t->learn.len, 0, &t->ids, why);
+    rc = tokenizer_encode(tokenizer, str_text(&t->training), t->training.len, 0, &t->ids, why);
     tokenizer_close(tokenizer);
     r->o.ids = t->ids.ids;
     r->o.n = t->ids.n;
@@ -136,15 +145,15 @@ static enum err_code texts_open(struct texts *t, struct recovering *r, const str
 
 static void texts_close(struct texts *t)
 {
-    str_free(&t->learn);
+    str_free(&t->training);
     str_free(&t->held_out);
     token_list_free(&t->ids);
 }
 
 /* ---------------------------------------------------------------- before, training, after */
 
-/* Ctrl-C, and a line while it runs. */
-struct watching {
+/* For the progress callbacks. */
+struct recover_monitor {
     struct progress progress;
     const struct cli_global *g;
     const char *what;
@@ -152,26 +161,28 @@ struct watching {
 
 static bool on_step(void *ctx, const struct recover_progress *p)
 {
-    struct watching *w = ctx;
-    progress_tell(&w->progress,
-                  &(struct progress_figures){
-                      .done = (double)p->step / (double)MAX(p->steps, 1), .rate = NAN, .left_s = p->left_s },
-                  "recovering: step %lld/%lld  KL %.5f nats  left %s", (long long)p->step,
-                  (long long)p->steps, p->loss, figure_duration(p->left_s).text);
+    struct recover_monitor *w = ctx;
+    progress_report(&w->progress,
+                    &(struct progress_figures){ .done = (double)p->step / (double)MAX(p->steps, 1),
+                                                .rate = NAN,
+                                                .left_s = p->left_s },
+                    "recovering: step %lld/%lld  KL %.5f nats  left %s", (long long)p->step,
+                    (long long)p->steps, p->loss, figure_duration(p->left_s).text);
     return !cli_is_interrupted(w->g);
 }
 
 static bool on_window(void *ctx, int64_t chunk, int64_t of, double nll)
 {
-    struct watching *w = ctx;
+    struct recover_monitor *w = ctx;
     (void)nll;
     progress_show(&w->progress, "KL divergence %s recovery: window %lld/%lld", w->what, (long long)chunk,
                   (long long)of);
     return !cli_is_interrupted(w->g);
 }
 
-static enum err_code measure(struct divergence *out, const struct recover_job *j, const char *path,
-                             const struct str *text, struct watching *w, struct err *why)
+/* KL divergence of the model at `path` from the original on `text`. */
+static enum err_code divergence_measure(struct divergence *out, const struct recover_job *j, const char *path,
+                                        const struct str *text, struct recover_monitor *w, struct err *why)
 {
     struct config config;
     struct model_shape shape;
@@ -201,8 +212,8 @@ static enum err_code measure(struct divergence *out, const struct recover_job *j
     return rc;
 }
 
-static enum err_code train(struct recovering *r, const struct recover_job *j, struct watching *w,
-                           struct err *why)
+static enum err_code recover_train(struct recovering *r, const struct recover_job *j,
+                                   struct recover_monitor *w, struct err *why)
 {
     struct gguf *quantized;
     r->o.threads = j->threads;
@@ -217,27 +228,28 @@ static enum err_code train(struct recovering *r, const struct recover_job *j, st
     return rc;
 }
 
-static enum err_code check_gain(const struct recovering *r, struct err *why)
+static enum err_code gain_check(const struct recovering *r, struct err *why)
 {
     if (r->after.kld_mean < r->before.kld_mean) return ERR_OK;
-    return err_set(why, ERR_FORMAT,
-                   "recovery did not help: KL divergence %.6f nats before, %.6f after %lld steps; nothing is "
-                   "written. Want another rate (now %g), more steps, or none: leave --recover out",
-                   r->before.kld_mean, r->after.kld_mean, (long long)r->o.steps, r->o.rate);
+    return err_set(
+        why, ERR_FORMAT,
+        "recovery did not help: KL divergence was %.6f nats before and %.6f after %lld steps; nothing was "
+        "written. Try another rate than %g or more steps, or leave --recover out",
+        r->before.kld_mean, r->after.kld_mean, (long long)r->o.steps, r->o.rate);
 }
 
 enum err_code recover_run(struct recovering *r, const struct recover_job *j, struct err *why)
 {
     struct texts t = { 0 };
-    struct watching w = { .g = j->g, .what = "before" };
+    struct recover_monitor w = { .g = j->g, .what = "before" };
     progress_init(&w.progress, j->g);
     enum err_code rc = texts_open(&t, r, j, why);
-    if (!rc) rc = measure(&r->before, j, j->quantized, &t.held_out, &w, why);
-    if (!rc) rc = train(r, j, &w, why);
+    if (!rc) rc = divergence_measure(&r->before, j, j->quantized, &t.held_out, &w, why);
+    if (!rc) rc = recover_train(r, j, &w, why);
     w.what = "after";
     if (!rc) {
-        rc = measure(&r->after, j, j->path, &t.held_out, &w, why);
-        if (!rc) rc = check_gain(r, why);
+        rc = divergence_measure(&r->after, j, j->path, &t.held_out, &w, why);
+        if (!rc) rc = gain_check(r, why);
         if (rc) unlink(j->path);
     }
     r->held_out_tokens = r->after.candidate.scored;

@@ -1,5 +1,5 @@
-/* tui/cli/command_quantize_recover.h - `quantize --recover`: what is asked, the texts, and the proof that it
- * helped. */
+/* tui/cli/command_quantize_recover.h - `quantize --recover`: its options, its texts, and the measurement of
+ * its gain. */
 #ifndef QDYNO_CLI_RECOVER_H
 #define QDYNO_CLI_RECOVER_H
 
@@ -10,17 +10,17 @@
 struct recovering {
     struct recover_options o;
     struct recover_report report;
-    struct divergence before, after; /* from the original's predictions, on text that was not learned from */
-    int64_t held_out_tokens;         /* scored */
-    bool stories;                    /* learned from stories of ours, not from a text that was named */
+    struct divergence before, after; /* from the predictions of the original, on text not trained on */
+    int64_t held_out_tokens;         /* positions scored */
+    bool stories;                    /* trained on generated stories; false: on a text */
 };
 
-/* "steps=N[,rate=X][,batch=N][,ctx=N][,only=norms][,amp=off]". ERR_USAGE: says what is wanted. */
+/* Parses "steps=N[,rate=X][,batch=N][,ctx=N][,only=norms][,amp=off]". Errors: ERR_USAGE. */
 enum err_code recover_read(struct recovering *r, const char *text, struct err *why);
 
-/* Write `path` from the file `quantized` of the open original. calib: a text, of which the last fifth is only
- * measured on; "": stories. ERR_FORMAT when the result is no better than what it was made of: then there is
- * no file at `path`, as after any other error (recover_file). */
+/* Trains the file `quantized` to predict what `original` predicts, and writes the result to `path`. calib: a
+ * text, whose last fifth is used only for measuring; "": generated stories. ERR_FORMAT if the result is no
+ * better than `quantized`. After any error there is no file at `path`. */
 struct recover_job {
     const struct cli_global *g;
     const struct gguf *original;
@@ -29,14 +29,14 @@ struct recover_job {
 };
 enum err_code recover_run(struct recovering *r, const struct recover_job *j, struct err *why);
 
-/* As columns of the result: recover_*, kld_before, kld_after ... */
+/* Columns of the result, and the function that fills them. */
 /* clang-format off */
 #define RECOVER_COLUMNS                                                                                      \
-    { .name = "recover_steps", .title = "recovered in steps", .kind = COLUMN_INT },                          \
+    { .name = "recover_steps", .title = "recovery steps", .kind = COLUMN_INT },                          \
     { .name = "recover_rate", .title = "learning rate", .kind = COLUMN_NUM, .digits = 6 },                   \
-    { .name = "recover_tokens", .title = "tokens read", .kind = COLUMN_INT },                                \
+    { .name = "recover_tokens", .title = "tokens trained on", .kind = COLUMN_INT },                                \
     { .name = "recover_seconds", .title = "seconds of recovery", .kind = COLUMN_NUM, .digits = 1 },          \
-    { .name = "recover_bytes", .title = "memory for it", .kind = COLUMN_BYTES },                             \
+    { .name = "recover_bytes", .title = "memory of recovery", .kind = COLUMN_BYTES },                             \
     { .name = "kld_before", .title = "KLD before, nats", .kind = COLUMN_NUM, .digits = 6 },                  \
     { .name = "kld_before_se", .title = "+-", .kind = COLUMN_NUM, .digits = 6 },                             \
     { .name = "kld_after", .title = "KLD after, nats", .kind = COLUMN_NUM, .digits = 6 },                    \
@@ -45,7 +45,7 @@ enum err_code recover_run(struct recovering *r, const struct recover_job *j, str
     { .name = "top1_after", .title = "same top-1 after %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },  \
     { .name = "ppl_ratio_before", .title = "perplexity ratio before", .kind = COLUMN_NUM, .digits = 5 },     \
     { .name = "ppl_ratio_after", .title = "perplexity ratio after", .kind = COLUMN_NUM, .digits = 5 },       \
-    { .name = "held_out_tokens", .title = "measured on tokens", .kind = COLUMN_INT }
+    { .name = "held_out_tokens", .title = "positions measured", .kind = COLUMN_INT }
 /* clang-format on */
 void recover_put(const struct recovering *r, json_t *row);
 

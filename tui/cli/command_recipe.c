@@ -1,5 +1,6 @@
-/* qdyno recipe: which tensor should get which format, found by measuring each alone, and kept only if a text
- * that took no part in the choice says that no uniform format of that size is nearer to the model. */
+/* qdyno recipe: finds a format for each tensor by measuring the loss of each alone, and keeps the mix only
+ * if it is closer to the model than the best uniform format of that size, on a text that the search did not
+ * use. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,20 +15,20 @@
 const struct cli_flag FLAGS_RECIPE[] = {
     FLAG_MODEL_ROW,
     { .name = "--like", .value = "FORMAT",
-      .help = "as large as this format would make the model; default q4_K" },
+      .help = "a file as large as this format would make; default q4_K" },
     { .name = "--size", .value = "BYTES", .kind = FLAG_BYTES,
-      .help = "a file of at most so many bytes, e.g. 4.5G" },
+      .help = "a file of at most this size, e.g. 4.5G" },
     { .name = "--kld", .value = "NATS", .kind = FLAG_NUM, .min = 1e-6, .max = 100,
-      .help = "the smallest file that loses at most this mean KL divergence, e.g. 0.01" },
+      .help = "the smallest file with at most this mean KL divergence, e.g. 0.01" },
     { .name = "--formats", .value = "LIST",
-      .help = "formats to mix; default q2_K q3_K q4_K q5_K q6_K q4_0 q5_0 q8_0, and floats" },
+      .help = "formats to mix; default: q2_K q3_K q4_K q5_K q6_K q4_0 q5_0 q8_0 and floats" },
     FLAG_CONFIG_ROW,
     { .name = "-f", .alias = "--file", .value = "TEXT",
-      .help = "text to search on; default the bundled stories" },
+      .help = "text for the search; default: the bundled stories" },
     { .name = "--check", .value = "TEXT",
-      .help = "text to check on; default other bundled stories; with -f alone its second half" },
+      .help = "text for the check; default: other bundled stories, or the second half of the text of -f" },
     { .name = "-c", .alias = "--ctx-size", .value = "N", .kind = FLAG_INT, .min = 4, .max = 1 << 20,
-      .help = "tokens of a window; default 256" },
+      .help = "tokens per window; default 256" },
     { .name = "--windows", .value = "N", .kind = FLAG_INT, .min = 2, .max = 4096,
       .help = "windows of the search; default 12" },
     { .name = "--check-windows", .value = "N", .kind = FLAG_INT, .min = 2, .max = 4096,
@@ -35,8 +36,8 @@ const struct cli_flag FLAGS_RECIPE[] = {
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
       .help = "time for measuring tensors; default 10m" },
     { .name = "--out", .value = "FILE", .help = "write the recipe, for -R @FILE and -C @FILE" },
-    { .name = "--gguf", .value = "FILE", .help = "write the model" },
-    { .name = "--force", .help = "replace files that are there" },
+    { .name = "--gguf", .value = "FILE", .help = "write the quantized model" },
+    { .name = "--force", .help = "replace existing files" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -45,15 +46,11 @@ static const struct column COLUMNS[] = {
     { .name = "model", .title = "model" },
     { .name = "recipe", .title = "recipe" },
     { .name = "bytes", .title = "weights", .kind = COLUMN_BYTES },
-    { .name = "file_bytes", .title = "file, about", .kind = COLUMN_BYTES },
+    { .name = "file_bytes", .title = "file (estimate)", .kind = COLUMN_BYTES },
     { .name = "kld", .title = "KL divergence", .kind = COLUMN_NUM, .digits = 6 },
     { .name = "kld_se", .title = "  +-", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "top1_ratio",
-      .title = "  same first choice (%)",
-      .kind = COLUMN_NUM,
-      .scale = 100,
-      .digits = 2 },
-    { .name = "uniform", .title = "best uniform of its size" },
+    { .name = "top1_ratio", .title = "  same top-1 (%)", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
+    { .name = "uniform", .title = "best uniform format" },
     { .name = "uniform_bytes", .title = "  weights", .kind = COLUMN_BYTES },
     { .name = "uniform_kld", .title = "  KL divergence", .kind = COLUMN_NUM, .digits = 6 },
     { .name = "uniform_kld_se", .title = "  +-", .kind = COLUMN_NUM, .digits = 6 },
@@ -62,15 +59,15 @@ static const struct column COLUMNS[] = {
     { .name = "kld_difference_lower", .title = "  95 % from", .kind = COLUMN_NUM, .digits = 6 },
     { .name = "kld_difference_upper", .title = "  95 % to", .kind = COLUMN_NUM, .digits = 6 },
     { .name = "kld_ratio", .title = "mixed / uniform", .kind = COLUMN_NUM, .digits = 3 },
-    { .name = "beats", .title = "beats it", .kind = COLUMN_BOOL },
-    { .name = "reason", .title = "because" },
+    { .name = "beats", .title = "closer than uniform", .kind = COLUMN_BOOL },
+    { .name = "reason", .title = "reason" },
     { .name = "check_windows", .title = "windows checked", .kind = COLUMN_INT },
-    { .name = "predicted_kld", .title = "sum of single costs", .kind = COLUMN_NUM, .digits = 6 },
-    { .name = "search_kld", .title = "all together, same text", .kind = COLUMN_NUM, .digits = 6 },
+    { .name = "predicted_kld", .title = "sum of tensor costs", .kind = COLUMN_NUM, .digits = 6 },
+    { .name = "search_kld", .title = "measured together", .kind = COLUMN_NUM, .digits = 6 },
     { .name = "tensors", .title = "tensors", .kind = COLUMN_INT },
-    { .name = "measured", .title = "measured", .kind = COLUMN_INT },
-    { .name = "estimated", .title = "estimated", .kind = COLUMN_INT },
-    { .name = "basis", .title = "on" },
+    { .name = "measured", .title = "costs measured", .kind = COLUMN_INT },
+    { .name = "estimated", .title = "costs estimated", .kind = COLUMN_INT },
+    { .name = "basis", .title = "measured on" },
     { .name = "model_sha256" },
     { .name = "written", .title = "written to" },
     { .name = "gguf", .title = "model written to" },
@@ -94,31 +91,31 @@ static bool on_progress(void *ctx, const char *what, int done, int of)
     return !cli_is_interrupted(x->g);
 }
 
-static bool on_making(void *ctx, double done)
+static bool on_write(void *ctx, double done)
 {
     struct searching *x = ctx;
     progress_show(&x->progress, "writing the model %.0f %%", 100 * done);
     return !cli_is_interrupted(x->g);
 }
 
-/* Nothing is measured for an hour to fail then. */
-static enum err_code check_target(const struct searching *x, const char *flag, struct err *why)
+/* Checks output files before the long search, not after it. */
+static enum err_code target_check(const struct searching *x, const char *flag, struct err *why)
 {
     const char *path = args_text(x->a, flag, NULL);
     if (!path || access(path, F_OK) || args_has(x->a, "--force")) return ERR_OK;
-    return err_set(why, ERR_USAGE, "%s %s is there already: --force replaces it", flag, path);
+    return err_set(why, ERR_USAGE, "%s %s exists: --force replaces it", flag, path);
 }
 
-static enum err_code prepare(struct searching *x, struct err *why)
+static enum err_code searching_init(struct searching *x, struct err *why)
 {
-    enum err_code rc = check_target(x, "--out", why);
-    if (!rc) rc = check_target(x, "--gguf", why);
+    enum err_code rc = target_check(x, "--out", why);
+    if (!rc) rc = target_check(x, "--gguf", why);
     if (!rc) rc = cli_config(&x->config, x->a, args_text(x->a, "-C", NULL), why);
     if (!rc) rc = cli_config_model(&x->model, x->a, &x->config, why);
     return rc;
 }
 
-static enum err_code search(struct searching *x, struct err *why)
+static enum err_code searching_run(struct searching *x, struct err *why)
 {
     struct db *d = NULL;
     const struct cli_args *a = x->a;
@@ -156,7 +153,7 @@ static enum err_code write_recipe(struct searching *x, struct err *why)
     enum err_code rc = atomic_file_open(&file, path, why);
     if (rc) return rc;
     fprintf(file.stream,
-            "# a recipe for %s, %s: qdyno quantize IN OUT -R @FILE\n# model: %s\n"
+            "# recipe for %s, made %s; to use it: qdyno quantize IN OUT -R @FILE\n# model: %s\n"
             "# KL divergence %.6g on held-out text; %s: %.6g\n%s\n",
             cli_base_name(x->model), clock_iso8601(clock_unix_ms(), when, sizeof when), f->model_sha256,
             f->mixed.kld, f->uniform.line, f->uniform.kld, f->mixed.line);
@@ -172,7 +169,7 @@ static enum err_code write_gguf(struct searching *x, struct err *why)
     struct gguf *g = NULL;
     if (!path) return ERR_OK;
     const struct quantize_options o = {
-        .config = &c, .progress = on_making, .ctx = x, .log = &x->g->log, .resume = true
+        .config = &c, .progress = on_write, .ctx = x, .log = &x->g->log, .resume = true
     };
     enum err_code rc = config_parse(&c, x->found.mixed.line, why);
     if (!rc) rc = gguf_open(&g, x->model, why);
@@ -206,12 +203,12 @@ static void put_figures(json_t *row, const struct recipe_found *f)
     json_put_num(row, "search_kld", f->search_kld);
 }
 
-static int status_of(const struct recipe_found *f)
+static int found_status(const struct recipe_found *f)
 {
     return f->beats ? EXIT_DONE : f->difference.lower > 0 ? EXIT_WORSE : EXIT_INCONCLUSIVE;
 }
 
-static int report(const struct searching *x)
+static int searching_print(const struct searching *x)
 {
     const struct recipe_found *f = &x->found;
     struct table t;
@@ -232,13 +229,14 @@ static int report(const struct searching *x)
     json_put_str(row, "gguf", x->gguf);
     json_put_bool(row, "random_weights", f->random_weights);
     if (!f->beats && (args_has(x->a, "--out") || args_has(x->a, "--gguf")))
-        table_note(&t, "nothing was written: a recipe that is not better is not recommended");
+        table_note(&t, "nothing was written, because the recipe is not better than the uniform format");
     if (f->measured + f->estimated < f->of || f->estimated)
-        table_note(&t,
-                   "%d of %d costs are estimates: a larger --budget measures them, from where this one ended",
-                   f->estimated, f->of);
+        table_note(
+            &t,
+            "%d of %d costs are estimates; a larger --budget measures them and keeps those already measured",
+            f->estimated, f->of);
     if (f->random_weights) table_note(&t, "%s", RANDOM_WEIGHTS);
-    const int status = cli_print(x->g, x->a, &t, status_of(f));
+    const int status = cli_print(x->g, x->a, &t, found_status(f));
     table_done(&t);
     return status;
 }
@@ -247,18 +245,15 @@ int command_recipe(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
     struct searching *x = calloc(1, sizeof *x);
-    if (!x) {
-        err_set(&why, ERR_NOMEM, "no memory to begin");
-        return cli_fail(a, &why);
-    }
+    if (!x) return cli_fail_memory(a);
     x->g = g;
     x->a = a;
     progress_init(&x->progress, g);
-    enum err_code rc = prepare(x, &why);
-    if (!rc) rc = search(x, &why);
+    enum err_code rc = searching_init(x, &why);
+    if (!rc) rc = searching_run(x, &why);
     if (!rc && x->found.beats) rc = write_recipe(x, &why);
     if (!rc && x->found.beats) rc = write_gguf(x, &why);
-    const int status = rc ? cli_fail(a, &why) : report(x);
+    const int status = rc ? cli_fail(a, &why) : searching_print(x);
     free(x->model);
     free(x);
     return status;

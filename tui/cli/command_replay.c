@@ -1,18 +1,18 @@
-/* qdyno replay: a run again, as it was asked for then, and whether it says the same. */
+/* qdyno replay: repeats an A/B with its specification and reports whether the result is the same. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/lib/run_changes.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
 #include "advisor/stats/stats.h"
+#include "tui/cli/lib/runs.h"
 #include "tui/cli/commands.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_REPLAY[] = {
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS,
-      .help = "no new block starts beyond it; default what the run had" },
+      .help = "start no new block after this time; default: the budget of the run" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -36,15 +36,15 @@ static const struct column COLUMNS[] = {
     { .name = "reproduction", .title = "verdict" },
 };
 
-static enum err_code read_spec(struct experiment_spec *s, const struct run_row *run, struct err *why)
+static enum err_code spec_read(struct experiment_spec *s, const struct run_row *run, struct err *why)
 {
     json_t *object = NULL;
     if (strcmp(run->kind, "ab"))
         return err_set(why, ERR_USAGE,
-                       "run %lld is of kind '%s': only an A/B holds what is needed to repeat it",
+                       "run %lld is of kind '%s': expected an A/B, the only kind that can be repeated",
                        (long long)run->id, run->kind);
     if (!run->spec_json)
-        return err_set(why, ERR_FORMAT, "run %lld holds no specification", (long long)run->id);
+        return err_set(why, ERR_FORMAT, "run %lld has no stored specification", (long long)run->id);
     enum err_code rc = json_parse(&object, run->spec_json, strlen(run->spec_json), why);
     if (!rc) rc = experiment_spec_from_json(s, object, why);
     json_decref(object);
@@ -52,9 +52,9 @@ static enum err_code read_spec(struct experiment_spec *s, const struct run_row *
     return rc ? (err_prefix(why, "run %lld", (long long)run->id), rc) : ERR_OK;
 }
 
-/* The figures of the two runs mean the same thing only with the same model. */
-static enum err_code check_arm(const struct results *then, const struct experiment_spec *s, int arm,
-                               struct err *why)
+/* Checks that the model file of an arm still has its hash: otherwise the runs are not comparable. */
+static enum err_code arm_model_check(const struct results *then, const struct experiment_spec *s, int arm,
+                                     struct err *why)
 {
     const char *own = config_text(&s->config[arm], KNOB_MODEL);
     char line[640];
@@ -64,12 +64,12 @@ static enum err_code check_arm(const struct results *then, const struct experime
     return rc;
 }
 
-static enum err_code check_models(const struct results *then, const struct experiment_spec *s,
+static enum err_code models_check(const struct results *then, const struct experiment_spec *s,
                                   struct err *why)
 {
     enum err_code rc = ERR_OK;
-    if (s->workload.train) return ERR_OK; /* from nothing: there is no file to check */
-    for (int i = 0; i < s->arms && !rc; i++) rc = check_arm(then, s, i, why);
+    if (s->workload.train) return ERR_OK; /* training needs no model file */
+    for (int i = 0; i < s->arms && !rc; i++) rc = arm_model_check(then, s, i, why);
     return rc;
 }
 
@@ -100,7 +100,7 @@ static void put_arm(json_t *row, const struct reproduced *r, const struct experi
     json_put_str(row, "reproduction", reproduction_name(r->verdict));
 }
 
-/* Of several arms the least that can be said of all. */
+/* The verdict over all arms: the weakest one. */
 static enum reproduction overall(const struct reproduced *r, int n)
 {
     enum reproduction all = n ? REPRODUCED : REPRODUCTION_UNKNOWN;
@@ -111,21 +111,22 @@ static enum reproduction overall(const struct reproduced *r, int n)
     return all;
 }
 
-static int status_of(enum reproduction r)
+static int reproduction_status(enum reproduction r)
 {
     return r == REPRODUCED ? EXIT_DONE : r == NOT_REPRODUCED ? EXIT_WORSE : EXIT_INCONCLUSIVE;
 }
 
-/* Why nothing can be said at all; "" when something can. */
-static const char *no_comparison(const struct results *then, const struct experiment_state *now)
+/* Why the runs cannot be compared; "" if they can. */
+static const char *not_comparable(const struct results *then, const struct experiment_state *now)
 {
-    if (!strcmp(then->run.verdict, verdict_name(VERDICT_INVALID))) return "the run of then was invalid";
-    if (now->verdict == VERDICT_INVALID) return "the run of now is invalid";
+    if (!strcmp(then->run.verdict, verdict_name(VERDICT_INVALID))) return "the first run was invalid";
+    if (now->verdict == VERDICT_INVALID) return "the new run is invalid";
     return "";
 }
 
-static enum err_code judge(struct table *t, struct db *d, const struct results *then,
-                           const struct experiment_state *now, int *status, struct err *why)
+/* Compares the effects of the two runs, stores the verdict and fills the table. */
+static enum err_code replay_compare(struct table *t, struct db *d, const struct results *then,
+                                    const struct experiment_state *now, int *status, struct err *why)
 {
     struct results again;
     struct reproduced *rows = NULL;
@@ -137,14 +138,14 @@ static enum err_code judge(struct table *t, struct db *d, const struct results *
         results_free(&again);
         return rc;
     }
-    const char *invalid = no_comparison(then, now);
+    const char *invalid = not_comparable(then, now);
     const enum reproduction verdict = overall(rows, n);
     const char *word = *invalid ? verdict_name(VERDICT_INVALID) : reproduction_name(verdict);
-    *status = *invalid ? EXIT_INVALID : status_of(verdict);
+    *status = *invalid ? EXIT_INVALID : reproduction_status(verdict);
     rc = db_link_put(d, now->run_id, then->run.id, "replay", word, why);
     table_init(t, "qdyno.replay/1", COLUMNS, COUNT_OF(COLUMNS));
     for (int i = 0; i < n; i++) put_arm(table_row(t), &rows[i], now);
-    table_note(t, "run %lld again, as run %lld: %s%s%s (margin %.2f %%)", (long long)then->run.id,
+    table_note(t, "run %lld repeated as run %lld: %s%s%s (margin %.2f %%)", (long long)then->run.id,
                (long long)now->run_id, word, *invalid ? ": " : "", invalid, 100 * margin);
     if (now->verdict == VERDICT_INVALID && *now->reason) table_note(t, "%s", now->reason);
     json_put_int(t->extra, "run", now->run_id);
@@ -152,23 +153,23 @@ static enum err_code judge(struct table *t, struct db *d, const struct results *
     json_put_num(t->extra, "margin", margin);
     json_put_str(t->extra, "verdict", word);
     json_put_str(t->extra, "reason", *invalid ? invalid : NULL);
-    changes_tell(t, then->capsule, again.capsule);
+    cli_run_changes(t, then->capsule, again.capsule);
     free(rows);
     results_free(&again);
     return rc;
 }
 
-/* The run itself failed or was stopped: its own status, and no verdict about the old one. */
 static bool is_over(const struct experiment_state *s)
 {
     return s->phase == PHASE_DONE;
 }
 
-static int unfinished(const struct cli_args *a, const struct experiment_state *s)
+/* The exit status, and a message, if the new run failed or was stopped. */
+static int unfinished_status(const struct cli_args *a, const struct experiment_state *s)
 {
     struct err why = { 0 };
     if (s->phase == PHASE_STOPPED) {
-        fprintf(stderr, "qdyno replay: stopped; run %lld can go on with: qdyno ab --resume %lld\n",
+        fprintf(stderr, "qdyno replay: stopped; to continue run %lld: qdyno ab --resume %lld\n",
                 (long long)s->run_id, (long long)s->run_id);
         return EXIT_INCONCLUSIVE;
     }
@@ -186,23 +187,24 @@ int command_replay(const struct cli_global *g, const struct cli_args *a)
     int status = EXIT_INTERNAL;
     struct experiment_spec *spec = calloc(1, sizeof *spec);
     struct experiment_state *now = calloc(1, sizeof *now);
-    enum err_code rc = spec && now ? ERR_OK : err_set(&why, ERR_NOMEM, "no memory to begin");
+    enum err_code rc = spec && now ? ERR_OK : err_set(&why, ERR_NOMEM, "out of memory");
     if (!rc) rc = cli_run_id(&id, a->arg[0], &why);
     if (!rc) rc = db_open(&d, g->db_path, &why);
     if (!rc) rc = results_read(&then, d, id, &why);
-    if (!rc) rc = read_spec(spec, &then.run, &why);
+    if (!rc) rc = spec_read(spec, &then.run, &why);
     if (!rc && !then.n)
-        rc = err_set(&why, ERR_USAGE, "run %lld kept no block: there is nothing to reproduce", (long long)id);
-    if (!rc) rc = check_models(&then, spec, &why);
+        rc = err_set(&why, ERR_USAGE, "run %lld has no valid block: there is nothing to reproduce",
+                     (long long)id);
+    if (!rc) rc = models_check(&then, spec, &why);
     if (!rc) {
         spec->budget_s = args_num(a, "--budget", spec->budget_s);
         rc = ab_run(g, spec, now, &why);
     }
-    if (!rc && is_over(now)) rc = judge(&t, d, &then, now, &status, &why);
+    if (!rc && is_over(now)) rc = replay_compare(&t, d, &then, now, &status, &why);
     if (rc)
         status = cli_fail(a, &why);
     else
-        status = is_over(now) ? cli_print(g, a, &t, status) : unfinished(a, now);
+        status = is_over(now) ? cli_print(g, a, &t, status) : unfinished_status(a, now);
     if (t.rows) table_done(&t);
     results_free(&then);
     db_close(d);

@@ -1,26 +1,27 @@
-/* qdyno report: an experiment as one file for somebody who was not there. */
+/* qdyno report: writes a run as one self-contained file. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/runs.h"
 #include "tui/report/report.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_REPORT[] = {
-    { .name = "--out", .value = "FILE", .help = "what to write: FILE.html, FILE.md or FILE.svg" },
+    { .name = "--out", .value = "FILE", .help = "file to write: FILE.html, FILE.md or FILE.svg" },
     { .name = NULL },
 };
 /* clang-format on */
 
-/* Whole or not at all: a reader never finds half a report. */
-static enum err_code write_file(const char *path, const struct str *text, struct err *why)
+/* Replaces the file at once, so that readers never see a part. */
+static enum err_code report_write_file(const char *path, const struct str *text, struct err *why)
 {
     struct atomic_file f = { 0 };
     enum err_code rc = atomic_file_open(&f, path, why);
     if (rc) return rc;
     if (fwrite(text->data, 1, text->len, f.stream) != text->len) {
         atomic_file_abort(&f);
-        return err_set(why, ERR_FIT, "--out %s: only a part could be written; is the disk full?", path);
+        return err_set(why, ERR_FIT, "--out %s: cannot write the whole file; the disk may be full", path);
     }
     return atomic_file_commit(&f, why);
 }
@@ -36,7 +37,7 @@ static enum err_code report_of(struct str *text, const struct cli_global *g, int
     if (!rc) rc = report_build(&report, source, why);
     if (!rc) report_write(text, report, format);
     if (!rc && text->failed)
-        rc = err_set(why, ERR_NOMEM, "no memory for the report of run %lld", (long long)id);
+        rc = err_set(why, ERR_NOMEM, "out of memory for the report of run %lld", (long long)id);
     report_free(report);
     report_source_free(source);
     db_close(d);
@@ -50,14 +51,12 @@ int command_report(const struct cli_global *g, const struct cli_args *a)
     enum report_format format = REPORT_HTML;
     int64_t id = 0;
     const char *path = args_text(a, "--out", NULL);
-    enum err_code rc = ERR_OK;
-    if (!str_to_i64(a->arg[0], &id) || id < 1)
-        rc = err_set(&why, ERR_USAGE, "'%s' is no run: want a number from `qdyno history`", a->arg[0]);
-    if (!rc && !path) rc = err_set(&why, ERR_USAGE, "where to? want --out FILE.html, FILE.md or FILE.svg");
+    enum err_code rc = cli_run_id(&id, a->arg[0], &why);
+    if (!rc && !path) rc = err_set(&why, ERR_USAGE, "expected --out FILE.html, FILE.md or FILE.svg");
     if (!rc) rc = report_format_of(&format, path, &why);
     if (!rc) rc = report_of(&text, g, id, format, &why);
-    if (!rc) rc = write_file(path, &text, &why);
-    if (!rc) cli_note(g, "run %lld: %s, %zu bytes", (long long)id, path, text.len);
+    if (!rc) rc = report_write_file(path, &text, &why);
+    if (!rc) cli_note(g, "report of run %lld written to %s, %zu bytes", (long long)id, path, text.len);
     str_free(&text);
     return rc ? cli_fail(a, &why) : EXIT_DONE;
 }

@@ -1,4 +1,4 @@
-/* qdyno run: generate text. Pieces go to stdout as they come; what it took goes to stderr. */
+/* qdyno run: generates text. The text goes to stdout token by token; timings go to stderr. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,27 +19,27 @@
 /* clang-format off */
 const struct cli_flag FLAGS_RUN[] = {
     FLAG_MODEL_ROW,
-    { .name = "-p", .alias = "--prompt", .value = "TEXT", .help = "what to continue" },
+    { .name = "-p", .alias = "--prompt", .value = "TEXT", .help = "text to continue" },
     { .name = "-f", .alias = "--file", .value = "FILE",
-      .help = "the prompt from a file; - is standard input" },
+      .help = "read the prompt from a file; - is standard input" },
     { .name = "-n", .alias = "--n-predict", .value = "N", .kind = FLAG_INT, .max = 1 << 24,
       .help = "tokens to generate; default 128" },
     FLAG_CONFIG_ROW,
     { .name = "--temp", .value = "T", .kind = FLAG_NUM, .max = 100,
-      .help = "temperature; 0 (default) always takes the likeliest token" },
+      .help = "temperature; 0 (default) always takes the most likely token" },
     { .name = "--top-k", .value = "N", .kind = FLAG_INT, .max = 1 << 24,
-      .help = "draw among the N likeliest; 0 off" },
+      .help = "sample from the N most likely tokens; 0: off" },
     { .name = "--top-p", .value = "P", .kind = FLAG_NUM, .max = 1,
-      .help = "draw among the likeliest that sum to P; 1 off" },
+      .help = "sample from the most likely tokens whose probabilities sum to P; 1: off" },
     { .name = "--min-p", .value = "P", .kind = FLAG_NUM, .max = 1,
-      .help = "drop what is less likely than P times the likeliest; 0 off" },
+      .help = "drop tokens less likely than P times the most likely one; 0: off" },
     { .name = "--repeat-penalty", .value = "X", .kind = FLAG_NUM, .min = 0.01, .max = 100,
-      .help = "divide by X what was said lately; 1 off" },
+      .help = "divide the scores of recent tokens by X; 1: off" },
     { .name = "--repeat-last-n", .value = "N", .kind = FLAG_INT, .max = 1 << 24,
-      .help = "how far back the penalty looks" },
-    { .name = "--ignore-eos", .help = "do not stop at the end of text" },
+      .help = "number of recent tokens that are penalized" },
+    { .name = "--ignore-eos", .help = "do not stop at the end-of-text token" },
     { .name = "--otlp", .value = "URL",
-      .help = "send the times of it (load, prefill, decode; no text) to this OpenTelemetry collector, e.g. "
+      .help = "send the times of load, prefill and decode (no text) to this OpenTelemetry collector, e.g. "
               "http://localhost:4318" },
     { .name = NULL },
 };
@@ -49,15 +49,15 @@ struct generation {
     const struct cli_global *g;
     struct model *model;
     struct sampler *sampler;
-    bool greedy;  /* rows of logits are not needed: */
-    int32_t best; /* of the last forward */
+    bool greedy;  /* only the most likely token is needed, not the logits */
+    int32_t best; /* the most likely token of the last forward pass */
     struct token_list prompt;
-    struct str text; /* all that was generated */
+    struct str text; /* everything generated */
     int wanted, made;
     bool stream, ignore_eos;
     const char *stopped; /* "length" "eos" "context" "interrupted" */
     double load_s, prefill_s, decode_s;
-    struct trace_generation told; /* for --otlp */
+    struct trace_generation trace; /* for --otlp */
 };
 
 static double seconds_of(struct trace_time t)
@@ -65,7 +65,7 @@ static double seconds_of(struct trace_time t)
     return (double)(t.to_ns - t.from_ns) * 1e-9;
 }
 
-static enum err_code open_sampler(struct generation *x, const struct cli_args *a, struct err *why)
+static enum err_code generation_open_sampler(struct generation *x, const struct cli_args *a, struct err *why)
 {
     struct sampler_options o = SAMPLER_DEFAULTS;
     o.temperature = (float)args_num(a, "--temp", o.temperature);
@@ -79,17 +79,17 @@ static enum err_code open_sampler(struct generation *x, const struct cli_args *a
     return sampler_open(&x->sampler, &o, (int32_t)model_shape(x->model)->vocab, why);
 }
 
-static enum err_code open_model(struct generation *x, const struct cli_args *a, const char *text, size_t n,
-                                struct err *why)
+static enum err_code generation_open_model(struct generation *x, const struct cli_args *a, const char *text,
+                                           size_t n, struct err *why)
 {
     struct config c;
     struct gguf *file = NULL;
     struct tokenizer *k = NULL;
     char *path = NULL;
     enum err_code rc = cli_config(&c, a, args_text(a, "-C", NULL), why);
-    if (!rc) rc = cli_usual_config(&c, x->g, a, why);
+    if (!rc) rc = cli_applied_config(&c, x->g, a, why);
     if (!rc) rc = cli_config_model(&path, a, &c, why);
-    /* the prompt's length decides how much context to open with */
+    /* The length of the prompt determines the context to allocate. */
     if (!rc) rc = gguf_open(&file, path, why);
     if (!rc) rc = tokenizer_open(&k, file, why);
     if (!rc) rc = tokenizer_encode(k, text, n, TOKENIZE_ADD_BOS | TOKENIZE_SPECIAL, &x->prompt, why);
@@ -102,51 +102,52 @@ static enum err_code open_model(struct generation *x, const struct cli_args *a, 
         struct model_options o = {
             .path = path, .config = &c, .ctx = given ? 0 : (int)need, .sequences = 1, .log = &x->g->log
         };
-        x->told.load.from_ns = clock_ns();
+        x->trace.load.from_ns = clock_ns();
         rc = shapes_model_open(&x->model, &o, why);
-        if (!rc && model_plan(x->model)->gpu_layers) rc = model_warm(x->model, why); /* it compiles kernels */
-        x->told.load.to_ns = clock_ns();
-        x->load_s = seconds_of(x->told.load);
-        if (!rc) model_quantized(x->model, &x->told.quantize.from_ns, &x->told.quantize.to_ns);
+        if (!rc && model_plan(x->model)->gpu_layers)
+            rc = model_warm(x->model, why); /* compiles the OpenCL kernels now, not during prefill */
+        x->trace.load.to_ns = clock_ns();
+        x->load_s = seconds_of(x->trace.load);
+        if (!rc) model_quantized(x->model, &x->trace.quantize.from_ns, &x->trace.quantize.to_ns);
     }
     if (!rc && x->prompt.n >= model_ctx(x->model))
-        rc = err_set(why, ERR_USAGE, "the prompt has %lld tokens, the context only %d: raise -c",
+        rc = err_set(why, ERR_USAGE, "the prompt has %lld tokens, but the context only %d: raise -c",
                      (long long)x->prompt.n, model_ctx(x->model));
     free(path);
     return rc;
 }
 
-static enum err_code step(struct generation *x, const struct batch_row *rows, int n, struct err *why)
+static enum err_code generation_forward(struct generation *x, const struct batch_row *rows, int n,
+                                        struct err *why)
 {
     return model_forward_best(x->model, rows, n, x->greedy ? &x->best : NULL, why);
 }
 
-static enum err_code prefill(struct generation *x, struct err *why)
+static enum err_code generation_prefill(struct generation *x, struct err *why)
 {
     struct batch_row *rows = calloc((size_t)x->prompt.n, sizeof *rows);
     if (!rows)
-        return err_set(why, ERR_NOMEM, "no memory for a prompt of %lld tokens", (long long)x->prompt.n);
+        return err_set(why, ERR_NOMEM, "out of memory for a prompt of %lld tokens", (long long)x->prompt.n);
     for (int64_t i = 0; i < x->prompt.n; i++) {
         rows[i] = (struct batch_row){ .token = x->prompt.ids[i],
                                       .pos = (int32_t)i,
                                       .logits = i + 1 == x->prompt.n };
         sampler_accept(x->sampler, x->prompt.ids[i]);
     }
-    /* in slices, so that Ctrl-C need not wait for a long prompt */
+    /* In slices of a batch, so that Ctrl-C takes effect within a long prompt. */
     int64_t start = clock_ns(), slice = config_int(model_config(x->model), KNOB_BATCH);
     enum err_code rc = ERR_OK;
     for (int64_t at = 0; at < x->prompt.n && !rc; at += slice) {
-        rc = step(x, rows + at, (int)MIN(slice, x->prompt.n - at), why);
-        if (!rc && cli_is_interrupted(x->g))
-            rc = err_set(why, ERR_CANCELLED, "interrupted while reading the prompt");
+        rc = generation_forward(x, rows + at, (int)MIN(slice, x->prompt.n - at), why);
+        if (!rc && cli_is_interrupted(x->g)) rc = err_set(why, ERR_CANCELLED, "interrupted during prefill");
     }
-    x->told.prefill = (struct trace_time){ start, clock_ns() };
-    x->prefill_s = seconds_of(x->told.prefill);
+    x->trace.prefill = (struct trace_time){ start, clock_ns() };
+    x->prefill_s = seconds_of(x->trace.prefill);
     free(rows);
     return rc;
 }
 
-static enum err_code emit(struct generation *x, int32_t id, struct err *why)
+static enum err_code generation_emit(struct generation *x, int32_t id, struct err *why)
 {
     size_t before = x->text.len;
     enum err_code rc = tokenizer_piece(model_tokenizer(x->model), id, false, &x->text, why);
@@ -157,7 +158,7 @@ static enum err_code emit(struct generation *x, int32_t id, struct err *why)
     return rc;
 }
 
-static enum err_code decode(struct generation *x, struct err *why)
+static enum err_code generation_decode(struct generation *x, struct err *why)
 {
     struct tokenizer_info info;
     tokenizer_describe(model_tokenizer(x->model), &info);
@@ -172,7 +173,7 @@ static enum err_code decode(struct generation *x, struct err *why)
         }
         int32_t id = x->greedy ? x->best : sampler_next(x->sampler, model_logits(x->model, 0));
         if (id < 0) {
-            rc = err_set(why, ERR_FORMAT, "the model's output holds NaN after %d tokens: damaged weights?",
+            rc = err_set(why, ERR_FORMAT, "the logits are NaN after %d tokens: the weights may be damaged",
                          x->made);
             break;
         }
@@ -181,18 +182,18 @@ static enum err_code decode(struct generation *x, struct err *why)
             break;
         }
         x->made++;
-        rc = emit(x, id, why);
-        if (x->made == 1) x->told.first_token_ns = clock_ns();
+        rc = generation_emit(x, id, why);
+        if (x->made == 1) x->trace.first_token_ns = clock_ns();
         if (rc || x->made == x->wanted) break;
         if (pos >= model_ctx(x->model)) {
             x->stopped = "context";
             break;
         }
         struct batch_row row = { .token = id, .pos = pos++, .logits = true };
-        rc = step(x, &row, 1, why);
+        rc = generation_forward(x, &row, 1, why);
     }
-    x->told.decode = (struct trace_time){ start, clock_ns() };
-    x->decode_s = seconds_of(x->told.decode);
+    x->trace.decode = (struct trace_time){ start, clock_ns() };
+    x->decode_s = seconds_of(x->trace.decode);
     return rc;
 }
 
@@ -209,10 +210,10 @@ static const struct column COLUMNS[] = {
     { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
 };
 
-static int report(const struct generation *x, const struct cli_args *a)
+static int generation_print(const struct generation *x, const struct cli_args *a)
 {
     double prefill_rate = x->prefill_s > 0 ? (double)x->prompt.n / x->prefill_s : NAN;
-    /* the first token comes out of the prefill: decoding made the others */
+    /* The prefill produces the first token, decoding the others. */
     double decode_rate = x->made > 1 && x->decode_s > 0 ? (x->made - 1) / x->decode_s : NAN;
     bool random = model_shape(x->model)->random_weights;
     if (x->stream) {
@@ -243,8 +244,9 @@ static int report(const struct generation *x, const struct cli_args *a)
     return status;
 }
 
-/* The text is out: what becomes of its times changes only the status. Returns it. */
-static int tell_collector(struct generation *x, const struct cli_args *a, const struct err *failed,
+/* Sends the timings to the collector. The text is already printed, so a failure changes only the exit status.
+ * Returns that status. */
+static int collector_send(struct generation *x, const struct cli_args *a, const struct err *failed,
                           int status)
 {
     char line[640] = "";
@@ -252,19 +254,19 @@ static int tell_collector(struct generation *x, const struct cli_args *a, const 
     struct machine m;
     struct trace_sent sent = { 0 };
     const struct trace_target to = { args_text(a, "--otlp", NULL), NULL };
-    struct trace_generation *t = &x->told;
+    struct trace_generation *t = &x->trace;
     t->model = x->model ? model_shape(x->model)->name : "";
     t->config = x->model ? config_line(model_config(x->model), line, sizeof line) : "";
     t->input_tokens = x->prompt.n;
     t->output_tokens = x->made;
-    /* its words for ours; interrupted by a person is neither */
+    /* finish reasons of the OpenTelemetry conventions; an interruption has none */
     const bool ended = x->stopped && !strcmp(x->stopped, "eos"),
                interrupted = !x->stopped || !strcmp(x->stopped, "interrupted");
     t->finish = ended ? "stop" : interrupted ? "" : "length";
     t->error = failed->message;
     enum err_code rc = machine_detect(&m, "", &why);
     if (!rc) rc = trace_generation_send(t, &m, &to, &sent, &why);
-    if (*sent.warning) log_write(&x->g->log, LOG_WARN, "the collector says: %s", sent.warning);
+    if (*sent.warning) log_write(&x->g->log, LOG_WARN, "the collector reports: %s", sent.warning);
     if (!rc) return status;
     const int unsent = cli_fail(a, &why);
     return status ? status : unsent;
@@ -280,13 +282,13 @@ int command_run(const struct cli_global *g, const struct cli_args *a)
     char *text = NULL;
     size_t n = 0;
     enum err_code rc = cli_text(&text, &n, a, &why);
-    if (!rc) rc = open_model(&x, a, text, n, &why);
-    if (!rc) rc = open_sampler(&x, a, &why);
-    if (!rc) rc = prefill(&x, &why);
-    if (!rc) rc = decode(&x, &why);
-    int status = rc ? cli_fail(a, &why) : report(&x, a);
+    if (!rc) rc = generation_open_model(&x, a, text, n, &why);
+    if (!rc) rc = generation_open_sampler(&x, a, &why);
+    if (!rc) rc = generation_prefill(&x, &why);
+    if (!rc) rc = generation_decode(&x, &why);
+    int status = rc ? cli_fail(a, &why) : generation_print(&x, a);
     if (!rc && cli_is_interrupted(g)) status = EXIT_INTERRUPTED;
-    if (args_has(a, "--otlp")) status = tell_collector(&x, a, &why, status);
+    if (args_has(a, "--otlp")) status = collector_send(&x, a, &why, status);
     sampler_close(x.sampler);
     model_close(x.model);
     token_list_free(&x.prompt);

@@ -1,5 +1,5 @@
-/* qdyno serve-metrics: a page for Prometheus to scrape, and the same values to an OpenTelemetry collector,
- * until SIGTERM or Ctrl-C. */
+/* qdyno serve-metrics: serves a page for Prometheus and sends the same values to an OpenTelemetry
+ * collector, until SIGTERM or Ctrl-C. */
 #include <string.h>
 
 #include "tui/cli/commands.h"
@@ -9,16 +9,16 @@
 /* clang-format off */
 const struct cli_flag FLAGS_SERVE_METRICS[] = {
     { .name = "--port", .value = "N", .kind = FLAG_INT, .max = 65535,
-      .help = "default 9470; 0: any free one" },
+      .help = "TCP port; default 9470; 0: any free port" },
     { .name = "--listen", .value = "ADDRESS",
-      .help = "default 127.0.0.1: this machine only. Another address of it, 0.0.0.0 or :: for all of them, "
-              "lets in whoever reaches it: no password is asked, nothing is encrypted" },
+      .help = "address to listen on; default 127.0.0.1, this machine only. 0.0.0.0 or :: opens all "
+              "addresses to everyone who reaches them, without password and encryption" },
     FLAG_PERIOD_ROW,
     { .name = "--otlp", .value = "URL",
-      .help = "send the same values to this OpenTelemetry collector, too, e.g. http://localhost:4318; keys "
-              "and certificates from OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE ..." },
+      .help = "also send the values to this OpenTelemetry collector, e.g. http://localhost:4318; keys and "
+              "certificates come from OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE ..." },
     { .name = "--otlp-every", .value = "TIME", .kind = FLAG_SECONDS,
-      .help = "from one sending to the next; default 15s" },
+      .help = "time between two sendings; default 15s" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -33,9 +33,9 @@ static const struct column COLUMNS[] = {
     { .name = "database", .title = "database" },
 };
 
-/* What a person, and a script that asked for port 0, has to know, before the first scrape. */
-static int announce(const struct cli_global *g, const struct cli_args *a, const char *listen, int port,
-                    const char *database)
+/* Prints the address, which a script that asked for port 0 needs. */
+static int address_print(const struct cli_global *g, const struct cli_args *a, const char *listen, int port,
+                         const char *database)
 {
     struct table t;
     struct str url = { 0 };
@@ -58,16 +58,16 @@ static int announce(const struct cli_global *g, const struct cli_args *a, const 
 /* ---------------------------------------------------------------- the collector */
 
 struct sender {
-    struct otlp_target target; /* url NULL: nobody is told */
-    struct scrape *page;       /* its own: the server's belongs to the server's thread */
+    struct otlp_target target; /* url NULL: no collector */
+    struct scrape *page; /* separate from the page of the server, which belongs to the server's thread */
     const struct machine *machine;
     const struct log *log;
     double every_s;
     int64_t due_ns;
-    bool failing; /* said once, until it works again */
+    bool failing; /* a failure is logged once, then again only after a success */
 };
 
-static void tell_page(void *ctx, const struct family_sink *to)
+static void page_write(void *ctx, const struct family_sink *to)
 {
     scrape_tell(ctx, to);
 }
@@ -79,26 +79,25 @@ static enum err_code sender_open(struct sender *s, const struct cli_global *g, c
     *s = (struct sender){ .machine = m,
                           .log = &g->log,
                           .every_s = args_num(a, "--otlp-every", SEND_EVERY_S) };
-    if (!url && args_has(a, "--otlp-every"))
-        return err_set(why, ERR_USAGE, "--otlp-every without --otlp URL");
+    if (!url && args_has(a, "--otlp-every")) return err_set(why, ERR_USAGE, "--otlp-every needs --otlp URL");
     if (!url) return ERR_OK;
-    if (s->every_s < 1) return err_set(why, ERR_USAGE, "--otlp-every: want a second or more");
+    if (s->every_s < 1) return err_set(why, ERR_USAGE, "--otlp-every: expected at least 1s");
     enum err_code rc = otlp_target_find(&s->target, OTLP_METRICS, url, NULL, why);
     return rc ? rc : scrape_open(&s->page, g->db_path, sampler, m, why);
 }
 
-/* What a collector cannot take now is not kept: the next values are newer. */
-static void sender_look(struct sender *s)
+/* Sends the values if they are due. Values that cannot be sent are dropped: the next ones are newer. */
+static void sender_poll(struct sender *s)
 {
     const int64_t now = clock_ns();
     if (!s->target.url || now < s->due_ns) return;
     struct err why = { 0 };
     struct otlp_answer answer = { 0 };
-    const struct otlp_live live = { s->machine, tell_page, s->page };
+    const struct otlp_live live = { s->machine, page_write, s->page };
     const bool failed = otlp_metrics_send(&s->target, &live, &answer, &why);
-    if (failed && !s->failing) log_write(s->log, LOG_WARN, "not sent: %s", why.message);
-    if (!failed && s->failing) log_write(s->log, LOG_WARN, "%s takes it again", s->target.url);
-    if (*answer.message) log_write(s->log, LOG_WARN, "the collector says: %s", answer.message);
+    if (failed && !s->failing) log_write(s->log, LOG_WARN, "the collector was not reached: %s", why.message);
+    if (!failed && s->failing) log_write(s->log, LOG_WARN, "%s accepts values again", s->target.url);
+    if (*answer.message) log_write(s->log, LOG_WARN, "the collector reports: %s", answer.message);
     s->failing = failed;
     s->due_ns = now + (int64_t)(s->every_s * 1e9);
 }
@@ -127,7 +126,7 @@ int command_serve_metrics(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = sender_open(&sender, g, a, sampler, &m, &why);
     if (!rc) rc = scrape_open(&page, g->db_path, sampler, &m, &why);
     if (!rc) {
-        /* now: from the start of the server on the page is its thread's */
+        /* read before the server starts, because its thread owns the page from then on */
         snprintf(database, sizeof database, "%s", scrape_absence(page));
         const struct page_spec spec = { .listen = listen,
                                         .port = (int)args_int(a, "--port", DEFAULT_PORT),
@@ -136,11 +135,11 @@ int command_serve_metrics(const struct cli_global *g, const struct cli_args *a)
         rc = page_server_start(&server, &spec, &port, &why);
     }
     if (rc) status = cli_fail(a, &why);
-    if (!rc) status = announce(g, a, listen, port, database);
-    /* rates have no value before their second reading: not at once */
+    if (!rc) status = address_print(g, a, listen, port, database);
+    /* wait for the second reading, before which rates have no value */
     sender.due_ns = clock_ns() + (int64_t)(MIN(sender.every_s, 2) * 1e9);
     while (!rc && status == EXIT_DONE && !cli_is_interrupted(g)) {
-        sender_look(&sender);
+        sender_poll(&sender);
         clock_sleep_ns(WAIT_NS);
     }
     page_server_stop(server);

@@ -1,5 +1,5 @@
-/* qdyno stories: texts in the language that `train` teaches, with what they are worth: for calibration, for
- * `eval`, and to see whether what a model tells is one of them. */
+/* qdyno stories: writes stories of the grammar on which `train` trains, or tests whether texts are such
+ * stories. For calibration, `eval`, and judging what a model generates. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +10,13 @@
 /* clang-format off */
 const struct cli_flag FLAGS_STORIES[] = {
     { .name = "-n", .alias = "--count", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
-      .help = "how many; default 10" },
+      .help = "number of stories; default 10" },
     { .name = "--split", .value = "SPLIT", .kind = FLAG_CHOICE, .choices = CORPUS_SPLIT_NAMES,
-      .help = "of which part; default held-out" },
+      .help = "part of the corpus; default held-out" },
     { .name = "--from", .value = "N", .kind = FLAG_INT, .max = 9e15,
-      .help = "number of the first; default 0" },
+      .help = "number of the first story; default 0" },
     { .name = "-f", .alias = "--file", .value = "FILE",
-      .help = "judge these instead, one a line; - is standard input" },
+      .help = "test the texts in this file instead, one a line; - is standard input" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -24,11 +24,11 @@ const struct cli_flag FLAGS_STORIES[] = {
 static const struct column COLUMNS[] = {
     { .name = "nats", .title = "nats", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "chars", .title = "characters", .kind = COLUMN_INT },
-    { .name = "told", .title = "could be one up to", .kind = COLUMN_INT },
+    { .name = "told", .title = "valid characters", .kind = COLUMN_INT },
     { .name = "story", .title = "story" },
 };
 
-static void put_row(struct table *t, const char *text, size_t n, double log_probability, size_t told)
+static void table_add_story(struct table *t, const char *text, size_t n, double log_probability, size_t told)
 {
     struct str line = { 0 };
     json_t *row = table_row(t);
@@ -40,9 +40,9 @@ static void put_row(struct table *t, const char *text, size_t n, double log_prob
     str_free(&line);
 }
 
-/* Plain text in md: it is made to be read, and to go into a file. */
-static enum err_code tell(const struct corpus *c, const struct cli_global *g, const struct cli_args *a,
-                          struct table *t)
+/* Writes stories: as plain text in md, else as rows with -log p. */
+static enum err_code stories_write(const struct corpus *c, const struct cli_global *g,
+                                   const struct cli_args *a, struct table *t)
 {
     const char *split = args_text(a, "--split", CORPUS_SPLIT_NAMES[CORPUS_HELD_OUT]);
     struct story_id id = { .seed = g->seed, .number = (uint64_t)args_int(a, "--from", 0) };
@@ -55,14 +55,16 @@ static enum err_code tell(const struct corpus *c, const struct cli_global *g, co
         if (g->output == OUTPUT_MD)
             puts(str_text(&s));
         else
-            put_row(t, str_text(&s), s.len, log_probability, s.len);
+            table_add_story(t, str_text(&s), s.len, log_probability, s.len);
     }
     const bool failed = s.failed;
     str_free(&s);
     return failed ? ERR_NOMEM : ERR_OK;
 }
 
-static enum err_code judge(const struct corpus *c, const struct cli_args *a, struct table *t, struct err *why)
+/* Tests each line of -f: null in "nats" means that the grammar cannot produce it. */
+static enum err_code stories_test(const struct corpus *c, const struct cli_args *a, struct table *t,
+                                  struct err *why)
 {
     char *text = NULL;
     size_t n = 0;
@@ -73,11 +75,11 @@ static enum err_code judge(const struct corpus *c, const struct cli_args *a, str
         if (!end) end = text + n;
         if (end == at) continue;
         const struct corpus_score s = corpus_score(c, at, (size_t)(end - at));
-        put_row(t, at, (size_t)(end - at), s.log_probability, s.told);
+        table_add_story(t, at, (size_t)(end - at), s.log_probability, s.told);
         ours += s.derivations > 0;
         lines++;
     }
-    table_note(t, "%lld of %lld are stories of ours", (long long)ours, (long long)lines);
+    table_note(t, "%lld of %lld lines are stories of the grammar", (long long)ours, (long long)lines);
     free(text);
     return rc;
 }
@@ -91,8 +93,8 @@ int command_stories(const struct cli_global *g, const struct cli_args *a)
     int status = EXIT_DONE;
     table_init(&t, "qdyno.stories/1", COLUMNS, COUNT_OF(COLUMNS));
     enum err_code rc = corpus_open(&c, &why);
-    if (!rc) rc = judging ? judge(c, a, &t, &why) : tell(c, g, a, &t);
-    if (rc == ERR_NOMEM && !judging) err_set(&why, rc, "out of memory for a story");
+    if (!rc) rc = judging ? stories_test(c, a, &t, &why) : stories_write(c, g, a, &t);
+    if (rc == ERR_NOMEM && !judging) err_set(&why, rc, "out of memory");
     if (rc)
         status = cli_fail(a, &why);
     else if (judging || g->output != OUTPUT_MD)

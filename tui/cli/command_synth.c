@@ -1,4 +1,4 @@
-/* qdyno synth: a model of any shape with random weights, so that speed and memory can be had without a
+/* qdyno synth: writes a model of any shape with random weights, to measure speed and memory without a
  * download. */
 #include <math.h>
 #include <stdlib.h>
@@ -10,11 +10,12 @@
 
 /* clang-format off */
 const struct cli_flag FLAGS_SYNTH[] = {
-    { .name = "--shape", .value = "SHAPE", .help = "size; --shape list names them; default tiny" },
+    { .name = "--shape", .value = "SHAPE",
+      .help = "size of the model; default tiny; `--shape list` prints all" },
     { .name = "--arch", .value = "ARCH", .help = "llama (default), qwen2 or gpt2" },
     { .name = "-R", .alias = "--recipe", .value = "FORMAT", .help = "format of the matrices; default q8_0" },
     { .name = "-t", .alias = "--threads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
-      .help = "threads; default all cores" },
+      .help = "threads; default: all cores" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -37,7 +38,7 @@ static const struct column SHAPE_COLUMNS[] = {
     { .name = "kv_heads", .title = "KV heads", .kind = COLUMN_INT },
     { .name = "vocab", .title = "vocabulary", .kind = COLUMN_INT },
     { .name = "ctx", .title = "context", .kind = COLUMN_INT },
-    { .name = "help", .title = "what for" },
+    { .name = "help", .title = "purpose" },
 };
 
 static int list_shapes(const struct cli_global *g, const struct cli_args *a)
@@ -74,7 +75,7 @@ static enum err_code find_shape(const struct synth_shape **out, const char *name
         str_printf(&list, "%s%s", n ? ", " : "", names[n]);
     }
     const char *near = str_nearest(name, names, n);
-    enum err_code rc = err_set(why, ERR_USAGE, "--shape %s: want one of %s%s%s%s", name, str_text(&list),
+    enum err_code rc = err_set(why, ERR_USAGE, "--shape %s: expected one of %s%s%s%s", name, str_text(&list),
                                near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     str_free(&list);
     return rc;
@@ -94,7 +95,7 @@ static enum err_code find_format(const struct format **out, const char *name, st
     }
     const char *near = *out ? NULL : str_nearest(name, names, n);
     enum err_code rc = err_set(why, ERR_USAGE, "-R %s: %s one of %s%s%s%s", name,
-                               *out ? "cannot be made yet; want" : "want", str_text(&list),
+                               *out ? "this format cannot be encoded; expected" : "expected", str_text(&list),
                                near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
     str_free(&list);
     return rc;
@@ -102,8 +103,8 @@ static enum err_code find_format(const struct format **out, const char *name, st
 
 static void on_progress(void *ctx, double done)
 {
-    progress_tell(ctx, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
-                  "writing %.0f %%", done * 100);
+    progress_report(ctx, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
+                    "writing %.0f %%", done * 100);
 }
 
 int command_synth(const struct cli_global *g, const struct cli_args *a)
@@ -122,7 +123,7 @@ int command_synth(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = find_format(&o.format, args_text(a, "-R", "q8_0"), &why);
     int64_t start = clock_ns();
     if (!rc && !a->n)
-        rc = err_set(&why, ERR_USAGE, "want OUT, the file to write: qdyno synth --shape tiny OUT");
+        rc = err_set(&why, ERR_USAGE, "expected OUT, the file to write: qdyno synth --shape tiny OUT");
     if (!rc) rc = synth_write(a->arg[0], &o, &why);
     progress_clear(&p);
     if (rc) return cli_fail(a, &why);

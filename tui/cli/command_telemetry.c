@@ -1,9 +1,7 @@
-/* qdyno telemetry: everything this machine tells about itself, each with its unit, period and source, and why
- * the rest is silent; with --follow a stream of rows for other programs.
- *
- * A field of a row is the mean of what was read since the row before, so that a rate read ten times a second
- * is a rate over the whole second. A sensor that is read more seldom than rows are written keeps its last
- * value. */
+/* qdyno telemetry: all sensors of this machine with unit, period and source, and why the others are
+ * missing; with --follow a stream of rows for other programs. A field of a row is the mean of the readings
+ * since the previous row, so that a rate read ten times a second covers the whole second. A sensor that is
+ * read less often than rows are written keeps its last value. */
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -15,30 +13,29 @@
 
 /* clang-format off */
 const struct cli_flag FLAGS_TELEMETRY[] = {
-    { .name = "--follow",
-      .help = "write a row again and again, until Ctrl-C; -o csv (the default) or jsonl" },
+    { .name = "--follow", .help = "write rows until Ctrl-C; -o csv (default) or jsonl" },
     { .name = "--interval", .value = "MS", .kind = FLAG_INT, .min = 10, .max = SAMPLER_PERIOD_MAX_MS,
-      .help = "with --follow: milliseconds from row to row, 10 to 60000; default 1000" },
+      .help = "with --follow: milliseconds between rows, 10 to 60000; default 1000" },
     { .name = "--count", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1e9,
       .help = "with --follow: end after N rows" },
     { .name = "--for", .value = "TIME", .kind = FLAG_SECONDS,
-      .help = "with --follow: end after that time, e.g. 10s" },
+      .help = "with --follow: end after this time, e.g. 10s" },
     { .name = "--metrics", .value = "A,B,...", .help = "only these sensors, in this order; default: all" },
     { .name = "--pid", .value = "PID", .kind = FLAG_INT, .min = 1, .max = INT32_MAX,
-      .help = "also watch this process with its children (the proc_ sensors)" },
+      .help = "also measure this process with its children (the proc_ sensors)" },
     FLAG_PERIOD_ROW,
-    { .name = "--machine", .value = "DIR",
-      .help = "sensors of a machine recorded by `qdyno detect --record DIR`" },
+    { .name = "--machine", .value = "DIR", .help = "read a machine recorded by `qdyno detect --record DIR`" },
     { .name = NULL },
 };
 /* clang-format on */
 
+/* The sensors of --metrics, in that order. */
 struct chosen {
     int n;
     enum metric_id id[METRIC_SENSOR_COUNT];
 };
 
-static enum err_code choose(struct chosen *c, const struct cli_args *a, struct err *why)
+static enum err_code sensors_choose(struct chosen *c, const struct cli_args *a, struct err *why)
 {
     const char *list = args_text(a, "--metrics", NULL);
     char names[8192];
@@ -46,31 +43,34 @@ static enum err_code choose(struct chosen *c, const struct cli_args *a, struct e
     for (int i = 0; !list && i < METRIC_SENSOR_COUNT; i++) c->id[c->n++] = (enum metric_id)i;
     if (!list) return ERR_OK;
     if (strlen(list) >= sizeof names)
-        return err_set(why, ERR_USAGE, "--metrics: too long (%zu bytes)", strlen(list));
+        return err_set(why, ERR_USAGE, "--metrics: the list has %zu bytes; expected at most %zu",
+                       strlen(list), sizeof names - 1);
     memcpy(names, list, strlen(list) + 1);
     for (char *save, *name = strtok_r(names, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
         enum metric_id id = METRIC_SENSOR_COUNT;
         if (sensor_find(&id, name, why)) return err_prefix(why, "--metrics");
         for (int i = 0; i < c->n; i++)
-            if (c->id[i] == id) return err_set(why, ERR_USAGE, "--metrics: '%s' twice", name);
+            if (c->id[i] == id) return err_set(why, ERR_USAGE, "--metrics: '%s' is given twice", name);
         c->id[c->n++] = id;
     }
-    return c->n ? ERR_OK : err_set(why, ERR_USAGE, "--metrics '%s': want names of sensors", list);
+    return c->n ? ERR_OK
+                : err_set(why, ERR_USAGE, "--metrics '%s': expected names of sensors, e.g. cpu_busy_ratio",
+                          list);
 }
 
-/* ---------------------------------------------------------------- one look */
+/* ---------------------------------------------------------------- one reading */
 
 static const struct column COLUMNS[] = {
     { .name = "name", .title = "sensor" },
     { .name = "value", .kind = COLUMN_NUM },
-    { .name = "text", .title = "now" },
+    { .name = "text", .title = "value" },
     { .name = "unit" },
-    { .name = "period_ms", .title = "every ms", .kind = COLUMN_INT },
+    { .name = "period_ms", .title = "period ms", .kind = COLUMN_INT },
     { .name = "least_period_ms", .kind = COLUMN_INT },
-    { .name = "source", .title = "from" },
+    { .name = "source", .title = "source" },
     { .name = "state" },
     { .name = "absent" },
-    { .name = "help", .title = "what" },
+    { .name = "help", .title = "meaning" },
 };
 
 /* "81.7k", "2.91G": three digits. */
@@ -108,7 +108,7 @@ static const char *value_text(double v, const char *unit, char *buf, size_t size
     return buf;
 }
 
-/* Bytes are whole: as numbers with a point they would lose their last digits. */
+/* Bytes are written as integers: as reals they would lose their last digits. */
 static void put_value(json_t *row, const char *key, enum metric_id id, double v)
 {
     if (!isnan(v) && !strcmp(METRICS[id].unit, "bytes"))
@@ -121,8 +121,8 @@ static void put_value(json_t *row, const char *key, enum metric_id id, double v)
 static const char *absence(const struct telemetry *t, enum metric_id id)
 {
     const char *why = telemetry_absence(t, id, NULL);
-    if (!strcmp(why, "no process is monitored")) return "no process is monitored: --pid PID";
-    return *why ? why : "no value just now: nothing happened, or a recording stands still";
+    if (!strcmp(why, "no process is monitored")) return "no process is monitored: give --pid PID";
+    return *why ? why : "no value at present: nothing happened, or a recording has only one state";
 }
 
 static void fill_row(json_t *row, const struct telemetry *t, const struct sampler_periods *p,
@@ -144,7 +144,7 @@ static void fill_row(json_t *row, const struct telemetry *t, const struct sample
     json_put_str(row, "help", m->help);
 }
 
-/* For people: sensors that are silent for one reason stand together. */
+/* For people: sensors that are missing for the same reason share one note. */
 static void note_absent(struct table *table, const struct telemetry *t, const struct chosen *c,
                         const double *value)
 {
@@ -152,13 +152,13 @@ static void note_absent(struct table *table, const struct telemetry *t, const st
         if (!isnan(value[c->id[i]])) continue;
         const char *why = absence(t, c->id[i]);
         struct str names = { 0 };
-        bool told = false;
+        bool listed = false;
         for (int k = 0; k < c->n; k++) {
             if (!isnan(value[c->id[k]]) || strcmp(absence(t, c->id[k]), why)) continue;
-            told |= k < i;
+            listed |= k < i;
             str_printf(&names, " %s", METRICS[c->id[k]].name);
         }
-        if (!told) table_note(table, "n/a:%s\n     %s", str_text(&names), why);
+        if (!listed) table_note(table, "n/a:%s\n     %s", str_text(&names), why);
         str_free(&names);
     }
 }
@@ -192,7 +192,7 @@ static json_t *energy_json(const struct telemetry *t)
     return list;
 }
 
-/* "GPU 0 X: busy 97.0 %, 22.0G of 40.0G, 231 W, ...": what is known of the things that move. */
+/* "GPU 0 X: busy 97.0 %, memory 22.0G of 40.0G, 231 W, ..." with all known values. */
 static void note_gpu(struct table *t, const struct gpu_reading *r)
 {
     const struct {
@@ -221,9 +221,9 @@ static void note_gpu(struct table *t, const struct gpu_reading *r)
         str_printf(&line, "%sthrottled: %s", line.len ? ", " : "",
                    gpu_throttle_names(r->throttle_reasons, text, sizeof text));
     table_note(t, "GPU %d %s: %s", r->index, r->name,
-               r->lost    ? "lost, it has fallen off the bus"
+               r->lost    ? "lost: it no longer answers on the bus"
                : line.len ? str_text(&line)
-                          : "tells nothing");
+                          : "no readings");
     str_free(&line);
 }
 
@@ -239,8 +239,8 @@ static json_t *gpus_json(const struct telemetry *t, struct table *table)
     return list;
 }
 
-static int look(const struct cli_global *g, const struct cli_args *a, const struct chosen *c,
-                const char *root, const struct sampler_periods *p)
+static int telemetry_print(const struct cli_global *g, const struct cli_args *a, const struct chosen *c,
+                           const char *root, const struct sampler_periods *p)
 {
     struct err why = { 0 };
     struct telemetry *t;
@@ -250,7 +250,7 @@ static int look(const struct cli_global *g, const struct cli_args *a, const stru
     telemetry_monitor_process(t, (int)args_int(a, "--pid", 0));
     telemetry_sample(t, value);
     for (int i = 0; i < 10 && !cli_is_interrupted(g); i++)
-        clock_sleep_ns(50000000); /* rates need some time */
+        clock_sleep_ns(50000000); /* rates are differences: give them some time */
     const int64_t before = clock_ns();
     telemetry_sample(t, value);
     const double read_s = (double)(clock_ns() - before) * 1e-9;
@@ -259,14 +259,14 @@ static int look(const struct cli_global *g, const struct cli_args *a, const stru
     for (int i = 0; i < c->n; i++) {
         const double v = value[c->id[i]];
         have += !isnan(v);
-        if (isnan(v) && g->output == OUTPUT_MD) continue; /* below the table */
+        if (isnan(v) && g->output == OUTPUT_MD) continue; /* listed below the table */
         fill_row(table_row(&table), t, p, c->id[i], v);
     }
     json_put(table.extra, "cores", cores_json(t));
     json_put(table.extra, "energy", energy_json(t));
     json_put(table.extra, "gpus", gpus_json(t, &table));
     json_put_num(table.extra, "read_s", read_s);
-    table_note(&table, "%d of %d sensors answer; reading them all took %.2f ms", have, c->n, read_s * 1e3);
+    table_note(&table, "%d of %d sensors answer; reading all of them took %.2f ms", have, c->n, read_s * 1e3);
     note_absent(&table, t, c, value);
     const int status = cli_print(g, a, &table, EXIT_DONE);
     table_done(&table);
@@ -287,7 +287,7 @@ struct follow {
     int64_t rows;
 };
 
-/* Until `at`; false when the user wants to stop. */
+/* Waits until `at`. Returns false after Ctrl-C. */
 static bool wait_until(const struct follow *f, int64_t at_ns)
 {
     for (int64_t left; (left = at_ns - clock_ns()) > 0 && !cli_is_interrupted(f->g);)
@@ -307,7 +307,7 @@ static double mean_since(const struct follow *f, int n, enum metric_id id, doubl
     return k ? sum / k : last;
 }
 
-/* One row about (from, to]. */
+/* Writes one row about the time window (from, to]. */
 static enum err_code row_write(struct follow *f, int64_t from_ns, int64_t to_ns, struct err *why)
 {
     struct table t;
@@ -332,22 +332,22 @@ static enum err_code row_write(struct follow *f, int64_t from_ns, int64_t to_ns,
     return rc;
 }
 
-/* A reader that left is the usual end of a stream; *over tells. */
-static enum err_code flush(bool *over, struct err *why)
+/* Flushes stdout. *over: the reader closed the pipe, which is the usual end of a stream. */
+static enum err_code follow_flush(bool *over, struct err *why)
 {
     *over = false;
     if (!fflush(stdout)) return ERR_OK;
     *over = true;
     if (errno == EPIPE) return ERR_OK;
     return err_set(why, errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? ERR_FIT : ERR_IO,
-                   "could not write the row: %s", strerror(errno));
+                   "cannot write a row: %s", strerror(errno));
 }
 
 static enum err_code follow_loop(struct follow *f, const struct cli_args *a, struct err *why)
 {
     const int64_t interval_ns = args_int(a, "--interval", 1000) * 1000000,
                   count = args_int(a, "--count", INT64_MAX);
-    /* half a tick behind the sampler's, so that a row holds what was read at its very end */
+    /* half a tick after the sampler, so that a row includes the reading at its end */
     const int64_t start_ns = clock_ns() + 50000000,
                   end_ns = start_ns + (int64_t)(args_num(a, "--for", 1e9) * 1e9);
     int64_t was_ns = 0;
@@ -358,16 +358,16 @@ static enum err_code follow_loop(struct follow *f, const struct cli_args *a, str
         if (!wait_until(f, at)) break;
         const int64_t now_ns = clock_ns();
         rc = row_write(f, was_ns, now_ns, why);
-        if (!rc) rc = flush(&over, why);
+        if (!rc) rc = follow_flush(&over, why);
         was_ns = now_ns;
         if (at + interval_ns < now_ns)
-            at = now_ns - interval_ns; /* held up by the reader: no burst behind it */
+            at = now_ns - interval_ns; /* the reader was slow: skip the missed rows */
     }
     return rc;
 }
 
-static int follow(const struct cli_global *g, const struct cli_args *a, const struct chosen *c,
-                  const char *root, const struct sampler_periods *p)
+static int telemetry_follow(const struct cli_global *g, const struct cli_args *a, const struct chosen *c,
+                            const char *root, const struct sampler_periods *p)
 {
     struct err why = { 0 };
     struct follow f = { .g = g, .chosen = c, .format = g->output_given ? g->output : OUTPUT_CSV };
@@ -378,16 +378,16 @@ static int follow(const struct cli_global *g, const struct cli_args *a, const st
         f.column[2 + i] = (struct column){ .name = METRICS[c->id[i]].name,
                                            .title = METRICS[c->id[i]].name,
                                            .kind = COLUMN_NUM };
-    f.max = 2 * interval_ms / 10 + 16; /* a row that is late holds more */
+    f.max = 2 * interval_ms / 10 + 16; /* a late row covers more samples */
     f.window = malloc((size_t)f.max * sizeof *f.window);
     enum err_code rc = f.window ? sampler_start_periods(&f.sampler, root, tick_ms, p, &why)
-                                : err_set(&why, ERR_NOMEM, "no memory for the samples of a row");
+                                : err_set(&why, ERR_NOMEM, "out of memory for the samples of a row");
     if (!rc) {
         int64_t missed;
         sampler_monitor_process(f.sampler, (int)args_int(a, "--pid", 0));
         rc = follow_loop(&f, a, &why);
         const int64_t ticks = sampler_ticks(f.sampler, &missed);
-        cli_note(g, "%lld rows; sampling took %.2f %% of one processor, %lld of %lld ticks were left out",
+        cli_note(g, "%lld rows; sampling used %.2f %% of one CPU and missed %lld of %lld ticks",
                  (long long)f.rows, 100 * sampler_cost_ratio(f.sampler), (long long)missed,
                  (long long)(ticks + missed));
         sampler_stop(f.sampler);
@@ -398,18 +398,18 @@ static int follow(const struct cli_global *g, const struct cli_args *a, const st
 
 /* ---------------------------------------------------------------- the command */
 
-static enum err_code check_flags(const struct cli_global *g, const struct cli_args *a, struct err *why)
+static enum err_code flags_check(const struct cli_global *g, const struct cli_args *a, struct err *why)
 {
     static const char *const ONLY_FOLLOWING[] = { "--interval", "--count", "--for" };
     const bool rows = g->output == OUTPUT_CSV || g->output == OUTPUT_JSONL;
     if (args_has(a, "--follow") && g->output_given && !rows)
-        return err_set(why, ERR_USAGE, "-o %s: want csv or jsonl with --follow", OUTPUT_NAMES[g->output]);
+        return err_set(why, ERR_USAGE, "-o %s: expected csv or jsonl with --follow", OUTPUT_NAMES[g->output]);
     for (size_t i = 0; i < COUNT_OF(ONLY_FOLLOWING); i++)
         if (args_has(a, ONLY_FOLLOWING[i]) && !args_has(a, "--follow"))
-            return err_set(why, ERR_USAGE, "%s: only with --follow", ONLY_FOLLOWING[i]);
+            return err_set(why, ERR_USAGE, "%s needs --follow", ONLY_FOLLOWING[i]);
     const int pid = (int)args_int(a, "--pid", 0);
     if (pid && !args_has(a, "--machine") && kill(pid, 0) && errno == ESRCH)
-        return err_set(why, ERR_USAGE, "--pid %d: there is no such process", pid);
+        return err_set(why, ERR_USAGE, "--pid %d: no such process", pid);
     return ERR_OK;
 }
 
@@ -419,13 +419,14 @@ int command_telemetry(const struct cli_global *g, const struct cli_args *a)
     struct chosen c;
     struct sampler_periods p;
     struct recording machine = { 0 };
-    enum err_code rc = check_flags(g, a, &why);
-    if (!rc) rc = choose(&c, a, &why);
+    enum err_code rc = flags_check(g, a, &why);
+    if (!rc) rc = sensors_choose(&c, a, &why);
     if (!rc) rc = cli_periods(&p, a, &why);
     const char *dir = args_text(a, "--machine", NULL);
     if (!rc && dir && (rc = recording_open(&machine, dir, &why))) err_prefix(&why, "--machine %s", dir);
     if (rc) return cli_fail(a, &why);
-    const int status = (args_has(a, "--follow") ? follow : look)(g, a, &c, dir ? machine.root : "", &p);
+    const int status = (args_has(a, "--follow") ? telemetry_follow
+                                                : telemetry_print)(g, a, &c, dir ? machine.root : "", &p);
     recording_close(&machine);
     return status;
 }

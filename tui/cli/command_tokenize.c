@@ -1,4 +1,4 @@
-/* qdyno tokenize: text to ids and back, as one JSON array that scripts can read. */
+/* qdyno tokenize: converts text to token ids and back; ids are one JSON array. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,23 +9,24 @@
 const struct cli_flag FLAGS_TOKENIZE[] = {
     FLAG_MODEL_ROW,
     { .name = "-p", .alias = "--prompt", .value = "TEXT",
-      .help = "the text (with --detokenize: ids such as 1,2,3 or a JSON array)" },
-    { .name = "-f", .alias = "--file", .value = "FILE", .help = "the text from a file; - is standard input" },
-    { .name = "--detokenize", .help = "from ids back to text" },
-    { .name = "--no-bos", .help = "without the BOS the model asks for" },
-    { .name = "--no-parse-special", .help = "control tokens written in the text stay text" },
+      .help = "the text; with --detokenize: ids such as 1,2,3 or a JSON array" },
+    { .name = "-f", .alias = "--file", .value = "FILE",
+      .help = "read the text from a file; - is standard input" },
+    { .name = "--detokenize", .help = "convert ids to text" },
+    { .name = "--no-bos", .help = "do not add the BOS token, even if the model asks for it" },
+    { .name = "--no-parse-special", .help = "treat control tokens in the text as plain text" },
     { .name = NULL },
 };
 /* clang-format on */
 
-/* Ids separated by anything that is no digit or sign. */
+/* Ids may be separated by blanks, commas and brackets. */
 enum err_code ids_parse(struct token_list *ids, const char *text, struct err *why)
 {
     for (const char *p = text; *p;) {
         size_t n = strspn(p, "-+0123456789");
         if (!n) {
             if (!strchr(" ,[]\t\r\n", *p))
-                return err_set(why, ERR_USAGE, "'%.20s' is no list of token ids: want 1,2,3", p);
+                return err_set(why, ERR_USAGE, "'%.20s' is not a list of token ids: expected e.g. 1,2,3", p);
             p++;
             continue;
         }
@@ -33,16 +34,16 @@ enum err_code ids_parse(struct token_list *ids, const char *text, struct err *wh
         int64_t id;
         snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), p);
         if (!str_to_i64(word, &id) || id < 0 || id > INT32_MAX)
-            return err_set(why, ERR_USAGE, "token id '%s': want a whole number from 0", word);
+            return err_set(why, ERR_USAGE, "token id '%s': expected a whole number from 0", word);
         enum err_code rc = token_list_push(ids, (int32_t)id, why);
         if (rc) return rc;
         p += n;
     }
-    return ids->n ? ERR_OK : err_set(why, ERR_USAGE, "no token id in '%.20s': want 1,2,3", text);
+    return ids->n ? ERR_OK : err_set(why, ERR_USAGE, "no token id in '%.20s': expected e.g. 1,2,3", text);
 }
 
-static enum err_code to_ids(const struct cli_args *a, const struct tokenizer *k, const char *text, size_t n,
-                            struct err *why)
+static enum err_code print_ids(const struct cli_args *a, const struct tokenizer *k, const char *text,
+                               size_t n, struct err *why)
 {
     struct token_list ids = { 0 };
     unsigned flags = (args_has(a, "--no-bos") ? 0 : TOKENIZE_ADD_BOS) |
@@ -57,7 +58,7 @@ static enum err_code to_ids(const struct cli_args *a, const struct tokenizer *k,
     return rc;
 }
 
-static enum err_code to_text(const struct tokenizer *k, const char *text, struct err *why)
+static enum err_code print_text(const struct tokenizer *k, const char *text, struct err *why)
 {
     struct token_list ids = { 0 };
     struct str out = { 0 };
@@ -84,7 +85,7 @@ int command_tokenize(const struct cli_global *g, const struct cli_args *a)
     if (!rc) rc = cli_model(&path, a, &why);
     if (!rc) rc = gguf_open(&file, path, &why);
     if (!rc) rc = tokenizer_open(&k, file, &why);
-    if (!rc) rc = args_has(a, "--detokenize") ? to_text(k, text, &why) : to_ids(a, k, text, n, &why);
+    if (!rc) rc = args_has(a, "--detokenize") ? print_text(k, text, &why) : print_ids(a, k, text, n, &why);
     int status = rc ? cli_fail(a, &why) : EXIT_DONE;
     tokenizer_close(k);
     gguf_close(file);

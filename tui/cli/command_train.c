@@ -1,4 +1,4 @@
-/* qdyno train: a model made from nothing on this machine, with what it cost and how good it is. */
+/* qdyno train: trains a small model from nothing on this machine, and prints its cost and quality. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,47 +10,50 @@
 /* clang-format off */
 const struct cli_flag FLAGS_TRAIN[] = {
     { .name = "--steps", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
-      .help = "steps; default 8000" },
+      .help = "training steps; default 8000" },
     { .name = "-b", .alias = "--batch", .value = "N", .kind = FLAG_INT, .min = 1, .max = 4096,
-      .help = "rows worked on at once; default 8" },
+      .help = "sequences per batch; default 8" },
     { .name = "--accumulate", .value = "N", .kind = FLAG_INT, .min = 1, .max = 4096,
-      .help = "batches whose gradients make one step; default 2" },
+      .help = "batches whose gradients are summed for one step; default 2" },
     { .name = "-c", .alias = "--ctx", .value = "N", .kind = FLAG_INT, .min = 2, .max = 1 << 14,
-      .help = "tokens of a row; default 256" },
+      .help = "tokens per sequence; default 256" },
     { .name = "--amp", .value = "HOW", .kind = FLAG_CHOICE, .choices = AMP_NAMES,
-      .help = "mixed precision of products; default bf16" },
+      .help = "mixed precision of matrix products; default bf16" },
     { .name = "--checkpoint-every", .value = "K", .kind = FLAG_INT, .max = 256,
-      .help = "keep what enters every K-th layer and compute the rest again; 0 (default): keep all" },
+      .help = "keep the input of every K-th layer and recompute the rest (gradient checkpointing); 0 "
+              "(default): keep all" },
     { .name = "--trim-every", .value = "N", .kind = FLAG_INT, .max = 1 << 24,
-      .help = "give memory back every N steps; 0 (default): never" },
+      .help = "return free memory to the system every N steps; 0 (default): never" },
     { .name = "--save-every", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
-      .help = "steps between saves of OUT.train; default 200" },
+      .help = "steps between two saves of OUT.train; default 200" },
     { .name = "--layers", .value = "N", .kind = FLAG_INT, .min = 1, .max = 256, .help = "layers; default 6" },
     { .name = "--width", .value = "N", .kind = FLAG_INT, .min = 2, .max = 1 << 14,
       .help = "width; default 256" },
-    { .name = "--heads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 256, .help = "heads; default 4" },
+    { .name = "--heads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 256,
+      .help = "attention heads; default 4" },
     { .name = "--kv-heads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 256,
-      .help = "heads of keys and values; default 2" },
+      .help = "key and value heads; default 2" },
     { .name = "--ff", .value = "N", .kind = FLAG_INT, .min = 2, .max = 1 << 16,
       .help = "width of the feed-forward part; default 768" },
     { .name = "--vocab", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 18,
-      .help = "tokens of the vocabulary; default 1536" },
-    { .name = "--untied", .help = "an output matrix of its own" },
+      .help = "size of the vocabulary; default 1536" },
+    { .name = "--untied", .help = "separate output matrix, not tied to the embedding" },
     { .name = "--optimizer", .value = "NAME", .kind = FLAG_CHOICE, .choices = OPTIMIZER_NAMES,
-      .help = "adamw (default), or muon: orthogonal steps for the matrices of the layers, adamw for the rest" },
+      .help = "adamw (default), or muon: orthogonalized steps for the matrices of the layers, adamw for "
+              "the rest" },
     { .name = "--rate", .value = "X", .kind = FLAG_NUM, .min = 1e-9, .max = 1,
       .help = "peak learning rate; default 0.003" },
     { .name = "--warmup", .value = "N", .kind = FLAG_INT, .max = 1 << 24,
       .help = "steps until the peak; default 200" },
     { .name = "--decay", .value = "X", .kind = FLAG_NUM, .max = 10, .help = "weight decay; default 0.1" },
     { .name = "--clip", .value = "X", .kind = FLAG_NUM, .max = 1e9,
-      .help = "longest gradient; 0 off; default 1" },
+      .help = "largest norm of the gradient; 0: no clipping; default 1" },
     { .name = "--exam", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 24,
-      .help = "held-out stories of the examination; default 1000" },
+      .help = "held-out stories for the final test; default 1000" },
     { .name = "-R", .alias = "--recipe", .value = "FORMAT",
       .help = "format of the matrices: f16 (default) or f32" },
     { .name = "-t", .alias = "--threads", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1024,
-      .help = "threads; default all cores" },
+      .help = "threads; default: all cores" },
     { .name = NULL },
 };
 /* clang-format on */
@@ -60,24 +63,27 @@ static const struct column COLUMNS[] = {
     { .name = "params", .title = "parameters", .kind = COLUMN_INT },
     { .name = "steps", .title = "steps", .kind = COLUMN_INT },
     { .name = "skipped", .title = "steps skipped (overflow)", .kind = COLUMN_INT },
-    { .name = "tokens", .title = "tokens read", .kind = COLUMN_INT },
-    { .name = "loss", .title = "loss, nats a token", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "held_out_nats", .title = "held-out loss, nats a token", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "floor_nats", .title = "the language's own, nats a token", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "tokens", .title = "tokens trained on", .kind = COLUMN_INT },
+    { .name = "loss", .title = "loss, nats per token", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "held_out_nats", .title = "held-out loss, nats per token", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "floor_nats",
+      .title = "entropy of the language, nats per token",
+      .kind = COLUMN_NUM,
+      .digits = 4 },
     { .name = "held_out_ppl", .title = "held-out perplexity", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "floor_ppl", .title = "at best", .kind = COLUMN_NUM, .digits = 4 },
-    { .name = "chars_per_token", .title = "characters a token", .kind = COLUMN_NUM, .digits = 2 },
+    { .name = "floor_ppl", .title = "best possible perplexity", .kind = COLUMN_NUM, .digits = 4 },
+    { .name = "chars_per_token", .title = "characters per token", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "train_tok_s", .title = "tokens/s", .kind = COLUMN_NUM },
     { .name = "peak_bytes", .title = "peak memory", .kind = COLUMN_BYTES },
     { .name = "parameter_bytes", .title = "parameters and gradients", .kind = COLUMN_BYTES },
     { .name = "activation_bytes", .title = "activations", .kind = COLUMN_BYTES },
-    { .name = "resumed", .title = "went on from OUT.train", .kind = COLUMN_BOOL },
+    { .name = "resumed", .title = "continued from OUT.train", .kind = COLUMN_BOOL },
 };
 
 /* ---------------------------------------------------------------- options */
 
-static enum err_code read_options(struct train_options *o, const struct cli_global *g,
+static enum err_code options_read(struct train_options *o, const struct cli_global *g,
                                   const struct cli_args *a, struct err *why)
 {
     struct network_shape *s = &o->shape;
@@ -85,7 +91,7 @@ static enum err_code read_options(struct train_options *o, const struct cli_glob
     for (int i = 0; i < AMP_COUNT; i++)
         if (!strcmp(amp, AMP_NAMES[i])) o->amp = (enum amp)i;
     o->format = format_find(format);
-    if (!o->format) return err_set(why, ERR_USAGE, "-R %s: want f16 or f32", format);
+    if (!o->format) return err_set(why, ERR_USAGE, "-R %s: expected f16 or f32", format);
     const char *optimizer = args_text(a, "--optimizer", OPTIMIZER_NAMES[o->optimizer]);
     for (int i = 0; i < OPTIMIZER_COUNT; i++)
         if (!strcmp(optimizer, OPTIMIZER_NAMES[i])) o->optimizer = (enum optimizer)i;
@@ -113,24 +119,25 @@ static enum err_code read_options(struct train_options *o, const struct cli_glob
     return isa_usable(&o->isa, why);
 }
 
-/* ---------------------------------------------------------------- while it runs */
+/* ---------------------------------------------------------------- progress */
 
-struct watcher {
+struct train_monitor {
     struct progress progress;
     const struct cli_global *g;
 };
 
 static bool on_progress(void *ctx, const struct train_progress *p)
 {
-    struct watcher *w = ctx;
-    progress_tell(&w->progress,
-                  &(struct progress_figures){ .done = (double)p->step / (double)MAX(p->steps, 1),
-                                              .rate = p->tokens_s,
-                                              .unit = "tokens/s",
-                                              .left_s = p->left_s },
-                  "step %lld/%lld  loss %.4f  gradient %.2f  %s tok/s  peak %s  left %s", (long long)p->step,
-                  (long long)p->steps, p->loss, p->length, figure_number(p->tokens_s).text,
-                  figure_bytes(p->peak_bytes).text, figure_duration(p->left_s).text);
+    struct train_monitor *w = ctx;
+    progress_report(&w->progress,
+                    &(struct progress_figures){ .done = (double)p->step / (double)MAX(p->steps, 1),
+                                                .rate = p->tokens_s,
+                                                .unit = "tokens/s",
+                                                .left_s = p->left_s },
+                    "step %lld/%lld  loss %.4f  gradient %.2f  %s tok/s  peak %s  left %s",
+                    (long long)p->step, (long long)p->steps, p->loss, p->length,
+                    figure_number(p->tokens_s).text, figure_bytes(p->peak_bytes).text,
+                    figure_duration(p->left_s).text);
     return !cli_is_interrupted(w->g);
 }
 
@@ -138,7 +145,7 @@ static bool on_progress(void *ctx, const struct train_progress *p)
 
 enum { PLOT_WIDTH = 72, PLOT_HEIGHT = 12 };
 
-/* Mean of the steps that fall into a column; NAN: none did, or all were skipped. */
+/* Mean loss of the steps in a column of the plot; NAN: no step, or all were skipped. */
 static double column_mean(const float *losses, int64_t steps, int column)
 {
     const int64_t from = steps * column / PLOT_WIDTH, to = MAX(from + 1, steps * (column + 1) / PLOT_WIDTH);
@@ -154,7 +161,7 @@ static int plot_row(double v, double top, double bottom)
     return (int)lround((top - v) / (top - bottom) * (PLOT_HEIGHT - 1));
 }
 
-/* Loss over steps on a logarithmic axis, in ASCII: it is read in logs, too. */
+/* Plots the loss over the steps on a logarithmic axis, in ASCII, because it also goes into log files. */
 static void plot_losses(struct table *t, const struct train_report *r)
 {
     double mean[PLOT_WIDTH], top = -INFINITY, bottom = log(r->floor);
@@ -168,14 +175,16 @@ static void plot_losses(struct table *t, const struct train_report *r)
     memset(grid[plot_row(log(r->floor), top, bottom)], '-', PLOT_WIDTH);
     for (int c = 0; c < PLOT_WIDTH; c++)
         if (isfinite(mean[c])) grid[plot_row(mean[c], top, bottom)][c] = '*';
-    table_note(t, "loss, nats a token, over %lld steps (-: the language's own entropy)", (long long)r->steps);
+    table_note(t,
+               "loss in nats per token over %lld steps (-: entropy of the language, the best possible loss)",
+               (long long)r->steps);
     for (int i = 0; i < PLOT_HEIGHT; i++) {
         for (int c = PLOT_WIDTH; c > 0 && grid[i][c - 1] == ' '; c--) grid[i][c - 1] = '\0';
         table_note(t, "%7.3f |%s", exp(top - (top - bottom) * i / (PLOT_HEIGHT - 1)), grid[i]);
     }
 }
 
-/* ---------------------------------------------------------------- what came out */
+/* ---------------------------------------------------------------- output */
 
 static json_t *losses_json(const struct train_report *r)
 {
@@ -184,7 +193,7 @@ static json_t *losses_json(const struct train_report *r)
     return list;
 }
 
-static int print_report(const struct cli_global *g, const struct cli_args *a, const struct train_report *r)
+static int report_print(const struct cli_global *g, const struct cli_args *a, const struct train_report *r)
 {
     struct table t;
     table_init(&t, "qdyno.train/1", COLUMNS, COUNT_OF(COLUMNS));
@@ -217,17 +226,18 @@ static int print_report(const struct cli_global *g, const struct cli_args *a, co
 int command_train(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
-    struct watcher w = { .g = g };
+    struct train_monitor w = { .g = g };
     struct train_report r = { 0 };
     struct train_options o = train_defaults();
-    enum err_code rc = read_options(&o, g, a, &why);
+    enum err_code rc = options_read(&o, g, a, &why);
     o.progress = on_progress;
     o.ctx = &w;
-    if (!rc && !a->n) rc = err_set(&why, ERR_USAGE, "want OUT, the file to write: qdyno train model.gguf");
+    if (!rc && !a->n)
+        rc = err_set(&why, ERR_USAGE, "expected OUT, the file to write: qdyno train model.gguf");
     progress_init(&w.progress, g);
     if (!rc) rc = train_run(a->arg[0], &o, &r, &why);
     progress_clear(&w.progress);
-    int status = rc ? cli_fail(a, &why) : print_report(g, a, &r);
+    int status = rc ? cli_fail(a, &why) : report_print(g, a, &r);
     if (rc == ERR_CANCELLED) status = EXIT_INTERRUPTED;
     train_report_done(&r);
     return status;

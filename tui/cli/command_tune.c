@@ -1,5 +1,5 @@
-/* qdyno tune: from "what should I run?" to a file that says it. The search is advisor/tune/tune.h; here it is
- * asked for, told, and its winner kept. */
+/* qdyno tune: finds the best config and saves it. advisor/tune does the search; this file parses flags,
+ * prints the result and saves the winner. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,23 +15,23 @@ const struct cli_flag FLAGS_TUNE[] = {
     FLAG_MODEL_ROW,
     { .name = "--budget", .value = "TIME", .kind = FLAG_SECONDS, .help = "time for measuring; default 10m" },
     { .name = "--goal", .value = "GOAL", .kind = FLAG_CHOICE, .choices = GOAL_NAMES,
-      .help = "what to look for; default balanced" },
+      .help = "what to optimize; default balanced" },
     { .name = "--limit", .value = "LIMITS",
-      .help = "what a config may take: memory=BYTES, kld=NATS (mean KL divergence; default 0.02), e.g. "
+      .help = "limits of a config: memory=BYTES, kld=NATS (mean KL divergence; default 0.02), e.g. "
               "memory=8G,kld=0.05" },
     { .name = "-C", .alias = "--config", .value = "CONFIG",
-      .help = "the current config, which must be beaten; default what is applied, else the defaults" },
-    { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .help = "what is timed; default tg64" },
+      .help = "current config, which a winner must beat; default: the applied config, else the default" },
+    { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .help = "workload to time; default tg64" },
     { .name = "--space", .value = "SPACE",
-      .help = "what to choose from, e.g. recipe=file|q8_0|q4_K,threads=1|2; default all that may help" },
-    { .name = "--probe", .help = "measure the machine's ceilings again" },
+      .help = "values to search, e.g. recipe=file|q8_0|q4_K,threads=1|2; default: all that may help" },
+    { .name = "--probe", .help = "measure the machine's limits again" },
     { .name = "-f", .alias = "--file", .value = "TEXT",
-      .help = "text for the quality check; default the bundled one" },
+      .help = "text for the quality check; default: the bundled one" },
     { .name = "--max-ppl", .value = "SHARE", .kind = FLAG_RATIO,
-      .help = "perplexity a candidate may lose; default 2%" },
-    { .name = "--search-only", .help = "no confirmation and no file: what the search alone would pick" },
+      .help = "largest increase of perplexity of a winner; default 2%" },
+    { .name = "--search-only", .help = "end after the search: no confirmation, no file" },
     { .name = "--resume", .value = "ID", .kind = FLAG_INT, .min = 1, .max = 9e15,
-      .help = "go on with a stopped or killed run of the same command" },
+      .help = "continue a stopped or killed run of the same command" },
     { .name = "--dry-run", .help = "write no config file" },
     { .name = NULL },
 };
@@ -46,9 +46,9 @@ static const struct column COLUMNS[] = {
     { .name = "candidate", .title = "candidate" },
     { .name = "runner_up", .title = "runner-up" },
     { .name = "configurations", .title = "configurations", .kind = COLUMN_INT },
-    { .name = "fitting", .title = "  that could win", .kind = COLUMN_INT },
+    { .name = "fitting", .title = "  possible winners", .kind = COLUMN_INT },
     { .name = "raced", .title = "  speed measured", .kind = COLUMN_INT },
-    { .name = "judged", .title = "  answers measured", .kind = COLUMN_INT },
+    { .name = "judged", .title = "  quality measured", .kind = COLUMN_INT },
     { .name = "left_out", .title = "  not searched" },
     { .name = "confirm_run", .title = "A/B run", .kind = COLUMN_INT },
     { .name = "metric", .title = "metric" },
@@ -78,14 +78,14 @@ static const struct column COLUMNS[] = {
     { .name = "gain_lower", .kind = COLUMN_NUM },
     { .name = "gain_upper", .kind = COLUMN_NUM },
     { .name = "winner", .title = "winner" },
-    { .name = "because", .title = "because" },
+    { .name = "because", .title = "reason" },
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 1 },
     { .name = "search_s", .kind = COLUMN_NUM },
     { .name = "written", .title = "written to" },
     { .name = "random_weights", .title = "random weights", .kind = COLUMN_BOOL },
     { .name = "doubles" },
     { .name = "left_out" },
-    /* Scripts may name them; null since answers are compared with the model's own, not by perplexities. */
+    /* Always null; kept for scripts of earlier versions, which compared perplexities. */
     { .name = "reason" },
     { .name = "current_perplexity", .kind = COLUMN_NUM },
     { .name = "candidate_perplexity", .kind = COLUMN_NUM },
@@ -116,17 +116,17 @@ static bool on_progress(void *ctx, const char *doing, double share)
     return !cli_is_interrupted(t->g);
 }
 
-static enum err_code read_limits(struct tune_limits *l, const struct cli_args *a, struct err *why)
+static enum err_code limits_read(struct tune_limits *l, const struct cli_args *a, struct err *why)
 {
     l->ppl_ratio = args_num(a, "--max-ppl", 0.02);
     return cli_limits(&l->memory_bytes, &l->kld, a, why);
 }
 
-static enum err_code prepare(struct tuner *t, struct err *why)
+static enum err_code tuner_init(struct tuner *t, struct err *why)
 {
     bool known;
     enum err_code rc = cli_config(&t->current, t->a, args_text(t->a, "-C", NULL), why);
-    if (!rc) rc = cli_usual_config(&t->current, t->g, t->a, why);
+    if (!rc) rc = cli_applied_config(&t->current, t->g, t->a, why);
     if (!rc) rc = cli_config_model(&t->model, t->a, &t->current, why);
     t->current.value[KNOB_MODEL][0] = '\0';
     t->current.given[KNOB_MODEL] = false;
@@ -136,7 +136,7 @@ static enum err_code prepare(struct tuner *t, struct err *why)
     return rc;
 }
 
-static enum err_code search(struct tuner *t, struct err *why)
+static enum err_code tuner_search(struct tuner *t, struct err *why)
 {
     struct sampler_thread *sampler = NULL;
     const struct cli_args *a = t->a;
@@ -156,7 +156,7 @@ static enum err_code search(struct tuner *t, struct err *why)
                               .ctx = t };
     goal_parse(args_text(a, "--goal", "balanced"), &o.goal);
     enum err_code rc = workload_parse(&o.workload, args_text(a, "-w", "tg64"), why);
-    if (!rc) rc = read_limits(&o.limits, a, why);
+    if (!rc) rc = limits_read(&o.limits, a, why);
     if (!rc) rc = cli_sampler(&sampler, NULL, why);
     o.sampler = sampler;
     if (!rc) rc = tune(&t->result, &o, why);
@@ -165,7 +165,8 @@ static enum err_code search(struct tuner *t, struct err *why)
     return rc;
 }
 
-static enum err_code keep(struct tuner *t, struct err *why)
+/* Saves the winner. Without a winner the applied config stays. */
+static enum err_code tuner_save(struct tuner *t, struct err *why)
 {
     const struct tune_result *r = &t->result;
     const struct apply_request q = { .model_path = t->model,
@@ -173,7 +174,7 @@ static enum err_code keep(struct tuner *t, struct err *why)
                                      .machine = &t->machine,
                                      .because = r->because,
                                      .run_id = r->confirm_run };
-    if (!r->wins || args_has(t->a, "--dry-run")) return ERR_OK; /* what is applied stays */
+    if (!r->wins || args_has(t->a, "--dry-run")) return ERR_OK;
     enum err_code rc = apply_write(&t->kept, &q, why);
     t->written = !rc;
     return rc;
@@ -240,33 +241,27 @@ static void put_result(json_t *row, const struct tune_result *r)
     json_put_num(row, "search_s", r->search_s);
 }
 
-static void note_seen(struct table *t, const struct tune_result *r)
+/* Lists the first candidates whose speed was measured. */
+static void note_tried(struct table *t, const struct tune_result *r)
 {
     enum { SHOWN = 8 };
-    static const double TELLING = 0.01; /* a difference, ln */
+    static const double VISIBLE = 0.01; /* smallest ln ratio of two rates worth printing */
     json_t *tried = json_array();
     for (int i = 0; i < r->n_seen; i++) {
         const struct tune_candidate *c = &r->seen[i];
-        char bytes[16], kld[32] = "not measured", usually[32] = "";
+        char bytes[16], kld[32] = "not measured", usually[48] = "";
         json_array_append_new(tried, candidate_json(c));
         if (i >= SHOWN || !c->timings) continue;
         if (!isnan(c->kld)) snprintf(kld, sizeof kld, "%.2g", c->kld);
-        if (fabs(log(c->normalized_rate / c->rate)) > TELLING)
-            snprintf(usually, sizeof usually, " (usually %.1f)", c->normalized_rate);
+        if (fabs(log(c->normalized_rate / c->rate)) > VISIBLE)
+            snprintf(usually, sizeof usually, " (%.1f at usual machine speed)", c->normalized_rate);
         table_note(t, "  %-44s %10.1f tok/s%s  %7s  KLD %s", c->line, c->rate, usually,
                    str_from_bytes(c->memory_bytes, bytes, sizeof bytes), kld);
     }
     json_put(t->extra, "tried", tried);
 }
 
-static int status_of(const struct tuner *t)
-{
-    const struct tune_result *r = &t->result;
-    if (r->stopped) return EXIT_INTERRUPTED;
-    return EXIT_DONE;
-}
-
-static int report(const struct tuner *t)
+static int tuner_print(const struct tuner *t)
 {
     struct table out;
     char machine[128];
@@ -282,16 +277,18 @@ static int report(const struct tuner *t)
     json_put_str(row, "left_out", *r->left_out ? r->left_out : NULL);
     json_put_str(row, "written", t->written ? t->kept.path : NULL);
     json_put_bool(row, "random_weights", r->random_weights);
-    note_seen(&out, r);
-    if (*r->doubles) table_note(&out, "not tried, they make the same file of this model: %s", r->doubles);
-    if (*r->left_out) table_note(&out, "not searched, the space is large without: %s", r->left_out);
+    note_tried(&out, r);
+    if (*r->doubles)
+        table_note(&out, "not tried, because they make the same file of this model: %s", r->doubles);
+    if (*r->left_out) table_note(&out, "not searched, to keep the search space small: %s", r->left_out);
     if (r->random_weights) table_note(&out, "%s", RANDOM_WEIGHTS);
-    if (r->stopped) table_note(&out, "go on: the same command with --resume %lld", (long long)r->run_id);
+    if (r->stopped)
+        table_note(&out, "to continue: the same command with --resume %lld", (long long)r->run_id);
     if (t->written)
         table_note(
             &out,
-            "`qdyno run`, `bench` and the dashboard use it now; elsewhere -C applied, -C default leaves it out");
-    const int status = cli_print(t->g, t->a, &out, status_of(t));
+            "`qdyno run`, `bench` and the dashboard now use this config; elsewhere give -C applied; -C default ignores it");
+    const int status = cli_print(t->g, t->a, &out, r->stopped ? EXIT_INTERRUPTED : EXIT_DONE);
     table_done(&out);
     return status;
 }
@@ -300,17 +297,14 @@ int command_tune(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
     struct tuner *t = calloc(1, sizeof *t);
-    if (!t) {
-        err_set(&why, ERR_NOMEM, "no memory to begin");
-        return cli_fail(a, &why);
-    }
+    if (!t) return cli_fail_memory(a);
     t->g = g;
     t->a = a;
     progress_init(&t->progress, g);
-    enum err_code rc = prepare(t, &why);
-    if (!rc) rc = search(t, &why);
-    if (!rc) rc = keep(t, &why);
-    const int status = rc ? cli_fail(a, &why) : report(t);
+    enum err_code rc = tuner_init(t, &why);
+    if (!rc) rc = tuner_search(t, &why);
+    if (!rc) rc = tuner_save(t, &why);
+    const int status = rc ? cli_fail(a, &why) : tuner_print(t);
     tune_result_free(&t->result);
     free(t->model);
     free(t);

@@ -1,5 +1,5 @@
-/* qdyno watch: an unattended look at this machine, for a terminal, a service or a timer. The work is
- * advisor/watch/watch.h; here are its options, its lines and its end. */
+/* qdyno watch: measures and raises alerts without a user, for a terminal, a service or a timer.
+ * advisor/watch does the work; this file parses flags, writes the lines and sets the exit status. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -20,43 +20,45 @@
 const struct cli_flag FLAGS_WATCH[] = {
     FLAG_MODEL_ROW,
     { .name = "--baseline", .value = "NAME",
-      .help = "watch the champion of this baseline; default: the only one there is" },
+      .help = "measure the champion of this baseline; default: the only one there is" },
     { .name = "-w", .alias = "--workload", .value = "WORKLOAD", .many = true,
-      .help = "instead of a baseline: what is run each round, e.g. tg32" },
+      .help = "workload of each round instead of a baseline, e.g. tg32" },
     FLAG_CONFIGS_ROW,
     { .name = "--every", .value = "TIME", .kind = FLAG_SECONDS,
-      .help = "from one round to the next; default 30m" },
+      .help = "time between the starts of two rounds; default 30m" },
     { .name = "-r", .alias = "--repetitions", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1000,
-      .help = "undisturbed cells of a round; default 5" },
-    { .name = "--once", .help = "one round, then end: status 1 when a warning fires" },
-    { .name = "--even-if-busy", .help = "measure although other programs keep the machine busy" },
-    { .name = "--forget", .help = "what was usual here is usual no more: learn anew" },
+      .help = "undisturbed cells per round; default 5" },
+    { .name = "--once", .help = "one round, then end; status 1 if a warning fires" },
+    { .name = "--even-if-busy", .help = "measure even while other programs keep the machine busy" },
+    { .name = "--forget", .help = "delete the usual values of this machine and learn them again" },
     { .name = "--alert", .value = "NAME=LIMIT[:FOR]", .many = true,
-      .help = "set an alert's threshold and minimum duration, or NAME=off (see --print-alerts)" },
-    { .name = "--alerts", .value = "FILE", .help = "such settings, one a line" },
+      .help = "set threshold and minimum duration of an alert, or NAME=off (see --print-alerts)" },
+    { .name = "--alerts", .value = "FILE", .help = "read such settings from FILE, one a line" },
     { .name = "--ref", .value = "CONFIG",
-      .help = "measure the KL divergence from this config each round, too" },
+      .help = "also measure the KL divergence from this config in each round" },
     { .name = "--chunks", .value = "N", .kind = FLAG_INT, .min = 1, .max = 1 << 20,
       .help = "windows of text for --ref; default 4" },
     { .name = "--rollback", .value = "FILE",
-      .help = "the config in use, as `qdyno tune` writes it: replaced by the champion's when that is faster" },
+      .help = "config file in use, as `qdyno tune` writes it; replaced by the config of the champion when "
+              "that is faster" },
     { .name = "--webhook", .value = "URL", .help = "POST each alert there as JSON (also: QDYNO_WATCH_URL)" },
     { .name = "--alertmanager", .value = "URL",
-      .help = "tell this Alertmanager, e.g. http://localhost:9093" },
+      .help = "send alerts to this Alertmanager, e.g. http://localhost:9093" },
     TARGET_FLAGS("QDYNO_WATCH"),
     WATCH_PAGES_FLAGS,
     FLAG_PERIOD_ROW,
-    { .name = "--log", .value = "FILE", .help = "append the lines to FILE, too; SIGHUP opens it anew" },
-    { .name = "--list", .help = "the alerts that fired here, newest first, and what became of them" },
-    { .name = "--print-alerts", .help = "the alerts as they are set, and what they mean" },
-    { .name = "--print-rules", .help = "the alerts as a Prometheus rule file" },
-    { .name = "--print-board", .help = "a Grafana board, as its JSON model" },
+    { .name = "--log", .value = "FILE", .help = "append the lines to FILE; SIGHUP reopens it" },
+    { .name = "--list", .help = "print past alerts, newest first, and how they ended" },
+    { .name = "--print-alerts", .help = "print the alerts, their settings and their meanings" },
+    { .name = "--print-rules", .help = "print the alerts as a Prometheus rule file" },
+    { .name = "--print-board", .help = "print a Grafana dashboard as JSON" },
     { .name = NULL },
 };
 /* clang-format on */
 
 /* ---------------------------------------------------------------- the lines */
 
+/* Where the lines of a watch go. */
 struct lines {
     const struct cli_global *g;
     const char *log_path; /* NULL: none */
@@ -76,8 +78,8 @@ static enum err_code log_open(struct lines *l, struct err *why)
     return ERR_OK;
 }
 
-/* Only where there is a log to open anew; blocked before any thread starts, so that all of them block it. */
-static void take_hangup(struct lines *l)
+/* SIGHUP reopens the log. It is blocked before any thread starts, because threads inherit the signal mask. */
+static void hangup_open(struct lines *l)
 {
     sigset_t set;
     l->hangup = -1;
@@ -87,7 +89,7 @@ static void take_hangup(struct lines *l)
     if (!pthread_sigmask(SIG_BLOCK, &set, NULL)) l->hangup = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
-/* Until `at`, or a signal; on SIGHUP the log is opened anew. */
+/* Waits until `at` or a signal. SIGHUP reopens the log. */
 static void wait_until(struct lines *l, int64_t at_ns)
 {
     const int64_t ms = (at_ns - clock_ns()) / 1000000;
@@ -95,12 +97,14 @@ static void wait_until(struct lines *l, int64_t at_ns)
     struct signalfd_siginfo info;
     struct err why;
     if (ms > 0)
-        poll(&p, 1, (int)MIN(ms, 60000)); /* a negative descriptor is left out: a sleep that Ctrl-C ends */
+        poll(&p, 1,
+             (int)MIN(ms,
+                      60000)); /* poll ignores a negative descriptor: then this is a sleep that Ctrl-C ends */
     if (l->hangup >= 0 && read(l->hangup, &info, sizeof info) == sizeof info && log_open(l, &why))
-        cli_note(l->g, "qdyno watch: %s; the old one is written on", why.message);
+        cli_note(l->g, "qdyno watch: %s; lines still go to the old log file", why.message);
 }
 
-static void human_line(FILE *out, const struct watch_event *e)
+static void line_write(FILE *out, const struct watch_event *e)
 {
     char when[32];
     const bool graded = e->kind == WATCH_FIRING || e->kind == WATCH_RESOLVED;
@@ -108,11 +112,12 @@ static void human_line(FILE *out, const struct watch_event *e)
             graded ? GRADES[e->grade] : "", graded ? ": " : "", e->text);
 }
 
-static void tell(void *ctx, const struct watch_event *e)
+/* Callback for each event of the watch. */
+static void on_event(void *ctx, const struct watch_event *e)
 {
     struct lines *l = ctx;
     const bool programs = l->g->output == OUTPUT_JSONL;
-    if (e->kind == WATCH_PENDING && !programs) return; /* may come to nothing: noise for people */
+    if (e->kind == WATCH_PENDING && !programs) return; /* people need only alerts that really fire */
     char *json = programs ? json_line(e->about) : NULL;
     FILE *outs[] = { l->g->quiet ? NULL : stdout, l->log };
     for (size_t i = 0; i < COUNT_OF(outs); i++) {
@@ -120,37 +125,39 @@ static void tell(void *ctx, const struct watch_event *e)
         if (json)
             fprintf(outs[i], "%s\n", json);
         else
-            human_line(outs[i], e);
+            line_write(outs[i], e);
         fflush(outs[i]);
     }
     free(json);
     if (e->bell && l->bell) fputc('\a', stderr);
 }
 
-static bool go_on(void *ctx)
+static bool shall_continue(void *ctx)
 {
     const struct lines *l = ctx;
     return !cli_is_interrupted(l->g);
 }
 
-/* ---------------------------------------------------------------- what is watched */
+/* ---------------------------------------------------------------- what is measured */
 
 struct watched {
     struct watch_item item[WATCH_ITEMS];
     int n;
 };
 
-static enum err_code add(struct watched *w, const struct watch_item *item, struct err *why)
+static enum err_code watched_add(struct watched *w, const struct watch_item *item, struct err *why)
 {
-    if (w->n == WATCH_ITEMS) return err_set(why, ERR_USAGE, "more than %d workloads to watch", WATCH_ITEMS);
+    if (w->n == WATCH_ITEMS)
+        return err_set(why, ERR_USAGE, "too many workloads: expected at most %d combinations of -C and -w",
+                       WATCH_ITEMS);
     w->item[w->n++] = *item;
     return ERR_OK;
 }
 
-static enum err_code add_baseline(struct watched *w, const struct baseline_row *b, struct err *why)
+static enum err_code watched_add_baseline(struct watched *w, const struct baseline_row *b, struct err *why)
 {
     struct watch_item *item = calloc(1, sizeof *item);
-    if (!item) return err_set(why, ERR_NOMEM, "no memory for a baseline");
+    if (!item) return err_set(why, ERR_NOMEM, "out of memory");
     item->has_baseline = true;
     item->baseline = *b;
     snprintf(item->model, sizeof item->model, "%s", b->model_path);
@@ -159,13 +166,13 @@ static enum err_code add_baseline(struct watched *w, const struct baseline_row *
     if (rc)
         err_prefix(why, "baseline '%s'", b->name);
     else
-        rc = add(w, item, why);
+        rc = watched_add(w, item, why);
     free(item);
     return rc;
 }
 
-static enum err_code from_baseline(struct watched *w, const struct cli_global *g, const char *name,
-                                   struct err *why)
+static enum err_code watched_from_baseline(struct watched *w, const struct cli_global *g, const char *name,
+                                           struct err *why)
 {
     struct db *d = NULL;
     struct baseline_row *rows = NULL;
@@ -178,20 +185,21 @@ static enum err_code from_baseline(struct watched *w, const struct cli_global *g
         if (i < (int)COUNT_OF(names)) names[i] = rows[i].name;
         if (name ? !strcmp(rows[i].name, name) : n == 1) found = i;
     }
-    if (!rc && found >= 0) rc = add_baseline(w, &rows[found], why);
+    if (!rc && found >= 0) rc = watched_add_baseline(w, &rows[found], why);
     if (!rc && found < 0 && name) {
         const char *near = str_nearest(name, names, (size_t)MIN(n, (int)COUNT_OF(names)));
-        rc = err_set(why, ERR_USAGE, "no baseline '%s'%s%s%s: qdyno baseline list", name,
+        rc = err_set(why, ERR_USAGE, "no baseline '%s'%s%s%s; `qdyno baseline list` lists all", name,
                      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     if (!rc && found < 0 && n > 1)
-        rc = err_set(why, ERR_USAGE,
-                     "there are %d baselines: say which with --baseline, or what to run with -w", n);
+        rc = err_set(
+            why, ERR_USAGE,
+            "there are %d baselines: expected --baseline NAME, or -w WORKLOAD to measure without one", n);
     free(rows);
     return rc;
 }
 
-static enum err_code from_lines(struct watched *w, const struct cli_args *a, struct err *why)
+static enum err_code watched_from_lines(struct watched *w, const struct cli_args *a, struct err *why)
 {
     const char *works[ARGS_GIVEN];
     struct config *configs = NULL;
@@ -202,16 +210,17 @@ static enum err_code from_lines(struct watched *w, const struct cli_args *a, str
     for (int i = 0; i < n * n_works && !rc; i++) {
         struct watch_item *item = calloc(1, sizeof *item);
         char *model = NULL;
-        if (!item) rc = err_set(why, ERR_NOMEM, "no memory for a workload");
+        if (!item) rc = err_set(why, ERR_NOMEM, "out of memory");
         if (!rc) item->config = configs[i / n_works];
         if (!rc) rc = workload_parse(&item->workload, works[i % n_works], why);
         if (!rc && *item->workload.eval_file)
-            rc = err_set(why, ERR_USAGE, "-w %s: a watch times; --ref watches quality", works[i % n_works]);
+            rc = err_set(why, ERR_USAGE, "-w %s: expected a timed workload; --ref CONFIG measures quality",
+                         works[i % n_works]);
         if (!rc && !item->workload.train) rc = cli_config_model(&model, a, &item->config, why);
         if (!rc && model && strlen(model) >= sizeof item->model)
             rc = err_set(why, ERR_USAGE, "the model's path is longer than %zu bytes", sizeof item->model - 1);
         if (!rc) snprintf(item->model, sizeof item->model, "%s", model ? model : "");
-        if (!rc) rc = add(w, item, why);
+        if (!rc) rc = watched_add(w, item, why);
         free(model);
         free(item);
     }
@@ -219,20 +228,21 @@ static enum err_code from_lines(struct watched *w, const struct cli_args *a, str
     return rc;
 }
 
-static enum err_code choose(struct watched *w, const struct cli_global *g, const struct cli_args *a,
-                            struct err *why)
+static enum err_code watched_choose(struct watched *w, const struct cli_global *g, const struct cli_args *a,
+                                    struct err *why)
 {
     const bool lines = args_has(a, "-w") || args_has(a, "-C") || args_has(a, "-m") || a->knob_count;
     const char *name = args_text(a, "--baseline", NULL);
     if (lines && name)
-        return err_set(why, ERR_USAGE,
-                       "--baseline says what is run: leave -m, -w, -C and other settings out");
-    return lines ? from_lines(w, a, why) : from_baseline(w, g, name, why);
+        return err_set(
+            why, ERR_USAGE,
+            "--baseline already fixes model, workload and config: leave -m, -w, -C and config flags out");
+    return lines ? watched_from_lines(w, a, why) : watched_from_baseline(w, g, name, why);
 }
 
 /* ---------------------------------------------------------------- the alerts */
 
-static enum err_code read_rules(struct alert_rules *r, const struct cli_args *a, struct err *why)
+static enum err_code rules_read(struct alert_rules *r, const struct cli_args *a, struct err *why)
 {
     const char *settings[ARGS_GIVEN], *file = args_text(a, "--alerts", NULL);
     const int n = args_all(a, "--alert", settings, ARGS_GIVEN);
@@ -269,7 +279,7 @@ static const char *action_words(unsigned actions, char *buf, size_t size)
                   { ACTION_NOTIFY, "notify" },
                   { ACTION_ROLL_BACK, "roll back" },
                   { ACTION_SUGGEST, "suggest" } };
-    int n = snprintf(buf, size, "tell");
+    int n = snprintf(buf, size, "report");
     for (size_t i = 0; i < COUNT_OF(WORDS); i++)
         if (actions & WORDS[i].bit && n < (int)size)
             n += snprintf(buf + n, size - (size_t)n, ", %s", WORDS[i].word);
@@ -285,7 +295,7 @@ static int print_alerts(const struct cli_global *g, const struct cli_args *a, co
         char value[48], limit[64], actions[64];
         snprintf(limit, sizeof limit, "%s %s", x->side == SIDE_ABOVE ? "above" : "below",
                  alert_value_text(x->signal, x->threshold, value, sizeof value));
-        if (SIGNALS[x->signal].unit == ALERT_UNIT_YES) snprintf(limit, sizeof limit, "when it is so");
+        if (SIGNALS[x->signal].unit == ALERT_UNIT_YES) snprintf(limit, sizeof limit, "when true");
         if (r->off[i]) snprintf(limit, sizeof limit, "off");
         json_t *row = table_row(&t);
         json_put_str(row, "alert", x->name);
@@ -307,11 +317,11 @@ static int print_alerts(const struct cli_global *g, const struct cli_args *a, co
 }
 
 static const struct column PAST_COLUMNS[] = {
-    { .name = "since", .title = "since (UTC)" }, { .name = "ended", .title = "ended (UTC)" },
-    { .name = "alert", .title = "alert" },       { .name = "severity", .title = "severity" },
-    { .name = "subject", .title = "of" },        { .name = "value", .kind = COLUMN_NUM },
-    { .name = "threshold", .kind = COLUMN_NUM }, { .name = "text", .title = "what" },
-    { .name = "reason", .title = "end" },        { .name = "machine" },
+    { .name = "since", .title = "since (UTC)" },   { .name = "ended", .title = "ended (UTC)" },
+    { .name = "alert", .title = "alert" },         { .name = "severity", .title = "severity" },
+    { .name = "subject", .title = "subject" },     { .name = "value", .kind = COLUMN_NUM },
+    { .name = "threshold", .kind = COLUMN_NUM },   { .name = "text", .title = "message" },
+    { .name = "reason", .title = "how it ended" }, { .name = "machine" },
 };
 
 static int print_past(const struct cli_global *g, const struct cli_args *a)
@@ -342,7 +352,7 @@ static int print_past(const struct cli_global *g, const struct cli_args *a)
         json_put_str(row, "reason", x->ended_ms ? x->ended : NULL);
         json_put_str(row, "machine", x->machine);
     }
-    if (!n) table_note(&t, "no alert fired yet");
+    if (!n) table_note(&t, "no alert has fired yet");
     status = cli_print(g, a, &t, EXIT_DONE);
     table_done(&t);
     free(rows);
@@ -358,7 +368,7 @@ static int print_text(const struct cli_args *a, const struct alert_rules *r)
         rc = board_write(&text, &why);
     else
         alert_rules_write(&text, r);
-    if (!rc && text.failed) rc = err_set(&why, ERR_NOMEM, "no memory for the text");
+    if (!rc && text.failed) rc = err_set(&why, ERR_NOMEM, "out of memory");
     if (!rc) fputs(str_text(&text), stdout);
     str_free(&text);
     return rc ? cli_fail(a, &why) : EXIT_DONE;
@@ -366,7 +376,7 @@ static int print_text(const struct cli_args *a, const struct alert_rules *r)
 
 /* ---------------------------------------------------------------- the loop */
 
-/* --once: what a script wants to know. */
+/* The exit status of --once. */
 static int once_status(const struct watch_summary *s)
 {
     if (s->highest >= GRADE_WARNING) return EXIT_WORSE;
@@ -374,13 +384,13 @@ static int once_status(const struct watch_summary *s)
     return s->unjudged ? EXIT_INCONCLUSIVE : EXIT_DONE;
 }
 
-static int run(struct lines *l, const struct watch_options *o, struct watch_pages *pages,
-               const struct cli_args *a)
+static int watch_run(struct lines *l, const struct watch_options *o, struct watch_pages *pages,
+                     const struct cli_args *a)
 {
     struct err why = { 0 };
     struct watch *w;
     struct watch_summary s;
-    const struct watch_host host = { l, tell, go_on };
+    const struct watch_host host = { l, on_event, shall_continue };
     if (watch_open(&w, o, &host, &why)) return cli_fail(a, &why);
     for (bool on = true; on;) {
         on = watch_step(w) && !o->once;
@@ -390,18 +400,18 @@ static int run(struct lines *l, const struct watch_options *o, struct watch_page
         on = on && !cli_is_interrupted(l->g);
     }
     watch_close(w);
-    if (!o->once) return EXIT_DONE; /* asked to end: that is how it ends */
+    if (!o->once) return EXIT_DONE; /* SIGTERM and Ctrl-C are the normal end */
     return cli_is_interrupted(l->g) ? EXIT_INTERRUPTED : once_status(&s);
 }
 
-static enum err_code check_output(const struct cli_global *g, struct err *why)
+static enum err_code output_check(const struct cli_global *g, struct err *why)
 {
     if (g->output == OUTPUT_MD || g->output == OUTPUT_JSONL) return ERR_OK;
-    return err_set(why, ERR_USAGE, "-o %s: a watch goes on, so it writes lines: want md or jsonl",
+    return err_set(why, ERR_USAGE, "-o %s: a watch writes lines without end: expected md or jsonl",
                    OUTPUT_NAMES[g->output]);
 }
 
-static enum err_code check_urls(const struct watch_options *o, struct err *why)
+static enum err_code urls_check(const struct watch_options *o, struct err *why)
 {
     enum err_code rc = o->webhook ? http_url_check("webhook", o->webhook, HTTP_URL_ANY, why) : ERR_OK;
     if (!rc && o->alertmanager) rc = http_url_check("Alertmanager", o->alertmanager, HTTP_URL_BASE, why);
@@ -433,8 +443,8 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
                                .quality_chunks = (int)args_int(a, "--chunks", 0),
                                .alertmanager = args_text(a, "--alertmanager", NULL) };
     int status = EXIT_INTERNAL;
-    enum err_code rc = watched ? ERR_OK : err_set(&why, ERR_NOMEM, "no memory to begin");
-    if (!rc) rc = read_rules(&o.rules, a, &why);
+    enum err_code rc = watched ? ERR_OK : err_set(&why, ERR_NOMEM, "out of memory");
+    if (!rc) rc = rules_read(&o.rules, a, &why);
     const bool table = args_has(a, "--print-alerts"),
                text = args_has(a, "--print-rules") || args_has(a, "--print-board");
     if (!rc && args_has(a, "--list")) {
@@ -445,23 +455,23 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
         free(watched);
         return table ? print_alerts(g, a, &o.rules) : print_text(a, &o.rules);
     }
-    if (!rc) rc = check_output(g, &why);
+    if (!rc) rc = output_check(g, &why);
     if (!rc && !(o.every_s >= 1))
-        rc = err_set(&why, ERR_USAGE, "--every %s: want at least 1s", args_text(a, "--every", ""));
+        rc = err_set(&why, ERR_USAGE, "--every %s: expected at least 1s", args_text(a, "--every", ""));
     if (!rc) rc = target_read(&target, a, "--webhook", "QDYNO_WATCH", &why);
     o.webhook = target.url;
     o.auth = &target.auth;
-    if (!rc) rc = check_urls(&o, &why);
+    if (!rc) rc = urls_check(&o, &why);
     if (!rc) rc = cli_periods(&periods, a, &why);
-    if (!rc) rc = choose(watched, g, a, &why);
+    if (!rc) rc = watched_choose(watched, g, a, &why);
     if (!rc) rc = machine_detect(&m, "", &why);
     if (!rc) rc = watch_pages_open(&pages, g, a, &m, &why);
     if (!rc) rc = log_open(&l, &why);
     if (!rc) {
         o.item = watched->item;
         o.items = watched->n;
-        take_hangup(&l);
-        status = run(&l, &o, pages, a);
+        hangup_open(&l);
+        status = watch_run(&l, &o, pages, a);
     } else {
         status = cli_fail(a, &why);
     }

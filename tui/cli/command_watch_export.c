@@ -1,5 +1,5 @@
-/* watch_pages.c - see watch_pages.h. Nothing is queued here: the next values are newer, and alerts have their
- * own way (advisor/watch/notify.c). */
+/* command_watch_export.c - see command_watch_export.h. Values that cannot be sent are dropped, because the
+ * next ones are newer; advisor/watch delivers alerts separately and keeps them. */
 #include "tui/cli/command_watch_export.h"
 
 #include <stdlib.h>
@@ -20,18 +20,19 @@ struct watch_pages {
     struct otlp_target otlp; /* url NULL: none */
     char *bearer;            /* of the gateway; owned, NULL: none */
     struct watch_told told;
-    struct readings readings; /* large: kept here */
+    struct readings readings; /* too large for the stack */
     bool failing[PAGES];
     int64_t due_ns;
-    int rounds; /* pushed after */
+    int rounds; /* finished rounds at the last push */
 };
 
 static const char *const NAMES[PAGES] = { "the text file", "the collector", "the Pushgateway" };
 
-static void said(struct watch_pages *p, enum page which, enum err_code rc, const struct err *why)
+/* Logs the first failure of a receiver and its next success. */
+static void outcome_log(struct watch_pages *p, enum page which, enum err_code rc, const struct err *why)
 {
-    if (rc && !p->failing[which]) log_write(&p->g->log, LOG_WARN, "not told: %s", why->message);
-    if (!rc && p->failing[which]) log_write(&p->g->log, LOG_WARN, "%s takes it again", NAMES[which]);
+    if (rc && !p->failing[which]) log_write(&p->g->log, LOG_WARN, "values not delivered: %s", why->message);
+    if (!rc && p->failing[which]) log_write(&p->g->log, LOG_WARN, "%s accepts values again", NAMES[which]);
     p->failing[which] = rc != ERR_OK;
 }
 
@@ -43,7 +44,7 @@ enum err_code watch_pages_open(struct watch_pages **out, const struct cli_global
     const char *otlp = args_text(a, "--otlp", NULL);
     struct watch_pages *p = calloc(1, sizeof *p);
     *out = p;
-    if (!p) return err_set(why, ERR_NOMEM, "no memory to begin");
+    if (!p) return err_set(why, ERR_NOMEM, "out of memory");
     p->g = g;
     p->machine = m;
     p->textfile = args_text(a, "--textfile", NULL);
@@ -53,7 +54,7 @@ enum err_code watch_pages_open(struct watch_pages **out, const struct cli_global
     if (!rc && otlp) rc = otlp_target_find(&p->otlp, OTLP_METRICS, otlp, NULL, why);
     const char *bearer = getenv("QDYNO_PUSH_BEARER");
     if (!rc && p->push && bearer && *bearer && !(p->bearer = strdup(bearer)))
-        rc = err_set(why, ERR_NOMEM, "no memory to begin");
+        rc = err_set(why, ERR_NOMEM, "out of memory");
     return rc;
 }
 
@@ -66,16 +67,17 @@ void watch_pages_close(struct watch_pages *p)
     free(p);
 }
 
-/* ---------------------------------------------------------------- telling */
+/* ---------------------------------------------------------------- writing and sending */
 
-static void tell_all(void *ctx, const struct family_sink *to)
+static void values_write(void *ctx, const struct family_sink *to)
 {
     const struct watch_pages *p = ctx;
     readings_export(&p->readings, to);
     watch_told_tell(&p->told, to);
 }
 
-static enum err_code look(struct watch_pages *p, struct sampler_thread *sampler, struct err *why)
+/* Reads the values of the watch from the database, and the sensors. */
+static enum err_code values_read(struct watch_pages *p, struct sampler_thread *sampler, struct err *why)
 {
     struct db *d = NULL;
     enum err_code rc = db_open(&d, p->g->db_path, why);
@@ -85,28 +87,28 @@ static enum err_code look(struct watch_pages *p, struct sampler_thread *sampler,
     return rc;
 }
 
-static void textfile(struct watch_pages *p)
+static void textfile_write(struct watch_pages *p)
 {
     struct exposition e = { 0 };
     struct err why = { 0 };
     const struct family_sink to = exposition_sink(&e);
-    tell_all(p, &to);
+    values_write(p, &to);
     enum err_code rc = e.bad.code ? err_set(&why, e.bad.code, "%s", e.bad.message)
                                   : textfile_replace(p->textfile, &e.text, &why);
-    said(p, PAGE_TEXTFILE, rc, &why);
+    outcome_log(p, PAGE_TEXTFILE, rc, &why);
     exposition_free(&e);
 }
 
-static void collector(struct watch_pages *p)
+static void collector_send(struct watch_pages *p)
 {
     struct err why = { 0 };
     struct otlp_answer answer = { 0 };
-    const struct otlp_live live = { p->machine, tell_all, p };
-    said(p, PAGE_OTLP, otlp_metrics_send(&p->otlp, &live, &answer, &why), &why);
+    const struct otlp_live live = { p->machine, values_write, p };
+    outcome_log(p, PAGE_OTLP, otlp_metrics_send(&p->otlp, &live, &answer, &why), &why);
 }
 
-/* Of a batch job, not live: what the last round found, one group a machine, replaced each time. */
-static void gateway(struct watch_pages *p)
+/* Pushes the values of the last round: one group for each machine, replaced each time. */
+static void gateway_push(struct watch_pages *p)
 {
     struct exposition e = { 0 };
     struct err why = { 0 };
@@ -123,9 +125,9 @@ static void gateway(struct watch_pages *p)
     watch_told_tell(&p->told, &to);
     enum err_code rc = db_open(&d, p->g->db_path, &why);
     if (!rc) rc = push_url(&url, &target, &why);
-    if (!rc) rc = db_group_put(d, url, &why); /* so that `prune` can take it away */
+    if (!rc) rc = db_group_put(d, url, &why); /* so that `prune` can delete it */
     if (!rc) rc = push_put(&target, str_text(&e.text), NULL, &why);
-    said(p, PAGE_PUSH, rc, &why);
+    outcome_log(p, PAGE_PUSH, rc, &why);
     db_close(d);
     free(url);
     exposition_free(&e);
@@ -137,10 +139,10 @@ void watch_pages_step(struct watch_pages *p, struct sampler_thread *sampler, int
     struct err why;
     const bool due = now || t >= p->due_ns, round = rounds != p->rounds;
     if ((!p->textfile && !p->otlp.url && !p->push) || (!due && !round)) return;
-    if (look(p, sampler, &why)) log_write(&p->g->log, LOG_WARN, "%s", why.message);
+    if (values_read(p, sampler, &why)) log_write(&p->g->log, LOG_WARN, "%s", why.message);
     if (due) p->due_ns = t + (int64_t)(EVERY_S * 1e9);
-    if (p->textfile && due) textfile(p);
-    if (p->otlp.url && due) collector(p);
-    if (p->push && round) gateway(p);
+    if (p->textfile && due) textfile_write(p);
+    if (p->otlp.url && due) collector_send(p);
+    if (p->push && round) gateway_push(p);
     p->rounds = rounds;
 }

@@ -1,5 +1,5 @@
-/* tui/cli/command_watch_export.h - what a running watch knows, told on: a file for the node exporter, a
- * collector, a Pushgateway. */
+/* tui/cli/command_watch_export.h - the values of a running watch for other programs: a text file of the
+ * node exporter, an OpenTelemetry collector, a Pushgateway. */
 #ifndef QDYNO_CLI_WATCH_PAGES_H
 #define QDYNO_CLI_WATCH_PAGES_H
 
@@ -9,20 +9,21 @@
 /* clang-format off */
 #define WATCH_PAGES_FLAGS                                                                                    \
     { .name = "--textfile", .value = "FILE.prom",                                                            \
-      .help = "keep sensors and the watch's values there for the node exporter, every 15 s" },               \
+      .help = "write sensors and the values of the watch for the node exporter every 15 s" },               \
     { .name = "--otlp", .value = "URL",                                                                      \
-      .help = "send the same to this OpenTelemetry collector (keys: OTEL_EXPORTER_OTLP_*)" },                \
+      .help = "send the same values to this OpenTelemetry collector (also: OTEL_EXPORTER_OTLP_*)" },                \
     { .name = "--push", .value = "URL",                                                                      \
-      .help = "push the watch's values to this Pushgateway after each round (token: QDYNO_PUSH_BEARER)" }
+      .help = "push the values of the watch to this Pushgateway after each round (token: QDYNO_PUSH_BEARER)" }
 /* clang-format on */
 
 struct watch_pages;
-/* Errors: ERR_USAGE on what cannot be. */
+/* Errors: ERR_USAGE for an impossible file name or URL, ERR_NOMEM. Call watch_pages_close in any case. */
 enum err_code watch_pages_open(struct watch_pages **out, const struct cli_global *g, const struct cli_args *a,
                                const struct machine *m, struct err *why);
-void watch_pages_close(struct watch_pages *p); /* NULL is fine */
-/* What is due: `rounds` so far, and the sampler as it is now (borrowed for the call). What fails is said
- * once, until it works again; `now`: due or not (the last words, or --once). */
+void watch_pages_close(struct watch_pages *p); /* accepts NULL */
+/* Writes and sends what is due. rounds: number of finished rounds; sampler: borrowed for the call, may be
+ * NULL; now: write and send even if not due (the last call, or --once). A failure is logged once, then again
+ * only after a success. */
 void watch_pages_step(struct watch_pages *p, struct sampler_thread *sampler, int rounds, bool now);
 
 #endif

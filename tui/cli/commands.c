@@ -1,179 +1,234 @@
-/* commands.c - COMMANDS: one row per command. Adding one = a file and a row. */
+/* commands.c - COMMANDS, one row for each command. README.md says how to add one. */
 #include "tui/cli/commands.h"
 
 #include <string.h>
 
+/* clang-format off */
 const struct command COMMANDS[] = {
-    { "dashboard", "[A B] [-m MODEL] [-w WORKLOAD]", "the dashboard, prefilled with two config lines",
-      FLAGS_DASHBOARD, command_dashboard, false, 0, 2, KNOB_FLAGS_NONE,
-      "What `qdyno` alone starts. Without a terminal it says so and runs `qdyno tune` with a short budget." },
-    { "detect", "[--probe] [--record DIR | --machine DIR]",
-      "the machine: CPU, caches, memory, GPUs, and what they can do", FLAGS_DETECT, command_detect, false, 0,
-      0, KNOB_FLAGS_NONE,
-      "--record DIR keeps the machine as a folder that --machine DIR shows, here and in `advise`, on any machine "
-      "(docs/machines.md). The JSON document (-o json) describes it, too: `qdyno advise --machine FILE`." },
-    { "telemetry", "[--follow] [--metrics A,B] [--pid PID] [--period SENSOR=MS]...",
-      "what this machine tells about itself now, and why the rest is silent", FLAGS_TELEMETRY,
-      command_telemetry, false, 0, 0, KNOB_FLAGS_NONE,
-      "One look at every sensor with unit, period and source; --follow writes rows for other programs until Ctrl-C, --count or "
-      "--for. A field of a row is the mean of what was read since the row before; sensors read more seldom keep their last "
-      "value; empty (null) is unknown. Periods shorter than a sensor resolves are refused; QDYNO_PERIODS=A=MS,B=MS sets them "
-      "for every command that samples." },
-    { "info", "[-m MODEL] [--tensors]",
-      "what a model file is: architecture, shapes, formats, bytes, tokenizer", FLAGS_INFO, command_info,
-      false, 0, 0, KNOB_FLAGS_NONE, NULL },
-    { "run", "[-m MODEL] -p TEXT [-n N] [-C CONFIG]", "generate text; timings on stderr", FLAGS_RUN,
-      command_run, false, 0, 0, KNOB_FLAGS_ONE,
-      "Text is written as its tokens come; Ctrl-C stops. Greedy unless --temp is given." },
-    { "tokenize", "[-m MODEL] (-p TEXT | -f FILE)", "token ids of a text, as one JSON array", FLAGS_TOKENIZE,
-      command_tokenize, false, 0, 0, KNOB_FLAGS_NONE, NULL },
-    { "logits", "[-m MODEL] --ids 1,2,3 --out FILE", "raw logits of given ids, for conformance checks",
-      FLAGS_LOGITS, command_logits, false, 0, 0, KNOB_FLAGS_ONE,
-      "FILE gets little-endian f32 [ids][vocabulary]: row i is what the model says after ids 0..i." },
-    { "bench", "[-m MODEL] [-p 512] [-n 128] [-d 0] [-C CONFIG]... [-r 5]",
-      "time workloads on a grid of configs", FLAGS_BENCH, command_bench, false, 0, 0, KNOB_FLAGS_GRID,
-      "Each config runs in a process of its own. Rates are total tokens over total seconds; +- is the standard "
-      "deviation over repetitions. A percentile is printed only where enough tokens were timed to know it (p50: 7, "
-      "p95: 90, p99: 459). The share of the machine's limit needs `qdyno detect --probe` once. A config that cannot run is a row with its "
-      "error; the status is the failure's only when none ran." },
-    { "eval", "[-m MODEL] -f TEXT [-c 512] [-C CONFIG]... [--ref CONFIG]",
-      "perplexity of a text, with its error; against a reference: KL divergence", FLAGS_EVAL, command_eval,
-      false, 0, 0, KNOB_FLAGS_GRID,
-      "Computed as llama-perplexity does: windows of -c tokens, the second half of each scored. --ref runs a "
-      "reference beside each config and compares them at the same positions: the mean over them of the KL divergence "
-      "sum p ln(p/q) in nats (p the reference's, q the config's), how often both hold the same token most likely, "
-      "and the ratio of the perplexities, paired. Both files must read the text as the same tokens. Errors count windows, "
-      "not tokens: +- is one standard error, from and to are 95 %. Flags that set a knob hold for the reference, too, "
-      "unless they list several values. p99 is printed from 459 positions on." },
-    { "ab", "[-m MODEL] A B [C...] -w WORKLOAD [--margin 1%] [--budget 5m] [--quality] [--gate EXPR]",
-      "the experiment: configs, paired, with a verdict", FLAGS_AB, command_ab, false, 0, 8, KNOB_FLAGS_ONE,
-      "A, B, ... are config lines; verdicts are about the others seen from A. A stopped, killed or "
-      "undecided run goes on with --resume ID. Workloads: pp512, tg128, pp512+tg128@d4096, tg64@b16, eval:FILE." },
-    { "advise", "[-m MODEL] [--goal GOAL] [--limit memory=8G]",
-      "configs for this machine, ranked, with reasons", FLAGS_ADVISE, command_advise, false, 0, 0,
-      KNOB_FLAGS_NONE, NULL },
-    { "tune", "[-m MODEL] [--budget 10m] [-C CONFIG]", "find the best config, confirm it by an A/B, keep it",
-      FLAGS_TUNE, command_tune, false, 0, 0, KNOB_FLAGS_ONE,
-      "Advises, then races the best candidate against the current config (-C and the settings given). The winner is "
-      "written to $XDG_CONFIG_HOME/qdyno/MODEL.conf. A candidate that changes answers is kept only if its perplexity "
-      "stays within --max-ppl of the current config's." },
-    { "apply", "[-m MODEL] [CONFIG | --run ID | --remove]",
-      "keep a config for a model: what `run`, `bench` and the dashboard use then", FLAGS_APPLY, command_apply,
-      false, 0, 1, KNOB_FLAGS_NONE,
-      "Without CONFIG: what is kept. The config lies in $XDG_CONFIG_HOME/qdyno/MODEL.conf, whose last line it is; the one "
-      "before becomes MODEL.conf.previous. --run keeps what won run ID (an A/B that ended `better`, else its arm A; --arm "
-      "another). `-C applied` names it wherever a config line stands, `-C default` leaves it out, `-C @FILE` reads any such "
-      "file. The llama.cpp command line that comes nearest is printed where one exists." },
-    { "recipe", "[-m MODEL] [--like FORMAT | --size BYTES | --kld NATS] [--out FILE] [--gguf FILE]",
-      "which tensor gets which format: found by measuring, checked on held-out text", FLAGS_RECIPE,
-      command_recipe, false, 0, 0, KNOB_FLAGS_ONE,
-      "Every tensor is stored in each format by itself and costs the KL divergence that the model's predictions then have; "
-      "a Lagrangian allocation of those costs makes the recipe; a text that took no part in it compares the recipe with the "
-      "best uniform format of at most its size, window by window. Status 0: the mix is nearer to the model; 1: it is not; 2: "
-      "that cannot be told. Only a mix that is nearer is written (--out, --gguf). Costs stay in the database: a search that "
-      "was ended goes on where it was." },
-    { "govern", "CONFIG CONFIG [CONFIG...] --rule RULE [-m MODEL] [-w WORKLOAD] [--for TIME | -n N]",
-      "serve with several recipes loaded, the most exact that a rule allows", FLAGS_GOVERN, command_govern,
-      false, 2, 8, KNOB_FLAGS_ONE,
-      "CONFIGs stand from the most exact to the cheapest. Beyond the rule's limit for --down requests in a row the next "
-      "cheaper one answers; well within it for --up in a row the more exact one is tried again, later each time that had "
-      "to be taken back. Every switch is told with its reason and, some requests later, its effect; all of it is in the "
-      "database. Under a memory rule what is not used is unloaded." },
-    { "fit", "[-m MODEL] [-c CTX] [-C CONFIG]... [--load]", "memory plan in bytes, predicted and actual",
-      FLAGS_FIT, command_fit, false, 0, 0, KNOB_FLAGS_GRID, NULL },
-    { "calibrate", "IN [-f TEXT] --out FILE | --show FILE",
-      "what a model's activations are like on a text, for methods that want to know", FLAGS_CALIBRATE,
-      command_calibrate, false, 0, 1, KNOB_FLAGS_NONE,
-      "One pass over the text for all methods: mean squares (importance matrix), mean and largest magnitudes, ranges and "
-      "histograms of what every matrix is multiplied with, computed exactly (f32), layer by layer within --memory. The file "
-      "remembers the model, and is refused for any other. `--show X --imatrix Y` converts." },
-    { "quantize", "IN OUT -R RECIPE [--calib FILE] [--force]", "a model file by a recipe", FLAGS_QUANTIZE,
-      command_quantize, false, 2, 2, KNOB_FLAGS_NONE,
-      "RECIPE is what a config line says about numbers: a format (q4_K), a method (gptq,bits=3,group_size=64) or "
-      "METHOD:FORMAT, and tensors=PATTERN:FORMAT;... for single tensors. Formats of the field load in other GGUF programs; "
-      "the rest carries qdyno.* metadata. What Ctrl-C, a full disk or a kill ended goes on from OUT.partial when the same "
-      "command is given again. NMSE is sum (w-w')^2 / sum w^2, of what was written against IN." },
-    { "methods", "[-m MODEL] [--method NAME]... [-C CONFIG]... [--eval | -f TEXT]",
-      "ways to quantize, and what they do to a model", FLAGS_METHODS, command_methods, false, 0, 0,
-      KNOB_FLAGS_ONE,
-      "Without -m: what each method does, its formats, parameters and needs. With -m every method at its default "
-      "parameters (or each -C line) is made into the cache, decoded and compared with the model, tensor by tensor; with "
-      "--eval or -f also run against it: perplexity, KL divergence and how often both hold the same token most likely. Flags "
-      "that set a knob hold for all lines; --precision highest leaves only what the method itself rounds." },
-    { "synth", "--shape SHAPE [--arch ARCH] [-R FORMAT] OUT", "a model of any shape with random weights",
-      FLAGS_SYNTH, command_synth, false, 0, 1, KNOB_FLAGS_NONE, NULL },
-    { "train", "OUT [--steps N] [--amp off|bf16|fp16] [--checkpoint-every K]",
-      "make a model from nothing: vocabulary, training, examination", FLAGS_TRAIN, command_train, false, 0, 1,
-      KNOB_FLAGS_NONE,
-      "Reads stories made by a grammar whose entropy is known, so the report says how far from the best possible loss "
-      "the model is. OUT appears when training is over; until then OUT.train holds all that is needed: the same command "
-      "goes on after Ctrl-C or a kill. Same options and seed, same model, on any number of threads." },
-    { "stories", "[-n 10] [--split SPLIT] | -f FILE",
-      "texts in the language that `train` teaches, and what they are worth", FLAGS_STORIES, command_stories,
-      false, 0, 0, KNOB_FLAGS_NONE,
-      "One story a line; in other formats than md with -log p in nats. With -f it judges: is each line a story the grammar "
-      "tells, and up to where could it be? `qdyno run` with --temp 1 gives lines to judge." },
-    { "history", "[--filter TEXT] [--detect [--metric M]]", "what was measured, and whether it changed",
-      FLAGS_HISTORY, command_history, false, 0, 0, KNOB_FLAGS_NONE,
-      "--detect puts the results of each model, config, workload and machine in order of time, divides them by the canary "
-      "that runs beside every run, and names changes of level with date, size, confidence, what changed on the machine "
-      "then, and an urgency; drifts that may be beginning; runs unlike the others. Status 1: some config is now at a lower "
-      "level than before its last change; 2: too few runs to say." },
-    { "compare", "ID ID [--metric M] [--margin 1%]", "two runs side by side: what changed, and does it show",
-      FLAGS_COMPARE, command_compare, false, 2, 2, KNOB_FLAGS_NONE,
-      "The second is seen from the first; verdicts and statuses are those of `ab`. Two moments are compared, so "
-      "whatever changed between them is in the difference: `normalized` takes out what slowed a fixed piece of work as "
-      "well. `ab` and `baseline check` measure both sides now." },
-    { "replay", "ID", "a run again, and whether it says the same", FLAGS_REPLAY, command_replay, false, 1, 1,
-      KNOB_FLAGS_NONE,
-      "The same specification and seed on the same model files, which are checked by their hash, as a new run. "
-      "Reproduced (0) when the difference of the two effects lies within the run's margin, not reproduced (1) when it "
-      "excludes 0 and is larger; inconclusive (2) otherwise; invalid (3) when either run is." },
-    { "baseline", "set NAME [ID | CONFIG] | list | check [NAME] [CONFIG]",
-      "keep a champion; measure it again, now, against a challenger", FLAGS_BASELINE, command_baseline, false,
-      1, 3, KNOB_FLAGS_ONE,
-      "`set` keeps the better config of run ID (or --arm), or a config line with -m, -w and --metric. `check` runs the "
-      "champion and the challenger (CONFIG, default the default config; -m another model) as an A/B: status 0 no "
-      "regression, 1 regression, 2 inconclusive, 3 invalid. A stored number is shown and never compared with." },
-    { "show", "ID [--capsule]", "one run again, from the database", FLAGS_SHOW, command_show, false, 1, 1,
-      KNOB_FLAGS_NONE, NULL },
-    { "report", "ID --out FILE.html|FILE.md|FILE.svg",
-      "an experiment as one file for somebody who was not there", FLAGS_REPORT, command_report, false, 1, 1,
-      KNOB_FLAGS_NONE,
-      "The file's ending says what it is: a page, Markdown with plots drawn in characters, or a picture of verdict, effect "
-      "and arms. Nothing in it is loaded from anywhere. Runs that failed, were stopped or go on have a report, too: it says "
-      "what is missing." },
-    { "push", "[ID] [--url URL] [--otlp URL] | --textfile FILE.prom",
-      "tell a monitoring system the outcome of a run", FLAGS_PUSH, command_push, false, 0, 1, KNOB_FLAGS_NONE,
-      "Without ID: the newest finished A/B. When the gateway cannot be reached the outcome is kept and sent by a "
-      "later push. --otlp sends the run as a trace, and its outcome as metrics, to an OpenTelemetry collector; the variables "
-      "OTEL_EXPORTER_OTLP_* count. Without options all are told whom the environment names. --textfile writes the latest "
-      "outcome of every experiment for the node exporter's textfile collector instead. Passwords come from files or the environment (QDYNO_PUSH_PASSWORD, QDYNO_PUSH_BEARER), never "
-      "from the command line, where everybody could read them." },
-    { "prune", "--url URL [--older-than 30d | --all] [--dry-run]", "delete our old groups from a Pushgateway",
-      FLAGS_PRUNE, command_prune, false, 0, 0, KNOB_FLAGS_NONE,
-      "A gateway keeps every group until somebody deletes it. Only groups that this database remembers pushing are "
-      "deleted; one that is gone already is fine." },
-    { "serve-metrics", "[--port N] [--listen ADDRESS] [--otlp URL]", "a page for Prometheus to scrape",
-      FLAGS_SERVE_METRICS, command_serve_metrics, false, 0, 0, KNOB_FLAGS_NONE,
-      "Sensors, GPUs, everything measured so far as counters and histograms, and the latest verdict of every experiment, "
-      "under /metrics until SIGTERM or Ctrl-C (status 0). The database is only read: one that is missing, locked or of "
-      "another version shows as qdyno_database_up 0. Names: docs/monitoring.md." },
-    { "watch", "[--baseline NAME | -m MODEL -w WORKLOAD -C CONFIG] [--every 30m] [--once] [--webhook URL]",
-      "look at this machine unattended: sensors, measurements, alerts", FLAGS_WATCH, command_watch, false, 0,
-      0, KNOB_FLAGS_ONE,
-      "Every round measures the champion of a baseline (or what -m, -w and -C say) and the canary, compares them with the "
-      "baseline or with what is usual here, and tells what fires: a line each, the bell, a webhook, an Alertmanager; what could "
-      "not be told waits. Nothing is measured while others keep the machine busy. State lies in the database: a restart "
-      "repeats nothing. SIGTERM ends it with status 0. --once: 0 nothing fires, 1 a warning or worse does, 2 nothing to compare "
-      "with yet, 3 not measurable now. Alerts and their thresholds: --print-alerts and docs/alerts.md." },
-    { "doctor", "", "what is installed and usable, and what to do about what is not", NULL, command_doctor,
-      false, 0, 0, KNOB_FLAGS_NONE, NULL },
-    { "help", "[COMMAND | knobs] [--man] [--bash]", "this help, the man page, the completion", FLAGS_HELP,
-      command_help, false, 0, 1, KNOB_FLAGS_NONE, NULL },
-    { "worker", "--fd N", "the process behind one arm", FLAGS_WORKER, command_worker, true, 0, 0,
-      KNOB_FLAGS_NONE, NULL },
+    { .name = "dashboard", .flags = FLAGS_DASHBOARD, .run = command_dashboard, .max_args = 2,
+      .arguments = "[A B] [-m MODEL] [-w WORKLOAD]",
+      .help = "open the dashboard, with A and B as the configs of the next A/B",
+      .details = "`qdyno` without a command opens the dashboard. Without a terminal it runs `qdyno tune "
+                 "--budget 45s` instead and says so." },
+    { .name = "detect", .flags = FLAGS_DETECT, .run = command_detect,
+      .arguments = "[--probe] [--record DIR | --machine DIR]",
+      .help = "show the machine: CPU, caches, memory, GPUs, and with --probe how fast they are",
+      .details = "--record DIR copies what this machine reports into a folder. `--machine DIR` then shows "
+                 "that machine on any other one, here and in `advise` (docs/machines.md). `advise "
+                 "--machine FILE` also takes the JSON document of `detect --probe -o json`." },
+    { .name = "telemetry", .flags = FLAGS_TELEMETRY, .run = command_telemetry,
+      .arguments = "[--follow] [--metrics A,B] [--pid PID] [--period SENSOR=MS]...",
+      .help = "show all sensors of this machine, and why the missing ones are missing",
+      .details = "Reads every sensor once and prints its value, unit, period and source. --follow writes "
+                 "one row per interval for other programs, until Ctrl-C, --count or --for. A field of a "
+                 "row is the mean of the readings since the previous row. A sensor that is read less often "
+                 "than rows are written keeps its last value. An empty field (null in JSON) is an unknown "
+                 "value. A period shorter than the sensor's resolution is refused. QDYNO_PERIODS=A=MS,B=MS "
+                 "sets the periods of every command that samples." },
+    { .name = "info", .flags = FLAGS_INFO, .run = command_info,
+      .arguments = "[-m MODEL] [--tensors]",
+      .help = "describe a model file: architecture, shapes, formats, bytes, tokenizer" },
+    { .name = "run", .flags = FLAGS_RUN, .run = command_run, .knob_flags = KNOB_FLAGS_ONE,
+      .arguments = "[-m MODEL] -p TEXT [-n N] [-C CONFIG]",
+      .help = "generate text; timings go to stderr",
+      .details = "Writes the text token by token. Ctrl-C stops. Decoding is greedy unless --temp is given." },
+    { .name = "tokenize", .flags = FLAGS_TOKENIZE, .run = command_tokenize,
+      .arguments = "[-m MODEL] (-p TEXT | -f FILE)",
+      .help = "print the token ids of a text as one JSON array" },
+    { .name = "logits", .flags = FLAGS_LOGITS, .run = command_logits, .knob_flags = KNOB_FLAGS_ONE,
+      .arguments = "[-m MODEL] --ids 1,2,3 --out FILE",
+      .help = "write the raw logits after each of the given token ids, to compare engines",
+      .details = "FILE receives little-endian f32 [ids][vocabulary]. Row i holds the logits after ids 0..i." },
+    { .name = "bench", .flags = FLAGS_BENCH, .run = command_bench, .knob_flags = KNOB_FLAGS_GRID,
+      .arguments = "[-m MODEL] [-p 512] [-n 128] [-d 0] [-C CONFIG]... [-r 5]",
+      .help = "measure speed and memory of configs on workloads",
+      .details = "Each config runs in a process of its own. A rate is total tokens divided by total "
+                 "seconds; +- is the standard deviation over repetitions. A percentile is printed only if "
+                 "enough tokens were timed (p50: 7, p95: 90, p99: 459). The share of the machine's limit "
+                 "needs one earlier `qdyno detect --probe`. A config that cannot run becomes a row with "
+                 "its error message. The exit status is that of the error only if no config ran." },
+    { .name = "eval", .flags = FLAGS_EVAL, .run = command_eval, .knob_flags = KNOB_FLAGS_GRID,
+      .arguments = "[-m MODEL] -f TEXT [-c 512] [-C CONFIG]... [--ref CONFIG]",
+      .help = "measure perplexity on a text, and KL divergence from a reference",
+      .details = "Perplexity is computed as llama-perplexity does: the text is cut into windows of -c "
+                 "tokens and the second half of each window is scored. --ref runs a reference config "
+                 "beside each config and compares both at the same positions: the mean KL divergence sum p "
+                 "ln(p/q) in nats (p: reference, q: config), the share of positions where both have the "
+                 "same most likely token, and the paired ratio of the perplexities. Both must tokenize the "
+                 "text alike. The unit of the error estimates is the window, not the token: +- is one "
+                 "standard error, from and to are a 95 % interval. Config flags apply to the reference "
+                 "too, unless they list several values. p99 is printed if at least 459 positions were "
+                 "scored." },
+    { .name = "ab", .flags = FLAGS_AB, .run = command_ab, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
+      .arguments = "[-m MODEL] A B [C...] -w WORKLOAD [--margin 1%] [--budget 5m] [--quality] [--gate EXPR]",
+      .help = "compare configs in a paired experiment that ends in a verdict",
+      .details = "A, B, ... are config lines. Each verdict says how a config compares with A. `--resume "
+                 "ID` continues a run that was stopped, killed or undecided. Workloads: pp512, tg128, "
+                 "pp512+tg128@d4096, tg64@b16, eval:FILE." },
+    { .name = "advise", .flags = FLAGS_ADVISE, .run = command_advise,
+      .arguments = "[-m MODEL] [--goal GOAL] [--limit memory=8G]",
+      .help = "rank configs for this machine by predicted speed, memory and quality" },
+    { .name = "tune", .flags = FLAGS_TUNE, .run = command_tune, .knob_flags = KNOB_FLAGS_ONE,
+      .arguments = "[-m MODEL] [--budget 10m] [-C CONFIG]",
+      .help = "find the best config, confirm it in an A/B, and save it",
+      .details = "Searches all configs that may help, then compares the best one with the current config "
+                 "(-C and the settings given) in an A/B. A winner is written to "
+                 "$XDG_CONFIG_HOME/qdyno/MODEL.conf. A candidate that can change answers wins only if its "
+                 "perplexity is at most --max-ppl above that of the current config." },
+    { .name = "apply", .flags = FLAGS_APPLY, .run = command_apply, .max_args = 1,
+      .arguments = "[-m MODEL] [CONFIG | --run ID | --remove]",
+      .help = "save a config for a model: `run`, `bench` and the dashboard then use it",
+      .details = "Without CONFIG, prints the saved config. The config is the last line of "
+                 "$XDG_CONFIG_HOME/qdyno/MODEL.conf; the previous file becomes MODEL.conf.previous. --run "
+                 "saves the winner of run ID: arm B of an A/B that ended `better`, else arm A; --arm "
+                 "selects another. Wherever a config line is expected, `-C applied` means the saved "
+                 "config, `-C default` no saved config, and `-C @FILE` the config in FILE. The output "
+                 "includes the nearest llama.cpp command line, if there is one." },
+    { .name = "recipe", .flags = FLAGS_RECIPE, .run = command_recipe, .knob_flags = KNOB_FLAGS_ONE,
+      .arguments = "[-m MODEL] [--like FORMAT | --size BYTES | --kld NATS] [--out FILE] [--gguf FILE]",
+      .help = "find a format for each tensor by measurement, and check the mix on other text",
+      .details = "Quantizes one tensor at a time to each format and measures the KL divergence of the "
+                 "model's predictions. A Lagrangian allocation of these costs gives the recipe. A text "
+                 "that the search did not use then compares the recipe with the best uniform format of at "
+                 "most its size, window by window. Status 0: the recipe is closer to the original model; "
+                 "1: it is not; 2: undecided. Only a recipe that is closer is written (--out, --gguf). The "
+                 "database keeps all costs, so that a search that was stopped continues where it ended." },
+    { .name = "govern", .flags = FLAGS_GOVERN, .run = command_govern, .min_args = 2, .max_args = 8, .knob_flags = KNOB_FLAGS_ONE,
+      .arguments = "CONFIG CONFIG [CONFIG...] --rule RULE [-m MODEL] [-w WORKLOAD] [--for TIME | -n N]",
+      .help = "serve requests with the most exact of several configs that a rule allows",
+      .details = "List the CONFIGs from the most exact to the cheapest. After --down requests in a row "
+                 "beyond the rule's limit, the next cheaper config answers. After --up requests in a row "
+                 "well within the limit, the more exact config is tried again; each failed try doubles the "
+                 "wait. Every switch is printed with its reason and, some requests later, with its effect, "
+                 "and is stored in the database. Under a memory rule, unused configs are unloaded." },
+    { .name = "fit", .flags = FLAGS_FIT, .run = command_fit, .knob_flags = KNOB_FLAGS_GRID,
+      .arguments = "[-m MODEL] [-c CTX] [-C CONFIG]... [--load]",
+      .help = "print the memory plan in bytes, and with --load what loading really takes" },
+    { .name = "calibrate", .flags = FLAGS_CALIBRATE, .run = command_calibrate, .max_args = 1,
+      .arguments = "IN [-f TEXT] --out FILE | --show FILE",
+      .help = "record statistics of a model's activations on a text, for methods that need them",
+      .details = "One pass over the text serves all methods: mean squares (the importance matrix), means "
+                 "and largest magnitudes, ranges and histograms of the inputs of every matrix, computed in "
+                 "f32, layer by layer within --memory. The file stores the model's hash and is refused for "
+                 "any other model. `--show X --imatrix Y` converts an existing file." },
+    { .name = "quantize", .flags = FLAGS_QUANTIZE, .run = command_quantize, .min_args = 2, .max_args = 2,
+      .arguments = "IN OUT -R RECIPE [--calib FILE] [--force]",
+      .help = "write a quantized model file",
+      .details = "RECIPE is the part of a config line that chooses numbers: a format (q4_K), a method "
+                 "(gptq,bits=3,group_size=64) or METHOD:FORMAT, and tensors=PATTERN:FORMAT;... for single "
+                 "tensors. Standard formats load in other GGUF programs; the others carry qdyno.* "
+                 "metadata. If Ctrl-C, a full disk or a kill ends the command, give it again: it continues "
+                 "from OUT.partial. NMSE is sum (w-w')^2 / sum w^2 of the written weights w' against those "
+                 "of IN." },
+    { .name = "methods", .flags = FLAGS_METHODS, .run = command_methods, .knob_flags = KNOB_FLAGS_ONE,
+      .arguments = "[-m MODEL] [--method NAME]... [-C CONFIG]... [--eval | -f TEXT]",
+      .help = "list quantization methods, or measure their error on a model",
+      .details = "Without -m, lists what each method does, its formats, parameters and needs. With -m, "
+                 "quantizes the model with every method at its default parameters (or with each -C line) "
+                 "and compares the result with the model, tensor by tensor. --eval and -f also measure "
+                 "perplexity, KL divergence and how often both have the same most likely token. Config "
+                 "flags apply to all lines; --precision highest leaves only the rounding of the method "
+                 "itself." },
+    { .name = "synth", .flags = FLAGS_SYNTH, .run = command_synth, .max_args = 1,
+      .arguments = "--shape SHAPE [--arch ARCH] [-R FORMAT] OUT",
+      .help = "write a model of any shape with random weights" },
+    { .name = "train", .flags = FLAGS_TRAIN, .run = command_train, .max_args = 1,
+      .arguments = "OUT [--steps N] [--amp off|bf16|fp16] [--checkpoint-every K]",
+      .help = "train a small model from nothing and test it",
+      .details = "Trains on stories from a grammar of known entropy, so the report states how far the "
+                 "model is from the best possible loss. OUT appears when training is over. Until then "
+                 "OUT.train holds the state, and the same command continues after Ctrl-C or a kill. The "
+                 "same options and seed give the same model on any number of threads." },
+    { .name = "stories", .flags = FLAGS_STORIES, .run = command_stories,
+      .arguments = "[-n 10] [--split SPLIT] | -f FILE",
+      .help = "write stories of the training grammar, or test whether texts are such stories",
+      .details = "Writes one story a line; formats other than md add -log p in nats. With -f, reads one "
+                 "text a line and reports whether the grammar can produce it, and if not, how many of its "
+                 "first characters it can. `qdyno run --temp 1` produces lines to test." },
+    { .name = "history", .flags = FLAGS_HISTORY, .run = command_history,
+      .arguments = "[--filter TEXT] [--detect [--metric M]]",
+      .help = "list past runs, or find changes in them",
+      .details = "--detect orders the results of each model, config, workload and machine by time, divides "
+                 "them by the canary (a fixed reference workload timed beside every run), and reports "
+                 "changes of level with date, size, confidence, priority and what changed on the machine "
+                 "at that time, drifts that may be starting, and outliers. Status 1: some config is now "
+                 "slower or worse than before its last change; 2: too few runs to decide." },
+    { .name = "compare", .flags = FLAGS_COMPARE, .run = command_compare, .min_args = 2, .max_args = 2,
+      .arguments = "ID ID [--metric M] [--margin 1%]",
+      .help = "compare two past runs: what changed, and whether the results differ",
+      .details = "The verdict says how the second run compares with the first; verdicts and statuses are "
+                 "those of `ab`. The runs took place at two times, so the difference contains everything "
+                 "that changed in between. `normalized` removes the part that also slowed the canary, a "
+                 "fixed reference workload. `ab` and `baseline check` measure both sides now." },
+    { .name = "replay", .flags = FLAGS_REPLAY, .run = command_replay, .min_args = 1, .max_args = 1,
+      .arguments = "ID",
+      .help = "repeat an A/B and report whether the result is the same",
+      .details = "Runs the same specification with the same seed on the same model files, verified by "
+                 "their hashes, as a new run. Reproduced (0): the difference of the two effects lies "
+                 "within the run's margin. Not reproduced (1): it excludes 0 and is larger than the "
+                 "margin. Inconclusive (2): neither. Invalid (3): one of the runs is invalid." },
+    { .name = "baseline", .flags = FLAGS_BASELINE, .run = command_baseline, .min_args = 1, .max_args = 3, .knob_flags = KNOB_FLAGS_ONE,
+      .arguments = "set NAME [ID | CONFIG] | list | check [NAME] [CONFIG]",
+      .help = "save a reference config, and test for regressions against it",
+      .details = "`set` saves the better config of run ID (or --arm), or a config line with -m, -w and "
+                 "--metric: the champion. `check` measures the champion and a challenger (CONFIG, default "
+                 "the default config; -m another model) in an A/B: status 0 no regression, 1 regression, 2 "
+                 "inconclusive, 3 invalid. The stored value is only printed, never compared with." },
+    { .name = "show", .flags = FLAGS_SHOW, .run = command_show, .min_args = 1, .max_args = 1,
+      .arguments = "ID [--capsule]",
+      .help = "print a past run again, from the database" },
+    { .name = "report", .flags = FLAGS_REPORT, .run = command_report, .min_args = 1, .max_args = 1,
+      .arguments = "ID --out FILE.html|FILE.md|FILE.svg",
+      .help = "write a run as one self-contained file for other people",
+      .details = "The file's ending chooses the form: a page, Markdown with plots in characters, or a "
+                 "picture of verdict, effect and arms. The file loads nothing from elsewhere. A run that "
+                 "failed, was stopped or is still going on has a report, too, which states what is missing." },
+    { .name = "push", .flags = FLAGS_PUSH, .run = command_push, .max_args = 1,
+      .arguments = "[ID] [--url URL] [--otlp URL] | --textfile FILE.prom",
+      .help = "send the outcome of a run to a monitoring system",
+      .details = "Without ID: the newest finished A/B. If the gateway cannot be reached, the outcome is "
+                 "stored and a later push sends it. --otlp sends the run as a trace and its outcome as "
+                 "metrics to an OpenTelemetry collector, using the variables OTEL_EXPORTER_OTLP_*. Without "
+                 "--url and --otlp, the outcome goes to every receiver that the environment names. "
+                 "--textfile instead writes the latest outcome of every experiment for the node exporter's "
+                 "textfile collector. Passwords come from files or from the environment "
+                 "(QDYNO_PUSH_PASSWORD, QDYNO_PUSH_BEARER), never from the command line, which every user "
+                 "of the machine can read." },
+    { .name = "prune", .flags = FLAGS_PRUNE, .run = command_prune,
+      .arguments = "--url URL [--older-than 30d | --all] [--dry-run]",
+      .help = "delete groups that qdyno pushed to a Pushgateway",
+      .details = "A Pushgateway keeps every group until someone deletes it. This command deletes only "
+                 "groups that this database recorded as pushed. A group that no longer exists is no error." },
+    { .name = "serve-metrics", .flags = FLAGS_SERVE_METRICS, .run = command_serve_metrics,
+      .arguments = "[--port N] [--listen ADDRESS] [--otlp URL]",
+      .help = "serve sensors and results to Prometheus over HTTP",
+      .details = "Serves sensors, GPUs, all measurements as counters and histograms, and the latest "
+                 "verdict of every experiment under /metrics until SIGTERM or Ctrl-C (status 0). The "
+                 "database is only read. If it is missing, locked or of another version, the page shows "
+                 "qdyno_database_up 0. Metric names: docs/monitoring.md." },
+    { .name = "watch", .flags = FLAGS_WATCH, .run = command_watch, .knob_flags = KNOB_FLAGS_ONE,
+      .arguments = "[--baseline NAME | -m MODEL -w WORKLOAD -C CONFIG] [--every 30m] [--once] [--webhook "
+                   "URL]",
+      .help = "measure repeatedly without a user, and raise alerts",
+      .details = "Every round measures the champion of a baseline (or what -m, -w and -C select) and the "
+                 "canary, a fixed reference workload. It compares them with the baseline, or with the "
+                 "usual values of this machine, and reports each alert that fires: as a line, by the bell, "
+                 "to a webhook, to an Alertmanager. Alerts that could not be delivered are kept and sent "
+                 "later. A round is postponed while other programs keep the machine busy. The state is in "
+                 "the database, so a restart repeats no alert. SIGTERM ends the watch with status 0. "
+                 "--once: 0 no alert, 1 a warning or worse, 2 nothing to compare with yet, 3 not "
+                 "measurable now. Alerts and their thresholds: --print-alerts and docs/alerts.md." },
+    { .name = "doctor", .run = command_doctor,
+      .arguments = "",
+      .help = "check what is installed and usable, and say how to fix the rest" },
+    { .name = "help", .flags = FLAGS_HELP, .run = command_help, .max_args = 1,
+      .arguments = "[COMMAND | knobs] [--man] [--bash]",
+      .help = "print help, the man page, or the shell completion" },
+    { .name = "worker", .flags = FLAGS_WORKER, .run = command_worker, .hidden = true,
+      .arguments = "--fd N",
+      .help = "run the configs of one arm on behalf of another qdyno process" },
 };
+/* clang-format on */
 const size_t COMMAND_COUNT = COUNT_OF(COMMANDS);
 
 const struct command *command_find(const char *name)

@@ -1,46 +1,47 @@
-/* tui/cli/commands.h - the functions behind COMMANDS: one file each. */
-#ifndef QDYNO_CLI_ROWS_H
-#define QDYNO_CLI_ROWS_H
+/* tui/cli/commands.h - the functions and flag tables behind COMMANDS, and what one command file offers to
+ * others.
+ */
+#ifndef QDYNO_CLI_COMMANDS_H
+#define QDYNO_CLI_COMMANDS_H
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/stats/stats.h"
 #include "engine/text/text.h"
 #include "tui/cli/lib/lib.h"
 
+/* Runs a command and returns the exit status of the process. */
 typedef int command_fn(const struct cli_global *g, const struct cli_args *a);
 
-command_fn command_compare, command_replay, command_baseline, command_watch;
-command_fn command_dashboard, command_detect, command_info, command_run, command_tokenize, command_logits,
-    command_bench, command_calibrate, command_eval, command_ab, command_advise, command_tune, command_fit,
-    command_synth, command_train, command_stories, command_history, command_methods, command_quantize,
-    command_show, command_report, command_push, command_doctor, command_help, command_worker;
+command_fn command_ab, command_advise, command_apply, command_baseline, command_bench, command_calibrate,
+    command_compare, command_dashboard, command_detect, command_doctor, command_eval, command_fit,
+    command_govern, command_help, command_history, command_info, command_logits, command_methods,
+    command_prune, command_push, command_quantize, command_recipe, command_replay, command_report,
+    command_run, command_serve_metrics, command_show, command_stories, command_synth, command_telemetry,
+    command_tokenize, command_train, command_tune, command_watch, command_worker;
+extern const struct cli_flag FLAGS_AB[], FLAGS_ADVISE[], FLAGS_APPLY[], FLAGS_BASELINE[], FLAGS_BENCH[],
+    FLAGS_CALIBRATE[], FLAGS_COMPARE[], FLAGS_DASHBOARD[], FLAGS_DETECT[], FLAGS_EVAL[], FLAGS_FIT[],
+    FLAGS_GOVERN[], FLAGS_HELP[], FLAGS_HISTORY[], FLAGS_INFO[], FLAGS_LOGITS[], FLAGS_METHODS[],
+    FLAGS_PRUNE[], FLAGS_PUSH[], FLAGS_QUANTIZE[], FLAGS_RECIPE[], FLAGS_REPLAY[], FLAGS_REPORT[],
+    FLAGS_RUN[], FLAGS_SERVE_METRICS[], FLAGS_SHOW[], FLAGS_STORIES[], FLAGS_SYNTH[], FLAGS_TELEMETRY[],
+    FLAGS_TOKENIZE[], FLAGS_TRAIN[], FLAGS_TUNE[], FLAGS_WATCH[], FLAGS_WORKER[];
 
-command_fn command_telemetry, command_serve_metrics, command_prune, command_apply, command_recipe,
-    command_govern;
-
-extern const struct cli_flag FLAGS_APPLY[], FLAGS_RECIPE[], FLAGS_GOVERN[];
-extern const struct cli_flag FLAGS_TELEMETRY[], FLAGS_SERVE_METRICS[], FLAGS_PRUNE[];
-extern const struct cli_flag FLAGS_COMPARE[], FLAGS_REPLAY[], FLAGS_BASELINE[], FLAGS_SHOW[], FLAGS_WATCH[];
-extern const struct cli_flag FLAGS_DASHBOARD[], FLAGS_DETECT[], FLAGS_INFO[], FLAGS_RUN[], FLAGS_TOKENIZE[],
-    FLAGS_LOGITS[], FLAGS_BENCH[], FLAGS_CALIBRATE[], FLAGS_EVAL[], FLAGS_AB[], FLAGS_ADVISE[], FLAGS_TUNE[],
-    FLAGS_FIT[], FLAGS_SYNTH[], FLAGS_TRAIN[], FLAGS_STORIES[], FLAGS_HISTORY[], FLAGS_METHODS[],
-    FLAGS_QUANTIZE[], FLAGS_PUSH[], FLAGS_REPORT[], FLAGS_HELP[], FLAGS_WORKER[];
-
-/* "1,2,3" or a JSON array. ERR_USAGE names what is no id. */
+/* Parses token ids from "1,2,3" or a JSON array. ERR_USAGE names the word that is not an id. */
 enum err_code ids_parse(struct token_list *ids, const char *text, struct err *why);
 
-/* `history --detect`: exit status 1 when some config is now at a lower level than before. */
+/* `history --detect`. Exit status 1: some config is now at a worse level than before its last change. */
 command_fn history_detect_print;
 
-/* Tables that `show` prints again from the database. */
+/* Columns of bench and eval, with which `show` prints their stored tables. */
 extern const struct column BENCH_COLUMNS[], EVAL_COLUMNS[];
 extern const size_t BENCH_COLUMN_COUNT, EVAL_COLUMN_COUNT;
-/* Log ratio of the metric, B/A, as it was measured (lower may be better). */
+/* ln(B/A) of the metric. Positive means that the number grew, whether or not more is better. */
 struct interval ab_effect(const struct experiment_state *s);
-int ab_status(const struct experiment_state *s); /* the exit status of a run that is over */
+/* The exit status of a finished run. */
+int ab_status(const struct experiment_state *s);
+/* Fills the table of `ab`; table_done by the caller. */
 void ab_table_fill(struct table *t, const struct experiment_state *s);
 
-/* One A/B from start to verdict with progress on stderr; *out is the final state. Ctrl-C stops it. */
+/* Runs one A/B from start to verdict with progress on stderr. *out is the final state. Ctrl-C stops it. */
 enum err_code ab_run(const struct cli_global *g, const struct experiment_spec *spec,
                      struct experiment_state *out, struct err *why);
 

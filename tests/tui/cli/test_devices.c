@@ -16,7 +16,7 @@ static void a_bad_driver_is_an_error(void **state)
         double seconds;
         const char *said;
     } DRIVERS[] = {
-        { "hang", 0.3, "did not answer in 0.3 s" },
+        { "hang", 0.3, "did not answer within 0.3 s" },
         { "crash", 60, "ended the process (Segmentation fault)" },
         { "exit", 60, "ended the process (it called exit)" },
     };

@@ -1,5 +1,5 @@
-/* args.c - argv against the tables: nothing is guessed, nothing is silently ignored, and every refusal names
- * the flag, the value and what would have been right. */
+/* args.c - parses argv against the tables of commands, flags and knobs. Nothing is guessed or silently
+ * ignored: every error names the flag, the value and what was expected. */
 #include "tui/cli/cli.h"
 
 #include <math.h>
@@ -15,71 +15,71 @@ static const char *const LOG_LEVELS[] = { "debug", "info", "warn", "error", "qui
 /* clang-format off */
 const struct cli_flag GLOBAL_FLAGS[] = {
     { .name = "--db", .value = "FILE",
-      .help = "database of what was measured; default $XDG_DATA_HOME/qdyno/qdyno.db" },
+      .help = "database of all results; default $XDG_DATA_HOME/qdyno/qdyno.db" },
     { .name = "-o", .alias = "--output", .value = "FORMAT", .kind = FLAG_CHOICE, .choices = OUTPUT_NAMES,
-      .help = "how results are written" },
-    { .name = "--quiet", .alias = "-q", .help = "no progress, no notes on stderr" },
+      .help = "format of the results; default md" },
+    { .name = "--quiet", .alias = "-q", .help = "print no progress and no notes on stderr" },
     { .name = "--progress", .value = "MODE", .kind = FLAG_CHOICE, .choices = PROGRESS_NAMES,
-      .help = "of long work, on stderr: auto = at a terminal, json = a JSON object a line" },
-    { .name = "--no-color", .help = "no colour (also: NO_COLOR)" },
+      .help = "progress on stderr: auto shows it on a terminal, json writes one JSON object a line" },
+    { .name = "--no-color", .help = "use no colours (also: NO_COLOR)" },
     { .name = "--seed", .alias = "-s", .value = "N", .kind = FLAG_INT, .max = 9e18,
-      .help = "seed of everything random; default 1" },
+      .help = "seed of all random choices; default 1" },
     { .name = "--plugin", .value = "FILE", .many = true,
-      .help = "a method of your own, a shared library; may be repeated (also: QDYNO_PLUGINS)" },
+      .help = "load a quantization method from a shared library (also: QDYNO_PLUGINS)" },
     { .name = "--log-level", .value = "LEVEL", .kind = FLAG_CHOICE, .choices = LOG_LEVELS,
-      .help = "what stderr shows; default warn" },
+      .help = "least severe messages on stderr; default warn" },
     { .name = "--version", .help = "print the version" },
-    { .name = "--help", .alias = "-h", .help = "help for the command" },
+    { .name = "--help", .alias = "-h", .help = "print the help of the command" },
     { .name = NULL },
 };
 /* clang-format on */
 
-/* What a word that starts with "-" turned out to be. */
+/* The meaning of a word that starts with "-". */
 struct flag_match {
     const struct cli_flag *flag;
     bool global;
-    int knob; /* -1 unless a knob's own flag */
+    int knob; /* enum knob_id; -1: not a knob flag */
 };
 
-static bool name_is(const char *name, const char *word, size_t n)
+static bool name_equals(const char *name, const char *word, size_t n)
 {
     return name && strlen(name) == n && !memcmp(name, word, n);
 }
 
-static const struct cli_flag *flag_in(const struct cli_flag *list, const char *word, size_t n)
+static const struct cli_flag *flag_find(const struct cli_flag *list, const char *word, size_t n)
 {
     for (; list && list->name; list++)
-        if (name_is(list->name, word, n) || name_is(list->alias, word, n)) return list;
+        if (name_equals(list->name, word, n) || name_equals(list->alias, word, n)) return list;
     return NULL;
 }
 
-/* "-t" or "--threads": a knob answers to its llama.cpp-style flag and to its key. */
-static int knob_of(const char *word, size_t n)
+/* The knob of "-t" (its llama.cpp-style flag) or "--threads" (its key); -1: none. */
+static int knob_find_flag(const char *word, size_t n)
 {
     for (int k = 0; k < KNOB_COUNT; k++) {
-        if (k == KNOB_MODEL) continue; /* -m belongs to the commands */
-        if (name_is(KNOBS[k].flag, word, n)) return k;
-        if (n > 2 && !memcmp(word, "--", 2) && name_is(KNOBS[k].key, word + 2, n - 2)) return k;
+        if (k == KNOB_MODEL) continue; /* -m is a flag of the commands */
+        if (name_equals(KNOBS[k].flag, word, n)) return k;
+        if (n > 2 && !memcmp(word, "--", 2) && name_equals(KNOBS[k].key, word + 2, n - 2)) return k;
     }
     return -1;
 }
 
-static bool match_flag(struct flag_match *m, const struct command *c, const char *word, size_t n)
+static bool flag_match(struct flag_match *m, const struct command *c, const char *word, size_t n)
 {
     *m = (struct flag_match){ .knob = -1 };
-    if (c && (m->flag = flag_in(c->flags, word, n))) return true;
-    if (c && c->knob_flags != KNOB_FLAGS_NONE && (m->knob = knob_of(word, n)) >= 0) return true;
-    m->flag = flag_in(GLOBAL_FLAGS, word, n);
+    if (c && (m->flag = flag_find(c->flags, word, n))) return true;
+    if (c && c->knob_flags != KNOB_FLAGS_NONE && (m->knob = knob_find_flag(word, n)) >= 0) return true;
+    m->flag = flag_find(GLOBAL_FLAGS, word, n);
     m->global = m->flag != NULL;
     return m->global;
 }
 
-static bool takes_value(const struct flag_match *m)
+static bool flag_takes_value(const struct flag_match *m)
 {
     return m->knob >= 0 || m->flag->value;
 }
 
-static void add_names(const char **names, size_t *n, size_t max, const struct cli_flag *list)
+static void flag_names_append(const char **names, size_t *n, size_t max, const struct cli_flag *list)
 {
     for (; list && list->name && *n + 2 < max; list++) {
         names[(*n)++] = list->name;
@@ -87,6 +87,7 @@ static void add_names(const char **names, size_t *n, size_t max, const struct cl
     }
 }
 
+/* The error for a flag that nothing knows, with the nearest spelling. */
 static enum err_code unknown_flag(const struct command *c, const char *word, size_t len, struct err *why)
 {
     enum { NAMES = 256 };
@@ -94,8 +95,8 @@ static enum err_code unknown_flag(const struct command *c, const char *word, siz
     char typed[128], keys[KNOB_COUNT][32];
     size_t n = 0;
     snprintf(typed, sizeof typed, "%.*s", (int)MIN(len, sizeof typed - 1), word);
-    if (c) add_names(names, &n, NAMES, c->flags);
-    add_names(names, &n, NAMES, GLOBAL_FLAGS);
+    if (c) flag_names_append(names, &n, NAMES, c->flags);
+    flag_names_append(names, &n, NAMES, GLOBAL_FLAGS);
     for (int k = 0; c && c->knob_flags && k < KNOB_COUNT && n + 2 < NAMES; k++) {
         if (k == KNOB_MODEL) continue;
         snprintf(keys[k], sizeof keys[k], "--%s", KNOBS[k].key);
@@ -107,9 +108,10 @@ static enum err_code unknown_flag(const struct command *c, const char *word, siz
     if (near)
         return err_set(why, ERR_USAGE, "unknown flag '%s': did you mean '%s'? `qdyno help %s` lists them",
                        typed, near, name);
-    return err_set(why, ERR_USAGE, "unknown flag '%s': `qdyno help %s` lists what is allowed", typed, name);
+    return err_set(why, ERR_USAGE, "unknown flag '%s': `qdyno help %s` lists the flags", typed, name);
 }
 
+/* "1%" or "0.01"; not negative. */
 static bool ratio_parse(const char *text, double *out)
 {
     char digits[64];
@@ -124,13 +126,14 @@ static bool ratio_parse(const char *text, double *out)
     return true;
 }
 
-static enum err_code bad_value(const struct cli_flag *f, const char *value, const char *allowed,
-                               struct err *why)
+static enum err_code value_error(const struct cli_flag *f, const char *value, const char *allowed,
+                                 struct err *why)
 {
-    return err_set(why, ERR_USAGE, "%s %s: want %s", f->name, *value ? value : "''", allowed);
+    return err_set(why, ERR_USAGE, "%s %s: expected %s", f->name, *value ? value : "''", allowed);
 }
 
-static enum err_code check_number(const struct cli_flag *f, const char *text, const char *whole,
+/* Checks one number, `text`, against the flag's range; the message shows `whole`, the value as given. */
+static enum err_code number_check(const struct cli_flag *f, const char *text, const char *whole,
                                   struct err *why)
 {
     char allowed[96];
@@ -143,25 +146,28 @@ static enum err_code check_number(const struct cli_flag *f, const char *text, co
     if (any)
         snprintf(allowed, sizeof allowed, "a%s number", integer ? " whole" : "");
     else
-        snprintf(allowed, sizeof allowed, "%s from %.10g to %.10g", integer ? "whole numbers" : "a number",
+        snprintf(allowed, sizeof allowed, "%s from %.10g to %.10g",
+                 f->kind == FLAG_INTS ? "whole numbers"
+                 : integer            ? "a whole number"
+                                      : "a number",
                  f->min, f->max);
-    return bad_value(f, whole, allowed, why);
+    return value_error(f, whole, allowed, why);
 }
 
-static enum err_code check_list(const struct cli_flag *f, const char *value, struct err *why)
+static enum err_code number_list_check(const struct cli_flag *f, const char *value, struct err *why)
 {
     for (const char *p = value;;) {
         char item[64];
         size_t n = strcspn(p, ",");
         snprintf(item, sizeof item, "%.*s", (int)MIN(n, sizeof item - 1), p);
-        enum err_code rc = check_number(f, item, value, why);
+        enum err_code rc = number_check(f, item, value, why);
         if (rc) return rc;
         if (!p[n]) return ERR_OK;
         p += n + 1;
     }
 }
 
-static enum err_code check_choice(const struct cli_flag *f, const char *value, struct err *why)
+static enum err_code choice_check(const struct cli_flag *f, const char *value, struct err *why)
 {
     struct str list = { 0 };
     size_t n = 0;
@@ -174,67 +180,66 @@ static enum err_code check_choice(const struct cli_flag *f, const char *value, s
     }
     const char *near = str_nearest(value, f->choices, n);
     if (near) str_printf(&list, " (did you mean '%s'?)", near);
-    enum err_code rc = bad_value(f, value, str_text(&list), why);
+    enum err_code rc = value_error(f, value, str_text(&list), why);
     str_free(&list);
     return rc;
 }
 
-static enum err_code check_value(const struct cli_flag *f, const char *value, struct err *why)
+static enum err_code value_check(const struct cli_flag *f, const char *value, struct err *why)
 {
     double d;
     int64_t i;
     switch (f->kind) {
     case FLAG_TEXT: return ERR_OK;
     case FLAG_INT:
-    case FLAG_NUM: return check_number(f, value, value, why);
-    case FLAG_INTS: return check_list(f, value, why);
+    case FLAG_NUM: return number_check(f, value, value, why);
+    case FLAG_INTS: return number_list_check(f, value, why);
     case FLAG_RATIO:
-        return ratio_parse(value, &d) ? ERR_OK : bad_value(f, value, "a share such as 1% or 0.01", why);
+        return ratio_parse(value, &d) ? ERR_OK : value_error(f, value, "a share such as 1% or 0.01", why);
     case FLAG_BYTES:
         return str_to_bytes(value, &i) && i >= 0 ? ERR_OK
-                                                 : bad_value(f, value, "bytes such as 512M or 8G", why);
+                                                 : value_error(f, value, "bytes such as 512M or 8G", why);
     case FLAG_SECONDS:
         return str_to_seconds(value, &d) && d > 0 ? ERR_OK
-                                                  : bad_value(f, value, "a time such as 90s or 5m", why);
-    case FLAG_CHOICE: return check_choice(f, value, why);
+                                                  : value_error(f, value, "a time such as 90s or 5m", why);
+    case FLAG_CHOICE: return choice_check(f, value, why);
     }
     return ERR_OK;
 }
 
-static enum err_code apply_global(struct cli_global *g, const struct cli_flag *f, const char *value,
-                                  struct err *why)
+/* Index of a value that choice_check accepted. */
+static int choice_index(const char *const *choices, const char *value)
 {
-    static const char *const NAMES[] = { "--db",        "-o",        "--quiet",  "--no-color", "--seed",
-                                         "--log-level", "--version", "--plugin", "--progress", "--help" };
-    size_t which = 0;
-    while (strcmp(NAMES[which], f->name)) which++;
-    switch (which) {
-    case 0: g->db_path = value; break;
-    case 1:
-        for (int i = 0; OUTPUT_NAMES[i]; i++)
-            if (!strcmp(OUTPUT_NAMES[i], value)) g->output = (enum output_format)i;
+    int i = 0;
+    while (strcmp(choices[i], value)) i++;
+    return i;
+}
+
+static enum err_code global_flag_apply(struct cli_global *g, const struct cli_flag *f, const char *value,
+                                       struct err *why)
+{
+    const char *name = f->name;
+    if (!strcmp(name, "--db")) g->db_path = value;
+    if (!strcmp(name, "--quiet")) g->quiet = true;
+    if (!strcmp(name, "--no-color")) g->no_color = true;
+    if (!strcmp(name, "--seed")) str_to_u64(value, &g->seed);
+    if (!strcmp(name, "--log-level")) g->log.level = (enum log_level)log_level_parse(value);
+    if (!strcmp(name, "--version")) g->version = true;
+    if (!strcmp(name, "--help")) g->help = true;
+    if (!strcmp(name, "--progress")) g->progress = (enum progress_mode)choice_index(PROGRESS_NAMES, value);
+    if (!strcmp(name, "-o")) {
+        g->output = (enum output_format)choice_index(OUTPUT_NAMES, value);
         g->output_given = true;
-        break;
-    case 2: g->quiet = true; break;
-    case 3: g->no_color = true; break;
-    case 4: str_to_u64(value, &g->seed); break;
-    case 5: g->log.level = (enum log_level)log_level_parse(value); break;
-    case 6: g->version = true; break;
-    case 7:
+    }
+    if (!strcmp(name, "--plugin")) {
         if (g->plugin_count == PLUGIN_FLAGS)
-            return err_set(why, ERR_USAGE, "more than %d times %s", PLUGIN_FLAGS, f->name);
+            return err_set(why, ERR_USAGE, "%s is given more than %d times", name, PLUGIN_FLAGS);
         g->plugin[g->plugin_count++] = value;
-        break;
-    case 8:
-        for (int i = 0; PROGRESS_NAMES[i]; i++)
-            if (!strcmp(PROGRESS_NAMES[i], value)) g->progress = (enum progress_mode)i;
-        break;
-    default: g->help = true; break;
     }
     return ERR_OK;
 }
 
-static enum err_code take_knob(struct cli_args *a, int id, const char *value, struct err *why)
+static enum err_code knob_add(struct cli_args *a, int id, const char *value, struct err *why)
 {
     for (int i = 0; i < a->knob_count; i++)
         if (a->knob[i].id == (enum knob_id)id)
@@ -245,12 +250,13 @@ static enum err_code take_knob(struct cli_args *a, int id, const char *value, st
     return ERR_OK;
 }
 
-/* When all flags are known: what a knob may say depends on plug-ins. */
-static enum err_code check_knobs(const struct cli_args *a, struct err *why)
+/* Checks the values of all knob flags. Called after all plug-ins are loaded, because they add methods and
+ * parameters. */
+static enum err_code knobs_check(const struct cli_args *a, struct err *why)
 {
     for (int i = 0; i < a->knob_count; i++) {
         if (a->command->knob_flags == KNOB_FLAGS_GRID && strchr(a->knob[i].value, ','))
-            continue; /* the grid checks each */
+            continue; /* cli_configs checks each value of the list */
         struct config c;
         config_default(&c);
         enum err_code rc = config_set(&c, KNOBS[a->knob[i].id].key, a->knob[i].value, why);
@@ -259,24 +265,25 @@ static enum err_code check_knobs(const struct cli_args *a, struct err *why)
     return ERR_OK;
 }
 
-static enum err_code take_flag(struct cli_global *g, struct cli_args *a, const struct flag_match *m,
-                               const char *value, struct err *why)
+static enum err_code flag_add(struct cli_global *g, struct cli_args *a, const struct flag_match *m,
+                              const char *value, struct err *why)
 {
-    if (m->knob >= 0) return take_knob(a, m->knob, value, why);
-    enum err_code rc = check_value(m->flag, value ? value : "", why);
+    if (m->knob >= 0) return knob_add(a, m->knob, value, why);
+    enum err_code rc = value_check(m->flag, value ? value : "", why);
     if (rc) return rc;
-    if (m->global) return apply_global(g, m->flag, value, why);
+    if (m->global) return global_flag_apply(g, m->flag, value, why);
     if (!m->flag->many && args_has(a, m->flag->name) && m->flag->value)
         return err_set(why, ERR_USAGE, "%s is given twice (%s and %s)", m->flag->name,
                        args_text(a, m->flag->name, ""), value);
-    if (a->given_count == ARGS_GIVEN) return err_set(why, ERR_USAGE, "more than %d flags", ARGS_GIVEN);
+    if (a->given_count == ARGS_GIVEN)
+        return err_set(why, ERR_USAGE, "more than %d flags are given", ARGS_GIVEN);
     a->given[a->given_count].flag = m->flag;
     a->given[a->given_count++].value = value;
     return ERR_OK;
 }
 
-/* Length of the flag's own name in "--name=value". */
-static size_t name_length(const char *word)
+/* Length of the name in "--name=value". */
+static size_t flag_name_length(const char *word)
 {
     return str_starts(word, "--") ? strcspn(word, "=") : strlen(word);
 }
@@ -286,16 +293,16 @@ static bool is_flag(const char *word)
     return word[0] == '-' && word[1];
 }
 
-/* The first word that is no flag and no flag's value names the command; -1 when there is none. Before the
- * command is known, only the dashboard's and the global flags can be told apart from their values. */
-static int command_at(const struct command *dashboard, int argc, char **argv)
+/* Index of the word that names the command: the first one that is neither a flag nor the value of a flag; -1:
+ * none. Flags in front of the command can only be global flags or those of the dashboard. */
+static int command_index(const struct command *dashboard, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--")) return -1;
         if (!is_flag(argv[i])) return i;
-        size_t n = name_length(argv[i]);
+        size_t n = flag_name_length(argv[i]);
         struct flag_match m;
-        if (match_flag(&m, dashboard, argv[i], n) && takes_value(&m) && !argv[i][n] &&
+        if (flag_match(&m, dashboard, argv[i], n) && flag_takes_value(&m) && !argv[i][n] &&
             !(m.flag && m.flag->optional))
             i++;
     }
@@ -310,44 +317,45 @@ static enum err_code unknown_command(const char *word, struct err *why)
         if (!COMMANDS[i].hidden) names[n++] = COMMANDS[i].name;
     const char *near = str_nearest(word, names, n);
     if (near) return err_set(why, ERR_USAGE, "unknown command '%s': did you mean '%s'?", word, near);
-    return err_set(why, ERR_USAGE, "unknown command '%s': `qdyno help` lists them", word);
+    return err_set(why, ERR_USAGE, "unknown command '%s': `qdyno help` lists the commands", word);
 }
 
-static enum err_code check_count(const struct cli_args *a, struct err *why)
+static enum err_code argument_count_check(const struct cli_args *a, struct err *why)
 {
     const struct command *c = a->command;
     if (a->n < c->min_args)
-        return err_set(why, ERR_USAGE, "%s needs %d argument%s, got %d: qdyno %s %s", c->name, c->min_args,
-                       c->min_args == 1 ? "" : "s", a->n, c->name, c->arguments);
+        return err_set(why, ERR_USAGE, "%s needs %d argument%s, got %d; usage: qdyno %s %s", c->name,
+                       c->min_args, c->min_args == 1 ? "" : "s", a->n, c->name, c->arguments);
     if (a->n > c->max_args)
-        return err_set(why, ERR_USAGE, "'%s' is one argument too many: qdyno %s %s", a->arg[c->max_args],
-                       c->name, c->arguments);
+        return err_set(why, ERR_USAGE, "'%s' is one argument too many; usage: qdyno %s %s",
+                       a->arg[c->max_args], c->name, c->arguments);
     return ERR_OK;
 }
 
-static enum err_code take_word(struct cli_global *g, struct cli_args *a, int argc, char **argv, int *i,
-                               struct err *why)
+/* Parses the flag at argv[*i], and its value, for which *i moves on. */
+static enum err_code flag_parse(struct cli_global *g, struct cli_args *a, int argc, char **argv, int *i,
+                                struct err *why)
 {
     const char *word = argv[*i];
-    size_t n = name_length(word);
+    size_t n = flag_name_length(word);
     struct flag_match m;
-    if (!match_flag(&m, a->command, word, n)) return unknown_flag(a->command, word, n, why);
+    if (!flag_match(&m, a->command, word, n)) return unknown_flag(a->command, word, n, why);
     const char *value = word[n] == '=' ? word + n + 1 : NULL;
-    if (!takes_value(&m) && value) return err_set(why, ERR_USAGE, "%.*s takes no value", (int)n, word);
+    if (!flag_takes_value(&m) && value) return err_set(why, ERR_USAGE, "%.*s takes no value", (int)n, word);
     if (m.flag && m.flag->optional && !value) value = "";
-    if (takes_value(&m) && !value) {
+    if (flag_takes_value(&m) && !value) {
         if (*i + 1 >= argc)
             return err_set(why, ERR_USAGE, "%s needs a value (%s)", word,
                            m.knob >= 0 ? KNOBS[m.knob].help : m.flag->value);
         value = argv[++*i];
     }
-    return take_flag(g, a, &m, value, why);
+    return flag_add(g, a, &m, value, why);
 }
 
 enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char **argv, struct err *why)
 {
     const struct command *dashboard = command_find("dashboard");
-    int at = command_at(dashboard, argc, argv);
+    int at = command_index(dashboard, argc, argv);
     bool only_flags = false;
     *a = (struct cli_args){ .command = at < 0 ? dashboard : command_find(argv[at]), .named = at >= 0 };
     if (!a->command) return unknown_command(argv[at], why);
@@ -356,17 +364,18 @@ enum err_code cli_parse(struct cli_global *g, struct cli_args *a, int argc, char
         if (!only_flags && !strcmp(argv[i], "--")) {
             only_flags = true;
         } else if (!only_flags && is_flag(argv[i])) {
-            enum err_code rc = take_word(g, a, argc, argv, &i, why);
+            enum err_code rc = flag_parse(g, a, argc, argv, &i, why);
             if (rc) return rc;
         } else {
-            if (a->n == ARGS_MAX) return err_set(why, ERR_USAGE, "more than %d arguments", ARGS_MAX);
+            if (a->n == ARGS_MAX)
+                return err_set(why, ERR_USAGE, "more than %d arguments are given", ARGS_MAX);
             a->arg[a->n++] = argv[i];
         }
     }
     if (g->help || g->version) return ERR_OK;
     enum err_code rc = plugins_load(g->plugin, g->plugin_count, why);
-    if (!rc) rc = check_knobs(a, why);
-    return rc ? rc : check_count(a, why);
+    if (!rc) rc = knobs_check(a, why);
+    return rc ? rc : argument_count_check(a, why);
 }
 
 bool args_has(const struct cli_args *a, const char *flag)

@@ -8,7 +8,6 @@
 #include "advisor/advise/advise.h"
 
 const char *const GOAL_NAMES[] = { "balanced", "speed", "quality", "memory", "energy", NULL };
-const char RANDOM_WEIGHTS[] = "random weights: quality figures mean nothing";
 
 enum err_code cli_model(char **path, const struct cli_args *a, struct err *why)
 {
@@ -16,10 +15,10 @@ enum err_code cli_model(char **path, const struct cli_args *a, struct err *why)
     *path = NULL;
     if (given) {
         *path = strdup(given);
-        return *path ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for a path");
+        return *path ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
     }
     enum err_code rc = file_share(path, "models/bundled.gguf", why);
-    return rc ? err_prefix(why, "no -m given, and the bundled model") : ERR_OK;
+    return rc ? err_prefix(why, "no -m is given, and the bundled model is missing") : ERR_OK;
 }
 
 enum err_code cli_config_model(char **path, const struct cli_args *a, const struct config *c, struct err *why)
@@ -27,17 +26,18 @@ enum err_code cli_config_model(char **path, const struct cli_args *a, const stru
     const char *own = config_text(c, KNOB_MODEL);
     if (!*own) return cli_model(path, a, why);
     *path = strdup(own);
-    return *path ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for a path");
+    return *path ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
 }
 
-/* Knob flags never override what the line itself says. */
-static enum err_code set_default(struct config *c, const struct config *line, enum knob_id id,
-                                 const char *value, struct err *why)
+/* Sets a knob from its flag, unless the config line itself sets it. */
+static enum err_code config_set_default(struct config *c, const struct config *line, enum knob_id id,
+                                        const char *value, struct err *why)
 {
     return line->given[id] ? ERR_OK : config_set(c, KNOBS[id].key, value, why);
 }
 
-static enum err_code read_applied(struct config *out, const struct cli_args *a, struct err *why)
+/* The config that is saved for the model. */
+static enum err_code config_read_applied(struct config *out, const struct cli_args *a, struct err *why)
 {
     struct applied kept;
     char *path = NULL;
@@ -46,24 +46,24 @@ static enum err_code read_applied(struct config *out, const struct cli_args *a, 
     if (!rc) rc = apply_read(&kept, path, &found, why);
     if (!rc && !found)
         rc = err_set(why, ERR_USAGE,
-                     "no config is applied to %s: `qdyno tune` or `qdyno apply CONFIG` keeps one",
+                     "no config is applied to %s: `qdyno tune` or `qdyno apply CONFIG` saves one",
                      cli_base_name(path));
     if (!rc) *out = kept.config;
     free(path);
     return rc;
 }
 
-/* A line, or the two words that stand for one. */
-static enum err_code read_config(struct config *out, const struct cli_args *a, const char *line,
+/* A config line, "applied" or "@FILE". */
+static enum err_code config_read(struct config *out, const struct cli_args *a, const char *line,
                                  struct err *why)
 {
-    if (line && !strcmp(line, "applied")) return read_applied(out, a, why);
+    if (line && !strcmp(line, "applied")) return config_read_applied(out, a, why);
     if (line && *line == '@') return config_file_read(out, line + 1, why);
     return config_parse(out, line ? line : "", why);
 }
 
-enum err_code cli_usual_config(struct config *c, const struct cli_global *g, const struct cli_args *a,
-                               struct err *why)
+enum err_code cli_applied_config(struct config *c, const struct cli_global *g, const struct cli_args *a,
+                                 struct err *why)
 {
     struct applied kept;
     struct machine m;
@@ -76,21 +76,21 @@ enum err_code cli_usual_config(struct config *c, const struct cli_global *g, con
     if (rc || !found) return rc;
     *c = kept.config;
     const bool elsewhere = *kept.machine && !machine_detect(&m, "", NULL) && strcmp(m.id, kept.machine);
-    cli_note(g, "config %s, as applied in %s%s; -C default leaves it out", kept.line, kept.path,
-             elsewhere ? " on another machine" : "");
+    cli_note(g, "using config %s, as applied in %s%s; -C default ignores it", kept.line, kept.path,
+             elsewhere ? " (on another machine)" : "");
     return ERR_OK;
 }
 
 enum err_code cli_config(struct config *out, const struct cli_args *a, const char *line, struct err *why)
 {
-    enum err_code rc = read_config(out, a, line, why);
+    enum err_code rc = config_read(out, a, line, why);
     struct config own = *out;
     for (int i = 0; i < a->knob_count && !rc; i++)
-        rc = set_default(out, &own, a->knob[i].id, a->knob[i].value, why);
+        rc = config_set_default(out, &own, a->knob[i].id, a->knob[i].value, why);
     return rc;
 }
 
-/* Value `index` of a comma-separated list; false past its end. */
+/* Copies value number `index` of a comma-separated list into buf. Returns false past the end of the list. */
 static bool list_item(const char *list, int index, char *buf, size_t size)
 {
     for (; index > 0; index--) {
@@ -109,8 +109,9 @@ static int list_length(const char *list)
     return n;
 }
 
-/* Combination number `which` of the grid, applied to one parsed line. */
-static enum err_code grid_point(struct config *c, const struct cli_args *a, int which, struct err *why)
+/* Applies combination number `which` of the knob flags to a parsed config line. `which` is a number in a
+ * mixed base: its digit i selects the value of knob flag i. */
+static enum err_code grid_apply(struct config *c, const struct cli_args *a, int which, struct err *why)
 {
     struct config own = *c;
     for (int i = 0; i < a->knob_count; i++) {
@@ -118,7 +119,7 @@ static enum err_code grid_point(struct config *c, const struct cli_args *a, int 
         int n = list_length(a->knob[i].value);
         list_item(a->knob[i].value, which % n, value, sizeof value);
         which /= n;
-        enum err_code rc = set_default(c, &own, a->knob[i].id, value, why);
+        enum err_code rc = config_set_default(c, &own, a->knob[i].id, value, why);
         if (rc) return rc;
     }
     return ERR_OK;
@@ -135,20 +136,21 @@ enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a,
         points = MIN(points * list_length(a->knob[i].value), (int64_t)MOST + 1);
     *out = NULL;
     *n = 0;
-    if (points * count > MOST) return err_set(why, ERR_USAGE, "more than %d configs in the grid", MOST);
+    if (points * count > MOST)
+        return err_set(why, ERR_USAGE, "the grid has more than %d configs: give fewer values", MOST);
     *out = calloc((size_t)(points * count), sizeof **out);
-    if (!*out) return err_set(why, ERR_NOMEM, "no memory for %lld configs", (long long)points * count);
+    if (!*out) return err_set(why, ERR_NOMEM, "out of memory for %lld configs", (long long)points * count);
     for (int l = 0; l < count; l++) {
         for (int p = 0; p < points; p++) {
             struct config *c = &(*out)[*n];
-            enum err_code rc = read_config(c, a, lines[l], why);
-            if (!rc) rc = grid_point(c, a, p, why);
+            enum err_code rc = config_read(c, a, lines[l], why);
+            if (!rc) rc = grid_apply(c, a, p, why);
             if (rc) {
                 free(*out);
                 *out = NULL;
                 return rc;
             }
-            /* a line's own value makes several points of the grid the same config: run it once */
+            /* A value set in the line itself makes several grid points equal: run such a config once. */
             bool twin = false;
             for (int i = 0; i < *n && !twin; i++) {
                 char x[2048], y[2048];
@@ -171,7 +173,7 @@ enum err_code cli_limits(int64_t *memory_bytes, double *kld, const struct cli_ar
         const bool is_kld = str_starts(word, "kld=") && str_to_double(word + 4, kld) && *kld > 0;
         if (!is_memory && !is_kld)
             return err_set(why, ERR_USAGE,
-                           "--limit %s: want memory=BYTES and kld=NATS, e.g. memory=8G,kld=0.05", given);
+                           "--limit %s: expected memory=BYTES or kld=NATS, e.g. memory=8G,kld=0.05", given);
     }
     return ERR_OK;
 }
@@ -184,8 +186,9 @@ enum err_code cli_metric(const struct metric **out, const struct cli_args *a, st
     if (!name || (*out && (*out)->kind == METRIC_CELL)) return ERR_OK;
     for (int i = METRIC_SENSOR_COUNT; i < METRIC_COUNT; i++) names[n++] = METRICS[i].name;
     const char *near = str_nearest(name, names, n);
-    return err_set(why, ERR_USAGE, "--metric %s: not a metric of a cell; %s%s%s", name,
-                   near ? "did you mean '" : "e.g. decode_tok_s, prefill_tok_s, ttft_s, peak_rss_bytes",
+    return err_set(why, ERR_USAGE, "--metric %s: not a metric of a run; %s%s%s", name,
+                   near ? "did you mean '"
+                        : "expected e.g. decode_tok_s, prefill_tok_s, ttft_s, peak_rss_bytes",
                    near ? near : "", near ? "'?" : "");
 }
 
@@ -196,11 +199,12 @@ enum err_code cli_text(char **text, size_t *n, const struct cli_args *a, struct 
     *text = NULL;
     if (!given == !file)
         return err_set(why, ERR_USAGE, "%s",
-                       given ? "-p and -f exclude each other" : "want -p TEXT or -f FILE");
+                       given ? "-p and -f exclude each other: give one of them"
+                             : "expected -p TEXT or -f FILE");
     if (file) return file_read(text, n, !strcmp(file, "-") ? "/dev/stdin" : file, LIMIT, why);
     *text = strdup(given);
     *n = strlen(given);
-    return *text ? ERR_OK : err_set(why, ERR_NOMEM, "no memory for the text");
+    return *text ? ERR_OK : err_set(why, ERR_NOMEM, "out of memory");
 }
 
 const char *cli_base_name(const char *path)

@@ -14,18 +14,18 @@
 #include <unistd.h>
 
 const double DEVICES_SECONDS = 20;
-static const double COMPILE_SECONDS = 120; /* of the kernels that measure */
+static const double COMPILE_SECONDS = 120; /* for compiling the measurement kernels */
 enum { CEILINGS_OF_A_DEVICE = sizeof(struct device_ceilings) / sizeof(double) };
 
-/* ---------------------------------------------------------------- a process of its own */
+/* ---------------------------------------------------------------- the child process */
 
-/* Something to do elsewhere: fills out[size]. */
-struct errand {
+/* Work for the child process: run() fills out[size] from `ask`. */
+struct child_task {
     enum err_code (*run)(void *out, const void *ask, struct err *why);
     const void *ask;
     void *out;
     size_t size;
-    double seconds; /* it may take */
+    double seconds; /* time limit */
     const char *what;
 };
 
@@ -41,7 +41,7 @@ static bool send_all(int fd, const void *from, size_t size)
     return true;
 }
 
-/* False at the end of file, and when it is too late. */
+/* Returns false at the end of file and after the deadline. */
 static bool receive_all(int fd, void *to, size_t size, int64_t deadline_ns)
 {
     for (char *p = to; size;) {
@@ -60,8 +60,9 @@ static bool receive_all(int fd, void *to, size_t size, int64_t deadline_ns)
     return true;
 }
 
-/* The child: drivers print what they like, but not into our document. */
-static void errand_child(const struct errand *e, int fd)
+/* Runs in the child. Its stdout is /dev/null, because drivers print and the parent's stdout is a document.
+ * Our signal handlers are reset, so that a crash of a driver ends the child. */
+static void child_task_run_in_child(const struct child_task *e, int fd)
 {
     struct err why = { 0 };
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -74,8 +75,8 @@ static void errand_child(const struct errand *e, int fd)
     _exit(sent ? 0 : 1);
 }
 
-/* A process that hangs in the kernel outlives even SIGKILL: it is left behind. */
-static void reap(pid_t pid, int *status, bool killed)
+/* Waits for the child. A process that hangs in the kernel survives SIGKILL: after 2 s it is abandoned. */
+static void child_reap(pid_t pid, int *status, bool killed)
 {
     enum { PATIENCE_MS = 2000, STEP_MS = 10 };
     if (!killed) {
@@ -86,32 +87,34 @@ static void reap(pid_t pid, int *status, bool killed)
         clock_sleep_ns(STEP_MS * INT64_C(1000000));
 }
 
-static enum err_code errand_run(const struct errand *e, struct err *why)
+static enum err_code child_task_run(const struct child_task *e, struct err *why)
 {
     int pipes[2], status = 0;
-    struct err told = { 0 };
-    if (pipe2(pipes, O_CLOEXEC)) return err_set(why, ERR_INTERNAL, "no pipe: %s", strerror(errno));
+    struct err reported = { 0 };
+    if (pipe2(pipes, O_CLOEXEC))
+        return err_set(why, ERR_INTERNAL, "cannot create a pipe: %s", strerror(errno));
     const int64_t deadline_ns = clock_ns() + (int64_t)(e->seconds * 1e9);
     const pid_t pid = fork();
-    if (!pid) errand_child(e, pipes[1]);
+    if (!pid) child_task_run_in_child(e, pipes[1]);
     close(pipes[1]);
-    const bool answered = pid > 0 && receive_all(pipes[0], &told, sizeof told, deadline_ns) &&
+    const bool answered = pid > 0 && receive_all(pipes[0], &reported, sizeof reported, deadline_ns) &&
                           receive_all(pipes[0], e->out, e->size, deadline_ns);
     const bool late = clock_ns() >= deadline_ns;
     close(pipes[0]);
-    if (pid < 0) return err_set(why, ERR_INTERNAL, "no process: %s", strerror(errno));
+    if (pid < 0) return err_set(why, ERR_INTERNAL, "cannot start a process: %s", strerror(errno));
     if (!answered) kill(pid, SIGKILL);
-    reap(pid, &status, !answered && late);
+    child_reap(pid, &status, !answered && late);
     if (answered) {
-        told.message[sizeof told.message - 1] = 0;
-        return told.code ? err_set(why, told.code, "%s", told.message) : ERR_OK;
+        reported.message[sizeof reported.message - 1] = 0;
+        return reported.code ? err_set(why, reported.code, "%s", reported.message) : ERR_OK;
     }
-    if (late) return err_set(why, ERR_INTERNAL, "%s: a driver did not answer in %.3g s", e->what, e->seconds);
+    if (late)
+        return err_set(why, ERR_INTERNAL, "%s: a driver did not answer within %.3g s", e->what, e->seconds);
     return err_set(why, ERR_INTERNAL, "%s: a driver ended the process (%s)", e->what,
                    WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "it called exit");
 }
 
-/* ---------------------------------------------------------------- what is asked for */
+/* ---------------------------------------------------------------- listing and measuring */
 
 static enum err_code list_run(void *out, const void *ask, struct err *why)
 {
@@ -125,10 +128,10 @@ static enum err_code list_run(void *out, const void *ask, struct err *why)
 enum err_code devices_list(struct devices *out, double seconds, struct err *why)
 {
     *out = (struct devices){ 0 };
-    const struct errand e = {
+    const struct child_task e = {
         .run = list_run, .out = out, .size = sizeof *out, .seconds = seconds, .what = "listing OpenCL devices"
     };
-    const enum err_code rc = errand_run(&e, why);
+    const enum err_code rc = child_task_run(&e, why);
     if (rc) out->count = 0;
     return rc;
 }
@@ -150,18 +153,18 @@ enum err_code devices_measure(struct device_ceilings *out, const char *device, d
     const struct measure_ask ask = { device, seconds };
     char what[64];
     snprintf(what, sizeof what, "measuring %s", device);
-    const struct errand e = { .run = measure_run,
-                              .ask = &ask,
-                              .out = out,
-                              .size = sizeof *out,
-                              .seconds = COMPILE_SECONDS + 4 * CEILINGS_OF_A_DEVICE * seconds,
-                              .what = what };
-    return errand_run(&e, why);
+    const struct child_task e = { .run = measure_run,
+                                  .ask = &ask,
+                                  .out = out,
+                                  .size = sizeof *out,
+                                  .seconds = COMPILE_SECONDS + 4 * CEILINGS_OF_A_DEVICE * seconds,
+                                  .what = what };
+    return child_task_run(&e, why);
 }
 
-/* ---------------------------------------------------------------- who is who */
+/* ---------------------------------------------------------------- devices and GPUs */
 
-static bool same_place(const struct gpu_identity *gpu, const struct device_info *d)
+static bool is_same_board(const struct gpu_identity *gpu, const struct device_info *d)
 {
     return *d->pci && *gpu->bus && !strcasecmp(gpu->bus, d->pci);
 }
@@ -169,18 +172,18 @@ static bool same_place(const struct gpu_identity *gpu, const struct device_info 
 int device_gpu(const struct machine *m, const struct device_info *d)
 {
     for (int i = 0; i < m->gpus; i++)
-        if (same_place(&m->gpu[i], d)) return i;
+        if (is_same_board(&m->gpu[i], d)) return i;
     return -1;
 }
 
 const struct device_info *device_of_gpu(const struct devices *all, const struct gpu_identity *gpu)
 {
     for (int i = 0; i < all->count; i++)
-        if (same_place(gpu, &all->device[i])) return &all->device[i];
+        if (is_same_board(gpu, &all->device[i])) return &all->device[i];
     return NULL;
 }
 
-/* ---------------------------------------------------------------- told */
+/* ---------------------------------------------------------------- output */
 
 static const struct {
     const char *name;
@@ -191,7 +194,7 @@ static const struct {
     { "subgroups", offsetof(struct device_info, subgroups) },
 };
 
-static bool is_able(const struct device_info *d, size_t ability)
+static bool device_has(const struct device_info *d, size_t ability)
 {
     return *(const bool *)((const char *)d + ABILITIES[ability].offset);
 }
@@ -201,17 +204,17 @@ const char *device_abilities(const struct device_info *d, char *buf, size_t size
     size_t len = 0;
     *buf = 0;
     for (size_t i = 0; i < COUNT_OF(ABILITIES); i++)
-        if (is_able(d, i) && len < size)
+        if (device_has(d, i) && len < size)
             len += (size_t)snprintf(buf + len, size - len, "%s%s", len ? " " : "", ABILITIES[i].name);
     return buf;
 }
 
-static void put_text(json_t *o, const char *key, const char *text)
+static void put_text_or_null(json_t *o, const char *key, const char *text)
 {
     json_put_str(o, key, *text ? text : NULL);
 }
 
-static void put_count(json_t *o, const char *key, int64_t n)
+static void put_count_or_null(json_t *o, const char *key, int64_t n)
 {
     json_put(o, key, n < 0 ? json_null() : json_integer((json_int_t)n));
 }
@@ -219,24 +222,24 @@ static void put_count(json_t *o, const char *key, int64_t n)
 static json_t *device_to_json(const struct device_info *d, const struct machine *m)
 {
     json_t *o = json_object();
-    put_text(o, "name", d->name);
-    put_text(o, "model", d->model);
-    put_text(o, "vendor", d->vendor);
-    put_text(o, "platform", d->platform);
-    put_text(o, "driver", d->driver);
-    put_text(o, "version", d->version);
-    put_text(o, "pci", d->pci);
-    put_count(o, "gpu_index", device_gpu(m, d)); /* in machine.gpus */
+    put_text_or_null(o, "name", d->name);
+    put_text_or_null(o, "model", d->model);
+    put_text_or_null(o, "vendor", d->vendor);
+    put_text_or_null(o, "platform", d->platform);
+    put_text_or_null(o, "driver", d->driver);
+    put_text_or_null(o, "version", d->version);
+    put_text_or_null(o, "pci", d->pci);
+    put_count_or_null(o, "gpu_index", device_gpu(m, d)); /* in machine.gpus */
     json_put_bool(o, "gpu", d->gpu);
     json_put_bool(o, "shares_memory", d->shares_memory);
-    for (size_t i = 0; i < COUNT_OF(ABILITIES); i++) json_put_bool(o, ABILITIES[i].name, is_able(d, i));
-    put_count(o, "compute_units", d->compute_units);
-    put_count(o, "clock_mhz", d->clock_mhz);
-    put_count(o, "subgroup_size", d->subgroup_size);
-    put_count(o, "memory_bytes", d->memory_bytes);
-    put_count(o, "alloc_bytes", d->alloc_bytes);
-    put_count(o, "local_bytes", d->local_bytes);
-    put_count(o, "group_items", d->group_items);
+    for (size_t i = 0; i < COUNT_OF(ABILITIES); i++) json_put_bool(o, ABILITIES[i].name, device_has(d, i));
+    put_count_or_null(o, "compute_units", d->compute_units);
+    put_count_or_null(o, "clock_mhz", d->clock_mhz);
+    put_count_or_null(o, "subgroup_size", d->subgroup_size);
+    put_count_or_null(o, "memory_bytes", d->memory_bytes);
+    put_count_or_null(o, "alloc_bytes", d->alloc_bytes);
+    put_count_or_null(o, "local_bytes", d->local_bytes);
+    put_count_or_null(o, "group_items", d->group_items);
     return o;
 }
 

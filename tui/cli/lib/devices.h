@@ -1,8 +1,8 @@
-/* tui/cli/lib/devices.h - the OpenCL devices of this machine and what they can do, asked for in a process of
- * its own.
+/* tui/cli/lib/devices.h - the OpenCL devices of this machine and what they can do, queried in a child
+ * process.
  *
- * Listing loads the driver of every installed device, foreign code that may hang or crash: that process is
- * given a time, and what becomes of it is an error like others. */
+ * Listing devices loads the driver of each of them. Drivers are foreign code that may hang or crash. The
+ * child process has a time limit, and its crash or time-out becomes an ordinary error. */
 #ifndef QDYNO_CLI_DEVICES_H
 #define QDYNO_CLI_DEVICES_H
 
@@ -10,26 +10,30 @@
 
 enum { DEVICES_MOST = 16 };
 struct devices {
-    int count; /* 0: no device, no driver or no loader */
+    int count; /* 0: no device, no driver or no OpenCL loader */
     struct device_info device[DEVICES_MOST];
 };
-extern const double DEVICES_SECONDS; /* enough for drivers of several boards that wake up */
-/* Errors: ERR_INTERNAL when a driver crashed or did not answer in `seconds`. */
+extern const double
+    DEVICES_SECONDS; /* time limit for listing; drivers of several boards may have to wake up */
+
+/* Errors: ERR_INTERNAL if a driver crashed or did not answer within `seconds`. */
 enum err_code devices_list(struct devices *out, double seconds, struct err *why);
 
-/* opencl_ceilings, each over `seconds`. Errors: its own; ERR_INTERNAL as above. */
+/* Runs opencl_ceilings with `seconds` for each measurement. Errors: those of opencl_ceilings; ERR_INTERNAL as
+ * above. */
 enum err_code devices_measure(struct device_ceilings *out, const char *device, double seconds,
                               struct err *why);
 
-/* Where in m->gpu the device is, by its PCI address; -1: telemetry does not know it. */
+/* Index in m->gpu of the device, found by PCI address; -1: telemetry does not know it. */
 int device_gpu(const struct machine *m, const struct device_info *d);
-/* The device that a GPU of telemetry is, by its PCI address; NULL: none. */
+
+/* The device with the PCI address of this GPU; NULL: none. */
 const struct device_info *device_of_gpu(const struct devices *all, const struct gpu_identity *gpu);
 
-/* "fp16 fp64 int_dot": what its kernels may use; "" nothing. Returns buf. */
+/* "fp16 fp64 int_dot": the optional features that kernels may use; "" for none. Returns buf. */
 const char *device_abilities(const struct device_info *d, char *buf, size_t size);
 
-/* Everything that is known of them; unknown = null. New reference. */
+/* All known properties; unknown ones are null. Returns a new reference. */
 json_t *devices_to_json(const struct devices *all, const struct machine *m);
 
 #endif

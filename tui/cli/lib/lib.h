@@ -1,4 +1,5 @@
-/* tui/cli/lib/lib.h - what most commands need: the model, the configs, the machine, progress, the way out. */
+/* tui/cli/lib/lib.h - what most commands need: the model, the configs, this machine, messages, exit statuses.
+ */
 #ifndef QDYNO_CLI_LIB_H
 #define QDYNO_CLI_LIB_H
 
@@ -11,68 +12,87 @@
     {                                                                                                        \
         .name = "-m", .alias = "--model", .value = "FILE", .help = "GGUF model; default: the bundled one"    \
     }
+#define CONFIG_HELP "config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)"
 #define FLAG_CONFIG_ROW                                                                                      \
     {                                                                                                        \
-        .name = "-C", .alias = "--config", .value = "CONFIG",                                                \
-        .help = "config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)"                                  \
+        .name = "-C", .alias = "--config", .value = "CONFIG", .help = CONFIG_HELP                            \
     }
 #define FLAG_CONFIGS_ROW                                                                                     \
     {                                                                                                        \
-        .name = "-C", .alias = "--config", .value = "CONFIG",                                                \
-        .help = "config line, e.g. q8_0,threads=2 (see `qdyno help knobs`)", .many = true                    \
+        .name = "-C", .alias = "--config", .value = "CONFIG", .help = CONFIG_HELP, .many = true              \
     }
 
-/* "qdyno bench: message" on stderr; returns the exit status of why->code. */
+/* ---------------------------------------------------------------- messages (messages.c) */
+
+/* Prints "qdyno COMMAND: message" on stderr. Returns the exit status of why->code. */
 int cli_fail(const struct cli_args *a, const struct err *why);
 
-/* The table on stdout in the wanted format; returns `status`, or the failure's own. */
+/* cli_fail with "out of memory". */
+int cli_fail_memory(const struct cli_args *a);
+
+/* Prints the table on stdout in the format of -o. Returns `status`, or the status of a failed write. */
 int cli_print(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status);
 
+/* Prints a line on stderr unless --quiet. */
+void cli_note(const struct cli_global *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* True after Ctrl-C or SIGTERM. */
 bool cli_is_interrupted(const struct cli_global *g);
 
-/* -m, or the bundled model. *path owned. Errors: ERR_ABSENT when there is no bundled model. */
+/* The note under every table whose quality figures come from a model with random weights. */
+extern const char RANDOM_WEIGHTS[];
+
+/* ---------------------------------------------------------------- models and configs (configs.c) */
+
+/* -m, or the bundled model. *path is owned by the caller. Errors: ERR_ABSENT if there is no bundled model. */
 enum err_code cli_model(char **path, const struct cli_args *a, struct err *why);
 
-/* The file `c` runs: its model=, else -m, else the bundled one. *path owned. */
+/* The model file that `c` runs: its model=, else -m, else the bundled one. *path is owned by the caller. */
 enum err_code cli_config_model(char **path, const struct cli_args *a, const struct config *c,
                                struct err *why);
 
-/* A config line with the knob flags as defaults. line NULL: nothing but the flags. "applied" is what is kept
- * for the model (advisor/advise/advise.h), "@FILE" the line that a file holds. */
+/* Parses a config line; the knob flags of the command line are its defaults. line NULL: only the flags.
+ * "applied" stands for the config that `qdyno apply` or `qdyno tune` saved for the model, "@FILE" for the
+ * config in a file. */
 enum err_code cli_config(struct config *out, const struct cli_args *a, const char *line, struct err *why);
 
-/* Where neither -C nor a knob flag says anything: *c becomes what is kept for the model, if something is, and
- * stderr says so. Errors: a file that is kept but cannot be read. */
-enum err_code cli_usual_config(struct config *c, const struct cli_global *g, const struct cli_args *a,
-                               struct err *why);
+/* If neither -C nor a knob flag is given, replaces *c by the config that is saved for the model, if there is
+ * one, and notes that on stderr. Errors: a saved file that cannot be read. */
+enum err_code cli_applied_config(struct config *c, const struct cli_global *g, const struct cli_args *a,
+                                 struct err *why);
 
-/* Every -C line times every combination of comma-separated knob flags; *out: free(). At least one. */
+/* Every -C line times every combination of the comma-separated knob flags, without duplicates; at least one.
+ * *out is owned by the caller: free(). Errors: ERR_USAGE, also for more than 4096 configs. */
 enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a, struct err *why);
 
-/* --limit memory=BYTES,kld=NATS: what is not named there stays as it was. */
+/* Reads --limit memory=BYTES,kld=NATS. A limit that is not given leaves its variable unchanged. */
 enum err_code cli_limits(int64_t *memory_bytes, double *kld, const struct cli_args *a, struct err *why);
 
-/* --metric, or *out = NULL when it is not given. ERR_USAGE with the nearest name. */
+/* Reads --metric; *out = NULL if it is not given. ERR_USAGE names the nearest metric. */
 enum err_code cli_metric(const struct metric **out, const struct cli_args *a, struct err *why);
 
-/* A remark on stderr unless --quiet. */
-void cli_note(const struct cli_global *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+extern const char *const GOAL_NAMES[]; /* names of enum goal, NULL-terminated, as choices of a flag */
 
-/* This machine; its ceilings from the cache, or measured now (`probe`), else *known false. */
-enum cli_probe { PROBE_CACHED, PROBE_IF_MISSING, PROBE_FRESH };
+/* The text of -p or -f ("-" is standard input). *text is owned by the caller, zero-terminated. ERR_USAGE if
+ * both or neither are given. */
+enum err_code cli_text(char **text, size_t *n, const struct cli_args *a, struct err *why);
+
+/* The part of a path behind its last slash. Borrowed. */
+const char *cli_base_name(const char *path);
+
+/* ---------------------------------------------------------------- this machine (machine.c) */
+
+enum cli_probe {
+    PROBE_CACHED,     /* read the measured limits from the cache; *known is false if there are none */
+    PROBE_IF_MISSING, /* measure them if the cache has none */
+    PROBE_FRESH       /* measure them now */
+};
+/* This machine, and its measured limits (ceilings) if *known. New measurements go into the cache, except when
+ * QDYNO_ISA hides instruction sets. */
 enum err_code cli_machine(const struct cli_global *g, enum cli_probe probe, struct machine *m,
                           struct machine_ceilings *c, bool *known, struct err *why);
 
-/* Text of -p or -f (exactly one): *text owned, *n bytes. */
-enum err_code cli_text(char **text, size_t *n, const struct cli_args *a, struct err *why);
-
-/* "nvidia Imaginary 3", or the name alone when it begins with its maker. Returns buf. */
+/* "nvidia RTX 4090": the vendor once, then the name. Returns buf. */
 const char *cli_gpu_name(const struct gpu_identity *u, char *buf, size_t size);
-
-/* The last part of a path. */
-const char *cli_base_name(const char *path);
-
-extern const char *const GOAL_NAMES[]; /* the advisor's goals as choices of a flag, NULL-terminated */
-extern const char RANDOM_WEIGHTS[];    /* "random weights: quality figures mean nothing" */
 
 #endif

@@ -2,6 +2,8 @@
 #include "tui/cli/lib/lib.h"
 #include "advisor/experiment/experiment.h"
 
+const char RANDOM_WEIGHTS[] = "random weights: quality figures mean nothing";
+
 int exit_status_of(enum err_code code)
 {
     static const unsigned char STATUS[] = {
@@ -32,6 +34,13 @@ int cli_fail(const struct cli_args *a, const struct err *why)
     fprintf(stderr, "qdyno%s%s: %s\n", a && a->command ? " " : "", a && a->command ? a->command->name : "",
             why->message);
     return exit_status_of(why->code);
+}
+
+int cli_fail_memory(const struct cli_args *a)
+{
+    struct err why;
+    err_set(&why, ERR_NOMEM, "out of memory");
+    return cli_fail(a, &why);
 }
 
 int cli_print(const struct cli_global *g, const struct cli_args *a, const struct table *t, int status)

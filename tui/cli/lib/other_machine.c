@@ -1,4 +1,4 @@
-/* tui/cli/lib/other_machine.c - --machine: a recorded folder or a document, both another machine's. */
+/* tui/cli/lib/other_machine.c - see other_machine.h. */
 #include "tui/cli/lib/other_machine.h"
 
 #include <dirent.h>
@@ -6,14 +6,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static enum err_code take_ceilings(struct described *d, const json_t *ceilings, struct err *why)
+static enum err_code ceilings_read(struct other_machine *d, const json_t *ceilings, struct err *why)
 {
     if (!json_is_object(ceilings)) return ERR_OK;
     d->ceilings_known = true;
     return ceilings_from_json(&d->ceilings, ceilings, why);
 }
 
-static enum err_code open_document(struct described *d, const char *path, struct err *why)
+static enum err_code document_open(struct other_machine *d, const char *path, struct err *why)
 {
     enum { LIMIT = 1 << 20 };
     char *text = NULL;
@@ -24,10 +24,10 @@ static enum err_code open_document(struct described *d, const char *path, struct
     if (!rc && strcmp(json_get_str(doc, "schema", ""), "qdyno.detect/1"))
         rc = err_set(
             why, ERR_FORMAT,
-            "want a folder of `qdyno detect --record`, or a document of `qdyno detect --probe -o json` "
+            "expected a folder of `qdyno detect --record` or a document of `qdyno detect --probe -o json` "
             "(schema qdyno.detect/1)");
     if (!rc) rc = machine_from_json(&d->machine, json_object_get(doc, "machine"), why);
-    if (!rc) rc = take_ceilings(d, json_object_get(doc, "ceilings"), why);
+    if (!rc) rc = ceilings_read(d, json_object_get(doc, "ceilings"), why);
     if (!rc && json_is_object(json_object_get(doc, "recording")))
         d->recording.about = json_incref(json_object_get(doc, "recording"));
     json_decref(doc);
@@ -35,15 +35,15 @@ static enum err_code open_document(struct described *d, const char *path, struct
     return rc;
 }
 
-static enum err_code open_folder(struct described *d, const char *path, struct err *why)
+static enum err_code folder_open(struct other_machine *d, const char *path, struct err *why)
 {
     enum err_code rc = recording_open(&d->recording, path, why);
     if (!rc) rc = machine_detect(&d->machine, d->recording.root, why);
-    if (!rc) rc = take_ceilings(d, d->recording.ceilings, why);
+    if (!rc) rc = ceilings_read(d, d->recording.ceilings, why);
     return rc;
 }
 
-/* Names of the machines that are shipped, for who named another. */
+/* Appends the names of the machines in share/machines, for the error message. */
 static void list_shipped(struct str *out)
 {
     char *folder = NULL;
@@ -59,8 +59,8 @@ static void list_shipped(struct str *out)
     free(folder);
 }
 
-/* The file of a shipped machine: a word that is no path. NULL when there is none. */
-static char *shipped(const char *name)
+/* The file of a shipped machine, owned by the caller; NULL if `name` is a path or not shipped. */
+static char *shipped_file(const char *name)
 {
     char file[96], *path = NULL;
     if (strchr(name, '/') || snprintf(file, sizeof file, "machines/%s.json", name) >= (int)sizeof file)
@@ -68,28 +68,29 @@ static char *shipped(const char *name)
     return file_share(&path, file, NULL) ? NULL : path;
 }
 
-enum err_code described_open(struct described *out, const char *path, struct err *why)
+enum err_code other_machine_open(struct other_machine *out, const char *path, struct err *why)
 {
     struct stat st;
-    *out = (struct described){ 0 };
+    *out = (struct other_machine){ 0 };
     const bool there = !stat(path, &st), folder = there && S_ISDIR(st.st_mode);
-    char *known = there ? NULL : shipped(path);
+    char *known = there ? NULL : shipped_file(path);
     if (!there && !known) {
         struct str names = { 0 };
         list_shipped(&names);
-        err_set(why, ERR_IO, "--machine %s: no such folder or file, and no shipped machine (known:%s)", path,
+        err_set(why, ERR_IO,
+                "--machine %s: no such file or folder, and no shipped machine of that name (known:%s)", path,
                 str_text(&names));
         str_free(&names);
         return ERR_IO;
     }
-    const enum err_code rc = folder ? open_folder(out, path, why)
-                                    : open_document(out, known ? known : path, why);
+    const enum err_code rc = folder ? folder_open(out, path, why)
+                                    : document_open(out, known ? known : path, why);
     free(known);
-    if (rc) described_close(out);
+    if (rc) other_machine_close(out);
     return rc ? err_prefix(why, "--machine %s", path) : ERR_OK;
 }
 
-void described_close(struct described *d)
+void other_machine_close(struct other_machine *d)
 {
     recording_close(&d->recording);
 }

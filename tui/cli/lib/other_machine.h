@@ -1,19 +1,21 @@
-/* tui/cli/lib/other_machine.h - a machine that is not this one: what --machine names. */
-#ifndef QDYNO_CLI_DESCRIBED_H
-#define QDYNO_CLI_DESCRIBED_H
+/* tui/cli/lib/other_machine.h - the machine that --machine names, instead of this one. */
+#ifndef QDYNO_CLI_OTHER_MACHINE_H
+#define QDYNO_CLI_OTHER_MACHINE_H
 
 #include "tui/cli/lib/lib.h"
 
-struct described {
+struct other_machine {
     struct machine machine;
     bool ceilings_known;
     struct machine_ceilings ceilings;
-    struct recording recording; /* root "" when it came from a document */
+    struct recording recording; /* root is "" if the machine came from a document */
 };
-/* A folder of `detect --record`, the document of `detect -o json`, or the name of a machine that is shipped
- * (share/machines). recording.about says where it comes from. Errors: ERR_IO, ERR_FORMAT, both naming
- * --machine and the path. On success: described_close. */
-enum err_code described_open(struct described *out, const char *path, struct err *why);
-void described_close(struct described *d);
+
+/* path: a folder of `detect --record`, a document of `detect -o json`, or the name of a machine in
+ * share/machines. recording.about says where the description comes from. Errors: ERR_IO, ERR_FORMAT, both
+ * with
+ * --machine and the path in the message. After success: other_machine_close. */
+enum err_code other_machine_open(struct other_machine *out, const char *path, struct err *why);
+void other_machine_close(struct other_machine *d);
 
 #endif

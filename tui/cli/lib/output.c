@@ -1,5 +1,5 @@
-/* output.c - see output.h. Numbers for scripts keep ten significant digits: more than any clock here is good
- * for, and "0.1" stays "0.1". */
+/* output.c - see output.h. Numbers for scripts have ten significant digits: more than any clock here
+ * resolves, and few enough that 0.1 prints as 0.1. */
 #include "tui/cli/lib/output.h"
 
 #include <math.h>
@@ -45,17 +45,17 @@ static const json_t *cell(const struct table *t, size_t row, int column)
     return json_object_get(json_array_get(t->rows, row), t->columns[column].name);
 }
 
-static bool is_null(const json_t *v)
+static bool value_is_null(const json_t *v)
 {
     return !v || json_is_null(v);
 }
 
 /* ---------------------------------------------------------------- json, jsonl */
 
-static enum err_code dump(const json_t *v, size_t flags, FILE *out, struct err *why)
+static enum err_code json_write(const json_t *v, size_t flags, FILE *out, struct err *why)
 {
     char *text = json_dumps(v, flags | JSON_REAL_PRECISION(REAL_DIGITS) | JSON_ENCODE_ANY);
-    if (!text) return err_set(why, ERR_NOMEM, "no memory for the JSON text");
+    if (!text) return err_set(why, ERR_NOMEM, "out of memory for the JSON text");
     fprintf(out, "%s\n", text);
     free(text);
     return ERR_OK;
@@ -63,11 +63,11 @@ static enum err_code dump(const json_t *v, size_t flags, FILE *out, struct err *
 
 enum err_code output_json(const json_t *value, FILE *out, struct err *why)
 {
-    return dump(value, JSON_INDENT(2), out, why);
+    return json_write(value, JSON_INDENT(2), out, why);
 }
 
-/* Every column in order, absent ones as null. */
-static void complete_into(const struct table *t, size_t row, json_t *to)
+/* Copies every column in order; missing values become null. */
+static void row_complete(const struct table *t, size_t row, json_t *to)
 {
     for (int c = 0; c < t->n_columns; c++) {
         const json_t *v = cell(t, row, c);
@@ -79,13 +79,13 @@ static enum err_code write_json(const struct table *t, FILE *out, struct err *wh
 {
     json_t *doc = json_object();
     json_put_str(doc, "schema", t->schema);
-    if (t->record && json_array_size(t->rows)) complete_into(t, 0, doc);
+    if (t->record && json_array_size(t->rows)) row_complete(t, 0, doc);
     json_object_update(doc, t->extra);
     if (!t->record) {
         json_t *rows = json_array();
         for (size_t r = 0; r < json_array_size(t->rows); r++) {
             json_t *row = json_object();
-            complete_into(t, r, row);
+            row_complete(t, r, row);
             json_array_append_new(rows, row);
         }
         json_put(doc, "rows", rows);
@@ -101,8 +101,8 @@ static enum err_code write_jsonl(const struct table *t, FILE *out, struct err *w
     for (size_t r = 0; r < json_array_size(t->rows) && !rc; r++) {
         json_t *row = json_object();
         json_put_str(row, "schema", t->schema);
-        complete_into(t, r, row);
-        rc = dump(row, JSON_COMPACT, out, why);
+        row_complete(t, r, row);
+        rc = json_write(row, JSON_COMPACT, out, why);
         json_decref(row);
     }
     return rc;
@@ -110,11 +110,11 @@ static enum err_code write_jsonl(const struct table *t, FILE *out, struct err *w
 
 /* ---------------------------------------------------------------- csv, sql */
 
-/* A value as bare text: "" for null. Strings as they are. */
-static void plain(const json_t *v, struct str *out)
+/* Appends a value as plain text; nothing for null. */
+static void value_append(const json_t *v, struct str *out)
 {
     char num[48];
-    if (is_null(v)) return;
+    if (value_is_null(v)) return;
     if (json_is_string(v))
         str_append(out, json_string_value(v));
     else if (json_is_integer(v))
@@ -131,7 +131,8 @@ static void plain(const json_t *v, struct str *out)
     }
 }
 
-static void quoted(const char *text, char quote, FILE *out)
+/* Writes text in quotes and doubles every quote inside, as csv and SQL demand. */
+static void write_quoted(const char *text, char quote, FILE *out)
 {
     fputc(quote, out);
     for (; *text; text++) {
@@ -141,10 +142,10 @@ static void quoted(const char *text, char quote, FILE *out)
     fputc(quote, out);
 }
 
-static void csv_text(const char *text, FILE *out)
+static void write_csv_text(const char *text, FILE *out)
 {
     if (strpbrk(text, ",\"\r\n"))
-        quoted(text, '"', out);
+        write_quoted(text, '"', out);
     else
         fputs(text, out);
 }
@@ -156,9 +157,9 @@ static void write_csv(const struct table *t, bool header, FILE *out)
     for (size_t r = 0; r < json_array_size(t->rows); r++) {
         for (int c = 0; c < t->n_columns; c++) {
             struct str text = { 0 };
-            plain(cell(t, r, c), &text);
+            value_append(cell(t, r, c), &text);
             if (c) fputc(',', out);
-            csv_text(str_text(&text), out);
+            write_csv_text(str_text(&text), out);
             str_free(&text);
         }
         fputc('\n', out);
@@ -187,14 +188,14 @@ static void write_sql(const struct table *t, FILE *out)
         for (int c = 0; c < t->n_columns; c++) {
             const json_t *v = cell(t, r, c);
             struct str text = { 0 };
-            plain(v, &text);
+            value_append(v, &text);
             if (c) fputs(", ", out);
-            if (is_null(v))
+            if (value_is_null(v))
                 fputs("NULL", out);
             else if (json_is_number(v) || json_is_boolean(v))
                 fputs(str_text(&text), out);
             else
-                quoted(str_text(&text), '\'', out);
+                write_quoted(str_text(&text), '\'', out);
             str_free(&text);
         }
         fprintf(out, ");\n");
@@ -203,14 +204,15 @@ static void write_sql(const struct table *t, FILE *out)
 
 /* ---------------------------------------------------------------- md */
 
-static void pretty(const struct column *c, const json_t *v, struct str *out)
+/* Appends a value as people read it: scaled, rounded, with units for bytes. */
+static void value_append_scaled(const struct column *c, const json_t *v, struct str *out)
 {
     char buf[64];
-    if (is_null(v)) {
+    if (value_is_null(v)) {
         str_append(out, "n/a");
     } else if (c->kind == COLUMN_NUM && json_is_number(v)) {
         double x = json_number_value(v) * (c->scale != 0 ? c->scale : 1);
-        /* a small number would round to nothing: keep three significant digits of it */
+        /* A small number would round to 0: print three significant digits instead. */
         bool small = x != 0 && fabs(x) < 0.5 * pow(10, -c->digits) * 100;
         str_printf(out, small ? "%#.*g" : "%.*f", small ? 3 : c->digits, x);
     } else if (c->kind == COLUMN_BYTES && json_is_integer(v)) {
@@ -218,23 +220,25 @@ static void pretty(const struct column *c, const json_t *v, struct str *out)
     } else if (c->kind == COLUMN_BOOL) {
         str_append(out, json_is_true(v) ? "yes" : "no");
     } else {
-        plain(v, out);
+        value_append(v, out);
     }
 }
 
-static int width(const char *text)
+/* Characters of a UTF-8 text: bytes that do not continue a character. */
+static int text_width(const char *text)
 {
     int n = 0;
     for (; *text; text++) n += ((unsigned char)*text & 0xc0) != 0x80;
     return n;
 }
 
-/* Control characters and '|' would break the table (and texts come from model files). */
+/* The text of a cell, owned by the caller. Escapes '|' and replaces control characters, which would break the
+ * table: texts come from model files, too. */
 static char *md_cell(const struct column *c, const json_t *v)
 {
     struct str raw = { 0 }, out = { 0 };
-    if (c->kind != COLUMN_TEXT || !is_null(v))
-        pretty(c, v, &raw); /* no text is no text, not an unknown number */
+    if (c->kind != COLUMN_TEXT || !value_is_null(v))
+        value_append_scaled(c, v, &raw); /* a missing text is empty, a missing number is n/a */
     for (const char *p = str_text(&raw); *p; p++) {
         if (*p == '|')
             str_append(&out, "\\|");
@@ -244,14 +248,14 @@ static char *md_cell(const struct column *c, const json_t *v)
             str_append_n(&out, p, 1);
     }
     str_free(&raw);
-    if (!out.data) str_append(&out, ""); /* an empty string is a value as well */
+    if (!out.data) str_append(&out, ""); /* so that str_take returns a string, not NULL */
     char *text = str_take(&out);
     return text ? text : strdup("");
 }
 
-static void pad(FILE *out, const char *text, int to, bool right)
+static void write_padded(FILE *out, const char *text, int to, bool right)
 {
-    int missing = MAX(0, to - width(text));
+    int missing = MAX(0, to - text_width(text));
     if (right) fprintf(out, "%*s", missing, "");
     fputs(text, out);
     if (!right) fprintf(out, "%*s", missing, "");
@@ -261,23 +265,23 @@ static void write_md_record(const struct table *t, FILE *out)
 {
     int widest = 0;
     for (int c = 0; c < t->n_columns; c++)
-        if (t->columns[c].title) widest = MAX(widest, width(t->columns[c].title));
+        if (t->columns[c].title) widest = MAX(widest, text_width(t->columns[c].title));
     for (int c = 0; c < t->n_columns && json_array_size(t->rows); c++) {
         if (!t->columns[c].title) continue;
         char *text = md_cell(&t->columns[c], cell(t, 0, c));
-        pad(out, t->columns[c].title, widest, false);
-        fprintf(out, "  %s\n", is_null(cell(t, 0, c)) ? "n/a" : text);
+        write_padded(out, t->columns[c].title, widest, false);
+        fprintf(out, "  %s\n", value_is_null(cell(t, 0, c)) ? "n/a" : text);
         free(text);
     }
 }
 
-/* A column that nothing is known of tells nobody anything: it stays out of the md table. */
-static bool is_shown(const struct table *t, int c)
+/* The md table leaves out columns without a single value. */
+static bool column_is_shown(const struct table *t, int c)
 {
     if (!t->columns[c].title) return false;
     for (size_t r = 0; r < json_array_size(t->rows); r++) {
         const json_t *v = cell(t, r, c);
-        if (!is_null(v) && !(json_is_string(v) && !*json_string_value(v))) return true;
+        if (!value_is_null(v) && !(json_is_string(v) && !*json_string_value(v))) return true;
     }
     return false;
 }
@@ -287,14 +291,14 @@ static void write_md_column_heads(const struct table *t, const int *widths, FILE
     for (int c = 0; c < t->n_columns; c++) {
         if (!widths[c]) continue;
         fputs("| ", out);
-        pad(out, t->columns[c].title, widths[c], t->columns[c].kind != COLUMN_TEXT);
+        write_padded(out, t->columns[c].title, widths[c], t->columns[c].kind != COLUMN_TEXT);
         fputc(' ', out);
     }
     fputs("|\n", out);
     for (int c = 0; c < t->n_columns; c++) {
         if (!widths[c]) continue;
         bool right = t->columns[c].kind != COLUMN_TEXT;
-        fputs(right ? "| " : "| ", out);
+        fputs("| ", out);
         for (int i = 0; i < widths[c]; i++) fputc(right && i + 1 == widths[c] ? ':' : '-', out);
         fputc(' ', out);
     }
@@ -309,14 +313,14 @@ static enum err_code write_md(const struct table *t, FILE *out, struct err *why)
     if (!widths || !text) {
         free(widths);
         free(text);
-        return err_set(why, ERR_NOMEM, "no memory for a table of %zu rows", rows);
+        return err_set(why, ERR_NOMEM, "out of memory for a table of %zu rows", rows);
     }
     for (size_t c = 0; c < columns; c++) {
-        if (!is_shown(t, (int)c)) continue;
-        widths[c] = MAX(2, width(t->columns[c].title));
+        if (!column_is_shown(t, (int)c)) continue;
+        widths[c] = MAX(2, text_width(t->columns[c].title));
         for (size_t r = 0; r < rows; r++) {
             text[r * columns + c] = md_cell(&t->columns[c], cell(t, r, (int)c));
-            widths[c] = MAX(widths[c], width(text[r * columns + c]));
+            widths[c] = MAX(widths[c], text_width(text[r * columns + c]));
         }
     }
     if (rows) write_md_column_heads(t, widths, out);
@@ -324,7 +328,7 @@ static enum err_code write_md(const struct table *t, FILE *out, struct err *why)
         for (size_t c = 0; c < columns; c++) {
             if (!widths[c]) continue;
             fputs("| ", out);
-            pad(out, text[r * columns + c], widths[c], t->columns[c].kind != COLUMN_TEXT);
+            write_padded(out, text[r * columns + c], widths[c], t->columns[c].kind != COLUMN_TEXT);
             fputc(' ', out);
             free(text[r * columns + c]);
         }
@@ -357,7 +361,8 @@ enum err_code table_write_more(const struct table *t, enum output_format format,
 {
     if (format == OUTPUT_JSONL) return write_jsonl(t, out, why);
     if (format != OUTPUT_CSV)
-        return err_set(why, ERR_USAGE, "-o %s is no stream of rows", OUTPUT_NAMES[format]);
+        return err_set(why, ERR_USAGE, "-o %s cannot be continued: expected csv or jsonl",
+                       OUTPUT_NAMES[format]);
     write_csv(t, false, out);
     return ERR_OK;
 }

@@ -1,8 +1,8 @@
-/* tui/cli/lib/output.h - one description of a result, five ways to write it.
+/* tui/cli/lib/output.h - one table, written in five formats.
  *
- * A command fills rows of named values; md is for people (scaled, rounded, aligned), the others are for
- * scripts (raw units, unknown = null or empty). JSON is one document with "schema"; jsonl is one object a
- * row. */
+ * A command fills rows of named values. md is for people: scaled, rounded, aligned. The other formats are for
+ * scripts: raw units, unknown values null or empty. JSON is one document with "schema"; jsonl is one object
+ * for each row. */
 #ifndef QDYNO_CLI_OUTPUT_H
 #define QDYNO_CLI_OUTPUT_H
 
@@ -11,37 +11,39 @@
 enum column_kind { COLUMN_TEXT, COLUMN_INT, COLUMN_NUM, COLUMN_BYTES, COLUMN_BOOL };
 
 struct column {
-    const char *name;  /* for scripts, unit at its end: "decode_tok_s" */
-    const char *title; /* over the md column, unit included where the name does not say it; NULL: not in md */
+    const char *name;  /* for scripts, with the unit at its end: "decode_tok_s" */
+    const char *title; /* heading in md, with the unit if it is scaled; NULL: not in md */
     enum column_kind kind;
-    double scale;    /* COLUMN_NUM in md: multiplies ("ms" from seconds: 1e3); 0 means 1 */
-    int digits;      /* COLUMN_NUM in md: digits behind the point */
-    const char *sql; /* type in -o sql; NULL: by kind */
+    double scale;    /* COLUMN_NUM in md: factor, e.g. 1e3 for ms from s; 0 means 1 */
+    int digits;      /* COLUMN_NUM in md: digits after the point */
+    const char *sql; /* column type in -o sql; NULL: chosen by kind */
 };
 
 struct table {
-    const char *schema; /* "qdyno.bench/1": the middle names the SQL table, too */
+    const char *schema; /* "qdyno.bench/1"; "bench" also names the SQL table */
     const struct column *columns;
     int n_columns;
-    bool record;      /* one thing described: md is a list of its properties, JSON has no "rows" */
+    bool record;      /* one row only: md is a list of properties, JSON has no "rows" */
     json_t *rows;     /* array of objects */
-    json_t *extra;    /* object: what the JSON document says besides rows */
+    json_t *extra;    /* object: members of the JSON document besides rows */
     struct str notes; /* md only: lines under the table */
 };
 
 void table_init(struct table *t, const char *schema, const struct column *columns, int n_columns);
-json_t *table_row(struct table *t); /* a new row to fill with json_put_*; borrowed */
+/* Adds a row, to be filled with json_put_*. Borrowed. */
+json_t *table_row(struct table *t);
+/* Adds a line below the md table. */
 void table_note(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void table_done(struct table *t);
 
-/* Errors: ERR_NOMEM; ERR_IO is left to whoever closes `out`. */
+/* Errors: ERR_NOMEM. Write errors appear when the caller closes `out`. */
 enum err_code table_write(const struct table *t, enum output_format format, FILE *out, struct err *why);
 
-/* The rows again without what stands before them: how a stream in csv or jsonl goes on. Errors: ERR_USAGE for
- * other formats, ERR_NOMEM. */
+/* Writes the rows without the csv header, to continue a stream. Errors: ERR_USAGE for formats other than csv
+ * and jsonl, ERR_NOMEM. */
 enum err_code table_write_more(const struct table *t, enum output_format format, FILE *out, struct err *why);
 
-/* A whole JSON value, indented, with a newline. */
+/* Writes one JSON value, indented, with a final newline. */
 enum err_code output_json(const json_t *value, FILE *out, struct err *why);
 
 #endif

@@ -1,4 +1,5 @@
-/* tui/cli/lib/pause.c - SIGTSTP, blocked and asked for instead of caught: nothing runs inside a handler. */
+/* tui/cli/lib/pause.c - SIGTSTP is blocked and polled with sigtimedwait, so no code runs in a signal handler.
+ */
 #include "tui/cli/lib/pause.h"
 
 #include <time.h>
@@ -18,7 +19,7 @@ void cli_pause_begin(struct cli_pause *p)
     pthread_sigmask(SIG_BLOCK, &stop, &p->before);
 }
 
-void cli_pause_follow(struct cli_pause *p, struct experiment *x, const struct experiment_state *now)
+void cli_pause_poll(struct cli_pause *p, struct experiment *x, const struct experiment_state *now)
 {
     const sigset_t stop = stop_signal();
     const struct timespec at_once = { 0 };
@@ -29,7 +30,7 @@ void cli_pause_follow(struct cli_pause *p, struct experiment *x, const struct ex
     if (!p->wanted || !now->paused_since_ms) return;
     p->wanted = false;
     raise(SIGTSTP);
-    pthread_sigmask(SIG_UNBLOCK, &stop, NULL); /* here it stops, and here it is continued */
+    pthread_sigmask(SIG_UNBLOCK, &stop, NULL); /* the process stops here and continues here */
     pthread_sigmask(SIG_BLOCK, &stop, NULL);
     experiment_pause(x, false);
 }

@@ -1,7 +1,7 @@
-/* tui/cli/lib/pause.h - Ctrl-Z while something is measured: the pause comes first, then the stop.
+/* tui/cli/lib/pause.h - Ctrl-Z during an experiment: pause first, then stop the process.
  *
- * A process that stands still cannot watch the machine, and the cell of a worker would run on unseen. So
- * SIGTSTP is taken as a wish: the experiment pauses between two cells, the process stops, and `fg` goes on.
+ * A stopped process cannot sample the machine, but the cell in its worker would run on. So SIGTSTP only
+ * requests a pause: the experiment pauses between two cells, then the process stops, and `fg` continues both.
  */
 #ifndef QDYNO_TUI_CLI_PAUSE_H
 #define QDYNO_TUI_CLI_PAUSE_H
@@ -19,14 +19,17 @@
 #include "telemetry/telemetry.h"
 
 struct cli_pause {
-    sigset_t before;
+    sigset_t before; /* the signal mask to restore */
     bool wanted;
 };
 
-/* Before any thread is started: they inherit what is blocked. */
+/* Blocks SIGTSTP. Call before any thread starts: threads inherit the signal mask. */
 void cli_pause_begin(struct cli_pause *p);
-/* Now and then while the experiment runs; stands still inside when it is time to. */
-void cli_pause_follow(struct cli_pause *p, struct experiment *x, const struct experiment_state *now);
+
+/* Call repeatedly while the experiment runs. Requests the pause, and stops the process inside this call once
+ * the experiment has paused. */
+void cli_pause_poll(struct cli_pause *p, struct experiment *x, const struct experiment_state *now);
+
 void cli_pause_end(struct cli_pause *p);
 
 #endif

@@ -12,9 +12,9 @@ void progress_init(struct progress *p, const struct cli_global *g)
     *p = (struct progress){ .on = json || people, .json = json, .first_done = NAN };
 }
 
-/* Time left at the pace since the first figure; work that begins again (the next config of several) starts a
- * new reckoning. */
-static double time_left(struct progress *p, double done)
+/* Remaining seconds at the average speed so far. If `done` falls, new work has begun (the next config of
+ * several) and the estimate starts again. */
+static double progress_left_s(struct progress *p, double done)
 {
     const int64_t now = clock_ns();
     if (!(p->first_done <= done)) {
@@ -25,7 +25,7 @@ static double time_left(struct progress *p, double done)
     return share > 0 ? (double)(now - p->first_ns) * 1e-9 * (1 - done) / share : NAN;
 }
 
-static void write_json(struct progress *p, const struct progress_figures *at, const char *text)
+static void progress_write_json(struct progress *p, const struct progress_figures *at, const char *text)
 {
     json_t *o = json_object();
     json_put_str(o, "schema", "qdyno.progress/1");
@@ -35,7 +35,7 @@ static void write_json(struct progress *p, const struct progress_figures *at, co
     json_put_str(o, "unit", at->unit);
     json_put_num(o, "left_s",
                  isfinite(at->left_s) ? at->left_s
-                 : isfinite(at->done) ? time_left(p, at->done)
+                 : isfinite(at->done) ? progress_left_s(p, at->done)
                                       : NAN);
     char *line = json_line(o);
     if (line) fprintf(stderr, "%s\n", line);
@@ -43,7 +43,8 @@ static void write_json(struct progress *p, const struct progress_figures *at, co
     json_decref(o);
 }
 
-static void tell(struct progress *p, const struct progress_figures *at, const char *fmt, va_list ap)
+/* Writes at most one line every 0.1 s. */
+static void progress_write(struct progress *p, const struct progress_figures *at, const char *fmt, va_list ap)
 {
     enum { EVERY_NS = 100000000 };
     const int64_t now = clock_ns();
@@ -51,7 +52,7 @@ static void tell(struct progress *p, const struct progress_figures *at, const ch
     if (!p->on || (p->shown && now - p->last_ns < EVERY_NS)) return;
     vsnprintf(text, sizeof text, fmt, ap);
     if (p->json)
-        write_json(p, at, text);
+        progress_write_json(p, at, text);
     else
         fprintf(stderr, "\r\033[K%.78s", text);
     fflush(stderr);
@@ -63,15 +64,15 @@ void progress_show(struct progress *p, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    tell(p, &(struct progress_figures){ .done = NAN, .rate = NAN, .left_s = NAN }, fmt, ap);
+    progress_write(p, &(struct progress_figures){ .done = NAN, .rate = NAN, .left_s = NAN }, fmt, ap);
     va_end(ap);
 }
 
-void progress_tell(struct progress *p, const struct progress_figures *at, const char *fmt, ...)
+void progress_report(struct progress *p, const struct progress_figures *at, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    tell(p, at, fmt, ap);
+    progress_write(p, at, fmt, ap);
     va_end(ap);
 }
 

@@ -1,33 +1,37 @@
-/* tui/cli/lib/progress.h - how far long work has come, on stderr: for people a line that overwrites itself,
- * on a terminal only; with --progress json a JSON object a line, for programs that watch (the dashboard
- * does).
+/* tui/cli/lib/progress.h - progress of long work on stderr: for people a line that overwrites itself, on a
+ * terminal only; with --progress json one JSON object a line, for programs (the dashboard reads it).
  *
- * A line of JSON: { "schema": "qdyno.progress/1", "text": what goes on, "done": 0..1, "rate", "unit",
- * "left_s" }, numbers null where unknown; at most ten a second. */
+ * A line of JSON: { "schema": "qdyno.progress/1", "text": current step, "done": 0..1, "rate", "unit",
+ * "left_s" }. Unknown numbers are null. At most ten lines a second are written. */
 #ifndef QDYNO_CLI_PROGRESS_H
 #define QDYNO_CLI_PROGRESS_H
 
 #include "tui/cli/cli.h"
 
-/* Numbers beside the text; NAN unknown, unit NULL none. */
+/* Numbers for the JSON line. NAN: unknown; unit NULL: none. */
 struct progress_figures {
     double done; /* 0..1 */
     double rate; /* in `unit` */
     const char *unit;
-    double left_s; /* NAN: reckoned from how `done` has moved so far */
+    double left_s; /* NAN: estimated from the speed at which `done` has grown so far */
 };
 
 struct progress {
     bool on, json, shown;
     int64_t last_ns;
-    double first_done; /* when the text's work began, for left_s */
+    double first_done; /* `done` and time at the start of the current work, for the estimate of left_s */
     int64_t first_ns;
 };
 void progress_init(struct progress *p, const struct cli_global *g);
+
+/* Shows a text without numbers. */
 void progress_show(struct progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The same with figures, which only programs are told: people read them in the text. */
-void progress_tell(struct progress *p, const struct progress_figures *at, const char *fmt, ...)
+
+/* Shows a text; the figures go only into the JSON line, because people read them in the text. */
+void progress_report(struct progress *p, const struct progress_figures *at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Erases the line. Call before anything else is printed. */
 void progress_clear(struct progress *p);
 
 #endif

@@ -9,12 +9,12 @@ const struct column RECIPE_TENSOR_COLUMNS[] = {
     { .name = "name", .title = "tensor" },
     { .name = "rows", .title = "rows", .kind = COLUMN_INT },
     { .name = "cols", .title = "inputs", .kind = COLUMN_INT },
-    { .name = "format_before", .title = "was" },
-    { .name = "format", .title = "is" },
+    { .name = "format_before", .title = "format before" },
+    { .name = "format", .title = "format" },
     { .name = "bytes", .title = "bytes", .kind = COLUMN_BYTES },
     { .name = "nmse", .title = "NMSE", .kind = COLUMN_NUM, .digits = 8 },
     { .name = "nmse_rescaled", .kind = COLUMN_BOOL },
-    { .name = "reason", .title = "why" },
+    { .name = "reason", .title = "reason" },
 };
 const size_t RECIPE_TENSOR_COLUMN_COUNT = COUNT_OF(RECIPE_TENSOR_COLUMNS);
 
@@ -52,15 +52,15 @@ void recipe_formats(const struct quantize_plan *p, struct str *out)
     }
 }
 
-static int64_t count_of(const struct quantize_plan *p, enum tensor_fate fate)
+static int64_t plan_count_fate(const struct quantize_plan *p, enum tensor_fate fate)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < p->count; i++) n += p->tensors[i].fate == fate;
     return n;
 }
 
-/* Without what the recipe left out. */
-static double bits_quantized(const struct quantize_plan *p)
+/* Bits per weight of the quantized tensors alone. */
+static double plan_bits_quantized(const struct quantize_plan *p)
 {
     double bytes = 0, weights = 0;
     for (int64_t i = 0; i < p->count; i++) {
@@ -83,11 +83,11 @@ void recipe_put_plan(json_t *row, const struct quantize_plan *p)
     json_put_int(row, "weight_bytes_before", p->bytes_before);
     json_put_int(row, "weight_bytes", p->bytes);
     json_put_num(row, "bits_per_weight", p->weights ? 8.0 * (double)p->bytes / (double)p->weights : NAN);
-    json_put_num(row, "bits_quantized", bits_quantized(p));
+    json_put_num(row, "bits_quantized", plan_bits_quantized(p));
     json_put_str(row, "formats", str_text(&formats));
     json_put_int(row, "tensors", p->count);
     json_put_int(row, "tensors_quantized", quantized);
-    json_put_int(row, "tensors_fell_back", count_of(p, FATE_FELL_BACK));
+    json_put_int(row, "tensors_fell_back", plan_count_fate(p, FATE_FELL_BACK));
     json_put_num(row, "nmse", p->nmse);
     if (p->worst >= 0) {
         json_put_num(row, "nmse_worst", p->tensors[p->worst].nmse);
@@ -96,8 +96,9 @@ void recipe_put_plan(json_t *row, const struct quantize_plan *p)
     str_free(&formats);
 }
 
-/* "blk.0.ffn_down.weight (172 inputs, f16), ..." and how many more. */
-static void list_names(struct str *line, const struct quantize_plan *p, enum tensor_fate fate)
+/* Appends "blk.0.ffn_down.weight (172 inputs, f16), ..." for at most six tensors with that fate, and the
+ * number of the others. */
+static void plan_list_names(struct str *line, const struct quantize_plan *p, enum tensor_fate fate)
 {
     enum { SHOWN = 6 };
     int64_t n = 0;
@@ -125,20 +126,27 @@ void recipe_note_left_out(struct table *t, const struct quantize_plan *p)
     json_put(t->extra, "left_out", list);
     for (int f = 0; f < FATE_COUNT; f++) {
         const enum tensor_fate fate = (enum tensor_fate)f;
-        const int64_t n = count_of(p, fate);
+        const int64_t n = plan_count_fate(p, fate);
         struct str line = { 0 };
         if (!n || fate == FATE_METHOD || fate == FATE_RULE) continue;
         str_printf(&line, "%lld %s %s", (long long)n, n == 1 ? "tensor" : "tensors", TENSOR_FATES[fate]);
         if (fate != FATE_KEPT) str_append(&line, ": ");
-        if (fate != FATE_KEPT) list_names(&line, p, fate);
+        if (fate != FATE_KEPT) plan_list_names(&line, p, fate);
         table_note(t, "%s", str_text(&line));
         str_free(&line);
     }
 }
 
+void recipe_note_rescaled(struct table *t)
+{
+    table_note(t,
+               "The method moved scales between matrices. Where no norm stores them, NMSE is computed after "
+               "the best rescaling of each row or column.");
+}
+
 /* ---------------------------------------------------------------- progress */
 
-static void write_time(char *buf, size_t size, double seconds)
+static void time_text(char *buf, size_t size, double seconds)
 {
     const long s = lround(seconds);
     if (s >= 3600)
@@ -147,8 +155,9 @@ static void write_time(char *buf, size_t size, double seconds)
         snprintf(buf, size, "%ld:%02ld", s / 60, s % 60);
 }
 
-/* Tensors differ in what they cost, so the rate is of the last seconds rather than of all. */
-static void follow_rate(struct pace *p, double done)
+/* Updates the exponential mean of the rate. Tensors differ in cost, so the last seconds predict the rest
+ * better than the overall mean. */
+static void recipe_progress_update(struct recipe_progress *p, double done)
 {
     enum { EVERY_NS = 250000000 };
     const double keep = 0.8;
@@ -165,26 +174,26 @@ static void follow_rate(struct pace *p, double done)
     p->last_done = done;
 }
 
-bool pace_tell(void *arg, double done)
+bool recipe_progress_show(void *arg, double done)
 {
-    struct pace *p = arg;
+    struct recipe_progress *p = arg;
     char left[32];
     p->done = done;
-    follow_rate(p, done);
+    recipe_progress_update(p, done);
     if (done <= 0 && p->at_first)
         progress_show(p->progress, "%.40s  %s", p->what, p->at_first);
     else if (p->rate > 0) {
-        write_time(left, sizeof left, (1 - done) / p->rate);
-        progress_tell(p->progress,
-                      &(struct progress_figures){ .done = done,
-                                                  .rate = p->rate * (double)p->weights,
-                                                  .unit = "weights/s",
-                                                  .left_s = (1 - done) / p->rate },
-                      "%.40s  %.0f %%  %.1fM weights/s  ETA %s", p->what, done * 100,
-                      p->rate * (double)p->weights * 1e-6, left);
+        time_text(left, sizeof left, (1 - done) / p->rate);
+        progress_report(p->progress,
+                        &(struct progress_figures){ .done = done,
+                                                    .rate = p->rate * (double)p->weights,
+                                                    .unit = "weights/s",
+                                                    .left_s = (1 - done) / p->rate },
+                        "%.40s  %.0f %%  %.1fM weights/s  ETA %s", p->what, done * 100,
+                        p->rate * (double)p->weights * 1e-6, left);
     } else {
-        progress_tell(p->progress, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
-                      "%.40s  %.0f %%", p->what, done * 100);
+        progress_report(p->progress, &(struct progress_figures){ .done = done, .rate = NAN, .left_s = NAN },
+                        "%.40s  %.0f %%", p->what, done * 100);
     }
     return !cli_is_interrupted(p->global);
 }

@@ -1,35 +1,44 @@
-/* tui/cli/lib/recipes.h - what the commands that make recipes share: how a plan is told, and progress with a
- * rate.
- */
+/* tui/cli/lib/recipes.h - what commands that quantize share: columns and notes about a quantization plan, and
+ * progress with a rate. */
 #ifndef QDYNO_CLI_RECIPES_H
 #define QDYNO_CLI_RECIPES_H
 
 #include "engine/quant/quant.h"
 #include "tui/cli/lib/lib.h"
 
-/* One row a tensor: `qdyno quantize --tensors`. Some columns are filled by whoever knows more than a plan. */
+/* Columns of `quantize --tensors` and `methods --tensors`: one row for each tensor. "config" is filled by the
+ * caller. */
 extern const struct column RECIPE_TENSOR_COLUMNS[];
 extern const size_t RECIPE_TENSOR_COLUMN_COUNT;
 void recipe_put_tensor(json_t *row, const struct tensor_plan *t);
 
-/* Sums over the plan: weights, bytes, bits_per_weight, bits_quantized, formats, tensors_*, and once measured
- * nmse, nmse_worst, worst_tensor. */
+/* Sums over the plan: weights, bytes, bits_per_weight, bits_quantized, formats, tensors_*, and after the
+ * measurement nmse, nmse_worst and worst_tensor. */
 void recipe_put_plan(json_t *row, const struct quantize_plan *p);
-/* "u4_g64 x 35, f32 x 11", most bytes first, appended. */
+
+/* Appends "u4_g64 x 35, f32 x 11", the format with most bytes first. */
 void recipe_formats(const struct quantize_plan *p, struct str *out);
-/* Under the table, and in its JSON as "left_out": tensors the recipe did not reach, by reason. */
+
+/* Lists the tensors that were not quantized, by reason: as notes below the table and as "left_out" in the
+ * JSON document. */
 void recipe_note_left_out(struct table *t, const struct quantize_plan *p);
 
-/* A progress line with rate and time left; done runs 0..1 over `weights`. */
-struct pace {
+/* Notes how NMSE is computed where scales were moved between matrices (SmoothQuant, AWQ). */
+void recipe_note_rescaled(struct table *t);
+
+/* State of a progress line with rate and remaining time. The caller sets the first four fields. */
+struct recipe_progress {
     struct progress *progress;
     const struct cli_global *global;
     const char *what;     /* "gptq:u4_g128" */
-    const char *at_first; /* what goes on while done is 0: "calibrating" */
+    const char *at_first; /* shown while done is 0, e.g. "calibrating"; may be NULL */
     int64_t weights, last_ns;
-    double last_done, rate; /* done a second, lately; 0: not known yet */
-    double done;            /* the last that was told */
+    double last_done, rate; /* exponential mean of the growth of done per second; 0: unknown */
+    double done;            /* the last value reported */
 };
-bool pace_tell(void *pace, double done); /* false: Ctrl-C */
+
+/* A progress callback: arg is a struct recipe_progress, done runs from 0 to 1 over its weights. Returns false
+ * after Ctrl-C. */
+bool recipe_progress_show(void *arg, double done);
 
 #endif

@@ -1,5 +1,5 @@
-/* tui/cli/lib/sampling.h - how often sensors are read: one flag and one variable for all commands that
- * sample. */
+/* tui/cli/lib/sampling.h - how often sensors are read: one flag and one environment variable for all commands
+ * that sample. */
 #ifndef QDYNO_CLI_SAMPLING_H
 #define QDYNO_CLI_SAMPLING_H
 
@@ -8,16 +8,16 @@
 #define FLAG_PERIOD_ROW                                                                                      \
     {                                                                                                        \
         .name = "--period", .value = "SENSOR=MS", .many = true,                                              \
-        .help = "read a sensor that often, e.g. cpu_temperature_celsius=1000; also in QDYNO_PERIODS"         \
+        .help = "period of a sensor in ms, e.g. cpu_temperature_celsius=1000 (also: QDYNO_PERIODS)"          \
     }
 
-/* QDYNO_PERIODS ("A=MS,B=MS"), then the --period flags of the command (a NULL: of none). Errors: ERR_USAGE.
+/* Reads QDYNO_PERIODS ("A=MS,B=MS"), then the --period flags, which win. a NULL: no flags. Errors: ERR_USAGE.
  */
 enum err_code cli_periods(struct sampler_periods *out, const struct cli_args *a, struct err *why);
 
-/* The sampler of a command that measures: this machine at those periods, ticks of 100 ms. Errors: ERR_USAGE
- * for a bad period. A machine without readable sensors is no error, what is measured beside them is still
- * good: *out NULL. */
+/* Starts the sampler of a measuring command: this machine, those periods, ticks of 100 ms. Without readable
+ * sensors *out is NULL and the call succeeds, because timings are valid without them. Errors: ERR_USAGE for a
+ * bad period. */
 enum err_code cli_sampler(struct sampler_thread **out, const struct cli_args *a, struct err *why);
 
 #endif

@@ -1,5 +1,4 @@
-/* tui/cli/lib/textfile.c - outcomes for the node exporter's textfile collector: on a machine that Prometheus
- * scrapes already, a file is all it takes. */
+/* tui/cli/lib/textfile.c - see textfile.h. */
 #include "tui/cli/lib/textfile.h"
 
 #include <errno.h>
@@ -7,8 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The collector runs as another user, so the file is readable by all whatever the umask; a reader sees the
- * old one or the new one. */
+/* The collector runs as another user: the file gets mode 0644 whatever the umask. */
 enum err_code textfile_replace(const char *path, const struct str *text, struct err *why)
 {
     struct atomic_file f;
@@ -27,6 +25,8 @@ enum err_code textfile_replace(const char *path, const struct str *text, struct 
 enum err_code textfile_name_check(const char *path, struct err *why)
 {
     if (str_ends(path, ".prom")) return ERR_OK;
-    return err_set(why, ERR_USAGE, "--textfile %s: the node exporter reads only names that end in .prom",
-                   path);
+    return err_set(
+        why, ERR_USAGE,
+        "--textfile %s: expected a name that ends in .prom, because the node exporter reads no other files",
+        path);
 }
