@@ -25,7 +25,7 @@ expect 4 advise --target decode_tok_s=0 && says err 'above 0'
 expect 4 advise --forget && says err '--accuracy'
 expect 5 advise --machine nowhere && says err 'known: a100'
 expect 4 detect --machine rpi5 --kernels && says err 'for this one'
-expect 4 fit --machine rpi5 --load && says err 'another machine'
+expect 4 fit --machine rpi5 --load && says err 'needs this machine'
 expect 4 run -p a -f b && says err 'exclude'
 expect 4 eval --chunks 0 && says err '--chunks'
 expect 4 logits --ids 1,x --out "$T/x"

@@ -1,6 +1,6 @@
-/* Proves: values on axes are round, in order, within the axis and told apart by their texts, for every unit
- * and any numbers; a plot draws to well-formed SVG and to lines of bounded width whatever its data are; what
- * is not known is not drawn. The checker of well-formedness itself refuses what it should. */
+/* Proves: axis values are round, in order, within the axis and distinct as texts, for every unit and any
+ * range; a plot gives well-formed SVG and text lines of limited width for any data; unknown values are not
+ * drawn. Also proves that the XML checker rejects what is not well-formed. */
 #include "tests/check.h"
 #include "tests/tui/xml.h"
 #include "tui/report/plot.h"
@@ -38,12 +38,14 @@ static void check_ticks(const struct plot_axis *axis, struct plot_scale s, int m
 {
     struct plot_ticks t;
     plot_ticks(&t, axis, &s, most);
-    CHECK(t.n >= 0 && t.n <= most);
+    CHECK_LE(0, t.n);
+    CHECK_LE(t.n, most);
     for (int i = 0; i < t.n; i++) {
-        CHECK(plot_at(&s, t.at[i]) >= -1e-6 && plot_at(&s, t.at[i]) <= 1 + 1e-6);
+        CHECK_LE(-1e-6, plot_at(&s, t.at[i]));
+        CHECK_LE(plot_at(&s, t.at[i]), 1 + 1e-6);
         CHECK(t.text[i][0] != '\0');
         if (!i) continue;
-        CHECK(t.at[i] > t.at[i - 1]);
+        CHECK_LT(t.at[i - 1], t.at[i]);
         if (!strcmp(t.text[i], t.text[i - 1]))
             fail_msg("%.17g and %.17g are both '%s'", t.at[i - 1], t.at[i], t.text[i]);
     }

@@ -418,6 +418,20 @@ static enum err_code urls_check(const struct watch_options *o, struct err *why)
     return rc;
 }
 
+/* --list and --print-*: print something and measure nothing. */
+static bool prints_only(const struct cli_args *a)
+{
+    return args_has(a, "--list") || args_has(a, "--print-alerts") || args_has(a, "--print-rules") ||
+           args_has(a, "--print-board");
+}
+
+static int print_only(const struct cli_global *g, const struct cli_args *a, const struct alert_rules *rules)
+{
+    if (args_has(a, "--list")) return print_past(g, a);
+    if (args_has(a, "--print-alerts")) return print_alerts(g, a, rules);
+    return print_text(a, rules);
+}
+
 int command_watch(const struct cli_global *g, const struct cli_args *a)
 {
     struct err why = { 0 };
@@ -445,15 +459,9 @@ int command_watch(const struct cli_global *g, const struct cli_args *a)
     int status = EXIT_INTERNAL;
     enum err_code rc = watched ? ERR_OK : err_set(&why, ERR_NOMEM, "out of memory");
     if (!rc) rc = rules_read(&o.rules, a, &why);
-    const bool table = args_has(a, "--print-alerts"),
-               text = args_has(a, "--print-rules") || args_has(a, "--print-board");
-    if (!rc && args_has(a, "--list")) {
+    if (!rc && prints_only(a)) {
         free(watched);
-        return print_past(g, a);
-    }
-    if (!rc && (table || text)) {
-        free(watched);
-        return table ? print_alerts(g, a, &o.rules) : print_text(a, &o.rules);
+        return print_only(g, a, &o.rules);
     }
     if (!rc) rc = output_check(g, &why);
     if (!rc && !(o.every_s >= 1))

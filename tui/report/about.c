@@ -1,4 +1,5 @@
-/* tui/report/about.c - what was compared, on what, how, and how to do it again. */
+/* about.c - the sections about what was compared, the machine, the method, and how to repeat the
+ * experiment. */
 #include "tui/report/content.h"
 
 #include <inttypes.h>
@@ -11,14 +12,14 @@
 
 /* ---------------------------------------------------------------- what was compared */
 
-/* A setting as the worker resolved it; as it was asked for when the worker never answered. */
+/* A setting as the worker resolved it, or as requested if the worker never answered. */
 static const char *setting(const struct report_source *s, int arm, enum knob_id id)
 {
     const struct experiment_arm *a = &s->state.arm[arm];
     return config_text(a->merged_known ? &a->merged : &s->state.spec.config[arm], id);
 }
 
-static const char *shown(struct report *r, const char *value)
+static const char *setting_text(struct report *r, const char *value)
 {
     return *value ? content_printf(r, "`%s`", content_plain(r, value)) : "not set";
 }
@@ -32,17 +33,18 @@ static void settings_table(struct report *r, const struct report_source *s)
             differs = differs || strcmp(setting(s, a, (enum knob_id)id), setting(s, 0, (enum knob_id)id));
         if (!differs) continue;
         if (!t) {
-            t = content_table(r, "Settings that differ, as they really ran", 1 + report_arms(s));
+            t = content_table(r, "Settings that differ, as resolved by the workers", 1 + report_arms(s));
             t->head[0] = "setting";
             for (int a = 0; a < report_arms(s); a++) t->head[1 + a] = report_arm_name(a);
         }
         struct content_row *row = content_row(r, t);
         row->cell[0] = content_printf(r, "`%s` (%s)", KNOBS[id].key, KNOBS[id].help);
-        for (int a = 0; a < report_arms(s); a++) row->cell[1 + a] = shown(r, setting(s, a, (enum knob_id)id));
+        for (int a = 0; a < report_arms(s); a++)
+            row->cell[1 + a] = setting_text(r, setting(s, a, (enum knob_id)id));
     }
     if (!t)
         content_add(r, CONTENT_TEXT,
-                    "No setting differs: both sides ran the same configuration, so any difference is noise.");
+                    "No setting differs: all arms ran the same configuration, so any difference is noise.");
 }
 
 static const char *arm_model(struct report *r, const struct experiment_arm *a)
@@ -57,14 +59,14 @@ static const char *arm_hash(struct report *r, const struct experiment_arm *a)
     return *a->sha256 ? content_printf(r, "`%s`", content_plain(r, a->sha256)) : NULL;
 }
 
-static const char *arm_numbers(struct report *r, const struct experiment_arm *a)
+static const char *arm_recipe(struct report *r, const struct experiment_arm *a)
 {
     if (!*a->recipe) return NULL;
     const char *recipe = content_plain(r, a->recipe), *most = content_plain(r, a->dominant_format);
     return *most ? content_printf(r, "`%s`, mostly %s", recipe, most) : content_printf(r, "`%s`", recipe);
 }
 
-static const char *arm_ran(struct report *r, const struct experiment_arm *a)
+static const char *arm_execution(struct report *r, const struct experiment_arm *a)
 {
     if (a->threads <= 0) return NULL;
     return content_printf(r, "%d thread%s, kernels for %s, device %s", a->threads, a->threads == 1 ? "" : "s",
@@ -80,7 +82,7 @@ static const char *arm_plan(struct report *r, const struct experiment_arm *a)
                           figure_bytes(a->plan.scratch).text);
 }
 
-/* A fact of every arm: once where all agree, else by arm. */
+/* A fact about every arm: one row if all arms agree, else one row for each. */
 static void arm_fact(struct report *r, const struct report_source *s, struct content_table *t,
                      const char *name, const char *(*of)(struct report *, const struct experiment_arm *))
 {
@@ -96,16 +98,16 @@ static void arm_fact(struct report *r, const struct report_source *s, struct con
                      value[a]);
 }
 
-/* "tg64": said in words. */
+/* A workload such as "tg64" in words. */
 static const char *workload_words(struct report *r, const struct workload *w)
 {
     struct str s = { 0 };
-    if (w->train > 0) str_printf(&s, "trains a model from nothing for %d steps", w->train);
-    if (*w->eval_file) str_append(&s, "scores a text: each arm predicts every token of it");
+    if (w->train > 0) str_printf(&s, "trains a new model for %d steps", w->train);
+    if (*w->eval_file) str_append(&s, "scores a text: each arm predicts each of its tokens");
     if (w->prompt > 0) str_printf(&s, "reads a prompt of %d tokens", w->prompt);
     if (w->gen > 0) str_printf(&s, "%sgenerates %d tokens", w->prompt > 0 ? ", then " : "", w->gen);
-    if (w->depth > 0) str_printf(&s, ", behind %d tokens that are there already", w->depth);
-    if (w->sequences > 1) str_printf(&s, ", in %d sequences side by side", w->sequences);
+    if (w->depth > 0) str_printf(&s, ", with %d tokens already in the context", w->depth);
+    if (w->sequences > 1) str_printf(&s, ", in %d parallel sequences", w->sequences);
     const char *text = content_printf(r, "%s", str_text(&s));
     str_free(&s);
     return text;
@@ -120,7 +122,7 @@ void section_compared(struct report *r, const struct report_source *s)
     content_add(r, CONTENT_TEXT,
                 content_printf(r, "Every arm did the same work, token for token: workload `%s`%s%s%s",
                                content_plain(r, workload_line(&x->spec.workload, line, sizeof line)),
-                               *words ? ", that is: it " : "", words,
+                               *words ? ", which " : "", words,
                                x->cell_repeats > 1
                                    ? content_printf(r, ", %d times in each cell.", x->cell_repeats)
                                    : "."));
@@ -128,8 +130,8 @@ void section_compared(struct report *r, const struct report_source *s)
     struct content_table *t = content_table(r, "The arms", 2);
     arm_fact(r, s, t, "model", arm_model);
     arm_fact(r, s, t, "SHA-256 of the file", arm_hash);
-    arm_fact(r, s, t, "weights as", arm_numbers);
-    arm_fact(r, s, t, "ran with", arm_ran);
+    arm_fact(r, s, t, "weights", arm_recipe);
+    arm_fact(r, s, t, "execution", arm_execution);
     arm_fact(r, s, t, "memory plan", arm_plan);
 }
 
@@ -146,7 +148,7 @@ void section_machine(struct report *r, const struct report_source *s)
     content_add(r, CONTENT_SECTION, "Machine");
     if (!s->machine_known) {
         content_add(r, CONTENT_TEXT,
-                    content_printf(r, "Unknown%s%s: no description of it is in the database.",
+                    content_printf(r, "Unknown%s%s: the database has no description of it.",
                                    *s->state.machine_id ? ", id " : "",
                                    content_plain(r, s->state.machine_id)));
         return;
@@ -155,24 +157,24 @@ void section_machine(struct report *r, const struct report_source *s)
     char isa[256];
     content_fact(r, t, "processor", content_plain(r, m->cpu));
     content_fact(r, t, "cores",
-                 content_printf(r, "%d (%d processors, %d socket%s)", m->cores, m->processors, m->sockets,
+                 content_printf(r, "%d (%d logical CPUs, %d socket%s)", m->cores, m->processors, m->sockets,
                                 m->sockets == 1 ? "" : "s"));
     content_fact(r, t, "instruction sets", content_plain(r, isa_names(m->isa, isa, sizeof isa)));
     content_fact(r, t, "caches",
-                 content_printf(r, "L1d %s and L2 %s a core, L3 %s", figure_bytes(m->cache_bytes[0]).text,
+                 content_printf(r, "L1d %s and L2 %s per core, L3 %s", figure_bytes(m->cache_bytes[0]).text,
                                 figure_bytes(m->cache_bytes[1]).text, figure_bytes(m->cache_bytes[2]).text));
     content_fact(r, t, "memory", bytes(r, m->memory_bytes));
     for (int i = 0; i < m->gpus && i < MACHINE_GPUS; i++)
         content_fact(r, t, content_printf(r, "GPU %d", i), content_plain(r, m->gpu[i].name));
     if (!m->gpus) content_fact(r, t, "GPU", "none");
     content_fact(r, t, "frequency governor", content_plain(r, m->governor));
-    content_fact(r, t, "hypervisor", *m->hypervisor ? content_plain(r, m->hypervisor) : "none seen");
+    content_fact(r, t, "hypervisor", *m->hypervisor ? content_plain(r, m->hypervisor) : "none detected");
     content_fact(r, t, "operating system", content_plain(r, m->os));
     content_fact(r, t, "kernel", content_plain(r, m->kernel));
     content_fact(r, t, "power", m->has_battery ? m->on_battery ? "battery" : "mains" : "mains (no battery)");
     content_fact(r, t, "id", content_printf(r, "`%s`", content_plain(r, m->id)));
     if (!s->facts) return;
-    t = content_table(r, "As it was set up when the run started", 2);
+    t = content_table(r, "Settings at the start of the run", 2);
     for (int i = 0; i < s->facts; i++)
         content_fact(r, t, content_plain(r, s->fact[i].name), content_plain(r, s->fact[i].value));
 }
@@ -186,45 +188,46 @@ void section_method(struct report *r, const struct report_source *s)
         const char *word, *meaning;
     } WORDS[] = {
         { "cell", "one timed run of one arm on the workload; tokens inside it are not repetitions" },
-        { "block", "every arm twice, in an order drawn by lot and then reversed; the unit that counts" },
+        { "block",
+          "every arm twice, in a random order and then in the reverse order; the unit of the statistics" },
         { "effect of a block",
-          "the difference of the mean logarithms of two arms in it, shown as a percentage" },
+          "the difference of the mean logarithms of two arms in the block, shown as a percentage" },
         { "95 % interval",
-          "a range that holds the true difference at every look of the run, in 95 of 100 experiments" },
+          "a range that contains the true difference after every block, in 95 of 100 experiments" },
         { "e-value",
-          "evidence against no difference; 20 is enough, and it may be watched without spoiling it" },
+          "evidence against \"no difference\"; 20 is enough, and checking it after every block is valid" },
         { "p",
-          "one over the largest e-value so far: at most this often would chance alone look so convincing" },
-        { "margin", "the smallest difference that anybody would act on, set before the run" },
-        { "equivalent", "shown to differ by less than the margin; not merely not shown to differ" },
-        { "noise floor", "half the width of the interval when A is compared with itself" },
-        { "control", "A against A through the same code: it has to show nothing" },
+          "one divided by the largest e-value so far: an upper bound on how often chance alone gives such evidence" },
+        { "margin", "the smallest difference that matters, set before the run" },
+        { "equivalent", "proven to differ by less than the margin, not merely without a proven difference" },
+        { "noise floor", "half the width of the interval of A compared with itself" },
+        { "control", "A compared with A by the same code: it must show no difference" },
     };
     content_add(r, CONTENT_SECTION, "How it was measured");
     content_add(
         r, CONTENT_TEXT,
         content_printf(
             r,
-            "Each arm ran in a process of its own, loaded and warmed up before anything counted. The arms then took "
-            "turns in blocks, in an order drawn by lot (seed %" PRIu64
-            ") and reversed in the second half of the "
-            "block, so that a machine that slowly warms up favours nobody. Blocks that something else disturbed "
-            "(stolen processor time, swapping, lower clocks, other programs) were discarded whole and run again, by "
-            "rules fixed beforehand that never look at how fast a cell was. A was first compared with itself, which "
-            "tells how much of a difference is noise. Differences were judged after every block with intervals that "
-            "stay honest however often one looks, so stopping early is no cheating.",
+            "Each arm ran in its own process, which was loaded and warmed up before any counted cell. The arms then ran "
+            "in blocks, in a random order (seed %" PRIu64
+            ") that the second half of the block reversed, so that a "
+            "slow drift of the machine favours no arm. Blocks that something else disturbed (stolen CPU time, "
+            "swapping, lower clocks, other programs) were discarded as a whole and repeated. The rules for that were "
+            "fixed beforehand and do not use the speed of a cell. A was first compared with itself, which shows how "
+            "large a difference is noise. After every block the differences were judged with intervals that stay "
+            "valid at every interim analysis, so stopping early is allowed.",
             x->spec.seed));
-    struct content_table *t = content_table(r, "Words", 2);
+    struct content_table *t = content_table(r, "Terms", 2);
     for (size_t i = 0; i < COUNT_OF(WORDS); i++) content_fact(r, t, WORDS[i].word, WORDS[i].meaning);
     if (isfinite(x->overhead_ratio))
         content_add(r, CONTENT_TEXT,
-                    content_printf(r, "Watching the sensors cost %.2f %% of one processor during the cells.",
+                    content_printf(r, "Reading the sensors used %.2f %% of one CPU during the cells.",
                                    100 * x->overhead_ratio));
 }
 
 /* ---------------------------------------------------------------- again */
 
-/* As a shell reads it back. */
+/* Appends a word, quoted for a shell if necessary. */
 static void put_word(struct str *out, const char *word)
 {
     static const char SAFE[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
@@ -242,7 +245,7 @@ static void put_word(struct str *out, const char *word)
     str_append(out, "'");
 }
 
-/* Whatever was not left at its default. */
+/* Appends the flags of all settings that are not at their defaults. */
 static void put_flags(struct str *line, const struct report_source *s)
 {
     const struct experiment_spec *spec = &s->state.spec;
@@ -267,14 +270,15 @@ static void put_flags(struct str *line, const struct report_source *s)
     if (spec->kld_margin > 0) str_printf(line, " --kld-margin %.10g", spec->kld_margin);
 }
 
-void section_again(struct report *r, const struct report_source *s)
+void section_repeat(struct report *r, const struct report_source *s)
 {
     const struct experiment_spec *spec = &s->state.spec;
     struct str line = { 0 };
     char text[640];
-    content_add(r, CONTENT_SECTION, "Again");
-    content_add(r, CONTENT_TEXT,
-                "The same experiment from nothing, and this very run repeated and compared with itself:");
+    content_add(r, CONTENT_SECTION, "Repeat the experiment");
+    content_add(
+        r, CONTENT_TEXT,
+        "The first command runs the same experiment anew. The second repeats this run and compares both results:");
     str_append(&line, "qdyno ab");
     if (*spec->model) {
         str_append(&line, " -m");
@@ -296,7 +300,7 @@ void section_again(struct report *r, const struct report_source *s)
                  s->state.ended_ms
                      ? content_printf(r, "%s", clock_iso8601(s->state.ended_ms, when, sizeof when))
                      : "not finished");
-    content_fact(r, t, "measured by",
+    content_fact(r, t, "measured with",
                  *s->version ? content_printf(r, "qdyno %s", content_plain(r, s->version)) : NULL);
-    content_fact(r, t, "report by", "qdyno " QDYNO_VERSION);
+    content_fact(r, t, "report written with", "qdyno " QDYNO_VERSION);
 }

@@ -1,4 +1,4 @@
-/* tui/report/claims.c - what goes beyond the compared metric: quality, the gate, and all axes together. */
+/* claims.c - the sections about quality, the gate, and all axes together. */
 #include "tui/report/content.h"
 
 #include <math.h>
@@ -7,11 +7,11 @@
 #include "advisor/experiment/experiment.h"
 #include "advisor/stats/stats.h"
 
-static const char *figure(struct report *r, double v, const char *format)
+static const char *number_text(struct report *r, double v, const char *format)
 {
     char text[64];
     if (!isfinite(v)) return "unknown";
-    /* formats are this file's own: "%.3g" and the like */
+    /* two fixed formats, so that the compiler can check them */
     if (!strcmp(format, "%.5f"))
         snprintf(text, sizeof text, "%.5f", v);
     else
@@ -19,12 +19,12 @@ static const char *figure(struct report *r, double v, const char *format)
     return content_printf(r, "%s", text);
 }
 
-static const char *with_bounds(struct report *r, struct interval i, const char *format)
+static const char *interval_text(struct report *r, struct interval i, const char *format)
 {
     if (!isfinite(i.estimate)) return "unknown";
-    if (!isfinite(i.lower) || !isfinite(i.upper)) return figure(r, i.estimate, format);
-    return content_printf(r, "%s (%s to %s)", figure(r, i.estimate, format), figure(r, i.lower, format),
-                          figure(r, i.upper, format));
+    if (!isfinite(i.lower) || !isfinite(i.upper)) return number_text(r, i.estimate, format);
+    return content_printf(r, "%s (%s to %s)", number_text(r, i.estimate, format),
+                          number_text(r, i.lower, format), number_text(r, i.upper, format));
 }
 
 void joint_sentences(struct report *r, const struct report_source *s)
@@ -34,7 +34,7 @@ void joint_sentences(struct report *r, const struct report_source *s)
     for (int k = 1; k < report_arms(s) && k < JOINT_ARMS; k++)
         if (!s->state.arm[k].failed && *j.sentence[k])
             content_add(r, CONTENT_TEXT,
-                        content_printf(r, "%s, all axes together: %s.", report_arm_name(k),
+                        content_printf(r, "%s, over all metrics: %s.", report_arm_name(k),
                                        content_plain(r, j.sentence[k])));
 }
 
@@ -50,12 +50,12 @@ static void divergence_row(struct report *r, const struct report_source *s, stru
         for (int i = 1; i < t->columns; i++) row->cell[i] = "unknown";
         return;
     }
-    row->cell[1] = with_bounds(r, q->kld, "%.3g");
-    row->cell[2] = figure(r, d->kld_p99, "%.3g");
+    row->cell[1] = interval_text(r, q->kld, "%.3g");
+    row->cell[2] = number_text(r, d->kld_p99, "%.3g");
     row->cell[3] = isfinite(q->top1.estimate) ? content_printf(r, "%.2f %%", 100 * q->top1.estimate)
                                               : "unknown";
-    row->cell[4] = with_bounds(r, q->ppl_ratio, "%.5f");
-    row->cell[5] = figure(r, q->mcnemar_p, "%.3g");
+    row->cell[4] = interval_text(r, q->ppl_ratio, "%.5f");
+    row->cell[5] = number_text(r, q->mcnemar_p, "%.3g");
 }
 
 static void divergence_table(struct report *r, const struct report_source *s, const struct quality *q)
@@ -67,8 +67,8 @@ static void divergence_table(struct report *r, const struct report_source *s, co
         r,
         content_printf(
             r,
-            "What each arm's predictions lose against A's, on %s in windows of %d tokens (95 %% over windows). A "
-            "divergence of 0 and a ratio of 1 are no loss.",
+            "Difference of the predictions of each arm from those of A on %s, in windows of %d tokens (95 %% intervals over "
+            "windows). A divergence of 0 and a ratio of 1 mean no loss.",
             content_plain(r, q->text), q->ctx),
         COUNT_OF(HEADS));
     for (int i = 0; i < t->columns; i++) {
@@ -89,12 +89,13 @@ void section_quality(struct report *r, const struct report_source *s)
     if (known)
         divergence_table(r, s, known);
     else if (*s->state.spec.quality_file)
-        content_add(r, CONTENT_TEXT, "Asked for, but not measured: the run ended before.");
+        content_add(r, CONTENT_TEXT, "Requested, but not measured, because the run ended before.");
     else if (perplexity)
-        content_add(r, CONTENT_TEXT, "Perplexity is in the table of the arms.");
+        content_add(r, CONTENT_TEXT, "The table of the arms contains the perplexity.");
     else
-        content_add(r, CONTENT_TEXT,
-                    "Not measured in this run: nothing here says what a configuration does to the answers.");
+        content_add(
+            r, CONTENT_TEXT,
+            "Not measured in this run. The report does not show how a configuration changes the answers.");
 }
 
 /* ---------------------------------------------------------------- gate */
@@ -110,29 +111,29 @@ static void gate_rows(struct report *r, struct content_table *t, const struct ga
         row->cell[2] = gate_outcome_name(from->outcome);
         struct interval shown = from->interval;
         shown.estimate = from->value;
-        row->cell[3] = with_bounds(r, shown, "%.3g");
-        row->cell[4] = figure(r, from->bound, "%.3g");
+        row->cell[3] = interval_text(r, shown, "%.3g");
+        row->cell[4] = number_text(r, from->bound, "%.3g");
         row->cell[5] = content_plain(r, from->reason);
     }
 }
 
 void section_gate(struct report *r, const struct report_source *s)
 {
-    static const char *const HEADS[] = { "arm", "condition", "outcome", "measured", "bound", "because" };
+    static const char *const HEADS[] = { "arm", "condition", "outcome", "measured", "bound", "reason" };
     struct gate g;
     if (!*s->state.spec.gate) return;
     content_add(r, CONTENT_SECTION, "Gate");
     if (gate_parse(&g, s->state.spec.gate, NULL)) {
         content_add(r, CONTENT_TEXT,
-                    content_printf(r, "The condition `%s` cannot be read by this version.",
+                    content_printf(r, "This version cannot parse the condition `%s`.",
                                    content_plain(r, s->state.spec.gate)));
         return;
     }
     content_add(r, CONTENT_TEXT,
-                content_printf(r, "What had to hold: `%s`. All arms together: %s.",
+                content_printf(r, "Condition: `%s`. Outcome over all arms: %s.",
                                content_plain(r, s->state.spec.gate),
                                gate_outcome_name(claims_gate_all(&g, &s->state))));
-    struct content_table *t = content_table(r, "A condition passes when the whole interval satisfies it.",
+    struct content_table *t = content_table(r, "A condition passes if the whole interval satisfies it.",
                                             COUNT_OF(HEADS));
     for (int i = 0; i < t->columns; i++) {
         t->head[i] = HEADS[i];

@@ -1,11 +1,11 @@
-/* tui/report/content.c - building blocks of a report, and the order of its sections. */
+/* content.c - builds the content of a report, in the order of its sections. */
 #include "tui/report/content.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *keep(struct report *r, struct str *s)
+static const char *text_store(struct report *r, struct str *s)
 {
     const char *text = s->failed ? NULL : arena_strdup(&r->arena, str_text(s));
     str_free(s);
@@ -24,7 +24,7 @@ const char *content_printf(struct report *r, const char *fmt, ...)
     if (!text) r->failed = true;
     str_append(&s, text ? text : "");
     free(text);
-    return keep(r, &s);
+    return text_store(r, &s);
 }
 
 const char *content_plain(struct report *r, const char *text)
@@ -38,7 +38,7 @@ const char *content_plain(struct report *r, const char *text)
         if (code < 0x20) code = ' ';
         str_append_n(&s, bytes, str_utf8_put(code, bytes));
     }
-    return keep(r, &s);
+    return text_store(r, &s);
 }
 
 struct content *content_add(struct report *r, enum content_kind kind, const char *text)
@@ -109,21 +109,22 @@ struct plot *figure_plot(struct figure_plots *f, struct report *r)
     return p;
 }
 
-/* ---------------------------------------------------------------- the whole */
+/* ---------------------------------------------------------------- the report */
 
 enum err_code report_build(struct report **out, const struct report_source *s, struct err *why)
 {
     static void (*const SECTIONS[])(struct report *, const struct report_source *) = {
-        report_headline, section_summary,  section_results, section_quality, section_gate,  section_compared,
-        section_control, section_timeline, section_machine, section_method,  section_again,
+        report_headline, section_summary,  section_results, section_quality, section_gate,   section_compared,
+        section_control, section_timeline, section_machine, section_method,  section_repeat,
     };
     struct report *r = calloc(1, sizeof *r);
     *out = NULL;
-    if (!r) return err_set(why, ERR_NOMEM, "no memory for a report");
+    if (!r) return err_set(why, ERR_NOMEM, "out of memory for the report");
     for (size_t i = 0; i < COUNT_OF(SECTIONS) && !r->failed; i++) SECTIONS[i](r, s);
     if (r->failed) {
         report_free(r);
-        return err_set(why, ERR_NOMEM, "no memory for the report of run %lld", (long long)s->state.run_id);
+        return err_set(why, ERR_NOMEM, "out of memory for the report of run %lld",
+                       (long long)s->state.run_id);
     }
     *out = r;
     return ERR_OK;
@@ -146,7 +147,7 @@ enum err_code report_format_of(enum report_format *out, const char *path, struct
         *out = (enum report_format)i;
         return ERR_OK;
     }
-    return err_set(why, ERR_USAGE, "--out %s: the ending says what to write: want .html, .md or .svg", path);
+    return err_set(why, ERR_USAGE, "--out %s: expected a name that ends in .html, .md or .svg", path);
 }
 
 void report_write(struct str *out, const struct report *r, enum report_format format)

@@ -1,8 +1,9 @@
-/* tui/report/content.h - what a report says, before it has a form: blocks in order, all text in one arena.
- * Inside tui/report/ only.
+/* tui/report/content.h - the content of a report before it has a form: a list of sections, texts, tables
+ * and figures; all memory is in one arena. Private to tui/report/.
  *
- * Texts hold one kind of markup, `code` between backticks; whatever comes from outside (names, errors, config
- * lines) goes through content_plain first, so that it cannot hold any. Writers escape everything. */
+ * Texts may contain one kind of markup: `code` between backticks. Text from outside (names, errors, config
+ * lines) goes through content_plain first, so that it cannot contain markup. The writers escape everything.
+ */
 #ifndef QDYNO_REPORT_CONTENT_H
 #define QDYNO_REPORT_CONTENT_H
 
@@ -14,7 +15,7 @@
 enum content_kind {
     CONTENT_SECTION, /* text: its heading */
     CONTENT_TEXT,    /* text: a paragraph */
-    CONTENT_WARNING, /* text: a paragraph that must not be missed */
+    CONTENT_WARNING, /* text: a paragraph that is highlighted */
     CONTENT_TABLE,
     CONTENT_FIGURE,
     CONTENT_CODE /* text: lines to type */
@@ -24,8 +25,8 @@ enum { CONTENT_COLUMNS = 14 };
 struct content_table {
     const char *caption; /* NULL: none */
     int columns;
-    const char *head[CONTENT_COLUMNS]; /* all NULL: a list of properties, the first column names them */
-    bool right[CONTENT_COLUMNS];       /* numbers */
+    const char *head[CONTENT_COLUMNS]; /* all NULL: a list of properties, named by the first column */
+    bool right[CONTENT_COLUMNS];       /* align right: numbers */
     struct content_row {
         const char *cell[CONTENT_COLUMNS];
         struct content_row *next;
@@ -34,7 +35,7 @@ struct content_table {
 
 enum { FIGURE_PLOTS = 8 };
 struct figure_plots {
-    const char *title, *reading; /* what it is, and how it is to be read */
+    const char *title, *reading; /* heading, and how to read the figure */
     struct plot *plot[FIGURE_PLOTS];
     int plots;
 };
@@ -49,48 +50,48 @@ struct content {
 
 struct report {
     struct arena arena;
-    bool failed; /* out of memory somewhere on the way */
+    bool failed; /* some allocation failed */
     const char *title, *subtitle;
-    const char *mark; /* "▲ better": the verdict in a word */
+    const char *mark; /* "▲ better": the verdict as a word */
     enum verdict verdict;
     const char *footer;
     struct content *first, *last;
-    /* the card */
+    /* only for the card (write_card.c) */
     const struct plot *card_plot; /* NULL: none */
     const struct content_table *card_table;
-    /* written to instead when memory is out: the report is thrown away then */
+    /* target of writes after an allocation failed; the report is then discarded */
     struct content spare;
     struct content_row spare_row;
 };
 
-/* Text into the arena; "" when memory is out (and failed is set). */
+/* Formats text into the arena. Out of memory: returns "" and sets failed. */
 const char *content_printf(struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* One line of text from outside: no markup, no controls. */
+/* Copies text from outside as one line without markup and control characters. */
 const char *content_plain(struct report *r, const char *text);
 
-/* A new block at the end; never NULL. */
+/* Appends an item; never NULL. */
 struct content *content_add(struct report *r, enum content_kind kind, const char *text);
 struct content_table *content_table(struct report *r, const char *caption, int columns);
 struct content_row *content_row(struct report *r, struct content_table *t);
-/* A row of two: name and value. NULL or "" as value is "unknown". */
+/* Appends a row of name and value. A value of NULL or "" is printed as "unknown". */
 void content_fact(struct report *r, struct content_table *t, const char *name, const char *value);
-void content_figure(struct report *r, const struct figure_plots *f); /* one without plots is left out */
+void content_figure(struct report *r, const struct figure_plots *f); /* does nothing without plots */
 
 /* ---------------------------------------------------------------- an arm against A (words.c) */
 
 int report_arms(const struct report_source *s);
-/* Arm 1, 2, ... against A, in the comparison of all. Borrowed from the source. */
+/* The comparison of arm 1, 2, ... with A. Borrowed from the source. */
 const struct comparison *report_comparison(const struct report_source *s, int arm);
-/* What the run says about it: an invalid run says nothing else. */
+/* The verdict of a comparison. In an invalid run every verdict is "invalid". */
 enum verdict report_verdict(const struct report_source *s, const struct comparison *c);
 const char *report_arm_name(int arm); /* "A" "B" ... */
 
 /* ---------------------------------------------------------------- figures (figures_*.c) */
 
-/* One more plot under the others, its axes open. NULL when memory is out. */
+/* Adds a plot below the others, with automatic axis ranges. NULL: out of memory. */
 struct plot *figure_plot(struct figure_plots *f, struct report *r);
 
-/* Each returns how many plots it has; 0: the run holds nothing to draw. */
+/* Each returns its number of plots; 0: the run has no data for it. */
 int figure_effect(struct figure_plots *f, struct report *r, const struct report_source *s,
                   const struct comparison *c, int arm);
 int figure_evidence(struct figure_plots *f, struct report *r, const struct report_source *s);
@@ -103,7 +104,7 @@ int figure_timeline(struct figure_plots *f, struct report *r, const struct repor
 
 /* The metric that was compared; never NULL. */
 const struct metric *report_metric(const struct report_source *s);
-/* Log ratio "positive is better" as B/A - 1 of the metric itself, in figures: "+58.4 %". */
+/* Converts a log ratio that is positive for better into B/A - 1 of the metric, and into text: "+58.4 %". */
 double report_change(const struct report_source *s, double log_ratio);
 const char *report_percent(struct report *r, const struct report_source *s, double log_ratio);
 /* "+58.4 % (+56.9 to +60.1 %)", "unknown". */
@@ -115,19 +116,19 @@ void report_headline(struct report *r, const struct report_source *s);        /*
 /* ---------------------------------------------------------------- sections (sections.c, claims.c, about.c)
  */
 
-/* What speed, memory, energy and quality say of each arm together. */
+/* One sentence for each arm about speed, memory, energy and quality together. */
 void joint_sentences(struct report *r, const struct report_source *s);
 
 void section_summary(struct report *r, const struct report_source *s);
 void section_results(struct report *r, const struct report_source *s);
 void section_quality(struct report *r, const struct report_source *s);
-void section_gate(struct report *r, const struct report_source *s); /* only where one was given */
+void section_gate(struct report *r, const struct report_source *s); /* empty if the run has no gate */
 void section_control(struct report *r, const struct report_source *s);
 void section_timeline(struct report *r, const struct report_source *s);
 void section_compared(struct report *r, const struct report_source *s);
 void section_machine(struct report *r, const struct report_source *s);
 void section_method(struct report *r, const struct report_source *s);
-void section_again(struct report *r, const struct report_source *s);
+void section_repeat(struct report *r, const struct report_source *s);
 
 /* ---------------------------------------------------------------- writers */
 

@@ -1,5 +1,5 @@
-/* tui/report/figures_effect.c - the figures about block effects: the comparison closing in, its evidence, and
- * the control beside it. */
+/* figures_effect.c - the figures about block effects: the interval after each block, the evidence, and the
+ * A/A control. */
 #include "tui/report/content.h"
 
 #include <math.h>
@@ -7,12 +7,13 @@
 #include "advisor/experiment/experiment.h"
 #include "advisor/stats/stats.h"
 
-static void name_it(struct plot_layer *l, const char *name)
+static void layer_name(struct plot_layer *l, const char *name)
 {
     if (l) l->name = name;
 }
 
-static struct plot_layer *rule_y(struct plot *p, struct report *r, double y, const char *label)
+/* A horizontal line at y with a label. */
+static struct plot_layer *rule_add(struct plot *p, struct report *r, double y, const char *label)
 {
     struct plot_point at = PLOT_NOWHERE;
     at.y = y;
@@ -20,25 +21,26 @@ static struct plot_layer *rule_y(struct plot *p, struct report *r, double y, con
     return plot_place(p, &r->arena, MARK_RULE, HUE_MUTED, at);
 }
 
-static double margin_of(const struct report_source *s)
+static double source_margin(const struct report_source *s)
 {
     return s->state.spec.margin > 0 ? s->state.spec.margin : 0.01;
 }
 
-/* What is too small to matter, as a pale stripe with its two edges. */
-static void margin_zone(struct plot *p, struct report *r, const struct report_source *s)
+/* The range of differences below the margin, as a pale stripe. */
+static void margin_draw(struct plot *p, struct report *r, const struct report_source *s)
 {
     struct plot_point at = PLOT_NOWHERE;
-    const double a = report_change(s, margin_of(s)), b = report_change(s, -margin_of(s));
+    const double a = report_change(s, source_margin(s)), b = report_change(s, -source_margin(s));
     at.y_low = fmin(a, b);
     at.y_high = fmax(a, b);
     struct plot_layer *l = plot_place(p, &r->arena, MARK_BOX, HUE_MUTED, at);
     if (l) l->soft = true;
-    name_it(l, content_printf(r, "too small to matter (margin %.3g %%)", 100 * margin_of(s)));
+    layer_name(l,
+               content_printf(r, "below the margin of %.3g %%: too small to matter", 100 * source_margin(s)));
 }
 
-static void block_dots(struct plot *p, struct report *r, const struct report_source *s,
-                       const struct comparison *c, int arm)
+static void blocks_draw(struct plot *p, struct report *r, const struct report_source *s,
+                        const struct comparison *c, int arm)
 {
     struct plot_layer *l = plot_layer(p, &r->arena, MARK_DOT, arm, c->blocks);
     for (int i = 0; l && i < c->blocks; i++) {
@@ -46,12 +48,12 @@ static void block_dots(struct plot *p, struct report *r, const struct report_sou
         l->point[i].y = report_change(s, c->d[i]);
         l->point[i].hint = content_printf(r, "block %d: %s", i + 1, report_percent(r, s, c->d[i]));
     }
-    name_it(l, "one block");
+    layer_name(l, "one block");
 }
 
-/* The interval as it stood after each block, and the estimate in it. */
-static void closing_band(struct plot *p, struct report *r, const struct report_source *s,
-                         const struct comparison *c, int arm)
+/* The interval and the estimate after each block. */
+static void interval_draw(struct plot *p, struct report *r, const struct report_source *s,
+                          const struct comparison *c, int arm)
 {
     struct plot_layer *band = plot_layer(p, &r->arena, MARK_BAND, arm, c->blocks);
     struct plot_layer *line = plot_layer(p, &r->arena, MARK_LINE, arm, c->blocks);
@@ -66,8 +68,9 @@ static void closing_band(struct plot *p, struct report *r, const struct report_s
     }
     if (band) band->loose = true;
     if (line) line->soft = true;
-    name_it(band, content_printf(r, "%.3g %% interval so far, valid at every look", 100 * (1 - alpha)));
-    name_it(line, "estimate so far");
+    layer_name(band, content_printf(r, "%.3g %% interval after each block, valid at every interim analysis",
+                                    100 * (1 - alpha)));
+    layer_name(line, "estimate so far");
 }
 
 static struct plot *effect_plot(struct figure_plots *f, struct report *r, const struct report_source *s,
@@ -75,30 +78,30 @@ static struct plot *effect_plot(struct figure_plots *f, struct report *r, const 
 {
     struct plot *p = figure_plot(f, r);
     if (!p) return NULL;
-    p->x = (struct plot_axis){ "block", UNIT_COUNT, false, 0.5, fmax(c->blocks, 2) + 0.5, NULL, 0 };
-    p->y = (struct plot_axis){ content_printf(r, "%s of %s against A (%s is better)", report_metric(s)->name,
-                                              report_arm_name(arm),
-                                              report_metric(s)->better < 0 ? "down" : "up"),
-                               UNIT_CHANGE,
-                               false,
-                               NAN,
-                               NAN,
-                               NULL,
-                               0 };
+    p->x = (struct plot_axis){
+        .title = "block", .unit = UNIT_COUNT, .low = 0.5, .high = fmax(c->blocks, 2) + 0.5
+    };
+    p->y = (struct plot_axis){ .title = content_printf(r, "%s of %s against A (%s is better)",
+                                                       report_metric(s)->name, report_arm_name(arm),
+                                                       report_metric(s)->better < 0 ? "down" : "up"),
+                               .unit = UNIT_CHANGE,
+                               .low = NAN,
+                               .high = NAN };
     return p;
 }
 
-/* What the axis spans: all blocks and the last interval (the early ones are huge), and 0 if asked for. */
-static void span(struct plot *p, const struct report_source *s, const struct comparison *c, bool zero)
+/* Sets the range of the y axis: all blocks and the last interval (early ones are huge), with `zero` also 0.
+ */
+static void y_range_set(struct plot *p, const struct report_source *s, const struct comparison *c, bool zero)
 {
-    double low = zero ? fmin(0, report_change(s, -margin_of(s))) : (double)INFINITY;
-    double high = zero ? fmax(0, report_change(s, margin_of(s))) : (double)-INFINITY;
+    double low = zero ? fmin(0, report_change(s, -source_margin(s))) : (double)INFINITY;
+    double high = zero ? fmax(0, report_change(s, source_margin(s))) : (double)-INFINITY;
     for (int i = 0; i < c->blocks; i++) {
         low = fmin(low, report_change(s, c->d[i]));
         high = fmax(high, report_change(s, c->d[i]));
     }
     const double a = report_change(s, c->effect.lower), b = report_change(s, c->effect.upper);
-    low = fmin(low, fmin(a, b)); /* fmin and fmax ignore what is not known */
+    low = fmin(low, fmin(a, b)); /* fmin and fmax ignore NaN */
     high = fmax(high, fmax(a, b));
     const double air = 0.08 * (high - low);
     p->y.low = low - air;
@@ -108,34 +111,34 @@ static void span(struct plot *p, const struct report_source *s, const struct com
 int figure_effect(struct figure_plots *f, struct report *r, const struct report_source *s,
                   const struct comparison *c, int arm)
 {
-    const bool afresh = c == &s->state.confirmation;
+    const bool confirming = c == &s->state.confirmation;
     *f = (struct figure_plots){
         .title = content_printf(r, "%s against A, block by block%s", report_arm_name(arm),
-                                afresh ? ", measured afresh" : ""),
+                                confirming ? ", confirmation" : ""),
         .reading =
-            "Each mark is one block: the arms run in turns, their order reversed in its second half, so that a "
-            "steady drift of the machine cancels. The band is where the true difference lies with 95 % "
-            "confidence, as it was known after each block; it closes in as blocks come. A difference is shown "
-            "once the band leaves the line at 0."
+            "Each mark is one block. The arms run alternately and in reverse order in the second half of a block, so "
+            "that a steady drift of the machine cancels. The band is the 95 % interval of the true difference after "
+            "each block; it becomes narrower with more blocks. A difference is proven when the band excludes 0."
     };
     if (!c->blocks) return 0;
     struct plot *p = effect_plot(f, r, s, c, arm);
     if (!p) return 0;
-    margin_zone(p, r, s);
-    rule_y(p, r, 0, "no difference");
-    closing_band(p, r, s, c, arm);
-    block_dots(p, r, s, c, arm);
-    span(p, s, c, true);
+    margin_draw(p, r, s);
+    rule_add(p, r, 0, "no difference");
+    interval_draw(p, r, s, c, arm);
+    blocks_draw(p, r, s, c, arm);
+    y_range_set(p, s, c, true);
     const double sd = stats_sd(c->d, c->blocks), far = fabs(c->effect.estimate);
     if (!(sd > 0) || far < 8 * sd) return f->plots;
-    struct plot *near = effect_plot(f, r, s, c, arm); /* 0 is far off: the same without it shows the spread */
+    struct plot *near = effect_plot(f, r, s, c,
+                                    arm); /* 0 is far away: a second plot without it shows the spread */
     if (!near) return f->plots;
     p->height = 170;
-    near->title = "The same, closer";
+    near->title = "The same, enlarged";
     near->height = 190;
-    closing_band(near, r, s, c, arm);
-    block_dots(near, r, s, c, arm);
-    span(near, s, c, false);
+    interval_draw(near, r, s, c, arm);
+    blocks_draw(near, r, s, c, arm);
+    y_range_set(near, s, c, false);
     for (int i = 0; i < near->layers; i++) near->layer[i].name = NULL;
     return f->plots;
 }
@@ -154,7 +157,7 @@ static double sign_evidence(const double *d, int n)
     return stats_sign_evalue(positive, all);
 }
 
-static void evidence_of(struct plot *p, struct report *r, const struct comparison *c, int arm)
+static void evidence_draw(struct plot *p, struct report *r, const struct comparison *c, int arm)
 {
     struct plot_layer *t = plot_layer(p, &r->arena, MARK_STEP, arm, c->blocks);
     struct plot_layer *dots = plot_layer(p, &r->arena, MARK_DOT, arm, c->blocks);
@@ -167,8 +170,9 @@ static void evidence_of(struct plot *p, struct report *r, const struct compariso
         if (!reached && e >= ENOUGH) reached = n;
     }
     if (dots)
-        name_it(dots, reached ? content_printf(r, "%s: enough after block %d", report_arm_name(arm), reached)
-                              : content_printf(r, "%s: not enough yet", report_arm_name(arm)));
+        layer_name(dots, reached ? content_printf(r, "%s: enough evidence after block %d",
+                                                  report_arm_name(arm), reached)
+                                 : content_printf(r, "%s: not enough evidence", report_arm_name(arm)));
 }
 
 int figure_evidence(struct figure_plots *f, struct report *r, const struct report_source *s)
@@ -176,10 +180,10 @@ int figure_evidence(struct figure_plots *f, struct report *r, const struct repor
     *f = (struct figure_plots){
         .title = "Evidence for a difference",
         .reading =
-            "The e-value is what a bet against \"no difference\" would have won so far, having staked 1. With no "
-            "difference it reaches 20 in at most one experiment of twenty, however often somebody looks; so at 20 "
-            "a difference may be claimed, and the run may stop. An equivalence needs no such evidence: it "
-            "needs a narrow interval."
+            "The e-value is the capital of a bettor who started with 1 and bet against \"no difference\" in every block. "
+            "Without a difference it reaches 20 in at most one of twenty experiments, however many interim analyses "
+            "there are. So at 20 a difference may be claimed and the run may stop. Equivalence does not need this "
+            "evidence but a narrow interval."
     };
     double most = ENOUGH * 5;
     int blocks = 0;
@@ -192,10 +196,10 @@ int figure_evidence(struct figure_plots *f, struct report *r, const struct repor
     struct plot *p = figure_plot(f, r);
     if (!p) return 0;
     p->height = 180;
-    p->x = (struct plot_axis){ "block", UNIT_COUNT, false, 0.5, blocks + 0.5, NULL, 0 };
-    p->y = (struct plot_axis){ "e-value", UNIT_NUMBER, true, 0.05, fmin(most, 1e6), NULL, 0 };
-    rule_y(p, r, ENOUGH, "enough: 20");
-    for (int k = 1; k < report_arms(s); k++) evidence_of(p, r, report_comparison(s, k), k);
+    p->x = (struct plot_axis){ .title = "block", .unit = UNIT_COUNT, .low = 0.5, .high = blocks + 0.5 };
+    p->y = (struct plot_axis){ .title = "e-value", .log = true, .low = 0.05, .high = fmin(most, 1e6) };
+    rule_add(p, r, ENOUGH, "enough evidence: 20");
+    for (int k = 1; k < report_arms(s); k++) evidence_draw(p, r, report_comparison(s, k), k);
     if (report_arms(s) > 2) return f->plots;
     const struct comparison *c = report_comparison(s, 1);
     struct plot_layer *sign = plot_layer(p, &r->arena, MARK_STEP, HUE_MUTED, c->blocks);
@@ -204,7 +208,7 @@ int figure_evidence(struct figure_plots *f, struct report *r, const struct repor
         sign->point[n - 1].y = sign_evidence(c->d, n);
     }
     if (sign) sign->soft = true;
-    name_it(sign, "from signs alone (assumes least)");
+    layer_name(sign, "from the signs alone (fewest assumptions)");
     return f->plots;
 }
 
@@ -216,7 +220,7 @@ int figure_control(struct figure_plots *f, struct report *r, const struct report
     *f = (struct figure_plots){
         .title = "A against itself",
         .reading =
-            "The same block with A in all places: whatever shows here is the machine, not the configuration. The "
+            "Blocks with A in all places: every difference here comes from the machine, not from the configuration. The "
             "shaded stripe is the noise floor, half the width of the 95 % interval."
     };
     if (!x->control_blocks) return 0;
@@ -224,24 +228,25 @@ int figure_control(struct figure_plots *f, struct report *r, const struct report
     if (!p) return 0;
     p->height = 160;
     p->x = (struct plot_axis){
-        "control block", UNIT_COUNT, false, 0.5, fmax(x->control_blocks, 2) + 0.5, NULL, 0
+        .title = "control block", .unit = UNIT_COUNT, .low = 0.5, .high = fmax(x->control_blocks, 2) + 0.5
     };
-    p->y = (struct plot_axis){
-        content_printf(r, "%s of A against A", report_metric(s)->name), UNIT_CHANGE, false, NAN, NAN, NULL, 0
-    };
+    p->y = (struct plot_axis){ .title = content_printf(r, "%s of A against A", report_metric(s)->name),
+                               .unit = UNIT_CHANGE,
+                               .low = NAN,
+                               .high = NAN };
     if (isfinite(x->noise_floor)) {
         struct plot_point at = PLOT_NOWHERE;
         at.y_low = expm1(-x->noise_floor);
         at.y_high = expm1(x->noise_floor);
         struct plot_layer *l = plot_place(p, &r->arena, MARK_BOX, 0, at);
         if (l) l->soft = true;
-        name_it(l, content_printf(r, "noise floor %.2f %%", 100 * expm1(x->noise_floor)));
+        layer_name(l, content_printf(r, "noise floor %.2f %%", 100 * expm1(x->noise_floor)));
     }
-    struct plot_layer *margin = rule_y(p, r, expm1(margin_of(s)), "margin");
-    struct plot_layer *below = rule_y(p, r, expm1(-margin_of(s)), NULL);
+    struct plot_layer *margin = rule_add(p, r, expm1(source_margin(s)), "margin");
+    struct plot_layer *below = rule_add(p, r, expm1(-source_margin(s)), NULL);
     if (margin) margin->soft = true;
     if (below) below->soft = true;
-    rule_y(p, r, 0, NULL);
+    rule_add(p, r, 0, NULL);
     struct plot_layer *l = plot_layer(p, &r->arena, MARK_DOT, 0, x->control_blocks);
     for (int i = 0; l && i < x->control_blocks; i++) {
         l->point[i].x = i + 1;
@@ -249,6 +254,6 @@ int figure_control(struct figure_plots *f, struct report *r, const struct report
         l->point[i].hint = content_printf(r, "control block %d: %s", i + 1,
                                           report_percent(r, s, x->control_d[i]));
     }
-    name_it(l, "one control block");
+    layer_name(l, "one control block");
     return f->plots;
 }

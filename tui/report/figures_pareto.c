@@ -1,5 +1,5 @@
-/* tui/report/figures_pareto.c - what speed costs: the compared metric against quality, or against memory.
- * Only axes that were measured are drawn. */
+/* figures_pareto.c - the figure about costs: the compared metric against quality, memory and energy. Only
+ * measured quantities are drawn. */
 #include "tui/report/content.h"
 
 #include <math.h>
@@ -12,8 +12,8 @@ struct place {
     double x, x_low, x_high, y, y_low, y_high;
 };
 
-/* A's mean has no interval here: the others' are about how they differ from it. */
-static struct place place_of(const struct report_source *s, int arm, struct interval y)
+/* The place of an arm. The intervals of the other arms are relative to A, so A has none. */
+static struct place arm_place(const struct report_source *s, int arm, struct interval y)
 {
     struct place at = { s->state.arm[arm].rate, NAN, NAN, y.estimate, y.lower, y.upper };
     if (!arm) return at;
@@ -25,22 +25,22 @@ static struct place place_of(const struct report_source *s, int arm, struct inte
     return at;
 }
 
-static bool is_beaten(const struct place *p, const struct place *by, int better)
+/* Is `by` at least as good on both axes, and better on one (Pareto dominance)? */
+static bool is_dominated(const struct place *p, const struct place *by, int better)
 {
     const double gain = better < 0 ? p->x - by->x : by->x - p->x;
     return gain >= 0 && by->y <= p->y && (gain > 0 || by->y < p->y);
 }
 
-/* The arms that no other beats on both axes are named so. */
-static void place_arms(struct plot *p, struct report *r, const struct report_source *s,
-                       const struct place *at)
+/* Draws the arms. Those on the Pareto front get a star. */
+static void arms_draw(struct plot *p, struct report *r, const struct report_source *s, const struct place *at)
 {
     const int better = report_metric(s)->better;
     for (int a = 0; a < report_arms(s); a++) {
         if (!isfinite(at[a].x) || !isfinite(at[a].y)) continue;
         bool beaten = false;
         for (int b = 0; b < report_arms(s); b++)
-            beaten = beaten || (b != a && is_beaten(&at[a], &at[b], better));
+            beaten = beaten || (b != a && is_dominated(&at[a], &at[b], better));
         struct plot_point point = PLOT_NOWHERE;
         point.x = at[a].x;
         point.y = at[a].y;
@@ -59,7 +59,7 @@ static void place_arms(struct plot *p, struct report *r, const struct report_sou
 struct cost {
     const char *title, *axis;
     enum plot_unit unit;
-    enum metric_id same; /* against itself it says nothing */
+    enum metric_id same; /* the metric of this cost: the plot is left out if it is the compared metric */
     struct interval (*of)(const struct report_source *s, int arm);
 };
 
@@ -79,7 +79,7 @@ static struct interval energy_of(const struct report_source *s, int arm)
     return (struct interval){ s->state.arm[arm].joules_per_token, NAN, NAN };
 }
 
-/* A is the reference, 0 away from itself. */
+/* The divergence of A, the reference, is 0. */
 static struct interval divergence_of(const struct report_source *s, int arm)
 {
     const struct quality *q = &report_comparison(s, arm)->quality;
@@ -93,40 +93,50 @@ static void cost_plot(struct figure_plots *f, struct report *r, const struct rep
     struct place at[EXPERIMENT_ARMS];
     int known = 0;
     for (int a = 0; a < report_arms(s); a++) {
-        at[a] = place_of(s, a, cost->of(s, a));
+        at[a] = arm_place(s, a, cost->of(s, a));
         known += isfinite(at[a].x) && isfinite(at[a].y);
     }
     struct plot *p = known > 1 ? figure_plot(f, r) : NULL;
     if (!p) return;
     p->title = cost->title;
     p->height = 190;
-    p->x = (struct plot_axis){ content_printf(r, "%s (%s is better)", report_metric(s)->name,
-                                              report_metric(s)->better < 0 ? "left" : "right"),
-                               UNIT_NUMBER,
-                               false,
-                               NAN,
-                               NAN,
-                               NULL,
-                               0 };
-    p->y = (struct plot_axis){ cost->axis, cost->unit, false, NAN, NAN, NULL, 0 };
-    place_arms(p, r, s, at);
+    p->x = (struct plot_axis){ .title = content_printf(r, "%s (%s is better)", report_metric(s)->name,
+                                                       report_metric(s)->better < 0 ? "left" : "right"),
+                               .low = NAN,
+                               .high = NAN };
+    p->y = (struct plot_axis){ .title = cost->axis, .unit = cost->unit, .low = NAN, .high = NAN };
+    arms_draw(p, r, s, at);
 }
 
 int figure_pareto(struct figure_plots *f, struct report *r, const struct report_source *s)
 {
     static const struct cost COSTS[] = {
-        { "Speed and quality", "KL divergence from A, nats (down is better)", UNIT_NUMBER, METRIC_KLD,
-          divergence_of },
-        { "Speed and perplexity", "perplexity (down is better)", UNIT_NUMBER, METRIC_PERPLEXITY,
-          perplexity_of },
-        { "Speed and memory", "peak memory (down is better)", UNIT_BYTES, METRIC_PEAK_MEMORY, memory_of },
-        { "Speed and energy", "joules per token (down is better)", UNIT_NUMBER, METRIC_ENERGY, energy_of },
+        { .title = "Speed and quality",
+          .axis = "KL divergence from A, nats (down is better)",
+          .unit = UNIT_NUMBER,
+          .same = METRIC_KLD,
+          .of = divergence_of },
+        { .title = "Speed and perplexity",
+          .axis = "perplexity (down is better)",
+          .unit = UNIT_NUMBER,
+          .same = METRIC_PERPLEXITY,
+          .of = perplexity_of },
+        { .title = "Speed and memory",
+          .axis = "peak memory (down is better)",
+          .unit = UNIT_BYTES,
+          .same = METRIC_PEAK_MEMORY,
+          .of = memory_of },
+        { .title = "Speed and energy",
+          .axis = "joules per token (down is better)",
+          .unit = UNIT_NUMBER,
+          .same = METRIC_ENERGY,
+          .of = energy_of },
     };
     *f = (struct figure_plots){
-        .title = "What it costs",
+        .title = "Speed against cost",
         .reading =
             "An arm with a star is on the Pareto front: no other arm is at least as good on both axes. Bars are 95 % "
-            "intervals where they are known, drawn around A's mean for the compared metric."
+            "intervals, if known; those of the compared metric are relative to the mean of A."
     };
     for (size_t i = 0; i < COUNT_OF(COSTS); i++)
         if (report_metric(s) != &METRICS[COSTS[i].same]) cost_plot(f, r, s, &COSTS[i]);

@@ -1,7 +1,7 @@
-/* tui/report/figures_time.c - the run as it happened: which arm ran when, which blocks were thrown away and
- * why, and what clocks, load and temperature did meanwhile.
+/* figures_time.c - the figure about the course of the run: which arm ran when, which blocks were discarded
+ * and why, and clocks, load and temperature.
  *
- * A resumed run has hours in it during which nothing ran: the axis leaves them out and says where. */
+ * A resumed run may have paused for hours. The time axis leaves pauses out and marks them. */
 #include "tui/report/content.h"
 
 #include <math.h>
@@ -12,16 +12,17 @@
 
 enum { BINS = 240, PAUSE_S = 60, PAUSES = 16 };
 
-/* Time with the pauses taken out. */
+/* The time axis without pauses. */
 struct timeline {
-    double end; /* of the last cell, on the shortened axis */
+    double end; /* of the last cell, without the pauses */
     int pauses;
     struct pause {
         double at, left_out; /* seconds on the clock of the cells */
     } pause[PAUSES];
 };
 
-static double time_at(const struct timeline *t, double seconds)
+/* Position on the time axis of a time since the start of the first cell. */
+static double timeline_at(const struct timeline *t, double seconds)
 {
     double shown = seconds;
     for (int i = 0; i < t->pauses; i++)
@@ -29,29 +30,29 @@ static double time_at(const struct timeline *t, double seconds)
     return shown;
 }
 
-static double end_of(const struct report_cell *c)
+static double cell_end(const struct report_cell *c)
 {
     return c->start_s + (c->seconds > 0 ? c->seconds : 0);
 }
 
-static struct timeline timeline_of(const struct report_source *s)
+static struct timeline timeline_find_pauses(const struct report_source *s)
 {
     struct timeline t = { 0 };
     double end = 0;
     for (int i = 0; i < s->cells; i++) {
         const double gap = s->cell[i].start_s - end;
         if (i && gap > PAUSE_S && t.pauses < PAUSES) t.pause[t.pauses++] = (struct pause){ end + 1, gap - 2 };
-        end = fmax(end, end_of(&s->cell[i]));
+        end = fmax(end, cell_end(&s->cell[i]));
     }
-    t.end = time_at(&t, end);
+    t.end = timeline_at(&t, end);
     return t;
 }
 
-/* ---------------------------------------------------------------- what every panel shows */
+/* ---------------------------------------------------------------- parts of every plot */
 
-/* Discarded blocks from their first cell to their last, as stripes over the whole height. */
-static void discarded_stripes(struct plot *p, struct report *r, const struct report_source *s,
-                              const struct timeline *t, bool labels)
+/* Discarded blocks, as stripes over the whole height. */
+static void discarded_draw(struct plot *p, struct report *r, const struct report_source *s,
+                           const struct timeline *t, bool labels)
 {
     int n = 0;
     for (int i = 0; i < s->cells; i++) n += s->cell[i].discarded;
@@ -67,19 +68,19 @@ static void discarded_stripes(struct plot *p, struct report *r, const struct rep
                           before->phase == c->phase;
         if (!same) {
             k++;
-            l->point[k].x_low = time_at(t, c->start_s);
+            l->point[k].x_low = timeline_at(t, c->start_s);
             if (labels) l->point[k].hint = content_printf(r, "block %d discarded: %s", c->block, c->reason);
         }
-        l->point[k].x_high = time_at(t, end_of(c));
+        l->point[k].x_high = timeline_at(t, cell_end(c));
     }
 }
 
-static void pause_rules(struct plot *p, struct report *r, const struct timeline *t, bool labels)
+static void pauses_draw(struct plot *p, struct report *r, const struct timeline *t, bool labels)
 {
     for (int i = 0; i < t->pauses; i++) {
         struct plot_point at = PLOT_NOWHERE;
         const double minutes = t->pause[i].left_out / 60;
-        at.x = time_at(t, t->pause[i].at);
+        at.x = timeline_at(t, t->pause[i].at);
         if (labels)
             at.label = minutes < 90 ? content_printf(r, "paused %.0f min", minutes)
                                     : content_printf(r, "paused %.1f h", minutes / 60);
@@ -88,21 +89,21 @@ static void pause_rules(struct plot *p, struct report *r, const struct timeline 
     }
 }
 
-static struct plot *panel(struct figure_plots *f, struct report *r, const struct timeline *t,
-                          const char *title, double height)
+static struct plot *timeline_plot(struct figure_plots *f, struct report *r, const struct timeline *t,
+                                  const char *title, double height)
 {
     struct plot *p = figure_plot(f, r);
     if (!p) return NULL;
     p->title = title;
     p->height = height;
-    p->x = (struct plot_axis){ NULL, UNIT_CLOCK, false, 0, fmax(t->end, 1), NULL, 0 };
+    p->x = (struct plot_axis){ .unit = UNIT_CLOCK, .low = 0, .high = fmax(t->end, 1) };
     return p;
 }
 
-/* ---------------------------------------------------------------- which arm when */
+/* ---------------------------------------------------------------- arms over time */
 
-static void ribbon(struct plot *p, struct report *r, const struct report_source *s, const struct timeline *t,
-                   int arm, int lane)
+static void arm_lane_draw(struct plot *p, struct report *r, const struct report_source *s,
+                          const struct timeline *t, int arm, int lane)
 {
     int n = 0;
     for (int i = 0; i < s->cells; i++) n += s->cell[i].arm == arm;
@@ -112,8 +113,8 @@ static void ribbon(struct plot *p, struct report *r, const struct report_source 
         const struct report_cell *c = &s->cell[i];
         if (c->arm != arm) continue;
         struct plot_point *at = &l->point[k++];
-        at->x_low = time_at(t, c->start_s);
-        at->x_high = time_at(t, end_of(c));
+        at->x_low = timeline_at(t, c->start_s);
+        at->x_high = timeline_at(t, cell_end(c));
         at->y_low = lane - (c->phase == REPORT_BLOCK ? 0.36 : 0.14);
         at->y_high = lane + (c->phase == REPORT_BLOCK ? 0.36 : 0.14);
         at->hint = c->block < 0 ? content_printf(r, "%s, warm-up", report_arm_name(arm))
@@ -122,21 +123,23 @@ static void ribbon(struct plot *p, struct report *r, const struct report_source 
     }
 }
 
-static void ribbons(struct figure_plots *f, struct report *r, const struct report_source *s,
-                    const struct timeline *t)
+static void arms_plot(struct figure_plots *f, struct report *r, const struct report_source *s,
+                      const struct timeline *t)
 {
-    struct plot *p = panel(f, r, t, "Which arm ran when (low bars: warm-up and control)",
-                           26.0 * report_arms(s) + 8);
+    struct plot *p = timeline_plot(f, r, t, "Arms over time (low bars: warm-up and control)",
+                                   26.0 * report_arms(s) + 8);
     const char **names = p ? arena_alloc(&r->arena, EXPERIMENT_ARMS * sizeof *names) : NULL;
     if (!names) return;
     for (int a = 0; a < report_arms(s); a++) names[a] = report_arm_name(report_arms(s) - 1 - a);
-    p->y = (struct plot_axis){ NULL, UNIT_COUNT, false, NAN, NAN, names, report_arms(s) };
-    discarded_stripes(p, r, s, t, true);
-    for (int a = 0; a < report_arms(s); a++) ribbon(p, r, s, t, a, report_arms(s) - 1 - a);
-    pause_rules(p, r, t, true);
+    p->y = (struct plot_axis){
+        .unit = UNIT_COUNT, .low = NAN, .high = NAN, .names = names, .n_names = report_arms(s)
+    };
+    discarded_draw(p, r, s, t, true);
+    for (int a = 0; a < report_arms(s); a++) arm_lane_draw(p, r, s, t, a, report_arms(s) - 1 - a);
+    pauses_draw(p, r, t, true);
 }
 
-/* ---------------------------------------------------------------- what the machine did */
+/* ---------------------------------------------------------------- sensors over time */
 
 struct bins {
     double sum[BINS], low[BINS], high[BINS];
@@ -150,7 +153,7 @@ static void bins_fill(struct bins *b, const struct report_source *s, const struc
         for (int k = 0; k < s->cell[i].samples; k++) {
             const struct report_sample *sample = &s->cell[i].sample[k];
             if (sample->metric != metric || !isfinite(sample->value)) continue;
-            const double at = time_at(t, s->cell[i].start_s + (double)sample->t_s) / fmax(t->end, 1);
+            const double at = timeline_at(t, s->cell[i].start_s + (double)sample->t_s) / fmax(t->end, 1);
             const int bin = at < 0 ? 0 : at >= 1 ? BINS - 1 : (int)(at * BINS);
             b->low[bin] = b->n[bin] ? fmin(b->low[bin], sample->value) : sample->value;
             b->high[bin] = b->n[bin] ? fmax(b->high[bin], sample->value) : sample->value;
@@ -160,7 +163,7 @@ static void bins_fill(struct bins *b, const struct report_source *s, const struc
         }
 }
 
-static void sensor_line(struct plot *p, struct report *r, const struct bins *b, const struct timeline *t,
+static void sensor_draw(struct plot *p, struct report *r, const struct bins *b, const struct timeline *t,
                         int hue, const char *name)
 {
     int n = 0;
@@ -168,7 +171,7 @@ static void sensor_line(struct plot *p, struct report *r, const struct bins *b, 
     struct plot_layer *band = plot_layer(p, &r->arena, MARK_BAND, hue, n);
     struct plot_layer *line = plot_layer(p, &r->arena, MARK_LINE, hue, n);
     for (int i = 0, k = 0; band && line && i < BINS; i++) {
-        if (!b->n[i]) continue; /* between two cells nothing is sampled: the line goes on to the next */
+        if (!b->n[i]) continue; /* no samples between cells: the line continues to the next bin */
         band->point[k].x = line->point[k].x = (i + 0.5) / BINS * fmax(t->end, 1);
         band->point[k].y_low = b->low[i];
         band->point[k].y_high = b->high[i];
@@ -179,25 +182,45 @@ static void sensor_line(struct plot *p, struct report *r, const struct bins *b, 
     if (line) line->name = name;
 }
 
-/* One panel per row; sensors of the same panel share an axis. */
+/* Sensors of the same panel share a plot. */
 static const struct {
     const char *panel;
     enum plot_unit unit;
     int metric, hue;
     const char *name;
 } SENSORS[] = {
-    { "Processor clock", UNIT_HERTZ, METRIC_CPU_FREQUENCY, 0, "mean over processors" },
-    { "Processors busy", UNIT_SHARE, METRIC_CPU_BUSY, 0, "all programs" },
-    { "Processors busy", UNIT_SHARE, METRIC_OTHERS_BUSY, 1, "other programs" },
-    { "Processors busy", UNIT_SHARE, METRIC_CPU_STEAL, HUE_ALERT, "taken by the hypervisor" },
-    { "Temperature", UNIT_CELSIUS, METRIC_CPU_TEMPERATURE, 0, "processor" },
-    { "Temperature", UNIT_CELSIUS, METRIC_GPU_TEMPERATURE, 1, "GPU" },
-    { "Power", UNIT_WATTS, METRIC_CPU_POWER, 0, "processor" },
-    { "Power", UNIT_WATTS, METRIC_GPU_POWER, 1, "GPU" },
+    { .panel = "CPU clock",
+      .unit = UNIT_HERTZ,
+      .metric = METRIC_CPU_FREQUENCY,
+      .hue = 0,
+      .name = "mean over CPUs" },
+    { .panel = "CPUs busy", .unit = UNIT_SHARE, .metric = METRIC_CPU_BUSY, .hue = 0, .name = "all programs" },
+    { .panel = "CPUs busy",
+      .unit = UNIT_SHARE,
+      .metric = METRIC_OTHERS_BUSY,
+      .hue = 1,
+      .name = "other programs" },
+    { .panel = "CPUs busy",
+      .unit = UNIT_SHARE,
+      .metric = METRIC_CPU_STEAL,
+      .hue = HUE_ALERT,
+      .name = "taken by the hypervisor" },
+    { .panel = "Temperature",
+      .unit = UNIT_CELSIUS,
+      .metric = METRIC_CPU_TEMPERATURE,
+      .hue = 0,
+      .name = "CPU" },
+    { .panel = "Temperature",
+      .unit = UNIT_CELSIUS,
+      .metric = METRIC_GPU_TEMPERATURE,
+      .hue = 1,
+      .name = "GPU" },
+    { .panel = "Power", .unit = UNIT_WATTS, .metric = METRIC_CPU_POWER, .hue = 0, .name = "CPU" },
+    { .panel = "Power", .unit = UNIT_WATTS, .metric = METRIC_GPU_POWER, .hue = 1, .name = "GPU" },
 };
 
-static void sensor_panels(struct figure_plots *f, struct report *r, const struct report_source *s,
-                          const struct timeline *t, struct bins *b)
+static void sensor_plots(struct figure_plots *f, struct report *r, const struct report_source *s,
+                         const struct timeline *t, struct bins *b)
 {
     struct plot *p = NULL;
     for (size_t i = 0; i < COUNT_OF(SENSORS); i++) {
@@ -205,40 +228,36 @@ static void sensor_panels(struct figure_plots *f, struct report *r, const struct
         bins_fill(b, s, t, SENSORS[i].metric);
         if (!b->all) continue;
         if (!p) {
-            p = panel(f, r, t, SENSORS[i].panel, 84);
+            p = timeline_plot(f, r, t, SENSORS[i].panel, 84);
             if (!p) return;
-            p->y = (struct plot_axis){ NULL,
-                                       SENSORS[i].unit,
-                                       false,
-                                       SENSORS[i].unit == UNIT_SHARE ? 0 : (double)NAN,
-                                       SENSORS[i].unit == UNIT_SHARE ? 1.02 : (double)NAN,
-                                       NULL,
-                                       0 };
-            discarded_stripes(p, r, s, t, false);
-            pause_rules(p, r, t, false);
+            p->y = (struct plot_axis){ .unit = SENSORS[i].unit,
+                                       .low = SENSORS[i].unit == UNIT_SHARE ? 0 : (double)NAN,
+                                       .high = SENSORS[i].unit == UNIT_SHARE ? 1.02 : (double)NAN };
+            discarded_draw(p, r, s, t, false);
+            pauses_draw(p, r, t, false);
         }
-        sensor_line(p, r, b, t, SENSORS[i].hue, SENSORS[i].name);
+        sensor_draw(p, r, b, t, SENSORS[i].hue, SENSORS[i].name);
     }
 }
 
 int figure_timeline(struct figure_plots *f, struct report *r, const struct report_source *s)
 {
     *f = (struct figure_plots){
-        .title = "Cells, clocks, load",
+        .title = "Cells, clock rates, load",
         .reading =
-            "All panels share one clock. Lines are means, the stripe around them the range. A block that something "
-            "else on the machine disturbed is shaded: it was thrown away whole, by rules fixed beforehand that "
-            "never look at how fast a cell was, and run again."
+            "All plots share one time axis. Lines are means, the stripes around them are ranges. A shaded block was "
+            "disturbed by something else on the machine: it was discarded as a whole and repeated. The rules for that were "
+            "fixed beforehand and do not use the speed of a cell."
     };
     if (!s->cells) return 0;
-    const struct timeline t = timeline_of(s);
+    const struct timeline t = timeline_find_pauses(s);
     struct bins *b = malloc(sizeof *b);
     if (!b) {
         r->failed = true;
         return 0;
     }
-    ribbons(f, r, s, &t);
-    sensor_panels(f, r, s, &t, b);
+    arms_plot(f, r, s, &t);
+    sensor_plots(f, r, s, &t, b);
     free(b);
     if (f->plots) f->plot[f->plots - 1]->x.title = "minutes:seconds since the first cell";
     return f->plots;

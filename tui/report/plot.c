@@ -1,4 +1,4 @@
-/* tui/report/plot.c - what both ways of drawing share: layers, the span of an axis, round values on it. */
+/* plot.c - layers, axis ranges and round axis values, for both writers of plots. */
 #include "tui/report/plot.h"
 
 #include <math.h>
@@ -62,25 +62,26 @@ int plot_columns(const char *text)
 
 /* ---------------------------------------------------------------- scales */
 
-/* Numbers beyond this have no place on an axis: differences of them would overflow. */
+/* Larger numbers are not drawn, because their differences would overflow. */
 static const double FARTHEST = 1e100;
 
-static void stretch(struct plot_scale *s, double v)
+/* Extends the range to include v. */
+static void scale_include(struct plot_scale *s, double v)
 {
     if (!(fabs(v) <= FARTHEST) || (s->log && v <= 0)) return;
     s->low = fmin(s->low, v);
     s->high = fmax(s->high, v);
 }
 
-static void stretch_by(struct plot_scale *s, const struct plot_point *at, char axis)
+static void scale_include_point(struct plot_scale *s, const struct plot_point *at, char axis)
 {
-    stretch(s, axis == 'x' ? at->x : at->y);
-    stretch(s, axis == 'x' ? at->x_low : at->y_low);
-    stretch(s, axis == 'x' ? at->x_high : at->y_high);
+    scale_include(s, axis == 'x' ? at->x : at->y);
+    scale_include(s, axis == 'x' ? at->x_low : at->y_low);
+    scale_include(s, axis == 'x' ? at->x_high : at->y_high);
 }
 
-/* A little air, so that marks do not lie on the frame. */
-static void widen(struct plot_scale *s)
+/* Extends the range by 5 % on each side, so that marks do not lie on the frame. */
+static void scale_widen(struct plot_scale *s)
 {
     const double AIR = 0.05;
     if (s->log) {
@@ -102,9 +103,9 @@ struct plot_scale plot_scale(const struct plot *p, char axis)
     if (a->names) return (struct plot_scale){ -0.6, a->n_names - 0.4, false };
     for (int i = 0; i < p->layers; i++)
         for (int k = 0; k < p->layer[i].n && !p->layer[i].loose; k++)
-            stretch_by(&s, &p->layer[i].point[k], axis);
+            scale_include_point(&s, &p->layer[i].point[k], axis);
     if (!(s.low <= s.high)) s = (struct plot_scale){ a->log ? 0.1 : 0, 1, a->log };
-    widen(&s);
+    scale_widen(&s);
     if (isfinite(a->low) && (!a->log || a->low > 0)) s.low = a->low;
     if (isfinite(a->high) && (!a->log || a->high > 0)) s.high = a->high;
     if (!(s.low < s.high)) s.high = s.low + (s.low > 0 ? s.low : 1);
@@ -139,8 +140,8 @@ static double clock_step(double v)
     return 86400 * round_up(v / 86400);
 }
 
-/* The unit in which values of this size are written. */
-static double unit_of(enum plot_unit unit, double size, const char **name)
+/* The factor and the name of the unit for values of this size. */
+static double unit_scale(enum plot_unit unit, double size, const char **name)
 {
     static const struct {
         enum plot_unit unit;
@@ -173,11 +174,12 @@ static double unit_of(enum plot_unit unit, double size, const char **name)
     return 1;
 }
 
-/* `size`: of the largest value beside it, which chooses the unit; `step`: what must stay visible. */
-static void write_value(char text[24], enum plot_unit unit, double v, double size, double step)
+/* Prints v. size: the largest value on the axis, which determines the unit; step: the distance of two values,
+ * which determines the digits. */
+static void value_print(char text[24], enum plot_unit unit, double v, double size, double step)
 {
     const char *name;
-    const double scale = unit_of(unit, size, &name);
+    const double scale = unit_scale(unit, size, &name);
     if (unit == UNIT_CLOCK) {
         const long s = lround(fmax(0, fmin(v, 1e9)));
         if (size >= 3600)
@@ -189,14 +191,14 @@ static void write_value(char text[24], enum plot_unit unit, double v, double siz
     int digits = 0;
     for (double left = step / scale; digits < 6 && left < 1 - 1e-6; left *= 10) digits++;
     double shown = v / scale;
-    if (fabs(shown) < 0.5 * pow(10, -digits)) shown = 0; /* no "-0.0" */
+    if (fabs(shown) < 0.5 * pow(10, -digits)) shown = 0; /* not "-0.0" */
     if (fabs(shown) >= 1e7)
         snprintf(text, 24, "%.3g%s", shown, name);
     else
         snprintf(text, 24, unit == UNIT_CHANGE && shown != 0 ? "%+.*f%s" : "%.*f%s", digits, shown, name);
 }
 
-static void put_tick(struct plot_ticks *t, const struct plot_scale *s, double v)
+static void ticks_add(struct plot_ticks *t, const struct plot_scale *s, double v)
 {
     const double at = plot_at(s, v);
     if (at >= -1e-9 && at <= 1 + 1e-9 && t->n < PLOT_TICKS) t->at[t->n++] = v;
@@ -207,7 +209,7 @@ static void linear_ticks(struct plot_ticks *t, const struct plot_axis *axis, con
 {
     const char *name;
     const double size = fmax(fabs(s->low), fabs(s->high)), span = s->high - s->low;
-    const double scale = unit_of(axis->unit, size, &name);
+    const double scale = unit_scale(axis->unit, size, &name);
     double step = span;
     for (double want = span / most, tries = 0; tries < 64; want = step * 1.01, tries++) {
         step = axis->unit == UNIT_CLOCK ? clock_step(want) : round_up(want / scale) * scale;
@@ -216,11 +218,12 @@ static void linear_ticks(struct plot_ticks *t, const struct plot_axis *axis, con
     }
     const double first = ceil(s->low / step - 1e-9);
     for (int i = 0; i < most && (first + i) * step <= s->high + 1e-9 * span; i++)
-        put_tick(t, s, (first + i) * step);
-    for (int i = 0; i < t->n; i++) write_value(t->text[i], axis->unit, t->at[i], size, step);
+        ticks_add(t, s, (first + i) * step);
+    for (int i = 0; i < t->n; i++) value_print(t->text[i], axis->unit, t->at[i], size, step);
 }
 
-/* Powers of ten, with 2 and 5 between them when there is room. false: too narrow for two of them. */
+/* Powers of ten, also times 2 and 5 if there is room. Returns false if fewer than two values fit the range.
+ */
 static bool log_ticks(struct plot_ticks *t, const struct plot_axis *axis, const struct plot_scale *s,
                       int most)
 {
@@ -230,9 +233,9 @@ static bool log_ticks(struct plot_ticks *t, const struct plot_axis *axis, const 
     const int every = MAX(1, (decades + most) / most);
     const size_t fine = decades * 3 <= most + 2 ? COUNT_OF(FINE) : 1;
     for (int d = from; d <= to; d += every)
-        for (size_t i = 0; i < fine; i++) put_tick(t, s, FINE[i] * pow(10, d));
+        for (size_t i = 0; i < fine; i++) ticks_add(t, s, FINE[i] * pow(10, d));
     for (int i = 0; i < t->n; i++)
-        write_value(t->text[i], axis->unit, t->at[i], t->at[i], t->at[i] * (1 - 1e-9));
+        value_print(t->text[i], axis->unit, t->at[i], t->at[i], t->at[i] * (1 - 1e-9));
     return t->n >= 2 && t->n <= most;
 }
 

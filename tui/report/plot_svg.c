@@ -1,12 +1,11 @@
-/* tui/report/plot_svg.c - a plot as SVG: no script, no font from anywhere, colours by class so that the page
- * (or the picture itself) can be light, dark or printed. Arms differ by shape and dash as well as by colour.
- */
+/* plot_svg.c - a plot as SVG without scripts and external fonts. Colours are CSS classes, so that the page
+ * or picture can be light, dark or printed. Arms differ by shape and dash as well as by colour. */
 #include "tui/report/plot.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Colours: Okabe and Ito's set, which people with any colour vision tell apart; lighter ones on dark. */
+/* The colours of Okabe and Ito, which people with any colour vision can distinguish; lighter ones on dark. */
 const char PLOT_STYLE[] =
     ".q{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:12px}"
     ".q .paper{fill:#fff}.q text{fill:#24292f}.q .dim{fill:#59636e}.q .head{font-weight:600;font-size:13px}"
@@ -25,7 +24,8 @@ const char PLOT_STYLE[] =
 
 enum { ROW = 18, PLACED = 640 };
 
-struct frame { /* where the data lie, and what is written already */
+/* The area of the data, and the boxes that are taken by marks and labels. */
+struct frame {
     double x, y, w, h;
     struct plot_scale sx, sy;
     struct plot_ticks tx, ty;
@@ -35,7 +35,7 @@ struct frame { /* where the data lie, and what is written already */
     } box[PLACED];
 };
 
-/* No font is known where this is drawn: wide enough for the widest of the usual ones. */
+/* An upper estimate: the font is unknown, so this assumes the widest common one. */
 static double text_width(const char *text)
 {
     return 7.2 * plot_columns(text);
@@ -59,7 +59,7 @@ void xml_text(struct str *out, const char *text)
             str_append(out, code == '\n' ? "\n" : " ");
         else if (code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0xd800 && code < 0xe000) ||
                  code == 0xfffe || code == 0xffff || code > 0x10ffff)
-            str_append(out, "\xef\xbf\xbd"); /* XML has no way to hold these */
+            str_append(out, "\xef\xbf\xbd"); /* characters that XML forbids */
         else
             str_append_n(out, bytes, str_utf8_put(code, bytes));
     }
@@ -81,7 +81,7 @@ static void put_hint(struct str *out, const char *hint)
     str_append(out, "</title>");
 }
 
-/* ---------------------------------------------------------------- where things go */
+/* ---------------------------------------------------------------- layout */
 
 static int legend_rows(const struct plot *p, double width)
 {
@@ -119,20 +119,20 @@ double plot_svg_height(const struct plot *p, double width)
     return head_height(p, width) + inner_height(p) + foot_height(p);
 }
 
-static double widest(const struct plot_ticks *t)
+static double ticks_width(const struct plot_ticks *t)
 {
     double w = 0;
     for (int i = 0; i < t->n; i++) w = fmax(w, text_width(t->text[i]));
     return w;
 }
 
-/* Fewer values on the x axis until their texts leave each other room. */
-static void ticks_that_fit(struct plot_ticks *t, const struct plot_axis *axis, const struct plot_scale *s,
-                           double width)
+/* As many values on the x axis as fit without overlap. */
+static void x_ticks(struct plot_ticks *t, const struct plot_axis *axis, const struct plot_scale *s,
+                    double width)
 {
     for (int most = 9; most > 0; most--) {
         plot_ticks(t, axis, s, most);
-        if (t->n * (widest(t) + 14) <= width) return;
+        if (t->n * (ticks_width(t) + 14) <= width) return;
     }
 }
 
@@ -146,10 +146,10 @@ double plot_svg_gutter(const struct plot *p)
 {
     struct plot_ticks t;
     y_ticks(&t, p);
-    return fmax(34, 1.12 * widest(&t) + 12); /* signs and % are wider than letters */
+    return fmax(34, 1.12 * ticks_width(&t) + 12); /* signs and % are wider than digits */
 }
 
-static struct frame frame_of(const struct plot *p, double x, double y, double width)
+static struct frame frame_layout(const struct plot *p, double x, double y, double width)
 {
     struct frame f = { .sx = plot_scale(p, 'x'), .sy = plot_scale(p, 'y') };
     const double left = p->gutter > 0 ? p->gutter : plot_svg_gutter(p);
@@ -158,24 +158,24 @@ static struct frame frame_of(const struct plot *p, double x, double y, double wi
     f.x = x + left;
     f.y = y + head_height(p, width);
     f.w = fmax(width - left - 14, 10);
-    ticks_that_fit(&f.tx, &p->x, &f.sx, f.w);
+    x_ticks(&f.tx, &p->x, &f.sx, f.w);
     return f;
 }
 
-static double within(double v, double low, double high)
+static double clamp(double v, double low, double high)
 {
-    return v < low ? low : v > high ? high : v; /* NAN stays NAN */
+    return v < low ? low : v > high ? high : v; /* NaN stays NaN */
 }
 
-/* What lies far outside is cut off anyway, and renderers dislike huge numbers. */
+/* Positions far outside are clipped anyway; clamping avoids huge numbers, which some renderers reject. */
 static double at_x(const struct frame *f, double v)
 {
-    return f->x + f->w * within(plot_at(&f->sx, v), -4, 5);
+    return f->x + f->w * clamp(plot_at(&f->sx, v), -4, 5);
 }
 
 static double at_y(const struct frame *f, double v)
 {
-    return f->y + f->h * (1 - within(plot_at(&f->sy, v), -4, 5));
+    return f->y + f->h * (1 - clamp(plot_at(&f->sy, v), -4, 5));
 }
 
 /* ---------------------------------------------------------------- marks */
@@ -188,7 +188,7 @@ const char *plot_glyph(int hue)
     return GLYPHS[hue >= 0 && hue < HUE_COUNT ? hue : HUE_MUTED];
 }
 
-/* Points of each shape on a circle of radius 1; the first one has none and is a circle. */
+/* The shape of a hue with radius r. Paths are for radius 1; the first shape is a circle. */
 static void put_shape(struct str *out, int hue, double x, double y, double r, const char *hint)
 {
     static const char *const SHAPES[HUE_ARMS] = {
@@ -229,10 +229,10 @@ static void draw_boxes(struct str *out, const struct frame *f, const struct plot
         double x0 = at_x(f, p->x_low), x1 = at_x(f, p->x_high), y0 = at_y(f, p->y_high),
                y1 = at_y(f, p->y_low);
         if (!isfinite(x0) && !isfinite(x1) && !isfinite(y0) && !isfinite(y1)) continue;
-        x0 = isfinite(x0) ? within(x0, f->x, f->x + f->w) : f->x;
-        x1 = isfinite(x1) ? within(x1, f->x, f->x + f->w) : f->x + f->w;
-        y0 = isfinite(y0) ? within(y0, f->y, f->y + f->h) : f->y;
-        y1 = isfinite(y1) ? within(y1, f->y, f->y + f->h) : f->y + f->h;
+        x0 = isfinite(x0) ? clamp(x0, f->x, f->x + f->w) : f->x;
+        x1 = isfinite(x1) ? clamp(x1, f->x, f->x + f->w) : f->x + f->w;
+        y0 = isfinite(y0) ? clamp(y0, f->y, f->y + f->h) : f->y;
+        y1 = isfinite(y1) ? clamp(y1, f->y, f->y + f->h) : f->y + f->h;
         str_printf(out,
                    "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"currentColor\" "
                    "fill-opacity=\"%s\">",
@@ -242,7 +242,7 @@ static void draw_boxes(struct str *out, const struct frame *f, const struct plot
     }
 }
 
-/* Runs of points that can be drawn, one polygon each. */
+/* One polygon for each run of drawable points. */
 static void draw_band(struct str *out, const struct frame *f, const struct plot_layer *l)
 {
     for (int from = 0, to; from < l->n; from = to + 1) {
@@ -346,7 +346,7 @@ static void draw_axes(struct str *out, const struct frame *f, const struct plot 
     for (int i = 0; i < f->ty.n; i++)
         put_text(out, f->x - 7, at_y(f, f->ty.at[i]) + 4, "end", "dim", f->ty.text[i]);
     for (int i = 0; i < f->tx.n; i++) {
-        /* a text at the end of the axis stays within the picture */
+        /* keep a text at the end of the axis inside the picture */
         const double half = text_width(f->tx.text[i]) / 2, end = f->x + f->w + 12;
         const double x = fmin(at_x(f, f->tx.at[i]), end - half);
         put_text(out, x, foot + 16, "middle", "dim", f->tx.text[i]);
@@ -397,7 +397,7 @@ static void draw_legend(struct str *out, const struct plot *p, double x, double 
 
 static bool is_free(const struct frame *f, struct box b)
 {
-    /* written so that a place that is not known is not free */
+    /* written so that NaN is not free */
     if (!(b.x >= f->x + 1 && b.y >= f->y + 1 && b.x + b.w <= f->x + f->w + 12 &&
           b.y + b.h <= f->y + f->h - 1))
         return false;
@@ -408,7 +408,7 @@ static bool is_free(const struct frame *f, struct box b)
     return true;
 }
 
-/* A label without a free place is left out: the marks are worth more. */
+/* Draws the label at the first free place; without one, leaves it out. */
 static void put_label(struct str *out, struct frame *f, const struct box *wish, int n, int hue,
                       const char *label)
 {
@@ -422,7 +422,7 @@ static void put_label(struct str *out, struct frame *f, const struct box *wish, 
     }
 }
 
-/* Where a label may stand, best place first; returns how many. */
+/* Candidate places of a label, best first. Returns their number. */
 static int label_places(const struct frame *f, const struct plot_layer *l, const struct plot_point *p,
                         struct box out[24])
 {
@@ -458,8 +458,8 @@ static int label_places(const struct frame *f, const struct plot_layer *l, const
     return n;
 }
 
-/* Marks that a label must not lie on. */
-static void keep_clear(struct frame *f, const struct plot_layer *l)
+/* Reserves the places of marks, so that labels do not cover them. */
+static void marks_reserve(struct frame *f, const struct plot_layer *l)
 {
     const double r = 4;
     if (l->mark != MARK_DOT && l->mark != MARK_LINE && l->mark != MARK_STEP) return;
@@ -472,7 +472,7 @@ static void keep_clear(struct frame *f, const struct plot_layer *l)
 static void draw_labels(struct str *out, struct frame *f, const struct plot *p)
 {
     struct box place[24];
-    for (int i = 0; i < p->layers; i++) keep_clear(f, &p->layer[i]);
+    for (int i = 0; i < p->layers; i++) marks_reserve(f, &p->layer[i]);
     for (int i = 0; i < p->layers; i++) {
         const struct plot_layer *l = &p->layer[i];
         for (int k = 0; k < l->n; k++)
@@ -483,7 +483,7 @@ static void draw_labels(struct str *out, struct frame *f, const struct plot *p)
 
 double plot_svg(struct str *out, const struct plot *p, double x, double y, double width, const char *id)
 {
-    struct frame f = frame_of(p, x, y, width);
+    struct frame f = frame_layout(p, x, y, width);
     double head = y + 14;
     str_append(out, "<g>\n");
     if (p->title) {

@@ -1,5 +1,5 @@
-/* tui/report/plot_text.c - a plot with characters: what a report in Markdown shows. The same marks in the
- * same order as the picture; labels become a line of legend under it. */
+/* plot_text.c - a plot drawn with characters, for Markdown. It draws the same marks in the same order as
+ * plot_svg.c; labels become legend entries. */
 #include "tui/report/plot.h"
 
 #include <math.h>
@@ -10,12 +10,12 @@ enum { COLUMNS_MAX = 160, ROWS_MAX = 64 };
 struct canvas {
     uint32_t cell[ROWS_MAX][COLUMNS_MAX]; /* 0: the right half of a wide character */
     int columns, rows;
-    int left, w, h; /* the frame: its first column, and its size */
-    bool lanes;     /* a box is as high as one row */
+    int left, w, h; /* first column and size of the frame */
+    bool lanes;     /* the y axis has lanes: a box is one row high */
     struct plot_scale sx, sy;
 };
 
-/* A character at a column and row of the whole canvas; outside: nothing. */
+/* Sets a character of the canvas; does nothing outside. */
 static void put_code(struct canvas *c, int x, int y, uint32_t code)
 {
     if (x >= 0 && x < c->columns && y >= 0 && y < c->rows) c->cell[y][x] = code;
@@ -48,7 +48,7 @@ static int row_at(const struct canvas *c, double v)
     return isfinite(at) && at >= -0.001 && at <= 1.001 ? (int)lround((1 - at) * (c->h - 1)) : -1;
 }
 
-/* The column or row of an edge that may lie outside: the frame's edge then. */
+/* The column or row of an edge, moved to the edge of the frame if it lies outside. */
 static int clamp_at(const struct plot_scale *s, double v, int last, bool turned, int otherwise)
 {
     double at = plot_at(s, v);
@@ -57,7 +57,8 @@ static int clamp_at(const struct plot_scale *s, double v, int last, bool turned,
     return (int)lround((turned ? 1 - at : at) * last);
 }
 
-static void put(struct canvas *c, int x, int y, const char *glyph)
+/* Sets a character inside the frame; does nothing outside. */
+static void put_mark(struct canvas *c, int x, int y, const char *glyph)
 {
     uint32_t code;
     if (x < 0 || y < 0) return;
@@ -90,26 +91,26 @@ static void draw_box(struct canvas *c, const struct plot_layer *l, const struct 
     const bool lane = c->lanes && isfinite(p->y_low);
     const int row = row_at(c, 0.5 * (p->y_low + p->y_high));
     for (int y = lane ? row : y0; y <= (lane ? row : y1); y++)
-        for (int x = x0; x <= x1; x++) put(c, x, y, box_glyph(l));
+        for (int x = x0; x <= x1; x++) put_mark(c, x, y, box_glyph(l));
 }
 
 static void draw_rule(struct canvas *c, const struct plot_layer *l, const struct plot_point *p)
 {
     const int y = row_at(c, p->y), x = column_at(c, p->x);
-    for (int i = 0; y >= 0 && i < c->w; i++) put(c, i, y, l->soft ? "┄" : "─");
-    for (int i = 0; y < 0 && x >= 0 && i < c->h; i++) put(c, x, i, "┊");
+    for (int i = 0; y >= 0 && i < c->w; i++) put_mark(c, i, y, l->soft ? "┄" : "─");
+    for (int i = 0; y < 0 && x >= 0 && i < c->h; i++) put_mark(c, x, i, "┊");
 }
 
-/* Every column between two points gets its value, so that a line has no holes. */
+/* Draws every column between two points, so that the line has no gaps. */
 static void draw_path(struct canvas *c, const struct plot_layer *l)
 {
     for (int i = 0; i < l->n; i++) {
         const struct plot_point *p = &l->point[i], *to = i + 1 < l->n ? &l->point[i + 1] : p;
         const int x0 = column_at(c, p->x), x1 = column_at(c, to->x);
-        put(c, x0, row_at(c, p->y), line_glyph(l));
+        put_mark(c, x0, row_at(c, p->y), line_glyph(l));
         for (int x = x0 + 1; x0 >= 0 && x < x1; x++) {
             const double share = l->mark == MARK_STEP ? 0 : (double)(x - x0) / (x1 - x0);
-            put(c, x, row_at(c, p->y + share * (to->y - p->y)), line_glyph(l));
+            put_mark(c, x, row_at(c, p->y + share * (to->y - p->y)), line_glyph(l));
         }
     }
 }
@@ -124,7 +125,7 @@ static void draw_band(struct canvas *c, const struct plot_layer *l)
         for (int x = from; x >= 0 && (x == from || x < next); x++)
             for (int y = clamp_at(&c->sy, p->y_high, foot, true, 0);
                  y <= clamp_at(&c->sy, p->y_low, foot, true, foot); y++)
-                put(c, x, y, "░");
+                put_mark(c, x, y, "░");
     }
 }
 
@@ -134,11 +135,11 @@ static void draw_interval(struct canvas *c, const struct plot_point *p)
     if (y >= 0 && isfinite(p->x_low) && isfinite(p->x_high))
         for (int i = clamp_at(&c->sx, p->x_low, right, false, 0);
              i <= clamp_at(&c->sx, p->x_high, right, false, right); i++)
-            put(c, i, y, "━");
+            put_mark(c, i, y, "━");
     if (x >= 0 && isfinite(p->y_low) && isfinite(p->y_high))
         for (int i = clamp_at(&c->sy, p->y_high, foot, true, 0);
              i <= clamp_at(&c->sy, p->y_low, foot, true, foot); i++)
-            put(c, x, i, "┃");
+            put_mark(c, x, i, "┃");
 }
 
 static void draw_layer(struct canvas *c, const struct plot_layer *l)
@@ -150,7 +151,7 @@ static void draw_layer(struct canvas *c, const struct plot_layer *l)
         if (l->mark == MARK_BOX) draw_box(c, l, p);
         if (l->mark == MARK_RULE) draw_rule(c, l, p);
         if (l->mark == MARK_INTERVAL) draw_interval(c, p);
-        if (l->mark == MARK_DOT) put(c, column_at(c, p->x), row_at(c, p->y), plot_glyph(l->hue));
+        if (l->mark == MARK_DOT) put_mark(c, column_at(c, p->x), row_at(c, p->y), plot_glyph(l->hue));
     }
 }
 
@@ -207,7 +208,7 @@ static void put_legend(struct str *out, const struct plot *p, int columns)
     int at = 0;
     for (int i = 0; i < p->layers; i++) {
         const struct plot_layer *l = &p->layer[i];
-        for (int k = -1; k < l->n; k++) { /* the layer's own name, then labels of its points */
+        for (int k = -1; k < l->n; k++) { /* the name of the layer, then the labels of its points */
             const char *text = k < 0 ? l->name : l->mark == MARK_RULE ? l->point[k].label : NULL;
             if (!text || !*text) continue;
             const int w = plot_columns(text) + 4;

@@ -1,4 +1,4 @@
-/* tui/report/sections.c - what was found: verdict and effects, the arms, quality, the control, the run. */
+/* sections.c - the sections about the result, the arms, the control and the course of the run. */
 #include "tui/report/content.h"
 
 #include <math.h>
@@ -7,23 +7,24 @@
 #include "advisor/experiment/experiment.h"
 #include "tui/widgets/widgets.h"
 
-static const char *probability(struct report *r, double p)
+static const char *probability_text(struct report *r, double p)
 {
     if (!isfinite(p)) return "unknown";
     return p < 1e-4 ? "< 0.0001" : content_printf(r, "%.4f", fmin(p, 1));
 }
 
-static const char *seconds(struct report *r, double v)
+static const char *seconds_text(struct report *r, double v)
 {
     return isfinite(v) ? content_printf(r, "%s", figure_seconds(v).text) : "unknown";
 }
 
-static const char *plain_number(struct report *r, double v)
+static const char *number_text(struct report *r, double v)
 {
     return isfinite(v) ? content_printf(r, "%s", figure_number(v).text) : "unknown";
 }
 
-static void heads(struct content_table *t, const char *const *names, const char *aligned)
+/* Sets the headings; aligned: "l" or "r" for each column. */
+static void table_set_heads(struct content_table *t, const char *const *names, const char *aligned)
 {
     for (int i = 0; i < t->columns; i++) {
         t->head[i] = names[i];
@@ -31,19 +32,19 @@ static void heads(struct content_table *t, const char *const *names, const char 
     }
 }
 
-/* ---------------------------------------------------------------- in short */
+/* ---------------------------------------------------------------- summary */
 
 void section_summary(struct report *r, const struct report_source *s)
 {
     const struct experiment_state *x = &s->state;
     if (x->random_weights)
         content_add(r, CONTENT_WARNING,
-                    "The model has random weights: speed and memory are real, quality means nothing.");
+                    "The model has random weights: speed and memory are real, quality figures mean nothing.");
     if (x->control_failed)
         content_add(
             r, CONTENT_WARNING,
-            "The control failed: A against itself showed a difference, so something favours a position, and no "
-            "verdict can stand.");
+            "The control failed: A compared with itself showed a difference, so the position in a block matters and no "
+            "verdict is valid.");
     for (int a = 0; a < report_arms(s); a++)
         if (x->arm[a].failed)
             content_add(r, CONTENT_WARNING,
@@ -55,20 +56,22 @@ void section_summary(struct report *r, const struct report_source *s)
     content_fact(
         r, t, "workload",
         content_printf(r, "`%s`", content_plain(r, workload_line(&x->spec.workload, line, sizeof line))));
-    content_fact(r, t, "compared by",
+    content_fact(r, t, "metric",
                  content_printf(r, "`%s`: %s", report_metric(s)->name, report_metric(s)->help));
     content_fact(r, t, "machine", machine);
     content_fact(r, t, "blocks", content_printf(r, "%d kept, %d discarded", x->blocks, x->discarded));
-    content_fact(r, t, "differences that matter",
-                 content_printf(r, "%.3g %% and more (the margin)",
+    content_fact(r, t, "margin",
+                 content_printf(r, "%.3g %%, the smallest difference that matters",
                                 100 * (x->spec.margin > 0 ? x->spec.margin : 0.01)));
     content_fact(r, t, "noise floor",
                  isfinite(x->noise_floor)
                      ? content_printf(r, "±%.2f %% (A against itself)", 100 * expm1(x->noise_floor))
-                 : x->spec.control_blocks < 0 ? "unknown: run without a control"
+                 : x->spec.control_blocks < 0 ? "unknown: the run had no control"
                                               : "unknown: the control was not completed");
-    content_fact(r, t, "smallest difference it can show",
-                 isfinite(x->mde) ? content_printf(r, "%.2f %%, 4 times in 5", 100 * expm1(x->mde)) : NULL);
+    content_fact(r, t, "detectable difference",
+                 isfinite(x->mde)
+                     ? content_printf(r, "%.2f %%, with a probability of 80 %%", 100 * expm1(x->mde))
+                     : NULL);
 }
 
 /* ---------------------------------------------------------------- results */
@@ -81,15 +84,15 @@ static void verdict_row(struct report *r, const struct report_source *s, struct 
     struct content_row *row = content_row(r, t);
     row->cell[0] = content_printf(r, "%s `%s`%s", report_arm_name(arm),
                                   content_plain(r, s->state.arm[arm].line),
-                                  c == &s->state.confirmation ? " measured afresh" : "");
-    row->cell[1] = c->dropped ? content_printf(r, "left out after %d blocks", c->dropped_at)
+                                  c == &s->state.confirmation ? " (confirmation)" : "");
+    row->cell[1] = c->dropped ? content_printf(r, "dropped after %d blocks", c->dropped_at)
                    : v        ? verdict_name(v)
                               : "none";
     row->cell[2] = report_percent(r, s, c->effect.estimate);
     row->cell[3] = report_percent(r, s, turned ? c->effect.upper : c->effect.lower);
     row->cell[4] = report_percent(r, s, turned ? c->effect.lower : c->effect.upper);
     row->cell[5] = report_evidence(r, c->e);
-    row->cell[6] = probability(r, c->p);
+    row->cell[6] = probability_text(r, c->p);
     row->cell[7] = content_printf(r, "%d", c->blocks);
 }
 
@@ -100,30 +103,31 @@ static void verdict_table(struct report *r, const struct report_source *s)
     struct content_table *t = content_table(
         r,
         report_arms(s) > 2
-            ? "Each arm against A. Intervals, e-values and p hold however often somebody looked; the intervals are right "
-              "for all arms together in 95 of 100 experiments (Holm)."
-            : "Interval (95 %), e-value and p hold however often somebody looked.",
+            ? "Each arm against A. Intervals, e-values and p are valid at every interim analysis. The intervals hold for all "
+              "arms together in 95 of 100 experiments (Holm)."
+            : "Interval (95 %), e-value and p are valid at every interim analysis.",
         8);
-    heads(t, HEADS, "llrrrrrr");
+    table_set_heads(t, HEADS, "llrrrrrr");
     for (int k = 1; k < report_arms(s); k++) verdict_row(r, s, t, report_comparison(s, k), k);
     if (s->state.confirming) verdict_row(r, s, t, &s->state.confirmation, s->state.headline);
 }
 
-static void companion_table(struct report *r, const struct report_source *s)
+/* Results of common fixed-sample methods. They are not part of the verdict. */
+static void other_methods_table(struct report *r, const struct report_source *s)
 {
-    static const char *const HEADS[] = { "arm", "companion", "says" };
+    static const char *const HEADS[] = { "arm", "method", "result" };
     struct content_table *t = content_table(
-        r, "Companions: the same blocks by other methods. Where they disagree, look at the blocks.", 3);
-    heads(t, HEADS, "llr");
+        r, "The same blocks analysed by other methods, which are not part of the verdict.", 3);
+    table_set_heads(t, HEADS, "llr");
     for (int k = 1; k < report_arms(s); k++) {
         const struct comparison *c = report_comparison(s, k);
         const char *const rows[][2] = {
-            { "mean and t interval (honest for one look)", report_interval(r, s, c->fixed) },
-            { "Hodges-Lehmann median and Wilcoxon's interval (one look)",
+            { "mean and t interval (valid for a single analysis)", report_interval(r, s, c->fixed) },
+            { "Hodges-Lehmann median and Wilcoxon interval (single analysis)",
               report_interval(r, s, c->hodges_lehmann) },
-            { "permutation of signs, p (one look)", probability(r, c->permutation_p) },
-            { "e-value of the signs alone (any number of looks)", report_evidence(r, c->e_sign) },
-            { "how neighbouring blocks correlate",
+            { "p of the sign permutation test (single analysis)", probability_text(r, c->permutation_p) },
+            { "e-value from the signs alone (any number of analyses)", report_evidence(r, c->e_sign) },
+            { "correlation of neighbouring blocks",
               isfinite(c->lag1) ? content_printf(r, "%+.2f", c->lag1) : "unknown" },
         };
         for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -135,7 +139,7 @@ static void companion_table(struct report *r, const struct report_source *s)
     }
 }
 
-static void needs_more(struct report *r, const struct report_source *s)
+static void note_blocks_needed(struct report *r, const struct report_source *s)
 {
     for (int k = 1; k < report_arms(s); k++) {
         const struct comparison *c = report_comparison(s, k);
@@ -145,18 +149,17 @@ static void needs_more(struct report *r, const struct report_source *s)
             content_add(
                 r, CONTENT_TEXT,
                 content_printf(
-                    r,
-                    "To decide about %s would take about %d more block%s, if estimate and spread stay as they are.",
-                    report_arm_name(k), c->blocks_needed, c->blocks_needed == 1 ? "" : "s"));
+                    r, "About %d more block%s would decide about %s, if estimate and spread stay the same.",
+                    c->blocks_needed, c->blocks_needed == 1 ? "" : "s", report_arm_name(k)));
     }
 }
 
-static const char *memory(struct report *r, int64_t n)
+static const char *bytes_text(struct report *r, int64_t n)
 {
     return n >= 0 ? content_printf(r, "%s", figure_bytes(n).text) : "unknown";
 }
 
-/* What is known of the arms. A column that no arm has a figure for is named under the table instead. */
+/* One row for each arm. Columns without any value are listed below the table instead. */
 static void arms_table(struct report *r, const struct report_source *s)
 {
     static const char *const NAMES[] = { "prefill tok/s", "decode tok/s", "first token", "gap p50",   "p95",
@@ -166,24 +169,20 @@ static void arms_table(struct report *r, const struct report_source *s)
     bool known[FIGURES] = { false };
     for (int a = 0; a < report_arms(s); a++) {
         const struct experiment_arm *x = &s->state.arm[a];
-        const char *const of[FIGURES] = { plain_number(r, x->prefill_tok_s),
-                                          plain_number(r, x->decode_tok_s),
-                                          seconds(r, x->ttft_s),
-                                          seconds(r, x->itl_p50_s),
-                                          seconds(r, x->itl_p95_s),
-                                          seconds(r, x->itl_p99_s),
-                                          memory(r, x->peak_rss_bytes),
-                                          plain_number(r, x->joules_per_token),
-                                          plain_number(r, x->perplexity) };
+        const char *const of[FIGURES] = {
+            number_text(r, x->prefill_tok_s), number_text(r, x->decode_tok_s),
+            seconds_text(r, x->ttft_s),       seconds_text(r, x->itl_p50_s),
+            seconds_text(r, x->itl_p95_s),    seconds_text(r, x->itl_p99_s),
+            bytes_text(r, x->peak_rss_bytes), number_text(r, x->joules_per_token),
+            number_text(r, x->perplexity)
+        };
         for (int i = 0; i < FIGURES; i++) {
             value[a][i] = of[i];
             known[i] = known[i] || strcmp(of[i], "unknown");
         }
     }
     struct content_table *t = content_table(
-        r,
-        "Means over kept cells (geometric). A percentile stands only where enough tokens were timed to know it.",
-        3);
+        r, "Geometric means over kept cells. A percentile is shown only if enough tokens were timed.", 3);
     t->head[0] = "arm";
     t->head[1] = "configuration";
     t->head[2] = "cells";
@@ -206,12 +205,11 @@ static void arms_table(struct report *r, const struct report_source *s)
             if (known[i]) row->cell[k++] = value[a][i];
     }
     if (missing.len)
-        content_add(r, CONTENT_TEXT,
-                    content_printf(r, "Unknown in this run, for every arm: %s.", str_text(&missing)));
+        content_add(r, CONTENT_TEXT, content_printf(r, "Not measured in this run: %s.", str_text(&missing)));
     str_free(&missing);
 }
 
-/* Arms for the card: name, configuration, the compared figure, its change, memory. */
+/* The arms on the card: name, configuration, value of the metric, its change, memory. */
 static void card_table(struct report *r, const struct report_source *s)
 {
     const struct experiment_state *x = &s->state;
@@ -232,19 +230,19 @@ static void card_table(struct report *r, const struct report_source *s)
     r->card_table = t;
 }
 
-/* One figure a comparison; how to read it is said at the first. */
+/* One figure for each comparison; only the first explains how to read it. */
 static void effect_figures(struct report *r, const struct report_source *s)
 {
     const struct comparison *headline = experiment_headline(&s->state);
-    bool told = false;
+    bool explained = false;
     for (int k = 1; k <= report_arms(s); k++) {
-        const bool afresh = k == report_arms(s);
-        const struct comparison *c = afresh ? &s->state.confirmation : report_comparison(s, k);
+        const bool confirming = k == report_arms(s);
+        const struct comparison *c = confirming ? &s->state.confirmation : report_comparison(s, k);
         struct figure_plots f;
-        if (afresh && !s->state.confirming) break;
-        if (!figure_effect(&f, r, s, c, afresh ? s->state.headline : k)) continue;
-        if (told) f.reading = NULL;
-        told = true;
+        if (confirming && !s->state.confirming) break;
+        if (!figure_effect(&f, r, s, c, confirming ? s->state.headline : k)) continue;
+        if (explained) f.reading = NULL;
+        explained = true;
         if (c == headline) r->card_plot = f.plot[0];
         content_figure(r, &f);
     }
@@ -255,18 +253,18 @@ void section_results(struct report *r, const struct report_source *s)
     struct figure_plots f;
     content_add(r, CONTENT_SECTION, "Result");
     verdict_table(r, s);
-    needs_more(r, s);
+    note_blocks_needed(r, s);
     joint_sentences(r, s);
     effect_figures(r, s);
     if (figure_evidence(&f, r, s)) content_figure(r, &f);
-    companion_table(r, s);
+    other_methods_table(r, s);
     content_add(r, CONTENT_SECTION, "The arms");
     arms_table(r, s);
     if (figure_spread(&f, r, s))
         content_figure(r, &f);
     else
         content_add(r, CONTENT_TEXT,
-                    "No cell of the comparison was kept, so there is no distribution to show.");
+                    "No cell of the comparison is valid, so there is no distribution to show.");
     if (figure_pareto(&f, r, s)) content_figure(r, &f);
     card_table(r, s);
 }
@@ -280,21 +278,19 @@ void section_control(struct report *r, const struct report_source *s)
     content_add(r, CONTENT_SECTION, "Control");
     if (x->spec.control_blocks < 0) {
         content_add(r, CONTENT_TEXT,
-                    "None: the run was started without a control, so how much of a difference this machine "
-                    "shows by itself is unknown.");
+                    "The run had no control, so the size of random differences on this machine is unknown.");
         return;
     }
     if (!x->control_blocks) {
-        content_add(r, CONTENT_TEXT, "No block of A against A was completed: the noise floor is unknown.");
+        content_add(r, CONTENT_TEXT, "No block of A against A was completed, so the noise floor is unknown.");
         return;
     }
-    content_add(
-        r, CONTENT_TEXT,
-        content_printf(r, "%d block%s of A against A: %s. %s", x->control_blocks,
-                       x->control_blocks == 1 ? "" : "s", report_interval(r, s, x->control),
-                       x->control_failed ? "That is a difference where there can be none: the control failed."
-                       : isfinite(x->noise_floor) ? "No bias that matters was found: the control passed."
-                                                  : "Too few for an interval."));
+    content_add(r, CONTENT_TEXT,
+                content_printf(r, "%d block%s of A against A: %s. %s", x->control_blocks,
+                               x->control_blocks == 1 ? "" : "s", report_interval(r, s, x->control),
+                               x->control_failed          ? "Equal arms differ: the control failed."
+                               : isfinite(x->noise_floor) ? "No relevant bias: the control passed."
+                                                          : "Too few blocks for an interval."));
     if (figure_control(&f, r, s)) content_figure(r, &f);
 }
 
@@ -302,7 +298,7 @@ void section_control(struct report *r, const struct report_source *s)
 
 static void discarded_table(struct report *r, const struct report_source *s)
 {
-    static const char *const HEADS[] = { "block", "part", "why it was thrown away" };
+    static const char *const HEADS[] = { "block", "part", "reason" };
     struct content_table *t = NULL;
     for (int i = 0; i < s->cells; i++) {
         const struct report_cell *c = &s->cell[i], *last = i ? &s->cell[i - 1] : NULL;
@@ -310,7 +306,7 @@ static void discarded_table(struct report *r, const struct report_source *s)
         if (last && last->discarded && last->block == c->block && last->phase == c->phase) continue;
         if (!t) {
             t = content_table(r, "Discarded blocks", 3);
-            heads(t, HEADS, "rll");
+            table_set_heads(t, HEADS, "rll");
         }
         struct content_row *row = content_row(r, t);
         row->cell[0] = content_printf(r, "%d", c->block);
@@ -325,7 +321,7 @@ static void missing_sensors(struct report *r, const struct report_source *s)
     static const struct {
         enum metric_id id;
         const char *name;
-    } WANTED[] = { { METRIC_CPU_FREQUENCY, "processor clock" },
+    } WANTED[] = { { METRIC_CPU_FREQUENCY, "CPU clock rate" },
                    { METRIC_CPU_TEMPERATURE, "temperature" },
                    { METRIC_CPU_POWER, "power" },
                    { METRIC_CPU_STEAL, "time taken by a hypervisor" },
@@ -339,18 +335,18 @@ static void missing_sensors(struct report *r, const struct report_source *s)
         if (!seen) str_printf(&names, "%s%s", names.len ? ", " : "", WANTED[w].name);
     }
     if (names.len)
-        content_add(
-            r, CONTENT_TEXT,
-            content_printf(r, "Unknown, because this machine gave no reading: %s.", str_text(&names)));
+        content_add(r, CONTENT_TEXT,
+                    content_printf(r, "Unknown, because this machine has no such sensor reading: %s.",
+                                   str_text(&names)));
     str_free(&names);
 }
 
 static void event_table(struct report *r, const struct report_source *s)
 {
-    static const char *const HEADS[] = { "time (UTC)", "what happened" };
+    static const char *const HEADS[] = { "time (UTC)", "event" };
     if (!s->events) return;
     struct content_table *t = content_table(r, "Events", 2);
-    heads(t, HEADS, "ll");
+    table_set_heads(t, HEADS, "ll");
     for (int i = 0; i < s->events; i++) {
         char when[32];
         struct content_row *row = content_row(r, t);
@@ -362,11 +358,11 @@ static void event_table(struct report *r, const struct report_source *s)
 void section_timeline(struct report *r, const struct report_source *s)
 {
     struct figure_plots f;
-    content_add(r, CONTENT_SECTION, "The run in time");
+    content_add(r, CONTENT_SECTION, "Course of the run");
     if (figure_timeline(&f, r, s))
         content_figure(r, &f);
     else
-        content_add(r, CONTENT_TEXT, "No cell was stored: nothing ran long enough to be seen.");
+        content_add(r, CONTENT_TEXT, "The run has no stored cell.");
     if (s->cells) missing_sensors(r, s);
     discarded_table(r, s);
     event_table(r, s);

@@ -1,4 +1,4 @@
-/* tui/report/source.c - a run out of the database, with all that its cells left behind. */
+/* source.c - reads a run and everything stored about its cells from the database. */
 #include "tui/report/report.h"
 
 #include <math.h>
@@ -11,18 +11,18 @@
 struct reader {
     struct report_source *s;
     struct report_cell *cell;
-    int room; /* of samples or events */
+    int room; /* allocated samples or events */
     bool failed;
 };
 
-static const char *keep(struct reader *r, const char *text)
+static const char *text_store(struct reader *r, const char *text)
 {
     const char *kept = arena_strdup(&r->s->arena, text);
     r->failed = r->failed || !kept;
     return kept ? kept : "";
 }
 
-static void take_measurement(void *ctx, const char *name, const char *unit, double value)
+static void on_measurement(void *ctx, const char *name, const char *unit, double value)
 {
     struct report_cell *c = ctx;
     const struct metric *m = metric_find(name);
@@ -30,13 +30,14 @@ static void take_measurement(void *ctx, const char *name, const char *unit, doub
     if (m) c->value[m - METRICS] = value;
 }
 
-static void take_sample(void *ctx, int64_t t_ns, const char *name, double value)
+static void on_sample(void *ctx, int64_t t_ns, const char *name, double value)
 {
     struct reader *r = ctx;
     struct report_cell *c = r->cell;
     const struct metric *m = metric_find(name);
     if (!m) return;
-    if (c->samples == r->room) { /* the arena gives nothing back: doubling wastes at most as much again */
+    if (c->samples ==
+        r->room) { /* doubling: the arena cannot free, so this wastes at most as much as is used */
         const int room = MAX(64, 2 * r->room);
         struct report_sample *grown = arena_alloc(&r->s->arena, (size_t)room * sizeof *grown);
         if (!grown) {
@@ -79,13 +80,13 @@ static enum err_code load_cell(struct reader *r, struct db *d, const struct cell
     c->slot = row->slot;
     c->phase = phase_of(row->phase);
     c->discarded = row->discarded || *row->error;
-    c->reason = keep(r, *row->error ? row->error : row->discard_reason);
+    c->reason = text_store(r, *row->error ? row->error : row->discard_reason);
     c->start_s = 1e-3 * (double)(row->started_ms - begin_ms);
     c->seconds = row->seconds;
     for (int i = 0; i < METRIC_COUNT; i++) c->value[i] = NAN;
     r->room = 0;
-    enum err_code rc = db_measurement_list(d, row->id, take_measurement, c, why);
-    if (!rc) rc = db_sample_list(d, row->id, take_sample, r, why);
+    enum err_code rc = db_measurement_list(d, row->id, on_measurement, c, why);
+    if (!rc) rc = db_sample_list(d, row->id, on_sample, r, why);
     return rc ? rc : load_itl(r, d, row->id, why);
 }
 
@@ -97,7 +98,7 @@ static enum err_code load_cells(struct reader *r, struct db *d, struct err *why)
     enum err_code rc = db_cell_list(d, s->state.run_id, &rows, &n, why);
     if (!rc && n) {
         s->cell = arena_alloc(&s->arena, (size_t)n * sizeof *s->cell);
-        if (!s->cell) rc = err_set(why, ERR_NOMEM, "no memory for the %d cells of the run", n);
+        if (!s->cell) rc = err_set(why, ERR_NOMEM, "out of memory for the %d cells of the run", n);
     }
     int64_t begin_ms = n ? rows[0].started_ms : 0;
     for (int i = 1; i < n; i++) begin_ms = rows[i].started_ms < begin_ms ? rows[i].started_ms : begin_ms;
@@ -109,7 +110,7 @@ static enum err_code load_cells(struct reader *r, struct db *d, struct err *why)
     return rc;
 }
 
-static void take_event(void *ctx, int64_t unix_ms, const char *kind, const char *text)
+static void on_event(void *ctx, int64_t unix_ms, const char *kind, const char *text)
 {
     struct reader *r = ctx;
     struct report_source *s = r->s;
@@ -124,10 +125,11 @@ static void take_event(void *ctx, int64_t unix_ms, const char *kind, const char 
         s->event = grown;
         r->room = room;
     }
-    s->event[s->events++] = (struct report_event){ unix_ms, keep(r, kind), keep(r, text) };
+    s->event[s->events++] = (struct report_event){ unix_ms, text_store(r, kind), text_store(r, text) };
 }
 
-/* A machine that is not described, or by another version, is an unknown machine. */
+/* Reads the description of the machine. A missing or unreadable one makes the machine unknown, which is no
+ * error. */
 static enum err_code load_machine(struct report_source *s, struct db *d, struct err *why)
 {
     char *text = NULL;
@@ -151,15 +153,15 @@ static void add_fact(struct reader *r, const char *group, const char *key, const
     char *line = text ? NULL : json_line(value);
     struct str name = { 0 };
     str_printf(&name, "%s %s", group, key);
-    s->fact[s->facts++] = (struct report_fact){ keep(r, str_text(&name)), keep(r, text   ? text
-                                                                                  : line ? line
-                                                                                         : "") };
+    s->fact[s->facts++] = (struct report_fact){ text_store(r, str_text(&name)), text_store(r, text   ? text
+                                                                                              : line ? line
+                                                                                                     : "") };
     str_free(&name);
     free(line);
 }
 
-/* What the capsule knows beyond machine, models and configs, which come from elsewhere. Runs older than
- * capsules have none; one that cannot be read is none, too: the run itself is whole. */
+/* Reads settings of the system from the capsule, the reproducibility record of the run. A run without a
+ * readable capsule is no error: the report then has no such section. */
 static enum err_code load_capsule(struct reader *r, struct db *d, struct err *why)
 {
     struct report_source *s = r->s;
@@ -185,20 +187,20 @@ enum err_code report_load(struct report_source **out, struct db *d, int64_t run_
     struct run_row run = { 0 };
     struct reader r = { .s = s };
     *out = NULL;
-    if (!s) return err_set(why, ERR_NOMEM, "no memory for run %lld", (long long)run_id);
+    if (!s) return err_set(why, ERR_NOMEM, "out of memory for run %lld", (long long)run_id);
     enum err_code rc = db_run_get(d, run_id, &run, why);
     if (!rc && strcmp(run.kind, "ab"))
         rc = err_set(
             why, ERR_USAGE,
-            "run %lld is of kind '%s': reports are about experiments (`qdyno ab`); `qdyno show %lld` prints it",
+            "run %lld is of kind '%s': expected an experiment of `qdyno ab`; `qdyno show %lld` prints this run",
             (long long)run_id, run.kind, (long long)run_id);
     if (!rc) rc = experiment_load(&s->state, d, run_id, why);
     if (!rc) rc = load_machine(s, d, why);
     if (!rc) rc = load_capsule(&r, d, why);
     if (!rc) rc = load_cells(&r, d, why);
     r.room = 0;
-    if (!rc) rc = db_event_list(d, run_id, take_event, &r, why);
-    if (!rc && r.failed) rc = err_set(why, ERR_NOMEM, "no memory for run %lld", (long long)run_id);
+    if (!rc) rc = db_event_list(d, run_id, on_event, &r, why);
+    if (!rc && r.failed) rc = err_set(why, ERR_NOMEM, "out of memory for run %lld", (long long)run_id);
     run_row_free(&run);
     s->written_ms = clock_unix_ms();
     if (rc) {

@@ -1,4 +1,4 @@
-/* tui/report/words.c - numbers and the verdict as sentences for somebody who has not read the manual. */
+/* words.c - numbers and verdicts as text for readers who do not know the program. */
 #include "tui/report/content.h"
 
 #include <math.h>
@@ -44,8 +44,8 @@ double report_change(const struct report_source *s, double log_ratio)
     return expm1(report_metric(s)->better < 0 ? -log_ratio : log_ratio);
 }
 
-/* Digits that still mean something next to an interval of a percent or so. */
-static int digits_of(double percent)
+/* Digits after the point that are meaningful for intervals of about one percent. */
+static int percent_digits(double percent)
 {
     return fabs(percent) >= 99.95 ? 0 : fabs(percent) >= 9.995 ? 1 : 2;
 }
@@ -53,7 +53,7 @@ static int digits_of(double percent)
 const char *report_percent(struct report *r, const struct report_source *s, double log_ratio)
 {
     const double p = 100 * report_change(s, log_ratio);
-    return isfinite(p) ? content_printf(r, "%+.*f %%", digits_of(p), p) : "unknown";
+    return isfinite(p) ? content_printf(r, "%+.*f %%", percent_digits(p), p) : "unknown";
 }
 
 const char *report_interval(struct report *r, const struct report_source *s, struct interval i)
@@ -62,12 +62,12 @@ const char *report_interval(struct report *r, const struct report_source *s, str
     const bool turned = report_metric(s)->better < 0;
     const double low = turned ? i.upper : i.lower, high = turned ? i.lower : i.upper;
     if (!isfinite(low) || !isfinite(high))
-        return content_printf(r, "%s (no bounds yet)", report_percent(r, s, i.estimate));
+        return content_printf(r, "%s (no interval yet)", report_percent(r, s, i.estimate));
     return content_printf(r, "%s (%s to %s)", report_percent(r, s, i.estimate), report_percent(r, s, low),
                           report_percent(r, s, high));
 }
 
-/* An e-value may be 1e40: then its size is all that matters. */
+/* E-values may be as large as 1e40: then only the magnitude is printed. */
 const char *report_evidence(struct report *r, double e)
 {
     if (!isfinite(e)) return isinf(e) && e > 0 ? "over 1e300" : "unknown";
@@ -86,30 +86,43 @@ const char *report_value(struct report *r, const struct metric *m, double v)
 
 /* ---------------------------------------------------------------- the headline */
 
-/* What somebody sees of a metric: "%s" is how much, "58.4 %". */
+/* Phrases for a change of a metric; "%s" is its size, e.g. "58.4 %". */
 static const struct {
     enum metric_id metric;
     const char *more, *less; /* of the number itself */
 } PHRASES[] = {
-    { METRIC_DECODE_RATE, "generates text %s faster", "generates text %s slower" },
-    { METRIC_PREFILL_RATE, "reads prompts %s faster", "reads prompts %s slower" },
-    { METRIC_TTFT, "takes %s longer to its first token", "takes %s less time to its first token" },
-    { METRIC_ITL_P50, "has %s longer gaps between tokens", "has %s shorter gaps between tokens" },
-    { METRIC_ITL_P95, "has slow tokens (p95) %s slower", "has slow tokens (p95) %s faster" },
-    { METRIC_ITL_P99, "has its slowest tokens (p99) %s slower", "has its slowest tokens (p99) %s faster" },
-    { METRIC_LOAD_TIME, "takes %s longer to load", "takes %s less time to load" },
-    { METRIC_PEAK_MEMORY, "needs %s more memory", "needs %s less memory" },
-    { METRIC_ENERGY, "uses %s more energy", "uses %s less energy" },
-    { METRIC_PERPLEXITY, "has a perplexity %s higher", "has a perplexity %s lower" },
-    { METRIC_KLD, "strays %s further from the reference", "strays %s less from the reference" },
+    { .metric = METRIC_DECODE_RATE, .more = "generates text %s faster", .less = "generates text %s slower" },
+    { .metric = METRIC_PREFILL_RATE, .more = "reads prompts %s faster", .less = "reads prompts %s slower" },
+    { .metric = METRIC_TTFT,
+      .more = "takes %s longer to its first token",
+      .less = "takes %s less time to its first token" },
+    { .metric = METRIC_ITL_P50,
+      .more = "has %s longer gaps between tokens",
+      .less = "has %s shorter gaps between tokens" },
+    { .metric = METRIC_ITL_P95,
+      .more = "has slow tokens (p95) %s slower",
+      .less = "has slow tokens (p95) %s faster" },
+    { .metric = METRIC_ITL_P99,
+      .more = "has its slowest tokens (p99) %s slower",
+      .less = "has its slowest tokens (p99) %s faster" },
+    { .metric = METRIC_LOAD_TIME, .more = "takes %s longer to load", .less = "takes %s less time to load" },
+    { .metric = METRIC_PEAK_MEMORY, .more = "needs %s more memory", .less = "needs %s less memory" },
+    { .metric = METRIC_ENERGY, .more = "uses %s more energy", .less = "uses %s less energy" },
+    { .metric = METRIC_PERPLEXITY,
+      .more = "has a perplexity %s higher",
+      .less = "has a perplexity %s lower" },
+    { .metric = METRIC_KLD,
+      .more = "deviates %s more from the reference",
+      .less = "deviates %s less from the reference" },
 };
 
-static const char *does(struct report *r, const struct report_source *s, double log_ratio)
+/* "generates text 58.4 % faster" */
+static const char *change_phrase(struct report *r, const struct report_source *s, double log_ratio)
 {
     const struct metric *m = report_metric(s);
     const double p = 100 * report_change(s, log_ratio);
-    const char *much = content_printf(r, "%.*f %%", digits_of(p), fabs(p));
-    if (!isfinite(p)) return "has no effect that is known";
+    const char *much = content_printf(r, "%.*f %%", percent_digits(p), fabs(p));
+    if (!isfinite(p)) return "has an unknown effect";
     for (size_t i = 0; i < COUNT_OF(PHRASES); i++)
         if (m == &METRICS[PHRASES[i].metric]) {
             const char *phrase = p >= 0 ? PHRASES[i].more : PHRASES[i].less, *at = strstr(phrase, "%s");
@@ -118,7 +131,7 @@ static const char *does(struct report *r, const struct report_source *s, double 
     return content_printf(r, "has %s %s %s", m->name, much, p >= 0 ? "higher" : "lower");
 }
 
-static const char *verdict_mark_of(enum verdict v)
+static const char *verdict_mark(enum verdict v)
 {
     static const char *const MARKS[] = {
         [VERDICT_NONE] = "… no verdict",       [VERDICT_BETTER] = "▲ better",
@@ -130,7 +143,7 @@ static const char *verdict_mark_of(enum verdict v)
 }
 
 /* "B (`q4_0`)" */
-static const char *arm_called(struct report *r, const struct report_source *s, int arm)
+static const char *arm_title(struct report *r, const struct report_source *s, int arm)
 {
     return content_printf(r, "%s (`%s`)", report_arm_name(arm), content_plain(r, s->state.arm[arm].line));
 }
@@ -143,7 +156,8 @@ static double margin_percent(const struct report_source *s)
 static const char *title_of_pair(struct report *r, const struct report_source *s, const struct comparison *c,
                                  int arm)
 {
-    const char *a = arm_called(r, s, 0), *b = arm_called(r, s, arm), *how = does(r, s, c->effect.estimate);
+    const char *a = arm_title(r, s, 0), *b = arm_title(r, s, arm),
+               *how = change_phrase(r, s, c->effect.estimate);
     switch (report_verdict(s, c)) {
     case VERDICT_BETTER:
     case VERDICT_WORSE: return content_printf(r, "%s %s than %s", b, how, a);
@@ -151,8 +165,8 @@ static const char *title_of_pair(struct report *r, const struct report_source *s
         return content_printf(r, "%s and %s are equivalent: they differ by less than %.3g %%", b, a,
                               margin_percent(s));
     case VERDICT_NEGLIGIBLE:
-        return content_printf(r, "%s %s than %s: a difference, but less than the %.3g %% that matter", b, how,
-                              a, margin_percent(s));
+        return content_printf(r, "%s %s than %s: a proven difference, but smaller than the margin of %.3g %%",
+                              b, how, a, margin_percent(s));
     case VERDICT_INCONCLUSIVE:
         return content_printf(r, "Undecided: %s against %s after %d block%s", b, a, c->blocks,
                               c->blocks == 1 ? "" : "s");
@@ -167,30 +181,31 @@ static const char *title_of_many(struct report *r, const struct report_source *s
     const int all = report_arms(s) - 1;
     int count[VERDICT_INVALID + 1] = { 0 };
     for (int k = 1; k <= all; k++) count[report_verdict(s, report_comparison(s, k))]++;
-    const char *a = arm_called(r, s, 0);
+    const char *a = arm_title(r, s, 0);
     if (x->verdict == VERDICT_INVALID)
         return content_printf(r, "No valid measurement of %d configurations against %s", all, a);
     if (x->verdict == VERDICT_BETTER)
-        return content_printf(
-            r, "Of %d configurations the best, %s, %s than %s%s", all, arm_called(r, s, x->headline),
-            does(r, s, experiment_headline(x)->effect.estimate), a, x->confirming ? ", measured afresh" : "");
+        return content_printf(r, "The best of %d configurations, %s, %s than %s%s", all,
+                              arm_title(r, s, x->headline),
+                              change_phrase(r, s, experiment_headline(x)->effect.estimate), a,
+                              x->confirming ? ", confirmed by a second measurement" : "");
     return content_printf(
         r,
-        "None of %d configurations is shown to be better than %s (%d worse, %d equivalent or nearly so, %d open)",
+        "None of %d configurations is proven better than %s (%d worse, %d equivalent or negligible, %d undecided)",
         all, a, count[VERDICT_WORSE], count[VERDICT_EQUIVALENT] + count[VERDICT_NEGLIGIBLE],
         count[VERDICT_INCONCLUSIVE] + count[VERDICT_NONE]);
 }
 
-/* Why it ended as it did, when that is not the verdict itself. */
-static const char *ending(struct report *r, const struct report_source *s)
+/* Why the run ended without a verdict; "" if it has one. */
+static const char *ending_text(struct report *r, const struct report_source *s)
 {
     const struct experiment_state *x = &s->state;
     if (x->phase == PHASE_FAILED)
         return content_printf(r, "The run failed: %s. ",
-                              *x->error ? content_plain(r, x->error) : "no reason was kept");
-    if (x->phase == PHASE_STOPPED) return "The run was stopped before it was decided. ";
+                              *x->error ? content_plain(r, x->error) : "no reason was stored");
+    if (x->phase == PHASE_STOPPED) return "The run was stopped before a verdict. ";
     if (x->phase != PHASE_DONE)
-        return "The run is not finished (or was killed): this is what had been measured when the report was written. ";
+        return "The run is not finished, or was killed: this report contains what had been measured when it was written. ";
     return "";
 }
 
@@ -198,17 +213,17 @@ static const char *subtitle_of(struct report *r, const struct report_source *s)
 {
     const struct comparison *c = experiment_headline(&s->state);
     const bool turned = report_metric(s)->better < 0;
-    const char *end = ending(r, s), *metric = report_metric(s)->name,
-               *so_far = report_percent(r, s, c->effect.estimate);
+    const char *end = ending_text(r, s), *metric = report_metric(s)->name,
+               *estimate = report_percent(r, s, c->effect.estimate);
     const char *reason = *s->state.reason ? content_printf(r, "%s. ", content_plain(r, s->state.reason)) : "";
     if (!c->blocks || !isfinite(c->effect.estimate))
         return content_printf(r, "%s%sNo block of the comparison was completed.", end, reason);
     if (!isfinite(c->effect.lower) || !isfinite(c->effect.upper))
-        return content_printf(r, "%s%s%s: %s after %d block%s: too few for an interval.", end, reason, metric,
-                              so_far, c->blocks, c->blocks == 1 ? "" : "s");
+        return content_printf(r, "%s%s%s: %s after %d block%s, too few for an interval.", end, reason, metric,
+                              estimate, c->blocks, c->blocks == 1 ? "" : "s");
     return content_printf(
         r, "%s%s%s: %s, %.3g %% interval %s to %s; evidence for a difference: e-value %s (20 is enough).",
-        end, reason, metric, so_far, 100 * (1 - (c->alpha > 0 ? c->alpha : 0.05)),
+        end, reason, metric, estimate, 100 * (1 - (c->alpha > 0 ? c->alpha : 0.05)),
         report_percent(r, s, turned ? c->effect.upper : c->effect.lower),
         report_percent(r, s, turned ? c->effect.lower : c->effect.upper), report_evidence(r, c->e));
 }
@@ -218,7 +233,7 @@ void report_headline(struct report *r, const struct report_source *s)
     const struct experiment_state *x = &s->state;
     char when[32];
     r->verdict = x->verdict;
-    r->mark = verdict_mark_of(x->verdict);
+    r->mark = verdict_mark(x->verdict);
     r->title = report_arms(s) > 2 ? title_of_many(r, s) : title_of_pair(r, s, experiment_headline(x), 1);
     r->subtitle = subtitle_of(r, s);
     char line[600];

@@ -1,5 +1,5 @@
-/* tui/report/write_card.c - the report as one picture for a README or an issue: the verdict, the effect, the
- * arms. Everything else is in the other two forms. */
+/* write_card.c - the report as one picture for a README or an issue: the verdict, the effect and the arms.
+ * Only the other two formats contain the rest. */
 #include "tui/report/content.h"
 
 #include <string.h>
@@ -8,13 +8,13 @@
 
 enum { WIDTH = 840, MARGIN = 28, INNER = WIDTH - 2 * MARGIN, LINES = 5 };
 
-/* A sentence without markup, broken into lines of `columns` at most; what is left over ends in "…". */
+/* A text without markup, wrapped into at most LINES lines; a longer one ends with "…". */
 struct lines {
     int n;
     char text[LINES][400];
 };
 
-static void break_lines(struct lines *l, const char *text, int columns)
+static void lines_wrap(struct lines *l, const char *text, int columns)
 {
     int used = 0;
     l->n = 1;
@@ -42,7 +42,7 @@ static void break_lines(struct lines *l, const char *text, int columns)
     }
 }
 
-static double put_lines(struct str *out, const struct lines *l, double y, int size, const char *class)
+static double lines_write(struct str *out, const struct lines *l, double y, int size, const char *class)
 {
     for (int i = 0; i < l->n; i++) {
         str_printf(out, "<text x=\"%d\" y=\"%.0f\" font-size=\"%d\" class=\"%s\">", MARGIN, y + size, size,
@@ -54,14 +54,14 @@ static double put_lines(struct str *out, const struct lines *l, double y, int si
     return y;
 }
 
-static double put_arms(struct str *out, const struct content_table *t, double y)
+static double arms_write(struct str *out, const struct content_table *t, double y)
 {
     static const int AT[] = { MARGIN + 8, MARGIN + 24, WIDTH - MARGIN - 200, WIDTH - MARGIN - 105,
                               WIDTH - MARGIN };
     int arm = 0;
     for (const struct content_row *row = t ? t->first : NULL; row; row = row->next, arm++) {
         struct lines config;
-        break_lines(&config, row->cell[1], 54);
+        lines_wrap(&config, row->cell[1], 54);
         str_printf(
             out,
             "<g class=\"h%d\"><text x=\"%d\" y=\"%.0f\" text-anchor=\"middle\" style=\"fill:currentColor\">%s</text></g>",
@@ -83,7 +83,7 @@ static double put_arms(struct str *out, const struct content_table *t, double y)
     return y;
 }
 
-static const char *hue_of(enum verdict v)
+static const char *verdict_class(enum verdict v)
 {
     return v == VERDICT_BETTER ? "h0" : v == VERDICT_WORSE ? "h1" : v == VERDICT_INVALID ? "h9" : "h8";
 }
@@ -92,20 +92,20 @@ void write_card(struct str *out, const struct report *r)
 {
     struct str body = { 0 };
     struct lines title, subtitle, footer;
-    break_lines(&title, r->title, 66);
-    break_lines(&subtitle, r->subtitle, 104);
-    break_lines(&footer, r->footer, 110);
+    lines_wrap(&title, r->title, 66);
+    lines_wrap(&subtitle, r->subtitle, 104);
+    lines_wrap(&footer, r->footer, 110);
     str_printf(&body,
                "<g class=\"%s\"><rect x=\"0\" y=\"0\" width=\"7\" height=\"100%%\" fill=\"currentColor\"/>"
                "<text x=\"%d\" y=\"38\" font-size=\"15\" font-weight=\"700\" style=\"fill:currentColor\">",
-               hue_of(r->verdict), MARGIN);
+               verdict_class(r->verdict), MARGIN);
     xml_text(&body, r->mark);
     str_append(&body, "</text></g>\n");
-    double y = put_lines(&body, &title, 50, 20, "title") + 4;
-    y = put_lines(&body, &subtitle, y, 13, "dim") + 14;
-    y = put_arms(&body, r->card_table, y) + 14;
+    double y = lines_write(&body, &title, 50, 20, "title") + 4;
+    y = lines_write(&body, &subtitle, y, 13, "dim") + 14;
+    y = arms_write(&body, r->card_table, y) + 14;
     if (r->card_plot) y += plot_svg(&body, r->card_plot, MARGIN, y, INNER, "card") + 8;
-    y = put_lines(&body, &footer, y, 11, "dim") + 14;
+    y = lines_write(&body, &footer, y, 11, "dim") + 14;
 
     str_printf(
         out,

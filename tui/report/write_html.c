@@ -1,5 +1,5 @@
-/* tui/report/write_html.c - the report as one page: light, dark or on paper; nothing is loaded from anywhere
- * and nothing runs. It is XML as well, so a test can check that it is well-formed. */
+/* write_html.c - the report as one HTML page for light, dark and print. It loads nothing and runs no
+ * script. It is also well-formed XML, which a test checks. */
 #include "tui/report/content.h"
 
 #include <string.h>
@@ -37,8 +37,8 @@ static const char PAGE_STYLE[] =
     "@media print{:root{--ink:#000;--dim:#444;--line:#bbb;--paper:#fff;--code:#f3f3f3}body{font-size:10.5pt}"
     "main{max-width:none;padding:0}figure,tr,pre{break-inside:avoid}h2{break-after:avoid}.scroll{overflow:visible}}";
 
-/* A number and its "%" stay on one line. */
-static void put_words(struct str *out, const char *text)
+/* Text without markup. The space before "%" does not break. */
+static void put_plain_text(struct str *out, const char *text)
 {
     struct str s = { 0 };
     for (const char *at; (at = strstr(text, " %")); text = at + 1) {
@@ -51,8 +51,8 @@ static void put_words(struct str *out, const char *text)
     str_free(&s);
 }
 
-/* Text with its one markup. */
-static void put_text(struct str *out, const char *text)
+/* Text with `code` in backticks. */
+static void put_marked_text(struct str *out, const char *text)
 {
     struct str part = { 0 };
     bool code = false;
@@ -61,7 +61,7 @@ static void put_text(struct str *out, const char *text)
         end = tick ? tick : text + strlen(text);
         str_clear(&part);
         str_append_n(&part, text, (size_t)(end - text));
-        (code ? xml_text : put_words)(out, str_text(&part));
+        (code ? xml_text : put_plain_text)(out, str_text(&part));
         if (!tick) break;
         str_append(out, code ? "</code>" : "<code>");
         code = !code;
@@ -75,11 +75,11 @@ static void put_text(struct str *out, const char *text)
 static void put_element(struct str *out, const char *open, const char *text, const char *close)
 {
     str_append(out, open);
-    put_text(out, text);
+    put_marked_text(out, text);
     str_append(out, close);
 }
 
-/* ---------------------------------------------------------------- blocks */
+/* ---------------------------------------------------------------- content */
 
 static void put_table(struct str *out, const struct content_table *t)
 {
@@ -154,8 +154,8 @@ static const char *header_class(enum verdict v)
                                   : "even";
 }
 
-/* A title without markup: for the window, and for those who cannot see it. */
-static void put_plain(struct str *out, const char *text)
+/* A title without backticks, for <title>. */
+static void put_title(struct str *out, const char *text)
 {
     struct str plain = { 0 };
     for (; *text; text++)
@@ -172,7 +172,7 @@ void write_html(struct str *out, const struct report *r)
         out,
         "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\"><head><meta charset=\"utf-8\"/>"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>");
-    put_plain(out, r->title);
+    put_title(out, r->title);
     str_printf(out, "</title>\n<style>%s\n%s</style></head>\n<body><main>\n<header class=\"%s\">", PAGE_STYLE,
                PLOT_STYLE, header_class(r->verdict));
     put_element(out, "<p class=\"mark\">", r->mark, "</p>");

@@ -1,4 +1,4 @@
-/* tui/report/write_markdown.c - the report as one Markdown file: tables, and plots drawn with characters. */
+/* write_markdown.c - the report as one Markdown file, with tables and with plots drawn in characters. */
 #include "tui/report/content.h"
 
 #include <ctype.h>
@@ -6,14 +6,14 @@
 
 enum { COLUMNS = 78, ROWS = 14 };
 
-/* Does this character mean something to Markdown where it stands? Underscores within words do not. */
+/* Is this character markup at its position? Underscores inside words are not. */
 static bool is_markup(const char *text, const char *at)
 {
     if (*at == '_') return at == text || !isalnum((unsigned char)at[-1]) || !isalnum((unsigned char)at[1]);
     return strchr("\\*[]<>|#&~", *at) != NULL;
 }
 
-/* Code spans stay as they are, all else is escaped. `cell`: inside a table, where even code minds a bar. */
+/* Copies code spans and escapes everything else. In a table cell also "|" inside code is escaped. */
 static void put_text(struct str *out, const char *text, bool cell)
 {
     bool code = false;
@@ -57,7 +57,7 @@ static void put_table(struct str *out, const struct content_table *t)
     str_append(out, "\n");
 }
 
-/* A fence is longer than any run of backticks in what it holds, so nothing in there can end it. */
+/* The fence is longer than any run of backticks in the text, so the text cannot end it. */
 static void put_fence(struct str *out, const char *text)
 {
     int longest = 2, run = 0;
@@ -72,7 +72,7 @@ static void put_fence(struct str *out, const char *text)
     str_append(out, "\n\n");
 }
 
-static int rows_of(const struct plot *p)
+static int plot_rows(const struct plot *p)
 {
     if (p->y.names) return 2 * p->y.n_names + 1;
     return p->height > 0 && p->height < 100 ? 7 : ROWS;
@@ -89,7 +89,7 @@ static void put_figure(struct str *out, const struct figure_plots *f)
     }
     for (int i = 0; i < f->plots; i++) {
         struct str drawn = { 0 };
-        plot_text(&drawn, f->plot[i], COLUMNS, rows_of(f->plot[i]));
+        plot_text(&drawn, f->plot[i], COLUMNS, plot_rows(f->plot[i]));
         put_fence(out, str_text(&drawn));
         out->failed = out->failed || drawn.failed;
         str_free(&drawn);
@@ -114,7 +114,7 @@ void write_markdown(struct str *out, const struct report *r)
         switch (c->kind) {
         case CONTENT_SECTION: put_paragraph(out, "## ", c->text); break;
         case CONTENT_TEXT: put_paragraph(out, "", c->text); break;
-        case CONTENT_WARNING: put_paragraph(out, "> **Mind:** ", c->text); break;
+        case CONTENT_WARNING: put_paragraph(out, "> **Warning:** ", c->text); break;
         case CONTENT_TABLE: put_table(out, &c->table); break;
         case CONTENT_FIGURE: put_figure(out, &c->figure); break;
         case CONTENT_CODE: put_fence(out, c->text); break;

@@ -1,5 +1,6 @@
-/* Proves: the parser refuses what no table names, with the nearest spelling, and takes the rest whatever the
- * order; every flag of every command is documented and reachable; the five writers agree on hard values. */
+/* Proves: the parser accepts flags in any order and refuses unknown ones with the nearest spelling; every
+ * flag of every command is in the help, the man page and the completion; the five output formats agree on
+ * difficult values. */
 #include "tests/check.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 #include "advisor/experiment/experiment.h"
 #include "tui/cli/record.h"
 
-/* cli_parse over a line of words separated by blanks; "~" stands for a blank inside a word. */
+/* Calls cli_parse with the words of a line. A "~" becomes a blank inside a word. */
 static enum err_code parse(struct cli_global *g, struct cli_args *a, const char *line, struct err *why)
 {
     static char words[16][128];
@@ -50,8 +51,12 @@ static void test_flags_stand_anywhere(void **state)
         CHECK_EQ(g.output, OUTPUT_JSON);
         CHECK(g.output_given);
         CHECK_EQ(g.seed, 7);
-        CHECK(args_ints(&a, "-p", "", p, 4) == 2 && p[0] == 1 && p[1] == 2);
-        CHECK(a.knob_count == 1 && a.knob[0].id == KNOB_THREADS && !strcmp(a.knob[0].value, "3"));
+        CHECK_EQ(args_ints(&a, "-p", "", p, 4), 2);
+        CHECK_EQ(p[0], 1);
+        CHECK_EQ(p[1], 2);
+        CHECK_EQ(a.knob_count, 1);
+        CHECK_EQ(a.knob[0].id, KNOB_THREADS);
+        CHECK_STR(a.knob[0].value, "3");
     }
 }
 
@@ -59,7 +64,7 @@ static void test_refusals_name_flag_value_and_allowed(void **state)
 {
     (void)state;
     static const struct {
-        const char *line, *says[3];
+        const char *line, *contains[3];
     } CASES[] = {
         { "qdyno bnech", { "bnech", "did you mean 'bench'" } },
         { "qdyno bench --repetitons 3", { "--repetitons", "did you mean '--repetitions'" } },
@@ -88,9 +93,9 @@ static void test_refusals_name_flag_value_and_allowed(void **state)
         struct cli_args a;
         struct err why = { 0 };
         if (parse(&g, &a, CASES[i].line, &why) != ERR_USAGE) fail_msg("accepted: %s", CASES[i].line);
-        for (int s = 0; s < 3 && CASES[i].says[s]; s++)
-            if (!strstr(why.message, CASES[i].says[s]))
-                fail_msg("%s: '%s' does not say '%s'", CASES[i].line, why.message, CASES[i].says[s]);
+        for (int s = 0; s < 3 && CASES[i].contains[s]; s++)
+            if (!strstr(why.message, CASES[i].contains[s]))
+                fail_msg("%s: '%s' does not contain '%s'", CASES[i].line, why.message, CASES[i].contains[s]);
     }
 }
 
@@ -100,19 +105,23 @@ static void test_values_that_look_like_flags(void **state)
     struct cli_global g;
     struct cli_args a;
     struct err why = { 0 };
-    CHECK_OK(parse(&g, &a, "qdyno run -p -n -n 3", &why)); /* a prompt may begin with a dash */
+    CHECK_OK(parse(&g, &a, "qdyno run -p -n -n 3", &why)); /* a prompt may start with a dash */
     assert_string_equal(args_text(&a, "-p", ""), "-n");
-    CHECK(args_int(&a, "-n", 0) == 3);
+    CHECK_EQ(args_int(&a, "-n", 0), 3);
     CHECK_OK(parse(&g, &a, "qdyno ab -w tg8 -- -a -b", &why));
-    CHECK(a.n == 2 && !strcmp(a.arg[0], "-a") && !strcmp(a.arg[1], "-b"));
+    CHECK_EQ(a.n, 2);
+    CHECK_STR(a.arg[0], "-a");
+    CHECK_STR(a.arg[1], "-b");
     CHECK_OK(parse(&g, &a, "qdyno", &why));
-    CHECK(!a.named && !strcmp(a.command->name, "dashboard"));
+    CHECK(!a.named);
+    CHECK_STR(a.command->name, "dashboard");
     CHECK_OK(parse(&g, &a, "qdyno -m M", &why));
-    CHECK(!a.named && !strcmp(args_text(&a, "-m", ""), "M"));
+    CHECK(!a.named);
+    CHECK_STR(args_text(&a, "-m", ""), "M");
 }
 
-/* A knob flag is a default for every line; a line's own value wins; values multiply into a grid without
- * twins. */
+/* A knob flag is the default of every config line, a value in the line wins, and several values make a grid
+ * without duplicates. */
 static void test_config_grid(void **state)
 {
     (void)state;
@@ -123,13 +132,14 @@ static void test_config_grid(void **state)
     int n = 0;
     CHECK_OK(parse(&g, &a, "qdyno bench -C q8_0 -C q4_0,threads=5 -t 1,2 -ctk f16,q8_0", &why));
     CHECK_OK(cli_configs(&c, &n, &a, &why));
-    CHECK(n == 6); /* 2 x 2 for the first line, 2 for the second, whose threads are fixed */
+    CHECK_EQ(n, 6); /* 2 x 2 for the first line, 2 for the second, whose threads are fixed */
     for (int i = 0; i < n; i++)
-        CHECK(config_int(&c[i], KNOB_THREADS) ==
-              (strcmp(config_text(&c[i], KNOB_FORMAT), "q4_0") ? 1 + i % 2 : 5));
+        CHECK_EQ(config_int(&c[i], KNOB_THREADS),
+                 strcmp(config_text(&c[i], KNOB_FORMAT), "q4_0") ? 1 + i % 2 : 5);
     free(c);
     CHECK_OK(parse(&g, &a, "qdyno bench -t 1,zwei", &why));
-    CHECK(cli_configs(&c, &n, &a, &why) == ERR_USAGE && !c);
+    CHECK_EQ(cli_configs(&c, &n, &a, &why), ERR_USAGE);
+    CHECK(!c);
 }
 
 static void test_tables_are_whole(void **state)
@@ -141,22 +151,24 @@ static void test_tables_are_whole(void **state)
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         const struct command *c = &COMMANDS[i];
         struct str text = { 0 };
-        CHECK(c->run && *c->help && command_find(c->name) == c);
+        CHECK(c->run);
+        CHECK(*c->help);
+        CHECK(command_find(c->name) == c);
         help_text(&text, c);
         for (const struct cli_flag *f = c->flags; f && f->name; f++) {
-            CHECK(f->help && *f->help);
+            CHECK(f->help);
+            CHECK(*f->help);
             CHECK(f->kind != FLAG_CHOICE || f->choices);
             for (const struct cli_flag *o = GLOBAL_FLAGS; o->name; o++) {
                 if (!strcmp(f->name, o->name) || (f->alias && o->alias && !strcmp(f->alias, o->alias)))
                     fail_msg("%s %s hides a global flag", c->name, f->name);
             }
-            if (!strstr(str_text(&text), f->name))
-                fail_msg("help of %s is silent about %s", c->name, f->name);
+            if (!strstr(str_text(&text), f->name)) fail_msg("the help of %s lacks %s", c->name, f->name);
             if (!c->hidden && !strstr(str_text(&bash), f->name))
                 fail_msg("completion lacks %s %s", c->name, f->name);
         }
         if (!c->hidden && !strstr(str_text(&man), c->help)) {
-            /* the man page escapes dashes: compare the words before the first */
+            /* the man page escapes dashes: compare only the words before the first dash */
             char head[64];
             snprintf(head, sizeof head, "%.*s", (int)MIN(strcspn(c->help, "-"), sizeof head - 1), c->help);
             if (!strstr(str_text(&man), head)) fail_msg("man page lacks %s", c->name);
@@ -216,7 +228,7 @@ static void test_writers(void **state)
     json_put_int(row, "size_bytes", 1024);
     json_put_bool(row, "good", true);
     row = table_row(&t);
-    json_put_num(row, "rate_tok_s", NAN); /* unknown: null, "", n/a, never 0 */
+    json_put_num(row, "rate_tok_s", NAN); /* unknown: written as null, "" or n/a, never as 0 */
     json_put_bool(row, "good", false);
     table_note(&t, "a note");
     for (int f = 0; f < (int)COUNT_OF(WANT); f++) {
@@ -230,13 +242,14 @@ static void test_writers(void **state)
     struct err why = { 0 };
     CHECK_OK(json_parse(&doc, text, strlen(text), &why));
     assert_string_equal(json_get_str(doc, "schema", ""), "qdyno.test/1");
-    CHECK(json_array_size(json_object_get(doc, "rows")) == 2);
+    CHECK_EQ(json_array_size(json_object_get(doc, "rows")), 2);
     json_decref(doc);
     free(text);
     table_done(&t);
 }
 
-/* GOAL_NAMES lists the advisor's goals again, because choices must be constant: both must say the same. */
+/* GOAL_NAMES repeats the names of enum goal, because the choices of a flag must be constants. Both must
+ * agree. */
 static void test_goals(void **state)
 {
     (void)state;
@@ -246,19 +259,27 @@ static void test_goals(void **state)
         CHECK(goal_parse(GOAL_NAMES[n], &g));
         assert_string_equal(goal_name(g), GOAL_NAMES[n]);
     }
-    CHECK(n == GOAL_ENERGY + 1);
+    CHECK_EQ(n, GOAL_ENERGY + 1);
 }
 
 static void test_exit_statuses(void **state)
 {
     (void)state;
-    CHECK(exit_status_of(ERR_OK) == 0 && exit_status_of(ERR_USAGE) == 4 && exit_status_of(ERR_FORMAT) == 5);
-    CHECK(exit_status_of(ERR_IO) == 5 && exit_status_of(ERR_FIT) == 6 && exit_status_of(ERR_NOMEM) == 6);
-    CHECK(exit_status_of(ERR_ABSENT) == 7 && exit_status_of(ERR_INTERNAL) == 70);
-    CHECK(exit_status_of_verdict(VERDICT_BETTER) == 0 && exit_status_of_verdict(VERDICT_EQUIVALENT) == 0);
-    CHECK(exit_status_of_verdict(VERDICT_NEGLIGIBLE) == 0 && exit_status_of_verdict(VERDICT_WORSE) == 1);
-    CHECK(exit_status_of_verdict(VERDICT_INCONCLUSIVE) == 2 && exit_status_of_verdict(VERDICT_NONE) == 2);
-    CHECK(exit_status_of_verdict(VERDICT_INVALID) == 3);
+    CHECK_EQ(exit_status_of(ERR_OK), 0);
+    CHECK_EQ(exit_status_of(ERR_USAGE), 4);
+    CHECK_EQ(exit_status_of(ERR_FORMAT), 5);
+    CHECK_EQ(exit_status_of(ERR_IO), 5);
+    CHECK_EQ(exit_status_of(ERR_FIT), 6);
+    CHECK_EQ(exit_status_of(ERR_NOMEM), 6);
+    CHECK_EQ(exit_status_of(ERR_ABSENT), 7);
+    CHECK_EQ(exit_status_of(ERR_INTERNAL), 70);
+    CHECK_EQ(exit_status_of_verdict(VERDICT_BETTER), 0);
+    CHECK_EQ(exit_status_of_verdict(VERDICT_EQUIVALENT), 0);
+    CHECK_EQ(exit_status_of_verdict(VERDICT_NEGLIGIBLE), 0);
+    CHECK_EQ(exit_status_of_verdict(VERDICT_WORSE), 1);
+    CHECK_EQ(exit_status_of_verdict(VERDICT_INCONCLUSIVE), 2);
+    CHECK_EQ(exit_status_of_verdict(VERDICT_NONE), 2);
+    CHECK_EQ(exit_status_of_verdict(VERDICT_INVALID), 3);
 }
 
 int main(void)

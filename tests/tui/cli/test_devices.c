@@ -1,6 +1,6 @@
-/* Proves: a driver of OpenCL that hangs, crashes or exits costs a listing, told with its reason in the time
- * allowed, and not the program; no driver is no device and no error; a device's place says which GPU it is;
- * unknown is null. */
+/* Proves: an OpenCL driver that hangs, crashes or exits becomes an error with its reason within the time
+ * limit, and does not end the program; without a driver there is no device and no error; PCI addresses
+ * match devices to GPUs; unknown values are null. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,23 +14,23 @@ static void a_bad_driver_is_an_error(void **state)
     static const struct {
         const char *how;
         double seconds;
-        const char *said;
+        const char *message;
     } DRIVERS[] = {
         { "hang", 0.3, "did not answer within 0.3 s" },
         { "crash", 60, "ended the process (Segmentation fault)" },
         { "exit", 60, "ended the process (it called exit)" },
     };
-    setenv("OCL_ICD_VENDORS", FAKE_ICD, 1); /* of ocl-icd: this driver alone */
+    setenv("OCL_ICD_VENDORS", FAKE_ICD, 1); /* ocl-icd then loads this driver only */
     setenv("OPENCL_VENDOR_PATH", "/nonexistent", 1);
     for (size_t i = 0; i < COUNT_OF(DRIVERS); i++) {
         struct devices d = { .count = 7 };
         struct err why = { 0 };
         setenv("QDYNO_FAKE_ICD", DRIVERS[i].how, 1);
-        const int64_t begun = clock_ns();
+        const int64_t start = clock_ns();
         assert_int_equal(devices_list(&d, DRIVERS[i].seconds, &why), ERR_INTERNAL);
-        CHECK((double)(clock_ns() - begun) * 1e-9 < 30);
+        CHECK_LT((double)(clock_ns() - start) * 1e-9, 30);
         assert_int_equal(d.count, 0);
-        if (!strstr(why.message, DRIVERS[i].said)) fail_msg("%s: %s", DRIVERS[i].how, why.message);
+        if (!strstr(why.message, DRIVERS[i].message)) fail_msg("%s: %s", DRIVERS[i].how, why.message);
     }
     unsetenv("QDYNO_FAKE_ICD");
 }
@@ -48,7 +48,7 @@ static void no_driver_is_no_device(void **state)
     CHECK(strstr(why.message, "no OpenCL device"));
 }
 
-static void who_is_who(void **state)
+static void devices_match_gpus(void **state)
 {
     (void)state;
     struct machine m = { .gpus = 2 };
@@ -68,7 +68,7 @@ static void who_is_who(void **state)
     assert_int_equal(device_gpu(&m, &d.device[1]), -1);
     CHECK(device_of_gpu(&d, &m.gpu[1]) == &d.device[0]);
     CHECK(!device_of_gpu(&d, &m.gpu[0]));
-    m.gpu[0].bus[0] = 0; /* two that do not tell are not the same */
+    m.gpu[0].bus[0] = 0; /* two unknown addresses do not match */
     CHECK(!device_of_gpu(&d, &m.gpu[0]));
     assert_string_equal(device_abilities(&d.device[0], text, sizeof text), "fp16 bf16");
     assert_string_equal(device_abilities(&d.device[1], text, sizeof text), "");
@@ -77,9 +77,10 @@ static void who_is_who(void **state)
            *second = json_array_get(list, 1);
     assert_int_equal(json_get_int(first, "gpu_index", -1), 1);
     assert_int_equal(json_get_int(first, "memory_bytes", -1), 1 << 20);
-    CHECK(json_is_true(json_object_get(first, "fp16")) &&
-          json_is_null(json_object_get(first, "compute_units")));
-    CHECK(json_is_null(json_object_get(second, "pci")) && json_is_null(json_object_get(second, "gpu_index")));
+    CHECK(json_is_true(json_object_get(first, "fp16")));
+    CHECK(json_is_null(json_object_get(first, "compute_units")));
+    CHECK(json_is_null(json_object_get(second, "pci")));
+    CHECK(json_is_null(json_object_get(second, "gpu_index")));
     json_decref(list);
 }
 
@@ -88,7 +89,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bad_driver_is_an_error),
         cmocka_unit_test(no_driver_is_no_device),
-        cmocka_unit_test(who_is_who),
+        cmocka_unit_test(devices_match_gpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

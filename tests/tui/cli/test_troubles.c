@@ -1,5 +1,5 @@
-/* Proves: a machine that tells nothing has no trouble; each trouble is found by its own sign, says what to
- * do, and only then. */
+/* Proves: a machine whose sensors report nothing has no trouble; each trouble is found by its own sensor
+ * value, comes with advice, and does not appear otherwise. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "tests/check.h"
 #include "tui/cli/command_doctor_troubles.h"
 
-struct world {
+struct test_machine {
     struct machine machine;
     double row[METRIC_SENSOR_COUNT];
     struct run_row runs[2];
@@ -15,7 +15,7 @@ struct world {
     struct devices devices;
 };
 
-static void quiet(struct world *w)
+static void machine_without_troubles(struct test_machine *w)
 {
     memset(w, 0, sizeof *w);
     w->machine = (struct machine){ .cores = 8,
@@ -27,34 +27,34 @@ static void quiet(struct world *w)
     for (int i = 0; i < METRIC_SENSOR_COUNT; i++) w->row[i] = NAN;
 }
 
-static int look(const struct world *w, struct trouble out[TROUBLES_MAX])
+static int machine_find_troubles(const struct test_machine *w, struct trouble out[TROUBLES_MAX])
 {
     return troubles_find(out, &(struct trouble_case){ &w->machine, w->row, w->runs, w->n_runs, &w->devices });
 }
 
-static void expect_one(const struct world *w, const char *found, const char *advice)
+static void expect_one(const struct test_machine *w, const char *found, const char *advice)
 {
     struct trouble t[TROUBLES_MAX];
-    assert_int_equal(look(w, t), 1);
+    assert_int_equal(machine_find_troubles(w, t), 1);
     if (!strstr(t[0].found, found) || !strstr(t[0].advice, advice))
         fail_msg("%s: %s", t[0].found, t[0].advice);
 }
 
-static void nothing_told_is_no_trouble(void **state)
+static void no_sensor_no_trouble(void **state)
 {
     (void)state;
-    struct world w;
+    struct test_machine w;
     struct trouble t[TROUBLES_MAX];
-    quiet(&w);
-    assert_int_equal(look(&w, t), 0);
+    machine_without_troubles(&w);
+    assert_int_equal(machine_find_troubles(&w, t), 0);
     w.row[METRIC_SWAP_TOTAL] = 1e9;
     w.row[METRIC_SWAP_USED] = 0;
     w.row[METRIC_SWAP_IN] = w.row[METRIC_CPU_THROTTLE] = w.row[METRIC_CPU_STEAL] = 0;
     w.row[METRIC_OTHERS_BUSY] = 0.02;
-    assert_int_equal(look(&w, t), 0);
+    assert_int_equal(machine_find_troubles(&w, t), 0);
 }
 
-static void each_by_its_sign(void **state)
+static void each_sensor_finds_its_trouble(void **state)
 {
     (void)state;
     static const struct {
@@ -62,38 +62,38 @@ static void each_by_its_sign(void **state)
         double value;
         const char *found, *advice;
     } SIGNS[] = {
-        { METRIC_SWAP_OUT, 4096, "in swap, and moving", "qdyno fit" },
-        { METRIC_PSI_MEMORY, 0.2, "programs wait for it", "smaller format" },
-        { METRIC_OTHERS_BUSY, 0.5, "50 % of the processors", "discarded" },
-        { METRIC_CPU_STEAL, 0.1, "10 % of time stolen", "host" },
+        { METRIC_SWAP_OUT, 4096, "of swap in use, with pages moving", "qdyno fit" },
+        { METRIC_PSI_MEMORY, 0.2, "programs wait for memory", "smaller format" },
+        { METRIC_OTHERS_BUSY, 0.5, "50 % of the CPUs", "discarded" },
+        { METRIC_CPU_STEAL, 0.1, "10 % of the CPU time", "host" },
         { METRIC_CPU_THROTTLE, 3, "for heat", "cooling" },
-        { METRIC_GPU_THROTTLE, 1, "held back", "telemetry" },
-        { METRIC_CGROUP_THROTTLED, 2, "throttled", "quota" },
+        { METRIC_GPU_THROTTLE, 1, "GPU is throttled", "telemetry" },
+        { METRIC_CGROUP_THROTTLED, 2, "quota throttles", "CPU quota" },
     };
     for (size_t i = 0; i < COUNT_OF(SIGNS); i++) {
-        struct world w;
-        quiet(&w);
+        struct test_machine w;
+        machine_without_troubles(&w);
         w.row[SIGNS[i].sensor] = SIGNS[i].value;
         expect_one(&w, SIGNS[i].found, SIGNS[i].advice);
     }
 }
 
-static void by_the_machine_and_its_history(void **state)
+static void machine_and_history(void **state)
 {
     (void)state;
-    struct world w;
+    struct test_machine w;
     struct trouble t[TROUBLES_MAX];
-    quiet(&w);
+    machine_without_troubles(&w);
     w.machine.memory_available_bytes = INT64_C(1) << 30;
-    expect_one(&w, "1.00G of memory left", "kv=q8_0");
-    quiet(&w);
+    expect_one(&w, "1.00G of memory available", "kv=q8_0");
+    machine_without_troubles(&w);
     w.machine.cgroup_cpus = 1.5;
-    expect_one(&w, "1.5 processors, 8 cores", "threads=1");
-    quiet(&w);
+    expect_one(&w, "1.5 CPUs on 8 cores", "threads=1");
+    machine_without_troubles(&w);
     w.machine.gpus = 1;
     snprintf(w.machine.gpu[0].source, sizeof w.machine.gpu[0].source, "kernel");
     expect_one(&w, "no driver answers", "driver");
-    quiet(&w);
+    machine_without_troubles(&w);
     w.n_runs = 1;
     w.runs[0] = (struct run_row){ .id = 12,
                                   .kind = "ab",
@@ -106,15 +106,15 @@ static void by_the_machine_and_its_history(void **state)
                                                  "q8_0 vs bf16" };
     for (size_t i = 0; i < COUNT_OF(OTHER_REASONS); i++) {
         snprintf(w.runs[0].label, sizeof w.runs[0].label, "%s", OTHER_REASONS[i]);
-        assert_int_equal(look(&w, t), 0);
+        assert_int_equal(machine_find_troubles(&w, t), 0);
     }
     snprintf(w.runs[0].label, sizeof w.runs[0].label, "default vs gptq,bits=4");
     expect_one(&w, "run 12: default vs gptq", "q8_0 or q4_0");
     snprintf(w.runs[0].verdict, sizeof w.runs[0].verdict, "better");
-    assert_int_equal(look(&w, t), 0);
+    assert_int_equal(machine_find_troubles(&w, t), 0);
 }
 
-static void a_board_without_opencl(void **state)
+static void board_without_opencl(void **state)
 {
     (void)state;
     static const struct {
@@ -123,9 +123,9 @@ static void a_board_without_opencl(void **state)
                    { "amd", "mesa-opencl-icd" },
                    { "intel", "intel-opencl-icd" } };
     for (size_t i = 0; i < COUNT_OF(BOARDS); i++) {
-        struct world w;
+        struct test_machine w;
         struct trouble t[TROUBLES_MAX];
-        quiet(&w);
+        machine_without_troubles(&w);
         w.machine.gpus = 1;
         struct gpu_identity *u = &w.machine.gpu[0];
         snprintf(u->vendor, sizeof u->vendor, "%s", BOARDS[i].vendor);
@@ -133,14 +133,14 @@ static void a_board_without_opencl(void **state)
         snprintf(u->bus, sizeof u->bus, "0000:3b:00.0");
         snprintf(u->driver, sizeof u->driver, "1");
         expect_one(&w, "at 0000:3b:00.0: no OpenCL driver", BOARDS[i].package);
-        w.devices.count = 1; /* the processor's */
+        w.devices.count = 1; /* a CPU device */
         expect_one(&w, "no OpenCL platform has a device for it", BOARDS[i].package);
-        w.devices.device[0].gpu = true; /* one that may be it */
-        assert_int_equal(look(&w, t), 0);
+        w.devices.device[0].gpu = true; /* without a PCI address it may be this board */
+        assert_int_equal(machine_find_troubles(&w, t), 0);
         snprintf(w.devices.device[0].pci, sizeof w.devices.device[0].pci, "0000:5E:00.0");
         expect_one(&w, "no OpenCL platform", BOARDS[i].package);
         snprintf(w.devices.device[0].pci, sizeof w.devices.device[0].pci, "0000:3B:00.0");
-        assert_int_equal(look(&w, t), 0);
+        assert_int_equal(machine_find_troubles(&w, t), 0);
         assert_int_equal(troubles_find(t, &(struct trouble_case){ &w.machine, w.row, NULL, 0, NULL }), 0);
     }
 }
@@ -148,10 +148,10 @@ static void a_board_without_opencl(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_told_is_no_trouble),
-        cmocka_unit_test(each_by_its_sign),
-        cmocka_unit_test(by_the_machine_and_its_history),
-        cmocka_unit_test(a_board_without_opencl),
+        cmocka_unit_test(no_sensor_no_trouble),
+        cmocka_unit_test(each_sensor_finds_its_trouble),
+        cmocka_unit_test(machine_and_history),
+        cmocka_unit_test(board_without_opencl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
