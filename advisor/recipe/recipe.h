@@ -9,7 +9,9 @@
 #include "base/base.h"
 #include "db/db.h"
 #include "engine/config/config.h"
+#include "engine/eval/eval.h"
 #include "engine/gguf/gguf.h"
+#include "engine/train/train.h"
 #include "kernels/kernels.h"
 #include "telemetry/telemetry.h"
 
@@ -284,5 +286,39 @@ struct governor_result {
  * arm_open for the level in use; a level that cannot be loaded otherwise is left out with a warning in the
  * log. */
 enum err_code governor_run(struct governor_result *out, const struct governor_options *o, struct err *why);
+
+/* ---------------------------------------------------------------- recovery */
+
+/* Recovery of a quantized model: the quantized weights are trained to predict what the original predicts, and
+ * the KL divergence before and after is measured on text that was not trained on. */
+struct recovery {
+    struct recover_options o;
+    struct recover_report report;
+    struct divergence before, after; /* from the predictions of the original */
+    int64_t held_out_tokens;         /* positions scored for before and after */
+    bool stories;                    /* trained on generated stories; false: on a text */
+};
+
+/* Parses "steps=N[,rate=X][,batch=N][,ctx=N][,only=norms][,amp=off]". Errors: ERR_USAGE. */
+enum err_code recovery_parse(struct recovery *r, const char *text, struct err *why);
+
+struct recovery_progress {
+    enum recovery_phase { RECOVERY_BEFORE, RECOVERY_TRAINING, RECOVERY_AFTER } phase;
+    int64_t done, of;    /* steps of training, else windows of text */
+    double loss, left_s; /* only of training: mean KL divergence in nats, and seconds; else NAN */
+};
+struct recovery_job {
+    const struct gguf *original;
+    const char *quantized, *path;
+    const char *calib; /* a text, whose last fifth is used only for measuring; "": generated stories */
+    int threads;
+    uint64_t seed;
+    const struct log *log;
+    bool (*progress)(void *ctx, const struct recovery_progress *p); /* returns false to stop; may be NULL */
+    void *ctx;
+};
+/* Trains the file `quantized` to predict what `original` predicts, and writes the result to `path`.
+ * ERR_FORMAT if the result is no better than `quantized`. After any error there is no file at `path`. */
+enum err_code recovery_run(struct recovery *r, const struct recovery_job *j, struct err *why);
 
 #endif

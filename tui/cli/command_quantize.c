@@ -12,8 +12,9 @@
 
 #include "tui/cli/lib/recipes.h"
 #include "advisor/advise/advise.h"
-#include "tui/cli/command_quantize_recover.h"
+#include "advisor/recipe/recipe.h"
 #include "tui/cli/commands.h"
+#include "tui/widgets/widgets.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_QUANTIZE[] = {
@@ -56,7 +57,20 @@ static const struct column COLUMNS[] = {
     { .name = "nmse", .title = "NMSE, mean", .kind = COLUMN_NUM, .digits = 8 },
     { .name = "nmse_worst", .title = "NMSE, worst tensor", .kind = COLUMN_NUM, .digits = 8 },
     { .name = "worst_tensor", .title = "worst tensor" },
-    RECOVER_COLUMNS,
+    { .name = "recover_steps", .title = "recovery steps", .kind = COLUMN_INT },
+    { .name = "recover_rate", .title = "learning rate", .kind = COLUMN_NUM, .digits = 6 },
+    { .name = "recover_tokens", .title = "tokens trained on", .kind = COLUMN_INT },
+    { .name = "recover_seconds", .title = "seconds of recovery", .kind = COLUMN_NUM, .digits = 1 },
+    { .name = "recover_bytes", .title = "memory of recovery", .kind = COLUMN_BYTES },
+    { .name = "kld_before", .title = "KLD before, nats", .kind = COLUMN_NUM, .digits = 6 },
+    { .name = "kld_before_se", .title = "+-", .kind = COLUMN_NUM, .digits = 6 },
+    { .name = "kld_after", .title = "KLD after, nats", .kind = COLUMN_NUM, .digits = 6 },
+    { .name = "kld_after_se", .title = "+-", .kind = COLUMN_NUM, .digits = 6 },
+    { .name = "top1_before", .title = "same top-1 before %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
+    { .name = "top1_after", .title = "same top-1 after %", .kind = COLUMN_NUM, .scale = 100, .digits = 2 },
+    { .name = "ppl_ratio_before", .title = "perplexity ratio before", .kind = COLUMN_NUM, .digits = 5 },
+    { .name = "ppl_ratio_after", .title = "perplexity ratio after", .kind = COLUMN_NUM, .digits = 5 },
+    { .name = "held_out_tokens", .title = "positions measured", .kind = COLUMN_INT },
     { .name = "threads", .title = "threads", .kind = COLUMN_INT },
     { .name = "seconds", .title = "seconds", .kind = COLUMN_NUM, .digits = 2 },
     { .name = "weights_s", .title = "M weights/s", .kind = COLUMN_NUM, .scale = 1e-6, .digits = 1 },
@@ -68,7 +82,7 @@ struct quantizing {
     const struct cli_args *a;
     const char *in, *out;
     bool recovers;
-    struct recovering recovering;
+    struct recovery recovery;
     char made[4096]; /* output of the quantizer: OUT, or with --recover the file to recover from */
     char partial[4096];
     bool resumes; /* OUT.partial exists */
@@ -184,7 +198,7 @@ static enum err_code quantizing_init(struct quantizing *z, struct err *why)
 {
     z->recovers = args_has(z->a, "--recover");
     enum err_code rc = recipe_read(z, why);
-    if (!rc && z->recovers) rc = recover_read(&z->recovering, args_text(z->a, "--recover", ""), why);
+    if (!rc && z->recovers) rc = recovery_parse(&z->recovery, args_text(z->a, "--recover", ""), why);
     if (!rc) rc = gguf_open(&z->source, z->in, why);
     if (!rc && z->recovers) rc = recovery_check(z, why);
     if (!rc && recipe_is_identity(&z->config, z->source))
@@ -234,19 +248,47 @@ static enum err_code quantizing_write(struct quantizing *z, struct err *why)
     return rc;
 }
 
+struct recovery_monitor {
+    const struct cli_global *g;
+    struct progress progress;
+};
+
+static bool on_recovery(void *ctx, const struct recovery_progress *p)
+{
+    struct recovery_monitor *m = ctx;
+    if (p->phase == RECOVERY_TRAINING)
+        progress_report(&m->progress,
+                        &(struct progress_figures){ .done = (double)p->done / (double)MAX(p->of, 1),
+                                                    .rate = NAN,
+                                                    .left_s = p->left_s },
+                        "recovering: step %lld/%lld  KL %.5f nats  left %s", (long long)p->done,
+                        (long long)p->of, p->loss, figure_duration(p->left_s).text);
+    else
+        progress_show(&m->progress, "KL divergence %s recovery: window %lld/%lld",
+                      p->phase == RECOVERY_BEFORE ? "before" : "after", (long long)p->done, (long long)p->of);
+    return !cli_is_interrupted(m->g);
+}
+
 /* --recover: trains the quantized file. Only a better result becomes OUT; the quantized file is deleted in
  * any case. */
 static enum err_code quantizing_recover(struct quantizing *z, struct err *why)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s.recovered", z->out);
-    const struct recover_job job = { .g = z->g,
-                                     .original = z->source,
-                                     .quantized = z->made,
-                                     .path = path,
-                                     .calib = args_text(z->a, "--calib", config_text(&z->config, KNOB_CALIB)),
-                                     .threads = z->threads };
-    enum err_code rc = recover_run(&z->recovering, &job, why);
+    struct recovery_monitor m = { .g = z->g };
+    const struct recovery_job job = { .original = z->source,
+                                      .quantized = z->made,
+                                      .path = path,
+                                      .calib = args_text(z->a, "--calib",
+                                                         config_text(&z->config, KNOB_CALIB)),
+                                      .threads = z->threads,
+                                      .seed = z->g->seed,
+                                      .log = &z->g->log,
+                                      .progress = on_recovery,
+                                      .ctx = &m };
+    progress_init(&m.progress, z->g);
+    enum err_code rc = recovery_run(&z->recovery, &job, why);
+    progress_clear(&m.progress);
     unlink(z->made);
     if (!rc && rename(path, z->out)) {
         rc = err_set(why, ERR_IO, "cannot rename %s to %s: %s", path, z->out, strerror(errno));
@@ -269,6 +311,24 @@ static enum err_code quantizing_measure(struct quantizing *z, struct gguf **made
 
 /* ---------------------------------------------------------------- output */
 
+static void put_recovery(const struct recovery *r, json_t *row)
+{
+    json_put_int(row, "recover_steps", r->o.steps);
+    json_put_num(row, "recover_rate", r->o.rate);
+    json_put_int(row, "recover_tokens", r->report.tokens);
+    json_put_num(row, "recover_seconds", r->report.seconds);
+    json_put_int(row, "recover_bytes", r->report.memory.parameters + r->report.memory.activations);
+    json_put_num(row, "kld_before", r->before.kld_mean);
+    json_put_num(row, "kld_before_se", r->before.kld_se);
+    json_put_num(row, "kld_after", r->after.kld_mean);
+    json_put_num(row, "kld_after_se", r->after.kld_se);
+    json_put_num(row, "top1_before", r->before.top1_ratio);
+    json_put_num(row, "top1_after", r->after.top1_ratio);
+    json_put_num(row, "ppl_ratio_before", exp(r->before.log_ratio));
+    json_put_num(row, "ppl_ratio_after", exp(r->after.log_ratio));
+    json_put_int(row, "held_out_tokens", r->held_out_tokens);
+}
+
 /* made: OUT; NULL: a dry run. */
 static void put_result(const struct quantizing *z, json_t *row, const struct gguf *made)
 {
@@ -287,7 +347,7 @@ static void put_result(const struct quantizing *z, json_t *row, const struct ggu
     if (!made) return;
     const struct gguf_string with = gguf_get_string(made, "qdyno.calibration");
     if (with.data) json_put(row, "calibration", json_stringn(with.data, with.len));
-    if (z->recovers) recover_put(&z->recovering, row);
+    if (z->recovers) put_recovery(&z->recovery, row);
     json_put_num(row, "seconds", z->seconds);
     if (!z->resumes) json_put_num(row, "weights_s", (double)z->plan.weights / z->seconds);
 }
@@ -326,8 +386,8 @@ static int quantizing_print(const struct quantizing *z, const struct gguf *made)
     note_rescaled(&t, &z->plan);
     if (z->recovers && made)
         table_note(&t, "recovered on %s; NMSE includes the changes by recovery",
-                   z->recovering.stories ? "stories of the calibration split, measured on the held-out split"
-                                         : "four fifths of the text, measured on the rest");
+                   z->recovery.stories ? "stories of the calibration split, measured on the held-out split"
+                                       : "four fifths of the text, measured on the rest");
     if (json_get_bool(sums, "bundled_text", false))
         table_note(&t, "no --calib given: calibrated on the bundled text");
     if (json_get_bool(sums, "random_weights", false)) table_note(&t, "%s", RANDOM_WEIGHTS);

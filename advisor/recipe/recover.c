@@ -1,6 +1,6 @@
-/* command_quantize_recover.c - see command_quantize_recover.h. KL divergence before and after is measured
- * by the code of `eval` on the files themselves; a recovery without gain is an error. */
-#include "tui/cli/command_quantize_recover.h"
+/* advisor/recipe/recover.c - see recipe.h. KL divergence before and after is measured by the code of `qdyno
+ * eval` on the files themselves; a recovery without gain is an error. */
+#include "advisor/recipe/recipe.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 
 #include "advisor/run/run.h"
 #include "engine/text/text.h"
-#include "tui/widgets/widgets.h"
 
 enum {
     TEXT_LIMIT = 1 << 30,
@@ -47,9 +46,9 @@ static enum err_code option_read(struct recover_options *o, const char *key, con
     return ERR_OK;
 }
 
-enum err_code recover_read(struct recovering *r, const char *text, struct err *why)
+enum err_code recovery_parse(struct recovery *r, const char *text, struct err *why)
 {
-    *r = (struct recovering){ .o = recover_defaults() };
+    *r = (struct recovery){ .o = recover_defaults() };
     r->o.steps = 0;
     while (*text) {
         char pair[64];
@@ -123,7 +122,7 @@ static enum err_code texts_split_file(struct texts *t, const char *path, struct 
     return rc;
 }
 
-static enum err_code texts_open(struct texts *t, struct recovering *r, const struct recover_job *j,
+static enum err_code texts_open(struct texts *t, struct recovery *r, const struct recovery_job *j,
                                 struct err *why)
 {
     struct tokenizer *tokenizer;
@@ -152,37 +151,35 @@ static void texts_close(struct texts *t)
 
 /* ---------------------------------------------------------------- before, training, after */
 
-/* For the progress callbacks. */
-struct recover_monitor {
-    struct progress progress;
-    const struct cli_global *g;
-    const char *what;
+/* What the callbacks of trainer and evaluation need to report. */
+struct recovery_monitor {
+    const struct recovery_job *job;
+    enum recovery_phase phase;
 };
 
 static bool on_step(void *ctx, const struct recover_progress *p)
 {
-    struct recover_monitor *w = ctx;
-    progress_report(&w->progress,
-                    &(struct progress_figures){ .done = (double)p->step / (double)MAX(p->steps, 1),
-                                                .rate = NAN,
-                                                .left_s = p->left_s },
-                    "recovering: step %lld/%lld  KL %.5f nats  left %s", (long long)p->step,
-                    (long long)p->steps, p->loss, figure_duration(p->left_s).text);
-    return !cli_is_interrupted(w->g);
+    const struct recovery_monitor *m = ctx;
+    const struct recovery_progress now = {
+        .phase = RECOVERY_TRAINING, .done = p->step, .of = p->steps, .loss = p->loss, .left_s = p->left_s
+    };
+    return !m->job->progress || m->job->progress(m->job->ctx, &now);
 }
 
 static bool on_window(void *ctx, int64_t chunk, int64_t of, double nll)
 {
-    struct recover_monitor *w = ctx;
+    const struct recovery_monitor *m = ctx;
+    const struct recovery_progress now = {
+        .phase = m->phase, .done = chunk, .of = of, .loss = NAN, .left_s = NAN
+    };
     (void)nll;
-    progress_show(&w->progress, "KL divergence %s recovery: window %lld/%lld", w->what, (long long)chunk,
-                  (long long)of);
-    return !cli_is_interrupted(w->g);
+    return !m->job->progress || m->job->progress(m->job->ctx, &now);
 }
 
 /* KL divergence of the model at `path` from the original on `text`. */
-static enum err_code divergence_measure(struct divergence *out, const struct recover_job *j, const char *path,
-                                        const struct str *text, struct recover_monitor *w, struct err *why)
+static enum err_code divergence_measure(struct divergence *out, const struct recovery_job *j,
+                                        const char *path, const struct str *text, struct recovery_monitor *m,
+                                        struct err *why)
 {
     struct config config;
     struct model_shape shape;
@@ -192,16 +189,15 @@ static enum err_code divergence_measure(struct divergence *out, const struct rec
     enum err_code rc = config_parse(&config, line, why);
     if (!rc) rc = model_shape_read(&shape, j->original, why);
     if (rc) return rc;
-    struct model_options o = { .gguf = j->original,
-                               .config = &config,
-                               .ctx = (int)MIN(shape.ctx_train, HELD_OUT_CTX),
-                               .log = &j->g->log };
+    struct model_options o = {
+        .gguf = j->original, .config = &config, .ctx = (int)MIN(shape.ctx_train, HELD_OUT_CTX), .log = j->log
+    };
     const struct eval_request q = { .text = str_text(text),
                                     .n = text->len,
                                     .ctx = o.ctx,
                                     .max_chunks = HELD_OUT_WINDOWS,
                                     .progress = on_window,
-                                    .arg = w };
+                                    .arg = m };
     rc = shapes_model_open(&original, &o, why);
     o.gguf = NULL;
     o.path = path;
@@ -212,14 +208,14 @@ static enum err_code divergence_measure(struct divergence *out, const struct rec
     return rc;
 }
 
-static enum err_code recover_train(struct recovering *r, const struct recover_job *j,
-                                   struct recover_monitor *w, struct err *why)
+static enum err_code recover_train(struct recovery *r, const struct recovery_job *j,
+                                   struct recovery_monitor *m, struct err *why)
 {
     struct gguf *quantized;
     r->o.threads = j->threads;
-    r->o.seed = j->g->seed;
+    r->o.seed = j->seed;
     r->o.progress = on_step;
-    r->o.progress_ctx = w;
+    r->o.progress_ctx = m;
     enum err_code rc = isa_usable(&r->o.isa, why);
     if (!rc) rc = gguf_open(&quantized, j->quantized, why);
     if (rc) return rc;
@@ -228,7 +224,7 @@ static enum err_code recover_train(struct recovering *r, const struct recover_jo
     return rc;
 }
 
-static enum err_code gain_check(const struct recovering *r, struct err *why)
+static enum err_code gain_check(const struct recovery *r, struct err *why)
 {
     if (r->after.kld_mean < r->before.kld_mean) return ERR_OK;
     return err_set(
@@ -238,41 +234,21 @@ static enum err_code gain_check(const struct recovering *r, struct err *why)
         r->before.kld_mean, r->after.kld_mean, (long long)r->o.steps, r->o.rate);
 }
 
-enum err_code recover_run(struct recovering *r, const struct recover_job *j, struct err *why)
+enum err_code recovery_run(struct recovery *r, const struct recovery_job *j, struct err *why)
 {
     struct texts t = { 0 };
-    struct recover_monitor w = { .g = j->g, .what = "before" };
-    progress_init(&w.progress, j->g);
+    struct recovery_monitor m = { .job = j, .phase = RECOVERY_BEFORE };
     enum err_code rc = texts_open(&t, r, j, why);
-    if (!rc) rc = divergence_measure(&r->before, j, j->quantized, &t.held_out, &w, why);
-    if (!rc) rc = recover_train(r, j, &w, why);
-    w.what = "after";
+    if (!rc) rc = divergence_measure(&r->before, j, j->quantized, &t.held_out, &m, why);
+    if (!rc) rc = recover_train(r, j, &m, why);
+    m.phase = RECOVERY_AFTER;
     if (!rc) {
-        rc = divergence_measure(&r->after, j, j->path, &t.held_out, &w, why);
+        rc = divergence_measure(&r->after, j, j->path, &t.held_out, &m, why);
         if (!rc) rc = gain_check(r, why);
         if (rc) unlink(j->path);
     }
     r->held_out_tokens = r->after.candidate.scored;
-    progress_clear(&w.progress);
     texts_close(&t);
     r->o.ids = NULL;
     return rc;
-}
-
-void recover_put(const struct recovering *r, json_t *row)
-{
-    json_put_int(row, "recover_steps", r->o.steps);
-    json_put_num(row, "recover_rate", r->o.rate);
-    json_put_int(row, "recover_tokens", r->report.tokens);
-    json_put_num(row, "recover_seconds", r->report.seconds);
-    json_put_int(row, "recover_bytes", r->report.memory.parameters + r->report.memory.activations);
-    json_put_num(row, "kld_before", r->before.kld_mean);
-    json_put_num(row, "kld_before_se", r->before.kld_se);
-    json_put_num(row, "kld_after", r->after.kld_mean);
-    json_put_num(row, "kld_after_se", r->after.kld_se);
-    json_put_num(row, "top1_before", r->before.top1_ratio);
-    json_put_num(row, "top1_after", r->after.top1_ratio);
-    json_put_num(row, "ppl_ratio_before", exp(r->before.log_ratio));
-    json_put_num(row, "ppl_ratio_after", exp(r->after.log_ratio));
-    json_put_int(row, "held_out_tokens", r->held_out_tokens);
 }
