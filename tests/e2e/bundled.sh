@@ -1,8 +1,8 @@
 #!/bin/bash
-# Proves: the model that comes with the program is a trained one and knows its language: no warning of random
-# weights, a perplexity near the language's own, formats in the order of their bits, whole stories that the grammar
-# itself accepts; another engine writes the same greedy text (LLAMA_COMPLETION: its llama-completion or
-# llama-cli). The texts it is measured on are none of those it learned from.
+# Proves: the bundled model is trained and knows its language. It gives no warning about random weights, its perplexity
+# is near the entropy of the language, formats rank by their bits, and it writes whole stories that the grammar
+# accepts. Another engine writes the same greedy text (LLAMA_COMPLETION: its llama-completion or llama-cli). The
+# evaluation texts are not part of the training texts.
 . "$(dirname "$0")/lib.sh" "$@"
 SHARE=$(dirname "$QDYNO")/share
 [ -r "$SHARE/text/held-out.txt" ] || { echo "SKIPPED: no bundled data beside the program"; exit 77; }
@@ -21,12 +21,12 @@ expect 0 stories -f "$SHARE/text/held-out.txt" && says out '320 of 320 lines are
   exit 77
 }
 
-# ---- what it is
+# ---- properties
 expect 0 info -o json && json 'd["random_weights"] is False and d["arch"] == "llama" and d["params"] > 1e6'
 [ "$(stat -Lc %s "$SHARE/models/bundled.gguf")" -le $((12 << 20)) ] || fail "the bundled model is larger than 12 MB"
 expect 0 run -p "One day" -n 4 && ! grep -q 'random weights' "$T/err" || fail "the bundled model is called random"
 
-# ---- how good: near the floor (the card has the figures), and what bits do to it
+# ---- quality: near the best possible (see the model card), and the effect of fewer bits
 floor=$("$QDYNO" stories -n 320 --split held-out --seed 1 -o json | python3 -c '
 import json, sys
 rows = json.load(sys.stdin)["rows"]
@@ -38,7 +38,7 @@ expect 0 eval -C f16 -C q8_0 -C q6_K -C q4_K -C q2_K --ref default --chunks 24 -
 }
 [ -z "$floor" ] || echo "language: $floor nats a character"
 
-# ---- what it tells: stories from nothing at temperature 1, as it learned them, judged by who knows every rule
+# ---- stories at temperature 1, tested by the grammar
 : >"$T/told"
 for seed in $(seq 1 24); do
   [ -n "$PYTHON" ] && expect 0 run -p "" -n 320 --temp 1 --seed "$seed" -t 1 -o json && value 'd["text"].strip().split("\n")[0]' >>"$T/told"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Proves: every command does its job on the bundled model, and on a trained one where it is there, with the
-# figures that others compute for the same file.
+# Proves: every command works on the bundled model, and on a trained model if present, with the values that other
+# programs compute for the same file.
 . "$(dirname "$0")/lib.sh" "$@"
 
 expect 0 --version && says out '^qdyno [0-9]+\.[0-9]+'
@@ -88,7 +88,7 @@ expect 0 bench -p 0 -n 4 -r 1 -C hugepages=all -C hugepages=off -C prefetch=popu
 expect 4 bench -npl 0 && says err '\-npl'
 expect 4 bench -npl 2 -w tg8 && says err 'leave -p, -n, -d and -npl out'
 expect 4 bench -w tg8@b0 && says err '@bN'
-# What the verdict is depends on the machine's quiet; that both arms did the work does not.
+# The verdict depends on the load of the machine; that both arms did the work does not.
 "$QDYNO" ab default threads=1 -w tg4@b2 --budget 5s -o json >"$T/out" 2>"$T/err" </dev/null
 json 'd["workload"] == "tg4@b2" and all(a["decode_tok_s"] > 0 for a in d["arms"])'
 expect 0 bench -n 100 -p 0 -r 5 -o json && json 'd["rows"][0]["itl_p50_s"] <= d["rows"][0]["itl_p95_s"] <= d["rows"][0]["itl_p99_s"]'

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Proves: in a real terminal, from key presses alone: start, b, two arms, Enter, verdict, push, quit.
+# Proves: key presses in a real terminal lead from the start to a verdict: b, two arms, Enter, verdict, push, quit.
 . "$(dirname "$0")/lib.sh" "$@"
 have tmux || { echo "SKIPPED: no tmux here"; exit 77; }
 S=qdyno-e2e-$$

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Proves: what goes wrong ends in the promised status with a message that says what to do, and nothing that
-# happens to the standard streams hurts.
+# Proves: every error ends with the documented exit status and a helpful message, and closed or full standard streams
+# do no harm.
 . "$(dirname "$0")/lib.sh" "$@"
 
 expect 4 benhc && says err "did you mean 'bench'"
@@ -77,10 +77,10 @@ expect 6 ab -m "$T/15m.gguf" default "ctx=16777216,kv=f32" -w tg4
 expect 4 bench -m "$T/15m.gguf" -n 0 -p 64 -r 1 -C ctx=32 && says err 32
 rm -f "$T/15m.gguf"
 
-# a config that cannot run is a row, not the end
+# a config that cannot run becomes a row; the others go on
 expect 0 bench -n 4 -p 0 -r 1 -C default -C "model=$T/none.gguf" -o json && json 'len(d["rows"]) == 2 and d["rows"][1]["error"]'
 
-# streams: a reader that leaves, streams that are closed, a full disk
+# streams: a reader that closes the pipe, closed streams, a full disk
 "$QDYNO" help bench 2>"$T/err" | true
 [ "${PIPESTATUS[0]}" = 0 ] && [ ! -s "$T/err" ] || fail "a reader that left: status ${PIPESTATUS[0]}"
 "$QDYNO" run -p Hello -n 2000 2>"$T/err" | head -c 1 >/dev/null
@@ -97,7 +97,7 @@ else
   skip "no /dev/full"
 fi
 
-# Ctrl-C stops generation cleanly and keeps what was said
+# Ctrl-C stops generation cleanly and keeps the text
 rm -f "$T/out"
 "$QDYNO" run -p Hello -n 1000000 -c 16000 --ignore-eos >"$T/out" 2>"$T/err" &
 pid=$!

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Proves: bench, ab, history and the rest say the same in md, json, jsonl, csv and sql, and each of the five
-# can be read by the programs that read such things.
+# Proves: bench, ab, history and other commands give the same values as md, json, jsonl, csv and sql, and common
+# programs can read each of the five formats.
 . "$(dirname "$0")/lib.sh" "$@"
 
 expect 0 bench -p 16 -n 4 -r 2 -C default -C "q8_0 threads=1"
@@ -57,10 +57,10 @@ check 1 fit
 check 1 detect
 expect 0 info --tensors -o json && tensors=$(value 'len(d["rows"])') && check "${tensors:-0}" info --tensors
 
-# the same numbers on the wire: none is a string, unknown is null, never 0 or "n/a"
+# JSON types: numbers are never strings, unknown values are null, never 0 or "n/a"
 expect 0 show 1 -o json && json 'all(isinstance(r["peak_rss_bytes"], int) and (r["decode_tok_s"] is None or isinstance(r["decode_tok_s"], float)) for r in d["rows"])'
 
-# ab: its document, its table and its status tell one story
+# ab: document, table and exit status agree
 "$QDYNO" ab default q8_0 -w tg16 --max-blocks 6 --control 2 --budget 40s -o json >"$T/out" 2>"$T/err"
 status=$?
 json 'd["schema"] == "qdyno.ab/1" and d["random_weights"] in (True, False) and len(d["arms"]) == 2' &&

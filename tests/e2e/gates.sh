@@ -1,7 +1,7 @@
 #!/bin/bash
-# Proves: `ab --gate` ends with 0, 1, 2 or 3 as its condition passed, failed, is undecided or rests on a run that is
-# invalid; --quality measures each challenger once, `show` says it again; what cannot be asked is refused before anything
-# runs. Conditions here are about quality, or about speed by factors of thousands: true on a busy machine, too.
+# Proves: `ab --gate` exits with 0, 1, 2 or 3 if its condition passed, failed, is undecided, or the run is invalid;
+# --quality measures each challenger once and `show` prints it again; impossible requests are refused before anything
+# runs. The conditions concern quality, or speed differences of factors of thousands, so they hold on a busy machine.
 . "$(dirname "$0")/lib.sh" "$@"
 FAST=(-w tg4 --control 0 --warmup 1 --budget 1s --min-blocks 6 --max-blocks 6)
 TEXT=(--quality-ctx 32 --quality-chunks 6)
@@ -24,12 +24,12 @@ gate 0 'kld_mean < 10 and top1 >= 0 and not ppl_ratio > 100' default q8_0 -o jso
 }
 gate 1 'kld_mean > 10' default q8_0 && says out 'B gate: fail' && says out '  fail +kld_mean > 10: ' &&
   says out 'B quality \(held-out.txt, 6 windows of 32\): KLD'
-# 6 windows of 32 are 90 positions: too few for a p99
+# 6 windows of 32 tokens give 90 positions: too few for a p99
 gate 2 'kld_p99 < 1' default q8_0 && says out 'undecided +kld_p99 < 1: the text is too short for it'
-# what fails, fails, whatever is not known
+# a failed condition decides even if another one is unknown
 gate 1 'kld_p99 < 1 and kld_mean > 10' default q8_0
 gate 0 'kld_p99 < 1 or kld_mean < 10' default q8_0
-# several conditions and several challengers must all hold
+# all conditions must hold for all challengers
 gate 1 'kld_mean < 10' --gate 'kld_max < 0' default q8_0 && says out 'fail +kld_max < 0'
 gate 1 'kld_mean < 1e-9' default default q4_0 -o json &&
   json '[a["outcome"] for a in d["gate"]["arms"]] == ["pass", "fail"] and d["gate"]["outcome"] == "fail"' &&
@@ -37,7 +37,7 @@ gate 1 'kld_mean < 1e-9' default default q4_0 -o json &&
 gate 0 'kld_mean < 10' default q4_0 --kld-margin 5 -o json && json 'd["joint"]["arms"][1]["axes"]["quality"]["word"] == "equivalent"'
 gate 0 'kld_mean < 10' default q4_0 --kld-margin 1e-6 && says out 'q4_0: .*quality not within 1e-06 KLD'
 
-# two vocabularies: prompts differ, so nothing can be compared
+# two vocabularies: the prompts differ, so nothing can be compared
 expect 0 synth --shape tiny "$T/a.gguf" && expect 0 synth --shape tiny --arch gpt2 "$T/b.gguf"
 expect 3 ab "${FAST[@]}" --gate 'decode_tok_s > 0' model="$T/a.gguf" model="$T/b.gguf" -o json &&
   json 'd["verdict"] == "invalid" and d["gate"]["outcome"] == "invalid" and "same work" in d["gate"]["arms"][0]["terms"][0]["reason"]'
@@ -46,7 +46,7 @@ expect 2 ab "${FAST[@]}" "${TEXT[@]}" --gate 'kld_mean < 10' model="$T/a.gguf" m
 printf 'too short' >"$T/short"
 expect 2 ab "${FAST[@]}" --quality="$T/short" --gate 'kld_mean < 10' default q8_0 && says out 'quality of arm B is unknown: the text has'
 
-# --quality alone changes no status of its own and needs no gate; csv holds the figures
+# --quality without a gate does not change the exit status; csv contains its values
 "$QDYNO" ab "${FAST[@]}" "${TEXT[@]}" --quality default q8_0 -o csv >"$T/out" 2>"$T/err" </dev/null
 says out 'kld_mean,kld_lower,kld_upper,top1_ratio,ppl_ratio,gate,joint' || fail "no columns of quality"
 
@@ -58,7 +58,7 @@ expect 5 ab default q8_0 --quality="$T/none" && says err 'cannot be read'
 expect 4 ab --resume 1 --gate 'kld_mean < 1' && says err 'leave --gate out'
 
 if [ -r "$MODEL" ]; then
-  # the issue's own example, on a trained model: q8_0 is faithful, q4_0 is not
+  # a trained model: q8_0 stays within the limit, q4_0 does not
   expect 0 ab "${FAST[@]}" -m "$MODEL" --quality="$SHARED/text/tinystories-valid-excerpt.txt" --quality-ctx 128 --quality-chunks 24 \
     --gate 'decode_tok_s >= 0.0001*A or kld_mean < 0.02' f32 q8_0 -o json &&
     json '0.0001 < d["comparisons"][0]["quality"]["kld_mean"] < 0.002 and d["comparisons"][0]["quality"]["top1_ratio"] > 0.95'

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Proves: runs are compared with each other and over time. A regression planted in a database is found at its run, with
-# what changed then, and statuses say so to a script; every run carries a capsule and a canary; a replay is a linked run
-# of the same work and refuses a model that is gone or another; a champion is measured again beside its challenger.
-# Machines that run tests are busy, so of what is measured here only structure and statuses are asked.
+# Proves: runs can be compared with each other and over time. A regression planted in a database is found at its run,
+# with what changed at that time, and exit statuses report it; every run has a capsule and a canary; a replay is a
+# linked run of the same work and refuses a missing or different model; a champion is measured again beside its
+# challenger. Test machines are busy, so this script checks only structure and statuses of measurements.
 . "$(dirname "$0")/lib.sh" "$@"
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to prepare and read databases with"; exit 77; }
 
-# status_in ALLOWED ARGUMENTS...: as expect, for what a busy machine may say in several ways.
+# status_in ALLOWED ARGUMENTS...: like expect, with several allowed statuses, for results that depend on the load.
 status_in() {
   local allowed=$1 got
   shift
@@ -16,7 +16,7 @@ status_in() {
 }
 sql() { python3 -c 'import sqlite3,sys; d=sqlite3.connect(sys.argv[1]); print(*[r[0] for r in d.execute(sys.argv[2])]); d.commit()' "$DB" "$1"; }
 
-# ---- nothing yet
+# ---- an empty database
 DB=$T/empty.db
 expect 2 --db "$DB" history --detect && says out '0 series examined'
 expect 4 --db "$DB" history --raw && says err 'needs --detect'
@@ -27,7 +27,7 @@ expect 4 --db "$DB" replay 1 && says err 'no run 1'
 expect 0 --db "$DB" baseline list && says out 'no baseline yet'
 expect 4 --db "$DB" baseline check && says err 'there is no baseline yet'
 
-# ---- a prepared history: 20 experiments; from the 13th on arm B is 8 % slower, and the kernel another
+# ---- a prepared history: 20 experiments; from the 13th on arm B is 8 % slower and the kernel is another one
 DB=$T/planted.db
 expect 0 --db "$DB" history
 python3 - "$DB" <<'PY' || fail "cannot prepare a database"
@@ -67,7 +67,7 @@ expect 2 --db "$DB" history --detect --metric perplexity
 expect 0 --db "$DB" history --detect --limit 8 -o json && json 'd["judged"] == 2 and d["worse"] == 0' # all after the change
 expect 0 --db "$DB" history --detect -o csv --margin 20% && expect 0 --db "$DB" history -o json && json 'len(d["rows"]) == 20'
 
-# the day's speed is in the difference as measured, and not in the normalized one: 1 and 20
+# runs 1 and 20: the speed of the day is in the measured difference, but not in the normalized one
 status_in "0 1 2" --db "$DB" compare 1 20 -o json &&
   json 'd["schema"] == "qdyno.compare/1" and len(d["rows"]) == 2 and d["margin"] == 0.02' &&
   json 'abs(d["rows"][0]["normalized_ratio"] - 1) < 0.03 and 0.88 < d["rows"][1]["normalized_ratio"] < 0.95' &&
@@ -81,7 +81,7 @@ expect 0 --db "$DB" compare 3 3 -o json && json 'd["verdict"] == "equivalent" an
 expect 3 --db "$DB" compare 2 3 --metric ttft_s && says out 'ttft_s was not measured in both'
 expect 5 --db "$DB" replay 3 && says err 'run 3'
 
-# ---- runs of this machine: capsule and canary beside each
+# ---- runs on this machine: each has a capsule and a canary
 unset QDYNO_ISA
 DB=$XDG_DATA_HOME/qdyno/qdyno.db
 MODEL_COPY=$T/model.gguf
@@ -101,7 +101,7 @@ status_in "0 1 2 3" ab -m "$MODEL_COPY" default precision=highest -w tg8 --budge
 id=$(value 'd["run"]')
 json 'd["run"] == 3'
 [ "$(sql "SELECT json_extract(json, '\$.config[1].precision') FROM capsule WHERE run_id = 3")" = highest ] || fail "no resolved config in the capsule"
-# blocks as a quiet machine would have kept them, so that there is something to reproduce
+# mark all blocks as kept, as on an idle machine, so that there is something to reproduce
 python3 - "$DB" "$id" <<'PY' || fail "cannot add blocks"
 import sqlite3, sys
 d = sqlite3.connect(sys.argv[1])
@@ -125,7 +125,7 @@ mv "$MODEL_COPY" "$T/elsewhere.gguf"
 expect 5 replay "$id" && says err 'gone or cannot be read'
 [ "$(sql 'SELECT count(*) FROM run')" = "$runs" ] || fail "a refused replay left a run behind"
 
-# ---- champions
+# ---- baselines
 expect 0 synth --shape tiny -R f32 "$T/champion.gguf" && expect 0 synth --shape tiny -R q8_0 "$T/other.gguf"
 expect 0 baseline set release -m "$T/champion.gguf" -w tg8 --margin 2% -o json &&
   json 'd["rows"][0]["config"] == "default" and d["rows"][0]["margin_ratio"] == 0.02 and len(d["rows"][0]["model_sha256"]) == 64'

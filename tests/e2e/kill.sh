@@ -1,7 +1,7 @@
 #!/bin/bash
-# Proves: whenever an A/B is killed outright, what it stored is whole and in order, at most the running cell is lost,
-# no worker stays behind, no file is half-written, and --resume goes on until there is a verdict; and that a run which
-# one process measures cannot be gone on with by a second one.
+# Proves: when an A/B is killed at any time, the stored data are complete and in order, at most the running cell is
+# lost, no worker survives, no file is partial, and --resume continues to a verdict. A second process cannot continue a
+# run that is being measured.
 . "$(dirname "$0")/lib.sh" "$@"
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to read the database with"; exit 77; }
 

@@ -1,4 +1,4 @@
-# lib.sh - what the e2e scripts share. Usage in each: . "$(dirname "$0")/lib.sh" "$@"
+# lib.sh - functions of all e2e scripts. Usage in each: . "$(dirname "$0")/lib.sh" "$@"
 set -u
 
 QDYNO=${1:?the built program}
@@ -37,9 +37,9 @@ expect() {
   [ "$got" = "$want" ] || { fail "qdyno $*: status $got, want $want"; return 1; }
 }
 # says FILE PATTERN: an extended regular expression in $T/out or $T/err.
-says() { grep -Eq -- "$2" "$T/$1" || { fail "std$1 does not say '$2': $(head -c 300 "$T/$1")"; return 1; }; }
+says() { grep -Eq -- "$2" "$T/$1" || { fail "std$1 does not contain '$2': $(head -c 300 "$T/$1")"; return 1; }; }
 
-# json EXPRESSION: true of the document `d` in $T/out. Without python3 nothing is read (said once, below).
+# json EXPRESSION: must be true for the document `d` in $T/out. Without python3 it is not checked (reported once, below).
 PYTHON=$(command -v python3)
 [ -n "$PYTHON" ] || skip "no python3: JSON, CSV and SQL are written but not read back"
 json() {
@@ -50,7 +50,7 @@ d = json.load(open(sys.argv[1], encoding="utf-8"))
 sys.exit(0 if eval(sys.argv[2]) else 1)
 PY
 }
-# value EXPRESSION: print it; nothing without python3, so guard what depends on it by [ -n "$PYTHON" ].
+# value EXPRESSION: prints its value for the document `d`; prints nothing without python3: check [ -n "$PYTHON" ] first.
 value() {
   python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$T/out" "$1" 2>/dev/null
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Proves: a machine recorded by the program is the same machine when it is shown, here and for advice; nothing of it
-# names its owner; a folder is never overwritten or left half-written; shipped machines are shown with their GPUs one by
-# one; what is no machine is refused.
+# Proves: a recorded machine is shown as the same machine, also by advise, and names nothing about its owner; a
+# recording never overwrites a folder and is never partial; shipped machines list each of their GPUs; invalid
+# descriptions are refused.
 . "$(dirname "$0")/lib.sh" "$@"
 machines=$(cd "$(dirname "$0")/../data/machines" && pwd)
 
@@ -20,13 +20,13 @@ expect 5 detect --record "$T/none/box" && says err 'cannot make a folder'
 expect 0 telemetry --machine "$T/box" -o json && json '{r["name"]: r["value"] for r in d["rows"]}["mem_total_bytes"] > 0'
 mkdir "$T/tmp" && TMPDIR=$T/tmp expect 0 detect --machine "$T/box" && [ -z "$(ls "$T/tmp")" ] || fail "an unpacked machine is left"
 
-# for advice it needs its ceilings
+# advise needs the measured limits
 expect 5 advise --machine "$T/box" && says err 'no measured limits'
 expect 0 synth --shape tiny "$T/tiny.gguf"
 expect 0 detect --probe --record "$T/probed" && expect 0 advise -m "$T/tiny.gguf" --machine "$T/probed" -o json && json 'len(d["rows"]) > 0'
 expect 0 detect --machine "$T/probed" -o json && json 'd["ceilings"]["read_bytes_s_all"] > 0'
 
-# shipped ones
+# shipped machines
 expect 0 detect --machine "$machines/nvidia-box" && says out 'GPU 1: NVIDIA A100-PCIE-40GB, 40.0G, sm_80, driver 550.54.15, at 0000:5e:00.0'
 expect 0 telemetry --machine "$machines/nvidia-box" -o json
 json '[g["throttle_reasons"] for g in d["gpus"]] == [[], ["power_cap", "thermal"], [], ["idle"]]'
@@ -38,7 +38,7 @@ expect 0 detect --machine "$machines/intel-gpu-laptop" -o json && json 'd["power
 expect 0 telemetry --machine "$machines/intel-gpu-laptop" -o json && json '[g["busy_ratio"] for g in d["gpus"]] == [None, None]' # stands still
 expect 0 detect --machine "$machines/amd-gpu-box" -o json && json 'd["machine"]["gpus"][0]["source"] == "amdgpu"'
 
-# a document of another machine is one, too; everything else is refused
+# documents of other machines are accepted; everything else is refused
 expect 0 detect --machine "$T/here.json" -o json && json 'd["recording"] is None and d["machine"] == json.load(open("'"$T"'/here.json"))["machine"]'
 mkdir "$T/empty" "$T/bad" && echo nonsense >"$T/bad/files.txt"
 expect 5 detect --machine "$T/empty" && says err 'holds neither files.txt nor proc/'

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Another device: an OpenCL device is listed, runs the bundled model to the same greedy text as the processor, stands in an
-# A/B beside it, takes a part of the layers and says so; a device that is not there is no device (exit status 7). What
-# drivers make of our kernels when they optimize runs here.
+# Proves: an OpenCL device is listed, runs the bundled model to the same greedy text as the CPU, can be an arm of an
+# A/B, and can run a part of the layers; a missing device gives exit status 7. This also tests our kernels with the
+# optimizations of real drivers.
 . "$(dirname "$0")/lib.sh" "$@"
 export POCL_CACHE_DIR=${POCL_CACHE_DIR:-$T/pocl}
 mkdir -p "$POCL_CACHE_DIR"
 
-# without any driver everything else goes on
+# without any driver everything else works
 no_driver() { OCL_ICD_VENDORS=/nonexistent OPENCL_VENDOR_PATH=/nonexistent expect "$@"; }
 no_driver 0 detect -o json && json 'd["opencl"] == [] and d["opencl_devices"] == 0'
 no_driver 0 detect && says out 'no OpenCL device: models run on the CPU'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Proves: a device that is too small, runs out of memory, cannot do what it is asked or is lost (tests/e2e/opencl_faults.c
-# makes it so) ends in the promised status with a message that says so; nothing falls back to the processor without a word,
-# the other arm of a comparison and its stored cells live on, and the next command finds all in order.
+# Proves: a device that is too small, out of memory, lacks a feature or is lost (simulated by
+# tests/e2e/opencl_faults.c) ends in the documented status with a clear message; nothing silently falls back to the
+# CPU; the other arm and the stored cells survive; the next command works.
 . "$(dirname "$0")/lib.sh" "$@"
 FAULTS=${3:?the library of faults}
 export POCL_CACHE_DIR=${POCL_CACHE_DIR:-$T/pocl}
@@ -40,7 +40,7 @@ faulty FAULT_MEMORY_BYTES=$small -- text 0 -c 64 --device opencl:0
 says err "2 of $layers layers run on opencl:0, the others on the processor"
 cmp -s "$T/out" "$T/here" || fail "greedy text differs: $(diff "$T/here" "$T/out" | head -c 300)"
 
-# the plan fits, and yet there is no room: others use the device
+# the plan fits, but other programs use the memory of the device
 for bytes in 300000 $((all * 8 / 10)); do
   faulty FAULT_ALLOC_BYTES=$bytes -- expect 6 run -p x -n 1 -c 64 --device opencl:0
   says err 'opencl:0.*(do not fit|does not fit)|does not fit: opencl:0'

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Proves: a finished A/B arrives at an OpenTelemetry collector as one trace that nests in time and as metrics, read
-# with the official protobuf definitions where python3 has them, else by hand; a second push is the same trace; busy, refusing,
-# partial and absent collectors mean what docs/monitoring.md says; secrets are neither kept nor shown.
+# Proves: a finished A/B arrives at an OpenTelemetry collector as one trace with correct nesting and as metrics,
+# decoded with the official protobuf definitions if python3 has them, else by our own decoder; a second push gives the
+# same trace; busy, refusing, partial and absent collectors are handled as docs/monitoring.md states; secrets are
+# neither stored nor printed.
 . "$(dirname "$0")/lib.sh" "$@"
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to stand in for a collector"; exit 77; }
 here=$(dirname "$0")
@@ -17,11 +18,11 @@ collector() {
 }
 requests() { find "$1" -name '*.body' | wc -l; }
 
-# the arms quantize while they load: the cache is new
+# the cache is empty, so the arms quantize while they load
 "$QDYNO" ab default q4_0 -w pp8+tg16 --max-blocks 6 --control 0 --budget 20s >"$T/out" 2>"$T/err"
 expect 0 history -o json && json 'd["rows"][0]["state"] == "done"' || { cat "$T/out"; finish; }
 
-# nobody there: kept, told, and sent with the next
+# no collector: the run is stored, reported, and sent by the next push
 expect 7 push 1 --otlp "http://127.0.0.1:$(free_port)" --timeout 3s && says err 'is stored'
 "$QDYNO" doctor >"$T/out" 2>"$T/err"
 says out ' 1 runs waiting for a collector'
@@ -35,10 +36,10 @@ cmp -s "$T/first/001.body" "$T/first/003.body" || fail "what is sent again is no
 [ "$(cat "$T/first/003.path" "$T/first/004.path")" = /v1/traces/v1/metrics ] || fail "paths"
 grep -qi '^content-type: application/x-protobuf' "$T/first/003.headers" || fail "content type"
 
-# the same run again is the same trace
+# a second push gives the same trace
 expect 0 push 1 --otlp "$address/" && cmp -s "$T/first/003.body" "$T/first/005.body" || fail "a second push is another trace"
 
-# what is read
+# contents of trace and metrics
 "$OTLP_PYTHON" "$here/../telemetry/otlp_decode.py" traces "$T/first/003.body" >"$T/spans" 2>"$T/err"
 case $? in
 0)
@@ -85,7 +86,7 @@ PY
 *) fail "the trace: $(cat "$T/err")" ;;
 esac
 
-# the environment names it; its headers are sent, not stored, not shown
+# the collector from the environment; its headers are sent, but not stored or printed
 collector "$T/second"
 export OTEL_EXPORTER_OTLP_ENDPOINT=$address OTEL_EXPORTER_OTLP_HEADERS='api-key=s3%20cret' OTEL_SERVICE_NAME=lab
 expect 0 push && grep -qi '^api-key: s3 cret' "$T/second/001.headers" || fail "headers of the environment are not sent"
@@ -106,7 +107,7 @@ grep -qa 's3 cret\|s3%20cret' "$XDG_DATA_HOME/qdyno/qdyno.db"* && fail "a secret
 expect 0 push 1 -o json && json 'd["traces_sent_late"] == 0 and d["traces_waiting"] == 1' # its own wait is over
 unset OTEL_EXPORTER_OTLP_ENDPOINT OTEL_EXPORTER_OTLP_HEADERS OTEL_SERVICE_NAME
 
-# what waits goes along, whatever it is a run of, as soon as its collector is back
+# stored runs are sent as soon as their collector is back
 "$QDYNO" bench -p 8 -n 4 -r 1 >"$T/out" 2>"$T/err" || fail "bench"
 port=$(free_port)
 expect 7 push 2 --otlp "http://127.0.0.1:$port" --timeout 3s
@@ -117,7 +118,7 @@ expect 0 push 1 --otlp "$address" -o json && json 'd["traces_sent_late"] == 1'
 "$OTLP_PYTHON" "$here/../telemetry/otlp_decode.py" traces "$T/third/003.body" >"$T/spans" 2>"$T/err" || fail "the trace of a bench: $(cat "$T/err")"
 for name in bench load prefill decode; do grep -q "\"name\": \"$name\"" "$T/spans" || fail "a bench without $name"; done
 
-# a gateway and a collector: one that is away keeps nothing from the other, and has its own token to itself
+# gateway and collector: a failure of one does not affect the other, and each gets only its own token
 collector "$T/both"
 export QDYNO_PUSH_BEARER=of-the-gateway
 expect 7 push 1 --url "http://127.0.0.1:$(free_port)" --otlp "$address" --timeout 3s && says err 'stored'
@@ -133,7 +134,7 @@ assert push["links"] == [root["trace"]] and push["trace"] != root["trace"] and p
 assert push["status"] == 2 and "cannot reach" in push["message"], push
 PY
 
-# the live page, sent: a collector that is busy is told the next values
+# serve-metrics --otlp: a busy collector gets the next values
 collector "$T/live"
 echo '503 100' >"$T/live/plan"
 "$QDYNO" serve-metrics --port 0 --otlp "$address" --otlp-every 1s >"$T/out" 2>"$T/err" &
@@ -150,7 +151,7 @@ case $? in
 esac
 expect 4 serve-metrics --otlp-every 5s && says err '--otlp URL'
 
-# one generation
+# run --otlp
 collector "$T/run"
 expect 0 run -p 'One day' -n 12 -C q4_0 --otlp "$address" && [ -s "$T/out" ] || fail "run --otlp"
 grep -qa 'One day' "$T/run/001.body" && fail "the prompt is told"
@@ -170,7 +171,7 @@ PY
 esac
 expect 7 run -p 'One day' -n 2 --otlp "http://127.0.0.1:$(free_port)" && [ -s "$T/out" ] || fail "run without its collector"
 
-# what cannot be
+# refusals
 QDYNO_PUSH_URL='' expect 4 push 1 && says err 'Pushgateway'
 expect 4 push 1 --otlp ftp://127.0.0.1
 expect 4 push 1 --otlp "$address/v1/traces" && says err "without '/v1/traces'"

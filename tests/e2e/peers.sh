@@ -1,13 +1,13 @@
 #!/bin/bash
-# Proves: ./dev bench peers runs ours and each given program in turns on the same file, understands what llama.cpp's
-# and ik_llama.cpp's print, gets the ratios right, and says what is wrong with a program that is not there, cannot
-# load the model, or talks nonsense.
+# Proves: ./dev bench peers runs our program and the given programs alternately on the same file, parses the output of
+# llama.cpp and ik_llama.cpp, computes the ratios correctly, and reports programs that are missing, cannot load the
+# model or print unknown output.
 . "$(dirname "$0")/lib.sh" "$@"
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3"; exit 77; }
 PEERS=$(dirname "$0")/../bench/peers/peers.py
 expect 0 synth --shape tiny -R q8_0 "$T/tiny.gguf"
 
-# fake PATH LINE...: a program that notes its arguments and prints what the lines say.
+# fake PATH LINE...: a program that records its arguments and prints the lines.
 fake() {
   local path=$1
   shift
@@ -45,7 +45,7 @@ peers 0 -m "$T/tiny.gguf" -p 16 -n 4 -t 1 -r 2 --json "$T/one/build/bin/llama-be
   json 'all(r["ratio"] < 1 for r in d["rows"] if r["program"] == "two")' &&
   json 'all(abs(r["ratio"] * r["tok_s"] / o["tok_s"] - 1) < 1e-9 for r in d["rows"] for o in d["rows"]
         if r["program"] == "one" and o["program"] == "qdyno" and o["workload"] == r["workload"])'
-# In turns: the second round goes backwards; the same file, lengths and threads.
+# The order is reversed in the second round; file, lengths and threads are equal.
 [ "$(sed 's/ .*//; s/.*\/\(one\|two\)\/.*/\1/' "$T/calls" | tr '\n' ' ')" = "one two two one " ] ||
   fail "not in turns: $(cat "$T/calls")"
 grep -vq -- "-m $T/tiny.gguf -p 16 -n 4 -t 1 -r 1 -o json" "$T/calls" && fail "other work: $(cat "$T/calls")"
@@ -61,7 +61,7 @@ peers 4 "$T/absent/llama-bench" && says err 'absent/llama-bench: no such file'
 peers 4 -m "$T/tiny.gguf" "$T/tiny.gguf" && says err 'cannot be executed'
 peers 4 -r 0 "$T/one/build/bin/llama-bench" && says err 'want 1 or more'
 peers 5 -m "$T/none.gguf" "$T/one/build/bin/llama-bench" && says err 'none.gguf: no such file'
-# What fails is a row; the others are measured all the same.
+# A failing program becomes a row; the others are measured.
 peers 1 -m "$T/tiny.gguf" -p 16 -n 4 -r 1 "$T/broken/llama-bench" "$T/nonsense/llama-bench" "$T/one/build/bin/llama-bench" &&
   says out 'broken \| failed .*failed to load model' && says out 'nonsense \| failed .*not understood' &&
   says out 'pp16 \| one \| 100.00'

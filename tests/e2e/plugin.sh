@@ -1,7 +1,7 @@
 #!/bin/bash
-# Proves: a plug-in's method is listed, quantized with, run and compared like any other; what a plug-in prints
-# stays out of the results; and one that crashes, hangs or is none costs an arm or a file, never the program.
-# Third argument: the folder of the tests' plug-ins.
+# Proves: a plug-in's method is listed, quantizes, runs and can be compared like any other; the output of a plug-in
+# stays out of the results; a plug-in that crashes, hangs or is invalid fails an arm or a file, never the program.
+# Third argument: the folder with the plug-ins of the tests.
 . "$(dirname "$0")/lib.sh" "$@"
 P=${3:?the folder of plug-ins}
 REFIT="--plugin $P/refit.so"
@@ -11,7 +11,7 @@ n=0
 expect 0 synth --shape tiny -R f32 "$T/tiny.gguf"
 M=$T/tiny.gguf
 
-# listed, by the flag and by the variable; unknown without
+# listed with the flag and with the variable; unknown without them
 expect 0 methods $REFIT --method refit && says out 'least squares' && says out 'iters=20'
 expect 0 methods $REFIT $MOODY -o jsonl && says out '"refit"' && says out '"moody"' && says out '"rtn"'
 QDYNO_PLUGINS=$P/refit.so expect 0 methods --method refit
@@ -19,7 +19,7 @@ expect 4 methods --method refit
 expect 4 run -m "$M" -p x -C refit && says err "'refit'"
 expect 0 help knobs $REFIT && says out 'refit'
 
-# run, quantized, the same numbers from the file as from the recipe; where the flag stands does not matter
+# file and recipe give the same values; the position of the flag does not matter
 for flags in "$REFIT run -C refit:u3_g64" "run -C refit:u3_g64 $REFIT" "run --method refit --format u3_g64 $REFIT"; do
   expect 0 $flags -m "$M" -p "Once upon" -n 8 && cp "$T/out" "$T/said.$((++n))"
 done
@@ -30,17 +30,17 @@ cmp -s "$T/out" "$T/said.1" || fail "the file says something else than the recip
 expect 0 methods -m "$M" $REFIT -C refit:u3_g64 -C rtn:u3_g64 -o json &&
   json 'd["rows"][0]["nmse"] < 0.9 * d["rows"][1]["nmse"]'
 
-# compared: A/B, with arms in processes of their own
+# A/B, with each arm in its own process
 "$QDYNO" ab -m "$M" rtn:u4_g64 refit $REFIT -w tg16 --max-blocks 6 --control 2 --budget 40s -o json >"$T/out" 2>"$T/err"
 status=$?
 [ "$status" -le 3 ] || fail "ab with a plug-in: status $status"
 json 'd["arms"][1]["recipe"] == "refit:u4_g64" and d["arms"][1]["error"] is None and d["arms"][1]["rate"] > 0'
 
-# results on stdout are results alone
+# stdout contains only results
 expect 0 run -m "$M" $MOODY -C moody,mood=print -p "Once upon" -n 4 -o json && says err 'a remark of' &&
   json 'd["gen_tokens"] == 4'
 
-# misbehaving while it encodes: that arm or file fails, and everything else goes on
+# a failure while encoding: that arm or file fails, everything else continues
 for mood in crash past exit fail nan; do
   expect 5 run -m "$M" $MOODY -C moody,mood=$mood -p x -n 2 && says err 'plug-in .*moody'
 done
@@ -52,7 +52,7 @@ expect 5 quantize "$M" "$T/none.gguf" $MOODY -R moody,mood=crash && says err 'SI
 ls "$T"/none.gguf* >/dev/null 2>&1 && fail "a failed quantization left a file"
 expect 0 history && says out 'mood=crash'
 
-# no plug-in at all
+# files that are not plug-ins
 expect 5 info --plugin "$P/none.so" && says err 'none.so: No such file'
 expect 5 info --plugin "$M" && says err 'cannot be loaded'
 expect 5 info --plugin "$P/odd_version.so" && says err 'version 2'
@@ -61,7 +61,7 @@ QDYNO_PLUGINS=$P/odd_symbol.so expect 5 info && says err 'QDYNO_PLUGINS.*qdyno_p
 QDYNO_PLUGIN_TIMEOUT=500ms expect 5 info --plugin "$P/odd_hang.so" && says err 'hangs'
 QDYNO_PLUGINS=$P/odd_crash.so expect 0 --version # help needs no plug-in
 
-# as the manual says: compiled by hand from what is installed
+# compiled by hand from the installed files, as the manual states
 share=$(dirname "$QDYNO")/share
 compiler=
 for one in cc gcc clang; do

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Proves: a finished A/B arrives in a real Prometheus Pushgateway and stays one group; whatever dies on the way (the
-# gateway, the program), nothing is lost and nothing goes out twice; prune takes away our groups and no others; a wrong
-# password, a bad certificate, a refusal, silence and a full disk each say what they are, with the documented status.
+# Proves: a finished A/B arrives in a real Prometheus Pushgateway and stays one group; if gateway or program die on the
+# way, nothing is lost or sent twice; prune deletes only our groups; a wrong password, a bad certificate, a refusal, a
+# time-out and a full disk each give a clear message and the documented status.
 . "$(dirname "$0")/lib.sh" "$@"
 have prometheus-pushgateway || { echo "SKIPPED: no prometheus-pushgateway here"; exit 77; }
 have curl || { echo "SKIPPED: no curl here"; exit 77; }
@@ -9,7 +9,7 @@ have curl || { echo "SKIPPED: no curl here"; exit 77; }
 port=$(free_port)
 url=http://127.0.0.1:$port
 
-# gateway_start [OPTION...]: its data survives a restart. CURL_ARGS: how to be let in.
+# gateway_start [OPTION...]: its data survive a restart. CURL_ARGS: credentials.
 gateway_start() {
   prometheus-pushgateway --web.listen-address="127.0.0.1:$port" --persistence.file="$T/gateway.data" \
     --persistence.interval=50ms "$@" >>"$T/gateway.log" 2>&1 &
@@ -20,7 +20,7 @@ gateway_start() {
 }
 gateway_stop() { kill "${1:--TERM}" "$gateway"; wait "$gateway" 2>/dev/null; }
 metrics() { curl -fs "$url/metrics" >"$T/metrics" || fail "the gateway does not answer"; }
-# How many groups of ours it holds, and how many PUTs it has taken since it started.
+# Number of our groups on the gateway, and of PUTs since its start.
 groups() { metrics; grep -c '^push_time_seconds{.*job="qdyno"' "$T/metrics"; }
 puts() { metrics; sed -n 's/^pushgateway_http_requests_total{code="200",handler="push",method="put"} //p' "$T/metrics"; }
 waiting() { "$QDYNO" doctor 2>/dev/null | sed -n 's/.* \([0-9]*\) outcomes waiting.*/\1/p'; }
@@ -28,13 +28,13 @@ waiting() { "$QDYNO" doctor 2>/dev/null | sed -n 's/.* \([0-9]*\) outcomes waiti
 "$QDYNO" ab default q8_0 -w tg16 --max-blocks 6 --control 0 --budget 20s >"$T/out" 2>"$T/err"
 expect 0 history -o json && json 'd["rows"][0]["state"] == "done"' || { cat "$T/out"; finish; }
 
-# nobody there: kept; the address wrong: said at once
+# no gateway: stored; a wrong address: refused at once
 expect 7 push 1 --url "$url" --timeout 3s && says err 'stored'
 [ "$(waiting)" = 1 ] || fail "doctor does not say that one outcome waits"
 expect 7 push 1 --url "http://localhost:$port" --timeout 3s && says err 'stored' # another gateway, as far as we know
 expect 4 push 1 --url "ftp://127.0.0.1"
 
-# two at once deliver their own and the one that waits for the other address: three PUTs, not four, and none lost
+# two concurrent pushes deliver their own outcome and one stored one: three PUTs, not four, none lost
 gateway_start
 "$QDYNO" push --url "$url" >"$T/first" 2>&1 & first=$!
 "$QDYNO" push --url "$url" >"$T/second" 2>&1 & second=$!
@@ -51,7 +51,7 @@ grep '^qdyno_ab_blocks' "$T/metrics" | grep -q 'machine="' || fail "no machine l
 QDYNO_PUSH_URL=$url "$QDYNO" push 1 >"$T/out" 2>"$T/err" || fail "QDYNO_PUSH_URL is not used"
 expect 4 push 1 --url "$url/nowhere" --timeout 5s && says err '404'
 
-# silence, then death in the middle of a push: kept, and delivered after the restart, once
+# a time-out, then a kill of the gateway during a push: stored, and delivered once after the restart
 kill -STOP "$gateway"
 expect 7 push 1 --url "$url" --timeout 1s && says err 'no answer from .* within 1 s' && says err 'stored'
 "$QDYNO" push 1 --url "$url" --timeout 20s >"$T/out" 2>"$T/err" & push=$!
@@ -65,7 +65,7 @@ gateway_start
 expect 0 push 1 --url "$url" -o json && json 'd["waiting"] == 0'
 [ "$(groups)" = 1 ] && [ "$(puts)" = 1 ] || fail "after the restart: $(groups) groups and $(puts) PUTs, want 1 and 1"
 
-# our own death in the middle of a push
+# a kill of the program during a push
 kill -STOP "$gateway"
 "$QDYNO" push 1 --url "http://localhost:$port" --timeout 20s >/dev/null 2>&1 & push=$!
 sleep 0.7
@@ -73,7 +73,7 @@ kill -KILL "$push"; wait "$push" 2>/dev/null
 kill -CONT "$gateway"
 expect 0 push 1 --url "$url" -o json && json 'd["sent_from_spool"] == 1 and d["waiting"] == 0'
 
-# somebody else has our name with another type: the gateway's own words, and nothing waits
+# a metric name with another type: the message of the gateway is printed, and nothing is stored
 printf '# TYPE qdyno_ab_blocks counter\nqdyno_ab_blocks 1\n' | curl -fs --data-binary @- -X PUT "$url/metrics/job/somebody" &&
   fail "the gateway took an inconsistent type from somebody else"
 expect 0 prune --all --url "$url" -o json && json 'len(d["rows"]) == 1 and d["rows"][0]["fate"] == "deleted"'
@@ -84,7 +84,7 @@ expect 4 push 1 --url "$url" && says err '400' && says err 'qdyno_ab_blocks'
 [ "$(waiting)" = 0 ] || fail "what a gateway refuses for good must not wait"
 curl -fs -X DELETE "$url/metrics/job/somebody"
 
-# prune: ours, not others', old ones unless told otherwise, and again is fine
+# prune: only our groups, by default old ones; a second time is no error
 echo 'x 1' | curl -fs --data-binary @- -X PUT "$url/metrics/job/somebody"
 echo 'x 1' | curl -fs --data-binary @- -X PUT "$url/metrics/job/qdyno/experiment/theirs"
 for _ in $(seq 50); do expect 0 push 1 --url "$url" && break; sleep 0.1; done
@@ -101,7 +101,7 @@ expect 4 prune --url "$url" --all --older-than 1d && says err 'one of them'
 gateway_stop
 expect 0 prune --url "$url" # nothing of ours is known there any more: nobody is asked
 
-# a locked gateway: TLS by an authority of our own, a client certificate, a password
+# a protected gateway: TLS with our own authority, a client certificate, a password
 if have openssl; then
   (
     cd "$T" && exec >/dev/null 2>&1
@@ -139,7 +139,7 @@ YML
   expect 7 push 1 --url "$locked" --ca "$T/ca.pem" --cert "$T/other.pem" --key "$T/other.key" "${lab[@]}"
   expect 4 push 1 --url "$locked" --user lab && says err 'QDYNO_PUSH_PASSWORD'
   expect 4 push 1 --url "$locked" --key "$T/client.key" && says err 'needs --cert'
-  # prune goes through the same door
+  # prune uses the same credentials
   expect 4 prune --url "$locked" --all --ca "$T/ca.pem" "${us[@]}" && says err '401'
   expect 0 prune --url "$locked" --all --ca "$T/ca.pem" "${us[@]}" "${lab[@]}" && says out 'deleted'
   grep -rq 'tset\|hNf2l' "$XDG_DATA_HOME" && fail "a password is in the database"
@@ -160,7 +160,7 @@ expect 4 push 1 --textfile "$T/textfile/qdyno.prom"
 expect 5 push --textfile "$T/nowhere/qdyno.prom"
 [ "$(ls "$T/textfile")" = qdyno.prom ] || fail "a temporary file is left: $(ls "$T/textfile")"
 
-# no room: for the textfile (the old one stays), for the spool (nothing is sent that could not be pruned)
+# a full disk: for the textfile (the old file stays) and for the database (nothing is sent that could not be pruned)
 mkdir "$T/small"
 if mount -t tmpfs -o size=2m tmpfs "$T/small" 2>/dev/null; then
   cp "$T/textfile/qdyno.prom" "$T/small/"

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Proves: quantize writes what the recipe says, the same bytes whether it is interrupted or not, and says how far they are
-# from the source; what cannot be is refused with nothing left behind; methods lists and measures; two methods' recipes
-# can be run against each other.
+# Proves: quantize writes what the recipe demands, the same bytes with and without interruption, and prints the errors
+# against the source; refused requests leave no file; methods lists and measures; recipes of two methods can be
+# compared.
 . "$(dirname "$0")/lib.sh" "$@"
 
 expect 0 synth --shape tiny -R f32 "$T/tiny.gguf" || finish
@@ -10,7 +10,7 @@ TEXT=$(dirname "$QDYNO")/share/text/sample.txt
 [ -r "$TEXT" ] || { for _ in $(seq 3000); do printf 'The mill turned slowly while the river went by. '; done >"$T/text"; TEXT=$T/text; }
 hash_of() { sha256sum "$1" | cut -d' ' -f1; }
 
-# ---- what it makes
+# ---- results
 expect 0 quantize "$IN" "$T/q8.gguf" -R q8_0 -o json && json 'd["schema"] == "qdyno.quantize/1" and d["recipe"] == "q8_0"' &&
   json 'd["file_bytes"] < d["file_bytes_before"] / 3 and 8 < d["bits_per_weight"] < 10 and d["weights_s"] > 0' &&
   json '0 < d["nmse"] < 1e-4 and d["nmse"] <= d["nmse_worst"] < 1e-4 and d["worst_tensor"]' &&
@@ -29,7 +29,7 @@ expect 0 quantize "$IN" "$T/mix.gguf" -R "q4_0,tensors=attn_v:q6_K;ffn_down:q8_0
 expect 0 quantize "$IN" "$T/plan.gguf" -R hqq,nbits=3 --dry-run && says out 'dry run' && says out 'u3_g64 x' || true
 [ ! -e "$T/plan.gguf" ] && [ ! -e "$T/plan.gguf.partial" ] || fail "--dry-run wrote"
 
-# ---- how far it is, for programs: objects on stderr, never where they were not asked for
+# ---- progress for programs: JSON on stderr, only if requested
 expect 0 quantize "$IN" "$T/far.gguf" -R q4_0 --progress json -o json && json 'd["schema"] == "qdyno.quantize/1"' &&
   python3 - "$T/err" <<'PY' || fail "--progress json: $(head -3 "$T/err")"
 import json, sys
@@ -41,7 +41,7 @@ PY
 expect 0 quantize "$IN" "$T/far.gguf" -R q4_0 --force && ! grep -q qdyno.progress "$T/err" || fail "progress that nobody asked for"
 expect 4 quantize "$IN" "$T/no.gguf" -R q4_0 --progress sometimes && says err 'auto'
 
-# ---- files of every kind of method are read again: side tensors, folded scales, own formats
+# ---- files of every kind of method can be read: companion tensors, folded scales, own formats
 n=0
 while read -r line; do
   # shellcheck disable=SC2086
@@ -63,7 +63,7 @@ RECIPES
 [ $n = 7 ] || fail "only $n of 7 methods made a file"
 expect 0 quantize "$IN" "$T/m.gguf" --force -o json -R smoothquant && says err 'bundled text is used' && json 'd["bundled_text"] is True'
 
-# ---- refusals: status, message, and nothing on the disk
+# ---- refusals: status, message, and no file
 refused() { # refused STATUS PATTERN ARGUMENTS...: behind `quantize IN $T/no.gguf`
   local status=$1 pattern=$2
   shift 2
@@ -92,12 +92,12 @@ expect 4 quantize "$IN" "$T" -R q8_0 --force && says err 'not a regular file'
 expect 5 quantize "$IN" "$T/nowhere/x.gguf" -R q8_0 && says err 'nowhere'
 expect 5 quantize "$T/none.gguf" "$T/no.gguf" -R q8_0 && says err 'none.gguf'
 expect 4 quantize "$IN" && says err 'needs 2 arguments'
-# a NaN in the last weights of the file: found on the way, and nothing is left
+# a NaN in the last weights: found during the work, and no file is left
 cp "$IN" "$T/nan.gguf" && printf '\x00\x00\xc0\x7f' | dd of="$T/nan.gguf" bs=1 seek=$(($(stat -c %s "$IN") - 4096)) conv=notrunc 2>/dev/null
 expect 5 quantize "$T/nan.gguf" "$T/no.gguf" -R q8_0 && says err 'not a finite number'
 [ ! -e "$T/no.gguf" ] && [ ! -e "$T/no.gguf.partial" ] || fail "NaN was refused, but something was written"
 
-# ---- killed in the middle, and again: the same bytes
+# ---- killed in the middle and continued: the same bytes
 expect 0 synth --shape 15m -R f32 "$T/15m.gguf"
 SLOW="hqq,nbits=4,iters=200"
 expect 0 quantize "$T/15m.gguf" "$T/whole.gguf" -R "$SLOW" -t 1
@@ -120,7 +120,7 @@ done
 expect 0 quantize "$T/15m.gguf" "$T/parts.gguf" -R "$SLOW" && says err 'resuming from .*parts.gguf.partial'
 [ "$(hash_of "$T/whole.gguf")" = "$(hash_of "$T/parts.gguf")" ] || fail "what was resumed differs from what was made at once"
 [ ! -e "$T/parts.gguf.partial" ] || fail ".partial was left behind"
-# Ctrl-C says what is kept and how to go on
+# Ctrl-C prints what is kept and how to continue
 "$QDYNO" quantize "$T/15m.gguf" "$T/stop.gguf" -R "$SLOW" -t 1 >/dev/null 2>"$T/err" &
 pid=$!
 pids+=($pid)
@@ -151,7 +151,7 @@ expect 0 methods -m "$IN" -C q8_0 -C model=x.gguf -o json && json 'd["rows"][0][
 expect 4 methods -m "$IN" -C q8_1
 expect 5 methods -m "$T/none.gguf"
 
-# ---- two methods against each other
+# ---- A/B of two methods
 "$QDYNO" ab -m "$IN" nf4 hqq,nbits=4 -w tg4 --max-blocks 6 --control 2 --budget 30s -o json >"$T/out" 2>"$T/err"
 [ $? -le 3 ] || fail "ab of two methods: $(head -c 300 "$T/err")"
 json '[a["config"] for a in d["arms"]] == ["nf4", "hqq,bits=4"] or len(d["arms"]) == 2' && json 'all(a["decode_tok_s"] > 0 for a in d["arms"])'

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Proves: a real run becomes a page, a Markdown file and a picture that are well-formed, stand alone and name the verdict
-# that `show` names; runs that were killed have a report that says so; what cannot be is refused and leaves no file.
+# Proves: a real run becomes an HTML page, a Markdown file and a picture that are well-formed, self-contained and state
+# the verdict of `show`; killed runs have a report that says so; refused requests leave no file.
 . "$(dirname "$0")/lib.sh" "$@"
 
 expect 0 synth --shape tiny "$T/random.gguf"
@@ -18,15 +18,15 @@ if have xmllint; then
 else
   skip "no xmllint: well-formedness is checked by test_report alone"
 fi
-# what somebody types again is what ran
+# the printed command is the one that ran
 grep -q 'qdyno ab .* -w tg16 .*--seed 1' "$T/r.md" || fail "the command to repeat it is missing"
 grep -q 'random weights' "$T/r.md" || fail "random weights are not named"
 
-# it does not depend on the terminal's language
+# the report does not depend on the locale
 LC_ALL=C "$QDYNO" report 1 --out "$T/c.md" 2>/dev/null
 cmp -s "$T/r.md" "$T/c.md" || fail "another locale, another report"
 
-# killed on the way: a report all the same
+# a killed run has a report
 "$QDYNO" ab default threads=1 -w tg64 --control 8 --budget 60s >/dev/null 2>&1 </dev/null &
 pid=$!
 pids+=("$pid")
@@ -36,7 +36,7 @@ kill -9 "$pid" 2>/dev/null
 wait "$pid" 2>/dev/null
 expect 0 report 2 --out "$T/killed.md" && { grep -q 'not finished' "$T/killed.md" || fail "a killed run looks finished"; }
 
-# refusals: status, words, and nothing half-written
+# refusals: status, message, and no partial file
 expect 4 report 1 && says err '--out FILE.html'
 expect 4 report 1 --out "$T/r.pdf" && says err '.html, .md or .svg'
 expect 4 report 999 --out "$T/no.html"

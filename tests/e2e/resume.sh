@@ -1,5 +1,5 @@
 #!/bin/bash
-# Proves: an A/B that is killed outright loses at most the running block: --resume keeps every finished one.
+# Proves: an A/B that is killed loses at most the running block; --resume keeps every finished one.
 . "$(dirname "$0")/lib.sh" "$@"
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to read JSON with"; exit 77; }
 

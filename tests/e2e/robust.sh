@@ -1,7 +1,7 @@
 #!/bin/bash
-# Proves, in a real terminal: whatever happens around the dashboard, it says what it was and the terminal is whole
-# afterwards: stopped and continued by the shell, storms of resizes, a worker that is killed, a database that another
-# process holds, one that cannot be written, a terminal that cannot do it, the end by a signal or a lost connection.
+# Proves, in a real terminal: the dashboard survives stop and continue by the shell, many resizes, a killed worker, a
+# database that another process locks or that is not writable, a poor terminal, signals and a lost connection, and
+# always leaves the terminal usable.
 . "$(dirname "$0")/lib.sh" "$@"
 have tmux || { echo "SKIPPED: no tmux here"; exit 77; }
 S=qdyno-robust-$$
@@ -19,7 +19,7 @@ wait_for() {
   return 1
 }
 keys() { tm send-keys "$@"; }
-# The shell answers, and the terminal echoes and waits for lines: nothing of the dashboard is left behind.
+# The shell answers, and the terminal echoes and reads lines: the dashboard has restored it.
 shell_is_whole() {
   keys -l 'stty -a >'"$T/stty"'; echo answer $((40 + 2))'
   keys Enter
@@ -37,7 +37,7 @@ start() { # DB
   wait_for 20 'Machine'
 }
 
-# Ctrl-Z and fg; stopped from elsewhere, too
+# Ctrl-Z and fg; also a stop by another process
 start "$T/q.db" || finish
 keys C-z
 wait_for 5 'Stopped' || finish
@@ -59,13 +59,13 @@ wait_for 5 'Machine'
 keys 4
 wait_for 5 'History'
 
-# a storm of resizes
+# many resizes
 for i in $(seq 40); do tm resize-window -x $((1 + RANDOM % 200)) -y $((1 + RANDOM % 60)); done
 tm resize-window -x 100 -y 30
 keys 1
 wait_for 5 'Machine'
 
-# a worker that is killed is a result
+# a killed worker is a result, not an error
 keys b
 wait_for 5 'New A/B'
 keys C-u
@@ -87,7 +87,7 @@ for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || break; sleep 0.2; done
 kill -0 "$pid" 2>/dev/null && fail "SIGTERM did not end it"
 shell_is_whole 'SIGTERM'
 
-# Ctrl-Z on the command line: paused between two cells first, and the run's record says so
+# Ctrl-Z on the command line first pauses between two cells, and the run records it
 keys -l "clear; '$QDYNO' ab default q8_0 -w tg8 --budget 6s --db '$T/ab.db'"
 keys Enter
 sleep 1.5
@@ -97,7 +97,7 @@ keys -l fg
 keys Enter
 wait_for 30 'the pause is over after'
 
-# a database that another process holds: read and told, never waited for by the screen
+# a database that another process locks: reported, and the screen never waits for it
 if [ -n "$PYTHON" ]; then
   python3 - "$T/q.db" "$T/held" <<'PY' &
 import sqlite3, sys, time
@@ -125,7 +125,7 @@ PY
   wait_for 3 'status 0' || { keys y; wait_for 10 'status 0'; }
 fi
 
-# one that cannot be written: as on a full disk
+# a database that cannot be written, as on a full disk
 keys -l "(trap '' XFSZ; ulimit -f 0; clear; '$QDYNO' --db '$T/full.db' 2>'$T/err'; echo status \$?)"
 keys Enter
 wait_for 20 'Machine'
@@ -135,7 +135,7 @@ keys q
 wait_for 10 'status 0'
 shell_is_whole 'a full disk'
 
-# terminals that cannot do it
+# unsuitable terminals
 for term in no-such-terminal dumb ''; do
   keys -l "clear; TERM='$term' '$QDYNO' 2>&1; echo \"status \$? of '$term'\""
   keys Enter

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Proves: a real Prometheus scrapes the live page and a Pushgateway, and a query over HTTP returns the verdict series of an
-# experiment, its histograms and the machine's gauges; the page survives a database that is missing, locked or replaced,
-# and says so; it listens where it is told and nowhere else, and ends with status 0.
+# Proves: a real Prometheus scrapes the page and a Pushgateway, and a query over HTTP returns the verdict of an
+# experiment, its histograms and the gauges of the machine; the page survives a missing, locked or replaced database
+# and reports it; the server listens only where requested and ends with status 0.
 . "$(dirname "$0")/lib.sh" "$@"
 have curl || { echo "SKIPPED: no curl here"; exit 77; }
 
-# serve ARGUMENTS...: starts it; $page is its address, $serving its process.
+# serve ARGUMENTS...: starts the server; $page is its address, $serving its process.
 serve() {
   "$QDYNO" serve-metrics --port 0 -o json "$@" >"$T/serve" 2>"$T/serve.err" &
   serving=$!
@@ -14,7 +14,7 @@ serve() {
   page=$(sed -n 's/.*"url": *"\(http[^"]*\)\/metrics".*/\1/p' "$T/serve")
   [ -n "$page" ] || fail "serve-metrics says nothing: $(cat "$T/serve" "$T/serve.err")"
 }
-# stops SIGNAL: it ends with status 0, and nobody listens any more.
+# stops SIGNAL: the server ends with status 0 and releases its port.
 stops() {
   kill "-$1" "$serving"
   wait "$serving"
@@ -25,7 +25,7 @@ stops() {
 look() { curl -fs --max-time 20 "$page/metrics" >"$T/metrics" || fail "no page"; }
 shows() { grep -Eq "$1" "$T/metrics" || fail "the page has no '$1'"; }
 
-# without a database: the machine is told, and that the rest is not known
+# without a database: the page has the machine and reports the missing database
 serve
 look
 shows '^qdyno_database_up 0$' && shows '^qdyno_mem_used_bytes ' && shows '^qdyno_build_info\{.*version=' && shows '^process_resident_memory_bytes '
@@ -40,7 +40,7 @@ expect 4 serve-metrics --port 70000
 expect 4 serve-metrics --port 0 --listen example.com && says err 'no address'
 expect 4 serve-metrics --port 0 --listen 192.0.2.77 && says err 'no such address'
 
-# what is measured meanwhile appears on the page
+# new measurements appear on the page
 "$QDYNO" ab default q8_0 -w pp32+tg16 --max-blocks 6 --control 0 --budget 20s >"$T/out" 2>"$T/err"
 "$QDYNO" history -o json >"$T/out" && json 'd["rows"][0]["state"] == "done"' || { cat "$T/out"; finish; }
 look
@@ -49,7 +49,7 @@ shows '^qdyno_ab_verdict\{experiment=.*verdict="better"\} [01]$' && shows '^qdyn
 shows '^qdyno_time_to_first_token_seconds_bucket\{model=".+",workload="pp32\+tg16",le="\+Inf"\} [1-9]'
 have promtool && { promtool check metrics <"$T/metrics" >"$T/lint" 2>&1 || fail "promtool: $(head -3 "$T/lint")"; }
 if [ -n "$PYTHON" ]; then
-  # the histograms are the database's own figures, counted: buckets rise to the count, sums are exact
+  # the histograms count the values of the database: buckets rise to the count, sums are exact
   python3 - "$T/metrics" "$XDG_DATA_HOME/qdyno/qdyno.db" <<'PY' || fail "the page does not say what the database says"
 import array, re, sqlite3, sys
 page = open(sys.argv[1], encoding="utf-8").read()
@@ -73,7 +73,7 @@ for name in re.findall(r"# TYPE (\S+) histogram", page):
     edges = [float(x) for x in re.findall(r"^%s_bucket\{[^\n]*\} (\S+)$" % name, page, re.M)]
     assert edges == sorted(edges) and edges[-1] == value(name + "_count"), name
 PY
-  # locked by somebody: what was known is repeated, and that it is old is said
+  # a locked database: the page repeats the old values and marks them as old
   python3 - "$XDG_DATA_HOME/qdyno/qdyno.db" <<'PY' &
 import sqlite3, sys, time
 db = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -91,7 +91,7 @@ PY
   shows '^qdyno_database_up 1$'
 fi
 
-# another file in its place: what the old one said is over; and back again
+# another database file: its values replace the old ones; and back again
 db=$XDG_DATA_HOME/qdyno
 mkdir "$db/away" && mv "$db"/qdyno.db* "$db/away/"
 look
@@ -105,7 +105,7 @@ look
 shows '^qdyno_ab_verdict\{' && shows '^qdyno_generated_tokens_total\{.*\} [1-9]'
 stops TERM
 
-# only loopback unless spelled out
+# only the loopback address unless another one is given
 serve
 address=$(hostname -I 2>/dev/null | cut -d' ' -f1)
 if [ -n "$address" ]; then
@@ -118,7 +118,7 @@ serve --listen 0.0.0.0
 [ -z "$address" ] || curl -fs --max-time 5 "http://$address:${page##*:}/-/healthy" >/dev/null || fail "--listen 0.0.0.0 is not everywhere"
 page=http://127.0.0.1:${page##*:}
 
-# a real Prometheus: the page and a gateway, once a second
+# a real Prometheus scrapes the page and a gateway once a second
 if have prometheus && have prometheus-pushgateway; then
   gateway=$(free_port)
   prometheus-pushgateway --web.listen-address="127.0.0.1:$gateway" --persistence.file= >"$T/gateway.log" 2>&1 &

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Proves: a slowdown of known size is found, in decoding and in prompts, with about its size. On a machine that is too
-# busy to measure this is skipped, visibly: any other verdict than "worse" fails.
+# Proves: an artificial slowdown of known size is found in decoding and in prompts, with about its size. A machine that
+# is too busy skips this test visibly; any verdict other than "worse" fails.
 . "$(dirname "$0")/lib.sh" "$@"
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to read JSON with"; exit 77; }
 
@@ -10,7 +10,7 @@ expect 4 ab default handicap=101% -w tg8 && says err 'from 0 to 100'
 # the estimate of a few blocks on a busy machine may lie far from it, within an interval that says so.
 SIZE='d["effect"]["lower"] < 1.03 / 1.3 and d["effect"]["upper"] > 0.97 / 1.3'
 
-# slowed WORKLOAD: a second run where the first did not find it, as one interval in twenty may miss.
+# slowed WORKLOAD: runs a second time if the first run misses it, as one interval in twenty may.
 slowed() {
   local status
   for _ in 1 2; do

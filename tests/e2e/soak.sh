@@ -1,5 +1,5 @@
 #!/bin/bash
-# Proves: a few seconds of random keys and resizes end neither the dashboard nor its manners. The long way, by hand, on a
+# Proves: random keys and resizes for a few seconds do not end the dashboard or break it. For a long run by hand use a
 # build with -DSANITIZE=address,undefined: tests/e2e/soak.py BUILD/qdyno --seconds 1800
 . "$(dirname "$0")/lib.sh" "$@"
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to press the keys"; exit 77; }

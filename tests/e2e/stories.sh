@@ -1,7 +1,7 @@
 #!/bin/bash
-# Proves: from a fresh start, with nothing but the keys that the screen itself names, a person can pick a model, run an
-# A/B, see its verdict, verify an advice, apply it, filter the history, compare two runs, push, quantize and export a
-# report; and watch two configurations write, and pause. On a real model, in a real terminal.
+# Proves: a new user who presses only keys that the screen names can pick a model, run an A/B, see its verdict, verify
+# advice, apply it, filter the history, compare two runs, push, quantize, export a report, watch two configs write, and
+# pause. On a real model in a real terminal.
 . "$(dirname "$0")/lib.sh" "$@"
 have tmux || { echo "SKIPPED: no tmux here"; exit 77; }
 S=qdyno-stories-$$
@@ -66,7 +66,7 @@ press Enter # a folder is gone into, a file is taken
 wait_for 10 'stories.gguf f32' || wait_for 2 'stories.gguf' || finish
 press Escape
 
-# ab A B: an A/B on a workload so small that it ends in seconds
+# ab A B: an A/B on a small workload that ends in seconds
 ab() {
   press 1
   press b
@@ -80,7 +80,7 @@ ab() {
   press Enter
   wait_for 15 'loading|warming|control|block|stopped|done' || return 1
 }
-# that many A/Bs have a verdict
+# waits until that many A/Bs have a verdict
 measured() {
   for _ in $(seq 300); do
     [ "$("$QDYNO" history -o csv 2>/dev/null | grep -c ',ab,done,')" = "$1" ] && return 0

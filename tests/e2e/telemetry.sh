@@ -1,7 +1,6 @@
 #!/bin/bash
-# Proves: one look tells every sensor or why it is silent; the stream is CSV and JSON lines that others read, about the
-# time it says, and ends as a stream should: by count, by time, by Ctrl-C, and when nobody reads on; a person's own
-# periods are kept or refused.
+# Proves: one reading lists every sensor or why it is missing; the stream is CSV or JSON lines that other programs
+# read, on time, and ends by count, by time, by Ctrl-C and when the reader leaves; given periods are used or refused.
 . "$(dirname "$0")/lib.sh" "$@"
 
 expect 0 telemetry && says out 'mem_total_bytes' && says out 'sensors answer' && says out 'n/a: .*proc_rss_bytes'
@@ -13,14 +12,14 @@ json '(lambda v: v["mem_total_bytes"] > v["mem_used_bytes"] > 0 and 0 <= v["cpu_
 grep MemTotal /proc/meminfo | { read -r _ kb _; json "[r[\"value\"] for r in d[\"rows\"] if r[\"name\"] == \"mem_total_bytes\"] == [$kb * 1024]"; } ||
   fail "the machine's memory is another"
 
-# another machine's: recorded files, so nothing moves, and nobody counts
+# a recorded machine: its files do not change, so rates are unknown
 machines=$(cd "$(dirname "$0")/../data/machines" && pwd)
 expect 0 telemetry --machine "$machines/avx2-laptop" -o json
 json '(lambda v: v["cpu_temperature_celsius"] == 57 and v["mem_total_bytes"] == 16247316 * 1024 and v["disk_read_bytes_s"] is None and v["cpu_cycles_s"] is None)({r["name"]: r["value"] for r in d["rows"]})'
 json '[e["domain"] for e in d["energy"]][:2] == ["package-0", "package-0-core"] and len(d["cores"]) == 8'
 json 'all(c["frequency_hertz"] > 1e9 for c in d["cores"])'
 
-# the watched process: a shell that works, and its child
+# the measured process: a busy shell and its child
 bash -c 'sleep 60 & while :; do :; done' &
 busy=$!
 pids+=("$busy")
@@ -28,7 +27,7 @@ expect 0 telemetry --pid "$busy" --metrics proc_rss_bytes,proc_cpu_ratio,proc_re
 json 'd["rows"][0]["value"] > 1e6 and d["rows"][1]["value"] > 0.05 and d["rows"][2]["value"] is not None'
 pkill -P "$busy" sleep 2>/dev/null || true
 
-# a stream, read as others would
+# the stream, read by other programs
 expect 0 telemetry --follow --count 4 --interval 200 --metrics cpu_busy_ratio,mem_used_bytes,on_battery --pid "$busy"
 kill "$busy" && wait "$busy" 2>/dev/null
 says err '4 rows; sampling used [0-9.]+ % of one CPU' && cp "$T/out" "$T/rows.csv"
@@ -60,7 +59,7 @@ assert all(isinstance(r["mem_available_bytes"], int) and "psi_cpu_ratio" in r fo
 PY
 fi
 
-# each row is there as soon as it is written, and a reader that leaves ends the stream quietly
+# each row appears at once, and a reader that closes the pipe ends the stream without an error
 mkfifo "$T/pipe"
 "$QDYNO" telemetry --follow --interval 100 --metrics cpu_busy_ratio --quiet >"$T/pipe" 2>"$T/err" &
 stream=$!
@@ -86,7 +85,7 @@ status=$?
 [ -z "$(tail -c 1 "$T/out")" ] || fail "the last line is cut: $(tail -1 "$T/out")"
 says err 'rows; sampling used'
 
-# what is here but not permitted is not what is absent: an energy counter for root only, another user's process
+# unreadable differs from absent: an energy counter for root only, a process of another user
 forbidden() {
   unshare -m bash -c '
     mount -t tmpfs none /sys && mkdir -p "/sys/class/powercap/intel-rapl:0" && cd "/sys/class/powercap/intel-rapl:0" &&

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Proves: `train` makes a model that `run` and `eval` take for one of ours, without the warning of random weights; a
-# run that is killed goes on and ends in the same file; what cannot be is refused and leaves no model; `stories`
-# tells and judges; a quantized model is recovered and is nearer to its original; settings of training are arms of `ab`.
+# Proves: `train` writes a model that `run` and `eval` accept without the warning of random weights; a killed run
+# continues to the same file; refused requests leave no model; `stories` writes and tests stories; --recover brings a
+# quantized model closer to its original; settings of training are arms of `ab`.
 . "$(dirname "$0")/lib.sh" "$@"
 SMALL="--layers 2 --width 32 --heads 2 --kv-heads 1 --ff 64 --vocab 512 -b 2 --exam 4 --steps 8 --save-every 2"
 
@@ -13,7 +13,7 @@ expect 0 run -m "$T/whole.gguf" -p "One day" -n 4 -o json && json 'd["gen_tokens
 printf 'One day, Tom had two apples. Tom smiled.\n%.0s' $(seq 40) >"$T/text"
 expect 0 eval -m "$T/whole.gguf" -f "$T/text" -c 64 -o json
 
-# Killed after something was saved: the same command goes on.
+# Killed after a save: the same command continues.
 "$QDYNO" train "$T/parts.gguf" $SMALL >/dev/null 2>"$T/err" &
 pid=$!
 pids+=($pid)
@@ -26,14 +26,14 @@ wait $pid 2>/dev/null
 expect 0 train "$T/parts.gguf" $SMALL -t 1 --checkpoint-every 1 -o json
 cmp -s "$T/whole.gguf" "$T/parts.gguf" || fail "a killed run did not end in the same model"
 
-# The language itself: the same stories again, and a story with a wrong end is none.
+# The grammar: the same seed gives the same stories, and a story with a wrong end is rejected.
 expect 0 stories -n 20 && cp "$T/out" "$T/stories" && [ "$(wc -l <"$T/stories")" = 20 ] || fail "want 20 stories"
 expect 0 stories -n 20 && cmp -s "$T/out" "$T/stories" || fail "other stories the second time"
 sed 1s/.$/!/ "$T/stories" >"$T/wrong"
 expect 0 stories -f "$T/wrong" -o json && json '[r["nats"] is None for r in d["rows"]] == [True] + [False] * 19' &&
   json 'd["rows"][0]["told"] == d["rows"][0]["chars"] - 1'
 
-# Recovery: nearer to the original on other stories, atomic, refused where it cannot be.
+# Recovery: closer to the original on other stories, atomic, refused where impossible.
 W=$T/whole.gguf
 expect 0 quantize "$W" "$T/r.gguf" -R q4_0 --recover steps=20,rate=0.002,batch=2,ctx=64 -o json &&
   json '0 < d["kld_after"] < d["kld_before"] and d["recover_steps"] == 20 and d["recover_tokens"] == 20 * 2 * 64' &&
@@ -49,12 +49,12 @@ expect 4 quantize "$W" "$T/no.gguf" -R int8_dynamic --recover steps=5 && says er
 expect 0 synth --arch qwen2 --shape tiny -R f16 "$T/qwen2.gguf" && expect 4 quantize "$T/qwen2.gguf" "$T/no.gguf" -R q8_0 --recover steps=5 && says err "not llama"
 ls "$T" | grep -E 'unrecovered|recovered' && fail "recovery left something behind"
 
-# Settings of training as arms: what means nothing is refused before anything runs.
+# Settings of training as arms: meaningless ones are refused before anything runs.
 expect 4 ab q8_0 amp=off -w train1 && says err "arm A: format=q8_0 means nothing to train1"
 expect 4 ab default amp=off -w tg4 && says err "arm B: amp=off is a setting of training"
 expect 4 ab default train_batch=4 -w train1 && says err "do the same work"
 expect 4 ab -m "$W" default amp=off -w train1 && says err "trains from nothing"
-# Whether the machine is quiet decides the verdict; that both arms trained does not.
+# The verdict depends on the load of the machine; that both arms trained does not.
 "$QDYNO" ab train_batch=1,accumulate=1 train_batch=1,accumulate=1,checkpoint_every=1 -w train1 --budget 5s --control 0 -o json >"$T/out" 2>"$T/err" </dev/null
 json 'all(a["train_tok_s"] > 0 and a["peak_rss_bytes"] > 0 and a["model"].startswith("trained from nothing") for a in d["arms"])' &&
   json 'd["arms"][0]["train_loss"] == d["arms"][1]["train_loss"] and d["arms"][1]["plan"]["compute"] < d["arms"][0]["plan"]["compute"]'

@@ -1,7 +1,6 @@
 #!/bin/bash
-# Proves: a search that is killed outright goes on with what it had measured, and only as the same search; a mixed recipe is
-# measured, kept in the database, written when it is better and then read by others; the governor switches and says what
-# that did.
+# Proves: a killed search continues with its measurements, and only as the same search; a mixed recipe is measured,
+# stored in the database, written if it is better, and then readable; the governor switches and prints the effect.
 . "$(dirname "$0")/lib.sh" "$@"
 [ -n "$PYTHON" ] || { echo "SKIPPED: no python3 to read JSON with"; exit 77; }
 
@@ -36,7 +35,7 @@ expect 4 tune --space "recipe=q9_0" && says err 'q9_0'
 expect 4 tune --limit speed=3 && says err 'memory=BYTES or kld=NATS'
 expect 4 tune -w eval:x && says err 'tg64 or pp512'
 
-# single tensors of the bundled model in two formats; what the check says decides the status
+# single tensors of the bundled model in two formats; the check decides the exit status
 "$QDYNO" recipe --formats "q3_K q5_K" --like q4_K --windows 2 --check-windows 4 -c 64 --budget 60s \
   --out "$T/mix.conf" --gguf "$T/mix.gguf" -o json >"$T/out" 2>"$T/err"
 status=$?
@@ -58,7 +57,7 @@ expect 6 recipe --size 100K --formats q2_K --windows 2 --check-windows 2 -c 64 -
 "$QDYNO" synth --shape tiny -R q8_0 "$T/q8.gguf" >/dev/null 2>&1
 expect 4 recipe -m "$T/q8.gguf" --like q4_0 && says err 'quantized already'
 
-# a step that is slow on purpose: it must be left, and the effect told
+# an artificially slow level: the governor must leave it and print the effect
 expect 0 govern handicap=100,threads=1 q4_0,threads=1 --rule decode=1000000 -n 9 -w tg8 -o json &&
   json 'len(d["switches"]) == 1 and d["switches"][0]["request"] == 4 and "in a row" in d["switches"][0]["reason"]' &&
   json 'd["switches"][0]["before"] > 0 and d["switches"][0]["after"] > 0' &&
@@ -68,7 +67,7 @@ expect 0 govern threads=1 q8_0,threads=1 --rule memory=900000G -n 5 -w tg8 -o js
 expect 4 govern default q8_0 --rule speed=3 && says err 'itl=TIME'
 expect 4 govern default q8_0 --rule ttft=1s -w tg8 -n 1 && says err 'prompt'
 
-# what is kept is kept for a model, not for a name
+# a saved config belongs to a model file, not to its name
 mkdir -p "$T/one" "$T/two"
 expect 0 synth --shape tiny -R f16 --seed 1 "$T/one/x.gguf" && expect 0 synth --shape tiny -R f16 --seed 2 "$T/two/x.gguf"
 expect 0 apply -m "$T/one/x.gguf" q8_0,threads=1 -o json && json 'd["path"].endswith("/x.conf")'

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Proves: `watch` as a script, a service and Prometheus meet it: statuses of --once; an alert reaches a webhook
-# as JSON, is not repeated after a restart, and its end is told, in order, although nobody listened for a
-# while; SIGTERM ends it with 0 and nothing half done, SIGHUP opens its log anew; a slow config is rolled back
-# to the champion's; the shipped rules load into a real Prometheus and pass promtool, as do the board's expressions.
+# Proves: `watch` works for scripts, services and Prometheus: exit statuses of --once; an alert reaches a webhook as
+# JSON, is not repeated after a restart, and its end arrives in order although nobody listened for a while; SIGTERM
+# ends with 0 and no partial work, SIGHUP reopens the log; a slow config is rolled back to that of the champion; the
+# shipped rules load into a real Prometheus and pass promtool, as do the expressions of the board.
 . "$(dirname "$0")/lib.sh" "$@"
 here=$(dirname "$0")
 unset QDYNO_WATCH_URL QDYNO_WATCH_PASSWORD QDYNO_WATCH_BEARER
 
-# only what this script provokes: the machine of the test may be busy, hot or full
+# switch off alerts that the test machine may raise itself: busy, hot or full
 quiet=()
 for name in $("$QDYNO" watch --print-alerts -o csv | tail -n +2 | cut -d, -f1 | tr -d '"'); do quiet+=("$name=off"); done
 [ ${#quiet[@]} -ge 20 ] || fail "only ${#quiet[@]} alerts are printed"
@@ -15,7 +15,7 @@ printf '%s\n' "${quiet[@]}" >"$T/off"
 long=(watch --alerts "$T/off" --even-if-busy -w tg4096 -r 1000)
 watch=(watch --alerts "$T/off" --even-if-busy -r 2)
 
-# ---- what cannot be
+# ---- refusals
 expect 4 watch --alert memry=90% --once && says err "did you mean 'memory'"
 expect 4 watch --alert memory=95 --once && says err 'a share such as'
 expect 4 watch --once -o csv && says err 'md or jsonl'
@@ -28,7 +28,7 @@ expect 5 watch --once -m "$T/none.gguf" -w tg16
 echo 'memory=80%:1m extra' >"$T/bad"
 expect 4 watch --once --alerts "$T/bad" && says err 'line 1'
 
-# ---- one look
+# ---- --once
 expect 2 "${watch[@]}" --once -w tg16 && says out 'nothing to compare with yet'
 expect 0 "${watch[@]}" --once -w tg16 --alert performance=99% && says out 'against its first rounds'
 expect 1 "${watch[@]}" --once -w tg16 --alert memory=1% --alert performance=99% && says out 'firing +warning: memory: .* of memory is in use \(limit 1 %\)'
@@ -37,7 +37,7 @@ expect 0 "${watch[@]}" --once && says out 'resolved .*memory: switched off' && s
 expect 0 watch --list -o json && json 'len(d["rows"]) == 1 and d["rows"][0]["alert"] == "memory" and d["rows"][0]["reason"] == "switched off"'
 expect 0 history -o json && json 'all(r["kind"] == "watch" and r["state"] == "done" for r in d["rows"]) and len(d["rows"]) == 3'
 
-# ---- a webhook, down first
+# ---- a webhook that is down at first
 if have python3; then
   port=$(free_port)
   hook=http://127.0.0.1:$port/hook
