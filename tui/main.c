@@ -1,5 +1,5 @@
-/* main.c - the way in and out: standard streams that cannot surprise, signals, and one exit status. The only
- * mutable global is the flag that Ctrl-C sets. */
+/* main.c - entry point: makes the standard streams safe, handles signals, and returns one exit status. The
+ * only mutable global is the flag that Ctrl-C sets. */
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
@@ -15,7 +15,7 @@ enum { MANY_FILES = 1 << 14 };
 
 static volatile sig_atomic_t interrupted;
 
-/* The first asks to stop; a second one means it. */
+/* The first signal requests a stop; the second one ends the process. */
 static void on_interrupt(int signal_number)
 {
     if (interrupted) {
@@ -25,30 +25,31 @@ static void on_interrupt(int signal_number)
     interrupted = 1;
 }
 
-static void take_signals(void)
+static void signals_install(void)
 {
     struct sigaction act = { .sa_handler = on_interrupt };
     sigemptyset(&act.sa_mask);
     act.sa_flags = SA_RESTART;
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
-    signal(SIGPIPE, SIG_IGN); /* a reader that left is a failed write, reported once, below */
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is then a failed write, which stdout_close handles */
 }
 
-/* A closed standard stream would be the number of the next file opened: results would land in the database.
- */
-static void hold_standard_streams(void)
+/* Opens closed standard streams. Otherwise the next opened file would get number 0 to 2, and output would be
+ * written into it, for example into the database. */
+static void standard_streams_open(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-        /* the wrong direction on purpose: writing to what was closed must fail, not vanish */
+        /* opened in the wrong direction, so that writing to a closed stream still fails */
         int got = open("/dev/null", fd ? O_RDONLY : O_WRONLY);
         if (got >= 0 && got != fd) close(got);
     }
 }
 
-/* One counter per processor or thread and event is a file each, and a large machine needs more than the usual
- * 1024. That soft limit is for programs that use select(); none of ours does. */
+/* Raises the soft limit of open files. Each hardware counter of each CPU and thread is a file, so large
+ * machines need more than the usual 1024. The limit protects programs that use select(), which this one does
+ * not. */
 static void allow_many_files(void)
 {
     struct rlimit files;
@@ -57,15 +58,15 @@ static void allow_many_files(void)
     setrlimit(RLIMIT_NOFILE, &files);
 }
 
-/* What could not be written changes the status, except that nobody listening any more is no error. */
-static int close_stdout(int status)
+/* A failed write changes the exit status. A reader that closed the pipe is no error. */
+static int stdout_close(int status)
 {
     bool failed = fflush(stdout) != 0;
     int why = errno;
     if (!failed && !ferror(stdout)) return status;
     if (failed && why == EPIPE) return status;
-    if (!failed) return status; /* an earlier write was refused by a reader that left */
-    fprintf(stderr, "qdyno: could not write the results: %s\n", strerror(why));
+    if (!failed) return status; /* an earlier write failed because the reader closed the pipe */
+    fprintf(stderr, "qdyno: cannot write the results: %s\n", strerror(why));
     return why == ENOSPC || why == EDQUOT || why == EFBIG ? EXIT_NO_FIT : status ? status : EXIT_INTERNAL;
 }
 
@@ -99,9 +100,9 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    hold_standard_streams();
+    standard_streams_open();
     setlocale(LC_CTYPE, ""); /* numbers stay in the C locale */
-    take_signals();
+    signals_install();
     allow_many_files();
-    return close_stdout(run(argc, argv));
+    return stdout_close(run(argc, argv));
 }
