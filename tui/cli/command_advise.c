@@ -75,7 +75,11 @@ static enum err_code target_read_rate(double *tok_s, const char *text, struct er
     static const struct {
         const char *name;
         double tok_s;
-    } SCENARIOS[] = { { "edge", 20 }, { "development", 50 }, { "production", 100 } };
+    } SCENARIOS[] = {
+        { .name = "edge", .tok_s = 20 },
+        { .name = "development", .tok_s = 50 },
+        { .name = "production", .tok_s = 100 },
+    };
     const char *value = "";
     for (size_t i = 0; i < COUNT_OF(SCENARIOS); i++)
         if (!strcmp(text, SCENARIOS[i].name)) {

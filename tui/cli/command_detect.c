@@ -220,13 +220,13 @@ static void note_measured(struct table *t, const struct device_ceilings *c)
         double per_s;
         const char *unit;
     } FIGURES[] = {
-        { "reads", c->read_bytes_s, "GB/s" },
-        { "copies", c->copy_bytes_s, "GB/s" },
-        { "f32", c->f32_ops_s, "Gop/s" },
-        { "fp16", c->f16_ops_s, "Gop/s" },
-        { "int8", c->int8_ops_s, "Gop/s" },
-        { "host to device", c->to_device_bytes_s, "GB/s" },
-        { "device to host", c->from_device_bytes_s, "GB/s" },
+        { .name = "reads", .per_s = c->read_bytes_s, .unit = "GB/s" },
+        { .name = "copies", .per_s = c->copy_bytes_s, .unit = "GB/s" },
+        { .name = "f32", .per_s = c->f32_ops_s, .unit = "Gop/s" },
+        { .name = "fp16", .per_s = c->f16_ops_s, .unit = "Gop/s" },
+        { .name = "int8", .per_s = c->int8_ops_s, .unit = "Gop/s" },
+        { .name = "host to device", .per_s = c->to_device_bytes_s, .unit = "GB/s" },
+        { .name = "device to host", .per_s = c->from_device_bytes_s, .unit = "GB/s" },
     };
     struct str line = { 0 };
     char rate[32];

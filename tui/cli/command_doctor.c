@@ -335,7 +335,11 @@ static void check_places(struct doctor *d)
     static const struct {
         enum file_place place;
         const char *name;
-    } PLACES[] = { { FILE_DATA, "data" }, { FILE_CACHE, "cache" }, { FILE_CONFIG, "config" } };
+    } PLACES[] = {
+        { .place = FILE_DATA, .name = "data" },
+        { .place = FILE_CACHE, .name = "cache" },
+        { .place = FILE_CONFIG, .name = "config" },
+    };
     for (size_t i = 0; i < COUNT_OF(PLACES); i++) {
         struct err why = { 0 };
         char *path = NULL, room[32];

@@ -124,11 +124,13 @@ static bool find_missing_opencl(struct trouble *t, const struct trouble_case *c)
     static const struct {
         const char *vendor, *advice;
     } ICDS[] = {
-        { "nvidia",
-          "apt install nvidia-opencl-icd; in a container set NVIDIA_DRIVER_CAPABILITIES=compute,utility, and "
-          "/etc/OpenCL/vendors/nvidia.icd must name libnvidia-opencl.so.1" },
-        { "amd", "apt install mesa-opencl-icd (or that of ROCm), and join the groups render and video" },
-        { "intel", "apt install intel-opencl-icd, and join the group render" },
+        { .vendor = "nvidia",
+          .advice =
+              "apt install nvidia-opencl-icd; in a container set NVIDIA_DRIVER_CAPABILITIES=compute,utility, and "
+              "/etc/OpenCL/vendors/nvidia.icd must name libnvidia-opencl.so.1" },
+        { .vendor = "amd",
+          .advice = "apt install mesa-opencl-icd (or that of ROCm), and join the groups render and video" },
+        { .vendor = "intel", .advice = "apt install intel-opencl-icd, and join the group render" },
     };
     if (!c->devices || has_device_without_address(c->devices)) return false;
     for (int i = 0; i < c->machine->gpus; i++) {

@@ -93,10 +93,12 @@ static const char *value_text(double v, const char *unit, char *buf, size_t size
         const char *unit;
         double times;
         const char *format;
-    } SHOWN[] = { { "ratio", 100, "%.1f %%" },
-                  { "hertz", 1e-9, "%.2f GHz" },
-                  { "watts", 1, "%.1f W" },
-                  { "celsius", 1, "%.1f C" } };
+    } SHOWN[] = {
+        { .unit = "ratio", .times = 100, .format = "%.1f %%" },
+        { .unit = "hertz", .times = 1e-9, .format = "%.2f GHz" },
+        { .unit = "watts", .times = 1, .format = "%.1f W" },
+        { .unit = "celsius", .times = 1, .format = "%.1f C" },
+    };
     for (size_t i = 0; i < COUNT_OF(SHOWN); i++)
         if (!strcmp(unit, SHOWN[i].unit)) {
             snprintf(buf, size, SHOWN[i].format, v * SHOWN[i].times);

@@ -275,10 +275,12 @@ static const char *action_words(unsigned actions, char *buf, size_t size)
     static const struct {
         unsigned bit;
         const char *word;
-    } WORDS[] = { { ACTION_BELL, "bell" },
-                  { ACTION_NOTIFY, "notify" },
-                  { ACTION_ROLL_BACK, "roll back" },
-                  { ACTION_SUGGEST, "suggest" } };
+    } WORDS[] = {
+        { .bit = ACTION_BELL, .word = "bell" },
+        { .bit = ACTION_NOTIFY, .word = "notify" },
+        { .bit = ACTION_ROLL_BACK, .word = "roll back" },
+        { .bit = ACTION_SUGGEST, .word = "suggest" },
+    };
     int n = snprintf(buf, size, "report");
     for (size_t i = 0; i < COUNT_OF(WORDS); i++)
         if (actions & WORDS[i].bit && n < (int)size)

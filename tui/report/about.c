@@ -187,21 +187,28 @@ void section_method(struct report *r, const struct report_source *s)
     static const struct {
         const char *word, *meaning;
     } WORDS[] = {
-        { "cell", "one timed run of one arm on the workload; tokens inside it are not repetitions" },
-        { "block",
-          "every arm twice, in a random order and then in the reverse order; the unit of the statistics" },
-        { "effect of a block",
-          "the difference of the mean logarithms of two arms in the block, shown as a percentage" },
-        { "95 % interval",
-          "a range that contains the true difference after every block, in 95 of 100 experiments" },
-        { "e-value",
-          "evidence against \"no difference\"; 20 is enough, and checking it after every block is valid" },
-        { "p",
-          "one divided by the largest e-value so far: an upper bound on how often chance alone gives such evidence" },
-        { "margin", "the smallest difference that matters, set before the run" },
-        { "equivalent", "proven to differ by less than the margin, not merely without a proven difference" },
-        { "noise floor", "half the width of the interval of A compared with itself" },
-        { "control", "A compared with A by the same code: it must show no difference" },
+        { .word = "cell",
+          .meaning = "one timed run of one arm on the workload; tokens inside it are not repetitions" },
+        { .word = "block",
+          .meaning =
+              "every arm twice, in a random order and then in the reverse order; the unit of the statistics" },
+        { .word = "effect of a block",
+          .meaning =
+              "the difference of the mean logarithms of two arms in the block, shown as a percentage" },
+        { .word = "95 % interval",
+          .meaning =
+              "a range that contains the true difference after every block, in 95 of 100 experiments" },
+        { .word = "e-value",
+          .meaning =
+              "evidence against \"no difference\"; 20 is enough, and checking it after every block is valid" },
+        { .word = "p",
+          .meaning =
+              "one divided by the largest e-value so far: an upper bound on how often chance alone gives such evidence" },
+        { .word = "margin", .meaning = "the smallest difference that matters, set before the run" },
+        { .word = "equivalent",
+          .meaning = "proven to differ by less than the margin, not merely without a proven difference" },
+        { .word = "noise floor", .meaning = "half the width of the interval of A compared with itself" },
+        { .word = "control", .meaning = "A compared with A by the same code: it must show no difference" },
     };
     content_add(r, CONTENT_SECTION, "How it was measured");
     content_add(

@@ -43,10 +43,13 @@ int plot_columns(const char *text)
         uint32_t from, to;
         int columns;
     } RANGES[] = {
-        { 0x300, 0x36f, 0 },     { 0x200b, 0x200f, 0 },   { 0xfe00, 0xfe0f, 0 }, { 0x1100, 0x115f, 2 },
-        { 0x2e80, 0x303e, 2 },   { 0x3041, 0xa4cf, 2 },   { 0xac00, 0xd7a3, 2 }, { 0xf900, 0xfaff, 2 },
-        { 0xfe30, 0xfe6f, 2 },   { 0xff00, 0xff60, 2 },   { 0xffe0, 0xffe6, 2 }, { 0x1f300, 0x1f64f, 2 },
-        { 0x1f900, 0x1f9ff, 2 }, { 0x20000, 0x3fffd, 2 },
+        { .from = 0x300, .to = 0x36f, .columns = 0 },     { .from = 0x200b, .to = 0x200f, .columns = 0 },
+        { .from = 0xfe00, .to = 0xfe0f, .columns = 0 },   { .from = 0x1100, .to = 0x115f, .columns = 2 },
+        { .from = 0x2e80, .to = 0x303e, .columns = 2 },   { .from = 0x3041, .to = 0xa4cf, .columns = 2 },
+        { .from = 0xac00, .to = 0xd7a3, .columns = 2 },   { .from = 0xf900, .to = 0xfaff, .columns = 2 },
+        { .from = 0xfe30, .to = 0xfe6f, .columns = 2 },   { .from = 0xff00, .to = 0xff60, .columns = 2 },
+        { .from = 0xffe0, .to = 0xffe6, .columns = 2 },   { .from = 0x1f300, .to = 0x1f64f, .columns = 2 },
+        { .from = 0x1f900, .to = 0x1f9ff, .columns = 2 }, { .from = 0x20000, .to = 0x3fffd, .columns = 2 },
     };
     int columns = 0;
     size_t n = strlen(text), used;
@@ -148,22 +151,22 @@ static double unit_scale(enum plot_unit unit, double size, const char **name)
         double from, scale;
         const char *name;
     } UNITS[] = {
-        { UNIT_CHANGE, 0, 0.01, "%" },
-        { UNIT_SHARE, 0, 0.01, "%" },
-        { UNIT_SECONDS, 1, 1, "s" },
-        { UNIT_SECONDS, 1e-3, 1e-3, "ms" },
-        { UNIT_SECONDS, 0, 1e-6, "us" },
-        { UNIT_BYTES, 1 << 30, 1 << 30, "G" },
-        { UNIT_BYTES, 1 << 20, 1 << 20, "M" },
-        { UNIT_BYTES, 1 << 10, 1 << 10, "K" },
-        { UNIT_BYTES, 0, 1, "B" },
-        { UNIT_HERTZ, 1e9, 1e9, "GHz" },
-        { UNIT_HERTZ, 1e6, 1e6, "MHz" },
-        { UNIT_HERTZ, 0, 1, "Hz" },
-        { UNIT_CELSIUS, 0, 1, "°C" },
-        { UNIT_WATTS, 0, 1, "W" },
-        { UNIT_NUMBER, 1e6, 1e6, "M" },
-        { UNIT_NUMBER, 1e5, 1e3, "k" },
+        { .unit = UNIT_CHANGE, .from = 0, .scale = 0.01, .name = "%" },
+        { .unit = UNIT_SHARE, .from = 0, .scale = 0.01, .name = "%" },
+        { .unit = UNIT_SECONDS, .from = 1, .scale = 1, .name = "s" },
+        { .unit = UNIT_SECONDS, .from = 1e-3, .scale = 1e-3, .name = "ms" },
+        { .unit = UNIT_SECONDS, .from = 0, .scale = 1e-6, .name = "us" },
+        { .unit = UNIT_BYTES, .from = 1 << 30, .scale = 1 << 30, .name = "G" },
+        { .unit = UNIT_BYTES, .from = 1 << 20, .scale = 1 << 20, .name = "M" },
+        { .unit = UNIT_BYTES, .from = 1 << 10, .scale = 1 << 10, .name = "K" },
+        { .unit = UNIT_BYTES, .from = 0, .scale = 1, .name = "B" },
+        { .unit = UNIT_HERTZ, .from = 1e9, .scale = 1e9, .name = "GHz" },
+        { .unit = UNIT_HERTZ, .from = 1e6, .scale = 1e6, .name = "MHz" },
+        { .unit = UNIT_HERTZ, .from = 0, .scale = 1, .name = "Hz" },
+        { .unit = UNIT_CELSIUS, .from = 0, .scale = 1, .name = "°C" },
+        { .unit = UNIT_WATTS, .from = 0, .scale = 1, .name = "W" },
+        { .unit = UNIT_NUMBER, .from = 1e6, .scale = 1e6, .name = "M" },
+        { .unit = UNIT_NUMBER, .from = 1e5, .scale = 1e3, .name = "k" },
     };
     for (size_t i = 0; i < COUNT_OF(UNITS); i++)
         if (UNITS[i].unit == unit && fabs(size) >= UNITS[i].from * (1 - 1e-9)) {

@@ -189,9 +189,11 @@ static const struct {
     const char *name;
     size_t offset; /* of a bool */
 } ABILITIES[] = {
-    { "fp16", offsetof(struct device_info, fp16) },           { "fp64", offsetof(struct device_info, fp64) },
-    { "int_dot", offsetof(struct device_info, int_dot) },     { "bf16", offsetof(struct device_info, bf16) },
-    { "subgroups", offsetof(struct device_info, subgroups) },
+    { .name = "fp16", .offset = offsetof(struct device_info, fp16) },
+    { .name = "fp64", .offset = offsetof(struct device_info, fp64) },
+    { .name = "int_dot", .offset = offsetof(struct device_info, int_dot) },
+    { .name = "bf16", .offset = offsetof(struct device_info, bf16) },
+    { .name = "subgroups", .offset = offsetof(struct device_info, subgroups) },
 };
 
 static bool device_has(const struct device_info *d, size_t ability)

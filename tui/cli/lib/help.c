@@ -123,8 +123,7 @@ static void flags_text(struct str *out, const char *title, const struct cli_flag
 
 static void knob_flags_text(struct str *out)
 {
-    str_append(out,
-               "\nConfig flags: defaults for every config line (a value in the line itself wins)\n");
+    str_append(out, "\nConfig flags: defaults for every config line (a value in the line itself wins)\n");
     for (int k = 0; k < KNOB_COUNT; k++) {
         if (k == KNOB_MODEL) continue;
         struct str name = { 0 }, text = { 0 };
