@@ -1,26 +1,26 @@
-/* refit.c - a plug-in for qdyno: a method that rounds, then asks which scale and zero point would have suited
- * the rounded codes best, and rounds again.
+/* refit.c - a plug-in for qdyno: rounds to nearest, then alternately fits scale and zero to the codes and
+ * rounds again.
  *
  *   cc -O2 -shared -fPIC -I DIRECTORY_OF_qdyno_plugin.h -o refit.so refit.c
  *   qdyno --plugin ./refit.so ab rtn:u4_g64 refit:u4_g64 -w eval:text.txt -m model.gguf
  *
- * Rounding to nearest takes its scale from the smallest and the largest weight of a group: no weight is cut
- * off, and one outlier makes the steps wide for all. Given the codes, the best scale and zero are a straight
- * line through the points (code, weight), found by least squares; given the line, the best codes are the
- * nearest. Either step makes the squared error smaller or leaves it, so taking turns ends. Where a
- * calibration says how large the inputs of a column are, errors count by their mean square.
+ * Rounding to nearest derives the scale from the smallest and the largest weight of a group, so one outlier
+ * makes the steps large for all weights. For given codes, the best scale and zero are a least-squares line
+ * through the points (code, weight). For a given line, the best codes are the nearest ones. Neither step
+ * increases the squared error, so the alternation ends. With a calibration, errors are weighted by the mean
+ * square of the inputs of their column.
  *
- * It follows docs/plugins.md, and may be copied as a beginning. */
+ * docs/plugins.md explains this file. You may copy it as a start. */
 #include <math.h>
 #include <stdio.h>
 
 #include <qdyno_plugin.h>
 
-enum { ITERS }; /* positions in PARAMETERS, and so in qdyno_rows.value */
+enum { ITERS }; /* positions in PARAMETERS and in qdyno_rows.value */
 
 static const struct qdyno_parameter PARAMETERS[] = {
     [ITERS] = { .name = "iters",
-                .help = "turns of fitting at most",
+                .help = "largest number of fits",
                 .kind = QDYNO_INT,
                 .min = 0,
                 .max = 1000,
@@ -39,7 +39,7 @@ static uint8_t nearest(struct line l, double x, int most)
     return (uint8_t)(code < 0 ? 0 : code > most ? most : code);
 }
 
-/* From the smallest to the largest weight, 0 among them: what rounding to nearest does. */
+/* The line of rounding to nearest: from the smallest to the largest weight, including 0. */
 static struct line whole_range(const float *x, int64_t n, int most)
 {
     double low = 0, high = 0;
@@ -51,7 +51,7 @@ static struct line whole_range(const float *x, int64_t n, int most)
     return (struct line){ scale, floor(-low / scale + 0.5) };
 }
 
-/* Codes of a group under a line; returns the error, each column's by its weight. */
+/* Computes the codes of a group for a line. Returns the weighted squared error. */
 static double round_group(struct line l, const float *x, const float *weight, int64_t n, int most,
                           uint8_t *codes)
 {
@@ -64,7 +64,7 @@ static double round_group(struct line l, const float *x, const float *weight, in
     return sum;
 }
 
-/* The line through (code, x) with the least weighted squares; the old one where no line can be fitted. */
+/* The weighted least-squares line through (code, x); the old line if none can be fitted. */
 static struct line fit(struct line old, const float *x, const float *weight, int64_t n, const uint8_t *codes)
 {
     double w = 0, c = 0, y = 0, cc = 0, cy = 0;
@@ -77,9 +77,9 @@ static struct line fit(struct line old, const float *x, const float *weight, int
         cy += k * codes[i] * x[i];
     }
     const double spread = w * cc - c * c, scale = spread > 0 ? (w * cy - c * y) / spread : 0;
-    if (!(scale > 0)) return old; /* one code for all, or inputs that are always 0 */
+    if (!(scale > 0)) return old; /* all codes are equal, or all inputs are 0 */
     const struct line l = { scale, (scale * c - y) / (w * scale) };
-    return fabs(l.zero) < 1000 ? l : old; /* a group far from 0: its zero would be kept badly in 16 bits */
+    return fabs(l.zero) < 1000 ? l : old; /* a zero far from 0 would lose precision in 16 bits */
 }
 
 static struct line refit_group(const float *x, const float *weight, int64_t n, int most, int iters,
@@ -94,7 +94,7 @@ static struct line refit_group(const float *x, const float *weight, int64_t n, i
         error = got;
         best = next;
     }
-    round_group(best, x, weight, n, most, codes); /* the last turn may have tried worse ones */
+    round_group(best, x, weight, n, most, codes); /* the last fit may have been worse */
     return best;
 }
 
@@ -102,8 +102,8 @@ static int encode(struct qdyno_rows *r)
 {
     const int64_t n = r->group, groups = r->cols / n;
     const int most = (1 << r->bits) - 1;
-    if (r->bits < 1 || r->bits > 8) { /* cannot be, with the formats below: how to refuse something */
-        snprintf(r->error, r->error_size, "%s has codes of %d bits, refit knows 1 to 8", r->format, r->bits);
+    if (r->bits < 1 || r->bits > 8) { /* impossible with the formats below; shows how to refuse */
+        snprintf(r->error, r->error_size, "%s has codes of %d bits; expected 1 to 8", r->format, r->bits);
         return 1;
     }
     for (int64_t g = 0; g < r->rows * groups; g++) {
@@ -121,9 +121,9 @@ const struct qdyno_plugin *qdyno_plugin_get(void)
     static const struct qdyno_plugin PLUGIN = {
         .version = QDYNO_PLUGIN_VERSION,
         .name = "refit",
-        .help = "round to nearest, then scale and zero by least squares, in turns",
+        .help = "round to nearest, then fit scale and zero by least squares, alternately",
         .good = "3 and 4 bits, in seconds; with a calibration, where some inputs are much larger than others",
-        .bad = "2 bits, where whole columns have to make up for each other's errors",
+        .bad = "2 bits, where columns must compensate the errors of each other",
         .formats = "u4_g64 u4_g32 u4_g128 u3_g64 u3_g128 u2_g64 u2_g128 u8_g64 u8_g128",
         .answer = QDYNO_CODES,
         .calibration = QDYNO_CALIBRATION_OPTIONAL,
