@@ -56,7 +56,7 @@ expect 4 ab default train_batch=4 -w train1 && says err "do the same work"
 expect 4 ab -m "$W" default amp=off -w train1 && says err "trains from nothing"
 # The verdict depends on the load of the machine; that both arms trained does not.
 "$QDYNO" ab train_batch=1,accumulate=1 train_batch=1,accumulate=1,checkpoint_every=1 -w train1 --budget 5s --control 0 -o json >"$T/out" 2>"$T/err" </dev/null
-json 'all(a["train_tok_s"] > 0 and a["peak_rss_bytes"] > 0 and a["model"].startswith("trained from nothing") for a in d["arms"])' &&
+json 'all(a["train_tok_s"] > 0 and a["peak_rss_bytes"] > 0 and a["model"].startswith("trained from scratch") for a in d["arms"])' &&
   json 'd["arms"][0]["train_loss"] == d["arms"][1]["train_loss"] and d["arms"][1]["plan"]["compute"] < d["arms"][0]["plan"]["compute"]'
 
 expect 4 train "$T/parts.gguf" $SMALL --rate 0.1 && says err "other options"

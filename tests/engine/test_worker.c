@@ -455,7 +455,7 @@ static void test_training(void **state)
         say(&c, line);
         json_t *o = answer(&c, "progress", NULL);
         CHECK(json_get_bool(o, "ok", false));
-        CHECK(str_starts(json_get_str(o, "name", ""), "trained from nothing"));
+        CHECK(str_starts(json_get_str(o, "name", ""), "trained from scratch"));
         assert_int_equal(json_get_int(json_object_get(o, "config"), "checkpoint_every", -1), i);
         assert_int_equal(json_get_int(o, "params", 0), 5115136);
         json_decref(o);
