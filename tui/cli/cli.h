@@ -6,14 +6,7 @@
 #include <signal.h>
 
 #include "advisor/experiment/experiment.h"
-#include "db/db.h"
-#include "engine/arch/arch.h"
 #include "engine/config/config.h"
-#include "engine/eval/eval.h"
-#include "engine/gguf/gguf.h"
-#include "engine/model/model.h"
-#include "engine/plan/plan.h"
-#include "telemetry/telemetry.h"
 
 enum exit_status {
     EXIT_DONE = 0,

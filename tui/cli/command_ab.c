@@ -4,11 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/lib/pause.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/stats/stats.h"
+#include "db/db.h"
+#include "engine/config/config.h"
+#include "kernels/kernels.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/probe/probe.h"
+#include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_ab_claims.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/pause.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */

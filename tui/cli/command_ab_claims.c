@@ -7,6 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "advisor/experiment/experiment.h"
+#include "engine/eval/eval.h"
+
 enum { CHUNKS = 64, GATES = 32 };
 _Static_assert((int)GATE_PASS == EXIT_DONE && (int)GATE_FAIL == EXIT_WORSE &&
                    (int)GATE_UNDECIDED == EXIT_INCONCLUSIVE && (int)GATE_INVALID == EXIT_INVALID,

@@ -3,9 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/command_advise_accuracy.h"
 #include "advisor/advise/advise.h"
 #include "advisor/predict/predict.h"
+#include "db/db.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/probe/probe.h"
+#include "tui/cli/command_advise_accuracy.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/other_machine.h"
 

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "advisor/predict/predict.h"
+#include "db/db.h"
+#include "telemetry/machine/machine.h"
 
 static const struct column COLUMNS[] = {
     { .name = "run", .title = "run", .kind = COLUMN_INT },

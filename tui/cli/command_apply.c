@@ -3,10 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/commands.h"
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
+#include "db/db.h"
+#include "engine/config/config.h"
+#include "telemetry/machine/machine.h"
+#include "tui/cli/commands.h"
 #include "tui/cli/lib/runs.h"
 
 /* clang-format off */

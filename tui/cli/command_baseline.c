@@ -6,8 +6,11 @@
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/history/history.h"
-#include "tui/cli/lib/runs.h"
+#include "db/db.h"
+#include "engine/config/config.h"
+#include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/runs.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_BASELINE[] = {

@@ -4,12 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/record.h"
 #include "advisor/predict/predict.h"
 #include "advisor/run/run.h"
 #include "advisor/stats/stats.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/probe/probe.h"
+#include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/sampling.h"
+#include "tui/cli/record.h"
 #include "tui/cli/tally.h"
 
 /* clang-format off */
@@ -281,20 +288,21 @@ static enum err_code learn(struct bench *b, const struct tally *t, const struct 
     const int64_t batch = config_int(&b->configs[b->config_i], KNOB_BATCH);
     const bool decodes = q->gen_tokens > 0 && !q->prompt_tokens && !w->depth; /* and nothing else */
     const struct run_observation l = { .machine = &b->machine,
-                              .ceilings = &b->ceilings,
-                              .model = b->model,
-                              .config = &b->configs[b->config_i],
-                              .workload = w,
-                              .decode_tok_s = sums_decode_rate(q),
-                              .prefill_tok_s = sums_prefill_rate(q),
-                              /* buffers that were not filled are not there yet */
-                              .peak_bytes = w->prompt + w->depth >= batch ? q->peak : NAN,
-                              .load_s = made_recipe(about) ? NAN : json_get_num(about, "load_s", NAN),
-                              .token_j = decodes ? q->energy_j / q->gen_tokens : NAN,
-                              .decode_noise = rates_noise(q->decode, sums_kept(q)),
-                              .prefill_noise = rates_noise(q->prefill, sums_kept(q)),
-                              .conditions = conditions_probe_result(&b->conditions),
-                              .run_id = b->recorder.run.id };
+                                       .ceilings = &b->ceilings,
+                                       .model = b->model,
+                                       .config = &b->configs[b->config_i],
+                                       .workload = w,
+                                       .decode_tok_s = sums_decode_rate(q),
+                                       .prefill_tok_s = sums_prefill_rate(q),
+                                       /* buffers that were not filled are not there yet */
+                                       .peak_bytes = w->prompt + w->depth >= batch ? q->peak : NAN,
+                                       .load_s = made_recipe(about) ? NAN
+                                                                    : json_get_num(about, "load_s", NAN),
+                                       .token_j = decodes ? q->energy_j / q->gen_tokens : NAN,
+                                       .decode_noise = rates_noise(q->decode, sums_kept(q)),
+                                       .prefill_noise = rates_noise(q->prefill, sums_kept(q)),
+                                       .conditions = conditions_probe_result(&b->conditions),
+                                       .run_id = b->recorder.run.id };
     return residuals_record(b->recorder.db, &l, why);
 }
 

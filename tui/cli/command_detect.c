@@ -3,9 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/lib/other_machine.h"
-#include "tui/cli/lib/devices.h"
+#include "db/db.h"
+#include "kernels/kernels.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/probe/probe.h"
+#include "telemetry/recording/recording.h"
+#include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/devices.h"
+#include "tui/cli/lib/other_machine.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_DETECT[] = {

@@ -8,9 +8,19 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "tui/cli/commands.h"
 #include "advisor/run/run.h"
+#include "db/db.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "kernels/kernels.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/probe/probe.h"
+#include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_doctor_troubles.h"
+#include "tui/cli/commands.h"
 
 static const struct column COLUMNS[] = {
     { .name = "check", .title = "check" },

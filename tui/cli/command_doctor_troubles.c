@@ -6,6 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "db/db.h"
+#include "engine/config/config.h"
+#include "kernels/kernels.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+
 static void trouble_set(struct trouble *t, const char *advice, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 static void trouble_set(struct trouble *t, const char *advice, const char *fmt, ...)

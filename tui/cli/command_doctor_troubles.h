@@ -3,6 +3,8 @@
 #ifndef QDYNO_CLI_TROUBLES_H
 #define QDYNO_CLI_TROUBLES_H
 
+#include "db/db.h"
+#include "telemetry/machine/machine.h"
 #include "tui/cli/lib/devices.h"
 
 struct trouble_case {

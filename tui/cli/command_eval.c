@@ -5,10 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/record.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/run/run.h"
+#include "engine/config/config.h"
+#include "engine/eval/eval.h"
+#include "engine/model/model.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/probe/probe.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/record.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_EVAL[] = {

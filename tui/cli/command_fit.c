@@ -5,12 +5,19 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tui/cli/lib/other_machine.h"
 #include "advisor/predict/predict.h"
 #include "advisor/run/run.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/plan/plan.h"
 #include "engine/quant/quant.h"
 #include "engine/synth/synth.h"
+#include "kernels/kernels.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/probe/probe.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/other_machine.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_FIT[] = {

@@ -4,8 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/commands.h"
 #include "advisor/recipe/recipe.h"
+#include "engine/config/config.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/sensors/sensors.h"
+#include "tui/cli/commands.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */

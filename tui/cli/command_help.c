@@ -3,9 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tui/cli/commands.h"
-#include "advisor/tune/tune.h"
 #include "engine/worker/worker.h"
+#include "tui/cli/commands.h"
 #include "tui/dashboard/dashboard.h"
 #include "tui/forms/forms.h"
 

@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/record.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/run/run.h"
+#include "db/db.h"
+#include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/runs.h"
+#include "tui/cli/record.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_HISTORY[] = {

@@ -7,8 +7,10 @@
 
 #include "advisor/history/history.h"
 #include "advisor/run/run.h"
-#include "tui/cli/lib/runs.h"
+#include "db/db.h"
+#include "telemetry/metrics/metrics.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/runs.h"
 
 static const struct column COLUMNS[] = {
     { .name = "started", .title = "when (UTC)" },

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/commands.h"
+#include "engine/arch/arch.h"
+#include "engine/gguf/gguf.h"
 #include "engine/text/text.h"
+#include "tui/cli/commands.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_INFO[] = {

@@ -2,9 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/commands.h"
 #include "advisor/run/run.h"
+#include "engine/config/config.h"
+#include "engine/model/model.h"
 #include "engine/text/text.h"
+#include "tui/cli/commands.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_LOGITS[] = {

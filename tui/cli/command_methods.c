@@ -4,8 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/eval/eval.h"
 #include "advisor/run/run.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/eval/eval.h"
+#include "engine/gguf/gguf.h"
+#include "engine/model/model.h"
+#include "engine/quant/quant.h"
+#include "kernels/kernels.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/recipes.h"
 

@@ -1,7 +1,10 @@
 /* qdyno prune: deletes groups that qdyno pushed to a Pushgateway. A gateway keeps groups forever, so an old
  * result there looks like a new one. Groups that this database has not recorded as pushed stay. */
-#include "tui/cli/commands.h"
+
 #include "advisor/outcome/outcome.h"
+#include "db/db.h"
+#include "telemetry/export/export.h"
+#include "tui/cli/commands.h"
 #include "tui/cli/lib/server_flags.h"
 
 /* clang-format off */

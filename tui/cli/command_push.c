@@ -4,8 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/commands.h"
 #include "advisor/outcome/outcome.h"
+#include "db/db.h"
+#include "telemetry/export/export.h"
+#include "telemetry/http/http.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/otlp/otlp.h"
+#include "tui/cli/commands.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/cli/lib/server_flags.h"
 #include "tui/cli/lib/textfile.h"

@@ -10,10 +10,15 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "tui/cli/lib/recipes.h"
 #include "advisor/advise/advise.h"
 #include "advisor/recipe/recipe.h"
+#include "engine/arch/arch.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/quant/quant.h"
+#include "kernels/kernels.h"
 #include "tui/cli/commands.h"
+#include "tui/cli/lib/recipes.h"
 #include "tui/widgets/widgets.h"
 
 /* clang-format off */

@@ -7,8 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/quant/quant.h"
 #include "advisor/recipe/recipe.h"
+#include "db/db.h"
+#include "engine/config/config.h"
+#include "engine/gguf/gguf.h"
+#include "engine/quant/quant.h"
 #include "tui/cli/commands.h"
 
 /* clang-format off */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "db/db.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/runs.h"
 #include "tui/report/report.h"

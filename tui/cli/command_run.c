@@ -3,18 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/commands.h"
 #include "advisor/outcome/outcome.h"
 #include "advisor/run/run.h"
-#include "db/db.h"
-#include "engine/arch/arch.h"
 #include "engine/config/config.h"
-#include "engine/eval/eval.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
-#include "engine/plan/plan.h"
 #include "engine/text/text.h"
-#include "telemetry/telemetry.h"
+#include "telemetry/machine/machine.h"
+#include "tui/cli/commands.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_RUN[] = {

@@ -2,8 +2,13 @@
  * collector, until SIGTERM or Ctrl-C. */
 #include <string.h>
 
-#include "tui/cli/commands.h"
 #include "advisor/outcome/outcome.h"
+#include "telemetry/export/export.h"
+#include "telemetry/http/http.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/otlp/otlp.h"
+#include "telemetry/sensors/sensors.h"
+#include "tui/cli/commands.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */

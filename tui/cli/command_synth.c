@@ -5,8 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tui/cli/commands.h"
 #include "engine/synth/synth.h"
+#include "kernels/kernels.h"
+#include "tui/cli/commands.h"
 
 /* clang-format off */
 const struct cli_flag FLAGS_SYNTH[] = {

@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/recording/recording.h"
+#include "telemetry/sensors/sensors.h"
 #include "tui/cli/commands.h"
 #include "tui/cli/lib/sampling.h"
 

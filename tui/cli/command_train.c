@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/config/config.h"
 #include "engine/train/train.h"
+#include "kernels/kernels.h"
 #include "tui/cli/commands.h"
 #include "tui/widgets/widgets.h"
 

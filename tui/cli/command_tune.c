@@ -4,10 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tui/cli/commands.h"
 #include "advisor/advise/advise.h"
 #include "advisor/experiment/experiment.h"
 #include "advisor/tune/tune.h"
+#include "engine/config/config.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/probe/probe.h"
+#include "telemetry/sensors/sensors.h"
+#include "tui/cli/commands.h"
 #include "tui/cli/lib/sampling.h"
 
 /* clang-format off */

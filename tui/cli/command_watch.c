@@ -10,9 +10,14 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "tui/cli/commands.h"
 #include "advisor/watch/watch.h"
+#include "db/db.h"
+#include "engine/config/config.h"
+#include "telemetry/http/http.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/sensors/sensors.h"
 #include "tui/cli/command_watch_export.h"
+#include "tui/cli/commands.h"
 #include "tui/cli/lib/sampling.h"
 #include "tui/cli/lib/server_flags.h"
 

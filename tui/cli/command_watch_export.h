@@ -3,6 +3,7 @@
 #ifndef QDYNO_CLI_WATCH_PAGES_H
 #define QDYNO_CLI_WATCH_PAGES_H
 
+#include "telemetry/machine/machine.h"
 #include "tui/cli/cli.h"
 
 /* Rows for the command's flags. */

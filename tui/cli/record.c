@@ -7,6 +7,10 @@
 
 #include "advisor/run/run.h"
 #include "advisor/stats/stats.h"
+#include "db/db.h"
+#include "engine/config/config.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
 
 enum err_code recorder_open(struct recorder *r, const struct cli_global *g, const char *kind, struct err *why)
 {

@@ -5,14 +5,6 @@
 #include <stdlib.h>
 
 #include "advisor/stats/stats.h"
-#include "db/db.h"
-#include "engine/arch/arch.h"
-#include "engine/config/config.h"
-#include "engine/eval/eval.h"
-#include "engine/gguf/gguf.h"
-#include "engine/model/model.h"
-#include "engine/plan/plan.h"
-#include "telemetry/telemetry.h"
 #include "tui/cli/record.h"
 
 static void add(struct sums *s, const json_t *answer, double energy_j)

@@ -1,13 +1,16 @@
 /* about.c - the sections about what was compared, the machine, the method, and how to repeat the
  * experiment. */
-#include "tui/report/content.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
-#include "advisor/run/run.h"
+#include "engine/config/config.h"
+#include "kernels/kernels.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/machine/machine.h"
+#include "tui/report/content.h"
 #include "tui/widgets/widgets.h"
 
 /* ---------------------------------------------------------------- what was compared */

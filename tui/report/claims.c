@@ -1,11 +1,12 @@
 /* claims.c - the sections about quality, the gate, and all axes together. */
-#include "tui/report/content.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/stats/stats.h"
+#include "engine/eval/eval.h"
+#include "tui/report/content.h"
 
 static const char *number_text(struct report *r, double v, const char *format)
 {

@@ -9,6 +9,7 @@
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/stats/stats.h"
+#include "telemetry/metrics/metrics.h"
 #include "tui/report/plot.h"
 #include "tui/report/report.h"
 

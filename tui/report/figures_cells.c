@@ -1,12 +1,13 @@
 /* figures_cells.c - the figure about single cells: how much their results and the times between tokens
  * vary. */
-#include "tui/report/content.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "telemetry/metrics/metrics.h"
+#include "tui/report/content.h"
 
 static bool cell_counts(const struct report_cell *c)
 {

@@ -1,11 +1,11 @@
 /* figures_effect.c - the figures about block effects: the interval after each block, the evidence, and the
  * A/A control. */
-#include "tui/report/content.h"
 
 #include <math.h>
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/stats/stats.h"
+#include "tui/report/content.h"
 
 static void layer_name(struct plot_layer *l, const char *name)
 {

@@ -1,11 +1,12 @@
 /* figures_pareto.c - the figure about costs: the compared metric against quality, memory and energy. Only
  * measured quantities are drawn. */
-#include "tui/report/content.h"
 
 #include <math.h>
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/stats/stats.h"
+#include "telemetry/metrics/metrics.h"
+#include "tui/report/content.h"
 
 /* One arm on both axes; less is better on y. */
 struct place {

@@ -2,13 +2,14 @@
  * and why, and clocks, load and temperature.
  *
  * A resumed run may have paused for hours. The time axis leaves pauses out and marks them. */
-#include "tui/report/content.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "telemetry/metrics/metrics.h"
+#include "tui/report/content.h"
 
 enum { BINS = 240, PAUSE_S = 60, PAUSES = 16 };
 

@@ -1,9 +1,10 @@
 /* plot_svg.c - a plot as SVG without scripts and external fonts. Colours are CSS classes, so that the page
  * or picture can be light, dark or printed. Arms differ by shape and dash as well as by colour. */
-#include "tui/report/plot.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "tui/report/plot.h"
 
 /* The colours of Okabe and Ito, which people with any colour vision can distinguish; lighter ones on dark. */
 const char PLOT_STYLE[] =

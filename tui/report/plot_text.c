@@ -1,9 +1,10 @@
 /* plot_text.c - a plot drawn with characters, for Markdown. It draws the same marks in the same order as
  * plot_svg.c; labels become legend entries. */
-#include "tui/report/plot.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "tui/report/plot.h"
 
 enum { COLUMNS_MAX = 160, ROWS_MAX = 64 };
 

@@ -8,14 +8,8 @@
 #define QDYNO_REPORT_H
 
 #include "advisor/experiment/experiment.h"
-#include "db/db.h"
-#include "engine/arch/arch.h"
-#include "engine/config/config.h"
-#include "engine/eval/eval.h"
-#include "engine/gguf/gguf.h"
-#include "engine/model/model.h"
-#include "engine/plan/plan.h"
-#include "telemetry/telemetry.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
 
 /* One stored cell. Times are seconds since the start of the first cell. */
 struct report_cell {

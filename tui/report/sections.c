@@ -1,10 +1,12 @@
 /* sections.c - the sections about the result, the arms, the control and the course of the run. */
-#include "tui/report/content.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "engine/config/config.h"
+#include "telemetry/metrics/metrics.h"
+#include "tui/report/content.h"
 #include "tui/widgets/widgets.h"
 
 static const char *probability_text(struct report *r, double p)

@@ -1,5 +1,4 @@
 /* source.c - reads a run and everything stored about its cells from the database. */
-#include "tui/report/report.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,6 +6,10 @@
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/run/run.h"
+#include "db/db.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "tui/report/report.h"
 
 struct reader {
     struct report_source *s;

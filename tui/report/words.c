@@ -1,11 +1,13 @@
 /* words.c - numbers and verdicts as text for readers who do not know the program. */
-#include "tui/report/content.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/stats/stats.h"
+#include "engine/config/config.h"
+#include "telemetry/metrics/metrics.h"
+#include "tui/report/content.h"
 #include "tui/widgets/widgets.h"
 
 int report_arms(const struct report_source *s)

@@ -1,10 +1,10 @@
 /* write_card.c - the report as one picture for a README or an issue: the verdict, the effect and the arms.
  * Only the other two formats contain the rest. */
-#include "tui/report/content.h"
 
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "tui/report/content.h"
 
 enum { WIDTH = 840, MARGIN = 28, INNER = WIDTH - 2 * MARGIN, LINES = 5 };
 

@@ -1,10 +1,10 @@
 /* write_html.c - the report as one HTML page for light, dark and print. It loads nothing and runs no
  * script. It is also well-formed XML, which a test checks. */
-#include "tui/report/content.h"
 
 #include <string.h>
 
 #include "advisor/experiment/experiment.h"
+#include "tui/report/content.h"
 
 static const char PAGE_STYLE[] =
     ":root{color-scheme:light dark;--ink:#24292f;--dim:#59636e;--line:#d8dee4;--paper:#fff;--code:#f3f5f7;"

@@ -1,8 +1,9 @@
 /* write_markdown.c - the report as one Markdown file, with tables and with plots drawn in characters. */
-#include "tui/report/content.h"
 
 #include <ctype.h>
 #include <string.h>
+
+#include "tui/report/content.h"
 
 enum { COLUMNS = 78, ROWS = 14 };
 

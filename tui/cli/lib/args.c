@@ -1,12 +1,13 @@
 /* args.c - parses argv against the tables of commands, flags and knobs. Nothing is guessed or silently
  * ignored: every error names the flag, the value and what was expected. */
-#include "tui/cli/cli.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/config/config.h"
 #include "engine/quant/quant.h"
+#include "tui/cli/cli.h"
 
 const char *const OUTPUT_NAMES[] = { "md", "json", "jsonl", "csv", "sql", NULL };
 const char *const PROGRESS_NAMES[] = { "auto", "json", "off", NULL };

@@ -1,11 +1,14 @@
 /* configs.c - the model, the configs and the texts that a command line names. */
-#include "tui/cli/lib/lib.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "advisor/advise/advise.h"
+#include "engine/config/config.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "tui/cli/lib/lib.h"
 
 const char *const GOAL_NAMES[] = { "balanced", "speed", "quality", "memory", "energy", NULL };
 

@@ -13,6 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "kernels/kernels.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/machine/machine.h"
+
 const double DEVICES_SECONDS = 20;
 static const double COMPILE_SECONDS = 120; /* for compiling the measurement kernels */
 enum { CEILINGS_OF_A_DEVICE = sizeof(struct device_ceilings) / sizeof(double) };

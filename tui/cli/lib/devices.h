@@ -6,6 +6,9 @@
 #ifndef QDYNO_CLI_DEVICES_H
 #define QDYNO_CLI_DEVICES_H
 
+#include "kernels/kernels.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/machine/machine.h"
 #include "tui/cli/lib/lib.h"
 
 enum { DEVICES_MOST = 16 };

@@ -1,8 +1,10 @@
 /* help.c - help, man page and completion, generated from COMMANDS, GLOBAL_FLAGS and KNOBS, so that every flag
  * is documented. */
-#include "tui/cli/cli.h"
 
 #include <string.h>
+
+#include "engine/config/config.h"
+#include "tui/cli/cli.h"
 
 enum { FLAG_WIDTH = 26, TEXT_WIDTH = 100 };
 

@@ -3,6 +3,11 @@
 #ifndef QDYNO_CLI_LIB_H
 #define QDYNO_CLI_LIB_H
 
+#include "engine/config/config.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/metrics/metrics.h"
+#include "telemetry/probe/probe.h"
 #include "tui/cli/cli.h"
 #include "tui/cli/lib/output.h"
 #include "tui/cli/lib/progress.h"

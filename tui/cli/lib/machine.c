@@ -1,8 +1,13 @@
 /* machine.c - this machine and its measured limits, from the cache or measured now. */
-#include "tui/cli/lib/lib.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "kernels/kernels.h"
+#include "telemetry/gpu/gpu.h"
+#include "telemetry/machine/machine.h"
+#include "telemetry/probe/probe.h"
+#include "tui/cli/lib/lib.h"
 
 static void probe_on_progress(void *ctx, const char *what, double done)
 {

@@ -1,6 +1,7 @@
 /* messages.c - exit statuses, and what a command prints besides its table. */
-#include "tui/cli/lib/lib.h"
+
 #include "advisor/experiment/experiment.h"
+#include "tui/cli/lib/lib.h"
 
 const char RANDOM_WEIGHTS[] = "random weights: quality figures mean nothing";
 

@@ -6,6 +6,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "telemetry/machine/machine.h"
+#include "telemetry/probe/probe.h"
+#include "telemetry/recording/recording.h"
+
 static enum err_code ceilings_read(struct other_machine *d, const json_t *ceilings, struct err *why)
 {
     if (!json_is_object(ceilings)) return ERR_OK;

@@ -2,6 +2,9 @@
 #ifndef QDYNO_CLI_OTHER_MACHINE_H
 #define QDYNO_CLI_OTHER_MACHINE_H
 
+#include "telemetry/machine/machine.h"
+#include "telemetry/probe/probe.h"
+#include "telemetry/recording/recording.h"
 #include "tui/cli/lib/lib.h"
 
 struct other_machine {

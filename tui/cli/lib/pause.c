@@ -4,6 +4,8 @@
 
 #include <time.h>
 
+#include "advisor/experiment/experiment.h"
+
 static sigset_t stop_signal(void)
 {
     sigset_t set;

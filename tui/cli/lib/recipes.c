@@ -4,6 +4,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/gguf/gguf.h"
+#include "engine/quant/quant.h"
+#include "kernels/kernels.h"
+
 const struct column RECIPE_TENSOR_COLUMNS[] = {
     { .name = "config", .title = "config" },
     { .name = "name", .title = "tensor" },

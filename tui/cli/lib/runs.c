@@ -6,6 +6,7 @@
 
 #include "advisor/experiment/experiment.h"
 #include "advisor/run/run.h"
+#include "db/db.h"
 
 enum err_code cli_run_id(int64_t *id, const char *text, struct err *why)
 {

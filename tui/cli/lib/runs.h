@@ -2,6 +2,7 @@
 #ifndef QDYNO_CLI_RUNS_H
 #define QDYNO_CLI_RUNS_H
 
+#include "db/db.h"
 #include "tui/cli/lib/lib.h"
 
 /* Parses the number of a run. ERR_USAGE: not a whole number above 0. */

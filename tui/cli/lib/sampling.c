@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "telemetry/sensors/sensors.h"
+
 enum err_code cli_periods(struct sampler_periods *out, const struct cli_args *a, struct err *why)
 {
     const char *given[ARGS_GIVEN], *variable = getenv("QDYNO_PERIODS");

@@ -3,6 +3,7 @@
 #ifndef QDYNO_CLI_SAMPLING_H
 #define QDYNO_CLI_SAMPLING_H
 
+#include "telemetry/sensors/sensors.h"
 #include "tui/cli/lib/lib.h"
 
 #define FLAG_PERIOD_ROW                                                                                      \

@@ -3,6 +3,7 @@
 #ifndef QDYNO_CLI_TARGET_H
 #define QDYNO_CLI_TARGET_H
 
+#include "telemetry/http/http.h"
 #include "tui/cli/cli.h"
 
 /* Rows for a command's flag table, which adds its own row for the URL. VARIABLES: a literal prefix of
