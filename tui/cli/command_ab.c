@@ -333,7 +333,8 @@ static enum err_code spec_new(struct experiment_spec *s, const struct cli_args *
     char *model = NULL;
     enum err_code rc = a->n >= 2 && a->n <= EXPERIMENT_ARMS
                            ? ERR_OK
-                           : err_set(why, ERR_USAGE, "expected 2 to %d config lines, A B [C...], got %d",
+                           : err_set(why, ERR_USAGE,
+                                     "expected 2 to %d config lines, got %d: qdyno ab A B -w WORKLOAD",
                                      EXPERIMENT_ARMS, a->n);
     bool all_named = true;
     s->arms = a->n;

@@ -21,7 +21,7 @@ const struct cli_flag GLOBAL_FLAGS[] = {
       .help = "format of the results; default md" },
     { .name = "--quiet", .alias = "-q", .help = "print no progress and no notes on stderr" },
     { .name = "--progress", .value = "MODE", .kind = FLAG_CHOICE, .choices = PROGRESS_NAMES,
-      .help = "progress on stderr: auto shows it on a terminal, json writes one JSON object a line" },
+      .help = "progress on stderr: auto shows it on a terminal, json writes one JSON object per line" },
     { .name = "--no-color", .help = "use no colours (also: NO_COLOR)" },
     { .name = "--seed", .alias = "-s", .value = "N", .kind = FLAG_INT, .max = 9e18,
       .help = "seed of all random choices; default 1" },

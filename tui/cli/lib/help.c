@@ -77,7 +77,7 @@ static void flag_help(struct str *out, const struct cli_flag *f)
 {
     str_append(out, f->help);
     if (f->kind == FLAG_CHOICE) {
-        str_append(out, ": ");
+        str_append(out, "; one of ");
         choices_append(out, f->choices);
     }
     if (f->many) str_append(out, " (repeatable)");
