@@ -48,10 +48,25 @@
         if ((call) != ERR_OK) fail_msg("%s: %s", #call, why.message);                                        \
     } while (0)
 
-/* Path of a file under ../shared/data into buf; skips the test, visibly, when it is not there. */
+/* Path of test data into buf: tests/data/NAME of this checkout where it is there, else ../shared/data/NAME
+ * beside the checkout, which holds more (trained models, large files) and is optional. NAME is printed by
+ * `format`. */
+static inline __attribute__((format(printf, 3, 4))) void data_path(char *buf, size_t size, const char *format,
+                                                                   ...)
+{
+    char name[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    snprintf(buf, size, "%s/tests/data/%s", TEST_SOURCE_DIR, name);
+    if (access(buf, R_OK)) snprintf(buf, size, "%s/../shared/data/%s", TEST_SOURCE_DIR, name);
+}
+
+/* Path of test data into the array buf (data_path); skips the test, visibly, when it is in neither place. */
 #define SHARED_OR_SKIP(buf, name)                                                                            \
     do {                                                                                                     \
-        snprintf((buf), sizeof(buf), "%s/../shared/data/%s", TEST_SOURCE_DIR, (name));                       \
+        data_path((buf), sizeof(buf), "%s", (name));                                                         \
         if (access((buf), R_OK)) {                                                                           \
             print_message("SKIPPED: %s is not here\n", (buf));                                               \
             skip();                                                                                          \

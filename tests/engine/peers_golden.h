@@ -20,7 +20,7 @@ enum { PEER_ROWS = 64, PEER_COLS = 256, PEER_TOKENS = 384 };
 static inline void *peer_file(const char *name, size_t bytes)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/../shared/data/quant-golden/peers/%s", TEST_SOURCE_DIR, name);
+    data_path(path, sizeof path, "quant-golden/peers/%s", name);
     FILE *file = fopen(path, "rb");
     if (!file) fail_msg("%s cannot be opened", path);
     char *data = malloc(bytes + 1);

@@ -131,7 +131,7 @@ static float *golden_activations(int64_t *n)
 {
     struct err why = { 0 };
     char path[4096];
-    snprintf(path, sizeof path, "%s/../shared/data/quant-golden/peers/in/activation.f16", TEST_SOURCE_DIR);
+    data_path(path, sizeof path, "quant-golden/peers/in/activation.f16");
     struct file_map map;
     CHECK_OK(file_map(&map, path, &why));
     *n = (int64_t)(map.size / 2);

@@ -36,7 +36,7 @@ static char *read_text(const char *name, size_t *n)
 {
     struct err why = { 0 };
     char path[4096], *text;
-    snprintf(path, sizeof path, "%s/../shared/data/%s", TEST_SOURCE_DIR, name);
+    data_path(path, sizeof path, "%s", name);
     CHECK_OK(file_read(&text, n, path, 1 << 24, &why));
     return text;
 }

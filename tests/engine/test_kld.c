@@ -38,10 +38,10 @@ static void bench_open(struct bench *b, const char *model)
     if (b->name && !strcmp(b->name, model)) return;
     model_close(b->reference);
     if (!b->text) {
-        snprintf(b->path, sizeof b->path, "%s/../shared/data/" EXCERPT, TEST_SOURCE_DIR);
+        data_path(b->path, sizeof b->path, EXCERPT);
         CHECK_OK(file_read(&b->text, &b->n, b->path, 1 << 24, &why));
     }
-    snprintf(b->path, sizeof b->path, "%s/../shared/data/%s", TEST_SOURCE_DIR, model);
+    data_path(b->path, sizeof b->path, "%s", model);
     b->reference = session_open(b->path, "precision=highest,kv=f32,threads=2", 128, 1);
     b->name = model;
 }

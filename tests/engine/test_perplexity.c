@@ -13,10 +13,10 @@ static struct perplexity measure(const char *model, const char *line, int ctx)
     struct perplexity p;
     char path[4096];
     size_t n;
-    snprintf(path, sizeof path, "%s/../shared/data/%s", TEST_SOURCE_DIR, model);
+    data_path(path, sizeof path, "%s", model);
     struct model *m = session_open(path, line, ctx, 1);
     char *text;
-    snprintf(path, sizeof path, "%s/../shared/data/" EXCERPT, TEST_SOURCE_DIR);
+    data_path(path, sizeof path, EXCERPT);
     CHECK_OK(file_read(&text, &n, path, 1 << 24, &why));
     CHECK_OK(eval_perplexity(&p, m, text, MIN(n, (size_t)60000), ctx, 0, NULL, NULL, &why));
     free(text);

@@ -152,8 +152,7 @@ static void test_like_the_field(void **state)
         char upper[16];
         snprintf(upper, sizeof upper, "%s", FORMATS[i].name);
         for (char *c = upper; *c; c++) *c = (char)toupper((unsigned char)*c);
-        snprintf(golden, sizeof golden, "%s/../shared/data/arch-golden/llama-gqa-256-%s.gguf",
-                 TEST_SOURCE_DIR, upper);
+        data_path(golden, sizeof golden, "arch-golden/llama-gqa-256-%s.gguf", upper);
         if (!FORMATS[i].encode || access(golden, R_OK)) continue;
         for (int threads = 1; threads <= 3; threads += 2) {
             CHECK_OK(quantize(source, out, FORMATS[i].name, threads, &why));

@@ -15,7 +15,7 @@ enum { N = 64, K = 256, ALL = N * K };
 static int64_t load(const char *name, void *out, size_t size)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/../shared/data/quant-golden/peers/%s", TEST_SOURCE_DIR, name);
+    data_path(path, sizeof path, "quant-golden/peers/%s", name);
     FILE *f = fopen(path, "rb");
     if (!f) fail_msg("no %s", path);
     const size_t n = fread(out, 1, size, f);

@@ -100,8 +100,8 @@ static int run_cases(const struct tokenizer *t, const char *name, bool back)
     char inp[4096], out[4096];
     size_t inp_n, out_n;
     int cases = 0;
-    snprintf(inp, sizeof inp, "%s/../shared/data/models/vocab/%s.inp", TEST_SOURCE_DIR, name);
-    snprintf(out, sizeof out, "%s/../shared/data/models/vocab/%s.out", TEST_SOURCE_DIR, name);
+    data_path(inp, sizeof inp, "models/vocab/%s.inp", name);
+    data_path(out, sizeof out, "models/vocab/%s.out", name);
     char *text = read_all(inp, &inp_n), *lines = read_all(out, &out_n), *line = lines;
     for (char *p = text; p; cases++) {
         char *next = memmem(p, inp_n - (size_t)(p - text), SEPARATOR, sizeof SEPARATOR - 1);

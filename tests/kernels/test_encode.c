@@ -30,7 +30,7 @@ enum { GOLDEN_ROWS = 4, GOLDEN_COLS = 512, GOLDEN = GOLDEN_ROWS * GOLDEN_COLS };
 static int64_t read_golden(const char *name, void *out, size_t size)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/../shared/data/quant-golden/gguf/%s", TEST_SOURCE_DIR, name);
+    data_path(path, sizeof path, "quant-golden/gguf/%s", name);
     FILE *f = fopen(path, "rb");
     if (!f) return -1;
     const size_t n = fread(out, 1, size, f);

@@ -124,7 +124,7 @@ static void blocks_by_hand(void **state)
 static int64_t read_shared(const char *name, void *out, size_t size)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/../shared/data/quant-golden/gguf/%s", TEST_SOURCE_DIR, name);
+    data_path(path, sizeof path, "quant-golden/gguf/%s", name);
     FILE *f = fopen(path, "rb");
     if (!f) return -1;
     const size_t n = fread(out, 1, size, f);

@@ -261,7 +261,7 @@ enum { TOKENS = 384, IN = 256, OUT = 64 };
 static void *golden(const char *name, size_t bytes)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/../shared/data/quant-golden/peers/%s", TEST_SOURCE_DIR, name);
+    data_path(path, sizeof path, "quant-golden/peers/%s", name);
     FILE *f = fopen(path, "rb");
     void *p = malloc(bytes);
     if (!f || fread(p, 1, bytes, f) != bytes || fgetc(f) != EOF) fail_msg("%s is not %zu bytes", path, bytes);

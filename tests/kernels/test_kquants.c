@@ -118,8 +118,7 @@ static void zeros(void **state)
 static int64_t read_shared(const char *format, const char *input, const char *suffix, void *out, size_t size)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/../shared/data/quant-golden/gguf/%s%s%s%s", TEST_SOURCE_DIR, format,
-             *format ? "." : "", input, suffix);
+    data_path(path, sizeof path, "quant-golden/gguf/%s%s%s%s", format, *format ? "." : "", input, suffix);
     FILE *f = fopen(path, "rb");
     if (!f) return -1;
     const size_t n = fread(out, 1, size, f);
