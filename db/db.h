@@ -10,6 +10,8 @@
 
 #include "base/base.h"
 
+enum { DB_CONFIG_LINE = 2048 }; /* bytes of a config line: CONFIG_LINE of engine/config/config.h */
+
 struct db;
 
 /* path NULL: $XDG_DATA_HOME/qdyno/qdyno.db. ":memory:" works. Creates and migrates. A file that may only be
@@ -105,7 +107,7 @@ struct cell_row {
     char phase[16];  /* "warmup" "control" "block" "bench" */
     bool discarded;
     char discard_reason[160];
-    char config[640];
+    char config[DB_CONFIG_LINE];
     char work_hash[24], output_hash[24];
     int64_t started_ms;
     double seconds;
@@ -251,7 +253,8 @@ enum err_code db_link_get(struct db *d, int64_t run_id, struct link_row *out, bo
 /* A champion: what a challenger is measured against, by name. It outlives the run it came from. */
 struct baseline_row {
     int64_t id;
-    char name[64], config[640], model_path[512], model_sha256[65], model_name[128], workload[576], metric[48];
+    char name[64], config[DB_CONFIG_LINE], model_path[512], model_sha256[65], model_name[128], workload[576],
+        metric[48];
     double margin;    /* log-ratio that matters */
     double value;     /* of the metric when it was set, NAN: not measured */
     char machine[16]; /* where, "" */
@@ -359,7 +362,7 @@ enum err_code db_watch_value_list(struct db *d, const char *machine, struct watc
 struct residual_row {
     int64_t id;
     char machine[16], basis[64]; /* basis: what the model stood on; rows of another cannot correct it */
-    char model[128], config[640], workload[64], metric[48];
+    char model[128], config[DB_CONFIG_LINE], workload[64], metric[48];
     char traits[256];            /* what it may have in common with others: "format=q4_0 threads=2" */
     double untaught;             /* by the model alone; NAN unknown, as all of these */
     double predicted, low, high; /* as it was told: corrected by the rows before */

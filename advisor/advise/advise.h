@@ -65,7 +65,7 @@ bool goal_parse(const char *name, enum goal *out);
 
 struct advice {
     struct config config;
-    char line[640];
+    char line[CONFIG_LINE];
     struct prediction prediction;
     double score;
     char reason[256];  /* "decode is bandwidth-bound here: half the bytes, near twice the speed" */

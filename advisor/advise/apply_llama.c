@@ -77,7 +77,7 @@ static void recipe_line(const struct config *c, char *out, size_t size)
     config_default(&only);
     for (size_t i = 0; i < COUNT_OF(RECIPE); i++) {
         const enum knob_id k = RECIPE[i];
-        snprintf(only.value[k], sizeof only.value[k], "%s", c->value[k]);
+        only.value[k] = c->value[k];
         only.given[k] = c->given[k];
     }
     config_line(&only, out, size);

@@ -274,7 +274,7 @@ json_t *experiment_spec_to_json(const struct experiment_spec *s);
 enum err_code experiment_spec_from_json(struct experiment_spec *s, const json_t *object, struct err *why);
 
 struct experiment_arm {
-    char line[640]; /* config line as given */
+    char line[CONFIG_LINE]; /* config line as given */
     char recipe[160];
     bool ready, failed;
     char error[512];    /* why it failed: a result */
@@ -494,7 +494,7 @@ enum sidebyside_phase {
 
 struct sidebyside_arm {
     enum sidebyside_phase phase;
-    char line[640];      /* config line as given */
+    char line[CONFIG_LINE];      /* config line as given */
     char error[512];     /* FAILED */
     const char *ended;   /* DONE: "limit" "end of text" "context" "room" (of `text`) */
     bool works;          /* has the machine now */

@@ -140,8 +140,7 @@ static bool same_file(const char *a, const char *b)
 static void line_without_model(const struct config *c, char *buf, size_t size)
 {
     struct config rest = *c;
-    rest.value[KNOB_MODEL][0] = '\0';
-    rest.given[KNOB_MODEL] = false;
+    config_unset(&rest, KNOB_MODEL);
     config_line(&rest, buf, size);
 }
 
@@ -154,7 +153,7 @@ static enum err_code give_model(struct config *c, const char *path, struct err *
 enum err_code baseline_spec(struct experiment_spec *out, const struct baseline_row *b,
                             const struct config *challenger, const char *challenger_model, struct err *why)
 {
-    char one[640], other[640];
+    char one[CONFIG_LINE], other[CONFIG_LINE];
     memset(out, 0, sizeof *out);
     enum err_code rc = config_parse(&out->config[0], b->config, why);
     if (!rc) rc = workload_parse(&out->workload, b->workload, why);

@@ -127,7 +127,7 @@ struct result_unit {
 /* One config on one workload. */
 struct result {
     int arm;
-    char config[640], workload[576], work_hash[24];
+    char config[CONFIG_LINE], workload[576], work_hash[24];
     struct result_unit *unit;
     int units, cap;
 };
@@ -178,7 +178,7 @@ struct history_point {
     json_t *capsule;               /* NULL: the run has none */
 };
 struct history_series {
-    char machine[16], model_sha256[65], model_name[128], config[640], workload[576], work_hash[24];
+    char machine[16], model_sha256[65], model_name[128], config[CONFIG_LINE], workload[576], work_hash[24];
     char canary_work[96];
     enum metric_id metric;
     bool canary; /* the machine's own: config is what the canary did, model "", workload "canary" */

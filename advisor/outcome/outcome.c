@@ -37,15 +37,15 @@ static void short_workload(const struct experiment_state *s, char *buf, size_t s
 static void short_line(const struct experiment_state *s, int arm, char *buf, size_t size)
 {
     struct config c = s->spec.config[arm];
-    const char *file = file_name(s->spec.config[arm].value[KNOB_MODEL]);
-    memmove(c.value[KNOB_MODEL], file, strlen(file) + 1);
+    const char *file = file_name(config_text(&s->spec.config[arm], KNOB_MODEL));
+    config_resolve_text(&c, KNOB_MODEL, file, NULL);
     config_line(&c, buf, size);
 }
 
 /* Stable over runs: the same question on the same model is the same group. */
 static void experiment_name(const struct experiment_state *s, char *buf, size_t size)
 {
-    char workload[576], line[640];
+    char workload[576], line[CONFIG_LINE];
     size_t n = (size_t)snprintf(buf, size, "%s: ", model_name(s));
     for (int i = 0; i < s->spec.arms && n < size; i++) {
         short_line(s, i, line, sizeof(line));

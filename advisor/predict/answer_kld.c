@@ -18,7 +18,7 @@ void answer_line(const struct config *c, char *out, size_t size)
     for (int k = 0; k < KNOB_COUNT; k++) {
         if (!KNOBS[k].changes_answers || k == KNOB_MODEL) continue;
         /* copied even when the method was derived from the format */
-        snprintf(only.value[k], sizeof only.value[k], "%s", c->value[k]);
+        only.value[k] = c->value[k];
         only.given[k] = c->given[k];
     }
     config_line(&only, out, size);

@@ -372,8 +372,7 @@ static void set_unknown(struct prediction *out)
 static struct config config_with_threads(const struct config *c, const struct machine *m)
 {
     struct config sized = *c;
-    if (config_int(c, KNOB_THREADS) == 0)
-        snprintf(sized.value[KNOB_THREADS], sizeof sized.value[0], "%d", cost_threads(c, m));
+    if (config_int(c, KNOB_THREADS) == 0) config_resolve_int(&sized, KNOB_THREADS, cost_threads(c, m), NULL);
     return sized;
 }
 

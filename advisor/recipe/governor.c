@@ -227,7 +227,7 @@ static void remember(struct governing *g, double value)
 
 static enum err_code tell_switch(struct governing *g, const struct governor_switch *s, struct err *why)
 {
-    char text[1600], from[640], to[640];
+    char text[1600], from[CONFIG_LINE], to[CONFIG_LINE];
     config_line(g->o->config[s->from], from, sizeof from);
     config_line(g->o->config[s->to], to, sizeof to);
     if (isnan(s->after))
@@ -291,7 +291,7 @@ static enum err_code begin(struct governing *g, struct err *why)
     struct run_row *r = &g->run;
     const char *slash = strrchr(g->o->model_path, '/');
     json_t *machine = machine_to_json(g->o->machine);
-    char *line = json_line(machine), config[640];
+    char *line = json_line(machine), config[CONFIG_LINE];
     json_decref(machine);
     *r = (struct run_row){ .seed = g->o->seed, .effect_ratio = NAN };
     snprintf(r->kind, sizeof r->kind, "govern");

@@ -191,7 +191,7 @@ static enum err_code config_of(struct config *c, const struct search *x, const c
     enum err_code rc = config_parse(c, line, why);
     for (int k = 0; k < KNOB_COUNT && !rc; k++)
         if (x->o->config->given[k] && !c->given[k]) {
-            snprintf(c->value[k], sizeof c->value[k], "%s", x->o->config->value[k]);
+            c->value[k] = x->o->config->value[k];
             c->given[k] = true;
         }
     return rc;

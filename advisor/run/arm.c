@@ -114,12 +114,12 @@ enum err_code arm_generate(struct arm *a, const struct generate_spec *spec, json
 enum err_code arm_quality(struct arm *a, const struct quality_spec *spec, json_t **answer,
                           arm_event_fn *event, void *ctx, struct err *why)
 {
-    const size_t size = KNOB_COUNT * (CONFIG_VALUE + 16);
-    char *line = malloc(size);
-    if (!line) return err_set(why, ERR_NOMEM, "no memory for a request");
+    struct str line = { 0 };
+    config_append_line(spec->reference, &line);
+    if (line.failed) return err_set(why, ERR_NOMEM, "no memory for a request");
     json_t *r = json_object(), *reference = json_object();
     json_put_str(reference, "model", spec->model ? spec->model : "");
-    json_put_str(reference, "config", config_line(spec->reference, line, size));
+    json_put_str(reference, "config", str_text(&line));
     char *shapes = shapes_of(spec->reference);
     if (shapes) json_put_str(reference, "shapes", shapes);
     free(shapes);
@@ -128,6 +128,6 @@ enum err_code arm_quality(struct arm *a, const struct quality_spec *spec, json_t
     json_put_int(r, "ctx", spec->ctx);
     json_put_int(r, "chunks", spec->chunks);
     json_put(r, "reference", reference);
-    free(line);
+    str_free(&line);
     return arm_request(a, r, answer, event, ctx, why);
 }

@@ -420,18 +420,18 @@ static enum err_code worker_open(void **state, json_t **description, const struc
     enum err_code rc = worker_start(w, spec->program ? spec->program : "/proc/self/exe", why);
     if (rc) return rc;
 
-    char *line = malloc(KNOB_COUNT * (CONFIG_VALUE + 16));
+    struct str line = { 0 };
     json_t *request = json_object();
-    if (!line || !request) {
-        free(line);
+    config_append_line(spec->config, &line);
+    if (line.failed || !request) {
+        str_free(&line);
         json_decref(request);
         return err_set(why, ERR_NOMEM, "no memory for a request");
     }
-    config_line(spec->config, line, KNOB_COUNT * (CONFIG_VALUE + 16));
     json_put_str(request, "op", "open");
     if (spec->train) json_put_bool(request, "train", true);
     json_put_str(request, "model", spec->model ? spec->model : "");
-    json_put_str(request, "config", line);
+    json_put_str(request, "config", str_text(&line));
     json_put_int(request, "ctx", spec->ctx);
     json_put_int(request, "sequences", MAX(spec->sequences, 1));
     char *shapes = shapes_of(spec->config);
@@ -439,7 +439,7 @@ static enum err_code worker_open(void **state, json_t **description, const struc
     rc = worker_request(w, request, description, event, ctx, why);
     json_decref(request);
     free(shapes);
-    free(line);
+    str_free(&line);
     return rc;
 }
 

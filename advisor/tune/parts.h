@@ -22,7 +22,7 @@ struct tune_task {
 
 /* The measured quality of all configs with the same answer line. */
 struct tune_answer {
-    char line[640];
+    char line[CONFIG_LINE];
     double kld, kld_se, ppl_ratio;
     bool failed;
 };

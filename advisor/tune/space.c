@@ -278,10 +278,7 @@ void tune_space_at(int at[TUNE_DIMS], const struct tune_space *s, int64_t i)
 static void forget_recipe(struct config *c)
 {
     static const enum knob_id RECIPE[] = { KNOB_METHOD, KNOB_FORMAT, KNOB_PARAMS, KNOB_CALIB, KNOB_TENSORS };
-    for (size_t i = 0; i < COUNT_OF(RECIPE); i++) {
-        snprintf(c->value[RECIPE[i]], sizeof c->value[0], "%s", KNOBS[RECIPE[i]].otherwise);
-        c->given[RECIPE[i]] = false;
-    }
+    for (size_t i = 0; i < COUNT_OF(RECIPE); i++) config_unset(c, RECIPE[i]);
 }
 
 bool tune_space_config(struct config *out, const struct tune_space *s, int64_t i)

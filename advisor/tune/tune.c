@@ -38,7 +38,7 @@ static enum err_code candidates_list(struct tuning *t, struct err *why)
     struct prediction p;
     struct config config;
     struct err ignored;
-    char line[640];
+    char line[CONFIG_LINE];
     t->out->space = all;
     t->known.list = calloc((size_t)all + 1, sizeof *t->known.list);
     if (!t->known.list)
@@ -261,10 +261,7 @@ static bool confirm_is_same(struct tuning *t, const struct experiment_spec *s)
                 !strcmp(run.state, "running") + !strcmp(run.state, "stopped") &&
                 !json_parse(&object, run.spec_json, strlen(run.spec_json), NULL) &&
                 !experiment_spec_from_json(old, object, NULL) && old->arms == s->arms;
-    for (int k = 0; same && k < s->arms; k++) {
-        char x[640], y[640];
-        same = !strcmp(config_line(&old->config[k], x, sizeof x), config_line(&s->config[k], y, sizeof y));
-    }
+    for (int k = 0; same && k < s->arms; k++) same = config_same(&old->config[k], &s->config[k]);
     json_decref(object);
     run_row_free(&run);
     free(old);
@@ -432,7 +429,7 @@ static enum err_code confirm(struct tuning *t, struct err *why)
             result_decide(t->out);
         }
         for (int k = 1; t->out->wins && k < spec->arms; k++) {
-            char line[640];
+            char line[CONFIG_LINE];
             if (!strcmp(config_line(&spec->config[k], line, sizeof line), t->out->winner.line))
                 t->out->keep = spec->config[k];
         }

@@ -105,7 +105,7 @@ struct tune_options {
 
 struct tune_candidate {
     int64_t index; /* in the space; -1: the current configuration, when the space does not contain it */
-    char line[640];
+    char line[CONFIG_LINE];
     /* which probe of machine conditions applies: 0 the one for one thread, 1 for all threads, -1 none */
     int probe;
     int settings;                /* number of settings that differ from the defaults */

@@ -17,7 +17,7 @@ struct work {
     const struct watch_own_item *item;
     const struct config *config;
     struct measurement_of *out;
-    char line[640], workload[576];
+    char line[CONFIG_LINE], workload[576];
     struct arm *arm;   /* NULL: it could not be opened */
     struct db *holder; /* says that we measure; the watch's own handle says that we watch */
     struct run_row run;

@@ -11,22 +11,13 @@
 
 enum { FILE_LIMIT = 1 << 16 };
 
-static void bare_line(const struct config *c, char *buf, size_t size)
-{
-    struct config rest = *c;
-    rest.value[KNOB_MODEL][0] = '\0';
-    rest.given[KNOB_MODEL] = false;
-    config_line(&rest, buf, size);
-}
-
 bool is_champion(const struct watch_own_item *item)
 {
-    struct config champion;
-    char one[640], other[640];
+    struct config champion, running = item->item.config;
     if (config_parse(&champion, item->item.baseline.config, NULL)) return true; /* nothing to go back to */
-    bare_line(&item->item.config, one, sizeof one);
-    bare_line(&champion, other, sizeof other);
-    return !strcmp(one, other);
+    config_unset(&running, KNOB_MODEL);
+    config_unset(&champion, KNOB_MODEL);
+    return config_same(&running, &champion);
 }
 
 static enum err_code copy_file(const char *from, const char *to, struct err *why)

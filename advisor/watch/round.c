@@ -22,14 +22,13 @@ static int sign_of(const struct metric *m)
 
 void subject_set(struct watch_own_item *item)
 {
-    char line[640], workload[576];
+    char line[CONFIG_LINE], workload[576];
     struct config c = item->item.config;
     const char *model = *config_text(&c, KNOB_MODEL) ? config_text(&c, KNOB_MODEL) : item->item.model,
                *slash = strrchr(model, '/');
     char name[96];
     snprintf(name, sizeof name, "%s", slash ? slash + 1 : model);
-    c.value[KNOB_MODEL][0] = '\0';
-    c.given[KNOB_MODEL] = false;
+    config_unset(&c, KNOB_MODEL);
     snprintf(item->subject, sizeof item->subject, "%s%s%s %s", name, *name ? " " : "",
              workload_line(&item->item.workload, workload, sizeof workload),
              config_line(&c, line, sizeof line));

@@ -2,16 +2,15 @@
  *
  * The same line is typed, stored, compared and shown, so it has one canonical spelling per meaning, and
  * nothing in it is ever ignored: an item is understood or refused with what would have been right. */
-#include "engine/config/config.h"
-#include "engine/config/config_internal.h"
-#include "kernels/kernels.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "engine/quant/quant.h"
+#include "engine/config/config_internal.h"
+#include "kernels/kernels.h"
 
 static const char RTN[] = "rtn"; /* the method of a bare format */
 
@@ -19,35 +18,76 @@ static const char RTN[] = "rtn"; /* the method of a bare format */
 
 static bool converts(const struct config *c)
 {
-    return strcmp(c->value[KNOB_FORMAT], "file") || c->value[KNOB_TENSORS][0];
+    return strcmp(config_text(c, KNOB_FORMAT), "file") || config_text(c, KNOB_TENSORS)[0];
 }
 
 /* A recipe without a method means round-to-nearest; no recipe means none. */
-static const char *implied_method(const struct config *c)
+const char *config_implied_method(const struct config *c)
 {
     return converts(c) ? RTN : KNOBS[KNOB_METHOD].otherwise;
 }
 
 /* A method without a format means the one its parameters say. */
-static const char *implied_format(const struct config *c)
+const char *config_implied_format(const struct config *c)
 {
     const struct params p = config_params(c);
     const char *format = method_format(&p);
     return format ? format : KNOBS[KNOB_FORMAT].otherwise;
 }
 
-static void derive_recipe(struct config *c)
+/* Typed number of a value whose text is canonical. */
+static int64_t knob_number(enum knob_id id, const char *text)
 {
+    int64_t number = 0;
+    if (KNOBS[id].kind == VALUE_INT) str_to_i64(text, &number);
+    if (KNOBS[id].kind == VALUE_CHOICE && KNOBS[id].choices)
+        while (KNOBS[id].choices[number + 1] && strcasecmp(KNOBS[id].choices[number], text)) number++;
+    return number;
+}
+
+/* Store a value. `text` is canonical; literals of the tables need no copy, but plug-ins' names do. */
+static enum err_code put_value(struct config *c, enum knob_id id, const char *text, struct err *why)
+{
+    const char *kept = text_intern(text);
+    if (!kept) return err_set(why, ERR_NOMEM, "out of memory for %s", KNOBS[id].key);
+    c->value[id] = (struct config_value){ .text = kept, .number = knob_number(id, text) };
+    return ERR_OK;
+}
+
+/* Set the method or format that the line does not give from the other one. */
+static enum err_code derive_recipe(struct config *c, struct err *why)
+{
+    const char *usual = KNOBS[KNOB_FORMAT].otherwise;
+    enum err_code rc = ERR_OK;
     if (!c->given[KNOB_FORMAT])
-        snprintf(c->value[KNOB_FORMAT], CONFIG_VALUE, "%s",
-                 c->given[KNOB_METHOD] ? implied_format(c) : KNOBS[KNOB_FORMAT].otherwise);
-    if (!c->given[KNOB_METHOD]) snprintf(c->value[KNOB_METHOD], CONFIG_VALUE, "%s", implied_method(c));
+        rc = put_value(c, KNOB_FORMAT, c->given[KNOB_METHOD] ? config_implied_format(c) : usual, why);
+    if (!rc && !c->given[KNOB_METHOD]) rc = put_value(c, KNOB_METHOD, config_implied_method(c), why);
+    return rc;
 }
 
 void config_default(struct config *c)
 {
     *c = (struct config){ 0 };
-    for (int i = 0; i < KNOB_COUNT; i++) snprintf(c->value[i], CONFIG_VALUE, "%s", KNOBS[i].otherwise);
+    for (int i = 0; i < KNOB_COUNT; i++) config_unset(c, (enum knob_id)i);
+}
+
+void config_unset(struct config *c, enum knob_id id)
+{
+    const char *text = KNOBS[id].otherwise; /* a literal: it needs no copy, so this cannot fail */
+    c->value[id] = (struct config_value){ .text = text, .number = knob_number(id, text) };
+    c->given[id] = false;
+}
+
+enum err_code config_resolve_text(struct config *c, enum knob_id id, const char *value, struct err *why)
+{
+    return put_value(c, id, value, why);
+}
+
+enum err_code config_resolve_int(struct config *c, enum knob_id id, int64_t value, struct err *why)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return put_value(c, id, text, why);
 }
 
 static const char *first_param(const struct method *m)
@@ -59,14 +99,14 @@ static const char *first_param(const struct method *m)
 static enum err_code check_method(const struct config *c, struct err *why)
 {
     const struct params p = config_params(c);
-    const char *format = c->value[KNOB_FORMAT];
+    const char *format = config_text(c, KNOB_FORMAT);
     enum err_code rc = params_check_all(&p, why);
     if (rc || !p.method || !strcmp(format, "file")) return rc;
-    if (method_decides_format(p.method) && strcmp(implied_format(c), format))
+    if (method_decides_format(p.method) && strcmp(config_implied_format(c), format))
         return err_set(why, ERR_USAGE,
                        "method %s with these parameters makes %s, not %s: leave the format out and say what "
                        "you want by its parameters (%s)",
-                       method_name(p.method), implied_format(c), format, first_param(p.method));
+                       method_name(p.method), config_implied_format(c), format, first_param(p.method));
     const char *makes = method_formats(p.method);
     if (makes && !str_has_word(makes, format))
         return err_set(why, ERR_USAGE, "method %s cannot make %s; it makes %s", method_name(p.method), format,
@@ -76,7 +116,7 @@ static enum err_code check_method(const struct config *c, struct err *why)
 
 enum err_code config_check(const struct config *c, struct err *why)
 {
-    const char *method = c->value[KNOB_METHOD], *format = c->value[KNOB_FORMAT];
+    const char *method = config_text(c, KNOB_METHOD), *format = config_text(c, KNOB_FORMAT);
     enum err_code rc = check_method(c, why);
     if (rc) return rc;
     if (!strcmp(method, "none") && converts(c))
@@ -84,17 +124,17 @@ enum err_code config_check(const struct config *c, struct err *why)
             why, ERR_USAGE,
             "method=none leaves the file as it is, so it cannot have %s=%s: leave method out or write method=%s",
             strcmp(format, "file") ? "format" : "tensors",
-            strcmp(format, "file") ? format : c->value[KNOB_TENSORS], RTN);
+            strcmp(format, "file") ? format : config_text(c, KNOB_TENSORS), RTN);
     if (strcmp(method, "none") && !converts(c))
         return err_set(why, ERR_USAGE,
                        "method=%s needs a format to convert to: write %s:q8_0 or add format=q8_0", method,
                        method);
-    if (!strcmp(c->value[KNOB_HUGEPAGES], "all") && strcmp(c->value[KNOB_PREFETCH], "off"))
+    if (!strcmp(config_text(c, KNOB_HUGEPAGES), "all") && strcmp(config_text(c, KNOB_PREFETCH), "off"))
         return err_set(
             why, ERR_USAGE,
             "hugepages=all copies the weights, which reads all of them: prefetch=%s has nothing to do, "
             "leave one of them out",
-            c->value[KNOB_PREFETCH]);
+            config_text(c, KNOB_PREFETCH));
     return ERR_OK;
 }
 
@@ -104,7 +144,7 @@ enum err_code config_check(const struct config *c, struct err *why)
 static enum err_code add_params(const struct config *c, const char *more, char *out, struct err *why)
 {
     char all[CONFIG_VALUE], pair[CONFIG_VALUE];
-    snprintf(all, sizeof all, "%s", c->value[KNOB_PARAMS]);
+    snprintf(all, sizeof all, "%s", config_text(c, KNOB_PARAMS));
     for (const char *p = more; *p;) {
         const size_t n = strcspn(p, ";");
         snprintf(pair, sizeof pair, "%.*s", (int)n, p);
@@ -120,14 +160,13 @@ static enum err_code add_params(const struct config *c, const char *more, char *
 
 static enum err_code set_knob(struct config *c, enum knob_id id, const char *value, struct err *why)
 {
-    char text[CONFIG_VALUE];
-    enum err_code rc = knob_check(id, value, text, why);
-    if (!rc && id == KNOB_PARAMS) rc = add_params(c, text, text, why);
+    struct value parsed;
+    enum err_code rc = knob_parse(id, value, &parsed, why);
+    if (!rc && id == KNOB_PARAMS) rc = add_params(c, parsed.text, parsed.text, why);
+    if (!rc) rc = put_value(c, id, parsed.text, why);
     if (rc) return rc;
-    memcpy(c->value[id], text, sizeof text);
     c->given[id] = true;
-    derive_recipe(c);
-    return ERR_OK;
+    return derive_recipe(c, why);
 }
 
 /* What a bare word can be: every format and method, for the message. */
@@ -144,21 +183,32 @@ static enum err_code not_a_recipe(const char *word, struct err *why)
                    word, choices_text(word, names, both, text, sizeof text));
 }
 
-/* method | format | method:format. The parts come out as "" when not written. */
+/* method | format | method:format. Parts that are not written come out as "". */
 static enum err_code recipe_split(const char *word, char *method, char *format, struct err *why)
 {
     const char *colon = strchr(word, ':');
     const struct format *f;
+    struct value v;
     method[0] = format[0] = '\0';
     if (colon) {
         char left[CONFIG_VALUE];
         snprintf(left, sizeof left, "%.*s", (int)MIN(colon - word, CONFIG_VALUE - 1), word);
-        enum err_code rc = knob_check(KNOB_METHOD, left, method, why);
-        return rc ? rc : knob_check(KNOB_FORMAT, colon + 1, format, why);
+        enum err_code rc = knob_parse(KNOB_METHOD, left, &v, why);
+        if (rc) return rc;
+        memcpy(method, v.text, sizeof v.text);
+        rc = knob_parse(KNOB_FORMAT, colon + 1, &v, why);
+        memcpy(format, v.text, sizeof v.text);
+        return rc;
     }
-    if (!knob_check(KNOB_METHOD, word, method, NULL))
-        return ERR_OK; /* of what is both: nf4 with parameters */
-    if (!knob_check(KNOB_FORMAT, word, format, NULL)) return ERR_OK;
+    /* A word that is both ("nf4") means the method: its format follows from its parameters. */
+    if (!knob_parse(KNOB_METHOD, word, &v, NULL)) {
+        memcpy(method, v.text, sizeof v.text);
+        return ERR_OK;
+    }
+    if (!knob_parse(KNOB_FORMAT, word, &v, NULL)) {
+        memcpy(format, v.text, sizeof v.text);
+        return ERR_OK;
+    }
     if (format_find(word)) return recipe_format_check(word, &f, why); /* known, cannot be made */
     return not_a_recipe(word, why);
 }
@@ -292,7 +342,7 @@ static bool has_param(const struct config *c, const char *pair)
 {
     char name[CONFIG_VALUE];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(pair, "="), pair);
-    return params_given(&(struct params){ .given = c->value[KNOB_PARAMS] }, name);
+    return params_given(&(struct params){ .given = config_text(c, KNOB_PARAMS) }, name);
 }
 
 static enum err_code line_item(struct config *c, bool *seen, struct lexed *in, struct err *why)
@@ -308,7 +358,7 @@ static enum err_code line_item(struct config *c, bool *seen, struct lexed *in, s
     for (int i = 0; !rc && i < it.count; i++) {
         if (it.id[i] == KNOB_PARAMS ? has_param(c, it.value[i]) : seen[it.id[i]])
             rc = err_set(why, ERR_USAGE, "%s is given twice: %.60s and %.60s", KNOBS[it.id[i]].key,
-                         c->value[it.id[i]], it.value[i]);
+                         config_text(c, it.id[i]), it.value[i]);
         seen[it.id[i]] = true;
     }
     return rc ? rc : item_apply(c, &it, why);
@@ -334,128 +384,29 @@ enum err_code config_parse(struct config *c, const char *line, struct err *why)
     return rc ? rc : config_check(c, why);
 }
 
-/* ---------------------------------------------------------------- writing it */
-
-static void append_value(struct str *s, const char *value)
-{
-    bool plain = value[0] && !strpbrk(value, " ,\"\t\n\r");
-    if (plain) {
-        str_append(s, value);
-        return;
-    }
-    str_append(s, "\"");
-    for (const char *p = value; *p; p++) str_printf(s, "%s%c", *p == '"' || *p == '\\' ? "\\" : "", *p);
-    str_append(s, "\"");
-}
-
-/* "method:format", each left out when it goes without saying. */
-static void append_recipe(struct str *s, const struct config *c)
-{
-    const char *method = c->value[KNOB_METHOD], *format = c->value[KNOB_FORMAT];
-    const bool named = strcmp(method, implied_method(c)) != 0 || method_find(format);
-    if (named) str_append(s, method);
-    if (!named || strcmp(format, implied_format(c))) str_printf(s, "%s%s", named ? ":" : "", format);
-}
-
-const char *config_recipe(const struct config *c, char *buf, size_t size)
-{
-    struct str s = { 0 };
-    const char *method = c->value[KNOB_METHOD];
-    const struct params p = config_params(c);
-    str_printf(&s, "%s%s%s", strcmp(method, implied_method(c)) ? method : "",
-               strcmp(method, implied_method(c)) ? ":" : "", c->value[KNOB_FORMAT]);
-    params_identity(&p, &s);
-    if (c->value[KNOB_TENSORS][0]) str_printf(&s, ";%s", c->value[KNOB_TENSORS]);
-    snprintf(buf, size, "%s", str_text(&s));
-    str_free(&s);
-    return buf;
-}
-
-/* Parameters as items by themselves. */
-static void append_params(struct str *s, const char *pairs)
-{
-    for (; *pairs; pairs++) str_append_n(s, *pairs == ';' ? "," : pairs, 1);
-}
-
-const char *config_line(const struct config *c, char *buf, size_t size)
-{
-    struct str s = { 0 };
-    bool same_kv = c->given[KNOB_CTK] && c->given[KNOB_CTV] &&
-                   !strcmp(c->value[KNOB_CTK], c->value[KNOB_CTV]);
-    for (int i = 0; i < KNOB_COUNT; i++) {
-        bool recipe = i == KNOB_METHOD && (c->given[KNOB_METHOD] || c->given[KNOB_FORMAT]);
-        if (!recipe && (!c->given[i] || i == KNOB_METHOD || i == KNOB_FORMAT)) continue;
-        if (i == KNOB_CTV && same_kv) continue;
-        if (s.len) str_append(&s, ",");
-        if (recipe) {
-            append_recipe(&s, c);
-            continue;
-        }
-        if (i == KNOB_PARAMS) {
-            append_params(&s, c->value[i]);
-            continue;
-        }
-        str_printf(&s, "%s=", i == KNOB_CTK && same_kv ? "kv" : KNOBS[i].key);
-        append_value(&s, c->value[i]);
-    }
-    snprintf(buf, size, "%s", s.len ? s.data : "default");
-    str_free(&s);
-    return buf;
-}
-
-/* ---------------------------------------------------------------- as JSON */
-
-json_t *config_to_json(const struct config *c)
-{
-    json_t *o = json_object();
-    for (int i = 0; o && i < KNOB_COUNT; i++) {
-        if (KNOBS[i].kind == KNOB_INT)
-            json_put_int(o, KNOBS[i].key, config_int(c, (enum knob_id)i));
-        else
-            json_put_str(o, KNOBS[i].key, c->value[i]);
-    }
-    return o;
-}
-
-enum err_code config_from_json(struct config *c, const json_t *object, struct err *why)
-{
-    const char *key;
-    json_t *v;
-    config_default(c);
-    if (!json_is_object(object)) return err_set(why, ERR_USAGE, "a config is a JSON object");
-    json_object_foreach((json_t *)object, key, v)
-    {
-        char number[32];
-        const char *text = json_string_value(v);
-        if (json_is_integer(v)) {
-            snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
-            text = number;
-        }
-        if (!text) return err_set(why, ERR_USAGE, "config key '%.40s': want text or a whole number", key);
-        enum err_code rc = config_set(c, key, text, why);
-        if (rc) return rc;
-    }
-    struct config plain;
-    config_default(&plain);
-    for (int i = 0; i < KNOB_COUNT; i++) c->given[i] = strcmp(c->value[i], plain.value[i]) != 0;
-    if (!strcmp(c->value[KNOB_METHOD], implied_method(c))) c->given[KNOB_METHOD] = false;
-    if (c->given[KNOB_METHOD] && !strcmp(c->value[KNOB_FORMAT], implied_format(c)))
-        c->given[KNOB_FORMAT] = false;
-    return config_check(c, why);
-}
-
 /* ---------------------------------------------------------------- looking */
+
+/* The value of a knob; of a zeroed config: the default. */
+static struct config_value get_value(const struct config *c, enum knob_id id)
+{
+    const char *usual = KNOBS[id].otherwise;
+    if (c->value[id].text) return c->value[id];
+    return (struct config_value){ .text = usual, .number = knob_number(id, usual) };
+}
 
 int64_t config_int(const struct config *c, enum knob_id id)
 {
-    int64_t v = 0;
-    str_to_i64(c->value[id], &v); /* was checked when it was set */
-    return v;
+    return get_value(c, id).number;
 }
 
 const char *config_text(const struct config *c, enum knob_id id)
 {
-    return c->value[id];
+    return get_value(c, id).text;
+}
+
+int config_choice(const struct config *c, enum knob_id id)
+{
+    return (int)get_value(c, id).number;
 }
 
 const struct knob *config_stray(const struct config *c, unsigned work)
@@ -463,11 +414,4 @@ const struct knob *config_stray(const struct config *c, unsigned work)
     for (int i = 0; i < KNOB_COUNT; i++)
         if (c->given[i] && !(KNOBS[i].matters_for & work)) return &KNOBS[i];
     return NULL;
-}
-
-int config_choice(const struct config *c, enum knob_id id)
-{
-    int i = 0; /* a parsed value is one of them */
-    while (KNOBS[id].choices[i + 1] && strcasecmp(KNOBS[id].choices[i], c->value[id])) i++;
-    return i;
 }

@@ -57,7 +57,8 @@ enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_MUON, OPTIMIZER_COUNT };
 extern const char *const AMP_NAMES[];       /* "off" "bf16" "fp16", NULL-terminated */
 extern const char *const OPTIMIZER_NAMES[]; /* "adamw" "muon", NULL-terminated */
 
-enum knob_kind { KNOB_TEXT, KNOB_INT, KNOB_CHOICE };
+/* Kinds of values, of knobs and of method parameters alike (engine/config/value.c parses both). */
+enum value_kind { VALUE_TEXT, VALUE_INT, VALUE_REAL, VALUE_BOOL, VALUE_CHOICE };
 
 enum { /* which workloads a knob matters for */
        FOR_PREFILL = 1,
@@ -70,9 +71,9 @@ enum { /* which workloads a knob matters for */
 
 struct knob {
     const char *key;
-    enum knob_kind kind;
-    const char *const *choices; /* KNOB_CHOICE: NULL-terminated; NULL: rows of another table, knob_choices */
-    int64_t min, max;           /* KNOB_INT */
+    enum value_kind kind;       /* VALUE_TEXT, VALUE_INT or VALUE_CHOICE */
+    const char *const *choices; /* VALUE_CHOICE: NULL-terminated; NULL: rows of another table, knob_choices */
+    int64_t min, max;           /* VALUE_INT */
     const char *otherwise;      /* default, as text */
     bool changes_answers;       /* may not be recommended without a quality measurement */
     unsigned matters_for;       /* FOR_* bits */
@@ -82,14 +83,24 @@ struct knob {
 };
 extern const struct knob KNOBS[KNOB_COUNT]; /* indexed by enum knob_id */
 
-/* Every value a KNOB_CHOICE may have ("file", then what FORMATS can make; "auto", then ISA_LEVELS; ...) into
+/* Every value a VALUE_CHOICE may have ("file", then what FORMATS can make; "auto", then ISA_LEVELS; ...) into
  * names[cap]. Returns how many there are; 0 for other kinds. */
 size_t knob_choices(enum knob_id id, const char **names, size_t cap);
 
-/* A parsed line: values as text (valid for their kind) plus which were given. Plain value: copy freely. */
-enum { CONFIG_VALUE = 512 };
+/* One value of a config, typed when it was parsed. */
+struct config_value {
+    const char *text; /* canonical spelling; lives until the process ends (engine/config/value.c) */
+    int64_t number;   /* VALUE_INT: the value; VALUE_CHOICE: its index among KNOBS[id].choices; else 0 */
+};
+
+/* A parsed line: typed values, and which of them the line gave. A plain value of about 500 bytes: it owns
+ * nothing, so copy and assign it freely; there is nothing to free. A zeroed config reads as the
+ * default one. Read it with config_text, config_int and
+ * config_choice; write it with the functions below, which keep text and number together. */
+enum { CONFIG_LINE = 2048 }; /* bytes for a line that is stored and compared: see config_line */
+enum { CONFIG_VALUE = 512 }; /* bytes of one value's text, its end included: a longer one is ERR_USAGE */
 struct config {
-    char value[KNOB_COUNT][CONFIG_VALUE];
+    struct config_value value[KNOB_COUNT];
     bool given[KNOB_COUNT];
 };
 
@@ -109,9 +120,26 @@ enum err_code config_parse(struct config *c, const char *line, struct err *why);
 enum err_code config_set(struct config *c, const char *key, const char *value, struct err *why);
 enum err_code config_check(const struct config *c, struct err *why);
 
-/* The line again, cut off at size: given keys only, table order; a recipe is written in its short form.
- * "default" when nothing was given. config_parse of it gives the same config. */
+/* Write a resolved value, such as the number of threads that a model really runs on: `given` stays as it is.
+ * ERR_NOMEM. The caller vouches for the value. */
+enum err_code config_resolve_int(struct config *c, enum knob_id id, int64_t value, struct err *why);
+enum err_code config_resolve_text(struct config *c, enum knob_id id, const char *value, struct err *why);
+/* Take a key out of the line: its default again, not given. */
+void config_unset(struct config *c, enum knob_id id);
+
+/* The canonical line, appended: given keys only, in table order; a recipe in its short form. "default" when
+ * nothing was given. config_parse of it gives the same config. */
+void config_append_line(const struct config *c, struct str *out);
+/* The canonical line in a buffer, usable as a key that tells configs apart: a line that does not fit is
+ * abbreviated to its beginning and ",#" with its SHA-256 in hex, which no other config has and config_parse
+ * refuses. Lines that are stored or compared with stored ones need buffers of CONFIG_LINE bytes, so that all
+ * of them are abbreviated alike. Returns buf. */
 const char *config_line(const struct config *c, char *buf, size_t size);
+/* SHA-256 of the canonical line: two configs have the same identity if and only if they have the same line.
+ * ERR_NOMEM. */
+enum err_code config_identity(const struct config *c, char hex[HASH_HEX], struct err *why);
+/* Do both have the same canonical line? Values that were derived or resolved do not count. */
+bool config_same(const struct config *a, const struct config *b);
 
 /* All keys and values: what really runs, for records and comparison. New reference. */
 json_t *config_to_json(const struct config *c);
@@ -128,19 +156,18 @@ const struct knob *config_stray(const struct config *c, unsigned work);
 int config_choice(const struct config *c, enum knob_id id);
 
 /* The recipe part, as text that identifies the numbers: "file", "q8_0" (its method is rtn), "gptq:u4_g128",
- * "gptq:u3_g64;damp_percent=0.05", "q4_0;attn_v:q8_0". Parameters that say the default are left out. */
+ * "gptq:u3_g64;damp_percent=0.05", "q4_0;attn_v:q8_0". Parameters that say the default are left out.
+ * Abbreviated as in config_line where it does not fit. */
 const char *config_recipe(const struct config *c, char *buf, size_t size);
 
 /* ---------------------------------------------------------------- parameters of methods */
 
-enum param_kind { PARAM_INT, PARAM_REAL, PARAM_BOOL, PARAM_CHOICE };
-
 /* One parameter of one method. Methods that mean the same by a parameter give it the same name and aliases
  * (the tests check that no alias of one is the name of another). */
 struct param {
-    const char *name;    /* the field's: "group_size" */
-    const char *aliases; /* other spellings, space-separated: "group q_group_size"; NULL: none */
-    enum param_kind kind;
+    const char *name;      /* the field's: "group_size" */
+    const char *aliases;   /* other spellings, space-separated: "group q_group_size"; NULL: none */
+    enum value_kind kind;  /* all but VALUE_TEXT */
     double min, max;       /* INT and REAL, where choices is NULL */
     const char *choices;   /* space-separated: all values of a CHOICE, or of an INT that has few; else NULL */
     const char *otherwise; /* default, as text */

@@ -8,9 +8,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "engine/quant/quant.h"
-#include "engine/train/train.h"
-
 static const char *const AFFINITIES[] = {
     [AFFINITY_NONE] = "none", [AFFINITY_COMPACT] = "compact", [AFFINITY_SPREAD] = "spread", NULL
 };
@@ -38,7 +35,7 @@ static const char *const KV_TYPES[] = { "f32", "f16", "bf16", "q8_0", "q4_0", "f
 /* isa, threads and affinity change at most the order of float sums; precision changes what is summed. */
 const struct knob KNOBS[KNOB_COUNT] = {
     [KNOB_MODEL] = { .key = "model",
-                     .kind = KNOB_TEXT,
+                     .kind = VALUE_TEXT,
                      .otherwise = "",
                      .changes_answers = true,
                      .matters_for = FOR_ALL,
@@ -46,21 +43,21 @@ const struct knob KNOBS[KNOB_COUNT] = {
                      .unit = "",
                      .help = "GGUF file of this arm; without it the command's own -m" },
     [KNOB_METHOD] = { .key = "method",
-                      .kind = KNOB_CHOICE,
+                      .kind = VALUE_CHOICE,
                       .otherwise = "none",
                       .changes_answers = true,
                       .matters_for = FOR_ALL,
                       .unit = "",
                       .help = "how the numbers of the format are chosen" },
     [KNOB_FORMAT] = { .key = "format",
-                      .kind = KNOB_CHOICE,
+                      .kind = VALUE_CHOICE,
                       .otherwise = "file",
                       .changes_answers = true,
                       .matters_for = FOR_ALL,
                       .unit = "",
                       .help = "how weights are stored; file = as the file has them" },
     [KNOB_PARAMS] = { .key = "params",
-                      .kind = KNOB_TEXT,
+                      .kind = VALUE_TEXT,
                       .otherwise = "",
                       .changes_answers = true,
                       .matters_for = FOR_ALL,
@@ -68,7 +65,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                       .help =
                           "parameters of the method, name=value;name=value; each may stand by itself: bits=4" },
     [KNOB_CALIB] = { .key = "calib",
-                     .kind = KNOB_TEXT,
+                     .kind = VALUE_TEXT,
                      .otherwise = "",
                      .changes_answers = true,
                      .matters_for = FOR_ALL,
@@ -76,14 +73,14 @@ const struct knob KNOBS[KNOB_COUNT] = {
                      .help =
                          "what methods learn activations from: a file of calibrate, an imatrix, or a text; without it the bundled text, where one is needed" },
     [KNOB_TENSORS] = { .key = "tensors",
-                       .kind = KNOB_TEXT,
+                       .kind = VALUE_TEXT,
                        .otherwise = "",
                        .changes_answers = true,
                        .matters_for = FOR_ALL,
                        .unit = "",
                        .help = "formats of single tensors: attn_v:q8_0;ffn_down@0-3+7:f16" },
     [KNOB_THREADS] = { .key = "threads",
-                       .kind = KNOB_INT,
+                       .kind = VALUE_INT,
                        .min = 0,
                        .max = 1024,
                        .otherwise = "0",
@@ -92,27 +89,27 @@ const struct knob KNOBS[KNOB_COUNT] = {
                        .unit = "threads",
                        .help = "threads that compute; 0 = all physical cores" },
     [KNOB_AFFINITY] = { .key = "affinity",
-                        .kind = KNOB_CHOICE,
+                        .kind = VALUE_CHOICE,
                         .choices = AFFINITIES,
                         .otherwise = "none",
                         .matters_for = FOR_PREFILL | FOR_DECODE,
                         .unit = "",
                         .help = "which cores the threads are bound to" },
     [KNOB_ISA] = { .key = "isa",
-                   .kind = KNOB_CHOICE,
+                   .kind = VALUE_CHOICE,
                    .otherwise = "auto",
                    .matters_for = FOR_PREFILL | FOR_DECODE | FOR_TRAIN,
                    .unit = "",
                    .help = "instruction sets that may be used; auto = all this machine has" },
     [KNOB_DEVICE] = { .key = "device",
-                      .kind = KNOB_CHOICE,
+                      .kind = VALUE_CHOICE,
                       .choices = DEVICES,
                       .otherwise = "cpu",
                       .matters_for = FOR_ALL,
                       .unit = "",
                       .help = "where the model runs; detect lists OpenCL devices" },
     [KNOB_GPU_LAYERS] = { .key = "gpu_layers",
-                          .kind = KNOB_INT,
+                          .kind = VALUE_INT,
                           .min = -1,
                           .max = 1024,
                           .otherwise = "-1",
@@ -122,7 +119,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                           .help =
                               "layers that run on the device, the first ones; -1 (auto) = as many as its memory holds" },
     [KNOB_PRECISION] = { .key = "precision",
-                         .kind = KNOB_CHOICE,
+                         .kind = VALUE_CHOICE,
                          .choices = PRECISIONS,
                          .otherwise = "auto",
                          .changes_answers = true,
@@ -131,7 +128,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                          .help =
                              "how exact products are: highest = f32, medium = bf16 or 8-bit activations, auto = highest for f32 and f16 weights, else medium" },
     [KNOB_ACT] = { .key = "act",
-                   .kind = KNOB_CHOICE,
+                   .kind = VALUE_CHOICE,
                    .choices = ACTIVATIONS,
                    .otherwise = "auto",
                    .changes_answers = true,
@@ -140,7 +137,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                    .help =
                        "activations of quantized weights' products at precision medium: int8 = 8 bits in blocks of 32 in prompts, too, int8_token = under one scale a token where weights are int8 (W8A8), auto = what is fastest" },
     [KNOB_CTX] = { .key = "ctx",
-                   .kind = KNOB_INT,
+                   .kind = VALUE_INT,
                    .min = 0,
                    .max = 1 << 24,
                    .otherwise = "0",
@@ -149,7 +146,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                    .unit = "tokens",
                    .help = "context; 0 = what the workload needs" },
     [KNOB_BATCH] = { .key = "batch",
-                     .kind = KNOB_INT,
+                     .kind = VALUE_INT,
                      .min = 1,
                      .max = 65536,
                      .otherwise = "512",
@@ -158,7 +155,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                      .unit = "tokens",
                      .help = "rows of one forward pass at most" },
     [KNOB_CTK] = { .key = "ctk",
-                   .kind = KNOB_CHOICE,
+                   .kind = VALUE_CHOICE,
                    .choices = KV_TYPES,
                    .otherwise = "f16",
                    .changes_answers = true,
@@ -167,7 +164,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                    .unit = "",
                    .help = "type of the keys in the KV cache" },
     [KNOB_CTV] = { .key = "ctv",
-                   .kind = KNOB_CHOICE,
+                   .kind = VALUE_CHOICE,
                    .choices = KV_TYPES,
                    .otherwise = "f16",
                    .changes_answers = true,
@@ -176,7 +173,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                    .unit = "",
                    .help = "type of the values in the KV cache" },
     [KNOB_HUGEPAGES] = { .key = "hugepages",
-                         .kind = KNOB_CHOICE,
+                         .kind = VALUE_CHOICE,
                          .choices = HUGE_PAGES,
                          .otherwise = "buffers",
                          .matters_for = FOR_PREFILL | FOR_DECODE | FOR_MEMORY,
@@ -184,7 +181,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                          .help =
                              "what asks for 2 MiB pages: buffers = KV cache, activations and scratch; all = weights too, copied from the file" },
     [KNOB_REPACK] = { .key = "repack",
-                      .kind = KNOB_CHOICE,
+                      .kind = VALUE_CHOICE,
                       .choices = OFF_ON,
                       .otherwise = "off",
                       .matters_for = FOR_PREFILL | FOR_DECODE | FOR_MEMORY,
@@ -192,7 +189,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                       .help =
                           "on = weights are held in another format where that one has the same values and is faster (tq1_0: as tq2_0); off = used as the file has them" },
     [KNOB_PREFETCH] = { .key = "prefetch",
-                        .kind = KNOB_CHOICE,
+                        .kind = VALUE_CHOICE,
                         .choices = PREFETCHES,
                         .otherwise = "off",
                         .matters_for = FOR_MEMORY,
@@ -200,7 +197,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                         .help =
                             "weights before the first run: willneed = the kernel is told to read ahead, populate = read and mapped while loading" },
     [KNOB_HANDICAP] = { .key = "handicap",
-                        .kind = KNOB_INT,
+                        .kind = VALUE_INT,
                         .min = 0,
                         .max = 100,
                         .otherwise = "0",
@@ -209,7 +206,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                         .help =
                             "for testing the workbench itself: every step waits this share of its own time, which an A/B should find" },
     [KNOB_AMP] = { .key = "amp",
-                   .kind = KNOB_CHOICE,
+                   .kind = VALUE_CHOICE,
                    .choices = AMP_NAMES,
                    .otherwise = "bf16",
                    .changes_answers = true,
@@ -217,7 +214,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                    .unit = "",
                    .help = "training: mixed precision of matrix products; off = f32" },
     [KNOB_OPTIMIZER] = { .key = "train_optimizer",
-                         .kind = KNOB_CHOICE,
+                         .kind = VALUE_CHOICE,
                          .choices = OPTIMIZER_NAMES,
                          .otherwise = "adamw",
                          .changes_answers = true,
@@ -226,7 +223,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                          .help =
                              "training: adamw, or muon (orthogonal steps) for the matrices of the layers" },
     [KNOB_CHECKPOINT_EVERY] = { .key = "checkpoint_every",
-                                .kind = KNOB_INT,
+                                .kind = VALUE_INT,
                                 .min = 0,
                                 .max = 256,
                                 .otherwise = "0",
@@ -235,7 +232,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                                 .help =
                                     "training: keep what enters every K-th layer and compute the rest again; 0 = keep all" },
     [KNOB_TRIM_EVERY] = { .key = "trim_every",
-                          .kind = KNOB_INT,
+                          .kind = VALUE_INT,
                           .min = 0,
                           .max = 1 << 24,
                           .otherwise = "0",
@@ -243,7 +240,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                           .unit = "steps",
                           .help = "training: give memory back to the system every N steps; 0 = never" },
     [KNOB_TRAIN_BATCH] = { .key = "train_batch",
-                           .kind = KNOB_INT,
+                           .kind = VALUE_INT,
                            .min = 1,
                            .max = 4096,
                            .otherwise = "8",
@@ -252,7 +249,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                            .unit = "rows",
                            .help = "training: rows that are worked on at once" },
     [KNOB_ACCUMULATE] = { .key = "accumulate",
-                          .kind = KNOB_INT,
+                          .kind = VALUE_INT,
                           .min = 1,
                           .max = 4096,
                           .otherwise = "2",
@@ -285,7 +282,7 @@ size_t knob_choices(enum knob_id id, const char **names, size_t cap)
 {
     struct list l = { names, 0, cap };
     const struct knob *k = &KNOBS[id];
-    if (k->kind != KNOB_CHOICE) return 0;
+    if (k->kind != VALUE_CHOICE) return 0;
     if (k->choices) {
         for (const char *const *c = k->choices; *c; c++) add(&l, *c);
         return l.count;
@@ -328,171 +325,54 @@ enum err_code recipe_format_check(const char *name, const struct format **out, s
                    choices_text(f ? "" : name, names, MIN(l.count, CHOICES_MAX), text, sizeof text));
 }
 
-static enum err_code choice_check(enum knob_id id, const char *value, char *out, struct err *why)
-{
-    const char *names[CHOICES_MAX];
-    char text[320];
-    size_t count = MIN(knob_choices(id, names, CHOICES_MAX), CHOICES_MAX);
-    for (size_t i = 0; i < count; i++) {
-        if (strcasecmp(value, names[i])) continue;
-        snprintf(out, CONFIG_VALUE, "%s", names[i]);
-        return ERR_OK;
-    }
-    const struct format *f;
-    if (id == KNOB_FORMAT && format_find(value)) return recipe_format_check(value, &f, why);
-    return err_set(why, ERR_USAGE, "%s=%.40s: want one of %s", KNOBS[id].key, value,
-                   choices_text(value, names, count, text, sizeof text));
-}
-
-static enum err_code int_check(const struct knob *k, const char *value, char *out, struct err *why)
-{
-    char number[CONFIG_VALUE];
-    int64_t v;
-    size_t n = strlen(value);
-    if (n && value[n - 1] == '%' && !strcmp(k->unit, "%")) n--;
-    snprintf(number, sizeof number, "%.*s", (int)MIN(n, sizeof number), value);
-    if (k == &KNOBS[KNOB_GPU_LAYERS] && !strcasecmp(value, "auto")) snprintf(number, sizeof number, "-1");
-    if (!str_to_i64(number, &v) || v < k->min || v > k->max)
-        return err_set(why, ERR_USAGE, "%s=%.40s: want a whole number from %" PRId64 " to %" PRId64, k->key,
-                       value, k->min, k->max);
-    snprintf(out, CONFIG_VALUE, "%" PRId64, v);
-    return ERR_OK;
-}
-
-/* Layers and runs of them with '+' between: "0-3+7". */
-static bool is_layer_set(const char *s, size_t n)
-{
-    const char *end = s + n;
-    for (;;) {
-        const size_t from = strspn(s, "0123456789");
-        if (!from || from > 5) return false;
-        s += from;
-        if (s < end && *s == '-') {
-            const size_t to = strspn(++s, "0123456789");
-            if (!to || to > 5) return false;
-            s += to;
-        }
-        if (s >= end) return s == end;
-        if (*s++ != '+') return false;
-    }
-}
-
-static bool is_pattern(const char *s, size_t n)
-{
-    const char *at = memchr(s, '@', n);
-    if (at && !is_layer_set(at + 1, n - (size_t)(at + 1 - s))) return false;
-    if (at) n = (size_t)(at - s);
-    for (size_t i = 0; i < n; i++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-*?", s[i]))
-            return false;
-    return n > 0;
-}
-
-/* True when out (finished rules "p:f;q:g;") already has one for this pattern. */
-static bool has_rule(const char *out, const char *pattern, size_t n)
-{
-    for (const char *p = out; *p; p = strchr(p, ';') + 1)
-        if (!strncmp(p, pattern, n) && p[n] == ':') return true;
-    return false;
-}
-
-static enum err_code rule_check(const char *rule, size_t n, struct str *out, struct err *why)
-{
-    const char *colon = memchr(rule, ':', n);
-    size_t left = colon ? (size_t)(colon - rule) : 0;
-    char name[64] = "";
-    if (colon) snprintf(name, sizeof name, "%.*s", (int)MIN(n - left - 1, sizeof name - 1), colon + 1);
-    if (!is_pattern(rule, left))
-        return err_set(
-            why, ERR_USAGE,
-            "tensors: '%.*s' is no rule: want PATTERN:FORMAT;PATTERN:FORMAT, a pattern of letters, digits and . _ - * ?, or PATTERN@LAYERS, layers like 0-3+7",
-            (int)MIN(n, 60), rule);
-    if (has_rule(str_text(out), rule, left))
-        return err_set(why, ERR_USAGE, "tensors: two rules for '%.*s'", (int)left, rule);
-    const struct format *f;
-    enum err_code rc = recipe_format_check(name, &f, why);
-    if (rc) {
-        err_prefix(why, "tensors: rule '%.*s'", (int)MIN(n, 60), rule);
-        return rc;
-    }
-    str_append_n(out, rule, left);
-    str_printf(out, ":%s;", f->name);
-    return ERR_OK;
-}
-
-static enum err_code rules_check(const char *value, char *out, struct err *why)
-{
-    struct str all = { 0 };
-    enum err_code rc = ERR_OK;
-    for (const char *p = value; !rc && *p;) {
-        size_t n = strcspn(p, ";");
-        rc = rule_check(p, n, &all, why);
-        p += n + (p[n] == ';');
-    }
-    if (!rc && all.failed) rc = err_set(why, ERR_NOMEM, "out of memory");
-    if (!rc && all.len > CONFIG_VALUE)
-        rc = err_set(why, ERR_USAGE, "tensors: rules longer than %d bytes", CONFIG_VALUE - 1);
-    if (!rc) snprintf(out, CONFIG_VALUE, "%.*s", all.len ? (int)all.len - 1 : 0, str_text(&all));
-    str_free(&all);
-    return rc;
-}
-
-enum err_code params_merge(char *list, const char *name, const char *value, struct err *why)
-{
-    struct str all = { 0 };
-    bool put = false;
-    for (const char *p = list; *p || !put;) {
-        const size_t n = strcspn(p, ";"), key = strcspn(p, "=");
-        const int order = *p ? strncmp(p, name, MAX(key, strlen(name))) : 1;
-        if (!put && order >= 0) {
-            str_printf(&all, "%s%s=%s", all.len ? ";" : "", name, value);
-            put = true;
-        }
-        if (*p && order != 0) str_printf(&all, "%s%.*s", all.len ? ";" : "", (int)n, p);
-        p += n + (p[n] == ';');
-    }
-    enum err_code rc = ERR_OK;
-    if (all.failed) rc = err_set(why, ERR_NOMEM, "out of memory");
-    if (!rc && all.len >= CONFIG_VALUE)
-        rc = err_set(why, ERR_USAGE, "params: longer than %d bytes", CONFIG_VALUE - 1);
-    if (!rc) snprintf(list, CONFIG_VALUE, "%s", str_text(&all));
-    str_free(&all);
-    return rc;
-}
-
-/* "name=value;name=value" of any method's parameters: names in their one spelling, sorted, no two alike.
- * Values are checked when the method is known. */
-static enum err_code params_check(const char *value, char *out, struct err *why)
-{
-    out[0] = '\0';
-    for (const char *p = value; *p;) {
-        char pair[CONFIG_VALUE];
-        const size_t n = strcspn(p, ";");
-        snprintf(pair, sizeof pair, "%.*s", (int)n, p);
-        p += n + (p[n] == ';');
-        char *equals = strchr(pair, '=');
-        if (equals) *equals = '\0';
-        const char *name = param_name(pair);
-        if (!equals || !equals[1] || strpbrk(equals + 1, " ,\"=\t\r\n"))
-            return err_set(why, ERR_USAGE, "params: '%.60s' is no pair: want NAME=VALUE;NAME=VALUE", pair);
-        if (!name) return err_set(why, ERR_USAGE, "params: no method has a parameter '%.60s'", pair);
-        enum err_code rc = params_merge(out, name, equals + 1, why);
-        if (rc) return rc;
-    }
-    return ERR_OK;
-}
-
-enum err_code knob_check(enum knob_id id, const char *value, char *out, struct err *why)
+/* The rule of a knob's row; names of its choices in names[CHOICES_MAX]. */
+static struct value_rule knob_rule(enum knob_id id, const char **names)
 {
     const struct knob *k = &KNOBS[id];
-    if (k->kind == KNOB_INT) return int_check(k, value, out, why);
-    if (k->kind == KNOB_CHOICE) return choice_check(id, value, out, why);
-    if (id == KNOB_TENSORS) return rules_check(value, out, why);
-    if (id == KNOB_PARAMS) return params_check(value, out, why);
+    struct value_rule rule = { .kind = k->kind, .min = (double)k->min, .max = (double)k->max };
+    if (k->kind == VALUE_CHOICE) {
+        rule.names = names;
+        rule.count = MIN(knob_choices(id, names, CHOICES_MAX), CHOICES_MAX);
+    }
+    return rule;
+}
+
+/* "3%" -> "3" for knobs in percent, and the word for -1 that gpu_layers has. */
+static const char *knob_number_text(enum knob_id id, const char *value, char *buf, size_t size)
+{
+    const size_t n = strlen(value);
+    if (id == KNOB_GPU_LAYERS && !strcasecmp(value, "auto")) return "-1";
+    if (strcmp(KNOBS[id].unit, "%") || !n || value[n - 1] != '%' || n > size) return value;
+    snprintf(buf, size, "%.*s", (int)n - 1, value);
+    return buf;
+}
+
+static enum err_code text_check(const struct knob *k, const char *value, struct err *why)
+{
     if (strlen(value) >= CONFIG_VALUE)
         return err_set(why, ERR_USAGE, "%s: longer than %d bytes", k->key, CONFIG_VALUE - 1);
     for (const char *p = value; *p; p++)
-        if ((unsigned char)*p < 32) return err_set(why, ERR_USAGE, "%s: holds a control character", k->key);
-    snprintf(out, CONFIG_VALUE, "%s", value);
+        if ((unsigned char)*p < 32)
+            return err_set(why, ERR_USAGE, "%s: contains a control character", k->key);
     return ERR_OK;
+}
+
+enum err_code knob_parse(enum knob_id id, const char *value, struct value *out, struct err *why)
+{
+    const struct knob *k = &KNOBS[id];
+    const char *names[CHOICES_MAX];
+    const struct format *f;
+    char number[32], wanted[400];
+    if (id == KNOB_TENSORS) return tensor_rules_parse(value, out->text, why);
+    if (id == KNOB_PARAMS) return params_parse(value, out->text, why);
+    const struct value_rule rule = knob_rule(id, names);
+    if (k->kind == VALUE_TEXT) {
+        const enum err_code rc = text_check(k, value, why);
+        if (rc) return rc;
+    }
+    const char *text = k->kind == VALUE_INT ? knob_number_text(id, value, number, sizeof number) : value;
+    if (value_parse(out, &rule, text)) return ERR_OK;
+    if (id == KNOB_FORMAT && format_find(value)) return recipe_format_check(value, &f, why);
+    return err_set(why, ERR_USAGE, "%s=%.40s: want %s", k->key, value,
+                   value_wanted(&rule, value, wanted, sizeof wanted));
 }

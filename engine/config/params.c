@@ -8,9 +8,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "engine/quant/quant.h"
+#include "engine/config/config_internal.h"
 
-static const struct param *row_of(const struct method *m, const char *word)
+static const struct param *param_find(const struct method *m, const char *word)
 {
     for (const struct param *p = method_params(m); p && p->name; p++)
         if (!strcasecmp(p->name, word) || (p->aliases && str_has_word(p->aliases, word))) return p;
@@ -20,7 +20,7 @@ static const struct param *row_of(const struct method *m, const char *word)
 const char *param_name(const char *word)
 {
     for (size_t i = 0; i < method_count(); i++) {
-        const struct param *p = row_of(method_at(i), word);
+        const struct param *p = param_find(method_at(i), word);
         if (p) return p->name;
     }
     return NULL;
@@ -28,71 +28,83 @@ const char *param_name(const char *word)
 
 /* ---------------------------------------------------------------- checking */
 
-static enum err_code wrong(const struct method *m, const struct param *p, const char *value, struct err *why)
+static struct value_rule param_rule(const struct param *p)
 {
-    char want[160];
-    if (p->choices)
-        snprintf(want, sizeof want, "one of %s", p->choices);
-    else if (p->kind == PARAM_BOOL)
-        snprintf(want, sizeof want, "true or false");
-    else
-        snprintf(want, sizeof want, "%s from %g to %g", p->kind == PARAM_INT ? "a whole number" : "a number",
-                 p->min, p->max);
-    return err_set(why, ERR_USAGE, "%s=%.40s: %s wants %s", p->name, value, method_name(m), want);
+    return (struct value_rule){ .kind = p->kind, .min = p->min, .max = p->max, .words = p->choices };
 }
 
-static bool bool_of(const char *value, bool *out)
+static enum err_code unknown_param(const struct method *m, const char *name, struct err *why)
 {
-    *out = str_has_word("true on yes 1", value);
-    return *out || str_has_word("false off no 0", value);
+    struct str known = { 0 };
+    for (const struct param *p = method_params(m); p && p->name; p++)
+        str_printf(&known, "%s%s", known.len ? " " : "", p->name);
+    enum err_code rc = err_set(why, ERR_USAGE, "method %s has no parameter '%.40s'; it has %s",
+                               method_name(m), name, known.len ? str_text(&known) : "none");
+    str_free(&known);
+    return rc;
 }
 
-/* The list's own spelling of a word that is in it. */
-static void spell(const char *list, const char *word, char *out, size_t size)
+static enum err_code param_parse(struct value *out, const struct method *m, const char *name,
+                                 const char *value, struct err *why)
 {
-    const size_t n = strlen(word);
-    for (const char *p = list; *p; p += strspn(p, " ")) {
-        const size_t part = strcspn(p, " ");
-        if (part == n && !strncasecmp(p, word, n)) snprintf(out, size, "%.*s", (int)n, p);
-        p += part;
-    }
+    const struct param *p = param_find(m, name);
+    char wanted[400];
+    if (!p) return unknown_param(m, name, why);
+    const struct value_rule rule = param_rule(p);
+    if (value_parse(out, &rule, value)) return ERR_OK;
+    return err_set(why, ERR_USAGE, "%s=%.40s: %s wants %s", p->name, value, method_name(m),
+                   value_wanted(&rule, value, wanted, sizeof wanted));
 }
 
 enum err_code param_check(const struct method *m, const char *name, const char *value, char *out, size_t size,
                           struct err *why)
 {
-    const struct param *p = row_of(m, name);
-    struct str known = { 0 };
-    int64_t whole;
-    double number;
-    bool flag;
-    if (!p) {
-        for (p = method_params(m); p && p->name; p++)
-            str_printf(&known, "%s%s", known.len ? " " : "", p->name);
-        enum err_code rc = err_set(why, ERR_USAGE, "method %s has no parameter '%.40s'; it has %s",
-                                   method_name(m), name, known.len ? str_text(&known) : "none");
-        str_free(&known);
-        return rc;
+    struct value v;
+    const enum err_code rc = param_parse(&v, m, name, value, why);
+    if (!rc) snprintf(out, size, "%s", v.text);
+    return rc;
+}
+
+enum err_code params_merge(char *list, const char *name, const char *value, struct err *why)
+{
+    struct str all = { 0 };
+    bool put = false;
+    for (const char *p = list; *p || !put;) {
+        const size_t n = strcspn(p, ";"), key = strcspn(p, "=");
+        const int order = *p ? strncmp(p, name, MAX(key, strlen(name))) : 1;
+        if (!put && order >= 0) {
+            str_printf(&all, "%s%s=%s", all.len ? ";" : "", name, value);
+            put = true;
+        }
+        if (*p && order != 0) str_printf(&all, "%s%.*s", all.len ? ";" : "", (int)n, p);
+        p += n + (p[n] == ';');
     }
-    if (p->choices && !str_has_word(p->choices, value)) return wrong(m, p, value, why);
-    switch (p->kind) {
-    case PARAM_INT:
-        if (!str_to_i64(value, &whole) || (!p->choices && ((double)whole < p->min || (double)whole > p->max)))
-            return wrong(m, p, value, why);
-        snprintf(out, size, "%" PRId64, whole);
-        return ERR_OK;
-    case PARAM_REAL:
-        if (!str_to_double(value, &number) || !(number >= p->min && number <= p->max))
-            return wrong(m, p, value, why);
-        str_from_double(number, out, size);
-        return ERR_OK;
-    case PARAM_BOOL:
-        if (!bool_of(value, &flag)) return wrong(m, p, value, why);
-        snprintf(out, size, "%s", flag ? "true" : "false");
-        return ERR_OK;
-    case PARAM_CHOICE: break;
+    enum err_code rc = ERR_OK;
+    if (all.failed) rc = err_set(why, ERR_NOMEM, "out of memory");
+    if (!rc && all.len >= CONFIG_VALUE)
+        rc = err_set(why, ERR_USAGE, "params: longer than %d bytes", CONFIG_VALUE - 1);
+    if (!rc) snprintf(list, CONFIG_VALUE, "%s", str_text(&all));
+    str_free(&all);
+    return rc;
+}
+
+enum err_code params_parse(const char *value, char *out, struct err *why)
+{
+    out[0] = '\0';
+    for (const char *p = value; *p;) {
+        char pair[CONFIG_VALUE];
+        const size_t n = strcspn(p, ";");
+        snprintf(pair, sizeof pair, "%.*s", (int)n, p);
+        p += n + (p[n] == ';');
+        char *equals = strchr(pair, '=');
+        if (equals) *equals = '\0';
+        const char *name = param_name(pair);
+        if (!equals || !equals[1] || strpbrk(equals + 1, " ,\"=\t\r\n"))
+            return err_set(why, ERR_USAGE, "params: '%.60s' is no pair: want NAME=VALUE;NAME=VALUE", pair);
+        if (!name) return err_set(why, ERR_USAGE, "params: no method has a parameter '%.60s'", pair);
+        enum err_code rc = params_merge(out, name, equals + 1, why);
+        if (rc) return rc;
     }
-    spell(p->choices, value, out, size);
     return ERR_OK;
 }
 
@@ -120,53 +132,42 @@ static bool given_value(const char *given, const char *name, char *out, size_t s
 
 bool params_given(const struct params *p, const char *name)
 {
-    char value[64];
+    char value[CONFIG_VALUE];
     return given_value(p->given, name, value, sizeof value);
 }
 
-/* The checked text of a parameter the method has. */
-static const struct param *value_of(const struct params *p, const char *name, char *out, size_t size)
+/* A parameter the method has (asserted): the given value, else the default. Given values were checked when
+ * the config was (params_check_all); a config that failed that check reads as its defaults. */
+static struct value params_value(const struct params *p, const char *name)
 {
-    char raw[64];
-    const struct param *row = row_of(p->method, name);
+    struct value v;
+    char given[CONFIG_VALUE];
+    const struct param *row = param_find(p->method, name);
     assert(row);
-    if (!given_value(p->given, row->name, raw, sizeof raw)) snprintf(raw, sizeof raw, "%s", row->otherwise);
-    if (param_check(p->method, row->name, raw, out, size, NULL)) snprintf(out, size, "%s", row->otherwise);
-    return row;
+    const struct value_rule rule = param_rule(row);
+    if (given_value(p->given, row->name, given, sizeof given) && value_parse(&v, &rule, given)) return v;
+    value_parse(&v, &rule, row->otherwise);
+    return v;
 }
 
 int64_t params_int(const struct params *p, const char *name)
 {
-    char text[64];
-    int64_t v = 0;
-    value_of(p, name, text, sizeof text);
-    str_to_i64(text, &v);
-    return v;
+    return params_value(p, name).whole;
 }
 
 double params_real(const struct params *p, const char *name)
 {
-    char text[64];
-    double v = NAN;
-    value_of(p, name, text, sizeof text);
-    str_to_double(text, &v);
-    return v;
+    return params_value(p, name).real;
 }
 
 bool params_bool(const struct params *p, const char *name)
 {
-    char text[64];
-    bool v = false;
-    value_of(p, name, text, sizeof text);
-    bool_of(text, &v);
-    return v;
+    return params_value(p, name).whole != 0;
 }
 
 bool params_is(const struct params *p, const char *name, const char *choice)
 {
-    char text[64];
-    value_of(p, name, text, sizeof text);
-    return !strcasecmp(text, choice);
+    return !strcasecmp(params_value(p, name).text, choice);
 }
 
 /* ---------------------------------------------------------------- all of them */
@@ -186,24 +187,26 @@ static bool next_pair(const char **at, char *pair, size_t size, char **value)
 
 enum err_code params_check_all(const struct params *p, struct err *why)
 {
-    char pair[CONFIG_VALUE], text[CONFIG_VALUE], *value;
+    char pair[CONFIG_VALUE], *value;
+    struct value parsed;
     enum err_code rc = ERR_OK;
     const char *at = p->given;
     while (!rc && next_pair(&at, pair, sizeof pair, &value))
         rc = p->method
-                 ? param_check(p->method, pair, value, text, sizeof text, why)
+                 ? param_parse(&parsed, p->method, pair, value, why)
                  : err_set(why, ERR_USAGE, "%s=%.40s: without a method there is nothing to set", pair, value);
     return rc ? rc : method_check(p, why);
 }
 
 void params_identity(const struct params *p, struct str *out)
 {
-    char pair[CONFIG_VALUE], text[CONFIG_VALUE], plain[CONFIG_VALUE], *value;
+    char pair[CONFIG_VALUE], *value;
+    struct value given, usual;
     const char *at = p->given;
     while (p->method && next_pair(&at, pair, sizeof pair, &value)) {
-        const struct param *row = row_of(p->method, pair);
-        if (!row || param_check(p->method, pair, value, text, sizeof text, NULL)) continue;
-        if (param_check(p->method, pair, row->otherwise, plain, sizeof plain, NULL) || strcmp(text, plain))
-            str_printf(out, ";%s=%s", row->name, text);
+        const struct param *row = param_find(p->method, pair);
+        if (!row || param_parse(&given, p->method, pair, value, NULL)) continue;
+        if (param_parse(&usual, p->method, pair, row->otherwise, NULL) || strcmp(given.text, usual.text))
+            str_printf(out, ";%s=%s", row->name, given.text);
     }
 }

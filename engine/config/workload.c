@@ -1,10 +1,7 @@
 /* The grammar of workloads, one line each way. */
 #include "engine/config/config.h"
-#include "engine/worker/worker.h"
-#include "kernels/kernels.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { EVAL_CTX_DEFAULT = 512, TOKENS_MAX = 1 << 24 };
@@ -116,7 +113,7 @@ enum err_code workload_check(const struct workload *w, const struct config *c, s
     char line[600];
     if (!stray) return ERR_OK;
     workload_line(w, line, sizeof line);
-    const char *value = c->value[stray - KNOBS];
+    const char *value = config_text(c, (enum knob_id)(stray - KNOBS));
     if (!w->train)
         return err_set(
             why, ERR_USAGE,
@@ -140,10 +137,4 @@ int workload_ctx(const struct workload *w)
 int workload_sequences(const struct workload *w)
 {
     return MAX(w->sequences, 1);
-}
-
-void cell_result_free(struct cell_result *r)
-{
-    free(r->itl_s);
-    r->itl_s = NULL;
 }

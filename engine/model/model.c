@@ -186,17 +186,20 @@ static enum err_code open_tokenizer(struct model *m, const struct log *log, stru
     return ERR_OK;
 }
 
-/* The config as it really runs: numbers for "automatic", names where one name says it all. */
-static void write_config(struct model *m, const char *path)
+/* Store the config as it really runs: numbers for "automatic", one name where an instruction-set level has
+ * one. */
+static enum err_code resolve_config(struct model *m, const char *path, struct err *why)
 {
     struct config *c = &m->config;
-    snprintf(c->value[KNOB_MODEL], CONFIG_VALUE, "%s", path);
-    snprintf(c->value[KNOB_THREADS], CONFIG_VALUE, "%d", m->session.backend.threads);
-    snprintf(c->value[KNOB_CTX], CONFIG_VALUE, "%d", m->session.ctx);
-    if (m->session.gpu_layers) snprintf(c->value[KNOB_GPU_LAYERS], CONFIG_VALUE, "%d", m->session.gpu_layers);
-    for (size_t i = 0; i < ISA_LEVEL_COUNT; i++)
-        if (ISA_LEVELS[i].bits == m->session.backend.isa)
-            snprintf(c->value[KNOB_ISA], CONFIG_VALUE, "%s", ISA_LEVELS[i].name);
+    const struct model_session *s = &m->session;
+    enum err_code rc = config_resolve_text(c, KNOB_MODEL, path, why);
+    if (!rc) rc = config_resolve_int(c, KNOB_THREADS, s->backend.threads, why);
+    if (!rc) rc = config_resolve_int(c, KNOB_CTX, s->ctx, why);
+    if (!rc && s->gpu_layers) rc = config_resolve_int(c, KNOB_GPU_LAYERS, s->gpu_layers, why);
+    for (size_t i = 0; i < ISA_LEVEL_COUNT && !rc; i++)
+        if (ISA_LEVELS[i].bits == s->backend.isa)
+            rc = config_resolve_text(c, KNOB_ISA, ISA_LEVELS[i].name, why);
+    return rc;
 }
 
 static enum err_code open_site(struct model *m, int site, const char *device, struct err *why)
@@ -237,7 +240,7 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     const struct knob *stray = config_stray(o->config, FOR_ALL);
     if (stray)
         return err_set(why, ERR_USAGE, "%s=%s is a setting of training, and this model only runs", stray->key,
-                       o->config->value[stray - KNOBS]);
+                       config_text(o->config, (enum knob_id)(stray - KNOBS)));
     struct model *m = calloc(1, sizeof *m);
     if (!m) return err_set(why, ERR_NOMEM, "out of memory");
     m->config = *o->config;
@@ -260,7 +263,7 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     if ((rc = alloc_buffers(m, why))) goto fail;
     model_account_huge(m, huge_before, o->log);
     if ((rc = open_tokenizer(m, o->log, why))) goto fail;
-    write_config(m, path);
+    if ((rc = resolve_config(m, path, why))) goto fail;
     *out = m;
     return ERR_OK;
 fail:

@@ -33,7 +33,7 @@ static void eetq_rows(const struct tensor_job *job, const float *x, void *out, i
 
 static const struct param EETQ_PARAMS[] = {
     { .name = "weights",
-      .kind = PARAM_CHOICE,
+      .kind = VALUE_CHOICE,
       .choices = "int8",
       .otherwise = "int8",
       .help = "type of the weights; EETQ has only one" },

@@ -8,12 +8,12 @@
 /* Their rows of `params`, and the formats that these can imply. */
 #define GROUP_BITS_PARAM                                                                                     \
     {                                                                                                        \
-        .name = "bits", .aliases = "nbits w_bit wbits", .kind = PARAM_INT, .choices = "2 3 4 8",             \
+        .name = "bits", .aliases = "nbits w_bit wbits", .kind = VALUE_INT, .choices = "2 3 4 8",             \
         .otherwise = "4", .help = "bits of a code"                                                           \
     }
 #define GROUP_SIZE_PARAM                                                                                     \
     {                                                                                                        \
-        .name = "group_size", .aliases = "group q_group_size", .kind = PARAM_INT, .choices = "-1 32 64 128", \
+        .name = "group_size", .aliases = "group q_group_size", .kind = VALUE_INT, .choices = "-1 32 64 128", \
         .otherwise = "128", .help = "inputs that share a scale; -1: the whole row"                           \
     }
 #define GROUP_FORMATS "u4_g128 u4_g64 u4_g32 u3_g128 u3_g64 u2_g128 u2_g64 u8_g128 u8_g64"

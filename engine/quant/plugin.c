@@ -156,17 +156,17 @@ static enum err_code plugin_read_formats(struct plugin *p, const json_t *o, stru
 
 static enum err_code param_read_range(struct param *q, const json_t *o, struct err *why)
 {
-    static const enum param_kind KINDS[] = { [QDYNO_INT] = PARAM_INT,
-                                             [QDYNO_REAL] = PARAM_REAL,
-                                             [QDYNO_BOOL] = PARAM_BOOL,
-                                             [QDYNO_CHOICE] = PARAM_CHOICE };
+    static const enum value_kind KINDS[] = { [QDYNO_INT] = VALUE_INT,
+                                             [QDYNO_REAL] = VALUE_REAL,
+                                             [QDYNO_BOOL] = VALUE_BOOL,
+                                             [QDYNO_CHOICE] = VALUE_CHOICE };
     const int64_t kind = json_get_int(o, "kind", -1);
     if (kind < 0 || kind >= (int64_t)COUNT_OF(KINDS))
         return err_set(why, ERR_FORMAT, "%s has an unknown kind", q->name);
     q->kind = KINDS[kind];
     q->min = json_get_num(o, "min", NAN);
     q->max = json_get_num(o, "max", NAN);
-    if ((q->kind == PARAM_INT || q->kind == PARAM_REAL) && !(q->min <= q->max))
+    if ((q->kind == VALUE_INT || q->kind == VALUE_REAL) && !(q->min <= q->max))
         return err_set(why, ERR_FORMAT, "%s has an invalid range (min %g, max %g)", q->name, q->min, q->max);
     return ERR_OK;
 }
@@ -190,7 +190,7 @@ static enum err_code plugin_read_parameter(struct plugin *p, struct param *q, co
             return err_set(why, ERR_FORMAT, "two parameters are called %s", q->name);
     if ((rc = plugin_read_line(p, &q->help, o, "help", NULL, why))) return rc;
     if ((rc = param_read_range(q, o, why))) return rc;
-    if (q->kind == PARAM_CHOICE) {
+    if (q->kind == VALUE_CHOICE) {
         if ((rc = plugin_read_line(p, &q->choices, o, "choices", NULL, why))) return rc;
         if ((rc = check_words(q->choices, NULL, NULL, "is not a valid choice of a parameter", why)))
             return rc;

@@ -252,9 +252,9 @@ static double *params_values(const struct params *p)
     double *value = calloc(n + 1, sizeof *value);
     for (size_t i = 0; value && i < n; i++) {
         const struct param *q = &p->method->params[i];
-        if (q->kind == PARAM_BOOL) {
+        if (q->kind == VALUE_BOOL) {
             value[i] = params_bool(p, q->name);
-        } else if (q->kind == PARAM_CHOICE) {
+        } else if (q->kind == VALUE_CHOICE) {
             char word[64];
             for (const char *at = q->choices; *at; at += strcspn(at, " "), at += *at == ' ') {
                 snprintf(word, sizeof word, "%.*s", (int)strcspn(at, " "), at);

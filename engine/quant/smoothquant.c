@@ -81,14 +81,14 @@ static struct act_scheme smoothquant_act(const struct params *p)
 
 static const struct param SMOOTHQUANT_PARAMS[] = {
     { .name = "alpha",
-      .kind = PARAM_REAL,
+      .kind = VALUE_REAL,
       .min = 0,
       .max = 1,
       .otherwise = "0.5",
       .help =
           "migration strength: share of the activations' range moved into weights; 0.8 to 0.9 with outliers" },
     { .name = "act_quant",
-      .kind = PARAM_CHOICE,
+      .kind = VALUE_CHOICE,
       .choices = "per_token per_tensor",
       .otherwise = "per_token",
       .help = "activations that share a scale" },

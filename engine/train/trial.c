@@ -55,12 +55,13 @@ static char *trial_temporary_path(struct err *why)
     return str_take(&path);
 }
 
-static void trial_resolve_config(struct trial *t)
+static enum err_code trial_resolve_config(struct trial *t, struct err *why)
 {
-    snprintf(t->config.value[KNOB_THREADS], CONFIG_VALUE, "%d", t->o.threads);
-    for (size_t i = 0; i < ISA_LEVEL_COUNT; i++)
+    enum err_code rc = config_resolve_int(&t->config, KNOB_THREADS, t->o.threads, why);
+    for (size_t i = 0; i < ISA_LEVEL_COUNT && !rc; i++)
         if (ISA_LEVELS[i].bits == t->o.isa)
-            snprintf(t->config.value[KNOB_ISA], CONFIG_VALUE, "%s", ISA_LEVELS[i].name);
+            rc = config_resolve_text(&t->config, KNOB_ISA, ISA_LEVELS[i].name, why);
+    return rc;
 }
 
 enum err_code trial_open(struct trial **out, const struct config *c, struct err *why)
@@ -73,6 +74,7 @@ enum err_code trial_open(struct trial **out, const struct config *c, struct err 
     char *path = rc ? NULL : trial_temporary_path(why);
     if (!rc && !path) rc = why ? why->code : ERR_IO;
     if (!rc) rc = trainer_open(&t->trainer, path, &t->o, why);
+    if (!rc) rc = trial_resolve_config(t, why);
     if (t->trainer.state_path) unlink(t->trainer.state_path); /* the open file stays readable */
     free(path);
     if (rc) {
@@ -81,7 +83,6 @@ enum err_code trial_open(struct trial **out, const struct config *c, struct err 
     }
     t->params = network_params(t->trainer.network);
     t->memory = network_memory(t->trainer.network);
-    trial_resolve_config(t);
     trial_rest(t);
     *out = t;
     return ERR_OK;

@@ -317,3 +317,9 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
     if (rc) cell_result_free(out);
     return rc;
 }
+
+void cell_result_free(struct cell_result *r)
+{
+    free(r->itl_s);
+    r->itl_s = NULL;
+}

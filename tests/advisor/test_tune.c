@@ -21,7 +21,7 @@ static void space_as_asked(void **state)
     struct workload w;
     struct machine m = { .cores = 4 };
     struct err why;
-    char line[640];
+    char line[CONFIG_LINE];
     CHECK_OK(workload_parse(&w, "tg64", &why));
     CHECK_OK(tune_space(&s, NULL, &m, &w, GOAL_SPEED, "recipe=file|q8_0|q4_K,threads=1|2,kv=f16|q8_0", &why));
     assert_int_equal(tune_space_size(&s), 12);

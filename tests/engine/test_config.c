@@ -25,13 +25,21 @@ static void knob_rows(void **state)
         }
         const char *names[128];
         size_t n = knob_choices((enum knob_id)i, names, COUNT_OF(names));
-        CHECK((n > 0) == (k->kind == KNOB_CHOICE) && n <= COUNT_OF(names));
+        CHECK((n > 0) == (k->kind == VALUE_CHOICE) && n <= COUNT_OF(names));
         for (size_t j = 0; j < n; j++) {
             config_default(&c);
             CHECK_OK(config_set(&c, k->key, names[j], &why));
             assert_string_equal(config_text(&c, (enum knob_id)i), names[j]);
         }
-        CHECK(k->kind != KNOB_INT || k->min < k->max);
+        CHECK(k->kind != VALUE_INT || k->min < k->max);
+    }
+}
+
+static void check_equal(const struct config *a, const struct config *b)
+{
+    for (int k = 0; k < KNOB_COUNT; k++) {
+        assert_string_equal(a->value[k].text, b->value[k].text);
+        CHECK_EQ(a->value[k].number, b->value[k].number);
     }
 }
 
@@ -94,10 +102,10 @@ static void lines_and_back(void **state)
         assert_string_equal(config_line(&c, line, sizeof line), CASES[i].out);
         assert_string_equal(config_recipe(&c, recipe, sizeof recipe), CASES[i].recipe);
         CHECK_OK(config_parse(&again, line, &why));
-        for (int k = 0; k < KNOB_COUNT; k++) assert_string_equal(again.value[k], c.value[k]);
+        check_equal(&again, &c);
         json_t *o = config_to_json(&c);
         CHECK_OK(config_from_json(&again, o, &why));
-        for (int k = 0; k < KNOB_COUNT; k++) assert_string_equal(again.value[k], c.value[k]);
+        check_equal(&again, &c);
         json_decref(o);
     }
 }
@@ -118,8 +126,6 @@ static void values(void **state)
     assert_int_equal(config_check(&c, &why), ERR_USAGE);
     CHECK_OK(config_set(&c, "format", "q4_0", &why));
     CHECK_OK(config_check(&c, &why));
-    char line[16];
-    CHECK(strlen(config_line(&c, line, 4)) == 3); /* cut, never overrun */
 }
 
 static void refused(void **state)
@@ -234,7 +240,7 @@ static void method_rows(void **state)
             struct err why = { 0 };
             CHECK_OK(param_check(m, p->name, p->otherwise, value, sizeof value, &why));
             assert_string_equal(value, p->otherwise);
-            CHECK(p->help && p->help[0] && (p->choices || p->kind == PARAM_BOOL || p->min < p->max));
+            CHECK(p->help && p->help[0] && (p->choices || p->kind == VALUE_BOOL || p->min < p->max));
             assert_string_equal(param_name(p->name), p->name);
             for (int k = 0; k < KNOB_COUNT; k++)
                 CHECK(strcmp(KNOBS[k].key, p->name) && !is_alias(p, KNOBS[k].key));
@@ -265,6 +271,62 @@ static void overlong(void **state)
     assert_int_equal(strlen(config_text(&c, KNOB_MODEL)), 511);
 }
 
+/* Two configs that differ far behind the end of a buffer, the same lines in buffers of every size: the text
+ * never ends without a mark, keys of different configs differ, and no abbreviation is taken for a config. */
+static void long_lines_differ(void **state)
+{
+    (void)state;
+    struct config c[2], again;
+    struct err why = { 0 };
+    char hash[2][HASH_HEX];
+    for (int i = 0; i < 2; i++) {
+        char text[1600], rules[512] = "";
+        for (int layer = 0; layer < 28; layer++)
+            snprintf(rules + strlen(rules), sizeof rules - strlen(rules), "%sattn_v@%d:q8_0",
+                     layer ? ";" : "", layer);
+        snprintf(text, sizeof text, "model=/%0480d.gguf,q4_0,calib=/%0480d.txt,tensors=%s,accumulate=%d", 1,
+                 2, rules, 3 + i);
+        CHECK_OK(config_parse(&c[i], text, &why));
+        CHECK_OK(config_identity(&c[i], hash[i], &why));
+    }
+    CHECK(strcmp(hash[0], hash[1]) != 0);
+    CHECK(!config_same(&c[0], &c[1]));
+    struct str whole = { 0 };
+    config_append_line(&c[0], &whole);
+    for (size_t size = 32; size <= whole.len + 1; size++) {
+        char line[2][CONFIG_LINE];
+        for (int i = 0; i < 2; i++) config_line(&c[i], line[i], size);
+        CHECK_LT(strlen(line[0]), size);
+        if (!strcmp(line[0], line[1])) fail_msg("two configs have one key of %zu bytes: %s", size, line[0]);
+        const bool fits = size > whole.len;
+        CHECK_EQ(!strcmp(line[0], str_text(&whole)), fits);
+        CHECK_EQ(config_parse(&again, line[0], NULL) == ERR_OK, fits);
+    }
+    str_free(&whole);
+}
+
+/* A config is copied with every arm and every redraw: it stays a small plain value that owns nothing. */
+static void copies_are_cheap(void **state)
+{
+    (void)state;
+    struct config c, copy;
+    struct err why = { 0 };
+    CHECK_LE(sizeof c, 512);
+    char line[] = "model=/tmp/a.gguf,q8_0,threads=3";
+    CHECK_OK(config_parse(&c, line, &why));
+    memset(line, 'x', sizeof line - 1); /* nothing points into the line */
+    copy = c;
+    CHECK_OK(config_set(&c, "model", "/tmp/b.gguf", &why));
+    assert_string_equal(config_text(&copy, KNOB_MODEL), "/tmp/a.gguf");
+    CHECK(!config_same(&c, &copy));
+    config_unset(&c, KNOB_MODEL);
+    config_unset(&copy, KNOB_MODEL);
+    CHECK(config_same(&c, &copy));
+    CHECK_OK(config_resolve_int(&c, KNOB_THREADS, 8, &why));
+    CHECK_EQ(config_int(&c, KNOB_THREADS), 8);
+    assert_string_equal(config_text(&c, KNOB_THREADS), "8");
+}
+
 static void json_refused(void **state)
 {
     (void)state;
@@ -284,9 +346,16 @@ static void json_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(knob_rows),    cmocka_unit_test(lines_and_back), cmocka_unit_test(values),
-        cmocka_unit_test(refused),      cmocka_unit_test(every_format),   cmocka_unit_test(overlong),
-        cmocka_unit_test(json_refused), cmocka_unit_test(method_rows),
+        cmocka_unit_test(knob_rows),
+        cmocka_unit_test(lines_and_back),
+        cmocka_unit_test(values),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(every_format),
+        cmocka_unit_test(overlong),
+        cmocka_unit_test(json_refused),
+        cmocka_unit_test(method_rows),
+        cmocka_unit_test(long_lines_differ),
+        cmocka_unit_test(copies_are_cheap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (strlen(config_line(&c, line, sizeof line)) + 1 < sizeof line) {
         if (config_parse(&again, line, &why)) abort();
         for (int i = 0; i < KNOB_COUNT; i++)
-            if (strcmp(c.value[i], again.value[i])) abort();
+            if (strcmp(c.value[i].text, again.value[i].text)) abort();
     }
     free(text);
     return 0;

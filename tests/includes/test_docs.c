@@ -10,8 +10,8 @@ static void append_values(struct str *s, int id)
 {
     const char *names[64];
     const struct knob *k = &KNOBS[id];
-    if (k->kind == KNOB_TEXT) str_append(s, "text");
-    if (k->kind == KNOB_INT) str_printf(s, "%lld to %lld", (long long)k->min, (long long)k->max);
+    if (k->kind == VALUE_TEXT) str_append(s, "text");
+    if (k->kind == VALUE_INT) str_printf(s, "%lld to %lld", (long long)k->min, (long long)k->max);
     size_t n = knob_choices((enum knob_id)id, names, COUNT_OF(names));
     CHECK(n <= COUNT_OF(names));
     for (size_t i = 0; i < n; i++) str_printf(s, "%s`%s`", i ? " " : "", names[i]);

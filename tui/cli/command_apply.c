@@ -67,8 +67,7 @@ static enum err_code applying_from_run(struct applying *x, const struct cli_glob
         const bool won = arm < 0 && !strcmp(r.run.verdict, verdict_name(VERDICT_BETTER));
         snprintf(x->because, sizeof x->because, "%s run %lld: %s %.6g", won ? "won" : "measured in",
                  (long long)x->run_id, b.metric, b.value);
-        x->config.value[KNOB_MODEL][0] = '\0';
-        x->config.given[KNOB_MODEL] = false;
+        config_unset(&x->config, KNOB_MODEL);
     }
     results_free(&r);
     db_close(d);

@@ -147,7 +147,7 @@ static int64_t largest_context(const struct fit *f, const struct gguf *g, const 
 {
     struct config sized = *c; /* an explicit number of threads avoids reading the CPU topology in each step */
     if (!config_int(c, KNOB_THREADS))
-        snprintf(sized.value[KNOB_THREADS], sizeof sized.value[0], "%d", threadpool_default_threads());
+        config_resolve_int(&sized, KNOB_THREADS, threadpool_default_threads(), NULL);
     int64_t fits = 0, beyond = (INT64_C(1) << 24) + 1;
     while (beyond - fits > 1) {
         const int64_t middle = fits + (beyond - fits) / 2;

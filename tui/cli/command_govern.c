@@ -49,7 +49,7 @@ struct governed {
     const struct cli_global *g;
     const struct cli_args *a;
     struct config config[GOVERNOR_LEVELS];
-    char line[GOVERNOR_LEVELS][640];
+    char line[GOVERNOR_LEVELS][CONFIG_LINE];
     struct governor_options o;
     struct governor_result result;
     struct machine machine;

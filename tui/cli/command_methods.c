@@ -102,7 +102,7 @@ static void put_formats(json_t *row, const struct method *m)
 
 static const char *allowed(const struct param *p, char *buf, size_t size)
 {
-    if (p->kind == PARAM_BOOL)
+    if (p->kind == VALUE_BOOL)
         snprintf(buf, size, "true or false");
     else if (p->choices)
         snprintf(buf, size, "%s", p->choices);
@@ -114,7 +114,7 @@ static const char *allowed(const struct param *p, char *buf, size_t size)
 static json_t *parameters(const struct method *m)
 {
     static const char *const KINDS[] = {
-        [PARAM_INT] = "integer", [PARAM_REAL] = "number", [PARAM_BOOL] = "boolean", [PARAM_CHOICE] = "choice"
+        [VALUE_INT] = "integer", [VALUE_REAL] = "number", [VALUE_BOOL] = "boolean", [VALUE_CHOICE] = "choice"
     };
     json_t *list = json_array();
     for (const struct param *p = m->params; p && p->name; p++) {
@@ -154,8 +154,8 @@ static void note_parameters(struct table *t, const struct method *m)
 {
     char values[256];
     for (const struct param *p = m->params; p && p->name; p++) {
-        table_note(t, "  %s=%s   %s%s%s%s", p->name, p->otherwise, p->help, p->kind == PARAM_BOOL ? "" : "; ",
-                   p->kind == PARAM_BOOL ? "" : allowed(p, values, sizeof values),
+        table_note(t, "  %s=%s   %s%s%s%s", p->name, p->otherwise, p->help, p->kind == VALUE_BOOL ? "" : "; ",
+                   p->kind == VALUE_BOOL ? "" : allowed(p, values, sizeof values),
                    p->aliases ? "; also: " : "");
         if (p->aliases) {
             t->notes.len--; /* table_note ended the line, but the aliases belong to it */
@@ -240,8 +240,6 @@ static const struct column COLUMNS[] = {
     { .name = "random_weights", .kind = COLUMN_BOOL },
     { .name = "error", .title = "error" },
 };
-
-enum { CONFIG_LINE = 2048 };
 
 struct measuring {
     const struct cli_global *g;

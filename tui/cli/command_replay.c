@@ -59,7 +59,7 @@ static enum err_code arm_model_check(const struct results *then, const struct ex
                                      struct err *why)
 {
     const char *own = config_text(&s->config[arm], KNOB_MODEL);
-    char line[640];
+    char line[CONFIG_LINE];
     config_line(&s->config[arm], line, sizeof line);
     enum err_code rc = model_check(*own ? own : s->model, results_model(then, line), why);
     if (rc) err_prefix(why, "arm %c of run %lld", 'A' + arm, (long long)then->run.id);

@@ -245,7 +245,7 @@ static int generation_print(const struct generation *x, const struct cli_args *a
 static int collector_send(struct generation *x, const struct cli_args *a, const struct err *failed,
                           int status)
 {
-    char line[640] = "";
+    char line[CONFIG_LINE] = "";
     struct err why = { 0 };
     struct machine m;
     struct trace_sent sent = { 0 };

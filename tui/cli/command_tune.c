@@ -132,8 +132,7 @@ static enum err_code tuner_init(struct tuner *t, struct err *why)
     enum err_code rc = cli_config(&t->current, t->a, args_text(t->a, "-C", NULL), why);
     if (!rc) rc = cli_applied_config(&t->current, t->g, t->a, why);
     if (!rc) rc = cli_config_model(&t->model, t->a, &t->current, why);
-    t->current.value[KNOB_MODEL][0] = '\0';
-    t->current.given[KNOB_MODEL] = false;
+    config_unset(&t->current, KNOB_MODEL);
     if (!rc)
         rc = cli_machine(t->g, args_has(t->a, "--probe") ? PROBE_FRESH : PROBE_IF_MISSING, &t->machine,
                          &t->ceilings, &known, why);

@@ -223,10 +223,10 @@ enum form_event form_key(struct form *f, int key)
 
 static void knob_describe(const struct knob *k, char *buf, size_t size)
 {
-    if (k->kind == KNOB_INT) {
+    if (k->kind == VALUE_INT) {
         snprintf(buf, size, "%s=%lld..%lld %s: %s (default %s)", k->key, (long long)k->min, (long long)k->max,
                  k->unit, k->help, k->otherwise);
-    } else if (k->kind == KNOB_CHOICE && k->choices) {
+    } else if (k->kind == VALUE_CHOICE && k->choices) {
         int n = snprintf(buf, size, "%s=", k->key);
         for (int i = 0; k->choices[i] && n < (int)size - 24; i++)
             n += snprintf(buf + n, size - (size_t)n, "%s%s", i ? "|" : "", k->choices[i]);

@@ -125,7 +125,7 @@ static void range_text(const struct knob *k, char *buf, size_t size)
     const char *names[NAMES];
     const size_t n = MIN(knob_choices((enum knob_id)(k - KNOBS), names, NAMES), (size_t)NAMES);
     buf[0] = '\0';
-    if (k->kind == KNOB_INT)
+    if (k->kind == VALUE_INT)
         snprintf(buf, size, "%lld to %lld%s%s; ", (long long)k->min, (long long)k->max, *k->unit ? " " : "",
                  k->unit);
     int used = 0;
@@ -241,7 +241,7 @@ static void offer_values(struct making *m, const struct knob *k, const char *typ
 {
     enum { NAMES = 96 };
     const char *names[NAMES];
-    if (k->kind == KNOB_INT) {
+    if (k->kind == VALUE_INT) {
         offer_numbers(m, k, typed);
         return;
     }
@@ -264,7 +264,7 @@ static void offer_parameter_values(struct making *m, const char *key, const char
         while (p && p->name && strcmp(p->name, name)) p++;
         if (!p || !p->name || !strcasestr(m->text, method_at(i)->name)) continue;
         char word[40];
-        const char *list = p->kind == PARAM_BOOL ? "true false" : p->choices ? p->choices : p->otherwise;
+        const char *list = p->kind == VALUE_BOOL ? "true false" : p->choices ? p->choices : p->otherwise;
         for (const char *at = list; *at;) {
             const size_t n = strcspn(at, " ");
             snprintf(word, sizeof word, "%.*s", (int)MIN(n, sizeof word - 1), at);

@@ -70,9 +70,9 @@ static const char *range_text(enum knob_id id, char *buf, size_t size)
     const char *names[CHOICES_SHOWN];
     const size_t n = MIN(knob_choices(id, names, CHOICES_SHOWN), (size_t)CHOICES_SHOWN);
     struct str text = { 0 };
-    if (k->kind == KNOB_INT) str_printf(&text, "%" PRId64 " to %" PRId64 " %s", k->min, k->max, k->unit);
+    if (k->kind == VALUE_INT) str_printf(&text, "%" PRId64 " to %" PRId64 " %s", k->min, k->max, k->unit);
     for (size_t i = 0; i < n; i++) str_printf(&text, "%s%s", i ? " " : "", names[i]);
-    if (k->kind == KNOB_TEXT) str_append(&text, "text");
+    if (k->kind == VALUE_TEXT) str_append(&text, "text");
     snprintf(buf, size, "%s", str_text(&text));
     str_free(&text);
     return buf;
@@ -163,7 +163,7 @@ static void box_detail(struct grid *g, struct rect area, const struct snapshot *
     if (k->changes_answers)
         y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_WARN,
                        "changes answers: not recommended without a measurement of quality");
-    if (k->kind == KNOB_INT) {
+    if (k->kind == VALUE_INT) {
         y += grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_DIM,
                        range_text((enum knob_id)i, text, sizeof text));
         grid_wrap(g, rect_rows(in, y, in.h - y), ROLE_TEXT,

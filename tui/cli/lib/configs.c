@@ -155,10 +155,7 @@ enum err_code cli_configs(struct config **out, int *n, const struct cli_args *a,
             }
             /* A value set in the line itself makes several grid points equal: run such a config once. */
             bool twin = false;
-            for (int i = 0; i < *n && !twin; i++) {
-                char x[2048], y[2048];
-                twin = !strcmp(config_line(&(*out)[i], x, sizeof x), config_line(c, y, sizeof y));
-            }
+            for (int i = 0; i < *n && !twin; i++) twin = config_same(&(*out)[i], c);
             *n += !twin;
         }
     }

@@ -86,7 +86,10 @@ static void flag_help(struct str *out, const struct cli_flag *f)
 static void knob_name(struct str *out, const struct knob *k)
 {
     if (k->flag) str_printf(out, "%s, ", k->flag);
-    str_printf(out, "--%s %s", k->key, k->kind == KNOB_INT ? "N" : k->kind == KNOB_CHOICE ? "NAME" : "TEXT");
+    str_printf(out, "--%s %s", k->key,
+               k->kind == VALUE_INT      ? "N"
+               : k->kind == VALUE_CHOICE ? "NAME"
+                                         : "TEXT");
 }
 
 static void knob_choices_append(struct str *out, enum knob_id id)
@@ -98,10 +101,10 @@ static void knob_choices_append(struct str *out, enum knob_id id)
 
 static void knob_range(struct str *out, const struct knob *k)
 {
-    if (k->kind == KNOB_INT)
+    if (k->kind == VALUE_INT)
         str_printf(out, "; %lld to %lld%s%s", (long long)k->min, (long long)k->max, *k->unit ? " " : "",
                    k->unit);
-    if (k->kind == KNOB_CHOICE) {
+    if (k->kind == VALUE_CHOICE) {
         str_append(out, "; ");
         knob_choices_append(out, (enum knob_id)(k - KNOBS));
     }
