@@ -1,5 +1,5 @@
-/* What a file says about activations, written by the quantizer and read when a model is opened. A file is
- * untrusted: sizes, indexes and numbers are checked here, once, so that kernels need not. */
+/* Reads and writes how inputs of matrices are quantized. The file is untrusted: sizes, indexes and numbers
+ * are checked here once, so that the kernels need not check them. */
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "kernels/kernels.h"
@@ -32,7 +32,7 @@ enum err_code act_put(struct gguf_writer *w, const struct act_scheme *act, const
 
 /* ---------------------------------------------------------------- reading */
 
-static enum err_code read_kind(struct input_scheme *s, const struct gguf *g, const struct gguf_tensor *matrix,
+static enum err_code kind_read(struct input_scheme *s, const struct gguf *g, const struct gguf_tensor *matrix,
                                struct err *why)
 {
     const struct gguf_string name = gguf_get_string(g, KEY), format = gguf_get_string(g, KEY_FORMAT);
@@ -46,14 +46,15 @@ static enum err_code read_kind(struct input_scheme *s, const struct gguf *g, con
     s->threshold = (float)gguf_get_num(g, KEY_THRESHOLD, 0);
     s->limit = (float)gguf_get_num(g, KEY_LIMIT, 0);
     if (!(s->threshold >= 0) || !(s->limit >= 0))
-        return err_set(why, ERR_FORMAT, "%s: a threshold or limit that is no positive number", KEY);
+        return err_set(why, ERR_FORMAT, "%s: its threshold or limit is not a positive number", KEY);
     return ERR_OK;
 }
 
-/* Side tensor `what` as f32; *values owned, NULL when the matrix has none. want: its size, -1: any. */
-static enum err_code read_side(float **values, int64_t *size, const struct gguf *g,
-                               const struct gguf_tensor *matrix, enum companion_kind what, int64_t want,
-                               struct err *why)
+/* Read a companion tensor as f32. *values owned; NULL: the matrix has none. want: the expected size, -1: any.
+ */
+static enum err_code companion_read(float **values, int64_t *size, const struct gguf *g,
+                                    const struct gguf_tensor *matrix, enum companion_kind what, int64_t want,
+                                    struct err *why)
 {
     const struct gguf_tensor *t = companion_find(g, matrix->name, what);
     *values = NULL;
@@ -73,9 +74,9 @@ static enum err_code read_side(float **values, int64_t *size, const struct gguf 
     return ERR_OK;
 }
 
-/* Whole numbers 0..below-1, each at most once. */
-static enum err_code to_indexes(const int32_t **out, const float *values, int64_t n, int64_t below,
-                                const char *matrix, struct err *why)
+/* Convert to indexes: whole numbers from 0 to below - 1, each at most once. *out owned. */
+static enum err_code indexes_from(const int32_t **out, const float *values, int64_t n, int64_t below,
+                                  const char *matrix, struct err *why)
 {
     int32_t *index = malloc((size_t)n * sizeof *index + 1);
     bool *seen = calloc((size_t)below, sizeof *seen);
@@ -83,8 +84,10 @@ static enum err_code to_indexes(const int32_t **out, const float *values, int64_
     for (int64_t i = 0; i < n && !rc; i++) {
         const float v = values[i];
         if (!(v >= 0 && v < (float)below) || v != floorf(v) || seen[(int64_t)v])
-            rc = err_set(why, ERR_FORMAT, "tensor '%s': its list of inputs holds %g, of %lld inputs", matrix,
-                         (double)v, (long long)below);
+            rc = err_set(
+                why, ERR_FORMAT,
+                "tensor '%s': its list of columns contains %g, expected distinct whole numbers below %lld",
+                matrix, (double)v, (long long)below);
         if (rc) break;
         seen[(int64_t)v] = true;
         index[i] = (int32_t)v;
@@ -94,37 +97,38 @@ static enum err_code to_indexes(const int32_t **out, const float *values, int64_
     return rc;
 }
 
-static enum err_code read_order(struct input_scheme *s, const struct gguf *g, const struct gguf_tensor *m,
+static enum err_code order_read(struct input_scheme *s, const struct gguf *g, const struct gguf_tensor *m,
                                 struct err *why)
 {
     float *values;
     int64_t n = 0;
-    enum err_code rc = read_side(&values, &n, g, m, COMPANION_ORDER, m->shape[0], why);
-    if (!rc && values) rc = to_indexes(&s->order, values, n, m->shape[0], m->name, why);
+    enum err_code rc = companion_read(&values, &n, g, m, COMPANION_ORDER, m->shape[0], why);
+    if (!rc && values) rc = indexes_from(&s->order, values, n, m->shape[0], m->name, why);
     free(values);
     if (!rc)
-        rc = read_side(&values, &n, g, m, COMPANION_DIVISORS, m->shape[0], why);
+        rc = companion_read(&values, &n, g, m, COMPANION_DIVISORS, m->shape[0], why);
     else
         return rc;
     s->divide = values;
     for (int64_t i = 0; values && i < n && !rc; i++)
-        if (values[i] == 0) rc = err_set(why, ERR_FORMAT, "tensor '%s': inputs divided by 0", m->name);
+        if (values[i] == 0)
+            rc = err_set(why, ERR_FORMAT, "tensor '%s': a divisor of its inputs is 0", m->name);
     return rc;
 }
 
-static enum err_code read_static(struct input_scheme *s, const struct gguf *g, const struct gguf_tensor *m,
+static enum err_code static_read(struct input_scheme *s, const struct gguf *g, const struct gguf_tensor *m,
                                  struct err *why)
 {
     float *values;
     int64_t n = 0;
-    enum err_code rc = read_side(&values, &n, g, m, COMPANION_INPUT_SCALE, 3, why);
+    enum err_code rc = companion_read(&values, &n, g, m, COMPANION_INPUT_SCALE, 3, why);
     if (!rc && !values)
-        rc = err_set(why, ERR_FORMAT, "tensor '%s': static activations without their scale", m->name);
+        rc = err_set(why, ERR_FORMAT, "tensor '%s': static activation quantization without a scale", m->name);
     if (!rc && (!(values[0] > 0) || !(values[2] >= 1 && values[2] <= 255) ||
                 !(values[1] >= 0 && values[1] <= values[2])))
         rc = err_set(why, ERR_FORMAT,
-                     "tensor '%s': scale %g, zero %g and largest code %g of its inputs cannot be", m->name,
-                     (double)values[0], (double)values[1], (double)values[2]);
+                     "tensor '%s': input scale %g, zero point %g and largest code %g are out of range",
+                     m->name, (double)values[0], (double)values[1], (double)values[2]);
     if (!rc) {
         s->scale = values[0];
         s->zero = (int)values[1];
@@ -134,22 +138,22 @@ static enum err_code read_static(struct input_scheme *s, const struct gguf *g, c
     return rc;
 }
 
-static enum err_code read_outliers(struct input_scheme *s, const struct gguf *g, const struct gguf_tensor *m,
+static enum err_code outliers_read(struct input_scheme *s, const struct gguf *g, const struct gguf_tensor *m,
                                    struct err *why)
 {
     const struct gguf_tensor *weights = companion_find(g, m->name, COMPANION_OUTLIER_WEIGHTS);
     float *values;
     int64_t n = 0;
-    enum err_code rc = read_side(&values, &n, g, m, COMPANION_OUTLIERS, -1, why);
+    enum err_code rc = companion_read(&values, &n, g, m, COMPANION_OUTLIERS, -1, why);
     if (!rc && values &&
         (!weights || weights->format != companion_format(COMPANION_OUTLIER_WEIGHTS) ||
          weights->bytes != n * m->shape[1] * 2))
-        rc = err_set(why, ERR_FORMAT, "tensor '%s': %lld columns kept aside without their weights", m->name,
+        rc = err_set(why, ERR_FORMAT, "tensor '%s': %lld outlier columns without their weights", m->name,
                      (long long)n);
-    if (!rc && values) rc = to_indexes(&s->outliers, values, n, m->shape[0], m->name, why);
+    if (!rc && values) rc = indexes_from(&s->outliers, values, n, m->shape[0], m->name, why);
     for (int64_t i = 1; i < n && !rc; i++)
         if (s->outliers[i] <= s->outliers[i - 1])
-            rc = err_set(why, ERR_FORMAT, "tensor '%s': columns kept aside are not in order", m->name);
+            rc = err_set(why, ERR_FORMAT, "tensor '%s': outlier columns are not in ascending order", m->name);
     if (!rc && values) {
         s->outlier_count = (int)n;
         s->outlier_weights = (const uint16_t *)(const void *)weights->data;
@@ -164,11 +168,11 @@ enum err_code act_read(struct input_scheme **out, const struct gguf *g, const st
     struct input_scheme *s = calloc(1, sizeof *s);
     *out = s;
     if (!s) return err_set(why, ERR_NOMEM, "out of memory for tensor '%s'", matrix->name);
-    enum err_code rc = read_kind(s, g, matrix, why);
-    if (!rc) rc = read_order(s, g, matrix, why);
+    enum err_code rc = kind_read(s, g, matrix, why);
+    if (!rc) rc = order_read(s, g, matrix, why);
     if (!rc && (s->kind == INPUT_INT8_STATIC || s->kind == INPUT_FP8_STATIC))
-        rc = read_static(s, g, matrix, why);
-    if (!rc && s->kind == INPUT_INT8_OUTLIERS) rc = read_outliers(s, g, matrix, why);
+        rc = static_read(s, g, matrix, why);
+    if (!rc && s->kind == INPUT_INT8_OUTLIERS) rc = outliers_read(s, g, matrix, why);
     if (!rc && (s->kind || s->order || s->divide)) return ERR_OK;
     act_free(s);
     *out = NULL;
@@ -178,7 +182,7 @@ enum err_code act_read(struct input_scheme **out, const struct gguf *g, const st
 enum input_kind act_kind(const struct gguf *g, const struct gguf_tensor *matrix)
 {
     struct input_scheme s = { 0 };
-    return read_kind(&s, g, matrix, NULL) ? INPUT_FREE : s.kind;
+    return kind_read(&s, g, matrix, NULL) ? INPUT_FREE : s.kind;
 }
 
 void act_free(struct input_scheme *s)

@@ -1,5 +1,6 @@
-/* The architecture table. One engine runs them all, so a new model is a row here; only a new *kind* of
- * operation touches the forward pass. Mixture-of-experts models are refused, not run wrongly. */
+/* The architecture table. A new model family is a row here; only a new kind of operation changes the forward
+ * pass. Mixture-of-experts models are refused (model_shape.c), because the forward pass cannot route tokens
+ * to experts. */
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
@@ -219,7 +220,7 @@ static void shape_text(char *buf, size_t size, const struct gguf_tensor *t)
         used += (size_t)snprintf(buf + used, size - used, "%s%lld", i ? "," : "", (long long)t->shape[i]);
 }
 
-/* *out stays NULL for an optional tensor that is not there. */
+/* Check one tensor. *out stays NULL for an optional tensor that the file does not contain. */
 static enum err_code slot_check(const struct gguf_tensor **out, const struct arch *a,
                                 const struct model_shape *s, const struct gguf *g, int layer, enum slot slot,
                                 struct err *why)
@@ -242,7 +243,8 @@ static enum err_code slot_check(const struct gguf_tensor **out, const struct arc
         return err_set(why, ERR_FORMAT, "tensor '%s': want [%s], file has [%s]", name, want, have);
     }
     if (!t->format->decode)
-        return err_set(why, ERR_FORMAT, "tensor '%s' is %s, which cannot be run yet", name, t->format->name);
+        return err_set(why, ERR_FORMAT, "tensor '%s' is %s, and no kernel runs this format yet", name,
+                       t->format->name);
     return ERR_OK;
 }
 

@@ -1,7 +1,9 @@
-/* engine/arch/arch.h - what distinguishes one transformer from the next, as rows of a table.
+/* engine/arch/arch.h - a table of transformer architectures: which tensors a model file must contain, their
+ * shapes, and how a layer combines them.
  *
- * A row says which tensors a layer has and how they are combined; the forward pass reads it and has no idea
- * of model names. */
+ * The forward pass and the planner read rows of this table; they contain no model names. Also here: the sizes
+ * that a file's metadata gives (struct model_shape), and what the file says about a matrix beside its
+ * weights. */
 #ifndef QDYNO_ENGINE_ARCH_H
 #define QDYNO_ENGINE_ARCH_H
 
@@ -13,7 +15,7 @@
 
 /* ---------------------------------------------------------------- shapes */
 
-/* What a model is, from its metadata. */
+/* Sizes of a model, from its metadata and tensor headers. */
 struct model_shape {
     char arch[32];  /* "llama" */
     char name[128]; /* general.name, "" when absent */
@@ -23,15 +25,16 @@ struct model_shape {
     int64_t weight_bytes;     /* tensor bytes in the file */
     char dominant_format[16]; /* the format most weight bytes are in: "q4_0" */
     bool tied_output;
-    bool random_weights; /* made by synth: quality figures mean nothing (qdyno.synthetic metadata) */
+    bool random_weights; /* qdyno.synthetic: the weights are random, so quality figures mean nothing */
 };
-/* Errors: ERR_FORMAT (architecture unknown: lists the known ones; key missing or absurd). */
+/* Errors: ERR_FORMAT (unknown architecture: the message lists the known ones; a key is missing or out of
+ * range). */
 enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, struct err *why);
 const char *const *model_architectures(void); /* NULL-terminated */
 
 /* ---------------------------------------------------------------- architectures */
 
-/* Every tensor some architecture has; ARCH_SLOTS gives name and shape. */
+/* Every tensor that some architecture has. ARCH_SLOTS gives its name and shape. */
 enum slot {
     SLOT_TOKEN_EMBD,
     SLOT_POSITION_EMBD,
@@ -43,7 +46,7 @@ enum slot {
     SLOT_ROPE_LONG,
     SLOT_ROPE_SHORT,
     SLOT_GLOBAL_COUNT,
-    SLOT_ATTN_NORM = SLOT_GLOBAL_COUNT, /* from here on: once per layer, "blk.N." in front */
+    SLOT_ATTN_NORM = SLOT_GLOBAL_COUNT, /* from here on: one per layer, with the prefix "blk.N." */
     SLOT_ATTN_NORM_B,
     SLOT_ATTN_NORM_2,
     SLOT_ATTN_NORM_2_B,
@@ -73,9 +76,9 @@ enum slot {
 };
 #define SLOT_BIT(slot) (1ULL << (slot))
 
-/* Sizes by meaning, so that a slot's shape can be written down once for all models. */
+/* Symbolic sizes, so that one table gives the slots' shapes for all models. */
 enum dim {
-    DIM_NONE, /* of a vector's rows */
+    DIM_NONE, /* no second dimension: a vector */
     DIM_EMBD,
     DIM_VOCAB,
     DIM_CTX,
@@ -88,41 +91,50 @@ enum dim {
     DIM_Q_NORM,
     DIM_K_NORM,
     DIM_FF,
-    DIM_UP, /* FF, twice that where gate and up are one matrix */
+    DIM_UP, /* FF, or 2 FF where one matrix contains gate and up */
 };
 
 struct arch_slot {
-    const char *name;    /* behind "blk.N." for layer slots */
+    const char *name;    /* without the prefix "blk.N." of layer slots */
     enum dim cols, rows; /* rows DIM_NONE: a vector */
 };
 extern const struct arch_slot ARCH_SLOTS[SLOT_COUNT];
 
-enum rope_style { ROPE_NONE, ROPE_NEIGHBOURS, ROPE_HALVES }; /* which elements form a pair */
-enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ROW };    /* over each head, or over the whole row */
+enum rope_style {
+    ROPE_NONE,
+    ROPE_NEIGHBOURS,
+    ROPE_HALVES
+}; /* which elements of a head form a rotated pair */
+enum qk_norm {
+    QK_NORM_NONE,
+    QK_NORM_HEAD,
+    QK_NORM_ROW
+}; /* norm of q and k: over each head, or over the whole row */
 enum residual { RESIDUAL_SEQUENTIAL, RESIDUAL_PARALLEL, RESIDUAL_BY_KEY /* use_parallel_residual */ };
 
 struct arch {
     const char *name;   /* general.architecture */
-    uint64_t need, may; /* SLOT_BITs that must, and that can, be in a file */
+    uint64_t need, may; /* SLOT_BITs of the tensors that a file must, and may, contain */
     enum norm_kind norm;
     enum rope_style rope; /* ROPE_NONE: learned positions */
     enum activation act;
     enum qk_norm qk_norm;
     enum residual residual;
-    bool gate_in_up;         /* one matrix holds gate, then up */
-    bool embedding_root;     /* token embeddings times sqrt(embd) */
-    bool logits_divided;     /* by logit_scale instead of multiplied */
-    int window_period;       /* 0: no layer; 1: every layer; n: all but the n-th of every n has the window */
-    int window;              /* where the file does not say */
-    double window_rope_base; /* of layers with a window, not scaled; 0: as the others */
-    float attn_softcap, logit_softcap; /* where the file does not say; 0: none */
-    int wide_query_layers; /* a model of so many layers scales q by 1/sqrt(embd / heads), not by head size */
+    bool gate_in_up;         /* one matrix contains the rows of gate, then those of up */
+    bool embedding_root;     /* token embeddings are multiplied by sqrt(embd) */
+    bool logits_divided;     /* logits are divided by logit_scale, not multiplied */
+    int window_period;       /* layers with a sliding window. 0: none; 1: all; n: all but each n-th */
+    int window;              /* default when the metadata gives none */
+    double window_rope_base; /* RoPE base of layers with a window, without scaling; 0: as other layers */
+    float attn_softcap, logit_softcap; /* defaults; 0: none */
+    int wide_query_layers; /* a model with this many layers scales q by 1/sqrt(embd / heads) instead of
+                              1/sqrt(head size) */
 };
 extern const struct arch ARCHS[];
 extern const size_t ARCH_COUNT;
 const struct arch *arch_find(struct gguf_string name); /* NULL when unknown */
 
-/* Numbers of the metadata that only the forward pass needs. */
+/* Hyperparameters from the metadata that only the forward pass needs. */
 struct hyper {
     const struct arch *arch;
     float eps;
@@ -134,44 +146,48 @@ struct hyper {
     int window; /* 0: none */
     float attn_scale, attn_softcap, logit_softcap, logit_scale, embedding_scale, residual_scale;
 };
-/* `s` from model_shape_read of the same file. ERR_FORMAT: a scaling type or value that is not known. */
+/* `s`: of the same file (model_shape_read). ERR_FORMAT: an unknown RoPE scaling, or a value out of range. */
 enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const struct gguf *g,
                          struct err *why);
 
-enum { ARCH_NAME = 96 }; /* bytes that a slot's full name takes at most */
+enum { ARCH_NAME = 96 }; /* bytes of the longest full tensor name */
+/* Write the full tensor name, "blk.3.attn_q.weight", to buf. */
 void arch_slot_name(char *buf, size_t size, int layer, enum slot slot);
 
+/* The number that a symbolic size means for this model. */
 int64_t arch_dim(enum dim d, const struct arch *a, const struct model_shape *s);
 
-/* Call visit for every tensor of the model that the file has, after checking presence and shape of all:
- * layer -1 for global slots. ERR_FORMAT names the tensor, the shape wanted and the one found. */
+/* Call `visit` for every tensor of the model that the file contains (layer -1: global slots), after checking
+ * that each one exists and has its shape. ERR_FORMAT: the message gives the tensor, the expected shape and
+ * the one found. An error of `visit` ends the walk. */
 typedef enum err_code arch_visit_fn(void *ctx, int layer, enum slot slot, const struct gguf_tensor *t,
                                     struct err *why);
 enum err_code arch_walk(const struct arch *a, const struct model_shape *s, const struct gguf *g,
                         arch_visit_fn *visit, void *ctx, struct err *why);
 
-/* Which tensor of a model of this shape has that name? Layer -1 for global slots. False: none. */
+/* Find the slot of a tensor name; *layer is -1 for global slots. False: no tensor of this model has the name.
+ */
 bool arch_slot_find(int *layer, enum slot *slot, const struct arch *a, const struct model_shape *s,
                     const char *tensor_name);
 
 /* ---------------------------------------------------------------- companion tensors */
 
-/* Small tensors that belong to a matrix and lie beside it in the file, as "<matrix>.<what>": the quantizer
- * writes them, loading a model reads them. docs/formats.md describes them. */
+/* Small tensors that belong to a matrix and are stored beside it as "<matrix>.<suffix>". The quantizer writes
+ * them, the loader reads them (docs/formats.md). */
 enum companion_kind {
-    COMPANION_ORDER,           /* f32 [cols]: stored input i is input order[i] of x */
-    COMPANION_DIVISORS,        /* f32 [cols]: inputs are divided by it */
+    COMPANION_ORDER,           /* f32 [cols]: column i of the stored matrix multiplies x[order[i]] */
+    COMPANION_DIVISORS,        /* f32 [cols]: x is divided by it, elementwise */
     COMPANION_INPUT_SCALE,     /* f32 [3]: scale, zero and largest code of static activations */
-    COMPANION_OUTLIERS,        /* f32 [n]: columns kept aside, ascending */
-    COMPANION_OUTLIER_WEIGHTS, /* f16 [n][rows]: their weights, column by column */
+    COMPANION_OUTLIERS,        /* f32 [n]: indexes of outlier columns that are stored in f16, ascending */
+    COMPANION_OUTLIER_WEIGHTS, /* f16 [n][rows]: the weights of these columns */
     COMPANION_COUNT
 };
 
-/* "blk.0.attn_q.weight.order" into buf; returns buf. */
+/* Write the name, "blk.0.attn_q.weight.order", to buf. Returns buf. */
 const char *companion_name(const char *matrix, enum companion_kind what, char *buf, size_t size);
 const struct format *companion_format(enum companion_kind what);
 
-/* The companion tensor of a matrix, NULL when it has none. */
+/* The companion tensor of a matrix; NULL: it has none. */
 const struct gguf_tensor *companion_find(const struct gguf *g, const char *matrix, enum companion_kind what);
 
 /* Is this the name of some matrix's companion tensor? */
@@ -179,26 +195,29 @@ bool companion_is(const char *name);
 
 /* ---------------------------------------------------------------- activation quantization */
 
-/* How matrices treat their inputs, as a file says it: metadata for all of a format, companion tensors for one
- * matrix. docs/formats.md describes both. */
-/* How matrices in the method's format treat their inputs when the model runs. */
+/* How a file says that inputs of its matrices are quantized: metadata for all matrices in a format, companion
+ * tensors for one matrix (docs/formats.md). */
+
+/* Activation quantization of all matrices in one format. */
 struct act_scheme {
     enum input_kind kind;
     float threshold, limit; /* as in struct input_scheme */
 };
 
+/* Is this one of the metadata keys that act_put writes? */
 bool act_is_key(struct gguf_string key);
 
-/* Metadata for matrices in `format`; nothing for INPUT_FREE. */
+/* Write the metadata for matrices in `format`; INPUT_FREE writes nothing. */
 enum err_code act_put(struct gguf_writer *w, const struct act_scheme *act, const struct format *format);
 
-/* How one matrix of the file treats its inputs; *out owned (act_free), NULL when it is like any other.
- * ERR_FORMAT: unknown kind; a companion tensor of wrong type or size, or with values that cannot be. */
+/* Read how inputs of one matrix are quantized. *out owned: act_free; NULL: nothing special. ERR_FORMAT:
+ * unknown kind; a companion tensor with a wrong type or size, or with values that are not finite or out of
+ * range. */
 enum err_code act_read(struct input_scheme **out, const struct gguf *g, const struct gguf_tensor *matrix,
                        struct err *why);
 void act_free(struct input_scheme *s); /* NULL is fine */
 
-/* The kind alone, for plans: what cannot be read is INPUT_FREE here and refused by act_read. */
+/* Only the kind, for plans. A kind that act_read would refuse is INPUT_FREE here. */
 enum input_kind act_kind(const struct gguf *g, const struct gguf_tensor *matrix);
 
 #endif

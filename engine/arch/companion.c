@@ -1,4 +1,4 @@
-/* Names and types of the tensors that lie beside a matrix. */
+/* Names and types of the companion tensors of a matrix. */
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "kernels/kernels.h"

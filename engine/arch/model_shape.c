@@ -1,5 +1,5 @@
-/* A model's metadata, checked: what is missing, absurd or not supported is said here, before anything is
- * allocated by it. */
+/* Reads and checks a model's metadata, before any number in it is used as a size: keys that are missing, out
+ * of range or not supported are ERR_FORMAT. */
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
@@ -12,14 +12,14 @@
 
 enum { LAYERS_MAX = 4096, HEADS_MAX = 65536, HEAD_DIM_MAX = 1024, WIDTH_MAX = 1 << 26, CTX_MAX = 1 << 30 };
 
-/* "arch.key"; buf is the caller's. */
+/* Write "llama.key" to buf. Returns buf. */
 static const char *key_of(char buf[128], const char *arch, const char *key)
 {
     snprintf(buf, 128, "%s.%s", arch, key);
     return buf;
 }
 
-/* otherwise < 0: the key must be there. */
+/* Read a size from 1 to max. otherwise < 0: the key is required. */
 static enum err_code read_size(int64_t *out, const struct gguf *g, const char *arch, const char *name,
                                int64_t max, int64_t otherwise, struct err *why)
 {
@@ -86,7 +86,7 @@ static enum err_code read_heads(struct model_shape *out, const struct arch *a, c
             "metadata '%s.rope.dimension_count': want an even number up to the head size %lld, file has %lld",
             a->name, (long long)dim_k, (long long)rope);
     if (heads * MAX(dim_k, dim_v) > WIDTH_MAX)
-        return err_set(why, ERR_FORMAT, "%lld heads of %lld are more than %d columns", (long long)heads,
+        return err_set(why, ERR_FORMAT, "%lld heads of size %lld exceed %d columns", (long long)heads,
                        (long long)MAX(dim_k, dim_v), WIDTH_MAX);
     out->heads = (int)heads;
     out->kv_heads = (int)kv_heads;
@@ -124,7 +124,7 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
                        "tensor 'token_embd.weight': want [%lld,vocabulary], file has none of this name",
                        (long long)out->embd);
     if (embd->shape[1] > INT32_MAX)
-        return err_set(why, ERR_FORMAT, "vocabulary of %lld is absurd", (long long)embd->shape[1]);
+        return err_set(why, ERR_FORMAT, "vocabulary of %lld is out of range", (long long)embd->shape[1]);
     out->vocab = embd->shape[1];
 
     const struct gguf_string name = gguf_get_string(g, "general.name");
@@ -137,7 +137,7 @@ enum err_code model_shape_read(struct model_shape *out, const struct gguf *g, st
     return ERR_OK;
 }
 
-/* Names of the rows, NULL-terminated: a constant that C cannot derive at compile time. */
+/* NULL-terminated names of the rows of ARCHS, which C cannot compute at compile time. */
 enum { NAMES_MAX = 64 };
 static const char *arch_names[NAMES_MAX];
 static pthread_once_t arch_names_made = PTHREAD_ONCE_INIT;
@@ -153,7 +153,7 @@ const char *const *model_architectures(void)
     return arch_names;
 }
 
-/* Numbers that must be positive and finite where they are given. */
+/* Read a number that must be positive and finite if the key exists. */
 static enum err_code read_positive(double *out, const struct gguf *g, const char *arch, const char *name,
                                    double otherwise, struct err *why)
 {
@@ -171,7 +171,7 @@ static enum err_code read_rope(struct hyper *out, const struct model_shape *s, c
     const char *arch = out->arch->name;
     enum err_code rc;
     if ((rc = read_positive(&out->rope_base, g, arch, "rope.freq_base", 10000, why))) return rc;
-    /* Older files have scale_linear; a stored factor of 0 means "none". */
+    /* Older files use scale_linear. A stored factor of 0 means "no scaling". */
     const double old = gguf_get_num(g, key_of(key, arch, "rope.scale_linear"), 0);
     const double factor = gguf_get_num(g, key_of(key, arch, "rope.scaling.factor"), old);
     out->rope_factor = factor == 0 ? 1 : factor;
@@ -210,7 +210,7 @@ enum err_code hyper_read(struct hyper *out, const struct model_shape *s, const s
     const double eps = gguf_get_num(g, key_of(key, a->name, eps_key), NAN);
     if (!(eps >= 0 && eps < 1))
         return err_set(why, ERR_FORMAT, "metadata '%s': want a small number, file has %s", key,
-                       gguf_kv_find(g, key) ? "an absurd one" : "none");
+                       gguf_kv_find(g, key) ? "one out of range" : "none");
     out->eps = (float)eps;
     if (a->rope != ROPE_NONE) {
         enum err_code rc = read_rope(out, s, g, why);

@@ -1,7 +1,7 @@
 /* A GGUF model as one thing: shards opened and merged, tensors and keys found by name.
  *
- * Parsing one file's bytes is gguf_read.c; here is what concerns all of them: which files belong together,
- * that no name occurs twice, and the look-ups. */
+ * gguf_read.c parses the bytes of one file. This file finds the shards of a model, refuses names that occur
+ * twice, and looks keys and tensors up by name. */
 #include "engine/gguf/gguf.h"
 #include "engine/gguf/gguf_internal.h"
 #include "kernels/kernels.h"
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Open addressing over names: slot = index + 1, 0 is free. At most half full. */
+/* Hash table with open addressing from names to indexes: a slot contains index + 1, 0 is free. At most half
+ * of the slots are used. */
 struct name_table {
     int64_t *slots;
     uint64_t mask;
@@ -57,7 +58,7 @@ static struct gguf_string tensor_name(const struct gguf *g, int64_t i)
 
 typedef struct gguf_string name_fn(const struct gguf *g, int64_t i);
 
-/* The slot that holds `name`, or the free one where it belongs. */
+/* The slot of `name`, or the free slot where it would be inserted. */
 static int64_t *table_slot(const struct name_table *t, const struct gguf *g, name_fn *name_of,
                            struct gguf_string name)
 {
@@ -88,7 +89,7 @@ static enum err_code table_fill(struct name_table *t, struct gguf *g, name_fn *n
 
 enum { SHARD_TAIL = sizeof "-00001-of-00003.gguf" - 1, SHARDS_MAX = 99999 };
 
-/* NAME-00001-of-00003.gguf -> number and count; false when the name is not of that kind. */
+/* Parse "NAME-00001-of-00003.gguf" into 1 and 3. False: the name does not have this form. */
 static bool shard_name_parse(const char *path, int *number, int *count)
 {
     size_t n = strlen(path);
@@ -126,7 +127,8 @@ static enum err_code shard_open(struct gguf *g, int number, const char *path, st
     return rc;
 }
 
-/* How many files the first one says there are; the name must agree. */
+/* Read the number of shards from the first file; its name must agree, because the other names follow from it.
+ */
 static enum err_code shards_count(struct gguf *g, struct err *why)
 {
     int64_t count = gguf_get_int(g, "split.count", 1), no = gguf_get_int(g, "split.no", 0);
@@ -152,7 +154,7 @@ static enum err_code shards_open_rest(struct gguf *g, struct err *why)
 {
     struct gguf_shard *all = realloc(g->shards, (size_t)g->shard_count * sizeof *all);
     if (!all) {
-        g->shard_count = 1; /* what close may touch */
+        g->shard_count = 1; /* gguf_close must not read the others */
         return err_set(why, ERR_NOMEM, "out of memory opening the parts of '%s'", g->path);
     }
     g->shards = all;
@@ -241,7 +243,8 @@ enum err_code gguf_open_memory(struct gguf **out, const void *bytes, size_t size
     enum err_code rc;
     if ((rc = gguf_shard_parse(&g->shards[0], &g->memory, why))) goto fail;
     if ((rc = keys_index(g, why))) goto fail;
-    if ((rc = shards_count(g, why))) goto fail; /* several: refused, for "(memory)" is no shard's name */
+    if ((rc = shards_count(g, why)))
+        goto fail; /* more than one is refused: "(memory)" is not the name of a shard */
     if ((rc = tensors_merge(g, why))) goto fail;
     *out = g;
     return ERR_OK;
@@ -260,7 +263,7 @@ void gguf_close(struct gguf *g)
     free(g);
 }
 
-/* ---------------------------------------------------------------- what is in it */
+/* ---------------------------------------------------------------- contents */
 
 const char *gguf_path(const struct gguf *g)
 {

@@ -1,8 +1,9 @@
-/* engine/gguf/gguf.h - GGUF files: read by mapping, written whole or not at all.
+/* engine/gguf/gguf.h - GGUF files: reads them by mapping, writes them completely or not at all.
  *
- * A file is untrusted: every count, length, offset, type and shape is checked against the file's size before
- * it is used. Versions 2 and 3, little-endian; version 1 is read too (32-bit counts and lengths). Sharded
- * models (NAME-00001-of-00003.gguf) open as one when the first shard is given. */
+ * Files are untrusted: every count, length, offset, type and shape is checked against the size of the file
+ * before it is used. Reads versions 1 (32-bit counts and lengths), 2 and 3, little-endian; writes version 3.
+ * A model in several shards (NAME-00001-of-00003.gguf) opens as one when the first shard is given. Source:
+ * the GGUF specification in ggml's docs/gguf.md. */
 #ifndef QDYNO_ENGINE_GGUF_H
 #define QDYNO_ENGINE_GGUF_H
 
@@ -30,7 +31,7 @@ enum gguf_type {
     GGUF_TYPE_COUNT
 };
 
-/* Bytes inside the mapped file; not NUL-terminated, any byte may occur. */
+/* Bytes in the mapped file: not NUL-terminated, any byte may occur. */
 struct gguf_string {
     const char *data;
     size_t len;
@@ -57,13 +58,13 @@ struct gguf_tensor {
 
 struct gguf;
 
-/* Metadata key of a quantized file: the SHA-256 of the model it was made of. */
+/* Metadata key of a quantized file: the SHA-256 of its source. */
 #define SOURCE_KEY "qdyno.source"
 
 /* *out owned: gguf_close. Errors: ERR_IO (cannot open), ERR_FORMAT (what was wanted, what the file has),
  * ERR_NOMEM. */
 enum err_code gguf_open(struct gguf **out, const char *path, struct err *why);
-/* The same from bytes in memory, which must outlive *out. One file only: a part of several is refused. */
+/* The same for bytes in memory, which must outlive *out. A shard of several is ERR_FORMAT. */
 enum err_code gguf_open_memory(struct gguf **out, const void *bytes, size_t size, struct err *why);
 void gguf_close(struct gguf *g); /* NULL is fine */
 
@@ -76,14 +77,15 @@ int64_t gguf_kv_count(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, int64_t i);
 const struct gguf_kv *gguf_kv_find(const struct gguf *g, const char *key); /* NULL when absent */
 
-/* Typed look-ups: absent or of a kind that cannot be converted without loss gives `otherwise`. */
+/* Typed look-ups. `otherwise` is returned when the key is absent or its value cannot be converted without
+ * loss. */
 int64_t gguf_get_int(const struct gguf *g, const char *key, int64_t otherwise);
 double gguf_get_num(const struct gguf *g, const char *key, double otherwise);
 bool gguf_get_bool(const struct gguf *g, const char *key, bool otherwise);
 /* Borrowed bytes; {NULL,0} when absent or not a string. */
 struct gguf_string gguf_get_string(const struct gguf *g, const char *key);
 bool gguf_string_is(struct gguf_string s, const char *text);
-/* Element i of an array as number / string. i < count. */
+/* Element i < count of an array as a number (NAN: not a number) and as a string ({0}: not a string). */
 double gguf_kv_num(const struct gguf_kv *kv, uint64_t i);
 struct gguf_string gguf_kv_string(const struct gguf_kv *kv, uint64_t i);
 
@@ -92,32 +94,33 @@ const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int64_t i);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g,
                                            const char *name); /* NULL when absent; hashed */
 
-/* ERR_FORMAT when a file's content changed since it was opened (file_map_check); of memory never. */
+/* ERR_FORMAT: a file changed since it was opened (file_map_check). Bytes in memory are not checked. */
 enum err_code gguf_check_unchanged(const struct gguf *g, struct err *why);
-/* The state of the only file now, and whether it is as when it was opened. False: several shards, memory, or
- * a file that changed. */
+/* Read the present state of the file. False: it changed since it was opened, or the model has several shards
+ * or is in memory. */
 bool gguf_state(const struct gguf *g, struct file_state *now);
 
-/* The model's identity: SHA-256 of the file; of several shards, SHA-256 of their hashes, one a line. */
+/* The model's identity: SHA-256 of the file; of a sharded model, SHA-256 of the list of the shards' hashes,
+ * one per line. Reads the whole file. ERR_IO, ERR_NOMEM. */
 enum err_code gguf_hash(const struct gguf *g, char hex[HASH_HEX], struct err *why);
 
-/* Writing: declare everything, then stream tensor data, in the declared order or tensor by tensor in any
- * order (gguf_writer_select). Version 3, alignment 32.
- *   gguf_writer_open -> put_* / copy_kv -> add_tensor (all) -> write (all) -> commit.
- * Nothing appears at `path` before commit. The first failure sticks: later calls return it again and commit
- * tells its message, so a caller may check only commit. A key or tensor name put twice is ERR_USAGE. copy_kv
- * drops general.alignment and split.*, which describe how the source was laid out, not the model. */
+/* Writing: declare all metadata and tensors, then write tensor data, in the declared order or in any order of
+ * tensors (gguf_writer_select). Version 3, alignment 32. gguf_writer_open -> put_* / copy_kv -> add_tensor
+ * (all) -> write (all) -> commit. Nothing appears at `path` before commit. After the first failure all calls
+ * return the same error, and commit returns its message, so a caller may check commit alone. A key or tensor
+ * name that is declared twice is ERR_USAGE. copy_kv skips general.alignment and split.*, which describe the
+ * layout of the source, not the model. */
 struct gguf_writer;
 enum err_code gguf_writer_open(struct gguf_writer **out, const char *path, struct err *why);
-/* The same for work that takes long: what was written is kept as PATH.partial when the writer is aborted or
- * its process dies, and a later writer that declares the same header finds the tensors that were finished
- * (gguf_writer_finished). ERR_IO: somebody else is writing it. */
+/* The same for long work. When the writer is aborted or its process dies, PATH.partial keeps what was
+ * written. A later writer that declares the same header keeps the tensors that were finished
+ * (gguf_writer_finished). ERR_IO: another process is writing the file. */
 enum err_code gguf_writer_resume(struct gguf_writer **out, const char *path, struct err *why);
 enum err_code gguf_writer_put_u32(struct gguf_writer *w, const char *key, uint32_t v);
 enum err_code gguf_writer_put_f32(struct gguf_writer *w, const char *key, float v);
 enum err_code gguf_writer_put_bool(struct gguf_writer *w, const char *key, bool v);
 enum err_code gguf_writer_put_string(struct gguf_writer *w, const char *key, const char *text);
-/* element: any scalar type but string; values packed little-endian. */
+/* element: any scalar type except string. values: [count] packed, little-endian. */
 enum err_code gguf_writer_put_array(struct gguf_writer *w, const char *key, enum gguf_type element,
                                     const void *values, uint64_t count);
 enum err_code gguf_writer_put_strings(struct gguf_writer *w, const char *key,
@@ -125,12 +128,11 @@ enum err_code gguf_writer_put_strings(struct gguf_writer *w, const char *key,
 enum err_code gguf_writer_copy_kv(struct gguf_writer *w, const struct gguf_kv *kv);
 enum err_code gguf_writer_add_tensor(struct gguf_writer *w, const char *name, const struct format *format,
                                      int dims, const int64_t *shape);
-/* A piece of the current tensor's bytes; pieces follow each other until the tensor is full, then the next
- * begins. */
+/* Append n bytes to the current tensor. When it is full, the next declared tensor becomes the current one. */
 enum err_code gguf_writer_write(struct gguf_writer *w, const void *bytes, int64_t n, struct err *why);
-/* What is written next belongs to this tensor, from its first byte on. Everything is declared by now. */
+/* Make this tensor the current one, at its first byte. No declarations after this call. */
 enum err_code gguf_writer_select(struct gguf_writer *w, const char *tensor, struct err *why);
-/* Is the whole tensor there, from this writer or an earlier one? Everything is declared by now. */
+/* Is the whole tensor written, by this writer or an earlier one? No declarations after this call. */
 bool gguf_writer_finished(struct gguf_writer *w, const char *tensor);
 enum err_code gguf_writer_commit(struct gguf_writer *w, struct err *why); /* frees w in any case */
 void gguf_writer_abort(struct gguf_writer *w);                            /* NULL is fine */

@@ -1,22 +1,22 @@
-/* engine/gguf/gguf_internal.h - what the GGUF reader's files share; no outsider includes it. */
+/* engine/gguf/gguf_internal.h - declarations shared by the files of engine/gguf. */
 #ifndef QDYNO_ENGINE_GGUF_INTERNAL_H
 #define QDYNO_ENGINE_GGUF_INTERNAL_H
 
 #include "engine/gguf/gguf.h"
 
-/* Metadata key: which of our formats the file's private tensor types mean. */
+/* Metadata key: the names of the private tensor types that the file uses (docs/formats.md). */
 #define GGUF_OWN_FORMATS "qdyno.formats"
 
 enum {
     GGUF_MAGIC = 0x46554747,      /* "GGUF" read as a little-endian u32 */
-    GGUF_ALIGNMENT = 32,          /* when general.alignment is absent, and what we write */
-    GGUF_ALIGNMENT_MAX = 1 << 20, /* far above anything in use; keeps the arithmetic small */
+    GGUF_ALIGNMENT = 32,          /* when general.alignment is absent, and in files we write */
+    GGUF_ALIGNMENT_MAX = 1 << 20, /* far above any real file; keeps sums below 2^63 */
     GGUF_KEY_MAX = 65535,         /* by the specification */
-    GGUF_NAME_MAX = 255,          /* ggml writes at most 63; room for others */
+    GGUF_NAME_MAX = 255,          /* ggml writes at most 63; other writers may write more */
     GGUF_DIMS_MAX = 4,
 };
 
-/* One file as it stands on disk. Tensor data pointers already point into `data`. */
+/* One file of a model. Tensors point into `data`. */
 struct gguf_shard {
     const unsigned char *data;
     size_t size;
@@ -28,7 +28,8 @@ struct gguf_shard {
     int64_t tensor_count;
 };
 
-/* Parse shard->data; every array comes from `memory`. Duplicates are the caller's business. */
+/* Parse shard->data; all arrays are allocated from `memory`. The caller checks for names that occur
+ * twice. ERR_FORMAT, ERR_NOMEM. */
 enum err_code gguf_shard_parse(struct gguf_shard *shard, struct arena *memory, struct err *why);
 
 /* Bytes of one value of a scalar type other than string; 0 for strings, arrays and unknown types. */

@@ -1,8 +1,8 @@
-/* Turning the bytes of one GGUF file into tables, without believing any of them.
+/* Parses the bytes of one GGUF file into tables. The file is untrusted.
  *
  * Every number in the file is checked against the bytes that are left before it is used as a size, so that
- * allocations stay proportional to the file and nothing is read outside it. Values stay where they are in the
- * mapping; only directories (keys, string offsets, tensor headers) are copied. */
+ * allocations stay proportional to the file and nothing outside it is read. Values stay in the mapping; only
+ * the directories (keys, string offsets, tensor headers) are copied. */
 #include "engine/gguf/gguf.h"
 #include "engine/gguf/gguf_internal.h"
 #include "kernels/kernels.h"
@@ -34,12 +34,12 @@ const char *gguf_type_name(enum gguf_type type)
     return (unsigned)type < GGUF_TYPE_COUNT ? TYPES[type].name : "unknown";
 }
 
-/* A position in the file. The first take that wants too much sets `cut`, and all later ones fail too. */
+/* A read position. The first read past the end sets `cut`, and every later read fails, too. */
 struct cursor {
     const unsigned char *data;
     size_t size, at;
     int length_bytes; /* of counts and string lengths: 8, or 4 in version 1 */
-    bool cut;         /* something wanted more bytes than the file has */
+    bool cut;         /* a read went past the end of the file */
 };
 
 static size_t left(const struct cursor *c)
@@ -105,7 +105,7 @@ static const char *show(struct gguf_string s, char *buf, size_t size)
     return buf;
 }
 
-/* Elements of an array of strings: remember where each begins. */
+/* Read an array of strings: store the offset of each element. */
 static enum err_code take_strings(struct cursor *c, struct gguf_kv *kv, struct arena *memory, struct err *why)
 {
     if (kv->count > left(c) / (size_t)c->length_bytes) return cut_error(c, why, "an array of strings");
@@ -184,7 +184,7 @@ static enum err_code take_kvs(struct cursor *c, struct gguf_shard *s, uint64_t c
     return ERR_OK;
 }
 
-/* Types of ggml that FORMATS has no row for: named, so that the message says more than a number. */
+/* ggml types without a row in FORMATS: the error message names them. */
 static const struct {
     uint32_t type;
     const char *name;
@@ -195,7 +195,7 @@ static const struct {
     { 32, "q4_0_4_8" }, { 33, "q4_0_8_8" },
 };
 
-/* What the file's list ("int8=1002 nf4=1030") calls this type. {0} when it does not. */
+/* The name that the file's list ("int8=1002 nf4=1030") gives to this type; {0}: not in the list. */
 static struct gguf_string own_name(const struct gguf_shard *s, uint32_t type)
 {
     char wanted[16];
@@ -212,7 +212,7 @@ static struct gguf_string own_name(const struct gguf_shard *s, uint32_t type)
     return (struct gguf_string){ 0 };
 }
 
-/* Formats of ours: the number is this file's, the name decides. */
+/* Our own formats: the number is only valid in this file, the name identifies the format. */
 static enum err_code own_format(const struct format **out, const struct gguf_shard *s, uint32_t type,
                                 struct err *why)
 {
@@ -220,7 +220,7 @@ static enum err_code own_format(const struct format **out, const struct gguf_sha
     const struct gguf_string text = own_name(s, type);
     if (!text.len)
         return err_set(why, ERR_FORMAT,
-                       "weight type %" PRIu32 " is none of ggml's, and metadata '" GGUF_OWN_FORMATS
+                       "weight type %" PRIu32 " is not a ggml type, and metadata '" GGUF_OWN_FORMATS
                        "' does not name it",
                        type);
     *out = format_find(show(text, name, sizeof name));
@@ -280,7 +280,7 @@ static enum err_code take_shape(struct cursor *c, const struct gguf_shard *s, st
     return ERR_OK;
 }
 
-/* One tensor header; its offset within the data section goes to *offset. */
+/* Read one tensor header; *offset is relative to the data section. */
 static enum err_code take_tensor(struct cursor *c, const struct gguf_shard *s, struct gguf_tensor *t,
                                  uint64_t *offset, struct arena *memory, struct err *why)
 {
@@ -312,7 +312,7 @@ static int span_order(const void *a, const void *b)
     return (x->from > y->from) - (x->from < y->from);
 }
 
-/* Two tensors over the same bytes: no writer makes that, a damaged directory does. Refused. */
+/* Refuse tensors that share bytes: no writer produces them, but a damaged directory does. */
 static enum err_code check_overlap(const struct gguf_shard *s, struct span *spans, struct err *why)
 {
     qsort(spans, (size_t)s->tensor_count, sizeof *spans, span_order);

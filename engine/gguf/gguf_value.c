@@ -1,7 +1,7 @@
-/* Typed look-ups in GGUF metadata: a value is handed out only when nothing is lost on the way.
+/* Typed look-ups in GGUF metadata. A value is returned only when its conversion loses nothing.
  *
- * Files disagree on integer widths (u32 here, u64 there, i32 elsewhere), so callers ask for "an integer" and
- * every width converts; a fraction asked for as an integer is as good as absent. */
+ * Files disagree on integer widths (u32 here, u64 there, i32 elsewhere), so callers ask for an integer and
+ * every width is converted. A fraction that is asked for as an integer counts as absent. */
 #include "engine/gguf/gguf.h"
 #include "engine/gguf/gguf_internal.h"
 #include "kernels/kernels.h"
@@ -110,6 +110,6 @@ struct gguf_string gguf_kv_string(const struct gguf_kv *kv, uint64_t i)
     const unsigned char *p = kv->data + (kv->string_at ? kv->string_at[i] : 0);
     uint64_t n = 0;
     memcpy(&n, p,
-           (size_t)kv->length_bytes); /* little-endian: 4 bytes of a version 1 file widen by themselves */
+           (size_t)kv->length_bytes); /* little-endian: the 4 bytes of a version 1 file fill the low half */
     return (struct gguf_string){ (const char *)p + kv->length_bytes, (size_t)n };
 }

@@ -19,7 +19,7 @@ struct planned {
 
 struct gguf_writer {
     struct atomic_file file;
-    struct err failed; /* the first failure; ERR_OK so far otherwise */
+    struct err failed; /* the first failure; code ERR_OK: none so far */
     struct str kv, headers;
     char **keys;
     int64_t key_count, key_cap;
@@ -27,11 +27,11 @@ struct gguf_writer {
     int64_t tensor_count, tensor_cap;
     int64_t data_bytes;  /* of the data section, padding included */
     int64_t data_offset; /* of that section in the file */
-    int64_t current;     /* tensor being streamed */
-    bool streaming;      /* header written: nothing can be declared any more */
+    int64_t current;     /* tensor that is being written */
+    bool streaming;      /* the header is written: no more declarations */
 };
 
-/* GGML_MAX_NAME of the programs that will read our files, terminator included. */
+/* GGML_MAX_NAME of the programs that read our files is 64, with the terminating NUL. */
 enum { WRITE_NAME_MAX = 63 };
 
 static int64_t padded(int64_t n)
@@ -44,7 +44,7 @@ static void fail(struct gguf_writer *w, enum err_code code, const char *what, co
     if (!w->failed.code) err_set(&w->failed, code, "writing '%s': %s '%s'", w->file.path, what, name);
 }
 
-/* Room for one more element. The old pointer stays valid on failure. */
+/* Make room for one more element. On failure the old array stays valid. */
 static bool grow(void **items, int64_t count, int64_t *cap, size_t size)
 {
     if (count < *cap) return true;
@@ -90,7 +90,7 @@ static void put_string(struct str *s, struct gguf_string text)
     str_append_n(s, text.data, text.len);
 }
 
-/* Begins a pair; false (and the failure noted) when it cannot be. */
+/* Append a key and its type. False: the writer failed, now or before. */
 static bool begin(struct gguf_writer *w, struct gguf_string key, enum gguf_type type)
 {
     if (w->failed.code) return false;
@@ -193,7 +193,7 @@ enum err_code gguf_writer_copy_kv(struct gguf_writer *w, const struct gguf_kv *k
     return finish(w);
 }
 
-/* Bytes of a tensor, -1 when its shape is impossible in this format. */
+/* Bytes of a tensor; -1: the shape is impossible in this format. */
 static int64_t tensor_bytes(const struct format *f, int dims, const int64_t *shape)
 {
     if (dims < 1 || dims > GGUF_DIMS_MAX || shape[0] < 1 || shape[0] % f->block_weights) return -1;
@@ -242,7 +242,7 @@ static void emit(struct gguf_writer *w, const void *bytes, size_t n)
     fail(w, errno == ENOSPC || errno == EDQUOT ? ERR_FIT : ERR_IO, "cannot write:", strerror(errno));
 }
 
-/* Types that are nobody's but ours are named in the metadata: "int8=1002 nf4=1030". */
+/* List our own types in the metadata: "int8=1002 nf4=1030". */
 static void put_own_formats(struct gguf_writer *w)
 {
     struct str text = { 0 };
@@ -263,13 +263,14 @@ static void seek(struct gguf_writer *w, int64_t to)
         fail(w, ERR_IO, "cannot move in the file:", strerror(errno));
 }
 
-/* Behind the weights of an unfinished file: one byte a tensor, 1 when all of it is on the disk. */
+/* An unfinished file has one byte per tensor after the weights: 1 when the whole tensor is on disk. Returns
+ * the offset of these marks. */
 static int64_t marks_at(const struct gguf_writer *w)
 {
     return w->data_offset + w->data_bytes;
 }
 
-/* What an earlier writer finished counts when its header was the same to the byte. */
+/* Keep the tensors that an earlier writer finished, if its header was identical. */
 static void take_finished(struct gguf_writer *w, const struct str *header)
 {
     char *before = malloc(header->len + (size_t)w->tensor_count + 1);
@@ -342,7 +343,7 @@ enum err_code gguf_writer_select(struct gguf_writer *w, const char *tensor, stru
     return told(w, why);
 }
 
-/* The tensor is whole: marked so for whoever resumes, once its bytes are safe. */
+/* The tensor is complete: mark it for a resuming writer, after its bytes reached the disk. */
 static void finish_tensor(struct gguf_writer *w)
 {
     static const char MARK = 1;
@@ -377,7 +378,7 @@ enum err_code gguf_writer_write(struct gguf_writer *w, const void *bytes, int64_
     return told(w, why);
 }
 
-/* Exactly as long as the format says: padding behind the last tensor, no marks. */
+/* Cut the file to its final length: padding after the last tensor, no marks. */
 static void set_length(struct gguf_writer *w)
 {
     if (w->failed.code) return;

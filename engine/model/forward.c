@@ -1,6 +1,7 @@
-/* The forward pass over one batch of rows, written once for all architectures: what a layer has (biases,
- * fused matrices, a second norm) is seen from which slots are bound, how it is wired from the architecture's
- * row. Knows no instruction set and touches no number itself but the logits it hands out. */
+/* The forward pass over one batch of rows, for all architectures. Which tensors a layer has (biases, fused
+ * matrices, a second norm) follows from its bound slots; how they are combined follows from the
+ * architecture's row. The backend computes everything; this file only touches logits that the host finishes
+ * (scale, softcap). */
 #include <math.h>
 #include <string.h>
 
@@ -10,16 +11,16 @@
 #include "engine/plan/plan.h"
 #include "kernels/kernels.h"
 
-/* The rows in flight; buffers change hands when only rows with wanted logits go on. */
+/* The rows of a batch. Buffers are swapped when only the rows with requested logits continue. */
 struct pass {
     struct model *m;
-    const struct site *site; /* where they are */
+    const struct site *site; /* where the pass currently runs */
     struct buffers b;
     int n;
-    int wanted; /* rows whose logits were asked for, m->lists.wanted[] */
+    int wanted; /* number of rows with requested logits: m->lists.wanted[] */
 };
 
-static const struct bound NOTHING; /* in the place of a tensor that is never there */
+static const struct bound NOTHING; /* stands for an absent tensor */
 
 static void norm_rows(const struct pass *p, const float *x, float *y, const struct bound *w,
                       const struct bound *bias)
@@ -38,8 +39,9 @@ static void norm_rows(const struct pass *p, const float *x, float *y, const stru
                                                    .y_stride = embd });
 }
 
-/* RMS norm of q or k, in place: over the whole row of heads, or of each head by itself. Heads of one row lie
- * side by side, rows are `stride` apart: single heads are taken in the direction that needs fewer calls. */
+/* RMS norm of q or k, in place, over the whole row of heads or over each head. Heads of a row are adjacent,
+ * rows are `stride` floats apart; norms of single heads loop over rows or over heads, whichever needs fewer
+ * calls. */
 static void norm_heads(const struct pass *p, float *x, int heads, const struct bound *w)
 {
     const struct model *m = p->m;
@@ -82,16 +84,16 @@ static struct matmul product(const struct pass *p, const struct bound *w, const 
     return (struct matmul){ .w = &w->w, .x = x, .x_stride = x_stride, .n = p->n, .bias = bias->v };
 }
 
-/* Tell who looks on that matrices `slots` of layer l (NULL: of the model) are about to be multiplied with x.
+/* Call the observer: matrices `slots` of layer l (NULL: of the model) are about to be multiplied with x.
  */
-static void watched(const struct pass *p, const struct layer *l, const enum slot *slots, int count,
-                    const float *x, int64_t stride)
+static void observer_call(const struct pass *p, const struct layer *l, const enum slot *slots, int count,
+                          const float *x, int64_t stride)
 {
-    const struct watch *w = &p->m->watch;
+    const struct observer *w = &p->m->observer;
     if (w->see) w->see(w->ctx, l ? (int)(l - p->m->layers) : -1, slots, count, x, stride, p->n);
 }
 
-/* h -> qkv: q, k and v side by side, from one fused matrix or from three. */
+/* h -> qkv: q, k and v side by side, by one fused matrix or by three. */
 static void project_qkv(const struct pass *p, const struct layer *l, const float *h)
 {
     const struct model *m = p->m;
@@ -109,18 +111,18 @@ static void project_qkv(const struct pass *p, const struct layer *l, const float
         mm[i].y_stride = m->widths.qkv;
         at += arch_dim(ARCH_SLOTS[slots[i]].rows, a, &m->shape);
     }
-    watched(p, l, slots, count, h, m->shape.embd);
+    observer_call(p, l, slots, count, h, m->shape.embd);
     backend_matmul(p->site->backend, mm, count);
 }
 
-/* The matrix that made the queries. */
+/* The matrix that computed the queries. */
 static const struct bound *projection(const struct layer *l)
 {
     const struct bound *fused = layer_slot(l, SLOT_QKV);
     return fused->w.data ? fused : layer_slot(l, SLOT_Q);
 }
 
-/* qkv -> cache and attn. */
+/* Store k and v in the KV cache and compute attention: qkv -> attn. */
 static void attend(const struct pass *p, const struct layer *l)
 {
     const struct model *m = p->m;
@@ -142,7 +144,7 @@ static void attend(const struct pass *p, const struct layer *l)
                                                            .v_stride = m->widths.qkv,
                                                            .n = p->n,
                                                            .slots = m->lists.slots });
-    if (p->wanted == 0 && l == &m->layers[s->layers - 1]) return; /* only its keys and values were of use */
+    if (p->wanted == 0 && l == &m->layers[s->layers - 1]) return; /* only its keys and values are needed */
     backend_attention(p->site->backend,
                       &(struct attention){ .kv = &l->kv,
                                            .q = q,
@@ -160,7 +162,7 @@ static void attend(const struct pass *p, const struct layer *l)
                                            .y_stride = m->widths.attn });
 }
 
-/* x += scale * norm(mm), where norm and scale are there; h is free by now and takes what comes between. */
+/* x += scale * norm(mm); norm and scale are optional. h is free at this point and takes the product. */
 static void add_to_stream(const struct pass *p, struct matmul mm, const struct bound *post_norm)
 {
     const struct model *m = p->m;
@@ -185,11 +187,11 @@ static void add_to_stream(const struct pass *p, struct matmul mm, const struct b
 static void add_attention(const struct pass *p, const struct layer *l)
 {
     const struct bound *w = layer_slot(l, SLOT_ATTN_OUT), *bias = layer_slot(l, SLOT_ATTN_OUT_B);
-    watched(p, l, (const enum slot[]){ SLOT_ATTN_OUT }, 1, p->b.attn, p->m->widths.attn);
+    observer_call(p, l, (const enum slot[]){ SLOT_ATTN_OUT }, 1, p->b.attn, p->m->widths.attn);
     add_to_stream(p, product(p, w, bias, p->b.attn, p->m->widths.attn), layer_slot(l, SLOT_POST_ATTN_NORM));
 }
 
-/* x += down(act(gate(h)) * up(h)), or down(act(up(h))) where there is no gate. */
+/* x += down(act(gate(h)) * up(h)), or x += down(act(up(h))) without a gate. */
 static void add_feed_forward(const struct pass *p, const struct layer *l, const float *h)
 {
     const struct model *m = p->m;
@@ -199,7 +201,7 @@ static void add_feed_forward(const struct pass *p, const struct layer *l, const 
                        .act = m->hyper.arch->act,
                        .y = p->b.ff,
                        .y_stride = stride };
-    watched(p, l, (const enum slot[]){ SLOT_UP, SLOT_GATE }, gate ? 2 : 1, h, m->shape.embd);
+    observer_call(p, l, (const enum slot[]){ SLOT_UP, SLOT_GATE }, gate ? 2 : 1, h, m->shape.embd);
     g.up.y = p->b.ff + (gate ? ff : 0);
     g.up.y_stride = stride;
     if (gate) {
@@ -207,7 +209,7 @@ static void add_feed_forward(const struct pass *p, const struct layer *l, const 
         g.gate.y = p->b.ff;
         g.gate.y_stride = stride;
         backend_gated(p->site->backend, &g);
-    } else { /* ungated, or both halves from one matrix */
+    } else { /* no gate, or gate and up in one matrix */
         backend_matmul(p->site->backend, &g.up, 1);
         backend_activate(p->site->backend, &(struct activate){ .act = g.act,
                                                                .gate = p->b.ff,
@@ -219,11 +221,11 @@ static void add_feed_forward(const struct pass *p, const struct layer *l, const 
                                                                .y_stride = stride });
     }
     const struct bound *w = layer_slot(l, SLOT_DOWN), *bias = layer_slot(l, SLOT_DOWN_B);
-    watched(p, l, (const enum slot[]){ SLOT_DOWN }, 1, p->b.ff, stride);
+    observer_call(p, l, (const enum slot[]){ SLOT_DOWN }, 1, p->b.ff, stride);
     add_to_stream(p, product(p, w, bias, p->b.ff, stride), layer_slot(l, SLOT_POST_FFN_NORM));
 }
 
-/* Copy the wanted ones of p->n rows of `width`; an activation buffer is a table of f32 rows like any other.
+/* Copy the requested rows out of p->n rows of `width`, as a look-up in a table of f32 rows.
  */
 static void gather_wanted(const struct pass *p, const float *from, float *to, int64_t width)
 {
@@ -236,8 +238,8 @@ static void gather_wanted(const struct pass *p, const float *from, float *to, in
                                                        .scale = 1 });
 }
 
-/* In the last layer, rows nobody wants logits of have done their duty once their K and V are stored: the rest
- * of the layer runs on the wanted rows only. */
+/* In the last layer, rows without requested logits are not needed after their K and V are stored: the rest of
+ * the layer runs on the requested rows only. */
 static void drop_unwanted(struct pass *p)
 {
     gather_wanted(p, p->b.x, p->b.h, p->m->shape.embd);
@@ -250,12 +252,13 @@ static void drop_unwanted(struct pass *p)
     p->n = p->wanted;
 }
 
-/* Both halves read the layer's input: what the second one needs is normed before x changes. */
+/* Attention and feed-forward both read the layer's input, so the second one's input is normed before x
+ * changes. */
 static void run_parallel(struct pass *p, const struct layer *l, bool last)
 {
     const struct bound *second = layer_slot(l, SLOT_ATTN_NORM_2);
     norm_rows(p, p->b.x, p->b.h, layer_slot(l, SLOT_ATTN_NORM), layer_slot(l, SLOT_ATTN_NORM_B));
-    if (second->v) { /* a norm of its own for attention; the first one is the feed-forward's */
+    if (second->v) { /* attention has a norm of its own; the first one belongs to the feed-forward */
         norm_rows(p, p->b.x, p->b.attn, second, layer_slot(l, SLOT_ATTN_NORM_2_B));
         project_qkv(p, l, p->b.attn);
     } else {
@@ -269,7 +272,7 @@ static void run_parallel(struct pass *p, const struct layer *l, bool last)
     add_feed_forward(p, l, p->b.h);
 }
 
-/* The input of a half of a layer: normed, or x itself where the norm comes behind. */
+/* The input of half a layer: normed, or x itself if the norm comes after the half. */
 static const float *normed(const struct pass *p, const struct bound *w, const struct bound *bias)
 {
     if (!w->v) return p->b.x;
@@ -300,11 +303,11 @@ static void finish_logits(const struct model *m, float *logits, int64_t n)
         for (int64_t i = 0; i < n; i++) logits[i] = cap * tanhf(logits[i] / cap);
 }
 
-/* x -> h: what the output matrix is multiplied with, of the wanted rows only. */
+/* x -> h: the input of the output matrix, of the requested rows only. */
 static void norm_output(struct pass *p)
 {
     const struct model *m = p->m;
-    if (p->wanted < p->n) { /* the last layer did not drop them */
+    if (p->wanted < p->n) { /* the last layer did not drop the others */
         gather_wanted(p, p->b.x, p->b.h, m->shape.embd);
         struct buffers b = p->b;
         p->b.x = b.h;
@@ -312,13 +315,13 @@ static void norm_output(struct pass *p)
         p->n = p->wanted;
     }
     norm_rows(p, p->b.x, p->b.h, &m->global[SLOT_OUTPUT_NORM], &m->global[SLOT_OUTPUT_NORM_B]);
-    watched(p, NULL, (const enum slot[]){ m->shape.tied_output ? SLOT_TOKEN_EMBD : SLOT_OUTPUT }, 1, p->b.h,
-            m->shape.embd);
+    observer_call(p, NULL, (const enum slot[]){ m->shape.tied_output ? SLOT_TOKEN_EMBD : SLOT_OUTPUT }, 1,
+                  p->b.h, m->shape.embd);
 }
 
 /* ---------------------------------------------------------------- values that are not finite */
 
-/* Remembers the first row of this forward that went wrong: index `row` of the pass's batch. */
+/* Record the first row of this forward pass with an infinity or NaN. `row`: its index in the batch. */
 static void note_not_finite(const struct pass *p, int row)
 {
     struct not_finite *f = &p->m->not_finite;
@@ -326,16 +329,16 @@ static void note_not_finite(const struct pass *p, int row)
     *f = (struct not_finite){ true, p->m->lists.seq[row], p->m->lists.pos[row] };
 }
 
-/* Row `row` of x when it holds an infinity or NaN. The largest magnitude is compared as bits, NaN the
+/* Record row `row` if x contains an infinity or NaN. kernels_largest_magnitude compares bits, so NaN is the
  * largest. */
 static void check_row(const struct pass *p, const float *x, int64_t n, int row)
 {
     if (!isfinite(kernels_largest_magnitude(x, n))) note_not_finite(p, row);
 }
 
-/* The hidden states of all rows, before the last layer drops those whose logits nobody wants: the keys and
- * values of such rows stay in the cache, and a cache of 8-bit blocks would hide what is wrong with them. On a
- * device that holds the output matrix, its search for the largest value finds values that are not finite. */
+/* Check the hidden states of all rows before the last layer drops rows without requested logits. Their keys
+ * and values stay in the KV cache, and an 8-bit cache would hide an infinity. On a device with the output
+ * matrix, the search for the largest value detects it. */
 static void check_hidden(const struct pass *p)
 {
     enum { PIECE = 2048 };
@@ -360,7 +363,7 @@ static void check_hidden(const struct pass *p)
             if (isnan(first[j].value)) note_not_finite(p, i + j);
     }
     const int64_t all = p->b.best ? 0 : p->n * embd;
-    for (int64_t at = 0; at < all;) { /* a device without the output matrix: through the host */
+    for (int64_t at = 0; at < all;) { /* a device without the output matrix: copy to the host */
         float piece[PIECE];
         const int64_t n = MIN((int64_t)PIECE, embd - at % embd);
         backend_read(p->site->backend, piece, p->b.x + at, (size_t)n * sizeof *piece);
@@ -369,9 +372,9 @@ static void check_hidden(const struct pass *p)
     }
 }
 
-/* Of n rows of logits that were just made, the largest of each, found where they are; or the rows, appended
- * to the host's copy. Where they are finished on the host, the largest is found there. Rows i.. of those
- * wanted; their values are checked before anything is done to them. */
+/* Take over n rows of logits: append them to the host's copy, or, for model_forward_best, find only the
+ * largest of each row, on the device unless the host must finish them. i0: index of the first of them among
+ * the requested rows. Their values are checked before the host changes them. */
 static void hand_out(const struct pass *p, int i0, int n)
 {
     struct model *m = p->m;
@@ -401,7 +404,7 @@ static void hand_out(const struct pass *p, int i0, int n)
     m->logits_count += n;
 }
 
-/* h -> logits, a few rows at a time. */
+/* h -> logits, at most logit_rows rows at a time. */
 static void run_output(const struct pass *p)
 {
     struct model *m = p->m;
@@ -443,8 +446,8 @@ static struct pass pass_at(struct model *m, int layer, int n)
     return (struct pass){ .m = m, .site = s, .b = s->buffers, .n = n };
 }
 
-/* On to where that layer runs: only x crosses, and one of the two sides is the host, whose memory is read and
- * written as it is. */
+/* Continue where `layer` runs. Only x is copied; one of the two sites is the host, whose memory needs no
+ * transfer. */
 static void move(struct pass *p, int layer)
 {
     const struct site *from = p->site, *to = model_site(p->m, layer);

@@ -1,4 +1,5 @@
-/* A stack of free blocks and a table per sequence; -1 marks a logical block without a physical one. */
+/* Block tables of the KV cache: a stack of free blocks, and a table per sequence; -1: no physical block yet.
+ */
 #include "engine/model/kv.h"
 #include "engine/plan/plan.h"
 #include "kernels/kernels.h"
@@ -22,7 +23,7 @@ enum err_code kv_cache_init(struct kv_cache *kv, int ctx, int sequences, int blo
         kv->tables[s] = kv->lengths + sequences + (size_t)s * (size_t)kv->blocks_per_sequence;
         for (int b = 0; b < kv->blocks_per_sequence; b++) kv->tables[s][b] = -1;
     }
-    /* Popped from the end: block 0 is handed out first. */
+    /* The stack pops from its end, so block 0 is used first. */
     for (int b = 0; b < kv->blocks; b++) kv->free_list[b] = kv->blocks - 1 - b;
     kv->free_count = kv->blocks;
     return ERR_OK;

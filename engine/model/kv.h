@@ -1,8 +1,8 @@
 /* engine/model/kv.h - which block of the KV cache holds which tokens of which sequence.
  *
- * The bytes belong to the backend; this is the bookkeeping: a free list of blocks, a table of blocks per
- * sequence. Any block may serve any sequence, so sequences grow and shrink without moving a byte. Internal to
- * engine/. */
+ * The backend stores the bytes; this module keeps a free list of blocks and a table of blocks per sequence.
+ * Any block can serve any sequence, so sequences grow and shrink without moving data. Internal to
+ * engine/model. */
 #ifndef QDYNO_ENGINE_KV_H
 #define QDYNO_ENGINE_KV_H
 
@@ -13,25 +13,25 @@
 
 struct kv_cache {
     int ctx, sequences, blocks, blocks_per_sequence;
-    int32_t *free_list; /* [blocks] a stack; the first free_count are free */
+    int32_t *free_list; /* [blocks] a stack of its first free_count entries */
     int free_count;
     int32_t **tables; /* [sequences][blocks_per_sequence] physical block of each logical one */
     int32_t *lengths; /* [sequences] tokens stored */
-    int32_t *storage; /* what all of the above live in */
+    int32_t *storage; /* the allocation that contains all of the above */
 };
 
-/* blocks 0: enough for every sequence to fill its context. ERR_NOMEM. kv_cache_done accepts {0}. */
+/* blocks 0: enough for all sequences with full contexts. ERR_NOMEM. kv_cache_done accepts {0}. */
 enum err_code kv_cache_init(struct kv_cache *kv, int ctx, int sequences, int blocks, struct err *why);
 void kv_cache_done(struct kv_cache *kv);
 
-/* Make room for `tokens` tokens in all of sequence `seq`: false, and nothing changed, when too few blocks are
- * free. Stored length is not touched. */
+/* Give sequence `seq` blocks for `tokens` tokens in total. False, without changes: too few free blocks. Does
+ * not change the stored length. */
 bool kv_cache_grow(struct kv_cache *kv, int seq, int tokens);
 
-/* Keep the first `tokens` tokens; blocks behind them become free. */
+/* Keep the first `tokens` tokens and free the blocks after them. */
 void kv_cache_truncate(struct kv_cache *kv, int seq, int tokens);
 
-/* Physical slot of token `pos`, which must have room. */
+/* Physical slot of token `pos`; the sequence must have a block for it. */
 static inline int32_t kv_slot(const struct kv_cache *kv, int seq, int pos)
 {
     return kv->tables[seq][pos / KV_BLOCK_TOKENS] * KV_BLOCK_TOKENS + pos % KV_BLOCK_TOKENS;

@@ -1,6 +1,6 @@
-/* The rows of one sequence always lie at positions 0 .. n-1 of sequence 0, whose cache has room for all of
- * them from the start: lists and block table are filled once, and a layer that runs anew simply overwrites
- * its keys and values. */
+/* Runs single layers of a model (model.h). All rows are positions 0 .. n-1 of sequence 0, whose KV cache has
+ * room for them from the start. So lists and block table are filled once, and a layer that runs again
+ * overwrites its keys and values. */
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
@@ -17,8 +17,8 @@ enum { TOKENS_DEFAULT = 512 };
 struct layers {
     struct model *m;
     const struct gguf *gguf;
-    float *zeros;   /* [tokens][width], host: what a half of a layer is added to */
-    char *replaced; /* [tensors of the file] 1 where other numbers are in use */
+    float *zeros;   /* [tokens][width], host: residual stream of a half that runs by itself */
+    char *replaced; /* [tensors of the file] 1: replaced by other values */
     layer_observer *see;
     void *see_ctx;
 };
@@ -98,7 +98,7 @@ const struct model *layers_model(const struct layers *l)
     return l->m;
 }
 
-/* Layers apart run on the host. */
+/* Layers that run one at a time run on the host. */
 static const struct site *host_of(const struct model *m)
 {
     return &m->sites[SITE_HOST];
@@ -125,7 +125,7 @@ static size_t row_bytes(const struct layers *l, int n)
     return (size_t)n * (size_t)l->m->shape.embd * sizeof(float);
 }
 
-/* From slots to names, for the observer of this call. */
+/* Call the caller's observer, with names instead of slots. */
 static void show(void *ctx, int layer, const enum slot *slots, int count, const float *x, int64_t stride,
                  int n)
 {
@@ -145,7 +145,7 @@ static void watch(struct layers *l, layer_observer *see, void *ctx)
 {
     l->see = see;
     l->see_ctx = ctx;
-    l->m->watch = (struct watch){ .see = see ? show : NULL, .ctx = l };
+    l->m->observer = (struct observer){ .see = see ? show : NULL, .ctx = l };
 }
 
 enum err_code layers_embed(struct layers *l, const int32_t *ids, int n, float *x, struct err *why)
@@ -187,13 +187,14 @@ enum err_code layers_head(struct layers *l, const float *x, int n, float *logits
     forward_part(m, FORWARD_OUTPUT_NORM, 0, n);
     watch(l, NULL, NULL);
     if (!logits) return ERR_OK;
-    float *own = m->logits; /* they come where the caller wants them */
+    float *own = m->logits; /* the pass writes to the caller's buffer */
     m->logits = logits;
     m->logits_count = 0;
     m->not_finite = (struct not_finite){ 0 };
     forward_part(m, FORWARD_OUTPUT, 0, n);
     m->logits = own;
-    return m->not_finite.found ? err_set(why, ERR_FORMAT, "the model's logits are not numbers") : ERR_OK;
+    return m->not_finite.found ? err_set(why, ERR_FORMAT, "the model computes infinite or NaN logits")
+                               : ERR_OK;
 }
 
 static enum err_code run_half(struct layers *l, enum forward_part part, int layer, const float *h, int n,
@@ -220,9 +221,9 @@ enum err_code layers_feed_forward(struct layers *l, int layer, const float *h, i
     return run_half(l, FORWARD_FEED_FORWARD, layer, h, n, y, why);
 }
 
-/* ---------------------------------------------------------------- other numbers */
+/* ---------------------------------------------------------------- other weights */
 
-/* Bind t, which has the name and the shape of a tensor of the file. */
+/* Bind t, which has the name and shape of a tensor of the file, to its slot. */
 static enum err_code bind(struct layers *l, const struct gguf_tensor *t, struct err *why)
 {
     const struct model *m = l->m;

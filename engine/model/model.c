@@ -1,5 +1,5 @@
-/* Opening a model: file, recipe, plan, backend, weights, cache, buffers, in that order; each step may refuse
- * with a reason, and nothing large is touched before the plan is known to fit. */
+/* Opens models and runs batches. Opening goes through file, plan, recipe, backend, weights, KV cache and
+ * buffers, in this order. Nothing large is read or allocated before the plan is known to fit. */
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
@@ -15,7 +15,7 @@
 
 #include "engine/quant/quant.h"
 
-/* Shape, numbers, session and plan of the file in m->gguf. */
+/* Compute shape, hyperparameters, session and plan of the file in m->gguf. */
 static enum err_code read_plan(struct model *m, const struct model_options *o, struct err *why)
 {
     enum err_code rc;
@@ -34,7 +34,7 @@ static enum err_code open_file(struct model *m, const struct model_options *o, c
                                struct err *why)
 {
     m->borrowed = o->gguf;
-    m->gguf = (struct gguf *)o->gguf; /* only read, as a file of our own is */
+    m->gguf = (struct gguf *)o->gguf; /* never written through this pointer */
     return o->gguf ? ERR_OK : gguf_open(&m->gguf, path, why);
 }
 
@@ -45,7 +45,7 @@ static void close_file(struct model *m)
     m->gguf = NULL;
 }
 
-/* Layers run apart need one cache, and of the mapped weights one layer's at a time. */
+/* A model that runs layer by layer needs one layer's KV cache and one layer's weights at a time. */
 static void plan_apart(struct memory_plan *p, int layers)
 {
     const int64_t less = p->kv - p->kv / layers + p->weights - p->weights / layers;
@@ -68,7 +68,7 @@ static enum err_code apply_recipe(struct model *m, const struct model_options *o
     enum err_code rc = o->recipe->make(&made, &worked, m->gguf, o, &m->config, m->session.backend.threads,
                                        why);
     if (rc) return rc;
-    /* The copy names the file it was made of; recipe->make has checked that. */
+    /* The quantized file's metadata names its source; recipe->make checked it. */
     const struct gguf_string source = gguf_get_string(made, SOURCE_KEY);
     snprintf(m->source_hash, sizeof m->source_hash, "%.*s", (int)source.len, source.data ? source.data : "");
     if (worked) {
@@ -78,7 +78,7 @@ static enum err_code apply_recipe(struct model *m, const struct model_options *o
     close_file(m);
     m->gguf = made;
     if ((rc = read_plan(m, o, why))) return rc;
-    /* what its method keeps beside the weights is known only now */
+    /* companion tensors of the method are only known now */
     return memory_plan_check(&m->plan, m->session.device, memory_available(""), why);
 }
 
@@ -92,13 +92,14 @@ enum err_code model_no_room(const struct model *m, const struct site *s, const c
     backend_describe(s->backend, &info);
     if (!info.remote)
         return err_set(why, ERR_NOMEM, "out of memory for %s of %lld bytes", what, (long long)bytes);
-    return err_set(why, ERR_NOMEM,
-                   "does not fit: %s has no room for %s of %lld bytes; all needs %s there: others use it, or "
-                   "that is too much for one buffer: use fewer layers there, a smaller context or KV type",
-                   info.device, what, (long long)bytes, str_from_bytes(m->plan.device, all, sizeof all));
+    return err_set(
+        why, ERR_NOMEM,
+        "does not fit: %s has no room for %s of %lld bytes, of %s that this session needs there. Other processes use the "
+        "device, or one buffer may not be that large: use fewer layers there, a smaller context or KV type",
+        info.device, what, (long long)bytes, str_from_bytes(m->plan.device, all, sizeof all));
 }
 
-/* Layers [from, to) of the cache. */
+/* Allocate the KV cache of layers [from, to). */
 static enum err_code alloc_site_cache(struct model *m, struct site *s, int from, int to, struct err *why)
 {
     const struct kv_layer shape = session_kv_layer(&m->session, &m->shape);
@@ -175,14 +176,14 @@ static enum err_code alloc_buffers(struct model *m, struct err *why)
     return ERR_OK;
 }
 
-/* A model whose tokenizer we cannot run is still worth timing: its ids are numbers like any others. */
+/* A model with an unsupported tokenizer can still be timed: token ids are only numbers. */
 static enum err_code open_tokenizer(struct model *m, const struct log *log, struct err *why)
 {
     struct err reason = { 0 };
     const enum err_code rc = tokenizer_open(&m->tokenizer, m->gguf, &reason);
     if (!rc || rc == ERR_ABSENT) return ERR_OK;
     if (rc != ERR_FORMAT) return err_set(why, rc, "%s", reason.message);
-    log_write(log, LOG_WARN, "no text for this model: %s", reason.message);
+    log_write(log, LOG_WARN, "this model cannot read or write text: %s", reason.message);
     return ERR_OK;
 }
 
@@ -211,7 +212,7 @@ static enum err_code open_site(struct model *m, int site, const char *device, st
     return backend_reserve(s->backend, &work, why);
 }
 
-/* The host's backend is not opened where every layer runs on the device. */
+/* The host's backend is not opened when all layers run on the device. */
 static enum err_code open_sites(struct model *m, const struct log *log, struct err *why)
 {
     const int there = m->session.gpu_layers, layers = m->shape.layers;
@@ -220,7 +221,7 @@ static enum err_code open_sites(struct model *m, const struct log *log, struct e
     if (there) rc = open_site(m, SITE_DEVICE, m->session.device, why);
     if (!rc && there < layers) rc = open_site(m, SITE_HOST, "cpu", why);
     if (!rc && there && there < layers)
-        log_write(log, LOG_WARN, "%d of %d layers run on %s, the others on the processor", there, layers,
+        log_write(log, LOG_WARN, "%d of %d layers run on %s, the others on the CPU", there, layers,
                   m->session.device);
     return rc;
 }
@@ -239,7 +240,8 @@ enum err_code model_open(struct model **out, const struct model_options *o, stru
     if (!o->gguf && !path[0]) return err_set(why, ERR_USAGE, "no model given: use -m FILE or model=FILE");
     const struct knob *stray = config_stray(o->config, FOR_ALL);
     if (stray)
-        return err_set(why, ERR_USAGE, "%s=%s is a setting of training, and this model only runs", stray->key,
+        return err_set(why, ERR_USAGE,
+                       "%s=%s is a setting for training, and this command only runs the model", stray->key,
                        config_text(o->config, (enum knob_id)(stray - KNOBS)));
     struct model *m = calloc(1, sizeof *m);
     if (!m) return err_set(why, ERR_NOMEM, "out of memory");
@@ -347,7 +349,7 @@ void model_truncate(struct model *m, int seq, int from)
     kv_cache_truncate(&m->cache, seq, from);
 }
 
-/* Every row in range, and positions continuing where each sequence's cache ends. */
+/* Check that every row is in range, and that positions continue at the end of each sequence's cache. */
 static enum err_code check_rows(struct model *m, const struct batch_row *rows, int n, int *wanted,
                                 struct err *why)
 {
@@ -410,20 +412,19 @@ enum err_code model_forward_best(struct model *m, const struct batch_row *rows, 
     for (const struct site *s = m->sites; s < m->sites + SITE_COUNT; s++)
         if (s->backend && (rc = backend_finish(s->backend, why))) return rc;
     if (m->not_finite.found)
-        return err_set(
-            why, ERR_FORMAT,
-            "position %d of sequence %d: the model computed values that are not numbers (infinity or "
-            "NaN): its weights are damaged, or too large for the precision they run in",
-            m->not_finite.pos, m->not_finite.seq);
+        return err_set(why, ERR_FORMAT,
+                       "position %d of sequence %d: the model computed an infinity or NaN: its weights are "
+                       "damaged, or too large for the precision they run in",
+                       m->not_finite.pos, m->not_finite.seq);
     memcpy(m->cache.lengths, m->expected, (size_t)m->session.sequences * sizeof *m->expected);
     return ERR_OK;
 }
 
-/* Sequence 0 from nothing to n tokens in one go, and to nothing again. */
+/* Run n rows of sequence 0, which is empty before and after. */
 static enum err_code warm_rows(struct model *m, struct batch_row *rows, int n, struct err *why)
 {
     model_truncate(m, 0, 0);
-    int32_t best; /* choosing it is compiled, too */
+    int32_t best; /* the kernel that finds it is compiled, too */
     for (int i = 0; i < n; i++) rows[i] = (struct batch_row){ .pos = i, .logits = i == n - 1 };
     const enum err_code rc = model_forward_best(m, rows, n, &best, why);
     model_truncate(m, 0, 0);
@@ -432,7 +433,7 @@ static enum err_code warm_rows(struct model *m, struct batch_row *rows, int n, s
 
 enum err_code model_warm(struct model *m, struct err *why)
 {
-    /* A device compiles its kernels when they are first run, for each of a few numbers of rows another one.
+    /* A device compiles a kernel when it first runs; different numbers of rows use different kernels.
      */
     static const int SIZES[] = { 1, 2, 4, 8, 16, 33 };
     const int sizes = m->session.gpu_layers ? (int)COUNT_OF(SIZES) : 1,

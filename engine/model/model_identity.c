@@ -1,5 +1,5 @@
-/* An A/B opens the same file dozens of times; hashing it takes as long as loading it. The hash is kept beside
- * the quantized copies, under a key that changes whenever the file does. */
+/* An experiment opens the same file dozens of times, and hashing it takes as long as loading it. So the hash
+ * is stored in the cache folder, under a key that changes whenever the file does. */
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
 #include "engine/model/model.h"
@@ -9,15 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file written to this lately may change again within the resolution of its time stamp. */
+/* A file modified less than this ago could change again without a new time stamp (resolution of the file
+ * system). */
 enum { SETTLED_MS = 2000 };
 
-/* Part of every key: hashes kept by version 1 could belong to a file that was replaced while it was hashed.
+/* Part of every key. Hashes that version 1 stored could belong to a file that was replaced while it was
+ * hashed.
  */
 #define MEMO_VERSION "2"
 
-/* Path of the file that keeps the hash of a model in state `st`. The state is that of the opened descriptor:
- * the path may name another file by now. False: the hash should not be kept. */
+/* Path of the stored hash of a model in state `st`, the state of the opened descriptor: its path can name
+ * another file by now. False: the hash must not be stored. */
 static bool memo_path(struct str *path, const struct file_state *st)
 {
     char key[HASH_HEX], *folder;
@@ -70,7 +72,7 @@ enum err_code model_identity(const struct gguf *g, char hex[HASH_HEX], struct er
     const bool kept = gguf_state(g, &before) && memo_path(&path, &before);
     if (!kept || !recall(str_text(&path), hex)) {
         rc = gguf_hash(g, hex, why);
-        if (!rc) rc = gguf_check_unchanged(g, why); /* while it was hashed */
+        if (!rc) rc = gguf_check_unchanged(g, why); /* did it change while it was hashed? */
         if (!rc && kept && gguf_state(g, &after) && !memcmp(&before, &after, sizeof before))
             remember(str_text(&path), hex);
     }

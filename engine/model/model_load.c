@@ -1,4 +1,5 @@
-/* From tensors in a mapped file to weights the backend can use. */
+/* Binds the tensors of a mapped file: matrices become weights of the backend, vectors are decoded and copied.
+ */
 #include <math.h>
 #include <stdlib.h>
 
@@ -28,7 +29,7 @@ static enum err_code count_vector(void *ctx, int layer, enum slot slot, const st
     return ERR_OK;
 }
 
-/* The values of a vector as f32 in fresh host memory. */
+/* Decode a vector to f32. *out owned: free. */
 static enum err_code decode_vector(float **out, const struct gguf_tensor *t, struct err *why)
 {
     const int64_t n = t->shape[0];
@@ -65,7 +66,7 @@ static void unbind(const struct site *s, struct bound *b)
 enum err_code model_bind_slot(struct model *m, int layer, enum slot slot, const struct gguf_tensor *t,
                               struct err *why)
 {
-    if (is_rope(slot)) return ERR_OK; /* read by load_rope */
+    if (is_rope(slot)) return ERR_OK; /* load_rope reads these */
     struct bound *b = place_of(m, layer, slot);
     struct site *site = model_site(m, layer);
     if (!is_vector(slot)) {
@@ -121,7 +122,8 @@ static enum err_code bind_tensor(void *ctx, int layer, enum slot slot, const str
     return rc;
 }
 
-/* Files with factors for long and for short contexts: which ones count depends on the session, not the text.
+/* The tensor with RoPE factors, NULL: none. Files can contain two sets, for long and for short contexts: the
+ * size of the session's context decides, not the length of the text.
  */
 static const struct gguf_tensor *rope_factors(const struct model *m)
 {
@@ -146,7 +148,7 @@ static enum err_code load_rope(struct model *m, struct err *why)
             rc = err_set(why, ERR_FORMAT, "tensor '%s': factor %d is %g", t->name, i, (double)factors[i]);
     if (!rc) rope_frequencies(m->rope_freq, &m->rope_magnitude[0], &m->hyper, m->shape.rope_dims, factors);
     if (!rc && m->hyper.arch->window_rope_base > 0) {
-        struct hyper near = m->hyper; /* layers with a window see little: their angles are never stretched */
+        struct hyper near = m->hyper; /* layers with a window see short contexts only: no RoPE scaling */
         near.rope_base = m->hyper.arch->window_rope_base;
         near.rope_factor = 1;
         near.yarn = false;

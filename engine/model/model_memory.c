@@ -1,5 +1,5 @@
-/* Pages: reading weights ahead, and whether the kernel gave what was asked for. Wishes only: a refusal costs
- * speed, never an answer, but it is said. */
+/* Reads weights ahead, and reports whether the kernel granted huge pages. A refusal costs speed, never
+ * correctness, so it is a warning in the log. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { ROLLUP_LIMIT = 1 << 16 };
 
-/* The whole pages inside a tensor's bytes (outer: all pages it touches). */
+/* The pages that contain only this tensor's bytes (outer: all pages that contain any of them). */
 static void pages_of(const struct gguf_tensor *t, bool outer, void **at, size_t *bytes)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)t->data,
@@ -29,10 +29,12 @@ void model_drop_copied(const struct gguf_tensor *t)
     void *at;
     size_t bytes;
     pages_of(t, false, &at, &bytes);
-    if (bytes) madvise(at, bytes, MADV_DONTNEED); /* mapped from a file: whoever looks again reads it again */
+    if (bytes)
+        madvise(at, bytes,
+                MADV_DONTNEED); /* the pages are mapped from a file: a later access reads it again */
 }
 
-/* Kernels before 5.14 cannot populate: then a byte of every page is read. */
+/* Map all pages. Kernels before 5.14 lack MADV_POPULATE_READ: then one byte of every page is read. */
 static int populate(void *at, size_t bytes)
 {
     if (!madvise(at, bytes, MADV_POPULATE_READ)) return 0;
@@ -89,14 +91,13 @@ void model_account_huge(struct model *m, int64_t before, const struct log *log)
     }
     m->memory.huge_bytes = before < 0 || after < 0 ? -1 : MAX(after - before, 0);
     if (m->session.backend.repack && !m->memory.repacked_bytes)
-        log_write(log, LOG_WARN,
-                  "repack=on: no format in this file is faster in another one, all is used in place");
-    /* Only who asked for them by name wants to hear that there are few. */
+        log_write(log, LOG_WARN, "repack=on has no effect: no format in this file has a faster equivalent");
+    /* Warn only if the config asks for huge pages explicitly. */
     if (!m->config.given[KNOB_HUGEPAGES] || m->memory.huge_bytes < 0 ||
         m->memory.huge_bytes >= m->memory.huge_wanted_bytes / 2)
         return;
     log_write(log, LOG_WARN,
-              "hugepages=%s: %s were asked for in huge pages, the kernel gave %s "
+              "hugepages=%s: %s were requested as huge pages, the kernel granted %s "
               "(/sys/kernel/mm/transparent_hugepage/enabled, or memory is fragmented)",
               config_text(&m->config, KNOB_HUGEPAGES),
               str_from_bytes(m->memory.huge_wanted_bytes, asked, sizeof asked),

@@ -1,11 +1,12 @@
-/* Rotary positions: the angle per position of every pair, after the scalings that stretch a model beyond the
- * context it was trained on. Computed once in double; the backend multiplies by the position. */
+/* Rotary positions (RoPE): the angle per position of every pair, including the scalings that extend a model
+ * beyond its training context (linear, YaRN). Computed once in double; the backend multiplies by the
+ * position. Source: Su et al. 2021 (RoFormer), Peng et al. 2023 (YaRN). */
 #include <math.h>
 
 #include "engine/arch/arch.h"
 #include "engine/model/model_internal.h"
 
-/* The (fractional) pair that turns `rotations` times within the original context. */
+/* The (fractional) index of the pair that makes `rotations` turns within the original context. */
 static double yarn_pair(double rotations, int rope_dims, double base, double ctx)
 {
     return rope_dims * log(ctx / (rotations * 2 * M_PI)) / (2 * log(base));
@@ -26,7 +27,7 @@ void rope_frequencies(float *freq, float *magnitude, const struct hyper *h, int 
         double angle = pow(h->rope_base, -2.0 * i / rope_dims);
         if (factors) angle /= (double)factors[i];
         const double stretched = angle / h->rope_factor;
-        /* yarn: fast pairs keep their angle, slow ones are stretched, a ramp lies between. */
+        /* YaRN: fast pairs keep their angle, slow pairs are scaled, with a linear ramp between them. */
         const double keep = h->yarn ? 1 - fmin(fmax((i - low) / fmax(0.001, high - low), 0), 1) : 0;
         freq[i] = (float)(stretched * (1 - keep) + angle * keep);
     }

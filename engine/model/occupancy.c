@@ -1,5 +1,4 @@
-/* engine/occupancy.c - the block tables turned round: from "which blocks has this sequence" to "whose is this
- * block". */
+/* Shows which sequence owns each block of the KV cache, by inverting the block tables. */
 #include "engine/model/model.h"
 #include "engine/model/model_internal.h"
 #include "engine/plan/plan.h"
@@ -20,7 +19,7 @@ json_t *model_occupancy_to_json(const struct model *m)
     char map[OCCUPANCY_MAP + 1];
     const int step = MAX((kv->blocks + OCCUPANCY_MAP - 1) / OCCUPANCY_MAP, 1);
     const int cells = (kv->blocks + step - 1) / step;
-    int32_t first[OCCUPANCY_MAP]; /* the block that a character speaks of */
+    int32_t first[OCCUPANCY_MAP]; /* first used block of each character */
     memset(map, '.', sizeof map);
     map[cells] = '\0';
     for (int i = 0; i < cells; i++) first[i] = INT32_MAX;

@@ -1,4 +1,4 @@
-/* Bytes of weights and cache from shapes. */
+/* Estimates the bytes of weights and KV cache from shapes alone. */
 #include "engine/arch/arch.h"
 #include "engine/gguf/gguf.h"
 #include "engine/plan/plan.h"
@@ -17,7 +17,7 @@ static int64_t key_int(const struct gguf *g, const char *arch, const char *name,
     return gguf_get_int(g, key, otherwise);
 }
 
-/* Cache of one layer for a token; formats of blocks hold whole blocks of each head. */
+/* Bytes of K (or V) of one token in one layer. Block formats store whole blocks per head. */
 static int64_t token_bytes(int64_t kv_heads, int64_t dim, const struct format *f)
 {
     const int64_t whole = (dim + f->block_weights - 1) / f->block_weights * f->block_weights;
@@ -35,8 +35,8 @@ static void put_cache(struct memory_estimate *l, int64_t dim_k, int64_t dim_v, c
     l->total = l->weight_bytes + l->kv_bytes;
 }
 
-/* Which layers a window holds for is known of architectures we run; of others every layer is taken to have
- * it. */
+/* Which layers have the window is known for the architectures of ARCHS; for others all layers are assumed to
+ * have it. */
 static void read_window(struct memory_estimate *l, const struct gguf *g, const char *name,
                         struct gguf_string arch)
 {
@@ -64,7 +64,7 @@ static void read_tensors(struct memory_estimate *l, const struct gguf *g)
             row = t->bytes / MAX(t->shape[1], 1);
         }
     }
-    /* of the embedding one row, unless it is the output matrix, too */
+    /* one row of the embedding, or all of it when it is the output matrix, too */
     l->read_bytes = l->weight_bytes - l->expert_bytes - (output ? embedding - row : 0);
     if (l->experts) l->read_bytes += l->expert_bytes * l->experts_used / l->experts;
 }

@@ -1,4 +1,5 @@
-/* The products of a forward pass, gathered by the walk over tensors that the loader and the plan use. */
+/* Collects the matrix products of a forward pass, with the same walk over tensors as the loader and the plan.
+ */
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
@@ -22,7 +23,7 @@ static bool is_early(enum slot slot)
     return slot == SLOT_Q || slot == SLOT_K || slot == SLOT_V || slot == SLOT_QKV;
 }
 
-/* Rows of all matrices that one call multiplies with the same inputs: queries, keys and values; gate and up.
+/* Sum of the rows of all matrices that one call multiplies with the same inputs: q, k and v; gate and up.
  */
 static int64_t rows_together(const struct gathering *g, enum slot slot, int64_t rows)
 {
@@ -69,7 +70,7 @@ static enum err_code gather_tensor(void *ctx, int layer, enum slot slot, const s
     return add_product(g->out, &p, why);
 }
 
-/* As the loader gives layers their windows: all, or all but the last of every period. */
+/* Number of layers with a window; model_load.c assigns windows by the same rule. */
 static int windowed_layers(const struct hyper *h, const struct model_shape *s)
 {
     const int period = h->arch->window_period;

@@ -1,5 +1,5 @@
-/* The memory plan: what a session will take, computed from metadata alone. The loader allocates by the same
- * functions, so plan and reality cannot drift apart. */
+/* Computes the memory plan of a session from metadata alone, and resolves the settings of a config for one
+ * model. */
 #include "engine/arch/arch.h"
 #include "engine/config/config.h"
 #include "engine/gguf/gguf.h"
@@ -34,7 +34,7 @@ enum err_code session_isa(uint32_t *out, const struct config *c, struct err *why
     return ERR_OK;
 }
 
-/* Where layers run, by what was asked for. */
+/* Device and number of layers on it, as the config asks. */
 static enum err_code resolve_device(struct model_session *out, const struct model_shape *s,
                                     const struct config *c, struct err *why)
 {
@@ -43,11 +43,10 @@ static enum err_code resolve_device(struct model_session *out, const struct mode
     if (strcmp(out->device, "cpu")) {
         out->gpu_layers = (int)MIN(wanted, (int64_t)s->layers);
         if (!wanted)
-            return err_set(
-                why, ERR_USAGE,
-                "gpu_layers=0 leaves nothing to device=%s: want 1 or more, -1 for all that fit, or "
-                "device=cpu",
-                out->device);
+            return err_set(why, ERR_USAGE,
+                           "gpu_layers=0 uses no layer of device=%s: want 1 or more, -1 for all that fit, or "
+                           "device=cpu",
+                           out->device);
         return ERR_OK;
     }
     out->gpu_layers = 0;
@@ -61,7 +60,7 @@ static enum err_code resolve_kv(const struct format **out, const struct config *
 {
     const struct format *f = *out = format_find(config_text(c, id));
     if (!f || !f->decode)
-        return err_set(why, ERR_USAGE, "%s=%s: the KV cache cannot be in this format", KNOBS[id].key,
+        return err_set(why, ERR_USAGE, "%s=%s: the KV cache cannot use this format", KNOBS[id].key,
                        config_text(c, id));
     if (head_dim % (int)f->block_weights)
         return err_set(why, ERR_USAGE, "%s=%s needs heads of a multiple of %u, this model's have %d: use f16",
@@ -104,7 +103,8 @@ enum err_code session_resolve(struct model_session *out, const struct model_shap
 void widths_of(struct widths *out, const struct model_shape *s, const struct arch *a, int batch)
 {
     const bool gated = a->gate_in_up || (a->need & SLOT_BIT(SLOT_GATE));
-    /* A second norm of the layer's input may lie where the attention output comes later. */
+    /* Some architectures norm the layer's input a second time into this buffer, before attention writes it.
+     */
     const int64_t attn = MAX(arch_dim(DIM_ATTN, a, s), s->embd);
     *out = (struct widths){
         .embd = s->embd,
@@ -156,7 +156,7 @@ int64_t kv_layer_k_bytes(const struct kv_layer *kv)
 
 int64_t session_kv_bytes(const struct kv_layer *kv)
 {
-    /* K's share is rounded up, so V may end that much later. */
+    /* V starts on the next cache line after K, so the sum can exceed the rounded total by one line. */
     return round_up(kv_layer_bytes(kv), CACHE_LINE) + CACHE_LINE;
 }
 
@@ -178,8 +178,8 @@ struct output_bytes output_bytes_of(const struct widths *w, const char *device)
     };
 }
 
-/* What one pass over the tensors adds up. */
-struct share { /* of the weights: as the host and as the device would hold them */
+/* Bytes of weights in the layout of the host and in that of the device. */
+struct share {
     int64_t host, device;
 };
 struct sums {
@@ -188,13 +188,13 @@ struct sums {
     const struct gguf *gguf;
     const struct model_shape *shape;
     const struct model_session *session;
-    struct share *part; /* [layers + 1] what is in front of the layers and behind, then each layer */
+    struct share *part; /* [layers + 1] tensors outside the layers, then each layer */
     int64_t read, products;
     struct backend_work work;
     struct device_room room;
 };
 
-/* Of the numbers that a file has beside a matrix, those that a device holds with it. */
+/* Number of a matrix's companion tensors that a device stores with it. */
 static int input_arrays(const struct gguf *g, const char *matrix)
 {
     return !!companion_find(g, matrix, COMPANION_ORDER) + !!companion_find(g, matrix, COMPANION_DIVISORS);
@@ -210,7 +210,7 @@ static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const stru
     const struct format *f = view ? view->format(sum->config, sum->gguf, t) : t->format;
     struct share *part = &sum->part[layer + 1];
     (void)why;
-    /* Vectors are copied as f32. */
+    /* Vectors are stored as f32 copies. */
     const int64_t cols = t->shape[0], rows = t->shape[1];
     const int64_t bytes = vector ? vector_bytes(cols) * rows
                                  : backend_weight_bytes("cpu", &e->backend, f, rows, cols, 0);
@@ -226,12 +226,12 @@ static enum err_code add_tensor(void *ctx, int layer, enum slot slot, const stru
     const bool looked_up = slot == SLOT_TOKEN_EMBD || slot == SLOT_POSITION_EMBD;
     sum->read += looked_up ? bytes / rows : bytes;
     if (slot == SLOT_TOKEN_EMBD && sum->shape->tied_output)
-        sum->read += bytes; /* it is the output matrix too */
+        sum->read += bytes; /* read once more as the output matrix */
     if (layer >= 0 && !vector) sum->products += cols * rows;
     return ERR_OK;
 }
 
-/* What a session takes with its first n layers on the device. */
+/* Fill the plan for a session with its first n layers on the device. */
 static void place(struct memory_plan *p, const struct sums *sum, const struct hyper *h, int n)
 {
     const struct model_session *e = sum->session;
@@ -262,7 +262,7 @@ static void place(struct memory_plan *p, const struct sums *sum, const struct hy
     p->gpu_layers = n;
 }
 
-/* With gpu_layers -1: all layers, or as many as the device holds. */
+/* Choose the number of layers on the device; gpu_layers=-1: as many as its memory takes. */
 static void place_layers(struct memory_plan *p, const struct sums *sum, const struct hyper *h)
 {
     const int wanted = sum->session->gpu_layers;
@@ -280,7 +280,7 @@ enum err_code plan_compute(struct memory_plan *out, const struct gguf *g, const 
                            const struct hyper *h, const struct config *c, const struct recipe_view *view,
                            const struct model_session *e, struct err *why)
 {
-    /* Nothing real comes near 2^60 bytes; beyond it the sums below would overflow. */
+    /* Beyond 2^60 bytes the sums below could overflow; no real session comes near. */
     const double cache = (double)e->ctx * e->sequences * s->layers * s->kv_heads *
                          (s->head_dim_k + s->head_dim_v) * 4;
     if (cache > 0x1p60)
@@ -325,7 +325,7 @@ enum err_code plan_memory(struct memory_plan *out, const struct gguf *g, const s
     return plan_compute(out, g, &s, &h, c, view, &e, why);
 }
 
-/* The host's part. */
+/* Does the host's part fit? */
 static enum err_code check_host(const struct memory_plan *p, int64_t available, struct err *why)
 {
     char need[16], have[16], weights[16], kv[16];
@@ -341,7 +341,7 @@ static enum err_code check_host(const struct memory_plan *p, int64_t available, 
 
 void device_room(struct device_room *out, const char *device)
 {
-    enum { MOST = 16, RESERVED_PART = 16 /* what drivers keep for themselves, about */ };
+    enum { MOST = 16, RESERVED_PART = 16 /* drivers keep about 1/16 of the memory for themselves */ };
     struct device_info all[MOST];
     const int count = MIN(opencl_devices(all, MOST), MOST);
     *out = (struct device_room){ .bytes = -1 };
@@ -355,7 +355,7 @@ void device_room(struct device_room *out, const char *device)
     }
 }
 
-/* The device's part. What is not known of it opening says. */
+/* Does the device's part fit? If its memory is unknown, opening the model finds out. */
 static enum err_code check_device(const struct memory_plan *p, const char *device, struct err *why)
 {
     char need[16], have[16];
@@ -364,7 +364,7 @@ static enum err_code check_device(const struct memory_plan *p, const char *devic
     str_from_bytes(p->device_least, need, sizeof need);
     if (!p->gpu_layers)
         return err_set(why, ERR_FIT,
-                       "does not fit: not one layer, which needs %s on %s, which has %s: use a smaller "
+                       "does not fit: a single layer needs %s on %s, which has %s: use a smaller "
                        "format, context or batch, or device=cpu",
                        need, device, have);
     if (p->device <= p->device_room) return ERR_OK;

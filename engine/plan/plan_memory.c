@@ -1,5 +1,6 @@
-/* How much memory this process may still take, as the kernel and the control groups see it. A container's
- * limit is not in /proc/meminfo, and ignoring it ends in a kill without a word. */
+/* How much memory this process can still allocate, by the kernel's and the control groups' account.
+ * /proc/meminfo does not contain the limit of a container, and a process that exceeds it is killed without an
+ * error message. */
 #include "engine/plan/plan.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 
 enum { SMALL_FILE = 1 << 20, PATH_SIZE = 4096 };
 
-/* "Name:   123 kB" or "name 123" in a file of lines; -1 when it is not there. `unit` bytes per count. */
+/* The value of a line "Name: 123 kB" or "name 123", times `unit`; -1: no such line. */
 static int64_t field(const char *text, const char *name, int64_t unit)
 {
     const size_t n = strlen(name);
@@ -22,7 +23,8 @@ static int64_t field(const char *text, const char *name, int64_t unit)
     return -1;
 }
 
-/* A file that is one number; -1 when absent, "max" or beyond any machine (v1 writes a huge number for none).
+/* The number in a file. -1: no file, "max", or a number beyond any machine (cgroup v1 writes one for "no
+ * limit").
  */
 static int64_t number(const char *root, const char *dir, const char *name)
 {
@@ -50,8 +52,8 @@ struct cgroup_version {
     const char *prefix, *mount, *limit, *usage;
 };
 
-/* The least that any group from `dir` up to the mount point leaves; -1 without limits. */
-static int64_t group_left(const char *root, const struct cgroup_version *v, const char *group)
+/* The smallest rest that any group from `dir` up to the mount point leaves; -1: no limits. */
+static int64_t group_rest(const char *root, const struct cgroup_version *v, const char *group)
 {
     char dir[PATH_SIZE];
     int64_t least = -1;
@@ -72,7 +74,7 @@ static int64_t group_left(const char *root, const struct cgroup_version *v, cons
     return least;
 }
 
-static int64_t cgroup_left(const char *root)
+static int64_t cgroup_rest(const char *root)
 {
     static const struct cgroup_version VERSIONS[] = {
         { "0::", "/sys/fs/cgroup", "memory.max", "memory.current" },
@@ -88,8 +90,8 @@ static int64_t cgroup_left(const char *root)
             const char *at = strstr(line, VERSIONS[i].prefix);
             if (!at || (i == 0 && at != line)) continue;
             const char *group = at + strlen(VERSIONS[i].prefix);
-            /* Seen from inside a container the path may not exist: its own root is then the mount point. */
-            const int64_t left = group_left(root, &VERSIONS[i], strstr(group, "..") ? "/" : group);
+            /* In a container the path may not exist: the container's own group is then at the mount point. */
+            const int64_t left = group_rest(root, &VERSIONS[i], strstr(group, "..") ? "/" : group);
             if (left >= 0) least = least < 0 ? left : MIN(least, left);
         }
     free(text);
@@ -105,7 +107,7 @@ int64_t memory_available(const char *root)
         free_bytes = field(text, "MemAvailable", 1024);
         free(text);
     }
-    const int64_t left = cgroup_left(root);
+    const int64_t left = cgroup_rest(root);
     if (left >= 0) return free_bytes < 0 ? left : MIN(free_bytes, left);
     return free_bytes;
 }

@@ -1,9 +1,9 @@
-/* Making a model file of any shape out of a seed.
+/* Writes a model file of any shape from a seed.
  *
- * Speed and memory of a model do not depend on what it learned, so a random one answers "how fast would a 7B
- * be here" without a download. Matrices are N(0, 1/sqrt(columns)): activations keep their size from layer to
- * layer and logits come out around N(0,1). Rows are made and encoded by all threads a few megabytes at a time
- * and written in order; each row's numbers depend only on seed, tensor and row. */
+ * Speed and memory do not depend on the values of weights, so a random model answers "how fast would a 7B
+ * model be here" without a download. Matrices are N(0, 1/sqrt(columns)): activations keep their magnitude
+ * from layer to layer, and logits are close to N(0,1). All threads generate and encode rows, a few megabytes
+ * at a time, which are written in order; the values of a row depend only on seed, tensor and row. */
 #include "engine/gguf/gguf.h"
 #include "engine/synth/synth.h"
 #include "engine/synth/synth_internal.h"
@@ -35,7 +35,7 @@ const struct synth_shape *synth_shape_find(const char *name)
     return NULL;
 }
 
-/* ---------------------------------------------------------------- what an architecture is made of */
+/* ---------------------------------------------------------------- tensors of an architecture */
 
 enum dim { DIM_1, DIM_EMBD, DIM_KV, DIM_QKV, DIM_FF, DIM_VOCAB, DIM_CTX };
 
@@ -43,7 +43,7 @@ enum fill {
     FILL_MATRIX, /* N(0, 1/sqrt(columns)), in the wanted format */
     FILL_NORM,   /* 1 + N(0, 0.1), f32 */
     FILL_BIAS,   /* N(0, 0.02), f32 */
-    FILL_TABLE,  /* as FILL_MATRIX but f32: positions are added, not multiplied */
+    FILL_TABLE,  /* as FILL_MATRIX but f32: positions are added, not multiplied with */
 };
 
 struct part {
@@ -56,7 +56,7 @@ struct arch {
     const char *name, *pre; /* pre NULL: SPM vocabulary */
     bool rms, rope;
     double rope_base;
-    const struct part *layer, *ends; /* NULL-named last row */
+    const struct part *layer, *ends; /* the last row has name NULL */
 };
 
 static const struct part LLAMA_LAYER[] = {
@@ -104,7 +104,7 @@ static const struct part GPT2_LAYER[] = {
 static const struct part LLAMA_ENDS[] = {
     { "token_embd.weight", DIM_EMBD, DIM_VOCAB, FILL_MATRIX },
     { "output_norm.weight", DIM_EMBD, DIM_1, FILL_NORM },
-    { "output.weight", DIM_EMBD, DIM_VOCAB, FILL_MATRIX }, /* left out when tied */
+    { "output.weight", DIM_EMBD, DIM_VOCAB, FILL_MATRIX }, /* not written when tied */
     { .name = NULL },
 };
 static const struct part GPT2_ENDS[] = {
@@ -226,7 +226,7 @@ static enum err_code put_metadata(struct gguf_writer *w, const struct arch *a, c
 
 enum { CHUNK_BYTES = 8 << 20 };
 
-/* Rows of one tensor, made and encoded by all threads, then written by the caller. */
+/* Some rows of one tensor: all threads generate and encode them, then the caller writes them. */
 struct chunk {
     struct threadpool *pool;
     const struct noise *noise;
@@ -312,9 +312,11 @@ static enum err_code check_shape(const struct synth_shape *s, struct err *why)
     bool ok = s->layers >= 1 && s->heads >= 1 && s->kv_heads >= 1 && s->heads % s->kv_heads == 0 &&
               s->embd >= 1 && s->embd % s->heads == 0 && s->ff >= 1 && s->vocab >= 1 && s->ctx >= 1;
     if (!ok || s->embd / s->heads % 2)
-        return err_set(why, ERR_USAGE,
-                       "shape '%s': %" PRId64 " wide with %d heads and %d key heads cannot be", s->name,
-                       s->embd, s->heads, s->kv_heads);
+        return err_set(
+            why, ERR_USAGE,
+            "shape '%s': %" PRId64
+            " wide with %d heads and %d KV heads is impossible: the width must be a multiple of the heads, and these of the KV heads",
+            s->name, s->embd, s->heads, s->kv_heads);
     return ERR_OK;
 }
 
@@ -342,8 +344,8 @@ enum err_code synth_write(const char *path, const struct synth_options *options,
     struct gguf_writer *w = NULL;
     enum err_code rc = find_arch(&a, o.arch, why);
     if (!rc && !a->rope) {
-        shape.kv_heads = shape.heads; /* gpt2's fused matrix has all heads three times */
-        shape.tied = false;           /* and llama.cpp wants its output matrix written out */
+        shape.kv_heads = shape.heads; /* gpt2's fused matrix has q, k and v of every head */
+        shape.tied = false;           /* llama.cpp requires an output matrix in gpt2 files */
     }
     if (!rc) rc = check_shape(&shape, why);
     if (!rc && !o.format->encode)
@@ -352,7 +354,7 @@ enum err_code synth_write(const char *path, const struct synth_options *options,
     if (!rc) rc = plan_make(&plan, a, &o, why);
     if (!rc) rc = gguf_writer_open(&w, path, why);
     if (!rc) rc = put_metadata(w, a, &o, why);
-    for (int64_t i = 0; !rc && i < plan.count; i++) { /* a failure here is told by commit */
+    for (int64_t i = 0; !rc && i < plan.count; i++) { /* commit returns a failure of these calls */
         const struct tensor *t = &plan.tensors[i];
         gguf_writer_add_tensor(w, t->name, t->format, t->rows > 1 ? 2 : 1, (int64_t[]){ t->cols, t->rows });
     }

@@ -1,7 +1,8 @@
-/* engine/synth/synth.h - models of any shape with seeded random weights: speed and memory without a download.
+/* engine/synth/synth.h - writes models of any shape with random weights from a seed, so that speed and memory
+ * can be measured without a download.
  *
- * Random weights say nothing about quality; the file carries qdyno.synthetic=true so that every screen can
- * say so. */
+ * Quality figures of such a model mean nothing. Its metadata has qdyno.synthetic=true, so that every screen
+ * can say so. */
 #ifndef QDYNO_ENGINE_SYNTH_H
 #define QDYNO_ENGINE_SYNTH_H
 
@@ -17,7 +18,7 @@ struct synth_shape {
     const char *name; /* "tiny" "15m" "1b" "7b" ... */
     int layers, heads, kv_heads;
     int64_t embd, ff, vocab, ctx;
-    bool tied; /* the embedding is the output matrix too */
+    bool tied; /* the embedding is also the output matrix */
     const char *help;
 };
 extern const struct synth_shape SYNTH_SHAPES[];
@@ -27,29 +28,28 @@ const struct synth_shape *synth_shape_find(const char *name); /* NULL when unkno
 struct synth_options {
     const char *arch; /* "llama" "qwen2" "gpt2" */
     const struct synth_shape *shape;
-    const struct format
-        *format;   /* of the matrices; norms stay f32; rows that do not fit a block fall back to f16 */
-    uint64_t seed; /* same options, same bytes */
+    const struct format *format; /* of the matrices; f16 where rows do not fill its blocks; norms are f32 */
+    uint64_t seed;               /* the same options give the same bytes */
     int threads;
     void (*progress)(void *ctx, double done); /* 0..1; may be NULL */
     void *ctx;
 };
-/* Writes `path` atomically, with a working SPM or BPE vocabulary of the wanted size: about 8 MiB of memory
- * per thread whatever the model's size. "gpt2" is never tied and has a key and a value head for
- * every head, whatever the shape says. Errors: ERR_USAGE (architecture, shape or format that cannot be),
- * ERR_IO, ERR_FIT (disk full), ERR_NOMEM. */
+/* Write the model to `path` atomically, with a working SPM or BPE vocabulary of the shape's size. Takes about
+ * 8 MiB of memory per thread, whatever the model's size. "gpt2" is never tied and has as many key and value
+ * heads as heads, whatever the shape says. Errors: ERR_USAGE (an unknown architecture, an impossible shape, a
+ * format without encoder), ERR_IO, ERR_FIT (disk full), ERR_NOMEM. */
 enum err_code synth_write(const char *path, const struct synth_options *options, struct err *why);
 
 /* ---------------------------------------------------------------- noise (synth_noise.c) */
 
-/* 2^16 equally likely values that together are N(0,1): the same bits on every machine, for nothing but
- * + - * / and sqrt made them. */
+/* 65536 quantiles of N(0,1). They are the same bits on every machine, because only + - * / and sqrt compute
+ * them. */
 struct noise {
     float quantile[1 << 16];
 };
 void noise_init(struct noise *n);
-/* out[count] = mean + deviation * N(0,1). The stream is chosen by (seed, tensor, row) alone, so threads may
- * make rows in any order. */
+/* out[count] = mean + deviation * N(0,1). The values depend on (seed, tensor, row) alone, so threads may fill
+ * rows in any order. */
 struct noise_stream {
     uint64_t seed, tensor, row;
 };

@@ -1,8 +1,8 @@
-/* Normal numbers, billions of them and the same everywhere.
+/* Billions of normally distributed numbers, the same on every machine.
  *
- * A model of a billion weights must be made in seconds, so a number is a table look-up: 16 random bits choose
- * one of 65536 quantiles of N(0,1). The table is computed without libm, whose last digits differ between
- * systems and would make "same options, same bytes" untrue. */
+ * A model of a billion weights should take seconds, so each number is one table look-up: 16 random bits
+ * choose one of 65536 quantiles of N(0,1). The table is computed without libm, whose last digits differ
+ * between systems: the same options must give the same bytes. */
 #include "engine/synth/synth.h"
 #include "engine/synth/synth_internal.h"
 
@@ -11,7 +11,7 @@
 
 enum { HALF = 1 << 15, SERIES_TERMS = 120, NEWTON_STEPS = 2 /* each quantile starts at its neighbour */ };
 
-/* exp(-y), y >= 0: a short series for y/64, squared six times. */
+/* exp(-y) for y >= 0: Taylor series of exp(-y/64), squared six times. */
 static double exp_minus(double y)
 {
     double t = -y / 64, term = 1, sum = 1;
@@ -42,7 +42,8 @@ static double half_probability(double x)
 void noise_init(struct noise *n)
 {
     double x = 0;
-    for (int i = 0; i < HALF; i++) { /* the quantile in the middle of each step of 1/65536, outwards */
+    for (int i = 0; i < HALF;
+         i++) { /* the quantile in the middle of each step of 1/65536, from the centre outwards */
         double want = (i + 0.5) / (2 * HALF);
         for (int s = 0; s < NEWTON_STEPS; s++) x += (want - half_probability(x)) / density(x);
         n->quantile[HALF + i] = (float)x;
@@ -50,7 +51,7 @@ void noise_init(struct noise *n)
     }
 }
 
-/* SplitMix64's finishing step: neighbouring inputs give unrelated outputs. */
+/* The output function of SplitMix64: neighbouring inputs give unrelated outputs. */
 static uint64_t mix(uint64_t z)
 {
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;

@@ -1,5 +1,5 @@
-/* A vocabulary of any size that tokenizes real text: bytes, characters, then all letter strings, the common
- * letters first, each of them reachable by merging a shorter one with its last letter. */
+/* Makes a vocabulary of any size that tokenizes real text: bytes, characters, then all strings of letters,
+ * frequent letters first. Each string results from merging a shorter one with its last letter. */
 #include "engine/gguf/gguf.h"
 #include "engine/synth/synth_internal.h"
 #include "kernels/kernels.h"
@@ -11,7 +11,7 @@
 static const char LETTERS[] = "etaoinshrdlucmfwypvbgkjqxz"; /* by frequency in English */
 enum { LETTER_COUNT = 26, WORD_MAX = 8 };
 
-/* Counts through all letter strings: by length, each length first bare, then behind a space. */
+/* Enumerates all strings of letters by length; each length first without, then with a space in front. */
 struct words {
     int digits[WORD_MAX];
     int len;
@@ -24,11 +24,11 @@ static void words_next(struct words *w)
         if (++w->digits[i] < LETTER_COUNT) return;
         w->digits[i] = 0;
     }
-    if (w->behind_space) w->len++; /* all digits are back at 0, the new one too */
+    if (w->behind_space) w->len++; /* all digits are 0 again, the new one, too */
     w->behind_space = !w->behind_space;
 }
 
-/* Token texts, owned: pool holds the bytes, offsets are turned into pointers once it stops growing. */
+/* Owned token texts. The pool contains their bytes; offsets become pointers when it no longer grows. */
 struct token_pool {
     struct str bytes;
     struct gguf_string *texts; /* data is an offset until pool_finish */
@@ -107,9 +107,10 @@ static void spm_fill(struct token_pool *p)
     }
     pool_add(p, SPM_SPACE, strlen(SPM_SPACE), NORMAL);
     for (char c = '!'; c <= '~'; c++) pool_add(p, &c, 1, NORMAL);
-    struct words w = { .len = 1, .behind_space = true }; /* single letters are there already */
+    struct words w = { .len = 1, .behind_space = true }; /* single letters were added before */
     for (; p->n < p->size; words_next(&w)) pool_add(p, text, word_text(&w, SPM_SPACE, text), NORMAL);
-    /* shorter strings are earlier and better, so a longer one is always made from one with its last letter */
+    /* shorter strings come earlier and have better scores, so a string always forms from its prefix and last
+     * letter */
     for (int64_t i = SPM_CONTROL + 256; i < p->n; i++) p->scores[i] = -(float)(i - SPM_CONTROL - 256);
 }
 
@@ -152,7 +153,7 @@ static void bpe_bytes(struct token_pool *p)
     }
 }
 
-/* Tokens behind the bytes, each with the rule that makes it: all but its last letter, then that letter. */
+/* Append the tokens after the bytes, each with its merge rule: "all but the last letter" + "last letter". */
 static void bpe_words(struct token_pool *p, struct token_pool *rules)
 {
     char text[64];

@@ -1,8 +1,10 @@
-/* Byte-level BPE: words from the pre-tokenizer, bytes as the first symbols, merges by rank.
+/* Byte-level BPE: the pre-tokenizer cuts the text into words, each byte of a word starts as one symbol, and
+ * neighbouring symbols are merged in the order of the rules' ranks.
  *
- * The vocabulary writes bytes as printable characters (GPT-2's table: a space is U+0120). Merge rules become
- * one hash table (left token, right token) -> (rank, token), so encoding never handles text. A rule whose
- * parts or result are no tokens could only make something that has no id: it is left out. */
+ * The vocabulary stores bytes as printable characters (GPT-2's table: a space is U+0120). The merge rules
+ * become one hash table (left token, right token) -> (rank, token), so that encoding compares ids only. A
+ * rule whose parts or result are not in the vocabulary could only produce symbols without an id, so it is
+ * skipped. */
 #include "engine/gguf/gguf.h"
 #include "engine/text/text.h"
 #include "engine/text/text_internal.h"
@@ -26,10 +28,10 @@ struct bpe {
     uint64_t mask;
     int32_t byte_id[256];      /* token of one byte; -1: the vocabulary has none */
     uint32_t letter[256];      /* byte -> the character that stands for it */
-    int16_t byte_of[ALPHABET]; /* and back; -1: none */
+    int16_t byte_of[ALPHABET]; /* character -> byte; -1: not in the alphabet */
 };
 
-/* GPT-2's bytes_to_unicode: printable Latin-1 stays, the rest is numbered from 256 on. */
+/* GPT-2's bytes_to_unicode: printable Latin-1 bytes keep their value, the others are numbered from 256. */
 static void fill_alphabet(struct bpe *b)
 {
     uint32_t next = 256;
@@ -61,7 +63,7 @@ static struct rule *rule_slot(const struct bpe *b, int32_t left, int32_t right)
     }
 }
 
-/* "left right", where left may itself begin with a space. */
+/* Add the rule "left right". `left` may begin with a space itself. */
 static void add_rule(struct bpe *b, struct gguf_string text, uint32_t rank)
 {
     const char *space = text.len > 1 ? memchr(text.data + 1, ' ', text.len - 1) : NULL;
@@ -84,7 +86,7 @@ static enum err_code load_rules(struct bpe *b, const struct gguf *g, struct err 
 {
     const struct gguf_kv *kv = gguf_kv_find(g, "tokenizer.ggml.merges");
     if (kv && (kv->type != GGUF_ARRAY || kv->element != GGUF_STRING || kv->count > INT32_MAX / 4))
-        return err_set(why, ERR_FORMAT, "tokenizer.ggml.merges: want a list of texts");
+        return err_set(why, ERR_FORMAT, "tokenizer.ggml.merges: expected a list of strings");
     uint64_t count = kv ? kv->count : 0, size = 16;
     while (size < count * 2) size *= 2;
     b->rules = malloc(size * sizeof *b->rules);
@@ -103,7 +105,7 @@ enum err_code bpe_open(struct bpe **out, const struct gguf *g, struct vocab *v, 
     b->vocab = v;
     fill_alphabet(b);
     find_byte_tokens(b);
-    /* files from before the key existed: what their converter assumed */
+    /* files older than the key: their converter assumed "default" */
     if (!pre.len) pre = (struct gguf_string){ "default", strlen("default") };
     enum err_code rc = pretokenizer_open(&b->pre, pre, why);
     if (!rc) rc = load_rules(b, g, why);
@@ -142,7 +144,7 @@ static bool pair(const void *ctx, const char *text, const struct symbol *l, cons
     return rule->result >= 0;
 }
 
-/* The word as the vocabulary would write it, looked up whole; -1 when it is no token. */
+/* The token of a whole word; -1: the word is not a token. */
 static int32_t whole_word(const struct bpe *b, const char *word, size_t n)
 {
     char text[512];
@@ -167,7 +169,8 @@ static enum err_code encode_word(const struct bpe *b, struct merger *m, const ch
     enum err_code rc = ERR_OK;
     for (int32_t i = 0; !rc && i >= 0; i = m->symbols[i].next) {
         int32_t id = m->symbols[i].id >= 0 ? m->symbols[i].id : b->vocab->unk;
-        if (id >= 0) rc = token_list_push(out, id, why); /* neither token nor unknown token: nothing to say */
+        if (id >= 0)
+            rc = token_list_push(out, id, why); /* no token and no "unknown" token: the bytes are dropped */
     }
     return rc;
 }

@@ -1,8 +1,8 @@
-/* Merging neighbours by worth, the step both kinds of tokenizer share.
+/* Merges the best pair of neighbouring symbols until no pair merges: the step that SPM and BPE share.
  *
- * A binary heap holds the pairs that could merge; a pair whose parts have changed since is recognised by its
- * size and dropped when it comes up. Each merge adds at most two pairs, so a megabyte of text without a
- * single word boundary is n log n, not n squared. */
+ * A binary heap contains the pairs that can merge. A pair whose symbols were merged with others in the
+ * meantime is recognised by its size and dropped. Each merge adds at most two pairs, so a megabyte of text
+ * without a word boundary takes O(n log n), not O(n^2). */
 #include "engine/text/text_internal.h"
 #include "kernels/kernels.h"
 
@@ -67,7 +67,7 @@ struct source {
     const char *text;
 };
 
-/* Consider the pair (left, its next neighbour). */
+/* Push the pair (left, its right neighbour) if it can merge. False: out of memory. */
 static bool consider(struct merger *m, const struct source *s, int32_t left)
 {
     uint32_t worth;

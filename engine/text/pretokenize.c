@@ -1,9 +1,9 @@
-/* Cutting text into words before byte-level merging, as each model family was trained to.
+/* Cuts text into words before byte-level merging, in the way each model family was trained with.
  *
- * Every family has a regular expression or a few, applied one after the other to what the one before left.
- * PCRE2 runs them with Unicode properties; \s is spelled out, because PCRE2 counts U+180E as space and the
- * families do not. Text need not be UTF-8: bytes that are not part of a character are words by themselves and
- * are never shown to PCRE2. */
+ * A family has one or more regular expressions; each is applied to the pieces that the one before left.
+ * PCRE2 runs them with Unicode properties. \s is written out as a list of characters, because PCRE2 counts
+ * U+180E as a space and the families do not. Text need not be UTF-8: a byte that is not part of a valid
+ * character is a word of its own and is never passed to PCRE2. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "engine/gguf/gguf.h"
 #include "engine/text/text_internal.h"
@@ -82,7 +82,8 @@ static enum err_code compile(struct pretokenizer *p, const char *pattern, struct
         return err_set(why, ERR_INTERNAL, "pre-tokenizer '%s': %s at %zu", p->family->info.name, (char *)text,
                        at);
     }
-    pcre2_jit_compile(c, PCRE2_JIT_COMPLETE); /* without it the same code is interpreted: slower, not wrong */
+    pcre2_jit_compile(c,
+                      PCRE2_JIT_COMPLETE); /* without JIT the same code is interpreted: slower, same result */
     p->codes[p->code_count++] = c;
     return ERR_OK;
 }
@@ -140,7 +141,7 @@ static bool push_end(struct ends *e, size_t end)
     return true;
 }
 
-/* Cut into runs of whole characters and single stray bytes: what PCRE2 may see, and what it may not. */
+/* Cut into runs of valid UTF-8, which PCRE2 may see, and single invalid bytes, which it may not. */
 static bool split_valid(struct ends *out, const char *text, size_t n)
 {
     for (size_t i = 0, start = 0; i < n;) {
@@ -155,7 +156,7 @@ static bool split_valid(struct ends *out, const char *text, size_t n)
     return true;
 }
 
-/* One pattern over one piece: matches and what lies between them become the new pieces. */
+/* Apply one pattern to one piece: the matches and the text between them become the new pieces. */
 static int split_piece(const pcre2_code *code, pcre2_match_data *data, const char *text, size_t from,
                        size_t to, struct ends *out)
 {
@@ -164,12 +165,12 @@ static int split_piece(const pcre2_code *code, pcre2_match_data *data, const cha
     while (done < n) {
         int rc = pcre2_match(code, piece, n, done, PCRE2_NO_UTF_CHECK, data, NULL);
         if (rc ==
-            PCRE2_ERROR_JIT_STACKLIMIT) /* very long word: the interpreter keeps its stack on the heap */
+            PCRE2_ERROR_JIT_STACKLIMIT) /* a very long word: the interpreter has its stack on the heap */
             rc = pcre2_match(code, piece, n, done, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, NULL);
         if (rc == PCRE2_ERROR_NOMATCH) break;
         if (rc < 0) return rc;
         const PCRE2_SIZE *at = pcre2_get_ovector_pointer(data);
-        if (at[1] <= at[0]) return PCRE2_ERROR_INTERNAL; /* no pattern here matches nothing */
+        if (at[1] <= at[0]) return PCRE2_ERROR_INTERNAL; /* no pattern of ours matches the empty string */
         if (at[0] > done && !push_end(out, from + at[0])) return PCRE2_ERROR_NOMEMORY;
         if (!push_end(out, from + at[1])) return PCRE2_ERROR_NOMEMORY;
         done = at[1];

@@ -1,6 +1,6 @@
-/* Choosing a token. A vocabulary has 10^5 entries and a choice needs a few hundred of them at most, so
- * nothing here sorts it whole: passes over all logits only compare, or add weights in f32 in loops a compiler
- * turns into vectors; candidates are those above a threshold, and only they are ordered. */
+/* Chooses a token from a row of logits. A vocabulary has about 10^5 entries, and a choice depends on a few
+ * hundred of them, so the row is never sorted as a whole. Passes over all logits only compare or add f32
+ * weights, in loops that the compiler vectorizes; only the candidates above a threshold are ordered. */
 #include "engine/text/text.h"
 #include "kernels/kernels.h"
 
@@ -21,10 +21,10 @@ struct sampler {
     struct sampler_options o;
     int32_t n_vocab;
     struct candidate *candidates; /* [n_vocab] */
-    float *weights;               /* [n_vocab] of all, or of the candidates; 1 for the largest */
+    float *weights;               /* [n_vocab] e^(logit - largest) of all tokens, or of the candidates */
     float *penalized;             /* [n_vocab] */
-    uint32_t *stamps, stamp;      /* [n_vocab] which tokens this round's penalty has met */
-    int32_t *recent;              /* [repeat_last] ring */
+    uint32_t *stamps, stamp;      /* [n_vocab] stamps[id] == stamp: the penalty was applied in this call */
+    int32_t *recent;              /* [repeat_last] ring buffer of the last ids */
     int recent_count, recent_next;
     uint64_t state[4];
 };
@@ -48,7 +48,7 @@ static uint64_t random_next(uint64_t s[4])
     return result;
 }
 
-/* Spread one number over the state (splitmix64): neighbouring seeds must not give neighbouring draws. */
+/* Expand one number into the state with splitmix64, so that neighbouring seeds give unrelated draws. */
 static void random_seed(uint64_t s[4], uint64_t seed)
 {
     for (int i = 0; i < 4; i++) {
@@ -59,7 +59,7 @@ static void random_seed(uint64_t s[4], uint64_t seed)
     }
 }
 
-/* [0, 1) */
+/* Uniform in [0, 1). */
 static double random_unit(uint64_t s[4])
 {
     return (double)(random_next(s) >> 11) * 0x1p-53;
@@ -137,7 +137,8 @@ void sampler_accept(struct sampler *s, int32_t id)
     s->recent_count = MIN(s->recent_count + 1, s->o.repeat_last);
 }
 
-/* Tokens seen lately lose: a positive logit shrinks, a negative one grows, once however often they came. */
+/* Repeat penalty: a positive logit of a recent token is divided by it, a negative one multiplied; once per
+ * token. */
 static const float *penalize(struct sampler *s, const float *logits)
 {
     if (s->o.repeat_penalty == 1 || s->recent_count == 0) return logits;
@@ -153,9 +154,9 @@ static const float *penalize(struct sampler *s, const float *logits)
     return s->penalized;
 }
 
-enum { LANES = 16 }; /* sums and maxima side by side, for vectors */
+enum { LANES = 16 }; /* independent sums or maxima, so that the compiler can use vectors */
 
-/* The largest, the first of equals; -1 when any is NaN or none is above minus infinity. */
+/* Index of the largest logit, the first one of equals. -1: a logit is NaN, or all are minus infinity. */
 static int32_t greedy(const float *logits, int32_t n)
 {
     float most[LANES], best = -INFINITY;
@@ -182,10 +183,11 @@ static int32_t greedy(const float *logits, int32_t n)
     return i;
 }
 
-/* w[i] = e^((x[i] - most) * by) within 1e-6 of itself, 0 below 2^-125; returns the sum. x <= most. */
+/* w[i] = e^((x[i] - most) * by), relative error below 1e-6, 0 below 2^-125. Returns their sum. Requires x <=
+ * most. */
 static double weigh(const float *x, int32_t n, float most, float by, float *w)
 {
-    enum { AT_ONCE = 1024 }; /* weights of one f32 sum */
+    enum { AT_ONCE = 1024 }; /* weights per f32 sum, which bounds its rounding error */
     const float turn = by * (float)M_LOG2E;
     double total = 0;
     for (int32_t from = 0; from < n; from += AT_ONCE) {
@@ -211,7 +213,7 @@ static double weigh(const float *x, int32_t n, float most, float by, float *w)
     return total;
 }
 
-/* Weights of the logits from `least` on. */
+/* Sum of the weights of all logits >= least. */
 static double weight_from(const float *x, const float *w, int32_t n, float least)
 {
     double total[LANES] = { 0 }, sum = 0;
@@ -223,7 +225,7 @@ static double weight_from(const float *x, const float *w, int32_t n, float least
     return sum;
 }
 
-/* Total order: larger logits first, of equals the smaller id. */
+/* Total order of candidates: larger logits first, of equal ones the smaller id. */
 static bool ahead(struct candidate a, struct candidate b)
 {
     return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
@@ -236,8 +238,8 @@ static void swap(struct candidate *a, struct candidate *b)
     *b = t;
 }
 
-/* Part c[low..high] at the median of three: what is ahead of it comes first. Afterwards c[low..*j] are not
- * behind c[*i..high], and *i - *j is 1 or 2 (one in its place between them). */
+/* Partition c[low..high] at the median of three (Hoare). Afterwards no candidate of c[*i..high] is ahead of
+ * one in c[low..*j], and *i - *j is 1 or 2 (2: the candidate between them is in its final place). */
 static void part(struct candidate *c, int32_t low, int32_t high, int32_t *i, int32_t *j)
 {
     const int32_t middle = low + (high - low) / 2;
@@ -253,7 +255,7 @@ static void part(struct candidate *c, int32_t low, int32_t high, int32_t *i, int
     }
 }
 
-/* Bring the k first of c[0..n) to the front, in any order. */
+/* Quickselect: move the k best of c[0..n) to the front, in any order. */
 static void select_first(struct candidate *c, int32_t n, int32_t k)
 {
     int32_t low = 0, high = n - 1, i, j;
@@ -268,12 +270,12 @@ static void select_first(struct candidate *c, int32_t n, int32_t k)
     }
 }
 
-/* Bring as many of the first of c[0..n) to the front as weigh at least `wanted` together, w[id] each; how
- * many that are. */
+/* Quickselect by weight: move the smallest number of best candidates whose weights w[id] sum to at least
+ * `wanted` to the front of c[0..n). Returns this number. */
 static int32_t select_weight(struct candidate *c, int32_t n, const float *w, double wanted)
 {
     int32_t low = 0, high = n - 1, i, j;
-    double before = 0; /* of c[0..low): less than wanted */
+    double before = 0; /* sum of the weights of c[0..low), below `wanted` */
     while (low < high) {
         double part_weight = 0;
         part(c, low, high, &i, &j);
@@ -291,7 +293,7 @@ static int32_t select_weight(struct candidate *c, int32_t n, const float *w, dou
     return MIN(low + 1, n);
 }
 
-/* All from `least` on, in order of id. */
+/* Collect all tokens with a logit >= least as candidates, in the order of their ids. */
 static int32_t gather_from(const struct sampler *s, const float *logits, float least)
 {
     int32_t n = 0;
@@ -300,7 +302,8 @@ static int32_t gather_from(const struct sampler *s, const float *logits, float l
     return n;
 }
 
-/* The k first of all, in any order: of what is ahead of the k-th seen so far, never more than 4 k are kept.
+/* Collect the k best tokens as candidates, in any order. At most 4 k candidates are buffered: whenever the
+ * buffer is full, all but the k best are dropped, and the k-th sets the new threshold.
  */
 static int32_t gather_first(const struct sampler *s, const float *logits, int32_t k)
 {
@@ -310,7 +313,7 @@ static int32_t gather_first(const struct sampler *s, const float *logits, int32_
     int32_t n = 0, i = 0;
     for (; i < s->n_vocab && n < k; i++) c[n++] = (struct candidate){ logits[i], i };
     for (; i < s->n_vocab; i++) {
-        if (!(logits[i] > least)) continue; /* an equal one has the larger id */
+        if (!(logits[i] > least)) continue; /* of equal logits the earlier id wins */
         c[n++] = (struct candidate){ logits[i], i };
         if (n < room) continue;
         select_first(c, n, k);
@@ -322,14 +325,14 @@ static int32_t gather_first(const struct sampler *s, const float *logits, int32_
     return MIN(n, k);
 }
 
-/* As few candidates as top-k and top-p need; how many. */
+/* Collect the candidates that top-k and top-p leave, and return their number. */
 static int32_t choose_candidates(struct sampler *s, const float *logits, float most)
 {
     struct candidate *c = s->candidates;
     const int32_t all = s->n_vocab;
     const bool some = s->o.top_k > 0 && s->o.top_k < all;
     const double p = (double)s->o.top_p;
-    /* min-p compares with the largest only; which candidates are left does not change what it means. */
+    /* min-p compares with the largest logit only, so it can be applied first without changing the result. */
     const float least = s->o.min_p > 0 ? most + logf(s->o.min_p) : -INFINITY;
     int32_t n;
     if (s->o.top_p < 1 && !some) {
@@ -354,13 +357,13 @@ static int32_t choose_candidates(struct sampler *s, const float *logits, float m
     return kept;
 }
 
-/* The first whose weights up to it are more than `left`; the last one when rounding used up the last grain.
+/* The first index whose cumulative weight exceeds `left`; the last index when rounding leaves none.
  */
 static int32_t walk(const float *w, int32_t n, double left)
 {
     enum { AT_ONCE = 256 };
     int32_t from = 0;
-    for (; from + AT_ONCE < n; from += AT_ONCE) { /* whole runs first */
+    for (; from + AT_ONCE < n; from += AT_ONCE) { /* skip whole runs */
         double run = 0;
         for (int32_t i = from; i < from + AT_ONCE; i++) run += (double)w[i];
         if (left < run) break;
@@ -374,8 +377,8 @@ static int32_t walk(const float *w, int32_t n, double left)
     return n - 1;
 }
 
-/* One of all, or of the candidates, by weight. The order they lie in follows from the logits alone, so a seed
- * means one answer. */
+/* Draw one token by weight, from all or from the candidates. The order of the candidates depends on the
+ * logits alone, so the same seed gives the same token. */
 static int32_t draw(struct sampler *s, const float *logits, float most)
 {
     const float by = 1 / s->o.temperature;

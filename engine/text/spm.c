@@ -1,5 +1,5 @@
-/* SentencePiece-style tokens: characters merge into the neighbour pair with the best score, and what no token
- * covers falls back to its bytes. Spaces are written as U+2581 inside the vocabulary. */
+/* SentencePiece tokens: characters start as symbols, the neighbouring pair with the best score merges first,
+ * and characters without a token become byte tokens. The vocabulary writes spaces as U+2581. */
 #include "engine/gguf/gguf.h"
 #include "engine/text/text.h"
 #include "engine/text/text_internal.h"
@@ -16,7 +16,7 @@ static bool is_space(const char *text, size_t at, size_t n)
     return n - at >= SPACE_LEN && !memcmp(text + at, SPM_SPACE, SPACE_LEN);
 }
 
-/* Smaller is better: floats as integers in reversed order. */
+/* A score as an integer whose order is reversed: smaller is better. */
 static uint32_t worth_of(float score)
 {
     uint32_t bits;
@@ -67,7 +67,8 @@ static enum err_code encode_run(const struct vocab *v, struct merger *m, const c
     enum err_code rc = ERR_OK;
     m->count = 0;
     for (size_t at = 0; at < n;) {
-        uint32_t character; /* malformed text goes byte by byte: it must not swallow the space behind it */
+        uint32_t
+            character; /* invalid UTF-8 becomes single bytes, so that it cannot absorb a following space */
         int32_t len = (int32_t)str_utf8_next(text + at, n - at, &character);
         int32_t id = text_index_find(&v->words, text + at, (size_t)len);
         if (!merger_add(m, (int32_t)at, len, id)) return err_set(why, ERR_NOMEM, "out of memory tokenizing");
@@ -81,8 +82,8 @@ static enum err_code encode_run(const struct vocab *v, struct merger *m, const c
     return rc;
 }
 
-/* Where nothing can merge across the beginning of a word, words are independent: the same tokens out of a
- * small heap instead of one as large as the text. Returns the end of the run that begins at `from`. */
+/* If no token spans the beginning of a word, words can be merged independently: the same tokens, with a heap
+ * as large as a word instead of the text. Returns the end of the independent run that begins at `from`. */
 static size_t run_end(const struct vocab *v, const char *text, size_t from, size_t n)
 {
     if (!v->words_begin_with_space) return n;

@@ -1,9 +1,9 @@
 /* engine/text/text.h - text to ids and back, as the model's metadata describes it.
  *
- * SPM (tokenizer.ggml.model "llama"): bigram merging by score, byte fallback. BPE ("gpt2"): byte-level merges
- * by rank behind a pre-tokenizer regular expression (PCRE2): gpt-2, llama-3 (llama-bpe), qwen2, default; an
- * unknown tokenizer.ggml.pre is refused by name, never guessed. Immutable after opening: threads may share
- * it. */
+ * SPM (tokenizer.ggml.model "llama"): merges pairs by score, falls back to bytes. BPE ("gpt2"): a
+ * pre-tokenizer regular expression (PCRE2) cuts words, then bytes merge by rank. Known pre-tokenizers: gpt-2,
+ * llama-3 (llama-bpe), qwen2, default; any other tokenizer.ggml.pre is ERR_FORMAT, because a guess would give
+ * wrong ids. A tokenizer does not change after opening: threads may share it. */
 #ifndef QDYNO_ENGINE_TEXT_H
 #define QDYNO_ENGINE_TEXT_H
 
@@ -16,7 +16,7 @@ struct gguf;
 struct tokenizer;
 
 /* *out owned: tokenizer_close. `g` must outlive it. ERR_FORMAT: metadata missing, inconsistent, or of a kind
- * not supported (named). ERR_ABSENT: the file has no tokenizer at all (ids can still be used). */
+ * not supported (the message names it). ERR_ABSENT: the file has no tokenizer (ids can still be used). */
 enum err_code tokenizer_open(struct tokenizer **out, const struct gguf *g, struct err *why);
 void tokenizer_close(struct tokenizer *t); /* NULL is fine */
 
@@ -37,9 +37,10 @@ enum err_code token_list_push(struct token_list *l, int32_t id, struct err *why)
 
 enum {
     TOKENIZE_SPECIAL = 1 << 0, /* control tokens written in the text ("<s>", "<|im_end|>") become their ids */
-    TOKENIZE_ADD_BOS = 1 << 1, /* as the model asks for (add_bos / add_eos metadata) */
+    TOKENIZE_ADD_BOS = 1
+                       << 1, /* add BOS and EOS as the model's metadata asks (add_bos_token, add_eos_token) */
 };
-/* Appends to *out. Any bytes are accepted (malformed UTF-8 goes through the byte tokens). ERR_NOMEM,
+/* Appends to *out. Any bytes are accepted: invalid UTF-8 becomes byte tokens. ERR_NOMEM,
  * ERR_INTERNAL. */
 enum err_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                                struct token_list *out, struct err *why);
@@ -55,9 +56,9 @@ enum err_code tokenizer_decode(const struct tokenizer *t, const int32_t *ids, in
 
 /* ---------------------------------------------------------------- sampling */
 
-/* One token out of a row of logits. Deterministic by seed. */
+/* Chooses one token from a row of logits. The same seed gives the same tokens. */
 struct sampler_options {
-    float temperature;    /* 0: greedy, the others then do not matter (but repeat_penalty) */
+    float temperature;    /* 0: greedy; then only repeat_penalty of the others matters */
     int top_k;            /* 0: off */
     float top_p;          /* 1: off */
     float min_p;          /* 0: off */
@@ -67,8 +68,8 @@ struct sampler_options {
 };
 extern const struct sampler_options SAMPLER_DEFAULTS; /* greedy */
 
-/* Whether these always take the largest logit, the first of equals: what model_forward_best says is what
- * sampler_next would. */
+/* Do these options always choose the largest logit (the first one of equals)? Then model_forward_best can
+ * replace sampler_next. */
 bool sampler_is_greedy(const struct sampler_options *o);
 
 struct sampler;
@@ -76,8 +77,8 @@ enum err_code sampler_open(struct sampler **out, const struct sampler_options *o
                            struct err *why);
 void sampler_close(struct sampler *s);
 
-/* Order of stages: repeat penalty, top-k, top-p, min-p, temperature, draw. Remembers the result for the
- * penalty. NaN in logits: returns -1. */
+/* Choose from logits [n_vocab]. Stages: repeat penalty, top-k, top-p, min-p, temperature, draw. The result is
+ * recorded for the repeat penalty. -1: a logit is NaN. */
 int32_t sampler_next(struct sampler *s, const float *logits);
 void sampler_accept(struct sampler *s, int32_t id); /* prompt tokens, for the penalty */
 

@@ -1,7 +1,7 @@
-/* engine/text/text_internal.h - what the tokenizer's files share; no outsider includes it.
+/* engine/text/text_internal.h - declarations shared by the tokenizer's files.
  *
- * Both kinds do the same thing at heart: a text is a chain of symbols, and again and again the best pair of
- * neighbours becomes one symbol. They differ in what a pair is worth (merge.c asks, spm.c and bpe.c answer).
+ * Both tokenizers work alike: a text is a chain of symbols, and the best pair of neighbours repeatedly
+ * becomes one symbol. They differ in the priority of a pair: merge.c asks for it, spm.c and bpe.c compute it.
  */
 #ifndef QDYNO_ENGINE_TEXT_INTERNAL_H
 #define QDYNO_ENGINE_TEXT_INTERNAL_H
@@ -11,7 +11,7 @@
 
 /* ---------------------------------------------------------------- text -> number (vocab.c) */
 
-/* Index of byte strings that live elsewhere: texts[i] -> i. The first of equal texts wins. */
+/* Hash index of borrowed byte strings: texts[i] -> i. The first one of equal texts wins. */
 struct text_index {
     const struct gguf_string *texts;
     int32_t *slots; /* i + 1; 0 is free */
@@ -43,13 +43,13 @@ struct vocab {
     struct gguf_string *texts; /* [n] as stored: borrowed from the file */
     float *scores;             /* [n] */
     uint8_t *types;            /* [n] enum token_type */
-    struct text_index words;   /* what plain text may become: no control, unknown or byte tokens */
+    struct text_index words;   /* tokens that plain text can become: no control, unknown or byte tokens */
     int32_t byte_id[256];      /* "<0x0A>" or the byte itself as a token; -1: none */
-    int32_t *specials;         /* ids found in raw text before anything else, longest text first */
+    int32_t *specials;         /* ids that are cut out of raw text first, longest text first */
     int32_t special_count;
     int32_t bos, eos, unk; /* -1: none */
     bool add_bos, add_eos, add_space_prefix;
-    bool words_begin_with_space; /* no token has U+2581 behind another character */
+    bool words_begin_with_space; /* in every token, U+2581 occurs at the beginning only */
 };
 enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *memory, struct err *why);
 bool vocab_is_special(const struct vocab *v, int32_t id); /* control or unknown: no text of its own */
@@ -60,11 +60,11 @@ int byte_token_value(struct gguf_string text);            /* "<0x0A>" -> 10; -1 
 struct symbol {
     int32_t prev, next; /* -1 at the ends */
     int32_t at, len;    /* bytes of the text; len 0: was merged into its left neighbour */
-    int32_t id;         /* the kind's own name for it */
+    int32_t id;         /* token id (SPM, BPE) of the symbol, -1: none */
 };
 
 struct merge {
-    uint64_t order; /* worth in the high half (smaller first), left symbol in the low half */
+    uint64_t order; /* priority in the high half (smaller first), left symbol in the low half */
     int32_t right, size, id;
 };
 
@@ -76,7 +76,7 @@ struct merger {
     int64_t heap_count, heap_cap;
 };
 
-/* What l and r together are worth and would be called; false when they do not merge. */
+/* Priority and id of the symbol that l and r merge into. False: they do not merge. */
 typedef bool merge_pair_fn(const void *ctx, const char *text, const struct symbol *l, const struct symbol *r,
                            uint32_t *worth, int32_t *id);
 
@@ -87,9 +87,9 @@ bool merger_add(struct merger *m, int32_t at, int32_t len, int32_t id);
  */
 bool merger_run(struct merger *m, merge_pair_fn *pair, const void *ctx, const char *text);
 
-/* ---------------------------------------------------------------- the two kinds */
+/* ---------------------------------------------------------------- SPM and BPE */
 
-/* SPM: the text (spaces still spaces) of one fragment, appended to out. */
+/* SPM: encode one fragment of text (with plain spaces), appended to out. */
 enum err_code spm_encode(const struct vocab *v, struct merger *m, const char *text, size_t n,
                          bool space_first, struct token_list *out, struct err *why);
 void spm_piece(const struct vocab *v, int32_t id, struct str *out);
@@ -107,8 +107,8 @@ void bpe_piece(const struct bpe *b, int32_t id, struct str *out);
 struct pretokenizer;
 struct pre_info {
     const char *name;
-    bool whole_words; /* a word that is a token needs no merging (llama-3) */
-    bool add_bos;     /* when the file does not say */
+    bool whole_words; /* a word that is a token is not merged (llama-3) */
+    bool add_bos;     /* default when the metadata has no add_bos_token */
 };
 /* Errors: ERR_FORMAT (unknown name, listing the known), ERR_INTERNAL (PCRE2), ERR_NOMEM. */
 enum err_code pretokenizer_open(struct pretokenizer **out, struct gguf_string name, struct err *why);

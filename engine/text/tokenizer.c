@@ -1,5 +1,5 @@
-/* Text to ids and back: special tokens are cut out of the raw text first, what lies between goes to SPM or
- * BPE, and the sequence is put together as the model asks. */
+/* Text to ids and back. Special tokens are cut out of the raw text first, SPM or BPE encodes the text between
+ * them, and BOS and EOS are added as the model's metadata asks. */
 #include "engine/gguf/gguf.h"
 #include "engine/text/text.h"
 #include "engine/text/text_internal.h"
@@ -84,7 +84,7 @@ enum err_code token_list_push(struct token_list *l, int32_t id, struct err *why)
 
 /* ---------------------------------------------------------------- special tokens in the text */
 
-/* A text as pieces: plain text (id -1) or a special token that stood there. */
+/* A piece of a text: plain text (id -1) or a special token. */
 struct fragment {
     size_t from, to;
     int32_t id;
@@ -109,7 +109,7 @@ static bool push_fragment(struct fragments *f, size_t from, size_t to, int32_t i
     return true;
 }
 
-/* Every occurrence of one token in what is still plain text. */
+/* Split the plain fragments at every occurrence of one special token. */
 static bool cut_out(const struct fragments *in, struct fragments *out, const char *text,
                     struct gguf_string token, int32_t id)
 {
@@ -128,8 +128,9 @@ static bool cut_out(const struct fragments *in, struct fragments *out, const cha
     return true;
 }
 
-/* User-defined tokens are always recognised; control tokens only when asked for: text from outside must not
- * be able to write "<|im_end|>". Longer tokens first, over the whole text, as the peers do. */
+/* User-defined tokens are always recognised. Control tokens only on request, because untrusted text must not
+ * be able to produce "<|im_end|>". Longer tokens are cut out first, over the whole text, as llama.cpp does.
+ */
 static bool split_specials(const struct vocab *v, const char *text, size_t n, bool control,
                            struct fragments *out)
 {
@@ -161,7 +162,7 @@ static enum err_code encode_fragments(const struct tokenizer *t, const char *tex
     const struct vocab *v = &t->vocab;
     struct merger m = { 0 };
     enum err_code rc = ERR_OK;
-    bool starts = true; /* the beginning, or just behind a special token: SPM puts its space there */
+    bool starts = true; /* at the beginning or after a special token, where SPM inserts its space */
     for (size_t i = 0; !rc && i < all->count; i++) {
         const struct fragment *f = &all->items[i];
         const char *from = text + f->from;
@@ -218,7 +219,7 @@ enum err_code tokenizer_decode(const struct tokenizer *t, const int32_t *ids, in
                                struct str *out, struct err *why)
 {
     const struct vocab *v = &t->vocab;
-    bool starts = !t->bpe && v->add_space_prefix; /* here encoding puts a space: take it away again */
+    bool starts = !t->bpe && v->add_space_prefix; /* encoding inserted a space here: remove it */
     struct str piece = { 0 };
     enum err_code rc = ERR_OK;
     for (int64_t i = 0; !rc && i < n; i++) {

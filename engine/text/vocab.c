@@ -1,4 +1,4 @@
-/* The vocabulary as the file tells it: texts, scores, types, and which ids mean begin, end and unknown. */
+/* Loads the vocabulary from metadata: texts, scores, types, and the ids of BOS, EOS and "unknown". */
 #include "engine/gguf/gguf.h"
 #include "engine/text/text_internal.h"
 #include "kernels/kernels.h"
@@ -71,7 +71,7 @@ static enum err_code load_texts(struct vocab *v, const struct gguf *g, struct ar
     const struct gguf_kv *kv = gguf_kv_find(g, "tokenizer.ggml.tokens");
     if (!kv) return err_set(why, ERR_ABSENT, "the file has no tokenizer (tokenizer.ggml.tokens)");
     if (kv->type != GGUF_ARRAY || kv->element != GGUF_STRING || !kv->count || kv->count > INT32_MAX / 4)
-        return err_set(why, ERR_FORMAT, "tokenizer.ggml.tokens: want a list of texts");
+        return err_set(why, ERR_FORMAT, "tokenizer.ggml.tokens: expected a list of strings");
     v->n = (int32_t)kv->count;
     v->texts = arena_alloc(memory, kv->count * sizeof *v->texts);
     v->scores = arena_alloc(memory, kv->count * sizeof *v->scores);
@@ -113,7 +113,7 @@ static enum err_code load_scores_and_types(struct vocab *v, const struct gguf *g
     return rc;
 }
 
-/* Files say "none" by leaving the key out or by -1 in 32 bits. */
+/* Files express "none" by omitting the key, or by -1 in 32 bits. */
 static enum err_code load_id(int32_t *out, const struct vocab *v, const struct gguf *g, const char *key,
                              int32_t otherwise, struct err *why)
 {
@@ -134,7 +134,7 @@ static bool plain_text_may_become(uint8_t type)
     return type != TOKEN_CONTROL && type != TOKEN_UNKNOWN && type != TOKEN_BYTE;
 }
 
-/* False when U+2581 stands behind another character in it. */
+/* Are all U+2581 (spaces) of this token at its beginning? */
 static bool begins_with_its_spaces(struct gguf_string t)
 {
     const size_t n = sizeof SPM_SPACE - 1;
@@ -156,7 +156,8 @@ static enum err_code index_words(struct vocab *v, struct arena *memory, struct e
         text_index_add(&v->words, i);
         if (!begins_with_its_spaces(v->texts[i])) v->words_begin_with_space = false;
     }
-    for (int b = 0; b < 256; b++) { /* no <0x..> tokens: the byte itself, where it is one */
+    for (int b = 0; b < 256;
+         b++) { /* no <0x..> token: use the token whose text is the byte itself, if there is one */
         char c = (char)b;
         if (v->byte_id[b] < 0) v->byte_id[b] = text_index_find(&v->words, &c, 1);
     }
@@ -196,7 +197,7 @@ enum err_code vocab_load(struct vocab *v, const struct gguf *g, struct arena *me
     if (!rc) rc = load_scores_and_types(v, g, why);
     if (!rc) rc = index_words(v, memory, why);
     if (!rc) rc = collect_specials(v, memory, why);
-    /* SentencePiece's own numbers, for files that leave them out */
+    /* files that omit them mean SentencePiece's defaults */
     if (!rc) rc = load_id(&v->bos, v, g, "tokenizer.ggml.bos_token_id", spm ? 1 : -1, why);
     if (!rc) rc = load_id(&v->eos, v, g, "tokenizer.ggml.eos_token_id", spm ? 2 : -1, why);
     if (!rc) rc = load_id(&v->unk, v, g, "tokenizer.ggml.unknown_token_id", spm ? 0 : -1, why);

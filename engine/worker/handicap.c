@@ -1,6 +1,6 @@
-/* A step of a small model takes microseconds, and the system wakes a sleeper tens of microseconds late: most
- * of a wait is slept, so that it costs what waiting for memory or a device would, and the end of it is spun
- * away. */
+/* Waits with microsecond precision. A step of a small model takes microseconds, but a sleeping thread wakes
+ * tens of microseconds late. So most of the wait is a sleep, which uses no CPU, and the end is a busy loop.
+ */
 #include "engine/config/config.h"
 #include "engine/worker/handicap.h"
 
@@ -8,13 +8,13 @@
 
 enum {
     LATE_NS = 200000
-}; /* how late a sleeper may wake: timer slack (50 us), and a core that has to wake up */
+}; /* how late a sleep can end: timer slack (50 us) plus the wake-up time of an idle core */
 
 void handicap_wait(const struct config *c, int64_t started_ns)
 {
     const int64_t percent = config_int(c, KNOB_HANDICAP);
     if (percent == 0) return;
     const int64_t now = clock_ns(), until = now + (now - started_ns) * percent / 100;
-    clock_sleep_ns(until - now - LATE_NS); /* nothing when that is not positive */
+    clock_sleep_ns(until - now - LATE_NS); /* does nothing for a negative time */
     while (clock_ns() < until) continue;
 }

@@ -1,5 +1,6 @@
-/* A worker is a process of its own so that an arm that crashes or is killed for memory takes nothing with it.
- * This file is the channel and the loop; what requests do is in worker_requests.c. */
+/* The channel and the loop of a worker. A worker is a separate process, so that an arm that crashes or is
+ * killed for its memory use does not end the experiment. worker_requests.c, worker_quality.c and
+ * worker_train.c execute requests. */
 #include "engine/model/model.h"
 #include "engine/worker/worker.h"
 #include "engine/worker/worker_internal.h"
@@ -19,7 +20,7 @@ enum { LINE_LIMIT = 16 << 20, PIECE = 64 << 10 };
 
 /* ---------------------------------------------------------------- channel */
 
-/* One read; false at the end of file or when the socket broke. */
+/* Read once from the socket. False: end of file, or an error of the socket. */
 static bool receive(struct channel *c)
 {
     char piece[PIECE];
@@ -34,8 +35,8 @@ static bool receive(struct channel *c)
     return false;
 }
 
-/* Length of the first whole line in c->in with its newline, 0 when there is none yet. */
-static size_t whole_line(struct channel *c)
+/* Length of the first complete line in c->in with its newline; 0: none yet. */
+static size_t channel_line_length(struct channel *c)
 {
     const char *end = c->in.len > c->scanned ? memchr(c->in.data + c->scanned, '\n', c->in.len - c->scanned)
                                              : NULL;
@@ -54,7 +55,7 @@ enum err_code channel_read(struct channel *c, char **line, struct err *why)
 {
     size_t n;
     *line = NULL;
-    while (!(n = whole_line(c))) {
+    while (!(n = channel_line_length(c))) {
         if (c->in.len > LINE_LIMIT)
             return err_set(why, ERR_FORMAT, "a request is longer than %d bytes", LINE_LIMIT);
         if (receive(c)) continue;
@@ -66,8 +67,8 @@ enum err_code channel_read(struct channel *c, char **line, struct err *why)
     return ERR_OK;
 }
 
-/* Takes note of what concerns the request that runs; false for any other line. */
-static bool is_word(struct channel *c, const char *line, size_t n)
+/* Handle a line that concerns the running request: "cancel" or "go". False: it is another request. */
+static bool channel_handle_signal(struct channel *c, const char *line, size_t n)
 {
     json_t *request;
     if (json_parse(&request, line, n, NULL)) return false;
@@ -84,12 +85,12 @@ bool channel_stop(struct channel *c)
     struct pollfd p = { .fd = c->fd, .events = POLLIN };
     while (!c->closed && c->in.len <= LINE_LIMIT && poll(&p, 1, 0) > 0)
         if (!receive(c)) break;
-    /* Such words are taken out wherever they stand; what else waits is served afterwards. */
+    /* "cancel" and "go" take effect at once; other requests stay in the buffer until the running one ends. */
     for (size_t at = 0; at < c->in.len;) {
         const char *end = memchr(c->in.data + at, '\n', c->in.len - at);
         if (!end) break;
         const size_t n = (size_t)(end - (c->in.data + at)) + 1;
-        if (is_word(c, c->in.data + at, n - 1))
+        if (channel_handle_signal(c, c->in.data + at, n - 1))
             drop(c, at, n);
         else
             at += n;
@@ -113,12 +114,12 @@ void channel_send(struct channel *c, json_t *object)
 {
     char *line = object ? json_line(object) : NULL;
     json_decref(object);
-    if (!line) { /* out of memory: the parent sees a worker that went silent, then gone */
+    if (!line) { /* out of memory: the parent sees the socket close without an answer */
         c->closed = true;
         return;
     }
     const size_t n = strlen(line);
-    line[n] = '\n'; /* the terminator is not sent */
+    line[n] = '\n'; /* replaces the NUL, which is not sent */
     for (size_t at = 0; at < n + 1 && !c->closed;) {
         const ssize_t sent = send(c->fd, line + at, n + 1 - at, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
@@ -194,7 +195,7 @@ bool worker_progress(struct worker *w, const char *phase, int64_t done, int64_t 
 
 /* ---------------------------------------------------------------- the loop */
 
-/* A table, so that an unknown request can be answered with the known ones. */
+/* The requests by name. */
 static const struct {
     const char *op;
     enum err_code (*run)(struct worker *w, const json_t *request, struct err *why);
@@ -225,7 +226,7 @@ static bool serve_line(struct worker *w, const char *line)
         const char *op = json_get_str(request, "op", "");
         w->channel.request_id = json_get_int(request, "id", -1);
         if (!strcmp(op, "cancel") ||
-            !strcmp(op, "go")) { /* nothing is running: nothing to do, and no answer by contract */
+            !strcmp(op, "go")) { /* no request is running: nothing to do, and the protocol has no answer */
         } else if (!strcmp(op, "close")) {
             channel_send(&w->channel, channel_ok(&w->channel));
             going = false;
@@ -241,7 +242,8 @@ static bool serve_line(struct worker *w, const char *line)
 enum err_code worker_serve(int fd, const struct log *log, struct err *why)
 {
     struct worker w = { .channel = { .fd = fd, .request_id = -1 }, .log = log };
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* where it fails, the end of file says the same a little later */
+    prctl(PR_SET_PDEATHSIG,
+          SIGKILL); /* if it fails, the end of file on the socket ends the worker a little later */
     enum err_code rc = ERR_OK;
     char *line;
     bool going = true;

@@ -1,9 +1,12 @@
-/* engine/worker/worker.h - the child process that owns one loaded config. JSON lines over a socket.
+/* engine/worker/worker.h - measured work: timed cells, and the child process that owns one loaded model.
  *
- * Requests, one object a line; every request has "id" (integer, echoed):
+ * Every arm of an experiment runs in a process of its own. Requests and answers are JSON objects, one per
+ * line, over a socket.
+ *
+ * Requests; every one has "id" (an integer that the answers repeat):
  *   {"id":1,"op":"open","model":PATH,"config":LINE,"ctx":N,"sequences":1,"shapes":LINES}
- *     shapes, when given: struct backend_options
- *   {"id":1,"op":"open","train":true,"config":LINE}   no model: cells train one from nothing
+ *     shapes: optional, measured kernel choices (struct backend_options)
+ *   {"id":1,"op":"open","train":true,"config":LINE}   no model: each cell trains one from scratch
  *   {"id":2,"op":"cell","workload":"tg64","seed":7}
  *   {"id":3,"op":"generate","prompt":TEXT,"n":64,"temp":0,"turn_s":0.1}
  *     turn_s, when given: work no longer than that (a step is never cut) without being told to go on, so that
@@ -11,35 +14,35 @@
  *   {"id":4,"op":"quality","file":PATH,"ctx":512,"chunks":0,"reference":{"model":PATH,"config":LINE,"shapes":TEXT}}
  *     file "": the bundled text; chunks 0: all; the reference is opened beside the open model for the time of
  *     the request, ctx must not be more than the open model's
- *   {"id":0,"op":"cancel"}   takes effect inside a running request; no answer of its own
- *   {"id":0,"op":"go"}       answers the event "turn": work on; no answer of its own
+ *   {"id":0,"op":"cancel"}   stops the running request; no answer of its own
+ *   {"id":0,"op":"go"}       after the event "turn": continue; no answer of its own
  *   {"id":9,"op":"close"}
  * Answers:
  *   {"id":2,"event":"progress","phase":"prefill"|"decode"|"load"|"quantize"|"eval"|"greedy"|"train","done":n,"of":m,"seconds":s}
  *     in cells with "occupancy":{"blocks","used","block_tokens","rows","batch","step","map"} (occupancy.h)
- *   {"id":3,"event":"token","text":PIECE,"token":ID,"seconds":s}   s: worked since the prompt was read
- *   {"id":3,"event":"turn"}   waits for "go"; before the first step, too
+ *   {"id":3,"event":"token","text":PIECE,"token":ID,"seconds":s}   s: seconds of work since prefill
+ *   {"id":3,"event":"turn"}   the worker waits for "go"; also before the first step
  *   {"id":2,"ok":true,...}       the result
  *   {"id":2,"ok":false,"code":"ERR_FIT","message":TEXT}
- * open answers with what really runs: {"config":{all
+ * The result of open describes what really runs: {"config":{all
  * keys},"recipe":,"arch":,"name":,"params":,"sha256":,"isa":,"inputs":,"device":,"gpu":,"threads":,
  *   "pinned":,"ctx":,"random_weights":,"dominant_format":,"plan":{weights,kv,compute,scratch,total,device,gpu_layers,kv_bytes_per_token,decode_read_bytes,
  *   flops_per_token}, "memory":{huge_wanted_bytes,huge_bytes,copied_bytes,repacked_bytes,prefetched_bytes,
  *   prefetch_s},
- * "load_s":} cell answers:
+ * "load_s":} The result of cell:
  * {"model":,"workload":,"sequences":,"prefill_s":,"decode_s":,"ttft_s":,"prompt_tokens":,"gen_tokens":,
- * "itl_s":[one a step of decoding],
+ * "itl_s":[one per decode step],
  *   "perplexity":,"nll":,"nll_se":,"scored_tokens":,"work_hash":,"output_hash":,"cpu_s":,"peak_rss_bytes":,"rss_bytes":,"major_faults":,
  *   "minor_faults":,"voluntary_switches":,"involuntary_switches":}   unknown = null
- * quality answers: {"quality":{"file":,"ctx":, figures of engine/eval/eval.h by divergence_to_json},
+ * The result of quality: {"quality":{"file":,"ctx":, figures of engine/eval/eval.h by divergence_to_json},
  *   "random_weights":,"seconds":}
- * Cells of training say {"workload":"train20","train_s":,"steps":,"skipped_steps":,"train_tokens":,
+ * The result of a training cell: {"workload":"train20","train_s":,"steps":,"skipped_steps":,"train_tokens":,
  *   "first_loss":,"train_loss":,"parameter_bytes":,"activation_bytes":,"optimizer_bytes":,"work_hash":,
- *   "output_hash":, and what it cost, as above}; their peak is that of this cell alone.
+ *   "output_hash":, and resource use as above}; its peak memory is that of this cell alone.
  * Answers to open and cell may have "spans":[{"name":"quantize","from_ns":,"to_ns":}, ...]: when a phase of
  * it ran
  *   ("quantize"; "fill" "prefill" "decode" "eval" "train"), by the monotonic clock that all processes share.
- * The worker dies with its parent (PR_SET_PDEATHSIG, and end of file on the socket). */
+ * The worker ends with its parent (PR_SET_PDEATHSIG, and end of file on the socket). */
 #ifndef QDYNO_ENGINE_WORKER_H
 #define QDYNO_ENGINE_WORKER_H
 
@@ -51,35 +54,36 @@
 struct model;
 struct workload; /* engine/config/config.h */
 
-/* Serve requests on fd until "close" or end of file. Returns 0, or an error when the channel itself broke. */
+/* Serve requests on fd until "close" or end of file. Errors: only of the socket itself (ERR_IO, ERR_FORMAT,
+ * ERR_NOMEM). */
 enum err_code worker_serve(int fd, const struct log *log, struct err *why);
 
-/* One timed run. Work is fixed by workload and seed: prompt ids come from the bundled text through the
- * model's tokenizer (seeded ids where it has none), for each sequence from another place of it, and decoding
- * is greedy on what the model itself says, end-of-text ignored. Sequences have a cache of their own, share
- * the batches of prefill, and decode in step: one row of each in every batch. */
+/* One timed run. Workload and seed determine the work: prompt ids come from the bundled text through the
+ * model's tokenizer (pseudo-random ids without one), a different part for each sequence; decoding is greedy
+ * and ignores end-of-text. Sequences share the batches of prefill and decode in lockstep: one row of each
+ * sequence per batch. */
 struct cell_span {
-    const char *name;       /* "fill" (the cache, before the clock starts) "prefill" "decode" "eval" */
+    const char *name;       /* "fill" (KV cache up to the depth, not timed) "prefill" "decode" "eval" */
     int64_t from_ns, to_ns; /* clock_ns */
 };
 struct cell_result {
-    double prefill_s, decode_s; /* NAN when that phase is absent */
-    double ttft_s;              /* until every sequence has its first token; NAN without prefill */
+    double prefill_s, decode_s; /* NAN: the workload has no such phase */
+    double ttft_s;              /* time until every sequence has its first token; NAN without prefill */
     double load_s;
-    int prompt_tokens, gen_tokens;  /* of all sequences together */
-    int steps;                      /* of decoding: each made one token in every sequence */
+    int prompt_tokens, gen_tokens;  /* sums over all sequences */
+    int steps;                      /* decode steps: each produced one token per sequence */
     float *itl_s;                   /* [steps] inter-token latencies; owned: cell_result_free */
     double perplexity, nll, nll_se; /* eval only, else NAN */
     int64_t scored_tokens;
-    struct cell_span spans[3]; /* when its phases ran, pauses for listeners included */
+    struct cell_span spans[3]; /* when its phases ran, including time in the progress callback */
     int n_spans;
-    char work_hash[17];   /* of prompt ids, depth, lengths: equal hashes = same work asked */
-    char output_hash[17]; /* of generated ids: equal = same answer */
+    char work_hash[17];   /* of prompt ids, depth and lengths: equal hashes mean the same work */
+    char output_hash[17]; /* of generated ids: equal hashes mean the same output */
 };
 void cell_result_free(struct cell_result *r);
 
-/* progress(ctx, phase, tokens so far, of, seconds in phase): at most every 100 ms; returning false cancels
- * (ERR_CANCELLED). May be NULL. */
+/* Called at most every 100 ms with the tokens done in this phase; returning false cancels (ERR_CANCELLED).
+ * May be NULL. */
 typedef bool cell_progress_fn(void *ctx, const char *phase, int done, int of, double seconds);
 enum err_code cell_run(struct cell_result *out, struct model *m, const struct workload *w, uint64_t seed,
                        cell_progress_fn *progress, void *ctx, struct err *why);

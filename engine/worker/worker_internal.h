@@ -1,91 +1,95 @@
-/* engine/worker/worker_internal.h - the worker's two halves: the channel, and what the requests do. */
+/* engine/worker/worker_internal.h - the channel of a worker and its requests, for the files of engine/worker.
+ */
 #ifndef QDYNO_ENGINE_WORKER_INTERNAL_H
 #define QDYNO_ENGINE_WORKER_INTERNAL_H
 
 #include "engine/config/config.h"
 #include "engine/worker/worker.h"
 
-/* Lines in, lines out, over one socket. */
+/* Lines in both directions over one socket. */
 struct channel {
     int fd;
-    struct str in;      /* bytes received and not yet taken */
-    size_t scanned;     /* of `in` without a newline so far */
-    bool closed;        /* the other end is gone */
-    bool cancelled;     /* a cancel came since the current request began */
-    bool go;            /* a "go" came that nobody has taken yet */
-    int64_t request_id; /* echoed in every answer; -1 when the request had none */
+    struct str in;      /* bytes received and not yet processed */
+    size_t scanned;     /* bytes of `in` known to contain no newline */
+    bool closed;        /* the parent closed its end */
+    bool cancelled;     /* "cancel" was received during the current request */
+    bool go;            /* "go" was received and not used yet */
+    int64_t request_id; /* repeated in every answer; -1: the request had none */
 };
 
-/* The next request line, waiting for it. *line owned; NULL at end of file. ERR_IO, ERR_FORMAT (line too
- * long). */
+/* Wait for the next request line. *line owned: free; NULL: end of file. ERR_IO, ERR_FORMAT (line too long),
+ * ERR_NOMEM. */
 enum err_code channel_read(struct channel *c, char **line, struct err *why);
 
-/* Look for a cancel or an end of file without waiting; other requests stay where they are. True: stop. */
+/* Check for "cancel" and end of file without waiting; other requests stay in the buffer. True: stop the
+ * request. */
 bool channel_stop(struct channel *c);
 
-/* Wait for a "go". False: stop. */
+/* Wait for "go". False: stop the request. */
 bool channel_wait_go(struct channel *c);
 
-/* One line out; takes the reference. A vanished reader only sets `closed`. */
+/* Send an object as one line; steals the reference. If the parent is gone, only sets `closed`. */
 void channel_send(struct channel *c, json_t *object);
 void channel_done(struct channel *c);
 
-/* {"id":..,"event":name}, {"id":..,"ok":true}, and the answer to a failure. */
+/* New objects {"id":..,"event":name} and {"id":..,"ok":true}; channel_fail sends the answer to a failed
+ * request. */
 json_t *channel_event(const struct channel *c, const char *name);
 json_t *channel_ok(const struct channel *c);
 void channel_fail(struct channel *c, const struct err *why);
 
 struct worker {
     struct channel channel;
-    struct model *model; /* NULL before open */
-    struct trial *trial; /* instead of it: open with "train" */
+    struct model *model; /* NULL: before the request "open" */
+    struct trial *trial; /* instead of a model, after "open" with "train" */
     char sha256[HASH_HEX];
     const struct log *log;
 };
 
-/* Requests: each answers exactly once, by channel_send(ok) itself or by returning an error that the caller
- * sends. */
+/* The requests. Each one sends its result (channel_ok), or returns an error, which the caller sends. */
 enum err_code worker_open(struct worker *w, const json_t *request, struct err *why);
 enum err_code worker_cell(struct worker *w, const json_t *request, struct err *why);
 enum err_code worker_generate(struct worker *w, const json_t *request, struct err *why);
 enum err_code worker_quality(struct worker *w, const json_t *request, struct err *why);
-/* Will a reference of `wanted` bytes and the open model's `mapped` file be in memory together? Pages of a
- * mapped file count as available, because the kernel can take them back: from a model that is about to be
- * read it must not. ERR_FIT with the numbers; available -1: unknown, and fine. */
+/* Do a reference of `wanted` bytes and the open model's `mapped` file fit in memory together? The kernel
+ * counts pages of a mapped file as available, but this model's pages are about to be read, so they must stay.
+ * ERR_FIT, with the numbers. available -1: unknown, no error. */
 enum err_code worker_quality_fits(int64_t wanted, int64_t mapped, int64_t available, struct err *why);
 
 /* ERR_USAGE unless a model is open. */
 enum err_code worker_needs_model(const struct worker *w, struct err *why);
 
-/* The callback of model_open: {"event":"progress"} ten times a second at most; arg is a struct open_progress.
+/* Progress callback of model_open: sends {"event":"progress"} at most ten times a second; arg is a struct
+ * open_progress.
  */
 struct open_progress {
     struct worker *w;
-    int64_t started_ns, told_ns;
+    int64_t started_ns, reported_ns;
 };
-bool worker_tell_open(void *arg, const char *phase, double done);
+bool worker_report_open(void *arg, const char *phase, double done);
 
-/* What the process has used so far, and the figures of an answer since then: worker_requests.c. */
+/* Resources that this process has used so far; usage_put writes the difference to an earlier reading into a
+ * result. */
 struct usage {
     double cpu_s;
     int64_t major_faults, minor_faults, voluntary_switches, involuntary_switches;
 };
 struct usage usage_now(void);
 void usage_put(json_t *o, struct usage before);
-/* From here on the peak is that of what follows: reading a source file to quantize or to hash it is not what
- * running the arm takes. Where the kernel does not allow it the peak stays that of the whole process. */
+/* Reset the peak memory to the current use, so that reading a file to quantize or hash it does not count for
+ * the arm. If the kernel does not allow it, the peak remains that of the whole process. */
 void usage_reset_peak(void);
 
-/* open and cell of a worker that trains from nothing: worker_train.c. */
+/* The requests "open" and "cell" of a worker that trains (worker_train.c). */
 enum err_code worker_open_trial(struct worker *w, const struct config *c, struct err *why);
 enum err_code worker_train(struct worker *w, const struct workload *load, uint64_t seed, struct err *why);
 
-/* One more of an answer's "spans": when a phase ran (clock_ns). */
+/* Append to a result's "spans": when a phase ran (clock_ns). */
 void worker_put_span(json_t *answer, const char *name, int64_t from_ns, int64_t to_ns);
 
-/* {"event":"progress",...} and whether to go on. */
+/* A progress event; worker_progress also sends it and returns whether to continue. */
 json_t *worker_progress_event(const struct worker *w, const char *phase, int64_t done, int64_t of,
-                              double seconds); /* not sent yet */
+                              double seconds); /* new reference, not sent */
 bool worker_progress(struct worker *w, const char *phase, int64_t done, int64_t of, double seconds);
 
 #endif

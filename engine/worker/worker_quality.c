@@ -1,6 +1,6 @@
-/* The request "quality": what the open model's predictions lose against a reference's. The reference lives in
- * this process for the time of the request, so that both read the same batches in step and no logits are kept
- * or written. Two models where one was planned may not fit: that is refused before anything is computed. */
+/* The request "quality": compares the open model's predictions with a reference's. The reference is open in
+ * this process during the request, so that both models process the same batches and no logits need to be
+ * stored. Two models may not fit where one did: that is checked before anything is computed. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ enum err_code worker_quality_fits(int64_t wanted, int64_t mapped, int64_t availa
                    str_from_bytes(available, have, sizeof have));
 }
 
-/* One file under both models is in memory once. */
+/* If both models use the same file, it is in memory once. */
 static enum err_code check_both_fit(const struct model *open, const struct model *reference,
                                     int64_t available, struct err *why)
 {
@@ -73,7 +73,7 @@ static enum err_code open_reference(struct quality_run *q, const json_t *about, 
                                            .sequences = 1,
                                            .log = q->w->log,
                                            .shapes = json_get_str(about, "shapes", NULL),
-                                           .progress = worker_tell_open,
+                                           .progress = worker_report_open,
                                            .progress_arg = &progress };
     if (!rc) rc = recipe_model_open(&q->reference, &options, why);
     if (rc) return rc == ERR_CANCELLED ? rc : err_prefix(why, "reference");
@@ -97,8 +97,10 @@ static enum err_code read_request(struct eval_request *r, const json_t *request,
 {
     const int64_t ctx = json_get_int(request, "ctx", 0), chunks = json_get_int(request, "chunks", 0);
     if (ctx < 0 || ctx > INT32_MAX || chunks < 0)
-        return err_set(why, ERR_USAGE, "%lld windows of %lld tokens cannot be", (long long)chunks,
-                       (long long)ctx);
+        return err_set(
+            why, ERR_USAGE,
+            "%lld windows of %lld tokens: expected 0 or more windows of a positive number of tokens",
+            (long long)chunks, (long long)ctx);
     *r = (struct eval_request){ .ctx = ctx ? (int)ctx : WINDOW,
                                 .max_chunks = chunks,
                                 .progress = tell_eval,

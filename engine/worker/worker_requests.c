@@ -1,5 +1,5 @@
-/* What a worker is asked for: open a config, run a cell, generate text. Every answer says what really ran and
- * what it cost this process. */
+/* The requests "open", "cell" and "generate". Every result describes what really ran and the resources that
+ * it used. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +22,12 @@ enum { STATUS_LIMIT = 64 << 10, PROGRESS_NS = 100000000 };
 
 /* ---------------------------------------------------------------- open */
 
-bool worker_tell_open(void *arg, const char *phase, double done)
+bool worker_report_open(void *arg, const char *phase, double done)
 {
     struct open_progress *p = arg;
     const int64_t now = clock_ns();
-    if (now - p->told_ns < PROGRESS_NS) return true;
-    p->told_ns = now;
+    if (now - p->reported_ns < PROGRESS_NS) return true;
+    p->reported_ns = now;
     return worker_progress(p->w, phase, (int64_t)(1000 * done), 1000, (double)(now - p->started_ns) * 1e-9);
 }
 
@@ -130,8 +130,8 @@ enum err_code worker_open(struct worker *w, const json_t *request, struct err *w
     if (json_get_bool(request, "train", false)) return worker_open_trial(w, &config, why);
     const int64_t ctx = json_get_int(request, "ctx", 0), sequences = json_get_int(request, "sequences", 1);
     if (ctx < 0 || ctx > INT32_MAX || sequences < 1 || sequences > INT32_MAX)
-        return err_set(why, ERR_USAGE, "context %lld in %lld sequences cannot be", (long long)ctx,
-                       (long long)sequences);
+        return err_set(why, ERR_USAGE, "context %lld in %lld sequences: expected positive numbers",
+                       (long long)ctx, (long long)sequences);
 
     struct open_progress progress = { .w = w, .started_ns = clock_ns() };
     const struct model_options options = { .path = json_get_str(request, "model", ""),
@@ -140,7 +140,7 @@ enum err_code worker_open(struct worker *w, const json_t *request, struct err *w
                                            .sequences = (int)sequences,
                                            .log = w->log,
                                            .shapes = json_get_str(request, "shapes", NULL),
-                                           .progress = worker_tell_open,
+                                           .progress = worker_report_open,
                                            .progress_arg = &progress };
     if ((rc = recipe_model_open(&w->model, &options, why))) return rc;
     if (!worker_progress(w, "load", 0, 1, (double)(clock_ns() - progress.started_ns) * 1e-9))
@@ -158,7 +158,7 @@ enum err_code worker_open(struct worker *w, const json_t *request, struct err *w
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- what it cost */
+/* ---------------------------------------------------------------- resource use */
 
 static double seconds(struct timeval t)
 {
@@ -176,7 +176,7 @@ struct usage usage_now(void)
                            .involuntary_switches = r.ru_nivcsw };
 }
 
-/* "VmHWM:     123 kB" of /proc/self/status in bytes, NAN when it is not there. */
+/* A line "VmHWM: 123 kB" of /proc/self/status in bytes; NAN: no such line. */
 static double status_bytes(const char *text, const char *field)
 {
     const char *at = text ? strstr(text, field) : NULL;
@@ -208,7 +208,7 @@ void usage_put(json_t *o, struct usage before)
     };
     for (size_t i = 0; i < COUNT_OF(FIELDS); i++) {
         const double v = FIELDS[i].value;
-        if (i > 0 && isfinite(v)) /* all but the seconds are counts */
+        if (i > 0 && isfinite(v)) /* all fields but the first (seconds) are counts */
             json_put_int(o, FIELDS[i].key, (int64_t)v);
         else
             json_put_num(o, FIELDS[i].key, v);
@@ -283,23 +283,23 @@ struct generation {
     struct worker *w;
     const struct tokenizer *t;
     struct sampler *sampler;
-    bool greedy;  /* rows of logits are not needed: */
-    int32_t best; /* of the last forward */
+    bool greedy;  /* only the largest logit is needed: */
+    int32_t best; /* its id, of the last forward pass */
     struct token_list prompt;
-    struct str text; /* all of the answer */
-    struct str held; /* bytes of a character that is not complete yet */
+    struct str text; /* the whole generated text */
+    struct str held; /* bytes of an incomplete UTF-8 character */
     int count, limit;
-    int64_t turn_ns, turn_began_ns; /* of work without asking, 0: any; when the turn began */
-    double prefill_s, decode_s;     /* of work: waiting for a turn is not counted */
-    const char *stop;               /* why it ended: "limit" "eos" "context" "cancelled" */
+    int64_t turn_ns, turn_began_ns; /* longest turn, 0: unlimited; start of the turn */
+    double prefill_s, decode_s;     /* of work, without waiting for turns */
+    const char *stop;               /* why generation ended: "limit" "eos" "context" "cancelled" */
 };
 
-/* Bytes at the end of s[0..n) that begin a character but do not finish it (0 to 3). */
-static size_t unfinished(const char *s, size_t n)
+/* Number of bytes (0 to 3) of an incomplete UTF-8 character at the end of s[0..n). */
+static size_t utf8_incomplete_tail(const char *s, size_t n)
 {
     for (size_t back = 1; back <= 3 && back <= n; back++) {
         const unsigned char ch = (unsigned char)s[n - back];
-        if ((ch & 0xc0) == 0x80) continue; /* inside one: look further back */
+        if ((ch & 0xc0) == 0x80) continue; /* a continuation byte: look further back */
         const size_t length = ch >= 0xf0 ? 4 : ch >= 0xe0 ? 3 : ch >= 0xc0 ? 2 : 1;
         return length > back ? back : 0;
     }
@@ -308,7 +308,7 @@ static size_t unfinished(const char *s, size_t n)
 
 static void send_token(struct generation *g, int32_t id, bool last)
 {
-    const size_t keep = last ? 0 : unfinished(str_text(&g->held), g->held.len);
+    const size_t keep = last ? 0 : utf8_incomplete_tail(str_text(&g->held), g->held.len);
     struct str out = { 0 }, rest = { 0 };
     str_append_n(&out, str_text(&g->held), g->held.len - keep);
     str_append_n(&rest, str_text(&g->held) + g->held.len - keep, keep);
@@ -341,7 +341,7 @@ static enum err_code read_sampling(struct sampler_options *o, const json_t *r, s
     return ERR_OK;
 }
 
-/* Between two steps: the machine may be another's now. */
+/* Between two steps: at the end of a turn, wait for "go", so that another worker can use the machine. */
 static enum err_code take_turn(struct generation *g, struct err *why)
 {
     struct channel *c = &g->w->channel;
@@ -402,7 +402,8 @@ static enum err_code decode_loop(struct generation *g, struct err *why)
         const int64_t sampled = clock_ns();
         const int32_t id = g->greedy ? g->best : sampler_next(g->sampler, model_logits(m, 0));
         if (id < 0)
-            return err_set(why, ERR_FORMAT, "the model's logits are not numbers: its weights are damaged");
+            return err_set(why, ERR_FORMAT,
+                           "the model computes NaN or infinite logits: its weights are damaged");
         if (id == info.eos) {
             g->stop = "eos";
             break;
@@ -426,7 +427,7 @@ static enum err_code decode_loop(struct generation *g, struct err *why)
         handicap_wait(model_config(m), start);
         g->decode_s += (double)(clock_ns() - start) * 1e-9;
     }
-    send_token(g, -1, true); /* whatever bytes are still held */
+    send_token(g, -1, true); /* send the remaining bytes */
     return ERR_OK;
 }
 

@@ -1,4 +1,4 @@
-/* What a worker that trains answers: it has no model, and makes one from nothing in every cell. */
+/* Requests of a worker that trains: it has no model; every cell trains one from scratch. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +7,8 @@
 #include "kernels/kernels.h"
 #include "engine/train/train.h"
 
-/* Weights, gradients, their copies for products and the optimizer's means stay; activations come and go. */
+/* The memory plan of a training run: weights, gradients, their copies for products and the optimizer's state
+ * are permanent; activations are temporary. */
 static json_t *plan_json(const struct trial_info *info)
 {
     json_t *o = json_object();
@@ -25,7 +26,8 @@ static json_t *describe(const struct worker *w, const struct trial_info *info, d
 {
     char isa[128], recipe[2 * CONFIG_VALUE], sha256[HASH_HEX];
     json_t *o = channel_ok(&w->channel);
-    hash_bytes(info->name, strlen(info->name), sha256); /* no file to hash: what is trained says what it is */
+    hash_bytes(info->name, strlen(info->name),
+               sha256); /* there is no file to hash: the name identifies the training */
     json_put(o, "config", config_to_json(&info->config));
     json_put_str(o, "recipe", config_recipe(&info->config, recipe, sizeof recipe));
     json_put_str(o, "arch", "llama");
@@ -37,7 +39,7 @@ static json_t *describe(const struct worker *w, const struct trial_info *info, d
     json_put_int(o, "threads", info->threads);
     json_put_bool(o, "pinned", false);
     json_put_int(o, "ctx", info->ctx);
-    json_put_bool(o, "random_weights", false); /* no figure of quality is shown of it */
+    json_put_bool(o, "random_weights", false); /* no quality figure is computed for it */
     json_put_str(o, "dominant_format", "f32");
     json_put(o, "plan", plan_json(info));
     json_put_num(o, "load_s", load_s);
@@ -87,12 +89,12 @@ enum err_code worker_train(struct worker *w, const struct workload *load, uint64
     if (!w->trial)
         return err_set(
             why, ERR_USAGE,
-            "steps of training are for `qdyno ab`: they begin from nothing, and here a model runs");
+            "training steps start without a model, but this worker has one open: use `qdyno ab` with a train workload");
     if (!load->train)
         return err_set(
             why, ERR_USAGE,
-            "this worker trains from nothing and has no model to run: want a workload such as train20");
-    trial_rest(w->trial); /* the peak of this cell is no other's */
+            "this worker trains from scratch and has no model to run: use a workload such as train20");
+    trial_rest(w->trial); /* the peak memory of this cell must not include the last one */
     usage_reset_peak();
     const struct usage before = usage_now();
     const int64_t start = clock_ns();

@@ -1,5 +1,5 @@
-/* One timed run. What is asked is fixed by workload and seed and hashed, so that two arms can be shown to
- * have done the same; only forward passes and the choice of the next token are on the clock. */
+/* One timed run of a workload. Workload and seed determine the work, and a hash of it shows that two arms did
+ * the same. Only forward passes and the choice of the next token are timed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,14 +28,14 @@ struct cell {
     int32_t *prompt;        /* [sequences][prompt_count] ids */
     int prompt_count;       /* depth + max(prompt, 1) */
     int32_t *output;        /* [sequences][gen] */
-    int32_t *token;         /* [sequences] what comes next in each */
+    int32_t *token;         /* [sequences] the next token of each */
     struct batch_row *rows; /* [max(batch, sequences)] */
     int64_t reported_ns;
 };
 
-/* At most every 100 ms, but always at the end of a phase. */
-static enum err_code tell(struct cell *c, const char *phase, int done, int of, double seconds,
-                          struct err *why)
+/* Report progress: at most every 100 ms, and always at the end of a phase. ERR_CANCELLED. */
+static enum err_code cell_report(struct cell *c, const char *phase, int done, int of, double seconds,
+                                 struct err *why)
 {
     const int64_t now = clock_ns();
     if (!c->progress || (done < of && now - c->reported_ns < REPORT_NS)) return ERR_OK;
@@ -44,7 +44,7 @@ static enum err_code tell(struct cell *c, const char *phase, int done, int of, d
     return err_set(why, ERR_CANCELLED, "cancelled");
 }
 
-/* ---------------------------------------------------------------- what is asked */
+/* ---------------------------------------------------------------- the work */
 
 static uint64_t mix(uint64_t x)
 {
@@ -54,7 +54,7 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* The bundled text as ids, without BOS. */
+/* Tokenize the bundled text, without BOS. */
 static enum err_code sample_ids(struct token_list *ids, const struct tokenizer *t, struct err *why)
 {
     char *path, *text = NULL;
@@ -69,8 +69,8 @@ static enum err_code sample_ids(struct token_list *ids, const struct tokenizer *
     return rc;
 }
 
-/* One sequence's ids: real text from a seeded place on, again from its start when it is too short; without a
- * tokenizer (no text), seeded ids. bos comes first unless it is -1. */
+/* Fill one sequence's prompt ids: the bundled text from a pseudo-random place, wrapping around at its end;
+ * without a tokenizer (no text), pseudo-random ids. bos comes first unless it is -1. */
 static enum err_code make_prompt(const struct cell *c, int32_t *prompt, const struct token_list *text,
                                  int32_t bos, uint64_t start, struct err *why)
 {
@@ -129,14 +129,14 @@ static enum err_code hash_work(struct cell *c, struct err *why)
 
 /* ---------------------------------------------------------------- phases */
 
-/* Feed prompt ids [from, to) of every sequence, one sequence behind the other, batch by batch; with `first`
- * each one's next token is chosen from the logits of its last id. seconds: the forward passes alone. */
+/* Run prompt ids [from, to) of every sequence, one sequence after the other, in batches. With `first`, choose
+ * each sequence's next token from the logits of its last id. *seconds: of the forward passes alone. */
 static enum err_code feed(struct cell *c, const char *phase, int from, int to, bool first, double *seconds,
                           struct err *why)
 {
     const int batch = (int)config_int(model_config(c->m), KNOB_BATCH), each = to - from,
               all = each * c->sequences;
-    int chosen = 0; /* sequences whose last id was fed */
+    int chosen = 0; /* sequences whose last id was processed */
     *seconds = 0;
     for (int at = 0; at < all; at += batch) {
         const int n = MIN(batch, all - at), before = chosen;
@@ -152,17 +152,17 @@ static enum err_code feed(struct cell *c, const char *phase, int from, int to, b
         enum err_code rc = model_forward_best(c->m, c->rows, n, c->token + before, why);
         handicap_wait(model_config(c->m), start);
         *seconds += (double)(clock_ns() - start) * 1e-9;
-        if (!rc) rc = tell(c, phase, at + n, all, *seconds, why);
+        if (!rc) rc = cell_report(c, phase, at + n, all, *seconds, why);
         if (rc) return rc;
     }
     return ERR_OK;
 }
 
-/* c->token is what comes next at position `pos` of every sequence. */
+/* Decode; c->token contains the token at position `pos` of every sequence. */
 static enum err_code decode(struct cell *c, int pos, struct err *why)
 {
     struct cell_result *out = c->out;
-    out->decode_s = 0; /* the sum of the steps, without the time the listener takes between them */
+    out->decode_s = 0; /* sum of the steps, without the time of the progress callback between them */
     for (int i = 0; i < c->w->gen; i++) {
         const int64_t start = clock_ns();
         for (int s = 0; s < c->sequences; s++)
@@ -175,7 +175,7 @@ static enum err_code decode(struct cell *c, int pos, struct err *why)
         out->steps = i + 1;
         out->gen_tokens = out->steps * c->sequences;
         for (int s = 0; s < c->sequences; s++) c->output[(int64_t)s * c->w->gen + i] = c->token[s];
-        rc = tell(c, "decode", out->gen_tokens, c->w->gen * c->sequences, out->decode_s, why);
+        rc = cell_report(c, "decode", out->gen_tokens, c->w->gen * c->sequences, out->decode_s, why);
         if (rc) return rc;
     }
     return ERR_OK;
@@ -246,7 +246,7 @@ static bool eval_tell(void *arg, int64_t chunk, int64_t of, double nll)
 {
     struct cell *c = arg;
     (void)nll;
-    return !tell(c, "eval", (int)chunk, (int)of, NAN, NULL);
+    return !cell_report(c, "eval", (int)chunk, (int)of, NAN, NULL);
 }
 
 static enum err_code run_eval(struct cell *c, struct err *why)
@@ -308,7 +308,8 @@ enum err_code cell_run(struct cell_result *out, struct model *m, const struct wo
         if (!rc) rc = run_tokens(&c, why);
         if (!rc) hash_output(&c);
     }
-    if (!rc) rc = gguf_check_unchanged(model_gguf(m), why); /* else the figures belong to no known model */
+    if (!rc)
+        rc = gguf_check_unchanged(model_gguf(m), why); /* otherwise the figures belong to an unknown model */
     empty_caches(m);
     free(c.prompt);
     free(c.output);

@@ -37,7 +37,7 @@ faulty FAULT_MEMORY_BYTES=$small -- expect 6 run -p x -n 1 -c 64 --device opencl
 says err 'does not fit: needs [0-9.]+[KMG] on opencl:0, which has [0-9.]+[KMG]'
 text 0 -c 64 && cp "$T/out" "$T/here"
 faulty FAULT_MEMORY_BYTES=$small -- text 0 -c 64 --device opencl:0
-says err "2 of $layers layers run on opencl:0, the others on the processor"
+says err "2 of $layers layers run on opencl:0, the others on the CPU"
 cmp -s "$T/out" "$T/here" || fail "greedy text differs: $(diff "$T/here" "$T/out" | head -c 300)"
 
 # the plan fits, but other programs use the memory of the device

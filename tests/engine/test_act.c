@@ -132,18 +132,18 @@ static void test_refused(void **state)
     } CASES[] = {
         { INPUT_FREE, { COMPANION_ORDER, COLS - 1, { 0 }, false }, "want 32 values" },
         { INPUT_FREE, { COMPANION_ORDER, COLS, { 0 }, true }, "want 32 values of f32" },
-        { INPUT_FREE, { COMPANION_ORDER, COLS, { 0 }, false }, "list of inputs holds 0" }, /* all the same */
-        { INPUT_FREE, { COMPANION_ORDER, COLS, { 32 }, false }, "holds 32" },
-        { INPUT_FREE, { COMPANION_ORDER, COLS, { 0.5f }, false }, "holds 0.5" },
-        { INPUT_FREE, { COMPANION_ORDER, COLS, { -1 }, false }, "holds -1" },
-        { INPUT_FREE, { COMPANION_DIVISORS, COLS, { 0 }, false }, "divided by 0" },
+        { INPUT_FREE, { COMPANION_ORDER, COLS, { 0 }, false }, "list of columns contains 0" }, /* all the same */
+        { INPUT_FREE, { COMPANION_ORDER, COLS, { 32 }, false }, "contains 32" },
+        { INPUT_FREE, { COMPANION_ORDER, COLS, { 0.5f }, false }, "contains 0.5" },
+        { INPUT_FREE, { COMPANION_ORDER, COLS, { -1 }, false }, "contains -1" },
+        { INPUT_FREE, { COMPANION_DIVISORS, COLS, { 0 }, false }, "divisor of its inputs is 0" },
         { INPUT_FREE, { COMPANION_DIVISORS, COLS, { __builtin_inff() }, false }, "not a finite" },
         { INPUT_INT8_STATIC, { COMPANION_DIVISORS, 1, { 1 }, false }, "want 32 values" },
-        { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 3, { 0, 5, 255 }, false }, "cannot be" },
-        { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 3, { 1, 128, 127 }, false }, "cannot be" },
-        { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 3, { 1, 5, 256 }, false }, "cannot be" },
+        { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 3, { 0, 5, 255 }, false }, "out of range" },
+        { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 3, { 1, 128, 127 }, false }, "out of range" },
+        { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 3, { 1, 5, 256 }, false }, "out of range" },
         { INPUT_INT8_STATIC, { COMPANION_INPUT_SCALE, 1, { 1 }, false }, "want 3 values" },
-        { INPUT_INT8_STATIC, { COMPANION_OUTLIERS, 1, { 1 }, false }, "without their scale" },
+        { INPUT_INT8_STATIC, { COMPANION_OUTLIERS, 1, { 1 }, false }, "without a scale" },
         { INPUT_INT8_OUTLIERS, { COMPANION_OUTLIERS, 1, { 1 }, false }, "without their weights" },
     };
     for (size_t i = 0; i < COUNT_OF(CASES); i++) {

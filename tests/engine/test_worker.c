@@ -552,7 +552,7 @@ static void test_quality(void **state)
         "{\"id\":4,\"op\":\"quality\",\"file\":\"%s\",\"ctx\":1000000000,\"reference\":{\"model\":\"%s\"}}",
         words, path);
     expect_failure(&c, line, "ERR_FIT", "reference: needs");
-    expect_failure(&c, "{\"id\":4,\"op\":\"quality\",\"ctx\":-1}", "ERR_USAGE", "cannot be");
+    expect_failure(&c, "{\"id\":4,\"op\":\"quality\",\"ctx\":-1}", "ERR_USAGE", "expected 0 or more windows");
     expect_failure(&c, "{\"id\":4,\"op\":\"quality\",\"file\":\"/does/not/exist\"}", "ERR_IO", "exist");
     snprintf(line, sizeof line,
              "{\"id\":6,\"op\":\"quality\",\"file\":\"%s\",\"ctx\":16,\"reference\":{\"model\":\"%s\"}}",
