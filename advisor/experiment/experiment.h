@@ -335,7 +335,7 @@ enum experiment_phase {
     PHASE_FAILED
 };
 
-/* How full the session that runs is: as the worker told last (engine/worker.h, "occupancy"). */
+/* How full the session that runs is: as the worker told last (engine/worker/worker.h, "occupancy"). */
 enum { OCCUPANCY_CELLS = 1024 };
 struct occupancy {
     int arm;                        /* whose; -1: nobody told yet */
@@ -494,16 +494,16 @@ enum sidebyside_phase {
 
 struct sidebyside_arm {
     enum sidebyside_phase phase;
-    char line[CONFIG_LINE];      /* config line as given */
-    char error[512];     /* FAILED */
-    const char *ended;   /* DONE: "limit" "end of text" "context" "room" (of `text`) */
-    bool works;          /* has the machine now */
-    int tokens;          /* written */
-    double loaded_ratio; /* while LOADING; NAN unknown */
-    double load_s;       /* NAN until loaded */
-    double prefill_s;    /* reading the prompt, work only; NAN until read */
-    double decode_s;     /* work only */
-    double tok_s;        /* of the tokens after the first, NAN before */
+    char line[CONFIG_LINE]; /* config line as given */
+    char error[512];        /* FAILED */
+    const char *ended;      /* DONE: "limit" "end of text" "context" "room" (of `text`) */
+    bool works;             /* has the machine now */
+    int tokens;             /* written */
+    double loaded_ratio;    /* while LOADING; NAN unknown */
+    double load_s;          /* NAN until loaded */
+    double prefill_s;       /* reading the prompt, work only; NAN until read */
+    double decode_s;        /* work only */
+    double tok_s;           /* of the tokens after the first, NAN before */
     int text_bytes;
     char text[SIDEBYSIDE_TEXT]; /* UTF-8, a whole number of tokens */
 };

@@ -81,8 +81,8 @@ struct generate_spec {
 enum err_code arm_generate(struct arm *a, const struct generate_spec *spec, json_t **answer,
                            arm_event_fn *event, void *ctx, struct err *why);
 
-/* What the arm's predictions lose against a reference's, which its process opens beside it (engine/worker.h,
- * op "quality"). */
+/* What the arm's predictions lose against a reference's, which its process opens beside it
+ * (engine/worker/worker.h, op "quality"). */
 struct quality_spec {
     const char *file;  /* text; NULL or "": the bundled one */
     int ctx;           /* tokens of a window, at most the arm's context; 0: 512 */
@@ -114,8 +114,8 @@ struct moment moment_now(void);
 /* From `begun` until now. arm and block -1; name and error cut to fit, error NULL: none. */
 struct span_row span_until_now(const char *name, struct moment begun, const char *error);
 
-/* The "spans" of a worker's answer (engine/worker.h) that lie between `begun` and now, behind rows[n] of
- * rows[most]. Returns their number with them. What lies elsewhere or ends before it begins is another
+/* The "spans" of a worker's answer (engine/worker/worker.h) that lie between `begun` and now, behind rows[n]
+ * of rows[most]. Returns their number with them. What lies elsewhere or ends before it begins is another
  * clock's, and not told. */
 int spans_read(struct span_row *rows, int n, int most, const json_t *answer, struct moment begun);
 

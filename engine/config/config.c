@@ -1,7 +1,7 @@
-/* The config language: one line of text <-> what a run is told to do.
+/* Parses config lines.
  *
- * The same line is typed, stored, compared and shown, so it has one canonical spelling per meaning, and
- * nothing in it is ever ignored: an item is understood or refused with what would have been right. */
+ * Nothing in a line is ignored: every item is understood, or refused with a message that shows what would be
+ * valid. config_line.c writes the canonical line. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "engine/config/config_internal.h"
 #include "kernels/kernels.h"
 
-static const char RTN[] = "rtn"; /* the method of a bare format */
+static const char RTN[] = "rtn"; /* the method of a recipe that names the format only */
 
 /* ---------------------------------------------------------------- values that follow from others */
 
@@ -21,13 +21,13 @@ static bool converts(const struct config *c)
     return strcmp(config_text(c, KNOB_FORMAT), "file") || config_text(c, KNOB_TENSORS)[0];
 }
 
-/* A recipe without a method means round-to-nearest; no recipe means none. */
+/* A recipe without a method means round-to-nearest; no recipe means "none". */
 const char *config_implied_method(const struct config *c)
 {
     return converts(c) ? RTN : KNOBS[KNOB_METHOD].otherwise;
 }
 
-/* A method without a format means the one its parameters say. */
+/* A method without a format means the format that its parameters give. */
 const char *config_implied_format(const struct config *c)
 {
     const struct params p = config_params(c);
@@ -46,7 +46,7 @@ static int64_t knob_number(enum knob_id id, const char *text)
 }
 
 /* Store a value. `text` is canonical; literals of the tables need no copy, but plug-ins' names do. */
-static enum err_code put_value(struct config *c, enum knob_id id, const char *text, struct err *why)
+static enum err_code config_put(struct config *c, enum knob_id id, const char *text, struct err *why)
 {
     const char *kept = text_intern(text);
     if (!kept) return err_set(why, ERR_NOMEM, "out of memory for %s", KNOBS[id].key);
@@ -55,13 +55,13 @@ static enum err_code put_value(struct config *c, enum knob_id id, const char *te
 }
 
 /* Set the method or format that the line does not give from the other one. */
-static enum err_code derive_recipe(struct config *c, struct err *why)
+static enum err_code config_derive_recipe(struct config *c, struct err *why)
 {
     const char *usual = KNOBS[KNOB_FORMAT].otherwise;
     enum err_code rc = ERR_OK;
     if (!c->given[KNOB_FORMAT])
-        rc = put_value(c, KNOB_FORMAT, c->given[KNOB_METHOD] ? config_implied_format(c) : usual, why);
-    if (!rc && !c->given[KNOB_METHOD]) rc = put_value(c, KNOB_METHOD, config_implied_method(c), why);
+        rc = config_put(c, KNOB_FORMAT, c->given[KNOB_METHOD] ? config_implied_format(c) : usual, why);
+    if (!rc && !c->given[KNOB_METHOD]) rc = config_put(c, KNOB_METHOD, config_implied_method(c), why);
     return rc;
 }
 
@@ -80,14 +80,14 @@ void config_unset(struct config *c, enum knob_id id)
 
 enum err_code config_resolve_text(struct config *c, enum knob_id id, const char *value, struct err *why)
 {
-    return put_value(c, id, value, why);
+    return config_put(c, id, value, why);
 }
 
 enum err_code config_resolve_int(struct config *c, enum knob_id id, int64_t value, struct err *why)
 {
     char text[32];
     snprintf(text, sizeof text, "%" PRId64, value);
-    return put_value(c, id, text, why);
+    return config_put(c, id, text, why);
 }
 
 static const char *first_param(const struct method *m)
@@ -95,7 +95,7 @@ static const char *first_param(const struct method *m)
     return method_params(m) ? method_params(m)[0].name : "it has none";
 }
 
-/* The method, its parameters and the format must mean one thing. */
+/* Method, parameters and format must agree. */
 static enum err_code check_method(const struct config *c, struct err *why)
 {
     const struct params p = config_params(c);
@@ -104,8 +104,8 @@ static enum err_code check_method(const struct config *c, struct err *why)
     if (rc || !p.method || !strcmp(format, "file")) return rc;
     if (method_decides_format(p.method) && strcmp(config_implied_format(c), format))
         return err_set(why, ERR_USAGE,
-                       "method %s with these parameters makes %s, not %s: leave the format out and say what "
-                       "you want by its parameters (%s)",
+                       "method %s with these parameters makes %s, not %s: leave the format out and choose it "
+                       "by the parameters (%s)",
                        method_name(p.method), config_implied_format(c), format, first_param(p.method));
     const char *makes = method_formats(p.method);
     if (makes && !str_has_word(makes, format))
@@ -140,8 +140,8 @@ enum err_code config_check(const struct config *c, struct err *why)
 
 /* ---------------------------------------------------------------- setting */
 
-/* The pairs in `more` join those that are there. */
-static enum err_code add_params(const struct config *c, const char *more, char *out, struct err *why)
+/* Merge the pairs of `more` into the given parameters; the result to out[CONFIG_VALUE]. */
+static enum err_code params_join(const struct config *c, const char *more, char *out, struct err *why)
 {
     char all[CONFIG_VALUE], pair[CONFIG_VALUE];
     snprintf(all, sizeof all, "%s", config_text(c, KNOB_PARAMS));
@@ -162,15 +162,15 @@ static enum err_code set_knob(struct config *c, enum knob_id id, const char *val
 {
     struct value parsed;
     enum err_code rc = knob_parse(id, value, &parsed, why);
-    if (!rc && id == KNOB_PARAMS) rc = add_params(c, parsed.text, parsed.text, why);
-    if (!rc) rc = put_value(c, id, parsed.text, why);
+    if (!rc && id == KNOB_PARAMS) rc = params_join(c, parsed.text, parsed.text, why);
+    if (!rc) rc = config_put(c, id, parsed.text, why);
     if (rc) return rc;
     c->given[id] = true;
-    return derive_recipe(c, why);
+    return config_derive_recipe(c, why);
 }
 
-/* What a bare word can be: every format and method, for the message. */
-static enum err_code not_a_recipe(const char *word, struct err *why)
+/* The error for a bare word that is no recipe: its message lists every format and method. */
+static enum err_code recipe_error(const char *word, struct err *why)
 {
     const char *names[2 * CHOICES_MAX + KNOB_COUNT];
     char text[320];
@@ -209,11 +209,11 @@ static enum err_code recipe_split(const char *word, char *method, char *format, 
         memcpy(format, v.text, sizeof v.text);
         return ERR_OK;
     }
-    if (format_find(word)) return recipe_format_check(word, &f, why); /* known, cannot be made */
-    return not_a_recipe(word, why);
+    if (format_find(word)) return recipe_format_check(word, &f, why); /* a known format without an encoder */
+    return recipe_error(word, why);
 }
 
-/* Which knobs an item sets, with their values; two for "kv" and "method:format". */
+/* The knobs that an item sets, with their values; two for "kv" and "method:format". */
 struct item {
     enum knob_id id[2];
     char value[2][CONFIG_VALUE];
@@ -226,7 +226,7 @@ static void item_add(struct item *it, enum knob_id id, const char *value)
     snprintf(it->value[it->count++], CONFIG_VALUE, "%s", value);
 }
 
-/* A word that means a method by one of its parameters: q4_K_M is gguf,type=q4_K_M. */
+/* A word that stands for a method and one of its parameters: q4_K_M is gguf,type=q4_K_M. */
 static bool item_shorthand(struct item *it, const char *word)
 {
     char value[CONFIG_VALUE], pair[CONFIG_VALUE];
@@ -253,7 +253,7 @@ static enum err_code item_recipe(struct item *it, const char *word, struct err *
     return ERR_OK;
 }
 
-static enum err_code item_of(struct item *it, const char *key, const char *value, struct err *why)
+static enum err_code item_parse(struct item *it, const char *key, const char *value, struct err *why)
 {
     const char *names[KNOB_COUNT + 2];
     char text[320];
@@ -296,33 +296,33 @@ static enum err_code item_apply(struct config *c, const struct item *it, struct 
 enum err_code config_set(struct config *c, const char *key, const char *value, struct err *why)
 {
     struct item it;
-    enum err_code rc = item_of(&it, key, value, why);
+    enum err_code rc = item_parse(&it, key, value, why);
     return rc ? rc : item_apply(c, &it, why);
 }
 
 /* ---------------------------------------------------------------- reading a line */
 
-static bool is_gap(char ch)
+static bool is_separator(char ch)
 {
     return ch == ',' || ch == ' ' || ch == '\t' || ch == '\n' || ch == '\r';
 }
 
-/* One item of a line, without its quotes. equals: where its first '=' outside quotes is, -1: none. */
+/* One item of a line, without its quotes. equals: position of its first '=' outside quotes, -1: none. */
 struct lexed {
     struct str text;
     int64_t equals;
     bool found; /* false at the end of the line */
 };
 
-static enum err_code next_item(const char **line, struct lexed *out, struct err *why)
+static enum err_code lex_item(const char **line, struct lexed *out, struct err *why)
 {
     const char *p = *line;
     bool quoted = false;
     str_clear(&out->text);
     out->equals = -1;
-    while (is_gap(*p)) p++;
+    while (is_separator(*p)) p++;
     out->found = *p != '\0';
-    for (; *p && (quoted || !is_gap(*p)); p++) {
+    for (; *p && (quoted || !is_separator(*p)); p++) {
         if (*p == '"') {
             quoted = !quoted;
             continue;
@@ -332,12 +332,11 @@ static enum err_code next_item(const char **line, struct lexed *out, struct err 
         str_append_n(&out->text, p, 1);
     }
     *line = p;
-    if (quoted)
-        return err_set(why, ERR_USAGE, "a quote is opened and not closed in '%.60s'", str_text(&out->text));
+    if (quoted) return err_set(why, ERR_USAGE, "a quote is not closed in '%.60s'", str_text(&out->text));
     return out->text.failed ? err_set(why, ERR_NOMEM, "out of memory") : ERR_OK;
 }
 
-/* Is the parameter of this pair set already? */
+/* Is the parameter of this "name=value" already given? */
 static bool has_param(const struct config *c, const char *pair)
 {
     char name[CONFIG_VALUE];
@@ -345,13 +344,13 @@ static bool has_param(const struct config *c, const char *pair)
     return params_given(&(struct params){ .given = config_text(c, KNOB_PARAMS) }, name);
 }
 
-static enum err_code line_item(struct config *c, bool *seen, struct lexed *in, struct err *why)
+static enum err_code line_apply_item(struct config *c, bool *seen, struct lexed *in, struct err *why)
 {
     struct item it = { .count = 0 };
     enum err_code rc;
     if (in->equals >= 0) {
         in->text.data[in->equals] = '\0';
-        rc = item_of(&it, in->text.data, in->text.data + in->equals + 1, why);
+        rc = item_parse(&it, in->text.data, in->text.data + in->equals + 1, why);
     } else {
         rc = item_recipe(&it, str_text(&in->text), why);
     }
@@ -371,20 +370,20 @@ enum err_code config_parse(struct config *c, const char *line, struct err *why)
     int items = 0, defaults = 0;
     enum err_code rc = ERR_OK;
     config_default(c);
-    while (!rc && !(rc = next_item(&line, &in, why)) && in.found) {
+    while (!rc && !(rc = lex_item(&line, &in, why)) && in.found) {
         items++;
         if (in.equals < 0 && !strcmp(str_text(&in.text), "default"))
             defaults++;
         else
-            rc = line_item(c, seen, &in, why);
+            rc = line_apply_item(c, seen, &in, why);
     }
     str_free(&in.text);
     if (!rc && defaults && items > 1)
-        rc = err_set(why, ERR_USAGE, "'default' stands alone: it means nothing is set");
+        rc = err_set(why, ERR_USAGE, "'default' must be the only item: it means that nothing is set");
     return rc ? rc : config_check(c, why);
 }
 
-/* ---------------------------------------------------------------- looking */
+/* ---------------------------------------------------------------- values */
 
 /* The value of a knob; of a zeroed config: the default. */
 static struct config_value get_value(const struct config *c, enum knob_id id)

@@ -38,7 +38,7 @@ static void append_value(struct str *s, const char *value)
     str_append(s, "\"");
 }
 
-/* "method:format", each left out when it goes without saying. */
+/* Append "method:format"; a part that the other one implies is omitted. */
 static void append_recipe(struct str *s, const struct config *c)
 {
     const char *method = config_text(c, KNOB_METHOD), *format = config_text(c, KNOB_FORMAT);
@@ -61,7 +61,7 @@ const char *config_recipe(const struct config *c, char *buf, size_t size)
     return buf;
 }
 
-/* Parameters as items by themselves. */
+/* Append parameters as items of the line: ";" becomes ",". */
 static void append_params(struct str *s, const char *pairs)
 {
     for (; *pairs; pairs++) str_append_n(s, *pairs == ';' ? "," : pairs, 1);

@@ -1,4 +1,4 @@
-/* KNOBS: the table of everything a config can say, and the check of one value against its row. */
+/* KNOBS: the table of all keys of a config line, and the check of one value against its row. */
 #include "engine/config/config.h"
 #include "engine/config/config_internal.h"
 #include "kernels/kernels.h"
@@ -32,7 +32,8 @@ const char *const AMP_NAMES[] = { [AMP_OFF] = "off", [AMP_BF16] = "bf16", [AMP_F
 const char *const OPTIMIZER_NAMES[] = { [OPTIMIZER_ADAMW] = "adamw", [OPTIMIZER_MUON] = "muon", NULL };
 static const char *const KV_TYPES[] = { "f32", "f16", "bf16", "q8_0", "q4_0", "fp8_e4m3", "fp8_e5m2", NULL };
 
-/* isa, threads and affinity change at most the order of float sums; precision changes what is summed. */
+/* isa, threads and affinity can change the order of float sums only, so they do not count as changing
+ * answers; precision changes the summands. */
 const struct knob KNOBS[KNOB_COUNT] = {
     [KNOB_MODEL] = { .key = "model",
                      .kind = VALUE_TEXT,
@@ -48,14 +49,14 @@ const struct knob KNOBS[KNOB_COUNT] = {
                       .changes_answers = true,
                       .matters_for = FOR_ALL,
                       .unit = "",
-                      .help = "how the numbers of the format are chosen" },
+                      .help = "quantization method: how the values of the format are chosen" },
     [KNOB_FORMAT] = { .key = "format",
                       .kind = VALUE_CHOICE,
                       .otherwise = "file",
                       .changes_answers = true,
                       .matters_for = FOR_ALL,
                       .unit = "",
-                      .help = "how weights are stored; file = as the file has them" },
+                      .help = "format of the weights; file = as in the file" },
     [KNOB_PARAMS] = { .key = "params",
                       .kind = VALUE_TEXT,
                       .otherwise = "",
@@ -63,7 +64,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                       .matters_for = FOR_ALL,
                       .unit = "",
                       .help =
-                          "parameters of the method, name=value;name=value; each may stand by itself: bits=4" },
+                          "parameters of the method, name=value;name=value; each can also be an item of the line: bits=4" },
     [KNOB_CALIB] = { .key = "calib",
                      .kind = VALUE_TEXT,
                      .otherwise = "",
@@ -71,7 +72,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                      .matters_for = FOR_ALL,
                      .unit = "",
                      .help =
-                         "what methods learn activations from: a file of calibrate, an imatrix, or a text; without it the bundled text, where one is needed" },
+                         "calibration for methods that use activations: a file of `qdyno calibrate`, an importance matrix, or a text; default: the bundled text" },
     [KNOB_TENSORS] = { .key = "tensors",
                        .kind = VALUE_TEXT,
                        .otherwise = "",
@@ -94,20 +95,21 @@ const struct knob KNOBS[KNOB_COUNT] = {
                         .otherwise = "none",
                         .matters_for = FOR_PREFILL | FOR_DECODE,
                         .unit = "",
-                        .help = "which cores the threads are bound to" },
+                        .help =
+                            "cores that threads are bound to: none = any, compact = neighbouring cores, spread = across caches and sockets" },
     [KNOB_ISA] = { .key = "isa",
                    .kind = VALUE_CHOICE,
                    .otherwise = "auto",
                    .matters_for = FOR_PREFILL | FOR_DECODE | FOR_TRAIN,
                    .unit = "",
-                   .help = "instruction sets that may be used; auto = all this machine has" },
+                   .help = "instruction sets to use; auto = all of this machine" },
     [KNOB_DEVICE] = { .key = "device",
                       .kind = VALUE_CHOICE,
                       .choices = DEVICES,
                       .otherwise = "cpu",
                       .matters_for = FOR_ALL,
                       .unit = "",
-                      .help = "where the model runs; detect lists OpenCL devices" },
+                      .help = "device that runs the model; `qdyno detect` lists OpenCL devices" },
     [KNOB_GPU_LAYERS] = { .key = "gpu_layers",
                           .kind = VALUE_INT,
                           .min = -1,
@@ -117,7 +119,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                           .flag = "-ngl",
                           .unit = "layers",
                           .help =
-                              "layers that run on the device, the first ones; -1 (auto) = as many as its memory holds" },
+                              "number of layers on the device, from the first; -1 (auto) = as many as fit in its memory" },
     [KNOB_PRECISION] = { .key = "precision",
                          .kind = VALUE_CHOICE,
                          .choices = PRECISIONS,
@@ -126,7 +128,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                          .matters_for = FOR_PREFILL | FOR_DECODE | FOR_QUALITY,
                          .unit = "",
                          .help =
-                             "how exact products are: highest = f32, medium = bf16 or 8-bit activations, auto = highest for f32 and f16 weights, else medium" },
+                             "precision of matrix products: highest = f32, medium = bf16 or 8-bit activations, auto = highest for f32 and f16 weights, else medium" },
     [KNOB_ACT] = { .key = "act",
                    .kind = VALUE_CHOICE,
                    .choices = ACTIVATIONS,
@@ -135,7 +137,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                    .matters_for = FOR_PREFILL | FOR_DECODE | FOR_QUALITY,
                    .unit = "",
                    .help =
-                       "activations of quantized weights' products at precision medium: int8 = 8 bits in blocks of 32 in prompts, too, int8_token = under one scale a token where weights are int8 (W8A8), auto = what is fastest" },
+                       "activations in products with quantized weights at precision medium: int8 = 8 bits in blocks of 32, in prefill, too; int8_token = one scale per token for int8 weights (W8A8); auto = the fastest" },
     [KNOB_CTX] = { .key = "ctx",
                    .kind = VALUE_INT,
                    .min = 0,
@@ -144,7 +146,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                    .matters_for = FOR_MEMORY,
                    .flag = "-c",
                    .unit = "tokens",
-                   .help = "context; 0 = what the workload needs" },
+                   .help = "context per sequence; 0 = as the workload needs" },
     [KNOB_BATCH] = { .key = "batch",
                      .kind = VALUE_INT,
                      .min = 1,
@@ -153,7 +155,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                      .matters_for = FOR_PREFILL | FOR_MEMORY,
                      .flag = "-b",
                      .unit = "tokens",
-                     .help = "rows of one forward pass at most" },
+                     .help = "largest number of rows per forward pass" },
     [KNOB_CTK] = { .key = "ctk",
                    .kind = VALUE_CHOICE,
                    .choices = KV_TYPES,
@@ -162,7 +164,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                    .matters_for = FOR_DECODE | FOR_QUALITY | FOR_MEMORY,
                    .flag = "-ctk",
                    .unit = "",
-                   .help = "type of the keys in the KV cache" },
+                   .help = "format of the keys in the KV cache" },
     [KNOB_CTV] = { .key = "ctv",
                    .kind = VALUE_CHOICE,
                    .choices = KV_TYPES,
@@ -171,7 +173,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                    .matters_for = FOR_DECODE | FOR_QUALITY | FOR_MEMORY,
                    .flag = "-ctv",
                    .unit = "",
-                   .help = "type of the values in the KV cache" },
+                   .help = "format of the values in the KV cache" },
     [KNOB_HUGEPAGES] = { .key = "hugepages",
                          .kind = VALUE_CHOICE,
                          .choices = HUGE_PAGES,
@@ -179,7 +181,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                          .matters_for = FOR_PREFILL | FOR_DECODE | FOR_MEMORY,
                          .unit = "",
                          .help =
-                             "what asks for 2 MiB pages: buffers = KV cache, activations and scratch; all = weights too, copied from the file" },
+                             "memory requested as 2 MiB pages: buffers = KV cache, activations and scratch; all = also weights, copied from the file" },
     [KNOB_REPACK] = { .key = "repack",
                       .kind = VALUE_CHOICE,
                       .choices = OFF_ON,
@@ -187,7 +189,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                       .matters_for = FOR_PREFILL | FOR_DECODE | FOR_MEMORY,
                       .unit = "",
                       .help =
-                          "on = weights are held in another format where that one has the same values and is faster (tq1_0: as tq2_0); off = used as the file has them" },
+                          "on = store weights in a faster format that has the same values (tq1_0 as tq2_0); off = use them as in the file" },
     [KNOB_PREFETCH] = { .key = "prefetch",
                         .kind = VALUE_CHOICE,
                         .choices = PREFETCHES,
@@ -195,7 +197,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                         .matters_for = FOR_MEMORY,
                         .unit = "",
                         .help =
-                            "weights before the first run: willneed = the kernel is told to read ahead, populate = read and mapped while loading" },
+                            "read weights ahead: willneed = ask the kernel to, populate = read and map them while loading" },
     [KNOB_HANDICAP] = { .key = "handicap",
                         .kind = VALUE_INT,
                         .min = 0,
@@ -204,7 +206,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                         .matters_for = FOR_PREFILL | FOR_DECODE,
                         .unit = "%",
                         .help =
-                            "for testing the workbench itself: every step waits this share of its own time, which an A/B should find" },
+                            "artificial slowdown of known size, to test the workbench: every step waits this percentage of its own time" },
     [KNOB_AMP] = { .key = "amp",
                    .kind = VALUE_CHOICE,
                    .choices = AMP_NAMES,
@@ -230,7 +232,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                                 .matters_for = FOR_TRAIN,
                                 .unit = "layers",
                                 .help =
-                                    "training: keep what enters every K-th layer and compute the rest again; 0 = keep all" },
+                                    "training: store the input of every K-th layer only and recompute the rest; 0 = store all activations" },
     [KNOB_TRIM_EVERY] = { .key = "trim_every",
                           .kind = VALUE_INT,
                           .min = 0,
@@ -238,7 +240,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                           .otherwise = "0",
                           .matters_for = FOR_TRAIN,
                           .unit = "steps",
-                          .help = "training: give memory back to the system every N steps; 0 = never" },
+                          .help = "training: return free memory to the system every N steps; 0 = never" },
     [KNOB_TRAIN_BATCH] = { .key = "train_batch",
                            .kind = VALUE_INT,
                            .min = 1,
@@ -247,7 +249,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                            .changes_answers = true,
                            .matters_for = FOR_TRAIN,
                            .unit = "rows",
-                           .help = "training: rows that are worked on at once" },
+                           .help = "training: rows per batch" },
     [KNOB_ACCUMULATE] = { .key = "accumulate",
                           .kind = VALUE_INT,
                           .min = 1,
@@ -256,7 +258,7 @@ const struct knob KNOBS[KNOB_COUNT] = {
                           .changes_answers = true,
                           .matters_for = FOR_TRAIN,
                           .unit = "batches",
-                          .help = "training: batches whose gradients make one step" },
+                          .help = "training: batches per optimizer step (gradient accumulation)" },
 };
 
 /* ---------------------------------------------------------------- choices */
@@ -266,16 +268,16 @@ struct list {
     size_t count, cap;
 };
 
-static void add(struct list *l, const char *name)
+static void list_add(struct list *l, const char *name)
 {
     if (l->count < l->cap) l->names[l->count] = name;
     l->count++;
 }
 
-static void add_made_formats(struct list *l)
+static void list_add_formats(struct list *l)
 {
     for (int i = 0; i < FORMAT_COUNT; i++)
-        if (FORMATS[i].encode) add(l, FORMATS[i].name);
+        if (FORMATS[i].encode) list_add(l, FORMATS[i].name);
 }
 
 size_t knob_choices(enum knob_id id, const char **names, size_t cap)
@@ -284,22 +286,22 @@ size_t knob_choices(enum knob_id id, const char **names, size_t cap)
     const struct knob *k = &KNOBS[id];
     if (k->kind != VALUE_CHOICE) return 0;
     if (k->choices) {
-        for (const char *const *c = k->choices; *c; c++) add(&l, *c);
+        for (const char *const *c = k->choices; *c; c++) list_add(&l, *c);
         return l.count;
     }
-    add(&l, k->otherwise);
-    if (id == KNOB_FORMAT) add_made_formats(&l);
+    list_add(&l, k->otherwise);
+    if (id == KNOB_FORMAT) list_add_formats(&l);
     if (id == KNOB_METHOD)
-        for (size_t i = 0; i < method_count(); i++) add(&l, method_name(method_at(i)));
+        for (size_t i = 0; i < method_count(); i++) list_add(&l, method_name(method_at(i)));
     if (id == KNOB_ISA)
-        for (size_t i = 0; i < ISA_LEVEL_COUNT; i++) add(&l, ISA_LEVELS[i].name);
+        for (size_t i = 0; i < ISA_LEVEL_COUNT; i++) list_add(&l, ISA_LEVELS[i].name);
     return l.count;
 }
 
 const char *choices_text(const char *word, const char *const *names, size_t count, char *buf, size_t size)
 {
     struct str s = { 0 };
-    const char *near = str_nearest(word, names, count); /* first: a message may be cut off at its end */
+    const char *near = str_nearest(word, names, count); /* first, because a long message is cut at its end */
     if (near) str_printf(&s, "(did you mean %s?) ", near);
     for (size_t i = 0; i < count; i++) str_printf(&s, "%s%s", i ? " " : "", names[i]);
     snprintf(buf, size, "%s", str_text(&s));
@@ -314,14 +316,14 @@ enum err_code recipe_format_check(const char *name, const struct format **out, s
     const char *names[CHOICES_MAX];
     char text[320];
     struct list l = { names, 0, CHOICES_MAX };
-    add_made_formats(&l);
+    list_add_formats(&l);
     const struct format *f = format_find(name);
     if (f && f->encode) {
         *out = f;
         return ERR_OK;
     }
     return err_set(why, ERR_USAGE, "format '%.40s' %s: %s", name,
-                   f ? "is known but cannot be made yet; what can" : "does not exist; want one of",
+                   f ? "is known but has no encoder; formats with one are" : "does not exist; want one of",
                    choices_text(f ? "" : name, names, MIN(l.count, CHOICES_MAX), text, sizeof text));
 }
 

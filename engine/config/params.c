@@ -1,5 +1,5 @@
-/* Parameters of methods: names and values are checked where a config is read, so that a method finds only
- * what its own rows allow. */
+/* Parameters of quantization methods. Names and values are checked when a config is parsed, so that a method
+ * only sees values that its own rows allow. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -100,7 +100,7 @@ enum err_code params_parse(const char *value, char *out, struct err *why)
         if (equals) *equals = '\0';
         const char *name = param_name(pair);
         if (!equals || !equals[1] || strpbrk(equals + 1, " ,\"=\t\r\n"))
-            return err_set(why, ERR_USAGE, "params: '%.60s' is no pair: want NAME=VALUE;NAME=VALUE", pair);
+            return err_set(why, ERR_USAGE, "params: '%.60s' is not a pair: want NAME=VALUE;NAME=VALUE", pair);
         if (!name) return err_set(why, ERR_USAGE, "params: no method has a parameter '%.60s'", pair);
         enum err_code rc = params_merge(out, name, equals + 1, why);
         if (rc) return rc;
@@ -108,14 +108,14 @@ enum err_code params_parse(const char *value, char *out, struct err *why)
     return ERR_OK;
 }
 
-/* ---------------------------------------------------------------- looking */
+/* ---------------------------------------------------------------- values */
 
 struct params config_params(const struct config *c)
 {
     return (struct params){ method_find(config_text(c, KNOB_METHOD)), config_text(c, KNOB_PARAMS) };
 }
 
-/* The value that stands in "name=value;name=value", cut into out; false when it is not there. */
+/* Copy the value of `name` in "name=value;name=value" to out. False: no such name. */
 static bool given_value(const char *given, const char *name, char *out, size_t size)
 {
     const size_t n = strlen(name);
@@ -170,9 +170,9 @@ bool params_is(const struct params *p, const char *name, const char *choice)
     return !strcasecmp(params_value(p, name).text, choice);
 }
 
-/* ---------------------------------------------------------------- all of them */
+/* ---------------------------------------------------------------- whole lists */
 
-/* The pair at *at, cut at its '='; false at the end of the list. */
+/* Read the pair at *at into name and value. False: the end of the list. */
 static bool next_pair(const char **at, char *pair, size_t size, char **value)
 {
     const size_t n = strcspn(*at, ";");

@@ -6,7 +6,7 @@
 #include "engine/config/config_internal.h"
 #include "kernels/kernels.h"
 
-/* Layers and runs of them with '+' between: "0-3+7". */
+/* Is it a set of layers such as "0-3+7": numbers and ranges with '+' between them? */
 static bool is_layer_set(const char *s, size_t n)
 {
     const char *end = s + n;
@@ -35,7 +35,7 @@ static bool is_pattern(const char *s, size_t n)
     return n > 0;
 }
 
-/* True when out (finished rules "p:f;q:g;") already has one for this pattern. */
+/* Do the checked rules "p:f;q:g;" already contain this pattern? */
 static bool has_rule(const char *out, const char *pattern, size_t n)
 {
     for (const char *p = out; *p; p = strchr(p, ';') + 1)
@@ -52,7 +52,7 @@ static enum err_code rule_check(const char *rule, size_t n, struct str *out, str
     if (!is_pattern(rule, left))
         return err_set(
             why, ERR_USAGE,
-            "tensors: '%.*s' is no rule: want PATTERN:FORMAT;PATTERN:FORMAT, a pattern of letters, digits and . _ - * ?, or PATTERN@LAYERS, layers like 0-3+7",
+            "tensors: '%.*s' is not a rule: want PATTERN:FORMAT;PATTERN:FORMAT, a pattern of letters, digits and . _ - * ?, or PATTERN@LAYERS, layers like 0-3+7",
             (int)MIN(n, 60), rule);
     if (has_rule(str_text(out), rule, left))
         return err_set(why, ERR_USAGE, "tensors: two rules for '%.*s'", (int)left, rule);

@@ -1,4 +1,4 @@
-/* The grammar of workloads, one line each way. */
+/* Parses and writes workload lines, such as "pp512+tg128@d4096". */
 #include "engine/config/config.h"
 
 #include <stdio.h>
@@ -7,10 +7,10 @@
 enum { EVAL_CTX_DEFAULT = 512, TOKENS_MAX = 1 << 24 };
 
 static const char GRAMMAR[] =
-    "want ppN, tgN, ppN+tgN, each with @dN behind for tokens already in the cache and @bN for sequences that "
-    "run side by side, eval:FILE[@cN], or trainN: N steps of training from nothing";
+    "want ppN, tgN or ppN+tgN, followed by @dN for tokens already in the cache and @bN for sequences that run "
+    "side by side; or eval:FILE[@cN]; or trainN: N steps of training from scratch";
 
-/* Digits at *at as 1..TOKENS_MAX (0 allowed for a depth); moves *at behind them. */
+/* Read a number from `least` to TOKENS_MAX at *at and advance *at. */
 static bool read_count(const char **at, int least, int *out)
 {
     char digits[16];
@@ -55,7 +55,7 @@ static enum err_code read_eval(struct workload *w, const char *file, struct err 
 {
     size_t n = strlen(file);
     const char *at = strrchr(file, '@');
-    if (at && at[1] == 'c') { /* a file name may have an @ of its own: only @cN at the very end counts */
+    if (at && at[1] == 'c') { /* file names can contain an @: only @cN at the end is the window */
         const char *digits = at + 2;
         int ctx;
         if (read_count(&digits, 4, &ctx) && !*digits) {
@@ -117,14 +117,14 @@ enum err_code workload_check(const struct workload *w, const struct config *c, s
     if (!w->train)
         return err_set(
             why, ERR_USAGE,
-            "%s=%s is a setting of training, and %s trains nothing: want a workload such as train20",
+            "%s=%s is a setting for training, and %s does not train: want a workload such as train20",
             stray->key, value, line);
     struct str keys = { 0 };
     for (int i = 0; i < KNOB_COUNT; i++)
         if (KNOBS[i].matters_for & FOR_TRAIN) str_printf(&keys, " %s", KNOBS[i].key);
-    enum err_code rc = err_set(why, ERR_USAGE,
-                               "%s=%s means nothing to %s, which trains a model from nothing; what does:%s",
-                               stray->key, value, line, str_text(&keys));
+    enum err_code rc = err_set(
+        why, ERR_USAGE, "%s=%s does not matter for %s, which trains a model from scratch; keys that do:%s",
+        stray->key, value, line, str_text(&keys));
     str_free(&keys);
     return rc;
 }

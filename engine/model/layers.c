@@ -193,7 +193,7 @@ enum err_code layers_head(struct layers *l, const float *x, int n, float *logits
     m->not_finite = (struct not_finite){ 0 };
     forward_part(m, FORWARD_OUTPUT, 0, n);
     m->logits = own;
-    return m->not_finite.found ? err_set(why, ERR_FORMAT, "the model computes infinite or NaN logits")
+    return m->not_finite.found ? err_set(why, ERR_FORMAT, "the model's logits are not numbers (infinity or NaN)")
                                : ERR_OK;
 }
 

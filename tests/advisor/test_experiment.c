@@ -284,9 +284,9 @@ static void training_is_checked_before_it_runs(void **state)
         enum metric_id metric; /* 0: by itself */
     } CASES[] = {
         { "train5", "default", "train_batch=4", "", "16 rows, one of arm B 8", 0 },
-        { "train5", "q8_0", "default", "", "arm A: format=q8_0 means nothing to train5", 0 },
+        { "train5", "q8_0", "default", "", "arm A: format=q8_0 does not matter for train5", 0 },
         { "train5", "default", "amp=off", "x.gguf", "a model (x.gguf) means nothing", 0 },
-        { "tg4", "default", "trim_every=1", "x.gguf", "arm B: trim_every=1 is a setting of training", 0 },
+        { "tg4", "default", "trim_every=1", "x.gguf", "arm B: trim_every=1 is a setting for training", 0 },
         { "train5", "default", "amp=off", "", "decode_tok_s needs a workload", METRIC_DECODE_RATE },
         { "tg4", "default", "threads=1", "x.gguf", "train_tok_s needs a workload with steps of training",
           METRIC_TRAIN_RATE },

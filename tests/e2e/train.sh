@@ -50,8 +50,8 @@ expect 0 synth --arch qwen2 --shape tiny -R f16 "$T/qwen2.gguf" && expect 4 quan
 ls "$T" | grep -E 'unrecovered|recovered' && fail "recovery left something behind"
 
 # Settings of training as arms: meaningless ones are refused before anything runs.
-expect 4 ab q8_0 amp=off -w train1 && says err "arm A: format=q8_0 means nothing to train1"
-expect 4 ab default amp=off -w tg4 && says err "arm B: amp=off is a setting of training"
+expect 4 ab q8_0 amp=off -w train1 && says err "arm A: format=q8_0 does not matter for train1"
+expect 4 ab default amp=off -w tg4 && says err "arm B: amp=off is a setting for training"
 expect 4 ab default train_batch=4 -w train1 && says err "do the same work"
 expect 4 ab -m "$W" default amp=off -w train1 && says err "trains from nothing"
 # The verdict depends on the load of the machine; that both arms trained does not.

@@ -94,12 +94,12 @@ static void test_training_grammar(void **state)
     } CASES[] = { { "train20", "default", NULL },
                   { "train20", "amp=off,checkpoint_every=2,threads=1,isa=ref", NULL },
                   { "train20", "trim_every=1,train_batch=4,accumulate=4", NULL },
-                  { "train20", "q8_0", "format=q8_0 means nothing to train20" },
+                  { "train20", "q8_0", "format=q8_0 does not matter for train20" },
                   { "train20", "ctx=64", "what does: threads isa amp train_optimizer checkpoint_every" },
                   { "train20", "model=x.gguf", "model=x.gguf means nothing" },
                   { "tg4", "q8_0,threads=1", NULL },
-                  { "tg4", "amp=bf16", "amp=bf16 is a setting of training, and tg4 trains nothing" },
-                  { "eval:x", "trim_every=1", "trim_every=1 is a setting of training" } };
+                  { "tg4", "amp=bf16", "amp=bf16 is a setting for training, and tg4 does not train" },
+                  { "eval:x", "trim_every=1", "trim_every=1 is a setting for training" } };
     struct err why = { 0 };
     char line[64];
     struct workload w;
@@ -361,7 +361,7 @@ static void test_damaged(void **state)
         struct cell_result r;
         CHECK_OK(workload_parse(&w, TEXTS[i], &why));
         assert_int_equal(cell_run(&r, m, &w, 1, NULL, NULL, &why), ERR_FORMAT);
-        assert_non_null(strstr(why.message, "NaN or infinite logits"));
+        assert_non_null(strstr(why.message, "not numbers"));
     }
     model_close(m);
     unlink(damaged);

@@ -19,7 +19,7 @@ struct tally {
     float *itl; /* owned: seconds between tokens of all of them */
     int n_itl;
 };
-/* answer: of a cell (engine/worker.h). Errors: ERR_NOMEM. */
+/* answer: of a cell (engine/worker/worker.h). Errors: ERR_NOMEM. */
 enum err_code tally_add(struct tally *t, const json_t *answer, double energy_j, bool disturbed,
                         struct err *why);
 void tally_free(struct tally *t);
