@@ -102,7 +102,7 @@ void answer_klds_free(struct answer_klds *l)
 
 const struct answer_kld *answer_klds_find(const struct answer_klds *l, const struct config *c)
 {
-    char answer[640];
+    char answer[CONFIG_LINE];
     answer_line(c, answer, sizeof answer);
     return find(l, answer);
 }

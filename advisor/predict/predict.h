@@ -59,7 +59,7 @@ struct conditions conditions_probe_result(const struct conditions_probe *w);
 void answer_line(const struct config *c, char *out, size_t size);
 
 struct answer_kld {
-    char answer[640];
+    char answer[CONFIG_LINE];
     double kld;     /* mean of the newest measurement, nats per token */
     int64_t run_id; /* that measured it */
 };

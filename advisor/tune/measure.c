@@ -115,7 +115,7 @@ enum err_code tune_config(struct config *out, const struct tuning *t, const stru
 void tune_describe(struct tune_candidate *c, const struct tuning *t, const struct config *config,
                    const struct prediction *p)
 {
-    char answer[640];
+    char answer[CONFIG_LINE];
     config_line(config, c->line, sizeof c->line);
     answer_line(config, answer, sizeof answer);
     const bool decode = t->task.metric == &METRICS[METRIC_DECODE_RATE];
